@@ -335,7 +335,7 @@ static int show(int fd, bool json)
 		rc = view->glance.damaged ? EXIT_TROUBLE : EXIT_OK;
 	else
 		rc = output_no_memory();
-	incident_load_samples_release(&view->samples);
+	incident_samples_release(&view->samples);
 	return rc;
 }
 

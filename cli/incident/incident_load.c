@@ -1,20 +1,33 @@
-/* incident_load.c: a path is taken as it is; an id is looked for among the names that are there. */
+/*
+ * incident_load.c: from what a command line says to an open incident, and its first look.
+ *
+ * What is read may have been tampered with. Everything goes through descriptors of directories,
+ * opened without following links and without blocking, and through the parsers of lib/, which are
+ * fuzzed.
+ *
+ * Names of incidents begin with their time in UTC, so sorting by name is sorting by time, and no
+ * file needs to be opened for it: a list that is limited to the newest takes them from the end.
+ *
+ * An incident that is still being written has another name and is locked by its writer (flock(2)).
+ * The lock is asked for only where incident.json is there: by then the writer has taken its own, and
+ * does not run into ours.
+ *
+ * Dates are parsed digit by digit: strptime(3) depends on the locale, takes less than a whole text
+ * and days that do not exist. What mktime(3) makes of the fields is compared with them, so 30
+ * February is refused, not moved into March.
+ */
 #include "cli/incident/incident_load.h"
 
 #include "cli/base/output.h"
-#include "cli/incident/series.h"
 #include "daemon/engine/base/paths.h"
 #include "daemon/engine/incident/spool.h"
 #include "lib/base/base.h"
 #include "lib/base/io.h"
+#include "lib/base/map.h"
 #include "lib/base/text.h"
 #include "lib/base/units.h"
 #include "lib/incident/incident.h"
 #include "lib/incident/manifest.h"
-#include "lib/model/sample.h"
-#include "lib/model/target.h"
-#include "lib/stream/sample_stream.h"
-#include "lib/stream/stream.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -31,14 +44,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/*
- * moment.c: a date is read by hand, digit by digit: strptime(3) depends on the locale, takes less
- * than a whole text and days that do not exist. What mktime(3) makes of the fields is compared with
- * them, so 30 February is refused, not moved into March.
- */
+/* ---- moments ---- */
 
-/* What is left of a text that is being read. */
-struct reading {
+struct moment_text {
 	const char *at;
 	struct tm tm;
 	uint64_t fraction_ns;
@@ -46,90 +54,89 @@ struct reading {
 	int zone_s; /* east of Greenwich */
 };
 
-/* So many digits. */
-static bool number(struct reading *reading, int digits, int *ret)
+static bool take_digits(struct moment_text *text, int digits, int *ret)
 {
 	int value = 0;
 
-	for (int i = 0; i < digits; i++, reading->at++) {
-		if (*reading->at < '0' || *reading->at > '9')
+	for (int i = 0; i < digits; i++, text->at++) {
+		if (*text->at < '0' || *text->at > '9')
 			return false;
-		value = 10 * value + (*reading->at - '0');
+		value = 10 * value + (*text->at - '0');
 	}
 	*ret = value;
 	return true;
 }
 
-static bool skip(struct reading *reading, char byte)
+static bool skip_byte(struct moment_text *text, char byte)
 {
-	if (*reading->at != byte)
+	if (*text->at != byte)
 		return false;
-	reading->at++;
+	text->at++;
 	return true;
 }
 
-static bool read_date(struct reading *reading)
+static bool read_date(struct moment_text *text)
 {
 	bool dashes;
 
-	if (!number(reading, 4, &reading->tm.tm_year))
+	if (!take_digits(text, 4, &text->tm.tm_year))
 		return false;
-	dashes = skip(reading, '-');
-	if (!number(reading, 2, &reading->tm.tm_mon) || (dashes && !skip(reading, '-')) ||
-	    !number(reading, 2, &reading->tm.tm_mday))
+	dashes = skip_byte(text, '-');
+	if (!take_digits(text, 2, &text->tm.tm_mon) || (dashes && !skip_byte(text, '-')) ||
+	    !take_digits(text, 2, &text->tm.tm_mday))
 		return false;
-	reading->tm.tm_year -= 1900;
-	reading->tm.tm_mon -= 1;
+	text->tm.tm_year -= 1900;
+	text->tm.tm_mon -= 1;
 	return true;
 }
 
-/* Behind a point; more than nine digits are below a nanosecond. */
-static bool read_fraction(struct reading *reading)
+/* After the point; digits beyond nine are below a nanosecond. */
+static bool read_fraction(struct moment_text *text)
 {
 	uint64_t worth = NS_PER_S / 10;
-	const char *begin = reading->at;
+	const char *begin = text->at;
 
-	for (; *reading->at >= '0' && *reading->at <= '9'; reading->at++, worth /= 10)
-		reading->fraction_ns += worth * (uint64_t)(*reading->at - '0');
-	return reading->at > begin;
+	for (; *text->at >= '0' && *text->at <= '9'; text->at++, worth /= 10)
+		text->fraction_ns += worth * (uint64_t)(*text->at - '0');
+	return text->at > begin;
 }
 
-static bool read_zone(struct reading *reading)
+static bool read_zone(struct moment_text *text)
 {
-	int hours, minutes = 0, sign = *reading->at == '-' ? -1 : 1;
+	int hours, minutes = 0, sign = *text->at == '-' ? -1 : 1;
 
-	if (*reading->at == '\0')
+	if (*text->at == '\0')
 		return true;
-	reading->has_zone = true;
-	if (skip(reading, 'Z'))
-		return *reading->at == '\0';
-	if (!skip(reading, '+') && !skip(reading, '-'))
+	text->has_zone = true;
+	if (skip_byte(text, 'Z'))
+		return *text->at == '\0';
+	if (!skip_byte(text, '+') && !skip_byte(text, '-'))
 		return false;
-	if (!number(reading, 2, &hours))
+	if (!take_digits(text, 2, &hours))
 		return false;
-	skip(reading, ':');
-	if (*reading->at && !number(reading, 2, &minutes))
+	skip_byte(text, ':');
+	if (*text->at && !take_digits(text, 2, &minutes))
 		return false;
-	reading->zone_s = sign * (hours * 60 + minutes) * 60;
-	return *reading->at == '\0' && hours < 24 && minutes < 60;
+	text->zone_s = sign * (hours * 60 + minutes) * 60;
+	return *text->at == '\0' && hours < 24 && minutes < 60;
 }
 
-static bool read_time(struct reading *reading)
+static bool read_time(struct moment_text *text)
 {
 	bool colons;
 
-	if (!number(reading, 2, &reading->tm.tm_hour))
+	if (!take_digits(text, 2, &text->tm.tm_hour))
 		return false;
-	colons = skip(reading, ':');
-	if (!number(reading, 2, &reading->tm.tm_min))
+	colons = skip_byte(text, ':');
+	if (!take_digits(text, 2, &text->tm.tm_min))
 		return false;
-	if (colons ? skip(reading, ':') : (*reading->at >= '0' && *reading->at <= '9')) {
-		if (!number(reading, 2, &reading->tm.tm_sec))
+	if (colons ? skip_byte(text, ':') : (*text->at >= '0' && *text->at <= '9')) {
+		if (!take_digits(text, 2, &text->tm.tm_sec))
 			return false;
-		if (skip(reading, '.') && !read_fraction(reading))
+		if (skip_byte(text, '.') && !read_fraction(text))
 			return false;
 	}
-	return read_zone(reading);
+	return read_zone(text);
 }
 
 static bool same_day(const struct tm *a, const struct tm *b)
@@ -137,28 +144,25 @@ static bool same_day(const struct tm *a, const struct tm *b)
 	return a->tm_year == b->tm_year && a->tm_mon == b->tm_mon && a->tm_mday == b->tm_mday;
 }
 
-static int finish(const struct reading *reading, wall_t *ret)
+static int make_moment(const struct moment_text *text, wall_t *ret)
 {
-	struct tm tm = reading->tm;
+	struct tm tm = text->tm;
 	time_t seconds;
 
 	if (tm.tm_hour > 23 || tm.tm_min > 59 || tm.tm_sec > 60)
 		return -EINVAL;
 	tm.tm_isdst = -1;
-	seconds = reading->has_zone ? timegm(&tm) - reading->zone_s : mktime(&tm);
-	if (tm.tm_hour == reading->tm.tm_hour && !same_day(&tm, &reading->tm))
+	seconds = text->has_zone ? timegm(&tm) - text->zone_s : mktime(&tm);
+	if (tm.tm_hour == text->tm.tm_hour && !same_day(&tm, &text->tm))
 		return -EINVAL;
 	if (seconds < 0)
 		return -ERANGE;
-	*ret = (wall_t){ (uint64_t)seconds * NS_PER_S + reading->fraction_ns };
+	*ret = (wall_t){ (uint64_t)seconds * NS_PER_S + text->fraction_ns };
 	return 0;
 }
 
-/*
- * Local midnight, so many days before today. A day may have 23 hours: mktime counts in days, not in
- * seconds.
- */
-static int midnight(wall_t now, int days_ago, wall_t *ret)
+/* mktime(3) counts the days: one may have 23 hours. */
+static int local_midnight(wall_t now, int days_ago, wall_t *ret)
 {
 	time_t seconds = (time_t)(now.ns / NS_PER_S);
 	struct tm tm;
@@ -177,7 +181,7 @@ static int midnight(wall_t now, int days_ago, wall_t *ret)
 
 int moment_parse(const char *text, wall_t now, wall_t *ret)
 {
-	struct reading reading = { .at = text };
+	struct moment_text parsed = { .at = text };
 	uint64_t ago_ns;
 	int rc;
 
@@ -186,7 +190,7 @@ int moment_parse(const char *text, wall_t now, wall_t *ret)
 		return 0;
 	}
 	if (strcmp(text, "today") == 0 || strcmp(text, "yesterday") == 0)
-		return midnight(now, *text == 'y', ret);
+		return local_midnight(now, *text == 'y', ret);
 	rc = units_duration(text, strlen(text), &ago_ns);
 	if (rc == 0) {
 		*ret = (wall_t){ now.ns > ago_ns ? now.ns - ago_ns : 0 };
@@ -194,29 +198,23 @@ int moment_parse(const char *text, wall_t now, wall_t *ret)
 	}
 	if (rc == -ERANGE)
 		return rc;
-	if (!read_date(&reading))
+	if (!read_date(&parsed))
 		return -EINVAL;
-	if (*reading.at == '\0')
-		return finish(&reading, ret);
-	if ((!skip(&reading, 'T') && !skip(&reading, ' ')) || !read_time(&reading))
+	if (*parsed.at == '\0')
+		return make_moment(&parsed, ret);
+	if ((!skip_byte(&parsed, 'T') && !skip_byte(&parsed, ' ')) || !read_time(&parsed))
 		return -EINVAL;
-	return finish(&reading, ret);
+	return make_moment(&parsed, ret);
 }
 
-/*
- * incident_filter.c: names are sorted by time, so the newest are the last; those that pass are
- * gathered at the end of the list, from the back, and moved to the front once they are all there.
- */
+/* ---- filters ---- */
 
 bool incident_filter_name(const struct incident_filter *filter, const char *name)
 {
 	wall_t wall = incident_name_wall(name);
 	uint64_t until_ns = filter->until.ns;
 
-	/*
-	 * The name is cut to milliseconds: what fired within the one that since is in may be
-	 * younger than since.
-	 */
+	/* Names are cut to milliseconds: an incident of since's own millisecond may be younger. */
 	if (filter->since.ns && wall.ns / NS_PER_MS < filter->since.ns / NS_PER_MS)
 		return false;
 	return until_ns == 0 || wall.ns < until_ns;
@@ -266,11 +264,7 @@ void incident_filter_apply(const struct incident_filter *filter, int dirfd, stru
 	names->count -= at;
 }
 
-/*
- * unsealed.c: who is alive is asked of flock(2), as the daemon does. The lock is asked for only
- * where incident.json is already there: by then its writer has long taken its own, and does not
- * find ours in its way.
- */
+/* ---- incidents that are being written ---- */
 
 #define TEMPORARY_MAX (INCIDENT_NAME_MAX + sizeof(SPOOL_DIRECTORY_SUFFIX))
 
@@ -330,13 +324,10 @@ int unsealed_each(int dirfd, int (*visit)(void *ctx, const char *name), void *ct
 	return directory_list_each(dirfd, visit_entry, &walk);
 }
 
-/*
- * incident_load_glance.c: incident.json, and what can be said of the other files without reading
- * them.
- */
+/* ---- a first look: incident.json, and the sizes of the other files ---- */
 
-/* The first complaint is kept: what follows is often its consequence. */
-static void damaged(struct incident_load_glance *glance, const char *what, const char *name)
+/* Only the first reason is kept: others are often its consequence. */
+static void note_damage(struct incident_load_glance *glance, const char *what, const char *name)
 {
 	char shown[100];
 
@@ -363,7 +354,7 @@ static void glance_files(int incidentfd, struct incident_load_glance *glance)
 	int rc = read_manifest(incidentfd, &manifest);
 
 	if (rc < 0) {
-		damaged(glance, rc == -ENOENT ? "is missing" : "is damaged", MANIFEST_NAME);
+		note_damage(glance, rc == -ENOENT ? "is missing" : "is damaged", MANIFEST_NAME);
 		return;
 	}
 	for (size_t i = 0; i < manifest.count; i++) {
@@ -371,16 +362,15 @@ static void glance_files(int incidentfd, struct incident_load_glance *glance)
 		struct stat st;
 
 		if (fstatat(incidentfd, entry->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-			damaged(glance, "is missing", entry->name);
+			note_damage(glance, "is missing", entry->name);
 		else if (!S_ISREG(st.st_mode))
-			damaged(glance, "is no plain file", entry->name);
+			note_damage(glance, "is no plain file", entry->name);
 		else if ((uint64_t)st.st_size != entry->size_bytes)
-			damaged(glance, "has another size than when it was written", entry->name);
+			note_damage(glance, "has another size than when it was written", entry->name);
 		glance->bytes += entry->size_bytes;
 	}
 }
 
-/* What it has so far. */
 static void glance_open(struct incident *incident, struct incident_load_glance *glance)
 {
 	size_t kept = 0;
@@ -403,11 +393,11 @@ void incident_load_glance(int incidentfd, struct incident *ret_incident, struct 
 	ret->readable = rc == 0;
 	if (rc < 0) {
 		incident_init(ret_incident, "");
-		damaged(ret,
-			rc == -ENOENT    ? "is missing"
-			: rc == -EBADMSG ? "is damaged"
-					 : strerror(-rc),
-			INCIDENT_FILE);
+		note_damage(ret,
+			    rc == -ENOENT    ? "is missing"
+			    : rc == -EBADMSG ? "is damaged"
+					     : strerror(-rc),
+			    INCIDENT_FILE);
 	}
 	ret->open = ret->readable && unsealed_is_written(incidentfd);
 	if (ret->open)
@@ -416,19 +406,9 @@ void incident_load_glance(int incidentfd, struct incident *ret_incident, struct 
 		glance_files(incidentfd, ret);
 }
 
-/*
- * incident_load.c: reads what may have been tampered with. Everything goes through descriptors of
- * directories, opened without following links and without blocking, and through the parsers of
- * lib/, which are fuzzed.
- *
- * Names of incidents begin with their time in UTC, so sorting by name is sorting by time, and no
- * file needs to be opened for it.
- */
+/* ---- directories ---- */
 
 #define READ_BYTES 65536
-
-/* Rows further from the firing than that are nonsense, and would overflow arithmetic later. */
-#define TIME_MAX_NS (INT64_C(86400) * 1000000000)
 
 int incident_load_own_directory(char *buf, size_t cap)
 {
@@ -475,15 +455,8 @@ static int compare_names(const void *a, const void *b)
 
 static int add_name(struct incident_load_names *names, const char *name)
 {
-	if (names->count == names->cap) {
-		size_t cap = names->cap ? names->cap * 2 : 64;
-		void *grown = realloc(names->name, cap * sizeof(*names->name));
-
-		if (!grown)
-			return -ENOMEM;
-		names->name = grown;
-		names->cap = cap;
-	}
+	if (vector_reserve(&names->name, &names->cap, names->count + 1, sizeof(*names->name)) < 0)
+		return -ENOMEM;
 	incident_text(names->name[names->count++], sizeof(*names->name), name);
 	return 0;
 }
@@ -547,7 +520,8 @@ void incident_load_names_release(struct incident_load_names *names)
 	*names = (struct incident_load_names){ 0 };
 }
 
-static bool matches(const char *name, const char *query, int how)
+/* how: 0 the whole name, 1 its beginning, 2 any part. */
+static bool name_matches(const char *name, const char *query, int how)
 {
 	if (how == 0)
 		return strcmp(name, query) == 0;
@@ -569,7 +543,7 @@ int incident_load_find(const struct incident_load_names *names, const char *quer
 		size_t count = 0;
 
 		for (size_t i = 0; i < names->count; i++) {
-			if (!matches(names->name[i], query, how))
+			if (!name_matches(names->name[i], query, how))
 				continue;
 			found = names->name[i];
 			count++;
@@ -586,7 +560,7 @@ int incident_load_find(const struct incident_load_names *names, const char *quer
 
 int incident_load_open(int dirfd, const char *name)
 {
-	/* A path that somebody typed may go through links; a name found in a listing may not. */
+	/* A path from a command line may go through links; a name found in a listing may not. */
 	int flags = strchr(name, '/') ? 0 : O_NOFOLLOW;
 	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags);
 
@@ -595,7 +569,7 @@ int incident_load_open(int dirfd, const char *name)
 
 int incident_load_open_file(int incidentfd, const char *name)
 {
-	/* Not blocking: a FIFO in place of a file would else hold us for ever. */
+	/* Non-blocking, in case that a FIFO took the place of the file. */
 	AUTO_CLOSE int fd = openat(incidentfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 	struct stat st;
 
@@ -647,114 +621,11 @@ int incident_load_capture(int incidentfd, const char *name, struct buffer *buffe
 	return read_text(incidentfd, name, INCIDENT_LOAD_CAPTURE_MAX, buffer);
 }
 
-/* ---- samples ---- */
+/* ---- what a command line names, explained on stderr if there is none ---- */
 
-/* While samples are read. */
-struct loading {
-	struct incident_load_samples *samples;
-	wall_t fired;
-	uint32_t target; /* whose series it is; 0: none seen yet. An incident of one target holds one. */
-	bool gap;        /* something is missing before the next row */
-};
+#define NOT_A_DIRECTORY "a file, not the directory of an incident; spikewatch export restores a page of a report"
 
-static int on_row(void *ctx, const struct sample_row *row)
-{
-	struct loading *loading = ctx;
-	struct series_point point = { .after_gap = loading->gap };
-	int rc;
-
-	if (loading->target == 0)
-		loading->target = row->target;
-	if (!sample_row_since(row, loading->fired, &point.at_ns)) {
-		loading->samples->unlocked_section++;
-		return 0;
-	}
-	sample_row_sample(row, row->target, &point.sample);
-
-	rc = peaks_add(&loading->samples->peaks, row->target, point.at_ns, &point.sample);
-	if (rc < 0 || row->target != loading->target)
-		return rc;
-	rc = series_add(&loading->samples->series, &point);
-	loading->samples->cut |= rc == SERIES_FULL;
-	loading->gap = false;
-	return rc < 0 ? rc : 0;
-}
-
-static int on_target(void *ctx, uint32_t id, const char *json, size_t len)
-{
-	struct loading *loading = ctx;
-
-	return peaks_declare(&loading->samples->peaks, id, json, len);
-}
-
-static int on_gap(void *ctx)
-{
-	struct loading *loading = ctx;
-
-	loading->gap = true;
-	peaks_gap(&loading->samples->peaks);
-	return 0;
-}
-
-static int on_gone(void *ctx, const char *json, size_t len)
-{
-	struct loading *loading = ctx;
-
-	(void)json;
-	(void)len;
-	loading->samples->gone = true;
-	return 0;
-}
-
-static int load(int fd, struct loading *loading)
-{
-	struct sample_stream stream = {
-		.events = { .target = on_target, .row = on_row, .gone = on_gone, .gap = on_gap, .ctx = loading },
-	};
-	AUTO(stream_reader_freep) struct stream_reader *stream_reader = NULL;
-	int rc;
-
-	rc = sample_stream_reader(&stream, &stream_reader);
-	if (rc < 0)
-		return rc;
-	rc = stream_read_fd(stream_reader, fd, INCIDENT_LOAD_SAMPLES_MAX);
-	if (rc == -ENOMEM)
-		return rc;
-	/* What could be read before an I/O error is still worth showing. */
-	loading->samples->error = loading->samples->series.count ? 0 : rc;
-	return stream_reader_finish(stream_reader, &loading->samples->report);
-}
-
-int incident_load_samples(int incidentfd, wall_t fired, struct incident_load_samples *ret)
-{
-	AUTO_CLOSE int fd = incident_load_open_file(incidentfd, INCIDENT_SAMPLES_FILE);
-	struct incident_load_samples samples = { .error = fd < 0 ? fd : 0 };
-	struct loading loading = { .samples = &samples, .fired = fired };
-	int rc;
-
-	if (fd >= 0) {
-		rc = load(fd, &loading);
-		if (rc < 0) {
-			incident_load_samples_release(&samples);
-			return rc;
-		}
-	}
-	peaks_sort(&samples.peaks);
-	*ret = samples;
-	return 0;
-}
-
-void incident_load_samples_release(struct incident_load_samples *samples)
-{
-	series_release(&samples->series);
-	peaks_release(&samples->peaks);
-}
-
-#define NOT_A_DIRECTORY \
-	"a file, and not the directory of an incident; a page of a report spikewatch export, without a format, makes " \
-	"one"
-
-/* Explains on stderr. Returns error. */
+/* Returns error. */
 static int refuse(const char *command, const char *what, const char *why, int error)
 {
 	fprintf(stderr, "%s: ", command);
@@ -768,9 +639,9 @@ int incident_pick_directory(const char *command, const char *option, char *buf, 
 	int rc = incident_load_directory(option, buf, cap);
 
 	if (rc == -ENOENT)
-		return refuse(command, "cannot tell where incidents are",
-			      "neither HOME nor XDG_STATE_HOME is set; -d DIR says it", rc);
-	return rc < 0 ? refuse(command, "cannot tell where incidents are", strerror(-rc), rc) : 0;
+		return refuse(command, "the directory of incidents is not known",
+			      "neither HOME nor XDG_STATE_HOME is set; use -d DIR", rc);
+	return rc < 0 ? refuse(command, "the directory of incidents is not known", strerror(-rc), rc) : 0;
 }
 
 size_t incident_pick_hidden(const char *command, int dirfd, const struct incident_load_names *names)
@@ -784,7 +655,7 @@ size_t incident_pick_hidden(const char *command, int dirfd, const struct inciden
 	}
 	if (hidden)
 		fprintf(stderr,
-			"%s: %zu of %zu incidents may not be read: ask as root, or as a member of the group "
+			"%s: no permission to read %zu of %zu incidents: run it as root or as a member of the group "
 			"spikewatch\n",
 			command, hidden, names->count);
 	return hidden;
@@ -797,39 +668,40 @@ static bool is_file(const char *path)
 	return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* What might have been meant. Returns -ENOENT. */
+/* With a hint at what might have been meant. Returns -ENOENT. */
 static int refuse_none(const char *command, const char *directory, const char *query, size_t count)
 {
 	if (is_file(query))
 		return refuse(command, query, NOT_A_DIRECTORY, -ENOENT);
 	if (access(query, F_OK) == 0)
-		return refuse(command, query, "no incident is called so; a path has a slash, as in ./NAME", -ENOENT);
+		return refuse(command, query, "no incident has this name; a path has a slash, as in ./NAME", -ENOENT);
 	if (count == 0)
-		return refuse(command, directory, "there are no incidents; -d DIR looks elsewhere", -ENOENT);
-	return refuse(command, query, "no incident is called so; see spikewatch list", -ENOENT);
+		return refuse(command, directory, "there are no incidents here; use -d DIR for another directory",
+			      -ENOENT);
+	return refuse(command, query, "no incident has this name; see spikewatch list", -ENOENT);
 }
 
-/* The name that a query means. */
-struct wanted {
+/* The unsealed incident that a query means. */
+struct unsealed_query {
 	const char *query;
 	char name[INCIDENT_NAME_MAX + 1];
 	size_t count;
 };
 
-static int consider(void *ctx, const char *name)
+static int match_unsealed(void *ctx, const char *name)
 {
-	struct wanted *wanted = ctx;
+	struct unsealed_query *wanted = ctx;
 
 	if (strstr(name, wanted->query) && wanted->count++ == 0)
 		incident_text(wanted->name, sizeof(wanted->name), name);
 	return 0;
 }
 
-/* One that is still being written. fd; -ENOENT: none, or several, are called so. */
+/* An incident that is still being written. fd; -ENOENT: none or several match. */
 static int open_unsealed(int dirfd, const char *query)
 {
-	struct wanted wanted = { .query = query };
-	int rc = *query ? unsealed_each(dirfd, consider, &wanted) : 0;
+	struct unsealed_query wanted = { .query = query };
+	int rc = *query ? unsealed_each(dirfd, match_unsealed, &wanted) : 0;
 
 	return rc == 0 && wanted.count == 1 ? unsealed_open(dirfd, wanted.name) : -ENOENT;
 }
@@ -842,7 +714,7 @@ static int open_by_id(const char *command, const char *directory, const char *qu
 	int fd, rc = dirfd >= 0 ? incident_load_list(dirfd, &names) : -errno;
 
 	if (rc == -ENOENT)
-		return refuse(command, directory, "there is no such directory; -d DIR looks elsewhere", rc);
+		return refuse(command, directory, "there is no such directory; use -d DIR for another one", rc);
 	if (rc < 0)
 		return refuse(command, directory, strerror(-rc), rc);
 	rc = incident_load_find(&names, query, &name);
@@ -851,7 +723,7 @@ static int open_by_id(const char *command, const char *directory, const char *qu
 		return fd >= 0 ? fd : refuse_none(command, directory, query, names.count);
 	}
 	if (rc == INCIDENT_LOAD_MANY) {
-		refuse(command, query, "more than one incident is called so; the newest of them is", -EEXIST);
+		refuse(command, query, "more than one incident matches; the newest of them is", -EEXIST);
 		fprintf(stderr, "  %s\n", name);
 		return -EEXIST;
 	}
@@ -881,7 +753,7 @@ int incident_pick_any(const char *command, const char *directory, const char *qu
 	if (fd < 0)
 		return fd;
 	if (faccessat(fd, INCIDENT_FILE, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-		return refuse(command, query, "no incident: there is no " INCIDENT_FILE " in it",
+		return refuse(command, query, "not an incident: there is no " INCIDENT_FILE " in it",
 			      INCIDENT_PICK_FOREIGN);
 	*ret = TAKE_FD(fd);
 	return 0;
@@ -895,7 +767,7 @@ int incident_pick(const char *command, const char *directory, const char *query,
 	if (rc != 0)
 		return rc;
 	if (unsealed_is_written(fd))
-		return refuse(command, query, "it is still being written; spikewatch show says what there is so far",
+		return refuse(command, query, "still being written; spikewatch show shows what there is so far",
 			      -EBUSY);
 	*ret = TAKE_FD(fd);
 	return 0;

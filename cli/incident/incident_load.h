@@ -1,47 +1,38 @@
 /*
- * incident_load.h: the incident that somebody means by a word of the command line, explained on
- * stderr if there is none.
+ * incident_load.h: finds and opens incidents: the times and names that a command line gives, lists
+ * and filters of directories, incidents that are still being written, a first look at one, its files.
+ * Nothing in an incident is trusted: only regular files are opened, sizes are capped, links are not
+ * followed, and what is damaged is read as far as it goes and reported.
  */
 #ifndef SPIKEWATCH_CLI_INCIDENT_INCIDENT_LOAD_H
 #define SPIKEWATCH_CLI_INCIDENT_INCIDENT_LOAD_H
 
-#include "cli/incident/series.h"
 #include "lib/base/base.h"
 #include "lib/base/io.h"
 #include "lib/incident/incident.h"
-#include "lib/model/target.h"
-#include "lib/stream/stream.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /*
- * moment.h: moments as people type them.
+ * A moment as it is typed:
  *
  *	2h  90s  30d               so long ago
  *	now  today  yesterday      the latter two: midnight, local time
  *	2026-11-20                 midnight, local time
  *	2026-11-20T03:15           also with a space for the T, with :SS and a fraction; local time,
- *	2026-11-20T03:15:02.123Z   or behind it Z or +HH:MM
+ *	2026-11-20T03:15:02.123Z   or with Z or +HH:MM after it
  *	20261120T031502.123Z       as in the name of an incident
- */
-
-/* What to say of a text that is none. */
-#define MOMENT_EXPECTED "a time is \"2h\" (ago), \"yesterday\", \"2026-11-20\" or \"2026-11-20T03:15:02Z\""
-
-/*
+ *
  * Local time is that of tzset(3). 0; -EINVAL: no such moment; -ERANGE: before 1970 or after 9999.
  */
 int moment_parse(const char *text, wall_t now, wall_t *ret);
 
-/*
- * incident_load.h: finds incidents and reads them. Nothing in an incident is trusted: files that
- * are no plain files are not opened for reading, sizes are capped, links are not followed, and what
- * is damaged is read as far as it goes and reported.
- */
+/* For an error message. */
+#define MOMENT_EXPECTED "a time is \"2h\" (ago), \"yesterday\", \"2026-11-20\" or \"2026-11-20T03:15:02Z\""
 
-/* More directories than that are not listed. */
+/* Further directories are not listed. */
 #define INCIDENT_LOAD_NAMES_MAX 100000
 
 /* Room for the path of a directory. */
@@ -50,9 +41,6 @@ int moment_parse(const char *text, wall_t now, wall_t *ret);
 /* Capture files are shown, not analysed: larger ones are cut. */
 #define INCIDENT_LOAD_CAPTURE_MAX ((size_t)1 << 20)
 
-/* No incident has so many bytes of samples; a sparse file of terabytes may pretend to. */
-#define INCIDENT_LOAD_SAMPLES_MAX ((uint64_t)1 << 30)
-
 /* Names of incidents, sorted, and so oldest first. {0} is empty and legal. */
 struct incident_load_names {
 	char (*name)[INCIDENT_NAME_MAX + 1];
@@ -60,9 +48,9 @@ struct incident_load_names {
 	bool cut; /* there are more */
 };
 
-/* What a quick look tells. */
+/* What a first look tells. */
 struct incident_load_glance {
-	bool open; /* still being written: there is no MANIFEST, and perhaps no samples; never damaged for that */
+	bool open; /* still being written: there is no MANIFEST, and perhaps no samples, which is no damage */
 	bool damaged;
 	char why[160];  /* if damaged; printable */
 	bool readable;  /* incident.json could be read */
@@ -71,20 +59,8 @@ struct incident_load_glance {
 
 /* Positive returns. */
 enum {
-	INCIDENT_LOAD_NONE = 1, /* no incident is called so */
-	INCIDENT_LOAD_MANY = 2, /* more than one is */
-};
-
-/* What happened to the samples on their way. */
-struct incident_load_samples {
-	int error;                          /* 0, or -errno of opening and reading: there are none */
-	struct stream_reader_report report; /* if error is 0 */
-	struct series series;               /* of the target with the first row; times since the firing */
-	struct peaks peaks;                 /* of all targets, sorted */
-	uint64_t unlocked_section;          /* rows of absurd times, dropped */
-	bool cut;                           /* there are more than SERIES_POINTS_MAX */
-	bool gone;                          /* a GONE note */
-	bool unfinished; /* the incident is still being written: what is missing is not lost. Whoever knows sets it */
+	INCIDENT_LOAD_NONE = 1, /* no incident matches */
+	INCIDENT_LOAD_MANY = 2, /* more than one does */
 };
 
 /*
@@ -95,7 +71,7 @@ struct incident_load_samples {
 int incident_load_directory(const char *option, char *buf, size_t cap);
 
 /*
- * Where this user's own daemon writes them: the last two of that. Into buf. 0; -ENAMETOOLONG;
+ * The directory of this user's own daemon: the last two of that. Into buf. 0; -ENAMETOOLONG;
  * -ENOENT: no home.
  */
 int incident_load_own_directory(char *buf, size_t cap);
@@ -107,7 +83,7 @@ int incident_load_list(int dirfd, struct incident_load_names *ret);
 void incident_load_names_release(struct incident_load_names *names);
 
 /*
- * The one that is called query, begins with it or holds it, in this order; "last": the newest. 0
+ * The one whose name is query, begins with it or contains it, in this order; "last": the newest. 0
  * and *ret (within names); INCIDENT_LOAD_NONE; INCIDENT_LOAD_MANY: *ret is the newest of them.
  */
 int incident_load_find(const struct incident_load_names *names, const char *query, const char **ret);
@@ -119,26 +95,20 @@ int incident_load_find(const struct incident_load_names *names, const char *quer
 int incident_load_open(int dirfd, const char *name);
 
 /*
- * Reads incident.json, and compares the sizes (not the checksums) of the files with MANIFEST.
- * Always sets both; *ret_incident is all unknown if it was not readable. Of one that is open it
- * leaves out what was noted of samples for the case that its writer is killed.
+ * Reads incident.json, and compares the sizes (not the checksums) of the files with MANIFEST. Always
+ * sets both; *ret_incident is empty if it was not readable. Of one that is open the capture "samples"
+ * is left out, which is there in case that its writer is killed.
  */
 void incident_load_glance(int incidentfd, struct incident *ret_incident, struct incident_load_glance *ret);
 
 /*
- * Reads samples.tsv. fired: of incident.json. 0 (see ret->error); -ENOMEM. *ret is to be released.
- */
-int incident_load_samples(int incidentfd, wall_t fired, struct incident_load_samples *ret);
-void incident_load_samples_release(struct incident_load_samples *samples);
-
-/*
- * Opens a plain file for reading, never blocking. fd; -EBADMSG: something else than a plain file;
+ * Opens a regular file for reading, never blocking. fd; -EBADMSG: something else than a regular file;
  * -errno.
  */
 int incident_load_open_file(int incidentfd, const char *name);
 
 /*
- * Appends the whole of a plain file. 0; -EFBIG beyond buffer->max; -ENOMEM; as
+ * Appends the whole of a regular file. 0; -EFBIG beyond buffer->max; -ENOMEM; as
  * incident_load_open_file.
  */
 int incident_load_whole(int incidentfd, const char *name, struct buffer *buffer);
@@ -149,12 +119,7 @@ int incident_load_whole(int incidentfd, const char *name, struct buffer *buffer)
  */
 int incident_load_capture(int incidentfd, const char *name, struct buffer *buffer);
 
-/*
- * incident_filter.h: which incidents a list is about: those of a time, a target, a rule; the newest
- * of them.
- */
-
-/* {0} lets all pass. */
+/* Which incidents are listed. {0} lets all pass. */
 struct incident_filter {
 	wall_t since, until; /* [since, until); 0: no such bound. Of the firing, to the millisecond */
 	const char *target;  /* wildcards (fnmatch(3)); of its name, or of its entry in the configuration */
@@ -162,13 +127,10 @@ struct incident_filter {
 	size_t limit;        /* the newest so many; 0: no limit */
 };
 
-/* Does what is known by the name alone pass? If not, there is no need to read the incident. */
+/* By what the name alone tells; if it does not pass, there is no need to read the incident. */
 bool incident_filter_name(const struct incident_filter *filter, const char *name);
 
-/*
- * Does the rest pass? An incident that cannot be read passes where nothing of its content is asked
- * for.
- */
+/* By the rest. An incident that cannot be read passes if target and rule are not asked for. */
 bool incident_filter_content(const struct incident_filter *filter, const struct incident *incident);
 
 /*
@@ -179,18 +141,14 @@ bool incident_filter_content(const struct incident_filter *filter, const struct 
 void incident_filter_apply(const struct incident_filter *filter, int dirfd, struct incident_load_names *names);
 
 /*
- * unsealed.h: incidents that are still being written. Their directories have a name of their own
- * until they are sealed, and their writer keeps them locked for as long as it lives
- * (daemon/incident/spool_directory.h).
+ * Unsealed incidents are still being written: their directories have a temporary name, and their
+ * writer keeps them locked for as long as it runs (daemon/engine/incident/spool.h).
  */
 
-/*
- * Whether an open directory is that of an incident that is being written right now: it says what
- * fired, but has no MANIFEST yet.
- */
+/* Whether an open directory is that of one: it has incident.json, but no MANIFEST yet. */
 bool unsealed_is_written(int incidentfd);
 
-/* Opens the directory of one by the name that it will have. fd; -errno. */
+/* Opens one by the name that it will have. fd; -errno. */
 int unsealed_open(int dirfd, const char *name);
 
 /*
@@ -199,28 +157,25 @@ int unsealed_open(int dirfd, const char *name);
  */
 int unsealed_each(int dirfd, int (*visit)(void *ctx, const char *name), void *ctx);
 
-/* For a command that takes an incident: how its help explains what can be said. */
+/* For the help of a command that takes an incident. */
 #define INCIDENT_PICK_HELP \
-	"ID is the name of an incident, its beginning, or any part of it that no other has;\n" \
-	"\"last\" is the newest. What has a slash is the path of an incident's directory."
+	"ID is the name of an incident, or its beginning, or any part of it that no other has;\n" \
+	"\"last\" is the newest. With a slash it is the path of an incident's directory."
 
-/* incident_load_directory, explained on stderr if it cannot be told. 0 or -errno. */
+/* As incident_load_directory; errors are explained on stderr. */
 int incident_pick_directory(const char *command, const char *option, char *buf, size_t cap);
 
-/*
- * How many of names may not be opened, which is said on stderr if there are any: they belong to
- * somebody else.
- */
+/* How many of names may not be opened, for want of permission; explained on stderr. */
 size_t incident_pick_hidden(const char *command, int dirfd, const struct incident_load_names *names);
 
-/* Positive return. */
+/* Positive return of the next two. */
 enum { INCIDENT_PICK_FOREIGN = 1 }; /* a directory, but no incident */
 
 /*
  * Opens what query stands for: a path, if it has a slash or is ".", else an id in directory (the
  * value of -d; NULL: as incident_load_directory says). command: "spikewatch show", for messages. 0
  * and *ret, a descriptor to be closed; INCIDENT_PICK_FOREIGN; -errno: none; -EBUSY: it is still
- * being written. Said on stderr already.
+ * being written. Errors are explained on stderr.
  */
 int incident_pick(const char *command, const char *directory, const char *query, int *ret);
 

@@ -1,9 +1,14 @@
 /*
- * series.c: every figure is a walk over neighbouring samples (a segment), added to the columns it
- * touches.
+ * series.c: one walk over samples.tsv serves every reader: it keeps a table of the targets, found by
+ * number in a map, notes the peaks of each, and hands out the rows.
  *
- * Invariant: a segment whose right end is after a gap, or whose counter stepped back, adds nothing:
- * what is not known is neither zero nor a guess.
+ * CPU peaks are taken over windows. A window begins with a sample and ends with the first one that
+ * is late enough; the next begins there. So a burst that is shorter than a window may be cut in two,
+ * and its peak be up to half too low; a record of the one target has it exactly.
+ *
+ * A picture is a row of columns. Every figure is a walk over neighbouring samples (a segment), added
+ * to the columns it touches. Invariant: a segment whose right end is after a gap, or whose counter
+ * stepped back, adds nothing: what is not known is neither zero nor a guess.
  *
  * Rejected: drawing counters as straight lines between samples. An idle second followed by a burst
  * of 10 ms would become a second of one percent.
@@ -13,9 +18,9 @@
 #include "cli/incident/incident_load.h"
 #include "lib/base/base.h"
 #include "lib/base/json.h"
+#include "lib/base/map.h"
 #include "lib/incident/incident.h"
 #include "lib/model/sample.h"
-#include "lib/model/target.h"
 #include "lib/rules/metric.h"
 #include "lib/stream/sample_stream.h"
 #include "lib/stream/stream.h"
@@ -28,209 +33,80 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of further targets are passed over and counted. */
-#define SAMPLE_WALK_TARGETS_MAX 20000
+/* No incident has so many bytes of samples; a sparse file of terabytes may pretend to. */
+#define FILE_BYTES_MAX ((uint64_t)1 << 30)
 
-/* More are not kept: 500 s at 1 kHz. */
-#define SERIES_POINTS_MAX 500000
+/* Rows of further targets are dropped. */
+#define TARGETS_MAX 20000
 
-/*
- * peaks.c: one entry per target, found by a table of open addressing. A window begins with a sample
- * and ends with the first one that is late enough; the next begins there. So a burst may be cut in
- * two by a window's end, and its peak be seen up to half too low when it is shorter than the
- * window; who wants it exactly records the target by itself.
- */
+/* Further targets have no peaks. */
+#define PEAKS_MAX 16384
 
-#define SLOTS (2 * PEAKS_TARGETS_MAX)
+/* Further points are not kept: 500 s at 1 kHz. */
+#define POINTS_MAX 500000
 
-_Static_assert((SLOTS & (SLOTS - 1)) == 0, "a mask finds the slot");
+/* ---- one series ---- */
 
-static int peaks_grow(struct peaks *peaks)
+enum { SERIES_FULL = 1 };
+
+/* A sample that is older than the last is moved to its time. 0; SERIES_FULL; -ENOMEM. */
+static int series_add(struct series *series, const struct series_point *point)
 {
-	size_t cap = peaks->cap ? 2 * peaks->cap : 64;
-	struct peaks_target *target;
+	struct series_point *last;
 
-	if (!peaks->slot)
-		peaks->slot = calloc(SLOTS, sizeof(*peaks->slot));
-	if (!peaks->slot)
+	if (series->count == POINTS_MAX)
+		return SERIES_FULL;
+	if (vector_reserve(&series->points, &series->cap, series->count + 1, sizeof(*series->points)) < 0)
 		return -ENOMEM;
-	if (peaks->count < peaks->cap)
+
+	series->points[series->count] = *point;
+	if (series->count++ == 0)
 		return 0;
-	target = realloc(peaks->target, cap * sizeof(*target));
-	if (!target)
-		return -ENOMEM;
-	peaks->target = target;
-	peaks->cap = cap;
-	return 0;
-}
+	last = &series->points[series->count - 2];
+	if (point->at_ns <= last->at_ns) {
+		last[1].at_ns = last->at_ns;
+	} else {
+		uint64_t distance = (uint64_t)point->at_ns - (uint64_t)last->at_ns;
 
-/* *ret NULL: it is one too many. 0 or -ENOMEM. */
-static int peaks_find(struct peaks *peaks, uint32_t id, struct peaks_target **ret)
-{
-	uint32_t at = id * 2654435761u & (SLOTS - 1);
-	int r = peaks_grow(peaks);
-
-	if (r < 0)
-		return r;
-	for (; peaks->slot[at]; at = (at + 1) & (SLOTS - 1)) {
-		*ret = &peaks->target[peaks->slot[at] - 1];
-		if ((*ret)->id == id)
-			return 0;
-	}
-	*ret = NULL;
-	peaks->cut |= peaks->count == PEAKS_TARGETS_MAX;
-	if (peaks->count == PEAKS_TARGETS_MAX)
-		return 0;
-	*ret = &peaks->target[peaks->count++];
-	**ret = (struct peaks_target){ .id = id };
-	peaks->slot[at] = (uint32_t)peaks->count;
-	return 0;
-}
-
-int peaks_declare(struct peaks *peaks, uint32_t id, const char *json, size_t len)
-{
-	AUTO(json_document_freep) struct json_document *document = NULL;
-	const struct json_node *name;
-	struct peaks_target *target;
-	int r = peaks_find(peaks, id, &target);
-
-	if (r < 0 || !target || target->name[0])
-		return r;
-	r = json_parse(json, len, NULL, &document, NULL);
-	if (r < 0)
-		return r == -ENOMEM ? r : 0;
-	name = json_member(json_root(document), "name");
-	if (name && name->type == JSON_STRING)
-		incident_text(target->name, sizeof(target->name), name->text);
-	return 0;
-}
-
-static void add_cpu(struct peaks_target *target, int64_t at_ns, uint64_t cpu)
-{
-	int64_t passed = at_ns - target->begun_ns;
-	double cores;
-
-	/* A counter that steps back began anew. */
-	if (target->begun && cpu >= target->begun_cpu && passed >= 0) {
-		if (passed < PEAKS_WINDOW_NS)
-			return;
-		cores = (double)(cpu - target->begun_cpu) / (double)passed;
-		if (!target->has_cpu || cores > target->cpu_cores)
-			target->cpu_cores = cores;
-		target->has_cpu = true;
-	}
-	target->begun = true;
-	target->begun_ns = at_ns;
-	target->begun_cpu = cpu;
-}
-
-int peaks_add(struct peaks *peaks, uint32_t id, int64_t at_ns, const struct sample *sample)
-{
-	struct peaks_target *target;
-	int r = peaks_find(peaks, id, &target);
-
-	if (r < 0 || !target)
-		return r;
-	if (sample_has(sample, SAMPLE_CPU))
-		add_cpu(target, at_ns, sample->value[SAMPLE_CPU]);
-	if (sample_has(sample, SAMPLE_MEMORY)) {
-		if (!target->has_memory || sample->value[SAMPLE_MEMORY] > target->memory_bytes)
-			target->memory_bytes = sample->value[SAMPLE_MEMORY];
-		target->has_memory = true;
+		if (series->grain_ns == 0 || distance < series->grain_ns)
+			series->grain_ns = distance;
 	}
 	return 0;
 }
 
-void peaks_gap(struct peaks *peaks)
+static void series_release(struct series *series)
 {
-	for (size_t i = 0; i < peaks->count; i++)
-		peaks->target[i].begun = false;
+	free(series->points);
+	*series = (struct series){ 0 };
 }
 
-static int compare(const void *a, const void *b)
-{
-	const struct peaks_target *x = a, *y = b;
-	double x_cores = x->has_cpu ? x->cpu_cores : -1, y_cores = y->has_cpu ? y->cpu_cores : -1;
-
-	if (x_cores != y_cores)
-		return x_cores > y_cores ? -1 : 1;
-	if (x->memory_bytes != y->memory_bytes)
-		return x->memory_bytes > y->memory_bytes ? -1 : 1;
-	return (x->id > y->id) - (x->id < y->id);
-}
-
-void peaks_sort(struct peaks *peaks)
-{
-	if (peaks->count > 1)
-		qsort(peaks->target, peaks->count, sizeof(*peaks->target), compare);
-}
-
-void peaks_release(struct peaks *peaks)
-{
-	free(peaks->target);
-	free(peaks->slot);
-	*peaks = (struct peaks){ 0 };
-}
-
-/*
- * sample_walk.c: rows name their target by a number that the stream has declared; the place of the
- * last few is found without a search, because targets come in the same order tick after tick.
- */
+/* ---- the walk ---- */
 
 struct walking {
 	const struct sample_walk_visit *visit;
 	struct sample_walk walk;
-	bool *gaps; /* of each target: something is missing before its next row */
-	size_t gaps_cap;
-	size_t hint;
+	struct pair_map index; /* id -> place in walk.targets */
 	wall_t fired;
 };
 
-static int grow(struct walking *walking)
-{
-	struct sample_walk *walk = &walking->walk;
-	size_t cap = walk->cap ? 2 * walk->cap : 16;
-	struct sample_walk_target *targets;
-	bool *gaps;
-
-	if (walk->count < walk->cap)
-		return 0;
-	targets = realloc(walk->targets, cap * sizeof(*targets));
-	if (!targets)
-		return -ENOMEM;
-	walk->targets = targets;
-	gaps = realloc(walking->gaps, cap * sizeof(*gaps));
-	if (!gaps)
-		return -ENOMEM;
-	walking->gaps = gaps;
-	walk->cap = cap;
-	return 0;
-}
-
 /* 0 and *ret; 1: there are too many; -ENOMEM. */
-static int find(struct walking *walking, uint32_t id, size_t *ret)
+static int find_target(struct walking *walking, uint32_t id, size_t *ret)
 {
 	struct sample_walk *walk = &walking->walk;
-	int rc;
+	uint32_t at;
 
-	for (size_t i = 0; i < walk->count; i++) {
-		size_t at = (walking->hint + i) % walk->count;
-
-		if (walk->targets[at].id != id)
-			continue;
-		walking->hint = at + 1;
-		*ret = at;
-		return 0;
+	if (!pair_map_get(&walking->index, id, 0, &at)) {
+		if (walk->count == TARGETS_MAX)
+			return 1;
+		at = (uint32_t)walk->count;
+		if (vector_reserve(&walk->targets, &walk->cap, walk->count + 1, sizeof(*walk->targets)) < 0)
+			return -ENOMEM;
+		pair_map_put(&walking->index, id, 0, at);
+		if (!pair_map_get(&walking->index, id, 0, &at))
+			return -ENOMEM;
+		walk->targets[walk->count++] = (struct sample_walk_target){ .id = id };
 	}
-	if (walk->count == SAMPLE_WALK_TARGETS_MAX)
-		return 1;
-	rc = grow(walking);
-	if (rc < 0)
-		return rc;
-	walk->targets[walk->count] = (struct sample_walk_target){ .id = id };
-	walking->gaps[walk->count] = false;
-	*ret = walk->count++;
-	walking->hint = walk->count;
+	*ret = at;
 	return 0;
 }
 
@@ -244,45 +120,84 @@ static int on_target(void *ctx, uint32_t id, const char *json, size_t len)
 {
 	struct walking *walking = ctx;
 	AUTO(json_document_freep) struct json_document *document = NULL;
-	const struct json_node *pid;
 	struct sample_walk_target *target;
 	size_t at;
-	int rc = find(walking, id, &at);
+	int r = find_target(walking, id, &at);
 
-	if (rc != 0)
-		return rc < 0 ? rc : 0;
+	if (r != 0)
+		return r < 0 ? r : 0;
 	target = &walking->walk.targets[at];
 	if (target->name[0])
 		return 0;
-	rc = json_parse(json, len, NULL, &document, NULL);
-	if (rc < 0)
-		return rc == -ENOMEM ? rc : 0;
+	r = json_parse(json, len, NULL, &document, NULL);
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
 	copy_text(json_member(json_root(document), "name"), target->name, sizeof(target->name));
 	copy_text(json_member(json_root(document), "kind"), target->kind, sizeof(target->kind));
-	pid = json_member(json_root(document), "pid");
-	if (pid && pid->type == JSON_NUMBER && pid->number >= 1 && pid->number <= INT32_MAX)
-		target->pid = (int32_t)pid->number;
+	target->pid = (int32_t)target_json_number(json_root(document), "pid", INT32_MAX);
 	return 0;
 }
 
-static int sample_walk_on_row(void *ctx, const struct sample_row *from)
+static void note_cpu_peak(struct target_peak *peak, int64_t at_ns, uint64_t cpu)
+{
+	int64_t passed = at_ns - peak->begun_ns;
+	double cores;
+
+	/* A counter that stepped back began anew. */
+	if (peak->begun && cpu >= peak->begun_cpu && passed >= 0) {
+		if (passed < PEAKS_WINDOW_NS)
+			return;
+		cores = (double)(cpu - peak->begun_cpu) / (double)passed;
+		if (!peak->has_cpu || cores > peak->cpu_cores)
+			peak->cpu_cores = cores;
+		peak->has_cpu = true;
+	}
+	peak->begun = true;
+	peak->begun_ns = at_ns;
+	peak->begun_cpu = cpu;
+}
+
+static void note_peak(struct target_peak *peak, const struct sample_walk_row *row)
+{
+	uint64_t memory_bytes = row->sample.value[SAMPLE_MEMORY];
+
+	if (row->gap)
+		peak->begun = false; /* no window reaches over it */
+	if (sample_has(&row->sample, SAMPLE_CPU))
+		note_cpu_peak(peak, row->at_ns, row->sample.value[SAMPLE_CPU]);
+	if (!sample_has(&row->sample, SAMPLE_MEMORY))
+		return;
+	if (!peak->has_memory || memory_bytes > peak->memory_bytes)
+		peak->memory_bytes = memory_bytes;
+	peak->has_memory = true;
+}
+
+static int take_row(struct walking *walking, struct sample_walk_row *row)
+{
+	struct sample_walk_target *target = &walking->walk.targets[row->target];
+
+	row->gap = target->gap;
+	target->gap = false;
+	target->rows++;
+	walking->walk.rows++;
+	note_peak(&target->peak, row);
+	return walking->visit->row(walking->visit->ctx, &walking->walk, row);
+}
+
+static int on_row(void *ctx, const struct sample_row *from)
 {
 	struct walking *walking = ctx;
 	struct sample_walk_row row = { .target = 0 };
-	int rc = find(walking, from->target, &row.target);
+	int r = find_target(walking, from->target, &row.target);
 
-	if (rc < 0)
-		return rc;
-	if (rc > 0 || !sample_row_since(from, walking->fired, &row.at_ns)) {
-		walking->walk.unlocked_section++;
+	if (r < 0)
+		return r;
+	if (r > 0 || !sample_row_since(from, walking->fired, &row.at_ns)) {
+		walking->walk.dropped++;
 		return 0;
 	}
 	sample_row_sample(from, from->target, &row.sample);
-	row.gap = walking->gaps[row.target];
-	walking->gaps[row.target] = false;
-	walking->walk.targets[row.target].rows++;
-	walking->walk.rows++;
-	return walking->visit->row ? walking->visit->row(walking->visit->ctx, &walking->walk, &row) : 0;
+	return take_row(walking, &row);
 }
 
 static int on_gap(void *ctx)
@@ -290,33 +205,56 @@ static int on_gap(void *ctx)
 	struct walking *walking = ctx;
 
 	for (size_t i = 0; i < walking->walk.count; i++)
-		walking->gaps[i] = true;
+		walking->walk.targets[i].gap = true;
 	return 0;
 }
 
-static void release_walking(struct walking *walking)
+static int on_gone(void *ctx, const char *json, size_t len)
+{
+	struct walking *walking = ctx;
+
+	(void)json;
+	(void)len;
+	walking->walk.gone = true;
+	return 0;
+}
+
+static void walking_release(struct walking *walking)
 {
 	sample_walk_release(&walking->walk);
-	free(walking->gaps);
+	pair_map_release(&walking->index);
+}
+
+/*
+ * Reads the file to its end, an error, or a visit that stops. *ret_error: what ended it. 0, and then
+ * the walk's report is set; -ENOMEM; what a visit returned.
+ */
+static int walk_file(struct walking *walking, int fd, int *ret_error)
+{
+	struct sample_stream stream = {
+		.events = { .target = on_target, .row = on_row, .gone = on_gone, .gap = on_gap, .ctx = walking },
+	};
+	AUTO(stream_reader_freep) struct stream_reader *stream_reader = NULL;
+	int r = sample_stream_reader(&stream, &stream_reader);
+
+	if (r < 0)
+		return r;
+	*ret_error = stream_read_fd(stream_reader, fd, FILE_BYTES_MAX);
+	if (*ret_error == -ENOMEM)
+		return -ENOMEM;
+	return stream_reader_finish(stream_reader, &walking->walk.report);
 }
 
 int sample_walk_run(int incidentfd, wall_t fired, const struct sample_walk_visit *visit, struct sample_walk *ret)
 {
 	AUTO_CLOSE int fd = incident_load_open_file(incidentfd, INCIDENT_SAMPLES_FILE);
-	AUTO(release_walking) struct walking walking = { .visit = visit, .fired = fired };
-	struct sample_stream stream = {
-		.events = { .target = on_target, .row = sample_walk_on_row, .gap = on_gap, .ctx = &walking },
-	};
-	AUTO(stream_reader_freep) struct stream_reader *stream_reader = NULL;
-	int rc = fd < 0 ? fd : sample_stream_reader(&stream, &stream_reader);
+	AUTO(walking_release) struct walking walking = { .visit = visit, .fired = fired };
+	int error = 0, r = fd < 0 ? fd : walk_file(&walking, fd, &error);
 
-	if (rc < 0)
-		return rc;
-	rc = stream_read_fd(stream_reader, fd, INCIDENT_LOAD_SAMPLES_MAX);
-	if (rc == 0)
-		rc = stream_reader_finish(stream_reader, &walking.walk.report);
-	if (rc != 0)
-		return rc;
+	if (r == 0)
+		r = error;
+	if (r != 0)
+		return r;
 	*ret = walking.walk;
 	walking.walk = (struct sample_walk){ 0 };
 	return 0;
@@ -328,84 +266,130 @@ void sample_walk_release(struct sample_walk *walk)
 	*walk = (struct sample_walk){ 0 };
 }
 
-/* crowd.c: another walk over the samples, when peaks.h has told who is worth looking at. */
+/* ---- the samples of one target, and the peaks of all ---- */
 
-static int on_row(void *ctx, const struct sample_walk *walk, const struct sample_walk_row *row)
+static int keep_first_target(void *ctx, const struct sample_walk *walk, const struct sample_walk_row *row)
 {
-	struct busiest_targets *busiest_targets = ctx;
-	struct series_point point = { .at_ns = row->at_ns, .sample = row->sample, .after_gap = row->gap };
-	uint32_t id = walk->targets[row->target].id;
+	struct incident_samples *samples = ctx;
+	const struct series_point point = { .at_ns = row->at_ns, .after_gap = row->gap, .sample = row->sample };
+	int r;
 
-	for (size_t i = 0; i < busiest_targets->count; i++)
-		if (busiest_targets->member[i].target->id == id) {
-			int rc = series_add(&busiest_targets->member[i].series, &point);
+	if (walk->rows == 1)
+		samples->first = row->target;
+	if (row->target != samples->first)
+		return 0;
+	r = series_add(&samples->series, &point);
+	samples->cut |= r == SERIES_FULL;
+	return r < 0 ? r : 0;
+}
 
-			return rc < 0 ? rc : 0;
+static int compare_peaks(const void *a, const void *b)
+{
+	const struct peaks_target *x = a, *y = b;
+	double x_cores = x->has_cpu ? x->cpu_cores : -1, y_cores = y->has_cpu ? y->cpu_cores : -1;
+
+	if (x_cores != y_cores)
+		return x_cores > y_cores ? -1 : 1;
+	if (x->memory_bytes != y->memory_bytes)
+		return x->memory_bytes > y->memory_bytes ? -1 : 1;
+	return (x->id > y->id) - (x->id < y->id);
+}
+
+/* 0 or -ENOMEM. */
+static int take_peaks(const struct sample_walk *walk, struct peaks *ret)
+{
+	size_t count = walk->count < PEAKS_MAX ? walk->count : PEAKS_MAX;
+	struct peaks peaks = { .count = count, .cut = walk->count > count };
+
+	peaks.target = calloc(count + 1, sizeof(*peaks.target));
+	if (!peaks.target)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++) {
+		const struct sample_walk_target *from = &walk->targets[i];
+		struct peaks_target *to = &peaks.target[i];
+
+		*to = (struct peaks_target){ .id = from->id,
+					     .has_cpu = from->peak.has_cpu,
+					     .has_memory = from->peak.has_memory,
+					     .cpu_cores = from->peak.cpu_cores,
+					     .memory_bytes = from->peak.memory_bytes };
+		incident_text(to->name, sizeof(to->name), from->name);
+	}
+	qsort(peaks.target, count, sizeof(*peaks.target), compare_peaks);
+	*ret = peaks;
+	return 0;
+}
+
+int incident_samples_load(int incidentfd, wall_t fired, struct incident_samples *ret)
+{
+	AUTO_CLOSE int fd = incident_load_open_file(incidentfd, INCIDENT_SAMPLES_FILE);
+	AUTO(incident_samples_release) struct incident_samples samples = { .error = fd < 0 ? fd : 0 };
+	const struct sample_walk_visit visit = { .row = keep_first_target, .ctx = &samples };
+	AUTO(walking_release) struct walking walking = { .visit = &visit, .fired = fired };
+	int r = fd < 0 ? 0 : walk_file(&walking, fd, &samples.error);
+
+	if (r == 0)
+		r = take_peaks(&walking.walk, &samples.peaks);
+	if (r < 0)
+		return r;
+	/* What could be read before an I/O error is still worth showing. */
+	if (samples.series.count > 0)
+		samples.error = 0;
+	samples.report = walking.walk.report;
+	samples.dropped = walking.walk.dropped;
+	samples.gone = walking.walk.gone;
+	*ret = samples;
+	samples = (struct incident_samples){ 0 };
+	return 0;
+}
+
+void incident_samples_release(struct incident_samples *samples)
+{
+	series_release(&samples->series);
+	free(samples->peaks.target);
+	samples->peaks = (struct peaks){ 0 };
+}
+
+/* ---- the busiest targets: a second walk, when the peaks are known ---- */
+
+static int keep_busiest(void *ctx, const struct sample_walk *walk, const struct sample_walk_row *row)
+{
+	struct busiest_targets *busiest = ctx;
+	const struct series_point point = { .at_ns = row->at_ns, .after_gap = row->gap, .sample = row->sample };
+
+	for (size_t i = 0; i < busiest->count; i++)
+		if (busiest->member[i].target->id == walk->targets[row->target].id) {
+			int r = series_add(&busiest->member[i].series, &point);
+
+			return r < 0 ? r : 0;
 		}
 	return 0;
 }
 
 int busiest_targets_load(int incidentfd, wall_t fired, const struct peaks *peaks, struct busiest_targets *ret)
 {
-	AUTO(sample_walk_release) struct sample_walk walk = { .count = 0 };
-	const struct sample_walk_visit visit = { .row = on_row, .ctx = ret };
-	int rc;
+	AUTO(sample_walk_release) struct sample_walk walk = { 0 };
+	const struct sample_walk_visit visit = { .row = keep_busiest, .ctx = ret };
 
-	*ret = (struct busiest_targets){ .count = peaks->count < BUSIEST_TARGETS_MAX ? peaks->count
-										     : BUSIEST_TARGETS_MAX };
+	*ret = (struct busiest_targets){ .count = peaks->count };
+	if (ret->count > BUSIEST_TARGETS_MAX)
+		ret->count = BUSIEST_TARGETS_MAX;
 	for (size_t i = 0; i < ret->count; i++)
 		ret->member[i].target = &peaks->target[i];
-	rc = sample_walk_run(incidentfd, fired, &visit, &walk);
-	if (rc != -ENOMEM)
+	if (sample_walk_run(incidentfd, fired, &visit, &walk) != -ENOMEM)
 		return 0;
 	busiest_targets_release(ret);
-	return rc;
+	return -ENOMEM;
 }
 
-void busiest_targets_release(struct busiest_targets *busiest_targets)
+void busiest_targets_release(struct busiest_targets *busiest)
 {
-	for (size_t i = 0; i < busiest_targets->count; i++)
-		series_release(&busiest_targets->member[i].series);
-	*busiest_targets = (struct busiest_targets){ .count = 0 };
+	for (size_t i = 0; i < busiest->count; i++)
+		series_release(&busiest->member[i].series);
+	busiest->count = 0;
 }
 
-/* A column of which less than this share is known is a gap. */
-#define KNOWN_SHARE 0.2
-
-int series_add(struct series *series, const struct series_point *point)
-{
-	struct series_point *last = series->count ? &series->points[series->count - 1] : NULL;
-	uint64_t distance = 0;
-
-	if (series->count == SERIES_POINTS_MAX)
-		return SERIES_FULL;
-	if (series->count == series->cap) {
-		size_t cap = series->cap ? series->cap * 2 : 256;
-		struct series_point *points = realloc(series->points, cap * sizeof(*points));
-
-		if (!points)
-			return -ENOMEM;
-		series->points = points;
-		series->cap = cap;
-		last = series->count ? &points[series->count - 1] : NULL;
-	}
-
-	series->points[series->count] = *point;
-	if (last && point->at_ns <= last->at_ns)
-		series->points[series->count].at_ns = last->at_ns;
-	else if (last)
-		distance = (uint64_t)point->at_ns - (uint64_t)last->at_ns;
-	if (distance > 0 && (series->grain_ns == 0 || distance < series->grain_ns))
-		series->grain_ns = distance;
-	series->count++;
-	return 0;
-}
-
-void series_release(struct series *series)
-{
-	free(series->points);
-	*series = (struct series){ 0 };
-}
+/* ---- the state at a moment ---- */
 
 /* When the target began to change on its way to point i > 0. */
 static int64_t moved_since(const struct series *series, size_t i)
@@ -435,7 +419,7 @@ static size_t point_before(const struct series *series, int64_t at_ns, size_t hi
 }
 
 /* Between point i and its successor. */
-static void between(const struct series *series, size_t i, int64_t at_ns, struct sample *ret)
+static void interpolate(const struct series *series, size_t i, int64_t at_ns, struct sample *ret)
 {
 	const struct series_point *a = &series->points[i], *b = a + 1;
 	int64_t since = moved_since(series, i + 1);
@@ -454,7 +438,11 @@ static void between(const struct series *series, size_t i, int64_t at_ns, struct
 	}
 }
 
-static bool at_from(const struct series *series, int64_t at_ns, size_t hint, struct sample *ret)
+/*
+ * The state at a moment: counters as described in series.h. hint: a point by then, as far back as
+ * the state may reach. False: nothing is known of that moment.
+ */
+static bool series_at(const struct series *series, int64_t at_ns, size_t hint, struct sample *ret)
 {
 	size_t i = point_before(series, at_ns, hint);
 
@@ -466,16 +454,14 @@ static bool at_from(const struct series *series, int64_t at_ns, size_t hint, str
 	}
 	if (series->points[i + 1].after_gap)
 		return false;
-	between(series, i, at_ns, ret);
+	interpolate(series, i, at_ns, ret);
 	return true;
 }
 
-bool series_at(const struct series *series, int64_t at_ns, struct sample *ret)
-{
-	return at_from(series, at_ns, 0, ret);
-}
-
 /* ---- columns ---- */
+
+/* A column of which less than this share is known is a gap. */
+#define KNOWN_SHARE 0.2
 
 static double column_ns(const struct series_columns *columns)
 {
@@ -494,7 +480,8 @@ static size_t column_of(const struct series_columns *columns, int64_t at_ns)
 }
 
 /* Adds rate x time to each column that [from, to] touches; time goes to `known`. */
-static void spread(const struct series_columns *columns, double *known, int64_t from_ns, int64_t to_ns, double rate)
+static void spread_rate(const struct series_columns *columns, double *known, int64_t from_ns, int64_t to_ns,
+			double rate)
 {
 	double width = column_ns(columns);
 	double from = (double)(from_ns - columns->from_ns), to = (double)(to_ns - columns->from_ns);
@@ -515,7 +502,7 @@ static void spread(const struct series_columns *columns, double *known, int64_t 
 	}
 }
 
-static void raise_to(const struct series_columns *columns, int64_t at_ns, double value)
+static void raise_peak(const struct series_columns *columns, int64_t at_ns, double value)
 {
 	size_t column = column_of(columns, at_ns);
 
@@ -561,9 +548,9 @@ static void cpu_segment(const struct series *series, size_t i, const struct seri
 	int64_t since = moved_since(series, i);
 	double used = (double)(b->sample.value[SAMPLE_CPU] - a->sample.value[SAMPLE_CPU]);
 
-	spread(columns, known, a->at_ns, since, 0);
+	spread_rate(columns, known, a->at_ns, since, 0);
 	if (b->at_ns > since)
-		spread(columns, known, since, b->at_ns, used / (double)(b->at_ns - since));
+		spread_rate(columns, known, since, b->at_ns, used / (double)(b->at_ns - since));
 }
 
 void series_cpu(const struct series *series, uint64_t window_ns, const struct series_columns *columns)
@@ -580,13 +567,13 @@ void series_cpu(const struct series *series, uint64_t window_ns, const struct se
 			continue;
 		}
 		cpu_segment(series, i, columns, known);
-		if (at_from(series, b->at_ns - (int64_t)window_ns, unbroken, &then) && sample_has(&then, SAMPLE_CPU))
+		if (series_at(series, b->at_ns - (int64_t)window_ns, unbroken, &then) && sample_has(&then, SAMPLE_CPU))
 			/* A window ends in the column that ends where it does. */
-			raise_to(columns, b->at_ns - 1,
-				 (double)(b->sample.value[SAMPLE_CPU] - then.value[SAMPLE_CPU]) / (double)window_ns);
+			raise_peak(columns, b->at_ns - 1,
+				   (double)(b->sample.value[SAMPLE_CPU] - then.value[SAMPLE_CPU]) / (double)window_ns);
 	}
 	if (known && series->count > 0)
-		spread(columns, known, series->points[series->count - 1].at_ns, columns->known_to_ns, 0);
+		spread_rate(columns, known, series->points[series->count - 1].at_ns, columns->known_to_ns, 0);
 	end_columns(columns, known);
 }
 
@@ -623,9 +610,9 @@ void series_memory(const struct series *series, const struct series_columns *col
 		uint64_t most;
 
 		if (memory_of(series, i, &most))
-			raise_to(columns, a->at_ns, (double)most);
+			raise_peak(columns, a->at_ns, (double)most);
 		if (sample_has(&a->sample, SAMPLE_MEMORY) && !(b && b->after_gap))
-			spread(columns, known, a->at_ns, until, (double)a->sample.value[SAMPLE_MEMORY]);
+			spread_rate(columns, known, a->at_ns, until, (double)a->sample.value[SAMPLE_MEMORY]);
 	}
 	end_columns(columns, known);
 }
@@ -639,15 +626,15 @@ void series_memory(const struct series *series, const struct series_columns *col
  * Whether the metric over the window that ends at at_ns is known; i: last point by then; unbroken:
  * first since a gap.
  */
-static bool value_at(const struct series *series, const struct series_rule *rule, int64_t at_ns, size_t i,
-		     size_t unbroken, double *ret)
+static bool metric_at(const struct series *series, const struct series_rule *rule, int64_t at_ns, size_t i,
+		      size_t unbroken, double *ret)
 {
 	struct metric_point from = { .time = { 0 } }, to = { .time = { rule->window_ns } };
 
 	memory_of(series, i, &to.peak_bytes);
 
-	return at_from(series, at_ns, i, &to.sample) &&
-	       at_from(series, at_ns - (int64_t)rule->window_ns, unbroken, &from.sample) &&
+	return series_at(series, at_ns, i, &to.sample) &&
+	       series_at(series, at_ns - (int64_t)rule->window_ns, unbroken, &from.sample) &&
 	       metric_value(rule->metric, rule->of, &rule->machine, &from, &to, ret);
 }
 
@@ -669,7 +656,7 @@ bool series_above(const struct series *series, const struct series_rule *rule, u
 		for (; i + 1 < series->count && series->points[i + 1].at_ns <= at; i++)
 			if (series->points[i + 1].after_gap)
 				unbroken = i + 1;
-		if (!value_at(series, rule, at, i, unbroken, &value))
+		if (!metric_at(series, rule, at, i, unbroken, &value))
 			continue;
 		available = true;
 		if (value > rule->threshold)
@@ -692,7 +679,7 @@ void series_metric(const struct series *series, const struct series_rule *rule, 
 			if (series->points[i + 1].after_gap)
 				unbroken = i + 1;
 		if (at > columns->known_to_ns || !series->count || series->points[0].at_ns > at ||
-		    !value_at(series, rule, at, i, unbroken, &value))
+		    !metric_at(series, rule, at, i, unbroken, &value))
 			value = NAN;
 		columns->peak[c] = columns->mean[c] = value;
 	}

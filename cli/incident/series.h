@@ -1,6 +1,12 @@
 /*
- * series.h: the samples of the busiest of many targets, each as a series of its own: of incidents
- * that hold all targets. Nothing in the samples is trusted.
+ * series.h: the samples of an incident (samples.tsv): row by row, as the series of one target with
+ * the peaks of all, or as the series of the busiest targets; and what can be computed from a series:
+ * CPU, memory and a rule's metric by columns of time, and for how long the metric was above its
+ * threshold. Nothing in the file is trusted: damaged lines are skipped and counted.
+ *
+ * A target that did not change has no samples until its heartbeat. So a counter stands still from
+ * one sample to shortly (one grain) before the next, and moves only then; a gauge keeps its value
+ * until the next sample.
  */
 #ifndef SPIKEWATCH_CLI_INCIDENT_SERIES_H
 #define SPIKEWATCH_CLI_INCIDENT_SERIES_H
@@ -14,59 +20,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * peaks.h: which of many targets did most: the highest CPU use and the most memory of each, from
- * rows as they come. Pure, and bounded: nothing in the rows is trusted.
- */
+/* ---- row by row ---- */
 
-/* More targets are not told apart: they are counted. */
-#define PEAKS_TARGETS_MAX 16384u
-
-/* CPU is taken over at least so long: below, the grain of the kernel's accounting shows. */
+/* CPU peaks are taken over at least so long: below, the grain of the kernel's accounting shows. */
 #define PEAKS_WINDOW_NS 100000000
 
-struct peaks_target {
-	uint32_t id;
-	char name[128]; /* "" until it is known; may hold any byte */
+struct target_peak {
 	bool has_cpu, has_memory;
 	double cpu_cores; /* the most over PEAKS_WINDOW_NS or more */
 	uint64_t memory_bytes;
-	/* Where the window that is being looked at began. */
+	/* Where the present window began. */
 	bool begun;
 	int64_t begun_ns;
 	uint64_t begun_cpu;
 };
-
-/* {0} is empty and legal. */
-struct peaks {
-	struct peaks_target *target;
-	size_t count, cap;
-	uint32_t *slot; /* index + 1 into target, by id; 0: free */
-	bool cut;       /* there were more targets */
-};
-
-/*
- * A target's name, out of its declaration (columns.h): one JSON object. What is none is passed
- * over. 0 or -ENOMEM.
- */
-int peaks_declare(struct peaks *peaks, uint32_t id, const char *json, size_t len);
-
-/* A sample of a target. 0 or -ENOMEM. */
-int peaks_add(struct peaks *peaks, uint32_t id, int64_t at_ns, const struct sample *sample);
-
-/* Samples are missing: no window reaches over this. */
-void peaks_gap(struct peaks *peaks);
-
-/* Most CPU first, then most memory. No samples may be added after this. */
-void peaks_sort(struct peaks *peaks);
-
-/* Frees. */
-void peaks_release(struct peaks *peaks);
-
-/*
- * sample_walk.h: the samples of an incident, row after row, of all its targets. Nothing in the file
- * is trusted: damaged lines are passed over and counted.
- */
 
 struct sample_walk_target {
 	uint32_t id;    /* in the file */
@@ -74,6 +41,8 @@ struct sample_walk_target {
 	char kind[16];  /* "process", "cgroup", "group"; "": not known */
 	int32_t pid;    /* 0: none */
 	uint64_t rows;
+	bool gap; /* samples may be missing before its next row */
+	struct target_peak peak;
 };
 
 struct sample_walk_row {
@@ -83,17 +52,17 @@ struct sample_walk_row {
 	struct sample sample;
 };
 
-/* What was seen. */
 struct sample_walk {
 	struct sample_walk_target *targets; /* in the order in which they were met */
 	size_t count, cap;
 	uint64_t rows;
-	uint64_t unlocked_section; /* rows at absurd times, or of too many targets: passed over */
+	uint64_t dropped; /* rows at absurd times, or of too many targets */
+	bool gone;        /* a target ended */
 	struct stream_reader_report report;
 };
 
 struct sample_walk_visit {
-	/* May be NULL. Non-zero stops the walk and is returned. walk: so far. */
+	/* Non-zero stops the walk and is returned. walk: so far. */
 	int (*row)(void *ctx, const struct sample_walk *walk, const struct sample_walk_row *row);
 	void *ctx;
 };
@@ -103,21 +72,9 @@ struct sample_walk_visit {
  * none; -ENOMEM; -errno; what row returned. *ret is set on success only.
  */
 int sample_walk_run(int incidentfd, wall_t fired, const struct sample_walk_visit *visit, struct sample_walk *ret);
-
-/* {0} is fine. */
 void sample_walk_release(struct sample_walk *walk);
 
-/*
- * series.h: the samples of one target around a trigger, and what can be read from them: CPU and
- * memory by columns of time, and how long a rule's metric was above its threshold. Pure.
- *
- * A target that did not change has no samples until its heartbeat. So a counter stands still from
- * one sample to shortly (one grain) before the next, and moves only then; a gauge keeps its value
- * until the next sample.
- */
-
-/* Positive return of series_add. */
-enum { SERIES_FULL = 1 };
+/* ---- the series of one target, and the peaks of all ---- */
 
 struct series_point {
 	int64_t at_ns;  /* since the trigger; negative before it */
@@ -140,12 +97,65 @@ struct series_columns {
 	double *peak, *mean; /* count each; NAN: unknown */
 };
 
-/* Adds a sample; one that is older than the last is moved to its time. 0; SERIES_FULL; -ENOMEM. */
-int series_add(struct series *series, const struct series_point *point);
-void series_release(struct series *series);
+struct peaks_target {
+	uint32_t id;
+	char name[128]; /* cut; "": not known; may hold any byte */
+	bool has_cpu, has_memory;
+	double cpu_cores;
+	uint64_t memory_bytes;
+};
 
-/* The state at a moment: counters as described above. False: nothing is known of that moment. */
-bool series_at(const struct series *series, int64_t at_ns, struct sample *ret);
+/* {0} is empty and legal. */
+struct peaks {
+	struct peaks_target *target; /* most CPU first, then most memory */
+	size_t count;
+	bool cut; /* there were more targets */
+};
+
+struct incident_samples {
+	int error;                          /* 0, or -errno of opening and reading: there are none */
+	struct stream_reader_report report; /* if error is 0 */
+	size_t first;                       /* place of the target with the first row, */
+	struct series series;               /* whose samples these are; an incident of one target has no other */
+	struct peaks peaks;                 /* of all targets */
+	uint64_t dropped;                   /* rows at absurd times, or of too many targets */
+	bool cut;                           /* the series is longer than what is kept */
+	bool gone;                          /* a target ended */
+	bool unfinished; /* set by the caller: the incident is still being written, and what is missing is not lost */
+};
+
+/*
+ * Reads samples.tsv. fired: as in incident.json. 0 (see ret->error); -ENOMEM. *ret is to be released,
+ * and set on success only.
+ */
+int incident_samples_load(int incidentfd, wall_t fired, struct incident_samples *ret);
+void incident_samples_release(struct incident_samples *samples);
+
+/* ---- the series of the busiest targets ---- */
+
+/* More lines in one picture are hard to tell apart. */
+#define BUSIEST_TARGETS_MAX 8
+
+struct busiest_targets_member {
+	const struct peaks_target *target; /* belongs to the peaks that busiest_targets_load was given */
+	struct series series;
+};
+
+/* {0} is empty and legal. */
+struct busiest_targets {
+	struct busiest_targets_member member[BUSIEST_TARGETS_MAX];
+	size_t count;
+};
+
+/*
+ * Reads samples.tsv for the first of peaks (sorted), which must outlive *ret. fired: as in
+ * incident.json. 0, also if the file cannot be read or not to its end; -ENOMEM. *ret is to be
+ * released.
+ */
+int busiest_targets_load(int incidentfd, wall_t fired, const struct peaks *peaks, struct busiest_targets *ret);
+void busiest_targets_release(struct busiest_targets *busiest);
+
+/* ---- figures of a series ---- */
 
 /*
  * CPU in cores. mean: over the column; peak: the highest over any window_ns that ends in the
@@ -179,27 +189,5 @@ bool series_above(const struct series *series, const struct series_rule *rule, u
  * is not looked at.
  */
 void series_metric(const struct series *series, const struct series_rule *rule, const struct series_columns *columns);
-
-/* More lines in one picture are hard to tell apart. */
-#define BUSIEST_TARGETS_MAX 8
-
-struct busiest_targets_member {
-	const struct peaks_target *target; /* belongs to the peaks that busiest_targets_load was given */
-	struct series series;
-};
-
-/* {0} is empty and legal. */
-struct busiest_targets {
-	struct busiest_targets_member member[BUSIEST_TARGETS_MAX];
-	size_t count;
-};
-
-/*
- * Reads samples.tsv for the first of peaks (sorted), which must outlive *ret. fired: as in
- * incident.json. 0, also if the file cannot be read or not to its end; -ENOMEM. *ret is to be
- * released.
- */
-int busiest_targets_load(int incidentfd, wall_t fired, const struct peaks *peaks, struct busiest_targets *ret);
-void busiest_targets_release(struct busiest_targets *busiest_targets);
 
 #endif

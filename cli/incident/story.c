@@ -307,7 +307,7 @@ static void tell_peaks(const struct incident *incident, FILE *file)
 		fputs(".", file);
 }
 
-static void tell_duration(const struct incident *incident, const struct incident_load_samples *samples, FILE *file)
+static void tell_duration(const struct incident *incident, const struct incident_samples *samples, FILE *file)
 {
 	const struct sample_window_coverage *coverage = &incident->coverage;
 	char above[64], all[64];
@@ -353,7 +353,7 @@ static bool samples_ended(const struct incident *incident)
 	return false;
 }
 
-static void tell_lost(const struct incident *incident, const struct incident_load_samples *samples, FILE *file)
+static void tell_lost(const struct incident *incident, const struct incident_samples *samples, FILE *file)
 {
 	const struct sample_window_coverage *coverage = &incident->coverage;
 	unsigned count = 0;
@@ -401,7 +401,7 @@ static void tell_merged(const struct incident *incident, FILE *file)
 		fprintf(file, " It was also asked for by hand%s.", asked > 1 ? ", more than once" : "");
 }
 
-void story_tell(const struct incident *incident, const struct incident_load_samples *samples, FILE *file)
+void story_tell(const struct incident *incident, const struct incident_samples *samples, FILE *file)
 {
 	tell_what(incident, file);
 	tell_unit(incident, file);

@@ -34,6 +34,6 @@ bool story_above(const struct incident *incident, const struct series *series, u
  * how much memory, whether the target is gone, what was lost. One line of text without newline; all
  * strings of strangers are escaped.
  */
-void story_tell(const struct incident *incident, const struct incident_load_samples *samples, FILE *file);
+void story_tell(const struct incident *incident, const struct incident_samples *samples, FILE *file);
 
 #endif

@@ -785,7 +785,7 @@ int view_load(int incidentfd, struct view *ret)
 	if (functions_load(incidentfd, FUNCTION_TABLE_IN_SAMPLES, &ret->functions) < 0 ||
 	    functions_load(incidentfd, FUNCTION_TABLE_IN_BYTES, &ret->memory_functions) < 0)
 		return -ENOMEM;
-	if (incident_load_samples(incidentfd, ret->incident.wall, &ret->samples) < 0)
+	if (incident_samples_load(incidentfd, ret->incident.wall, &ret->samples) < 0)
 		return -ENOMEM;
 	ret->samples.unfinished = ret->glance.open;
 	return 0;
@@ -962,7 +962,7 @@ static void print_recording(const struct view *view, FILE *file)
 	fprintf(file, "  the sampler so far: %.2f %% of a core, %s late on average, %ju slots missed\n",
 		cost->cpu_percent, units_format_duration(text, sizeof(text), cost->mean_sleep_error_ns),
 		(uintmax_t)cost->missed_slots);
-	if (view->samples.cut || view->samples.unlocked_section)
+	if (view->samples.cut || view->samples.dropped)
 		fprintf(file, "  not all samples are shown: there are too many, or their times make no sense\n");
 }
 

@@ -64,7 +64,7 @@ int growth_table(const struct buffer *first, const struct buffer *second, struct
 struct view {
 	struct incident incident;
 	struct incident_load_glance glance;
-	struct incident_load_samples samples;
+	struct incident_samples samples;
 	struct functions functions, memory_functions;
 };
 

@@ -478,7 +478,7 @@ static void put_absent(struct json_writer *json, const struct absent_files *abse
 }
 
 /* How samples.tsv could be read. */
-static void put_samples(struct json_writer *json, const struct incident_load_samples *samples)
+static void put_samples(struct json_writer *json, const struct incident_samples *samples)
 {
 	const struct stream_reader_report *report = &samples->report;
 
@@ -490,7 +490,7 @@ static void put_samples(struct json_writer *json, const struct incident_load_sam
 	json_member_i64(json, "rows_lost", samples->error ? 0 : (int64_t)report->rows_lost);
 	json_member_i64(json, "damaged_lines", samples->error ? 0 : (int64_t)report->damaged_lines);
 	json_member_bool(json, "complete", samples->error || report->complete);
-	json_member_bool(json, "cut", samples->cut || samples->unlocked_section);
+	json_member_bool(json, "cut", samples->cut || samples->dropped);
 	json_end_object(json);
 }
 
@@ -767,7 +767,7 @@ static int report_incident(int fd, const char *path, uint64_t file_bytes_max)
 	}
 	out = (struct output_file){ .command = "spikewatch report", .path = path, .write = write_page, .ctx = job };
 	rc = output_file_write(&out);
-	incident_load_samples_release(&job->view.samples);
+	incident_samples_release(&job->view.samples);
 	if (out.kept)
 		print_written(path, &job->absent);
 	return rc;

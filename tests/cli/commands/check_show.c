@@ -302,10 +302,10 @@ START_TEST(what_is_not_there_is_said)
 	says("there are no incidents");
 	incidentmade_write(dirfd_of_test, &(struct incidentmade_options){ 0 });
 	ck_assert_int_eq(RUN(show, "lost"), EXIT_TROUBLE);
-	says("no incident is called so");
+	says("no incident has this name");
 	snprintf(page, sizeof(page), "%s/" INCIDENTMADE_ID "/incident.json", path);
 	ck_assert_int_eq(RUN(show, page), EXIT_TROUBLE);
-	says("a page of a report spikewatch export");
+	says("a file, not the directory of an incident");
 	ck_assert_int_eq(RUN(show, "/nonexistent/incident"), EXIT_TROUBLE);
 	ck_assert_int_eq(RUN(show, path), EXIT_USAGE);
 	says("there is no incident.json in it");
@@ -393,7 +393,7 @@ START_TEST(empty_directory_says_so)
 	ck_assert_int_eq(RUN(list, "--json"), EXIT_OK);
 	ck_assert_str_eq(output, "[]\n");
 	ck_assert_int_eq(RUN(show, "last"), EXIT_TROUBLE);
-	says("/nonexistent: there is no such directory; -d DIR looks elsewhere\n");
+	says("/nonexistent: there is no such directory; use -d DIR for another one\n");
 }
 END_TEST
 
@@ -549,7 +549,7 @@ START_TEST(what_is_still_being_written_is_neither_whole_nor_damaged)
 	ck_assert_int_eq(RUN(verify, whole), EXIT_TROUBLE);
 	says(": being written\n  it fired 2026-11-20 03:15:02");
 	ck_assert_int_eq(RUN(export, "-d", path, "--format", "csv", "cpu-high"), EXIT_TROUBLE);
-	says("it is still being written; spikewatch show says what there is so far");
+	says("still being written; spikewatch show shows what there is so far");
 
 	/* Whoever wrote it is dead. */
 	ck_assert_int_eq(flock(lock, LOCK_UN), 0);

@@ -721,7 +721,7 @@ START_TEST(wrong_usage_is_said)
 	commandrun_says("only one of --json, --folded and --html");
 	ck_assert_int_eq(DIFF("last", "--normalize"), EXIT_USAGE);
 	ck_assert_int_eq(DIFF("last", "nothing-like-it"), EXIT_TROUBLE);
-	commandrun_says("no incident is called so");
+	commandrun_says("no incident has this name");
 	ck_assert_int_eq(DIFF("/"), EXIT_USAGE);
 	ck_assert_int_eq(DIFF("last", "last", "last"), EXIT_USAGE);
 	ck_assert_int_eq(commandrun(diff_command, (char *[]){ (char[]){ "diff" }, NULL }), EXIT_USAGE);

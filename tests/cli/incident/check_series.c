@@ -2,7 +2,6 @@
  * check_series.c: what is read from samples: bursts are kept, silence is silence, gaps are unknown.
  */
 #include "lib/base/base.h"
-#include "cli/incident/series.h"
 #include "torture.h"
 #include "lib/model/sample.h"
 #include "lib/rules/metric.h"
@@ -10,10 +9,15 @@
 #include <check.h>
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/incident/series.c"
 
 #define MS INT64_C(1000000)
 
-static void add(struct series *series, int64_t at_ms, uint64_t cpu_ms, uint64_t memory, uint64_t peak, bool after_gap)
+static void add_point(struct series *series, int64_t at_ms, uint64_t cpu_ms, uint64_t memory, uint64_t peak,
+		      bool after_gap)
 {
 	struct series_point point = { .at_ns = at_ms * MS, .after_gap = after_gap };
 
@@ -26,18 +30,18 @@ static void add(struct series *series, int64_t at_ms, uint64_t cpu_ms, uint64_t 
 /* One second of silence, then 20 ms of CPU in the two ticks before 1,020 ms, then silence. */
 static void burst(struct series *series)
 {
-	add(series, 0, 100, 10, 10, false);
-	add(series, 1010, 110, 10, 10, false);
-	add(series, 1020, 120, 10, 50, false);
-	add(series, 2000, 120, 10, 50, false);
+	add_point(series, 0, 100, 10, 10, false);
+	add_point(series, 1010, 110, 10, 10, false);
+	add_point(series, 1020, 120, 10, 50, false);
+	add_point(series, 2000, 120, 10, 50, false);
 }
 
 #define COLUMNS 4
-static double peak[COLUMNS], mean[COLUMNS];
+static double column_peak[COLUMNS], column_mean[COLUMNS];
 
 static struct series_columns columns_of(int64_t from_ms, int64_t to_ms)
 {
-	return (struct series_columns){ from_ms * MS, to_ms * MS, to_ms * MS, COLUMNS, peak, mean };
+	return (struct series_columns){ from_ms * MS, to_ms * MS, to_ms * MS, COLUMNS, column_peak, column_mean };
 }
 
 static void near(double value, double expected)
@@ -52,11 +56,11 @@ START_TEST(burst_after_silence_is_not_smeared)
 
 	burst(&series);
 	series_cpu(&series, 20 * MS, &columns);
-	near(mean[0], 0);
-	near(mean[1], 0);
-	near(mean[2], 0.04);
-	near(peak[2], 1);
-	near(peak[3], 0);
+	near(column_mean[0], 0);
+	near(column_mean[1], 0);
+	near(column_mean[2], 0.04);
+	near(column_peak[2], 1);
+	near(column_peak[3], 0);
 }
 END_TEST
 
@@ -67,12 +71,12 @@ START_TEST(counter_stands_still_until_shortly_before_the_sample)
 
 	burst(&series);
 	ck_assert_uint_eq(series.grain_ns, 10 * MS);
-	ck_assert(series_at(&series, 1000 * MS, &sample));
+	ck_assert(series_at(&series, 1000 * MS, 0, &sample));
 	ck_assert_uint_eq(sample.value[SAMPLE_CPU], 100000000);
-	ck_assert(series_at(&series, 1005 * MS, &sample));
+	ck_assert(series_at(&series, 1005 * MS, 0, &sample));
 	ck_assert_uint_eq(sample.value[SAMPLE_CPU], 105000000);
-	ck_assert(!series_at(&series, -1, &sample));
-	ck_assert(series_at(&series, 9000 * MS, &sample));
+	ck_assert(!series_at(&series, -1, 0, &sample));
+	ck_assert(series_at(&series, 9000 * MS, 0, &sample));
 }
 END_TEST
 
@@ -82,16 +86,16 @@ START_TEST(gap_is_unknown)
 	struct series_columns columns = columns_of(0, 4000);
 	struct sample sample;
 
-	add(&series, 0, 0, 10, 10, false);
-	add(&series, 1000, 500, 10, 10, false);
-	add(&series, 3000, 2500, 30, 30, true);
-	add(&series, 4000, 2500, 30, 30, false);
+	add_point(&series, 0, 0, 10, 10, false);
+	add_point(&series, 1000, 500, 10, 10, false);
+	add_point(&series, 3000, 2500, 30, 30, true);
+	add_point(&series, 4000, 2500, 30, 30, false);
 	series_cpu(&series, 100 * MS, &columns);
-	near(mean[0], 0.5);
-	ck_assert(isnan(mean[1]) && isnan(mean[2]));
-	ck_assert(isnan(peak[1]) && isnan(peak[2]));
-	near(mean[3], 0);
-	ck_assert(!series_at(&series, 2000 * MS, &sample));
+	near(column_mean[0], 0.5);
+	ck_assert(isnan(column_mean[1]) && isnan(column_mean[2]));
+	ck_assert(isnan(column_peak[1]) && isnan(column_peak[2]));
+	near(column_mean[3], 0);
+	ck_assert(!series_at(&series, 2000 * MS, 0, &sample));
 }
 END_TEST
 
@@ -100,12 +104,12 @@ START_TEST(counter_that_steps_back_is_unknown)
 	AUTO(series_release) struct series series = { 0 };
 	struct series_columns columns = columns_of(0, 4000);
 
-	add(&series, 0, 500, 10, 10, false);
-	add(&series, 1000, 100, 10, 10, false);
-	add(&series, 2000, 200, 10, 10, false);
+	add_point(&series, 0, 500, 10, 10, false);
+	add_point(&series, 1000, 100, 10, 10, false);
+	add_point(&series, 2000, 200, 10, 10, false);
 	series_cpu(&series, 1000 * MS, &columns);
-	ck_assert(isnan(mean[0]));
-	near(mean[1], 0.1);
+	ck_assert(isnan(column_mean[0]));
+	near(column_mean[1], 0.1);
 }
 END_TEST
 
@@ -116,11 +120,11 @@ START_TEST(memory_between_samples_is_seen_by_its_mark)
 
 	burst(&series);
 	series_memory(&series, &columns);
-	near(peak[0], 10);
-	near(peak[2], 50);
-	near(mean[2], 10);
+	near(column_peak[0], 10);
+	near(column_peak[2], 50);
+	near(column_mean[2], 10);
 	/* The mark stays where it is; the memory is gone. */
-	near(mean[3], 10);
+	near(column_mean[3], 10);
 }
 END_TEST
 
@@ -148,8 +152,8 @@ START_TEST(time_above_goes_on_while_nothing_new_is_to_be_read)
 	uint64_t ns = 7;
 
 	for (int64_t ms = 0; ms <= 10; ms++)
-		add(&series, ms, (uint64_t)ms, 10, 10, false);
-	add(&series, 200, 10, 10, 10, false);
+		add_point(&series, ms, (uint64_t)ms, 10, 10, false);
+	add_point(&series, 200, 10, 10, 10, false);
 	/* From the end of the first window until less than 5 ms of the burst are in it. */
 	ck_assert(series_above(&series, &rule, &ns));
 	ck_assert_uint_eq(ns, 5 * MS);
@@ -161,9 +165,9 @@ START_TEST(time_that_steps_back_is_straightened)
 	AUTO(series_release) struct series series = { 0 };
 	struct series_columns columns = columns_of(0, 100);
 
-	add(&series, 100, 0, 10, 10, false);
-	add(&series, 50, 10, 10, 10, false);
-	add(&series, 100, 20, 10, 10, false);
+	add_point(&series, 100, 0, 10, 10, false);
+	add_point(&series, 50, 10, 10, 10, false);
+	add_point(&series, 100, 20, 10, 10, false);
 	ck_assert_int_eq(series.points[1].at_ns, 100 * MS);
 	series_cpu(&series, 10 * MS, &columns);
 	series_memory(&series, &columns);
@@ -176,9 +180,9 @@ START_TEST(empty_series_is_a_gap)
 	struct series_columns columns = columns_of(0, 100);
 
 	series_cpu(&series, 10 * MS, &columns);
-	ck_assert(isnan(peak[0]) && isnan(mean[COLUMNS - 1]));
+	ck_assert(isnan(column_peak[0]) && isnan(column_mean[COLUMNS - 1]));
 	series_memory(&series, &columns);
-	ck_assert(isnan(peak[0]) && isnan(mean[COLUMNS - 1]));
+	ck_assert(isnan(column_peak[0]) && isnan(column_mean[COLUMNS - 1]));
 }
 END_TEST
 
@@ -197,8 +201,145 @@ START_TEST(allocations_that_fail_leave_a_gap_or_an_error)
 	torture_arm(1);
 	series_cpu(&series, 10 * MS, &columns);
 	ck_assert(torture_disarm());
-	ck_assert(isnan(mean[2]));
+	ck_assert(isnan(column_mean[2]));
 	series_release(&series);
+}
+END_TEST
+
+/* ---- peaks: rows of many targets, honest and hostile ---- */
+
+static int ignore_row(void *ctx, const struct sample_walk *walk, const struct sample_walk_row *row)
+{
+	(void)ctx;
+	(void)walk;
+	(void)row;
+	return 0;
+}
+
+static const struct sample_walk_visit ignore = { .row = ignore_row };
+static struct walking walking = { .visit = &ignore };
+static struct peaks peaks;
+
+static void tear_down(void)
+{
+	walking_release(&walking);
+	free(peaks.target);
+	peaks = (struct peaks){ 0 };
+}
+
+static int add(uint32_t id, int64_t at_ms, uint64_t cpu_ms, uint64_t memory)
+{
+	struct sample_walk_row row = { .at_ns = at_ms * MS };
+	int r = find_target(&walking, id, &row.target);
+
+	sample_set(&row.sample, SAMPLE_CPU, cpu_ms * (uint64_t)MS);
+	sample_set(&row.sample, SAMPLE_MEMORY, memory);
+	return r == 0 ? take_row(&walking, &row) : r;
+}
+
+static int declare(uint32_t id, const char *json)
+{
+	return on_target(&walking, id, json, strlen(json));
+}
+
+static const struct target_peak *first_peak(void)
+{
+	return &walking.walk.targets[0].peak;
+}
+
+START_TEST(the_busiest_comes_first_with_its_name)
+{
+	ck_assert_int_eq(declare(1, "{\"name\":\"idle\"}"), 0);
+	ck_assert_int_eq(declare(7, "{\"name\":\"busy\"}"), 0);
+	for (int t = 0; t <= 1000; t += 10) {
+		ck_assert_int_eq(add(1, t, 5, 100), 0);
+		ck_assert_int_eq(add(7, t, t < 500 ? 0 : (uint64_t)(t - 500) * 2, (uint64_t)t), 0);
+	}
+	ck_assert_int_eq(take_peaks(&walking.walk, &peaks), 0);
+	ck_assert_uint_eq(peaks.count, 2);
+	ck_assert_str_eq(peaks.target[0].name, "busy");
+	ck_assert_double_eq_tol(peaks.target[0].cpu_cores, 2, 1e-9);
+	ck_assert_uint_eq(peaks.target[0].memory_bytes, 1000);
+	ck_assert_str_eq(peaks.target[1].name, "idle");
+	ck_assert_double_eq_tol(peaks.target[1].cpu_cores, 0, 1e-9);
+}
+END_TEST
+
+START_TEST(no_peak_is_seen_over_a_gap_or_a_counter_that_began_anew)
+{
+	ck_assert_int_eq(add(1, 0, 1000, 0), 0);
+	on_gap(&walking);
+	ck_assert_int_eq(add(1, 200, 9000, 0), 0);
+	ck_assert_int_eq(add(1, 400, 10, 0), 0);
+	ck_assert(!first_peak()->has_cpu);
+	ck_assert_int_eq(add(1, 600, 110, 0), 0);
+	ck_assert_double_eq_tol(first_peak()->cpu_cores, 0.5, 1e-9);
+}
+END_TEST
+
+START_TEST(shorter_than_the_grain_is_no_window)
+{
+	ck_assert_int_eq(add(1, 0, 0, 0), 0);
+	ck_assert_int_eq(add(1, 4, 4, 0), 0); /* a whole core for a tick of the scheduler */
+	ck_assert_int_eq(add(1, 100, 10, 0), 0);
+	ck_assert_double_eq_tol(first_peak()->cpu_cores, 0.1, 1e-9);
+}
+END_TEST
+
+START_TEST(names_that_are_none_are_passed_over)
+{
+	ck_assert_int_eq(declare(1, "no json"), 0);
+	ck_assert_int_eq(declare(1, "{\"name\":7}"), 0);
+	ck_assert_int_eq(declare(1, "[]"), 0);
+	ck_assert_str_eq(walking.walk.targets[0].name, "");
+	ck_assert_int_eq(declare(1, "{\"name\":\"late\"}"), 0);
+	ck_assert_int_eq(declare(1, "{\"name\":\"later\"}"), 0);
+	ck_assert_str_eq(walking.walk.targets[0].name, "late");
+}
+END_TEST
+
+START_TEST(more_targets_than_there_is_room_for_are_left_out)
+{
+	for (uint32_t id = 1; id <= PEAKS_MAX + 10; id++)
+		ck_assert_int_eq(add(id * 65536, 0, 0, id), 0); /* ids that hash alike */
+	ck_assert_int_eq(add(65536, 1, 0, 1u << 30), 0);
+	ck_assert_int_eq(take_peaks(&walking.walk, &peaks), 0);
+	ck_assert_uint_eq(peaks.count, PEAKS_MAX);
+	ck_assert(peaks.cut);
+	ck_assert_uint_eq(peaks.target[0].memory_bytes, 1u << 30);
+}
+END_TEST
+
+START_TEST(rows_of_too_many_targets_are_counted)
+{
+	struct sample_row row = { 0 };
+
+	for (uint32_t id = 1; id <= TARGETS_MAX; id++)
+		ck_assert_int_eq(add(id, 0, 0, id), 0);
+	row.target = TARGETS_MAX + 1;
+	ck_assert_int_eq(on_row(&walking, &row), 0);
+	ck_assert_uint_eq(walking.walk.dropped, 1);
+	ck_assert_uint_eq(walking.walk.count, TARGETS_MAX);
+}
+END_TEST
+
+START_TEST(every_allocation_may_fail)
+{
+	bool injected = true;
+
+	for (long n = 1; injected; n++) {
+		int r;
+
+		torture_arm(n);
+		r = declare(1, "{\"name\":\"x\"}");
+		for (uint32_t id = 1; r == 0 && id < 200; id++)
+			r = add(id, 0, 0, 0);
+		if (r == 0)
+			r = take_peaks(&walking.walk, &peaks);
+		injected = torture_disarm();
+		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
+		tear_down();
+	}
 }
 END_TEST
 
@@ -219,6 +360,17 @@ Suite *series_suite(void)
 	tcase_add_test(tcase, time_that_steps_back_is_straightened);
 	tcase_add_test(tcase, empty_series_is_a_gap);
 	tcase_add_test(tcase, allocations_that_fail_leave_a_gap_or_an_error);
+	suite_add_tcase(suite, tcase);
+
+	tcase = tcase_create("peaks");
+	tcase_add_checked_fixture(tcase, NULL, tear_down);
+	tcase_add_test(tcase, the_busiest_comes_first_with_its_name);
+	tcase_add_test(tcase, no_peak_is_seen_over_a_gap_or_a_counter_that_began_anew);
+	tcase_add_test(tcase, shorter_than_the_grain_is_no_window);
+	tcase_add_test(tcase, names_that_are_none_are_passed_over);
+	tcase_add_test(tcase, more_targets_than_there_is_room_for_are_left_out);
+	tcase_add_test(tcase, rows_of_too_many_targets_are_counted);
+	tcase_add_test(tcase, every_allocation_may_fail);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

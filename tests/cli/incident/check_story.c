@@ -15,7 +15,7 @@
 Suite *story_suite(void);
 
 static struct incident incident;
-static struct incident_load_samples samples;
+static struct incident_samples samples;
 
 static struct incident_unit unit;
 static struct labels labels;

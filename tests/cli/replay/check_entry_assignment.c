@@ -108,19 +108,19 @@ END_TEST
 
 START_TEST(what_is_outside_is_no_process_of_an_entry_before)
 {
-	struct config *unlocked_section =
+	struct config *dropped =
 		scene_config("{\"targets\": [{\"name\": \"services\", \"unit\": \"*.service\"},"
 			     "{\"name\": \"others\", \"cgroup\": \"/**\", \"per\": \"process\", \"outside\": true}]}");
 	struct entry_assignment *entry_assignment = NULL;
 	struct target target = process();
 
-	ck_assert_int_eq(entry_assignment_new(unlocked_section, NULL, &entry_assignment), 0);
+	ck_assert_int_eq(entry_assignment_new(dropped, NULL, &entry_assignment), 0);
 	target.cgroup = "/elsewhere";
 	ck_assert_str_eq(entry_assignment_entry(entry_assignment, &target), "others");
 	target.cgroup = "/system.slice/a.service/below";
 	ck_assert_str_eq(entry_assignment_entry(entry_assignment, &target), target.entry);
 	entry_assignment_free(entry_assignment);
-	config_free(unlocked_section);
+	config_free(dropped);
 }
 END_TEST
 

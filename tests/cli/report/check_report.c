@@ -70,7 +70,7 @@ static void write_page_of(int fd, uint64_t limit_bytes)
 	buffer_release(&page);
 	ck_assert_int_eq(view_load(fd, view), 0);
 	ck_assert_int_eq(write_report(view, fd, limit_bytes, &sink, &left_out), 0);
-	incident_load_samples_release(&view->samples);
+	incident_samples_release(&view->samples);
 	free(view);
 }
 
@@ -385,7 +385,7 @@ START_TEST(without_memory_it_says_so_or_leaves_a_hole)
 	}
 	ck_assert(!injected);
 	ck_assert_uint_gt(refused, 5);
-	incident_load_samples_release(&view->samples);
+	incident_samples_release(&view->samples);
 	free(view);
 }
 END_TEST
@@ -404,7 +404,7 @@ START_TEST(a_disk_that_is_full_is_said)
 
 		ck_assert_int_eq(write_report(view, fd, NO_LIMIT, &sink, &left_out), -EIO);
 	}
-	incident_load_samples_release(&view->samples);
+	incident_samples_release(&view->samples);
 	free(view);
 }
 END_TEST
