@@ -151,7 +151,7 @@ static bool selects(const struct match *match, const struct target *target, bool
 /* An entry with "outside" has nothing that is in a cgroup of one before it. */
 static bool is_taken(const struct entry_assignment *entry_assignment, size_t entry, const struct target *target)
 {
-	for (size_t i = 0; entry_assignment->config->targets[entry].unlocked_section && i < entry; i++)
+	for (size_t i = 0; entry_assignment->config->targets[entry].outside && i < entry; i++)
 		if (selects(entry_assignment->matches[i], target, true))
 			return true;
 	return false;

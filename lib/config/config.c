@@ -532,7 +532,7 @@ static bool same_labels(const struct config_target *a, const struct config_targe
 bool config_target_same(const struct config_target *a, const struct config_target *b)
 {
 	if (strcmp(a->name, b->name) != 0 || a->selector != b->selector || a->per != b->per || a->tree != b->tree ||
-	    a->unlocked_section != b->unlocked_section || !same_labels(a, b))
+	    a->outside != b->outside || !same_labels(a, b))
 		return false;
 	return a->selector == CONFIG_PID ? a->pid == b->pid : strcmp(a->pattern, b->pattern) == 0;
 }

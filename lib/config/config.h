@@ -70,7 +70,7 @@ struct config_target {
 	struct config_label *labels; /* all of them; only with CONFIG_CONTAINERS */
 	size_t label_count;
 	bool tree;             /* the descendants of what matches too; not with CONFIG_PER_CGROUP */
-	bool unlocked_section; /* not what is in a cgroup that an entry before it selects */
+	bool outside; /* not what is in a cgroup that an entry before it selects */
 	struct config_run *runs;
 	size_t run_count;
 	uint64_t again_ns; /* 0: memory is looked at once in an incident */

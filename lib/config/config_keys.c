@@ -1212,7 +1212,7 @@ const struct config_field config_target_fields[] = {
 	/* Sooner, and nothing has moved; later than ten minutes, it is another story. */
 	CONFIG_RANGE("", "again", DURATION, struct config_target, again_ns, 0, 100 * NS_PER_MS, 600 * NS_PER_S, .zero = true),
 	CONFIG_ROW("", "tree", BOOL, struct config_target, tree),
-	CONFIG_ROW("", "outside", BOOL, struct config_target, unlocked_section),
+	CONFIG_ROW("", "outside", BOOL, struct config_target, outside),
 };
 // clang-format on
 const size_t config_target_field_count = ARRAY_LEN(config_target_fields);

@@ -510,7 +510,7 @@ static int compile(struct matcher *matcher, size_t i)
 	matcher->by_path |= match_is_by_path(matcher->matches[i]);
 	matcher->by_container |= matcher->entries[i].selector == CONFIG_CONTAINERS;
 	matcher->by_label |= matcher->entries[i].label_count > 0;
-	matcher->unlocked_section |= matcher->entries[i].unlocked_section;
+	matcher->outside |= matcher->entries[i].outside;
 	if (matcher->entries[i].per == CONFIG_PER_CGROUP && !match_is_by_path(matcher->matches[i]))
 		matcher->needs |= MATCH_CGROUP;
 	/*
@@ -541,7 +541,7 @@ int matcher_new(const struct config *config, struct matcher **ret)
 		r = -ENOMEM;
 	for (size_t i = 0; r == 0 && i < matcher->count; i++)
 		r = compile(matcher, i);
-	if (matcher->unlocked_section) {
+	if (matcher->outside) {
 		matcher->needs |= MATCH_CGROUP | (matcher->by_container ? MATCH_CONTAINER : 0);
 		matcher->unannounced = true;
 	}
@@ -596,7 +596,7 @@ static bool is_of_unit(const struct matcher *matcher, size_t i, const char *path
 /* Whether the entry is not to have it: it is in a cgroup that one before the entry selects. */
 static bool is_taken(const struct matcher *matcher, size_t entry, const struct match_facts *facts)
 {
-	for (size_t i = 0; matcher->entries[entry].unlocked_section && i < entry; i++)
+	for (size_t i = 0; matcher->entries[entry].outside && i < entry; i++)
 		if (match_contains(matcher->matches[i], facts) ||
 		    (match_is_by_path(matcher->matches[i]) && is_of_unit(matcher, i, facts->cgroup, true)))
 			return true;

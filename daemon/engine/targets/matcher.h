@@ -110,7 +110,7 @@ struct matcher {
 	bool by_path;                      /* an entry's targets are cgroups that are found by their path */
 	bool by_container;                 /* an entry selects containers */
 	bool by_label;                     /* and asks for labels */
-	bool unlocked_section;             /* an entry has only what is in no cgroup of those before it */
+	bool outside;                      /* an entry has only what is in no cgroup of those before it */
 	uint64_t *trees;                   /* one per entry: its bit, 0 without a tree */
 	struct process_tree *process_tree; /* NULL: no entry has a tree */
 	const struct unit_table *units; /* what else units are called, beside their cgroups' names; NULL: not known */

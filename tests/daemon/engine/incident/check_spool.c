@@ -245,21 +245,21 @@ START_TEST(what_is_not_ours_is_never_touched)
 {
 	struct spool *spool = open_spool(1, 1);
 	int spoolfd = open(path, O_RDONLY | O_DIRECTORY);
-	char unlocked_section[128];
+	char outside[128];
 
-	snprintf(unlocked_section, sizeof(unlocked_section), "%s/outside", directory);
-	ck_assert_int_eq(mkdir(unlocked_section, 0700), 0);
+	snprintf(outside, sizeof(outside), "%s/outside", directory);
+	ck_assert_int_eq(mkdir(outside, 0700), 0);
 	ck_assert_int_eq(mkdirat(spoolfd, "photos", 0700), 0);
 	ck_assert_int_eq(mkdirat(spoolfd, "photos.tmp", 0700), 0);
 	ck_assert_int_eq(mkdirat(spoolfd, "20000102T000000.000Z-no-manifest-1", 0700), 0);
-	ck_assert_int_eq(symlinkat(unlocked_section, spoolfd, "20000102T000000.000Z-link-r-1"), 0);
-	ck_assert_int_eq(symlinkat(unlocked_section, spoolfd, "20000102T000000.000Z-link-r-2.tmp"), 0);
+	ck_assert_int_eq(symlinkat(outside, spoolfd, "20000102T000000.000Z-link-r-1"), 0);
+	ck_assert_int_eq(symlinkat(outside, spoolfd, "20000102T000000.000Z-link-r-2.tmp"), 0);
 	put(spoolfd, "20000102T000000.000Z-file-r-1.tmp", 1);
 	spool_free(spool);
 	spool = open_spool(1, 1);
 	ck_assert_int_eq(spool_enforce(spool, (wall_t){ UINT64_MAX }, NULL, NULL), 0);
 	ck_assert_uint_eq(count_names(""), 6);
-	ck_assert_int_eq(access(unlocked_section, F_OK), 0);
+	ck_assert_int_eq(access(outside, F_OK), 0);
 	close(spoolfd);
 	spool_free(spool);
 }
@@ -269,20 +269,20 @@ START_TEST(links_inside_an_incident_are_removed_and_not_followed)
 {
 	struct spool *spool = open_spool(0, 1);
 	int spoolfd = open(path, O_RDONLY | O_DIRECTORY), dirfd;
-	char unlocked_section[128];
+	char outside[128];
 
-	snprintf(unlocked_section, sizeof(unlocked_section), "%s/outside", directory);
-	close(open(unlocked_section, O_CREAT | O_WRONLY, 0600));
+	snprintf(outside, sizeof(outside), "%s/outside", directory);
+	close(open(outside, O_CREAT | O_WRONLY, 0600));
 	add(spool, 1, 1, 1);
 	add(spool, 2, 2, 1);
 	dirfd = openat(spoolfd, "20000102T000000.000Z-t-r-1", O_RDONLY | O_DIRECTORY);
-	ck_assert_int_eq(symlinkat(unlocked_section, dirfd, "link"), 0);
+	ck_assert_int_eq(symlinkat(outside, dirfd, "link"), 0);
 	ck_assert_int_eq(symlinkat(directory, dirfd, "dirlink"), 0);
 	ck_assert_int_eq(mkdirat(dirfd, "sub", 0700), 0);
 	ck_assert_int_eq(mkdirat(dirfd, "sub/sub", 0700), 0);
 	ck_assert_int_eq(spool_enforce(spool, (wall_t){ 0 }, NULL, NULL), 0);
 	ck_assert_uint_eq(count_names(""), 1);
-	ck_assert_int_eq(access(unlocked_section, F_OK), 0);
+	ck_assert_int_eq(access(outside, F_OK), 0);
 	close(dirfd);
 	close(spoolfd);
 	spool_free(spool);
