@@ -631,13 +631,13 @@ static int take_record(struct symbolizing *job, const struct stack_file_stream *
 {
 	switch (record->type) {
 	case PERF_RECORD_SAMPLE:
-		return stream->kind == STACK_FILE_BOOK ? 0 : take_sample(job, stream, record);
+		return stream->kind == STACK_FILE_SIDEBAND ? 0 : take_sample(job, stream, record);
 	case PERF_RECORD_LOST:
 	case PERF_RECORD_LOST_SAMPLES:
 		job->counts->records_lost += record->lost.count;
 		return 0;
 	default:
-		return stream->kind == STACK_FILE_BOOK ? address_spaces_record(job->spaces, record) : 0;
+		return stream->kind == STACK_FILE_SIDEBAND ? address_spaces_record(job->spaces, record) : 0;
 	}
 }
 
@@ -667,7 +667,7 @@ static uint64_t covered_from(const struct stack_file *file, enum stack_profile_q
 	for (uint32_t i = 0; i < file->head->streams; i++) {
 		const struct stack_file_stream *stream = &file->streams[i];
 
-		if (stream->kind == STACK_FILE_BOOK || quantity_of(stream) != quantity || stream->kind > best)
+		if (stream->kind == STACK_FILE_SIDEBAND || quantity_of(stream) != quantity || stream->kind > best)
 			continue;
 		best = stream->kind;
 		covered_ns = stream->covered_ns;

@@ -30,7 +30,7 @@ enum stack_file_kind {
  * and the samples that everybody's events took of it in the same time do not.
  */
 enum stack_file_stream_kind {
-	STACK_FILE_BOOK,         /* FORK, COMM, MMAP2 and EXIT, as mapping_history_write describes: of all streams */
+	STACK_FILE_SIDEBAND,     /* FORK, COMM, MMAP2 and EXIT, as mapping_history_write describes: of all streams */
 	STACK_FILE_CPU,          /* SAMPLE and LOST: who was on a CPU */
 	STACK_FILE_CPU_FOLLOWED, /* the same, by events on the threads of watched processes */
 	STACK_FILE_FAULTS,       /* SAMPLE and LOST: who touched memory that was not there */

@@ -8,7 +8,6 @@
 #include "lib/base/base.h"
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/stacks/stack_recorder.h"
-#include "daemon/engine/stacks/stack_source.h"
 #include "lib/proc/perf.h"
 #include "lib/profile/stack_file.h"
 
@@ -54,7 +53,7 @@ static inline bool begin(void)
 	if (!begin_with(&(struct stack_recorder_options){ 0 }))
 		return false;
 	stack_recorder_status(recorder, &status);
-	if (status.everybody)
+	if (status.system_wide)
 		return true;
 	stack_recorder_close(recorder);
 	fprintf(stderr, "stackrecorder: not checked: everybody's events are not allowed\n");
@@ -197,7 +196,7 @@ static inline struct seen look_in(enum stack_file_stream_kind kind, pid_t pid)
 {
 	struct seen seen = { 0 };
 
-	ck_assert_uint_eq(snapshot.streams[0].head.kind, STACK_FILE_BOOK);
+	ck_assert_uint_eq(snapshot.streams[0].head.kind, STACK_FILE_SIDEBAND);
 	look_through(&snapshot.streams[0], pid, &seen);
 	if (stream_of(kind) != NULL)
 		look_through(stream_of(kind), pid, &seen);

@@ -167,7 +167,7 @@ static inline void rig_record(struct rig *rig, struct perf_record *record)
 {
 	static _Alignas(8) char bytes[PERF_RECORD_SIZE_MAX];
 	bool sample = record->type == PERF_RECORD_SAMPLE || record->type == PERF_RECORD_LOST;
-	enum stack_file_stream_kind kind = sample ? rig->kind : STACK_FILE_BOOK;
+	enum stack_file_stream_kind kind = sample ? rig->kind : STACK_FILE_SIDEBAND;
 	struct perf_record_format format = { rig->heads[kind].sample_type, rig->heads[kind].regs_user };
 	size_t size;
 

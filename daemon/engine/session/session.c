@@ -260,7 +260,7 @@ static void open_stacks(struct session *session)
 		return;
 	}
 	stack_recorder_status(session->stacks, &status);
-	if (!status.everybody)
+	if (!status.system_wide)
 		log_about(LOG_NOTICE, &about, "stacks of watched processes of this user only: %s", session->stacks_off);
 	if (*status.limits)
 		log_about(LOG_NOTICE, &about, "stacks, but: %s", status.limits);

@@ -516,8 +516,8 @@ static int add_records(struct perf_merge *merge, const struct stack_recorder_str
 
 static int merge_books(struct stack_capture *capture)
 {
-	const struct stack_recorder_stream *first = find_stream(&capture->first, STACK_FILE_BOOK);
-	const struct stack_recorder_stream *second = find_stream(&capture->second, STACK_FILE_BOOK);
+	const struct stack_recorder_stream *first = find_stream(&capture->first, STACK_FILE_SIDEBAND);
+	const struct stack_recorder_stream *second = find_stream(&capture->second, STACK_FILE_SIDEBAND);
 	struct perf_merge merge = { .bytes.max = 2 * BOOK_MAX };
 	struct sink sink = sink_buffer(&capture->book);
 	int r = first ? add_records(&merge, first) : 0;
@@ -548,7 +548,7 @@ static bool join(const struct stack_capture *capture, uint32_t kind, struct stac
 		return false;
 
 	*ret = (struct stack_file_records){ .stream = first ? first->head : second->head };
-	if (kind == STACK_FILE_BOOK) {
+	if (kind == STACK_FILE_SIDEBAND) {
 		ret->records = capture->book.data;
 		ret->record_bytes = capture->book.len;
 		return true;
@@ -765,7 +765,7 @@ static void describe(const struct stack_capture *capture, bool memory, char why[
 
 	stack_recorder_status(capture->options.recorder, &status);
 	describe_gaps(capture, memory, why, WHY_MAX);
-	if (!status.everybody)
+	if (!status.system_wide)
 		add_text(why, WHY_MAX, "stacks are of watched processes of this user only");
 	if (*status.limits)
 		add_text(why, WHY_MAX, "%s", status.limits);

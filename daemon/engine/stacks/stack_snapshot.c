@@ -1,24 +1,35 @@
 /*
  * stack_snapshot.c: what the rings hold of a span of time.
  *
- * 	each kind, each CPU: pause, copy, resume │ keep what is of the span │ look up who was hit │ the
- *  book's records of them │ their files
+ * 	each kind, each CPU: pause, copy, resume │ keep_record what is of the span │ look up what was hit │
+ * 	side-band records of those processes │ their files
  *
- * Only the copy happens while a ring is held still, into memory that was touched before. Samples
- * take three quarters of what is allowed at most, so that there is room to say whose they are. Call
- * chains go first, they are small; of what is left, each ring may fill an equal part. Of stacks
- * only what the kernel could read is kept: it leaves room for as much as was asked for. And where
- * samples do not say their period, what they stand for is put in: of page faults, what
- * stack_recorder_faults.h says until the moment of the looking.
+ * A ring is paused only while it is copied, into memory that was touched before. Samples take three
+ * quarters of what is allowed at most, so that there is room to say whose they are. Call chains go
+ * first, they are small; of what is left, each ring may fill an equal part. Of stacks only what the
+ * kernel could read is kept: it leaves room for as much as was asked for. Where samples do not say
+ * their period, what they stand for is put in: of page faults, what the recorder says until now.
+ *
+ * Files: not all of them will be opened, so they are sorted. One that no chain went through counts by
+ * the stacks that may lead into it: watched processes have many, others that touched some memory have
+ * one or two, but there are hundreds of them where a package is built, each with modules of its own.
+ * Stacks repeat: an address is looked up once per page and lifetime of a process, in a cache that
+ * forgets what collides. The history is locked for one sample at a time, so that the thread of the
+ * side-band rings never waits long.
+ *
+ * Cgroups: asked for while the processes run; that of one that has exited is not known any more. With
+ * both hierarchies mounted ("hybrid") the cpu controller may be in either: where it is not in v2, all
+ * processes are in the root of that.
  */
 #include "daemon/engine/stacks/stack_recorder.h"
-#include "daemon/engine/stacks/stack_source.h"
 
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/perf_events.h"
 #include "daemon/engine/base/proc_read.h"
+#include "daemon/engine/stacks/stack_source.h"
 #include "lib/base/base.h"
 #include "lib/base/io.h"
+#include "lib/base/map.h"
 #include "lib/proc/mapping_history.h"
 #include "lib/proc/perf.h"
 #include "lib/proc/procfs.h"
@@ -28,20 +39,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- stack recorder_files.c ---- */
+#define DEFAULT_BYTES ((size_t)64 << 20)
+#define SIDEBAND_RECORD_MAX 16384 /* a path of 4,096 and what is around it */
+#define CGROUP_TEXT_MAX 16384     /* a dozen hierarchies, of paths of up to PATH_MAX in one or two of them */
+#define CGROUP_PATH_MAX 4097
 
-struct stack_recorder_tally;
+/* A followed thread's stack counts as so many when files are sorted: there may be hundreds of others. */
+#define FOLLOWED_STACK 16u
 
-/*
- * stack recorder_cgroups.c: which cgroup the processes of a snapshot are in. Asked while they run;
- * of one that has exited nobody knows any more.
- *
- * On a machine with both hierarchies ("hybrid") the cpu controller may be in either: where it is
- * not in that of v2, everything is in the root of that.
- */
+/* The order in which kinds get what room there is. */
+static const enum stack_file_stream_kind order[] = { STACK_FILE_CPU, STACK_FILE_CPU_FOLLOWED, STACK_FILE_FAULTS,
+						     STACK_FILE_FAULTS_FOLLOWED };
 
-#define TEXT_MAX 16384 /* a dozen hierarchies, of paths of up to PATH_MAX in one or two of them */
-#define PATH_MAX_BYTES 4097
+/* ---- cgroups ---- */
 
 /* Whether a list like "cpu,cpuacct" has this name. */
 static bool has_controller(const struct procfs_cgroup *line, const char *name)
@@ -60,7 +70,12 @@ static bool has_controller(const struct procfs_cgroup *line, const char *name)
 	return false;
 }
 
-bool stack_recorder_cgroup_of(const char *text, size_t len, char *path, size_t cap)
+/*
+ * The cgroup that stands for a process, in the text of /proc/<pid>/cgroup: that of the v2 hierarchy,
+ * unless there is none or it is the root; else the cpu controller's, else "/". Terminated. False: no
+ * cgroups, or longer than cap.
+ */
+static bool parse_cgroup(const char *text, size_t len, char *path, size_t cap)
 {
 	struct procfs_cgroup line, best = { .path_len = 0 };
 	size_t offset = 0;
@@ -84,14 +99,12 @@ bool stack_recorder_cgroup_of(const char *text, size_t len, char *path, size_t c
 }
 
 /*
- * The cgroups of snapshot->pids that run, into snapshot->cgroups and their texts into
- * snapshot->paths; what the texts' addresses are is said by stack_recorder_settle_cgroups, when
- * paths does not grow any more. 0 or -ENOMEM.
+ * The cgroups of those of snapshot->pids that run; their paths are appended to snapshot->paths and
+ * are resolved by settle_cgroups, when that does not grow_files any more. 0 or -ENOMEM.
  */
-static int stack_recorder_look_up_cgroups(const struct stack_recorder *recorder,
-					  struct stack_recorder_snapshot *snapshot)
+static int look_up_cgroups(const struct stack_source *source, struct stack_recorder_snapshot *snapshot)
 {
-	char text[TEXT_MAX], path[PATH_MAX_BYTES];
+	char text[CGROUP_TEXT_MAX], path[CGROUP_PATH_MAX];
 	int r = 0;
 
 	snapshot->cgroups = calloc(snapshot->pid_count + 1, sizeof(*snapshot->cgroups));
@@ -99,9 +112,9 @@ static int stack_recorder_look_up_cgroups(const struct stack_recorder *recorder,
 		return -ENOMEM;
 	for (size_t i = 0; r == 0 && i < snapshot->pid_count; i++) {
 		uint32_t pid = snapshot->pids[i];
-		ssize_t len = proc_read_file(recorder->proc_fd, (int32_t)pid, "cgroup", text, sizeof(text));
+		ssize_t len = proc_read_file(source->proc_fd, (int32_t)pid, "cgroup", text, sizeof(text));
 
-		if (len <= 0 || !stack_recorder_cgroup_of(text, (size_t)len, path, sizeof(path)))
+		if (len <= 0 || !parse_cgroup(text, (size_t)len, path, sizeof(path)))
 			continue;
 		r = buffer_append(&snapshot->paths, path, strlen(path) + 1);
 		if (r == 0)
@@ -110,8 +123,8 @@ static int stack_recorder_look_up_cgroups(const struct stack_recorder *recorder,
 	return r;
 }
 
-/* They are the first texts, in this order. */
-static void stack_recorder_settle_cgroups(struct stack_recorder_snapshot *snapshot)
+/* Their paths are the first texts, in this order. */
+static void settle_cgroups(struct stack_recorder_snapshot *snapshot)
 {
 	const char *at = snapshot->paths.data;
 
@@ -121,34 +134,33 @@ static void stack_recorder_settle_cgroups(struct stack_recorder_snapshot *snapsh
 	}
 }
 
-/*
- * stack recorder_files.c: which files the frames were in, and which whoever unwinds stacks may
- * meet.
- *
- * Not all of them will be opened. What no chain went through counts by the stacks that may lead
- * into it: what is watched has many, and strangers that touched some memory have one or two, but
- * there are hundreds of them where a package is built, each with modules of its own.
- *
- * Stacks repeat: an address is looked up once per page and life of a process, by a cache that
- * forgets what collides. The book is locked for one sample at a time, so that the thread of the
- * side rings is never held up for long.
- */
+/* ---- files ---- */
 
 #define CACHE_ENTRIES 4096
-#define NO_FILE UINT32_MAX
 
-struct cached {
-	uint64_t page, began_ns;
-	uint32_t pid, file; /* index, NO_FILE: none; pid 0: empty */
+/* A file, as long as files are counted. */
+struct tallied_file {
+	struct map_node node;
+	struct stack_recorder_file file;
+	size_t path; /* offset in snapshot->paths, which moves while it grows */
+	bool running;
 };
 
-struct stack_recorder_tally {
-	struct stack_recorder *recorder;
+/* What an address came to. */
+struct cached {
+	uint64_t page, began_ns;
+	uint32_t pid; /* 0: empty */
+	struct tallied_file *file;
+};
+
+struct file_tally {
+	const struct stack_source *source;
 	struct stack_recorder_snapshot *snapshot;
 	struct cached cache[CACHE_ENTRIES];
-	size_t *offsets; /* of the paths: their buffer moves while it grows */
-	bool *running;
-	size_t cap;
+	struct map map;
+	struct arena arena;
+	struct tallied_file **files; /* in the order in which they came */
+	size_t count, cap;
 };
 
 static bool is_file(const char *path)
@@ -156,91 +168,92 @@ static bool is_file(const char *path)
 	return path[0] == '/' && strncmp(path, "//", 2) != 0 && strcmp(path, "/anon_hugepage") != 0;
 }
 
-static int grow(struct stack_recorder_tally *tally)
+static struct tallied_file *tally_find(const struct file_tally *tally, const struct mapping_history_place *place,
+				       uint64_t hash)
 {
-	size_t cap = tally->cap == 0 ? 64 : 2 * tally->cap;
-	struct stack_recorder_file *files = reallocarray(tally->snapshot->files, cap, sizeof(*files));
-	size_t *offsets;
-	bool *running;
+	for (struct map_node *node = map_first(&tally->map, hash); node != NULL; node = map_next(node)) {
+		struct tallied_file *file = MAP_ENTRY(node, struct tallied_file, node);
 
-	if (files == NULL)
-		return -ENOMEM;
-	tally->snapshot->files = files;
-	offsets = reallocarray(tally->offsets, cap, sizeof(*offsets));
-	if (offsets == NULL)
-		return -ENOMEM;
-	tally->offsets = offsets;
-	running = reallocarray(tally->running, cap, sizeof(*running));
-	if (running == NULL)
-		return -ENOMEM;
-	tally->running = running;
-	tally->cap = cap;
-	return 0;
+		if (perf_record_file_same(&file->file.file, &place->file) &&
+		    strcmp(tally->snapshot->paths.data + file->path, place->path) == 0)
+			return file;
+	}
+	return NULL;
 }
 
-/* The file's index, found or added; -ENOMEM. */
-static int index_of(struct stack_recorder_tally *tally, uint32_t pid, const struct mapping_history_place *place,
-		    uint32_t *ret)
+/* 0 or -ENOMEM. */
+static int tally_add(struct file_tally *tally, const struct mapping_history_place *place, uint64_t hash,
+		     struct tallied_file **ret)
 {
-	struct stack_recorder_snapshot *snapshot = tally->snapshot;
-	size_t i = 0;
-	int r = 0;
+	struct buffer *paths = &tally->snapshot->paths;
+	struct tallied_file *file = arena_alloc(&tally->arena, sizeof(*file));
+	size_t path = paths->len;
+	int r = file != NULL ? map_reserve(&tally->map, tally->count + 1) : -ENOMEM;
 
-	while (i < snapshot->file_count && (!perf_record_file_same(&snapshot->files[i].file, &place->file) ||
-					    strcmp(snapshot->paths.data + tally->offsets[i], place->path) != 0))
-		i++;
-	if (i == tally->cap)
-		r = grow(tally);
-	if (r == 0 && i == snapshot->file_count) {
-		tally->offsets[i] = snapshot->paths.len;
-		r = buffer_append(&snapshot->paths, place->path, strlen(place->path) + 1);
-		snapshot->files[i] = (struct stack_recorder_file){ .file = place->file };
-		tally->running[i] = false;
-	}
+	if (r == 0)
+		r = vector_reserve(&tally->files, &tally->cap, tally->count + 1, sizeof(struct tallied_file *));
+	if (r == 0)
+		r = buffer_append(paths, place->path, strlen(place->path) + 1);
 	if (r < 0)
 		return r;
-	if (i == snapshot->file_count || (place->running && !tally->running[i])) {
-		snapshot->files[i].pid = pid;
-		snapshot->files[i].start = place->start;
-		snapshot->files[i].end = place->end;
-		tally->running[i] = place->running;
-	}
-	snapshot->file_count += i == snapshot->file_count;
-	*ret = (uint32_t)i;
+	file->file.file = place->file;
+	file->path = path;
+	map_insert(&tally->map, &file->node, hash);
+	tally->files[tally->count++] = file;
+	*ret = file;
 	return 0;
 }
 
-static int count_frame(struct stack_recorder_tally *tally, const struct perf_record *sample, uint64_t began_ns,
-		       uint64_t address)
+/* The file of a mapping of pid, found or added. 0 or -ENOMEM. */
+static int tally_file(struct file_tally *tally, uint32_t pid, const struct mapping_history_place *place,
+		      struct tallied_file **ret)
+{
+	uint64_t hash = map_hash(place->path, strlen(place->path));
+	struct tallied_file *file = tally_find(tally, place, hash);
+	int r = file == NULL ? tally_add(tally, place, hash, &file) : 0;
+
+	if (r < 0)
+		return r;
+	if (file->file.pid == 0 || (place->running && !file->running)) {
+		file->file.pid = pid;
+		file->file.start = place->start;
+		file->file.end = place->end;
+		file->running = place->running;
+	}
+	*ret = file;
+	return 0;
+}
+
+static int count_frame(struct file_tally *tally, const struct perf_record *sample, uint64_t began_ns, uint64_t address)
 {
 	uint64_t page = address >> 12;
 	struct cached *cached = &tally->cache[(page ^ sample->pid * 2654435761u) % CACHE_ENTRIES];
 
 	if (cached->pid != sample->pid || cached->page != page || cached->began_ns != began_ns) {
 		struct mapping_history_place place;
-		uint32_t file = NO_FILE;
+		struct tallied_file *file = NULL;
 		int r = 0;
 
-		if (mapping_history_find(tally->recorder->book, sample->pid, sample->time_ns, address, &place) &&
+		if (mapping_history_find(tally->source->history, sample->pid, sample->time_ns, address, &place) &&
 		    is_file(place.path))
-			r = index_of(tally, sample->pid, &place, &file);
+			r = tally_file(tally, sample->pid, &place, &file);
 		if (r < 0)
 			return r;
 		*cached = (struct cached){ page, began_ns, sample->pid, file };
 	}
-	if (cached->file != NO_FILE)
-		tally->snapshot->files[cached->file].frames++;
+	if (cached->file != NULL)
+		cached->file->file.frames++;
 	return 0;
 }
 
-static int count_sample(struct stack_recorder_tally *tally, const struct perf_record *sample)
+static int count_sample(struct file_tally *tally, const struct perf_record *sample)
 {
 	bool user = false;
 	uint64_t began_ns;
 	int r = 0;
 
-	pthread_mutex_lock(&tally->recorder->lock);
-	began_ns = mapping_history_began(tally->recorder->book, sample->pid, sample->time_ns);
+	pthread_mutex_lock(tally->source->lock);
+	began_ns = mapping_history_began(tally->source->history, sample->pid, sample->time_ns);
 	for (size_t i = 0; r == 0 && i < sample->sample.chain_len; i++) {
 		uint64_t address = sample->sample.chain[i];
 
@@ -249,22 +262,13 @@ static int count_sample(struct stack_recorder_tally *tally, const struct perf_re
 		else if (user)
 			r = count_frame(tally, sample, began_ns, address);
 	}
-	pthread_mutex_unlock(&tally->recorder->lock);
+	pthread_mutex_unlock(tally->source->lock);
 	return r;
 }
 
-static int compare(const void *left, const void *right)
-{
-	const struct stack_recorder_file *a = left, *b = right;
-
-	uint64_t first = a->frames + a->stacks, second = b->frames + b->stacks;
-
-	return first > second ? -1 : first < second;
-}
-
-/* Counts what files the user frames of samples were in. Takes the lock. 0 or -ENOMEM. */
-static int stack_recorder_tally_samples(struct stack_recorder_tally *tally, const struct perf_record_format *format,
-					const struct perf_merge *merge)
+/* Counts what files the user frames of samples were in. 0 or -ENOMEM. */
+static int tally_samples(struct file_tally *tally, const struct perf_record_format *format,
+			 const struct perf_merge *merge)
 {
 	int r = 0;
 
@@ -280,80 +284,65 @@ static int stack_recorder_tally_samples(struct stack_recorder_tally *tally, cons
 	return r;
 }
 
-/*
- * Adds the file of an MMAP2 record of the book's, of a process with so many stacks. 0 or -ENOMEM.
- */
-static int stack_recorder_tally_mapping(struct stack_recorder_tally *tally, const struct perf_record *record,
-					uint64_t stacks)
+/* Adds the file of an MMAP2 record, of a process with so many stacks. 0 or -ENOMEM. */
+static int tally_mapping(struct file_tally *tally, const struct perf_record *record, uint64_t stacks)
 {
 	struct mapping_history_place place;
-	uint32_t file = NO_FILE;
+	struct tallied_file *file = NULL;
 	int r = 0;
 
-	pthread_mutex_lock(&tally->recorder->lock);
+	pthread_mutex_lock(tally->source->lock);
 	if (is_file(record->mmap.path) &&
-	    mapping_history_find(tally->recorder->book, record->pid, record->time_ns, record->mmap.start, &place) &&
+	    mapping_history_find(tally->source->history, record->pid, record->time_ns, record->mmap.start, &place) &&
 	    is_file(place.path))
-		r = index_of(tally, record->pid, &place, &file);
-	pthread_mutex_unlock(&tally->recorder->lock);
-	if (r == 0 && file != NO_FILE)
-		tally->snapshot->files[file].stacks += stacks;
+		r = tally_file(tally, record->pid, &place, &file);
+	pthread_mutex_unlock(tally->source->lock);
+	if (file != NULL)
+		file->file.stacks += stacks;
 	return r;
 }
 
-/* Sorts them, and says their paths: snapshot->paths must not grow any more. */
-static void stack_recorder_tally_finish(struct stack_recorder_tally *tally)
+static int by_use(const void *left, const void *right)
+{
+	const struct stack_recorder_file *a = left, *b = right;
+	uint64_t first = a->frames + a->stacks, second = b->frames + b->stacks;
+
+	return first > second ? -1 : first < second;
+}
+
+/* Fills in snapshot->files, sorted: snapshot->paths must not grow any more. 0 or -ENOMEM. */
+static int tally_finish(struct file_tally *tally)
 {
 	struct stack_recorder_snapshot *snapshot = tally->snapshot;
 
-	for (size_t i = 0; i < snapshot->file_count; i++)
-		snapshot->files[i].path = snapshot->paths.data + tally->offsets[i];
-	if (snapshot->file_count > 0)
-		qsort(snapshot->files, snapshot->file_count, sizeof(*snapshot->files), compare);
-}
-
-/* For snapshot->files. *ret is the caller's: stack_recorder_tally_free. 0 or -ENOMEM. */
-static int stack_recorder_tally_new(struct stack_recorder *recorder, struct stack_recorder_snapshot *snapshot,
-				    struct stack_recorder_tally **ret)
-{
-	struct stack_recorder_tally *tally = calloc(1, sizeof(*tally));
-
-	if (tally == NULL)
+	snapshot->files = calloc(tally->count + 1, sizeof(*snapshot->files));
+	if (snapshot->files == NULL)
 		return -ENOMEM;
-	tally->recorder = recorder;
-	tally->snapshot = snapshot;
-	*ret = tally;
+	for (size_t i = 0; i < tally->count; i++) {
+		snapshot->files[i] = tally->files[i]->file;
+		snapshot->files[i].path = snapshot->paths.data + tally->files[i]->path;
+	}
+	snapshot->file_count = tally->count;
+	qsort(snapshot->files, snapshot->file_count, sizeof(*snapshot->files), by_use);
 	return 0;
 }
 
-static void stack_recorder_tally_free(struct stack_recorder_tally *tally)
+static void tally_free(struct file_tally **tally)
 {
-	if (tally == NULL)
+	if (*tally == NULL)
 		return;
-	free(tally->offsets);
-	free(tally->running);
-	free(tally);
+	map_release(&(*tally)->map);
+	arena_release(&(*tally)->arena);
+	free((*tally)->files);
+	free(*tally);
 }
 
-#define DEFAULT_BYTES ((size_t)64 << 20)
-#define BOOK_RECORD_MAX 16384 /* a path of 4,096 and what is around it */
-
-/*
- * Of a followed thread a stack counts as so many when files are put in order: there may be hundreds
- * of strangers' for each of its own.
- */
-#define FOLLOWED_STACK 16u
-
-/* In this order they get what room there is. */
-static const enum stack_file_stream_kind order[] = { STACK_FILE_CPU, STACK_FILE_CPU_FOLLOWED, STACK_FILE_FAULTS,
-						     STACK_FILE_FAULTS_FOLLOWED };
-
-struct picture {
-	struct stack_recorder *recorder;
+struct ring_capture {
+	const struct stack_source *source;
 	struct stack_recorder_snapshot *snapshot;
 	struct perf_merge merges[STACK_FILE_STREAM_KINDS];
 	struct stack_recorder_stream streams[STACK_FILE_STREAM_KINDS];
-	struct stack_recorder_hit *hits;
+	struct stack_source_hit *hits;
 	size_t hit_count, hit_cap;
 	void *copy;    /* of one ring */
 	unsigned ring; /* its number */
@@ -362,19 +351,12 @@ struct picture {
 
 /* ---- samples ---- */
 
-static int add_hit(struct picture *picture, const struct perf_record *sample, uint32_t stacks)
+static int add_hit(struct ring_capture *capture, const struct perf_record *sample, uint32_t stacks)
 {
-	if (picture->hit_count == picture->hit_cap) {
-		size_t cap = picture->hit_cap == 0 ? 1024 : 2 * picture->hit_cap;
-		struct stack_recorder_hit *hits = reallocarray(picture->hits, cap, sizeof(*hits));
-
-		if (hits == NULL)
-			return -ENOMEM;
-		picture->hits = hits;
-		picture->hit_cap = cap;
-	}
-	picture->hits[picture->hit_count++] =
-		(struct stack_recorder_hit){ sample->pid, sample->tid, sample->time_ns, stacks };
+	if (vector_reserve(&capture->hits, &capture->hit_cap, capture->hit_count + 1, sizeof(*capture->hits)) < 0)
+		return -ENOMEM;
+	capture->hits[capture->hit_count++] =
+		(struct stack_source_hit){ sample->pid, sample->tid, sample->time_ns, stacks };
 	return 0;
 }
 
@@ -382,10 +364,10 @@ static int add_hit(struct picture *picture, const struct perf_record *sample, ui
  * The record as it is kept, of *ret_size bytes: in the scratch, or where it is. NULL: it grew
  * beyond what a record can be.
  */
-static const void *rewrite(struct picture *picture, enum stack_file_stream_kind kind, const void *bytes,
-			   const struct perf_record *record, size_t *ret_size)
+static const void *rewrite_sample(struct ring_capture *capture, enum stack_file_stream_kind kind, const void *bytes,
+				  const struct perf_record *record, size_t *ret_size)
 {
-	const struct stack_recorder_kind *entry = &picture->recorder->kinds[kind];
+	const struct stack_source_kind *entry = &capture->source->kinds[kind];
 	uint64_t period = perf_events_period(&entry->wanted);
 	struct perf_record copy = *record;
 
@@ -393,26 +375,25 @@ static const void *rewrite(struct picture *picture, enum stack_file_stream_kind 
 	if (record->type != PERF_RECORD_SAMPLE || (period == 0 && entry->wanted.stack_bytes == 0))
 		return bytes;
 	if (period != 0)
-		copy.sample.period =
-			stack_recorder_faults_weigh(picture->recorder->faults, picture->ring, record->time_ns);
-	if (perf_record_encode(&entry->written, &copy, picture->scratch, PERF_RECORD_SIZE_MAX, ret_size) < 0)
+		copy.sample.period = stack_source_fault_weight(capture->source, capture->ring, record->time_ns);
+	if (perf_record_encode(&entry->written, &copy, capture->scratch, PERF_RECORD_SIZE_MAX, ret_size) < 0)
 		return NULL;
-	return picture->scratch;
+	return capture->scratch;
 }
 
-static uint32_t stacks_of_one(const struct picture *picture, enum stack_file_stream_kind kind)
+static uint32_t stacks_of_sample(const struct ring_capture *capture, enum stack_file_stream_kind kind)
 {
-	if (picture->recorder->kinds[kind].wanted.stack_bytes == 0)
+	if (capture->source->kinds[kind].wanted.stack_bytes == 0)
 		return 0;
 	return kind == STACK_FILE_CPU_FOLLOWED || kind == STACK_FILE_FAULTS_FOLLOWED ? FOLLOWED_STACK : 1;
 }
 
 /* 0 or -ENOMEM. */
-static int keep(struct picture *picture, enum stack_file_stream_kind kind, const void *bytes,
-		const struct perf_record *record)
+static int keep_record(struct ring_capture *capture, enum stack_file_stream_kind kind, const void *bytes,
+		       const struct perf_record *record)
 {
-	struct stack_recorder_snapshot *snapshot = picture->snapshot;
-	struct stack_recorder_stream *stream = &picture->streams[kind];
+	struct stack_recorder_snapshot *snapshot = capture->snapshot;
+	struct stack_recorder_stream *stream = &capture->streams[kind];
 	size_t size;
 	int r;
 
@@ -420,8 +401,8 @@ static int keep(struct picture *picture, enum stack_file_stream_kind kind, const
 		return 0;
 	if (record->type != PERF_RECORD_SAMPLE && record->type != PERF_RECORD_LOST)
 		return 0;
-	bytes = rewrite(picture, kind, bytes, record, &size);
-	r = bytes != NULL ? perf_merge_add(&picture->merges[kind], bytes, size, record->time_ns) : -EFBIG;
+	bytes = rewrite_sample(capture, kind, bytes, record, &size);
+	r = bytes != NULL ? perf_merge_add(&capture->merges[kind], bytes, size, record->time_ns) : -EFBIG;
 	if (r == -EFBIG) {
 		stream->left_out += size;
 		return 0;
@@ -433,14 +414,15 @@ static int keep(struct picture *picture, enum stack_file_stream_kind kind, const
 		return 0;
 	}
 	stream->samples++;
-	return add_hit(picture, record, stacks_of_one(picture, kind));
+	return add_hit(capture, record, stacks_of_sample(capture, kind));
 }
 
 /* Newest first. *ret_oldest_ns: the last time that was seen. */
-static int walk(struct picture *picture, enum stack_file_stream_kind kind, size_t len, uint64_t *ret_oldest_ns)
+static int keep_ring(struct ring_capture *capture, enum stack_file_stream_kind kind, size_t len,
+		     uint64_t *ret_oldest_ns)
 {
-	const struct perf_record_format *format = &picture->recorder->kinds[kind].format;
-	const uint8_t *bytes = picture->copy;
+	const struct perf_record_format *format = &capture->source->kinds[kind].format;
+	const uint8_t *bytes = capture->copy;
 	int r = 0;
 
 	for (size_t at = 0; r == 0 && at < len;) {
@@ -449,26 +431,26 @@ static int walk(struct picture *picture, enum stack_file_stream_kind kind, size_
 
 		memcpy(&header, bytes + at, sizeof(header));
 		if (perf_record_decode(format, bytes + at, len - at, &record) < 0) {
-			picture->streams[kind].left_out += header.size;
+			capture->streams[kind].left_out += header.size;
 		} else {
 			*ret_oldest_ns = record.time_ns;
-			r = keep(picture, kind, bytes + at, &record);
+			r = keep_record(capture, kind, bytes + at, &record);
 		}
 		at += header.size;
 	}
 	return r;
 }
 
-static int read_ring(struct picture *picture, enum stack_file_stream_kind kind, const struct perf_events *events)
+static int read_ring(struct ring_capture *capture, enum stack_file_stream_kind kind, const struct perf_events *events)
 {
-	struct stack_recorder_stream *stream = &picture->streams[kind];
+	struct stack_recorder_stream *stream = &capture->streams[kind];
 	struct clock clock = real_clock();
-	uint64_t oldest_ns = picture->snapshot->to_ns, covered_ns, before_ns = clock_mono(&clock).ns, paused_ns;
+	uint64_t oldest_ns = capture->snapshot->to_ns, covered_ns, before_ns = clock_mono(&clock).ns, paused_ns;
 	bool paused = perf_events_pause(events, true) == 0, torn, came_round;
 	size_t len;
 	int r;
 
-	perf_ring_snapshot(&events->ring, picture->copy, &len, &torn);
+	perf_ring_snapshot(&events->ring, capture->copy, &len, &torn);
 	came_round = perf_ring_came_round(&events->ring);
 	if (paused)
 		perf_events_pause(events, false);
@@ -477,69 +459,69 @@ static int read_ring(struct picture *picture, enum stack_file_stream_kind kind, 
 		stream->paused_ns = paused_ns;
 	stream->rings++;
 	stream->torn += torn;
-	r = walk(picture, kind, len, &oldest_ns);
-	covered_ns = came_round || torn ? oldest_ns : picture->recorder->opened_ns;
+	r = keep_ring(capture, kind, len, &oldest_ns);
+	covered_ns = came_round || torn ? oldest_ns : capture->source->opened_ns;
 	if (covered_ns > stream->head.covered_ns)
 		stream->head.covered_ns = covered_ns;
 	return r;
 }
 
 /* *left: bytes that records may still take. */
-static int read_kind(struct picture *picture, enum stack_file_stream_kind kind, size_t *left)
+static int read_kind(struct ring_capture *capture, enum stack_file_stream_kind kind, size_t *left)
 {
-	const struct stack_recorder_kind *entry = &picture->recorder->kinds[kind];
-	struct perf_merge *merge = &picture->merges[kind];
-	unsigned cpus = picture->recorder->status.cpus;
+	const struct stack_source_kind *entry = &capture->source->kinds[kind];
+	struct perf_merge *merge = &capture->merges[kind];
+	unsigned cpus = capture->source->cpus;
 	int r = 0;
 
 	if (!entry->on)
 		return 0;
-	picture->streams[kind].head = (struct stack_file_stream){ .kind = kind,
+	capture->streams[kind].head = (struct stack_file_stream){ .kind = kind,
 								  .stack_bytes = entry->wanted.stack_bytes,
 								  .sample_type = entry->written.sample_type,
 								  .regs_user = entry->written.regs_user,
-								  .covered_ns = picture->snapshot->from_ns };
+								  .covered_ns = capture->snapshot->from_ns };
 	for (unsigned i = 0; r == 0 && i < cpus; i++) {
 		size_t before = merge->bytes.len;
 
 		merge->bytes.max = before + *left / (cpus - i);
 		/* 0 would be no limit. */
 		merge->bytes.max += merge->bytes.max == 0;
-		picture->ring = i;
-		r = read_ring(picture, kind, &entry->rings[i]);
+		capture->ring = i;
+		r = read_ring(capture, kind, &entry->rings[i]);
 		*left -= merge->bytes.len - before;
 	}
 	perf_merge_sort(merge);
-	picture->streams[kind].head.units_per_second = stack_recorder_units(picture->recorder, kind);
+	capture->streams[kind].head.units_per_second = stack_source_units(capture->source, kind);
 	return r;
 }
 
-static int read_kinds(struct picture *picture, size_t max_bytes, size_t *left)
+static int read_kinds(struct ring_capture *capture, size_t max_bytes, size_t *left)
 {
 	size_t largest = 0, of_samples = max_bytes / 4 * 3;
 	int r = 0;
 
 	for (size_t i = 0; i < ARRAY_LEN(order); i++)
-		if (picture->recorder->kinds[order[i]].on && picture->recorder->kinds[order[i]].ring_bytes > largest)
-			largest = picture->recorder->kinds[order[i]].ring_bytes;
-	picture->copy = malloc(largest);
-	picture->scratch = malloc(PERF_RECORD_SIZE_MAX);
-	if (picture->copy == NULL || picture->scratch == NULL)
+		if (capture->source->kinds[order[i]].on && capture->source->kinds[order[i]].ring_bytes > largest)
+			largest = capture->source->kinds[order[i]].ring_bytes;
+	capture->copy = malloc(largest);
+	capture->scratch = malloc(PERF_RECORD_SIZE_MAX);
+	if (capture->copy == NULL || capture->scratch == NULL)
 		return -ENOMEM;
-	memset(picture->copy, 0xff, largest);
+	memset(capture->copy, 0xff, largest);
 	*left = max_bytes - of_samples;
 	for (size_t i = 0; r == 0 && i < ARRAY_LEN(order); i++)
-		r = read_kind(picture, order[i], &of_samples);
+		r = read_kind(capture, order[i], &of_samples);
 	*left += of_samples;
-	free(TAKE(picture->copy));
+	free(TAKE(capture->copy));
 	return r;
 }
 
-/* ---- who was hit ---- */
+/* ---- threads that were hit ---- */
 
 static int compare_hits(const void *left, const void *right)
 {
-	const struct stack_recorder_hit *a = left, *b = right;
+	const struct stack_source_hit *a = left, *b = right;
 
 	if (a->pid != b->pid)
 		return a->pid < b->pid ? -1 : 1;
@@ -549,22 +531,22 @@ static int compare_hits(const void *left, const void *right)
 }
 
 /* One hit per thread, its first, by pid; and the pids. */
-static int sum_up_hits(struct picture *picture)
+static int sum_up_hits(struct ring_capture *capture)
 {
-	struct stack_recorder_snapshot *snapshot = picture->snapshot;
-	struct stack_recorder_hit *hits = picture->hits;
+	struct stack_recorder_snapshot *snapshot = capture->snapshot;
+	struct stack_source_hit *hits = capture->hits;
 	size_t count = 0;
 
-	if (picture->hit_count == 0)
+	if (capture->hit_count == 0)
 		return 0;
-	qsort(hits, picture->hit_count, sizeof(*hits), compare_hits);
-	for (size_t i = 0; i < picture->hit_count; i++) {
+	qsort(hits, capture->hit_count, sizeof(*hits), compare_hits);
+	for (size_t i = 0; i < capture->hit_count; i++) {
 		if (count == 0 || hits[count - 1].pid != hits[i].pid || hits[count - 1].tid != hits[i].tid)
 			hits[count++] = hits[i];
 		else
 			hits[count - 1].stacks += hits[i].stacks;
 	}
-	picture->hit_count = count;
+	capture->hit_count = count;
 	snapshot->pids = calloc(count, sizeof(*snapshot->pids));
 	if (snapshot->pids == NULL)
 		return -ENOMEM;
@@ -574,163 +556,155 @@ static int sum_up_hits(struct picture *picture)
 	return 0;
 }
 
-/* ---- whose they are ---- */
+/* ---- side-band records ---- */
 
-/* One record of the book's. */
-static int take_book(void *ctx, const void *data, size_t len)
+/* For mapping_history_write. */
+static int take_sideband(void *ctx, const void *data, size_t len)
 {
-	struct picture *picture = ctx;
-	struct perf_record_format format = STACK_RECORDER_FORMAT;
-	_Alignas(PERF_RECORD_ALIGN) uint8_t aligned[BOOK_RECORD_MAX];
+	struct ring_capture *capture = ctx;
+	_Alignas(PERF_RECORD_ALIGN) uint8_t aligned[SIDEBAND_RECORD_MAX];
 	struct perf_record record;
 	int r;
 
 	if (len > sizeof(aligned))
 		return -EMSGSIZE;
 	memcpy(aligned, data, len);
-	if (perf_record_decode(&format, aligned, len, &record) < 0)
+	if (perf_record_decode(&PERF_RECORD_PLAIN, aligned, len, &record) < 0)
 		return -EBADMSG;
-	r = perf_merge_add(&picture->merges[STACK_FILE_BOOK], aligned, len, record.time_ns);
+	r = perf_merge_add(&capture->merges[STACK_FILE_SIDEBAND], aligned, len, record.time_ns);
 	if (r == -EFBIG)
-		picture->streams[STACK_FILE_BOOK].left_out += len;
+		capture->streams[STACK_FILE_SIDEBAND].left_out += len;
 	return r == -EFBIG ? 0 : r;
 }
 
-/* What the book has of each process; locked for one at a time. */
-static int read_book(struct picture *picture, size_t left)
+/* What the history has of each process; locked for one at a time. */
+static int read_sideband(struct ring_capture *capture, size_t left)
 {
-	struct stack_recorder_snapshot *snapshot = picture->snapshot;
-	struct stack_recorder *recorder = picture->recorder;
-	const struct sink sink = { take_book, picture };
+	struct stack_recorder_snapshot *snapshot = capture->snapshot;
+	const struct stack_source *source = capture->source;
+	const struct sink sink = { take_sideband, capture };
 	size_t hit = 0;
 	int r = 0;
 
-	picture->merges[STACK_FILE_BOOK].bytes.max = left + (left == 0);
-	picture->streams[STACK_FILE_BOOK].head =
-		(struct stack_file_stream){ .kind = STACK_FILE_BOOK,
-					    .sample_type = STACK_RECORDER_FORMAT.sample_type,
-					    .covered_ns = snapshot->from_ns };
+	capture->merges[STACK_FILE_SIDEBAND].bytes.max = left + (left == 0);
+	capture->streams[STACK_FILE_SIDEBAND].head = (struct stack_file_stream){
+		.kind = STACK_FILE_SIDEBAND, .sample_type = PERF_RECORD_FRAME_POINTERS, .covered_ns = snapshot->from_ns
+	};
 	for (size_t i = 0; r == 0 && i < snapshot->pid_count; i++) {
 		uint32_t pid = snapshot->pids[i], parent;
 
-		while (picture->hits[hit].pid != pid)
+		while (capture->hits[hit].pid != pid)
 			hit++;
-		pthread_mutex_lock(&recorder->lock);
-		snapshot->unmapped += !mapping_history_knows(recorder->book, pid, picture->hits[hit].time_ns, &parent);
-		r = mapping_history_write(recorder->book, &pid, 1, snapshot->from_ns, snapshot->to_ns, &sink);
-		pthread_mutex_unlock(&recorder->lock);
+		pthread_mutex_lock(source->lock);
+		snapshot->unmapped += !mapping_history_knows(source->history, pid, capture->hits[hit].time_ns, &parent);
+		r = mapping_history_write(source->history, &pid, 1, snapshot->from_ns, snapshot->to_ns, &sink);
+		pthread_mutex_unlock(source->lock);
 	}
-	perf_merge_sort(&picture->merges[STACK_FILE_BOOK]);
+	perf_merge_sort(&capture->merges[STACK_FILE_SIDEBAND]);
 	return r;
 }
 
 /* ---- files ---- */
 
 /* Of all its threads. */
-static uint64_t stacks_of(const struct picture *picture, uint32_t pid)
+static uint64_t stacks_of_process(const struct ring_capture *capture, uint32_t pid)
 {
-	size_t low = 0, high = picture->hit_count;
+	size_t low = 0, high = capture->hit_count;
 	uint64_t stacks = 0;
 
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 
-		if (picture->hits[middle].pid < pid)
+		if (capture->hits[middle].pid < pid)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	for (; low < picture->hit_count && picture->hits[low].pid == pid; low++)
-		stacks += picture->hits[low].stacks;
+	for (; low < capture->hit_count && capture->hits[low].pid == pid; low++)
+		stacks += capture->hits[low].stacks;
 	return stacks;
 }
 
-/* Whoever unwinds a stack meets modules that no chain went through. */
-static int tally_modules(struct picture *picture, struct stack_recorder_tally *tally)
+/* Unwinding a stack meets modules that no chain went through. */
+static int tally_mappings(struct ring_capture *capture, struct file_tally *tally)
 {
-	struct perf_record_format format = STACK_RECORDER_FORMAT;
-	const struct perf_merge *book = &picture->merges[STACK_FILE_BOOK];
+	const struct perf_merge *sideband = &capture->merges[STACK_FILE_SIDEBAND];
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < book->count; i++) {
+	for (size_t i = 0; r == 0 && i < sideband->count; i++) {
 		struct perf_record record;
 		size_t size;
-		const void *bytes = perf_merge_record(book, i, &size);
+		const void *bytes = perf_merge_record(sideband, i, &size);
 
-		if (perf_record_decode(&format, bytes, size, &record) < 0 || record.type != PERF_RECORD_MMAP2)
+		if (perf_record_decode(&PERF_RECORD_PLAIN, bytes, size, &record) < 0 ||
+		    record.type != PERF_RECORD_MMAP2)
 			continue;
 
-		uint64_t stacks = stacks_of(picture, record.pid);
+		uint64_t stacks = stacks_of_process(capture, record.pid);
 
 		if (stacks > 0)
-			r = stack_recorder_tally_mapping(tally, &record, stacks);
+			r = tally_mapping(tally, &record, stacks);
 	}
 	return r;
 }
 
-static int tally_files(struct picture *picture)
+static int tally_files(struct ring_capture *capture)
 {
-	struct stack_recorder_tally *tally;
-	int r = stack_recorder_tally_new(picture->recorder, picture->snapshot, &tally);
+	AUTO(tally_free) struct file_tally *tally = calloc(1, sizeof(*tally));
+	int r = 0;
 
-	if (r < 0)
-		return r;
+	if (tally == NULL)
+		return -ENOMEM;
+	tally->source = capture->source;
+	tally->snapshot = capture->snapshot;
 	for (size_t i = 0; r == 0 && i < ARRAY_LEN(order); i++)
-		r = stack_recorder_tally_samples(tally, &picture->recorder->kinds[order[i]].written,
-						 &picture->merges[order[i]]);
+		r = tally_samples(tally, &capture->source->kinds[order[i]].written, &capture->merges[order[i]]);
 	if (r == 0)
-		r = tally_modules(picture, tally);
-	if (r == 0)
-		stack_recorder_tally_finish(tally);
-	stack_recorder_tally_free(tally);
-	return r;
+		r = tally_mappings(capture, tally);
+	return r == 0 ? tally_finish(tally) : r;
 }
 
 /* ---- all of it ---- */
 
 /* The records of a kind go into the snapshot, and are freed here. */
-static int hand_over(struct picture *picture, enum stack_file_stream_kind kind)
+static int hand_over_kind(struct ring_capture *capture, enum stack_file_stream_kind kind)
 {
-	struct stack_recorder_stream *stream = &picture->snapshot->streams[picture->snapshot->stream_count++];
+	struct stack_recorder_stream *stream = &capture->snapshot->streams[capture->snapshot->stream_count++];
 	const struct sink sink = sink_buffer(&stream->records);
 	int r;
 
-	*stream = picture->streams[kind];
-	r = perf_merge_write(&picture->merges[kind], &sink);
+	*stream = capture->streams[kind];
+	r = perf_merge_write(&capture->merges[kind], &sink);
 	stream->head.record_bytes = stream->records.len;
-	perf_merge_release(&picture->merges[kind]);
+	perf_merge_release(&capture->merges[kind]);
 	return r;
 }
 
-static int take_picture(struct picture *picture, size_t max_bytes)
+static int capture_all(struct ring_capture *capture, size_t max_bytes)
 {
-	struct stack_recorder *recorder = picture->recorder;
+	const struct stack_source *source = capture->source;
+	struct stack_recorder_snapshot *snapshot = capture->snapshot;
 	size_t left;
 	int r;
 
-	if (recorder->faults != NULL) {
-		stack_recorder_faults_settle(recorder->faults);
-		stack_recorder_faults_sum_up(recorder->faults, picture->snapshot->from_ns, picture->snapshot->to_ns,
-					     &picture->snapshot->faults);
-	}
-	r = read_kinds(picture, max_bytes, &left);
+	stack_source_faults(source, snapshot->from_ns, snapshot->to_ns, &snapshot->faults);
+	r = read_kinds(capture, max_bytes, &left);
 	if (r == 0)
-		r = sum_up_hits(picture);
+		r = sum_up_hits(capture);
 	if (r < 0)
 		return r;
-	stack_recorder_drain(recorder);
-	stack_recorder_look_up(recorder, picture->hits, picture->hit_count);
-	r = stack_recorder_look_up_cgroups(recorder, picture->snapshot);
+	stack_source_look_up(source, capture->hits, capture->hit_count);
+	r = look_up_cgroups(source, snapshot);
 	if (r == 0)
-		r = read_book(picture, left);
+		r = read_sideband(capture, left);
 	if (r == 0)
-		r = tally_files(picture);
+		r = tally_files(capture);
 	if (r < 0)
 		return r;
-	stack_recorder_settle_cgroups(picture->snapshot);
+	settle_cgroups(snapshot);
 	for (int kind = 0; r == 0 && kind < STACK_FILE_STREAM_KINDS; kind++)
-		if (recorder->kinds[kind].on)
-			r = hand_over(picture, (enum stack_file_stream_kind)kind);
+		if (source->kinds[kind].on)
+			r = hand_over_kind(capture, (enum stack_file_stream_kind)kind);
 	return r;
 }
 
@@ -740,15 +714,16 @@ int stack_recorder_snapshot(struct stack_recorder *recorder, uint64_t from_ns, u
 	struct clock clock = real_clock();
 	uint64_t now_ns = clock_mono(&clock).ns;
 	struct stack_recorder_snapshot snapshot = { .from_ns = from_ns, .to_ns = to_ns < now_ns ? to_ns : now_ns };
-	struct picture picture = { .recorder = recorder, .snapshot = &snapshot };
+	const struct stack_source source = stack_source_of(recorder);
+	struct ring_capture capture = { .source = &source, .snapshot = &snapshot };
 	int r;
 
-	r = take_picture(&picture, max_bytes != 0 ? max_bytes : DEFAULT_BYTES);
+	r = capture_all(&capture, max_bytes != 0 ? max_bytes : DEFAULT_BYTES);
 	for (int kind = 0; kind < STACK_FILE_STREAM_KINDS; kind++)
-		perf_merge_release(&picture.merges[kind]);
-	free(picture.hits);
-	free(picture.copy);
-	free(picture.scratch);
+		perf_merge_release(&capture.merges[kind]);
+	free(capture.hits);
+	free(capture.copy);
+	free(capture.scratch);
 	if (r < 0) {
 		stack_recorder_snapshot_release(&snapshot);
 		return r;

@@ -1,101 +1,70 @@
-/* stack_source.h: what the files of stack_recorder share. */
+/*
+ * stack_source.h: what the recorder lends to stack_snapshot.c while it reads the rings: the rings
+ * of each kind, the mapping history with its lock, the /proc descriptor, and what page faults stand
+ * for. For that file alone; on the thread that owns the recorder.
+ */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_STACKS_STACK_SOURCE_H
 #define SPIKEWATCH_DAEMON_ENGINE_STACKS_STACK_SOURCE_H
 
-#include "daemon/engine/stacks/stack_recorder.h"
 #include "daemon/engine/base/perf_events.h"
-#include "daemon/engine/stacks/thread_events.h"
+#include "daemon/engine/stacks/stack_recorder.h"
 #include "lib/model/pacing.h"
 #include "lib/proc/mapping_history.h"
 #include "lib/proc/perf.h"
 #include "lib/profile/stack_file.h"
 
-#include <poll.h>
 #include <pthread.h>
 
-struct stack_recorder_faults;
-
-/*
- * For who looks at the rings, any thread: what samples until now stand for is settled; what one of
- * ring number `ring` and of time_ns does; and how many faults were counted.
- */
-void stack_recorder_faults_settle(struct stack_recorder_faults *faults);
-uint64_t stack_recorder_faults_weigh(struct stack_recorder_faults *faults, unsigned ring, uint64_t time_ns);
-void stack_recorder_faults_sum_up(struct stack_recorder_faults *faults, uint64_t from_ns, uint64_t to_ns,
-				  struct overload_sampling_summary *ret);
-
-/* All events of a kind; that of STACK_FILE_BOOK are the side rings. */
-struct stack_recorder_kind {
+/* All events of a kind; those of STACK_FILE_SIDEBAND are the side-band rings. Constant. */
+struct stack_source_kind {
 	bool on;
-	bool followed; /* by events on threads; else everybody's */
-	bool apart;    /* its rings have no events: followed, or stack_recorder_faults.h's */
+	bool followed; /* by events on threads; else system-wide */
+	bool apart;    /* its rings have no event of their own: per-thread events or page faults write to them */
 	struct perf_events_wanted wanted;
 	struct perf_record_format format;  /* of the rings */
-	struct perf_record_format written; /* of snapshots: with a period in any case */
+	struct perf_record_format written; /* of snapshots: always with a period */
 	uint64_t ring_bytes;
-	struct perf_events *rings; /* status.cpus of them */
+	struct perf_events *rings; /* one for each CPU */
 };
 
-struct stack_recorder {
-	struct stack_recorder_status status; /* but for what is below: as it was opened */
-	struct stack_recorder_kind kinds[STACK_FILE_STREAM_KINDS];
-	int proc_fd;
-	bool proc_owned;
+/* All constant while the recorder is open, but for what history holds. */
+struct stack_source {
+	struct stack_recorder *recorder;
+	const struct stack_source_kind *kinds; /* STACK_FILE_STREAM_KINDS of them */
+	unsigned cpus;
 	uint64_t opened_ns;
-	uint64_t opened_busy_ns; /* of all CPUs since boot, at opened_ns; 0: not known */
-	int wake_fd;
-	struct stack_recorder_faults *faults; /* NULL: there are no samples of them */
-	pthread_t thread;
-	bool running;
-
-	/* the thread's alone */
-	struct thread_events *threads; /* NULL: nothing can be followed, or need be */
-	struct thread_events_output outputs[STACK_FILE_STREAM_KINDS];
-	size_t output_count;
-
-	pthread_mutex_t lock; /* of all below, and of emptying the side rings */
-	bool stopping, follow_changed;
-	uint32_t *follow; /* what stack_recorder_follow was given last, in its order */
-	size_t follow_count;
-	struct thread_events_status followed;
-	uint64_t followed_units; /* units_per_second of those */
-	struct thread_events_note *notes;
-	size_t note_count, note_cap;
-	bool take_notes;
-	struct mapping_history *book;
-	struct perf_merge pending, kept; /* records of the side rings that are not in the book yet */
-	void *scratch;
-	uint64_t side_lost, side_wakeups;
+	int proc_fd;
+	pthread_mutex_t *lock; /* to be held for every call of history */
+	struct mapping_history *history;
 };
 
-/* A process that samples hit. */
-struct stack_recorder_hit {
+/* A thread that samples hit. */
+struct stack_source_hit {
 	uint32_t pid, tid;
 	uint64_t time_ns; /* of its first sample */
 	uint32_t stacks;  /* how many of its samples have them; more of what is followed */
 };
 
-/* Of side rings, and of all that the book writes. */
-#define STACK_RECORDER_FORMAT ((struct perf_record_format){ .sample_type = PERF_RECORD_FRAME_POINTERS })
+/* What it lends; valid as long as the recorder. */
+struct stack_source stack_source_of(struct stack_recorder *recorder);
 
-/* units_per_second of a kind's samples. Takes the lock. */
-uint64_t stack_recorder_units(struct stack_recorder *recorder, enum stack_file_stream_kind kind);
-
-/* ---- stack_recorder.c ---- */
+/* The units_per_second of a kind's samples. Takes the lock. */
+uint64_t stack_source_units(const struct stack_source *source, enum stack_file_stream_kind kind);
 
 /*
- * Everything that the side rings hold goes into the book, in the order of time over all CPUs. What
- * came within the last moment, whose predecessors from other CPUs may still be on their way, waits
- * for the next time. Takes the lock.
+ * Empties the side-band rings into the history, then looks up in /proc what it does not know of
+ * these threads, sorted by pid, and of the processes they were forked from. Takes the lock.
  */
-void stack_recorder_drain(struct stack_recorder *recorder);
-
-/* ---- stack recorder_seed.c ---- */
+void stack_source_look_up(const struct stack_source *source, const struct stack_source_hit *hits, size_t count);
 
 /*
- * Looks up in /proc what the book does not know of these threads, and of those they were forked
- * from. Takes the lock.
+ * Page faults from from_ns to to_ns: how many were counted, of how many. From now on samples until
+ * now have their final weight. Zero if they are not sampled.
  */
-void stack_recorder_look_up(struct stack_recorder *recorder, const struct stack_recorder_hit *hits, size_t count);
+void stack_source_faults(const struct stack_source *source, uint64_t from_ns, uint64_t to_ns,
+			 struct overload_sampling_summary *ret);
+
+/* How many page faults a sample of time_ns in the ring of this number stands for. */
+uint64_t stack_source_fault_weight(const struct stack_source *source, unsigned ring, uint64_t time_ns);
 
 #endif

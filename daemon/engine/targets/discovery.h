@@ -23,7 +23,7 @@
 #ifndef SPIKEWATCH_DAEMON_ENGINE_TARGETS_DISCOVERY_H
 #define SPIKEWATCH_DAEMON_ENGINE_TARGETS_DISCOVERY_H
 
-#include "daemon/engine/stacks/stack_recorder.h"
+#include "daemon/engine/stacks/thread_selection.h"
 #include "daemon/engine/targets/baseline.h"
 #include "daemon/engine/targets/process_events.h"
 #include "daemon/engine/targets/target_table.h"

@@ -323,7 +323,7 @@ static void put_stacks(struct json_writer *json, const struct overview *overview
 	json_member_bool(json, "recorded", recorder != NULL);
 	if (recorder) {
 		stack_recorder_status(recorder, &status);
-		json_member_bool(json, "everybody", status.everybody);
+		json_member_bool(json, "everybody", status.system_wide);
 		json_member_bool(json, "dwarf", status.dwarf);
 		json_member_bool(json, "kernel", status.kernel);
 		json_member_bool(json, "page_faults", status.faults);

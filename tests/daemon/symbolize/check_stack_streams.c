@@ -37,7 +37,7 @@ static void begin(enum stack_file_stream_kind kind)
 /* Adds a sample, or of the book a name, to the stream begun last. */
 static void add(uint64_t time_ns, uint32_t tid)
 {
-	bool book = streams[stream_count - 1].stream.kind == STACK_FILE_BOOK;
+	bool book = streams[stream_count - 1].stream.kind == STACK_FILE_SIDEBAND;
 	struct perf_record record = {
 		.type = book ? PERF_RECORD_COMM : PERF_RECORD_SAMPLE, .pid = 7, .tid = tid, .time_ns = time_ns
 	};
@@ -98,16 +98,16 @@ START_TEST(records_come_by_time_and_the_books_first)
 	begin(STACK_FILE_CPU);
 	add(2, 2);
 	add(3, 2);
-	begin(STACK_FILE_BOOK);
+	begin(STACK_FILE_SIDEBAND);
 	add(2, 3);
 	add(4, 3);
 	finish();
 	ck_assert_int_eq(stack_streams_new(&file, &all), 0);
-	next(all, STACK_FILE_BOOK, 2, 3, true);
+	next(all, STACK_FILE_SIDEBAND, 2, 3, true);
 	next(all, STACK_FILE_CPU, 2, 2, true);
 	next(all, STACK_FILE_FAULTS, 2, 1, true);
 	next(all, STACK_FILE_CPU, 3, 2, true);
-	next(all, STACK_FILE_BOOK, 4, 3, true);
+	next(all, STACK_FILE_SIDEBAND, 4, 3, true);
 	next(all, STACK_FILE_FAULTS, 5, 1, true);
 	ck_assert_uint_eq(stack_streams_broken(all), 0);
 	end(all);

@@ -169,7 +169,7 @@ START_TEST(samples_in_the_book_and_mappings_elsewhere_are_not_believed)
 	ck_assert_int_eq(perf_record_encode(&PERF_RECORD_PLAIN, &exec, bytes, sizeof(bytes), &size), 0);
 	ck_assert_int_eq(buffer_append(&rig.records[STACK_FILE_CPU], bytes, size), 0);
 	sample(STACK_FILE_CPU, 0x10000, 1);
-	sample(STACK_FILE_BOOK, 0x20000, 1);
+	sample(STACK_FILE_SIDEBAND, 0x20000, 1);
 	ck_assert_int_eq(rig_run(&rig, NULL), 0);
 	rig_expect(&rig, "seven;[first]", 1);
 	ck_assert_uint_eq(rig_count(&rig, "samples"), 1);

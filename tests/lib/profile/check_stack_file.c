@@ -21,7 +21,7 @@ static const struct stack_file_entry entries[] = {
 };
 static const uint64_t sample[] = { PERF_RECORD_SAMPLE | (16ULL << 48), 77 };
 static const struct stack_file_records streams[] = {
-	{ .stream = { .kind = STACK_FILE_BOOK, .sample_type = PERF_RECORD_FRAME_POINTERS },
+	{ .stream = { .kind = STACK_FILE_SIDEBAND, .sample_type = PERF_RECORD_FRAME_POINTERS },
 	  .records = records,
 	  .record_bytes = sizeof(records) },
 	{ .stream = { .kind = STACK_FILE_CPU_FOLLOWED,
@@ -197,7 +197,7 @@ START_TEST(streams_that_lie_are_refused)
 
 	written(&buffer);
 	stream = (void *)(buffer.data + sizeof(struct stack_file_head));
-	stream[1].kind = STACK_FILE_BOOK; /* a second one */
+	stream[1].kind = STACK_FILE_SIDEBAND; /* a second one */
 	ck_assert_int_eq(stack_file_parse(buffer.data, buffer.len, &file), -EBADMSG);
 	stream[1].kind = STACK_FILE_STREAM_KINDS;
 	ck_assert_int_eq(stack_file_parse(buffer.data, buffer.len, &file), -EBADMSG);

@@ -224,7 +224,7 @@ START_TEST(without_permission_the_reason_is_told)
 			 * kernel.perf_event_paranoid allows it to everybody, or at least of its own
 			 * processes
 			 */
-			_exit(got.everybody == (reason[0] == '\0') ? 0 : 3);
+			_exit(got.system_wide == (reason[0] == '\0') ? 0 : 3);
 		}
 		_exit((r == -EACCES || r == -EPERM) && strstr(reason, "perf_event_open: ") == reason &&
 				      strstr(reason, "; kernel.perf_event_paranoid is ") != NULL

@@ -402,7 +402,7 @@ START_TEST(followed_only_has_names_and_mappings_of_those_that_exited)
 
 	if (!begin_with(&followed_only))
 		return;
-	ck_assert(!status_now().everybody);
+	ck_assert(!status_now().system_wide);
 	pid = forking_child(&grandchild, &fd);
 	wait_until_it_burned(grandchild, 300 * NS_PER_MS);
 	kill(grandchild, SIGKILL);
@@ -436,7 +436,7 @@ static void as_nobody(void)
 	ck_assert_int_eq(prctl(PR_SET_DUMPABLE, 1), 0);
 	ck_assert_msg(stack_recorder_open(&with_stacks, &recorder, reason) == 0, "%s", reason);
 	stack_recorder_status(recorder, &status);
-	if (status.everybody)
+	if (status.system_wide)
 		_exit(0);
 	ck_assert_ptr_nonnull(strstr(reason, "; kernel.perf_event_paranoid is "));
 	pid = forking_child(&grandchild, &fd);
