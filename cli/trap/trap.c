@@ -78,9 +78,9 @@ struct trap_session {
 	struct session *session;
 	struct spool *spool;
 	struct rule_state *rule_state;
-	struct evaluator *evaluator;
-	struct incidents *incidents;
 	struct dispatcher *dispatcher;
+	struct evaluator *evaluator; /* the dispatcher's */
+	struct incidents *incidents; /* the dispatcher's */
 	uint64_t opened;
 	mono_t open_until;
 	struct caught *caught;
@@ -90,8 +90,9 @@ struct trap_session {
 
 /* ---- firings ---- */
 
-static void note(struct trap_session *trap, const struct evaluator_firing *firing)
+static void on_opened(void *ctx, const struct evaluator_firing *firing)
 {
+	struct trap_session *trap = ctx;
 	uint64_t after_ns = trap->options.config->incidents.after_ns;
 
 	trap->opened++;
@@ -102,23 +103,12 @@ static void note(struct trap_session *trap, const struct evaluator_firing *firin
 	trap->options.caught(trap->options.ctx, firing);
 }
 
-static int on_fire(void *ctx, const struct evaluator_firing *firing)
+/* Once enough were opened, a firing may still be merged into one that is open. */
+static bool on_fired(void *ctx, const struct evaluator_firing *firing)
 {
-	struct trap_session *trap = ctx;
-	struct incidents_counts before, after;
+	const struct trap_session *trap = ctx;
 
-	/* Of an incident that is open it is a part, also of the last. */
-	if (trap->opened >= trap->options.count && !incidents_is_open(trap->incidents, firing->target->key))
-		return 0;
-
-	incidents_counts(trap->incidents, &before);
-	int r = incidents_fire(trap->incidents, firing);
-
-	incidents_counts(trap->incidents, &after);
-	if (after.opened > before.opened)
-		note(trap, firing);
-
-	return r;
+	return trap->opened < trap->options.count || incidents_is_open(trap->incidents, firing->target->key);
 }
 
 static void on_judged(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision)
@@ -134,31 +124,27 @@ static void on_judged(void *ctx, const struct config_rule *rule, const struct tr
 
 static int build_rules(struct trap_session *trap)
 {
-	struct incidents_options incidents = {
+	struct dispatcher_options options = {
 		.config = trap->options.config,
 		.session = trap->session,
-		.rule_state = trap->rule_state,
 		.spool = trap->spool,
-	};
-	struct evaluator_options evaluator = {
-		.config = trap->options.config,
-		.machine = *session_machine(trap->session),
 		.rule_state = trap->rule_state,
-		.fire = on_fire,
+		.fired = on_fired,
+		.opened = on_opened,
 		.judged = on_judged,
 		.ctx = trap,
 	};
-	int r = incidents_new(&incidents, &trap->incidents);
+	int r = dispatcher_open(&options, &trap->dispatcher);
 
-	if (r == 0)
-		r = evaluator_new(&evaluator, &trap->evaluator);
-	if (r == 0)
-		r = dispatcher_new(session_ring(trap->session), trap->evaluator, trap->incidents, NULL,
-				   &trap->dispatcher);
-	if (r < 0)
+	if (r < 0) {
 		log_line(LOG_ERR, "cannot build the rules: %s", strerror(-r));
+		return r;
+	}
 
-	return r;
+	trap->evaluator = dispatcher_evaluator(trap->dispatcher);
+	trap->incidents = dispatcher_incidents(trap->dispatcher);
+
+	return 0;
 }
 
 int trap_session_new(const struct trap_session_options *options, struct trap_session **ret, bool *ret_directory)
@@ -196,10 +182,7 @@ bool trap_session_free(struct trap_session *trap)
 	if (!trap)
 		return true;
 
-	dispatcher_free(trap->dispatcher);
-	evaluator_free(trap->evaluator);
-
-	bool ended = incidents_free(trap->incidents), freed = ended && session_free(trap->session);
+	bool ended = dispatcher_close(trap->dispatcher), freed = ended && session_free(trap->session);
 
 	if (ended)
 		spool_free(trap->spool);
@@ -223,11 +206,7 @@ static int trap_session_start(struct trap_session *trap)
  */
 static int trap_session_poll(struct trap_session *trap)
 {
-	int r = dispatcher_poll(trap->dispatcher);
-
-	incidents_poll(trap->incidents, clock_mono(&trap->clock));
-
-	return r;
+	return dispatcher_poll(trap->dispatcher, clock_mono(&trap->clock));
 }
 
 /* So many as were wanted were opened, and all are complete. */
@@ -243,8 +222,7 @@ static bool trap_session_done(const struct trap_session *trap)
 void trap_session_finish(struct trap_session *trap)
 {
 	session_stop(trap->session);
-	dispatcher_poll(trap->dispatcher);
-	incidents_finish(trap->incidents);
+	dispatcher_finish(trap->dispatcher, clock_mono(&trap->clock));
 }
 
 /* ---- how it is ---- */

@@ -65,11 +65,10 @@ struct daemon {
 	struct session *session;
 	struct state_file *state_file;
 	struct privileges privileges;
-	struct evaluator *evaluator;
-	struct incidents *incidents;
 	struct dispatcher *dispatcher;
+	struct evaluator *evaluator; /* the dispatcher's */
+	struct incidents *incidents; /* the dispatcher's */
 	struct health health;
-	struct target_log target_log;
 	struct clock clock;
 	mono_t started;
 	uint64_t poll_ns;
@@ -123,7 +122,7 @@ static int failed(const char *what, const char *which, int error)
 
 /* ---- the log of a start and a stop ---- */
 
-static void log_started(const struct overview *overview, struct target_log *target_log)
+static void log_started(const struct overview *overview, struct dispatcher *dispatcher)
 {
 	struct discovery_state found;
 
@@ -133,19 +132,18 @@ static void log_started(const struct overview *overview, struct target_log *targ
 		  found.target_table.targets, overview->config->target_count, overview->config->rule_count,
 		  (double)overview->config->sampling.interval_ns / 1e6,
 		  cgroup_mode_name(cgroup_mounts_mode(session_mounts(overview->session))), overview->paths->incidents);
-	target_log_start(target_log, found.target_table.targets, overview->now);
+	dispatcher_log_start(dispatcher, found.target_table.targets, overview->now);
 	if (found.target_table.targets == 0)
 		log_line(LOG_NOTICE, "no target matches yet; new processes and cgroups are picked up as they start");
 }
 
 /* The sampler must be stopped. */
-static void log_stopped(const struct overview *overview, struct target_log *target_log)
+static void log_stopped(const struct overview *overview)
 {
 	struct incidents_counts counts;
 	struct dispatcher_counts dispatched;
 	struct stats stats;
 
-	target_log_flush(target_log, overview->now);
 	incidents_counts(overview->incidents, &counts);
 	dispatcher_counts(overview->dispatcher, &dispatched);
 	if (ring_stats(session_ring(overview->session), &stats) == 0)
@@ -164,7 +162,7 @@ static void log_stopped(const struct overview *overview, struct target_log *targ
 
 /* ---- rules ---- */
 
-static int on_fire(void *ctx, const struct evaluator_firing *firing)
+static bool on_fired(void *ctx, const struct evaluator_firing *firing)
 {
 	struct daemon *daemon = ctx;
 
@@ -172,16 +170,14 @@ static int on_fire(void *ctx, const struct evaluator_firing *firing)
 	if (firing->effective->cooldown_ns > 0 || firing->effective->count > 0)
 		daemon->save_now = true;
 
-	struct incidents_counts before, after;
+	return true;
+}
 
-	incidents_counts(daemon->incidents, &before);
-	int r = incidents_fire(daemon->incidents, firing);
+static void on_opened(void *ctx, const struct evaluator_firing *firing)
+{
+	struct daemon *daemon = ctx;
 
-	incidents_counts(daemon->incidents, &after);
-	if (after.opened > before.opened)
-		rule_counts_opened(daemon->rule_counts, firing->rule);
-
-	return r;
+	rule_counts_opened(daemon->rule_counts, firing->rule);
 }
 
 static void on_judged(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision)
@@ -189,13 +185,6 @@ static void on_judged(void *ctx, const struct config_rule *rule, const struct tr
 	struct daemon *daemon = ctx;
 
 	rule_counts_judged(daemon->rule_counts, rule, decision);
-}
-
-static bool on_disk_ok(void *ctx)
-{
-	struct daemon *daemon = ctx;
-
-	return incidents_disk_ok(daemon->incidents, clock_mono(&daemon->clock));
 }
 
 static void save_state(struct daemon *daemon)
@@ -301,7 +290,8 @@ static int on_reload(void *ctx, char *message)
 	struct config_error error;
 	int r;
 
-	dispatcher_poll(daemon->dispatcher); /* earlier samples are judged by the old rules */
+	/* Earlier samples are judged by the old rules. */
+	dispatcher_poll(daemon->dispatcher, clock_mono(&daemon->clock));
 	r = config_file_load(daemon->file, &config, message);
 	if (r < 0)
 		return refuse_reload(message, r);
@@ -340,12 +330,11 @@ static int on_trigger(void *ctx, const struct target *target, struct incidents_t
 static int on_poll(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct daemon *daemon = userdata;
-	int r = dispatcher_poll(daemon->dispatcher);
+	int r = dispatcher_poll(daemon->dispatcher, clock_mono(&daemon->clock));
 
 	(void)usec;
 	if (r < 0)
 		log_line(LOG_ERR, "cannot read the ring: %s", strerror(-r));
-	incidents_poll(daemon->incidents, clock_mono(&daemon->clock));
 	if (daemon->save_now)
 		save_state(daemon);
 	watchdog_keep_alive(daemon->watchdog, clock_mono(&daemon->clock));
@@ -494,32 +483,27 @@ static int open_spool(struct daemon *daemon)
 
 static int build_rules(struct daemon *daemon)
 {
-	struct incidents_options incidents = {
+	struct dispatcher_options options = {
 		.config = daemon->config,
 		.session = daemon->session,
-		.rule_state = state_file_memo(daemon->state_file),
 		.spool = daemon->spool,
-	};
-	struct evaluator_options evaluator = {
-		.config = daemon->config,
-		.machine = *session_machine(daemon->session),
 		.rule_state = state_file_memo(daemon->state_file),
-		.fire = on_fire,
-		.disk_ok = on_disk_ok,
+		.log_targets = true,
+		.check_disk = true,
+		.fired = on_fired,
+		.opened = on_opened,
 		.judged = on_judged,
 		.ctx = daemon,
 	};
-	int r = incidents_new(&incidents, &daemon->incidents);
+	int r = rule_counts_new(daemon->config, NULL, &daemon->rule_counts);
 
 	if (r == 0)
-		r = rule_counts_new(daemon->config, NULL, &daemon->rule_counts);
-	if (r == 0)
-		r = evaluator_new(&evaluator, &daemon->evaluator);
-	if (r == 0)
-		r = dispatcher_new(session_ring(daemon->session), daemon->evaluator, daemon->incidents,
-				   &daemon->target_log, &daemon->dispatcher);
+		r = dispatcher_open(&options, &daemon->dispatcher);
 	if (r < 0)
 		return failed("cannot build", "the rules", r);
+
+	daemon->evaluator = dispatcher_evaluator(daemon->dispatcher);
+	daemon->incidents = dispatcher_incidents(daemon->dispatcher);
 
 	return 0;
 }
@@ -578,7 +562,7 @@ static int on_ready(void *ctx, int result)
 		return failed("cannot build", "the event loop", r);
 
 	fill_overview(daemon, &overview);
-	log_started(&overview, &daemon->target_log);
+	log_started(&overview, daemon->dispatcher);
 	sd_notify(0, "READY=1");
 
 	return 0;
@@ -592,7 +576,6 @@ static int run(struct daemon *daemon)
 		.incidents = daemon->incidents,
 		.dispatcher = daemon->dispatcher,
 		.health = &daemon->health,
-		.target_log = &daemon->target_log,
 		.stuck_ns = daemon->file->stuck_ns,
 		.ready = on_ready,
 		.ctx = daemon,
@@ -612,30 +595,26 @@ static int run(struct daemon *daemon)
 static void take_down(struct daemon *daemon)
 {
 	struct overview overview;
+	bool ended;
 
 	control_free(daemon->control);
 	watchdog_free(daemon->watchdog);
 	if (daemon->session)
 		session_stop(daemon->session);
-	if (daemon->dispatcher)
-		dispatcher_poll(daemon->dispatcher);
-	if (daemon->incidents)
-		incidents_finish(daemon->incidents);
 	if (daemon->dispatcher) {
+		dispatcher_finish(daemon->dispatcher, clock_mono(&daemon->clock));
 		fill_overview(daemon, &overview);
-		log_stopped(&overview, &daemon->target_log);
+		log_stopped(&overview);
 	}
 
-	dispatcher_free(daemon->dispatcher);
-	target_log_release(&daemon->target_log);
-	evaluator_free(daemon->evaluator);
+	ended = dispatcher_close(daemon->dispatcher);
 	rule_counts_free(daemon->rule_counts);
 	state_file_close(daemon->state_file);
 	/*
 	 * A thread that is blocked keeps what it refers to. If it is the incident worker, the ring is
 	 * not marked as ended: the next start recovers what it holds.
 	 */
-	if (incidents_free(daemon->incidents)) {
+	if (ended) {
 		if (session_free(daemon->session))
 			config_free(daemon->config);
 		spool_free(daemon->spool);

@@ -176,7 +176,7 @@ void watchdog_check(struct watchdog *watchdog)
 	check_threads(watchdog, now);
 	if (incidents_disk_is_short(options->incidents))
 		incidents_disk_ok(options->incidents, now); /* notices the end before a rule would fire */
-	target_log_poll(options->target_log, now);
+	dispatcher_log_poll(options->dispatcher, now);
 	if (ring_evict_reader(session_ring(options->session), proc_read_is_alive))
 		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_BACKOFF, .state = "end" },
 			  "a reader that had stopped the ring has died: it was removed, and sampling continues");

@@ -23,7 +23,6 @@ struct watchdog_options {
 	struct incidents *incidents;
 	struct dispatcher *dispatcher;
 	struct health *health;
-	struct target_log *target_log;
 	uint64_t stuck_ns; /* config_file.stuck_ns */
 	/*
 	 * Called once, from the loop: when the first scan for targets has ended, or takes too long to be

@@ -41,20 +41,6 @@ static struct dispatcher *dispatcher;
 static struct clock the_clock;
 static const char *before_text; /* how far incidents go back */
 
-static inline int on_fire(void *ctx, const struct evaluator_firing *firing)
-{
-	(void)ctx;
-
-	return incidents_fire(incidents, firing);
-}
-
-static inline bool on_disk_ok(void *ctx)
-{
-	(void)ctx;
-
-	return incidents_disk_ok(incidents, clock_mono(&the_clock));
-}
-
 static inline void setup(void)
 {
 	the_clock = real_clock();
@@ -67,9 +53,7 @@ static inline void setup(void)
 
 static inline void teardown(void)
 {
-	dispatcher_free(dispatcher);
-	evaluator_free(evaluator);
-	incidents_free(incidents);
+	dispatcher_close(dispatcher);
 	rule_state_free(rule_state);
 	session_free(session);
 	spool_free(spool);
@@ -80,20 +64,13 @@ static inline void teardown(void)
 
 static inline void build_rules(void)
 {
-	struct incidents_options incident_options = {
-		.config = config, .session = session, .rule_state = rule_state, .spool = spool
-	};
-	struct evaluator_options options = {
-		.config = config,
-		.machine = *session_machine(session),
-		.rule_state = rule_state,
-		.fire = on_fire,
-		.disk_ok = on_disk_ok,
+	struct dispatcher_options options = {
+		.config = config, .session = session, .spool = spool, .rule_state = rule_state, .check_disk = true
 	};
 
-	ck_assert_int_eq(incidents_new(&incident_options, &incidents), 0);
-	ck_assert_int_eq(evaluator_new(&options, &evaluator), 0);
-	ck_assert_int_eq(dispatcher_new(session_ring(session), evaluator, incidents, NULL, &dispatcher), 0);
+	ck_assert_int_eq(dispatcher_open(&options, &dispatcher), 0);
+	evaluator = dispatcher_evaluator(dispatcher);
+	incidents = dispatcher_incidents(dispatcher);
 }
 
 static inline uint64_t ticks(void)
@@ -134,8 +111,7 @@ static inline struct incidents_counts poll_once(void)
 {
 	struct incidents_counts counts;
 
-	ck_assert_int_eq(dispatcher_poll(dispatcher), 0);
-	incidents_poll(incidents, clock_mono(&the_clock));
+	ck_assert_int_eq(dispatcher_poll(dispatcher, clock_mono(&the_clock)), 0);
 	incidents_counts(incidents, &counts);
 
 	return counts;

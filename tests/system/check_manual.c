@@ -240,11 +240,7 @@ START_TEST(a_reload_changes_what_comes_and_not_what_is_open)
 	ask(NULL, INCIDENTS_OPENED);
 	incidents_reload(incidents, after);
 
-	/* Nothing may refer to it any more; the rules of this test do. */
-	evaluator_free(evaluator);
-	dispatcher_free(dispatcher);
-	evaluator = NULL;
-	dispatcher = NULL;
+	/* No incident may refer to it any more; the rules of this test do. */
 	memset(&before->incidents, 0xff, sizeof(before->incidents));
 	before->sampling.interval_ns = 0;
 	before->sampling.heartbeat_ns = 0;
@@ -270,8 +266,8 @@ START_TEST(a_reload_changes_what_comes_and_not_what_is_open)
 	ck_assert_uint_eq(incident.coverage.want_before_ns, 50 * NS_PER_MS);
 	ck_assert_uint_eq(incident.capture_count, 1);
 	ck_assert_int_eq(capture_of(&incident, "samples"), INCIDENT_CAPTURE_OK);
-	incidents_free(incidents);
-	incidents = NULL;
+	dispatcher_close(dispatcher);
+	dispatcher = NULL;
 	config_free(after);
 	actor_end(&actor);
 }
@@ -337,8 +333,8 @@ START_TEST(what_comes_is_written_as_it_comes)
 	/* A minute before its end. */
 	scene_wait_for((poll_once(), stat(path, &later) == 0 && later.st_size > first.st_size));
 	stop();
-	incidents_free(incidents);
-	incidents = NULL;
+	dispatcher_close(dispatcher);
+	dispatcher = NULL;
 	config_free(longer);
 	actor_end(&actor);
 }

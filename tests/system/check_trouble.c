@@ -406,8 +406,7 @@ START_TEST(without_descriptors_an_incident_fails_and_the_next_one_does_not)
 
 	incidents_trigger(incidents, &target, &ticket);
 	for (int naps = 0; naps < SCENE_NAPS && counts.sealed + counts.failed == 0; naps++) {
-		dispatcher_poll(dispatcher);
-		incidents_poll(incidents, clock_mono(&the_clock));
+		dispatcher_poll(dispatcher, clock_mono(&the_clock));
 		incidents_counts(incidents, &counts);
 		scene_nap();
 	}

@@ -1,67 +1,99 @@
-/* dispatcher.c: one switch from events of the ring to those who want them. */
-#include "daemon/engine/dispatch/dispatcher.h"
-
-#include "daemon/engine/base/log.h"
-#include "daemon/engine/incident/incidents.h"
-#include "daemon/engine/stacks/stack_recorder.h"
-#include "lib/base/base.h"
-#include "lib/evaluator/evaluator.h"
-#include "lib/model/sample.h"
-#include "lib/model/target.h"
-#include "lib/ring/ring.h"
-
-#include <errno.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 /*
- * arrivals.c: a leaky bucket decides what is few.
+ * dispatcher.c: assembles evaluator and incidents, and hands the ring's events to both; the log of
+ * targets that come and go.
  *
- * Each target that comes or goes pours ENTRY_NS into the bucket, which leaks a nanosecond each
- * nanosecond: it holds BURST of them.
+ * The log knows no clock and no ring: it is handed the time and what RING_EVENT_TARGET and
+ * RING_EVENT_GONE say. Members of groups are no targets, the ring does not describe them. A leaky
+ * bucket decides what is few: each target that comes or goes adds LOG_ENTRY_NS, the bucket leaks a
+ * nanosecond each nanosecond and holds LOG_BURST entries.
  *
- *               no room for one more                      leaked below CALM
+ *               no room for one more                      leaked below LOG_CALM
  *     (by name) ────────────────────▶ FLOOD (only counted) ────────────────▶ (by name)
  *                                      │        ▲
  *                                      └────────┘ a sum after 10 s, then after twice as long each time, up to 10 min
  *
  * The two levels lie apart so that a rate at the border does not swing. In a flood the bucket stays
- * full to the brim while more come than leak, so it ends soon after they are few. What is counted
- * is said at the end at the latest, so nothing is ever held back for longer than a period.
+ * full while more come than leak, so the flood ends soon after they are few. What is counted is
+ * logged at its end at the latest. The bound: in 60 s at most LOG_BURST + 60 / 4 = 35 entries by
+ * name; a flood takes (LOG_BURST - LOG_CALM) * 4 s = 20 s at least to end, so there are at most three
+ * ends and four sums besides, of two entries each: 49.
  *
  * A process that executes a program of another name is another target, of the same name if it is of
  * the same entry: the ring says that the one has gone and then, some milliseconds later, that the
- * other is there. So "not watched any more" waits for half a second.
- *
- * The bound: in 60 s at most BURST + 60 / 4 = 35 by name; and a flood takes (BURST - CALM) * 4 s =
- * 20 s at least to end, so there are at most three ends and four sums besides, of two entries each:
- * 49.
+ * other is there. So "not watched any more" is held back for half a second.
  */
+#include "daemon/engine/dispatch/dispatcher.h"
 
-#define ENTRY_NS (4 * NS_PER_S)
-#define BURST 20
-#define CALM 15
-#define PERIOD_MIN_NS (10 * NS_PER_S)
-#define PERIOD_MAX_NS (600 * NS_PER_S)
-/* The start line has their number; the names of a few are worth having. */
-#define PRESENT_SAID_MAX 10
-/* What was there at the start has been described within this. */
-#define PRESENT_NS (2 * NS_PER_S)
+#include "daemon/engine/base/clocks.h"
+#include "daemon/engine/base/log.h"
+#include "daemon/engine/incident/incidents.h"
+#include "daemon/engine/session/session.h"
+#include "lib/base/base.h"
+#include "lib/base/map.h"
+#include "lib/evaluator/evaluator.h"
+#include "lib/model/target.h"
+#include "lib/ring/ring.h"
 
-/* ---- who is known ---- */
+#include <errno.h>
+#include <string.h>
+
+#define LOG_ENTRY_NS (4 * NS_PER_S)
+#define LOG_BURST 20
+#define LOG_CALM 15
+#define LOG_PERIOD_MIN_NS (10 * NS_PER_S)
+#define LOG_PERIOD_MAX_NS (600 * NS_PER_S)
+
+/* Up to so many present targets are logged by name, and described within this time. */
+#define LOG_PRESENT_MAX 10
+#define LOG_PRESENT_NS (2 * NS_PER_S)
+
+/* How long, and of how many targets, "not watched any more" is held back. */
+#define LOG_HELD_NS (NS_PER_S / 2)
+#define LOG_HELD_MAX 16
+
+struct held_target {
+	char *name;
+	mono_t at;
+};
+
+/* {0} is legal. */
+struct target_log {
+	uint32_t *known; /* ids of the present targets, ascending */
+	size_t count, cap;
+	struct held_target held[LOG_HELD_MAX]; /* the oldest first */
+	size_t held_count;
+	size_t silent; /* so many more were present at the start */
+	mono_t silent_until;
+	uint64_t level_ns; /* of the bucket */
+	mono_t leaked;
+	bool flood;
+	uint64_t found, gone; /* in the running sum */
+	mono_t summed;
+	uint64_t period_ns;
+};
+
+struct dispatcher {
+	struct dispatcher_options options;
+	struct clock clock;
+	struct ring_cursor *cursor;
+	struct evaluator *evaluator;
+	struct incidents *incidents;
+	struct target_log log;
+	struct dispatcher_counts counts;
+	mono_t tick;
+};
+
+/* ---- the log of targets: which are known ---- */
 
 /* Index of the first id that is not below this one. */
-static size_t place_of(const struct target_log *target_log, uint32_t id)
+static size_t find_known(const struct target_log *log, uint32_t id)
 {
-	size_t from = 0, to = target_log->count;
+	size_t from = 0, to = log->count;
 
 	while (from < to) {
 		size_t middle = from + (to - from) / 2;
 
-		if (target_log->known[middle] < id)
+		if (log->known[middle] < id)
 			from = middle + 1;
 		else
 			to = middle;
@@ -70,82 +102,74 @@ static size_t place_of(const struct target_log *target_log, uint32_t id)
 	return from;
 }
 
-static bool is_known(const struct target_log *target_log, size_t place, uint32_t id)
+static bool is_known(const struct target_log *log, size_t place, uint32_t id)
 {
-	return place < target_log->count && target_log->known[place] == id;
+	return place < log->count && log->known[place] == id;
 }
 
-static void remember(struct target_log *target_log, size_t place, uint32_t id)
+/* Without memory it is not known, and is found anew each time. */
+static void add_known(struct target_log *log, size_t place, uint32_t id)
 {
-	if (target_log->count == target_log->cap) {
-		size_t cap = target_log->cap ? 2 * target_log->cap : 64;
-		uint32_t *known = reallocarray(target_log->known, cap, sizeof *known);
+	if (vector_reserve(&log->known, &log->cap, log->count + 1, sizeof *log->known) < 0)
+		return;
 
-		if (!known)
-			return;
-		target_log->known = known;
-		target_log->cap = cap;
-	}
-
-	memmove(target_log->known + place + 1, target_log->known + place,
-		(target_log->count - place) * sizeof *target_log->known);
-	target_log->known[place] = id;
-	target_log->count++;
+	memmove(log->known + place + 1, log->known + place, (log->count - place) * sizeof *log->known);
+	log->known[place] = id;
+	log->count++;
 }
 
-static void forget(struct target_log *target_log, size_t place)
+static void remove_known(struct target_log *log, size_t place)
 {
-	target_log->count--;
-	memmove(target_log->known + place, target_log->known + place + 1,
-		(target_log->count - place) * sizeof *target_log->known);
+	log->count--;
+	memmove(log->known + place, log->known + place + 1, (log->count - place) * sizeof *log->known);
 }
 
-void target_log_release(struct target_log *target_log)
+static void target_log_release(struct target_log *log)
 {
-	for (size_t i = 0; i < target_log->left_count; i++)
-		free(target_log->left[i].name);
-	free(target_log->known);
-	*target_log = (struct target_log){ 0 };
+	for (size_t i = 0; i < log->held_count; i++)
+		free(log->held[i].name);
+	free(log->known);
+	*log = (struct target_log){ 0 };
 }
 
-/* ---- few or many ---- */
+/* ---- the log of targets: few or many ---- */
 
-static void leak(struct target_log *target_log, mono_t now)
+static void leak_bucket(struct target_log *log, mono_t now)
 {
-	int64_t passed = mono_diff(now, target_log->leaked);
+	int64_t passed = mono_diff(now, log->leaked);
 
 	if (passed <= 0)
 		return; /* ticks of the ring may lie a little behind the last look at the clock */
 
-	target_log->level_ns = target_log->level_ns > (uint64_t)passed ? target_log->level_ns - (uint64_t)passed : 0;
-	target_log->leaked = now;
+	log->level_ns = log->level_ns > (uint64_t)passed ? log->level_ns - (uint64_t)passed : 0;
+	log->leaked = now;
 }
 
-static void begin_flood(struct target_log *target_log, mono_t now)
+static void begin_flood(struct target_log *log, mono_t now)
 {
-	target_log->flood = true;
-	target_log->summed = now;
-	target_log->period_ns = PERIOD_MIN_NS;
+	log->flood = true;
+	log->summed = now;
+	log->period_ns = LOG_PERIOD_MIN_NS;
 }
 
 /* Whether one more may be said by name. */
-static bool is_few(struct target_log *target_log, mono_t now)
+static bool admit_by_name(struct target_log *log, mono_t now)
 {
-	leak(target_log, now);
-	if (target_log->level_ns + ENTRY_NS <= BURST * ENTRY_NS) {
-		target_log->level_ns += ENTRY_NS;
+	leak_bucket(log, now);
+	if (log->level_ns + LOG_ENTRY_NS <= LOG_BURST * LOG_ENTRY_NS) {
+		log->level_ns += LOG_ENTRY_NS;
 	} else {
-		target_log->level_ns = BURST * ENTRY_NS;
-		if (!target_log->flood)
-			begin_flood(target_log, now);
+		log->level_ns = LOG_BURST * LOG_ENTRY_NS;
+		if (!log->flood)
+			begin_flood(log, now);
 	}
 
-	return !target_log->flood;
+	return !log->flood;
 }
 
-/* ---- sums ---- */
+/* ---- the log of targets: sums ---- */
 
-static void say_sum(enum message message, uint64_t count, const char *what, uint64_t seconds)
+static void log_sum(enum message message, uint64_t count, const char *what, uint64_t seconds)
 {
 	struct log_about about = { .message = message, .count = count };
 
@@ -154,186 +178,221 @@ static void say_sum(enum message message, uint64_t count, const char *what, uint
 			  count == 1 ? "target" : "targets", what, (unsigned long long)seconds);
 }
 
-static void say_sums(struct target_log *target_log, mono_t now)
+static void log_sums(struct target_log *log, mono_t now)
 {
-	int64_t passed = mono_diff(now, target_log->summed);
+	int64_t passed = mono_diff(now, log->summed);
 	uint64_t seconds = passed > 0 ? ((uint64_t)passed + NS_PER_S - 1) / NS_PER_S : 1;
 
-	say_sum(MESSAGE_TARGET_FOUND, target_log->found, "came", seconds);
-	say_sum(MESSAGE_TARGET_GONE, target_log->gone, "left", seconds);
-	target_log->found = target_log->gone = 0;
-	target_log->summed = now;
+	log_sum(MESSAGE_TARGET_FOUND, log->found, "came", seconds);
+	log_sum(MESSAGE_TARGET_GONE, log->gone, "left", seconds);
+	log->found = log->gone = 0;
+	log->summed = now;
 }
 
-/* ---- who left, and may come back ---- */
+/* ---- the log of targets: what left its entry and may come back ---- */
 
-static void say_gone(struct target_log *target_log, const char *name, const char *why, mono_t now)
+static void log_gone(struct target_log *log, const char *name, const char *why, mono_t now)
 {
 	struct log_about about = { .message = MESSAGE_TARGET_GONE, .target = name };
 
-	if (is_few(target_log, now))
+	if (admit_by_name(log, now))
 		log_about(LOG_INFO, &about, "target %s is gone: %s", name ? name : "without a name", why);
 	else
-		target_log->gone++;
+		log->gone++;
 }
 
-static void say_left(struct target_log *target_log, const char *name, mono_t now)
+static void log_unwatched(struct target_log *log, const char *name, mono_t now)
 {
-	say_gone(target_log, name, "it is not watched any more", now);
+	log_gone(log, name, "it is not watched any more", now);
 }
 
-static void forget_left(struct target_log *target_log, size_t i)
+static void remove_held(struct target_log *log, size_t i)
 {
-	free(target_log->left[i].name);
-	target_log->left_count--;
-	memmove(target_log->left + i, target_log->left + i + 1,
-		(target_log->left_count - i) * sizeof *target_log->left);
+	free(log->held[i].name);
+	log->held_count--;
+	memmove(log->held + i, log->held + i + 1, (log->held_count - i) * sizeof *log->held);
 }
 
 /* Says of those who left that they have: all of them, or those who did so long ago. */
-static void say_those_who_left(struct target_log *target_log, bool all, mono_t now)
+static void log_held(struct target_log *log, bool all, mono_t now)
 {
-	while (target_log->left_count > 0 &&
-	       (all || mono_diff(now, target_log->left[0].at) >= (int64_t)TARGET_LOG_LEFT_NS)) {
-		say_left(target_log, target_log->left[0].name, now);
-		forget_left(target_log, 0);
+	while (log->held_count > 0 && (all || mono_diff(now, log->held[0].at) >= (int64_t)LOG_HELD_NS)) {
+		log_unwatched(log, log->held[0].name, now);
+		remove_held(log, 0);
 	}
 }
 
 /* Without a name, or memory, nothing could be recognised: then it is said at once. */
-static void hold_back(struct target_log *target_log, const char *name, mono_t now)
+static void hold_target(struct target_log *log, const char *name, mono_t now)
 {
 	char *copy = name ? strdup(name) : NULL;
 
 	if (!copy) {
-		say_left(target_log, name, now);
+		log_unwatched(log, name, now);
 		return;
 	}
-	if (target_log->left_count == TARGET_LOG_LEFT_MAX) {
-		say_left(target_log, target_log->left[0].name, now);
-		forget_left(target_log, 0);
+	if (log->held_count == LOG_HELD_MAX) {
+		log_unwatched(log, log->held[0].name, now);
+		remove_held(log, 0);
 	}
-	target_log->left[target_log->left_count++] = (struct target_log_left){ copy, now };
+	log->held[log->held_count++] = (struct held_target){ copy, now };
 }
 
 /* True: the target has just left under this name, which nobody was told. */
-static bool is_back(struct target_log *target_log, const char *name)
+static bool take_held(struct target_log *log, const char *name)
 {
-	for (size_t i = 0; i < target_log->left_count; i++) {
-		if (strcmp(target_log->left[i].name, name) != 0)
+	for (size_t i = 0; i < log->held_count; i++) {
+		if (strcmp(log->held[i].name, name) != 0)
 			continue;
-		forget_left(target_log, i);
+		remove_held(log, i);
 		return true;
 	}
 
 	return false;
 }
 
-void target_log_poll(struct target_log *target_log, mono_t now)
+static void target_log_poll(struct target_log *log, mono_t now)
 {
-	say_those_who_left(target_log, false, now);
-	leak(target_log, now);
-	if (!target_log->flood)
+	log_held(log, false, now);
+	leak_bucket(log, now);
+	if (!log->flood)
 		return;
 
-	if (target_log->level_ns <= CALM * ENTRY_NS) {
-		say_sums(target_log, now);
-		target_log->flood = false;
-	} else if (mono_diff(now, target_log->summed) >= (int64_t)target_log->period_ns) {
-		say_sums(target_log, now);
-		target_log->period_ns *= 2;
-		if (target_log->period_ns > PERIOD_MAX_NS)
-			target_log->period_ns = PERIOD_MAX_NS;
+	if (log->level_ns <= LOG_CALM * LOG_ENTRY_NS) {
+		log_sums(log, now);
+		log->flood = false;
+	} else if (mono_diff(now, log->summed) >= (int64_t)log->period_ns) {
+		log_sums(log, now);
+		log->period_ns *= 2;
+		if (log->period_ns > LOG_PERIOD_MAX_NS)
+			log->period_ns = LOG_PERIOD_MAX_NS;
 	}
 }
 
-void target_log_flush(struct target_log *target_log, mono_t now)
+static void target_log_flush(struct target_log *log, mono_t now)
 {
-	say_those_who_left(target_log, true, now);
-	if (target_log->flood)
-		say_sums(target_log, now);
+	log_held(log, true, now);
+	if (log->flood)
+		log_sums(log, now);
 }
 
-/* ---- one by one ---- */
+/* ---- the log of targets: one by one ---- */
 
-void target_log_start(struct target_log *target_log, size_t present, mono_t now)
+static void target_log_start(struct target_log *log, size_t present, mono_t now)
 {
-	target_log->silent = present > PRESENT_SAID_MAX ? present : 0;
-	target_log->silent_until = mono_add(now, PRESENT_NS);
+	log->silent = present > LOG_PRESENT_MAX ? present : 0;
+	log->silent_until = mono_add(now, LOG_PRESENT_NS);
 }
 
 /* Whether the start line has spoken for this one. */
-static bool was_said(struct target_log *target_log, mono_t now)
+static bool was_present(struct target_log *log, mono_t now)
 {
-	if (target_log->silent == 0)
+	if (log->silent == 0)
 		return false;
-	if (mono_diff(now, target_log->silent_until) > 0) {
-		target_log->silent = 0;
+	if (mono_diff(now, log->silent_until) > 0) {
+		log->silent = 0;
 		return false;
 	}
-	target_log->silent--;
+	log->silent--;
 
 	return true;
 }
 
-void target_log_found(struct target_log *target_log, const struct target *target, mono_t now)
+static void target_log_found(struct target_log *log, const struct target *target, mono_t now)
 {
 	struct log_about about = { .message = MESSAGE_TARGET_FOUND, .target = target->name };
-	size_t place = place_of(target_log, target->id);
+	size_t place = find_known(log, target->id);
 
-	if (is_known(target_log, place, target->id))
+	if (is_known(log, place, target->id))
 		return;
 
-	remember(target_log, place, target->id);
-	say_those_who_left(target_log, false, now);
-	if (is_back(target_log, target->name) || was_said(target_log, now))
+	add_known(log, place, target->id);
+	log_held(log, false, now);
+	if (take_held(log, target->name) || was_present(log, now))
 		return;
-	if (is_few(target_log, now))
+	if (admit_by_name(log, now))
 		log_about(LOG_INFO, &about, "target %s found: a %s, of entry %s", target->name,
 			  target_kind_name(target->kind), target->entry);
 	else
-		target_log->found++;
+		log->found++;
 }
 
-void target_log_gone(struct target_log *target_log, uint32_t id, const char *name, enum ring_gone_reason reason,
-		     mono_t now)
+static void target_log_gone(struct target_log *log, uint32_t id, const char *name, enum ring_gone_reason reason,
+			    mono_t now)
 {
-	size_t place = place_of(target_log, id);
+	size_t place = find_known(log, id);
 
-	if (!is_known(target_log, place, id))
+	if (!is_known(log, place, id))
 		return;
 
-	forget(target_log, place);
+	remove_known(log, place);
 	if (reason == RING_GONE_UNWATCHED)
-		hold_back(target_log, name, now);
+		hold_target(log, name, now);
 	else
-		say_gone(target_log, name, "it ended", now);
+		log_gone(log, name, "it ended", now);
 }
 
-struct dispatcher {
-	struct ring_cursor *cursor;
-	struct evaluator *evaluator;
-	struct incidents *incidents;
-	struct target_log *target_log; /* or NULL */
-	struct dispatcher_counts counts;
-	mono_t tick;
-};
+/* ---- the dispatcher ---- */
 
-int dispatcher_new(struct ring *ring, struct evaluator *evaluator, struct incidents *incidents,
-		   struct target_log *target_log, struct dispatcher **ret)
+static int on_fire(void *ctx, const struct evaluator_firing *firing)
+{
+	struct dispatcher *dispatcher = ctx;
+	const struct dispatcher_options *options = &dispatcher->options;
+
+	if (options->fired && !options->fired(options->ctx, firing))
+		return 0;
+	if (incidents_fire(dispatcher->incidents, firing) == INCIDENTS_OPENED && options->opened)
+		options->opened(options->ctx, firing);
+
+	return 0;
+}
+
+static bool on_disk_ok(void *ctx)
+{
+	struct dispatcher *dispatcher = ctx;
+
+	return incidents_disk_ok(dispatcher->incidents, clock_mono(&dispatcher->clock));
+}
+
+static void on_judged(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision)
+{
+	const struct dispatcher *dispatcher = ctx;
+
+	dispatcher->options.judged(dispatcher->options.ctx, rule, decision);
+}
+
+int dispatcher_open(const struct dispatcher_options *options, struct dispatcher **ret)
 {
 	struct dispatcher *dispatcher = calloc(1, sizeof *dispatcher);
+	struct incidents_options incidents = {
+		.config = options->config,
+		.session = options->session,
+		.rule_state = options->rule_state,
+		.spool = options->spool,
+	};
+	struct evaluator_options evaluator = {
+		.config = options->config,
+		.machine = *session_machine(options->session),
+		.rule_state = options->rule_state,
+		.fire = on_fire,
+		.disk_ok = options->check_disk ? on_disk_ok : NULL,
+		.judged = options->judged ? on_judged : NULL,
+		.ctx = dispatcher,
+	};
 	int r;
 
 	if (!dispatcher)
 		return -ENOMEM;
 
-	dispatcher->evaluator = evaluator;
-	dispatcher->incidents = incidents;
-	dispatcher->target_log = target_log;
-	r = ring_cursor_new(ring, RING_NEWEST, &dispatcher->cursor);
+	dispatcher->options = *options;
+	dispatcher->clock = real_clock();
+	r = incidents_new(&incidents, &dispatcher->incidents);
+	if (r == 0)
+		r = evaluator_new(&evaluator, &dispatcher->evaluator);
+	if (r == 0)
+		r = ring_cursor_new(session_ring(options->session), RING_NEWEST, &dispatcher->cursor);
 	if (r < 0) {
-		free(dispatcher);
+		dispatcher_close(dispatcher);
 		return r;
 	}
 	*ret = dispatcher;
@@ -341,13 +400,20 @@ int dispatcher_new(struct ring *ring, struct evaluator *evaluator, struct incide
 	return 0;
 }
 
-void dispatcher_free(struct dispatcher *dispatcher)
+bool dispatcher_close(struct dispatcher *dispatcher)
 {
+	bool ended;
+
 	if (!dispatcher)
-		return;
+		return true;
 
 	ring_cursor_free(dispatcher->cursor);
+	evaluator_free(dispatcher->evaluator);
+	ended = incidents_free(dispatcher->incidents);
+	target_log_release(&dispatcher->log);
 	free(dispatcher);
+
+	return ended;
 }
 
 static void on_loss(struct dispatcher *dispatcher, const struct ring_event *event)
@@ -362,12 +428,12 @@ static void on_loss(struct dispatcher *dispatcher, const struct ring_event *even
 static void on_gone(struct dispatcher *dispatcher, const struct ring_event *event)
 {
 	incidents_gone(dispatcher->incidents, event->id, event->time);
-	if (dispatcher->target_log)
-		target_log_gone(dispatcher->target_log, event->id, event->target.id ? event->target.name : NULL,
+	if (dispatcher->options.log_targets)
+		target_log_gone(&dispatcher->log, event->id, event->target.id ? event->target.name : NULL,
 				event->reason, dispatcher->tick);
 }
 
-/* What the incidents and the log are told comes first: the end of a tick may fire. */
+/* The incidents and the log come first: the end of a tick may fire. */
 static int on_event(struct dispatcher *dispatcher, const struct ring_event *event)
 {
 	switch (event->type) {
@@ -380,8 +446,8 @@ static int on_event(struct dispatcher *dispatcher, const struct ring_event *even
 		incidents_sample(dispatcher->incidents, event->id, event->time, event->sample);
 		break;
 	case RING_EVENT_TARGET:
-		if (dispatcher->target_log)
-			target_log_found(dispatcher->target_log, &event->target, dispatcher->tick);
+		if (dispatcher->options.log_targets)
+			target_log_found(&dispatcher->log, &event->target, dispatcher->tick);
 		break;
 	case RING_EVENT_GONE:
 		on_gone(dispatcher, event);
@@ -393,10 +459,11 @@ static int on_event(struct dispatcher *dispatcher, const struct ring_event *even
 	case RING_EVENT_TICK_END:
 		break;
 	}
+
 	return evaluator_event(dispatcher->evaluator, event);
 }
 
-int dispatcher_poll(struct dispatcher *dispatcher)
+static int read_ring(struct dispatcher *dispatcher)
 {
 	struct ring_event event;
 	int r;
@@ -408,6 +475,42 @@ int dispatcher_poll(struct dispatcher *dispatcher)
 	}
 
 	return r < 0 ? r : 0;
+}
+
+int dispatcher_poll(struct dispatcher *dispatcher, mono_t now)
+{
+	int r = read_ring(dispatcher);
+
+	incidents_poll(dispatcher->incidents, now);
+
+	return r;
+}
+
+void dispatcher_finish(struct dispatcher *dispatcher, mono_t now)
+{
+	read_ring(dispatcher);
+	incidents_finish(dispatcher->incidents);
+	target_log_flush(&dispatcher->log, now);
+}
+
+void dispatcher_log_start(struct dispatcher *dispatcher, size_t present, mono_t now)
+{
+	target_log_start(&dispatcher->log, present, now);
+}
+
+void dispatcher_log_poll(struct dispatcher *dispatcher, mono_t now)
+{
+	target_log_poll(&dispatcher->log, now);
+}
+
+struct evaluator *dispatcher_evaluator(const struct dispatcher *dispatcher)
+{
+	return dispatcher->evaluator;
+}
+
+struct incidents *dispatcher_incidents(const struct dispatcher *dispatcher)
+{
+	return dispatcher->incidents;
 }
 
 void dispatcher_counts(const struct dispatcher *dispatcher, struct dispatcher_counts *ret)

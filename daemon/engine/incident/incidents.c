@@ -550,14 +550,14 @@ static int open_incident(struct incidents *incidents, struct open_incident *inci
 	return 0;
 }
 
-int incidents_fire(struct incidents *incidents, const struct evaluator_firing *firing)
+enum incidents_answer incidents_fire(struct incidents *incidents, const struct evaluator_firing *firing)
 {
 	struct open_incident *incident = find_open(incidents, firing->target->key);
 	const char *why = why_rule_refused(incidents, firing->to);
 
 	if (incident) {
 		merge_firing(incidents, incident, firing);
-		return 0;
+		return INCIDENTS_MERGED;
 	}
 	if (!why && new_incident(incidents, firing->target, firing->to, firing->wall, &incident) < 0)
 		why = "no memory";
@@ -570,14 +570,14 @@ int incidents_fire(struct incidents *incidents, const struct evaluator_firing *f
 	}
 	if (why) {
 		refuse(incidents, firing->rule->name, firing->target->name, why);
-		return 0;
+		return INCIDENTS_REFUSED;
 	}
 
 	if (incidents->in_hour++ == 0)
 		incidents->hour = firing->to;
 	log_fired(firing, "");
 
-	return 0;
+	return INCIDENTS_OPENED;
 }
 
 /* ---- by hand ---- */

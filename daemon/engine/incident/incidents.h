@@ -84,10 +84,10 @@ int incidents_new(const struct incidents_options *options, struct incidents **re
 bool incidents_free(struct incidents *incidents);
 
 /*
- * A rule fired: opens an incident, its slice secured when this returns, or merges into the one that
- * is open for this target. 0 (also when refused).
+ * A rule fired: opens an incident, its past copied when this returns, or merges into the one that
+ * is open for this target. A refusal is logged.
  */
-int incidents_fire(struct incidents *incidents, const struct evaluator_firing *firing);
+enum incidents_answer incidents_fire(struct incidents *incidents, const struct evaluator_firing *firing);
 
 /*
  * Somebody asks for an incident, of this target or (NULL) of everything. Merged if one is open of

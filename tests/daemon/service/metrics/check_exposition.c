@@ -47,12 +47,12 @@ static struct health health;
 static struct paths paths;
 static struct buffer page;
 
-static int fire(void *ctx, const struct evaluator_firing *firing)
+static bool fired(void *ctx, const struct evaluator_firing *firing)
 {
 	(void)ctx;
 	rule_counts_opened(rule_counts, firing->rule);
 
-	return 0;
+	return false;
 }
 
 static void judged(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision)
@@ -81,14 +81,18 @@ static void build(unsigned max_targets)
 	ck_assert_int_eq(rule_state_new("", &rule_state), 0);
 	ck_assert_int_eq(spool_open(path, &limits, &spool, &swept), 0);
 
-	struct incidents_options options = {
-		.config = config, .session = session, .rule_state = rule_state, .spool = spool
+	struct dispatcher_options options = {
+		.config = config,
+		.session = session,
+		.spool = spool,
+		.rule_state = rule_state,
+		.fired = fired,
+		.judged = judged,
 	};
-	struct evaluator_options rules = { .config = config, .fire = fire, .judged = judged };
 
-	ck_assert_int_eq(incidents_new(&options, &incidents), 0);
-	ck_assert_int_eq(evaluator_new(&rules, &evaluator), 0);
-	ck_assert_int_eq(dispatcher_new(session_ring(session), evaluator, incidents, NULL, &dispatcher), 0);
+	ck_assert_int_eq(dispatcher_open(&options, &dispatcher), 0);
+	evaluator = dispatcher_evaluator(dispatcher);
+	incidents = dispatcher_incidents(dispatcher);
 	ck_assert_int_eq(rule_counts_new(config, NULL, &rule_counts), 0);
 	ck_assert_int_eq(exposition_new((wall_t){ 1500000000 }, &exposition), 0);
 	samplers_tick(session_samplers(session));
@@ -100,9 +104,7 @@ static void teardown(void)
 	incidents_finish(incidents);
 	exposition_free(exposition);
 	rule_counts_free(rule_counts);
-	dispatcher_free(dispatcher);
-	evaluator_free(evaluator);
-	incidents_free(incidents);
+	dispatcher_close(dispatcher);
 	rule_state_free(rule_state);
 	session_free(session);
 	spool_free(spool);

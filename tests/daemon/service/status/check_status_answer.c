@@ -42,12 +42,12 @@ static struct dispatcher *dispatcher;
 static struct health health;
 static struct paths paths;
 
-static int fire(void *ctx, const struct evaluator_firing *firing)
+static bool fired(void *ctx, const struct evaluator_firing *firing)
 {
 	(void)ctx;
 	(void)firing;
 
-	return 0;
+	return false;
 }
 
 static void add_target(uint32_t id)
@@ -93,23 +93,24 @@ static void setup(void)
 	ck_assert_int_eq(rule_state_new("", &rule_state), 0);
 	ck_assert_int_eq(spool_open(path, &limits, &spool, &swept), 0);
 
-	struct incidents_options options = {
-		.config = config, .session = session, .rule_state = rule_state, .spool = spool
+	struct dispatcher_options options = {
+		.config = config,
+		.session = session,
+		.spool = spool,
+		.rule_state = rule_state,
+		.fired = fired,
 	};
-	struct evaluator_options rules = { .config = config, .fire = fire };
 
-	ck_assert_int_eq(incidents_new(&options, &incidents), 0);
-	ck_assert_int_eq(evaluator_new(&rules, &evaluator), 0);
-	ck_assert_int_eq(dispatcher_new(session_ring(session), evaluator, incidents, NULL, &dispatcher), 0);
+	ck_assert_int_eq(dispatcher_open(&options, &dispatcher), 0);
+	evaluator = dispatcher_evaluator(dispatcher);
+	incidents = dispatcher_incidents(dispatcher);
 	add_targets();
 }
 
 static void teardown(void)
 {
 	incidents_finish(incidents);
-	dispatcher_free(dispatcher);
-	evaluator_free(evaluator);
-	incidents_free(incidents);
+	dispatcher_close(dispatcher);
 	rule_state_free(rule_state);
 	session_free(session);
 	spool_free(spool);

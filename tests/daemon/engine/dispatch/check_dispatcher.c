@@ -1,8 +1,9 @@
 /*
- * check_target_log.c: targets that come and go are said by name while they are few, counted while
+ * check_dispatcher.c: targets that come and go are said by name while they are few, counted while
  * they are many, and all of them add up.
  */
-#include "daemon/engine/dispatch/dispatcher.h"
+#include "daemon/engine/dispatch/dispatcher.c"
+
 #include "journal.h"
 #include "scene.h"
 #include "torture.h"
@@ -10,7 +11,9 @@
 #include "lib/model/target.h"
 #include "lib/ring/ring.h"
 
-Suite *target_log_suite(void);
+Suite *dispatcher_suite(void);
+
+#define LOG_MINUTE_MAX 50 /* dispatcher.h: entries in a minute */
 
 static struct scene_log log_file;
 static struct journal journal;
@@ -125,7 +128,7 @@ START_TEST(what_leaves_and_is_back_at_once_is_no_news)
 	struct target target = target_of(++next_id, "nginx/7");
 
 	leave(id, "nginx/7");
-	now.ns += TARGET_LOG_LEFT_NS - 1;
+	now.ns += LOG_HELD_NS - 1;
 	target_log_found(&target_log, &target, now);
 	pass(3);
 	ck_assert_uint_eq(heard.entries, 1);
@@ -134,7 +137,7 @@ START_TEST(what_leaves_and_is_back_at_once_is_no_news)
 	leave(target.id, "nginx/7");
 	target = target_of(++next_id, "nginx/8");
 	target_log_found(&target_log, &target, now);
-	now.ns += TARGET_LOG_LEFT_NS;
+	now.ns += LOG_HELD_NS;
 	target = target_of(++next_id, "nginx/7");
 	target_log_found(&target_log, &target, now);
 	/* In the order in which it was. */
@@ -155,7 +158,7 @@ START_TEST(what_leaves_and_is_back_at_once_is_no_news)
 	come();
 	ck_assert_uint_eq(heard.found, 4);
 	ck_assert_uint_eq(heard.gone, 2);
-	ck_assert_uint_eq(target_log.left_count, 0);
+	ck_assert_uint_eq(target_log.held_count, 0);
 }
 END_TEST
 
@@ -179,8 +182,8 @@ START_TEST(who_has_left_is_said_a_moment_later_at_the_end_or_for_want_of_room)
 	for (int i = 0; i < 3; i++)
 		leave(come(), "nginx/7");
 	/* The last of them was the next one's first life. */
-	ck_assert_uint_eq(target_log.left_count, 1);
-	for (int i = 0; i < TARGET_LOG_LEFT_MAX; i++) {
+	ck_assert_uint_eq(target_log.held_count, 1);
+	for (int i = 0; i < LOG_HELD_MAX; i++) {
 		struct target target = target_of(++next_id, "other");
 		char name[32];
 
@@ -189,11 +192,11 @@ START_TEST(who_has_left_is_said_a_moment_later_at_the_end_or_for_want_of_room)
 		target_log_found(&target_log, &target, now);
 		leave(next_id, name);
 	}
-	ck_assert_uint_eq(target_log.left_count, TARGET_LOG_LEFT_MAX);
+	ck_assert_uint_eq(target_log.held_count, LOG_HELD_MAX);
 	ck_assert_uint_eq(heard.gone, 3);
 	pass(1200);
-	ck_assert_uint_eq(heard.found, 3 + TARGET_LOG_LEFT_MAX);
-	ck_assert_uint_eq(heard.gone, 3 + TARGET_LOG_LEFT_MAX);
+	ck_assert_uint_eq(heard.found, 3 + LOG_HELD_MAX);
+	ck_assert_uint_eq(heard.gone, 3 + LOG_HELD_MAX);
 }
 END_TEST
 
@@ -305,7 +308,7 @@ START_TEST(no_pattern_makes_more_entries_than_stated_and_all_add_up)
 		pass(1);
 		at[second] = heard.entries;
 		if (second >= 60)
-			ck_assert_uint_le(at[second] - at[second - 60], TARGET_LOG_ENTRIES_MAX);
+			ck_assert_uint_le(at[second] - at[second - 60], LOG_MINUTE_MAX);
 	}
 	target_log_flush(&target_log, now);
 	hear();
@@ -379,9 +382,9 @@ START_TEST(without_memory_they_are_said_nevertheless)
 }
 END_TEST
 
-Suite *target_log_suite(void)
+Suite *dispatcher_suite(void)
 {
-	Suite *suite = suite_create("target_log");
+	Suite *suite = suite_create("dispatcher");
 	TCase *tcase = tcase_create("entries");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
