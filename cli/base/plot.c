@@ -94,51 +94,18 @@ size_t plot_columns(const struct plot_style *style)
 	return style->width < taken + 8 ? 8 : style->width - taken;
 }
 
-static const char *bytes_text(double value, char *buf, size_t cap)
-{
-	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
-	size_t unit = 0;
-
-	for (; value >= 1023.95 && unit < 5; unit++)
-		value /= 1024;
-	snprintf(buf, cap, unit == 0 || value >= 99.95 ? "%.0f %s" : "%.1f %s", value, units[unit]);
-	return buf;
-}
-
-const char *plot_value(enum plot_unit unit, double value, char *buf, size_t cap)
-{
-	if (!known(value)) {
-		snprintf(buf, cap, "?");
-		return buf;
-	}
-	switch (unit) {
-	case PLOT_BYTES:
-		return bytes_text(value, buf, cap);
-	case PLOT_PERCENT:
-		snprintf(buf, cap, "%.1f %%", value);
-		return buf;
-	case PLOT_CORES:
-		snprintf(buf, cap, "%.2f cores", value);
-		return buf;
-	case PLOT_COUNT:
-		break;
-	}
-	snprintf(buf, cap, "%.0f", value);
-	return buf;
-}
-
 /*
- * The same for the axis, where the unit of cores is in the title and decimals of round numbers only
+ * A value at the axis, where the unit of cores is in the title and decimals of round numbers only
  * take room.
  */
-static const char *axis_text(enum plot_unit unit, double value, char *buf, size_t cap)
+static const char *axis_text(enum unit_kind unit, double value, char *buf, size_t cap)
 {
-	if (unit == PLOT_BYTES)
-		return bytes_text(value, buf, cap);
-	if (unit == PLOT_PERCENT)
+	if (unit == UNIT_BYTES)
+		return units_format(buf, cap, unit, value, UNITS_COLUMN);
+	if (unit == UNIT_PERCENT)
 		snprintf(buf, cap, "%.*f %%", value < 10 && value > 0 ? 1 : 0, value);
 	else
-		snprintf(buf, cap, "%.*f", unit == PLOT_CORES ? 2 : 0, value);
+		snprintf(buf, cap, "%.*f", unit == UNIT_CORES ? 2 : 0, value);
 	return buf;
 }
 
@@ -146,7 +113,7 @@ static const char *axis_text(enum plot_unit unit, double value, char *buf, size_
  * The smallest number that holds value and whose half is round: few digits, for bytes 1 or 1.5
  * times a power of two.
  */
-static double round_up(enum plot_unit unit, double value)
+static double round_up(enum unit_kind unit, double value)
 {
 	static const double decimal[] = { 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10 };
 	double power;
@@ -154,7 +121,7 @@ static double round_up(enum plot_unit unit, double value)
 	/* What is not of this world would take the loops for ever. */
 	if (value < 1e-6 || value > 1e30)
 		return value;
-	if (unit == PLOT_BYTES) {
+	if (unit == UNIT_BYTES) {
 		for (power = 4096; power < value;)
 			power *= power * 1.5 >= value ? 1.5 : 2;
 		return power;
@@ -187,7 +154,7 @@ static double scale_top(const struct plot *plot)
 			top = plot->level[i].value;
 	}
 	if (top <= 0)
-		return plot->unit == PLOT_BYTES ? 4096 : 1;
+		return plot->unit == UNIT_BYTES ? 4096 : 1;
 	return round_up(plot->unit, top);
 }
 
@@ -367,7 +334,7 @@ static void draw_legend(const struct canvas *canvas)
 
 		if (i < plot->levels && i < PLOT_LEVELS_MAX && known(plot->level[i].value))
 			snprintf(text, sizeof(text), "%s %s %s", canvas->glyphs->level[i], plot->level[i].name,
-				 plot_value(plot->unit, plot->level[i].value, value, sizeof(value)));
+				 units_format(value, sizeof(value), plot->unit, plot->level[i].value, UNITS_COLUMN));
 		else if (i == plot->levels && plot->mean)
 			snprintf(text, sizeof(text), "%s peak within a column", canvas->glyphs->shade);
 		else if (i == plot->levels + 1 && canvas->trigger_column < plot->columns)

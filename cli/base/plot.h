@@ -7,6 +7,8 @@
 #ifndef SPIKEWATCH_CLI_BASE_PLOT_H
 #define SPIKEWATCH_CLI_BASE_PLOT_H
 
+#include "lib/base/units.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -18,8 +20,6 @@ struct plot_style {
 	unsigned width; /* of a line, in characters */
 };
 
-enum plot_unit { PLOT_PERCENT, PLOT_CORES, PLOT_BYTES, PLOT_COUNT };
-
 /* A level drawn across the picture: a threshold, a limit. */
 struct plot_level {
 	const char *name; /* trusted text */
@@ -30,7 +30,7 @@ struct plot_level {
 
 struct plot {
 	const char *title; /* trusted text, one line */
-	enum plot_unit unit;
+	enum unit_kind unit;
 	const double *peak;  /* one per column; NAN: nothing is known there, shown as a gap */
 	const double *mean;  /* as peak, or NULL: only peaks are drawn */
 	size_t columns;      /* plot_columns() or fewer */
@@ -59,8 +59,5 @@ size_t plot_columns(const struct plot_style *style);
  * ones as gaps.
  */
 void plot_draw(const struct plot *plot, const struct plot_style *style, FILE *file);
-
-/* "182.4 %", "1.50 cores", "300.0 MiB" into buf; returns buf. A value that is not finite is "?". */
-const char *plot_value(enum plot_unit unit, double value, char *buf, size_t cap);
 
 #endif

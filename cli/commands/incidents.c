@@ -65,7 +65,7 @@ static void print_full(const struct incident *incident, const struct incident_lo
 	pad(output_escaped(stdout, target), 18);
 	pad(output_escaped(stdout, glance->readable ? rule : "?"), 16);
 	printf("%-24s  ", value_text(incident, text, sizeof(text)));
-	printf("%8s  ", plot_value(PLOT_BYTES, (double)glance->bytes, text, sizeof(text)));
+	printf("%8s  ", units_format(text, sizeof(text), UNIT_BYTES, (double)glance->bytes, UNITS_COLUMN));
 }
 
 /* The time without its zone; the id has target and rule. */

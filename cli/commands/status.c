@@ -248,11 +248,11 @@ static bool is_wanted(const struct status_query *query, const struct json_node *
 
 /* ---- a row's cells ---- */
 
-static enum metric_unit unit_of(const struct json_node *rule)
+static enum unit_kind unit_of(const struct json_node *rule)
 {
 	enum metric metric;
 
-	return metric_by_name(answer_text(rule, "metric"), &metric) ? metric_unit(metric) : METRIC_COUNT;
+	return metric_by_name(answer_text(rule, "metric"), &metric) ? metric_unit(metric) : UNIT_COUNT;
 }
 
 static const char *value(const struct json_node *rule, const char *key, char *buf, size_t cap)
@@ -261,7 +261,7 @@ static const char *value(const struct json_node *rule, const char *key, char *bu
 
 	snprintf(buf, cap, "-");
 
-	return isfinite(number) ? metric_text_value(unit_of(rule), number, buf, cap) : buf;
+	return isfinite(number) ? units_format(buf, cap, unit_of(rule), number, UNITS_READING) : buf;
 }
 
 /* The one in force; while there is none, what is configured. */

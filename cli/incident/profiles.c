@@ -668,25 +668,9 @@ static const struct {
 static const char *amount_text(enum function_table_unit unit, uint64_t amount, char *buf, size_t cap)
 {
 	if (unit == FUNCTION_TABLE_IN_BYTES)
-		return plot_value(PLOT_BYTES, (double)amount, buf, cap);
+		return units_format(buf, cap, UNIT_BYTES, (double)amount, UNITS_COLUMN);
 	snprintf(buf, cap, "%" PRIu64, amount);
 	return buf;
-}
-
-/* "512", "1.5K", "120.5M": as wide as a share. */
-static void print_size(uint64_t bytes, FILE *file)
-{
-	static const char units[] = "KMGTPE";
-	double value = (double)bytes;
-	size_t unit = 0;
-
-	if (bytes < 1000) {
-		fprintf(file, "%*" PRIu64, AMOUNT_WIDTH, bytes);
-		return;
-	}
-	for (value /= 1024; value >= 999.95 && unit + 2 < sizeof(units); unit++)
-		value /= 1024;
-	fprintf(file, "%*.1f%c", AMOUNT_WIDTH - 1, value, units[unit]);
 }
 
 static void print_share(uint64_t part, uint64_t all, FILE *file)
@@ -702,8 +686,11 @@ static void print_share(uint64_t part, uint64_t all, FILE *file)
 static void print_amount(const struct functions *functions, uint64_t amount, enum function_table_phase phase,
 			 FILE *file)
 {
+	char size[UNITS_TEXT_MAX];
+
 	if (functions->unit == FUNCTION_TABLE_IN_BYTES)
-		print_size(amount, file);
+		fprintf(file, "%*s", AMOUNT_WIDTH,
+			units_format(size, sizeof(size), UNIT_BYTES, (double)amount, UNITS_NARROW));
 	else
 		print_share(amount, functions->sum[phase], file);
 }

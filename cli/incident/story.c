@@ -35,16 +35,7 @@
  */
 static const char *story_value(const char *unit, double value, char *buf, size_t cap)
 {
-	static const char *const names[] = {
-		[PLOT_PERCENT] = "percent", [PLOT_CORES] = "cores", [PLOT_BYTES] = "bytes", [PLOT_COUNT] = "count"
-	};
-
-	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-		if (strcmp(unit, names[i]) == 0)
-			return plot_value((enum plot_unit)i, value, buf, cap);
-	}
-	snprintf(buf, cap, strcmp(unit, "per_second") == 0 ? "%.0f /s" : "%.1f", value);
-	return buf;
+	return units_format(buf, cap, units_by_name(unit), value, UNITS_COLUMN);
 }
 
 /* Where it fires above its average, but never below its minimum. */
@@ -298,10 +289,11 @@ static void tell_peaks(const struct incident *incident, FILE *file)
 	}
 	if (peaks->has_memory || peaks->has_memory_peak) {
 		fprintf(file, "%s peaked at %s", peaks->has_cpu ? "; memory" : " Its memory",
-			plot_value(PLOT_BYTES, (double)memory, text, sizeof(text)));
+			units_format(text, sizeof(text), UNIT_BYTES, (double)memory, UNITS_COLUMN));
 		if (incident->limits.memory_bytes != UINT64_MAX && incident->limits.memory_bytes > 0)
 			fprintf(file, ", %.1f %% of %s", (double)memory * 100 / (double)incident->limits.memory_bytes,
-				plot_value(PLOT_BYTES, (double)incident->limits.memory_bytes, limit, sizeof(limit)));
+				units_format(limit, sizeof(limit), UNIT_BYTES, (double)incident->limits.memory_bytes,
+					     UNITS_COLUMN));
 	}
 	if (peaks->has_cpu || peaks->has_memory || peaks->has_memory_peak)
 		fputs(".", file);

@@ -352,13 +352,13 @@ static void add_level(struct picture *picture, const char *name, double value)
 
 static void choose_unit(const struct incident *incident, struct picture *picture)
 {
-	picture->unit = PLOT_PERCENT;
+	picture->unit = UNIT_PERCENT;
 	if (strcmp(incident->rule.metric, "cpu") == 0 && strcmp(incident->rule.of, "core") == 0) {
 		picture->scale = 100;
 	} else if (of_limit(incident) && strcmp(incident->rule.metric, "cpu_cores") != 0) {
 		picture->scale = 100 * 1e9 / (double)incident->limits.cpu;
 	} else {
-		picture->unit = PLOT_CORES;
+		picture->unit = UNIT_CORES;
 		picture->scale = 1;
 	}
 }
@@ -381,7 +381,7 @@ void pictures_cpu(const struct incident *incident, const struct series *series, 
 	*ret = (struct picture){ .window_ns = peak_window(&incident->rule, series) };
 	choose_unit(incident, ret);
 	snprintf(ret->title, sizeof(ret->title), "CPU, %s",
-		 ret->unit == PLOT_CORES              ? "cores"
+		 ret->unit == UNIT_CORES              ? "cores"
 		 : strcmp(metric, "cpu") == 0 && core ? "percent of one core"
 		 : incident->limits.cpu_is_machine    ? "percent of the machine"
 						      : "percent of the limit");
@@ -400,7 +400,7 @@ void pictures_memory(const struct incident *incident, struct picture *ret)
 	uint64_t limit = incident->limits.memory_bytes;
 	double threshold;
 
-	*ret = (struct picture){ .title = "Memory", .unit = PLOT_BYTES, .scale = 1 };
+	*ret = (struct picture){ .title = "Memory", .unit = UNIT_BYTES, .scale = 1 };
 	if (story_threshold(rule, &threshold)) {
 		if (strncmp(rule->metric, "memory_", 7) == 0 && strcmp(rule->unit, "bytes") == 0)
 			add_level(ret, "threshold", threshold);
@@ -429,7 +429,7 @@ bool pictures_metric(const struct incident *incident, struct picture *ret, struc
 	default:
 		break;
 	}
-	*ret = (struct picture){ .unit = strcmp(rule->unit, "percent") == 0 ? PLOT_PERCENT : PLOT_COUNT, .scale = 1 };
+	*ret = (struct picture){ .unit = strcmp(rule->unit, "percent") == 0 ? UNIT_PERCENT : UNIT_COUNT, .scale = 1 };
 	snprintf(ret->title, sizeof(ret->title), "%s%s", metric_what(metric.metric),
 		 strcmp(rule->unit, "per_second") == 0 ? ", per second" : "");
 	ret->title[0] =
@@ -750,7 +750,8 @@ static void capture_list_list(const struct incident *incident, FILE *file)
 		fputs("  ", file);
 		output_escaped(file, capture->file[0] ? capture->file : capture->name);
 		if (capture->bytes || (ok && capture->file[0]))
-			fprintf(file, ", %s", plot_value(PLOT_BYTES, (double)capture->bytes, size, sizeof(size)));
+			fprintf(file, ", %s",
+				units_format(size, sizeof(size), UNIT_BYTES, (double)capture->bytes, UNITS_COLUMN));
 		print_run(capture, file);
 		if (!ok)
 			fprintf(file, ": %s", incident_capture_status_name(capture->status));
@@ -913,8 +914,8 @@ static void print_targets(const struct peaks *peaks, FILE *file)
 	for (size_t i = 0; i < shown; i++) {
 		const struct peaks_target *target = &peaks->target[i];
 
-		plot_value(PLOT_CORES, target->cpu_cores, cpu, sizeof(cpu));
-		plot_value(PLOT_BYTES, (double)target->memory_bytes, memory, sizeof(memory));
+		units_format(cpu, sizeof(cpu), UNIT_CORES, target->cpu_cores, UNITS_COLUMN);
+		units_format(memory, sizeof(memory), UNIT_BYTES, (double)target->memory_bytes, UNITS_COLUMN);
 		fprintf(file, "  %12s  %10s  ", target->has_cpu ? cpu : "-", target->has_memory ? memory : "-");
 		output_escaped(file, target->name[0] ? target->name : "?");
 		fputc('\n', file);
@@ -941,8 +942,8 @@ static void print_limits(const struct cgroup_limits *limits, FILE *file)
 	char cpu[64], memory[64];
 
 	fprintf(file, "\nLimits\n");
-	plot_value(PLOT_CORES, (double)limits->cpu / 1e9, cpu, sizeof(cpu));
-	plot_value(PLOT_BYTES, (double)limits->memory_bytes, memory, sizeof(memory));
+	units_format(cpu, sizeof(cpu), UNIT_CORES, (double)limits->cpu / 1e9, UNITS_COLUMN);
+	units_format(memory, sizeof(memory), UNIT_BYTES, (double)limits->memory_bytes, UNITS_COLUMN);
 	print_limit("CPU", limits->cpu != UINT64_MAX, cpu, limits->cpu_is_machine, limits->cpu_from, file);
 	print_limit("memory", limits->memory_bytes != UINT64_MAX, memory, limits->memory_is_machine,
 		    limits->memory_from, file);
@@ -1052,7 +1053,7 @@ static void put_series(struct json_writer *json, const struct pictures *pictures
 	json_member_i64(json, "from_ns", pictures->cpu.from_ns);
 	json_member_i64(json, "to_ns", pictures->cpu.to_ns);
 	json_member_u64(json, "peak_window_ns", pictures->cpu_picture.window_ns);
-	put_columns(json, pictures->cpu_picture.unit == PLOT_CORES ? "cpu_cores" : "cpu_percent", &pictures->cpu);
+	put_columns(json, pictures->cpu_picture.unit == UNIT_CORES ? "cpu_cores" : "cpu_percent", &pictures->cpu);
 	put_columns(json, "memory_bytes", &pictures->memory);
 	json_end_object(json);
 }

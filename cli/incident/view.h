@@ -23,7 +23,7 @@
 
 struct picture {
 	char title[160];
-	enum plot_unit unit;
+	enum unit_kind unit;
 	double scale;       /* of a value in cores, or bytes, to unit */
 	uint64_t window_ns; /* CPU: of the peaks */
 	struct plot_level level[PLOT_LEVELS_MAX];

@@ -455,7 +455,7 @@ static size_t list_thresholds(const struct suggestion *suggestion, double *sorte
 void suggestion_answer(struct suggestion *suggestion, uint64_t firings, struct suggestion_answer *ret)
 {
 	AUTO_FREE double *sorted = calloc(suggestion->count + 1, sizeof(*sorted));
-	double base = metric_unit(suggestion->rule->metric) == METRIC_BYTES ? 2 : 10;
+	double base = metric_unit(suggestion->rule->metric) == UNIT_BYTES ? 2 : 10;
 	size_t count, low = 0, high;
 	double above;
 
@@ -909,31 +909,6 @@ static void replay_view_source_end(struct replay_view *view, const struct replay
 
 /* ---- firings ---- */
 
-/*
- * A threshold as a configuration writes it: 80.5, 1.25, "512MiB" without quotes. Exact. Returns
- * buf.
- */
-static const char *replay_view_threshold(const struct config_rule *rule, double value, char *buf, size_t cap)
-{
-	uint64_t bytes = value > 0 && value < 1e18 ? (uint64_t)value : 0;
-	unsigned unit = 0;
-	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-
-	if (metric_unit(rule->metric) != METRIC_BYTES) {
-		for (int digits = 1; digits <= 17; digits++) {
-			snprintf(buf, cap, "%.*g", digits, value);
-			if (strtod(buf, NULL) == value && !strchr(buf, 'e'))
-				return buf;
-		}
-		snprintf(buf, cap, "%.9f", value);
-		return buf;
-	}
-	for (; unit + 1 < ARRAY_LEN(units) && bytes > 0 && bytes % 1024 == 0; unit++)
-		bytes /= 1024;
-	snprintf(buf, cap, "%ju%s", (uintmax_t)bytes, units[unit]);
-	return buf;
-}
-
 static bool by_average(const struct evaluator_firing *firing)
 {
 	return firing->decision->candidate_reason == TRIGGER_ABOVE_AVERAGE;
@@ -963,18 +938,18 @@ static double threshold_of(const struct evaluator_firing *firing)
  */
 static void print_why(const struct evaluator_firing *firing)
 {
-	enum metric_unit unit = metric_unit(firing->rule->metric);
+	enum unit_kind unit = metric_unit(firing->rule->metric);
 	bool minimum = by_minimum(firing), average = by_average(firing);
 	char text[64];
 
-	fputs(metric_text_value(unit, firing->decision->value, text, sizeof(text)), stdout);
+	fputs(units_format(text, sizeof(text), unit, firing->decision->value, UNITS_READING), stdout);
 	fputs(minimum || average ? " >= " : " > ", stdout);
-	fputs(metric_text_value(unit, threshold_of(firing), text, sizeof(text)), stdout);
+	fputs(units_format(text, sizeof(text), unit, threshold_of(firing), UNITS_READING), stdout);
 	if (minimum)
 		fputs(", the minimum", stdout);
 	if (average)
 		printf("%s%s", minimum ? "; the average was " : ", above the average of ",
-		       metric_text_value(unit, firing->decision->average, text, sizeof(text)));
+		       units_format(text, sizeof(text), unit, firing->decision->average, UNITS_READING));
 	putchar('\n');
 }
 
@@ -990,7 +965,7 @@ static void put_firing(struct json_writer *json, const struct evaluator_firing *
 	json_member_text(json, "target", firing->target->name);
 	json_member_text(json, "key", firing->target->key);
 	json_member_text(json, "reason", trigger_reason_name(decision->reason));
-	json_member_text(json, "unit", incident_unit_name(metric_unit(firing->rule->metric)));
+	json_member_text(json, "unit", units_name(metric_unit(firing->rule->metric)));
 	json_member_double(json, "value", decision->value);
 	json_member_double(json, "threshold", threshold_of(firing));
 	if (decision->has_average)
@@ -1043,7 +1018,7 @@ static void put_rule(struct json_writer *json, const struct rule_replay_rule *ro
 	json_begin_object(json);
 	json_member_text(json, "name", row->rule->name);
 	json_member_text(json, "metric", metric_name(row->rule->metric));
-	json_member_text(json, "unit", incident_unit_name(metric_unit(row->rule->metric)));
+	json_member_text(json, "unit", units_name(metric_unit(row->rule->metric)));
 	json_member_u64(json, "windows", row->windows);
 	json_member_u64(json, "fired", row->fired);
 	json_member_u64(json, "held_back", rule_replay_held_back(row));
@@ -1062,7 +1037,7 @@ static void put_rule(struct json_writer *json, const struct rule_replay_rule *ro
 
 static void print_miss(const struct rule_replay_rule *row)
 {
-	enum metric_unit unit = metric_unit(row->rule->metric);
+	enum unit_kind unit = metric_unit(row->rule->metric);
 	const struct rule_replay_miss *miss = &row->miss;
 	char text[64];
 
@@ -1070,8 +1045,8 @@ static void print_miss(const struct rule_replay_rule *row)
 		fputs("-\n", stdout);
 		return;
 	}
-	fputs(metric_text_value(unit, miss->value, text, sizeof(text)), stdout);
-	printf(" of %s, ", metric_text_value(unit, miss->value + miss->distance, text, sizeof(text)));
+	fputs(units_format(text, sizeof(text), unit, miss->value, UNITS_READING), stdout);
+	printf(" of %s, ", units_format(text, sizeof(text), unit, miss->value + miss->distance, UNITS_READING));
 	output_escaped(stdout, miss->target);
 	printf(", %s\n", story_time(miss->wall, true, text, sizeof(text)));
 }
@@ -1181,7 +1156,7 @@ static void put_proposal(struct json_writer *json, const struct replay_view_prop
 	json_member_bool(json, "known", is_proposal(proposal));
 	if (is_proposal(proposal)) {
 		json_member_text(json, "key",
-				 metric_unit(proposal->rule->metric) == METRIC_PERCENT ? "percent" : "above");
+				 metric_unit(proposal->rule->metric) == UNIT_PERCENT ? "percent" : "above");
 		json_member_double(json, "threshold", answer->threshold);
 		json_member_double(json, "highest", answer->highest);
 		json_key(json, "fired");
@@ -1196,7 +1171,7 @@ static void put_proposal(struct json_writer *json, const struct replay_view_prop
 static void print_proposal(const struct replay_view_proposal *proposal)
 {
 	const struct suggestion_answer *answer = &proposal->answer;
-	enum metric_unit unit = metric_unit(proposal->rule->metric);
+	enum unit_kind unit = metric_unit(proposal->rule->metric);
 	char text[64];
 
 	pad(output_escaped(stdout, proposal->rule->name), 14);
@@ -1206,14 +1181,15 @@ static void print_proposal(const struct replay_view_proposal *proposal)
 		return;
 	}
 	printf("%6.6g  ", proposal->per_day);
-	pad((size_t)printf("%s %s", unit == METRIC_PERCENT ? "percent" : "above",
-			   replay_view_threshold(proposal->rule, answer->threshold, text, sizeof(text))),
+	pad((size_t)printf("%s %s", unit == UNIT_PERCENT ? "percent" : "above",
+			   units_format(text, sizeof(text), metric_unit(proposal->rule->metric), answer->threshold,
+					UNITS_EXACT)),
 	    22);
 	if (proposal->replayed)
 		printf("%5ju  ", (uintmax_t)proposal->fired);
 	else
 		printf("%5s  ", "?");
-	puts(metric_text_value(unit, answer->highest, text, sizeof(text)));
+	puts(units_format(text, sizeof(text), unit, answer->highest, UNITS_READING));
 }
 
 /* span_ns: how much time was replayed. */
@@ -1498,10 +1474,10 @@ static int add_trial(const struct rerun *rerun, struct what_if *trials, const st
 {
 	const struct config_rule *rule = proposal->rule;
 	char message[WHAT_IF_MESSAGE_MAX], value[64];
-	bool percent = metric_unit(rule->metric) == METRIC_PERCENT;
+	bool percent = metric_unit(rule->metric) == UNIT_PERCENT;
 	int r;
 
-	replay_view_threshold(rule, proposal->answer.threshold, value, sizeof(value));
+	units_format(value, sizeof(value), metric_unit(rule->metric), proposal->answer.threshold, UNITS_EXACT);
 	r = what_if_add(trials, rerun->request->config, (size_t)(rule - rerun->request->config->rules),
 			percent ? "percent" : "above", value, message);
 	return r == -EINVAL ? 1 : r;

@@ -256,7 +256,7 @@ static void put_value(struct json_writer *json, double value, double steps)
 
 static void put_values(struct json_writer *json, const double *values, size_t count, const struct picture *picture)
 {
-	double steps = picture->unit == PLOT_BYTES ? 1 : picture->unit == PLOT_CORES ? 1e4 : 1e2;
+	double steps = picture->unit == UNIT_BYTES ? 1 : picture->unit == UNIT_CORES ? 1e4 : 1e2;
 
 	json_member_array(json, "values");
 	for (size_t i = 0; i < count; i++)
@@ -277,14 +277,10 @@ static void put_line(struct drawing *drawing, const char *name, const char *kind
 
 static void begin_picture(struct json_writer *json, const char *id, const struct picture *picture)
 {
-	static const char *const units[] = {
-		[PLOT_PERCENT] = "percent", [PLOT_CORES] = "cores", [PLOT_BYTES] = "bytes", [PLOT_COUNT] = "count"
-	};
-
 	json_begin_object(json);
 	put_own_text(json, "id", id);
 	put_own_text(json, "title", picture->title);
-	put_own_text(json, "unit", units[picture->unit]);
+	put_own_text(json, "unit", units_name(picture->unit));
 	json_member_array(json, "levels");
 	for (size_t i = 0; i < picture->levels; i++) {
 		json_begin_object(json);
@@ -401,7 +397,7 @@ static void put_busiest(struct drawing *drawing, const struct busiest_targets *b
 		if (member->series.count == 0)
 			continue;
 		drawing->columns.known_to_ns = member->series.points[member->series.count - 1].at_ns;
-		if (picture->unit == PLOT_BYTES) {
+		if (picture->unit == UNIT_BYTES) {
 			series_memory(&member->series, &drawing->columns);
 		} else {
 			series_cpu(&member->series, picture->window_ns, &drawing->columns);
@@ -423,11 +419,11 @@ static void free_busiest_targets(struct busiest_targets **busiest_targets)
 static int put_everything(struct drawing *drawing, int incidentfd)
 {
 	static const struct picture cpu = { .title = "CPU of the busiest targets, cores",
-					    .unit = PLOT_CORES,
+					    .unit = UNIT_CORES,
 					    .scale = 1,
 					    .window_ns = PEAKS_WINDOW_NS };
 	static const struct picture memory = { .title = "Memory of the busiest targets",
-					       .unit = PLOT_BYTES,
+					       .unit = UNIT_BYTES,
 					       .scale = 1 };
 	const struct view *view = drawing->view;
 	AUTO(free_busiest_targets) struct busiest_targets *busiest_targets = calloc(1, sizeof(*busiest_targets));
@@ -737,7 +733,7 @@ static void print_written(const char *path, const struct absent_files *absent)
 		return;
 	fputs("Written: ", stdout);
 	output_escaped(stdout, path);
-	printf(", %s\n", plot_value(PLOT_BYTES, (double)st.st_size, size, sizeof(size)));
+	printf(", %s\n", units_format(size, sizeof(size), UNIT_BYTES, (double)st.st_size, UNITS_COLUMN));
 	for (size_t i = 0; i < absent->count; i++) {
 		fputs("Not in it: ", stdout);
 		output_escaped(stdout, absent->file[i].name);

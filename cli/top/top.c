@@ -395,12 +395,7 @@ static void put_memory_minute(const struct top_table *table, const struct top_ta
 
 static void put_cores(double cores, char *out)
 {
-	double percent = 100 * cores;
-
-	if (isnan(cores))
-		snprintf(out, CELL_MAX, "-");
-	else
-		snprintf(out, CELL_MAX, percent < 9999.95 ? "%.1f%%" : "%.0f%%", percent);
+	units_format(out, CELL_MAX, UNIT_PERCENT, 100 * cores, UNITS_NARROW);
 }
 
 static void put_bytes(bool known, uint64_t bytes, char *out)

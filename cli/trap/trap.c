@@ -972,7 +972,7 @@ static void on_caught(void *ctx, const struct evaluator_firing *firing)
 	char value[64], after[UNITS_TEXT_MAX];
 
 	trap_live_erase(&trap->live);
-	metric_text_value(metric_unit(firing->rule->metric), firing->decision->value, value, sizeof value);
+	units_format(value, sizeof value, metric_unit(firing->rule->metric), firing->decision->value, UNITS_READING);
 	fprintf(stderr, SELF ": caught ");
 	output_escaped(stderr, firing->target->name);
 	fprintf(stderr, ": %s%s%s; recording %s more\n", is_cpu ? "CPU " : "memory ", value, is_cpu ? " of a core" : "",

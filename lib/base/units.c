@@ -1,10 +1,18 @@
 /*
- * units.c: the port is what follows the last colon, the address what stands before it; an IPv6
- * address has colons of its own and therefore brackets. The address is written back by inet_ntop,
- * so that equal ones are equal texts.
+ * units.c: a text is split once into number and unit (struct quantity), then multiplied out in
+ * integers. The whole part is exact with checked multiplication. The fraction is below 1 and the
+ * largest unit below 2^53, so a double holds their product to less than half a unit of the result.
+ * strtod(3) would read the locale's decimal point and is not used for this.
  *
- * Refused: "*:7745" and ":7745". Whoever listens on all addresses shall write which: "0.0.0.0:7745"
- * or "[::]:7745". Zones ("fe80::1%eth0") too: their numbers are known to the running machine only.
+ * Out: the unit is chosen, the value rounded to the digits that will be shown, and only then it is
+ * seen whether rounding has carried it into the next unit (1023.7 KiB is "1 MiB", not "1024 KiB").
+ * The styles with a fixed number of decimals, and the exact one, are printf(3)'s: LC_NUMERIC, which
+ * no program of ours sets, must be that of the C locale.
+ *
+ * Addresses: the port is what follows the last colon; an IPv6 address has colons of its own and
+ * therefore brackets. The address is written back by inet_ntop, so that equal ones are equal texts.
+ * Refused: "*:7745" and ":7745" (to listen on all addresses, "0.0.0.0:7745" or "[::]:7745" has to
+ * be written), and zones ("fe80::1%eth0"), whose numbers only the running machine knows.
  */
 #include "lib/base/units.h"
 
@@ -17,20 +25,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-
-/*
- * units.c: a text is split once into number and unit (struct quantity), then multiplied out in
- * integers.
- *
- * The whole part is exact with checked multiplication. The fraction is below 1 and the largest unit
- * below 2^53, so a double holds their product to less than half a unit of the result; strtod(3)
- * would read the locale's decimal point and is not used, nor are printf(3)'s conversions of
- * floating-point numbers.
- *
- * Out: the unit is chosen, the value rounded to the digits that will be shown, and only then is it
- * seen whether rounding has carried it into the next unit (1023.7 KiB is "1 MiB", not "1024 KiB").
- */
 
 /* Digits of a fraction that count: 10^15 is still exact in a double. */
 #define FRACTION_DIGITS_MAX 15
@@ -43,12 +39,12 @@ struct quantity {
 	size_t unit_len;
 };
 
-struct unit {
+struct scale {
 	const char *name;
 	uint64_t factor;
 };
 
-static const struct unit durations[] = {
+static const struct scale durations[] = {
 	{ "ns", 1 },
 	{ "us", 1000 },
 	{ "ms", 1000 * 1000 },
@@ -59,7 +55,7 @@ static const struct unit durations[] = {
 	{ "d", 86400 * 1000ULL * 1000 * 1000 },
 };
 
-static const struct unit sizes[] = {
+static const struct scale sizes[] = {
 	{ "B", 1 },
 	{ "KiB", 1ULL << 10 },
 	{ "MiB", 1ULL << 20 },
@@ -71,6 +67,8 @@ static const struct unit sizes[] = {
 	{ "GB", 1000ULL * 1000 * 1000 },
 	{ "TB", 1000ULL * 1000 * 1000 * 1000 },
 };
+
+#define BINARY_SIZES 5 /* of them, powers of 1024 */
 
 /* ---- in ---- */
 
@@ -134,7 +132,7 @@ static int split(const char *text, size_t len, struct quantity *ret)
 	return overflow ? -ERANGE : 0;
 }
 
-static const struct unit *find_unit(const struct quantity *quantity, const struct unit *units, size_t count)
+static const struct scale *find_unit(const struct quantity *quantity, const struct scale *units, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		if (strlen(units[i].name) == quantity->unit_len &&
@@ -144,7 +142,7 @@ static const struct unit *find_unit(const struct quantity *quantity, const struc
 	return NULL;
 }
 
-static int parse_scaled(const char *text, size_t len, const struct unit *units, size_t count, uint64_t *ret)
+static int parse_scaled(const char *text, size_t len, const struct scale *units, size_t count, uint64_t *ret)
 {
 	struct quantity quantity;
 	int r = split(text, len, &quantity);
@@ -153,7 +151,7 @@ static int parse_scaled(const char *text, size_t len, const struct unit *units, 
 	if (r == -EINVAL)
 		return r;
 
-	const struct unit *unit = find_unit(&quantity, units, count);
+	const struct scale *unit = find_unit(&quantity, units, count);
 	bool is_zero = r == 0 && quantity.whole == 0 && quantity.fraction <= 0;
 
 	if (unit == NULL && quantity.unit_len == 0 && is_zero) {
@@ -246,41 +244,38 @@ static struct digits round_digits(double value)
 	return digits;
 }
 
-static const char *print_digits(char *buf, size_t cap, bool negative, struct digits digits, const char *unit)
+static void print_digits(char *buf, size_t cap, bool negative, struct digits digits, const char *unit)
 {
 	const char *sign = negative && digits.scaled > 0 ? "-" : "";
 	unsigned long long whole = digits.scaled / powers[digits.decimals];
-	unsigned long long rate_limit = digits.scaled % powers[digits.decimals];
+	unsigned long long fraction = digits.scaled % powers[digits.decimals];
 
 	if (digits.decimals == 0)
 		snprintf(buf, cap, "%s%llu%s", sign, whole, unit);
 	else
-		snprintf(buf, cap, "%s%llu.%0*llu%s", sign, whole, (int)digits.decimals, rate_limit, unit);
-
-	return buf;
+		snprintf(buf, cap, "%s%llu.%0*llu%s", sign, whole, (int)digits.decimals, fraction, unit);
 }
 
-/* steps: units in rising order, their names with the space before. */
-static const char *format_scaled(char *buf, size_t cap, uint64_t value, const struct unit *steps, size_t count)
+/* steps: units in rising order, their names with the space before. value is not negative. */
+static void format_scaled(char *buf, size_t cap, double value, const struct scale *steps, size_t count)
 {
 	size_t i = count - 1;
 
-	while (i > 0 && value < steps[i].factor)
+	while (i > 0 && value < (double)steps[i].factor)
 		i--;
 
-	struct digits digits = round_digits((double)value / (double)steps[i].factor);
+	struct digits digits = round_digits(value / (double)steps[i].factor);
 
 	if (i + 1 < count && digits.scaled / powers[digits.decimals] >= steps[i + 1].factor / steps[i].factor) {
 		i++;
 		digits = (struct digits){ 1, 0 };
 	}
-
-	return print_digits(buf, cap, false, digits, steps[i].name);
+	print_digits(buf, cap, false, digits, steps[i].name);
 }
 
-const char *units_format_duration(char *buf, size_t cap, uint64_t ns)
+static void format_duration(char *buf, size_t cap, double ns)
 {
-	static const struct unit steps[] = {
+	static const struct scale steps[] = {
 		{ " ns", 1 },
 		{ " us", 1000 },
 		{ " ms", 1000 * 1000 },
@@ -290,13 +285,15 @@ const char *units_format_duration(char *buf, size_t cap, uint64_t ns)
 		{ " d", 86400 * 1000ULL * 1000 * 1000 },
 	};
 
-	return ns == 0 ? print_digits(buf, cap, false, (struct digits){ 0, 0 }, " s")
-		       : format_scaled(buf, cap, ns, steps, ARRAY_LEN(steps));
+	if (ns < 1)
+		print_digits(buf, cap, false, (struct digits){ 0, 0 }, " s");
+	else
+		format_scaled(buf, cap, ns, steps, ARRAY_LEN(steps));
 }
 
-const char *units_format_bytes(char *buf, size_t cap, uint64_t bytes)
+static void format_bytes(char *buf, size_t cap, double bytes)
 {
-	static const struct unit steps[] = {
+	static const struct scale steps[] = {
 		{ " B", 1 },
 		{ " KiB", 1ULL << 10 },
 		{ " MiB", 1ULL << 20 },
@@ -304,12 +301,12 @@ const char *units_format_bytes(char *buf, size_t cap, uint64_t bytes)
 		{ " TiB", 1ULL << 40 },
 	};
 
-	return format_scaled(buf, cap, bytes, steps, ARRAY_LEN(steps));
+	format_scaled(buf, cap, bytes, steps, ARRAY_LEN(steps));
 }
 
-const char *units_format_count(char *buf, size_t cap, uint64_t count)
+static void format_count(char *buf, size_t cap, double count)
 {
-	static const struct unit steps[] = {
+	static const struct scale steps[] = {
 		{ "", 1 },
 		{ " k", 1000 },
 		{ " M", 1000 * 1000 },
@@ -317,29 +314,144 @@ const char *units_format_count(char *buf, size_t cap, uint64_t count)
 	};
 
 	if (count < 10000)
-		return print_digits(buf, cap, false, (struct digits){ count, 0 }, "");
-
-	return format_scaled(buf, cap, count, steps, ARRAY_LEN(steps));
+		print_digits(buf, cap, false, (struct digits){ (uint64_t)count, 0 }, "");
+	else
+		format_scaled(buf, cap, count, steps, ARRAY_LEN(steps));
 }
 
-static const char *format_double(char *buf, size_t cap, double value, const char *unit)
+static void format_reading(char *buf, size_t cap, enum unit_kind unit, double value)
 {
-	if (!isfinite(value)) {
-		snprintf(buf, cap, "-");
-		return buf;
+	const char *suffix = unit == UNIT_PERCENT      ? "%"
+			     : unit == UNIT_CORES      ? " cores"
+			     : unit == UNIT_PER_SECOND ? " /s"
+						       : "";
+	double whole = value > 0 ? trunc(value) : 0;
+
+	if (unit == UNIT_DURATION)
+		format_duration(buf, cap, whole);
+	else if (unit == UNIT_BYTES)
+		format_bytes(buf, cap, whole);
+	else if (unit == UNIT_COUNT)
+		format_count(buf, cap, whole);
+	else if (isfinite(value))
+		print_digits(buf, cap, value < 0, round_digits(fabs(value)), suffix);
+	else
+		snprintf(buf, cap, "-%s", unit == UNIT_PERCENT ? "" : suffix);
+}
+
+/* In the largest unit of which it is a multiple, and a power of 1024. */
+static void format_exact_whole(char *buf, size_t cap, uint64_t value, const struct scale *scales, size_t count)
+{
+	size_t best = 0;
+
+	for (size_t i = 1; i < count; i++)
+		if (value > 0 && value % scales[i].factor == 0)
+			best = i;
+	snprintf(buf, cap, "%ju%s", (uintmax_t)(value / scales[best].factor), scales[best].name);
+}
+
+static void format_exact(char *buf, size_t cap, enum unit_kind unit, double value)
+{
+	uint64_t whole = value > 0 && value < 1e18 ? (uint64_t)value : 0;
+
+	if (unit == UNIT_BYTES) {
+		format_exact_whole(buf, cap, whole, sizes, BINARY_SIZES);
+		return;
 	}
-
-	return print_digits(buf, cap, value < 0, round_digits(value < 0 ? -value : value), unit);
+	if (unit == UNIT_DURATION) {
+		format_exact_whole(buf, cap, whole, durations, ARRAY_LEN(durations));
+		return;
+	}
+	for (int digits = 1; digits <= 17; digits++) {
+		snprintf(buf, cap, "%.*g", digits, value);
+		if (strtod(buf, NULL) == value && !strchr(buf, 'e'))
+			return;
+	}
+	snprintf(buf, cap, "%.9f", value);
 }
 
-const char *units_format_percent(char *buf, size_t cap, double value)
+static void format_column(char *buf, size_t cap, enum unit_kind unit, double value)
 {
-	return format_double(buf, cap, value, "%");
+	static const char *const names[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
+	size_t i = 0;
+
+	if (!isfinite(value)) {
+		snprintf(buf, cap, "?");
+		return;
+	}
+	switch (unit) {
+	case UNIT_BYTES:
+		for (; value >= 1023.95 && i + 1 < ARRAY_LEN(names); i++)
+			value /= 1024;
+		snprintf(buf, cap, i == 0 || value >= 99.95 ? "%.0f %s" : "%.1f %s", value, names[i]);
+		break;
+	case UNIT_PERCENT:
+		snprintf(buf, cap, "%.1f %%", value);
+		break;
+	case UNIT_CORES:
+		snprintf(buf, cap, "%.2f cores", value);
+		break;
+	case UNIT_COUNT:
+		snprintf(buf, cap, "%.0f", value);
+		break;
+	case UNIT_PER_SECOND:
+		snprintf(buf, cap, "%.0f /s", value);
+		break;
+	case UNIT_NUMBER:
+		snprintf(buf, cap, "%.1f", value);
+		break;
+	case UNIT_DURATION:
+		format_reading(buf, cap, unit, value);
+	}
 }
 
-const char *units_format_number(char *buf, size_t cap, double value)
+static void format_narrow(char *buf, size_t cap, enum unit_kind unit, double value)
 {
-	return format_double(buf, cap, value, "");
+	static const char letters[] = "KMGTPE";
+	size_t i = 0;
+
+	if (unit == UNIT_PERCENT && !isnan(value)) {
+		snprintf(buf, cap, value < 9999.95 ? "%.1f%%" : "%.0f%%", value);
+	} else if (unit == UNIT_BYTES && value < 1000) {
+		snprintf(buf, cap, "%.0f", value);
+	} else if (unit == UNIT_BYTES) {
+		for (value /= 1024; value >= 999.95 && i + 2 < sizeof(letters); i++)
+			value /= 1024;
+		snprintf(buf, cap, "%.1f%c", value, letters[i]);
+	} else {
+		format_reading(buf, cap, unit, value);
+	}
+}
+
+const char *units_format(char *buf, size_t cap, enum unit_kind unit, double value, enum units_style style)
+{
+	static void (*const formats[])(char *, size_t, enum unit_kind, double) = {
+		[UNITS_READING] = format_reading,
+		[UNITS_EXACT] = format_exact,
+		[UNITS_COLUMN] = format_column,
+		[UNITS_NARROW] = format_narrow,
+	};
+
+	formats[style](buf, cap, unit, value);
+	return buf;
+}
+
+static const char *const unit_names[UNITS_NAMED] = {
+	[UNIT_PERCENT] = "percent", [UNIT_CORES] = "cores",           [UNIT_BYTES] = "bytes",
+	[UNIT_COUNT] = "count",     [UNIT_PER_SECOND] = "per_second",
+};
+
+const char *units_name(enum unit_kind unit)
+{
+	return unit < ARRAY_LEN(unit_names) ? unit_names[unit] : NULL;
+}
+
+enum unit_kind units_by_name(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_LEN(unit_names); i++)
+		if (strcmp(unit_names[i], name) == 0)
+			return (enum unit_kind)i;
+	return UNIT_NUMBER;
 }
 
 _Static_assert(LISTEN_ADDRESS_HOST_MAX >= INET6_ADDRSTRLEN, "room for every address");

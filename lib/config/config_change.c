@@ -109,11 +109,11 @@ static void put_word(struct text *text, const char *key, const char *word)
 }
 
 /* Seventeen digits bring back every number; an exponent is not read everywhere. */
-static void put_threshold(struct text *text, const char *key, bool has, double value, enum metric_unit unit)
+static void put_threshold(struct text *text, const char *key, bool has, double value, enum unit_kind unit)
 {
 	if (replaces(text, key) || !has)
 		return;
-	if (unit == METRIC_BYTES)
+	if (unit == UNIT_BYTES)
 		put(text, ", \"%s\": \"%.0fB\"", key, value);
 	else if (value != 0 && (value < 1e-3 || value > 1e15))
 		put(text, ", \"%s\": %.30f", key, value);
@@ -129,14 +129,14 @@ static const char *rearm_name(enum trigger_rearm rearm)
 static void put_rule(struct text *text, const struct config_rule *rule)
 {
 	const struct trigger_rule *trigger = &rule->trigger;
-	enum metric_unit unit = metric_unit(rule->metric);
+	enum unit_kind unit = metric_unit(rule->metric);
 
 	put(text, "{\"name\": \"%s\", \"metric\": \"%s\"", rule->name, metric_name(rule->metric));
 	if (rule->metric == METRIC_CPU || rule->metric == METRIC_MEMORY || strcmp(text->key, "of") == 0)
 		put_word(text, "of", metric_of_name(rule->of));
 	put_duration(text, "window", rule->window_ns);
-	put_threshold(text, unit == METRIC_PERCENT ? "percent" : "above", trigger->has_percent, trigger->percent, unit);
-	put_threshold(text, "delta", trigger->has_delta, trigger->delta, METRIC_PERCENT);
+	put_threshold(text, unit == UNIT_PERCENT ? "percent" : "above", trigger->has_percent, trigger->percent, unit);
+	put_threshold(text, "delta", trigger->has_delta, trigger->delta, UNIT_PERCENT);
 	put_threshold(text, "minimum", trigger->has_minimum, trigger->minimum, unit);
 	put_threshold(text, "maximum", trigger->has_maximum, trigger->maximum, unit);
 	put_count(text, "warmup", trigger->warmup);

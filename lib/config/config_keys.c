@@ -1684,18 +1684,18 @@ static int check_of(const struct reading *reading)
 }
 
 /* A value in the unit of the metric. */
-static int read_value(const struct reading *reading, const struct json_node *node, enum metric_unit unit, double *ret)
+static int read_value(const struct reading *reading, const struct json_node *node, enum unit_kind unit, double *ret)
 {
 	uint64_t bytes = 0;
 	int r;
 
-	if (unit == METRIC_BYTES) {
+	if (unit == UNIT_BYTES) {
 		r = config_read_bytes(reading->scope, node, &bytes);
 		if (r == 0)
 			*ret = (double)bytes;
 		return r;
 	}
-	if (unit != METRIC_PERCENT)
+	if (unit != UNIT_PERCENT)
 		return config_read_number(reading->scope, node, ret);
 	r = config_read_percent(reading->scope, node, ret);
 	if (r == 0 && *ret > PERCENT_MAX)
@@ -1703,7 +1703,7 @@ static int read_value(const struct reading *reading, const struct json_node *nod
 	return r;
 }
 
-static int read_threshold(const struct reading *reading, const char *key, enum metric_unit unit, bool *ret_has,
+static int read_threshold(const struct reading *reading, const char *key, enum unit_kind unit, bool *ret_has,
 			  double *ret)
 {
 	const struct json_node *node = json_member(reading->node, key);
@@ -1716,30 +1716,30 @@ static int read_threshold(const struct reading *reading, const char *key, enum m
 static int check_threshold_name(const struct reading *reading)
 {
 	static const char *const examples[] = {
-		[METRIC_PERCENT] = "\"percent\": \"80%\"", [METRIC_CORES] = "\"above\": 1.5",
-		[METRIC_BYTES] = "\"above\": \"512MiB\"",  [METRIC_COUNT] = "\"above\": 200",
-		[METRIC_PER_SECOND] = "\"above\": 1000",
+		[UNIT_PERCENT] = "\"percent\": \"80%\"", [UNIT_CORES] = "\"above\": 1.5",
+		[UNIT_BYTES] = "\"above\": \"512MiB\"",  [UNIT_COUNT] = "\"above\": 200",
+		[UNIT_PER_SECOND] = "\"above\": 1000",
 	};
-	enum metric_unit unit = metric_unit(reading->rule->metric);
-	const char *wrong = unit == METRIC_PERCENT ? "above" : "percent";
+	enum unit_kind unit = metric_unit(reading->rule->metric);
+	const char *wrong = unit == UNIT_PERCENT ? "above" : "percent";
 
 	if (json_member(reading->node, wrong) == NULL)
 		return 0;
 	return refuse(reading, wrong, "\"%s\" is %s percentage: expected %s", metric_name(reading->rule->metric),
-		      unit == METRIC_PERCENT ? "a" : "no", examples[unit]);
+		      unit == UNIT_PERCENT ? "a" : "no", examples[unit]);
 }
 
 static int read_thresholds(const struct reading *reading)
 {
 	struct trigger_rule *trigger = &reading->rule->trigger;
-	enum metric_unit unit = metric_unit(reading->rule->metric);
-	const char *above = unit == METRIC_PERCENT ? "percent" : "above";
+	enum unit_kind unit = metric_unit(reading->rule->metric);
+	const char *above = unit == UNIT_PERCENT ? "percent" : "above";
 	int r = check_threshold_name(reading);
 
 	if (r == 0)
 		r = read_threshold(reading, above, unit, &trigger->has_percent, &trigger->percent);
 	if (r == 0)
-		r = read_threshold(reading, "delta", METRIC_PERCENT, &trigger->has_delta, &trigger->delta);
+		r = read_threshold(reading, "delta", UNIT_PERCENT, &trigger->has_delta, &trigger->delta);
 	if (r == 0)
 		r = read_threshold(reading, "minimum", unit, &trigger->has_minimum, &trigger->minimum);
 	if (r == 0)

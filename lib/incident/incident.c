@@ -373,9 +373,10 @@ static void put_fields(struct json_writer *writer, const struct incident_fields 
 /* "76.8%", "181 MiB"; what is of a unit that we do not know, or no sensible number, as it is. */
 static const char *value_text(const struct incident_rule *rule, double value, char *buf, size_t cap)
 {
-	for (unsigned unit = METRIC_PERCENT; unit <= METRIC_PER_SECOND; unit++)
-		if (value >= 0 && value < VALUE_MAX && strcmp(rule->unit, incident_unit_name(unit)) == 0)
-			return metric_text_value(unit, value, buf, cap);
+	enum unit_kind unit = units_by_name(rule->unit);
+
+	if (unit != UNIT_NUMBER && value >= 0 && value < VALUE_MAX)
+		return units_format(buf, cap, unit, value, UNITS_READING);
 	snprintf(buf, cap, "%.6g %s", value, rule->unit);
 	return buf;
 }
@@ -797,16 +798,6 @@ const char *incident_capture_status_name(enum incident_capture_status status)
 					     [INCIDENT_CAPTURE_FAILED] = "failed" };
 
 	return names[status];
-}
-
-const char *incident_unit_name(enum metric_unit unit)
-{
-	static const char *const names[] = {
-		[METRIC_PERCENT] = "percent", [METRIC_CORES] = "cores",           [METRIC_BYTES] = "bytes",
-		[METRIC_COUNT] = "count",     [METRIC_PER_SECOND] = "per_second",
-	};
-
-	return names[unit];
 }
 
 /* ---- names ---- */

@@ -85,7 +85,7 @@ struct incident_firing {
 struct incident_rule {
 	char name[64];
 	char metric[32];
-	char unit[16]; /* of value, average and thresholds: incident_unit_name */
+	char unit[16]; /* of value, average and thresholds: units_name */
 	char of[16];   /* "limit", "core", "machine"; "" if the metric is no percentage */
 	uint64_t window_ns;
 	struct trigger_rule thresholds;
@@ -192,9 +192,6 @@ double incident_severity(const struct incident_rule *rule);
 /* "rule", "manual", "recovered" / "ok", "skipped", "failed". */
 const char *incident_kind_name(enum incident_kind kind);
 const char *incident_capture_status_name(enum incident_capture_status status);
-
-/* "percent", "cores", "bytes", "count", "per_second". */
-const char *incident_unit_name(enum metric_unit unit);
 
 /*
  * "20261120T031502.123Z-<target>-<rule>": the name of an incident's directory but for the "-<n>"

@@ -2,7 +2,6 @@
 #include "lib/rules/metric.h"
 
 #include "lib/base/base.h"
-#include "lib/base/units.h"
 #include "lib/model/sample.h"
 
 #include <stdbool.h>
@@ -25,10 +24,10 @@
 /* clang-format off */
 static const struct {
 	const char *name;
-	enum metric_unit unit;
+	enum unit_kind unit;
 	const char *what;
 } metrics[METRICS] = {
-#define X(identifier, name, unit, what) [METRIC_##identifier] = { name, METRIC_##unit, what },
+#define X(identifier, name, unit, what) [METRIC_##identifier] = { name, UNIT_##unit, what },
 	METRIC_TABLE(X)
 #undef X
 };
@@ -39,7 +38,7 @@ const char *metric_name(enum metric metric)
 	return metrics[metric].name;
 }
 
-enum metric_unit metric_unit(enum metric metric)
+enum unit_kind metric_unit(enum metric metric)
 {
 	return metrics[metric].unit;
 }
@@ -259,26 +258,4 @@ bool metric_value(enum metric metric, enum metric_of of, const struct metric_mac
 		break;
 	}
 	return false;
-}
-
-const char *metric_text_value(enum metric_unit unit, double value, char *buf, size_t cap)
-{
-	char number[32];
-
-	switch (unit) {
-	case METRIC_PERCENT:
-		return units_format_percent(buf, cap, value);
-	case METRIC_BYTES:
-		return units_format_bytes(buf, cap, value > 0 ? (uint64_t)value : 0);
-	case METRIC_COUNT:
-		return units_format_count(buf, cap, value > 0 ? (uint64_t)value : 0);
-	case METRIC_CORES:
-		snprintf(buf, cap, "%s cores", units_format_number(number, sizeof number, value));
-		return buf;
-	case METRIC_PER_SECOND:
-		snprintf(buf, cap, "%s /s", units_format_number(number, sizeof number, value));
-		return buf;
-	}
-
-	return buf;
 }

@@ -1,26 +1,15 @@
-/* metric.h: values of metrics as people read them: "182 %", "1.25 cores", "512 MiB", "1240 /s". */
-#ifndef SPIKEWATCH_LIB_RULES_METRIC_H
-#define SPIKEWATCH_LIB_RULES_METRIC_H
-
-#include "lib/base/base.h"
-#include "lib/model/sample.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-
 /*
  * metric.h: what a rule can look at. A metric turns two observations of a target, one window apart,
  * into one real number, or into "unavailable". Pure.
  */
+#ifndef SPIKEWATCH_LIB_RULES_METRIC_H
+#define SPIKEWATCH_LIB_RULES_METRIC_H
 
-/* How a metric's thresholds are written in the configuration and shown to people. */
-enum metric_unit {
-	METRIC_PERCENT, /* of something: "70%" */
-	METRIC_CORES,   /* CPU seconds per second */
-	METRIC_BYTES,   /* "512MiB" */
-	METRIC_COUNT,
-	METRIC_PER_SECOND,
-};
+#include "lib/base/base.h"
+#include "lib/base/units.h"
+#include "lib/model/sample.h"
+
+#include <stdbool.h>
 
 /* clang-format off */
 /*      identifier       name                unit        what it is */
@@ -70,7 +59,7 @@ struct metric_point {
 const char *metric_name(enum metric metric);
 
 /* What its thresholds are measured in. */
-enum metric_unit metric_unit(enum metric metric);
+enum unit_kind metric_unit(enum metric metric);
 
 /* One line for people; static text. */
 const char *metric_what(enum metric metric);
@@ -97,8 +86,5 @@ bool metric_value(enum metric metric, enum metric_of of, const struct metric_mac
  * counts as the peak since. 0: nothing known.
  */
 uint64_t metric_peak(const struct sample *from, const struct sample *to);
-
-/* Into buf, always terminated; returns buf. 32 bytes are enough. */
-const char *metric_text_value(enum metric_unit unit, double value, char *buf, size_t cap);
 
 #endif

@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	    units_bytes(buf, strlen(units_format_bytes(buf, sizeof(buf), value)), &back) != 0)
 		abort();
 	if (units_count(text, size, &value) == 0)
-		units_format_count(buf, sizeof(buf), value);
+		units_format(buf, sizeof(buf), UNIT_COUNT, (double)value, UNITS_READING);
 	if (units_percent(text, size, &number) == 0 &&
 	    (number < 0 || units_percent(buf, strlen(units_format_percent(buf, sizeof(buf), number)), &number) != 0))
 		abort();

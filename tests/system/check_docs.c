@@ -370,8 +370,8 @@ END_TEST
 START_TEST(page_of_the_configuration_has_all_metrics)
 {
 	static const char *const units[] = {
-		[METRIC_PERCENT] = "percentage", [METRIC_CORES] = "number",      [METRIC_BYTES] = "size",
-		[METRIC_COUNT] = "number",       [METRIC_PER_SECOND] = "number",
+		[UNIT_PERCENT] = "percentage", [UNIT_CORES] = "number",      [UNIT_BYTES] = "size",
+		[UNIT_COUNT] = "number",       [UNIT_PER_SECOND] = "number",
 	};
 	AUTO_FREE char *section = read_section(PAGE_CONFIG, "Metrics");
 	struct words real = { .count = 0 }, page = { .count = 0 };

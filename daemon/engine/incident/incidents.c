@@ -170,7 +170,7 @@ static void describe_rule(const struct incidents *incidents, const struct evalua
 
 	incident_text(rule->name, sizeof rule->name, configured->name);
 	incident_text(rule->metric, sizeof rule->metric, metric_name(configured->metric));
-	incident_text(rule->unit, sizeof rule->unit, incident_unit_name(metric_unit(configured->metric)));
+	incident_text(rule->unit, sizeof rule->unit, units_name(metric_unit(configured->metric)));
 	if (configured->metric == METRIC_CPU || configured->metric == METRIC_MEMORY)
 		incident_text(rule->of, sizeof rule->of, metric_of_name(configured->of));
 	incident_text(rule->reason, sizeof rule->reason, trigger_reason_name(firing->decision->candidate_reason));
@@ -351,17 +351,17 @@ static void copy_past(const struct incidents *incidents, struct open_incident *i
 /* "98 % > 80 %", "98 %, average 12 %": the value against what made it a candidate. */
 static void format_comparison(const struct evaluator_firing *firing, char *buf, size_t cap)
 {
-	enum metric_unit unit = metric_unit(firing->rule->metric);
+	enum unit_kind unit = metric_unit(firing->rule->metric);
 	const struct trigger_decision *decision = firing->decision;
 	char value[32], other[32];
 
-	metric_text_value(unit, decision->value, value, sizeof value);
+	units_format(value, sizeof value, unit, decision->value, UNITS_READING);
 	if (decision->candidate_reason == TRIGGER_ABOVE_AVERAGE)
 		snprintf(buf, cap, "%s, more than %.0f %% above its average of %s", value, firing->effective->delta,
-			 metric_text_value(unit, decision->average, other, sizeof other));
+			 units_format(other, sizeof other, unit, decision->average, UNITS_READING));
 	else
 		snprintf(buf, cap, "%s > %s", value,
-			 metric_text_value(unit, firing->effective->percent, other, sizeof other));
+			 units_format(other, sizeof other, unit, firing->effective->percent, UNITS_READING));
 }
 
 static void log_fired(const struct evaluator_firing *firing, const char *what)

@@ -455,7 +455,7 @@ static void status_json_put_rule(struct json_writer *json, const struct evaluato
 	json_member_text(json, "rule", row->rule->name);
 	json_member_text(json, "metric", metric_name(row->rule->metric));
 	json_member_text(json, "of", metric_of_name(row->rule->of));
-	json_member_text(json, "unit", incident_unit_name(metric_unit(row->rule->metric)));
+	json_member_text(json, "unit", units_name(metric_unit(row->rule->metric)));
 	if (row->decision)
 		put_decision(json, row->decision);
 	put_thresholds(json, row->rule);

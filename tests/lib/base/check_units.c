@@ -168,13 +168,13 @@ START_TEST(counts_are_whole_and_numbers_need_not_be)
 }
 END_TEST
 
-static void assert_formats(const char *(*format)(char *, size_t, uint64_t), const struct whole_case *cases,
-			   size_t count)
+static void assert_formats(enum unit_kind unit, const struct whole_case *cases, size_t count)
 {
 	char buf[UNITS_TEXT_MAX];
 
 	for (size_t i = 0; i < count; i++)
-		ck_assert_str_eq(format(buf, sizeof(buf), cases[i].value), cases[i].text);
+		ck_assert_str_eq(units_format(buf, sizeof(buf), unit, (double)cases[i].value, UNITS_READING),
+				 cases[i].text);
 }
 
 START_TEST(durations_are_shown_with_three_digits)
@@ -198,7 +198,7 @@ START_TEST(durations_are_shown_with_three_digits)
 		{ "213504 d", UINT64_MAX },
 	};
 
-	assert_formats(units_format_duration, cases, ARRAY_LEN(cases));
+	assert_formats(UNIT_DURATION, cases, ARRAY_LEN(cases));
 }
 END_TEST
 
@@ -218,7 +218,7 @@ START_TEST(sizes_are_shown_in_powers_of_1024)
 		{ "16777216 TiB", UINT64_MAX },
 	};
 
-	assert_formats(units_format_bytes, cases, ARRAY_LEN(cases));
+	assert_formats(UNIT_BYTES, cases, ARRAY_LEN(cases));
 }
 END_TEST
 
@@ -234,7 +234,7 @@ START_TEST(counts_are_exact_while_they_are_short)
 		{ "18446744074 G", UINT64_MAX },
 	};
 
-	assert_formats(units_format_count, cases, ARRAY_LEN(cases));
+	assert_formats(UNIT_COUNT, cases, ARRAY_LEN(cases));
 }
 END_TEST
 
@@ -252,10 +252,87 @@ START_TEST(percentages_and_numbers_may_be_negative_or_none)
 	char buf[UNITS_TEXT_MAX], expected[UNITS_TEXT_MAX];
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-		ck_assert_str_eq(units_format_number(buf, sizeof(buf), cases[i].value), cases[i].number);
+		ck_assert_str_eq(units_format(buf, sizeof(buf), UNIT_NUMBER, cases[i].value, UNITS_READING),
+				 cases[i].number);
 		snprintf(expected, sizeof(expected), "%s%s", cases[i].number, isfinite(cases[i].value) ? "%" : "");
 		ck_assert_str_eq(units_format_percent(buf, sizeof(buf), cases[i].value), expected);
 	}
+}
+END_TEST
+
+START_TEST(each_unit_has_its_look_in_each_style)
+{
+	static const struct {
+		enum unit_kind unit;
+		double value;
+		const char *text[UNITS_NARROW + 1]; /* by style; NULL: not looked at */
+	} cases[] = {
+		{ UNIT_PERCENT, 182.44, { "182%", "182.44", "182.4 %", "182.4%" } },
+		{ UNIT_PERCENT, 9999.96, { "10000%", "9999.96", "10000.0 %", "10000%" } },
+		{ UNIT_PERCENT, NAN, { "-", NULL, "?", "-" } },
+		{ UNIT_CORES, 1.5, { "1.5 cores", "1.5", "1.50 cores", "1.5 cores" } },
+		{ UNIT_CORES, 0.1, { "0.1 cores", "0.1", "0.10 cores", NULL } },
+		{ UNIT_CORES, INFINITY, { "- cores", NULL, "?", NULL } },
+		{ UNIT_BYTES, 0, { "0 B", "0B", "0 B", "0" } },
+		{ UNIT_BYTES, 512, { "512 B", "512B", "512 B", "512" } },
+		{ UNIT_BYTES, 999, { "999 B", "999B", "999 B", "999" } },
+		{ UNIT_BYTES, 1000, { "1000 B", "1000B", "1000 B", "1.0K" } },
+		{ UNIT_BYTES, 1536, { "1.5 KiB", "1536B", "1.5 KiB", "1.5K" } },
+		{ UNIT_BYTES, 314572800, { "300 MiB", "300MiB", "300 MiB", "300.0M" } },
+		{ UNIT_BYTES, 1023 * 1024.0 + 1000, { "1 MiB", "1048552B", "1.0 MiB", "1.0M" } },
+		{ UNIT_BYTES, 1023 * 1024.0 * 1024, { "1023 MiB", "1023MiB", "1023 MiB", "1.0G" } },
+		{ UNIT_BYTES, 0x1p60, { "1048576 TiB", NULL, "1024 PiB", "1.0E" } },
+		{ UNIT_BYTES, -1, { "0 B", "0B", NULL, NULL } },
+		{ UNIT_COUNT, 12, { "12", "12", "12", "12" } },
+		{ UNIT_COUNT, 12345, { "12.3 k", "12345", "12345", NULL } },
+		{ UNIT_COUNT, -1, { "0", NULL, NULL, NULL } },
+		{ UNIT_PER_SECOND, 12, { "12 /s", "12", "12 /s", NULL } },
+		{ UNIT_DURATION, 1500000000, { "1.5 s", "1500ms", "1.5 s", "1.5 s" } },
+		{ UNIT_DURATION, 7200e9, { "2 h", "2h", NULL, NULL } },
+		{ UNIT_DURATION, 0, { "0 s", "0ns", NULL, NULL } },
+		{ UNIT_NUMBER, 80.5, { "80.5", "80.5", "80.5", NULL } },
+		{ UNIT_NUMBER, 0.00001, { "0", "0.000010000", "0.0", NULL } },
+		{ UNIT_NUMBER, 1e20, { NULL, "100000000000000000000.000000000", NULL, NULL } },
+	};
+	char buf[UNITS_TEXT_MAX];
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+		for (enum units_style style = UNITS_READING; style <= UNITS_NARROW; style++)
+			if (cases[i].text[style])
+				ck_assert_str_eq(units_format(buf, sizeof(buf), cases[i].unit, cases[i].value, style),
+						 cases[i].text[style]);
+}
+END_TEST
+
+START_TEST(exact_texts_bring_the_value_back)
+{
+	char buf[UNITS_TEXT_MAX];
+	uint64_t whole;
+	double number;
+
+	for (unsigned bit = 0; bit < 53; bit++) {
+		uint64_t value = (1ULL << bit) + bit % 3;
+
+		units_format(buf, sizeof(buf), UNIT_BYTES, (double)value, UNITS_EXACT);
+		ck_assert_int_eq(units_bytes(buf, strlen(buf), &whole), 0);
+		ck_assert_uint_eq(whole, value);
+		units_format(buf, sizeof(buf), UNIT_DURATION, (double)value, UNITS_EXACT);
+		ck_assert_int_eq(units_duration(buf, strlen(buf), &whole), 0);
+		ck_assert_uint_eq(whole, value);
+		units_format(buf, sizeof(buf), UNIT_PERCENT, (double)value / 64, UNITS_EXACT);
+		ck_assert_int_eq(units_percent(buf, strlen(buf), &number), 0);
+		ck_assert_double_eq(number, (double)value / 64);
+	}
+}
+END_TEST
+
+START_TEST(units_of_metrics_have_names)
+{
+	for (enum unit_kind unit = 0; unit < UNITS_NAMED; unit++)
+		ck_assert_int_eq(units_by_name(units_name(unit)), unit);
+	ck_assert_str_eq(units_name(UNIT_PER_SECOND), "per_second");
+	ck_assert_ptr_null(units_name(UNIT_DURATION));
+	ck_assert_int_eq(units_by_name("parsecs"), UNIT_NUMBER);
 }
 END_TEST
 
@@ -323,6 +400,9 @@ Suite *units_suite(void)
 	tcase_add_test(tc, sizes_are_shown_in_powers_of_1024);
 	tcase_add_test(tc, counts_are_exact_while_they_are_short);
 	tcase_add_test(tc, percentages_and_numbers_may_be_negative_or_none);
+	tcase_add_test(tc, each_unit_has_its_look_in_each_style);
+	tcase_add_test(tc, exact_texts_bring_the_value_back);
+	tcase_add_test(tc, units_of_metrics_have_names);
 	tcase_add_test(tc, what_is_shown_can_be_read_again);
 	tcase_add_test(tc, a_short_buffer_gets_a_terminated_part);
 	tcase_add_test(tc, the_locale_changes_nothing);

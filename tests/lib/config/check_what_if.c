@@ -100,7 +100,7 @@ START_TEST(the_rest_of_the_rule_and_the_other_rules_stay)
 			struct config_rule *rule = &config->rules[i];
 			struct config_rule was = *rule;
 
-			if (metric_unit(rule->metric) == METRIC_PERCENT)
+			if (metric_unit(rule->metric) == UNIT_PERCENT)
 				rule->trigger.percent = odd[k];
 			rule->trigger.history = 500;
 			snprintf(text, sizeof(text), "%s.history=400", rule->name);

@@ -34,8 +34,8 @@ START_TEST(names_lead_back_to_their_metric)
 		ck_assert_int_eq((int)metric, i);
 		ck_assert_uint_gt(strlen(metric_what(metric)), 0);
 	}
-	ck_assert_int_eq(metric_unit(METRIC_CPU), METRIC_PERCENT);
-	ck_assert_int_eq(metric_unit(METRIC_FAULTS), METRIC_PER_SECOND);
+	ck_assert_int_eq(metric_unit(METRIC_CPU), UNIT_PERCENT);
+	ck_assert_int_eq(metric_unit(METRIC_FAULTS), UNIT_PER_SECOND);
 	ck_assert_str_eq(metric_of_name(METRIC_OF_LIMIT), "limit");
 	ck_assert_str_eq(metric_of_name(METRIC_OF_CORE), "core");
 	ck_assert_str_eq(metric_of_name(METRIC_OF_MACHINE), "machine");
