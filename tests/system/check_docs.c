@@ -7,6 +7,7 @@
  * RANGE", an option ".It Fl ...".
  */
 #include "program.h"
+#include "skip.h"
 
 #include "cli/base/options.h"
 #include "lib/config/config.h"
@@ -15,6 +16,8 @@
 #include "lib/base/units.h"
 #include "lib/model/sample.h"
 #include "lib/rules/metric.h"
+
+#include <ctype.h>
 
 Suite *docs_suite(void);
 
@@ -179,7 +182,7 @@ START_TEST(page_of_the_daemon_has_its_options)
 	char program[512];
 
 	if (!program_find("spikewatchd", program))
-		return;
+		SKIP_TEST("spikewatchd is not built");
 
 	AUTO_FREE char *section = read_section(PAGE_DAEMON, "DESCRIPTION");
 	ask_flags(program, "", &real);
@@ -193,7 +196,7 @@ START_TEST(page_of_the_command_has_the_options_of_each_subcommand)
 	char program[512], names[PROGRAM_COMMANDS_MAX][16];
 
 	if (!program_find("spikewatch", program))
-		return;
+		SKIP_TEST("spikewatch is not built");
 
 	for (size_t i = 0, count = program_commands(program, names); i < count; i++) {
 		AUTO_FREE char *section = read_section(PAGE_COMMAND, names[i]);
@@ -215,7 +218,7 @@ START_TEST(page_of_the_command_has_no_other_subcommands)
 	char program[512], names[PROGRAM_COMMANDS_MAX][16];
 
 	if (!program_find("spikewatch", program))
-		return;
+		SKIP_TEST("spikewatch is not built");
 
 	for (size_t i = 0, count = program_commands(program, names); i < count; i++)
 		add(&real, names[i]);
@@ -487,10 +490,90 @@ START_TEST(example_of_a_stream_is_whole)
 }
 END_TEST
 
+/* ---- ARCHITECTURE.md against the tree ---- */
+
+#define ARCHITECTURE "docs/ARCHITECTURE.md"
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t len = strlen(text), end_len = strlen(end);
+
+	return len >= end_len && strcmp(text + len - end_len, end) == 0;
+}
+
+/* Whether a line that is not indented has "NAME(". */
+static bool defines(const char *source, const char *name, size_t len)
+{
+	for (const char *at = source; (at = strstr(at, name)) != NULL; at += len) {
+		const char *line = at;
+
+		if (at[len] != '(' || (at > source && (isalnum((unsigned char)at[-1]) || at[-1] == '_')))
+			continue;
+		while (line > source && line[-1] != '\n')
+			line--;
+		if (isalpha((unsigned char)*line))
+			return true;
+	}
+
+	return false;
+}
+
+/* A span of code: a file, which then is the one whose functions are named, or a function of it. */
+static void check_span(const char *span, char **source, char file[256])
+{
+	size_t len = strlen(span);
+
+	if (strchr(span, '/') && (ends_with(span, ".c") || ends_with(span, ".h") || ends_with(span, ".sh"))) {
+		free(*source);
+		*source = scene_read(span);
+		ck_assert_msg(*source, "%s names %s, which does not exist", ARCHITECTURE, span);
+		snprintf(file, 256, "%s", span);
+	} else if (ends_with(span, "()")) {
+		char name[128];
+
+		snprintf(name, sizeof name, "%.*s", (int)(len - 2), span);
+		ck_assert_msg(*source && defines(*source, name, len - 2), "%s names %s as a function of %s",
+			      ARCHITECTURE, span, file);
+	}
+}
+
+START_TEST(architecture_names_files_and_functions_that_exist)
+{
+	AUTO_FREE char *text = read_page(ARCHITECTURE);
+	AUTO_FREE char *source = NULL;
+	char file[256] = "no file", span[256];
+
+	for (const char *at = text; (at = strchr(at, '`')) != NULL;) {
+		size_t len = strcspn(++at, "`");
+
+		ck_assert_msg(len > 0 && len < sizeof span, "a span of code that does not end at %.40s", at);
+		snprintf(span, sizeof span, "%.*s", (int)len, at);
+		check_span(span, &source, file);
+		at += len + 1;
+	}
+}
+END_TEST
+
+START_TEST(architecture_names_every_room)
+{
+	AUTO_FREE char *text = read_page(ARCHITECTURE);
+	AUTO_FREE char *rooms = read_page("tests/rooms");
+	char *save, span[128];
+
+	for (char *room = strtok_r(rooms, "\n", &save); room; room = strtok_r(NULL, "\n", &save)) {
+		if (*room == '#')
+			continue;
+		snprintf(span, sizeof span, "`%s`", room);
+		ck_assert_msg(strstr(text, span), "%s does not have the room %s", ARCHITECTURE, room);
+	}
+}
+END_TEST
+
 Suite *docs_suite(void)
 {
 	Suite *suite = suite_create("docs");
 	TCase *pages = tcase_create("pages");
+	TCase *tree = tcase_create("tree");
 	TCase *examples = tcase_create("examples");
 
 	tcase_add_test(pages, page_of_the_daemon_has_its_options);
@@ -502,6 +585,9 @@ Suite *docs_suite(void)
 	tcase_add_test(pages, page_of_the_configuration_has_all_captures);
 	tcase_add_test(pages, page_of_the_stream_has_all_columns);
 	suite_add_tcase(suite, pages);
+	tcase_add_test(tree, architecture_names_files_and_functions_that_exist);
+	tcase_add_test(tree, architecture_names_every_room);
+	suite_add_tcase(suite, tree);
 	tcase_add_test(examples, examples_of_configurations_are_good);
 	tcase_add_test(examples, example_of_a_stream_is_whole);
 	suite_add_tcase(suite, examples);
