@@ -110,7 +110,6 @@ static void run_recipe(const char *file, int32_t pid, int port)
 		scene_nap();
 	ck_assert(atomic_load(&done));
 	hook_run_report(run, &incident);
-	hook_run_free(run);
 	hooks_free(hooks);
 	hook_plan_free(plan);
 	config_free(config);

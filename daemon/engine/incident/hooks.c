@@ -1,12 +1,21 @@
 /*
- * hooks.c: one thread, a poll(2) over the pipes and processes of what runs, and over an eventfd by
- * which others wake it. All of a run belongs to that thread until its done is called; only the list
- * of new runs and two flags are shared.
+ * hooks.c: one thread in a poll(2) over the output pipes and pidfds of what runs, and over an
+ * eventfd by which others wake it. A run belongs to that thread until its done is called; only the
+ * list of new runs and two flags are shared.
  *
- * Invariants: a process is waited for only when everything in its group has been sent SIGKILL:
- * until then its pid, which is the group's id, cannot be another's. At most HOOKS_AT_ONCE processes
- * are not yet waited for, those that not even SIGKILL has ended included (they wait for a disk or a
- * network): they are left behind, and take the place of one that could run.
+ * Invariants. A process is reaped only after SIGKILL was sent to its whole group: until then its
+ * pid, which is the id of the group, cannot be reused. At most HOOKS_AT_ONCE processes are not
+ * reaped, including those that not even SIGKILL has ended (they wait for a disk or a network):
+ * these are abandoned, and keep their slot.
+ *
+ * Output goes through a pipe so that it can be limited. At the limit the pipe is closed, and a
+ * command that writes on is ended by SIGPIPE, as with head(1); reading and discarding endless
+ * output would cost as much as the command.
+ *
+ * Processes are started by vfork(2): fork(2) would make every page of the daemon copy-on-write, a
+ * page fault in the sampler thread for each that it writes to. The child shares the daemon's memory
+ * until execve(2), so it calls system calls only. posix_spawn(3) cannot set limits, PDEATHSIG or
+ * oom_score_adj.
  *
  * Rejected: the incident worker's thread, which may be busy for seconds; a thread for each; a
  * queue, in which a dump waits until there is nothing left to see.
@@ -19,7 +28,6 @@
 #include "lib/base/units.h"
 #include "lib/config/config.h"
 #include "lib/incident/incident.h"
-#include "lib/model/target.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -42,45 +50,84 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define HOOK_PLAN_BYTES_MAX 65536
+#define ARGUMENTS_MAX 65536 /* bytes of the words of a command */
+#define READ_BYTES 65536u
+#define PATH_VALUE "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-/* Of the memory that output is read with. */
-#define HOOK_PROCESS_PIECE_BYTES 65536u
+/* As in a login: the daemon's limit is much higher, and some programs close all possible descriptors. */
+#define FILES_MAX 1024
+
+/* How long the end of a killed process is waited for. */
+#define UNKILLABLE_NS (5 * NS_PER_S)
+
+/* Without pidfds (before Linux 5.3) processes are checked so often. */
+#define CHECK_MS 100
+
+struct hook_command {
+	char name[CONFIG_RUN_NAME_MAX + 1];
+	char **words; /* with placeholders; NULL at the end */
+	uint64_t timeout_ns, max_output_bytes;
+	bool wants_pid;
+};
+
+struct hook_plan {
+	size_t count; /* at least one */
+	struct hook_command commands[CONFIG_RUNS_MAX];
+};
 
 enum hook_process_phase {
 	HOOK_PROCESS_RUNNING,
-	HOOK_PROCESS_TOLD, /* has got SIGTERM */
+	HOOK_PROCESS_TERMINATED, /* was sent SIGTERM */
 	HOOK_PROCESS_KILLED,
 };
 
-/* In the caller's storage; hook_process_start fills it in. */
 struct hook_process {
-	const struct hook_plan_command *command;
-	struct incident_capture *record; /* is kept up to date */
-	int dirfd;                       /* of the incident's draft */
+	const struct hook_command *command;
+	struct incident_capture *record;
+	int dirfd; /* of the incident's draft */
 	enum hook_process_phase phase;
 	pid_t pid;            /* and the id of its group */
-	int pidfd, out, file; /* -1: none, no more, not yet */
+	int pidfd, out, file; /* -1: none, at its end, not yet created */
 	mono_t began, deadline;
-	bool stopped; /* the daemon's end is why it was told to end */
+	bool stopped; /* ended because the daemon stops */
 	bool cut;
 	int write_error;
 };
 
 struct hook_process_options {
-	const struct hook_plan_command *command;
+	const struct hook_command *command;
 	int dirfd;
-	const char *pid, *rule, *target; /* for placeholders and environment; safe already */
+	const char *pid, *rule, *target; /* for placeholders and environment; escaped */
 	uint64_t max_file_bytes;
 	mono_t now;
 };
 
-/*
- * hook_plan.c: copies. A command of a plan owns its words one by one; the words that are run are
- * one piece of memory, which is easily given away.
- */
+struct hook_run {
+	struct hook_run *next;
+	struct hooks_scene scene;
+	char rule[COMMAND_TEMPLATE_SAFE_MAX], target[COMMAND_TEMPLATE_SAFE_MAX];
+	size_t index; /* of the command that runs, or is next */
+	struct incident_capture records[CONFIG_RUNS_MAX];
+	struct hook_process proc;
+	bool has_proc;
+};
 
-static int hook_spawn(const struct hook_spawn_options *options, pid_t *ret);
+struct hooks {
+	struct clock clock;
+	int wake;
+	pthread_t thread;
+	bool running; /* the thread */
+	pthread_mutex_t lock;
+	struct hook_run *added; /* under the lock, as the two flags */
+	bool stop, end;
+	/* The thread's. */
+	struct hook_run *runs;
+	size_t alive;                   /* processes not yet reaped */
+	pid_t abandoned[HOOKS_AT_ONCE]; /* of them; 0: none */
+	char *buffer;                   /* READ_BYTES */
+};
+
+/* ---- the plan ---- */
 
 void hook_plan_free(struct hook_plan *plan)
 {
@@ -95,7 +142,7 @@ void hook_plan_free(struct hook_plan *plan)
 	free(plan);
 }
 
-static int copy_command(const struct config_run *run, struct hook_plan_command *ret)
+static int copy_command(const struct config_run *run, struct hook_command *ret)
 {
 	snprintf(ret->name, sizeof ret->name, "%s", run->name);
 	ret->timeout_ns = run->timeout_ns;
@@ -130,8 +177,7 @@ int hook_plan_new(const struct config_target *entry, const char *rule, struct ho
 	return 0;
 }
 
-/* The record of a command that is yet to be run. */
-static struct incident_capture hook_plan_record(const struct hook_plan_command *command)
+static struct incident_capture command_record(const struct hook_command *command)
 {
 	struct incident_capture record = { .status = INCIDENT_CAPTURE_OK };
 
@@ -143,7 +189,7 @@ static struct incident_capture hook_plan_record(const struct hook_plan_command *
 void hook_plan_refuse(const struct hook_plan *plan, const char *why, struct incident *incident)
 {
 	for (size_t i = 0; i < plan->count; i++) {
-		struct incident_capture record = hook_plan_record(&plan->commands[i]);
+		struct incident_capture record = command_record(&plan->commands[i]);
 
 		record.status = INCIDENT_CAPTURE_SKIPPED;
 		incident_text(record.why, sizeof record.why, why);
@@ -151,7 +197,11 @@ void hook_plan_refuse(const struct hook_plan *plan, const char *why, struct inci
 	}
 }
 
-static int hook_plan_words(const struct hook_plan_command *command, const struct command_template_values *values,
+/*
+ * The words of a command with placeholders replaced, NULL at the end: one allocation for free(3).
+ * 0; -ENOMEM; -E2BIG.
+ */
+static int hook_plan_words(const struct hook_command *command, const struct command_template_values *values,
 			   char ***ret)
 {
 	struct command_template_values all = *values;
@@ -161,7 +211,7 @@ static int hook_plan_words(const struct hook_plan_command *command, const struct
 	all.text[COMMAND_TEMPLATE_NAME] = command->name;
 	for (; command->words[count]; count++)
 		bytes += command_template_expand(command->words[count], &all, NULL, 0) + 1;
-	if (bytes > HOOK_PLAN_BYTES_MAX)
+	if (bytes > ARGUMENTS_MAX)
 		return -E2BIG;
 	words = calloc(1, (count + 1) * sizeof *words + bytes);
 	if (!words)
@@ -180,13 +230,110 @@ static int hook_plan_words(const struct hook_plan_command *command, const struct
 	return 0;
 }
 
-/*
- * hook_process.c: what a command writes goes through a pipe, so that it can be cut; when it is, the
- * pipe is closed, and a command that goes on writing is ended by SIGPIPE, as with head(1): throwing
- * away what an endless one writes would cost as much as the command.
- */
+/* ---- spawn ---- */
 
-#define PATH_VALUE "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+struct hook_spawn_options {
+	char *const *words;       /* ends with NULL; the first is the program's path */
+	char *const *environment; /* ends with NULL */
+	int dirfd;                /* its working directory */
+	int out;                  /* stdout and stderr; stays the caller's */
+	uint64_t max_file_bytes;  /* RLIMIT_FSIZE */
+};
+
+/* The daemon's own score makes it the last that the OOM killer chooses. */
+static void reset_oom_score(void)
+{
+	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	(void)!write(fd, "0", 1);
+	close(fd);
+}
+
+static void set_limits(uint64_t max_file_bytes)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur > FILES_MAX) {
+		limit.rlim_cur = FILES_MAX;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_max > max_file_bytes) {
+		limit = (struct rlimit){ max_file_bytes, max_file_bytes };
+		setrlimit(RLIMIT_FSIZE, &limit);
+	}
+	limit = (struct rlimit){ 0, 0 };
+	setrlimit(RLIMIT_CORE, &limit);
+}
+
+static void reset_signals(void)
+{
+	struct sigaction standard = { .sa_handler = SIG_DFL };
+
+	for (int number = 1; number < NSIG; number++)
+		sigaction(number, &standard, NULL); /* fails for SIGKILL, SIGSTOP and the C library's */
+}
+
+/* In the child of vfork(2). Returns only on failure: errno. */
+static int exec_command(const struct hook_spawn_options *options, int null, int out)
+{
+	sigset_t none;
+
+	setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	reset_signals();
+	set_limits(options->max_file_bytes);
+	reset_oom_score();
+	if (dup2(null, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 || dup2(out, STDERR_FILENO) < 0 ||
+	    fchdir(options->dirfd) < 0)
+		return errno;
+
+	/* All should be close-on-exec: for descriptors of a library that are not. */
+	syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	execve(options->words[0], options->words, options->environment);
+
+	return errno;
+}
+
+/*
+ * Starts a program in a process group of its own, with /dev/null as input, no descriptor but its
+ * output, signals and limits as in a login. 0: *ret is its pid and the id of its group; it dies with
+ * the calling thread. -errno: it was not started. The calling thread waits for the execve(2), others
+ * do not; all signals should be blocked in it.
+ */
+static int hook_spawn(const struct hook_spawn_options *options, pid_t *ret)
+{
+	/* Above the standard descriptors, so that dup2(2) overwrites none of them before its use. */
+	AUTO_CLOSE int out = fcntl(options->out, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	AUTO_CLOSE int first = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	AUTO_CLOSE int null = first < 0 ? -1 : fcntl(first, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	volatile int error = 0;
+	pid_t pid;
+
+	if (out < 0 || null < 0)
+		return -errno;
+
+	pid = vfork();
+	if (pid < 0)
+		return -errno;
+	if (pid == 0) {
+		error = exec_command(options, null, out);
+		_exit(127);
+	}
+	if (error == 0) {
+		*ret = pid;
+		return 0;
+	}
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+
+	return -error;
+}
+
+/* ---- a process: its output ---- */
 
 static void close_one(int *fd)
 {
@@ -195,7 +342,6 @@ static void close_one(int *fd)
 	*fd = -1;
 }
 
-/* Closes what is open. */
 static void hook_process_release(struct hook_process *proc)
 {
 	close_one(&proc->out);
@@ -203,10 +349,8 @@ static void hook_process_release(struct hook_process *proc)
 	close_one(&proc->pidfd);
 }
 
-/* ---- what it writes ---- */
-
-/* The file is there when there is something in it. */
-static int write_piece(struct hook_process *proc, const char *data, size_t len)
+/* The file is created with the first output. */
+static int write_output(struct hook_process *proc, const char *data, size_t len)
 {
 	struct incident_capture *record = proc->record;
 	uint64_t room = proc->command->max_output_bytes - record->bytes;
@@ -232,29 +376,26 @@ static int write_piece(struct hook_process *proc, const char *data, size_t len)
 	return 0;
 }
 
-/*
- * Takes what it has written into its file. piece: memory for it. whole: until there is nothing
- * more, else one piece.
- */
-static void hook_process_take(struct hook_process *proc, char *piece, bool whole)
+/* Copies output to its file. buffer: READ_BYTES. all: until the end, else one read. */
+static void hook_process_read(struct hook_process *proc, char *buffer, bool all)
 {
 	do {
-		ssize_t len = proc->out < 0 ? 0 : read(proc->out, piece, HOOK_PROCESS_PIECE_BYTES);
+		ssize_t len = proc->out < 0 ? 0 : read(proc->out, buffer, READ_BYTES);
 
 		if (len < 0 && errno == EINTR)
 			continue;
 		if (len < 0 && errno == EAGAIN)
 			return;
 		if (len > 0)
-			proc->write_error = write_piece(proc, piece, (size_t)len);
+			proc->write_error = write_output(proc, buffer, (size_t)len);
 		if (len <= 0 || proc->cut || proc->write_error < 0)
 			close_one(&proc->out);
-	} while (whole && proc->out >= 0);
+	} while (all && proc->out >= 0);
 }
 
-/* ---- beginning ---- */
+/* ---- a process: its start ---- */
 
-/* Where the draft is; it has no other name for us than its descriptor. */
+/* The path of the draft, of which only the descriptor is known. */
 static int draft_path(int dirfd, char path[PATH_MAX])
 {
 	char link[40];
@@ -269,7 +410,6 @@ static int draft_path(int dirfd, char path[PATH_MAX])
 	return 0;
 }
 
-/* Its end that is written to stays the caller's to close. */
 static int make_pipe(int *ret_out, int *ret_write_end)
 {
 	int ends[2];
@@ -315,7 +455,7 @@ static int spawn_with_pipe(const struct hook_process_options *options, const cha
 			  &proc->pid);
 }
 
-/* record: already hook_plan_record. 0; -errno: nothing runs, and ret need not be released. */
+/* record: of command_record. 0; -errno: nothing runs, and ret need not be released. */
 static int hook_process_start(const struct hook_process_options *options, struct incident_capture *record,
 			      struct hook_process *ret)
 {
@@ -344,14 +484,14 @@ static int hook_process_start(const struct hook_process_options *options, struct
 	return 0;
 }
 
-/* ---- the end ---- */
+/* ---- a process: its end ---- */
 
-/* Says in the record how it has ended. */
+/* Records how it has ended. */
 static void hook_process_judge(struct hook_process *proc, const siginfo_t *how)
 {
 	struct incident_capture *record = proc->record;
 	char limit[UNITS_TEXT_MAX] = "";
-	bool told = proc->phase != HOOK_PROCESS_RUNNING;
+	bool ended = proc->phase != HOOK_PROCESS_RUNNING;
 
 	record->has_exit = how->si_code == CLD_EXITED;
 	record->has_signal = !record->has_exit;
@@ -359,13 +499,13 @@ static void hook_process_judge(struct hook_process *proc, const siginfo_t *how)
 	record->signal = record->has_signal ? how->si_status : 0;
 	record->status = INCIDENT_CAPTURE_FAILED;
 
-	if (told && proc->stopped)
+	if (ended && proc->stopped)
 		snprintf(record->why, sizeof record->why, "ended because the daemon was stopped");
-	else if (told)
+	else if (ended)
 		snprintf(record->why, sizeof record->why, "ended because it took longer than %s",
 			 units_format_duration(limit, sizeof limit, proc->command->timeout_ns));
 	else if (proc->write_error < 0)
-		snprintf(record->why, sizeof record->why, "what it said could not be written: %s",
+		snprintf(record->why, sizeof record->why, "its output could not be written: %s",
 			 strerrordesc_np(-proc->write_error));
 	else if (record->has_signal && how->si_status == SIGXFSZ)
 		snprintf(record->why, sizeof record->why, "ended because a file of it grew beyond max_incident_size");
@@ -380,153 +520,14 @@ static void hook_process_judge(struct hook_process *proc, const siginfo_t *how)
 		size_t len = strlen(record->why);
 
 		units_format_bytes(limit, sizeof limit, proc->command->max_output_bytes);
-		snprintf(record->why + len, sizeof record->why - len, "%scut: it said more than %s", len ? "; " : "",
-			 limit);
+		snprintf(record->why + len, sizeof record->why - len, "%scut: its output is larger than %s",
+			 len ? "; " : "", limit);
 	}
 }
 
-/*
- * hook_spawn.c: vfork(2), because fork(2) would make every page of the daemon copy-on-write: the
- * thread that samples would take a fault for each that it writes to. Until it becomes the program,
- * the child shares our memory: it calls nothing but the kernel.
- *
- * Rejected: posix_spawn(3), which cannot set limits, the signal for the death of the parent, or the
- * score for the killer of the out-of-memory.
- */
+/* ---- a run: its commands, one after the other ---- */
 
-/*
- * What a login has; the daemon's own is much higher, and some programs go through all descriptors
- * that there may be.
- */
-#define FILES_MAX 1024
-
-/*
- * The daemon is the last that the kernel kills for want of memory; what it starts is a program like
- * others.
- */
-static void be_killable(void)
-{
-	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-
-	if (fd < 0)
-		return;
-	(void)!write(fd, "0", 1);
-	close(fd);
-}
-
-static void set_limits(uint64_t max_file_bytes)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur > FILES_MAX) {
-		limit.rlim_cur = FILES_MAX;
-		setrlimit(RLIMIT_NOFILE, &limit);
-	}
-	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_max > max_file_bytes) {
-		limit = (struct rlimit){ max_file_bytes, max_file_bytes };
-		setrlimit(RLIMIT_FSIZE, &limit);
-	}
-	limit = (struct rlimit){ 0, 0 };
-	setrlimit(RLIMIT_CORE, &limit);
-}
-
-static void reset_signals(void)
-{
-	struct sigaction standard = { .sa_handler = SIG_DFL };
-
-	for (int number = 1; number < NSIG; number++)
-		sigaction(number, &standard, NULL); /* refused for two of them, and for those of the C library */
-}
-
-/* Returns only if that failed. */
-static int exec_command(const struct hook_spawn_options *options, int null, int out)
-{
-	sigset_t none;
-
-	setpgid(0, 0);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	reset_signals();
-	set_limits(options->max_file_bytes);
-	be_killable();
-	if (dup2(null, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 || dup2(out, STDERR_FILENO) < 0 ||
-	    fchdir(options->dirfd) < 0)
-		return errno;
-
-	/* All should be closed by exec: this is for what a library has forgotten. */
-	syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	execve(options->words[0], options->words, options->environment);
-
-	return errno;
-}
-
-/*
- * 0: *ret is its pid, and the id of its group; it dies with the calling thread. -errno: it could
- * not be started, nothing is left of it. The caller is stopped until the program is there, the
- * other threads are not; all signals should be blocked in it.
- */
-static int hook_spawn(const struct hook_spawn_options *options, pid_t *ret)
-{
-	/* Above the three, so that none of them is overwritten before it is used. */
-	AUTO_CLOSE int out = fcntl(options->out, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-	AUTO_CLOSE int first = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	AUTO_CLOSE int null = first < 0 ? -1 : fcntl(first, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-	volatile int error = 0;
-	pid_t pid;
-
-	if (out < 0 || null < 0)
-		return -errno;
-
-	pid = vfork();
-	if (pid < 0)
-		return -errno;
-	if (pid == 0) {
-		error = exec_command(options, null, out);
-		_exit(127);
-	}
-	if (error == 0) {
-		*ret = pid;
-		return 0;
-	}
-	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-		;
-
-	return -error;
-}
-
-/* How long the death of what was killed is waited for. */
-#define UNKILLABLE_NS (5 * NS_PER_S)
-
-/* Without a descriptor of the process (an old kernel) it is looked at so often. */
-#define LOOK_MS 100
-
-struct hook_run {
-	struct hook_run *next;
-	struct hooks_scene scene;
-	char rule[COMMAND_TEMPLATE_SAFE_MAX], target[COMMAND_TEMPLATE_SAFE_MAX];
-	size_t index; /* of the command that runs, or is next */
-	struct incident_capture records[CONFIG_RUNS_MAX];
-	struct hook_process proc;
-	bool has_proc;
-};
-
-struct hooks {
-	struct clock clock;
-	int wake;
-	pthread_t thread;
-	bool running; /* the thread */
-	pthread_mutex_t lock;
-	struct hook_run *added; /* under the lock, as the two flags */
-	bool stop, end;
-	/* The thread's. */
-	struct hook_run *runs;
-	size_t alive;              /* processes not yet waited for */
-	pid_t lost[HOOKS_AT_ONCE]; /* of them: left behind; 0: none */
-	char *piece;               /* HOOK_PROCESS_PIECE_BYTES */
-};
-
-static const struct hook_plan_command *command_of(const struct hook_run *run)
+static const struct hook_command *command_of(const struct hook_run *run)
 {
 	return &run->scene.plan->commands[run->index];
 }
@@ -535,8 +536,6 @@ static struct incident_capture *record_of(struct hook_run *run)
 {
 	return &run->records[run->index];
 }
-
-/* ---- beginning ---- */
 
 /* NULL: it may run. */
 static const char *why_not_run(struct hooks *hooks, const struct hook_run *run, bool stopping)
@@ -558,7 +557,6 @@ static const char *why_not_run(struct hooks *hooks, const struct hook_run *run, 
 		       : NULL;
 }
 
-/* Goes on with the next command. */
 static void advance_run(struct hook_run *run)
 {
 	if (run->has_proc)
@@ -582,7 +580,7 @@ static void start_next_command(struct hooks *hooks, struct hook_run *run, bool s
 	char pid[16] = "";
 	int r;
 
-	*record = hook_plan_record(command_of(run));
+	*record = command_record(command_of(run));
 	if (why) {
 		record->status = INCIDENT_CAPTURE_SKIPPED;
 		incident_text(record->why, sizeof record->why, why);
@@ -607,9 +605,7 @@ static void start_next_command(struct hooks *hooks, struct hook_run *run, bool s
 	run->has_proc = true;
 }
 
-/* ---- the end ---- */
-
-/* It has ended, and is waited for when nothing of its group is left to do anything. */
+/* It has ended; it is reaped after the rest of its group was killed. */
 static void finish_command(struct hooks *hooks, struct hook_run *run, const siginfo_t *how, mono_t now)
 {
 	struct incident_capture *record = record_of(run);
@@ -618,7 +614,7 @@ static void finish_command(struct hooks *hooks, struct hook_run *run, const sigi
 	while (waitpid(run->proc.pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	hooks->alive--;
-	hook_process_take(&run->proc, hooks->piece, true);
+	hook_process_read(&run->proc, hooks->buffer, true);
 	record->has_duration = true;
 	record->duration_ns = (uint64_t)mono_diff(now, run->proc.began);
 	hook_process_judge(&run->proc, how);
@@ -630,9 +626,9 @@ static void abandon_command(struct hooks *hooks, struct hook_run *run, mono_t no
 	struct incident_capture *record = record_of(run);
 	size_t i = 0;
 
-	while (hooks->lost[i])
+	while (hooks->abandoned[i])
 		i++;
-	hooks->lost[i] = run->proc.pid;
+	hooks->abandoned[i] = run->proc.pid;
 	record->has_duration = true;
 	record->duration_ns = (uint64_t)mono_diff(now, run->proc.began);
 	record->status = INCIDENT_CAPTURE_FAILED;
@@ -640,13 +636,14 @@ static void abandon_command(struct hooks *hooks, struct hook_run *run, mono_t no
 	advance_run(run);
 }
 
+/* Its time is over. */
 static void signal_overdue(struct hooks *hooks, struct hook_run *run, mono_t now)
 {
 	if (run->proc.phase == HOOK_PROCESS_RUNNING) {
 		kill(-run->proc.pid, SIGTERM);
-		run->proc.phase = HOOK_PROCESS_TOLD;
+		run->proc.phase = HOOK_PROCESS_TERMINATED;
 		run->proc.deadline = mono_add(now, HOOKS_GRACE_NS);
-	} else if (run->proc.phase == HOOK_PROCESS_TOLD) {
+	} else if (run->proc.phase == HOOK_PROCESS_TERMINATED) {
 		kill(-run->proc.pid, SIGKILL);
 		run->proc.phase = HOOK_PROCESS_KILLED;
 		run->proc.deadline = mono_add(now, UNKILLABLE_NS);
@@ -658,23 +655,23 @@ static void signal_overdue(struct hooks *hooks, struct hook_run *run, mono_t now
 static void reap_abandoned(struct hooks *hooks)
 {
 	for (size_t i = 0; i < HOOKS_AT_ONCE; i++) {
-		if (!hooks->lost[i] || waitpid(hooks->lost[i], NULL, WNOHANG) == 0)
+		if (!hooks->abandoned[i] || waitpid(hooks->abandoned[i], NULL, WNOHANG) == 0)
 			continue;
-		hooks->lost[i] = 0;
+		hooks->abandoned[i] = 0;
 		hooks->alive--;
 	}
 }
 
 /* ---- the thread ---- */
 
-/* Brings a run forward as far as it goes now. */
+/* Does what is due of a run now. */
 static void check_run(struct hooks *hooks, struct hook_run *run, bool stopping)
 {
 	mono_t now = clock_mono(&hooks->clock), last = mono_add(now, HOOKS_STOP_NS);
 	siginfo_t how = { 0 };
 
 	if (run->has_proc) {
-		hook_process_take(&run->proc, hooks->piece, false);
+		hook_process_read(&run->proc, hooks->buffer, false);
 		if (waitid(P_PID, (id_t)run->proc.pid, &how, WEXITED | WNOHANG | WNOWAIT) == 0 &&
 		    how.si_pid == run->proc.pid) {
 			finish_command(hooks, run, &how, now);
@@ -708,7 +705,7 @@ static void check_all_runs(struct hooks *hooks, bool stopping)
 		}
 		*at = run->next;
 		run->next = NULL;
-		run->scene.done(run->scene.ctx); /* the run is somebody else's from now on */
+		run->scene.done(run->scene.ctx); /* the run is the caller's from now on */
 	}
 }
 
@@ -719,8 +716,8 @@ static int poll_timeout_ms(const struct hooks *hooks, mono_t now)
 	for (const struct hook_run *run = hooks->runs; run; run = run->next) {
 		int64_t left = mono_diff(run->proc.deadline, now);
 
-		if (run->proc.pidfd < 0 && left > LOOK_MS * (int64_t)NS_PER_MS)
-			left = LOOK_MS * (int64_t)NS_PER_MS;
+		if (run->proc.pidfd < 0 && left > CHECK_MS * (int64_t)NS_PER_MS)
+			left = CHECK_MS * (int64_t)NS_PER_MS;
 		if (left < least)
 			least = left > 0 ? left : 0;
 	}
@@ -728,7 +725,7 @@ static int poll_timeout_ms(const struct hooks *hooks, mono_t now)
 	return least < 0 ? -1 : (int)(least / (int64_t)NS_PER_MS) + 1;
 }
 
-/* At most HOOKS_AT_ONCE runs are still there after step_all: those that have a process. */
+/* After check_all_runs each run has a process, so there are at most HOOKS_AT_ONCE. */
 static void wait_for_event(struct hooks *hooks)
 {
 	struct pollfd polled[1 + 2 * HOOKS_AT_ONCE] = { { .fd = hooks->wake, .events = POLLIN } };
@@ -770,7 +767,7 @@ static void *run_thread(void *argument)
 	}
 }
 
-/* ---- for others ---- */
+/* ---- the other threads' side ---- */
 
 static void wake_thread(struct hooks *hooks)
 {
@@ -786,13 +783,13 @@ int hooks_new(const struct clock *clock, struct hooks **ret)
 
 	hooks->clock = *clock;
 	hooks->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	hooks->piece = malloc(HOOK_PROCESS_PIECE_BYTES);
-	if (hooks->wake < 0 || !hooks->piece) {
+	hooks->buffer = malloc(READ_BYTES);
+	if (hooks->wake < 0 || !hooks->buffer) {
 		int r = hooks->wake < 0 ? -errno : -ENOMEM;
 
 		if (hooks->wake >= 0)
 			close(hooks->wake);
-		free(hooks->piece);
+		free(hooks->buffer);
 		free(hooks);
 		return r;
 	}
@@ -824,7 +821,7 @@ void hooks_free(struct hooks *hooks)
 	}
 	close(hooks->wake);
 	pthread_mutex_destroy(&hooks->lock);
-	free(hooks->piece);
+	free(hooks->buffer);
 	free(hooks);
 }
 
@@ -836,10 +833,7 @@ static int start_thread(struct hooks *hooks)
 	if (hooks->running)
 		return 0;
 
-	/*
-	 * Ignored, as some parents leave it, the kernel would not keep for us how a command has
-	 * ended.
-	 */
+	/* Some parents leave SIGCHLD ignored: the kernel would discard the exit status. */
 	signal(SIGCHLD, SIG_DFL);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -875,13 +869,9 @@ int hooks_start(struct hooks *hooks, const struct hooks_scene *scene, struct hoo
 	return 0;
 }
 
-void hook_run_report(const struct hook_run *run, struct incident *incident)
+void hook_run_report(struct hook_run *run, struct incident *incident)
 {
 	for (size_t i = 0; i < run->scene.plan->count; i++)
 		incident_add_capture(incident, &run->records[i]);
-}
-
-void hook_run_free(struct hook_run *run)
-{
 	free(run);
 }

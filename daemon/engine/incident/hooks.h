@@ -1,48 +1,41 @@
 /*
- * hooks.h: the commands that an incident runs ("run" of its target), beside everything else that is
- * done: one thread starts them, takes their output, ends what takes too long, and tells what became
- * of each.
+ * hooks.h: the commands that an incident runs ("run" of its target). One thread starts them, reads
+ * their output into files of the incident's directory, ends those that take too long, and records
+ * what became of each.
  *
- *      hooks_start ──▶ first ──▶ second ──▶ ... ──▶ done()          one after the other in an incident:
- *      two that stop the same
- *                        │ ends by itself                            process would be in each other's way; those of
- *                        different
- *                        │ time is over: SIGTERM, a second later     incidents at the same time, up to HOOKS_AT_ONCE
- *                        ▼ SIGKILL, to its whole process group
+ *     hooks_start ──▶ first ──▶ second ──▶ ... ──▶ done()
+ *                       │ time is over: SIGTERM, a second later
+ *                       ▼ SIGKILL, to its process group
  *
- * A command has ended when its first process has; what is left in its group is then killed.
+ * The commands of one incident run one after the other (two that stop the same process would
+ * disturb each other), those of different incidents at the same time, up to HOOKS_AT_ONCE. A
+ * command has ended when its first process has; the rest of its process group is then killed.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_INCIDENT_HOOKS_H
 #define SPIKEWATCH_DAEMON_ENGINE_INCIDENT_HOOKS_H
 
 #include "lib/base/base.h"
-#include "lib/config/config.h"
 #include "lib/incident/incident.h"
-#include "lib/model/target.h"
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
+
+struct config_target;
 
 /*
- * hook_plan.h: the commands that one incident runs: a copy of what the configuration said when it
- * was opened, which may change meanwhile.
+ * Processes at once; further commands are refused, and the incident says so: each takes memory while
+ * the machine is short of it.
  */
+#define HOOKS_AT_ONCE 4
 
-struct hook_plan_command {
-	char name[CONFIG_RUN_NAME_MAX + 1];
-	char **words; /* with placeholders; NULL at the end */
-	uint64_t timeout_ns, max_output_bytes;
-	bool wants_pid;
-};
+/* How long a command may still run when the daemon stops, and between SIGTERM and SIGKILL. */
+#define HOOKS_STOP_NS (2 * NS_PER_S)
+#define HOOKS_GRACE_NS (1 * NS_PER_S)
 
-struct hook_plan {
-	size_t count; /* at least one */
-	struct hook_plan_command commands[CONFIG_RUNS_MAX];
-};
+struct hook_plan; /* the commands of one incident, copied from the configuration */
+struct hook_run;  /* the same while they run, and what became of them */
+struct hooks;
 
-/* Those commands of entry that an incident of rule runs; there are none: NULL. 0; -ENOMEM. */
+/* Those commands of entry that an incident of rule runs; NULL: there are none. 0; -ENOMEM. */
 int hook_plan_new(const struct config_target *entry, const char *rule, struct hook_plan **ret);
 
 /* NULL is fine. */
@@ -52,50 +45,13 @@ CLEANUP(hook_plan, free);
 /* Adds to the captures of an incident that none of the commands was run, and why. */
 void hook_plan_refuse(const struct hook_plan *plan, const char *why, struct incident *incident);
 
-/*
- * The words of a command as they are to be run: one allocation for free(3), NULL at the end.
- * values: of command_template.h; the command's name is added. 0; -ENOMEM; -E2BIG: longer than
- * HOOK_PLAN_BYTES_MAX.
- */
-struct command_template_values;
-
-/*
- * hook_spawn.h: starts one program that knows nothing of the daemon: in a process group of its own,
- * with /dev/null as its input, no other descriptor but its output, signals and limits as a login
- * has them. Whoever calls waits for it and ends it.
- */
-
-struct hook_spawn_options {
-	char *const *words;       /* ends with NULL; the first is the program's path */
-	char *const *environment; /* ends with NULL: all that it gets */
-	int dirfd;                /* its working directory */
-	int out;                  /* its output and its complaints; stays the caller's */
-	uint64_t max_file_bytes;  /* no file that it writes grows beyond */
-};
-
-/*
- * So many at once; further ones are refused, and the incident says so. Each is a process that takes
- * memory while the machine is short of it.
- */
-#define HOOKS_AT_ONCE 4
-
-/*
- * What a command may still take when the daemon is to end, before it is told to; and after it was
- * told to, always.
- */
-#define HOOKS_STOP_NS (2 * NS_PER_S)
-#define HOOKS_GRACE_NS (1 * NS_PER_S)
-
-struct hooks;
-struct hook_run; /* the commands of one incident while they run, and what became of them */
-
 /* The thread is started with the first command. 0; -ENOMEM; -errno. */
 int hooks_new(const struct clock *clock, struct hooks **ret);
 
-/* hooks_stop first, or wait for what runs. NULL is fine. */
+/* Waits for what runs: call hooks_stop first. NULL is fine. */
 void hooks_free(struct hooks *hooks);
 
-/* What runs is given HOOKS_STOP_NS; what has not begun does not begin. Any thread. */
+/* What runs is given HOOKS_STOP_NS; nothing more is started. Any thread. */
 void hooks_stop(struct hooks *hooks);
 
 /* The plan, dirfd and what done needs must outlive the run; the rest is copied. */
@@ -113,15 +69,12 @@ struct hooks_scene {
 };
 
 /*
- * Begins to run them. 0: *ret is the caller's when done is called. -ENOMEM; -errno: nothing runs,
- * done is not called.
+ * Begins to run them. 0: *ret is the caller's when done is called, for hook_run_report. -ENOMEM;
+ * -errno: nothing runs, done is not called.
  */
 int hooks_start(struct hooks *hooks, const struct hooks_scene *scene, struct hook_run **ret);
 
-/* After done: adds what became of each to the captures of an incident. */
-void hook_run_report(const struct hook_run *run, struct incident *incident);
-
-/* After done. NULL is fine. */
-void hook_run_free(struct hook_run *run);
+/* After done: adds the record of each command to the captures of an incident, and frees the run. */
+void hook_run_report(struct hook_run *run, struct incident *incident);
 
 #endif

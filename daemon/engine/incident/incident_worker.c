@@ -318,7 +318,6 @@ static void work_hand_over(struct job_queue *queue, struct incident_work *work)
 static void work_free(struct incident_work *work)
 {
 	sample_window_free(work->window);
-	hook_run_free(work->run);
 	full_recording_abort(work->recording);
 	spool_abort(work->draft);
 	stack_capture_free(work->stacks);
@@ -474,7 +473,7 @@ static void report_commands(struct incident_work *work)
 		return;
 
 	id = spool_draft_name(work->draft);
-	hook_run_report(work->run, &work->captured);
+	hook_run_report(TAKE(work->run), &work->captured);
 	for (size_t i = before; i < work->captured.capture_count; i++) {
 		const struct incident_capture *capture = &work->captured.captures[i];
 		struct log_about about = { .rule = work->request->info.rule.name,
@@ -485,7 +484,6 @@ static void report_commands(struct incident_work *work)
 			log_about(LOG_INFO, &about, "%s of incident %s: %s: %s", capture->name, id,
 				  incident_capture_status_name(capture->status), capture->why);
 	}
-	hook_run_free(TAKE(work->run));
 }
 
 static void schedule_again(struct incident_work *work)

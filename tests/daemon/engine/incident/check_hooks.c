@@ -48,7 +48,7 @@ static void teardown(void)
 	hooks_stop(hooks);
 	hooks_free(hooks);
 	for (int i = 0; i < RUNS_MAX; i++) {
-		hook_run_free(ones[i].run);
+		free(ones[i].run);
 		hook_plan_free(ones[i].plan);
 	}
 	config_free(config);
@@ -93,7 +93,7 @@ static void begin(struct one *one, const char *runs, const char *rule, int32_t p
 static void wait_for(struct one *one)
 {
 	scene_wait_for(atomic_load(&one->done));
-	hook_run_report(one->run, &one->incident);
+	hook_run_report(TAKE(one->run), &one->incident);
 }
 
 static const struct incident_capture *run(const char *runs)
@@ -347,7 +347,7 @@ START_TEST(what_writes_endlessly_is_cut)
 	struct stat st;
 
 	ck_assert_int_eq(record->status, INCIDENT_CAPTURE_OK);
-	ck_assert_str_eq(record->why, "cut: it said more than 100 KiB");
+	ck_assert_str_eq(record->why, "cut: its output is larger than 100 KiB");
 	ck_assert_uint_eq(record->bytes, 102400);
 	ck_assert_int_eq(fstatat(dirfd_of, "run-x.txt", &st, 0), 0);
 	ck_assert_int_eq(st.st_size, 102400);
@@ -464,7 +464,7 @@ START_TEST(a_file_that_is_there_already_is_not_written_over)
 	const struct incident_capture *record = run("[" SH("x", "echo something", "") "]");
 
 	ck_assert_int_eq(record->status, INCIDENT_CAPTURE_FAILED);
-	ck_assert_str_eq(record->why, "what it said could not be written: File exists");
+	ck_assert_str_eq(record->why, "its output could not be written: File exists");
 	ck_assert_str_eq(record->file, "");
 }
 END_TEST
