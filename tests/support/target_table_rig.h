@@ -144,9 +144,18 @@ static inline struct cgroup_limits limits_of(const char *key)
 {
 	struct cgroup_limits limits;
 
-	target_table_limits_of(target_table, find(key), &limits);
+	ck_assert(target_table_query_limits(target_table, find(key)->what.id, &limits));
 
 	return limits;
+}
+
+/* All slices of a refresh. */
+static inline void refresh_limits(mono_t now)
+{
+	unsigned part = 0;
+
+	while (target_table_refresh_some_limits(target_table, now, &part))
+		continue;
 }
 
 static inline size_t visited(void)

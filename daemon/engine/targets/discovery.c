@@ -1471,11 +1471,12 @@ static bool await_process_events(const struct discovery *discovery, mono_t now, 
 	struct process_subscription *subscription = discovery->subscription;
 	mono_t next, may = processes_readable_at(discovery, now);
 	bool spent = token_bucket_is_spent(&subscription->token_bucket, now);
+	struct target_table_counts counts;
 
 	if (!spent && recent_pids_next(&subscription->recent_pids, DELAY_NS, &next))
 		lower_to(until, later_of(next, may));
-	if (target_table_ended(discovery->target_table) > 0 &&
-	    mono_diff(now, subscription->rate_limit.found) < (int64_t)SETTLE_MAX_NS)
+	target_table_counts(discovery->target_table, &counts);
+	if (counts.ended > 0 && mono_diff(now, subscription->rate_limit.found) < (int64_t)SETTLE_MAX_NS)
 		lower_to(until, mono_add(now, give_back_pause(mono_diff(now, subscription->rate_limit.found))));
 	if (discovery->state.held_off)
 		lower_to(until, may);
@@ -1747,7 +1748,6 @@ static int scan_locked(struct discovery *discovery)
 	discovery->processes = discovery->unreadable = discovery->unchanged = 0;
 	take_given_back(discovery);
 	target_table_collect(discovery->target_table);
-	target_table_reopen(discovery->target_table);
 	if (matcher_read_pidfiles(discovery->matcher))
 		process_cache_sweep(&discovery->process_cache, true);
 	baseline_scan_begin(discovery->options.baseline, began);
@@ -1791,30 +1791,29 @@ static int scan_locked(struct discovery *discovery)
  * Whether the next scan is only a safety net: events report all that it could find, no target waits
  * for room, and none is new since the last one, to be compared with its baseline.
  */
-static bool is_safety_net(const struct discovery *discovery)
+static bool is_safety_net(const struct discovery *discovery, const struct target_table_counts *counts)
 {
 	const struct matcher *matcher = discovery->matcher;
-	struct target_table_counts counts;
-
-	target_table_counts(discovery->target_table, &counts);
 
 	return discovery->subscription && !discovery->state.held_off && !matcher->unannounced &&
 	       !discovery->state.error &&
 	       (!matcher->by_path || (discovery->cgroups && cgroup_watch_is_complete(discovery->cgroups))) &&
-	       counts.refused == 0 && counts.failed == 0 && counts.found == discovery->found_before;
+	       counts->refused == 0 && counts->failed == 0 && counts->found == discovery->found_before;
 }
 
 static uint64_t pause_before_scan(const struct discovery *discovery)
 {
+	struct target_table_counts counts;
 	uint64_t pause = discovery->config->sampling.rescan_interval_ns, most = CALM_STRETCH * pause;
 	uint64_t least = discovery->scan_cpu_ns * DISCOVERY_SHARE, calm = discovery->scan_cpu_ns * CALM_SHARE;
 
+	target_table_counts(discovery->target_table, &counts);
 	calm = calm < most ? calm : most;
-	if (calm > pause && is_safety_net(discovery))
+	if (calm > pause && is_safety_net(discovery, &counts))
 		pause = calm;
 	if (discovery->again)
 		pause = 0;
-	if (target_table_owes(discovery->target_table) && pause > RETRY_NS)
+	if (counts.owing && pause > RETRY_NS)
 		pause = RETRY_NS;
 
 	return pause > least ? pause : least;

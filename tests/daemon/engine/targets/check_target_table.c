@@ -1,10 +1,10 @@
 /*
  * check_target_table.c: targets from the moment they are found until the sampler has given them
  * back, over a /proc made of files, so that pids can be used again at will. The sampler's ticks are
- * taken in this thread.
+ * taken in this thread. White box: includes target_table.c.
  */
+#include "daemon/engine/targets/target_table.c"
 #include "target_table_rig.h"
-#include "daemon/engine/targets/target_table.h"
 #include "lib/base/text.h"
 #include "torture.h"
 #include "daemon/engine/sampling/sampler.h"
@@ -224,13 +224,13 @@ END_TEST
 static struct target described(struct target_table_entry *entry, const char *path, unsigned char *bytes)
 {
 	static const struct config_target by_path = { .selector = CONFIG_CGROUP };
-	struct target_table_target *made = target_table_target_cgroup(entry, &by_path, path, NULL);
+	struct target_table_target *made = cgroup_target_new(entry, &by_path, path, NULL);
 	struct target target;
 
 	ck_assert_ptr_nonnull(made);
 	ck_assert_str_eq(made->what.cgroup, path);
 	ck_assert_int_eq(target_decode(bytes, target_encode(&made->what, bytes, TARGET_ENCODED_MAX), &target), 0);
-	target_table_target_free(made);
+	target_free(made);
 
 	return target;
 }
@@ -238,7 +238,7 @@ static struct target described(struct target_table_entry *entry, const char *pat
 START_TEST(a_cgroup_keeps_its_name_and_identity_however_long_its_path_is)
 {
 	unsigned char bytes[2][TARGET_ENCODED_MAX];
-	struct target_table_entry *entry = target_table_entry_new("an-entry", 1);
+	struct target_table_entry *entry = entry_new("an-entry", 1);
 	char path[2][4096];
 
 	for (size_t len = 4095; len > 200; len -= 361) {
@@ -277,7 +277,7 @@ START_TEST(a_cgroup_keeps_its_name_and_identity_however_long_its_path_is)
 
 	ck_assert_str_eq(brief.name, "/system.slice/x");
 	ck_assert_str_eq(brief.key, "an-entry:/system.slice/x");
-	target_table_entry_drop(entry);
+	entry_drop(entry);
 }
 END_TEST
 
@@ -326,6 +326,35 @@ START_TEST(every_allocation_may_fail)
 }
 END_TEST
 
+#define MANY 200
+
+START_TEST(limits_of_cgroups_are_forgotten_with_the_last_process_in_them)
+{
+	make(MANY, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	for (int pid = 10; pid < 10 + MANY; pid++) {
+		char cgroup[32];
+
+		snprintf(cgroup, sizeof(cgroup), "/a/%d", pid);
+		appear(pid, 500, cgroup);
+		meet(0, pid, 500, 1);
+	}
+	settle();
+	ck_assert_uint_eq(target_table->lines.count, MANY);
+	ck_assert_uint_eq(limit_tree_count(target_table->tree), 2 * (MANY + 2));
+	for (int pid = 10; pid < 10 + MANY; pid++)
+		appear(pid, 500, "/b");
+	refresh_limits((mono_t){ NS_PER_S });
+	ck_assert_uint_eq(target_table->lines.count, 1);
+	ck_assert_uint_eq(limit_tree_count(target_table->tree), 4); /* "/" and "/b", of memory and of CPU */
+	target_table_sweep(target_table, 2);
+	settle();
+	settle();
+	ck_assert_uint_eq(counts().targets, 0);
+	ck_assert_uint_eq(target_table->lines.count, 0);
+	ck_assert_uint_eq(limit_tree_count(target_table->tree), 0);
+}
+END_TEST
+
 Suite *target_table_suite(void)
 {
 	Suite *suite = suite_create("target_table");
@@ -346,6 +375,7 @@ Suite *target_table_suite(void)
 	tcase_add_test(tcase, a_full_queue_to_the_sampler_only_delays);
 	tcase_add_test(tcase, a_cgroup_keeps_its_name_and_identity_however_long_its_path_is);
 	tcase_add_test(tcase, running_out_of_descriptors_is_counted);
+	tcase_add_test(tcase, limits_of_cgroups_are_forgotten_with_the_last_process_in_them);
 	tcase_add_test(tcase, every_allocation_may_fail);
 	suite_add_tcase(suite, tcase);
 

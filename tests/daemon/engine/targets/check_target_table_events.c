@@ -77,11 +77,11 @@ START_TEST(what_a_member_used_until_its_end_is_added_when_it_is_back)
 	ck_assert(target_table_knows(target_table, 10));
 	ck_assert(target_table_is_member(target_table, 0, 10));
 	ck_assert(over(&end));
-	ck_assert_uint_eq(target_table_ended(target_table), 1);
+	ck_assert_uint_eq(counts().ended, 1);
 	ck_assert_uint_eq(group_cpu(), USED_NS);
 	target_table_sweep(target_table, 2);
 	settle();
-	ck_assert_uint_eq(target_table_ended(target_table), 0);
+	ck_assert_uint_eq(counts().ended, 0);
 	ck_assert_uint_eq(group_cpu(), USED_NS + 70);
 	ck_assert_uint_eq(group_cpu(), USED_NS + 70);
 	ck_assert(!target_table_knows(target_table, 10));
@@ -165,7 +165,7 @@ START_TEST(one_that_goes_over_counts_once)
 	settle();
 	ck_assert_uint_eq(group_cpu(), 0);
 	ck_assert_uint_eq(source_entry_sample(find("h")->sampled.entry)->value[SAMPLE_CPU], 530);
-	ck_assert_uint_eq(target_table_ended(target_table), 0);
+	ck_assert_uint_eq(counts().ended, 0);
 }
 END_TEST
 
@@ -180,7 +180,7 @@ START_TEST(one_that_goes_over_is_counted_until_then_where_it_was)
 	over(&end); /* what it used since is not this group's */
 	settle();
 	ck_assert_uint_eq(group_cpu(), USED_NS + 40);
-	ck_assert_uint_eq(target_table_ended(target_table), 0);
+	ck_assert_uint_eq(counts().ended, 0);
 }
 END_TEST
 
@@ -213,7 +213,7 @@ START_TEST(who_has_ended_does_not_end_again)
 	ck_assert(target_table_unmatch(target_table, 0, &seen, &other)); /* seen in its place, under another name */
 	ck_assert(!over(&other));
 	settle();
-	ck_assert_uint_eq(target_table_ended(target_table), 0);
+	ck_assert_uint_eq(counts().ended, 0);
 	ck_assert_uint_eq(group_cpu(), USED_NS + 70);
 }
 END_TEST
@@ -229,13 +229,13 @@ START_TEST(an_end_is_of_the_one_that_is_meant)
 	ending.alive_ticks = 0;
 	ending.start_ticks = 501;
 	ck_assert(!target_table_end(target_table, &ending));
-	ck_assert_uint_eq(target_table_ended(target_table), 0);
+	ck_assert_uint_eq(counts().ended, 0);
 	ending.start_ticks = 500;
 	ending.comm = "other";
 	ck_assert(!target_table_end(target_table, &ending));
 	ending.comm = "app";
 	ck_assert(target_table_end(target_table, &ending));
-	ck_assert_uint_eq(target_table_ended(target_table), 1);
+	ck_assert_uint_eq(counts().ended, 1);
 }
 END_TEST
 

@@ -48,7 +48,7 @@ START_TEST(limits_are_those_of_the_cgroup)
 
 	/* It moves to another cgroup. */
 	appear(10, 500, "/");
-	target_table_refresh_limits(target_table, at(0));
+	refresh_limits(at(0));
 	ck_assert_uint_eq(limits_of("a:10@500").memory_bytes, limits_of("a:11@500").memory_bytes);
 }
 END_TEST
@@ -62,7 +62,7 @@ START_TEST(a_group_has_the_limits_its_members_share_or_the_machines)
 	appear(11, 500, "/system.slice/postgresql.service");
 	meet(0, 10, 500, 1);
 	meet(0, 11, 500, 1);
-	target_table_refresh_limits(target_table, at(0));
+	refresh_limits(at(0));
 	ck_assert_uint_eq(limits_of("g").memory_bytes, limits_of("g:10@500").memory_bytes);
 	ck_assert_uint_lt(limits_of("g").memory_bytes, 8ull << 30);
 
@@ -74,7 +74,7 @@ START_TEST(a_group_has_the_limits_its_members_share_or_the_machines)
 	meet(0, 12, 500, 2);
 	ck_assert_uint_ne(limits_of("g").memory_bytes, UINT64_MAX);
 	ck_assert_uint_ne(limits_of("g").cpu, UINT64_MAX);
-	target_table_refresh_limits(target_table, at(0));
+	refresh_limits(at(0));
 	ck_assert_uint_eq(limits_of("g").memory_bytes, 8ull << 30);
 	ck_assert(limits_of("g").memory_is_machine);
 	ck_assert_str_eq(limits_of("g").memory_from, "");
@@ -94,7 +94,7 @@ START_TEST(limits_are_read_in_slices_and_a_group_has_its_own_all_along)
 	meet(0, 11, 500, 1);
 	for (int pid = 100; pid < 200; pid++)
 		meet(0, pid, 500, 1);
-	target_table_refresh_limits(target_table, at(0));
+	refresh_limits(at(0));
 
 	struct cgroup_limits shared = limits_of("g");
 
@@ -186,7 +186,7 @@ static void make_old(int count)
 	}
 	settle();
 	for (uint64_t seconds = 0; seconds <= 60; seconds += INTERVAL_S)
-		target_table_refresh_limits(target_table, at(seconds));
+		refresh_limits(at(seconds));
 	ck_assert_uint_eq(sampled_percent("a:10@500"), 100);
 }
 
@@ -196,7 +196,7 @@ static unsigned refreshes_until_noticed(void)
 	unsigned count = 0;
 
 	while (sampled_percent("a:10@500") != 200 && count < 100)
-		target_table_refresh_limits(target_table, at(60 + INTERVAL_S * ++count));
+		refresh_limits(at(60 + INTERVAL_S * ++count));
 
 	return count;
 }
@@ -242,7 +242,7 @@ START_TEST(one_that_has_just_come_is_asked_every_time)
 		const char *where = seconds / INTERVAL_S % 2 ? "/b" : "/a";
 
 		appear(10, 500, where);
-		target_table_refresh_limits(target_table, at(seconds));
+		refresh_limits(at(seconds));
 		ck_assert_str_eq(limits_of("a:10@500").cpu_from, where);
 	}
 }
@@ -276,11 +276,11 @@ START_TEST(a_quota_that_changes_is_everybodys_after_the_next_refresh)
 	ck_assert_int_eq(target_table_cgroup(target_table, 2, "/a", 1), 0);
 	settle();
 	for (uint64_t seconds = 0; seconds <= 60; seconds += INTERVAL_S)
-		target_table_refresh_limits(target_table, at(seconds));
+		refresh_limits(at(seconds));
 	for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
 		ck_assert_uint_eq(sampled_percent(keys[i]), 100);
 	set_quota("/a", 30);
-	target_table_refresh_limits(target_table, at(62));
+	refresh_limits(at(62));
 	for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
 		ck_assert_uint_eq(sampled_percent(keys[i]), 30);
 		ck_assert_uint_eq(limits_of(keys[i]).cpu, 300000000);
@@ -340,7 +340,7 @@ START_TEST(those_who_sleep_are_asked_twice_a_minute_and_not_all_at_once)
 	make_old(CROWD);
 	AUTO_CLOSE int fd = watch_openings();
 	for (uint64_t seconds = 62; seconds <= 120; seconds += INTERVAL_S) {
-		target_table_refresh_limits(target_table, at(seconds));
+		refresh_limits(at(seconds));
 		unsigned count = openings(fd);
 
 		sum += count;
@@ -360,7 +360,7 @@ START_TEST(those_who_run_are_asked_every_time_and_nobody_else_for_that)
 	for (uint64_t seconds = 62; seconds <= 120; seconds += INTERVAL_S) {
 		run_for(10, 20);
 		run_for(11, 20);
-		target_table_refresh_limits(target_table, at(seconds));
+		refresh_limits(at(seconds));
 		sum += openings(fd);
 	}
 	ck_assert_uint_eq(sum, 2 * (CROWD - 2) + 2 * 30);
@@ -390,33 +390,6 @@ START_TEST(a_slice_asks_no_more_than_some)
 }
 END_TEST
 
-START_TEST(what_is_known_of_cgroups_goes_with_those_who_were_in_them)
-{
-	make(CROWD, PROCESSES);
-	for (int pid = 10; pid < 10 + CROWD; pid++) {
-		char cgroup[32];
-
-		snprintf(cgroup, sizeof(cgroup), "/a/%d", pid);
-		appear(pid, 500, cgroup);
-		meet(0, pid, 500, 1);
-	}
-	settle();
-	ck_assert_uint_eq(target_limits_lines(target_table->limits), CROWD);
-	ck_assert_uint_eq(target_limits_directories(target_table->limits), 2 * (CROWD + 2));
-	for (int pid = 10; pid < 10 + CROWD; pid++)
-		appear(pid, 500, "/b");
-	target_table_refresh_limits(target_table, at(0));
-	ck_assert_uint_eq(target_limits_lines(target_table->limits), 1);
-	ck_assert_uint_eq(target_limits_directories(target_table->limits), 4); /* "/" and "/b", of memory and of CPU */
-	target_table_sweep(target_table, 2);
-	settle();
-	settle();
-	ck_assert_uint_eq(counts().targets, 0);
-	ck_assert_uint_eq(target_limits_lines(target_table->limits), 0);
-	ck_assert_uint_eq(target_limits_directories(target_table->limits), 0);
-}
-END_TEST
-
 Suite *target_table_limits_suite(void)
 {
 	Suite *suite = suite_create("target_table_limits");
@@ -439,7 +412,6 @@ Suite *target_table_limits_suite(void)
 	tcase_add_test(costs, those_who_sleep_are_asked_twice_a_minute_and_not_all_at_once);
 	tcase_add_test(costs, those_who_run_are_asked_every_time_and_nobody_else_for_that);
 	tcase_add_test(costs, a_slice_asks_no_more_than_some);
-	tcase_add_test(costs, what_is_known_of_cgroups_goes_with_those_who_were_in_them);
 	suite_add_tcase(suite, costs);
 
 	return suite;

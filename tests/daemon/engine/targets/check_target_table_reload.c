@@ -283,7 +283,7 @@ START_TEST(a_group_that_is_changed_is_another_with_the_same_members)
 	target_table_sweep(target_table, 2);
 	ck_assert_uint_eq(counts().targets, 2);
 	ck_assert_uint_eq(counts().members, 6);
-	target_table_refresh_limits(target_table, (mono_t){ NS_PER_S }); /* while both are there */
+	refresh_limits((mono_t){ NS_PER_S }); /* while both are there */
 	settle();
 	ck_assert_uint_eq(counts().targets, 1);
 	ck_assert_uint_eq(counts().members, 3);
@@ -406,14 +406,14 @@ START_TEST(a_full_queue_to_the_sampler_only_delays)
 
 	reload("{\"name\": \"a\", \"cmdline\": \"app\"}, {\"name\": \"h\", \"comm\": \"app\", \"per\": \"group\"}");
 	ck_assert_uint_eq(counts().leaving, 0);
-	ck_assert(target_table_owes(target_table));
+	ck_assert(counts().owing);
 	meet_all(0, 2);
 	meet_all(1, 2);
 	ck_assert_uint_eq(counts().targets, 5); /* three processes, the old group and the new */
 	ck_assert_uint_eq(counts().members, 3);
 	take_answers(queued);
 	target_table_collect(target_table);
-	ck_assert(!target_table_owes(target_table));
+	ck_assert(!counts().owing);
 	ck_assert_uint_eq(counts().leaving, 7);
 	meet_all(0, 3);
 	meet_all(1, 3);
@@ -439,7 +439,7 @@ START_TEST(a_group_is_asked_for_when_all_its_members_are)
 		reload(B);
 		ck_assert_uint_eq(counts().leaving, room < 4 ? room : 4);
 		ck_assert_int_eq(group->leaving, room >= 4);
-		ck_assert_int_eq(target_table_owes(target_table), room < 4);
+		ck_assert_int_eq(counts().owing, room < 4);
 		take_answers(queued);
 		target_table_collect(target_table);
 		settle();
