@@ -490,9 +490,16 @@ START_TEST(example_of_a_stream_is_whole)
 }
 END_TEST
 
-/* ---- ARCHITECTURE.md against the tree ---- */
+/* ---- documents about the source against the tree ---- */
 
 #define ARCHITECTURE "docs/ARCHITECTURE.md"
+
+/* A document, and the file that it named last. */
+struct tree_page {
+	const char *path;
+	char file[256];
+	char *source; /* of file; NULL: none was named */
+};
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -519,38 +526,45 @@ static bool defines(const char *source, const char *name, size_t len)
 }
 
 /* A span of code: a file, which then is the one whose functions are named, or a function of it. */
-static void check_span(const char *span, char **source, char file[256])
+static void check_span(struct tree_page *page, const char *span)
 {
 	size_t len = strlen(span);
 
-	if (strchr(span, '/') && (ends_with(span, ".c") || ends_with(span, ".h") || ends_with(span, ".sh"))) {
-		free(*source);
-		*source = scene_read(span);
-		ck_assert_msg(*source, "%s names %s, which does not exist", ARCHITECTURE, span);
-		snprintf(file, 256, "%s", span);
-	} else if (ends_with(span, "()")) {
+	if (strchr(span, '/') && !strpbrk(span, " <*") && (ends_with(span, ".c") || ends_with(span, ".h"))) {
+		free(page->source);
+		page->source = scene_read(span);
+		ck_assert_msg(page->source, "%s names %s, which does not exist", page->path, span);
+		snprintf(page->file, sizeof page->file, "%s", span);
+	} else if (len > 2 && ends_with(span, "()")) {
 		char name[128];
 
 		snprintf(name, sizeof name, "%.*s", (int)(len - 2), span);
-		ck_assert_msg(*source && defines(*source, name, len - 2), "%s names %s as a function of %s",
-			      ARCHITECTURE, span, file);
+		ck_assert_msg(page->source && defines(page->source, name, len - 2), "%s names %s as a function of %s",
+			      page->path, span, page->source ? page->file : "no file");
 	}
 }
 
-START_TEST(architecture_names_files_and_functions_that_exist)
+static const char *const tree_pages[] = { ARCHITECTURE, "CONTRIBUTING.md", "SECURITY.md", "docs/performance.md" };
+
+START_TEST(files_and_functions_that_documents_name_exist)
 {
-	AUTO_FREE char *text = read_page(ARCHITECTURE);
-	AUTO_FREE char *source = NULL;
-	char file[256] = "no file", span[256];
+	struct tree_page page = { .path = tree_pages[_i] };
+	AUTO_FREE char *text = read_page(page.path);
+	char span[256];
 
 	for (const char *at = text; (at = strchr(at, '`')) != NULL;) {
-		size_t len = strcspn(++at, "`");
+		bool block = strncmp(at, "```", 3) == 0;
+		const char *end = block ? strstr(at + 3, "```") : strchr(at + 1, '`');
 
-		ck_assert_msg(len > 0 && len < sizeof span, "a span of code that does not end at %.40s", at);
-		snprintf(span, sizeof span, "%.*s", (int)len, at);
-		check_span(span, &source, file);
-		at += len + 1;
+		ck_assert_msg(end && (block || end - at < (long)sizeof span), "a span of code that does not end: %.40s",
+			      at);
+		if (!block) {
+			snprintf(span, sizeof span, "%.*s", (int)(end - at - 1), at + 1);
+			check_span(&page, span);
+		}
+		at = end + (block ? 3 : 1);
 	}
+	free(page.source);
 }
 END_TEST
 
@@ -585,7 +599,7 @@ Suite *docs_suite(void)
 	tcase_add_test(pages, page_of_the_configuration_has_all_captures);
 	tcase_add_test(pages, page_of_the_stream_has_all_columns);
 	suite_add_tcase(suite, pages);
-	tcase_add_test(tree, architecture_names_files_and_functions_that_exist);
+	tcase_add_loop_test(tree, files_and_functions_that_documents_name_exist, 0, (int)ARRAY_LEN(tree_pages));
 	tcase_add_test(tree, architecture_names_every_room);
 	suite_add_tcase(suite, tree);
 	tcase_add_test(examples, examples_of_configurations_are_good);
