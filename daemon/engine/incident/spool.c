@@ -1,14 +1,27 @@
 /*
- * spool.c: one rename makes an incident, one rename unmakes it.
+ * spool.c: the directory of incidents.
  *
- * The idea: a directory is filled under a temporary name and gets its final one when all of it is
- * on the disk; one that is to go gets a temporary name first and is then emptied. So whoever lists
- * final names sees whole incidents at any moment, after a crash too, and everything under a
- * temporary name that nobody holds locked is rubbish.
+ * An incident is written under a temporary name and gets its final one by a rename when all of it
+ * is on the disk; one that is removed gets a temporary name first and is then emptied. So final
+ * names are complete incidents at any moment, after a crash too, and a temporary name that no
+ * process holds locked is garbage.
  *
- * The spool is its path; the directory that is open (spool_directory.h) is compared with it before
- * each incident, so that one that was removed or replaced is made anew. A draft stays where it was
- * begun, and is sealed where the path leads to then, if that can be done.
+ * Which process is alive is asked of flock(2), which ends with its holder: a writer locks its draft
+ * for as long as it lives, and a sweep takes what it can lock. The lock of the spool's directory
+ * keeps a sweep away from a draft that was made but is not locked yet.
+ *
+ * The spool is its path. A descriptor outlives the name of its directory, and what is written
+ * through it then is lost; so before each incident the descriptor is compared with the path, and a
+ * directory that was removed or replaced is made anew. A draft stays where it was begun, and is
+ * moved to where the path leads at the end, if that can be done.
+ *
+ * Retention sums sizes once: some file systems report freed space minutes later, and a loop that
+ * asks again would remove everything. What is over age goes first, so that its space counts before a
+ * younger one must go. For free space nothing is removed in vain: where other files have filled the
+ * file system so far that removing all incidents would not be enough, they stay.
+ *
+ * Leftover files: a manifest lists regular files with plain names only, so whatever else a command
+ * has made would make the incident impossible to seal, and is removed.
  *
  * Rejected: an index file, which could disagree with the directory; severity in the names, which
  * would be unreadable.
@@ -17,6 +30,7 @@
 
 #include "lib/base/base.h"
 #include "lib/base/io.h"
+#include "lib/base/map.h"
 #include "lib/base/text.h"
 #include "lib/base/units.h"
 #include "lib/incident/incident.h"
@@ -37,49 +51,61 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-struct spool_directory;
-
-/* What became of drafts whose writers have died. */
-struct spool_directory_swept {
-	size_t removed;
-	size_t adopted; /* sealed as far as they had come */
-};
-
-/* Directories beyond are not looked at in one call. */
+/* Directories beyond are ignored in one call. */
 #define SPOOL_ENTRIES_MAX 10000
 
-/* Behind the name of a directory that is being written, or removed. */
-#define SPOOL_SUFFIX SPOOL_DIRECTORY_SUFFIX
+#define TEMPORARY_MAX (INCIDENT_NAME_MAX + sizeof(SPOOL_DIRECTORY_SUFFIX))
+
+#define BLOCK_BYTES 4096u
+#define NUMBER_MAX 9999u /* incidents of one target and rule within a millisecond */
 
 /*
- * strays.c: a look at all names, then one decision each. A manifest lists plain files with plain
- * names only, so whatever else a command has made would make the incident impossible to seal.
- */
-
-/*
- * Room for the files that are kept, the samples and what else there may be goes before records of
- * what was removed.
+ * Records of removed leftover files; room is left for the files that are kept, the samples and
+ * others.
  */
 #define REMOVED_MAX (INCIDENT_CAPTURES_MAX - LEFTOVER_FILES_MAX - 4)
 
-/* More are removed without a look at their sizes. */
-#define CANDIDATES_MAX 256
+/* More leftover files are removed whatever their sizes. */
+#define LEFTOVER_CANDIDATES_MAX 256
 
-struct candidate {
+struct leftover_file {
 	char name[MANIFEST_NAME_MAX + 1];
 	uint64_t bytes;
 };
 
-struct settling {
+struct leftover_files {
 	int dirfd;
 	struct incident *incident;
-	size_t captures; /* those that were there before */
-	struct candidate candidates[CANDIDATES_MAX];
+	size_t captures; /* of the incident itself */
+	struct leftover_file files[LEFTOVER_CANDIDATES_MAX];
 	size_t count;
-	size_t unlisted; /* removed, and not in the incident one by one */
+	size_t unlisted; /* removed, without a record */
 };
 
-/* ---- removing ---- */
+/* Counted: a draft keeps its directory although the spool may have made another one. */
+struct spool_directory {
+	int fd;
+	unsigned holders;
+};
+
+struct spool {
+	char *path; /* never changes */
+	struct spool_directory *dir;
+	pthread_mutex_t lock; /* of limits, and of nothing else */
+	struct retention_limits limits;
+	size_t adopted; /* when it was opened */
+	bool dirty;     /* a draft could not be removed */
+};
+
+struct spool_draft {
+	struct spool *spool;
+	struct spool_directory *parent; /* the directory of the spool when it was begun */
+	int dirfd;                      /* locked */
+	char name[INCIDENT_NAME_MAX + 1];
+	char temporary[TEMPORARY_MAX];
+};
+
+/* ---- leftover files of commands ---- */
 
 static int remove_name(int dirfd, const char *name)
 {
@@ -89,29 +115,27 @@ static int remove_name(int dirfd, const char *name)
 	return errno == EISDIR || errno == EPERM ? directory_tree_remove(dirfd, name) : -errno;
 }
 
-static void say_removed(struct settling *settling, const char *name, const char *reason)
+static void record_removed(struct leftover_files *leftover, const char *name, const char *reason)
 {
 	struct incident_capture record = { .status = INCIDENT_CAPTURE_FAILED };
 	char shown[80];
 
-	if (settling->incident->capture_count >= REMOVED_MAX) {
-		settling->unlisted++;
+	if (leftover->incident->capture_count >= REMOVED_MAX) {
+		leftover->unlisted++;
 		return;
 	}
 	text_escape(shown, sizeof shown, name, strnlen(name, 32));
 	incident_text(record.name, sizeof record.name, INCIDENT_LEFT_FILE);
 	snprintf(record.why, sizeof record.why, "removed: %s: %s", shown, reason);
-	incident_add_capture(settling->incident, &record);
+	incident_add_capture(leftover->incident, &record);
 }
 
-static int remove_stray(struct settling *settling, const char *name, const char *reason)
+static int remove_leftover(struct leftover_files *leftover, const char *name, const char *reason)
 {
-	say_removed(settling, name, reason);
+	record_removed(leftover, name, reason);
 
-	return remove_name(settling->dirfd, name);
+	return remove_name(leftover->dirfd, name);
 }
-
-/* ---- looking ---- */
 
 static bool is_file(int dirfd, const char *name, uint64_t *ret_bytes)
 {
@@ -124,48 +148,48 @@ static bool is_file(int dirfd, const char *name, uint64_t *ret_bytes)
 	return true;
 }
 
-static bool is_ours(const struct settling *settling, const char *name)
+static bool is_capture(const struct leftover_files *leftover, const char *name)
 {
 	if (strcmp(name, INCIDENT_FILE) == 0)
 		return true;
-	for (size_t i = 0; i < settling->captures; i++)
-		if (strcmp(settling->incident->captures[i].file, name) == 0)
+	for (size_t i = 0; i < leftover->captures; i++)
+		if (strcmp(leftover->incident->captures[i].file, name) == 0)
 			return true;
 
 	return false;
 }
 
-/* Files that are still to be written: a command has no business with them. */
+/* Files that are written later. */
 static bool is_reserved(const char *name)
 {
 	return strcmp(name, MANIFEST_NAME) == 0 || strcmp(name, INCIDENT_SAMPLES_FILE) == 0;
 }
 
-static int look(void *ctx, const char *name)
+static int examine_file(void *ctx, const char *name)
 {
-	struct settling *settling = ctx;
-	struct candidate *candidate = &settling->candidates[settling->count];
+	struct leftover_files *leftover = ctx;
+	struct leftover_file *candidate = &leftover->files[leftover->count];
 	uint64_t bytes;
 
-	if (is_ours(settling, name))
+	if (is_capture(leftover, name))
 		return 0;
-	if (!is_file(settling->dirfd, name, &bytes))
-		return remove_stray(settling, name, "no plain file");
-	if (!manifest_name_ok(name) || is_reserved(name) || strlen(name) >= sizeof settling->incident->captures[0].file)
-		return remove_stray(settling, name, "its name");
-	if (settling->count == CANDIDATES_MAX)
-		return remove_stray(settling, name, "too many files");
+	if (!is_file(leftover->dirfd, name, &bytes))
+		return remove_leftover(leftover, name, "no plain file");
+	if (!manifest_name_ok(name) || is_reserved(name) || strlen(name) >= sizeof leftover->incident->captures[0].file)
+		return remove_leftover(leftover, name, "its name");
+	if (leftover->count == LEFTOVER_CANDIDATES_MAX)
+		return remove_leftover(leftover, name, "too many files");
 
 	snprintf(candidate->name, sizeof candidate->name, "%s", name);
 	candidate->bytes = bytes;
-	settling->count++;
+	leftover->count++;
 
 	return 0;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_bytes(const void *a, const void *b)
 {
-	const struct candidate *left = a, *right = b;
+	const struct leftover_file *left = a, *right = b;
 
 	if (left->bytes != right->bytes)
 		return left->bytes < right->bytes ? -1 : 1;
@@ -173,16 +197,15 @@ static int compare(const void *a, const void *b)
 	return strcmp(left->name, right->name);
 }
 
-/* ---- deciding ---- */
-
-static int keep_or_remove(struct settling *settling, uint64_t max_bytes)
+/* Keeps the smallest that fit. */
+static int keep_or_remove(struct leftover_files *leftover, uint64_t max_bytes)
 {
 	char shown[160], size[UNITS_TEXT_MAX];
 	size_t kept = 0;
 
-	qsort(settling->candidates, settling->count, sizeof settling->candidates[0], compare);
-	for (size_t i = 0; i < settling->count; i++) {
-		const struct candidate *candidate = &settling->candidates[i];
+	qsort(leftover->files, leftover->count, sizeof leftover->files[0], compare_bytes);
+	for (size_t i = 0; i < leftover->count; i++) {
+		const struct leftover_file *candidate = &leftover->files[i];
 		struct incident_capture record = { .status = INCIDENT_CAPTURE_OK, .bytes = candidate->bytes };
 		bool fits = candidate->bytes <= max_bytes;
 		int r;
@@ -190,14 +213,14 @@ static int keep_or_remove(struct settling *settling, uint64_t max_bytes)
 		if (fits && kept < LEFTOVER_FILES_MAX) {
 			incident_text(record.name, sizeof record.name, INCIDENT_LEFT_FILE);
 			incident_text(record.file, sizeof record.file, candidate->name);
-			incident_add_capture(settling->incident, &record);
+			incident_add_capture(leftover->incident, &record);
 			max_bytes -= candidate->bytes;
 			kept++;
 			continue;
 		}
 		snprintf(shown, sizeof shown, "%s, more than max_incident_size leaves room for",
 			 units_format_bytes(size, sizeof size, candidate->bytes));
-		r = remove_stray(settling, candidate->name, fits ? "too many files" : shown);
+		r = remove_leftover(leftover, candidate->name, fits ? "too many files" : shown);
 		if (r < 0)
 			return r;
 	}
@@ -205,8 +228,8 @@ static int keep_or_remove(struct settling *settling, uint64_t max_bytes)
 	return 0;
 }
 
-/* What is said of our own files may be true no more. */
-static int check_ours(int dirfd, struct incident *incident)
+/* A command may have changed or removed the files of captures. */
+static int check_captures(int dirfd, struct incident *incident)
 {
 	for (size_t i = 0; i < incident->capture_count; i++) {
 		struct incident_capture *capture = &incident->captures[i];
@@ -233,79 +256,45 @@ static int check_ours(int dirfd, struct incident *incident)
 
 int leftover_files_settle(int dirfd, uint64_t max_bytes, struct incident *incident)
 {
-	AUTO_FREE struct settling *settling = calloc(1, sizeof *settling);
-	struct incident_capture rate_limit = { .status = INCIDENT_CAPTURE_FAILED };
+	AUTO_FREE struct leftover_files *leftover = calloc(1, sizeof *leftover);
+	struct incident_capture more = { .status = INCIDENT_CAPTURE_FAILED };
 	int r;
 
-	if (!settling)
+	if (!leftover)
 		return -ENOMEM;
 
-	settling->dirfd = dirfd;
-	settling->incident = incident;
-	r = check_ours(dirfd, incident);
+	leftover->dirfd = dirfd;
+	leftover->incident = incident;
+	r = check_captures(dirfd, incident);
 	if (r < 0)
 		return r;
-	settling->captures = incident->capture_count;
-	r = directory_list_each(dirfd, look, settling);
+	leftover->captures = incident->capture_count;
+	r = directory_list_each(dirfd, examine_file, leftover);
 	if (r == 0)
-		r = keep_or_remove(settling, max_bytes);
-	if (r < 0 || settling->unlisted == 0)
+		r = keep_or_remove(leftover, max_bytes);
+	if (r < 0 || leftover->unlisted == 0)
 		return r;
 
-	incident_text(rate_limit.name, sizeof rate_limit.name, INCIDENT_LEFT_FILE);
-	snprintf(rate_limit.why, sizeof rate_limit.why, "removed: %zu more", settling->unlisted);
-	incident_add_capture(incident, &rate_limit);
+	incident_text(more.name, sizeof more.name, INCIDENT_LEFT_FILE);
+	snprintf(more.why, sizeof more.why, "removed: %zu more", leftover->unlisted);
+	incident_add_capture(incident, &more);
 
 	return 0;
 }
 
-/*
- * spool_directory.c: who is alive is asked of flock(2), which ends with its holder: a writer locks
- * its draft for as long as it lives, and the sweep takes what it can lock. The lock of the
- * directory itself keeps a sweep away from a draft that was made but is not locked yet.
- *
- * A descriptor outlives the name of its directory: what is written through it then is lost to
- * everybody. So before anything new is begun the name is compared with the descriptor.
- */
+/* ---- its directory ---- */
 
-#define DIR_TEMPORARY_MAX (INCIDENT_NAME_MAX + sizeof(SPOOL_DIRECTORY_SUFFIX))
-
-struct spool_directory {
-	int fd;
-	unsigned holders;
-};
-
-/*
- * Against a sweep or another writer of this directory, in this process or another; to be held for a
- * moment only. 0 or -errno.
- */
-static int spool_directory_lock(const struct spool_directory *dir)
+/* Against a sweep or another writer, in this process or another. Held for short. 0 or -errno. */
+static int lock_directory(const struct spool_directory *dir)
 {
 	while (flock(dir->fd, LOCK_EX) < 0)
 		if (errno != EINTR)
 			return -errno;
+
 	return 0;
 }
 
-static void spool_directory_unlock(const struct spool_directory *dir)
-{
-	flock(dir->fd, LOCK_UN);
-}
-
-/* Stays the directory's. */
-static int spool_directory_fd(const struct spool_directory *dir)
-{
-	return dir->fd;
-}
-
-/* One more holder; returns dir. */
-static struct spool_directory *spool_directory_ref(struct spool_directory *dir)
-{
-	dir->holders++;
-	return dir;
-}
-
-/* One holder less; the last one closes it. NULL is fine. */
+/* The last one closes it. NULL is fine. */
 static void spool_directory_unref(struct spool_directory *dir)
 {
 	if (!dir || --dir->holders > 0)
@@ -317,11 +306,8 @@ static void spool_directory_unref(struct spool_directory *dir)
 
 CLEANUP(spool_directory, unref);
 
-/*
- * Whether path still leads here. 0: no; 1: yes; -errno: path cannot be looked at, for another
- * reason than that there is nothing.
- */
-static int spool_directory_is_at(const struct spool_directory *dir, const char *path)
+/* Whether path still leads to dir. 0: no; 1: yes; -errno: path cannot be read, though it may exist. */
+static int directory_is_at(const struct spool_directory *dir, const char *path)
 {
 	struct stat named, open;
 
@@ -332,16 +318,16 @@ static int spool_directory_is_at(const struct spool_directory *dir, const char *
 	return named.st_dev == open.st_dev && named.st_ino == open.st_ino;
 }
 
-/* ---- leftovers ---- */
-
+/* What became of the drafts of writers that have died. */
 struct sweep {
 	int dirfd;
-	struct spool_directory_swept swept;
+	size_t removed;
+	size_t adopted; /* sealed as far as they were written */
 };
 
 static bool is_temporary(const char *name)
 {
-	char final[DIR_TEMPORARY_MAX];
+	char final[TEMPORARY_MAX];
 	size_t len = strlen(name), suffix = sizeof(SPOOL_DIRECTORY_SUFFIX) - 1;
 
 	if (len <= suffix || len >= sizeof(final) || strcmp(name + len - suffix, SPOOL_DIRECTORY_SUFFIX) != 0)
@@ -351,11 +337,8 @@ static bool is_temporary(const char *name)
 	return incident_name_ok(final);
 }
 
-/*
- * Gives the samples the end that their writer could not write. What cannot be closed is kept as it
- * is: a reader says what is missing.
- */
-static void close_samples(int dirfd)
+/* Adds the end that the writer could not write; on failure the file stays as it is: readers say what is missing. */
+static void repair_samples(int dirfd)
 {
 	AUTO_CLOSE int fd = openat(dirfd, INCIDENT_SAMPLES_FILE, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	struct stat st;
@@ -364,20 +347,17 @@ static void close_samples(int dirfd)
 		fsync(fd);
 }
 
-/*
- * A draft that was noted (spool_note) says what fired, and holds what was collected then: as much
- * as there will ever be.
- */
-static bool adopt(const struct sweep *sweep, int fd, const char *temporary)
+/* Seals a draft that spool_note has described, with what was captured at the firing. */
+static bool adopt_draft(const struct sweep *sweep, int fd, const char *temporary)
 {
-	char name[DIR_TEMPORARY_MAX];
+	char name[TEMPORARY_MAX];
 	struct incident incident;
 
 	snprintf(name, sizeof(name), "%.*s", (int)(strlen(temporary) - strlen(SPOOL_DIRECTORY_SUFFIX)), temporary);
 	if (incident_json_read(fd, &incident) < 0)
 		return false;
-	unlinkat(fd, MANIFEST_NAME, 0); /* it died while it was sealing */
-	close_samples(fd);
+	unlinkat(fd, MANIFEST_NAME, 0); /* the writer died while it sealed */
+	repair_samples(fd);
 	if (manifest_write(fd) < 0) {
 		/* A command may have left what cannot be listed. */
 		unlinkat(fd, MANIFEST_NAME, 0);
@@ -387,7 +367,7 @@ static bool adopt(const struct sweep *sweep, int fd, const char *temporary)
 	return renameat(sweep->dirfd, temporary, sweep->dirfd, name) == 0;
 }
 
-/* What cannot be removed today may be tomorrow: that stops nobody from working. */
+/* What cannot be removed is left for the next sweep. */
 static int sweep_entry(void *ctx, const char *name)
 {
 	struct sweep *sweep = ctx;
@@ -398,64 +378,53 @@ static int sweep_entry(void *ctx, const char *name)
 	fd = openat(sweep->dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return 0;
-	if (adopt(sweep, fd, name))
-		sweep->swept.adopted++;
+	if (adopt_draft(sweep, fd, name))
+		sweep->adopted++;
 	else if (directory_tree_remove(sweep->dirfd, name) == 0)
-		sweep->swept.removed++;
+		sweep->removed++;
 	return 0;
 }
 
-/* Sweeps it once more. Drafts of living writers stay, our own too. 0 or -errno. */
-static int spool_directory_sweep(const struct spool_directory *dir, struct spool_directory_swept *ret)
+/* Drafts of living writers stay, this process's included. 0 or -errno. */
+static int sweep_directory(const struct spool_directory *dir, struct sweep *ret)
 {
-	struct sweep sweep = { .dirfd = dir->fd };
-	int r = spool_directory_lock(dir);
+	int r = lock_directory(dir);
 
 	if (r < 0)
 		return r;
-	r = directory_list_each(dir->fd, sweep_entry, &sweep);
-	spool_directory_unlock(dir);
-	if (r < 0)
-		return r;
-	*ret = sweep.swept;
-	return 0;
+	*ret = (struct sweep){ .dirfd = dir->fd };
+	r = directory_list_each(dir->fd, sweep_entry, ret);
+	flock(dir->fd, LOCK_UN);
+
+	return r;
 }
 
-/*
- * Makes it (0750) and those above if need be, opens it, sweeps. 0; -ENOMEM; -errno. *ret is to be
- * given back.
- */
-static int spool_directory_open(const char *path, struct spool_directory **ret, struct spool_directory_swept *ret_swept)
+/* Makes it (0750) and its parents if need be, opens and sweeps it. 0; -ENOMEM; -errno. */
+static int open_directory(const char *path, struct spool_directory **ret, struct sweep *ret_swept)
 {
-	AUTO(spool_directory_unrefp) struct spool_directory *dir = calloc(1, sizeof(*dir));
+	AUTO(spool_directory_unrefp) struct spool_directory *dir = calloc(1, sizeof *dir);
 	int r;
 
 	if (!dir)
 		return -ENOMEM;
+
 	dir->holders = 1;
 	dir->fd = -1;
-
 	r = directory_tree_make(path);
 	if (r < 0)
 		return r;
 	dir->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir->fd < 0)
 		return -errno;
-	r = spool_directory_sweep(dir, ret_swept);
+	r = sweep_directory(dir, ret_swept);
 	if (r < 0)
 		return r;
 	*ret = TAKE(dir);
+
 	return 0;
 }
 
-/*
- * retention.c: one pass over the incidents, the mildest first.
- *
- * Sums are estimates taken once: some file systems report freed space minutes later, and a loop
- * that asks again and again would remove everything. What is over age goes first, so that its space
- * counts before a younger one must go. For free space nothing goes in vain: where others have
- * filled the file system so far that all of ours would not do, ours stay.
- */
+/* ---- which to remove ---- */
 
 /* What is still too much. */
 struct excess {
@@ -465,8 +434,8 @@ struct excess {
 	size_t left;   /* incidents */
 };
 
-/* Older first, then by name: for qsort(3) over entries. */
-static int retention_compare_age(const void *a, const void *b)
+/* Older first, then by name. */
+static int compare_age(const void *a, const void *b)
 {
 	const struct retention_entry *left = a, *right = b;
 
@@ -481,29 +450,30 @@ static int compare_severity(const void *a, const void *b)
 
 	if (left->severity != right->severity)
 		return left->severity < right->severity ? -1 : 1;
-	return retention_compare_age(a, b);
+	return compare_age(a, b);
 }
 
-static uint64_t above(uint64_t value, uint64_t limit)
+static uint64_t excess_over(uint64_t value, uint64_t limit)
 {
 	return limit > 0 && value > limit ? value - limit : 0;
 }
 
-static uint64_t less(uint64_t value, uint64_t by)
+static uint64_t subtract(uint64_t value, uint64_t by)
 {
 	return value > by ? value - by : 0;
 }
 
-static void take_out(struct excess *excess, const struct retention_entry *entry)
+static void count_removed(struct excess *excess, const struct retention_entry *entry)
 {
-	excess->bytes = less(excess->bytes, entry->bytes);
-	excess->free = less(excess->free, entry->bytes);
+	excess->bytes = subtract(excess->bytes, entry->bytes);
+	excess->free = subtract(excess->free, entry->bytes);
 	excess->count -= excess->count > 0;
 	excess->left--;
 }
 
-/* What may go for free space at most: the last one, the worst, never does. */
-static uint64_t removable(const struct retention_entry *entries, const enum retention_reason *reasons, size_t count)
+/* What may be removed for free space: never the most severe, which is the last. */
+static uint64_t removable_bytes(const struct retention_entry *entries, const enum retention_reason *reasons,
+				size_t count)
 {
 	uint64_t bytes = 0;
 	size_t last = count;
@@ -517,7 +487,7 @@ static uint64_t removable(const struct retention_entry *entries, const enum rete
 	return bytes;
 }
 
-static enum retention_reason judge(const struct excess *excess)
+static enum retention_reason reason_to_remove(const struct excess *excess)
 {
 	if (excess->count > 0)
 		return RETENTION_COUNT;
@@ -526,8 +496,8 @@ static enum retention_reason judge(const struct excess *excess)
 	return excess->free > 0 && excess->left > 1 ? RETENTION_FREE : RETENTION_KEEP;
 }
 
-/* What is to be free: min_free_bytes and next_bytes, or as much as can be said. */
-static uint64_t retention_free_bytes(const struct retention_limits *limits)
+/* min_free_bytes and next_bytes. */
+static uint64_t wanted_free_bytes(const struct retention_limits *limits)
 {
 	uint64_t bytes;
 
@@ -537,7 +507,7 @@ static uint64_t retention_free_bytes(const struct retention_limits *limits)
 void retention_choose(const struct retention_limits *limits, wall_t now, uint64_t free_bytes,
 		      struct retention_entry *entries, enum retention_reason *reasons, size_t count)
 {
-	struct excess excess = { .count = above(count, limits->max_count), .left = count };
+	struct excess excess = { .count = excess_over(count, limits->max_count), .left = count };
 	uint64_t total = 0;
 
 	if (count == 0)
@@ -545,25 +515,25 @@ void retention_choose(const struct retention_limits *limits, wall_t now, uint64_
 	qsort(entries, count, sizeof(*entries), compare_severity);
 	for (size_t i = 0; i < count; i++)
 		total += entries[i].bytes;
-	excess.bytes = above(total, limits->max_bytes);
-	excess.free = less(retention_free_bytes(limits), free_bytes);
+	excess.bytes = excess_over(total, limits->max_bytes);
+	excess.free = subtract(wanted_free_bytes(limits), free_bytes);
 
 	for (size_t i = 0; i < count; i++) {
 		reasons[i] = RETENTION_KEEP;
-		if (limits->max_age_ns > 0 && less(now.ns, entries[i].wall.ns) > limits->max_age_ns) {
+		if (limits->max_age_ns > 0 && subtract(now.ns, entries[i].wall.ns) > limits->max_age_ns) {
 			reasons[i] = RETENTION_AGE;
-			take_out(&excess, &entries[i]);
+			count_removed(&excess, &entries[i]);
 		}
 	}
-	if (excess.free > removable(entries, reasons, count))
+	if (excess.free > removable_bytes(entries, reasons, count))
 		excess.free = 0;
 	for (size_t i = 0; i < count; i++) {
 		if (reasons[i] != RETENTION_KEEP)
 			continue;
-		reasons[i] = judge(&excess);
+		reasons[i] = reason_to_remove(&excess);
 		if (reasons[i] == RETENTION_KEEP)
 			return;
-		take_out(&excess, &entries[i]);
+		count_removed(&excess, &entries[i]);
 	}
 }
 
@@ -577,36 +547,17 @@ const char *retention_reason_name(enum retention_reason reason)
 	return names[reason];
 }
 
-#define BLOCK_BYTES 4096u
-#define NUMBER_MAX 9999u /* incidents of one target and rule within a millisecond */
-#define TEMPORARY_MAX (INCIDENT_NAME_MAX + sizeof(SPOOL_SUFFIX))
-
-struct spool {
-	char *path; /* never changes */
-	struct spool_directory *dir;
-	pthread_mutex_t lock; /* of limits, and of nothing else */
-	struct retention_limits limits;
-	size_t adopted; /* when it was opened */
-	bool dirty;     /* a draft could not be removed */
-};
-
-struct spool_draft {
-	struct spool *spool;
-	struct spool_directory *parent; /* the directory of the spool when it was begun */
-	int dirfd;                      /* locked */
-	char name[INCIDENT_NAME_MAX + 1];
-	char temporary[TEMPORARY_MAX];
-};
+/* ---- the spool ---- */
 
 static void set_temporary(char ret[static TEMPORARY_MAX], const char *name)
 {
-	snprintf(ret, TEMPORARY_MAX, "%s" SPOOL_SUFFIX, name);
+	snprintf(ret, TEMPORARY_MAX, "%s" SPOOL_DIRECTORY_SUFFIX, name);
 }
 
 int spool_open(const char *path, const struct retention_limits *limits, struct spool **ret, size_t *ret_swept)
 {
 	AUTO(spool_freep) struct spool *spool = calloc(1, sizeof(*spool));
-	struct spool_directory_swept swept;
+	struct sweep swept;
 	int r;
 
 	if (!spool)
@@ -616,7 +567,7 @@ int spool_open(const char *path, const struct retention_limits *limits, struct s
 	spool->path = strdup(path);
 	if (!spool->path)
 		return -ENOMEM;
-	r = spool_directory_open(path, &spool->dir, &swept);
+	r = open_directory(path, &spool->dir, &swept);
 	if (r < 0)
 		return r;
 
@@ -648,20 +599,20 @@ size_t spool_adopted(const struct spool *spool)
 }
 
 /*
- * The directory that the path leads to, made anew if somebody removed it, swept if there is need. 0
- * or -errno: then it is the one from before.
+ * Opens the directory that the path leads to, made anew if it was removed, and swept if a draft was
+ * left. -errno: the one from before stays open.
  */
-static int refresh(struct spool *spool)
+static int refresh_directory(struct spool *spool)
 {
-	struct spool_directory_swept swept;
+	struct sweep swept;
 	struct spool_directory *dir;
-	int r = spool_directory_is_at(spool->dir, spool->path);
+	int r = directory_is_at(spool->dir, spool->path);
 
 	if (r > 0 && spool->dirty)
-		spool->dirty = spool_directory_sweep(spool->dir, &swept) < 0;
+		spool->dirty = sweep_directory(spool->dir, &swept) < 0;
 	if (r != 0)
 		return r < 0 ? r : 0;
-	r = spool_directory_open(spool->path, &dir, &swept);
+	r = open_directory(spool->path, &dir, &swept);
 	if (r < 0)
 		return r;
 	spool_directory_unref(spool->dir);
@@ -688,10 +639,7 @@ static struct retention_limits limits_of(struct spool *spool)
 	return limits;
 }
 
-/*
- * Free bytes where the directory is, or would be made: of the nearest one above that exists. 0 or
- * -errno.
- */
+/* Of the file system where the directory is, or would be made. 0 or -errno. */
 static int free_bytes(const struct spool *spool, uint64_t *ret)
 {
 	char path[PATH_MAX], *slash;
@@ -714,27 +662,27 @@ bool spool_predict_ok(struct spool *spool, uint64_t expected_bytes)
 
 	pthread_mutex_lock(&spool->lock);
 	spool->limits.next_bytes = expected_bytes;
-	wanted = retention_free_bytes(&spool->limits);
+	wanted = wanted_free_bytes(&spool->limits);
 	pthread_mutex_unlock(&spool->lock);
 	return free_bytes(spool, &left) < 0 || left >= wanted;
 }
 
-/* ---- the list ---- */
+/* ---- sealed incidents ---- */
 
 struct listing {
 	int dirfd;
 	struct retention_entry *entries;
-	size_t count, room;
+	size_t count, cap;
 };
 
-struct sum {
+struct size_sum {
 	int dirfd;
 	uint64_t bytes;
 };
 
 static int add_size(void *ctx, const char *name)
 {
-	struct sum *sum = ctx;
+	struct size_sum *sum = ctx;
 	struct stat st;
 
 	if (fstatat(sum->dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_size > 0)
@@ -742,7 +690,7 @@ static int add_size(void *ctx, const char *name)
 	return 0;
 }
 
-/* What cannot be understood counts as mild; what could not be read for want of memory must not. */
+/* 0 for one that cannot be parsed; lack of memory or descriptors is an error instead. */
 static int read_severity(int dirfd, double *ret)
 {
 	AUTO_FREE struct incident *incident = malloc(sizeof(*incident));
@@ -757,29 +705,14 @@ static int read_severity(int dirfd, double *ret)
 	return 0;
 }
 
-static int grow(struct listing *listing)
-{
-	size_t room = listing->room ? 2 * listing->room : 64;
-	struct retention_entry *entries;
-
-	if (listing->count < listing->room)
-		return 0;
-	entries = realloc(listing->entries, room * sizeof(*entries));
-	if (!entries)
-		return -ENOMEM;
-	listing->entries = entries;
-	listing->room = room;
-	return 0;
-}
-
-/* A directory of ours with a MANIFEST: whatever else lies here is none of our business. */
+/* Incidents have a name of one and a MANIFEST; everything else is ignored. */
 static int list_entry(void *ctx, const char *name)
 {
 	struct listing *listing = ctx;
 	AUTO_CLOSE int fd = -1;
 	struct retention_entry *entry;
 	double severity = 0;
-	struct sum sum;
+	struct size_sum sum;
 	int r;
 
 	if (!incident_name_ok(name) || listing->count == SPOOL_ENTRIES_MAX)
@@ -787,13 +720,13 @@ static int list_entry(void *ctx, const char *name)
 	fd = openat(listing->dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || faccessat(fd, MANIFEST_NAME, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		return 0;
-	r = grow(listing);
+	r = vector_reserve(&listing->entries, &listing->cap, listing->count + 1, sizeof *listing->entries);
 	if (r < 0)
 		return r;
 	r = read_severity(fd, &severity);
 	if (r < 0)
 		return r;
-	sum = (struct sum){ .dirfd = fd };
+	sum = (struct size_sum){ .dirfd = fd };
 	r = directory_list_each(fd, add_size, &sum);
 	if (r < 0)
 		return r;
@@ -813,13 +746,13 @@ int spool_list_at(int dirfd, struct retention_entry **ret, size_t *ret_count)
 		return r;
 	}
 	if (listing.count > 0)
-		qsort(listing.entries, listing.count, sizeof(listing.entries[0]), retention_compare_age);
+		qsort(listing.entries, listing.count, sizeof(listing.entries[0]), compare_age);
 	*ret = listing.entries;
 	*ret_count = listing.count;
 	return 0;
 }
 
-/* ---- an incident that is being written ---- */
+/* ---- drafts ---- */
 
 static void free_draft(struct spool_draft *draft)
 {
@@ -830,9 +763,9 @@ static void free_draft(struct spool_draft *draft)
 }
 
 /* 0; -EEXIST: that name is taken; -errno. The lock of the spool is held. */
-static int make_directory(struct spool_draft *draft)
+static int make_draft_directory(struct spool_draft *draft)
 {
-	int parent = spool_directory_fd(draft->parent), r;
+	int parent = draft->parent->fd, r;
 	struct stat st;
 
 	if (fstatat(parent, draft->name, &st, AT_SYMLINK_NOFOLLOW) == 0)
@@ -848,7 +781,8 @@ static int make_directory(struct spool_draft *draft)
 	return r == -EEXIST ? -EIO : r;
 }
 
-static int find_number(struct spool_draft *draft, const char *stem)
+/* Makes the directory, with the first number that is free. */
+static int number_draft(struct spool_draft *draft, const char *stem)
 {
 	int r = -EEXIST;
 
@@ -858,7 +792,7 @@ static int find_number(struct spool_draft *draft, const char *stem)
 		if (len < 0 || (size_t)len >= sizeof(draft->name) || !incident_name_ok(draft->name))
 			return -EINVAL;
 		set_temporary(draft->temporary, draft->name);
-		r = make_directory(draft);
+		r = make_draft_directory(draft);
 	}
 	return r;
 }
@@ -866,7 +800,7 @@ static int find_number(struct spool_draft *draft, const char *stem)
 int spool_begin(struct spool *spool, const char *stem, struct spool_draft **ret)
 {
 	struct spool_draft *draft;
-	int r = refresh(spool);
+	int r = refresh_directory(spool);
 
 	if (r < 0)
 		return r;
@@ -874,13 +808,14 @@ int spool_begin(struct spool *spool, const char *stem, struct spool_draft **ret)
 	if (!draft)
 		return -ENOMEM;
 	draft->spool = spool;
-	draft->parent = spool_directory_ref(spool->dir);
+	draft->parent = spool->dir;
+	draft->parent->holders++;
 	draft->dirfd = -1;
 
-	r = spool_directory_lock(draft->parent);
+	r = lock_directory(draft->parent);
 	if (r == 0) {
-		r = find_number(draft, stem);
-		spool_directory_unlock(draft->parent);
+		r = number_draft(draft, stem);
+		flock(draft->parent->fd, LOCK_UN);
 	}
 	if (r < 0) {
 		free_draft(draft);
@@ -904,8 +839,8 @@ void spool_abort(struct spool_draft *draft)
 {
 	if (!draft)
 		return;
-	unlinkat(draft->dirfd, INCIDENT_FILE, 0); /* no sweep shall take it for one that is worth sealing */
-	draft->spool->dirty |= directory_tree_remove(spool_directory_fd(draft->parent), draft->temporary) < 0;
+	unlinkat(draft->dirfd, INCIDENT_FILE, 0); /* or a sweep would adopt it */
+	draft->spool->dirty |= directory_tree_remove(draft->parent->fd, draft->temporary) < 0;
 	free_draft(draft);
 }
 
@@ -939,19 +874,19 @@ int spool_write(struct spool_draft *draft, struct incident *incident)
 	r = spool_note(draft, incident);
 	if (r < 0)
 		return r;
-	r = manifest_write(draft->dirfd); /* brings the files to the disk */
+	r = manifest_write(draft->dirfd); /* and syncs the files */
 	if (r < 0)
 		return r;
 	return fsync(draft->dirfd) < 0 ? -errno : 0;
 }
 
-/* The directory that it is in after the rename, to be synced, in *ret. 0 or -errno. */
-static int put_in_place(const struct spool_draft *draft, int *ret)
+/* Renames it. *ret: the directory that it is in then, to be synced. 0 or -errno. */
+static int rename_draft(const struct spool_draft *draft, int *ret)
 {
-	int from = spool_directory_fd(draft->parent), to;
+	int from = draft->parent->fd, to;
 
-	refresh(draft->spool);
-	to = spool_directory_fd(draft->spool->dir);
+	refresh_directory(draft->spool);
+	to = draft->spool->dir->fd;
 	if (to != from && renameat(from, draft->temporary, to, draft->name) == 0)
 		from = to;
 	else if (renameat(from, draft->temporary, from, draft->name) < 0)
@@ -962,7 +897,7 @@ static int put_in_place(const struct spool_draft *draft, int *ret)
 
 int spool_publish(struct spool_draft *draft)
 {
-	int parent = -1, r = put_in_place(draft, &parent);
+	int parent = -1, r = rename_draft(draft, &parent);
 
 	if (r < 0) {
 		spool_abort(draft);
@@ -983,7 +918,7 @@ int spool_seal(struct spool_draft *draft, struct incident *incident)
 	return r;
 }
 
-/* ---- retention ---- */
+/* ---- removal ---- */
 
 static int remove_sealed(int dirfd, const char *name)
 {
@@ -1003,11 +938,11 @@ int spool_enforce(struct spool *spool, wall_t now,
 	struct retention_limits limits = limits_of(spool);
 	uint64_t left = UINT64_MAX;
 	size_t count;
-	int r = refresh(spool), first = 0;
+	int r = refresh_directory(spool), first = 0;
 
 	if (r < 0)
 		return r;
-	r = spool_list_at(spool_directory_fd(spool->dir), &entries, &count);
+	r = spool_list_at(spool->dir->fd, &entries, &count);
 	if (r < 0 || count == 0)
 		return r;
 	reasons = calloc(count, sizeof(*reasons));
@@ -1021,7 +956,7 @@ int spool_enforce(struct spool *spool, wall_t now,
 	for (size_t i = 0; i < count; i++) {
 		if (reasons[i] == RETENTION_KEEP)
 			continue;
-		r = remove_sealed(spool_directory_fd(spool->dir), entries[i].name);
+		r = remove_sealed(spool->dir->fd, entries[i].name);
 		if (r < 0 && r != -ENOENT)
 			first = first ? first : r;
 		else if (removed)

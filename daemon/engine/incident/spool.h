@@ -1,10 +1,9 @@
 /*
- * spool.h: the directory of incidents. What is there under its final name is whole and sealed; it
- * gets there by one rename. Old and mild incidents make room for new ones, by stated limits.
+ * spool.h: the directory of incidents. What is there under its final name is complete and sealed;
+ * it gets there by one rename. Old and mild incidents are removed for new ones, by stated limits.
  *
- *     spool_begin ──▶ NAME.tmp/  (locked by whoever writes it; files are put in) ──┬─ spool_seal ──▶
- *     NAME/
- *                                                                                  └─ spool_abort ─▶ removed
+ *     spool_begin ──▶ NAME.tmp/  (locked by its writer, which puts files in) ──┬─ spool_seal ──▶ NAME/
+ *                                                                              └─ spool_abort ─▶ removed
  *
  * Several processes may use one directory. Only names that incident_name_ok() accepts are ever
  * touched. Every call may wait for the disk: not for the thread that samples. A spool is used by
@@ -21,38 +20,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * strays.h: what commands have left in the directory of an incident before it is sealed. Files that
- * can be sealed belong to it; what cannot be (directories, links, names that a manifest does not
- * have) and what is too much is removed, and the incident says so.
- */
-
-/* So many files of commands are kept: the smallest. */
-#define LEFTOVER_FILES_MAX 16
-
-/*
- * Adds each file that is none of the captures of the incident to them, as INCIDENT_LEFT_FILE, the
- * smallest first, as long as all of them have at most max_bytes; removes the others. A capture
- * whose file is gone or is no file any more has failed. 0; -ENOMEM; -errno: something could not be
- * removed, and the directory cannot be sealed.
- */
-int leftover_files_settle(int dirfd, uint64_t max_bytes, struct incident *incident);
-
-/*
- * spool_directory.h: the directory of a spool as somebody has it open, cleared of what dead writers
- * left. It is counted: a draft keeps the directory it is in although the spool has meanwhile made
- * another one, because the first was removed or renamed under its feet.
- *
- * All functions of one path belong to one thread at a time.
- */
-
 /* Behind the name of a directory that is being written, or removed. */
 #define SPOOL_DIRECTORY_SUFFIX ".tmp"
 
+/* Leftover files of commands that are kept: the smallest. */
+#define LEFTOVER_FILES_MAX 16
+
 /*
- * retention.h: which incidents make room for others when space is short: the mildest, not the
- * oldest. Pure.
+ * Before an incident is sealed: adds each file in dirfd that is none of its captures to them, as
+ * INCIDENT_LEFT_FILE, the smallest first, as long as all of them have at most max_bytes. Removes the
+ * others, and what cannot be sealed (directories, links, names that a manifest does not allow), and
+ * records that. A capture whose file is gone or no regular file any more has failed. 0; -ENOMEM;
+ * -errno: something could not be removed, and the directory cannot be sealed.
  */
+int leftover_files_settle(int dirfd, uint64_t max_bytes, struct incident *incident);
 
 /* 0 means no such limit. */
 struct retention_limits {
@@ -76,14 +57,14 @@ enum retention_reason {
 	RETENTION_AGE,   /* older than max_age_ns */
 	RETENTION_COUNT, /* more than max_count */
 	RETENTION_BYTES, /* more than max_bytes together */
-	RETENTION_FREE,  /* less left than retention_free_bytes */
+	RETENTION_FREE,  /* less free space than min_free_bytes and next_bytes */
 };
 
 /*
- * Sorts entries, the mildest first (of equals the oldest), and sets reasons[i] for entries[i]:
- * first what is over age goes, then the mildest until count, bytes and free space are right. A file
- * system that others fill never costs the last one, the worst of all, and nothing goes for free
- * space if all but that one would not be enough. free_bytes: free on the file system now.
+ * Sorts entries, the mildest first (of equals the oldest), and sets reasons[i] for entries[i]: first
+ * those over age, then the mildest until count, bytes and free space are within the limits. For free
+ * space the most severe one is never removed, and none is if all others would not be enough.
+ * free_bytes: free on the file system now. Pure.
  */
 void retention_choose(const struct retention_limits *limits, wall_t now, uint64_t free_bytes,
 		      struct retention_entry *entries, enum retention_reason *reasons, size_t count);
@@ -95,30 +76,30 @@ struct spool;
 struct spool_draft; /* an incident that is being written */
 
 /*
- * Opens the directory, making it and those above it (0750) if need be, and removes what writers
- * that have died left behind; *ret_swept says how many (may be NULL). If somebody removes or
- * replaces it later, the next spool_begin does the same again. 0; -errno; -ENOMEM.
+ * Opens the directory, making it and its parents (0750) if need be. Drafts of writers that have died
+ * are sealed if spool_note has described them, or else removed; *ret_swept (may be NULL): how many
+ * were removed. If the directory is removed or replaced later, the next spool_begin does the same
+ * again. 0; -errno; -ENOMEM.
  */
 int spool_open(const char *path, const struct retention_limits *limits, struct spool **ret, size_t *ret_swept);
 
-/* How many noted drafts of writers that have died were sealed when the spool was opened. */
+/* How many drafts of writers that have died were sealed when the spool was opened. */
 size_t spool_adopted(const struct spool *spool);
 
 /* NULL is fine. Drafts must be gone. */
 void spool_free(struct spool *spool);
 CLEANUP(spool, free);
 
-/* As it was opened; as long as the spool lives. */
+/* As in spool_open; valid as long as the spool. */
 const char *spool_path(const struct spool *spool);
 
-/* From now on these; what is there is held against them by the next spool_enforce. */
+/* Applied by the next spool_enforce. */
 void spool_set_limits(struct spool *spool, const struct retention_limits *limits);
 
 /*
- * Is there room for so many bytes more, where the directory is or would be made anew? They become
- * next_bytes of the limits: else what is here already would keep out for ever what comes. Costs one
- * system call. True when the file system cannot be asked: that is another trouble than a full one,
- * and who writes will be told which.
+ * Whether the file system has room for so many bytes more. They become next_bytes of the limits, so
+ * that spool_enforce makes room for them. True if the file system cannot be asked: a later write
+ * fails with the reason. Costs one system call.
  */
 bool spool_predict_ok(struct spool *spool, uint64_t expected_bytes);
 
@@ -141,10 +122,7 @@ int spool_draft_dirfd(const struct spool_draft *draft);
 /* The name it will have. */
 const char *spool_draft_name(const struct spool_draft *draft);
 
-/*
- * Was its directory removed by somebody: what was written is gone, and nothing more can be put
- * there.
- */
+/* Whether its directory was removed from outside, with all that was written. */
 bool spool_lost(const struct spool_draft *draft);
 
 /*
@@ -155,9 +133,9 @@ bool spool_lost(const struct spool_draft *draft);
 int spool_write(struct spool_draft *draft, struct incident *incident);
 
 /*
- * Renames what spool_write has written: now it is there. Frees the draft whatever happens. 0;
- * -errno: nothing is left of it, unless it was the very last step that failed, the fsync of the
- * spool: then it is there, whole, but may not survive a power failure.
+ * Renames what spool_write has written to its final name. Frees the draft in any case. 0; -errno:
+ * nothing is left of it, unless the last step failed, the fsync of the spool: then it is there,
+ * complete, but may not survive a power failure.
  */
 int spool_publish(struct spool_draft *draft);
 
@@ -174,9 +152,9 @@ int spool_note(struct spool_draft *draft, struct incident *incident);
 void spool_abort(struct spool_draft *draft);
 
 /*
- * Makes the limits true by removing what retention_choose says. removed (may be NULL) is called for
- * each that was removed. What cannot be removed stays. now: the wall clock; 0: none goes for its
- * age. 0; -ENOMEM; -errno: the first failure; what could be done was done.
+ * Removes what retention_choose chooses; removed (may be NULL) is called for each. now: the wall
+ * clock; 0: none goes for its age. 0; -ENOMEM; -errno: the first failure, after which the others
+ * were still removed.
  */
 int spool_enforce(struct spool *spool, wall_t now,
 		  void (*removed)(void *ctx, const struct retention_entry *entry, enum retention_reason why),
