@@ -1,6 +1,33 @@
 /*
- * recording.c: a ring is known by its header, an incident by being a directory; anything else is
- * read as a stream, which says by itself whether it is one.
+ * recording.c: a source opened, and played as the events of a ring.
+ *
+ * A ring is known by its header, an incident by being a directory; anything else is read as a
+ * stream, whose reader tells whether it is one. A ring has its events already; they end with the tick
+ * that is its newest when the replay begins, however fast its writer is. The rows of a stream are
+ * given ticks (struct tick_clock):
+ *
+ * A row begins a new tick if its target has had one in this tick already, or if it comes more than
+ * half an interval after the tick began, or if the row before it is another writer's: a ring is read
+ * tick by tick. The time of a tick is that of its first row: later than the real one by the time of
+ * reading that target, which is microseconds. The evaluator takes a target that was sampled in a tick
+ * as observed at the time of its row, so the lengths of windows between rows are exact.
+ *
+ * A target that wakes has two rows, of the last time that it was read before and of this one: the
+ * former comes late, after rows of others. It belongs to the last tick of its writer, which is begun
+ * once more if another writer's came in between. Other rows that come late are dropped.
+ *
+ * A target that does not change has a row per heartbeat. Where no row of a writer came for longer
+ * than two of them, the writer had stalled: no ticks are made up there, and the evaluator sees what
+ * it would have seen. That bounds the ticks made up per row. They are made up when the writer's next
+ * row comes, so after ticks of others that are later.
+ *
+ * Unless it is known, the interval is the shortest mean distance of some consecutive rows of one
+ * target: single ticks come late and the next one early, so the shortest distance of two rows says
+ * nothing.
+ *
+ * Rejected: ticks exactly at the ends of windows. The row of the tick that really ended the window
+ * comes a moment later, and the window would be judged with the sample before it. Ticks of all
+ * writers together: one that stalls would seem to have read its targets.
  */
 #include "cli/replay/recording.h"
 
@@ -28,10 +55,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/*
- * Start with {.interval_ns = ...}: the longest that it can be; read interval_ns, the rest is this
- * module's.
- */
+/* ---- the interval of a stream ---- */
+
+/* Start with the longest that it can be as interval_ns, which is shortened as rows come. */
 struct row_interval {
 	uint64_t interval_ns;
 	uint32_t target;
@@ -39,12 +65,46 @@ struct row_interval {
 	mono_t from;
 };
 
-/* Of a stream: more targets at a time are not told apart, and counted. */
+/* Shorter intervals cannot be configured. */
+#define INTERVAL_MIN_NS (100 * NS_PER_US)
+
+/* Enough for a tick that is late by an interval to change it by a thirtieth. */
+#define INTERVAL_ROWS 32
+
+static void row_interval_row(struct row_interval *pace, uint32_t target, mono_t at)
+{
+	uint64_t mean;
+
+	if (pace->rows > 0 && pace->target != target)
+		return;
+	if (pace->rows++ == 0) {
+		pace->target = target;
+		pace->from = at;
+	}
+	if (pace->rows <= INTERVAL_ROWS)
+		return;
+
+	mean = mono_diff(at, pace->from) > 0 ? (uint64_t)mono_diff(at, pace->from) / INTERVAL_ROWS : 0;
+	pace->rows = 0;
+	if (mean >= INTERVAL_MIN_NS && mean < pace->interval_ns)
+		pace->interval_ns = mean;
+}
+
+/* Rows of this target, or of any if 0, are no longer consecutive. */
+static void row_interval_reset(struct row_interval *pace, uint32_t target)
+{
+	if (target == 0 || target == pace->target)
+		pace->rows = 0;
+}
+
+/* ---- ticks ---- */
+
+/* Of a stream: samples of further targets at a time are dropped. */
 #define RECORDING_TARGETS_MAX 65536
 
 /* The ticks of one writer. */
 struct tick_clock_line {
-	bool started;    /* there was one, the next two are known */
+	bool started;    /* there was a tick */
 	mono_t tick;     /* the last one, */
 	uint64_t number; /* and its number */
 };
@@ -55,44 +115,26 @@ struct tick_clock {
 	struct recording_summary *summary; /* its ticks and times are counted here */
 	struct row_interval pace;
 	struct tick_clock_line lines[WRITER_CLOCKS_MAX];
-	bool open;         /* a tick is, */
-	uint32_t writer;   /* of this one; if none is, of the last */
-	uint64_t number;   /* of ticks that there were */
-	uint64_t restarts; /* tick_clock_restart was called so often */
+	bool open;         /* a tick has begun and not ended */
+	uint32_t writer;   /* of this tick, or of the last one */
+	uint64_t number;   /* of ticks so far */
+	uint64_t restarts; /* calls of tick_clock_restart */
 };
 
-/* The ticks of a writer. */
-static inline struct tick_clock_line *tick_clock_line(struct tick_clock *clock, uint32_t writer)
+static struct tick_clock_line *tick_clock_line(struct tick_clock *clock, uint32_t writer)
 {
 	return &clock->lines[writer_clocks_of(writer)];
 }
 
-static void row_interval_lose(struct row_interval *pace, uint32_t target);
-static void recording_summary_tick(struct recording_summary *summary, wall_t at);
-
-/*
- * tick_clock.c: rows to ticks.
- *
- * A row begins a new tick if its target has had one in this tick already, or if it comes more than
- * half an interval after the tick began, or if the row before it is another writer's: a ring is
- * read tick by tick. The time of a tick is that of its first row: later than the real one by what
- * it took to look at that target, which is microseconds. For the evaluator a target that was
- * sampled in a tick was seen at its row's time, whatever the tick's (watch.c): so the lengths of
- * windows between rows are exact.
- *
- * A target that wakes has two rows, of its last look before and of this one: the former comes late,
- * after rows of others. It belongs to the last tick there was, which is begun once more if another
- * writer's came in between.
- *
- * A target that does not change has a row per heartbeat. Where no row of a writer came for longer
- * than two of them it did not look: no ticks are made up there, and the evaluator sees what it
- * would have seen, a sampler that stalled. That bounds the ticks made up per row. They are made up
- * when the writer's next row comes, so after ticks of others that are later.
- *
- * Rejected: ticks at the ends of windows exactly. The row of the tick that really ended the window
- * comes a moment later, and the window would be judged with the sample before it. Ticks of all
- * writers together: one that stalls would have looked at what it did not see.
- */
+static void summary_add_tick(struct recording_summary *summary, wall_t at)
+{
+	if (!summary->any || at.ns < summary->from.ns)
+		summary->from = at;
+	if (!summary->any || at.ns > summary->to.ns)
+		summary->to = at;
+	summary->any = true;
+	summary->ticks++;
+}
 
 /* An event within the last tick of this writer. */
 static struct ring_event tick_clock_event(struct tick_clock *clock, enum ring_event_type type, uint32_t writer,
@@ -105,7 +147,7 @@ static struct ring_event tick_clock_event(struct tick_clock *clock, enum ring_ev
 	};
 }
 
-static int tick_clock_hand_over(const struct tick_clock *clock, const struct ring_event *event)
+static int tick_clock_emit(const struct tick_clock *clock, const struct ring_event *event)
 {
 	return clock->options->event(clock->options->ctx, event);
 }
@@ -118,10 +160,10 @@ static int tick_clock_end(struct tick_clock *clock)
 	if (!clock->open)
 		return 0;
 	clock->open = false;
-	return tick_clock_hand_over(clock, &event);
+	return tick_clock_emit(clock, &event);
 }
 
-static int begin(struct tick_clock *clock, uint32_t writer, mono_t at)
+static int tick_clock_begin(struct tick_clock *clock, uint32_t writer, mono_t at)
 {
 	struct tick_clock_line *line = tick_clock_line(clock, writer);
 	bool once_more = line->started && line->tick.ns == at.ns;
@@ -134,21 +176,21 @@ static int begin(struct tick_clock *clock, uint32_t writer, mono_t at)
 
 	event.wall = (wall_t){ at.ns - (uint64_t)clock->options->mono_ahead_ns };
 	event.idle_ns = clock->options->idle_ns;
-	recording_summary_tick(clock->summary, event.wall);
+	summary_add_tick(clock->summary, event.wall);
 	clock->summary->ticks -= once_more;
-	return tick_clock_hand_over(clock, &event);
+	return tick_clock_emit(clock, &event);
 }
 
 /* A tick in which nothing changed. */
-static int pass(struct tick_clock *clock, uint32_t writer, mono_t at)
+static int tick_clock_idle_tick(struct tick_clock *clock, uint32_t writer, mono_t at)
 {
-	int r = begin(clock, writer, at);
+	int r = tick_clock_begin(clock, writer, at);
 
 	return r == 0 ? tick_clock_end(clock) : r;
 }
 
 /* Ticks in which nothing changed, from the last one up to the one that begins at `at`. */
-static int pass_time(struct tick_clock *clock, uint32_t writer, mono_t at)
+static int tick_clock_idle_until(struct tick_clock *clock, uint32_t writer, mono_t at)
 {
 	const struct tick_clock_line *line = tick_clock_line(clock, writer);
 	uint64_t step = clock->pace.interval_ns;
@@ -157,7 +199,7 @@ static int pass_time(struct tick_clock *clock, uint32_t writer, mono_t at)
 	if (!line->started || mono_diff(at, line->tick) > (int64_t)(2 * clock->options->heartbeat_ns))
 		return 0;
 	while (r == 0 && mono_diff(at, line->tick) > (int64_t)(step + step / 2))
-		r = pass(clock, writer, mono_add(line->tick, step));
+		r = tick_clock_idle_tick(clock, writer, mono_add(line->tick, step));
 	return r;
 }
 
@@ -167,14 +209,14 @@ static int tick_clock_next(struct tick_clock *clock, uint32_t writer, mono_t at)
 	int r = tick_clock_end(clock);
 
 	/*
-	 * Another stream may be of earlier. An empty tick tells the evaluator, which then forgets
-	 * what it has seen: not yet the first sample.
+	 * Another stream may be of an earlier time. An empty tick before its first sample tells the
+	 * evaluator, which then forgets what it has seen.
 	 */
 	if (r == 0 && !tick_clock_line(clock, writer)->started && clock->restarts > 0)
-		r = pass(clock, writer, mono_sub(at, clock->pace.interval_ns));
+		r = tick_clock_idle_tick(clock, writer, mono_sub(at, clock->pace.interval_ns));
 	if (r == 0)
-		r = pass_time(clock, writer, at);
-	return r == 0 ? begin(clock, writer, at) : r;
+		r = tick_clock_idle_until(clock, writer, at);
+	return r == 0 ? tick_clock_begin(clock, writer, at) : r;
 }
 
 /*
@@ -192,69 +234,22 @@ static int tick_clock_reach(struct tick_clock *clock, uint32_t writer, mono_t at
 	return tick_clock_next(clock, writer, line->started && since < 0 ? line->tick : at);
 }
 
-/* Another stream, perhaps of earlier. */
+/* Another stream begins, perhaps of an earlier time. */
 static void tick_clock_restart(struct tick_clock *clock)
 {
 	for (size_t i = 0; i < WRITER_CLOCKS_MAX; i++)
 		clock->lines[i].started = false;
-	row_interval_lose(&clock->pace, 0);
+	row_interval_reset(&clock->pace, 0);
 	clock->restarts++;
 }
 
-/*
- * row_interval.c: the shortest mean distance of some rows of one target, of one after the other.
- * Single ticks come late and the next one early, so the shortest distance of two rows says nothing.
- */
+/* ---- streams ---- */
 
-/* Rates beyond it are not configurable. */
-#define INTERVAL_MIN_NS (100 * NS_PER_US)
-
-/* Enough for a tick that is late by an interval to change it by a thirtieth. */
-#define ROWS 32
-
-/* A row of a target. */
-static void row_interval_row(struct row_interval *pace, uint32_t target, mono_t at)
-{
-	uint64_t mean;
-
-	if (pace->rows > 0 && pace->target != target)
-		return;
-	if (pace->rows++ == 0) {
-		pace->target = target;
-		pace->from = at;
-	}
-	if (pace->rows <= ROWS)
-		return;
-
-	mean = mono_diff(at, pace->from) > 0 ? (uint64_t)mono_diff(at, pace->from) / ROWS : 0;
-	pace->rows = 0;
-	if (mean >= INTERVAL_MIN_NS && mean < pace->interval_ns)
-		pace->interval_ns = mean;
-}
-
-/* No more rows of it, or of any if 0. */
-static void row_interval_lose(struct row_interval *pace, uint32_t target)
-{
-	if (target == 0 || target == pace->target)
-		pace->rows = 0;
-}
-
-/*
- * tape.c: lines of a stream to events. What ticks there were is found out by tick_clock.c; here is
- * whom a row is of, and which rows are to be believed.
- *
- * A target that wakes has two rows, of its last look before and of this one: the former comes late,
- * after rows of others. Other rows that come late are passed over.
- */
-
-/*
- * Rows further from the start of their stream than that are nonsense, and would overflow arithmetic
- * later.
- */
+/* Rows further from the start of their stream are nonsense, and would overflow arithmetic later. */
 #define TIME_MAX_NS (3660ULL * 86400 * NS_PER_S)
 
 /* A target of a stream. */
-struct known {
+struct stream_target {
 	uint32_t id;       /* in the stream, and in events */
 	uint32_t writer;   /* whose ticks it moves on with */
 	uint32_t checksum; /* of its declaration */
@@ -272,76 +267,66 @@ struct recording {
 	uint64_t streams;
 	wall_t start;
 	struct sample_stream rows;
-	struct known *known;
-	size_t known_count, known_cap;
-	struct pair_map index; /* id -> place in known */
+	struct stream_target *targets;
+	size_t target_count, target_cap;
+	struct pair_map index; /* id -> place in targets */
 	struct tick_clock clock;
 	/* Of replay_source_play; may be NULL. */
 	void (*progress)(void *ctx, uint64_t done_bytes, uint64_t size_bytes);
 	uint64_t done_bytes, size_bytes;
 };
 
-/* ---- events ---- */
-
-static int hand_over(struct recording *recording, const struct ring_event *event)
+static int emit(struct recording *recording, const struct ring_event *event)
 {
 	return recording->options.event(recording->options.ctx, event);
 }
 
-static int miss(struct recording *recording, uint64_t pages)
+static int emit_gap(struct recording *recording, uint64_t pages)
 {
 	struct ring_event event = tick_clock_event(&recording->clock, RING_EVENT_LAPPED, recording->clock.writer, 0);
 	int r = tick_clock_end(&recording->clock);
 
 	event.lost_pages = pages;
 	recording->summary.gaps++;
-	return r == 0 ? hand_over(recording, &event) : r;
+	return r == 0 ? emit(recording, &event) : r;
 }
 
-/* ---- targets ---- */
-
-static struct known *find(const struct recording *recording, uint32_t id)
+static struct stream_target *find_target(const struct recording *recording, uint32_t id)
 {
 	uint32_t at;
 
-	return pair_map_get(&recording->index, id, 0, &at) ? &recording->known[at] : NULL;
+	return pair_map_get(&recording->index, id, 0, &at) ? &recording->targets[at] : NULL;
 }
 
-/* *ret NULL: it is one too many. 0 or -ENOMEM. */
-static int know(struct recording *recording, uint32_t id, struct known **ret)
+/* Finds or adds it. *ret NULL: there are too many. 0 or -ENOMEM. */
+static int add_target(struct recording *recording, uint32_t id, struct stream_target **ret)
 {
-	*ret = find(recording, id);
-	if (*ret || recording->known_count == RECORDING_TARGETS_MAX)
+	*ret = find_target(recording, id);
+	if (*ret || recording->target_count == RECORDING_TARGETS_MAX)
 		return 0;
-	if (recording->known_count == recording->known_cap) {
-		size_t cap = recording->known_cap ? 2 * recording->known_cap : 16;
-		struct known *grown = realloc(recording->known, cap * sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		recording->known = grown;
-		recording->known_cap = cap;
-	}
-	pair_map_put(&recording->index, id, 0, (uint32_t)recording->known_count);
-	recording->known[recording->known_count] = (struct known){ .id = id };
-	*ret = find(recording, id);
+	if (vector_reserve(&recording->targets, &recording->target_cap, recording->target_count + 1,
+			   sizeof(*recording->targets)) < 0)
+		return -ENOMEM;
+	pair_map_put(&recording->index, id, 0, (uint32_t)recording->target_count);
+	recording->targets[recording->target_count] = (struct stream_target){ .id = id };
+	*ret = find_target(recording, id);
 	if (!*ret)
 		return -ENOMEM;
-	recording->known_count++;
+	recording->target_count++;
 	return 0;
 }
 
-static int announce(struct recording *recording, struct known *known, const struct target *target)
+static int emit_target(struct recording *recording, struct stream_target *known, const struct target *target)
 {
 	struct ring_event event = tick_clock_event(&recording->clock, RING_EVENT_TARGET, known->writer, known->id);
 
 	event.target = *target;
 	recording->summary.targets += !known->announced;
 	known->announced = true;
-	return hand_over(recording, &event);
+	return emit(recording, &event);
 }
 
-static int lose_target(struct recording *recording, struct known *known)
+static int emit_gone(struct recording *recording, struct stream_target *known)
 {
 	struct ring_event event = tick_clock_event(&recording->clock, RING_EVENT_GONE, known->writer, known->id);
 
@@ -351,8 +336,8 @@ static int lose_target(struct recording *recording, struct known *known)
 	known->announced = false;
 	known->checksum = 0;
 	known->at = (mono_t){ 0 };
-	row_interval_lose(&recording->clock.pace, known->id);
-	return hand_over(recording, &event);
+	row_interval_reset(&recording->clock.pace, known->id);
+	return emit(recording, &event);
 }
 
 static int on_target(void *ctx, uint32_t id, const char *json, size_t len)
@@ -360,8 +345,8 @@ static int on_target(void *ctx, uint32_t id, const char *json, size_t len)
 	AUTO(json_document_freep) struct json_document *document = NULL;
 	uint32_t checksum = checksum_adler32(1, json, len);
 	struct recording *recording = ctx;
-	struct known *known;
-	int r = know(recording, id, &known);
+	struct stream_target *known;
+	int r = add_target(recording, id, &known);
 
 	if (r < 0 || !known || id == 0 || (known->announced && known->checksum == checksum))
 		return r;
@@ -373,10 +358,8 @@ static int on_target(void *ctx, uint32_t id, const char *json, size_t len)
 
 	known->checksum = checksum;
 	known->writer = (uint32_t)target_json_number(json_root(document), "writer", UINT32_MAX);
-	return announce(recording, known, &target);
+	return emit_target(recording, known, &target);
 }
-
-/* ---- rows ---- */
 
 /* When a row was taken. False: at an absurd time. */
 static bool time_of(const struct recording *recording, uint64_t time_ns, mono_t *ret)
@@ -387,7 +370,8 @@ static bool time_of(const struct recording *recording, uint64_t time_ns, mono_t 
 	return ret->ns < INT64_MAX;
 }
 
-static int put_sample(struct recording *recording, const struct known *known, mono_t at, const struct sample *sample)
+static int emit_sample(struct recording *recording, const struct stream_target *known, mono_t at,
+		       const struct sample *sample)
 {
 	struct ring_event event = tick_clock_event(&recording->clock, RING_EVENT_SAMPLE, known->writer, known->id);
 
@@ -395,14 +379,14 @@ static int put_sample(struct recording *recording, const struct known *known, mo
 	event.sample = sample;
 	event.changed = sample->mask;
 	recording->summary.samples++;
-	return hand_over(recording, &event);
+	return emit(recording, &event);
 }
 
 /*
- * A row of others may be later, by a pause of this one, which is no longer than a heartbeat. One of
- * its own may not. known NULL: of all, in STREAM_GVISOR, or of nobody.
+ * Later rows of other targets may have come first, by up to a heartbeat; later rows of the same one
+ * may not. known NULL: the row is of all (STREAM_GVISOR), or of an unknown target.
  */
-static bool is_late(struct recording *recording, const struct known *known, uint32_t id, mono_t at)
+static bool is_late(struct recording *recording, const struct stream_target *known, uint32_t id, mono_t at)
 {
 	const struct tick_clock_line *line = tick_clock_line(&recording->clock, known ? known->writer : 0);
 	int64_t late_ns = mono_diff(line->tick, at);
@@ -413,7 +397,7 @@ static bool is_late(struct recording *recording, const struct known *known, uint
 	       late_ns > (int64_t)recording->options.heartbeat_ns;
 }
 
-static int on_own_row(struct recording *recording, mono_t at, struct known *known, const struct sample_row *row)
+static int on_own_row(struct recording *recording, mono_t at, struct stream_target *known, const struct sample_row *row)
 {
 	const struct tick_clock_line *line;
 	struct sample sample;
@@ -433,18 +417,18 @@ static int on_own_row(struct recording *recording, mono_t at, struct known *know
 	if (mono_diff(line->tick, at) <= (int64_t)(recording->clock.pace.interval_ns / 2))
 		known->tick = line->number;
 	sample_row_sample(row, row->target, &sample);
-	return put_sample(recording, known, at, &sample);
+	return emit_sample(recording, known, at, &sample);
 }
 
 static int on_gvisor_row(struct recording *recording, mono_t at, const struct sample_row *row)
 {
 	int r = tick_clock_next(&recording->clock, 0, at);
 
-	for (size_t i = 0; r == 0 && i < recording->known_count; i++) {
+	for (size_t i = 0; r == 0 && i < recording->target_count; i++) {
 		struct sample sample;
 
-		sample_row_sample(row, recording->known[i].id, &sample);
-		r = put_sample(recording, &recording->known[i], at, &sample);
+		sample_row_sample(row, recording->targets[i].id, &sample);
+		r = emit_sample(recording, &recording->targets[i], at, &sample);
 	}
 	return r;
 }
@@ -452,7 +436,7 @@ static int on_gvisor_row(struct recording *recording, mono_t at, const struct sa
 static int on_row(void *ctx, const struct sample_row *row)
 {
 	struct recording *recording = ctx;
-	struct known *known = row->target ? find(recording, row->target) : NULL;
+	struct stream_target *known = row->target ? find_target(recording, row->target) : NULL;
 	mono_t at;
 
 	if (!time_of(recording, row->time_ns, &at) || is_late(recording, known, row->target, at)) {
@@ -462,13 +446,11 @@ static int on_row(void *ctx, const struct sample_row *row)
 	return row->target ? on_own_row(recording, at, known, row) : on_gvisor_row(recording, at, row);
 }
 
-/* ---- headers and remarks ---- */
-
 static int on_column_target(void *ctx, uint32_t id, const char *name)
 {
 	struct recording *recording = ctx;
-	struct known *known;
-	int r = know(recording, id, &known);
+	struct stream_target *known;
+	int r = add_target(recording, id, &known);
 
 	if (r < 0 || !known)
 		return r;
@@ -487,13 +469,10 @@ static int on_column_target(void *ctx, uint32_t id, const char *name)
 		.cgroup = "",
 	};
 
-	return announce(recording, known, &target);
+	return emit_target(recording, known, &target);
 }
 
-/*
- * Another stream: its targets are others (but those of columns, which come before the time), and
- * nobody looked in between.
- */
+/* The targets of another stream are others, but those of columns, which come before the start. */
 static int on_start(void *ctx, wall_t start)
 {
 	struct recording *recording = ctx;
@@ -503,31 +482,31 @@ static int on_start(void *ctx, wall_t start)
 	if (recording->streams++ == 0)
 		return 0;
 
-	r = miss(recording, 0);
+	r = emit_gap(recording, 0);
 	tick_clock_restart(&recording->clock);
-	for (size_t i = 0; r == 0 && i < recording->known_count; i++)
-		if (!recording->known[i].is_column)
-			r = lose_target(recording, &recording->known[i]);
+	for (size_t i = 0; r == 0 && i < recording->target_count; i++)
+		if (!recording->targets[i].is_column)
+			r = emit_gone(recording, &recording->targets[i]);
 	return r;
 }
 
 static int on_gap(void *ctx)
 {
-	return miss(ctx, 0);
+	return emit_gap(ctx, 0);
 }
 
 static int on_gone(void *ctx, const char *json, size_t len)
 {
 	AUTO(json_document_freep) struct json_document *document = NULL;
 	struct recording *recording = ctx;
-	struct known *known;
+	struct stream_target *known;
 	int r = json_parse(json, len, NULL, &document, NULL);
 
 	if (r < 0)
 		return r == -ENOMEM ? r : 0;
-	known = find(recording, (uint32_t)target_json_number(json_root(document), "target", UINT32_MAX));
+	known = find_target(recording, (uint32_t)target_json_number(json_root(document), "target", UINT32_MAX));
 	recording->summary.gone += known && known->announced;
-	return known ? lose_target(recording, known) : 0;
+	return known ? emit_gone(recording, known) : 0;
 }
 
 static void on_damage(void *ctx, uint64_t line, uint64_t rows_lost, const char *why)
@@ -547,21 +526,20 @@ static void on_progress(void *ctx, uint64_t bytes)
 		recording->progress(recording->options.ctx, recording->done_bytes, recording->size_bytes);
 }
 
-/* ---- the object ---- */
-
-/* A tick is a part of what there was. */
-/* Those of several writers overlap. */
-static void recording_summary_tick(struct recording_summary *summary, wall_t at)
+static void recording_free(struct recording *recording)
 {
-	if (!summary->any || at.ns < summary->from.ns)
-		summary->from = at;
-	if (!summary->any || at.ns > summary->to.ns)
-		summary->to = at;
-	summary->any = true;
-	summary->ticks++;
-}
+	if (!recording)
+		return;
 
-int recording_new(const struct recording_options *options, struct recording **ret)
+	stream_reader_free(recording->stream_reader);
+	pair_map_release(&recording->index);
+	free(recording->targets);
+	free(recording);
+}
+CLEANUP(recording, free);
+
+/* A stream; *options is copied. 0 or -ENOMEM. */
+static int recording_new(const struct recording_options *options, struct recording **ret)
 {
 	AUTO(recording_freep) struct recording *recording = calloc(1, sizeof(*recording));
 	int r;
@@ -592,12 +570,8 @@ int recording_new(const struct recording_options *options, struct recording **re
 	return 0;
 }
 
-int recording_feed(struct recording *recording, const char *data, size_t len)
-{
-	return stream_reader_feed(recording->stream_reader, data, len);
-}
-
-int recording_finish(struct recording *recording, struct recording_summary *ret)
+/* The end of the stream. 0; -ENOMEM; what event returned. *ret is always set. */
+static int recording_finish(struct recording *recording, struct recording_summary *ret)
 {
 	struct stream_reader_report report;
 	int r = stream_reader_finish(recording->stream_reader, &report);
@@ -609,27 +583,13 @@ int recording_finish(struct recording *recording, struct recording_summary *ret)
 	return r;
 }
 
-void recording_free(struct recording *recording)
-{
-	if (!recording)
-		return;
+/* ---- rings ---- */
 
-	stream_reader_free(recording->stream_reader);
-	pair_map_release(&recording->index);
-	free(recording->known);
-	free(recording);
-}
-
-/*
- * tape_ring.c: a ring has its events already; they are counted, and its newest tick is the last
- * one, however fast its writer is.
- */
-
-static void count(struct recording_summary *summary, const struct ring_event *event)
+static void count_event(struct recording_summary *summary, const struct ring_event *event)
 {
 	switch (event->type) {
 	case RING_EVENT_TICK:
-		recording_summary_tick(summary, event->wall);
+		summary_add_tick(summary, event->wall);
 		break;
 	case RING_EVENT_SAMPLE:
 		summary->samples++;
@@ -649,7 +609,8 @@ static void count(struct recording_summary *summary, const struct ring_event *ev
 	}
 }
 
-int recording_play_ring(const struct ring *ring, const struct recording_options *options, struct recording_summary *ret)
+/* From the oldest tick up to the newest there is now. 0; -ENOMEM; what event returned. */
+static int play_ring(const struct ring *ring, const struct recording_options *options, struct recording_summary *ret)
 {
 	AUTO(ring_cursor_freep) struct ring_cursor *cursor = NULL;
 	struct ring_event event;
@@ -662,12 +623,15 @@ int recording_play_ring(const struct ring *ring, const struct recording_options 
 	while (r == 0 && (r = ring_cursor_next(cursor, &event)) == 0) {
 		if (event.type == RING_EVENT_TICK && mono_diff(event.time, info.last_tick) > 0)
 			return 0;
-		count(ret, &event);
+		count_event(ret, &event);
 		r = options->event(options->ctx, &event);
 	}
 	return r == RING_EMPTY ? 0 : r;
 }
 
+/* ---- sources ---- */
+
+/* Returns error. */
 __attribute__((format(printf, 3, 4))) static int refuse(char *message, int error, const char *format, ...)
 {
 	va_list arguments;
@@ -678,13 +642,8 @@ __attribute__((format(printf, 3, 4))) static int refuse(char *message, int error
 	return error;
 }
 
-/* ---- incidents ---- */
-
-/*
- * What incident.json knows of the clocks and of the machine. Without it the samples are still worth
- * judging.
- */
-static void describe(int dirfd, struct replay_source *source)
+/* What incident.json tells of the clocks and of the machine; it may be missing. */
+static void read_description(int dirfd, struct replay_source *source)
 {
 	AUTO_FREE struct incident *incident = malloc(sizeof(*incident));
 
@@ -713,11 +672,11 @@ static int open_incident(int dirfd, struct replay_source *source, char *message)
 			      source->path);
 	if (source->fd < 0)
 		return refuse(message, source->fd, "%.300s/" INCIDENT_SAMPLES_FILE ": %s", source->path,
-			      source->fd == -EBADMSG ? "is no plain file" : strerror(-source->fd));
+			      source->fd == -EBADMSG ? "is no regular file" : strerror(-source->fd));
 	source->rereadable = true;
 	if (fstat(source->fd, &st) == 0)
 		source->size_bytes = (uint64_t)st.st_size;
-	describe(dirfd, source);
+	read_description(dirfd, source);
 	return 0;
 }
 
@@ -736,16 +695,13 @@ static int open_named(const char *operand, const char *directory, struct replay_
 		return refuse(message, -EINVAL, "%.200s: no such file, and no incident of this name in %.200s", operand,
 			      directory);
 	if (r == INCIDENT_LOAD_MANY)
-		return refuse(message, -EINVAL, "%.200s: more than one incident is called so in %.200s", operand,
-			      directory);
+		return refuse(message, -EINVAL, "%.200s: more than one incident in %.200s matches", operand, directory);
 	snprintf(source->path, sizeof(source->path), "%s/%s", directory, name);
 	dirfd = incident_load_open(fd, name);
 	if (dirfd < 0)
 		return refuse(message, dirfd, "%.300s: %s", source->path, strerror(-dirfd));
 	return open_incident(dirfd, source, message);
 }
-
-/* ---- files ---- */
 
 static int open_file(struct replay_source *source, const struct stat *st, char *message)
 {
@@ -811,8 +767,6 @@ void replay_source_close(struct replay_source *source)
 	source->ring = NULL;
 }
 
-/* ---- playing ---- */
-
 int replay_source_play(struct replay_source *source, const struct recording_options *options,
 		       void (*progress)(void *ctx, uint64_t done_bytes, uint64_t size_bytes),
 		       struct recording_summary *ret)
@@ -823,7 +777,7 @@ int replay_source_play(struct replay_source *source, const struct recording_opti
 
 	*ret = (struct recording_summary){ 0 };
 	if (source->ring)
-		return recording_play_ring(source->ring, options, ret);
+		return play_ring(source->ring, options, ret);
 	if (source->interval_ns > 0) {
 		known.interval_ns = source->interval_ns;
 		known.interval_is_known = true;

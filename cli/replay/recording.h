@@ -1,7 +1,13 @@
 /*
- * recording.h: what somebody names as a source of samples: a recording, the standard input, an
- * incident by path or name, the file of a ring. Opened for what it is, and played (tape.h). Nothing
- * in it is trusted.
+ * recording.h: a source of samples (a recording, the standard input, an incident by path or name, the
+ * file of a ring) as the events of a ring (lib/ring/ring.h). Nothing in it is trusted. Memory does not
+ * grow with its length.
+ *
+ * A ring holds every tick, and its events are those that the daemon saw. A stream holds only the
+ * samples, so ticks are made up: one where samples are, and between them one every interval for as
+ * long as targets can have been idle. What a sample says, and when it was taken, is exact; when a
+ * target that stood still was last read is known to one interval. Each writer has its own ticks, as
+ * in a ring.
  */
 #ifndef SPIKEWATCH_CLI_REPLAY_RECORDING_H
 #define SPIKEWATCH_CLI_REPLAY_RECORDING_H
@@ -15,66 +21,30 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * tape.h: a recording as the events of a ring (ring.h), whatever it is kept in: a stream of samples
- * (stream.h), whole or damaged, or the ring itself. Memory does not grow with its length.
- *
- * A ring holds every tick, and its events are those that the daemon saw. A stream holds only the
- * samples, so ticks are made up: one where samples are, and between them one every interval for as
- * long as targets can have been idle. What a sample says, and when it was taken, is exact; when a
- * target that stood still was last looked at is known to one interval. Each writer has its own
- * ticks, as in a ring.
- */
-
 struct recording_options {
 	/*
 	 * Of a stream: between two ticks where samples do not say it, and how long a target that
 	 * stands still has none. Both > 0.
 	 */
 	uint64_t interval_ns, heartbeat_ns;
-	uint64_t
-		idle_ns; /* of a stream: the longest pause between two looks at a process (idle_backoff.h); 0: none, or not known */
+	uint64_t idle_ns;       /* of a stream: the longest that a process is not read, by idle back-off; 0: none */
 	bool interval_is_known; /* exactly; else a shorter one is found from the rows of targets that are busy */
-	/*
-	 * of a stream: the monotonic clock less the wall clock. Windows end at multiples of the
-	 * former
-	 */
-	int64_t mono_ahead_ns;
-	int (*event)(void *ctx, const struct ring_event *event); /* a non-zero return ends it all */
+	int64_t mono_ahead_ns;  /* of a stream: monotonic less wall clock; windows end at multiples of the former */
+	int (*event)(void *ctx, const struct ring_event *event); /* a non-zero return ends the reading */
 	/* Of a stream: line 0: of the whole. why is static text. May be NULL. */
 	void (*trouble)(void *ctx, uint64_t line, uint64_t rows_lost, const char *why);
 	void *ctx;
 };
 
-/* What there was. */
 struct recording_summary {
-	bool any;        /* ticks; the next two are known */
+	bool any;        /* there were ticks: the next two are set */
 	wall_t from, to; /* the earliest and the latest */
 	uint64_t ticks, samples, targets, gone;
-	uint64_t gaps;     /* holes that were met: damage, lost rows or pages, GAP notes */
-	uint64_t nameless; /* samples of targets that nothing describes, or one too many: passed over */
-	uint64_t late;     /* samples that came after later ones, or at absurd times: passed over */
+	uint64_t gaps;                      /* damage, lost rows or pages, GAP notes */
+	uint64_t nameless;                  /* samples of targets that are not declared, or too many: dropped */
+	uint64_t late;                      /* samples that came after later ones, or at absurd times: dropped */
 	struct stream_reader_report report; /* of a stream, once it has ended */
 };
-
-struct recording;
-
-/* A stream, handed over in pieces of any size. 0 or -ENOMEM. *options is copied. */
-int recording_new(const struct recording_options *options, struct recording **ret);
-/* 0, -ENOMEM or what event returned. */
-int recording_feed(struct recording *recording, const char *data, size_t len);
-/* The end of the stream. As recording_feed; *ret is always set. */
-int recording_finish(struct recording *recording, struct recording_summary *ret);
-/* NULL is fine. */
-void recording_free(struct recording *recording);
-CLEANUP(recording, free);
-
-/*
- * All of a ring, from its oldest tick up to the newest there is now. 0, -ENOMEM or what event
- * returned; *ret is always set.
- */
-int recording_play_ring(const struct ring *ring, const struct recording_options *options,
-			struct recording_summary *ret);
 
 enum replay_source_kind { REPLAY_SOURCE_STREAM, REPLAY_SOURCE_INCIDENT, REPLAY_SOURCE_RING };
 
@@ -82,8 +52,8 @@ enum replay_source_kind { REPLAY_SOURCE_STREAM, REPLAY_SOURCE_INCIDENT, REPLAY_S
 
 struct replay_source {
 	enum replay_source_kind kind;
-	char path[4096];     /* what it turned out to be; "-" is the standard input */
-	bool rereadable;     /* it can be opened once more */
+	char path[4096];     /* resolved; "-" is the standard input */
+	bool rereadable;     /* it can be opened again */
 	int fd;              /* -1: a ring */
 	uint64_t size_bytes; /* 0: not known */
 	struct ring *ring;
@@ -97,15 +67,15 @@ struct replay_source {
 
 /*
  * operand: a path, "-", or the name of an incident in directory (as incident_load_find). 0: *ret is
- * to be closed; -EINVAL: none of ours, or not there; -errno. Unless 0, message
- * (REPLAY_SOURCE_MESSAGE_MAX bytes) says why; it may hold bytes of strangers.
+ * to be closed; -EINVAL: not a source, or not there; -errno. Unless 0, message
+ * (REPLAY_SOURCE_MESSAGE_MAX bytes) says why; it may hold any byte.
  */
 int replay_source_open(const char *operand, const char *directory, struct replay_source *ret, char *message);
 void replay_source_close(struct replay_source *source);
 
 /*
- * options: interval_ns and mono_ahead_ns are overruled by what the source knows. progress may be
- * NULL. As recording_finish; -errno of reading.
+ * What the source tells of its interval and clocks overrides options. progress may be NULL. 0;
+ * -ENOMEM; -errno of reading; what event returned. *ret is always set.
  */
 int replay_source_play(struct replay_source *source, const struct recording_options *options,
 		       void (*progress)(void *ctx, uint64_t done_bytes, uint64_t size_bytes),

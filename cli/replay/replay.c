@@ -1,6 +1,16 @@
-/* replay.c: spikewatch replay: what is wanted, checked before anything is read. */
-#include "cli/replay/replay.h"
-
+/*
+ * replay.c: spikewatch replay: the rules of a configuration over recorded samples: what would have
+ * fired, what nearly did, which rules could not be judged and why.
+ *
+ * Every source (recording.h) is read once. Its events go to one evaluator with the rules as they are
+ * and at the same time to one for each variant of --what-if, exactly as the daemon hands over the
+ * events of its ring; what a recording lacks is reconstructed in recording.c, never here. Each source
+ * is judged by itself: neither history nor cooldowns reach from one to the next. Firings are printed
+ * while a source is read; text and JSON are written side by side from the same values.
+ *
+ * --suggest keeps the highest values of each rule, and proposes the lowest threshold that fires as
+ * often as asked for. It is then tried: the sources are read once more, under the proposed rules.
+ */
 #include "cli/base/options.h"
 #include "cli/base/output.h"
 #include "cli/incident/incident_load.h"
@@ -34,54 +44,32 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The highest values that are kept: so many firings can be asked for. */
-#define SUGGESTION_VALUES_MAX 65536
-
-/* A rule whose `for` lasts longer than so many of its windows has no suggestion. */
-#define SUGGESTION_HOLD_MAX 4096
-
-/* Troubles of a source that are told one by one; the rest is counted. */
-#define REPLAY_VIEW_TROUBLES_MAX 10
-
-/* A rule's proposal for so many firings. */
-struct replay_view_proposal {
-	const struct config_rule *rule;
-	double per_day;
-	uint64_t wanted; /* in what was replayed */
-	bool fits;       /* the rule has a threshold to change, and a `for` that can be followed */
-	struct suggestion_answer answer;
-	bool replayed;
-	uint64_t fired; /* if so */
-};
-
-/* All borrowed. */
-struct rerun_request {
-	const struct config *config;
-	const struct what_if *what_if; /* variants of config */
-	const char *as;                /* casting.h; or NULL */
-	const char *directory;         /* of incidents, for their names */
-	struct metric_machine machine;
-	bool cores_are_told, memory_is_told; /* sources know no better */
-	char **sources;                      /* what replay_source_open reads; it is read again if there are rates */
-	size_t source_count;
-	const double *rates; /* firings a day for which thresholds are proposed */
-	size_t rate_count;
-	bool json, summary;
-};
+/* ---- which entry of the configuration a recorded target belongs to ---- */
 
 /*
- * casting.c: the entries, compiled as the daemon compiles them. A recording does not hold the path
- * of an executable, nor what a pid file said: entries by these select nothing here. Nor does a
- * group: it is known by its entry only.
+ * The entries, compiled as the daemon compiles them. A recording holds neither the path of an
+ * executable nor what a pid file said: entries by these select nothing here. Nor does a group, which
+ * is known by its entry only.
  */
-
 struct entry_assignment {
 	const struct config *config;
-	const char *as;
+	const char *as;         /* the entry of targets that no entry selects; NULL: they keep their own */
 	struct match **matches; /* one per entry */
 };
 
-int entry_assignment_new(const struct config *config, const char *as, struct entry_assignment **ret)
+static void entry_assignment_free(struct entry_assignment *entry_assignment)
+{
+	if (!entry_assignment)
+		return;
+
+	for (size_t i = 0; entry_assignment->matches && i < entry_assignment->config->target_count; i++)
+		match_free(entry_assignment->matches[i]);
+	free(entry_assignment->matches);
+	free(entry_assignment);
+}
+CLEANUP(entry_assignment, free);
+
+static int entry_assignment_new(const struct config *config, const char *as, struct entry_assignment **ret)
 {
 	AUTO(entry_assignment_freep) struct entry_assignment *entry_assignment = calloc(1, sizeof(*entry_assignment));
 
@@ -104,17 +92,6 @@ int entry_assignment_new(const struct config *config, const char *as, struct ent
 	return 0;
 }
 
-void entry_assignment_free(struct entry_assignment *entry_assignment)
-{
-	if (!entry_assignment)
-		return;
-
-	for (size_t i = 0; entry_assignment->matches && i < entry_assignment->config->target_count; i++)
-		match_free(entry_assignment->matches[i]);
-	free(entry_assignment->matches);
-	free(entry_assignment);
-}
-
 static bool is_entry(const struct config *config, const char *name)
 {
 	for (size_t i = 0; i < config->target_count; i++)
@@ -123,21 +100,21 @@ static bool is_entry(const struct config *config, const char *name)
 	return false;
 }
 
-static const char *known(const char *text)
+static const char *text_or_null(const char *text)
 {
 	return *text ? text : NULL;
 }
 
-/* contains: not whether it is the entry's, but whether it is in one of the entry's cgroups. */
+/* contains: whether the target is in a cgroup of the entry, rather than the entry's own. */
 static bool selects(const struct match *match, const struct target *target, bool contains)
 {
 	struct container container;
 	bool contained = container_unpack(target->container, &container);
 	const struct match_facts facts = {
 		.pid = target->pid,
-		.comm = known(target->comm),
-		.cmdline = known(target->cmdline),
-		.cgroup = known(target->cgroup),
+		.comm = text_or_null(target->comm),
+		.cmdline = text_or_null(target->cmdline),
+		.cgroup = text_or_null(target->cgroup),
 		.container = contained ? &container : NULL,
 	};
 
@@ -148,7 +125,7 @@ static bool selects(const struct match *match, const struct target *target, bool
 	return target->kind == TARGET_PROCESS && match_process(match, &facts, 0);
 }
 
-/* An entry with "outside" has nothing that is in a cgroup of one before it. */
+/* An entry with "outside" has nothing that is in a cgroup of an earlier one. */
 static bool is_taken(const struct entry_assignment *entry_assignment, size_t entry, const struct target *target)
 {
 	for (size_t i = 0; entry_assignment->config->targets[entry].outside && i < entry; i++)
@@ -157,7 +134,11 @@ static bool is_taken(const struct entry_assignment *entry_assignment, size_t ent
 	return false;
 }
 
-const char *entry_assignment_entry(const struct entry_assignment *entry_assignment, const struct target *target)
+/*
+ * The target's own entry if the configuration has it, else the first that selects it by pid, name,
+ * command line or cgroup, else `as`, else its own. Never NULL.
+ */
+static const char *entry_assignment_entry(const struct entry_assignment *entry_assignment, const struct target *target)
 {
 	if (is_entry(entry_assignment->config, target->entry))
 		return target->entry;
@@ -168,8 +149,10 @@ const char *entry_assignment_entry(const struct entry_assignment *entry_assignme
 }
 
 /*
- * suggestion.c: the values that matter, in a heap of bounded size; then a threshold is looked for
- * by halving.
+ * ---- a threshold that would have fired so often ----
+ *
+ * Fed with a rule's own values, window by window, of which the highest are kept in a heap of bounded
+ * size; then a threshold is found by bisection.
  *
  * A rule with `for` fires when the value has been above the threshold in every window of that time,
  * that is when the least of them is: so the least of the last windows takes the place of the value.
@@ -177,8 +160,21 @@ const char *entry_assignment_entry(const struct entry_assignment *entry_assignme
  *
  * How often a threshold fires is counted as the rule would: the first value above it, then none for
  * a cooldown. That needs all values above it in order of time, which the heap holds as long as the
- * threshold is not below what it had to drop.
+ * threshold is not below what it had to drop. Other conditions (count, rearm, delta) are ignored.
  */
+
+/* The highest values that are kept: so many firings can be asked for. */
+#define SUGGESTION_VALUES_MAX 65536
+
+/* A rule whose `for` lasts longer than so many of its windows has no suggestion. */
+#define SUGGESTION_HOLD_MAX 4096
+
+struct suggestion_answer {
+	bool known;       /* there were values */
+	double threshold; /* as round as it can be; fires for what is above it */
+	uint64_t firings; /* at that threshold, as counted here */
+	double highest;   /* value that held for `for` */
+};
 
 struct value {
 	double value;
@@ -191,9 +187,9 @@ struct hold {
 	struct held {
 		double value;
 		uint64_t window; /* number in the row */
-	} * queue;               /* a circle of hold_windows; NULL with one */
+	} * queue;               /* a ring of hold_windows; NULL with one */
 	size_t first, count;
-	uint64_t row; /* windows in a row that could fire */
+	uint64_t row; /* consecutive windows that could fire */
 };
 
 struct suggestion {
@@ -209,9 +205,7 @@ struct suggestion {
 	double highest;
 };
 
-/* ---- keeping the highest ---- */
-
-static void swap(struct value *a, struct value *b)
+static void swap_values(struct value *a, struct value *b)
 {
 	struct value c = *a;
 
@@ -228,7 +222,7 @@ static void sift_down(struct value *heap, size_t count)
 			child++;
 		if (heap[at].value <= heap[child].value)
 			return;
-		swap(&heap[at], &heap[child]);
+		swap_values(&heap[at], &heap[child]);
 		at = child;
 	}
 }
@@ -236,10 +230,10 @@ static void sift_down(struct value *heap, size_t count)
 static void sift_up(struct value *heap, size_t at)
 {
 	for (; at > 0 && heap[at].value < heap[(at - 1) / 2].value; at = (at - 1) / 2)
-		swap(&heap[at], &heap[(at - 1) / 2]);
+		swap_values(&heap[at], &heap[(at - 1) / 2]);
 }
 
-static int keep(struct suggestion *suggestion, struct value value)
+static int keep_value(struct suggestion *suggestion, struct value value)
 {
 	if (suggestion->count == SUGGESTION_VALUES_MAX) {
 		struct value *lowest = &suggestion->values[0];
@@ -254,33 +248,19 @@ static int keep(struct suggestion *suggestion, struct value value)
 		sift_down(suggestion->values, suggestion->count);
 		return 0;
 	}
-	if (suggestion->count == suggestion->cap) {
-		size_t cap = suggestion->cap ? 2 * suggestion->cap : 256;
-		struct value *grown = realloc(suggestion->values, cap * sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		suggestion->values = grown;
-		suggestion->cap = cap;
-	}
+	if (vector_reserve(&suggestion->values, &suggestion->cap, suggestion->count + 1, sizeof(*suggestion->values)) <
+	    0)
+		return -ENOMEM;
 	suggestion->values[suggestion->count] = value;
 	sift_up(suggestion->values, suggestion->count++);
 	return 0;
 }
 
-/* ---- owners and how long they hold ---- */
-
 static int add_owner(struct suggestion *suggestion, uint32_t source, uint32_t id, uint32_t *ret)
 {
-	if (suggestion->owner_count == suggestion->owner_cap) {
-		size_t cap = suggestion->owner_cap ? 2 * suggestion->owner_cap : 16;
-		struct hold *grown = realloc(suggestion->holds, cap * sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		suggestion->holds = grown;
-		suggestion->owner_cap = cap;
-	}
+	if (vector_reserve(&suggestion->holds, &suggestion->owner_cap, suggestion->owner_count + 1,
+			   sizeof(*suggestion->holds)) < 0)
+		return -ENOMEM;
 
 	struct hold *hold = &suggestion->holds[suggestion->owner_count];
 
@@ -328,7 +308,11 @@ static bool could_fire(const struct trigger_decision *decision)
 	       decision->reason != TRIGGER_ABOVE_MAXIMUM;
 }
 
-int suggestion_add(struct suggestion *suggestion, uint32_t source, const struct evaluator_firing *window)
+/*
+ * A window of the rule on a target, in order for each target. source tells recordings apart, whose
+ * targets are never the same. 0 or -ENOMEM.
+ */
+static int suggestion_add(struct suggestion *suggestion, uint32_t source, const struct evaluator_firing *window)
 {
 	uint64_t late = window->to.ns % window->rule->window_ns;
 	uint32_t owner;
@@ -351,13 +335,9 @@ int suggestion_add(struct suggestion *suggestion, uint32_t source, const struct 
 		return 0;
 	if (suggestion->count == 0 || least > suggestion->highest)
 		suggestion->highest = least;
-	/*
-	 * Ends of windows are whole numbers of windows apart: so are they for the rule's cooldown.
-	 */
-	return keep(suggestion, (struct value){ least, window->to.ns - late, owner });
+	/* Cooldowns are counted between the nominal ends of windows, as by the rule. */
+	return keep_value(suggestion, (struct value){ least, window->to.ns - late, owner });
 }
-
-/* ---- the answer ---- */
 
 static int by_time(const void *a, const void *b)
 {
@@ -375,18 +355,15 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/*
- * A firing begins the row anew: with `for` the next one is a whole `for` later, whatever the
- * cooldown.
- */
-static uint64_t apart_ns(const struct trigger_rule *trigger)
+/* Of two firings of a target: after one, `for` begins anew. */
+static uint64_t least_distance_ns(const struct trigger_rule *trigger)
 {
 	return trigger->for_ns > trigger->cooldown_ns ? trigger->for_ns : trigger->cooldown_ns;
 }
 
 static uint64_t count_firings(const struct suggestion *suggestion, double threshold)
 {
-	uint64_t apart = apart_ns(&suggestion->rule->trigger), last = 0, firings = 0;
+	uint64_t apart = least_distance_ns(&suggestion->rule->trigger), last = 0, firings = 0;
 	bool fired = false;
 
 	for (size_t i = 0; i < suggestion->count; i++) {
@@ -404,7 +381,7 @@ static uint64_t count_firings(const struct suggestion *suggestion, double thresh
 }
 
 /* The least whole number that is not below value, which is not negative and below 2^53. */
-static double whole(double value)
+static double round_up(double value)
 {
 	double below = (double)(uint64_t)value;
 
@@ -422,22 +399,19 @@ static double round_in(double from, double below, double base)
 	while (step <= below && step < 1e15)
 		step *= base;
 	for (; step > 1; step /= base) {
-		rounded = whole(from / step) * step;
+		rounded = round_up(from / step) * step;
 		if (rounded >= from && rounded < below)
 			return rounded;
 	}
 	for (double parts = 1; parts < 1e9 && from * parts < 1e15; parts *= base) {
-		rounded = whole(from * parts) / parts;
+		rounded = round_up(from * parts) / parts;
 		if (rounded >= from && rounded < below)
 			return rounded;
 	}
 	return from;
 }
 
-/*
- * From where on thresholds can be counted, and what is between them: values, sorted, each once.
- * Their number.
- */
+/* The values at which the count of firings is known and may change, sorted, each once. Their number. */
 static size_t list_thresholds(const struct suggestion *suggestion, double *sorted)
 {
 	size_t count = 0, kept = 0;
@@ -452,7 +426,11 @@ static size_t list_thresholds(const struct suggestion *suggestion, double *sorte
 	return kept;
 }
 
-void suggestion_answer(struct suggestion *suggestion, uint64_t firings, struct suggestion_answer *ret)
+/*
+ * The lowest threshold at which it fires at most `firings` times. Sorts what is kept: nothing can
+ * be added afterwards.
+ */
+static void suggestion_answer(struct suggestion *suggestion, uint64_t firings, struct suggestion_answer *ret)
 {
 	AUTO_FREE double *sorted = calloc(suggestion->count + 1, sizeof(*sorted));
 	double base = metric_unit(suggestion->rule->metric) == UNIT_BYTES ? 2 : 10;
@@ -467,7 +445,7 @@ void suggestion_answer(struct suggestion *suggestion, uint64_t firings, struct s
 	suggestion->sorted = true;
 	count = list_thresholds(suggestion, sorted);
 
-	/* The lowest of the values that fires no more often: at the highest none is above it. */
+	/* At the highest value nothing fires. */
 	for (high = count - 1; low < high;) {
 		size_t middle = low + (high - low) / 2;
 
@@ -477,15 +455,14 @@ void suggestion_answer(struct suggestion *suggestion, uint64_t firings, struct s
 			low = middle + 1;
 	}
 	ret->known = true;
-	/* Above the highest any would do: one that is not far from it says what there was. */
+	/* Above the highest value any threshold would do: a near one tells what there was. */
 	above = low + 1 < count ? sorted[low + 1] : sorted[low] > 0 ? sorted[low] * 1.1 : 1;
 	ret->threshold = round_in(sorted[low], above, base);
 	ret->firings = count_firings(suggestion, ret->threshold);
 }
 
-/* ---- the object ---- */
-
-int suggestion_new(const struct config_rule *rule, struct suggestion **ret)
+/* rule must outlive it. 0; -ENOMEM; -ERANGE: its `for` is too long for its window. */
+static int suggestion_new(const struct config_rule *rule, struct suggestion **ret)
 {
 	uint64_t windows = (rule->trigger.for_ns + rule->window_ns - 1) / rule->window_ns + 1;
 	struct suggestion *suggestion;
@@ -502,7 +479,7 @@ int suggestion_new(const struct config_rule *rule, struct suggestion **ret)
 	return 0;
 }
 
-void suggestion_free(struct suggestion *suggestion)
+static void suggestion_free(struct suggestion *suggestion)
 {
 	if (!suggestion)
 		return;
@@ -515,23 +492,51 @@ void suggestion_free(struct suggestion *suggestion)
 	free(suggestion);
 }
 
-/*
- * rule_replay.c: an evaluator, and one row per rule of what it said.
- *
- * Invariant: events reach the evaluator exactly as daemon/dispatcher.c hands them over. Whatever a
- * recording cannot tell the evaluator is made up where the recording is read (tape.c), never here.
- */
+/* ---- an evaluator, and the outcome of each of its rules ---- */
+
+/* The window that came nearest to a threshold without reaching it. */
+struct rule_replay_miss {
+	bool known;
+	double value, distance; /* value + distance is the threshold; distance >= 0 */
+	wall_t wall;            /* the window's end */
+	char target[128];       /* its name, cut; may hold any byte */
+};
+
+/* What became of one rule, over all targets. */
+struct rule_replay_rule {
+	const struct config_rule *rule;
+	bool addressed;                    /* there was a target that it is for */
+	uint64_t windows, fired;           /* judged; of them fired */
+	uint64_t reasons[TRIGGER_REASONS]; /* of all windows */
+	uint64_t unlimited; /* windows as a share of a limit that was not recorded, and so of the machine */
+	uint32_t fields;    /* in any of the samples that it saw */
+	bool first_known;
+	wall_t first; /* firing */
+	struct rule_replay_miss miss;
+};
+
+struct rule_replay_options {
+	const struct config *config; /* must outlive the rule replay */
+	struct metric_machine machine;
+	/*
+	 * May be NULL. witness sees every window, before fire, which sees those that fired; a non-zero
+	 * return of fire ends the event.
+	 */
+	int (*fire)(void *ctx, const struct evaluator_firing *firing);
+	void (*witness)(void *ctx, const struct evaluator_firing *window);
+	void *ctx;
+};
 
 struct rule_replay {
 	struct rule_replay_options options;
 	struct evaluator *evaluator;
-	struct rule_replay_rule *rules;
+	struct rule_replay_rule *rules; /* in the order of the configuration */
 };
 
 #define FIELD(name) (1u << SAMPLE_##name)
 
-/* Without any of these a metric has no value. */
-static const uint32_t needed[METRICS] = {
+/* Without any of these fields a metric has no value. */
+static const uint32_t needed_fields[METRICS] = {
 	[METRIC_CPU] = FIELD(CPU),
 	[METRIC_CPU_CORES] = FIELD(CPU),
 	[METRIC_MEMORY] = FIELD(MEMORY),
@@ -547,9 +552,7 @@ static const uint32_t needed[METRICS] = {
 	[METRIC_IO_PRESSURE] = FIELD(IO_PRESSURE),
 };
 
-/* ---- what the evaluator says ---- */
-
-static struct rule_replay_rule *row_of(const struct rule_replay *rule_replay, const struct config_rule *rule)
+static struct rule_replay_rule *rule_row(const struct rule_replay *rule_replay, const struct config_rule *rule)
 {
 	return &rule_replay->rules[rule - rule_replay->options.config->rules];
 }
@@ -584,7 +587,7 @@ static void note_miss(struct rule_replay_miss *miss, const struct evaluator_firi
 static void rule_replay_on_window(void *ctx, const struct evaluator_firing *window)
 {
 	struct rule_replay *rule_replay = ctx;
-	struct rule_replay_rule *row = row_of(rule_replay, window->rule);
+	struct rule_replay_rule *row = rule_row(rule_replay, window->rule);
 
 	row->windows++;
 	row->reasons[window->decision->reason]++;
@@ -598,7 +601,7 @@ static void rule_replay_on_window(void *ctx, const struct evaluator_firing *wind
 static int rule_replay_on_fire(void *ctx, const struct evaluator_firing *firing)
 {
 	struct rule_replay *rule_replay = ctx;
-	struct rule_replay_rule *row = row_of(rule_replay, firing->rule);
+	struct rule_replay_rule *row = rule_row(rule_replay, firing->rule);
 
 	row->fired++;
 	if (!row->first_known || firing->wall.ns < row->first.ns) /* ticks of several writers overlap */
@@ -607,9 +610,7 @@ static int rule_replay_on_fire(void *ctx, const struct evaluator_firing *firing)
 	return rule_replay->options.fire ? rule_replay->options.fire(rule_replay->options.ctx, firing) : 0;
 }
 
-/* ---- events ---- */
-
-static bool names(const struct config_rule *rule, const char *entry)
+static bool names_entry(const struct config_rule *rule, const char *entry)
 {
 	for (size_t i = 0; i < rule->target_count; i++)
 		if (strcmp(rule->targets[i], entry) == 0)
@@ -617,12 +618,13 @@ static bool names(const struct config_rule *rule, const char *entry)
 	return rule->target_count == 0;
 }
 
-int rule_replay_event(struct rule_replay *rule_replay, const struct ring_event *event)
+/* The next event of a recording. 0; -ENOMEM; what fire returned. */
+static int rule_replay_event(struct rule_replay *rule_replay, const struct ring_event *event)
 {
 	const struct config *config = rule_replay->options.config;
 
 	for (size_t i = 0; event->type == RING_EVENT_TARGET && i < config->rule_count; i++)
-		if (names(&config->rules[i], event->target.entry))
+		if (names_entry(&config->rules[i], event->target.entry))
 			rule_replay->rules[i].addressed = true;
 	return evaluator_event(rule_replay->evaluator, event);
 }
@@ -640,7 +642,11 @@ static int new_evaluator(struct rule_replay *rule_replay, const struct metric_ma
 	return evaluator_new(&options, ret);
 }
 
-int rule_replay_again(struct rule_replay *rule_replay, const struct metric_machine *machine)
+/*
+ * Another recording begins, of this machine: targets, history and cooldowns are forgotten; counts go
+ * on. 0; -ENOMEM: nothing has changed.
+ */
+static int rule_replay_again(struct rule_replay *rule_replay, const struct metric_machine *machine)
 {
 	struct evaluator *fresh;
 	int r = new_evaluator(rule_replay, machine, &fresh);
@@ -652,7 +658,18 @@ int rule_replay_again(struct rule_replay *rule_replay, const struct metric_machi
 	return 0;
 }
 
-int rule_replay_new(const struct rule_replay_options *options, struct rule_replay **ret)
+static void rule_replay_free(struct rule_replay *rule_replay)
+{
+	if (!rule_replay)
+		return;
+
+	evaluator_free(rule_replay->evaluator);
+	free(rule_replay->rules);
+	free(rule_replay);
+}
+CLEANUP(rule_replay, free);
+
+static int rule_replay_new(const struct rule_replay_options *options, struct rule_replay **ret)
 {
 	AUTO(rule_replay_freep) struct rule_replay *rule_replay = calloc(1, sizeof(*rule_replay));
 	int r;
@@ -674,24 +691,8 @@ int rule_replay_new(const struct rule_replay_options *options, struct rule_repla
 	return 0;
 }
 
-void rule_replay_free(struct rule_replay *rule_replay)
-{
-	if (!rule_replay)
-		return;
-
-	evaluator_free(rule_replay->evaluator);
-	free(rule_replay->rules);
-	free(rule_replay);
-}
-
-/* ---- outcomes ---- */
-
-const struct rule_replay_rule *rule_replay_rules(const struct rule_replay *rule_replay)
-{
-	return rule_replay->rules;
-}
-
-uint64_t rule_replay_held_back(const struct rule_replay_rule *rule)
+/* Windows that wanted to fire and were held back: pending, in cooldown, not re-armed, count limit. */
+static uint64_t rule_replay_held_back(const struct rule_replay_rule *rule)
 {
 	uint64_t count = 0;
 
@@ -712,9 +713,13 @@ static void list_fields(uint32_t mask, char *buf, size_t cap)
 						sample_field_info((enum sample_field)f)->name);
 }
 
-bool rule_replay_obstacle(const struct rule_replay_rule *rule, char *buf, size_t cap)
+/*
+ * Why a rule was never judged, or never had a value, without a full stop into buf, always terminated.
+ * False: it was judged.
+ */
+static bool rule_replay_obstacle(const struct rule_replay_rule *rule, char *buf, size_t cap)
 {
-	uint32_t missing = needed[rule->rule->metric] & ~rule->fields;
+	uint32_t missing = needed_fields[rule->rule->metric] & ~rule->fields;
 	char text[160];
 
 	if (!rule->addressed)
@@ -735,7 +740,8 @@ bool rule_replay_obstacle(const struct rule_replay_rule *rule, char *buf, size_t
 	return true;
 }
 
-bool rule_replay_remark(const struct rule_replay_rule *rule, char *buf, size_t cap)
+/* A remark on a rule that was judged. False: there is none. */
+static bool rule_replay_remark(const struct rule_replay_rule *rule, char *buf, size_t cap)
 {
 	if (rule->unlimited == 0)
 		return false;
@@ -745,22 +751,43 @@ bool rule_replay_remark(const struct rule_replay_rule *rule, char *buf, size_t c
 	return true;
 }
 
-/*
- * replay_view.c: lines and tables of a replay. Each part has its text and its JSON side by side,
- * from the same values.
- */
+/* ---- the output ---- */
 
-/* Shorter inputs are read in a moment. */
+/* Smaller sources are read too fast for a progress display. */
 #define PROGRESS_BYTES_MIN (16u << 20)
+
+/* Troubles of a source that are printed; the rest is counted. */
+#define TROUBLES_MAX 10
+
+struct replay_view {
+	struct json_writer *json; /* NULL: text */
+	bool summary;             /* no list of firings */
+	bool progress;            /* standard error is a terminal */
+	/* Of the present source. */
+	const char *path;
+	uint64_t troubles;
+	unsigned shown_percent; /* progress on the terminal; 0: none */
+	bool headed;            /* the head of the list of firings was printed */
+};
+
+/* A rule's proposal for so many firings. */
+struct proposal {
+	const struct config_rule *rule;
+	double per_day;
+	uint64_t wanted; /* in what was replayed */
+	bool fits;       /* the rule has a threshold to change, and a `for` that can be followed */
+	struct suggestion_answer answer;
+	bool replayed;
+	uint64_t fired; /* if so */
+};
 
 static void pad(size_t printed, size_t width)
 {
 	printf("%*s", printed < width ? (int)(width - printed) + 2 : 2, "");
 }
 
-/* ---- the whole ---- */
-
-int replay_view_open(struct replay_view *view, bool json, bool summary)
+/* json: instead of text. 0 or -ENOMEM. */
+static int replay_view_open(struct replay_view *view, bool json, bool summary)
 {
 	*view = (struct replay_view){ .summary = summary, .progress = isatty(STDERR_FILENO) == 1 };
 	if (!json)
@@ -772,15 +799,13 @@ int replay_view_open(struct replay_view *view, bool json, bool summary)
 	return 0;
 }
 
-void replay_view_close(struct replay_view *view)
+static void replay_view_close(struct replay_view *view)
 {
 	if (view->json)
 		json_end_object(view->json);
 	json_writer_close(view->json);
 	view->json = NULL;
 }
-
-/* ---- progress ---- */
 
 static void clear_progress(struct replay_view *view)
 {
@@ -802,12 +827,6 @@ static void replay_view_progress(struct replay_view *view, uint64_t done_bytes, 
 	view->shown_percent = percent;
 }
 
-/* ---- sources ---- */
-
-/*
- * A source begins, something is wrong with it, so far it has been read, one of its windows fired,
- * it is over.
- */
 static void replay_view_source(struct replay_view *view, const struct replay_source *source)
 {
 	view->path = source->path;
@@ -832,7 +851,7 @@ static void begin_warning(struct replay_view *view)
 
 static void replay_view_trouble(struct replay_view *view, uint64_t line, uint64_t rows_lost, const char *why)
 {
-	if (view->troubles++ >= REPLAY_VIEW_TROUBLES_MAX)
+	if (view->troubles++ >= TROUBLES_MAX)
 		return;
 	begin_warning(view);
 	if (line > 0)
@@ -845,9 +864,9 @@ static void replay_view_trouble(struct replay_view *view, uint64_t line, uint64_
 
 static void warn_of_rest(struct replay_view *view, const struct recording_summary *summary)
 {
-	if (view->troubles > REPLAY_VIEW_TROUBLES_MAX) {
+	if (view->troubles > TROUBLES_MAX) {
 		begin_warning(view);
-		fprintf(stderr, "and %ju more\n", (uintmax_t)(view->troubles - REPLAY_VIEW_TROUBLES_MAX));
+		fprintf(stderr, "and %ju more\n", (uintmax_t)(view->troubles - TROUBLES_MAX));
 	}
 	if (summary->nameless > 0) {
 		begin_warning(view);
@@ -907,8 +926,6 @@ static void replay_view_source_end(struct replay_view *view, const struct replay
 	putchar('\n');
 }
 
-/* ---- firings ---- */
-
 static bool by_average(const struct evaluator_firing *firing)
 {
 	return firing->decision->candidate_reason == TRIGGER_ABOVE_AVERAGE;
@@ -920,13 +937,13 @@ static double level_of(const struct evaluator_firing *firing)
 				  : firing->effective->percent;
 }
 
-/* The minimum is what it had to reach: it is above the level. */
+/* Whether the minimum is what the value had to reach. */
 static bool by_minimum(const struct evaluator_firing *firing)
 {
 	return firing->effective->has_minimum && firing->effective->minimum > level_of(firing);
 }
 
-/* What the value was held against. */
+/* What the value was compared with. */
 static double threshold_of(const struct evaluator_firing *firing)
 {
 	return by_minimum(firing) ? firing->effective->minimum : level_of(firing);
@@ -973,7 +990,7 @@ static void put_firing(struct json_writer *json, const struct evaluator_firing *
 	json_end_object(json);
 }
 
-void replay_view_firing(struct replay_view *view, const struct evaluator_firing *firing)
+static void replay_view_firing(struct replay_view *view, const struct evaluator_firing *firing)
 {
 	char text[64];
 
@@ -992,8 +1009,6 @@ void replay_view_firing(struct replay_view *view, const struct evaluator_firing 
 	pad(output_escaped(stdout, firing->target->name), 18);
 	print_why(firing);
 }
-
-/* ---- rules ---- */
 
 static void put_miss(struct json_writer *json, const struct rule_replay_miss *miss)
 {
@@ -1067,7 +1082,6 @@ static void print_rule(const struct rule_replay_rule *row)
 		printf("%-14s  (%s)\n", "", text);
 }
 
-/* Rules, in the order of the configuration. */
 static void replay_view_rules(struct replay_view *view, const struct rule_replay_rule *rules, size_t count)
 {
 	if (view->json) {
@@ -1082,8 +1096,6 @@ static void replay_view_rules(struct replay_view *view, const struct rule_replay
 	for (size_t i = 0; i < count; i++)
 		print_rule(&rules[i]);
 }
-
-/* ---- variants ---- */
 
 static void put_variant(struct json_writer *json, const struct what_if_variant *variant,
 			const struct rule_replay_rule *row)
@@ -1108,10 +1120,7 @@ static void print_outcome(const char *what, const struct rule_replay_rule *row)
 	       row->first_known ? story_time(row->first, true, text, sizeof(text)) : "-");
 }
 
-/*
- * base: the outcomes of the configuration as it is; outcomes: those of each variant, for all its
- * rules.
- */
+/* base: outcomes of the configuration as it is; outcomes: of each variant, for all of its rules. */
 static void replay_view_whatif(struct replay_view *view, const struct what_if *what_if,
 			       const struct rule_replay_rule *base, const struct rule_replay_rule *const *outcomes)
 {
@@ -1138,14 +1147,12 @@ static void replay_view_whatif(struct replay_view *view, const struct what_if *w
 		json_end_array(view->json);
 }
 
-/* ---- proposals ---- */
-
-static bool is_proposal(const struct replay_view_proposal *proposal)
+static bool is_proposal(const struct proposal *proposal)
 {
 	return proposal->fits && proposal->answer.known;
 }
 
-static void put_proposal(struct json_writer *json, const struct replay_view_proposal *proposal)
+static void put_proposal(struct json_writer *json, const struct proposal *proposal)
 {
 	const struct suggestion_answer *answer = &proposal->answer;
 
@@ -1168,7 +1175,7 @@ static void put_proposal(struct json_writer *json, const struct replay_view_prop
 	json_end_object(json);
 }
 
-static void print_proposal(const struct replay_view_proposal *proposal)
+static void print_proposal(const struct proposal *proposal)
 {
 	const struct suggestion_answer *answer = &proposal->answer;
 	enum unit_kind unit = metric_unit(proposal->rule->metric);
@@ -1193,7 +1200,7 @@ static void print_proposal(const struct replay_view_proposal *proposal)
 }
 
 /* span_ns: how much time was replayed. */
-static void replay_view_proposals(struct replay_view *view, const struct replay_view_proposal *proposals, size_t count,
+static void replay_view_proposals(struct replay_view *view, const struct proposal *proposals, size_t count,
 				  uint64_t span_ns)
 {
 	char span[64];
@@ -1213,24 +1220,36 @@ static void replay_view_proposals(struct replay_view *view, const struct replay_
 			print_proposal(&proposals[i]);
 }
 
-/*
- * rerun.c: every source is read once, and its events are handed to the rules as they are and to
- * every variant of them at the same time. What is proposed is then tried: the sources are read once
- * more, under rules that have the proposed thresholds.
- *
- * Each source is judged by itself: neither history nor cooldowns reach from one to the next.
- */
+/* ---- a run over all sources ---- */
 
 #define DAY_NS (86400 * NS_PER_S)
 
-/* The same observations under several configurations. */
+#define RATES_MAX 8
+
+/* The command line, and what is made of it before anything is read. */
+struct replay {
+	const char *config_path, *what_if_text, *suggest_text, *as, *directory;
+	uint64_t cpus, memory_bytes; /* 0: as the sources say, or as of this machine */
+	bool json, summary;
+	char **sources; /* what replay_source_open reads; read again if there are rates */
+	size_t source_count;
+	struct config *config;
+	struct what_if what_if; /* variants of config */
+	struct metric_machine machine;
+	double rates[RATES_MAX]; /* firings a day for which thresholds are proposed */
+	size_t rate_count;
+	char incidents[INCIDENT_LOAD_PATH_MAX];
+	char ring[PATHS_MAX], *ring_source; /* the source if there are no operands */
+};
+
+/* The same events under several configurations. */
 struct stage {
 	struct rule_replay **rule_replays;
 	size_t count;
 };
 
 struct rerun {
-	const struct rerun_request *request;
+	const struct replay *request;
 	struct entry_assignment *entry_assignment;
 	struct stage stage;              /* the configuration as it is, then the variants */
 	struct suggestion **suggestions; /* one per rule; NULL: none can be made */
@@ -1245,8 +1264,6 @@ struct rerun {
 	int code; /* enum options_exit; the worst so far */
 	bool any; /* source could be opened */
 };
-
-/* ---- stages ---- */
 
 static void stage_release(struct stage *stage)
 {
@@ -1283,8 +1300,6 @@ static int stage_add_variants(struct stage *stage, const struct what_if *what_if
 	return r;
 }
 
-/* ---- what comes while a source is read ---- */
-
 static int on_fire(void *ctx, const struct evaluator_firing *firing)
 {
 	struct rerun *rerun = ctx;
@@ -1303,17 +1318,17 @@ static void on_window(void *ctx, const struct evaluator_firing *window)
 		rerun->result = suggestion_add(rerun->suggestions[rule], rerun->source, window);
 }
 
-/* A reader that has seen enough of us ends it. */
+/* A closed standard output ends the command. */
 static int on_event(void *ctx, const struct ring_event *event)
 {
 	struct rerun *rerun = ctx;
-	struct ring_event cast;
+	struct ring_event assigned;
 	int r = 0;
 
 	if (event->type == RING_EVENT_TARGET) {
-		cast = *event;
-		cast.target.entry = entry_assignment_entry(rerun->entry_assignment, &event->target);
-		event = &cast;
+		assigned = *event;
+		assigned.target.entry = entry_assignment_entry(rerun->entry_assignment, &event->target);
+		event = &assigned;
 	}
 	for (size_t i = 0; r == 0 && i < rerun->playing->count; i++)
 		r = rule_replay_event(rerun->playing->rule_replays[i], event);
@@ -1338,8 +1353,6 @@ static void on_progress(void *ctx, uint64_t done_bytes, uint64_t size_bytes)
 	replay_view_progress(&rerun->view, done_bytes, size_bytes);
 }
 
-/* ---- sources ---- */
-
 static void rerun_complain(struct rerun *rerun, int code, const char *message)
 {
 	fputs("spikewatch replay: ", stderr);
@@ -1353,14 +1366,14 @@ static struct metric_machine machine_of(const struct rerun *rerun, const struct 
 {
 	struct metric_machine machine = rerun->request->machine;
 
-	if (!rerun->request->cores_are_told && source->machine.cores > 0)
+	if (rerun->request->cpus == 0 && source->machine.cores > 0)
 		machine.cores = source->machine.cores;
-	if (!rerun->request->memory_is_told && source->machine.memory_bytes > 0)
+	if (rerun->request->memory_bytes == 0 && source->machine.memory_bytes > 0)
 		machine.memory_bytes = source->machine.memory_bytes;
 	return machine;
 }
 
-/* What is to be said of a source once it is over. */
+/* Prints what there was, and what was wrong, once a source is over. */
 static void end_source(struct rerun *rerun, const struct replay_source *source, const struct recording_summary *summary,
 		       int result)
 {
@@ -1384,8 +1397,8 @@ static void end_source(struct rerun *rerun, const struct replay_source *source, 
 	}
 }
 
-/* 0, or what ends the command: -ENOMEM, -EPIPE. What is wrong with the source is said. */
-static int play(struct rerun *rerun, struct replay_source *source)
+/* 0, or what ends the command: -ENOMEM, -EPIPE. Errors of the source are printed. */
+static int play_source(struct rerun *rerun, struct replay_source *source)
 {
 	const struct recording_options options = {
 		.interval_ns = rerun->request->config->sampling.interval_ns,
@@ -1410,36 +1423,34 @@ static int play(struct rerun *rerun, struct replay_source *source)
 	return r == -ENOMEM || r == -EPIPE ? r : 0;
 }
 
-static int play_one(struct rerun *rerun, const char *operand)
+static int play_operand(struct rerun *rerun, const char *operand)
 {
 	AUTO(replay_source_close) struct replay_source source = { .fd = -1 };
 	char message[REPLAY_SOURCE_MESSAGE_MAX];
-	int r = replay_source_open(operand, rerun->request->directory, &source, message);
+	int r = replay_source_open(operand, rerun->request->incidents, &source, message);
 
 	if (r == -ENOMEM)
 		return r;
 	if (r == 0) {
 		rerun->any = true;
-		return play(rerun, &source);
+		return play_source(rerun, &source);
 	}
 	if (!rerun->trying)
 		rerun_complain(rerun, r == -EINVAL ? EXIT_USAGE : EXIT_TROUBLE, message);
 	return 0;
 }
 
-static int play_all(struct rerun *rerun, const struct stage *stage)
+static int play_stage(struct rerun *rerun, const struct stage *stage)
 {
 	int r = 0;
 
 	rerun->playing = stage;
 	for (size_t i = 0; r == 0 && i < rerun->request->source_count; i++) {
 		rerun->source = (uint32_t)i;
-		r = play_one(rerun, rerun->request->sources[i]);
+		r = play_operand(rerun, rerun->request->sources[i]);
 	}
 	return r;
 }
-
-/* ---- proposals ---- */
 
 static int make_suggestions(struct rerun *rerun)
 {
@@ -1458,9 +1469,9 @@ static int make_suggestions(struct rerun *rerun)
 	return 0;
 }
 
-static struct replay_view_proposal propose(const struct rerun *rerun, size_t rule, double per_day)
+static struct proposal propose(const struct rerun *rerun, size_t rule, double per_day)
 {
-	struct replay_view_proposal proposal = { .rule = &rerun->request->config->rules[rule], .per_day = per_day };
+	struct proposal proposal = { .rule = &rerun->request->config->rules[rule], .per_day = per_day };
 
 	proposal.wanted = (uint64_t)(per_day * ((double)rerun->span_ns / (double)DAY_NS) + 0.5);
 	proposal.fits = rerun->suggestions[rule] != NULL;
@@ -1469,8 +1480,8 @@ static struct replay_view_proposal propose(const struct rerun *rerun, size_t rul
 	return proposal;
 }
 
-/* Adds the variant that a proposal is. 0; -ENOMEM; 1: it makes no good rule, or one too many. */
-static int add_trial(const struct rerun *rerun, struct what_if *trials, const struct replay_view_proposal *proposal)
+/* Adds a proposal as a variant. 0; -ENOMEM; 1: it is not valid in this rule, or one too many. */
+static int add_trial(const struct rerun *rerun, struct what_if *trials, const struct proposal *proposal)
 {
 	const struct config_rule *rule = proposal->rule;
 	char message[WHAT_IF_MESSAGE_MAX], value[64];
@@ -1484,7 +1495,7 @@ static int add_trial(const struct rerun *rerun, struct what_if *trials, const st
 }
 
 /* Replays everything once more under what is proposed. 0, -ENOMEM, -EPIPE. */
-static int try_proposals(struct rerun *rerun, struct replay_view_proposal *proposals, size_t count)
+static int try_proposals(struct rerun *rerun, struct proposal *proposals, size_t count)
 {
 	AUTO(what_if_release) struct what_if trials = { 0 };
 	AUTO(stage_release) struct stage stage = { 0 };
@@ -1500,12 +1511,12 @@ static int try_proposals(struct rerun *rerun, struct replay_view_proposal *propo
 		r = stage_add_variants(&stage, &trials, &rerun->request->machine);
 	rerun->trying = true;
 	if (r >= 0)
-		r = play_all(rerun, &stage);
+		r = play_stage(rerun, &stage);
 	for (size_t i = 0, trial = 0; r == 0 && i < count; i++)
 		if (proposals[i].replayed) {
 			size_t rule = (size_t)(proposals[i].rule - rerun->request->config->rules);
 
-			proposals[i].fired = rule_replay_rules(stage.rule_replays[trial++])[rule].fired;
+			proposals[i].fired = stage.rule_replays[trial++]->rules[rule].fired;
 		}
 	return r;
 }
@@ -1513,7 +1524,7 @@ static int try_proposals(struct rerun *rerun, struct replay_view_proposal *propo
 static int suggest(struct rerun *rerun)
 {
 	size_t count = rerun->request->config->rule_count * rerun->request->rate_count, at = 0;
-	AUTO_FREE struct replay_view_proposal *proposals = calloc(count + 1, sizeof(*proposals));
+	AUTO_FREE struct proposal *proposals = calloc(count + 1, sizeof(*proposals));
 	int r = 0;
 
 	if (!proposals)
@@ -1528,23 +1539,20 @@ static int suggest(struct rerun *rerun)
 	return r;
 }
 
-/* ---- all of it ---- */
-
 static int show_variants(struct rerun *rerun)
 {
 	AUTO_FREE const struct rule_replay_rule **outcomes =
-		calloc(rerun->request->what_if->count + 1, sizeof(*outcomes));
+		calloc(rerun->request->what_if.count + 1, sizeof(*outcomes));
 
 	if (!outcomes)
 		return -ENOMEM;
-	for (size_t i = 0; i < rerun->request->what_if->count; i++)
-		outcomes[i] = rule_replay_rules(rerun->stage.rule_replays[i + 1]);
-	replay_view_whatif(&rerun->view, rerun->request->what_if, rule_replay_rules(rerun->stage.rule_replays[0]),
-			   outcomes);
+	for (size_t i = 0; i < rerun->request->what_if.count; i++)
+		outcomes[i] = rerun->stage.rule_replays[i + 1]->rules;
+	replay_view_whatif(&rerun->view, &rerun->request->what_if, rerun->stage.rule_replays[0]->rules, outcomes);
 	return 0;
 }
 
-static int run(struct rerun *rerun)
+static int rerun_run(struct rerun *rerun)
 {
 	const struct rule_replay_options options = {
 		.config = rerun->request->config,
@@ -1558,21 +1566,20 @@ static int run(struct rerun *rerun)
 	if (r == 0)
 		r = stage_add(&rerun->stage, &options);
 	if (r == 0)
-		r = stage_add_variants(&rerun->stage, rerun->request->what_if, &rerun->request->machine);
+		r = stage_add_variants(&rerun->stage, &rerun->request->what_if, &rerun->request->machine);
 	if (r == 0)
-		r = play_all(rerun, &rerun->stage);
-	if (r < 0 || (!rerun->any && !rerun->request->json)) /* tables of nothing would hide what was said */
+		r = play_stage(rerun, &rerun->stage);
+	if (r < 0 || (!rerun->any && !rerun->request->json)) /* nothing could be opened: only messages */
 		return r;
-	replay_view_rules(&rerun->view, rule_replay_rules(rerun->stage.rule_replays[0]),
-			  rerun->request->config->rule_count);
-	if (rerun->request->what_if->count > 0)
+	replay_view_rules(&rerun->view, rerun->stage.rule_replays[0]->rules, rerun->request->config->rule_count);
+	if (rerun->request->what_if.count > 0)
 		r = show_variants(rerun);
 	if (r == 0 && rerun->request->rate_count > 0)
 		r = suggest(rerun);
 	return r;
 }
 
-static void release(struct rerun *rerun)
+static void rerun_release(struct rerun *rerun)
 {
 	stage_release(&rerun->stage);
 	for (size_t i = 0; rerun->suggestions && i < rerun->request->config->rule_count; i++)
@@ -1582,15 +1589,15 @@ static void release(struct rerun *rerun)
 }
 
 /* Prints to standard output, and what is wrong to standard error. Returns the code to exit with. */
-static int rerun_all(const struct rerun_request *request)
+static int rerun_all(const struct replay *request)
 {
-	AUTO(release) struct rerun rerun = { .request = request, .rereadable = true };
+	AUTO(rerun_release) struct rerun rerun = { .request = request, .rereadable = true };
 	int r = entry_assignment_new(request->config, request->as, &rerun.entry_assignment);
 
 	if (r == 0)
 		r = replay_view_open(&rerun.view, request->json, request->summary);
 	if (r == 0) {
-		r = run(&rerun);
+		r = rerun_run(&rerun);
 		replay_view_close(&rerun.view);
 	}
 	if (r == -ENOMEM)
@@ -1598,26 +1605,9 @@ static int rerun_all(const struct rerun_request *request)
 	return r < 0 && rerun.code == EXIT_OK ? EXIT_TROUBLE : rerun.code;
 }
 
-#define RATES_MAX 8
+/* ---- the command ---- */
 
-struct replay {
-	/* The command line. */
-	const char *config_path, *what_if_text, *suggest_text, *as, *directory;
-	uint64_t cpus, memory_bytes;
-	bool json, summary;
-	char **sources; /* operands */
-	size_t source_count;
-	/* What is made of it. */
-	struct config *config;
-	struct what_if what_if;
-	struct metric_machine machine;
-	double rates[RATES_MAX];
-	size_t rate_count;
-	char incidents[INCIDENT_LOAD_PATH_MAX];
-	char ring[PATHS_MAX]; /* if there are no operands */
-};
-
-/* Says so. Returns -EINVAL. */
+/* Returns -EINVAL. */
 static int complain(const char *message)
 {
 	fputs("spikewatch replay: ", stderr);
@@ -1680,7 +1670,7 @@ static int load_config(struct replay *replay)
 	return r;
 }
 
-/* Which CPUs and memory percentages of the machine are of, where the sources do not say. */
+/* What percentages of the machine are of, where the sources do not say. */
 static int find_machine(struct replay *replay)
 {
 	AUTO_CLOSE int procfd = open(replay->config->proc_root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -1709,11 +1699,10 @@ static int read_what_if(struct replay *replay)
 	return complain(line);
 }
 
-/* Where the daemon of this configuration has its files. */
+/* Where the daemon with this configuration has its files. */
 static int find_files(struct replay *replay)
 {
 	const char *directory = replay->directory;
-	char *operand = replay->ring;
 	struct paths paths;
 
 	if (!directory && *replay->config->incidents.directory)
@@ -1724,11 +1713,14 @@ static int find_files(struct replay *replay)
 		return 0;
 	if (paths_choose(replay->config, &paths) < 0)
 		return complain("where the daemon's ring is cannot be told: expected a source");
-	snprintf(operand, sizeof(replay->ring), "%s", paths.ring);
+	snprintf(replay->ring, sizeof(replay->ring), "%s", paths.ring);
+	replay->ring_source = replay->ring;
+	replay->sources = &replay->ring_source;
+	replay->source_count = 1;
 	return 0;
 }
 
-/* 0; -ENOMEM; -EINVAL: it was said. */
+/* 0; -ENOMEM; -EINVAL: explained on stderr. */
 static int prepare(struct replay *replay)
 {
 	int r = parse_rates(replay);
@@ -1746,27 +1738,11 @@ static int prepare(struct replay *replay)
 
 static int replay_all(struct replay *replay)
 {
-	char *ring = replay->ring;
 	int r = prepare(replay);
-	const struct rerun_request request = {
-		.config = replay->config,
-		.what_if = &replay->what_if,
-		.as = replay->as,
-		.directory = replay->incidents,
-		.machine = replay->machine,
-		.cores_are_told = replay->cpus > 0,
-		.memory_is_told = replay->memory_bytes > 0,
-		.sources = replay->source_count > 0 ? replay->sources : &ring,
-		.source_count = replay->source_count > 0 ? replay->source_count : 1,
-		.rates = replay->rates,
-		.rate_count = replay->rate_count,
-		.json = replay->json,
-		.summary = replay->summary,
-	};
 
 	if (r == -ENOMEM)
 		return output_no_memory();
-	return r < 0 ? EXIT_USAGE : rerun_all(&request);
+	return r < 0 ? EXIT_USAGE : rerun_all(replay);
 }
 
 static void replay_release(struct replay *replay)

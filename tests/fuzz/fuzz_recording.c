@@ -2,7 +2,7 @@
  * Whatever a stream says, its ticks are whole, one after the other, and samples are within the
  * ticks of their own writer.
  */
-#include "cli/replay/recording.h"
+#include "cli/replay/recording.c"
 #include "lib/evaluator/evaluator.h"
 #include "lib/base/base.h"
 #include "lib/model/sample.h"
@@ -75,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (recording_new(&options, &recording) < 0)
 		abort();
 
-	int fed = recording_feed(recording, (const char *)data, size);
+	int fed = stream_reader_feed(recording->stream_reader, (const char *)data, size);
 	int finished = recording_finish(recording, &summary);
 
 	expect((fed == 0 || fed == -ECANCELED) && finished == fed);

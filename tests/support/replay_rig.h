@@ -8,7 +8,6 @@
 
 #include "lib/stream/sample_stream.h"
 #include "lib/evaluator/evaluator.h"
-#include "cli/replay/replay.h"
 #include "lib/ring/ring.h"
 #include "scene.h"
 #include "lib/stream/stream.h"
@@ -38,6 +37,7 @@ struct rig_firing {
 struct rig_list {
 	struct rig_firing firings[RIG_FIRINGS_MAX];
 	size_t count;
+	uint64_t percent_windows; /* of the rule "percent" */
 };
 
 static struct rig_list rig_real, rig_replayed;
@@ -139,25 +139,34 @@ static inline struct evaluator *rig_evaluator(const struct config *config)
 	return evaluator;
 }
 
-static inline struct rule_replay *rig_rule_replay(const struct config *config)
+static inline void rig_window(void *ctx, const struct evaluator_firing *window)
 {
-	const struct rule_replay_options options = {
-		.config = config, .machine = rig_machine, .fire = rig_fire, .ctx = &rig_replayed
+	struct rig_list *list = ctx;
+
+	list->percent_windows += strcmp(window->rule->name, "percent") == 0;
+}
+
+/* An evaluator that is fed with what is replayed. */
+static inline struct evaluator *rig_replayer(const struct config *config)
+{
+	const struct evaluator_options options = {
+		.config = config, .machine = rig_machine, .fire = rig_fire, .witness = rig_window, .ctx = &rig_replayed
 	};
-	struct rule_replay *rule_replay;
+	struct evaluator *evaluator;
 
-	ck_assert_int_eq(rule_replay_new(&options, &rule_replay), 0);
+	rig_replayed.percent_windows = 0;
+	ck_assert_int_eq(evaluator_new(&options, &evaluator), 0);
 
-	return rule_replay;
+	return evaluator;
 }
 
 static inline int rig_event(void *ctx, const struct ring_event *event)
 {
-	return rule_replay_event(ctx, event);
+	return evaluator_event(ctx, event);
 }
 
-/* What recording_new and recording_play_ring are given. */
-static inline struct recording_options rig_tape(struct rule_replay *rule_replay)
+/* How a recording is played. */
+static inline struct recording_options rig_tape(struct evaluator *replayer)
 {
 	return (struct recording_options){
 		.interval_ns = RIG_INTERVAL,
@@ -165,7 +174,7 @@ static inline struct recording_options rig_tape(struct rule_replay *rule_replay)
 		.interval_is_known = true,
 		.mono_ahead_ns = -(int64_t)RIG_WALL_AHEAD,
 		.event = rig_event,
-		.ctx = rule_replay,
+		.ctx = replayer,
 	};
 }
 
