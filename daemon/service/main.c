@@ -487,7 +487,7 @@ static int build_rules(struct daemon *daemon)
 		.config = daemon->config,
 		.session = daemon->session,
 		.spool = daemon->spool,
-		.rule_state = state_file_memo(daemon->state_file),
+		.rule_state = state_file_rules(daemon->state_file),
 		.log_targets = true,
 		.check_disk = true,
 		.fired = on_fired,

@@ -2,7 +2,7 @@
  * The first line is an Accept header, the rest is the value of a label: whatever it is, what is
  * written is one line with the quotes that belong there, and shows no control characters.
  */
-#include "daemon/service/metrics/exposition.h"
+#include "daemon/service/metrics/exposition.c"
 
 #include "lib/base/json.h"
 #include "lib/base/io.h"

@@ -1,10 +1,9 @@
 /*
- * health.c: each condition is a struct condition, which knows what is to be said; here is what it
- * says.
+ * health.c: a struct condition decides when something is to be logged; the texts are here.
  *
- * Clocks: the wall clock is held against the boot clock, and that one against the monotonic clock.
- * A suspend moves the last pair alone (the kernel adds the time asleep to wall and boot clock
- * alike), a step of the wall clock the first pair alone.
+ * Clocks: the wall clock is compared with the boot clock, and that with the monotonic clock. A
+ * suspend changes only the second difference (the kernel adds the time asleep to wall and boot
+ * clock alike), a step of the wall clock only the first.
  */
 #include "daemon/service/health/health.h"
 
@@ -39,7 +38,7 @@
  */
 #define HEALTH_JUMP_NS NS_PER_S
 
-/* Of jumps in a row one is said in so much time, with the number of those before it. */
+/* Of jumps in a row one is logged in so much time, with the number of those before it. */
 #define HEALTH_JUMP_PAUSE_NS (60 * NS_PER_S)
 
 /* ---- the sampler ---- */
@@ -87,7 +86,8 @@ static const char *what_of(const struct health *health, int kind, const struct v
 	return buf;
 }
 
-static void say_bad(int kind, const struct verdict *verdict, const char *what, const char *state, const char *when)
+static void log_bad_verdict(int kind, const struct verdict *verdict, const char *what, const char *state,
+			    const char *when)
 {
 	struct log_about about = about_verdict(kind, verdict);
 
@@ -97,7 +97,7 @@ static void say_bad(int kind, const struct verdict *verdict, const char *what, c
 		  verdict->cause, verdict->remedy);
 }
 
-static void say_recovered(int kind, const struct verdict *verdict, const struct condition *condition)
+static void log_recovered(int kind, const struct verdict *verdict, const struct condition *condition)
 {
 	struct log_about about = about_verdict(kind, verdict);
 
@@ -110,7 +110,7 @@ static void say_recovered(int kind, const struct verdict *verdict, const struct 
 		  (unsigned long long)(about.lasted_ns / NS_PER_S));
 }
 
-static void judge(struct health *health, int kind, const struct verdict *verdict)
+static void judge_verdict(struct health *health, int kind, const struct verdict *verdict)
 {
 	struct condition *condition = &health->verdicts[kind];
 	enum condition_turn turn = condition_step(condition, level_of(kind, verdict), health->now, HEALTH_CALM_NS);
@@ -119,10 +119,10 @@ static void judge(struct health *health, int kind, const struct verdict *verdict
 	health->bad[kind] = verdict->bad;
 	health->episodes[kind] += turn == CONDITION_BEGINS;
 	if (turn == CONDITION_ENDS)
-		say_recovered(kind, verdict, condition);
+		log_recovered(kind, verdict, condition);
 	else if (turn != CONDITION_SAME)
-		say_bad(kind, verdict, what_of(health, kind, verdict, buf), condition_state(turn),
-			turn == CONDITION_BEGINS ? "sampling suffers" : "sampling suffers more");
+		log_bad_verdict(kind, verdict, what_of(health, kind, verdict, buf), condition_state(turn),
+				turn == CONDITION_BEGINS ? "sampling is degraded" : "sampling is degraded further");
 }
 
 /* Whether a is the worse of two. */
@@ -155,7 +155,7 @@ void health_judge(struct health *health, const struct stats *threads, size_t cou
 		}
 	}
 	for (int kind = 0; kind < VERDICT_KINDS; kind++)
-		judge(health, kind, &worst[kind]);
+		judge_verdict(health, kind, &worst[kind]);
 }
 
 void health_slowdown(struct health *health, uint32_t slowdown, double share)
@@ -182,7 +182,7 @@ void health_slowdown(struct health *health, uint32_t slowdown, double share)
 
 /* ---- targets ---- */
 
-static void say_unwatched(enum health_unwatched kind, const struct discovery_state *state, struct log_about *about)
+static void log_unwatched(enum health_unwatched kind, const struct discovery_state *state, struct log_about *about)
 {
 	const unsigned long long count = about->count;
 
@@ -195,18 +195,18 @@ static void say_unwatched(enum health_unwatched kind, const struct discovery_sta
 		about->error = state->target_table.last_error;
 		log_about(LOG_WARNING, about,
 			  "%llu targets cannot be opened: %s. For \"Too many open files\" raise LimitNOFILE (up to 10 "
-			  "descriptors a cgroup); for \"Permission denied\" run as root or as the user who owns them.",
+			  "descriptors a cgroup); for \"Permission denied\" run as root or as the user that owns them.",
 			  count, strerror(-state->target_table.last_error));
 		return;
 	case UNWATCHED_UNREADABLE:
-		log_about(LOG_NOTICE, about,
-			  "%llu processes may not be looked at (mounted with hidepid, or another user's)", count);
+		log_about(LOG_NOTICE, about, "%llu processes cannot be read (hidepid, or owned by another user)",
+			  count);
 		return;
 	case UNWATCHED_UNFINISHED:
 		about->count = 0;
 		about->error = state->error;
 		log_about(LOG_WARNING, about,
-			  "looking for targets stopped half-way: %s. What is watched stays so, new targets are not "
+			  "the scan for targets was not completed: %s. Watched targets remain so, new ones are not "
 			  "found. "
 			  "For \"Too many open files\" raise LimitNOFILE.",
 			  strerror(-state->error));
@@ -219,25 +219,26 @@ static void say_unwatched(enum health_unwatched kind, const struct discovery_sta
 		return;
 	case UNWATCHED_HASTY:
 		about->count = 0;
-		log_about(LOG_NOTICE, about,
-			  "processes come and go faster than they may be looked at one by one: those that last are "
-			  "found by scans, the others are only counted");
+		log_about(
+			LOG_NOTICE, about,
+			"processes start and end faster than they may be read one by one: those that last are found by "
+			"scans, the others are only counted");
 		return;
 	case UNWATCHED_KINDS:
 		return;
 	}
 }
 
-static void look_at_unwatched(struct health *health, enum health_unwatched kind, const struct discovery_state *state,
-			      uint64_t count)
+static void check_unwatched(struct health *health, enum health_unwatched kind, const struct discovery_state *state,
+			    uint64_t count)
 {
 	static const char *const ends[UNWATCHED_KINDS] = {
 		[UNWATCHED_REFUSED] = "all targets that match are watched again",
 		[UNWATCHED_FAILED] = "all targets can be opened again",
-		[UNWATCHED_UNREADABLE] = "all processes may be looked at again",
+		[UNWATCHED_UNREADABLE] = "all processes can be read again",
 		[UNWATCHED_UNFINISHED] = "new targets are found again",
 		[UNWATCHED_UNLABELLED] = "the labels of all containers can be read",
-		[UNWATCHED_HASTY] = "processes come slowly enough to be looked at one by one again",
+		[UNWATCHED_HASTY] = "processes start slowly enough to be read one by one again",
 	};
 	struct condition *condition = &health->unwatched[kind];
 	enum condition_turn turn = condition_step(condition, condition_level(count, 2), health->now, HEALTH_CALM_NS);
@@ -252,11 +253,11 @@ static void look_at_unwatched(struct health *health, enum health_unwatched kind,
 		log_about(LOG_NOTICE, &about, "%s, after %llu s", ends[kind],
 			  (unsigned long long)(about.lasted_ns / NS_PER_S));
 	} else if (turn != CONDITION_SAME) {
-		say_unwatched(kind, state, &about);
+		log_unwatched(kind, state, &about);
 	}
 }
 
-/* What the limit should be, in whole thousands of the kind that computers count in. */
+/* What the limit should be, a multiple of 1024. */
 static unsigned long long wanted_limit(const struct target_table_counts *counts, const struct rlimit *limit)
 {
 	unsigned long long wanted = limit->rlim_cur + (unsigned long long)counts->cold * DESCRIPTORS_PER_PROCESS;
@@ -264,7 +265,7 @@ static unsigned long long wanted_limit(const struct target_table_counts *counts,
 	return (wanted + 1023) / 1024 * 1024;
 }
 
-static void look_at_cold(struct health *health, const struct target_table_counts *counts)
+static void check_descriptors(struct health *health, const struct target_table_counts *counts)
 {
 	struct condition *cold = &health->cold;
 	enum condition_turn turn = condition_step(cold, condition_level(counts->cold, 2), health->now, HEALTH_CALM_NS);
@@ -290,39 +291,38 @@ static void look_at_cold(struct health *health, const struct target_table_counts
 			  wanted_limit(counts, &limit));
 }
 
-/* Once, and whenever it is another. */
-static void say_source(struct health *health, const struct discovery_state *state)
+/* Once, and whenever it changes. */
+static void log_source(struct health *health, const struct discovery_state *state)
 {
 	const char *why = state->source_why;
 
 	if (!state->listened ||
-	    (health->source_said && health->source == state->source && health->exit_totals == state->exit_totals))
+	    (health->source_logged && health->source == state->source && health->exit_totals == state->exit_totals))
 		return;
 
-	health->source_said = true;
+	health->source_logged = true;
 	health->source = state->source;
 	health->exit_totals = state->exit_totals;
 	if (state->source == PROCESS_EVENTS_NONE)
 		log_line(LOG_NOTICE, "new processes are found by rescans only (sampling.rescan_interval): %s", why);
 	else
-		log_line(LOG_INFO, "new processes are found at once, by the kernel's %s%s%s%s",
+		log_line(LOG_INFO, "new processes are found at once, through the kernel's %s%s%s%s",
 			 state->source == PROCESS_EVENTS_CONNECTOR ? "proc connector" : "perf events",
-			 state->exit_totals ? ", and what they used in all is known when they end" : "",
-			 *why ? "; " : "", why);
+			 state->exit_totals ? ", with their total usage when they end" : "", *why ? "; " : "", why);
 }
 
 void health_discovery(struct health *health, const struct discovery_state *state)
 {
-	look_at_unwatched(health, UNWATCHED_REFUSED, state, state->target_table.refused);
-	look_at_unwatched(health, UNWATCHED_FAILED, state, state->target_table.failed);
-	look_at_unwatched(health, UNWATCHED_UNREADABLE, state, state->unreadable);
-	look_at_unwatched(health, UNWATCHED_UNFINISHED, state, state->error != 0);
-	look_at_unwatched(health, UNWATCHED_UNLABELLED, state, state->unlabelled);
-	look_at_unwatched(health, UNWATCHED_HASTY, state, state->storms != health->storms);
+	check_unwatched(health, UNWATCHED_REFUSED, state, state->target_table.refused);
+	check_unwatched(health, UNWATCHED_FAILED, state, state->target_table.failed);
+	check_unwatched(health, UNWATCHED_UNREADABLE, state, state->unreadable);
+	check_unwatched(health, UNWATCHED_UNFINISHED, state, state->error != 0);
+	check_unwatched(health, UNWATCHED_UNLABELLED, state, state->unlabelled);
+	check_unwatched(health, UNWATCHED_HASTY, state, state->storms != health->storms);
 	health->storms = state->storms;
 	health->reading = state->reading;
-	look_at_cold(health, &state->target_table);
-	say_source(health, state);
+	check_descriptors(health, &state->target_table);
+	log_source(health, state);
 }
 
 /* ---- rules ---- */
@@ -353,33 +353,33 @@ void health_rules_behind(struct health *health, uint64_t lost_pages, mono_t now)
 	else if (turn != CONDITION_SAME)
 		log_about(
 			LOG_WARNING, &about,
-			"the rules were overtaken by the sampler: %llu pages were never judged. The CPUs are busy, or "
-			"the ring is too small: enlarge ring.size, lengthen sampling.interval, or raise CPUWeight.",
+			"the sampler overtook the rules: %llu pages were never judged. The CPUs are busy, or the ring "
+			"is too small: enlarge ring.size, lengthen sampling.interval, or raise CPUWeight.",
 			(unsigned long long)about.count);
 }
 
 /* ---- clocks ---- */
 
-/* Takes note of a jump, if there was one. True: it is to be said, for so many in *ret_count. */
+/* Counts a jump, if there was one. True: *ret_count of them are to be logged. */
 static bool note_jump(struct health_jumps *jumps, int64_t by_ns, bool jumped, mono_t now, uint64_t *ret_count)
 {
 	if (jumped) {
 		jumps->times++;
-		jumps->unsaid++;
+		jumps->unlogged++;
 		jumps->last_ns = by_ns;
 		jumps->at = now;
 	}
-	if (jumps->unsaid == 0 || (jumps->said.ns && mono_diff(now, jumps->said) < (int64_t)HEALTH_JUMP_PAUSE_NS))
+	if (jumps->unlogged == 0 || (jumps->logged.ns && mono_diff(now, jumps->logged) < (int64_t)HEALTH_JUMP_PAUSE_NS))
 		return false;
 
-	*ret_count = jumps->unsaid;
-	jumps->unsaid = 0;
-	jumps->said = now;
+	*ret_count = jumps->unlogged;
+	jumps->unlogged = 0;
+	jumps->logged = now;
 
 	return true;
 }
 
-static void look_at_wall(struct health *health, int64_t by_ns, int64_t tolerance_ns, mono_t now)
+static void check_wall_clock(struct health *health, int64_t by_ns, int64_t tolerance_ns, mono_t now)
 {
 	struct health_jumps *steps = &health->steps;
 	uint64_t count;
@@ -399,7 +399,7 @@ static void look_at_wall(struct health *health, int64_t by_ns, int64_t tolerance
 		log_about(LOG_NOTICE, &about, "the wall clock was stepped by %+.3f s", seconds);
 }
 
-static void look_at_sleep(struct health *health, int64_t by_ns, mono_t now)
+static void check_suspend(struct health *health, int64_t by_ns, mono_t now)
 {
 	struct health_jumps *suspends = &health->suspends;
 	uint64_t count;
@@ -425,9 +425,9 @@ void health_clock(struct health *health, mono_t mono, wall_t wall, uint64_t boot
 	if (health->has_clocks) {
 		int64_t slewed_ns = (int64_t)(boot_ns - health->boot_ns) / 10;
 
-		look_at_wall(health, wall_ahead_ns - health->wall_ahead_ns,
-			     (int64_t)HEALTH_JUMP_NS + (slewed_ns > 0 ? slewed_ns : 0), mono);
-		look_at_sleep(health, boot_ahead_ns - health->boot_ahead_ns, mono);
+		check_wall_clock(health, wall_ahead_ns - health->wall_ahead_ns,
+				 (int64_t)HEALTH_JUMP_NS + (slewed_ns > 0 ? slewed_ns : 0), mono);
+		check_suspend(health, boot_ahead_ns - health->boot_ahead_ns, mono);
 	}
 	health->has_clocks = true;
 	health->wall_ahead_ns = wall_ahead_ns;
@@ -449,18 +449,18 @@ static struct health_thread *thread_of(struct health *health, const char *name)
 	return &health->threads[health->thread_count++];
 }
 
-/* What it is that goes wrong because of it. */
+/* What does not work meanwhile. */
 static const char *consequence_of(const struct health *health, const char *thread, char buf[160])
 {
 	if (strcmp(thread, "collector") == 0)
 		return "incidents are not written meanwhile";
 	if (strcmp(thread, "discovery") != 0)
-		return "systemd is not told any more that all is well, and will restart the service";
+		return "systemd gets no keep-alive messages, and will restart the service";
 	if (health->reading == 0)
-		return "new targets are not found meanwhile, what is watched goes on being recorded";
+		return "new targets are not found meanwhile; watched ones are still recorded";
 	snprintf(buf, 160,
-		 "it hangs in a read of the files of process %d. New targets are not found meanwhile, what is "
-		 "watched goes on being recorded",
+		 "it is blocked in a read of the files of process %d. New targets are not found meanwhile; watched "
+		 "ones are still recorded",
 		 health->reading);
 
 	return buf;
@@ -483,7 +483,7 @@ void health_stuck(struct health *health, const char *thread, uint64_t silent_ns,
 	part->silent_ns = silent_ns;
 	if (turn == CONDITION_ENDS) {
 		about.lasted_ns = lasted_ns;
-		log_about(LOG_NOTICE, &about, "the %s thread goes on, after %llu s", thread,
+		log_about(LOG_NOTICE, &about, "the %s thread continues, after %llu s", thread,
 			  (unsigned long long)(lasted_ns / NS_PER_S));
 	} else if (turn != CONDITION_SAME) {
 		log_about(LOG_ERR, &about, "the %s thread has given no sign of life for %llu s: %s", thread,
@@ -506,7 +506,7 @@ void health_summary(const struct health *health, const struct stats *stats)
 					: 0);
 	for (int kind = 0; kind < VERDICT_KINDS; kind++) {
 		if (verdicts[kind].bad)
-			say_bad(kind, &verdicts[kind], verdicts[kind].what, NULL, "over the whole run");
+			log_bad_verdict(kind, &verdicts[kind], verdicts[kind].what, NULL, "over the whole run");
 		else if (health->episodes[kind])
 			log_line(LOG_NOTICE, "%s was bad for a while (%llu times), not over the whole run",
 				 verdicts[kind].what, (unsigned long long)health->episodes[kind]);

@@ -1,18 +1,17 @@
 /*
- * health.h: speaks for the threads that never speak themselves: judges the sampler's counters over
- * the last span (stats.h), and what else may be wrong with the daemon or the machine, and says so
- * in the log: when a condition begins, when it is worse than it has been, when it has been good for
- * HEALTH_CALM_NS and, at the stop, how it was on the whole. Never a flood: a condition that goes on
- * is silent, and so is one that comes and goes.
+ * health.h: judges the sampler's counters over the last span (struct stats) and what else may be
+ * wrong with the daemon or the machine, and logs it: when a condition begins, when it gets worse,
+ * when it has been good for HEALTH_CALM_NS and, at the stop, over the whole run. A condition that
+ * continues, or comes and goes, is not logged again.
  *
- * Levels, of which each is said once in an episode: a capture rate below 99, 90, 50 %; a sleep
+ * Levels, of which each is logged once in an episode: a capture rate below 99, 90, 50 %; a sleep
  * error or collection time above 10, 25, 50 % of the interval; backoff above 5, 25, 50 % of the
  * time; a slowdown by 2, 4, 8, ...; twice as many targets that cannot be watched, or processes
  * without descriptors; ten times as many pages that were never judged; a thread that is stuck twice
  * as long.
  *
- * All belong to the main thread. health_judge comes first in each round: functions without an
- * argument for it take its time.
+ * Belongs to the main thread. health_judge comes first in each round: functions without an argument
+ * for the time use its time.
  */
 #ifndef SPIKEWATCH_DAEMON_SERVICE_HEALTH_HEALTH_H
 #define SPIKEWATCH_DAEMON_SERVICE_HEALTH_HEALTH_H
@@ -40,10 +39,10 @@
 enum health_unwatched {
 	UNWATCHED_REFUSED,    /* beyond max_targets */
 	UNWATCHED_FAILED,     /* could not be opened */
-	UNWATCHED_UNREADABLE, /* may not be looked at */
+	UNWATCHED_UNREADABLE, /* hidden by permissions */
 	UNWATCHED_UNFINISHED, /* the scan stopped half-way */
 	UNWATCHED_UNLABELLED, /* a target asks for labels, and theirs cannot be read */
-	UNWATCHED_HASTY,      /* processes come faster than they may be looked at */
+	UNWATCHED_HASTY,      /* processes start faster than they may be read */
 	UNWATCHED_KINDS
 };
 
@@ -52,21 +51,21 @@ struct health_jumps {
 	uint64_t times;  /* ever */
 	int64_t last_ns; /* how far the last one was; of a step back negative */
 	mono_t at;       /* when it was noticed */
-	uint64_t unsaid;
-	mono_t said;
+	uint64_t unlogged;
+	mono_t logged;
 };
 
 struct health_thread {
 	const char *name;
 	struct condition stuck;
-	uint64_t silent_ns; /* as last heard; 0: it is alive */
+	uint64_t silent_ns; /* as of the last call; 0: it is alive */
 };
 
-/* Zeroed is the right start. Readable for those who show it. */
+/* Starts zeroed. To be read by the status document and the metrics. */
 struct health {
 	struct stats since[SAMPLERS_MAX];
 	size_t samplers;             /* how many threads were judged */
-	size_t worst[VERDICT_KINDS]; /* which of them is said to be bad */
+	size_t worst[VERDICT_KINDS]; /* the thread that is worst */
 	mono_t judged, now;
 	bool bad[VERDICT_KINDS]; /* in the last span */
 	uint64_t episodes[VERDICT_KINDS];
@@ -74,8 +73,8 @@ struct health {
 	struct condition budget;
 	struct condition unwatched[UNWATCHED_KINDS];
 	struct condition cold; /* processes without descriptors */
-	bool source_said;
-	enum process_events_source source; /* as it was said last */
+	bool source_logged;
+	enum process_events_source source; /* as logged last */
 	bool exit_totals;
 	uint64_t storms;
 	struct condition behind;
@@ -91,47 +90,38 @@ struct health {
 };
 
 /*
- * Looks at the counters of the sampler threads as of now; logs what changed. Each thread is judged
- * by itself, and the worst counts: one that does not keep up must not disappear among those that
- * do. count: 1 to SAMPLERS_MAX, the same each time.
+ * Judges the counters of the sampler threads; logs what changed. Each thread is judged by itself,
+ * and the worst counts: an average would hide one that does not keep up. count: 1 to SAMPLERS_MAX,
+ * the same each time.
  */
 void health_judge(struct health *health, const struct stats *threads, size_t count, mono_t now);
 
-/*
- * Says when the CPU budget begins or ceases to lengthen the interval. share: CPU of this process,
- * of one core.
- */
+/* Whether the CPU budget lengthens the interval. share: CPU of this process, of one core. */
 void health_slowdown(struct health *health, uint32_t slowdown, double share);
 
 /*
- * Takes note of whose files discovery reads. Says when targets cannot be watched, and why; when
- * processes have no descriptors of their own; and how new ones are found, when that is known and
- * when it changes.
+ * Which targets cannot be watched, and why; which processes have no descriptors of their own; how
+ * new ones are found; whose files discovery reads.
  */
 void health_discovery(struct health *health, const struct discovery_state *state);
 
-/*
- * Says when the rules were overtaken by the sampler. lost_pages: all that were never judged, so far
- * (dispatcher_counts).
- */
+/* Whether the sampler overtook the rules. lost_pages: never judged so far (dispatcher_counts). */
 void health_rules_behind(struct health *health, uint64_t lost_pages, mono_t now);
 
 /*
- * Says when the wall clock was stepped, and when the machine slept. The three clocks must have been
- * read together (real_clock_together); boot is CLOCK_BOOTTIME, which goes on in a suspend as the
- * wall clock does. Slewing, up to a tenth of the time between two calls, is no step, nor is a leap
- * second.
+ * Whether the wall clock was stepped, and whether the machine was suspended. The three clocks must
+ * have been read together (real_clock_together); boot is CLOCK_BOOTTIME, which includes suspends.
+ * Slewing, up to a tenth of the time between two calls, is no step, nor is a leap second.
  */
 void health_clock(struct health *health, mono_t mono, wall_t wall, uint64_t boot_ns);
 
 /*
- * Says when a thread has given no sign of life, and when it does again. thread: static text, the
- * same each time. silent_ns: since its last sign; 0: it is alive. For each of up to
- * HEALTH_THREADS_MAX threads; the main thread cannot speak for itself.
+ * Whether a thread gives signs of life. thread: static text, the same each time. silent_ns: since
+ * its last sign; 0: it is alive. At most HEALTH_THREADS_MAX threads.
  */
 void health_stuck(struct health *health, const char *thread, uint64_t silent_ns, mono_t now);
 
-/* The last words: verdicts over the whole run. */
+/* Logs the verdicts over the whole run. */
 void health_summary(const struct health *health, const struct stats *stats);
 
 #endif

@@ -1,4 +1,12 @@
-/* overview.c: /proc/self, and a cursor that is thrown away after the first tick. */
+/*
+ * overview.c: figures of the process are read from /proc/self when they are asked for.
+ *
+ * Memory is locked only where that cannot fail later: with a limited RLIMIT_MEMLOCK every later
+ * allocation beyond it would fail, so then only the ring is locked (session.c). MCL_ONFAULT locks
+ * pages as they are touched: the process does not grow by it.
+ *
+ * The state directory is opened for each save: it may have been removed, or mounted over.
+ */
 #include "daemon/service/health/overview.h"
 
 #include "daemon/engine/base/clocks.h"
@@ -28,13 +36,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/*
- * privileges.c: a table of capabilities, each with what it is for.
- *
- * Memory is locked only where that cannot backfire: with a limited RLIMIT_MEMLOCK every later
- * allocation beyond it would fail, so then only the ring is locked (session.c). MCL_ONFAULT locks
- * what is touched, as it is touched: the process does not grow by it.
- */
+/* ---- privileges ---- */
 
 struct need {
 	unsigned capability;
@@ -60,7 +62,7 @@ static const struct privileges_lack memory_lock = {
 	"keeping all of spikewatchd in memory when the machine swaps (the ring is locked on its own)",
 };
 
-/* Bit n: capability n is in effect. All set if the kernel does not say. */
+/* Bit n: capability n is effective. All set if capget(2) fails. */
 static uint64_t capabilities(void)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -72,7 +74,7 @@ static uint64_t capabilities(void)
 	return (uint64_t)data[1].effective << 32 | data[0].effective;
 }
 
-/* 0, or -EPERM: the limit would turn against us. */
+/* 0; -EPERM: the limit is too low; -errno. */
 static int lock_memory(uint64_t held)
 {
 	struct rlimit limit;
@@ -93,7 +95,7 @@ static bool is_among(const struct privileges *privileges, const struct privilege
 	return false;
 }
 
-static void add(struct privileges *privileges, const struct privileges *before, const struct privileges_lack *lack)
+static void add_lack(struct privileges *privileges, const struct privileges *before, const struct privileges_lack *lack)
 {
 	privileges->lacks[privileges->count++] = *lack;
 	if (!is_among(before, lack))
@@ -109,17 +111,14 @@ void privileges_look(const struct config *config, struct privileges *ret)
 	_Static_assert(ARRAY_LEN(needs) + 1 <= PRIVILEGES_LACKS_MAX, "room for every lack");
 	for (size_t i = 0; i < ARRAY_LEN(needs); i++)
 		if (!(held & (1ull << needs[i].capability)) && (!needs[i].wanted || needs[i].wanted(config)))
-			add(&found, ret, &needs[i].lack);
+			add_lack(&found, ret, &needs[i].lack);
 	if (config->ring.lock && lock_memory(held) < 0)
-		add(&found, ret, &memory_lock);
+		add_lack(&found, ret, &memory_lock);
 
 	*ret = found;
 }
 
-/*
- * state_file.c: the directory is opened for each save: it may have been removed, or mounted over,
- * since the last.
- */
+/* ---- the state file ---- */
 
 struct state_file {
 	const struct paths *paths;
@@ -136,8 +135,8 @@ static void state_file_release(struct state_file **file)
 	free(*file);
 }
 
-/* It is made if it is not there. */
-static int open_directory(const struct paths *paths)
+/* Makes it if it does not exist. */
+static int open_state_directory(const struct paths *paths)
 {
 	int fd = open(paths->state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -165,14 +164,14 @@ static void set_aside(const struct paths *paths, int dirfd, const char *why)
 
 	snprintf(aside, sizeof aside, "%s.damaged", paths->state_name);
 	renameat(dirfd, paths->state_name, dirfd, aside);
-	log_line(LOG_WARNING, "the state file is damaged (%s): it is now %s/%s, and cooldowns begin anew", why,
+	log_line(LOG_WARNING, "the state file is damaged (%s): it was renamed to %s/%s, and cooldowns start again", why,
 		 paths->state, aside);
 }
 
-static int load(struct state_file *file)
+static int load_state(struct state_file *file)
 {
 	const struct paths *paths = file->paths;
-	AUTO_CLOSE int dirfd = open_directory(paths);
+	AUTO_CLOSE int dirfd = open_state_directory(paths);
 	char error[256];
 	int r;
 
@@ -185,7 +184,7 @@ static int load(struct state_file *file)
 	if (r == -EBADMSG)
 		set_aside(paths, dirfd, error);
 	else if (r < 0)
-		log_line(LOG_WARNING, "cannot read the state file %s/%s: %s. Cooldowns begin anew.", paths->state,
+		log_line(LOG_WARNING, "cannot read the state file %s/%s: %s. Cooldowns start again.", paths->state,
 			 paths->state_name, strerror(-r));
 
 	return r == -ENOMEM ? r : 0;
@@ -204,7 +203,7 @@ int state_file_open(const struct paths *paths, int procfd, struct state_file **r
 	read_boot_id(procfd, boot_id, sizeof boot_id);
 	r = rule_state_new(boot_id, &file->rule_state);
 	if (r == 0)
-		r = load(file);
+		r = load_state(file);
 	if (r < 0)
 		return r;
 
@@ -213,14 +212,14 @@ int state_file_open(const struct paths *paths, int procfd, struct state_file **r
 	return 0;
 }
 
-struct rule_state *state_file_memo(const struct state_file *file)
+struct rule_state *state_file_rules(const struct state_file *file)
 {
 	return file->rule_state;
 }
 
-static int save(const struct state_file *file)
+static int save_state(const struct state_file *file)
 {
-	AUTO_CLOSE int dirfd = open_directory(file->paths);
+	AUTO_CLOSE int dirfd = open_state_directory(file->paths);
 
 	if (dirfd < 0)
 		return dirfd;
@@ -236,7 +235,7 @@ void state_file_save(struct state_file *file)
 	if (!rule_state_changed(file->rule_state))
 		return;
 
-	about.error = save(file);
+	about.error = save_state(file);
 	file->write_failures = about.error < 0;
 	if (file->write_failures && !before) {
 		about.state = "begin";
@@ -261,10 +260,7 @@ void state_file_close(struct state_file *file)
 	state_file_release(&file);
 }
 
-/*
- * rule_counts.c: one row per rule, in the order of the configuration: a rule's row is found from
- * its place in config->rules, because the evaluator hands out pointers into it.
- */
+/* ---- rule counts: one row per rule; the evaluator hands out pointers into config->rules ---- */
 
 struct rule_counts {
 	const struct config *config;
@@ -367,7 +363,7 @@ static int count_name(void *ctx, const char *name)
 	return 0;
 }
 
-/* The one that counts is not counted. */
+/* Less the descriptor that this opens. */
 static uint64_t open_fds(void)
 {
 	AUTO_CLOSE int fd = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -1,5 +1,7 @@
 /*
- * overview.h: what a running daemon says of itself and nobody keeps: it is read when somebody asks.
+ * overview.h: what the status document and the metrics say of a running daemon, in one place: its
+ * parts (struct overview), what it lacks (privileges), how its rules were judged (rule_counts), the
+ * file with their state, and figures of the process. Read in the main thread.
  */
 #ifndef SPIKEWATCH_DAEMON_SERVICE_HEALTH_OVERVIEW_H
 #define SPIKEWATCH_DAEMON_SERVICE_HEALTH_OVERVIEW_H
@@ -20,11 +22,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * privileges.h: what this process lacks of what the features of the configuration need, and what
- * that switches off. Nothing of it stops the rest.
- */
-
 #define PRIVILEGES_LACKS_MAX 8
 
 /* Static texts. */
@@ -39,30 +36,25 @@ struct privileges {
 };
 
 /*
- * Asks the kernel what this process may do, and keeps its memory from being swapped out
- * (mlockall(2)) if the configuration wants that (ring.lock) and it may. Each lack that the log has
- * not heard of before is said there, once: ret holds what was found before ({0}: nothing).
+ * Finds out what this process lacks of what the configuration needs, and locks its memory
+ * (mlockall(2)) if ring.lock wants that and it may. ret has what was found before ({0}: nothing):
+ * what is new is logged.
  */
 void privileges_look(const struct config *config, struct privileges *ret);
 
-/*
- * state_file.h: the memo (memo.h) and the file it lives in, with what goes wrong there said in the
- * log: a damaged file is set aside, one that cannot be written is said once until it can.
- */
-
+/* The state of the rules (rule_state.h) and its file. Failures are logged, once until they end. */
 struct state_file;
 
 /*
- * Reads what an earlier life remembered. paths must outlive it; its state directory must exist.
- * procfd: the proc root, for the boot's id. 0; -ENOMEM; -errno: the directory cannot be opened
- * (logged).
+ * Reads the state of an earlier run; a damaged file is renamed. paths must outlive it. procfd: the
+ * proc root, for the boot's id. 0; -ENOMEM; -errno: the directory cannot be opened (logged).
  */
 int state_file_open(const struct paths *paths, int procfd, struct state_file **ret);
 
-/* Its memo; stays the file's. */
-struct rule_state *state_file_memo(const struct state_file *file);
+/* Stays the file's. */
+struct rule_state *state_file_rules(const struct state_file *file);
 
-/* Writes it if there is anything new. A directory that was removed is made again. */
+/* Writes it if it has changed. A directory that was removed is made again. */
 void state_file_save(struct state_file *file);
 
 /* True: the last save failed. */
@@ -72,11 +64,9 @@ bool state_file_is_failing(const struct state_file *file);
 void state_file_close(struct state_file *file);
 
 /*
- * rule_counts.h: how often each rule was judged, and what came of it, over all targets, those that
- * are gone included: what the evaluator knows of a target goes with it, and a counter must not.
- * Belongs to the main thread.
+ * How often each rule was judged, with which results, over all targets, those that have ended too:
+ * the evaluator forgets what it knows of a target, and a counter must not decrease.
  */
-
 struct rule_counts;
 
 /* Since the daemon started, or since the rule was added. */
@@ -106,12 +96,6 @@ void rule_counts_opened(struct rule_counts *rule_counts, const struct config_rul
 /* NULL: it is not of the configuration in force. */
 const struct rule_count *rule_counts_of(const struct rule_counts *rule_counts, const struct config_rule *rule);
 
-/*
- * overview.h: everything there is to say about a running daemon, gathered for those who write it
- * down: the status document (status_json.h) and the metrics (exposition.h). Read in the main
- * thread.
- */
-
 /* All borrowed. */
 struct overview {
 	const struct config *config;
@@ -119,10 +103,10 @@ struct overview {
 	struct session *session;
 	const struct evaluator *evaluator;
 	struct incidents *incidents;
-	const struct state_file *state_file; /* NULL: nothing is remembered */
+	const struct state_file *state_file; /* NULL: there is none */
 	const struct dispatcher *dispatcher;
 	const struct health *health;
-	const struct rule_counts *rule_counts; /* NULL: nobody counts */
+	const struct rule_counts *rule_counts; /* NULL: not counted */
 	const struct privileges *privileges;
 	mono_t started, now;
 };

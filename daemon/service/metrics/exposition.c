@@ -1,8 +1,21 @@
 /*
- * exposition.c: of the daemon itself: a table for what is a number in a structure, and a function
- * for each part that is more. Targets: exposition_targets.h.
+ * exposition.c: every family is written once, with all its samples together, as both forms want it.
+ * What is a number in a structure of the daemon comes from a table, the rest from a function for
+ * each part. From here down: the writer of the text forms, the names of container labels, the
+ * families, the targets, the daemon itself.
  *
- * Each family is written once, with all its samples together, as both forms want it.
+ * Series of targets: metrics.max_targets have series of their own, the others are summed for each
+ * entry. Two visits of all targets:
+ *
+ *     1. ids ─▶ sorted ─▶ the highest id with series of its own: ids are given in the order of
+ *        discovery, so the targets known longest keep their series
+ *     2. each target: up to that id ─▶ its labels and its sample are copied ("own")
+ *                     beyond it    ─▶ added to the sum of its entry; its counters are kept for the
+ *                                     next page ("seen")
+ *
+ * Own ones are then sorted by labels: two of the same labels would be one series with two values,
+ * so all but the first are summed too. Rejected: series for the busiest targets. They come and go
+ * with the load, are stale when they are looked at, and rates over them are wrong.
  */
 #include "daemon/service/metrics/exposition.h"
 
@@ -43,21 +56,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum exposition_how { EXPOSITION_COUNT, EXPOSITION_TIME, EXPOSITION_CORES };
-
-/* A field of samples as samples of a family; families of several fields follow each other. */
-struct exposition_column {
-	enum family family;
-	enum sample_field field;
-	enum exposition_how how;
-	bool summed;
-	struct openmetrics_label label; /* name NULL: none */
-};
-
-struct exposition_targets;
-
-/*
- * openmetrics.c: the same samples in two forms.
+/* ---- the text forms ----
  *
  *     OpenMetrics 1.0                                0.0.4
  *     # TYPE spikewatch_x_seconds counter            # HELP spikewatch_x_seconds_total Time spent.
@@ -67,17 +66,49 @@ struct exposition_targets;
  *     # EOF
  *
  * A value is written with as few digits as give it back; nanoseconds never pass through a double,
- * of which 2^53 ns are 104 days.
- *
- * Strings of strangers are made harmless in one place, put_value: what is left is valid UTF-8 that
- * a terminal can be shown.
+ * which counts them exactly for 104 days only (2^53). Label values may hold any byte:
+ * put_label_value makes them valid UTF-8 without control characters.
  */
+
+enum openmetrics_kind {
+	OPENMETRICS_COUNTER, /* its samples are called NAME_total */
+	OPENMETRICS_GAUGE,
+	OPENMETRICS_INFO, /* NAME_info, of value 1: the labels are the information */
+};
+
+/* Plain ASCII, without quotes, backslashes and newlines. */
+struct openmetrics_family {
+	const char *name; /* without _total or _info; ends in _UNIT if there is a unit */
+	enum openmetrics_kind kind;
+	const char *unit; /* "seconds", "bytes", "ratio"; "": none */
+	const char *help;
+	const char *labels; /* their names, separated by ", ": for the documentation's check */
+};
+
+/* value may hold any byte. */
+struct openmetrics_label {
+	const char *name, *value;
+};
+
+/* The labels of a sample: first what openmetrics_block has made, then these. {0}: none. */
+struct openmetrics_labels {
+	const char *block;
+	size_t block_len;
+	struct openmetrics_label further[2]; /* name NULL: none */
+};
+
+/* openmetrics_init, { openmetrics_family, { openmetrics_u64, _ns, _double } }, openmetrics_finish */
+struct openmetrics {
+	struct sink sink;
+	enum openmetrics_form form;
+	const struct openmetrics_family *family;
+	bool begun; /* the lines about the family are written */
+	int error;  /* the first; returned by every later call */
+};
 
 #define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
 
-/* ---- what a client wants ---- */
-
-/* A piece of the header. */
+/* A part of the Accept header. */
 struct span {
 	const char *at;
 	size_t len;
@@ -161,8 +192,6 @@ const char *openmetrics_type(enum openmetrics_form form)
 				       : "text/plain; version=0.0.4; charset=utf-8";
 }
 
-/* ---- writing ---- */
-
 static void put_bytes(struct openmetrics *writer, const char *text, size_t len)
 {
 	if (writer->error == 0 && len > 0)
@@ -174,7 +203,7 @@ static void put(struct openmetrics *writer, const char *text)
 	put_bytes(writer, text, strlen(text));
 }
 
-/* How a character of len bytes is written if not as it is; NULL: as it is. */
+/* What replaces a character of len bytes; NULL: it is written as it is. */
 static const char *written_as(const char *text, size_t len)
 {
 	uint32_t code = 0;
@@ -191,7 +220,7 @@ static const char *written_as(const char *text, size_t len)
 	return text_decode(text, len, &code) == 0 || text_is_hidden(code) ? REPLACEMENT : NULL;
 }
 
-static void openmetrics_put_value(struct openmetrics *writer, const char *value)
+static void put_label_value(struct openmetrics *writer, const char *value)
 {
 	const char *end = value + strlen(value), *at = value;
 
@@ -215,7 +244,7 @@ static void put_label(struct openmetrics *writer, const struct openmetrics_label
 	put(writer, first ? "" : ",");
 	put(writer, label->name);
 	put(writer, "=\"");
-	openmetrics_put_value(writer, label->value);
+	put_label_value(writer, label->value);
 	put(writer, "\"");
 }
 
@@ -259,7 +288,7 @@ static const char *suffix_of(enum openmetrics_kind kind)
 	return suffixes[kind];
 }
 
-/* 0.0.4 knows no info, and calls a family what its samples are called. */
+/* 0.0.4 has no info, and names a family as its samples. */
 static void begin_family(struct openmetrics *writer)
 {
 	static const char *const kinds[] = {
@@ -299,7 +328,8 @@ static int put_sample(struct openmetrics *writer, const struct openmetrics_label
 	return writer->error;
 }
 
-int openmetrics_u64(struct openmetrics *writer, const struct openmetrics_labels *labels, uint64_t value)
+/* Samples: labels may be NULL. 0 or the first error of the sink. */
+static int openmetrics_u64(struct openmetrics *writer, const struct openmetrics_labels *labels, uint64_t value)
 {
 	char text[TEXT_NUMBER_ROOM + 1];
 
@@ -308,7 +338,8 @@ int openmetrics_u64(struct openmetrics *writer, const struct openmetrics_labels 
 	return put_sample(writer, labels, text);
 }
 
-int openmetrics_ns(struct openmetrics *writer, const struct openmetrics_labels *labels, uint64_t value)
+/* Nanoseconds, written as seconds, exactly. */
+static int openmetrics_ns(struct openmetrics *writer, const struct openmetrics_labels *labels, uint64_t value)
 {
 	char text[2 * TEXT_NUMBER_ROOM + 2];
 	char *end = text_put_u64(text, value / NS_PER_S);
@@ -324,7 +355,7 @@ int openmetrics_ns(struct openmetrics *writer, const struct openmetrics_labels *
 	return put_sample(writer, labels, text);
 }
 
-int openmetrics_double(struct openmetrics *writer, const struct openmetrics_labels *labels, double value)
+static int openmetrics_double(struct openmetrics *writer, const struct openmetrics_labels *labels, double value)
 {
 	char text[40];
 
@@ -340,20 +371,19 @@ int openmetrics_double(struct openmetrics *writer, const struct openmetrics_labe
 	return put_sample(writer, labels, text);
 }
 
-/* ---- the whole ---- */
-
-void openmetrics_init(struct openmetrics *writer, struct sink sink, enum openmetrics_form form)
+static void openmetrics_init(struct openmetrics *writer, struct sink sink, enum openmetrics_form form)
 {
 	*writer = (struct openmetrics){ .sink = sink, .form = form };
 }
 
-void openmetrics_family(struct openmetrics *writer, const struct openmetrics_family *family)
+/* What follows belongs to family. Nothing is written of a family without samples. */
+static void openmetrics_family(struct openmetrics *writer, const struct openmetrics_family *family)
 {
 	writer->family = family;
 	writer->begun = false;
 }
 
-int openmetrics_finish(struct openmetrics *writer)
+static int openmetrics_finish(struct openmetrics *writer)
 {
 	if (writer->form == OPENMETRICS_1_0)
 		put(writer, "# EOF\n");
@@ -361,7 +391,10 @@ int openmetrics_finish(struct openmetrics *writer)
 	return writer->error;
 }
 
-int openmetrics_block(const struct openmetrics_label *labels, size_t count, struct buffer *ret)
+/*
+ * Appends labels to ret as they stand in a sample: NAME="VALUE",... 0; -ENOMEM; -EFBIG.
+ */
+static int openmetrics_block(const struct openmetrics_label *labels, size_t count, struct buffer *ret)
 {
 	struct openmetrics writer;
 
@@ -372,7 +405,16 @@ int openmetrics_block(const struct openmetrics_label *labels, size_t count, stru
 	return writer.error;
 }
 
-/* label_names.c: a name is made of each key first; then those that are not alone are numbered. */
+/* ---- container labels, with the names that kube-state-metrics gives those of pods ---- */
+
+/* "label_", a key in which an underscore stands before every second byte at most, "_conflict16". */
+#define LABEL_NAMES_ROOM (6 + 2 * LABELS_KEY_MAX + 11 + 1)
+
+struct label_names {
+	const char *const *keys;
+	size_t count;
+	char names[CONFIG_LABELS_MAX][LABEL_NAMES_ROOM];
+};
 
 static bool is_capital(char byte)
 {
@@ -384,7 +426,7 @@ static bool is_small_or_digit(char byte)
 	return (byte >= 'a' && byte <= 'z') || (byte >= '0' && byte <= '9');
 }
 
-static void make(const char *key, char ret[LABEL_NAMES_ROOM])
+static void make_label_name(const char *key, char ret[LABEL_NAMES_ROOM])
 {
 	size_t len = (size_t)snprintf(ret, LABEL_NAMES_ROOM, "label_");
 
@@ -399,14 +441,20 @@ static void make(const char *key, char ret[LABEL_NAMES_ROOM])
 	ret[len] = '\0';
 }
 
-void label_names_make(const char *const *keys, size_t count, struct label_names *ret)
+/*
+ * "app.kubernetes.io/partOf" is label_app_kubernetes_io_part_of: what is no letter or digit becomes
+ * "_", and one comes before a capital that follows a small letter or a digit. Equal names become
+ * label_x_conflict1, label_x_conflict2, in the order of the keys. At most CONFIG_LABELS_MAX keys,
+ * which must outlive *ret.
+ */
+static void label_names_make(const char *const *keys, size_t count, struct label_names *ret)
 {
 	unsigned conflict[CONFIG_LABELS_MAX] = { 0 };
 
 	ret->keys = keys;
 	ret->count = count < CONFIG_LABELS_MAX ? count : CONFIG_LABELS_MAX;
 	for (size_t i = 0; i < ret->count; i++)
-		make(keys[i], ret->names[i]);
+		make_label_name(keys[i], ret->names[i]);
 	for (size_t i = 0; i < ret->count; i++) {
 		unsigned number = conflict[i];
 
@@ -425,16 +473,16 @@ void label_names_make(const char *const *keys, size_t count, struct label_names 
 	}
 }
 
-/* target_labels.c: the image is no label: with a new one all series would begin anew. */
+/* ---- labels of targets: not the image, or an upgrade would begin new series ---- */
 
 #define OTHER "other"
 #define BLOCK_MAX 6
 
 /*
- * Appends the block of a target: target, entry, kind; of what is in a container container, and in a
- * pod namespace and pod. Returns as openmetrics_block.
+ * Appends target, entry, kind; in a container also container, in a pod namespace and pod. Returns as
+ * openmetrics_block.
  */
-static int target_labels_put(const struct target *target, struct buffer *text)
+static int put_target_labels(const struct target *target, struct buffer *text)
 {
 	struct openmetrics_label labels[BLOCK_MAX] = {
 		{ "target", target->name },
@@ -457,11 +505,8 @@ static int target_labels_put(const struct target *target, struct buffer *text)
 	return openmetrics_block(labels, count, text);
 }
 
-/*
- * Appends, to the block of a target, those of its container's labels that have a name, with a comma
- * in front. Nothing if it has none of them. Returns as openmetrics_block.
- */
-static int target_labels_put_labels(const struct labels *labels, const struct label_names *names, struct buffer *text)
+/* Appends a comma and the container's labels that are among names, if any. Returns as openmetrics_block. */
+static int put_container_labels(const struct labels *labels, const struct label_names *names, struct buffer *text)
 {
 	struct openmetrics_label found[CONFIG_LABELS_MAX];
 	size_t count = 0;
@@ -480,82 +525,215 @@ static int target_labels_put_labels(const struct labels *labels, const struct la
 	return r < 0 ? r : openmetrics_block(found, count, text);
 }
 
-/* The block of the sum of an entry's other targets. */
-static int target_labels_put_sum(const char *entry, struct buffer *text)
+/* Of the sum of an entry's other targets. */
+static int put_sum_labels(const char *entry, struct buffer *text)
 {
 	const struct openmetrics_label labels[] = { { "target", OTHER }, { "entry", entry }, { "kind", OTHER } };
 
 	return openmetrics_block(labels, ARRAY_LEN(labels), text);
 }
 
-/* families.c: the table as data. */
-
-const struct openmetrics_family *metric_families_info(enum family family)
-{
-	static const struct openmetrics_family families[FAMILIES] = {
-#define X(identifier, name, kind, unit, labels, help) [FAMILY_##identifier] = { name, OPENMETRICS_##kind, unit, help },
-		METRIC_FAMILIES_TABLE(X)
-#undef X
-	};
-
-	assert(family < FAMILIES);
-
-	return &families[family];
-}
-
-const char *metric_families_labels(enum family family)
-{
-	static const char *const names[FAMILIES] = {
-#define X(identifier, name, kind, unit, labels, help) [FAMILY_##identifier] = labels,
-		METRIC_FAMILIES_TABLE(X)
-#undef X
-	};
-
-	assert(family < FAMILIES);
-
-	return names[family];
-}
-
-/* exposition_columns.c: the table. */
-
-static const struct exposition_column exposition_columns[] = {
-	{ FAMILY_TARGET_CPU, SAMPLE_CPU, EXPOSITION_TIME, true, { 0 } },
-	{ FAMILY_TARGET_CPU_MODE, SAMPLE_CPU_USER, EXPOSITION_TIME, true, { "mode", "user" } },
-	{ FAMILY_TARGET_CPU_MODE, SAMPLE_CPU_SYSTEM, EXPOSITION_TIME, true, { "mode", "system" } },
-	{ FAMILY_TARGET_MEMORY, SAMPLE_MEMORY, EXPOSITION_COUNT, true, { 0 } },
-	{ FAMILY_TARGET_PEAK, SAMPLE_MEMORY_PEAK, EXPOSITION_COUNT, false, { 0 } },
-	{ FAMILY_TARGET_WORKING_SET, SAMPLE_WORKING_SET, EXPOSITION_COUNT, true, { 0 } },
-	{ FAMILY_TARGET_CPU_LIMIT, SAMPLE_CPU_LIMIT, EXPOSITION_CORES, false, { 0 } },
-	{ FAMILY_TARGET_MEMORY_LIMIT, SAMPLE_MEMORY_LIMIT, EXPOSITION_COUNT, false, { 0 } },
-	{ FAMILY_TARGET_THREADS, SAMPLE_THREADS, EXPOSITION_COUNT, true, { 0 } },
-	{ FAMILY_TARGET_FDS, SAMPLE_FDS, EXPOSITION_COUNT, true, { 0 } },
-	{ FAMILY_TARGET_TASKS, SAMPLE_PIDS, EXPOSITION_COUNT, true, { 0 } },
-	{ FAMILY_TARGET_PROCESSES, SAMPLE_PROCESSES, EXPOSITION_COUNT, true, { 0 } },
-	{ FAMILY_TARGET_FAULTS, SAMPLE_MINOR_FAULTS, EXPOSITION_COUNT, true, { "type", "minor" } },
-	{ FAMILY_TARGET_FAULTS, SAMPLE_MAJOR_FAULTS, EXPOSITION_COUNT, true, { "type", "major" } },
-	{ FAMILY_TARGET_PERIODS, SAMPLE_PERIODS, EXPOSITION_COUNT, true, { 0 } },
-	{ FAMILY_TARGET_THROTTLED_PERIODS, SAMPLE_THROTTLED_PERIODS, EXPOSITION_COUNT, true, { 0 } },
-	{ FAMILY_TARGET_THROTTLED, SAMPLE_THROTTLED, EXPOSITION_TIME, true, { 0 } },
-	{ FAMILY_TARGET_PRESSURE, SAMPLE_CPU_PRESSURE, EXPOSITION_TIME, true, { "resource", "cpu" } },
-	{ FAMILY_TARGET_PRESSURE, SAMPLE_MEMORY_PRESSURE, EXPOSITION_TIME, true, { "resource", "memory" } },
-	{ FAMILY_TARGET_PRESSURE, SAMPLE_IO_PRESSURE, EXPOSITION_TIME, true, { "resource", "io" } },
-};
-static const size_t exposition_column_count = ARRAY_LEN(exposition_columns);
-
 /*
- * exposition_targets.c: two visits of all targets, then the families in turn.
+ * ---- families: every family of metrics; docs/metrics.md is tested against this table ----
  *
- *     1. ids ─▶ sorted ─▶ the id up to which targets have series of their own: ids are given in the
- *        order of discovery
- *     2. each target: up to that id ─▶ its labels as text and its sample are copied ("own")
- *                     beyond it    ─▶ added to the sum of its entry; its counters are kept for the next page ("seen")
- *     3. own, sorted by labels: two of the same labels would be one series with two values, so all but
- *        the first are summed too
- *     4. families ─▶ own in that order, then the sums
- *
- * Rejected: the busiest targets instead of those known longest. Series that come and go with the
- * load are stale just when somebody looks, and rates over them are wrong.
+ * Names follow the conventions of Prometheus: base units, which end the name; what only grows is a
+ * counter, whose samples end in _total. A family once published keeps its name and meaning.
  */
+
+/* The labels of all families of targets. */
+#define TARGET_LABELS "target, entry, kind"
+
+// clang-format off
+/* identifier, name, kind, unit, labels, help */
+#define FAMILY_TABLE(X) \
+	X(BUILD, "spikewatch_build", INFO, "", "version", "Version of spikewatchd.") \
+	X(START_TIME, "spikewatch_start_time_seconds", GAUGE, "seconds", "", "When the daemon started, since 1970.") \
+	X(PROCESS_CPU, "spikewatch_process_cpu_seconds", COUNTER, "seconds", \
+	  "", "CPU time of the daemon, all threads.") \
+	X(PROCESS_RESIDENT, "spikewatch_process_resident_memory_bytes", GAUGE, "bytes", \
+	  "", "Resident memory of the daemon, the ring included.") \
+	X(PROCESS_FDS, "spikewatch_process_open_fds", GAUGE, "", "", "Open descriptors of the daemon.") \
+	X(INTERVAL, "spikewatch_sampling_interval_seconds", GAUGE, "seconds", \
+	  "", "Sampling interval as configured.") \
+	X(SLOWDOWN, "spikewatch_sampling_slowdown_ratio", GAUGE, "ratio", \
+	  "", "Interval in force by interval configured: above 1 while the CPU budget is exceeded.") \
+	X(CPU_SHARE, "spikewatch_sampling_budgeted_cpu_ratio", GAUGE, "ratio", \
+	  "", "CPU use that counts against the budget in the last whole second, of one core.") \
+	X(SNAPSHOTS, "spikewatch_sampler_snapshots", COUNTER, "", "", "Ticks taken.") \
+	X(SLOTS, "spikewatch_sampler_slots", COUNTER, "", "", "Slots that elapsed on the clock, taken or not.") \
+	X(MISSED_SLOTS, "spikewatch_sampler_missed_slots", COUNTER, "", \
+	  "", "Slots that were skipped because they had passed.") \
+	X(CAPTURE, "spikewatch_sampler_capture_ratio", GAUGE, "ratio", \
+	  "", "Slots that were taken, of those that elapsed, over the whole run.") \
+	X(SLEEP_ERROR, "spikewatch_sampler_sleep_error_seconds", COUNTER, "seconds", \
+	  "", "Sum of how far wake-ups were off their deadline.") \
+	X(COLLECTION, "spikewatch_sampler_collection_seconds", COUNTER, "seconds", \
+	  "", "Time spent reading targets.") \
+	X(BACKOFF, "spikewatch_sampler_backoff_seconds", COUNTER, "seconds", \
+	  "", "Time slept because a blocking reader held the ring.") \
+	X(BACKOFFS, "spikewatch_sampler_backoffs", COUNTER, "", "", "Such sleeps.") \
+	X(LOST_RECORDS, "spikewatch_sampler_lost_records", COUNTER, "", \
+	  "", "Records that did not fit because no page was free.") \
+	X(FAILED_READS, "spikewatch_sampler_failed_reads", COUNTER, "", \
+	  "", "Reads that failed although the target exists.") \
+	X(SKIPPED_READS, "spikewatch_sampler_skipped_reads", COUNTER, "", \
+	  "", "Reads saved because a target had not run, or hardly.") \
+	X(SAVED_LOOKS, "spikewatch_sampler_saved_looks", COUNTER, "", \
+	  "", "Looks at processes that were idle, saved by taking them less often.") \
+	X(GONE_TARGETS, "spikewatch_sampler_gone_targets", COUNTER, "", "", "Targets that vanished.") \
+	X(RECORDS, "spikewatch_sampler_records", COUNTER, "", "", "Records written to the ring.") \
+	X(RECORDED, "spikewatch_sampler_recorded_bytes", COUNTER, "bytes", "", "Bytes written to the ring.") \
+	X(SAMPLER_CPU, "spikewatch_sampler_cpu_seconds", COUNTER, "seconds", "", "CPU time of the sampler threads.") \
+	X(SAMPLER_THREADS, "spikewatch_sampler_threads", GAUGE, "", \
+	  "", "Sampler threads; the figures above are sums over them.") \
+	X(VERDICT_RATIO, "spikewatch_sampler_verdict_ratio", GAUGE, "ratio", \
+	  "verdict", "What is judged, over the whole run.") \
+	X(VERDICT_THRESHOLD, "spikewatch_sampler_verdict_threshold_ratio", GAUGE, "ratio", \
+	  "verdict", "What it is held against: the capture rate should be above, the others below.") \
+	X(VERDICT_BAD, "spikewatch_sampler_verdict_bad", GAUGE, "", \
+	  "verdict", "1 if it was bad in the last ten seconds, else 0.") \
+	X(VERDICT_EPISODES, "spikewatch_sampler_verdict_episodes", COUNTER, "", \
+	  "verdict", "Times that it became bad.") \
+	X(RING_SIZE, "spikewatch_ring_size_bytes", GAUGE, "bytes", "", "Size of the ring.") \
+	X(RING_HISTORY, "spikewatch_ring_history_seconds", GAUGE, "seconds", \
+	  "", "From the oldest tick in the ring to the newest.") \
+	X(RING_TICKS, "spikewatch_ring_ticks", COUNTER, "", "", "Ticks published in the ring.") \
+	X(UNJUDGED_PAGES, "spikewatch_ring_unjudged_pages", COUNTER, "", \
+	  "", "Pages that were overwritten before the rules saw them.") \
+	X(DAMAGED_PAGES, "spikewatch_ring_damaged_pages", COUNTER, "", \
+	  "", "Pages that were skipped because they are damaged.") \
+	X(TARGETS, "spikewatch_discovery_targets", GAUGE, "", "", "Targets watched, members of groups not counted.") \
+	X(MEMBERS, "spikewatch_discovery_members", GAUGE, "", "", "Processes that are summed in groups.") \
+	X(PROCESSES, "spikewatch_discovery_processes", GAUGE, "", "", "Processes on the host as of the last scan.") \
+	X(WARM, "spikewatch_discovery_warm_processes", GAUGE, "", \
+	  "", "Watched processes that are read through descriptors of their own.") \
+	X(COLD, "spikewatch_discovery_cold_processes", GAUGE, "", \
+	  "", "Watched processes without descriptors: there are too few for all.") \
+	X(UNREADABLE, "spikewatch_discovery_unreadable_processes", GAUGE, "", "", "Of them hidden from the daemon.") \
+	X(REFUSED_TARGETS, "spikewatch_discovery_refused_targets", GAUGE, "", \
+	  "", "Targets beyond max_targets in the last scan.") \
+	X(FAILED_TARGETS, "spikewatch_discovery_failed_targets", GAUGE, "", \
+	  "", "Targets that could not be opened in the last scan.") \
+	X(FOUND_TARGETS, "spikewatch_discovery_found_targets", COUNTER, "", "", "Targets and members found.") \
+	X(LEFT_TARGETS, "spikewatch_discovery_left_targets", COUNTER, "", \
+	  "", "Targets and members that ended or are watched no more.") \
+	X(SCANS, "spikewatch_discovery_scans", COUNTER, "", "", "Scans for targets.") \
+	X(LAST_SCAN, "spikewatch_discovery_last_scan_seconds", GAUGE, "seconds", "", "How long the last scan took.") \
+	X(UNFINISHED, "spikewatch_discovery_unfinished", GAUGE, "", \
+	  "", "1 if the last scan could not be finished, else 0.") \
+	X(LISTENING, "spikewatch_discovery_listening", GAUGE, "", \
+	  "", "1 if the kernel tells of processes between scans, else 0.") \
+	X(EVENTS, "spikewatch_discovery_events", COUNTER, "", "", "News of processes from the kernel.") \
+	X(OVERRUNS, "spikewatch_discovery_overruns", COUNTER, "", \
+	  "", "Times that news were lost; each is followed by a scan.") \
+	X(MISSED, "spikewatch_discovery_missed_processes", COUNTER, "", \
+	  "", "Processes that came and went before they were looked at.") \
+	X(CREDITED, "spikewatch_discovery_credited_processes", COUNTER, "", \
+	  "", "Of them counted in a group by their exit records.") \
+	X(LATE, "spikewatch_discovery_late_processes", COUNTER, "", \
+	  "", "Processes that were looked at late, or left to a scan, because looking had taken its share of a core.") \
+	X(STORMS, "spikewatch_discovery_storms", COUNTER, "", \
+	  "", "Seconds after which processes that still waited for that were left to a scan.") \
+	X(INCIDENTS_OPENED, "spikewatch_incidents_opened", COUNTER, "", "", "Incidents begun.") \
+	X(INCIDENTS_SEALED, "spikewatch_incidents_sealed", COUNTER, "", "", "Incidents written completely.") \
+	X(INCIDENTS_MERGED, "spikewatch_incidents_merged", COUNTER, "", \
+	  "", "Firings that became part of an open incident.") \
+	X(INCIDENTS_FAILED, "spikewatch_incidents_failed", COUNTER, "", "", "Incidents that could not be written.") \
+	X(INCIDENTS_REFUSED, "spikewatch_incidents_refused", COUNTER, "", \
+	  "", "Firings and requests for which no incident could be begun.") \
+	X(INCIDENTS_MANUAL, "spikewatch_incidents_requested", COUNTER, "", \
+	  "", "Incidents that were asked for by hand, whatever became of them.") \
+	X(INCIDENTS_REMOVED, "spikewatch_incidents_removed", COUNTER, "", \
+	  "", "Incidents removed by the limits of bytes, count and age.") \
+	X(INCIDENTS_OPEN, "spikewatch_incidents_open", GAUGE, "", "", "Incidents being recorded or written.") \
+	X(RULE_WINDOWS, "spikewatch_rule_windows", COUNTER, "", "rule", "Windows judged.") \
+	X(RULE_UNAVAILABLE, "spikewatch_rule_unavailable", COUNTER, "", "rule", "Windows of them without a value.") \
+	X(RULE_SUPPRESSED, "spikewatch_rule_suppressed", COUNTER, "", \
+	  "rule, reason", "Windows above a threshold in which the rule did not fire, by why.") \
+	X(RULE_FIRINGS, "spikewatch_rule_firings", COUNTER, "", "rule", "Windows in which the rule fired.") \
+	X(RULE_INCIDENTS, "spikewatch_rule_incidents", COUNTER, "", "rule", "Firings that began an incident.") \
+	X(TARGET_INFO, "spikewatch_target", INFO, "", \
+	  TARGET_LABELS ", label_...", "Labels of its container that metrics.container_labels names.") \
+	X(TARGET_CPU, "spikewatch_target_cpu_seconds", COUNTER, "seconds", TARGET_LABELS, "CPU time used.") \
+	X(TARGET_CPU_MODE, "spikewatch_target_cpu_mode_seconds", COUNTER, "seconds", \
+	  TARGET_LABELS ", mode", "CPU time used, by mode; coarser than the total.") \
+	X(TARGET_MEMORY, "spikewatch_target_memory_bytes", GAUGE, "bytes", \
+	  TARGET_LABELS, "Memory used: resident of a process, charged to a cgroup.") \
+	X(TARGET_PEAK, "spikewatch_target_memory_peak_bytes", GAUGE, "bytes", \
+	  TARGET_LABELS, "High-water mark of memory.") \
+	X(TARGET_WORKING_SET, "spikewatch_target_working_set_bytes", GAUGE, "bytes", \
+	  TARGET_LABELS, "Memory of a cgroup without inactive file cache.") \
+	X(TARGET_CPU_LIMIT, "spikewatch_target_cpu_limit_cores", GAUGE, "", \
+	  TARGET_LABELS, "Effective CPU limit, in cores.") \
+	X(TARGET_MEMORY_LIMIT, "spikewatch_target_memory_limit_bytes", GAUGE, "bytes", \
+	  TARGET_LABELS, "Effective memory limit.") \
+	X(TARGET_MEMORY_RATIO, "spikewatch_target_memory_limit_used_ratio", GAUGE, "ratio", \
+	  TARGET_LABELS, "Memory used, of the effective limit.") \
+	X(TARGET_THREADS, "spikewatch_target_threads", GAUGE, "", TARGET_LABELS, "Threads.") \
+	X(TARGET_FDS, "spikewatch_target_open_fds", GAUGE, "", TARGET_LABELS, "Open descriptors.") \
+	X(TARGET_TASKS, "spikewatch_target_tasks", GAUGE, "", TARGET_LABELS, "Tasks in a cgroup.") \
+	X(TARGET_PROCESSES, "spikewatch_target_processes", GAUGE, "", TARGET_LABELS, "Processes summed in a group.") \
+	X(TARGET_FAULTS, "spikewatch_target_page_faults", COUNTER, "", TARGET_LABELS ", type", "Page faults.") \
+	X(TARGET_PERIODS, "spikewatch_target_cpu_periods", COUNTER, "", \
+	  TARGET_LABELS, "CPU quota periods that elapsed.") \
+	X(TARGET_THROTTLED_PERIODS, "spikewatch_target_cpu_throttled_periods", COUNTER, "", \
+	  TARGET_LABELS, "CPU quota periods in which the cgroup was throttled.") \
+	X(TARGET_THROTTLED, "spikewatch_target_cpu_throttled_seconds", COUNTER, "seconds", \
+	  TARGET_LABELS, "Time throttled, all CPUs.") \
+	X(TARGET_PRESSURE, "spikewatch_target_pressure_waiting_seconds", COUNTER, "seconds", \
+	  TARGET_LABELS ", resource", "Time in which some task waited for a resource.") \
+	X(SUMMED, "spikewatch_summed_targets", GAUGE, "", \
+	  "entry", "Targets that have no series of their own: they are summed in the target other.")
+// clang-format on
+
+enum family {
+#define X(identifier, name, kind, unit, labels, help) FAMILY_##identifier,
+	FAMILY_TABLE(X)
+#undef X
+		FAMILIES
+};
+
+static const struct openmetrics_family families[FAMILIES] = {
+#define X(identifier, name, kind, unit, labels, help) { name, OPENMETRICS_##kind, unit, help, labels },
+	FAMILY_TABLE(X)
+#undef X
+};
+
+enum column_form { COLUMN_COUNT, COLUMN_TIME, COLUMN_CORES };
+
+/* A field of samples as samples of a family; families of several fields follow each other. */
+struct target_column {
+	enum family family;
+	enum sample_field field;
+	enum column_form form;
+	bool summed;
+	struct openmetrics_label label; /* name NULL: none */
+};
+
+static const struct target_column target_columns[] = {
+	{ FAMILY_TARGET_CPU, SAMPLE_CPU, COLUMN_TIME, true, { 0 } },
+	{ FAMILY_TARGET_CPU_MODE, SAMPLE_CPU_USER, COLUMN_TIME, true, { "mode", "user" } },
+	{ FAMILY_TARGET_CPU_MODE, SAMPLE_CPU_SYSTEM, COLUMN_TIME, true, { "mode", "system" } },
+	{ FAMILY_TARGET_MEMORY, SAMPLE_MEMORY, COLUMN_COUNT, true, { 0 } },
+	{ FAMILY_TARGET_PEAK, SAMPLE_MEMORY_PEAK, COLUMN_COUNT, false, { 0 } },
+	{ FAMILY_TARGET_WORKING_SET, SAMPLE_WORKING_SET, COLUMN_COUNT, true, { 0 } },
+	{ FAMILY_TARGET_CPU_LIMIT, SAMPLE_CPU_LIMIT, COLUMN_CORES, false, { 0 } },
+	{ FAMILY_TARGET_MEMORY_LIMIT, SAMPLE_MEMORY_LIMIT, COLUMN_COUNT, false, { 0 } },
+	{ FAMILY_TARGET_THREADS, SAMPLE_THREADS, COLUMN_COUNT, true, { 0 } },
+	{ FAMILY_TARGET_FDS, SAMPLE_FDS, COLUMN_COUNT, true, { 0 } },
+	{ FAMILY_TARGET_TASKS, SAMPLE_PIDS, COLUMN_COUNT, true, { 0 } },
+	{ FAMILY_TARGET_PROCESSES, SAMPLE_PROCESSES, COLUMN_COUNT, true, { 0 } },
+	{ FAMILY_TARGET_FAULTS, SAMPLE_MINOR_FAULTS, COLUMN_COUNT, true, { "type", "minor" } },
+	{ FAMILY_TARGET_FAULTS, SAMPLE_MAJOR_FAULTS, COLUMN_COUNT, true, { "type", "major" } },
+	{ FAMILY_TARGET_PERIODS, SAMPLE_PERIODS, COLUMN_COUNT, true, { 0 } },
+	{ FAMILY_TARGET_THROTTLED_PERIODS, SAMPLE_THROTTLED_PERIODS, COLUMN_COUNT, true, { 0 } },
+	{ FAMILY_TARGET_THROTTLED, SAMPLE_THROTTLED, COLUMN_TIME, true, { 0 } },
+	{ FAMILY_TARGET_PRESSURE, SAMPLE_CPU_PRESSURE, COLUMN_TIME, true, { "resource", "cpu" } },
+	{ FAMILY_TARGET_PRESSURE, SAMPLE_MEMORY_PRESSURE, COLUMN_TIME, true, { "resource", "memory" } },
+	{ FAMILY_TARGET_PRESSURE, SAMPLE_IO_PRESSURE, COLUMN_TIME, true, { "resource", "io" } },
+};
+
+/* ---- targets ---- */
 
 /* A target with series of its own. */
 struct own {
@@ -580,11 +758,11 @@ struct entry_sum {
 	bool ever;           /* has had a member: it keeps its series */
 };
 
-/* An array of whatever it is used for. */
+/* A buffer as an array. */
 #define ITEMS(buffer, type) ((type *)(void *)(buffer)->data)
 #define ITEM_COUNT(buffer, type) ((buffer)->len / sizeof(type))
 
-struct exposition_targets {
+struct target_series {
 	struct entry_sum *sums;
 	size_t sum_count;
 	struct buffer ids, own, text; /* of the page being made; kept for their memory */
@@ -602,23 +780,23 @@ static void free_sums(struct entry_sum *sums, size_t count)
 	free(sums);
 }
 
-static bool sums_match(const struct exposition_targets *targets, const struct config *config)
+static bool sums_match(const struct target_series *series, const struct config *config)
 {
-	bool match = targets->sums && targets->sum_count == config->target_count;
+	bool match = series->sums && series->sum_count == config->target_count;
 
 	for (size_t i = 0; match && i < config->target_count; i++)
-		match = strcmp(targets->sums[i].entry, config->targets[i].name) == 0;
+		match = strcmp(series->sums[i].entry, config->targets[i].name) == 0;
 
 	return match;
 }
 
-/* One for each entry, in the order of the configuration; those that were there before go on. */
-static int renew_sums(struct exposition_targets *targets, const struct config *config)
+/* One for each entry, in the order of the configuration; counters of entries that stay are kept. */
+static int renew_sums(struct target_series *series, const struct config *config)
 {
 	size_t count = config->target_count;
 	struct entry_sum *sums;
 
-	if (sums_match(targets, config))
+	if (sums_match(series, config))
 		return 0;
 
 	sums = calloc(count + 1, sizeof(*sums));
@@ -633,37 +811,34 @@ static int renew_sums(struct exposition_targets *targets, const struct config *c
 		return -ENOMEM;
 
 	for (size_t i = 0; i < count; i++)
-		for (size_t k = 0; k < targets->sum_count; k++)
-			if (strcmp(sums[i].entry, targets->sums[k].entry) == 0) {
-				sums[i].total = targets->sums[k].total;
-				sums[i].ever = targets->sums[k].ever;
+		for (size_t k = 0; k < series->sum_count; k++)
+			if (strcmp(sums[i].entry, series->sums[k].entry) == 0) {
+				sums[i].total = series->sums[k].total;
+				sums[i].ever = series->sums[k].ever;
 			}
-	free_sums(targets->sums, targets->sum_count);
-	targets->sums = sums;
-	targets->sum_count = count;
+	free_sums(series->sums, series->sum_count);
+	series->sums = sums;
+	series->sum_count = count;
 
 	return 0;
 }
 
-/*
- * Targets come entry by entry, more or less: the last answer is tried first. sum_count: of no entry
- * that there is.
- */
-static size_t entry_of(const struct exposition_targets *targets, const char *entry, size_t hint)
+/* Targets come more or less entry by entry: hint is the last result. sum_count: there is no such entry. */
+static size_t entry_of(const struct target_series *series, const char *entry, size_t hint)
 {
-	if (hint < targets->sum_count && strcmp(targets->sums[hint].entry, entry) == 0)
+	if (hint < series->sum_count && strcmp(series->sums[hint].entry, entry) == 0)
 		return hint;
-	for (size_t i = 0; i < targets->sum_count; i++)
-		if (strcmp(targets->sums[i].entry, entry) == 0)
+	for (size_t i = 0; i < series->sum_count; i++)
+		if (strcmp(series->sums[i].entry, entry) == 0)
 			return i;
 
-	return targets->sum_count;
+	return series->sum_count;
 }
 
-static void begin_sums(struct exposition_targets *targets)
+static void begin_sums(struct target_series *series)
 {
-	for (size_t i = 0; i < targets->sum_count; i++) {
-		struct entry_sum *sum = &targets->sums[i];
+	for (size_t i = 0; i < series->sum_count; i++) {
+		struct entry_sum *sum = &series->sums[i];
 
 		sum->members = 0;
 		for (enum sample_field field = 0; field < SAMPLE_FIELDS; field++)
@@ -679,7 +854,7 @@ static int by_id(const void *a, const void *b)
 	return (left > right) - (left < right);
 }
 
-/* A counter that stepped back has begun anew. */
+/* A counter that decreased has started again from 0. */
 static uint64_t growth(const struct sample *before, const struct sample *now, enum sample_field field)
 {
 	if (!before || !sample_has(before, field))
@@ -688,7 +863,6 @@ static uint64_t growth(const struct sample *before, const struct sample *now, en
 	return now->value[field] >= before->value[field] ? now->value[field] - before->value[field] : now->value[field];
 }
 
-/* NULL: it was none of them on the last page. */
 static const struct seen *find_seen(const struct buffer *before, const struct seen *key)
 {
 	size_t count = ITEM_COUNT(before, struct seen);
@@ -697,20 +871,20 @@ static const struct seen *find_seen(const struct buffer *before, const struct se
 }
 
 /*
- * What is read of a target may be missing for once: what was read before is kept, or its return
- * would count anew.
+ * A field that could not be read this time keeps its earlier value: else the whole counter would be
+ * added again when it returns.
  */
-static int add_to_sum(struct exposition_targets *targets, size_t entry, uint32_t id, const struct sample *sample)
+static int add_to_sum(struct target_series *series, size_t entry, uint32_t id, const struct sample *sample)
 {
 	struct seen key = { .id = id, .sample = *sample };
-	const struct seen *known = find_seen(&targets->before, &key);
-	struct entry_sum *sum = entry < targets->sum_count ? &targets->sums[entry] : NULL;
+	const struct seen *known = find_seen(&series->before, &key);
+	struct entry_sum *sum = entry < series->sum_count ? &series->sums[entry] : NULL;
 	int r;
 
 	for (enum sample_field field = 0; known && field < SAMPLE_FIELDS; field++)
 		if (!sample_has(sample, field) && sample_has(&known->sample, field))
 			sample_set(&key.sample, field, known->sample.value[field]);
-	r = buffer_append(&targets->seen, &key, sizeof(key));
+	r = buffer_append(&series->seen, &key, sizeof(key));
 	if (r < 0 || sum == NULL)
 		return r;
 
@@ -726,19 +900,19 @@ static int add_to_sum(struct exposition_targets *targets, size_t entry, uint32_t
 	return 0;
 }
 
-/* What was seen on this page is what the next one starts from. */
-static void keep_seen(struct exposition_targets *targets)
+/* For the next page. */
+static void keep_seen(struct target_series *series)
 {
-	struct buffer emptied = targets->before;
+	struct buffer emptied = series->before;
 
-	if (targets->seen.len > 0)
-		qsort(targets->seen.data, ITEM_COUNT(&targets->seen, struct seen), sizeof(struct seen), by_id);
-	targets->before = targets->seen;
-	targets->seen = emptied;
-	targets->seen.len = 0;
+	if (series->seen.len > 0)
+		qsort(series->seen.data, ITEM_COUNT(&series->seen, struct seen), sizeof(struct seen), by_id);
+	series->before = series->seen;
+	series->seen = emptied;
+	series->seen.len = 0;
 }
 
-/* ---- who has series of its own ---- */
+/* ---- the targets with series of their own ---- */
 
 static int take_id(void *ctx, const struct evaluator_sight *sight)
 {
@@ -754,21 +928,21 @@ static int compare_ids(const void *a, const void *b)
 	return (left > right) - (left < right);
 }
 
-static int choose_own(struct exposition_targets *targets, const struct overview *overview)
+static int choose_own(struct target_series *series, const struct overview *overview)
 {
 	size_t count, most = overview->config->metrics.max_targets;
 	int r;
 
-	targets->ids.len = 0;
-	r = evaluator_visit_targets(overview->evaluator, take_id, &targets->ids);
+	series->ids.len = 0;
+	r = evaluator_visit_targets(overview->evaluator, take_id, &series->ids);
 	if (r < 0)
 		return r;
 
-	count = ITEM_COUNT(&targets->ids, uint32_t);
-	targets->last_own = most > 0 ? UINT32_MAX : 0;
+	count = ITEM_COUNT(&series->ids, uint32_t);
+	series->last_own = most > 0 ? UINT32_MAX : 0;
 	if (count > most && most > 0) {
-		qsort(targets->ids.data, count, sizeof(uint32_t), compare_ids);
-		targets->last_own = ITEMS(&targets->ids, uint32_t)[most - 1];
+		qsort(series->ids.data, count, sizeof(uint32_t), compare_ids);
+		series->last_own = ITEMS(&series->ids, uint32_t)[most - 1];
 	}
 
 	return 0;
@@ -777,51 +951,51 @@ static int choose_own(struct exposition_targets *targets, const struct overview 
 /* ---- the second visit ---- */
 
 struct visit {
-	struct exposition_targets *targets;
-	struct label_cache *book;
+	struct target_series *series;
+	struct label_cache *labels;
 	size_t entry;
 };
 
 static int take_labels(const struct visit *visit, const struct target *target)
 {
-	struct exposition_targets *targets = visit->targets;
+	struct target_series *series = visit->series;
 	struct labels labels;
 
-	if (targets->names.count == 0 || !target->container || !*target->container ||
-	    !label_cache_get(visit->book, target->cgroup, &labels))
+	if (series->names.count == 0 || !target->container || !*target->container ||
+	    !label_cache_get(visit->labels, target->cgroup, &labels))
 		return 0;
 
-	return target_labels_put_labels(&labels, &targets->names, &targets->text);
+	return put_container_labels(&labels, &series->names, &series->text);
 }
 
 static int take_own(const struct visit *visit, const struct evaluator_sight *sight)
 {
-	struct exposition_targets *targets = visit->targets;
+	struct target_series *series = visit->series;
 	const struct target *target = sight->target;
-	struct own own = { .id = target->id, .entry = visit->entry, .at = targets->text.len, .sample = *sight->sample };
-	int r = target_labels_put(target, &targets->text);
+	struct own own = { .id = target->id, .entry = visit->entry, .at = series->text.len, .sample = *sight->sample };
+	int r = put_target_labels(target, &series->text);
 
-	own.len = targets->text.len - own.at;
+	own.len = series->text.len - own.at;
 	if (r == 0)
 		r = take_labels(visit, target);
-	own.more = targets->text.len - own.at - own.len;
+	own.more = series->text.len - own.at - own.len;
 
-	return r < 0 ? r : buffer_append(&targets->own, &own, sizeof(own));
+	return r < 0 ? r : buffer_append(&series->own, &own, sizeof(own));
 }
 
 /*
- * One that is not seen for the moment is no less a member of its sum: what was read of it goes on
- * to the next page.
+ * A target without a sample now remains a member of its sum: what was read of it is kept for the
+ * next page.
  */
 static int take_target(void *ctx, const struct evaluator_sight *sight)
 {
 	static const struct sample nothing;
 	struct visit *visit = ctx;
-	struct exposition_targets *targets = visit->targets;
+	struct target_series *series = visit->series;
 
-	visit->entry = entry_of(targets, sight->target->entry, visit->entry);
-	if (sight->target->id > targets->last_own)
-		return add_to_sum(targets, visit->entry, sight->target->id, sight->seen ? sight->sample : &nothing);
+	visit->entry = entry_of(series, sight->target->entry, visit->entry);
+	if (sight->target->id > series->last_own)
+		return add_to_sum(series, visit->entry, sight->target->id, sight->seen ? sight->sample : &nothing);
 
 	return sight->seen ? take_own(visit, sight) : 0;
 }
@@ -840,44 +1014,44 @@ static int by_labels(const void *a, const void *b, void *ctx)
 }
 
 /* Sorts, and moves all but the first of the same labels into the sums. */
-static int make_unique(struct exposition_targets *targets)
+static int make_unique(struct target_series *series)
 {
-	struct own *own = ITEMS(&targets->own, struct own);
-	size_t count = ITEM_COUNT(&targets->own, struct own), kept = 0;
-	const char *text = targets->text.data;
+	struct own *own = ITEMS(&series->own, struct own);
+	size_t count = ITEM_COUNT(&series->own, struct own), kept = 0;
+	const char *text = series->text.data;
 
 	if (count == 0)
 		return 0;
 
-	qsort_r(own, count, sizeof(*own), by_labels, targets->text.data);
+	qsort_r(own, count, sizeof(*own), by_labels, series->text.data);
 	for (size_t i = 0; i < count; i++) {
 		bool same = kept > 0 && own[kept - 1].len == own[i].len &&
 			    memcmp(text + own[kept - 1].at, text + own[i].at, own[i].len) == 0;
-		int r = same ? add_to_sum(targets, own[i].entry, own[i].id, &own[i].sample) : 0;
+		int r = same ? add_to_sum(series, own[i].entry, own[i].id, &own[i].sample) : 0;
 
 		if (r < 0)
 			return r;
 		if (!same)
 			own[kept++] = own[i];
 	}
-	targets->own.len = kept * sizeof(*own);
+	series->own.len = kept * sizeof(*own);
 
 	return 0;
 }
 
 /* ---- families ---- */
 
-static void put_value(struct openmetrics *out, const struct exposition_column *column,
+static void put_value(struct openmetrics *out, const struct target_column *column,
 		      const struct openmetrics_labels *labels, uint64_t value)
 {
-	if (column->how == EXPOSITION_COUNT)
+	if (column->form == COLUMN_COUNT)
 		openmetrics_u64(out, labels, value);
 	else
 		openmetrics_ns(out, labels, value); /* 1e9 ns/s is one core */
 }
 
-/* A limit that is not known says nothing. */
-static void put_column(struct openmetrics *out, const struct exposition_column *column,
+/* Without a known limit there is no sample. */
+static void put_column(struct openmetrics *out, const struct target_column *column,
 		       const struct openmetrics_labels *block, const struct sample *sample)
 {
 	struct openmetrics_labels labels = *block;
@@ -901,18 +1075,17 @@ static void put_ratio(struct openmetrics *out, const struct openmetrics_labels *
 		openmetrics_double(out, labels, (double)sample->value[SAMPLE_MEMORY] / (double)limit);
 }
 
-static struct openmetrics_labels labels_of(const struct exposition_targets *targets, const struct own *own)
+static struct openmetrics_labels labels_of(const struct target_series *series, const struct own *own)
 {
-	return (struct openmetrics_labels){ .block = targets->text.data + own->at, .block_len = own->len };
+	return (struct openmetrics_labels){ .block = series->text.data + own->at, .block_len = own->len };
 }
 
-static void put_own(const struct exposition_targets *targets, struct openmetrics *out,
-		    const struct exposition_column *column)
+static void put_own(const struct target_series *series, struct openmetrics *out, const struct target_column *column)
 {
-	const struct own *own = ITEMS(&targets->own, struct own);
+	const struct own *own = ITEMS(&series->own, struct own);
 
-	for (size_t i = 0; i < ITEM_COUNT(&targets->own, struct own); i++) {
-		struct openmetrics_labels labels = labels_of(targets, &own[i]);
+	for (size_t i = 0; i < ITEM_COUNT(&series->own, struct own); i++) {
+		struct openmetrics_labels labels = labels_of(series, &own[i]);
 
 		if (column)
 			put_column(out, column, &labels, &own[i].sample);
@@ -921,13 +1094,13 @@ static void put_own(const struct exposition_targets *targets, struct openmetrics
 	}
 }
 
-static void put_info(const struct exposition_targets *targets, struct openmetrics *out)
+static void put_info(const struct target_series *series, struct openmetrics *out)
 {
-	const struct own *own = ITEMS(&targets->own, struct own);
+	const struct own *own = ITEMS(&series->own, struct own);
 
-	openmetrics_family(out, metric_families_info(FAMILY_TARGET_INFO));
-	for (size_t i = 0; i < ITEM_COUNT(&targets->own, struct own); i++) {
-		struct openmetrics_labels labels = labels_of(targets, &own[i]);
+	openmetrics_family(out, &families[FAMILY_TARGET_INFO]);
+	for (size_t i = 0; i < ITEM_COUNT(&series->own, struct own); i++) {
+		struct openmetrics_labels labels = labels_of(series, &own[i]);
 
 		labels.block_len += own[i].more;
 		if (own[i].more > 0)
@@ -935,19 +1108,18 @@ static void put_info(const struct exposition_targets *targets, struct openmetric
 	}
 }
 
-static int put_sums(const struct exposition_targets *targets, struct openmetrics *out,
-		    const struct exposition_column *column)
+static int put_sums(const struct target_series *series, struct openmetrics *out, const struct target_column *column)
 {
 	AUTO(buffer_release) struct buffer text = { 0 };
 
-	for (size_t i = 0; column->summed && i < targets->sum_count; i++) {
-		const struct entry_sum *sum = &targets->sums[i];
+	for (size_t i = 0; column->summed && i < series->sum_count; i++) {
+		const struct entry_sum *sum = &series->sums[i];
 		int r = 0;
 
 		if (!sum->ever)
 			continue;
 		text.len = 0;
-		r = target_labels_put_sum(sum->entry, &text);
+		r = put_sum_labels(sum->entry, &text);
 		if (r < 0)
 			return r;
 		put_column(out, column, &(struct openmetrics_labels){ .block = text.data, .block_len = text.len },
@@ -957,99 +1129,96 @@ static int put_sums(const struct exposition_targets *targets, struct openmetrics
 	return 0;
 }
 
-static int put_families(const struct exposition_targets *targets, struct openmetrics *out)
+static int put_families(const struct target_series *series, struct openmetrics *out)
 {
-	put_info(targets, out);
-	for (size_t i = 0; i < exposition_column_count; i++) {
+	put_info(series, out);
+	for (size_t i = 0; i < ARRAY_LEN(target_columns); i++) {
 		int r;
 
-		if (i == 0 || exposition_columns[i].family != exposition_columns[i - 1].family)
-			openmetrics_family(out, metric_families_info(exposition_columns[i].family));
-		put_own(targets, out, &exposition_columns[i]);
-		r = put_sums(targets, out, &exposition_columns[i]);
+		if (i == 0 || target_columns[i].family != target_columns[i - 1].family)
+			openmetrics_family(out, &families[target_columns[i].family]);
+		put_own(series, out, &target_columns[i]);
+		r = put_sums(series, out, &target_columns[i]);
 		if (r < 0)
 			return r;
 	}
-	openmetrics_family(out, metric_families_info(FAMILY_TARGET_MEMORY_RATIO));
-	put_own(targets, out, NULL);
+	openmetrics_family(out, &families[FAMILY_TARGET_MEMORY_RATIO]);
+	put_own(series, out, NULL);
 
-	openmetrics_family(out, metric_families_info(FAMILY_SUMMED));
-	for (size_t i = 0; i < targets->sum_count; i++) {
-		struct openmetrics_labels labels = { .further = { { "entry", targets->sums[i].entry } } };
+	openmetrics_family(out, &families[FAMILY_SUMMED]);
+	for (size_t i = 0; i < series->sum_count; i++) {
+		struct openmetrics_labels labels = { .further = { { "entry", series->sums[i].entry } } };
 
-		openmetrics_u64(out, &labels, targets->sums[i].members);
+		openmetrics_u64(out, &labels, series->sums[i].members);
 	}
 
 	return 0;
 }
-
-/* ---- the whole ---- */
 
 /*
  * Writes the families of targets. 0; -ENOMEM (nothing of it is counted twice next time); the first
  * error of out.
  */
-static int exposition_targets_write(struct exposition_targets *targets, const struct overview *overview,
-				    struct openmetrics *out)
+static int target_series_write(struct target_series *series, const struct overview *overview, struct openmetrics *out)
 {
 	const struct config_metrics *metrics = &overview->config->metrics;
-	struct visit visit = { .targets = targets, .book = session_labels(overview->session) };
-	int r = renew_sums(targets, overview->config);
+	struct visit visit = { .series = series, .labels = session_labels(overview->session) };
+	int r = renew_sums(series, overview->config);
 
-	label_names_make(metrics->container_labels, metrics->container_label_count, &targets->names);
+	label_names_make(metrics->container_labels, metrics->container_label_count, &series->names);
 
 	if (r == 0)
-		r = choose_own(targets, overview);
+		r = choose_own(series, overview);
 	if (r < 0)
 		return r;
 
-	begin_sums(targets);
-	targets->own.len = targets->text.len = targets->seen.len = 0;
+	begin_sums(series);
+	series->own.len = series->text.len = series->seen.len = 0;
 	r = evaluator_visit_targets(overview->evaluator, take_target, &visit);
 	if (r == 0)
-		r = make_unique(targets);
+		r = make_unique(series);
 	if (r == 0)
-		r = put_families(targets, out);
-	keep_seen(targets);
+		r = put_families(series, out);
+	keep_seen(series);
 
 	return r;
 }
 
 /* 0 or -ENOMEM. */
-static int exposition_targets_new(struct exposition_targets **ret)
+static int target_series_new(struct target_series **ret)
 {
-	struct exposition_targets *targets = calloc(1, sizeof(*targets));
+	struct target_series *series = calloc(1, sizeof(*series));
 
-	if (targets == NULL)
+	if (series == NULL)
 		return -ENOMEM;
-	*ret = targets;
+	*ret = series;
 
 	return 0;
 }
 
 /* NULL is fine. */
-static void exposition_targets_free(struct exposition_targets *targets)
+static void target_series_free(struct target_series *series)
 {
-	if (targets == NULL)
+	if (series == NULL)
 		return;
 
-	free_sums(targets->sums, targets->sum_count);
-	buffer_release(&targets->ids);
-	buffer_release(&targets->own);
-	buffer_release(&targets->text);
-	buffer_release(&targets->seen);
-	buffer_release(&targets->before);
-	free(targets);
+	free_sums(series->sums, series->sum_count);
+	buffer_release(&series->ids);
+	buffer_release(&series->own);
+	buffer_release(&series->text);
+	buffer_release(&series->seen);
+	buffer_release(&series->before);
+	free(series);
 }
 
 struct exposition {
 	wall_t started;
-	struct exposition_targets *targets;
+	struct target_series *series;
 };
 
 static void begin(struct openmetrics *out, enum family family)
 {
-	openmetrics_family(out, metric_families_info(family));
+	openmetrics_family(out, &families[family]);
 }
 
 static void put_u64(struct openmetrics *out, enum family family, uint64_t value)
@@ -1075,7 +1244,7 @@ static struct openmetrics_labels labelled(const char *name, const char *value)
 	return (struct openmetrics_labels){ .further = { { name, value } } };
 }
 
-/* ---- the process, the sampler, the ring ---- */
+/* ---- the daemon: process, sampler, ring ---- */
 
 static void put_daemon(struct openmetrics *out, const struct exposition *exposition, const struct overview *overview,
 		       const struct vitals *vitals)
@@ -1094,7 +1263,7 @@ static void put_daemon(struct openmetrics *out, const struct exposition *exposit
 	put_double(out, FAMILY_CPU_SHARE, samplers_cpu_share(samplers));
 }
 
-/* What the sampler counts, as it stands in its counters. */
+/* Counters of the sampler. */
 static const struct {
 	enum family family;
 	size_t offset;
@@ -1122,7 +1291,7 @@ static void put_counters(struct openmetrics *out, const struct stats *stats)
 {
 	for (size_t i = 0; i < ARRAY_LEN(counters); i++) {
 		uint64_t value = *(const uint64_t *)(const void *)((const char *)stats + counters[i].offset);
-		bool time = metric_families_info(counters[i].family)->unit[0] == 's';
+		bool time = families[counters[i].family].unit[0] == 's';
 
 		(time ? put_ns : put_u64)(out, counters[i].family, value);
 	}
@@ -1183,7 +1352,7 @@ static void put_ring(struct openmetrics *out, const struct overview *overview, c
 	put_u64(out, FAMILY_DAMAGED_PAGES, watched.damaged_pages);
 }
 
-/* ---- what is found, what was kept ---- */
+/* ---- discovery, incidents ---- */
 
 static void put_discovery(struct openmetrics *out, const struct overview *overview)
 {
@@ -1264,7 +1433,7 @@ static void put_by_rule(struct openmetrics *out, const struct overview *overview
 	}
 }
 
-/* Reasons of candidates that did not fire; those that never were given are 0. */
+/* Reasons of candidates that did not fire; 0 for those that never occurred. */
 static void put_suppressed(struct openmetrics *out, const struct overview *overview)
 {
 	const struct config *config = overview->config;
@@ -1293,8 +1462,6 @@ static void put_rules(struct openmetrics *out, const struct overview *overview)
 	put_by_rule(out, overview, FAMILY_RULE_INCIDENTS, opened_of);
 }
 
-/* ---- the whole ---- */
-
 int exposition_write(struct exposition *exposition, const struct overview *overview, enum openmetrics_form form,
 		     struct buffer *ret)
 {
@@ -1310,7 +1477,7 @@ int exposition_write(struct exposition *exposition, const struct overview *overv
 	put_discovery(&out, overview);
 	put_incidents(&out, overview);
 	put_rules(&out, overview);
-	r = exposition_targets_write(exposition->targets, overview, &out);
+	r = target_series_write(exposition->series, overview, &out);
 	if (r < 0)
 		return r;
 
@@ -1320,7 +1487,7 @@ int exposition_write(struct exposition *exposition, const struct overview *overv
 int exposition_new(wall_t started, struct exposition **ret)
 {
 	AUTO_FREE struct exposition *exposition = calloc(1, sizeof(*exposition));
-	int r = exposition ? exposition_targets_new(&exposition->targets) : -ENOMEM;
+	int r = exposition ? target_series_new(&exposition->series) : -ENOMEM;
 
 	if (r < 0)
 		return r;
@@ -1334,6 +1501,6 @@ int exposition_new(wall_t started, struct exposition **ret)
 void exposition_free(struct exposition *exposition)
 {
 	if (exposition)
-		exposition_targets_free(exposition->targets);
+		target_series_free(exposition->series);
 	free(exposition);
 }

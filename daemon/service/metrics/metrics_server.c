@@ -3,15 +3,17 @@
  * descriptor, which the loop watches, and its timeouts are a timer of the loop.
  *
  * libmicrohttpd bounds the number of clients, the size of a request and the silence between two
- * bytes, but not the whole time, so whoever sends a byte now and then would keep a place for hours.
- * Places are therefore kept here too, and the socket of whoever has had its time is shut down; the
- * library sees that as the end of the connection.
+ * bytes, but not the whole time: a client that sends a byte now and then could stay for hours. So
+ * connections are listed here too, and sockets that are open for too long are shut down, which the
+ * library sees as the end of the connection. A connection ends after one answer. Rejected: a thread
+ * of libmicrohttpd. The figures belong to the main thread, and would need a lock there.
  *
- * A connection ends after one answer: a scraper that comes every few seconds loses nothing by it,
- * and a place cannot be kept by asking again and again.
+ * The file is written by a thread, one page at a time:
  *
- * Rejected: a thread of libmicrohttpd's own. What is asked for belongs to the main thread, and
- * would need a lock in it.
+ *     IDLE ── put ──▶ WRITING ── written, or failed ──▶ IDLE; free: removes the file ──▶ DONE
+ *
+ * A thread that is blocked in the kernel can neither be stopped nor joined: after a while
+ * metrics_file_free leaves the object to it, and the thread frees it when it ends.
  */
 #include "daemon/service/metrics/metrics_server.h"
 
@@ -38,26 +40,15 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How long the end waits for a disk that hangs. */
+/* How long metrics_file_free waits for a disk that is blocked. */
 #define METRICS_FILE_PATIENCE_NS (2 * NS_PER_S)
 
-/*
- * For the request and for taking the answer together, however busily: a connection is for one
- * request.
- */
+/* For the whole connection: sending the request and receiving the answer. */
 #define METRICS_PATIENCE_NS (5 * NS_PER_S)
 
-/*
- * metrics_file.c: one page at a time goes from hand to hand.
- *
- *     IDLE ── put ──▶ WRITING ── written, or not ──▶ IDLE         free: the thread removes the file,
- *     then is DONE
- *
- * A thread that hangs in the kernel can neither be stopped nor joined. Whoever has waited long
- * enough leaves the object to it: the last one to leave frees it.
- */
+/* ---- the file ---- */
 
-enum state { IDLE, WRITING, DONE };
+enum metrics_file_state { IDLE, WRITING, DONE };
 
 struct metrics_file {
 	pthread_mutex_t lock;
@@ -65,12 +56,10 @@ struct metrics_file {
 	pthread_t thread;
 	char *directory, *name, *temporary; /* the latter two within the directory */
 	struct buffer page;
-	enum state state;
+	enum metrics_file_state state;
 	int error; /* of the last page */
 	bool ending, abandoned;
 };
-
-/* ---- the file ---- */
 
 static int write_temporary(const struct metrics_file *metrics_file, int dirfd)
 {
@@ -114,9 +103,7 @@ static void remove_page(const struct metrics_file *metrics_file)
 		unlinkat(dirfd, metrics_file->name, 0);
 }
 
-/* ---- the thread ---- */
-
-static void free_all(struct metrics_file *metrics_file)
+static void free_metrics_file(struct metrics_file *metrics_file)
 {
 	pthread_cond_destroy(&metrics_file->changed);
 	pthread_mutex_destroy(&metrics_file->lock);
@@ -128,7 +115,7 @@ static void free_all(struct metrics_file *metrics_file)
 }
 
 /* The page and the names are the thread's while it writes. */
-static void *work(void *arg)
+static void *write_pages(void *arg)
 {
 	struct metrics_file *metrics_file = arg;
 	bool abandoned;
@@ -155,26 +142,24 @@ static void *work(void *arg)
 	pthread_cond_signal(&metrics_file->changed);
 	pthread_mutex_unlock(&metrics_file->lock);
 	if (abandoned)
-		free_all(metrics_file);
+		free_metrics_file(metrics_file);
 
 	return NULL;
 }
 
 /* Signals are for the main thread. */
-static int start(struct metrics_file *metrics_file)
+static int start_writer(struct metrics_file *metrics_file)
 {
 	sigset_t all, before;
 	int r;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = -pthread_create(&metrics_file->thread, NULL, work, metrics_file);
+	r = -pthread_create(&metrics_file->thread, NULL, write_pages, metrics_file);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 
 	return r;
 }
-
-/* ---- the other side ---- */
 
 static int name_files(struct metrics_file *metrics_file, const char *path)
 {
@@ -207,9 +192,9 @@ int metrics_file_new(const char *path, struct metrics_file **ret)
 	pthread_condattr_destroy(&attributes);
 	r = name_files(metrics_file, path);
 	if (r == 0)
-		r = start(metrics_file);
+		r = start_writer(metrics_file);
 	if (r < 0) {
-		free_all(metrics_file);
+		free_metrics_file(metrics_file);
 		return r;
 	}
 	*ret = metrics_file;
@@ -240,7 +225,7 @@ int metrics_file_put(struct metrics_file *metrics_file, struct buffer *text)
 	return r;
 }
 
-/* Whether the thread is done, waited for as long as may be. */
+/* Waits, at most METRICS_FILE_PATIENCE_NS. True: the thread is done. */
 static bool wait_until_done(struct metrics_file *metrics_file)
 {
 	struct timespec until;
@@ -273,13 +258,15 @@ void metrics_file_free(struct metrics_file *metrics_file)
 		return;
 
 	pthread_join(metrics_file->thread, NULL);
-	free_all(metrics_file);
+	free_metrics_file(metrics_file);
 }
 
+/* ---- the server ---- */
+
 /*
- * The library is loaded when somebody is to listen: it brings TLS and eight more libraries along,
- * which a daemon that offers no metrics should not have in its memory. Debian and Ubuntu have had
- * this version of its interface since 2018.
+ * The library is loaded when it is needed: it depends on TLS and eight more libraries, which a
+ * daemon without metrics should not have in its memory. Debian and Ubuntu have had this version of
+ * its interface since 2018.
  */
 #define LIBRARY "libmicrohttpd.so.12"
 
@@ -324,15 +311,13 @@ static int load_library(void)
 	return 0;
 }
 
-/*
- * Steps of the server. A scrape takes less than ten; beyond them it rests until the second is over.
- */
+/* Runs of the server in a second; a scrape takes less than ten. */
 #define STEPS_PER_S 1000
 
 /* How late a client may be dropped. */
 #define SWEEP_NS NS_PER_S
 
-/* Silence, as libmicrohttpd counts it. */
+/* The same as the timeout of libmicrohttpd. */
 #define SILENCE_S ((unsigned)(METRICS_PATIENCE_NS / NS_PER_S))
 
 #define FORMS 2
@@ -346,7 +331,7 @@ static const char *const notes[NOTES] = {
 	[NOTE_NO_PAGE] = "There are no metrics now: not enough memory, or too many of them.\n",
 };
 
-/* Of a connection. */
+/* An open connection. */
 struct place {
 	struct MHD_Connection *connection; /* NULL: free */
 	int fd;
@@ -378,7 +363,7 @@ static uint64_t now_us(const struct metrics *metrics)
 
 /* ---- pages ---- */
 
-/* data is the response's from then on, also if there is none: NULL. */
+/* Owns data from then on, also if it fails: NULL. */
 static struct MHD_Response *make_response(char *data, size_t len, enum MHD_ResponseMemoryMode mode, const char *type)
 {
 	struct MHD_Response *response = http.create_response_from_buffer(len, data, mode);
@@ -411,11 +396,11 @@ static int make_notes(struct metrics *metrics)
 static void drop_page(struct page *page)
 {
 	if (page->response)
-		http.destroy_response(page->response); /* lives on while it is being sent */
+		http.destroy_response(page->response); /* libmicrohttpd keeps it while it is being sent */
 	page->response = NULL;
 }
 
-/* The page that is still fresh, or a new one; NULL: there is none now. */
+/* The last page, if it is fresh, or a new one; NULL: out of memory or too large. */
 static struct MHD_Response *page_of(struct metrics *metrics, enum openmetrics_form form)
 {
 	struct page *page = &metrics->pages[form];
@@ -438,7 +423,7 @@ static struct MHD_Response *page_of(struct metrics *metrics, enum openmetrics_fo
 
 /* ---- requests ---- */
 
-static enum MHD_Result answer(struct metrics *metrics, struct MHD_Connection *connection, const char *path)
+static enum MHD_Result answer_request(struct metrics *metrics, struct MHD_Connection *connection, const char *path)
 {
 	const char *accept = http.lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
 	struct MHD_Response *page;
@@ -456,8 +441,8 @@ static enum MHD_Result answer(struct metrics *metrics, struct MHD_Connection *co
 }
 
 /*
- * Called when the headers are there, and again when all is: an answer to the first would be cut
- * short by what is still to come.
+ * Called after the headers, and again after the body, which is ignored: an answer to the first call
+ * would be cut short by the body.
  */
 static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connection, const char *path,
 				  const char *method, const char *version, const char *body, size_t *body_len,
@@ -473,14 +458,14 @@ static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connect
 
 	if (*context == NULL || *body_len > 0) {
 		*context = &seen;
-		*body_len = 0; /* nobody wants it */
+		*body_len = 0;
 		return MHD_YES;
 	}
 
-	return answer(metrics, connection, path);
+	return answer_request(metrics, connection, path);
 }
 
-/* ---- places ---- */
+/* ---- connections ---- */
 
 static void on_connection(void *userdata, struct MHD_Connection *connection, void **context,
 			  enum MHD_ConnectionNotificationCode what)
@@ -502,10 +487,7 @@ static void on_connection(void *userdata, struct MHD_Connection *connection, voi
 	}
 }
 
-/*
- * What was not taken of an answer is thrown away, at once: the kernel would else keep trying to
- * send it.
- */
+/* SO_LINGER of 0: what is unsent is discarded, or the kernel would keep trying to send it. */
 static void hang_up(int fd)
 {
 	struct linger at_once = { .l_onoff = 1 };
@@ -514,8 +496,8 @@ static void hang_up(int fd)
 	shutdown(fd, SHUT_RDWR);
 }
 
-/* Whether anybody is still here. */
-static bool sweep(struct metrics *metrics)
+/* Shuts down connections that are open for too long. Whether there is one. */
+static bool sweep_connections(struct metrics *metrics)
 {
 	uint64_t now = now_us(metrics);
 	bool any = false;
@@ -535,15 +517,15 @@ static bool sweep(struct metrics *metrics)
 
 /* ---- the loop ---- */
 
-/* One step of the server, and when it wants the next. */
-static int step(struct metrics *metrics)
+/* Runs the server once, and sets the timer for the next time. */
+static int run_server(struct metrics *metrics)
 {
 	MHD_UNSIGNED_LONG_LONG pause_ms;
 	uint64_t pause_us = UINT64_MAX;
 	int r;
 
 	http.run(metrics->http);
-	if (sweep(metrics))
+	if (sweep_connections(metrics))
 		pause_us = SWEEP_NS / NS_PER_US;
 	if (http.get_timeout(metrics->http, &pause_ms) == MHD_YES && pause_ms < pause_us / 1000)
 		pause_us = pause_ms * 1000;
@@ -561,7 +543,7 @@ static int on_io(sd_event_source *source, int fd, uint32_t events, void *userdat
 	(void)fd;
 	(void)events;
 
-	return step(userdata);
+	return run_server(userdata);
 }
 
 static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
@@ -569,7 +551,7 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 	(void)source;
 	(void)usec;
 
-	return step(userdata);
+	return run_server(userdata);
 }
 
 static int join_loop(struct metrics *metrics)
@@ -621,8 +603,8 @@ static int read_address(const char *text, union address *ret)
 	return inet_pton(AF_INET, address.host, &ret->v4.sin_addr) == 1 ? (int)sizeof(ret->v4) : -EINVAL;
 }
 
-/* Of a daemon that was just stopped connections may linger: they are in nobody's way. */
-static int make_socket(const char *text, int *ret)
+/* SO_REUSEADDR: connections of a daemon that was just stopped may linger. */
+static int make_http_socket(const char *text, int *ret)
 {
 	AUTO_CLOSE int fd = -1;
 	union address address;
@@ -640,12 +622,7 @@ static int make_socket(const char *text, int *ret)
 	return 0;
 }
 
-/* ---- the whole ---- */
-
-/*
- * If it cannot be started, libmicrohttpd does not say whether it has closed the socket: then it is
- * left open rather than closed twice.
- */
+/* On failure libmicrohttpd does not say whether it has closed fd: leaked rather than closed twice. */
 static int start_http(struct metrics *metrics, int fd)
 {
 	metrics->http = http.start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, metrics, MHD_OPTION_LISTEN_SOCKET,
@@ -673,7 +650,7 @@ int metrics_new(const struct metrics_options *options, struct metrics **ret)
 	metrics->options = *options;
 	r = make_notes(metrics);
 	if (r == 0 && fd < 0)
-		r = make_socket(options->listen, &fd);
+		r = make_http_socket(options->listen, &fd);
 	if (r == 0)
 		r = start_http(metrics, TAKE_FD(fd));
 	if (r == 0)

@@ -1,10 +1,9 @@
 /*
- * metrics_server.h: the HTTP server that hands out the metrics: GET /metrics, and nothing else.
- * Served by the main loop, at its lowest priority: a page is made between two looks at the ring,
- * and the rules come first, whoever asks and however often.
+ * metrics_server.h: the HTTP server for the metrics (GET /metrics), and the file with them.
  *
- * There is neither TLS nor a password: it is meant for loopback, or for whatever a socket unit or a
- * reverse proxy lets through.
+ * The server runs in the main loop at its lowest priority: pages are made between two polls of the
+ * ring. There is neither TLS nor authentication: it is meant for loopback, or to be behind a socket
+ * unit or a reverse proxy.
  */
 #ifndef SPIKEWATCH_DAEMON_SERVICE_METRICS_METRICS_SERVER_H
 #define SPIKEWATCH_DAEMON_SERVICE_METRICS_METRICS_SERVER_H
@@ -14,13 +13,10 @@
 #include "lib/base/io.h"
 
 /*
- * metrics_file.h: the metrics as a file, for the metrics file incident worker of node_exporter:
- * written under another name in the same directory and renamed, so that a reader sees the old page
- * or the new one. Mode 0644, not synchronised: after a crash the next page is seconds away.
- *
- * A thread of its own does nothing but write. The page is made by whoever has the figures; but the
- * directory is on a disk as a rule (/var/lib/prometheus/node-exporter), a disk can hang for
- * minutes, and the rules must not wait for it.
+ * The metrics as a file, for the textfile collector of node_exporter: written under another name in
+ * the same directory and renamed, so that a reader sees the old page or the new one. Mode 0644, not
+ * synchronised: after a crash the next page is seconds away. A thread does the writing, because the
+ * disk may block for minutes and the rules must not wait for it.
  */
 
 struct metrics_file;
@@ -30,37 +26,34 @@ enum { METRICS_FILE_BUSY = 1 };
 
 /*
  * path: absolute; is copied. Its directory may come later. Starts the thread. 0; -ENOMEM; -EINVAL:
- * no file can be called so; -errno.
+ * no file can have that name; -errno.
  */
 int metrics_file_new(const char *path, struct metrics_file **ret);
 
 /*
  * Hands a page over; *text is empty then. 0; METRICS_FILE_BUSY: the one before is still being
- * written, this one is thrown away; -errno: the one before could not be written, this one is being
- * tried. Never waits.
+ * written, this one is dropped; -errno: the one before could not be written, this one is tried now.
+ * Never waits.
  */
 int metrics_file_put(struct metrics_file *metrics_file, struct buffer *text);
 
 /*
- * Removes the file, so that nobody collects what is no longer so, and ends the thread. If that
- * takes longer than METRICS_FILE_PATIENCE_NS, the thread is left to end when it can. NULL is fine.
+ * Removes the file, so that no stale figures are collected, and ends the thread. A thread that is
+ * blocked for more than two seconds is left to end when it can. NULL is fine.
  */
 void metrics_file_free(struct metrics_file *metrics_file);
 
 struct metrics;
 struct sd_event;
 
-/*
- * At a time, and of them from one address; further ones are not accepted until one has ended, or
- * are hung up on.
- */
+/* Connections at a time, in all and from one address; further ones wait or are closed. */
 #define METRICS_CLIENTS_MAX 32
 #define METRICS_CLIENTS_OF_ADDRESS 24
 
-/* Of a request's line and headers; a longer one is refused (431). */
+/* Length of a request's line and headers; a longer one is refused (431). */
 #define METRICS_REQUEST_MAX (16u << 10)
 
-/* A page is handed out again for so long: a flood of scrapes costs ten pages a second and form. */
+/* How long a page is reused: a flood of scrapes costs ten pages a second and form. */
 #define METRICS_FRESH_NS (100 * NS_PER_MS)
 
 /* Longest page; beyond it there is none (503). */
@@ -76,9 +69,9 @@ struct metrics_options {
 };
 
 /*
- * Listens. A socket that was handed over is taken over also if this fails. 0; -ENOMEM; -ELIBACC:
- * libmicrohttpd is not installed; -EINVAL: that is no address; -EADDRINUSE, -EADDRNOTAVAIL,
- * -EACCES: of bind(2); -errno.
+ * Listens. A socket that was handed over is closed if this fails. 0; -ENOMEM; -ELIBACC:
+ * libmicrohttpd is not installed; -EINVAL: not an address; -EADDRINUSE, -EADDRNOTAVAIL, -EACCES: of
+ * bind(2); -errno.
  */
 int metrics_new(const struct metrics_options *options, struct metrics **ret);
 

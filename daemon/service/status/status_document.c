@@ -1,21 +1,21 @@
 /*
- * status_document.c: a document whose writer is kept between the pieces, and a list of ids that
- * says who comes next.
+ * status_document.c: a JSON writer that is kept between the pieces, and a list of the ids that are
+ * still to come.
  *
- *                                 ┌──── all were looked at ────▶ those picked ─┐
- *   the head ──▶ nearest? ── yes ─┘                                            ├──▶ the end
- *      │             └────── no ───────────────────────────────▶ everybody ────┘
- *      └── brief ────────────────────────────────────────────────────────────────▶
+ *                                 ┌─── all were visited ──▶ the nearest ─┐
+ *   the head ──▶ nearest? ── yes ─┘                                      ├──▶ the end
+ *      │             └────── no ──────────────────────────▶ all ids ─────┘
+ *      └── brief ──────────────────────────────────────────────────────────▶
  *
- * The list is of ids, not of places in the evaluator: who goes leaves a gap there that another one
- * fills. An id that is unknown when its turn comes has gone. The configuration may be another one
- * by then, and rules with it: nothing but numbers is kept from one piece to the next.
+ * The list has ids and not places in the evaluator, which are reused; an id that is unknown at its
+ * turn has ended. The configuration, and the rules with it, may be replaced between two pieces:
+ * only numbers are kept from one to the next. Everything is read in the main thread.
  *
- * A row is begun only if the longest possible one fits: what is left out is whole rules, and the
- * document is valid in every case.
+ * A row is begun only if the longest possible one fits: whole rules are left out, and the document
+ * is valid in every case.
  *
- * Rejected: a copy of everything at the beginning. It would be of one moment, at 4 KB for each
- * target and a stop of milliseconds.
+ * Rejected: a copy of everything at the beginning. It would be of one moment, but take 4 KB for
+ * each target and stop the loop for milliseconds.
  */
 #include "daemon/service/status/status_document.h"
 
@@ -56,18 +56,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Units and names in the lists; the others are counted. */
+/* Units in each list; further ones are only counted. */
 #define STATUS_UNITS_MAX 256u
 
-/* Of the whole document; rules on targets beyond it are left out and counted. */
+/* Size of the document; rules on targets beyond it are left out and counted. */
 #define STATUS_ANSWER_MAX (64u << 20)
 
 #define STATUS_ANSWER_LOOKS 256
 
-/*
- * status_units.c: visited twice under discovery's lock: which are missing, and which there are.
- * Written to memory, so that nobody waits for a reader.
- */
+/* ---- units: visited under discovery's lock, and written to memory ---- */
 
 struct units {
 	struct json_writer *json;
@@ -122,7 +119,7 @@ static void put_unit(void *ctx, const struct unit_report *unit)
 	json_end_object(json);
 }
 
-static void put_list(struct json_writer *json, struct discovery *discovery, const char *key, bool missing)
+static void put_unit_list(struct json_writer *json, struct discovery *discovery, const char *key, bool missing)
 {
 	struct units units = { .json = json };
 	const struct unit_visitor visitor = {
@@ -138,7 +135,7 @@ static void put_list(struct json_writer *json, struct discovery *discovery, cons
 }
 
 /* Writes the member "units" into the object that is open. */
-static void status_units_put(struct json_writer *json, struct discovery *discovery)
+static void put_units(struct json_writer *json, struct discovery *discovery)
 {
 	struct discovery_state found;
 
@@ -154,26 +151,18 @@ static void status_units_put(struct json_writer *json, struct discovery *discove
 	json_member_u64(json, "signals", found.units.signals);
 	json_member_u64(json, "asked", found.units.asked);
 	json_member_u64(json, "delays", found.units.delays);
-	put_list(json, discovery, "missing", true);
-	put_list(json, discovery, "list", false);
+	put_unit_list(json, discovery, "missing", true);
+	put_unit_list(json, discovery, "list", false);
 	json_end_object(json);
 }
 
-/*
- * status_json.c: read in the main thread, where rules and incidents live, between two looks at the
- * ring; from the other threads comes what they give away to any thread.
- *
- * A target says when it was looked at: with thousands of them that is not when the document was
- * begun.
- */
+/* ---- the head ---- */
 
-/* NAN, which is no number, is how JSON's null is said: not known, not configured. */
+/* The JSON writer makes null of NAN: not known, not configured. */
 static double or_null(bool has, double value)
 {
 	return has ? value : NAN;
 }
-
-/* ---- the process ---- */
 
 static void put_lacks(struct json_writer *json, const struct privileges *privileges)
 {
@@ -206,8 +195,6 @@ static void put_daemon(struct json_writer *json, const struct overview *overview
 	json_end_object(json);
 }
 
-/* ---- what is wrong, or was ---- */
-
 static void put_jumps(struct json_writer *json, const char *key, const struct health_jumps *jumps)
 {
 	json_member_object(json, key);
@@ -237,8 +224,6 @@ static void put_health(struct json_writer *json, const struct health *health)
 	json_end_array(json);
 	json_end_object(json);
 }
-
-/* ---- the sampler, the ring ---- */
 
 static void put_verdicts(struct json_writer *json, const struct health *health, const struct verdict *verdicts)
 {
@@ -342,9 +327,7 @@ static void put_stacks(struct json_writer *json, const struct overview *overview
 	json_end_object(json);
 }
 
-/* ---- what is found, what was kept ---- */
-
-static void put_news(struct json_writer *json, const struct discovery_state *found)
+static void put_process_events(struct json_writer *json, const struct discovery_state *found)
 {
 	json_member_text(json, "source", process_events_name(found->source));
 	if (found->source_why[0])
@@ -385,7 +368,7 @@ static void put_discovery(struct json_writer *json, const struct overview *overv
 		json_member_text(json, "unlabelled_why", found.unlabelled_why);
 	if (found.error)
 		json_member_text(json, "unfinished_why", strerror(-found.error));
-	put_news(json, &found);
+	put_process_events(json, &found);
 	json_end_object(json);
 }
 
@@ -406,7 +389,7 @@ static void put_incidents(struct json_writer *json, const struct overview *overv
 	json_end_object(json);
 }
 
-/* ---- rules ---- */
+/* ---- rules and targets ---- */
 
 static void put_thresholds(struct json_writer *json, const struct config_rule *rule)
 {
@@ -438,7 +421,7 @@ static void put_decision(struct json_writer *json, const struct trigger_decision
 	json_member_u64(json, "cooldown_left_ns", decision->cooldown_left_ns);
 }
 
-/* Those that were never given are left out. */
+/* Reasons that never occurred are left out. */
 static void put_reasons(struct json_writer *json, const uint32_t *reasons)
 {
 	json_member_object(json, "reasons");
@@ -448,8 +431,7 @@ static void put_reasons(struct json_writer *json, const uint32_t *reasons)
 	json_end_object(json);
 }
 
-/* Puts a rule on that target into the array. */
-static void status_json_put_rule(struct json_writer *json, const struct evaluator_status *row)
+static void put_rule(struct json_writer *json, const struct evaluator_status *row)
 {
 	json_begin_object(json);
 	json_member_text(json, "rule", row->rule->name);
@@ -465,8 +447,6 @@ static void status_json_put_rule(struct json_writer *json, const struct evaluato
 	put_reasons(json, row->reasons);
 	json_end_object(json);
 }
-
-/* ---- targets ---- */
 
 static void put_container(struct json_writer *json, const char *packed)
 {
@@ -500,9 +480,8 @@ static void put_labels(struct json_writer *json, const struct overview *overview
 		json_member_u64(json, "labels_left_out", labels.left_out);
 }
 
-/* Begins the object of a target, up to the array of its rules, which is open then. */
-static void status_json_begin_target(struct json_writer *json, const struct overview *overview,
-				     const struct target *target)
+/* The object of a target, up to the array of its rules. */
+static void begin_target(struct json_writer *json, const struct overview *overview, const struct target *target)
 {
 	json_begin_object(json);
 	json_member_text(json, "name", target->name);
@@ -517,17 +496,14 @@ static void status_json_begin_target(struct json_writer *json, const struct over
 	json_begin_array(json);
 }
 
-/* Ends both. */
-static void status_json_end_target(struct json_writer *json)
+static void end_target(struct json_writer *json)
 {
 	json_end_array(json);
 	json_end_object(json);
 }
 
-/* ---- the whole ---- */
-
-/* Puts all members but those about targets. */
-static void status_json_put_head(struct json_writer *json, const struct overview *overview)
+/* All members but those about targets. */
+static void put_head_members(struct json_writer *json, const struct overview *overview)
 {
 	struct vitals vitals;
 
@@ -538,23 +514,22 @@ static void status_json_put_head(struct json_writer *json, const struct overview
 	put_ring(json, overview, &vitals);
 	put_stacks(json, overview);
 	put_discovery(json, overview);
-	status_units_put(json, session_discovery(overview->session));
+	put_units(json, session_discovery(overview->session));
 	put_incidents(json, overview);
 }
 
-/*
- * More than a target, a rule on it and the end of the document can take, and what the writer has
- * not handed on yet.
- */
+/* ---- the answer ---- */
+
+/* More than a target, a rule on it, the end of the document and the writer's buffer take together. */
 #define ROW_MAX (64u << 10)
 
-enum answer_phase { HEAD, PICKING, TARGETS, END };
+enum answer_phase { ANSWER_HEAD, ANSWER_PICKING, ANSWER_TARGETS, ANSWER_END };
 
-/* A rule on a target that is among the nearest so far. */
+/* A rule on a target that is among the nearest to firing so far. */
 struct pick {
 	double nearness;
 	size_t place;  /* of the target in the list */
-	uint32_t pair; /* the how-manieth rule on it */
+	uint32_t pair; /* index of the rule on it */
 };
 
 struct status_answer {
@@ -562,14 +537,14 @@ struct status_answer {
 	struct status_query_line asked;
 	struct json_writer *json;
 	struct buffer *out; /* of the piece that is being made; NULL between pieces */
-	uint64_t handed_on; /* bytes, of all pieces */
-	int error;          /* of handing on, for ever */
+	uint64_t written;   /* bytes, of all pieces */
+	int error;          /* of writing; sticky */
 	enum answer_phase phase;
 	uint32_t *ids;
 	size_t id_count;
 	struct pick *picks; /* while picking nearest first, then in the order of the list; NULL: all are wanted */
 	size_t pick_count;
-	size_t at; /* whose turn is next: a place in the list, or, of those picked, among the picks */
+	size_t at; /* the next place in the list, or among the picks */
 	uint64_t farther, left_out;
 };
 
@@ -584,11 +559,11 @@ struct turn {
 	bool begun;
 };
 
-static int hand_on(void *ctx, const void *data, size_t len)
+static int write_piece(void *ctx, const void *data, size_t len)
 {
 	struct status_answer *answer = ctx;
 
-	answer->handed_on += len;
+	answer->written += len;
 	if (answer->out && answer->error == 0)
 		answer->error = buffer_append(answer->out, data, len);
 
@@ -602,7 +577,7 @@ static bool is_wanted(const struct status_answer *answer, const struct evaluator
 
 /* ---- the nearest ---- */
 
-/* The distance to firing as a part of the threshold, as those who read the answer sort by it. */
+/* The distance to firing as a part of the threshold: what `spikewatch status` sorts by. */
 static double nearness_of(const struct trigger_decision *decision)
 {
 	double threshold, nearness;
@@ -616,11 +591,8 @@ static double nearness_of(const struct trigger_decision *decision)
 	return isfinite(nearness) ? nearness : INFINITY;
 }
 
-/*
- * Of equally near ones the first stays. Most rows of many are not among the nearest: one
- * comparison.
- */
-static void pick(struct status_answer *answer, const struct pick *candidate)
+/* Of equally near ones the first is kept. A row that is not among the nearest costs one comparison. */
+static void pick_nearest(struct status_answer *answer, const struct pick *candidate)
 {
 	size_t max = answer->asked.query.nearest, at = answer->pick_count;
 
@@ -636,18 +608,18 @@ static void pick(struct status_answer *answer, const struct pick *candidate)
 	answer->picks[at] = *candidate;
 }
 
-static int look(void *ctx, const struct evaluator_status *row)
+static int look_at_rule(void *ctx, const struct evaluator_status *row)
 {
 	struct turn *turn = ctx;
 	struct pick candidate = { nearness_of(row->decision), turn->place, turn->pair++ };
 
 	if (is_wanted(turn->answer, row))
-		pick(turn->answer, &candidate);
+		pick_nearest(turn->answer, &candidate);
 
 	return 0;
 }
 
-static int compare(const void *a, const void *b)
+static int by_place(const void *a, const void *b)
 {
 	const struct pick *left = a, *right = b;
 
@@ -672,11 +644,11 @@ static bool has_room(const struct status_answer *answer)
 {
 	const struct buffer *out = answer->out;
 
-	return answer->handed_on + ROW_MAX <= answer->options.max_bytes &&
+	return answer->written + ROW_MAX <= answer->options.max_bytes &&
 	       (out->max == 0 || out->len + ROW_MAX <= out->max);
 }
 
-static int show(void *ctx, const struct evaluator_status *row)
+static int show_rule(void *ctx, const struct evaluator_status *row)
 {
 	struct turn *turn = ctx;
 	struct status_answer *answer = turn->answer;
@@ -689,9 +661,9 @@ static int show(void *ctx, const struct evaluator_status *row)
 	}
 
 	if (!turn->begun)
-		status_json_begin_target(answer->json, turn->overview, row->target);
+		begin_target(answer->json, turn->overview, row->target);
 	turn->begun = true;
-	status_json_put_rule(answer->json, row);
+	put_rule(answer->json, row);
 
 	return 0;
 }
@@ -699,33 +671,33 @@ static int show(void *ctx, const struct evaluator_status *row)
 static void put_head(struct status_answer *answer, const struct overview *overview)
 {
 	json_begin_object(answer->json);
-	status_json_put_head(answer->json, overview);
-	answer->phase = END;
+	put_head_members(answer->json, overview);
+	answer->phase = ANSWER_END;
 	if (answer->asked.query.brief)
 		return;
 
 	json_key(answer->json, "targets");
 	json_begin_array(answer->json);
-	answer->phase = answer->picks && answer->id_count > 0 ? PICKING : TARGETS;
+	answer->phase = answer->picks && answer->id_count > 0 ? ANSWER_PICKING : ANSWER_TARGETS;
 }
 
-static void visit(struct turn *turn, int (*visitor)(void *ctx, const struct evaluator_status *row))
+static void visit_target(struct turn *turn, int (*visitor)(void *ctx, const struct evaluator_status *row))
 {
 	uint32_t id = turn->answer->ids[turn->place];
 
 	evaluator_visit_one(turn->overview->evaluator, id, visitor, turn);
 	if (turn->begun)
-		status_json_end_target(turn->answer->json);
+		end_target(turn->answer->json);
 }
 
 static void look_at_next(struct status_answer *answer, const struct overview *overview)
 {
-	visit(&(struct turn){ .answer = answer, .overview = overview, .place = answer->at++ }, look);
+	visit_target(&(struct turn){ .answer = answer, .overview = overview, .place = answer->at++ }, look_at_rule);
 	if (answer->at < answer->id_count)
 		return;
 
-	qsort(answer->picks, answer->pick_count, sizeof(*answer->picks), compare);
-	answer->phase = TARGETS;
+	qsort(answer->picks, answer->pick_count, sizeof(*answer->picks), by_place);
+	answer->phase = ANSWER_TARGETS;
 	answer->at = 0;
 }
 
@@ -739,17 +711,18 @@ static void show_next_picked(struct status_answer *answer, const struct overview
 		answer->at++;
 		turn.pick_count++;
 	}
-	visit(&turn, show);
+	visit_target(&turn, show_rule);
 }
 
 static void show_next(struct status_answer *answer, const struct overview *overview)
 {
 	if (answer->at == (answer->picks ? answer->pick_count : answer->id_count))
-		answer->phase = END;
+		answer->phase = ANSWER_END;
 	else if (answer->picks)
 		show_next_picked(answer, overview);
 	else
-		visit(&(struct turn){ .answer = answer, .overview = overview, .place = answer->at++ }, show);
+		visit_target(&(struct turn){ .answer = answer, .overview = overview, .place = answer->at++ },
+			     show_rule);
 }
 
 /* Some of the targets. */
@@ -759,15 +732,15 @@ static void put_piece(struct status_answer *answer, const struct overview *overv
 	mono_t until = mono_add(clock_mono(clock), STATUS_ANSWER_PIECE_NS);
 	size_t end = answer->out->len + STATUS_ANSWER_PIECE;
 
-	for (int i = 0; i < STATUS_ANSWER_LOOKS && answer->phase != END && answer->out->len < end; i++) {
+	for (int i = 0; i < STATUS_ANSWER_LOOKS && answer->phase != ANSWER_END && answer->out->len < end; i++) {
 		if (i > 0 && mono_diff(clock_mono(clock), until) >= 0)
 			break;
-		if (answer->phase == PICKING)
+		if (answer->phase == ANSWER_PICKING)
 			look_at_next(answer, overview);
 		else
 			show_next(answer, overview);
 	}
-	if (answer->phase != END)
+	if (answer->phase != ANSWER_END)
 		return;
 
 	json_end_array(answer->json);
@@ -775,7 +748,7 @@ static void put_piece(struct status_answer *answer, const struct overview *overv
 	json_member_u64(answer->json, "left_out", answer->left_out);
 }
 
-static int end(struct status_answer *answer)
+static int end_document(struct status_answer *answer)
 {
 	struct json_writer *json = TAKE(answer->json);
 
@@ -791,21 +764,19 @@ int status_answer_more(struct status_answer *answer, struct buffer *ret)
 
 	answer->options.overview(answer->options.ctx, &overview);
 	answer->out = ret;
-	if (answer->phase == HEAD)
+	if (answer->phase == ANSWER_HEAD)
 		put_head(answer, &overview);
 	else
 		put_piece(answer, &overview);
-	if (answer->phase == END)
-		r = end(answer);
+	if (answer->phase == ANSWER_END)
+		r = end_document(answer);
 	answer->out = NULL;
 
 	return answer->error < 0 ? answer->error : r;
 }
 
-/* ---- the whole ---- */
-
-/* Counts, and when there is room writes down. */
-static int list(void *ctx, const struct evaluator_sight *sight)
+/* Counts the ids and, if there is room, keeps them. */
+static int list_id(void *ctx, const struct evaluator_sight *sight)
 {
 	struct status_answer *answer = ctx;
 
@@ -823,18 +794,18 @@ static int prepare(struct status_answer *answer)
 	struct overview overview;
 
 	answer->options.overview(answer->options.ctx, &overview);
-	evaluator_visit_targets(overview.evaluator, list, answer);
+	evaluator_visit_targets(overview.evaluator, list_id, answer);
 	answer->ids = calloc(answer->id_count + 1, sizeof(*answer->ids));
 	if (!answer->ids)
 		return -ENOMEM;
 
 	answer->id_count = 0;
-	evaluator_visit_targets(overview.evaluator, list, answer);
+	evaluator_visit_targets(overview.evaluator, list_id, answer);
 	answer->picks = nearest ? calloc(nearest, sizeof(*answer->picks)) : NULL;
 	if (nearest && !answer->picks)
 		return -ENOMEM;
 
-	return json_writer_new((struct sink){ hand_on, answer }, false, &answer->json);
+	return json_writer_new((struct sink){ write_piece, answer }, false, &answer->json);
 }
 
 int status_answer_new(const struct status_answer_options *options, const char *words, struct status_answer **ret)

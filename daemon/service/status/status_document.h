@@ -1,10 +1,9 @@
 /*
- * status_document.h: the answer to "how are you", made piece by piece: of ten thousand targets it
- * has twenty megabytes, and between two pieces the rules are judged and others are answered.
+ * status_document.h: the status document (docs/status.md), made piece by piece: of ten thousand
+ * targets it has twenty megabytes, and between two pieces the loop judges rules and answers others.
  *
- * The targets are those that there are when it is begun, less what has gone until its turn comes.
- * Each is as it is when its turn comes, all of its rules at the same moment, and says when that
- * was.
+ * It has the targets that exist when it is begun, less those that end before their turn. Each is as
+ * of its turn, all of its rules at the same moment, and says when that was.
  */
 #ifndef SPIKEWATCH_DAEMON_SERVICE_STATUS_STATUS_DOCUMENT_H
 #define SPIKEWATCH_DAEMON_SERVICE_STATUS_STATUS_DOCUMENT_H
@@ -14,14 +13,14 @@
 #include "lib/base/io.h"
 
 /*
- * A piece ends at the first target after so many bytes, after so many looks at targets, or after so
- * long: of globs and names that somebody has made for it, each look takes milliseconds.
+ * A piece ends at the first target after so many bytes, after so many targets, or after so long:
+ * matching a malicious glob against a malicious name may take milliseconds.
  */
 #define STATUS_ANSWER_PIECE (64u << 10)
 
 #define STATUS_ANSWER_PIECE_NS (2 * NS_PER_MS)
 
-/* What a piece may take in all: the head, or a target with very many rules. */
+/* The most that a piece takes: the head, or a target with very many rules. */
 #define STATUS_ANSWER_ROOM (1u << 20)
 
 struct status_answer;
@@ -33,13 +32,13 @@ struct status_answer_options {
 	size_t max_bytes;   /* 0: STATUS_ANSWER_MAX */
 };
 
-/* words: what is asked for (status_query.h). 0; -EINVAL, -E2BIG: that is no question; -ENOMEM. */
+/* words: as status_query_parse. 0; -EINVAL, -E2BIG: they cannot be parsed; -ENOMEM. */
 int status_answer_new(const struct status_answer_options *options, const char *words, struct status_answer **ret);
 
 /*
- * Appends the next piece to ret, or nothing if it was spent in looking; ret->max, if there is one,
- * must leave STATUS_ANSWER_ROOM. 1: there is more; 0: this was the last; -ENOMEM; -EFBIG: what
- * comes before the targets does not fit.
+ * Appends the next piece to ret, perhaps nothing; ret->max, if there is one, must leave
+ * STATUS_ANSWER_ROOM. 1: there is more; 0: this was the last; -ENOMEM; -EFBIG: what comes before
+ * the targets does not fit.
  */
 int status_answer_more(struct status_answer *answer, struct buffer *ret);
 

@@ -174,7 +174,7 @@ START_TEST(a_blocked_scan_is_reported_and_stops_neither_the_keep_alive_nor_the_s
 
 	int fd = await_reader();
 
-	scene_wait_for((keep_alives(), scene_says(program.err, "it hangs in a read of the files of process 10")));
+	scene_wait_for((keep_alives(), scene_says(program.err, "it is blocked in a read of the files of process 10")));
 	scene_wait_for(keep_alives() > 0);
 	scene_wait_for(keep_alives() > 0);
 

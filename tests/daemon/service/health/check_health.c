@@ -81,9 +81,9 @@ START_TEST(one_slow_thread_is_not_averaged_away)
 	said("");
 	/* Over all of them it would be 99.33 %, which is good. */
 	span_of_three(threads, 1, 980);
-	said("sampling suffers: capture rate of thread 2 of 3 is 98.00 %");
+	said("sampling is degraded: capture rate of thread 2 of 3 is 98.00 %");
 	span_of_three(threads, 2, 400);
-	said("sampling suffers more: capture rate of thread 3 of 3 is 40.00 %");
+	said("sampling is degraded further: capture rate of thread 3 of 3 is 40.00 %");
 	for (int i = 0; i < 6; i++)
 		span_of_three(threads, 0, 1000);
 	said("sampling has recovered: capture rate is 100.00 %");
@@ -96,7 +96,7 @@ START_TEST(a_condition_is_said_when_it_begins_and_when_it_ends)
 	span(1000);
 	said("");
 	span(900);
-	said("sampling suffers: capture rate is 90.00 %");
+	said("sampling is degraded: capture rate is 90.00 %");
 	span(950);
 	span(900);
 	said("");
@@ -114,14 +114,14 @@ START_TEST(each_level_is_said_once)
 {
 	health_judge(&health, &stats, 1, now);
 	span(980);
-	said("sampling suffers: capture rate is 98.00 %");
+	said("sampling is degraded: capture rate is 98.00 %");
 	span(850);
-	said("sampling suffers more: capture rate is 85.00 %");
+	said("sampling is degraded further: capture rate is 85.00 %");
 	span(980);
 	span(850);
 	said("");
 	span(300);
-	said("sampling suffers more: capture rate is 30.00 %");
+	said("sampling is degraded further: capture rate is 30.00 %");
 	span(100);
 	said("");
 }
@@ -131,7 +131,7 @@ START_TEST(what_comes_and_goes_is_one_condition)
 {
 	health_judge(&health, &stats, 1, now);
 	span(900);
-	said("sampling suffers");
+	said("sampling is degraded");
 	for (int i = 0; i < 100; i++) {
 		span(1000);
 		span(900);
@@ -269,10 +269,10 @@ START_TEST(targets_that_cannot_be_watched_are_said_once)
 	said("Too many open files");
 	state.unreadable = 5;
 	health_discovery(&health, &state);
-	said("5 processes may not be looked at");
+	said("5 processes cannot be read");
 	state.error = -EMFILE;
 	health_discovery(&health, &state);
-	said("stopped half-way");
+	said("the scan for targets was not completed");
 	pass(5);
 	health_discovery(&health, &state);
 	said("");
@@ -334,7 +334,7 @@ START_TEST(how_new_processes_are_found_is_said_once_and_when_it_changes)
 	state.exit_totals = true;
 	state.source_why[0] = '\0';
 	health_discovery(&health, &state);
-	said("found at once, by the kernel's proc connector, and what they used in all is known");
+	said("found at once, through the kernel's proc connector, with their total usage");
 	health_discovery(&health, &state);
 	said("");
 }
@@ -354,7 +354,7 @@ START_TEST(processes_that_come_too_fast_are_said_as_a_condition)
 	}
 	pass(30);
 	health_discovery(&health, &state);
-	said("slowly enough to be looked at one by one again, after 4 s");
+	said("slowly enough to be read one by one again, after 4 s");
 }
 END_TEST
 
@@ -472,13 +472,13 @@ START_TEST(a_thread_that_is_stuck_is_said_and_when_it_goes_on)
 	health_stuck(&health, "sampler", 16 * NS_PER_S, now);
 	said("for 16 s");
 	health_stuck(&health, "sampler", 0, now);
-	said("the sampler thread goes on, after 16 s");
+	said("the sampler thread continues, after 16 s");
 	health_stuck(&health, "collector", 121 * NS_PER_S, now);
 	said("the collector thread has given no sign of life for 121 s: incidents are not written meanwhile");
 	health_stuck(&health, "sampler", 0, now);
 	said("");
 	health_stuck(&health, "sampler", 11 * NS_PER_S, now);
-	said("systemd is not told any more that all is well");
+	said("systemd gets no keep-alive messages");
 }
 END_TEST
 
@@ -487,13 +487,13 @@ START_TEST(discovery_that_is_stuck_is_said_with_the_process_that_it_hangs_in)
 	struct discovery_state state = { 0 };
 
 	health_stuck(&health, "discovery", 11 * NS_PER_S, now);
-	said("for 11 s: new targets are not found meanwhile, what is watched goes on being recorded");
+	said("for 11 s: new targets are not found meanwhile; watched ones are still recorded");
 	health_stuck(&health, "discovery", 0, now);
-	said("the discovery thread goes on");
+	said("the discovery thread continues");
 	state.reading = 812;
 	health_discovery(&health, &state);
 	health_stuck(&health, "discovery", 11 * NS_PER_S, now);
-	said("for 11 s: it hangs in a read of the files of process 812. New targets are not found meanwhile");
+	said("for 11 s: it is blocked in a read of the files of process 812. New targets are not found meanwhile");
 }
 END_TEST
 

@@ -46,14 +46,14 @@ static void put(const struct state_file *file, const char *rule, uint64_t fired)
 {
 	struct trigger_memory memory = { .fired = fired };
 
-	ck_assert_int_eq(rule_state_put(state_file_memo(file), rule, "key", &memory), 0);
+	ck_assert_int_eq(rule_state_put(state_file_rules(file), rule, "key", &memory), 0);
 }
 
 static uint64_t fired(const struct state_file *file, const char *rule)
 {
 	struct trigger_memory memory = { 0 };
 
-	rule_state_get(state_file_memo(file), rule, "key", &memory);
+	rule_state_get(state_file_rules(file), rule, "key", &memory);
 
 	return memory.fired;
 }
