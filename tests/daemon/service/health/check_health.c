@@ -350,7 +350,7 @@ START_TEST(processes_that_come_too_fast_are_said_as_a_condition)
 		state.storms++;
 		pass(1);
 		health_discovery(&health, &state);
-		said(i == 0 ? "faster than they may be looked at" : "");
+		said(i == 0 ? "faster than they may be read" : "");
 	}
 	pass(30);
 	health_discovery(&health, &state);
