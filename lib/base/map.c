@@ -87,24 +87,6 @@ void map_remove(struct map *map, struct map_node *node)
 	map->count--;
 }
 
-/* node, or the first one behind it in its bucket, with this hash. */
-static struct map_node *with_hash(struct map_node *node, uint64_t hash)
-{
-	while (node && node->hash != hash)
-		node = node->next;
-	return node;
-}
-
-struct map_node *map_first(const struct map *map, uint64_t hash)
-{
-	return map->count > 0 ? with_hash(*bucket_of(map, hash), hash) : NULL;
-}
-
-struct map_node *map_next(const struct map_node *node)
-{
-	return with_hash(node->next, node->hash);
-}
-
 struct map_node *map_visit(const struct map *map, const struct map_node *previous)
 {
 	size_t at = previous ? (previous->hash & (map->bucket_count - 1)) + 1 : 0;

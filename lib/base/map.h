@@ -66,11 +66,25 @@ void map_insert(struct map *map, struct map_node *node, uint64_t hash);
 /* Takes out an entry that is in this map. */
 void map_remove(struct map *map, struct map_node *node);
 
-/* The first entry with this hash, or NULL. */
-struct map_node *map_first(const struct map *map, uint64_t hash);
+/* The first entry with this hash, or NULL. Inline: a look-up for each sample is made of it. */
+static inline struct map_node *map_first(const struct map *map, uint64_t hash)
+{
+	struct map_node *node = map->count > 0 ? map->buckets[hash & (map->bucket_count - 1)] : NULL;
+
+	while (node && node->hash != hash)
+		node = node->next;
+	return node;
+}
 
 /* The next one with the same hash, or NULL. */
-struct map_node *map_next(const struct map_node *node);
+static inline struct map_node *map_next(const struct map_node *node)
+{
+	struct map_node *next = node->next;
+
+	while (next && next->hash != node->hash)
+		next = next->next;
+	return next;
+}
 
 /* For MAP_FOR_EACH: the entry after this one, or the first after NULL; NULL at the end. */
 struct map_node *map_visit(const struct map *map, const struct map_node *previous);

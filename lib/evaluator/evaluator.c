@@ -1,27 +1,47 @@
 /*
  * evaluator.c: targets come and go, windows end, rules step.
  *
- * A tick costs one division per window length; work is done only for lengths of which a window has
- * ended, and only for targets that a rule of that length looks at. A sample costs a look-up and a
- * copy. What a target looks like "as of" a tick is watch.c's business.
+ * Observations. A tick without a sample of a target means that the target is unchanged, so its last
+ * observation moves on with the ticks: time of the tick + offset of its last sample from that
+ * sample's tick (the sampler visits targets in the same order every time). A process that wakes up
+ * after a minute has therefore used its CPU time since the last tick, not within that minute.
  *
- * A window must have some length: when less than half of it lies between its two observations (the
- * sampler stalled almost up to its end, or a cgroup was not read again) it stays open and ends with
- * the next one. Otherwise the grain of CPU counters would look like a spike.
+ * Idle processes are not read in every tick (idle_backoff.h), so their observation stays behind the
+ * tick by the longest pause that the time without a change allows. A window may begin that much
+ * before its edge, and then holds all that can have been used since: it never shows more than was
+ * possible. When the process wakes, a record says when it was last read unchanged: the window then
+ * begins there, or at its edge if that is later. cgroups are read at an interval of their own, and
+ * ticks in between say nothing: their observation moves on in steps of that interval, half an
+ * interval late, so that a read which slips by a tick is not taken for an idle one.
  *
- * The memo is written when a memory differs from what was last put there, right after the step,
- * before the firing is handed out: a crash during the incident does not forget the cooldown.
+ * Cost. A tick costs one division per window length. Work is done only for the lengths of which a
+ * window has ended, and only for targets that a rule of that length applies to. The rules of a
+ * target are ordered by window length, so those that share a window are neighbours. A sample costs
+ * a look-up and a copy.
  *
- * A reload makes every target that stays once more, for the new rules, and only then lets them take
- * over what is known (carried_state.c). One number for each entry tells targets of a changed entry,
- * described once more by the ring, from those of the new one.
+ * Short windows. When less than half of a window lies between its two observations (the sampler
+ * stalled almost up to its end, or a cgroup was not read again) it stays open and is judged with
+ * the next one. Otherwise the resolution of CPU counters would look like a spike.
  *
- * Rejected: windows sliding with every tick: a hundred evaluations where one answers the question,
- * and histories that overlap themselves.
+ * Several writers. Each sampler thread ticks by itself and says nothing of the targets of another,
+ * so each has a clock, and a window of a target ends with the ticks of its writer.
+ *
+ * Remembered state. What a trigger remembers is put into the rule state as soon as a step has
+ * changed it, before the firing is handed out: a crash during the incident does not forget the
+ * cooldown.
+ *
+ * Reload. Every target that stays is made once more for the new rules, with fresh triggers and all
+ * the memory that this takes; then what is worth keeping is swapped in, which cannot fail. What is
+ * left over is freed like any target. A lowest id for each entry tells targets of a changed entry,
+ * which the ring may describe again, from those of the new one.
+ *
+ * Rejected: windows that slide with every tick: a hundred evaluations where one answers the
+ * question, and histories that overlap themselves.
  */
 #include "lib/evaluator/evaluator.h"
 
 #include "lib/base/base.h"
+#include "lib/base/map.h"
 #include "lib/config/config.h"
 #include "lib/evaluator/rule_state.h"
 #include "lib/model/pacing.h"
@@ -38,39 +58,118 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* {0} is empty and legal. Read watches [0, count); the rest is this module's. */
+/* The rules of a configuration, sorted by window length, and the lengths. {0} is empty and legal. */
+struct rule_plan {
+	const struct config_rule **rules;
+	size_t rule_count;
+	uint64_t *lengths_ns;
+	size_t length_count;
+};
+
+/* One rule on one target. */
+struct judged_pair {
+	const struct config_rule *rule;
+	struct trigger_state *state;
+	struct trigger_decision decision;
+	bool judged; /* decision is known */
+	bool owed;   /* could not be put into the rule state for want of memory, or was not yet */
+};
+
+/* The window that all rules of one length share on one target. */
+struct judged_window {
+	bool open;
+	bool untouched; /* the target has not changed since from */
+	mono_t edge;    /* where from would be if the target had been read in that tick */
+	struct metric_point from;
+	uint64_t peak_bytes; /* most memory since from, from included */
+	size_t first, count; /* its pairs */
+};
+
+/* What a sample touches comes first. */
+struct judged_target {
+	struct map_node node;          /* its hash is the id */
+	struct judged_target *touched; /* next of those sampled since the last tick */
+	uint32_t clock;                /* of the writer whose ticks it moves on with */
+	bool is_touched;
+	bool seen;                     /* at, since, offset_ns and sample are known */
+	bool since_known;              /* and since is exact */
+	uint64_t read_ns;              /* how often it is read; 0: every tick */
+	mono_t since;                  /* of the sample that was the last to differ from the one before */
+	mono_t at;                     /* of the last sample */
+	int64_t offset_ns;             /* at, less the time of its tick */
+	struct judged_window *windows; /* one for each length of the plan, in its order */
+	size_t window_count;
+	struct sample sample;
+	struct judged_pair *pairs;
+	size_t pair_count;
+	size_t index; /* in the table's array */
+	struct target target;
+	char *strings; /* of target */
+};
+
+/* {0} is empty and legal. */
 struct judged_targets {
-	struct judged_target **watches;
-	size_t count;
-	struct judged_target **buckets;
-	size_t capacity; /* of both: 0 or a power of two */
+	struct map map; /* by id. Ids are given in order, so their low bits spread them evenly */
+	struct judged_target **all;
+	size_t count, cap;
 	struct judged_target *touched;
 };
 
-#define CARRIED_STATE_NONE ((size_t)-1)
+struct writer_clock {
+	bool started;
+	mono_t now; /* of the last tick */
+};
+
+/* How far the ticks of each writer have come, and which windows have ended by then. */
+struct writer_clocks {
+	struct writer_clock clocks[WRITER_CLOCKS_MAX];
+	uint64_t *ended; /* of each clock, windows of each length that have ended since the clock's epoch */
+};
+
+#define NOWHERE SIZE_MAX
 
 /* One rule of the next configuration. */
-struct carried_state_rule {
-	size_t old; /* the one of its name in the old configuration, or CARRIED_STATE_NONE */
+struct carried_rule {
+	size_t old; /* the one of its name in the old configuration, or NOWHERE */
 	bool same;  /* and they judge alike */
 };
 
+/* What the next configuration takes over from the old one. */
 struct carried_state {
 	const struct config *old, *next;
-	struct carried_state_rule *rules; /* for each rule of next */
-	size_t *lengths; /* for each length of next's plan its place in the old plan, or CARRIED_STATE_NONE */
-	struct judged_target_pair **pairs; /* of the target that is being looked at, for each rule of old; else NULL */
+	struct carried_rule *rules; /* for each rule of next */
+	size_t *lengths;            /* for each length of next's plan its place in the old plan, or NOWHERE */
+	struct judged_pair **pairs; /* scratch: of one target, for each rule of old; else NULL */
 };
 
-/* writer_clocks.c: a row of counters for each line. */
+struct evaluator {
+	struct evaluator_options options;
+	/*
+	 * By target entry: targets with lower ids were selected by another entry of this name. NULL:
+	 * never reloaded, every target is taken.
+	 */
+	uint64_t *first_ids;
+	uint32_t newest_id;                /* of all targets so far */
+	struct rule_state *own_rule_state; /* if none was handed in */
+	struct rule_plan plan;
+	struct writer_clocks writer_clocks;
+	struct judged_targets table;
+	uint32_t clock;   /* of the writer whose events come */
+	mono_t tick;      /* that is being delivered, */
+	wall_t wall;      /* the same moment on the wall clock, */
+	uint64_t idle_ns; /* and the longest pause between two reads of a process */
+};
 
-static uint64_t *ended_at(const struct writer_clocks *writer_clocks, const struct judged_target_plan *plan,
-			  uint32_t line, size_t g)
+/* ---- clocks of the writers ---- */
+
+static uint64_t *ended_at(const struct writer_clocks *writer_clocks, const struct rule_plan *plan, uint32_t clock,
+			  size_t g)
 {
-	return &writer_clocks->ended[line * plan->length_count + g];
+	return &writer_clocks->ended[clock * plan->length_count + g];
 }
 
-int writer_clocks_init(struct writer_clocks *writer_clocks, const struct judged_target_plan *plan)
+/* For the window lengths of a plan. 0 or -ENOMEM. */
+static int writer_clocks_init(struct writer_clocks *writer_clocks, const struct rule_plan *plan)
 {
 	uint64_t *ended = calloc(WRITER_CLOCKS_MAX * plan->length_count + 1, sizeof(*ended));
 
@@ -81,68 +180,57 @@ int writer_clocks_init(struct writer_clocks *writer_clocks, const struct judged_
 	return 0;
 }
 
-void writer_clocks_release(struct writer_clocks *writer_clocks)
+static void writer_clocks_release(struct writer_clocks *writer_clocks)
 {
 	free(writer_clocks->ended);
 	*writer_clocks = (struct writer_clocks){ 0 };
 }
 
-bool writer_clocks_step(struct writer_clocks *writer_clocks, const struct judged_target_plan *plan, uint32_t line,
-			mono_t now)
+/*
+ * A tick. False: time went back (another boot, say). Then, and with the first tick, a window ends only
+ * if its end is exactly now.
+ */
+static bool writer_clocks_step(struct writer_clocks *writer_clocks, const struct rule_plan *plan, uint32_t clock,
+			       mono_t now)
 {
-	struct timeline *at = &writer_clocks->lines[line];
+	struct writer_clock *at = &writer_clocks->clocks[clock];
 	bool back = at->started && mono_diff(now, at->now) < 0;
 
 	if (!at->started || back)
 		for (size_t g = 0; g < plan->length_count; g++)
-			*ended_at(writer_clocks, plan, line, g) = (now.ns - 1) / plan->lengths_ns[g];
-	*at = (struct timeline){ true, now };
+			*ended_at(writer_clocks, plan, clock, g) = (now.ns - 1) / plan->lengths_ns[g];
+	*at = (struct writer_clock){ true, now };
 	return !back;
 }
 
-bool writer_clocks_end(struct writer_clocks *writer_clocks, const struct judged_target_plan *plan, uint32_t line,
-		       size_t g)
+/* Whether windows of the plan's length g have ended since the last call. */
+static bool writer_clocks_end(struct writer_clocks *writer_clocks, const struct rule_plan *plan, uint32_t clock,
+			      size_t g)
 {
-	uint64_t *ended = ended_at(writer_clocks, plan, line, g);
+	uint64_t *ended = ended_at(writer_clocks, plan, clock, g);
 	uint64_t before = *ended;
 
-	*ended = writer_clocks->lines[line].now.ns / plan->lengths_ns[g];
+	*ended = writer_clocks->clocks[clock].now.ns / plan->lengths_ns[g];
 	return *ended != before;
 }
 
-void writer_clocks_inherit(struct writer_clocks *next, const struct judged_target_plan *next_plan,
-			   const struct writer_clocks *old, const struct judged_target_plan *plan,
-			   const size_t *lengths)
+/*
+ * Makes next, of next_plan, continue old. lengths: for each length of next_plan its place in plan;
+ * NOWHERE: it is new, has no window open, and begins with its next end.
+ */
+static void writer_clocks_inherit(struct writer_clocks *next, const struct rule_plan *next_plan,
+				  const struct writer_clocks *old, const struct rule_plan *plan, const size_t *lengths)
 {
-	for (uint32_t line = 0; line < WRITER_CLOCKS_MAX; line++) {
-		next->lines[line] = old->lines[line];
+	for (uint32_t clock = 0; clock < WRITER_CLOCKS_MAX; clock++) {
+		next->clocks[clock] = old->clocks[clock];
 		for (size_t g = 0; g < next_plan->length_count; g++)
-			*ended_at(next, next_plan, line, g) =
-				lengths[g] != SIZE_MAX ? *ended_at(old, plan, line, lengths[g])
-						       : old->lines[line].now.ns / next_plan->lengths_ns[g];
+			*ended_at(next, next_plan, clock, g) =
+				lengths[g] != SIZE_MAX ? *ended_at(old, plan, clock, lengths[g])
+						       : old->clocks[clock].now.ns / next_plan->lengths_ns[g];
 	}
 }
 
-/*
- * watch.c: a target, its windows, its triggers.
- *
- * When was a target seen? A tick without a record of it means that it looked as before, so the
- * observation moves on with the ticks: tick time + the offset of its last record from its tick (the
- * sampler visits targets in the same order every time). A process that wakes up after a minute has
- * therefore used its CPU time since it was last looked at, not within that minute.
- *
- * When was that? What is idle is not looked at in every tick (idle_backoff.h), so the observation
- * stays behind the tick by as much as follows from how long the target has stood still. A window
- * may begin that much before its edge, and then holds all that can have been used since: it never
- * shows more than was possible. When the target wakes, a record says when it was last looked at as
- * it was before: then the window begins there, or at its edge.
- *
- * cgroups are different: they are read at an interval of their own, and a tick in between says
- * nothing. Theirs moves on in steps of that interval, half an interval late, so that a read which
- * slips by a tick is not taken for an idle one.
- *
- * Pairs are in the order of the plan, by window length: those of a window are neighbours.
- */
+/* ---- the plan ---- */
 
 /* Rules by window length; those of one length stay in the order of the configuration. */
 static void sort_rules(const struct config *config, const struct config_rule **rules)
@@ -156,7 +244,7 @@ static void sort_rules(const struct config *config, const struct config_rule **r
 	}
 }
 
-int judged_target_plan_init(struct judged_target_plan *plan, const struct config *config)
+static int rule_plan_init(struct rule_plan *plan, const struct config *config)
 {
 	AUTO_FREE const struct config_rule **rules = calloc(config->rule_count + 1, sizeof(*rules));
 	AUTO_FREE uint64_t *lengths = calloc(config->rule_count + 1, sizeof(*lengths));
@@ -170,18 +258,18 @@ int judged_target_plan_init(struct judged_target_plan *plan, const struct config
 		if (length_count == 0 || lengths[length_count - 1] != rules[i]->window_ns)
 			lengths[length_count++] = rules[i]->window_ns;
 
-	*plan = (struct judged_target_plan){ TAKE(rules), config->rule_count, TAKE(lengths), length_count };
+	*plan = (struct rule_plan){ TAKE(rules), config->rule_count, TAKE(lengths), length_count };
 	return 0;
 }
 
-void judged_target_plan_release(struct judged_target_plan *plan)
+static void rule_plan_release(struct rule_plan *plan)
 {
 	free(plan->rules);
 	free(plan->lengths_ns);
-	*plan = (struct judged_target_plan){ 0 };
+	*plan = (struct rule_plan){ 0 };
 }
 
-void judged_target_free(struct judged_target *judged_target)
+static void judged_target_free(struct judged_target *judged_target)
 {
 	if (!judged_target)
 		return;
@@ -193,6 +281,8 @@ void judged_target_free(struct judged_target *judged_target)
 	free(judged_target->strings);
 	free(judged_target);
 }
+
+CLEANUP(judged_target, free);
 
 /* Copies a target and its strings. */
 static int copy_target(const struct target *target, struct target *ret, char **ret_strings)
@@ -233,7 +323,7 @@ static bool rule_applies(const struct config_rule *rule, const struct target *ta
 static int add_pair(struct judged_target *judged_target, const struct config_rule *rule,
 		    const struct rule_state *rule_state)
 {
-	struct judged_target_pair *pair = &judged_target->pairs[judged_target->pair_count];
+	struct judged_pair *pair = &judged_target->pairs[judged_target->pair_count];
 	struct trigger_memory memory;
 	int r = trigger_state_new(&rule->trigger, &pair->state);
 
@@ -247,7 +337,7 @@ static int add_pair(struct judged_target *judged_target, const struct config_rul
 	return 0;
 }
 
-static size_t count_rules(const struct judged_target_plan *plan, const struct target *target)
+static size_t count_rules(const struct rule_plan *plan, const struct target *target)
 {
 	size_t count = 0;
 
@@ -256,11 +346,7 @@ static size_t count_rules(const struct judged_target_plan *plan, const struct ta
 	return count;
 }
 
-/*
- * Pairs the watch with its rules; their order, by window length, makes those of a window
- * neighbours.
- */
-static int add_pairs(struct judged_target *judged_target, const struct judged_target_plan *plan,
+static int add_pairs(struct judged_target *judged_target, const struct rule_plan *plan,
 		     const struct rule_state *rule_state)
 {
 	size_t g = 0;
@@ -283,8 +369,12 @@ static int add_pairs(struct judged_target *judged_target, const struct judged_ta
 	return 0;
 }
 
-int judged_target_new(const struct judged_target_plan *plan, const struct target *target, uint64_t read_ns,
-		      const struct rule_state *rule_state, struct judged_target **ret)
+/*
+ * Copies the target, pairs it with the rules that name its entry, and resumes what is remembered of
+ * each. 0 or -ENOMEM.
+ */
+static int judged_target_new(const struct rule_plan *plan, const struct target *target, uint64_t read_ns,
+			     const struct rule_state *rule_state, struct judged_target **ret)
 {
 	AUTO(judged_target_freep) struct judged_target *judged_target = calloc(1, sizeof(*judged_target));
 	int r;
@@ -339,22 +429,22 @@ static int judged_target_rename(struct judged_target *judged_target, const struc
 	return 0;
 }
 
-/* It was as it is now at `at`: no window can know it to have been so later. */
+/* It was read unchanged at `at`: no window may begin later with this state. */
 static void hold_back(struct judged_target *judged_target, mono_t at)
 {
 	for (size_t i = 0; i < judged_target->window_count; i++) {
-		struct judged_target_window *window = &judged_target->windows[i];
+		struct judged_window *window = &judged_target->windows[i];
 
 		if (window->untouched && mono_diff(window->from.time, at) > 0)
 			window->from.time = at;
 	}
 }
 
-/* It has changed since `at`: until then it was as it was when the windows began. */
+/* It has changed since `at`, and was unchanged from the beginning of the windows up to then. */
 static void move_up(struct judged_target *judged_target, mono_t at)
 {
 	for (size_t i = 0; i < judged_target->window_count; i++) {
-		struct judged_target_window *window = &judged_target->windows[i];
+		struct judged_window *window = &judged_target->windows[i];
 		mono_t from = mono_diff(at, window->edge) < 0 ? at : window->edge;
 
 		if (window->untouched && mono_diff(from, window->from.time) > 0)
@@ -382,7 +472,7 @@ static void note_change(struct judged_target *judged_target, mono_t at, const st
 		move_up(judged_target, judged_target->at);
 }
 
-/* A look at the target at `at`. */
+/* A sample of the target. */
 static void judged_target_see(struct judged_target *judged_target, mono_t at, const struct sample *sample)
 {
 	note_change(judged_target, at, sample);
@@ -398,17 +488,17 @@ static void judged_target_see(struct judged_target *judged_target, mono_t at, co
 	judged_target->seen = true;
 }
 
-/* When it would have been seen if it was looked at in that tick. */
+/* When the target is read in that tick, if it is. */
 static mono_t seen_in(const struct judged_target *judged_target, mono_t now)
 {
 	return (mono_t){ now.ns + (uint64_t)judged_target->offset_ns };
 }
 
 /*
- * When it was last seen by the end of tick now, changed or not, as far as that is certain. idle_ns:
- * the longest pause between two looks at a process, as of that tick. Only if watch->seen.
+ * When it was last observed by the end of tick now, changed or not, as far as that is certain.
+ * idle_ns: the longest pause between two reads of a process, as of that tick. Only if it was seen.
+ * Sums of groups are made in every tick, and windows end when they are exact (source.h).
  */
-/* Sums are made in every tick, and windows end when they are exact (source.h). */
 static mono_t judged_target_seen_at(const struct judged_target *judged_target, mono_t now, uint64_t idle_ns)
 {
 	int64_t age = mono_diff(now, judged_target->at) - (int64_t)(judged_target->read_ns / 2);
@@ -424,10 +514,8 @@ static mono_t judged_target_seen_at(const struct judged_target *judged_target, m
 	return mono_add(judged_target->at, (uint64_t)age / judged_target->read_ns * judged_target->read_ns);
 }
 
-/*
- * Opens one of its windows at the end of tick now: that it looks as it does is known as of *from.
- */
-static void judged_target_open(const struct judged_target *judged_target, struct judged_target_window *window,
+/* Opens one of its windows at the end of tick now; *from is the observation that it begins with. */
+static void judged_target_open(const struct judged_target *judged_target, struct judged_window *window,
 			       const struct metric_point *from, mono_t now)
 {
 	window->open = true;
@@ -437,10 +525,7 @@ static void judged_target_open(const struct judged_target *judged_target, struct
 	window->peak_bytes = metric_peak(&judged_target->sample, &judged_target->sample);
 }
 
-/*
- * Forgets what it looks like: windows that are open are dropped, and it is unseen until the next
- * look.
- */
+/* Drops its open windows; it is unseen until its next sample. */
 static void judged_target_lose(struct judged_target *judged_target)
 {
 	judged_target->seen = false;
@@ -448,77 +533,33 @@ static void judged_target_lose(struct judged_target *judged_target)
 		judged_target->windows[i].open = false;
 }
 
-/*
- * judged_targets.c: a hash table that chains watches through themselves. Ids are given in order, so
- * their low bits spread them perfectly: a bucket holds one or two.
- */
+/* ---- the table ---- */
 
-#define WATCHES_MIN 64
-
-/*
- * A tick is over within this. A sampler that was stopped in the middle of one (SIGSTOP) would else
- * shift its targets by as long.
- */
+/* A tick takes no longer, unless the sampler was stopped in it (SIGSTOP): its targets are not shifted by that. */
 #define OFFSET_MAX_NS ((int64_t)(100 * NS_PER_MS))
 
-static struct judged_target **bucket_of(const struct judged_targets *table, uint32_t id)
-{
-	return &table->buckets[id & (table->capacity - 1)];
-}
-
 /* NULL: there is none. */
-static struct judged_target *judged_targets_find(const struct judged_targets *table, uint32_t id)
+static struct judged_target *table_find(const struct judged_targets *table, uint32_t id)
 {
-	struct judged_target *judged_target = table->capacity ? *bucket_of(table, id) : NULL;
+	struct map_node *node = map_first(&table->map, id);
 
-	while (judged_target && judged_target->target.id != id)
-		judged_target = judged_target->chain;
-	return judged_target;
-}
-
-static void bucket_add(struct judged_targets *table, struct judged_target *judged_target)
-{
-	struct judged_target **bucket = bucket_of(table, judged_target->target.id);
-
-	judged_target->chain = *bucket;
-	*bucket = judged_target;
+	return node ? MAP_ENTRY(node, struct judged_target, node) : NULL;
 }
 
 /* Makes room for one more. 0 or -ENOMEM. */
-static int judged_targets_reserve(struct judged_targets *table)
+static int table_reserve(struct judged_targets *table)
 {
-	size_t capacity = table->capacity ? table->capacity * 2 : WATCHES_MIN;
-	AUTO_FREE struct judged_target **watches = NULL;
-	AUTO_FREE struct judged_target **buckets = NULL;
-	AUTO_FREE struct judged_target **old_watches = NULL;
-	AUTO_FREE struct judged_target **old_buckets = NULL;
+	int r = vector_reserve(&table->all, &table->cap, table->count + 1, sizeof(struct judged_target *));
 
-	if (table->count < table->capacity)
-		return 0;
-
-	watches = calloc(capacity, sizeof(*watches));
-	buckets = calloc(capacity, sizeof(*buckets));
-	if (!watches || !buckets)
-		return -ENOMEM;
-
-	old_watches = table->watches;
-	old_buckets = table->buckets;
-	table->watches = TAKE(watches);
-	table->buckets = TAKE(buckets);
-	table->capacity = capacity;
-	for (size_t i = 0; i < table->count; i++) {
-		table->watches[i] = old_watches[i];
-		bucket_add(table, old_watches[i]);
-	}
-	return 0;
+	return r < 0 ? r : map_reserve(&table->map, table->count + 1);
 }
 
-/* Takes watch, for which there must be room, and whose id must be new. */
-static void judged_targets_add(struct judged_targets *table, struct judged_target *judged_target)
+/* Takes a target, for which there must be room, and whose id must be new. */
+static void table_add(struct judged_targets *table, struct judged_target *judged_target)
 {
 	judged_target->index = table->count;
-	table->watches[table->count++] = judged_target;
-	bucket_add(table, judged_target);
+	table->all[table->count++] = judged_target;
+	map_insert(&table->map, &judged_target->node, judged_target->target.id);
 }
 
 static void untouch(struct judged_targets *table, struct judged_target *judged_target)
@@ -533,24 +574,19 @@ static void untouch(struct judged_targets *table, struct judged_target *judged_t
 	*link = judged_target->touched;
 }
 
-/* Frees watch; the last one in the row takes its place. */
-static void judged_targets_remove(struct judged_targets *table, struct judged_target *judged_target)
+/* Frees a target; the last one of the array takes its place. */
+static void table_remove(struct judged_targets *table, struct judged_target *judged_target)
 {
-	struct judged_target **link = bucket_of(table, judged_target->target.id);
-	struct judged_target *last = table->watches[--table->count];
+	struct judged_target *last = table->all[--table->count];
 
-	while (*link != judged_target)
-		link = &(*link)->chain;
-	*link = judged_target->chain;
-
+	map_remove(&table->map, &judged_target->node);
 	untouch(table, judged_target);
 	last->index = judged_target->index;
-	table->watches[judged_target->index] = last;
+	table->all[judged_target->index] = last;
 	judged_target_free(judged_target);
 }
 
-/* It was sampled. */
-static void judged_targets_touch(struct judged_targets *table, struct judged_target *judged_target)
+static void table_touch(struct judged_targets *table, struct judged_target *judged_target)
 {
 	if (judged_target->is_touched)
 		return;
@@ -568,16 +604,13 @@ static int64_t bounded(int64_t offset_ns)
 	return offset_ns < -OFFSET_MAX_NS ? -OFFSET_MAX_NS : offset_ns;
 }
 
-/*
- * The tick of this line that the samples since the last call came with is over: its time is known
- * now, and how far from it they were.
- */
-static void judged_targets_settle(struct judged_targets *table, uint32_t line, mono_t now)
+/* The tick of this clock is over: its time is known now, and the offset of its samples from it. */
+static void table_settle(struct judged_targets *table, uint32_t clock, mono_t now)
 {
 	for (struct judged_target **link = &table->touched; *link;) {
 		struct judged_target *judged_target = *link;
 
-		if (judged_target->line != line) {
+		if (judged_target->clock != clock) {
 			link = &judged_target->touched;
 			continue;
 		}
@@ -587,8 +620,8 @@ static void judged_targets_settle(struct judged_targets *table, uint32_t line, m
 	}
 }
 
-/* Whatever was sampled since the last tick came with none. */
-static void judged_targets_forget(struct judged_targets *table)
+/* The samples since the last tick belong to no tick. */
+static void table_forget_touched(struct judged_targets *table)
 {
 	for (struct judged_target *judged_target = table->touched; judged_target;
 	     judged_target = judged_target->touched)
@@ -596,60 +629,49 @@ static void judged_targets_forget(struct judged_targets *table)
 	table->touched = NULL;
 }
 
-/* Frees the table and every watch in it. */
-static void judged_targets_release(struct judged_targets *table)
+/* Frees every target, and the table. */
+static void table_release(struct judged_targets *table)
 {
 	for (size_t i = 0; i < table->count; i++)
-		judged_target_free(table->watches[i]);
-	free(table->watches);
-	free(table->buckets);
+		judged_target_free(table->all[i]);
+	free(table->all);
+	map_release(&table->map);
 	*table = (struct judged_targets){ 0 };
 }
 
-/*
- * carried_state.c: a target under the next configuration is made like any other, with fresh
- * triggers for all its rules; then what is worth keeping is swapped in. So all that can fail has
- * happened before anything is touched, and what is left over is freed like any target.
- *
- * Invariant: a window that no rule looks at is not open. One that was left open by a rule that went
- * away would be as long, when the rule is back, as that is ago.
- */
+/* ---- what a reload carries over ---- */
 
 static size_t find_rule(const struct config *config, const char *name)
 {
 	for (size_t i = 0; i < config->rule_count; i++)
 		if (strcmp(config->rules[i].name, name) == 0)
 			return i;
-	return CARRIED_STATE_NONE;
+	return NOWHERE;
 }
 
-static size_t find_length(const struct judged_target_plan *plan, uint64_t length_ns)
+static size_t find_length(const struct rule_plan *plan, uint64_t length_ns)
 {
 	for (size_t i = 0; i < plan->length_count; i++)
 		if (plan->lengths_ns[i] == length_ns)
 			return i;
-	return CARRIED_STATE_NONE;
+	return NOWHERE;
 }
 
-/*
- * 0 or -ENOMEM. Configurations must outlive it, plans need not. Costs rules x rules comparisons of
- * names.
- */
+/* 0 or -ENOMEM. The configurations must outlive it. Costs rules x rules comparisons of names. */
 static int carried_state_init(struct carried_state *carried_state, const struct config *old,
-			      const struct judged_target_plan *old_plan, const struct config *next,
-			      const struct judged_target_plan *next_plan)
+			      const struct rule_plan *old_plan, const struct config *next,
+			      const struct rule_plan *next_plan)
 {
-	AUTO_FREE struct carried_state_rule *rules = calloc(next->rule_count + 1, sizeof(*rules));
+	AUTO_FREE struct carried_rule *rules = calloc(next->rule_count + 1, sizeof(*rules));
 	AUTO_FREE size_t *lengths = calloc(next_plan->length_count + 1, sizeof(*lengths));
-	AUTO_FREE struct judged_target_pair **pairs = calloc(old->rule_count + 1, sizeof(struct judged_target_pair *));
+	AUTO_FREE struct judged_pair **pairs = calloc(old->rule_count + 1, sizeof(struct judged_pair *));
 
 	if (!rules || !lengths || !pairs)
 		return -ENOMEM;
 
 	for (size_t i = 0; i < next->rule_count; i++) {
 		rules[i].old = find_rule(old, next->rules[i].name);
-		rules[i].same = rules[i].old != CARRIED_STATE_NONE &&
-				config_rule_same(&old->rules[rules[i].old], &next->rules[i]);
+		rules[i].same = rules[i].old != NOWHERE && config_rule_same(&old->rules[rules[i].old], &next->rules[i]);
 	}
 	for (size_t g = 0; g < next_plan->length_count; g++)
 		lengths[g] = find_length(old_plan, next_plan->lengths_ns[g]);
@@ -658,7 +680,6 @@ static int carried_state_init(struct carried_state *carried_state, const struct 
 	return 0;
 }
 
-/* Frees what init took; also of one that is {0}. */
 static void carried_state_release(struct carried_state *carried_state)
 {
 	free(carried_state->rules);
@@ -667,14 +688,12 @@ static void carried_state_release(struct carried_state *carried_state)
 	*carried_state = (struct carried_state){ 0 };
 }
 
-/* ---- one target ---- */
-
-static void pass_pair(struct judged_target_pair *from, struct judged_target_pair *to, bool same)
+static void carry_pair(struct judged_pair *from, struct judged_pair *to, bool same)
 {
 	struct trigger_state *state = to->state;
 
 	if (!same) {
-		/* What it has by now is what the memo had. */
+		/* The fresh state was made from the rule state, which may lack what the old one has. */
 		to->owed = !trigger_memory_equal(trigger_memory(from->state), trigger_memory(to->state));
 		trigger_restore(to->state, trigger_memory(from->state));
 		return;
@@ -687,35 +706,34 @@ static void pass_pair(struct judged_target_pair *from, struct judged_target_pair
 	to->owed = from->owed;
 }
 
-static void pass_pairs(struct carried_state *carried_state, struct judged_target *judged_target,
-		       struct judged_target *fresh)
+static void carry_pairs(struct carried_state *carried_state, struct judged_target *judged_target,
+			struct judged_target *fresh)
 {
 	for (size_t i = 0; i < judged_target->pair_count; i++)
 		carried_state->pairs[judged_target->pairs[i].rule - carried_state->old->rules] =
 			&judged_target->pairs[i];
 
 	for (size_t i = 0; i < fresh->pair_count; i++) {
-		const struct carried_state_rule *rule =
+		const struct carried_rule *rule =
 			&carried_state->rules[fresh->pairs[i].rule - carried_state->next->rules];
-		struct judged_target_pair *from =
-			rule->old != CARRIED_STATE_NONE ? carried_state->pairs[rule->old] : NULL;
+		struct judged_pair *from = rule->old != NOWHERE ? carried_state->pairs[rule->old] : NULL;
 
 		if (from)
-			pass_pair(from, &fresh->pairs[i], rule->same);
+			carry_pair(from, &fresh->pairs[i], rule->same);
 	}
 
 	for (size_t i = 0; i < judged_target->pair_count; i++)
 		carried_state->pairs[judged_target->pairs[i].rule - carried_state->old->rules] = NULL;
 }
 
-static void pass_windows(const struct carried_state *carried_state, const struct judged_target *judged_target,
-			 struct judged_target *fresh)
+static void carry_windows(const struct carried_state *carried_state, const struct judged_target *judged_target,
+			  struct judged_target *fresh)
 {
 	for (size_t g = 0; g < fresh->window_count; g++) {
 		size_t old = carried_state->lengths[g];
-		struct judged_target_window *to = &fresh->windows[g];
+		struct judged_window *to = &fresh->windows[g];
 
-		if (old == CARRIED_STATE_NONE || to->count == 0)
+		if (old == NOWHERE || to->count == 0)
 			continue;
 		to->open = judged_target->windows[old].open;
 		to->untouched = judged_target->windows[old].untouched;
@@ -726,19 +744,19 @@ static void pass_windows(const struct carried_state *carried_state, const struct
 }
 
 /*
- * Makes watch, which was made with the old plan, into what it is under the next one. fresh: the
- * same target, just made with the next plan; what watch has no more use for is in it afterwards, to
- * be freed. Rules that judge as before keep their whole state; one that does not begins anew with
- * the cooldown, the count and the mark it had. Windows that are open stay so if rules of their
- * length look at the target before and after. Never fails.
+ * Makes a target of the old plan into one of the next plan. fresh: the same target, made with the
+ * next plan; it gets what the target has no more use for, to be freed. Rules that judge as before
+ * keep their whole state; others begin with the cooldown, the count and the high-water mark they
+ * had. A window stays open if rules of its length apply to the target before and after: one that was
+ * left open without rules would be as long, once a rule is back, as that took. Never fails.
  */
-static void carried_state_pass(struct carried_state *carried_state, struct judged_target *judged_target,
-			       struct judged_target *fresh)
+static void carry_target(struct carried_state *carried_state, struct judged_target *judged_target,
+			 struct judged_target *fresh)
 {
 	struct judged_target old = *judged_target;
 
-	pass_pairs(carried_state, judged_target, fresh);
-	pass_windows(carried_state, judged_target, fresh);
+	carry_pairs(carried_state, judged_target, fresh);
+	carry_windows(carried_state, judged_target, fresh);
 
 	judged_target->read_ns = fresh->read_ns;
 	judged_target->windows = fresh->windows;
@@ -752,26 +770,7 @@ static void carried_state_pass(struct carried_state *carried_state, struct judge
 	fresh->pair_count = old.pair_count;
 }
 
-struct evaluator {
-	struct evaluator_options options;
-	/*
-	 * By target entry: older targets of this name were those of another selection. NULL: never
-	 * reloaded, whatever comes is taken.
-	 */
-	uint64_t *first_ids;
-	uint32_t newest_id;          /* of all targets that ever came by */
-	struct rule_state *own_memo; /* if none was handed in */
-	struct judged_target_plan plan;
-	struct writer_clocks writer_clocks;
-	struct judged_targets table;
-	uint32_t line;    /* of the writer whose observations come */
-	mono_t tick;      /* that is being delivered, */
-	wall_t wall;      /* the same moment on the wall clock, */
-	uint64_t idle_ns; /* and the longest pause between two looks at a process */
-	uint64_t evaluations;
-};
-
-/* One evaluator_tick. */
+/* The end of one tick. */
 struct tick {
 	mono_t now;
 	wall_t wall;
@@ -779,9 +778,9 @@ struct tick {
 	int result;
 };
 
-/* ---- watched targets ---- */
+/* ---- targets ---- */
 
-/* The place of an entry in a configuration; target_count: it has none of this name. */
+/* The place of an entry in a configuration; target_count: there is none of this name. */
 static size_t entry_of(const struct config *config, const char *name)
 {
 	size_t i = 0;
@@ -791,7 +790,7 @@ static size_t entry_of(const struct config *config, const char *name)
 	return i;
 }
 
-/* Whether the configuration in force selected this target, and not one before. */
+/* Whether the configuration in force selected this target, and not a previous one. */
 static bool is_current(const struct evaluator *evaluator, const struct target *target)
 {
 	const struct config *config = evaluator->options.config;
@@ -803,21 +802,21 @@ static bool is_current(const struct evaluator *evaluator, const struct target *t
 	return i < config->target_count && target->id >= evaluator->first_ids[i];
 }
 
-static int make_watch(const struct evaluator *evaluator, const struct config *config,
-		      const struct judged_target_plan *plan, const struct target *target, struct judged_target **ret)
+static int new_target(const struct evaluator *evaluator, const struct config *config, const struct rule_plan *plan,
+		      const struct target *target, struct judged_target **ret)
 {
 	uint64_t read_ns = target->kind == TARGET_CGROUP ? config->sampling.cgroup_interval_ns : 0;
 
 	int r = judged_target_new(plan, target, read_ns, evaluator->options.rule_state, ret);
 
 	if (r == 0)
-		(*ret)->line = evaluator->line;
+		(*ret)->clock = evaluator->clock;
 	return r;
 }
 
 static int take_target(struct evaluator *evaluator, const struct target *target)
 {
-	struct judged_target *judged_target = judged_targets_find(&evaluator->table, target->id);
+	struct judged_target *judged_target = table_find(&evaluator->table, target->id);
 
 	if (judged_target)
 		return judged_target_rename(judged_target, target);
@@ -826,56 +825,54 @@ static int take_target(struct evaluator *evaluator, const struct target *target)
 	if (!is_current(evaluator, target))
 		return 0;
 
-	int r = judged_targets_reserve(&evaluator->table);
+	int r = table_reserve(&evaluator->table);
 	if (r < 0)
 		return r;
-	r = make_watch(evaluator, evaluator->options.config, &evaluator->plan, target, &judged_target);
+	r = new_target(evaluator, evaluator->options.config, &evaluator->plan, target, &judged_target);
 	if (r < 0)
 		return r;
-	judged_targets_add(&evaluator->table, judged_target);
+	table_add(&evaluator->table, judged_target);
 	return 0;
 }
 
 static void drop_target(struct evaluator *evaluator, uint32_t id)
 {
-	struct judged_target *judged_target = judged_targets_find(&evaluator->table, id);
+	struct judged_target *judged_target = table_find(&evaluator->table, id);
 
 	if (judged_target)
-		judged_targets_remove(&evaluator->table, judged_target);
+		table_remove(&evaluator->table, judged_target);
 }
-
-/* ---- observations ---- */
 
 static void take_sample(struct evaluator *evaluator, uint32_t id, mono_t at, const struct sample *sample)
 {
-	struct judged_target *judged_target = judged_targets_find(&evaluator->table, id);
+	struct judged_target *judged_target = table_find(&evaluator->table, id);
 
 	if (!judged_target)
 		return;
 
-	judged_target->line = evaluator->line;
+	judged_target->clock = evaluator->clock;
 	judged_target_see(judged_target, at, sample);
-	judged_targets_touch(&evaluator->table, judged_target);
+	table_touch(&evaluator->table, judged_target);
 }
 
 static void drop_all_windows(struct evaluator *evaluator)
 {
 	for (size_t i = 0; i < evaluator->table.count; i++)
-		judged_target_lose(evaluator->table.watches[i]);
-	judged_targets_forget(&evaluator->table);
+		judged_target_lose(evaluator->table.all[i]);
+	table_forget_touched(&evaluator->table);
 }
 
-/* Forgets what the targets of one writer look like. */
-static void lose_line(struct evaluator *evaluator)
+/* Time of one writer went back. */
+static void lose_targets_of_clock(struct evaluator *evaluator)
 {
 	for (size_t i = 0; i < evaluator->table.count; i++)
-		if (evaluator->table.watches[i]->line == evaluator->line)
-			judged_target_lose(evaluator->table.watches[i]);
+		if (evaluator->table.all[i]->clock == evaluator->clock)
+			judged_target_lose(evaluator->table.all[i]);
 }
 
 /* ---- judging ---- */
 
-static bool disk_ok(const struct evaluator *evaluator, struct tick *tick)
+static bool ask_disk_ok(const struct evaluator *evaluator, struct tick *tick)
 {
 	if (!tick->asked && evaluator->options.disk_ok)
 		tick->disk_ok = evaluator->options.disk_ok(evaluator->options.ctx);
@@ -889,8 +886,8 @@ static uint64_t limit_of(const struct sample *sample, enum sample_field field)
 }
 
 static void hand_out(struct evaluator *evaluator, const struct judged_target *judged_target,
-		     const struct judged_target_pair *pair, const struct judged_target_window *window,
-		     const struct metric_point *to, struct tick *tick)
+		     const struct judged_pair *pair, const struct judged_window *window, const struct metric_point *to,
+		     struct tick *tick)
 {
 	struct evaluator_firing firing = {
 		.rule = pair->rule,
@@ -912,12 +909,9 @@ static void hand_out(struct evaluator *evaluator, const struct judged_target *ju
 		tick->result = r;
 }
 
-/*
- * before: what there was to be remembered. What could not be put for want of memory is put after
- * the next step.
- */
-static void remember(struct evaluator *evaluator, const struct judged_target *judged_target,
-		     struct judged_target_pair *pair, const struct trigger_memory *before)
+/* before: what was remembered. What cannot be put for want of memory is put after the next step. */
+static void remember(struct evaluator *evaluator, const struct judged_target *judged_target, struct judged_pair *pair,
+		     const struct trigger_memory *before)
 {
 	const struct trigger_memory *memory = trigger_memory(pair->state);
 
@@ -931,9 +925,8 @@ static void remember(struct evaluator *evaluator, const struct judged_target *ju
  * The trigger's clock is the nominal end of the window: `for` and cooldowns are whole numbers of
  * windows, exactly.
  */
-static void judge(struct evaluator *evaluator, const struct judged_target *judged_target,
-		  struct judged_target_pair *pair, const struct judged_target_window *window,
-		  const struct metric_point *to, struct tick *tick)
+static void judge(struct evaluator *evaluator, const struct judged_target *judged_target, struct judged_pair *pair,
+		  const struct judged_window *window, const struct metric_point *to, struct tick *tick)
 {
 	const struct config_rule *rule = pair->rule;
 	uint64_t late = tick->now.ns % rule->window_ns;
@@ -942,9 +935,8 @@ static void judge(struct evaluator *evaluator, const struct judged_target *judge
 	bool available = metric_value(rule->metric, rule->of, &evaluator->options.machine, &window->from, to, &value);
 
 	trigger_step(pair->state, &rule->trigger, (mono_t){ tick->now.ns - late }, (wall_t){ tick->wall.ns - late },
-		     available, value, disk_ok(evaluator, tick), &pair->decision);
+		     available, value, ask_disk_ok(evaluator, tick), &pair->decision);
 	pair->judged = true;
-	evaluator->evaluations++;
 	remember(evaluator, judged_target, pair, &before);
 	if (evaluator->options.judged)
 		evaluator->options.judged(evaluator->options.ctx, pair->rule, &pair->decision);
@@ -952,8 +944,8 @@ static void judge(struct evaluator *evaluator, const struct judged_target *judge
 		hand_out(evaluator, judged_target, pair, window, to, tick);
 }
 
-static void end_window(struct evaluator *evaluator, struct judged_target *judged_target,
-		       struct judged_target_window *window, uint64_t window_ns, struct tick *tick)
+static void end_window(struct evaluator *evaluator, struct judged_target *judged_target, struct judged_window *window,
+		       uint64_t window_ns, struct tick *tick)
 {
 	struct metric_point to = { judged_target_seen_at(judged_target, tick->now, evaluator->idle_ns),
 				   judged_target->sample, window->peak_bytes };
@@ -970,9 +962,9 @@ static void end_window(struct evaluator *evaluator, struct judged_target *judged
 static void end_windows(struct evaluator *evaluator, size_t g, struct tick *tick)
 {
 	for (size_t i = 0; i < evaluator->table.count; i++) {
-		struct judged_target *judged_target = evaluator->table.watches[i];
+		struct judged_target *judged_target = evaluator->table.all[i];
 
-		if (judged_target->seen && judged_target->line == evaluator->line &&
+		if (judged_target->seen && judged_target->clock == evaluator->clock &&
 		    judged_target->windows[g].count > 0)
 			end_window(evaluator, judged_target, &judged_target->windows[g], evaluator->plan.lengths_ns[g],
 				   tick);
@@ -984,12 +976,12 @@ static int end_tick(struct evaluator *evaluator)
 	mono_t now = evaluator->tick;
 	struct tick tick = { .now = now, .wall = evaluator->wall, .disk_ok = true };
 
-	if (!writer_clocks_step(&evaluator->writer_clocks, &evaluator->plan, evaluator->line, now))
-		lose_line(evaluator);
-	judged_targets_settle(&evaluator->table, evaluator->line, now);
+	if (!writer_clocks_step(&evaluator->writer_clocks, &evaluator->plan, evaluator->clock, now))
+		lose_targets_of_clock(evaluator);
+	table_settle(&evaluator->table, evaluator->clock, now);
 
 	for (size_t g = 0; g < evaluator->plan.length_count; g++)
-		if (writer_clocks_end(&evaluator->writer_clocks, &evaluator->plan, evaluator->line, g))
+		if (writer_clocks_end(&evaluator->writer_clocks, &evaluator->plan, evaluator->clock, g))
 			end_windows(evaluator, g, &tick);
 	return tick.result;
 }
@@ -997,7 +989,7 @@ static int end_tick(struct evaluator *evaluator)
 int evaluator_event(struct evaluator *evaluator, const struct ring_event *event)
 {
 	if (event->type != RING_EVENT_LAPPED && event->type != RING_EVENT_DAMAGED)
-		evaluator->line = writer_clocks_of(event->writer);
+		evaluator->clock = writer_clocks_of(event->writer);
 	switch (event->type) {
 	case RING_EVENT_TICK:
 		evaluator->tick = event->time;
@@ -1024,15 +1016,15 @@ int evaluator_event(struct evaluator *evaluator, const struct ring_event *event)
 
 /* ---- another configuration ---- */
 
-/* All that the evaluator will be made of, and what it was made of afterwards. */
+/* What the evaluator will consist of; after the commit, what it did consist of. */
 struct evaluator_reload {
 	struct evaluator *evaluator;
 	const struct config *config;
-	struct judged_target_plan plan;
+	struct rule_plan plan;
 	struct writer_clocks writer_clocks;
 	uint64_t *first_ids;
 	struct carried_state carried_state;
-	struct judged_target **fresh; /* for each watch; NULL: it does not stay */
+	struct judged_target **fresh; /* for each target; NULL: it does not stay */
 	size_t fresh_count;
 };
 
@@ -1047,7 +1039,7 @@ void evaluator_reload_drop(struct evaluator_reload *reload)
 	carried_state_release(&reload->carried_state);
 	free(reload->first_ids);
 	writer_clocks_release(&reload->writer_clocks);
-	judged_target_plan_release(&reload->plan);
+	rule_plan_release(&reload->plan);
 	free(reload);
 }
 
@@ -1065,17 +1057,17 @@ static void prepare_entries(const struct evaluator *evaluator, struct evaluator_
 	}
 }
 
-static int prepare_watches(const struct evaluator *evaluator, struct evaluator_reload *reload)
+static int prepare_targets(const struct evaluator *evaluator, struct evaluator_reload *reload)
 {
 	for (size_t i = 0; i < evaluator->table.count; i++) {
-		const struct target *target = &evaluator->table.watches[i]->target;
+		const struct target *target = &evaluator->table.all[i]->target;
 		size_t at = entry_of(reload->config, target->entry);
 		int r;
 
 		reload->fresh_count = i + 1;
 		if (at == reload->config->target_count || target->id < reload->first_ids[at])
 			continue;
-		r = make_watch(evaluator, reload->config, &reload->plan, target, &reload->fresh[i]);
+		r = new_target(evaluator, reload->config, &reload->plan, target, &reload->fresh[i]);
 		if (r < 0)
 			return r;
 	}
@@ -1084,7 +1076,7 @@ static int prepare_watches(const struct evaluator *evaluator, struct evaluator_r
 
 static int prepare(const struct evaluator *evaluator, struct evaluator_reload *reload)
 {
-	int r = judged_target_plan_init(&reload->plan, reload->config);
+	int r = rule_plan_init(&reload->plan, reload->config);
 
 	if (r < 0)
 		return r;
@@ -1103,17 +1095,17 @@ static int prepare(const struct evaluator *evaluator, struct evaluator_reload *r
 	writer_clocks_inherit(&reload->writer_clocks, &reload->plan, &evaluator->writer_clocks, &evaluator->plan,
 			      reload->carried_state.lengths);
 	prepare_entries(evaluator, reload);
-	return prepare_watches(evaluator, reload);
+	return prepare_targets(evaluator, reload);
 }
 
-/* From the last one on: what judged_targets_remove puts into the gap has had its turn. */
-static void pass_watches(struct evaluator *evaluator, struct evaluator_reload *reload)
+/* From the last one on: what table_remove moves into a gap was visited already. */
+static void carry_targets(struct evaluator *evaluator, struct evaluator_reload *reload)
 {
 	for (size_t i = evaluator->table.count; i-- > 0;) {
 		if (reload->fresh[i])
-			carried_state_pass(&reload->carried_state, evaluator->table.watches[i], reload->fresh[i]);
+			carry_target(&reload->carried_state, evaluator->table.all[i], reload->fresh[i]);
 		else
-			judged_targets_remove(&evaluator->table, evaluator->table.watches[i]);
+			table_remove(&evaluator->table, evaluator->table.all[i]);
 	}
 }
 
@@ -1135,15 +1127,14 @@ int evaluator_reload_prepare(struct evaluator *evaluator, const struct config *c
 	return 0;
 }
 
-/* What the evaluator was made of until now goes with the reload. */
 void evaluator_reload_commit(struct evaluator_reload *reload)
 {
 	struct evaluator *evaluator = reload->evaluator;
-	struct judged_target_plan plan = evaluator->plan;
+	struct rule_plan plan = evaluator->plan;
 	struct writer_clocks writer_clocks = evaluator->writer_clocks;
 	uint64_t *first_ids = evaluator->first_ids;
 
-	pass_watches(evaluator, reload);
+	carry_targets(evaluator, reload);
 	evaluator->options.config = reload->config;
 	evaluator->plan = reload->plan;
 	evaluator->writer_clocks = reload->writer_clocks;
@@ -1154,16 +1145,16 @@ void evaluator_reload_commit(struct evaluator_reload *reload)
 	evaluator_reload_drop(reload);
 }
 
-/* ---- the whole ---- */
+/* ---- the object ---- */
 
 int evaluator_visit_one(const struct evaluator *evaluator, uint32_t id,
 			int (*visit)(void *ctx, const struct evaluator_status *status), void *ctx)
 {
-	const struct judged_target *judged_target = judged_targets_find(&evaluator->table, id);
+	const struct judged_target *judged_target = table_find(&evaluator->table, id);
 	int r = 0;
 
 	for (size_t k = 0; judged_target && k < judged_target->pair_count && r == 0; k++) {
-		const struct judged_target_pair *pair = &judged_target->pairs[k];
+		const struct judged_pair *pair = &judged_target->pairs[k];
 		struct evaluator_status status = {
 			.rule = pair->rule,
 			.target = &judged_target->target,
@@ -1183,7 +1174,7 @@ int evaluator_visit(const struct evaluator *evaluator, int (*visit)(void *ctx, c
 	int r = 0;
 
 	for (size_t i = 0; i < evaluator->table.count && r == 0; i++)
-		r = evaluator_visit_one(evaluator, evaluator->table.watches[i]->target.id, visit, ctx);
+		r = evaluator_visit_one(evaluator, evaluator->table.all[i]->target.id, visit, ctx);
 	return r;
 }
 
@@ -1191,7 +1182,7 @@ int evaluator_visit_targets(const struct evaluator *evaluator,
 			    int (*visit)(void *ctx, const struct evaluator_sight *sight), void *ctx)
 {
 	for (size_t i = 0; i < evaluator->table.count; i++) {
-		const struct judged_target *judged_target = evaluator->table.watches[i];
+		const struct judged_target *judged_target = evaluator->table.all[i];
 		const struct sample *sample = judged_target->seen ? &judged_target->sample : NULL;
 		struct evaluator_sight sight = { &judged_target->target, judged_target->seen, judged_target->at,
 						 sample };
@@ -1203,11 +1194,6 @@ int evaluator_visit_targets(const struct evaluator *evaluator,
 	return 0;
 }
 
-uint64_t evaluator_evaluations(const struct evaluator *evaluator)
-{
-	return evaluator->evaluations;
-}
-
 int evaluator_new(const struct evaluator_options *options, struct evaluator **ret)
 {
 	AUTO(evaluator_freep) struct evaluator *evaluator = calloc(1, sizeof(*evaluator));
@@ -1217,17 +1203,17 @@ int evaluator_new(const struct evaluator_options *options, struct evaluator **re
 		return -ENOMEM;
 
 	evaluator->options = *options;
-	r = judged_target_plan_init(&evaluator->plan, options->config);
+	r = rule_plan_init(&evaluator->plan, options->config);
 	if (r < 0)
 		return r;
 	r = writer_clocks_init(&evaluator->writer_clocks, &evaluator->plan);
 	if (r < 0)
 		return r;
 	if (!options->rule_state) {
-		r = rule_state_new("", &evaluator->own_memo);
+		r = rule_state_new("", &evaluator->own_rule_state);
 		if (r < 0)
 			return r;
-		evaluator->options.rule_state = evaluator->own_memo;
+		evaluator->options.rule_state = evaluator->own_rule_state;
 	}
 
 	*ret = TAKE(evaluator);
@@ -1239,10 +1225,10 @@ void evaluator_free(struct evaluator *evaluator)
 	if (!evaluator)
 		return;
 
-	judged_targets_release(&evaluator->table);
+	table_release(&evaluator->table);
 	free(evaluator->first_ids);
 	writer_clocks_release(&evaluator->writer_clocks);
-	judged_target_plan_release(&evaluator->plan);
-	rule_state_free(evaluator->own_memo);
+	rule_plan_release(&evaluator->plan);
+	rule_state_free(evaluator->own_rule_state);
 	free(evaluator);
 }

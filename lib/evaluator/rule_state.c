@@ -1,24 +1,27 @@
 /*
- * rule_state.c: the file of a rule state table.
+ * rule_state.c: a bounded table of (rule name, target key) -> struct trigger_memory, and its file:
  *
  * 	{"version": 1, "boot_id": "6f1c...", "entries": [
  * 	  {"rule": "hot", "key": "web:812@5123", "cooldown_until": 1764000000000000000, "count_since": ...,
- *    "count": 2,
- * 	   "fired": 17, "high_water": "97.5", "disarmed": false}, ...]}
+ * 	   "count": 2, "fired": 17, "high_water": "97.5", "disarmed": false}, ...]}
  *
- * Entries are written stalest first, so staleness survives a restart too. Times are nanoseconds
- * since 1970. high_water is text with 17 digits, because the next value must be compared with
- * exactly the one that fired. Names hold whatever bytes a stranger's process is called, JSON holds
- * only UTF-8: bytes other than printable ASCII, and '%', are written as %XX.
+ * The entries are in a map and in a list by the time of their last put. The list says which entry to
+ * drop when the table is full, and is the order of the file, so that this survives a restart too.
+ * Colliding names can make a chain of the map long; the limit on entries bounds the cost, and
+ * look-ups happen when a target appears or a rule fires, not for every window.
  *
- * Reading fills a second table and exchanges the two when all of it was found good: half a file is
- * never believed.
+ * Times are nanoseconds since 1970. high_water is text with 17 digits: the next value is compared
+ * with exactly the one that fired. Names may hold any byte, JSON holds only UTF-8: bytes other than
+ * printable ASCII, and '%', are written as %XX.
+ *
+ * Reading fills a second table, which replaces the first one once the whole file is valid.
  */
 #include "lib/evaluator/rule_state.h"
 
 #include "lib/base/base.h"
 #include "lib/base/io.h"
 #include "lib/base/json.h"
+#include "lib/base/map.h"
 #include "lib/base/text.h"
 #include "lib/rules/trigger.h"
 
@@ -31,265 +34,150 @@
 #include <stdlib.h>
 #include <string.h>
 
-/*
- * Bytes of the names in all entries together: what strangers call their processes takes no more
- * memory than this.
- */
-#define RULE_STATE_TABLE_NAMES_MAX (6u << 20)
+/* Bytes of the names in all entries together: names come from other processes. */
+#define NAMES_BYTES_MAX (6u << 20)
 
-/*
- * No file larger than this is read. The table is bounded so that none is written
- * (rule_state_table.h).
- */
-#define RULE_STATE_FILE_MAX (32u << 20)
+/* No file larger than this is read; the limits of the table keep what is written below it. */
+#define FILE_BYTES_MAX (32u << 20)
 
-/*
- * rule_state_table.c: entries are in a hash table and, at the same time, in a list ordered by the
- * last put.
- *
- * The list gives the stalest to drop, the order in which a file is written, and a way to fill
- * larger buckets. An entry and its two names are one allocation. Chains may get long if somebody
- * crafts names that collide: the limit on entries bounds what that costs, and look-ups happen when
- * a target appears or a rule fires, not for every window.
- */
+/* For the limits of the JSON parser: an entry has eight members, a later version may add some. */
+#define NODES_PER_ENTRY 16
 
-#define RULE_STATE_TABLE_BUCKETS_MIN 64
+/* Every byte of the names as %XX, and 320 bytes for the rest of each entry. */
+_Static_assert(3 * NAMES_BYTES_MAX + 320 * RULE_STATE_ENTRIES_MAX < FILE_BYTES_MAX, "the file has room for the table");
 
-struct rule_state_table {
-	struct rule_state_table_entry **buckets; /* bucket_count of them: a power of two, or 0 */
-	size_t bucket_count;
-	size_t count;
-	size_t names_len; /* of all entries */
-	struct rule_state_table_entry *freshest, *stalest;
+/* One allocation with its two names. */
+struct table_entry {
+	struct map_node node;
+	struct table_entry *newer, *older;
+	const char *rule;
+	const char *key;
+	size_t names_len;
+	struct trigger_memory value;
 };
 
-int rule_state_table_new(struct rule_state_table **ret)
+/* {0} is empty. */
+struct table {
+	struct map map;
+	size_t names_len; /* of all entries */
+	struct table_entry *newest, *oldest;
+};
+
+enum { TABLE_SAME = 1 };
+
+struct rule_state {
+	char *boot_id;
+	struct table table;
+	bool changed; /* since the last save or load */
+};
+
+/* ---- the table ---- */
+
+static uint64_t hash_names(const char *rule, const char *key)
 {
-	struct rule_state_table *table = calloc(1, sizeof(*table));
-
-	if (!table)
-		return -ENOMEM;
-
-	*ret = table;
-	return 0;
+	return map_hash(rule, strlen(rule)) * 31 + map_hash(key, strlen(key));
 }
 
-void rule_state_table_free(struct rule_state_table *table)
+static struct table_entry *table_find(const struct table *table, uint64_t hash, const char *rule, const char *key)
 {
-	struct rule_state_table_entry *staler;
+	for (struct map_node *node = map_first(&table->map, hash); node; node = map_next(node)) {
+		struct table_entry *entry = MAP_ENTRY(node, struct table_entry, node);
 
-	if (!table)
-		return;
-
-	for (struct rule_state_table_entry *entry = table->freshest; entry; entry = staler) {
-		staler = entry->staler;
-		free(entry);
-	}
-	free(table->buckets);
-	free(table);
-}
-
-size_t rule_state_table_count(const struct rule_state_table *table)
-{
-	return table->count;
-}
-
-const struct rule_state_table_entry *rule_state_table_stalest(const struct rule_state_table *table)
-{
-	return table->stalest;
-}
-
-const struct rule_state_table_entry *rule_state_table_fresher(const struct rule_state_table_entry *entry)
-{
-	return entry->fresher;
-}
-
-/* FNV-1a over both names with their NULs. */
-static uint32_t hash_names(const char *rule, const char *key)
-{
-	const char *const names[] = { rule, key };
-	uint32_t hash = 2166136261u;
-
-	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-		const unsigned char *p = (const unsigned char *)names[i];
-
-		do
-			hash = (hash ^ *p) * 16777619u;
-		while (*p++);
-	}
-	return hash;
-}
-
-static struct rule_state_table_entry **bucket_of(const struct rule_state_table *table, uint32_t hash)
-{
-	return &table->buckets[hash & (table->bucket_count - 1)];
-}
-
-static struct rule_state_table_entry *find(const struct rule_state_table *table, uint32_t hash, const char *rule,
-					   const char *key)
-{
-	if (table->bucket_count == 0)
-		return NULL;
-
-	for (struct rule_state_table_entry *entry = *bucket_of(table, hash); entry; entry = entry->chain)
-		if (entry->hash == hash && strcmp(entry->rule, rule) == 0 && strcmp(entry->key, key) == 0)
+		if (strcmp(entry->rule, rule) == 0 && strcmp(entry->key, key) == 0)
 			return entry;
+	}
 	return NULL;
 }
 
-static void list_remove(struct rule_state_table *table, struct rule_state_table_entry *entry)
+static void list_remove(struct table *table, struct table_entry *entry)
 {
-	*(entry->fresher ? &entry->fresher->staler : &table->freshest) = entry->staler;
-	*(entry->staler ? &entry->staler->fresher : &table->stalest) = entry->fresher;
+	*(entry->newer ? &entry->newer->older : &table->newest) = entry->older;
+	*(entry->older ? &entry->older->newer : &table->oldest) = entry->newer;
 }
 
-static void list_add_freshest(struct rule_state_table *table, struct rule_state_table_entry *entry)
+static void list_add_newest(struct table *table, struct table_entry *entry)
 {
-	entry->fresher = NULL;
-	entry->staler = table->freshest;
-	*(table->freshest ? &table->freshest->fresher : &table->stalest) = entry;
-	table->freshest = entry;
+	entry->newer = NULL;
+	entry->older = table->newest;
+	*(table->newest ? &table->newest->newer : &table->oldest) = entry;
+	table->newest = entry;
 }
 
-static void bucket_add(struct rule_state_table *table, struct rule_state_table_entry *entry)
+static void table_drop_oldest(struct table *table)
 {
-	struct rule_state_table_entry **bucket = bucket_of(table, entry->hash);
+	struct table_entry *entry = table->oldest;
 
-	entry->chain = *bucket;
-	*bucket = entry;
-}
-
-static void drop_stalest(struct rule_state_table *table)
-{
-	struct rule_state_table_entry *entry = table->stalest;
-	struct rule_state_table_entry **link = bucket_of(table, entry->hash);
-
-	while (*link != entry)
-		link = &(*link)->chain;
-	*link = entry->chain;
-
+	map_remove(&table->map, &entry->node);
 	list_remove(table, entry);
-	table->count--;
 	table->names_len -= entry->names_len;
 	free(entry);
 }
 
-/* Makes room for one more entry in the buckets. */
-static int reserve(struct rule_state_table *table)
+static void table_release(struct table *table)
 {
-	size_t count = table->bucket_count ? table->bucket_count * 2 : RULE_STATE_TABLE_BUCKETS_MIN;
-	struct rule_state_table_entry **buckets;
-
-	if (table->count < table->bucket_count)
-		return 0;
-
-	buckets = calloc(count, sizeof(*buckets));
-	if (!buckets)
-		return -ENOMEM;
-
-	free(table->buckets);
-	table->buckets = buckets;
-	table->bucket_count = count;
-	for (struct rule_state_table_entry *entry = table->freshest; entry; entry = entry->staler)
-		bucket_add(table, entry);
-	return 0;
+	while (table->oldest)
+		table_drop_oldest(table);
+	map_release(&table->map);
 }
 
-static struct rule_state_table_entry *entry_new(uint32_t hash, const char *rule, const char *key)
+static struct table_entry *entry_new(const char *rule, const char *key)
 {
 	size_t rule_size = strlen(rule) + 1, key_size = strlen(key) + 1;
-	struct rule_state_table_entry *entry = calloc(1, sizeof(*entry) + rule_size + key_size);
-
-	char *names;
+	struct table_entry *entry = calloc(1, sizeof(*entry) + rule_size + key_size);
 
 	if (!entry)
 		return NULL;
 
-	entry->hash = hash;
+	char *names = (char *)(entry + 1);
+
 	entry->names_len = rule_size + key_size;
-	names = (char *)(entry + 1);
-	memcpy(names, rule, rule_size);
-	memcpy(names + rule_size, key, key_size);
-	entry->rule = names;
-	entry->key = names + rule_size;
+	entry->rule = memcpy(names, rule, rule_size);
+	entry->key = memcpy(names + rule_size, key, key_size);
 	return entry;
 }
 
-bool rule_state_table_get(const struct rule_state_table *table, const char *rule, const char *key,
-			  struct trigger_memory *ret)
+/* Adds or replaces; drops the oldest to make room. 0; TABLE_SAME: it had this value; -ENOMEM. */
+static int table_put(struct table *table, const char *rule, const char *key, const struct trigger_memory *value)
 {
-	const struct rule_state_table_entry *entry = find(table, hash_names(rule, key), rule, key);
-
-	if (!entry)
-		return false;
-
-	*ret = entry->value;
-	return true;
-}
-
-int rule_state_table_put(struct rule_state_table *table, const char *rule, const char *key,
-			 const struct trigger_memory *value)
-{
-	uint32_t hash = hash_names(rule, key);
-	struct rule_state_table_entry *entry = find(table, hash, rule, key);
-	int r;
+	uint64_t hash = hash_names(rule, key);
+	struct table_entry *entry = table_find(table, hash, rule, key);
 
 	if (entry) {
 		list_remove(table, entry);
-		list_add_freshest(table, entry);
+		list_add_newest(table, entry);
 		if (trigger_memory_equal(&entry->value, value))
-			return RULE_STATE_TABLE_SAME;
-
+			return TABLE_SAME;
 		entry->value = *value;
 		return 0;
 	}
 
-	r = reserve(table);
+	int r = map_reserve(&table->map, table->map.count + 1);
 	if (r < 0)
 		return r;
-	entry = entry_new(hash, rule, key);
+	entry = entry_new(rule, key);
 	if (!entry)
 		return -ENOMEM;
 
-	while (table->count > 0 && (table->count >= RULE_STATE_TABLE_ENTRIES_MAX ||
-				    table->names_len + entry->names_len > RULE_STATE_TABLE_NAMES_MAX))
-		drop_stalest(table);
+	while (table->oldest &&
+	       (table->map.count >= RULE_STATE_ENTRIES_MAX || table->names_len + entry->names_len > NAMES_BYTES_MAX))
+		table_drop_oldest(table);
 
 	entry->value = *value;
-	bucket_add(table, entry);
-	list_add_freshest(table, entry);
-	table->count++;
+	map_insert(&table->map, &entry->node, hash);
+	list_add_newest(table, entry);
 	table->names_len += entry->names_len;
 	return 0;
 }
 
-/* Of an entry with eight members, and of members that a later version may add. */
-#define RULE_STATE_NODES_PER_ENTRY 16
-
-/*
- * Every byte of the names as %XX, and 320 bytes for the rest of each entry: no file is written that
- * is not read again.
- */
-_Static_assert(3 * RULE_STATE_TABLE_NAMES_MAX + 320 * RULE_STATE_TABLE_ENTRIES_MAX < RULE_STATE_FILE_MAX,
-	       "the file has room for the table");
-
-struct rule_state {
-	char *boot_id;
-	struct rule_state_table *table;
-	bool changed;
-};
+/* ---- the object ---- */
 
 int rule_state_new(const char *boot_id, struct rule_state **ret)
 {
 	AUTO_FREE struct rule_state *rule_state = calloc(1, sizeof(*rule_state));
 	AUTO_FREE char *copy = strdup(boot_id);
-	int r;
 
 	if (!rule_state || !copy)
 		return -ENOMEM;
-	r = rule_state_table_new(&rule_state->table);
-	if (r < 0)
-		return r;
 
 	rule_state->boot_id = TAKE(copy);
 	*ret = TAKE(rule_state);
@@ -301,7 +189,7 @@ void rule_state_free(struct rule_state *rule_state)
 	if (!rule_state)
 		return;
 
-	rule_state_table_free(rule_state->table);
+	table_release(&rule_state->table);
 	free(rule_state->boot_id);
 	free(rule_state);
 }
@@ -311,28 +199,25 @@ bool rule_state_changed(const struct rule_state *rule_state)
 	return rule_state->changed;
 }
 
-size_t rule_state_count(const struct rule_state *rule_state)
-{
-	return rule_state_table_count(rule_state->table);
-}
-
 bool rule_state_get(const struct rule_state *rule_state, const char *rule, const char *key, struct trigger_memory *ret)
 {
-	return rule_state_table_get(rule_state->table, rule, key, ret);
+	const struct table_entry *entry = table_find(&rule_state->table, hash_names(rule, key), rule, key);
+
+	if (!entry)
+		return false;
+	*ret = entry->value;
+	return true;
 }
 
 int rule_state_put(struct rule_state *rule_state, const char *rule, const char *key, const struct trigger_memory *value)
 {
-	int r = rule_state_table_put(rule_state->table, rule, key, value);
+	int r = table_put(&rule_state->table, rule, key, value);
 
-	if (r == RULE_STATE_TABLE_SAME)
-		return 0;
-	if (r == 0)
-		rule_state->changed = true;
-	return r;
+	rule_state->changed |= r == 0;
+	return r < 0 ? r : 0;
 }
 
-/* ---- out ---- */
+/* ---- writing ---- */
 
 static bool is_plain(unsigned char c)
 {
@@ -354,7 +239,7 @@ static int put_name(struct json_writer *writer, struct buffer *scratch, const ch
 	return json_string_len(writer, scratch->data ? scratch->data : "", scratch->len);
 }
 
-static int put_entry(struct json_writer *writer, struct buffer *scratch, const struct rule_state_table_entry *entry)
+static int put_entry(struct json_writer *writer, struct buffer *scratch, const struct table_entry *entry)
 {
 	char high_water[40];
 	int r;
@@ -384,7 +269,8 @@ static int put_entry(struct json_writer *writer, struct buffer *scratch, const s
 	return json_end_object(writer);
 }
 
-int rule_state_write(const struct rule_state *rule_state, struct sink sink)
+/* All of it as JSON, the oldest entry first. 0, -ENOMEM or the first error of the sink. */
+static int rule_state_write(const struct rule_state *rule_state, struct sink sink)
 {
 	AUTO(buffer_release) struct buffer scratch = { 0 };
 	struct json_writer *writer;
@@ -401,8 +287,7 @@ int rule_state_write(const struct rule_state *rule_state, struct sink sink)
 	json_string(writer, rule_state->boot_id);
 	json_key(writer, "entries");
 	r = json_begin_array(writer);
-	for (const struct rule_state_table_entry *entry = rule_state_table_stalest(rule_state->table); entry && r == 0;
-	     entry = rule_state_table_fresher(entry))
+	for (const struct table_entry *entry = rule_state->table.oldest; entry && r == 0; entry = entry->newer)
 		r = put_entry(writer, &scratch, entry);
 	if (r == 0) {
 		json_end_array(writer);
@@ -432,12 +317,12 @@ int rule_state_save(struct rule_state *rule_state, int dirfd, const char *name)
 	return 0;
 }
 
-/* ---- in ---- */
+/* ---- reading ---- */
 
-/* What is read, and where a complaint goes. */
+/* What is read into, and where the reason of a refusal goes. */
 struct reading {
-	struct rule_state_table *table;
-	const char *boot_id; /* ours */
+	struct table *table;
+	const char *boot_id; /* of this boot */
 	bool same_boot;
 	char *error;
 	size_t cap;
@@ -606,7 +491,7 @@ static int read_entry(struct reading *reading, const struct json_node *node)
 
 	if (is_process(key) && !reading->same_boot)
 		return 0;
-	r = rule_state_table_put(reading->table, rule, key, &value);
+	r = table_put(reading->table, rule, key, &value);
 	return r < 0 ? r : 0;
 }
 
@@ -639,16 +524,17 @@ static int read_root(struct reading *reading, const struct json_node *root)
 	return 0;
 }
 
-int rule_state_parse(struct rule_state *rule_state, const char *text, size_t len, char *error, size_t cap)
+/* As rule_state_load, of a text. */
+static int rule_state_parse(struct rule_state *rule_state, const char *text, size_t len, char *error, size_t cap)
 {
 	static const struct json_limits limits = {
-		.size_bytes = RULE_STATE_FILE_MAX,
-		.nodes = RULE_STATE_TABLE_ENTRIES_MAX * RULE_STATE_NODES_PER_ENTRY,
+		.size_bytes = FILE_BYTES_MAX,
+		.nodes = RULE_STATE_ENTRIES_MAX * NODES_PER_ENTRY,
 	};
 	AUTO(json_document_freep) struct json_document *document = NULL;
-	AUTO(rule_state_table_freep) struct rule_state_table *fresh = NULL;
-	struct reading reading = { .boot_id = rule_state->boot_id, .error = error, .cap = cap };
-	struct rule_state_table *old = rule_state->table;
+	AUTO(table_release) struct table fresh = { 0 };
+	struct reading reading = { .table = &fresh, .boot_id = rule_state->boot_id, .error = error, .cap = cap };
+	struct table old = rule_state->table;
 	struct json_error where;
 	int r;
 
@@ -660,15 +546,11 @@ int rule_state_parse(struct rule_state *rule_state, const char *text, size_t len
 	if (r < 0)
 		return r;
 
-	r = rule_state_table_new(&fresh);
-	if (r < 0)
-		return r;
-	reading.table = fresh;
 	r = read_root(&reading, json_root(document));
 	if (r < 0)
 		return r;
 
-	rule_state->table = TAKE(fresh);
+	rule_state->table = fresh;
 	rule_state->changed = !reading.same_boot;
 	fresh = old;
 	return 0;
@@ -676,7 +558,7 @@ int rule_state_parse(struct rule_state *rule_state, const char *text, size_t len
 
 int rule_state_load(struct rule_state *rule_state, int dirfd, const char *name, char *error, size_t cap)
 {
-	AUTO(buffer_release) struct buffer text = { .max = RULE_STATE_FILE_MAX };
+	AUTO(buffer_release) struct buffer text = { .max = FILE_BYTES_MAX };
 	int r = whole_file_read(dirfd, name, &text);
 
 	if (r == -ENOENT)

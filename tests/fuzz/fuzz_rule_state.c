@@ -1,8 +1,8 @@
 /*
- * fuzz_memo.c: any bytes as a state file: refused with a reason and without effect, or believed,
+ * fuzz_rule_state.c: any bytes as a state file: refused with a reason and without effect, or believed,
  * and then what is written is read back as the same.
  */
-#include "lib/evaluator/rule_state.h"
+#include "lib/evaluator/rule_state.c"
 #include "lib/base/io.h"
 
 #include <stddef.h>
@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (rule_state_parse(rule_state, (const char *)data, size, error, sizeof(error)) < 0) {
 		require(error[0] != '\0' && memchr(error, '\0', sizeof(error)));
-		require(rule_state_count(rule_state) == 0);
+		require(rule_state->table.map.count == 0);
 	} else {
 		require(rule_state_write(rule_state, sink_buffer(&first)) == 0);
 		require(rule_state_parse(again, first.data, first.len, error, sizeof(error)) == 0);

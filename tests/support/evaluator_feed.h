@@ -57,4 +57,20 @@ static inline void feed_gap(struct evaluator *evaluator)
 	evaluator_event(evaluator, &event);
 }
 
+static inline int feed_add_reasons(void *ctx, const struct evaluator_status *status)
+{
+	for (unsigned i = 0; i < TRIGGER_REASONS; i++)
+		*(uint64_t *)ctx += status->reasons[i];
+	return 0;
+}
+
+/* Windows that were judged so far, of the targets that are known. */
+static inline uint64_t feed_judged(const struct evaluator *evaluator)
+{
+	uint64_t sum = 0;
+
+	evaluator_visit(evaluator, feed_add_reasons, &sum);
+	return sum;
+}
+
 #endif

@@ -6,6 +6,7 @@
  * Full and read-only file systems are small ones in memory, mounted where nobody else sees them:
  * that needs root, and is left out otherwise.
  */
+#include "evaluator_feed.h"
 #include "incidents_rig.h"
 #include "lib/base/base.h"
 
@@ -198,11 +199,11 @@ START_TEST(a_lasting_trouble_is_said_when_it_begins_and_when_it_ends)
 
 	ck_assert_ptr_null(strstr(text, "could not be written"));
 	free(text);
-	uint64_t evaluations = evaluator_evaluations(evaluator);
+	uint64_t evaluations = feed_judged(evaluator);
 
 	ck_assert_int_eq(unlink(spool_at), 0);
 	ck_assert_uint_eq(record().sealed, 1);
-	ck_assert_uint_gt(evaluator_evaluations(evaluator), evaluations); /* rules went on */
+	ck_assert_uint_gt(feed_judged(evaluator), evaluations); /* rules went on */
 	says("incidents can be written again; 2 could not");
 	stop();
 	actor_end(&actor);

@@ -1,5 +1,5 @@
 /* check_rule_state.c: what is remembered comes back, and nothing else. */
-#include "lib/evaluator/rule_state.h"
+#include "lib/evaluator/rule_state.c"
 #include "lib/base/base.h"
 #include "torture.h"
 #include "lib/base/io.h"
@@ -101,10 +101,10 @@ START_TEST(names_hold_any_byte)
 }
 END_TEST
 
-START_TEST(missing_file_is_an_empty_memo)
+START_TEST(a_missing_file_is_an_empty_state)
 {
 	ck_assert_int_eq(rule_state_load(rule_state, at, "state.json", error, sizeof(error)), 0);
-	ck_assert_uint_eq(rule_state_count(rule_state), 0);
+	ck_assert_uint_eq(rule_state->table.map.count, 0);
 	ck_assert(!rule_state_changed(rule_state));
 }
 END_TEST
@@ -140,10 +140,10 @@ START_TEST(processes_do_not_outlive_their_boot)
 	live_again("boot-2");
 	ck_assert_uint_eq(fired("r", "web:12@34"), 0);
 	ck_assert_uint_eq(fired("r", "odd:name:0@0"), 0);
-	ck_assert_uint_eq(rule_state_count(rule_state), 8);
+	ck_assert_uint_eq(rule_state->table.map.count, 8);
 	ck_assert(rule_state_changed(rule_state)); /* so the file gets rid of them */
 	live_again("boot-2");
-	ck_assert_uint_eq(rule_state_count(rule_state), 8);
+	ck_assert_uint_eq(rule_state->table.map.count, 8);
 	ck_assert(!rule_state_changed(rule_state));
 }
 END_TEST
@@ -211,7 +211,7 @@ START_TEST(damaged_text_changes_nothing_and_is_explained)
 	put("old", "one", 5);
 	ck_assert_int_eq(parse(damaged[_i]), -EBADMSG);
 	ck_assert_uint_gt(strlen(error), 0);
-	ck_assert_uint_eq(rule_state_count(rule_state), 1);
+	ck_assert_uint_eq(rule_state->table.map.count, 1);
 	ck_assert_uint_eq(fired("old", "one"), 5);
 }
 END_TEST
@@ -220,7 +220,7 @@ START_TEST(good_text_replaces_everything)
 {
 	put("old", "one", 5);
 	ck_assert_int_eq(parse(FILE_OF(ENTRY_OF("k", "1", "3", "\"5\"", "false, \"later\": [1, {}]"))), 0);
-	ck_assert_uint_eq(rule_state_count(rule_state), 1);
+	ck_assert_uint_eq(rule_state->table.map.count, 1);
 	ck_assert_uint_eq(fired("r", "k"), 4);
 	ck_assert(!rule_state_changed(rule_state));
 }
@@ -247,7 +247,7 @@ START_TEST(no_prefix_of_a_file_is_believed)
 	for (size_t len = 0; len < text.len; len++)
 		ck_assert_int_eq(rule_state_parse(rule_state, text.data, len, error, sizeof(error)), -EBADMSG);
 	ck_assert_int_eq(rule_state_parse(rule_state, text.data, text.len, error, sizeof(error)), 0);
-	ck_assert_uint_eq(rule_state_count(rule_state), 2);
+	ck_assert_uint_eq(rule_state->table.map.count, 2);
 	buffer_release(&text);
 }
 END_TEST
@@ -259,19 +259,19 @@ START_TEST(what_is_no_file_is_refused)
 }
 END_TEST
 
-START_TEST(full_memo_with_the_worst_names_is_read_again)
+START_TEST(full_state_with_the_worst_names_is_read_again)
 {
 	char key[300];
 
 	memset(key, 0xff, sizeof(key));
-	for (unsigned n = 0; n < RULE_STATE_TABLE_ENTRIES_MAX + 10; n++) {
+	for (unsigned n = 0; n < RULE_STATE_ENTRIES_MAX + 10; n++) {
 		snprintf(key + sizeof(key) - 10, 10, "%u", n);
 		put("\x01\x02", key, UINT64_MAX);
 	}
-	ck_assert_uint_le(rule_state_count(rule_state), RULE_STATE_TABLE_ENTRIES_MAX);
-	ck_assert_uint_gt(rule_state_count(rule_state), RULE_STATE_TABLE_ENTRIES_MAX - 100);
+	ck_assert_uint_le(rule_state->table.map.count, RULE_STATE_ENTRIES_MAX);
+	ck_assert_uint_gt(rule_state->table.map.count, RULE_STATE_ENTRIES_MAX - 100);
 	live_again("boot-1");
-	ck_assert_uint_gt(rule_state_count(rule_state), RULE_STATE_TABLE_ENTRIES_MAX - 100);
+	ck_assert_uint_gt(rule_state->table.map.count, RULE_STATE_ENTRIES_MAX - 100);
 	ck_assert_uint_eq(fired("\x01\x02", key), UINT64_MAX);
 }
 END_TEST
@@ -351,15 +351,167 @@ START_TEST(every_allocation_may_fail_at_the_beginning)
 }
 END_TEST
 
+/* ---- the table ---- */
+
+static bool table_get(const struct table *table, const char *rule, const char *key, struct trigger_memory *ret)
+{
+	const struct table_entry *entry = table_find(table, hash_names(rule, key), rule, key);
+
+	if (entry)
+		*ret = entry->value;
+	return entry != NULL;
+}
+
+static int add(struct table *table, unsigned n)
+{
+	char key[32];
+
+	snprintf(key, sizeof(key), "key%u", n);
+	return table_put(table, "rule", key, &(struct trigger_memory){ .fired = n });
+}
+
+static bool has(const struct table *table, unsigned n)
+{
+	struct trigger_memory value;
+	char key[32];
+
+	snprintf(key, sizeof(key), "key%u", n);
+	return table_get(table, "rule", key, &value) && value.fired == n;
+}
+
+START_TEST(the_table_holds_what_was_put)
+{
+	struct table table = { 0 };
+	struct trigger_memory value = { .fired = 7 };
+
+	ck_assert(!table_get(&table, "a", "b", &value));
+	ck_assert_uint_eq(value.fired, 7);
+	for (unsigned n = 0; n < 1000; n++)
+		ck_assert_int_eq(add(&table, n), 0);
+	ck_assert_uint_eq(table.map.count, 1000);
+	for (unsigned n = 0; n < 1000; n++)
+		ck_assert(has(&table, n));
+	ck_assert(!has(&table, 1000));
+	table_release(&table);
+}
+END_TEST
+
+START_TEST(rule_and_key_are_told_apart)
+{
+	struct table table = { 0 };
+	struct trigger_memory value;
+
+	ck_assert_int_eq(table_put(&table, "ab", "c", &(struct trigger_memory){ .fired = 1 }), 0);
+	ck_assert_int_eq(table_put(&table, "a", "bc", &(struct trigger_memory){ .fired = 2 }), 0);
+	ck_assert_int_eq(table_put(&table, "", "abc", &(struct trigger_memory){ .fired = 3 }), 0);
+	ck_assert(table_get(&table, "ab", "c", &value) && value.fired == 1);
+	ck_assert(table_get(&table, "a", "bc", &value) && value.fired == 2);
+	ck_assert(table_get(&table, "", "abc", &value) && value.fired == 3);
+	table_release(&table);
+}
+END_TEST
+
+START_TEST(put_replaces_and_tells_what_is_the_same)
+{
+	struct table table = { 0 };
+	struct trigger_memory value = { .fired = 1, .high_water = 2.5 };
+
+	ck_assert_int_eq(table_put(&table, "r", "k", &value), 0);
+	ck_assert_int_eq(table_put(&table, "r", "k", &value), TABLE_SAME);
+	value.disarmed = true;
+	ck_assert_int_eq(table_put(&table, "r", "k", &value), 0);
+	ck_assert_uint_eq(table.map.count, 1);
+	value.disarmed = false;
+	ck_assert(table_get(&table, "r", "k", &value) && value.disarmed);
+	table_release(&table);
+}
+END_TEST
+
+START_TEST(entries_are_listed_by_their_last_put)
+{
+	const unsigned order[] = { 0, 2, 3, 1 };
+	struct table table = { 0 };
+	size_t i = 0;
+
+	ck_assert_ptr_null(table.oldest);
+	for (unsigned n = 0; n < 4; n++)
+		add(&table, n);
+	ck_assert_int_eq(add(&table, 1), TABLE_SAME); /* fresh again */
+	for (const struct table_entry *entry = table.oldest; entry; entry = entry->newer) {
+		ck_assert_str_eq(entry->rule, "rule");
+		ck_assert_uint_eq(entry->value.fired, order[i++]);
+	}
+	ck_assert_uint_eq(i, 4);
+	table_release(&table);
+}
+END_TEST
+
+START_TEST(the_oldest_entry_is_dropped_when_the_table_is_full)
+{
+	struct table table = { 0 };
+
+	for (unsigned n = 0; n < RULE_STATE_ENTRIES_MAX; n++)
+		add(&table, n);
+	ck_assert(has(&table, 0) && has(&table, 1));
+	add(&table, 0);
+	add(&table, RULE_STATE_ENTRIES_MAX);
+	ck_assert_uint_eq(table.map.count, RULE_STATE_ENTRIES_MAX);
+	ck_assert(has(&table, 0));
+	ck_assert(!has(&table, 1));
+	ck_assert(has(&table, 2) && has(&table, RULE_STATE_ENTRIES_MAX));
+	table_release(&table);
+}
+END_TEST
+
+START_TEST(long_names_are_bounded_too)
+{
+	struct table table = { 0 };
+	size_t len = 1 << 20;
+	char *key = malloc(len + 1);
+
+	memset(key, 'x', len);
+	key[len] = '\0';
+	for (char c = 'a'; c < 'k'; c++) {
+		key[0] = c;
+		ck_assert_int_eq(table_put(&table, "r", key, &(struct trigger_memory){ .fired = 1 }), 0);
+	}
+	ck_assert_uint_eq(table.map.count, 5); /* of 6 MiB, NULs and rules included */
+	free(key);
+	table_release(&table);
+}
+END_TEST
+
+START_TEST(failed_allocation_changes_nothing)
+{
+	struct table table = { 0 };
+	bool injected = true;
+
+	for (unsigned n = 0; n < 64; n++)
+		add(&table, n);
+	for (long nth = 1; injected; nth++) {
+		int r;
+
+		torture_arm(nth);
+		r = add(&table, 64);
+		injected = torture_disarm();
+		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
+		ck_assert_uint_eq(table.map.count, injected ? 64 : 65);
+		for (unsigned n = 0; n < 64; n++)
+			ck_assert(has(&table, n));
+	}
+	table_release(&table);
+}
+END_TEST
+
 Suite *rule_state_suite(void)
 {
 	Suite *suite = suite_create("rule_state");
-	TCase *tcase = tcase_create("memo");
+	TCase *tcase = tcase_create("file");
 
 	tcase_add_checked_fixture(tcase, begin, end);
 	tcase_add_test(tcase, everything_survives_a_save);
 	tcase_add_test(tcase, names_hold_any_byte);
-	tcase_add_test(tcase, missing_file_is_an_empty_memo);
+	tcase_add_test(tcase, a_missing_file_is_an_empty_state);
 	tcase_add_test(tcase, saves_only_what_changed);
 	tcase_add_test(tcase, processes_do_not_outlive_their_boot);
 	tcase_add_test(tcase, staleness_survives_a_save);
@@ -368,11 +520,21 @@ Suite *rule_state_suite(void)
 	tcase_add_test(tcase, complaint_names_the_place);
 	tcase_add_test(tcase, no_prefix_of_a_file_is_believed);
 	tcase_add_test(tcase, what_is_no_file_is_refused);
-	tcase_add_test(tcase, full_memo_with_the_worst_names_is_read_again);
+	tcase_add_test(tcase, full_state_with_the_worst_names_is_read_again);
 	tcase_add_test(tcase, every_write_that_fails_is_reported);
 	tcase_add_test(tcase, save_that_fails_is_done_again);
 	tcase_add_test(tcase, every_allocation_may_fail_in_save_and_load);
 	tcase_add_test(tcase, every_allocation_may_fail_at_the_beginning);
+	suite_add_tcase(suite, tcase);
+
+	tcase = tcase_create("table");
+	tcase_add_test(tcase, the_table_holds_what_was_put);
+	tcase_add_test(tcase, rule_and_key_are_told_apart);
+	tcase_add_test(tcase, put_replaces_and_tells_what_is_the_same);
+	tcase_add_test(tcase, entries_are_listed_by_their_last_put);
+	tcase_add_test(tcase, the_oldest_entry_is_dropped_when_the_table_is_full);
+	tcase_add_test(tcase, long_names_are_bounded_too);
+	tcase_add_test(tcase, failed_allocation_changes_nothing);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -2,6 +2,7 @@
  * check_incidents.c: from a process that burns CPU to a sealed directory: session, rules,
  * dispatcher and incidents, wired as the daemon wires them.
  */
+#include "evaluator_feed.h"
 #include "incidents_rig.h"
 
 Suite *incidents_suite(void);
@@ -95,10 +96,10 @@ START_TEST(a_target_that_dies_within_the_window_is_sealed_and_said_to_be_gone)
 	scene_wait_for(poll_once().opened == 1);
 	actor_end(&actor);
 	scene_wait_for(poll_once().sealed == 1);
-	uint64_t evaluations = evaluator_evaluations(evaluator);
+	uint64_t evaluations = feed_judged(evaluator);
 
 	let_pass(250 * NS_PER_MS);
-	ck_assert_uint_eq(evaluator_evaluations(evaluator), evaluations); /* the dead are not judged */
+	ck_assert_uint_eq(feed_judged(evaluator), evaluations); /* the dead are not judged */
 	stop();
 	read_incident(path, &incident);
 	ck_assert(incident.coverage.gone);
