@@ -1,13 +1,13 @@
 /*
- * main.c: spikewatch-symbolize, which spikewatchd starts for each incident that has stacks. Not for
- * people: see usage.
+ * main.c: spikewatch-symbolize, which spikewatchd starts for each incident that has stacks. Not meant
+ * to be run by hand: see usage.
  *
- * It reads files of strangers with large libraries, so it is made to be killed by them without
- * harm: what it needs is handed to it open, it gives up everything else before it looks at the
- * first byte, and its parent waits for so long and no longer.
+ * It reads untrusted files with large libraries, and being killed by one does no harm: what it needs
+ * is handed over as open descriptors, it gives up everything else before it parses the first byte,
+ * and its parent waits for a limited time.
  *
- * 	take what is handed over ─▶ copy the vDSO, start debug_files.h ─▶ sandbox.h ─▶ parse ─▶
- *  symbolize_run ─▶ write
+ * 	take what is handed over ─▶ copy the vDSO, start the debug file process ─▶ enter the sandbox
+ * 	─▶ parse ─▶ symbolize_run ─▶ write
  */
 #include "daemon/symbolize/sandbox.h"
 #include "daemon/symbolize/symbolize.h"
@@ -212,8 +212,8 @@ static int copy_vdso(void)
 }
 
 /*
- * When memory runs out it is us who go, not the recorder, whose good standing we have inherited;
- * and whatever is being recorded goes first.
+ * The OOM killer takes this process, and not the recorder, whose protection it has inherited; and the
+ * recorded processes get the CPU first.
  */
 static void stand_back(void)
 {

@@ -1,17 +1,18 @@
 /*
- * sandbox.c: limits, then privileges, then a filter of system calls (seccomp(2)), which is a small
- * program in the kernel's own language, made from a table here: libseccomp is rejected, because two
- * dozen numbers do not need it.
+ * sandbox.c: limits, then privileges, then a seccomp(2) filter, a classic BPF program made from a
+ * table here. Rejected: libseccomp, which two dozen numbers do not need.
  *
- * 	another architecture's call? ── refused        in the table, without a condition? ── allowed
- * 	mmap or mprotect of executable memory, fcntl other than reading flags ── refused     anything
- *  else ── refused
+ * 	call of another architecture ── killed          in the table, without a condition ── allowed
+ * 	mmap or mprotect of executable memory, fcntl other than reading flags, anything else ── refused
  *
- * What is allowed reads and writes descriptors that are open and gets memory. Of what takes a path
- * there is only newfstatat, which the C library's fstat(3) is made of: it can tell whether a file
- * is there, not what is in it. Messages go through sockets that are connected, if one is. Nothing
- * can open, connect, start, signal or trace. The order matters: the filter forbids what comes
- * before it.
+ * What is allowed reads and writes descriptors that are open and gets memory. Of the calls that take
+ * a path there is only newfstatat, by which the C library implements fstat(3): it can tell whether a
+ * file exists, not what is in it. Messages go through sockets that are connected already. Nothing can
+ * open, connect, start, signal or trace. The order matters: the filter forbids what comes before it.
+ *
+ * Debug files: a socket pair that keeps message boundaries. A request is the bytes of a build id, the
+ * answer a byte with, perhaps, a descriptor (SCM_RIGHTS). Only the hexadecimal digits of a build id
+ * get into the path, so a request cannot reach any file but the world-readable ones in the directory.
  */
 #include "daemon/symbolize/sandbox.h"
 
@@ -37,12 +38,31 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/*
- * debug_files.c: a pair of sockets that keep messages apart. A question is the bytes of a build id,
- * the answer a byte with, perhaps, a descriptor (SCM_RIGHTS). Of a build id only its hexadecimal
- * digits get into the path, so that who asks cannot reach another file than one of those that are
- * there for everybody to read.
- */
+/* no_new_privs, capabilities, groups, tracing. 0; -errno; -EPERM: capabilities are left. */
+static int sandbox_drop_privileges(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = { 0 }, left[_LINUX_CAPABILITY_U32S_3] = { 0 };
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		return -errno;
+	/* May fail: without CAP_SETGID or CAP_SETPCAP nothing can be gained by these. */
+	(void)setgroups(0, NULL);
+	(void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+	for (unsigned long capability = 0; prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0; capability++)
+		;
+	(void)syscall(SYS_capset, &header, none);
+	header.version = _LINUX_CAPABILITY_VERSION_3;
+	if (syscall(SYS_capget, &header, left) < 0)
+		return -errno;
+	for (size_t i = 0; i < ARRAY_LEN(left); i++)
+		if (left[i].effective != 0 || left[i].permitted != 0)
+			return -EPERM;
+
+	return 0;
+}
+
+/* ---- debug files ---- */
 
 /* sha1: 20 bytes, which is what all linkers write unless told otherwise; others up to this. */
 #define BUILD_ID_MAX 32
@@ -53,7 +73,7 @@ union control {
 };
 
 /* "ab/cdef.debug" */
-static void path_of(const uint8_t *build_id, size_t len, char ret[2 * BUILD_ID_MAX + sizeof("/.debug")])
+static void debug_path(const uint8_t *build_id, size_t len, char ret[2 * BUILD_ID_MAX + sizeof("/.debug")])
 {
 	static const char digits[] = "0123456789abcdef";
 
@@ -66,14 +86,14 @@ static void path_of(const uint8_t *build_id, size_t len, char ret[2 * BUILD_ID_M
 	memcpy(ret, ".debug", sizeof(".debug"));
 }
 
-static int open_file(int directory, const uint8_t *build_id, size_t len)
+static int open_debug_file(int directory, const uint8_t *build_id, size_t len)
 {
 	char path[2 * BUILD_ID_MAX + sizeof("/.debug")];
 	struct stat st;
 
 	if (len < 2 || len > BUILD_ID_MAX)
 		return -1;
-	path_of(build_id, len, path);
+	debug_path(build_id, len, path);
 
 	AUTO_CLOSE int fd = openat(directory, path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 
@@ -99,14 +119,14 @@ static bool debug_files_answer(int to, int fd)
 	return sendmsg(to, &message, MSG_NOSIGNAL) == 1;
 }
 
-/* Until nobody can ask any more. Never returns. */
-static void serve(int directory, int socket)
+/* Answers until the socket is closed. Never returns. */
+static void serve_debug_files(int directory, int socket)
 {
 	uint8_t build_id[BUILD_ID_MAX];
 	ssize_t len;
 
 	while ((len = recv(socket, build_id, sizeof(build_id), 0)) > 0) {
-		AUTO_CLOSE int fd = open_file(directory, build_id, (size_t)len);
+		AUTO_CLOSE int fd = open_debug_file(directory, build_id, (size_t)len);
 
 		if (!debug_files_answer(socket, fd))
 			break;
@@ -115,7 +135,7 @@ static void serve(int directory, int socket)
 }
 
 /* The two descriptors become 0 and 1, and all others are closed. */
-static void keep_two(int *directory, int *socket)
+static void close_all_but(int *directory, int *socket)
 {
 	int high_directory = fcntl(*directory, F_DUPFD, 2), high_socket = fcntl(*socket, F_DUPFD, 2);
 
@@ -137,17 +157,17 @@ int debug_files_start(const char *directory, int *ret_fd)
 		return -errno;
 
 	AUTO_CLOSE int ours = pair[0];
-	AUTO_CLOSE int its = pair[1];
+	AUTO_CLOSE int theirs = pair[1];
 	pid_t pid = fork();
 
 	if (pid < 0)
 		return -errno;
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		keep_two(&dir, &its);
+		close_all_but(&dir, &theirs);
 		if (sandbox_drop_privileges() < 0)
 			_exit(1);
-		serve(dir, its);
+		serve_debug_files(dir, theirs);
 	}
 	*ret_fd = TAKE_FD(ours);
 
@@ -248,29 +268,29 @@ struct program {
 	unsigned short count;
 };
 
-static void add(struct program *program, struct sock_filter statement)
+static void add_statement(struct program *program, struct sock_filter statement)
 {
 	program->statements[program->count++] = statement;
 }
 
-static void load(struct program *program, size_t offset)
+static void add_load(struct program *program, size_t offset)
 {
-	add(program, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset));
+	add_statement(program, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset));
 }
 
-static void answer(struct program *program, uint32_t action)
+static void add_return(struct program *program, uint32_t action)
 {
-	add(program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, action));
+	add_statement(program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, action));
 }
 
 /* The answer, if what was loaded compares so with value; else it goes on. */
-static void answer_if(struct program *program, unsigned comparison, uint32_t value, uint32_t action)
+static void add_return_if(struct program *program, unsigned comparison, uint32_t value, uint32_t action)
 {
-	add(program, (struct sock_filter)BPF_JUMP((uint16_t)(BPF_JMP | comparison | BPF_K), value, 0, 1));
-	answer(program, action);
+	add_statement(program, (struct sock_filter)BPF_JUMP((uint16_t)(BPF_JMP | comparison | BPF_K), value, 0, 1));
+	add_return(program, action);
 }
 
-static size_t argument(unsigned index)
+static size_t argument_offset(unsigned index)
 {
 	size_t low_half = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? 0 : 4;
 
@@ -280,24 +300,25 @@ static size_t argument(unsigned index)
 static void write_program(struct program *program, uint32_t refused)
 {
 	_Static_assert(8 + 2 * ARRAY_LEN(allowed) + 5 * (ARRAY_LEN(withouts) + 1) <= STATEMENTS_MAX, "room for all");
-	load(program, offsetof(struct seccomp_data, arch));
-	add(program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0));
-	answer(program, SECCOMP_RET_KILL_PROCESS);
-	load(program, offsetof(struct seccomp_data, nr));
-	answer_if(program, BPF_JGE, NUMBERS_END, refused);
+	add_load(program, offsetof(struct seccomp_data, arch));
+	add_statement(program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0));
+	add_return(program, SECCOMP_RET_KILL_PROCESS);
+	add_load(program, offsetof(struct seccomp_data, nr));
+	add_return_if(program, BPF_JGE, NUMBERS_END, refused);
 	for (size_t i = 0; i < ARRAY_LEN(allowed); i++)
-		answer_if(program, BPF_JEQ, allowed[i], SECCOMP_RET_ALLOW);
+		add_return_if(program, BPF_JEQ, allowed[i], SECCOMP_RET_ALLOW);
 	for (size_t i = 0; i < ARRAY_LEN(withouts); i++) {
-		add(program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, withouts[i].number, 0, 4));
-		load(program, argument(withouts[i].argument));
-		answer_if(program, BPF_JSET, withouts[i].bits, refused);
-		answer(program, SECCOMP_RET_ALLOW);
+		add_statement(program,
+			      (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, withouts[i].number, 0, 4));
+		add_load(program, argument_offset(withouts[i].argument));
+		add_return_if(program, BPF_JSET, withouts[i].bits, refused);
+		add_return(program, SECCOMP_RET_ALLOW);
 	}
-	add(program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fcntl, 0, 5));
-	load(program, argument(1));
-	answer_if(program, BPF_JEQ, F_GETFD, SECCOMP_RET_ALLOW);
-	answer_if(program, BPF_JEQ, F_GETFL, SECCOMP_RET_ALLOW);
-	answer(program, refused);
+	add_statement(program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fcntl, 0, 5));
+	add_load(program, argument_offset(1));
+	add_return_if(program, BPF_JEQ, F_GETFD, SECCOMP_RET_ALLOW);
+	add_return_if(program, BPF_JEQ, F_GETFL, SECCOMP_RET_ALLOW);
+	add_return(program, refused);
 }
 
 static int filter_calls(enum sandbox_refusal refusal)
@@ -344,36 +365,7 @@ static int set_limits(const struct sandbox_limits *limits)
 	return r;
 }
 
-int sandbox_drop_privileges(void)
-{
-	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = { 0 }, left[_LINUX_CAPABILITY_U32S_3] = { 0 };
-
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
-		return -errno;
-	/*
-	 * What may not be done needs not be done: without CAP_SETGID or CAP_SETPCAP nothing can be
-	 * gained by these.
-	 */
-	(void)setgroups(0, NULL);
-	(void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-	for (unsigned long capability = 0; prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0; capability++)
-		;
-	(void)syscall(SYS_capset, &header, none);
-	header.version = _LINUX_CAPABILITY_VERSION_3;
-	if (syscall(SYS_capget, &header, left) < 0)
-		return -errno;
-	for (size_t i = 0; i < ARRAY_LEN(left); i++)
-		if (left[i].effective != 0 || left[i].permitted != 0)
-			return -EPERM;
-
-	return 0;
-}
-
-/*
- * Limits end a process by signals, which whoever started it may have had blocked or ignored, and so
- * have we.
- */
+/* Limits kill by signals, which the parent may have left blocked or ignored. */
 static int let_signals_kill(void)
 {
 	static const int signals[] = { SIGALRM, SIGXCPU, SIGXFSZ, SIGSYS };

@@ -1,7 +1,18 @@
 /*
- * symbolize.c: the records are replayed in the order of their time (stack_streams.h): mappings,
- * names, forks and ends of processes change what is known (address_space.h), a sample is looked up
- * in what is known by then (call_stack.h) and counts in the profile of its kind.
+ * symbolize.c: the records of a stack file's streams are replayed in the order of their time:
+ * side-band records change the address spaces, a sample is looked up in them and counts in the
+ * profile of its kind.
+ *
+ * Streams: a cursor in each, at most five, and the earliest record is next. Before that, the streams
+ * of followed threads are read once for when each thread was sampled first and last: where a thread
+ * was sampled by system-wide events and by events of its own, the latter count.
+ *
+ * Frames: what an address came to is remembered by (mapping, address), where a mapping is what one
+ * record has mapped, also by inheritance; for code of just-in-time compilers by (mapping and
+ * process, address), as each process has its own map. In a call chain the first address after a mark
+ * (user, kernel) is where that level executed; those behind it are return addresses, the instruction
+ * after the call. The call is the byte before, which may even belong to another function: a call of
+ * a function that does not return can be the last instruction of its own.
  */
 #include "daemon/symbolize/symbolize.h"
 
@@ -35,39 +46,25 @@ struct call_stack_sources {
 struct call_stack {
 	struct call_stack_sources sources;
 	struct stack_profile *profile;
-	struct pair_map frames; /* see call_stack.c -> frame << 2 | its file was replaced << 1 | has a name */
+	struct pair_map frames; /* -> frame << 2 | its file was replaced << 1 | has a name */
 };
 
-/*
- * call_stack.c: what an address came to is remembered by (mapping, address), where a mapping is
- * what one record has mapped, also by inheritance; for what just-in-time compilers made by (mapping
- * and process, address), as each process has its own map.
- *
- * In a call chain the first address after a mark (user, kernel) is where that level was, exactly;
- * those behind it are return addresses, the instruction after the call. The call is the byte
- * before, which may even belong to another function: a call of a function that does not return can
- * be the last instruction of its own.
- */
+/* ---- frames ---- */
 
-/* Different places of code that are remembered; an incident has some ten thousand. */
+/* Remembered addresses; an incident has some ten thousand. */
 #define REMEMBERED_MAX (1u << 20)
 
-/*
- * First numbers of pairs that are not just identities of mappings, which count from 1 and do not
- * get near to 2^31.
- */
+/* First numbers of pairs that are not ids of mappings, which count from 1 and stay below 2^31. */
 #define OF_KERNEL UINT64_MAX
 #define OF_NOTHING (UINT64_MAX - 1)
 #define OF_PROCESS(mapping, pid) (1ull << 63 | (mapping) << 32 | (pid))
 
-/* Empty; the profile too must outlive it. */
 static void call_stack_init(struct call_stack *stack, const struct call_stack_sources *sources,
 			    struct stack_profile *profile)
 {
 	*stack = (struct call_stack){ .sources = *sources, .profile = profile, .frames = { .max = REMEMBERED_MAX } };
 }
 
-/* Frees its memory. {0} is fine. */
 static void call_stack_release(struct call_stack *stack)
 {
 	pair_map_release(&stack->frames);
@@ -84,7 +81,7 @@ struct found {
 	uint8_t replaced; /* the mapping's file is another one by now */
 };
 
-static void take_text(struct found *found, const char *name, size_t len)
+static void set_function_name(struct found *found, const char *name, size_t len)
 {
 	if (len == 0)
 		return;
@@ -146,8 +143,8 @@ static int add_frame(struct call_stack *stack, const struct found *found, uint64
 	return r < 0 ? r : 0;
 }
 
-static int remember(struct call_stack *stack, uint64_t whose, const struct found *found, uint64_t address,
-		    uint32_t *ret)
+static int remember_frame(struct call_stack *stack, uint64_t whose, const struct found *found, uint64_t address,
+			  uint32_t *ret)
 {
 	bool named = found->count > 0;
 	int r = add_frame(stack, found, address, ret);
@@ -160,7 +157,7 @@ static int remember(struct call_stack *stack, uint64_t whose, const struct found
 	return r;
 }
 
-static bool recall(struct call_stack *stack, uint64_t whose, uint64_t address, uint32_t *ret)
+static bool recall_frame(struct call_stack *stack, uint64_t whose, uint64_t address, uint32_t *ret)
 {
 	uint32_t value;
 
@@ -182,11 +179,11 @@ static int kernel_frame(struct call_stack *stack, uint64_t address, uint32_t *re
 	const char *name;
 
 	stack->sources.counts->frames_kernel++;
-	if (recall(stack, OF_KERNEL, address, ret))
+	if (recall_frame(stack, OF_KERNEL, address, ret))
 		return 0;
-	take_text(&found, name, modules_kernel(stack->sources.modules, address, &name));
+	set_function_name(&found, name, modules_kernel(stack->sources.modules, address, &name));
 
-	return remember(stack, OF_KERNEL, &found, address, ret);
+	return remember_frame(stack, OF_KERNEL, &found, address, ret);
 }
 
 static int user_frame(struct call_stack *stack, uint32_t pid, uint64_t address, uint32_t *ret)
@@ -198,7 +195,7 @@ static int user_frame(struct call_stack *stack, uint32_t pid, uint64_t address, 
 	const char *name;
 
 	stack->sources.counts->frames_unmapped += mapping == NULL;
-	if (recall(stack, id, address, ret) || recall(stack, compiled, address, ret))
+	if (recall_frame(stack, id, address, ret) || recall_frame(stack, compiled, address, ret))
 		return 0;
 	if (mapping != NULL) {
 		struct elf_names *names = modules_elf(stack->sources.modules, mapping, &state);
@@ -208,17 +205,15 @@ static int user_frame(struct call_stack *stack, uint32_t pid, uint64_t address, 
 			find_in_elf(names, mapping, address, &found);
 	}
 	if (state == MODULE_ABSENT || state == MODULE_UNREADABLE) {
-		take_text(&found, name, modules_compiled(stack->sources.modules, pid, address, &name));
+		set_function_name(&found, name, modules_compiled(stack->sources.modules, pid, address, &name));
 		if (found.count > 0 || mapping == NULL)
 			whose = compiled;
 	}
 
-	return remember(stack, whose, &found, address, ret);
+	return remember_frame(stack, whose, &found, address, ret);
 }
 
-/*
- * Is it a mark, and which addresses follow it? Guests' are not ours to look up: they end the chain.
- */
+/* Whether it is a mark, and what follows it. Addresses of guests cannot be looked up: they end the chain. */
 static bool is_mark(uint64_t entry, bool *kernel, bool *end)
 {
 	if (entry < PERF_CONTEXT_MAX)
@@ -247,21 +242,21 @@ static int add_address(struct call_stack *stack, struct adding *to, uint64_t add
 		      : user_frame(stack, to->record->pid, address, &to->frames[to->count++]);
 }
 
-static int add_cut(struct call_stack *stack, struct adding *to)
+static int add_cut_frame(struct call_stack *stack, struct adding *to)
 {
 	struct found found = { .mapped = false };
 
 	stack->sources.counts->samples_cut++;
 	if (to->count == STACK_PROFILE_FRAMES_MAX)
 		return 0;
-	take_text(&found, CALL_STACK_CUT, strlen(CALL_STACK_CUT));
+	set_function_name(&found, CALL_STACK_CUT, strlen(CALL_STACK_CUT));
 
 	return add_frame(stack, &found, 0, &to->frames[to->count++]);
 }
 
-/* chain: what the kernel says of it. */
-static int add_user(struct call_stack *stack, struct adding *to, const struct perf_record_format *format,
-		    const uint64_t *chain, size_t len)
+/* chain: the user part of the kernel's. */
+static int add_user_frames(struct call_stack *stack, struct adding *to, const struct perf_record_format *format,
+			   const uint64_t *chain, size_t len)
 {
 	const struct unwind_place place = { stack->sources.spaces, stack->sources.modules, to->record->pid };
 	struct unwind found;
@@ -272,7 +267,7 @@ static int add_user(struct call_stack *stack, struct adding *to, const struct pe
 	for (size_t i = 0; i < found.count && r == 0; i++)
 		r = add_address(stack, to, found.addresses[i], found.exact[i], false);
 
-	return r == 0 && found.cut ? add_cut(stack, to) : r;
+	return r == 0 && found.cut ? add_cut_frame(stack, to) : r;
 }
 
 static size_t length_to_mark(const uint64_t *chain, size_t len)
@@ -307,23 +302,19 @@ static int call_stack_frames(struct call_stack *stack, const struct perf_record_
 			continue;
 		level = length_to_mark(&chain[i], len - i);
 		if (!kernel && !user)
-			r = add_user(stack, &to, format, &chain[i], level);
+			r = add_user_frames(stack, &to, format, &chain[i], level);
 		for (size_t j = 0; r == 0 && j < level && (kernel || user); j++)
 			r = add_address(stack, &to, chain[i + j], j == 0, kernel);
 		user |= !kernel;
 	}
 	if (r == 0 && !user && !end)
-		r = add_user(stack, &to, format, NULL, 0);
+		r = add_user_frames(stack, &to, format, NULL, 0);
 	*ret_count = to.count;
 
 	return r;
 }
 
-/*
- * stack_streams.c: a cursor in each stream with the record that is next there, and the earliest of
- * them is next; they are at most five. Before, the followed streams are gone through for when each
- * thread was sampled first and last.
- */
+/* ---- streams ---- */
 
 struct cursor {
 	const struct stack_file_stream *stream;
@@ -347,13 +338,10 @@ struct spans {
 struct stack_streams {
 	struct cursor cursors[STACK_FILE_STREAM_KINDS]; /* by kind */
 	struct spans spans[STACK_FILE_STREAM_KINDS];    /* by kind of the stream that they keep samples out of */
-	uint64_t broken;
+	uint64_t broken;                                /* streams that ended in the middle so far */
 };
 
-/*
- * The stream of events of their own that goes with one of everybody's; STACK_FILE_STREAM_KINDS:
- * none.
- */
+/* The stream of per-thread events that goes with a system-wide one; STACK_FILE_STREAM_KINDS: none. */
 static enum stack_file_stream_kind followed_of(enum stack_file_stream_kind kind)
 {
 	return kind == STACK_FILE_CPU      ? STACK_FILE_CPU_FOLLOWED
@@ -362,7 +350,7 @@ static enum stack_file_stream_kind followed_of(enum stack_file_stream_kind kind)
 }
 
 /* 0; -EINVAL: of a format that is not read. *broken: the stream ended in the middle. */
-static int advance(struct cursor *cursor, bool *broken)
+static int cursor_advance(struct cursor *cursor, bool *broken)
 {
 	int r;
 
@@ -399,15 +387,8 @@ static int spans_add(struct spans *spans, const struct perf_record *record)
 		span->last_ns = record->time_ns > span->last_ns ? record->time_ns : span->last_ns;
 		return 0;
 	}
-	if (spans->count == spans->cap) {
-		size_t cap = spans->cap > 0 ? 2 * spans->cap : 64;
-		struct span *grown = reallocarray(spans->all, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return -ENOMEM;
-		spans->all = grown;
-		spans->cap = cap;
-	}
+	if (vector_reserve(&spans->all, &spans->cap, spans->count + 1, sizeof(*spans->all)) < 0)
+		return -ENOMEM;
 	spans->all[spans->count] = (struct span){ record->time_ns, record->time_ns };
 	pair_map_put(&spans->threads, record->pid, record->tid, (uint32_t)spans->count);
 	spans->count++;
@@ -418,9 +399,9 @@ static int spans_add(struct spans *spans, const struct perf_record *record)
 static int read_spans(struct cursor cursor, struct spans *spans)
 {
 	bool broken;
-	int r = advance(&cursor, &broken);
+	int r = cursor_advance(&cursor, &broken);
 
-	for (; r == 0 && cursor.there; r = advance(&cursor, &broken)) {
+	for (; r == 0 && cursor.there; r = cursor_advance(&cursor, &broken)) {
 		if (cursor.record.type == PERF_RECORD_SAMPLE)
 			r = spans_add(spans, &cursor.record);
 		if (r < 0)
@@ -430,7 +411,7 @@ static int read_spans(struct cursor cursor, struct spans *spans)
 	return r;
 }
 
-static int begin(struct stack_streams *streams, const struct stack_file *file)
+static int begin_streams(struct stack_streams *streams, const struct stack_file *file)
 {
 	bool broken;
 	int r = 0;
@@ -453,28 +434,14 @@ static int begin(struct stack_streams *streams, const struct stack_file *file)
 			r = read_spans(streams->cursors[followed], &streams->spans[kind]);
 	}
 	for (int kind = 0; kind < STACK_FILE_STREAM_KINDS && r == 0; kind++) {
-		r = advance(&streams->cursors[kind], &broken);
+		r = cursor_advance(&streams->cursors[kind], &broken);
 		streams->broken += broken;
 	}
 
 	return r;
 }
 
-int stack_streams_new(const struct stack_file *file, struct stack_streams **ret)
-{
-	struct stack_streams *streams = calloc(1, sizeof(*streams));
-	int r = streams != NULL ? begin(streams, file) : -ENOMEM;
-
-	if (r < 0) {
-		stack_streams_free(streams);
-		return r;
-	}
-	*ret = streams;
-
-	return 0;
-}
-
-void stack_streams_free(struct stack_streams *streams)
+static void stack_streams_free(struct stack_streams *streams)
 {
 	if (streams == NULL)
 		return;
@@ -485,8 +452,27 @@ void stack_streams_free(struct stack_streams *streams)
 	free(streams);
 }
 
-bool stack_streams_next(struct stack_streams *streams, struct perf_record *ret,
-			const struct stack_file_stream **ret_stream)
+/* file must outlive it. 0; -ENOMEM; -EINVAL: a format that perf.h does not decode. */
+static int stack_streams_new(const struct stack_file *file, struct stack_streams **ret)
+{
+	struct stack_streams *streams = calloc(1, sizeof(*streams));
+	int r = streams != NULL ? begin_streams(streams, file) : -ENOMEM;
+
+	if (r < 0) {
+		stack_streams_free(streams);
+		return r;
+	}
+	*ret = streams;
+
+	return 0;
+}
+
+/*
+ * The next record and its stream; of the same time side-band records first, then in the order of
+ * their kinds. False: the end. A record that cannot be decoded ends its stream.
+ */
+static bool stack_streams_next(struct stack_streams *streams, struct perf_record *ret,
+			       const struct stack_file_stream **ret_stream)
 {
 	struct cursor *first = NULL;
 	bool broken;
@@ -502,24 +488,20 @@ bool stack_streams_next(struct stack_streams *streams, struct perf_record *ret,
 	*ret = first->record;
 	*ret_stream = first->stream;
 	/* The format was good for the record before. */
-	if (advance(first, &broken) < 0)
+	if (cursor_advance(first, &broken) < 0)
 		first->there = false;
 	streams->broken += broken;
 
 	return true;
 }
 
-bool stack_streams_counts(const struct stack_streams *streams, const struct perf_record *sample,
-			  const struct stack_file_stream *stream)
+/* False: a system-wide sample of a thread that has samples by events of its own around that time. */
+static bool stack_streams_counts(const struct stack_streams *streams, const struct perf_record *sample,
+				 const struct stack_file_stream *stream)
 {
 	const struct span *span = span_of(&streams->spans[stream->kind], sample);
 
 	return span == NULL || sample->time_ns < span->first_ns || sample->time_ns > span->last_ns;
-}
-
-uint64_t stack_streams_broken(const struct stack_streams *streams)
-{
-	return streams->broken;
 }
 
 struct symbolizing {
@@ -550,8 +532,8 @@ static uint64_t saturated(unsigned __int128 value)
 }
 
 /* How many samples or faults it stands for, and what they weigh. */
-static void weigh(const struct symbolizing *job, const struct stack_file_stream *stream, uint64_t period,
-		  struct stack_profile_sample *sample)
+static void weigh_sample(const struct symbolizing *job, const struct stack_file_stream *stream, uint64_t period,
+			 struct stack_profile_sample *sample)
 {
 	if (quantity_of(stream) == STACK_PROFILE_MEMORY) {
 		sample->count = period > 0 ? period : 1;
@@ -595,8 +577,8 @@ static void count_sample(struct symbolize_counts *counts, enum stack_profile_qua
 	counts->samples_without_stack += sample->frame_count == 0;
 }
 
-static int take_sample(struct symbolizing *job, const struct stack_file_stream *stream,
-		       const struct perf_record *record)
+static int replay_sample(struct symbolizing *job, const struct stack_file_stream *stream,
+			 const struct perf_record *record)
 {
 	enum stack_profile_quantity quantity = quantity_of(stream);
 	const struct perf_record_format format = { stream->sample_type, stream->regs_user };
@@ -619,19 +601,19 @@ static int take_sample(struct symbolizing *job, const struct stack_file_stream *
 	r = call_stack_frames(&job->stacks[quantity], &format, record, frames, &sample.frame_count);
 	if (r < 0)
 		return r;
-	weigh(job, stream, record->sample.period, &sample);
+	weigh_sample(job, stream, record->sample.period, &sample);
 	count_sample(job->counts, quantity, &sample);
 	r = stack_profile_add(job->profiles[quantity], &sample);
 
 	return r < 0 ? r : 0;
 }
 
-static int take_record(struct symbolizing *job, const struct stack_file_stream *stream,
-		       const struct perf_record *record)
+static int replay_record(struct symbolizing *job, const struct stack_file_stream *stream,
+			 const struct perf_record *record)
 {
 	switch (record->type) {
 	case PERF_RECORD_SAMPLE:
-		return stream->kind == STACK_FILE_SIDEBAND ? 0 : take_sample(job, stream, record);
+		return stream->kind == STACK_FILE_SIDEBAND ? 0 : replay_sample(job, stream, record);
 	case PERF_RECORD_LOST:
 	case PERF_RECORD_LOST_SAMPLES:
 		job->counts->records_lost += record->lost.count;
@@ -641,24 +623,21 @@ static int take_record(struct symbolizing *job, const struct stack_file_stream *
 	}
 }
 
-static int replay(struct symbolizing *job)
+static int replay_records(struct symbolizing *job)
 {
 	const struct stack_file_stream *stream;
 	struct perf_record record;
 	int r = 0;
 
 	while (r == 0 && stack_streams_next(job->streams, &record, &stream))
-		r = take_record(job, stream, &record);
-	job->counts->records_broken = stack_streams_broken(job->streams);
+		r = replay_record(job, stream, &record);
+	job->counts->records_broken = job->streams->broken;
 	job->counts->records_left_out = address_spaces_dropped(job->spaces);
 
 	return r;
 }
 
-/*
- * From when on the samples of this kind are complete: everybody's, if there are any, else those of
- * followed threads.
- */
+/* From when on the samples of this kind are complete: system-wide ones, or else per-thread ones. */
 static uint64_t covered_from(const struct stack_file *file, enum stack_profile_quantity quantity)
 {
 	uint64_t from_ns = file->head->from_ns, covered_ns = 0;
@@ -699,7 +678,7 @@ static int begin_profile(struct symbolizing *job, enum stack_profile_quantity qu
 	return r;
 }
 
-static int work(struct symbolizing *job)
+static int symbolize_all(struct symbolizing *job)
 {
 	int r = address_spaces_new(&(struct address_spaces_limits){ 0 }, &job->spaces);
 
@@ -708,7 +687,7 @@ static int work(struct symbolizing *job)
 	for (int i = 0; i < SYMBOLIZE_PROFILES && r == 0; i++)
 		r = begin_profile(job, (enum stack_profile_quantity)i);
 
-	return r == 0 ? replay(job) : r;
+	return r == 0 ? replay_records(job) : r;
 }
 
 int symbolize_run(const struct stack_file *file, const struct symbolize_options *options,
@@ -719,7 +698,7 @@ int symbolize_run(const struct stack_file *file, const struct symbolize_options 
 	int r = modules_new(file, options, &counts, &job.modules);
 
 	if (r == 0)
-		r = work(&job);
+		r = symbolize_all(&job);
 	if (r == 0)
 		*ret_counts = counts;
 	for (int i = 0; i < SYMBOLIZE_PROFILES; i++) {

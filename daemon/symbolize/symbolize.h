@@ -1,29 +1,20 @@
 /*
- * symbolize.h: the records of a stack file's streams as one sequence in the order of time; and
- * which samples count, where a thread was sampled twice: by everybody's events and by events of its
- * own.
+ * symbolize.h: from samples of addresses (stack_file.h) to profiles of functions (profile.h), one of
+ * CPU time and one of memory that was touched for the first time: what spikewatch-symbolize does. The
+ * input is not trusted: only in a sandbox, in a process that may be killed by it.
+ *
+ * An address is looked up in the file that its process had mapped there at that moment, if that
+ * file was handed over and is that one: where the kernel reported a build id, the file must have the
+ * same. Otherwise it has no function, and counts for its mapping.
  */
 #ifndef SPIKEWATCH_DAEMON_SYMBOLIZE_SYMBOLIZE_H
 #define SPIKEWATCH_DAEMON_SYMBOLIZE_SYMBOLIZE_H
 
-#include "daemon/symbolize/symbols.h"
-#include "lib/proc/perf.h"
 #include "lib/profile/profile.h"
 #include "lib/profile/stack_file.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-/*
- * symbolize.h: from samples of addresses (stack_file.h) to profiles of functions (stack_profile.h),
- * one of CPU time and one of memory that was touched for the first time: what spikewatch-symbolize
- * does. What is read belongs to strangers: only in a process that may be killed by it, in a
- * sandbox.
- *
- * An address is looked up in the file that its process had mapped there at that moment, if that
- * file was handed over and is that one: where the kernel said a build id, that of the file must be
- * the same. Otherwise it has no function, and counts for its mapping.
- */
 
 struct symbolize_options {
 	uint64_t spike_from_ns; /* stack_profile_options. 0: the firing */
@@ -31,10 +22,7 @@ struct symbolize_options {
 	size_t focus_count;
 	bool raw; /* reads no binaries: addresses in them count for their mappings */
 	int vdso; /* descriptor of a copy of the vDSO that processes of this machine have, taken over; -1: none */
-	/*
-	 * Opens the debug file, or what debug files share, of a build id, or returns -1. May be
-	 * NULL.
-	 */
+	/* Opens the debug file, or what debug files share, of a build id; -1: none. May be NULL. */
 	int (*debug_file)(void *ctx, const uint8_t *build_id, size_t len);
 	void *ctx;
 };
@@ -53,14 +41,14 @@ struct symbolize_options {
 		count(samples_without_stack) /* of both: not a single frame */ \
 		count(samples_cut)           /* of both: the stack was deeper than its copy */ \
 		count(samples_twice)         /* left out: events of the thread's own have them, too */ \
-		count(records_broken)        /* what made no sense; nothing behind it in its stream was read */ \
+		count(records_broken)        /* could not be decoded; the rest of the stream was not read */ \
 		count(records_lost)          /* samples that the kernel had to drop */ \
-		count(records_left_out)      /* of mappings and names, for want of room */ \
+		count(records_left_out)      /* of mappings and names, because a limit was reached */ \
 		count(frames) count(frames_kernel) \
-			count(frames_named)                   /* of frames: that have the name of a function */ \
-		count(frames_by_tables)                       /* of frames: whose caller unwinding tables told */ \
-		count(frames_unmapped)                        /* of frames: nothing is known of where they are */ \
-		count(frames_replaced)                        /* of frames: the file is another one by now */ \
+			count(frames_named) /* of frames: that have the name of a function */ \
+		count(frames_by_tables)     /* of frames: whose caller was found by unwinding tables */ \
+		count(frames_unmapped)      /* of frames: in no known mapping */ \
+		count(frames_replaced)      /* of frames: the file is another one by now */ \
 		count(binaries_read) count(binaries_replaced) /* another build id */ \
 		count(binaries_unreadable)                    /* no ELF file, or a damaged one */ \
 		count(debug_files)                            /* separate ones that were found */ \
@@ -79,33 +67,5 @@ struct symbolize_counts {
  */
 int symbolize_run(const struct stack_file *file, const struct symbolize_options *options,
 		  struct stack_profile *ret[SYMBOLIZE_PROFILES], struct symbolize_counts *ret_counts);
-
-struct stack_streams;
-
-/*
- * file must outlive it. Reads the samples of followed threads once. 0; -ENOMEM; -EINVAL: a stream
- * of a format that perf_record.h does not read.
- */
-int stack_streams_new(const struct stack_file *file, struct stack_streams **ret);
-
-/* NULL is fine. */
-void stack_streams_free(struct stack_streams *streams);
-
-/*
- * The next record, and which of file->streams it is of; of the same time the book's first, then in
- * the order of their kinds. False: that was all. A record that makes no sense ends its stream.
- */
-bool stack_streams_next(struct stack_streams *streams, struct perf_record *ret,
-			const struct stack_file_stream **ret_stream);
-
-/*
- * Does this sample, of this stream, count? Not if it is everybody's and of a thread that has
- * followed samples of the same kind before or at the time, and at or after it: those count.
- */
-bool stack_streams_counts(const struct stack_streams *streams, const struct perf_record *sample,
-			  const struct stack_file_stream *stream);
-
-/* Streams that ended in the middle so far. */
-uint64_t stack_streams_broken(const struct stack_streams *streams);
 
 #endif

@@ -1,7 +1,30 @@
 /*
- * symbols.c: a row of slots, one for each binary of the stack file and one for the vDSO. Texts
- * (perf maps, kallsyms) are read whole: they are not of a size that is known before, and a perf map
- * still grows.
+ * symbols.c: four layers, each of which only the next one uses.
+ *
+ * Demangling: libiberty's demanglers, by the functions that hand the text over in pieces and allocate
+ * nothing that grows with it. A mangled name can refer to parts of itself, so that every few letters
+ * double its length, and it is not trusted: at the first piece too many longjmp(3) leaves the
+ * demangler, as it cannot be stopped otherwise. At most a few bytes that it allocated leak. It bounds
+ * its recursion itself, unless told not to (DMGL_NO_RECURSE_LIMIT).
+ *
+ * Lines: functions, inlined functions, files and lines of an address, from DWARF by two indexes, both
+ * made when they are first needed: all units by address, and one unit's functions by address. Then
+ * there is one function's tree to go down, in which each level that covers the address and is an
+ * inlined function gives a frame. Rejected: .debug_aranges, which libdw would use, because clang does
+ * not write it and half of a program would be missing; dwarf_getscopes(3), which walks all of a unit
+ * for every address. Debug information can contain cycles: visited entries are counted, over all
+ * calls, and beyond VISITS_MAX only the names of the symbol table are left.
+ *
+ * Names of one ELF file: libdwfl opens it and finds its symbol tables, compressed ones too; which
+ * symbol an address is in follows the rules of symtable.h, not libdwfl's, which gives the nearest.
+ * The file is reported to libdwfl as loaded where its program headers want it, so that addresses are
+ * those of the file. Where a process has really loaded it does not matter: offsets in the file are
+ * what both sides know (elf_names_address). The name of a function is the linkage name of the debug
+ * information, demangled, else that of the symbol, which says foo.part.0 where it is only part of
+ * foo, else that in the source. Inlined functions have no symbol.
+ *
+ * Modules: one for each binary of the stack file and one for the vDSO. Texts (perf maps, kallsyms)
+ * are read whole: their size is not known before, and a perf map still grows.
  */
 #include "daemon/symbolize/symbols.h"
 
@@ -12,7 +35,6 @@
 #include "lib/base/io.h"
 #include "lib/base/map.h"
 #include "daemon/symbolize/address_space.h"
-#include "lib/proc/perf.h"
 #include "lib/profile/stack_file.h"
 
 #include <dwarf.h>
@@ -34,7 +56,8 @@
 
 #define ELF_NAMES_BUILD_ID_MAX 20
 
-struct elf_lines;
+/* How to get the debug information that several files share (dwz, .gnu_debugaltlink), by its build id: -1: none. */
+typedef int elf_names_ask(void *ctx, const uint8_t *build_id, size_t len);
 
 /* Texts belong to the debug information. */
 struct elf_lines_frame {
@@ -44,22 +67,13 @@ struct elf_lines_frame {
 	uint32_t line;            /* 0: not known */
 };
 
-static int elf_lines_new(struct Dwarf *dwarf, struct elf_lines **ret);
-static void elf_lines_free(struct elf_lines *lines);
-static size_t elf_lines_find(struct elf_lines *lines, uint64_t address, struct elf_lines_frame *ret, size_t max);
-
-/*
- * demangle.c: libiberty's demanglers, by the functions of theirs that hand the text over in pieces
- * and allocate nothing that grows with it.
- *
- * A name can refer to parts of itself, which lets it grow to twice its size with every few letters.
- * Who wrote it may be a stranger: at the first piece too many it is left by a jump, as there is no
- * other way to make them stop. At most a few bytes that they allocated are lost by that. Recursion
- * they bound by themselves, unless told not to (DMGL_NO_RECURSE_LIMIT).
- */
+/* ---- demangling ---- */
 
 /* Longer ones are not looked at. */
 #define MANGLED_MAX 2048
+
+/* Names whose demangled form is longer, terminator included, are left as they are. */
+#define DEMANGLE_MAX 4096
 
 /* As c++filt writes: arguments, and const and the like. */
 #define OPTIONS (DMGL_PARAMS | DMGL_ANSI)
@@ -69,6 +83,8 @@ struct output {
 	size_t len;
 	jmp_buf enough;
 };
+
+static void elf_names_free(struct elf_names *names);
 
 static void take_piece(const char *piece, size_t len, void *opaque)
 {
@@ -92,7 +108,8 @@ static bool write_name(const char *mangled, struct output *output)
 	return mangled[1] == 'Z' && cplus_demangle_v3_callback(mangled, OPTIONS, take_piece, output);
 }
 
-size_t demangle(const char *name, size_t len, char ret[DEMANGLE_MAX])
+/* The length of the plain name in ret, terminated; 0: not a mangled name, or too long. */
+static size_t demangle(const char *name, size_t len, char ret[DEMANGLE_MAX])
 {
 	char mangled[MANGLED_MAX + 1];
 	struct output output = { .text = ret };
@@ -108,19 +125,308 @@ size_t demangle(const char *name, size_t len, char ret[DEMANGLE_MAX])
 	return output.len;
 }
 
+/* ---- lines ---- */
+
+/* About a minute of a slow machine; all functions of the largest browser are a tenth of it. */
+#define VISITS_MAX 100000000u
+
+/* Of namespaces and classes in each other, and of blocks and inlined functions in each other. */
+#define DEPTH_MAX 128
+
+/* [low, high) belongs to the unit, or the function, of that number or offset. */
+struct range {
+	uint64_t low, high;
+	uint64_t what;
+};
+
+struct ranges {
+	struct range *all;
+	size_t count, cap;
+};
+
+struct unit {
+	Dwarf_Die die;
+	struct ranges functions; /* by offset of their entry */
+	bool read;
+};
+
+struct elf_lines {
+	Dwarf *dwarf;
+	struct unit *units;
+	size_t unit_count, unit_cap;
+	struct ranges by_unit;
+	uint64_t visits;
+};
+
+static int ranges_add(struct ranges *ranges, const struct range *range)
+{
+	if (range->high <= range->low)
+		return 0;
+	if (vector_reserve(&ranges->all, &ranges->cap, ranges->count + 1, sizeof(*ranges->all)) < 0)
+		return -ENOMEM;
+	ranges->all[ranges->count++] = *range;
+
+	return 0;
+}
+
+static int compare_ranges(const void *left, const void *right)
+{
+	const struct range *a = left, *b = right;
+
+	if (a->low != b->low)
+		return a->low < b->low ? -1 : 1;
+
+	return a->what < b->what ? -1 : a->what > b->what;
+}
+
+static void ranges_sort(struct ranges *ranges)
+{
+	if (ranges->count > 1)
+		qsort(ranges->all, ranges->count, sizeof(*ranges->all), compare_ranges);
+}
+
 /*
- * elf_names.c: libdwfl opens the file and finds its symbol tables, compressed ones too; the rules
- * about which symbol an address is in are those of symtable.h, not libdwfl's, which names the
- * nearest.
- *
- * The file is reported to libdwfl as loaded where its program headers want it, so that addresses
- * are the file's own counting. Where a process has really loaded it does not matter: offsets in the
- * file are what both sides know (elf_names_address).
- *
- * Which name of a function: that of the linker in the debug information, demangled, else that of
- * the symbol, which says foo.part.0 where it is only part of foo, else that of the source. Of
- * inlined functions there is no symbol.
+ * Code belongs to one unit and one function: the range that starts last before the address, or
+ * none.
  */
+static const struct range *ranges_find(const struct ranges *ranges, uint64_t address)
+{
+	size_t low = 0, high = ranges->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (ranges->all[middle].low <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == 0 || ranges->all[low - 1].high <= address)
+		return NULL;
+
+	return &ranges->all[low - 1];
+}
+
+/* All address ranges of an entry. What the linker has dropped is at 0. */
+static int add_ranges_of(struct ranges *ranges, Dwarf_Die *die, uint64_t what)
+{
+	Dwarf_Addr base, low, high;
+	ptrdiff_t offset = 0;
+	int r = 0;
+
+	while (r == 0 && (offset = dwarf_ranges(die, offset, &base, &low, &high)) > 0)
+		if (low != 0)
+			r = ranges_add(ranges, &(struct range){ low, high, what });
+
+	return r;
+}
+
+static int add_unit(struct elf_lines *lines, const Dwarf_Die *die)
+{
+	if (vector_reserve(&lines->units, &lines->unit_cap, lines->unit_count + 1, sizeof(*lines->units)) < 0)
+		return -ENOMEM;
+
+	size_t number = lines->unit_count++;
+
+	lines->units[number] = (struct unit){ .die = *die };
+
+	return add_ranges_of(&lines->by_unit, &lines->units[number].die, number);
+}
+
+static void elf_lines_free(struct elf_lines *lines)
+{
+	if (lines == NULL)
+		return;
+	for (size_t i = 0; i < lines->unit_count; i++)
+		free(lines->units[i].functions.all);
+	free(lines->units);
+	free(lines->by_unit.all);
+	free(lines);
+}
+
+/* Reads where the units are. dwarf stays the caller's and must outlive it. 0 or -ENOMEM. */
+static int elf_lines_new(struct Dwarf *dwarf, struct elf_lines **ret)
+{
+	AUTO_FREE struct elf_lines *lines = calloc(1, sizeof(*lines));
+	Dwarf_CU *cu = NULL;
+	Dwarf_Half version;
+	uint8_t type;
+	Dwarf_Die die, sub;
+	int r = 0;
+
+	if (lines == NULL)
+		return -ENOMEM;
+	lines->dwarf = dwarf;
+	while (r == 0 && dwarf_get_units(dwarf, cu, &cu, &version, &type, &die, &sub) == 0)
+		if (type == DW_UT_compile && lines->visits++ < VISITS_MAX)
+			r = add_unit(lines, &die);
+	if (r < 0) {
+		elf_lines_free(TAKE(lines));
+		return r;
+	}
+	ranges_sort(&lines->by_unit);
+	*ret = TAKE(lines);
+
+	return 0;
+}
+
+/* Whether functions with code may be described inside of it. */
+static bool holds_functions(int tag)
+{
+	return tag == DW_TAG_namespace || tag == DW_TAG_module || tag == DW_TAG_class_type ||
+	       tag == DW_TAG_structure_type || tag == DW_TAG_union_type || tag == DW_TAG_enumeration_type;
+}
+
+static int read_functions(struct elf_lines *lines, struct unit *unit, Dwarf_Die *parent, int depth)
+{
+	Dwarf_Die die;
+	int r = 0;
+
+	if (depth == DEPTH_MAX || dwarf_child(parent, &die) != 0)
+		return 0;
+	do {
+		int tag = dwarf_tag(&die);
+
+		if (lines->visits++ >= VISITS_MAX)
+			break;
+		if (tag == DW_TAG_subprogram)
+			r = add_ranges_of(&unit->functions, &die, dwarf_dieoffset(&die));
+		else if (holds_functions(tag))
+			r = read_functions(lines, unit, &die, depth + 1);
+	} while (r == 0 && dwarf_siblingof(&die, &die) == 0);
+
+	return r;
+}
+
+/* The entry inside of *scope that covers the address becomes *scope. False: there is none. */
+static bool enter_scope(struct elf_lines *lines, Dwarf_Die *scope, uint64_t address)
+{
+	Dwarf_Die die;
+
+	if (dwarf_child(scope, &die) != 0)
+		return false;
+	do {
+		int tag = dwarf_tag(&die);
+
+		if (lines->visits++ >= VISITS_MAX)
+			return false;
+		if ((tag == DW_TAG_inlined_subroutine || tag == DW_TAG_lexical_block || tag == DW_TAG_try_block ||
+		     tag == DW_TAG_catch_block) &&
+		    dwarf_haspc(&die, address) > 0) {
+			*scope = die;
+			return true;
+		}
+	} while (dwarf_siblingof(&die, &die) == 0);
+
+	return false;
+}
+
+static uint32_t die_number(Dwarf_Die *die, unsigned attribute)
+{
+	Dwarf_Attribute at;
+	Dwarf_Word value;
+
+	if (dwarf_attr(die, attribute, &at) == NULL || dwarf_formudata(&at, &value) != 0 || value > UINT32_MAX)
+		return 0;
+
+	return (uint32_t)value;
+}
+
+static void name_frame(Dwarf_Die *die, struct elf_lines_frame *ret)
+{
+	Dwarf_Attribute at;
+
+	if (dwarf_attr_integrate(die, DW_AT_linkage_name, &at) != NULL ||
+	    dwarf_attr_integrate(die, DW_AT_MIPS_linkage_name, &at) != NULL)
+		ret->linkage_name = dwarf_formstring(&at);
+	if (dwarf_attr_integrate(die, DW_AT_name, &at) != NULL)
+		ret->name = dwarf_formstring(&at);
+}
+
+/* Where an inlined function was called, which is where its caller is. */
+static void place_of_call(Dwarf_Die *unit, Dwarf_Die *inlined, struct elf_lines_frame *ret)
+{
+	uint32_t index = die_number(inlined, DW_AT_call_file);
+	Dwarf_Files *files;
+	size_t count;
+
+	ret->line = die_number(inlined, DW_AT_call_line);
+	if (dwarf_getsrcfiles(unit, &files, &count) == 0 && index < count)
+		ret->file = dwarf_filesrc(files, index, NULL, NULL);
+}
+
+static void place_of_address(Dwarf_Die *unit, uint64_t address, struct elf_lines_frame *ret)
+{
+	Dwarf_Line *line = dwarf_getsrc_die(unit, address);
+	int number;
+
+	if (line == NULL)
+		return;
+	ret->file = dwarf_linesrc(line, NULL, NULL);
+	if (dwarf_lineno(line, &number) == 0 && number > 0)
+		ret->line = (uint32_t)number;
+}
+
+/* Entries that are functions, from the outermost to the innermost. */
+static size_t list_inlined(struct elf_lines *lines, Dwarf_Die scope, uint64_t address, Dwarf_Die *ret)
+{
+	size_t count = 0;
+
+	ret[count++] = scope;
+	for (int depth = 0; depth < DEPTH_MAX && enter_scope(lines, &scope, address); depth++)
+		if (dwarf_tag(&scope) == DW_TAG_inlined_subroutine)
+			ret[count++] = scope;
+
+	return count;
+}
+
+static struct unit *unit_at(struct elf_lines *lines, uint64_t address)
+{
+	const struct range *range = ranges_find(&lines->by_unit, address);
+	struct unit *unit = range != NULL ? &lines->units[range->what] : NULL;
+
+	if (unit != NULL && !unit->read) {
+		unit->read = true;
+		if (read_functions(lines, unit, &unit->die, 0) < 0)
+			unit->functions.count = 0;
+		ranges_sort(&unit->functions);
+	}
+
+	return unit;
+}
+
+/*
+ * The functions at address, innermost first; how many, at most max (>= 2): of more, the innermost
+ * and the outermost. 0: there is no function with debug information. Damaged debug information
+ * gives less, at last nothing.
+ */
+static size_t elf_lines_find(struct elf_lines *lines, uint64_t address, struct elf_lines_frame *ret, size_t max)
+{
+	struct unit *unit = lines->visits < VISITS_MAX ? unit_at(lines, address) : NULL;
+	const struct range *range = unit != NULL ? ranges_find(&unit->functions, address) : NULL;
+	Dwarf_Die functions[DEPTH_MAX + 1];
+	size_t count, kept = 0;
+
+	if (range == NULL || dwarf_offdie(lines->dwarf, range->what, &functions[0]) == NULL)
+		return 0;
+	count = list_inlined(lines, functions[0], address, functions);
+	for (size_t i = count; i-- > 0;) {
+		struct elf_lines_frame frame = { 0 };
+
+		if (kept + 1 == max && i > 0)
+			continue;
+		name_frame(&functions[i], &frame);
+		if (i + 1 == count)
+			place_of_address(&unit->die, address, &frame);
+		else
+			place_of_call(&unit->die, &functions[i + 1], &frame);
+		ret[kept++] = frame;
+	}
+
+	return kept;
+}
+
+/* ---- names of one ELF file ---- */
 
 #define SEGMENTS_MAX 64
 
@@ -191,7 +497,7 @@ static int read_segments(struct elf_names *names)
 	return 0;
 }
 
-/* What libdwfl would relocate, or any other kind of file, does not get so far. */
+/* Object files, which libdwfl would relocate, and other kinds of files are refused. */
 static bool is_program(int fd)
 {
 	unsigned char head[EI_NIDENT + 2];
@@ -229,7 +535,8 @@ static int open_module(struct elf_names *names, int *fd)
 	return names->elf != NULL ? read_segments(names) : -ENOEXEC;
 }
 
-int elf_names_open(int fd, struct elf_names **ret)
+/* Takes over the descriptor, also when it fails. 0; -ENOMEM; -ENOEXEC: not a valid ELF program or library. */
+static int elf_names_open(int fd, struct elf_names **ret)
 {
 	AUTO_CLOSE int owned = fd;
 	struct elf_names *names = calloc(1, sizeof(*names));
@@ -249,7 +556,8 @@ int elf_names_open(int fd, struct elf_names **ret)
 	return 0;
 }
 
-void elf_names_free(struct elf_names *names)
+/* NULL is fine. */
+static void elf_names_free(struct elf_names *names)
 {
 	if (names == NULL)
 		return;
@@ -295,10 +603,10 @@ static size_t elf_names_build_id(const struct elf_names *names, uint8_t ret[ELF_
 static bool elf_names_debug_file(struct elf_names *names, int fd)
 {
 	AUTO_CLOSE int owned = fd;
-	uint8_t ours[ELF_NAMES_BUILD_ID_MAX], its[ELF_NAMES_BUILD_ID_MAX];
+	uint8_t ours[ELF_NAMES_BUILD_ID_MAX], other[ELF_NAMES_BUILD_ID_MAX];
 	size_t len = elf_names_build_id(names, ours);
 	Elf *elf = len > 0 && is_program(fd) ? elf_begin(fd, ELF_C_READ_MMAP, NULL) : NULL;
-	bool same = elf != NULL && build_id_of(elf, its) == len && memcmp(ours, its, len) == 0;
+	bool same = elf != NULL && build_id_of(elf, other) == len && memcmp(ours, other, len) == 0;
 
 	elf_end(elf);
 	if (same && names->debug_fd < 0)
@@ -307,7 +615,7 @@ static bool elf_names_debug_file(struct elf_names *names, int fd)
 	return same;
 }
 
-/* To be called before them; ctx must live until then. */
+/* To be called before names are looked up; ctx must live until then. */
 static void elf_names_shared(struct elf_names *names, elf_names_ask *ask, void *ctx)
 {
 	names->ask = ask;
@@ -345,10 +653,7 @@ static bool has_full_table(Elf *elf)
 	return false;
 }
 
-/*
- * Does it start a function, and may its name be given? Others in code only say that whatever is
- * before them ends there.
- */
+/* Whether it names a function; other symbols in code only end the one before. */
 static bool is_function(const GElf_Sym *symbol)
 {
 	int type = GELF_ST_TYPE(symbol->st_info);
@@ -422,10 +727,7 @@ static int read_symbols(struct elf_names *names)
 	return symtable_seal(&names->symbols, SYMTABLE_INNERMOST);
 }
 
-/*
- * If the debug information wants a shared one, and there is that one: without it, names that are
- * there are missing.
- */
+/* Opens the shared debug information that this one refers to: without it, names are missing. */
 static void read_shared(struct elf_names *names)
 {
 	const char *name;
@@ -467,7 +769,7 @@ struct Dwarf *elf_names_dwarf(struct elf_names *names, uint64_t *ret_bias)
 	return names->dwarf;
 }
 
-static const char *keep(struct elf_names *names, const char *name, size_t len)
+static const char *copy_demangled(struct elf_names *names, const char *name, size_t len)
 {
 	char plain[DEMANGLE_MAX];
 	size_t plain_len = demangle(name, len, plain);
@@ -475,15 +777,15 @@ static const char *keep(struct elf_names *names, const char *name, size_t len)
 	return plain_len > 0 ? arena_copy(&names->texts, plain, plain_len) : arena_copy(&names->texts, name, len);
 }
 
-static const char *name_of(struct elf_names *names, const struct elf_lines_frame *frame,
-			   const struct symtable_symbol *symbol)
+static const char *name_of_frame(struct elf_names *names, const struct elf_lines_frame *frame,
+				 const struct symtable_symbol *symbol)
 {
 	if (frame->linkage_name != NULL)
-		return keep(names, frame->linkage_name, strlen(frame->linkage_name));
+		return copy_demangled(names, frame->linkage_name, strlen(frame->linkage_name));
 	if (symbol != NULL)
-		return keep(names, symbol->name, symbol->len);
+		return copy_demangled(names, symbol->name, symbol->len);
 
-	return frame->name != NULL ? keep(names, frame->name, strlen(frame->name)) : NULL;
+	return frame->name != NULL ? copy_demangled(names, frame->name, strlen(frame->name)) : NULL;
 }
 
 size_t elf_names_find(struct elf_names *names, uint64_t address, struct elf_names_frame ret[ELF_NAMES_FRAMES_MAX])
@@ -501,7 +803,7 @@ size_t elf_names_find(struct elf_names *names, uint64_t address, struct elf_name
 	if (count == 0 && symbol != NULL)
 		count = 1;
 	for (size_t i = 0; i < count; i++) {
-		const char *name = name_of(names, &frames[i], i + 1 == count ? symbol : NULL);
+		const char *name = name_of_frame(names, &frames[i], i + 1 == count ? symbol : NULL);
 
 		if (name == NULL)
 			continue;
@@ -513,331 +815,7 @@ size_t elf_names_find(struct elf_names *names, uint64_t address, struct elf_name
 	return kept;
 }
 
-/*
- * elf_lines.c: two indexes, both made when they are first needed: of all units by address, and of
- * one unit's functions by address. Then there is one function's tree to go down, in which each
- * level that covers the address and is an inlined function gives a frame.
- *
- * .debug_aranges, which libdw would look into, is rejected: clang does not write it, so that half
- * of a program would be missing. So is dwarf_getscopes(3): it walks all of a unit for every
- * address.
- *
- * Debug information can be made to go in circles. Entries that are visited are counted, over all
- * calls; beyond VISITS_MAX there are no more answers, which leaves the names of the symbol table.
- */
-
-/* About a minute of a slow machine; all functions of the largest browser are a tenth of it. */
-#define VISITS_MAX 100000000u
-
-/* Of namespaces and classes in each other, and of blocks and inlined functions in each other. */
-#define DEPTH_MAX 128
-
-/* [low, high) belongs to the unit, or the function, of that number or offset. */
-struct range {
-	uint64_t low, high;
-	uint64_t what;
-};
-
-struct ranges {
-	struct range *all;
-	size_t count, cap;
-};
-
-struct unit {
-	Dwarf_Die die;
-	struct ranges functions; /* by offset of their entry */
-	bool read;
-};
-
-struct elf_lines {
-	Dwarf *dwarf;
-	struct unit *units;
-	size_t unit_count, unit_cap;
-	struct ranges by_unit;
-	uint64_t visits;
-};
-
-static int ranges_add(struct ranges *ranges, const struct range *range)
-{
-	if (range->high <= range->low)
-		return 0;
-	if (ranges->count == ranges->cap) {
-		size_t cap = ranges->cap > 0 ? 2 * ranges->cap : 16;
-		struct range *grown = reallocarray(ranges->all, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return -ENOMEM;
-		ranges->all = grown;
-		ranges->cap = cap;
-	}
-	ranges->all[ranges->count++] = *range;
-
-	return 0;
-}
-
-static int compare_ranges(const void *left, const void *right)
-{
-	const struct range *a = left, *b = right;
-
-	if (a->low != b->low)
-		return a->low < b->low ? -1 : 1;
-
-	return a->what < b->what ? -1 : a->what > b->what;
-}
-
-static void ranges_sort(struct ranges *ranges)
-{
-	if (ranges->count > 1)
-		qsort(ranges->all, ranges->count, sizeof(*ranges->all), compare_ranges);
-}
-
-/*
- * Code belongs to one unit and one function: the range that starts last before the address, or
- * none.
- */
-static const struct range *ranges_find(const struct ranges *ranges, uint64_t address)
-{
-	size_t low = 0, high = ranges->count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (ranges->all[middle].low <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (low == 0 || ranges->all[low - 1].high <= address)
-		return NULL;
-
-	return &ranges->all[low - 1];
-}
-
-/* All stretches of code that an entry is about. What the linker has thrown away stands at 0. */
-static int add_ranges_of(struct ranges *ranges, Dwarf_Die *die, uint64_t what)
-{
-	Dwarf_Addr base, low, high;
-	ptrdiff_t offset = 0;
-	int r = 0;
-
-	while (r == 0 && (offset = dwarf_ranges(die, offset, &base, &low, &high)) > 0)
-		if (low != 0)
-			r = ranges_add(ranges, &(struct range){ low, high, what });
-
-	return r;
-}
-
-static int add_unit(struct elf_lines *lines, const Dwarf_Die *die)
-{
-	if (lines->unit_count == lines->unit_cap) {
-		size_t cap = lines->unit_cap > 0 ? 2 * lines->unit_cap : 16;
-		struct unit *grown = reallocarray(lines->units, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return -ENOMEM;
-		lines->units = grown;
-		lines->unit_cap = cap;
-	}
-	size_t number = lines->unit_count++;
-
-	lines->units[number] = (struct unit){ .die = *die };
-
-	return add_ranges_of(&lines->by_unit, &lines->units[number].die, number);
-}
-
-/* Reads where the units are. dwarf stays the caller's and must outlive it. 0 or -ENOMEM. */
-static int elf_lines_new(struct Dwarf *dwarf, struct elf_lines **ret)
-{
-	AUTO_FREE struct elf_lines *lines = calloc(1, sizeof(*lines));
-	Dwarf_CU *cu = NULL;
-	Dwarf_Half version;
-	uint8_t type;
-	Dwarf_Die die, sub;
-	int r = 0;
-
-	if (lines == NULL)
-		return -ENOMEM;
-	lines->dwarf = dwarf;
-	while (r == 0 && dwarf_get_units(dwarf, cu, &cu, &version, &type, &die, &sub) == 0)
-		if (type == DW_UT_compile && lines->visits++ < VISITS_MAX)
-			r = add_unit(lines, &die);
-	if (r < 0) {
-		elf_lines_free(TAKE(lines));
-		return r;
-	}
-	ranges_sort(&lines->by_unit);
-	*ret = TAKE(lines);
-
-	return 0;
-}
-
-/* NULL is fine. */
-static void elf_lines_free(struct elf_lines *lines)
-{
-	if (lines == NULL)
-		return;
-	for (size_t i = 0; i < lines->unit_count; i++)
-		free(lines->units[i].functions.all);
-	free(lines->units);
-	free(lines->by_unit.all);
-	free(lines);
-}
-
-/* May functions with code be described inside of it? */
-static bool holds_functions(int tag)
-{
-	return tag == DW_TAG_namespace || tag == DW_TAG_module || tag == DW_TAG_class_type ||
-	       tag == DW_TAG_structure_type || tag == DW_TAG_union_type || tag == DW_TAG_enumeration_type;
-}
-
-static int read_functions(struct elf_lines *lines, struct unit *unit, Dwarf_Die *parent, int depth)
-{
-	Dwarf_Die die;
-	int r = 0;
-
-	if (depth == DEPTH_MAX || dwarf_child(parent, &die) != 0)
-		return 0;
-	do {
-		int tag = dwarf_tag(&die);
-
-		if (lines->visits++ >= VISITS_MAX)
-			break;
-		if (tag == DW_TAG_subprogram)
-			r = add_ranges_of(&unit->functions, &die, dwarf_dieoffset(&die));
-		else if (holds_functions(tag))
-			r = read_functions(lines, unit, &die, depth + 1);
-	} while (r == 0 && dwarf_siblingof(&die, &die) == 0);
-
-	return r;
-}
-
-/* The entry inside of *scope that covers the address becomes *scope. False: there is none. */
-static bool go_down(struct elf_lines *lines, Dwarf_Die *scope, uint64_t address)
-{
-	Dwarf_Die die;
-
-	if (dwarf_child(scope, &die) != 0)
-		return false;
-	do {
-		int tag = dwarf_tag(&die);
-
-		if (lines->visits++ >= VISITS_MAX)
-			return false;
-		if ((tag == DW_TAG_inlined_subroutine || tag == DW_TAG_lexical_block || tag == DW_TAG_try_block ||
-		     tag == DW_TAG_catch_block) &&
-		    dwarf_haspc(&die, address) > 0) {
-			*scope = die;
-			return true;
-		}
-	} while (dwarf_siblingof(&die, &die) == 0);
-
-	return false;
-}
-
-static uint32_t number_of(Dwarf_Die *die, unsigned attribute)
-{
-	Dwarf_Attribute at;
-	Dwarf_Word value;
-
-	if (dwarf_attr(die, attribute, &at) == NULL || dwarf_formudata(&at, &value) != 0 || value > UINT32_MAX)
-		return 0;
-
-	return (uint32_t)value;
-}
-
-static void name_frame(Dwarf_Die *die, struct elf_lines_frame *ret)
-{
-	Dwarf_Attribute at;
-
-	if (dwarf_attr_integrate(die, DW_AT_linkage_name, &at) != NULL ||
-	    dwarf_attr_integrate(die, DW_AT_MIPS_linkage_name, &at) != NULL)
-		ret->linkage_name = dwarf_formstring(&at);
-	if (dwarf_attr_integrate(die, DW_AT_name, &at) != NULL)
-		ret->name = dwarf_formstring(&at);
-}
-
-/* Where an inlined function was called, which is where its caller is. */
-static void place_of_call(Dwarf_Die *unit, Dwarf_Die *inlined, struct elf_lines_frame *ret)
-{
-	uint32_t index = number_of(inlined, DW_AT_call_file);
-	Dwarf_Files *files;
-	size_t count;
-
-	ret->line = number_of(inlined, DW_AT_call_line);
-	if (dwarf_getsrcfiles(unit, &files, &count) == 0 && index < count)
-		ret->file = dwarf_filesrc(files, index, NULL, NULL);
-}
-
-static void place_of_address(Dwarf_Die *unit, uint64_t address, struct elf_lines_frame *ret)
-{
-	Dwarf_Line *line = dwarf_getsrc_die(unit, address);
-	int number;
-
-	if (line == NULL)
-		return;
-	ret->file = dwarf_linesrc(line, NULL, NULL);
-	if (dwarf_lineno(line, &number) == 0 && number > 0)
-		ret->line = (uint32_t)number;
-}
-
-/* Entries that are functions, from the outermost to the innermost. */
-static size_t functions_down(struct elf_lines *lines, Dwarf_Die scope, uint64_t address, Dwarf_Die *ret)
-{
-	size_t count = 0;
-
-	ret[count++] = scope;
-	for (int depth = 0; depth < DEPTH_MAX && go_down(lines, &scope, address); depth++)
-		if (dwarf_tag(&scope) == DW_TAG_inlined_subroutine)
-			ret[count++] = scope;
-
-	return count;
-}
-
-static struct unit *unit_at(struct elf_lines *lines, uint64_t address)
-{
-	const struct range *range = ranges_find(&lines->by_unit, address);
-	struct unit *unit = range != NULL ? &lines->units[range->what] : NULL;
-
-	if (unit != NULL && !unit->read) {
-		unit->read = true;
-		if (read_functions(lines, unit, &unit->die, 0) < 0)
-			unit->functions.count = 0;
-		ranges_sort(&unit->functions);
-	}
-
-	return unit;
-}
-
-/*
- * The functions at address, innermost first; how many, at most max (>= 2): of more, the innermost
- * and the outermost. 0: there is no function with debug information. Damaged debug information
- * gives less, at last nothing.
- */
-static size_t elf_lines_find(struct elf_lines *lines, uint64_t address, struct elf_lines_frame *ret, size_t max)
-{
-	struct unit *unit = lines->visits < VISITS_MAX ? unit_at(lines, address) : NULL;
-	const struct range *range = unit != NULL ? ranges_find(&unit->functions, address) : NULL;
-	Dwarf_Die functions[DEPTH_MAX + 1];
-	size_t count, kept = 0;
-
-	if (range == NULL || dwarf_offdie(lines->dwarf, range->what, &functions[0]) == NULL)
-		return 0;
-	count = functions_down(lines, functions[0], address, functions);
-	for (size_t i = count; i-- > 0;) {
-		struct elf_lines_frame frame = { 0 };
-
-		if (kept + 1 == max && i > 0)
-			continue;
-		name_frame(&functions[i], &frame);
-		if (i + 1 == count)
-			place_of_address(&unit->die, address, &frame);
-		else
-			place_of_call(&unit->die, &functions[i + 1], &frame);
-		ret[kept++] = frame;
-	}
-
-	return kept;
-}
+/* ---- modules ---- */
 
 /* The largest perf maps, of a Java with all its methods, have some 20 MB; /proc/kallsyms 15 MB. */
 #define TEXT_MAX ((size_t)64 << 20)
@@ -906,7 +884,7 @@ void modules_free(struct modules *modules)
 	free(modules);
 }
 
-/* True the first time, if there is anything to be opened. */
+/* True the first time, if there is a file to open. */
 static bool may_open(struct module *module)
 {
 	bool first = !module->opened;
@@ -953,7 +931,7 @@ static bool names_file(const struct modules *modules, size_t i, const struct add
 	       strcmp(modules->file->strings + binary->path_offset, mapping->path) == 0;
 }
 
-/* Nothing to tell one file from another by: then it is none. */
+/* Whether there is anything to tell one file from another by. */
 static bool is_known_file(const struct perf_record_file *file)
 {
 	return file->inode != 0 || file->build_id_len > 0;
@@ -1046,7 +1024,7 @@ struct elf_frames *modules_frames(struct modules *modules, const struct address_
 	return module != NULL ? module->frames : NULL;
 }
 
-static size_t name_at(const struct symtable *symbols, uint64_t address, const char **ret)
+static size_t symbol_name_at(const struct symtable *symbols, uint64_t address, const char **ret)
 {
 	const struct symtable_symbol *symbol = symtable_find(symbols, address);
 
@@ -1079,7 +1057,7 @@ size_t modules_compiled(struct modules *modules, uint32_t pid, uint64_t address,
 		modules->counts->perf_map_lines_broken += counts.broken;
 	}
 
-	return name_at(&module->symbols, address, ret);
+	return symbol_name_at(&module->symbols, address, ret);
 }
 
 size_t modules_kernel(struct modules *modules, uint64_t address, const char **ret)
@@ -1094,5 +1072,5 @@ size_t modules_kernel(struct modules *modules, uint64_t address, const char **re
 	if (open_text(module) && kallsyms_parse(module->text.data, module->text.len, &module->symbols) < 0)
 		symtable_release(&module->symbols);
 
-	return name_at(&module->symbols, address, ret);
+	return symbol_name_at(&module->symbols, address, ret);
 }

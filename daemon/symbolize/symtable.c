@@ -1,11 +1,21 @@
 /*
- * symtable.c: columns of a fixed width up to the name. The kernel says where symbols start, not
- * where they end, so all of them are open: the next symbol of any kind ends them, and before a hole
- * KALLSYMS_FUNCTION_MAX does.
+ * symtable.c: an array sorted by start. `reach`, the highest end so far, says when looking further
+ * back is of no use.
  *
- * Ranks: of two names for one address the global one is preferred, as perf(1) does.
+ * Of symbols with one start the preferred is last, so that going back from the last one that starts
+ * at or before the address, the first that covers it is the innermost and best. An untrusted file can
+ * nest symbols a million deep: after STEPS_MAX no name is given. An open symbol inside of one whose
+ * size is known is a label in a function: it would only hide the function, so it covers nothing.
+ *
+ * Perf maps are parsed line by line; invalid lines are skipped, as perf(1) does: a compiler may be
+ * writing one. /proc/kallsyms has columns of a fixed width up to the name. The kernel says where
+ * symbols start, not where they end, so all of them are open: the next symbol of any kind ends them,
+ * and before a hole KALLSYMS_FUNCTION_MAX does. Of two names for one address the global one is
+ * preferred, as perf(1) does.
  */
 #include "daemon/symbolize/symtable.h"
+
+#include "lib/base/map.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -16,18 +26,6 @@
 
 /* Symbols a table takes. A large browser has about one million. */
 #define SYMTABLE_MAX (4u << 20)
-
-/*
- * symtable.c: an array sorted by start. `reach`, the highest end so far, says when looking further
- * back is of no use.
- *
- * Of symbols with one start the preferred stands last, so that going back from the last one that
- * starts at or before the address, the first that covers it is the innermost and best. A file of a
- * stranger can nest symbols a million deep: after STEPS_MAX no name is given.
- *
- * An open symbol inside of one whose size is known is a label in a function: it would only hide the
- * function, so it covers nothing.
- */
 
 /*
  * How far a lookup goes back. Symbols of real programs nest a few deep; code that was compiled
@@ -43,15 +41,8 @@ int symtable_add(struct symtable *table, const struct symtable_symbol *symbol)
 		table->dropped++;
 		return 0;
 	}
-	if (table->count == table->cap) {
-		size_t cap = table->cap > 0 ? 2 * table->cap : 256;
-		struct symtable_symbol *grown = reallocarray(table->symbols, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return -ENOMEM;
-		table->symbols = grown;
-		table->cap = cap;
-	}
+	if (vector_reserve(&table->symbols, &table->cap, table->count + 1, sizeof(*table->symbols)) < 0)
+		return -ENOMEM;
 	table->symbols[table->count++] = *symbol;
 
 	return 0;
@@ -78,7 +69,7 @@ static int compare(const void *left, const void *right)
 	return compare_names(a, b);
 }
 
-static void close_open(struct symtable *table)
+static void close_open_symbols(struct symtable *table)
 {
 	uint64_t next = UINT64_MAX, covered = 0;
 
@@ -115,7 +106,7 @@ int symtable_seal(struct symtable *table, enum symtable_order order)
 		return -ENOMEM;
 
 	qsort(table->symbols, table->count, sizeof(*table->symbols), compare);
-	close_open(table);
+	close_open_symbols(table);
 	for (size_t i = 0; i < table->count; i++) {
 		if (table->symbols[i].end > reach)
 			reach = table->symbols[i].end;
@@ -170,10 +161,7 @@ void symtable_release(struct symtable *table)
 	*table = (struct symtable){ 0 };
 }
 
-/*
- * perf_map.c: line by line. What is no such line is skipped: a compiler may be in the midst of
- * writing one. perf(1) does the same.
- */
+/* ---- perf maps ---- */
 
 static int digit(char c)
 {
@@ -209,7 +197,7 @@ static bool take_number(const char **at, const char *end, uint64_t *ret)
 	return true;
 }
 
-static bool perf_map_parse_line(const char *line, const char *end, struct symtable_symbol *ret)
+static bool parse_perf_map_line(const char *line, const char *end, struct symtable_symbol *ret)
 {
 	struct symtable_symbol symbol = { 0 };
 	uint64_t size;
@@ -238,7 +226,7 @@ int perf_map_parse(const char *text, size_t len, struct symtable *table, struct 
 		struct symtable_symbol symbol;
 
 		stop = stop != NULL ? stop : end;
-		if (!perf_map_parse_line(line, stop, &symbol)) {
+		if (!parse_perf_map_line(line, stop, &symbol)) {
 			counts.broken += stop > line;
 		} else {
 			symbol.rank = (uint32_t)counts.lines++;
@@ -253,8 +241,10 @@ int perf_map_parse(const char *text, size_t len, struct symtable *table, struct 
 	return symtable_seal(table, SYMTABLE_LATEST);
 }
 
+/* ---- /proc/kallsyms ---- */
+
 /* "ffffffff81000000 T _text": 32-bit kernels print eight digits. */
-static bool parse_line(const char *line, const char *end, struct symtable_symbol *ret)
+static bool parse_kallsyms_line(const char *line, const char *end, struct symtable_symbol *ret)
 {
 	static const char digits[] = "0123456789abcdef";
 	uint64_t address = 0;
@@ -295,7 +285,7 @@ int kallsyms_parse(const char *text, size_t len, struct symtable *table)
 		struct symtable_symbol symbol;
 
 		stop = stop != NULL ? stop : end;
-		if (parse_line(line, stop, &symbol) && symtable_add(table, &symbol) < 0)
+		if (parse_kallsyms_line(line, stop, &symbol) && symtable_add(table, &symbol) < 0)
 			return -ENOMEM;
 		line = stop < end ? stop + 1 : end;
 	}

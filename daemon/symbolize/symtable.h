@@ -1,6 +1,10 @@
 /*
- * symtable.h: reading /proc/kallsyms (proc(5)): "ffffffff81000000 T _text", or with a module
- * "ffffffffc0401000 t helper\t[nf_tables]".
+ * symtable.h: which function an address is in: ranges of addresses with names, from an ELF file,
+ * /proc/kallsyms or a perf map.
+ *
+ * No name is better than a wrong one. A symbol with a size covers just that size. An open one, whose
+ * size is unknown, reaches to the next symbol of any kind, and never beyond the end that was given
+ * with it. An address that no symbol covers has no name: there is no "nearest".
  */
 #ifndef SPIKEWATCH_DAEMON_SYMBOLIZE_SYMTABLE_H
 #define SPIKEWATCH_DAEMON_SYMBOLIZE_SYMTABLE_H
@@ -9,22 +13,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * symtable.h: which function an address is in: stretches of addresses with names, from an ELF file,
- * /proc/kallsyms or a perf map.
- *
- * It would rather give no name than a wrong one. A symbol with a size covers just that size. An
- * open one, whose size nobody has said, reaches to the next symbol of any kind, and never beyond
- * the end that was given with it. An address that no symbol covers has no name: there is no
- * "nearest".
- */
-
 struct symtable_symbol {
 	uint64_t start, end; /* [start, end) */
 	const char *name;    /* not terminated; stays the caller's and must outlive the table */
-	uint32_t len;  /* of the name. 0: nothing is known of this stretch, but it ends an open symbol before it */
-	uint32_t rank; /* the higher is preferred, see symtable_seal */
-	bool open;     /* ends where the next symbol starts, at `end` at the latest */
+	uint32_t len;        /* of the name. 0: no name; it only ends an open symbol before it */
+	uint32_t rank;       /* the higher is preferred, see symtable_seal */
+	bool open;           /* ends where the next symbol starts, at `end` at the latest */
 };
 
 /* How two symbols that cover the same address are told apart. */
@@ -61,10 +55,10 @@ const struct symtable_symbol *symtable_find(const struct symtable *table, uint64
 void symtable_release(struct symtable *table);
 
 /*
- * perf_map.h: reading what just-in-time compilers write to /tmp/perf-<pid>.map (Linux,
+ * Perf maps are what just-in-time compilers write to /tmp/perf-<pid>.map (Linux,
  * tools/perf/Documentation/jit-interface.txt): a line for each function that was compiled, "START
  * SIZE name", numbers in hexadecimal, the name is the rest of the line. The file belongs to the
- * process: nothing in it is believed further than that its functions are called so.
+ * process and is not trusted.
  */
 
 struct perf_map_counts {
@@ -84,10 +78,11 @@ int perf_map_parse(const char *text, size_t len, struct symtable *table, struct 
 #define KALLSYMS_FUNCTION_MAX (1u << 20)
 
 /*
- * Reads text into an empty table and seals it. Only text symbols (t, T, w, W, i) have names; of the
- * others only where they are is kept, because a function ends there. A reader without rights is
- * shown addresses of zero: they are left out, so the table is then empty. The names of functions in
- * modules are "helper\t[nf_tables]", as in the text, into which they point. 0 or -ENOMEM.
+ * Reads /proc/kallsyms (proc(5)) into an empty table and seals it: "ffffffff81000000 T _text", or with
+ * a module "ffffffffc0401000 t helper\t[nf_tables]", whose name is then "helper\t[nf_tables]". Only
+ * text symbols (t, T, w, W, i) have names; the others end a function. A reader without privileges is
+ * shown addresses of zero: they are left out, so the table is then empty. Names point into the text.
+ * 0 or -ENOMEM.
  */
 int kallsyms_parse(const char *text, size_t len, struct symtable *table);
 

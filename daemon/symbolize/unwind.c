@@ -1,14 +1,23 @@
 /*
- * unwind.c: from function to caller, until one of
+ * unwind.c: three layers. struct frame_state: registers and the copy of the stack; elf_frames: the
+ * tables of one file; unwind_sample: from function to caller, until one of
  *
  * 	outermost   the tables say that there is no caller: the stack is complete, and the kernel's chain
- *              is not looked at
- * 	lost        no tables and no frame pointer that makes sense, or a caller that is nowhere in the
- *              process's code
+ * 	            is not used
+ * 	lost        no tables and no valid frame pointer, or a caller that is outside of the process's code
  * 	cut         the caller is beyond the copy of the stack, or there are too many
  *
- * The stack pointer must move up at each step, but at those of signals, which may have a stack of
- * their own: so it ends.
+ * The stack pointer must move up at each step, except at those of signals, which may have a stack of
+ * their own: so it terminates.
+ *
+ * libdw reads the tables and says for each register how the caller's value is found, as an expression
+ * that is evaluated here. Expressions are not trusted: the values on the stack are few, operations
+ * are counted, there are no jumps (compilers and assemblers write none here), and memory is the copy
+ * of the stack and nothing else.
+ *
+ * Rejected: libdwfl's unwinder. It wants all modules of one process at a time, opened anew for each
+ * process, and guesses by frame pointers without saying so. Here the tables of a file are read once
+ * for all processes that have it mapped.
  */
 #include "daemon/symbolize/unwind.h"
 
@@ -26,25 +35,45 @@
 #include <stdlib.h>
 #include <string.h>
 
-/*
- * frame_state.c: the stack is a window of the process's memory, from the stack pointer up. Nothing
- * else of its memory is there: what callers need is on their stack.
- */
+/* Registers as DWARF numbers them (System V ABI, AMD64 supplement, figure 3.36). */
+enum {
+	FRAME_STATE_BP = 6,
+	FRAME_STATE_SP = 7,
+	FRAME_STATE_PC = 16, /* "return address" */
+	FRAME_STATE_REGISTERS,
+};
 
-/* No stack is that large: what is farther is no part of it. */
+/*
+ * A thread's registers and the copy of its stack, as a sample has them, on the way from a function to
+ * its caller. What callers need is on their stack; no other memory is there.
+ */
+struct frame_state {
+	uint64_t registers[FRAME_STATE_REGISTERS];
+	uint32_t known; /* a bit for each register */
+	const uint8_t *stack;
+	uint64_t stack_start; /* the address of its first byte */
+	size_t stack_bytes;
+	bool beyond; /* something beyond the end of the copy was needed: the stack is deeper */
+};
+
+enum elf_frames_way {
+	ELF_FRAMES_CALLER,      /* *state is the caller's */
+	ELF_FRAMES_INTERRUPTED, /* the same, by a signal and not a call: its program counter is exact */
+	ELF_FRAMES_OUTERMOST,   /* there is no caller */
+	ELF_FRAMES_UNKNOWN,     /* not in the tables, or not enough is known; *state changed only in `beyond` */
+};
+
+/* What is farther from the stack pointer is not on the stack. */
 #define STACK_MAX ((uint64_t)64 << 20)
 
-/*
- * linux: arch/x86/include/uapi/asm/perf_regs.h, PERF_REG_X86_*: what perf's bits are, in DWARF's
- * numbers.
- */
+/* DWARF register to bit of perf_regs: arch/x86/include/uapi/asm/perf_regs.h. */
 static const uint8_t perf_bits[FRAME_STATE_REGISTERS] = {
 	0, 3, 2, 1, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23, 8,
 };
 
 /*
- * From a sample, which must outlive it. False: has no registers of a 64 bit program and its stack,
- * or is not of x86-64.
+ * From a sample, which must outlive it. False: no registers of a 64-bit program, no stack, or not on
+ * x86-64.
  */
 static bool frame_state_init(struct frame_state *state, const struct perf_record_format *format,
 			     const struct perf_record_sample *sample)
@@ -98,7 +127,11 @@ static bool frame_state_read(struct frame_state *state, uint64_t address, size_t
 	return true;
 }
 
-bool frame_state_follow_bp(struct frame_state *state)
+/*
+ * To the caller, by the chain of frame pointers; then only stack pointer, frame pointer and program
+ * counter are known. False: it is not valid; only `beyond` may have changed.
+ */
+static bool frame_state_follow_bp(struct frame_state *state)
 {
 	uint64_t bp, sp, caller_bp, pc;
 
@@ -115,18 +148,7 @@ bool frame_state_follow_bp(struct frame_state *state)
 	return true;
 }
 
-/*
- * elf_frames.c: libdw reads the tables and says for each register how the caller's value is found,
- * as an expression that is evaluated here.
- *
- * libdwfl, which would unwind whole stacks, is rejected: it wants all modules of one process at a
- * time, opened anew for each process, and guesses by frame pointers without saying so. Here a
- * file's tables are read once for all processes that have it mapped.
- *
- * Expressions are a file's, and it is a stranger's: the values on the stack are few, operations are
- * counted, there are no jumps (compilers and assemblers write none here), and memory is the copy of
- * the stack and nothing else.
- */
+/* ---- unwinding tables ---- */
 
 #define VALUES_MAX 32
 #define OPERATIONS_MAX 256
@@ -176,7 +198,7 @@ struct evaluation {
 	bool is_value; /* the result is the value itself, not where it is */
 };
 
-static bool push(struct evaluation *on, uint64_t value)
+static bool push_value(struct evaluation *on, uint64_t value)
 {
 	if (on->count == VALUES_MAX)
 		return false;
@@ -189,12 +211,12 @@ static bool push_register(struct evaluation *on, uint64_t number, uint64_t offse
 {
 	uint64_t value;
 
-	return frame_state_register(on->state, number, &value) && push(on, value + offset);
+	return frame_state_register(on->state, number, &value) && push_value(on, value + offset);
 }
 
 static bool push_copy(struct evaluation *on, uint64_t depth)
 {
-	return depth < on->count && push(on, on->values[on->count - 1 - depth]);
+	return depth < on->count && push_value(on, on->values[on->count - 1 - depth]);
 }
 
 static bool dereference(struct evaluation *on, uint64_t bytes)
@@ -221,7 +243,7 @@ static bool rotate(struct evaluation *on, size_t depth)
 	return true;
 }
 
-static bool one_operand(struct evaluation *on, uint8_t atom, uint64_t number)
+static bool apply_unary(struct evaluation *on, uint8_t atom, uint64_t number)
 {
 	if (on->count == 0)
 		return false;
@@ -249,7 +271,7 @@ static bool one_operand(struct evaluation *on, uint8_t atom, uint64_t number)
 	}
 }
 
-static bool compare(uint8_t atom, int64_t left, int64_t right, uint64_t *ret)
+static bool apply_comparison(uint8_t atom, int64_t left, int64_t right, uint64_t *ret)
 {
 	switch (atom) {
 	case DW_OP_eq:
@@ -275,7 +297,7 @@ static bool compare(uint8_t atom, int64_t left, int64_t right, uint64_t *ret)
 	}
 }
 
-static bool calculate(uint8_t atom, uint64_t left, uint64_t right, uint64_t *ret)
+static bool apply_binary(uint8_t atom, uint64_t left, uint64_t right, uint64_t *ret)
 {
 	switch (atom) {
 	case DW_OP_and:
@@ -306,39 +328,39 @@ static bool calculate(uint8_t atom, uint64_t left, uint64_t right, uint64_t *ret
 		*ret = (uint64_t)((int64_t)left >> (right < 64 ? right : 63));
 		return true;
 	default:
-		return compare(atom, (int64_t)left, (int64_t)right, ret);
+		return apply_comparison(atom, (int64_t)left, (int64_t)right, ret);
 	}
 }
 
-static bool two_operands(struct evaluation *on, uint8_t atom)
+static bool pop_and_apply_binary(struct evaluation *on, uint8_t atom)
 {
 	if (on->count < 2)
 		return false;
 
 	uint64_t *left = &on->values[on->count - 2];
 
-	if (!calculate(atom, left[0], left[1], left))
+	if (!apply_binary(atom, left[0], left[1], left))
 		return false;
 	on->count--;
 
 	return true;
 }
 
-static bool operate(struct evaluation *on, const Dwarf_Op *op)
+static bool evaluate_operation(struct evaluation *on, const Dwarf_Op *op)
 {
 	uint8_t atom = op->atom;
 
 	if (atom >= DW_OP_lit0 && atom <= DW_OP_lit31)
-		return push(on, atom - DW_OP_lit0);
+		return push_value(on, atom - DW_OP_lit0);
 	if (atom >= DW_OP_breg0 && atom <= DW_OP_breg31)
 		return push_register(on, atom - DW_OP_breg0, op->number);
 	if (atom >= DW_OP_const1u && atom <= DW_OP_consts)
-		return push(on, op->number);
+		return push_value(on, op->number);
 	switch (atom) {
 	case DW_OP_bregx:
 		return push_register(on, op->number, op->number2);
 	case DW_OP_call_frame_cfa:
-		return on->has_cfa && push(on, on->cfa);
+		return on->has_cfa && push_value(on, on->cfa);
 	case DW_OP_dup:
 	case DW_OP_over:
 		return push_copy(on, atom == DW_OP_over);
@@ -356,11 +378,11 @@ static bool operate(struct evaluation *on, const Dwarf_Op *op)
 	case DW_OP_nop:
 		return true;
 	default:
-		return one_operand(on, atom, op->number) || two_operands(on, atom);
+		return apply_unary(on, atom, op->number) || pop_and_apply_binary(on, atom);
 	}
 }
 
-/* False: it makes no sense, or asks for something that is not known. */
+/* False: invalid, or it needs what is not known. */
 static bool evaluate(struct evaluation *on, const Dwarf_Op *ops, size_t count)
 {
 	on->count = 0;
@@ -368,7 +390,7 @@ static bool evaluate(struct evaluation *on, const Dwarf_Op *ops, size_t count)
 	if (count > OPERATIONS_MAX)
 		return false;
 	for (size_t i = 0; i < count; i++)
-		if (!operate(on, &ops[i]))
+		if (!evaluate_operation(on, &ops[i]))
 			return false;
 
 	return on->count > 0;
@@ -430,7 +452,7 @@ static bool find_cfa(Dwarf_Frame *frame, struct evaluation *on)
 static enum elf_frames_way frame_step(Dwarf_Frame *frame, struct frame_state *state)
 {
 	struct evaluation on = { .state = state };
-	struct frame_state caller = *state; /* `beyond` too: a register that nobody needs may have been beyond */
+	struct frame_state caller = *state; /* not its `beyond`: that register may not be needed */
 	bool undefined, signal = false;
 	int pc = dwarf_frame_info(frame, NULL, NULL, &signal);
 
@@ -475,7 +497,11 @@ static bool find_in_tables(struct elf_frames *frames, uint64_t address, Dwarf_Fr
 	return find_frame(frames->debug, address - frames->debug_bias, ret);
 }
 
-enum elf_frames_way elf_frames_step(struct elf_frames *frames, uint64_t address, struct frame_state *state)
+/*
+ * From a function to its caller. address: the virtual address in the file of the program counter, or
+ * of a return address the byte before it.
+ */
+static enum elf_frames_way elf_frames_step(struct elf_frames *frames, uint64_t address, struct frame_state *state)
 {
 	Dwarf_Frame *frame;
 	enum elf_frames_way result;
@@ -493,7 +519,7 @@ enum outcome {
 	LOST,
 };
 
-/* False: no tables know. */
+/* False: no table knows the address. */
 static bool step_by_tables(const struct unwind_place *place, uint64_t address, struct frame_state *state,
 			   enum elf_frames_way *ret)
 {
@@ -510,7 +536,7 @@ static bool step_by_tables(const struct unwind_place *place, uint64_t address, s
 	return *ret != ELF_FRAMES_UNKNOWN;
 }
 
-static bool append(struct unwind *stack, uint64_t address, bool exact)
+static bool append_frame(struct unwind *stack, uint64_t address, bool exact)
 {
 	if (stack->count == UNWIND_FRAMES_MAX)
 		return false;
@@ -530,9 +556,9 @@ static bool has_moved_up(const struct frame_state *state, uint64_t sp)
 	return state->registers[FRAME_STATE_SP] > sp;
 }
 
-/* To the caller. False: outcome says why there is none. */
-static bool step(const struct unwind_place *place, struct frame_state *state, struct unwind *stack, bool *exact,
-		 enum outcome *outcome)
+/* To the caller. False: *outcome says why there is none. */
+static bool step_to_caller(const struct unwind_place *place, struct frame_state *state, struct unwind *stack,
+			   bool *exact, enum outcome *outcome)
 {
 	uint64_t sp = state->registers[FRAME_STATE_SP];
 	uint64_t address = state->registers[FRAME_STATE_PC] - !*exact;
@@ -552,12 +578,13 @@ static bool step(const struct unwind_place *place, struct frame_state *state, st
 	return is_code(place, state->registers[FRAME_STATE_PC], *exact);
 }
 
-static enum outcome walk(const struct unwind_place *place, struct frame_state *state, struct unwind *stack)
+static enum outcome unwind_by_tables(const struct unwind_place *place, struct frame_state *state, struct unwind *stack)
 {
 	enum outcome outcome = LOST;
 	bool exact = true;
 
-	while (append(stack, state->registers[FRAME_STATE_PC], exact) && step(place, state, stack, &exact, &outcome))
+	while (append_frame(stack, state->registers[FRAME_STATE_PC], exact) &&
+	       step_to_caller(place, state, stack, &exact, &outcome))
 		;
 
 	return outcome;
@@ -565,10 +592,9 @@ static enum outcome walk(const struct unwind_place *place, struct frame_state *s
 
 /*
  * How many functions of the chain are at or below the outermost one that the stack has, too. The
- * chain may lack functions, so each is looked for above the one before: in a recursion, where all
- * look alike, that counts.
+ * chain may lack functions, so each is looked for above the one before, which matters in recursions.
  */
-static size_t in_common(const struct unwind *stack, const uint64_t *chain, size_t len)
+static size_t common_with_chain(const struct unwind *stack, const uint64_t *chain, size_t len)
 {
 	size_t above = 0, common = 0;
 
@@ -583,17 +609,17 @@ static size_t in_common(const struct unwind *stack, const uint64_t *chain, size_
 	return common;
 }
 
-/* The stack is not complete: with what the kernel knows beyond it, as long as it is in code. */
-static void complete(const struct unwind_place *place, struct unwind *stack, const uint64_t *chain, size_t len)
+/* Appends what the kernel knows beyond an incomplete stack, as long as it is in code. */
+static void append_chain(const struct unwind_place *place, struct unwind *stack, const uint64_t *chain, size_t len)
 {
-	size_t i = in_common(stack, chain, len);
+	size_t i = common_with_chain(stack, chain, len);
 
 	if (i == 0 && len <= stack->count)
 		return;
 	if (i == 0)
 		stack->count = stack->by_tables = 0;
 	for (bool exact = i == 0; i < len; i++, exact = false) {
-		if (!is_code(place, chain[i], exact) || !append(stack, chain[i], exact))
+		if (!is_code(place, chain[i], exact) || !append_frame(stack, chain[i], exact))
 			return;
 		stack->cut = false;
 	}
@@ -607,12 +633,12 @@ void unwind_sample(const struct unwind_place *place, const struct perf_record_fo
 	ret->count = ret->by_tables = 0;
 	ret->cut = false;
 	if (!frame_state_init(&state, format, sample)) {
-		for (size_t i = 0; i < chain_len && append(ret, chain[i], i == 0); i++)
+		for (size_t i = 0; i < chain_len && append_frame(ret, chain[i], i == 0); i++)
 			;
 		return;
 	}
-	if (walk(place, &state, ret) == OUTERMOST)
+	if (unwind_by_tables(place, &state, ret) == OUTERMOST)
 		return;
 	ret->cut = state.beyond || ret->count == UNWIND_FRAMES_MAX;
-	complete(place, ret, chain, chain_len);
+	append_chain(place, ret, chain, chain_len);
 }

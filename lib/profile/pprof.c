@@ -1,12 +1,19 @@
 /*
- * pprof.c: one walk over the wire format fills piles of equal things, a second step turns ids into
- * places.
+ * pprof.c: protobuf by hand: a message is a row of fields, each a tag (number << 3 | wire type) and a
+ * value: a varint (wire type 0), or a length and so many bytes (2). Rejected: a general protobuf
+ * library. Five kinds of messages with numbered fields, none nested deeper than three, need no
+ * recursion.
  *
- * Ids are any 64-bit numbers and may be used before they are given; strings come last in most
- * profiles. So everything is kept as it was written until the end. A thing costs at least two bytes
- * of the profile but up to a hundred of memory, so memory has a limit of its own. Rejected: a
- * general reader of protobuf. Five kinds of messages with numbered fields, none nested deeper than
- * three, need no recursion.
+ * Writing: fields that are zero are left out, as proto3 has it. Fields may come in any order, so what
+ * is added is encoded at once, and only the strings wait for the end. A nested message needs its
+ * length in front: it is encoded in a scratch buffer. String 0 must be "", and the set counts from 1,
+ * which fits.
+ *
+ * Reading: one walk over the wire format fills an array for each kind of object, a second step turns
+ * ids into indexes: ids are any 64-bit numbers and may be used before they are defined, and strings
+ * come last in most profiles. An object takes at least two bytes of the profile but up to a hundred
+ * of memory, so memory has a limit of its own. Lengths are compared with what is left before anything
+ * is read. Groups, which are obsolete, are refused.
  */
 #include "lib/profile/pprof.h"
 
@@ -47,10 +54,7 @@ struct wire_fields_field {
 #define PPROF_READ_BYTES_DEFAULT ((size_t)256 << 20)
 #define PPROF_READ_MEMORY_DEFAULT ((size_t)512 << 20)
 
-/*
- * wire_fields.c: lengths are compared with what is left before anything moves. Groups, which nobody
- * writes any more, are refused.
- */
+/* ---- the wire format ---- */
 
 /* A number at the front. False: it is cut off, or longer than 64 bits. */
 static bool wire_fields_varint(struct wire_fields *fields, uint64_t *ret)
@@ -114,15 +118,7 @@ static int wire_fields_next(struct wire_fields *fields, struct wire_fields_field
 	}
 }
 
-/*
- * pprof.c: protobuf by hand. A message is a row of fields, each a tag (number << 3 | wire type) and
- * a value: a varint (wire type 0), or a length and so many bytes (2). Fields that are zero are left
- * out, as proto3 has it.
- *
- * Fields may stand in any order, so what is added is encoded at once, and only the strings wait for
- * the end. A nested message needs its length in front: it is made in a scratch buffer of its own.
- * String 0 must be "", and the set counts from 1, which fits.
- */
+/* ---- writing ---- */
 
 /* Numbers of fields, by message. */
 enum profile_field {
@@ -136,7 +132,6 @@ enum profile_field {
 	PROFILE_DURATION_NS = 10,
 	PROFILE_PERIOD_TYPE = 11,
 	PROFILE_PERIOD = 12,
-	PROFILE_COMMENT = 13,
 	PROFILE_DEFAULT_TYPE = 14,
 };
 
@@ -186,7 +181,7 @@ struct pprof {
 
 /* ---- fields; errors stay in pprof ---- */
 
-static void put(struct pprof *pprof, struct buffer *to, const void *data, size_t len)
+static void append_bytes(struct pprof *pprof, struct buffer *to, const void *data, size_t len)
 {
 	if (pprof->error == 0)
 		pprof->error = buffer_append(to, data, len);
@@ -200,7 +195,7 @@ static void put_varint(struct pprof *pprof, struct buffer *to, uint64_t value)
 	for (; value >= 0x80; value >>= 7)
 		bytes[len++] = (unsigned char)(value | 0x80);
 	bytes[len++] = (unsigned char)value;
-	put(pprof, to, bytes, len);
+	append_bytes(pprof, to, bytes, len);
 }
 
 static void put_number(struct pprof *pprof, struct buffer *to, unsigned field, uint64_t value)
@@ -215,7 +210,7 @@ static void put_bytes(struct pprof *pprof, struct buffer *to, unsigned field, co
 {
 	put_varint(pprof, to, field << 3 | WIRE_BYTES);
 	put_varint(pprof, to, len);
-	put(pprof, to, data, len);
+	append_bytes(pprof, to, data, len);
 }
 
 /* Moves what is in from to the end of to, as a nested message. */
@@ -226,7 +221,7 @@ static void put_nested(struct pprof *pprof, struct buffer *to, unsigned field, s
 }
 
 /* int64 in the format: what is beyond is cut. */
-static uint64_t positive(uint64_t value)
+static uint64_t clamp_int64(uint64_t value)
 {
 	return value > INT64_MAX ? INT64_MAX : value;
 }
@@ -268,11 +263,11 @@ static void put_head(struct pprof *pprof, const struct pprof_options *options)
 
 	for (size_t i = 0; i < options->value_count; i++)
 		put_value_type(pprof, PROFILE_SAMPLE_TYPE, &options->values[i]);
-	put_number(pprof, body, PROFILE_TIME_NS, positive(options->wall_ns));
-	put_number(pprof, body, PROFILE_DURATION_NS, positive(options->duration_ns));
+	put_number(pprof, body, PROFILE_TIME_NS, clamp_int64(options->wall_ns));
+	put_number(pprof, body, PROFILE_DURATION_NS, clamp_int64(options->duration_ns));
 	if (options->period_type.type)
 		put_value_type(pprof, PROFILE_PERIOD_TYPE, &options->period_type);
-	put_number(pprof, body, PROFILE_PERIOD, positive(options->period));
+	put_number(pprof, body, PROFILE_PERIOD, clamp_int64(options->period));
 	if (options->value_shown < options->value_count)
 		put_text(pprof, body, PROFILE_DEFAULT_TYPE, options->values[options->value_shown].type);
 }
@@ -403,17 +398,11 @@ int pprof_add_sample(struct pprof *pprof, const struct pprof_sample *sample)
 	put_nested(pprof, &pprof->message, SAMPLE_LOCATIONS, &pprof->part);
 	/* Packed: zeros are kept, there must be as many values as types. */
 	for (size_t i = 0; i < pprof->value_count; i++)
-		put_varint(pprof, &pprof->part, positive(sample->values[i]));
+		put_varint(pprof, &pprof->part, clamp_int64(sample->values[i]));
 	put_nested(pprof, &pprof->message, SAMPLE_VALUES, &pprof->part);
 	for (size_t i = 0; i < PPROF_LABELS_MAX && sample->labels[i].key; i++)
 		put_label(pprof, &sample->labels[i]);
 	return finish_message(pprof, PROFILE_SAMPLE);
-}
-
-int pprof_add_comment(struct pprof *pprof, const char *text)
-{
-	put_number(pprof, &pprof->body, PROFILE_COMMENT, string_of(pprof, text));
-	return pprof->error;
 }
 
 int pprof_finish(struct pprof *pprof, const struct sink *sink)
@@ -430,13 +419,15 @@ int pprof_finish(struct pprof *pprof, const struct sink *sink)
 	return pprof->error;
 }
 
-/* Things of one kind. */
-struct pile {
-	void *things;
+/* ---- reading ---- */
+
+/* Objects of one kind. */
+struct objects {
+	void *items;
 	uint32_t count, room;
 };
 
-enum pile_kind {
+enum object_kind {
 	TYPES,
 	MAPPINGS,
 	FUNCTIONS,
@@ -447,10 +438,10 @@ enum pile_kind {
 	LABELS,
 	SAMPLES,
 	STRINGS,
-	PILES
+	OBJECT_KINDS
 };
 
-static const size_t sizes[PILES] = {
+static const size_t sizes[OBJECT_KINDS] = {
 	[TYPES] = sizeof(struct pprof_read_value_type),
 	[MAPPINGS] = sizeof(struct pprof_read_mapping),
 	[FUNCTIONS] = sizeof(struct pprof_read_function),
@@ -465,32 +456,32 @@ static const size_t sizes[PILES] = {
 
 struct pprof_read {
 	struct buffer bytes; /* strings are within */
-	struct pile piles[PILES];
+	struct objects objects[OBJECT_KINDS];
 	size_t memory, memory_max;
 	struct pprof_read_profile profile;
 };
 
 /* One more, all zeros, in *ret until the next call for the same kind. */
-static int add(struct pprof_read *reader, enum pile_kind kind, void *ret)
+static int add_object(struct pprof_read *reader, enum object_kind kind, void *ret)
 {
-	struct pile *pile = &reader->piles[kind];
+	struct objects *objects = &reader->objects[kind];
 
-	if (pile->count == pile->room) {
-		uint32_t room = pile->room ? 2 * pile->room : 16;
-		size_t more = (room - pile->room) * sizes[kind];
+	if (objects->count == objects->room) {
+		uint32_t room = objects->room ? 2 * objects->room : 16;
+		size_t more = (room - objects->room) * sizes[kind];
 		void *grown;
 
-		if (room < pile->room || more > reader->memory_max - reader->memory)
+		if (room < objects->room || more > reader->memory_max - reader->memory)
 			return -EFBIG;
-		grown = realloc(pile->things, room * sizes[kind]);
+		grown = realloc(objects->items, room * sizes[kind]);
 		if (!grown)
 			return -ENOMEM;
-		pile->things = grown;
-		pile->room = room;
+		objects->items = grown;
+		objects->room = room;
 		reader->memory += more;
 	}
-	memset((char *)pile->things + pile->count * sizes[kind], 0, sizes[kind]);
-	*(void **)ret = (char *)pile->things + pile->count++ * sizes[kind];
+	memset((char *)objects->items + objects->count * sizes[kind], 0, sizes[kind]);
+	*(void **)ret = (char *)objects->items + objects->count++ * sizes[kind];
 	return 0;
 }
 
@@ -531,7 +522,7 @@ static int read_value_type(struct wire_fields wire, struct pprof_read_value_type
 static int on_type(struct pprof_read *reader, struct wire_fields wire)
 {
 	struct pprof_read_value_type *type;
-	int rc = add(reader, TYPES, &type);
+	int rc = add_object(reader, TYPES, &type);
 
 	return rc < 0 ? rc : read_value_type(wire, type);
 }
@@ -539,7 +530,7 @@ static int on_type(struct pprof_read *reader, struct wire_fields wire)
 static int on_mapping(struct pprof_read *reader, struct wire_fields wire)
 {
 	struct pprof_read_mapping *mapping;
-	int rc = add(reader, MAPPINGS, &mapping);
+	int rc = add_object(reader, MAPPINGS, &mapping);
 
 	if (rc < 0)
 		return rc;
@@ -556,7 +547,7 @@ static int on_mapping(struct pprof_read *reader, struct wire_fields wire)
 static int on_function(struct pprof_read *reader, struct wire_fields wire)
 {
 	struct pprof_read_function *function;
-	int rc = add(reader, FUNCTIONS, &function);
+	int rc = add_object(reader, FUNCTIONS, &function);
 
 	if (rc < 0)
 		return rc;
@@ -574,7 +565,7 @@ static int on_function(struct pprof_read *reader, struct wire_fields wire)
 static int on_line(struct pprof_read *reader, struct wire_fields wire)
 {
 	struct pprof_read_line *line;
-	int rc = add(reader, LINES, &line);
+	int rc = add_object(reader, LINES, &line);
 
 	return rc < 0 ? rc
 		      : read_numbers(wire, (struct slot[]){ { &line->function_id, true }, { &line->line, true } }, 2);
@@ -585,18 +576,18 @@ static int on_location(struct pprof_read *reader, struct wire_fields wire)
 	struct pprof_read_location *location;
 	struct wire_fields numbers = wire;
 	struct wire_fields_field field;
-	int rc = add(reader, LOCATIONS, &location);
+	int rc = add_object(reader, LOCATIONS, &location);
 
 	if (rc < 0)
 		return rc;
-	location->line_first = reader->piles[LINES].count;
+	location->line_first = reader->objects[LINES].count;
 	while ((rc = wire_fields_next(&wire, &field)) > 0) {
 		if (field.number == 4 && field.type == WIRE_FIELDS_BYTES)
 			rc = on_line(reader, field.bytes);
 		if (rc < 0)
 			return rc;
 	}
-	location->line_count = reader->piles[LINES].count - location->line_first;
+	location->line_count = reader->objects[LINES].count - location->line_first;
 	return rc < 0 ? rc
 		      : read_numbers(numbers,
 				     (struct slot[]){ { &location->id, true },
@@ -608,7 +599,7 @@ static int on_location(struct pprof_read *reader, struct wire_fields wire)
 static int add_frame(struct pprof_read *reader, uint64_t id)
 {
 	uint64_t *to;
-	int rc = add(reader, FRAME_IDS, &to);
+	int rc = add_object(reader, FRAME_IDS, &to);
 
 	if (rc == 0)
 		*to = id;
@@ -618,7 +609,7 @@ static int add_frame(struct pprof_read *reader, uint64_t id)
 static int on_label(struct pprof_read *reader, struct wire_fields wire)
 {
 	struct pprof_read_label *label;
-	int rc = add(reader, LABELS, &label);
+	int rc = add_object(reader, LABELS, &label);
 
 	if (rc < 0)
 		return rc;
@@ -660,8 +651,8 @@ static int take_numbers(struct pprof_read *reader, struct wire_fields_field *fie
 
 static int on_sample(struct pprof_read *reader, struct wire_fields wire)
 {
-	struct pprof_read_sample sample = { .frame_first = reader->piles[FRAME_IDS].count,
-					    .label_first = reader->piles[LABELS].count },
+	struct pprof_read_sample sample = { .frame_first = reader->objects[FRAME_IDS].count,
+					    .label_first = reader->objects[LABELS].count },
 				 *to;
 	struct wire_fields_field field;
 	size_t values = 0;
@@ -679,9 +670,9 @@ static int on_sample(struct pprof_read *reader, struct wire_fields wire)
 	}
 	if (rc < 0)
 		return rc;
-	sample.frame_count = reader->piles[FRAME_IDS].count - sample.frame_first;
-	sample.label_count = reader->piles[LABELS].count - sample.label_first;
-	rc = add(reader, SAMPLES, &to);
+	sample.frame_count = reader->objects[FRAME_IDS].count - sample.frame_first;
+	sample.label_count = reader->objects[LABELS].count - sample.label_first;
+	rc = add_object(reader, SAMPLES, &to);
 	if (rc == 0)
 		*to = sample;
 	return rc;
@@ -692,7 +683,7 @@ static int on_sample(struct pprof_read *reader, struct wire_fields wire)
 static int on_string(struct pprof_read *reader, struct wire_fields wire)
 {
 	struct pprof_read_text *text;
-	int rc = add(reader, STRINGS, &text);
+	int rc = add_object(reader, STRINGS, &text);
 
 	if (rc == 0)
 		*text = (struct pprof_read_text){ (const char *)wire.at, (size_t)(wire.end - wire.at) };
@@ -732,35 +723,36 @@ static int read_profile(struct pprof_read *reader)
 
 /* ---- ids to places ---- */
 
-/* The id is the first member of each thing. */
-static int index_pile(const struct pprof_read *reader, enum pile_kind kind, struct id_index *ret)
+/* The id is the first member of each object. */
+static int index_objects(const struct pprof_read *reader, enum object_kind kind, struct id_index *ret)
 {
-	const struct pile *pile = &reader->piles[kind];
+	const struct objects *objects = &reader->objects[kind];
 
-	if (pile->count * sizeof(uint64_t) * 2 > reader->memory_max)
+	if (objects->count * sizeof(uint64_t) * 2 > reader->memory_max)
 		return -EFBIG;
-	return id_index_init(ret, pile->things, pile->count, sizes[kind]);
+	return id_index_init(ret, objects->items, objects->count, sizes[kind]);
 }
 
 /*
- * Ids of others to places from 1 on; id and place are so far within each thing of the pile. An id
+ * Ids of others to places from 1 on; id and place are so far within each object of the objects. An id
  * of 0 is none.
  */
-static int resolve(struct pprof_read *reader, enum pile_kind kind, size_t id_at, size_t place_at, enum pile_kind others)
+static int resolve(struct pprof_read *reader, enum object_kind kind, size_t id_at, size_t place_at,
+		   enum object_kind others)
 {
 	AUTO(id_index_release) struct id_index index = { 0 };
-	int rc = index_pile(reader, others, &index);
+	int rc = index_objects(reader, others, &index);
 
-	for (uint32_t i = 0; rc == 0 && i < reader->piles[kind].count; i++) {
-		char *thing = (char *)reader->piles[kind].things + i * sizes[kind];
+	for (uint32_t i = 0; rc == 0 && i < reader->objects[kind].count; i++) {
+		char *object = (char *)reader->objects[kind].items + i * sizes[kind];
 		uint64_t id;
 		uint32_t at = 0;
 
-		memcpy(&id, thing + id_at, sizeof(id));
+		memcpy(&id, object + id_at, sizeof(id));
 		if (id != 0 && !id_index_find(&index, id, &at))
 			return -EBADMSG;
 		at += id != 0;
-		memcpy(thing + place_at, &at, sizeof(at));
+		memcpy(object + place_at, &at, sizeof(at));
 	}
 	return rc;
 }
@@ -768,15 +760,15 @@ static int resolve(struct pprof_read *reader, enum pile_kind kind, size_t id_at,
 static int resolve_frames(struct pprof_read *reader)
 {
 	AUTO(id_index_release) struct id_index locations = { 0 };
-	const uint64_t *ids = reader->piles[FRAME_IDS].things;
-	int rc = index_pile(reader, LOCATIONS, &locations);
+	const uint64_t *ids = reader->objects[FRAME_IDS].items;
+	int rc = index_objects(reader, LOCATIONS, &locations);
 
-	for (uint32_t i = 0; rc == 0 && i < reader->piles[FRAME_IDS].count; i++) {
+	for (uint32_t i = 0; rc == 0 && i < reader->objects[FRAME_IDS].count; i++) {
 		uint32_t *frame, at;
 
 		if (!id_index_find(&locations, ids[i], &at))
 			return -EBADMSG;
-		rc = add(reader, FRAMES, &frame);
+		rc = add_object(reader, FRAMES, &frame);
 		if (rc == 0)
 			*frame = at;
 	}
@@ -805,12 +797,12 @@ static bool strings_ok(const struct pprof_read *reader)
 	return count > 0 && most < count && profile->strings[0].len == 0;
 }
 
-static void hand_over(struct pprof_read *reader)
+static void fill_in_profile(struct pprof_read *reader)
 {
 	struct pprof_read_profile *profile = &reader->profile;
-	const struct pile *piles = reader->piles;
+	const struct objects *objects = reader->objects;
 
-#define HAND(kind, member, counter) (profile->member = piles[kind].things, profile->counter = piles[kind].count)
+#define HAND(kind, member, counter) (profile->member = objects[kind].items, profile->counter = objects[kind].count)
 	HAND(TYPES, types, type_count);
 	HAND(MAPPINGS, mappings, mapping_count);
 	HAND(FUNCTIONS, functions, function_count);
@@ -823,7 +815,7 @@ static void hand_over(struct pprof_read *reader)
 #undef HAND
 }
 
-static int take_bytes(struct pprof_read *reader, const void *data, size_t len, size_t bytes_max)
+static int inflate_input(struct pprof_read *reader, const void *data, size_t len, size_t bytes_max)
 {
 	const unsigned char *bytes = data;
 
@@ -845,7 +837,7 @@ int pprof_read_new(const void *data, size_t len, const struct pprof_read_options
 		return -EBADMSG;
 	reader->memory_max = options && options->memory_max ? options->memory_max : PPROF_READ_MEMORY_DEFAULT;
 
-	rc = take_bytes(reader, data, len, bytes_max);
+	rc = inflate_input(reader, data, len, bytes_max);
 	if (rc == 0)
 		rc = read_profile(reader);
 	if (rc == 0)
@@ -858,7 +850,7 @@ int pprof_read_new(const void *data, size_t len, const struct pprof_read_options
 		rc = resolve_frames(reader);
 	if (rc < 0)
 		return rc;
-	hand_over(reader);
+	fill_in_profile(reader);
 	if (!strings_ok(reader) || reader->profile.type_count > PPROF_READ_VALUES_MAX)
 		return -EBADMSG;
 	*ret = TAKE(reader);
@@ -869,8 +861,8 @@ void pprof_read_free(struct pprof_read *reader)
 {
 	if (!reader)
 		return;
-	for (unsigned i = 0; i < PILES; i++)
-		free(reader->piles[i].things);
+	for (unsigned i = 0; i < OBJECT_KINDS; i++)
+		free(reader->objects[i].items);
 	buffer_release(&reader->bytes);
 	free(reader);
 }
@@ -880,7 +872,7 @@ const struct pprof_read_profile *pprof_read_profile(const struct pprof_read *rea
 	return &reader->profile;
 }
 
-static bool is(const struct pprof_read_profile *profile, uint32_t string, const char *text)
+static bool string_is(const struct pprof_read_profile *profile, uint32_t string, const char *text)
 {
 	const struct pprof_read_text *known = &profile->strings[string];
 
@@ -893,7 +885,7 @@ const struct pprof_read_label *pprof_read_label(const struct pprof_read_profile 
 	for (uint32_t i = 0; i < sample->label_count; i++) {
 		const struct pprof_read_label *label = &profile->labels[sample->label_first + i];
 
-		if (is(profile, label->key, key))
+		if (string_is(profile, label->key, key))
 			return label;
 	}
 	return NULL;
@@ -902,7 +894,8 @@ const struct pprof_read_label *pprof_read_label(const struct pprof_read_profile 
 int pprof_read_value(const struct pprof_read_profile *profile, const char *type, const char *unit)
 {
 	for (uint32_t i = 0; i < profile->type_count; i++)
-		if (is(profile, profile->types[i].type, type) && (!unit || is(profile, profile->types[i].unit, unit)))
+		if (string_is(profile, profile->types[i].type, type) &&
+		    (!unit || string_is(profile, profile->types[i].unit, unit)))
 			return (int)i;
 	return -1;
 }

@@ -1,8 +1,16 @@
 /*
- * pprof.h: reads a profile as pprof has it: profile.proto, in gzip or not, as lib/pprof writes it
- * and as Go, perf_to_profile and others do. Pure: no protobuf library. Nothing in the bytes is
- * trusted: numbers of others are resolved and checked once, when the profile is read, so whoever
- * walks it needs to check nothing but strings, which may hold any byte.
+ * pprof.h: writes and reads pprof profiles: profile.proto, in gzip,
+ * https://github.com/google/pprof/blob/main/proto/profile.proto. Pure: no protobuf library.
+ *
+ * 	pprof_new ─▶ { pprof_add_mapping, pprof_add_function ─▶ pprof_add_location ─▶ pprof_add_sample }
+ * 	─▶ pprof_finish, onto a sink
+ *
+ * Written strings are made printable (text_escape) and kept once. The encoder is sticky: the first
+ * error is returned by every later call. It keeps the encoded profile in memory until the end.
+ *
+ * pprof_read: what this, Go, perf_to_profile and others write, in gzip or not. The input is not
+ * trusted: references are resolved and checked once, when the profile is read, so that a walk over it
+ * needs to check nothing but strings, which may hold any byte.
  */
 #ifndef SPIKEWATCH_LIB_PROFILE_PPROF_H
 #define SPIKEWATCH_LIB_PROFILE_PPROF_H
@@ -13,18 +21,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-/*
- * pprof.h: writes a profile as pprof reads it: profile.proto,
- * https://github.com/google/pprof/blob/main/proto/profile.proto, in gzip. Pure: no protobuf
- * library, onto a sink.
- *
- * 	pprof_new ─▶ { pprof_mapping, pprof_function ─▶ pprof_location ─▶ pprof_sample } ─▶ pprof_finish
- *
- * Strings of strangers are made printable (text_escape) and kept once. The encoder is sticky: the
- * first error is returned by every later call. It keeps the encoded profile in memory until the
- * end.
- */
 
 #define PPROF_VALUES_MAX 4
 #define PPROF_LABELS_MAX 8
@@ -42,7 +38,7 @@ struct pprof_value_type {
 struct pprof_options {
 	struct pprof_value_type values[PPROF_VALUES_MAX]; /* of each sample, in this order */
 	size_t value_count;
-	size_t value_shown; /* which of them is shown if nobody asks for another */
+	size_t value_shown; /* index of the default one */
 	struct pprof_value_type period_type;
 	uint64_t period;
 	uint64_t wall_ns; /* when it began, since 1970 */
@@ -74,7 +70,7 @@ struct pprof_location {
 	uint64_t mapping; /* 0: in none */
 	uint64_t address; /* between the mapping's start and end */
 	const struct pprof_line
-		*lines;    /* the innermost of inlined functions first; the last is who they were inlined into */
+		*lines; /* the innermost of inlined functions first; the last is the function they were inlined into */
 	size_t line_count; /* 0: the function is not known */
 };
 
@@ -107,9 +103,6 @@ int pprof_add_mapping(struct pprof *pprof, const struct pprof_mapping *mapping, 
 int pprof_add_function(struct pprof *pprof, const struct pprof_function *function, uint64_t *ret);
 int pprof_add_location(struct pprof *pprof, const struct pprof_location *location, uint64_t *ret);
 int pprof_add_sample(struct pprof *pprof, const struct pprof_sample *sample);
-
-/* A line for people; pprof -comments shows it. Returns as the others. */
-int pprof_add_comment(struct pprof *pprof, const char *text);
 
 /* Writes the profile to sink. To be called once. 0; -ENOMEM; -EFBIG; what sink returns. */
 int pprof_finish(struct pprof *pprof, const struct sink *sink);

@@ -1,5 +1,11 @@
 /*
- * profile.c: one walk over the sets for each of the three forms.
+ * profile.c: sums samples up, and writes the sum in three forms, each in one walk over the sets.
+ *
+ * Everything that may repeat is interned, from strings up to whole stacks, so a sample that is like
+ * an earlier one costs look-ups and no memory. All sets share one budget. When it is spent, all that
+ * is new is refused, frames included, and samples with something that was refused are "(other)": what
+ * is in the profile by then is complete and stays comparable, where keeping the stack but not its
+ * symbols would mix up "not known" with "no room".
  *
  * Numbers of mappings, functions and frames are those of pprof, because both count from 1 in the
  * order of the calls. "(other)" is not in the sets; each form adds it at the end.
@@ -24,10 +30,7 @@
 #define STACK_PROFILE_STACKS_DEFAULT 50000u
 #define STACK_PROFILE_BYTES_DEFAULT ((size_t)64 << 20)
 
-/*
- * Folded stacks repeat all names: beyond so many bytes of them they are "(other)" there, and only
- * there.
- */
+/* Folded stacks repeat all names: what is beyond so many bytes is "(other)" there, and only there. */
 #define STACK_PROFILE_FOLDED_MAX ((size_t)16 << 20)
 
 struct stack_profile_mapping_key {
@@ -58,7 +61,7 @@ struct stack_profile_thread_key {
 	uint32_t process, thread, cgroup; /* strings; cgroup 0: not known */
 };
 
-/* How often a stack was seen. */
+/* Samples of a stack. */
 struct stack_profile_tally {
 	uint64_t samples[FUNCTION_TABLE_PHASES], weight[FUNCTION_TABLE_PHASES];
 };
@@ -71,18 +74,8 @@ struct stack_profile {
 	struct stack_profile_tally *tallies; /* by number of the stack, less 1 */
 	uint32_t cap;
 	struct stack_profile_tally other;
-	struct buffer key; /* the one that is made */
+	struct buffer key; /* scratch */
 };
-
-/*
- * stack_profile_add.c: sums samples up. Everything that may repeat is interned, from strings up to
- * whole stacks, so a sample that is like an earlier one costs look-ups and no memory.
- *
- * All sets share one budget. When it is spent, everything new is refused, frames included, and
- * samples with something that was refused are "(other)": what is in the profile by then is complete
- * and stays comparable, where keeping the stack but not its symbols would mix up "not known" with
- * "no room".
- */
 
 _Static_assert((int)STACK_PROFILE_FULL == (int)INTERN_FULL, "one condition");
 
@@ -149,7 +142,7 @@ int stack_profile_mapping(struct stack_profile *profile, const struct stack_prof
 
 /* ---- frames ---- */
 
-/* What a function is called that has no name: after its module, "[libc.so.6]". */
+/* The name of a frame without a symbol, after its module: "[libc.so.6]". */
 static void make_name(const char *module, char ret[static STACK_PROFILE_NAME_MAX + 3])
 {
 	const char *slash = strrchr(module, '/'), *base = slash && slash[1] ? slash + 1 : module;
@@ -254,7 +247,7 @@ static int put_thread(struct stack_profile *profile, const struct stack_profile_
 	return rc == 0 ? intern_put(&profile->threads, &profile->budget, &key, sizeof(key), ret) : rc;
 }
 
-/* Appends the frames to the key. 0; STACK_PROFILE_FULL: one of them did not fit when it came. */
+/* Appends the frames to the key. 0; STACK_PROFILE_FULL: one of them had been refused. */
 static int put_frames(struct stack_profile *profile, const struct stack_profile_sample *sample)
 {
 	size_t count = sample->frame_count < STACK_PROFILE_FRAMES_MAX ? sample->frame_count : STACK_PROFILE_FRAMES_MAX;
@@ -271,7 +264,7 @@ static int put_frames(struct stack_profile *profile, const struct stack_profile_
 }
 
 /* Room for the tally of one more stack. */
-static int reserve(struct stack_profile *profile)
+static int reserve_tally(struct stack_profile *profile)
 {
 	uint32_t cap = profile->cap ? profile->cap * 2 : 64;
 	struct stack_profile_tally *tallies;
@@ -289,7 +282,7 @@ static int reserve(struct stack_profile *profile)
 }
 
 /* The number of the sample's stack. */
-static int add_put_stack(struct stack_profile *profile, const struct stack_profile_sample *sample, uint32_t *ret)
+static int put_stack_number(struct stack_profile *profile, const struct stack_profile_sample *sample, uint32_t *ret)
 {
 	struct intern_budget closed = { .max_bytes = 1, .spent = true };
 	bool room = profile->stacks.count < profile->options.stacks_max;
@@ -302,7 +295,7 @@ static int add_put_stack(struct stack_profile *profile, const struct stack_profi
 	if (rc == 0)
 		rc = put_frames(profile, sample);
 	if (rc == 0)
-		rc = reserve(profile);
+		rc = reserve_tally(profile);
 	if (rc == 0)
 		rc = intern_put(&profile->stacks, room ? &profile->budget : &closed, profile->key.data,
 				profile->key.len, ret);
@@ -323,27 +316,10 @@ int stack_profile_add(struct stack_profile *profile, const struct stack_profile_
 		whole.frame_count = 1;
 	}
 	if (rc == 0)
-		rc = add_put_stack(profile, &whole, &number);
+		rc = put_stack_number(profile, &whole, &number);
 	if (rc >= 0)
 		count_sample(profile, rc == 0 ? &profile->tallies[number - 1] : &profile->other, sample);
 	return rc;
-}
-
-void stack_profile_counts(const struct stack_profile *profile, struct stack_profile_counts *ret)
-{
-	const struct stack_profile_tally *other = &profile->other;
-
-	*ret = (struct stack_profile_counts){
-		.samples_before = other->samples[FUNCTION_TABLE_BEFORE],
-		.samples_during = other->samples[FUNCTION_TABLE_DURING],
-		.samples_other = other->samples[FUNCTION_TABLE_BEFORE] + other->samples[FUNCTION_TABLE_DURING],
-		.stacks = profile->stacks.count,
-		.bytes = profile->budget.used_bytes,
-	};
-	for (uint32_t i = 0; i < profile->stacks.count; i++) {
-		ret->samples_before += profile->tallies[i].samples[FUNCTION_TABLE_BEFORE];
-		ret->samples_during += profile->tallies[i].samples[FUNCTION_TABLE_DURING];
-	}
 }
 
 #define OTHER "(other)"
@@ -389,7 +365,7 @@ static const struct stack_profile_line_key *lines_of(const struct stack_profile_
 	return (const struct stack_profile_line_key *)(frame + 1);
 }
 
-/* The frames of a stack, leaf first, and who it is of. */
+/* The frames of a stack, leaf first, and its thread. */
 static const uint32_t *stack_of(const struct stack_profile *profile, uint32_t number, uint32_t *ret_thread,
 				size_t *ret_count)
 {
@@ -434,7 +410,7 @@ static int find_known(const struct stack_profile *profile, struct pprof_mapping 
 	return 0;
 }
 
-static int put_mappings(const struct stack_profile *profile, struct pprof *pprof)
+static int put_pprof_mappings(const struct stack_profile *profile, struct pprof *pprof)
 {
 	AUTO_FREE struct pprof_mapping *known = NULL;
 	int rc = find_known(profile, &known);
@@ -457,7 +433,7 @@ static int put_mappings(const struct stack_profile *profile, struct pprof *pprof
 	return rc;
 }
 
-static int put_functions(const struct stack_profile *profile, struct pprof *pprof)
+static int put_pprof_functions(const struct stack_profile *profile, struct pprof *pprof)
 {
 	int rc = 0;
 
@@ -472,7 +448,7 @@ static int put_functions(const struct stack_profile *profile, struct pprof *ppro
 	return rc;
 }
 
-static int put_locations(const struct stack_profile *profile, struct pprof *pprof)
+static int put_pprof_locations(const struct stack_profile *profile, struct pprof *pprof)
 {
 	int rc = 0;
 
@@ -487,7 +463,7 @@ static int put_locations(const struct stack_profile *profile, struct pprof *ppro
 		};
 		uint64_t id;
 
-		/* pprof makes up names itself; without a mapping it has nothing to make them of. */
+		/* pprof itself names what has none after its mapping; without one the name is given here. */
 		for (uint32_t n = 0; n < frame->lines && n < STACK_PROFILE_LINES_MAX; n++)
 			if (function_of(profile, keys[n].function)->known || frame->mapping == STACK_PROFILE_NO_MAPPING)
 				lines[location.line_count++] = (struct pprof_line){ keys[n].function, keys[n].line };
@@ -496,8 +472,9 @@ static int put_locations(const struct stack_profile *profile, struct pprof *ppro
 	return rc;
 }
 
-/* One sample for each phase that has any. Its values and the phase are not set in template yet. */
-static int put_phases(struct pprof *pprof, const struct stack_profile_tally *tally, const struct pprof_sample *template)
+/* One sample for each phase that has any: template with values and phase filled in. */
+static int put_pprof_phases(struct pprof *pprof, const struct stack_profile_tally *tally,
+			    const struct pprof_sample *template)
 {
 	int rc = 0;
 
@@ -514,7 +491,7 @@ static int put_phases(struct pprof *pprof, const struct stack_profile_tally *tal
 	return rc;
 }
 
-static int put_stack(const struct stack_profile *profile, struct pprof *pprof, uint32_t number)
+static int put_pprof_stack(const struct stack_profile *profile, struct pprof *pprof, uint32_t number)
 {
 	uint64_t locations[STACK_PROFILE_FRAMES_MAX];
 	uint32_t thread_number;
@@ -535,10 +512,10 @@ static int put_stack(const struct stack_profile *profile, struct pprof *pprof, u
 
 	for (size_t i = 0; i < count; i++)
 		locations[i] = frames[i];
-	return put_phases(pprof, &profile->tallies[number - 1], &sample);
+	return put_pprof_phases(pprof, &profile->tallies[number - 1], &sample);
 }
 
-static int put_other(const struct stack_profile *profile, struct pprof *pprof)
+static int put_pprof_other(const struct stack_profile *profile, struct pprof *pprof)
 {
 	const struct pprof_function function = { .name = OTHER };
 	struct pprof_line line = { 0 };
@@ -557,7 +534,7 @@ static int put_other(const struct stack_profile *profile, struct pprof *pprof)
 	if (rc == 0)
 		rc = pprof_add_location(pprof, &location, &id);
 	if (rc == 0)
-		rc = put_phases(pprof, &profile->other, &sample);
+		rc = put_pprof_phases(pprof, &profile->other, &sample);
 	return rc;
 }
 
@@ -578,15 +555,15 @@ int stack_profile_write_pprof(const struct stack_profile *profile, const struct 
 	int rc = pprof_new(&head, &pprof);
 
 	if (rc == 0)
-		rc = put_mappings(profile, pprof);
+		rc = put_pprof_mappings(profile, pprof);
 	if (rc == 0)
-		rc = put_functions(profile, pprof);
+		rc = put_pprof_functions(profile, pprof);
 	if (rc == 0)
-		rc = put_locations(profile, pprof);
+		rc = put_pprof_locations(profile, pprof);
 	for (uint32_t i = 1; i <= profile->stacks.count && rc == 0; i++)
-		rc = put_stack(profile, pprof, i);
+		rc = put_pprof_stack(profile, pprof, i);
 	if (rc == 0)
-		rc = put_other(profile, pprof);
+		rc = put_pprof_other(profile, pprof);
 	return rc == 0 ? pprof_finish(pprof, sink) : rc;
 }
 
@@ -600,10 +577,7 @@ static uint64_t folded_of(const struct stack_profile *profile, const struct stac
 	return counts[FUNCTION_TABLE_BEFORE] + counts[FUNCTION_TABLE_DURING];
 }
 
-/*
- * Both orders are turned around: lines begin with the root, and with who a function was inlined
- * into.
- */
+/* Lines begin with the root, and with the function that others were inlined into: both orders are reversed. */
 static int fold_stack(const struct stack_profile *profile, struct folded *folded, uint32_t number)
 {
 	uint32_t thread;
@@ -635,8 +609,8 @@ int stack_profile_write_folded(const struct stack_profile *profile, const struct
 
 /* ---- functions ---- */
 
-/* While functions are counted. */
-struct heating {
+/* The table of functions while it is filled. */
+struct table_filling {
 	const struct stack_profile *profile;
 	struct function_table *list;
 	uint32_t *functions; /* of the list, by our number, less 1 */
@@ -645,16 +619,16 @@ struct heating {
 	struct buffer stack; /* the functions of one */
 };
 
-static void release_heating(struct heating *heating)
+static void release_filling(struct table_filling *filling)
 {
-	function_table_free(heating->list);
-	free(heating->functions);
-	free(heating->threads);
-	free(heating->order);
-	buffer_release(&heating->stack);
+	function_table_free(filling->list);
+	free(filling->functions);
+	free(filling->threads);
+	free(filling->order);
+	buffer_release(&filling->stack);
 }
 
-static int make_heating(const struct stack_profile *profile, struct heating *ret)
+static int make_filling(const struct stack_profile *profile, struct table_filling *ret)
 {
 	ret->profile = profile;
 	ret->functions = malloc(((size_t)profile->functions.count + 1) * sizeof(uint32_t));
@@ -665,34 +639,34 @@ static int make_heating(const struct stack_profile *profile, struct heating *ret
 		       : -ENOMEM;
 }
 
-static int name_all(struct heating *heating)
+static int name_functions_and_threads(struct table_filling *filling)
 {
-	const struct stack_profile *profile = heating->profile;
+	const struct stack_profile *profile = filling->profile;
 	int rc = 0;
 
 	for (uint32_t i = 1; i <= profile->functions.count && rc == 0; i++) {
 		const struct stack_profile_function_key *key = function_of(profile, i);
 
-		rc = function_table_function(heating->list, text_of(profile, key->name), text_of(profile, key->module),
-					     &heating->functions[i - 1]);
+		rc = function_table_function(filling->list, text_of(profile, key->name), text_of(profile, key->module),
+					     &filling->functions[i - 1]);
 	}
 	for (uint32_t i = 1; i <= profile->threads.count && rc == 0; i++) {
 		const struct stack_profile_thread_key *key = thread_of(profile, i);
 		const struct function_table_thread thread = { key->pid, key->tid, text_of(profile, key->process),
 							      text_of(profile, key->thread) };
 
-		rc = function_table_thread(heating->list, &thread, &heating->threads[i - 1]);
+		rc = function_table_thread(filling->list, &thread, &filling->threads[i - 1]);
 	}
 	return rc;
 }
 
-static uint32_t thread_of_stack(const struct heating *heating, uint32_t number)
+static uint32_t thread_of_stack(const struct table_filling *filling, uint32_t number)
 {
 	uint32_t thread;
 	size_t count;
 
-	stack_of(heating->profile, number, &thread, &count);
-	return heating->threads[thread - 1];
+	stack_of(filling->profile, number, &thread, &count);
+	return filling->threads[thread - 1];
 }
 
 static int by_thread(const void *a, const void *b, void *ctx)
@@ -713,24 +687,24 @@ static bool is_in_focus(const struct stack_profile *profile, int32_t pid)
 	return options->focus_count == 0;
 }
 
-/* Of a process that nobody asked for: it stands there as one function of its name. */
-static int heat_neighbour(struct heating *heating, const struct stack_profile_thread_key *key,
-			  struct function_table_stack *stack)
+/* A process that is not in focus is one function of its name. */
+static int fill_in_unfocused(struct table_filling *filling, const struct stack_profile_thread_key *key,
+			     struct function_table_stack *stack)
 {
 	uint32_t function;
-	int rc = function_table_function(heating->list, text_of(heating->profile, key->process),
+	int rc = function_table_function(filling->list, text_of(filling->profile, key->process),
 					 FUNCTION_TABLE_NEIGHBOUR, &function);
 
 	stack->functions = &function;
 	stack->count = 1;
-	return rc == 0 ? function_table_add(heating->list, stack) : rc;
+	return rc == 0 ? function_table_add(filling->list, stack) : rc;
 }
 
-static int heat_stack(struct heating *heating, uint32_t number)
+static int fill_in_stack(struct table_filling *filling, uint32_t number)
 {
-	const struct stack_profile *profile = heating->profile;
+	const struct stack_profile *profile = filling->profile;
 	const struct stack_profile_tally *tally = &profile->tallies[number - 1];
-	struct function_table_stack stack = { .thread = thread_of_stack(heating, number) };
+	struct function_table_stack stack = { .thread = thread_of_stack(filling, number) };
 	uint32_t thread;
 	size_t count;
 	const uint32_t *frames = stack_of(profile, number, &thread, &count);
@@ -739,57 +713,57 @@ static int heat_stack(struct heating *heating, uint32_t number)
 	memcpy(stack.samples, tally->samples, sizeof(stack.samples));
 	memcpy(stack.weight, tally->weight, sizeof(stack.weight));
 	if (!is_in_focus(profile, thread_of(profile, thread)->pid))
-		return heat_neighbour(heating, thread_of(profile, thread), &stack);
+		return fill_in_unfocused(filling, thread_of(profile, thread), &stack);
 
-	heating->stack.len = 0;
+	filling->stack.len = 0;
 	for (size_t i = 0; i < count; i++) {
 		const struct stack_profile_frame_key *frame = frame_of(profile, frames[i]);
 
 		for (uint32_t n = 0; n < frame->lines && rc == 0; n++) {
-			rc = buffer_append(&heating->stack, &heating->functions[lines_of(frame)[n].function - 1],
+			rc = buffer_append(&filling->stack, &filling->functions[lines_of(frame)[n].function - 1],
 					   sizeof(uint32_t));
 			stack.count++;
 		}
 	}
-	stack.functions = (const uint32_t *)heating->stack.data;
-	return rc == 0 ? function_table_add(heating->list, &stack) : rc;
+	stack.functions = (const uint32_t *)filling->stack.data;
+	return rc == 0 ? function_table_add(filling->list, &stack) : rc;
 }
 
-static int heat_other(struct heating *heating)
+static int fill_in_other(struct table_filling *filling)
 {
-	const struct stack_profile_tally *other = &heating->profile->other;
+	const struct stack_profile_tally *other = &filling->profile->other;
 	uint32_t function;
 	struct function_table_stack stack = { .functions = &function, .count = 1 };
 	int rc;
 
 	if (is_empty(other))
 		return 0;
-	rc = function_table_function(heating->list, OTHER, "", &function);
+	rc = function_table_function(filling->list, OTHER, "", &function);
 	if (rc == 0)
-		rc = function_table_thread(heating->list, &(struct function_table_thread){ 0, 0, "", OTHER },
+		rc = function_table_thread(filling->list, &(struct function_table_thread){ 0, 0, "", OTHER },
 					   &stack.thread);
 	memcpy(stack.samples, other->samples, sizeof(stack.samples));
 	memcpy(stack.weight, other->weight, sizeof(stack.weight));
-	return rc == 0 ? function_table_add(heating->list, &stack) : rc;
+	return rc == 0 ? function_table_add(filling->list, &stack) : rc;
 }
 
 int stack_profile_write_functions(const struct stack_profile *profile, const struct sink *sink)
 {
-	AUTO(release_heating) struct heating heating = { 0 };
+	AUTO(release_filling) struct table_filling filling = { 0 };
 	uint32_t count = profile->stacks.count;
-	int rc = make_heating(profile, &heating);
+	int rc = make_filling(profile, &filling);
 
 	if (rc == 0)
-		rc = name_all(&heating);
+		rc = name_functions_and_threads(&filling);
 	if (rc < 0)
 		return rc;
 
 	for (uint32_t i = 0; i < count; i++)
-		heating.order[i] = i + 1;
-	qsort_r(heating.order, count, sizeof(*heating.order), by_thread, &heating);
+		filling.order[i] = i + 1;
+	qsort_r(filling.order, count, sizeof(*filling.order), by_thread, &filling);
 	for (uint32_t i = 0; i < count && rc == 0; i++)
-		rc = heat_stack(&heating, heating.order[i]);
+		rc = fill_in_stack(&filling, filling.order[i]);
 	if (rc == 0)
-		rc = heat_other(&heating);
-	return rc == 0 ? function_table_write(heating.list, sink) : rc;
+		rc = fill_in_other(&filling);
+	return rc == 0 ? function_table_write(filling.list, sink) : rc;
 }

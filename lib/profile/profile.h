@@ -1,14 +1,13 @@
 /*
- * profile.h: samples of call stacks, with symbols, summed up: (process, thread, frames) -> how
- * often and how much CPU time or memory, before the spike and during it; and written as a profile
- * for pprof, as folded stacks, and as a table of functions. Pure.
+ * profile.h: samples of call stacks, with symbols, summed up: (process, thread, frames) -> how many
+ * and how much CPU time or memory, before the spike and during it; written as a profile for pprof, as
+ * folded stacks, and as a table of functions. Pure.
  *
  * 	stack_profile_new ─▶ { stack_profile_mapping ─▶ stack_profile_frame ─▶ stack_profile_add } ─▶
- *  stack profile_write_*
+ * 	stack_profile_write_*
  *
- * Memory is bounded. What does not fit any more is not lost: such a sample counts for one stack of
- * one frame, "(other)", of a process of that name, and stack_profile_counts says how many there
- * are. Strings are copied; strings and numbers may be anything.
+ * Memory is bounded. A sample that does not fit counts for one stack of one frame, "(other)", of a
+ * process of that name. Strings are copied; strings and numbers may be anything.
  */
 #ifndef SPIKEWATCH_LIB_PROFILE_PROFILE_H
 #define SPIKEWATCH_LIB_PROFILE_PROFILE_H
@@ -66,7 +65,7 @@ struct stack_profile_options {
 	uint64_t period_bytes; /* MEMORY: bytes between two samples, if that is so; 0: not known */
 	const int32_t *
 		focus; /* pids whose functions are of interest; of others the table of functions has only their names */
-	size_t focus_count; /* 0: everybody's. Borrowed until the profile is freed */
+	size_t focus_count; /* 0: all. Borrowed until the profile is freed */
 	size_t stacks_max;  /* 0: STACK_PROFILE_STACKS_DEFAULT */
 	/*
 	 * of memory for all of it; 0: STACK_PROFILE_BYTES_DEFAULT. Writing takes about as much
@@ -93,7 +92,7 @@ struct stack_profile_frame {
 	uint32_t mapping; /* what stack_profile_mapping gave, or STACK_PROFILE_NO_MAPPING */
 	uint64_t address; /* in the process; of a return address the byte before it */
 	const struct stack_profile_line
-		*lines;    /* inlined functions, the innermost first; the last is who they were inlined into */
+		*lines;    /* inlined functions, the innermost first; the last is the function they were inlined into */
 	size_t line_count; /* 0: no symbol. The frame then is called after its mapping: "[libc.so.6]" */
 };
 
@@ -106,14 +105,6 @@ struct stack_profile_sample {
 	size_t frame_count;           /* 0: counts for a stack of one frame, "[no stack]" */
 	uint64_t count;               /* samples, or page faults, it stands for */
 	uint64_t weight;              /* ns of CPU time, or bytes, it stands for, all of them together */
-};
-
-/* How much there is; samples: page faults in a profile of memory. */
-struct stack_profile_counts {
-	uint64_t samples_before, samples_during; /* "(other)" included */
-	uint64_t samples_other;                  /* merged into "(other)" */
-	uint64_t stacks;                         /* different ones, without "(other)" */
-	uint64_t bytes;                          /* of memory */
 };
 
 /* Copies the options. 0 or -ENOMEM. */
@@ -138,19 +129,14 @@ int stack_profile_frame(struct stack_profile *profile, const struct stack_profil
  */
 int stack_profile_add(struct stack_profile *profile, const struct stack_profile_sample *sample);
 
-/* How much there is by now. */
-void stack_profile_counts(const struct stack_profile *profile, struct stack_profile_counts *ret);
-
 /*
- * Write it, as often as you like. 0; -ENOMEM; what sink returns.
+ * Write it; may be repeated. 0; -ENOMEM; what sink returns.
  *
  * pprof: gzip; values samples/count and cpu/nanoseconds, or faults/count and memory/bytes, of which
- * the second is shown
- *        if nobody asks; labels process, process_id, thread, thread_id, cgroup and phase ("before",
- *        "during") of each
- *        sample.
+ * the second is the default; labels process, process_id, thread, thread_id, cgroup and phase
+ * ("before", "during") of each sample.
  * folded: "process;root;...;leaf count", before and during together; counts are samples, or bytes.
- * functions: see function_table.h; in samples, or bytes.
+ * functions: the table of stack_text.h; in samples, or bytes.
  */
 int stack_profile_write_pprof(const struct stack_profile *profile, const struct sink *sink);
 int stack_profile_write_folded(const struct stack_profile *profile, const struct sink *sink);

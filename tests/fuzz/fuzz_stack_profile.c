@@ -3,7 +3,8 @@
  * it is, samples are neither lost nor invented, memory stays within the limit, and all three forms
  * can be written.
  */
-#include "lib/profile/profile.h"
+#include "lib/profile/profile.c"
+#include "tests/support/profile_counts.h"
 #include "lib/base/io.h"
 
 #include <stdbool.h>
@@ -105,7 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 						 .bytes_max = BYTES_MAX };
 	/* Of the other bytes none is changed: the corpus keeps what it found. */
 	bool memory = size > 0 && data[size - 1] % 2;
-	struct stack_profile_counts counts;
+	struct profile_counts counts;
 	struct stack_profile *profile = NULL;
 	uint64_t samples = 0;
 
@@ -124,7 +125,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			samples += add_sample(profile, &input);
 		}
 	}
-	stack_profile_counts(profile, &counts);
+	counts = profile_counts(profile);
 	if (counts.samples_before + counts.samples_during != samples || counts.bytes > BYTES_MAX)
 		abort();
 	write_all(profile);

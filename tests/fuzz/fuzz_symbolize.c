@@ -4,7 +4,8 @@
  * nothing is believed here, for they would be ours.
  */
 #include "daemon/symbolize/symbolize.h"
-#include "lib/profile/profile.h"
+#include "lib/profile/profile.c"
+#include "tests/support/profile_counts.h"
 #include "lib/profile/stack_file.h"
 
 #include <assert.h>
@@ -18,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const struct symbolize_options options = { .vdso = -1 };
 	struct symbolize_counts counts;
 	struct stack_profile *profiles[SYMBOLIZE_PROFILES];
-	struct stack_profile_counts sums;
+	struct profile_counts sums;
 	struct stack_file file;
 	uint8_t *copy = malloc(size > 0 ? size : 1);
 
@@ -32,11 +33,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		for (uint32_t i = 0; i < file.head->binaries; i++)
 			binaries[i].fd = -1;
 		if (symbolize_run(&file, &options, profiles, &counts) == 0) {
-			stack_profile_counts(profiles[STACK_PROFILE_CPU], &sums);
+			sums = profile_counts(profiles[STACK_PROFILE_CPU]);
 			assert(sums.samples_before + sums.samples_during == counts.samples);
 			assert(counts.frames_named <= counts.frames && counts.frames_kernel <= counts.frames);
 			assert(counts.samples_without_stack <= counts.samples + counts.samples_of_faults);
-			stack_profile_counts(profiles[STACK_PROFILE_MEMORY], &sums);
+			sums = profile_counts(profiles[STACK_PROFILE_MEMORY]);
 			assert(sums.samples_before + sums.samples_during == counts.faults);
 			for (size_t i = 0; i < SYMBOLIZE_PROFILES; i++)
 				stack_profile_free(profiles[i]);

@@ -2,10 +2,10 @@
  * fuzz_unwind.c: registers, a stack, and an ELF file with unwinding tables: from function to
  * caller. What is there: 17 registers, a number of bytes of the stack, they, and the file.
  */
-#include "daemon/symbolize/unwind.h"
+#include "daemon/symbolize/symbols.c"
+#include "daemon/symbolize/unwind.c"
 #include "lib/base/base.h"
 #include "lib/base/io.h"
-#include "daemon/symbolize/symbols.h"
 #include "lib/proc/perf.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static bool take(const uint8_t **data, size_t *size, void *to, size_t len)
+static bool take_input(const uint8_t **data, size_t *size, void *to, size_t len)
 {
 	if (*size < len)
 		return false;
@@ -25,7 +25,7 @@ static bool take(const uint8_t **data, size_t *size, void *to, size_t len)
 	return true;
 }
 
-static void walk(struct elf_names *names, struct elf_frames *frames, struct frame_state *state)
+static void walk_stack(struct elf_names *names, struct elf_frames *frames, struct frame_state *state)
 {
 	for (int i = 0; i < 64; i++) {
 		struct frame_state before = *state;
@@ -59,8 +59,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct elf_frames *frames = NULL;
 	int fd;
 
-	if (!take(&data, &size, state.registers, sizeof(state.registers)) ||
-	    !take(&data, &size, &stack_bytes, sizeof(stack_bytes)) || stack_bytes > size)
+	if (!take_input(&data, &size, state.registers, sizeof(state.registers)) ||
+	    !take_input(&data, &size, &stack_bytes, sizeof(stack_bytes)) || stack_bytes > size)
 		return 0;
 	state.stack = data;
 	state.stack_bytes = (size_t)stack_bytes;
@@ -73,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (elf_names_open(fd, &names) < 0)
 		return 0;
 	if (elf_frames_new(names, &frames) == 0)
-		walk(names, frames, &state);
+		walk_stack(names, frames, &state);
 	elf_frames_free(frames);
 	elf_names_free(names);
 

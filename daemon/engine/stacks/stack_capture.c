@@ -1,10 +1,18 @@
 /*
- * stack_capture.c: two looks at the rings, put together; the files they speak of, opened with our
- * rights and handed over.
+ * stack_capture.c: two snapshots of the rings, put together; the files they refer to, opened with the
+ * daemon's privileges and handed to spikewatch-symbolize, one child for one incident.
  *
- * The second look begins where the first has ended, so of each kind of sample the records of both
- * are in order, one after the other. What the book said of a process that is in both is said twice,
- * which changes nothing, but it has to be sorted in.
+ * The second snapshot begins where the first has ended, so of each kind of sample the records of both
+ * are in order, one after the other. Side-band records of a process that is in both are there twice,
+ * which changes nothing, but they have to be merged.
+ *
+ * A file is handed over only if it is the one that was mapped: same device and inode where the kernel
+ * reported these; where it reported the build id, the symboliser compares. Files are opened as early
+ * as possible: the mount namespace of a process ends with it. Those that cannot be opened have the
+ * descriptor -1, and are named for their build id.
+ *
+ * The child gets descriptors by their numbers here: nothing is renumbered but 0, 1 and 2. Between
+ * fork and exec only async-signal-safe functions are called.
  */
 #include "daemon/engine/stacks/stack_capture.h"
 
@@ -40,14 +48,21 @@
 /* What it may take, by the clock. */
 #define SYMBOLIZER_PATIENCE_NS (30 * NS_PER_S)
 
-/*
- * stack_bundle.c: a file is handed over only if it is the one that was mapped: same device and
- * inode where the kernel has said these; where it has said the build id, the symboliser compares.
- * They are opened as early as can be: a process that ends takes its view of the files along. What
- * cannot be opened is handed over closed (-1), for its build id.
- */
+/* ---- the files for the symboliser ---- */
 
-/* Opens nothing but a regular file: what stands there was chosen by a stranger. -1: it is none. */
+/* Files of mappings, those with most frames first; perf maps of processes on top. */
+#define STACK_BUNDLE_FILES_MAX 256u
+#define STACK_BUNDLE_PERF_MAPS_MAX 32u
+#define STACK_BUNDLE_ENTRIES_MAX (STACK_BUNDLE_FILES_MAX + STACK_BUNDLE_PERF_MAPS_MAX + 1)
+
+/* Zeroed is empty. Large: on the heap. */
+struct stack_bundle {
+	struct stack_file_entry entries[STACK_BUNDLE_ENTRIES_MAX]; /* paths are the snapshots', or in `names` */
+	char names[STACK_BUNDLE_PERF_MAPS_MAX][64];
+	size_t count, files, perf_maps;
+};
+
+/* Opens only a regular file: the path was chosen by an untrusted process. -1: it is none. */
 static int open_regular(int procfd, const char *path, int flags)
 {
 	AUTO_CLOSE int fd = openat(procfd, path, O_PATH | O_CLOEXEC | flags);
@@ -62,7 +77,7 @@ static int open_regular(int procfd, const char *path, int flags)
 	return open(again, O_RDONLY | O_CLOEXEC);
 }
 
-static bool is_the_one(int fd, const struct perf_record_file *file)
+static bool is_mapped_file(int fd, const struct perf_record_file *file)
 {
 	struct stat st;
 
@@ -76,7 +91,7 @@ static bool is_the_one(int fd, const struct perf_record_file *file)
 /*
  * Through its mapping, which takes CAP_CHECKPOINT_RESTORE (or CAP_SYS_ADMIN) and also reaches what
  * was deleted, replaced by a newer version, or is of another mount; as the process sees it; and
- * when the process is gone, where we would find it. -1: nowhere.
+ * when the process is gone, at the same path here. -1: not found.
  */
 static int open_mapped(int procfd, const struct stack_recorder_file *file)
 {
@@ -89,33 +104,33 @@ static int open_mapped(int procfd, const struct stack_recorder_file *file)
 	for (int way = 0; way < 3; way++) {
 		AUTO_CLOSE int fd = open_regular(procfd, paths[way], 0);
 
-		if (fd >= 0 && is_the_one(fd, &file->file))
+		if (fd >= 0 && is_mapped_file(fd, &file->file))
 			return TAKE_FD(fd);
 	}
 
 	return -1;
 }
 
-static struct stack_file_entry *find_file(struct stack_bundle *parcel, const struct stack_recorder_file *file)
+static struct stack_file_entry *find_file(struct stack_bundle *bundle, const struct stack_recorder_file *file)
 {
-	for (size_t i = 0; i < parcel->count; i++)
-		if (parcel->entries[i].binary.kind == STACK_FILE_ELF &&
-		    perf_record_file_same(&parcel->entries[i].binary.file, &file->file) &&
-		    strcmp(parcel->entries[i].path, file->path) == 0)
-			return &parcel->entries[i];
+	for (size_t i = 0; i < bundle->count; i++)
+		if (bundle->entries[i].binary.kind == STACK_FILE_ELF &&
+		    perf_record_file_same(&bundle->entries[i].binary.file, &file->file) &&
+		    strcmp(bundle->entries[i].path, file->path) == 0)
+			return &bundle->entries[i];
 
 	return NULL;
 }
 
-static void add_file(struct stack_bundle *parcel, int procfd, const struct stack_recorder_file *file, size_t files_max)
+static void add_file(struct stack_bundle *bundle, int procfd, const struct stack_recorder_file *file, size_t files_max)
 {
-	struct stack_file_entry *entry = find_file(parcel, file);
+	struct stack_file_entry *entry = find_file(bundle, file);
 
 	if (!entry) {
-		if (parcel->files == files_max)
+		if (bundle->files == files_max)
 			return;
-		parcel->files++;
-		entry = &parcel->entries[parcel->count++];
+		bundle->files++;
+		entry = &bundle->entries[bundle->count++];
 		*entry = (struct stack_file_entry){
 			.binary = { .fd = -1, .kind = STACK_FILE_ELF, .pid = file->pid, .file = file->file },
 			.path = file->path,
@@ -125,7 +140,7 @@ static void add_file(struct stack_bundle *parcel, int procfd, const struct stack
 		entry->binary.fd = open_mapped(procfd, file);
 }
 
-/* The number that a process has in the innermost pid namespace, which its perf map is called by. */
+/* The pid in the innermost pid namespace, by which its perf map is named. */
 static uint32_t inner_pid(int procfd, uint32_t pid)
 {
 	char path[32], text[4096];
@@ -146,10 +161,10 @@ static uint32_t inner_pid(int procfd, uint32_t pid)
 	return last ? (uint32_t)strtoul(last + 1, NULL, 10) : pid;
 }
 
-static bool has_perf_map(const struct stack_bundle *parcel, uint32_t pid)
+static bool has_perf_map(const struct stack_bundle *bundle, uint32_t pid)
 {
-	for (size_t i = 0; i < parcel->count; i++)
-		if (parcel->entries[i].binary.kind == STACK_FILE_PERF_MAP && parcel->entries[i].binary.pid == pid)
+	for (size_t i = 0; i < bundle->count; i++)
+		if (bundle->entries[i].binary.kind == STACK_FILE_PERF_MAP && bundle->entries[i].binary.pid == pid)
 			return true;
 
 	return false;
@@ -159,61 +174,80 @@ static bool has_perf_map(const struct stack_bundle *parcel, uint32_t pid)
  * A perf map of a running process, if it has one that is a file. It is read later, and may grow
  * until then.
  */
-static void add_perf_map(struct stack_bundle *parcel, int procfd, uint32_t pid)
+static void add_perf_map(struct stack_bundle *bundle, int procfd, uint32_t pid)
 {
 	struct stack_file_binary binary = { .kind = STACK_FILE_PERF_MAP, .pid = pid };
-	char *path = parcel->names[parcel->perf_maps], full[96];
+	char *path = bundle->names[bundle->perf_maps], full[96];
 
-	if (has_perf_map(parcel, pid))
+	if (has_perf_map(bundle, pid))
 		return;
 
-	snprintf(path, sizeof parcel->names[0], "/tmp/perf-%u.map", inner_pid(procfd, pid));
+	snprintf(path, sizeof bundle->names[0], "/tmp/perf-%u.map", inner_pid(procfd, pid));
 	snprintf(full, sizeof full, "%u/root%s", pid, path);
 	binary.fd = open_regular(procfd, full, O_NOFOLLOW);
 	if (binary.fd < 0)
 		return;
 
-	parcel->entries[parcel->count++] = (struct stack_file_entry){ .binary = binary, .path = path };
-	parcel->perf_maps++;
+	bundle->entries[bundle->count++] = (struct stack_file_entry){ .binary = binary, .path = path };
+	bundle->perf_maps++;
 }
 
-void stack_bundle_add(struct stack_bundle *parcel, int procfd, const struct stack_recorder_snapshot *snapshot,
-		      size_t files_max)
+/*
+ * Opens what a snapshot, which must outlive the bundle, refers to, unless it is open already: up to
+ * files_max files in all. Those that cannot be opened are tried again with the next snapshot.
+ */
+static void stack_bundle_add(struct stack_bundle *bundle, int procfd, const struct stack_recorder_snapshot *snapshot,
+			     size_t files_max)
 {
 	if (files_max > STACK_BUNDLE_FILES_MAX)
 		files_max = STACK_BUNDLE_FILES_MAX;
 	for (size_t i = 0; i < snapshot->file_count; i++)
 		if (snapshot->files[i].path[0] == '/')
-			add_file(parcel, procfd, &snapshot->files[i], files_max);
-	for (size_t i = 0; i < snapshot->pid_count && parcel->perf_maps < STACK_BUNDLE_PERF_MAPS_MAX; i++)
-		add_perf_map(parcel, procfd, snapshot->pids[i]);
+			add_file(bundle, procfd, &snapshot->files[i], files_max);
+	for (size_t i = 0; i < snapshot->pid_count && bundle->perf_maps < STACK_BUNDLE_PERF_MAPS_MAX; i++)
+		add_perf_map(bundle, procfd, snapshot->pids[i]);
 }
 
 /* The kernel's symbols, if they may be read. Once. */
-static void stack_bundle_add_kernel(struct stack_bundle *parcel, int procfd)
+static void stack_bundle_add_kernel(struct stack_bundle *bundle, int procfd)
 {
 	struct stack_file_binary binary = { .kind = STACK_FILE_KALLSYMS };
 
 	binary.fd = openat(procfd, "kallsyms", O_RDONLY | O_CLOEXEC);
 	if (binary.fd >= 0)
-		parcel->entries[parcel->count++] =
+		bundle->entries[bundle->count++] =
 			(struct stack_file_entry){ .binary = binary, .path = "/proc/kallsyms" };
 }
 
-void stack_bundle_close(struct stack_bundle *parcel)
+/* Closes all. */
+static void stack_bundle_close(struct stack_bundle *bundle)
 {
-	for (size_t i = 0; i < parcel->count; i++)
-		if (parcel->entries[i].binary.fd >= 0)
-			close(parcel->entries[i].binary.fd);
-	parcel->count = parcel->files = parcel->perf_maps = 0;
+	for (size_t i = 0; i < bundle->count; i++)
+		if (bundle->entries[i].binary.fd >= 0)
+			close(bundle->entries[i].binary.fd);
+	bundle->count = bundle->files = bundle->perf_maps = 0;
 }
 
-/*
- * symbolizer.c: one child for one incident. It gets descriptors by their numbers here: nothing is
- * renumbered but 0, 1 and 2. Between fork and exec only what is safe there is called.
- */
+/* ---- spikewatch-symbolize ---- */
 
-const struct symbolizer_output symbolizer_outputs[SYMBOLIZER_OUTPUTS] = {
+/* What it writes: the name of the capture in the incident, and of the file. */
+#define SYMBOLIZER_OUTPUTS 6
+
+struct symbolizer_job {
+	const char *program;
+	int stack_file; /* at its beginning */
+	const struct stack_bundle *bundle;
+	int outputs[SYMBOLIZER_OUTPUTS];
+	uint64_t spike_from_ns;
+	const int32_t *focus;
+	size_t focus_count;                       /* at most SYMBOLIZER_FOCUS_MAX; 0: all processes */
+	bool raw;                                 /* it is not to read any file: no names */
+	const struct symbolizer_waiting *waiting; /* NULL: nothing */
+};
+
+static const struct symbolizer_output {
+	const char *name, *file, *option;
+} symbolizer_outputs[SYMBOLIZER_OUTPUTS] = {
 	{ "stacks", "cpu.pb.gz", "--pprof" },
 	{ "stacks-folded", "cpu.folded", "--folded" },
 	{ "functions", "functions.tsv", "--functions" },
@@ -222,10 +256,10 @@ const struct symbolizer_output symbolizer_outputs[SYMBOLIZER_OUTPUTS] = {
 	{ "memory-functions", "memory-functions.tsv", "--memory-functions" },
 };
 
-/* What the child says, and complains. */
+/* Of the standard output and error of the child. */
 #define SAID_MAX 4096u
 
-/* How often the starter may do something else meanwhile. */
+/* How often symbolizer_waiting is called. */
 #define LOOK_MS 100
 
 struct child {
@@ -236,7 +270,7 @@ struct child {
 };
 
 /* "--focus=1,2,3" */
-static char *name_focus(const struct symbolizer_job *job, char *buf, size_t cap)
+static char *focus_option(const struct symbolizer_job *job, char *buf, size_t cap)
 {
 	size_t len = (size_t)snprintf(buf, cap, "--focus");
 
@@ -246,7 +280,7 @@ static char *name_focus(const struct symbolizer_job *job, char *buf, size_t cap)
 	return buf;
 }
 
-static void name_words(struct child *child)
+static void build_arguments(struct child *child)
 {
 	static char raw[] = "--raw";
 	const struct symbolizer_job *job = child->job;
@@ -261,7 +295,7 @@ static void name_words(struct child *child)
 	for (int i = 0; i < texts; i++)
 		child->words[count++] = child->text[i];
 	if (job->focus_count)
-		child->words[count++] = name_focus(job, child->focus, sizeof child->focus);
+		child->words[count++] = focus_option(job, child->focus, sizeof child->focus);
 	if (job->raw)
 		child->words[count++] = raw;
 	child->words[count] = NULL;
@@ -273,10 +307,7 @@ static void keep_open(int fd)
 		fcntl(fd, F_SETFD, 0);
 }
 
-/*
- * Where memory runs out it is this process that goes, and not the recorder, whose protection it has
- * inherited.
- */
+/* The OOM killer takes this process, and not the recorder, whose protection it has inherited. */
 static void offer_for_oom(void)
 {
 	AUTO_CLOSE int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -285,19 +316,19 @@ static void offer_for_oom(void)
 		return; /* then it is as it was */
 }
 
-/* In the child, where little is allowed. */
-_Noreturn static void become(const struct child *child)
+/* In the child, after fork(2). */
+_Noreturn static void exec_child(const struct child *child)
 {
 	static char path[] = "PATH=/usr/bin:/bin";
 	char *const environment[] = { path, NULL };
-	const struct stack_bundle *parcel = child->job->parcel;
+	const struct stack_bundle *bundle = child->job->bundle;
 	sigset_t none;
 
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	/*
-	 * Else the service's capabilities go along, and it forbids to give them up (capset(2)): the
-	 * symboliser would refuse to work.
+	 * Otherwise the service's ambient capabilities are kept across execve(2), and may not be given up
+	 * (capset(2)): the symboliser would refuse to work.
 	 */
 	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 	setpgid(0, 0);
@@ -307,23 +338,23 @@ _Noreturn static void become(const struct child *child)
 	dup2(child->speaking, STDERR_FILENO);
 	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++)
 		keep_open(child->job->outputs[i]);
-	for (size_t i = 0; i < parcel->count; i++)
-		keep_open(parcel->entries[i].binary.fd);
+	for (size_t i = 0; i < bundle->count; i++)
+		keep_open(bundle->entries[i].binary.fd);
 	execve(child->words[0], child->words, environment);
 	_exit(127);
 }
 
-enum end { BY_ITSELF, TOO_LATE, STOPPED };
+enum child_end { BY_ITSELF, TOO_LATE, STOPPED };
 
-static bool go_on(const struct symbolizer_job *job)
+static bool may_go_on(const struct symbolizer_job *job)
 {
 	return job->waiting == NULL || job->waiting->go_on(job->waiting->ctx);
 }
 
-/* Reads until its end or the deadline. What it says is kept as far as there is room. */
-static enum end listen_to(const struct symbolizer_job *job, int fd, mono_t deadline, char *said, size_t cap)
+/* Reads its output until its end or the deadline, and keeps as much as there is room for. */
+static enum child_end read_output(const struct symbolizer_job *job, int fd, mono_t deadline, char *said, size_t cap)
 {
-	enum end end = BY_ITSELF;
+	enum child_end end = BY_ITSELF;
 	struct clock clock = real_clock();
 	size_t len = 0;
 	char scrap[512];
@@ -335,7 +366,7 @@ static enum end listen_to(const struct symbolizer_job *job, int fd, mono_t deadl
 		if (poll(&wait, 1, LOOK_MS) <= 0) {
 			if (mono_diff(deadline, clock_mono(&clock)) <= 0)
 				end = TOO_LATE;
-			else if (!go_on(job))
+			else if (!may_go_on(job))
 				end = STOPPED;
 			continue;
 		}
@@ -350,8 +381,8 @@ static enum end listen_to(const struct symbolizer_job *job, int fd, mono_t deadl
 	return end;
 }
 
-/* 0; -errno; positive: how it ended, as wait(2) says it. said: what it said. */
-static int run(struct child *child, char *said, enum end *ret_end)
+/* 0; -errno; positive: its wait(2) status. said: its output. */
+static int run_child(struct child *child, char *said, enum child_end *ret_end)
 {
 	struct clock clock = real_clock();
 	AUTO_CLOSE int listening = -1, speaking = -1;
@@ -367,20 +398,20 @@ static int run(struct child *child, char *said, enum end *ret_end)
 	if (pid < 0)
 		return -errno;
 	if (pid == 0)
-		become(child);
+		exec_child(child);
 
 	close(speaking);
 	speaking = -1;
-	*ret_end = listen_to(child->job, listening, mono_add(clock_mono(&clock), SYMBOLIZER_PATIENCE_NS + 2 * NS_PER_S),
-			     said, SAID_MAX);
-	kill(-pid, SIGKILL); /* it has said its last word, or had its time */
+	*ret_end = read_output(child->job, listening,
+			       mono_add(clock_mono(&clock), SYMBOLIZER_PATIENCE_NS + 2 * NS_PER_S), said, SAID_MAX);
+	kill(-pid, SIGKILL); /* it has closed its output, or used up its time */
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		continue;
 
 	return status;
 }
 
-static void say_end(int status, enum end end, const char *said, char *why, size_t cap)
+static void describe_end(int status, enum child_end end, const char *said, char *why, size_t cap)
 {
 	if (end == STOPPED)
 		snprintf(why, cap, "the daemon was being stopped");
@@ -394,18 +425,19 @@ static void say_end(int status, enum end end, const char *said, char *why, size_
 			 said);
 }
 
-int symbolizer_run(const struct symbolizer_job *job, char *why, size_t cap)
+/* 0; -errno: it was not started; 1: it failed, and why, of cap bytes, says how. Its outputs may be partial. */
+static int symbolizer_run(const struct symbolizer_job *job, char *why, size_t cap)
 {
 	struct child child = { .job = job };
 	char said[SAID_MAX] = "";
-	enum end end = STOPPED;
+	enum child_end end = STOPPED;
 	int r = 1;
 
-	name_words(&child);
-	if (go_on(job))
-		r = run(&child, said, &end);
+	build_arguments(&child);
+	if (may_go_on(job))
+		r = run_child(&child, said, &end);
 	if (r > 0)
-		say_end(r, end, said, why, cap);
+		describe_end(r, end, said, why, cap);
 
 	return r > 0 ? 1 : r;
 }
@@ -432,8 +464,8 @@ bool symbolizer_find(char *ret, size_t cap)
 /* Files that an incident holds open from the firing on; the others are opened when it ends. */
 #define FILES_AT_ONCE 64u
 
-/* Of each look, beyond what all rings hold: for what the book knows. */
-#define BOOK_MAX (16u << 20)
+/* Of each snapshot, beyond what all rings hold: for side-band records. */
+#define SIDEBAND_MAX (16u << 20)
 
 /* As much as an incident says about one capture. */
 #define WHY_MAX 160
@@ -441,14 +473,14 @@ bool symbolizer_find(char *ret, size_t cap)
 struct stack_capture {
 	struct stack_capture_options options;
 	struct stack_recorder_snapshot first, second;
-	struct buffer book; /* of both */
-	struct stack_bundle parcel;
+	struct buffer sideband; /* of both */
+	struct stack_bundle bundle;
 	size_t held; /* of options.held, by this one */
 };
 
 /* ---- looking ---- */
 
-static void hold(struct stack_capture *capture)
+static void count_held(struct stack_capture *capture)
 {
 	for (size_t i = 0; i < capture->first.stream_count; i++)
 		capture->held += capture->first.streams[i].records.cap;
@@ -456,7 +488,7 @@ static void hold(struct stack_capture *capture)
 		*capture->options.held += capture->held;
 }
 
-static void let_go(struct stack_capture *capture)
+static void release_held(struct stack_capture *capture)
 {
 	if (capture->options.held)
 		*capture->options.held -= capture->held;
@@ -468,22 +500,23 @@ void stack_capture_free(struct stack_capture *capture)
 	if (!capture)
 		return;
 
-	let_go(capture);
+	release_held(capture);
 	stack_recorder_snapshot_release(&capture->first);
 	stack_recorder_snapshot_release(&capture->second);
-	buffer_release(&capture->book);
-	stack_bundle_close(&capture->parcel);
+	buffer_release(&capture->sideband);
+	stack_bundle_close(&capture->bundle);
 	free(capture);
 	malloc_trim(0); /* an incident takes megabytes for a while, and there may be none for weeks */
 }
 
-static int look(struct stack_recorder *recorder, uint64_t from_ns, size_t held, struct stack_recorder_snapshot *ret)
+static int take_snapshot(struct stack_recorder *recorder, uint64_t from_ns, size_t held,
+			 struct stack_recorder_snapshot *ret)
 {
 	struct stack_recorder_status status;
 
 	stack_recorder_status(recorder, &status);
 
-	size_t most = status.memory_bytes + BOOK_MAX;
+	size_t most = status.memory_bytes + SIDEBAND_MAX;
 
 	return stack_recorder_snapshot(recorder, from_ns, UINT64_MAX, held < 2 * most ? (2 * most - held) / 2 : 1, ret);
 }
@@ -514,12 +547,12 @@ static int add_records(struct perf_merge *merge, const struct stack_recorder_str
 	return 0;
 }
 
-static int merge_books(struct stack_capture *capture)
+static int merge_sideband(struct stack_capture *capture)
 {
 	const struct stack_recorder_stream *first = find_stream(&capture->first, STACK_FILE_SIDEBAND);
 	const struct stack_recorder_stream *second = find_stream(&capture->second, STACK_FILE_SIDEBAND);
-	struct perf_merge merge = { .bytes.max = 2 * BOOK_MAX };
-	struct sink sink = sink_buffer(&capture->book);
+	struct perf_merge merge = { .bytes.max = 2 * SIDEBAND_MAX };
+	struct sink sink = sink_buffer(&capture->sideband);
 	int r = first ? add_records(&merge, first) : 0;
 
 	if (r == 0 && second)
@@ -536,10 +569,10 @@ static int merge_books(struct stack_capture *capture)
 /* ---- the stack file ---- */
 
 /*
- * What both looks say of one kind of sample; the first covers less of its time, if any does: rings
- * overwrite their oldest. False: nothing.
+ * The records of both snapshots of one kind; the first may cover less than was asked for: rings
+ * overwrite their oldest. False: there are none.
  */
-static bool join(const struct stack_capture *capture, uint32_t kind, struct stack_file_records *ret)
+static bool join_stream(const struct stack_capture *capture, uint32_t kind, struct stack_file_records *ret)
 {
 	const struct stack_recorder_stream *first = find_stream(&capture->first, kind);
 	const struct stack_recorder_stream *second = find_stream(&capture->second, kind);
@@ -549,8 +582,8 @@ static bool join(const struct stack_capture *capture, uint32_t kind, struct stac
 
 	*ret = (struct stack_file_records){ .stream = first ? first->head : second->head };
 	if (kind == STACK_FILE_SIDEBAND) {
-		ret->records = capture->book.data;
-		ret->record_bytes = capture->book.len;
+		ret->records = capture->sideband.data;
+		ret->record_bytes = capture->sideband.len;
 		return true;
 	}
 	if (first) {
@@ -568,10 +601,7 @@ static bool join(const struct stack_capture *capture, uint32_t kind, struct stac
 	return true;
 }
 
-/*
- * Of both looks, ascending: the second knows more of what started since. *ret is the caller's, the
- * texts are the looks'.
- */
+/* Of both snapshots, ascending. *ret is the caller's, the texts are the snapshots'. */
 static size_t join_cgroups(const struct stack_capture *capture, struct stack_file_cgroup **ret)
 {
 	const struct stack_recorder_snapshot *a = &capture->first, *b = &capture->second;
@@ -598,8 +628,8 @@ static int write_stack_file(const struct stack_capture *capture, int *ret_fd)
 	struct stack_recorder_status status;
 	struct stack_file_content content = {
 		.streams = streams,
-		.entries = capture->parcel.entries,
-		.entry_count = capture->parcel.count,
+		.entries = capture->bundle.entries,
+		.entry_count = capture->bundle.count,
 		.cgroup_count = join_cgroups(capture, &cgroups),
 	};
 	struct sink sink = sink_fd(&fd);
@@ -619,7 +649,7 @@ static int write_stack_file(const struct stack_capture *capture, int *ret_fd)
 		.to_ns = capture->second.to_ns,
 	};
 	for (uint32_t kind = 0; kind < STACK_FILE_STREAM_KINDS; kind++)
-		content.stream_count += join(capture, kind, &streams[content.stream_count]);
+		content.stream_count += join_stream(capture, kind, &streams[content.stream_count]);
 	r = stack_file_write(&content, &sink);
 	if (r == 0)
 		*ret_fd = TAKE_FD(fd);
@@ -641,7 +671,7 @@ static void add_record(struct incident *info, int output, enum incident_capture_
 	incident_add_capture(info, &record);
 }
 
-static void give_up(int dirfd, struct incident *info, const char *why)
+static void report_failure(int dirfd, struct incident *info, const char *why)
 {
 	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++)
 		unlinkat(dirfd, symbolizer_outputs[i].file, 0);
@@ -686,11 +716,8 @@ __attribute__((format(printf, 3, 4))) static void add_text(char *why, size_t cap
 	va_end(args);
 }
 
-/*
- * Everybody's samples of a quantity, or where there are none those of the threads that are
- * followed.
- */
-static const struct stack_recorder_stream *widest(const struct stack_capture *capture, bool memory)
+/* The system-wide samples of a quantity, or where there are none those of followed threads. */
+static const struct stack_recorder_stream *widest_stream(const struct stack_capture *capture, bool memory)
 {
 	const struct stack_recorder_stream *all =
 		find_stream(&capture->first, memory ? STACK_FILE_FAULTS : STACK_FILE_CPU);
@@ -698,8 +725,13 @@ static const struct stack_recorder_stream *widest(const struct stack_capture *ca
 	return all ? all : find_stream(&capture->first, memory ? STACK_FILE_FAULTS_FOLLOWED : STACK_FILE_CPU_FOLLOWED);
 }
 
-void stack_capture_faults_text(const struct overload_sampling_summary *first,
-			       const struct overload_sampling_summary *second, uint64_t fired_ns, char *ret, size_t cap)
+/*
+ * "16.1 % of the page faults were counted, from -2.3 s on, and stand for all of them", by both
+ * snapshots; or "". Times are since fired_ns.
+ */
+static void stack_capture_faults_text(const struct overload_sampling_summary *first,
+				      const struct overload_sampling_summary *second, uint64_t fired_ns, char *ret,
+				      size_t cap)
 {
 	uint64_t counted = first->counted + second->counted, all = first->all + second->all;
 	uint64_t since_ns = first->since_ns != 0 ? first->since_ns : second->since_ns;
@@ -711,7 +743,6 @@ void stack_capture_faults_text(const struct overload_sampling_summary *first,
 			 100 * (double)counted / (double)all, ((double)since_ns - (double)fired_ns) / 1e9);
 }
 
-/* What there is to say of page faults alone. */
 static void describe_faults(const struct stack_capture *capture, const struct stack_recorder_status *status, char *why,
 			    size_t cap)
 {
@@ -726,10 +757,10 @@ static void describe_faults(const struct stack_capture *capture, const struct st
 			 strerrordesc_np(-status->faults_error));
 }
 
-/* What is not as it should be with the profile of a quantity is added to why. */
+/* Adds to why what is missing in the profile of a quantity. */
 static void describe_gaps(const struct stack_capture *capture, bool memory, char *why, size_t cap)
 {
-	const struct stack_recorder_stream *stream = widest(capture, memory);
+	const struct stack_recorder_stream *stream = widest_stream(capture, memory);
 	uint64_t late_ns = stream ? stream->head.covered_ns - capture->first.from_ns : 0, lost = 0, left_out = 0;
 	struct stack_recorder_status status;
 
@@ -744,12 +775,12 @@ static void describe_gaps(const struct stack_capture *capture, bool memory, char
 			 (double)(capture->options.before_ns - late_ns) / 1e9,
 			 (double)capture->options.before_ns / 1e9);
 	for (uint32_t kind = memory ? STACK_FILE_FAULTS : STACK_FILE_CPU, i = 0; i < 2; i++, kind++) {
-		const struct stack_recorder_stream *looks[] = { find_stream(&capture->first, kind),
-								find_stream(&capture->second, kind) };
+		const struct stack_recorder_stream *snapshots[] = { find_stream(&capture->first, kind),
+								    find_stream(&capture->second, kind) };
 
-		for (size_t look_no = 0; look_no < ARRAY_LEN(looks); look_no++) {
-			lost += looks[look_no] ? looks[look_no]->head.lost : 0;
-			left_out += looks[look_no] ? looks[look_no]->left_out : 0;
+		for (size_t no = 0; no < ARRAY_LEN(snapshots); no++) {
+			lost += snapshots[no] ? snapshots[no]->head.lost : 0;
+			left_out += snapshots[no] ? snapshots[no]->left_out : 0;
 		}
 	}
 	if (lost)
@@ -758,8 +789,8 @@ static void describe_gaps(const struct stack_capture *capture, bool memory, char
 		add_text(why, cap, "%ju bytes of samples found no room", (uintmax_t)left_out);
 }
 
-/* All that is not as it should be with the profile of a quantity. */
-static void describe(const struct stack_capture *capture, bool memory, char why[WHY_MAX])
+/* All that is missing in the profile of a quantity, or restricts it. */
+static void describe_restrictions(const struct stack_capture *capture, bool memory, char why[WHY_MAX])
 {
 	struct stack_recorder_status status;
 
@@ -773,9 +804,9 @@ static void describe(const struct stack_capture *capture, bool memory, char why[
 		add_text(why, WHY_MAX, "of %u watched processes there are no whole stacks", status.not_followed);
 }
 
-/* An output that is empty has nothing to tell: it goes. */
-static void report(const struct stack_capture *capture, const int outputs[SYMBOLIZER_OUTPUTS], int dirfd,
-		   const char *nameless, struct incident *info)
+/* Empty outputs are removed. */
+static void report_outputs(const struct stack_capture *capture, const int outputs[SYMBOLIZER_OUTPUTS], int dirfd,
+			   const char *nameless, struct incident *info)
 {
 	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++) {
 		bool memory = i >= SYMBOLIZER_OUTPUTS / 2, first = i % (SYMBOLIZER_OUTPUTS / 2) == 0;
@@ -788,7 +819,7 @@ static void report(const struct stack_capture *capture, const int outputs[SYMBOL
 		else if (first && *nameless)
 			add_text(why, sizeof why, "no names: %s", nameless);
 		if (first)
-			describe(capture, memory, why);
+			describe_restrictions(capture, memory, why);
 		if (empty)
 			unlinkat(dirfd, symbolizer_outputs[i].file, 0);
 		else
@@ -807,16 +838,17 @@ static void drop_records(struct stack_recorder_snapshot *snapshot)
 }
 
 /*
- * The child's part. 0: there are names; 1: it only got through without reading any file, and why
- * says why. 2: not even so. -errno.
+ * Runs the child. 0; 1: it only succeeded without reading any file, and why says why; 2: not even so;
+ * -errno.
  */
-static int symbolize(struct stack_capture *capture, const struct stack_capture_focus *focus,
-		     const struct symbolizer_waiting *waiting, const int outputs[SYMBOLIZER_OUTPUTS], char why[WHY_MAX])
+static int run_symbolizer(struct stack_capture *capture, const struct stack_capture_focus *focus,
+			  const struct symbolizer_waiting *waiting, const int outputs[SYMBOLIZER_OUTPUTS],
+			  char why[WHY_MAX])
 {
 	AUTO_CLOSE int stack_file = -1;
 	struct symbolizer_job job = {
 		.program = capture->options.symbolizer,
-		.parcel = &capture->parcel,
+		.bundle = &capture->bundle,
 		.spike_from_ns = capture->options.spike_from_ns,
 		.focus = focus->pids,
 		.focus_count = focus->count,
@@ -826,12 +858,12 @@ static int symbolize(struct stack_capture *capture, const struct stack_capture_f
 	int r;
 
 	memcpy(job.outputs, outputs, sizeof job.outputs);
-	stack_bundle_add(&capture->parcel, capture->options.procfd, &capture->second, STACK_BUNDLE_FILES_MAX);
-	stack_bundle_add_kernel(&capture->parcel, capture->options.procfd);
+	stack_bundle_add(&capture->bundle, capture->options.procfd, &capture->second, STACK_BUNDLE_FILES_MAX);
+	stack_bundle_add_kernel(&capture->bundle, capture->options.procfd);
 	r = write_stack_file(capture, &stack_file);
 	job.stack_file = stack_file;
 	drop_records(&capture->first);
-	let_go(capture);
+	release_held(capture);
 	drop_records(&capture->second);
 	if (r == 0)
 		r = symbolizer_run(&job, why, WHY_MAX);
@@ -853,11 +885,11 @@ struct stack_capture *stack_capture_secure(const struct stack_capture_options *o
 
 	if (capture) {
 		capture->options = *options;
-		r = look(options->recorder, from.ns, options->held ? *options->held : 0, &capture->first);
+		r = take_snapshot(options->recorder, from.ns, options->held ? *options->held : 0, &capture->first);
 	}
 	if (r == 0) {
-		hold(capture);
-		stack_bundle_add(&capture->parcel, options->procfd, &capture->first, FILES_AT_ONCE);
+		count_held(capture);
+		stack_bundle_add(&capture->bundle, options->procfd, &capture->first, FILES_AT_ONCE);
 		return capture;
 	}
 
@@ -872,20 +904,20 @@ void stack_capture_write(struct stack_capture *capture, const struct stack_captu
 {
 	int outputs[SYMBOLIZER_OUTPUTS] = { -1, -1, -1, -1, -1, -1 };
 	char why[WHY_MAX] = "";
-	int r = look(capture->options.recorder, capture->first.to_ns, 0, &capture->second);
+	int r = take_snapshot(capture->options.recorder, capture->first.to_ns, 0, &capture->second);
 
 	if (r == 0)
-		r = merge_books(capture);
+		r = merge_sideband(capture);
 	if (r == 0)
 		r = open_outputs(outputs, dirfd);
 	if (r == 0)
-		r = symbolize(capture, focus, waiting, outputs, why);
+		r = run_symbolizer(capture, focus, waiting, outputs, why);
 	if (r < 0)
 		snprintf(why, sizeof why, "%s", strerrordesc_np(-r));
 	if (r == 0 || r == 1)
-		report(capture, outputs, dirfd, why, info);
+		report_outputs(capture, outputs, dirfd, why, info);
 	else
-		give_up(dirfd, info, why);
+		report_failure(dirfd, info, why);
 	close_outputs(outputs);
 	stack_capture_free(capture);
 }

@@ -1,16 +1,19 @@
 /*
- * thread_events.c: processes that are followed (roots), their threads' descriptors, and a table of
- * who comes from which root.
+ * thread_events.c: the followed processes (roots) with the descriptors of their threads' events, and
+ * a map of all processes that have events, by pid: roots, and their descendants, which inherited them.
  *
  * 	                    open: every thread, every CPU, every output
- * 	(in the set) ───────────────────────────────────────────────────▶ (root) ──── left the set, or
- *  exited and nothing it started runs ──▶ closed
- * 	      │ descends from a root                                         │
- * 	      └───────────────▶ (kin) ◀──── fork, as notes tell ─────────────┘
+ * 	(in the set) ──────────────────────────────────────▶ (root) ──── left the set, or exited and
+ * 	      │ descends from a root                            │          no descendant runs ──▶ closed
+ * 	      └───────────────▶ (descendant) ◀──── fork note ───┘
  * 	                          │ its root was closed, it is in the set: opened as a root
  *
- * Rejected: an event for each process with what it starts, which perf_event_open(2) does not know;
- * PERF_SAMPLE_ID in each sample to sort out later who was counted twice, which costs eight bytes of
+ * A thread that appears while a process is opened was either started by one that had its events
+ * already, and has inherited them; or by one that had not, and has none. The notes tell which: so the
+ * list of threads is read first, then the notes, and then the events are opened.
+ *
+ * Rejected: an event for each process with its children, which perf_event_open(2) does not offer;
+ * PERF_SAMPLE_ID in each sample to sort out later what was counted twice, which costs eight bytes of
  * each and does not tell how much of which to leave out.
  */
 #include "daemon/engine/stacks/thread_events.h"
@@ -19,6 +22,7 @@
 #include "daemon/engine/base/proc_read.h"
 #include "lib/base/base.h"
 #include "lib/base/io.h"
+#include "lib/base/map.h"
 #include "lib/proc/perf.h"
 #include "lib/proc/procfs.h"
 
@@ -29,57 +33,47 @@
 #include <time.h>
 #include <unistd.h>
 
-#define THREAD_EVENTS_BUCKETS 1024
-
-struct thread_events_thread {
+struct followed_thread {
 	uint32_t tid;
-	uint64_t opened_ns; /* what it starts from then on inherits */
+	uint64_t opened_ns; /* children inherit the events from then on */
 	int *fds;           /* outputs x CPUs, -1 where there is none; NULL: it has inherited all of them */
 };
 
-struct thread_events_root {
+struct root {
 	uint32_t pid;
-	struct thread_events_thread *threads;
+	struct followed_thread *threads;
 	size_t thread_count, thread_cap;
-	unsigned kin; /* that run */
+	unsigned descendants; /* that run */
 	unsigned events;
 	bool leader_exited;
 };
 
 /* A process that runs and has events: a root, or one that inherited them. */
-struct thread_events_known {
-	struct thread_events_known *next;
+struct known {
+	struct map_node node;
 	uint32_t pid;
-	struct thread_events_root *root;
+	struct root *root;
 };
 
-struct thread_events_wish {
+struct wish {
 	uint32_t pid;
 	int error; /* of the last try */
 };
 
 struct thread_events {
 	struct thread_events_options options;
-	struct thread_events_known *buckets[THREAD_EVENTS_BUCKETS];
-	struct thread_events_root **roots;
+	struct map known; /* struct known, by pid */
+	struct root **roots;
 	size_t root_count;
-	struct thread_events_wish *wishes;
+	struct wish *wishes;
 	size_t wish_count, wishes_left_out;
-	struct thread_events_root *opening; /* the one whose threads are being enumerated */
-	unsigned events, kin;
+	struct root *opening; /* the one whose threads are being enumerated */
+	unsigned events, descendants;
 	bool off[PERF_EVENTS_KINDS]; /* by thread_events_switch */
 };
 
-/*
- * thread events_open.c: the events of one process: each thread, each output, each CPU.
- *
- * A thread that appears meanwhile was either started by one that had its events already, and has
- * inherited them; or by one that had not, and has none. The notes tell which: that is why the list
- * of threads is read first, then the notes, and then the events are opened.
- */
-
 #define NOTE_DELAY_NS (500 * NS_PER_US) /* from a fork to its note */
-#define ROUNDS_MAX 16                   /* a process that starts threads all the time: they are inherited soon */
+#define ROUNDS_MAX 16                   /* for a process that starts threads all the time: soon all inherit */
 
 static uint64_t now_ns(const struct thread_events *threads)
 {
@@ -92,7 +86,7 @@ static size_t events_of_thread(const struct thread_events *threads)
 }
 
 /* The thread of root, or NULL. */
-static struct thread_events_thread *thread_events_thread_of(const struct thread_events_root *root, uint32_t tid)
+static struct followed_thread *thread_of(const struct root *root, uint32_t tid)
 {
 	for (size_t i = 0; i < root->thread_count; i++)
 		if (root->threads[i].tid == tid)
@@ -101,23 +95,15 @@ static struct thread_events_thread *thread_events_thread_of(const struct thread_
 }
 
 /* Adds a copy. 0 or -ENOMEM. */
-static int thread_events_add(struct thread_events_root *root, const struct thread_events_thread *thread)
+static int add_thread(struct root *root, const struct followed_thread *thread)
 {
-	if (root->thread_count == root->thread_cap) {
-		size_t cap = root->thread_cap == 0 ? 8 : 2 * root->thread_cap;
-		struct thread_events_thread *grown = reallocarray(root->threads, cap, sizeof(*grown));
-
-		if (grown == NULL)
-			return -ENOMEM;
-		root->threads = grown;
-		root->thread_cap = cap;
-	}
+	if (vector_reserve(&root->threads, &root->thread_cap, root->thread_count + 1, sizeof(*root->threads)) < 0)
+		return -ENOMEM;
 	root->threads[root->thread_count++] = *thread;
 	return 0;
 }
 
-static void close_thread(struct thread_events *threads, struct thread_events_root *root,
-			 struct thread_events_thread *thread)
+static void close_thread(struct thread_events *threads, struct root *root, struct followed_thread *thread)
 {
 	for (size_t i = 0; thread->fds != NULL && i < events_of_thread(threads); i++)
 		if (thread->fds[i] >= 0) {
@@ -129,7 +115,7 @@ static void close_thread(struct thread_events *threads, struct thread_events_roo
 }
 
 /* Closes its events and frees it. */
-static void thread_events_free_root(struct thread_events *threads, struct thread_events_root *root)
+static void free_root(struct thread_events *threads, struct root *root)
 {
 	for (size_t i = 0; i < root->thread_count; i++)
 		close_thread(threads, root, &root->threads[i]);
@@ -137,15 +123,14 @@ static void thread_events_free_root(struct thread_events *threads, struct thread
 	free(root);
 }
 
-/* Targets may have taken all descriptors but the reserve: that is not for events either. */
+/* Targets may have taken all descriptors but the reserve, which is not for events either. */
 static bool has_room(const struct thread_events *threads)
 {
 	return threads->events < threads->options.max_events && !descriptors_short(threads->options.proc_fd);
 }
 
 /* -ESRCH: it has ended; -ENOSPC: there is no room for more events. */
-static int open_events(struct thread_events *threads, struct thread_events_root *root,
-		       struct thread_events_thread *thread)
+static int open_events(struct thread_events *threads, struct root *root, struct followed_thread *thread)
 {
 	const struct thread_events_options *options = &threads->options;
 
@@ -168,9 +153,9 @@ static int open_events(struct thread_events *threads, struct thread_events_root 
 	return 0;
 }
 
-static int open_thread(struct thread_events *threads, struct thread_events_root *root, uint32_t tid)
+static int open_thread(struct thread_events *threads, struct root *root, uint32_t tid)
 {
-	struct thread_events_thread thread = { .tid = tid, .fds = calloc(events_of_thread(threads), sizeof(int)) };
+	struct followed_thread thread = { .tid = tid, .fds = calloc(events_of_thread(threads), sizeof(int)) };
 	int r = thread.fds != NULL ? 0 : -ENOMEM;
 
 	for (size_t i = 0; r == 0 && i < events_of_thread(threads); i++)
@@ -179,7 +164,7 @@ static int open_thread(struct thread_events *threads, struct thread_events_root 
 		r = open_events(threads, root, &thread);
 	thread.opened_ns = now_ns(threads);
 	if (r == 0)
-		r = thread_events_add(root, &thread);
+		r = add_thread(root, &thread);
 	if (r < 0)
 		close_thread(threads, root, &thread);
 	return r == -ESRCH ? 0 : r;
@@ -199,15 +184,8 @@ static int list_tid(void *ctx, const char *name)
 
 	if (tid == 0)
 		return 0;
-	if (listing->count == listing->cap) {
-		size_t cap = listing->cap == 0 ? 64 : 2 * listing->cap;
-		uint32_t *tids = reallocarray(listing->tids, cap, sizeof(*tids));
-
-		if (tids == NULL)
-			return -ENOMEM;
-		listing->tids = tids;
-		listing->cap = cap;
-	}
+	if (vector_reserve(&listing->tids, &listing->cap, listing->count + 1, sizeof(*listing->tids)) < 0)
+		return -ENOMEM;
 	listing->tids[listing->count++] = (uint32_t)tid;
 	return 0;
 }
@@ -230,17 +208,17 @@ static int list_threads(const struct thread_events *threads, uint32_t pid, struc
 	return r;
 }
 
-static size_t count_new(const struct thread_events_root *root, const struct listing *listing)
+static size_t count_new(const struct root *root, const struct listing *listing)
 {
 	size_t count = 0;
 
 	for (size_t i = 0; i < listing->count; i++)
-		count += thread_events_thread_of(root, listing->tids[i]) == NULL;
+		count += thread_of(root, listing->tids[i]) == NULL;
 	return count;
 }
 
-/* Waits until whatever happened before the call has its note, and takes them. */
-static void thread_events_catch_up(struct thread_events *threads)
+/* Waits until all that happened before the call has its note, and takes the notes. */
+static void catch_up(struct thread_events *threads)
 {
 	const struct timespec delay = { .tv_nsec = NOTE_DELAY_NS };
 
@@ -248,25 +226,21 @@ static void thread_events_catch_up(struct thread_events *threads)
 	threads->options.catch_up(threads->options.ctx);
 }
 
-/* One look at the threads. Positive: there were new ones. */
-static int open_round(struct thread_events *threads, struct thread_events_root *root, struct listing *listing,
-		      bool first)
+/* Opens the threads that there are now. Positive: there were new ones. */
+static int open_round(struct thread_events *threads, struct root *root, struct listing *listing, bool first)
 {
 	int r = list_threads(threads, root->pid, listing);
 	size_t new = r == 0 ? count_new(root, listing) : 0;
 
 	if (r < 0 || new == 0)
 		return r;
-	/*
-	 * Asked beforehand: a process of hundreds of threads that has no room should not cost
-	 * hundreds of events.
-	 */
+	/* Checked before: opening hundreds of events only to find no room for the rest is expensive. */
 	if (threads->events + new *events_of_thread(threads) > threads->options.max_events)
 		return -ENOSPC;
 	if (!first)
-		thread_events_catch_up(threads);
+		catch_up(threads);
 	for (size_t i = 0; r == 0 && i < listing->count; i++)
-		if (thread_events_thread_of(root, listing->tids[i]) == NULL)
+		if (thread_of(root, listing->tids[i]) == NULL)
 			r = open_thread(threads, root, listing->tids[i]);
 	return r == 0 ? 1 : r;
 }
@@ -275,7 +249,7 @@ static int open_round(struct thread_events *threads, struct thread_events_root *
  * Opens events on all threads of root->pid. 0; -ESRCH: gone; -ENOSPC: no room; -errno. Some may be
  * open then.
  */
-static int thread_events_open_threads(struct thread_events *threads, struct thread_events_root *root)
+static int open_threads(struct thread_events *threads, struct root *root)
 {
 	struct listing listing = { 0 };
 	int r = 1;
@@ -293,82 +267,84 @@ static int thread_events_open_threads(struct thread_events *threads, struct thre
 }
 
 #define EVENTS_MAX 4096
-#define KIN_MAX 16384 /* beyond it, who descends from a root is forgotten and may be counted twice */
+#define DESCENDANTS_MAX 16384 /* beyond it, further descendants are not tracked and may be counted twice */
 
 unsigned thread_events_max_events(uint64_t nofile)
 {
 	return nofile / 4 < EVENTS_MAX ? (unsigned)(nofile / 4) : EVENTS_MAX;
 }
 
-/* ---- who has events ---- */
+/* ---- processes with events ---- */
 
-static struct thread_events_known **bucket_of(struct thread_events *threads, uint32_t pid)
+static uint64_t pid_hash(uint32_t pid)
 {
-	return &threads->buckets[pid % THREAD_EVENTS_BUCKETS];
+	return map_hash(&pid, sizeof(pid));
 }
 
-static struct thread_events_known *find(struct thread_events *threads, uint32_t pid)
+static struct known *find_known(const struct thread_events *threads, uint32_t pid)
 {
-	struct thread_events_known *known = *bucket_of(threads, pid);
-
-	while (known != NULL && known->pid != pid)
-		known = known->next;
-	return known;
+	for (struct map_node *node = map_first(&threads->known, pid_hash(pid)); node != NULL; node = map_next(node))
+		if (MAP_ENTRY(node, struct known, node)->pid == pid)
+			return MAP_ENTRY(node, struct known, node);
+	return NULL;
 }
 
-static int learn(struct thread_events *threads, uint32_t pid, struct thread_events_root *root)
+static int add_known(struct thread_events *threads, uint32_t pid, struct root *root)
 {
-	struct thread_events_known *known = malloc(sizeof(*known));
-	struct thread_events_known **bucket = bucket_of(threads, pid);
+	struct known *known = malloc(sizeof(*known));
 
-	if (known == NULL)
+	if (known == NULL || map_reserve(&threads->known, threads->known.count + 1) < 0) {
+		free(known);
 		return -ENOMEM;
-	*known = (struct thread_events_known){ *bucket, pid, root };
-	*bucket = known;
+	}
+	*known = (struct known){ .pid = pid, .root = root };
+	map_insert(&threads->known, &known->node, pid_hash(pid));
 	if (pid != root->pid) {
-		root->kin++;
-		threads->kin++;
+		root->descendants++;
+		threads->descendants++;
 	}
 	return 0;
 }
 
-static void forget(struct thread_events *threads, struct thread_events_known **at)
+static void remove_known(struct thread_events *threads, struct known *known)
 {
-	struct thread_events_known *known = *at;
-
 	if (known->pid != known->root->pid) {
-		known->root->kin--;
-		threads->kin--;
+		known->root->descendants--;
+		threads->descendants--;
 	}
-	*at = known->next;
+	map_remove(&threads->known, &known->node);
 	free(known);
 }
 
-static void forget_pid(struct thread_events *threads, uint32_t pid)
+/* By /proc alone: its first thread is gone, or is the last and a zombie. */
+static bool has_ended(const struct thread_events *threads, uint32_t pid)
 {
-	struct thread_events_known **at = bucket_of(threads, pid);
+	char text[1024];
+	struct procfs_stat stat;
+	ssize_t len = proc_read_file(threads->options.proc_fd, (int32_t)pid, "stat", text, sizeof(text));
 
-	while (*at != NULL && (*at)->pid != pid)
-		at = &(*at)->next;
-	if (*at != NULL)
-		forget(threads, at);
+	if (len < 0)
+		return len == -ESRCH;
+	if (procfs_stat_parse(text, (size_t)len, &stat) < 0)
+		return false;
+	return stat.state == 'X' || (stat.state == 'Z' && stat.threads <= 1);
 }
 
-static void forget_all_of(struct thread_events *threads, const struct thread_events_root *root)
+/* All of root; ended: only its descendants that have ended. */
+static void remove_known_of(struct thread_events *threads, const struct root *root, bool ended)
 {
-	for (size_t i = 0; i < THREAD_EVENTS_BUCKETS; i++)
-		for (struct thread_events_known **at = &threads->buckets[i]; *at != NULL;) {
-			if ((*at)->root == root)
-				forget(threads, at);
-			else
-				at = &(*at)->next;
-		}
+	MAP_FOR_EACH(node, &threads->known) {
+		struct known *known = MAP_ENTRY(node, struct known, node);
+
+		if (known->root == root && (!ended || (known->pid != root->pid && has_ended(threads, known->pid))))
+			remove_known(threads, known);
+	}
 }
 
 /* -ESRCH: gone. */
 static int open_root(struct thread_events *threads, uint32_t pid)
 {
-	struct thread_events_root *root;
+	struct root *root;
 	int r;
 
 	if (threads->root_count == threads->options.max_processes)
@@ -377,12 +353,12 @@ static int open_root(struct thread_events *threads, uint32_t pid)
 	if (root == NULL)
 		return -ENOMEM;
 	root->pid = pid;
-	r = learn(threads, pid, root);
+	r = add_known(threads, pid, root);
 	if (r == 0)
-		r = thread_events_open_threads(threads, root);
+		r = open_threads(threads, root);
 	if (r < 0) {
-		forget_all_of(threads, root);
-		thread_events_free_root(threads, root);
+		remove_known_of(threads, root, false);
+		free_root(threads, root);
 		return r;
 	}
 	threads->roots[threads->root_count++] = root;
@@ -391,51 +367,53 @@ static int open_root(struct thread_events *threads, uint32_t pid)
 
 static void close_root(struct thread_events *threads, size_t index)
 {
-	struct thread_events_root *root = threads->roots[index];
+	struct root *root = threads->roots[index];
 
 	threads->roots[index] = threads->roots[--threads->root_count];
-	forget_all_of(threads, root);
-	thread_events_free_root(threads, root);
+	remove_known_of(threads, root, false);
+	free_root(threads, root);
 }
 
 /* ---- notes ---- */
 
 /*
- * A root turns out to have inherited another's events, or to be an old one whose pid was given
- * away: it, and what it started, is kin of the other.
+ * A root has inherited another's events after all, or is an old one whose pid was reused: it and its
+ * descendants become descendants of the other.
  */
-static void adopt(struct thread_events *threads, struct thread_events_root *child, struct thread_events_root *root)
+static void adopt(struct thread_events *threads, struct root *child, struct root *root)
 {
 	size_t index = 0;
 
-	for (size_t i = 0; i < THREAD_EVENTS_BUCKETS; i++)
-		for (struct thread_events_known *known = threads->buckets[i]; known != NULL; known = known->next)
-			if (known->root == child) {
-				known->root = root;
-				root->kin++;
-			}
-	threads->kin++;
+	MAP_FOR_EACH(node, &threads->known) {
+		struct known *known = MAP_ENTRY(node, struct known, node);
+
+		if (known->root == child) {
+			known->root = root;
+			root->descendants++;
+		}
+	}
+	threads->descendants++;
 	while (threads->roots[index] != child)
 		index++;
 	threads->roots[index] = threads->roots[--threads->root_count];
-	thread_events_free_root(threads, child);
+	free_root(threads, child);
 }
 
-/* A process began that has the events of root. */
-static void note_kin(struct thread_events *threads, uint32_t pid, struct thread_events_root *root)
+/* A process began that has inherited the events of root. */
+static void note_descendant(struct thread_events *threads, uint32_t pid, struct root *root)
 {
-	struct thread_events_known *known = find(threads, pid);
+	struct known *known = find_known(threads, pid);
 
-	if (known == NULL && threads->kin < KIN_MAX)
-		learn(threads, pid, root);
+	if (known == NULL && threads->descendants < DESCENDANTS_MAX)
+		add_known(threads, pid, root);
 	else if (known != NULL && known->root->pid == pid && known->root != root && known->root != threads->opening)
 		adopt(threads, known->root, root);
 }
 
-/* Whether what thread ptid of root, or of its kin, began at time_ns has its events. */
-static bool inherits(const struct thread_events_root *root, uint32_t ppid, uint32_t ptid, uint64_t time_ns)
+/* Whether what thread ptid of root, or of a descendant, started at time_ns has its events. */
+static bool inherits(const struct root *root, uint32_t ppid, uint32_t ptid, uint64_t time_ns)
 {
-	const struct thread_events_thread *parent = ppid == root->pid ? thread_events_thread_of(root, ptid) : NULL;
+	const struct followed_thread *parent = ppid == root->pid ? thread_of(root, ptid) : NULL;
 
 	if (parent != NULL)
 		return parent->fds == NULL || time_ns >= parent->opened_ns;
@@ -445,44 +423,44 @@ static bool inherits(const struct thread_events_root *root, uint32_t ppid, uint3
 
 static void note_ended(struct thread_events *threads, uint32_t pid)
 {
-	struct thread_events_known *known = find(threads, pid);
+	struct known *known = find_known(threads, pid);
 
 	if (known == NULL)
 		return;
 	if (known->root->pid == pid)
 		known->root->leader_exited = true;
 	else
-		forget_pid(threads, pid);
+		remove_known(threads, known);
 }
 
 void thread_events_note(struct thread_events *threads, const struct thread_events_note *note)
 {
-	struct thread_events_known *parent;
+	struct known *parent;
 
 	if (note->ended) {
 		note_ended(threads, note->pid);
 		return;
 	}
-	parent = find(threads, note->ppid);
+	parent = find_known(threads, note->ppid);
 	if (parent == NULL || !inherits(parent->root, note->ppid, note->ptid, note->time_ns))
 		return;
 	if (note->pid == note->ppid) {
-		struct thread_events_thread thread = { .tid = note->tid };
+		struct followed_thread thread = { .tid = note->tid };
 
 		/* Only while the threads are enumerated does it matter. */
 		if (parent->root == threads->opening && note->pid == parent->root->pid &&
-		    thread_events_thread_of(parent->root, note->tid) == NULL)
-			thread_events_add(parent->root, &thread);
+		    thread_of(parent->root, note->tid) == NULL)
+			add_thread(parent->root, &thread);
 		return;
 	}
-	note_kin(threads, note->pid, parent->root);
+	note_descendant(threads, note->pid, parent->root);
 }
 
 /* ---- the set ---- */
 
-static void try_wish(struct thread_events *threads, struct thread_events_wish *wish)
+static void try_wish(struct thread_events *threads, struct wish *wish)
 {
-	if (find(threads, wish->pid) == NULL && wish->error == 0)
+	if (find_known(threads, wish->pid) == NULL && wish->error == 0)
 		wish->error = open_root(threads, wish->pid);
 }
 
@@ -502,9 +480,9 @@ void thread_events_follow(struct thread_events *threads, const uint32_t *pids, s
 		if (threads->wish_count == threads->options.max_processes)
 			threads->wishes_left_out++;
 		else if (!has_wish(threads, pids[i]))
-			threads->wishes[threads->wish_count++] = (struct thread_events_wish){ .pid = pids[i] };
+			threads->wishes[threads->wish_count++] = (struct wish){ .pid = pids[i] };
 	}
-	thread_events_catch_up(threads);
+	catch_up(threads);
 	for (size_t i = threads->root_count; i-- > 0;)
 		if (!has_wish(threads, threads->roots[i]->pid))
 			close_root(threads, i);
@@ -512,47 +490,18 @@ void thread_events_follow(struct thread_events *threads, const uint32_t *pids, s
 		try_wish(threads, &threads->wishes[i]);
 }
 
-/*
- * Whether a process of which nothing is known but its pid has ended: its first thread is no more,
- * or is the last and a zombie.
- */
-static bool has_ended(const struct thread_events *threads, uint32_t pid)
-{
-	char text[1024];
-	struct procfs_stat stat;
-	ssize_t len = proc_read_file(threads->options.proc_fd, (int32_t)pid, "stat", text, sizeof(text));
-
-	if (len < 0)
-		return len == -ESRCH;
-	if (procfs_stat_parse(text, (size_t)len, &stat) < 0)
-		return false;
-	return stat.state == 'X' || (stat.state == 'Z' && stat.threads <= 1);
-}
-
-/* Kin whose end was not told. */
-static void look_at_kin(struct thread_events *threads, const struct thread_events_root *root)
-{
-	for (size_t i = 0; i < THREAD_EVENTS_BUCKETS; i++)
-		for (struct thread_events_known **at = &threads->buckets[i]; *at != NULL;) {
-			if ((*at)->root == root && (*at)->pid != root->pid && has_ended(threads, (*at)->pid))
-				forget(threads, at);
-			else
-				at = &(*at)->next;
-		}
-}
-
 bool thread_events_sweep(struct thread_events *threads, bool look)
 {
 	bool closed = false;
 
 	for (size_t i = threads->root_count; i-- > 0;) {
-		struct thread_events_root *root = threads->roots[i];
+		struct root *root = threads->roots[i];
 
 		if ((!look && !root->leader_exited) || !has_ended(threads, root->pid))
 			continue;
 		if (look)
-			look_at_kin(threads, root);
-		if (root->kin > 0)
+			remove_known_of(threads, root, true);
+		if (root->descendants > 0)
 			continue;
 		close_root(threads, i);
 		closed = true;
@@ -562,7 +511,7 @@ bool thread_events_sweep(struct thread_events *threads, bool look)
 	return closed;
 }
 
-static void switch_thread(const struct thread_events *threads, const struct thread_events_thread *thread, size_t output,
+static void switch_thread(const struct thread_events *threads, const struct followed_thread *thread, size_t output,
 			  bool on)
 {
 	unsigned cpus = threads->options.cpus;
@@ -589,7 +538,7 @@ void thread_events_count(const struct thread_events *threads, size_t output, uin
 	unsigned cpus = threads->options.cpus;
 
 	for (size_t i = 0; i < threads->root_count; i++) {
-		const struct thread_events_root *root = threads->roots[i];
+		const struct root *root = threads->roots[i];
 
 		for (size_t j = 0; j < root->thread_count; j++)
 			for (unsigned cpu = 0; root->threads[j].fds != NULL && cpu < cpus; cpu++)
@@ -608,9 +557,9 @@ void thread_events_status(const struct thread_events *threads, struct thread_eve
 		for (size_t j = 0; j < threads->roots[i]->thread_count; j++)
 			status.threads += threads->roots[i]->threads[j].fds != NULL;
 	for (size_t i = 0; i < threads->wish_count; i++) {
-		const struct thread_events_wish *wish = &threads->wishes[i];
+		const struct wish *wish = &threads->wishes[i];
 
-		status.processes += find((struct thread_events *)threads, wish->pid) != NULL;
+		status.processes += find_known(threads, wish->pid) != NULL;
 		if (wish->error < 0 && wish->error != -ESRCH) {
 			status.not_followed++;
 			status.error = wish->error;
@@ -626,8 +575,8 @@ int thread_events_new(const struct thread_events_options *options, struct thread
 	if (threads == NULL)
 		return -ENOMEM;
 	threads->options = *options;
-	threads->roots = calloc(options->max_processes, sizeof(struct thread_events_root *));
-	threads->wishes = calloc(options->max_processes, sizeof(struct thread_events_wish));
+	threads->roots = calloc(options->max_processes, sizeof(struct root *));
+	threads->wishes = calloc(options->max_processes, sizeof(struct wish));
 	if (threads->roots == NULL || threads->wishes == NULL) {
 		thread_events_free(threads);
 		return -ENOMEM;
@@ -642,6 +591,7 @@ void thread_events_free(struct thread_events *threads)
 		return;
 	while (threads->root_count > 0)
 		close_root(threads, threads->root_count - 1);
+	map_release(&threads->known);
 	free(threads->roots);
 	free(threads->wishes);
 	free(threads);

@@ -1,11 +1,10 @@
 /*
- * thread_events.h: events on the threads of some processes, as many as there is room for; closed
- * and opened as the set changes. Which processes came from a followed one, whose events they have
- * inherited, is known from the forks it is told of: such a process gets none of its own, which
- * would count it twice. For one thread at a time.
+ * thread_events.h: perf events on the threads of some processes, as many as there is room for; closed
+ * and opened as the set changes. Child processes inherit the events of a followed one, which is known
+ * from fork notes: they get none of their own, which would count them twice. For one thread at a time.
  *
- * A process is followed as a whole or not at all. Events of one that has exited stay while
- * something runs that it started.
+ * A process is followed as a whole or not at all. Events of one that has exited stay while a
+ * descendant runs.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_STACKS_THREAD_EVENTS_H
 #define SPIKEWATCH_DAEMON_ENGINE_STACKS_THREAD_EVENTS_H
@@ -30,7 +29,7 @@ struct thread_events_note {
 
 struct thread_events_options {
 	int proc_fd;                                /* of /proc, borrowed */
-	const struct thread_events_output *outputs; /* borrowed; what the notes come from is the first */
+	const struct thread_events_output *outputs; /* borrowed; the notes come from the first */
 	size_t output_count;
 	unsigned cpus;
 	unsigned max_events, max_processes;
@@ -50,10 +49,7 @@ struct thread_events_status {
 	int error;             /* why the last of those was not: -errno, -ENOSPC: no room; 0: none */
 };
 
-/*
- * So many descriptors may be events where RLIMIT_NOFILE is nofile: a quarter, and no more than
- * 4096.
- */
+/* How many descriptors may be events if RLIMIT_NOFILE is nofile: a quarter, at most 4096. */
 unsigned thread_events_max_events(uint64_t nofile);
 
 /* 0 or -ENOMEM. *ret belongs to the caller: thread_events_free. */
@@ -63,8 +59,8 @@ int thread_events_new(const struct thread_events_options *options, struct thread
 void thread_events_free(struct thread_events *threads);
 
 /*
- * The set, anew; in the order of their importance, where not all have room. Those that could not be
- * followed before are tried again.
+ * Replaces the set, in the order of importance if not all have room. Those that could not be followed
+ * before are tried again.
  */
 void thread_events_follow(struct thread_events *threads, const uint32_t *pids, size_t count);
 
@@ -72,15 +68,12 @@ void thread_events_follow(struct thread_events *threads, const uint32_t *pids, s
 void thread_events_note(struct thread_events *threads, const struct thread_events_note *note);
 
 /*
- * Closes events of those that have exited, with what they started. look: at all processes, not only
- * at those that notes tell of. Whether there were any.
+ * Closes events of processes that have exited, if no descendant runs. look: checks all of them, not
+ * only those that notes reported. Whether there were any.
  */
 bool thread_events_sweep(struct thread_events *threads, bool look);
 
-/*
- * Has all events of a kind, also those that are opened later and those that were inherited, count
- * or not.
- */
+/* Enables or disables all events of a kind, inherited ones and those that are opened later included. */
 void thread_events_switch(struct thread_events *threads, enum perf_events_kind kind, bool on);
 
 /* What all events of an output have counted, which have `cycles`, and for how long. */

@@ -2,7 +2,7 @@
  * check_demangle.c: names of C++ and Rust as their sources have them, and those that grow without
  * end left as they are.
  */
-#include "daemon/symbolize/symbols.h"
+#include "daemon/symbolize/symbols.c"
 
 #include <check.h>
 #include <stdio.h>

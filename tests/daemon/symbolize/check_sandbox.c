@@ -2,7 +2,7 @@
  * check_sandbox.c: what can still be done in there, and what cannot. Each test is a process of its
  * own, which does not come back.
  */
-#include "daemon/symbolize/sandbox.h"
+#include "daemon/symbolize/sandbox.c"
 #include "lib/base/base.h"
 
 #include <check.h>

@@ -52,7 +52,7 @@ static int fill(struct pprof *pprof)
 		rc = pprof_add_location(pprof, &location, &ids[1]);
 	if (rc == 0)
 		rc = pprof_add_sample(pprof, &sample);
-	return rc == 0 ? pprof_add_comment(pprof, "made") : rc;
+	return rc;
 }
 
 static int everything(const struct pprof_options *options, const struct sink *sink)
@@ -85,13 +85,10 @@ START_TEST(a_small_profile_is_to_the_byte)
 		/* sample at 1 2: 0 and 200; "t" is "x\x0a", "n" is -1 "ns" */
 		0x12, 32, 0x0a, 2, 1, 2, 0x12, 3, 0, 0xc8, 0x01, 0x1a, 4, 0x08, 9, 0x10, 10,
 		0x1a, 15, 0x08, 11, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 0x20, 4,
-		/* comment */
-		0x68, 12,
-		/* strings 0 to 12 */
+		/* strings 0 to 11 */
 		0x32, 0, 0x32, 7, 's', 'a', 'm', 'p', 'l', 'e', 's', 0x32, 5, 'c', 'o', 'u', 'n', 't',
 		0x32, 3, 'c', 'p', 'u', 0x32, 2, 'n', 's', 0x32, 2, '/', 'a', 0x32, 2, '0', 'f', 0x32, 1, 'f',
 		0x32, 3, 'f', '.', 'c', 0x32, 1, 't', 0x32, 5, 'x', '\\', 'x', '0', 'a', 0x32, 1, 'n',
-		0x32, 4, 'm', 'a', 'd', 'e',
 	};
 	/* clang-format on */
 	struct buffer out = { 0 }, plain = { 0 };
@@ -151,7 +148,6 @@ START_TEST(long_and_hostile_strings_are_cut_and_printable)
 	memset(name, '\xff', sizeof(name) - 1);
 	ck_assert_int_eq(pprof_new(&small, &pprof), 0);
 	ck_assert_int_eq(pprof_add_function(pprof, &function, &id), 0);
-	ck_assert_int_eq(pprof_add_comment(pprof, ""), 0);
 	ck_assert_int_eq(pprof_finish(pprof, &sink), 0);
 	unpacked(&out, &plain);
 	ck_assert_ptr_nonnull(memmem(plain.data, plain.len, "\x32\x80\x80\x01\\xff\\xff", 12));

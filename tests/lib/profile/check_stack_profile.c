@@ -3,10 +3,10 @@
  * the limits; every failing allocation and write. The forms to the letter: check_pprof.c,
  * check_folded.c, check_function_table.c; tests/pprof.sh.
  */
-#include "lib/profile/profile.h"
-
+#include "lib/profile/profile.c"
 #include "lib/profile/stack_text.h"
 #include "lib/base/base.h"
+#include "profile_counts.h"
 #include "torture.h"
 #include "unpacked.h"
 #include "lib/base/io.h"
@@ -73,9 +73,9 @@ static void writes(int (*write_to)(const struct stack_profile *profile, const st
 
 static void counts_are(const struct stack_profile *profile, uint64_t before, uint64_t during, uint64_t other)
 {
-	struct stack_profile_counts counts;
+	struct profile_counts counts;
 
-	stack_profile_counts(profile, &counts);
+	counts = profile_counts(profile);
 	ck_assert_uint_eq(counts.samples_before, before);
 	ck_assert_uint_eq(counts.samples_during, during);
 	ck_assert_uint_eq(counts.samples_other, other);
@@ -277,7 +277,7 @@ START_TEST(stacks_beyond_the_limit_are_other)
 {
 	AUTO(stack_profile_freep) struct stack_profile *profile = NULL;
 	struct stack_profile_options options = usual;
-	struct stack_profile_counts counts;
+	struct profile_counts counts;
 
 	options.stacks_max = 2;
 	ck_assert_int_eq(stack_profile_new(&options, &profile), 0);
@@ -287,7 +287,7 @@ START_TEST(stacks_beyond_the_limit_are_other)
 	ck_assert_int_eq(add(profile, SPIKE, 1, "da", 20), STACK_PROFILE_FULL);
 	ck_assert_int_eq(add(profile, SPIKE, 1, "ba", 4), 0);
 	counts_are(profile, 12, 24, 30);
-	stack_profile_counts(profile, &counts);
+	counts = profile_counts(profile);
 	ck_assert_uint_eq(counts.stacks, 2);
 	writes(stack_profile_write_folded, profile, "(other);(other) 30\np;a 1\np;a;b 5\n");
 }
@@ -297,7 +297,7 @@ START_TEST(memory_stays_within_the_limit)
 {
 	AUTO(stack_profile_freep) struct stack_profile *profile = NULL;
 	struct stack_profile_options options = usual;
-	struct stack_profile_counts counts;
+	struct profile_counts counts;
 	bool full = false;
 	char name[100];
 
@@ -321,7 +321,7 @@ START_TEST(memory_stays_within_the_limit)
 		full |= added == STACK_PROFILE_FULL;
 	}
 	ck_assert(full);
-	stack_profile_counts(profile, &counts);
+	counts = profile_counts(profile);
 	ck_assert_uint_le(counts.bytes, options.bytes_max);
 	ck_assert_uint_gt(counts.stacks, 10);
 	ck_assert_uint_eq(counts.samples_before, 1000);

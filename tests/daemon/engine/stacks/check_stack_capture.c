@@ -3,7 +3,7 @@
  * the real daemon; and symbolisers that fail. Without permission to use perf, or without the
  * programs, the tests say so and pass.
  */
-#include "daemon/engine/stacks/stack_capture.h"
+#include "daemon/engine/stacks/stack_capture.c"
 
 #include "daemon/engine/base/clocks.h"
 #include "lib/base/base.h"
@@ -241,11 +241,11 @@ static void have_stopped(const char *symbolizer, unsigned enough)
 {
 	struct patience patience = { .enough = enough };
 	const struct symbolizer_waiting waiting = { until_enough, &patience };
-	struct stack_bundle *parcel = calloc(1, sizeof *parcel);
-	struct symbolizer_job job = { .program = symbolizer, .parcel = parcel, .waiting = &waiting };
+	struct stack_bundle *bundle = calloc(1, sizeof *bundle);
+	struct symbolizer_job job = { .program = symbolizer, .bundle = bundle, .waiting = &waiting };
 	char why[160];
 
-	ck_assert_ptr_nonnull(parcel);
+	ck_assert_ptr_nonnull(bundle);
 	job.stack_file = open("/dev/zero", O_RDONLY | O_CLOEXEC);
 	for (size_t i = 0; i < SYMBOLIZER_OUTPUTS; i++)
 		job.outputs[i] = -1;
@@ -253,7 +253,7 @@ static void have_stopped(const char *symbolizer, unsigned enough)
 	ck_assert_str_eq(why, "the daemon was being stopped");
 	ck_assert_uint_eq(patience.asked, enough);
 	close(job.stack_file);
-	free(parcel);
+	free(bundle);
 }
 
 START_TEST(a_symboliser_ends_when_the_daemon_does)
@@ -355,7 +355,7 @@ END_TEST
 
 START_TEST(a_file_that_was_replaced_while_it_is_mapped_is_the_one_that_is_mapped)
 {
-	struct stack_bundle *parcel = calloc(1, sizeof *parcel);
+	struct stack_bundle *bundle = calloc(1, sizeof *bundle);
 	struct stack_recorder_file file = { .pid = (uint32_t)getpid(), .file.build_id_len = 20 };
 	struct stack_recorder_snapshot snapshot = { .files = &file, .file_count = 1 };
 	char path[128], newer[128], way[96];
@@ -381,17 +381,17 @@ START_TEST(a_file_that_was_replaced_while_it_is_mapped_is_the_one_that_is_mapped
 	int allowed = open(way, O_RDONLY | O_CLOEXEC);
 
 	if (allowed >= 0) {
-		stack_bundle_add(parcel, procfd, &snapshot, 1);
-		ck_assert_uint_eq(parcel->count, 1);
-		ck_assert_int_eq(fstat(parcel->entries[0].binary.fd, &opened), 0);
+		stack_bundle_add(bundle, procfd, &snapshot, 1);
+		ck_assert_uint_eq(bundle->count, 1);
+		ck_assert_int_eq(fstat(bundle->entries[0].binary.fd, &opened), 0);
 		ck_assert_uint_eq(opened.st_ino, mapped.st_ino);
-		stack_bundle_close(parcel);
+		stack_bundle_close(bundle);
 		close(allowed);
 	}
 	munmap(memory, 4096);
 	close(fd);
 	close(procfd);
-	free(parcel);
+	free(bundle);
 }
 END_TEST
 
