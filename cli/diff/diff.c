@@ -772,7 +772,7 @@ static void tell_incident(const struct incident *incident, FILE *file)
 	if (incident->kind == INCIDENT_RULE)
 		fprintf(file, "%s %s", text, story_comparison(&incident->rule, comparison, sizeof(comparison)));
 	else
-		fputs(incident->kind == INCIDENT_MANUAL ? "requested by hand" : "saved from a ring", file);
+		fputs(incident->kind == INCIDENT_MANUAL ? "asked for by hand" : "saved from a ring", file);
 	text_escape(text, sizeof(text), incident->hostname, strlen(incident->hostname));
 	if (text[0])
 		fprintf(file, ", on %s", text);

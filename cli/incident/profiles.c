@@ -1,9 +1,19 @@
 /*
- * profiles.c: two rankings of functions from one walk over the file, one for each phase, that
- * become one list: a function that was not there before the spike, or is not any more, has its
- * zeros side by side with the others' numbers. Other processes are ranked for themselves: on a busy
- * machine they would push out what the incident is of. Threads are ranked once. functions_text.c
- * prints them.
+ * profiles.c: three readers of an incident's stacks.
+ *
+ * stack_fold makes a line of each sample of the profile; folded_diff adds up equal ones. Names in the
+ * profile were escaped when it was written, so a set of lib/profile's folded stacks, which escapes,
+ * would make other names of them than those of the folded files.
+ *
+ * firefox_stacks keeps numbers as they are in the pprof profile: strings, functions and mappings have
+ * the same numbers in both. A location becomes one frame per function inlined there; one without any
+ * becomes a frame of a function named after its mapping.
+ *
+ * functions makes two rankings in one walk over the file, one for each phase, and one list of them:
+ * a function that was not there before the spike, or is not there any more, has zeros beside the
+ * others' numbers. Other processes are ranked separately: on a busy machine they would displace the
+ * functions of what the incident is of. Threads are ranked once. The text has one layout for both
+ * units, since a share of the samples and a size take the same room.
  */
 #include "cli/incident/profiles.h"
 
@@ -29,17 +39,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-/*
- * stack_fold.c: each sample of the profile becomes a line; folded_diff.h adds up equal ones. Names
- * in the profile were escaped once when they were written, so a set of folded.h, which escapes,
- * would make other names of them than those of the folded files.
- */
+/* ---- folded stacks ---- */
 
-/* A larger file is none of ours. */
+/* Larger files are not read. */
 #define FILE_MAX ((size_t)256 << 20)
-#define READ_BYTES 65536
 
 /* Of lines. */
 #define LINES_MAX ((size_t)1 << 30)
@@ -66,8 +70,8 @@ static void release_folding(struct folding *folding)
 	buffer_release(&folding->name);
 }
 
-/* The semicolon stands between frames. */
-static int put_name(struct folding *folding)
+/* A semicolon, which separates frames, is escaped. */
+static int put_frame_name(struct folding *folding)
 {
 	const char *at = folding->name.data, *end = at + folding->name.len;
 	int rc = 0;
@@ -83,7 +87,7 @@ static int put_name(struct folding *folding)
 	return rc;
 }
 
-static int push(struct folding *folding, const char *open, const struct pprof_read_text *text, const char *close)
+static int push_frame(struct folding *folding, const char *open, const struct pprof_read_text *text, const char *close)
 {
 	struct buffer *name = &folding->name;
 	int rc;
@@ -97,7 +101,7 @@ static int push(struct folding *folding, const char *open, const struct pprof_re
 	if (rc == 0 && name->len == 0)
 		rc = buffer_append(name, "?", 1);
 	if (rc == 0)
-		rc = put_name(folding);
+		rc = put_frame_name(folding);
 	return rc == 0 ? buffer_append(folding->lines, ";", 1) : rc;
 }
 
@@ -114,8 +118,8 @@ static int push_mapping(struct folding *folding, uint32_t mapping)
 	if (slash)
 		file = (struct pprof_read_text){ slash + 1, file.len - (size_t)(slash + 1 - file.at) };
 	if (file.len > 0 && file.at[0] == '[')
-		return push(folding, "", &file, "");
-	return push(folding, "[", &file, "]");
+		return push_frame(folding, "", &file, "");
+	return push_frame(folding, "[", &file, "]");
 }
 
 static int push_location(struct folding *folding, const struct pprof_read_location *location)
@@ -129,7 +133,7 @@ static int push_location(struct folding *folding, const struct pprof_read_locati
 	for (uint32_t n = location->line_count; n > 0 && rc == 0; n--) {
 		uint32_t function = profile->lines[location->line_first + n - 1].function;
 
-		rc = function ? push(folding, "", &profile->strings[profile->functions[function - 1].name], "")
+		rc = function ? push_frame(folding, "", &profile->strings[profile->functions[function - 1].name], "")
 			      : push_mapping(folding, location->mapping);
 	}
 	return rc;
@@ -137,17 +141,17 @@ static int push_location(struct folding *folding, const struct pprof_read_locati
 
 static int push_stack(struct folding *folding, const struct pprof_read_sample *sample, uint64_t count)
 {
-	static const struct pprof_read_text nobody;
+	static const struct pprof_read_text unnamed;
 	const struct pprof_read_profile *profile = folding->profile;
 	const struct pprof_read_label *process = pprof_read_label(profile, sample, "process");
 	char text[32];
-	int rc = push(folding, "", process ? &profile->strings[process->text] : &nobody, "");
+	int rc = push_frame(folding, "", process ? &profile->strings[process->text] : &unnamed, "");
 
 	for (uint32_t i = sample->frame_count; i > 0 && rc == 0; i--)
 		rc = push_location(folding, &profile->locations[profile->frames[sample->frame_first + i - 1]]);
 	if (rc < 0)
 		return rc;
-	folding->lines->len--; /* there is no frame behind the last semicolon */
+	folding->lines->len--; /* the last semicolon */
 	return buffer_append(folding->lines, text, (size_t)snprintf(text, sizeof(text), " %" PRIu64 "\n", count));
 }
 
@@ -188,43 +192,24 @@ int stack_fold_read(int incidentfd, bool memory, unsigned phases, struct buffer 
 
 int stack_fold_read_folded(int incidentfd, bool memory, struct buffer *ret)
 {
-	AUTO_CLOSE int fd = incident_load_open_file(incidentfd, stack_fold_folded(memory));
-	AUTO_FREE char *piece = NULL;
 	uint64_t sum;
-	ssize_t len;
-	int rc = 0;
+	int rc;
 
-	if (fd < 0)
-		return fd;
-	piece = malloc(READ_BYTES);
-	if (!piece)
-		return -ENOMEM;
-	while (rc == 0 && (len = read(fd, piece, READ_BYTES)) != 0) {
-		if (len < 0)
-			rc = errno == EINTR ? 0 : -errno;
-		else
-			rc = ret->len > FILE_MAX ? -EFBIG : buffer_append(ret, piece, (size_t)len);
-	}
-	if (rc == 0 && !folded_diff_check(ret, &sum))
-		rc = -EBADMSG;
-	return rc;
+	ret->max = FILE_MAX;
+	rc = incident_load_whole(incidentfd, stack_fold_folded(memory), ret);
+	return rc == 0 && !folded_diff_check(ret, &sum) ? -EBADMSG : rc;
 }
 
-/*
- * firefox_stacks.c: places are kept as they are in the profile of pprof where that can be: strings,
- * functions and mappings have the same numbers in both. A location becomes as many frames as there
- * are functions inlined into each other; one without any becomes a frame of a function that is
- * called after its mapping.
- */
+/* ---- tables of the Firefox Profiler ---- */
 
-/* A node of the tree: bytes that are compared, so without holes. */
+/* A node of the tree of stacks. Compared as bytes: no padding. */
 struct node {
 	uint32_t prefix; /* number of the node above; 0: a root */
 	uint32_t frame;
 };
 
 /* Counts frames, and finds what each function is in. */
-static int prepare(struct firefox_stacks *stacks)
+static int index_profile(struct firefox_stacks *stacks)
 {
 	const struct pprof_read_profile *profile = stacks->profile;
 
@@ -262,7 +247,7 @@ int firefox_stacks_load(int incidentfd, const char *file, struct firefox_stacks 
 	if (rc < 0)
 		return rc;
 	stacks.profile = pprof_read_profile(stacks.reader);
-	rc = prepare(&stacks);
+	rc = index_profile(&stacks);
 	if (rc < 0)
 		return rc;
 	*ret = stacks;
@@ -318,8 +303,6 @@ int firefox_stacks_stack(struct firefox_stacks *stacks, const struct pprof_read_
 	return 0;
 }
 
-/* ---- columns ---- */
-
 enum constant { NOTHING, NO, ZERO, MINUS_ONE, ONE };
 
 static void put_constants(struct json_writer *json, const char *key, uint32_t count, enum constant what)
@@ -341,8 +324,6 @@ static void end_table(struct json_writer *json, uint32_t length)
 	json_member_u64(json, "length", length);
 	json_end_object(json);
 }
-
-/* ---- stacks and frames ---- */
 
 static void put_stacks(const struct firefox_stacks *stacks, struct json_writer *json)
 {
@@ -408,8 +389,7 @@ static void put_line(const struct firefox_stacks *stacks, const struct frame *fr
 }
 
 /* Functions of the profile, then one for each mapping, [0] for none. */
-static void firefox_stacks_put_function(const struct firefox_stacks *stacks, const struct frame *frame,
-					struct json_writer *json)
+static void put_frame_function(const struct firefox_stacks *stacks, const struct frame *frame, struct json_writer *json)
 {
 	if (frame->line && frame->line->function)
 		json_u64(json, frame->line->function - 1);
@@ -444,7 +424,7 @@ static void put_frames(const struct firefox_stacks *stacks, struct json_writer *
 	each_frame(stacks, json, "inlineDepth", put_depth);
 	each_frame(stacks, json, "category", put_category);
 	put_constants(json, "subcategory", count, ZERO);
-	each_frame(stacks, json, "func", firefox_stacks_put_function);
+	each_frame(stacks, json, "func", put_frame_function);
 	put_constants(json, "nativeSymbol", count, NOTHING);
 	put_constants(json, "innerWindowID", count, ZERO);
 	each_frame(stacks, json, "line", put_line);
@@ -452,8 +432,6 @@ static void put_frames(const struct firefox_stacks *stacks, struct json_writer *
 	put_constants(json, "originalLocation", count, NOTHING);
 	end_table(json, count);
 }
-
-/* ---- functions ---- */
 
 /* "[libc.so.6]". */
 static int name_mapping(struct firefox_stacks *stacks, uint32_t mapping, uint32_t *ret)
@@ -504,7 +482,7 @@ static void put_resource_of_functions(const struct firefox_stacks *stacks, struc
 	json_end_array(json);
 }
 
-/* A source for each function that has a file: no need to find out which are the same. */
+/* One source per function that has a file; equal ones are not merged. */
 static void put_sources_of_functions(const struct firefox_stacks *stacks, struct json_writer *json)
 {
 	const struct pprof_read_profile *profile = stacks->profile;
@@ -540,8 +518,6 @@ static int put_functions(struct firefox_stacks *stacks, struct json_writer *json
 	end_table(json, count);
 	return rc;
 }
-
-/* ---- the rest ---- */
 
 static void put_resources(const struct firefox_stacks *stacks, struct json_writer *json)
 {
@@ -625,23 +601,19 @@ int firefox_stacks_put(struct firefox_stacks *stacks, struct json_writer *json)
 	return rc < 0 ? rc : strings;
 }
 
-/*
- * functions_text.c: the rows of functions.c as text. One layout for both units: a share of the
- * samples and a size take as much room. On narrow lines what was seen in the function itself, its
- * module and its thread give way to its name.
- */
+/* ---- functions as text: narrow lines have only totals and the name ---- */
 
-#define WIDTH_FULL 70   /* below that only what was seen with the function on the stack, and its name */
+#define WIDTH_FULL 70   /* narrower lines have only totals and names */
 #define WIDE 100        /* from here on there is room for long names */
-#define SHARE_MAX 999.9 /* a file that lies may have more samples in a function than in all */
+#define SHARE_MAX 999.9 /* a damaged file may have more samples in a function than in all */
 
-/* Numbers and what is behind them. */
+/* Numbers and the space after them. */
 #define AMOUNT_WIDTH 6
 #define NUMBERS_WIDTH (2 * (AMOUNT_WIDTH + 1 + AMOUNT_WIDTH + 2))
 #define NARROW_WIDTH (AMOUNT_WIDTH + 1 + AMOUNT_WIDTH + 2)
 #define TID_WIDTH 7
 
-/* The incident's captures that are of these stacks. */
+/* Captures that these stacks come from. */
 #define CAPTURES 3
 
 static const struct {
@@ -661,8 +633,6 @@ static const struct {
 		.captures = { "memory-stacks", "memory-folded", "memory-functions" },
 	},
 };
-
-/* ---- cells ---- */
 
 /* "990", "120.5 MiB" */
 static const char *amount_text(enum function_table_unit unit, uint64_t amount, char *buf, size_t cap)
@@ -720,8 +690,6 @@ static void print_text(const char *text, size_t width, bool last, FILE *file)
 		fprintf(file, "%*s", (int)(width - have), "");
 }
 
-/* ---- functions ---- */
-
 /* What stands in the columns of text. */
 struct cells {
 	const char *function, *module;
@@ -777,7 +745,8 @@ static void print_names(const struct cells *cells, const size_t width[static 3],
 }
 
 /* Of function, module and thread. */
-static void measure(const struct functions *functions, size_t line, const struct cells *head, size_t ret[static 3])
+static void measure_columns(const struct functions *functions, size_t line, const struct cells *head,
+			    size_t ret[static 3])
 {
 	size_t left;
 
@@ -793,14 +762,14 @@ static void measure(const struct functions *functions, size_t line, const struct
 		ret[2] = widen(ret[2], cells.thread, line < WIDE ? 18 : 30);
 	}
 	left = line - NUMBERS_WIDTH - 4 - ret[1];
-	/* Of narrow lines the thread gives way to the function, but not altogether. */
+	/* On narrow lines the thread is cut before the function, but not completely. */
 	if (left < 16 + ret[2])
 		ret[2] = left - 16 > 8 ? left - 16 : 8;
 	if (ret[0] > left - ret[2])
 		ret[0] = left - ret[2];
 }
 
-/* Above the first of them. */
+/* Above the first neighbour. */
 static void print_heading(const struct functions *functions, size_t i, FILE *file)
 {
 	if (functions->row[i].neighbour && (i == 0 || !functions->row[i - 1].neighbour))
@@ -813,7 +782,7 @@ static void print_full(const struct functions *functions, size_t line, FILE *fil
 	struct cells cells;
 	size_t width[3];
 
-	measure(functions, line, &head, width);
+	measure_columns(functions, line, &head, width);
 	fprintf(file, "%13s  %13s\n%6s %6s  %6s %6s  ", "before", "during", "self", "total", "self", "total");
 	print_names(&head, width, file);
 	for (size_t i = 0; i < functions->count; i++) {
@@ -834,8 +803,6 @@ static void print_narrow(const struct functions *functions, size_t line, FILE *f
 		fputc('\n', file);
 	}
 }
-
-/* ---- threads ---- */
 
 /* "postgres/812" */
 static const char *process_text(const struct functions_row *row, char *buf, size_t cap)
@@ -873,15 +840,13 @@ static void print_threads(const struct functions *functions, size_t line, FILE *
 	}
 }
 
-/* ---- what was lost ---- */
-
-/* A sentence that is made: "Lost or left out: a; b; c". What does not fit is cut. */
+/* "Lost or left out: a; b; c"; cut if it does not fit. */
 struct losses {
 	char text[2500];
 	size_t len, count;
 };
 
-__attribute__((format(printf, 2, 3))) static void lose(struct losses *losses, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void add_loss(struct losses *losses, const char *format, ...)
 {
 	const char *lead = losses->count++ > 0 ? "; " : "Lost or left out: ";
 	size_t room = sizeof(losses->text) - losses->len;
@@ -899,28 +864,27 @@ __attribute__((format(printf, 2, 3))) static void lose(struct losses *losses, co
 	losses->len += len < 0 ? 0 : (size_t)len < room ? (size_t)len : room - 1;
 }
 
-static void lose_amount(struct losses *losses, enum function_table_unit unit,
-			const uint64_t amount[static FUNCTION_TABLE_PHASES], const char *what)
+static void add_lost_amount(struct losses *losses, enum function_table_unit unit,
+			    const uint64_t amount[static FUNCTION_TABLE_PHASES], const char *what)
 {
 	uint64_t sum = amount[FUNCTION_TABLE_BEFORE] + amount[FUNCTION_TABLE_DURING];
 	const char *noun = unit == FUNCTION_TABLE_IN_BYTES ? "" : sum == 1 ? " sample" : " samples";
 	char text[64];
 
 	if (amount[FUNCTION_TABLE_BEFORE] > 0 || amount[FUNCTION_TABLE_DURING] > 0)
-		lose(losses, "%s%s %s", amount_text(unit, sum, text, sizeof(text)), noun, what);
+		add_loss(losses, "%s%s %s", amount_text(unit, sum, text, sizeof(text)), noun, what);
 }
 
-/* What the daemon said of the file. */
-static void lose_capture(struct losses *losses, const struct incident_capture *capture)
+static void add_capture_loss(struct losses *losses, const struct incident_capture *capture)
 {
 	char why[4 * sizeof(capture->why) + 1];
 
 	text_escape(why, sizeof(why), capture->why, strlen(capture->why));
 	if (capture->status != INCIDENT_CAPTURE_OK)
-		lose(losses, "%s %s%s%s", capture->name, incident_capture_status_name(capture->status),
-		     why[0] ? ": " : "", why);
+		add_loss(losses, "%s %s%s%s", capture->name, incident_capture_status_name(capture->status),
+			 why[0] ? ": " : "", why);
 	else if (why[0])
-		lose(losses, "%s", why);
+		add_loss(losses, "%s", why);
 }
 
 static void print_losses(const struct functions *functions, const struct incident *incident, size_t line, FILE *file)
@@ -932,15 +896,15 @@ static void print_losses(const struct functions *functions, const struct inciden
 	for (size_t i = 0; i < incident->capture_count; i++)
 		for (size_t c = 0; c < CAPTURES; c++)
 			if (strcmp(incident->captures[i].name, captures[c]) == 0)
-				lose_capture(&losses, &incident->captures[i]);
-	lose_amount(&losses, unit, functions->other, "of stacks for which there was no room");
-	lose_amount(&losses, unit, functions->no_stack, "without a stack");
+				add_capture_loss(&losses, &incident->captures[i]);
+	add_lost_amount(&losses, unit, functions->other, "of stacks for which there was no room");
+	add_lost_amount(&losses, unit, functions->no_stack, "without a stack");
 	if (functions->more_functions > 0)
-		lose(&losses, "%" PRIu64 " more %s", functions->more_functions,
-		     functions->more_functions == 1 ? "function" : "functions");
+		add_loss(&losses, "%" PRIu64 " more %s", functions->more_functions,
+			 functions->more_functions == 1 ? "function" : "functions");
 	if (functions->more_threads > 0)
-		lose(&losses, "%" PRIu64 " more %s", functions->more_threads,
-		     functions->more_threads == 1 ? "thread" : "threads");
+		add_loss(&losses, "%" PRIu64 " more %s", functions->more_threads,
+			 functions->more_threads == 1 ? "thread" : "threads");
 	if (losses.count == 0)
 		return;
 	fputc('\n', file);
@@ -969,6 +933,8 @@ void functions_print(const struct functions *functions, const struct incident *i
 	print_losses(functions, incident, line, file);
 }
 
+/* ---- functions, ranked ---- */
+
 #define ROWS_MAX 10
 
 _Static_assert(FUNCTIONS_SHOWN <= ROWS_MAX && FUNCTIONS_THREADS_SHOWN <= ROWS_MAX, "all that is shown is ranked");
@@ -982,15 +948,13 @@ static const struct {
 				      "self_during_faults", "top_bytes" },
 };
 
-/* ---- ranking ---- */
-
 /* Rows of the text, the hottest first. */
 struct ranking {
 	struct function_rows_row row[ROWS_MAX];
 	size_t count, max;
 	enum function_table_phase phase;
-	bool callers; /* those who call count as much as those who are called: see function_table.c */
-	bool tie;     /* is broken by the other phase */
+	bool callers; /* totals count as much as self (see function_table in lib/profile) */
+	bool tie;     /* equals are ranked by the other phase */
 };
 
 static uint64_t heat(const struct ranking *ranking, const struct function_rows_row *row,
@@ -998,12 +962,12 @@ static uint64_t heat(const struct ranking *ranking, const struct function_rows_r
 {
 	uint64_t sum = row->self[phase] + (ranking->callers ? row->total[phase] : 0);
 
-	/* Only in a file that lies. */
+	/* Only a damaged file overflows. */
 	return sum < row->self[phase] ? UINT64_MAX : sum;
 }
 
-static int compare(const struct ranking *ranking, const struct function_rows_row *a, const struct function_rows_row *b,
-		   enum function_table_phase phase)
+static int compare_heat(const struct ranking *ranking, const struct function_rows_row *a,
+			const struct function_rows_row *b, enum function_table_phase phase)
 {
 	uint64_t of_a = heat(ranking, a, phase), of_b = heat(ranking, b, phase);
 
@@ -1016,15 +980,15 @@ static int compare(const struct ranking *ranking, const struct function_rows_row
 
 static bool hotter(const struct ranking *ranking, const struct function_rows_row *a, const struct function_rows_row *b)
 {
-	int order = compare(ranking, a, b, ranking->phase);
+	int order = compare_heat(ranking, a, b, ranking->phase);
 
 	if (order == 0 && ranking->tie)
-		order = compare(ranking, a, b, FUNCTION_TABLE_BEFORE);
+		order = compare_heat(ranking, a, b, FUNCTION_TABLE_BEFORE);
 	return order > 0;
 }
 
-/* What is no hotter than nothing is not ranked. */
-static void rank(struct ranking *ranking, const struct function_rows_row *row)
+/* Rows without samples are not ranked. */
+static void rank_row(struct ranking *ranking, const struct function_rows_row *row)
 {
 	static const struct function_rows_row nothing;
 	size_t at = ranking->count;
@@ -1042,15 +1006,13 @@ static void rank(struct ranking *ranking, const struct function_rows_row *row)
 }
 
 /* Rows of one text are the same if they are in the same place. */
-static bool has(const struct ranking *ranking, const struct function_rows_row *row)
+static bool is_ranked(const struct ranking *ranking, const struct function_rows_row *row)
 {
 	for (size_t i = 0; i < ranking->count; i++)
 		if (ranking->row[i].function.text == row->function.text)
 			return true;
 	return false;
 }
-
-/* ---- loading ---- */
 
 /*
  * Escapes, but for the backslash: it was escaped when it was written. text_escape writes one as
@@ -1075,7 +1037,7 @@ static bool is_neighbour(const struct function_rows_row *row)
 	       memcmp(row->module.text, FUNCTION_TABLE_NEIGHBOUR, row->module.len) == 0;
 }
 
-static void take(const struct function_rows_row *from, struct functions_row *row)
+static void copy_row(const struct function_rows_row *from, struct functions_row *row)
 {
 	copy_name(row->function, &from->function);
 	copy_name(row->module, &from->module);
@@ -1091,22 +1053,22 @@ static void take(const struct function_rows_row *from, struct functions_row *row
 	memcpy(row->total, from->total, sizeof(row->total));
 }
 
-/* What stack_profile.h calls so is in no module. */
-static bool is_called(const struct function_rows_row *row, const char *name)
+/* Names that the daemon makes up have no module. */
+static bool has_made_up_name(const struct function_rows_row *row, const char *name)
 {
 	return row->module.len == 0 && row->function.len == strlen(name) &&
 	       memcmp(row->function.text, name, row->function.len) == 0;
 }
 
-static void note(const struct function_rows_row *row, struct functions *ret)
+static void note_missing_stacks(const struct function_rows_row *row, struct functions *ret)
 {
-	if (is_called(row, "(other)"))
+	if (has_made_up_name(row, "(other)"))
 		memcpy(ret->other, row->self, sizeof(ret->other));
-	else if (is_called(row, "[no stack]"))
+	else if (has_made_up_name(row, "[no stack]"))
 		memcpy(ret->no_stack, row->self, sizeof(ret->no_stack));
 }
 
-static void choose(const char *text, size_t len, struct functions *ret)
+static void choose_rows(const char *text, size_t len, struct functions *ret)
 {
 	bool callers = ret->unit == FUNCTION_TABLE_IN_BYTES;
 	struct ranking before = { .max = FUNCTIONS_SHOWN, .phase = FUNCTION_TABLE_BEFORE, .callers = callers };
@@ -1122,26 +1084,26 @@ static void choose(const char *text, size_t len, struct functions *ret)
 	memcpy(ret->sum, rows.sum, sizeof(ret->sum));
 	while (function_rows_next(&rows, &row)) {
 		if (row.function.len == 0) {
-			rank(&threads, &row);
+			rank_row(&threads, &row);
 			continue;
 		}
 		if (is_neighbour(&row)) {
-			rank(&neighbours, &row);
+			rank_row(&neighbours, &row);
 			continue;
 		}
-		rank(&before, &row);
-		rank(&during, &row);
-		note(&row, ret);
+		rank_row(&before, &row);
+		rank_row(&during, &row);
+		note_missing_stacks(&row, ret);
 	}
 	for (size_t i = 0; i < during.count; i++)
-		take(&during.row[i], &ret->row[ret->count++]);
+		copy_row(&during.row[i], &ret->row[ret->count++]);
 	for (size_t i = 0; i < before.count; i++)
-		if (!has(&during, &before.row[i]))
-			take(&before.row[i], &ret->row[ret->count++]);
+		if (!is_ranked(&during, &before.row[i]))
+			copy_row(&before.row[i], &ret->row[ret->count++]);
 	for (size_t i = 0; i < neighbours.count; i++)
-		take(&neighbours.row[i], &ret->row[ret->count++]);
+		copy_row(&neighbours.row[i], &ret->row[ret->count++]);
 	for (size_t i = 0; i < threads.count; i++)
-		take(&threads.row[i], &ret->thread[ret->thread_count++]);
+		copy_row(&threads.row[i], &ret->thread[ret->thread_count++]);
 	ret->more_functions = rows.more_functions;
 	ret->more_threads = rows.more_threads;
 }
@@ -1153,11 +1115,9 @@ int functions_load(int incidentfd, enum function_table_unit unit, struct functio
 
 	*ret = (struct functions){ .unit = unit };
 	if (rc == 0 && text.len > 0)
-		choose(text.data, text.len, ret);
+		choose_rows(text.data, text.len, ret);
 	return rc == -ENOMEM ? rc : 0;
 }
-
-/* ---- JSON ---- */
 
 static void put_function(struct json_writer *json, enum function_table_unit unit, const struct functions_row *row)
 {

@@ -1,7 +1,7 @@
 /*
- * profiles.h: what the stacks of an incident say: the hottest functions, before the spike and
- * during it, and the busiest threads, of the CPU (functions.tsv) or of memory
- * (memory-functions.tsv). Nothing in the files is trusted.
+ * profiles.h: the stacks of an incident, of the CPU or of memory: as folded lines, as tables of the
+ * Firefox Profiler, and as the hottest functions and busiest threads before the spike and during it.
+ * Nothing in the files is trusted.
  */
 #ifndef SPIKEWATCH_CLI_INCIDENT_PROFILES_H
 #define SPIKEWATCH_CLI_INCIDENT_PROFILES_H
@@ -20,13 +20,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/*
- * stack_fold.h: the stacks of an incident as folded lines, of those phases that are wanted: out of
- * cpu.pb.gz or memory.pb.gz, whose samples say when they were taken; else out of cpu.folded or
- * memory.folded, which do not.
- */
+/* ---- folded lines ---- */
 
-/* The files. */
+/* cpu.pb.gz or memory.pb.gz, whose samples have a phase; cpu.folded or memory.folded, whose do not. */
 const char *stack_fold_profile(bool memory);
 const char *stack_fold_folded(bool memory);
 
@@ -40,10 +36,7 @@ int stack_fold_read(int incidentfd, bool memory, unsigned phases, struct buffer 
 /* Appends the folded file: all phases. Returns as the above. */
 int stack_fold_read_folded(int incidentfd, bool memory, struct buffer *ret);
 
-/*
- * firefox_stacks.h: the tables that all threads of a profile of the Firefox Profiler share
- * (profile.shared: strings, functions, frames, stacks), made of a profile of pprof.
- */
+/* ---- the tables that all threads of a Firefox profile share, made from a pprof profile ---- */
 
 /* Categories of frames: places in profile.meta.categories. */
 enum firefox_stacks_category { FIREFOX_STACKS_OTHER, FIREFOX_STACKS_USER, FIREFOX_STACKS_KERNEL };
@@ -75,11 +68,13 @@ int firefox_stacks_stack(struct firefox_stacks *stacks, const struct pprof_read_
  */
 int firefox_stacks_put(struct firefox_stacks *stacks, struct json_writer *json);
 
+/* ---- functions and threads ---- */
+
 /* In samples of the CPU; in bytes of memory. */
 #define FUNCTIONS_FILE "functions.tsv"
 #define FUNCTIONS_MEMORY_FILE "memory-functions.tsv"
 
-/* So many of each phase; so many other processes; and so many threads. */
+/* Functions of each phase; other processes; threads. */
 #define FUNCTIONS_SHOWN 10
 #define FUNCTIONS_NEIGHBOURS_SHOWN 5
 #define FUNCTIONS_THREADS_SHOWN 10
@@ -87,7 +82,7 @@ int firefox_stacks_put(struct firefox_stacks *stacks, struct json_writer *json);
 /* Longer names are cut. */
 #define FUNCTIONS_NAME_MAX 256
 
-/* Narrower lines are not made narrower still. */
+/* Lines are not made narrower. */
 #define FUNCTIONS_WIDTH_MIN 40
 
 /* A function, or a thread: that has no function and no module. Names are safe to print. */

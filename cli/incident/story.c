@@ -1,6 +1,6 @@
 /*
- * story.c: one function per sentence. A sentence that has nothing to say is not there; what was
- * lost is always said.
+ * story.c: one function per sentence. Sentences without content are left out, but whether something
+ * was lost is always told.
  */
 #include "cli/incident/story.h"
 
@@ -29,16 +29,13 @@
 
 #define DAY_NS (UINT64_C(86400) * NS_PER_S)
 
-/*
- * "182.4 %", "1.50 cores", "300 MiB", "12", "1234 /s" into buf; unit as in incident_rule. Returns
- * buf.
- */
+/* "182.4 %", "1.50 cores", "300 MiB", "12", "1234 /s"; unit as in incident_rule. */
 static const char *story_value(const char *unit, double value, char *buf, size_t cap)
 {
 	return units_format(buf, cap, units_by_name(unit), value, UNITS_COLUMN);
 }
 
-/* Where it fires above its average, but never below its minimum. */
+/* The value above the average at which it fires, but not below its minimum. */
 static double above_average(const struct incident_rule *rule)
 {
 	const struct trigger_rule *thresholds = &rule->thresholds;
@@ -71,7 +68,7 @@ const char *story_comparison(const struct incident_rule *rule, char *buf, size_t
 	else if (!story_threshold(rule, &level))
 		snprintf(buf, cap, "%s", story_value(rule->unit, rule->value, value, sizeof(value)));
 	else
-		/* From the average on, a value that is equal fires too. */
+		/* A rule on the average fires also if the value is equal. */
 		snprintf(buf, cap, "%s %s %s", story_value(rule->unit, rule->value, value, sizeof(value)),
 			 rule->value > level   ? ">"
 			 : rule->value < level ? "<"
@@ -114,7 +111,7 @@ bool story_above(const struct incident *incident, const struct series *series, u
 	if (rule->window_ns == 0 || rule->window_ns > DAY_NS || !story_threshold(rule, &search.threshold) ||
 	    !metric_by_name(rule->metric, &search.metric))
 		return false;
-	/* The machine is known where it is the limit. */
+	/* The machine's size is recorded where it is the limit. */
 	if (incident->limits.cpu_is_machine)
 		search.machine.cores = (double)incident->limits.cpu / 1e9;
 	if (incident->limits.memory_is_machine)
@@ -196,7 +193,6 @@ static void tell_rule(const struct incident_rule *rule, FILE *file)
 		fprintf(file, " fires above %s.", story_value(rule->unit, level, text, sizeof(text)));
 }
 
-/* How far back what was recovered reaches. */
 static uint64_t recovered_ns(const struct incident *incident)
 {
 	return incident->coverage.got_from_ns < 0 ? (uint64_t)-incident->coverage.got_from_ns : 0;
@@ -233,7 +229,7 @@ static void tell_what(const struct incident *incident, FILE *file)
 	}
 }
 
-/* To a hundredth of a second, or to a second: who has run for long did not start just now. */
+/* To a hundredth of a second in the first minute, then to a second. */
 static void tell_unit(const struct incident *incident, FILE *file)
 {
 	const struct incident_unit *unit = &incident->unit;
@@ -255,7 +251,7 @@ static void tell_unit(const struct incident *incident, FILE *file)
 	fputs(".", file);
 }
 
-/* Whole ones, shortest or not, as far as they are read at a glance. */
+/* Further labels are counted. */
 #define LABELS_TOLD 12u
 
 static void tell_labels(const struct labels *labels, FILE *file)
@@ -324,7 +320,7 @@ static void tell_gone(const struct incident *incident, FILE *file)
 }
 
 /* Adds an item to the list of losses. */
-__attribute__((format(printf, 3, 4))) static void lost(FILE *file, unsigned *count, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void add_lost(FILE *file, unsigned *count, const char *format, ...)
 {
 	va_list args;
 
@@ -334,7 +330,7 @@ __attribute__((format(printf, 3, 4))) static void lost(FILE *file, unsigned *cou
 	va_end(args);
 }
 
-/* Whether its samples are not all there although the file is in order, as its writer says. */
+/* Whether incident.json says that samples are missing although the file is undamaged. */
 static bool samples_ended(const struct incident *incident)
 {
 	for (size_t i = 0; i < incident->capture_count; i++)
@@ -354,21 +350,21 @@ static void tell_lost(const struct incident *incident, const struct incident_sam
 	if (samples->unfinished)
 		return;
 	if (samples->error)
-		lost(file, &count, "the samples (%s)",
-		     samples->error == -ENOENT ? "there is no file" : strerror(-samples->error));
+		add_lost(file, &count, "the samples (%s)",
+			 samples->error == -ENOENT ? "there is no file" : strerror(-samples->error));
 	else if (samples->report.rows_lost || samples->report.damaged_lines)
-		lost(file, &count, "%ju rows to damage of the file", (uintmax_t)samples->report.rows_lost);
+		add_lost(file, &count, "%ju rows to damage of the file", (uintmax_t)samples->report.rows_lost);
 	else if (!samples->report.complete)
-		lost(file, &count, "the end of the samples, which were cut off");
+		add_lost(file, &count, "the end of the samples, which were cut off");
 	else if (samples_ended(incident))
-		lost(file, &count, "the later samples (why: see Evidence)");
+		add_lost(file, &count, "the later samples (why: see Evidence)");
 	if (coverage->gaps)
-		lost(file, &count, "%ju %s of ticks that the reader did not get in time", (uintmax_t)coverage->gaps,
-		     coverage->gaps == 1 ? "stretch" : "stretches");
+		add_lost(file, &count, "%ju %s of ticks that the reader did not get in time", (uintmax_t)coverage->gaps,
+			 coverage->gaps == 1 ? "stretch" : "stretches");
 	if (coverage->samples_dropped)
-		lost(file, &count, "%ju samples for which there was no room", (uintmax_t)coverage->samples_dropped);
+		add_lost(file, &count, "%ju samples for which there was no room", (uintmax_t)coverage->samples_dropped);
 	if (coverage->capture_rate > 0 && coverage->capture_rate < 0.99)
-		lost(file, &count, "%.1f %% of the ticks", (1 - coverage->capture_rate) * 100);
+		add_lost(file, &count, "%.1f %% of the ticks", (1 - coverage->capture_rate) * 100);
 	fputs(count ? "." : " Nothing was lost.", file);
 	if (coverage->want_before_ns < DAY_NS &&
 	    coverage->got_from_ns > -(int64_t)coverage->want_before_ns + (int64_t)NS_PER_S)

@@ -1,5 +1,5 @@
 /*
- * story.h: an incident in words and numbers for people: what list and show say alike.
+ * story.h: an incident in sentences and numbers, for list, show, diff and reports.
  */
 #ifndef SPIKEWATCH_CLI_INCIDENT_STORY_H
 #define SPIKEWATCH_CLI_INCIDENT_STORY_H
@@ -14,10 +14,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/*
- * The threshold that made the value a candidate. False: there is none (somebody asked for the
- * incident).
- */
+/* The threshold that made the value a candidate. False: there is none (the incident was asked for). */
 bool story_threshold(const struct incident_rule *rule, double *ret);
 
 /* "182.4 % > 80.0 %" into buf; "-" without a value. Returns buf. */
@@ -30,9 +27,8 @@ const char *story_time(wall_t wall, bool precise, char *buf, size_t cap);
 bool story_above(const struct incident *incident, const struct series *series, uint64_t *ret_ns);
 
 /*
- * Two to four sentences: who, when, which rule, the value against threshold and average, how long,
- * how much memory, whether the target is gone, what was lost. One line of text without newline; all
- * strings of strangers are escaped.
+ * Some sentences: target, time, rule, the value against threshold and average, how long, how much
+ * memory, whether the target ended, what was lost. One line without newline; names are escaped.
  */
 void story_tell(const struct incident *incident, const struct incident_samples *samples, FILE *file);
 

@@ -1,6 +1,12 @@
 /*
- * view.c: sections, one function each. Pictures and JSON are made of the same columns (struct
- * pictures).
+ * view.c: one function per section. Text and JSON are made from the same columns (struct pictures);
+ * the report draws the same pictures (pictures_*) at a higher resolution.
+ *
+ * Tables of the incident's files are cut into cells, made presentable, measured and printed. All of
+ * it has a fixed size: longer cells are cut, and of further columns and rows the first are shown.
+ *
+ * Captures are listed as incident.json describes them; only the two snapshots of the memory maps are
+ * compared here: both become rows in one order, and one walk over the two pairs equal ones.
  */
 #include "cli/incident/view.h"
 
@@ -13,6 +19,7 @@
 #include "lib/base/base.h"
 #include "lib/base/io.h"
 #include "lib/base/json.h"
+#include "lib/base/map.h"
 #include "lib/base/text.h"
 #include "lib/base/units.h"
 #include "lib/cgroup/cgroup_limits.h"
@@ -32,17 +39,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- tables ---- */
+
 #define TABLE_COLUMNS_MAX 16
 #define TABLE_ROWS_MAX 40
-
-/*
- * table.c: cuts the text into cells, makes each presentable, measures, prints. Everything is of
- * fixed size: a cell that is longer than its room is cut, and a file with more columns or rows than
- * there is room for shows the first of them.
- */
-
 #define CELL_MAX 128 /* bytes of a presentable cell */
-#define TEXT_MIN 8   /* a text column that can not have so much is left out */
+#define TEXT_MIN 8   /* characters; a text column with less room is left out */
 
 enum cell_kind { CELL_PLAIN, CELL_DURATION, CELL_SIZE, CELL_PERCENT };
 
@@ -77,7 +79,7 @@ static enum cell_kind kind_of(const char *name)
 	return ends_with(name, "_percent") ? CELL_PERCENT : CELL_PLAIN;
 }
 
-/* The unit is in the cells. */
+/* The cells have the unit. */
 static void drop_unit(char *name)
 {
 	static const char *const units[] = { "_ns", "_bytes", "_percent" };
@@ -113,8 +115,8 @@ static size_t escape(char *out, size_t size, const char *data, size_t len)
 	return to;
 }
 
-/* A number of this kind with its unit, sign included; anything else is only escaped. */
-static void present(enum cell_kind kind, const char *from, size_t len, char ret[static CELL_MAX])
+/* A number with its unit and sign; anything else is only escaped. */
+static void format_cell(enum cell_kind kind, const char *from, size_t len, char ret[static CELL_MAX])
 {
 	const char *digits = len > 0 && (*from == '-' || *from == '+') ? from + 1 : from;
 	const char *end = from + len;
@@ -136,7 +138,7 @@ static void present(enum cell_kind kind, const char *from, size_t len, char ret[
 }
 
 /* The columns that were asked for; all of them if the file has none of those. */
-static void choose(struct table *table, const char *columns)
+static void choose_columns(struct table *table, const char *columns)
 {
 	table->shown = 0;
 	while (columns && *columns) {
@@ -158,7 +160,7 @@ static void choose(struct table *table, const char *columns)
 
 static void finish_header(struct table *table, const char *columns)
 {
-	choose(table, columns);
+	choose_columns(table, columns);
 	for (size_t c = 0; c < table->columns; c++) {
 		table->kind[c] = kind_of(table->cell[0][c]);
 		drop_unit(table->cell[0][c]);
@@ -176,7 +178,7 @@ static void table_add_row(struct table *table, const char *line, size_t len)
 		char *cell = table->cell[table->rows][c];
 		size_t wide;
 
-		present(header ? CELL_PLAIN : table->kind[c], line, (size_t)((tab ? tab : end) - line), cell);
+		format_cell(header ? CELL_PLAIN : table->kind[c], line, (size_t)((tab ? tab : end) - line), cell);
 		if (header)
 			table->columns = c + 1;
 		else if (table->kind[c] == CELL_PLAIN && *cell && !is_number(cell))
@@ -189,10 +191,8 @@ static void table_add_row(struct table *table, const char *line, size_t len)
 	table->rows++;
 }
 
-/*
- * Cuts text columns until the line fits, the widest first; then leaves out columns from the right.
- */
-static void fit(struct table *table, size_t width)
+/* Narrows text columns until the line fits, the widest first; then leaves out columns from the right. */
+static void fit_columns(struct table *table, size_t width)
 {
 	for (;;) {
 		size_t total = 0, widest = TABLE_COLUMNS_MAX;
@@ -280,7 +280,6 @@ static void print_remark(const char *line, size_t len, size_t width, FILE *file)
 	output_wrap(shown, width, file);
 }
 
-/* Calls itself no line at the end of the text. */
 static bool next_line(const char **text, const char *end, const char **ret_line, size_t *ret_len)
 {
 	const char *newline;
@@ -295,20 +294,18 @@ static bool next_line(const char **text, const char *end, const char **ret_line,
 }
 
 /*
- * Prints the header and the first rows of text, at most TABLE_ROWS_MAX, in lines of at most width
- * characters. columns: names of the file's columns in the order wanted, separated by spaces; those
- * that the file has not are passed over; NULL, or none that it has: all of them. What does not fit:
- * text is cut (a path at its front), then columns are left out from the right. Says how many rows
- * are not shown. Returns the rows shown.
+ * Prints the header and the first rows of text, in lines of at most width characters, and how many
+ * rows are not shown. columns: names of the file's columns in the order wanted, separated by spaces;
+ * NULL, or none that the file has: all of them.
  */
-static size_t table_print(const char *text, size_t len, const char *columns, size_t rows, size_t width, FILE *file)
+static void table_print(const char *text, size_t len, const char *columns, size_t rows, size_t width, FILE *file)
 {
 	AUTO_FREE struct table *table = calloc(1, sizeof(*table));
 	const char *end = text + len, *at = text, *line;
 	size_t line_len, total = 0;
 
 	if (!table)
-		return 0;
+		return;
 	if (rows > TABLE_ROWS_MAX)
 		rows = TABLE_ROWS_MAX;
 	while (next_line(&at, end, &line, &line_len)) {
@@ -320,9 +317,9 @@ static size_t table_print(const char *text, size_t len, const char *columns, siz
 			finish_header(table, columns);
 	}
 	if (total == 0)
-		return 0;
+		return;
 
-	fit(table, width);
+	fit_columns(table, width);
 	print_rows(table, file);
 	if (total > table->rows)
 		fprintf(file, "(%zu more)\n", total - table->rows);
@@ -330,16 +327,15 @@ static size_t table_print(const char *text, size_t len, const char *columns, siz
 		if (line_len > 0 && *line == '#')
 			print_remark(line, line_len, width, file);
 	}
-	return table->rows - 1;
 }
 
-/* pictures.c: one function per picture. */
+/* ---- what a picture shows ---- */
 
 #define PEAK_WINDOW_NS (100 * NS_PER_MS) /* below that, the grain of the kernel's accounting shows */
 #define PEAK_WINDOW_MAX (60 * NS_PER_S)
 #define RANGE_MAX_NS (3600 * NS_PER_S)
 
-static bool of_limit(const struct incident *incident)
+static bool has_cpu_limit(const struct incident *incident)
 {
 	return incident->limits.cpu != UINT64_MAX && incident->limits.cpu > 0;
 }
@@ -350,12 +346,12 @@ static void add_level(struct picture *picture, const char *name, double value)
 		picture->level[picture->levels++] = (struct plot_level){ name, value };
 }
 
-static void choose_unit(const struct incident *incident, struct picture *picture)
+static void choose_cpu_unit(const struct incident *incident, struct picture *picture)
 {
 	picture->unit = UNIT_PERCENT;
 	if (strcmp(incident->rule.metric, "cpu") == 0 && strcmp(incident->rule.of, "core") == 0) {
 		picture->scale = 100;
-	} else if (of_limit(incident) && strcmp(incident->rule.metric, "cpu_cores") != 0) {
+	} else if (has_cpu_limit(incident) && strcmp(incident->rule.metric, "cpu_cores") != 0) {
 		picture->scale = 100 * 1e9 / (double)incident->limits.cpu;
 	} else {
 		picture->unit = UNIT_CORES;
@@ -379,7 +375,7 @@ void pictures_cpu(const struct incident *incident, const struct series *series, 
 	double threshold;
 
 	*ret = (struct picture){ .window_ns = peak_window(&incident->rule, series) };
-	choose_unit(incident, ret);
+	choose_cpu_unit(incident, ret);
 	snprintf(ret->title, sizeof(ret->title), "CPU, %s",
 		 ret->unit == UNIT_CORES              ? "cores"
 		 : strcmp(metric, "cpu") == 0 && core ? "percent of one core"
@@ -390,7 +386,7 @@ void pictures_cpu(const struct incident *incident, const struct series *series, 
 	    (strcmp(metric, "cpu_cores") == 0 ||
 	     (strcmp(metric, "cpu") == 0 && (strcmp(of, "machine") != 0 || incident->limits.cpu_is_machine))))
 		add_level(ret, "threshold", threshold);
-	if (of_limit(incident))
+	if (has_cpu_limit(incident))
 		add_level(ret, "limit", (double)incident->limits.cpu / 1e9 * ret->scale);
 }
 
@@ -451,7 +447,7 @@ void pictures_range(const struct incident *incident, const struct series *series
 		first = coverage->got_from_ns;
 	if (coverage->got_to_ns > last && coverage->got_to_ns < last + most) {
 		last = coverage->got_to_ns;
-		/* Looked at until the end and not written again: unchanged. */
+		/* It was sampled until then: without a new row it was unchanged. */
 		if (!coverage->gone)
 			ret->known_to_ns = last;
 	}
@@ -459,10 +455,7 @@ void pictures_range(const struct incident *incident, const struct series *series
 	ret->to_ns = last > ret->from_ns ? last : ret->from_ns + 1;
 }
 
-/*
- * growth.c: both texts become rows, sorted by what they are about; one walk over the two puts
- * equals beside each other.
- */
+/* ---- growth of memory between two snapshots ---- */
 
 /* Columns of smaps.tsv that are read; docs/incident.md. */
 enum { COLUMN_PID, COLUMN_MAPPING, COLUMN_PERMISSIONS, COLUMN_RSS = 4, COLUMN_SWAP = 7, COLUMNS };
@@ -486,7 +479,7 @@ struct change {
 	const struct row *before, *after; /* NULL: new; gone */
 };
 
-static void release_rows(struct rows *rows)
+static void rows_release(struct rows *rows)
 {
 	free(rows->row);
 }
@@ -495,7 +488,7 @@ static bool read_number(const struct piece *piece, uint64_t *ret)
 {
 	const char *end = piece->at + piece->len;
 
-	/* Nobody has a sixteenth of all addresses: sums and differences then fit. */
+	/* So bounded, sums and differences do not overflow. */
 	return text_parse_u64(piece->at, end, ret) == end && *ret < (uint64_t)1 << 60;
 }
 
@@ -518,21 +511,6 @@ static bool read_row(const char *at, const char *end, struct row *ret)
 	ret->permissions = column[COLUMN_PERMISSIONS];
 	return read_number(&ret->pid, &pid) && read_number(&column[COLUMN_RSS], &ret->rss_bytes) &&
 	       read_number(&column[COLUMN_SWAP], &ret->swap_bytes);
-}
-
-static int add_row(struct rows *rows, const struct row *row)
-{
-	if (rows->count == rows->cap) {
-		size_t cap = rows->cap ? rows->cap * 2 : 256;
-		struct row *grown = realloc(rows->row, cap * sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		rows->row = grown;
-		rows->cap = cap;
-	}
-	rows->row[rows->count++] = *row;
-	return 0;
 }
 
 static int compare_pieces(const struct piece *a, const struct piece *b)
@@ -561,8 +539,11 @@ static int read_rows(const struct buffer *text, struct rows *ret)
 		const char *newline = memchr(at, '\n', (size_t)(end - at)), *stop = newline ? newline : end;
 		struct row row;
 
-		if (read_row(at, stop, &row) && add_row(ret, &row) < 0)
-			return -ENOMEM;
+		if (read_row(at, stop, &row)) {
+			if (vector_reserve(&ret->row, &ret->cap, ret->count + 1, sizeof(*ret->row)) < 0)
+				return -ENOMEM;
+			ret->row[ret->count++] = row;
+		}
 		at = stop + 1;
 	}
 	if (ret->count > 0)
@@ -597,7 +578,7 @@ static int compare_changes(const void *a, const void *b)
 	return compare_rows(left->after ? left->after : left->before, right->after ? right->after : right->before);
 }
 
-/* Room for all rows of both. Returns how many changes there are. */
+/* ret has room for all rows of both. Returns how many changes there are. */
 static size_t find_changes(const struct rows *before, const struct rows *after, struct change *ret)
 {
 	size_t i = 0, k = 0, count = 0;
@@ -645,12 +626,17 @@ static int put_change(const struct change *change, struct buffer *ret)
 	return buffer_append(ret, text, (size_t)len);
 }
 
-int growth_table(const struct buffer *first, const struct buffer *second, struct buffer *ret, size_t *ret_rows)
+/*
+ * Appends to ret a table of what has changed, the largest change first, with the columns
+ * rss_growth_bytes, swap_growth_bytes, rss_bytes (of the second), permissions, mapping, pid, remark
+ * ("new", "gone"). Lines of the texts that are no rows are skipped. 0; -ENOMEM.
+ */
+static int growth_table(const struct buffer *first, const struct buffer *second, struct buffer *ret, size_t *ret_rows)
 {
 	static const char header[] =
 		"rss_growth_bytes\tswap_growth_bytes\trss_bytes\tpermissions\tmapping\tpid\tremark\n";
-	AUTO(release_rows) struct rows before = { 0 };
-	AUTO(release_rows) struct rows after = { 0 };
+	AUTO(rows_release) struct rows before = { 0 };
+	AUTO(rows_release) struct rows after = { 0 };
 	AUTO_FREE struct change *changes = NULL;
 	size_t count;
 	int r;
@@ -672,10 +658,7 @@ int growth_table(const struct buffer *first, const struct buffer *second, struct
 	return 0;
 }
 
-/*
- * capture_list.c: what incident.json says of the captures is shown as it is; only the two looks at
- * the memory are opened.
- */
+/* ---- sections of text ---- */
 
 /* NULL: there is no such capture, or it has no file. */
 static const struct incident_capture *find_capture(const struct incident *incident, const char *name)
@@ -689,11 +672,8 @@ static const struct incident_capture *find_capture(const struct incident *incide
 	return NULL;
 }
 
-/*
- * What has grown and shrunk between the two looks at its memory, at most `rows` lines of that
- * width; nothing if there were no two.
- */
-static void capture_list_growth(const struct incident *incident, int incidentfd, size_t rows, size_t width, FILE *file)
+/* What has grown and shrunk between the two snapshots of its memory; nothing if there are no two. */
+static void print_growth(const struct incident *incident, int incidentfd, size_t rows, size_t width, FILE *file)
 {
 	AUTO(buffer_release) struct buffer before = { .max = INCIDENT_LOAD_CAPTURE_MAX };
 	AUTO(buffer_release) struct buffer after = { .max = INCIDENT_LOAD_CAPTURE_MAX };
@@ -709,7 +689,7 @@ static void capture_list_growth(const struct incident *incident, int incidentfd,
 		return;
 	if (first->has_at && second->has_at && second->at_ns > first->at_ns)
 		units_format_duration(between, sizeof(between), (uint64_t)second->at_ns - (uint64_t)first->at_ns);
-	fprintf(file, "\nBetween the two looks at its memory%s%s%s\n", *between ? " (" : "", between,
+	fprintf(file, "\nBetween the two snapshots of its memory%s%s%s\n", *between ? " (" : "", between,
 		*between ? " apart)" : "");
 	if (changes == 0)
 		fputs("  nothing has grown or shrunk\n", file);
@@ -719,7 +699,7 @@ static void capture_list_growth(const struct incident *incident, int incidentfd,
 			    file);
 }
 
-/* What is particular to a command, and that it repeats another. */
+/* The exit and duration of a command, and which capture it repeats. */
 static void print_run(const struct incident_capture *capture, FILE *file)
 {
 	char took[64];
@@ -736,8 +716,8 @@ static void print_run(const struct incident_capture *capture, FILE *file)
 	}
 }
 
-/* Each capture with its file, its size, and what became of it. */
-static void capture_list_list(const struct incident *incident, FILE *file)
+/* Each capture with its file, size and status. */
+static void print_captures(const struct incident *incident, FILE *file)
 {
 	char size[64];
 
@@ -822,7 +802,7 @@ static int make_pictures(const struct view *view, const struct plot_style *style
 	return 0;
 }
 
-static bool any(const struct series_columns *columns)
+static bool any_known(const struct series_columns *columns)
 {
 	for (size_t i = 0; i < columns->count; i++) {
 		if (!isnan(columns->peak[i]))
@@ -831,8 +811,8 @@ static bool any(const struct series_columns *columns)
 	return false;
 }
 
-static void draw(const struct series_columns *columns, const struct picture *picture, const struct plot_style *style,
-		 FILE *file)
+static void draw_picture(const struct series_columns *columns, const struct picture *picture,
+			 const struct plot_style *style, FILE *file)
 {
 	struct plot plot = {
 		.title = picture->title,
@@ -846,7 +826,7 @@ static void draw(const struct series_columns *columns, const struct picture *pic
 		.levels = picture->levels,
 	};
 
-	if (!any(columns))
+	if (!any_known(columns))
 		return;
 	memcpy(plot.level, picture->level, sizeof(plot.level));
 	fputc('\n', file);
@@ -861,7 +841,7 @@ static void draw_cpu(const struct pictures *pictures, const struct plot_style *s
 
 	snprintf(picture.title + len, sizeof(picture.title) - len, " (peaks: over %s)",
 		 units_format_duration(window, sizeof(window), picture.window_ns));
-	draw(&pictures->cpu, &picture, style, file);
+	draw_picture(&pictures->cpu, &picture, style, file);
 }
 
 static void draw_memory(const struct incident *incident, const struct pictures *pictures,
@@ -870,10 +850,8 @@ static void draw_memory(const struct incident *incident, const struct pictures *
 	struct picture picture;
 
 	pictures_memory(incident, &picture);
-	draw(&pictures->memory, &picture, style, file);
+	draw_picture(&pictures->memory, &picture, style, file);
 }
-
-/* ---- sections of text ---- */
 
 static int write_words(const struct view *view, char **ret)
 {
@@ -902,7 +880,7 @@ static void print_capture(const struct incident *incident, int incidentfd, const
 	}
 }
 
-/* Of everything: who did most. */
+/* The busiest targets, of an incident of all targets. */
 static void print_targets(const struct peaks *peaks, FILE *file)
 {
 	char cpu[64], memory[64];
@@ -959,7 +937,7 @@ static void print_recording(const struct view *view, FILE *file)
 		(uintmax_t)coverage->ticks_got, (uintmax_t)coverage->ticks_expected,
 		units_format_duration(text, sizeof(text), cost->interval_ns), coverage->capture_rate * 100,
 		(uintmax_t)coverage->samples, incident_of_everything(&view->incident) ? "" : " of this target");
-	/* Not of this incident: of all the time since the sampler began. */
+	/* Since the sampler started, not of this incident alone. */
 	fprintf(file, "  the sampler so far: %.2f %% of a core, %s late on average, %ju slots missed\n",
 		cost->cpu_percent, units_format_duration(text, sizeof(text), cost->mean_sleep_error_ns),
 		(uintmax_t)cost->missed_slots);
@@ -977,8 +955,8 @@ static void print_open(const struct incident *incident, FILE *file)
 		story_time(incident->wall, false, time, sizeof(time)));
 }
 
-/* What made memory grow comes first then. */
-static bool of_memory(const struct incident *incident)
+/* Functions of memory come first then. */
+static bool is_of_memory(const struct incident *incident)
 {
 	return strncmp(incident->rule.metric, "memory", strlen("memory")) == 0 ||
 	       strcmp(incident->rule.metric, "faults") == 0;
@@ -1006,21 +984,21 @@ int view_text(const struct view *view, int incidentfd, const struct plot_style *
 	draw_memory(incident, &pictures, style, file);
 	if (incident_of_everything(incident))
 		print_targets(&view->samples.peaks, file);
-	if (of_memory(incident))
+	if (is_of_memory(incident))
 		functions_print(&view->memory_functions, incident, style, file);
 	print_capture(incident, incidentfd, "threads", "Busiest threads",
 		      "pid tid name state cpu_ms cpu_percent user_ms system_ms since_ms remark", THREADS_SHOWN, style,
 		      file);
 	functions_print(&view->functions, incident, style, file);
-	if (!of_memory(incident))
+	if (!is_of_memory(incident))
 		functions_print(&view->memory_functions, incident, style, file);
 	print_capture(incident, incidentfd, "smaps", "What grew",
 		      "rss_growth_bytes rss_bytes swap_bytes permissions mapping pid", MAPS_SHOWN, style, file);
-	capture_list_growth(incident, incidentfd, MAPS_SHOWN, style->width, file);
+	print_growth(incident, incidentfd, MAPS_SHOWN, style->width, file);
 	print_limits(&incident->limits, file);
 	if (!view->glance.open)
 		print_recording(view, file);
-	capture_list_list(incident, file);
+	print_captures(incident, file);
 	return 0;
 }
 
@@ -1101,13 +1079,13 @@ static int write_rest(const struct view *view, const struct pictures *pictures, 
 
 int view_json(const struct view *view, const struct plot_style *style)
 {
-	AUTO(buffer_release) struct buffer incident = { 0 }, rate_limit = { 0 };
+	AUTO(buffer_release) struct buffer incident = { 0 }, rest = { 0 };
 	AUTO(free_pictures) struct pictures pictures = { 0 };
 	AUTO_FREE char *words = NULL;
 
 	if (make_pictures(view, style, &pictures) < 0 || write_words(view, &words) < 0 ||
 	    incident_json_write(&view->incident, sink_buffer(&incident)) < 0 ||
-	    write_rest(view, &pictures, words, &rate_limit) < 0)
+	    write_rest(view, &pictures, words, &rest) < 0)
 		return -ENOMEM;
 
 	/*
@@ -1115,6 +1093,6 @@ int view_json(const struct view *view, const struct plot_style *style)
 	 * member of the other.
 	 */
 	printf("{\n\"incident\": %.*s,", (int)incident.len - 1, incident.data);
-	fwrite(rate_limit.data + 1, 1, rate_limit.len - 1, stdout);
+	fwrite(rest.data + 1, 1, rest.len - 1, stdout);
 	return 0;
 }

@@ -1,5 +1,6 @@
 /*
- * view.h: one incident as spikewatch show tells it, as text and as JSON.
+ * view.h: one incident as spikewatch show presents it, as text and as JSON, and what its pictures
+ * show in a terminal and in a report.
  */
 #ifndef SPIKEWATCH_CLI_INCIDENT_VIEW_H
 #define SPIKEWATCH_CLI_INCIDENT_VIEW_H
@@ -16,11 +17,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/*
- * pictures.h: what a picture of an incident shows: unit, title, window and time range, and the
- * levels that are drawn across it. Decided here once for everybody who draws. Pure.
- */
-
+/* What a picture shows, and the levels that are drawn across it. */
 struct picture {
 	char title[160];
 	enum unit_kind unit;
@@ -30,36 +27,17 @@ struct picture {
 	size_t levels;
 };
 
-/* CPU: percent where there is something to be a percentage of, unless the rule thinks in cores. */
+/* CPU: in percent of the limit if there is one, unless the rule is in cores. */
 void pictures_cpu(const struct incident *incident, const struct series *series, struct picture *ret);
 
 /* Memory in bytes. */
 void pictures_memory(const struct incident *incident, struct picture *ret);
 
-/*
- * The metric of the rule, where it is neither of both. False: it is, or there was no rule, or its
- * window makes no sense.
- */
+/* The rule's metric. False: it is CPU or memory, or there was no rule, or its window makes no sense. */
 bool pictures_metric(const struct incident *incident, struct picture *ret, struct series_rule *ret_rule);
 
-/*
- * The time that is shown: what was recorded, the trigger included. series must have a point. Sets
- * the times of *ret only.
- */
+/* The time that is shown: of the recording, the firing included. series has a point. Sets the times of *ret. */
 void pictures_range(const struct incident *incident, const struct series *series, struct series_columns *ret);
-
-/*
- * growth.h: two looks at the memory of the same processes (smaps.tsv and smaps.again.tsv) as one
- * table of what has changed between them.
- */
-
-/*
- * Appends to ret a table with the columns rss_growth_bytes, swap_growth_bytes, rss_bytes (in the
- * second look), permissions, mapping, pid, remark ("new", "gone"), what changed most first; what
- * has not changed is left out. Nothing in the texts is trusted: lines that are no rows are passed
- * over. 0; -ENOMEM. *ret_rows: how many there are.
- */
-int growth_table(const struct buffer *first, const struct buffer *second, struct buffer *ret, size_t *ret_rows);
 
 struct view {
 	struct incident incident;
@@ -68,13 +46,10 @@ struct view {
 	struct functions functions, memory_functions;
 };
 
-/*
- * Reads all of an incident but its captures, of which functions.tsv and memory-functions.tsv are
- * read. 0; -ENOMEM. samples are to be released.
- */
+/* Reads the incident, its samples and functions. 0; -ENOMEM. ret->samples is to be released. */
 int view_load(int incidentfd, struct view *ret);
 
-/* Words, pictures, tables. Captures are read from incidentfd. 0; -ENOMEM. */
+/* Sentences, pictures, tables. Other captures are read from incidentfd. 0; -ENOMEM. */
 int view_text(const struct view *view, int incidentfd, const struct plot_style *style, FILE *file);
 
 /*

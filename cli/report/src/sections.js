@@ -32,7 +32,7 @@ function ofWhat(rule) {
 function why(rule) {
 	const value = amount => format.quantity(amount, rule.unit);
 	if (incident.kind === 'manual')
-		return 'No rule fired: this incident was requested by hand.';
+		return 'No rule fired: this incident was asked for by hand.';
 	if (incident.kind === 'recovered')
 		return 'No rule fired: the daemon died, and this is what its ring still held.';
 	if (rule.value === null || data.threshold === null)

@@ -203,7 +203,7 @@ START_TEST(the_second_look_shows_what_has_grown_meanwhile)
 
 	snprintf(text, sizeof(text), "%s", said);
 	free(said);
-	const char *growth = strstr(text, "Between the two looks at its memory (");
+	const char *growth = strstr(text, "Between the two snapshots of its memory (");
 
 	ck_assert_msg(growth, "%s", text);
 	ck_assert_msg(strstr(growth, "+32 MiB"), "%s", growth);

@@ -1,5 +1,4 @@
-/* check_growth.c: two looks at the memory as one table. */
-#include "cli/incident/view.h"
+/* check_view.c: the table of what has changed between two snapshots of the memory. */
 
 #include "torture.h"
 #include "lib/base/io.h"
@@ -8,7 +7,9 @@
 #include <errno.h>
 #include <string.h>
 
-Suite *growth_suite(void);
+#include "cli/incident/view.c"
+
+Suite *view_suite(void);
 
 #define HEAD \
 	"# what grew\npid\tmapping\tpermissions\tmappings\trss_bytes\tpss_bytes\tprivate_dirty_bytes\tswap_bytes\tx\n"
@@ -83,9 +84,9 @@ START_TEST(whatever_allocation_fails_it_is_said)
 }
 END_TEST
 
-Suite *growth_suite(void)
+Suite *view_suite(void)
 {
-	Suite *suite = suite_create("growth");
+	Suite *suite = suite_create("view");
 	TCase *tcase = tcase_create("table");
 
 	tcase_add_test(tcase, what_changed_most_is_first_and_what_did_not_is_left_out);
