@@ -202,7 +202,8 @@ size_t json_text_character(const char *text, size_t len)
 	return length;
 }
 
-size_t json_text_utf8(const char *text, size_t len)
+/* The offset of the first byte that is no part of a valid UTF-8 character, len if there is none. */
+static size_t json_text_utf8(const char *text, size_t len)
 {
 	size_t at = 0;
 

@@ -141,9 +141,6 @@ int printable_json(struct json_writer *writer, const char *text);
 /* Length of the valid UTF-8 character at text, 0 if there is none. */
 size_t json_text_character(const char *text, size_t len);
 
-/* The offset of the first byte that is no part of a valid UTF-8 character, len if there is none. */
-size_t json_text_utf8(const char *text, size_t len);
-
 /* NAN, which is no number, is written as null. */
 void json_member_double(struct json_writer *json, const char *key, double value);
 void json_member_u64(struct json_writer *json, const char *key, uint64_t value);

@@ -513,10 +513,3 @@ int listen_address_parse(const char *text, size_t len, struct listen_address *re
 	*ret = address;
 	return 0;
 }
-
-const char *listen_address_format(const struct listen_address *address, char buf[LISTEN_ADDRESS_TEXT_MAX])
-{
-	snprintf(buf, LISTEN_ADDRESS_TEXT_MAX, strchr(address->host, ':') ? "[%s]:%u" : "%s:%u", address->host,
-		 address->port);
-	return buf;
-}

@@ -102,7 +102,6 @@ static inline const char *units_format_percent(char *buf, size_t cap, double val
 }
 
 #define LISTEN_ADDRESS_HOST_MAX 48
-#define LISTEN_ADDRESS_TEXT_MAX (LISTEN_ADDRESS_HOST_MAX + 8)
 
 struct listen_address {
 	char host[LISTEN_ADDRESS_HOST_MAX]; /* as inet_ntop(3) writes it, without brackets; a colon in it: IPv6 */
@@ -111,11 +110,5 @@ struct listen_address {
 
 /* text needs no NUL. A port alone is on 127.0.0.1. 0 or -EINVAL; *ret is untouched on failure. */
 int listen_address_parse(const char *text, size_t len, struct listen_address *ret);
-
-/*
- * "HOST:PORT" or "[HOST]:PORT" into buf, as listen_address_parse reads it; always terminated.
- * Returns buf.
- */
-const char *listen_address_format(const struct listen_address *address, char buf[LISTEN_ADDRESS_TEXT_MAX]);
 
 #endif

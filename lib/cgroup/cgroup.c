@@ -189,12 +189,16 @@ static void set_scaled(struct sample *sample, enum sample_field field, uint64_t 
 }
 
 /*
+ * Sets in *sample what cpu.stat says, v1 or v2: CPU, CPU_USER, CPU_SYSTEM, PERIODS,
+ * THROTTLED_PERIODS, THROTTLED.
+ */
+/*
  * v2: "usage_usec 27647792\nuser_usec 11833206\nsystem_usec 15814586\nnice_usec 0\n", with the cpu
  * controller also
  *     "nr_periods 0\nnr_throttled 0\nthrottled_usec 0\nnr_bursts 0\nburst_usec 0\n"
  * v1: "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n": the time in nanoseconds
  */
-void cgroup_files_cpu_stat_parse(const char *buf, size_t len, struct sample *sample)
+static void cgroup_files_cpu_stat_parse(const char *buf, size_t len, struct sample *sample)
 {
 	static const struct {
 		enum sample_field field;
@@ -215,8 +219,9 @@ void cgroup_files_cpu_stat_parse(const char *buf, size_t len, struct sample *sam
 		set_scaled(sample, columns[i].field, values[i], columns[i].scale);
 }
 
+/* Sets CPU_USER and CPU_SYSTEM from v1 cpuacct.stat, which counts clock ticks. */
 /* "user 1339\nsystem 1791\n" */
-void cgroup_files_cpuacct_stat_parse(const char *buf, size_t len, uint64_t ns_per_tick, struct sample *sample)
+static void cgroup_files_cpuacct_stat_parse(const char *buf, size_t len, uint64_t ns_per_tick, struct sample *sample)
 {
 	static const char *const keys[] = { "user", "system" };
 	uint64_t values[ARRAY_LEN(keys)];
@@ -226,11 +231,12 @@ void cgroup_files_cpuacct_stat_parse(const char *buf, size_t len, uint64_t ns_pe
 	set_scaled(sample, SAMPLE_CPU_SYSTEM, values[1], ns_per_tick);
 }
 
+/* memory.stat, v1 (its total_ lines, which are of the whole subtree) or v2. */
 /*
  * v2: "anon 10584064\n...inactive_file 149012480\n...pgfault 1290221\npgmajfault 1101\n..." v1: the
  * same keys for the cgroup alone, and "total_inactive_file 149012480\n" and so on for the subtree
  */
-void cgroup_files_memory_stat_parse(const char *buf, size_t len, struct cgroup_files_memory_stat *ret)
+static void cgroup_files_memory_stat_parse(const char *buf, size_t len, struct cgroup_files_memory_stat *ret)
 {
 	static const char *const keys[] = {
 		"inactive_file", "pgfault", "pgmajfault", "total_inactive_file", "total_pgfault", "total_pgmajfault",
@@ -250,11 +256,12 @@ void cgroup_files_memory_stat_parse(const char *buf, size_t len, struct cgroup_f
 	};
 }
 
+/* The total of the "some" line of *.pressure, in ns. 0 or -EBADMSG. */
 /*
  * "some avg10=0.00 avg60=0.23 avg300=0.20 total=4501363\nfull avg10=...\n": microseconds; since
  * Linux 4.20
  */
-int cgroup_files_pressure_parse(const char *buf, size_t len, uint64_t *ret_ns)
+static int cgroup_files_pressure_parse(const char *buf, size_t len, uint64_t *ret_ns)
 {
 	static const char total[] = " total=";
 	const char *at = buf;

@@ -42,21 +42,6 @@ int cgroup_files_cpu_max_parse(const char *buf, size_t len, uint64_t *ret_quota_
 /* How many CPUs a list such as "0-3,8" names; an empty one names 0. 0 or -EBADMSG. */
 int cgroup_files_cpus_parse(const char *buf, size_t len, uint32_t *ret_count);
 
-/*
- * Sets in *sample what cpu.stat says, v1 or v2: CPU, CPU_USER, CPU_SYSTEM, PERIODS,
- * THROTTLED_PERIODS, THROTTLED.
- */
-void cgroup_files_cpu_stat_parse(const char *buf, size_t len, struct sample *sample);
-
-/* Sets CPU_USER and CPU_SYSTEM from v1 cpuacct.stat, which counts clock ticks. */
-void cgroup_files_cpuacct_stat_parse(const char *buf, size_t len, uint64_t ns_per_tick, struct sample *sample);
-
-/* memory.stat, v1 (its total_ lines, which are of the whole subtree) or v2. */
-void cgroup_files_memory_stat_parse(const char *buf, size_t len, struct cgroup_files_memory_stat *ret);
-
-/* The total of the "some" line of *.pressure, in ns. 0 or -EBADMSG. */
-int cgroup_files_pressure_parse(const char *buf, size_t len, uint64_t *ret_ns);
-
 enum cgroup_file {
 	CGROUP_FILE_CPU_USAGE,
 	CGROUP_FILE_CPU_TIMES,

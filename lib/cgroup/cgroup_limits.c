@@ -63,6 +63,8 @@ struct limit_tree {
 
 /* ---- the tree itself ---- */
 
+static int cgroup_limits_read(int dir_fd, enum cgroup_limits_kind kind, bool v2, uint64_t *ret);
+
 static void add_kind(struct limit_tree *tree, const struct cgroup_mounts *mounts, enum cgroup_limits_kind kind)
 {
 	bool v2;
@@ -497,7 +499,12 @@ static enum cgroup_resource cgroup_limits_controller(enum cgroup_limits_kind kin
 	return kinds[kind].controller;
 }
 
-int cgroup_limits_read(int dir_fd, enum cgroup_limits_kind kind, bool v2, uint64_t *ret)
+/*
+ * What is said in a cgroup's own directory: of memory bytes, of the others CPU nanoseconds per
+ * second; UINT64_MAX: nothing, or nothing that is a limit. 0; -EMFILE, -ENFILE, -ENOMEM: it could
+ * not be looked at.
+ */
+static int cgroup_limits_read(int dir_fd, enum cgroup_limits_kind kind, bool v2, uint64_t *ret)
 {
 	uint64_t limit = UINT64_MAX;
 	int r = kinds[kind].read(dir_fd, v2, &limit);

@@ -41,13 +41,6 @@ int cgroup_limits_machine(int procfd, const char *sys_cpu_online, struct metric_
 /* What is limited, in the order in which it counts if it is the same. */
 enum cgroup_limits_kind { CGROUP_LIMITS_QUOTA, CGROUP_LIMITS_CPUSET, CGROUP_LIMITS_MEMORY, CGROUP_LIMITS_KINDS };
 
-/*
- * What is said in a cgroup's own directory: of memory bytes, of the others CPU nanoseconds per
- * second; UINT64_MAX: nothing, or nothing that is a limit. 0; -EMFILE, -ENFILE, -ENOMEM: it could
- * not be looked at.
- */
-int cgroup_limits_read(int dir_fd, enum cgroup_limits_kind kind, bool v2, uint64_t *ret);
-
 struct limit_tree;
 struct limit_tree_node;
 

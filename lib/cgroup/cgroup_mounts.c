@@ -32,6 +32,9 @@
 
 /* cgroup mount_glob.c: patterns of paths. */
 
+static int cgroup_origin_resolve(const char *origin, const char *path, size_t len, char *buf, size_t cap);
+static int cgroup_origin_find(const char *root, int32_t pid, const char *own, char **ret);
+
 /*
  * Matches one byte against the set at *glob, "[a-z]" or "[!a-z]", and moves *glob behind it. A '['
  * left open is a byte.
@@ -789,7 +792,12 @@ static bool take_off(char *path, const char *own)
 	return strcmp(path, "/") != 0;
 }
 
-int cgroup_origin_find(const char *root, int32_t pid, const char *own, char **ret)
+/*
+ * Looks in the tree below root for the cgroup whose cgroup.procs has pid, the reader's own, whose
+ * path by its own namespace is own. *ret: the path at which the namespace begins, for free(3). 0;
+ * -ENOENT: it is not found, or the tree begins there itself; -ENOMEM; -errno.
+ */
+static int cgroup_origin_find(const char *root, int32_t pid, const char *own, char **ret)
 {
 	AUTO_FREE char *text = malloc(PROCS_MAX);
 	AUTO_FREE char *found = NULL;
@@ -810,7 +818,8 @@ int cgroup_origin_find(const char *root, int32_t pid, const char *own, char **re
 	return 0;
 }
 
-int cgroup_origin_resolve(const char *origin, const char *path, size_t len, char *buf, size_t cap)
+/* A path as the namespace says it, from the tree's root, into buf, terminated. 0; -ENAMETOOLONG. */
+static int cgroup_origin_resolve(const char *origin, const char *path, size_t len, char *buf, size_t cap)
 {
 	size_t kept = strlen(origin), at = 0;
 

@@ -104,14 +104,4 @@ int cgroup_walk(const struct cgroup_mounts *mounts, int (*visit)(void *ctx, cons
 /* Does path match the glob: * within a component, ** over components, ? one byte, [...] a set. */
 bool cgroup_glob(const char *glob, const char *path);
 
-/*
- * Looks in the tree below root for the cgroup whose cgroup.procs has pid, the reader's own, whose
- * path by its own namespace is own. *ret: the path at which the namespace begins, for free(3). 0;
- * -ENOENT: it is not found, or the tree begins there itself; -ENOMEM; -errno.
- */
-int cgroup_origin_find(const char *root, int32_t pid, const char *own, char **ret);
-
-/* A path as the namespace says it, from the tree's root, into buf, terminated. 0; -ENAMETOOLONG. */
-int cgroup_origin_resolve(const char *origin, const char *path, size_t len, char *buf, size_t cap);
-
 #endif

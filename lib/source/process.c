@@ -1,16 +1,37 @@
 /*
- * process.c: descriptors below one /proc/<pid>, opened relative to the directory's own descriptor,
- * so that they all belong to the same process even when the pid is reused while they are being
- * opened.
+ * process.c: descriptors below one /proc/<pid>, and when to read them.
  *
- * All are opened when the process is met, so that later, in the tick, nothing need be opened; what
- * the options make useless is closed again. Who has no descriptors to spare opens some in the tick
- * nevertheless, and asks who it is that they belong to: the directory's descriptor makes them all
- * one process's, and the start time says which. A pid belongs to one process from its start to its
- * end: if that is the one that is meant, then it was also when its CPU clock was asked before.
+ * Files are opened relative to the directory's own descriptor, so all of them belong to one process
+ * even if the pid is reused meanwhile. They are opened when the process is added, so that later, in
+ * the tick, nothing is opened; those that the options make useless are closed again. A process for
+ * which there are no descriptors to spare (a closed one) has files opened in the tick, and its start
+ * time tells whose they are: a pid belongs to one process from its start to its end, so if it is
+ * the one that is meant, the CPU clock read before was its clock too. What is read of a closed
+ * process goes into a copy of the sample first, so that nothing of another process is kept.
  *
- * A file that is not allowed (fd/ of other users, clear_refs) or not there (fixtures) is
- * unavailable; running out of descriptors is not: that is the caller's to know.
+ * A file that may not be read (fd/ of other users, clear_refs) or is missing (fixtures) is
+ * unavailable; running out of descriptors is an error.
+ *
+ * The states of a process, as its CPU clock shows them:
+ *
+ *	          clock moved                  clock stands still, files read
+ *	settled ---------------> unsettled --------------------------------> settled
+ *	   ^ |                     ^  |
+ *	   +-+ heartbeat           +--+ clock moved
+ *
+ * The files are read once more after the clock stopped, because the process may have run between
+ * the two reads.
+ *
+ * Where reading may be deferred, "unsettled" has a time limit: a process that ran is `unread` until
+ * it was read while its clock stood still, and due_ns is at most defer_ns after it became so. What
+ * uses much CPU time is read in each look: unread_max_ns bounds how much memory can have changed
+ * unseen, defer_ns for how long.
+ *
+ * The high-water mark and the count of descriptors cost more and have intervals of their own. From
+ * when the process ran they are pending until they were read after that, which may be while it
+ * stands still: then it cannot have changed them. A mark does not rise without a new page: while
+ * the process has as many page faults and pages as when its mark was read, the mark is read a
+ * heartbeat later. (Not skipped: some drivers map pages without a fault.)
  */
 #include "lib/source/process.h"
 
@@ -32,500 +53,7 @@
 /* As bits, 1 << enum process_file. */
 #define PROCESS_ALL ((1u << PROCESS_FILES) - 1)
 
-static void process_init_closed(struct process *process, int32_t pid, bool with_cpu_clock);
-static int process_open(struct process *process, int procfd, int32_t pid, unsigned wanted);
-static int process_identify(const struct process *process, uint64_t *ret_start_ticks);
-
-/*
- * gate.c: the states of a process as it is seen through its clock:
- *
- * 	          clock moved                  clock stands still, files read
- * 	settled ---------------> unsettled --------------------------------> settled
- * 	   ^ |                     ^  |
- * 	   +-+ heartbeat           +--+ clock moved
- *
- * The files are read once more after the clock came to a stand, because the process may have run
- * between the two reads.
- *
- * Where files may be left unread (gate.h) "unsettled" has a time: a process that ran is `unread`
- * until it was read while its clock stood still, and due_ns is no later than its patience after it
- * began to be so. What uses much CPU time is read in each look, as ever: the bound on the CPU time
- * that may be left unread bounds what of its memory can be unknown, and its patience for how long.
- *
- * The high-water mark and the count of descriptors cost more and have intervals of their own. From
- * when the process ran they are owed until they were read after that, which may be while it stands
- * still: then it cannot have changed them. A mark does not rise without a page that comes: while
- * the process has as many page faults and pages as when its mark was read, the mark is read a
- * heartbeat later. (Not skipped: there are drivers that map pages without a fault.)
- *
- * Cold and warm differ in one place: whose descriptors are read, kept ones or ones that were opened
- * for this. What is read of a cold process goes into a copy of the sample first, so that nothing of
- * it is kept when the process turns out to be another one.
- */
-
-/* Heartbeats drift apart by up to a quarter, in so many steps. */
-#define SPREAD_STEPS 64
-
-/*
- * What is taken from a process that sleeps (it is swapped out, its pages are reclaimed) goes on for
- * seconds: more than that need not be looked for.
- */
-#define DOUBLINGS_MAX 3
-#define RATE_LIMIT_MAX_NS (10 * NS_PER_S)
-
-enum { OWES_PEAK = 1, OWES_FDS = 2 };
-
-/* Of a cold process, whatever else is due. */
-#define COLD_FILES (1u << PROCESS_STAT | 1u << PROCESS_STATM)
-
-/* Bits of asked. Of both, the files are taken over and then all is given up. */
-enum { ASKED_ADOPT = 1, ASKED_CHILL = 2 };
-
-static uint8_t owed_after_running(const struct read_gate_options *options)
-{
-	return (uint8_t)((options->peak_interval_ns != UINT64_MAX ? OWES_PEAK : 0) |
-			 (options->fds_interval_ns != 0 ? OWES_FDS : 0));
-}
-
-static bool is_cold(const struct read_gate *read_gate)
-{
-	return read_gate->process.fd[PROCESS_STAT] < 0;
-}
-
-/* The clock's total is in nanoseconds, that of stat in ticks. */
-static int read_files(const struct read_gate *read_gate, const struct process *files, struct sample *sample)
-{
-	int r = process_read(files, read_gate->who.start_ticks, sample);
-	if (r == 0 && read_gate->process.clock != 0)
-		sample_set(sample, SAMPLE_CPU, read_gate->cpu_ns);
-
-	return r;
-}
-
-/* Leaves fd for the owner, in the place of one that it did not take over. */
-static void offer(struct read_gate *read_gate, int file, int fd)
-{
-	int before = atomic_exchange_explicit(&read_gate->offered[file], fd, memory_order_relaxed);
-
-	if (before >= 0)
-		close(before);
-}
-
-/* The files are open, of the process that is meant. */
-static int first_reading(struct read_gate *read_gate, const struct process *files, struct sample *sample)
-{
-	int r = 0;
-
-	if (read_gate->process.clock != 0)
-		r = process_cpu(&read_gate->process, &read_gate->cpu_ns);
-	read_gate->read_cpu_ns = read_gate->cpu_ns;
-
-	return r < 0 ? r : read_files(read_gate, files, sample);
-}
-
-int read_gate_init(struct read_gate *read_gate, const struct read_gate_process *process, struct sample *sample)
-{
-	struct process files;
-
-	*read_gate = (struct read_gate){ .who = *process };
-	for (int i = 0; i < PROCESS_FILES; i++)
-		atomic_init(&read_gate->offered[i], -1);
-	atomic_init(&read_gate->cold, process->cold);
-	process_init_closed(&read_gate->process, process->pid, process->with_cpu_clock);
-
-	int r = process_reopen(process->procfd, process->pid, process->start_ticks,
-			       process->cold ? COLD_FILES : PROCESS_ALL, &files);
-	if (r < 0)
-		return r;
-
-	if (process->start_ticks == 0)
-		r = process_identify(&files, &read_gate->who.start_ticks);
-	if (r == 0)
-		r = first_reading(read_gate, &files, sample);
-	if (r == 0 && !process->cold)
-		process_adopt(&read_gate->process, files.fd);
-	else
-		process_release(&files);
-
-	return r;
-}
-
-void read_gate_release(struct read_gate *read_gate)
-{
-	for (int i = 0; i < PROCESS_FILES; i++)
-		offer(read_gate, i, -1);
-	process_release(&read_gate->process);
-}
-
-static uint64_t own_heartbeat(const struct read_gate *read_gate, const struct read_gate_options *options)
-{
-	return options->heartbeat_ns - options->heartbeat_ns / 4 / SPREAD_STEPS * read_gate->spread;
-}
-
-/* All that options have read at some time. */
-static unsigned files_for(const struct read_gate_options *options)
-{
-	uint8_t owed = owed_after_running(options);
-	unsigned peak = (owed & OWES_PEAK) != 0, fds = (owed & OWES_FDS) != 0;
-
-	return COLD_FILES | peak << PROCESS_STATUS | (peak & options->reset_peaks) << PROCESS_CLEAR_REFS |
-	       fds << PROCESS_FDS;
-}
-
-void read_gate_arm(struct read_gate *read_gate, const struct read_gate_options *options, uint32_t spread)
-{
-	process_drop(&read_gate->process, ~files_for(options));
-	read_gate->spread = (uint8_t)(spread % SPREAD_STEPS);
-	read_gate->heartbeat_ns = own_heartbeat(read_gate, options);
-	read_gate->peak_due_ns = 0;
-	read_gate->fds_due_ns = 0;
-	read_gate->owed = owed_after_running(options);
-	read_gate->settled = false;
-	read_gate->unread = false;
-	read_gate->moving = true; /* it may have just begun */
-	read_gate->same_pages = false;
-	read_gate->rate_limit = 0;
-}
-
-/* How often something that costs more is read. */
-static uint64_t interval_of(const struct read_gate *read_gate, uint8_t extra, uint64_t interval_ns)
-{
-	bool rarely = is_cold(read_gate) && !(atomic_load_explicit(&read_gate->needed, memory_order_relaxed) & extra);
-
-	return rarely && interval_ns < read_gate->heartbeat_ns ? read_gate->heartbeat_ns : interval_ns;
-}
-
-/* The high-water mark, if it is owed. */
-static uint64_t peak_due(const struct read_gate *read_gate)
-{
-	return read_gate->peak_due_ns + (read_gate->same_pages ? read_gate->heartbeat_ns : 0);
-}
-
-/* What is owed and due of that which costs more. */
-static uint8_t due_extras(const struct read_gate *read_gate, mono_t now)
-{
-	return read_gate->owed & (uint8_t)((now.ns >= peak_due(read_gate) ? OWES_PEAK : 0) |
-					   (now.ns >= read_gate->fds_due_ns ? OWES_FDS : 0));
-}
-
-static uint64_t faults_of(const struct sample *sample)
-{
-	return sample->value[SAMPLE_MINOR_FAULTS] + sample->value[SAMPLE_MAJOR_FAULTS];
-}
-
-/*
- * stat and statm were read. Of a cold process the files of what is due are open by now, whatever
- * they say.
- */
-static void note_pages(struct read_gate *read_gate, const struct read_gate_options *options,
-		       const struct sample *sample)
-{
-	read_gate->same_pages = !options->reset_peaks && !is_cold(read_gate) &&
-				faults_of(sample) == read_gate->peak_faults &&
-				sample->value[SAMPLE_MEMORY] == read_gate->peak_memory;
-}
-
-static int read_peak(struct read_gate *read_gate, const struct read_gate_options *options, const struct process *files,
-		     mono_t now, struct sample *sample)
-{
-	read_gate->owed &= (uint8_t)~OWES_PEAK;
-	read_gate->peak_due_ns = now.ns + interval_of(read_gate, OWES_PEAK, options->peak_interval_ns);
-	read_gate->peak_faults = faults_of(sample);
-	read_gate->peak_memory = sample->value[SAMPLE_MEMORY];
-
-	return process_read_peak(files, options->reset_peaks, sample);
-}
-
-/* Everything that is due. 0; -ESRCH; -errno. */
-static int read_due(struct read_gate *read_gate, const struct read_gate_options *options, const struct process *files,
-		    mono_t now, struct sample *sample)
-{
-	int r = read_files(read_gate, files, sample);
-	if (r == 0)
-		note_pages(read_gate, options, sample);
-
-	uint8_t due = due_extras(read_gate, now);
-
-	if (r == 0 && (due & OWES_PEAK))
-		r = read_peak(read_gate, options, files, now, sample);
-	if (r == 0 && (due & OWES_FDS)) {
-		r = process_read_fds(files, sample);
-		read_gate->owed &= (uint8_t)~OWES_FDS;
-		read_gate->fds_due_ns = now.ns + interval_of(read_gate, OWES_FDS, options->fds_interval_ns);
-	}
-
-	return r;
-}
-
-/* Only files of what is due are opened. */
-static int read_cold(struct read_gate *read_gate, const struct read_gate_options *options, mono_t now,
-		     struct sample *sample)
-{
-	read_gate->same_pages = false;
-	uint8_t due = due_extras(read_gate, now);
-	unsigned unneeded = (due & OWES_PEAK ? 0 : 1u << PROCESS_STATUS | 1u << PROCESS_CLEAR_REFS) |
-			    (due & OWES_FDS ? 0 : 1u << PROCESS_FDS);
-	struct sample fresh = *sample;
-	struct process files;
-
-	int r = process_open(&files, read_gate->who.procfd, read_gate->who.pid, files_for(options) & ~unneeded);
-	if (r < 0)
-		return r;
-
-	r = read_due(read_gate, options, &files, now, &fresh);
-	process_release(&files);
-	if (r == 0)
-		*sample = fresh;
-
-	return r;
-}
-
-/* The heartbeat, as often doubled as it stands still. */
-static uint64_t present_heartbeat(const struct read_gate *read_gate)
-{
-	uint64_t longest_ns = read_gate->heartbeat_ns > RATE_LIMIT_MAX_NS ? read_gate->heartbeat_ns : RATE_LIMIT_MAX_NS;
-	uint64_t heartbeat_ns = read_gate->heartbeat_ns << read_gate->rate_limit;
-
-	return heartbeat_ns < longest_ns ? heartbeat_ns : longest_ns;
-}
-
-static uint64_t next_due(const struct read_gate *read_gate, mono_t now)
-{
-	uint64_t due_ns = now.ns + present_heartbeat(read_gate);
-
-	if ((read_gate->owed & OWES_PEAK) && peak_due(read_gate) < due_ns)
-		due_ns = peak_due(read_gate);
-	if ((read_gate->owed & OWES_FDS) && read_gate->fds_due_ns < due_ns)
-		due_ns = read_gate->fds_due_ns;
-	if (read_gate->unread && now.ns + read_gate->patience_ns < due_ns)
-		due_ns = now.ns + read_gate->patience_ns;
-
-	return due_ns;
-}
-
-/* When it is due that was due at due_ns and now has this interval. */
-static uint64_t sooner(uint64_t due_ns, mono_t now, uint64_t interval_ns)
-{
-	uint64_t limit_ns = interval_ns < UINT64_MAX - now.ns ? now.ns + interval_ns : UINT64_MAX;
-
-	return due_ns < limit_ns ? due_ns : limit_ns;
-}
-
-/*
- * What is read for the first time waits for the heartbeat, even if the process runs: the heartbeats
- * are spread, and thousands of first readings in one tick would be felt.
- */
-bool read_gate_retune(struct read_gate *read_gate, const struct read_gate_options *before,
-		      const struct read_gate_options *options, mono_t now, struct sample *sample)
-{
-	uint8_t wanted = owed_after_running(options);
-	uint8_t added = wanted & (uint8_t)~owed_after_running(before);
-	uint32_t mask = sample->mask;
-
-	read_gate->heartbeat_ns = own_heartbeat(read_gate, options);
-	read_gate->due_ns = sooner(read_gate->due_ns, now, read_gate->heartbeat_ns);
-	read_gate->peak_due_ns =
-		added & OWES_PEAK ? read_gate->due_ns : sooner(read_gate->peak_due_ns, now, options->peak_interval_ns);
-	read_gate->fds_due_ns =
-		added & OWES_FDS ? read_gate->due_ns : sooner(read_gate->fds_due_ns, now, options->fds_interval_ns);
-	read_gate->owed = (read_gate->owed & wanted) | added;
-
-	uint64_t due_ns = next_due(read_gate, now);
-
-	read_gate->due_ns = due_ns < read_gate->due_ns ? due_ns : read_gate->due_ns;
-	if (!(wanted & OWES_PEAK))
-		sample_unset(sample, SAMPLE_MEMORY_PEAK);
-	if (!(wanted & OWES_FDS))
-		sample_unset(sample, SAMPLE_FDS);
-
-	return sample->mask != mask;
-}
-
-static int offer_files(struct read_gate *read_gate, const struct read_gate_process *who, unsigned wanted)
-{
-	struct process files;
-
-	int r = process_reopen(who->procfd, who->pid, who->start_ticks, wanted, &files);
-	if (r < 0)
-		return r;
-
-	for (int i = 0; i < PROCESS_FILES; i++)
-		offer(read_gate, i, files.fd[i]);
-	atomic_fetch_or_explicit(&read_gate->asked, ASKED_ADOPT, memory_order_release);
-
-	return 0;
-}
-
-int read_gate_reopen(struct read_gate *read_gate, int procfd, int32_t pid, uint64_t start_ticks,
-		     const struct read_gate_options *options)
-{
-	struct read_gate_process who = { .procfd = procfd, .pid = pid, .start_ticks = start_ticks };
-	bool on_offer = atomic_load_explicit(&read_gate->asked, memory_order_relaxed) & ASKED_ADOPT;
-
-	/* One that is about to become warm was asked to when less was read. */
-	if (read_gate_is_cold(read_gate))
-		return on_offer ? read_gate_warm(read_gate, options) : 0;
-
-	return offer_files(read_gate, &who, files_for(options) & ~COLD_FILES);
-}
-
-int read_gate_warm(struct read_gate *read_gate, const struct read_gate_options *options)
-{
-	return offer_files(read_gate, &read_gate->who, files_for(options));
-}
-
-void read_gate_chill(struct read_gate *read_gate)
-{
-	atomic_fetch_or_explicit(&read_gate->asked, ASKED_CHILL, memory_order_relaxed);
-}
-
-bool read_gate_is_cold(const struct read_gate *read_gate)
-{
-	return atomic_load_explicit(&read_gate->cold, memory_order_relaxed);
-}
-
-uint32_t read_gate_runs(const struct read_gate *read_gate)
-{
-	return atomic_load_explicit(&read_gate->runs, memory_order_relaxed);
-}
-
-void read_gate_need(struct read_gate *read_gate, bool peak, bool fds)
-{
-	atomic_store_explicit(&read_gate->needed, (uint8_t)((peak ? OWES_PEAK : 0) | (fds ? OWES_FDS : 0)),
-			      memory_order_relaxed);
-}
-
-static void adopt(struct read_gate *read_gate, const struct read_gate_options *options)
-{
-	int offered[PROCESS_FILES];
-
-	for (int i = 0; i < PROCESS_FILES; i++)
-		offered[i] = atomic_exchange_explicit(&read_gate->offered[i], -1, memory_order_relaxed);
-	process_adopt(&read_gate->process, offered);
-	read_gate->owed = owed_after_running(options);
-	read_gate->peak_due_ns = 0;
-	read_gate->fds_due_ns = 0;
-	read_gate->same_pages = false;
-	read_gate->settled = false;
-}
-
-/* What is asked after the bits were cleared sets them again. */
-static void obey(struct read_gate *read_gate, const struct read_gate_options *options)
-{
-	uint8_t asked = atomic_exchange_explicit(&read_gate->asked, 0, memory_order_acquire);
-
-	if (asked & ASKED_ADOPT)
-		adopt(read_gate, options);
-	if (asked & ASKED_CHILL)
-		process_release(&read_gate->process);
-	atomic_store_explicit(&read_gate->cold, is_cold(read_gate), memory_order_relaxed);
-}
-
-/*
- * Whether a process that ran, and whose clock said before_ns at the last look, may be left unread.
- */
-static bool may_wait(const struct read_gate *read_gate, const struct read_gate_options *options, mono_t now,
-		     uint64_t before_ns)
-{
-	if (!read_gate->settled || read_gate->moving || now.ns >= read_gate->due_ns || read_gate->patience_ns == 0)
-		return false;
-
-	return read_gate->process.clock != 0 && !is_cold(read_gate) && read_gate->cpu_ns > before_ns &&
-	       read_gate->cpu_ns - read_gate->read_cpu_ns < options->unread_max_ns;
-}
-
-static void leave_unread(struct read_gate *read_gate, const struct read_gate_options *options, mono_t now)
-{
-	if (!read_gate->unread)
-		read_gate->due_ns = sooner(read_gate->due_ns, now, read_gate->patience_ns);
-	read_gate->unread = true;
-	read_gate->owed |= owed_after_running(options);
-}
-
-enum read_gate_due read_gate_look(struct read_gate *read_gate, const struct read_gate_options *options, mono_t now,
-				  uint64_t patience_ns)
-{
-	uint64_t before_ns = read_gate->cpu_ns;
-
-	if (atomic_load_explicit(&read_gate->asked, memory_order_relaxed) != 0)
-		obey(read_gate, options);
-	read_gate->ran = true;
-	if (read_gate->process.clock != 0) {
-		if (process_cpu(&read_gate->process, &read_gate->cpu_ns) < 0)
-			read_gate->process.clock = 0; /* the files will say whether it is gone */
-		else
-			read_gate->ran = read_gate->cpu_ns != before_ns || options->ungated;
-	}
-	if (!read_gate->ran)
-		return !read_gate->settled || now.ns >= read_gate->due_ns ? READ_GATE_FILES : READ_GATE_NOTHING;
-
-	read_gate->patience_ns = patience_ns;
-	if (!may_wait(read_gate, options, now, before_ns))
-		return READ_GATE_FILES;
-
-	leave_unread(read_gate, options, now);
-	return READ_GATE_CLOCK;
-}
-
-/* The only writer: no need to add atomically. */
-static void count_run(struct read_gate *read_gate)
-{
-	uint32_t runs = atomic_load_explicit(&read_gate->runs, memory_order_relaxed);
-
-	atomic_store_explicit(&read_gate->runs, runs + 1, memory_order_relaxed);
-}
-
-void read_gate_take_clock(struct read_gate *read_gate, struct sample *sample)
-{
-	sample_set(sample, SAMPLE_CPU, read_gate->cpu_ns);
-	count_run(read_gate);
-}
-
-/*
- * A heartbeat that finds nothing is as far from the next one again. What is read for another reason
- * does not count.
- */
-static uint8_t next_rest(const struct read_gate *read_gate)
-{
-	if (!read_gate->settled || read_gate->ran || read_gate->unread || read_gate->owed != 0)
-		return 0;
-
-	return (uint8_t)(read_gate->rate_limit + (read_gate->rate_limit < DOUBLINGS_MAX));
-}
-
-/* It was read. */
-static void note_reading(struct read_gate *read_gate, const struct read_gate_options *options, bool moving,
-			 uint8_t rate_limit)
-{
-	bool may_be_left = read_gate->patience_ns != 0 && options->unread_max_ns != 0 && !is_cold(read_gate);
-
-	read_gate->moving = moving;
-	read_gate->rate_limit = moving ? 0 : rate_limit;
-	read_gate->unread = read_gate->ran && may_be_left;
-	read_gate->settled = !read_gate->ran || may_be_left;
-	read_gate->read_cpu_ns = read_gate->cpu_ns;
-}
-
-int read_gate_read(struct read_gate *read_gate, const struct read_gate_options *options, mono_t now,
-		   struct sample *sample)
-{
-	uint64_t cpu_ns = sample->value[SAMPLE_CPU], memory_bytes = sample->value[SAMPLE_MEMORY];
-	uint8_t rate_limit = next_rest(read_gate);
-
-	if (read_gate->ran)
-		read_gate->owed |= owed_after_running(options);
-	int r = is_cold(read_gate) ? read_cold(read_gate, options, now, sample)
-				   : read_due(read_gate, options, &read_gate->process, now, sample);
-	if (r == 0)
-		note_reading(read_gate, options, sample->value[SAMPLE_MEMORY] != memory_bytes, rate_limit);
-	else
-		read_gate->settled = false;
-	read_gate->due_ns = next_due(read_gate, now);
-	if (r == 0 && sample->value[SAMPLE_CPU] != cpu_ns)
-		count_run(read_gate);
-
-	return r;
-}
+/* ---- one process ---- */
 
 /* 52 numbers of up to 20 digits and a name of up to 64 bytes. */
 #define STAT_MAX 2048
@@ -558,7 +86,7 @@ static ssize_t read_file(int fd, char *buf, size_t cap)
 static const struct {
 	const char *name;
 	int flags;
-} files[PROCESS_FILES] = {
+} proc_files[PROCESS_FILES] = {
 	[PROCESS_STAT] = { "stat", O_RDONLY },
 	[PROCESS_STATM] = { "statm", O_RDONLY },
 	[PROCESS_STATUS] = { "status", O_RDONLY },
@@ -573,6 +101,39 @@ static void set_closed(struct process *process)
 		process->fd[i] = -1;
 }
 
+static void drop_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+/* Closes those in `files`. */
+static void process_drop(struct process *process, unsigned dropped)
+{
+	for (unsigned i = 0; i < PROCESS_FILES; i++)
+		if (dropped >> i & 1)
+			drop_fd(&process->fd[i]);
+}
+
+static void process_release(struct process *process)
+{
+	process_drop(process, PROCESS_ALL);
+}
+
+/* Takes over what process_reopen has opened: keeps what it lacks, closes the others. */
+static void process_adopt(struct process *process, const int offered[PROCESS_FILES])
+{
+	for (int i = 0; i < PROCESS_FILES; i++) {
+		int fd = offered[i];
+
+		if (process->fd[i] < 0)
+			process->fd[i] = fd;
+		else
+			drop_fd(&fd);
+	}
+}
+
 /*
  * All but stat may be unavailable; a machine that has no descriptors left is another matter. 0 or
  * -errno.
@@ -582,7 +143,7 @@ static int open_files(struct process *process, int dir_fd, unsigned wanted)
 	for (unsigned i = 0; i < PROCESS_FILES; i++) {
 		if (!((wanted | 1u << PROCESS_STAT) >> i & 1))
 			continue;
-		process->fd[i] = openat(dir_fd, files[i].name, files[i].flags | O_CLOEXEC);
+		process->fd[i] = openat(dir_fd, proc_files[i].name, proc_files[i].flags | O_CLOEXEC);
 		if (process->fd[i] < 0 && (i == PROCESS_STAT || errno == EMFILE || errno == ENFILE || errno == ENOMEM))
 			return map_errno(errno);
 	}
@@ -634,7 +195,11 @@ static int process_identify(const struct process *process, uint64_t *ret_start_t
 	return r;
 }
 
-int process_reopen(int procfd, int32_t pid, uint64_t start_ticks, unsigned wanted, struct process *ret)
+/*
+ * Opens those files of the process that are in wanted; others are -1 in *ret, and so is its clock.
+ * Otherwise as source_entry_process (source.h); what may not be read, except stat, is unavailable.
+ */
+static int process_reopen(int procfd, int32_t pid, uint64_t start_ticks, unsigned wanted, struct process *ret)
 {
 	struct process process;
 	uint64_t found_ticks;
@@ -671,50 +236,11 @@ static void process_init_closed(struct process *process, int32_t pid, bool with_
 		process->clock = (clockid_t)(~(uint32_t)pid << 3 | 2);
 }
 
-int process_init(struct process *process, int procfd, int32_t pid, uint64_t start_ticks, bool with_cpu_clock)
-{
-	struct process opened;
-
-	process_init_closed(process, pid, with_cpu_clock);
-	int r = process_reopen(procfd, pid, start_ticks, PROCESS_ALL, &opened);
-	if (r == 0)
-		process_adopt(process, opened.fd);
-
-	return r;
-}
-
-static void drop_fd(int *fd)
-{
-	if (*fd >= 0)
-		close(*fd);
-	*fd = -1;
-}
-
-void process_release(struct process *process)
-{
-	process_drop(process, PROCESS_ALL);
-}
-
-void process_drop(struct process *process, unsigned dropped)
-{
-	for (unsigned i = 0; i < PROCESS_FILES; i++)
-		if (dropped >> i & 1)
-			drop_fd(&process->fd[i]);
-}
-
-void process_adopt(struct process *process, const int offered[PROCESS_FILES])
-{
-	for (int i = 0; i < PROCESS_FILES; i++) {
-		int fd = offered[i];
-
-		if (process->fd[i] < 0)
-			process->fd[i] = fd;
-		else
-			drop_fd(&fd);
-	}
-}
-
-int process_cpu(const struct process *process, uint64_t *ret_ns)
+/*
+ * CPU time used, all threads. The clock must be there. 0; -ESRCH: no process has that pid (a zombie
+ * does); -errno.
+ */
+static int process_cpu(const struct process *process, uint64_t *ret_ns)
 {
 	struct timespec ts;
 
@@ -765,7 +291,12 @@ static int read_statm(const struct process *process, struct sample *sample)
 	return 0;
 }
 
-int process_read(const struct process *process, uint64_t start_ticks, struct sample *sample)
+/*
+ * stat and statm: CPU_USER, CPU_SYSTEM, their sum as CPU, MEMORY, THREADS, faults, STATE. 0;
+ * -ESRCH; -EBADMSG, -errno. start_ticks: 0, or the start time that stat must have: -ESRCH if it is
+ * another one, and *sample is as it was.
+ */
+static int process_read(const struct process *process, uint64_t start_ticks, struct sample *sample)
 {
 	char buf[STAT_MAX];
 	struct procfs_stat stat;
@@ -780,7 +311,11 @@ int process_read(const struct process *process, uint64_t start_ticks, struct sam
 	return read_statm(process, sample);
 }
 
-int process_read_peak(const struct process *process, bool reset, struct sample *sample)
+/*
+ * MEMORY_PEAK from status; reset: then start a new high-water mark, where that is allowed. Kernel
+ * threads have none.
+ */
+static int process_read_peak(const struct process *process, bool reset, struct sample *sample)
 {
 	char buf[STATUS_MAX];
 	uint64_t peak_bytes;
@@ -823,7 +358,11 @@ static uint64_t count_entries(const char *buf, ssize_t len)
 	return count;
 }
 
-int process_read_fds(const struct process *process, struct sample *sample)
+/*
+ * FDS. Unavailable where listing is not allowed. More than 65,536 are counted as that many: listing
+ * takes 0.2 µs each.
+ */
+static int process_read_fds(const struct process *process, struct sample *sample)
 {
 	_Alignas(struct dirent64) char buf[8192];
 	uint64_t count = 0;
@@ -843,4 +382,479 @@ int process_read_fds(const struct process *process, struct sample *sample)
 
 	sample_set(sample, SAMPLE_FDS, count < FDS_COUNTED_MAX ? count : FDS_COUNTED_MAX);
 	return 0;
+}
+
+/* ---- when to read it ---- */
+
+/* Heartbeats drift apart by up to a quarter, in so many steps. */
+#define SPREAD_STEPS 64
+
+/*
+ * Swapping out a sleeping process, or reclaiming its pages, goes on for seconds: it need not be
+ * looked for more often than that.
+ */
+#define DOUBLINGS_MAX 3
+#define HEARTBEAT_MAX_NS (10 * NS_PER_S)
+
+enum { PENDING_PEAK = 1, PENDING_FDS = 2 };
+
+/* Of a closed process, whatever else is due. */
+#define CLOSED_FILES (1u << PROCESS_STAT | 1u << PROCESS_STATM)
+
+/* Bits of asked. Of both, the files are taken over and then all is given up. */
+enum { ASKED_ADOPT = 1, ASKED_CLOSE = 2 };
+
+static int process_read_peak(const struct process *process, bool reset, struct sample *sample);
+static void process_drop(struct process *process, unsigned dropped);
+static int process_cpu(const struct process *process, uint64_t *ret_ns);
+static int process_read_fds(const struct process *process, struct sample *sample);
+static int process_reopen(int procfd, int32_t pid, uint64_t start_ticks, unsigned wanted, struct process *ret);
+static int process_read(const struct process *process, uint64_t start_ticks, struct sample *sample);
+static void process_release(struct process *process);
+static void process_adopt(struct process *process, const int offered[PROCESS_FILES]);
+
+static uint8_t pending_after_running(const struct process_reader_options *options)
+{
+	return (uint8_t)((options->peak_interval_ns != UINT64_MAX ? PENDING_PEAK : 0) |
+			 (options->fds_interval_ns != 0 ? PENDING_FDS : 0));
+}
+
+static bool is_closed(const struct process_reader *reader)
+{
+	return reader->process.fd[PROCESS_STAT] < 0;
+}
+
+/* The clock's total is in nanoseconds, that of stat in ticks. */
+static int read_files(const struct process_reader *reader, const struct process *files, struct sample *sample)
+{
+	int r = process_read(files, reader->who.start_ticks, sample);
+	if (r == 0 && reader->process.clock != 0)
+		sample_set(sample, SAMPLE_CPU, reader->cpu_ns);
+
+	return r;
+}
+
+/* Leaves fd for the owner, in the place of one that it did not take over. */
+static void offer(struct process_reader *reader, int file, int fd)
+{
+	int before = atomic_exchange_explicit(&reader->offered[file], fd, memory_order_relaxed);
+
+	if (before >= 0)
+		close(before);
+}
+
+/* The files are open, of the process that is meant. */
+static int first_reading(struct process_reader *reader, const struct process *files, struct sample *sample)
+{
+	int r = 0;
+
+	if (reader->process.clock != 0)
+		r = process_cpu(&reader->process, &reader->cpu_ns);
+	reader->read_cpu_ns = reader->cpu_ns;
+
+	return r < 0 ? r : read_files(reader, files, sample);
+}
+
+int process_reader_init(struct process_reader *reader, const struct process_reader_target *process,
+			struct sample *sample)
+{
+	struct process files;
+
+	*reader = (struct process_reader){ .who = *process };
+	for (int i = 0; i < PROCESS_FILES; i++)
+		atomic_init(&reader->offered[i], -1);
+	atomic_init(&reader->closed, process->closed);
+	process_init_closed(&reader->process, process->pid, process->with_cpu_clock);
+
+	int r = process_reopen(process->procfd, process->pid, process->start_ticks,
+			       process->closed ? CLOSED_FILES : PROCESS_ALL, &files);
+	if (r < 0)
+		return r;
+
+	if (process->start_ticks == 0)
+		r = process_identify(&files, &reader->who.start_ticks);
+	if (r == 0)
+		r = first_reading(reader, &files, sample);
+	if (r == 0 && !process->closed)
+		process_adopt(&reader->process, files.fd);
+	else
+		process_release(&files);
+
+	return r;
+}
+
+void process_reader_release(struct process_reader *reader)
+{
+	for (int i = 0; i < PROCESS_FILES; i++)
+		offer(reader, i, -1);
+	process_release(&reader->process);
+}
+
+static uint64_t own_heartbeat(const struct process_reader *reader, const struct process_reader_options *options)
+{
+	return options->heartbeat_ns - options->heartbeat_ns / 4 / SPREAD_STEPS * reader->spread;
+}
+
+/* All that options have read at some time. */
+static unsigned files_for(const struct process_reader_options *options)
+{
+	uint8_t pending = pending_after_running(options);
+	unsigned peak = (pending & PENDING_PEAK) != 0, fds = (pending & PENDING_FDS) != 0;
+
+	return CLOSED_FILES | peak << PROCESS_STATUS | (peak & options->reset_peaks) << PROCESS_CLEAR_REFS |
+	       fds << PROCESS_FDS;
+}
+
+void process_reader_start(struct process_reader *reader, const struct process_reader_options *options, uint32_t spread)
+{
+	process_drop(&reader->process, ~files_for(options));
+	reader->spread = (uint8_t)(spread % SPREAD_STEPS);
+	reader->heartbeat_ns = own_heartbeat(reader, options);
+	reader->peak_due_ns = 0;
+	reader->fds_due_ns = 0;
+	reader->pending = pending_after_running(options);
+	reader->settled = false;
+	reader->unread = false;
+	reader->moving = true; /* it may have just begun */
+	reader->same_pages = false;
+	reader->doublings = 0;
+}
+
+/* How often something that costs more is read. */
+static uint64_t interval_of(const struct process_reader *reader, uint8_t extra, uint64_t interval_ns)
+{
+	bool rarely = is_closed(reader) && !(atomic_load_explicit(&reader->needed, memory_order_relaxed) & extra);
+
+	return rarely && interval_ns < reader->heartbeat_ns ? reader->heartbeat_ns : interval_ns;
+}
+
+/* The high-water mark, if it is pending. */
+static uint64_t peak_due(const struct process_reader *reader)
+{
+	return reader->peak_due_ns + (reader->same_pages ? reader->heartbeat_ns : 0);
+}
+
+/* What is pending and due of that which costs more. */
+static uint8_t due_extras(const struct process_reader *reader, mono_t now)
+{
+	return reader->pending & (uint8_t)((now.ns >= peak_due(reader) ? PENDING_PEAK : 0) |
+					   (now.ns >= reader->fds_due_ns ? PENDING_FDS : 0));
+}
+
+static uint64_t faults_of(const struct sample *sample)
+{
+	return sample->value[SAMPLE_MINOR_FAULTS] + sample->value[SAMPLE_MAJOR_FAULTS];
+}
+
+/*
+ * stat and statm were read. Of a closed process the files of what is due are open by now, whatever
+ * they say.
+ */
+static void note_pages(struct process_reader *reader, const struct process_reader_options *options,
+		       const struct sample *sample)
+{
+	reader->same_pages = !options->reset_peaks && !is_closed(reader) && faults_of(sample) == reader->peak_faults &&
+			     sample->value[SAMPLE_MEMORY] == reader->peak_memory;
+}
+
+static int read_peak(struct process_reader *reader, const struct process_reader_options *options,
+		     const struct process *files, mono_t now, struct sample *sample)
+{
+	reader->pending &= (uint8_t)~PENDING_PEAK;
+	reader->peak_due_ns = now.ns + interval_of(reader, PENDING_PEAK, options->peak_interval_ns);
+	reader->peak_faults = faults_of(sample);
+	reader->peak_memory = sample->value[SAMPLE_MEMORY];
+
+	return process_read_peak(files, options->reset_peaks, sample);
+}
+
+/* Everything that is due. 0; -ESRCH; -errno. */
+static int read_due(struct process_reader *reader, const struct process_reader_options *options,
+		    const struct process *files, mono_t now, struct sample *sample)
+{
+	int r = read_files(reader, files, sample);
+	if (r == 0)
+		note_pages(reader, options, sample);
+
+	uint8_t due = due_extras(reader, now);
+
+	if (r == 0 && (due & PENDING_PEAK))
+		r = read_peak(reader, options, files, now, sample);
+	if (r == 0 && (due & PENDING_FDS)) {
+		r = process_read_fds(files, sample);
+		reader->pending &= (uint8_t)~PENDING_FDS;
+		reader->fds_due_ns = now.ns + interval_of(reader, PENDING_FDS, options->fds_interval_ns);
+	}
+
+	return r;
+}
+
+/* Only files of what is due are opened. */
+static int read_closed(struct process_reader *reader, const struct process_reader_options *options, mono_t now,
+		       struct sample *sample)
+{
+	reader->same_pages = false;
+	uint8_t due = due_extras(reader, now);
+	unsigned unneeded = (due & PENDING_PEAK ? 0 : 1u << PROCESS_STATUS | 1u << PROCESS_CLEAR_REFS) |
+			    (due & PENDING_FDS ? 0 : 1u << PROCESS_FDS);
+	struct sample fresh = *sample;
+	struct process files;
+
+	int r = process_open(&files, reader->who.procfd, reader->who.pid, files_for(options) & ~unneeded);
+	if (r < 0)
+		return r;
+
+	r = read_due(reader, options, &files, now, &fresh);
+	process_release(&files);
+	if (r == 0)
+		*sample = fresh;
+
+	return r;
+}
+
+/* The heartbeat, as often doubled as it stands still. */
+static uint64_t present_heartbeat(const struct process_reader *reader)
+{
+	uint64_t longest_ns = reader->heartbeat_ns > HEARTBEAT_MAX_NS ? reader->heartbeat_ns : HEARTBEAT_MAX_NS;
+	uint64_t heartbeat_ns = reader->heartbeat_ns << reader->doublings;
+
+	return heartbeat_ns < longest_ns ? heartbeat_ns : longest_ns;
+}
+
+static uint64_t next_due(const struct process_reader *reader, mono_t now)
+{
+	uint64_t due_ns = now.ns + present_heartbeat(reader);
+
+	if ((reader->pending & PENDING_PEAK) && peak_due(reader) < due_ns)
+		due_ns = peak_due(reader);
+	if ((reader->pending & PENDING_FDS) && reader->fds_due_ns < due_ns)
+		due_ns = reader->fds_due_ns;
+	if (reader->unread && now.ns + reader->defer_ns < due_ns)
+		due_ns = now.ns + reader->defer_ns;
+
+	return due_ns;
+}
+
+/* When it is due that was due at due_ns and now has this interval. */
+static uint64_t sooner(uint64_t due_ns, mono_t now, uint64_t interval_ns)
+{
+	uint64_t limit_ns = interval_ns < UINT64_MAX - now.ns ? now.ns + interval_ns : UINT64_MAX;
+
+	return due_ns < limit_ns ? due_ns : limit_ns;
+}
+
+/*
+ * What is read for the first time waits for the heartbeat, even if the process runs: the heartbeats
+ * are spread, and thousands of first readings in one tick would be felt.
+ */
+bool process_reader_retune(struct process_reader *reader, const struct process_reader_options *before,
+			   const struct process_reader_options *options, mono_t now, struct sample *sample)
+{
+	uint8_t wanted = pending_after_running(options);
+	uint8_t added = wanted & (uint8_t)~pending_after_running(before);
+	uint32_t mask = sample->mask;
+
+	reader->heartbeat_ns = own_heartbeat(reader, options);
+	reader->due_ns = sooner(reader->due_ns, now, reader->heartbeat_ns);
+	reader->peak_due_ns =
+		added & PENDING_PEAK ? reader->due_ns : sooner(reader->peak_due_ns, now, options->peak_interval_ns);
+	reader->fds_due_ns =
+		added & PENDING_FDS ? reader->due_ns : sooner(reader->fds_due_ns, now, options->fds_interval_ns);
+	reader->pending = (reader->pending & wanted) | added;
+
+	uint64_t due_ns = next_due(reader, now);
+
+	reader->due_ns = due_ns < reader->due_ns ? due_ns : reader->due_ns;
+	if (!(wanted & PENDING_PEAK))
+		sample_unset(sample, SAMPLE_MEMORY_PEAK);
+	if (!(wanted & PENDING_FDS))
+		sample_unset(sample, SAMPLE_FDS);
+
+	return sample->mask != mask;
+}
+
+static int offer_files(struct process_reader *reader, const struct process_reader_target *who, unsigned wanted)
+{
+	struct process files;
+
+	int r = process_reopen(who->procfd, who->pid, who->start_ticks, wanted, &files);
+	if (r < 0)
+		return r;
+
+	for (int i = 0; i < PROCESS_FILES; i++)
+		offer(reader, i, files.fd[i]);
+	atomic_fetch_or_explicit(&reader->asked, ASKED_ADOPT, memory_order_release);
+
+	return 0;
+}
+
+int process_reader_reopen(struct process_reader *reader, int procfd, int32_t pid, uint64_t start_ticks,
+			  const struct process_reader_options *options)
+{
+	struct process_reader_target who = { .procfd = procfd, .pid = pid, .start_ticks = start_ticks };
+	bool on_offer = atomic_load_explicit(&reader->asked, memory_order_relaxed) & ASKED_ADOPT;
+
+	/* One that is about to be opened was asked to when less was read. */
+	if (process_reader_is_closed(reader))
+		return on_offer ? process_reader_open(reader, options) : 0;
+
+	return offer_files(reader, &who, files_for(options) & ~CLOSED_FILES);
+}
+
+int process_reader_open(struct process_reader *reader, const struct process_reader_options *options)
+{
+	return offer_files(reader, &reader->who, files_for(options));
+}
+
+void process_reader_close(struct process_reader *reader)
+{
+	atomic_fetch_or_explicit(&reader->asked, ASKED_CLOSE, memory_order_relaxed);
+}
+
+bool process_reader_is_closed(const struct process_reader *reader)
+{
+	return atomic_load_explicit(&reader->closed, memory_order_relaxed);
+}
+
+uint32_t process_reader_runs(const struct process_reader *reader)
+{
+	return atomic_load_explicit(&reader->runs, memory_order_relaxed);
+}
+
+void process_reader_need(struct process_reader *reader, bool peak, bool fds)
+{
+	atomic_store_explicit(&reader->needed, (uint8_t)((peak ? PENDING_PEAK : 0) | (fds ? PENDING_FDS : 0)),
+			      memory_order_relaxed);
+}
+
+static void adopt(struct process_reader *reader, const struct process_reader_options *options)
+{
+	int offered[PROCESS_FILES];
+
+	for (int i = 0; i < PROCESS_FILES; i++)
+		offered[i] = atomic_exchange_explicit(&reader->offered[i], -1, memory_order_relaxed);
+	process_adopt(&reader->process, offered);
+	reader->pending = pending_after_running(options);
+	reader->peak_due_ns = 0;
+	reader->fds_due_ns = 0;
+	reader->same_pages = false;
+	reader->settled = false;
+}
+
+/* What is asked after the bits were cleared sets them again. */
+static void apply_requests(struct process_reader *reader, const struct process_reader_options *options)
+{
+	uint8_t asked = atomic_exchange_explicit(&reader->asked, 0, memory_order_acquire);
+
+	if (asked & ASKED_ADOPT)
+		adopt(reader, options);
+	if (asked & ASKED_CLOSE)
+		process_release(&reader->process);
+	atomic_store_explicit(&reader->closed, is_closed(reader), memory_order_relaxed);
+}
+
+/*
+ * Whether a process that ran, and whose clock said before_ns at the last look, may be left unread.
+ */
+static bool may_wait(const struct process_reader *reader, const struct process_reader_options *options, mono_t now,
+		     uint64_t before_ns)
+{
+	if (!reader->settled || reader->moving || now.ns >= reader->due_ns || reader->defer_ns == 0)
+		return false;
+
+	return reader->process.clock != 0 && !is_closed(reader) && reader->cpu_ns > before_ns &&
+	       reader->cpu_ns - reader->read_cpu_ns < options->unread_max_ns;
+}
+
+static void leave_unread(struct process_reader *reader, const struct process_reader_options *options, mono_t now)
+{
+	if (!reader->unread)
+		reader->due_ns = sooner(reader->due_ns, now, reader->defer_ns);
+	reader->unread = true;
+	reader->pending |= pending_after_running(options);
+}
+
+enum process_reader_due process_reader_look(struct process_reader *reader, const struct process_reader_options *options,
+					    mono_t now, uint64_t defer_ns)
+{
+	uint64_t before_ns = reader->cpu_ns;
+
+	if (atomic_load_explicit(&reader->asked, memory_order_relaxed) != 0)
+		apply_requests(reader, options);
+	reader->ran = true;
+	if (reader->process.clock != 0) {
+		if (process_cpu(&reader->process, &reader->cpu_ns) < 0)
+			reader->process.clock = 0; /* the files will say whether it is gone */
+		else
+			reader->ran = reader->cpu_ns != before_ns || options->read_always;
+	}
+	if (!reader->ran)
+		return !reader->settled || now.ns >= reader->due_ns ? PROCESS_READER_FILES : PROCESS_READER_NOTHING;
+
+	reader->defer_ns = defer_ns;
+	if (!may_wait(reader, options, now, before_ns))
+		return PROCESS_READER_FILES;
+
+	leave_unread(reader, options, now);
+	return PROCESS_READER_CLOCK;
+}
+
+/* The only writer: no need to add atomically. */
+static void count_run(struct process_reader *reader)
+{
+	uint32_t runs = atomic_load_explicit(&reader->runs, memory_order_relaxed);
+
+	atomic_store_explicit(&reader->runs, runs + 1, memory_order_relaxed);
+}
+
+void process_reader_take_clock(struct process_reader *reader, struct sample *sample)
+{
+	sample_set(sample, SAMPLE_CPU, reader->cpu_ns);
+	count_run(reader);
+}
+
+/*
+ * A heartbeat that finds nothing is as far from the next one again. What is read for another reason
+ * does not count.
+ */
+static uint8_t next_doublings(const struct process_reader *reader)
+{
+	if (!reader->settled || reader->ran || reader->unread || reader->pending != 0)
+		return 0;
+
+	return (uint8_t)(reader->doublings + (reader->doublings < DOUBLINGS_MAX));
+}
+
+/* It was read. */
+static void note_reading(struct process_reader *reader, const struct process_reader_options *options, bool moving,
+			 uint8_t doublings)
+{
+	bool may_be_left = reader->defer_ns != 0 && options->unread_max_ns != 0 && !is_closed(reader);
+
+	reader->moving = moving;
+	reader->doublings = moving ? 0 : doublings;
+	reader->unread = reader->ran && may_be_left;
+	reader->settled = !reader->ran || may_be_left;
+	reader->read_cpu_ns = reader->cpu_ns;
+}
+
+int process_reader_read(struct process_reader *reader, const struct process_reader_options *options, mono_t now,
+			struct sample *sample)
+{
+	uint64_t cpu_ns = sample->value[SAMPLE_CPU], memory_bytes = sample->value[SAMPLE_MEMORY];
+	uint8_t doublings = next_doublings(reader);
+
+	if (reader->ran)
+		reader->pending |= pending_after_running(options);
+	int r = is_closed(reader) ? read_closed(reader, options, now, sample)
+				  : read_due(reader, options, &reader->process, now, sample);
+	if (r == 0)
+		note_reading(reader, options, sample->value[SAMPLE_MEMORY] != memory_bytes, doublings);
+	else
+		reader->settled = false;
+	reader->due_ns = next_due(reader, now);
+	if (r == 0 && sample->value[SAMPLE_CPU] != cpu_ns)
+		count_run(reader);
+
+	return r;
 }

@@ -36,8 +36,8 @@ enum entry_kind { ENTRY_PROCESS, ENTRY_CGROUP, ENTRY_GROUP };
 struct source_group {
 	struct sum sum;
 	uint32_t members;
-	_Atomic bool credited;                 /* there is something to be added */
-	_Atomic uint64_t credit[SUM_COUNTERS]; /* by the cold side */
+	_Atomic bool has_exit_usage;               /* there is something to be added */
+	_Atomic uint64_t exit_usage[SUM_COUNTERS]; /* by the cold side */
 };
 
 struct source_entry {
@@ -55,10 +55,10 @@ struct source_entry {
 	uint8_t status;                           /* enum source_status */
 	bool fresh;                               /* nobody was told of it yet */
 	bool whole;                               /* of a member: counts from its beginning */
-	bool blind;              /* the last look could not read it: `at` and all that is known are older */
+	bool unreadable;         /* the last look could not read it: `at` and all that is known are older */
 	_Atomic bool limits_set; /* new limits to take over */
 	mono_t at;
-	struct read_gate read_gate; /* of a process */
+	struct process_reader reader; /* of a process */
 
 	struct sample sample;
 	struct sum_part part;        /* of a member: what is in the sum */
@@ -71,7 +71,7 @@ struct source_entry {
 	void *user;
 };
 
-_Static_assert(offsetof(struct source_entry, read_gate.asked) < 2 * SOURCE_CACHE_LINE,
+_Static_assert(offsetof(struct source_entry, reader.asked) < 2 * SOURCE_CACHE_LINE,
 	       "an idle process needs two cache lines");
 
 /* SOURCE_LISTS arrays of `capacity`, and behind them one of as many uint32_t. */
@@ -82,7 +82,7 @@ struct source_room {
 };
 
 struct source {
-	struct read_gate_options read_gate;
+	struct process_reader_options reader_options;
 	struct idle_backoff pace;
 	uint64_t idle_grid_ns;
 	uint64_t cgroup_interval_ns;
@@ -108,8 +108,10 @@ struct source {
 	uint32_t step; /* of the last fill */
 	mono_t origin; /* step 0 */
 	mono_t filled; /* the last fill */
-	bool roused;   /* the next or present fill is for all */
+	bool all_due;  /* the next or present fill is for all */
 };
+
+static void sum_update(struct sum *sum, struct sum_part *part, const struct sample *now);
 
 /* Of all entries, in the next fill. */
 static inline void source_all_due(struct source *source)
@@ -152,13 +154,21 @@ void sum_kept(const struct sum_counters *kept, struct sample *ret)
 			sample_set(ret, (enum sample_field)fields[i], kept->value[i]);
 }
 
-void sum_begin(struct sum_part *part, const struct sample *since, const struct sample *now)
+/*
+ * Before sum_join with begun: *part's counters count from *since; those that it has not, from *now.
+ * A part of {0} counts from 0.
+ */
+static void sum_begin(struct sum_part *part, const struct sample *since, const struct sample *now)
 {
 	for (int i = 0; i < COUNTERS; i++)
 		part->value[i] = counter_of(sample_has(since, (enum sample_field)fields[i]) ? since : now, i);
 }
 
-void sum_join(struct sum *sum, struct sum_part *part, const struct sample *now, bool begun)
+/*
+ * The part belongs to the sum until it leaves. begun: its counters count from what they are in
+ * *part already, and not from *now.
+ */
+static void sum_join(struct sum *sum, struct sum_part *part, const struct sample *now, bool begun)
 {
 	for (int i = 0; i < COUNTERS && !begun; i++)
 		part->value[i] = counter_of(now, i);
@@ -169,7 +179,7 @@ void sum_join(struct sum *sum, struct sum_part *part, const struct sample *now, 
 	sum_update(sum, part, now);
 }
 
-void sum_update(struct sum *sum, struct sum_part *part, const struct sample *now)
+static void sum_update(struct sum *sum, struct sum_part *part, const struct sample *now)
 {
 	for (int i = 0; i < SUM_FIELDS; i++) {
 		uint32_t had = part->mask >> fields[i] & 1;
@@ -187,7 +197,7 @@ void sum_update(struct sum *sum, struct sum_part *part, const struct sample *now
 	sum->changed = true;
 }
 
-void sum_leave(struct sum *sum, struct sum_part *part)
+static void sum_leave(struct sum *sum, struct sum_part *part)
 {
 	static const struct sample nothing = { 0 };
 
@@ -195,7 +205,8 @@ void sum_leave(struct sum *sum, struct sum_part *part)
 	sum->members--;
 }
 
-void sum_credit(struct sum *sum, const uint64_t counters[SUM_COUNTERS])
+/* Adds to the counters what was used by somebody who is no member (any more). */
+static void sum_add_usage(struct sum *sum, const uint64_t counters[SUM_COUNTERS])
 {
 	for (int i = 0; i < COUNTERS; i++) {
 		sum->value[i] += counters[i];
@@ -205,7 +216,8 @@ void sum_credit(struct sum *sum, const uint64_t counters[SUM_COUNTERS])
 	sum->changed = true;
 }
 
-void sum_sample(struct sum *sum, struct sample *ret)
+/* Sets the fields above and PROCESSES in *ret, all others become unavailable. */
+static void sum_sample(struct sum *sum, struct sample *ret)
 {
 	ret->mask = 0;
 	for (int i = 0; i < SUM_FIELDS; i++) {
@@ -247,7 +259,7 @@ static int new_entry(enum entry_kind kind, void *user, struct source_entry **ret
 	return 0;
 }
 
-static int new_process(const struct read_gate_process *process, void *user, struct source_entry **ret)
+static int new_process(const struct process_reader_target *process, void *user, struct source_entry **ret)
 {
 	struct source_entry *entry;
 
@@ -255,7 +267,7 @@ static int new_process(const struct read_gate_process *process, void *user, stru
 	if (r < 0)
 		return r;
 
-	r = read_gate_init(&entry->read_gate, process, &entry->sample);
+	r = process_reader_init(&entry->reader, process, &entry->sample);
 	if (r < 0) {
 		free(entry);
 		return r;
@@ -268,15 +280,15 @@ static int new_process(const struct read_gate_process *process, void *user, stru
 int source_entry_process(int procfd, int32_t pid, uint64_t start_ticks, bool with_cpu_clock, void *user,
 			 struct source_entry **ret)
 {
-	struct read_gate_process process = { procfd, pid, start_ticks, with_cpu_clock, .cold = false };
+	struct process_reader_target process = { procfd, pid, start_ticks, with_cpu_clock, .closed = false };
 
 	return new_process(&process, user, ret);
 }
 
-int source_entry_process_cold(int procfd, int32_t pid, uint64_t start_ticks, bool with_cpu_clock, void *user,
-			      struct source_entry **ret)
+int source_entry_process_closed(int procfd, int32_t pid, uint64_t start_ticks, bool with_cpu_clock, void *user,
+				struct source_entry **ret)
 {
-	struct read_gate_process process = { procfd, pid, start_ticks, with_cpu_clock, .cold = true };
+	struct process_reader_target process = { procfd, pid, start_ticks, with_cpu_clock, .closed = true };
 
 	return new_process(&process, user, ret);
 }
@@ -328,7 +340,7 @@ void source_entry_free(struct source_entry *entry)
 	assert(entry->index == SOURCE_NO_INDEX);
 
 	if (entry->kind == ENTRY_PROCESS)
-		read_gate_release(&entry->read_gate);
+		process_reader_release(&entry->reader);
 	if (entry->cgroup)
 		cgroup_files_release(entry->cgroup);
 	free(entry->cgroup);
@@ -358,7 +370,8 @@ void source_entry_set_since(struct source_entry *entry, const struct sample *sin
 	entry->whole = true;
 }
 
-void source_entry_credit(struct source_entry *group, const struct source_entry *member, const struct sample *end)
+void source_entry_add_exit_usage(struct source_entry *group, const struct source_entry *member,
+				 const struct sample *end)
 {
 	static const struct sum_part nothing = { 0 };
 	struct sum_part part = member ? member->part : nothing;
@@ -368,14 +381,14 @@ void source_entry_credit(struct source_entry *group, const struct source_entry *
 
 	sum_update(&sum, &part, end);
 	for (int i = 0; i < SUM_COUNTERS; i++)
-		atomic_fetch_add_explicit(&group->group->credit[i], sum.value[i], memory_order_relaxed);
-	atomic_store_explicit(&group->group->credited, true, memory_order_release);
+		atomic_fetch_add_explicit(&group->group->exit_usage[i], sum.value[i], memory_order_relaxed);
+	atomic_store_explicit(&group->group->has_exit_usage, true, memory_order_release);
 }
 
 /* Those that say which files are needed. */
-static struct read_gate_options files_options(const struct source_options *wanted)
+static struct process_reader_options files_options(const struct source_options *wanted)
 {
-	return (struct read_gate_options){
+	return (struct process_reader_options){
 		.peak_interval_ns = wanted->peak_interval_ns,
 		.fds_interval_ns = wanted->fds_interval_ns,
 		.reset_peaks = wanted->reset_peaks,
@@ -387,42 +400,42 @@ int source_entry_reopen(struct source_entry *entry, int procfd, int32_t pid, uin
 {
 	assert(entry->kind == ENTRY_PROCESS);
 
-	struct read_gate_options options = files_options(wanted);
+	struct process_reader_options options = files_options(wanted);
 
-	return read_gate_reopen(&entry->read_gate, procfd, pid, start_ticks, &options);
+	return process_reader_reopen(&entry->reader, procfd, pid, start_ticks, &options);
 }
 
-int source_entry_warm(struct source_entry *entry, const struct source_options *wanted)
+int source_entry_open_files(struct source_entry *entry, const struct source_options *wanted)
 {
 	assert(entry->kind == ENTRY_PROCESS);
 
-	struct read_gate_options options = files_options(wanted);
+	struct process_reader_options options = files_options(wanted);
 
-	return read_gate_warm(&entry->read_gate, &options);
+	return process_reader_open(&entry->reader, &options);
 }
 
-void source_entry_chill(struct source_entry *entry)
+void source_entry_close_files(struct source_entry *entry)
 {
 	assert(entry->kind == ENTRY_PROCESS);
 
-	read_gate_chill(&entry->read_gate);
+	process_reader_close(&entry->reader);
 }
 
-bool source_entry_is_cold(const struct source_entry *entry)
+bool source_entry_is_closed(const struct source_entry *entry)
 {
-	return entry->kind == ENTRY_PROCESS && read_gate_is_cold(&entry->read_gate);
+	return entry->kind == ENTRY_PROCESS && process_reader_is_closed(&entry->reader);
 }
 
 uint32_t source_entry_runs(const struct source_entry *entry)
 {
-	return read_gate_runs(&entry->read_gate);
+	return process_reader_runs(&entry->reader);
 }
 
 void source_entry_need(struct source_entry *entry, bool peak, bool fds)
 {
 	assert(entry->kind == ENTRY_PROCESS);
 
-	read_gate_need(&entry->read_gate, peak, fds);
+	process_reader_need(&entry->reader, peak, fds);
 }
 
 void source_entry_set_idle(struct source_entry *entry, uint64_t idle_ns)
@@ -526,14 +539,14 @@ static void read_process(struct source *source, struct source_entry *entry, mono
 {
 	struct sample before = entry->sample;
 
-	int r = read_gate_read(&entry->read_gate, &source->read_gate, now, &entry->sample);
+	int r = process_reader_read(&entry->reader, &source->reader_options, now, &entry->sample);
 	mono_t at = clock_mono(&source->clock);
 	if (r < 0)
 		entry->sample = before; /* not what was read of it, by halves, when it ended */
 	if (r < 0 && r != -ESRCH) {
 		source->failed_reads++;
 		entry->status = SOURCE_SAME;
-		entry->blind = true;
+		entry->unreadable = true;
 		entry->changed = at; /* for all one knows */
 		return;
 	}
@@ -562,7 +575,7 @@ static mono_t time_of_look(struct source *source)
 /* Its CPU time alone is new, and whatever the cold side has said. */
 static void take_clock(struct source *source, struct source_entry *entry)
 {
-	read_gate_take_clock(&entry->read_gate, &entry->sample);
+	process_reader_take_clock(&entry->reader, &entry->sample);
 	entry->at = clock_mono(&source->clock);
 	put_limits(entry);
 	entry->status = SOURCE_CHANGED;
@@ -575,7 +588,7 @@ static void take_clock(struct source *source, struct source_entry *entry)
  * For how long the files of a process may be left unread after it ran: while one that sleeps may be
  * left without a look.
  */
-static uint64_t patience_of(const struct source *source, const struct source_entry *entry)
+static uint64_t defer_of(const struct source *source, const struct source_entry *entry)
 {
 	uint64_t idle_ns = atomic_load_explicit(&entry->idle_ns, memory_order_relaxed);
 
@@ -587,15 +600,16 @@ static uint64_t patience_of(const struct source *source, const struct source_ent
 
 static void fill_process(struct source *source, struct source_entry *entry, mono_t now)
 {
-	enum read_gate_due due = read_gate_look(&entry->read_gate, &source->read_gate, now, patience_of(source, entry));
-	if (due == READ_GATE_FILES) {
+	enum process_reader_due due =
+		process_reader_look(&entry->reader, &source->reader_options, now, defer_of(source, entry));
+	if (due == PROCESS_READER_FILES) {
 		read_process(source, entry, now);
 		source->looks = 0; /* a read takes long enough to ask again */
 		return;
 	}
 
 	source->skipped_reads++;
-	if (due == READ_GATE_CLOCK) {
+	if (due == PROCESS_READER_CLOCK) {
 		take_clock(source, entry);
 		return;
 	}
@@ -621,7 +635,7 @@ static void fill_cgroup(struct source *source, struct source_entry *entry, mono_
 
 	struct sample before = entry->sample;
 	int r = cgroup_files_read(entry->cgroup, &entry->sample);
-	if (source->read_gate.reset_peaks)
+	if (source->reader_options.reset_peaks)
 		cgroup_files_reset_peak(entry->cgroup);
 	entry->at = clock_mono(&source->clock);
 	put_limits(entry);
@@ -637,31 +651,31 @@ static void fill_cgroup(struct source *source, struct source_entry *entry, mono_
 }
 
 /* What is added after the flag was cleared raises it again. */
-static void take_credit(struct source_group *group)
+static void take_exit_usage(struct source_group *group)
 {
 	uint64_t counters[SUM_COUNTERS];
 
-	if (!atomic_load_explicit(&group->credited, memory_order_relaxed))
+	if (!atomic_load_explicit(&group->has_exit_usage, memory_order_relaxed))
 		return;
 
-	atomic_exchange_explicit(&group->credited, false, memory_order_acquire);
+	atomic_exchange_explicit(&group->has_exit_usage, false, memory_order_acquire);
 	for (int i = 0; i < SUM_COUNTERS; i++)
-		counters[i] = atomic_exchange_explicit(&group->credit[i], 0, memory_order_relaxed);
-	sum_credit(&group->sum, counters);
+		counters[i] = atomic_exchange_explicit(&group->exit_usage[i], 0, memory_order_relaxed);
+	sum_add_usage(&group->sum, counters);
 }
 
 static bool to_be_shown(const struct source *source, const struct source_entry *entry)
 {
-	if (entry->blind)
+	if (entry->unreadable)
 		return false;
 
-	return entry->status != SOURCE_SAME || source->roused ||
-	       mono_diff(entry->at, entry->shown) >= (int64_t)source->read_gate.heartbeat_ns;
+	return entry->status != SOURCE_SAME || source->all_due ||
+	       mono_diff(entry->at, entry->shown) >= (int64_t)source->reader_options.heartbeat_ns;
 }
 
 static void show(struct source *source, struct source_entry *entry)
 {
-	if (entry->blind && source->roused)
+	if (entry->unreadable && source->all_due)
 		entry->shown = (mono_t){ 0 }; /* as soon as it can be read */
 	if (!to_be_shown(source, entry))
 		return;
@@ -674,7 +688,7 @@ static void fill_group(struct source_entry *entry, mono_t at)
 {
 	struct sum *sum = &entry->group->sum;
 
-	take_credit(entry->group);
+	take_exit_usage(entry->group);
 	entry->at = at;
 	entry->status = SOURCE_SAME;
 	if (!sum->changed && !entry->fresh && !has_new_limits(entry))
@@ -717,8 +731,8 @@ static uint32_t process_due(const struct source *source, const struct source_ent
 	uint64_t wait_ns = idle_backoff_wait_ns(&pace, still_ns > 0 ? (uint64_t)still_ns : 0, source->fills,
 						entry->index / NEIGHBOURS);
 
-	if (entry->read_gate.unread && entry->read_gate.due_ns < now.ns + wait_ns)
-		wait_ns = entry->read_gate.due_ns > now.ns ? entry->read_gate.due_ns - now.ns : 0;
+	if (entry->reader.unread && entry->reader.due_ns < now.ns + wait_ns)
+		wait_ns = entry->reader.due_ns > now.ns ? entry->reader.due_ns - now.ns : 0;
 	if (entry->member_of) {
 		uint64_t grid_ns = source->idle_grid_ns;
 		uint64_t left_ns = grid_ns > 0 ? grid_ns - now.ns % grid_ns : 0;
@@ -756,7 +770,7 @@ static void note_look(const struct source *source, struct source_entry *entry, m
 {
 	entry->before = entry->fill + 1 != source->fills ? before : (mono_t){ 0 };
 	entry->fill = source->fills;
-	if (entry->status == SOURCE_CHANGED || source->roused)
+	if (entry->status == SOURCE_CHANGED || source->all_due)
 		entry->changed = entry->at;
 }
 
@@ -764,12 +778,12 @@ static void look(struct source *source, struct source_entry *entry, mono_t now)
 {
 	mono_t before = entry->at;
 
-	entry->blind = false;
+	entry->unreadable = false;
 	if (entry->status != SOURCE_GONE && entry->kind == ENTRY_PROCESS)
 		fill_process(source, entry, now);
 	else if (entry->status != SOURCE_GONE && entry->kind == ENTRY_CGROUP)
 		fill_cgroup(source, entry, now);
-	if (!entry->blind)
+	if (!entry->unreadable)
 		note_look(source, entry, before);
 	source->due[entry->index] = next_due(source, entry, now);
 	if (entry->status == SOURCE_GONE && entry->member_of)
@@ -829,7 +843,7 @@ void source_fill(struct source *source, mono_t now)
 	}
 	source->saved_looks += source->process_count - processes;
 	fill_groups(source);
-	source->roused = false;
+	source->all_due = false;
 }
 
 #define DEFAULT_HEARTBEAT_NS NS_PER_S
@@ -849,7 +863,7 @@ static void move_into(struct source *source, struct source_room *room)
 	struct source_entry **entries = room->slots;
 	struct source_entry **listed = entries + room->capacity;
 	struct source_entry **groups = listed + room->capacity;
-	struct source_entry **rate_limit = groups + room->capacity;
+	struct source_entry **gone = groups + room->capacity;
 	uint32_t *due = (uint32_t *)(void *)(room->slots + (size_t)SOURCE_LISTS * room->capacity);
 
 	if (source->count > 0) {
@@ -863,9 +877,9 @@ static void move_into(struct source *source, struct source_room *room)
 	source->listed = listed;
 	source->groups = groups;
 	source->due = due;
-	source->gone = rate_limit;
+	source->gone = gone;
 	source->gone_count = 0;
-	source->seen = rate_limit + room->capacity;
+	source->seen = gone + room->capacity;
 	source->seen_count = 0;
 }
 
@@ -873,21 +887,21 @@ static void set_unread_max(struct source *source)
 {
 	uint64_t share_ns = source->pace.interval_ns / UNREAD_SHARE;
 
-	source->read_gate.unread_max_ns = share_ns < UNREAD_MAX_NS ? share_ns : UNREAD_MAX_NS;
+	source->reader_options.unread_max_ns = share_ns < UNREAD_MAX_NS ? share_ns : UNREAD_MAX_NS;
 }
 
 static void set_options(struct source *source, const struct source_options *options)
 {
-	source->read_gate = (struct read_gate_options){
+	source->reader_options = (struct process_reader_options){
 		.heartbeat_ns = options->heartbeat_ns != 0 ? options->heartbeat_ns : DEFAULT_HEARTBEAT_NS,
 		.peak_interval_ns = options->peak_interval_ns,
 		.fds_interval_ns = options->fds_interval_ns,
 		.reset_peaks = options->reset_peaks,
-		.ungated = options->ungated,
+		.read_always = options->read_always,
 	};
 	source->pace = (struct idle_backoff){
 		.interval_ns = options->interval_ns,
-		.idle_ns = options->ungated ? 0 : options->idle_interval_ns,
+		.idle_ns = options->read_always ? 0 : options->idle_interval_ns,
 	};
 	set_unread_max(source);
 	source->idle_grid_ns = options->idle_grid_ns;
@@ -926,7 +940,7 @@ void source_free(struct source *source)
 	free(source);
 }
 
-static void retune_entry(struct source *source, struct source_entry *entry, const struct read_gate_options *before,
+static void retune_entry(struct source *source, struct source_entry *entry, const struct process_reader_options *before,
 			 mono_t now)
 {
 	uint64_t cgroup_due_ns = now.ns + source->cgroup_interval_ns;
@@ -934,7 +948,7 @@ static void retune_entry(struct source *source, struct source_entry *entry, cons
 	if (entry->kind == ENTRY_CGROUP && cgroup_due_ns < entry->cgroup_due_ns)
 		entry->cgroup_due_ns = cgroup_due_ns;
 	if (entry->kind != ENTRY_PROCESS || entry->status == SOURCE_GONE ||
-	    !read_gate_retune(&entry->read_gate, before, &source->read_gate, now, &entry->sample))
+	    !process_reader_retune(&entry->reader, before, &source->reader_options, now, &entry->sample))
 		return;
 
 	entry->fresh = true;
@@ -948,16 +962,16 @@ void source_set_interval(struct source *source, uint64_t interval_ns)
 	set_unread_max(source);
 }
 
-void source_rouse(struct source *source)
+void source_read_all_now(struct source *source)
 {
-	source->roused = true;
+	source->all_due = true;
 	source_all_due(source);
 }
 
 struct source_room *source_retune(struct source *source, const struct source_options *options, mono_t now,
 				  struct source_room *room)
 {
-	struct read_gate_options before = source->read_gate;
+	struct process_reader_options before = source->reader_options;
 
 	set_options(source, options);
 	for (uint32_t i = 0; i < source->count; i++)
@@ -982,7 +996,7 @@ int source_add(struct source *source, struct source_entry *entry, struct source_
 
 	entry->fresh = true;
 	if (entry->kind == ENTRY_PROCESS)
-		read_gate_arm(&entry->read_gate, &source->read_gate, source->count);
+		process_reader_start(&entry->reader, &source->reader_options, source->count);
 	entry->index = source->count;
 	entry->fill = source->fills;
 	entry->at = entry->shown = (mono_t){ 0 };

@@ -30,7 +30,7 @@
  *
  * Group sums never step back: a member's counters count from when its entry was made (or from its
  * beginning: source_entry_set_whole), and stay in the sum when it leaves, where what it used until
- * its end may be added (source_entry_credit); gauges are the sum over living members. A group has
+ * its end may be added (source_entry_add_exit_usage); gauges are the sum over living members. A group has
  * no MEMORY_PEAK: the peak of a sum is not the sum of the peaks.
  */
 #ifndef SPIKEWATCH_LIB_SOURCE_SOURCE_H
@@ -86,26 +86,6 @@ void sum_keep(struct sum_counters *kept, const struct sample *sample);
 /* Sets those that were kept in *ret. */
 void sum_kept(const struct sum_counters *kept, struct sample *ret);
 
-/*
- * Before sum_join with begun: *part's counters count from *since; those that it has not, from *now.
- * A part of {0} counts from 0.
- */
-void sum_begin(struct sum_part *part, const struct sample *since, const struct sample *now);
-
-/*
- * The part belongs to the sum until it leaves. begun: its counters count from what they are in
- * *part already, and not from *now.
- */
-void sum_join(struct sum *sum, struct sum_part *part, const struct sample *now, bool begun);
-void sum_update(struct sum *sum, struct sum_part *part, const struct sample *now);
-void sum_leave(struct sum *sum, struct sum_part *part);
-
-/* Adds to the counters what was used by somebody who is no member (any more). */
-void sum_credit(struct sum *sum, const uint64_t counters[SUM_COUNTERS]);
-
-/* Sets the fields above and PROCESSES in *ret, all others become unavailable. */
-void sum_sample(struct sum *sum, struct sample *ret);
-
 struct source;
 struct source_entry;
 struct source_room;
@@ -128,7 +108,7 @@ struct source_options {
 	uint64_t
 		idle_interval_ns; /* the longest pause between two looks at a process. 0, or not above interval_ns: none */
 	uint64_t idle_grid_ns;    /* of members of groups, see above. 0: they are looked at in every fill */
-	bool ungated;             /* read everything at every fill (for measuring) */
+	bool read_always;         /* read everything at every fill (for measuring) */
 };
 
 struct source_counters {
@@ -155,8 +135,8 @@ int source_entry_process(int procfd, int32_t pid, uint64_t start_ticks, bool wit
  * where up to 6 descriptors must be free. If its pid has come to belong to another process it is
  * gone.
  */
-int source_entry_process_cold(int procfd, int32_t pid, uint64_t start_ticks, bool with_cpu_clock, void *user,
-			      struct source_entry **ret);
+int source_entry_process_closed(int procfd, int32_t pid, uint64_t start_ticks, bool with_cpu_clock, void *user,
+				struct source_entry **ret);
 
 /*
  * Opens the files of a cgroup, whichever there are. path: below the hierarchies' roots. 0; -ENOENT:
@@ -189,7 +169,8 @@ void source_entry_set_since(struct source_entry *entry, const struct sample *sin
  * member. Only the counters of a group (sum.h) are looked at. Any thread; in the sum from the next
  * fill on.
  */
-void source_entry_credit(struct source_entry *group, const struct source_entry *member, const struct sample *end);
+void source_entry_add_exit_usage(struct source_entry *group, const struct source_entry *member,
+				 const struct sample *end);
 
 /*
  * Effective limits, to be put into the samples from the next look on; UINT64_MAX: unavailable. Any
@@ -210,13 +191,13 @@ int source_entry_reopen(struct source_entry *entry, int procfd, int32_t pid, uin
  * source_entry_reopen, and one at a time with that. Of an entry that is in no source only before
  * source_add.
  */
-int source_entry_warm(struct source_entry *entry, const struct source_options *wanted);
+int source_entry_open_files(struct source_entry *entry, const struct source_options *wanted);
 
 /* A process gives up all descriptors in the next fill. Any thread. */
-void source_entry_chill(struct source_entry *entry);
+void source_entry_close_files(struct source_entry *entry);
 
 /* Whether it is a process that has no descriptors, as of the last fill. Any thread. */
-bool source_entry_is_cold(const struct source_entry *entry);
+bool source_entry_is_closed(const struct source_entry *entry);
 
 /* How often a process was read after it had run, modulo 2^32. Any thread. */
 uint32_t source_entry_runs(const struct source_entry *entry);
@@ -271,7 +252,7 @@ void source_set_interval(struct source *source, uint64_t interval_ns);
  * In the next fill everything is looked at and in source_seen, and to be looked at as often as if
  * it had changed then: for readers who may have missed that it did.
  */
-void source_rouse(struct source *source);
+void source_read_all_now(struct source *source);
 
 /*
  * Looks at everything that is due. now: the tick. Afterwards at, status and sample of what is in

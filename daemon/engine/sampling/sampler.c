@@ -670,7 +670,7 @@ static void take_commands(struct sampler *sampler, mono_t now)
 static void fill(struct sampler *sampler, mono_t now)
 {
 	if (sampler->resync)
-		source_rouse(sampler->source);
+		source_read_all_now(sampler->source);
 	sampler->resync = false;
 	source_fill(sampler->source, now);
 }
@@ -817,7 +817,7 @@ static void take_last_look(struct sampler *sampler)
 		return;
 
 	take_commands(sampler, now); /* of a run that ends before its first tick */
-	source_rouse(sampler->source);
+	source_read_all_now(sampler->source);
 	fill(sampler, now);
 	publish_all(sampler);
 	sampler->stats.own_cpu = real_clock_thread_cpu();

@@ -1038,7 +1038,7 @@ static int tiers_add(void *ctx, struct target_table_target *target)
 		return 0;
 
 	update_heat(target);
-	if (source_entry_is_cold(target->sampled.entry))
+	if (source_entry_is_closed(target->sampled.entry))
 		tiers->slots[tiers->cold++] = target;
 	else
 		tiers->slots[tiers->count - ++tiers->warm] = target;
@@ -1072,7 +1072,7 @@ static bool open_files(struct target_table *target_table, struct target_table_ta
 	if (descriptors_short(target_table->options.procfd))
 		return false;
 
-	int r = source_entry_warm(target->sampled.entry, &wanted);
+	int r = source_entry_open_files(target->sampled.entry, &wanted);
 
 	if (r == 0)
 		target->reading = target_table->reading;
@@ -1108,14 +1108,14 @@ static void close_coldest(const struct tiers *tiers, struct target_table_target 
 	size_t given = 0, wanted = 0;
 
 	for (; given < tiers->warm && given < making_way * PROCESSES_PER_CGROUP; given++)
-		source_entry_chill((*last--)->sampled.entry);
+		source_entry_close_files((*last--)->sampled.entry);
 	waiting = waiting < TIER_CHANGES_MAX ? waiting : TIER_CHANGES_MAX;
 	while (wanted < waiting && given + wanted < tiers->warm && is_hotter(cold[wanted], *(last - wanted)))
 		wanted++;
 	if (wanted > 0)
 		wanted += SPARE;
 	for (; wanted > 0 && given < tiers->warm && is_hotter(cold[0], *last); wanted--, given++)
-		source_entry_chill((*last--)->sampled.entry);
+		source_entry_close_files((*last--)->sampled.entry);
 }
 
 static void balance_tiers(struct target_table *target_table, struct tiers *tiers)
@@ -1337,7 +1337,7 @@ static void credit_group(const struct target_table_target *target)
 	struct sample end = { 0 };
 
 	sum_kept(&target->end, &end);
-	source_entry_credit(target->group->sampled.entry, target->sampled.entry, &end);
+	source_entry_add_exit_usage(target->group->sampled.entry, target->sampled.entry, &end);
 }
 
 /* The sampler gave it back. */
@@ -1494,7 +1494,7 @@ int target_table_process(struct target_table *target_table, size_t entry, const 
 	target->sampled.group = group ? &group->sampled : NULL;
 
 	bool cold = starts_closed(target_table);
-	int r = (cold ? source_entry_process_cold
+	int r = (cold ? source_entry_process_closed
 		      : source_entry_process)(target_table->options.procfd, seen->pid, seen->start_ticks,
 					      target_table->options.own_proc, &target->sampled, &target->sampled.entry);
 
@@ -1777,7 +1777,7 @@ bool target_table_credit(struct target_table *target_table, size_t entry, const 
 
 	if (!group)
 		return false;
-	source_entry_credit(group->sampled.entry, NULL, counters);
+	source_entry_add_exit_usage(group->sampled.entry, NULL, counters);
 
 	return true;
 }

@@ -12,28 +12,24 @@ Suite *listen_address_suite(void);
 static const struct {
 	const char *text, *host;
 	uint16_t port;
-	const char *written;
 } good[] = {
-	{ "7745", "127.0.0.1", 7745, "127.0.0.1:7745" },
-	{ "1", "127.0.0.1", 1, "127.0.0.1:1" },
-	{ "00080", "127.0.0.1", 80, "127.0.0.1:80" },
-	{ "0.0.0.0:65535", "0.0.0.0", 65535, "0.0.0.0:65535" },
-	{ "[::1]:7745", "::1", 7745, "[::1]:7745" },
-	{ "[0:0::0]:7745", "::", 7745, "[::]:7745" },
-	{ "[::FFFF:10.0.0.1]:7745", "::ffff:10.0.0.1", 7745, "[::ffff:10.0.0.1]:7745" },
-	{ "[1111:2222:3333:4444:5555:6666:7777:8888]:65535", "1111:2222:3333:4444:5555:6666:7777:8888", 65535,
-	  "[1111:2222:3333:4444:5555:6666:7777:8888]:65535" },
+	{ "7745", "127.0.0.1", 7745 },
+	{ "1", "127.0.0.1", 1 },
+	{ "00080", "127.0.0.1", 80 },
+	{ "0.0.0.0:65535", "0.0.0.0", 65535 },
+	{ "[::1]:7745", "::1", 7745 },
+	{ "[0:0::0]:7745", "::", 7745 },
+	{ "[::FFFF:10.0.0.1]:7745", "::ffff:10.0.0.1", 7745 },
+	{ "[1111:2222:3333:4444:5555:6666:7777:8888]:65535", "1111:2222:3333:4444:5555:6666:7777:8888", 65535 },
 };
 
-START_TEST(address_is_read_and_written)
+START_TEST(address_is_read)
 {
 	struct listen_address address;
-	char buf[LISTEN_ADDRESS_TEXT_MAX];
 
 	ck_assert_int_eq(listen_address_parse(good[_i].text, strlen(good[_i].text), &address), 0);
 	ck_assert_str_eq(address.host, good[_i].host);
 	ck_assert_uint_eq(address.port, good[_i].port);
-	ck_assert_str_eq(listen_address_format(&address, buf), good[_i].written);
 }
 END_TEST
 
@@ -92,7 +88,7 @@ Suite *listen_address_suite(void)
 	Suite *suite = suite_create("listen_address");
 	TCase *tcase = tcase_create("texts");
 
-	tcase_add_loop_test(tcase, address_is_read_and_written, 0, ARRAY_LEN(good));
+	tcase_add_loop_test(tcase, address_is_read, 0, ARRAY_LEN(good));
 	tcase_add_loop_test(tcase, what_is_no_address_is_refused_and_leaves_the_result_alone, 0, ARRAY_LEN(bad));
 	tcase_add_test(tcase, text_ends_where_it_is_said_to);
 	suite_add_tcase(suite, tcase);

@@ -1,5 +1,5 @@
 /* check_cgroup_files.c: numbers, limits, lists and keyed files of cgroup v1 and v2. */
-#include "lib/cgroup/cgroup.h"
+#include "lib/cgroup/cgroup.c"
 #include "lib/base/base.h"
 #include "lib/model/sample.h"
 

@@ -2,7 +2,7 @@
  * check_cgroup_limits.c: what one directory says, whatever is missing, unlimited or nonsense; and
  * the machine.
  */
-#include "lib/cgroup/cgroup_limits.h"
+#include "lib/cgroup/cgroup_limits.c"
 #include "lib/base/base.h"
 #include "lib/rules/metric.h"
 

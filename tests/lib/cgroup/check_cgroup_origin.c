@@ -2,7 +2,7 @@
  * check_cgroup_origin.c: paths as a cgroup namespace says them, and where that begins, in trees
  * made of files.
  */
-#include "lib/cgroup/cgroup_mounts.h"
+#include "lib/cgroup/cgroup_mounts.c"
 #include "scene.h"
 #include "lib/base/base.h"
 #include "torture.h"

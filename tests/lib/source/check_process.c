@@ -2,7 +2,7 @@
  * check_process.c: one process by its kept descriptors: fixtures for what is rare, children for
  * what is alive.
  */
-#include "lib/source/process.h"
+#include "lib/source/process.c"
 #include "children.h"
 #include "lib/base/base.h"
 #include "lib/model/sample.h"
@@ -13,6 +13,19 @@
 #include <sys/resource.h>
 
 Suite *process_suite(void);
+
+/* Opens all that can be read. */
+static int process_init(struct process *process, int procfd, int32_t pid, uint64_t start_ticks, bool with_cpu_clock)
+{
+	struct process opened;
+
+	process_init_closed(process, pid, with_cpu_clock);
+	int r = process_reopen(procfd, pid, start_ticks, PROCESS_ALL, &opened);
+	if (r == 0)
+		process_adopt(process, opened.fd);
+
+	return r;
+}
 
 static int open_proc(const char *root)
 {
@@ -241,12 +254,38 @@ START_TEST(what_is_dropped_is_unavailable)
 }
 END_TEST
 
+START_TEST(a_process_opens_what_is_wanted_and_keeps_what_it_has)
+{
+	struct process process;
+	struct process extras;
+	int procfd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	ck_assert_int_eq(process_init(&process, procfd, getpid(), 0, true), 0);
+	int status = process.fd[PROCESS_STATUS];
+
+	process_drop(&process, 1u << PROCESS_CLEAR_REFS | 1u << PROCESS_FDS);
+	ck_assert_int_eq(process_reopen(procfd, getpid(), 0, 1u << PROCESS_STATUS | 1u << PROCESS_CLEAR_REFS, &extras),
+			 0);
+	ck_assert_int_eq(extras.fd[PROCESS_FDS], -1);
+	int reset = extras.fd[PROCESS_CLEAR_REFS];
+
+	ck_assert_int_ge(reset, 0);
+	process_adopt(&process, extras.fd);
+	ck_assert_int_eq(process.fd[PROCESS_STATUS], status);
+	ck_assert_int_eq(process.fd[PROCESS_CLEAR_REFS], reset);
+	ck_assert_int_eq(process.fd[PROCESS_FDS], -1);
+	process_release(&process);
+	close(procfd);
+}
+END_TEST
+
 Suite *process_suite(void)
 {
 	Suite *suite = suite_create("process");
 	TCase *tcase = tcase_create("process");
 
 	tcase_add_test(tcase, a_process_has_all_fields);
+	tcase_add_test(tcase, a_process_opens_what_is_wanted_and_keeps_what_it_has);
 	tcase_add_test(tcase, negative_memory_is_none);
 	tcase_add_test(tcase, a_kernel_thread_has_no_high_water_mark);
 	tcase_add_test(tcase, a_zombie_is_seen_as_one);

@@ -63,7 +63,7 @@ START_TEST(without_gate_or_clock_everything_is_read)
 	struct bench bench;
 	struct child child = child_start();
 
-	bench_open(&bench, "/proc", (struct source_options){ .peak_interval_ns = UINT64_MAX, .ungated = true });
+	bench_open(&bench, "/proc", (struct source_options){ .peak_interval_ns = UINT64_MAX, .read_always = true });
 	struct source_entry *entry = add_process(&bench, child.pid, true, NULL);
 	struct source_entry *clockless = add_process(&bench, child.pid, false, NULL);
 	for (uint64_t i = 1; i < 5; i++) {
@@ -163,7 +163,7 @@ START_TEST(of_one_that_ends_between_two_of_its_files_nothing_is_taken_over)
 	struct child child = child_start(), other = child_start();
 	char path[64];
 
-	bench_open(&bench, "/proc", (struct source_options){ .peak_interval_ns = UINT64_MAX, .ungated = true });
+	bench_open(&bench, "/proc", (struct source_options){ .peak_interval_ns = UINT64_MAX, .read_always = true });
 	struct source_entry *entry = add_process(&bench, child.pid, true, NULL);
 	child_do(&child, 'h');
 	fill(&bench, 1, entry);

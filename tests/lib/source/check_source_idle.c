@@ -192,7 +192,7 @@ START_TEST(what_could_not_be_read_for_a_while_is_told_since_when)
 	ck_assert(!is_seen(entry));
 	ck_assert_int_lt(mono_diff(source_entry_at(entry), mono_add(last, 2 * IDLE)), 0);
 	last = source_entry_at(entry);
-	source_rouse(bench.source);
+	source_read_all_now(bench.source);
 	fill_now();
 	ck_assert(!is_seen(entry)); /* nobody knows what it is like */
 	now += INTERVAL;
@@ -395,7 +395,7 @@ START_TEST(who_is_roused_is_seen_and_begins_anew)
 	struct source_entry *group = add_group(&bench);
 	pass(3 * S);
 	fill_now();
-	source_rouse(bench.source);
+	source_read_all_now(bench.source);
 	for (unsigned i = 0; i < 16; i++) {
 		now += INTERVAL;
 		fill_now();

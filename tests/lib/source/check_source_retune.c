@@ -303,31 +303,6 @@ START_TEST(files_that_are_not_taken_over_are_closed)
 }
 END_TEST
 
-START_TEST(a_process_opens_what_is_wanted_and_keeps_what_it_has)
-{
-	struct process process;
-	struct process extras;
-	int procfd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
-
-	ck_assert_int_eq(process_init(&process, procfd, getpid(), 0, true), 0);
-	int status = process.fd[PROCESS_STATUS];
-
-	process_drop(&process, 1u << PROCESS_CLEAR_REFS | 1u << PROCESS_FDS);
-	ck_assert_int_eq(process_reopen(procfd, getpid(), 0, 1u << PROCESS_STATUS | 1u << PROCESS_CLEAR_REFS, &extras),
-			 0);
-	ck_assert_int_eq(extras.fd[PROCESS_FDS], -1);
-	int reset = extras.fd[PROCESS_CLEAR_REFS];
-
-	ck_assert_int_ge(reset, 0);
-	process_adopt(&process, extras.fd);
-	ck_assert_int_eq(process.fd[PROCESS_STATUS], status);
-	ck_assert_int_eq(process.fd[PROCESS_CLEAR_REFS], reset);
-	ck_assert_int_eq(process.fd[PROCESS_FDS], -1);
-	process_release(&process);
-	close(procfd);
-}
-END_TEST
-
 Suite *source_retune_suite(void)
 {
 	Suite *suite = suite_create("source_retune");
@@ -341,7 +316,6 @@ Suite *source_retune_suite(void)
 	tcase_add_test(tcase, a_cgroup_has_its_new_interval_from_now);
 	tcase_add_test(tcase, capacity_grows_and_shrinks_under_those_who_are_inside);
 	tcase_add_test(tcase, files_that_are_not_taken_over_are_closed);
-	tcase_add_test(tcase, a_process_opens_what_is_wanted_and_keeps_what_it_has);
 	suite_add_tcase(suite, tcase);
 
 	return suite;

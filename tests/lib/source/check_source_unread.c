@@ -219,7 +219,7 @@ START_TEST(moments_add_up)
 
 	for (unsigned i = 0; i < 30; i++) /* whatever its pauses were */
 		tick();
-	source_rouse(bench.source);
+	source_read_all_now(bench.source);
 	tick();
 
 	uint64_t used = (uint64_t)cpu_of(child.pid), faults = value(entry, SAMPLE_MINOR_FAULTS);
@@ -303,7 +303,7 @@ START_TEST(what_is_unread_is_read_in_time_however_long_the_pauses)
 	for (uint64_t round = 1; round < 5; round++) { /* pauses have places of their own: not all of these hit one */
 		for (uint64_t i = 0; i < 200 + 7 * round; i++)
 			tick();
-		source_rouse(bench.source);
+		source_read_all_now(bench.source);
 		tick();
 		ck_assert(run_little(entry));
 		say((struct files){ 100, 70 + round, 400 });
@@ -345,10 +345,10 @@ START_TEST(what_has_no_descriptors_is_read_whenever_it_ran)
 	begin(telling);
 	struct source_entry *entry = add_calm();
 
-	source_entry_chill(entry);
+	source_entry_close_files(entry);
 	for (unsigned i = 0; i < 30; i++)
 		tick();
-	ck_assert(source_entry_is_cold(entry));
+	ck_assert(source_entry_is_closed(entry));
 	for (uint64_t i = 1; i < 10; i++) {
 		child_do(&child, 'n');
 		say((struct files){ 100, i, 400 });
@@ -440,13 +440,13 @@ START_TEST(what_is_told_is_what_was_read_and_never_later_than_said)
 	unsigned later = 0;
 
 	begin(telling);
-	options.ungated = true;
+	options.read_always = true;
 	ck_assert_int_eq(source_new(&options, &clock, &full), 0);
 	struct source_entry *told = add_calm(), *entry = NULL;
 
 	ck_assert_int_eq(source_entry_process(bench.procfd, child.pid, 0, true, NULL, &entry), 0);
 	ck_assert_int_eq(source_add(full, entry, NULL), 0);
-	source_rouse(bench.source);
+	source_read_all_now(bench.source);
 
 	uint64_t used = value(told, SAMPLE_CPU);
 

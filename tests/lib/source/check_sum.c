@@ -1,5 +1,5 @@
 /* check_sum.c: members come and go, and no counter of the sum steps back. */
-#include "lib/source/source.h"
+#include "lib/source/source.c"
 #include "lib/base/base.h"
 #include "lib/model/sample.h"
 
@@ -108,7 +108,7 @@ START_TEST(what_is_credited_is_in_the_counters_alone)
 	struct sample sample = member(1000, 10);
 
 	sum_join(&sum, &part, &sample, false);
-	sum_credit(&sum, credit);
+	sum_add_usage(&sum, credit);
 	expect(&sum, 30, 10, 1);
 }
 END_TEST

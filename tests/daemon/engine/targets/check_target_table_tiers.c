@@ -64,7 +64,7 @@ struct tier_count {
 static int count_one(void *ctx, struct target_table_target *target)
 {
 	struct tier_count *count = ctx;
-	bool cold = source_entry_is_cold(target->sampled.entry);
+	bool cold = source_entry_is_closed(target->sampled.entry);
 
 	if (target->what.kind == TARGET_PROCESS && target->what.pid >= count->first && target->what.pid < count->last) {
 		count->cold += cold;
@@ -268,7 +268,7 @@ static void pass_by_chance(int processes, unsigned most)
 static int count_opened(void *ctx, struct target_table_target *target)
 {
 	static bool was_cold[FIRST + MANY];
-	bool cold = source_entry_is_cold(target->sampled.entry);
+	bool cold = source_entry_is_closed(target->sampled.entry);
 	unsigned *opened = ctx;
 
 	*opened += was_cold[target->what.pid] && !cold;

@@ -1,7 +1,7 @@
 /*
- * check_read_gate.c: processes that have no descriptors, through a source: they are read as the
- * others are, and pids that come to belong to somebody else, at any step, are never mistaken for
- * them.
+ * check_source_closed.c: processes that have no descriptors, through a source: they are read as the
+ * others are, and pids that come to belong to another process, at any step, are never mistaken for
+ * it.
  */
 #include "lib/source/process.h"
 #include "scene.h"
@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-Suite *read_gate_suite(void);
+Suite *source_closed_suite(void);
 
 /* ---- before any opening ---- */
 
@@ -75,7 +75,7 @@ static struct source_entry *add_cold(struct bench *bench, pid_t pid, bool with_c
 {
 	struct source_entry *entry = NULL;
 
-	ck_assert_int_eq(source_entry_process_cold(bench->procfd, pid, 0, with_cpu_clock, NULL, &entry), 0);
+	ck_assert_int_eq(source_entry_process_closed(bench->procfd, pid, 0, with_cpu_clock, NULL, &entry), 0);
 	ck_assert_int_eq(source_add(bench->source, entry, NULL), 0);
 	return entry;
 }
@@ -104,7 +104,7 @@ START_TEST(a_cold_process_is_read_as_a_warm_one)
 				ck_assert_uint_eq(value(cold, (enum sample_field)i), value(warm, (enum sample_field)i));
 		ck_assert_uint_eq(source_entry_sample(cold)->mask, source_entry_sample(warm)->mask);
 	}
-	ck_assert(source_entry_is_cold(cold) && !source_entry_is_cold(warm));
+	ck_assert(source_entry_is_closed(cold) && !source_entry_is_closed(warm));
 	ck_assert_uint_eq(source_entry_runs(cold), source_entry_runs(warm));
 	ck_assert_uint_ge(source_entry_runs(cold), 2);
 	child_exit(&child);
@@ -188,7 +188,7 @@ START_TEST(a_fill_of_cold_ones_allocates_nothing_and_leaves_nothing_open)
 {
 	struct bench bench;
 
-	bench_open(&bench, "/proc", (struct source_options){ .fds_interval_ns = 1, .ungated = true });
+	bench_open(&bench, "/proc", (struct source_options){ .fds_interval_ns = 1, .read_always = true });
 	struct source_entry *cold = add_cold(&bench, getpid(), true);
 	int files = open_files();
 	unsigned long before = torture_allocations();
@@ -259,20 +259,20 @@ START_TEST(descriptors_are_given_up_and_had_again)
 		uint64_t cpu = value(entry, SAMPLE_CPU);
 
 		child_do(&child, 'b');
-		source_entry_chill(entry);
-		ck_assert(!source_entry_is_cold(entry));
+		source_entry_close_files(entry);
+		ck_assert(!source_entry_is_closed(entry));
 		fill(&bench, 10 * round * S, entry);
-		ck_assert(source_entry_is_cold(entry));
+		ck_assert(source_entry_is_closed(entry));
 		ck_assert_int_eq(open_files(), files + 1);
 		ck_assert_uint_ge(value(entry, SAMPLE_CPU), cpu + BURNT_NS);
 		ck_assert_int_eq(source_entry_reopen(entry, bench.procfd, child.pid, 0, &options), 0);
 		ck_assert_int_eq(open_files(), files + 1); /* nothing to be opened for it */
 
 		child_do(&child, 'b');
-		ck_assert_int_eq(source_entry_warm(entry, &options), 0);
-		ck_assert(source_entry_is_cold(entry));
+		ck_assert_int_eq(source_entry_open_files(entry, &options), 0);
+		ck_assert(source_entry_is_closed(entry));
 		fill(&bench, 10 * round * S + S, entry);
-		ck_assert(!source_entry_is_cold(entry));
+		ck_assert(!source_entry_is_closed(entry));
 		ck_assert_int_eq(open_files(), warm);
 		ck_assert_uint_ge(value(entry, SAMPLE_CPU), cpu + 2 * BURNT_NS);
 		ck_assert_int_eq(opened_by(&bench, 10 * round * S + 5 * S), 0);
@@ -295,16 +295,16 @@ START_TEST(what_was_opened_for_nothing_is_closed)
 	struct source_entry *entry = add_cold(&bench, child.pid, true);
 
 	for (int i = 0; i < 3; i++)
-		ck_assert_int_eq(source_entry_warm(entry, &few), 0);
+		ck_assert_int_eq(source_entry_open_files(entry, &few), 0);
 	ck_assert_int_eq(open_files(), files + 1 + 2);
 	/* What is about to be warm has what is read by now. */
 	ck_assert_int_eq(source_entry_reopen(entry, bench.procfd, child.pid, 0, &many), 0);
 	ck_assert_int_eq(open_files(), files + 1 + 4);
-	source_entry_chill(entry);
+	source_entry_close_files(entry);
 	fill(&bench, S, entry);
-	ck_assert(source_entry_is_cold(entry));
+	ck_assert(source_entry_is_closed(entry));
 	ck_assert_int_eq(open_files(), files + 1);
-	ck_assert_int_eq(source_entry_warm(entry, &many), 0);
+	ck_assert_int_eq(source_entry_open_files(entry, &many), 0);
 	drop(&bench, entry);
 	bench_close(&bench);
 	ck_assert_int_eq(open_files(), files);
@@ -328,15 +328,15 @@ static __attribute__((noinline)) void soil_stack(int fd)
 START_TEST(who_is_gone_before_he_is_opened_closes_no_file_of_others)
 {
 	AUTO_CLOSE int procfd = open("tests/data/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	struct read_gate_process nobody = { .procfd = procfd, .pid = 4242 };
+	struct process_reader_target missing = { .procfd = procfd, .pid = 4242 };
 	int theirs = open("/dev/null", O_RDONLY | O_CLOEXEC), files = open_files();
 	struct sample sample = { 0 };
-	struct read_gate read_gate;
+	struct process_reader reader;
 
 	for (int cold = 0; cold < 2; cold++) {
-		nobody.cold = cold;
+		missing.closed = cold;
 		soil_stack(theirs);
-		ck_assert_int_eq(read_gate_init(&read_gate, &nobody, &sample), -ESRCH);
+		ck_assert_int_eq(process_reader_init(&reader, &missing, &sample), -ESRCH);
 		ck_assert_int_ge(fcntl(theirs, F_GETFD), 0);
 		ck_assert_int_eq(open_files(), files);
 	}
@@ -392,7 +392,7 @@ START_TEST(a_pid_that_changes_hands_between_any_two_steps_is_not_taken_for_the_o
 		scene_directory(root);
 		put_process("77", 77, 500, 10, 100);
 		put_process("new", 77, 501, 9000, 7000);
-		bench_open(&bench, root, (struct source_options){ .fds_interval_ns = 1, .ungated = true });
+		bench_open(&bench, root, (struct source_options){ .fds_interval_ns = 1, .read_always = true });
 		struct source_entry *cold = add_cold(&bench, 77, false);
 
 		fill(&bench, S, cold);
@@ -436,7 +436,7 @@ START_TEST(a_clock_that_jumped_is_not_believed_before_the_start_time_was_seen)
 	struct source_entry *group = add_group(&bench);
 	struct source_entry *cold = NULL;
 
-	ck_assert_int_eq(source_entry_process_cold(bench.procfd, child.pid, 0, true, NULL, &cold), 0);
+	ck_assert_int_eq(source_entry_process_closed(bench.procfd, child.pid, 0, true, NULL, &cold), 0);
 	ck_assert_int_eq(source_add(bench.source, cold, group), 0);
 	for (uint64_t at = 1; at < 4; at++)
 		fill(&bench, at, group);
@@ -509,9 +509,9 @@ START_TEST(a_pid_that_is_really_used_again_is_gone)
 			nanosleep(&pause, NULL);
 		struct source_entry *refused = NULL;
 
-		ck_assert_int_eq(source_entry_process_cold(bench.procfd, pid, start, true, NULL, &refused), -ESRCH);
+		ck_assert_int_eq(source_entry_process_closed(bench.procfd, pid, start, true, NULL, &refused), -ESRCH);
 		if (_i)
-			ck_assert_int_eq(source_entry_warm(entry, &never_peaks), -ESRCH);
+			ck_assert_int_eq(source_entry_open_files(entry, &never_peaks), -ESRCH);
 	}
 	ck_assert_int_eq(fill(&bench, 5, entry), SOURCE_GONE);
 	ck_assert_mem_eq(source_entry_sample(entry), &before, sizeof before);
@@ -522,9 +522,9 @@ START_TEST(a_pid_that_is_really_used_again_is_gone)
 }
 END_TEST
 
-Suite *read_gate_suite(void)
+Suite *source_closed_suite(void)
 {
-	Suite *suite = suite_create("read_gate");
+	Suite *suite = suite_create("source_closed");
 	TCase *tcase = tcase_create("cold");
 
 	tcase_add_test(tcase, a_cold_process_is_read_as_a_warm_one);
