@@ -156,7 +156,7 @@ confined() {
 	confine libiberty "${include}libiberty" daemon/symbolize/symbols.c
 	confine elfutils "${include}(elfutils/|gelf|libelf|dwarf)" daemon/symbolize/symbols.c daemon/symbolize/unwind.c
 	confine libsystemd "${include}systemd/" daemon/service/control.c daemon/service/main.c daemon/service/watchdog.c \
-		daemon/service/metrics/metrics_server.c daemon/engine/targets/unit_bus.c daemon/engine/targets/unit_bus.h
+		daemon/service/metrics/metrics_server.c daemon/engine/targets/unit_bus.c
 }
 
 # A prototype in a header stands directly below a comment, or below others that do, or has one on its own line.

@@ -9,7 +9,7 @@
  * 	r NUMBER             it is gone
  * 	q CGROUP             whose is this cgroup?
  */
-#include "daemon/engine/targets/unit_bus.h"
+#include "daemon/engine/targets/unit_bus.c"
 
 #include "lib/config/selection.h"
 #include "lib/base/base.h"
@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 struct world {
 	struct unit_bus *bus;
 	struct unit_table *table;
-	struct unit *units[UNITS_MAX]; /* NULL: gone */
+	struct known_unit *units[UNITS_MAX]; /* NULL: gone */
 };
 
 static const char *const globs[] = { "*", "*.service", "a?.slice", "[a-m]*", "mysql.service", "" };
@@ -40,7 +40,7 @@ static void expect(bool holds)
 
 /* ---- what the table should say ---- */
 
-static bool is_place(const char *cgroup)
+static bool is_expected_path(const char *cgroup)
 {
 	size_t len = strlen(cgroup);
 
@@ -81,9 +81,9 @@ static void ask(const struct world *world, const char *cgroup)
 	size_t nearest = 0;
 
 	for (size_t i = 0; i < UNITS_MAX; i++)
-		if (world->units[i] && is_at(world->units[i], cgroup, false) &&
-		    strlen(world->units[i]->cgroup) > nearest)
-			nearest = strlen(world->units[i]->cgroup);
+		if (world->units[i] && is_at(&world->units[i]->shown, cgroup, false) &&
+		    strlen(world->units[i]->shown.cgroup) > nearest)
+			nearest = strlen(world->units[i]->shown.cgroup);
 	expect((found != NULL) == (nearest > 0));
 	expect(!found || (is_at(found, cgroup, false) && strlen(found->cgroup) == nearest));
 
@@ -92,8 +92,8 @@ static void ask(const struct world *world, const char *cgroup)
 			bool any = false;
 
 			for (size_t i = 0; i < UNITS_MAX; i++)
-				any |= world->units[i] && is_at(world->units[i], cgroup, !below) &&
-				       is_unlike(world->units[i]) && unit_is_called(world->units[i], globs[g]);
+				any |= world->units[i] && is_at(&world->units[i]->shown, cgroup, !below) &&
+				       is_unlike(&world->units[i]->shown) && unit_is_called(world->units[i], globs[g]);
 			expect(unit_table_matches(world->table, globs[g], cgroup, below) == any);
 		}
 }
@@ -105,9 +105,9 @@ static void meet(struct world *world, const char *object)
 	char name[UNIT_NAME_MAX + 1];
 	size_t free_place = 0;
 
-	if (unit_bus_object_name(world->bus, object, name)) {
-		expect(unit_bus_is_name(name) && strlen(name) <= UNIT_NAME_MAX);
-		expect(unit_bus_interface(name) != NULL);
+	if (name_of_object(world->bus, object, name)) {
+		expect(is_unit_name(name) && strlen(name) <= UNIT_NAME_MAX);
+		expect(interface_of(name) != NULL);
 	}
 	while (free_place < UNITS_MAX && world->units[free_place])
 		free_place++;
@@ -118,7 +118,7 @@ static void meet(struct world *world, const char *object)
 }
 
 /* NAME NAME, as a table wants them. */
-static void rename_unit(struct world *world, struct unit *unit, char *names)
+static void rename_unit(struct world *world, struct known_unit *unit, char *names)
 {
 	size_t len = strlen(names);
 
@@ -126,16 +126,16 @@ static void rename_unit(struct world *world, struct unit *unit, char *names)
 		*space = '\0';
 	names[len] = names[len + 1] = '\0';
 	expect(unit_table_rename(world->table, unit, names) == 0);
-	expect(strcmp(unit->names, names) == 0);
+	expect(strcmp(unit->shown.names, names) == 0);
 }
 
-static void place_unit(struct world *world, struct unit *unit, const char *cgroup)
+static void place_unit(struct world *world, struct known_unit *unit, const char *cgroup)
 {
-	char *before = unit->cgroup ? strdup(unit->cgroup) : NULL;
-	bool moves = is_place(cgroup);
+	char *before = unit->shown.cgroup ? strdup(unit->shown.cgroup) : NULL;
+	bool moves = is_expected_path(cgroup);
 
 	expect(unit_table_place(world->table, unit, cgroup) == 0);
-	expect(moves || before ? strcmp(unit->cgroup, moves ? cgroup : before) == 0 : !unit->cgroup);
+	expect(moves || before ? strcmp(unit->shown.cgroup, moves ? cgroup : before) == 0 : !unit->shown.cgroup);
 	free(before);
 }
 
@@ -153,12 +153,12 @@ static void happen(struct world *world, char *line)
 	    !world->units[number])
 		return;
 
-	char *rate_limit = line + 1 + len + (line[1 + len] == ' ');
+	char *rest = line + 1 + len + (line[1 + len] == ' ');
 
 	if (line[0] == 'n')
-		rename_unit(world, world->units[number], rate_limit);
+		rename_unit(world, world->units[number], rest);
 	if (line[0] == 'p')
-		place_unit(world, world->units[number], rate_limit);
+		place_unit(world, world->units[number], rest);
 	if (line[0] == 'r') {
 		unit_table_remove(world->table, world->units[number]);
 		world->units[number] = NULL;
@@ -191,7 +191,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	for (size_t i = 0; i < UNITS_MAX; i++)
 		count += world.units[i] != NULL;
-	expect(unit_table_count(world.table) == count);
+	expect(world.table->objects.count == count);
 	unit_bus_free(world.bus);
 	unit_table_free(world.table);
 	free(text);

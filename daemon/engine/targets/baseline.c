@@ -1,25 +1,33 @@
 /*
- * baseline.c: two busy snapshots, the last whole one and the one being built, and a hash table of
- * watched processes.
+ * baseline.c: snapshots of all processes, of the mappings of one, and of its threads; and the
+ * baselines: two busy snapshots, the last whole one and the one being built, and a map of watched
+ * processes.
  *
- * The kernel lists processes by pid. When a scan runs out of budget, the next one begins serving at
- * the pid where it did, so that every process gets its turn.
+ * Busy snapshots: three numbers per process in one array. The kernel lists /proc by ascending pid, so
+ * the array is mostly sorted already.
+ *
+ * Mappings: smaps of a large process has megabytes, so it is never kept: it is read in pieces, line by
+ * line, into one record per name. A record is searched for from the last one that was found: mappings
+ * of one file are adjacent.
+ *
+ * Threads: stat counts in ticks of 10 ms, so over a second it tells one percent from two; schedstat
+ * has nanoseconds but no split into user and system. Both are read; without schedstat the sum of stat
+ * is used. Two snapshots are kept, because the younger may be some milliseconds old when a rule fires,
+ * and the work of milliseconds says little.
+ *
+ * The kernel lists processes by pid. When a scan runs out of budget, the next one continues at the pid
+ * where it did, so that every process gets its turn.
  */
 #include "daemon/engine/targets/baseline.h"
 
 #include "daemon/engine/base/proc_read.h"
-#include "daemon/engine/targets/fair_mutex.h"
-#include "lib/base/base.h"
 #include "lib/base/io.h"
+#include "lib/base/map.h"
 #include "lib/base/text.h"
-#include "lib/proc/procfs.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,25 +38,23 @@
 /* Threads beyond are counted, not listed: 64 bytes each. */
 #define THREAD_SNAPSHOT_MAX 1024
 
-/* Processes that have one; beyond them captures have nothing to compare with. */
+/* Processes that have one; captures of others have nothing to compare with. */
 #define BASELINE_PROCESSES_MAX 4096u
 
-/*
- * busy_snapshot.c: three numbers per process in one growing array. The kernel lists /proc by
- * ascending pid, so sorting an array that is in order already is the rule.
- */
+/* ---- busy snapshots ---- */
 
 #define BUSY_SNAPSHOT_FIRST_ROOM 256
 #define STAT_MAX 1024
 
-void busy_snapshot_begin(struct busy_snapshot *snapshot, mono_t now)
+/* Empties it, keeping its memory. {0} is legal. */
+static void busy_snapshot_begin(struct busy_snapshot *snapshot, mono_t now)
 {
 	snapshot->taken = now;
 	snapshot->count = 0;
 	snapshot->left_out = 0;
 }
 
-static int reserve(struct busy_snapshot *snapshot, size_t room)
+static int busy_snapshot_reserve(struct busy_snapshot *snapshot, size_t room)
 {
 	struct busy_record *records;
 
@@ -62,7 +68,8 @@ static int reserve(struct busy_snapshot *snapshot, size_t room)
 	return 0;
 }
 
-int busy_snapshot_add(struct busy_snapshot *snapshot, const struct procfs_stat *stat)
+/* 0 or -ENOMEM: it is left out, and counted. */
+static int busy_snapshot_add(struct busy_snapshot *snapshot, const struct procfs_stat *stat)
 {
 	int r = 0;
 
@@ -71,7 +78,7 @@ int busy_snapshot_add(struct busy_snapshot *snapshot, const struct procfs_stat *
 		return 0;
 	}
 	if (snapshot->count == snapshot->room)
-		r = reserve(snapshot, snapshot->room ? 2 * snapshot->room : BUSY_SNAPSHOT_FIRST_ROOM);
+		r = busy_snapshot_reserve(snapshot, snapshot->room ? 2 * snapshot->room : BUSY_SNAPSHOT_FIRST_ROOM);
 	if (r < 0) {
 		snapshot->left_out++;
 		return r;
@@ -88,11 +95,8 @@ static int compare_pid(const void *a, const void *b)
 	return (left->pid > right->pid) - (left->pid < right->pid);
 }
 
-/*
- * A crowd that has gone leaves no room behind: what is four times too large is made half as large,
- * in every scan.
- */
-static void shrink(struct busy_snapshot *snapshot)
+/* After very many processes have ended: an array four times too large is halved, in every scan. */
+static void busy_snapshot_shrink(struct busy_snapshot *snapshot)
 {
 	size_t room = snapshot->room / 2;
 
@@ -108,9 +112,10 @@ static void shrink(struct busy_snapshot *snapshot)
 	snapshot->room = room;
 }
 
-void busy_snapshot_end(struct busy_snapshot *snapshot)
+/* It is complete, and can be searched from now on. */
+static void busy_snapshot_end(struct busy_snapshot *snapshot)
 {
-	shrink(snapshot);
+	busy_snapshot_shrink(snapshot);
 	if (snapshot->count > 1)
 		qsort(snapshot->records, snapshot->count, sizeof(snapshot->records[0]), compare_pid);
 }
@@ -132,13 +137,13 @@ const struct busy_record *busy_snapshot_find(const struct busy_snapshot *snapsho
 	return found && found->start_ticks == start_ticks ? found : NULL;
 }
 
-/* Copies one into another, whose memory is used again. 0 or -ENOMEM (*to is then empty). */
+/* Reuses the memory of *to. 0 or -ENOMEM (*to is then empty). */
 static int busy_snapshot_copy(struct busy_snapshot *to, const struct busy_snapshot *from)
 {
 	int r;
 
 	busy_snapshot_begin(to, from->taken);
-	r = reserve(to, from->count);
+	r = busy_snapshot_reserve(to, from->count);
 	if (r < 0)
 		return r;
 	if (from->count > 0)
@@ -150,16 +155,16 @@ static int busy_snapshot_copy(struct busy_snapshot *to, const struct busy_snapsh
 
 /* ---- a scan ---- */
 
-struct scan {
+struct stat_scan {
 	int procfd;
 	int (*visit)(void *ctx, const struct procfs_stat *stat);
 	void *ctx;
 };
 
-/* Processes that are gone, hidden or odd are passed over. */
+/* A process that has ended, is hidden or odd is passed over. */
 static int visit_process(void *ctx, const char *name)
 {
-	const struct scan *scan = ctx;
+	const struct stat_scan *scan = ctx;
 	char path[32], text[STAT_MAX];
 	struct procfs_stat stat;
 	size_t len = strlen(name);
@@ -177,25 +182,19 @@ static int visit_process(void *ctx, const char *name)
 
 int busy_snapshot_scan(int procfd, int (*visit)(void *ctx, const struct procfs_stat *stat), void *ctx)
 {
-	struct scan scan = { procfd, visit, ctx };
+	struct stat_scan scan = { procfd, visit, ctx };
 
 	return directory_list_each(procfd, visit_process, &scan);
 }
 
-/*
- * maps_snapshot.c: /proc/<pid>/smaps, read in pieces and summed line by line.
- *
- * smaps of a large process has megabytes, so it is never kept: one piece of text, one line at a
- * time, and one record per name. A record is looked for from the last one that was found: mappings
- * of one file lie side by side.
- */
+/* ---- snapshots of mappings ---- */
 
 #define PIECE_BYTES 65536
 #define OTHER "[other]"
 #define ANONYMOUS "[anon]"
 #define MAPPINGS_MAX 262144 /* four times the kernel's default limit, vm.max_map_count */
 
-struct maps_snapshot_building {
+struct smaps_reader {
 	struct maps_snapshot *snapshot; /* with room for MAPS_SNAPSHOT_MAX records */
 	size_t current;                 /* record of the mapping whose lines are being read */
 	uint32_t mappings;
@@ -223,8 +222,9 @@ static void set_name(struct maps_record *record, const char *name, size_t len)
 	record->name[len] = '\0';
 }
 
-/* The record of this name, new if need be; the last one takes all for which there is no room. */
-static size_t maps_snapshot_find_or_add(struct maps_snapshot *snapshot, size_t current, const struct maps_record *like)
+/* The record of this name, new if needed; the last record takes all that have no room. */
+static size_t maps_snapshot_find_or_add_watched(struct maps_snapshot *snapshot, size_t current,
+						const struct maps_record *like)
 {
 	const struct maps_record *found = NULL;
 
@@ -258,7 +258,7 @@ static const char *skip_field(const char *at, const char *end)
  * "7f10c8a00000-7f10c8a22000 r--p 00000000 08:01 1835 <blanks> /usr/lib/libc.so.6"; the name is
  * missing for anonymous memory.
  */
-static void take_header(struct maps_snapshot_building *maps_snapshot_building, const char *line, size_t len)
+static void take_header(struct smaps_reader *reader, const char *line, size_t len)
 {
 	const char *end = line + len, *at = line, *permissions;
 	struct maps_record like = { 0 };
@@ -279,19 +279,18 @@ static void take_header(struct maps_snapshot_building *maps_snapshot_building, c
 	else
 		set_name(&like, ANONYMOUS, sizeof(ANONYMOUS) - 1);
 
-	maps_snapshot_building->current =
-		maps_snapshot_find_or_add(maps_snapshot_building->snapshot, maps_snapshot_building->current, &like);
-	maps_snapshot_building->snapshot->records[maps_snapshot_building->current].mappings++;
-	maps_snapshot_building->mappings++;
+	reader->current = maps_snapshot_find_or_add_watched(reader->snapshot, reader->current, &like);
+	reader->snapshot->records[reader->current].mappings++;
+	reader->mappings++;
 }
 
 /* "Rss:                 132 kB", with its newline. */
-static void take_amount(struct maps_snapshot_building *maps_snapshot_building, const char *line, size_t len)
+static void take_amount(struct smaps_reader *reader, const char *line, size_t len)
 {
-	struct maps_record *record = &maps_snapshot_building->snapshot->records[maps_snapshot_building->current];
+	struct maps_record *record = &reader->snapshot->records[reader->current];
 	uint64_t bytes;
 
-	if (maps_snapshot_building->mappings == 0)
+	if (reader->mappings == 0)
 		return;
 	if (procfs_kb_parse(line, len, "Rss", &bytes) == 0)
 		record->rss_bytes += bytes;
@@ -304,7 +303,7 @@ static void take_amount(struct maps_snapshot_building *maps_snapshot_building, c
 }
 
 /* Takes the whole lines of text; returns how many bytes they are. */
-static size_t take_lines(struct maps_snapshot_building *maps_snapshot_building, const char *text, size_t len)
+static size_t take_lines(struct smaps_reader *reader, const char *text, size_t len)
 {
 	size_t used = 0;
 
@@ -319,21 +318,21 @@ static size_t take_lines(struct maps_snapshot_building *maps_snapshot_building, 
 		 * Names of amounts begin with a capital, addresses with a digit or a small letter.
 		 */
 		if (line_len > 0 && isupper((unsigned char)*line))
-			take_amount(maps_snapshot_building, line, line_len + 1);
+			take_amount(reader, line, line_len + 1);
 		else
-			take_header(maps_snapshot_building, line, line_len);
+			take_header(reader, line, line_len);
 		used += line_len + 1;
 	}
 }
 
-static int read_smaps(int fd, struct maps_snapshot_building *maps_snapshot_building)
+static int read_smaps(int fd, struct smaps_reader *reader)
 {
 	AUTO_FREE char *text = malloc(PIECE_BYTES);
 	size_t kept = 0;
 
 	if (!text)
 		return -ENOMEM;
-	while (maps_snapshot_building->mappings < MAPPINGS_MAX) {
+	while (reader->mappings < MAPPINGS_MAX) {
 		ssize_t n = read(fd, text + kept, PIECE_BYTES - kept);
 		size_t used;
 
@@ -344,7 +343,7 @@ static int read_smaps(int fd, struct maps_snapshot_building *maps_snapshot_build
 		if (n == 0)
 			return 0;
 		kept += (size_t)n;
-		used = take_lines(maps_snapshot_building, text, kept);
+		used = take_lines(reader, text, kept);
 		if (used == 0 && kept == PIECE_BYTES)
 			used = kept; /* no line of smaps is so long */
 		memmove(text, text + used, kept - used);
@@ -358,7 +357,7 @@ int maps_snapshot_take(int procfd, int32_t pid, uint64_t start_ticks, mono_t now
 	AUTO_CLOSE int pid_directory = -1;
 	AUTO_CLOSE int fd = -1;
 	AUTO_FREE struct maps_snapshot *snapshot = NULL;
-	struct maps_snapshot_building maps_snapshot_building = { 0 };
+	struct smaps_reader reader = { 0 };
 	struct maps_snapshot *fitting;
 	int r;
 
@@ -373,8 +372,8 @@ int maps_snapshot_take(int procfd, int32_t pid, uint64_t start_ticks, mono_t now
 		return -ENOMEM;
 
 	*snapshot = (struct maps_snapshot){ .taken = now };
-	maps_snapshot_building.snapshot = snapshot;
-	r = read_smaps(fd, &maps_snapshot_building);
+	reader.snapshot = snapshot;
+	r = read_smaps(fd, &reader);
 	if (r < 0)
 		return r;
 	fitting = realloc(snapshot, sizeof(*snapshot) + snapshot->count * sizeof(snapshot->records[0]));
@@ -384,42 +383,32 @@ int maps_snapshot_take(int procfd, int32_t pid, uint64_t start_ticks, mono_t now
 	return 0;
 }
 
-/*
- * thread_snapshot.c: /proc/<pid>/task/<tid>/stat and schedstat of every thread.
- *
- * stat counts in ticks of 10 ms, so over a second it tells one percent from two and nothing below;
- * schedstat has nanoseconds but no split into user and system. Both are read; where schedstat is
- * missing (a kernel without it), stat's sum stands in.
- *
- * A baseline keeps two snapshots, because the younger may be some milliseconds old when a rule
- * fires, and the work of milliseconds says little.
- */
+/* ---- snapshots of threads ---- */
 
-#define FIRST_ROOM \
-	2 /* threads; doubled as needed: most processes have one, and each that is watched keeps a snapshot */
+#define FIRST_ROOM 2 /* threads; doubled as needed: most processes have one */
 #define NAME_DIGITS 10
 
-struct building {
+struct tasks_reader {
 	int pid_directory;
 	uint64_t ns_per_tick;
 	size_t room;
 	struct thread_snapshot *snapshot;
 };
 
-static int grow(struct building *building)
+static int tasks_reader_grow(struct tasks_reader *reader)
 {
-	size_t room = building->room ? 2 * building->room : FIRST_ROOM;
+	size_t room = reader->room ? 2 * reader->room : FIRST_ROOM;
 	struct thread_snapshot *snapshot;
 
-	if (building->snapshot && building->snapshot->count < building->room)
+	if (reader->snapshot && reader->snapshot->count < reader->room)
 		return 0;
-	snapshot = realloc(building->snapshot, sizeof(*snapshot) + room * sizeof(snapshot->records[0]));
+	snapshot = realloc(reader->snapshot, sizeof(*snapshot) + room * sizeof(snapshot->records[0]));
 	if (!snapshot)
 		return -ENOMEM;
-	if (!building->snapshot)
+	if (!reader->snapshot)
 		*snapshot = (struct thread_snapshot){ 0 };
-	building->snapshot = snapshot;
-	building->room = room;
+	reader->snapshot = snapshot;
+	reader->room = room;
 	return 0;
 }
 
@@ -427,14 +416,14 @@ static int grow(struct building *building)
  * schedstat: "284934343 5734343 1204": ns on a CPU, ns waiting for one, time slices (since 2.6.9,
  * CONFIG_SCHED_INFO).
  */
-static uint64_t read_cpu(const struct building *building, int32_t tid, uint64_t otherwise)
+static uint64_t read_cpu(const struct tasks_reader *reader, int32_t tid, uint64_t otherwise)
 {
 	char path[48], text[128];
 	uint64_t cpu_ns;
 	ssize_t len;
 
 	snprintf(path, sizeof(path), "task/%d/schedstat", tid);
-	len = pid_directory_read(building->pid_directory, path, text, sizeof(text));
+	len = pid_directory_read(reader->pid_directory, path, text, sizeof(text));
 	if (len <= 0 || !text_parse_u64(text, text + len, &cpu_ns))
 		return otherwise;
 	/* A kernel with the file but without the accounting says 0 for ever. */
@@ -442,7 +431,7 @@ static uint64_t read_cpu(const struct building *building, int32_t tid, uint64_t 
 }
 
 /* 0; -ESRCH: the thread is gone; -EBADMSG; -errno. */
-static int read_thread(const struct building *building, int32_t tid, struct thread_record *ret)
+static int read_thread(const struct tasks_reader *reader, int32_t tid, struct thread_record *ret)
 {
 	char path[48], text[STAT_MAX];
 	struct procfs_stat stat;
@@ -450,7 +439,7 @@ static int read_thread(const struct building *building, int32_t tid, struct thre
 	size_t name_len;
 
 	snprintf(path, sizeof(path), "task/%d/stat", tid);
-	len = pid_directory_read(building->pid_directory, path, text, sizeof(text));
+	len = pid_directory_read(reader->pid_directory, path, text, sizeof(text));
 	if (len < 0)
 		return (int)len;
 	if (procfs_stat_parse(text, (size_t)len, &stat) < 0)
@@ -460,18 +449,18 @@ static int read_thread(const struct building *building, int32_t tid, struct thre
 		.tid = tid,
 		.state = stat.state,
 		.start_ticks = stat.start_ticks,
-		.user_ns = stat.user_ticks * building->ns_per_tick,
-		.system_ns = stat.system_ticks * building->ns_per_tick,
+		.user_ns = stat.user_ticks * reader->ns_per_tick,
+		.system_ns = stat.system_ticks * reader->ns_per_tick,
 	};
 	name_len = stat.comm_len < sizeof(ret->name) ? stat.comm_len : sizeof(ret->name) - 1;
 	memcpy(ret->name, stat.comm, name_len);
-	ret->cpu_ns = read_cpu(building, tid, ret->user_ns + ret->system_ns);
+	ret->cpu_ns = read_cpu(reader, tid, ret->user_ns + ret->system_ns);
 	return 0;
 }
 
 static int visit_task(void *ctx, const char *name)
 {
-	struct building *building = ctx;
+	struct tasks_reader *reader = ctx;
 	struct thread_record record;
 	size_t len = strlen(name);
 	uint64_t tid;
@@ -479,19 +468,19 @@ static int visit_task(void *ctx, const char *name)
 
 	if (len > NAME_DIGITS || text_parse_u64(name, name + len, &tid) != name + len || tid > INT32_MAX)
 		return 0;
-	if (building->snapshot->count == THREAD_SNAPSHOT_MAX) {
-		building->snapshot->unlisted++;
+	if (reader->snapshot->count == THREAD_SNAPSHOT_MAX) {
+		reader->snapshot->unlisted++;
 		return 0;
 	}
-	r = read_thread(building, (int32_t)tid, &record);
+	r = read_thread(reader, (int32_t)tid, &record);
 	if (r == -ESRCH || r == -EBADMSG)
 		return 0; /* it ended meanwhile; the others did not */
 	if (r < 0)
 		return r;
-	r = grow(building);
+	r = tasks_reader_grow(reader);
 	if (r < 0)
 		return r;
-	building->snapshot->records[building->snapshot->count++] = record;
+	reader->snapshot->records[reader->snapshot->count++] = record;
 	return 0;
 }
 
@@ -502,42 +491,42 @@ static int compare_tid(const void *a, const void *b)
 	return (left->tid > right->tid) - (left->tid < right->tid);
 }
 
-static int read_tasks(struct building *building)
+static int read_tasks(struct tasks_reader *reader)
 {
-	AUTO_CLOSE int tasks = openat(building->pid_directory, "task", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	AUTO_CLOSE int tasks = openat(reader->pid_directory, "task", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	int r;
 
 	if (tasks < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
-	r = directory_list_each(tasks, visit_task, building);
+	r = directory_list_each(tasks, visit_task, reader);
 	if (r < 0)
 		return r == -ENOENT ? -ESRCH : r;
-	return building->snapshot->count == 0 ? -ESRCH : 0;
+	return reader->snapshot->count == 0 ? -ESRCH : 0;
 }
 
 int thread_snapshot_take(int procfd, int32_t pid, uint64_t start_ticks, mono_t now, struct thread_snapshot **ret)
 {
 	AUTO_CLOSE int pid_directory = -1;
-	struct building building = { .ns_per_tick = NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK) };
+	struct tasks_reader reader = { .ns_per_tick = NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK) };
 	int r;
 
 	r = pid_directory_open(procfd, pid, start_ticks, &pid_directory);
 	if (r < 0)
 		return r;
-	r = grow(&building);
+	r = tasks_reader_grow(&reader);
 	if (r < 0)
 		return r;
 
-	building.pid_directory = pid_directory;
-	r = read_tasks(&building);
+	reader.pid_directory = pid_directory;
+	r = read_tasks(&reader);
 	if (r < 0) {
-		free(building.snapshot);
+		free(reader.snapshot);
 		return r;
 	}
-	building.snapshot->taken = now;
-	building.snapshot->valid_until = now;
-	qsort(building.snapshot->records, building.snapshot->count, sizeof(struct thread_record), compare_tid);
-	*ret = building.snapshot;
+	reader.snapshot->taken = now;
+	reader.snapshot->valid_until = now;
+	qsort(reader.snapshot->records, reader.snapshot->count, sizeof(struct thread_record), compare_tid);
+	*ret = reader.snapshot;
 	return 0;
 }
 
@@ -552,20 +541,22 @@ const struct thread_record *thread_snapshot_find(const struct thread_snapshot *s
 
 /* ---- baselines ---- */
 
-void thread_baseline_add(struct thread_baseline *baseline, struct thread_snapshot *snapshot)
+/* Takes over snapshot, frees the oldest. */
+static void thread_baseline_add(struct thread_baseline *baseline, struct thread_snapshot *snapshot)
 {
 	free(baseline->older);
 	baseline->older = baseline->newer;
 	baseline->newer = snapshot;
 }
 
-void thread_baseline_still(struct thread_baseline *baseline, mono_t now)
+/* The process has not run from the last snapshot until now: that is valid for now as well. */
+static void thread_baseline_still(struct thread_baseline *baseline, mono_t now)
 {
 	if (baseline->newer && mono_diff(now, baseline->newer->valid_until) > 0)
 		baseline->newer->valid_until = now;
 }
 
-static bool old_enough(const struct thread_snapshot *snapshot, mono_t latest)
+static bool is_old_enough(const struct thread_snapshot *snapshot, mono_t latest)
 {
 	return snapshot && mono_diff(latest, snapshot->taken) >= 0;
 }
@@ -576,18 +567,16 @@ const struct thread_snapshot *thread_baseline_pick(const struct thread_baseline 
 	mono_t latest = mono_sub(now, min_age_ns);
 	const struct thread_snapshot *found = NULL;
 
-	if (old_enough(baseline->newer, latest))
+	if (is_old_enough(baseline->newer, latest))
 		found = baseline->newer;
 	else
 		found = baseline->older ? baseline->older : baseline->newer;
 	if (!found)
 		return NULL;
 
-	/*
-	 * It stands for any moment in [taken, valid_until]: the one nearest to what was asked for.
-	 */
+	/* It is valid for any moment in [taken, valid_until]: the one nearest to what was asked for. */
 	*ret_at = found->taken;
-	if (old_enough(found, latest))
+	if (is_old_enough(found, latest))
 		*ret_at = mono_diff(found->valid_until, latest) > 0 ? latest : found->valid_until;
 	return found;
 }
@@ -599,17 +588,17 @@ void thread_baseline_release(struct thread_baseline *baseline)
 	*baseline = (struct thread_baseline){ 0 };
 }
 
-#define BUCKETS 1024u
+/* ---- baselines of watched processes ---- */
 
 /* One thread costs 5 us: a scan spends at most 10 ms here. */
 #define THREADS_PER_SCAN 2000u
 
-/* smaps holds up the watched process while it is read: few at a time, and seldom. */
+/* The watched process is blocked while its smaps is read: few at a time, and seldom. */
 #define MAPS_PER_SCAN 2u
 #define MAPS_INTERVAL_NS (60 * NS_PER_S)
 
-struct known {
-	struct known *next;
+struct watched_process {
+	struct map_node node;
 	int32_t pid;
 	uint64_t start_ticks;
 	uint64_t scan; /* the last that met it */
@@ -621,10 +610,9 @@ struct known {
 struct baseline {
 	int procfd;
 	bool with_maps;
-	struct unlocked_section unlocked_section;
+	struct unlocked_section section;
 	struct busy_snapshot whole, growing;
-	struct known *buckets[BUCKETS];
-	size_t count;
+	struct map processes;
 	uint64_t scan;
 	mono_t now;
 	size_t threads_left, maps_left;
@@ -646,11 +634,11 @@ int baseline_new(int procfd, bool with_maps, struct baseline **ret)
 	return 0;
 }
 
-static void free_known(struct known *known)
+static void watched_process_free(struct watched_process *process)
 {
-	thread_baseline_release(&known->threads);
-	free(known->maps);
-	free(known);
+	thread_baseline_release(&process->threads);
+	free(process->maps);
+	free(process);
 }
 
 void baseline_free(struct baseline *baseline)
@@ -658,33 +646,31 @@ void baseline_free(struct baseline *baseline)
 	if (!baseline)
 		return;
 
-	for (unsigned i = 0; i < BUCKETS; i++) {
-		while (baseline->buckets[i]) {
-			struct known *known = baseline->buckets[i];
-
-			baseline->buckets[i] = known->next;
-			free_known(known);
-		}
-	}
+	MAP_FOR_EACH(node, &baseline->processes)
+		watched_process_free(MAP_ENTRY(node, struct watched_process, node));
+	map_release(&baseline->processes);
 	busy_snapshot_release(&baseline->whole);
 	busy_snapshot_release(&baseline->growing);
 	free(baseline);
 }
 
-void baseline_set_section(struct baseline *baseline, struct unlocked_section unlocked_section)
+void baseline_set_section(struct baseline *baseline, struct unlocked_section section)
 {
-	baseline->unlocked_section = unlocked_section;
+	baseline->section = section;
 }
 
 void baseline_set_maps(struct baseline *baseline, bool with_maps)
 {
 	baseline->with_maps = with_maps;
-	for (unsigned i = 0; !with_maps && i < BUCKETS; i++) {
-		for (struct known *known = baseline->buckets[i]; known; known = known->next) {
-			free(known->maps);
-			known->maps = NULL;
-			known->maps_tried = (mono_t){ 0 };
-		}
+	if (with_maps)
+		return;
+
+	MAP_FOR_EACH(node, &baseline->processes) {
+		struct watched_process *process = MAP_ENTRY(node, struct watched_process, node);
+
+		free(process->maps);
+		process->maps = NULL;
+		process->maps_tried = (mono_t){ 0 };
 	}
 }
 
@@ -709,45 +695,51 @@ bool baseline_met(struct baseline *baseline, const struct procfs_stat *stat)
 	return !before || before->cpu_ticks != stat->user_ticks + stat->system_ticks;
 }
 
-static struct known *find(const struct baseline *baseline, int32_t pid)
+static uint64_t hash_pid(int32_t pid)
 {
-	struct known *known = baseline->buckets[(uint32_t)pid % BUCKETS];
-
-	while (known && known->pid != pid)
-		known = known->next;
-
-	return known;
+	return map_hash(&pid, sizeof pid);
 }
 
-/* The entry of a process, new if need be; a reused pid starts afresh. NULL: no room. */
-static struct known *find_or_add(struct baseline *baseline, const struct procfs_stat *stat)
+static struct watched_process *find_watched(const struct baseline *baseline, int32_t pid)
 {
-	struct known *known = find(baseline, stat->pid);
+	for (struct map_node *node = map_first(&baseline->processes, hash_pid(pid)); node; node = map_next(node)) {
+		struct watched_process *process = MAP_ENTRY(node, struct watched_process, node);
 
-	if (known && known->start_ticks != stat->start_ticks) {
-		thread_baseline_release(&known->threads);
-		free(known->maps);
-		known->maps = NULL;
-		known->maps_tried = (mono_t){ 0 };
-		known->start_ticks = stat->start_ticks;
+		if (process->pid == pid)
+			return process;
 	}
-	if (known || baseline->count == BASELINE_PROCESSES_MAX)
-		return known;
 
-	known = calloc(1, sizeof *known);
-	if (!known)
+	return NULL;
+}
+
+/* New if needed; one with a reused pid starts empty. NULL: no room. */
+static struct watched_process *find_or_add_watched(struct baseline *baseline, const struct procfs_stat *stat)
+{
+	struct watched_process *process = find_watched(baseline, stat->pid);
+
+	if (process && process->start_ticks != stat->start_ticks) {
+		thread_baseline_release(&process->threads);
+		free(process->maps);
+		process->maps = NULL;
+		process->maps_tried = (mono_t){ 0 };
+		process->start_ticks = stat->start_ticks;
+	}
+	if (process || baseline->processes.count == BASELINE_PROCESSES_MAX ||
+	    map_reserve(&baseline->processes, baseline->processes.count + 1) < 0)
+		return process;
+
+	process = calloc(1, sizeof *process);
+	if (!process)
 		return NULL;
 
-	known->pid = stat->pid;
-	known->start_ticks = stat->start_ticks;
-	known->next = baseline->buckets[(uint32_t)stat->pid % BUCKETS];
-	baseline->buckets[(uint32_t)stat->pid % BUCKETS] = known;
-	baseline->count++;
+	process->pid = stat->pid;
+	process->start_ticks = stat->start_ticks;
+	map_insert(&baseline->processes, &process->node, hash_pid(process->pid));
 
-	return known;
+	return process;
 }
 
-static void take_threads(struct baseline *baseline, struct known *known, const struct procfs_stat *stat)
+static void take_threads(struct baseline *baseline, struct watched_process *process, const struct procfs_stat *stat)
 {
 	struct thread_snapshot *snapshot;
 
@@ -759,83 +751,83 @@ static void take_threads(struct baseline *baseline, struct known *known, const s
 		return;
 	}
 
-	unlocked_section_leave(&baseline->unlocked_section, stat->pid);
+	unlocked_section_leave(&baseline->section, stat->pid);
 
 	int r = thread_snapshot_take(baseline->procfd, stat->pid, stat->start_ticks, baseline->now, &snapshot);
 
-	unlocked_section_enter(&baseline->unlocked_section);
+	unlocked_section_enter(&baseline->section);
 	if (r < 0)
-		return; /* gone, or not ours to look at: captures will say so */
+		return; /* gone, or not permitted: captures will say so */
 
-	thread_baseline_add(&known->threads, snapshot);
+	thread_baseline_add(&process->threads, snapshot);
 	baseline->threads_left -= stat->threads < baseline->threads_left ? stat->threads : baseline->threads_left;
 }
 
-static void take_maps(struct baseline *baseline, struct known *known)
+static void take_maps(struct baseline *baseline, struct watched_process *process)
 {
 	struct maps_snapshot *maps;
 
 	if (!baseline->with_maps || baseline->maps_left == 0)
 		return;
-	if (known->maps_tried.ns && mono_diff(baseline->now, known->maps_tried) < (int64_t)MAPS_INTERVAL_NS)
+	if (process->maps_tried.ns && mono_diff(baseline->now, process->maps_tried) < (int64_t)MAPS_INTERVAL_NS)
 		return;
 
 	baseline->maps_left--;
-	known->maps_tried = baseline->now;
-	unlocked_section_leave(&baseline->unlocked_section, known->pid);
+	process->maps_tried = baseline->now;
+	unlocked_section_leave(&baseline->section, process->pid);
 
-	int r = maps_snapshot_take(baseline->procfd, known->pid, known->start_ticks, baseline->now, &maps);
+	int r = maps_snapshot_take(baseline->procfd, process->pid, process->start_ticks, baseline->now, &maps);
 
-	unlocked_section_enter(&baseline->unlocked_section);
+	unlocked_section_enter(&baseline->section);
 	if (r < 0)
 		return;
 
-	free(known->maps);
-	known->maps = maps;
+	free(process->maps);
+	process->maps = maps;
 	if (!baseline->with_maps) { /* any more */
-		free(known->maps);
-		known->maps = NULL;
+		free(process->maps);
+		process->maps = NULL;
 	}
 }
 
 void baseline_watched(struct baseline *baseline, const struct procfs_stat *stat, bool ran)
 {
-	struct known *known = find_or_add(baseline, stat);
+	struct watched_process *process = find_or_add_watched(baseline, stat);
 
-	if (!known || known->scan == baseline->scan)
+	if (!process || process->scan == baseline->scan)
 		return; /* no room, or watched by two entries */
 
-	known->scan = baseline->scan;
-	if (ran || !known->threads.newer)
-		take_threads(baseline, known, stat);
+	process->scan = baseline->scan;
+	if (ran || !process->threads.newer)
+		take_threads(baseline, process, stat);
 	else
-		thread_baseline_still(&known->threads, baseline->now);
-	if (ran || !known->maps)
-		take_maps(baseline, known);
+		thread_baseline_still(&process->threads, baseline->now);
+	if (ran || !process->maps)
+		take_maps(baseline, process);
 }
 
 void baseline_unchanged(struct baseline *baseline, const struct procfs_stat *stat)
 {
-	struct known *known = find(baseline, stat->pid);
+	struct watched_process *process = find_watched(baseline, stat->pid);
 
-	if (!known || known->start_ticks != stat->start_ticks)
+	if (!process || process->start_ticks != stat->start_ticks)
 		return;
 
-	known->scan = baseline->scan;
-	thread_baseline_still(&known->threads, baseline->now);
+	process->scan = baseline->scan;
+	thread_baseline_still(&process->threads, baseline->now);
 }
 
-static bool maps_are_due(const struct baseline *baseline, const struct known *known)
+static bool maps_are_due(const struct baseline *baseline, const struct watched_process *process)
 {
-	return !known->maps_tried.ns || mono_diff(baseline->now, known->maps_tried) >= (int64_t)MAPS_INTERVAL_NS;
+	return !process->maps_tried.ns || mono_diff(baseline->now, process->maps_tried) >= (int64_t)MAPS_INTERVAL_NS;
 }
 
 bool baseline_owes(const struct baseline *baseline, int32_t pid)
 {
-	const struct known *known = find(baseline, pid);
+	const struct watched_process *process = find_watched(baseline, pid);
 
-	return known && (!known->threads.newer || (baseline->with_maps && baseline->maps_left > 0 && !known->maps &&
-						   maps_are_due(baseline, known)));
+	return process && (!process->threads.newer || (baseline->with_maps && baseline->maps_left > 0 &&
+						       !process->maps && maps_are_due(baseline, process)));
 }
 
 void baseline_scan_end(struct baseline *baseline)
@@ -848,18 +840,13 @@ void baseline_scan_end(struct baseline *baseline)
 	baseline->whole = finished;
 	baseline->serve_from = baseline->starved;
 
-	for (unsigned i = 0; i < BUCKETS; i++) {
-		for (struct known **at = &baseline->buckets[i]; *at;) {
-			struct known *known = *at;
+	MAP_FOR_EACH(node, &baseline->processes) {
+		struct watched_process *process = MAP_ENTRY(node, struct watched_process, node);
 
-			if (known->scan == baseline->scan) {
-				at = &known->next;
-				continue;
-			}
-			*at = known->next;
-			baseline->count--;
-			free_known(known);
-		}
+		if (process->scan == baseline->scan)
+			continue;
+		map_remove(&baseline->processes, node);
+		watched_process_free(process);
 	}
 }
 
@@ -883,18 +870,18 @@ static struct thread_snapshot *copy_threads(const struct thread_snapshot *snapsh
 void baseline_copy(const struct baseline *baseline, int32_t pid, struct thread_baseline *ret_threads,
 		   struct maps_snapshot **ret_maps)
 {
-	const struct known *known = find(baseline, pid);
+	const struct watched_process *process = find_watched(baseline, pid);
 
 	*ret_threads = (struct thread_baseline){ 0 };
 	*ret_maps = NULL;
-	if (!known)
+	if (!process)
 		return;
 
-	ret_threads->older = copy_threads(known->threads.older);
-	ret_threads->newer = copy_threads(known->threads.newer);
-	*ret_maps =
-		copy_bytes(known->maps,
-			   known->maps ? sizeof *known->maps + known->maps->count * sizeof known->maps->records[0] : 0);
+	ret_threads->older = copy_threads(process->threads.older);
+	ret_threads->newer = copy_threads(process->threads.newer);
+	*ret_maps = copy_bytes(
+		process->maps,
+		process->maps ? sizeof *process->maps + process->maps->count * sizeof process->maps->records[0] : 0);
 }
 
 int baseline_copy_busy(const struct baseline *baseline, struct busy_snapshot *ret)

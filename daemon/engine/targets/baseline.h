@@ -1,11 +1,11 @@
 /*
- * baseline.h: how things were a moment ago: per-thread CPU and mappings of watched processes, CPU
- * of every process of the host. Captures are compared with these, which is how an incident knows
- * what a thread did *before* the trigger.
+ * baseline.h: snapshots of CPU use and mappings, and those of a moment ago: CPU per thread and
+ * mappings of watched processes, CPU of every process of the host. Captures are compared with these,
+ * so that an incident can say what a thread did *before* the trigger.
  *
- * Fed by the scans of discovery, under whose lock everything here stands. A process that did not
- * run since the last scan costs nothing: its last snapshot still holds. Each scan has a budget of
- * threads and of mappings; what does not fit is served by the next.
+ * Baselines are updated by the scans of discovery, under its lock. A process that has not run since
+ * the last scan costs nothing: its last snapshot is still valid. Each scan has a budget of threads and
+ * of mappings; what does not fit is left to the next.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_TARGETS_BASELINE_H
 #define SPIKEWATCH_DAEMON_ENGINE_TARGETS_BASELINE_H
@@ -19,9 +19,8 @@
 #include <stdint.h>
 
 /*
- * busy_snapshot.h: how much CPU every process of the machine had used at a moment: the difference
- * of two names the neighbours that were busy. Built by whoever scans /proc anyway, or taken by a
- * scan of its own (3 µs per process).
+ * How much CPU time every process of the machine had used at a moment: the difference of two names the
+ * busy ones. Built by a scan of discovery, or by one of its own (3 µs per process).
  */
 
 struct busy_record {
@@ -33,23 +32,14 @@ struct busy_record {
 struct busy_snapshot {
 	mono_t taken;
 	size_t count, room;
-	size_t left_out;
-	struct busy_record *records; /* sorted by pid after busy_snapshot_end */
+	size_t left_out;             /* processes, beyond the limit or for lack of memory */
+	struct busy_record *records; /* sorted by pid */
 };
-
-/* Empties it, keeping its memory. {0} is legal. */
-void busy_snapshot_begin(struct busy_snapshot *snapshot, mono_t now);
-
-/* Adds a process. 0 or -ENOMEM (it is then left out and counted). */
-int busy_snapshot_add(struct busy_snapshot *snapshot, const struct procfs_stat *stat);
-
-/* It is complete: it can be searched from now on. */
-void busy_snapshot_end(struct busy_snapshot *snapshot);
 
 /* Frees its memory; empty and legal again. */
 void busy_snapshot_release(struct busy_snapshot *snapshot);
 
-/* What was this process's record: same pid and start time; NULL if it was not there. */
+/* The record with this pid and start time, or NULL. */
 const struct busy_record *busy_snapshot_find(const struct busy_snapshot *snapshot, int32_t pid, uint64_t start_ticks);
 
 /*
@@ -59,17 +49,17 @@ const struct busy_record *busy_snapshot_find(const struct busy_snapshot *snapsho
 int busy_snapshot_scan(int procfd, int (*visit)(void *ctx, const struct procfs_stat *stat), void *ctx);
 
 /*
- * maps_snapshot.h: what memory a process had mapped at a moment, summed by what is mapped (path or
- * [heap], [stack], [anon], and permissions). Reading smaps makes the kernel walk all page tables of
- * the process: some milliseconds per GiB resident, in which it cannot change its mappings. So this
- * is taken seldom: once when a target appears, and when an incident is written.
+ * The memory that a process had mapped at a moment, summed by what is mapped (path or [heap], [stack],
+ * [anon], and permissions). Reading smaps makes the kernel walk all page tables of the process: some
+ * milliseconds per GiB resident, in which it cannot change its mappings. So this is taken seldom: when
+ * a target appears, and when an incident is written.
  */
 
 /* Different names beyond are summed into one record called "[other]". */
 #define MAPS_SNAPSHOT_MAX 512
 
 struct maps_record {
-	char name[112];      /* cut at the front: the end of a path says more; may hold any byte but NUL */
+	char name[112];      /* cut at the front; may hold any byte but NUL */
 	char permissions[5]; /* "rw-p" */
 	uint32_t mappings;
 	uint64_t rss_bytes;
@@ -94,9 +84,8 @@ int maps_snapshot_take(int procfd, int32_t pid, uint64_t start_ticks, mono_t now
 const struct maps_record *maps_snapshot_find(const struct maps_snapshot *snapshot, const struct maps_record *like);
 
 /*
- * thread_snapshot.h: how much CPU each thread of a process had used at a moment. The difference of
- * two tells who was busy between them. Costs 5 µs per thread: taken about once a second, of
- * processes that ran.
+ * How much CPU time each thread of a process had used at a moment: the difference of two names the busy
+ * ones. Costs 5 µs per thread: taken about once a second, of processes that ran.
  */
 
 struct thread_record {
@@ -111,7 +100,7 @@ struct thread_record {
 
 struct thread_snapshot {
 	mono_t taken;
-	mono_t valid_until; /* nothing ran from `taken` until then: what is said holds for all of that time */
+	mono_t valid_until; /* no thread ran from `taken` until then */
 	size_t count;       /* records, sorted by tid */
 	size_t unlisted;    /* threads beyond THREAD_SNAPSHOT_MAX */
 	struct thread_record records[];
@@ -120,28 +109,19 @@ struct thread_snapshot {
 /* For free(3). 0; -ESRCH: gone; -ENOMEM; -errno. start_ticks as in pid_directory_open. */
 int thread_snapshot_take(int procfd, int32_t pid, uint64_t start_ticks, mono_t now, struct thread_snapshot **ret);
 
-/* What was this thread's record: same tid and start time; NULL if it was not there. */
+/* The record with the tid and start time of *thread, or NULL. */
 const struct thread_record *thread_snapshot_find(const struct thread_snapshot *snapshot,
 						 const struct thread_record *thread);
 
-/*
- * The last two snapshots of a process, so that there is one that is old enough at any moment. {0}
- * is empty and legal.
- */
+/* The last two snapshots of a process, so that one is old enough at any moment. {0} is empty. */
 struct thread_baseline {
 	struct thread_snapshot *older;
 	struct thread_snapshot *newer;
 };
 
-/* Takes over snapshot, frees the oldest. */
-void thread_baseline_add(struct thread_baseline *baseline, struct thread_snapshot *snapshot);
-
-/* The process has not run from the last snapshot until now: that stands for now as well. */
-void thread_baseline_still(struct thread_baseline *baseline, mono_t now);
-
 /*
- * The younger snapshot that is at least min_age_ns old, or else the oldest there is, NULL if there
- * is none; *ret_at: the moment it stands for.
+ * The younger snapshot that is at least min_age_ns old, or else the oldest; NULL if there is none.
+ * *ret_at: the moment that it is valid for, nearest to that age.
  */
 const struct thread_snapshot *thread_baseline_pick(const struct thread_baseline *baseline, mono_t now,
 						   uint64_t min_age_ns, mono_t *ret_at);
@@ -155,10 +135,10 @@ struct baseline;
 int baseline_new(int procfd, bool with_maps, struct baseline **ret);
 void baseline_free(struct baseline *baseline);
 
-/* Where threads and mappings are read; nowhere else than under the lock at first. */
-void baseline_set_section(struct baseline *baseline, struct unlocked_section unlocked_section);
+/* The section in which threads and mappings are read; none at first. */
+void baseline_set_section(struct baseline *baseline, struct unlocked_section section);
 
-/* Mappings too from now on, or no longer: then those that are there are dropped. */
+/* Whether mappings are read from now on; if not, those there are dropped. */
 void baseline_set_maps(struct baseline *baseline, bool with_maps);
 
 /* A scan begins. */
@@ -167,34 +147,23 @@ void baseline_scan_begin(struct baseline *baseline, mono_t now);
 /* The scan met this process. True: it is new, or has run since the last scan. */
 bool baseline_met(struct baseline *baseline, const struct procfs_stat *stat);
 
-/* And it is watched: snapshots are taken as needed. ran: what baseline_met said. */
+/* It is watched: takes snapshots as needed. ran: what baseline_met returned. */
 void baseline_watched(struct baseline *baseline, const struct procfs_stat *stat, bool ran);
 
-/*
- * Nobody asked whether it is watched, because it did not run: if it has snapshots they still hold.
- */
+/* It has not run: if it has snapshots they are still valid. */
 void baseline_unchanged(struct baseline *baseline, const struct procfs_stat *stat);
 
-/*
- * Whether a snapshot of a watched process is still to be taken, although it may not have run, and
- * this scan has the budget for it.
- */
+/* Whether a snapshot of a process is to be taken even if it has not run, and the budget allows it. */
 bool baseline_owes(const struct baseline *baseline, int32_t pid);
 
-/* The scan is over: what it did not meet is forgotten. */
+/* The scan is over: forgets processes that it did not meet. */
 void baseline_scan_end(struct baseline *baseline);
 
-/*
- * Copies what there is of a process; both are left empty (NULL) if there is nothing. The caller's
- * to release and free.
- */
+/* Copies what there is of a process, for the caller to release and free; empty and NULL if nothing. */
 void baseline_copy(const struct baseline *baseline, int32_t pid, struct thread_baseline *ret_threads,
 		   struct maps_snapshot **ret_maps);
 
-/*
- * Copies the CPU times of all processes as of the last whole scan. 0 or -ENOMEM (*ret is then
- * empty).
- */
+/* Copies the last whole busy snapshot. 0; -ENOMEM: *ret is empty. */
 int baseline_copy_busy(const struct baseline *baseline, struct busy_snapshot *ret);
 
 #endif

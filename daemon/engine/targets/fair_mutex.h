@@ -1,63 +1,77 @@
 /*
- * fair_mutex.h: reads of foreign files, which may take for ever (a process whose memory map is
- * locked in the kernel), are done outside of the lock under which everything else stands: whoever
- * reads leaves it, says whose files he reads, and comes back. {0}: there is no lock.
+ * fair_mutex.h: a mutex that one thread holds for long and yields between two steps, and unlocked
+ * sections within it.
+ *
+ * A pthread mutex alone is not fair: a thread that unlocks it and locks it again has it before any
+ * waiter is awake. So a thread that wants it holds the gate while it waits for the lock, as the next
+ * in a ticket lock (Linux' arch_spinlock before queued spinlocks) would, and a holder that yields has
+ * to pass the gate behind it. The gate is released as soon as the lock is held. Lock order: gate, then
+ * lock; never the gate while holding the lock.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_TARGETS_FAIR_MUTEX_H
 #define SPIKEWATCH_DAEMON_ENGINE_TARGETS_FAIR_MUTEX_H
 
 #include <pthread.h>
-#include <stddef.h>
 #include <stdint.h>
 
-/*
- * fair_mutex.h: a lock that somebody holds for long and lends between two steps. A mutex alone
- * would not do: who unlocks it and locks it again has it before any waiter is awake.
- */
-
 struct fair_mutex {
-	pthread_mutex_t lock; /* may be waited on with a condition while it is held */
-	pthread_mutex_t read_gate;
+	pthread_mutex_t lock, gate;
 };
 
-/* In the caller's storage. */
-void fair_mutex_init(struct fair_mutex *fair_mutex);
+static inline void fair_mutex_init(struct fair_mutex *mutex)
+{
+	pthread_mutex_init(&mutex->lock, NULL);
+	pthread_mutex_init(&mutex->gate, NULL);
+}
 
-/* Nobody is in it or waits. */
-void fair_mutex_release(struct fair_mutex *fair_mutex);
+/* No thread holds it or waits for it. */
+static inline void fair_mutex_release(struct fair_mutex *mutex)
+{
+	pthread_mutex_destroy(&mutex->lock);
+	pthread_mutex_destroy(&mutex->gate);
+}
 
-/* Waits for its turn, which is that of a step of whoever is inside and yields. */
-void fair_mutex_enter(struct fair_mutex *fair_mutex);
+static inline void fair_mutex_enter(struct fair_mutex *mutex)
+{
+	pthread_mutex_lock(&mutex->gate);
+	pthread_mutex_lock(&mutex->lock);
+	pthread_mutex_unlock(&mutex->gate);
+}
 
-/* By the holder. */
-void fair_mutex_leave(struct fair_mutex *fair_mutex);
+static inline void fair_mutex_leave(struct fair_mutex *mutex)
+{
+	pthread_mutex_unlock(&mutex->lock);
+}
+
+/* By the holder: lets the first waiter, if there is one, have it, then takes it again. 50 ns without. */
+static inline void fair_mutex_yield(struct fair_mutex *mutex)
+{
+	fair_mutex_leave(mutex);
+	fair_mutex_enter(mutex);
+}
 
 /*
- * By the holder: the first who waits has his turn, if anybody waits; then it is held again. 50 ns
- * when nobody does.
+ * An unlocked section: a part of a long critical section in which the lock is released, because a read
+ * of a process's files may block without limit (its mmap lock is taken in the kernel). leave names the
+ * process that is read; enter takes the lock again. {0}: there is no lock.
  */
-void fair_mutex_yield(struct fair_mutex *fair_mutex);
-
 struct unlocked_section {
 	void (*leave)(void *ctx, int32_t pid);
-	/*
-	 * 0; -ECANCELED: what was begun before is of no worth any more, and what it looked at may
-	 * be gone.
-	 */
+	/* 0; -ECANCELED: what was begun before is void, and what it refers to may be freed. */
 	int (*enter)(void *ctx);
 	void *ctx;
 };
 
-static inline void unlocked_section_leave(const struct unlocked_section *unlocked_section, int32_t pid)
+static inline void unlocked_section_leave(const struct unlocked_section *section, int32_t pid)
 {
-	if (unlocked_section->leave)
-		unlocked_section->leave(unlocked_section->ctx, pid);
+	if (section->leave)
+		section->leave(section->ctx, pid);
 }
 
 /* As enter. */
-static inline int unlocked_section_enter(const struct unlocked_section *unlocked_section)
+static inline int unlocked_section_enter(const struct unlocked_section *section)
 {
-	return unlocked_section->enter ? unlocked_section->enter(unlocked_section->ctx) : 0;
+	return section->enter ? section->enter(section->ctx) : 0;
 }
 
 #endif

@@ -119,7 +119,7 @@ struct target_table {
 	struct target_table_options options;
 	struct map identities, pids;
 	TAILQ_HEAD(, target_table_target) all; /* in the order of refreshes */
-	struct entry_list list; /* of the configuration in force */
+	struct entry_list list;                /* of the configuration in force */
 	struct target_table_counts counts;
 	struct numbers numbers;
 
@@ -1894,8 +1894,7 @@ void target_table_counts(const struct target_table *target_table, struct target_
 int target_table_visit(struct target_table *target_table, int (*visit)(void *ctx, struct target_table_target *target),
 		       void *ctx)
 {
-	MAP_FOR_EACH(node, &target_table->identities)
-	{
+	MAP_FOR_EACH(node, &target_table->identities) {
 		int r = visit(ctx, MAP_ENTRY(node, struct target_table_target, node));
 
 		if (r)

@@ -1,36 +1,48 @@
 /*
- * unit_bus.c: the connection: made, heard, lost, made again.
+ * unit_bus.c: a table of units, and a connection to systemd that keeps it up to date.
  *
- * 	(nothing wanted) ──▶ CLOSED ──▶ connecting, lists ──▶ connected
- * 	                       ▲  the next try is later: 0.25 s, 0.5 s, ... 1 min  │
- * 	                       └───────────────────────────────────────────────────┘
+ *	(nothing wanted) ──▶ CLOSED ──▶ connecting, lists ──▶ connected
+ *	                       ▲  the next try is later: 0.25 s, 0.5 s, ... 1 min  │
+ *	                       └───────────────────────────────────────────────────┘
  *
- * A signal is a hint and nothing more: it says of which unit to ask, and what is known comes from
- * answers alone. So anybody on the bus may send what looks like one, and it does not matter which
- * version of systemd puts what into them.
+ * A signal only says which unit to ask about; what the table holds comes from answers alone. So any
+ * process on the bus may send what looks like a signal, and it does not matter which version of
+ * systemd puts what into them.
  *
- * systemd loads a unit whose properties are asked for, tells everybody of it, and unloads it again:
- * asked without care, it would be told of its own question for ever. Hence a unit of which a signal
- * tells is first asked for in the way that loads nothing (GetUnit).
+ * About a unit is asked, a few units at a time:
  *
- * Rejected: the daemon's event loop, from which discovery would have to be told: here it is its own
- * thread that hears. And GetAll: among what it returns are dozens of files of cgroups that systemd
- * reads for it.
+ *	due ──▶ is it loaded (only if in doubt) ──▶ its names ──▶ the rest, all at once ──▶ reported
+ *	             │ no                             │ none is wanted
+ *	             └───────────▶ dropped ◀──────────┘
+ *
+ * systemd loads a unit whose properties are asked for, signals that, and unloads it again: asked
+ * without care, it would signal our own question for ever. Hence a unit that a signal names is first
+ * asked for in the way that loads nothing (GetUnit). A unit that changes while it is asked about, or
+ * right after, is asked about again a moment later: one that flaps costs twenty rounds a second. An
+ * answer that is an error, or of another type than expected, leaves that one property unknown: older
+ * systemd does not have all of them.
+ *
+ * Which units there are: each that is selected by its name is asked for by it (ListUnitsByNames, which
+ * knows aliases and what is not loaded), then all of the kinds that globs may mean in one list, because
+ * a glob may mean an alias, and lists know units by their first name only. One call at a time; at the
+ * end units that were in none are gone.
+ *
+ * The table is asked with every cgroup and process that a scan meets: where no unit has another name
+ * than its cgroup, which is most machines, the answer is one comparison.
+ *
+ * Rejected: the daemon's event loop, which would have to hand everything to discovery; here
+ * discovery's own thread reads. And GetAll: among what it returns are dozens of cgroup files that
+ * systemd reads for it.
  */
 #include "daemon/engine/targets/unit_bus.h"
 
 #include "daemon/engine/base/clocks.h"
-#include "lib/base/base.h"
+#include "lib/base/map.h"
 #include "lib/config/selection.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
-#include <poll.h>
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,100 +51,199 @@
 #include <unistd.h>
 
 #define UNIT_NAMES_MAX 32 /* of one unit; more are left out */
+#define NAMES_BYTES (UNIT_NAMES_MAX * (UNIT_NAME_MAX + 1) + 1)
 
 #define SYSTEMD_NAME "org.freedesktop.systemd1"
 #define SYSTEMD_PATH "/org/freedesktop/systemd1"
 #define SYSTEMD_UNITS "/org/freedesktop/systemd1/unit"
 #define SYSTEMD_MANAGER "org.freedesktop.systemd1.Manager"
 #define SYSTEMD_UNIT "org.freedesktop.systemd1.Unit"
+#define PRIVATE_ADDRESS "unix:path=/run/systemd/private"
 
-/* Of units that have processes. */
+/* Kinds of units that have processes. */
 #define UNIT_BUS_KINDS 6
 
-/* ---- unit_bus.c ---- */
+/* Units that are asked about at a time; others wait in the queues. */
+#define UNIT_BUS_FETCHES 8
 
-/* ---- unit bus_signals.c ---- */
+/* Properties asked for, beside the names. */
+#define PROPERTIES 8
 
-/* ---- unit_bus_list.c ---- */
+/* Between two rounds of questions about the same unit. */
+#define PAUSE_NS (50 * NS_PER_MS)
 
-/* ---- unit_bus_ask.c ---- */
-
-static void unit_bus_fail(struct unit_bus *bus, int error, const char *why);
-static void unit_bus_reply_error(sd_bus_message *reply, char *ret, size_t cap);
-static int unit_bus_call(struct unit_bus *bus, sd_bus_slot **ret, const char *path, const char *interface,
-			 const char *member, sd_bus_message_handler_t reply, void *userdata, const char *types, ...);
-static bool unit_bus_is_wanted(const struct unit_bus *bus, const struct unit *unit);
-static void unit_bus_answer(struct unit_bus *bus, struct unit_bus_wish *wish, enum unit_bus_answer answer,
-			    const char *why);
+/* Of an answer. */
+#define TIMEOUT_NS (20 * NS_PER_S)
 
 /*
- * unit_table.c: two hash tables over the same units: by what the bus calls them, and by their
- * cgroup.
- *
- * Asked with every cgroup and process that a scan meets, so that the answer without units of
- * uncommon names, which is most machines', is one comparison.
+ * Between two tries to connect: doubled each time. A connection that held for the longest pause was
+ * no failure.
  */
+#define RETRY_MIN_NS (250 * NS_PER_MS)
+#define RETRY_MAX_NS (60 * NS_PER_S)
 
-#define BUCKETS 4096u
+/* Messages at a time, so that the caller makes progress. */
+#define MESSAGES_MAX 64
 
-struct unit_table {
-	struct unit *objects[BUCKETS], *cgroups[BUCKETS];
-	size_t count, unlike;
+/* CPU time in a second. */
+#define WINDOW_NS NS_PER_S
+#define BUDGET_NS (20 * NS_PER_MS)
+
+struct unit_bus_fetch;
+
+struct known_unit {
+	struct unit shown; /* first, see known_of */
+	char *object;      /* its path on the bus: its identity */
+	struct map_node object_node, cgroup_node;
+	uint64_t seen; /* the last round of lists that had it */
+	bool doubtful; /* it may be gone: that is asked first */
+	bool is_due;   /* in a queue */
+	bool again;    /* something changed while it was asked about */
+	struct unit_bus_fetch *asking;
+	mono_t asked, due;
+	TAILQ_ENTRY(known_unit) queue;
 };
 
-static unsigned bucket(const char *text, size_t len)
+TAILQ_HEAD(unit_queue, known_unit);
+
+struct unit_table {
+	struct map objects, cgroups;
+	size_t unlike; /* units with a name that their cgroup has not */
+};
+
+struct ask {
+	struct unit_bus_fetch *fetch;
+	sd_bus_slot *slot;
+};
+
+/* The questions about one unit. */
+struct unit_bus_fetch {
+	struct unit_bus *bus;
+	struct known_unit *unit; /* NULL: free */
+	struct ask asks[PROPERTIES];
+	unsigned waiting; /* for so many answers */
+	char name[UNIT_NAME_MAX + 1];
+	char names[NAMES_BYTES];
+	char cgroup[PATH_MAX];
+	struct unit_facts facts;
+};
+
+/* A name or glob that is wanted. */
+struct unit_bus_wish {
+	char *name;
+	bool glob;
+	enum unit_bus_answer answer;
+	char why[UNIT_BUS_WHY_MAX];
+};
+
+struct unit_bus {
+	struct unit_bus_options options;
+	sd_bus *connection; /* NULL: there is none */
+	bool peer;          /* it is to systemd itself */
+	struct unit_table *table;
+	struct unit_bus_wish *wishes;
+	size_t wish_count;
+	struct unit_queue due, later; /* to be asked about: now; at their time, in its order */
+	struct unit_bus_fetch *fetches[UNIT_BUS_FETCHES];
+	sd_bus_slot *list; /* the running call for a list, or NULL */
+	size_t listed;     /* wishes that were listed in this round */
+	bool relist;       /* from the beginning */
+	bool overfull;     /* there was no room for a unit: when there is, lists name it again */
+	uint64_t round;    /* of lists: units that were not in it are gone */
+	struct unit_bus_state state;
+	mono_t now;       /* of this unit_bus_read */
+	mono_t retry;     /* without a connection: when the next try is due */
+	mono_t connected; /* since when there is this one */
+	mono_t window;    /* of the budget, and what was taken out of it */
+	uint64_t spent_ns;
+	unsigned failures; /* in a row */
+	bool broken;       /* the connection is to be closed; state.why says why */
+};
+
+static const struct {
+	const char *suffix, *interface;
+} kinds[UNIT_BUS_KINDS] = {
+	{ ".service", "org.freedesktop.systemd1.Service" }, { ".scope", "org.freedesktop.systemd1.Scope" },
+	{ ".slice", "org.freedesktop.systemd1.Slice" },     { ".socket", "org.freedesktop.systemd1.Socket" },
+	{ ".mount", "org.freedesktop.systemd1.Mount" },     { ".swap", "org.freedesktop.systemd1.Swap" },
+};
+
+/* ---- the table ---- */
+
+/* Of a unit that a visitor was handed. */
+static struct known_unit *known_of(struct unit *unit)
 {
-	uint32_t hash = 2166136261u;
-
-	for (size_t i = 0; i < len; i++)
-		hash = (hash ^ (unsigned char)text[i]) * 16777619u;
-
-	return (hash ^ hash >> 15) % BUCKETS;
+	return (struct known_unit *)(void *)unit;
 }
 
-int unit_table_new(struct unit_table **ret)
+/* Frees it. */
+static void unit_table_remove(struct unit_table *table, struct known_unit *unit)
+{
+	map_remove(&table->objects, &unit->object_node);
+	if (unit->shown.cgroup)
+		map_remove(&table->cgroups, &unit->cgroup_node);
+	table->unlike -= unit->shown.unlike;
+	free(unit->object);
+	free(unit->shown.names);
+	free(unit->shown.cgroup);
+	free(unit);
+}
+
+/* NULL is fine. */
+static void unit_table_free(struct unit_table *table)
+{
+	if (!table)
+		return;
+
+	MAP_FOR_EACH(node, &table->objects)
+		unit_table_remove(table, MAP_ENTRY(node, struct known_unit, object_node));
+	map_release(&table->objects);
+	map_release(&table->cgroups);
+	free(table);
+}
+
+/* 0 or -ENOMEM. */
+static int unit_table_new(struct unit_table **ret)
 {
 	struct unit_table *table = calloc(1, sizeof(*table));
+	int r = table ? map_reserve(&table->objects, 1) : -ENOMEM;
 
-	if (!table)
-		return -ENOMEM;
+	if (r == 0)
+		r = map_reserve(&table->cgroups, 1);
+	if (r < 0) {
+		unit_table_free(table);
+		return r;
+	}
 	*ret = table;
 
 	return 0;
 }
 
-void unit_table_free(struct unit_table *table)
+/* NULL: there is none. */
+static struct known_unit *unit_table_find(const struct unit_table *table, const char *object)
 {
-	if (!table)
-		return;
+	uint64_t hash = map_hash(object, strlen(object));
 
-	for (size_t i = 0; i < BUCKETS; i++)
-		while (table->objects[i])
-			unit_table_remove(table, table->objects[i]);
-	free(table);
+	for (struct map_node *node = map_first(&table->objects, hash); node; node = map_next(node)) {
+		struct known_unit *unit = MAP_ENTRY(node, struct known_unit, object_node);
+
+		if (strcmp(unit->object, object) == 0)
+			return unit;
+	}
+
+	return NULL;
 }
 
-size_t unit_table_count(const struct unit_table *table)
+/* Enters one that is not in it. 0; -ENOMEM; -ENOSPC: there are UNIT_TABLE_MAX. */
+static int unit_table_enter(struct unit_table *table, const char *object, struct known_unit **ret)
 {
-	return table->count;
-}
+	struct known_unit *unit;
 
-struct unit *unit_table_find(const struct unit_table *table, const char *object)
-{
-	struct unit *unit = table->objects[bucket(object, strlen(object))];
-
-	while (unit && strcmp(unit->object, object) != 0)
-		unit = unit->next_object;
-
-	return unit;
-}
-
-int unit_table_enter(struct unit_table *table, const char *object, struct unit **ret)
-{
-	struct unit *unit, **at = &table->objects[bucket(object, strlen(object))];
-
-	if (table->count == UNIT_TABLE_MAX)
+	if (table->objects.count == UNIT_TABLE_MAX)
 		return -ENOSPC;
+	if (map_reserve(&table->objects, table->objects.count + 1) < 0 ||
+	    map_reserve(&table->cgroups, table->objects.count + 1) < 0)
+		return -ENOMEM;
 	unit = calloc(1, sizeof(*unit));
 	if (!unit)
 		return -ENOMEM;
@@ -142,67 +253,26 @@ int unit_table_enter(struct unit_table *table, const char *object, struct unit *
 		return -ENOMEM;
 	}
 
-	unit->next_object = *at;
-	*at = unit;
-	table->count++;
+	map_insert(&table->objects, &unit->object_node, map_hash(object, strlen(object)));
 	*ret = unit;
 
 	return 0;
 }
 
-/* ---- where it is ---- */
-
-static void leave_place(struct unit_table *table, struct unit *unit)
-{
-	struct unit **at;
-
-	if (!unit->cgroup)
-		return;
-	at = &table->cgroups[bucket(unit->cgroup, strlen(unit->cgroup))];
-	while (*at != unit)
-		at = &(*at)->next_cgroup;
-	*at = unit->next_cgroup;
-}
-
-static void take_place(struct unit_table *table, struct unit *unit)
-{
-	struct unit **at;
-
-	if (!unit->cgroup)
-		return;
-	at = &table->cgroups[bucket(unit->cgroup, strlen(unit->cgroup))];
-	unit->next_cgroup = *at;
-	*at = unit;
-}
-
-static void compare_names(struct unit_table *table, struct unit *unit)
+/* Whether it has a name that its cgroup has not. */
+static void compare_names(struct unit_table *table, struct known_unit *unit)
 {
 	bool unlike = false;
 
-	for (const char *name = unit->cgroup ? unit->names : NULL; name && *name; name += strlen(name) + 1)
-		unlike |= strcmp(strrchr(unit->cgroup, '/') + 1, name) != 0;
+	for (const char *name = unit->shown.cgroup ? unit->shown.names : NULL; name && *name; name += strlen(name) + 1)
+		unlike |= strcmp(strrchr(unit->shown.cgroup, '/') + 1, name) != 0;
 	table->unlike += unlike;
-	table->unlike -= unit->unlike;
-	unit->unlike = unlike;
+	table->unlike -= unit->shown.unlike;
+	unit->shown.unlike = unlike;
 }
 
-void unit_table_remove(struct unit_table *table, struct unit *unit)
-{
-	struct unit **at = &table->objects[bucket(unit->object, strlen(unit->object))];
-
-	while (*at != unit)
-		at = &(*at)->next_object;
-	*at = unit->next_object;
-	leave_place(table, unit);
-	table->count--;
-	table->unlike -= unit->unlike;
-	free(unit->object);
-	free(unit->names);
-	free(unit->cgroup);
-	free(unit);
-}
-
-int unit_table_rename(struct unit_table *table, struct unit *unit, const char *names)
+/* names as in struct unit; they are copied. 0; -ENOMEM: nothing has changed. */
+static int unit_table_rename(struct unit_table *table, struct known_unit *unit, const char *names)
 {
 	size_t len = 1;
 	char *copy;
@@ -214,15 +284,15 @@ int unit_table_rename(struct unit_table *table, struct unit *unit, const char *n
 		return -ENOMEM;
 
 	memcpy(copy, names, len);
-	free(unit->names);
-	unit->names = copy;
+	free(unit->shown.names);
+	unit->shown.names = copy;
 	compare_names(table, unit);
 
 	return 0;
 }
 
-/* A path below the root without components that lead elsewhere. */
-static bool is_place(const char *cgroup)
+/* A path of a cgroup below the root, without "." and "..". */
+static bool is_cgroup_path(const char *cgroup)
 {
 	if (*cgroup != '/' || cgroup[1] == '\0' || strlen(cgroup) >= PATH_MAX)
 		return false;
@@ -238,50 +308,55 @@ static bool is_place(const char *cgroup)
 	return true;
 }
 
-int unit_table_place(struct unit_table *table, struct unit *unit, const char *cgroup)
+/*
+ * Where its processes are now. If that is no path of a cgroup below the root (""), the last one stays.
+ * 0; -ENOMEM: nothing has changed.
+ */
+static int unit_table_place(struct unit_table *table, struct known_unit *unit, const char *cgroup)
 {
 	char *copy;
 
-	if (!is_place(cgroup) || (unit->cgroup && strcmp(unit->cgroup, cgroup) == 0))
+	if (!is_cgroup_path(cgroup) || (unit->shown.cgroup && strcmp(unit->shown.cgroup, cgroup) == 0))
 		return 0;
 	copy = strdup(cgroup);
 	if (!copy)
 		return -ENOMEM;
 
-	leave_place(table, unit);
-	free(unit->cgroup);
-	unit->cgroup = copy;
-	take_place(table, unit);
+	if (unit->shown.cgroup)
+		map_remove(&table->cgroups, &unit->cgroup_node);
+	free(unit->shown.cgroup);
+	unit->shown.cgroup = copy;
+	map_insert(&table->cgroups, &unit->cgroup_node, map_hash(copy, strlen(copy)));
 	compare_names(table, unit);
 
 	return 0;
 }
 
-/* ---- questions ---- */
-
-bool unit_is_called(const struct unit *unit, const char *glob)
+/* Whether it has a name that matches. */
+static bool unit_is_called(const struct known_unit *unit, const char *glob)
 {
-	for (const char *name = unit->names; name && *name; name += strlen(name) + 1)
+	for (const char *name = unit->shown.names; name && *name; name += strlen(name) + 1)
 		if (match_unit_name(glob, name))
 			return true;
 
 	return false;
 }
 
-/* The first, behind `after` (or NULL), whose cgroup is these bytes. */
-static const struct unit *at_place(const struct unit_table *table, const char *cgroup, size_t len,
-				   const struct unit *after)
+/* node, or the first one after it, whose cgroup is these bytes. */
+static const struct known_unit *with_cgroup(struct map_node *node, const char *cgroup, size_t len)
 {
-	const struct unit *unit = after ? after->next_cgroup : table->cgroups[bucket(cgroup, len)];
+	for (; node; node = map_next(node)) {
+		const struct known_unit *unit = MAP_ENTRY(node, struct known_unit, cgroup_node);
 
-	while (unit && (strncmp(unit->cgroup, cgroup, len) != 0 || unit->cgroup[len] != '\0'))
-		unit = unit->next_cgroup;
+		if (strncmp(unit->shown.cgroup, cgroup, len) == 0 && unit->shown.cgroup[len] == '\0')
+			return unit;
+	}
 
-	return unit;
+	return NULL;
 }
 
-/* The length of the path of the cgroup above; 0 of the root. */
-static size_t above(const char *cgroup, size_t len)
+/* The length of the path of the cgroup above; 0 for the root. */
+static size_t parent_length(const char *cgroup, size_t len)
 {
 	while (len > 0 && cgroup[--len] != '/')
 		;
@@ -291,11 +366,12 @@ static size_t above(const char *cgroup, size_t len)
 
 const struct unit *unit_table_of(const struct unit_table *table, const char *cgroup)
 {
-	for (size_t len = strlen(cgroup); len > 0; len = above(cgroup, len)) {
-		const struct unit *unit = at_place(table, cgroup, len, NULL);
+	for (size_t len = strlen(cgroup); len > 0; len = parent_length(cgroup, len)) {
+		const struct known_unit *unit =
+			with_cgroup(map_first(&table->cgroups, map_hash(cgroup, len)), cgroup, len);
 
 		if (unit)
-			return unit;
+			return &unit->shown;
 	}
 
 	return NULL;
@@ -306,64 +382,152 @@ bool unit_table_matches(const struct unit_table *table, const char *glob, const 
 	if (table->unlike == 0)
 		return false;
 
-	for (size_t len = strlen(cgroup); len > 0; len = below ? above(cgroup, len) : 0)
-		for (const struct unit *unit = at_place(table, cgroup, len, NULL); unit;
-		     unit = at_place(table, cgroup, len, unit))
-			if (unit->unlike && unit_is_called(unit, glob))
+	for (size_t len = strlen(cgroup); len > 0; len = below ? parent_length(cgroup, len) : 0) {
+		const struct known_unit *unit =
+			with_cgroup(map_first(&table->cgroups, map_hash(cgroup, len)), cgroup, len);
+
+		for (; unit; unit = with_cgroup(map_next(&unit->cgroup_node), cgroup, len))
+			if (unit->shown.unlike && unit_is_called(unit, glob))
 				return true;
+	}
 
 	return false;
 }
 
 void unit_table_visit(const struct unit_table *table, void (*visit)(void *ctx, struct unit *unit), void *ctx)
 {
-	for (size_t i = 0; i < BUCKETS; i++) {
-		for (struct unit *unit = table->objects[i], *next; unit; unit = next) {
-			next = unit->next_object;
-			visit(ctx, unit);
-		}
-	}
+	MAP_FOR_EACH(node, &table->objects)
+		visit(ctx, &MAP_ENTRY(node, struct known_unit, object_node)->shown);
+}
+
+/* ---- calls ---- */
+
+/* The connection is closed as soon as possible. why NULL: the text of error. */
+static void fail(struct unit_bus *bus, int error, const char *why)
+{
+	if (bus->broken)
+		return;
+
+	bus->broken = true;
+	snprintf(bus->state.why, sizeof(bus->state.why), "%s", why ? why : strerror(error < 0 ? -error : error));
+}
+
+/* The text of a reply that is an error. */
+static void reply_error(sd_bus_message *reply, char *ret, size_t cap)
+{
+	const sd_bus_error *error = sd_bus_message_get_error(reply);
+
+	if (sd_bus_message_get_errno(reply) == ETIMEDOUT)
+		snprintf(ret, cap, "systemd does not answer");
+	else
+		snprintf(ret, cap, "%s", error && error->message ? error->message : "refused");
+}
+
+/* A call to systemd; types and what follows as sd_bus_message_append. 0 or -errno. */
+static int call_systemd(struct unit_bus *bus, sd_bus_slot **ret, const char *path, const char *interface,
+			const char *member, sd_bus_message_handler_t reply, void *userdata, const char *types, ...)
+{
+	uint64_t timeout_ns = bus->options.timeout_ns ? bus->options.timeout_ns : TIMEOUT_NS;
+	sd_bus_message *call = NULL;
+	va_list arguments;
+	int r = sd_bus_message_new_method_call(bus->connection, &call, bus->peer ? NULL : SYSTEMD_NAME, path, interface,
+					       member);
+
+	if (r < 0)
+		return r;
+
+	va_start(arguments, types);
+	r = sd_bus_message_appendv(call, types, arguments);
+	va_end(arguments);
+	if (r >= 0)
+		r = sd_bus_call_async(bus->connection, ret, call, reply, userdata, timeout_ns / NS_PER_US);
+	sd_bus_message_unref(call);
+
+	return r < 0 ? r : 0;
+}
+
+/* ---- names ---- */
+
+/* May it be the name of a unit? */
+static bool is_unit_name(const char *name)
+{
+	size_t len = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789:-_.\\@");
+
+	return len > 0 && len <= UNIT_NAME_MAX && name[len] == '\0';
+}
+
+static bool ends_in(const char *text, const char *suffix)
+{
+	size_t len = strlen(text), end = strlen(suffix);
+
+	return len >= end && strcmp(text + len - end, suffix) == 0;
+}
+
+/* The D-Bus interface of the unit's kind; NULL: units of that kind have no processes. */
+static const char *interface_of(const char *name)
+{
+	for (size_t i = 0; i < UNIT_BUS_KINDS; i++)
+		if (ends_in(name, kinds[i].suffix))
+			return kinds[i].interface;
+
+	return NULL;
+}
+
+/* Whether a name or glob may mean units of the kind with this suffix. */
+static bool may_mean(const char *pattern, const char *suffix)
+{
+	const char *dot = strrchr(pattern, '.');
+
+	return !dot || strpbrk(dot, "*?[]") ? true : strcmp(dot, suffix) == 0;
 }
 
 /*
- * unit_bus_ask.c: what is asked about a unit, a few units at a time:
- *
- * 	due ──▶ is it loaded (only if in doubt) ──▶ its names ──▶ the rest, all at once ──▶ told
- * 	             │ no                             │ none is wanted
- * 	             └───────────▶ dropped ◀──────────┘
- *
- * A unit that changes while it is asked about, or right after, is asked about again a moment later:
- * one that flaps costs twenty rounds a second.
- *
- * An answer that is an error, or of another type than it should be, leaves that one thing unknown:
- * older systemd has not all of it.
+ * The name in the path of an object, if it may be one of a wanted unit with processes: ret has room
+ * for UNIT_NAME_MAX and its NUL.
  */
+static bool name_of_object(const struct unit_bus *bus, const char *object, char *ret)
+{
+	char *name = NULL;
+	bool wanted = false;
 
-/* Between two rounds of questions about the same unit. */
-#define PAUSE_NS (50 * NS_PER_MS)
+	if (sd_bus_path_decode(object, SYSTEMD_UNITS, &name) <= 0)
+		return false;
+	if (is_unit_name(name))
+		for (size_t i = 0; i < UNIT_BUS_KINDS; i++)
+			for (size_t j = 0; ends_in(name, kinds[i].suffix) && !wanted && j < bus->wish_count; j++)
+				wanted = may_mean(bus->wishes[j].name, kinds[i].suffix);
+	if (wanted)
+		memcpy(ret, name, strlen(name) + 1);
+	free(name);
 
-#define NAMES_BYTES (UNIT_NAMES_MAX * (UNIT_NAME_MAX + 1) + 1)
+	return wanted;
+}
 
-#define PROPERTIES 8
+/* Whether one of its names is wanted. */
+static bool is_wanted(const struct unit_bus *bus, const struct known_unit *unit)
+{
+	for (size_t i = 0; i < bus->wish_count; i++)
+		if (unit_is_called(unit, bus->wishes[i].name))
+			return true;
 
-struct ask {
-	struct unit_bus_fetch *fetch;
-	sd_bus_slot *slot;
-};
+	return false;
+}
 
-/* One unit's questions. */
-struct unit_bus_fetch {
-	struct unit_bus *bus;
-	struct unit *unit; /* NULL: free */
-	struct ask asks[PROPERTIES];
-	unsigned waiting; /* for so many answers */
-	char name[UNIT_NAME_MAX + 1];
-	char names[NAMES_BYTES];
-	char cgroup[PATH_MAX];
-	struct unit_facts facts;
-};
+/* The answer to a wish; another one than before is passed on. */
+static void answer_wish(struct unit_bus *bus, struct unit_bus_wish *wish, enum unit_bus_answer answer, const char *why)
+{
+	enum unit_bus_answer before = wish->answer;
 
-/* ---- properties ---- */
+	if (before == answer && strcmp(wish->why, why) == 0)
+		return;
+
+	wish->answer = answer;
+	snprintf(wish->why, sizeof(wish->why), "%s", why);
+	if (bus->options.answered)
+		bus->options.answered(bus->options.ctx, wish->name, before, answer, wish->why);
+}
+
+/* ---- questions about a unit ---- */
 
 static void take_text(sd_bus_message *value, char *ret, size_t cap)
 {
@@ -439,17 +603,15 @@ static const struct {
 	{ "NRestarts", "u", OF_SERVICES, take_restarts }, /* systemd 235 */
 };
 
-/* ---- turns ---- */
-
-static void dequeue(struct unit_bus *bus, struct unit *unit)
+static void queue_remove(struct unit_bus *bus, struct known_unit *unit)
 {
 	if (unit->is_due)
 		TAILQ_REMOVE(unit->due.ns ? &bus->later : &bus->due, unit, queue);
 	unit->is_due = false;
 }
 
-/* Something may be different. */
-static void unit_bus_due(struct unit_bus *bus, struct unit *unit)
+/* It may have changed. */
+static void queue_unit(struct unit_bus *bus, struct known_unit *unit)
 {
 	bool lately = unit->asked.ns && mono_diff(bus->now, unit->asked) < (int64_t)PAUSE_NS;
 
@@ -457,20 +619,20 @@ static void unit_bus_due(struct unit_bus *bus, struct unit *unit)
 	if (unit->asking || unit->is_due)
 		return;
 
-	/* The pause is the same for all, so that who comes last is due last. */
+	/* The pause is the same for all, so the queue is in the order of due. */
 	unit->is_due = true;
 	unit->due = lately ? mono_add(bus->now, PAUSE_NS) : (mono_t){ 0 };
 	TAILQ_INSERT_TAIL(lately ? &bus->later : &bus->due, unit, queue);
 }
 
 /* Enters a unit and asks about it. doubtful: it may be gone again. */
-static void unit_bus_meet(struct unit_bus *bus, const char *object, bool doubtful)
+static void meet_unit(struct unit_bus *bus, const char *object, bool doubtful)
 {
-	struct unit *unit = unit_table_find(bus->table, object);
+	struct known_unit *unit = unit_table_find(bus->table, object);
 	char name[UNIT_NAME_MAX + 1];
 
 	if (!unit) {
-		if (!unit_bus_object_name(bus, object, name))
+		if (!name_of_object(bus, object, name))
 			return;
 		if (unit_table_enter(bus->table, object, &unit) < 0) {
 			bus->state.left_out++;
@@ -480,10 +642,10 @@ static void unit_bus_meet(struct unit_bus *bus, const char *object, bool doubtfu
 	}
 	unit->seen = bus->round;
 	unit->doubtful |= doubtful;
-	unit_bus_due(bus, unit);
+	queue_unit(bus, unit);
 }
 
-static void end_fetch(struct unit_bus_fetch *fetch)
+static void fetch_end(struct unit_bus_fetch *fetch)
 {
 	for (size_t i = 0; i < PROPERTIES; i++)
 		fetch->asks[i].slot = sd_bus_slot_unref(fetch->asks[i].slot);
@@ -494,54 +656,50 @@ static void end_fetch(struct unit_bus_fetch *fetch)
 }
 
 /* Forgets it. */
-static void unit_bus_drop(struct unit_bus *bus, struct unit *unit)
+static void drop_unit(struct unit_bus *bus, struct known_unit *unit)
 {
 	if (unit->asking)
-		end_fetch(unit->asking);
-	dequeue(bus, unit);
+		fetch_end(unit->asking);
+	queue_remove(bus, unit);
 	unit_table_remove(bus->table, unit);
 }
 
-/* ---- told ---- */
-
-static void answer_wishes(struct unit_bus *bus, const struct unit *unit)
+static void answer_wishes(struct unit_bus *bus, const struct known_unit *unit)
 {
-	bool loaded = strcmp(unit->facts.load_state, "loaded") == 0;
+	bool loaded = strcmp(unit->shown.facts.load_state, "loaded") == 0;
 
 	for (size_t i = 0; loaded && i < bus->wish_count; i++)
 		if (!bus->wishes[i].glob && unit_is_called(unit, bus->wishes[i].name))
-			unit_bus_answer(bus, &bus->wishes[i], UNIT_BUS_EXISTS, "");
+			answer_wish(bus, &bus->wishes[i], UNIT_BUS_EXISTS, "");
 }
 
-static void finish(struct unit_bus_fetch *fetch)
+static void fetch_finish(struct unit_bus_fetch *fetch)
 {
 	struct unit_bus *bus = fetch->bus;
-	struct unit *unit = fetch->unit;
-	const char *before = unit->facts.invocation_id, *after = fetch->facts.invocation_id;
-	bool other = *after && strcmp(before, after) != 0, again = unit->again, placed = unit->cgroup != NULL;
+	struct known_unit *unit = fetch->unit;
+	const char *before = unit->shown.facts.invocation_id, *after = fetch->facts.invocation_id;
+	bool other = *after && strcmp(before, after) != 0, again = unit->again, placed = unit->shown.cgroup != NULL;
 
 	bus->state.restarts += *before && other;
 	bus->state.left_out += unit_table_place(bus->table, unit, fetch->cgroup) < 0;
-	unit->facts = fetch->facts;
+	unit->shown.facts = fetch->facts;
 	unit->asked = bus->now;
 	unit->again = false;
-	end_fetch(fetch);
+	fetch_end(fetch);
 	if (again)
-		unit_bus_due(bus, unit);
+		queue_unit(bus, unit);
 	answer_wishes(bus, unit);
 	if (bus->options.changed)
-		bus->options.changed(bus->options.ctx, unit, other || (unit->cgroup && !placed));
+		bus->options.changed(bus->options.ctx, &unit->shown, other || (unit->shown.cgroup && !placed));
 }
 
-/* ---- questions ---- */
-
-/* True: what is asked cannot be had from here. */
-static bool is_silent(struct unit_bus *bus, sd_bus_message *reply)
+/* True: it was no answer: the connection is given up. */
+static bool is_no_answer(struct unit_bus *bus, sd_bus_message *reply)
 {
 	if (sd_bus_message_get_errno(reply) != ETIMEDOUT)
 		return false;
 
-	unit_bus_fail(bus, 0, "systemd does not answer");
+	fail(bus, 0, "systemd does not answer");
 
 	return true;
 }
@@ -557,11 +715,11 @@ static int on_property(sd_bus_message *reply, void *userdata, sd_bus_error *erro
 	if (!sd_bus_message_is_method_error(reply, NULL)) {
 		if (sd_bus_message_enter_container(reply, 'v', properties[i].type) > 0)
 			properties[i].take(fetch, reply);
-	} else if (is_silent(fetch->bus, reply)) {
+	} else if (is_no_answer(fetch->bus, reply)) {
 		return 0;
 	}
 	if (--fetch->waiting == 0)
-		finish(fetch);
+		fetch_finish(fetch);
 
 	return 0;
 }
@@ -574,8 +732,8 @@ static int ask_property(struct unit_bus_fetch *fetch, size_t i, const char *kind
 	if (!interface || (properties[i].scope == OF_SERVICES && !strstr(interface, ".Service")))
 		return 0;
 
-	r = unit_bus_call(fetch->bus, &fetch->asks[i].slot, fetch->unit->object, "org.freedesktop.DBus.Properties",
-			  "Get", on_property, &fetch->asks[i], "ss", interface, properties[i].name);
+	r = call_systemd(fetch->bus, &fetch->asks[i].slot, fetch->unit->object, "org.freedesktop.DBus.Properties",
+			 "Get", on_property, &fetch->asks[i], "ss", interface, properties[i].name);
 	fetch->waiting += r == 0;
 
 	return r;
@@ -583,13 +741,13 @@ static int ask_property(struct unit_bus_fetch *fetch, size_t i, const char *kind
 
 static void ask_rest(struct unit_bus_fetch *fetch)
 {
-	const char *kind = unit_bus_interface(fetch->name);
+	const char *kind = interface_of(fetch->name);
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < PROPERTIES; i++)
 		r = ask_property(fetch, i, kind);
 	if (r < 0)
-		unit_bus_fail(fetch->bus, r, NULL);
+		fail(fetch->bus, r, NULL);
 }
 
 /* The unit's own name first, which its object has. */
@@ -605,7 +763,7 @@ static void take_names(struct unit_bus_fetch *fetch, sd_bus_message *reply)
 		return;
 
 	while (count < UNIT_NAMES_MAX && sd_bus_message_read(reply, "s", &name) > 0) {
-		if (strcmp(name, fetch->name) == 0 || !unit_bus_is_name(name))
+		if (strcmp(name, fetch->name) == 0 || !is_unit_name(name))
 			continue;
 		memcpy(fetch->names + len, name, strlen(name) + 1);
 		len += strlen(name) + 1;
@@ -623,15 +781,15 @@ static int on_names(sd_bus_message *reply, void *userdata, sd_bus_error *error)
 	(void)error;
 	ask->slot = sd_bus_slot_unref(ask->slot);
 	fetch->waiting = 0;
-	if (sd_bus_message_is_method_error(reply, NULL) && is_silent(bus, reply))
+	if (sd_bus_message_is_method_error(reply, NULL) && is_no_answer(bus, reply))
 		return 0;
 
 	take_names(fetch, reply);
 	if (unit_table_rename(bus->table, fetch->unit, fetch->names) < 0) {
 		bus->state.left_out++;
-		unit_bus_drop(bus, fetch->unit);
-	} else if (!unit_bus_is_wanted(bus, fetch->unit)) {
-		unit_bus_drop(bus, fetch->unit);
+		drop_unit(bus, fetch->unit);
+	} else if (!is_wanted(bus, fetch->unit)) {
+		drop_unit(bus, fetch->unit);
 	} else {
 		ask_rest(fetch);
 	}
@@ -641,12 +799,12 @@ static int on_names(sd_bus_message *reply, void *userdata, sd_bus_error *error)
 
 static void ask_names(struct unit_bus_fetch *fetch)
 {
-	int r = unit_bus_call(fetch->bus, &fetch->asks[0].slot, fetch->unit->object, "org.freedesktop.DBus.Properties",
-			      "Get", on_names, &fetch->asks[0], "ss", SYSTEMD_UNIT, "Names");
+	int r = call_systemd(fetch->bus, &fetch->asks[0].slot, fetch->unit->object, "org.freedesktop.DBus.Properties",
+			     "Get", on_names, &fetch->asks[0], "ss", SYSTEMD_UNIT, "Names");
 
 	fetch->waiting = 1;
 	if (r < 0)
-		unit_bus_fail(fetch->bus, r, NULL);
+		fail(fetch->bus, r, NULL);
 }
 
 static int on_loaded(sd_bus_message *reply, void *userdata, sd_bus_error *error)
@@ -658,20 +816,20 @@ static int on_loaded(sd_bus_message *reply, void *userdata, sd_bus_error *error)
 	ask->slot = sd_bus_slot_unref(ask->slot);
 	if (!sd_bus_message_is_method_error(reply, NULL))
 		ask_names(fetch);
-	else if (!is_silent(fetch->bus, reply))
-		unit_bus_drop(fetch->bus, fetch->unit);
+	else if (!is_no_answer(fetch->bus, reply))
+		drop_unit(fetch->bus, fetch->unit);
 
 	return 0;
 }
 
-static void begin_fetch(struct unit_bus_fetch *fetch, struct unit *unit)
+static void fetch_begin(struct unit_bus_fetch *fetch, struct known_unit *unit)
 {
 	struct unit_bus *bus = fetch->bus;
 	bool doubtful = unit->doubtful;
 
-	dequeue(bus, unit);
-	if (!unit_bus_object_name(bus, unit->object, fetch->name)) {
-		unit_bus_drop(bus, unit); /* of a kind that is not wanted any more */
+	queue_remove(bus, unit);
+	if (!name_of_object(bus, unit->object, fetch->name)) {
+		drop_unit(bus, unit); /* of a kind that is not wanted any more */
 		return;
 	}
 	fetch->unit = unit;
@@ -685,31 +843,31 @@ static void begin_fetch(struct unit_bus_fetch *fetch, struct unit *unit)
 		return;
 	}
 
-	int r = unit_bus_call(bus, &fetch->asks[0].slot, SYSTEMD_PATH, SYSTEMD_MANAGER, "GetUnit", on_loaded,
-			      &fetch->asks[0], "s", fetch->name);
+	int r = call_systemd(bus, &fetch->asks[0].slot, SYSTEMD_PATH, SYSTEMD_MANAGER, "GetUnit", on_loaded,
+			     &fetch->asks[0], "s", fetch->name);
 
 	fetch->waiting = 1;
 	if (r < 0)
-		unit_bus_fail(bus, r, NULL);
+		fail(bus, r, NULL);
 }
 
 /*
- * Who fills the table with names of which there are no units keeps nobody out for longer than it
- * takes to find that out.
+ * If the table was filled with units that turned out not to exist, lists name again those that had no
+ * room.
  */
-static void make_up_for_lack(struct unit_bus *bus)
+static void relist_if_room(struct unit_bus *bus)
 {
-	if (!bus->overfull || !TAILQ_EMPTY(&bus->due) || unit_table_count(bus->table) > UNIT_TABLE_MAX / 2)
+	if (!bus->overfull || !TAILQ_EMPTY(&bus->due) || bus->table->objects.count > UNIT_TABLE_MAX / 2)
 		return;
 
 	bus->overfull = false;
 	bus->relist = true;
 }
 
-/* Asks about those whose turn it is. */
-static void unit_bus_ask(struct unit_bus *bus)
+/* Asks about those that are due. */
+static void ask_due(struct unit_bus *bus)
 {
-	struct unit *unit;
+	struct known_unit *unit;
 
 	while ((unit = TAILQ_FIRST(&bus->later)) && mono_diff(bus->now, unit->due) >= 0) {
 		TAILQ_REMOVE(&bus->later, unit, queue);
@@ -718,139 +876,26 @@ static void unit_bus_ask(struct unit_bus *bus)
 	}
 	for (size_t i = 0; i < UNIT_BUS_FETCHES && !bus->broken; i++)
 		while (!bus->broken && !bus->fetches[i]->unit && (unit = TAILQ_FIRST(&bus->due)))
-			begin_fetch(bus->fetches[i], unit);
-	make_up_for_lack(bus);
+			fetch_begin(bus->fetches[i], unit);
+	relist_if_room(bus);
 }
 
-/* ---- life ---- */
-
-static int unit_bus_ask_new(struct unit_bus *bus)
+/* The units that were asked about are due when there is a connection again. */
+static void ask_cancel(struct unit_bus *bus)
 {
 	for (size_t i = 0; i < UNIT_BUS_FETCHES; i++) {
-		bus->fetches[i] = calloc(1, sizeof(*bus->fetches[i]));
-		if (!bus->fetches[i])
-			return -ENOMEM;
-		bus->fetches[i]->bus = bus;
-		for (size_t j = 0; j < PROPERTIES; j++)
-			bus->fetches[i]->asks[j].fetch = bus->fetches[i];
-	}
-
-	return 0;
-}
-
-static void unit_bus_ask_free(struct unit_bus *bus)
-{
-	for (size_t i = 0; i < UNIT_BUS_FETCHES; i++)
-		free(bus->fetches[i]);
-}
-
-/* Who was asked about is due when there is a connection again. */
-static void unit_bus_ask_cancel(struct unit_bus *bus)
-{
-	for (size_t i = 0; i < UNIT_BUS_FETCHES; i++) {
-		struct unit *unit = bus->fetches[i] ? bus->fetches[i]->unit : NULL;
+		struct known_unit *unit = bus->fetches[i] ? bus->fetches[i]->unit : NULL;
 
 		if (!unit)
 			continue;
-		end_fetch(bus->fetches[i]);
-		unit_bus_due(bus, unit);
+		fetch_end(bus->fetches[i]);
+		queue_unit(bus, unit);
 	}
 }
 
-/*
- * unit_bus_list.c: which units there are: each that is selected by its name is asked for by it
- * (ListUnitsByNames, which knows aliases and what is not loaded), then all of the kinds that globs
- * may mean in one list, because a glob may mean an alias, and lists know units by their first name
- * only. One call at a time; at the end, units that were in none are gone.
- */
+/* ---- lists ---- */
 
-static const struct {
-	const char *suffix, *interface;
-} kinds[UNIT_BUS_KINDS] = {
-	{ ".service", "org.freedesktop.systemd1.Service" }, { ".scope", "org.freedesktop.systemd1.Scope" },
-	{ ".slice", "org.freedesktop.systemd1.Slice" },     { ".socket", "org.freedesktop.systemd1.Socket" },
-	{ ".mount", "org.freedesktop.systemd1.Mount" },     { ".swap", "org.freedesktop.systemd1.Swap" },
-};
-
-/* ---- names ---- */
-
-bool unit_bus_is_name(const char *name)
-{
-	size_t len = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789:-_.\\@");
-
-	return len > 0 && len <= UNIT_NAME_MAX && name[len] == '\0';
-}
-
-static bool ends_in(const char *text, const char *suffix)
-{
-	size_t len = strlen(text), end = strlen(suffix);
-
-	return len >= end && strcmp(text + len - end, suffix) == 0;
-}
-
-const char *unit_bus_interface(const char *name)
-{
-	for (size_t i = 0; i < UNIT_BUS_KINDS; i++)
-		if (ends_in(name, kinds[i].suffix))
-			return kinds[i].interface;
-
-	return NULL;
-}
-
-/* Whether a name or glob may mean units of a kind: that of its suffix, if it has one. */
-static bool may_mean(const char *pattern, const char *suffix)
-{
-	const char *dot = strrchr(pattern, '.');
-
-	return !dot || strpbrk(dot, "*?[]") ? true : strcmp(dot, suffix) == 0;
-}
-
-bool unit_bus_object_name(const struct unit_bus *bus, const char *object, char *ret)
-{
-	char *name = NULL;
-	bool wanted = false;
-
-	if (sd_bus_path_decode(object, SYSTEMD_UNITS, &name) <= 0)
-		return false;
-	if (unit_bus_is_name(name))
-		for (size_t i = 0; i < UNIT_BUS_KINDS; i++)
-			for (size_t j = 0; ends_in(name, kinds[i].suffix) && !wanted && j < bus->wish_count; j++)
-				wanted = may_mean(bus->wishes[j].name, kinds[i].suffix);
-	if (wanted)
-		memcpy(ret, name, strlen(name) + 1);
-	free(name);
-
-	return wanted;
-}
-
-/* Is a unit of one of these names wanted? */
-static bool unit_bus_is_wanted(const struct unit_bus *bus, const struct unit *unit)
-{
-	for (size_t i = 0; i < bus->wish_count; i++)
-		if (unit_is_called(unit, bus->wishes[i].name))
-			return true;
-
-	return false;
-}
-
-/* ---- answers ---- */
-
-/* Another answer to a wish, which is passed on. */
-static void unit_bus_answer(struct unit_bus *bus, struct unit_bus_wish *wish, enum unit_bus_answer answer,
-			    const char *why)
-{
-	enum unit_bus_answer before = wish->answer;
-
-	if (before == answer && strcmp(wish->why, why) == 0)
-		return;
-
-	wish->answer = answer;
-	snprintf(wish->why, sizeof(wish->why), "%s", why);
-	if (bus->options.answered)
-		bus->options.answered(bus->options.ctx, wish->name, before, answer, wish->why);
-}
-
-/* One of a list, of which these columns matter. True: there was one. */
+/* A row of a list, of which these columns matter. True: there was one. */
 static bool read_row(sd_bus_message *list, const char **ret_load, const char **ret_object)
 {
 	const char *skipped;
@@ -860,7 +905,7 @@ static bool read_row(sd_bus_message *list, const char **ret_load, const char **r
 				   ret_object, &job, &skipped, &skipped) > 0;
 }
 
-/* Of one name: at most one row. */
+/* The list of one name: at most one row. */
 static void take_named(struct unit_bus *bus, struct unit_bus_wish *wish, sd_bus_message *list)
 {
 	const char *load = "not-found", *object = NULL;
@@ -870,16 +915,16 @@ static void take_named(struct unit_bus *bus, struct unit_bus_wish *wish, sd_bus_
 		return;
 	read_row(list, &load, &object);
 	if (strcmp(load, "not-found") == 0) {
-		unit_bus_answer(bus, wish, UNIT_BUS_MISSING, "there is no such unit");
+		answer_wish(bus, wish, UNIT_BUS_MISSING, "there is no such unit");
 	} else if (strcmp(load, "loaded") != 0) {
 		snprintf(why, sizeof(why), "it is %s",
 			 strcmp(load, "bad-setting") == 0 ? "not loaded for a bad setting" : load);
-		unit_bus_answer(bus, wish, UNIT_BUS_MISSING, why);
-	} else if (!unit_bus_object_name(bus, object, name)) {
-		unit_bus_answer(bus, wish, UNIT_BUS_MISSING, "units of this kind have no processes");
+		answer_wish(bus, wish, UNIT_BUS_MISSING, why);
+	} else if (!name_of_object(bus, object, name)) {
+		answer_wish(bus, wish, UNIT_BUS_MISSING, "units of this kind have no processes");
 	} else {
-		unit_bus_answer(bus, wish, UNIT_BUS_EXISTS, "");
-		unit_bus_meet(bus, object, true); /* loaded for this question, it may be gone by now */
+		answer_wish(bus, wish, UNIT_BUS_EXISTS, "");
+		meet_unit(bus, object, true); /* loaded for this question, it may be gone by now */
 	}
 }
 
@@ -896,25 +941,24 @@ static int on_named(sd_bus_message *list, void *userdata, sd_bus_error *error)
 		return 0;
 	}
 
-	unit_bus_reply_error(list, why, sizeof(why));
+	reply_error(list, why, sizeof(why));
 	if (sd_bus_message_get_errno(list) == ETIMEDOUT)
-		unit_bus_fail(bus, 0, why);
+		fail(bus, 0, why);
 	else if (sd_bus_message_is_method_error(list, SD_BUS_ERROR_INVALID_ARGS))
-		unit_bus_answer(bus, wish, UNIT_BUS_MISSING, why);
+		answer_wish(bus, wish, UNIT_BUS_MISSING, why);
 	else /* may not be asked, or not in this way */
-		unit_bus_answer(bus, wish, UNIT_BUS_UNANSWERED, "");
+		answer_wish(bus, wish, UNIT_BUS_UNANSWERED, "");
 
 	return 0;
 }
 
-/* ---- the end ---- */
-
-static void drop_unlisted(void *ctx, struct unit *unit)
+static void drop_unlisted(void *ctx, struct unit *visited)
 {
+	struct known_unit *unit = known_of(visited);
 	struct unit_bus *bus = ctx;
 
 	if (unit->seen != bus->round)
-		unit_bus_drop(bus, unit);
+		drop_unit(bus, unit);
 }
 
 static void end_round(struct unit_bus *bus)
@@ -934,28 +978,26 @@ static int on_kinds(sd_bus_message *list, void *userdata, sd_bus_error *error)
 	(void)error;
 	bus->list = sd_bus_slot_unref(bus->list);
 	if (sd_bus_message_is_method_error(list, NULL)) {
-		unit_bus_reply_error(list, why, sizeof(why));
-		unit_bus_fail(bus, 0, why);
+		reply_error(list, why, sizeof(why));
+		fail(bus, 0, why);
 		return 0;
 	}
 	if (sd_bus_message_enter_container(list, 'a', "(ssssssouso)") <= 0) {
-		unit_bus_fail(bus, 0, "the answer is no list of units");
+		fail(bus, 0, "the answer is no list of units");
 		return 0;
 	}
 	while (read_row(list, &load, &object))
 		if (strcmp(load, "not-found") != 0)
-			unit_bus_meet(bus, object, false);
+			meet_unit(bus, object, false);
 	end_round(bus);
 
 	return 0;
 }
 
-/* ---- questions ---- */
-
 static int ask_for_name(struct unit_bus *bus, const char *name)
 {
-	return unit_bus_call(bus, &bus->list, SYSTEMD_PATH, SYSTEMD_MANAGER, "ListUnitsByNames", on_named, bus, "as", 1,
-			     name);
+	return call_systemd(bus, &bus->list, SYSTEMD_PATH, SYSTEMD_MANAGER, "ListUnitsByNames", on_named, bus, "as", 1,
+			    name);
 }
 
 static bool any_glob_means(const struct unit_bus *bus, const char *suffix)
@@ -967,7 +1009,7 @@ static bool any_glob_means(const struct unit_bus *bus, const char *suffix)
 	return false;
 }
 
-/* Patterns that nothing matches take the place of kinds that are not wanted. */
+/* Patterns that match nothing take the place of kinds that are not wanted. */
 static int ask_for_kinds(struct unit_bus *bus, bool *ret_asked)
 {
 	const char *patterns[UNIT_BUS_KINDS];
@@ -984,13 +1026,13 @@ static int ask_for_kinds(struct unit_bus *bus, bool *ret_asked)
 	if (!*ret_asked)
 		return 0;
 
-	return unit_bus_call(bus, &bus->list, SYSTEMD_PATH, SYSTEMD_MANAGER, "ListUnitsByPatterns", on_kinds, bus,
-			     "asas", 0, UNIT_BUS_KINDS, patterns[0], patterns[1], patterns[2], patterns[3], patterns[4],
-			     patterns[5]);
+	return call_systemd(bus, &bus->list, SYSTEMD_PATH, SYSTEMD_MANAGER, "ListUnitsByPatterns", on_kinds, bus,
+			    "asas", 0, UNIT_BUS_KINDS, patterns[0], patterns[1], patterns[2], patterns[3], patterns[4],
+			    patterns[5]);
 }
 
-/* The next question of the round. */
-static int go_on(struct unit_bus *bus)
+/* The next call of the round. */
+static int list_next(struct unit_bus *bus)
 {
 	bool asked = false;
 	int r;
@@ -1009,8 +1051,8 @@ static int go_on(struct unit_bus *bus)
 	return r;
 }
 
-/* Asks for lists, one after the other, if one is due. */
-static void unit_bus_list(struct unit_bus *bus)
+/* Continues the round of lists, or begins one if it is due. */
+static void list_units(struct unit_bus *bus)
 {
 	int r;
 
@@ -1021,22 +1063,19 @@ static void unit_bus_list(struct unit_bus *bus)
 		bus->listed = 0;
 		bus->round++;
 	}
-	r = go_on(bus);
+	r = list_next(bus);
 	if (r < 0)
-		unit_bus_fail(bus, r, NULL);
+		fail(bus, r, NULL);
 }
 
-static void unit_bus_list_cancel(struct unit_bus *bus)
+static void list_cancel(struct unit_bus *bus)
 {
 	bus->list = sd_bus_slot_unref(bus->list);
 }
 
-/*
- * unit bus_signals.c: what systemd tells of its own accord: where to look, and no more (see
- * unit_bus.c).
- */
+/* ---- signals ---- */
 
-static int on_new(sd_bus_message *message, void *userdata, sd_bus_error *error)
+static int on_unit_new(sd_bus_message *message, void *userdata, sd_bus_error *error)
 {
 	struct unit_bus *bus = userdata;
 	const char *id, *object;
@@ -1044,44 +1083,44 @@ static int on_new(sd_bus_message *message, void *userdata, sd_bus_error *error)
 	(void)error;
 	bus->state.signals++;
 	if (sd_bus_message_read(message, "so", &id, &object) > 0)
-		unit_bus_meet(bus, object, true);
+		meet_unit(bus, object, true);
 
 	return 0;
 }
 
-/* Also the hint that one is gone needs an answer. */
-static int on_removed(sd_bus_message *message, void *userdata, sd_bus_error *error)
+/* It may only look as if it were gone: that is asked. */
+static int on_unit_removed(sd_bus_message *message, void *userdata, sd_bus_error *error)
 {
 	struct unit_bus *bus = userdata;
 	const char *id, *object;
-	struct unit *unit;
+	struct known_unit *unit;
 
 	(void)error;
 	bus->state.signals++;
 	unit = sd_bus_message_read(message, "so", &id, &object) > 0 ? unit_table_find(bus->table, object) : NULL;
 	if (unit) {
 		unit->doubtful = true;
-		unit_bus_due(bus, unit);
+		queue_unit(bus, unit);
 	}
 
 	return 0;
 }
 
-static int on_changed(sd_bus_message *message, void *userdata, sd_bus_error *error)
+static int on_unit_changed(sd_bus_message *message, void *userdata, sd_bus_error *error)
 {
 	struct unit_bus *bus = userdata;
 	const char *object = sd_bus_message_get_path(message);
-	struct unit *unit = object ? unit_table_find(bus->table, object) : NULL;
+	struct known_unit *unit = object ? unit_table_find(bus->table, object) : NULL;
 
 	(void)error;
 	bus->state.signals++;
 	if (unit)
-		unit_bus_due(bus, unit);
+		queue_unit(bus, unit);
 
 	return 0;
 }
 
-/* All may be different when systemd has read its files again. */
+/* After systemd has read its files again everything may be different. */
 static int on_reloading(sd_bus_message *message, void *userdata, sd_bus_error *error)
 {
 	struct unit_bus *bus = userdata;
@@ -1101,19 +1140,19 @@ static int on_subscribed(sd_bus_message *reply, void *userdata, sd_bus_error *er
 
 	(void)error;
 	if (sd_bus_message_is_method_error(reply, NULL)) {
-		unit_bus_reply_error(reply, why, sizeof(why));
-		unit_bus_fail(userdata, 0, why);
+		reply_error(reply, why, sizeof(why));
+		fail(userdata, 0, why);
 	}
 
 	return 0;
 }
 
-static int unit_bus_subscribe(struct unit_bus *bus)
+static int subscribe(struct unit_bus *bus)
 {
-	return unit_bus_call(bus, NULL, SYSTEMD_PATH, SYSTEMD_MANAGER, "Subscribe", on_subscribed, bus, "");
+	return call_systemd(bus, NULL, SYSTEMD_PATH, SYSTEMD_MANAGER, "Subscribe", on_subscribed, bus, "");
 }
 
-/* systemd has another name on the bus: it executed itself anew. */
+/* systemd has another name on the bus: it has executed itself anew. */
 static int on_owner(sd_bus_message *message, void *userdata, sd_bus_error *error)
 {
 	struct unit_bus *bus = userdata;
@@ -1124,10 +1163,10 @@ static int on_owner(sd_bus_message *message, void *userdata, sd_bus_error *error
 	if (sd_bus_message_read(message, "sss", &name, &before, &after) <= 0 || *after == '\0')
 		return 0;
 	bus->relist = true;
-	int r = unit_bus_subscribe(bus);
+	int r = subscribe(bus);
 
 	if (r < 0)
-		unit_bus_fail(bus, r, NULL);
+		fail(bus, r, NULL);
 
 	return 0;
 }
@@ -1152,18 +1191,18 @@ static int listen_for(struct unit_bus *bus, const struct signal *signal)
 	return sd_bus_add_match_async(bus->connection, NULL, match, signal->handler, on_subscribed, bus);
 }
 
-/* Asks for signals: of the bus, or the socket; of systemd. 0 or -errno. */
-static int unit_bus_listen(struct unit_bus *bus)
+/* Subscribes to signals, at the bus or the socket. 0 or -errno. */
+static int listen_to_signals(struct unit_bus *bus)
 {
 #define ABOUT_UNITS "path='" SYSTEMD_PATH "',interface='" SYSTEMD_MANAGER "',"
 	static const struct signal signals[] = {
-		{ ABOUT_UNITS "member='UnitNew'", on_new, false },
-		{ ABOUT_UNITS "member='UnitRemoved'", on_removed, false },
+		{ ABOUT_UNITS "member='UnitNew'", on_unit_new, false },
+		{ ABOUT_UNITS "member='UnitRemoved'", on_unit_removed, false },
 		{ ABOUT_UNITS "member='Reloading'", on_reloading, false },
 		/* One of two for every change: that of the unit's kind comes with it. */
 		{ "interface='org.freedesktop.DBus.Properties',member='PropertiesChanged',path_namespace="
 		  "'" SYSTEMD_UNITS "',arg0='" SYSTEMD_UNIT "'",
-		  on_changed, false },
+		  on_unit_changed, false },
 		{ "path='/org/freedesktop/"
 		  "DBus',interface='org.freedesktop.DBus',member='NameOwnerChanged',arg0='" SYSTEMD_NAME "'",
 		  on_owner, true },
@@ -1176,72 +1215,9 @@ static int unit_bus_listen(struct unit_bus *bus)
 	return r;
 }
 
-#define TIMEOUT_NS (20 * NS_PER_S)
-#define PRIVATE_ADDRESS "unix:path=/run/systemd/private"
-
-/*
- * Tries: the pause doubles from one to the other. A connection that held for so long is none that
- * failed.
- */
-#define RETRY_MIN_NS (250 * NS_PER_MS)
-#define RETRY_MAX_NS (60 * NS_PER_S)
-
-/* Messages at a time, so that whoever hears gets on. */
-#define MESSAGES_MAX 64
-
-/* Of CPU time in a second. */
-#define WINDOW_NS NS_PER_S
-#define BUDGET_NS (20 * NS_PER_MS)
-
-/* ---- calls ---- */
-
-/* The connection is to be given up as soon as that may be. why NULL: error in words. */
-static void unit_bus_fail(struct unit_bus *bus, int error, const char *why)
-{
-	if (bus->broken)
-		return;
-
-	bus->broken = true;
-	snprintf(bus->state.why, sizeof(bus->state.why), "%s", why ? why : strerror(error < 0 ? -error : error));
-}
-
-/* In words, what a reply says that is an error. */
-static void unit_bus_reply_error(sd_bus_message *reply, char *ret, size_t cap)
-{
-	const sd_bus_error *error = sd_bus_message_get_error(reply);
-
-	if (sd_bus_message_get_errno(reply) == ETIMEDOUT)
-		snprintf(ret, cap, "systemd does not answer");
-	else
-		snprintf(ret, cap, "%s", error && error->message ? error->message : "refused");
-}
-
-/* A call to systemd; types and what follows as sd_bus_message_append. 0 or -errno. */
-static int unit_bus_call(struct unit_bus *bus, sd_bus_slot **ret, const char *path, const char *interface,
-			 const char *member, sd_bus_message_handler_t reply, void *userdata, const char *types, ...)
-{
-	uint64_t timeout_ns = bus->options.timeout_ns ? bus->options.timeout_ns : TIMEOUT_NS;
-	sd_bus_message *call = NULL;
-	va_list arguments;
-	int r = sd_bus_message_new_method_call(bus->connection, &call, bus->peer ? NULL : SYSTEMD_NAME, path, interface,
-					       member);
-
-	if (r < 0)
-		return r;
-
-	va_start(arguments, types);
-	r = sd_bus_message_appendv(call, types, arguments);
-	va_end(arguments);
-	if (r >= 0)
-		r = sd_bus_call_async(bus->connection, ret, call, reply, userdata, timeout_ns / NS_PER_US);
-	sd_bus_message_unref(call);
-
-	return r < 0 ? r : 0;
-}
-
 /* ---- the connection ---- */
 
-/* Without waiting: what is behind the address need not even be there yet. */
+/* Does not block: what is behind the address need not be there yet. */
 static int try_address(struct unit_bus *bus, const char *address, bool peer)
 {
 	int r = sd_bus_new(&bus->connection);
@@ -1276,13 +1252,13 @@ static int open_connection(struct unit_bus *bus)
 
 static void close_connection(struct unit_bus *bus)
 {
-	unit_bus_list_cancel(bus);
-	unit_bus_ask_cancel(bus);
+	list_cancel(bus);
+	ask_cancel(bus);
 	bus->connection = sd_bus_close_unref(bus->connection);
 	bus->broken = bus->state.connected = false;
 }
 
-static void give_up(struct unit_bus *bus)
+static void connection_failed(struct unit_bus *bus)
 {
 	uint64_t pause = RETRY_MIN_NS;
 
@@ -1295,7 +1271,7 @@ static void give_up(struct unit_bus *bus)
 	close_connection(bus);
 }
 
-static void connect_again(struct unit_bus *bus)
+static void connection_retry(struct unit_bus *bus)
 {
 	int r;
 
@@ -1304,12 +1280,12 @@ static void connect_again(struct unit_bus *bus)
 
 	r = open_connection(bus);
 	if (r >= 0)
-		r = unit_bus_listen(bus);
+		r = listen_to_signals(bus);
 	if (r >= 0)
-		r = unit_bus_subscribe(bus);
+		r = subscribe(bus);
 	if (r < 0) {
-		unit_bus_fail(bus, r, NULL);
-		give_up(bus);
+		fail(bus, r, NULL);
+		connection_failed(bus);
 		return;
 	}
 	bus->connected = bus->now;
@@ -1317,14 +1293,12 @@ static void connect_again(struct unit_bus *bus)
 	bus->relist = true;
 }
 
-/* ---- heard ---- */
-
 static bool is_held_off(const struct unit_bus *bus, mono_t now)
 {
 	return bus->spent_ns > BUDGET_NS && mono_diff(now, mono_add(bus->window, WINDOW_NS)) < 0;
 }
 
-static void spend(struct unit_bus *bus, uint64_t cpu_ns)
+static void charge_cpu(struct unit_bus *bus, uint64_t cpu_ns)
 {
 	bool before = bus->spent_ns > BUDGET_NS;
 
@@ -1341,9 +1315,9 @@ static bool take_messages(struct unit_bus *bus)
 		int r = sd_bus_process(bus->connection, NULL);
 
 		if (r < 0)
-			unit_bus_fail(bus, r, r == -ETIMEDOUT ? "the bus does not answer" : NULL);
+			fail(bus, r, r == -ETIMEDOUT ? "the bus does not answer" : NULL);
 		else if (sd_bus_is_open(bus->connection) <= 0)
-			unit_bus_fail(bus, 0, "the bus has closed the connection");
+			fail(bus, 0, "the bus has closed the connection");
 		if (r <= 0)
 			return any;
 		any = true;
@@ -1367,22 +1341,22 @@ bool unit_bus_read(struct unit_bus *bus, mono_t now)
 	cpu = real_clock_thread_cpu();
 	bus->now = now;
 	if (!bus->connection)
-		connect_again(bus);
+		connection_retry(bus);
 	if (bus->connection) {
 		any = take_messages(bus);
 		if (!bus->broken)
-			unit_bus_list(bus);
+			list_units(bus);
 		if (!bus->broken)
-			unit_bus_ask(bus);
+			ask_due(bus);
 		if (bus->broken)
-			give_up(bus);
+			connection_failed(bus);
 	}
-	spend(bus, real_clock_thread_cpu() - cpu);
+	charge_cpu(bus, real_clock_thread_cpu() - cpu);
 
 	return any;
 }
 
-static void sooner(mono_t *until, mono_t at)
+static void lower_to(mono_t *until, mono_t at)
 {
 	if (mono_diff(*until, at) > 0)
 		*until = at;
@@ -1396,52 +1370,29 @@ bool unit_bus_await(struct unit_bus *bus, mono_t now, struct pollfd *ret, mono_t
 	if (bus->wish_count == 0)
 		return false;
 	if (is_held_off(bus, now)) {
-		sooner(until, mono_add(bus->window, WINDOW_NS));
+		lower_to(until, mono_add(bus->window, WINDOW_NS));
 		return false;
 	}
 	if (!bus->connection) {
-		sooner(until, bus->retry);
+		lower_to(until, bus->retry);
 		return false;
 	}
 
 	events = sd_bus_get_events(bus->connection);
 	if (events < 0 || sd_bus_get_timeout(bus->connection, &timeout_us) < 0 || (bus->relist && !bus->list)) {
-		sooner(until, now); /* it is broken, which hearing finds out */
+		lower_to(until, now); /* it is broken, which hearing finds out */
 		return false;
 	}
 	if (timeout_us < UINT64_MAX / NS_PER_US)
-		sooner(until, (mono_t){ timeout_us * NS_PER_US });
+		lower_to(until, (mono_t){ timeout_us * NS_PER_US });
 	if (!TAILQ_EMPTY(&bus->later))
-		sooner(until, TAILQ_FIRST(&bus->later)->due);
+		lower_to(until, TAILQ_FIRST(&bus->later)->due);
 	*ret = (struct pollfd){ .fd = sd_bus_get_fd(bus->connection), .events = (short)events };
 
 	return true;
 }
 
-/* ---- build ---- */
-
-int unit_bus_new(const struct unit_bus_options *options, struct unit_bus **ret)
-{
-	struct unit_bus *bus = calloc(1, sizeof(*bus));
-	int r;
-
-	if (!bus)
-		return -ENOMEM;
-
-	bus->options = *options;
-	TAILQ_INIT(&bus->due);
-	TAILQ_INIT(&bus->later);
-	r = unit_table_new(&bus->table);
-	if (r == 0)
-		r = unit_bus_ask_new(bus);
-	if (r < 0) {
-		unit_bus_free(bus);
-		return r;
-	}
-	*ret = bus;
-
-	return 0;
-}
+/* ---- the bus ---- */
 
 static void free_wishes(struct unit_bus_wish *wishes, size_t count)
 {
@@ -1456,10 +1407,48 @@ void unit_bus_free(struct unit_bus *bus)
 		return;
 
 	close_connection(bus);
-	unit_bus_ask_free(bus);
+	for (size_t i = 0; i < UNIT_BUS_FETCHES; i++)
+		free(bus->fetches[i]);
 	unit_table_free(bus->table);
 	free_wishes(bus->wishes, bus->wish_count);
 	free(bus);
+}
+
+static int fetches_new(struct unit_bus *bus)
+{
+	for (size_t i = 0; i < UNIT_BUS_FETCHES; i++) {
+		bus->fetches[i] = calloc(1, sizeof(*bus->fetches[i]));
+		if (!bus->fetches[i])
+			return -ENOMEM;
+		bus->fetches[i]->bus = bus;
+		for (size_t j = 0; j < PROPERTIES; j++)
+			bus->fetches[i]->asks[j].fetch = bus->fetches[i];
+	}
+
+	return 0;
+}
+
+int unit_bus_new(const struct unit_bus_options *options, struct unit_bus **ret)
+{
+	struct unit_bus *bus = calloc(1, sizeof(*bus));
+	int r;
+
+	if (!bus)
+		return -ENOMEM;
+
+	bus->options = *options;
+	TAILQ_INIT(&bus->due);
+	TAILQ_INIT(&bus->later);
+	r = unit_table_new(&bus->table);
+	if (r == 0)
+		r = fetches_new(bus);
+	if (r < 0) {
+		unit_bus_free(bus);
+		return r;
+	}
+	*ret = bus;
+
+	return 0;
 }
 
 static void keep_answer(const struct unit_bus *bus, struct unit_bus_wish *wish)
@@ -1472,12 +1461,13 @@ static void keep_answer(const struct unit_bus *bus, struct unit_bus_wish *wish)
 	}
 }
 
-static void drop_unwanted(void *ctx, struct unit *unit)
+static void drop_unwanted(void *ctx, struct unit *visited)
 {
+	struct known_unit *unit = known_of(visited);
 	struct unit_bus *bus = ctx;
 
-	if (unit->names && !unit_bus_is_wanted(bus, unit))
-		unit_bus_drop(bus, unit);
+	if (unit->shown.names && !is_wanted(bus, unit))
+		drop_unit(bus, unit);
 }
 
 int unit_bus_want(struct unit_bus *bus, const char *const *names, size_t count)
@@ -1498,7 +1488,7 @@ int unit_bus_want(struct unit_bus *bus, const char *const *names, size_t count)
 		wishes[i].glob = strpbrk(names[i], "*?[") != NULL;
 		keep_answer(bus, &wishes[i]);
 	}
-	unit_bus_list_cancel(bus);
+	list_cancel(bus);
 	free_wishes(bus->wishes, bus->wish_count);
 	bus->wishes = wishes;
 	bus->wish_count = count;
@@ -1513,8 +1503,6 @@ int unit_bus_want(struct unit_bus *bus, const char *const *names, size_t count)
 	return 0;
 }
 
-/* ---- questions ---- */
-
 const struct unit_table *unit_bus_units(const struct unit_bus *bus)
 {
 	return bus->table;
@@ -1523,7 +1511,7 @@ const struct unit_table *unit_bus_units(const struct unit_bus *bus)
 void unit_bus_state(const struct unit_bus *bus, struct unit_bus_state *ret)
 {
 	*ret = bus->state;
-	ret->units = unit_table_count(bus->table);
+	ret->units = bus->table->objects.count;
 }
 
 void unit_bus_visit(const struct unit_bus *bus,

@@ -59,7 +59,22 @@ static const struct clock stopped = { fixed_mono, fixed_wall, NULL };
 
 static int add_busy(void *ctx, const struct procfs_stat *stat)
 {
-	return busy_snapshot_add(ctx, stat);
+	baseline_met(ctx, stat);
+
+	return 0;
+}
+
+/* As a scan of that /proc leaves it. */
+static void snapshot_busy(int procfd, mono_t at)
+{
+	struct baseline *baseline;
+
+	ck_assert_int_eq(baseline_new(procfd, false, &baseline), 0);
+	baseline_scan_begin(baseline, at);
+	ck_assert_int_eq(busy_snapshot_scan(procfd, add_busy, baseline), 0);
+	baseline_scan_end(baseline);
+	ck_assert_int_eq(baseline_copy_busy(baseline, &busy), 0);
+	baseline_free(baseline);
 }
 
 static void setup(void)
@@ -76,11 +91,9 @@ static void setup(void)
 
 	threads = (struct thread_baseline){ 0 };
 	ck_assert_int_eq(thread_snapshot_take(beforefd, 1234, 5678, before, &snapshot), 0);
-	thread_baseline_add(&threads, snapshot);
+	threads.newer = snapshot;
 	ck_assert_int_eq(maps_snapshot_take(beforefd, 1234, 5678, before, &maps), 0);
-	busy_snapshot_begin(&busy, before);
-	ck_assert_int_eq(busy_snapshot_scan(beforefd, add_busy, &busy), 0);
-	busy_snapshot_end(&busy);
+	snapshot_busy(beforefd, before);
 	ck_assert_int_eq(cgroup_mounts_new(DATA "proc-now", DATA "cgroup", &mounts), 0);
 
 	target = (struct target){ .id = 1,
@@ -239,17 +252,18 @@ START_TEST(the_baseline_is_old_enough_to_say_something)
 
 	ck_assert_ptr_null(thread_baseline_pick(&baseline, now, NS_PER_S, &moment));
 	ck_assert_int_eq(thread_snapshot_take(beforefd, 1234, 0, (mono_t){ 90 * NS_PER_S }, &snapshot), 0);
-	thread_baseline_add(&baseline, snapshot);
+	baseline.newer = snapshot;
 	ck_assert_ptr_eq(thread_baseline_pick(&baseline, (mono_t){ 90 * NS_PER_S }, NS_PER_S, &moment), snapshot);
 	/* It did not run until 99 s: that is as good as a snapshot of then. */
-	thread_baseline_still(&baseline, (mono_t){ 99 * NS_PER_S });
+	baseline.newer->valid_until = (mono_t){ 99 * NS_PER_S };
 	ck_assert_ptr_eq(thread_baseline_pick(&baseline, now, NS_PER_S, &moment), snapshot);
 	ck_assert_uint_eq(moment.ns, 99 * NS_PER_S);
 	ck_assert_ptr_eq(thread_baseline_pick(&baseline, (mono_t){ 99 * NS_PER_S }, NS_PER_S, &moment), snapshot);
 	ck_assert_uint_eq(moment.ns, 98 * NS_PER_S);
 	/* A newer one, too young until it is a second old. */
 	ck_assert_int_eq(thread_snapshot_take(nowfd, 1234, 0, (mono_t){ 100 * NS_PER_S }, &snapshot), 0);
-	thread_baseline_add(&baseline, snapshot);
+	baseline.older = baseline.newer;
+	baseline.newer = snapshot;
 	ck_assert_ptr_eq(thread_baseline_pick(&baseline, (mono_t){ 100 * NS_PER_S + 1 }, NS_PER_S, &moment),
 			 baseline.older);
 	ck_assert_ptr_eq(thread_baseline_pick(&baseline, now, NS_PER_S, &moment), baseline.newer);

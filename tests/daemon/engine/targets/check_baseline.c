@@ -2,7 +2,7 @@
  * check_baseline.c: how things were a moment ago, over a /proc made of files whose figures are
  * known.
  */
-#include "daemon/engine/targets/baseline.h"
+#include "daemon/engine/targets/baseline.c"
 #include "scene.h"
 #include "torture.h"
 #include "lib/base/base.h"

@@ -22,13 +22,13 @@ static void *ask(void *argument)
 	return argument;
 }
 
-/* Whoever has the gate while somebody is inside waits to be let in. */
+/* A thread that holds the gate while another holds the lock waits for the lock. */
 static bool somebody_waits(void)
 {
-	if (pthread_mutex_trylock(&fair_mutex.read_gate) == EBUSY)
+	if (pthread_mutex_trylock(&fair_mutex.gate) == EBUSY)
 		return true;
 
-	pthread_mutex_unlock(&fair_mutex.read_gate);
+	pthread_mutex_unlock(&fair_mutex.gate);
 
 	return false;
 }

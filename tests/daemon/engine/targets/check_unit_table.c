@@ -1,10 +1,10 @@
 /*
- * check_unit_table.c: units by name and by place, and what that means for entries of the
- * configuration.
+ * check_unit_table.c: units by name and by cgroup, and what that means for entries of the
+ * configuration. White box: includes unit_bus.c.
  */
+#include "daemon/engine/targets/unit_bus.c"
 #include "daemon/engine/targets/matcher.h"
 #include "torture.h"
-#include "daemon/engine/targets/unit_bus.h"
 #include "lib/config/config.h"
 #include "lib/config/selection.h"
 
@@ -30,9 +30,9 @@ static void teardown(void)
 	unit_table_free(table);
 }
 
-static struct unit *enter(const char *object, const char *names, const char *cgroup)
+static struct known_unit *enter(const char *object, const char *names, const char *cgroup)
 {
-	struct unit *unit = NULL;
+	struct known_unit *unit = NULL;
 
 	ck_assert_int_eq(unit_table_enter(table, object, &unit), 0);
 	ck_assert_int_eq(unit_table_rename(table, unit, names), 0);
@@ -43,25 +43,25 @@ static struct unit *enter(const char *object, const char *names, const char *cgr
 
 START_TEST(finds_the_unit_of_the_nearest_cgroup_above)
 {
-	struct unit *sample_window = enter("/s", "system.slice\0", "/system.slice");
-	struct unit *service = enter("/m", "mariadb.service\0", MARIADB);
+	struct known_unit *sample_window = enter("/s", "system.slice\0", "/system.slice");
+	struct known_unit *service = enter("/m", "mariadb.service\0", MARIADB);
 
-	ck_assert_ptr_eq(unit_table_of(table, MARIADB), service);
-	ck_assert_ptr_eq(unit_table_of(table, MARIADB "/a/b"), service);
-	ck_assert_ptr_eq(unit_table_of(table, MARIADB "2"), sample_window);
+	ck_assert_ptr_eq(unit_table_of(table, MARIADB), &service->shown);
+	ck_assert_ptr_eq(unit_table_of(table, MARIADB "/a/b"), &service->shown);
+	ck_assert_ptr_eq(unit_table_of(table, MARIADB "2"), &sample_window->shown);
 	ck_assert_ptr_null(unit_table_of(table, "/"));
 	ck_assert_ptr_null(unit_table_of(table, ""));
 	ck_assert_ptr_null(unit_table_of(table, "/user.slice/system.slice2"));
 	unit_table_remove(table, service);
-	ck_assert_ptr_eq(unit_table_of(table, MARIADB), sample_window);
+	ck_assert_ptr_eq(unit_table_of(table, MARIADB), &sample_window->shown);
 	ck_assert_ptr_null(unit_table_find(table, "/m"));
-	ck_assert_uint_eq(unit_table_count(table), 1);
+	ck_assert_uint_eq(table->objects.count, 1);
 }
 END_TEST
 
 START_TEST(a_unit_that_moves_is_where_it_is)
 {
-	struct unit *unit = enter("/m", "mariadb.service\0mysql.service\0", MARIADB);
+	struct known_unit *unit = enter("/m", "mariadb.service\0mysql.service\0", MARIADB);
 
 	ck_assert(unit_table_matches(table, "mysql.*", MARIADB, false));
 	ck_assert_int_eq(unit_table_place(table, unit, ""), 0);
@@ -71,7 +71,7 @@ START_TEST(a_unit_that_moves_is_where_it_is)
 	ck_assert(unit_table_matches(table, "mysql.*", "/db.slice/mariadb.service", false));
 	ck_assert_int_eq(unit_table_rename(table, unit, "mariadb.service\0"), 0);
 	ck_assert(!unit_table_matches(table, "*", "/db.slice/mariadb.service", false));
-	ck_assert_ptr_eq(unit_table_of(table, "/db.slice/mariadb.service"), unit);
+	ck_assert_ptr_eq(unit_table_of(table, "/db.slice/mariadb.service"), &unit->shown);
 
 	/* Two at one place. */
 	enter("/a", "a.service\0", "/b");
@@ -85,7 +85,7 @@ START_TEST(takes_no_place_that_leads_elsewhere)
 {
 	static const char *const bad[] = { "", "/", "x", "//x", "/x/", "/x//y", "/.", "/..", "/x/../y", "/x/./y" };
 	static const char *const good[] = { "/x", "/...", "/.x", "/..x/y..", "/x/\\x2d\xff\n" };
-	struct unit *unit = enter("/m", "m.service\0", "");
+	struct known_unit *unit = enter("/m", "m.service\0", "");
 	char path[PATH_MAX + 1];
 
 	/* A name or a path that is too long to be one. */
@@ -93,21 +93,21 @@ START_TEST(takes_no_place_that_leads_elsewhere)
 	path[0] = '/';
 	path[NAME_MAX + 2] = '\0';
 	ck_assert_int_eq(unit_table_place(table, unit, path), 0);
-	ck_assert_ptr_null(unit->cgroup);
+	ck_assert_ptr_null(unit->shown.cgroup);
 	path[NAME_MAX + 2] = 'x';
 	path[PATH_MAX] = '\0';
 	for (size_t i = 0; i < PATH_MAX; i += 2)
 		path[i] = '/';
 	ck_assert_int_eq(unit_table_place(table, unit, path), 0);
-	ck_assert_ptr_null(unit->cgroup);
+	ck_assert_ptr_null(unit->shown.cgroup);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		ck_assert_int_eq(unit_table_place(table, unit, bad[i]), 0);
-		ck_assert_msg(!unit->cgroup, "%s", bad[i]);
+		ck_assert_msg(!unit->shown.cgroup, "%s", bad[i]);
 	}
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
 		ck_assert_int_eq(unit_table_place(table, unit, good[i]), 0);
-		ck_assert_str_eq(unit->cgroup, good[i]);
-		ck_assert_ptr_eq(unit_table_of(table, good[i]), unit);
+		ck_assert_str_eq(unit->shown.cgroup, good[i]);
+		ck_assert_ptr_eq(unit_table_of(table, good[i]), &unit->shown);
 	}
 }
 END_TEST
@@ -159,8 +159,10 @@ START_TEST(processes_of_a_unit_match_by_its_alias)
 }
 END_TEST
 
-static void count(void *ctx, struct unit *unit)
+static void count(void *ctx, struct unit *visited)
 {
+	struct known_unit *unit = known_of(visited);
+
 	*(size_t *)ctx += 1;
 	if (unit->object[1] % 2)
 		unit_table_remove(table, unit);
@@ -169,7 +171,7 @@ static void count(void *ctx, struct unit *unit)
 START_TEST(has_a_bound_and_gives_room_back)
 {
 	char object[32];
-	struct unit *unit;
+	struct known_unit *unit;
 	size_t seen = 0;
 
 	for (size_t i = 0; i < UNIT_TABLE_MAX; i++) {
@@ -179,7 +181,7 @@ START_TEST(has_a_bound_and_gives_room_back)
 	ck_assert_int_eq(unit_table_enter(table, "/x", &unit), -ENOSPC);
 	unit_table_visit(table, count, &seen);
 	ck_assert_uint_eq(seen, UNIT_TABLE_MAX);
-	ck_assert_uint_lt(unit_table_count(table), UNIT_TABLE_MAX);
+	ck_assert_uint_lt(table->objects.count, UNIT_TABLE_MAX);
 	ck_assert_int_eq(unit_table_enter(table, "/x", &unit), 0);
 	ck_assert_ptr_eq(unit_table_find(table, "/x"), unit);
 }
@@ -191,7 +193,7 @@ START_TEST(lack_of_memory_changes_nothing)
 
 	for (long n = 1; injected; n++) {
 		struct unit_table *made = NULL;
-		struct unit *unit = NULL;
+		struct known_unit *unit = NULL;
 
 		torture_arm(n);
 		int r = unit_table_new(&made);
@@ -203,7 +205,7 @@ START_TEST(lack_of_memory_changes_nothing)
 			r = unit_table_rename(made, unit, "m.service\0");
 		injected = torture_disarm();
 		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
-		ck_assert(!unit || injected == !unit->names);
+		ck_assert(!unit || injected == !unit->shown.names);
 		unit_table_free(made);
 	}
 }
