@@ -1,7 +1,17 @@
 /*
- * incident.c: the value and its names. Strings are cut at a character on the way in, so that
- * whatever holds one can be a plain array: an incident is filled in while a machine may be short of
- * memory, and nothing here can fail.
+ * incident.c: the value, its names, and incident.json.
+ *
+ * Strings are cut at a UTF-8 character on the way in, so that they fit plain arrays: an incident is
+ * filled in while the machine may be short of memory, and nothing of that can fail.
+ *
+ * One table says for every key of incident.json where it is in struct incident and how it is
+ * written; writing and reading both walk it, so they cannot drift apart. Only the two lists (merged
+ * firings, captures), the labels, and what is for people alone (a sentence, times as text) are code.
+ * Units are in the names of the keys, those of value, average and thresholds in "unit".
+ *
+ * Reading trusts nothing: a file may come from another machine or another version. Strings are cut
+ * to their room, numbers must fit their type exactly, null means unknown, unknown keys and words
+ * (of a later version) are ignored and not kept: no program rewrites an incident.
  */
 #include "lib/incident/incident.h"
 
@@ -56,7 +66,7 @@ struct incident_field {
 enum incident_part {
 	INCIDENT_PART_TOP, /* keys of the outermost object */
 	INCIDENT_PART_TIME,
-	INCIDENT_PART_RULE, /* from here to MACHINE there is nothing in the object but what the table says */
+	INCIDENT_PART_RULE, /* from here to MACHINE an object holds nothing but the fields of the table */
 	INCIDENT_PART_TARGET,
 	INCIDENT_PART_CONTAINER, /* not there without one */
 	INCIDENT_PART_UNIT,      /* not there without one */
@@ -76,13 +86,7 @@ struct incident_fields {
 	size_t has; /* offset of the bool without which there is no such object; INCIDENT_ALWAYS: none */
 };
 
-static const struct incident_fields *incident_fields(enum incident_part part);
-
-/*
- * incident_fields.c: the table. Rows stand in the order of the file. The values of thresholds are
- * those of the rule after its configuration was checked; units are in the names of the keys, and
- * those of value, average and thresholds in "unit".
- */
+/* ---- the table: rows in the order of the file ---- */
 
 static const char *kind_name(unsigned value)
 {
@@ -284,27 +288,6 @@ static const struct incident_fields parts[] = {
 
 _Static_assert(sizeof(enum incident_kind) == sizeof(unsigned), "fields of type NAME are copied as unsigned");
 
-/* Static; never NULL. */
-static const struct incident_fields *incident_fields(enum incident_part part)
-{
-	return &parts[part];
-}
-
-/*
- * incident_json.c: the two walks over the table of keys (incident_fields.h).
- *
- * The idea: one table says for every key where it is in struct incident and how it is written, and
- * both directions walk it, so they cannot drift apart. Only the two lists (firings merged,
- * captures) and what is there for people alone (a sentence, times in words) are code.
- *
- * Reading trusts nothing: a file may come from another machine or another version. Strings are cut
- * to their room, numbers must fit their type exactly, null means unknown, keys and words of a later
- * version are passed over.
- *
- * Rejected: keeping what was not understood in order to write it again; nobody rewrites an
- * incident.
- */
-
 /* ---- writing ---- */
 
 static void put_field(struct json_writer *writer, const struct incident_field *field, const void *base)
@@ -367,10 +350,10 @@ static void put_fields(struct json_writer *writer, const struct incident_fields 
 		put_field(writer, &part->fields[i], base);
 }
 
-/* What is written as a number and a unit for people; beyond that nobody measures. */
+/* Larger values are not formatted with a unit for people. */
 #define VALUE_MAX 1e18
 
-/* "76.8%", "181 MiB"; what is of a unit that we do not know, or no sensible number, as it is. */
+/* "76.8%", "181 MiB"; the plain number if the unit is unknown or the value out of range. */
 static const char *value_text(const struct incident_rule *rule, double value, char *buf, size_t cap)
 {
 	enum unit_kind unit = units_by_name(rule->unit);
@@ -381,7 +364,7 @@ static const char *value_text(const struct incident_rule *rule, double value, ch
 	return buf;
 }
 
-/* One sentence for people; nothing reads it back. */
+/* One sentence for people; not read back. */
 static void put_summary(struct json_writer *writer, const struct incident *incident)
 {
 	const struct incident_rule *rule = &incident->rule;
@@ -418,7 +401,7 @@ static void put_utc(struct json_writer *writer, wall_t wall)
 	json_string(writer, text);
 }
 
-/* Of the target, beside what the table says of it. */
+/* Of the target, behind its fields. */
 static void put_labels(struct json_writer *writer, const struct labels *labels)
 {
 	if (labels->count == 0 && labels->left_out == 0)
@@ -435,7 +418,7 @@ static void put_part(struct json_writer *writer, const struct incident_fields *p
 	json_key(writer, part->key);
 	json_begin_object(writer);
 	put_fields(writer, part, base);
-	if (part == incident_fields(INCIDENT_PART_TARGET))
+	if (part == &parts[INCIDENT_PART_TARGET])
 		put_labels(writer, &base->labels);
 	json_end_object(writer);
 }
@@ -449,7 +432,7 @@ static void put_lists(struct json_writer *writer, const struct incident *inciden
 	for (size_t i = 0; i < incident->merged_count; i++) {
 		json_begin_object(writer);
 		put_utc(writer, incident->merged[i].wall);
-		put_fields(writer, incident_fields(INCIDENT_PART_FIRING), &incident->merged[i]);
+		put_fields(writer, &parts[INCIDENT_PART_FIRING], &incident->merged[i]);
 		json_end_object(writer);
 	}
 	json_end_array(writer);
@@ -458,7 +441,7 @@ static void put_lists(struct json_writer *writer, const struct incident *inciden
 	json_begin_array(writer);
 	for (size_t i = 0; i < incident->capture_count; i++) {
 		json_begin_object(writer);
-		put_fields(writer, incident_fields(INCIDENT_PART_CAPTURE), &incident->captures[i]);
+		put_fields(writer, &parts[INCIDENT_PART_CAPTURE], &incident->captures[i]);
 		json_end_object(writer);
 	}
 	json_end_array(writer);
@@ -474,15 +457,15 @@ int incident_json_write(const struct incident *incident, struct sink sink)
 		return r;
 
 	json_begin_object(writer);
-	put_fields(writer, incident_fields(INCIDENT_PART_TOP), incident);
+	put_fields(writer, &parts[INCIDENT_PART_TOP], incident);
 	put_summary(writer, incident);
-	json_key(writer, incident_fields(INCIDENT_PART_TIME)->key);
+	json_key(writer, parts[INCIDENT_PART_TIME].key);
 	json_begin_object(writer);
 	put_utc(writer, incident->wall);
-	put_fields(writer, incident_fields(INCIDENT_PART_TIME), incident);
+	put_fields(writer, &parts[INCIDENT_PART_TIME], incident);
 	json_end_object(writer);
 	for (unsigned i = INCIDENT_PART_RULE; i <= INCIDENT_PART_MACHINE; i++)
-		put_part(writer, incident_fields(i), incident);
+		put_part(writer, &parts[i], incident);
 	put_lists(writer, incident);
 	json_end_object(writer);
 	return json_writer_close(writer); /* the first error of all of the above */
@@ -524,7 +507,7 @@ static int take_whole(const struct json_node *node, enum incident_field_type typ
 	return 0;
 }
 
-/* A word that is not known is one of a later version: the value stays as it was. */
+/* An unknown word (of a later version) leaves the value as it was. */
 static int take_name(const struct json_node *node, const struct incident_field *field, void *at)
 {
 	if (node->type != JSON_STRING)
@@ -583,7 +566,7 @@ static int take_fields(const struct json_node *object, const struct incident_fie
 	return 0;
 }
 
-/* Of a list at most max items go into items, each of size bytes; *ret_count says how many. */
+/* Reads at most max items, each of size bytes. */
 static int take_list(const struct json_node *list, const struct incident_fields *part, void *items, size_t size,
 		     size_t max, size_t *ret_count)
 {
@@ -604,7 +587,7 @@ static int take_list(const struct json_node *list, const struct incident_fields 
 	return 0;
 }
 
-/* Those that are none are passed over. */
+/* Ignores members that are no labels. */
 static void take_labels(const struct json_node *target, struct labels *ret)
 {
 	const struct json_node *object = json_member(target, "labels");
@@ -624,7 +607,7 @@ static int take_part(const struct json_node *root, const struct incident_fields 
 
 	if (!node || node->type == JSON_NULL)
 		return 0;
-	if (part == incident_fields(INCIDENT_PART_TARGET))
+	if (part == &parts[INCIDENT_PART_TARGET])
 		take_labels(node, &incident->labels);
 	if (part->has != INCIDENT_ALWAYS)
 		*((bool *)incident + part->has) = true;
@@ -636,18 +619,18 @@ static int take_incident(const struct json_node *root, struct incident *incident
 	const struct json_node *total = json_member(root, "merged_total");
 	int r;
 
-	r = take_fields(root, incident_fields(INCIDENT_PART_TOP), incident);
+	r = take_fields(root, &parts[INCIDENT_PART_TOP], incident);
 	if (r == 0)
-		r = take_part(root, incident_fields(INCIDENT_PART_TIME), incident);
+		r = take_part(root, &parts[INCIDENT_PART_TIME], incident);
 	for (unsigned i = INCIDENT_PART_RULE; r == 0 && i <= INCIDENT_PART_MACHINE; i++)
-		r = take_part(root, incident_fields(i), incident);
+		r = take_part(root, &parts[i], incident);
 	if (r == 0 && total)
 		r = take_whole(total, INCIDENT_U64, &incident->merged_total);
 	if (r == 0)
-		r = take_list(json_member(root, "merged"), incident_fields(INCIDENT_PART_FIRING), incident->merged,
+		r = take_list(json_member(root, "merged"), &parts[INCIDENT_PART_FIRING], incident->merged,
 			      sizeof(incident->merged[0]), INCIDENT_MERGED_MAX, &incident->merged_count);
 	if (r == 0)
-		r = take_list(json_member(root, "captures"), incident_fields(INCIDENT_PART_CAPTURE), incident->captures,
+		r = take_list(json_member(root, "captures"), &parts[INCIDENT_PART_CAPTURE], incident->captures,
 			      sizeof(incident->captures[0]), INCIDENT_CAPTURES_MAX, &incident->capture_count);
 	return r;
 }
@@ -666,7 +649,7 @@ static int incident_json_parse(const char *text, size_t len, struct incident *re
 	r = json_parse(text, len, &limits, &document, NULL);
 	if (r < 0)
 		return r == -ELOOP ? -EBADMSG : r;
-	marker = json_member(json_root(document), incident_fields(INCIDENT_PART_TOP)->fields[0].key);
+	marker = json_member(json_root(document), parts[INCIDENT_PART_TOP].fields[0].key);
 	if (!marker || take_whole(marker, INCIDENT_U32, &format) < 0 || format == 0)
 		return -EBADMSG;
 	if (format > INCIDENT_FORMAT)

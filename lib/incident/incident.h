@@ -1,5 +1,10 @@
 /*
- * incident.h: an incident as incident.json, and back. Every key is described in docs/incident.md.
+ * incident.h: an incident as a value: what fired and why, and what was captured; and as
+ * incident.json, whose keys docs/incident.md describes.
+ *
+ * No pointers inside: an incident is copied by assignment and owns nothing. Strings are
+ * NUL-terminated, were cut to their room by incident_text, and may hold any other byte: escape them
+ * for printing. Call incident_init before filling one in.
  */
 #ifndef SPIKEWATCH_LIB_INCIDENT_INCIDENT_H
 #define SPIKEWATCH_LIB_INCIDENT_INCIDENT_H
@@ -16,15 +21,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * incident.h: what fired and why, as a value: what incident.json (incident_json.h) says.
- *
- * No pointers inside: an incident is copied by assignment and owns nothing. Strings are
- * NUL-terminated, were cut to their room by incident_text, and may hold any other byte: whoever
- * prints them escapes them. {0} is an incident of which nothing is known; call incident_init before
- * filling one in.
- */
-
 #define INCIDENT_SAMPLES_FILE "samples.tsv"
 
 #define INCIDENT_NAME_MAX 127 /* of a directory, the NUL excluded */
@@ -32,8 +28,8 @@
 #define INCIDENT_MERGED_MAX 32 /* later firings that are listed; merged_total counts them all */
 
 /*
- * The severity of an incident that somebody asked for, which has no value to be measured by: as bad
- * as ten times a threshold, so that what rules have found rarely makes it go.
+ * The severity of an incident that was requested, which has no value to measure: as bad as ten times
+ * a threshold, so that retention rarely removes it for incidents of rules.
  */
 #define INCIDENT_MANUAL_SEVERITY 10.0
 
@@ -43,14 +39,14 @@
 
 enum incident_kind {
 	INCIDENT_RULE,      /* a rule fired */
-	INCIDENT_MANUAL,    /* somebody asked for it */
+	INCIDENT_MANUAL,    /* it was requested */
 	INCIDENT_RECOVERED, /* saved from the ring of a daemon that died while it was recording one */
 };
 
 enum incident_capture_status {
 	INCIDENT_CAPTURE_OK,
-	INCIDENT_CAPTURE_SKIPPED, /* not possible, and nobody's fault: the target has exited, no permission, ... */
-	INCIDENT_CAPTURE_FAILED,  /* should have been possible: disk, memory */
+	INCIDENT_CAPTURE_SKIPPED, /* not possible: the target has exited, no permission, ... */
+	INCIDENT_CAPTURE_FAILED,  /* an error: disk, memory */
 };
 
 /* One piece of evidence. */
@@ -167,7 +163,7 @@ void incident_init(struct incident *incident, const char *version);
 /* Copies text into room of cap > 0 bytes, cut at a UTF-8 character. NULL counts as "". */
 void incident_text(char *ret, size_t cap, const char *text);
 
-/* Copies what the target is; strings are cut to their room. */
+/* Copies the target; strings are cut to their room. */
 void incident_set_target(struct incident *incident, const struct target *target);
 
 /* Whether it is of all targets, not of one: its target has no kind. */
@@ -179,13 +175,12 @@ bool incident_of_everything(const struct incident *incident);
  */
 void incident_merge(struct incident *incident, const struct incident_firing *firing);
 
-/* Adds what became of a capture. What does not fit any more is dropped. */
+/* Beyond INCIDENT_CAPTURES_MAX it is dropped. */
 void incident_add_capture(struct incident *incident, const struct incident_capture *capture);
 
 /*
- * How bad: value over the threshold that made it a candidate (`reason` as in rule.reason): 1 is
- * just at it, 2 is twice as much. Without a threshold to hold it against, or without a value: 0.
- * Never negative, never NaN or infinite.
+ * The value divided by the threshold that it exceeded (by rule.reason): 1 is at it, 2 is twice as
+ * much. 0 without a value or threshold; never negative, NaN or infinite.
  */
 double incident_severity(const struct incident_rule *rule);
 
@@ -200,14 +195,14 @@ const char *incident_capture_status_name(enum incident_capture_status status);
  */
 void incident_stem(wall_t wall, const char *target, const char *rule, char *ret, size_t cap);
 
-/* Has name the form of an incident's directory: time, dash, allowed bytes, dash, number. */
+/* Whether name has the form of an incident's directory: time, dash, allowed bytes, dash, number. */
 bool incident_name_ok(const char *name);
 
 /* When it fired, by its name, to the millisecond; 0 if name begins with no time. */
 wall_t incident_name_wall(const char *name);
 
 #define INCIDENT_FILE "incident.json"
-#define INCIDENT_BYTES_MAX 524288 /* what is larger is not read; the largest there can be has a third of it */
+#define INCIDENT_BYTES_MAX 524288 /* larger ones are not read; the largest possible has a third of it */
 
 /* Writes incident.json: pretty-printed, keys in a fixed order. 0, -ENOMEM or the sink's error. */
 int incident_json_write(const struct incident *incident, struct sink sink);

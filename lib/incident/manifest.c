@@ -1,14 +1,12 @@
 /*
  * manifest.c: sizes and checksums of a sealed directory.
  *
- * The idea: parsing is strict and canonical (one way to write a number, sorted names, nothing after
- * the checksum), so a MANIFEST either is byte for byte what manifest_write writes or is damaged.
- * The last line covers all lines above, the first one included, and is checked before any of them
- * is believed.
+ * Parsing is strict and canonical (one way to write a number, sorted names, nothing after the
+ * checksum), so a MANIFEST is byte for byte what manifest_write writes, or damaged. The last line
+ * covers all lines above, the first one included, and is checked before any of them is used.
  *
- * Names are restricted on both sides: what a MANIFEST lists can never lead out of its directory,
- * and files are opened without following symbolic links and without blocking on a FIFO that
- * somebody put there.
+ * Names are restricted in writing and reading: a MANIFEST can never lead out of its directory, and
+ * files are opened without following symbolic links and without blocking on a FIFO.
  *
  * Rejected: cryptographic digests. They would promise protection against an attacker who can
  * rewrite MANIFEST as well.
@@ -36,8 +34,8 @@
 #define LAST_LEN (sizeof(LAST_WORD) - 1 + 8 + 1)
 #define CHUNK_BYTES 65536 /* files are read in pieces of this size */
 
-/* What is left of the text. */
-struct rate_limit {
+/* The text that is not parsed yet. */
+struct rest {
 	const char *at;
 	size_t len;
 };
@@ -63,114 +61,112 @@ const char *manifest_fault_name(enum manifest_fault fault)
 
 /* ---- reading ---- */
 
-static bool take_text(struct rate_limit *rate_limit, const char *text)
+static bool take_text(struct rest *rest, const char *text)
 {
 	size_t len = strlen(text);
 
-	if (rate_limit->len < len || memcmp(rate_limit->at, text, len) != 0)
+	if (rest->len < len || memcmp(rest->at, text, len) != 0)
 		return false;
-	rate_limit->at += len;
-	rate_limit->len -= len;
+	rest->at += len;
+	rest->len -= len;
 	return true;
 }
 
 /* Canonical decimal: no sign, no leading zero, fits. */
-static bool take_size(struct rate_limit *rate_limit, uint64_t *ret)
+static bool take_size(struct rest *rest, uint64_t *ret)
 {
 	uint64_t value = 0;
 	size_t digits = 0;
 
-	while (digits < rate_limit->len && rate_limit->at[digits] >= '0' && rate_limit->at[digits] <= '9') {
+	while (digits < rest->len && rest->at[digits] >= '0' && rest->at[digits] <= '9') {
 		if (__builtin_mul_overflow(value, 10u, &value) ||
-		    __builtin_add_overflow(value, (uint64_t)(rate_limit->at[digits] - '0'), &value))
+		    __builtin_add_overflow(value, (uint64_t)(rest->at[digits] - '0'), &value))
 			return false;
 		digits++;
 	}
-	if (digits == 0 || (digits > 1 && rate_limit->at[0] == '0'))
+	if (digits == 0 || (digits > 1 && rest->at[0] == '0'))
 		return false;
-	rate_limit->at += digits;
-	rate_limit->len -= digits;
+	rest->at += digits;
+	rest->len -= digits;
 	*ret = value;
 	return true;
 }
 
 /* Eight lower-case digits. */
-static bool take_crc(struct rate_limit *rate_limit, uint32_t *ret)
+static bool take_crc(struct rest *rest, uint32_t *ret)
 {
 	static const char hex[] = "0123456789abcdef";
 	uint32_t value = 0;
 
-	if (rate_limit->len < 8)
+	if (rest->len < 8)
 		return false;
 	for (size_t i = 0; i < 8; i++) {
-		const char *digit = memchr(hex, rate_limit->at[i], 16);
+		const char *digit = memchr(hex, rest->at[i], 16);
 
 		if (!digit)
 			return false;
 		value = value << 4 | (uint32_t)(digit - hex);
 	}
-	rate_limit->at += 8;
-	rate_limit->len -= 8;
+	rest->at += 8;
+	rest->len -= 8;
 	*ret = value;
 	return true;
 }
 
-static bool take_name(struct rate_limit *rate_limit, char ret[static MANIFEST_NAME_MAX + 1])
+static bool take_name(struct rest *rest, char ret[static MANIFEST_NAME_MAX + 1])
 {
-	const char *end = memchr(rate_limit->at, '\n', rate_limit->len);
-	size_t len = end ? (size_t)(end - rate_limit->at) : 0;
+	const char *end = memchr(rest->at, '\n', rest->len);
+	size_t len = end ? (size_t)(end - rest->at) : 0;
 
-	if (len == 0 || len > MANIFEST_NAME_MAX || memchr(rate_limit->at, '\0', len))
+	if (len == 0 || len > MANIFEST_NAME_MAX || memchr(rest->at, '\0', len))
 		return false;
-	memcpy(ret, rate_limit->at, len);
+	memcpy(ret, rest->at, len);
 	ret[len] = '\0';
-	rate_limit->at += len + 1;
-	rate_limit->len -= len + 1;
+	rest->at += len + 1;
+	rest->len -= len + 1;
 	return manifest_name_ok(ret) && strcmp(ret, MANIFEST_NAME) != 0;
 }
 
 /* "1234 0a1b2c3d samples.tsv\n" */
-static bool take_entry(struct rate_limit *rate_limit, struct manifest_entry *ret)
+static bool take_entry(struct rest *rest, struct manifest_entry *ret)
 {
-	return take_size(rate_limit, &ret->size_bytes) && take_text(rate_limit, " ") &&
-	       take_crc(rate_limit, &ret->crc32) && take_text(rate_limit, " ") && take_name(rate_limit, ret->name);
+	return take_size(rest, &ret->size_bytes) && take_text(rest, " ") && take_crc(rest, &ret->crc32) &&
+	       take_text(rest, " ") && take_name(rest, ret->name);
 }
 
-/*
- * Leaves the lines between the first and the last in *rest, once the last one has vouched for them.
- */
-static int check_frame(struct rate_limit *rate_limit)
+/* Checks the first and the last line, and leaves the lines between them in *rest. */
+static int check_frame(struct rest *rest)
 {
-	struct rate_limit last;
+	struct rest last;
 	uint32_t crc;
 
-	if (rate_limit->len < LAST_LEN)
+	if (rest->len < LAST_LEN)
 		return -EBADMSG;
-	last = (struct rate_limit){ rate_limit->at + rate_limit->len - LAST_LEN, LAST_LEN };
-	rate_limit->len -= LAST_LEN;
+	last = (struct rest){ rest->at + rest->len - LAST_LEN, LAST_LEN };
+	rest->len -= LAST_LEN;
 	if (!take_text(&last, LAST_WORD) || !take_crc(&last, &crc) || !take_text(&last, "\n"))
 		return -EBADMSG;
-	if (checksum_crc32(0, rate_limit->at, rate_limit->len) != crc)
+	if (checksum_crc32(0, rest->at, rest->len) != crc)
 		return -EBADMSG;
-	if (take_text(rate_limit, FIRST_LINE))
+	if (take_text(rest, FIRST_LINE))
 		return 0;
-	return take_text(rate_limit, FIRST_WORD) ? -EPROTONOSUPPORT : -EBADMSG;
+	return take_text(rest, FIRST_WORD) ? -EPROTONOSUPPORT : -EBADMSG;
 }
 
 int manifest_parse(const char *text, size_t len, struct manifest *ret)
 {
 	struct manifest manifest = { 0 };
-	struct rate_limit rate_limit = { text, len };
+	struct rest rest = { text, len };
 	int r;
 
-	r = check_frame(&rate_limit);
+	r = check_frame(&rest);
 	if (r < 0)
 		return r;
 
-	while (rate_limit.len > 0) {
+	while (rest.len > 0) {
 		struct manifest_entry *entry = &manifest.entries[manifest.count];
 
-		if (manifest.count == MANIFEST_ENTRIES_MAX || !take_entry(&rate_limit, entry))
+		if (manifest.count == MANIFEST_ENTRIES_MAX || !take_entry(&rest, entry))
 			return -EBADMSG;
 		if (manifest.count > 0 && strcmp(entry[-1].name, entry->name) >= 0)
 			return -EBADMSG;
@@ -182,9 +178,7 @@ int manifest_parse(const char *text, size_t len, struct manifest *ret)
 
 /* ---- files ---- */
 
-/*
- * A plain file, whatever it was when its name was listed. 0; -EINVAL: it is something else; -errno.
- */
+/* 0; -EINVAL: not a regular file; -errno. */
 static int open_plain(int dirfd, const char *name, int *ret)
 {
 	AUTO_CLOSE int fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -201,7 +195,7 @@ static int open_plain(int dirfd, const char *name, int *ret)
 }
 
 /* Size and checksum of all of fd, as read. */
-static int measure(int fd, struct manifest_entry *entry)
+static int checksum_file(int fd, struct manifest_entry *entry)
 {
 	AUTO_FREE char *chunk = malloc(CHUNK_BYTES);
 
@@ -249,7 +243,7 @@ static int add_file(void *ctx, const char *name)
 	r = open_plain(listing->dirfd, name, &fd);
 	if (r < 0)
 		return r;
-	r = measure(fd, &entry);
+	r = checksum_file(fd, &entry);
 	if (r < 0)
 		return r;
 	if (fsync(fd) < 0)
@@ -267,7 +261,7 @@ static int add_file(void *ctx, const char *name)
  * Into text, which has room for MANIFEST_BYTES_MAX: the longest line has 20 + 1 + 8 + 1 +
  * MANIFEST_NAME_MAX + 1 bytes.
  */
-static size_t format(const struct manifest *manifest, char *text)
+static size_t format_manifest(const struct manifest *manifest, char *text)
 {
 	size_t len = sizeof(FIRST_LINE) - 1;
 
@@ -297,7 +291,7 @@ int manifest_write(int dirfd)
 	fd = openat(dirfd, MANIFEST_NAME, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
 	if (fd < 0)
 		return -errno;
-	r = sink_write_all(fd, text, format(&listing.manifest, text));
+	r = sink_write_all(fd, text, format_manifest(&listing.manifest, text));
 	if (r < 0)
 		return r;
 	return fsync(fd) < 0 ? -errno : 0;
@@ -314,15 +308,15 @@ struct verification {
 	bool differs;
 };
 
-static void differ(struct verification *verification, const char *name, enum manifest_fault fault)
+static void report_difference(struct verification *verification, const char *name, enum manifest_fault fault)
 {
 	verification->differs = true;
 	if (verification->report)
 		verification->report(verification->ctx, name, fault);
 }
 
-/* -ENOMEM and running out of descriptors are ours, everything else is said of the file. */
-static int compare(struct verification *verification, const struct manifest_entry *wanted)
+/* Lack of memory or descriptors is an error; all else is a difference of the file. */
+static int verify_file(struct verification *verification, const struct manifest_entry *wanted)
 {
 	struct manifest_entry found = { 0 };
 	AUTO_CLOSE int fd = -1;
@@ -330,15 +324,15 @@ static int compare(struct verification *verification, const struct manifest_entr
 
 	r = open_plain(verification->dirfd, wanted->name, &fd);
 	if (r == 0)
-		r = measure(fd, &found);
+		r = checksum_file(fd, &found);
 	if (r == -ENOMEM || r == -EMFILE || r == -ENFILE)
 		return r;
 	if (r < 0)
-		differ(verification, wanted->name, MANIFEST_UNREADABLE);
+		report_difference(verification, wanted->name, MANIFEST_UNREADABLE);
 	else if (found.size_bytes != wanted->size_bytes)
-		differ(verification, wanted->name, MANIFEST_SIZE);
+		report_difference(verification, wanted->name, MANIFEST_SIZE);
 	else if (found.crc32 != wanted->crc32)
-		differ(verification, wanted->name, MANIFEST_CHECKSUM);
+		report_difference(verification, wanted->name, MANIFEST_CHECKSUM);
 	return 0;
 }
 
@@ -352,9 +346,9 @@ static int verify_name(void *ctx, const char *name)
 		if (strcmp(verification->manifest.entries[i].name, name) != 0)
 			continue;
 		verification->seen[i] = true;
-		return compare(verification, &verification->manifest.entries[i]);
+		return verify_file(verification, &verification->manifest.entries[i]);
 	}
-	differ(verification, name, MANIFEST_EXTRA);
+	report_difference(verification, name, MANIFEST_EXTRA);
 	return 0;
 }
 
@@ -372,7 +366,7 @@ static int read_manifest(int dirfd, struct manifest *ret)
 	len = fd_read_all(fd, text, sizeof(text));
 	if (len < 0)
 		return (int)len;
-	/* A full buffer is a file that is longer than any of ours. */
+	/* A full buffer means a file longer than any MANIFEST. */
 	return (size_t)len < sizeof(text) ? manifest_parse(text, (size_t)len, ret) : -EBADMSG;
 }
 
@@ -390,6 +384,6 @@ int manifest_verify(int dirfd, void (*report)(void *ctx, const char *name, enum 
 
 	for (size_t i = 0; i < verification.manifest.count; i++)
 		if (!verification.seen[i])
-			differ(&verification, verification.manifest.entries[i].name, MANIFEST_MISSING);
+			report_difference(&verification, verification.manifest.entries[i].name, MANIFEST_MISSING);
 	return verification.differs ? MANIFEST_DIFFERS : 0;
 }

@@ -1,6 +1,6 @@
 /*
- * manifest.h: the list of a sealed directory's files with their sizes and checksums, so that
- * anybody can tell later whether it is still what was written. The format:
+ * manifest.h: the list of a sealed directory's files with their sizes and checksums, to tell later
+ * whether it is still what was written. The format:
  *
  *     SPIKEWATCH-MANIFEST 1
  *     <size in bytes> <CRC-32, 8 hex digits> <name>
@@ -50,7 +50,7 @@ enum manifest_fault {
 bool manifest_name_ok(const char *name);
 
 /*
- * Reads the text of a MANIFEST. 0; -EBADMSG: damaged, cut off, or none of ours; -EPROTONOSUPPORT: a
+ * Reads the text of a MANIFEST. 0; -EBADMSG: damaged, truncated, or no MANIFEST; -EPROTONOSUPPORT: a
  * later format.
  */
 int manifest_parse(const char *text, size_t len, struct manifest *ret);

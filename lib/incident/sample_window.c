@@ -1,18 +1,15 @@
 /*
- * sample_window.c: samples in memory, as differences.
+ * sample_window.c: samples in memory, delta-encoded.
  *
- * The idea: a target sampled a thousand times a second changes in few fields by small amounts, so a
- * record holds the time and the changed fields as differences to the record before, as
- * variable-length integers: 10 to 20 bytes instead of 180. Records live in chunks that are never
- * moved; a record never crosses the end of its chunk. Reading means decoding from the start, which
- * is all that writing and looking for peaks need (the latter with two cursors, one trailing the
- * other).
+ * A target sampled a thousand times a second changes in few fields by small amounts, so a record
+ * holds the time and the changed fields as differences to the record before, as variable-length
+ * integers: 10 to 20 bytes instead of 180. Records are in chunks that are never moved; a record never
+ * crosses the end of its chunk. Reading decodes from the start, which is all that writing and the
+ * peaks need (the latter with two cursors, one behind the other). The bytes are written here only,
+ * so decoding does not check them.
  *
- * Invariant: the bytes are our own and in memory, so decoding does not doubt them.
- *
- * Rejected: keeping a copy of the ring's pages, which hold all targets, when one of a thousand is
- * wanted; dropping old samples when memory is short: the onset of the spike is what nobody else
- * has.
+ * Rejected: a copy of the ring's pages, which hold all targets when one of a thousand is wanted;
+ * dropping old samples when memory is short: the onset of the spike is in no other place.
  */
 #include "lib/incident/sample_window.h"
 
@@ -26,7 +23,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Holes that are remembered one by one; further ones are added to the last. */
+/* Holes that are listed; further ones are added to the last. */
 #define SAMPLE_WINDOW_GAPS_MAX 64
 
 #define DEFAULT_MAX_BYTES (8u << 20)
@@ -85,7 +82,7 @@ static uint64_t unzigzag(uint64_t value)
 }
 
 /* Seven bits a byte, lowest first; the top bit says that more follow. */
-static uint8_t *put(uint8_t *at, uint64_t value)
+static uint8_t *put_varint(uint8_t *at, uint64_t value)
 {
 	for (; value >= 0x80; value >>= 7)
 		*at++ = (uint8_t)(value | 0x80);
@@ -93,7 +90,7 @@ static uint8_t *put(uint8_t *at, uint64_t value)
 	return at;
 }
 
-static uint64_t get(struct cursor *cursor)
+static uint64_t get_varint(struct cursor *cursor)
 {
 	uint64_t value = 0;
 	unsigned shift = 0;
@@ -107,33 +104,33 @@ static uint64_t get(struct cursor *cursor)
 	return value;
 }
 
-static size_t encode(uint8_t *record, struct state *state, mono_t at, const struct sample *sample)
+static size_t encode_record(uint8_t *record, struct state *state, mono_t at, const struct sample *sample)
 {
-	uint8_t *end = put(record, zigzag(at.ns - state->time_ns));
+	uint8_t *end = put_varint(record, zigzag(at.ns - state->time_ns));
 	uint32_t changed = 0;
 
 	for (unsigned f = 0; f < SAMPLE_FIELDS; f++)
 		if (sample_has(sample, f) && sample->value[f] != state->sample.value[f])
 			changed |= 1u << f;
-	end = put(end, sample->mask);
-	end = put(end, changed);
+	end = put_varint(end, sample->mask);
+	end = put_varint(end, changed);
 	for (unsigned f = 0; f < SAMPLE_FIELDS; f++) {
 		if (!(changed >> f & 1u))
 			continue;
-		end = put(end, zigzag(sample->value[f] - state->sample.value[f]));
+		end = put_varint(end, zigzag(sample->value[f] - state->sample.value[f]));
 		state->sample.value[f] = sample->value[f];
 	}
 	state->time_ns = at.ns;
 	return (size_t)(end - record);
 }
 
-static struct cursor begin(const struct sample_window *sample_window)
+static struct cursor first_record(const struct sample_window *sample_window)
 {
 	return (struct cursor){ .chunk = sample_window->first, .state = { .time_ns = sample_window->from.ns } };
 }
 
 /* Decodes the next record into cursor->state. False at the end. */
-static bool next(struct cursor *cursor)
+static bool next_record(struct cursor *cursor)
 {
 	uint32_t changed;
 
@@ -144,12 +141,12 @@ static bool next(struct cursor *cursor)
 	if (!cursor->chunk)
 		return false;
 
-	cursor->state.time_ns += unzigzag(get(cursor));
-	cursor->state.sample.mask = (uint32_t)get(cursor);
-	changed = (uint32_t)get(cursor);
+	cursor->state.time_ns += unzigzag(get_varint(cursor));
+	cursor->state.sample.mask = (uint32_t)get_varint(cursor);
+	changed = (uint32_t)get_varint(cursor);
 	for (unsigned f = 0; f < SAMPLE_FIELDS; f++)
 		if (changed >> f & 1u)
-			cursor->state.sample.value[f] += unzigzag(get(cursor));
+			cursor->state.sample.value[f] += unzigzag(get_varint(cursor));
 	return true;
 }
 
@@ -185,14 +182,14 @@ void sample_window_free(struct sample_window *sample_window)
 	free(sample_window);
 }
 
-static bool inside(const struct sample_window *sample_window, mono_t at)
+static bool in_window(const struct sample_window *sample_window, mono_t at)
 {
 	return mono_diff(at, sample_window->from) >= 0 && mono_diff(sample_window->to, at) >= 0;
 }
 
 void sample_window_tick(struct sample_window *sample_window, mono_t at)
 {
-	if (!inside(sample_window, at))
+	if (!in_window(sample_window, at))
 		return;
 	if (sample_window->ticks == 0)
 		sample_window->first_tick = at;
@@ -200,8 +197,8 @@ void sample_window_tick(struct sample_window *sample_window, mono_t at)
 	sample_window->ticks++;
 }
 
-/* Room for one more record, at whatever length; NULL when the limit or memory says no. */
-static struct chunk *room(struct sample_window *sample_window)
+/* A chunk with room for one more record; NULL at the limit or without memory. */
+static struct chunk *chunk_with_room(struct sample_window *sample_window)
 {
 	struct chunk *chunk = sample_window->last;
 
@@ -228,20 +225,20 @@ void sample_window_add(struct sample_window *sample_window, mono_t at, const str
 {
 	struct chunk *chunk;
 
-	if (!inside(sample_window, at))
+	if (!in_window(sample_window, at))
 		return;
-	chunk = room(sample_window);
+	chunk = chunk_with_room(sample_window);
 	if (!chunk) {
 		sample_window->dropped++;
 		return;
 	}
-	chunk->len += encode(chunk->data + chunk->len, &sample_window->state, at, sample);
+	chunk->len += encode_record(chunk->data + chunk->len, &sample_window->state, at, sample);
 	sample_window->samples++;
 }
 
 void sample_window_gap(struct sample_window *sample_window, mono_t at, uint64_t lost_pages)
 {
-	if (!inside(sample_window, at))
+	if (!in_window(sample_window, at))
 		return;
 	sample_window->gaps++;
 	if (sample_window->gap_count == SAMPLE_WINDOW_GAPS_MAX)
@@ -252,7 +249,7 @@ void sample_window_gap(struct sample_window *sample_window, mono_t at, uint64_t 
 
 void sample_window_gone(struct sample_window *sample_window, mono_t at)
 {
-	if (!inside(sample_window, at))
+	if (!in_window(sample_window, at))
 		return;
 	sample_window->gone = true;
 	sample_window->gone_at = at;
@@ -268,7 +265,7 @@ mono_t sample_window_start(const struct sample_window *sample_window)
 	return sample_window->from;
 }
 
-/* ---- what is in it ---- */
+/* ---- coverage and peaks ---- */
 
 void sample_window_coverage(const struct sample_window *sample_window, uint64_t interval_ns,
 			    struct sample_window_coverage *ret)
@@ -305,11 +302,11 @@ void sample_window_coverage(const struct sample_window *sample_window, uint64_t 
  * Moves trail forward as far as it stays at least the window behind lead. False: there is no such
  * record.
  */
-static bool follow(struct cursor *trail, bool *valid, uint64_t lead_ns, uint64_t window_ns)
+static bool advance_trail(struct cursor *trail, bool *valid, uint64_t lead_ns, uint64_t window_ns)
 {
 	struct cursor ahead = *trail;
 
-	while (next(&ahead) && (int64_t)(lead_ns - ahead.state.time_ns) >= (int64_t)window_ns) {
+	while (next_record(&ahead) && (int64_t)(lead_ns - ahead.state.time_ns) >= (int64_t)window_ns) {
 		*trail = ahead;
 		*valid = true;
 	}
@@ -318,14 +315,14 @@ static bool follow(struct cursor *trail, bool *valid, uint64_t lead_ns, uint64_t
 
 static void cpu_peak(const struct sample_window *sample_window, struct sample_window_peaks *peaks)
 {
-	struct cursor lead = begin(sample_window), trail = begin(sample_window);
+	struct cursor lead = first_record(sample_window), trail = first_record(sample_window);
 	bool valid = false;
 
-	while (next(&lead)) {
+	while (next_record(&lead)) {
 		const struct sample *now = &lead.state.sample, *then = &trail.state.sample;
 		double cores;
 
-		if (!follow(&trail, &valid, lead.state.time_ns, peaks->cpu_window_ns))
+		if (!advance_trail(&trail, &valid, lead.state.time_ns, peaks->cpu_window_ns))
 			continue;
 		if (!sample_has(now, SAMPLE_CPU) || !sample_has(then, SAMPLE_CPU) ||
 		    now->value[SAMPLE_CPU] < then->value[SAMPLE_CPU])
@@ -340,11 +337,11 @@ static void cpu_peak(const struct sample_window *sample_window, struct sample_wi
 
 static void memory_peaks(const struct sample_window *sample_window, struct sample_window_peaks *peaks)
 {
-	struct cursor cursor = begin(sample_window);
+	struct cursor cursor = first_record(sample_window);
 	bool marked = false;
 	uint64_t mark = 0, rose_to = 0;
 
-	while (next(&cursor)) {
+	while (next_record(&cursor)) {
 		const struct sample *sample = &cursor.state.sample;
 
 		if (sample_has(sample, SAMPLE_MEMORY)) {
@@ -377,9 +374,9 @@ void sample_window_peaks(const struct sample_window *sample_window, uint64_t cpu
 static int sample_window_visit(const struct sample_window *sample_window,
 			       int (*visit)(void *ctx, mono_t at, const struct sample *sample), void *ctx)
 {
-	struct cursor cursor = begin(sample_window);
+	struct cursor cursor = first_record(sample_window);
 
-	while (next(&cursor)) {
+	while (next_record(&cursor)) {
 		struct sample sample = cursor.state.sample;
 		int r;
 

@@ -152,7 +152,7 @@ static void begin_flood(struct target_log *log, mono_t now)
 	log->period_ns = LOG_PERIOD_MIN_NS;
 }
 
-/* Whether one more may be said by name. */
+/* Whether one more may be logged by name. */
 static bool admit_by_name(struct target_log *log, mono_t now)
 {
 	leak_bucket(log, now);
@@ -213,7 +213,7 @@ static void remove_held(struct target_log *log, size_t i)
 	memmove(log->held + i, log->held + i + 1, (log->held_count - i) * sizeof *log->held);
 }
 
-/* Says of those who left that they have: all of them, or those who did so long ago. */
+/* Logs held targets: all, or those that were held long enough. */
 static void log_held(struct target_log *log, bool all, mono_t now)
 {
 	while (log->held_count > 0 && (all || mono_diff(now, log->held[0].at) >= (int64_t)LOG_HELD_NS)) {
@@ -222,7 +222,7 @@ static void log_held(struct target_log *log, bool all, mono_t now)
 	}
 }
 
-/* Without a name, or memory, nothing could be recognised: then it is said at once. */
+/* Without a name or memory it could not be recognised: it is logged at once. */
 static void hold_target(struct target_log *log, const char *name, mono_t now)
 {
 	char *copy = name ? strdup(name) : NULL;
@@ -238,7 +238,7 @@ static void hold_target(struct target_log *log, const char *name, mono_t now)
 	log->held[log->held_count++] = (struct held_target){ copy, now };
 }
 
-/* True: the target has just left under this name, which nobody was told. */
+/* True: a target of this name was held; it is not logged. */
 static bool take_held(struct target_log *log, const char *name)
 {
 	for (size_t i = 0; i < log->held_count; i++) {
@@ -284,7 +284,7 @@ static void target_log_start(struct target_log *log, size_t present, mono_t now)
 	log->silent_until = mono_add(now, LOG_PRESENT_NS);
 }
 
-/* Whether the start line has spoken for this one. */
+/* Whether the log of the start has counted this one. */
 static bool was_present(struct target_log *log, mono_t now)
 {
 	if (log->silent == 0)

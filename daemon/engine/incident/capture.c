@@ -103,7 +103,7 @@ static void append_text(struct capture_text *text, const char *data, size_t len)
 		text->error = r;
 }
 
-__attribute__((format(printf, 2, 3))) static void capture_text_say(struct capture_text *text, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void capture_printf(struct capture_text *text, const char *format, ...)
 {
 	char line[LINE_BYTES];
 	va_list args;
@@ -129,7 +129,7 @@ static size_t piece_length(const char *data, size_t len)
 }
 
 /* Untrusted bytes on one line: what is not printable becomes \xNN. */
-static void capture_text_word(struct capture_text *text, const char *data, size_t len)
+static void capture_put_word(struct capture_text *text, const char *data, size_t len)
 {
 	char escaped[4 * PIECE_BYTES + 1];
 
@@ -142,8 +142,8 @@ static void capture_text_word(struct capture_text *text, const char *data, size_
 	}
 }
 
-/* Untrusted lines: as capture_text_word, but newlines and tabs stay; ends with a newline. */
-static void capture_text_lines(struct capture_text *text, const char *data, size_t len)
+/* Untrusted lines: as capture_put_word, but newlines and tabs stay; ends with a newline. */
+static void capture_put_lines(struct capture_text *text, const char *data, size_t len)
 {
 	size_t at = 0;
 
@@ -152,7 +152,7 @@ static void capture_text_lines(struct capture_text *text, const char *data, size
 
 		while (end < len && data[end] != '\n' && data[end] != '\t')
 			end++;
-		capture_text_word(text, data + at, end - at);
+		capture_put_word(text, data + at, end - at);
 		if (end < len)
 			append_text(text, data + end, 1);
 		at = end + 1;
@@ -209,11 +209,11 @@ static void capture_text_release(struct capture_text *text)
 
 /* ---- processes: threads, status, limits, smaps ---- */
 
-/* "The last second": a baseline younger than this says little, one much older dilutes the spike. */
+/* A younger baseline is too short to compare with, a much older one dilutes the spike. */
 #define THREADS_MIN_AGE_NS (900 * NS_PER_MS)
 /*
- * What began since the last scan has no baseline and needs none: all that it used is of its own
- * short life. Scans are ten seconds apart at most.
+ * A thread that began since the last scan has no baseline and needs none: all its CPU time is
+ * recent. Scans are ten seconds apart at most.
  */
 #define THREADS_YOUNG_NS (10 * NS_PER_S)
 #define PROCESS_FILE_BYTES 65536
@@ -231,9 +231,9 @@ static int each_member(const struct capture_context *context, struct capture_tex
 		int r = visit(context, &context->members[i], text);
 
 		if (r == -ESRCH)
-			capture_text_say(text, "# process %d has exited\n", context->members[i].pid);
+			capture_printf(text, "# process %d has exited\n", context->members[i].pid);
 		else if (r < 0)
-			capture_text_say(text, "# process %d: %s\n", context->members[i].pid, strerrordesc_np(-r));
+			capture_printf(text, "# process %d: %s\n", context->members[i].pid, strerrordesc_np(-r));
 		if (r < 0 && r != -ESRCH)
 			error = r;
 		any |= r >= 0;
@@ -254,8 +254,8 @@ static int add_file(int pid_directory, int32_t pid, const char *name, struct cap
 	len = pid_directory_read(pid_directory, name, data, PROCESS_FILE_BYTES);
 	if (len < 0)
 		return (int)len;
-	capture_text_say(text, "# /proc/%d/%s\n", pid, name);
-	capture_text_lines(text, data, (size_t)len);
+	capture_printf(text, "# /proc/%d/%s\n", pid, name);
+	capture_put_lines(text, data, (size_t)len);
 	return 0;
 }
 
@@ -275,9 +275,9 @@ static int add_cmdline(int pid_directory, int32_t pid, struct capture_text *text
 	for (ssize_t i = 0; i < len; i++)
 		if (data[i] == '\0')
 			data[i] = ' ';
-	capture_text_say(text, "# /proc/%d/cmdline\n", pid);
-	capture_text_word(text, data, (size_t)len);
-	capture_text_say(text, "\n");
+	capture_printf(text, "# /proc/%d/cmdline\n", pid);
+	capture_put_word(text, data, (size_t)len);
+	capture_printf(text, "\n");
 	return 0;
 }
 
@@ -311,15 +311,15 @@ static int limits_of(const struct capture_context *context, const struct capture
 	return r < 0 ? r : add_file(pid_directory, member->pid, "limits", text);
 }
 
-static void say_from(struct capture_text *text, bool is_machine, const char *cgroup)
+static void print_origin(struct capture_text *text, bool is_machine, const char *cgroup)
 {
 	if (is_machine) {
-		capture_text_say(text, "\tthe machine\n");
+		capture_printf(text, "\tthe machine\n");
 		return;
 	}
-	capture_text_say(text, "\tcgroup ");
-	capture_text_word(text, cgroup, strlen(cgroup));
-	capture_text_say(text, "\n");
+	capture_printf(text, "\tcgroup ");
+	capture_put_word(text, cgroup, strlen(cgroup));
+	capture_printf(text, "\n");
 }
 
 static int capture_limits(const struct capture_context *context, struct capture_text *text)
@@ -327,19 +327,19 @@ static int capture_limits(const struct capture_context *context, struct capture_
 	const struct cgroup_limits *limits = context->limits;
 	bool effective = false;
 
-	capture_text_say(text, "# effective limits of the target: limit, value, where it is from\n");
+	capture_printf(text, "# effective limits of the target: limit, value, where it is from\n");
 	if (limits && limits->cpu != UINT64_MAX) {
-		capture_text_say(text, "cpu\t%.3f cores", (double)limits->cpu / (double)NS_PER_S);
-		say_from(text, limits->cpu_is_machine, limits->cpu_from);
+		capture_printf(text, "cpu\t%.3f cores", (double)limits->cpu / (double)NS_PER_S);
+		print_origin(text, limits->cpu_is_machine, limits->cpu_from);
 		effective = true;
 	}
 	if (limits && limits->memory_bytes != UINT64_MAX) {
-		capture_text_say(text, "memory\t%ju bytes", (uintmax_t)limits->memory_bytes);
-		say_from(text, limits->memory_is_machine, limits->memory_from);
+		capture_printf(text, "memory\t%ju bytes", (uintmax_t)limits->memory_bytes);
+		print_origin(text, limits->memory_is_machine, limits->memory_from);
 		effective = true;
 	}
 	if (!effective)
-		capture_text_say(text, "# not known\n");
+		capture_printf(text, "# not known\n");
 
 	int r = each_member(context, text, limits_of);
 
@@ -374,11 +374,11 @@ static void subtract(struct thread_row *row, const struct thread_record *then)
 }
 
 /*
- * Without a baseline: all times are since its start, and if that was just now, that is how long
- * ago. uptime_ns: 0 if it is not known. Both are in clock ticks; one is added, so that nobody has
- * used more than there was.
+ * Without a baseline all times are since the thread's start; if that was recent, since_ns is its
+ * age. uptime_ns: 0 if it is not known. Both are rounded to clock ticks; one is added, so that no
+ * thread has used more than 100 %.
  */
-static void add_age(struct thread_row *row, uint64_t uptime_ns)
+static void set_young_age(struct thread_row *row, uint64_t uptime_ns)
 {
 	uint64_t tick_ns = NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK), age_ns;
 
@@ -414,30 +414,27 @@ static int add_threads(struct thread_table *table, const struct capture_member *
 			row->since_ns = growth(snapshot->taken.ns, at.ns);
 		if (then)
 			subtract(row, then);
-		/*
-		 * A list that was cut at its limit cannot tell a new thread from one that was not
-		 * listed.
-		 */
+		/* If the baseline was cut at its limit, the thread may have been there unlisted. */
 		row->is_new = before && !then && before->unlisted == 0;
 		if (before && !then && before->unlisted > 0)
 			row->since_ns = 0;
 		if (!before)
-			add_age(row, uptime_ns);
+			set_young_age(row, uptime_ns);
 	}
 	return 0;
 }
 
-/* What it used of the time that it is compared over, which is not the same for all. */
-static double share(const struct thread_row *row)
+/* CPU time per time; the interval differs between threads. */
+static double cpu_share(const struct thread_row *row)
 {
 	return row->since_ns > 0 ? (double)row->record.cpu_ns / (double)row->since_ns : 0;
 }
 
-/* Busiest first; what has no interval to be busy in comes last. */
-static int compare_rows(const void *a, const void *b)
+/* Busiest first; those without an interval last. */
+static int compare_threads(const void *a, const void *b)
 {
 	const struct thread_row *left = a, *right = b;
-	double of_left = share(left), of_right = share(right);
+	double of_left = cpu_share(left), of_right = cpu_share(right);
 
 	if ((left->since_ns == 0) != (right->since_ns == 0))
 		return left->since_ns == 0 ? 1 : -1;
@@ -453,22 +450,22 @@ static double ms(uint64_t ns)
 	return (double)ns / (double)NS_PER_MS;
 }
 
-static void say_row(struct capture_text *text, const struct thread_row *row)
+static void print_thread(struct capture_text *text, const struct thread_row *row)
 {
 	const struct thread_record *record = &row->record;
 
-	capture_text_say(text, "%d\t%d\t", row->pid, record->tid);
-	capture_text_word(text, record->name, strnlen(record->name, sizeof(record->name)));
-	capture_text_say(text, "\t");
-	capture_text_word(text, &record->state, 1);
-	capture_text_say(text, "\t%.3f\t", ms(record->cpu_ns));
+	capture_printf(text, "%d\t%d\t", row->pid, record->tid);
+	capture_put_word(text, record->name, strnlen(record->name, sizeof(record->name)));
+	capture_printf(text, "\t");
+	capture_put_word(text, &record->state, 1);
+	capture_printf(text, "\t%.3f\t", ms(record->cpu_ns));
 	if (row->since_ns > 0)
-		capture_text_say(text, "%.1f", 100 * share(row));
-	capture_text_say(text, "\t%.0f\t%.0f\t", ms(record->user_ns), ms(record->system_ns));
+		capture_printf(text, "%.1f", 100 * cpu_share(row));
+	capture_printf(text, "\t%.0f\t%.0f\t", ms(record->user_ns), ms(record->system_ns));
 	if (row->since_ns > 0)
-		capture_text_say(text, "%.0f\t%s\n", ms(row->since_ns), row->is_new ? "new" : "");
+		capture_printf(text, "%.0f\t%s\n", ms(row->since_ns), row->is_new ? "new" : "");
 	else
-		capture_text_say(text, "\tsince its start: no baseline\n");
+		capture_printf(text, "\tsince its start: no baseline\n");
 }
 
 /* "4961.28 9011.02\n" (proc(5)): seconds since boot, as start times are; 0: not known. */
@@ -494,13 +491,13 @@ static int collect_threads(const struct capture_context *context, struct capture
 
 		r = thread_snapshot_take(context->procfd, member->pid, member->start_ticks, clock_mono(context->clock),
 					 &snapshot);
-		/* Asked behind that: no thread is younger. */
+		/* The uptime is read after the threads: none is younger. */
 		if (r == 0)
 			r = add_threads(table, member, snapshot, read_uptime(context->procfd));
 		if (r == 0 && snapshot->unlisted > 0)
-			capture_text_say(text, "# process %d has %zu more threads\n", member->pid, snapshot->unlisted);
+			capture_printf(text, "# process %d has %zu more threads\n", member->pid, snapshot->unlisted);
 		else if (r == -ESRCH)
-			capture_text_say(text, "# process %d has exited\n", member->pid);
+			capture_printf(text, "# process %d has exited\n", member->pid);
 		if (r < 0)
 			error = r;
 	}
@@ -512,15 +509,15 @@ static int capture_threads(const struct capture_context *context, struct capture
 	struct thread_table table = { 0 };
 	int r;
 
-	capture_text_say(text,
-			 "# CPU time of each thread within the last since_ms milliseconds; 100 percent is one core\n");
+	capture_printf(text,
+		       "# CPU time of each thread within the last since_ms milliseconds; 100 percent is one core\n");
 	r = collect_threads(context, text, &table);
 	if (r == 0) {
-		qsort(table.rows, table.count, sizeof(table.rows[0]), compare_rows);
-		capture_text_say(text,
-				 "pid\ttid\tname\tstate\tcpu_ms\tcpu_percent\tuser_ms\tsystem_ms\tsince_ms\tremark\n");
+		qsort(table.rows, table.count, sizeof(table.rows[0]), compare_threads);
+		capture_printf(text,
+			       "pid\ttid\tname\tstate\tcpu_ms\tcpu_percent\tuser_ms\tsystem_ms\tsince_ms\tremark\n");
 		for (size_t i = 0; i < table.count; i++)
-			say_row(text, &table.rows[i]);
+			print_thread(text, &table.rows[i]);
 	}
 	free(table.rows);
 	return r;
@@ -528,13 +525,10 @@ static int capture_threads(const struct capture_context *context, struct capture
 
 /* ---- memory ---- */
 
-/*
- * What a mapping is sorted by: what it grew by, what it has where there is nothing to compare with.
- */
 struct maps_row {
 	const struct maps_record *record;
 	const struct maps_record *before; /* NULL: was not there, or no baseline */
-	double weight;
+	double weight;                    /* sort key: growth, or size without a baseline */
 };
 
 static double footprint(const struct maps_record *record)
@@ -557,25 +551,25 @@ static int64_t grown(uint64_t now, uint64_t then)
 	return (int64_t)(now - then);
 }
 
-static void say_mapping(struct capture_text *text, int32_t pid, const struct maps_row *row, bool compared)
+static void print_mapping(struct capture_text *text, int32_t pid, const struct maps_row *row, bool compared)
 {
 	const struct maps_record *record = row->record, *before = row->before;
 
-	capture_text_say(text, "%d\t", pid);
-	capture_text_word(text, record->name, strlen(record->name));
-	capture_text_say(text, "\t");
-	capture_text_word(text, record->permissions, strlen(record->permissions));
-	capture_text_say(text, "\t%u\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64, record->mappings,
-			 record->rss_bytes, record->pss_bytes, record->private_dirty_bytes, record->swap_bytes);
+	capture_printf(text, "%d\t", pid);
+	capture_put_word(text, record->name, strlen(record->name));
+	capture_printf(text, "\t");
+	capture_put_word(text, record->permissions, strlen(record->permissions));
+	capture_printf(text, "\t%u\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64, record->mappings,
+		       record->rss_bytes, record->pss_bytes, record->private_dirty_bytes, record->swap_bytes);
 	if (compared)
-		capture_text_say(text, "\t%+" PRId64 "\t%+" PRId64 "\t%+" PRId64 "\t%+" PRId64,
-				 grown(record->rss_bytes, before ? before->rss_bytes : 0),
-				 grown(record->pss_bytes, before ? before->pss_bytes : 0),
-				 grown(record->private_dirty_bytes, before ? before->private_dirty_bytes : 0),
-				 grown(record->swap_bytes, before ? before->swap_bytes : 0));
+		capture_printf(text, "\t%+" PRId64 "\t%+" PRId64 "\t%+" PRId64 "\t%+" PRId64,
+			       grown(record->rss_bytes, before ? before->rss_bytes : 0),
+			       grown(record->pss_bytes, before ? before->pss_bytes : 0),
+			       grown(record->private_dirty_bytes, before ? before->private_dirty_bytes : 0),
+			       grown(record->swap_bytes, before ? before->swap_bytes : 0));
 	else
-		capture_text_say(text, "\t\t\t\t");
-	capture_text_say(text, "\n");
+		capture_printf(text, "\t\t\t\t");
+	capture_printf(text, "\n");
 }
 
 static int maps_of(const struct capture_context *context, const struct capture_member *member,
@@ -601,21 +595,21 @@ static int maps_of(const struct capture_context *context, const struct capture_m
 	qsort(rows, now->count, sizeof(rows[0]), compare_weight);
 
 	if (member->maps)
-		capture_text_say(text, "# process %d: growth within the last %.1f s\n", member->pid,
-				 ms(growth(now->taken.ns, member->maps->taken.ns)) / 1000);
+		capture_printf(text, "# process %d: growth within the last %.1f s\n", member->pid,
+			       ms(growth(now->taken.ns, member->maps->taken.ns)) / 1000);
 	else
-		capture_text_say(text, "# process %d: no baseline: growth is not known, largest first\n", member->pid);
+		capture_printf(text, "# process %d: no baseline: growth is not known, largest first\n", member->pid);
 	for (size_t i = 0; i < now->count; i++)
-		say_mapping(text, member->pid, &rows[i], member->maps != NULL);
+		print_mapping(text, member->pid, &rows[i], member->maps != NULL);
 	return 0;
 }
 
 static int capture_smaps(const struct capture_context *context, struct capture_text *text)
 {
-	capture_text_say(text,
-			 "# memory by what is mapped; what grew most first\n"
-			 "pid\tmapping\tpermissions\tmappings\trss_bytes\tpss_bytes\tprivate_dirty_bytes\tswap_bytes"
-			 "\trss_growth_bytes\tpss_growth_bytes\tprivate_dirty_growth_bytes\tswap_growth_bytes\n");
+	capture_printf(text,
+		       "# memory by what is mapped; what grew most first\n"
+		       "pid\tmapping\tpermissions\tmappings\trss_bytes\tpss_bytes\tprivate_dirty_bytes\tswap_bytes"
+		       "\trss_growth_bytes\tpss_growth_bytes\tprivate_dirty_growth_bytes\tswap_growth_bytes\n");
 	return each_member(context, text, maps_of);
 }
 
@@ -627,22 +621,22 @@ static int capture_smaps(const struct capture_context *context, struct capture_t
 #define BUSIEST 10
 #define CANDIDATE_MAX 4096 /* processes of a cgroup that are looked at */
 
-/* Whether it is our trouble, and says nothing about what was looked for. */
-static bool is_ours(ssize_t error)
+/* Errors of this process, which say nothing about the file. */
+static bool is_own_error(ssize_t error)
 {
 	return error == -ENOMEM || error == -EMFILE || error == -ENFILE;
 }
 
-/* What could not be read for want of our own means must not look as if it were not there. */
-static void note_ours(struct capture_text *text, ssize_t error)
+/* A file that could not be read for lack of memory or descriptors must not look absent. */
+static void note_own_error(struct capture_text *text, ssize_t error)
 {
-	if (is_ours(error) && !text->error)
+	if (is_own_error(error) && !text->error)
 		text->error = (int)error;
 }
 
 /* ---- cgroups ---- */
 
-/* Directories that were written already: processes of a target mostly share theirs. */
+/* Directories that were written: processes of a target mostly share them. */
 struct places {
 	struct {
 		dev_t device;
@@ -672,13 +666,13 @@ static void add_cgroup_file(int dirfd, const char *directory, const char *name, 
 {
 	ssize_t len = pid_directory_read(dirfd, name, data, FILE_BYTES);
 
-	note_ours(text, len);
+	note_own_error(text, len);
 	if (len < 0)
 		return;
-	capture_text_say(text, "# ");
-	capture_text_word(text, directory, strlen(directory));
-	capture_text_say(text, "/%s\n", name);
-	capture_text_lines(text, data, (size_t)len);
+	capture_printf(text, "# ");
+	capture_put_word(text, directory, strlen(directory));
+	capture_printf(text, "/%s\n", name);
+	capture_put_lines(text, data, (size_t)len);
 }
 
 /* 1: written; 0: there is nothing new there; -ENOMEM, -EMFILE, -ENFILE. */
@@ -704,7 +698,7 @@ static int add_place(struct places *places, const char *root, const char *path, 
 	    (int)sizeof(directory))
 		return 0;
 	fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0 && is_ours(-errno))
+	if (fd < 0 && is_own_error(-errno))
 		return -errno;
 	if (fd < 0 || seen_before(places, fd))
 		return 0;
@@ -727,7 +721,7 @@ static bool unified_path(const struct capture_context *context, int32_t pid, cha
 
 	snprintf(name, sizeof(name), "%d/cgroup", pid);
 	len = pid_directory_read(context->procfd, name, text, sizeof(text));
-	note_ours(trouble, len);
+	note_own_error(trouble, len);
 	while (len > 0 && procfs_cgroup_next(text, (size_t)len, &offset, &line) > 0)
 		if (line.controllers_len == 0 && line.path_len < cap) {
 			memcpy(ret, line.path, line.path_len);
@@ -755,7 +749,7 @@ static int add_hierarchies(const struct capture_context *context, int32_t pid, s
 		if (!root)
 			continue;
 		r = pid ? cgroup_path_in(context->mounts, context->procfd, pid, c, path, sizeof(path)) : 0;
-		if (is_ours(r))
+		if (is_own_error(r))
 			return r;
 		if (r < 0)
 			continue;
@@ -777,7 +771,7 @@ static int capture_cgroup(const struct capture_context *context, struct capture_
 
 	if (!context->mounts || cgroup_mounts_mode(context->mounts) == CGROUPS_NONE)
 		return -ENOENT;
-	capture_text_say(text, "# cgroups: %s\n", cgroup_mode_name(cgroup_mounts_mode(context->mounts)));
+	capture_printf(text, "# cgroups: %s\n", cgroup_mode_name(cgroup_mounts_mode(context->mounts)));
 	for (size_t i = 0; i < context->member_count; i++) {
 		int r = add_hierarchies(context, context->members[i].pid, &places, text);
 
@@ -805,13 +799,13 @@ static void add_machine_file(int procfd, const char *name, struct capture_text *
 	char data[SMALL_BYTES];
 	ssize_t len = pid_directory_read(procfd, name, data, sizeof(data));
 
-	note_ours(text, len);
+	note_own_error(text, len);
 	if (len < 0)
-		capture_text_say(text, "# /proc/%s: not available\n", name);
+		capture_printf(text, "# /proc/%s: not available\n", name);
 	else
-		capture_text_say(text, "# /proc/%s\n", name);
+		capture_printf(text, "# /proc/%s\n", name);
 	if (len > 0)
-		capture_text_lines(text, data, (size_t)len);
+		capture_put_lines(text, data, (size_t)len);
 }
 
 /* The lines of /proc/meminfo that say where memory went. */
@@ -824,13 +818,13 @@ static void add_meminfo(int procfd, struct capture_text *text)
 	char data[SMALL_BYTES];
 	ssize_t len = pid_directory_read(procfd, "meminfo", data, sizeof(data));
 
-	note_ours(text, len);
-	capture_text_say(text, "# /proc/meminfo%s\n", len < 0 ? ": not available" : "");
+	note_own_error(text, len);
+	capture_printf(text, "# /proc/meminfo%s\n", len < 0 ? ": not available" : "");
 	for (size_t i = 0; len > 0 && i < ARRAY_LEN(names); i++) {
 		uint64_t bytes;
 
 		if (procfs_kb_parse(data, (size_t)len, names[i], &bytes) == 0)
-			capture_text_say(text, "%s:\t%ju kB\n", names[i], (uintmax_t)bytes / 1024);
+			capture_printf(text, "%s:\t%ju kB\n", names[i], (uintmax_t)bytes / 1024);
 	}
 }
 
@@ -859,7 +853,7 @@ static uint64_t ticks_since(const struct busy_snapshot *before, const struct pro
 	return growth(stat->user_ticks + stat->system_ticks, then ? then->cpu_ticks : 0);
 }
 
-static int rank(void *ctx, const struct procfs_stat *stat)
+static int rank_process(void *ctx, const struct procfs_stat *stat)
 {
 	struct ranking *ranking = ctx;
 	uint64_t ticks = ticks_since(ranking->before, stat);
@@ -881,18 +875,18 @@ static int rank(void *ctx, const struct procfs_stat *stat)
 	return 0;
 }
 
-static void say_busy(struct capture_text *text, const struct busy_row *row, uint64_t since_ns)
+static void print_busy(struct capture_text *text, const struct busy_row *row, uint64_t since_ns)
 {
 	double ms = (double)row->ticks * 1000.0 / (double)sysconf(_SC_CLK_TCK);
 
-	capture_text_say(text, "%d\t", row->pid);
-	capture_text_word(text, row->name, strlen(row->name));
-	capture_text_say(text, "\t");
-	capture_text_word(text, &row->state, 1);
-	capture_text_say(text, "\t%.0f\t", ms);
+	capture_printf(text, "%d\t", row->pid);
+	capture_put_word(text, row->name, strlen(row->name));
+	capture_printf(text, "\t");
+	capture_put_word(text, &row->state, 1);
+	capture_printf(text, "\t%.0f\t", ms);
 	if (since_ns > 0)
-		capture_text_say(text, "%.1f", 100.0 * ms * (double)NS_PER_MS / (double)since_ns);
-	capture_text_say(text, "\n");
+		capture_printf(text, "%.1f", 100.0 * ms * (double)NS_PER_MS / (double)since_ns);
+	capture_printf(text, "\n");
 }
 
 static int add_busiest(const struct capture_context *context, struct capture_text *text)
@@ -903,19 +897,18 @@ static int add_busiest(const struct capture_context *context, struct capture_tex
 	uint64_t since_ns = context->busy ? growth(now.ns, context->busy->taken.ns) : 0;
 	int r;
 
-	r = busy_snapshot_scan(context->procfd, rank, &ranking);
+	r = busy_snapshot_scan(context->procfd, rank_process, &ranking);
 	if (r < 0)
 		return r;
 	if (context->busy)
-		capture_text_say(text,
-				 "# the busiest of %zu processes within the last %.1f s; 100 percent is one core\n",
-				 ranking.processes, (double)since_ns / (double)NS_PER_S);
+		capture_printf(text, "# the busiest of %zu processes within the last %.1f s; 100 percent is one core\n",
+			       ranking.processes, (double)since_ns / (double)NS_PER_S);
 	else
-		capture_text_say(text, "# the busiest of %zu processes since each of them started: no baseline\n",
-				 ranking.processes);
-	capture_text_say(text, "pid\tname\tstate\tcpu_ms\tcpu_percent\n");
+		capture_printf(text, "# the busiest of %zu processes since each of them started: no baseline\n",
+			       ranking.processes);
+	capture_printf(text, "pid\tname\tstate\tcpu_ms\tcpu_percent\n");
 	for (size_t i = 0; i < ranking.count; i++)
-		say_busy(text, &rows[i], since_ns);
+		print_busy(text, &rows[i], since_ns);
 	return 0;
 }
 
@@ -995,7 +988,7 @@ static void rank_pid(const struct capture_context *context, int32_t pid, struct 
 	snprintf(name, sizeof(name), "%d/stat", pid);
 	len = pid_directory_read(context->procfd, name, text, sizeof(text));
 	if (len > 0 && procfs_stat_parse(text, (size_t)len, &stat) == 0)
-		rank(ranking, &stat);
+		rank_process(ranking, &stat);
 }
 
 /*

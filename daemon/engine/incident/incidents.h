@@ -1,20 +1,20 @@
 /*
- * incidents.h: from "a rule fired" to a sealed directory. The main thread opens, feeds and closes
- * incidents; one worker thread collects evidence and writes, so that nothing that collects ever
- * stops the rules or the sampling.
+ * incidents.h: from "a rule fired" to a sealed directory. The event loop opens, feeds and closes
+ * incidents; one worker thread collects evidence and writes, so that neither ever delays the rules
+ * or the sampling.
  *
- *      fire            capture (worker)                    `after` is over             seal (worker)
- *     ─────▶ OPEN ─┬─▶ status, threads, limits, ... ──┬──▶ handed over ──▶ samples, incident.json,
- *     MANIFEST, rename
- *                  └─▶ slice: before from the ring,   │
- *                      then every tick; firings of ───┘
- *                      the same target are merged
+ *      fire            worker: open                  `after` is over        worker: seal
+ *     ─────▶ OPEN ─┬─▶ stacks, captures, commands ─┬──▶ handed over ──▶ samples, incident.json,
+ *                  └─▶ window: the past from the   │                    MANIFEST, rename
+ *                      ring, then every tick;    ──┘
+ *                      firings of the same
+ *                      target are merged
  *
- * Somebody may ask for one by hand (incidents_trigger): of a target, as if a rule had fired, or of
- * everything: then the samples of all targets go from the ring into the draft at once, past
- * included, and on until `after` is over.
+ * One can also be requested (incidents_trigger): of a target, as if a rule had fired, or of all
+ * targets: then their samples go from the ring into the draft at once, past included, and on until
+ * `after` is over.
  *
- * All functions belong to the main thread.
+ * All functions belong to the event loop.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_INCIDENT_INCIDENTS_H
 #define SPIKEWATCH_DAEMON_ENGINE_INCIDENT_INCIDENTS_H
@@ -35,10 +35,7 @@
 
 struct incidents;
 
-/*
- * So many at once; further firings are refused with a word in the log. Each holds its slice in
- * memory.
- */
+/* Open at once; further firings are refused, which is logged. Each holds its window in memory. */
 #define INCIDENTS_OPEN_MAX 16u
 
 struct incidents_options {
@@ -52,11 +49,11 @@ struct incidents_options {
 /* What became of a request. */
 enum incidents_answer {
 	INCIDENTS_OPENED,
-	INCIDENTS_MERGED, /* into the one that is open, of a rule or of an earlier request */
+	INCIDENTS_MERGED, /* into the one that is open, whether of a rule or of a request */
 	INCIDENTS_REFUSED,
 };
 
-/* What somebody who asked for an incident is told. */
+/* The answer to a request. */
 struct incidents_ticket {
 	enum incidents_answer answer;
 	const char *why;       /* REFUSED: static text, "too many are open"; else "" */
@@ -77,10 +74,7 @@ struct incidents_counts {
 /* Starts the worker. 0; -ENOMEM; -errno. */
 int incidents_new(const struct incidents_options *options, struct incidents **ret);
 
-/*
- * Finishes. Returns as incidents_finish: what the worker has is left to it if that hangs. NULL is
- * fine: true.
- */
+/* Finishes. Returns as incidents_finish. NULL is fine: true. */
 bool incidents_free(struct incidents *incidents);
 
 /*
@@ -90,35 +84,33 @@ bool incidents_free(struct incidents *incidents);
 enum incidents_answer incidents_fire(struct incidents *incidents, const struct evaluator_firing *firing);
 
 /*
- * Somebody asks for an incident, of this target or (NULL) of everything. Merged if one is open of
- * the same. The past is secured as with a rule: of a target when this returns, of everything as
- * soon as the worker is free, before what else is queued; what the sampler was faster with is in
- * the incident's coverage. target and its strings are copied. 0: *ret is set, also when refused.
+ * A request for an incident of this target or (NULL) of all. Merged if one of the same is open. The
+ * past is copied as with a rule: of a target when this returns, of all targets as soon as the worker
+ * is free, before what else is queued; what the sampler overwrites until then is missing, and
+ * counted in the incident's coverage. target and its strings are copied. Always sets *ret; 0.
  */
 int incidents_trigger(struct incidents *incidents, const struct target *target, struct incidents_ticket *ret);
 
 /*
  * From now on config, which must outlive incidents or the next reload; nothing refers to the old
- * one when this returns, the worker included. Incidents that are open end as they began: same
- * window, captures, limit of bytes. Retention goes by the new limits from the next incident on.
- * Cannot fail.
+ * one when this returns, the worker included. Open incidents keep their settings; retention has the
+ * new limits from the next incident on.
  */
 void incidents_reload(struct incidents *incidents, const struct config *config);
 
 /*
- * Since when the worker has been at the job that it is doing now; 0: it is idle. A job of minutes
- * is stuck: a disk or a process that does not answer.
+ * When the job that the worker does now was begun; 0: it is idle. A job of minutes is blocked in a
+ * read or write.
  */
 mono_t incidents_busy_since(const struct incidents *incidents);
 
 /*
- * Room for one more on the file system and in the spool? Asked at most once a second, the answer is
- * kept. If there is not, the worker is asked to make some by removing old incidents, if that would
- * be enough.
+ * Whether there is disk space for one more; checked at most once a second. If not, the worker
+ * removes old incidents, if that would be enough.
  */
 bool incidents_disk_ok(struct incidents *incidents, mono_t now);
 
-/* The last answer was no. */
+/* The last answer of incidents_disk_ok, negated. */
 bool incidents_disk_is_short(const struct incidents *incidents);
 
 /* The ring's events, in order. */
@@ -127,16 +119,16 @@ void incidents_sample(struct incidents *incidents, uint32_t id, mono_t at, const
 void incidents_gone(struct incidents *incidents, uint32_t id, mono_t at);
 void incidents_gap(struct incidents *incidents, mono_t at, uint64_t lost_pages);
 
-/* Hands over to the worker what is complete. */
+/* Hands over to the worker the incidents whose window is over. */
 void incidents_poll(struct incidents *incidents, mono_t now);
 
 /*
- * Hands over everything with what there is, and waits until the worker has written it. False: the
- * worker hangs, see incident_worker_stop: session and spool must be left as they are.
+ * Hands over all incidents with what they have, and waits until they are written. False: the worker
+ * is stuck (incident_worker_stop), and session and spool must not be freed.
  */
 bool incidents_finish(struct incidents *incidents);
 
-/* Whether one of the target with this key is open: what fires on it is merged. */
+/* Whether an incident of the target with this key is open: firings on it are merged. */
 bool incidents_is_open(const struct incidents *incidents, const char *key);
 
 /* Totals so far. */

@@ -1,9 +1,9 @@
 /*
- * recover.c: a short pipeline of its own: the dead ring, a lossy cursor, a recorder, a draft in the
- * spool.
+ * recover.c: reads the ring twice: first to measure what it holds, which the incident's name and
+ * description need, then to copy it to samples.tsv.
  *
- * Only the last `before` window is saved: that is what an incident would have held. All targets
- * are, because nobody can tell any more which one was the story.
+ * Only the last `before` window is saved, which an incident would have held; of all targets, because
+ * which of them mattered is not known.
  */
 #include "daemon/engine/incident/recover.h"
 
@@ -27,12 +27,11 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* ---- a first walk: what there is ---- */
+/* ---- the first walk: what there is ---- */
 
-/* While the ring is walked over. */
 struct survey {
 	struct recover_report *report;
-	uint64_t next_tick; /* number that would follow */
+	uint64_t next_tick; /* the number that is expected */
 	uint64_t pages;     /* lost since the last tick */
 };
 
@@ -49,7 +48,7 @@ static void add_hole(struct recover_report *report, const struct recover_hole *h
 	last->pages += hole->pages;
 }
 
-static void see_tick(struct survey *survey, const struct ring_event *event)
+static void survey_tick(struct survey *survey, const struct ring_event *event)
 {
 	struct recover_report *report = survey->report;
 	struct recover_hole hole = { .from = report->to_wall, .to = event->wall, .pages = survey->pages };
@@ -76,13 +75,13 @@ static void see_tick(struct survey *survey, const struct ring_event *event)
 	}
 }
 
-static void see(struct survey *survey, const struct ring_event *event)
+static void survey_event(struct survey *survey, const struct ring_event *event)
 {
 	struct recover_report *report = survey->report;
 
 	switch (event->type) {
 	case RING_EVENT_TICK:
-		see_tick(survey, event);
+		survey_tick(survey, event);
 		break;
 	case RING_EVENT_SAMPLE:
 		report->samples++;
@@ -103,8 +102,8 @@ static void see(struct survey *survey, const struct ring_event *event)
 	}
 }
 
-/* Up to the last tick there is now: a ring that is being written has no end. */
-static int measure(const struct ring *ring, mono_t since, mono_t until, struct recover_report *ret)
+/* Up to `until`: a ring that is being written has no end. */
+static int survey_ring(const struct ring *ring, mono_t since, mono_t until, struct recover_report *ret)
 {
 	AUTO(ring_cursor_freep) struct ring_cursor *cursor = NULL;
 	struct survey survey = { .report = ret };
@@ -118,16 +117,16 @@ static int measure(const struct ring *ring, mono_t since, mono_t until, struct r
 	while ((r = ring_cursor_next(cursor, &event)) == 0) {
 		if (event.type == RING_EVENT_TICK && mono_diff(event.time, until) > 0)
 			break;
-		see(&survey, &event);
+		survey_event(&survey, &event);
 	}
-	/* Behind the last tick that could be read. */
+	/* After the last tick that could be read. */
 	if (survey.pages > 0)
 		add_hole(ret, &(struct recover_hole){ .from = ret->to_wall, .pages = survey.pages });
 
 	return r < 0 ? r : 0;
 }
 
-/* ---- a second walk: all of it, to the disk ---- */
+/* ---- the second walk: to the disk ---- */
 
 static int close_recorder(struct recorder *recorder, const struct stats *stats, struct recover_report *report)
 {
@@ -136,9 +135,7 @@ static int close_recorder(struct recorder *recorder, const struct stats *stats, 
 
 	recorder_counts(recorder, &counts);
 	closed = recorder_close(recorder, stats);
-	/*
-	 * A writer that goes on may have overtaken this walk where it had not overtaken the first.
-	 */
+	/* A live writer may have overtaken this walk where it had not overtaken the first. */
 	report->ticks = counts.ticks;
 	report->samples = counts.rows;
 	if (counts.damaged_pages > report->lost_pages)
@@ -180,8 +177,8 @@ static void write_boot_id(const uint8_t id[16], char *ret, size_t cap)
 		 id[3], id[4], id[5], id[6], id[7], id[8], id[9], id[10], id[11], id[12], id[13], id[14], id[15]);
 }
 
-static void describe(const struct ring *ring, const struct recover_report *report, uint64_t before_ns,
-		     struct incident *incident)
+static void describe_recovered(const struct ring *ring, const struct recover_report *report, uint64_t before_ns,
+			       struct incident *incident)
 {
 	struct ring_info info;
 	struct utsname name;
@@ -214,8 +211,8 @@ static void describe(const struct ring *ring, const struct recover_report *repor
 	}
 }
 
-static int seal(const struct ring *ring, mono_t since, uint64_t before_ns, struct spool_draft *draft,
-		struct recover_report *report)
+static int seal_recovered(const struct ring *ring, mono_t since, uint64_t before_ns, struct spool_draft *draft,
+			  struct recover_report *report)
 {
 	struct incident_capture samples = { .name = "samples", .file = INCIDENT_SAMPLES_FILE };
 	struct incident incident;
@@ -228,7 +225,7 @@ static int seal(const struct ring *ring, mono_t since, uint64_t before_ns, struc
 	}
 	if (fstatat(spool_draft_dirfd(draft), samples.file, &st, AT_SYMLINK_NOFOLLOW) == 0)
 		samples.bytes = (uint64_t)st.st_size;
-	describe(ring, report, before_ns, &incident);
+	describe_recovered(ring, report, before_ns, &incident);
 	incident_text(incident.id, sizeof incident.id, report->name);
 	incident_add_capture(&incident, &samples);
 
@@ -247,7 +244,7 @@ int recover_save(const struct ring *ring, uint64_t before_ns, struct spool *spoo
 	ring_info(ring, &info);
 	since = before_ns ? mono_sub(info.last_tick, before_ns) : (mono_t){ 0 };
 	report.interval_ns = ring_interval_ns(ring);
-	r = measure(ring, since, info.last_tick, &report);
+	r = survey_ring(ring, since, info.last_tick, &report);
 	if (r < 0)
 		return r;
 	if (report.ticks == 0) {
@@ -263,7 +260,7 @@ int recover_save(const struct ring *ring, uint64_t before_ns, struct spool *spoo
 	if (r < 0)
 		return r;
 	incident_text(report.name, sizeof report.name, spool_draft_name(draft));
-	r = seal(ring, since, before_ns, draft, &report);
+	r = seal_recovered(ring, since, before_ns, draft, &report);
 	if (r < 0)
 		return r;
 	*ret = report;
@@ -273,7 +270,7 @@ int recover_save(const struct ring *ring, uint64_t before_ns, struct spool *spoo
 
 /* ---- the daemon's start ---- */
 
-static void set_aside(const char *path, int error)
+static void set_ring_aside(const char *path, int error)
 {
 	char aside[4096];
 
@@ -283,13 +280,10 @@ static void set_aside(const char *path, int error)
 			  "the old ring cannot be read (%s): it is now %s", strerror(-error), aside);
 }
 
-/*
- * A daemon that is killed before any incident is sealed must not fill the disk with recovered ones
- * either.
- */
-static void enforce(struct spool *spool)
+/* A daemon that is killed again and again before it seals an incident must not fill the disk. */
+static void enforce_limits(struct spool *spool)
 {
-	int r = spool_enforce(spool, (wall_t){ 0 }, NULL, NULL); /* nothing for its age: the clock has just been met */
+	int r = spool_enforce(spool, (wall_t){ 0 }, NULL, NULL); /* without a time: the clock may not be set yet */
 
 	if (r < 0)
 		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_DISK_SHORT, .error = r },
@@ -306,7 +300,7 @@ void recover_ring(const char *path, const struct config *config, struct spool *s
 	if (r == -ENOENT)
 		return;
 	if (r < 0) {
-		set_aside(path, r);
+		set_ring_aside(path, r);
 		return;
 	}
 
@@ -324,6 +318,6 @@ void recover_ring(const char *path, const struct config *config, struct spool *s
 	if (*report.name)
 		log_about(LOG_NOTICE, &(struct log_about){ .message = MESSAGE_RING_RECOVERED, .incident = report.name },
 			  "the last daemon was killed: what its ring held is incident %s", report.name);
-	unlink(path); /* once is enough, also for a daemon that gets no further than this again and again */
-	enforce(spool);
+	unlink(path); /* or a daemon that fails later in its start would save it at each start */
+	enforce_limits(spool);
 }

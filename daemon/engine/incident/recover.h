@@ -1,7 +1,4 @@
-/*
- * recover.h: what a daemon that was killed left in its ring becomes an incident before the ring is
- * replaced.
- */
+/* recover.h: the ring of a daemon that was killed becomes an incident before it is replaced. */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_INCIDENT_RECOVER_H
 #define SPIKEWATCH_DAEMON_ENGINE_INCIDENT_RECOVER_H
 
@@ -11,7 +8,7 @@
 #include "lib/incident/incident.h"
 #include "lib/ring/ring.h"
 
-/* Holes that are kept one by one; further ones are added to the last. */
+/* Holes that are listed; further ones are added to the last. */
 #define RECOVER_HOLES_MAX 16
 
 /* Ticks that are missing. */
@@ -44,10 +41,10 @@ struct recover_report {
 int recover_save(const struct ring *ring, uint64_t before_ns, struct spool *spool, struct recover_report *ret);
 
 /*
- * Looks at the ring file. If there is one whose writer did not say goodbye, its last `before`
- * window, all targets, is sealed as an incident of kind "recovered", and the file is removed.
- * Nobody else may have the ring. Logs what it did; never stops the start: a ring that cannot be
- * read is set aside under its name with ".damaged".
+ * If there is a ring file whose writer did not end it, its last `before` window, all targets, is
+ * sealed as an incident of kind "recovered", and the file is removed. The caller holds the lock of
+ * the ring. Logs what it did; an error never stops the start: a ring that cannot be read is renamed
+ * to its name with ".damaged".
  */
 void recover_ring(const char *path, const struct config *config, struct spool *spool);
 

@@ -1,9 +1,13 @@
 /*
- * ring_recorder.c: a lossy cursor, a recorder, a file.
+ * ring_recorder.c: events of the ring to lines of a stream, and the recording of an incident of all
+ * targets.
  *
- * Rejected: copying the window into memory first. It holds all targets, and at a thousand of them a
- * thousand times a second it is larger than what the daemon may take; the disk takes it as fast as
- * it comes.
+ * The native format has a row for each record: a target at its own time. The gVisor format has no
+ * targets: a row is a tick, with the last known values of all targets side by side, and is written
+ * at the end of the tick.
+ *
+ * Rejected for recordings: copying the window into memory first. A thousand targets, sampled a
+ * thousand times a second, take more memory than the daemon may use; the disk keeps up.
  */
 #include "daemon/engine/incident/ring_recorder.h"
 
@@ -27,14 +31,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-/*
- * recorder.c: events of the ring to lines of the stream.
- *
- * The native format has a row for every record: a target at its own time. The gVisor format knows
- * no targets: a row is a tick, with the last known values of all targets side by side; it is
- * written at the tick's end.
- */
 
 static const enum sample_field gvisor_fields[RECORDER_GVISOR_FIELDS] = {
 	SAMPLE_CPU, SAMPLE_CPU_USER, SAMPLE_CPU_SYSTEM, SAMPLE_MEMORY, SAMPLE_THREADS, SAMPLE_MINOR_FAULTS,
@@ -228,7 +224,7 @@ static int on_tick(struct recorder *recorder, mono_t at)
 		return 0;
 	}
 
-	/* Those of several writers overlap. */
+	/* Ticks of several writers overlap. */
 	if (counts->ticks == 0 || mono_diff(at, counts->first) < 0)
 		counts->first = at;
 	if (counts->ticks == 0 || mono_diff(at, counts->last) > 0)
@@ -300,6 +296,8 @@ int recorder_close(struct recorder *recorder, const struct stats *stats)
 	return r < 0 ? r : closed;
 }
 
+/* ---- all targets around a moment, into samples.tsv ---- */
+
 struct full_recording {
 	struct full_recording_options options;
 	uint64_t interval_ns; /* at the firing: after a reload it may be another */
@@ -310,7 +308,7 @@ struct full_recording {
 	int error;
 };
 
-static struct recorder_options recording(const struct full_recording_options *options)
+static struct recorder_options recorder_options_of(const struct full_recording_options *options)
 {
 	struct recorder_options recorder = {
 		.format = STREAM_SPIKEWATCH,
@@ -324,17 +322,17 @@ static struct recorder_options recording(const struct full_recording_options *op
 	return recorder;
 }
 
-static int start(struct full_recording *full_recording, struct sink sink)
+static int start_recorder(struct full_recording *recording, struct sink sink)
 {
-	struct recorder_options recorder = recording(&full_recording->options);
-	int r = ring_cursor_new(full_recording->options.ring, RING_OLDEST, &full_recording->cursor);
+	struct recorder_options recorder = recorder_options_of(&recording->options);
+	int r = ring_cursor_new(recording->options.ring, RING_OLDEST, &recording->cursor);
 
 	if (r < 0)
 		return r;
 
-	ring_cursor_seek(full_recording->cursor, recorder.start);
+	ring_cursor_seek(recording->cursor, recorder.start);
 
-	return recorder_new(full_recording->cursor, sink, &recorder, &full_recording->recorder);
+	return recorder_new(recording->cursor, sink, &recorder, &recording->recorder);
 }
 
 static int count_bytes(void *ctx, const void *data, size_t len)
@@ -349,15 +347,15 @@ static int count_bytes(void *ctx, const void *data, size_t len)
 
 int full_recording_bytes(const struct full_recording_options *options, uint64_t *ret_bytes)
 {
-	struct full_recording full_recording = { .options = *options, .dirfd = -1, .fd = -1 };
+	struct full_recording recording = { .options = *options, .dirfd = -1, .fd = -1 };
 	struct stats stats = { 0 };
 	uint64_t bytes = 0;
-	int r = start(&full_recording, (struct sink){ .write = count_bytes, .ctx = &bytes });
+	int r = start_recorder(&recording, (struct sink){ .write = count_bytes, .ctx = &bytes });
 
 	ring_stats(options->ring, &stats);
 	if (r == 0)
-		r = recorder_close(full_recording.recorder, &stats);
-	ring_cursor_free(full_recording.cursor);
+		r = recorder_close(recording.recorder, &stats);
+	ring_cursor_free(recording.cursor);
 	if (r == 0)
 		*ret_bytes = bytes;
 
@@ -366,49 +364,49 @@ int full_recording_bytes(const struct full_recording_options *options, uint64_t 
 
 int full_recording_open(const struct full_recording_options *options, int dirfd, struct full_recording **ret)
 {
-	AUTO(full_recording_abortp) struct full_recording *full_recording = calloc(1, sizeof *full_recording);
+	AUTO(full_recording_abortp) struct full_recording *recording = calloc(1, sizeof *recording);
 	int r;
 
-	if (!full_recording)
+	if (!recording)
 		return -ENOMEM;
 
-	full_recording->options = *options;
-	full_recording->interval_ns = ring_interval_ns(options->ring);
-	full_recording->dirfd = dirfd;
-	full_recording->fd = -1;
-	full_recording->fd =
+	recording->options = *options;
+	recording->interval_ns = ring_interval_ns(options->ring);
+	recording->dirfd = dirfd;
+	recording->fd = -1;
+	recording->fd =
 		openat(dirfd, INCIDENT_SAMPLES_FILE, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
-	if (full_recording->fd < 0)
+	if (recording->fd < 0)
 		return -errno;
-	r = start(full_recording, sink_fd(&full_recording->fd));
+	r = start_recorder(recording, sink_fd(&recording->fd));
 	if (r == 0)
-		r = full_recording_follow(full_recording);
+		r = full_recording_follow(recording);
 	if (r < 0)
 		return r;
-	*ret = TAKE(full_recording);
+	*ret = TAKE(recording);
 
 	return 0;
 }
 
-int full_recording_follow(struct full_recording *full_recording)
+int full_recording_follow(struct full_recording *recording)
 {
-	if (full_recording->error == 0)
-		full_recording->error = recorder_pump(full_recording->recorder);
-	if (full_recording->error == 0)
-		full_recording->error = recorder_flush(full_recording->recorder);
+	if (recording->error == 0)
+		recording->error = recorder_pump(recording->recorder);
+	if (recording->error == 0)
+		recording->error = recorder_flush(recording->recorder);
 
-	return full_recording->error;
+	return recording->error;
 }
 
-/* As sample_window_coverage says it. */
-static struct sample_window_coverage coverage_of(const struct full_recording *full_recording,
+/* As sample_window_coverage. */
+static struct sample_window_coverage coverage_of(const struct full_recording *recording,
 						 const struct recorder_counts *counts)
 {
-	const struct full_recording_options *options = &full_recording->options;
+	const struct full_recording_options *options = &recording->options;
 	struct sample_window_coverage coverage = {
 		.want_before_ns = options->before_ns,
 		.want_after_ns = options->after_ns,
-		.ticks_expected = (options->before_ns + options->after_ns) / full_recording->interval_ns,
+		.ticks_expected = (options->before_ns + options->after_ns) / recording->interval_ns,
 		.ticks_got = counts->ticks,
 		.samples = counts->rows,
 		.samples_dropped = counts->dropped,
@@ -420,7 +418,7 @@ static struct sample_window_coverage coverage_of(const struct full_recording *fu
 	if (counts->ticks == 0)
 		return coverage;
 
-	slots = (double)mono_diff(counts->last, counts->first) / (double)full_recording->interval_ns + 1;
+	slots = (double)mono_diff(counts->last, counts->first) / (double)recording->interval_ns + 1;
 	rate = (double)counts->ticks / slots;
 	coverage.got_from_ns = mono_diff(counts->first, options->fired);
 	coverage.got_to_ns = mono_diff(counts->last, options->fired);
@@ -429,9 +427,9 @@ static struct sample_window_coverage coverage_of(const struct full_recording *fu
 	return coverage;
 }
 
-int full_recording_close(struct full_recording *full_recording, struct sample_window_coverage *ret, uint64_t *ret_bytes)
+int full_recording_close(struct full_recording *recording, struct sample_window_coverage *ret, uint64_t *ret_bytes)
 {
-	AUTO(full_recording_abortp) struct full_recording *owned = full_recording;
+	AUTO(full_recording_abortp) struct full_recording *owned = recording;
 	struct recorder_counts counts;
 	struct stats stats = { 0 };
 	struct stat st;
@@ -448,25 +446,25 @@ int full_recording_close(struct full_recording *full_recording, struct sample_wi
 	if (fstat(owned->fd, &st) < 0)
 		return -errno;
 
-	close(TAKE_FD(full_recording->fd));
-	*ret = coverage_of(full_recording, &counts);
+	close(TAKE_FD(recording->fd));
+	*ret = coverage_of(recording, &counts);
 	*ret_bytes = (uint64_t)st.st_size;
 
 	return 0;
 }
 
-void full_recording_abort(struct full_recording *full_recording)
+void full_recording_abort(struct full_recording *recording)
 {
 	struct stats nothing = { 0 };
 
-	if (!full_recording)
+	if (!recording)
 		return;
 
-	recorder_close(full_recording->recorder, &nothing);
-	ring_cursor_free(full_recording->cursor);
-	if (full_recording->fd >= 0) {
-		unlinkat(full_recording->dirfd, INCIDENT_SAMPLES_FILE, 0);
-		close(full_recording->fd);
+	recorder_close(recording->recorder, &nothing);
+	ring_cursor_free(recording->cursor);
+	if (recording->fd >= 0) {
+		unlinkat(recording->dirfd, INCIDENT_SAMPLES_FILE, 0);
+		close(recording->fd);
 	}
-	free(full_recording);
+	free(recording);
 }

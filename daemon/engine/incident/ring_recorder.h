@@ -1,9 +1,8 @@
 /*
- * ring_recorder.h: the samples of all targets around a moment, from the ring straight into
- * samples.tsv: for an incident of everything. The past is written when it is opened; what comes
- * after that, whenever full_recording_follow is called.
- *
- * What the sampler was faster with is counted, not waited for. Every call may wait for the disk.
+ * ring_recorder.h: from the ring straight into a stream. A recorder writes what a cursor delivers:
+ * with a blocking cursor nothing is lost, and the sampler slows down while the stream's sink is
+ * slow. A full recording is the samples.tsv of an incident of all targets, written through a lossy
+ * cursor: pages that the sampler overwrote first are counted. Every call may wait for the disk.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_INCIDENT_RING_RECORDER_H
 #define SPIKEWATCH_DAEMON_ENGINE_INCIDENT_RING_RECORDER_H
@@ -19,30 +18,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * recorder.h: a reader of the ring that writes everything it is delivered into a stream. With a
- * blocking cursor nothing is lost: while the stream's sink is slow the sampler backs off.
- */
+/* ---- a recorder: everything that a cursor delivers, into a stream ---- */
 
 struct recorder;
 
-/* A gVisor stream has one row per tick and the columns of all targets side by side: so many fit. */
+/* A gVisor stream has the columns of all targets side by side: so many fit. */
 #define RECORDER_GVISOR_FIELDS 6u
 #define RECORDER_GVISOR_TARGETS (STREAM_COLUMNS_MAX / RECORDER_GVISOR_FIELDS)
 
-/*
- * Which fields of a sample these are, RECORDER_GVISOR_FIELDS of them in the order of the columns.
- */
+/* The fields of a target in a gVisor stream, in the order of the columns. */
 const enum sample_field *recorder_gvisor_fields(void);
 
 struct recorder_options {
 	enum stream_format format;
 	mono_t start; /* what the times of rows count from */
 	wall_t start_wall;
-	const char *const
-		*names;     /* STREAM_GVISOR: the targets in order, as in target.name; must outlive the recorder */
+	/* STREAM_GVISOR: the targets in order, as in target.name; must outlive the recorder. */
+	const char *const *names;
 	size_t name_count;  /* 1 .. RECORDER_GVISOR_TARGETS; else ignored */
-	mono_t until;       /* ticks after this end the recording; 0: nothing does */
+	mono_t until;       /* the recording ends with the first tick after this; 0: never */
 	uint64_t max_bytes; /* of the stream: rows beyond are dropped and counted; 0: no limit */
 };
 
@@ -80,6 +74,8 @@ void recorder_counts(const struct recorder *recorder, struct recorder_counts *re
  */
 int recorder_close(struct recorder *recorder, const struct stats *stats);
 
+/* ---- a full recording ---- */
+
 struct full_recording;
 
 struct full_recording_options {
@@ -96,18 +92,14 @@ struct full_recording_options {
  */
 int full_recording_open(const struct full_recording_options *options, int dirfd, struct full_recording **ret);
 
-/*
- * Writes what has come since, and hands it to the kernel. 0; the first error, from then on: the
- * rest is left to full_recording_close.
- */
-int full_recording_follow(struct full_recording *full_recording);
+/* Writes what was sampled since. 0; -errno: the first error, also from all later calls. */
+int full_recording_follow(struct full_recording *recording);
 
 /*
- * Does so once more, ends the file, frees. 0, and what there is of the window in *ret, the size of
- * the file in *ret_bytes; -errno: the first error, and the file is gone.
+ * Follows once more, ends the file, frees. 0: *ret, how much of the window there is, and the size of
+ * the file; -errno: the first error, and the file is removed.
  */
-int full_recording_close(struct full_recording *full_recording, struct sample_window_coverage *ret,
-			 uint64_t *ret_bytes);
+int full_recording_close(struct full_recording *recording, struct sample_window_coverage *ret, uint64_t *ret_bytes);
 
 /*
  * How large the file would be, within a hundred bytes, if it were opened and closed now. 0;
@@ -116,7 +108,7 @@ int full_recording_close(struct full_recording *full_recording, struct sample_wi
 int full_recording_bytes(const struct full_recording_options *options, uint64_t *ret_bytes);
 
 /* Frees it and removes the file. NULL is fine. */
-void full_recording_abort(struct full_recording *full_recording);
+void full_recording_abort(struct full_recording *recording);
 CLEANUP(full_recording, abort);
 
 #endif

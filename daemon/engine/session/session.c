@@ -1,10 +1,10 @@
 /*
  * session.c: builds bottom up, frees top down; a half-built session is freed by the same function.
  *
- * Discovery's thread may hang in a read of /proc when the session ends, and wake when everything
- * else has gone. It reaches nearly all of the session, so then none of it is freed: the ring is
- * marked as ended, and the rest goes with the process. An exit takes a thread with it that hangs
- * where it can be killed, as readers of a locked memory map can.
+ * Discovery's thread may be blocked in a read of /proc when the session ends, and continue later. It
+ * uses nearly all of the session, so then nothing is freed: the ring is marked as ended, and the rest
+ * goes with the process. Readers that wait for a locked memory map can be killed, so an exit ends
+ * such a thread.
  */
 #include "daemon/engine/session/session.h"
 
@@ -57,7 +57,7 @@ static int failed(const char *what, const char *which, int error)
 	return error;
 }
 
-/* Every watched process keeps a handful of descriptors open: take what may be had. */
+/* Every watched process takes a few descriptors: raises the soft limit to the hard one. */
 static void raise_descriptor_limit(void)
 {
 	struct rlimit limit;
@@ -70,20 +70,19 @@ static void raise_descriptor_limit(void)
 }
 
 /*
- * The kernel's table of them has the size that the question gives it from now on, while there is
- * one thread: with several it is waited for all CPUs to take notice, ten milliseconds of the first
- * scan.
+ * Makes the kernel grow the table of descriptors now, while there is one thread: with several threads
+ * it waits for an RCU grace period, ten milliseconds of the first scan.
  */
-static void make_room_for_descriptors(const struct session *session)
+static void grow_descriptor_table(const struct session *session)
 {
 	(void)descriptors_short(session->procfd);
 }
 
 /*
- * Of a daemon in a container the paths of all others are known only by that. Without it, some are
- * not found.
+ * Finds where this cgroup namespace begins. In a container the cgroup paths of other processes are
+ * relative to that; without it some are not found.
  */
-static void orient(struct session *session)
+static void orient_mounts(struct session *session)
 {
 	char text[16384];
 	struct cgroup_reader reader = { .pid = getpid(), .text = text };
@@ -115,7 +114,7 @@ static int open_roots(struct session *session)
 	r = cgroup_mounts_new(config->proc_root, config->cgroup_root, &session->mounts);
 	if (r < 0)
 		return failed("cannot find the cgroup hierarchies", config->cgroup_root, r);
-	orient(session);
+	orient_mounts(session);
 	if (*config->cgroup_root && cgroup_mounts_mode(session->mounts) == CGROUPS_NONE)
 		return failed("there is no cgroup hierarchy below", config->cgroup_root, -ENOENT);
 
@@ -134,10 +133,7 @@ static void fill_identity(int procfd, struct ring_options *options)
 {
 	char text[1024];
 	struct procfs_stat stat;
-	/*
-	 * As those who read the ring will look for it, in our own /proc and not in the one that is
-	 * watched.
-	 */
+	/* Of this process in its own /proc, where readers of the ring look, not below the proc root. */
 	ssize_t len = proc_read_file(AT_FDCWD, 0, "/proc/self/stat", text, sizeof text);
 
 	options->pid = getpid();
@@ -187,7 +183,7 @@ static struct sampler_options sampler_options_of(const struct config *config)
 
 	return (struct sampler_options){
 		.source = {
-			.capacity = sampling->max_targets + (uint32_t)config->target_count, /* groups come on top */
+			.capacity = sampling->max_targets + (uint32_t)config->target_count, /* groups are targets, too */
 			.heartbeat_ns = sampling->heartbeat_ns,
 			.idle_interval_ns = config_idle_ns(config),
 			.idle_grid_ns = config_idle_grid_ns(config),
@@ -219,10 +215,7 @@ static int build_sampler(struct session *session)
 	return r < 0 ? failed("cannot build the sampler", "", r) : 0;
 }
 
-/*
- * Whether pids below the proc root are pids of our own namespace: only then do CPU clocks mean the
- * same processes.
- */
+/* Whether the proc root has this process's pid namespace: only then its pids have CPU clocks here. */
 static bool is_own_proc(int procfd)
 {
 	char self[32];
@@ -231,7 +224,7 @@ static bool is_own_proc(int procfd)
 	return len > 0 && strtol(self, NULL, 10) == getpid();
 }
 
-/* Everything else works without. */
+/* Stacks are optional: without them everything else works. */
 static void open_stacks(struct session *session)
 {
 	const struct config_stacks *stacks = &session->config->stacks;
@@ -313,7 +306,7 @@ int session_open(const struct config *config, const char *ring_path, struct sess
 	raise_descriptor_limit();
 	r = open_roots(session);
 	if (r == 0)
-		make_room_for_descriptors(session);
+		grow_descriptor_table(session);
 	if (r == 0)
 		r = open_ring(session, ring_path);
 	if (r == 0)
@@ -366,7 +359,7 @@ int session_start(struct session *session)
 	return r < 0 ? failed("cannot start a thread", "", r) : 0;
 }
 
-/* The sampler first: it must have room for what discovery then finds. */
+/* The samplers first: they need room for what discovery then finds. */
 int session_reload(struct session *session, const struct config *config)
 {
 	struct sampler_options before = sampler_options_of(session->config), after = sampler_options_of(config);
@@ -377,7 +370,7 @@ int session_reload(struct session *session, const struct config *config)
 
 	r = discovery_reload(session->discovery, config);
 	if (r < 0) {
-		samplers_retune(session->samplers, &before); /* if not even that can be had: the next reload does it */
+		samplers_retune(session->samplers, &before); /* if that fails, the next reload does it */
 		return r;
 	}
 	session->config = config;

@@ -1,6 +1,6 @@
 /*
- * session.h: the recording half of the daemon as one thing: ring, sampler, discovery, wired after a
- * configuration. The daemon adds rules and incidents to it; `spikewatch record` adds a stream.
+ * session.h: what records: ring, samplers, discovery and stacks, assembled by a configuration. The
+ * daemon and `spikewatch trap` add rules and incidents (dispatcher.h), `spikewatch record` a stream.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_SESSION_SESSION_H
 #define SPIKEWATCH_DAEMON_ENGINE_SESSION_SESSION_H
@@ -17,8 +17,8 @@
 struct session;
 
 /*
- * Opens everything. config must outlive the session. ring_path: the ring's file (an old one is
- * replaced), or NULL: memory without a name. 0; -errno: what failed has been logged.
+ * Opens everything, without starting a thread. config must outlive the session. ring_path: the
+ * ring's file (an old one is replaced), or NULL: memory without a name. 0; -errno (logged).
  */
 int session_open(const struct config *config, const char *ring_path, struct session **ret);
 
@@ -29,7 +29,7 @@ int session_open(const struct config *config, const char *ring_path, struct sess
 int session_seek(struct session *session);
 
 /*
- * Both for whoever can wait: session_open, and the first scan in the calling thread. Returns as
+ * session_open, and the first scan in the calling thread, which may wait for /proc. Returns as
  * session_open.
  */
 int session_new(const struct config *config, const char *ring_path, struct session **ret);
@@ -38,29 +38,27 @@ int session_new(const struct config *config, const char *ring_path, struct sessi
 int session_start(struct session *session);
 
 /*
- * The configuration is replaced while everything runs: the samplers are retuned (samplers_retune)
- * and discovery takes the new entries (discovery_reload). What only a restart can change (ring.*,
- * proc_root, cgroup_root, sampling.threads) must be equal in both: the caller has refused it. 0:
- * config is in force and must outlive the session; the one before is no longer referred to.
- * -ENOMEM, -errno: the one before is still in force. Nothing is logged. The thread that made the
- * session.
+ * Replaces the configuration while everything runs: samplers_retune and discovery_reload. What only
+ * a restart can change (ring.*, proc_root, cgroup_root, sampling.threads) must be equal in both. 0:
+ * config is in force and must outlive the session, and the one before is no longer used. -ENOMEM,
+ * -errno: the one before is still in force. Nothing is logged. Only the thread that made the session.
  */
 int session_reload(struct session *session, const struct config *config);
 
 /*
- * Stops both, the samplers first: after this the ring says no more. Harmless if they do not run.
- * False: see session_free.
+ * Stops the threads, the samplers first: nothing is added to the ring after this. Harmless if they
+ * do not run. False: see session_free.
  */
 bool session_stop(struct session *session);
 
 /*
- * Stops, marks the ring as ended in good order, frees all. NULL is fine. False: discovery hangs in
- * a read of /proc and may wake (discovery_stop): nothing was freed, the configuration is still
- * referred to and must not be freed either, and the process is to end.
+ * Stops, marks the ring as ended in good order, frees all. NULL is fine. False: discovery is blocked
+ * in a read of /proc and may continue (discovery_stop): nothing was freed, the configuration is still
+ * in use and must not be freed either, and the process should end.
  */
 bool session_free(struct session *session);
 
-/* Its parts: they stay the session's. */
+/* Its parts, which stay the session's. */
 struct ring *session_ring(struct session *session);
 struct samplers *session_samplers(struct session *session);
 struct discovery *session_discovery(struct session *session);
@@ -70,13 +68,13 @@ const struct metric_machine *session_machine(const struct session *session);
 int session_procfd(const struct session *session);
 
 /*
- * NULL: there is none, and session_stacks_off says why: "" if the configuration does not want it.
- * If there is one, it says why there are no events of everybody's: "" if there are.
+ * NULL: there is none, and session_stacks_off returns why: "" if it is not configured. With one, it
+ * returns why processes of other users have no stacks: "" if they have.
  */
 struct stack_recorder *session_stacks(struct session *session);
 const char *session_stacks_off(const struct session *session);
 
-/* The program that gives names to stacks, if there are stacks. */
+/* The path of spikewatch-symbolize, if there are stacks. */
 const char *session_symbolizer(const struct session *session);
 
 #endif

@@ -532,7 +532,7 @@ START_TEST(text_is_cut_at_a_line_and_says_so)
 	int fd;
 
 	for (int i = 0; i < 100; i++)
-		capture_text_say(&text, "line %d\n", i);
+		capture_printf(&text, "line %d\n", i);
 	ck_assert(text.cut);
 	ck_assert_int_eq(capture_text_save(&text, outfd, "t", &bytes), 0);
 	ck_assert_uint_le(bytes, 200);
@@ -555,10 +555,10 @@ START_TEST(long_words_are_escaped_without_splitting_characters)
 		memcpy(at, "\xe2\x82\xac", 3); /* the euro sign */
 		at += 3;
 	}
-	capture_text_word(&text, word, sizeof(word));
+	capture_put_word(&text, word, sizeof(word));
 	ck_assert_uint_eq(text.buffer.len, sizeof(word));
 	ck_assert_mem_eq(text.buffer.data, word, sizeof(word));
-	capture_text_lines(&text, "a\tb\\\n\x9b", 6);
+	capture_put_lines(&text, "a\tb\\\n\x9b", 6);
 	ck_assert_mem_eq(text.buffer.data + sizeof(word), "a\tb\\x5c\n\\x9b\n", 13);
 	capture_text_release(&text);
 }
