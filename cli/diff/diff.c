@@ -512,12 +512,16 @@ static const struct {
 	unsigned ranked;
 	bool stacks, memory, functions;
 } tables[DIFFERENCE_TABLES] = {
-	[DIFFERENCE_FUNCTIONS] = { true, 2, .stacks = true, .functions = true },
-	[DIFFERENCE_STACK_THREADS] = { true, 1, .stacks = true },
-	[DIFFERENCE_MEMORY_FUNCTIONS] = { true, 2, .stacks = true, .memory = true, .functions = true },
-	[DIFFERENCE_MEMORY_THREADS] = { true, 1, .stacks = true, .memory = true },
-	[DIFFERENCE_THREADS] = { false, 1 },
-	[DIFFERENCE_MAPPINGS] = { false, 2 },
+	[DIFFERENCE_FUNCTIONS] = { .shares = true, .ranked = 2, .stacks = true, .functions = true },
+	[DIFFERENCE_STACK_THREADS] = { .shares = true, .ranked = 1, .stacks = true },
+	[DIFFERENCE_MEMORY_FUNCTIONS] = { .shares = true,
+					  .ranked = 2,
+					  .stacks = true,
+					  .memory = true,
+					  .functions = true },
+	[DIFFERENCE_MEMORY_THREADS] = { .shares = true, .ranked = 1, .stacks = true, .memory = true },
+	[DIFFERENCE_THREADS] = { .shares = false, .ranked = 1 },
+	[DIFFERENCE_MAPPINGS] = { .shares = false, .ranked = 2 },
 };
 
 /* Which samples of stacks a side consists of, as bits of enum function_table_phase. */

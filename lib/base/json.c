@@ -547,7 +547,8 @@ static void json_tree_walk(struct json_place *place, const char *text, size_t le
 }
 
 /* Notes an error in tree->err and returns it. */
-static int json_tree_refuse(const struct json_tree *tree, int error, struct json_place place, const char *format, ...)
+__attribute__((format(printf, 4, 5))) static int json_tree_refuse(const struct json_tree *tree, int error,
+								  struct json_place place, const char *format, ...)
 {
 	va_list args;
 
