@@ -45,7 +45,7 @@ ALL_O := $(LIB_O) $(DAEMON_O) $(CLI_O) $(CHECK_O) $(TOOL_O) $(FUZZ_O) \
 
 PROGRAMS := $(patsubst daemon/service/main.c,$(B)/spikewatchd,$(wildcard daemon/service/main.c)) \
 	$(patsubst cli/main.c,$(B)/spikewatch,$(wildcard cli/main.c))
-# What spikewatchd starts, and nobody else.
+# Programs that only spikewatchd starts.
 HELPERS := $(patsubst daemon/symbolize/main.c,$(B)/spikewatch-symbolize,$(wildcard daemon/symbolize/main.c))
 TOOL_BINS := $(addprefix $(B)/,$(basename $(notdir $(TOOL_C))))
 BENCH_BINS := $(filter $(B)/bench%,$(TOOL_BINS))
@@ -90,7 +90,7 @@ LINK = $(CC) $(CFLAGS) $(HARDEN) -pthread $(LDHARDEN) -Wl,--as-needed $(LDFLAGS)
 TORTURE := $(patsubst %,-Wl$(,)--wrap=%,malloc calloc realloc reallocarray strdup strndup aligned_alloc posix_memalign)
 NOTED := $(patsubst %,-Wl$(,)--wrap=%,mkdtemp mkstemp mkdir)
 
-.PHONY: all demo check bench lint fuzz install uninstall clean help deps deps-build deps-fuzz deps-deb FORCE
+.PHONY: all demo check docs bench lint fuzz install uninstall clean help deps deps-build deps-fuzz deps-deb FORCE
 .PHONY: deb check-deb check-units check-vm check-prometheus check-pprof check-report report deps-page deps-report image
 .DELETE_ON_ERROR:
 
@@ -206,6 +206,7 @@ help:
 	@echo 'make check        run all tests and the fuzz corpora (SUITES="ring pacer": only these suites; CHECK_JOBS=1)'
 	@echo 'make bench        measure what it costs'
 	@echo 'make lint         check the style: layers, length, banned calls, contracts, format'
+	@echo 'make docs         write the reference of the configuration from the tables of the parser'
 	@echo 'make fuzz         fuzz with libFuzzer (FUZZ=NAME, FUZZ_SECONDS=$(FUZZ_SECONDS) each)'
 	@echo 'make install      DESTDIR, prefix=$(prefix), sysconfdir=$(sysconfdir), unitdir=$(unitdir)'
 	@echo 'make uninstall    remove what install put there, except the configuration'
@@ -252,6 +253,12 @@ check: deps-build $(PROGRAMS) $(HELPERS) $(B)/check-spikewatch $(FUZZ_BINS) $(TO
 	@B=$(B) sh tests/readme.sh
 	@B=$(B) sh tests/interrupted.sh
 	$(say_missing)
+
+# The references of the configuration, from the tables of the parser and docs/config_help.h.
+CONFIG_REFERENCES := docs/configuration.md docs/spikewatch.json.5
+
+docs: $(B)/make_config_reference
+	$(B)/make_config_reference $(CONFIG_REFERENCES)
 
 demo: deps-build $(PROGRAMS) $(HELPERS) $(TOOL_BINS)
 	B=$(B) bash tests/demo.sh
