@@ -42,8 +42,7 @@ struct json_tree {
 	const char *key; /* of the value to come */
 	size_t key_len;
 	struct json_place key_place;
-	struct json_tree_item **members; /* hash table of the members of all objects */
-	size_t member_mask;
+	struct map members; /* of all objects */
 };
 
 /* What the grammar allows after the last token that was accepted. */
@@ -518,11 +517,10 @@ static void json_text_explain(const struct json_text_stop *stop, size_t *ret_at,
 }
 
 /*
- * json_tree.c: nodes are hung under the innermost open container, at its end, so the tree is built
- * and freed without a walk. Members are also entered in one hash table for the whole document,
- * keyed by (object, name): a document of nothing but members of one object is still checked for
- * duplicates in linear time. The table has its size from the length of the text and never grows.
- * Rejected: a table per object, most of which have five members.
+ * Nodes are appended to the innermost open container, so the tree is built and freed without a
+ * walk. Members are also entered in one map for the whole document, by object and name: a document
+ * of nothing but members of one object is still checked for duplicates in linear time. Its buckets
+ * follow from the length of the text. Rejected: a map per object, most of which have five members.
  */
 
 /* Of a key in a message. */
@@ -531,8 +529,8 @@ static void json_text_explain(const struct json_text_stop *stop, size_t *ret_at,
 struct json_tree_item {
 	struct json_node node;
 	struct json_tree_item *parent;
-	struct json_tree_item *last;    /* child */
-	struct json_tree_item *chained; /* next member in the same bucket */
+	struct json_tree_item *last; /* child */
+	struct map_node member;      /* in tree->members */
 };
 
 /* Moves a place over len bytes of text. */
@@ -570,22 +568,15 @@ static int out_of_memory(const struct json_tree *tree, struct json_place place)
  */
 static int json_tree_init(struct json_tree *tree, const struct json_limits *limits, size_t len, struct json_error *err)
 {
-	size_t buckets = 16;
-
 	*tree = (struct json_tree){ .limits = *limits, .err = err };
 	/* A member takes at least five bytes, in practice twenty. */
-	while (buckets < len / 16)
-		buckets *= 2;
-	tree->members = calloc(buckets, sizeof(struct json_tree_item *));
-	tree->member_mask = buckets - 1;
-	return tree->members != NULL ? 0 : out_of_memory(tree, (struct json_place){ 1, 1 });
+	return map_reserve(&tree->members, len / 16) < 0 ? out_of_memory(tree, (struct json_place){ 1, 1 }) : 0;
 }
 
 /* Gives back what only the building needs. */
 static void json_tree_finish(struct json_tree *tree)
 {
-	free(tree->members);
-	tree->members = NULL;
+	map_release(&tree->members);
 	tree->err = NULL;
 }
 
@@ -596,19 +587,14 @@ static void json_tree_release(struct json_tree *tree)
 	arena_release(&tree->arena);
 }
 
-static struct json_tree_item **bucket(const struct json_tree *tree, const char *key, size_t len)
+static uint64_t member_hash(const struct json_tree *tree, const char *key, size_t len)
 {
-	uint64_t hash = 14695981039346656037ULL ^ (uintptr_t)tree->top; /* FNV-1a */
-
-	for (size_t i = 0; i < len; i++)
-		hash = (hash ^ (unsigned char)key[i]) * 1099511628211ULL;
-	return &tree->members[(hash ^ hash >> 32) & tree->member_mask];
+	return map_hash(key, len) ^ (uint64_t)(uintptr_t)tree->top * 0x9e3779b97f4a7c15u >> 20;
 }
 
-static void hang(struct json_tree *tree, struct json_tree_item *item)
+static void append_item(struct json_tree *tree, struct json_tree_item *item)
 {
 	struct json_tree_item *top = tree->top;
-	struct json_tree_item **slot;
 
 	item->parent = top;
 	if (top == NULL) {
@@ -626,9 +612,7 @@ static void hang(struct json_tree *tree, struct json_tree_item *item)
 	item->node.key = tree->key;
 	item->node.key_len = tree->key_len;
 	item->node.key_place = tree->key_place;
-	slot = bucket(tree, tree->key, tree->key_len);
-	item->chained = *slot;
-	*slot = item;
+	map_insert(&tree->members, &item->member, member_hash(tree, tree->key, tree->key_len));
 }
 
 static int add(struct json_tree *tree, enum json_type type, struct json_place place, struct json_tree_item **ret)
@@ -644,7 +628,7 @@ static int add(struct json_tree *tree, enum json_type type, struct json_place pl
 	tree->nodes++;
 	item->node.type = type;
 	item->node.place = place;
-	hang(tree, item);
+	append_item(tree, item);
 	*ret = item;
 	return 0;
 }
@@ -680,7 +664,9 @@ static int json_tree_key(struct json_tree *tree, struct json_place place, const 
 {
 	char shown[SHOWN];
 
-	for (struct json_tree_item *item = *bucket(tree, text, len); item != NULL; item = item->chained) {
+	for (struct map_node *node = map_first(&tree->members, member_hash(tree, text, len)); node;
+	     node = map_next(node)) {
+		const struct json_tree_item *item = MAP_ENTRY(node, struct json_tree_item, member);
 		struct json_place first = item->node.key_place;
 
 		if (item->parent != tree->top || item->node.key_len != len || memcmp(item->node.key, text, len) != 0)

@@ -8,6 +8,10 @@
  * Keys are often names that other programs choose, who could make them collide: the limits on
  * their number bound what that costs.
  *
+ * Arena: a list of chunks, filled from the front. What does not fit into the newest chunk opens
+ * another, so the rest of that one is lost: at most one piece in ARENA_CHUNK bytes, which is
+ * cheaper than looking for a better fit.
+ *
  * Intern: the bytes are in an arena, an array finds them by number, and a hash table of numbers,
  * with linear probing and at most half full, finds the number by the bytes.
  */
@@ -130,132 +134,6 @@ int vector_reserve(void *array, size_t *cap, size_t need, size_t size)
 	return 0;
 }
 
-/*
- * pair_map.c: open addressing, at most half full; what is in it stays.
- */
-
-/* Both numbers are mixed by a finalizer of MurmurHash3: addresses differ in few bits. */
-static uint64_t hash(uint64_t first, uint64_t second)
-{
-	uint64_t h = second ^ first * 0x9e3779b97f4a7c15ull;
-
-	h ^= h >> 33;
-	h *= 0xff51afd7ed558ccdull;
-	h ^= h >> 33;
-	h *= 0xc4ceb9fe1a85ec53ull;
-
-	return h ^ h >> 33;
-}
-
-static struct pair_map_entry *slot_of(const struct pair_map *map, uint64_t first, uint64_t second)
-{
-	size_t at = hash(first, second) & (map->slots - 1);
-
-	while (map->entries[at].used && (map->entries[at].first != first || map->entries[at].second != second))
-		at = (at + 1) & (map->slots - 1);
-
-	return &map->entries[at];
-}
-
-static bool grow(struct pair_map *map)
-{
-	struct pair_map larger = { .slots = map->slots > 0 ? 2 * map->slots : 256 };
-
-	larger.entries = calloc(larger.slots, sizeof(*larger.entries));
-	if (larger.entries == NULL)
-		return false;
-	for (size_t i = 0; i < map->slots; i++)
-		if (map->entries[i].used)
-			*slot_of(&larger, map->entries[i].first, map->entries[i].second) = map->entries[i];
-	free(map->entries);
-	map->entries = larger.entries;
-	map->slots = larger.slots;
-
-	return true;
-}
-
-bool pair_map_get(const struct pair_map *map, uint64_t first, uint64_t second, uint32_t *ret)
-{
-	const struct pair_map_entry *entry = map->slots > 0 ? slot_of(map, first, second) : NULL;
-
-	if (entry == NULL || !entry->used)
-		return false;
-	*ret = entry->value;
-
-	return true;
-}
-
-void pair_map_put(struct pair_map *map, uint64_t first, uint64_t second, uint32_t value)
-{
-	if (map->max > 0 && map->count >= map->max)
-		return;
-	if (2 * (map->count + 1) > map->slots && !grow(map))
-		return;
-	*slot_of(map, first, second) = (struct pair_map_entry){ first, second, value, true };
-	map->count++;
-}
-
-void pair_map_release(struct pair_map *map)
-{
-	free(map->entries);
-	*map = (struct pair_map){ .max = map->max };
-}
-
-/*
- * id_index.c: sorted once, then searched by halves. A table indexed by the id would be as large as
- * the largest.
- */
-
-static int compare(const void *a, const void *b)
-{
-	const struct id_index_place *left = a, *right = b;
-
-	return left->id < right->id ? -1 : left->id > right->id;
-}
-
-int id_index_init(struct id_index *index, const void *things, uint32_t count, size_t size)
-{
-	struct id_index_place *places = calloc((size_t)count + 1, sizeof(*places));
-
-	if (!places)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < count; i++) {
-		memcpy(&places[i].id, (const char *)things + i * size, sizeof(places[i].id));
-		places[i].at = i;
-	}
-	qsort(places, count, sizeof(*places), compare);
-	for (uint32_t i = 0; i < count; i++) {
-		if (places[i].id == 0 || (i > 0 && places[i].id == places[i - 1].id)) {
-			free(places);
-			return -EBADMSG;
-		}
-	}
-	*index = (struct id_index){ places, count };
-	return 0;
-}
-
-bool id_index_find(const struct id_index *index, uint64_t id, uint32_t *ret)
-{
-	const struct id_index_place key = { .id = id }, *found;
-
-	found = index->count ? bsearch(&key, index->places, index->count, sizeof(key), compare) : NULL;
-	if (found)
-		*ret = found->at;
-	return found != NULL;
-}
-
-void id_index_release(struct id_index *index)
-{
-	free(index->places);
-	*index = (struct id_index){ 0 };
-}
-
-/*
- * arena.c: a list of chunks, filled from the front. What does not fit into the newest chunk opens
- * another, so the rest of that one is lost: at most one piece in ARENA_CHUNK bytes, which is
- * cheaper than looking for a better fit.
- */
-
 /* Enough for a hundred nodes of a configuration, little enough to waste. */
 #define ARENA_CHUNK 16384
 
@@ -305,6 +183,54 @@ void arena_release(struct arena *arena)
 		arena->chunks = chunk->next;
 		free(chunk);
 	}
+}
+
+struct pair_entry {
+	struct map_node node;
+	uint64_t first, second;
+	uint32_t value;
+};
+
+static uint64_t pair_hash(uint64_t first, uint64_t second)
+{
+	uint64_t pair[2] = { first, second };
+
+	return map_hash(pair, sizeof(pair));
+}
+
+bool pair_map_get(const struct pair_map *map, uint64_t first, uint64_t second, uint32_t *ret)
+{
+	for (struct map_node *node = map_first(&map->map, pair_hash(first, second)); node; node = map_next(node)) {
+		const struct pair_entry *entry = MAP_ENTRY(node, struct pair_entry, node);
+
+		if (entry->first == first && entry->second == second) {
+			*ret = entry->value;
+			return true;
+		}
+	}
+	return false;
+}
+
+int pair_map_put(struct pair_map *map, uint64_t first, uint64_t second, uint32_t value)
+{
+	struct pair_entry *entry;
+
+	if (map->max > 0 && map->map.count >= map->max)
+		return -ENOSPC;
+	if (map_reserve(&map->map, map->map.count + 1) < 0 || !(entry = arena_alloc(&map->arena, sizeof(*entry))))
+		return -ENOMEM;
+
+	entry->first = first;
+	entry->second = second;
+	entry->value = value;
+	map_insert(&map->map, &entry->node, pair_hash(first, second));
+	return 0;
+}
+
+void pair_map_release(struct pair_map *map)
+{
+	map_release(&map->map);
+	arena_release(&map->arena);
 }
 
 #define ENTRIES_MIN 32

@@ -101,62 +101,7 @@ void map_release(struct map *map);
  */
 int vector_reserve(void *array, size_t *cap, size_t need, size_t size);
 
-/*
- * pair_map.h: remembers a number for each pair of numbers. A cache: bounded, and without memory it
- * just does not remember.
- */
-
-struct pair_map_entry {
-	uint64_t first, second;
-	uint32_t value;
-	bool used;
-};
-
-/* {0} is empty and legal. */
-struct pair_map {
-	struct pair_map_entry *entries;
-	size_t count, slots;
-	size_t max; /* pairs; 0: no limit */
-};
-
-/* False: not known. */
-bool pair_map_get(const struct pair_map *map, uint64_t first, uint64_t second, uint32_t *ret);
-
-/* Remembers the pair, which is not known yet, if there is room and memory. */
-void pair_map_put(struct pair_map *map, uint64_t first, uint64_t second, uint32_t value);
-
-/* Frees the memory; the map is empty and usable again. */
-void pair_map_release(struct pair_map *map);
-
-/* id_index.h: where things are that have ids: any numbers but 0, each once. Pure. */
-
-struct id_index_place {
-	uint64_t id;
-	uint32_t at;
-};
-
-/* {0} is empty and legal. */
-struct id_index {
-	struct id_index_place *places; /* sorted by id */
-	uint32_t count;
-};
-
-/*
- * Of count things of size bytes each, whose first member is a 64-bit id. 0; -ENOMEM; -EBADMSG: an
- * id is 0, or there twice.
- */
-int id_index_init(struct id_index *index, const void *things, uint32_t count, size_t size);
-
-/* False: there is no such id. */
-bool id_index_find(const struct id_index *index, uint64_t id, uint32_t *ret);
-
-/* The index is empty then. {0} is fine. */
-void id_index_release(struct id_index *index);
-
-/*
- * arena.h: memory that is given back all at once: many small pieces, one owner, one release.
- */
-
+/* struct arena: memory that is given back all at once: many small pieces, one owner, one release. */
 struct arena_chunk;
 
 /* {0} is empty and legal. */
@@ -172,6 +117,25 @@ char *arena_copy(struct arena *arena, const char *text, size_t len);
 
 /* Frees everything; the arena is empty and usable again. */
 void arena_release(struct arena *arena);
+
+/*
+ * struct pair_map: a number for each pair of numbers. {0} is empty and legal; max may be set before
+ * the first put.
+ */
+struct pair_map {
+	struct map map;
+	struct arena arena; /* has the entries */
+	size_t max;         /* pairs; 0: no limit */
+};
+
+/* False: not known. */
+bool pair_map_get(const struct pair_map *map, uint64_t first, uint64_t second, uint32_t *ret);
+
+/* Adds a pair that is not known yet. 0; -ENOSPC: max; -ENOMEM. A cache need not look at that. */
+int pair_map_put(struct pair_map *map, uint64_t first, uint64_t second, uint32_t value);
+
+/* Frees the memory; the map is empty and usable again. */
+void pair_map_release(struct pair_map *map);
 
 /*
  * struct intern: a bounded set of byte strings, each kept once and known by a number: 1, 2, 3 ...

@@ -6,6 +6,7 @@
 #include "lib/cgroup/cgroup_limits.h"
 
 #include "lib/base/base.h"
+#include "lib/base/map.h"
 #include "lib/cgroup/cgroup.h"
 #include "lib/cgroup/cgroup_mounts.h"
 #include "lib/proc/procfs.h"
@@ -192,12 +193,9 @@ size_t limit_tree_refresh(struct limit_tree *tree, unsigned part)
 static struct limit_tree_node **bucket_of(struct limit_tree *tree, const struct limit_tree_node *parent,
 					  unsigned hierarchy, const char *name, size_t len)
 {
-	uint64_t hash = (14695981039346656037u ^ hierarchy ^ (uintptr_t)parent) * 1099511628211u;
+	uint64_t hash = map_hash(name, len) ^ ((uintptr_t)parent ^ hierarchy) * 0x9e3779b97f4a7c15u >> 20;
 
-	for (size_t i = 0; i < len; i++)
-		hash = (hash ^ (unsigned char)name[i]) * 1099511628211u;
-
-	return &tree->buckets[(hash ^ hash >> 32) % LIMIT_TREE_PARTS];
+	return &tree->buckets[hash % LIMIT_TREE_PARTS];
 }
 
 /* Lets go of a node, and of those above it that nobody else holds. */

@@ -724,13 +724,24 @@ static int read_profile(struct pprof_read *reader)
 /* ---- ids to places ---- */
 
 /* The id is the first member of each object. */
-static int index_objects(const struct pprof_read *reader, enum object_kind kind, struct id_index *ret)
+static int index_objects(const struct pprof_read *reader, enum object_kind kind, struct pair_map *ret)
 {
 	const struct objects *objects = &reader->objects[kind];
 
 	if (objects->count * sizeof(uint64_t) * 2 > reader->memory_max)
 		return -EFBIG;
-	return id_index_init(ret, objects->items, objects->count, sizes[kind]);
+
+	for (uint32_t i = 0; i < objects->count; i++) {
+		uint64_t id;
+		uint32_t at;
+
+		memcpy(&id, (const char *)objects->items + i * sizes[kind], sizeof(id));
+		if (id == 0 || pair_map_get(ret, id, 0, &at))
+			return -EBADMSG;
+		if (pair_map_put(ret, id, 0, i) < 0)
+			return -ENOMEM;
+	}
+	return 0;
 }
 
 /*
@@ -740,7 +751,7 @@ static int index_objects(const struct pprof_read *reader, enum object_kind kind,
 static int resolve(struct pprof_read *reader, enum object_kind kind, size_t id_at, size_t place_at,
 		   enum object_kind others)
 {
-	AUTO(id_index_release) struct id_index index = { 0 };
+	AUTO(pair_map_release) struct pair_map index = { 0 };
 	int rc = index_objects(reader, others, &index);
 
 	for (uint32_t i = 0; rc == 0 && i < reader->objects[kind].count; i++) {
@@ -749,7 +760,7 @@ static int resolve(struct pprof_read *reader, enum object_kind kind, size_t id_a
 		uint32_t at = 0;
 
 		memcpy(&id, object + id_at, sizeof(id));
-		if (id != 0 && !id_index_find(&index, id, &at))
+		if (id != 0 && !pair_map_get(&index, id, 0, &at))
 			return -EBADMSG;
 		at += id != 0;
 		memcpy(object + place_at, &at, sizeof(at));
@@ -759,14 +770,14 @@ static int resolve(struct pprof_read *reader, enum object_kind kind, size_t id_a
 
 static int resolve_frames(struct pprof_read *reader)
 {
-	AUTO(id_index_release) struct id_index locations = { 0 };
+	AUTO(pair_map_release) struct pair_map locations = { 0 };
 	const uint64_t *ids = reader->objects[FRAME_IDS].items;
 	int rc = index_objects(reader, LOCATIONS, &locations);
 
 	for (uint32_t i = 0; rc == 0 && i < reader->objects[FRAME_IDS].count; i++) {
 		uint32_t *frame, at;
 
-		if (!id_index_find(&locations, ids[i], &at))
+		if (!pair_map_get(&locations, ids[i], 0, &at))
 			return -EBADMSG;
 		rc = add_object(reader, FRAMES, &frame);
 		if (rc == 0)

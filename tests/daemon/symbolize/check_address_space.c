@@ -223,30 +223,6 @@ START_TEST(without_memory_it_says_so)
 }
 END_TEST
 
-START_TEST(a_pair_map_remembers_what_fits)
-{
-	struct pair_map map_ = { .max = 1000 };
-	uint32_t value;
-	size_t found = 0;
-
-	ck_assert(!pair_map_get(&map_, 0, 0, &value));
-	for (uint32_t i = 0; i < 2000; i++)
-		pair_map_put(&map_, i % 7, (uint64_t)i << 12, i);
-	for (uint32_t i = 0; i < 2000; i++)
-		if (pair_map_get(&map_, i % 7, (uint64_t)i << 12, &value)) {
-			ck_assert_uint_eq(value, i);
-			found++;
-		}
-	ck_assert_uint_eq(found, 1000);
-	ck_assert(!pair_map_get(&map_, 8, 0, &value));
-	pair_map_release(&map_);
-	torture_arm(1);
-	pair_map_put(&map_, 1, 1, 1);
-	ck_assert(torture_disarm());
-	ck_assert(!pair_map_get(&map_, 1, 1, &value));
-}
-END_TEST
-
 Suite *address_space_suite(void);
 Suite *address_space_suite(void)
 {
@@ -264,7 +240,6 @@ Suite *address_space_suite(void)
 	tcase_add_test(core, an_empty_mapping_or_one_around_the_end_is_none);
 	tcase_add_test(core, many_processes_are_all_found);
 	tcase_add_test(core, without_memory_it_says_so);
-	tcase_add_test(core, a_pair_map_remembers_what_fits);
 	suite_add_tcase(suite, core);
 
 	return suite;

@@ -210,6 +210,35 @@ START_TEST(hashes_of_numbers_spread_over_few_buckets)
 }
 END_TEST
 
+START_TEST(a_pair_map_remembers_what_fits)
+{
+	struct pair_map pairs = { .max = 1000 };
+	uint32_t value;
+	size_t found = 0;
+
+	ck_assert(!pair_map_get(&pairs, 0, 0, &value));
+	for (uint32_t i = 0; i < 2000; i++)
+		ck_assert_int_eq(pair_map_put(&pairs, i % 7, (uint64_t)i << 12, i), i < 1000 ? 0 : -ENOSPC);
+	for (uint32_t i = 0; i < 2000; i++)
+		if (pair_map_get(&pairs, i % 7, (uint64_t)i << 12, &value)) {
+			ck_assert_uint_eq(value, i);
+			found++;
+		}
+	ck_assert_uint_eq(found, 1000);
+	ck_assert(!pair_map_get(&pairs, 8, 0, &value));
+	pair_map_release(&pairs);
+	for (long n = 1; n <= 2; n++) {
+		torture_arm(n);
+		int r = pair_map_put(&pairs, 1, 1, 1);
+
+		ck_assert(torture_disarm());
+		ck_assert_int_eq(r, -ENOMEM);
+		ck_assert(!pair_map_get(&pairs, 1, 1, &value));
+		pair_map_release(&pairs);
+	}
+}
+END_TEST
+
 START_TEST(a_vector_keeps_its_elements_and_grows_geometrically)
 {
 	uint16_t *numbers = NULL, *before;
@@ -268,6 +297,7 @@ Suite *map_suite(void)
 	tcase_add_test(tcase, inserting_after_reserve_allocates_nothing);
 	tcase_add_test(tcase, a_reserve_without_memory_changes_nothing);
 	tcase_add_test(tcase, a_hash_depends_on_every_byte);
+	tcase_add_test(tcase, a_pair_map_remembers_what_fits);
 	tcase_add_test(tcase, hashes_of_numbers_spread_over_few_buckets);
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("vector");
