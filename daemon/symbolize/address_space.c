@@ -20,12 +20,9 @@
 
 #include "lib/base/base.h"
 #include "lib/base/map.h"
-#include "lib/proc/perf.h"
 
 #include <errno.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,7 +65,6 @@ int address_spaces_new(const struct address_spaces_limits *limits, struct addres
 	spaces->limits.texts = limits->texts > 0 ? limits->texts : TEXTS_DEFAULT;
 	spaces->budget.max_bytes = spaces->limits.texts;
 	*ret = spaces;
-
 	return 0;
 }
 
@@ -100,7 +96,6 @@ static struct task *slot_of(struct task *tasks, size_t slots, uint32_t id)
 
 	while (tasks[at].used && tasks[at].id != id)
 		at = (at + 1) & (slots - 1);
-
 	return &tasks[at];
 }
 
@@ -136,7 +131,6 @@ static int rehash(struct address_spaces *spaces, size_t slots, bool without_ende
 	free(spaces->tasks);
 	spaces->tasks = tasks;
 	spaces->slots = slots;
-
 	return 0;
 }
 
@@ -163,7 +157,6 @@ static int task_get(struct address_spaces *spaces, uint32_t id, struct task **re
 	*task = (struct task){ .id = id, .used = true };
 	spaces->task_count++;
 	*ret = task;
-
 	return 0;
 }
 
@@ -210,7 +203,6 @@ static int mappings_own(struct address_spaces *spaces, struct task *task)
 		spaces->mapping_count += count;
 	}
 	task->mappings = own;
-
 	return 0;
 }
 
@@ -271,7 +263,6 @@ static int take_mmap(struct address_spaces *spaces, uint32_t pid, const struct p
 	mapping.id = ++spaces->last_id;
 	mappings_put(task->mappings, &mapping);
 	spaces->mapping_count += task->mappings->count - before;
-
 	return 0;
 }
 
@@ -315,7 +306,6 @@ static int take_comm(struct address_spaces *spaces, const struct perf_record *re
 	memcpy(task->name, record->comm.name, len);
 	if (record->comm.exec)
 		mappings_unref(spaces, task);
-
 	return 0;
 }
 
@@ -348,7 +338,6 @@ int address_spaces_record(struct address_spaces *spaces, const struct perf_recor
 	if (r != -ENOSPC)
 		return r;
 	spaces->dropped++;
-
 	return 0;
 }
 
@@ -361,7 +350,6 @@ const struct address_space_mapping *address_spaces_find(const struct address_spa
 
 	if (mappings == NULL || i == mappings->count || mappings->all[i].start > address)
 		return NULL;
-
 	return &mappings->all[i];
 }
 

@@ -116,7 +116,6 @@ static bool number(const char *text, uint64_t max, uint64_t *ret)
 	if (text_parse_u64(text, end, &value) != end || value > max)
 		return false;
 	*ret = value;
-
 	return true;
 }
 
@@ -127,7 +126,6 @@ static bool descriptor(const char *text, int *ret)
 	if (!number(text, INT32_MAX, &value) || fcntl((int)value, F_GETFD) < 0)
 		return false;
 	*ret = (int)value;
-
 	return true;
 }
 
@@ -180,7 +178,6 @@ static bool set(struct setup *setup, int option)
 static int say(const char *what, int r)
 {
 	fprintf(stderr, "spikewatch-symbolize: %s: %s\n", what, strerror(-r));
-
 	return r;
 }
 
@@ -195,7 +192,6 @@ static bool find_vdso(uint64_t *ret_start, uint64_t *ret_end)
 		found = strstr(line, "[vdso]") != NULL && sscanf(line, "%" SCNx64 "-%" SCNx64, ret_start, ret_end) == 2;
 	if (maps != NULL)
 		fclose(maps);
-
 	return found;
 }
 
@@ -207,7 +203,6 @@ static int copy_vdso(void)
 
 	if (fd < 0 || !find_vdso(&start, &end) || sink_write_all(fd, (const void *)(uintptr_t)start, end - start) < 0)
 		return -1;
-
 	return TAKE_FD(fd);
 }
 
@@ -241,7 +236,6 @@ static int write_counts(const struct symbolize_counts *counts)
 	used += (size_t)snprintf(text + used, sizeof(text) - used, #name "\t%" PRIu64 "\n", counts->name);
 	SYMBOLIZE_COUNTS(SYMBOLIZE_LINE)
 #undef SYMBOLIZE_LINE
-
 	return sink_write_all(out, text, used);
 }
 
@@ -271,7 +265,6 @@ static const void *map_input(size_t *ret_len)
 		return NULL;
 	data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, STDIN_FILENO, 0);
 	*ret_len = (size_t)st.st_size;
-
 	return data != MAP_FAILED ? data : NULL;
 }
 

@@ -26,9 +26,6 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <signal.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -58,7 +55,6 @@ static int sandbox_drop_privileges(void)
 	for (size_t i = 0; i < ARRAY_LEN(left); i++)
 		if (left[i].effective != 0 || left[i].permitted != 0)
 			return -EPERM;
-
 	return 0;
 }
 
@@ -170,7 +166,6 @@ int debug_files_start(const char *directory, int *ret_fd)
 		serve_debug_files(dir, theirs);
 	}
 	*ret_fd = TAKE_FD(ours);
-
 	return 0;
 }
 
@@ -194,7 +189,6 @@ int debug_files_ask(int fd, const uint8_t *build_id, size_t len)
 	    control.head.cmsg_type != SCM_RIGHTS)
 		return -1;
 	memcpy(&found, CMSG_DATA(&control.head), sizeof(found));
-
 	return found;
 }
 
@@ -342,7 +336,6 @@ static int set_limit(int what, uint64_t soft, uint64_t hard)
 		return -errno;
 	limit.rlim_max = hard < limit.rlim_max ? hard : limit.rlim_max;
 	limit.rlim_cur = soft < limit.rlim_max ? soft : limit.rlim_max;
-
 	return setrlimit((__rlimit_resource_t)what, &limit) < 0 ? -errno : 0;
 }
 
@@ -361,7 +354,6 @@ static int set_limits(const struct sandbox_limits *limits)
 		r = set_limit(RLIMIT_CPU, limits->cpu_seconds, limits->cpu_seconds + 1);
 	if (r == 0 && limits->file_bytes > 0)
 		r = set_limit(RLIMIT_FSIZE, limits->file_bytes, limits->file_bytes);
-
 	return r;
 }
 
@@ -375,7 +367,6 @@ static int let_signals_kill(void)
 		if (signal(signals[i], SIG_DFL) == SIG_ERR)
 			return -errno;
 	sigemptyset(&none);
-
 	return sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno : 0;
 }
 
@@ -390,6 +381,5 @@ int sandbox_enter(const struct sandbox_limits *limits, enum sandbox_refusal refu
 	if (r < 0)
 		return r;
 	alarm(limits->wall_seconds);
-
 	return filter_calls(refusal);
 }

@@ -22,12 +22,8 @@
 #include "lib/base/map.h"
 #include "daemon/symbolize/address_space.h"
 #include "lib/proc/perf.h"
-#include "lib/profile/profile.h"
-#include "lib/profile/stack_file.h"
 
 #include <errno.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,7 +135,6 @@ static int add_frame(struct call_stack *stack, const struct found *found, uint64
 
 	if (r >= 0)
 		r = stack_profile_frame(stack->profile, &frame, ret);
-
 	return r < 0 ? r : 0;
 }
 
@@ -153,7 +148,6 @@ static int remember_frame(struct call_stack *stack, uint64_t whose, const struct
 		pair_map_put(&stack->frames, whose, address, *ret << 2 | (uint32_t)found->replaced << 1 | named);
 	stack->sources.counts->frames_named += named;
 	stack->sources.counts->frames_replaced += found->replaced;
-
 	return r;
 }
 
@@ -166,7 +160,6 @@ static bool recall_frame(struct call_stack *stack, uint64_t whose, uint64_t addr
 	stack->sources.counts->frames_named += value & 1;
 	stack->sources.counts->frames_replaced += value >> 1 & 1;
 	*ret = value >> 2;
-
 	return true;
 }
 
@@ -182,7 +175,6 @@ static int kernel_frame(struct call_stack *stack, uint64_t address, uint32_t *re
 	if (recall_frame(stack, OF_KERNEL, address, ret))
 		return 0;
 	set_function_name(&found, name, modules_kernel(stack->sources.modules, address, &name));
-
 	return remember_frame(stack, OF_KERNEL, &found, address, ret);
 }
 
@@ -220,7 +212,6 @@ static bool is_mark(uint64_t entry, bool *kernel, bool *end)
 		return false;
 	*kernel = entry == PERF_CONTEXT_KERNEL || entry == PERF_CONTEXT_HV;
 	*end = !*kernel && entry != PERF_CONTEXT_USER;
-
 	return true;
 }
 
@@ -237,7 +228,6 @@ static int add_address(struct call_stack *stack, struct adding *to, uint64_t add
 		return 0;
 	address -= !exact && address != 0;
 	stack->sources.counts->frames++;
-
 	return kernel ? kernel_frame(stack, address, &to->frames[to->count++])
 		      : user_frame(stack, to->record->pid, address, &to->frames[to->count++]);
 }
@@ -250,7 +240,6 @@ static int add_cut_frame(struct call_stack *stack, struct adding *to)
 	if (to->count == STACK_PROFILE_FRAMES_MAX)
 		return 0;
 	set_function_name(&found, CALL_STACK_CUT, strlen(CALL_STACK_CUT));
-
 	return add_frame(stack, &found, 0, &to->frames[to->count++]);
 }
 
@@ -266,7 +255,6 @@ static int add_user_frames(struct call_stack *stack, struct adding *to, const st
 	stack->sources.counts->frames_by_tables += found.by_tables;
 	for (size_t i = 0; i < found.count && r == 0; i++)
 		r = add_address(stack, to, found.addresses[i], found.exact[i], false);
-
 	return r == 0 && found.cut ? add_cut_frame(stack, to) : r;
 }
 
@@ -276,7 +264,6 @@ static size_t length_to_mark(const uint64_t *chain, size_t len)
 
 	while (i < len && chain[i] < PERF_CONTEXT_MAX)
 		i++;
-
 	return i;
 }
 
@@ -310,7 +297,6 @@ static int call_stack_frames(struct call_stack *stack, const struct perf_record_
 	if (r == 0 && !user && !end)
 		r = add_user_frames(stack, &to, format, NULL, 0);
 	*ret_count = to.count;
-
 	return r;
 }
 
@@ -368,7 +354,6 @@ static int cursor_advance(struct cursor *cursor, bool *broken)
 		return r;
 	cursor->at += cursor->record.size;
 	cursor->there = true;
-
 	return 0;
 }
 
@@ -392,7 +377,6 @@ static int spans_add(struct spans *spans, const struct perf_record *record)
 	spans->all[spans->count] = (struct span){ record->time_ns, record->time_ns };
 	pair_map_put(&spans->threads, record->pid, record->tid, (uint32_t)spans->count);
 	spans->count++;
-
 	return span_of(spans, record) != NULL ? 0 : -ENOMEM;
 }
 
@@ -463,7 +447,6 @@ static int stack_streams_new(const struct stack_file *file, struct stack_streams
 		return r;
 	}
 	*ret = streams;
-
 	return 0;
 }
 
@@ -491,7 +474,6 @@ static bool stack_streams_next(struct stack_streams *streams, struct perf_record
 	if (cursor_advance(first, &broken) < 0)
 		first->there = false;
 	streams->broken += broken;
-
 	return true;
 }
 
@@ -604,7 +586,6 @@ static int replay_sample(struct symbolizing *job, const struct stack_file_stream
 	weigh_sample(job, stream, record->sample.period, &sample);
 	count_sample(job->counts, quantity, &sample);
 	r = stack_profile_add(job->profiles[quantity], &sample);
-
 	return r < 0 ? r : 0;
 }
 
@@ -633,7 +614,6 @@ static int replay_records(struct symbolizing *job)
 		r = replay_record(job, stream, &record);
 	job->counts->records_broken = job->streams->broken;
 	job->counts->records_left_out = address_spaces_dropped(job->spaces);
-
 	return r;
 }
 
@@ -674,7 +654,6 @@ static int begin_profile(struct symbolizing *job, enum stack_profile_quantity qu
 	int r = stack_profile_new(&options, &job->profiles[quantity]);
 
 	call_stack_init(&job->stacks[quantity], &sources, job->profiles[quantity]);
-
 	return r;
 }
 
@@ -686,7 +665,6 @@ static int symbolize_all(struct symbolizing *job)
 		r = stack_streams_new(job->file, &job->streams);
 	for (int i = 0; i < SYMBOLIZE_PROFILES && r == 0; i++)
 		r = begin_profile(job, (enum stack_profile_quantity)i);
-
 	return r == 0 ? replay_records(job) : r;
 }
 
@@ -710,6 +688,5 @@ int symbolize_run(const struct stack_file *file, const struct symbolize_options 
 	stack_streams_free(job.streams);
 	address_spaces_free(job.spaces);
 	modules_free(job.modules);
-
 	return r;
 }

@@ -34,8 +34,6 @@
 #include "lib/base/base.h"
 #include "lib/base/io.h"
 #include "lib/base/map.h"
-#include "daemon/symbolize/address_space.h"
-#include "lib/profile/stack_file.h"
 
 #include <dwarf.h>
 #include <elfutils/libdw.h>
@@ -47,9 +45,6 @@
 #include <libelf.h>
 #include <libiberty/demangle.h>
 #include <setjmp.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -104,7 +99,6 @@ static bool write_name(const char *mangled, struct output *output)
 	if (rust_demangle_callback(mangled, OPTIONS, take_piece, output))
 		return true;
 	output->len = 0;
-
 	return mangled[1] == 'Z' && cplus_demangle_v3_callback(mangled, OPTIONS, take_piece, output);
 }
 
@@ -121,7 +115,6 @@ static size_t demangle(const char *name, size_t len, char ret[DEMANGLE_MAX])
 	if (!write_name(mangled, &output))
 		return 0;
 	ret[output.len] = '\0';
-
 	return output.len;
 }
 
@@ -165,7 +158,6 @@ static int ranges_add(struct ranges *ranges, const struct range *range)
 	if (vector_reserve(&ranges->all, &ranges->cap, ranges->count + 1, sizeof(*ranges->all)) < 0)
 		return -ENOMEM;
 	ranges->all[ranges->count++] = *range;
-
 	return 0;
 }
 
@@ -175,7 +167,6 @@ static int compare_ranges(const void *left, const void *right)
 
 	if (a->low != b->low)
 		return a->low < b->low ? -1 : 1;
-
 	return a->what < b->what ? -1 : a->what > b->what;
 }
 
@@ -203,7 +194,6 @@ static const struct range *ranges_find(const struct ranges *ranges, uint64_t add
 	}
 	if (low == 0 || ranges->all[low - 1].high <= address)
 		return NULL;
-
 	return &ranges->all[low - 1];
 }
 
@@ -217,7 +207,6 @@ static int add_ranges_of(struct ranges *ranges, Dwarf_Die *die, uint64_t what)
 	while (r == 0 && (offset = dwarf_ranges(die, offset, &base, &low, &high)) > 0)
 		if (low != 0)
 			r = ranges_add(ranges, &(struct range){ low, high, what });
-
 	return r;
 }
 
@@ -229,7 +218,6 @@ static int add_unit(struct elf_lines *lines, const Dwarf_Die *die)
 	size_t number = lines->unit_count++;
 
 	lines->units[number] = (struct unit){ .die = *die };
-
 	return add_ranges_of(&lines->by_unit, &lines->units[number].die, number);
 }
 
@@ -266,7 +254,6 @@ static int elf_lines_new(struct Dwarf *dwarf, struct elf_lines **ret)
 	}
 	ranges_sort(&lines->by_unit);
 	*ret = TAKE(lines);
-
 	return 0;
 }
 
@@ -328,7 +315,6 @@ static uint32_t die_number(Dwarf_Die *die, unsigned attribute)
 
 	if (dwarf_attr(die, attribute, &at) == NULL || dwarf_formudata(&at, &value) != 0 || value > UINT32_MAX)
 		return 0;
-
 	return (uint32_t)value;
 }
 
@@ -376,7 +362,6 @@ static size_t list_inlined(struct elf_lines *lines, Dwarf_Die scope, uint64_t ad
 	for (int depth = 0; depth < DEPTH_MAX && enter_scope(lines, &scope, address); depth++)
 		if (dwarf_tag(&scope) == DW_TAG_inlined_subroutine)
 			ret[count++] = scope;
-
 	return count;
 }
 
@@ -463,7 +448,6 @@ static int hand_over_debug_file(Dwfl_Module *module, void **userdata, const char
 	struct elf_names *names = *userdata;
 
 	(void)module, (void)name, (void)base, (void)file, (void)link, (void)crc, (void)ret_path;
-
 	return names != NULL ? TAKE_FD(names->debug_fd) : -1;
 }
 
@@ -472,7 +456,6 @@ static int find_no_elf(Dwfl_Module *module, void **userdata, const char *name, D
 		       Elf **ret_elf)
 {
 	(void)module, (void)userdata, (void)name, (void)base, (void)ret_path, (void)ret_elf;
-
 	return -1;
 }
 
@@ -531,7 +514,6 @@ static int open_module(struct elf_names *names, int *fd)
 	dwfl_module_info(names->module, &userdata, NULL, NULL, NULL, NULL, NULL, NULL);
 	*userdata = names;
 	names->elf = dwfl_module_getelf(names->module, &names->bias);
-
 	return names->elf != NULL ? read_segments(names) : -ENOEXEC;
 }
 
@@ -552,7 +534,6 @@ static int elf_names_open(int fd, struct elf_names **ret)
 		return r;
 	}
 	*ret = names;
-
 	return 0;
 }
 
@@ -584,7 +565,6 @@ static size_t build_id_of(Elf *elf, uint8_t ret[ELF_NAMES_BUILD_ID_MAX])
 	if (len > ELF_NAMES_BUILD_ID_MAX)
 		len = ELF_NAMES_BUILD_ID_MAX;
 	memcpy(ret, id, (size_t)len);
-
 	return (size_t)len;
 }
 
@@ -611,7 +591,6 @@ static bool elf_names_debug_file(struct elf_names *names, int fd)
 	elf_end(elf);
 	if (same && names->debug_fd < 0)
 		names->debug_fd = TAKE_FD(owned);
-
 	return same;
 }
 
@@ -694,7 +673,6 @@ static bool symbol_from(Elf *elf, GElf_Word index, const GElf_Sym *symbol, const
 	ret->name = name;
 	ret->len = named ? (uint32_t)strnlen(name, UINT16_MAX) : 0;
 	ret->rank = named ? rank_of(symbol, name) : 0;
-
 	return true;
 }
 
@@ -765,7 +743,6 @@ struct Dwarf *elf_names_dwarf(struct elf_names *names, uint64_t *ret_bias)
 	if (!names->read)
 		elf_names_read_all(names);
 	*ret_bias = names->lines_bias - names->bias;
-
 	return names->dwarf;
 }
 
@@ -784,7 +761,6 @@ static const char *name_of_frame(struct elf_names *names, const struct elf_lines
 		return copy_demangled(names, frame->linkage_name, strlen(frame->linkage_name));
 	if (symbol != NULL)
 		return copy_demangled(names, symbol->name, symbol->len);
-
 	return frame->name != NULL ? copy_demangled(names, frame->name, strlen(frame->name)) : NULL;
 }
 
@@ -864,7 +840,6 @@ int modules_new(const struct stack_file *file, const struct symbolize_options *o
 	if (options->vdso >= 0 && fstat(options->vdso, &st) == 0)
 		modules->vdso_bytes = (uint64_t)st.st_size;
 	*ret = modules;
-
 	return 0;
 }
 
@@ -890,7 +865,6 @@ static bool may_open(struct module *module)
 	bool first = !module->opened;
 
 	module->opened = true;
-
 	return first && module->fd >= 0;
 }
 
@@ -903,7 +877,6 @@ static int read_all(int fd, struct buffer *text)
 	while ((n = read(fd, piece, sizeof(piece))) > 0)
 		if (buffer_append(text, piece, (size_t)n) < 0)
 			return -EFBIG;
-
 	return n < 0 ? -errno : 0;
 }
 
@@ -919,7 +892,6 @@ static bool open_text(struct module *module)
 	if (read_all(module->fd, &module->text) < 0)
 		while (module->text.len > 0 && module->text.data[module->text.len - 1] != '\n')
 			module->text.len--;
-
 	return module->text.len > 0;
 }
 
@@ -948,7 +920,6 @@ static struct module *module_of(struct modules *modules, const struct address_sp
 	for (size_t i = 0; i + 1 < modules->count; i++)
 		if (names_file(modules, i, mapping))
 			return &modules->all[i];
-
 	return NULL;
 }
 
@@ -1004,7 +975,6 @@ static struct module *good_module(struct modules *modules, const struct address_
 		return NULL;
 	open_elf(modules, module, &mapping->file);
 	*ret_state = module->state;
-
 	return module->state == MODULE_GOOD ? module : NULL;
 }
 
@@ -1031,7 +1001,6 @@ static size_t symbol_name_at(const struct symtable *symbols, uint64_t address, c
 	if (symbol == NULL)
 		return 0;
 	*ret = symbol->name;
-
 	return symbol->len;
 }
 
@@ -1040,7 +1009,6 @@ static struct module *module_of_kind(struct modules *modules, enum stack_file_ki
 	for (size_t i = 0; i + 1 < modules->count; i++)
 		if (modules->file->binaries[i].kind == (uint32_t)kind && modules->file->binaries[i].pid == pid)
 			return &modules->all[i];
-
 	return NULL;
 }
 
@@ -1071,6 +1039,5 @@ size_t modules_kernel(struct modules *modules, uint64_t address, const char **re
 		return 0;
 	if (open_text(module) && kallsyms_parse(module->text.data, module->text.len, &module->symbols) < 0)
 		symtable_release(&module->symbols);
-
 	return symbol_name_at(&module->symbols, address, ret);
 }

@@ -18,9 +18,6 @@
 #include "lib/base/map.h"
 
 #include <errno.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,7 +41,6 @@ int symtable_add(struct symtable *table, const struct symtable_symbol *symbol)
 	if (vector_reserve(&table->symbols, &table->cap, table->count + 1, sizeof(*table->symbols)) < 0)
 		return -ENOMEM;
 	table->symbols[table->count++] = *symbol;
-
 	return 0;
 }
 
@@ -52,7 +48,6 @@ static int compare_names(const struct symtable_symbol *a, const struct symtable_
 {
 	if (a->len != b->len)
 		return a->len > b->len ? -1 : 1;
-
 	return a->len > 0 ? memcmp(b->name, a->name, a->len) : 0;
 }
 
@@ -65,7 +60,6 @@ static int compare(const void *left, const void *right)
 		return a->start < b->start ? -1 : 1;
 	if (a->rank != b->rank)
 		return a->rank < b->rank ? -1 : 1;
-
 	return compare_names(a, b);
 }
 
@@ -168,7 +162,6 @@ static int digit(char c)
 	if (c >= '0' && c <= '9')
 		return c - '0';
 	c = (char)(c | 0x20);
-
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
@@ -193,7 +186,6 @@ static bool take_number(const char **at, const char *end, uint64_t *ret)
 		return false;
 	*at = p + 1;
 	*ret = value;
-
 	return true;
 }
 
@@ -212,7 +204,6 @@ static bool parse_perf_map_line(const char *line, const char *end, struct symtab
 	symbol.name = line;
 	symbol.len = (uint32_t)(end - line);
 	*ret = symbol;
-
 	return true;
 }
 
@@ -237,7 +228,6 @@ int perf_map_parse(const char *text, size_t len, struct symtable *table, struct 
 	}
 	if (ret_counts != NULL)
 		*ret_counts = counts;
-
 	return symtable_seal(table, SYMTABLE_LATEST);
 }
 

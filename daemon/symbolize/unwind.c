@@ -21,17 +21,10 @@
  */
 #include "daemon/symbolize/unwind.h"
 
-#include "daemon/symbolize/symbols.h"
-#include "daemon/symbolize/address_space.h"
-#include "lib/proc/perf.h"
-
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 #include <errno.h>
 #include <gelf.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,7 +89,6 @@ static bool frame_state_init(struct frame_state *state, const struct perf_record
 		state->known |= 1u << i;
 	}
 	state->stack_start = state->registers[FRAME_STATE_SP];
-
 	return (state->known & needed) == needed && state->stack_start + state->stack_bytes >= state->stack_start;
 }
 
@@ -106,7 +98,6 @@ static bool frame_state_register(const struct frame_state *state, uint64_t numbe
 	if (number >= FRAME_STATE_REGISTERS || !(state->known & 1u << number))
 		return false;
 	*ret = state->registers[number];
-
 	return true;
 }
 
@@ -123,7 +114,6 @@ static bool frame_state_read(struct frame_state *state, uint64_t address, size_t
 	}
 	memcpy(&value, state->stack + offset, bytes); /* x86-64 is little-endian */
 	*ret = value;
-
 	return true;
 }
 
@@ -144,7 +134,6 @@ static bool frame_state_follow_bp(struct frame_state *state)
 	state->registers[FRAME_STATE_SP] = bp + 16;
 	state->registers[FRAME_STATE_PC] = pc;
 	state->known = 1u << FRAME_STATE_BP | 1u << FRAME_STATE_SP | 1u << FRAME_STATE_PC;
-
 	return true;
 }
 
@@ -174,7 +163,6 @@ int elf_frames_new(struct elf_names *names, struct elf_frames **ret)
 		return -ENOMEM;
 	frames->names = names;
 	*ret = frames;
-
 	return 0;
 }
 
@@ -203,7 +191,6 @@ static bool push_value(struct evaluation *on, uint64_t value)
 	if (on->count == VALUES_MAX)
 		return false;
 	on->values[on->count++] = value;
-
 	return true;
 }
 
@@ -239,7 +226,6 @@ static bool rotate(struct evaluation *on, size_t depth)
 
 	memmove(lowest + 1, lowest, (depth - 1) * sizeof(*lowest));
 	*lowest = top;
-
 	return true;
 }
 
@@ -342,7 +328,6 @@ static bool pop_and_apply_binary(struct evaluation *on, uint8_t atom)
 	if (!apply_binary(atom, left[0], left[1], left))
 		return false;
 	on->count--;
-
 	return true;
 }
 
@@ -392,7 +377,6 @@ static bool evaluate(struct evaluation *on, const Dwarf_Op *ops, size_t count)
 	for (size_t i = 0; i < count; i++)
 		if (!evaluate_operation(on, &ops[i]))
 			return false;
-
 	return on->count > 0;
 }
 
@@ -404,7 +388,6 @@ static bool is_register(const Dwarf_Op *ops, size_t count, uint64_t *ret)
 	if (count != 1 || !((ops->atom >= DW_OP_reg0 && ops->atom <= DW_OP_reg31) || ops->atom == DW_OP_regx))
 		return false;
 	*ret = ops->atom == DW_OP_regx ? ops->number : (uint64_t)(ops->atom - DW_OP_reg0);
-
 	return true;
 }
 
@@ -432,7 +415,6 @@ static bool caller_register(Dwarf_Frame *frame, struct evaluation *on, int numbe
 	if (!on->is_value)
 		return frame_state_read(on->state, result, 8, ret);
 	*ret = result;
-
 	return true;
 }
 
@@ -445,7 +427,6 @@ static bool find_cfa(Dwarf_Frame *frame, struct evaluation *on)
 		return false;
 	on->cfa = on->values[on->count - 1];
 	on->has_cfa = true;
-
 	return true;
 }
 
@@ -470,7 +451,6 @@ static enum elf_frames_way frame_step(Dwarf_Frame *frame, struct frame_state *st
 		caller.known |= 1u << FRAME_STATE_SP;
 	}
 	*state = caller;
-
 	return signal ? ELF_FRAMES_INTERRUPTED : ELF_FRAMES_CALLER;
 }
 
@@ -493,7 +473,6 @@ static bool find_in_tables(struct elf_frames *frames, uint64_t address, Dwarf_Fr
 		frames->debug = dwarf != NULL ? dwarf_getcfi(dwarf) : NULL;
 	}
 	frames->debug_read = true;
-
 	return find_frame(frames->debug, address - frames->debug_bias, ret);
 }
 
@@ -510,7 +489,6 @@ static enum elf_frames_way elf_frames_step(struct elf_frames *frames, uint64_t a
 		return ELF_FRAMES_UNKNOWN;
 	result = frame_step(frame, state);
 	free(frame);
-
 	return result;
 }
 
@@ -532,7 +510,6 @@ static bool step_by_tables(const struct unwind_place *place, uint64_t address, s
 						 address - mapping->start + mapping->offset_bytes, &inside))
 		return false;
 	*ret = elf_frames_step(frames, inside, state);
-
 	return *ret != ELF_FRAMES_UNKNOWN;
 }
 
@@ -542,7 +519,6 @@ static bool append_frame(struct unwind *stack, uint64_t address, bool exact)
 		return false;
 	stack->addresses[stack->count] = address;
 	stack->exact[stack->count++] = exact;
-
 	return true;
 }
 
@@ -574,7 +550,6 @@ static bool step_to_caller(const struct unwind_place *place, struct frame_state 
 	if (!has_moved_up(state, sp) && !*exact)
 		return false;
 	stack->by_tables += tables;
-
 	return is_code(place, state->registers[FRAME_STATE_PC], *exact);
 }
 
@@ -586,7 +561,6 @@ static enum outcome unwind_by_tables(const struct unwind_place *place, struct fr
 	while (append_frame(stack, state->registers[FRAME_STATE_PC], exact) &&
 	       step_to_caller(place, state, stack, &exact, &outcome))
 		;
-
 	return outcome;
 }
 

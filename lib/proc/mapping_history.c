@@ -27,9 +27,7 @@
  */
 #include "lib/proc/mapping_history.h"
 
-#include "lib/base/io.h"
 #include "lib/base/map.h"
-#include "lib/proc/perf.h"
 
 #include <assert.h>
 #include <errno.h>

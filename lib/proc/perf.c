@@ -1,39 +1,10 @@
 /*
- * perf.c: both kinds of ring, by the kernel's free-running data_head.
+ * perf.c: records, and both kinds of ring by the kernel's free-running data_head.
  *
- * Overwriting ring: the kernel writes towards lower addresses, so data_head is the newest record
- * and older ones follow, up to one ring's length further on, where the oldest is cut by the newest:
- *
- *     head                                   head + size
- *      │ newest │ older │ ...  │ oldest, cut │
- *
- * The copy is taken whole first (two pieces, where the ring wraps) and walked afterwards, so that
- * the ring is still for no longer than that. If head has moved down by n bytes when the copy is
- * done, its last n bytes may be newer than their surroundings: they are left out. A ring that has
- * not come round is copied as far as it was written.
- *
- * Forward ring: data_tail is the reader's; the kernel does not write beyond it by more than the
- * ring's size. A record that wraps is put together in the caller's scratch.
- */
-#include "lib/proc/perf.h"
-
-#include "lib/base/io.h"
-
-#include <assert.h>
-#include <errno.h>
-#include <linux/perf_event.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-/*
- * perf_record.c: a cursor over one record's bytes. Each read takes a word off the front or says no;
- * what is left after the trailer was cut off the end is the body. A record whose words do not add
- * up is refused as a whole: a ring that was overwritten under its reader looks like that.
- *
- * Layout (perf_event_open(2)), all in words of 8 bytes:
+ * A cursor walks over one record's bytes: each read takes a word off the front or fails, and the
+ * failure is sticky; what is left after the trailer was cut off the end is the body. A record whose
+ * words do not add up is refused as a whole: a ring that was overwritten under its reader looks like
+ * that. Layout, all in words of 8 bytes:
  *   head     type 32, misc 16, size 16
  *   SAMPLE   ip | pid tid | time | cpu res | period | nr ips[nr] | abi regs[] | size stack[size]
  *            dyn_size, each if asked for
@@ -42,12 +13,34 @@
  *   COMM     pid tid | comm         FORK, EXIT  pid ppid | tid ptid | time        LOST  id | lost
  *            LOST_SAMPLES  lost
  *   trailer of all but SAMPLE: pid tid | time | cpu res, those that samples have
+ *
+ * Overwriting ring: the kernel writes towards lower addresses, so data_head is the newest record
+ * and older ones follow, up to one ring's length further on, where the oldest is cut by the newest:
+ *
+ *     head                                   head + size
+ *      │ newest │ older │ ...  │ oldest, cut │
+ *
+ * It is copied first (two pieces, where it wraps) and walked afterwards, so that it is paused no
+ * longer than that. If head has moved down by n bytes when the copy is done, its last n bytes may be
+ * newer than their surroundings: they are left out. A ring that has not wrapped is copied as far as
+ * it was written.
+ *
+ * Forward ring: data_tail is the reader's; the kernel does not write beyond it by more than the
+ * ring's size. A record that wraps is assembled in the caller's scratch.
  */
+#include "lib/proc/perf.h"
+
+#include "lib/base/map.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 struct cursor {
 	const uint8_t *at;
 	size_t left;
-	bool short_of; /* sticky: a word was not there */
+	bool failed; /* sticky */
 };
 
 static uint64_t take_word(struct cursor *cursor)
@@ -55,7 +48,7 @@ static uint64_t take_word(struct cursor *cursor)
 	uint64_t word;
 
 	if (cursor->left < sizeof(word)) {
-		cursor->short_of = true;
+		cursor->failed = true;
 		return 0;
 	}
 	memcpy(&word, cursor->at, sizeof(word));
@@ -75,13 +68,13 @@ static void take_pair(struct cursor *cursor, uint32_t *first, uint32_t *second)
 	*second = pair[1];
 }
 
-/* count words, where they are; NULL if they are not. */
+/* count words, in place; NULL: there are fewer. */
 static const uint64_t *take_words(struct cursor *cursor, uint64_t count)
 {
 	const uint64_t *words = (const void *)cursor->at;
 
 	if (count > cursor->left / sizeof(*words)) {
-		cursor->short_of = true;
+		cursor->failed = true;
 		return NULL;
 	}
 	cursor->at += count * sizeof(*words);
@@ -98,7 +91,7 @@ static void decode_stack(struct cursor *cursor, struct perf_record_sample *sampl
 	sample->stack = (const uint8_t *)take_words(cursor, size / 8);
 	filled = take_word(cursor);
 	if (size % 8 != 0 || filled > size)
-		cursor->short_of = true;
+		cursor->failed = true;
 	sample->stack_bytes = (size_t)filled;
 }
 
@@ -140,7 +133,7 @@ static const char *take_text(struct cursor *cursor, size_t *ret_len)
 
 	*ret_len = strnlen(text, cursor->left);
 	if (*ret_len == cursor->left)
-		cursor->short_of = true;
+		cursor->failed = true;
 	return text;
 }
 
@@ -157,7 +150,7 @@ static void decode_file(struct cursor *cursor, bool has_build_id, struct perf_re
 		memcpy(&ret->inode, bytes + 8, 8);
 		memcpy(&ret->inode_generation, bytes + 16, 8);
 	} else if (bytes[0] > PERF_RECORD_BUILD_ID_MAX) {
-		cursor->short_of = true;
+		cursor->failed = true;
 	} else {
 		ret->build_id_len = bytes[0];
 		memcpy(ret->build_id, bytes + 4, ret->build_id_len);
@@ -176,7 +169,7 @@ static void decode_mmap(struct cursor *cursor, struct perf_record *ret)
 	take_pair(cursor, &mmap->prot, &mmap->flags);
 	mmap->path = take_text(cursor, &mmap->path_len);
 	if (mmap->start + mmap->len < mmap->start)
-		cursor->short_of = true;
+		cursor->failed = true;
 }
 
 static void decode_body(struct cursor *cursor, struct perf_record *ret)
@@ -208,7 +201,7 @@ static void decode_body(struct cursor *cursor, struct perf_record *ret)
 	}
 }
 
-/* Cuts the trailer off the end. Before the body, which knows pid and tid better. */
+/* Cuts the trailer off the end. Before the body, whose pid and tid prevail. */
 static void decode_trailer(const struct perf_record_format *format, struct cursor *cursor, struct perf_record *ret)
 {
 	uint64_t type = format->sample_type & (PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU);
@@ -217,7 +210,7 @@ static void decode_trailer(const struct perf_record_format *format, struct curso
 	uint32_t unused;
 
 	if (cursor->left < len) {
-		cursor->short_of = true;
+		cursor->failed = true;
 		return;
 	}
 	cursor->left -= len;
@@ -256,121 +249,122 @@ int perf_record_decode(const struct perf_record_format *format, const void *data
 		decode_trailer(format, &cursor, &record);
 		decode_body(&cursor, &record);
 	}
-	if (cursor.short_of)
+	if (cursor.failed)
 		return -EBADMSG;
 	*ret = record;
 	return 0;
 }
 
-/* ---- and back ---- */
+/* ---- encoding ---- */
 
-struct pen {
+struct encoder {
 	uint8_t *at;
 	size_t left, used;
 	bool full; /* sticky */
 };
 
-static void put(struct pen *pen, const void *data, size_t len)
+static void encode_bytes(struct encoder *encoder, const void *data, size_t len)
 {
-	if (pen->full || len > pen->left) {
-		pen->full = true;
+	if (encoder->full || len > encoder->left) {
+		encoder->full = true;
 		return;
 	}
 	if (len > 0)
-		memcpy(pen->at, data, len);
-	pen->at += len;
-	pen->left -= len;
-	pen->used += len;
+		memcpy(encoder->at, data, len);
+	encoder->at += len;
+	encoder->left -= len;
+	encoder->used += len;
 }
 
-static void put_word(struct pen *pen, uint64_t word)
+static void encode_word(struct encoder *encoder, uint64_t word)
 {
-	put(pen, &word, sizeof(word));
+	encode_bytes(encoder, &word, sizeof(word));
 }
 
-static void put_pair(struct pen *pen, uint32_t first, uint32_t second)
+static void encode_pair(struct encoder *encoder, uint32_t first, uint32_t second)
 {
 	uint32_t pair[2] = { first, second };
 
-	put(pen, pair, sizeof(pair));
+	encode_bytes(encoder, pair, sizeof(pair));
 }
 
-static void put_zeroes(struct pen *pen, size_t len)
+static void encode_zeroes(struct encoder *encoder, size_t len)
 {
 	static const uint8_t zeroes[8];
 
-	put(pen, zeroes, len);
+	encode_bytes(encoder, zeroes, len);
 }
 
 /* Terminated, and padded to a word. */
-static void put_text(struct pen *pen, const char *text, size_t len)
+static void encode_text(struct encoder *encoder, const char *text, size_t len)
 {
-	put(pen, text, len);
-	put_zeroes(pen, 8 - len % 8);
+	encode_bytes(encoder, text, len);
+	encode_zeroes(encoder, 8 - len % 8);
 }
 
-static void encode_stack(struct pen *pen, const struct perf_record_sample *sample)
+static void encode_stack(struct encoder *encoder, const struct perf_record_sample *sample)
 {
 	size_t size = sample->stack != NULL ? (sample->stack_bytes + 7) / 8 * 8 : 0;
 
 	if (sample->stack != NULL && sample->stack_bytes > PERF_RECORD_SIZE_MAX)
-		pen->full = true;
-	put_word(pen, size);
-	if (size == 0 || pen->full)
+		encoder->full = true;
+	encode_word(encoder, size);
+	if (size == 0 || encoder->full)
 		return;
-	put(pen, sample->stack, sample->stack_bytes);
-	put_zeroes(pen, size - sample->stack_bytes);
-	put_word(pen, sample->stack_bytes);
+	encode_bytes(encoder, sample->stack, sample->stack_bytes);
+	encode_zeroes(encoder, size - sample->stack_bytes);
+	encode_word(encoder, sample->stack_bytes);
 }
 
-static int encode_sample(const struct perf_record_format *format, struct pen *pen, const struct perf_record *record)
+static int encode_sample(const struct perf_record_format *format, struct encoder *encoder,
+			 const struct perf_record *record)
 {
 	size_t regs = (size_t)__builtin_popcountll(format->regs_user);
 
-	put_word(pen, record->sample.ip);
-	put_pair(pen, record->pid, record->tid);
-	put_word(pen, record->time_ns);
-	put_pair(pen, record->cpu, 0);
-	put_word(pen, record->sample.period);
-	put_word(pen, record->sample.chain_len);
+	encode_word(encoder, record->sample.ip);
+	encode_pair(encoder, record->pid, record->tid);
+	encode_word(encoder, record->time_ns);
+	encode_pair(encoder, record->cpu, 0);
+	encode_word(encoder, record->sample.period);
+	encode_word(encoder, record->sample.chain_len);
 	if (record->sample.chain_len > PERF_RECORD_SIZE_MAX)
-		pen->full = true;
-	put(pen, record->sample.chain, record->sample.chain_len * sizeof(uint64_t));
+		encoder->full = true;
+	encode_bytes(encoder, record->sample.chain, record->sample.chain_len * sizeof(uint64_t));
 	if (format->sample_type & PERF_SAMPLE_REGS_USER) {
-		put_word(pen, record->sample.regs_abi);
+		encode_word(encoder, record->sample.regs_abi);
 		if (record->sample.regs_abi != PERF_SAMPLE_REGS_ABI_NONE) {
 			if (record->sample.regs_len != regs)
 				return -EINVAL;
-			put(pen, record->sample.regs, regs * sizeof(uint64_t));
+			encode_bytes(encoder, record->sample.regs, regs * sizeof(uint64_t));
 		}
 	}
 	if (format->sample_type & PERF_SAMPLE_STACK_USER)
-		encode_stack(pen, &record->sample);
+		encode_stack(encoder, &record->sample);
 	return 0;
 }
 
-static void encode_mmap(struct pen *pen, const struct perf_record *record)
+static void encode_mmap(struct encoder *encoder, const struct perf_record *record)
 {
 	const struct perf_record_file *file = &record->mmap.file;
 	uint8_t build_id[24] = { (uint8_t)file->build_id_len };
 
-	put_pair(pen, record->pid, record->tid);
-	put_word(pen, record->mmap.start);
-	put_word(pen, record->mmap.len);
-	put_word(pen, record->mmap.offset);
+	encode_pair(encoder, record->pid, record->tid);
+	encode_word(encoder, record->mmap.start);
+	encode_word(encoder, record->mmap.len);
+	encode_word(encoder, record->mmap.offset);
 	if (file->build_id_len > 0) {
 		memcpy(build_id + 4, file->build_id, PERF_RECORD_BUILD_ID_MAX);
-		put(pen, build_id, sizeof(build_id));
+		encode_bytes(encoder, build_id, sizeof(build_id));
 	} else {
-		put_pair(pen, file->major, file->minor);
-		put_word(pen, file->inode);
-		put_word(pen, file->inode_generation);
+		encode_pair(encoder, file->major, file->minor);
+		encode_word(encoder, file->inode);
+		encode_word(encoder, file->inode_generation);
 	}
-	put_pair(pen, record->mmap.prot, record->mmap.flags);
-	put_text(pen, record->mmap.path, record->mmap.path_len);
+	encode_pair(encoder, record->mmap.prot, record->mmap.flags);
+	encode_text(encoder, record->mmap.path, record->mmap.path_len);
 }
 
-/* The misc bits that say how the body is to be read. */
+/* misc says how the body is to be decoded. */
 static uint16_t encode_misc(const struct perf_record *record)
 {
 	unsigned misc = record->misc;
@@ -385,27 +379,28 @@ static uint16_t encode_misc(const struct perf_record *record)
 	return (uint16_t)misc;
 }
 
-static int encode_body(const struct perf_record_format *format, struct pen *pen, const struct perf_record *record)
+static int encode_body(const struct perf_record_format *format, struct encoder *encoder,
+		       const struct perf_record *record)
 {
 	switch (record->type) {
 	case PERF_RECORD_SAMPLE:
-		return encode_sample(format, pen, record);
+		return encode_sample(format, encoder, record);
 	case PERF_RECORD_MMAP2:
-		encode_mmap(pen, record);
+		encode_mmap(encoder, record);
 		return 0;
 	case PERF_RECORD_COMM:
-		put_pair(pen, record->pid, record->tid);
-		put_text(pen, record->comm.name, record->comm.name_len);
+		encode_pair(encoder, record->pid, record->tid);
+		encode_text(encoder, record->comm.name, record->comm.name_len);
 		return 0;
 	case PERF_RECORD_FORK:
 	case PERF_RECORD_EXIT:
-		put_pair(pen, record->pid, record->fork.ppid);
-		put_pair(pen, record->tid, record->fork.ptid);
-		put_word(pen, record->time_ns);
+		encode_pair(encoder, record->pid, record->fork.ppid);
+		encode_pair(encoder, record->tid, record->fork.ptid);
+		encode_word(encoder, record->time_ns);
 		return 0;
 	case PERF_RECORD_LOST:
-		put_word(pen, 0);
-		put_word(pen, record->lost.count);
+		encode_word(encoder, 0);
+		encode_word(encoder, record->lost.count);
 		return 0;
 	default:
 		return -EINVAL;
@@ -416,26 +411,26 @@ int perf_record_encode(const struct perf_record_format *format, const struct per
 		       size_t *ret_size)
 {
 	struct perf_event_header head = { .type = record->type, .misc = encode_misc(record) };
-	struct pen pen = { .at = buf, .left = cap < PERF_RECORD_SIZE_MAX ? cap : PERF_RECORD_SIZE_MAX };
+	struct encoder encoder = { .at = buf, .left = cap < PERF_RECORD_SIZE_MAX ? cap : PERF_RECORD_SIZE_MAX };
 	int r;
 
 	if ((format->sample_type | PERF_RECORD_FRAME_POINTERS) != format->sample_type ||
 	    (format->sample_type & ~PERF_RECORD_SAMPLE_TYPES))
 		return -EINVAL;
-	put(&pen, &head, sizeof(head));
-	r = encode_body(format, &pen, record);
+	encode_bytes(&encoder, &head, sizeof(head));
+	r = encode_body(format, &encoder, record);
 	if (r < 0)
 		return r;
 	if (record->type != PERF_RECORD_SAMPLE) {
-		put_pair(&pen, record->pid, record->tid);
-		put_word(&pen, record->time_ns);
-		put_pair(&pen, record->cpu, 0);
+		encode_pair(&encoder, record->pid, record->tid);
+		encode_word(&encoder, record->time_ns);
+		encode_pair(&encoder, record->cpu, 0);
 	}
-	if (pen.full)
+	if (encoder.full)
 		return -ENOSPC;
-	head.size = (uint16_t)pen.used;
+	head.size = (uint16_t)encoder.used;
 	memcpy(buf, &head, sizeof(head));
-	*ret_size = pen.used;
+	*ret_size = encoder.used;
 	return 0;
 }
 
@@ -444,33 +439,21 @@ bool perf_record_file_same(const struct perf_record_file *a, const struct perf_r
 	return memcmp(a, b, sizeof(*a)) == 0;
 }
 
-/*
- * perf_merge.c: the bytes as they came and beside them an index that is sorted. Records carry their
- * own size.
- */
-
 int perf_merge_add(struct perf_merge *merge, const void *record, size_t size, uint64_t time_ns)
 {
 	size_t at = merge->bytes.len;
 	int r;
 
 	assert(size % PERF_RECORD_ALIGN == 0);
-	if (merge->count == merge->cap) {
-		size_t cap = merge->cap == 0 ? 64 : 2 * merge->cap;
-		struct perf_merge_entry *entries = reallocarray(merge->entries, cap, sizeof(*entries));
-
-		if (entries == NULL)
-			return -ENOMEM;
-		merge->entries = entries;
-		merge->cap = cap;
-	}
+	if (vector_reserve(&merge->entries, &merge->cap, merge->count + 1, sizeof(*merge->entries)) < 0)
+		return -ENOMEM;
 	r = buffer_append(&merge->bytes, record, size);
 	if (r == 0)
 		merge->entries[merge->count++] = (struct perf_merge_entry){ time_ns, at };
 	return r;
 }
 
-static int compare(const void *left, const void *right)
+static int compare_entries(const void *left, const void *right)
 {
 	const struct perf_merge_entry *a = left, *b = right;
 
@@ -482,7 +465,7 @@ static int compare(const void *left, const void *right)
 void perf_merge_sort(struct perf_merge *merge)
 {
 	if (merge->count > 0)
-		qsort(merge->entries, merge->count, sizeof(*merge->entries), compare);
+		qsort(merge->entries, merge->count, sizeof(*merge->entries), compare_entries);
 }
 
 const void *perf_merge_record(const struct perf_merge *merge, size_t index, size_t *ret_size)
@@ -532,7 +515,7 @@ int perf_ring_init(struct perf_ring *ring, void *base, size_t map_bytes, size_t 
 	return 0;
 }
 
-/* What was published up to head is seen by whoever saw head. */
+/* Acquire: all that the kernel wrote before it published head is visible. */
 static uint64_t load_head(const struct perf_ring *ring)
 {
 	return __atomic_load_n(&ring->page->data_head, __ATOMIC_ACQUIRE);
@@ -557,7 +540,7 @@ void perf_ring_snapshot(const struct perf_ring *ring, void *buf, size_t *ret_len
 	copy_out(ring, head, buf, end);
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	moved = head - load_head(ring);
-	/* What was never written gives way first. */
+	/* The part that was never written goes first. */
 	moved -= moved < unused ? moved : unused;
 	end -= moved < end ? (size_t)moved : end;
 	while (end - len >= sizeof(struct perf_event_header)) {
@@ -589,10 +572,7 @@ uint64_t perf_ring_head(const struct perf_ring *ring)
 	return load_head(ring);
 }
 
-/*
- * How many there were in `written` bytes, if all were like the `count` of len bytes that are still
- * there.
- */
+/* How many records `written` bytes had, if all were like the `count` of len bytes that are still there. */
 static size_t estimate(uint64_t written, size_t count, uint64_t len, size_t most)
 {
 	double all = (double)count * (double)written / (double)len;
@@ -600,10 +580,7 @@ static size_t estimate(uint64_t written, size_t count, uint64_t len, size_t most
 	return all < (double)most ? (size_t)all : most;
 }
 
-/*
- * Near its end the ring may be written to meanwhile: what makes no sense there is only the end of
- * what can be counted.
- */
+/* The far end of the ring may be overwritten meanwhile: an invalid record is the end of what can be counted. */
 size_t perf_ring_count(const struct perf_ring *ring, uint64_t since, size_t most)
 {
 	uint64_t head = load_head(ring), written = since - head, len = 0;
@@ -623,7 +600,7 @@ size_t perf_ring_count(const struct perf_ring *ring, uint64_t since, size_t most
 	return count;
 }
 
-/* The record at tail, whole: in the ring, or put together in scratch. NULL: it makes no sense. */
+/* The record at tail: in the ring, or assembled in scratch. NULL: invalid. */
 static const struct perf_event_header *record_at(const struct perf_ring *ring, uint64_t tail, uint64_t head,
 						 void *scratch)
 {

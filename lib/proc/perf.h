@@ -1,7 +1,10 @@
 /*
- * perf.h: the two ways to read a ring that the kernel writes for perf_event_open(2): a picture of
- * one that overwrites its oldest (attr.write_backward), and the emptying of one that waits for its
- * reader. Works on any memory of that layout; what is in it is not believed.
+ * perf.h: records of perf_event_open(2): from bytes and to bytes; put in the order of their times;
+ * and the two ways to read the kernel's rings: a snapshot of one that overwrites its oldest
+ * (attr.write_backward), and draining one that waits for its reader. Pure: works on any memory of
+ * that layout. Nothing in it is trusted: sizes, counts and texts are compared with what is there.
+ *
+ * Source: perf_event_open(2), linux/perf_event.h.
  */
 #ifndef SPIKEWATCH_LIB_PROC_PERF_H
 #define SPIKEWATCH_LIB_PROC_PERF_H
@@ -13,14 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * perf_record.h: one record of the kernel's perf rings, from bytes and to bytes. Pure; no size,
- * count or text inside a record is believed before it was compared with what is there.
- *
- * Source: perf_event_open(2), linux/perf_event.h.
- */
-
-/* What perf_record_decode reads in a sample; another bit in sample_type, and it refuses. */
+/* The bits of sample_type that perf_record_decode can read. */
 #define PERF_RECORD_SAMPLE_TYPES \
 	((uint64_t)(PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU | PERF_SAMPLE_PERIOD | \
 		    PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER))
@@ -40,7 +36,7 @@
  */
 #define PERF_RECORD_REGS_X86_64 0xff0fffULL
 
-/* No record is longer: its size is 16 bits, in steps of 8. */
+/* The size is 16 bits, a multiple of 8. */
 #define PERF_RECORD_SIZE_MAX 65528u
 #define PERF_RECORD_BUILD_ID_MAX 20u
 #define PERF_RECORD_ALIGN 8u
@@ -57,10 +53,7 @@ struct perf_record_format {
 /* Of records without registers and stack, and of all that are not samples. */
 #define PERF_RECORD_PLAIN ((const struct perf_record_format){ .sample_type = PERF_RECORD_FRAME_POINTERS })
 
-/*
- * What file is mapped. The kernel says either the device and inode or the build id: build_id_len 0
- * is the former.
- */
+/* Which file is mapped: by device and inode (build_id_len 0), or by build id. */
 struct perf_record_file {
 	uint32_t major, minor;
 	uint64_t inode, inode_generation;
@@ -72,7 +65,7 @@ struct perf_record_file {
 struct perf_record_sample {
 	uint64_t ip;
 	uint64_t period;       /* ns, for the CPU clock */
-	const uint64_t *chain; /* innermost first; values >= PERF_CONTEXT_MAX are marks such as PERF_CONTEXT_USER */
+	const uint64_t *chain; /* innermost first, with marks such as PERF_CONTEXT_USER (>= PERF_CONTEXT_MAX) */
 	size_t chain_len;
 	uint64_t regs_abi;    /* PERF_SAMPLE_REGS_ABI_*; NONE: no registers */
 	const uint64_t *regs; /* one for each bit of regs_user, from the lowest; NULL without */
@@ -90,7 +83,7 @@ struct perf_record_mmap {
 	size_t path_len;
 };
 
-/* One record. Pointers are into the bytes that were decoded. Of the union, what its type says. */
+/* One record. Pointers are into the decoded bytes. */
 struct perf_record {
 	uint32_t type; /* PERF_RECORD_* */
 	uint16_t misc;
@@ -124,24 +117,19 @@ struct perf_record {
 int perf_record_decode(const struct perf_record_format *format, const void *data, size_t len, struct perf_record *ret);
 
 /*
- * Writes record as the kernel would with this format, all of PERF_RECORD_FRAME_POINTERS at least,
- * and sample_id_all into buf, 8-aligned: SAMPLE, MMAP2, COMM, FORK, EXIT, LOST. Of a stack, what
- * was read is written, padded to a word, and not the room that the kernel left behind it.
- * record->size is not looked at, *ret_size is what was written. 0; -ENOSPC: it takes more than cap,
- * or more than a record can be; -EINVAL: another type, another format, or not as many registers as
- * the format has.
+ * Encodes a SAMPLE, MMAP2, COMM, FORK, EXIT or LOST record as the kernel would with this format (all
+ * of PERF_RECORD_FRAME_POINTERS at least) and sample_id_all into buf, 8-aligned. Of a stack, what was
+ * read is written, padded to a word, without the room that the kernel leaves behind it. record->size
+ * is ignored, *ret_size is what was written. 0; -ENOSPC: longer than cap, or than a record can be;
+ * -EINVAL: another type or format, or not as many registers as the format has.
  */
 int perf_record_encode(const struct perf_record_format *format, const struct perf_record *record, void *buf, size_t cap,
 		       size_t *ret_size);
 
-/* The same file by what the kernel said of it. Two that are all zeroes are the same. */
+/* Whether both identify the same file; two that are all zeroes are the same. */
 bool perf_record_file_same(const struct perf_record_file *a, const struct perf_record_file *b);
 
-/*
- * perf_merge.h: records of many rings, put in the order of their times. Stable: of the same time,
- * the one that was added first comes first.
- */
-
+/* Records of many rings in the order of their times; of the same time, in the order they were added. */
 struct perf_merge_entry {
 	uint64_t time_ns;
 	size_t at; /* in bytes: ascending in the order they were added */
@@ -192,35 +180,31 @@ int perf_ring_init(struct perf_ring *ring, void *base, size_t map_bytes, size_t 
  * Copies what an overwriting ring holds into buf, which is aligned to PERF_RECORD_ALIGN and has
  * room for ring->size: whole records, the newest first, until the ring's end or the first that was
  * overwritten meanwhile. Best while the ring's output is paused; without that, what was written
- * during the copy is left out and so is what it may have hit. *ret_len bytes; *ret_torn (may be
- * NULL): the walk ended at a record that makes no sense instead of at the ring's end.
+ * during the copy, and what it may have overwritten, is left out. *ret_len bytes; *ret_torn (may be
+ * NULL): the walk ended at an invalid record instead of at the ring's end.
  */
 void perf_ring_snapshot(const struct perf_ring *ring, void *buf, size_t *ret_len, bool *ret_torn);
 
-/* Whether an overwriting ring has come round: if not, it holds everything since it was opened. */
+/* Whether an overwriting ring has wrapped: if not, it holds everything since it was opened. */
 bool perf_ring_came_round(const struct perf_ring *ring);
 
-/* Where an overwriting ring is, for perf_ring_count. */
+/* The position of an overwriting ring, for perf_ring_count. */
 uint64_t perf_ring_head(const struct perf_ring *ring);
 
 /*
- * How many records were written to an overwriting ring since it was at `since`, which it goes on
- * writing to; `most` if there are more. Of those that are overwritten already it is taken that they
- * were as long as those that are not. Looks at so many of them.
+ * How many records were written to an overwriting ring since position `since`, at most `most`. Those
+ * that are overwritten already are assumed to be as long as those that are not. Visits each of them.
  */
 size_t perf_ring_count(const struct perf_ring *ring, uint64_t since, size_t most);
 
-/*
- * Takes one record of len bytes, aligned. 0 goes on; anything else ends perf_ring_drain and is its
- * result.
- */
+/* Gets one record of len bytes, aligned. Anything but 0 ends perf_ring_drain and is its result. */
 typedef int perf_ring_take(void *ctx, const struct perf_event_header *record, size_t len);
 
 /*
- * Hands every record of a forward ring that is there now to take, oldest first, and gives their
- * room back to the kernel. scratch: PERF_RECORD_SIZE_MAX bytes, aligned, for those that wrap. 0;
- * what take returned (that record counts as taken); -EBADMSG: a record that makes no sense:
- * everything up to the kernel's head was thrown away.
+ * Passes every record that is in a forward ring now to take, oldest first, and returns their room to
+ * the kernel. scratch: PERF_RECORD_SIZE_MAX bytes, aligned, for those that wrap. 0; what take
+ * returned (that record counts as taken); -EBADMSG: an invalid record: everything up to the kernel's
+ * head was discarded.
  */
 int perf_ring_drain(struct perf_ring *ring, void *scratch, perf_ring_take *take, void *ctx);
 

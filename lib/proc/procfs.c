@@ -1,16 +1,15 @@
 /*
- * procfs.c: a view of bytes that only shrinks: every head is copied out of it after its length was
- * compared with what is left.
+ * procfs.c: files by a cursor over text: it fails once and stays failed, so a format reads as the list
+ * of its fields and is checked at its end. Rejected: sscanf(3), which costs ten times as much, and
+ * strtoull(3), which reads past the buffer and accepts signs and white space.
  *
- * Of one datagram only the first message is read: the connector and taskstats send one in each.
- *
- * The total of a process with one thread is in its own statistics; that of several the kernel keeps
- * in those of the thread group, where it adds every thread that ends. There the fields of ac_ and
- * the faults stay empty: only the CPU time is summed.
+ * Messages by a view of bytes that only shrinks: every header is copied out of it after its length was
+ * compared with what is left. Of one datagram only the first message is read: the connector and
+ * taskstats send one in each. The total of a process with one thread is in its own statistics; that of
+ * several the kernel keeps in those of the thread group, where it adds every thread that ends. There
+ * the ac_ fields and the faults stay empty: only the CPU time is summed.
  */
 #include "lib/proc/procfs.h"
-
-#include "lib/proc/perf.h"
 
 #include <errno.h>
 #include <linux/acct.h>
@@ -19,18 +18,7 @@
 #include <linux/genetlink.h>
 #include <linux/netlink.h>
 #include <linux/taskstats.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-/*
- * procfs.c: one cursor over bytes, and the formats written with it.
- *
- * sscanf(3) costs ten times as much and strtoull(3) reads past the buffer, takes signs and white
- * space of its own. The cursor fails once and stays failed, so a format reads as the list of its
- * fields and is checked at its end.
- */
 
 struct cursor {
 	const char *at;
@@ -39,8 +27,8 @@ struct cursor {
 };
 
 /*
- * A decimal number and the byte that ends it. Negative numbers are 0: they are RSS counters not yet
- * summed over all CPUs, and fields that nobody here looks at.
+ * A decimal number and the byte that ends it. Negative numbers are 0: RSS counters that are not summed
+ * over all CPUs yet, and fields that are not used.
  */
 static uint64_t take_number(struct cursor *cursor)
 {
@@ -62,7 +50,6 @@ static uint64_t take_number(struct cursor *cursor)
 		cursor->failed = true;
 	else
 		cursor->at = at + 1;
-
 	return negative ? 0 : number;
 }
 
@@ -75,7 +62,7 @@ static void skip_fields(struct cursor *cursor, int count)
 }
 
 /*
- * PF_EXITING of the kernel's linux/sched.h, which no header of ours has: set first of all when a
+ * PF_EXITING of the kernel's linux/sched.h, which is in no public header: set first when a
  * thread exits, and never cleared.
  */
 #define PROCFS_FLAG_EXITING 0x4u

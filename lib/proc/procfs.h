@@ -1,12 +1,12 @@
 /*
- * procfs.h: what the kernel says of processes as it happens, from its messages: the proc
- * connector's (fork, exec, comm, exit), the exit records of taskstats, and records of perf. Pure;
- * no length inside a message is believed before it was compared with what is there.
+ * procfs.h: what the kernel reports of processes: parsers of the files below /proc/<pid> (proc(5)),
+ * and of its messages about them as things happen: the proc connector's (fork, exec, comm, exit), the
+ * exit records of taskstats, and perf records. Pure: a buffer in, values out; nothing in it is
+ * trusted. What is cut short is reported, never guessed: a number counts only when the byte that ends
+ * it is there too.
  *
- * Only whole processes: what a single thread does is left out.
- *
- * Source: linux/cn_proc.h, linux/taskstats.h, linux/genetlink.h;
- * Documentation/accounting/taskstats.rst.
+ * Messages: only whole processes; what a single thread does is left out. Source: linux/cn_proc.h,
+ * linux/taskstats.h, linux/genetlink.h; Documentation/accounting/taskstats.rst.
  */
 #ifndef SPIKEWATCH_LIB_PROC_PROCFS_H
 #define SPIKEWATCH_LIB_PROC_PROCFS_H
@@ -17,27 +17,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * procfs.h: parsers of the files below /proc/<pid>. Pure: a buffer in, values out. Source: proc(5).
- *
- * Every parser takes any bytes. What is cut short is reported, never guessed: a number counts only
- * when the byte that ends it is there too.
- */
-
-/*
- * The fields of stat that are used here. comm points into the buffer and is not NUL-terminated; it
- * may hold any byte.
- */
+/* Of stat. comm points into the buffer and is not NUL-terminated; it may hold any byte. */
 struct procfs_stat {
 	int32_t pid;
 	int32_t parent_pid;
 	const char *comm;
 	size_t comm_len;
 	char state; /* R S D Z T t W X I ... */
-	/*
-	 * its main thread has ended or is about to: it says nothing new of itself, and a zombie is
-	 * one too
-	 */
+	/* its main thread has ended or is about to (also a zombie): its fields do not change any more */
 	bool exiting;
 	uint64_t minor_faults;
 	uint64_t major_faults;
@@ -91,8 +78,7 @@ enum procevent_kind {
 
 /* Of PROCEVENT_TOTALS. */
 struct procevent_totals {
-	uint64_t cpu_ns, user_ns,
-		system_ns; /* of all threads; user and system are its shares as far as the kernel knows them */
+	uint64_t cpu_ns, user_ns, system_ns; /* of all threads; the division is an estimate by ticks */
 	uint64_t minor_faults, major_faults; /* 0 of a process that had several threads: not known */
 	uint64_t elapsed_ns;                 /* since its last thread began, which is the process if it had no other */
 	bool threads;                        /* it had several */

@@ -17,16 +17,11 @@
  */
 #include "lib/profile/pprof.h"
 
-#include "lib/base/base.h"
 #include "lib/base/compress.h"
-#include "lib/base/io.h"
 #include "lib/base/map.h"
 #include "lib/base/text.h"
 
 #include <errno.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -487,13 +482,34 @@ static int add_object(struct pprof_read *reader, enum object_kind kind, void *re
 
 /* ---- messages of numbers ---- */
 
-/* Where the numbers of a message go: fields[i] is number i + 1. */
+/* Where a field goes in its object. 32 bits: a string's number, of which too large a one is invalid anyway. */
 struct slot {
-	void *to;
-	bool wide; /* 64 bits; else 32, of a string: too large a number is none that is there */
+	enum { SLOT_NONE, SLOT_32, SLOT_64 } width;
+	size_t at;
 };
 
-static int read_numbers(struct wire_fields wire, const struct slot *slots, size_t count)
+#define SLOT(width, type, member) \
+	{ \
+		width, offsetof(struct pprof_read_##type, member) \
+	}
+#define SLOTS_MAX 6
+
+/* Field number n is in slot n - 1. */
+static const struct slot slots[OBJECT_KINDS][SLOTS_MAX] = {
+	[TYPES] = { SLOT(SLOT_32, value_type, type), SLOT(SLOT_32, value_type, unit) },
+	[MAPPINGS] = { SLOT(SLOT_64, mapping, id), SLOT(SLOT_64, mapping, start), SLOT(SLOT_64, mapping, limit),
+		       SLOT(SLOT_64, mapping, offset), SLOT(SLOT_32, mapping, file), SLOT(SLOT_32, mapping, build_id) },
+	[FUNCTIONS] = { SLOT(SLOT_64, function, id), SLOT(SLOT_32, function, name),
+			SLOT(SLOT_32, function, system_name), SLOT(SLOT_32, function, file),
+			SLOT(SLOT_64, function, start_line) },
+	[LINES] = { SLOT(SLOT_64, line, function_id), SLOT(SLOT_64, line, line) },
+	[LOCATIONS] = { SLOT(SLOT_64, location, id), SLOT(SLOT_64, location, mapping_id),
+			SLOT(SLOT_64, location, address) },
+	[LABELS] = { SLOT(SLOT_32, label, key), SLOT(SLOT_32, label, text), SLOT(SLOT_64, label, number),
+		     SLOT(SLOT_32, label, unit) },
+};
+
+static int read_numbers(struct wire_fields wire, enum object_kind kind, void *object)
 {
 	struct wire_fields_field field;
 	int rc;
@@ -501,77 +517,29 @@ static int read_numbers(struct wire_fields wire, const struct slot *slots, size_
 	while ((rc = wire_fields_next(&wire, &field)) > 0) {
 		const struct slot *slot;
 
-		if (field.type != WIRE_FIELDS_VARINT || field.number == 0 || field.number > count)
+		if (field.type != WIRE_FIELDS_VARINT || field.number == 0 || field.number > SLOTS_MAX)
 			continue;
-		slot = &slots[field.number - 1];
-		if (!slot->to)
-			continue;
-		if (slot->wide)
-			*(uint64_t *)slot->to = field.value;
-		else
-			*(uint32_t *)slot->to = field.value > UINT32_MAX ? UINT32_MAX : (uint32_t)field.value;
+		slot = &slots[kind][field.number - 1];
+		if (slot->width == SLOT_64)
+			*(uint64_t *)((char *)object + slot->at) = field.value;
+		else if (slot->width == SLOT_32)
+			*(uint32_t *)((char *)object + slot->at) =
+				field.value > UINT32_MAX ? UINT32_MAX : (uint32_t)field.value;
 	}
 	return rc;
 }
 
-static int read_value_type(struct wire_fields wire, struct pprof_read_value_type *ret)
+static int read_object(struct pprof_read *reader, enum object_kind kind, struct wire_fields wire)
 {
-	return read_numbers(wire, (struct slot[]){ { &ret->type, false }, { &ret->unit, false } }, 2);
-}
+	void *object;
+	int rc = add_object(reader, kind, &object);
 
-static int on_type(struct pprof_read *reader, struct wire_fields wire)
-{
-	struct pprof_read_value_type *type;
-	int rc = add_object(reader, TYPES, &type);
-
-	return rc < 0 ? rc : read_value_type(wire, type);
-}
-
-static int on_mapping(struct pprof_read *reader, struct wire_fields wire)
-{
-	struct pprof_read_mapping *mapping;
-	int rc = add_object(reader, MAPPINGS, &mapping);
-
-	if (rc < 0)
-		return rc;
-	return read_numbers(wire,
-			    (struct slot[]){ { &mapping->id, true },
-					     { &mapping->start, true },
-					     { &mapping->limit, true },
-					     { &mapping->offset, true },
-					     { &mapping->file, false },
-					     { &mapping->build_id, false } },
-			    6);
-}
-
-static int on_function(struct pprof_read *reader, struct wire_fields wire)
-{
-	struct pprof_read_function *function;
-	int rc = add_object(reader, FUNCTIONS, &function);
-
-	if (rc < 0)
-		return rc;
-	return read_numbers(wire,
-			    (struct slot[]){ { &function->id, true },
-					     { &function->name, false },
-					     { &function->system_name, false },
-					     { &function->file, false },
-					     { &function->start_line, true } },
-			    5);
+	return rc < 0 ? rc : read_numbers(wire, kind, object);
 }
 
 /* ---- locations and samples ---- */
 
-static int on_line(struct pprof_read *reader, struct wire_fields wire)
-{
-	struct pprof_read_line *line;
-	int rc = add_object(reader, LINES, &line);
-
-	return rc < 0 ? rc
-		      : read_numbers(wire, (struct slot[]){ { &line->function_id, true }, { &line->line, true } }, 2);
-}
-
-static int on_location(struct pprof_read *reader, struct wire_fields wire)
+static int read_location(struct pprof_read *reader, struct wire_fields wire)
 {
 	struct pprof_read_location *location;
 	struct wire_fields numbers = wire;
@@ -582,18 +550,13 @@ static int on_location(struct pprof_read *reader, struct wire_fields wire)
 		return rc;
 	location->line_first = reader->objects[LINES].count;
 	while ((rc = wire_fields_next(&wire, &field)) > 0) {
-		if (field.number == 4 && field.type == WIRE_FIELDS_BYTES)
-			rc = on_line(reader, field.bytes);
+		if (field.number == LOCATION_LINE && field.type == WIRE_FIELDS_BYTES)
+			rc = read_object(reader, LINES, field.bytes);
 		if (rc < 0)
 			return rc;
 	}
 	location->line_count = reader->objects[LINES].count - location->line_first;
-	return rc < 0 ? rc
-		      : read_numbers(numbers,
-				     (struct slot[]){ { &location->id, true },
-						      { &location->mapping_id, true },
-						      { &location->address, true } },
-				     3);
+	return rc < 0 ? rc : read_numbers(numbers, LOCATIONS, location);
 }
 
 static int add_frame(struct pprof_read *reader, uint64_t id)
@@ -604,21 +567,6 @@ static int add_frame(struct pprof_read *reader, uint64_t id)
 	if (rc == 0)
 		*to = id;
 	return rc;
-}
-
-static int on_label(struct pprof_read *reader, struct wire_fields wire)
-{
-	struct pprof_read_label *label;
-	int rc = add_object(reader, LABELS, &label);
-
-	if (rc < 0)
-		return rc;
-	return read_numbers(wire,
-			    (struct slot[]){ { &label->key, false },
-					     { &label->text, false },
-					     { &label->number, true },
-					     { &label->unit, false } },
-			    4);
 }
 
 /* One number of a sample: a frame, or a value. at: how many values there are. */
@@ -649,7 +597,7 @@ static int take_numbers(struct pprof_read *reader, struct wire_fields_field *fie
 	return rc;
 }
 
-static int on_sample(struct pprof_read *reader, struct wire_fields wire)
+static int read_sample(struct pprof_read *reader, struct wire_fields wire)
 {
 	struct pprof_read_sample sample = { .frame_first = reader->objects[FRAME_IDS].count,
 					    .label_first = reader->objects[LABELS].count },
@@ -664,7 +612,7 @@ static int on_sample(struct pprof_read *reader, struct wire_fields wire)
 		if ((field.number == 1 || field.number == 2) && number)
 			rc = take_numbers(reader, &field, sample.values, &values);
 		else if (field.number == 3 && field.type == WIRE_FIELDS_BYTES)
-			rc = on_label(reader, field.bytes);
+			rc = read_object(reader, LABELS, field.bytes);
 		if (rc < 0)
 			return rc;
 	}
@@ -680,7 +628,7 @@ static int on_sample(struct pprof_read *reader, struct wire_fields wire)
 
 /* ---- the profile ---- */
 
-static int on_string(struct pprof_read *reader, struct wire_fields wire)
+static int read_string(struct pprof_read *reader, struct wire_fields wire)
 {
 	struct pprof_read_text *text;
 	int rc = add_object(reader, STRINGS, &text);
@@ -690,30 +638,43 @@ static int on_string(struct pprof_read *reader, struct wire_fields wire)
 	return rc;
 }
 
-static int on_period_type(struct pprof_read *reader, struct wire_fields wire)
+static int read_member(struct pprof_read *reader, uint64_t number, struct wire_fields wire)
 {
-	return read_value_type(wire, &reader->profile.period_type);
+	switch (number) {
+	case PROFILE_SAMPLE_TYPE:
+		return read_object(reader, TYPES, wire);
+	case PROFILE_SAMPLE:
+		return read_sample(reader, wire);
+	case PROFILE_MAPPING:
+		return read_object(reader, MAPPINGS, wire);
+	case PROFILE_LOCATION:
+		return read_location(reader, wire);
+	case PROFILE_FUNCTION:
+		return read_object(reader, FUNCTIONS, wire);
+	case PROFILE_STRING:
+		return read_string(reader, wire);
+	case PROFILE_PERIOD_TYPE:
+		return read_numbers(wire, TYPES, &reader->profile.period_type);
+	default:
+		return 1;
+	}
 }
 
 static int read_profile(struct pprof_read *reader)
 {
-	static int (*const messages[])(struct pprof_read * reader, struct wire_fields wire) = {
-		[1] = on_type,     [2] = on_sample, [3] = on_mapping,      [4] = on_location,
-		[5] = on_function, [6] = on_string, [11] = on_period_type,
-	};
 	struct wire_fields wire = { (unsigned char *)reader->bytes.data,
 				    (unsigned char *)reader->bytes.data + reader->bytes.len };
 	struct wire_fields_field field;
 	int rc;
 
 	while ((rc = wire_fields_next(&wire, &field)) > 0) {
-		if (field.type == WIRE_FIELDS_BYTES && field.number < ARRAY_LEN(messages) && messages[field.number])
-			rc = messages[field.number](reader, field.bytes);
-		else if (field.type == WIRE_FIELDS_VARINT && field.number == 9)
+		if (field.type == WIRE_FIELDS_BYTES)
+			rc = read_member(reader, field.number, field.bytes);
+		else if (field.type == WIRE_FIELDS_VARINT && field.number == PROFILE_TIME_NS)
 			reader->profile.time_ns = (int64_t)field.value;
-		else if (field.type == WIRE_FIELDS_VARINT && field.number == 10)
+		else if (field.type == WIRE_FIELDS_VARINT && field.number == PROFILE_DURATION_NS)
 			reader->profile.duration_ns = (int64_t)field.value;
-		else if (field.type == WIRE_FIELDS_VARINT && field.number == 12)
+		else if (field.type == WIRE_FIELDS_VARINT && field.number == PROFILE_PERIOD)
 			reader->profile.period = (int64_t)field.value;
 		if (rc < 0)
 			return rc;

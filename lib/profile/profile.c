@@ -12,16 +12,11 @@
  */
 #include "lib/profile/profile.h"
 
-#include "lib/base/base.h"
-#include "lib/base/io.h"
 #include "lib/base/map.h"
 #include "lib/profile/pprof.h"
 #include "lib/profile/stack_text.h"
 
 #include <errno.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,12 +1,8 @@
 /*
  * stack_file.c: four tables and the streams, in one pass each way. The sizes of all of them are in
- * the head and the table of streams, which makes the file's length known: anything longer or
- * shorter was torn.
+ * the head and the table of streams, so the length of the file is known: any other length is an error.
  */
 #include "lib/profile/stack_file.h"
-
-#include "lib/base/io.h"
-#include "lib/proc/perf.h"
 
 #include <errno.h>
 #include <string.h>
@@ -14,7 +10,7 @@
 #define STACK_FILE_MAGIC "SPKSTACK" /* without its terminator */
 #define STACK_FILE_VERSION 2u
 
-static size_t padded(size_t len)
+static size_t pad_to_8(size_t len)
 {
 	return (len + 7) & ~(size_t)7;
 }
@@ -79,7 +75,7 @@ static int write_texts(const struct stack_file_content *content, size_t len, con
 		r = sink_write(sink, content->entries[i].path, strlen(content->entries[i].path) + 1);
 	for (size_t i = 0; r == 0 && i < content->cgroup_count; i++)
 		r = sink_write(sink, content->cgroups[i].path, strlen(content->cgroups[i].path) + 1);
-	return r < 0 || padded(len) == len ? r : sink_write(sink, zeroes, padded(len) - len);
+	return r < 0 || pad_to_8(len) == len ? r : sink_write(sink, zeroes, pad_to_8(len) - len);
 }
 
 static int write_some(const void *records, size_t bytes, const struct sink *sink)
@@ -112,13 +108,13 @@ int stack_file_write(const struct stack_file_content *content, const struct sink
 	strings = paths;
 	for (size_t i = 0; i < content->cgroup_count; i++)
 		strings += strlen(content->cgroups[i].path) + 1;
-	if (padded(strings) > UINT32_MAX || content->entry_count > UINT32_MAX || content->cgroup_count > UINT32_MAX ||
+	if (pad_to_8(strings) > UINT32_MAX || content->entry_count > UINT32_MAX || content->cgroup_count > UINT32_MAX ||
 	    content->stream_count > UINT32_MAX)
 		return -EOVERFLOW;
 	memcpy(head.magic, STACK_FILE_MAGIC, sizeof(head.magic));
 	head.version = STACK_FILE_VERSION;
 	head.head_bytes = sizeof(head);
-	head.string_bytes = (uint32_t)padded(strings);
+	head.string_bytes = (uint32_t)pad_to_8(strings);
 	head.streams = (uint32_t)content->stream_count;
 	head.binaries = (uint32_t)content->entry_count;
 	head.processes = (uint32_t)content->cgroup_count;

@@ -9,7 +9,7 @@
  *   perf records              of each stream in turn, its record_bytes of them, ordered by time, as
  *   the kernel lays them out with sample_id_all
  *
- * Nothing in the file is believed before stack_file_parse has seen it, and records only by
+ * Nothing in the file is trusted before stack_file_parse has checked it, and records only by
  * perf_record_decode.
  */
 #ifndef SPIKEWATCH_LIB_PROFILE_STACK_FILE_H
@@ -26,14 +26,14 @@ enum stack_file_kind {
 };
 
 /*
- * What the records of a stream are. Where a thread was sampled by events of its own, those count
- * and the samples that everybody's events took of it in the same time do not.
+ * What the records of a stream are. Where a thread was sampled by events of its own, those samples
+ * count and not the system-wide ones of the same time.
  */
 enum stack_file_stream_kind {
-	STACK_FILE_SIDEBAND,     /* FORK, COMM, MMAP2 and EXIT, as mapping_history_write describes: of all streams */
-	STACK_FILE_CPU,          /* SAMPLE and LOST: who was on a CPU */
+	STACK_FILE_SIDEBAND,     /* FORK, COMM, MMAP2 and EXIT as mapping_history_write describes: of all streams */
+	STACK_FILE_CPU,          /* SAMPLE and LOST: what ran on a CPU */
 	STACK_FILE_CPU_FOLLOWED, /* the same, by events on the threads of watched processes */
-	STACK_FILE_FAULTS,       /* SAMPLE and LOST: who touched memory that was not there */
+	STACK_FILE_FAULTS,       /* SAMPLE and LOST: page faults, by first touch of memory */
 	STACK_FILE_FAULTS_FOLLOWED,
 	STACK_FILE_STREAM_KINDS,
 };

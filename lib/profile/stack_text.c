@@ -1,19 +1,28 @@
 /*
- * stack_text.c: line by line, cell by cell, in place. A line ends with a newline: the rest of a
- * file that was cut in the middle of one is no row.
+ * stack_text.c: three formats.
+ *
+ * Folded stacks: a line is made in a buffer, frame by frame, and then becomes a member of a set, whose
+ * number is the index of its count. The space needs no escaping: readers take the number after the
+ * last one. Comparing two texts: lines become stacks with a count, are sorted, and one walk over both
+ * puts equal ones beside each other.
+ *
+ * Writing the table of functions: a tally for each function, found by number. It remembers the last
+ * stack that it was counted for (recursion), and, as stacks come thread by thread, the counts of the
+ * current thread and of the best one before it: a table of functions times threads, whose size an
+ * untrusted process could choose, is not needed. Threads are rows without a function at the end of
+ * the same table rather than a table of their own: a reader that looks for functions skips them, and
+ * an incident has one file less.
+ *
+ * Reading it: line by line, cell by cell, in place. A line ends with a newline: the rest of a file that
+ * was cut in the middle of one is no row.
  */
 #include "lib/profile/stack_text.h"
 
-#include "lib/base/base.h"
-#include "lib/base/io.h"
 #include "lib/base/map.h"
 #include "lib/base/text.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,12 +31,7 @@
 #define FUNCTION_TABLE_MORE_FUNCTIONS " more functions"
 #define FUNCTION_TABLE_MORE_THREADS " more threads"
 
-/*
- * folded.c: a line is made in a buffer, frame by frame, and then becomes a member of a set, whose
- * number is the place of its count.
- *
- * The space needs no escaping: readers take the number after the last one.
- */
+/* ---- folded stacks ---- */
 
 /* Bytes of a name that are escaped at a time. */
 #define PIECE 256
@@ -91,7 +95,7 @@ static void put_printable(struct folded *folded, const char *text, size_t len)
 }
 
 /* Names end where a character of UTF-8 does, so that none is taken for two broken halves. */
-static size_t piece_of(const char *name, size_t len)
+static size_t utf8_piece(const char *name, size_t len)
 {
 	size_t take = len < PIECE ? len : PIECE, back = 0;
 
@@ -110,7 +114,7 @@ int folded_push(struct folded *folded, const char *name)
 	if (len == 0)
 		folded_put(folded, "?", 1);
 	while (len > 0) {
-		size_t piece = piece_of(name, len);
+		size_t piece = utf8_piece(name, len);
 
 		put_printable(folded, printable, text_escape(printable, sizeof(printable), name, piece));
 		name += piece;
@@ -209,10 +213,7 @@ int folded_write(const struct folded *folded, const struct sink *sink)
 	return rc;
 }
 
-/*
- * folded_diff.c: lines become stacks with a count, are sorted, and one walk over the two puts
- * equals beside each other.
- */
+/* ---- comparing two texts of folded stacks ---- */
 
 struct stack {
 	const char *at;
@@ -306,7 +307,7 @@ static int read_stacks(const struct buffer *text, struct stacks *ret)
 }
 
 /* The next stack, with what all of its lines count; equals are beside each other. */
-static bool take(const struct stacks *stacks, size_t *place, struct stack *ret)
+static bool take_stack(const struct stacks *stacks, size_t *place, struct stack *ret)
 {
 	if (*place == stacks->count)
 		return false;
@@ -316,7 +317,7 @@ static bool take(const struct stacks *stacks, size_t *place, struct stack *ret)
 	return true;
 }
 
-static int put(const struct stack *stack, uint64_t first, uint64_t second, const struct sink *sink)
+static int write_pair(const struct stack *stack, uint64_t first, uint64_t second, const struct sink *sink)
 {
 	AUTO(buffer_release) struct buffer line = { 0 };
 	char counts[64];
@@ -336,7 +337,7 @@ struct pair {
 	bool there[2];
 };
 
-static int put_next(struct pair *pair, double factor, const struct sink *sink)
+static int write_next_pair(struct pair *pair, double factor, const struct sink *sink)
 {
 	int order = !pair->there[0] ? 1 : !pair->there[1] ? -1 : compare_stacks(&pair->at[0], &pair->at[1]);
 	struct stack stack = pair->at[order > 0];
@@ -346,11 +347,11 @@ static int put_next(struct pair *pair, double factor, const struct sink *sink)
 
 	if (factor > 0)
 		count[0] = scaled < 0x1p63 ? (uint64_t)scaled : (uint64_t)1 << 63;
-	rc = count[0] > 0 || count[1] > 0 ? put(&stack, count[0], count[1], sink) : 0;
+	rc = count[0] > 0 || count[1] > 0 ? write_pair(&stack, count[0], count[1], sink) : 0;
 	if (order <= 0)
-		pair->there[0] = take(&pair->side[0], &pair->place[0], &pair->at[0]);
+		pair->there[0] = take_stack(&pair->side[0], &pair->place[0], &pair->at[0]);
 	if (order >= 0)
-		pair->there[1] = take(&pair->side[1], &pair->place[1], &pair->at[1]);
+		pair->there[1] = take_stack(&pair->side[1], &pair->place[1], &pair->at[1]);
 	return rc;
 }
 
@@ -373,30 +374,20 @@ int folded_diff_write(const struct buffer *first, const struct buffer *second, b
 	if (scale && pair.side[0].sum > 0 && pair.side[1].sum > 0)
 		factor = (double)pair.side[1].sum / (double)pair.side[0].sum;
 	for (unsigned i = 0; i < 2; i++)
-		pair.there[i] = take(&pair.side[i], &pair.place[i], &pair.at[i]);
+		pair.there[i] = take_stack(&pair.side[i], &pair.place[i], &pair.at[i]);
 	while (rc == 0 && (pair.there[0] || pair.there[1]))
-		rc = put_next(&pair, factor, sink);
+		rc = write_next_pair(&pair, factor, sink);
 	return rc;
 }
 
-/*
- * function_table.c: a tally for each function, found by number.
- *
- * Recursion: a tally remembers the last stack that it was counted for. The top thread: stacks come
- * thread by thread, so a tally holds the counts of the thread that is being added and of the best
- * one before it; a table of functions times threads, which strangers could make as large as they
- * like, is not needed.
- *
- * Threads are rows without a function at the end of the same table rather than a table of their
- * own: a reader that looks for functions passes over them, and an incident has one file less.
- */
+/* ---- the table of functions ---- */
 
 /* Longer names are cut. */
 #define NAME_MAX_BYTES 1024
 
 /* What one thread did. */
 struct part {
-	uint32_t thread; /* 0: nobody */
+	uint32_t thread; /* 0: none */
 	uint64_t amount[FUNCTION_TABLE_PHASES];
 };
 
@@ -438,31 +429,31 @@ static const struct {
 
 int function_table_new(enum function_table_unit unit, struct function_table **ret)
 {
-	struct function_table *list = calloc(1, sizeof(*list));
+	struct function_table *table = calloc(1, sizeof(*table));
 
-	if (!list)
+	if (!table)
 		return -ENOMEM;
 
-	list->unit = unit;
-	*ret = list;
+	table->unit = unit;
+	*ret = table;
 	return 0;
 }
 
-void function_table_free(struct function_table *list)
+void function_table_free(struct function_table *table)
 {
-	if (!list)
+	if (!table)
 		return;
 
-	intern_release(&list->functions);
-	intern_release(&list->threads);
-	buffer_release(&list->key);
-	free(list->of_functions.tally);
-	free(list->of_threads.tally);
-	free(list);
+	intern_release(&table->functions);
+	intern_release(&table->threads);
+	buffer_release(&table->key);
+	free(table->of_functions.tally);
+	free(table->of_threads.tally);
+	free(table);
 }
 
 /* Room for one more than count. */
-static int reserve(struct tallies *tallies, uint32_t count)
+static int tallies_reserve(struct tallies *tallies, uint32_t count)
 {
 	uint32_t cap = tallies->cap ? tallies->cap * 2 : 64;
 	struct tally *tally;
@@ -489,36 +480,36 @@ static int append_names(struct buffer *key, const char *first, const char *secon
 	return rc == 0 ? buffer_append(key, second, strnlen(second, NAME_MAX_BYTES)) : rc;
 }
 
-int function_table_function(struct function_table *list, const char *name, const char *module, uint32_t *ret)
+int function_table_function(struct function_table *table, const char *name, const char *module, uint32_t *ret)
 {
-	int rc = reserve(&list->of_functions, list->functions.count);
+	int rc = tallies_reserve(&table->of_functions, table->functions.count);
 
-	list->key.len = 0;
+	table->key.len = 0;
 	if (rc == 0)
-		rc = append_names(&list->key, name, module);
+		rc = append_names(&table->key, name, module);
 	if (rc == 0)
-		rc = intern_put(&list->functions, &list->budget, list->key.data, list->key.len, ret);
+		rc = intern_put(&table->functions, &table->budget, table->key.data, table->key.len, ret);
 	return rc;
 }
 
-int function_table_thread(struct function_table *list, const struct function_table_thread *thread, uint32_t *ret)
+int function_table_thread(struct function_table *table, const struct function_table_thread *thread, uint32_t *ret)
 {
 	const struct thread_key key = { thread->pid, thread->tid };
-	int rc = reserve(&list->of_threads, list->threads.count);
+	int rc = tallies_reserve(&table->of_threads, table->threads.count);
 
-	list->key.len = 0;
+	table->key.len = 0;
 	if (rc == 0)
-		rc = buffer_append(&list->key, &key, sizeof(key));
+		rc = buffer_append(&table->key, &key, sizeof(key));
 	if (rc == 0)
-		rc = append_names(&list->key, thread->name, thread->process);
+		rc = append_names(&table->key, thread->name, thread->process);
 	if (rc == 0)
-		rc = intern_put(&list->threads, &list->budget, list->key.data, list->key.len, ret);
+		rc = intern_put(&table->threads, &table->budget, table->key.data, table->key.len, ret);
 	return rc;
 }
 
 /* ---- counting ---- */
 
-static bool better(const struct part *a, const struct part *b)
+static bool part_is_more(const struct part *a, const struct part *b)
 {
 	if (a->amount[FUNCTION_TABLE_DURING] != b->amount[FUNCTION_TABLE_DURING])
 		return a->amount[FUNCTION_TABLE_DURING] > b->amount[FUNCTION_TABLE_DURING];
@@ -528,23 +519,24 @@ static bool better(const struct part *a, const struct part *b)
 /* The best thread, the one that is being added included. */
 static const struct part *top_of(const struct tally *tally)
 {
-	return better(&tally->now, &tally->best) ? &tally->now : &tally->best;
+	return part_is_more(&tally->now, &tally->best) ? &tally->now : &tally->best;
 }
 
 /* What the table counts. */
-static const uint64_t *amounts(const struct function_table *list, const struct function_table_stack *stack)
+static const uint64_t *table_amounts(const struct function_table *table, const struct function_table_stack *stack)
 {
-	return list->unit == FUNCTION_TABLE_IN_BYTES ? stack->weight : stack->samples;
+	return table->unit == FUNCTION_TABLE_IN_BYTES ? stack->weight : stack->samples;
 }
 
-static void count_self(const struct function_table *list, struct tally *tally, const struct function_table_stack *stack)
+static void count_self(const struct function_table *table, struct tally *tally,
+		       const struct function_table_stack *stack)
 {
-	const uint64_t *amount = amounts(list, stack);
+	const uint64_t *amount = table_amounts(table, stack);
 
 	for (unsigned p = 0; p < FUNCTION_TABLE_PHASES; p++)
 		tally->self[p] += amount[p];
 	tally->beside +=
-		(list->unit == FUNCTION_TABLE_IN_BYTES ? stack->samples : stack->weight)[FUNCTION_TABLE_DURING];
+		(table->unit == FUNCTION_TABLE_IN_BYTES ? stack->samples : stack->weight)[FUNCTION_TABLE_DURING];
 }
 
 static void count_total(struct tally *tally, const struct function_table_stack *stack, const uint64_t *amount)
@@ -559,28 +551,28 @@ static void count_total(struct tally *tally, const struct function_table_stack *
 	}
 }
 
-int function_table_add(struct function_table *list, const struct function_table_stack *stack)
+int function_table_add(struct function_table *table, const struct function_table_stack *stack)
 {
-	if (stack->thread == 0 || stack->thread > list->threads.count)
+	if (stack->thread == 0 || stack->thread > table->threads.count)
 		return -EINVAL;
 	for (size_t i = 0; i < stack->count; i++)
-		if (stack->functions[i] == 0 || stack->functions[i] > list->functions.count)
+		if (stack->functions[i] == 0 || stack->functions[i] > table->functions.count)
 			return -EINVAL;
 
-	list->stacks++;
+	table->stacks++;
 	for (size_t i = 0; i < stack->count; i++) {
-		struct tally *tally = &list->of_functions.tally[stack->functions[i] - 1];
+		struct tally *tally = &table->of_functions.tally[stack->functions[i] - 1];
 
-		if (tally->stack == list->stacks)
+		if (tally->stack == table->stacks)
 			continue;
-		tally->stack = list->stacks;
-		count_total(tally, stack, amounts(list, stack));
+		tally->stack = table->stacks;
+		count_total(tally, stack, table_amounts(table, stack));
 	}
 	for (unsigned p = 0; p < FUNCTION_TABLE_PHASES; p++)
-		list->sum[p] += amounts(list, stack)[p];
+		table->sum[p] += table_amounts(table, stack)[p];
 	if (stack->count > 0)
-		count_self(list, &list->of_functions.tally[stack->functions[0] - 1], stack);
-	count_self(list, &list->of_threads.tally[stack->thread - 1], stack);
+		count_self(table, &table->of_functions.tally[stack->functions[0] - 1], stack);
+	count_self(table, &table->of_threads.tally[stack->thread - 1], stack);
 	return 0;
 }
 
@@ -592,12 +584,12 @@ static int descending(uint64_t a, uint64_t b)
 }
 
 /*
- * Of the CPU, who burned it comes first, then who called that. New memory is touched by memcpy(3)
- * and its like wherever it came from: there those who called count as much.
+ * CPU: by self, then by total. New memory is touched by memcpy(3) and its like wherever it came from:
+ * there callers count as much.
  */
-static int compare_heat(const struct function_table *list, const struct tally *x, const struct tally *y)
+static int compare_heat(const struct function_table *table, const struct tally *x, const struct tally *y)
 {
-	bool callers = list->unit == FUNCTION_TABLE_IN_BYTES;
+	bool callers = table->unit == FUNCTION_TABLE_IN_BYTES;
 	int rc = 0;
 
 	for (int phase = FUNCTION_TABLE_DURING; rc == 0 && phase >= FUNCTION_TABLE_BEFORE; phase--) {
@@ -611,20 +603,20 @@ static int compare_heat(const struct function_table *list, const struct tally *x
 
 static int by_heat(const void *a, const void *b, void *ctx)
 {
-	const struct function_table *list = ctx;
+	const struct function_table *table = ctx;
 	uint32_t first = *(const uint32_t *)a, second = *(const uint32_t *)b;
-	int rc = compare_heat(list, &list->of_functions.tally[first - 1], &list->of_functions.tally[second - 1]);
+	int rc = compare_heat(table, &table->of_functions.tally[first - 1], &table->of_functions.tally[second - 1]);
 
 	if (rc == 0)
-		rc = strcmp(intern_text(&list->functions, first), intern_text(&list->functions, second));
+		rc = strcmp(intern_text(&table->functions, first), intern_text(&table->functions, second));
 	return rc != 0 ? rc : (first > second) - (first < second);
 }
 
-/* Who it is; returns the name, behind whose NUL the process is. */
-static const char *thread_of(const struct function_table *list, uint32_t number, struct thread_key *ret)
+/* Returns the name of the thread, behind whose NUL is that of the process. */
+static const char *thread_of(const struct function_table *table, uint32_t number, struct thread_key *ret)
 {
 	size_t len;
-	const char *key = intern_get(&list->threads, number, &len);
+	const char *key = intern_get(&table->threads, number, &len);
 
 	memcpy(ret, key, sizeof(*ret));
 	return key + sizeof(*ret);
@@ -632,19 +624,19 @@ static const char *thread_of(const struct function_table *list, uint32_t number,
 
 static int by_thread_heat(const void *a, const void *b, void *ctx)
 {
-	const struct function_table *list = ctx;
+	const struct function_table *table = ctx;
 	uint32_t first = *(const uint32_t *)a, second = *(const uint32_t *)b;
 	struct thread_key x, y;
-	int rc = compare_heat(list, &list->of_threads.tally[first - 1], &list->of_threads.tally[second - 1]);
+	int rc = compare_heat(table, &table->of_threads.tally[first - 1], &table->of_threads.tally[second - 1]);
 
-	thread_of(list, first, &x);
-	thread_of(list, second, &y);
+	thread_of(table, first, &x);
+	thread_of(table, second, &y);
 	if (rc == 0)
 		rc = (x.tid > y.tid) - (x.tid < y.tid);
 	return rc != 0 ? rc : (first > second) - (first < second);
 }
 
-/* A name of strangers, then end. */
+/* An untrusted name, then end. */
 static int write_name(const struct sink *sink, const char *name, const char *end)
 {
 	char printable[4 * NAME_MAX_BYTES + 1];
@@ -654,7 +646,7 @@ static int write_name(const struct sink *sink, const char *name, const char *end
 }
 
 /* self, total, and what is beside them: milliseconds have three digits of their own. */
-static int write_numbers(const struct function_table *list, const struct tally *tally, const uint64_t *total,
+static int write_numbers(const struct function_table *table, const struct tally *tally, const uint64_t *total,
 			 const struct sink *sink)
 {
 	char text[256];
@@ -662,7 +654,7 @@ static int write_numbers(const struct function_table *list, const struct tally *
 			    (uintmax_t)total[FUNCTION_TABLE_BEFORE], (uintmax_t)tally->self[FUNCTION_TABLE_DURING],
 			    (uintmax_t)total[FUNCTION_TABLE_DURING]);
 
-	if (list->unit == FUNCTION_TABLE_IN_BYTES)
+	if (table->unit == FUNCTION_TABLE_IN_BYTES)
 		snprintf(text + used, sizeof(text) - (size_t)used, "%ju\t", (uintmax_t)tally->beside);
 	else
 		snprintf(text + used, sizeof(text) - (size_t)used, "%ju.%03ju\t", (uintmax_t)tally->beside / 1000000,
@@ -671,10 +663,10 @@ static int write_numbers(const struct function_table *list, const struct tally *
 }
 
 /* The cells of a thread, 0 of none, and the end of the line. */
-static int write_thread(const struct function_table *list, uint32_t number, uint64_t amount, const struct sink *sink)
+static int write_thread(const struct function_table *table, uint32_t number, uint64_t amount, const struct sink *sink)
 {
 	struct thread_key key = { 0 };
-	const char *name = number ? thread_of(list, number, &key) : "",
+	const char *name = number ? thread_of(table, number, &key) : "",
 		   *process = number ? name + strlen(name) + 1 : "";
 	char text[64];
 	int rc = write_name(sink, name, "\t");
@@ -694,44 +686,44 @@ static enum function_table_phase phase_of(const uint64_t total[static FUNCTION_T
 	return total[FUNCTION_TABLE_DURING] > 0 ? FUNCTION_TABLE_DURING : FUNCTION_TABLE_BEFORE;
 }
 
-static int write_function_row(const struct function_table *list, uint32_t number, const struct sink *sink)
+static int write_function_row(const struct function_table *table, uint32_t number, const struct sink *sink)
 {
-	const struct tally *tally = &list->of_functions.tally[number - 1];
+	const struct tally *tally = &table->of_functions.tally[number - 1];
 	const struct part *top = top_of(tally);
-	const char *name = intern_text(&list->functions, number);
+	const char *name = intern_text(&table->functions, number);
 	int rc = write_name(sink, name, "\t");
 
 	if (rc == 0)
 		rc = write_name(sink, name + strlen(name) + 1, "\t");
 	if (rc == 0)
-		rc = write_numbers(list, tally, tally->total, sink);
-	return rc == 0 ? write_thread(list, top->thread, top->amount[phase_of(tally->total)], sink) : rc;
+		rc = write_numbers(table, tally, tally->total, sink);
+	return rc == 0 ? write_thread(table, top->thread, top->amount[phase_of(tally->total)], sink) : rc;
 }
 
-static int write_thread_row(const struct function_table *list, uint32_t number, const struct sink *sink)
+static int write_thread_row(const struct function_table *table, uint32_t number, const struct sink *sink)
 {
-	const struct tally *tally = &list->of_threads.tally[number - 1];
+	const struct tally *tally = &table->of_threads.tally[number - 1];
 	int rc = sink_write(sink, "\t\t", 2);
 
 	if (rc == 0)
-		rc = write_numbers(list, tally, tally->self, sink);
-	return rc == 0 ? write_thread(list, number, tally->self[phase_of(tally->self)], sink) : rc;
+		rc = write_numbers(table, tally, tally->self, sink);
+	return rc == 0 ? write_thread(table, number, tally->self[phase_of(tally->self)], sink) : rc;
 }
 
-static int write_head(const struct function_table *list, const struct sink *sink)
+static int write_head(const struct function_table *table, const struct sink *sink)
 {
 	char text[sizeof(FUNCTION_TABLE_HEADER_BYTES) + 100];
 
-	snprintf(text, sizeof(text), "%s\n%s %ju, %ju\n", forms[list->unit].header, forms[list->unit].sums,
-		 (uintmax_t)list->sum[FUNCTION_TABLE_BEFORE], (uintmax_t)list->sum[FUNCTION_TABLE_DURING]);
+	snprintf(text, sizeof(text), "%s\n%s %ju, %ju\n", forms[table->unit].header, forms[table->unit].sums,
+		 (uintmax_t)table->sum[FUNCTION_TABLE_BEFORE], (uintmax_t)table->sum[FUNCTION_TABLE_DURING]);
 	return sink_write(sink, text, strlen(text));
 }
 
-static int write_rest(uint32_t left_out, const char *rate_limit, const struct sink *sink)
+static int write_left_out(uint32_t left_out, const char *remark, const struct sink *sink)
 {
 	char text[64];
 
-	snprintf(text, sizeof(text), "# %u%s\n", left_out, rate_limit);
+	snprintf(text, sizeof(text), "# %u%s\n", left_out, remark);
 	return left_out > 0 ? sink_write(sink, text, strlen(text)) : 0;
 }
 
@@ -747,13 +739,13 @@ static bool was_seen(const struct tally *tally)
 struct part_of_table {
 	const struct tallies *tallies;
 	uint32_t count, rows_max;
-	const char *rate_limit; /* of the remark about those left out */
-	int (*compare)(const void *a, const void *b, void *list);
-	int (*write_row)(const struct function_table *list, uint32_t number, const struct sink *sink);
+	const char *remark; /* of the remark about those left out */
+	int (*compare)(const void *a, const void *b, void *table);
+	int (*write_row)(const struct function_table *table, uint32_t number, const struct sink *sink);
 };
 
 /* Rows as far as there is room; *ret: how many. */
-static int write_rows(const struct function_table *list, const struct part_of_table *part,
+static int write_rows(const struct function_table *table, const struct part_of_table *part,
 		      const uint32_t order[static 1], uint32_t *ret, const struct sink *sink)
 {
 	AUTO(buffer_release) struct buffer row = { 0 };
@@ -763,7 +755,7 @@ static int write_rows(const struct function_table *list, const struct part_of_ta
 
 	for (uint32_t i = 0; i < *ret && rc == 0; i++) {
 		row.len = 0;
-		rc = part->write_row(list, order[i], &to_row);
+		rc = part->write_row(table, order[i], &to_row);
 		used += row.len;
 		if (rc == 0 && used > FUNCTION_TABLE_PART_BYTES_MAX)
 			*ret = i;
@@ -773,7 +765,7 @@ static int write_rows(const struct function_table *list, const struct part_of_ta
 	return rc;
 }
 
-static int write_part(const struct function_table *list, const struct part_of_table *part, const struct sink *sink)
+static int write_part(const struct function_table *table, const struct part_of_table *part, const struct sink *sink)
 {
 	AUTO_FREE uint32_t *order = malloc(((size_t)part->count + 1) * sizeof(*order));
 	uint32_t count = 0, shown;
@@ -786,67 +778,60 @@ static int write_part(const struct function_table *list, const struct part_of_ta
 		if (was_seen(&part->tallies->tally[i - 1]))
 			order[count++] = i;
 	shown = count < part->rows_max ? count : part->rows_max;
-	qsort_r(order, count, sizeof(*order), part->compare, (void *)list);
-	rc = write_rows(list, part, order, &shown, sink);
-	return rc == 0 ? write_rest(count - shown, part->rate_limit, sink) : rc;
+	qsort_r(order, count, sizeof(*order), part->compare, (void *)table);
+	rc = write_rows(table, part, order, &shown, sink);
+	return rc == 0 ? write_left_out(count - shown, part->remark, sink) : rc;
 }
 
-int function_table_write(const struct function_table *list, const struct sink *sink)
+int function_table_write(const struct function_table *table, const struct sink *sink)
 {
 	const struct part_of_table functions = {
-		&list->of_functions,
-		list->functions.count,
+		&table->of_functions,
+		table->functions.count,
 		FUNCTION_TABLE_ROWS_MAX,
 		FUNCTION_TABLE_MORE_FUNCTIONS,
 		by_heat,
 		write_function_row,
 	};
 	const struct part_of_table threads = {
-		&list->of_threads,           list->threads.count, FUNCTION_TABLE_THREADS_MAX,
-		FUNCTION_TABLE_MORE_THREADS, by_thread_heat,      write_thread_row,
+		&table->of_threads,          table->threads.count, FUNCTION_TABLE_THREADS_MAX,
+		FUNCTION_TABLE_MORE_THREADS, by_thread_heat,       write_thread_row,
 	};
-	int rc = write_head(list, sink);
+	int rc = write_head(table, sink);
 
 	if (rc == 0)
-		rc = write_part(list, &functions, sink);
-	return rc == 0 ? write_part(list, &threads, sink) : rc;
+		rc = write_part(table, &functions, sink);
+	return rc == 0 ? write_part(table, &threads, sink) : rc;
 }
 
-enum column {
-	COLUMN_OTHER,
-	COLUMN_FUNCTION,
-	COLUMN_MODULE,
-	COLUMN_SELF_BEFORE,
-	COLUMN_TOTAL_BEFORE,
-	COLUMN_SELF_DURING,
-	COLUMN_TOTAL_DURING,
-	COLUMN_SELF_DURING_MS,
-	COLUMN_SELF_DURING_FAULTS,
-	COLUMN_TOP_THREAD,
-	COLUMN_TOP_TID,
-	COLUMN_TOP_AMOUNT,
-	COLUMN_TOP_PROCESS,
-	COLUMN_TOP_PID,
-};
+/* ---- reading the table of functions ---- */
 
-static const struct {
+enum cell_kind { CELL_NAME, CELL_COUNT, CELL_MS, CELL_ID };
+
+#define COLUMN(name, kind, member) \
+	{ \
+		name, kind, offsetof(struct function_rows_row, member) \
+	}
+
+static const struct column {
 	const char *name;
-	enum column column;
-} names[] = {
-	{ "function", COLUMN_FUNCTION },
-	{ "module", COLUMN_MODULE },
-	{ "self_before", COLUMN_SELF_BEFORE },
-	{ "total_before", COLUMN_TOTAL_BEFORE },
-	{ "self_during", COLUMN_SELF_DURING },
-	{ "total_during", COLUMN_TOTAL_DURING },
-	{ "self_during_ms", COLUMN_SELF_DURING_MS },
-	{ "self_during_faults", COLUMN_SELF_DURING_FAULTS },
-	{ "top_thread", COLUMN_TOP_THREAD },
-	{ "top_tid", COLUMN_TOP_TID },
-	{ "top_samples", COLUMN_TOP_AMOUNT },
-	{ "top_bytes", COLUMN_TOP_AMOUNT },
-	{ "top_process", COLUMN_TOP_PROCESS },
-	{ "top_pid", COLUMN_TOP_PID },
+	enum cell_kind kind;
+	size_t at; /* in struct function_rows_row */
+} columns[] = {
+	COLUMN("function", CELL_NAME, function), /* the first: a table needs it */
+	COLUMN("module", CELL_NAME, module),
+	COLUMN("self_before", CELL_COUNT, self[FUNCTION_TABLE_BEFORE]),
+	COLUMN("total_before", CELL_COUNT, total[FUNCTION_TABLE_BEFORE]),
+	COLUMN("self_during", CELL_COUNT, self[FUNCTION_TABLE_DURING]),
+	COLUMN("total_during", CELL_COUNT, total[FUNCTION_TABLE_DURING]),
+	COLUMN("self_during_ms", CELL_MS, self_ns),
+	COLUMN("self_during_faults", CELL_COUNT, self_faults),
+	COLUMN("top_thread", CELL_NAME, thread),
+	COLUMN("top_tid", CELL_ID, tid),
+	COLUMN("top_samples", CELL_COUNT, top_amount),
+	COLUMN("top_bytes", CELL_COUNT, top_amount),
+	COLUMN("top_process", CELL_NAME, process),
+	COLUMN("top_pid", CELL_ID, pid),
 };
 
 /* The remark below the header says the unit. */
@@ -885,7 +870,7 @@ static bool next_cell(struct function_rows_name *line, struct function_rows_name
 	return true;
 }
 
-static bool is(const struct function_rows_name *cell, const char *name)
+static bool cell_is(const struct function_rows_name *cell, const char *name)
 {
 	return cell->len == strlen(name) && memcmp(cell->text, name, cell->len) == 0;
 }
@@ -929,41 +914,19 @@ static bool parse_id(const struct function_rows_name *cell, int64_t *ret)
 	return true;
 }
 
-static bool take_cell(enum column column, const struct function_rows_name *cell, struct function_rows_row *row)
+static bool take_cell(const struct column *column, const struct function_rows_name *cell, struct function_rows_row *row)
 {
-	switch (column) {
-	case COLUMN_FUNCTION:
-		row->function = *cell;
-		return true;
-	case COLUMN_MODULE:
-		row->module = *cell;
-		return true;
-	case COLUMN_TOP_THREAD:
-		row->thread = *cell;
-		return true;
-	case COLUMN_TOP_PROCESS:
-		row->process = *cell;
-		return true;
-	case COLUMN_SELF_BEFORE:
-		return parse_count(cell, &row->self[FUNCTION_TABLE_BEFORE]);
-	case COLUMN_TOTAL_BEFORE:
-		return parse_count(cell, &row->total[FUNCTION_TABLE_BEFORE]);
-	case COLUMN_SELF_DURING:
-		return parse_count(cell, &row->self[FUNCTION_TABLE_DURING]);
-	case COLUMN_TOTAL_DURING:
-		return parse_count(cell, &row->total[FUNCTION_TABLE_DURING]);
-	case COLUMN_SELF_DURING_MS:
-		return parse_ms(cell, &row->self_ns);
-	case COLUMN_SELF_DURING_FAULTS:
-		return parse_count(cell, &row->self_faults);
-	case COLUMN_TOP_TID:
-		return parse_id(cell, &row->tid);
-	case COLUMN_TOP_PID:
-		return parse_id(cell, &row->pid);
-	case COLUMN_TOP_AMOUNT:
-		return parse_count(cell, &row->top_amount);
-	case COLUMN_OTHER:
-		return true;
+	void *to = (char *)row + column->at;
+
+	switch (column->kind) {
+	case CELL_COUNT:
+		return parse_count(cell, to);
+	case CELL_MS:
+		return parse_ms(cell, to);
+	case CELL_ID:
+		return parse_id(cell, to);
+	case CELL_NAME:
+		*(struct function_rows_name *)to = *cell;
 	}
 	return true;
 }
@@ -976,12 +939,12 @@ static bool read_header(struct function_rows *rows, struct function_rows_name li
 	bool found = false;
 
 	while (rows->column_count < ARRAY_LEN(rows->columns) && next_cell(&line, &cell)) {
-		unsigned char *column = &rows->columns[rows->column_count++];
+		unsigned char *number = &rows->columns[rows->column_count++];
 
-		for (size_t i = 0; i < ARRAY_LEN(names); i++)
-			if (is(&cell, names[i].name))
-				*column = (unsigned char)names[i].column;
-		found |= *column == COLUMN_FUNCTION;
+		for (size_t i = 0; i < ARRAY_LEN(columns); i++)
+			if (cell_is(&cell, columns[i].name))
+				*number = (unsigned char)(i + 1);
+		found |= *number == 1;
 	}
 	return found;
 }
@@ -1015,12 +978,12 @@ static bool read_remark(struct function_rows *rows, const struct function_rows_n
 }
 
 /* "# 3 more functions" */
-static bool read_more(const struct function_rows_name *line, const char *rate_limit, uint64_t *ret)
+static bool read_more(const struct function_rows_name *line, const char *remark, uint64_t *ret)
 {
 	const char *end = line->text + line->len, *at = line->len > 2 ? text_parse_u64(line->text + 2, end, ret) : NULL;
 
-	return at && line->text[1] == ' ' && (size_t)(end - at) == strlen(rate_limit) &&
-	       memcmp(at, rate_limit, strlen(rate_limit)) == 0;
+	return at && line->text[1] == ' ' && (size_t)(end - at) == strlen(remark) &&
+	       memcmp(at, remark, strlen(remark)) == 0;
 }
 
 static void read_left_out(struct function_rows *rows, const struct function_rows_name *line)
@@ -1053,12 +1016,13 @@ bool function_rows_next(struct function_rows *rows, struct function_rows_row *re
 
 	while (next_line(rows, &line)) {
 		struct function_rows_row row = { 0 };
-		bool remark = line.len > 0 && *line.text == '#', good = line.len > 0 && !remark;
+		bool is_remark = line.len > 0 && *line.text == '#', good = line.len > 0 && !is_remark;
 
-		if (remark)
+		if (is_remark)
 			read_left_out(rows, &line);
 		for (size_t c = 0; good && c < rows->column_count && next_cell(&line, &cell); c++)
-			good = take_cell((enum column)rows->columns[c], &cell, &row);
+			if (rows->columns[c] > 0)
+				good = take_cell(&columns[rows->columns[c] - 1], &cell, &row);
 		if (good && (row.function.len > 0 || row.thread.len > 0 || row.tid != 0)) {
 			*ret = row;
 			return true;

@@ -1,7 +1,6 @@
 /*
- * stack_text.h: reads the tables that function_table.h writes. Nothing in them is trusted.
- *
- * Columns are found by their names in the header, so more of them, or another order, do no harm.
+ * stack_text.h: stacks as text: writing folded stacks, comparing two texts of them, and writing and
+ * reading the table of functions. Pure.
  */
 #ifndef SPIKEWATCH_LIB_PROFILE_STACK_TEXT_H
 #define SPIKEWATCH_LIB_PROFILE_STACK_TEXT_H
@@ -14,11 +13,9 @@
 #include <stdint.h>
 
 /*
- * folded.h: stacks as lines "process;root;...;leaf count", which flamegraph.pl, speedscope and
- * inferno read: the same stack is one line, lines are sorted by their bytes. Pure.
- *
- * A frame may be called anything: it is made printable (text_escape), and the semicolon becomes
- * \x3b. Empty names become "?".
+ * Folded stacks: lines "process;root;...;leaf count", which flamegraph.pl, speedscope and inferno
+ * read: the same stack is one line, lines are sorted by their bytes. A frame may have any name: it is
+ * made printable (text_escape), and the semicolon becomes \x3b. Empty names become "?".
  */
 
 struct folded;
@@ -30,28 +27,21 @@ int folded_new(size_t bytes_max, struct folded **ret);
 void folded_free(struct folded *folded);
 CLEANUP(folded, free);
 
-/* Adds a frame to the stack, the root first. 0 or -ENOMEM, which stays. */
+/* Adds a frame to the stack, the root first. 0 or -ENOMEM, which is sticky. */
 int folded_push(struct folded *folded, const char *name);
 
-/*
- * Counts the stack and begins another one. A stack without frames counts for nobody. 0 or -ENOMEM,
- * which stays.
- */
+/* Counts the stack and begins another one. Without frames it is ignored. 0 or -ENOMEM, which is sticky. */
 int folded_count(struct folded *folded, uint64_t count);
 
-/*
- * Counts for the line of stacks for which there was no room, "(other);(other)", as folded_count
- * does beyond the limit.
- */
+/* Adds to the line "(other);(other)", as folded_count does beyond the limit. */
 void folded_other(struct folded *folded, uint64_t count);
 
 /* Writes all stacks counted; first the others, if there are any. 0; -ENOMEM; what sink returns. */
 int folded_write(const struct folded *folded, const struct sink *sink);
 
 /*
- * folded_diff.h: two texts of folded stacks ("process;root;...;leaf count") as one with two counts
- * a line, as difffolded.pl makes them and flamegraph.pl draws them: that of the first, then that of
- * the second. Pure.
+ * Two texts of folded stacks as one with two counts a line, as difffolded.pl writes and flamegraph.pl
+ * draws them: that of the first, then that of the second.
  */
 
 /*
@@ -68,12 +58,11 @@ bool folded_diff_check(const struct buffer *text, uint64_t *ret_sum);
 int folded_diff_write(const struct buffer *first, const struct buffer *second, bool scale, const struct sink *sink);
 
 /*
- * function_table.h: which functions, and which threads, used the CPU or touched new memory, before
- * the spike and during it, as a table: functions.tsv and memory-functions.tsv. Pure.
+ * The table of functions, functions.tsv and memory-functions.tsv: which functions, and which threads,
+ * used the CPU or touched new memory, before the spike and during it.
  *
- * "self" counts what was sampled in the function, "total" that with it anywhere on the stack, once
- * for each stack however often it called itself. Both are in the unit of the list: samples of the
- * CPU, or bytes of memory.
+ * "self" counts what was sampled in the function, "total" that with it anywhere on the stack, once for
+ * each stack also in recursions. Both are in the unit of the table: samples, or bytes of memory.
  */
 
 /* The header lines of the tables, without the newline. */
@@ -90,10 +79,7 @@ int folded_diff_write(const struct buffer *first, const struct buffer *second, b
 #define FUNCTION_TABLE_SAMPLES "# samples before, during:"
 #define FUNCTION_TABLE_BYTES "# bytes before, during:"
 
-/*
- * The module of what is no function but a process of its name, of which the incident is not: its
- * stacks are not shown.
- */
+/* The module of a row that is a process outside of the incident; its functions are not shown. */
 #define FUNCTION_TABLE_NEIGHBOUR "(another process)"
 
 /*
@@ -130,18 +116,18 @@ struct function_table_stack {
 int function_table_new(enum function_table_unit unit, struct function_table **ret);
 
 /* NULL is fine. */
-void function_table_free(struct function_table *list);
+void function_table_free(struct function_table *table);
 CLEANUP(function_table, free);
 
 /* The number of a function, or of a thread, from 1 on; the same for the same. 0 or -ENOMEM. */
-int function_table_function(struct function_table *list, const char *name, const char *module, uint32_t *ret);
-int function_table_thread(struct function_table *list, const struct function_table_thread *thread, uint32_t *ret);
+int function_table_function(struct function_table *table, const char *name, const char *module, uint32_t *ret);
+int function_table_thread(struct function_table *table, const struct function_table_thread *thread, uint32_t *ret);
 
 /*
  * Counts a stack. All stacks of a thread must come one after the other, or top_thread may not be
  * the top one. 0; -EINVAL: a number that was not given; -ENOMEM. Nothing has changed then.
  */
-int function_table_add(struct function_table *list, const struct function_table_stack *stack);
+int function_table_add(struct function_table *table, const struct function_table_stack *stack);
 
 /*
  * Writes the header, the remark with the sums, a line for each function, sorted by self plus total
@@ -153,12 +139,9 @@ int function_table_add(struct function_table *list, const struct function_table_
  * a thread itself. At each limit a remark says how many are left out. 0; -ENOMEM; what sink
  * returns.
  */
-int function_table_write(const struct function_table *list, const struct sink *sink);
+int function_table_write(const struct function_table *table, const struct sink *sink);
 
-/*
- * Bytes of the text, as they are there: text_escape was used when they were written, if nobody has
- * changed them.
- */
+/* Bytes of the text, not terminated; as text_escape wrote them, but not trusted. */
 struct function_rows_name {
 	const char *text;
 	size_t len;
@@ -175,10 +158,13 @@ struct function_rows_row {
 	uint64_t top_amount;  /* of it */
 };
 
-/* Walks the text, which must stay. */
+/*
+ * Reads the table. Columns are found by their names in the header, so more of them, or another order,
+ * are no error. The text must outlive it and is not trusted.
+ */
 struct function_rows {
 	const char *at, *end;
-	unsigned char columns[16]; /* what each of them is */
+	unsigned char columns[16]; /* which known one each of them is, from 1; 0: none */
 	size_t column_count;
 	enum function_table_unit unit;
 	uint64_t sum[FUNCTION_TABLE_PHASES];   /* of all functions; 0, 0 if it does not say so */
@@ -189,8 +175,8 @@ struct function_rows {
 bool function_rows_start(struct function_rows *rows, const char *text, size_t len);
 
 /*
- * The next row, of a function or of a thread. Those that name neither, or have something else than
- * numbers where they belong, are passed over, and so are remarks. False: the end.
+ * The next row, of a function or of a thread; remarks, and rows that name neither or have invalid
+ * numbers, are skipped. False: the end.
  */
 bool function_rows_next(struct function_rows *rows, struct function_rows_row *ret);
 

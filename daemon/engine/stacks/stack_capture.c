@@ -18,10 +18,7 @@
 
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/paths.h"
-#include "daemon/engine/stacks/stack_recorder.h"
-#include "lib/base/base.h"
 #include "lib/base/io.h"
-#include "lib/incident/incident.h"
 #include "lib/model/pacing.h"
 #include "lib/proc/perf.h"
 #include "lib/profile/stack_file.h"
@@ -32,9 +29,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +67,6 @@ static int open_regular(int procfd, const char *path, int flags)
 		return -1;
 
 	snprintf(again, sizeof again, "/proc/self/fd/%d", fd);
-
 	return open(again, O_RDONLY | O_CLOEXEC);
 }
 
@@ -83,7 +76,6 @@ static bool is_mapped_file(int fd, const struct perf_record_file *file)
 
 	if (fstat(fd, &st) < 0)
 		return false;
-
 	return file->build_id_len > 0 ||
 	       (major(st.st_dev) == file->major && minor(st.st_dev) == file->minor && st.st_ino == file->inode);
 }
@@ -118,7 +110,6 @@ static struct stack_file_entry *find_file(struct stack_bundle *bundle, const str
 		    perf_record_file_same(&bundle->entries[i].binary.file, &file->file) &&
 		    strcmp(bundle->entries[i].path, file->path) == 0)
 			return &bundle->entries[i];
-
 	return NULL;
 }
 
@@ -166,7 +157,6 @@ static bool has_perf_map(const struct stack_bundle *bundle, uint32_t pid)
 	for (size_t i = 0; i < bundle->count; i++)
 		if (bundle->entries[i].binary.kind == STACK_FILE_PERF_MAP && bundle->entries[i].binary.pid == pid)
 			return true;
-
 	return false;
 }
 
@@ -276,7 +266,6 @@ static char *focus_option(const struct symbolizer_job *job, char *buf, size_t ca
 
 	for (size_t i = 0; i < job->focus_count && len < cap; i++)
 		len += (size_t)snprintf(buf + len, cap - len, "%c%d", i ? ',' : '=', job->focus[i]);
-
 	return buf;
 }
 
@@ -377,7 +366,6 @@ static enum child_end read_output(const struct symbolizer_job *job, int fd, mono
 			len += (size_t)got;
 	}
 	said[len] = '\0';
-
 	return end;
 }
 
@@ -407,7 +395,6 @@ static int run_child(struct child *child, char *said, enum child_end *ret_end)
 	kill(-pid, SIGKILL); /* it has closed its output, or used up its time */
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		continue;
-
 	return status;
 }
 
@@ -438,7 +425,6 @@ static int symbolizer_run(const struct symbolizer_job *job, char *why, size_t ca
 		r = run_child(&child, said, &end);
 	if (r > 0)
 		describe_end(r, end, said, why, cap);
-
 	return r > 0 ? 1 : r;
 }
 
@@ -526,7 +512,6 @@ static const struct stack_recorder_stream *find_stream(const struct stack_record
 	for (size_t i = 0; i < snapshot->stream_count; i++)
 		if (snapshot->streams[i].head.kind == kind)
 			return &snapshot->streams[i];
-
 	return NULL;
 }
 
@@ -562,7 +547,6 @@ static int merge_sideband(struct stack_capture *capture)
 		r = perf_merge_write(&merge, &sink);
 	}
 	perf_merge_release(&merge);
-
 	return r;
 }
 
@@ -597,7 +581,6 @@ static bool join_stream(const struct stack_capture *capture, uint32_t kind, stru
 	}
 	if (first && second)
 		ret->stream.lost += second->head.lost;
-
 	return true;
 }
 
@@ -616,7 +599,6 @@ static size_t join_cgroups(const struct stack_capture *capture, struct stack_fil
 			joined[count++] = *next;
 	}
 	*ret = joined;
-
 	return count;
 }
 
@@ -653,7 +635,6 @@ static int write_stack_file(const struct stack_capture *capture, int *ret_fd)
 	r = stack_file_write(&content, &sink);
 	if (r == 0)
 		*ret_fd = TAKE_FD(fd);
-
 	return r;
 }
 
@@ -895,7 +876,6 @@ struct stack_capture *stack_capture_secure(const struct stack_capture_options *o
 
 	add_record(info, 0, INCIDENT_CAPTURE_FAILED, 0, strerrordesc_np(-r));
 	free(capture);
-
 	return NULL;
 }
 

@@ -15,13 +15,7 @@
 #include "daemon/engine/base/proc_read.h"
 #include "daemon/engine/stacks/stack_source.h"
 #include "daemon/engine/stacks/thread_events.h"
-#include "lib/base/base.h"
-#include "lib/base/io.h"
 #include "lib/base/map.h"
-#include "lib/model/pacing.h"
-#include "lib/proc/mapping_history.h"
-#include "lib/proc/perf.h"
-#include "lib/profile/stack_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

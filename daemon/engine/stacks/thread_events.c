@@ -18,9 +18,7 @@
  */
 #include "daemon/engine/stacks/thread_events.h"
 
-#include "daemon/engine/base/perf_events.h"
 #include "daemon/engine/base/proc_read.h"
-#include "lib/base/base.h"
 #include "lib/base/io.h"
 #include "lib/base/map.h"
 #include "lib/proc/perf.h"
