@@ -577,7 +577,7 @@ __attribute__((format(printf, 3, 4))) static void add_note(struct difference *di
 	text_escape(difference->note[difference->notes++], sizeof(difference->note[0]), text, strlen(text));
 }
 
-static const char *subject(const struct difference *difference, enum contrast_side side)
+static const char *side_subject(const struct difference *difference, enum contrast_side side)
 {
 	return difference->one ? "the incident" : side == CONTRAST_A ? "A" : "B";
 }
@@ -614,10 +614,10 @@ static int note_error(struct difference *difference, enum contrast_side side, co
 	if (rc == -ENOMEM || rc == 0)
 		return rc;
 	if (rc != -ENOENT)
-		add_note(difference, true, "%s: %s is %s", subject(difference, side), file,
+		add_note(difference, true, "%s: %s is %s", side_subject(difference, side), file,
 			 rc == -EBADMSG ? "damaged" : strerror(-rc));
 	else if (absent)
-		add_note(difference, false, "%s has no %s: %s%s%s", subject(difference, side), file, absent,
+		add_note(difference, false, "%s has no %s: %s%s%s", side_subject(difference, side), file, absent,
 			 why[0] ? ", " : "", why);
 	return 0;
 }
@@ -672,10 +672,10 @@ static void load_incident(struct difference *difference, enum contrast_side side
 
 	incident_load_glance(fd, &difference->incident[side], &seen);
 	if (seen.damaged)
-		add_note(difference, true, "%s is damaged: %s", subject(difference, side), seen.why);
+		add_note(difference, true, "%s is damaged: %s", side_subject(difference, side), seen.why);
 }
 
-static const char *plural(uint64_t count)
+static const char *plural_s(uint64_t count)
 {
 	return count == 1 ? "" : "s";
 }
@@ -688,14 +688,14 @@ static void note_left_out(struct difference *difference, enum difference_table t
 	if (out == 0)
 		return;
 	if (tables[table].stacks)
-		add_note(difference, false, "%s leaves out %llu more %s%s%s", subject(difference, side), out,
-			 tables[table].functions ? "function" : "thread", plural(out),
+		add_note(difference, false, "%s leaves out %llu more %s%s%s", side_subject(difference, side), out,
+			 tables[table].functions ? "function" : "thread", plural_s(out),
 			 tables[table].memory ? " of memory" : "");
 	else if (table == DIFFERENCE_THREADS)
 		add_note(difference, false, "%s: the CPU of %llu thread%s is not known, and counts as 0", label, out,
-			 plural(out));
+			 plural_s(out));
 	else
-		add_note(difference, true, "%s: %llu line%s of %s %s damaged", label, out, plural(out),
+		add_note(difference, true, "%s: %llu line%s of %s %s damaged", label, out, plural_s(out),
 			 mapping_files[difference->one && side == CONTRAST_B], out == 1 ? "is" : "are");
 }
 
@@ -1049,7 +1049,7 @@ static int group_width(const struct form *form, bool change)
 	return width;
 }
 
-static double cap(double value, double most)
+static double clamp_to(double value, double most)
 {
 	return value > most ? most : value < -most ? -most : value;
 }
@@ -1065,9 +1065,9 @@ static void print_number(enum cell cell, double value, bool change, FILE *file)
 	if ((cell == CELL_SHARE || cell == CELL_CPU) && fabs(value) < 0.05)
 		sign = "";
 	if (cell == CELL_SHARE)
-		snprintf(number, sizeof(number), "%.1f", fabs(cap(value, SHARE_MAX)));
+		snprintf(number, sizeof(number), "%.1f", fabs(clamp_to(value, SHARE_MAX)));
 	else if (cell == CELL_CPU)
-		snprintf(number, sizeof(number), fabs(value) < 9999 ? "%.1f" : "%.0f", fabs(cap(value, 9999999)));
+		snprintf(number, sizeof(number), fabs(value) < 9999 ? "%.1f" : "%.0f", fabs(clamp_to(value, 9999999)));
 	else if (cell == CELL_COUNT)
 		snprintf(number, sizeof(number), "%.0f", fabs(value));
 	else
@@ -1176,7 +1176,7 @@ static const struct contrast_row *row_of(const struct page *page, size_t i)
 	return &page->contrast->rows[i < page->head ? i : page->contrast->count - 1 - (i - page->head)];
 }
 
-static size_t widen(size_t width, const char *text)
+static size_t widest_of(size_t width, const char *text)
 {
 	size_t have = output_characters(text, strlen(text));
 
@@ -1191,8 +1191,8 @@ static size_t only_width(const struct page *page)
 	for (size_t i = 0; i < page->head + page->tail; i++)
 		for (unsigned side = 0; side < CONTRAST_SIDES; side++)
 			if (!row_of(page, i)->there[1 - side])
-				width = widen(width > 0 ? width : strlen("only"),
-					      difference_label(page->difference, page->table, side));
+				width = widest_of(width > 0 ? width : strlen("only"),
+						  difference_label(page->difference, page->table, side));
 	return width;
 }
 
@@ -1206,8 +1206,8 @@ static void measure_columns(struct page *page)
 	if (page->full)
 		numbers += 2 * ((size_t)group_width(page->form, false) + 2);
 	for (size_t i = 0; i < page->head + page->tail; i++) {
-		name = widen(name, name_of(row_of(page, i)));
-		place = page->form->place ? widen(place, place_of(page->table, row_of(page, i))) : 0;
+		name = widest_of(name, name_of(row_of(page, i)));
+		place = page->form->place ? widest_of(place, place_of(page->table, row_of(page, i))) : 0;
 	}
 	left = page->width - numbers - (page->only_width > 0 ? page->only_width + 2 : 0);
 	if (!page->full || !page->form->place || left < 2 * NAME_MIN + 2)
@@ -1661,7 +1661,7 @@ static bool find_phase(const char *name, enum difference_phase *ret)
 	nearest = options_nearest(name, phase_names, DIFFERENCE_PHASES);
 	fprintf(stderr, "%s: --phase \"", command);
 	output_escaped(stderr, name);
-	fprintf(stderr, "\" is none; %s%s\nTry '%s --help'.\n",
+	fprintf(stderr, "\" is not known; %s%s\nTry '%s --help'.\n",
 		nearest ? "did you mean " : "it is during, before or all", nearest ? nearest : "", command);
 	return false;
 }
@@ -1676,7 +1676,7 @@ static int check_usage(const struct job *job, const char *phase, const char *out
 	if (phase && one)
 		return wrong_usage("--phase is for two incidents: of one, before is compared with during");
 	if (job->html && strcmp(output, "-") == 0 && isatty(STDOUT_FILENO))
-		return wrong_usage("--html is not for a terminal: --output FILE");
+		return wrong_usage("--html does not write to a terminal: use --output FILE");
 	return -1;
 }
 
@@ -1692,7 +1692,8 @@ static int run_job(struct job *job, const char *directory, const char *output)
 	if (rc != 0)
 		return rc == INCIDENT_PICK_FOREIGN ? EXIT_USAGE : EXIT_TROUBLE;
 	if (job->html && !report_page_built()) {
-		fprintf(stderr, "%s: this spikewatch was built without reports, so --html is not there; the rest is\n",
+		fprintf(stderr,
+			"%s: this spikewatch was built without npm, so it has no --html; everything else works\n",
 			command);
 		return EXIT_TROUBLE;
 	}

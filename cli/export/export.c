@@ -569,7 +569,7 @@ struct restoring {
 };
 
 /* Returns EXIT_TROUBLE. */
-static int complain(const char *what, const char *why)
+static int restore_complain(const char *what, const char *why)
 {
 	fprintf(stderr, "%s: ", command);
 	output_escaped(stderr, what);
@@ -579,7 +579,7 @@ static int complain(const char *what, const char *why)
 
 static void note_trouble(struct restoring *restoring, const char *what, const char *why)
 {
-	complain(what, why);
+	restore_complain(what, why);
 	restoring->trouble = true;
 }
 
@@ -676,7 +676,7 @@ static int restore_into(struct restoring *restoring, struct report_file *page, c
 	int rc;
 
 	if (mkdir(temporary, 0750) < 0)
-		return complain(temporary, strerror(errno));
+		return restore_complain(temporary, strerror(errno));
 	dirfd = open(temporary, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	restoring->dirfd = dirfd;
 	rc = dirfd < 0 ? -errno : restore_files(restoring, page);
@@ -684,7 +684,7 @@ static int restore_into(struct restoring *restoring, struct report_file *page, c
 		rc = -errno;
 	if (rc < 0) {
 		remove_files(dirfd, from, temporary);
-		return rc == -ENOMEM ? output_no_memory() : complain(directory, strerror(-rc));
+		return rc == -ENOMEM ? output_no_memory() : restore_complain(directory, strerror(-rc));
 	}
 	verify_restored(restoring);
 	printf("Restored: ");
@@ -716,16 +716,16 @@ static int restore_text(const char *path, const char *directory, const struct bu
 	int rc = report_file_start(&page, text->data ? text->data : "", text->len);
 
 	if (rc < 0) {
-		complain(path, rc == -ENOENT ? "neither an incident nor a report of one"
-					     : "a report of a later version of spikewatch");
+		restore_complain(path, rc == -ENOENT ? "neither an incident nor a report of one"
+						     : "a report of a later version of spikewatch");
 		return EXIT_USAGE;
 	}
 	if (!directory && !page.incident[0])
-		return complain(path, "it does not hold the name of the incident: use --output DIR");
+		return restore_complain(path, "it does not hold the name of the incident: use --output DIR");
 	if (!name_places(directory ? directory : page.incident, place, temporary))
-		return complain(directory, "not a name for a directory");
+		return restore_complain(directory, "not a name for a directory");
 	if (lstat(place, &st) == 0)
-		return complain(place, "already exists");
+		return restore_complain(place, "already exists");
 	return restore_into(&restoring, &page, temporary, place);
 }
 
@@ -742,7 +742,7 @@ static int restore_page(const char *path, const char *directory)
 	if (rc == -ENOMEM)
 		return output_no_memory();
 	if (rc < 0)
-		return complain(path, strerror(-rc));
+		return restore_complain(path, strerror(-rc));
 	return restore_text(path, directory, &text);
 }
 
@@ -900,9 +900,9 @@ int export_command(int argc, char **argv)
 	if (!form)
 		return EXIT_USAGE;
 	if (memory && !form->has_memory)
-		return wrong_usage(form->name, "is not of stacks: --memory is for pprof, folded and firefox");
+		return wrong_usage(form->name, "has no stacks: --memory is for pprof, folded and firefox");
 	if (form->binary && strcmp(output, "-") == 0 && isatty(STDOUT_FILENO))
-		return wrong_usage(form->name, "is not for a terminal: --output FILE");
+		return wrong_usage(form->name, "does not write to a terminal: use --output FILE");
 	rc = incident_pick(command, directory, argv[first], &fd);
 	if (rc != 0)
 		return rc == INCIDENT_PICK_FOREIGN ? EXIT_USAGE : EXIT_TROUBLE;

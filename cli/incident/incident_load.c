@@ -235,7 +235,7 @@ bool incident_filter_content(const struct incident_filter *filter, const struct 
 	return !filter->rule || filter_matches(filter->rule, rule);
 }
 
-static bool passes(const struct incident_filter *filter, int dirfd, const char *name)
+static bool filter_passes(const struct incident_filter *filter, int dirfd, const char *name)
 {
 	AUTO_CLOSE int fd = -1;
 	struct incident incident;
@@ -253,7 +253,7 @@ void incident_filter_apply(const struct incident_filter *filter, int dirfd, stru
 	size_t at = names->count, wanted = filter->limit ? filter->limit : names->count;
 
 	for (size_t i = names->count; i > 0 && names->count - at < wanted; i--) {
-		if (!passes(filter, dirfd, names->name[i - 1]))
+		if (!filter_passes(filter, dirfd, names->name[i - 1]))
 			continue;
 		at--;
 		if (at != i - 1)
@@ -626,7 +626,7 @@ int incident_load_capture(int incidentfd, const char *name, struct buffer *buffe
 #define NOT_A_DIRECTORY "a file, not the directory of an incident; spikewatch export restores a page of a report"
 
 /* Returns error. */
-static int refuse(const char *command, const char *what, const char *why, int error)
+static int pick_refuse(const char *command, const char *what, const char *why, int error)
 {
 	fprintf(stderr, "%s: ", command);
 	output_escaped(stderr, what);
@@ -639,9 +639,9 @@ int incident_pick_directory(const char *command, const char *option, char *buf, 
 	int rc = incident_load_directory(option, buf, cap);
 
 	if (rc == -ENOENT)
-		return refuse(command, "the directory of incidents is not known",
-			      "neither HOME nor XDG_STATE_HOME is set; use -d DIR", rc);
-	return rc < 0 ? refuse(command, "the directory of incidents is not known", strerror(-rc), rc) : 0;
+		return pick_refuse(command, "the directory of incidents is not known",
+				   "neither HOME nor XDG_STATE_HOME is set; use -d DIR", rc);
+	return rc < 0 ? pick_refuse(command, "the directory of incidents is not known", strerror(-rc), rc) : 0;
 }
 
 size_t incident_pick_hidden(const char *command, int dirfd, const struct incident_load_names *names)
@@ -672,13 +672,14 @@ static bool is_file(const char *path)
 static int refuse_none(const char *command, const char *directory, const char *query, size_t count)
 {
 	if (is_file(query))
-		return refuse(command, query, NOT_A_DIRECTORY, -ENOENT);
+		return pick_refuse(command, query, NOT_A_DIRECTORY, -ENOENT);
 	if (access(query, F_OK) == 0)
-		return refuse(command, query, "no incident has this name; a path has a slash, as in ./NAME", -ENOENT);
+		return pick_refuse(command, query, "no incident has this name; a path has a slash, as in ./NAME",
+				   -ENOENT);
 	if (count == 0)
-		return refuse(command, directory, "there are no incidents here; use -d DIR for another directory",
-			      -ENOENT);
-	return refuse(command, query, "no incident has this name; see spikewatch list", -ENOENT);
+		return pick_refuse(command, directory, "there are no incidents here; use -d DIR for another directory",
+				   -ENOENT);
+	return pick_refuse(command, query, "no incident has this name; see spikewatch list", -ENOENT);
 }
 
 /* The unsealed incident that a query means. */
@@ -714,21 +715,21 @@ static int open_by_id(const char *command, const char *directory, const char *qu
 	int fd, rc = dirfd >= 0 ? incident_load_list(dirfd, &names) : -errno;
 
 	if (rc == -ENOENT)
-		return refuse(command, directory, "there is no such directory; use -d DIR for another one", rc);
+		return pick_refuse(command, directory, "there is no such directory; use -d DIR for another one", rc);
 	if (rc < 0)
-		return refuse(command, directory, strerror(-rc), rc);
+		return pick_refuse(command, directory, strerror(-rc), rc);
 	rc = incident_load_find(&names, query, &name);
 	if (rc == INCIDENT_LOAD_NONE) {
 		fd = open_unsealed(dirfd, query);
 		return fd >= 0 ? fd : refuse_none(command, directory, query, names.count);
 	}
 	if (rc == INCIDENT_LOAD_MANY) {
-		refuse(command, query, "more than one incident matches; the newest of them is", -EEXIST);
+		pick_refuse(command, query, "more than one incident matches; the newest of them is", -EEXIST);
 		fprintf(stderr, "  %s\n", name);
 		return -EEXIST;
 	}
 	fd = incident_load_open(dirfd, name);
-	return fd >= 0 ? fd : refuse(command, query, strerror(-fd), fd);
+	return fd >= 0 ? fd : pick_refuse(command, query, strerror(-fd), fd);
 }
 
 static int open_any(const char *command, const char *option, const char *query)
@@ -738,7 +739,7 @@ static int open_any(const char *command, const char *option, const char *query)
 
 	if (strchr(query, '/') || strcmp(query, ".") == 0) {
 		rc = incident_load_open(AT_FDCWD, strcmp(query, ".") == 0 ? "./" : query);
-		return rc >= 0 ? rc : refuse(command, query, is_file(query) ? NOT_A_DIRECTORY : strerror(-rc), rc);
+		return rc >= 0 ? rc : pick_refuse(command, query, is_file(query) ? NOT_A_DIRECTORY : strerror(-rc), rc);
 	}
 	rc = incident_pick_directory(command, option, directory, sizeof(directory));
 	if (rc < 0)
@@ -753,8 +754,8 @@ int incident_pick_any(const char *command, const char *directory, const char *qu
 	if (fd < 0)
 		return fd;
 	if (faccessat(fd, INCIDENT_FILE, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-		return refuse(command, query, "not an incident: there is no " INCIDENT_FILE " in it",
-			      INCIDENT_PICK_FOREIGN);
+		return pick_refuse(command, query, "not an incident: there is no " INCIDENT_FILE " in it",
+				   INCIDENT_PICK_FOREIGN);
 	*ret = TAKE_FD(fd);
 	return 0;
 }
@@ -767,8 +768,8 @@ int incident_pick(const char *command, const char *directory, const char *query,
 	if (rc != 0)
 		return rc;
 	if (unsealed_is_written(fd))
-		return refuse(command, query, "still being written; spikewatch show shows what there is so far",
-			      -EBUSY);
+		return pick_refuse(command, query, "still being written; spikewatch show shows what there is so far",
+				   -EBUSY);
 	*ret = TAKE_FD(fd);
 	return 0;
 }

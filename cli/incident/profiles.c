@@ -716,7 +716,7 @@ static void make_cells(const struct functions_row *row, struct cells *ret)
 }
 
 /* The widest of a column, but no more than max. */
-static size_t widen(size_t width, const char *text, size_t max)
+static size_t widest_of(size_t width, const char *text, size_t max)
 {
 	size_t have = output_characters(text, strlen(text));
 
@@ -750,16 +750,16 @@ static void measure_columns(const struct functions *functions, size_t line, cons
 {
 	size_t left;
 
-	ret[0] = widen(0, head->function, FUNCTIONS_NAME_MAX);
-	ret[1] = widen(0, head->module, FUNCTIONS_NAME_MAX);
-	ret[2] = widen(0, head->thread, FUNCTIONS_NAME_MAX);
+	ret[0] = widest_of(0, head->function, FUNCTIONS_NAME_MAX);
+	ret[1] = widest_of(0, head->module, FUNCTIONS_NAME_MAX);
+	ret[2] = widest_of(0, head->thread, FUNCTIONS_NAME_MAX);
 	for (size_t i = 0; i < functions->count; i++) {
 		struct cells cells;
 
 		make_cells(&functions->row[i], &cells);
-		ret[0] = widen(ret[0], cells.function, FUNCTIONS_NAME_MAX);
-		ret[1] = widen(ret[1], cells.module, line < WIDE ? 12 : 24);
-		ret[2] = widen(ret[2], cells.thread, line < WIDE ? 18 : 30);
+		ret[0] = widest_of(ret[0], cells.function, FUNCTIONS_NAME_MAX);
+		ret[1] = widest_of(ret[1], cells.module, line < WIDE ? 12 : 24);
+		ret[2] = widest_of(ret[2], cells.thread, line < WIDE ? 18 : 30);
 	}
 	left = line - NUMBERS_WIDTH - 4 - ret[1];
 	/* On narrow lines the thread is cut before the function, but not completely. */
@@ -819,7 +819,7 @@ static void print_threads(const struct functions *functions, size_t line, FILE *
 	if (functions->thread_count == 0)
 		return;
 	for (size_t i = 0; i < functions->thread_count; i++)
-		width = widen(width, functions->thread[i].thread, with_process ? left / 2 : left);
+		width = widest_of(width, functions->thread[i].thread, with_process ? left / 2 : left);
 	fputc('\n', file);
 	output_wrap(text_forms[functions->unit].threads, line, file);
 	fprintf(file, "%6s %6s  %*s  ", "before", "during", TID_WIDTH, "tid");
@@ -957,8 +957,8 @@ struct ranking {
 	bool tie;     /* equals are ranked by the other phase */
 };
 
-static uint64_t heat(const struct ranking *ranking, const struct function_rows_row *row,
-		     enum function_table_phase phase)
+static uint64_t row_heat(const struct ranking *ranking, const struct function_rows_row *row,
+			 enum function_table_phase phase)
 {
 	uint64_t sum = row->self[phase] + (ranking->callers ? row->total[phase] : 0);
 
@@ -969,7 +969,7 @@ static uint64_t heat(const struct ranking *ranking, const struct function_rows_r
 static int compare_heat(const struct ranking *ranking, const struct function_rows_row *a,
 			const struct function_rows_row *b, enum function_table_phase phase)
 {
-	uint64_t of_a = heat(ranking, a, phase), of_b = heat(ranking, b, phase);
+	uint64_t of_a = row_heat(ranking, a, phase), of_b = row_heat(ranking, b, phase);
 
 	if (of_a == of_b) {
 		of_a = a->total[phase];
@@ -978,7 +978,8 @@ static int compare_heat(const struct ranking *ranking, const struct function_row
 	return (of_a > of_b) - (of_a < of_b);
 }
 
-static bool hotter(const struct ranking *ranking, const struct function_rows_row *a, const struct function_rows_row *b)
+static bool is_hotter(const struct ranking *ranking, const struct function_rows_row *a,
+		      const struct function_rows_row *b)
 {
 	int order = compare_heat(ranking, a, b, ranking->phase);
 
@@ -993,9 +994,9 @@ static void rank_row(struct ranking *ranking, const struct function_rows_row *ro
 	static const struct function_rows_row nothing;
 	size_t at = ranking->count;
 
-	if (!hotter(ranking, row, &nothing))
+	if (!is_hotter(ranking, row, &nothing))
 		return;
-	while (at > 0 && hotter(ranking, row, &ranking->row[at - 1]))
+	while (at > 0 && is_hotter(ranking, row, &ranking->row[at - 1]))
 		at--;
 	if (at == ranking->max)
 		return;

@@ -31,7 +31,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* No incident has so many bytes of samples; a sparse file of terabytes may pretend to. */
 #define FILE_BYTES_MAX ((uint64_t)1 << 30)

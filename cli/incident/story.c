@@ -121,7 +121,7 @@ bool story_above(const struct incident *incident, const struct series *series, u
 
 /* ---- sentences ---- */
 
-static const char *subject(const char *metric)
+static const char *metric_subject(const char *metric)
 {
 	static const char *const words[][2] = {
 		{ "cpu", "CPU use" },
@@ -221,7 +221,7 @@ static void tell_what(const struct incident *incident, FILE *file)
 		tell_target(&incident->target, file);
 		fputs("; the value is not known.", file);
 	} else {
-		fprintf(file, "%s of ", subject(rule->metric));
+		fprintf(file, "%s of ", metric_subject(rule->metric));
 		tell_target(&incident->target, file);
 		fputs(" was ", file);
 		tell_value(rule, file);

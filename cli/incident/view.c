@@ -58,7 +58,7 @@ struct table {
 	char cell[TABLE_ROWS_MAX + 1][TABLE_COLUMNS_MAX][CELL_MAX];
 };
 
-static size_t characters(const char *text)
+static size_t text_characters(const char *text)
 {
 	return output_characters(text, strlen(text));
 }
@@ -101,7 +101,7 @@ static bool is_number(const char *text)
  * Escapes, but for the backslash: what was escaped when it was written must not be escaped again.
  * text_escape writes one as \x5c, and nothing else so.
  */
-static size_t escape(char *out, size_t size, const char *data, size_t len)
+static size_t escape_cell(char *out, size_t size, const char *data, size_t len)
 {
 	size_t used = text_escape(out, size, data, len), to = 0;
 
@@ -124,7 +124,7 @@ static void format_cell(enum cell_kind kind, const char *from, size_t len, char 
 	uint64_t value;
 
 	if ((kind != CELL_DURATION && kind != CELL_SIZE) || text_parse_u64(digits, end, &value) != end) {
-		size_t used = escape(ret, CELL_MAX - 2, from, len);
+		size_t used = escape_cell(ret, CELL_MAX - 2, from, len);
 
 		if (kind == CELL_PERCENT && is_number(ret))
 			memcpy(ret + used, " %", 3);
@@ -164,7 +164,7 @@ static void finish_header(struct table *table, const char *columns)
 	for (size_t c = 0; c < table->columns; c++) {
 		table->kind[c] = kind_of(table->cell[0][c]);
 		drop_unit(table->cell[0][c]);
-		table->width[c] = characters(table->cell[0][c]);
+		table->width[c] = text_characters(table->cell[0][c]);
 	}
 }
 
@@ -183,7 +183,7 @@ static void table_add_row(struct table *table, const char *line, size_t len)
 			table->columns = c + 1;
 		else if (table->kind[c] == CELL_PLAIN && *cell && !is_number(cell))
 			table->text[c] = true;
-		wide = characters(cell);
+		wide = text_characters(cell);
 		if (wide > table->width[c])
 			table->width[c] = wide;
 		line = tab ? tab + 1 : end + 1;
@@ -233,7 +233,7 @@ static const char *last_characters(const char *text, size_t have, size_t wanted)
 /* Pads, or cuts at a character: a path at its front, because its end says more. */
 static void print_cell(const char *text, size_t width, bool left, bool last, FILE *file)
 {
-	size_t have = characters(text), bytes = 0, shown = 0;
+	size_t have = text_characters(text), bytes = 0, shown = 0;
 
 	if (!left && have < width)
 		fprintf(file, "%*s", (int)(width - have), "");
@@ -275,7 +275,7 @@ static void print_remark(const char *line, size_t len, size_t width, FILE *file)
 		line++;
 		len--;
 	}
-	used = 1 + escape(shown + 1, sizeof(shown) - 3, line, len);
+	used = 1 + escape_cell(shown + 1, sizeof(shown) - 3, line, len);
 	memcpy(shown + used, ")", 2);
 	output_wrap(shown, width, file);
 }

@@ -9,7 +9,6 @@
 #include "cli/incident/incident_load.h"
 #include "cli/incident/profiles.h"
 #include "cli/incident/series.h"
-#include "lib/base/io.h"
 #include "lib/incident/incident.h"
 
 #include <stdbool.h>

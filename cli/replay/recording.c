@@ -276,7 +276,7 @@ struct recording {
 	uint64_t done_bytes, size_bytes;
 };
 
-static int emit(struct recording *recording, const struct ring_event *event)
+static int emit_event(struct recording *recording, const struct ring_event *event)
 {
 	return recording->options.event(recording->options.ctx, event);
 }
@@ -288,7 +288,7 @@ static int emit_gap(struct recording *recording, uint64_t pages)
 
 	event.lost_pages = pages;
 	recording->summary.gaps++;
-	return r == 0 ? emit(recording, &event) : r;
+	return r == 0 ? emit_event(recording, &event) : r;
 }
 
 static struct stream_target *find_target(const struct recording *recording, uint32_t id)
@@ -323,7 +323,7 @@ static int emit_target(struct recording *recording, struct stream_target *known,
 	event.target = *target;
 	recording->summary.targets += !known->announced;
 	known->announced = true;
-	return emit(recording, &event);
+	return emit_event(recording, &event);
 }
 
 static int emit_gone(struct recording *recording, struct stream_target *known)
@@ -337,7 +337,7 @@ static int emit_gone(struct recording *recording, struct stream_target *known)
 	known->checksum = 0;
 	known->at = (mono_t){ 0 };
 	row_interval_reset(&recording->clock.pace, known->id);
-	return emit(recording, &event);
+	return emit_event(recording, &event);
 }
 
 static int on_target(void *ctx, uint32_t id, const char *json, size_t len)
@@ -379,7 +379,7 @@ static int emit_sample(struct recording *recording, const struct stream_target *
 	event.sample = sample;
 	event.changed = sample->mask;
 	recording->summary.samples++;
-	return emit(recording, &event);
+	return emit_event(recording, &event);
 }
 
 /*
@@ -632,7 +632,7 @@ static int play_ring(const struct ring *ring, const struct recording_options *op
 /* ---- sources ---- */
 
 /* Returns error. */
-__attribute__((format(printf, 3, 4))) static int refuse(char *message, int error, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static int source_refuse(char *message, int error, const char *format, ...)
 {
 	va_list arguments;
 
@@ -668,11 +668,11 @@ static int open_incident(int dirfd, struct replay_source *source, char *message)
 	source->kind = REPLAY_SOURCE_INCIDENT;
 	source->fd = incident_load_open_file(dirfd, INCIDENT_SAMPLES_FILE);
 	if (source->fd == -ENOENT)
-		return refuse(message, -EINVAL, "%.300s: there is no " INCIDENT_SAMPLES_FILE " in this directory",
-			      source->path);
+		return source_refuse(message, -EINVAL,
+				     "%.300s: there is no " INCIDENT_SAMPLES_FILE " in this directory", source->path);
 	if (source->fd < 0)
-		return refuse(message, source->fd, "%.300s/" INCIDENT_SAMPLES_FILE ": %s", source->path,
-			      source->fd == -EBADMSG ? "is no regular file" : strerror(-source->fd));
+		return source_refuse(message, source->fd, "%.300s/" INCIDENT_SAMPLES_FILE ": %s", source->path,
+				     source->fd == -EBADMSG ? "is no regular file" : strerror(-source->fd));
 	source->rereadable = true;
 	if (fstat(source->fd, &st) == 0)
 		source->size_bytes = (uint64_t)st.st_size;
@@ -689,17 +689,19 @@ static int open_named(const char *operand, const char *directory, struct replay_
 	int r;
 
 	if (fd < 0 || incident_load_list(fd, &names) < 0)
-		return refuse(message, -EINVAL, "%.200s: no such file, and no incidents in %.200s", operand, directory);
+		return source_refuse(message, -EINVAL, "%.200s: no such file, and no incidents in %.200s", operand,
+				     directory);
 	r = incident_load_find(&names, operand, &name);
 	if (r == INCIDENT_LOAD_NONE)
-		return refuse(message, -EINVAL, "%.200s: no such file, and no incident of this name in %.200s", operand,
-			      directory);
+		return source_refuse(message, -EINVAL, "%.200s: no such file, and no incident of this name in %.200s",
+				     operand, directory);
 	if (r == INCIDENT_LOAD_MANY)
-		return refuse(message, -EINVAL, "%.200s: more than one incident in %.200s matches", operand, directory);
+		return source_refuse(message, -EINVAL, "%.200s: more than one incident in %.200s matches", operand,
+				     directory);
 	snprintf(source->path, sizeof(source->path), "%s/%s", directory, name);
 	dirfd = incident_load_open(fd, name);
 	if (dirfd < 0)
-		return refuse(message, dirfd, "%.300s: %s", source->path, strerror(-dirfd));
+		return source_refuse(message, dirfd, "%.300s: %s", source->path, strerror(-dirfd));
 	return open_incident(dirfd, source, message);
 }
 
@@ -708,7 +710,7 @@ static int open_file(struct replay_source *source, const struct stat *st, char *
 	int r = S_ISREG(st->st_mode) ? ring_open(AT_FDCWD, source->path, false, &source->ring) : -EBADMSG;
 
 	if (r == -ENOMEM)
-		return refuse(message, r, "out of memory");
+		return source_refuse(message, r, "out of memory");
 	if (r == 0) {
 		source->kind = REPLAY_SOURCE_RING;
 		source->rereadable = true;
@@ -718,7 +720,7 @@ static int open_file(struct replay_source *source, const struct stat *st, char *
 	if (source->fd < 0) {
 		int error = errno;
 
-		return refuse(message, -error, "%.300s: %s", source->path, strerror(error));
+		return source_refuse(message, -error, "%.300s: %s", source->path, strerror(error));
 	}
 	source->rereadable = S_ISREG(st->st_mode);
 	source->size_bytes = S_ISREG(st->st_mode) ? (uint64_t)st->st_size : 0;
@@ -731,7 +733,7 @@ static int open_directory(struct replay_source *source, char *message)
 	int error = errno;
 
 	if (dirfd < 0)
-		return refuse(message, -error, "%.300s: %s", source->path, strerror(error));
+		return source_refuse(message, -error, "%.300s: %s", source->path, strerror(error));
 	return open_incident(dirfd, source, message);
 }
 
@@ -742,17 +744,17 @@ int replay_source_open(const char *operand, const char *directory, struct replay
 	int r = 0;
 
 	if ((size_t)snprintf(source.path, sizeof(source.path), "%s", operand) >= sizeof(source.path))
-		return refuse(message, -EINVAL, "the name of a source is too long");
+		return source_refuse(message, -EINVAL, "the name of a source is too long");
 	if (strcmp(operand, "-") == 0) {
 		source.fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
 		if (source.fd < 0)
-			r = refuse(message, -errno, "the standard input is closed");
+			r = source_refuse(message, -errno, "the standard input is closed");
 	} else if (stat(operand, &st) == 0)
 		r = S_ISDIR(st.st_mode) ? open_directory(&source, message) : open_file(&source, &st, message);
 	else if (errno == ENOENT && !strchr(operand, '/'))
 		r = open_named(operand, directory, &source, message);
 	else
-		r = refuse(message, -EINVAL, "%.300s: %s", operand, strerror(errno));
+		r = source_refuse(message, -EINVAL, "%.300s: %s", operand, strerror(errno));
 	if (r == 0)
 		*ret = source;
 	return r;

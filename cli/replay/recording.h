@@ -18,7 +18,6 @@
 #include "lib/stream/stream.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 struct recording_options {

@@ -106,7 +106,7 @@ static const char *text_or_null(const char *text)
 }
 
 /* contains: whether the target is in a cgroup of the entry, rather than the entry's own. */
-static bool selects(const struct match *match, const struct target *target, bool contains)
+static bool entry_selects(const struct match *match, const struct target *target, bool contains)
 {
 	struct container container;
 	bool contained = container_unpack(target->container, &container);
@@ -129,7 +129,7 @@ static bool selects(const struct match *match, const struct target *target, bool
 static bool is_taken(const struct entry_assignment *entry_assignment, size_t entry, const struct target *target)
 {
 	for (size_t i = 0; entry_assignment->config->targets[entry].outside && i < entry; i++)
-		if (selects(entry_assignment->matches[i], target, true))
+		if (entry_selects(entry_assignment->matches[i], target, true))
 			return true;
 	return false;
 }
@@ -143,7 +143,8 @@ static const char *entry_assignment_entry(const struct entry_assignment *entry_a
 	if (is_entry(entry_assignment->config, target->entry))
 		return target->entry;
 	for (size_t i = 0; i < entry_assignment->config->target_count; i++)
-		if (selects(entry_assignment->matches[i], target, false) && !is_taken(entry_assignment, i, target))
+		if (entry_selects(entry_assignment->matches[i], target, false) &&
+		    !is_taken(entry_assignment, i, target))
 			return entry_assignment->config->targets[i].name;
 	return entry_assignment->as ? entry_assignment->as : target->entry;
 }
@@ -723,7 +724,7 @@ static bool rule_replay_obstacle(const struct rule_replay_rule *rule, char *buf,
 	char text[160];
 
 	if (!rule->addressed)
-		snprintf(buf, cap, "there is no target that it names");
+		snprintf(buf, cap, "no target of this rule was recorded");
 	else if (rule->windows == 0)
 		snprintf(buf, cap, "no whole window of %s was recorded",
 			 units_format_duration(text, sizeof(text), rule->rule->window_ns));
@@ -731,7 +732,7 @@ static bool rule_replay_obstacle(const struct rule_replay_rule *rule, char *buf,
 		list_fields(missing, text, sizeof(text));
 		snprintf(buf, cap, "%s is not recorded", text);
 	} else if (rule->windows == rule->reasons[TRIGGER_UNAVAILABLE])
-		snprintf(buf, cap, "its counters stepped back, or its limit is 0, in every window");
+		snprintf(buf, cap, "in every window its counters stepped back or its limit is 0");
 	else if (rule->windows == rule->reasons[TRIGGER_UNAVAILABLE] + rule->reasons[TRIGGER_WARMING_UP])
 		snprintf(buf, cap, "the recording is shorter than its warm-up, %u windows of %s",
 			 rule->rule->trigger.warmup, units_format_duration(text, sizeof(text), rule->rule->window_ns));
@@ -746,7 +747,7 @@ static bool rule_replay_remark(const struct rule_replay_rule *rule, char *buf, s
 	if (rule->unlimited == 0)
 		return false;
 
-	snprintf(buf, cap, "%ju of its %ju windows have no limit recorded and were held against the machine's",
+	snprintf(buf, cap, "%ju of its %ju windows have no limit recorded and were compared with the machine's",
 		 (uintmax_t)rule->unlimited, (uintmax_t)rule->windows);
 	return true;
 }
@@ -781,7 +782,7 @@ struct proposal {
 	uint64_t fired; /* if so */
 };
 
-static void pad(size_t printed, size_t width)
+static void pad_column(size_t printed, size_t width)
 {
 	printf("%*s", printed < width ? (int)(width - printed) + 2 : 2, "");
 }
@@ -870,12 +871,11 @@ static void warn_of_rest(struct replay_view *view, const struct recording_summar
 	}
 	if (summary->nameless > 0) {
 		begin_warning(view);
-		fprintf(stderr, "%ju samples of targets that nothing describes were passed over\n",
-			(uintmax_t)summary->nameless);
+		fprintf(stderr, "%ju samples of undeclared targets were dropped\n", (uintmax_t)summary->nameless);
 	}
 	if (summary->late > 0) {
 		begin_warning(view);
-		fprintf(stderr, "%ju samples that came too late, or at absurd times, were passed over\n",
+		fprintf(stderr, "%ju samples were dropped: too late, or at an impossible time\n",
 			(uintmax_t)summary->late);
 	}
 }
@@ -1005,8 +1005,8 @@ static void replay_view_firing(struct replay_view *view, const struct evaluator_
 		printf("%-28s  %-14s  %-18s  %s\n", "When", "Rule", "Target", "Why");
 	view->headed = true;
 	printf("%-28s  ", story_time(firing->wall, true, text, sizeof(text)));
-	pad(output_escaped(stdout, firing->rule->name), 14);
-	pad(output_escaped(stdout, firing->target->name), 18);
+	pad_column(output_escaped(stdout, firing->rule->name), 14);
+	pad_column(output_escaped(stdout, firing->target->name), 18);
 	print_why(firing);
 }
 
@@ -1070,7 +1070,7 @@ static void print_rule(const struct rule_replay_rule *row)
 {
 	char text[256];
 
-	pad(output_escaped(stdout, row->rule->name), 14);
+	pad_column(output_escaped(stdout, row->rule->name), 14);
 	if (rule_replay_obstacle(row, text, sizeof(text))) {
 		printf("not judged: %s\n", text);
 		return;
@@ -1181,17 +1181,17 @@ static void print_proposal(const struct proposal *proposal)
 	enum unit_kind unit = metric_unit(proposal->rule->metric);
 	char text[64];
 
-	pad(output_escaped(stdout, proposal->rule->name), 14);
+	pad_column(output_escaped(stdout, proposal->rule->name), 14);
 	if (!is_proposal(proposal)) {
-		puts(proposal->fits ? "nothing to go by: it never had a value that could fire"
-				    : "nothing to propose: it has no threshold of its own, or its for is too long");
+		puts(proposal->fits ? "no suggestion: it never had a value that could fire"
+				    : "no suggestion: it has no threshold of its own, or its for is too long");
 		return;
 	}
 	printf("%6.6g  ", proposal->per_day);
-	pad((size_t)printf("%s %s", unit == UNIT_PERCENT ? "percent" : "above",
-			   units_format(text, sizeof(text), metric_unit(proposal->rule->metric), answer->threshold,
-					UNITS_EXACT)),
-	    22);
+	pad_column((size_t)printf("%s %s", unit == UNIT_PERCENT ? "percent" : "above",
+				  units_format(text, sizeof(text), metric_unit(proposal->rule->metric),
+					       answer->threshold, UNITS_EXACT)),
+		   22);
 	if (proposal->replayed)
 		printf("%5ju  ", (uintmax_t)proposal->fired);
 	else
@@ -1392,7 +1392,8 @@ static void end_source(struct rerun *rerun, const struct replay_source *source, 
 	if (stream && !report->ours) {
 		char message[REPLAY_SOURCE_MESSAGE_MAX];
 
-		snprintf(message, sizeof(message), "%.400s: there is no line of ours in it", source->path);
+		snprintf(message, sizeof(message), "%.400s: not a recording: there is no line of a sample stream in it",
+			 source->path);
 		rerun_complain(rerun, EXIT_USAGE, message);
 	}
 }
@@ -1469,7 +1470,7 @@ static int make_suggestions(struct rerun *rerun)
 	return 0;
 }
 
-static struct proposal propose(const struct rerun *rerun, size_t rule, double per_day)
+static struct proposal make_proposal(const struct rerun *rerun, size_t rule, double per_day)
 {
 	struct proposal proposal = { .rule = &rerun->request->config->rules[rule], .per_day = per_day };
 
@@ -1521,7 +1522,7 @@ static int try_proposals(struct rerun *rerun, struct proposal *proposals, size_t
 	return r;
 }
 
-static int suggest(struct rerun *rerun)
+static int suggest_thresholds(struct rerun *rerun)
 {
 	size_t count = rerun->request->config->rule_count * rerun->request->rate_count, at = 0;
 	AUTO_FREE struct proposal *proposals = calloc(count + 1, sizeof(*proposals));
@@ -1531,7 +1532,7 @@ static int suggest(struct rerun *rerun)
 		return -ENOMEM;
 	for (size_t rule = 0; rule < rerun->request->config->rule_count; rule++)
 		for (size_t i = 0; i < rerun->request->rate_count; i++)
-			proposals[at++] = propose(rerun, rule, rerun->request->rates[i]);
+			proposals[at++] = make_proposal(rerun, rule, rerun->request->rates[i]);
 	if (rerun->rereadable)
 		r = try_proposals(rerun, proposals, count);
 	if (r == 0)
@@ -1575,7 +1576,7 @@ static int rerun_run(struct rerun *rerun)
 	if (rerun->request->what_if.count > 0)
 		r = show_variants(rerun);
 	if (r == 0 && rerun->request->rate_count > 0)
-		r = suggest(rerun);
+		r = suggest_thresholds(rerun);
 	return r;
 }
 
@@ -1608,7 +1609,7 @@ static int rerun_all(const struct replay *request)
 /* ---- the command ---- */
 
 /* Returns -EINVAL. */
-static int complain(const char *message)
+static int replay_complain(const char *message)
 {
 	fputs("spikewatch replay: ", stderr);
 	output_escaped(stderr, message);
@@ -1625,8 +1626,8 @@ static int parse_rates(struct replay *replay)
 		size_t len = strcspn(at, ",");
 
 		if (replay->rate_count == RATES_MAX || units_number(at, len, &replay->rates[replay->rate_count]) < 0)
-			return complain("--suggest: expected up to eight numbers of firings a day, such as 1 or "
-					"0.5,2,10");
+			return replay_complain("--suggest: expected up to eight numbers of firings a day, such as 1 or "
+					       "0.5,2,10");
 		replay->rate_count++;
 		at = at[len] ? at + len + 1 : NULL;
 	}
@@ -1644,7 +1645,7 @@ static int check_as(struct replay *replay)
 			return 0;
 	snprintf(message, sizeof(message), "--as %.64s: the configuration has no target of this name; there is %.64s",
 		 replay->as, replay->config->targets[0].name);
-	return complain(message);
+	return replay_complain(message);
 }
 
 static int load_config(struct replay *replay)
@@ -1657,15 +1658,16 @@ static int load_config(struct replay *replay)
 	int r = config_file_load(&file, &replay->config, message);
 
 	if (r == -EINVAL) {
-		int code = complain(message);
+		int code = replay_complain(message);
 
 		if (access(file.path, F_OK) < 0 && !replay->config_path)
-			fputs("-c FILE says whose rules: those of the daemon that recorded, for instance.\n", stderr);
+			fputs("-c FILE names another configuration, such as that of the daemon that recorded.\n",
+			      stderr);
 		return code;
 	}
 	if (r == 0 && replay->config->rule_count == 0) {
 		snprintf(message, sizeof(message), "%.500s: there are no rules in it", file.path);
-		return complain(message);
+		return replay_complain(message);
 	}
 	return r;
 }
@@ -1681,7 +1683,7 @@ static int find_machine(struct replay *replay)
 	if (replay->memory_bytes > 0)
 		replay->machine.memory_bytes = replay->memory_bytes;
 	if (r < 0 && (replay->cpus == 0 || replay->memory_bytes == 0))
-		return complain("this machine's CPUs and memory cannot be read: expected --cpus and --memory");
+		return replay_complain("this machine's CPUs and memory cannot be read: expected --cpus and --memory");
 	return 0;
 }
 
@@ -1696,7 +1698,7 @@ static int read_what_if(struct replay *replay)
 	if (r != -EINVAL)
 		return r;
 	snprintf(line, sizeof(line), "--what-if: %s", message);
-	return complain(line);
+	return replay_complain(line);
 }
 
 /* Where the daemon with this configuration has its files. */
@@ -1712,7 +1714,7 @@ static int find_files(struct replay *replay)
 	if (replay->source_count > 0)
 		return 0;
 	if (paths_choose(replay->config, &paths) < 0)
-		return complain("where the daemon's ring is cannot be told: expected a source");
+		return replay_complain("the path of the daemon's ring is not known: expected a source");
 	snprintf(replay->ring, sizeof(replay->ring), "%s", paths.ring);
 	replay->ring_source = replay->ring;
 	replay->sources = &replay->ring_source;
@@ -1721,7 +1723,7 @@ static int find_files(struct replay *replay)
 }
 
 /* 0; -ENOMEM; -EINVAL: explained on stderr. */
-static int prepare(struct replay *replay)
+static int replay_prepare(struct replay *replay)
 {
 	int r = parse_rates(replay);
 
@@ -1738,7 +1740,7 @@ static int prepare(struct replay *replay)
 
 static int replay_all(struct replay *replay)
 {
-	int r = prepare(replay);
+	int r = replay_prepare(replay);
 
 	if (r == -ENOMEM)
 		return output_no_memory();
@@ -1755,14 +1757,15 @@ int replay_command(int argc, char **argv)
 {
 	AUTO(replay_release) struct replay replay = { 0 };
 	const struct option_spec options[] = {
-		{ 'c', "config", OPTION_TEXT, "FILE", "whose rules (" PATHS_CONFIG ")", &replay.config_path },
+		{ 'c', "config", OPTION_TEXT, "FILE", "rules to run (" PATHS_CONFIG ")", &replay.config_path },
 		{ 'w', "what-if", OPTION_TEXT, "CHANGE", "RULE.KEY=VALUE,VALUE,...: what would have fired then",
 		  &replay.what_if_text },
 		{ 0, "suggest", OPTION_TEXT, "N[,N...]", "thresholds that fire N times a day", &replay.suggest_text },
-		{ 0, "as", OPTION_TEXT, "ENTRY", "what targets are that no entry selects", &replay.as },
+		{ 0, "as", OPTION_TEXT, "ENTRY", "the entry of targets that no entry selects", &replay.as },
 		{ 'd', "directory", OPTION_TEXT, "DIR", "where incidents are, for names", &replay.directory },
-		{ 0, "cpus", OPTION_NUMBER, "N", "of the machine recorded (this one's)", &replay.cpus },
-		{ 0, "memory", OPTION_SIZE, "SIZE", "of the machine recorded (this one's)", &replay.memory_bytes },
+		{ 0, "cpus", OPTION_NUMBER, "N", "CPUs of the recorded machine (this one's)", &replay.cpus },
+		{ 0, "memory", OPTION_SIZE, "SIZE", "memory of the recorded machine (this one's)",
+		  &replay.memory_bytes },
 		{ 's', "summary", OPTION_FLAG, NULL, "no list of firings", &replay.summary },
 		{ 0, "json", OPTION_FLAG, NULL, "all of it as one JSON object", &replay.json },
 	};
@@ -1773,7 +1776,7 @@ int replay_command(int argc, char **argv)
 		.description = "SOURCE: a recording, - for standard input, an incident's name or directory, a ring's\n"
 			       "file. None: the ring of the daemon that runs with this configuration.",
 		.example = "spikewatch replay -c my.json last --what-if 'hot.percent=60,70,80'",
-		.exits = "0 replayed, 1 a source is damaged or failed, 2 wrong usage or none of ours",
+		.exits = "0 replayed, 1 a source is damaged or failed, 2 wrong usage or not a source",
 		.options = options,
 		.option_count = ARRAY_LEN(options),
 		.operands_max = -1,

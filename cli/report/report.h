@@ -9,7 +9,6 @@
 #include "lib/base/io.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 
 /* The member "format" of the data. */
 #define REPORT_DATA_FORMAT 1

@@ -321,14 +321,14 @@ START_TEST(a_recording_is_judged_and_tried_with_other_values)
 	ck_assert_int_eq(
 		REPLAY(recording, "--what-if", "hot.percent=0.5,5000;hot.cooldown=0s", "--suggest", "1,100000"), 0);
 	printed("  hot  ");
-	printed("other           not judged: there is no target that it names");
+	printed("other           not judged: no target of this rule was recorded");
 	printed("What if: rule hot");
 	printed("  percent 0.5                   1");
 	printed("  percent 5000                  0          0  -");
 	printed("Thresholds that fire so often");
 	ck_assert_int_eq(REPLAY(recording, "--as", "other", "-s"),
 			 0); /* no help: the name of the process selects it before */
-	printed("other           not judged: there is no target that it names");
+	printed("other           not judged: no target of this rule was recorded");
 }
 END_TEST
 
@@ -363,12 +363,12 @@ START_TEST(wrong_usage_is_said)
 	ck_assert_int_eq(REPLAY("/nowhere/file"), 2);
 	program_said(directory, "/nowhere/file: No such file");
 	ck_assert_int_eq(REPLAY(config_path), 2);
-	program_said(directory, "there is no line of ours in it");
+	program_said(directory, "not a recording: there is no line of a sample stream in it");
 	ck_assert_int_eq(REPLAY(directory), 2);
 	program_said(directory, "there is no samples.tsv");
 	if (access("/etc/spikewatch/spikewatch.json", F_OK) < 0) {
 		ck_assert_int_eq(replay((const char *const[]){ spikewatch, "replay", ring_path, NULL }), 2);
-		program_said(directory, "-c FILE says whose rules");
+		program_said(directory, "-c FILE names another configuration");
 	}
 	scene_write(config_path, "{ \"targts\": 1 }");
 	ck_assert_int_eq(REPLAY(ring_path), 2);

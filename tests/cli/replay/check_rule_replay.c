@@ -219,7 +219,7 @@ START_TEST(says_why_a_rule_could_not_be_judged)
 	struct sample sample = { 0 };
 
 	one_replay = new_rule_replay();
-	ck_assert_str_eq(obstacle("core"), "there is no target that it names");
+	ck_assert_str_eq(obstacle("core"), "no target of this rule was recorded");
 	tell(RING_EVENT_TARGET, 0, NULL);
 	ck_assert_str_eq(obstacle("core"), "no whole window of 50 ms was recorded");
 	for (uint64_t at = 10; at < 30; at++) {
