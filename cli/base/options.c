@@ -1,8 +1,7 @@
 /*
- * options.c: a table over getopt_long(3), which knows how GNU command lines work; messages are
- * ours, because "unrecognized option" without saying which one may have been meant helps nobody.
- *
- * Values are checked for their kind here, and for their meaning by the command.
+ * options.c: a table over getopt_long(3), which knows GNU command lines. The messages are not
+ * getopt's, because they suggest the option that may have been meant. Values are checked for their
+ * kind here, and for their meaning by the command.
  */
 #include "cli/base/options.h"
 
@@ -21,14 +20,16 @@
 
 #define OPTIONS_MAX 40
 
+enum { OPTIONS_HELP = 1 };
+
 #define HELP 255       /* what getopt_long says for --help; above every letter */
 #define INDEX_BASE 256 /* and for the other long options: this plus their index */
-#define WORD_MAX 32    /* longer words are near to nothing */
+#define WORD_MAX 32    /* longer words are not compared */
 #define HELP_INDENT 30
 #define ERROR_CAP 512
 
 /* Edits (insert, delete, replace) that turn a into b. Quadratic, of words shorter than WORD_MAX. */
-static size_t distance(const char *a, const char *b)
+static size_t edit_distance(const char *a, const char *b)
 {
 	size_t row[WORD_MAX + 1], len = strlen(b);
 
@@ -66,8 +67,8 @@ const char *options_nearest(const char *word, const char *const *names, size_t c
 			return names[i];
 		if (strlen(names[i]) > WORD_MAX)
 			continue;
-		edits = distance(word, names[i]);
-		/* A word of which nothing is left was not meant. */
+		edits = edit_distance(word, names[i]);
+		/* Not a word that would be replaced as a whole. */
 		if (edits < nearest && edits < strlen(names[i])) {
 			nearest = edits;
 			found = names[i];
@@ -76,7 +77,7 @@ const char *options_nearest(const char *word, const char *const *names, size_t c
 	return found;
 }
 
-__attribute__((format(printf, 3, 4))) static int fail(char *error, size_t cap, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static int fail_parse(char *error, size_t cap, const char *format, ...)
 {
 	va_list args;
 
@@ -86,7 +87,7 @@ __attribute__((format(printf, 3, 4))) static int fail(char *error, size_t cap, c
 	return -EINVAL;
 }
 
-static int set(const struct option_spec *option, const char *text, char *error, size_t cap)
+static int set_value(const struct option_spec *option, const char *text, char *error, size_t cap)
 {
 	uint64_t number = 0;
 
@@ -99,23 +100,24 @@ static int set(const struct option_spec *option, const char *text, char *error, 
 		return 0;
 	case OPTION_NUMBER:
 		if (units_count(text, strlen(text), &number) < 0)
-			return fail(error, cap, "--%s: \"%s\" is no whole number", option->name, text);
+			return fail_parse(error, cap, "--%s: \"%s\" is not a whole number", option->name, text);
 		break;
 	case OPTION_DURATION:
 		if (units_duration(text, strlen(text), &number) < 0)
-			return fail(error, cap, "--%s: \"%s\" is no duration such as 10ms, 1.5s or 2min", option->name,
-				    text);
+			return fail_parse(error, cap, "--%s: \"%s\" is not a duration such as 10ms, 1.5s or 2min",
+					  option->name, text);
 		break;
 	case OPTION_SIZE:
 		if (units_bytes(text, strlen(text), &number) < 0)
-			return fail(error, cap, "--%s: \"%s\" is no size such as 64KiB or 512MiB", option->name, text);
+			return fail_parse(error, cap, "--%s: \"%s\" is not a size such as 64KiB or 512MiB",
+					  option->name, text);
 		break;
 	}
 	*(uint64_t *)option->value = number;
 	return 0;
 }
 
-/* What getopt_long wants to know. */
+/* The arguments of getopt_long. */
 struct getopt_table {
 	char letters[2 * OPTIONS_MAX + 4];
 	struct option names[OPTIONS_MAX + 2];
@@ -148,7 +150,7 @@ static void make_table(const struct options_usage *usage, struct getopt_table *r
 	ret->names[i] = (struct option){ 0 };
 }
 
-static const struct option_spec *find(const struct options_usage *usage, int code)
+static const struct option_spec *find_option(const struct options_usage *usage, int code)
 {
 	if (code >= INDEX_BASE)
 		return &usage->options[code - INDEX_BASE];
@@ -159,7 +161,7 @@ static const struct option_spec *find(const struct options_usage *usage, int cod
 	return NULL;
 }
 
-/* The word after "--", without "=value", as far as it can be one of ours. */
+/* word: what follows "--"; "=value" is ignored. */
 static const char *nearest_option(const struct options_usage *usage, const char *word)
 {
 	const char *names[OPTIONS_MAX + 1];
@@ -177,49 +179,54 @@ static const char *nearest_option(const struct options_usage *usage, const char 
 }
 
 /* getopt_long said '?' of argv[optind - 1] (a long option) or of the letter optopt. */
-static int unknown(const struct options_usage *usage, const char *word, char *error, size_t cap)
+static int unknown_option(const struct options_usage *usage, const char *word, char *error, size_t cap)
 {
-	const struct option_spec *option = find(usage, optopt);
+	const struct option_spec *option = find_option(usage, optopt);
 	const char *nearest;
 
 	if (option || optopt == HELP)
-		return fail(error, cap, "--%s takes no value", option ? option->name : "help");
+		return fail_parse(error, cap, "--%s takes no value", option ? option->name : "help");
 	if (optopt != 0)
-		return fail(error, cap, "there is no option -%c", optopt);
+		return fail_parse(error, cap, "there is no option -%c", optopt);
 	nearest = nearest_option(usage, word + 2);
 	if (!nearest)
-		return fail(error, cap, "there is no option %s", word);
-	return fail(error, cap, "there is no option %s; did you mean --%s?", word, nearest);
+		return fail_parse(error, cap, "there is no option %s", word);
+	return fail_parse(error, cap, "there is no option %s; did you mean --%s?", word, nearest);
 }
 
 static int check_operands(const struct options_usage *usage, int given, char **operands, char *error, size_t cap)
 {
 	if (given < usage->operands_min)
-		return fail(error, cap, "%s is missing", usage->operands);
+		return fail_parse(error, cap, "%s is missing", usage->operands);
 	if (usage->operands_max >= 0 && given > usage->operands_max)
-		return fail(error, cap, "\"%s\" is one argument too many", operands[usage->operands_max]);
+		return fail_parse(error, cap, "\"%s\" is one argument too many", operands[usage->operands_max]);
 	return 0;
 }
 
-int options_parse(const struct options_usage *usage, int argc, char **argv, int *ret_first, char *error, size_t cap)
+/*
+ * 0 and *ret_first; OPTIONS_HELP: --help was given; -EINVAL: error (cap bytes) says what is wrong,
+ * and which option may have been meant.
+ */
+static int options_parse(const struct options_usage *usage, int argc, char **argv, int *ret_first, char *error,
+			 size_t cap)
 {
 	struct getopt_table table;
 	int code, rc;
 
 	make_table(usage, &table);
 	opterr = 0;
-	optind = 0; /* the GNU way to begin anew, '+' included */
+	optind = 0; /* GNU: starts again, and reads '+' again */
 	while ((code = getopt_long(argc, argv, table.letters, table.names, NULL)) != -1) {
 		if (code == HELP || code == 'h')
 			return OPTIONS_HELP;
 		if (code == '?')
-			return unknown(usage, argv[optind - 1], error, cap);
+			return unknown_option(usage, argv[optind - 1], error, cap);
 		if (code == ':') {
-			const struct option_spec *option = find(usage, optopt);
+			const struct option_spec *option = find_option(usage, optopt);
 
-			return fail(error, cap, "--%s needs a value: %s", option->name, option->argument);
+			return fail_parse(error, cap, "--%s needs a value: %s", option->name, option->argument);
 		}
-		rc = set(find(usage, code), optarg, error, cap);
+		rc = set_value(find_option(usage, code), optarg, error, cap);
 		if (rc < 0)
 			return rc;
 	}
@@ -238,7 +245,7 @@ static void help_option(FILE *file, char letter, const char *name, const char *a
 	if (letter)
 		snprintf(dash, sizeof(dash), "-%c, ", letter);
 	snprintf(left, sizeof(left), "  %s--%s%s%s", dash, name, argument ? " " : "", argument ? argument : "");
-	/* Long ones keep their own line, so that the texts stay in one column. */
+	/* Long ones have a line of their own, so that the texts stay in one column. */
 	if (strlen(left) >= HELP_INDENT)
 		fprintf(file, "%s\n%*s%s\n", left, HELP_INDENT, "", help);
 	else
@@ -257,7 +264,7 @@ static void help_lines(FILE *file, const char *title, const char *text)
 	}
 }
 
-void options_help(const struct options_usage *usage, FILE *file)
+static void options_help(const struct options_usage *usage, FILE *file)
 {
 	fprintf(file, "Usage: %s [OPTION...]%s%s\n", usage->command, usage->operands ? " " : "",
 		usage->operands ? usage->operands : "");
@@ -288,7 +295,7 @@ int options_start(const struct options_usage *usage, int argc, char **argv, int 
 		options_help(usage, stdout);
 		return EXIT_OK;
 	}
-	/* It quotes the command line, which may come from a file name of anybody's making. */
+	/* It quotes the command line, in which a file name may hold any byte. */
 	text_escape(shown, sizeof(shown), error, strlen(error));
 	fprintf(stderr, "%s: %s\nTry '%s --help'.\n", usage->command, shown, usage->command);
 	return EXIT_USAGE;

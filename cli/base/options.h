@@ -16,7 +16,7 @@
 enum options_exit {
 	EXIT_OK = 0,
 	EXIT_TROUBLE = 1, /* the answer is bad news (damaged, not found, nothing fired), or something failed */
-	EXIT_USAGE = 2,   /* the command line is wrong, or the input is none of ours */
+	EXIT_USAGE = 2,   /* the command line is wrong, or the input is not a file of spikewatch */
 };
 
 enum option_kind {
@@ -36,6 +36,16 @@ struct option_spec {
 	void *value;          /* of the type that kind says; untouched unless the option is given */
 };
 
+/* Options of several commands. value: a const char *. */
+#define OPTION_DIRECTORY(value) \
+	{ \
+		'd', "directory", OPTION_TEXT, "DIR", "where incidents are; see spikewatch list --help", (value) \
+	}
+#define OPTION_SOCKET(value) \
+	{ \
+		's', "socket", OPTION_TEXT, "PATH", "the daemon's; see spikewatch status --help", (value) \
+	}
+
 /*
  * A command. -h and --help are understood without being listed. Texts are lines without final
  * newline; NULL: none.
@@ -46,34 +56,22 @@ struct options_usage {
 	const char *summary;     /* one line */
 	const char *description; /* at most a few lines */
 	const char *example;     /* whole command lines */
-	const char *exits;       /* "0 whole, 1 damaged, 2 not one of ours" */
+	const char *exits;       /* "0 whole, 1 damaged, 2 not a file of spikewatch" */
 	const struct option_spec *options;
 	size_t option_count; /* at most OPTIONS_MAX */
 	int operands_min;
 	int operands_max;      /* -1: any number */
-	bool stops_at_operand; /* what follows the first operand is not looked at (a command to run) */
+	bool stops_at_operand; /* what follows the first operand is not parsed (a command to run) */
 };
 
-enum { OPTIONS_HELP = 1 };
-
 /*
- * Reads argv[1] and on; options may stand anywhere unless stops_at_operand. Operands are moved to
- * the end (getopt_long(3)). 0 and *ret_first: index of the first operand; OPTIONS_HELP: --help was
- * given; -EINVAL: error says what is wrong, which option may have been meant, and never more than
- * cap bytes.
- */
-int options_parse(const struct options_usage *usage, int argc, char **argv, int *ret_first, char *error, size_t cap);
-
-/* The --help text: at most 24 lines of 80 columns is what commands should aim for. */
-void options_help(const struct options_usage *usage, FILE *file);
-
-/*
- * What every command begins with: parses, prints help to stdout or the error to stderr. -1: go on,
- * with *ret_first; else the code to exit with.
+ * Every command begins with it: parses, prints help to stdout or the error to stderr. -1: continue
+ * with *ret_first, the index of the first operand (operands are moved to the end, as getopt_long(3)
+ * does); else the code to exit with.
  */
 int options_start(const struct options_usage *usage, int argc, char **argv, int *ret_first);
 
-/* Which of count names is nearest to word, NULL if none is near. A prefix is always near. */
+/* The name nearest to word, NULL if none is near. A prefix is always near. */
 const char *options_nearest(const char *word, const char *const *names, size_t count);
 
 /*

@@ -55,7 +55,7 @@ int reload_command(int argc, char **argv)
 {
 	const char *socket = NULL;
 	const struct option_spec options[] = {
-		{ 's', "socket", OPTION_TEXT, "PATH", "the daemon's; see spikewatch status --help", &socket },
+		OPTION_SOCKET(&socket),
 	};
 	const struct options_usage usage = {
 		.command = "spikewatch reload",
@@ -191,7 +191,7 @@ int trigger_command(int argc, char **argv)
 {
 	struct request request = { 0 };
 	const struct option_spec options[] = {
-		{ 's', "socket", OPTION_TEXT, "PATH", "the daemon's; see spikewatch status --help", &request.socket },
+		OPTION_SOCKET(&request.socket),
 		{ 'w', "wait", OPTION_FLAG, NULL, "until it is sealed, then print its path only", &request.wait },
 	};
 	const struct options_usage usage = {

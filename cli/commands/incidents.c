@@ -344,7 +344,7 @@ int show_command(int argc, char **argv)
 	const char *directory = NULL;
 	bool json = false;
 	const struct option_spec options[] = {
-		{ 'd', "directory", OPTION_TEXT, "DIR", "where incidents are; see spikewatch list --help", &directory },
+		OPTION_DIRECTORY(&directory),
 		{ 0, "json", OPTION_FLAG, NULL, "the incident, its summary and its series as JSON", &json },
 	};
 	const struct options_usage usage = {
@@ -863,7 +863,7 @@ int prune_command(int argc, char **argv)
 		{ 0, "keep", OPTION_NUMBER, "COUNT", "keep at most so many", &keep },
 		{ 0, "max-size", OPTION_SIZE, "SIZE", "keep at most so many bytes of disk: 1GiB", &max_bytes },
 		{ 0, "dry-run", OPTION_FLAG, NULL, "remove nothing, say what would go", &dry },
-		{ 'd', "directory", OPTION_TEXT, "DIR", "where incidents are; see spikewatch list --help", &directory },
+		OPTION_DIRECTORY(&directory),
 		{ 0, "json", OPTION_FLAG, NULL, "what was removed as a JSON array", &json },
 	};
 	const struct options_usage usage = {

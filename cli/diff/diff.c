@@ -1716,7 +1716,7 @@ int diff_command(int argc, char **argv)
 		{ 0, "html", OPTION_FLAG, NULL, "as a page with flame graphs; needs --output", &job.html },
 		{ 'o', "output", OPTION_TEXT, "FILE", "where to write; - for the standard output, the default",
 		  &output },
-		{ 'd', "directory", OPTION_TEXT, "DIR", "where incidents are; see spikewatch list --help", &directory },
+		OPTION_DIRECTORY(&directory),
 	};
 	const struct options_usage usage = {
 		.command = command,

@@ -869,7 +869,7 @@ int export_command(int argc, char **argv)
 		{ 0, "memory", OPTION_FLAG, NULL, "pprof, folded, firefox: of memory, not of CPU", &memory },
 		{ 'o', "output", OPTION_TEXT, "FILE", "where to write; - for the standard output, the default",
 		  &output },
-		{ 'd', "directory", OPTION_TEXT, "DIR", "where incidents are; see spikewatch list --help", &directory },
+		OPTION_DIRECTORY(&directory),
 	};
 	const struct options_usage usage = {
 		.command = command,

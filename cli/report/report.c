@@ -782,7 +782,7 @@ int report_command(int argc, char **argv)
 	const struct option_spec options[] = {
 		{ 'o', "output", OPTION_TEXT, "FILE", "where to; default: ID.html, here; -: standard output", &path },
 		{ 0, "max-file", OPTION_SIZE, "SIZE", "leave out larger files; default 32MiB", &file_bytes_max },
-		{ 'd', "directory", OPTION_TEXT, "DIR", "where incidents are; see spikewatch list --help", &directory },
+		OPTION_DIRECTORY(&directory),
 	};
 	const struct options_usage usage = {
 		.command = "spikewatch report",

@@ -1,15 +1,24 @@
 /*
- * trap.c: spikewatch trap: waits in the foreground until a process does what it should not, and
- * writes that down as the daemon would.
+ * trap.c: spikewatch trap: waits in the foreground for a CPU or memory spike, and writes incidents
+ * as the daemon would.
  *
- * 	plan (options) ─▶ configuration ─▶ session, rules, incidents (trap_session.h) ─▶ so many
- *  incidents, or the end of what is watched
+ *     options ─▶ plan ─▶ configuration ─▶ session: the daemon's sampling, rules and incidents in
+ *     this process ─▶ so many incidents, or the end of what is watched
  *
- * All words go to standard error: standard output is COMMAND's. What the daemon would say at
- * "notice" is said in words of our own.
+ * The plan: the options become the text of a configuration, so that one parser knows the ranges.
+ * The name of a process is set afterwards, because it may hold bytes that JSON cannot. "For a
+ * second" is five windows in a row, each of them over the threshold: one window of that length would
+ * miss a burst that it cuts in two, and fire on half a burst of twice the height. Memory without a
+ * time is judged by the kernel's high-water mark, which sees what came and went between two samples.
+ * A rule is armed again when the value has come down: a spike is one incident, however long it
+ * lasts. With --tree, or a command, the target is the sum of all processes.
+ *
+ * The session differs from the daemon's: the ring has no name, so it ends with the process; the
+ * state of the rules is never saved; the spool has no limits, so no incident of others is removed.
+ *
+ * Messages go to standard error, because standard output is COMMAND's, and replace the daemon's log
+ * below warnings.
  */
-#include "cli/trap/trap.h"
-
 #include "cli/base/options.h"
 #include "cli/base/output.h"
 #include "cli/incident/incident_load.h"
@@ -52,25 +61,299 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* More are counted, not named. */
-#define TRAP_SESSION_CAUGHT_MAX 1000
+#define SELF "spikewatch trap"
+
+/* Between two polls of the ring, and two updates of the line. */
+#define POLL_NS (20 * NS_PER_MS)
+#define REDRAW_NS (200 * NS_PER_MS)
+
+/* An option that was not given; 0 may have been typed. */
+#define NOT_GIVEN UINT64_MAX
+
+/* ---- the plan: what is waited for ---- */
+
+#define CPU_DEFAULT_PERCENT 80.0
+#define CPU_DEFAULT_FOR_NS NS_PER_S
 
 /*
- * trap_session.c: the same parts as in the daemon (daemon.c), less what makes it one: the ring has
- * no name, so it goes with the process; the memo is never saved; the spool has no limits, so
- * nothing that others have written is ever removed.
- *
- * Nobody tells the name of an incident that was opened: it is known but for its number
- * (incident_stem), and looked up once it is there.
+ * Memory that grows: by half over the average of the last half minute, once five seconds are known,
+ * and not below 128 MiB.
  */
+#define GROWTH_PERCENT 50
+#define GROWTH_MINIMUM_BYTES (128ull << 20)
+#define GROWTH_HISTORY 30
+#define GROWTH_WARMUP 5
+
+/* Windows in the time of --for. Below 100 ms the kernel's accounting of CPU time is too coarse. */
+#define WINDOWS 5
+#define WINDOW_MIN_NS (100 * NS_PER_MS)
+#define WINDOW_MAX_NS NS_PER_S
+#define WINDOW_MEMORY_NS (200 * NS_PER_MS)
+
+/* The shortest window has two samples. */
+#define FOR_MIN_NS (20 * NS_PER_MS)
+#define FOR_MAX_NS (3600 * NS_PER_S)
+#define PERCENT_MAX 100000.0
+
+/* TASK_COMM_LEN less its NUL: the kernel cuts longer names. */
+#define COMM_MAX 15
+
+#define TRAP_PLAN_TEXT_MAX 320
+
+/* How long an incident continues by default: the height of the spike, and perhaps its end. */
+#define TRAP_PLAN_AFTER_NS (3 * NS_PER_S)
+
+/* Texts are borrowed, and must outlive the configuration. */
+struct trap_plan {
+	const char *comm;      /* all processes of this name, later ones too; NULL: trap_plan_watch says which */
+	const char *cpu;       /* "80%", of a core; NULL: not given */
+	const char *stacks;    /* a mode of the configuration; NULL: its default */
+	uint64_t memory_bytes; /* 0: not given */
+	uint64_t for_ns;       /* how long it has to last; 0: a second for CPU, no time for memory */
+	uint64_t after_ns;
+	bool tree; /* with all processes that they start, as one sum */
+	/* Set by trap_plan_watch and trap_plan_resolve. */
+	int32_t pid;                /* 0: comm */
+	char name[TARGET_NAME_MAX]; /* of the target entry */
+	double cpu_percent;         /* 0: no such rule */
+	bool growth;                /* a rule for memory that grows: no threshold was given */
+};
+
+__attribute__((format(printf, 3, 4))) static int refuse_plan(char *error, size_t cap, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(error, cap, format, arguments);
+	va_end(arguments);
+
+	return -EINVAL;
+}
+
+/* Watches this process, which runs a program of this name, or path. */
+static void trap_plan_watch(struct trap_plan *plan, int32_t pid, const char *program)
+{
+	plan->pid = pid;
+	target_name_of(program, plan->pid, plan->name);
+}
+
+static int resolve_cpu(struct trap_plan *plan, char *error, size_t cap)
+{
+	if (units_percent(plan->cpu, strlen(plan->cpu), &plan->cpu_percent) == 0 && plan->cpu_percent > 0 &&
+	    plan->cpu_percent <= PERCENT_MAX)
+		return 0;
+
+	return refuse_plan(error, cap,
+			   "--cpu %s: expected a percentage of one core such as 80%%, or 150%% for one and a half",
+			   plan->cpu);
+}
+
+/*
+ * Checks the options, and fills in defaults. 0; -EINVAL: error (cap bytes, terminated) says which
+ * option is wrong and what was expected.
+ */
+static int trap_plan_resolve(struct trap_plan *plan, char *error, size_t cap)
+{
+	int r = plan->cpu ? resolve_cpu(plan, error, cap) : 0;
+
+	if (r < 0)
+		return r;
+	if (plan->for_ns && (plan->for_ns < FOR_MIN_NS || plan->for_ns > FOR_MAX_NS))
+		return refuse_plan(error, cap, "--for: out of range: expected 20ms to 1h");
+	if (plan->comm && (*plan->comm == '\0' || strlen(plan->comm) > COMM_MAX))
+		return refuse_plan(error, cap,
+				   "--comm \"%s\": no process can have this name: the kernel cuts names to %d bytes: "
+				   "expected \"%.*s\"",
+				   plan->comm, COMM_MAX, COMM_MAX, *plan->comm ? plan->comm : "bash");
+	if (plan->stacks && plan->stacks[strspn(plan->stacks, "abcdefghijklmnopqrstuvwxyz-")] != '\0')
+		return refuse_plan(error, cap, "--stacks %s: expected off, frame-pointers or dwarf", plan->stacks);
+
+	if (!plan->cpu && !plan->memory_bytes) {
+		plan->cpu_percent = CPU_DEFAULT_PERCENT;
+		plan->growth = true;
+	}
+	if (plan->comm)
+		target_name_of(plan->comm, plan->pid, plan->name);
+
+	return 0;
+}
+
+/* The window, and how long the value must stay above afterwards: together they are for_ns. */
+static void write_times(FILE *file, uint64_t for_ns)
+{
+	uint64_t window_ns = for_ns / WINDOWS;
+
+	if (window_ns < WINDOW_MIN_NS)
+		window_ns = for_ns < 2 * WINDOW_MIN_NS ? for_ns : WINDOW_MIN_NS;
+	if (window_ns > WINDOW_MAX_NS)
+		window_ns = WINDOW_MAX_NS;
+	fprintf(file, "\"window\": \"%lluns\", \"for\": \"%lluns\", ", (unsigned long long)window_ns,
+		(unsigned long long)(for_ns - window_ns));
+}
+
+static void write_rules(FILE *file, const struct trap_plan *plan)
+{
+	static const char ending[] = "\"cooldown\": \"0s\", \"rearm\": \"below\"}\n";
+	const char *comma = "";
+
+	if (plan->cpu_percent > 0) {
+		fprintf(file, "{\"name\": \"cpu\", \"metric\": \"cpu\", \"of\": \"core\", \"warmup\": 0, ");
+		write_times(file, plan->for_ns ? plan->for_ns : CPU_DEFAULT_FOR_NS);
+		fprintf(file, "\"percent\": \"%.6f%%\", %s", plan->cpu_percent, ending);
+		comma = ",";
+	}
+	if (plan->memory_bytes) {
+		fprintf(file, "%s{\"name\": \"memory\", \"metric\": \"%s\", \"warmup\": 0, ", comma,
+			plan->for_ns ? "memory_bytes" : "memory_peak");
+		write_times(file, plan->for_ns ? plan->for_ns : WINDOW_MEMORY_NS);
+		fprintf(file, "\"above\": \"%lluB\", %s", (unsigned long long)plan->memory_bytes, ending);
+		comma = ",";
+	}
+	if (plan->growth)
+		fprintf(file,
+			"%s{\"name\": \"memory-growth\", \"metric\": \"memory_bytes\", \"window\": \"1s\", \"delta\": "
+			"\"%d%%\", "
+			"\"minimum\": \"%lluB\", \"history\": %d, \"warmup\": %d, %s",
+			comma, GROWTH_PERCENT, GROWTH_MINIMUM_BYTES, GROWTH_HISTORY, GROWTH_WARMUP, ending);
+}
+
+static void write_config(FILE *file, const struct trap_plan *plan)
+{
+	const char *tree = plan->tree ? ", \"per\": \"group\", \"tree\": true" : "";
+
+	fprintf(file, "{\"sampling\": {\"rescan_interval\": \"%s\"},\n", plan->tree ? "100ms" : "200ms");
+	fprintf(file, "\"incidents\": {\"after\": \"%lluns\"},\n", (unsigned long long)plan->after_ns);
+	if (plan->stacks)
+		fprintf(file, "\"stacks\": {\"mode\": \"%s\"},\n", plan->stacks);
+	if (plan->pid)
+		fprintf(file, "\"targets\": [{\"name\": \"%s\", \"pid\": %d%s}],\n", plan->name, plan->pid, tree);
+	else
+		fprintf(file, "\"targets\": [{\"name\": \"%s\", \"comm\": \"?\"%s}],\n", plan->name, tree);
+	fprintf(file, "\"rules\": [");
+	write_rules(file, plan);
+	fprintf(file, "]}\n");
+}
+
+/* The option that became this key. */
+static const char *option_of(const char *key)
+{
+	static const struct {
+		const char *key, *option;
+	} known[] = {
+		{ "stacks", "--stacks" },
+		{ "incidents.after", "--after" },
+		{ "targets", "--pid" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(known); i++)
+		if (strncmp(key, known[i].key, strlen(known[i].key)) == 0)
+			return known[i].option;
+
+	return key;
+}
+
+/*
+ * Of a resolved plan, which must outlive *ret. 0; -ENOMEM; -EINVAL as above. *ret is for config_free.
+ */
+static int trap_plan_config(const struct trap_plan *plan, struct config **ret, char *error, size_t cap)
+{
+	AUTO_FREE char *text = NULL;
+	struct config *config = NULL;
+	struct config_error wrong;
+	size_t len = 0;
+	FILE *file = open_memstream(&text, &len);
+
+	if (!file)
+		return -ENOMEM;
+	write_config(file, plan);
+	if (fclose(file) != 0)
+		return -ENOMEM;
+
+	struct config_source source = { .file = "trap", .text = text, .len = len };
+	int r = config_parse(&source, 1, &config, &wrong);
+
+	if (r == -EINVAL)
+		return refuse_plan(error, cap, "%s: %s", option_of(wrong.key), wrong.message);
+	if (r < 0)
+		return r;
+
+	if (!plan->pid)
+		config->targets[0].pattern = plan->comm;
+	/* The spool removes nothing (session), so that free space is not a condition. */
+	config->incidents.min_free_bytes = 0;
+	config->incidents.max_per_hour = 0;
+	*ret = config;
+
+	return 0;
+}
+
+/* "more than 80% of a core for 1 s, or more than 512 MiB of memory". Into buf, which is returned. */
+static const char *trap_plan_text(const struct trap_plan *plan, char *buf, size_t cap)
+{
+	char amount[UNITS_TEXT_MAX], time[UNITS_TEXT_MAX], lasting[UNITS_TEXT_MAX + 8] = "";
+	size_t at = 0;
+
+	buf[0] = '\0';
+	if (plan->for_ns || plan->cpu_percent > 0)
+		snprintf(lasting, sizeof lasting, " for %s",
+			 units_format_duration(time, sizeof time, plan->for_ns ? plan->for_ns : CPU_DEFAULT_FOR_NS));
+	if (plan->cpu_percent > 0)
+		at += (size_t)snprintf(buf, cap, "more than %s of a core%s",
+				       units_format_percent(amount, sizeof amount, plan->cpu_percent), lasting);
+	if (plan->memory_bytes)
+		at += (size_t)snprintf(buf + at, cap - at, "%smore than %s of memory%s", at ? ", or " : "",
+				       units_format_bytes(amount, sizeof amount, plan->memory_bytes),
+				       plan->for_ns ? lasting : "");
+	if (plan->growth)
+		snprintf(buf + at, cap - at, "%smemory that grows by half, to %s or more", at ? ", or " : "",
+			 units_format_bytes(amount, sizeof amount, GROWTH_MINIMUM_BYTES));
+
+	return buf;
+}
+
+/* ---- the session ---- */
+
+/* Incidents whose names are reported; further ones are counted. */
+#define TRAP_SESSION_CAUGHT_MAX 1000
 
 #define NUMBER_MAX 100 /* incidents of one name in one millisecond */
-#define LEFT_MAX 256   /* beyond, nobody counts */
+#define LEFT_MAX 256   /* further processes are not counted */
 
+/*
+ * An incident that was opened. Its name is known but for the number (incident_stem), and looked up
+ * in the directory until it is there.
+ */
 struct caught {
 	char stem[INCIDENT_NAME_MAX + 1];
-	bool told;
+	bool reported;
 };
+
+struct trap_session_options {
+	const struct config *config;                                      /* must outlive it */
+	const char *directory;                                            /* of incidents; made if missing */
+	uint64_t count;                                                   /* incidents; then no more are opened */
+	void (*caught)(void *ctx, const struct evaluator_firing *firing); /* one was opened; must not call back */
+	void *ctx;
+};
+
+/* The state to be shown. */
+struct trap_session_view {
+	size_t targets;           /* trap_session_targets */
+	char name[96];            /* of the target nearest to a threshold, cut; "": no values yet */
+	bool has_cpu, has_memory; /* of that target, over the last window */
+	double cpu_percent;
+	uint64_t memory_bytes;
+	uint64_t pending_ns; /* it has been over a threshold for so long */
+	bool disarmed;       /* it has to come down first */
+	uint64_t caught;
+	size_t open;
+	uint64_t open_ns; /* until the last open one is complete */
+};
+
+/*
+ * The daemon's sampling, rules and incidents in this process, until so many incidents were opened.
+ * Belongs to the main thread; sampling and incidents have their own.
+ */
 
 struct trap_session {
 	struct trap_session_options options;
@@ -87,8 +370,6 @@ struct trap_session {
 	size_t caught_count;
 	double most_cpu_percent, most_memory_bytes;
 };
-
-/* ---- firings ---- */
 
 static void on_opened(void *ctx, const struct evaluator_firing *firing)
 {
@@ -120,8 +401,6 @@ static void on_judged(void *ctx, const struct config_rule *rule, const struct tr
 		*most = decision->value;
 }
 
-/* ---- build ---- */
-
 static int build_rules(struct trap_session *trap)
 {
 	struct dispatcher_options options = {
@@ -147,7 +426,31 @@ static int build_rules(struct trap_session *trap)
 	return 0;
 }
 
-int trap_session_new(const struct trap_session_options *options, struct trap_session **ret, bool *ret_directory)
+/*
+ * trap_session_finish first. NULL is fine. False: the configuration is still referred to
+ * (session_free).
+ */
+static bool trap_session_free(struct trap_session *trap)
+{
+	if (!trap)
+		return true;
+
+	bool ended = dispatcher_close(trap->dispatcher), freed = ended && session_free(trap->session);
+
+	if (ended)
+		spool_free(trap->spool);
+	rule_state_free(trap->rule_state);
+	free(trap->caught);
+	free(trap);
+
+	return freed;
+}
+
+/*
+ * Opens everything and makes a first scan. 0; -ENOMEM; -errno. What failed is in the log, but for
+ * the directory: then *ret_directory is true.
+ */
+static int trap_session_new(const struct trap_session_options *options, struct trap_session **ret, bool *ret_directory)
 {
 	static const struct retention_limits unlimited;
 	struct trap_session *trap = calloc(1, sizeof *trap);
@@ -177,39 +480,19 @@ int trap_session_new(const struct trap_session_options *options, struct trap_ses
 	return 0;
 }
 
-bool trap_session_free(struct trap_session *trap)
-{
-	if (!trap)
-		return true;
-
-	bool ended = dispatcher_close(trap->dispatcher), freed = ended && session_free(trap->session);
-
-	if (ended)
-		spool_free(trap->spool);
-	rule_state_free(trap->rule_state);
-	free(trap->caught);
-	free(trap);
-
-	return freed;
-}
-
-/* ---- run ---- */
-
-/* Sampling begins. 0 or -errno (logged). */
+/* 0 or -errno (logged). */
 static int trap_session_start(struct trap_session *trap)
 {
 	return session_start(trap->session);
 }
 
-/*
- * Judges what was sampled, and has written what is complete. Every few milliseconds. 0 or -errno.
- */
+/* Judges new samples, and queues complete incidents for writing. 0 or -errno. */
 static int trap_session_poll(struct trap_session *trap)
 {
 	return dispatcher_poll(trap->dispatcher, clock_mono(&trap->clock));
 }
 
-/* So many as were wanted were opened, and all are complete. */
+/* All incidents that were wanted are complete. */
 static bool trap_session_done(const struct trap_session *trap)
 {
 	struct incidents_counts counts;
@@ -219,17 +502,16 @@ static bool trap_session_done(const struct trap_session *trap)
 	return trap->opened >= trap->options.count && counts.open == 0;
 }
 
-void trap_session_finish(struct trap_session *trap)
+/* Stops sampling, and waits until open incidents are written as they are. */
+static void trap_session_finish(struct trap_session *trap)
 {
 	session_stop(trap->session);
 	dispatcher_finish(trap->dispatcher, clock_mono(&trap->clock));
 }
 
-/* ---- how it is ---- */
-
 /*
- * How many processes are watched now, members of a sum each for itself; *ret_error: if there are
- * none, -errno of why one could not be, or 0.
+ * How many processes are watched now, the members of a sum counted; *ret_error: -errno of why one
+ * could not be, or 0.
  */
 static size_t trap_session_targets(const struct trap_session *trap, int *ret_error)
 {
@@ -242,7 +524,7 @@ static size_t trap_session_targets(const struct trap_session *trap, int *ret_err
 									: found.target_table.targets;
 }
 
-static int note_sum(void *ctx, const struct evaluator_sight *sight)
+static int find_sum(void *ctx, const struct evaluator_sight *sight)
 {
 	*(uint32_t *)ctx = sight->target->id;
 
@@ -250,8 +532,8 @@ static int note_sum(void *ctx, const struct evaluator_sight *sight)
 }
 
 /*
- * How many processes of the sum that is watched, but for this one, are still there; at most 256 are
- * counted. Also after trap_session_finish.
+ * How many processes of the watched sum, less this one, still run; at most LEFT_MAX. Also after
+ * trap_session_finish.
  */
 static size_t trap_session_left(const struct trap_session *trap, int32_t but)
 {
@@ -259,7 +541,7 @@ static size_t trap_session_left(const struct trap_session *trap, int32_t but)
 	uint32_t id = 0;
 	size_t left = 0;
 
-	if (evaluator_visit_targets(trap->evaluator, note_sum, &id) == 0)
+	if (evaluator_visit_targets(trap->evaluator, find_sum, &id) == 0)
 		return 0;
 
 	size_t count = discovery_pids(session_discovery(trap->session), id, pids, LEFT_MAX);
@@ -270,7 +552,7 @@ static size_t trap_session_left(const struct trap_session *trap, int32_t but)
 	return left;
 }
 
-/* Why there are no stacks; "": there are, or nobody wants them. */
+/* Why there are no stacks; "": there are, or they are not wanted. */
 static const char *trap_session_stacks_off(const struct trap_session *trap)
 {
 	return session_stacks_off(trap->session);
@@ -283,7 +565,7 @@ static void trap_session_most(const struct trap_session *trap, double *ret_cpu_p
 	*ret_memory_bytes = trap->most_memory_bytes;
 }
 
-/* How many could not be written; the log said why. */
+/* How many could not be written, which was logged. */
 static uint64_t trap_session_failed(const struct trap_session *trap)
 {
 	struct incidents_counts counts;
@@ -353,7 +635,8 @@ static int visit_memory(void *ctx, const struct evaluator_sight *sight)
 	return 1;
 }
 
-void trap_session_view(const struct trap_session *trap, struct trap_session_view *ret)
+/* As of the windows that were judged. Visits all targets. */
+static void trap_session_view(const struct trap_session *trap, struct trap_session_view *ret)
 {
 	struct nearest nearest = { 0 };
 	struct incidents_counts counts;
@@ -377,10 +660,8 @@ void trap_session_view(const struct trap_session *trap, struct trap_session_view
 	evaluator_visit_targets(trap->evaluator, visit_memory, &describing);
 }
 
-/* ---- what is written ---- */
-
-/* The highest number of it that there is. */
-static bool look_up(int dirfd, const char *stem, char ret[static INCIDENT_NAME_MAX + 1])
+/* The name with the highest number. */
+static bool find_incident(int dirfd, const char *stem, char ret[static INCIDENT_NAME_MAX + 1])
 {
 	char name[INCIDENT_NAME_MAX + 16];
 	bool found = false;
@@ -396,21 +677,18 @@ static bool look_up(int dirfd, const char *stem, char ret[static INCIDENT_NAME_M
 	return found;
 }
 
-/*
- * Names of incidents that are in the directory by now, in the order in which they were opened: the
- * first that was not handed out yet. False: none.
- */
+/* The next incident that is in the directory and was not returned yet. False: none. */
 static bool trap_session_written(struct trap_session *trap, char ret[static INCIDENT_NAME_MAX + 1])
 {
 	AUTO_CLOSE int dirfd = -1;
 
 	for (size_t i = 0; i < trap->caught_count; i++) {
-		if (trap->caught[i].told)
+		if (trap->caught[i].reported)
 			continue;
 		if (dirfd < 0)
 			dirfd = open(trap->options.directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (dirfd >= 0 && look_up(dirfd, trap->caught[i].stem, ret)) {
-			trap->caught[i].told = true;
+		if (dirfd >= 0 && find_incident(dirfd, trap->caught[i].stem, ret)) {
+			trap->caught[i].reported = true;
 			return true;
 		}
 	}
@@ -419,14 +697,25 @@ static bool trap_session_written(struct trap_session *trap, char ret[static INCI
 }
 
 /*
- * trap_live.c: one line, never wider than the terminal, so that it never wraps. If the terminal
- * became narrower since, it has wrapped what stands there by itself: then the lines above are
- * erased too.
+ * ---- the line on the terminal ----
+ *
+ * Never wider than the terminal, so that it does not wrap. If the terminal became narrower since, it
+ * has wrapped the line itself: then the lines above are erased too.
  */
+
+#define TRAP_LIVE_TEXT_MAX 512
+
+/* {file} with on set by trap_live_detect; else all calls do nothing. */
+struct trap_live {
+	FILE *file;
+	bool on;
+	size_t shown; /* columns */
+};
 
 #define WIDTH_DEFAULT 80
 
-void trap_live_detect(struct trap_live *live, FILE *file)
+/* On if file is a terminal whose cursor can be moved. */
+static void trap_live_detect(struct trap_live *live, FILE *file)
 {
 	const char *term = getenv("TERM");
 
@@ -436,9 +725,7 @@ void trap_live_detect(struct trap_live *live, FILE *file)
 	};
 }
 
-/* ---- the text ---- */
-
-__attribute__((format(printf, 3, 4))) static void add(char *buf, size_t cap, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void append_text(char *buf, size_t cap, const char *format, ...)
 {
 	size_t len = strlen(buf);
 	va_list arguments;
@@ -448,8 +735,8 @@ __attribute__((format(printf, 3, 4))) static void add(char *buf, size_t cap, con
 	va_end(arguments);
 }
 
-/* A tenth of a second is what can be read. */
-static const char *seconds(uint64_t ns, char *buf, size_t cap)
+/* Tenths of a second; whole seconds from a minute on. */
+static const char *seconds_text(uint64_t ns, char *buf, size_t cap)
 {
 	if (ns >= 60 * NS_PER_S)
 		return units_format_duration(buf, cap, ns / NS_PER_S * NS_PER_S);
@@ -463,48 +750,48 @@ static void add_values(const struct trap_plan *plan, const struct trap_session_v
 	char value[UNITS_TEXT_MAX], name[4 * sizeof view->name + 1];
 
 	text_escape(name, sizeof name, view->name, strlen(view->name));
-	add(buf, cap, "%s", name);
+	append_text(buf, cap, "%s", name);
 	if (view->has_cpu)
-		add(buf, cap, " CPU %.0f%%", view->cpu_percent);
+		append_text(buf, cap, " CPU %.0f%%", view->cpu_percent);
 	if (view->has_cpu && plan->cpu_percent > 0)
-		add(buf, cap, " of %s", units_format_percent(value, sizeof value, plan->cpu_percent));
+		append_text(buf, cap, " of %s", units_format_percent(value, sizeof value, plan->cpu_percent));
 	if (view->has_memory)
-		add(buf, cap, "%s memory %s", view->has_cpu ? "," : "",
-		    units_format_bytes(value, sizeof value, view->memory_bytes));
+		append_text(buf, cap, "%s memory %s", view->has_cpu ? "," : "",
+			    units_format_bytes(value, sizeof value, view->memory_bytes));
 	if (view->has_memory && plan->memory_bytes)
-		add(buf, cap, " of %s", units_format_bytes(value, sizeof value, plan->memory_bytes));
+		append_text(buf, cap, " of %s", units_format_bytes(value, sizeof value, plan->memory_bytes));
 	if (view->targets > 1)
-		add(buf, cap, plan->tree ? ", of %zu processes" : "; the nearest of %zu", view->targets);
+		append_text(buf, cap, plan->tree ? ", of %zu processes" : "; the nearest of %zu", view->targets);
 }
 
-const char *trap_live_text(const struct trap_plan *plan, const struct trap_session_view *view, uint64_t waited_ns,
-			   uint64_t wanted, char *buf, size_t cap)
+/* "12 s: job-812 CPU 43% of 80%, memory 84 MiB". Into buf, which is returned; names are printable. */
+static const char *trap_live_text(const struct trap_plan *plan, const struct trap_session_view *view,
+				  uint64_t waited_ns, uint64_t wanted, char *buf, size_t cap)
 {
 	char time[UNITS_TEXT_MAX], name[64];
 
 	buf[0] = '\0';
-	add(buf, cap, "%s: ", seconds(waited_ns, time, sizeof time));
+	append_text(buf, cap, "%s: ", seconds_text(waited_ns, time, sizeof time));
 	if (wanted > 1)
-		add(buf, cap, "caught %llu of %llu; ", (unsigned long long)view->caught, (unsigned long long)wanted);
+		append_text(buf, cap, "caught %llu of %llu; ", (unsigned long long)view->caught,
+			    (unsigned long long)wanted);
 	if (view->open)
-		add(buf, cap, "recording %s more; ", seconds(view->open_ns, time, sizeof time));
+		append_text(buf, cap, "recording %s more; ", seconds_text(view->open_ns, time, sizeof time));
 	if (view->targets == 0 && plan->comm) {
 		text_escape(name, sizeof name, plan->comm, strlen(plan->comm));
-		add(buf, cap, "no process is called %s yet", name);
+		append_text(buf, cap, "no process is called %s yet", name);
 	} else if (view->name[0]) {
 		add_values(plan, view, buf, cap);
 	}
 	if (view->disarmed && !view->open)
-		add(buf, cap, "; has to come down first");
+		append_text(buf, cap, "; has to come down first");
 	else if (view->pending_ns && !view->open)
-		add(buf, cap, "; over for %s", seconds(view->pending_ns, time, sizeof time));
+		append_text(buf, cap, "; over for %s", seconds_text(view->pending_ns, time, sizeof time));
 
 	return buf;
 }
 
-/* ---- the terminal ---- */
-
-static size_t width_of(FILE *file)
+static size_t terminal_width(FILE *file)
 {
 	struct winsize size;
 
@@ -512,7 +799,7 @@ static size_t width_of(FILE *file)
 }
 
 /* Bytes of the first so many characters. */
-static size_t cut(const char *text, size_t characters)
+static size_t first_characters(const char *text, size_t characters)
 {
 	size_t len = 0;
 
@@ -525,8 +812,8 @@ static size_t cut(const char *text, size_t characters)
 	return len;
 }
 
-/* To the first column of where the line begins, with nothing behind it. */
-static void go_back(struct trap_live *live, size_t width)
+/* Moves the cursor to where the line begins, and erases it. */
+static void erase_line(struct trap_live *live, size_t width)
 {
 	size_t above = live->shown > width ? (live->shown - 1) / width : 0;
 
@@ -536,272 +823,31 @@ static void go_back(struct trap_live *live, size_t width)
 	live->shown = 0;
 }
 
-void trap_live_draw(struct trap_live *live, const char *text)
+/* Replaces the line by text, cut to the width of the terminal. */
+static void trap_live_draw(struct trap_live *live, const char *text)
 {
 	if (!live->on)
 		return;
 
-	size_t width = width_of(live->file), len = cut(text, width - 1);
+	size_t width = terminal_width(live->file), len = first_characters(text, width - 1);
 
-	go_back(live, width);
+	erase_line(live, width);
 	fprintf(live->file, "%.*s", (int)len, text);
 	live->shown = output_characters(text, len);
 	fflush(live->file);
 }
 
-void trap_live_erase(struct trap_live *live)
+/* Before anything else is printed, and at the end. */
+static void trap_live_erase(struct trap_live *live)
 {
 	if (!live->on || !live->shown)
 		return;
 
-	go_back(live, width_of(live->file));
+	erase_line(live, terminal_width(live->file));
 	fflush(live->file);
 }
 
-/*
- * trap_plan.c: the options become the text of a configuration, and its own reader makes the value:
- * one place knows ranges and what goes with what.
- *
- * "For a second" is five windows in a row, each of them over the threshold: a window as long as the
- * whole time would miss a burst that it happens to cut in two, and be passed by half a burst of
- * twice the height. Memory without a time is looked at through the kernel's high-water mark, which
- * sees what came and went between two samples.
- *
- * A rule is armed again when the value has come down: a spike that goes on is one incident, however
- * long it lasts.
- *
- * With all that it starts a target is a sum: who waits for `make -j8` to take too much waits for
- * all of it, and the incident says which of its processes took it.
- *
- * The name of a process is put in behind the reader: it may hold bytes that JSON cannot.
- */
-
-#define CPU_DEFAULT_PERCENT 80.0
-#define CPU_DEFAULT_FOR_NS NS_PER_S
-
-/*
- * Memory that grows: half as much again as on average, and no trifle; the average is of half a
- * minute, and worth something after five seconds.
- */
-#define GROWTH_PERCENT 50
-#define GROWTH_MINIMUM_BYTES (128ull << 20)
-#define GROWTH_HISTORY 30
-#define GROWTH_WARMUP 5
-
-/*
- * Windows in the time that it has to last. Below 100 ms CPU time has a coarse grain; more than a
- * second tells nobody anything new.
- */
-#define WINDOWS 5
-#define WINDOW_MIN_NS (100 * NS_PER_MS)
-#define WINDOW_MAX_NS NS_PER_S
-#define WINDOW_MEMORY_NS (200 * NS_PER_MS)
-
-/* Two samples are the shortest window that there is. */
-#define FOR_MIN_NS (20 * NS_PER_MS)
-#define FOR_MAX_NS (3600 * NS_PER_S)
-#define PERCENT_MAX 100000.0
-
-/* TASK_COMM_LEN less its NUL: the kernel cuts longer names. */
-#define COMM_MAX 15
-
-__attribute__((format(printf, 3, 4))) static int refuse(char *error, size_t cap, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(error, cap, format, arguments);
-	va_end(arguments);
-
-	return -EINVAL;
-}
-
-/* ---- defaults ---- */
-
-void trap_plan_watch(struct trap_plan *plan, int32_t pid, const char *program)
-{
-	plan->pid = pid;
-	target_name_of(program, plan->pid, plan->name);
-}
-
-static int resolve_cpu(struct trap_plan *plan, char *error, size_t cap)
-{
-	if (units_percent(plan->cpu, strlen(plan->cpu), &plan->cpu_percent) == 0 && plan->cpu_percent > 0 &&
-	    plan->cpu_percent <= PERCENT_MAX)
-		return 0;
-
-	return refuse(error, cap,
-		      "--cpu %s: expected a percentage of one core such as 80%%, or 150%% for one and a half",
-		      plan->cpu);
-}
-
-int trap_plan_resolve(struct trap_plan *plan, char *error, size_t cap)
-{
-	int r = plan->cpu ? resolve_cpu(plan, error, cap) : 0;
-
-	if (r < 0)
-		return r;
-	if (plan->for_ns && (plan->for_ns < FOR_MIN_NS || plan->for_ns > FOR_MAX_NS))
-		return refuse(error, cap, "--for: out of range: expected 20ms to 1h");
-	if (plan->comm && (*plan->comm == '\0' || strlen(plan->comm) > COMM_MAX))
-		return refuse(
-			error, cap,
-			"--comm \"%s\": no process is called so: the kernel cuts names to %d bytes: expected \"%.*s\"",
-			plan->comm, COMM_MAX, COMM_MAX, *plan->comm ? plan->comm : "bash");
-	if (plan->stacks && plan->stacks[strspn(plan->stacks, "abcdefghijklmnopqrstuvwxyz-")] != '\0')
-		return refuse(error, cap, "--stacks %s: expected off, frame-pointers or dwarf", plan->stacks);
-
-	if (!plan->cpu && !plan->memory_bytes) {
-		plan->cpu_percent = CPU_DEFAULT_PERCENT;
-		plan->growth = true;
-	}
-	if (plan->comm)
-		target_name_of(plan->comm, plan->pid, plan->name);
-
-	return 0;
-}
-
-/* ---- the configuration ---- */
-
-/* A window, and how long it must go on after the first one: together they are for_ns. */
-static void write_times(FILE *file, uint64_t for_ns)
-{
-	uint64_t window_ns = for_ns / WINDOWS;
-
-	if (window_ns < WINDOW_MIN_NS)
-		window_ns = for_ns < 2 * WINDOW_MIN_NS ? for_ns : WINDOW_MIN_NS;
-	if (window_ns > WINDOW_MAX_NS)
-		window_ns = WINDOW_MAX_NS;
-	fprintf(file, "\"window\": \"%lluns\", \"for\": \"%lluns\", ", (unsigned long long)window_ns,
-		(unsigned long long)(for_ns - window_ns));
-}
-
-static void write_rules(FILE *file, const struct trap_plan *plan)
-{
-	static const char ending[] = "\"cooldown\": \"0s\", \"rearm\": \"below\"}\n";
-	const char *comma = "";
-
-	if (plan->cpu_percent > 0) {
-		fprintf(file, "{\"name\": \"cpu\", \"metric\": \"cpu\", \"of\": \"core\", \"warmup\": 0, ");
-		write_times(file, plan->for_ns ? plan->for_ns : CPU_DEFAULT_FOR_NS);
-		fprintf(file, "\"percent\": \"%.6f%%\", %s", plan->cpu_percent, ending);
-		comma = ",";
-	}
-	if (plan->memory_bytes) {
-		fprintf(file, "%s{\"name\": \"memory\", \"metric\": \"%s\", \"warmup\": 0, ", comma,
-			plan->for_ns ? "memory_bytes" : "memory_peak");
-		write_times(file, plan->for_ns ? plan->for_ns : WINDOW_MEMORY_NS);
-		fprintf(file, "\"above\": \"%lluB\", %s", (unsigned long long)plan->memory_bytes, ending);
-		comma = ",";
-	}
-	if (plan->growth)
-		fprintf(file,
-			"%s{\"name\": \"memory-growth\", \"metric\": \"memory_bytes\", \"window\": \"1s\", \"delta\": "
-			"\"%d%%\", "
-			"\"minimum\": \"%lluB\", \"history\": %d, \"warmup\": %d, %s",
-			comma, GROWTH_PERCENT, GROWTH_MINIMUM_BYTES, GROWTH_HISTORY, GROWTH_WARMUP, ending);
-}
-
-static void write_config(FILE *file, const struct trap_plan *plan)
-{
-	const char *tree = plan->tree ? ", \"per\": \"group\", \"tree\": true" : "";
-
-	fprintf(file, "{\"sampling\": {\"rescan_interval\": \"%s\"},\n", plan->tree ? "100ms" : "200ms");
-	fprintf(file, "\"incidents\": {\"after\": \"%lluns\"},\n", (unsigned long long)plan->after_ns);
-	if (plan->stacks)
-		fprintf(file, "\"stacks\": {\"mode\": \"%s\"},\n", plan->stacks);
-	if (plan->pid)
-		fprintf(file, "\"targets\": [{\"name\": \"%s\", \"pid\": %d%s}],\n", plan->name, plan->pid, tree);
-	else
-		fprintf(file, "\"targets\": [{\"name\": \"%s\", \"comm\": \"?\"%s}],\n", plan->name, tree);
-	fprintf(file, "\"rules\": [");
-	write_rules(file, plan);
-	fprintf(file, "]}\n");
-}
-
-/* Which option a key of the text came from. */
-static const char *option_of(const char *key)
-{
-	static const struct {
-		const char *key, *option;
-	} known[] = {
-		{ "stacks", "--stacks" },
-		{ "incidents.after", "--after" },
-		{ "targets", "--pid" },
-	};
-
-	for (size_t i = 0; i < ARRAY_LEN(known); i++)
-		if (strncmp(key, known[i].key, strlen(known[i].key)) == 0)
-			return known[i].option;
-
-	return key;
-}
-
-int trap_plan_config(const struct trap_plan *plan, struct config **ret, char *error, size_t cap)
-{
-	AUTO_FREE char *text = NULL;
-	struct config *config = NULL;
-	struct config_error wrong;
-	size_t len = 0;
-	FILE *file = open_memstream(&text, &len);
-
-	if (!file)
-		return -ENOMEM;
-	write_config(file, plan);
-	if (fclose(file) != 0)
-		return -ENOMEM;
-
-	struct config_source source = { .file = "trap", .text = text, .len = len };
-	int r = config_parse(&source, 1, &config, &wrong);
-
-	if (r == -EINVAL)
-		return refuse(error, cap, "%s: %s", option_of(wrong.key), wrong.message);
-	if (r < 0)
-		return r;
-
-	if (!plan->pid)
-		config->targets[0].pattern = plan->comm;
-	/* Only what was asked for is written, and nobody's is removed. */
-	config->incidents.min_free_bytes = 0;
-	config->incidents.max_per_hour = 0;
-	*ret = config;
-
-	return 0;
-}
-
-/* ---- words ---- */
-
-const char *trap_plan_text(const struct trap_plan *plan, char *buf, size_t cap)
-{
-	char amount[UNITS_TEXT_MAX], time[UNITS_TEXT_MAX], lasting[UNITS_TEXT_MAX + 8] = "";
-	size_t at = 0;
-
-	buf[0] = '\0';
-	if (plan->for_ns || plan->cpu_percent > 0)
-		snprintf(lasting, sizeof lasting, " for %s",
-			 units_format_duration(time, sizeof time, plan->for_ns ? plan->for_ns : CPU_DEFAULT_FOR_NS));
-	if (plan->cpu_percent > 0)
-		at += (size_t)snprintf(buf, cap, "more than %s of a core%s",
-				       units_format_percent(amount, sizeof amount, plan->cpu_percent), lasting);
-	if (plan->memory_bytes)
-		at += (size_t)snprintf(buf + at, cap - at, "%smore than %s of memory%s", at ? ", or " : "",
-				       units_format_bytes(amount, sizeof amount, plan->memory_bytes),
-				       plan->for_ns ? lasting : "");
-	if (plan->growth)
-		snprintf(buf + at, cap - at, "%smemory that grows by half, to %s or more", at ? ", or " : "",
-			 units_format_bytes(amount, sizeof amount, GROWTH_MINIMUM_BYTES));
-
-	return buf;
-}
-
-#define SELF "spikewatch trap"
-
-/* Between two looks at the ring, and two versions of the line. */
-#define NAP_NS (20 * NS_PER_MS)
-#define REDRAW_NS (200 * NS_PER_MS)
-
-/* An option that was not given; 0 somebody may have typed. */
-#define UNSAID UINT64_MAX
+/* ---- the command ---- */
 
 struct trap {
 	struct trap_plan plan;
@@ -813,12 +859,12 @@ struct trap {
 	struct trap_session *session;
 	struct clock clock;
 	mono_t begun, drawn;
-	char last[INCIDENT_NAME_MAX + 1]; /* incident that was written last; "" */
+	char last[INCIDENT_NAME_MAX + 1]; /* the last incident that was written; "" */
 	uint64_t written;
 };
 
-/* Says why. Returns EXIT_USAGE. */
-static int wrong(const char *error)
+/* Prints error. Returns EXIT_USAGE. */
+static int wrong_usage(const char *error)
 {
 	fprintf(stderr, SELF ": ");
 	output_escaped(stderr, error);
@@ -826,8 +872,6 @@ static int wrong(const char *error)
 
 	return EXIT_USAGE;
 }
-
-/* ---- what to watch ---- */
 
 static int check_pid(struct trap *trap)
 {
@@ -839,7 +883,7 @@ static int check_pid(struct trap *trap)
 
 	if (errno || end == trap->pid_text || *end || pid <= 0 || pid > INT32_MAX) {
 		snprintf(error, sizeof error, "--pid %.80s: expected one process id, as in -p 812", trap->pid_text);
-		return wrong(error);
+		return wrong_usage(error);
 	}
 
 	bool hidden = kill((pid_t)pid, 0) < 0;
@@ -861,46 +905,44 @@ static int check_pid(struct trap *trap)
 	return EXIT_OK;
 }
 
-/* A number alone was meant as a pid. */
+/* A command that is only a number was meant as a pid. */
 static bool is_pid(char *const *command)
 {
 	return command[0] && !command[1] && command[0][0] && command[0][strspn(command[0], "0123456789")] == '\0';
 }
 
-/* EXIT_OK, or what is wrong was said. */
+/* EXIT_OK; EXIT_USAGE, printed. */
 static int check_request(struct trap *trap, char *const *command)
 {
 	int given = (trap->pid_text != NULL) + (trap->plan.comm != NULL) + (command[0] != NULL);
 	char error[400];
 
 	if (given == 1 && is_pid(command)) {
-		snprintf(error, sizeof error, "\"%.20s\" is no command; did you mean -p %.20s?", command[0],
+		snprintf(error, sizeof error, "\"%.20s\" is not a command; did you mean -p %.20s?", command[0],
 			 command[0]);
-		return wrong(error);
+		return wrong_usage(error);
 	}
 	if (given != 1)
-		return wrong(given ? "one thing at a time: expected either --pid PID, --comm NAME or -- COMMAND"
-				   : "nothing to wait for: expected --pid PID, --comm NAME or -- COMMAND");
+		return wrong_usage(given ? "only one of these can be watched: --pid PID, --comm NAME or -- COMMAND"
+					 : "nothing to wait for: expected --pid PID, --comm NAME or -- COMMAND");
 	if (trap->count == 0)
-		return wrong("--count 0: expected at least 1");
+		return wrong_usage("--count 0: expected at least 1");
 	if (trap->memory_bytes == 0)
-		return wrong("--memory 0: expected a size such as 512MiB");
+		return wrong_usage("--memory 0: expected a size such as 512MiB");
 	if (trap->for_ns == 0)
-		return wrong("--for 0s: out of range: expected 20ms to 1h");
-	trap->plan.memory_bytes = trap->memory_bytes == UNSAID ? 0 : trap->memory_bytes;
-	trap->plan.for_ns = trap->for_ns == UNSAID ? 0 : trap->for_ns;
+		return wrong_usage("--for 0s: out of range: expected 20ms to 1h");
+	trap->plan.memory_bytes = trap->memory_bytes == NOT_GIVEN ? 0 : trap->memory_bytes;
+	trap->plan.for_ns = trap->for_ns == NOT_GIVEN ? 0 : trap->for_ns;
 
 	int code = trap->pid_text ? check_pid(trap) : EXIT_OK;
 
 	if (code == EXIT_OK && trap_plan_resolve(&trap->plan, error, sizeof error) < 0)
-		code = wrong(error);
+		code = wrong_usage(error);
 
 	return code;
 }
 
-/* ---- where to ---- */
-
-/* What others own is left to them: a daemon could not remove what we put there. */
+/* Not a directory of another user: its daemon could not remove our incidents. */
 static bool may_use(const char *path)
 {
 	struct stat st;
@@ -908,10 +950,7 @@ static bool may_use(const char *path)
 	return stat(path, &st) < 0 ? errno == ENOENT : st.st_uid == geteuid() && access(path, W_OK | X_OK) == 0;
 }
 
-/*
- * Where `spikewatch list` looks, so that it is found at once; else below the user's own directory.
- * EXIT_OK or, said, EXIT_TROUBLE.
- */
+/* Where `spikewatch list` looks; if that may not be written, the user's own directory. EXIT_OK or EXIT_TROUBLE. */
 static int choose_directory(struct trap *trap)
 {
 	const char *environment = getenv("SPIKEWATCH_DIR");
@@ -922,12 +961,12 @@ static int choose_directory(struct trap *trap)
 	if (r == 0)
 		return EXIT_OK;
 
-	fprintf(stderr, SELF ": cannot tell where incidents belong (%s): say so with -o DIR\n", strerror(-r));
+	fprintf(stderr, SELF ": cannot choose a directory for incidents (%s): give one with -o DIR\n", strerror(-r));
 
 	return EXIT_TROUBLE;
 }
 
-/* As a word of a command line. */
+/* Prints text quoted for a shell. */
 static void put_quoted(const char *text)
 {
 	if (text[0] &&
@@ -944,9 +983,7 @@ static void put_quoted(const char *text)
 	fputc('\'', stderr);
 }
 
-/* ---- words ---- */
-
-static void say_waiting(struct trap *trap)
+static void print_waiting(struct trap *trap)
 {
 	char what[TRAP_PLAN_TEXT_MAX];
 	const char *off = trap_session_stacks_off(trap->session);
@@ -979,7 +1016,7 @@ static void on_caught(void *ctx, const struct evaluator_firing *firing)
 		units_format_duration(after, sizeof after, trap->plan.after_ns));
 }
 
-static void say_written(struct trap *trap)
+static void print_written(struct trap *trap)
 {
 	while (trap_session_written(trap->session, trap->last)) {
 		trap_live_erase(&trap->live);
@@ -988,13 +1025,13 @@ static void say_written(struct trap *trap)
 	}
 }
 
-static void say_nothing(struct trap *trap)
+static void print_nothing_caught(struct trap *trap)
 {
 	char cpu[UNITS_TEXT_MAX], memory[UNITS_TEXT_MAX];
 	double cpu_percent, memory_bytes;
 
 	if (stopped_child_ended(&trap->child) && stopped_child_failed(&trap->child))
-		return; /* the child has said why */
+		return; /* the child has printed why */
 	trap_session_most(trap->session, &cpu_percent, &memory_bytes);
 	fprintf(stderr, SELF ": nothing was caught");
 	if (cpu_percent > 0)
@@ -1005,26 +1042,21 @@ static void say_nothing(struct trap *trap)
 	fputc('\n', stderr);
 }
 
-/* What daemonises goes on when the command has ended; then it is watched no more. */
-static void say_left(const struct trap *trap)
+/* Daemons that the command has started outlive it, and are not watched any more. */
+static void print_left(const struct trap *trap)
 {
 	size_t left = stopped_child_ended(&trap->child) ? trap_session_left(trap->session, trap->child.pid) : 0;
 
 	if (left)
-		fprintf(stderr, SELF ": the command has ended; of what it has started %zu process%s on, unwatched\n",
-			left, left > 1 ? "es go" : " goes");
+		fprintf(stderr, SELF ": the command has ended; %zu process%s it has started still run%s, unwatched\n",
+			left, left > 1 ? "es" : "", left > 1 ? "" : "s");
 }
 
-static void release_names(struct incident_load_names *names)
-{
-	incident_load_names_release(names);
-}
-
-/* Whether "last" means it: a daemon may use the directory too. */
+/* Whether "last" is this incident: a daemon may use the directory too. */
 static bool is_last(const struct trap *trap)
 {
 	AUTO_CLOSE int dirfd = open(trap->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	AUTO(release_names) struct incident_load_names names = { 0 };
+	AUTO(incident_load_names_release) struct incident_load_names names = { 0 };
 	const char *newest;
 
 	return dirfd >= 0 && incident_load_list(dirfd, &names) == 0 &&
@@ -1032,7 +1064,7 @@ static bool is_last(const struct trap *trap)
 }
 
 /* The command to type next. */
-static void say_next(const struct trap *trap)
+static void print_next(const struct trap *trap)
 {
 	char usual[INCIDENT_LOAD_PATH_MAX];
 
@@ -1044,8 +1076,6 @@ static void say_next(const struct trap *trap)
 	}
 	fprintf(stderr, "%s\n", is_last(trap) ? "last" : trap->last);
 }
-
-/* ---- running ---- */
 
 static void redraw(struct trap *trap, mono_t now)
 {
@@ -1080,17 +1110,15 @@ static int wait_until_over(struct trap *trap)
 		int r = trap_session_poll(trap->session);
 		mono_t now = clock_mono(&trap->clock);
 
-		say_written(trap);
+		print_written(trap);
 		if (r < 0 || is_over(trap, now))
 			return r;
 		redraw(trap, now);
-		real_clock_sleep_until(mono_add(now, NAP_NS));
+		real_clock_sleep_until(mono_add(now, POLL_NS));
 	}
 }
 
-/*
- * A process that has ended meanwhile, or is none (a thread's id), or is hidden, would never come.
- */
+/* A process that has ended, is hidden, or is a thread would be waited for in vain. */
 static int check_found(struct trap *trap)
 {
 	int error, r = 0;
@@ -1103,15 +1131,15 @@ static int check_found(struct trap *trap)
 	return r;
 }
 
-/* 0 or -errno, which was said. */
-static int run(struct trap *trap)
+/* 0 or -errno, printed. */
+static int wait_for_spike(struct trap *trap)
 {
 	int r = check_found(trap);
 
 	if (r < 0)
 		return r;
 
-	say_waiting(trap);
+	print_waiting(trap);
 	log_only(LOG_WARNING);
 	trap->begun = clock_mono(&trap->clock);
 	r = trap_session_start(trap->session);
@@ -1124,17 +1152,17 @@ static int run(struct trap *trap)
 
 	trap_live_erase(&trap->live);
 	trap_session_finish(trap->session);
-	say_written(trap);
+	print_written(trap);
 	if (trap->written)
-		say_next(trap);
+		print_next(trap);
 	else if (r == 0)
-		say_nothing(trap);
-	say_left(trap);
+		print_nothing_caught(trap);
+	print_left(trap);
 
 	return r < 0 ? r : trap_session_failed(trap->session) ? -EIO : 0;
 }
 
-/* 0; -errno, which was said; EXIT_USAGE, as well. */
+/* 0; -errno or EXIT_USAGE, printed. */
 static int open_and_run(struct trap *trap, struct config **config)
 {
 	struct trap_session_options options = {
@@ -1148,28 +1176,28 @@ static int open_and_run(struct trap *trap, struct config **config)
 	int r = trap_plan_config(&trap->plan, config, error, sizeof error);
 
 	if (r == -EINVAL)
-		return wrong(error);
+		return wrong_usage(error);
 	options.config = *config;
 	if (r == 0)
 		r = trap_session_new(&options, &trap->session, &directory);
 	if (directory) {
 		fprintf(stderr, SELF ": ");
 		output_escaped(stderr, trap->directory);
-		fprintf(stderr, ": %s; say where with -o DIR\n", strerror(-r));
+		fprintf(stderr, ": %s; give another one with -o DIR\n", strerror(-r));
 	} else if (r == -ENOMEM) {
 		output_no_memory();
 	}
 
-	return r < 0 ? r : run(trap);
+	return r < 0 ? r : wait_for_spike(trap);
 }
 
-/* COMMAND's own, as with time(1) and record; else whether something was caught. */
+/* COMMAND's, as with time(1) and record; else whether something was caught. */
 static int exit_code(struct trap *trap, bool has_command, int result)
 {
-	bool goes_on = has_command && result >= 0 && !interruption_signal() && !stopped_child_ended(&trap->child);
+	bool still_runs = has_command && result >= 0 && !interruption_signal() && !stopped_child_ended(&trap->child);
 
-	if (goes_on)
-		fprintf(stderr, SELF ": the command goes on\n");
+	if (still_runs)
+		fprintf(stderr, SELF ": the command still runs\n");
 
 	int code = has_command ? stopped_child_wait(&trap->child) : EXIT_OK;
 
@@ -1209,24 +1237,25 @@ static int trap_all(struct trap *trap, char *const *command)
 int trap_command(int argc, char **argv)
 {
 	struct trap trap = { .count = 1,
-			     .memory_bytes = UNSAID,
-			     .for_ns = UNSAID,
+			     .memory_bytes = NOT_GIVEN,
+			     .for_ns = NOT_GIVEN,
 			     .child = { .gate = -1 },
 			     .clock = real_clock(),
 			     .plan.after_ns = TRAP_PLAN_AFTER_NS };
 	const struct option_spec options[] = {
-		{ 'p', "pid", OPTION_TEXT, "PID", "a process that runs", &trap.pid_text },
+		{ 'p', "pid", OPTION_TEXT, "PID", "a running process", &trap.pid_text },
 		{ 0, "comm", OPTION_TEXT, "NAME", "all processes of this name, later ones too", &trap.plan.comm },
 		{ 0, "tree", OPTION_FLAG, NULL, "with all that they start, as one sum", &trap.plan.tree },
 		{ 0, "cpu", OPTION_TEXT, "PERCENT", "more than this of one core (80%)", &trap.plan.cpu },
 		{ 0, "memory", OPTION_SIZE, "SIZE", "more memory than this", &trap.memory_bytes },
-		{ 0, "for", OPTION_DURATION, "TIME", "for so long (CPU 1s, memory at once)", &trap.for_ns },
-		{ 'n', "count", OPTION_NUMBER, "COUNT", "end after so many incidents (1)", &trap.count },
-		{ 0, "after", OPTION_DURATION, "TIME", "an incident goes on for so long (3s)", &trap.plan.after_ns },
-		{ 't', "timeout", OPTION_DURATION, "TIME", "give up then (never)", &trap.timeout_ns },
+		{ 0, "for", OPTION_DURATION, "TIME", "for this long (CPU 1s, memory at once)", &trap.for_ns },
+		{ 'n', "count", OPTION_NUMBER, "COUNT", "end after this many incidents (1)", &trap.count },
+		{ 0, "after", OPTION_DURATION, "TIME", "an incident continues for this long (3s)",
+		  &trap.plan.after_ns },
+		{ 't', "timeout", OPTION_DURATION, "TIME", "give up after this time (never)", &trap.timeout_ns },
 		{ 0, "stacks", OPTION_TEXT, "MODE", "call stacks: dwarf, frame-pointers, off (dwarf)",
 		  &trap.plan.stacks },
-		{ 'o', "output", OPTION_TEXT, "DIR", "where to (where list and show look)", &trap.output },
+		{ 'o', "output", OPTION_TEXT, "DIR", "directory of incidents (that of list and show)", &trap.output },
 	};
 	const struct options_usage usage = {
 		.command = SELF,
@@ -1234,8 +1263,8 @@ int trap_command(int argc, char **argv)
 		.summary = "Waits for a CPU or memory spike and writes it down: no daemon, no configuration.",
 		.description =
 			"Without --cpu and --memory: 80% of a core for 1 s, or memory that grows by half.\n"
-			"COMMAND is watched with all that it starts, also what daemonises, as one sum: 800% are\n"
-			"eight busy cores. The incident says which of the processes it was.",
+			"COMMAND is watched with all that it starts, daemons too, as one sum: 800% are eight busy\n"
+			"cores. The incident says which of the processes it was.",
 		.example = "spikewatch trap -p 812 --cpu 150% --memory 2GiB\n"
 			   "spikewatch trap --memory 8GiB -- make -j8\n"
 			   "spikewatch trap -- python3 job.py && spikewatch show last",

@@ -1,5 +1,5 @@
 /* check_options.c: command lines in, values or a helpful message out. */
-#include "cli/base/options.h"
+#include "cli/base/options.c"
 #include "lib/base/base.h"
 
 #include <check.h>
@@ -168,14 +168,14 @@ END_TEST
 
 START_TEST(values_of_the_wrong_kind_say_what_was_expected)
 {
-	refused(WORDS("--before", "10"), "no duration such as 10ms");
+	refused(WORDS("--before", "10"), "not a duration such as 10ms");
 	refused(WORDS("--before", ""), "no duration");
-	refused(WORDS("--max-size", "many"), "no size such as 64KiB");
-	refused(WORDS("--number", "-1"), "no whole number");
-	refused(WORDS("--number", "+1"), "no whole number");
-	refused(WORDS("--number", "99999999999999999999"), "no whole number");
-	refused(WORDS("--number", "1x"), "no whole number");
-	refused(WORDS("--number", ""), "no whole number");
+	refused(WORDS("--max-size", "many"), "not a size such as 64KiB");
+	refused(WORDS("--number", "-1"), "not a whole number");
+	refused(WORDS("--number", "+1"), "not a whole number");
+	refused(WORDS("--number", "99999999999999999999"), "not a whole number");
+	refused(WORDS("--number", "1x"), "not a whole number");
+	refused(WORDS("--number", ""), "not a whole number");
 }
 END_TEST
 

@@ -253,7 +253,7 @@ START_TEST(a_command_is_watched_and_its_exit_code_is_ours)
 	struct program program = program_start(
 		TRAP(SOON, "--", "/bin/sh", "-c", "while ! [ -e \"$0\" ]; do :; done; exit 7", end), directory, -1, 0);
 
-	scene_wait_for(scene_says(program.err, "the command goes on"));
+	scene_wait_for(scene_says(program.err, "the command still runs"));
 	scene_write(end, "%s", "");
 	ck_assert_int_eq(program_wait(&program), 7);
 	program_said(directory, "waiting for sh-");
@@ -304,7 +304,7 @@ START_TEST(what_a_command_starts_is_watched_with_it)
 	struct program program =
 		program_start(TRAP(NO_STACKS, SOON, "--", "/bin/sh", "-c", workers[_i], work, going), directory, -1, 0);
 
-	scene_wait_for(scene_says(program.err, "the command goes on"));
+	scene_wait_for(scene_says(program.err, "the command still runs"));
 	ck_assert_int_eq(unlink(going), 0);
 	ck_assert_int_eq(program_wait(&program), 0);
 	program_said(directory, " and all that it starts: more than 2% of a core for 100 ms");
@@ -372,8 +372,8 @@ START_TEST(what_a_command_leaves_behind_is_counted)
 				 "(setsid sh -c 'while [ -e $0 ]; do sleep 0.05; done' $0 &) ; sleep 0.5", going),
 			    directory),
 		0);
-	program_said(directory, "the command has ended; of what it has started ");
-	program_said(directory, " on, unwatched");
+	program_said(directory, "the command has ended; ");
+	program_said(directory, "it has started still run");
 	ck_assert_int_eq(unlink(going), 0);
 }
 END_TEST
@@ -570,7 +570,7 @@ START_TEST(a_directory_that_cannot_be_used_is_said)
 	snprintf(file, sizeof(file), "%s/file", directory);
 	scene_write(file, "x");
 	ck_assert_int_eq(program_run(TRAP("-o", file, "--comm", "a"), directory), 1);
-	program_said(directory, "/file: Not a directory; say where with -o DIR");
+	program_said(directory, "/file: Not a directory; give another one with -o DIR");
 }
 END_TEST
 
@@ -578,8 +578,8 @@ static const struct {
 	const char *arguments[6], *says;
 } mistakes[] = {
 	{ { NULL }, "nothing to wait for: expected --pid PID, --comm NAME or -- COMMAND" },
-	{ { "-p", "1", "--comm", "a" }, "one thing at a time" },
-	{ { "-p", "1", "--", "true" }, "one thing at a time" },
+	{ { "-p", "1", "--comm", "a" }, "only one of these can be watched" },
+	{ { "-p", "1", "--", "true" }, "only one of these can be watched" },
 	{ { "-p", "1,2" }, "expected one process id" },
 	{ { "-p", "0" }, "expected one process id" },
 	{ { "-p", "4194304" }, "there is no such process" },

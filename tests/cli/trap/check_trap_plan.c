@@ -1,18 +1,29 @@
-/* check_trap_plan.c: what was asked of spikewatch trap becomes the configuration that means it. */
-#include "torture.h"
+/*
+ * check_trap_plan.c: the parts of spikewatch trap: options as a configuration, the line on the
+ * terminal, and a session that cannot be opened.
+ */
+#include "cli/trap/trap.c"
 
+#include "torture.h"
 #include "lib/base/base.h"
-#include "cli/trap/trap.h"
 #include "lib/config/config.h"
 #include "lib/rules/metric.h"
 #include "lib/rules/trigger.h"
+#include "scene.h"
+#include "lib/evaluator/evaluator.h"
 
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 Suite *trap_plan_suite(void);
+
+/* ==== plans ==== */
 
 static char error[400];
 
@@ -181,6 +192,207 @@ START_TEST(every_allocation_may_fail)
 }
 END_TEST
 
+/* ==== the line ==== */
+
+static char text[TRAP_LIVE_TEXT_MAX];
+
+static const char *say(const struct trap_plan *plan, const struct trap_session_view *view, uint64_t wanted)
+{
+	return trap_live_text(plan, view, 12300 * NS_PER_MS, wanted, text, sizeof(text));
+}
+
+START_TEST(it_says_values_and_what_they_are_held_against)
+{
+	struct trap_plan plan = { .cpu_percent = 80, .memory_bytes = 512 << 20 };
+	struct trap_session_view view = {
+		.targets = 1,
+		.name = "job-812",
+		.has_cpu = true,
+		.cpu_percent = 43.4,
+		.has_memory = true,
+		.memory_bytes = 84 << 20,
+	};
+
+	ck_assert_str_eq(say(&plan, &view, 1), "12.3 s: job-812 CPU 43% of 80%, memory 84 MiB of 512 MiB");
+	plan.memory_bytes = 0;
+	view.pending_ns = 600 * NS_PER_MS;
+	ck_assert_str_eq(say(&plan, &view, 1), "12.3 s: job-812 CPU 43% of 80%, memory 84 MiB; over for 0.6 s");
+	view.has_cpu = false;
+	view.pending_ns = 0;
+	view.targets = 3;
+	ck_assert_str_eq(say(&plan, &view, 1), "12.3 s: job-812 memory 84 MiB; the nearest of 3");
+}
+END_TEST
+
+START_TEST(it_says_what_it_waits_for_otherwise)
+{
+	struct trap_plan plan = { .cpu_percent = 80, .comm = "a\033b" };
+	struct trap_session_view view = { .caught = 1 };
+
+	ck_assert_str_eq(say(&plan, &view, 3), "12.3 s: caught 1 of 3; no process is called a\\x1bb yet");
+	view = (struct trap_session_view){
+		.targets = 1, .name = "x\x1b[2J", .open = 1, .open_ns = 2100 * NS_PER_MS, .disarmed = true
+	};
+	ck_assert_str_eq(say(&plan, &view, 1), "12.3 s: recording 2.1 s more; x\\x1b[2J");
+	view.open = 0;
+	ck_assert_str_eq(say(&plan, &view, 1), "12.3 s: x\\x1b[2J; has to come down first");
+}
+END_TEST
+
+/* A terminal of so many columns: our side, and in *ret_file the other. */
+static int open_terminal(unsigned short columns, FILE **ret_file)
+{
+	struct winsize size = { .ws_row = 24, .ws_col = columns };
+	int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+
+	ck_assert_int_ge(master, 0);
+	ck_assert_int_eq(grantpt(master), 0);
+	ck_assert_int_eq(unlockpt(master), 0);
+	int slave = open(ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC);
+	ck_assert_int_ge(slave, 0);
+	ck_assert_int_eq(ioctl(slave, TIOCSWINSZ, &size), 0);
+	*ret_file = fdopen(slave, "w");
+	ck_assert_ptr_nonnull(*ret_file);
+
+	return master;
+}
+
+static const char *seen(int master)
+{
+	static char buf[4096];
+	ssize_t got = read(master, buf, sizeof(buf) - 1);
+
+	ck_assert_int_gt(got, 0);
+	buf[got] = '\0';
+
+	return buf;
+}
+
+START_TEST(it_never_fills_the_terminal_and_takes_itself_back)
+{
+	struct winsize narrow = { .ws_row = 24, .ws_col = 10 };
+	struct trap_live live;
+	FILE *file;
+	int master = open_terminal(20, &file);
+
+	setenv("TERM", "xterm", 1);
+	trap_live_detect(&live, file);
+	ck_assert(live.on);
+	trap_live_draw(&live, "0123456789012345678901234");
+	ck_assert_str_eq(seen(master), "\r\033[J0123456789012345678");
+	trap_live_draw(&live, "\xc3\xa4\xc3\xa4");
+	ck_assert_str_eq(seen(master), "\r\033[J\xc3\xa4\xc3\xa4");
+	trap_live_draw(&live, "0123456789012345678");
+	seen(master);
+	/* Nineteen columns in a terminal of ten are two lines. */
+	ck_assert_int_eq(ioctl(fileno(file), TIOCSWINSZ, &narrow), 0);
+	trap_live_draw(&live, "x");
+	ck_assert_str_eq(seen(master), "\033[1A\r\033[Jx");
+	trap_live_erase(&live);
+	ck_assert_str_eq(seen(master), "\r\033[J");
+	ck_assert_uint_eq(live.shown, 0);
+	fclose(file);
+	close(master);
+}
+END_TEST
+
+START_TEST(there_is_none_where_it_cannot_be_taken_back)
+{
+	struct trap_live live;
+	FILE *terminal, *file = tmpfile();
+	int master = open_terminal(20, &terminal);
+
+	setenv("TERM", "dumb", 1);
+	trap_live_detect(&live, terminal);
+	ck_assert(!live.on);
+	setenv("TERM", "xterm", 1);
+	trap_live_detect(&live, file);
+	ck_assert(!live.on);
+	trap_live_draw(&live, "x");
+	trap_live_erase(&live);
+	ck_assert_int_eq(ftell(file), 0);
+	fclose(file);
+	fclose(terminal);
+	close(master);
+}
+END_TEST
+
+/* ==== sessions ==== */
+
+static char directory[64];
+static struct config *config;
+
+static void setup(void)
+{
+	struct trap_plan plan = { .memory_bytes = 1 << 20, .after_ns = 0 };
+
+	scene_directory(directory);
+	trap_plan_watch(&plan, getpid(), "scene");
+	ck_assert_int_eq(trap_plan_resolve(&plan, error, sizeof(error)), 0);
+	ck_assert_int_eq(trap_plan_config(&plan, &config, error, sizeof(error)), 0);
+}
+
+static void teardown(void)
+{
+	config_free(config);
+	scene_remove(directory);
+}
+
+static void ignore_caught(void *ctx, const struct evaluator_firing *firing)
+{
+	(void)firing;
+	++*(int *)ctx;
+}
+
+START_TEST(memory_that_runs_out_at_the_start_is_survived)
+{
+	struct scene_log log = scene_log_catch();
+	int caught = 0;
+	struct trap_session_options options = {
+		.config = config, .directory = directory, .count = 1, .caught = ignore_caught, .ctx = &caught
+	};
+	bool injected = true, directory_failed;
+	long failures = 0;
+
+	for (long n = 1; injected && n < 3000; n++) {
+		struct trap_session *trap = NULL;
+
+		torture_arm(n);
+		int r = trap_session_new(&options, &trap, &directory_failed);
+
+		injected = torture_disarm();
+		ck_assert_int_le(r, 0);
+		ck_assert((r == 0) == (trap != NULL));
+		ck_assert(injected || r == 0);
+		failures += r < 0;
+		if (trap)
+			trap_session_finish(trap);
+		trap_session_free(trap);
+	}
+	ck_assert(!injected);
+	ck_assert_int_gt(failures, 10);
+	scene_log_release(&log);
+}
+END_TEST
+
+START_TEST(a_directory_that_cannot_be_is_told_from_other_trouble)
+{
+	char path[100];
+	int caught = 0;
+	struct trap_session_options options = {
+		.config = config, .directory = path, .caught = ignore_caught, .ctx = &caught
+	};
+	struct trap_session *trap = NULL;
+	bool directory_failed = false;
+
+	snprintf(path, sizeof(path), "%s/file", directory);
+	scene_write(path, "x");
+	ck_assert_int_eq(trap_session_new(&options, &trap, &directory_failed), -ENOTDIR);
+	ck_assert(directory_failed);
+	ck_assert_ptr_null(trap);
+}
+END_TEST
+
 Suite *trap_plan_suite(void)
 {
 	Suite *suite = suite_create("trap_plan");
@@ -194,6 +406,19 @@ Suite *trap_plan_suite(void)
 	tcase_add_loop_test(tcase, what_cannot_be_is_refused_by_option, 0, (int)ARRAY_LEN(mistakes));
 	tcase_add_test(tcase, every_allocation_may_fail);
 	suite_add_tcase(suite, tcase);
+
+	TCase *lines = tcase_create("line"), *sessions = tcase_create("sessions");
+
+	tcase_add_test(lines, it_says_values_and_what_they_are_held_against);
+	tcase_add_test(lines, it_says_what_it_waits_for_otherwise);
+	tcase_add_test(lines, it_never_fills_the_terminal_and_takes_itself_back);
+	tcase_add_test(lines, there_is_none_where_it_cannot_be_taken_back);
+	suite_add_tcase(suite, lines);
+	tcase_add_checked_fixture(sessions, setup, teardown);
+	tcase_set_timeout(sessions, 120);
+	tcase_add_test(sessions, memory_that_runs_out_at_the_start_is_survived);
+	tcase_add_test(sessions, a_directory_that_cannot_be_is_told_from_other_trouble);
+	suite_add_tcase(suite, sessions);
 
 	return suite;
 }
