@@ -1,9 +1,10 @@
 /*
- * top.c: spikewatch top: pages on a screen, or one after the other as text. While it is paused the
- * ring is not read: what comes meanwhile is there afterwards, for as long as the ring lasts.
+ * top.c: spikewatch top: tables on a screen, or one after the other as text. While it is paused the
+ * ring is not read: what is written meanwhile is read afterwards, as far as the ring still holds it.
+ *
+ * One table of columns says in which order they are dropped when the line is short, and how they
+ * grow when it is long. Names are cut, figures never.
  */
-#include "cli/top/top.h"
-
 #include "cli/base/options.h"
 #include "cli/base/output.h"
 #include "cli/base/plot.h"
@@ -29,141 +30,50 @@
 #include <unistd.h>
 #include <wchar.h>
 
-/*
- * {0} with width and utf8 set is the right start of a page on standard output, whose errors stay
- * there.
- */
+enum top_text_column {
+	TOP_TEXT_TARGET,
+	TOP_TEXT_CPU,
+	TOP_TEXT_CPU_MINUTE,
+	TOP_TEXT_CPU_PEAK,
+	TOP_TEXT_MEMORY,
+	TOP_TEXT_MEMORY_MINUTE,
+	TOP_TEXT_MEMORY_PEAK,
+	TOP_TEXT_DISTANCE,
+	TOP_TEXT_RULES,
+	TOP_TEXT_COLUMNS
+};
+
+struct top_text {
+	bool utf8;
+	size_t width[TOP_TEXT_COLUMNS]; /* in characters; 0: not shown */
+};
+
+/* A line never needs more bytes. */
+#define TOP_TEXT_LINE_MAX 4096
+
+/* Lines on the screen or on standard output. Starts with width and utf8 set, the rest zeroed. */
 struct top_page {
 	struct top_screen *screen; /* NULL: standard output */
-	size_t line;               /* how many there are */
-	size_t width;              /* of a line, in characters; 0: endless */
+	size_t line;               /* the next */
+	size_t width;              /* of a line, in characters; 0: unlimited */
 	bool utf8;
 };
 
-/* Of a target, of its rules: what is shown at most where the line may be as long as it likes. */
+/* The longest name shown if the width is unlimited. */
 #define TOP_TEXT_NAME_MAX 256
 
-/*
- * top_page.c: lines, one below the other; how a line gets onto the page is the only difference
- * between a screen and text.
- */
-
-static const char *const top_page_orders[TOP_TABLE_ORDERS] = {
-	[TOP_TABLE_BY_CPU] = "cpu",
-	[TOP_TABLE_BY_MEMORY] = "memory",
-	[TOP_TABLE_BY_DISTANCE] = "distance",
-	[TOP_TABLE_BY_NAME] = "name",
-};
-
-static void put_line(struct top_page *page, enum top_screen_look look, const char *text)
-{
-	if (page->screen)
-		top_screen_put(page->screen, page->line, look, text);
-	else
-		puts(text);
-	page->line++;
-}
-
-/* A line of text, made harmless, and cut where the page ends. */
-static void top_page_text(struct top_page *page, enum top_screen_look look, const char *text)
-{
-	char line[TOP_TEXT_LINE_MAX];
-
-	top_text_fit(text, page->width ? page->width : SIZE_MAX, page->utf8, false, line);
-	put_line(page, look, line);
-}
-
-static const char *time_of_day(wall_t wall, char buf[16])
-{
-	time_t seconds = (time_t)(wall.ns / NS_PER_S);
-	struct tm parts;
-
-	if (wall.ns == 0 || !localtime_r(&seconds, &parts) || strftime(buf, 16, "%H:%M:%S", &parts) == 0)
-		snprintf(buf, 16, "--:--:--");
-	return buf;
-}
-
-static void count_waiting(const struct top_table *table, unsigned *ret_pending, unsigned *ret_cooling)
-{
-	*ret_pending = *ret_cooling = 0;
-	for (size_t i = 0; i < table->count; i++) {
-		*ret_pending += table->row[i]->pending;
-		*ret_cooling += table->row[i]->cooling;
-	}
-}
-
-/*
- * When, how many of the targets are shown, what their rules wait for, since when there are peaks.
- */
-static void top_page_title(struct top_page *page, const struct top_watch *watch, const struct top_table_wish *wish,
-			   size_t shown)
-{
-	char text[512], now[16], since[16], interval[UNITS_TEXT_MAX] = "-", of[32] = "";
-	unsigned pending, cooling;
-
-	if (watch->feed.ring)
-		units_format_duration(interval, sizeof(interval), ring_interval_ns(watch->feed.ring));
-	count_waiting(&watch->table, &pending, &cooling);
-	if (shown != watch->table.count)
-		snprintf(of, sizeof(of), " of %zu", watch->table.count);
-	snprintf(text, sizeof(text),
-		 "%s  %zu%s target%s  rules: %u pending, %u cooling  by %s%s  every %s  peaks since %s",
-		 time_of_day(watch->feed.wall, now), shown, of, watch->table.count == 1 ? "" : "s", pending, cooling,
-		 top_page_orders[wish->order], wish->reverse ? ", reversed" : "", interval,
-		 time_of_day(watch->since, since));
-	top_page_text(page, TOP_SCREEN_BRIGHT, text);
-}
-
-/* What a person should know besides: top_watch_note. now: of the monotonic clock. */
-static void top_page_notes(struct top_page *page, const struct top_watch *watch, mono_t now)
-{
-	char note[TOP_WATCH_NOTE_MAX], text[TOP_WATCH_NOTE_MAX + 8];
-
-	for (size_t i = 0; top_watch_note(watch, now, i, note); i++) {
-		snprintf(text, sizeof(text), "! %s", note);
-		top_page_text(page, TOP_SCREEN_ALARM, text);
-	}
-}
-
-static enum top_screen_look look_of(const struct top_table_row *row)
-{
-	if (row->gone)
-		return TOP_SCREEN_FAINT;
-	if (row->pending > 0 || row->fired > 0)
-		return TOP_SCREEN_ALARM;
-	return row->cooling > 0 ? TOP_SCREEN_WAITING : TOP_SCREEN_PLAIN;
-}
-
-/* The heads of the columns and, of list, the rows from `first` on, at most `most`. */
-static void top_page_rows(struct top_page *page, const struct top_table *table, const struct top_table_list *list,
-			  size_t first, size_t most)
-{
-	char line[TOP_TEXT_LINE_MAX];
-	struct top_text text;
-
-	top_text_plan(page->width, page->utf8, top_text_longest(list, page->utf8), &text);
-	put_line(page, TOP_SCREEN_HEAD, top_text_heads(&text, line));
-	for (size_t i = first; i < list->count && i - first < most; i++) {
-		top_text_row(&text, table, list->row[i], line);
-		put_line(page, look_of(list->row[i]), line);
-	}
-}
-
-/*
- * top_text.c: one table of columns says in which order they are given up when the line is short,
- * and how they grow when it is long. Names are cut, figures never.
- */
+/* ---- the table as text ---- */
 
 #define CELL_MAX 1024
 #define SPARK_MIN 10
-#define SPARK_WIDE 20 /* where the line may be as long as it likes */
+#define SPARK_WIDE 20 /* if the width is unlimited */
 #define NAME_MIN 12
 #define RULES_MIN 18
 #define RULES_MAX 60
 
 struct column {
 	const char *head;
-	unsigned order; /* the first ones stay longest */
+	unsigned order; /* in which they are given room */
 	size_t width;
 	bool left; /* text; figures stand to the right */
 };
@@ -180,13 +90,13 @@ static const struct column columns[TOP_TEXT_COLUMNS] = {
 	[TOP_TEXT_RULES] = { "RULES", 5, RULES_MIN, true },
 };
 
-/* Those that a minute can be cut into. */
+/* Widths that divide a minute evenly. */
 static const size_t sparks[] = { 10, 12, 15, 20, 30, 60 };
 
-/* ---- texts of strangers ---- */
+/* ---- names ---- */
 
-/* The next character of text, harmless text that is: its bytes and the columns it takes. */
-static size_t step(const char *text, size_t *ret_wide)
+/* The next character of printable text: its bytes and the columns it takes. */
+static size_t next_character(const char *text, size_t *ret_wide)
 {
 	mbstate_t state = { 0 };
 	wchar_t wide;
@@ -201,19 +111,19 @@ static size_t step(const char *text, size_t *ret_wide)
 	return len;
 }
 
-static size_t measure(const char *text)
+static size_t text_columns(const char *text)
 {
 	size_t total = 0, wide;
 
 	for (size_t at = 0; text[at];) {
-		at += step(text + at, &wide);
+		at += next_character(text + at, &wide);
 		total += wide;
 	}
 	return total;
 }
 
-/* In a locale without them, other characters than those of ASCII would be nonsense. */
-static void make_harmless(const char *text, bool utf8, char *out, size_t cap)
+/* Only ASCII in other locales than UTF-8. */
+static void make_printable(const char *text, bool utf8, char *out, size_t cap)
 {
 	text_escape(out, cap, text, strlen(text));
 	for (char *at = out; !utf8 && *at; at++)
@@ -222,12 +132,12 @@ static void make_harmless(const char *text, bool utf8, char *out, size_t cap)
 }
 
 /* Bytes of the longest beginning of text that takes at most width columns. */
-static size_t beginning(const char *text, size_t width, size_t *ret_wide)
+static size_t prefix_len(const char *text, size_t width, size_t *ret_wide)
 {
 	size_t at = 0, total = 0, wide;
 
 	while (text[at]) {
-		size_t len = step(text + at, &wide);
+		size_t len = next_character(text + at, &wide);
 
 		if (total + wide > width)
 			break;
@@ -238,43 +148,48 @@ static size_t beginning(const char *text, size_t width, size_t *ret_wide)
 	return at;
 }
 
-size_t top_text_fit(const char *text, size_t width, bool utf8, bool tail, char *out)
+/*
+ * text made printable, in at most width characters: cut and marked at its end or, tail, at its
+ * front. Returns how many it takes. out has room for TOP_TEXT_LINE_MAX bytes.
+ */
+static size_t top_text_fit(const char *text, size_t width, bool utf8, bool tail, char *out)
 {
-	char harmless[CELL_MAX];
+	char printable[CELL_MAX];
 	size_t whole, total, len, wide;
 
-	make_harmless(text, utf8, harmless, sizeof(harmless));
-	whole = measure(harmless);
+	make_printable(text, utf8, printable, sizeof(printable));
+	whole = text_columns(printable);
 	if (whole <= width) {
-		snprintf(out, TOP_TEXT_LINE_MAX, "%s", harmless);
+		snprintf(out, TOP_TEXT_LINE_MAX, "%s", printable);
 		return whole;
 	}
 	if (width < 3) {
-		len = beginning(harmless, width, &total);
-		snprintf(out, TOP_TEXT_LINE_MAX, "%.*s", (int)len, harmless);
+		len = prefix_len(printable, width, &total);
+		snprintf(out, TOP_TEXT_LINE_MAX, "%.*s", (int)len, printable);
 		return total;
 	}
 	if (!tail) {
-		len = beginning(harmless, width - 2, &total);
-		snprintf(out, TOP_TEXT_LINE_MAX, "%.*s..", (int)len, harmless);
+		len = prefix_len(printable, width - 2, &total);
+		snprintf(out, TOP_TEXT_LINE_MAX, "%.*s..", (int)len, printable);
 		return total + 2;
 	}
 	len = 0;
 	for (total = whole; total > width - 2; total -= wide)
-		len += step(harmless + len, &wide);
-	snprintf(out, TOP_TEXT_LINE_MAX, "..%s", harmless + len);
+		len += next_character(printable + len, &wide);
+	snprintf(out, TOP_TEXT_LINE_MAX, "..%s", printable + len);
 	return total + 2;
 }
 
-size_t top_text_longest(const struct top_table_list *list, bool utf8)
+/* Characters of the longest name. */
+static size_t top_text_longest(const struct top_table_list *list, bool utf8)
 {
-	char harmless[CELL_MAX];
+	char printable[CELL_MAX];
 	size_t longest = 0;
 
 	for (size_t i = 0; i < list->count; i++) {
-		make_harmless(list->row[i]->name, utf8, harmless, sizeof(harmless));
-		if (measure(harmless) > longest)
-			longest = measure(harmless);
+		make_printable(list->row[i]->name, utf8, printable, sizeof(printable));
+		if (text_columns(printable) > longest)
+			longest = text_columns(printable);
 	}
 	return longest;
 }
@@ -316,7 +231,10 @@ static void plan_endless(size_t longest, struct top_text *text)
 	text->width[TOP_TEXT_RULES] = CELL_MAX;
 }
 
-void top_text_plan(size_t width, bool utf8, size_t longest, struct top_text *ret)
+/*
+ * The columns that fit into `width` characters (0: all). longest: of the names (top_text_longest).
+ */
+static void top_text_plan(size_t width, bool utf8, size_t longest, struct top_text *ret)
 {
 	struct top_text text = { .utf8 = utf8 };
 	size_t left = width;
@@ -349,7 +267,9 @@ void top_text_plan(size_t width, bool utf8, size_t longest, struct top_text *ret
 
 /* ---- cells ---- */
 
-void top_text_spark(const double *values, size_t count, double bottom, double top, bool utf8, char *out, size_t cap)
+/* A character for each value, from bottom to top of the range; what is not known is a space. */
+static void top_text_spark(const double *values, size_t count, double bottom, double top, bool utf8, char *out,
+			   size_t cap)
 {
 	static const char *const blocks[] = { "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" };
 	static const char *const ascii[] = { "_", ".", ":", "-", "=", "+", "*", "#" };
@@ -365,7 +285,7 @@ void top_text_spark(const double *values, size_t count, double bottom, double to
 	}
 }
 
-/* From nothing to the highest of the minute, or a tenth of a core: what is less is no mountain. */
+/* Scaled from 0 to the highest of the minute, at least a tenth of a core. */
 static void put_cpu_minute(const struct top_table *table, const struct top_table_row *row, size_t width, bool utf8,
 			   char *out)
 {
@@ -377,7 +297,7 @@ static void put_cpu_minute(const struct top_table *table, const struct top_table
 	top_text_spark(values, width, 0, top, utf8, out, CELL_MAX);
 }
 
-/* From the lowest of the minute to the highest, or a tenth of that: what moves less is flat. */
+/* Scaled from the lowest of the minute to the highest, at least a tenth of that. */
 static void put_memory_minute(const struct top_table *table, const struct top_table_row *row, size_t width, bool utf8,
 			      char *out)
 {
@@ -428,14 +348,13 @@ static size_t put_waiting(const struct top_table_verdict *verdict, char *out, si
 			       units_format_duration(a, sizeof(a), verdict->for_ns),
 			       units_format_duration(b, sizeof(b), verdict->for_whole_ns));
 	else
-		/* Whole seconds: nobody reads more of what runs down. */
 		len = snprintf(
 			out, cap, "%.100s cooling %s", verdict->rule,
 			units_format_duration(a, sizeof(a), (verdict->left_ns + NS_PER_S - 1) / NS_PER_S * NS_PER_S));
 	return len < 0 ? 0 : (size_t)len < cap ? (size_t)len : cap - 1;
 }
 
-/* What waits, else the nearest rule's name. */
+/* The rules that are pending or cooling down, else the name of the nearest. */
 static void put_rules(const struct top_table_row *row, char *out)
 {
 	size_t kept = row->waiting_count < TOP_TABLE_WAITING_MAX ? row->waiting_count : TOP_TABLE_WAITING_MAX, len = 0;
@@ -493,8 +412,8 @@ static void put_cell(const struct top_text *text, const struct top_table *table,
 
 /* ---- lines ---- */
 
-/* Sparks are ours and fit; in a locale without UTF-8 they are ASCII. */
-static size_t append(const struct top_text *text, enum top_text_column column, const char *cell, char *line, size_t len)
+static size_t append_cell(const struct top_text *text, enum top_text_column column, const char *cell, char *line,
+			  size_t len)
 {
 	char fitted[TOP_TEXT_LINE_MAX];
 	size_t width = text->width[column];
@@ -516,7 +435,8 @@ static size_t append(const struct top_text *text, enum top_text_column column, c
 	return len + (size_t)written < TOP_TEXT_LINE_MAX ? len + (size_t)written : TOP_TEXT_LINE_MAX - 1;
 }
 
-const char *top_text_heads(const struct top_text *text, char *line)
+/* The heads of the columns. Returns line (TOP_TEXT_LINE_MAX bytes). */
+static const char *top_text_heads(const struct top_text *text, char *line)
 {
 	size_t len = 0;
 
@@ -527,13 +447,13 @@ const char *top_text_heads(const struct top_text *text, char *line)
 		if (strlen(head) > text->width[i] && i != TOP_TEXT_TARGET && text->width[i] > 0)
 			head = "MINUTE";
 		if (text->width[i] > 0)
-			len = append(text, (enum top_text_column)i, head, line, len);
+			len = append_cell(text, (enum top_text_column)i, head, line, len);
 	}
 	return line;
 }
 
-const char *top_text_row(const struct top_text *text, const struct top_table *table, const struct top_table_row *row,
-			 char *line)
+static const char *top_text_row(const struct top_text *text, const struct top_table *table,
+				const struct top_table_row *row, char *line)
 {
 	char cell[CELL_MAX];
 	size_t len = 0;
@@ -543,15 +463,114 @@ const char *top_text_row(const struct top_text *text, const struct top_table *ta
 		if (text->width[i] == 0)
 			continue;
 		put_cell(text, table, row, (enum top_text_column)i, cell);
-		len = append(text, (enum top_text_column)i, cell, line, len);
+		len = append_cell(text, (enum top_text_column)i, cell, line, len);
 	}
 	return line;
+}
+
+/* ---- pages ---- */
+
+static const char *const top_page_orders[TOP_TABLE_ORDERS] = {
+	[TOP_TABLE_BY_CPU] = "cpu",
+	[TOP_TABLE_BY_MEMORY] = "memory",
+	[TOP_TABLE_BY_DISTANCE] = "distance",
+	[TOP_TABLE_BY_NAME] = "name",
+};
+
+static void put_line(struct top_page *page, enum top_screen_look look, const char *text)
+{
+	if (page->screen)
+		top_screen_put(page->screen, page->line, look, text);
+	else
+		puts(text);
+	page->line++;
+}
+
+/* A line of text, made printable, and cut to the width. */
+static void top_page_text(struct top_page *page, enum top_screen_look look, const char *text)
+{
+	char line[TOP_TEXT_LINE_MAX];
+
+	top_text_fit(text, page->width ? page->width : SIZE_MAX, page->utf8, false, line);
+	put_line(page, look, line);
+}
+
+static const char *time_of_day(wall_t wall, char buf[16])
+{
+	time_t seconds = (time_t)(wall.ns / NS_PER_S);
+	struct tm parts;
+
+	if (wall.ns == 0 || !localtime_r(&seconds, &parts) || strftime(buf, 16, "%H:%M:%S", &parts) == 0)
+		snprintf(buf, 16, "--:--:--");
+	return buf;
+}
+
+static void count_waiting(const struct top_table *table, unsigned *ret_pending, unsigned *ret_cooling)
+{
+	*ret_pending = *ret_cooling = 0;
+	for (size_t i = 0; i < table->count; i++) {
+		*ret_pending += table->row[i]->pending;
+		*ret_cooling += table->row[i]->cooling;
+	}
+}
+
+static void top_page_title(struct top_page *page, const struct top_watch *watch, const struct top_table_wish *wish,
+			   size_t shown)
+{
+	char text[512], now[16], since[16], interval[UNITS_TEXT_MAX] = "-", of[32] = "";
+	unsigned pending, cooling;
+
+	if (watch->feed.ring)
+		units_format_duration(interval, sizeof(interval), ring_interval_ns(watch->feed.ring));
+	count_waiting(&watch->table, &pending, &cooling);
+	if (shown != watch->table.count)
+		snprintf(of, sizeof(of), " of %zu", watch->table.count);
+	snprintf(text, sizeof(text),
+		 "%s  %zu%s target%s  rules: %u pending, %u cooling  by %s%s  every %s  peaks since %s",
+		 time_of_day(watch->feed.wall, now), shown, of, watch->table.count == 1 ? "" : "s", pending, cooling,
+		 top_page_orders[wish->order], wish->reverse ? ", reversed" : "", interval,
+		 time_of_day(watch->since, since));
+	top_page_text(page, TOP_SCREEN_BRIGHT, text);
+}
+
+static void top_page_notes(struct top_page *page, const struct top_watch *watch, mono_t now)
+{
+	char note[TOP_WATCH_NOTE_MAX], text[TOP_WATCH_NOTE_MAX + 8];
+
+	for (size_t i = 0; top_watch_note(watch, now, i, note); i++) {
+		snprintf(text, sizeof(text), "! %s", note);
+		top_page_text(page, TOP_SCREEN_ALARM, text);
+	}
+}
+
+static enum top_screen_look look_of(const struct top_table_row *row)
+{
+	if (row->gone)
+		return TOP_SCREEN_FAINT;
+	if (row->pending > 0 || row->fired > 0)
+		return TOP_SCREEN_ALARM;
+	return row->cooling > 0 ? TOP_SCREEN_WAITING : TOP_SCREEN_PLAIN;
+}
+
+/* The heads of the columns and, of list, the rows from `first` on, at most `most`. */
+static void top_page_rows(struct top_page *page, const struct top_table *table, const struct top_table_list *list,
+			  size_t first, size_t most)
+{
+	char line[TOP_TEXT_LINE_MAX];
+	struct top_text text;
+
+	top_text_plan(page->width, page->utf8, top_text_longest(list, page->utf8), &text);
+	put_line(page, TOP_SCREEN_HEAD, top_text_heads(&text, line));
+	for (size_t i = first; i < list->count && i - first < most; i++) {
+		top_text_row(&text, table, list->row[i], line);
+		put_line(page, look_of(list->row[i]), line);
+	}
 }
 
 #define INTERVAL_MIN_NS (100 * NS_PER_MS)
 #define INTERVAL_MAX_NS (3600 * NS_PER_S)
 
-/* The ring is read at least this often, or a fast daemon would overtake us. */
+/* The ring is read at least this often, or a fast daemon would overwrite it. */
 #define READ_INTERVAL_NS NS_PER_S
 
 #define FILTER_MAX 64
@@ -571,7 +590,6 @@ struct top {
 	char filter[FILTER_MAX];
 };
 
-/* What was typed. */
 static void put_filter(const struct top *top, struct top_page *page)
 {
 	char text[FILTER_MAX + 8];
@@ -587,9 +605,9 @@ static int no_memory(int rc)
 	return rc == -ENOMEM ? output_no_memory() : EXIT_TROUBLE;
 }
 
-/* ---- plain ---- */
+/* ---- text ---- */
 
-/* A page on stdout. -1: go on, else the code to exit with. */
+/* A page on stdout. -1: continue, else the code to exit with. */
 static int print_page(struct top *top)
 {
 	struct top_page page = { .width = top->style.width, .utf8 = top->style.utf8 };
@@ -655,7 +673,7 @@ static const char *const help[] = {
 	"nothing, memory from the lowest of the minute.",
 	"DIST: how far below its threshold the nearest rule",
 	"is, in percent of it; below 0 it is beyond.",
-	"RULES: who is pending or cooling, else the nearest.",
+	"RULES: pending and cooling ones, else the nearest.",
 };
 
 static void draw_help(struct top_page *page)
@@ -664,7 +682,7 @@ static void draw_help(struct top_page *page)
 		top_page_text(page, TOP_SCREEN_PLAIN, help[i]);
 }
 
-static int draw(struct top *top)
+static int draw_screen(struct top *top)
 {
 	struct top_page page = { .screen = top->screen, .utf8 = top->style.utf8 };
 	struct top_table_list list;
@@ -727,7 +745,7 @@ static void scroll_key(struct top *top, int key)
 {
 	size_t step = key == TOP_SCREEN_UP || key == TOP_SCREEN_DOWN ? 1 : top->page;
 
-	/* Beyond the end is put right when it is drawn. */
+	/* draw_screen keeps it within the table. */
 	if (key == TOP_SCREEN_DOWN || key == TOP_SCREEN_PAGE_DOWN)
 		top->first += step;
 	else if (key == TOP_SCREEN_UP || key == TOP_SCREEN_PAGE_UP)
@@ -736,7 +754,7 @@ static void scroll_key(struct top *top, int key)
 		top->first = key == TOP_SCREEN_LAST ? SIZE_MAX / 2 : 0;
 }
 
-static void obey(struct top *top, int key)
+static void handle_key(struct top *top, int key)
 {
 	bool was_help = top->help;
 
@@ -802,14 +820,14 @@ static int wait_for_keys(struct top *top, mono_t due)
 		uint64_t left = (uint64_t)mono_diff(due, now);
 		int key = top_screen_key(top->screen, left < READ_INTERVAL_NS ? left : READ_INTERVAL_NS);
 
-		obey(top, key);
+		handle_key(top, key);
 		now = clock_mono(&top->clock);
 		if (!top->paused && mono_diff(now, read) >= (int64_t)READ_INTERVAL_NS) {
 			r = top_watch_update(&top->watch, now);
 			read = now;
 		}
 		if (r == 0 && key != TOP_SCREEN_NOTHING && !top->over)
-			r = draw(top);
+			r = draw_screen(top);
 	}
 	return r;
 }
@@ -821,7 +839,7 @@ static int show_screen(struct top *top)
 	for (uint64_t frame = 0; r == 0 && !top->over && (!top->limited || frame < top->frames); frame++) {
 		r = top->paused ? 0 : top_watch_update(&top->watch, clock_mono(&top->clock));
 		if (r == 0)
-			r = draw(top);
+			r = draw_screen(top);
 		if (r == 0)
 			r = wait_for_keys(top, mono_add(clock_mono(&top->clock), top->interval_ns));
 	}
@@ -844,13 +862,13 @@ static int run_screen(struct top *top)
 
 /* ---- command ---- */
 
-static int wrong(const char *message)
+static int wrong_usage(const char *message)
 {
 	fprintf(stderr, "spikewatch top: %s\nTry 'spikewatch top --help'.\n", message);
 	return EXIT_USAGE;
 }
 
-/* -1: go on, else the code to exit with. */
+/* -1: continue, else the code to exit with. */
 static int choose_order(const char *name, enum top_table_order *ret)
 {
 	const char *nearest;
@@ -886,7 +904,7 @@ static int run(struct top *top, const char *ring, const char *config, bool plain
 		return top_watch_explain(&top->watch, "spikewatch top: ", stderr);
 
 	plot_style_detect(stdout, &top->style);
-	/* For programs nothing is cut. */
+	/* Nothing is cut in a file or a pipe. */
 	if (!isatty(STDOUT_FILENO) && !getenv("COLUMNS"))
 		top->style.width = 0;
 	return plain ? run_plain(top) : run_screen(top);
@@ -918,11 +936,11 @@ int top_command(int argc, char **argv)
 	const struct options_usage usage = {
 		.command = "spikewatch top",
 		.summary = "Shows targets live, straight from the ring: the daemon is not asked and not slowed down.",
-		.description = "The ring is by default that of the daemon of whoever asks, else /run/spikewatch/ring;\n"
+		.description = "The ring is by default that of your own daemon, else /run/spikewatch/ring;\n"
 			       "the configuration is what the daemon's command line says. On a screen: ? for help.\n"
 			       "Where there is no screen (a pipe, TERM=dumb), one text table after the other.",
 		.example = "spikewatch top --once --sort distance -n 5",
-		.exits = "0 shown, 1 no ring or not allowed, 2 wrong usage or a file that is no ring",
+		.exits = "0 shown, 1 no ring or not allowed, 2 wrong usage or a file that is not a ring",
 		.options = options,
 		.option_count = ARRAY_LEN(options),
 	};
@@ -934,9 +952,9 @@ int top_command(int argc, char **argv)
 	if (code >= 0)
 		return code;
 	if (top.interval_ns < INTERVAL_MIN_NS || top.interval_ns > INTERVAL_MAX_NS)
-		return wrong("--interval: from 100ms to 1h");
+		return wrong_usage("--interval: from 100ms to 1h");
 	if (count == 0)
-		return wrong("--count: at least 1");
+		return wrong_usage("--count: at least 1");
 	top.limited = once || count != UINT64_MAX;
 	top.frames = once ? 1 : count;
 	return run(&top, ring, config, once);

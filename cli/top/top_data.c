@@ -1,11 +1,23 @@
 /*
- * top_data.c: the daemon is not asked anything. Where its ring is and which configuration it has is
- * found as far as anybody can see it: by default places, and by the command line of the process
- * whose pid is in the ring.
+ * top_data.c: the ring, the table of targets, and the rules.
  *
- * A new ring is a new world: numbers of targets begin anew, so the table does. A new configuration
- * is judged from the past on again, and the peaks stay: reading the same samples twice does not
- * raise them.
+ * The ring and the configuration are found as far as any process can see them: in default places,
+ * and by the command line of the process whose pid is in the ring. A daemon that starts makes a new
+ * file and renames it, so it is enough to check whether the name still leads to the same file; the
+ * old one stays mapped until then. With a new ring target ids start again, and so does the table.
+ *
+ * The table has rows in the order of their ids, which are given in order: a new one nearly always
+ * goes to the end, and a binary search finds it. CPU use is the difference of two samples. A target
+ * that did not run leaves no record and was seen unchanged at every tick (a cgroup: whenever it was
+ * due). So a window ends where the target was last seen unchanged, and a burst is not spread over
+ * the silence before it. The last minute is in two arrays of seconds of the monotonic clock; the
+ * highest window of a second counts, because peaks are what is looked for.
+ *
+ * The rules start in the past, as far back as they need, and judge themselves into the present. If
+ * the daemon's state file has a firing later than the start, that one would be wrong in the past (its
+ * cooldown would be cut to the rule's own length): it is left out, to be found again in the samples;
+ * its cooldown still counts for what is shown. A new configuration is judged from the past on again,
+ * and peaks stay: reading the same samples twice does not raise them.
  */
 #include "cli/top/top_data.h"
 
@@ -42,27 +54,23 @@
 /* CPU is taken over at least so long: below, the grain of the kernel's accounting shows. */
 #define TOP_TABLE_WINDOW_NS 100000000
 
-/* Whoever ended is still shown for so long. */
+/* A target that has ended is still shown for so long. */
 #define TOP_TABLE_GONE_NS (10 * NS_PER_S)
 
-enum { TOP_FEED_ATTACHED = 1 };
+/* Further targets are counted only. */
+#define TOP_TABLE_TARGETS_MAX 65536u
 
-/*
- * top_table.c: rows in the order of their ids, which are given in order: a new one nearly always
- * goes to the end, and a binary search finds it.
- *
- * CPU use is a difference of two looks. A target that did not run leaves no record, and was seen
- * unchanged at every tick (a cgroup: whenever it was due). So a window ends where it was last seen
- * unchanged, and what then comes at once is not spread over the silence before it.
- *
- * The last minute is kept in two rings of seconds of the monotonic clock, which a row lets go on
- * when it is looked at. The highest window of a second counts: a minute's average is what nobody
- * looks for here.
- */
+enum top_feed_state {
+	TOP_FEED_ABSENT,  /* there is no ring, see error */
+	TOP_FEED_LIVE,    /* its daemon writes it */
+	TOP_FEED_SILENT,  /* its daemon is alive, and has not written for a while */
+	TOP_FEED_STOPPED, /* its daemon has stopped in order */
+	TOP_FEED_KILLED,  /* its daemon has died */
+};
 
 /* ---- rows ---- */
 
-static size_t place(const struct top_table *table, uint32_t id)
+static size_t row_place(const struct top_table *table, uint32_t id)
 {
 	size_t low = 0, high = table->count;
 
@@ -77,9 +85,9 @@ static size_t place(const struct top_table *table, uint32_t id)
 	return low;
 }
 
-static struct top_table_row *find(const struct top_table *table, uint32_t id)
+static struct top_table_row *find_row(const struct top_table *table, uint32_t id)
 {
-	size_t at = place(table, id);
+	size_t at = row_place(table, id);
 
 	return at < table->count && table->row[at]->id == id ? table->row[at] : NULL;
 }
@@ -90,7 +98,7 @@ static void free_row(struct top_table_row *row)
 	free(row);
 }
 
-static int reserve(struct top_table *table)
+static int reserve_row(struct top_table *table)
 {
 	size_t cap = table->cap ? 2 * table->cap : 32;
 	struct top_table_row **row;
@@ -105,7 +113,7 @@ static int reserve(struct top_table *table)
 	return 0;
 }
 
-static void forget_past(struct top_table_row *row)
+static void forget_samples(struct top_table_row *row)
 {
 	row->seen = false;
 	row->has_cpu = false;
@@ -119,18 +127,18 @@ static void forget_verdicts(struct top_table_row *row)
 	row->pending = row->cooling = row->fired = 0;
 }
 
-static int add(struct top_table *table, const struct target *target)
+static int add_row(struct top_table *table, const struct target *target)
 {
 	AUTO_FREE char *name = NULL;
 	struct top_table_row *row;
-	size_t at = place(table, target->id);
+	size_t at = row_place(table, target->id);
 
 	if (table->count == TOP_TABLE_TARGETS_MAX) {
 		table->left_out++;
 		return 0;
 	}
 	name = strdup(target->name);
-	if (!name || reserve(table) < 0 || !(row = calloc(1, sizeof(*row))))
+	if (!name || reserve_row(table) < 0 || !(row = calloc(1, sizeof(*row))))
 		return -ENOMEM;
 
 	row->id = target->id;
@@ -144,13 +152,13 @@ static int add(struct top_table *table, const struct target *target)
 	return 0;
 }
 
-int top_table_target(struct top_table *table, const struct target *target)
+static int top_table_target(struct top_table *table, const struct target *target)
 {
-	struct top_table_row *row = find(table, target->id);
+	struct top_table_row *row = find_row(table, target->id);
 	char *name;
 
 	if (!row)
-		return add(table, target);
+		return add_row(table, target);
 	if (strcmp(row->name, target->name) == 0)
 		return 0;
 	name = strdup(target->name);
@@ -168,8 +176,8 @@ static float memory_now(const struct top_table_row *row)
 	return row->seen && row->has_memory ? (float)row->memory_bytes : NAN;
 }
 
-/* Begins all seconds up to this one. What was seen last is what memory still was in them. */
-static void go_on(struct top_table_row *row, uint64_t second)
+/* Begins all seconds up to this one. Memory was in them what it was seen last. */
+static void advance_to_second(struct top_table_row *row, uint64_t second)
 {
 	uint64_t first = row->second + 1;
 
@@ -184,32 +192,29 @@ static void go_on(struct top_table_row *row, uint64_t second)
 	row->second = second;
 }
 
-static void raise(float *value, float to)
+static void raise_to(float *value, float to)
 {
 	if (!(*value >= to))
 		*value = to;
 }
 
-/*
- * A window of CPU use: it counts in the second where it ends, and in those that it is all there is
- * of.
- */
+/* A window of CPU use counts in the second where it ends, and in those that it covers. */
 static void note_cpu(struct top_table_row *row, mono_t from, mono_t to, double cores)
 {
 	uint64_t second = to.ns / NS_PER_S, first = from.ns / NS_PER_S + 1;
 
-	go_on(row, second);
+	advance_to_second(row, second);
 	if (second - first >= TOP_TABLE_SECONDS && first < second)
 		first = second - TOP_TABLE_SECONDS + 1;
 	for (uint64_t s = first; s < second; s++)
-		raise(&row->cpu[s % TOP_TABLE_SECONDS], (float)cores);
+		raise_to(&row->cpu[s % TOP_TABLE_SECONDS], (float)cores);
 	if (second + TOP_TABLE_SECONDS > row->second)
-		raise(&row->cpu[second % TOP_TABLE_SECONDS], (float)cores);
+		raise_to(&row->cpu[second % TOP_TABLE_SECONDS], (float)cores);
 	if (!(row->cpu_peak >= cores))
 		row->cpu_peak = cores;
 }
 
-/* ---- looks ---- */
+/* ---- samples ---- */
 
 static void begin_marks(struct top_table_row *row, mono_t at, uint64_t cpu_ns)
 {
@@ -221,7 +226,7 @@ static void observe_cpu(struct top_table_row *row, mono_t at, uint64_t cpu_ns)
 {
 	int64_t passed = mono_diff(at, row->window.at);
 
-	/* A counter that steps back began anew. */
+	/* A counter that decreased has started again. */
 	if (!row->has_cpu || cpu_ns < row->window.cpu_ns || passed < 0) {
 		begin_marks(row, at, cpu_ns);
 		return;
@@ -232,7 +237,7 @@ static void observe_cpu(struct top_table_row *row, mono_t at, uint64_t cpu_ns)
 	row->window = (struct top_table_mark){ at, cpu_ns };
 }
 
-/* When it was last seen as it still is. As judged_target_seen_at. */
+/* When the target was last seen unchanged. As judged_target_seen_at. */
 static mono_t seen_at(const struct top_table *table, const struct top_table_row *row)
 {
 	uint64_t read_ns = row->kind == TARGET_CGROUP ? table->cgroup_read_ns : 0;
@@ -262,18 +267,19 @@ static void observe_memory(struct top_table_row *row, uint64_t second, const str
 	if (peak > row->memory_peak_bytes)
 		row->memory_peak_bytes = peak;
 	if (row->has_memory && second + TOP_TABLE_SECONDS > row->second)
-		raise(&row->memory[second % TOP_TABLE_SECONDS],
-		      (float)(peak > row->memory_bytes ? peak : row->memory_bytes));
+		raise_to(&row->memory[second % TOP_TABLE_SECONDS],
+			 (float)(peak > row->memory_bytes ? peak : row->memory_bytes));
 }
 
-void top_table_sample(struct top_table *table, uint32_t id, mono_t at, const struct sample *sample)
+/* Unknown ids are ignored. */
+static void top_table_sample(struct top_table *table, uint32_t id, mono_t at, const struct sample *sample)
 {
-	struct top_table_row *row = find(table, id);
+	struct top_table_row *row = find_row(table, id);
 	uint64_t second = at.ns / NS_PER_S;
 
 	if (!row)
 		return;
-	go_on(row, second);
+	advance_to_second(row, second);
 	observe_silence(table, row);
 	if (sample_has(sample, SAMPLE_CPU))
 		observe_cpu(row, at, sample->value[SAMPLE_CPU]);
@@ -287,27 +293,28 @@ void top_table_sample(struct top_table *table, uint32_t id, mono_t at, const str
 	row->gone = false;
 }
 
-void top_table_gone(struct top_table *table, uint32_t id, mono_t at)
+static void top_table_gone(struct top_table *table, uint32_t id, mono_t at)
 {
-	struct top_table_row *row = find(table, id);
+	struct top_table_row *row = find_row(table, id);
 
 	if (!row)
 		return;
-	forget_past(row);
+	forget_samples(row);
 	forget_verdicts(row);
 	row->gone = true;
 	row->gone_at = at;
 }
 
-void top_table_gap(struct top_table *table)
+/* Samples are missing: no window reaches over this. */
+static void top_table_gap(struct top_table *table)
 {
 	for (size_t i = 0; i < table->count; i++)
-		forget_past(table->row[i]);
+		forget_samples(table->row[i]);
 	table->ticked = false;
 }
 
 /* Takes out those that ended long enough ago. */
-static void expire(struct top_table *table)
+static void remove_ended(struct top_table *table)
 {
 	size_t kept = 0;
 
@@ -325,21 +332,24 @@ static void expire(struct top_table *table)
 static void begin_second(const struct top_table *table, struct top_table_row *row, uint64_t second)
 {
 	observe_silence(table, row);
-	go_on(row, second);
+	advance_to_second(row, second);
 	if (!row->seen || !row->has_cpu)
 		return;
 	row->marks[0] = row->marks[1];
 	row->marks[1] = (struct top_table_mark){ seen_at(table, row), row->sample.value[SAMPLE_CPU] };
 }
 
-void top_table_writer(struct top_table *table, uint32_t writer)
+/* Whose samples and ticks follow; a tick is no sign of other writers' targets. */
+static void top_table_writer(struct top_table *table, uint32_t writer)
 {
 	table->line = writer_clocks_of(writer);
 }
 
-void top_table_tick(struct top_table *table, mono_t now)
+/* All samples up to now were delivered; targets without one were seen unchanged. */
+static void top_table_tick(struct top_table *table, mono_t now)
 {
-	mono_t latest = table->ticked && mono_diff(now, table->now) < 0 ? table->now : now; /* of another's */
+	mono_t latest =
+		table->ticked && mono_diff(now, table->now) < 0 ? table->now : now; /* another writer may be ahead */
 	uint64_t second = latest.ns / NS_PER_S;
 	bool begins = !table->ticked || second != table->now.ns / NS_PER_S;
 
@@ -348,12 +358,22 @@ void top_table_tick(struct top_table *table, mono_t now)
 	table->ticked = true;
 	if (!begins)
 		return;
-	expire(table);
+	remove_ended(table);
 	for (size_t i = 0; i < table->count; i++)
 		begin_second(table, table->row[i], second);
 }
 
-void top_table_rewind(struct top_table *table)
+/* ---- rules ---- */
+
+/* Forgets what top_table_judge was told. */
+static void top_table_judge_begin(struct top_table *table)
+{
+	for (size_t i = 0; i < table->count; i++)
+		forget_verdicts(table->row[i]);
+}
+
+/* Before the past is read again: forgets all but names and peaks. */
+static void top_table_rewind(struct top_table *table)
 {
 	top_table_gap(table);
 	top_table_judge_begin(table);
@@ -361,16 +381,8 @@ void top_table_rewind(struct top_table *table)
 		table->row[i]->second = 0;
 }
 
-/* ---- rules ---- */
-
-void top_table_judge_begin(struct top_table *table)
-{
-	for (size_t i = 0; i < table->count; i++)
-		forget_verdicts(table->row[i]);
-}
-
 /* Pending ones first. */
-static void keep(struct top_table_row *row, const struct top_table_verdict *verdict)
+static void keep_waiting(struct top_table_row *row, const struct top_table_verdict *verdict)
 {
 	size_t kept = row->waiting_count < TOP_TABLE_WAITING_MAX ? row->waiting_count : TOP_TABLE_WAITING_MAX;
 	size_t at = verdict->wait == TOP_TABLE_PENDING ? row->pending - 1 : kept;
@@ -384,9 +396,9 @@ static void keep(struct top_table_row *row, const struct top_table_verdict *verd
 	row->waiting[at] = *verdict;
 }
 
-void top_table_judge(struct top_table *table, uint32_t id, const struct top_table_verdict *verdict)
+static void top_table_judge(struct top_table *table, uint32_t id, const struct top_table_verdict *verdict)
 {
-	struct top_table_row *row = find(table, id);
+	struct top_table_row *row = find_row(table, id);
 	double nearness = verdict->has_nearness ? verdict->nearness : INFINITY;
 
 	if (!row || row->gone)
@@ -399,12 +411,12 @@ void top_table_judge(struct top_table *table, uint32_t id, const struct top_tabl
 	row->pending += verdict->wait == TOP_TABLE_PENDING;
 	row->cooling += verdict->wait == TOP_TABLE_COOLING;
 	if (verdict->wait != TOP_TABLE_CALM)
-		keep(row, verdict);
+		keep_waiting(row, verdict);
 }
 
-/* ---- looking ---- */
+/* ---- views ---- */
 
-static bool wanted(const struct top_table_row *row, const char *filter)
+static bool matches_filter(const struct top_table_row *row, const char *filter)
 {
 	if (!filter || !*filter)
 		return true;
@@ -418,7 +430,7 @@ static double cpu_now(const struct top_table *table, const struct top_table_row 
 	mono_t at = row->seen ? seen_at(table, row) : row->at;
 	int64_t passed = mono_diff(at, row->marks[0].at);
 
-	/* What lies in between is too short to tell, until a window has ended. */
+	/* Too short a time, until a window has ended. */
 	if (!row->seen || !row->has_cpu || passed < TOP_TABLE_WINDOW_NS)
 		return NAN;
 	return (double)(row->sample.value[SAMPLE_CPU] - row->marks[0].cpu_ns) / (double)passed;
@@ -441,7 +453,7 @@ static double key_of(const struct top_table_row *row, enum top_table_order order
 	return 0;
 }
 
-static int compare(const void *a, const void *b, void *ctx)
+static int compare_rows(const void *a, const void *b, void *ctx)
 {
 	const struct top_table_row *x = *(struct top_table_row *const *)a, *y = *(struct top_table_row *const *)b;
 	const struct top_table_wish *wish = ctx;
@@ -450,7 +462,7 @@ static int compare(const void *a, const void *b, void *ctx)
 
 	if (isnan(kx) != isnan(ky))
 		return isnan(kx) ? 1 : -1;
-	/* A rule that waits for its time to pass is nearer than any distance says. */
+	/* A pending rule is nearer than any distance. */
 	if (wish->order == TOP_TABLE_BY_DISTANCE && (x->pending > 0) != (y->pending > 0))
 		return x->pending ? -way : way;
 	if (!isnan(kx) && kx != ky)
@@ -476,11 +488,11 @@ int top_table_view(struct top_table *table, const struct top_table_wish *wish, s
 		struct top_table_row *row = table->row[i];
 
 		row->cpu_cores = cpu_now(table, row);
-		if (wanted(row, wish->filter))
+		if (matches_filter(row, wish->filter))
 			table->view[count++] = row;
 	}
 	if (count > 1)
-		qsort_r(table->view, count, sizeof(struct top_table_row *), compare, (void *)(uintptr_t)wish);
+		qsort_r(table->view, count, sizeof(struct top_table_row *), compare_rows, (void *)(uintptr_t)wish);
 
 	*ret = (struct top_table_list){ table->view, count };
 	return 0;
@@ -505,7 +517,7 @@ void top_table_history(const struct top_table *table, const struct top_table_row
 	}
 }
 
-void top_table_release(struct top_table *table)
+static void top_table_release(struct top_table *table)
 {
 	for (size_t i = 0; i < table->count; i++)
 		free_row(table->row[i]);
@@ -514,13 +526,7 @@ void top_table_release(struct top_table *table)
 	*table = (struct top_table){ .idle_ns = table->idle_ns, .cgroup_read_ns = table->cgroup_read_ns };
 }
 
-/*
- * top_rules.c: the engine starts in the past, as far back as the rules look, and judges itself into
- * the present. What the state file says of a firing that is later than where it starts would be
- * wrong there (its cooldown would be cut to the rule's own length, counted from then): such a
- * firing is left out, to be found once more in the samples. What the file says of cooldowns still
- * holds for what is shown.
- */
+/* ---- the rules ---- */
 
 struct top_rules {
 	struct metric_machine machine;
@@ -531,9 +537,7 @@ struct top_rules {
 	wall_t wall;                   /* of the last tick */
 };
 
-/* ---- the files ---- */
-
-static uint64_t mix(uint64_t sum, uint64_t value)
+static uint64_t hash_mix(uint64_t sum, uint64_t value)
 {
 	sum = (sum ^ value) * 0x9e3779b97f4a7c15ULL;
 	return sum ^ sum >> 32;
@@ -546,14 +550,13 @@ static uint64_t stat_signature(int dirfd, const char *path)
 
 	if (fstatat(dirfd, path, &st, 0) < 0)
 		return 0;
-	sum = mix(sum, (uint64_t)st.st_ino);
-	sum = mix(sum, (uint64_t)st.st_size);
-	sum = mix(sum, (uint64_t)st.st_mtim.tv_sec);
-	return mix(sum, (uint64_t)st.st_mtim.tv_nsec);
+	sum = hash_mix(sum, (uint64_t)st.st_ino);
+	sum = hash_mix(sum, (uint64_t)st.st_size);
+	sum = hash_mix(sum, (uint64_t)st.st_mtim.tv_sec);
+	return hash_mix(sum, (uint64_t)st.st_mtim.tv_nsec);
 }
 
-/* A number that changes whenever a file of the configuration does. */
-/* Of the file and of all that lies in the directory of drop-ins, in whichever order. */
+/* A number that changes whenever the file or a file in the directory of drop-ins does. */
 static uint64_t top_rules_signature(const struct config_file *file)
 {
 	uint64_t sum = stat_signature(AT_FDCWD, file->path);
@@ -566,8 +569,6 @@ static uint64_t top_rules_signature(const struct config_file *file)
 		closedir(dir);
 	return sum;
 }
-
-/* ---- life ---- */
 
 /* NULL is fine. */
 static void top_rules_free(struct top_rules *rules)
@@ -604,13 +605,12 @@ static int top_rules_new(const struct config_file *file, const struct metric_mac
 	return 0;
 }
 
-/* The configuration in force here. */
 static const struct config *top_rules_config(const struct top_rules *rules)
 {
 	return rules->config;
 }
 
-/* How much of the past the rules look back on. */
+/* How much of the past the rules need. */
 static uint64_t top_rules_span_ns(const struct top_rules *rules)
 {
 	uint64_t span = 0;
@@ -628,8 +628,6 @@ static uint64_t top_rules_span_ns(const struct top_rules *rules)
 	return span;
 }
 
-/* ---- what the daemon remembers ---- */
-
 static void trim(char *text)
 {
 	text[strcspn(text, "\n")] = '\0';
@@ -646,7 +644,7 @@ static void read_boot_id(char ret[64])
 		fclose(file);
 }
 
-/* A file that is missing, damaged or not ours to read says nothing. */
+/* A file that is missing, damaged or not readable is no state. */
 static int load_saved(struct top_rules *rules)
 {
 	char boot_id[64], error[256];
@@ -672,10 +670,7 @@ static int ignore_firing(void *ctx, const struct evaluator_firing *firing)
 	return 0;
 }
 
-/*
- * The events of a ring are about to be delivered from somewhere on: nothing is known, but what the
- * state file says. 0 or -ENOMEM.
- */
+/* Before the events of a ring, from some time on: forgets all but the state file. 0 or -ENOMEM. */
 static int top_rules_begin(struct top_rules *rules)
 {
 	struct evaluator_options options = {
@@ -697,8 +692,8 @@ static int top_rules_begin(struct top_rules *rules)
 	return evaluator_new(&options, &rules->evaluator);
 }
 
-/* What was remembered before `wall`, of what is remembered now. */
-static void go_back(struct trigger_memory *memory, const struct trigger_rule *rule, wall_t wall)
+/* The state as of `wall`: less a firing after it. */
+static void forget_later_firing(struct trigger_memory *memory, const struct trigger_rule *rule, wall_t wall)
 {
 	if (memory->cooldown_until.ns <= wall.ns + rule->cooldown_ns)
 		return;
@@ -708,8 +703,8 @@ static void go_back(struct trigger_memory *memory, const struct trigger_rule *ru
 	memory->disarmed = false;
 }
 
-/* The evaluator asks its memo when it makes the target. */
-static int remember(struct top_rules *rules, const struct target *target)
+/* The evaluator reads the rule state when it adds the target. */
+static int remember_target(struct top_rules *rules, const struct target *target)
 {
 	for (size_t i = 0; i < rules->config->rule_count; i++) {
 		const struct config_rule *rule = &rules->config->rules[i];
@@ -718,7 +713,7 @@ static int remember(struct top_rules *rules, const struct target *target)
 
 		if (!rule_state_get(rules->saved, rule->name, target->key, &memory))
 			continue;
-		go_back(&memory, &rule->trigger, rules->wall);
+		forget_later_firing(&memory, &rule->trigger, rules->wall);
 		r = rule_state_put(rules->rule_state, rule->name, target->key, &memory);
 		if (r < 0)
 			return r;
@@ -726,23 +721,19 @@ static int remember(struct top_rules *rules, const struct target *target)
 	return 0;
 }
 
-/* ---- events ---- */
-
 /* One event of the ring, in order. 0 or -ENOMEM. */
 static int top_rules_event(struct top_rules *rules, const struct ring_event *event)
 {
 	if (event->type == RING_EVENT_TICK)
 		rules->wall = event->wall;
 	if (event->type == RING_EVENT_TARGET) {
-		int r = remember(rules, &event->target);
+		int r = remember_target(rules, &event->target);
 
 		if (r < 0)
 			return r;
 	}
 	return evaluator_event(rules->evaluator, event);
 }
-
-/* ---- verdicts ---- */
 
 struct judgement {
 	const struct top_rules *rules;
@@ -770,7 +761,7 @@ static void set_nearness(const struct trigger_decision *decision, struct top_tab
 	verdict->nearness = threshold > 0 ? decision->distance / threshold : decision->distance;
 }
 
-static int visit(void *ctx, const struct evaluator_status *status)
+static int visit_status(void *ctx, const struct evaluator_status *status)
 {
 	const struct judgement *judgement = ctx;
 	const struct trigger_decision *decision = status->decision;
@@ -792,30 +783,23 @@ static int visit(void *ctx, const struct evaluator_status *status)
 	return 0;
 }
 
-/*
- * Hands what each rule thinks of each target to the table, as of now; names stay valid as long as
- * the rules do.
- */
+/* Gives the table the state of each rule on each target; names are valid as long as the rules. */
 static void top_rules_judge(const struct top_rules *rules, wall_t now, struct top_table *table)
 {
 	struct judgement judgement = { rules, now, table };
 
 	top_table_judge_begin(table);
 	if (rules->evaluator)
-		evaluator_visit(rules->evaluator, visit, &judgement);
+		evaluator_visit(rules->evaluator, visit_status, &judgement);
 }
 
-/*
- * top_feed.c: a ring is never changed in its place: a daemon that starts makes a new file and
- * renames it. So it is enough to look whether the name still leads to the same file. The old one
- * stays mapped, and readable, until then.
- */
+/* ---- the ring ---- */
 
-/* A sampler that is held up for so long, and for so many of its intervals, is worth a word. */
+/* After so long, and so many intervals, without a tick the daemon counts as silent. */
 #define SILENCE_NS (3 * NS_PER_S)
 #define SILENCE_INTERVALS 5
 
-static void let_go(struct top_feed *feed)
+static void detach_ring(struct top_feed *feed)
 {
 	ring_cursor_free(feed->cursor);
 	ring_free(feed->ring);
@@ -823,16 +807,16 @@ static void let_go(struct top_feed *feed)
 	feed->ring = NULL;
 }
 
-/* path set, the rest zeroed, is the right start. Lets go of the ring; may be attached again. */
+/* Starts with path set, the rest zeroed. May be attached again. */
 static void top_feed_release(struct top_feed *feed)
 {
-	let_go(feed);
+	detach_ring(feed);
 	feed->has_file = false;
 }
 
 /*
  * Maps the ring that is at path now, to be read from `back_ns` before its last tick on. What was
- * attached stays so if it fails. 0; -ENOMEM; -EBADMSG: it is no ring, or one of another version;
+ * attached stays so if it fails. 0; -ENOMEM; -EBADMSG: not a ring, or of another version;
  * -errno.
  */
 static int top_feed_attach(struct top_feed *feed, uint64_t back_ns)
@@ -843,7 +827,7 @@ static int top_feed_attach(struct top_feed *feed, uint64_t back_ns)
 	struct stat st;
 	int r;
 
-	/* Should it be replaced between these two, the next look finds out. */
+	/* If it is replaced between these two, the next check notices. */
 	r = stat(feed->path, &st) < 0 ? -errno : ring_open(AT_FDCWD, feed->path, false, &ring);
 	feed->error = r;
 	if (r < 0)
@@ -854,7 +838,7 @@ static int top_feed_attach(struct top_feed *feed, uint64_t back_ns)
 
 	ring_info(ring, &info);
 	ring_cursor_seek(cursor, mono_sub(info.last_tick, back_ns));
-	let_go(feed);
+	detach_ring(feed);
 	feed->ring = TAKE(ring);
 	feed->cursor = cursor;
 	feed->has_file = true;
@@ -876,7 +860,7 @@ static bool top_feed_replaced(const struct top_feed *feed)
 	return !feed->has_file || st.st_dev != feed->dev || st.st_ino != feed->ino;
 }
 
-static void notice(struct top_feed *feed, const struct ring_event *event)
+static void note_event(struct top_feed *feed, const struct ring_event *event)
 {
 	if (event->type == RING_EVENT_TICK) {
 		feed->tick = event->time;
@@ -897,7 +881,7 @@ static int top_feed_poll(struct top_feed *feed, int (*take)(void *ctx, const str
 	if (!feed->cursor)
 		return 0;
 	while ((r = ring_cursor_next(feed->cursor, &event)) == 0) {
-		notice(feed, &event);
+		note_event(feed, &event);
 		r = take(ctx, &event);
 		if (r != 0)
 			return r;
@@ -905,7 +889,8 @@ static int top_feed_poll(struct top_feed *feed, int (*take)(void *ctx, const str
 	return r < 0 ? r : 0;
 }
 
-enum top_feed_state top_feed_state(const struct top_feed *feed, mono_t now, ring_alive *alive)
+/* now: of the monotonic clock. alive: whether a process lives. */
+static enum top_feed_state top_feed_state(const struct top_feed *feed, mono_t now, ring_alive *alive)
 {
 	struct ring_info info;
 	uint64_t interval_ns;
@@ -918,7 +903,7 @@ enum top_feed_state top_feed_state(const struct top_feed *feed, mono_t now, ring
 		return TOP_FEED_STOPPED;
 	silence = mono_diff(now, info.last_tick);
 	interval_ns = ring_interval_ns(feed->ring);
-	/* A time in the future is of another boot. */
+	/* A time in the future is of an earlier boot. */
 	if (silence >= 0 && silence < (int64_t)SILENCE_NS)
 		return TOP_FEED_LIVE;
 	if (silence >= 0 && interval_ns > 0 && (uint64_t)silence / SILENCE_INTERVALS < interval_ns)
@@ -926,17 +911,12 @@ enum top_feed_state top_feed_state(const struct top_feed *feed, mono_t now, ring
 	return alive(info.pid, info.start_ticks) ? TOP_FEED_SILENT : TOP_FEED_KILLED;
 }
 
-void top_feed_info(const struct top_feed *feed, struct ring_info *ret)
-{
-	ring_info(feed->ring, ret);
-}
-
-#define LOOK_INTERVAL_NS NS_PER_S
+#define CHECK_INTERVAL_NS NS_PER_S
 
 /* Cgroups are looked at this often unless the configuration says another time. */
 #define CGROUP_INTERVAL_NS (100 * NS_PER_MS)
 
-static const struct config nothing = { .ring.path = "", .incidents.directory = "", .state_file = "" };
+static const struct config no_config = { .ring.path = "", .incidents.directory = "", .state_file = "" };
 
 /* ---- places ---- */
 
@@ -982,7 +962,7 @@ static int find_places(struct top_watch *watch, const char *ring, char *message)
 		return r;
 	if (ring || watch->config_given)
 		return 0;
-	if (paths_choose(&nothing, &paths) == 0)
+	if (paths_choose(&no_config, &paths) == 0)
 		add_place(watch, paths.ring);
 	add_place(watch, PATHS_SYSTEM_RING);
 	return 0;
@@ -1058,7 +1038,7 @@ static void find_config(struct top_watch *watch)
 	if (watch->config_given)
 		return;
 	set_file(watch, PATHS_CONFIG, PATHS_DROPINS);
-	top_feed_info(&watch->feed, &info);
+	ring_info(watch->feed.ring, &info);
 	if (procfd < 0 || info.pid <= 0 || !proc_read_is_alive(info.pid, info.start_ticks))
 		return;
 	len = proc_read_file(procfd, info.pid, "cmdline", words, sizeof(words));
@@ -1092,7 +1072,7 @@ static int load_rules(struct top_watch *watch)
 
 /* ---- rings ---- */
 
-static uint64_t span(const struct top_watch *watch)
+static uint64_t needed_past_ns(const struct top_watch *watch)
 {
 	uint64_t least = (TOP_TABLE_SECONDS + 1) * NS_PER_S, rules = watch->rules ? top_rules_span_ns(watch->rules) : 0;
 
@@ -1100,7 +1080,7 @@ static uint64_t span(const struct top_watch *watch)
 }
 
 /* From the past on, with the rules that there are now. */
-static int begin(struct top_watch *watch)
+static int read_again(struct top_watch *watch)
 {
 	struct top_feed *feed = &watch->feed;
 	ino_t before = feed->ino;
@@ -1108,7 +1088,7 @@ static int begin(struct top_watch *watch)
 
 	if (r < 0)
 		return r;
-	r = top_feed_attach(feed, span(watch));
+	r = top_feed_attach(feed, needed_past_ns(watch));
 	if (r < 0)
 		return r;
 	/* A daemon that started at this very moment has begun to number targets anew. */
@@ -1122,7 +1102,7 @@ static int begin(struct top_watch *watch)
  * The first place where there is a ring. What goes wrong with a ring is in place_error. 0 or
  * -ENOMEM.
  */
-static int attach(struct top_watch *watch)
+static int attach_first(struct top_watch *watch)
 {
 	for (size_t i = 0; i < watch->places; i++) {
 		int r;
@@ -1138,32 +1118,32 @@ static int attach(struct top_watch *watch)
 		top_rules_free(TAKE(watch->rules));
 		watch->table.cgroup_read_ns = CGROUP_INTERVAL_NS;
 		watch->since = (wall_t){ 0 };
-		r = begin(watch);
+		r = read_again(watch);
 		return r == -ENOMEM ? r : 0;
 	}
 	return 0;
 }
 
 /* A ring that has just been made may not be attached yet; then the next look does it. */
-static int look(struct top_watch *watch)
+static int check_ring(struct top_watch *watch)
 {
 	struct top_feed *feed = &watch->feed;
 	int r = 0;
 
 	if (!feed->ring)
-		return attach(watch);
+		return attach_first(watch);
 	if (top_feed_replaced(feed)) {
 		top_feed_release(feed);
-		return attach(watch);
+		return attach_first(watch);
 	}
 	if (top_rules_signature(&watch->file) != watch->signature)
-		r = begin(watch);
+		r = read_again(watch);
 	return r == -ENOMEM ? r : 0;
 }
 
 /* ---- reading ---- */
 
-static int take(void *ctx, const struct ring_event *event)
+static int take_event(void *ctx, const struct ring_event *event)
 {
 	struct top_watch *watch = ctx;
 	struct top_table *table = &watch->table;
@@ -1202,29 +1182,29 @@ int top_watch_update(struct top_watch *watch, mono_t now)
 {
 	int r = 0;
 
-	if (!watch->has_looked || mono_diff(now, watch->looked) >= (int64_t)LOOK_INTERVAL_NS) {
-		watch->looked = now;
-		watch->has_looked = true;
-		r = look(watch);
+	if (!watch->has_checked || mono_diff(now, watch->checked) >= (int64_t)CHECK_INTERVAL_NS) {
+		watch->checked = now;
+		watch->has_checked = true;
+		r = check_ring(watch);
 	}
 	if (r == 0)
-		r = top_feed_poll(&watch->feed, take, watch);
+		r = top_feed_poll(&watch->feed, take_event, watch);
 	if (r == 0 && watch->rules && watch->feed.wall.ns > 0)
 		top_rules_judge(watch->rules, watch->feed.wall, &watch->table);
 	return r;
 }
 
-/* ---- words ---- */
+/* ---- messages ---- */
 
-static const char *advice(int error)
+static const char *advice_for(int error)
 {
 	switch (error) {
 	case -ENOENT:
-		return "No daemon has made a ring there. Start one: systemctl start spikewatchd, or for yourself\n"
-		       "spikewatchd -c FILE. One whose ring is elsewhere: --ring FILE, or -c with its configuration.";
+		return "No daemon has made a ring there. Start one: systemctl start spikewatchd, or as yourself\n"
+		       "spikewatchd -c FILE. If its ring is elsewhere: --ring FILE, or -c with its configuration.";
 	case -EACCES:
 	case -EPERM:
-		return "Ask as root, as the user of the daemon, or as a member of the group spikewatch.";
+		return "Run this as root, as the user of the daemon, or as a member of the group spikewatch.";
 	case -EBADMSG:
 		return "The file is damaged, or of another version of spikewatch. A daemon that starts makes a new "
 		       "one.";
@@ -1245,9 +1225,9 @@ int top_watch_explain(const struct top_watch *watch, const char *prefix, FILE *f
 		output_escaped(file, watch->place[i]);
 		fprintf(file, ": %s\n", error == -EBADMSG ? "not a ring that can be read" : strerror(-error));
 		bad |= error == -EBADMSG;
-		/* What can be done about a ring that is there says more. */
+		/* Advice on a ring that exists comes first. */
 		if (!what || error != -ENOENT)
-			what = advice(error);
+			what = advice_for(error);
 	}
 	if (what)
 		fprintf(file, "%s\n", what);
@@ -1264,10 +1244,10 @@ static bool state_note(const struct top_watch *watch, mono_t now, char *buf)
 	case TOP_FEED_ABSENT:
 		snprintf(buf, TOP_WATCH_NOTE_MAX, "%s; waiting for a daemon to make one",
 			 watch->feed.error == -EBADMSG ? "the ring is damaged, or of another version"
-						       : "there is no ring any more");
+						       : "the ring was removed");
 		return true;
 	case TOP_FEED_SILENT:
-		top_feed_info(&watch->feed, &info);
+		ring_info(watch->feed.ring, &info);
 		snprintf(buf, TOP_WATCH_NOTE_MAX, "the daemon has written nothing for %.0f s",
 			 (double)mono_diff(now, info.last_tick) / 1e9);
 		return true;
@@ -1275,7 +1255,7 @@ static bool state_note(const struct top_watch *watch, mono_t now, char *buf)
 		snprintf(buf, TOP_WATCH_NOTE_MAX, "the daemon has stopped; waiting for the next one");
 		return true;
 	case TOP_FEED_KILLED:
-		snprintf(buf, TOP_WATCH_NOTE_MAX, "the daemon is gone, without a goodbye; waiting for the next one");
+		snprintf(buf, TOP_WATCH_NOTE_MAX, "the daemon has died; waiting for the next one");
 		return true;
 	}
 	return false;

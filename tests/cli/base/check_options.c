@@ -169,7 +169,7 @@ END_TEST
 START_TEST(values_of_the_wrong_kind_say_what_was_expected)
 {
 	refused(WORDS("--before", "10"), "not a duration such as 10ms");
-	refused(WORDS("--before", ""), "no duration");
+	refused(WORDS("--before", ""), "not a duration");
 	refused(WORDS("--max-size", "many"), "not a size such as 64KiB");
 	refused(WORDS("--number", "-1"), "not a whole number");
 	refused(WORDS("--number", "+1"), "not a whole number");

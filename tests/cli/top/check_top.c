@@ -428,7 +428,7 @@ START_TEST(waits_for_a_daemon_that_is_started_anew)
 	scene_wait_for(drew("worker"));
 	forget();
 	stop_daemon(SIGKILL);
-	scene_wait_for(drew("the daemon is gone"));
+	scene_wait_for(drew("the daemon has died"));
 	forget();
 	configure("second");
 	start_daemon();

@@ -1,7 +1,7 @@
 /* check_top_text.c: lines that fit, whatever the names and the width are. */
+#include "cli/top/top.c"
+
 #include "lib/base/base.h"
-#include "cli/top/top.h"
-#include "cli/top/top_data.h"
 #include "lib/model/sample.h"
 #include "lib/model/target.h"
 
@@ -15,6 +15,7 @@
 Suite *top_text_suite(void);
 
 static struct top_table table;
+static struct top_table_row rows[8], *row_pointers[8];
 
 static void setup(void)
 {
@@ -23,7 +24,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-	top_table_release(&table);
+	free(table.view);
 	setlocale(LC_CTYPE, "C");
 }
 
@@ -34,29 +35,47 @@ static size_t wide(const char *line)
 	size_t len = mbstowcs(text, line, TOP_TEXT_LINE_MAX);
 
 	ck_assert_msg(len != (size_t)-1, "broken characters: %s", line);
-	int columns = wcswidth(text, len);
+	int taken = wcswidth(text, len);
 
-	ck_assert_msg(columns >= 0, "unprintable: %s", line);
+	ck_assert_msg(taken >= 0, "unprintable: %s", line);
 
-	return (size_t)columns;
+	return (size_t)taken;
 }
 
+/* Targets of half a core more each, and of 75 GiB of memory and more, for three seconds. */
 static struct top_table_list fill(const char *const *names, size_t count)
 {
+	mono_t now = { 1003 * NS_PER_S - 10 * NS_PER_MS };
 	struct top_table_list list;
 
-	for (uint32_t id = 1; id <= count; id++) {
-		struct target target = { .id = id, .kind = TARGET_PROCESS, .name = names[id - 1] };
-		struct sample sample = { 0 };
+	ck_assert_uint_le(count, ARRAY_LEN(rows));
+	table = (struct top_table){ .now = now, .row = row_pointers, .count = count, .cap = ARRAY_LEN(rows) };
+	for (uint32_t i = 0; i < count; i++) {
+		struct top_table_row *row = row_pointers[i] = &rows[i];
+		double cores = 0.5 * (i + 1);
 
-		ck_assert_int_eq(top_table_target(&table, &target), 0);
-		for (uint64_t i = 0; i < 300; i++) {
-			mono_t now = { 1000 * NS_PER_S + i * 10 * NS_PER_MS };
+		*row = (struct top_table_row){
+			.id = i + 1,
+			.name = (char *)(uintptr_t)names[i],
+			.kind = TARGET_PROCESS,
+			.cpu_peak = cores,
+			.has_memory = true,
+			.memory_bytes = (300ull + i) << 28,
+			.memory_peak_bytes = (300ull + i) << 28,
+			.nearness = INFINITY,
+			.marks = { { { now.ns - NS_PER_S }, 0 } },
+			.seen = true,
+			.has_cpu = true,
+			.at = now,
+			.second = now.ns / NS_PER_S,
+		};
+		sample_set(&row->sample, SAMPLE_CPU, (uint64_t)(cores * 1e9));
+		for (uint64_t s = 0; s < TOP_TABLE_SECONDS; s++) {
+			bool known = s < 3;
+			size_t at = (row->second - s) % TOP_TABLE_SECONDS;
 
-			sample_set(&sample, SAMPLE_CPU, i * id * 5 * NS_PER_MS);
-			sample_set(&sample, SAMPLE_MEMORY, (i + id) << 28);
-			top_table_sample(&table, id, now, &sample);
-			top_table_tick(&table, now);
+			row->cpu[at] = known ? (float)cores : NAN;
+			row->memory[at] = known ? (float)row->memory_bytes : NAN;
 		}
 	}
 	ck_assert_int_eq(top_table_view(&table, &(struct top_table_wish){ .order = TOP_TABLE_BY_NAME }, &list), 0);
@@ -83,8 +102,12 @@ START_TEST(no_line_is_wider_than_the_terminal)
 	struct top_text text;
 
 	verdict.for_ns = verdict.for_whole_ns = 123456789012;
-	for (int i = 0; i < 7; i++)
-		top_table_judge(&table, 2, &verdict);
+	rows[1].nearness = verdict.nearness;
+	rows[1].nearest = verdict.rule;
+	rows[1].pending = 7;
+	rows[1].waiting_count = 7;
+	for (size_t i = 0; i < TOP_TABLE_WAITING_MAX; i++)
+		rows[1].waiting[i] = verdict;
 	for (size_t width = 1; width <= 300; width++) {
 		for (int utf8 = 0; utf8 < 2; utf8++) {
 			top_text_plan(width, utf8, top_text_longest(&list, utf8), &text);
@@ -142,7 +165,6 @@ START_TEST(a_row_says_what_there_is)
 {
 	static const char *const names[] = { "web/12" };
 	struct top_table_list list = fill(names, 1);
-	struct top_table_verdict calm = { .rule = "calm", .has_nearness = true, .nearness = 0.25 };
 	struct top_table_verdict cooling = { .rule = "cpu", .wait = TOP_TABLE_COOLING, .left_ns = 4100 * NS_PER_MS };
 	struct top_table_verdict pending = { .rule = "mem", .wait = TOP_TABLE_PENDING };
 	char line[TOP_TEXT_LINE_MAX];
@@ -155,14 +177,19 @@ START_TEST(a_row_says_what_there_is)
 	ck_assert_str_eq(line,
 			 "web/12         50.0%                    #   50.0%    75 GiB                    _    75 GiB"
 			 "     - -");
-	top_table_judge(&table, 1, &calm);
+	rows[0].nearest = "calm";
+	rows[0].nearness = 0.25;
 	top_text_row(&text, &table, list.row[0], line);
 	ck_assert_msg(strstr(line, "  25% calm"), "%s", line);
-	top_table_judge(&table, 1, &cooling);
-	top_table_judge(&table, 1, &pending);
+	rows[0].waiting[0] = pending;
+	rows[0].waiting[1] = cooling;
+	rows[0].waiting_count = 2;
+	rows[0].pending = rows[0].cooling = 1;
 	top_text_row(&text, &table, list.row[0], line);
 	ck_assert_msg(strstr(line, "  25% mem pending 120 ms of 200 ms, cpu cooling 5 s"), "%s", line);
-	top_table_gone(&table, 1, table.now);
+	rows[0].gone = true;
+	rows[0].seen = rows[0].has_cpu = false;
+	rows[0].nearness = INFINITY;
 	top_table_view(&table, &(struct top_table_wish){ 0 }, &list);
 	top_text_row(&text, &table, list.row[0], line);
 	ck_assert_msg(strstr(line, "web/12             -"), "%s", line);
