@@ -1,13 +1,13 @@
 /*
  * incident.c: the value, its names, and incident.json.
  *
- * Strings are cut at a UTF-8 character on the way in, so that they fit plain arrays: an incident is
- * filled in while the machine may be short of memory, and nothing of that can fail.
+ * Strings are cut at a UTF-8 character on the way in, so that they fit plain arrays: an incident
+ * is filled in while the machine may be short of memory, and nothing of that can fail.
  *
  * One table says for every key of incident.json where it is in struct incident and how it is
- * written; writing and reading both walk it, so they cannot drift apart. Only the two lists (merged
- * firings, captures), the labels, and what is for people alone (a sentence, times as text) are code.
- * Units are in the names of the keys, those of value, average and thresholds in "unit".
+ * written; writing and reading both walk it, so they cannot drift apart. Only the two lists
+ * (merged firings, captures), the labels, and what is for people alone (a sentence, times as text)
+ * are code. Units are in the names of the keys, those of value, average and thresholds in "unit".
  *
  * Reading trusts nothing: a file may come from another machine or another version. Strings are cut
  * to their room, numbers must fit their type exactly, null means unknown, unknown keys and words
@@ -274,7 +274,8 @@ static const struct incident_fields parts[] = {
 	[INCIDENT_PART_TIME] = PART("time", time_fields),
 	[INCIDENT_PART_RULE] = PART("rule", rule_fields),
 	[INCIDENT_PART_TARGET] = PART("target", target_fields),
-	[INCIDENT_PART_CONTAINER] = { "container", container_fields, ARRAY_LEN(container_fields), offsetof(struct incident, has_container) },
+	[INCIDENT_PART_CONTAINER] = { "container", container_fields, ARRAY_LEN(container_fields),
+				      offsetof(struct incident, has_container) },
 	[INCIDENT_PART_UNIT] = { "unit", unit_fields, ARRAY_LEN(unit_fields), offsetof(struct incident, has_unit) },
 	[INCIDENT_PART_LIMITS] = PART("limits", limits_fields),
 	[INCIDENT_PART_COVERAGE] = PART("coverage", coverage_fields),

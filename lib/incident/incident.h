@@ -28,8 +28,8 @@
 #define INCIDENT_MERGED_MAX 32 /* later firings that are listed; merged_total counts them all */
 
 /*
- * The severity of an incident that was requested, which has no value to measure: as bad as ten times
- * a threshold, so that retention rarely removes it for incidents of rules.
+ * The severity of an incident that was requested, which has no value to measure: as bad as ten
+ * times a threshold, so that retention rarely removes it for incidents of rules.
  */
 #define INCIDENT_MANUAL_SEVERITY 10.0
 

@@ -50,8 +50,8 @@ enum manifest_fault {
 bool manifest_name_ok(const char *name);
 
 /*
- * Reads the text of a MANIFEST. 0; -EBADMSG: damaged, truncated, or no MANIFEST; -EPROTONOSUPPORT: a
- * later format.
+ * Reads the text of a MANIFEST. 0; -EBADMSG: damaged, truncated, or no MANIFEST; -EPROTONOSUPPORT:
+ * a later format.
  */
 int manifest_parse(const char *text, size_t len, struct manifest *ret);
 

@@ -3,10 +3,10 @@
  *
  * A target sampled a thousand times a second changes in few fields by small amounts, so a record
  * holds the time and the changed fields as differences to the record before, as variable-length
- * integers: 10 to 20 bytes instead of 180. Records are in chunks that are never moved; a record never
- * crosses the end of its chunk. Reading decodes from the start, which is all that writing and the
- * peaks need (the latter with two cursors, one behind the other). The bytes are written here only,
- * so decoding does not check them.
+ * integers: 10 to 20 bytes instead of 180. Records are in chunks that are never moved; a record
+ * never crosses the end of its chunk. Reading decodes from the start, which is all that writing
+ * and the peaks need (the latter with two cursors, one behind the other). The bytes are written
+ * here only, so decoding does not check them.
  *
  * Rejected: a copy of the ring's pages, which hold all targets when one of a thousand is wanted;
  * dropping old samples when memory is short: the onset of the spike is in no other place.

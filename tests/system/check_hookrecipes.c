@@ -265,7 +265,7 @@ static int serve(void)
 	close(ends[1]);
 	size_t len = 0;
 
-	/* The whole line, or the server finds nobody who reads the rest. */
+	/* The whole line, or the server writes the rest to a closed socket. */
 	while (len + 1 < sizeof(port) && !strchr(port, '\n') && read(ends[0], port + len, 1) == 1)
 		len++;
 	close(ends[0]);

@@ -1,5 +1,5 @@
 /*
- * check_manual.c: incidents that somebody asks for: of a target, of everything, merged, refused;
+ * check_manual.c: incidents that are requested: of a target, of everything, merged, refused;
  * and what a reload leaves alone.
  */
 #include "incidents_rig.h"

@@ -1,9 +1,9 @@
 /*
- * check_trouble.c: the directory of incidents is full, read-only, gone or somebody else's;
+ * check_trouble.c: the directory of incidents is full, read-only, gone or another user's;
  * descriptors run out. What can be had is sealed, what cannot is said, nothing is left
  * half-written, and when the trouble is over it is over.
  *
- * Full and read-only file systems are small ones in memory, mounted where nobody else sees them:
+ * Full and read-only file systems are small ones in memory, mounted in a namespace of their own:
  * that needs root, and is left out otherwise.
  */
 #include "evaluator_feed.h"

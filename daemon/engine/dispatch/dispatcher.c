@@ -12,15 +12,15 @@
  *                                      │        ▲
  *                                      └────────┘ a sum after 10 s, then after twice as long each time, up to 10 min
  *
- * The two levels lie apart so that a rate at the border does not swing. In a flood the bucket stays
- * full while more come than leak, so the flood ends soon after they are few. What is counted is
- * logged at its end at the latest. The bound: in 60 s at most LOG_BURST + 60 / 4 = 35 entries by
- * name; a flood takes (LOG_BURST - LOG_CALM) * 4 s = 20 s at least to end, so there are at most three
- * ends and four sums besides, of two entries each: 49.
+ * The two levels lie apart so that a rate at the border does not swing. In a flood the bucket
+ * stays full while more come than leak, so the flood ends soon after they are few. What is counted
+ * is logged at its end at the latest. The bound: in 60 s at most LOG_BURST + 60 / 4 = 35 entries
+ * by name; a flood takes (LOG_BURST - LOG_CALM) * 4 s = 20 s at least to end, so there are at most
+ * three ends and four sums besides, of two entries each: 49.
  *
- * A process that executes a program of another name is another target, of the same name if it is of
- * the same entry: the ring says that the one has gone and then, some milliseconds later, that the
- * other is there. So "not watched any more" is held back for half a second.
+ * A process that executes a program of another name is another target, of the same name if it is
+ * of the same entry: the ring says that the one has gone and then, some milliseconds later, that
+ * the other is there. So "not watched any more" is held back for half a second.
  */
 #include "daemon/engine/dispatch/dispatcher.h"
 

@@ -1,8 +1,8 @@
 /*
- * dispatcher.h: the rules at work: one reader of the ring whose events go to the evaluator, the open
- * incidents and the log of targets, which it owns. spikewatchd and `spikewatch trap` are both built
- * of a session, a spool and a dispatcher. Belongs to the event loop; the reader is lossy, so the
- * sampler never waits for it.
+ * dispatcher.h: the rules at work: one reader of the ring whose events go to the evaluator, the
+ * open incidents and the log of targets, which it owns. spikewatchd and `spikewatch trap` are both
+ * built of a session, a spool and a dispatcher. Belongs to the event loop; the reader is lossy, so
+ * the sampler never waits for it.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_DISPATCH_DISPATCHER_H
 #define SPIKEWATCH_DAEMON_ENGINE_DISPATCH_DISPATCHER_H

@@ -2,17 +2,17 @@
  * capture.c: the evidence of an incident that is not samples: threads, status, limits, cgroup,
  * system and smaps, one file each.
  *
- * A capture builds its text in memory and writes it at once, so a file is complete or absent, and a
- * full disk costs one file, not the incident. Everything that a watched process controls is escaped,
- * so that no control character reaches a terminal. A file is bounded by CAPTURE_BYTES_MAX and cut at
- * the end of a line; the cut is noted in the file and in the capture's record.
+ * A capture builds its text in memory and writes it at once, so a file is complete or absent, and
+ * a full disk costs one file, not the incident. Everything that a watched process controls is
+ * escaped, so that no control character reaches a terminal. A file is bounded by CAPTURE_BYTES_MAX
+ * and cut at the end of a line; the cut is noted in the file and in the capture's record.
  *
  * A capture visits all processes of the target and continues when one has vanished; it reports an
- * error only if none could be read. Which errors mean "not possible here" (skipped) and which are a
- * fault (failed) is decided in judge_capture() only.
+ * error only if none could be read. Which errors mean "not possible here" (skipped) and which are
+ * a fault (failed) is decided in judge_capture() only.
  *
- * Which processes are read follows from the target: the process itself, the busiest of a group or a
- * cgroup, or the busiest of all watched ones. The second snapshot reads those of the first.
+ * Which processes are read follows from the target: the process itself, the busiest of a group or
+ * a cgroup, or the busiest of all watched ones. The second snapshot reads those of the first.
  */
 #include "daemon/engine/incident/capture.h"
 
@@ -1022,8 +1022,8 @@ struct capture {
 	const char *file;
 	const char *again; /* the second snapshot; NULL: there is none */
 	/*
-	 * Adds to text. 0; -ESRCH: all processes are gone, or there is none; -EACCES, -EPERM, -ENOENT, ...:
-	 * nothing could be read, for this reason.
+	 * Adds to text. 0; -ESRCH: all processes are gone, or there is none; -EACCES, -EPERM,
+	 * -ENOENT, ...: nothing could be read, for this reason.
 	 */
 	int (*collect)(const struct capture_context *context, struct capture_text *text);
 };
@@ -1095,7 +1095,10 @@ static struct incident_capture make_record(const struct capture *capture, bool a
 	return record;
 }
 
-/* Writes one file into dirfd and fills in its record. 0: ok or skipped; -errno: failed, no such file is left. */
+/*
+ * Writes one file into dirfd and fills in its record. 0: ok or skipped; -errno: failed, no such
+ * file is left.
+ */
 static int run_capture(const struct capture_context *context, const struct capture *capture, int dirfd,
 		       struct incident_capture *ret)
 {
@@ -1214,7 +1217,10 @@ static size_t choose_members(const struct capture_options *options, const struct
 	return count ? choose_busiest(context, pids, count, members, CAPTURE_MEMBERS_MAX) : 0;
 }
 
-/* The members of the snapshot: chosen and stored in *processes by the first, taken from there by the second. */
+/*
+ * The members of the snapshot: chosen and stored in *processes by the first, taken from there by
+ * the second.
+ */
 static void set_members(const struct capture_options *options, struct snapshot *snapshot,
 			struct capture_processes *processes)
 {

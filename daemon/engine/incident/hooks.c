@@ -54,7 +54,7 @@
 #define READ_BYTES 65536u
 #define PATH_VALUE "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-/* As in a login: the daemon's limit is much higher, and some programs close all possible descriptors. */
+/* As in a login. Some programs close all possible descriptors, and the daemon's limit is high. */
 #define FILES_MAX 1024
 
 /* How long the end of a killed process is waited for. */
@@ -300,13 +300,13 @@ static int exec_command(const struct hook_spawn_options *options, int null, int 
 
 /*
  * Starts a program in a process group of its own, with /dev/null as input, no descriptor but its
- * output, signals and limits as in a login. 0: *ret is its pid and the id of its group; it dies with
- * the calling thread. -errno: it was not started. The calling thread waits for the execve(2), others
- * do not; all signals should be blocked in it.
+ * output, signals and limits as in a login. 0: *ret is its pid and the id of its group; it dies
+ * with the calling thread. -errno: it was not started. The calling thread waits for the execve(2),
+ * others do not; all signals should be blocked in it.
  */
 static int hook_spawn(const struct hook_spawn_options *options, pid_t *ret)
 {
-	/* Above the standard descriptors, so that dup2(2) overwrites none of them before its use. */
+	/* Above the standard descriptors, or dup2(2) could overwrite one before its use. */
 	AUTO_CLOSE int out = fcntl(options->out, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 	AUTO_CLOSE int first = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	AUTO_CLOSE int null = first < 0 ? -1 : fcntl(first, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);

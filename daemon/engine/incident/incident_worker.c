@@ -58,7 +58,7 @@
 /* Second snapshots that may be pending; each keeps an incident in memory beyond its window. */
 #define AGAIN_MAX 16
 
-/* Time limit for naming all stacks while the daemon stops: a fraction of systemd's TimeoutStopSec. */
+/* For naming all stacks while the daemon stops: a fraction of systemd's TimeoutStopSec. */
 #define STOP_STACKS_NS (10 * NS_PER_S)
 
 /* Default of incident_worker_options.stuck_ns, and how often the stop checks for it. */
@@ -264,7 +264,7 @@ static struct job *queue_next_urgent(struct job_queue *queue)
 	return job;
 }
 
-/* No more jobs will be put, but for the seal of what was handed over: queue_next ends after these. */
+/* After this, only the seals of what was handed over are still put. */
 static void queue_stop(struct job_queue *queue)
 {
 	pthread_mutex_lock(&queue->lock);

@@ -35,8 +35,8 @@ struct incident_worker_options {
 	/* The thread's alone until incident_worker_stop, but for what spool.h says. */
 	struct spool *spool;
 	/*
-	 * How long the stop waits for one job (20 s): evidence of many gigabytes on a slow disk takes some
-	 * seconds, a blocked read of /proc forever.
+	 * How long the stop waits for one job (20 s): evidence of many gigabytes on a slow disk
+	 * takes some seconds, a blocked read of /proc forever.
 	 */
 	uint64_t stuck_ns;
 };
@@ -74,8 +74,8 @@ void incident_worker_enforce(struct incident_worker *worker);
 
 /*
  * Finishes all jobs and ends the thread: commands are stopped (hooks_stop), second snapshots are
- * skipped. True: it has ended, or had before. False: one job takes longer than stuck_ns, mostly in a
- * read of the files of a process (logged). It may continue at any time, so the session and the
+ * skipped. True: it has ended, or had before. False: one job takes longer than stuck_ns, mostly in
+ * a read of the files of a process (logged). It may continue at any time, so the session and the
  * spool must not be freed before the process ends, or before a later call, which does not wait,
  * returns true.
  */

@@ -61,7 +61,7 @@
 #define SPACE_CHECK_NS NS_PER_S
 #define SPACE_MAKE_NS (60 * NS_PER_S)
 
-/* How often the worker copies from the ring for an incident of all targets: it must not be overtaken. */
+/* How often the ring is copied for an incident of all targets: often enough not to lose pages. */
 #define FOLLOW_NS (500 * NS_PER_MS)
 
 #define NO_WRITER UINT32_MAX
@@ -562,7 +562,7 @@ enum incidents_answer incidents_fire(struct incidents *incidents, const struct e
 	if (!why && new_incident(incidents, firing->target, firing->to, firing->wall, &incident) < 0)
 		why = "no memory";
 	if (!why) {
-		/* First of all: the ring is overwritten, and describing may wait for a scan of /proc. */
+		/* First: the ring is overwritten while describing may wait for a scan. */
 		copy_past(incidents, incident);
 		describe_firing(incidents, firing, &incident->request->info);
 		if (open_incident(incidents, incident) < 0)

@@ -84,10 +84,10 @@ bool incidents_free(struct incidents *incidents);
 enum incidents_answer incidents_fire(struct incidents *incidents, const struct evaluator_firing *firing);
 
 /*
- * A request for an incident of this target or (NULL) of all. Merged if one of the same is open. The
- * past is copied as with a rule: of a target when this returns, of all targets as soon as the worker
- * is free, before what else is queued; what the sampler overwrites until then is missing, and
- * counted in the incident's coverage. target and its strings are copied. Always sets *ret; 0.
+ * A request for an incident of this target or (NULL) of all. Merged if one of the same is open.
+ * The past is copied as with a rule: of a target when this returns, of all targets as soon as the
+ * worker is free, before what else is queued; what the sampler overwrites until then is missing,
+ * and counted in the incident's coverage. target and its strings are copied. Always sets *ret; 0.
  */
 int incidents_trigger(struct incidents *incidents, const struct target *target, struct incidents_ticket *ret);
 

@@ -2,8 +2,8 @@
  * recover.c: reads the ring twice: first to measure what it holds, which the incident's name and
  * description need, then to copy it to samples.tsv.
  *
- * Only the last `before` window is saved, which an incident would have held; of all targets, because
- * which of them mattered is not known.
+ * Only the last `before` window is saved, which an incident would have held; of all targets,
+ * because which of them mattered is not known.
  */
 #include "daemon/engine/incident/recover.h"
 

@@ -96,8 +96,8 @@ int full_recording_open(const struct full_recording_options *options, int dirfd,
 int full_recording_follow(struct full_recording *recording);
 
 /*
- * Follows once more, ends the file, frees. 0: *ret, how much of the window there is, and the size of
- * the file; -errno: the first error, and the file is removed.
+ * Follows once more, ends the file, frees. 0: *ret, how much of the window there is, and the size
+ * of the file; -errno: the first error, and the file is removed.
  */
 int full_recording_close(struct full_recording *recording, struct sample_window_coverage *ret, uint64_t *ret_bytes);
 

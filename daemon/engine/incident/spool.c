@@ -6,9 +6,9 @@
  * names are complete incidents at any moment, after a crash too, and a temporary name that no
  * process holds locked is garbage.
  *
- * Which process is alive is asked of flock(2), which ends with its holder: a writer locks its draft
- * for as long as it lives, and a sweep takes what it can lock. The lock of the spool's directory
- * keeps a sweep away from a draft that was made but is not locked yet.
+ * Which process is alive is asked of flock(2), which ends with its holder: a writer locks its
+ * draft for as long as it lives, and a sweep takes what it can lock. The lock of the spool's
+ * directory keeps a sweep away from a draft that was made but is not locked yet.
  *
  * The spool is its path. A descriptor outlives the name of its directory, and what is written
  * through it then is lost; so before each incident the descriptor is compared with the path, and a
@@ -16,9 +16,9 @@
  * moved to where the path leads at the end, if that can be done.
  *
  * Retention sums sizes once: some file systems report freed space minutes later, and a loop that
- * asks again would remove everything. What is over age goes first, so that its space counts before a
- * younger one must go. For free space nothing is removed in vain: where other files have filled the
- * file system so far that removing all incidents would not be enough, they stay.
+ * asks again would remove everything. What is over age goes first, so that its space counts before
+ * a younger one must go. For free space nothing is removed in vain: where other files have filled
+ * the file system so far that removing all incidents would not be enough, they stay.
  *
  * Leftover files: a manifest lists regular files with plain names only, so whatever else a command
  * has made would make the incident impossible to seal, and is removed.
@@ -306,7 +306,10 @@ static void spool_directory_unref(struct spool_directory *dir)
 
 CLEANUP(spool_directory, unref);
 
-/* Whether path still leads to dir. 0: no; 1: yes; -errno: path cannot be read, though it may exist. */
+/*
+ * Whether path still leads to dir. 0: no; 1: yes; -errno: path cannot be read, though it may
+ * exist.
+ */
 static int directory_is_at(const struct spool_directory *dir, const char *path)
 {
 	struct stat named, open;
@@ -337,7 +340,10 @@ static bool is_temporary(const char *name)
 	return incident_name_ok(final);
 }
 
-/* Adds the end that the writer could not write; on failure the file stays as it is: readers say what is missing. */
+/*
+ * Adds the end that the writer could not write; on failure the file stays as it is: readers say
+ * what is missing.
+ */
 static void repair_samples(int dirfd)
 {
 	AUTO_CLOSE int fd = openat(dirfd, INCIDENT_SAMPLES_FILE, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);

@@ -7,8 +7,8 @@
  *
  * Several processes may use one directory. Only names that incident_name_ok() accepts are ever
  * touched. Every call may wait for the disk: not for the thread that samples. A spool is used by
- * one thread at a time, but for spool_set_limits, spool_predict_ok and spool_path, which any thread
- * may call at any time.
+ * one thread at a time, but for spool_set_limits, spool_predict_ok and spool_path, which any
+ * thread may call at any time.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_INCIDENT_SPOOL_H
 #define SPIKEWATCH_DAEMON_ENGINE_INCIDENT_SPOOL_H
@@ -28,9 +28,10 @@
 
 /*
  * Before an incident is sealed: adds each file in dirfd that is none of its captures to them, as
- * INCIDENT_LEFT_FILE, the smallest first, as long as all of them have at most max_bytes. Removes the
- * others, and what cannot be sealed (directories, links, names that a manifest does not allow), and
- * records that. A capture whose file is gone or no regular file any more has failed. 0; -ENOMEM;
+ * INCIDENT_LEFT_FILE, the smallest first, as long as all of them have at most max_bytes. Removes
+ * the others, and what cannot be sealed (directories, links, names that a manifest does not
+ * allow), and records that. A capture whose file is gone or no regular file any more has failed.
+ * 0; -ENOMEM;
  * -errno: something could not be removed, and the directory cannot be sealed.
  */
 int leftover_files_settle(int dirfd, uint64_t max_bytes, struct incident *incident);
@@ -61,10 +62,10 @@ enum retention_reason {
 };
 
 /*
- * Sorts entries, the mildest first (of equals the oldest), and sets reasons[i] for entries[i]: first
- * those over age, then the mildest until count, bytes and free space are within the limits. For free
- * space the most severe one is never removed, and none is if all others would not be enough.
- * free_bytes: free on the file system now. Pure.
+ * Sorts entries, the mildest first (of equals the oldest), and sets reasons[i] for entries[i]:
+ * first those over age, then the mildest until count, bytes and free space are within the limits.
+ * For free space the most severe one is never removed, and none is if all others would not be
+ * enough. free_bytes: free on the file system now. Pure.
  */
 void retention_choose(const struct retention_limits *limits, wall_t now, uint64_t free_bytes,
 		      struct retention_entry *entries, enum retention_reason *reasons, size_t count);
@@ -76,10 +77,10 @@ struct spool;
 struct spool_draft; /* an incident that is being written */
 
 /*
- * Opens the directory, making it and its parents (0750) if need be. Drafts of writers that have died
- * are sealed if spool_note has described them, or else removed; *ret_swept (may be NULL): how many
- * were removed. If the directory is removed or replaced later, the next spool_begin does the same
- * again. 0; -errno; -ENOMEM.
+ * Opens the directory, making it and its parents (0750) if need be. Drafts of writers that have
+ * died are sealed if spool_note has described them, or else removed; *ret_swept (may be NULL): how
+ * many were removed. If the directory is removed or replaced later, the next spool_begin does the
+ * same again. 0; -errno; -ENOMEM.
  */
 int spool_open(const char *path, const struct retention_limits *limits, struct spool **ret, size_t *ret_swept);
 
@@ -104,8 +105,8 @@ void spool_set_limits(struct spool *spool, const struct retention_limits *limits
 bool spool_predict_ok(struct spool *spool, uint64_t expected_bytes);
 
 /*
- * The sealed incidents of a spool's directory, oldest first, for free(3); NULL with count 0 if there
- * are none. Changes nothing there. 0; -ENOMEM; -errno.
+ * The sealed incidents of a spool's directory, oldest first, for free(3); NULL with count 0 if
+ * there are none. Changes nothing there. 0; -ENOMEM; -errno.
  */
 int spool_list_at(int dirfd, struct retention_entry **ret, size_t *ret_count);
 

@@ -1,10 +1,10 @@
 /*
  * session.c: builds bottom up, frees top down; a half-built session is freed by the same function.
  *
- * Discovery's thread may be blocked in a read of /proc when the session ends, and continue later. It
- * uses nearly all of the session, so then nothing is freed: the ring is marked as ended, and the rest
- * goes with the process. Readers that wait for a locked memory map can be killed, so an exit ends
- * such a thread.
+ * Discovery's thread may be blocked in a read of /proc when the session ends, and continue later.
+ * It uses nearly all of the session, so then nothing is freed: the ring is marked as ended, and
+ * the rest goes with the process. Readers that wait for a locked memory map can be killed, so an
+ * exit ends such a thread.
  */
 #include "daemon/engine/session/session.h"
 
@@ -70,8 +70,8 @@ static void raise_descriptor_limit(void)
 }
 
 /*
- * Makes the kernel grow the table of descriptors now, while there is one thread: with several threads
- * it waits for an RCU grace period, ten milliseconds of the first scan.
+ * Makes the kernel grow the table of descriptors now, while there is one thread: with several
+ * threads it waits for an RCU grace period, ten milliseconds of the first scan.
  */
 static void grow_descriptor_table(const struct session *session)
 {
@@ -133,7 +133,10 @@ static void fill_identity(int procfd, struct ring_options *options)
 {
 	char text[1024];
 	struct procfs_stat stat;
-	/* Of this process in its own /proc, where readers of the ring look, not below the proc root. */
+	/*
+	 * Of this process in its own /proc, where readers of the ring look, not below the proc
+	 * root.
+	 */
 	ssize_t len = proc_read_file(AT_FDCWD, 0, "/proc/self/stat", text, sizeof text);
 
 	options->pid = getpid();
@@ -183,7 +186,8 @@ static struct sampler_options sampler_options_of(const struct config *config)
 
 	return (struct sampler_options){
 		.source = {
-			.capacity = sampling->max_targets + (uint32_t)config->target_count, /* groups are targets, too */
+			/* Groups are targets, too. */
+			.capacity = sampling->max_targets + (uint32_t)config->target_count,
 			.heartbeat_ns = sampling->heartbeat_ns,
 			.idle_interval_ns = config_idle_ns(config),
 			.idle_grid_ns = config_idle_grid_ns(config),
@@ -215,7 +219,9 @@ static int build_sampler(struct session *session)
 	return r < 0 ? failed("cannot build the sampler", "", r) : 0;
 }
 
-/* Whether the proc root has this process's pid namespace: only then its pids have CPU clocks here. */
+/*
+ * Whether the proc root has this process's pid namespace: only then its pids have CPU clocks here.
+ */
 static bool is_own_proc(int procfd)
 {
 	char self[32];

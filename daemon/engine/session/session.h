@@ -1,6 +1,7 @@
 /*
  * session.h: what records: ring, samplers, discovery and stacks, assembled by a configuration. The
- * daemon and `spikewatch trap` add rules and incidents (dispatcher.h), `spikewatch record` a stream.
+ * daemon and `spikewatch trap` add rules and incidents (dispatcher.h), `spikewatch record` a
+ * stream.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_SESSION_SESSION_H
 #define SPIKEWATCH_DAEMON_ENGINE_SESSION_SESSION_H
@@ -38,9 +39,10 @@ int session_new(const struct config *config, const char *ring_path, struct sessi
 int session_start(struct session *session);
 
 /*
- * Replaces the configuration while everything runs: samplers_retune and discovery_reload. What only
- * a restart can change (ring.*, proc_root, cgroup_root, sampling.threads) must be equal in both. 0:
- * config is in force and must outlive the session, and the one before is no longer used. -ENOMEM,
+ * Replaces the configuration while everything runs: samplers_retune and discovery_reload. What
+ * only a restart can change (ring.*, proc_root, cgroup_root, sampling.threads) must be equal in
+ * both. 0: config is in force and must outlive the session, and the one before is no longer used.
+ * -ENOMEM,
  * -errno: the one before is still in force. Nothing is logged. Only the thread that made the session.
  */
 int session_reload(struct session *session, const struct config *config);
@@ -52,9 +54,9 @@ int session_reload(struct session *session, const struct config *config);
 bool session_stop(struct session *session);
 
 /*
- * Stops, marks the ring as ended in good order, frees all. NULL is fine. False: discovery is blocked
- * in a read of /proc and may continue (discovery_stop): nothing was freed, the configuration is still
- * in use and must not be freed either, and the process should end.
+ * Stops, marks the ring as ended in good order, frees all. NULL is fine. False: discovery is
+ * blocked in a read of /proc and may continue (discovery_stop): nothing was freed, the
+ * configuration is still in use and must not be freed either, and the process should end.
  */
 bool session_free(struct session *session);
 

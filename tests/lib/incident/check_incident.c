@@ -202,7 +202,7 @@ START_TEST(labels_of_the_container_are_with_the_target)
 }
 END_TEST
 
-/* What somebody else wrote there is passed over, as far as it is no label. */
+/* Members that are no labels are ignored. */
 START_TEST(labels_that_are_none_are_passed_over)
 {
 	static const char *const others[] = { "7", "[\"a\"]", "{\"a\":7,\"b c\":\"x\"}", "null" };

@@ -375,7 +375,7 @@ START_TEST(without_memory_they_are_said_nevertheless)
 	hear();
 	ck_assert_uint_eq(heard.found, 1);
 	ck_assert_uint_eq(target_log.count, 0);
-	go(next_id); /* nobody knows it */
+	go(next_id); /* an unknown id */
 	ck_assert_uint_eq(heard.gone, 0);
 	go(come());
 	ck_assert_uint_eq(heard.gone, 1);

@@ -378,7 +378,7 @@ START_TEST(the_busiest_members_of_a_cgroup_are_found)
 	ck_assert_int_eq(found[1].pid, 1234);
 	target.kind = TARGET_CGROUP;
 	ck_assert_uint_eq(choose_busiest(&context, NULL, 0, found, CAPTURE_MEMBERS_MAX), 2);
-	ck_assert_int_eq(found[0].pid, 77); /* of the cgroup below; 999 is gone, 0 is nobody */
+	ck_assert_int_eq(found[0].pid, 77); /* of the cgroup below; 999 is gone, 0 is no process */
 	ck_assert_int_eq(found[1].pid, 1234);
 	target.cgroup = "/nowhere";
 	ck_assert_uint_eq(choose_busiest(&context, NULL, 0, found, CAPTURE_MEMBERS_MAX), 0);

@@ -184,7 +184,7 @@ START_TEST(it_knows_what_it_is_for_and_nothing_of_the_daemon)
 	    "/proc/self/fd/0;"
 	    " cat /proc/self/oom_score_adj; awk '{{print $1 == $5}' /proc/$$/stat; ulimit -c; ulimit -f;"
 	    /*
-	     * Signals 32 and 33 are the C library's: nobody can reset what was inherited of them.
+	     * Signals 32 and 33 are the C library's: what was inherited of them cannot be reset.
 	     */
 	    " for mask in $(grep -E 'Sig(Blk|Ign)' /proc/self/status | awk '{{print $2}');"
 	    " do echo $((0x$mask & ~0x180000000)); done\"]}]");

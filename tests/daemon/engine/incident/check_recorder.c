@@ -204,7 +204,7 @@ END_TEST
 
 /*
  * Each one's targets say whose they are, those of the first by not saying it; what the times of
- * ticks span is known whoever ticks last.
+ * ticks span is known whichever writer ticks last.
  */
 START_TEST(whose_a_target_is_is_said_if_there_are_several_writers)
 {

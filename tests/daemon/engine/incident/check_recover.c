@@ -1,6 +1,6 @@
 /*
  * check_recover.c: what a killed daemon's ring held becomes an incident, once; whatever else lies
- * there stops nobody.
+ * there never stops the daemon.
  */
 #include "lib/incident/incident.h"
 #include "journal.h"

@@ -585,7 +585,7 @@ START_TEST(what_was_written_may_be_written_again)
 }
 END_TEST
 
-/* Root may do everything: it has to become somebody else. */
+/* Root may do everything: it has to become another user. */
 START_TEST(a_permission_that_was_lost_is_an_error_until_it_is_back)
 {
 	struct spool *spool = open_spool(0, 0);

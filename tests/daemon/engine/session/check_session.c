@@ -256,6 +256,7 @@ static void make_proc(void)
 			      "\"%s\", \"targets\": [{\"name\": \"a\", \"cmdline\": \"x\"}, "
 			      "{\"name\": \"b\", \"cgroup\": \"/x\", \"per\": \"process\"}]}",
 			      proc, cgroups);
+	config->stuck_ns = 200 * NS_PER_MS;
 }
 
 /*
