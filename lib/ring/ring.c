@@ -1,13 +1,14 @@
 /*
  * ring.c: the file, its header and its mapping.
  *
- * A ring is made whole under a temporary name and then renamed, so nobody ever sees a half-made
- * one, and who has the old one mapped keeps it. Its blocks are allocated at once: a full file
- * system is an error here and not a SIGBUS in the middle of a tick. After that the size never
- * changes.
+ * A ring is completed under a temporary name and then renamed: an incomplete one is never visible,
+ * and an old one stays valid where it is mapped. All blocks are allocated here, so that a full file
+ * system is an error and not a SIGBUS in the middle of a tick. The size never changes after that.
  *
  * The part of the header that never changes has a checksum; geometry is taken from it once and kept
- * in private memory, because any number of processes may write to the mapping.
+ * in private memory, because other processes may write to the mapping. The interval and the
+ * heartbeat in force are words of the live part: changing those under the checksum would make the
+ * header invalid for a moment, and a reader that opens the ring just then would be refused.
  */
 #include "lib/ring/ring.h"
 #include "lib/ring/ring_format.h"
@@ -29,60 +30,6 @@
 #define RING_VERSION 1u
 #define RING_ENDIAN 0x01020304u
 
-/*
- * ring_interval.c: three words of the live part of the header. The values the ring was made with
- * stay in the part that has a checksum: changing that in place would make the header invalid for a
- * moment, and a reader that opens the ring just then would be turned away.
- *
- * A longer heartbeat is in the longest at once. A shorter one does not change what was written
- * before, so the longest stays until every page that was begun under it has been overwritten.
- */
-
-uint64_t ring_interval_ns(const struct ring *ring)
-{
-	uint64_t live = ring_load(&ring->header->interval_live);
-
-	return live != 0 ? live : ring->header->interval_ns;
-}
-
-uint64_t ring_interval_heartbeat_ns(const struct ring *ring)
-{
-	uint64_t live = ring_load(&ring->header->heartbeat_live);
-
-	return live != 0 ? live : ring->header->heartbeat_ns;
-}
-
-uint64_t ring_interval_longest_ns(const struct ring *ring)
-{
-	uint64_t live = ring_load(&ring->header->heartbeat_longest);
-
-	return live != 0 ? live : ring->header->heartbeat_ns;
-}
-
-void ring_interval_set(struct ring_interval *tempo, struct ring *ring, uint64_t interval_ns, uint64_t heartbeat_ns)
-{
-	struct ring_header *header = ring->header;
-	uint64_t longest_ns = ring_interval_longest_ns(ring);
-
-	if (heartbeat_ns == 0)
-		heartbeat_ns = NS_PER_S;
-	if (heartbeat_ns < ring_interval_heartbeat_ns(ring))
-		tempo->shortened_seq = ring_load_acquire(&header->next_seq);
-	tempo->shortened = heartbeat_ns < longest_ns;
-	ring_store(&header->heartbeat_longest, heartbeat_ns > longest_ns ? heartbeat_ns : longest_ns);
-	ring_store(&header->heartbeat_live, heartbeat_ns);
-	ring_store(&header->interval_live, interval_ns);
-}
-
-void ring_interval_claimed(struct ring_interval *tempo, struct ring *ring, uint64_t seq)
-{
-	if (!tempo->shortened || seq < tempo->shortened_seq + ring->page_count)
-		return;
-
-	ring_store(&ring->header->heartbeat_longest, ring_interval_heartbeat_ns(ring));
-	tempo->shortened = false;
-}
-
 #define RING_SIZE_DEFAULT (16u << 20)
 #define RING_PAGE_DEFAULT (64u << 10)
 #define RING_PAGE_MIN (4u << 10)
@@ -93,10 +40,7 @@ void ring_interval_claimed(struct ring_interval *tempo, struct ring *ring, uint6
 /* Longest name of a ring, with what is appended to it while it is made. */
 #define RING_NAME_MAX 4096
 
-/*
- * A reader of the counters that meets a new pair this often is looking at something that is no
- * ring.
- */
+/* A reader that finds the counters changed this often gives up: such a file is not written by a ring. */
 #define RING_STATS_TRIES 1000
 
 struct geometry {
@@ -152,9 +96,6 @@ static void header_fill(struct ring_header *header, const struct ring_options *o
 	header->crc = header_sum(header);
 }
 
-/*
- * Whether header describes a file of this size. Looks at bytes that somebody else may have written.
- */
 static uint64_t file_bytes(const struct ring_header *header)
 {
 	return RING_HEADER_BYTES + (uint64_t)header->page_count * header->page_bytes;
@@ -181,7 +122,7 @@ int ring_size(const void *head, size_t len, uint64_t *ret_bytes)
 	return 0;
 }
 
-/* Maps fd and makes the object; the header is not looked at yet. */
+/* Maps fd and makes the object; the header is not checked yet. */
 static int map(int fd, size_t size_bytes, bool writable, struct ring **ret)
 {
 	AUTO_FREE struct ring *ring = calloc(1, sizeof(*ring));
@@ -234,7 +175,7 @@ int ring_create(int dirfd, const char *name, const struct ring_options *options,
 	if (len < 0 || (size_t)len >= sizeof(temporary))
 		return -ENAMETOOLONG;
 
-	/* What a creator that was killed here left behind. */
+	/* Of a creator that was killed here. */
 	if (unlinkat(dirfd, temporary, 0) < 0 && errno != ENOENT)
 		return -errno;
 
@@ -268,7 +209,7 @@ int ring_create_anonymous(const struct ring_options *options, struct ring **ret)
 
 int ring_open(int dirfd, const char *name, bool writable, struct ring **ret)
 {
-	/* Not blocking: the name may lead to a FIFO. */
+	/* Not blocking: the name may be that of a FIFO. */
 	AUTO_CLOSE int fd = openat(dirfd, name, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return -errno;
@@ -313,6 +254,13 @@ void ring_free(struct ring *ring)
 	free(ring);
 }
 
+uint64_t ring_interval_ns(const struct ring *ring)
+{
+	uint64_t live = ring_load(&ring->header->interval_live);
+
+	return live != 0 ? live : ring->header->interval_ns;
+}
+
 void ring_info(const struct ring *ring, struct ring_info *ret)
 {
 	const struct ring_header *header = ring->header;
@@ -321,7 +269,7 @@ void ring_info(const struct ring *ring, struct ring_info *ret)
 		.size_bytes = ring->size_bytes,
 		.page_bytes = ring->page_bytes,
 		.page_count = ring->page_count,
-		.heartbeat_ns = ring_interval_heartbeat_ns(ring),
+		.heartbeat_ns = ring_heartbeat_ns(ring),
 		.idle_ns = ring_load(&ring->header->idle_live),
 		.pid = header->pid,
 		.start_ticks = header->start_ticks,
@@ -332,25 +280,6 @@ void ring_info(const struct ring *ring, struct ring_info *ret)
 		.writers = ring_load(&header->writers),
 	};
 	memcpy(ret->boot_id, header->boot_id, sizeof(ret->boot_id));
-}
-
-void ring_stats_publish(struct ring *ring, const struct stats *stats)
-{
-	struct ring_header *header = ring->header;
-	uint64_t words[sizeof(*stats) / 8];
-
-	/* Another writer is at it: its figures are as new as ours. */
-	if (!ring_swap(&header->stats_lock, 0, 1))
-		return;
-
-	/* Into the copy that nobody reads. */
-	memcpy(words, stats, sizeof(words));
-	uint64_t version = ring_load(&header->stats_version) + 1;
-	ring_fence_release();
-	for (size_t i = 0; i < ARRAY_LEN(words); i++)
-		ring_store(&header->stats[version & 1][i], words[i]);
-	ring_store_release(&header->stats_version, version);
-	ring_store_release(&header->stats_lock, 0);
 }
 
 int ring_stats(const struct ring *ring, struct stats *ret)

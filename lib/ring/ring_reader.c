@@ -1,22 +1,47 @@
 /*
  * ring_reader.c: from pages to events.
  *
- * ring_follow.c finds the ticks; here their records are applied to the states of the targets and
- * delivered one by one. A record is consumed by the call that delivers it, so a call that runs out
- * of memory can be made again.
+ * Three steps. A page is copied and checked (struct ring_copy); the pages of the ring are followed,
+ * and the next tick is found among them (struct ring_follow); the records of a tick are applied to
+ * the states of the targets and delivered one by one (struct ring_cursor). Whole ticks only.
  *
- * A tick is applied without events (`quiet`) when it is before `since`, when part of it was lost
- * (its key records are needed by those behind it in the page), and while a cursor that starts at
- * the newest tick collects its states.
+ * Copying. The order is: the word of the page (is it this page?), `used`, the bytes, the header, an
+ * acquire fence, the word again. If the page was recycled in between, what was copied is thrown away.
+ * Then, once the page is sealed, the checksum over all of the copy; then the structure of the new
+ * records: every size in the copy can be relied upon from there on. A page is copied word by word with
+ * atomic loads, which the compiler turns into plain moves: some 20 GB/s.
  *
- * A reader that starts in the middle may meet a sample whose description comes later in the ring.
- * It then looks ahead through the ring once and takes all the descriptions it finds.
+ * Following. Pages are followed in the order of their sequence numbers. Those begun and not finished
+ * are in `pages`: with several writers each has an open page, and an old one that is still being
+ * filled must not stop the others. `next` is the first page not looked at; it is adopted when the
+ * pages before it have nothing new.
+ *
+ * Among the pages that have a tick, the one with the lowest tick number is next: so ticks of several
+ * writers come in the order in which they were published, although their pages overlap. For that, as
+ * many pages are followed ahead as writers are likely to be filling at a time. A tick that is
+ * published late under a lower number (its writer took the number and was interrupted) comes later:
+ * it is not waited for.
+ *
+ * Inside a page the publication of `used` makes ticks whole. A tick that continues elsewhere says so
+ * in its first record: all of its pages are copied before its first event is delivered. Conversely a
+ * page that begins with the rest of a tick is left alone while the page before it is followed, since
+ * the beginning may still appear there. Every loop is bounded by the number of pages: nothing in the
+ * file is trusted.
+ *
+ * Delivering. A record is consumed by the call that delivers it, so a call that runs out of memory
+ * can be repeated. A tick is applied without events (`quiet`) when it is before `since`, when a part
+ * of it was lost (its key records are needed by those behind it in the page), and while a cursor that
+ * starts at the newest tick collects its states.
+ *
+ * A reader that starts in the middle may meet a sample whose description comes later in the ring. It
+ * then searches the rest of the ring once and takes all descriptions.
  */
 #include "lib/ring/ring.h"
 #include "lib/ring/ring_format.h"
 
 #include "lib/base/base.h"
 #include "lib/base/compress.h"
+#include "lib/base/map.h"
 #include "lib/model/sample.h"
 #include "lib/model/target.h"
 
@@ -49,13 +74,30 @@ static inline uint32_t ring_head_id(uint64_t head)
 }
 
 /*
- * Who the blocking reader is, in one word so that attaching is one step: the pid (Linux has at most
- * 2^22) and the low 41 bits of the start time (697 years at 100 Hz).
+ * The blocking reader in one word, so that attaching is one step: its pid (at most 2^22 on Linux) and
+ * the low 41 bits of its start time (697 years at 100 Hz).
  */
 static inline uint64_t ring_reader_word(int32_t pid, uint64_t start_ticks)
 {
 	return (uint64_t)(uint32_t)pid << 41 | (start_ticks & ((1ULL << 41) - 1));
 }
+
+/*
+ * A private copy of one page, taken piece by piece while its writer fills it, and checked before it is
+ * used. have and parsed are offsets into payload. What lies between them is valid and begins with a TICK
+ * record.
+ */
+struct ring_copy {
+	struct ring_copy *spare; /* the next of a list of unused copies: of its owner */
+	uint64_t seq;
+	uint32_t writer; /* its number; valid once have > 0 */
+	uint64_t prev;   /* as in struct ring_page; valid once have > 0 */
+	uint64_t next;   /* likewise, when the last TICK says RING_TICK_MORE */
+	uint32_t have;   /* bytes copied */
+	uint32_t parsed; /* bytes consumed: of its owner */
+	bool complete;   /* the page was sealed: nothing more will come */
+	uint64_t payload[];
+};
 
 enum {
 	RING_COPY_RECYCLED = 1, /* the page belongs to a later sequence number now */
@@ -63,7 +105,7 @@ enum {
 };
 
 /* The first word of the record at offset at < have. */
-static inline uint64_t ring_copy_head(const struct ring_copy *copy, uint32_t at)
+static inline uint64_t copy_head(const struct ring_copy *copy, uint32_t at)
 {
 	return copy->payload[at / 8];
 }
@@ -71,31 +113,21 @@ static inline uint64_t ring_copy_head(const struct ring_copy *copy, uint32_t at)
 enum { RING_FOLLOW_LOSS = 101 };
 
 /* Flags of the TICK record at offset at. */
-static inline unsigned ring_follow_flags(const struct ring_copy *copy, uint32_t at)
+static inline unsigned copy_tick_flags(const struct ring_copy *copy, uint32_t at)
 {
-	return ring_head_flags(ring_copy_head(copy, at));
+	return ring_head_flags(copy_head(copy, at));
 }
 
-/*
- * ring_copy.c: from shared memory to private memory.
- *
- * The order: the word (is it this page?), `used`, the bytes, the header, an acquire fence, the word
- * again. If the page was recycled in between, what was copied is thrown away. Then, once the page
- * is sealed, the checksum over all of the copy; then the structure of the new records: from there
- * on every size in the copy can be relied upon.
- *
- * A page is copied word by word with atomic loads: the compiler makes plain moves of them, some 20
- * GB/s.
- */
+/* ---- copies of pages ---- */
 
 /* An empty copy for pages of this ring, to be free()d. NULL: no memory. */
-static struct ring_copy *ring_copy_new(const struct ring *ring)
+static struct ring_copy *copy_new(const struct ring *ring)
 {
 	return malloc(sizeof(struct ring_copy) + ring->payload_bytes);
 }
 
 /* Makes it a copy of page seq, nothing of which is read yet. */
-static void ring_copy_start(struct ring_copy *copy, uint64_t seq)
+static void copy_start(struct ring_copy *copy, uint64_t seq)
 {
 	copy->spare = NULL;
 	copy->seq = seq;
@@ -137,7 +169,7 @@ static bool records_valid(const struct ring_copy *copy, uint32_t from, uint32_t 
 	bool more = false;
 
 	for (uint32_t at = from; at < to;) {
-		uint64_t head = ring_copy_head(copy, at);
+		uint64_t head = copy_head(copy, at);
 		uint32_t size = ring_head_size(head);
 		bool tick = ring_head_type(head) == RING_TICK;
 		if (size < 8 || size % 8 != 0 || size > to - at || !record_valid(copy, at, size))
@@ -164,7 +196,7 @@ static bool sum_valid(const struct ring_copy *copy, uint32_t used, const uint64_
  * Copies what was published since the last call. 0; RING_COPY_RECYCLED or RING_COPY_DAMAGED:
  * nothing new is in the copy, what it had before stays valid.
  */
-static int ring_copy_refresh(struct ring_copy *copy, const struct ring *ring)
+static int copy_refresh(struct ring_copy *copy, const struct ring *ring)
 {
 	const struct ring_page *page = ring_page(ring, copy->seq);
 	uint64_t word = ring_load_acquire(&page->word);
@@ -204,34 +236,25 @@ static int ring_copy_refresh(struct ring_copy *copy, const struct ring *ring)
 	return 0;
 }
 
-/*
- * ring_follow.c: which page next.
- *
- * Pages are followed in the order of their sequence numbers. Those begun and not finished are in
- * `pages`: with several writers there is one open page for each, and an old one that is still being
- * filled stops nobody. `next` is the first page not looked at; it is adopted when the ones before
- * it have nothing new.
- *
- * Among the pages that have a tick, the one with the lowest number is next: so ticks of several
- * writers come in the order in which they were published, although their pages overlap. For that,
- * as many pages are followed ahead as writers are likely to be filling at a time. What one of them
- * publishes later under a lower number (it took the number, and was interrupted) comes later:
- * nobody waits for it.
- *
- * Whole ticks only. Inside a page the publication of `used` sees to that. A tick that goes on
- * elsewhere says so in its first record: all of its pages are copied before its first event is
- * delivered. Conversely a page that begins with the rest of a tick is left alone while the page
- * before it is followed, since the beginning may still appear there.
- *
- * Every loop is bounded by the number of pages: the file is not trusted to be sane.
- */
+/* ---- following pages ---- */
+
+/* Which pages a reader is reading. {0} may be released. */
+struct ring_follow {
+	const struct ring *ring;
+	struct ring_header *attached; /* blocking reader: where its slot is; else NULL */
+	uint64_t owner;               /* blocking reader: what its slot says */
+	uint64_t next;                /* the first page not looked at yet */
+	struct ring_copy **pages;     /* begun and not finished, ascending; room for all the pages of the ring */
+	uint32_t count;
+	struct ring_copy *spare;
+	uint64_t lost;    /* pages that were recycled before they were read; the owner clears it */
+	uint64_t damaged; /* pages given up; likewise */
+};
 
 /* Internal: this page has a tick. */
 #define FOUND 100
 
-/*
- * How many pages are followed ahead at most. A page for each of sixteen writers, and the next one.
- */
+/* How many pages are followed ahead at most: a page for each of sixteen writers, and the next one. */
 #define AHEAD_MAX 32u
 
 static uint64_t next_seq(const struct ring *ring)
@@ -239,22 +262,21 @@ static uint64_t next_seq(const struct ring *ring)
 	return __atomic_load_n(&ring->header->next_seq, __ATOMIC_SEQ_CST);
 }
 
-/* Tells the writers what this reader no longer needs. */
-static void hold(const struct ring_follow *follow)
+/* The blocking reader: publishes the oldest page that it still needs. */
+static void publish_hold(const struct ring_follow *follow)
 {
 	if (follow->attached != NULL && ring_load(&follow->attached->reader_owner) == follow->owner)
 		ring_store_release(&follow->attached->reader_seq,
 				   follow->count > 0 ? follow->pages[0]->seq : follow->next);
 }
 
-int ring_follow_init(struct ring_follow *follow, const struct ring *ring)
+/* Starts at the oldest page there is. 0 or -ENOMEM. */
+static int follow_init(struct ring_follow *follow, const struct ring *ring)
 {
 	uint64_t end = next_seq(ring);
 
 	*follow = (struct ring_follow){ .ring = ring, .next = end > ring->page_count ? end - ring->page_count : 0 };
-	/*
-	 * The oldest one may be changing hands at this moment, or have been when its writer died.
-	 */
+	/* The oldest one may be being claimed at this moment, or have been when its writer died. */
 	if (end >= ring->page_count && ring_word_is(ring_load_acquire(&ring_page(ring, end)->word), end))
 		follow->next++;
 
@@ -262,7 +284,8 @@ int ring_follow_init(struct ring_follow *follow, const struct ring *ring)
 	return follow->pages != NULL ? 0 : -ENOMEM;
 }
 
-void ring_follow_release(struct ring_follow *follow)
+/* Detaches and frees. */
+static void follow_release(struct ring_follow *follow)
 {
 	if (follow->attached != NULL)
 		ring_swap(&follow->attached->reader_owner, follow->owner, 0);
@@ -279,11 +302,11 @@ void ring_follow_release(struct ring_follow *follow)
 }
 
 /*
- * Makes this the blocking reader: writers hold for it, from the oldest page on. 0; RING_BUSY:
- * another one is, and alive does not say that it is dead.
+ * Makes this the blocking reader, which writers do not overtake, from the oldest page on. 0;
+ * RING_BUSY: there is another one, and alive does not say that it is dead.
  */
-static int ring_follow_attach(struct ring_follow *follow, struct ring *ring, uint64_t owner,
-			      bool (*alive)(int32_t pid, uint64_t start_ticks))
+static int follow_attach(struct ring_follow *follow, struct ring *ring, uint64_t owner,
+			 bool (*alive)(int32_t pid, uint64_t start_ticks))
 {
 	struct ring_header *header = ring->header;
 
@@ -306,19 +329,19 @@ static int ring_follow_attach(struct ring_follow *follow, struct ring *ring, uin
 	follow->attached = header;
 	follow->owner = owner;
 	follow->next = end >= ring->page_count ? end - ring->page_count + 1 : 0;
-	hold(follow);
+	publish_hold(follow);
 	return 0;
 }
 
 static struct ring_copy *copy_take(struct ring_follow *follow, uint64_t seq)
 {
-	struct ring_copy *copy = follow->spare != NULL ? follow->spare : ring_copy_new(follow->ring);
+	struct ring_copy *copy = follow->spare != NULL ? follow->spare : copy_new(follow->ring);
 	if (copy == NULL)
 		return NULL;
 
 	if (copy == follow->spare)
 		follow->spare = copy->spare;
-	ring_copy_start(copy, seq);
+	copy_start(copy, seq);
 	return copy;
 }
 
@@ -328,16 +351,16 @@ static void copy_give(struct ring_follow *follow, struct ring_copy *copy)
 	follow->spare = copy;
 }
 
-static void drop(struct ring_follow *follow, uint32_t index)
+static void drop_page(struct ring_follow *follow, uint32_t index)
 {
 	copy_give(follow, follow->pages[index]);
 	follow->count--;
 	for (uint32_t i = index; i < follow->count; i++)
 		follow->pages[i] = follow->pages[i + 1];
-	hold(follow);
+	publish_hold(follow);
 }
 
-/* Page seq if it is followed, else NULL. */
+/* The copy of page seq if it is followed, else NULL. */
 static struct ring_copy *followed(const struct ring_follow *follow, uint64_t seq)
 {
 	for (uint32_t i = 0; i < follow->count; i++) {
@@ -347,10 +370,7 @@ static struct ring_copy *followed(const struct ring_follow *follow, uint64_t seq
 	return NULL;
 }
 
-/*
- * Gives up pages that were recycled: some way into the ring, or the same would happen again at
- * once.
- */
+/* Skips recycled pages, and some more: the oldest ones that are left would be recycled next. */
 static void skip_recycled(struct ring_follow *follow, uint64_t end)
 {
 	uint32_t pages = follow->ring->page_count;
@@ -360,11 +380,11 @@ static void skip_recycled(struct ring_follow *follow, uint64_t end)
 		to = follow->next + 1;
 	follow->lost += to - follow->next;
 	follow->next = to;
-	hold(follow);
+	publish_hold(follow);
 }
 
 /* Follows one more page. 0; RING_EMPTY: there is none; -ENOMEM. */
-static int adopt(struct ring_follow *follow)
+static int adopt_page(struct ring_follow *follow)
 {
 	uint32_t pages = follow->ring->page_count;
 	uint64_t end = next_seq(follow->ring);
@@ -394,24 +414,24 @@ static int adopt(struct ring_follow *follow)
  * Brings the copy at index up to date. FOUND: it has a tick to begin; 0: it has not; RING_EMPTY: it
  * was dropped, and another is at its index.
  */
-static int visit(struct ring_follow *follow, uint32_t index)
+static int visit_page(struct ring_follow *follow, uint32_t index)
 {
 	struct ring_copy *copy = follow->pages[index];
 
 	if (copy->parsed == copy->have) {
-		int rc = ring_copy_refresh(copy, follow->ring);
+		int rc = copy_refresh(copy, follow->ring);
 		follow->lost += rc == RING_COPY_RECYCLED;
 		follow->damaged += rc == RING_COPY_DAMAGED;
 		if (rc != 0 || (copy->complete && copy->parsed == copy->have)) {
-			drop(follow, index);
+			drop_page(follow, index);
 			return RING_EMPTY;
 		}
 	}
 	if (copy->parsed == copy->have)
 		return 0;
 
-	bool rate_limit = (ring_follow_flags(copy, copy->parsed) & RING_TICK_CONTINUED) != 0;
-	return rate_limit && followed(follow, copy->prev - 1) != NULL ? 0 : FOUND;
+	bool continued = (copy_tick_flags(copy, copy->parsed) & RING_TICK_CONTINUED) != 0;
+	return continued && followed(follow, copy->prev - 1) != NULL ? 0 : FOUND;
 }
 
 /*
@@ -437,13 +457,13 @@ static uint64_t tick_number(const struct ring_copy *copy)
  * The page with the lowest tick of those that are followed; of a single writer's, the first that
  * has one. NULL: none has.
  */
-static struct ring_copy *lowest(struct ring_follow *follow, bool single)
+static struct ring_copy *page_with_lowest_tick(struct ring_follow *follow, bool single)
 {
 	struct ring_copy *found = NULL;
 	uint64_t number = 0;
 
 	for (uint32_t i = 0; i < follow->count;) {
-		int rc = visit(follow, i);
+		int rc = visit_page(follow, i);
 		struct ring_copy *copy = i < follow->count ? follow->pages[i] : NULL;
 		i += rc != RING_EMPTY;
 		if (rc != FOUND || (found != NULL && tick_number(copy) >= number))
@@ -461,18 +481,18 @@ static struct ring_copy *lowest(struct ring_follow *follow, bool single)
  * Finds a page with a tick to begin: at `parsed` of *ret there is a TICK record. 0; RING_EMPTY;
  * RING_FOLLOW_LOSS: lost or damaged is not zero; -ENOMEM.
  */
-static int ring_follow_find(struct ring_follow *follow, struct ring_copy **ret)
+static int follow_find(struct ring_follow *follow, struct ring_copy **ret)
 {
 	uint32_t ahead = pages_ahead(follow->ring);
 
 	for (;;) {
-		struct ring_copy *found = lowest(follow, ahead == 0);
+		struct ring_copy *found = page_with_lowest_tick(follow, ahead == 0);
 		if (ahead > 0 && (follow->lost != 0 || follow->damaged != 0))
 			return RING_FOLLOW_LOSS;
 
 		int rc = RING_EMPTY;
 		if (found == NULL ? follow->lost == 0 && follow->damaged == 0 : follow->count < ahead)
-			rc = adopt(follow);
+			rc = adopt_page(follow);
 		if (rc < 0)
 			return rc;
 		if (found != NULL && rc != 0) {
@@ -489,9 +509,9 @@ static int ring_follow_find(struct ring_follow *follow, struct ring_copy **ret)
 /*
  * Whether `to` begins with the rest of the tick of this number, whose previous part is in `from`.
  */
-static bool continues(const struct ring_copy *from, const struct ring_copy *to, uint64_t number)
+static bool tick_continues(const struct ring_copy *from, const struct ring_copy *to, uint64_t number)
 {
-	return to->parsed == 0 && to->have > 0 && (ring_follow_flags(to, 0) & RING_TICK_CONTINUED) != 0 &&
+	return to->parsed == 0 && to->have > 0 && (copy_tick_flags(to, 0) & RING_TICK_CONTINUED) != 0 &&
 	       to->prev == from->seq + 1 && to->payload[1] == number;
 }
 
@@ -499,10 +519,10 @@ static bool continues(const struct ring_copy *from, const struct ring_copy *to, 
  * Whether the tick at `parsed` of copy is whole: copies all the pages it is in. 1: they are
  * followed; 0: one is missing, or this is only the rest of a tick; -ENOMEM.
  */
-static int ring_follow_gather(struct ring_follow *follow, const struct ring_copy *copy)
+static int follow_gather(struct ring_follow *follow, const struct ring_copy *copy)
 {
 	uint64_t number = tick_number(copy);
-	unsigned flags = ring_follow_flags(copy, copy->parsed);
+	unsigned flags = copy_tick_flags(copy, copy->parsed);
 	if ((flags & RING_TICK_CONTINUED) != 0)
 		return 0;
 
@@ -513,23 +533,23 @@ static int ring_follow_gather(struct ring_follow *follow, const struct ring_copy
 
 		int rc = 0;
 		while (follow->next <= seq && rc == 0)
-			rc = adopt(follow);
+			rc = adopt_page(follow);
 		if (rc < 0)
 			return rc;
 
 		struct ring_copy *to = followed(follow, seq);
-		if (to == NULL || (to->have == 0 && ring_copy_refresh(to, follow->ring) != 0) ||
-		    !continues(copy, to, number))
+		if (to == NULL || (to->have == 0 && copy_refresh(to, follow->ring) != 0) ||
+		    !tick_continues(copy, to, number))
 			return 0;
 
-		flags = ring_follow_flags(to, 0);
+		flags = copy_tick_flags(to, 0);
 		copy = to;
 	}
 	return 1;
 }
 
-/* The page where the last tick of copy goes on, which ring_follow_gather() has made sure of. */
-static struct ring_copy *ring_follow_part(const struct ring_follow *follow, const struct ring_copy *copy)
+/* The page where the last tick of copy goes on, which follow_gather() has made sure of. */
+static struct ring_copy *follow_part(const struct ring_follow *follow, const struct ring_copy *copy)
 {
 	return followed(follow, copy->next - 1);
 }
@@ -548,15 +568,15 @@ static uint64_t page_end(const struct ring *ring, uint64_t seq)
 }
 
 /*
- * The page from which on everything is known that was so at settled_ns: goes back from start while
- * pages go on after that moment. Those of several writers are mixed, so one that ends before says
- * nothing of the others'.
+ * The page from which on the states at settled_ns are known: goes back from start while pages end
+ * after that moment. Pages of several writers are mixed, so one that ends before says nothing of the
+ * others'.
  */
 static uint64_t settled_page(const struct ring_follow *follow, uint64_t start, uint64_t settled_ns)
 {
-	uint64_t patience = pages_ahead(follow->ring) + 1;
+	uint64_t enough = pages_ahead(follow->ring) + 1;
 
-	for (uint64_t at = start, before = 0; at > follow->next && before < patience; at--) {
+	for (uint64_t at = start, before = 0; at > follow->next && before < enough; at--) {
 		before = page_end(follow->ring, at) >= settled_ns ? 0 : before + 1;
 		if (before == 0)
 			start = at - 1;
@@ -564,7 +584,11 @@ static uint64_t settled_page(const struct ring_follow *follow, uint64_t start, u
 	return start;
 }
 
-void ring_follow_skip(struct ring_follow *follow, uint64_t since_ns)
+/*
+ * Leaves out the pages that end before since, except as many before the first other one as its targets
+ * may need for their descriptions and states. Only while no tick was found yet.
+ */
+static void follow_skip(struct ring_follow *follow, uint64_t since_ns)
 {
 	const struct ring *ring = follow->ring;
 	uint64_t end = next_seq(ring);
@@ -575,18 +599,18 @@ void ring_follow_skip(struct ring_follow *follow, uint64_t since_ns)
 		first++;
 
 	uint64_t start = first - follow->next > keep ? first - keep : follow->next;
-	uint64_t heartbeat_ns = ring_interval_longest_ns(ring);
+	uint64_t heartbeat_ns = ring_longest_heartbeat_ns(ring);
 	uint64_t settled = since_ns > heartbeat_ns ? since_ns - heartbeat_ns : 0;
 	follow->next = settled_page(follow, start, settled);
-	hold(follow);
+	publish_hold(follow);
 }
 
 /*
  * Calls visit with a copy of each page from the oldest followed one to the newest there is. 0 or
  * what visit returned.
  */
-static int ring_follow_ahead(struct ring_follow *follow, int (*visit_copy)(void *ctx, const struct ring_copy *copy),
-			     void *ctx)
+static int follow_ahead(struct ring_follow *follow, int (*visit_copy)(void *ctx, const struct ring_copy *copy),
+			void *ctx)
 {
 	int rc = 0;
 
@@ -601,100 +625,59 @@ static int ring_follow_ahead(struct ring_follow *follow, int (*visit_copy)(void 
 
 	uint64_t end = next_seq(follow->ring);
 	for (uint32_t i = 0; i < follow->ring->page_count && follow->next + i < end && rc == 0; i++) {
-		ring_copy_start(copy, follow->next + i);
-		if (ring_copy_refresh(copy, follow->ring) == 0)
+		copy_start(copy, follow->next + i);
+		if (copy_refresh(copy, follow->ring) == 0)
 			rc = visit_copy(ctx, copy);
 	}
 	copy_give(follow, copy);
 	return rc;
 }
 
-/*
- * ring_states.c: open addressing with linear probing, at most three quarters full. A removal moves
- * the entries behind it up, so there are no tombstones and a map whose targets come and go for ever
- * does not degrade.
- */
+/* ---- states of targets ---- */
 
-#define CAP_MIN 64
+/* What is known of a target. */
+struct ring_state {
+	struct map_node node; /* its hash is the id */
+	uint32_t id;
+	uint32_t writer;   /* that the target belongs to */
+	bool announced;    /* the description was delivered */
+	uint64_t key_page; /* sequence number + 1 of the page whose key record `sample` comes from; 0: no sample */
+	uint64_t seen;     /* sequence number of the last page that mentioned the target */
+	mono_t at;         /* time of sample */
+	void *description; /* as target_encode() made it; NULL: not known */
+	uint32_t description_len;
+	struct sample sample;
+};
 
-/* Where id wants to be: ids count up, so the multiplication by the golden ratio spreads them. */
-static size_t home(const struct ring_states *states, uint32_t id)
+/* NULL: not known. Ids count up, so their low bits spread them evenly over the buckets. */
+static struct ring_state *state_find(const struct map *states, uint32_t id)
 {
-	return (size_t)((id * 0x9e3779b97f4a7c15ULL) >> 32) & (states->cap - 1);
+	struct map_node *node = map_first(states, id);
+
+	return node != NULL ? MAP_ENTRY(node, struct ring_state, node) : NULL;
 }
 
-/* The slot that holds id, or the empty one where it would be. */
-static size_t slot_of(const struct ring_states *states, uint32_t id)
+/* Finds or makes the state of id and notes that page seq mentions it. NULL: no memory, and nothing changed. */
+static struct ring_state *state_touch(struct map *states, uint32_t id, uint64_t seq)
 {
-	size_t slot = home(states, id);
-
-	while (states->slots[slot] != NULL && states->slots[slot]->id != id)
-		slot = (slot + 1) & (states->cap - 1);
-	return slot;
-}
-
-static void state_free(struct ring_state *state)
-{
-	if (state == NULL)
-		return;
-
-	free(state->description);
-	free(state);
-}
-
-void ring_states_release(struct ring_states *states)
-{
-	for (size_t i = 0; i < states->cap; i++)
-		state_free(states->slots[i]);
-	free(states->slots);
-	*states = (struct ring_states){ 0 };
-}
-
-struct ring_state *ring_states_find(const struct ring_states *states, uint32_t id)
-{
-	return states->cap == 0 ? NULL : states->slots[slot_of(states, id)];
-}
-
-/* Makes room for one more. 0 or -ENOMEM. */
-static int grow(struct ring_states *states)
-{
-	if ((states->count + 1) * 4 <= states->cap * 3)
-		return 0;
-
-	struct ring_states bigger = { .cap = states->cap != 0 ? states->cap * 2 : CAP_MIN, .count = states->count };
-	bigger.slots = calloc(bigger.cap, sizeof(bigger.slots[0]));
-	if (bigger.slots == NULL)
-		return -ENOMEM;
-
-	for (size_t i = 0; i < states->cap; i++) {
-		if (states->slots[i] != NULL)
-			bigger.slots[slot_of(&bigger, states->slots[i]->id)] = states->slots[i];
-	}
-	free(states->slots);
-	*states = bigger;
-	return 0;
-}
-
-struct ring_state *ring_states_touch(struct ring_states *states, uint32_t id, uint64_t seq)
-{
-	struct ring_state *state = ring_states_find(states, id);
+	struct ring_state *state = state_find(states, id);
 
 	if (state == NULL) {
-		state = calloc(1, sizeof(*state));
-		if (state == NULL || grow(states) < 0) {
-			free(state);
+		if (map_reserve(states, states->count + 1) < 0)
 			return NULL;
-		}
+		state = calloc(1, sizeof(*state));
+		if (state == NULL)
+			return NULL;
 		state->id = id;
-		states->slots[slot_of(states, id)] = state;
-		states->count++;
+		map_insert(states, &state->node, id);
 	}
 	if (state->seen < seq)
 		state->seen = seq;
 	return state;
 }
 
-int ring_state_describe(struct ring_state *state, const void *description, uint32_t len)
+/* Sets the description. 1: it differs from before; 0: it is the same; -ENOMEM. */
+static int state_describe(struct ring_state *state, const void *description, uint32_t len)
 {
 	if (state->description != NULL && state->description_len == len &&
 	    memcmp(state->description, description, len) == 0)
@@ -711,50 +694,35 @@ int ring_state_describe(struct ring_state *state, const void *description, uint3
 	return 1;
 }
 
-/* Empties a slot and moves up whoever was only behind it because it was taken. */
-static void remove_slot(struct ring_states *states, size_t hole)
+/* NULL is fine. */
+static void state_drop(struct map *states, struct ring_state *state)
 {
-	state_free(states->slots[hole]);
-	states->slots[hole] = NULL;
-	states->count--;
+	if (state == NULL)
+		return;
 
-	for (size_t i = (hole + 1) & (states->cap - 1); states->slots[i] != NULL; i = (i + 1) & (states->cap - 1)) {
-		size_t from_home = (i - home(states, states->slots[i]->id)) & (states->cap - 1);
-		size_t from_hole = (i - hole) & (states->cap - 1);
-		if (from_home < from_hole)
-			continue;
+	map_remove(states, &state->node);
+	free(state->description);
+	free(state);
+}
 
-		states->slots[hole] = states->slots[i];
-		states->slots[i] = NULL;
-		hole = i;
+/* Drops all that no page from seq on has mentioned. */
+static void states_expire(struct map *states, uint64_t seq)
+{
+	MAP_FOR_EACH(node, states) {
+		struct ring_state *state = MAP_ENTRY(node, struct ring_state, node);
+
+		if (state->seen < seq)
+			state_drop(states, state);
 	}
 }
 
-void ring_states_drop(struct ring_states *states, uint32_t id)
+static void states_release(struct map *states)
 {
-	if (ring_states_find(states, id) != NULL)
-		remove_slot(states, slot_of(states, id));
+	states_expire(states, UINT64_MAX);
+	map_release(states);
 }
 
-void ring_states_expire(struct ring_states *states, uint64_t seq)
-{
-	for (size_t i = 0; i < states->cap;) {
-		if (states->slots[i] != NULL && states->slots[i]->seen < seq)
-			remove_slot(states, i); /* another may be in this slot now */
-		else
-			i++;
-	}
-}
-
-struct ring_state *ring_states_walk(const struct ring_states *states, size_t *position)
-{
-	while (*position < states->cap) {
-		struct ring_state *state = states->slots[(*position)++];
-		if (state != NULL)
-			return state;
-	}
-	return NULL;
-}
+/* ---- the cursor ---- */
 
 /* Internal condition: nothing to deliver yet, go on. */
 #define AGAIN 100
@@ -769,20 +737,20 @@ struct ring_cursor {
 	uint32_t writer;
 	mono_t time;
 
-	uint32_t only;  /* records of other targets are passed over; 0: none is */
-	mono_t since;   /* ticks before this are quiet */
-	bool silent;    /* all are */
-	bool preloaded; /* the states are to be delivered before anything else, */
-	size_t walk;    /* from this slot on */
+	uint32_t only;               /* records of other targets are passed over; 0: none is */
+	mono_t since;                /* ticks before this are quiet */
+	bool silent;                 /* all are */
+	bool preloaded;              /* the states are to be delivered before anything else, */
+	const struct map_node *walk; /* after this one; NULL: from the first on */
 
-	struct ring_states states;
+	struct map states;
 	uint64_t expire_at; /* the states are swept when the oldest page being read gets there */
 	bool learned;       /* the ring ahead was searched for descriptions */
-	uint32_t gone;      /* to be forgotten by the next call; 0: none */
+	uint32_t gone;      /* to be dropped by the next call; 0: none */
 };
 
-/* Forgets, once per length of the ring, the targets that no page in the ring mentions any more. */
-static void expire(struct ring_cursor *cursor)
+/* Drops, once per length of the ring, the targets that no page in the ring mentions any more. */
+static void expire_states(struct ring_cursor *cursor)
 {
 	const struct ring_follow *follow = &cursor->follow;
 	uint32_t pages = follow->ring->page_count;
@@ -792,7 +760,7 @@ static void expire(struct ring_cursor *cursor)
 		return;
 
 	cursor->expire_at = reading + pages;
-	ring_states_expire(&cursor->states, reading > pages ? reading - pages : 0);
+	states_expire(&cursor->states, reading > pages ? reading - pages : 0);
 }
 
 static int report_loss(struct ring_cursor *cursor, struct ring_event *ret)
@@ -817,14 +785,14 @@ static int next_tick(struct ring_cursor *cursor, struct ring_event *ret)
 {
 	struct ring_copy *copy;
 
-	expire(cursor);
-	int rc = ring_follow_find(&cursor->follow, &copy);
+	expire_states(cursor);
+	int rc = follow_find(&cursor->follow, &copy);
 	if (rc == RING_FOLLOW_LOSS)
 		return report_loss(cursor, ret);
 	if (rc != 0)
 		return rc;
 
-	int whole = ring_follow_gather(&cursor->follow, copy);
+	int whole = follow_gather(&cursor->follow, copy);
 	if (whole < 0)
 		return whole;
 
@@ -854,12 +822,12 @@ static int next_tick(struct ring_cursor *cursor, struct ring_event *ret)
 static int next_part(struct ring_cursor *cursor, struct ring_event *ret)
 {
 	if (cursor->more) {
-		struct ring_copy *copy = ring_follow_part(&cursor->follow, cursor->current);
+		struct ring_copy *copy = follow_part(&cursor->follow, cursor->current);
 		assert(copy != NULL && copy->parsed == 0);
 
 		cursor->current = copy;
-		cursor->more = (ring_follow_flags(copy, 0) & RING_TICK_MORE) != 0;
-		copy->parsed = ring_head_size(ring_copy_head(copy, 0));
+		cursor->more = (copy_tick_flags(copy, 0) & RING_TICK_MORE) != 0;
+		copy->parsed = ring_head_size(copy_head(copy, 0));
 		return AGAIN;
 	}
 
@@ -884,16 +852,16 @@ static int learn_from(void *ctx, const struct ring_copy *copy)
 {
 	struct ring_cursor *cursor = ctx;
 
-	for (uint32_t at = 0; at < copy->have; at += ring_head_size(ring_copy_head(copy, at))) {
+	for (uint32_t at = 0; at < copy->have; at += ring_head_size(copy_head(copy, at))) {
 		const uint64_t *record = &copy->payload[at / 8];
 		struct target target;
 		if (ring_head_type(record[0]) != RING_TARGET ||
 		    target_decode(&record[2], (uint32_t)record[1], &target) != 0)
 			continue;
 
-		struct ring_state *state = ring_states_touch(&cursor->states, ring_head_id(record[0]), copy->seq);
+		struct ring_state *state = state_touch(&cursor->states, ring_head_id(record[0]), copy->seq);
 		if (state == NULL ||
-		    (state->description == NULL && ring_state_describe(state, &record[2], (uint32_t)record[1]) < 0))
+		    (state->description == NULL && state_describe(state, &record[2], (uint32_t)record[1]) < 0))
 			return -ENOMEM;
 		state->writer = copy->writer;
 	}
@@ -930,9 +898,9 @@ static int announce_first(struct ring_cursor *cursor, struct ring_state *state, 
 	if (cursor->quiet || state->announced)
 		return AGAIN;
 
-	/* For one target that would cost as much as all the rest. */
+	/* For a cursor of one target that would cost as much as all the rest. */
 	if (state->description == NULL && !cursor->learned && cursor->only == 0) {
-		int rc = ring_follow_ahead(&cursor->follow, learn_from, cursor);
+		int rc = follow_ahead(&cursor->follow, learn_from, cursor);
 		if (rc < 0)
 			return rc;
 		cursor->learned = true;
@@ -948,25 +916,20 @@ static mono_t record_time(const struct ring_cursor *cursor, const uint64_t *reco
 	return (mono_t){ cursor->time.ns + (uint64_t)(offset * unit) };
 }
 
-/*
- * Applies a SAMPLE record. Fields that a newer writer knows and we do not come last and are left
- * out.
- */
+/* Applies a SAMPLE record. Fields that only a newer writer knows come last and are left out. */
 static uint32_t apply_fields(struct sample *sample, const uint64_t *record)
 {
 	uint32_t mask = (uint32_t)record[1] & (uint32_t)((1ULL << SAMPLE_FIELDS) - 1);
 	const uint64_t *value = &record[2];
 
-	for (uint32_t rate_limit = mask; rate_limit != 0; rate_limit &= rate_limit - 1)
-		sample->value[__builtin_ctz(rate_limit)] = *value++;
+	for (uint32_t left = mask; left != 0; left &= left - 1)
+		sample->value[__builtin_ctz(left)] = *value++;
 	if ((ring_head_flags(record[0]) & RING_SAMPLE_KEY) != 0)
 		sample->mask = mask;
 	return mask;
 }
 
-/*
- * Field by field: clearing all of the event would cost more than everything else done for a sample.
- */
+/* Field by field: clearing the whole event would cost more than all else that is done for a sample. */
 static void deliver_sample(const struct ring_cursor *cursor, const struct ring_state *state, uint32_t changed,
 			   struct ring_event *ret)
 {
@@ -983,7 +946,7 @@ static int next_sample(struct ring_cursor *cursor, const uint64_t *record, struc
 {
 	struct ring_copy *copy = cursor->current;
 	bool key = (ring_head_flags(record[0]) & RING_SAMPLE_KEY) != 0;
-	struct ring_state *state = ring_states_touch(&cursor->states, ring_head_id(record[0]), copy->seq);
+	struct ring_state *state = state_touch(&cursor->states, ring_head_id(record[0]), copy->seq);
 	if (state == NULL)
 		return -ENOMEM;
 
@@ -1020,11 +983,11 @@ static int next_target(struct ring_cursor *cursor, const uint64_t *record, struc
 		return AGAIN;
 	}
 
-	struct ring_state *state = ring_states_touch(&cursor->states, ring_head_id(record[0]), copy->seq);
+	struct ring_state *state = state_touch(&cursor->states, ring_head_id(record[0]), copy->seq);
 	if (state == NULL)
 		return -ENOMEM;
 
-	int rc = ring_state_describe(state, &record[2], (uint32_t)record[1]);
+	int rc = state_describe(state, &record[2], (uint32_t)record[1]);
 	if (rc < 0)
 		return rc;
 
@@ -1038,7 +1001,7 @@ static int next_target(struct ring_cursor *cursor, const uint64_t *record, struc
 static int next_gone(struct ring_cursor *cursor, const uint64_t *record, struct ring_event *ret)
 {
 	uint32_t id = ring_head_id(record[0]);
-	struct ring_state *state = ring_states_find(&cursor->states, id);
+	struct ring_state *state = state_find(&cursor->states, id);
 
 	if (state != NULL) {
 		int rc = announce_first(cursor, state, ret);
@@ -1047,7 +1010,7 @@ static int next_gone(struct ring_cursor *cursor, const uint64_t *record, struct 
 	}
 	cursor->current->parsed += ring_head_size(record[0]);
 	if (cursor->quiet) {
-		ring_states_drop(&cursor->states, id);
+		state_drop(&cursor->states, state);
 		return AGAIN;
 	}
 
@@ -1069,7 +1032,7 @@ static int next_gone(struct ring_cursor *cursor, const uint64_t *record, struct 
 static void pass_over(const struct ring_cursor *cursor, struct ring_copy *copy)
 {
 	while (copy->parsed < copy->have) {
-		uint64_t head = ring_copy_head(copy, copy->parsed);
+		uint64_t head = copy_head(copy, copy->parsed);
 		if (ring_head_type(head) == RING_TICK || ring_head_id(head) == cursor->only)
 			return;
 
@@ -1108,17 +1071,17 @@ static int next_record(struct ring_cursor *cursor, struct ring_event *ret)
  */
 static int next_preloaded(struct ring_cursor *cursor, struct ring_event *ret)
 {
-	size_t walk = cursor->walk;
-	struct ring_state *state = ring_states_walk(&cursor->states, &walk);
+	const struct map_node *node = map_visit(&cursor->states, cursor->walk);
 
-	if (state == NULL) {
+	if (node == NULL) {
 		cursor->preloaded = false;
 		return AGAIN;
 	}
+	struct ring_state *state = MAP_ENTRY(node, struct ring_state, node);
 	if (!state->announced && state->description != NULL && announce(state, ret, cursor) == 0)
 		return 0;
 
-	cursor->walk = walk;
+	cursor->walk = node;
 	if (state->key_page == 0)
 		return AGAIN;
 
@@ -1131,7 +1094,7 @@ int ring_cursor_next(struct ring_cursor *cursor, struct ring_event *ret)
 	int rc;
 
 	if (cursor->gone != 0)
-		ring_states_drop(&cursor->states, cursor->gone);
+		state_drop(&cursor->states, state_find(&cursor->states, cursor->gone));
 	cursor->gone = 0;
 
 	do {
@@ -1167,7 +1130,7 @@ int ring_cursor_new(const struct ring *ring, enum ring_start start, struct ring_
 	if (cursor == NULL)
 		return -ENOMEM;
 
-	int rc = ring_follow_init(&cursor->follow, ring);
+	int rc = follow_init(&cursor->follow, ring);
 	if (rc == 0 && start == RING_NEWEST)
 		rc = preload(cursor);
 	if (rc < 0)
@@ -1185,7 +1148,7 @@ int ring_cursor_new_blocking(struct ring *ring, int32_t pid, uint64_t start_tick
 	AUTO(ring_cursor_freep) struct ring_cursor *cursor = NULL;
 	int rc = ring_cursor_new(ring, RING_OLDEST, &cursor);
 	if (rc == 0)
-		rc = ring_follow_attach(&cursor->follow, ring, ring_reader_word(pid, start_ticks), alive);
+		rc = follow_attach(&cursor->follow, ring, ring_reader_word(pid, start_ticks), alive);
 	if (rc != 0)
 		return rc;
 
@@ -1198,8 +1161,8 @@ void ring_cursor_free(struct ring_cursor *cursor)
 	if (cursor == NULL)
 		return;
 
-	ring_follow_release(&cursor->follow);
-	ring_states_release(&cursor->states);
+	follow_release(&cursor->follow);
+	states_release(&cursor->states);
 	free(cursor);
 }
 
@@ -1207,7 +1170,7 @@ int ring_cursor_seek(struct ring_cursor *cursor, mono_t since)
 {
 	cursor->since = since;
 	if (cursor->follow.count == 0)
-		ring_follow_skip(&cursor->follow, since.ns);
+		follow_skip(&cursor->follow, since.ns);
 	return 0;
 }
 
@@ -1218,7 +1181,7 @@ void ring_cursor_only(struct ring_cursor *cursor, uint32_t id)
 
 bool ring_cursor_target(const struct ring_cursor *cursor, uint32_t id, struct target *ret)
 {
-	const struct ring_state *state = ring_states_find(&cursor->states, id);
+	const struct ring_state *state = state_find(&cursor->states, id);
 
 	if (state == NULL || state->description == NULL ||
 	    target_decode(state->description, state->description_len, ret) != 0)

@@ -1,15 +1,30 @@
 /*
  * ring_writer.c: fills pages.
  *
- * A tick is written behind what is published and becomes visible by one release store of `used`, in
- * the page where it began. When it went on in further pages, theirs are stored before, last page
- * first: whoever sees the beginning of a tick can see all of it, and a writer that is killed
- * between two of these stores has published nothing.
+ * Publishing. A tick is written behind what is published and becomes visible by one release store of
+ * `used`, in the page where it began. Where it continued in further pages, theirs are stored before,
+ * the last page first: a reader that sees the beginning of a tick can see all of it, and a writer
+ * that is killed between two of these stores has published nothing.
  *
- * A page belongs to its writer only while a tick is being written. Between ticks (OPEN) another
- * writer may seal it, which it does when the page is half a ring old: a thread that samples once a
- * minute then neither stops the others nor keeps a blocking reader on its page. The owner finds out
- * when its next tick begins, by the compare-and-swap that would have made the page its own again.
+ * Ownership. A page belongs to its writer only while a tick is being written. Between ticks (OPEN)
+ * another writer may seal it, which it does when the page is half a ring old: a thread that samples
+ * once a minute then neither stops the others nor keeps a blocking reader on its page. The owner
+ * notices when its next tick begins, by the compare-and-swap that would have made the page its own
+ * again.
+ *
+ * Claiming a page is one compare-and-swap of the word in the page itself, from "page s - N, and no
+ * tick is being written to it" to "page s, claimed". Then next_seq is advanced. A writer that finds
+ * the word of page next_seq already taken advances next_seq on behalf of the other, so that no writer
+ * waits for a thread that was interrupted in between.
+ *
+ * Counters. Each writer of this process has an account in a list behind a lock of one word in private
+ * memory, held for the few hundred additions of a sum. A tick must not wait: counters that cannot be
+ * posted because the lock is taken are kept and posted with the next tick. The sum is made of what
+ * was posted, so it consists at any time of whole states of each writer, if not of the same moment.
+ *
+ * Rejected: a fetch-and-add on next_seq (a writer whose slot is still being written could not give
+ * its number back); a lock in the file (a killed thread keeps it); checksums per tick (they would
+ * cost more than the records); each writer's counters in the file, to be added up by every reader.
  */
 #include "lib/ring/ring.h"
 #include "lib/ring/ring_format.h"
@@ -36,21 +51,8 @@ static inline uint32_t ring_pad(uint32_t bytes)
 	return (bytes + 7u) & ~7u;
 }
 
-/*
- * ring_claim.c: how pages change hands.
- *
- * Claiming a page is one compare-and-swap of the word in the page itself, from "page s - N, and
- * nobody is writing it" to "page s, claimed". Then next_seq is advanced; a writer that finds the
- * word of page next_seq already taken advances next_seq on the other's behalf, so nobody waits for
- * a thread that was interrupted in between.
- *
- * Rejected: a fetch-and-add on next_seq (whoever gets a number whose slot is being written is stuck
- * with it); a lock (a killed thread keeps it); checksums per tick (they would cost more than the
- * records).
- */
-
 /* Seals a page whose word this thread has made SEALING (or which is TICKING and its own). */
-static void ring_claim_seal(struct ring_page *page, uint64_t seq)
+static void seal(struct ring_page *page, uint64_t seq)
 {
 	uint64_t facts[RING_FACTS];
 	uint64_t used = ring_load(&page->used);
@@ -61,15 +63,15 @@ static void ring_claim_seal(struct ring_page *page, uint64_t seq)
 	ring_store_release(&page->word, ring_word(seq, RING_PAGE_SEALED));
 }
 
-/* Seals page seq unless somebody else has, or a tick is being written to it. */
-static void ring_claim_seal_idle(struct ring_page *page, uint64_t seq)
+/* Seals page seq unless it is sealed, or a tick is being written to it. */
+static void seal_idle(struct ring_page *page, uint64_t seq)
 {
 	if (ring_swap(&page->word, ring_word(seq, RING_PAGE_OPEN), ring_word(seq, RING_PAGE_SEALING)))
-		ring_claim_seal(page, seq);
+		seal(page, seq);
 }
 
 /* Whether the blocking reader holds any of the `count` pages from s on. */
-static bool ring_claim_held(const struct ring *ring, uint64_t s, uint64_t count)
+static bool reader_holds(const struct ring *ring, uint64_t s, uint64_t count)
 {
 	const struct ring_header *header = ring->header;
 
@@ -78,15 +80,14 @@ static bool ring_claim_held(const struct ring *ring, uint64_t s, uint64_t count)
 }
 
 /*
- * What is done by whoever is held: if the reader waits on an idle page, that is sealed, so that it
- * can go on. The page may have been in a tick when it was half a ring old, and its writer held ever
- * since.
+ * A writer that is held seals the oldest page if it is idle, since the reader may be waiting for its
+ * end. That page may have been in a tick when it was half a ring old, and its writer held since.
  */
-static void ring_claim_held_back(const struct ring *ring)
+static void seal_oldest(const struct ring *ring)
 {
 	uint64_t oldest = ring_load(&ring->header->reader_seq);
 
-	ring_claim_seal_idle(ring_page(ring, oldest), oldest);
+	seal_idle(ring_page(ring, oldest), oldest);
 }
 
 static bool takeable(uint64_t word, uint64_t s, uint32_t page_count)
@@ -100,15 +101,15 @@ static bool takeable(uint64_t word, uint64_t s, uint32_t page_count)
 }
 
 /* Takes the next page for this thread, with state CLAIMED. 0 or RING_HELD (ring.h). */
-static int ring_claim_take(struct ring *ring, uint64_t *ret_seq)
+static int claim_page(struct ring *ring, uint64_t *ret_seq)
 {
 	struct ring_header *header = ring->header;
 
 	for (;;) {
 		/* In this order: the number, the reader, the swap (docs/ring.md, "Attaching"). */
 		uint64_t s = __atomic_load_n(&header->next_seq, __ATOMIC_SEQ_CST);
-		if (ring_claim_held(ring, s, 1)) {
-			ring_claim_held_back(ring);
+		if (reader_holds(ring, s, 1)) {
+			seal_oldest(ring);
 			return RING_HELD;
 		}
 
@@ -131,120 +132,171 @@ static int ring_claim_take(struct ring *ring, uint64_t *ret_seq)
 	}
 }
 
-/*
- * ring_stats.c: a list of accounts behind a lock of one word in private memory, held for the few
- * hundred additions of a sum.
- *
- * A tick must not wait: a post that does not get the lock at once, or a little later, is kept and
- * made by the next one. Since the sum is made of what was posted, it is at any time the sum of
- * whole states of each writer, if not of the same moment.
- *
- * Rejected: every writer's counters in the file, to be added up by readers: each of them would have
- * to know how.
- */
+/* ---- counters ---- */
 
-/*
- * The lock is held for less than a microsecond: who does not get it after so many looks waits for a
- * thread that has no CPU.
- */
-#define TRIES 200
+/* The counters of one writer, in its storage; the mapping has a list of them. */
+struct ring_account {
+	struct ring_account *next;
+	uint64_t writer; /* its number */
+	bool used;       /* something was posted */
+	bool unposted;   /* the owner's: kept is newer than stats */
+	struct stats stats;
+	struct stats kept;
+};
 
-static bool lock_soon(struct ring *ring)
+/* The lock is held for less than 1 us: after so many tries its holder has no CPU. */
+#define LOCK_TRIES 200
+
+static bool accounts_try_lock(struct ring *ring)
 {
-	for (int i = 0; i < TRIES; i++)
-		if (ring_load(&ring->ledger_lock) == 0 && ring_swap(&ring->ledger_lock, 0, 1))
+	for (int i = 0; i < LOCK_TRIES; i++)
+		if (ring_load(&ring->accounts_lock) == 0 && ring_swap(&ring->accounts_lock, 0, 1))
 			return true;
 	return false;
 }
 
-static void lock(struct ring *ring)
+static void accounts_lock(struct ring *ring)
 {
-	while (!lock_soon(ring))
+	while (!accounts_try_lock(ring))
 		sched_yield();
 }
 
-static void unlock(struct ring *ring)
+static void accounts_unlock(struct ring *ring)
 {
-	ring_store_release(&ring->ledger_lock, 0);
+	ring_store_release(&ring->accounts_lock, 0);
 }
 
-static void shared_stats_publish(struct ring *ring)
+/* Makes stats what ring_stats() returns, unless another process or thread is doing that. */
+static void stats_store(struct ring *ring, const struct stats *stats)
+{
+	struct ring_header *header = ring->header;
+	uint64_t words[sizeof(*stats) / 8];
+
+	/* Another writer stores its own, which are as recent. */
+	if (!ring_swap(&header->stats_lock, 0, 1))
+		return;
+
+	/* Into the copy that is not being read. */
+	memcpy(words, stats, sizeof(words));
+	uint64_t version = ring_load(&header->stats_version) + 1;
+	ring_fence_release();
+	for (size_t i = 0; i < ARRAY_LEN(words); i++)
+		ring_store(&header->stats[version & 1][i], words[i]);
+	ring_store_release(&header->stats_version, version);
+	ring_store_release(&header->stats_lock, 0);
+}
+
+static void stats_publish(struct ring *ring)
 {
 	struct stats sum = ring->departed;
 
 	for (const struct ring_account *account = ring->accounts; account; account = account->next)
 		if (account->used)
 			stats_merge(&sum, &account->stats);
-	ring_stats_publish(ring, &sum);
+	stats_store(ring, &sum);
 }
 
-static void enter(struct ring_account *account, const struct stats *stats)
+static void account_set(struct ring_account *account, const struct stats *stats)
 {
 	account->stats = *stats;
 	account->used = true;
 	account->unposted = false;
 }
 
-/*
- * Opens an account for the writer of this number, in the writer's storage. May wait for another
- * thread's post.
- */
-static void ring_stats_open(struct ring *ring, struct ring_account *account, uint64_t writer)
+/* Opens the account of the writer of this number. May wait for another thread. */
+static void account_open(struct ring *ring, struct ring_account *account, uint64_t writer)
 {
 	account->writer = writer;
-	lock(ring);
+	accounts_lock(ring);
 	account->next = ring->accounts;
 	ring->accounts = account;
-	unlock(ring);
+	accounts_unlock(ring);
 }
 
-/* What the writer has counted stays in the sum. May wait likewise. */
-static void ring_stats_close(struct ring *ring, struct ring_account *account)
+/* The counters of the writer stay in the sum. May wait for another thread. */
+static void account_close(struct ring *ring, struct ring_account *account)
 {
 	struct ring_account **link = &ring->accounts;
 
-	lock(ring);
+	accounts_lock(ring);
 	while (*link != account)
 		link = &(*link)->next;
 	*link = account->next;
 	if (account->unposted)
-		enter(account, &account->kept);
+		account_set(account, &account->kept);
 	if (account->used) {
 		stats_merge(&ring->departed, &account->stats);
-		shared_stats_publish(ring);
+		stats_publish(ring);
 	}
-	unlock(ring);
+	accounts_unlock(ring);
 }
 
-/*
- * The writer's counters are these: ring_stats() says so, unless another thread keeps the ledger
- * busy; then the next post or the close does.
- */
-static void ring_stats_post(struct ring *ring, struct ring_account *account, const struct stats *stats)
+/* Sets the counters of the writer and publishes the sum: now, or with the next post or the close. */
+static void account_post(struct ring *ring, struct ring_account *account, const struct stats *stats)
 {
-	if (!lock_soon(ring)) {
+	if (!accounts_try_lock(ring)) {
 		account->kept = *stats;
 		account->unposted = true;
 		return;
 	}
-	enter(account, stats);
-	shared_stats_publish(ring);
-	unlock(ring);
+	account_set(account, stats);
+	stats_publish(ring);
+	accounts_unlock(ring);
 }
 
 int ring_writer_stats(struct ring *ring, uint64_t writer, struct stats *ret)
 {
 	int r = -ENOENT;
 
-	lock(ring);
+	accounts_lock(ring);
 	for (const struct ring_account *account = ring->accounts; account; account = account->next)
 		if (account->writer == writer && account->used) {
 			*ret = account->stats;
 			r = 0;
 		}
-	unlock(ring);
+	accounts_unlock(ring);
 	return r;
 }
+
+/* ---- the interval and the heartbeat ---- */
+
+/* A heartbeat that became shorter, as the writer that sets it remembers it. {0} at the start. */
+struct heartbeat_change {
+	bool shortened;         /* pages are left that were written under a longer one */
+	uint64_t shortened_seq; /* the first page that was not begun then */
+};
+
+/*
+ * A longer heartbeat is the longest at once. A shorter one does not change what was written before,
+ * so the longest stays until every page that was begun under it has been overwritten.
+ */
+static void set_interval(struct heartbeat_change *change, struct ring *ring, uint64_t interval_ns,
+			 uint64_t heartbeat_ns)
+{
+	struct ring_header *header = ring->header;
+	uint64_t longest_ns = ring_longest_heartbeat_ns(ring);
+
+	if (heartbeat_ns == 0)
+		heartbeat_ns = NS_PER_S;
+	if (heartbeat_ns < ring_heartbeat_ns(ring))
+		change->shortened_seq = ring_load_acquire(&header->next_seq);
+	change->shortened = heartbeat_ns < longest_ns;
+	ring_store(&header->heartbeat_longest, heartbeat_ns > longest_ns ? heartbeat_ns : longest_ns);
+	ring_store(&header->heartbeat_live, heartbeat_ns);
+	ring_store(&header->interval_live, interval_ns);
+}
+
+/* Page seq was begun: if the last page of a longer heartbeat is gone, readers need not go back as far. */
+static void note_claimed(struct heartbeat_change *change, struct ring *ring, uint64_t seq)
+{
+	if (!change->shortened || seq < change->shortened_seq + ring->page_count)
+		return;
+
+	ring_store(&ring->header->heartbeat_longest, ring_heartbeat_ns(ring));
+	change->shortened = false;
+}
+
+/* ---- pages and ticks ---- */
 
 /* The part of a tick that lies in one page. */
 struct part {
@@ -268,7 +320,7 @@ struct ring_writer {
 	wall_t wall;
 	uint64_t heartbeat_ns;
 	uint32_t idle_us;
-	struct ring_interval tempo;
+	struct heartbeat_change heartbeat_change;
 	struct ring_account account;
 
 	uint64_t generation;
@@ -291,14 +343,14 @@ int ring_writer_new(struct ring *ring, struct ring_writer **ret)
 
 	writer->ring = ring;
 	writer->number = __atomic_fetch_add(&ring->header->writers, 1, __ATOMIC_RELAXED);
-	ring_stats_open(ring, &writer->account, writer->number);
+	account_open(ring, &writer->account, writer->number);
 	*ret = writer;
 	return 0;
 }
 
 void ring_writer_retune(struct ring_writer *writer, uint64_t interval_ns, uint64_t heartbeat_ns)
 {
-	ring_interval_set(&writer->tempo, writer->ring, interval_ns, heartbeat_ns);
+	set_interval(&writer->heartbeat_change, writer->ring, interval_ns, heartbeat_ns);
 }
 
 void ring_writer_idle(struct ring_writer *writer, uint64_t idle_ns)
@@ -314,30 +366,27 @@ void ring_writer_free(struct ring_writer *writer)
 	if (writer == NULL)
 		return;
 
-	/*
-	 * A tick that was never ended: its pages are sealed as far as they were published before
-	 * it.
-	 */
+	/* The pages of a tick that was never ended are sealed as far as they were published before. */
 	for (uint32_t i = 0; i < writer->parts_count; i++)
-		ring_claim_seal(writer->parts[i].page, writer->parts[i].seq);
+		seal(writer->parts[i].page, writer->parts[i].seq);
 	if (writer->ticking)
-		ring_claim_seal(writer->page, writer->seq);
+		seal(writer->page, writer->seq);
 	else if (writer->page != NULL)
-		ring_claim_seal_idle(writer->page, writer->seq);
-	ring_stats_close(writer->ring, &writer->account);
+		seal_idle(writer->page, writer->seq);
+	account_close(writer->ring, &writer->account);
 	free(writer);
 }
 
-static int claim(struct ring_writer *writer, uint64_t prev)
+static int begin_page(struct ring_writer *writer, uint64_t prev)
 {
 	struct ring *ring = writer->ring;
 	uint64_t seq;
-	int rc = ring_claim_take(ring, &seq);
+	int rc = claim_page(ring, &seq);
 	if (rc != 0)
 		return rc;
 
 	struct ring_page *page = ring_page(ring, seq);
-	ring_fence_release(); /* a reader that sees anything below also sees that the page is another */
+	ring_fence_release(); /* a reader that sees any store below also sees that the page was recycled */
 
 	ring_store(&page->magic, RING_PAGE_MAGIC);
 	ring_store(&page->used, 0);
@@ -355,11 +404,11 @@ static int claim(struct ring_writer *writer, uint64_t prev)
 	writer->seq = seq;
 	writer->at = 0;
 
-	ring_interval_claimed(&writer->tempo, ring, seq);
+	note_claimed(&writer->heartbeat_change, ring, seq);
 
 	uint64_t half = ring->page_count / 2;
 	if (seq >= half)
-		ring_claim_seal_idle(ring_page(ring, seq - half), seq - half);
+		seal_idle(ring_page(ring, seq - half), seq - half);
 	return 0;
 }
 
@@ -392,13 +441,13 @@ static uint64_t pages_needed(const struct ring_writer *writer, uint64_t worst_by
 
 	/* Of every page the beginning is a TICK record and the end may stay unused. */
 	uint64_t wasted = RING_TICK_BYTES + RING_RECORD_MAX;
-	uint64_t rate_limit = room > wasted ? worst_bytes - (room - wasted) : worst_bytes;
-	uint64_t pages = rate_limit / (payload - wasted) + 1;
+	uint64_t remaining = room > wasted ? worst_bytes - (room - wasted) : worst_bytes;
+	uint64_t pages = remaining / (payload - wasted) + 1;
 	return pages < most ? pages : most;
 }
 
 /* Makes the page being filled this writer's own again, unless it was sealed meanwhile. */
-static void resume(struct ring_writer *writer)
+static void resume_page(struct ring_writer *writer)
 {
 	if (writer->page == NULL)
 		return;
@@ -408,7 +457,7 @@ static void resume(struct ring_writer *writer)
 		writer->page = NULL;
 }
 
-static void suspend(struct ring_writer *writer)
+static void suspend_page(struct ring_writer *writer)
 {
 	if (writer->page != NULL)
 		ring_store_release(&writer->page->word, ring_word(writer->seq, RING_PAGE_OPEN));
@@ -419,25 +468,25 @@ int ring_tick_begin(struct ring_writer *writer, mono_t now, wall_t wall, uint64_
 	assert(!writer->ticking);
 
 	struct ring *ring = writer->ring;
-	resume(writer);
+	resume_page(writer);
 
 	uint64_t needed = pages_needed(writer, worst_bytes);
-	if (needed > 0 && ring_claim_held(ring, ring_load_acquire(&ring->header->next_seq), needed)) {
-		suspend(writer);
-		ring_claim_held_back(ring);
+	if (needed > 0 && reader_holds(ring, ring_load_acquire(&ring->header->next_seq), needed)) {
+		suspend_page(writer);
+		seal_oldest(ring);
 		return RING_HELD;
 	}
 
 	writer->now = now;
 	writer->wall = wall;
-	writer->heartbeat_ns = ring_interval_heartbeat_ns(ring);
+	writer->heartbeat_ns = ring_heartbeat_ns(ring);
 	if (writer->page != NULL && needed > 0 &&
 	    writer->at + RING_TICK_BYTES + RING_RECORD_MAX > ring->payload_bytes) {
-		ring_claim_seal(writer->page, writer->seq);
+		seal(writer->page, writer->seq);
 		writer->page = NULL;
 	}
 	if (writer->page == NULL) {
-		int rc = claim(writer, 0);
+		int rc = begin_page(writer, 0);
 		if (rc != 0)
 			return rc;
 	}
@@ -452,14 +501,14 @@ static struct part current_part(const struct ring_writer *writer)
 	return (struct part){ writer->seq, writer->page, writer->tick_at, writer->at };
 }
 
-/* Goes on in another page. 0; RING_HELD, and nothing changed. */
-static int spill(struct ring_writer *writer)
+/* 0; RING_HELD, and nothing changed. */
+static int continue_in_next_page(struct ring_writer *writer)
 {
 	struct part part = current_part(writer);
 	if (writer->parts_count + 1 >= writer->ring->page_count)
 		return RING_HELD;
 
-	int rc = claim(writer, part.seq + 1);
+	int rc = begin_page(writer, part.seq + 1);
 	if (rc != 0)
 		return rc;
 
@@ -472,15 +521,15 @@ static int spill(struct ring_writer *writer)
 	return 0;
 }
 
-/* Makes sure that bytes fit. 0; RING_HELD, counted. */
-static int reserve(struct ring_writer *writer, uint32_t bytes)
+/* 0: so many bytes fit; RING_HELD, counted. */
+static int reserve_bytes(struct ring_writer *writer, uint32_t bytes)
 {
 	assert(writer->ticking);
 
 	if (writer->at + bytes <= writer->ring->payload_bytes)
 		return 0;
 
-	int rc = spill(writer);
+	int rc = continue_in_next_page(writer);
 	if (rc != 0)
 		writer->lost++;
 	return rc;
@@ -547,8 +596,8 @@ static void put_fields(struct ring_writer *writer, struct ring_track *track, mon
 	uint64_t *record = &writer->page->payload[writer->at / 8];
 	uint64_t *end = record + RING_SAMPLE_BYTES / 8;
 
-	for (uint32_t rate_limit = fields; rate_limit != 0; rate_limit &= rate_limit - 1) {
-		unsigned field = (unsigned)__builtin_ctz(rate_limit);
+	for (uint32_t left = fields; left != 0; left &= left - 1) {
+		unsigned field = (unsigned)__builtin_ctz(left);
 		track->last.value[field] = sample->value[field];
 		ring_store(end++, sample->value[field]);
 	}
@@ -561,14 +610,11 @@ static void put_fields(struct ring_writer *writer, struct ring_track *track, mon
 	count_record(writer, size);
 }
 
-/*
- * Writes a record whatever it says. changed: the fields that differ from the last one, if it had
- * the same. 0; RING_HELD.
- */
+/* Writes a record. changed: fields that differ from the last record, if that had the same fields. */
 static int put_record(struct ring_writer *writer, struct ring_track *track, mono_t at, const struct sample *sample,
 		      uint32_t changed)
 {
-	int rc = reserve(writer, description_bytes(track) + RING_SAMPLE_BYTES + 8 * SAMPLE_FIELDS);
+	int rc = reserve_bytes(writer, description_bytes(track) + RING_SAMPLE_BYTES + 8 * SAMPLE_FIELDS);
 	if (rc != 0)
 		return rc;
 
@@ -605,7 +651,7 @@ int ring_put_sample(struct ring_writer *writer, struct ring_track *track, mono_t
 
 int ring_put_gone(struct ring_writer *writer, struct ring_track *track, mono_t at, enum ring_gone_reason reason)
 {
-	int rc = reserve(writer, description_bytes(track) + RING_GONE_BYTES);
+	int rc = reserve_bytes(writer, description_bytes(track) + RING_GONE_BYTES);
 	if (rc != 0)
 		return rc;
 
@@ -619,8 +665,8 @@ int ring_put_gone(struct ring_writer *writer, struct ring_track *track, mono_t a
 	return 0;
 }
 
-/* Publishes this writer's part in one page; `used` is what makes it visible. */
-static void publish(const struct ring_writer *writer, const struct part *part, uint64_t number)
+/* Publishes the part of the tick in one page: the store of `used` makes it visible. */
+static void publish_part(const struct ring_writer *writer, const struct part *part, uint64_t number)
 {
 	ring_store(&part->page->payload[part->tick_at / 8 + 1], number);
 	ring_store(&part->page->last_ns, writer->now.ns);
@@ -635,20 +681,20 @@ void ring_tick_end(struct ring_writer *writer, const struct stats *stats)
 	uint64_t number = __atomic_fetch_add(&header->ticks, 1, __ATOMIC_RELAXED);
 	struct part current = current_part(writer);
 
-	publish(writer, &current, number);
+	publish_part(writer, &current, number);
 	for (uint32_t i = writer->parts_count; i > 0; i--)
-		publish(writer, &writer->parts[i - 1], number);
+		publish_part(writer, &writer->parts[i - 1], number);
 	if (ring_load(&header->last_tick) < writer->now.ns)
 		ring_store_release(&header->last_tick, writer->now.ns);
 
 	if (stats != NULL) {
 		struct stats own = *stats;
 		ring_writer_account(writer, &own);
-		ring_stats_post(writer->ring, &writer->account, &own);
+		account_post(writer->ring, &writer->account, &own);
 	}
 	for (uint32_t i = 0; i < writer->parts_count; i++)
-		ring_claim_seal(writer->parts[i].page, writer->parts[i].seq);
-	suspend(writer);
+		seal(writer->parts[i].page, writer->parts[i].seq);
+	suspend_page(writer);
 	writer->parts_count = 0;
 	writer->ticking = false;
 }

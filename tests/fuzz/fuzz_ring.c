@@ -6,6 +6,7 @@
  */
 #include "lib/base/compress.h"
 #include "lib/ring/ring.h"
+#include "lib/ring/ring_format.h"
 #include "lib/base/base.h"
 #include "lib/model/sample.h"
 #include "lib/model/target.h"

@@ -1,6 +1,7 @@
 /* Several writers, and the blocking reader, one step at a time. */
 #include "ring_fixture.h"
 #include "lib/ring/ring.h"
+#include "lib/ring/ring_format.h"
 #include "lib/base/base.h"
 #include "lib/model/sample.h"
 

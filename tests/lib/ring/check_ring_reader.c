@@ -1,13 +1,15 @@
-/* check_ring_interval.c: an interval and a heartbeat that change while the ring is written. */
+/*
+ * check_ring_reader.c: how far back a reader goes when interval and heartbeat change while the ring is
+ * written, and what it keeps of the targets.
+ */
+#include "lib/ring/ring_reader.c"
+
 #include "ring_fixture.h"
-#include "lib/ring/ring.h"
-#include "lib/model/sample.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <unistd.h>
 
-Suite *ring_interval_suite(void);
+Suite *ring_reader_suite(void);
 
 #define PAGES 64u
 
@@ -57,9 +59,9 @@ START_TEST(readers_see_what_is_in_force)
 }
 END_TEST
 
-START_TEST(a_ring_whose_tempo_changed_can_be_opened)
+START_TEST(a_ring_whose_interval_changed_can_be_opened)
 {
-	char path[] = "/tmp/check_ring_tempo.XXXXXX";
+	char path[] = "/tmp/check_ring_reader.XXXXXX";
 	struct ring_options options = { .size_bytes = 1 << 20, .interval_ns = 1, .heartbeat_ns = 2 };
 	struct ring *made = NULL, *opened = NULL;
 	struct ring_writer *its = NULL;
@@ -117,10 +119,10 @@ static uint64_t first_page_for(uint64_t since_ns)
 {
 	struct ring_follow follow;
 
-	ck_assert_int_eq(ring_follow_init(&follow, ring), 0);
-	ring_follow_skip(&follow, since_ns);
+	ck_assert_int_eq(follow_init(&follow, ring), 0);
+	follow_skip(&follow, since_ns);
 	uint64_t first = follow.next;
-	ring_follow_release(&follow);
+	follow_release(&follow);
 
 	return first;
 }
@@ -142,24 +144,94 @@ START_TEST(readers_look_as_far_back_as_the_longest_heartbeat_in_the_ring)
 
 	/* While a page is left that the long one may have reached. */
 	write_pages(40 + PAGES);
-	ck_assert_uint_eq(ring_interval_longest_ns(ring), hour);
+	ck_assert_uint_eq(ring_longest_heartbeat_ns(ring), hour);
 	ck_assert_uint_eq(first_page_for(fixture_time(tick).ns), 40);
 	write_pages(40 + PAGES + 1);
-	ck_assert_uint_eq(ring_interval_longest_ns(ring), 3);
+	ck_assert_uint_eq(ring_longest_heartbeat_ns(ring), 3);
 	ck_assert_uint_gt(first_page_for(fixture_time(tick).ns), 50);
 }
 END_TEST
 
-Suite *ring_interval_suite(void)
+/* ---- states of targets ---- */
+
+#define IDS 300u
+
+static uint32_t next_random(uint32_t *state)
 {
-	Suite *suite = suite_create("ring_interval");
-	TCase *tc = tcase_create("tempo");
+	*state = *state * 1664525u + 1013904223u;
+	return *state >> 8;
+}
+
+static void compare(const struct map *states, const uint64_t *seen)
+{
+	size_t count = 0;
+
+	for (uint32_t id = 1; id <= IDS; id++) {
+		const struct ring_state *state = state_find(states, id);
+		ck_assert_int_eq(state != NULL, seen[id] != 0);
+		if (state != NULL)
+			ck_assert_uint_eq(state->seen, seen[id]);
+		count += seen[id] != 0;
+	}
+	ck_assert_uint_eq(states->count, count);
+}
+
+START_TEST(states_are_as_a_simple_model_says)
+{
+	struct map states = { 0 };
+	uint64_t seen[IDS + 1] = { 0 };
+	uint32_t random = 1;
+
+	for (uint64_t step = 1; step < 20000; step++) {
+		uint32_t id = next_random(&random) % IDS + 1;
+		if (next_random(&random) % 3 == 0) {
+			state_drop(&states, state_find(&states, id));
+			seen[id] = 0;
+		} else {
+			ck_assert_ptr_nonnull(state_touch(&states, id, step));
+			seen[id] = step;
+		}
+		if (step % 4000 == 0) {
+			states_expire(&states, step - 100);
+			for (id = 1; id <= IDS; id++)
+				seen[id] = seen[id] < step - 100 ? 0 : seen[id];
+		}
+		if (step % 20 == 0)
+			compare(&states, seen);
+	}
+	states_release(&states);
+	ck_assert_ptr_null(state_find(&states, 1));
+}
+END_TEST
+
+START_TEST(a_description_is_new_once)
+{
+	struct map states = { 0 };
+	struct ring_state *state = state_touch(&states, 7, 1);
+
+	ck_assert_int_eq(state_describe(state, "one", 3), 1);
+	ck_assert_int_eq(state_describe(state, "one", 3), 0);
+	ck_assert_int_eq(state_describe(state, "on", 2), 1);
+	ck_assert_int_eq(state_describe(state, "", 0), 1);
+	states_release(&states);
+}
+END_TEST
+
+Suite *ring_reader_suite(void)
+{
+	Suite *suite = suite_create("ring_reader");
+	TCase *tc = tcase_create("heartbeat");
 
 	tcase_add_checked_fixture(tc, set_up, tear_down);
 	tcase_add_test(tc, readers_see_what_is_in_force);
-	tcase_add_test(tc, a_ring_whose_tempo_changed_can_be_opened);
+	tcase_add_test(tc, a_ring_whose_interval_changed_can_be_opened);
 	tcase_add_test(tc, the_writer_keeps_the_new_heartbeat);
 	tcase_add_test(tc, readers_look_as_far_back_as_the_longest_heartbeat_in_the_ring);
+	suite_add_tcase(suite, tc);
+
+	tc = tcase_create("states");
+	tcase_add_test(tc, states_are_as_a_simple_model_says);
+	tcase_add_test(tc, a_description_is_new_once);
 	suite_add_tcase(suite, tc);
 	return suite;
 }
