@@ -15,21 +15,13 @@
  */
 #include "lib/incident/incident.h"
 
-#include "lib/base/base.h"
-#include "lib/base/io.h"
 #include "lib/base/json.h"
 #include "lib/base/text.h"
-#include "lib/model/target.h"
-#include "lib/rules/metric.h"
-#include "lib/rules/trigger.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>

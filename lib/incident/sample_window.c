@@ -13,14 +13,7 @@
  */
 #include "lib/incident/sample_window.h"
 
-#include "lib/base/base.h"
-#include "lib/model/sample.h"
-#include "lib/stream/stream.h"
-
 #include <errno.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 
 /* Holes that are listed; further ones are added to the last. */

@@ -28,9 +28,7 @@
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/incident/incidents.h"
 #include "daemon/engine/session/session.h"
-#include "lib/base/base.h"
 #include "lib/base/map.h"
-#include "lib/evaluator/evaluator.h"
 #include "lib/model/target.h"
 #include "lib/ring/ring.h"
 

@@ -21,13 +21,11 @@
 #include "daemon/engine/session/session.h"
 #include "daemon/engine/targets/baseline.h"
 #include "daemon/engine/targets/discovery.h"
-#include "lib/base/base.h"
 #include "lib/base/io.h"
 #include "lib/base/text.h"
 #include "lib/cgroup/cgroup_limits.h"
 #include "lib/cgroup/cgroup_mounts.h"
 #include "lib/config/config.h"
-#include "lib/incident/incident.h"
 #include "lib/model/target.h"
 #include "lib/proc/procfs.h"
 #include "lib/ring/ring.h"
@@ -38,9 +36,6 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

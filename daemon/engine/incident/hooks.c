@@ -23,11 +23,9 @@
 #include "daemon/engine/incident/hooks.h"
 
 #include "daemon/engine/base/proc_read.h"
-#include "lib/base/base.h"
 #include "lib/base/io.h"
 #include "lib/base/units.h"
 #include "lib/config/config.h"
-#include "lib/incident/incident.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -38,7 +36,6 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

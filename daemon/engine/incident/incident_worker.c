@@ -33,7 +33,6 @@
 #include "daemon/engine/session/session.h"
 #include "daemon/engine/stacks/stack_capture.h"
 #include "daemon/engine/targets/discovery.h"
-#include "lib/base/base.h"
 #include "lib/base/io.h"
 #include "lib/config/config.h"
 #include "lib/incident/incident.h"

@@ -24,22 +24,13 @@
 #include "daemon/engine/targets/containers.h"
 #include "daemon/engine/targets/discovery.h"
 #include "daemon/engine/targets/unit_bus.h"
-#include "lib/base/base.h"
-#include "lib/config/config.h"
-#include "lib/evaluator/evaluator.h"
 #include "lib/evaluator/rule_state.h"
-#include "lib/incident/incident.h"
 #include "lib/incident/sample_window.h"
-#include "lib/model/sample.h"
-#include "lib/model/target.h"
 #include "lib/ring/ring.h"
 #include "lib/rules/metric.h"
 #include "lib/rules/trigger.h"
 
 #include <errno.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

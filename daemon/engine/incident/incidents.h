@@ -19,12 +19,9 @@
 #ifndef SPIKEWATCH_DAEMON_ENGINE_INCIDENT_INCIDENTS_H
 #define SPIKEWATCH_DAEMON_ENGINE_INCIDENT_INCIDENTS_H
 
-#include "daemon/engine/incident/spool.h"
-#include "daemon/engine/session/session.h"
 #include "lib/base/base.h"
 #include "lib/config/config.h"
 #include "lib/evaluator/evaluator.h"
-#include "lib/evaluator/rule_state.h"
 #include "lib/incident/incident.h"
 #include "lib/model/sample.h"
 #include "lib/model/target.h"

@@ -9,14 +9,9 @@
 
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/incident/ring_recorder.h"
-#include "daemon/engine/incident/spool.h"
-#include "lib/base/base.h"
 #include "lib/base/io.h"
-#include "lib/config/config.h"
-#include "lib/incident/incident.h"
 #include "lib/model/sample.h"
 #include "lib/model/target.h"
-#include "lib/ring/ring.h"
 #include "lib/stream/stream.h"
 
 #include <errno.h>

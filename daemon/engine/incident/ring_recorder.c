@@ -11,22 +11,13 @@
  */
 #include "daemon/engine/incident/ring_recorder.h"
 
-#include "lib/base/base.h"
-#include "lib/base/io.h"
 #include "lib/incident/incident.h"
-#include "lib/incident/sample_window.h"
-#include "lib/model/sample.h"
 #include "lib/model/target.h"
-#include "lib/ring/ring.h"
 #include "lib/stream/sample_stream.h"
-#include "lib/stream/stream.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

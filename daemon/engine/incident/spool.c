@@ -28,12 +28,10 @@
  */
 #include "daemon/engine/incident/spool.h"
 
-#include "lib/base/base.h"
 #include "lib/base/io.h"
 #include "lib/base/map.h"
 #include "lib/base/text.h"
 #include "lib/base/units.h"
-#include "lib/incident/incident.h"
 #include "lib/incident/manifest.h"
 #include "lib/stream/stream.h"
 
@@ -41,9 +39,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

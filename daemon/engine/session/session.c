@@ -20,11 +20,8 @@
 #include "lib/base/base.h"
 #include "lib/cgroup/cgroup_limits.h"
 #include "lib/cgroup/cgroup_mounts.h"
-#include "lib/config/config.h"
 #include "lib/proc/perf.h"
 #include "lib/proc/procfs.h"
-#include "lib/ring/ring.h"
-#include "lib/rules/metric.h"
 #include "lib/source/source.h"
 
 #include <errno.h>

@@ -6,11 +6,6 @@
 #ifndef SPIKEWATCH_DAEMON_ENGINE_SESSION_SESSION_H
 #define SPIKEWATCH_DAEMON_ENGINE_SESSION_SESSION_H
 
-#include "daemon/engine/sampling/sampler.h"
-#include "daemon/engine/stacks/stack_recorder.h"
-#include "daemon/engine/targets/containers.h"
-#include "daemon/engine/targets/discovery.h"
-#include "lib/cgroup/cgroup_mounts.h"
 #include "lib/config/config.h"
 #include "lib/ring/ring.h"
 #include "lib/rules/metric.h"
