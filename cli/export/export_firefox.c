@@ -59,13 +59,6 @@ struct firefox_counters {
 /* The "type" of the markers' data: what, rule, value and unit. */
 #define MARKER "spikewatch"
 
-struct firefox_meta {
-	const struct incident *incident;
-	bool has_stacks;
-	int64_t zero_ns, end_ns; /* since the firing */
-	uint64_t interval_ns;
-};
-
 /* ---- counters ---- */
 
 static void firefox_counters_release(struct firefox_counters *counters)
@@ -419,26 +412,6 @@ static void put_origin(struct json_writer *json, const struct incident *incident
 	json_member_bool(json, "symbolicationNotSupported", true);
 	json_member_bool(json, "usesOnlyOneStackType", true);
 	json_member_bool(json, "sourceCodeIsNotOnSearchfox", true);
-}
-
-static void firefox_meta_put(const struct firefox_meta *meta, struct json_writer *json)
-{
-	const struct incident *incident = meta->incident;
-
-	json_member_object(json, "meta");
-	json_member_double(json, "interval", meta->interval_ns ? (double)meta->interval_ns / 1e6 : 1);
-	json_member_double(json, "startTime", (double)incident->wall.ns / 1e6 + (double)meta->zero_ns / 1e6);
-	json_member_i64(json, "profilingStartTime", 0);
-	json_member_double(json, "profilingEndTime", (double)(meta->end_ns - meta->zero_ns) / 1e6);
-	json_member_i64(json, "processType", 0);
-	json_member_i64(json, "stackwalk", meta->has_stacks);
-	json_member_i64(json, "version", 36); /* of the unprocessed format, which this is not */
-	json_member_i64(json, "preprocessedProfileVersion", FORMAT_VERSION);
-	put_origin(json, incident);
-	put_categories(json);
-	put_schema(json);
-	put_extra(json, incident);
-	json_end_object(json);
 }
 
 /* ---- threads and their stacks ---- */
@@ -810,16 +783,27 @@ static int put_thread(const struct firefox_export *export, size_t at)
 
 static void put_meta(const struct firefox_export *export)
 {
+	const struct incident *incident = export->incident;
 	const struct pprof_read_profile *profile = export->stacks.profile;
-	struct firefox_meta meta = { .incident = export->incident,
-				     .has_stacks = profile != NULL,
-				     .zero_ns = export->zero_ns,
-				     .end_ns = export->end_ns,
-				     .interval_ns = export->incident->cost.interval_ns };
+	struct json_writer *json = export->json;
+	uint64_t interval_ns = incident->cost.interval_ns;
 
 	if (profile && profile->period > 0 && !export->exporting->memory)
-		meta.interval_ns = (uint64_t)profile->period;
-	firefox_meta_put(&meta, export->json);
+		interval_ns = (uint64_t)profile->period;
+	json_member_object(json, "meta");
+	json_member_double(json, "interval", interval_ns ? (double)interval_ns / 1e6 : 1);
+	json_member_double(json, "startTime", (double)incident->wall.ns / 1e6 + (double)export->zero_ns / 1e6);
+	json_member_i64(json, "profilingStartTime", 0);
+	json_member_double(json, "profilingEndTime", (double)(export->end_ns - export->zero_ns) / 1e6);
+	json_member_i64(json, "processType", 0);
+	json_member_i64(json, "stackwalk", profile != NULL);
+	json_member_i64(json, "version", 36); /* of the unprocessed format, which this is not */
+	json_member_i64(json, "preprocessedProfileVersion", FORMAT_VERSION);
+	put_origin(json, incident);
+	put_categories(json);
+	put_schema(json);
+	put_extra(json, incident);
+	json_end_object(json);
 }
 
 static int put_profile(struct firefox_export *export)

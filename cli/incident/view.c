@@ -63,33 +63,24 @@ static size_t text_characters(const char *text)
 	return output_characters(text, strlen(text));
 }
 
-static bool ends_with(const char *text, const char *end)
+/* The kind that the end of a column's name tells; NULL: the name has no unit. */
+static const char *find_unit(const char *name, enum cell_kind *ret)
 {
-	size_t len = strlen(text), tail = strlen(end);
-
-	return len > tail && strcmp(text + len - tail, end) == 0;
-}
-
-static enum cell_kind kind_of(const char *name)
-{
-	if (ends_with(name, "_ns"))
-		return CELL_DURATION;
-	if (ends_with(name, "_bytes"))
-		return CELL_SIZE;
-	return ends_with(name, "_percent") ? CELL_PERCENT : CELL_PLAIN;
-}
-
-/* The cells have the unit. */
-static void drop_unit(char *name)
-{
-	static const char *const units[] = { "_ns", "_bytes", "_percent" };
+	static const struct {
+		const char *suffix;
+		enum cell_kind kind;
+	} units[] = { { "_ns", CELL_DURATION }, { "_bytes", CELL_SIZE }, { "_percent", CELL_PERCENT } };
+	size_t len = strlen(name);
 
 	for (size_t i = 0; i < ARRAY_LEN(units); i++) {
-		if (ends_with(name, units[i])) {
-			name[strlen(name) - strlen(units[i])] = '\0';
-			return;
+		size_t tail = strlen(units[i].suffix);
+
+		if (len > tail && strcmp(name + len - tail, units[i].suffix) == 0) {
+			*ret = units[i].kind;
+			return name + len - tail;
 		}
 	}
+	return NULL;
 }
 
 static bool is_number(const char *text)
@@ -162,8 +153,10 @@ static void finish_header(struct table *table, const char *columns)
 {
 	choose_columns(table, columns);
 	for (size_t c = 0; c < table->columns; c++) {
-		table->kind[c] = kind_of(table->cell[0][c]);
-		drop_unit(table->cell[0][c]);
+		const char *unit = find_unit(table->cell[0][c], &table->kind[c]);
+
+		if (unit) /* which is in the cells */
+			table->cell[0][c][unit - table->cell[0][c]] = '\0';
 		table->width[c] = text_characters(table->cell[0][c]);
 	}
 }

@@ -147,7 +147,7 @@ static struct ring_event tick_clock_event(struct tick_clock *clock, enum ring_ev
 	};
 }
 
-static int tick_clock_emit(const struct tick_clock *clock, const struct ring_event *event)
+static int emit_event(const struct tick_clock *clock, const struct ring_event *event)
 {
 	return clock->options->event(clock->options->ctx, event);
 }
@@ -160,7 +160,7 @@ static int tick_clock_end(struct tick_clock *clock)
 	if (!clock->open)
 		return 0;
 	clock->open = false;
-	return tick_clock_emit(clock, &event);
+	return emit_event(clock, &event);
 }
 
 static int tick_clock_begin(struct tick_clock *clock, uint32_t writer, mono_t at)
@@ -178,7 +178,7 @@ static int tick_clock_begin(struct tick_clock *clock, uint32_t writer, mono_t at
 	event.idle_ns = clock->options->idle_ns;
 	summary_add_tick(clock->summary, event.wall);
 	clock->summary->ticks -= once_more;
-	return tick_clock_emit(clock, &event);
+	return emit_event(clock, &event);
 }
 
 /* A tick in which nothing changed. */
@@ -276,11 +276,6 @@ struct recording {
 	uint64_t done_bytes, size_bytes;
 };
 
-static int emit_event(struct recording *recording, const struct ring_event *event)
-{
-	return recording->options.event(recording->options.ctx, event);
-}
-
 static int emit_gap(struct recording *recording, uint64_t pages)
 {
 	struct ring_event event = tick_clock_event(&recording->clock, RING_EVENT_LAPPED, recording->clock.writer, 0);
@@ -288,7 +283,7 @@ static int emit_gap(struct recording *recording, uint64_t pages)
 
 	event.lost_pages = pages;
 	recording->summary.gaps++;
-	return r == 0 ? emit_event(recording, &event) : r;
+	return r == 0 ? emit_event(&recording->clock, &event) : r;
 }
 
 static struct stream_target *find_target(const struct recording *recording, uint32_t id)
@@ -323,7 +318,7 @@ static int emit_target(struct recording *recording, struct stream_target *known,
 	event.target = *target;
 	recording->summary.targets += !known->announced;
 	known->announced = true;
-	return emit_event(recording, &event);
+	return emit_event(&recording->clock, &event);
 }
 
 static int emit_gone(struct recording *recording, struct stream_target *known)
@@ -337,7 +332,7 @@ static int emit_gone(struct recording *recording, struct stream_target *known)
 	known->checksum = 0;
 	known->at = (mono_t){ 0 };
 	row_interval_reset(&recording->clock.pace, known->id);
-	return emit_event(recording, &event);
+	return emit_event(&recording->clock, &event);
 }
 
 static int on_target(void *ctx, uint32_t id, const char *json, size_t len)
@@ -379,7 +374,7 @@ static int emit_sample(struct recording *recording, const struct stream_target *
 	event.sample = sample;
 	event.changed = sample->mask;
 	recording->summary.samples++;
-	return emit_event(recording, &event);
+	return emit_event(&recording->clock, &event);
 }
 
 /*

@@ -815,19 +815,6 @@ static void clear_progress(struct replay_view *view)
 	view->shown_percent = 0;
 }
 
-static void replay_view_progress(struct replay_view *view, uint64_t done_bytes, uint64_t size_bytes)
-{
-	unsigned percent;
-
-	if (!view->progress || size_bytes < PROGRESS_BYTES_MIN)
-		return;
-	percent = (unsigned)(100.0 * (double)done_bytes / (double)size_bytes);
-	if (percent <= view->shown_percent || percent > 100)
-		return;
-	fprintf(stderr, "\rreplaying: %u %%", percent);
-	view->shown_percent = percent;
-}
-
 static void replay_view_source(struct replay_view *view, const struct replay_source *source)
 {
 	view->path = source->path;
@@ -1348,9 +1335,16 @@ static void on_trouble(void *ctx, uint64_t line, uint64_t rows_lost, const char 
 
 static void on_progress(void *ctx, uint64_t done_bytes, uint64_t size_bytes)
 {
-	struct rerun *rerun = ctx;
+	struct replay_view *view = &((struct rerun *)ctx)->view;
+	unsigned percent;
 
-	replay_view_progress(&rerun->view, done_bytes, size_bytes);
+	if (!view->progress || size_bytes < PROGRESS_BYTES_MIN)
+		return;
+	percent = (unsigned)(100.0 * (double)done_bytes / (double)size_bytes);
+	if (percent <= view->shown_percent || percent > 100)
+		return;
+	fprintf(stderr, "\rreplaying: %u %%", percent);
+	view->shown_percent = percent;
 }
 
 static void rerun_complain(struct rerun *rerun, int code, const char *message)

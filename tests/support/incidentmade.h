@@ -23,7 +23,7 @@ struct incidentmade_options {
 	const char *comm;             /* NULL: "postgres" */
 	bool gap;                     /* ticks are missing from -6 s to -4 s */
 	bool gone;                    /* the target ends 3 s after the trigger */
-	bool manual;                  /* no rule fired: somebody asked for it, and once more while it was open */
+	bool manual;                  /* no rule fired: it was asked for by hand, and once more while it was open */
 	bool everything;              /* for all targets: a second one uses twice the CPU and four times the memory */
 	const char *functions;        /* what is in functions.tsv; NULL: there is none */
 	const char *memory_functions; /* what is in memory-functions.tsv; NULL: there is none */

@@ -19,7 +19,7 @@ export function head() {
 	document.getElementById('heading').replaceChildren(...el('h1', {}, title).childNodes);
 	document.querySelector('footer p').textContent = 'Written by spikewatch diff. This page fetches nothing.';
 	if (diff.damaged)
-		document.getElementById('story').before(el('p', { class: 'notice' }, 'Something of it is damaged. What could be read is shown.'));
+		document.getElementById('story').before(el('p', { class: 'notice' }, 'Parts of it are damaged. What could be read is shown.'));
 }
 
 function flame(id, title, text, unit) {
@@ -27,7 +27,7 @@ function flame(id, title, text, unit) {
 		return null;
 	const made = new Flame({ title, unit, tree: treeOfPair(text), phases: true, labels: stackLabels });
 	const box = section(id, title, el('p', { class: 'hint' },
-		'From the top down, who called whom. In the difference red has grown and blue has shrunk, as shares of all of their side.'), made.element);
+		'Callers are above callees. In the difference, red has grown and blue has shrunk, as shares of all samples of their side.'), made.element);
 	box.start = () => made.start();
 	return box;
 }

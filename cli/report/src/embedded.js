@@ -1,4 +1,4 @@
-// The incident's files, out of the elements of the page that hold them.
+// The incident's files, from the elements of the page that hold them.
 
 const type = 'application/octet-stream;base64';
 const elements = new Map();

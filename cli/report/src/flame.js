@@ -1,4 +1,4 @@
-// A flame graph with its views, search, zoom by click or key, and a line that says what is pointed at.
+// A flame graph with its views, search, zoom by click or key, and a line with the details of a function.
 import flamegraph from 'd3-flame-graph';
 import { select } from 'd3-selection';
 import { el, visible } from './text.js';
@@ -94,7 +94,7 @@ export class Flame {
 	}
 
 	hint() {
-		this.details.textContent = 'Point at a function, or tap it: it says here what it is. A click or Enter zooms.';
+		this.details.textContent = 'Point at a function, or tap it, to see its numbers here. A click or Enter zooms.';
 	}
 
 	root() {

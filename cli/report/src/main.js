@@ -1,4 +1,4 @@
-// Puts the page together: the words are there already, everything else is made of what the page holds.
+// Builds the page: the words are in it already, everything else is made from the embedded data and files.
 import { el } from './text.js';
 import * as format from './format.js';
 import { data } from './embedded.js';

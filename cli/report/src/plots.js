@@ -1,4 +1,4 @@
-// Plots over time, one below the other: what is zoomed or pointed at in one is so in all of them.
+// Plots over time, one below the other, which share zoom and cursor.
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import { el, visible } from './text.js';
@@ -108,7 +108,7 @@ function drawMarks(self, plot, marks) {
 	ctx.restore();
 }
 
-// The program keeps no colours: those of the page are asked for when something is drawn.
+// Colours are read from the style of the page whenever something is drawn.
 function seriesOf(plot) {
 	return plot.lines.map((line, index) => {
 		const area = line.kind === 'area';

@@ -1,4 +1,4 @@
-// One function per section of the page. Each returns its element, or nothing if there is nothing to say.
+// One function per section of the page. Each returns its element, or null without content.
 import { el, visible } from './text.js';
 import * as format from './format.js';
 import { data, bytesOf, has, info, names, textOf } from './embedded.js';
@@ -10,7 +10,7 @@ import { treeOf, treeOfFolded } from './stacks.js';
 
 const incident = data.incident;
 
-// What made memory grow comes first then.
+// Sections of memory come first then.
 export const ofMemory = /^memory|^faults$/.test(incident?.rule.metric ?? '');
 const inOrder = (cpu, memory) => (ofMemory ? [memory, cpu] : [cpu, memory]).filter(Boolean);
 
@@ -128,7 +128,7 @@ async function flameSection(id, title, files, text) {
 }
 
 export const cpuFlame = () => flameSection('cpu-flame', 'Flame graph of the spike', ['cpu.pb.gz', 'cpu.folded', 'nanoseconds'],
-	'CPU time by call stack: from the top down, who called whom; the wider, the more. Before is what was recorded before the rule\u2019s window, during is from there on.');
+	'CPU time by call stack: callers are above callees; the wider, the more. Before is what was recorded before the rule\u2019s window, during is from there on.');
 
 export const memoryFlame = () => flameSection('memory-flame', 'Flame graph of the memory growth', ['memory.pb.gz', 'memory.folded', 'bytes'],
 	'Memory that was touched for the first time, by the call stack that did it.');
@@ -231,7 +231,7 @@ function mapsTable(name, caption) {
 		remarks(said.filter(text => text.startsWith('process') || text.startsWith('cut'))));
 }
 
-// Two looks at the same mappings: what has changed between them.
+// What has changed between two snapshots of the mappings.
 function growthTable() {
 	const key = row => [row.pid, row.mapping, row.permissions].join('\u0000');
 	const first = new Map(read('smaps.tsv').rows.map(row => [key(row), row]));
@@ -377,6 +377,6 @@ function file(name) {
 
 export function files() {
 	return section('files', 'Files of the incident',
-		el('p', { class: 'hint' }, 'All of them are in this page, bit for bit. To get them back into a directory: spikewatch export, with this page\u2019s path.'),
+		el('p', { class: 'hint' }, 'All of them are in this page, bit for bit. To restore them to a directory: spikewatch export, with the path of this page.'),
 		el('ul', { class: 'files' }, names().map(file)));
 }

@@ -25,7 +25,7 @@ function child(node, name, module, kind) {
 	return next;
 }
 
-// Many short-lived processes of one name (those of a build, say) are one: each for itself would be too narrow to be seen.
+// Short-lived processes of one name (of a build, for instance) are merged: each alone would be too narrow to be seen.
 function processNames(stacks) {
 	const pids = new Map();
 	for (const { process, pid } of stacks)

@@ -1,4 +1,4 @@
-// Text of strangers: it only ever gets into the page as text, and what cannot be seen is written out.
+// Untrusted text: it gets into the page as text only, and characters that cannot be seen are escaped.
 
 // Control characters, and those that are invisible or change the direction of what follows.
 const unseen = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]/gu;
@@ -10,7 +10,7 @@ export function visible(text) {
 	});
 }
 
-// What a table or a profile of Spikewatch says: there the backslash itself was escaped.
+// Text from a table or a profile of Spikewatch, where the backslash itself was escaped.
 export function unescaped(text) {
 	return text.replaceAll('\\x5c', '\\').replaceAll('\\x3b', ';');
 }

@@ -16,7 +16,7 @@
 
 Suite *incident_pick_suite(void);
 
-/* As somebody who has no rights, in a process of its own. */
+/* As an unprivileged user, in a process of its own. */
 static int count_hidden(int dirfd)
 {
 	pid_t pid = fork();
