@@ -1,20 +1,19 @@
 /*
- * cgroup_watch.c: a watch on each directory, found again by its number, or by its path when it is
- * removed. A directory that came is watched first and listed then: what was made in it before the
- * watch is in the list, what is made later is heard, and what is both is harmless.
+ * cgroup_watch.c: an inotify watch on each directory, found again by its number, or by its path when
+ * it is removed. A new directory is watched first and listed then: what was made in it before the
+ * watch is in the list, what is made later is an event, and what is both is harmless.
  *
- * The watch of a directory of cgroups that was removed stays: the kernel never says IN_IGNORED of
- * it, and keeps the inode. So its parent says that it went, and the watch is given back; where that
- * was lost, the next walk gives back those that it did not meet. A directory that went and came
- * again may lose its new watch to the old news; the news of its coming, which are later, give it
- * another.
+ * The watch of a cgroup directory that was removed stays: the kernel never sends IN_IGNORED for it,
+ * and keeps the inode. So the event of its parent removes the watch; where that was lost, the next walk
+ * removes those that it did not meet. A directory that was removed and made again may lose its new
+ * watch to the old event; the event of its creation, which is later, gives it another.
  *
- * With cgroup v1 the same cgroup is made in one hierarchy after the other, and who opens its files
- * too early misses some for good: hence the moment that each has to wait.
+ * With cgroup v1 the same cgroup is made in one hierarchy after the other, and a target that is opened
+ * too early lacks some files for good: hence the 5 ms that each new one waits.
  */
 #include "daemon/engine/targets/cgroup_watch.h"
 
-#include "lib/base/base.h"
+#include "lib/base/map.h"
 #include "lib/cgroup/cgroup_mounts.h"
 
 #include <dirent.h>
@@ -30,28 +29,23 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
-/*
- * Directories; below others it is not heard what comes. The kernel's own limit
- * (fs.inotify.max_user_watches) is some 8,000 and more.
- */
+/* Watches; the kernel's own limit (fs.inotify.max_user_watches) is some 8,000 or more. */
 #define CGROUP_WATCH_MAX 4096u
 
 #define ROOTS_MAX (1 + CGROUP_CONTROLLERS)
-#define BUCKETS 1024u
 #define WAITING_MAX 256u
 #define DEPTH_MAX 32
 #define MOMENT_NS (5 * NS_PER_MS)
 
-/* Events that are read at a time: all that is there is read, and a flood is a loss. */
+/* Reads at a time: beyond them the queue overflows, which is a loss. */
 #define READS_MAX 64
 #define EVENTS_BYTES 16384u
 
 struct directory {
-	struct directory *next;      /* in its bucket by number */
-	struct directory *next_path; /* in that by path */
+	struct map_node wd_node, path_node;
 	int wd;
 	unsigned root;
-	uint32_t walk; /* the last that met it, or during or after which it came */
+	uint32_t walk; /* the last that met it, or during or after which it was made */
 	char path[];   /* of the cgroup */
 };
 
@@ -65,312 +59,290 @@ struct cgroup_watch {
 	unsigned root_count;
 	int fd;
 	bool wants_all, lost;
-	bool walking;   /* it was begun, and is not over */
-	uint32_t walk;  /* how many were begun */
-	bool deaf;      /* there was a directory that it could not watch */
-	size_t deaf_at; /* with so many that it could */
-	struct directory *buckets[BUCKETS], *paths[BUCKETS];
-	size_t count;
+	bool walking;                        /* it was begun, and is not over */
+	uint32_t walk;                       /* how many were begun */
+	bool incomplete;                     /* there was a directory that could not be watched */
+	size_t incomplete_count;             /* with so many watches */
+	struct map wds, paths;               /* of directories */
 	struct waiting waiting[WAITING_MAX]; /* in the order of due */
 	size_t waiting_count;
-	uint64_t heard;
+	uint64_t events;
 };
 
-static void add_root(struct cgroup_watch *judged_target, const char *root)
+static void add_root(struct cgroup_watch *watch, const char *root)
 {
-	for (unsigned i = 0; root != NULL && i < judged_target->root_count; i++)
-		if (strcmp(judged_target->roots[i], root) == 0)
+	for (unsigned i = 0; root != NULL && i < watch->root_count; i++)
+		if (strcmp(watch->roots[i], root) == 0)
 			return;
 	if (root != NULL)
-		judged_target->roots[judged_target->root_count++] = root;
+		watch->roots[watch->root_count++] = root;
 }
 
 int cgroup_watch_new(const struct cgroup_mounts *mounts, struct cgroup_watch **ret)
 {
-	struct cgroup_watch *judged_target = calloc(1, sizeof(*judged_target));
+	struct cgroup_watch *watch = calloc(1, sizeof(*watch));
 	bool v2;
 	int r = 0;
 
-	if (judged_target == NULL)
+	if (watch == NULL)
 		return -ENOMEM;
-	judged_target->fd = -1;
-	judged_target->wants_all = true;
-	add_root(judged_target, cgroup_mounts_v2(mounts));
+	watch->fd = -1;
+	watch->wants_all = true;
+	add_root(watch, cgroup_mounts_v2(mounts));
 	for (int i = 0; i < CGROUP_CONTROLLERS; i++)
-		add_root(judged_target, cgroup_mounts_controller(mounts, (enum cgroup_resource)i, &v2));
-	if (judged_target->root_count == 0)
+		add_root(watch, cgroup_mounts_controller(mounts, (enum cgroup_resource)i, &v2));
+	if (watch->root_count == 0)
 		r = -ENOENT;
 	if (r == 0) {
-		judged_target->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-		r = judged_target->fd < 0 ? -errno : 0;
+		watch->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+		r = watch->fd < 0 ? -errno : 0;
 	}
 	if (r < 0) {
-		cgroup_watch_free(judged_target);
+		cgroup_watch_free(watch);
 		return r;
 	}
-	*ret = judged_target;
+	*ret = watch;
 	return 0;
 }
 
-void cgroup_watch_free(struct cgroup_watch *judged_target)
+void cgroup_watch_free(struct cgroup_watch *watch)
 {
-	if (judged_target == NULL)
+	if (watch == NULL)
 		return;
-	for (size_t i = 0; i < BUCKETS; i++) {
-		while (judged_target->buckets[i] != NULL) {
-			struct directory *directory = judged_target->buckets[i];
-
-			judged_target->buckets[i] = directory->next;
-			free(directory);
-		}
-	}
-	while (judged_target->waiting_count > 0)
-		free(judged_target->waiting[--judged_target->waiting_count].path);
-	if (judged_target->fd >= 0)
-		close(judged_target->fd);
-	free(judged_target);
+	MAP_FOR_EACH(node, &watch->wds)
+		free(MAP_ENTRY(node, struct directory, wd_node));
+	map_release(&watch->wds);
+	map_release(&watch->paths);
+	while (watch->waiting_count > 0)
+		free(watch->waiting[--watch->waiting_count].path);
+	if (watch->fd >= 0)
+		close(watch->fd);
+	free(watch);
 }
 
-int cgroup_watch_fd(const struct cgroup_watch *judged_target)
+int cgroup_watch_fd(const struct cgroup_watch *watch)
 {
-	return judged_target->fd;
+	return watch->fd;
 }
 
-bool cgroup_watch_wants_all(const struct cgroup_watch *judged_target)
+bool cgroup_watch_is_complete(const struct cgroup_watch *watch)
 {
-	return judged_target->wants_all;
-}
-
-bool cgroup_watch_is_complete(const struct cgroup_watch *judged_target)
-{
-	return !judged_target->wants_all && !judged_target->walking && !judged_target->deaf;
+	return !watch->wants_all && !watch->walking && !watch->incomplete;
 }
 
 /* ---- directories ---- */
 
-static struct directory **find(struct cgroup_watch *judged_target, int wd)
+static uint64_t hash_wd(int wd)
 {
-	struct directory **at = &judged_target->buckets[(unsigned)wd % BUCKETS];
-
-	while (*at != NULL && (*at)->wd != wd)
-		at = &(*at)->next;
-	return at;
+	return map_hash(&wd, sizeof(wd));
 }
 
-/* FNV-1a. */
-static struct directory **bucket_of_path(struct cgroup_watch *judged_target, unsigned root, const char *path)
+static uint64_t hash_path(unsigned root, const char *path)
 {
-	uint32_t hash = 2166136261u ^ root;
-
-	for (; *path != '\0'; path++)
-		hash = (hash ^ (unsigned char)*path) * 16777619u;
-	return &judged_target->paths[(hash ^ hash >> 15) % BUCKETS];
+	return map_hash(path, strlen(path)) + root;
 }
 
-static struct directory *find_path(struct cgroup_watch *judged_target, unsigned root, const char *path)
+static struct directory *find_wd(const struct cgroup_watch *watch, int wd)
 {
-	struct directory *directory = *bucket_of_path(judged_target, root, path);
+	for (struct map_node *node = map_first(&watch->wds, hash_wd(wd)); node; node = map_next(node)) {
+		struct directory *directory = MAP_ENTRY(node, struct directory, wd_node);
 
-	while (directory != NULL && (directory->root != root || strcmp(directory->path, path) != 0))
-		directory = directory->next_path;
-	return directory;
+		if (directory->wd == wd)
+			return directory;
+	}
+	return NULL;
 }
 
-static void enter(struct cgroup_watch *judged_target, struct directory *directory)
+static struct directory *find_path(const struct cgroup_watch *watch, unsigned root, const char *path)
 {
-	struct directory **at = find(judged_target, directory->wd),
-			 **path = bucket_of_path(judged_target, directory->root, directory->path);
+	for (struct map_node *node = map_first(&watch->paths, hash_path(root, path)); node; node = map_next(node)) {
+		struct directory *directory = MAP_ENTRY(node, struct directory, path_node);
 
-	directory->next = *at;
-	*at = directory;
-	directory->next_path = *path;
-	*path = directory;
-	judged_target->count++;
+		if (directory->root == root && strcmp(directory->path, path) == 0)
+			return directory;
+	}
+	return NULL;
 }
 
 /* Not its watch. Where there was no room for all there may be some now. */
-static void forget(struct cgroup_watch *judged_target, struct directory *directory)
+static void forget_directory(struct cgroup_watch *watch, struct directory *directory)
 {
-	struct directory **at = find(judged_target, directory->wd),
-			 **path = bucket_of_path(judged_target, directory->root, directory->path);
-
-	*at = directory->next;
-	while (*path != directory)
-		path = &(*path)->next_path;
-	*path = directory->next_path;
-	judged_target->count--;
-	judged_target->wants_all |= judged_target->deaf && judged_target->count < judged_target->deaf_at / 2;
+	map_remove(&watch->wds, &directory->wd_node);
+	map_remove(&watch->paths, &directory->path_node);
+	watch->wants_all |= watch->incomplete && watch->wds.count < watch->incomplete_count / 2;
 	free(directory);
 }
 
-static void give_back(struct cgroup_watch *judged_target, struct directory *directory)
+static void remove_watch(struct cgroup_watch *watch, struct directory *directory)
 {
-	inotify_rm_watch(judged_target->fd, directory->wd);
-	forget(judged_target, directory);
+	inotify_rm_watch(watch->fd, directory->wd);
+	forget_directory(watch, directory);
 }
 
-static void grow_deaf(struct cgroup_watch *judged_target)
+static void note_incomplete(struct cgroup_watch *watch)
 {
-	judged_target->deaf = true;
-	judged_target->deaf_at = judged_target->count;
+	watch->incomplete = true;
+	watch->incomplete_count = watch->wds.count;
 }
 
 /* Watches the directory of path in a hierarchy. True: it is there and was not watched before. */
-static bool add_directory(struct cgroup_watch *judged_target, unsigned root, const char *path)
+static bool add_directory(struct cgroup_watch *watch, unsigned root, const char *path)
 {
 	char full[PATH_MAX];
 	size_t len = strlen(path) + 1;
 	struct directory *directory;
 	int wd;
 
-	if (judged_target->count == CGROUP_WATCH_MAX)
-		grow_deaf(judged_target);
-	if (judged_target->count == CGROUP_WATCH_MAX ||
-	    (size_t)snprintf(full, sizeof(full), "%s%s", judged_target->roots[root], path) >= sizeof(full))
+	if (watch->wds.count == CGROUP_WATCH_MAX)
+		note_incomplete(watch);
+	if (watch->wds.count == CGROUP_WATCH_MAX ||
+	    (size_t)snprintf(full, sizeof(full), "%s%s", watch->roots[root], path) >= sizeof(full))
 		return false;
-	wd = inotify_add_watch(judged_target->fd, full,
+	wd = inotify_add_watch(watch->fd, full,
 			       IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_MOVED_FROM | IN_ONLYDIR | IN_DONT_FOLLOW);
 	if (wd < 0) {
 		if (errno == ENOSPC || errno == ENOMEM)
-			grow_deaf(judged_target);
+			note_incomplete(watch);
 		return false;
 	}
-	directory = *find(judged_target, wd);
+	directory = find_wd(watch, wd);
 	if (directory != NULL) {
-		directory->walk = judged_target->walk;
+		directory->walk = watch->walk;
 		return false;
 	}
-	directory = malloc(sizeof(*directory) + len);
+	directory = map_reserve(&watch->wds, watch->wds.count + 1) == 0 &&
+				    map_reserve(&watch->paths, watch->wds.count + 1) == 0
+			    ? malloc(sizeof(*directory) + len)
+			    : NULL;
 	if (directory == NULL) {
-		grow_deaf(judged_target);
-		inotify_rm_watch(judged_target->fd, wd);
+		note_incomplete(watch);
+		inotify_rm_watch(watch->fd, wd);
 		return false;
 	}
-	*directory = (struct directory){ .wd = wd, .root = root, .walk = judged_target->walk };
+	*directory = (struct directory){ .wd = wd, .root = root, .walk = watch->walk };
 	memcpy(directory->path, path, len);
-	enter(judged_target, directory);
+	map_insert(&watch->wds, &directory->wd_node, hash_wd(wd));
+	map_insert(&watch->paths, &directory->path_node, hash_path(root, path));
 	return true;
 }
 
-void cgroup_watch_begin(struct cgroup_watch *judged_target)
+void cgroup_watch_begin(struct cgroup_watch *watch)
 {
-	if (!judged_target->wants_all && !judged_target->walking)
+	if (!watch->wants_all && !watch->walking)
 		return;
-	judged_target->wants_all = judged_target->deaf = false;
-	judged_target->walking = true;
-	judged_target->walk++;
+	watch->wants_all = watch->incomplete = false;
+	watch->walking = true;
+	watch->walk++;
 }
 
-void cgroup_watch_add(struct cgroup_watch *judged_target, const char *path)
+void cgroup_watch_add(struct cgroup_watch *watch, const char *path)
 {
-	for (unsigned root = 0; judged_target->walking && root < judged_target->root_count; root++)
-		add_directory(judged_target, root, path);
+	for (unsigned root = 0; watch->walking && root < watch->root_count; root++)
+		add_directory(watch, root, path);
 }
 
-void cgroup_watch_end(struct cgroup_watch *judged_target)
+void cgroup_watch_end(struct cgroup_watch *watch)
 {
-	if (!judged_target->walking)
+	if (!watch->walking)
 		return;
-	judged_target->walking = false;
-	for (size_t i = 0; i < BUCKETS; i++)
-		for (struct directory *directory = judged_target->buckets[i], *next; directory != NULL;
-		     directory = next) {
-			next = directory->next;
-			if (directory->walk != judged_target->walk)
-				give_back(judged_target, directory);
-		}
+	watch->walking = false;
+	MAP_FOR_EACH(node, &watch->wds) {
+		struct directory *directory = MAP_ENTRY(node, struct directory, wd_node);
+
+		if (directory->walk != watch->walk)
+			remove_watch(watch, directory);
+	}
 }
 
-/* ---- what comes ---- */
+/* ---- events ---- */
 
-static void enqueue(struct cgroup_watch *judged_target, const char *path, mono_t now)
+static void enqueue(struct cgroup_watch *watch, const char *path, mono_t now)
 {
 	char *copy;
 
-	for (size_t i = 0; i < judged_target->waiting_count; i++)
-		if (strcmp(judged_target->waiting[i].path, path) == 0)
+	for (size_t i = 0; i < watch->waiting_count; i++)
+		if (strcmp(watch->waiting[i].path, path) == 0)
 			return;
-	copy = judged_target->waiting_count < WAITING_MAX ? strdup(path) : NULL;
+	copy = watch->waiting_count < WAITING_MAX ? strdup(path) : NULL;
 	if (copy == NULL)
-		judged_target->lost = true;
+		watch->lost = true;
 	else
-		judged_target->waiting[judged_target->waiting_count++] =
-			(struct waiting){ copy, mono_add(now, MOMENT_NS) };
+		watch->waiting[watch->waiting_count++] = (struct waiting){ copy, mono_add(now, MOMENT_NS) };
 }
 
-static void come(struct cgroup_watch *judged_target, unsigned root, const char *parent, const char *name, mono_t now,
-		 int depth);
+static void on_created(struct cgroup_watch *watch, unsigned root, const char *parent, const char *name, mono_t now,
+		       int depth);
 
-/* What was made in it before it was watched. */
-static void list_inside(struct cgroup_watch *judged_target, unsigned root, const char *path, mono_t now, int depth)
+/* Directories that were made in it before it was watched. */
+static void list_inside(struct cgroup_watch *watch, unsigned root, const char *path, mono_t now, int depth)
 {
 	char full[PATH_MAX];
 	const struct dirent *item;
 	DIR *dir;
 
-	if ((size_t)snprintf(full, sizeof(full), "%s%s", judged_target->roots[root], path) >= sizeof(full))
+	if ((size_t)snprintf(full, sizeof(full), "%s%s", watch->roots[root], path) >= sizeof(full))
 		return;
 	dir = opendir(full);
 	if (dir == NULL)
 		return;
 	while ((item = readdir(dir)) != NULL)
 		if (item->d_type == DT_DIR && strcmp(item->d_name, ".") != 0 && strcmp(item->d_name, "..") != 0)
-			come(judged_target, root, path, item->d_name, now, depth);
+			on_created(watch, root, path, item->d_name, now, depth);
 	closedir(dir);
 }
 
-/* The path of what is called name in parent; false: it is too long. */
+/* The path of name in parent; false: it is too long. */
 static bool path_in(const char *parent, const char *name, char ret[PATH_MAX])
 {
 	return (size_t)snprintf(ret, PATH_MAX, "%s/%s", strcmp(parent, "/") == 0 ? "" : parent, name) < PATH_MAX;
 }
 
-static void come(struct cgroup_watch *judged_target, unsigned root, const char *parent, const char *name, mono_t now,
-		 int depth)
+static void on_created(struct cgroup_watch *watch, unsigned root, const char *parent, const char *name, mono_t now,
+		       int depth)
 {
 	char path[PATH_MAX];
 
 	if (depth == DEPTH_MAX || !path_in(parent, name, path)) {
-		judged_target->lost = true;
+		watch->lost = true;
 		return;
 	}
-	enqueue(judged_target, path, now);
-	if (add_directory(judged_target, root, path))
-		list_inside(judged_target, root, path, now, depth + 1);
+	enqueue(watch, path, now);
+	if (add_directory(watch, root, path))
+		list_inside(watch, root, path, now, depth + 1);
 }
 
-static void go(struct cgroup_watch *judged_target, unsigned root, const char *parent, const char *name)
+static void on_removed(struct cgroup_watch *watch, unsigned root, const char *parent, const char *name)
 {
 	char path[PATH_MAX];
-	struct directory *directory = path_in(parent, name, path) ? find_path(judged_target, root, path) : NULL;
+	struct directory *directory = path_in(parent, name, path) ? find_path(watch, root, path) : NULL;
 
 	if (directory != NULL)
-		give_back(judged_target, directory);
+		remove_watch(watch, directory);
 }
 
-static void take_event(struct cgroup_watch *judged_target, const struct inotify_event *event, mono_t now)
+static void on_event(struct cgroup_watch *watch, const struct inotify_event *event, mono_t now)
 {
-	struct directory *directory = *find(judged_target, event->wd);
+	struct directory *directory = find_wd(watch, event->wd);
 
-	judged_target->lost |= (event->mask & IN_Q_OVERFLOW) != 0;
+	watch->lost |= (event->mask & IN_Q_OVERFLOW) != 0;
 	if (directory == NULL)
 		return;
 	if (event->mask & IN_IGNORED)
-		forget(judged_target, directory);
+		forget_directory(watch, directory);
 	else if (!(event->mask & IN_ISDIR) || event->len == 0)
 		return;
 	else if (event->mask & (IN_DELETE | IN_MOVED_FROM))
-		go(judged_target, directory->root, directory->path, event->name);
+		on_removed(watch, directory->root, directory->path, event->name);
 	else
-		come(judged_target, directory->root, directory->path, event->name, now, 0);
+		on_created(watch, directory->root, directory->path, event->name, now, 0);
 }
 
-static void read_events(struct cgroup_watch *judged_target, mono_t now)
+static void read_events(struct cgroup_watch *watch, mono_t now)
 {
 	_Alignas(struct inotify_event) char buf[EVENTS_BYTES];
 
 	for (int reads = 0; reads < READS_MAX; reads++) {
-		ssize_t len = read(judged_target->fd, buf, sizeof(buf));
+		ssize_t len = read(watch->fd, buf, sizeof(buf));
 
 		if (len <= 0)
 			return;
@@ -378,45 +350,38 @@ static void read_events(struct cgroup_watch *judged_target, mono_t now)
 			const struct inotify_event *event = (const void *)(buf + at);
 
 			at += sizeof(*event) + event->len;
-			judged_target->heard++;
-			take_event(judged_target, event, now);
+			watch->events++;
+			on_event(watch, event, now);
 		}
 	}
 }
 
-bool cgroup_watch_read(struct cgroup_watch *judged_target, mono_t now, void (*visit)(void *ctx, const char *path),
-		       void *ctx)
+bool cgroup_watch_read(struct cgroup_watch *watch, mono_t now, void (*visit)(void *ctx, const char *path), void *ctx)
 {
 	size_t done = 0;
 	bool lost;
 
-	read_events(judged_target, now);
-	for (; done < judged_target->waiting_count && mono_diff(now, judged_target->waiting[done].due) >= 0; done++) {
-		visit(ctx, judged_target->waiting[done].path);
-		free(judged_target->waiting[done].path);
+	read_events(watch, now);
+	for (; done < watch->waiting_count && mono_diff(now, watch->waiting[done].due) >= 0; done++) {
+		visit(ctx, watch->waiting[done].path);
+		free(watch->waiting[done].path);
 	}
-	judged_target->waiting_count -= done;
-	memmove(judged_target->waiting, judged_target->waiting + done,
-		judged_target->waiting_count * sizeof(judged_target->waiting[0]));
-	lost = judged_target->lost;
-	judged_target->lost = false;
-	judged_target->wants_all |= lost;
+	watch->waiting_count -= done;
+	memmove(watch->waiting, watch->waiting + done, watch->waiting_count * sizeof(watch->waiting[0]));
+	lost = watch->lost;
+	watch->lost = false;
+	watch->wants_all |= lost;
 	return !lost;
 }
 
-uint64_t cgroup_watch_events(const struct cgroup_watch *judged_target)
+uint64_t cgroup_watch_events(const struct cgroup_watch *watch)
 {
-	return judged_target->heard;
+	return watch->events;
 }
 
-bool cgroup_watch_next(const struct cgroup_watch *judged_target, mono_t *ret)
+bool cgroup_watch_next(const struct cgroup_watch *watch, mono_t *ret)
 {
-	if (judged_target->waiting_count > 0)
-		*ret = judged_target->waiting[0].due;
-	return judged_target->waiting_count > 0;
-}
-
-size_t cgroup_watch_count(const struct cgroup_watch *judged_target)
-{
-	return judged_target->count;
+	if (watch->waiting_count > 0)
+		*ret = watch->waiting[0].due;
+	return watch->waiting_count > 0;
 }

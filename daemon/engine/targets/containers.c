@@ -1,250 +1,78 @@
 /*
- * containers.c: a hash table by the path of the container's own cgroup. A path that may be a
- * container's but is not is remembered as well, so that it is looked for once.
+ * containers.c: what runtimes have on disk about a container, and a map by the path of its own cgroup
+ * of what was read. A path that looks like a container's but is not is remembered as well, so that it
+ * is looked up once.
  *
- * 	met ──▶ PENDING ── looked at again after 20, 100, 500 ms ──▶ KNOWN, with a name or without
- * 	  └── its files are there, or never will be ──▶ KNOWN ◀────────┘
+ *	met ──▶ PENDING ── looked up again after 20, 100, 500 ms ──▶ KNOWN, with a name or without
+ *	  └── its files are there, or never will be ──▶ KNOWN ◀────────┘
+ *
+ * Names: a table of places is tried in order until one has the container. Then, for a container of a
+ * pod that has no names yet, what the kubelet writes for every runtime: names of links, and of
+ * directories of logs. Labels are in the same documents, if anywhere: of a pod, in that of its sandbox;
+ * containerd and Podman have theirs in databases (bolt_file.h).
+ *
+ * A list of all containers is kept as it was read until another file takes its place: any user who may
+ * make cgroups can cause lookups of ids, and reading megabytes for each would use up the daemon's share
+ * of a core.
+ *
+ * Labels are in a map of their own with a mutex, because other threads ask for them. Labels that are
+ * replaced are freed later, by label_cache_tidy: discovery may still hold them while it matches a
+ * process with the entries.
  */
 #include "daemon/engine/targets/containers.h"
 
-#include "lib/base/base.h"
 #include "lib/base/io.h"
+#include "lib/base/map.h"
 #include "lib/cgroup/bolt_file.h"
 #include "lib/cgroup/container.h"
-#include "lib/model/target.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-enum container_files_result {
-	CONTAINER_FILES_READ,   /* it has names */
-	CONTAINER_FILES_ABSENT, /* it may still be written: the runtime has a place for it, but there is nothing */
-	CONTAINER_FILES_CLOSED, /* nothing can be read: no such runtime here, or no permission */
-	CONTAINER_FILES_OTHER,  /* it is no container after all: a virtual machine */
-};
-
-/* The file that a name was read from, as it was then. {0}: none, or none that changes. */
-struct container_files_source {
-	unsigned place; /* a number of container_files.c's */
-	char space[CONTAINER_SPACE_MAX + 1];
-	uint64_t stamp;
-};
-
-/* What there is beside names. */
-struct container_files_more {
-	struct labels labels;
-	bool labelled; /* these are its labels, and its pod's; else they cannot be read, or are nowhere */
-	/*
-	 * not labelled: why what would have them could not be read, -errno; 0: there is nothing
-	 * that would
-	 */
-	int error;
-	struct container_files_source source;
-};
-
-struct container_files;
 
 /* Two or three system calls for each container: 2,048 of them take some 15 ms in that time. */
 #define CONTAINERS_REVIEW_NS (30 * NS_PER_S)
 
-static int container_db_containerd(int rootfd, const char *space, const char *id, const char *pod_id,
-				   struct container_state_more *more);
-static int container_db_podman(int rootfd, const char *id, struct container_state_more *more);
-
-/*
- * label_cache.c: a hash table of slots, each as long as its labels. A container without labels has
- * none.
- *
- * What is replaced is put aside and freed later: who is amid the entries of the configuration with
- * one process holds on to its labels, without a count.
- */
-
-#define LABEL_CACHE_BUCKETS 256u
-
-struct slot {
-	struct slot *next; /* in its bucket, or put aside */
-	char *path;
-	struct labels labels; /* as much of it as is in use */
-};
-
-struct label_cache {
-	pthread_mutex_t lock; /* of the buckets; the thread that writes reads them without */
-	struct slot *buckets[LABEL_CACHE_BUCKETS];
-	struct slot *aside;
-};
-
-static const struct labels no_labels;
-
-/* 0 or -ENOMEM. */
-static int label_cache_new(struct label_cache **ret)
-{
-	struct label_cache *book = calloc(1, sizeof *book);
-
-	if (!book)
-		return -ENOMEM;
-
-	pthread_mutex_init(&book->lock, NULL);
-	*ret = book;
-
-	return 0;
-}
-
-static void free_slots(struct slot *slot)
-{
-	while (slot) {
-		struct slot *next = slot->next;
-
-		free(slot->path);
-		free(slot);
-		slot = next;
-	}
-}
-
-/* NULL is fine. */
-static void label_cache_free(struct label_cache *book)
-{
-	if (!book)
-		return;
-
-	for (size_t i = 0; i < LABEL_CACHE_BUCKETS; i++)
-		free_slots(book->buckets[i]);
-	free_slots(book->aside);
-	pthread_mutex_destroy(&book->lock);
-	free(book);
-}
-
-/* Frees what was put out of use. */
-static void label_cache_tidy(struct label_cache *book)
-{
-	free_slots(book->aside);
-	book->aside = NULL;
-}
-
-static struct slot **find(struct label_cache *book, const char *path, size_t len)
-{
-	uint32_t hash = 2166136261u;
-
-	for (size_t i = 0; i < len; i++)
-		hash = (hash ^ (unsigned char)path[i]) * 16777619u;
-
-	struct slot **at = &book->buckets[(hash ^ (hash >> 15)) % LABEL_CACHE_BUCKETS];
-
-	while (*at && (strncmp((*at)->path, path, len) != 0 || (*at)->path[len] != '\0'))
-		at = &(*at)->next;
-
-	return at;
-}
-
-/* NULL: no memory. */
-static struct slot *make_slot(const char *path, const struct labels *labels)
-{
-	struct slot *slot = malloc(offsetof(struct slot, labels) + labels_size(labels));
-	char *copy = strdup(path);
-
-	if (!slot || !copy) {
-		free(slot);
-		free(copy);
-		return NULL;
-	}
-	slot->next = NULL;
-	slot->path = copy;
-	labels_copy(&slot->labels, labels);
-
-	return slot;
-}
-
-/* One slot, or none, in the place of another, or of none. */
-static void exchange(struct label_cache *book, const char *path, struct slot *slot)
-{
-	struct slot **at = find(book, path, strlen(path)), *old = *at;
-
-	pthread_mutex_lock(&book->lock);
-	if (slot)
-		slot->next = old ? old->next : NULL;
-	if (slot || old)
-		*at = slot ? slot : old->next;
-	pthread_mutex_unlock(&book->lock);
-	if (old) {
-		old->next = book->aside;
-		book->aside = old;
-	}
-}
-
-const struct labels *label_cache_put(struct label_cache *book, const char *path, const struct labels *labels)
-{
-	bool any = labels->count > 0 || labels->left_out > 0;
-	struct slot *slot = any ? make_slot(path, labels) : NULL;
-
-	exchange(book, path, slot);
-	if (!any)
-		return &no_labels;
-
-	return slot ? &slot->labels : NULL;
-}
-
-/* They are not known any more. */
-static void label_cache_drop(struct label_cache *book, const char *path)
-{
-	exchange(book, path, NULL);
-}
-
-bool label_cache_get(struct label_cache *book, const char *cgroup, struct labels *ret)
-{
-	struct container_path where;
-
-	if (!container_path_parse(cgroup, &where))
-		return false;
-
-	pthread_mutex_lock(&book->lock);
-
-	const struct slot *slot = *find(book, cgroup, where.len);
-
-	if (slot)
-		labels_copy(ret, &slot->labels);
-	pthread_mutex_unlock(&book->lock);
-
-	return slot != NULL;
-}
-
-/*
- * container_files.c: a table of places, tried in order until one of them has what is looked for.
- * Then, for a pod's container that has no names yet, what the kubelet writes whichever the runtime:
- * names of links, and of directories of logs.
- *
- * Labels are in the same documents, where they are anywhere: with a pod, in that of its sandbox.
- * containerd and Podman have theirs in databases (container_db.h).
- *
- * A list of all containers is kept as it was read until there is another file in its place: anybody
- * who may make cgroups can have it asked for ids, as often as he likes, and reading megabytes for
- * each would be the end of the daemon's share of a core.
- */
-
-/* Directories of logs that are looked through: a machine runs some hundred pods. */
+/* Entries of directories of logs that are read: a machine runs some hundred pods. */
 #define NAMES_MAX 20000
+
+/* An entry is kept for so long after it was last asked for; or so many pauses between scans. */
+#define KEPT_NS (60 * NS_PER_S)
+#define KEPT_SCANS 3
+
+/*
+ * Lookups at a time: one reads files of megabytes at worst, and any user who may make cgroups can make
+ * some that look like containers. The same of reviews.
+ */
+#define LOOKS_MAX 16u
+#define REVIEWS_MAX 64u
+
+/* Labels that cannot be read are tried again after 1, 2, 4 ... reviews, up to this: a dozen files each. */
+#define PATIENCE_MAX 16u
+
+/* Since it was met. The last is CONTAINERS_WAIT_NS. */
+static const uint64_t looks_ns[] = { 20 * NS_PER_MS, 100 * NS_PER_MS, CONTAINERS_WAIT_NS };
 
 typedef int parser(const char *text, size_t len, struct container *ret, struct container_state_more *more);
 
-/* A file per container: <directory>/<space>/<id>/<file>. */
+/* A file per container: DIRECTORY/SPACE/ID/FILE. */
 struct place {
 	enum container_runtime runtime;
-	const char *directory,
-		*space; /* space NULL: none; "": that of the path, or those that Kubernetes and nerdctl use */
+	const char *directory, *space; /* space NULL: none; "": that of the path, or each of spaces */
 	const char *file;
 	parser *parse;
 };
 
 #define TASKS "io.containerd.runtime.v2.task"
 #define STORAGE "-containers"
+#define META "io.containerd.metadata.v1.bolt/meta.db"
 
 static const struct place places[] = {
 	{ CONTAINER_DOCKER, "var/lib/docker/containers", NULL, "config.v2.json", container_state_docker },
@@ -254,7 +82,10 @@ static const struct place places[] = {
 	{ CONTAINER_CRIO, "run/containers/storage/overlay" STORAGE, NULL, "userdata/config.json", container_state_oci },
 };
 
-/* Podman has its names in one file. (Its OCI documents are beside it, and hold none.) */
+/* Of Kubernetes, nerdctl and Docker. */
+static const char *const spaces[] = { "k8s.io", "default", "moby" };
+
+/* Podman has its names in one file; its OCI documents, beside it, have none. */
 static const char *const lists[] = {
 	"var/lib/containers/storage/overlay" STORAGE,
 	"var/lib/containers/storage/vfs" STORAGE,
@@ -264,459 +95,9 @@ static const char *const lists[] = {
 #define LISTS ARRAY_LEN(lists)
 #define LIST_FILE "containers.json"
 
-/* A list, and the file that it was read from. */
-struct known_list {
-	struct stat from;
-	bool any; /* it was read */
-	int error;
-	struct container_state_list *list; /* NULL: it is none, for that error */
-};
-
-struct container_files {
-	int rootfd; /* -errno: there is no such directory */
-	struct known_list lists[LISTS];
-};
-
-static const char *const spaces[] = { "k8s.io", "default", "moby" };
-
 /* Numbers of files that may change: those of places, then those of lists. */
 #define FIRST_PLACE 1u
 #define FIRST_LIST (FIRST_PLACE + ARRAY_LEN(places))
-
-/* ---- opening ---- */
-
-/* 0; or as whole_file_read. */
-static int read_below(int rootfd, const char *directory, const char *file, struct buffer *text)
-{
-	char path[PATH_MAX];
-
-	if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, file) >= sizeof path)
-		return -ENAMETOOLONG;
-
-	/*
-	 * whole_file_read takes a directory and a name: those of the file itself, found within the
-	 * root.
-	 */
-	char *slash = strrchr(path, '/');
-
-	*slash = '\0';
-
-	AUTO_CLOSE int dir = open_beneath(rootfd, path, O_PATH | O_DIRECTORY);
-
-	return dir < 0 ? dir : whole_file_read(dir, slash + 1, text);
-}
-
-static bool is_there(int rootfd, const char *directory)
-{
-	AUTO_CLOSE int dir = open_beneath(rootfd, directory, O_PATH | O_DIRECTORY);
-
-	return dir >= 0;
-}
-
-/* ---- what runtimes write ---- */
-
-/* How the search goes. */
-struct search {
-	struct container_files *files;
-	int rootfd;
-	const struct container_path *where;
-	struct container *container;
-	struct container_files_more *more;
-	bool found;  /* a file of it */
-	bool absent; /* a place was there, and it was not in it */
-};
-
-static int parse_file(int rootfd, const char *directory, const char *file, parser *parse, struct container *ret,
-		      struct container_state_more *more)
-{
-	struct buffer text = { .max = CONTAINER_STATE_BYTES_MAX };
-	int r = read_below(rootfd, directory, file, &text);
-
-	if (r == 0)
-		r = parse(text.data, text.len, ret, more);
-	buffer_release(&text);
-
-	return r;
-}
-
-/* What tells a file from another one under the same name, as a number; 0: it is not there. */
-static uint64_t stamp_of(const struct stat *status)
-{
-	const uint64_t parts[] = { status->st_dev,
-				   status->st_ino,
-				   (uint64_t)status->st_size,
-				   (uint64_t)status->st_mtim.tv_sec,
-				   (uint64_t)status->st_mtim.tv_nsec,
-				   (uint64_t)status->st_ctim.tv_sec,
-				   (uint64_t)status->st_ctim.tv_nsec };
-	uint64_t hash = 14695981039346656037u;
-
-	for (size_t i = 0; i < ARRAY_LEN(parts); i++)
-		hash = (hash ^ parts[i]) * 1099511628211u ^ (hash >> 29);
-
-	return hash ? hash : 1;
-}
-
-static uint64_t stamp_file(int rootfd, const char *directory, const char *file)
-{
-	AUTO_CLOSE int dir = open_beneath(rootfd, directory, O_PATH | O_DIRECTORY);
-	struct stat status;
-
-	return dir >= 0 && fstatat(dir, file, &status, AT_SYMLINK_NOFOLLOW) == 0 ? stamp_of(&status) : 0;
-}
-
-/*
- * The directory of a container, or, id NULL, of all of its space. False: such a path there is not.
- */
-static bool directory_of(const struct place *place, const char *space, const char *id, char ret[PATH_MAX])
-{
-	return (size_t)snprintf(ret, PATH_MAX, "%s%s%s%s%s", place->directory, space ? "/" : "", space ? space : "",
-				id ? "/" : "", id ? id : "") < PATH_MAX;
-}
-
-/* ---- labels ---- */
-
-static bool is_id(const char *text)
-{
-	return strlen(text) == 64 && text[strspn(text, "0123456789abcdef")] == '\0';
-}
-
-/* The labels of its pod, in front of its own. 0; -errno. */
-static int add_pod(struct search *search, const struct place *place, const char *space,
-		   struct container_state_more *own)
-{
-	struct container_state_more pod = { .labelled = false };
-	struct container sandbox = { .runtime = search->container->runtime };
-	char directory[PATH_MAX];
-	int r = directory_of(place, space, own->pod_id, directory)
-			? parse_file(search->rootfd, directory, place->file, place->parse, &sandbox, &pod)
-			: -ENAMETOOLONG;
-
-	if (r < 0)
-		return r;
-	labels_merge(&pod.labels, &own->labels);
-	own->labels = pod.labels;
-
-	return 0;
-}
-
-/* From its document, or from a database. */
-static void look_for_labels(struct search *search, const struct place *place, const char *space,
-			    struct container_state_more *own)
-{
-	bool of_pod = is_id(own->pod_id) && strcmp(own->pod_id, search->container->id) != 0;
-	int r = 0;
-
-	if (place->runtime == CONTAINER_CONTAINERD)
-		r = container_db_containerd(search->rootfd, space, search->container->id, of_pod ? own->pod_id : NULL,
-					    own);
-	else if (own->labelled && of_pod)
-		r = add_pod(search, place, space, own);
-	search->more->labelled = own->labelled && r == 0;
-	search->more->error = r < 0 ? r : 0;
-	if (search->more->labelled)
-		search->more->labels = own->labels;
-}
-
-/* ---- names ---- */
-
-/* True: it has the container's file. */
-static bool look_in(struct search *search, const struct place *place, const char *space)
-{
-	struct container *container = search->container;
-	struct container_files_more *more = search->more;
-	struct container_state_more own = { .labelled = false };
-	char directory[PATH_MAX], parent[PATH_MAX];
-	int r;
-
-	if (!directory_of(place, space, NULL, parent) || !directory_of(place, space, container->id, directory))
-		return false;
-	/* First, so that what is written meanwhile is read again. */
-	more->source.stamp = stamp_file(search->rootfd, directory, place->file);
-	r = parse_file(search->rootfd, directory, place->file, place->parse, container, &own);
-	if (r < 0) {
-		search->absent |= (r == -ENOENT || r == -EBADMSG) && is_there(search->rootfd, parent);
-		more->error = r == -ENOENT || r == -ENOTDIR ? more->error : r;
-		return false;
-	}
-	if (container->runtime == CONTAINER_UNKNOWN)
-		container->runtime = place->runtime;
-	more->source.place = FIRST_PLACE + (unsigned)(place - places);
-	snprintf(more->source.space, sizeof more->source.space, "%s", space ? space : "");
-	look_for_labels(search, place, space, &own);
-
-	return true;
-}
-
-static bool look_in_spaces(struct search *search, const struct place *place)
-{
-	if (!place->space)
-		return look_in(search, place, NULL);
-	if (search->where->space[0] != '\0')
-		return look_in(search, place, search->where->space);
-	for (size_t i = 0; i < ARRAY_LEN(spaces); i++)
-		if (look_in(search, place, spaces[i]))
-			return true;
-
-	return false;
-}
-
-static void look_for_state(struct search *search)
-{
-	for (size_t i = 0; i < ARRAY_LEN(places) && !search->found; i++) {
-		enum container_runtime runtime = search->container->runtime;
-
-		if (runtime == CONTAINER_UNKNOWN || runtime == places[i].runtime)
-			search->found = look_in_spaces(search, &places[i]);
-	}
-}
-
-static bool is_same_file(const struct stat *a, const struct stat *b)
-{
-	return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
-	       a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
-	       a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
-}
-
-static void forget_list(struct known_list *known)
-{
-	container_state_list_free(known->list);
-	*known = (struct known_list){ .any = false };
-}
-
-static int read_list(int dir, struct known_list *known)
-{
-	struct buffer text = { .max = CONTAINER_STATE_LIST_BYTES_MAX };
-	int r = whole_file_read(dir, LIST_FILE, &text);
-
-	if (r == 0)
-		r = container_state_list_new(text.data, text.len, &known->list);
-	buffer_release(&text);
-
-	return r;
-}
-
-/*
- * 0; 1: it says nothing of it; -errno. What the file was is looked at before it is read: one that
- * is written meanwhile is read again.
- */
-static int ask_list(struct search *search, size_t i)
-{
-	struct known_list *known = &search->files->lists[i];
-	AUTO_CLOSE int dir = open_beneath(search->rootfd, lists[i], O_PATH | O_DIRECTORY);
-	struct stat status;
-
-	if (dir < 0 || fstatat(dir, LIST_FILE, &status, AT_SYMLINK_NOFOLLOW) < 0) {
-		forget_list(known);
-		return dir < 0 ? dir : -ENOENT;
-	}
-	if (!known->any || !is_same_file(&known->from, &status)) {
-		forget_list(known);
-		known->from = status;
-		known->error = read_list(dir, known);
-		known->any = known->error == 0 || known->error == -EBADMSG;
-	}
-
-	return known->list ? container_state_list_find(known->list, search->container) : known->error;
-}
-
-static void look_for_podman_labels(struct search *search, size_t list)
-{
-	struct container_files_more *more = search->more;
-	struct container_state_more own = { .labelled = false };
-	int r = container_db_podman(search->rootfd, search->container->id, &own);
-
-	more->source.place = (unsigned)(FIRST_LIST + list);
-	more->source.stamp = stamp_of(&search->files->lists[list].from);
-	more->labelled = own.labelled && r == 0;
-	more->error = r < 0 ? r : 0;
-	if (more->labelled)
-		more->labels = own.labels;
-}
-
-static void look_in_lists(struct search *search)
-{
-	enum container_runtime runtime = search->container->runtime;
-
-	if (runtime != CONTAINER_PODMAN && runtime != CONTAINER_UNKNOWN)
-		return;
-	for (size_t i = 0; i < LISTS && search->container->name[0] == '\0'; i++) {
-		int r = ask_list(search, i);
-
-		search->found |= r == 0;
-		search->absent |= r == 1 || r == -EBADMSG;
-		if (r == 0)
-			look_for_podman_labels(search, i);
-	}
-}
-
-/* ---- what the kubelet writes ---- */
-
-struct listing {
-	struct search *search;
-	unsigned seen;
-};
-
-static int visit_link(void *ctx, const char *name)
-{
-	struct listing *listing = ctx;
-
-	return container_state_log_link(name, listing->search->container) || ++listing->seen == NAMES_MAX;
-}
-
-static int visit_directory(void *ctx, const char *name)
-{
-	struct listing *listing = ctx;
-	const char *uid = listing->search->where->pod_uid;
-
-	return container_state_log_directory(name, uid, listing->search->container) || ++listing->seen == NAMES_MAX;
-}
-
-static void list_below(struct search *search, const char *directory, int (*visit)(void *ctx, const char *name))
-{
-	struct listing listing = { .search = search };
-	AUTO_CLOSE int dir = open_beneath(search->rootfd, directory, O_RDONLY | O_DIRECTORY);
-
-	if (dir < 0)
-		return;
-	search->absent = true;
-	directory_list_each(dir, visit, &listing);
-}
-
-static void look_for_pod(struct search *search)
-{
-	const struct container *container = search->container;
-
-	if (search->where->pod_uid[0] == '\0' || container->sandbox)
-		return;
-	if (container->pod[0] == '\0' || container->name[0] == '\0')
-		list_below(search, "var/log/containers", visit_link);
-	if (container->pod[0] == '\0')
-		list_below(search, "var/log/pods", visit_directory);
-	search->found |= container->pod[0] != '\0' && container->name[0] != '\0';
-}
-
-/* ---- machines ---- */
-
-static int parse_machine(const char *text, size_t len, struct container *ret, struct container_state_more *more)
-{
-	static const char vm[] = "\nCLASS=vm\n";
-
-	(void)ret;
-	(void)more;
-	return memmem(text, len, vm, sizeof vm - 1) != NULL;
-}
-
-/*
- * Its name is known by the path; systemd-machined knows what it is (sd-login's files, which are
- * lines of KEY=VALUE).
- */
-static enum container_files_result look_for_machine(struct search *search)
-{
-	int r = strchr(search->container->id, '/') == NULL
-			? parse_file(search->rootfd, "run/systemd/machines", search->container->id, parse_machine,
-				     search->container, NULL)
-			: 0;
-
-	return r == 1 ? CONTAINER_FILES_OTHER : CONTAINER_FILES_READ;
-}
-
-/*
- * Whether the source of the names of the container of that id is another file by now. Two or three
- * system calls.
- */
-static bool container_files_changed(const struct container_files *files, const char *id,
-				    const struct container_files_source *source)
-{
-	char directory[PATH_MAX];
-
-	if (files->rootfd < 0 || source->place == 0)
-		return false;
-	if (source->place >= FIRST_LIST)
-		return source->stamp != stamp_file(files->rootfd, lists[source->place - FIRST_LIST], LIST_FILE);
-
-	const struct place *place = &places[source->place - FIRST_PLACE];
-
-	return directory_of(place, place->space ? source->space : NULL, id, directory) &&
-	       source->stamp != stamp_file(files->rootfd, directory, place->file);
-}
-
-/*
- * Fills in *ret, whose id, runtime and name are set if the path has told them, and *more. A runtime
- * that is UNKNOWN is settled by where something was found. files NULL: nothing is looked for. Costs
- * some dozen system calls, and reading the files that there are; a list of all containers is read
- * again only when it is another file.
- */
-static enum container_files_result container_files_read(struct container_files *files,
-							const struct container_path *where, struct container *ret,
-							struct container_files_more *more)
-{
-	struct search search = {
-		.files = files, .rootfd = files ? files->rootfd : -1, .where = where, .container = ret, .more = more
-	};
-
-	/* Machines have no labels. */
-	*more = (struct container_files_more){ .labelled = where->runtime == CONTAINER_LXC ||
-							   where->runtime == CONTAINER_NSPAWN };
-	if (where->runtime == CONTAINER_LXC)
-		return CONTAINER_FILES_READ;
-	if (search.rootfd < 0)
-		return where->runtime == CONTAINER_NSPAWN ? CONTAINER_FILES_READ : CONTAINER_FILES_CLOSED;
-	if (where->runtime == CONTAINER_NSPAWN)
-		return look_for_machine(&search);
-
-	look_for_state(&search);
-	look_in_lists(&search);
-	look_for_pod(&search);
-	if (search.found && (ret->name[0] != '\0' || ret->sandbox))
-		return CONTAINER_FILES_READ;
-
-	return search.found || search.absent ? CONTAINER_FILES_ABSENT : CONTAINER_FILES_CLOSED;
-}
-
-/* ---- all of them ---- */
-
-/* root: "/", or where the host's is; if it is not there, nothing is found. 0 or -ENOMEM. */
-static int container_files_new(const char *root, struct container_files **ret)
-{
-	struct container_files *files = calloc(1, sizeof(*files));
-
-	if (!files)
-		return -ENOMEM;
-
-	files->rootfd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (files->rootfd < 0)
-		files->rootfd = -errno;
-	*ret = files;
-
-	return 0;
-}
-
-/* Why root could not be opened: -errno. 0: it was. */
-static int container_files_error(const struct container_files *files)
-{
-	return files->rootfd < 0 ? files->rootfd : 0;
-}
-
-/* NULL is fine. */
-static void container_files_free(struct container_files *files)
-{
-	if (!files)
-		return;
-
-	for (size_t i = 0; i < LISTS; i++)
-		forget_list(&files->lists[i]);
-	if (files->rootfd >= 0)
-		close(files->rootfd);
-	free(files);
-}
-
-/*
- * container_db.c: where the databases are, and what is where within them. A container that is there
- * has labels, though it may be none.
- */
-
-#define META "io.containerd.metadata.v1.bolt/meta.db"
 
 static const char *const containerd[] = {
 	"var/lib/containerd/" META,
@@ -727,7 +108,220 @@ static const char *const containerd[] = {
 
 static const char podman[] = "var/lib/containers/storage/libpod/bolt_state.db";
 
-/* ---- a file ---- */
+enum lookup_result {
+	LOOKUP_FOUND,  /* it has names */
+	LOOKUP_ABSENT, /* the runtime has a place for it, which may still be written */
+	LOOKUP_CLOSED, /* nothing can be read: no such runtime here, or no permission */
+	LOOKUP_OTHER,  /* it is not a container after all but a virtual machine */
+};
+
+/* The file that a name was read from, as it was then. {0}: none, or none that changes. */
+struct name_source {
+	unsigned place; /* its number */
+	char space[CONTAINER_SPACE_MAX + 1];
+	uint64_t stamp;
+};
+
+/* What was found beside names. */
+struct lookup_more {
+	struct labels labels;
+	bool labelled; /* these are its labels and its pod's; else they cannot be read, or do not exist */
+	int error;     /* not labelled: why what has them could not be read, -errno; 0: nothing has them */
+	struct name_source source;
+};
+
+/* A list, and the file that it was read from. */
+struct known_list {
+	struct stat from;
+	bool any; /* it was read */
+	int error;
+	struct container_state_list *list; /* NULL: it is none, for that error */
+};
+
+/* Labels of one container. */
+struct label_slot {
+	struct map_node node;
+	struct label_slot *next; /* of those that were replaced */
+	char *path;
+	struct labels labels; /* as much of it as is in use */
+};
+
+struct label_cache {
+	pthread_mutex_t lock; /* of the map; the thread that writes reads it without */
+	struct map slots;     /* of containers that have labels */
+	struct label_slot *replaced;
+};
+
+/* Of what is a container, or may yet be one. */
+struct about {
+	struct container_path where;
+	struct container container;
+	struct name_source source;
+};
+
+/* Any cgroup may have a name like a container's, and many come and go: of those little is kept. */
+struct entry {
+	struct map_node node;
+	TAILQ_ENTRY(entry) all;
+	struct about *about; /* NULL: it is no container */
+	enum containers_answer answer;
+	mono_t met, used;
+	unsigned looks;    /* after the first */
+	int error;         /* why it has no labels */
+	uint64_t reviewed; /* the last review that looked at it */
+	unsigned patience; /* reviews between two readings for its labels */
+	unsigned reviews;  /* since the last */
+	char path[];       /* of its own cgroup */
+};
+
+struct containers {
+	int rootfd; /* -errno: the runtime root could not be opened */
+	struct known_list lists[LISTS];
+	struct label_cache *labels;
+	struct map entries;
+	TAILQ_HEAD(, entry) all; /* those that the running review has looked at are at the tail */
+	uint64_t review;         /* number of the last one */
+	mono_t review_began;
+	size_t pending;
+};
+
+/* ---- labels ---- */
+
+static const struct labels no_labels;
+
+/* 0 or -ENOMEM. */
+static int label_cache_new(struct label_cache **ret)
+{
+	struct label_cache *cache = calloc(1, sizeof *cache);
+
+	if (!cache)
+		return -ENOMEM;
+
+	pthread_mutex_init(&cache->lock, NULL);
+	*ret = cache;
+
+	return 0;
+}
+
+static void label_slot_free(struct label_slot *slot)
+{
+	free(slot->path);
+	free(slot);
+}
+
+/* Frees what was replaced. */
+static void label_cache_tidy(struct label_cache *cache)
+{
+	while (cache->replaced) {
+		struct label_slot *slot = cache->replaced;
+
+		cache->replaced = slot->next;
+		label_slot_free(slot);
+	}
+}
+
+/* NULL is fine. */
+static void label_cache_free(struct label_cache *cache)
+{
+	if (!cache)
+		return;
+
+	label_cache_tidy(cache);
+	MAP_FOR_EACH(node, &cache->slots)
+		label_slot_free(MAP_ENTRY(node, struct label_slot, node));
+	map_release(&cache->slots);
+	pthread_mutex_destroy(&cache->lock);
+	free(cache);
+}
+
+static struct label_slot *label_slot_find(const struct label_cache *cache, const char *path, size_t len)
+{
+	for (struct map_node *node = map_first(&cache->slots, map_hash(path, len)); node; node = map_next(node)) {
+		struct label_slot *slot = MAP_ENTRY(node, struct label_slot, node);
+
+		if (strncmp(slot->path, path, len) == 0 && slot->path[len] == '\0')
+			return slot;
+	}
+
+	return NULL;
+}
+
+/* NULL: no memory. */
+static struct label_slot *label_slot_new(const char *path, const struct labels *labels)
+{
+	struct label_slot *slot = malloc(offsetof(struct label_slot, labels) + labels_size(labels));
+	char *copy = strdup(path);
+
+	if (!slot || !copy) {
+		free(slot);
+		free(copy);
+		return NULL;
+	}
+	slot->path = copy;
+	labels_copy(&slot->labels, labels);
+
+	return slot;
+}
+
+/* Puts a slot, or none (NULL), in the place of another, or of none. True: it is there. */
+static bool label_slot_replace(struct label_cache *cache, const char *path, struct label_slot *slot)
+{
+	struct label_slot *old = label_slot_find(cache, path, strlen(path));
+	bool room;
+
+	pthread_mutex_lock(&cache->lock);
+	room = slot && map_reserve(&cache->slots, cache->slots.count + 1) == 0;
+	if (old)
+		map_remove(&cache->slots, &old->node);
+	if (room)
+		map_insert(&cache->slots, &slot->node, map_hash(path, strlen(path)));
+	pthread_mutex_unlock(&cache->lock);
+	if (old) {
+		old->next = cache->replaced;
+		cache->replaced = old;
+	}
+
+	return room;
+}
+
+const struct labels *label_cache_put(struct label_cache *cache, const char *path, const struct labels *labels)
+{
+	bool any = labels->count > 0 || labels->left_out > 0;
+	struct label_slot *slot = any ? label_slot_new(path, labels) : NULL;
+
+	if (label_slot_replace(cache, path, slot))
+		return &slot->labels;
+	if (slot)
+		label_slot_free(slot);
+
+	return any ? NULL : &no_labels;
+}
+
+/* They are no longer known. */
+static void label_cache_drop(struct label_cache *cache, const char *path)
+{
+	label_slot_replace(cache, path, NULL);
+}
+
+bool label_cache_get(struct label_cache *cache, const char *cgroup, struct labels *ret)
+{
+	struct container_path where;
+
+	if (!container_path_parse(cgroup, &where))
+		return false;
+
+	pthread_mutex_lock(&cache->lock);
+
+	const struct label_slot *slot = label_slot_find(cache, cgroup, where.len);
+
+	if (slot)
+		labels_copy(ret, &slot->labels);
+	pthread_mutex_unlock(&cache->lock);
+
+	return slot != NULL;
+}
+
+/* ---- databases ---- */
 
 static int read_at(void *ctx, uint64_t offset, void *buf, size_t len)
 {
@@ -764,8 +358,6 @@ static int open_file(int rootfd, const char *path)
 	return S_ISREG(status.st_mode) ? TAKE_FD(fd) : -EINVAL;
 }
 
-/* ---- containerd ---- */
-
 static int take_label(void *ctx, const char *key, size_t key_len, const char *value, size_t value_len)
 {
 	if (container_state_is_label(key, key_len))
@@ -774,7 +366,7 @@ static int take_label(void *ctx, const char *key, size_t key_len, const char *va
 	return 0;
 }
 
-static int ignore(void *ctx, const char *key, size_t key_len, const char *value, size_t value_len)
+static int ignore_item(void *ctx, const char *key, size_t key_len, const char *value, size_t value_len)
 {
 	(void)ctx;
 	(void)key;
@@ -785,8 +377,7 @@ static int ignore(void *ctx, const char *key, size_t key_len, const char *value,
 }
 
 /*
- * v1/SPACE/containers/ID/labels. A container without any has no such bucket, but it has a time when
- * it was made.
+ * v1/SPACE/containers/ID/labels. A container without labels has no such bucket, but "createdat".
  */
 static int db_take_labels(const struct bolt_file_source *source, const char *space, const char *id,
 			  struct labels *labels)
@@ -799,7 +390,7 @@ static int db_take_labels(const struct bolt_file_source *source, const char *spa
 		return r;
 	path.count--;
 
-	return bolt_file_each(source, &path, "createdat", ignore, NULL);
+	return bolt_file_each(source, &path, "createdat", ignore_item, NULL);
 }
 
 static int ask_containerd(int rootfd, const char *file, const char *const ids[3], struct container_state_more *more)
@@ -823,12 +414,11 @@ static int ask_containerd(int rootfd, const char *file, const char *const ids[3]
 }
 
 /*
- * Adds the labels of a container in a namespace of containerd, and those of its pod (pod_id NULL:
- * it is in none), and says in *more that it is labelled. 0; -ENOENT: there is no such database, or
- * it does not know of them; -errno.
+ * Adds the labels of a container in a namespace of containerd, and those of its pod (pod_id NULL: it is
+ * in none), and sets more->labelled. 0; -ENOENT: no such database, or not in it; -errno.
  */
-static int container_db_containerd(int rootfd, const char *space, const char *id, const char *pod_id,
-				   struct container_state_more *more)
+static int db_containerd(int rootfd, const char *space, const char *id, const char *pod_id,
+			 struct container_state_more *more)
 {
 	const char *const ids[3] = { space, id, pod_id };
 	int why = -ENOENT;
@@ -844,8 +434,6 @@ static int container_db_containerd(int rootfd, const char *space, const char *id
 	return why;
 }
 
-/* ---- Podman ---- */
-
 static int take_config(void *ctx, const char *key, size_t key_len, const char *value, size_t value_len)
 {
 	int r = container_state_podman_labels(value, value_len, ctx);
@@ -857,9 +445,8 @@ static int take_config(void *ctx, const char *key, size_t key_len, const char *v
 	return r < 0 ? r : 0;
 }
 
-/* The same of a container of Podman's. */
-/* ctr/ID has "config", a document. */
-static int container_db_podman(int rootfd, const char *id, struct container_state_more *more)
+/* The same of a container of Podman: ctr/ID has "config", a document. */
+static int db_podman(int rootfd, const char *id, struct container_state_more *more)
 {
 	AUTO_CLOSE int fd = open_file(rootfd, podman);
 	const struct bolt_file_source source = { .read = read_at, .ctx = &fd };
@@ -869,158 +456,389 @@ static int container_db_podman(int rootfd, const char *id, struct container_stat
 	return fd < 0 ? fd : bolt_file_each(&source, &path, "config", take_config, more);
 }
 
-#define BUCKETS 512u
-#define KEPT_NS (60 * NS_PER_S)
-#define KEPT_SCANS 3
+/* ---- files ---- */
 
-/*
- * At a time, so that others have their turn: a look reads files of megabytes at worst, and cgroups
- * that look like containers anybody can make.
- */
-#define LOOKS_MAX 16u
-
-/* The same of reviews. */
-#define REVIEWS_MAX 64u
-
-/*
- * Labels that cannot be read are tried again after one review, two, four, and so on up to this: it
- * is a dozen files each time.
- */
-#define PATIENCE_MAX 16u
-
-/* Since it was met. The last is CONTAINERS_WAIT_NS. */
-static const uint64_t looks_ns[] = { 20 * NS_PER_MS, 100 * NS_PER_MS, CONTAINERS_WAIT_NS };
-
-/* Of what is a container, or may yet be one. */
-struct about {
-	struct container_path where;
-	struct container container;
-	struct container_files_source source;
-};
-
-/*
- * Any cgroup may be called so that it may be one, and many come and go: of what is none little is
- * kept.
- */
-struct entry {
-	struct entry *next;  /* in its bucket */
-	struct about *about; /* NULL: it is none */
-	enum containers_answer answer;
-	mono_t met, used;
-	unsigned looks;    /* after the first */
-	int error;         /* why it has no labels */
-	uint64_t reviewed; /* the last review that looked at it */
-	unsigned patience; /* reviews between two readings for its labels */
-	unsigned reviews;  /* since the last */
-	char path[];       /* of its own cgroup */
-};
-
-struct containers {
-	struct container_files *files;
-	struct label_cache *labels;
-	uint64_t review; /* number of the last one */
-	mono_t review_began;
-	size_t bucket; /* where it is; BUCKETS: it is over */
-	struct entry *buckets[BUCKETS];
-	size_t count, pending;
-};
-
-int containers_new(const char *runtime_root, struct containers **ret)
+/* 0; or as whole_file_read, which takes the directory of the file, found beneath the root. */
+static int read_below(int rootfd, const char *directory, const char *file, struct buffer *text)
 {
-	struct containers *containers = calloc(1, sizeof *containers);
+	char path[PATH_MAX];
 
-	if (!containers)
-		return -ENOMEM;
+	if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, file) >= sizeof path)
+		return -ENAMETOOLONG;
 
-	int r = container_files_new(runtime_root, &containers->files);
+	char *slash = strrchr(path, '/');
 
-	containers->bucket = BUCKETS;
+	*slash = '\0';
+
+	AUTO_CLOSE int dir = open_beneath(rootfd, path, O_PATH | O_DIRECTORY);
+
+	return dir < 0 ? dir : whole_file_read(dir, slash + 1, text);
+}
+
+static bool is_there(int rootfd, const char *directory)
+{
+	AUTO_CLOSE int dir = open_beneath(rootfd, directory, O_PATH | O_DIRECTORY);
+
+	return dir >= 0;
+}
+
+/* A lookup in progress. */
+struct lookup {
+	struct known_list *lists;
+	int rootfd;
+	const struct container_path *where;
+	struct container *container;
+	struct lookup_more *more;
+	bool found;  /* a file of it */
+	bool absent; /* a place was there, and it was not in it */
+};
+
+static int parse_file(int rootfd, const char *directory, const char *file, parser *parse, struct container *ret,
+		      struct container_state_more *more)
+{
+	struct buffer text = { .max = CONTAINER_STATE_BYTES_MAX };
+	int r = read_below(rootfd, directory, file, &text);
+
 	if (r == 0)
-		r = label_cache_new(&containers->labels);
-	if (r < 0) {
-		containers_free(containers);
+		r = parse(text.data, text.len, ret, more);
+	buffer_release(&text);
+
+	return r;
+}
+
+/* A number that differs between two files of the same name. */
+static uint64_t stamp_of(const struct stat *status)
+{
+	const uint64_t parts[] = { status->st_dev,
+				   status->st_ino,
+				   (uint64_t)status->st_size,
+				   (uint64_t)status->st_mtim.tv_sec,
+				   (uint64_t)status->st_mtim.tv_nsec,
+				   (uint64_t)status->st_ctim.tv_sec,
+				   (uint64_t)status->st_ctim.tv_nsec };
+	uint64_t hash = 14695981039346656037u;
+
+	for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+		hash = (hash ^ parts[i]) * 1099511628211u ^ (hash >> 29);
+
+	return hash ? hash : 1;
+}
+
+/* 0: it is not there. */
+static uint64_t stamp_file(int rootfd, const char *directory, const char *file)
+{
+	AUTO_CLOSE int dir = open_beneath(rootfd, directory, O_PATH | O_DIRECTORY);
+	struct stat status;
+
+	return dir >= 0 && fstatat(dir, file, &status, AT_SYMLINK_NOFOLLOW) == 0 ? stamp_of(&status) : 0;
+}
+
+/* The directory of a container, or, id NULL, of all of its space. False: the path is too long. */
+static bool directory_of(const struct place *place, const char *space, const char *id, char ret[PATH_MAX])
+{
+	return (size_t)snprintf(ret, PATH_MAX, "%s%s%s%s%s", place->directory, space ? "/" : "", space ? space : "",
+				id ? "/" : "", id ? id : "") < PATH_MAX;
+}
+
+static bool is_id(const char *text)
+{
+	return strlen(text) == 64 && text[strspn(text, "0123456789abcdef")] == '\0';
+}
+
+/* Puts the labels of its pod in front of its own. 0; -errno. */
+static int add_pod(struct lookup *lookup, const struct place *place, const char *space,
+		   struct container_state_more *own)
+{
+	struct container_state_more pod = { .labelled = false };
+	struct container sandbox = { .runtime = lookup->container->runtime };
+	char directory[PATH_MAX];
+	int r = directory_of(place, space, own->pod_id, directory)
+			? parse_file(lookup->rootfd, directory, place->file, place->parse, &sandbox, &pod)
+			: -ENAMETOOLONG;
+
+	if (r < 0)
 		return r;
-	}
-	*ret = containers;
+	labels_merge(&pod.labels, &own->labels);
+	own->labels = pod.labels;
 
 	return 0;
 }
 
-int containers_error(const struct containers *containers)
+/* From its document, or from a database. */
+static void look_for_labels(struct lookup *lookup, const struct place *place, const char *space,
+			    struct container_state_more *own)
 {
-	return container_files_error(containers->files);
+	bool of_pod = is_id(own->pod_id) && strcmp(own->pod_id, lookup->container->id) != 0;
+	int r = 0;
+
+	if (place->runtime == CONTAINER_CONTAINERD)
+		r = db_containerd(lookup->rootfd, space, lookup->container->id, of_pod ? own->pod_id : NULL, own);
+	else if (own->labelled && of_pod)
+		r = add_pod(lookup, place, space, own);
+	lookup->more->labelled = own->labelled && r == 0;
+	lookup->more->error = r < 0 ? r : 0;
+	if (lookup->more->labelled)
+		lookup->more->labels = own->labels;
 }
 
-/* Takes *at out of its bucket. */
-static void drop(struct containers *containers, struct entry **at)
+/* True: this place has its file. */
+static bool look_in(struct lookup *lookup, const struct place *place, const char *space)
 {
-	struct entry *entry = *at;
+	struct container *container = lookup->container;
+	struct lookup_more *more = lookup->more;
+	struct container_state_more own = { .labelled = false };
+	char directory[PATH_MAX], parent[PATH_MAX];
+	int r;
 
-	*at = entry->next;
-	containers->count--;
-	containers->pending -= entry->answer == CONTAINERS_PENDING;
-	label_cache_drop(containers->labels, entry->path);
-	free(entry->about);
-	free(entry);
+	if (!directory_of(place, space, NULL, parent) || !directory_of(place, space, container->id, directory))
+		return false;
+	/* Before reading, so that what is written meanwhile is read again. */
+	more->source.stamp = stamp_file(lookup->rootfd, directory, place->file);
+	r = parse_file(lookup->rootfd, directory, place->file, place->parse, container, &own);
+	if (r < 0) {
+		lookup->absent |= (r == -ENOENT || r == -EBADMSG) && is_there(lookup->rootfd, parent);
+		more->error = r == -ENOENT || r == -ENOTDIR ? more->error : r;
+		return false;
+	}
+	if (container->runtime == CONTAINER_UNKNOWN)
+		container->runtime = place->runtime;
+	more->source.place = FIRST_PLACE + (unsigned)(place - places);
+	snprintf(more->source.space, sizeof more->source.space, "%s", space ? space : "");
+	look_for_labels(lookup, place, space, &own);
+
+	return true;
 }
 
-void containers_free(struct containers *containers)
+static bool look_in_spaces(struct lookup *lookup, const struct place *place)
 {
-	if (!containers)
+	if (!place->space)
+		return look_in(lookup, place, NULL);
+	if (lookup->where->space[0] != '\0')
+		return look_in(lookup, place, lookup->where->space);
+	for (size_t i = 0; i < ARRAY_LEN(spaces); i++)
+		if (look_in(lookup, place, spaces[i]))
+			return true;
+
+	return false;
+}
+
+static void look_for_state(struct lookup *lookup)
+{
+	for (size_t i = 0; i < ARRAY_LEN(places) && !lookup->found; i++) {
+		enum container_runtime runtime = lookup->container->runtime;
+
+		if (runtime == CONTAINER_UNKNOWN || runtime == places[i].runtime)
+			lookup->found = look_in_spaces(lookup, &places[i]);
+	}
+}
+
+static bool is_same_file(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+	       a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
+	       a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
+static void forget_list(struct known_list *known)
+{
+	container_state_list_free(known->list);
+	*known = (struct known_list){ .any = false };
+}
+
+static int read_list(int dir, struct known_list *known)
+{
+	struct buffer text = { .max = CONTAINER_STATE_LIST_BYTES_MAX };
+	int r = whole_file_read(dir, LIST_FILE, &text);
+
+	if (r == 0)
+		r = container_state_list_new(text.data, text.len, &known->list);
+	buffer_release(&text);
+
+	return r;
+}
+
+/*
+ * 0; 1: it is not in the list; -errno. The file is identified before it is read: one that is written
+ * meanwhile is read again.
+ */
+static int ask_list(struct lookup *lookup, size_t i)
+{
+	struct known_list *known = &lookup->lists[i];
+	AUTO_CLOSE int dir = open_beneath(lookup->rootfd, lists[i], O_PATH | O_DIRECTORY);
+	struct stat status;
+
+	if (dir < 0 || fstatat(dir, LIST_FILE, &status, AT_SYMLINK_NOFOLLOW) < 0) {
+		forget_list(known);
+		return dir < 0 ? dir : -ENOENT;
+	}
+	if (!known->any || !is_same_file(&known->from, &status)) {
+		forget_list(known);
+		known->from = status;
+		known->error = read_list(dir, known);
+		known->any = known->error == 0 || known->error == -EBADMSG;
+	}
+
+	return known->list ? container_state_list_find(known->list, lookup->container) : known->error;
+}
+
+static void look_for_podman_labels(struct lookup *lookup, size_t list)
+{
+	struct lookup_more *more = lookup->more;
+	struct container_state_more own = { .labelled = false };
+	int r = db_podman(lookup->rootfd, lookup->container->id, &own);
+
+	more->source.place = (unsigned)(FIRST_LIST + list);
+	more->source.stamp = stamp_of(&lookup->lists[list].from);
+	more->labelled = own.labelled && r == 0;
+	more->error = r < 0 ? r : 0;
+	if (more->labelled)
+		more->labels = own.labels;
+}
+
+static void look_in_lists(struct lookup *lookup)
+{
+	enum container_runtime runtime = lookup->container->runtime;
+
+	if (runtime != CONTAINER_PODMAN && runtime != CONTAINER_UNKNOWN)
 		return;
+	for (size_t i = 0; i < LISTS && lookup->container->name[0] == '\0'; i++) {
+		int r = ask_list(lookup, i);
 
-	for (size_t i = 0; i < BUCKETS; i++)
-		while (containers->buckets[i])
-			drop(containers, &containers->buckets[i]);
-	label_cache_free(containers->labels);
-	container_files_free(containers->files);
-	free(containers);
+		lookup->found |= r == 0;
+		lookup->absent |= r == 1 || r == -EBADMSG;
+		if (r == 0)
+			look_for_podman_labels(lookup, i);
+	}
 }
 
-struct label_cache *containers_labels(struct containers *containers)
+struct listing {
+	struct lookup *lookup;
+	unsigned seen;
+};
+
+static int visit_link(void *ctx, const char *name)
 {
-	return containers->labels;
+	struct listing *listing = ctx;
+
+	return container_state_log_link(name, listing->lookup->container) || ++listing->seen == NAMES_MAX;
 }
 
-size_t containers_unlabelled(const struct containers *containers, int *ret_error)
+static int visit_directory(void *ctx, const char *name)
 {
-	size_t count = 0;
+	struct listing *listing = ctx;
+	const char *uid = listing->lookup->where->pod_uid;
 
-	*ret_error = 0;
-	for (size_t i = 0; i < BUCKETS; i++)
-		for (const struct entry *entry = containers->buckets[i]; entry; entry = entry->next) {
-			if (entry->answer != CONTAINERS_KNOWN || entry->about->container.labels ||
-			    entry->about->where.foreign || entry->about->container.sandbox)
-				continue;
-			count++;
-			*ret_error = entry->error ? entry->error : *ret_error;
-		}
-
-	return count;
+	return container_state_log_directory(name, uid, listing->lookup->container) || ++listing->seen == NAMES_MAX;
 }
 
-size_t containers_count(const struct containers *containers)
+static void list_below(struct lookup *lookup, const char *directory, int (*visit)(void *ctx, const char *name))
 {
-	return containers->count;
+	struct listing listing = { .lookup = lookup };
+	AUTO_CLOSE int dir = open_beneath(lookup->rootfd, directory, O_RDONLY | O_DIRECTORY);
+
+	if (dir < 0)
+		return;
+	lookup->absent = true;
+	directory_list_each(dir, visit, &listing);
 }
 
-/* ---- one ---- */
+static void look_for_pod(struct lookup *lookup)
+{
+	const struct container *container = lookup->container;
+
+	if (lookup->where->pod_uid[0] == '\0' || container->sandbox)
+		return;
+	if (container->pod[0] == '\0' || container->name[0] == '\0')
+		list_below(lookup, "var/log/containers", visit_link);
+	if (container->pod[0] == '\0')
+		list_below(lookup, "var/log/pods", visit_directory);
+	lookup->found |= container->pod[0] != '\0' && container->name[0] != '\0';
+}
+
+static int parse_machine(const char *text, size_t len, struct container *ret, struct container_state_more *more)
+{
+	static const char vm[] = "\nCLASS=vm\n";
+
+	(void)ret;
+	(void)more;
+	return memmem(text, len, vm, sizeof vm - 1) != NULL;
+}
+
+/* Its name is in the path; systemd-machined (see sd-login(3)) knows its class. */
+static enum lookup_result look_for_machine(struct lookup *lookup)
+{
+	int r = strchr(lookup->container->id, '/') == NULL
+			? parse_file(lookup->rootfd, "run/systemd/machines", lookup->container->id, parse_machine,
+				     lookup->container, NULL)
+			: 0;
+
+	return r == 1 ? LOOKUP_OTHER : LOOKUP_FOUND;
+}
+
+/* Whether the file that the name came from is another one by now. Two or three system calls. */
+static bool is_source_changed(const struct containers *containers, const char *id, const struct name_source *source)
+{
+	char directory[PATH_MAX];
+
+	if (containers->rootfd < 0 || source->place == 0)
+		return false;
+	if (source->place >= FIRST_LIST)
+		return source->stamp != stamp_file(containers->rootfd, lists[source->place - FIRST_LIST], LIST_FILE);
+
+	const struct place *place = &places[source->place - FIRST_PLACE];
+
+	return directory_of(place, place->space ? source->space : NULL, id, directory) &&
+	       source->stamp != stamp_file(containers->rootfd, directory, place->file);
+}
+
+/*
+ * Fills in *ret, whose id, runtime and name are set if the path tells them, and *more. A runtime that is
+ * UNKNOWN is set by where something was found. Some dozen system calls, and reading the files.
+ */
+static enum lookup_result lookup_files(struct containers *containers, const struct container_path *where,
+				       struct container *ret, struct lookup_more *more)
+{
+	struct lookup lookup = { .lists = containers->lists,
+				 .rootfd = where->foreign ? -1 : containers->rootfd,
+				 .where = where,
+				 .container = ret,
+				 .more = more };
+
+	/* Machines have no labels. */
+	*more = (struct lookup_more){ .labelled =
+					      where->runtime == CONTAINER_LXC || where->runtime == CONTAINER_NSPAWN };
+	if (where->runtime == CONTAINER_LXC)
+		return LOOKUP_FOUND;
+	if (lookup.rootfd < 0)
+		return where->runtime == CONTAINER_NSPAWN ? LOOKUP_FOUND : LOOKUP_CLOSED;
+	if (where->runtime == CONTAINER_NSPAWN)
+		return look_for_machine(&lookup);
+
+	look_for_state(&lookup);
+	look_in_lists(&lookup);
+	look_for_pod(&lookup);
+	if (lookup.found && (ret->name[0] != '\0' || ret->sandbox))
+		return LOOKUP_FOUND;
+
+	return lookup.found || lookup.absent ? LOOKUP_ABSENT : LOOKUP_CLOSED;
+}
+
+/* ---- entries ---- */
 
 /* What the path alone says. */
-static void begin(struct entry *entry)
+static void set_from_path(struct entry *entry)
 {
 	const struct container_path *where = &entry->about->where;
 	struct container *container = &entry->about->container;
 
 	*container = (struct container){ .runtime = where->runtime };
 	container_text(container->id, sizeof container->id, where->id, strlen(where->id));
-	/* Only an id of 64 digits is no name. */
+	/* Everything but an id of 64 digits is a name too. */
 	if (where->runtime == CONTAINER_NSPAWN || where->runtime == CONTAINER_LXC || where->space[0] != '\0')
 		container_text(container->name, sizeof container->name, where->id, strlen(where->id));
 }
 
-/* Takes over what was read of its labels. */
-static void take_labels(struct containers *containers, struct entry *entry, const struct container_files_more *more)
+static void take_labels(struct containers *containers, struct entry *entry, const struct lookup_more *more)
 {
 	entry->error = more->error;
 	entry->about->container.labels =
@@ -1029,21 +847,20 @@ static void take_labels(struct containers *containers, struct entry *entry, cons
 		label_cache_drop(containers->labels, entry->path);
 }
 
-/* Looks for its names and labels. */
-static void look(struct containers *containers, struct entry *entry)
+/* Looks for names and labels. */
+static void look_up(struct containers *containers, struct entry *entry)
 {
 	struct about *about = entry->about;
-	struct container_files_more more;
-	enum container_files_result result;
+	struct lookup_more more;
+	enum lookup_result result;
 
-	begin(entry);
-	result = container_files_read(about->where.foreign ? NULL : containers->files, &about->where, &about->container,
-				      &more);
+	set_from_path(entry);
+	result = lookup_files(containers, &about->where, &about->container, &more);
 	about->source = more.source;
 	take_labels(containers, entry, &more);
-	if (result == CONTAINER_FILES_OTHER || (about->where.unsure && result != CONTAINER_FILES_READ))
+	if (result == LOOKUP_OTHER || (about->where.unsure && result != LOOKUP_FOUND))
 		entry->answer = CONTAINERS_NONE;
-	else if (result == CONTAINER_FILES_ABSENT && entry->looks < ARRAY_LEN(looks_ns))
+	else if (result == LOOKUP_ABSENT && entry->looks < ARRAY_LEN(looks_ns))
 		entry->answer = CONTAINERS_PENDING;
 	else
 		entry->answer = CONTAINERS_KNOWN;
@@ -1054,58 +871,69 @@ static void look(struct containers *containers, struct entry *entry)
 	}
 }
 
-static mono_t due(const struct entry *entry)
+static mono_t next_look(const struct entry *entry)
 {
 	return mono_add(entry->met, looks_ns[entry->looks]);
 }
 
 /* True: it was time, and it was looked for. */
-static bool look_again(struct containers *containers, struct entry *entry, mono_t now)
+static bool look_up_again(struct containers *containers, struct entry *entry, mono_t now)
 {
-	if (entry->answer != CONTAINERS_PENDING || mono_diff(now, due(entry)) < 0)
+	if (entry->answer != CONTAINERS_PENDING || mono_diff(now, next_look(entry)) < 0)
 		return false;
 
-	while (entry->looks < ARRAY_LEN(looks_ns) && mono_diff(now, due(entry)) >= 0)
+	while (entry->looks < ARRAY_LEN(looks_ns) && mono_diff(now, next_look(entry)) >= 0)
 		entry->looks++;
-	look(containers, entry);
+	look_up(containers, entry);
 	containers->pending -= entry->answer != CONTAINERS_PENDING;
 
 	return true;
 }
 
-/* ---- all ---- */
-
-static uint32_t bucket_of(const char *path, size_t len)
+static struct entry *find_entry(const struct containers *containers, const char *path, size_t len)
 {
-	uint32_t hash = 2166136261u;
+	for (struct map_node *node = map_first(&containers->entries, map_hash(path, len)); node;
+	     node = map_next(node)) {
+		struct entry *entry = MAP_ENTRY(node, struct entry, node);
 
-	for (size_t i = 0; i < len; i++)
-		hash = (hash ^ (unsigned char)path[i]) * 16777619u;
+		if (strncmp(entry->path, path, len) == 0 && entry->path[len] == '\0')
+			return entry;
+	}
 
-	return (hash ^ (hash >> 15)) % BUCKETS;
+	return NULL;
 }
 
-/* Whoever was asked for longest ago makes room. */
-static void make_room(struct containers *containers)
+static void drop_entry(struct containers *containers, struct entry *entry)
 {
-	struct entry **oldest = NULL;
+	map_remove(&containers->entries, &entry->node);
+	TAILQ_REMOVE(&containers->all, entry, all);
+	containers->pending -= entry->answer == CONTAINERS_PENDING;
+	label_cache_drop(containers->labels, entry->path);
+	free(entry->about);
+	free(entry);
+}
 
-	for (size_t i = 0; i < BUCKETS; i++)
-		for (struct entry **at = &containers->buckets[i]; *at; at = &(*at)->next)
-			if (!oldest || mono_diff((*oldest)->used, (*at)->used) > 0)
-				oldest = at;
-	if (oldest)
-		drop(containers, oldest);
+/* Drops the one that was asked for longest ago. */
+static void evict_oldest(struct containers *containers)
+{
+	struct entry *oldest = TAILQ_FIRST(&containers->all), *entry;
+
+	TAILQ_FOREACH(entry, &containers->all, all)
+	if (mono_diff(oldest->used, entry->used) > 0)
+		oldest = entry;
+	drop_entry(containers, oldest);
 }
 
 /* NULL: no memory. */
-static struct entry *meet(struct containers *containers, const char *path, const struct container_path *where,
-			  mono_t now)
+static struct entry *enter(struct containers *containers, const char *path, const struct container_path *where,
+			   mono_t now)
 {
 	struct entry *entry;
 
-	if (containers->count == CONTAINERS_MAX)
-		make_room(containers);
+	if (containers->entries.count == CONTAINERS_MAX)
+		evict_oldest(containers);
+	if (map_reserve(&containers->entries, containers->entries.count + 1) < 0)
+		return NULL;
 	entry = malloc(sizeof *entry + where->len + 1);
 
 	struct about *about = entry ? malloc(sizeof *about) : NULL;
@@ -1119,14 +947,10 @@ static struct entry *meet(struct containers *containers, const char *path, const
 	*entry = (struct entry){ .about = about, .met = now, .reviewed = containers->review };
 	memcpy(entry->path, path, where->len);
 	entry->path[where->len] = '\0';
-	look(containers, entry);
+	look_up(containers, entry);
 	containers->pending += entry->answer == CONTAINERS_PENDING;
-	containers->count++;
-
-	struct entry **bucket = &containers->buckets[bucket_of(path, where->len)];
-
-	entry->next = *bucket;
-	*bucket = entry;
+	map_insert(&containers->entries, &entry->node, map_hash(path, where->len));
+	TAILQ_INSERT_TAIL(&containers->all, entry, all);
 
 	return entry;
 }
@@ -1139,14 +963,12 @@ enum containers_answer containers_find(struct containers *containers, const char
 	if (!containers || !container_path_parse(cgroup, &where))
 		return CONTAINERS_NONE;
 
-	struct entry *entry = containers->buckets[bucket_of(cgroup, where.len)];
+	struct entry *entry = find_entry(containers, cgroup, where.len);
 
-	while (entry && (strncmp(entry->path, cgroup, where.len) != 0 || entry->path[where.len] != '\0'))
-		entry = entry->next;
 	if (entry)
-		look_again(containers, entry, now);
+		look_up_again(containers, entry, now);
 	else
-		entry = meet(containers, cgroup, &where, now);
+		entry = enter(containers, cgroup, &where, now);
 	if (!entry)
 		return CONTAINERS_NONE;
 
@@ -1162,41 +984,55 @@ enum containers_answer containers_find(struct containers *containers, const char
 
 bool containers_next(const struct containers *containers, mono_t *ret)
 {
+	const struct entry *entry;
 	bool any = false;
 
-	for (size_t i = 0; containers && containers->pending > 0 && i < BUCKETS; i++)
-		for (const struct entry *entry = containers->buckets[i]; entry; entry = entry->next)
-			if (entry->answer == CONTAINERS_PENDING && (!any || mono_diff(*ret, due(entry)) > 0)) {
-				*ret = due(entry);
-				any = true;
-			}
+	if (!containers || containers->pending == 0)
+		return false;
+
+	TAILQ_FOREACH(entry, &containers->all, all)
+	if (entry->answer == CONTAINERS_PENDING && (!any || mono_diff(*ret, next_look(entry)) > 0)) {
+		*ret = next_look(entry);
+		any = true;
+	}
 
 	return any;
+}
+
+/* Looks at the first pending one that is due. NULL: there is none. */
+static struct entry *look_at_pending(struct containers *containers, mono_t now)
+{
+	struct entry *entry;
+
+	TAILQ_FOREACH(entry, &containers->all, all)
+	if (look_up_again(containers, entry, now))
+		return entry;
+
+	return NULL;
 }
 
 void containers_retry(struct containers *containers, mono_t now, void (*visit)(void *ctx, const char *cgroup),
 		      void *ctx)
 {
-	unsigned looks = 0;
+	/* From the beginning each time: visit may ask for others, which may drop any. */
+	for (unsigned looks = 0; containers && containers->pending > 0 && looks < LOOKS_MAX; looks++) {
+		struct entry *entry = look_at_pending(containers, now);
 
-	for (size_t i = 0; containers && containers->pending > 0 && i < BUCKETS; i++)
-		for (struct entry *entry = containers->buckets[i]; entry && looks < LOOKS_MAX; entry = entry->next) {
-			if (!look_again(containers, entry, now))
-				continue;
-			looks++;
-			if (entry->answer == CONTAINERS_KNOWN)
-				visit(ctx, entry->path);
-		}
+		if (!entry)
+			return;
+		if (entry->answer == CONTAINERS_KNOWN)
+			visit(ctx, entry->path);
+	}
 }
 
-/* ---- those that are known ---- */
+/* ---- reviews ---- */
 
 /* Its file is another one, or it is time to try again for its labels. */
 static bool is_worth_reading(const struct containers *containers, struct entry *entry)
 {
 	if (entry->answer != CONTAINERS_KNOWN || entry->about->where.foreign)
 		return false;
-	if (container_files_changed(containers->files, entry->about->container.id, &entry->about->source))
+	if (is_source_changed(containers, entry->about->container.id, &entry->about->source))
 		return true;
 	if (entry->about->container.labels || ++entry->reviews < entry->patience)
 		return false;
@@ -1221,17 +1057,17 @@ static bool same_names(const struct container *a, const struct container *b)
 }
 
 /*
- * True: something of it is another. What is being taken away with its container, or only half
- * written, leaves it as it is.
+ * True: names or labels have changed. Files that are being removed with their container, or are half
+ * written, change nothing.
  */
 static bool read_again(struct containers *containers, struct entry *entry)
 {
 	struct about *about = entry->about;
 	struct container before = about->container;
-	struct container_files_more more;
+	struct lookup_more more;
 
-	begin(entry);
-	if (container_files_read(containers->files, &about->where, &about->container, &more) != CONTAINER_FILES_READ) {
+	set_from_path(entry);
+	if (lookup_files(containers, &about->where, &about->container, &more) != LOOKUP_FOUND) {
 		about->container = before;
 		return false;
 	}
@@ -1245,41 +1081,39 @@ static bool read_again(struct containers *containers, struct entry *entry)
 	return about->container.labels || !same_names(&before, &about->container);
 }
 
-/* The next that this review has not looked at. Starts where the last one was found. */
-static struct entry *next_of_review(struct containers *containers)
+/* The next that this review has not looked at. NULL: the review is over. */
+static struct entry *next_of_review(const struct containers *containers)
 {
-	for (; containers->bucket < BUCKETS; containers->bucket++)
-		for (struct entry *entry = containers->buckets[containers->bucket]; entry; entry = entry->next)
-			if (entry->reviewed != containers->review)
-				return entry;
+	struct entry *entry = TAILQ_FIRST(&containers->all);
 
-	return NULL;
+	return entry && entry->reviewed != containers->review ? entry : NULL;
 }
 
 void containers_review(struct containers *containers, mono_t now, void (*visit)(void *ctx, const char *cgroup),
 		       void *ctx)
 {
 	unsigned looks = 0;
+	struct entry *entry;
 
 	if (!containers)
 		return;
 	label_cache_tidy(containers->labels);
 	if (containers->review_began.ns == 0)
 		containers->review_began = now;
-	if (containers->bucket == BUCKETS && mono_diff(now, containers->review_began) < (int64_t)CONTAINERS_REVIEW_NS)
-		return;
-	if (containers->bucket == BUCKETS) {
+	if (!next_of_review(containers)) {
+		if (mono_diff(now, containers->review_began) < (int64_t)CONTAINERS_REVIEW_NS)
+			return;
 		containers->review++;
 		containers->review_began = now;
-		containers->bucket = 0;
 	}
 
 	for (unsigned seen = 0; seen < REVIEWS_MAX && looks < LOOKS_MAX; seen++) {
-		struct entry *entry = next_of_review(containers);
-
+		entry = next_of_review(containers);
 		if (!entry)
 			return;
 		entry->reviewed = containers->review;
+		TAILQ_REMOVE(&containers->all, entry, all);
+		TAILQ_INSERT_TAIL(&containers->all, entry, all);
 		if (!is_worth_reading(containers, entry))
 			continue;
 		looks++;
@@ -1292,17 +1126,81 @@ void containers_forget(struct containers *containers, mono_t now, uint64_t resca
 {
 	uint64_t kept_ns = rescan_interval_ns * KEPT_SCANS;
 
+	if (!containers)
+		return;
 	if (kept_ns < KEPT_NS)
 		kept_ns = KEPT_NS;
-	for (size_t i = 0; containers && i < BUCKETS; i++) {
-		struct entry **at = &containers->buckets[i];
+	MAP_FOR_EACH(node, &containers->entries) {
+		struct entry *entry = MAP_ENTRY(node, struct entry, node);
 
-		while (*at)
-			if (mono_diff(now, (*at)->used) > (int64_t)kept_ns)
-				drop(containers, at);
-			else
-				at = &(*at)->next;
+		if (mono_diff(now, entry->used) > (int64_t)kept_ns)
+			drop_entry(containers, entry);
 	}
-	if (containers)
-		label_cache_tidy(containers->labels);
+	label_cache_tidy(containers->labels);
+}
+
+/* ---- the containers ---- */
+
+int containers_new(const char *runtime_root, struct containers **ret)
+{
+	struct containers *containers = calloc(1, sizeof *containers);
+
+	if (!containers)
+		return -ENOMEM;
+
+	TAILQ_INIT(&containers->all);
+	containers->rootfd = open(runtime_root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (containers->rootfd < 0)
+		containers->rootfd = -errno;
+	if (label_cache_new(&containers->labels) < 0) {
+		containers_free(containers);
+		return -ENOMEM;
+	}
+	*ret = containers;
+
+	return 0;
+}
+
+int containers_error(const struct containers *containers)
+{
+	return containers->rootfd < 0 ? containers->rootfd : 0;
+}
+
+void containers_free(struct containers *containers)
+{
+	if (!containers)
+		return;
+
+	MAP_FOR_EACH(node, &containers->entries)
+		drop_entry(containers, MAP_ENTRY(node, struct entry, node));
+	map_release(&containers->entries);
+	label_cache_free(containers->labels);
+	for (size_t i = 0; i < LISTS; i++)
+		forget_list(&containers->lists[i]);
+	if (containers->rootfd >= 0)
+		close(containers->rootfd);
+	free(containers);
+}
+
+struct label_cache *containers_labels(struct containers *containers)
+{
+	return containers->labels;
+}
+
+size_t containers_unlabelled(const struct containers *containers, int *ret_error)
+{
+	const struct entry *entry;
+	size_t count = 0;
+
+	*ret_error = 0;
+	TAILQ_FOREACH(entry, &containers->all, all)
+	{
+		if (entry->answer != CONTAINERS_KNOWN || entry->about->container.labels ||
+		    entry->about->where.foreign || entry->about->container.sandbox)
+			continue;
+		count++;
+		*ret_error = entry->error ? entry->error : *ret_error;
+	}
+
+	return count;
 }

@@ -1,4 +1,23 @@
-/* matcher.c: made as a whole, so that a reload can exchange it in one go. */
+/*
+ * matcher.c: the compiled entries, made as a whole, so that a reload exchanges them in one step; and the
+ * process tree.
+ *
+ * The tree is a forest of nodes in one array, found by pid through chains of indices. Invariant: a node
+ * has all bits of its parent. So the trees of a process are read from its own node, and when a node is
+ * removed its children move to its parent with no change of bits. Parents are needed for one thing: a
+ * process may become a root when it has descendants already (it executed something, the configuration
+ * changed), also through descendants that have ended.
+ *
+ * The kernel reparents an orphan to one of its ancestors, so the parent that /proc shows is always an
+ * ancestor, and the one that a fork event named is a nearer one. A node that was never met exists all
+ * the same, without start time: the parent of a child that an event named, or that was met, first.
+ *
+ * Nodes of processes that ended stay for a while: perf's records of several CPUs are not in order, and
+ * the fork of a child may be read after the exit of its parent.
+ *
+ * The chains are not a struct map: nodes are moved by index in one array of which only the pages that
+ * were used are there.
+ */
 #include "daemon/engine/targets/matcher.h"
 
 #include "daemon/engine/base/proc_read.h"
@@ -19,24 +38,26 @@
 #include <string.h>
 #include <sys/types.h>
 
-/*
- * process_tree.c: a forest of nodes in one array, with chains from pid to node.
- *
- * Invariant: a node has all bits of its parent. So what a process belongs to is read from its own
- * node, and a node that goes hands its children to its own parent without a word about bits.
- * Parents are needed for one thing: a process may become a root when it has descendants already (it
- * executed something, the configuration changed), also such as have lost those in between.
- *
- * The kernel hands an orphan to one of its ancestors, so the parent that /proc shows is always an
- * ancestor, and the one that a fork told is a nearer one. A node that nobody met is there all the
- * same, without start time: the parent of a child that was heard or met first.
- *
- * Nodes of processes that ended stay for a while: perf's records of several CPUs are not in order,
- * and the fork of a child may be heard after the end of its parent.
- */
+/* ---- the process tree ---- */
+
+/* Trees are bits. */
+#define PROCESS_TREE_TREES 64u
+
+/* Processes, those that ended lately included: 3.9 MiB, of which only pages that were used exist. */
+#define PROCESS_TREE_MAX 65536u
+
+/* Remembered of those that ended, for events of their children that come later. */
+#define PROCESS_TREE_ENDED_MAX 1024u
+
+/* A process as it was met. */
+struct process_tree_process {
+	int32_t pid;
+	int32_t ppid; /* now; 0: it has none */
+	uint64_t start_ticks;
+};
 
 #define BUCKETS 16384u
-#define NOBODY 0u /* nodes[0] is no process */
+#define NO_NODE 0u /* nodes[0] is no process */
 
 _Static_assert((BUCKETS & (BUCKETS - 1)) == 0, "pids are cut to a bucket");
 
@@ -45,19 +66,19 @@ struct node {
 	uint64_t bits;
 	uint32_t parent, first, next, previous; /* its parent, its first child, its siblings */
 	uint32_t chain;                         /* next in its bucket, or of those that are free */
-	uint32_t seen;                          /* number of the scan in which it was met or heard of last */
-	uint32_t place;                         /* if ended: in the row of those */
+	uint32_t seen;                          /* the last scan that met it, or in which an event named it */
+	uint32_t place;                         /* if ended: its index in the array of those */
 	int32_t pid;                            /* 0: free */
-	bool forked;                            /* its fork was heard */
+	bool forked;                            /* by a fork event */
 	bool ended;
 };
 
 struct process_tree {
 	struct node nodes[PROCESS_TREE_MAX + 1];
 	uint32_t buckets[BUCKETS];
-	uint32_t ended[PROCESS_TREE_ENDED_MAX]; /* round and round, NOBODY where one has gone */
+	uint32_t ended[PROCESS_TREE_ENDED_MAX]; /* a ring, NO_NODE where one was removed */
 	uint32_t ended_next;
-	uint32_t used; /* nodes behind were never used */
+	uint32_t used; /* nodes beyond were never used */
 	uint32_t free;
 	uint32_t scan;
 	size_t count;
@@ -68,32 +89,32 @@ struct process_tree {
 /* 0 or -ENOMEM. Nothing allocates later. */
 static int process_tree_new(struct process_tree **ret)
 {
-	struct process_tree *process_tree = calloc(1, sizeof(*process_tree));
+	struct process_tree *tree = calloc(1, sizeof(*tree));
 
-	if (!process_tree)
+	if (!tree)
 		return -ENOMEM;
 
-	*ret = process_tree;
+	*ret = tree;
 
 	return 0;
 }
 
 /* NULL is fine. */
-static void process_tree_free(struct process_tree *process_tree)
+static void process_tree_free(struct process_tree *tree)
 {
-	free(process_tree);
+	free(tree);
 }
 
 /* ---- nodes ---- */
 
-static struct node *at(struct process_tree *process_tree, uint32_t index)
+static struct node *node_at(struct process_tree *tree, uint32_t index)
 {
-	return &process_tree->nodes[index];
+	return &tree->nodes[index];
 }
 
-static uint32_t index_of(const struct process_tree *process_tree, const struct node *node)
+static uint32_t index_of(const struct process_tree *tree, const struct node *node)
 {
-	return (uint32_t)(node - process_tree->nodes);
+	return (uint32_t)(node - tree->nodes);
 }
 
 static uint32_t bucket_of(int32_t pid)
@@ -101,297 +122,283 @@ static uint32_t bucket_of(int32_t pid)
 	return (uint32_t)pid & (BUCKETS - 1);
 }
 
-static struct node *find_node(struct process_tree *process_tree, int32_t pid)
+static struct node *node_find(struct process_tree *tree, int32_t pid)
 {
-	uint32_t index = process_tree->buckets[bucket_of(pid)];
+	uint32_t index = tree->buckets[bucket_of(pid)];
 
-	while (index != NOBODY && process_tree->nodes[index].pid != pid)
-		index = process_tree->nodes[index].chain;
+	while (index != NO_NODE && tree->nodes[index].pid != pid)
+		index = tree->nodes[index].chain;
 
-	return index != NOBODY ? at(process_tree, index) : NULL;
+	return index != NO_NODE ? node_at(tree, index) : NULL;
 }
 
 /* NULL: no room. */
-static struct node *add(struct process_tree *process_tree, int32_t pid)
+static struct node *node_add(struct process_tree *tree, int32_t pid)
 {
-	uint32_t index = process_tree->free;
+	uint32_t index = tree->free;
 
-	if (index != NOBODY)
-		process_tree->free = at(process_tree, index)->chain;
-	else if (process_tree->used < PROCESS_TREE_MAX)
-		index = ++process_tree->used;
-	if (index == NOBODY) {
-		process_tree->dropped++;
+	if (index != NO_NODE)
+		tree->free = node_at(tree, index)->chain;
+	else if (tree->used < PROCESS_TREE_MAX)
+		index = ++tree->used;
+	if (index == NO_NODE) {
+		tree->dropped++;
 		return NULL;
 	}
 
-	uint32_t *bucket = &process_tree->buckets[bucket_of(pid)];
+	uint32_t *bucket = &tree->buckets[bucket_of(pid)];
 
-	*at(process_tree, index) = (struct node){ .pid = pid, .seen = process_tree->scan, .chain = *bucket };
+	*node_at(tree, index) = (struct node){ .pid = pid, .seen = tree->scan, .chain = *bucket };
 	*bucket = index;
-	process_tree->count++;
+	tree->count++;
 
-	return at(process_tree, index);
+	return node_at(tree, index);
 }
 
-static struct node *find_or_add(struct process_tree *process_tree, int32_t pid)
+static struct node *node_find_or_add(struct process_tree *tree, int32_t pid)
 {
-	struct node *node = find_node(process_tree, pid);
+	struct node *node = node_find(tree, pid);
 
-	return node ? node : add(process_tree, pid);
+	return node ? node : node_add(tree, pid);
 }
 
 /* ---- the forest ---- */
 
-static void unlink_from_parent(struct process_tree *process_tree, struct node *node)
+static void unlink_from_parent(struct process_tree *tree, struct node *node)
 {
-	if (node->next != NOBODY)
-		at(process_tree, node->next)->previous = node->previous;
-	if (node->previous != NOBODY)
-		at(process_tree, node->previous)->next = node->next;
-	else if (node->parent != NOBODY)
-		at(process_tree, node->parent)->first = node->next;
-	node->parent = node->next = node->previous = NOBODY;
+	if (node->next != NO_NODE)
+		node_at(tree, node->next)->previous = node->previous;
+	if (node->previous != NO_NODE)
+		node_at(tree, node->previous)->next = node->next;
+	else if (node->parent != NO_NODE)
+		node_at(tree, node->parent)->first = node->next;
+	node->parent = node->next = node->previous = NO_NODE;
 }
 
-static void link_to_parent(struct process_tree *process_tree, struct node *node, struct node *parent)
+static void link_to_parent(struct process_tree *tree, struct node *node, struct node *parent)
 {
-	node->parent = index_of(process_tree, parent);
-	node->previous = NOBODY;
+	node->parent = index_of(tree, parent);
+	node->previous = NO_NODE;
 	node->next = parent->first;
-	if (node->next != NOBODY)
-		at(process_tree, node->next)->previous = index_of(process_tree, node);
-	parent->first = index_of(process_tree, node);
+	if (node->next != NO_NODE)
+		node_at(tree, node->next)->previous = index_of(tree, node);
+	parent->first = index_of(tree, node);
 }
 
-/*
- * The node behind this one in a walk over what is below top, parents first; below: the children of
- * this one too. NULL: the end.
- */
-static struct node *walk(struct process_tree *process_tree, const struct node *top, struct node *node, bool below)
+/* The node after this one in a walk below top, parents first; below: its children too. NULL: the end. */
+static struct node *next_below(struct process_tree *tree, const struct node *top, struct node *node, bool below)
 {
-	if (below && node->first != NOBODY)
-		return at(process_tree, node->first);
-	while (node != top && node->next == NOBODY)
-		node = at(process_tree, node->parent);
+	if (below && node->first != NO_NODE)
+		return node_at(tree, node->first);
+	while (node != top && node->next == NO_NODE)
+		node = node_at(tree, node->parent);
 
-	return node != top ? at(process_tree, node->next) : NULL;
+	return node != top ? node_at(tree, node->next) : NULL;
 }
 
-/*
- * It and what is below it comes into these trees. Where they are known already, they are known
- * further below as well.
- */
-static void give(struct process_tree *process_tree, struct node *top, uint64_t bits)
+/* Adds it, and what is below it, to these trees. A node that has them ends the walk down (invariant). */
+static void add_trees(struct process_tree *tree, struct node *top, uint64_t bits)
 {
 	if ((top->bits & bits) == bits)
 		return;
 
 	top->bits |= bits;
-	for (struct node *node = walk(process_tree, top, top, true); node;) {
+	for (struct node *node = next_below(tree, top, top, true); node;) {
 		bool lacks = (node->bits & bits) != bits;
 
-		process_tree->belated |= lacks && node->start_ticks != 0;
+		tree->belated |= lacks && node->start_ticks != 0;
 		node->bits |= bits;
-		node = walk(process_tree, top, node, lacks);
+		node = next_below(tree, top, node, lacks);
 	}
 }
 
-static bool is_below(struct process_tree *process_tree, const struct node *node, const struct node *top)
+static bool is_below(struct process_tree *tree, const struct node *node, const struct node *top)
 {
-	while (node != top && node->parent != NOBODY)
-		node = at(process_tree, node->parent);
+	while (node != top && node->parent != NO_NODE)
+		node = node_at(tree, node->parent);
 
 	return node == top;
 }
 
-/* News that contradict each other must not close a circle. */
-static void attach(struct process_tree *process_tree, struct node *node, struct node *parent)
+/* Events that contradict each other must not make a cycle. */
+static void set_parent(struct process_tree *tree, struct node *node, struct node *parent)
 {
-	if (node->parent == index_of(process_tree, parent) ||
-	    (node->first != NOBODY && is_below(process_tree, parent, node)))
+	if (node->parent == index_of(tree, parent) || (node->first != NO_NODE && is_below(tree, parent, node)))
 		return;
 
-	unlink_from_parent(process_tree, node);
-	link_to_parent(process_tree, node, parent);
-	process_tree->belated |= node->start_ticks != 0 && (parent->bits & ~node->bits) != 0;
-	give(process_tree, node, parent->bits);
+	unlink_from_parent(tree, node);
+	link_to_parent(tree, node, parent);
+	tree->belated |= node->start_ticks != 0 && (parent->bits & ~node->bits) != 0;
+	add_trees(tree, node, parent->bits);
 }
 
-static void revive(struct process_tree *process_tree, struct node *node)
+static void mark_alive(struct process_tree *tree, struct node *node)
 {
 	if (node->ended)
-		process_tree->ended[node->place] = NOBODY;
+		tree->ended[node->place] = NO_NODE;
 	node->ended = false;
 }
 
-static void forget(struct process_tree *process_tree, struct node *node)
+static void node_remove(struct process_tree *tree, struct node *node)
 {
-	uint32_t index = index_of(process_tree, node), *bucket = &process_tree->buckets[bucket_of(node->pid)];
+	uint32_t index = index_of(tree, node), *bucket = &tree->buckets[bucket_of(node->pid)];
 
-	while (node->first != NOBODY) {
-		struct node *child = at(process_tree, node->first);
+	while (node->first != NO_NODE) {
+		struct node *child = node_at(tree, node->first);
 
-		unlink_from_parent(process_tree, child);
-		if (node->parent != NOBODY)
-			link_to_parent(process_tree, child, at(process_tree, node->parent));
+		unlink_from_parent(tree, child);
+		if (node->parent != NO_NODE)
+			link_to_parent(tree, child, node_at(tree, node->parent));
 	}
-	unlink_from_parent(process_tree, node);
-	revive(process_tree, node);
+	unlink_from_parent(tree, node);
+	mark_alive(tree, node);
 	while (*bucket != index)
-		bucket = &at(process_tree, *bucket)->chain;
+		bucket = &node_at(tree, *bucket)->chain;
 	*bucket = node->chain;
-	*node = (struct node){ .chain = process_tree->free };
-	process_tree->free = index;
-	process_tree->count--;
+	*node = (struct node){ .chain = tree->free };
+	tree->free = index;
+	tree->count--;
 }
 
-/* ---- what is heard and met ---- */
+/* ---- events and observations ---- */
 
 /*
- * Whether the fork that is heard is that of another process than the one we know: of one that was
- * met in this scan it may come late.
+ * Whether a fork event is of another process than the known one with that pid: of one that was met in
+ * this scan the event may be late.
  */
-static bool is_successor(const struct process_tree *process_tree, const struct node *known)
+static bool is_successor(const struct process_tree *tree, const struct node *known)
 {
-	return known->ended || known->forked || (known->start_ticks != 0 && known->seen != process_tree->scan);
+	return known->ended || known->forked || (known->start_ticks != 0 && known->seen != tree->scan);
 }
 
-/* Process ppid has forked pid. May come after that one was met, and after the end of ppid. */
-static void process_tree_forked(struct process_tree *process_tree, int32_t ppid, int32_t pid)
+/* A fork event; may come after pid was met, and after the end of ppid. */
+static void process_tree_forked(struct process_tree *tree, int32_t ppid, int32_t pid)
 {
 	if (ppid <= 0 || pid <= 0 || ppid == pid)
 		return;
 
-	struct node *node = find_node(process_tree, pid), *parent;
+	struct node *node = node_find(tree, pid), *parent;
 
-	if (node && is_successor(process_tree, node))
-		forget(process_tree, node);
-	parent = find_or_add(process_tree, ppid);
-	node = find_or_add(process_tree, pid);
+	if (node && is_successor(tree, node))
+		node_remove(tree, node);
+	parent = node_find_or_add(tree, ppid);
+	node = node_find_or_add(tree, pid);
 	if (!node)
 		return;
 
 	node->forked = true;
-	node->seen = process_tree->scan;
+	node->seen = tree->scan;
 	if (parent)
-		attach(process_tree, node, parent);
+		set_parent(tree, node, parent);
 }
 
-/* A process was looked at, and is the root of these trees. Returns those that it belongs to. */
-static uint64_t process_tree_met(struct process_tree *process_tree, const struct process_tree_process *process,
-				 uint64_t roots)
+/* A process was looked at, and is the root of these trees. Returns all that it belongs to. */
+static uint64_t process_tree_met(struct process_tree *tree, const struct process_tree_process *process, uint64_t roots)
 {
-	struct node *node = find_node(process_tree, process->pid), *parent;
+	struct node *node = node_find(tree, process->pid), *parent;
 
 	if (node && node->start_ticks != 0 && node->start_ticks != process->start_ticks)
-		forget(process_tree, node);
-	node = find_or_add(process_tree, process->pid);
+		node_remove(tree, node);
+	node = node_find_or_add(tree, process->pid);
 	if (!node) {
-		parent = find_node(process_tree, process->ppid);
+		parent = node_find(tree, process->ppid);
 		return roots | (parent ? parent->bits : 0);
 	}
 
-	revive(process_tree, node);
-	node->seen = process_tree->scan;
-	if (node->parent == NOBODY && process->ppid > 0 && process->ppid != process->pid) {
-		parent = find_or_add(process_tree, process->ppid);
+	mark_alive(tree, node);
+	node->seen = tree->scan;
+	if (node->parent == NO_NODE && process->ppid > 0 && process->ppid != process->pid) {
+		parent = node_find_or_add(tree, process->ppid);
 		if (parent)
-			attach(process_tree, node, parent);
+			set_parent(tree, node, parent);
 	}
 	node->start_ticks = process->start_ticks;
-	give(process_tree, node, roots);
+	add_trees(tree, node, roots);
 
 	return node->bits;
 }
 
 /*
- * It has ended: its children stay in its trees. If it is met again after all (only its main thread
- * had ended), it has not.
+ * It has ended: its children stay in its trees. If it is met again (only its main thread had ended) it
+ * has not.
  */
-static void process_tree_ended(struct process_tree *process_tree, int32_t pid)
+static void process_tree_ended(struct process_tree *tree, int32_t pid)
 {
-	struct node *node = find_node(process_tree, pid);
-	uint32_t *place = &process_tree->ended[process_tree->ended_next];
+	struct node *node = node_find(tree, pid);
+	uint32_t *place = &tree->ended[tree->ended_next];
 
 	if (!node || node->ended)
 		return;
 
-	if (*place != NOBODY)
-		forget(process_tree, at(process_tree, *place));
-	*place = index_of(process_tree, node);
-	node->place = process_tree->ended_next;
+	if (*place != NO_NODE)
+		node_remove(tree, node_at(tree, *place));
+	*place = index_of(tree, node);
+	node->place = tree->ended_next;
 	node->ended = true;
-	node->seen = process_tree->scan;
-	process_tree->ended_next = (process_tree->ended_next + 1) % PROCESS_TREE_ENDED_MAX;
+	node->seen = tree->scan;
+	tree->ended_next = (tree->ended_next + 1) % PROCESS_TREE_ENDED_MAX;
 }
 
-/* The trees of a process, which may have ended lately. False: never heard of. */
-static bool process_tree_find(const struct process_tree *process_tree, int32_t pid, uint64_t *ret)
+/* The trees of a process, which may have ended lately. False: not known. */
+static bool process_tree_find(const struct process_tree *tree, int32_t pid, uint64_t *ret)
 {
-	uint32_t index = process_tree->buckets[bucket_of(pid)];
+	uint32_t index = tree->buckets[bucket_of(pid)];
 
-	while (index != NOBODY && process_tree->nodes[index].pid != pid)
-		index = process_tree->nodes[index].chain;
-	if (index == NOBODY)
+	while (index != NO_NODE && tree->nodes[index].pid != pid)
+		index = tree->nodes[index].chain;
+	if (index == NO_NODE)
 		return false;
 
-	*ret = process_tree->nodes[index].bits;
+	*ret = tree->nodes[index].bits;
 
 	return true;
 }
 
-/* ---- the whole ---- */
+/* ---- all nodes ---- */
 
-/* A look at every process that there is begins. */
-static void process_tree_begin(struct process_tree *process_tree)
+/* A scan of all processes begins. */
+static void process_tree_begin(struct process_tree *tree)
 {
-	process_tree->scan++;
+	tree->scan++;
 }
 
-/* That look is over: who was not met is forgotten. */
-static void process_tree_sweep(struct process_tree *process_tree)
+/* It is over: processes that it has not met are forgotten. */
+static void process_tree_sweep(struct process_tree *tree)
 {
-	for (uint32_t i = 1; i <= process_tree->used; i++)
-		if (process_tree->nodes[i].pid != 0 && process_tree->nodes[i].seen != process_tree->scan)
-			forget(process_tree, at(process_tree, i));
+	for (uint32_t i = 1; i <= tree->used; i++)
+		if (tree->nodes[i].pid != 0 && tree->nodes[i].seen != tree->scan)
+			node_remove(tree, node_at(tree, i));
 }
 
 /*
- * Whether processes came into a tree after they had been met, since the last call: they are to be
- * met once more to be told.
+ * Whether processes came into a tree after they had been met, since the last call: a scan has to meet
+ * them once more.
  */
-static bool process_tree_belated(struct process_tree *process_tree)
+static bool process_tree_take_belated(struct process_tree *tree)
 {
-	bool belated = process_tree->belated;
+	bool belated = tree->belated;
 
-	process_tree->belated = false;
+	tree->belated = false;
 
 	return belated;
 }
 
-/*
- * The numbers of trees change: what was bit i is bit place[i] from now on, and nothing if that is
- * PROCESS_TREE_TREES or more.
- */
-static void process_tree_renumber(struct process_tree *process_tree, const unsigned place[static PROCESS_TREE_TREES])
+/* Renumbers the trees: bit i becomes bit place[i], or is dropped if that is no number of a tree. */
+static void process_tree_renumber(struct process_tree *tree, const unsigned place[static PROCESS_TREE_TREES])
 {
-	for (uint32_t i = 1; i <= process_tree->used; i++) {
-		uint64_t before = process_tree->nodes[i].bits, bits = 0;
+	for (uint32_t i = 1; i <= tree->used; i++) {
+		uint64_t before = tree->nodes[i].bits, bits = 0;
 
 		for (; before != 0; before &= before - 1) {
 			unsigned to = place[__builtin_ctzll(before)];
 
 			bits |= to < PROCESS_TREE_TREES ? 1ull << to : 0;
 		}
-		process_tree->nodes[i].bits = bits;
+		tree->nodes[i].bits = bits;
 	}
 }
 
-/*
- * scanned.c: each fact is tried once per process; only running out of descriptors or memory is an
- * error.
- */
+/* ---- facts of a process: each is tried once; only lack of descriptors or memory is an error ---- */
 
 bool process_facts_starved(ssize_t error)
 {
@@ -483,8 +490,10 @@ int process_facts_ask(struct process_facts *process_facts, unsigned needs)
 	return (int)r;
 }
 
-/* An entry with a tree gets the next bit; there are no more of them than bits (config.h). */
-static int plant(struct matcher *matcher, size_t i)
+/* ---- entries ---- */
+
+/* An entry with a tree gets the next bit; the configuration has no more of them than bits. */
+static int entry_set_tree(struct matcher *matcher, size_t i)
 {
 	unsigned number = 0;
 
@@ -497,12 +506,12 @@ static int plant(struct matcher *matcher, size_t i)
 	return matcher->process_tree ? 0 : process_tree_new(&matcher->process_tree);
 }
 
-static int compile(struct matcher *matcher, size_t i)
+static int entry_compile(struct matcher *matcher, size_t i)
 {
 	int r = match_new(&matcher->entries[i], &matcher->matches[i]);
 
 	if (r == 0)
-		r = plant(matcher, i);
+		r = entry_set_tree(matcher, i);
 	if (r < 0)
 		return r;
 
@@ -514,8 +523,8 @@ static int compile(struct matcher *matcher, size_t i)
 	if (matcher->entries[i].per == CONFIG_PER_CGROUP && !match_is_by_path(matcher->matches[i]))
 		matcher->needs |= MATCH_CGROUP;
 	/*
-	 * Nobody tells that a command line or a pid file was written, or a process moved to another
-	 * cgroup; containers get their names late.
+	 * There is no event for a changed command line or pid file, or a move to another cgroup; names
+	 * of containers are known late.
 	 */
 	matcher->unannounced |= matcher->entries[i].selector == CONFIG_PIDFILE || matcher->by_container ||
 				(matcher->needs & (MATCH_CMDLINE | MATCH_CGROUP)) != 0;
@@ -540,7 +549,7 @@ int matcher_new(const struct config *config, struct matcher **ret)
 	if (!matcher->matches || !matcher->pidfile_pids || !matcher->trees || !matcher->verdicts)
 		r = -ENOMEM;
 	for (size_t i = 0; r == 0 && i < matcher->count; i++)
-		r = compile(matcher, i);
+		r = entry_compile(matcher, i);
 	if (matcher->outside) {
 		matcher->needs |= MATCH_CGROUP | (matcher->by_container ? MATCH_CONTAINER : 0);
 		matcher->unannounced = true;
@@ -586,14 +595,14 @@ bool matcher_read_pidfiles(struct matcher *matcher)
 	return changed;
 }
 
-/* By a name that its cgroup does not show. below: anywhere in the unit. */
+/* By a name of the unit that its cgroup does not have. below: anywhere in the unit. */
 static bool is_of_unit(const struct matcher *matcher, size_t i, const char *path, bool below)
 {
 	return matcher->units && path && matcher->entries[i].selector == CONFIG_UNIT &&
 	       unit_table_matches(matcher->units, matcher->entries[i].pattern, path, below);
 }
 
-/* Whether the entry is not to have it: it is in a cgroup that one before the entry selects. */
+/* Of an entry with "outside": whether the cgroup is selected by an entry before it. */
 static bool is_taken(const struct matcher *matcher, size_t entry, const struct match_facts *facts)
 {
 	for (size_t i = 0; matcher->entries[entry].outside && i < entry; i++)
@@ -649,7 +658,7 @@ bool matcher_any_cgroup(const struct matcher *matcher, const char *path, const s
 
 /* ---- trees ---- */
 
-/* Where in the other's list the same entry is; count: nowhere. */
+/* The index of the entry that is the same; count: there is none. */
 static size_t find_same(const struct matcher *matcher, const struct config_target *entry)
 {
 	size_t i = 0;
@@ -730,7 +739,7 @@ void matcher_scan_begin(struct matcher *matcher)
 	if (!matcher->process_tree)
 		return;
 
-	process_tree_belated(matcher->process_tree);
+	process_tree_take_belated(matcher->process_tree);
 	process_tree_begin(matcher->process_tree);
 }
 
@@ -741,10 +750,10 @@ bool matcher_scan_end(struct matcher *matcher)
 
 	process_tree_sweep(matcher->process_tree);
 
-	return process_tree_belated(matcher->process_tree);
+	return process_tree_take_belated(matcher->process_tree);
 }
 
 bool matcher_is_behind(struct matcher *matcher)
 {
-	return matcher->process_tree && process_tree_belated(matcher->process_tree);
+	return matcher->process_tree && process_tree_take_belated(matcher->process_tree);
 }

@@ -1,5 +1,5 @@
-/* check_cgroup_watch.c: cgroups that come, in a hierarchy made of directories. */
-#include "daemon/engine/targets/cgroup_watch.h"
+/* check_cgroup_watch.c: new cgroups in a hierarchy made of directories. White box: includes cgroup_watch.c. */
+#include "daemon/engine/targets/cgroup_watch.c"
 #include "scene.h"
 #include "torture.h"
 #include "lib/base/base.h"
@@ -12,7 +12,7 @@ Suite *cgroup_watch_suite(void);
 
 static char root[64];
 static struct cgroup_mounts *mounts;
-static struct cgroup_watch *judged_target;
+static struct cgroup_watch *watch;
 static mono_t now;
 static char came[4096]; /* paths, each behind a blank */
 static size_t count;
@@ -25,7 +25,7 @@ static void setup(void)
 	snprintf(path, sizeof(path), "%s/cgroup.controllers", root);
 	scene_write(path, "cpu memory\n");
 	ck_assert_int_eq(cgroup_mounts_new("/proc", root, &mounts), 0);
-	ck_assert_int_eq(cgroup_watch_new(mounts, &judged_target), 0);
+	ck_assert_int_eq(cgroup_watch_new(mounts, &watch), 0);
 	now = (mono_t){ NS_PER_S };
 	came[0] = '\0';
 	count = 0;
@@ -33,7 +33,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-	cgroup_watch_free(judged_target);
+	cgroup_watch_free(watch);
 	cgroup_mounts_free(mounts);
 	scene_remove(root);
 }
@@ -59,20 +59,20 @@ static void visit(void *ctx, const char *path)
 static bool hear(void)
 {
 	mono_t next;
-	bool whole = cgroup_watch_read(judged_target, now, visit, NULL);
+	bool whole = cgroup_watch_read(watch, now, visit, NULL);
 
-	if (cgroup_watch_next(judged_target, &next))
+	if (cgroup_watch_next(watch, &next))
 		now = next;
 
-	return cgroup_watch_read(judged_target, now, visit, NULL) && whole;
+	return cgroup_watch_read(watch, now, visit, NULL) && whole;
 }
 
 static void watch_all(void)
 {
-	ck_assert(cgroup_watch_wants_all(judged_target));
-	cgroup_watch_begin(judged_target);
-	cgroup_watch_add(judged_target, "/");
-	cgroup_watch_end(judged_target);
+	ck_assert(watch->wants_all);
+	cgroup_watch_begin(watch);
+	cgroup_watch_add(watch, "/");
+	cgroup_watch_end(watch);
 }
 
 /* More at a time than can wait; they are gone again. */
@@ -85,7 +85,7 @@ static void overflow(void)
 		make(path);
 	}
 	ck_assert(!hear());
-	ck_assert(cgroup_watch_wants_all(judged_target));
+	ck_assert(watch->wants_all);
 	for (int i = 0; i < 300; i++) {
 		snprintf(path, sizeof(path), "%s/over%d", root, i);
 		ck_assert_int_eq(rmdir(path), 0);
@@ -99,14 +99,14 @@ START_TEST(one_that_comes_is_heard_of_after_a_moment)
 
 	watch_all();
 	make("/a");
-	ck_assert(cgroup_watch_read(judged_target, now, visit, NULL));
+	ck_assert(cgroup_watch_read(watch, now, visit, NULL));
 	ck_assert_str_eq(came, "");
-	ck_assert(cgroup_watch_next(judged_target, &next));
+	ck_assert(cgroup_watch_next(watch, &next));
 	ck_assert_int_gt(mono_diff(next, now), 0);
 	ck_assert(hear());
 	ck_assert_str_eq(came, " /a");
-	ck_assert(!cgroup_watch_next(judged_target, &next));
-	ck_assert(!cgroup_watch_wants_all(judged_target));
+	ck_assert(!cgroup_watch_next(watch, &next));
+	ck_assert(!watch->wants_all);
 }
 END_TEST
 
@@ -150,13 +150,13 @@ START_TEST(one_that_goes_is_watched_no_more)
 		make("/a");
 		make("/a/b");
 		ck_assert(hear());
-		ck_assert_uint_eq(cgroup_watch_count(judged_target), 3);
+		ck_assert_uint_eq(watch->wds.count, 3);
 		snprintf(path, sizeof(path), "%s/a/b", root);
 		ck_assert_int_eq(rmdir(path), 0);
 		snprintf(path, sizeof(path), "%s/a", root);
 		ck_assert_int_eq(rmdir(path), 0);
 		ck_assert(hear());
-		ck_assert_uint_eq(cgroup_watch_count(judged_target), 1);
+		ck_assert_uint_eq(watch->wds.count, 1);
 	}
 }
 END_TEST
@@ -167,19 +167,19 @@ START_TEST(who_a_walk_does_not_meet_is_watched_no_more_and_the_others_are)
 	make("/a");
 	make("/b");
 	ck_assert(hear());
-	ck_assert_uint_eq(cgroup_watch_count(judged_target), 3);
-	cgroup_watch_begin(judged_target); /* nobody wants it: nothing is taken from it */
-	cgroup_watch_end(judged_target);
-	ck_assert_uint_eq(cgroup_watch_count(judged_target), 3);
+	ck_assert_uint_eq(watch->wds.count, 3);
+	cgroup_watch_begin(watch); /* nobody wants it: nothing is taken from it */
+	cgroup_watch_end(watch);
+	ck_assert_uint_eq(watch->wds.count, 3);
 	overflow();
-	cgroup_watch_begin(judged_target);
-	cgroup_watch_add(judged_target, "/");
-	cgroup_watch_add(judged_target, "/b");
+	cgroup_watch_begin(watch);
+	cgroup_watch_add(watch, "/");
+	cgroup_watch_add(watch, "/b");
 	make("/c");
 	ck_assert(hear()); /* in between */
-	cgroup_watch_end(judged_target);
-	ck_assert(cgroup_watch_is_complete(judged_target));
-	ck_assert_uint_eq(cgroup_watch_count(judged_target), 3);
+	cgroup_watch_end(watch);
+	ck_assert(cgroup_watch_is_complete(watch));
+	ck_assert_uint_eq(watch->wds.count, 3);
 	came[0] = '\0';
 	make("/a/unheard");
 	make("/b/heard");
@@ -192,14 +192,14 @@ START_TEST(what_is_lost_during_a_walk_wants_another)
 {
 	watch_all();
 	overflow();
-	cgroup_watch_begin(judged_target);
-	cgroup_watch_add(judged_target, "/");
+	cgroup_watch_begin(watch);
+	cgroup_watch_add(watch, "/");
 	overflow();
-	cgroup_watch_end(judged_target);
-	ck_assert(cgroup_watch_wants_all(judged_target));
-	ck_assert(!cgroup_watch_is_complete(judged_target));
+	cgroup_watch_end(watch);
+	ck_assert(watch->wants_all);
+	ck_assert(!cgroup_watch_is_complete(watch));
 	watch_all();
-	ck_assert(cgroup_watch_is_complete(judged_target));
+	ck_assert(cgroup_watch_is_complete(watch));
 }
 END_TEST
 
@@ -225,7 +225,7 @@ START_TEST(more_than_can_wait_are_a_loss_and_a_walk_is_wanted)
 		make(path);
 	}
 	ck_assert(!hear());
-	ck_assert(cgroup_watch_wants_all(judged_target));
+	ck_assert(watch->wants_all);
 	ck_assert_uint_eq(count, 256);
 	ck_assert(hear());
 }

@@ -168,7 +168,7 @@ START_TEST(a_path_that_only_looks_like_a_container_is_none)
 	ck_assert(is_none("/foo/bar"));
 	ck_assert(is_none("/foo/bar"));
 	ck_assert(is_none("/system.slice/nginx.service"));
-	ck_assert_uint_eq(containers->count, 1);
+	ck_assert_uint_eq(containers->entries.count, 1);
 }
 END_TEST
 
@@ -331,11 +331,11 @@ START_TEST(who_is_not_asked_for_is_forgotten)
 	title_of("/docker/" ID, 0, CONTAINERS_KNOWN);
 	title_of("/docker/" POD_ID, 50000, CONTAINERS_KNOWN);
 	containers_forget(containers, at(60000), NS_PER_S);
-	ck_assert_uint_eq(containers->count, 2);
+	ck_assert_uint_eq(containers->entries.count, 2);
 	containers_forget(containers, at(61000), 30 * NS_PER_S);
-	ck_assert_uint_eq(containers->count, 2);
+	ck_assert_uint_eq(containers->entries.count, 2);
 	containers_forget(containers, at(61000), NS_PER_S);
-	ck_assert_uint_eq(containers->count, 1);
+	ck_assert_uint_eq(containers->entries.count, 1);
 	put_docker(ID, "again");
 	ck_assert_str_eq(title_of("/docker/" ID, 61000, CONTAINERS_KNOWN), "docker/again");
 }
@@ -350,7 +350,7 @@ START_TEST(no_more_are_remembered_than_there_is_room_for)
 		snprintf(path, sizeof(path), "/lxc.payload.n%u", i);
 		title_of(path, i, CONTAINERS_KNOWN);
 	}
-	ck_assert_uint_eq(containers->count, CONTAINERS_MAX);
+	ck_assert_uint_eq(containers->entries.count, CONTAINERS_MAX);
 	ck_assert_str_eq(title_of("/lxc.payload.n0", 10000, CONTAINERS_KNOWN), "lxc/n0");
 }
 END_TEST
@@ -367,7 +367,7 @@ START_TEST(of_what_is_no_container_little_is_kept)
 		ck_assert(is_none(path));
 	}
 	after = mallinfo2();
-	ck_assert_uint_eq(containers->count, 1000);
+	ck_assert_uint_eq(containers->entries.count, 1000);
 	ck_assert_uint_le(after.uordblks - before.uordblks, 1000 * 160); /* 0 under a sanitizer's allocator */
 }
 END_TEST

@@ -125,10 +125,10 @@ START_TEST(a_root_that_becomes_one_late_has_its_tree)
 	met(12, 11, 0);
 	met(13, 10, 0);
 	process_tree_ended(process_tree, 11);
-	ck_assert(!process_tree_belated(process_tree));
+	ck_assert(!process_tree_take_belated(process_tree));
 	ck_assert_uint_eq(met(10, INIT, TREE), TREE);
-	ck_assert(process_tree_belated(process_tree));
-	ck_assert(!process_tree_belated(process_tree));
+	ck_assert(process_tree_take_belated(process_tree));
+	ck_assert(!process_tree_take_belated(process_tree));
 	ck_assert_uint_eq(trees_of(12), TREE);
 	ck_assert_uint_eq(trees_of(13), TREE);
 	ck_assert_uint_eq(met(12, INIT, 0), TREE);
@@ -201,15 +201,15 @@ START_TEST(news_in_any_order_come_to_the_same)
 	/* A process is met without its parent, and its fork is heard only then. */
 	met(20, INIT, TREE);
 	met(21, INIT, 0);
-	ck_assert(!process_tree_belated(process_tree));
+	ck_assert(!process_tree_take_belated(process_tree));
 	process_tree_forked(process_tree, 20, 21);
 	ck_assert_uint_eq(trees_of(21), TREE);
-	ck_assert(process_tree_belated(process_tree));
+	ck_assert(process_tree_take_belated(process_tree));
 
 	/* A child is met before its parent. */
 	ck_assert_uint_eq(met(5, 30, 0), 0);
 	ck_assert_uint_eq(met(30, INIT, TREE), TREE);
-	ck_assert(process_tree_belated(process_tree));
+	ck_assert(process_tree_take_belated(process_tree));
 	ck_assert_uint_eq(met(5, 30, 0), TREE);
 }
 END_TEST
