@@ -6,6 +6,7 @@
 #define SPIKEWATCH_TESTS_PROGRAM_H
 
 #include "scene.h"
+#include "skip.h"
 
 #include <grp.h>
 
@@ -24,9 +25,7 @@ static inline bool program_find(const char *name, char ret[512])
 	snprintf(ret, 512, "%s/%s", build ? build : "", name);
 	if (build && access(ret, X_OK) == 0)
 		return true;
-	fprintf(stderr, "skipped: %s was not found below $SPIKEWATCH_BUILD\n", name);
-
-	return false;
+	return skip_because("%s was not found below $SPIKEWATCH_BUILD", name);
 }
 
 /*

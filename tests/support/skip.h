@@ -5,12 +5,27 @@
 #ifndef SPIKEWATCH_TESTS_SKIP_H
 #define SPIKEWATCH_TESTS_SKIP_H
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 /* What the line of a skipped test begins with, on standard output. */
 #define SKIP_MARK "SKIPPED: "
+
+/* Why a helper found that the test cannot run: for SKIP_TEST("%s", skip_reason). */
+__attribute__((unused)) static char skip_reason[256];
+
+/* Sets it. False, for the helper to return. */
+__attribute__((format(printf, 1, 2), unused)) static bool skip_because(const char *format, ...)
+{
+	__builtin_va_list args;
+
+	__builtin_va_start(args, format);
+	vsnprintf(skip_reason, sizeof skip_reason, format, args);
+	__builtin_va_end(args);
+	return false;
+}
 
 /* Ends the test, in START_TEST only, with a reason as for printf: what is missing here. */
 #define SKIP_TEST(...) \

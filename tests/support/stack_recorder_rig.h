@@ -10,6 +10,7 @@
 #include "daemon/engine/stacks/stack_recorder.h"
 #include "lib/proc/perf.h"
 #include "lib/profile/stack_file.h"
+#include "skip.h"
 
 #include <check.h>
 #include <errno.h>
@@ -21,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define WAIT_NS (60 * NS_PER_S) /* for what takes half a second when nobody is in the way */
+#define WAIT_NS (60 * NS_PER_S) /* for what takes half a second on an idle machine */
 
 static struct stack_recorder *recorder;
 static struct stack_recorder_snapshot snapshot;
@@ -41,8 +42,7 @@ static inline bool begin_with(const struct stack_recorder_options *options)
 	if (r == 0)
 		return true;
 	ck_assert_str_ne(reason, "");
-	fprintf(stderr, "stackrecorder: not checked: %s\n", reason);
-	return false;
+	return skip_because("%s", reason);
 }
 
 /* False: not allowed here. */
@@ -56,8 +56,7 @@ static inline bool begin(void)
 	if (status.system_wide)
 		return true;
 	stack_recorder_close(recorder);
-	fprintf(stderr, "stackrecorder: not checked: everybody's events are not allowed\n");
-	return false;
+	return skip_because("system-wide perf events are not allowed");
 }
 
 static inline void end(void)

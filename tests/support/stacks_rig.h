@@ -21,7 +21,7 @@
 struct stacks_rig {
 	char directory[64];
 	char spikewatchd[512], spikewatch[512], symbolizer[512];
-	char workload[128], name[16]; /* under a name that nobody else has at the same time: stacks are of everybody */
+	char workload[128], name[16]; /* under a unique name: stacks are system-wide */
 	char config[128], out[128], said[128]; /* of the daemon; what the workload said; what a command said */
 	struct program work, daemon;
 	const char *before, *after; /* how far an incident goes back, and how long it goes on */
@@ -36,8 +36,7 @@ static inline bool stacks_rig_perf_is_allowed(void)
 	struct stack_recorder *recorder;
 
 	if (stack_recorder_open(&options, &recorder, reason) < 0) {
-		fprintf(stderr, "skipped: no stacks here: %s\n", reason);
-		return false;
+		return skip_because("%s", reason);
 	}
 	stack_recorder_close(recorder);
 

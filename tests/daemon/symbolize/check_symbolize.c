@@ -82,7 +82,7 @@ static void each_kind_is_named(const char *flags)
 START_TEST(functions_have_their_names_however_the_program_is_linked)
 {
 	if (!there)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	each_kind_is_named("-O1");
 	each_kind_is_named("-O1 -no-pie");
 	each_kind_is_named("-O1 -static");
@@ -112,7 +112,7 @@ END_TEST
 START_TEST(a_stripped_program_has_no_wrong_names)
 {
 	if (!there)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	struct rig_process process = sampled("-O1 -s", NULL);
 
 	ck_assert_int_eq(rig_run(&rig, NULL), 0);
@@ -127,7 +127,7 @@ END_TEST
 START_TEST(a_stripped_program_has_the_names_of_its_dynamic_symbols)
 {
 	if (!there)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	struct rig_process process = sampled("-O1 -s -rdynamic", NULL);
 
 	ck_assert_int_eq(rig_run(&rig, NULL), 0);
@@ -143,7 +143,7 @@ START_TEST(another_build_id_gives_no_names)
 	static const uint8_t other[20] = { 1, 2, 3 };
 
 	if (!there)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	struct rig_process process = sampled("-O1 -g -Wl,--build-id=sha1", other);
 
 	ck_assert_int_eq(rig_run(&rig, NULL), 0);
@@ -160,7 +160,7 @@ START_TEST(the_same_build_id_gives_names)
 	static const uint8_t same[20] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20 };
 
 	if (!there)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	struct rig_process process = sampled("-O1 -Wl,--build-id=0x0102030405060708090a0b0c0d0e0f1011121314", same);
 
 	ck_assert_int_eq(rig_run(&rig, NULL), 0);
@@ -175,7 +175,7 @@ START_TEST(a_separate_debug_file_is_found_by_build_id)
 	char option[128];
 
 	if (!there)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	struct rig_process process = sampled("-O2 -g -Wl,--build-id=0xabcd030405060708090a0b0c0d0e0f1011121314", NULL);
 	ck_assert_int_eq(
 		rig_shell(&rig,
@@ -210,10 +210,9 @@ START_TEST(debug_information_that_files_share_is_found_by_build_id)
 	char option[128], command[512];
 
 	if (!there)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	if (rig_shell(&rig, "dwz --version >/dev/null 2>&1") != 0) {
-		fprintf(stderr, "skipped: there is no dwz\n");
-		return;
+		SKIP_TEST("there is no dwz");
 	}
 	rig_write(&rig, "workload.c", workload);
 	ck_assert_int_eq(rig_shell(&rig, "gcc -O2 -g -gdwarf-4 -o workload workload.c && cp workload other && "
@@ -243,10 +242,9 @@ END_TEST
 START_TEST(compressed_symbols_of_a_stripped_program_are_read)
 {
 	if (!there)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	if (rig_shell(&rig, "xz --version >/dev/null 2>&1") != 0) {
-		fprintf(stderr, "skipped: there is no xz\n");
-		return;
+		SKIP_TEST("there is no xz");
 	}
 	struct rig_process process = sampled("-O1", NULL);
 	char path[128];
@@ -272,7 +270,7 @@ END_TEST
 START_TEST(names_of_cpp_are_demangled)
 {
 	if (!there)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	rig_write(&rig, "plus.cc",
 		  "#include <cstdio>\n#include <unistd.h>\nvolatile int sink;\nextern \"C\" { extern char inside[]; }\n"
 		  "namespace store { template <class T> struct Table {\n"
@@ -303,7 +301,7 @@ END_TEST
 START_TEST(functions_of_shared_libraries_are_named)
 {
 	if (!there)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	rig_write(&rig, "shared.c",
 		  "volatile int sink;\nstatic __attribute__((noinline)) void unseen(void) { sink++; }\n"
 		  "void *unseen_address(void) { return unseen; }\nvoid seen(void) { unseen(); sink++; }\n");
@@ -333,7 +331,7 @@ END_TEST
 START_TEST(a_call_at_the_end_of_a_function_belongs_to_it)
 {
 	if (!there)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	rig_write(&rig, "end.c",
 		  "#include <stdio.h>\n#include <unistd.h>\nextern char end_of_first[];\n"
 		  "__asm__(\".text\\n.globl first\\n.type first, @function\\nfirst: nop\\nnop\\nend_of_first:\\n"
@@ -356,7 +354,7 @@ END_TEST
 START_TEST(recursion_keeps_every_level)
 {
 	if (!there)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	struct rig_process process = sampled("-O1", NULL);
 
 	rig_clear(&rig);
@@ -386,7 +384,7 @@ START_TEST(compiled_code_has_the_names_of_the_perf_map)
 	const struct perf_record_mmap code = { .start = 0x10000, .len = 0x10000, .path = "//anon" };
 
 	if (!there)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	rig_name(&rig, 7, "node");
 	rig_map(&rig, 7, &code);
 	rig_name(&rig, 8, "other");
@@ -440,7 +438,7 @@ START_TEST(what_a_program_was_is_told_apart_from_what_it_is_by_time)
 	};
 
 	if (!there)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	exec.comm.name = "second";
 	exec.comm.name_len = 6;
 	exec.comm.exec = true;
@@ -462,7 +460,7 @@ END_TEST
 START_TEST(raw_reads_no_binaries)
 {
 	if (!there)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	struct rig_process process = sampled("-O1 -g", NULL);
 
 	ck_assert_int_eq(rig_run(&rig, "--raw"), 0);
@@ -488,7 +486,7 @@ static void survives(const char *what, size_t at)
 START_TEST(a_damaged_binary_harms_nobody)
 {
 	if (!there)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	struct rig_process process = sampled("-O2 -g", NULL);
 	size_t which = 0, size;
 
@@ -526,7 +524,7 @@ START_TEST(what_is_no_stack_file_is_refused)
 	int input;
 
 	if (!there)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	input = memfd_create("nothing", MFD_CLOEXEC);
 	ck_assert_int_eq(rig_give(&rig, input, NULL), 1);
 	ck_assert_int_eq(sink_write_all(input, "SPKSTACK and more that is not one", 33), 0);
@@ -543,7 +541,7 @@ END_TEST
 START_TEST(records_that_make_no_sense_end_the_reading_not_the_profile)
 {
 	if (!there)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	rig_name(&rig, 7, "some");
 	rig_sample(&rig, 7, (uint64_t)0x10010, (uint64_t)0);
 	ck_assert_int_eq(buffer_append(&rig.records[STACK_FILE_CPU], "\377\377\377\377\377\377\1\0", 8), 0);
@@ -556,7 +554,7 @@ END_TEST
 START_TEST(functions_of_the_vdso_are_named)
 {
 	if (!there)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	rig_write(&rig, "vdso.c",
 		  "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <stdio.h>\n#include <unistd.h>\n"
 		  "int main(void) { void *v = dlopen(\"linux-vdso.so.1\", RTLD_NOW | RTLD_NOLOAD);\n"
@@ -567,9 +565,8 @@ START_TEST(functions_of_the_vdso_are_named)
 	uint64_t address = rig_address(&process);
 
 	if (address == 0) {
-		fprintf(stderr, "skipped: there is no vDSO that can be asked\n");
 		rig_end(&process);
-		return;
+		SKIP_TEST("there is no vDSO that can be asked");
 	}
 	rig_maps(&rig, process.pid, "clock", NULL);
 	rig_sample(&rig, process.pid, address, (uint64_t)0);

@@ -65,7 +65,7 @@ static double self_ms(const char *function)
 START_TEST(a_thread_that_is_sampled_twice_counts_once)
 {
 	if (!there)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	sample(STACK_FILE_CPU, 0x10000, 1);
 	sample(STACK_FILE_CPU_FOLLOWED, 0x20000, 1);
 	sample(STACK_FILE_CPU, 0x10000, 1);
@@ -85,7 +85,7 @@ END_TEST
 START_TEST(faults_are_a_profile_of_their_own)
 {
 	if (!there)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	sample(STACK_FILE_FAULTS, 0x10000, 3);
 	sample(STACK_FILE_FAULTS_FOLLOWED, 0x20000, 5);
 	sample(STACK_FILE_FAULTS_FOLLOWED, 0x20000, 0);
@@ -103,7 +103,7 @@ END_TEST
 START_TEST(without_faults_nothing_is_written_of_them)
 {
 	if (!there)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	sample(STACK_FILE_CPU, 0x10000, 1);
 	ck_assert_int_eq(rig_run(&rig, NULL), 0);
 	rig_expect(&rig, "seven;[first]", 1);
@@ -114,7 +114,7 @@ END_TEST
 START_TEST(time_is_measured_in_the_units_of_the_stream)
 {
 	if (!there)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	rig.time_ns = RIG_FIRED_NS + 1;
 	rig.heads[STACK_FILE_CPU].units_per_second = 2500000000; /* cycles */
 	sample(STACK_FILE_CPU, 0x10000, 25000000);
@@ -129,7 +129,7 @@ END_TEST
 START_TEST(a_sample_without_a_period_stands_for_the_time_between_two)
 {
 	if (!there)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	rig.time_ns = RIG_FIRED_NS + 1;
 	rig.heads[STACK_FILE_CPU_FOLLOWED].units_per_second = 0;
 	sample(STACK_FILE_CPU, 0x10000, 0);
@@ -143,7 +143,7 @@ END_TEST
 START_TEST(cgroups_of_processes_are_labels_of_their_samples)
 {
 	if (!there)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	rig.cgroups[0] = (struct stack_file_cgroup){ 1, "/of.another" };
 	rig.cgroups[1] = (struct stack_file_cgroup){ 5, "/of.one.more" };
 	rig.cgroups[2] = (struct stack_file_cgroup){ 6, "/of.a.third" };
@@ -163,7 +163,7 @@ START_TEST(samples_in_the_book_and_mappings_elsewhere_are_not_believed)
 	size_t size;
 
 	if (!there)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	exec.comm.name = "eight";
 	exec.comm.name_len = 5;
 	ck_assert_int_eq(perf_record_encode(&PERF_RECORD_PLAIN, &exec, bytes, sizeof(bytes), &size), 0);

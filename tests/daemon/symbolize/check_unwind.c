@@ -45,7 +45,7 @@ static const char jit[] =
 	"  memcpy(code, \"\\x55\\x48\\x89\\xe5\\xff\\xd7\\x5d\\xc3\", 8);\n"
 	"  puts(\"0\"); fflush(stdout); for (;;) enter(code); }\n";
 
-/* A signal at the first instruction of a function: the one before it belongs to nobody. */
+/* A signal at the first instruction of a function: the one before it belongs to no function. */
 static const char trap[] =
 	"#include <signal.h>\n#include <stdio.h>\nvolatile long sink;\nvoid falls(void);\n"
 	"__asm__(\".text\\n.skip 64, 0x90\\n.globl falls\\n.type falls, @function\\nfalls: "
@@ -124,8 +124,7 @@ static bool sample(pid_t pid, enum stack_file_stream_kind kind, size_t wanted)
 	AUTO_CLOSE int event = open_event(pid, type);
 
 	if (event < 0) {
-		fprintf(stderr, "skipped: perf_event_open: %s\n", strerror(errno));
-		return false;
+		return skip_because("perf_event_open: %s", strerror(errno));
 	}
 	struct perf_event_mmap_page *ring =
 		mmap(NULL, (RING_PAGES + 1) * page, PROT_READ | PROT_WRITE, MAP_SHARED, event, 0);
@@ -232,7 +231,7 @@ START_TEST(functions_without_frame_pointers_have_their_callers)
 
 	for (size_t i = 0; i < ARRAY_LEN(flags); i++) {
 		if (!profile(flags[i], "bare"))
-			return;
+			SKIP_TEST("%s", skip_reason);
 		expect(";compare;burn", "bare;_start;", ";main;sorts;", 1);
 		expect(";recurse;burn", "bare;_start;", ";recurse", 21);
 		expect(";interrupt;burn", "bare;_start;", ";main;", 1);
@@ -245,7 +244,7 @@ END_TEST
 START_TEST(a_stack_that_is_deeper_than_its_copy_says_so)
 {
 	if (!profile("-O2 -fomit-frame-pointer", "bare"))
-		return;
+		SKIP_TEST("%s", skip_reason);
 	expect(";deep;burn", "bare;[stack cut];deep;", ";main", 0);
 	ck_assert_uint_gt(rig_count(&rig, "samples_cut"), 0);
 	ck_assert_uint_lt(rig_count(&rig, "samples_cut"), rig_count(&rig, "samples"));
@@ -255,7 +254,7 @@ END_TEST
 START_TEST(the_frame_pointers_of_a_deep_stack_go_on_where_its_copy_ends)
 {
 	if (!profile("-O2 -fno-omit-frame-pointer", "framed"))
-		return;
+		SKIP_TEST("%s", skip_reason);
 	expect(";deep;burn", "framed;", ";main;deep;", 1);
 	expect(";deep;burn", "framed;", ";deep", 31);
 	expect(";compare;burn", "framed;_start;", ";main;sorts;", 1);
@@ -265,7 +264,7 @@ END_TEST
 START_TEST(a_stripped_program_is_unwound)
 {
 	if (!profile("-O2 -fomit-frame-pointer -s", "bare"))
-		return;
+		SKIP_TEST("%s", skip_reason);
 	/* _start, main, 21 times recurse() and burn(). */
 	struct share share = share_of("[bare];[bare]", "bare;[bare];", ";[bare]", 24);
 
@@ -278,7 +277,7 @@ START_TEST(a_file_that_is_another_one_by_now_is_not_unwound_with)
 	static const uint8_t other[20] = { 1, 2, 3 };
 
 	if (!profile_of(workload, "-O2 -fomit-frame-pointer -Wl,--build-id=sha1", "bare", other))
-		return;
+		SKIP_TEST("%s", skip_reason);
 	ck_assert_uint_eq(rig_count(&rig, "frames_by_tables"), 0);
 	ck_assert_uint_gt(rig_count(&rig, "binaries_replaced"), 0);
 	ck_assert_ptr_nonnull(strstr(rig.folded, "[bare (file replaced)]"));
@@ -289,7 +288,7 @@ END_TEST
 START_TEST(without_debug_frames_or_exception_tables_the_frame_pointers_are_followed)
 {
 	if (!profile("-O2 -fno-omit-frame-pointer -fno-asynchronous-unwind-tables -fno-unwind-tables", "framed"))
-		return;
+		SKIP_TEST("%s", skip_reason);
 	expect(";recurse;burn", "framed;", ";main;recurse;", 1);
 	expect(";recurse;burn", "framed;", ";recurse", 20); /* burn() itself has none */
 }
@@ -298,7 +297,7 @@ END_TEST
 START_TEST(debug_frames_are_read_where_there_are_no_exception_tables)
 {
 	if (!profile("-O2 -g -fomit-frame-pointer -fno-asynchronous-unwind-tables -fno-unwind-tables", "bare"))
-		return;
+		SKIP_TEST("%s", skip_reason);
 	expect(";recurse;burn", "bare;_start;", ";main;recurse;", 1);
 	expect(";recurse;burn", "bare;_start;", ";recurse", 21);
 }
@@ -307,7 +306,7 @@ END_TEST
 START_TEST(code_that_was_made_at_run_time_is_gone_through_by_its_frame_pointer)
 {
 	if (!profile_of(jit, "-O2 -fomit-frame-pointer", "jit", NULL))
-		return;
+		SKIP_TEST("%s", skip_reason);
 	expect(";called;burn", "jit;_start;", ";main;enter;[anon];called;", 1);
 }
 END_TEST
@@ -315,7 +314,7 @@ END_TEST
 START_TEST(what_a_signal_interrupted_is_exactly_where_it_was)
 {
 	if (!profile_of(trap, "-O2 -fomit-frame-pointer", "trap", NULL))
-		return;
+		SKIP_TEST("%s", skip_reason);
 	expect(";handle;burn", "trap;_start;", ";main;falls;", 1);
 }
 END_TEST
@@ -325,7 +324,7 @@ START_TEST(the_vdso_is_unwound)
 	uint64_t all = 0, good = 0;
 
 	if (!profile_of(clocks, "-O2 -fomit-frame-pointer", "clocks", NULL))
-		return;
+		SKIP_TEST("%s", skip_reason);
 	for (const char *line = rig.folded, *end; *line; line = *end ? end + 1 : end) {
 		end = strchrnul(line, '\n');
 		const char *space = memrchr(line, ' ', (size_t)(end - line)),
@@ -338,7 +337,7 @@ START_TEST(the_vdso_is_unwound)
 			good += strtoull(space, NULL, 10);
 	}
 	if (all == 0)
-		fprintf(stderr, "skipped: the clock here is not read in the vDSO\n");
+		SKIP_TEST("the clock is not read in the vDSO here");
 	ck_assert_msg(good * 20 >= all * 19, "%lu of %lu:\n%s", good, all, rig.folded);
 }
 END_TEST
@@ -350,7 +349,7 @@ START_TEST(damaged_tables_harm_nobody)
 	size_t which = 0;
 
 	if (!profile("-O2 -fomit-frame-pointer", "bare"))
-		return;
+		SKIP_TEST("%s", skip_reason);
 	rig_shell(&rig,
 		  "readelf -SW bare | sed -n 's/.* \\.eh_frame  *PROGBITS *[0-9a-f]* \\([0-9a-f]*\\) \\([0-9a-f]*\\) "
 		  ".*/\\1 \\2/p' > section");

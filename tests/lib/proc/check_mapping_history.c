@@ -278,7 +278,7 @@ START_TEST(seed_is_refused_for_what_was_before_an_execve)
 	feed_fork(99, 11, 700);
 	mapping_history_seed(book, 11, "x", maps, strlen(maps), 650);
 	ck_assert(!known(11, 800));
-	/* and one that has exited: who has its number now is somebody else */
+	/* and one that has exited: its pid is another process now */
 	feed_map(12, 0xa000, 0x1000, "/plugin", 500);
 	feed_exit(12, 510);
 	mapping_history_seed(book, 12, "x", maps, strlen(maps), 650);

@@ -215,7 +215,7 @@ START_TEST(what_is_none_is_refused)
 	ck_assert_int_eq(BYTES("\x32\0\x0b\x0c"), -EBADMSG);
 	ck_assert_int_eq(BYTES("\x32\0\x48\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), -EBADMSG);
 	ck_assert_int_eq(BYTES("\x32\x7f"), -EBADMSG);
-	/* Fields that nobody knows are passed over. */
+	/* Unknown fields are skipped. */
 	ck_assert_int_eq(BYTES("\x32\0\xf8\x01\x05\xfd\x01\1\2\3\4\xf9\x01\1\2\3\4\5\6\7\x08"), 0);
 }
 END_TEST

@@ -50,7 +50,7 @@ static unsigned long samples_of(const char *function)
 START_TEST(the_shares_of_two_functions_are_those_that_they_had)
 {
 	if (!able)
-		return;
+		SKIP_TEST("%s", skip_reason);
 
 	burn("shares", "3000");
 
@@ -71,7 +71,7 @@ END_TEST
 START_TEST(a_burst_that_was_over_before_anybody_asked_is_there)
 {
 	if (!able)
-		return;
+		SKIP_TEST("%s", skip_reason);
 
 	burn("burst", "200");
 	ck_assert_uint_gt(samples_of("burn_burst"), 0); /* of 20 */
@@ -86,7 +86,7 @@ START_TEST(the_incident_is_whole_and_lists_its_profile)
 	size_t found = 0;
 
 	if (!able)
-		return;
+		SKIP_TEST("%s", skip_reason);
 
 	burn("burst", "200");
 
@@ -157,7 +157,7 @@ START_TEST(a_symboliser_that_fails_costs_the_stacks_and_nothing_else)
 	char killed[128];
 
 	if (!able)
-		return;
+		SKIP_TEST("%s", skip_reason);
 
 	fails_with("/bin/false", "failed with 1");
 	fails_with("/nonexistent/symboliser", "failed with 127");
@@ -179,7 +179,7 @@ START_TEST(a_symboliser_that_is_killed_by_what_it_reads_costs_the_names)
 	struct incident info;
 
 	if (!able)
-		return;
+		SKIP_TEST("%s", skip_reason);
 
 	int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int dirfd = open(rig.directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -314,7 +314,7 @@ START_TEST(where_others_hold_all_there_is_the_past_is_left_out_and_that_is_said)
 	struct incident info;
 
 	if (!able)
-		return;
+		SKIP_TEST("%s", skip_reason);
 
 	ck_assert_int_eq(stack_recorder_open(&how, &recorder, reason), 0);
 	burn_here();
@@ -336,7 +336,7 @@ START_TEST(that_there_are_no_samples_and_why_is_said)
 	struct incident info;
 
 	if (!able)
-		return;
+		SKIP_TEST("%s", skip_reason);
 
 	ck_assert_int_eq(stack_recorder_open(&how, &recorder, reason), 0);
 	look_beside(recorder, SIZE_MAX, &info);
@@ -401,7 +401,7 @@ START_TEST(the_symboliser_goes_first_where_memory_runs_out)
 	AUTO_FREE char *score = NULL;
 
 	if (!able)
-		return;
+		SKIP_TEST("%s", skip_reason);
 
 	snprintf(script, sizeof(script), "%s/asks", rig.directory);
 	snprintf(said, sizeof(said), "%s/score", rig.directory);

@@ -28,7 +28,7 @@ START_TEST(a_child_that_burned_before_the_question_is_in_the_answer)
 	pid_t pid;
 
 	if (!begin())
-		return;
+		SKIP_TEST("%s", skip_reason);
 	pid = burning_child();
 	wait_until_it_burned(pid, 400 * NS_PER_MS);
 	asked_ns = now_ns();
@@ -46,7 +46,7 @@ START_TEST(a_process_that_was_there_before_is_looked_up_when_it_is_asked_for)
 
 	if (!begin()) {
 		end_child(pid);
-		return;
+		SKIP_TEST("%s", skip_reason);
 	}
 	wait_until_it_burned(pid, 400 * NS_PER_MS);
 	asked_ns = now_ns();
@@ -63,7 +63,7 @@ START_TEST(a_child_that_has_exited_is_still_known)
 	pid_t pid;
 
 	if (!begin())
-		return;
+		SKIP_TEST("%s", skip_reason);
 	pid = burning_child();
 	wait_until_it_burned(pid, 400 * NS_PER_MS);
 	asked_ns = now_ns();
@@ -82,7 +82,7 @@ START_TEST(files_that_samples_were_in_are_listed)
 
 	ck_assert_int_gt(readlink("/proc/self/exe", self, sizeof(self) - 1), 0);
 	if (!begin())
-		return;
+		SKIP_TEST("%s", skip_reason);
 	pid = burning_child();
 	wait_until_it_burned(pid, 400 * NS_PER_MS);
 	ck_assert_int_eq(stack_recorder_snapshot(recorder, 0, UINT64_MAX, 0, &snapshot), 0);
@@ -107,7 +107,7 @@ START_TEST(nothing_outside_the_span_is_given)
 	pid_t pid;
 
 	if (!begin())
-		return;
+		SKIP_TEST("%s", skip_reason);
 	pid = burning_child();
 	wait_until_it_burned(pid, 200 * NS_PER_MS);
 	from_ns = now_ns();
@@ -136,7 +136,7 @@ START_TEST(records_beyond_the_limit_are_left_out_and_counted)
 	pid_t pid;
 
 	if (!begin())
-		return;
+		SKIP_TEST("%s", skip_reason);
 	pid = burning_child();
 	wait_until_it_burned(pid, 200 * NS_PER_MS);
 	ck_assert_int_eq(stack_recorder_snapshot(recorder, 0, UINT64_MAX, 1024, &snapshot), 0);
@@ -156,7 +156,7 @@ START_TEST(every_allocation_of_a_snapshot_may_fail)
 	bool injected = true;
 
 	if (!begin())
-		return;
+		SKIP_TEST("%s", skip_reason);
 	for (long n = 1; injected && n < 100000; n++) {
 		int r;
 
@@ -181,7 +181,7 @@ START_TEST(every_allocation_of_opening_may_fail)
 	bool injected = true;
 
 	if (!begin())
-		return;
+		SKIP_TEST("%s", skip_reason);
 	end();
 	for (long n = 1; injected; n++) {
 		int r;
@@ -205,8 +205,7 @@ START_TEST(without_permission_the_reason_is_told)
 	pid_t pid;
 
 	if (getuid() != 0) {
-		fprintf(stderr, "stackrecorder: refusal not checked: not root\n");
-		return;
+		SKIP_TEST("not root");
 	}
 	pid = fork();
 	if (pid == 0) {

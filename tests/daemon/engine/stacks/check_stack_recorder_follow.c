@@ -30,7 +30,7 @@ static bool begin_with_stacks_of(const struct stack_recorder_options *options)
 		return false;
 	if (status_now().dwarf)
 		return true;
-	fprintf(stderr, "stackrecorder_follow: not checked: %s\n", status_now().limits);
+	skip_because("%s", status_now().limits);
 	end();
 	return false;
 }
@@ -64,7 +64,7 @@ START_TEST(a_followed_process_is_sampled_with_registers_and_stack)
 	pid_t pid;
 
 	if (!begin_with_stacks())
-		return;
+		SKIP_TEST("%s", skip_reason);
 	pid = burning_child();
 	follow_one(pid);
 	ck_assert_uint_eq(status_now().followed_threads, 1);
@@ -98,7 +98,7 @@ START_TEST(all_modules_of_a_process_with_stacks_are_listed)
 	pid_t pid;
 
 	if (!begin_with_stacks())
-		return;
+		SKIP_TEST("%s", skip_reason);
 	pid = burning_child();
 	follow_one(pid);
 	wait_until_it_burned(pid, 200 * NS_PER_MS);
@@ -245,7 +245,7 @@ START_TEST(all_threads_are_sampled_and_those_that_begin_later)
 	pid_t pid;
 
 	if (!begin_with(&followed_only))
-		return;
+		SKIP_TEST("%s", skip_reason);
 	pid = child_of_threads(&fd);
 	wait_for_threads(pid, 4);
 	follow_one(pid);
@@ -262,7 +262,7 @@ START_TEST(all_threads_are_sampled_and_those_that_begin_later)
 }
 END_TEST
 
-/* ---- nobody twice ---- */
+/* ---- counted once ---- */
 
 static uint64_t period_of(enum stack_file_stream_kind kind, pid_t pid)
 {
@@ -333,7 +333,7 @@ START_TEST(what_a_followed_process_starts_is_followed_and_counted_once)
 	int fd;
 
 	if (!begin_with_stacks_of(&many_samples))
-		return;
+		SKIP_TEST("%s", skip_reason);
 	pid = forking_child(&grandchild, &fd);
 	pids[0] = (uint32_t)pid;
 	pids[1] = (uint32_t)grandchild;
@@ -373,7 +373,7 @@ START_TEST(what_a_process_started_is_followed_on_when_that_has_exited)
 	int fd;
 
 	if (!begin_with(&followed_only))
-		return;
+		SKIP_TEST("%s", skip_reason);
 	/* or it ends with the child */
 	pid = forking_child(&grandchild, &fd);
 	pids[0] = (uint32_t)pid;
@@ -401,7 +401,7 @@ START_TEST(followed_only_has_names_and_mappings_of_those_that_exited)
 	int fd;
 
 	if (!begin_with(&followed_only))
-		return;
+		SKIP_TEST("%s", skip_reason);
 	ck_assert(!status_now().system_wide);
 	pid = forking_child(&grandchild, &fd);
 	wait_until_it_burned(grandchild, 300 * NS_PER_MS);
@@ -432,7 +432,7 @@ static void as_nobody(void)
 	int fd;
 
 	ck_assert_int_eq(setresuid(65534, 65534, 65534), 0);
-	/* or whoever it is may not look at its own children */
+	/* or the user may not trace its own children */
 	ck_assert_int_eq(prctl(PR_SET_DUMPABLE, 1), 0);
 	ck_assert_msg(stack_recorder_open(&with_stacks, &recorder, reason) == 0, "%s", reason);
 	stack_recorder_status(recorder, &status);
@@ -500,11 +500,10 @@ START_TEST(an_ordinary_user_may_follow_its_own)
 	pid_t pid;
 
 	if (getuid() != 0 || paranoid() > 2) {
-		fprintf(stderr, "stackrecorder_follow: an ordinary user not checked: not root, or paranoid\n");
-		return;
+		SKIP_TEST("not root, or paranoid");
 	}
 	if (!begin_with_stacks())
-		return;
+		SKIP_TEST("%s", skip_reason);
 	end();
 	pid = fork();
 	if (pid == 0) {
@@ -591,7 +590,7 @@ START_TEST(page_faults_are_sampled_and_their_periods_say_how_many)
 	pid_t pid;
 
 	if (!begin_with_stacks())
-		return;
+		SKIP_TEST("%s", skip_reason);
 	pid = touching_child();
 	follow_one(pid);
 	wait_until_it_burned(pid, 800 * NS_PER_MS);
@@ -615,7 +614,7 @@ START_TEST(page_faults_of_followed_threads_are_sampled_and_their_periods_say_how
 	pid_t pid;
 
 	if (!begin_with(&followed_only))
-		return;
+		SKIP_TEST("%s", skip_reason);
 	pid = touching_child();
 	follow_one(pid);
 	before = faults_of(pid);
@@ -635,7 +634,7 @@ END_TEST
 START_TEST(without_page_faults_there_are_none)
 {
 	if (!begin_with(&(struct stack_recorder_options){ .dwarf = true, .without_faults = true }))
-		return;
+		SKIP_TEST("%s", skip_reason);
 	ck_assert(!status_now().faults);
 	take_all();
 	ck_assert_ptr_null(stream_of(STACK_FILE_FAULTS));
@@ -654,11 +653,12 @@ START_TEST(descriptors_of_those_that_left_or_exited_are_given_back)
 
 	/* events of page faults are closed and opened as others on this machine have it */
 	if (!begin_with(&(struct stack_recorder_options){ .dwarf = true, .without_faults = true }))
-		return;
+		SKIP_TEST("%s", skip_reason);
 	ck_assert(status_now().dwarf || status_now().limits[0] != '\0');
 	if (!status_now().dwarf) {
+		skip_because("%s", status_now().limits);
 		end();
-		return;
+		SKIP_TEST("%s", skip_reason);
 	}
 	before = open_descriptors();
 	status_cpus = status_now().cpus;
@@ -692,7 +692,7 @@ START_TEST(what_does_not_fit_is_told_and_tried_again_when_the_set_changes)
 	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
 	few = before;
 	if (!begin_with_stacks())
-		return;
+		SKIP_TEST("%s", skip_reason);
 	room = 3;
 	few.rlim_cur = 4UL * (room * status_now().cpus) + 3;
 	end();
@@ -726,7 +726,7 @@ START_TEST(nobody_there_is_nobody_to_follow)
 	uint32_t pids[3] = { 0x3fffffff, 0, 0 };
 
 	if (!begin_with_stacks())
-		return;
+		SKIP_TEST("%s", skip_reason);
 	pids[1] = pids[2] = (uint32_t)getpid();
 	ck_assert_int_eq(stack_recorder_follow(recorder, pids, 3), 0);
 	wait_until_followed(1);
@@ -759,7 +759,7 @@ START_TEST(the_set_may_change_while_snapshots_are_taken)
 	pthread_t thread;
 
 	if (!begin_with_stacks())
-		return;
+		SKIP_TEST("%s", skip_reason);
 	changer.pids[0] = (uint32_t)burning_child();
 	changer.pids[1] = (uint32_t)burning_child();
 	ck_assert_int_eq(pthread_create(&thread, NULL, change_the_set, &changer), 0);
@@ -783,7 +783,7 @@ START_TEST(every_allocation_of_a_snapshot_with_stacks_may_fail)
 	pid_t pid;
 
 	if (!begin_with(&small))
-		return;
+		SKIP_TEST("%s", skip_reason);
 	pid = burning_child();
 	if (status_now().dwarf)
 		follow_one(pid);

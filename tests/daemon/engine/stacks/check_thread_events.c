@@ -4,6 +4,7 @@
  * its own threads; says so if it is not.
  */
 #include "daemon/engine/base/proc_read.h"
+#include "skip.h"
 #include "daemon/engine/stacks/thread_events.h"
 #include "daemon/engine/base/clocks.h"
 #include "torture.h"
@@ -122,8 +123,7 @@ static bool begin_with(unsigned max_events, unsigned max_processes)
 	ck_assert_int_eq(pipe(stage.go), 0);
 	ck_assert_int_eq(pipe(stage.told), 0);
 	if (perf_events_open_ring(&wanted, 0, 65536, &stage.ring, reason) < 0) {
-		fprintf(stderr, "perfthreads: not checked: %s\n", reason);
-		return false;
+		return skip_because("%s", reason);
 	}
 	ck_assert_int_eq(make(max_events, max_processes), 0);
 	return true;
@@ -207,7 +207,7 @@ START_TEST(a_thread_that_inherited_gets_no_events_of_its_own)
 	unsigned inherited = threads_opened(true, UINT64_MAX), before, silent;
 
 	if (inherited == 0)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	end();
 	before = threads_opened(true, 1);
 	end();
@@ -216,7 +216,7 @@ START_TEST(a_thread_that_inherited_gets_no_events_of_its_own)
 	ck_assert_uint_eq(inherited, 1);
 	/* started before its parent had them */
 	ck_assert_uint_eq(before, 2);
-	/* nobody knows who started it */
+	/* its parent is unknown */
 	ck_assert_uint_eq(silent, 2);
 }
 END_TEST
@@ -226,7 +226,7 @@ START_TEST(descendants_inherit_from_whoever_was_followed_then)
 	uint32_t pids[3];
 
 	if (!begin_with(64, 8))
-		return;
+		SKIP_TEST("%s", skip_reason);
 	for (int i = 0; i < 3; i++)
 		pids[i] = sleeping_child();
 	thread_events_follow(stage.threads, pids, 1);
@@ -254,7 +254,7 @@ START_TEST(what_turns_out_to_have_inherited_gives_its_own_back)
 	uint32_t pids[3];
 
 	if (!begin_with(64, 8))
-		return;
+		SKIP_TEST("%s", skip_reason);
 	for (int i = 0; i < 3; i++)
 		pids[i] = sleeping_child();
 	thread_events_follow(stage.threads, pids, 2);
@@ -298,7 +298,7 @@ START_TEST(events_of_one_that_exited_stay_while_its_kin_runs)
 	uint32_t pids[2] = { sleeping_child(), sleeping_child() };
 
 	if (!begin_with(64, 8))
-		return;
+		SKIP_TEST("%s", skip_reason);
 	thread_events_follow(stage.threads, pids, 2);
 	ck_assert_uint_eq(status().threads, 2);
 	thread_events_follow(stage.threads, pids, 1);
@@ -323,7 +323,7 @@ START_TEST(an_end_that_was_not_told_is_found_by_looking)
 	uint32_t pids[2] = { sleeping_child(), sleeping_child() };
 
 	if (!begin_with(64, 8))
-		return;
+		SKIP_TEST("%s", skip_reason);
 	thread_events_follow(stage.threads, pids, 1);
 	note_fork(pids[1], pids[0], UINT64_MAX);
 	end_child(pids[0]);
@@ -456,7 +456,7 @@ START_TEST(events_of_a_kind_are_switched_off_and_on_also_those_that_come_later)
 	CPU_ZERO(&first);
 	CPU_SET(0, &first);
 	if (!begin_with(64, 4) || sched_setaffinity(0, sizeof(first), &first) < 0)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	stage.output.wanted = &wanted_faults;
 	thread_events_follow(stage.threads, &self, 1);
 	ck_assert_uint_eq(status().events, 1);
@@ -486,7 +486,7 @@ START_TEST(every_allocation_may_fail)
 	bool injected = true;
 
 	if (!begin_with(64, 8))
-		return;
+		SKIP_TEST("%s", skip_reason);
 	thread_events_free(stage.threads);
 	stage.threads = NULL;
 	for (long n = 1; injected && n < 1000; n++) {
