@@ -1,5 +1,60 @@
 /*
- * condition.c
+ * pacing.c: arithmetic on points in time; see the header for what each part is for.
+ *
+ * Schedule. Every slot that has elapsed is counted once in total_slots, either as taken
+ * (schedule_done) or as missed, so snapshots / slots is a capture rate by the clock; deriving the
+ * slots from the snapshots, as the reference implementation does, could never show a loss. Between
+ * calls `deadline` is the first slot that is not accounted for. schedule_wake moves it to the slot
+ * in which now lies, which can still be taken, if late; schedule_done moves it beyond now, because
+ * a slot that began during the collection cannot. A new grid begins where the old one ends: the
+ * slot in which the change falls is counted once, and can still be taken. A back-off is counted
+ * when it begins and corrected when it is cut short; the counters are published only by ticks.
+ * Differences are signed: a clock read slightly before the deadline, or even before the last call,
+ * is early.
+ *
+ * CPU budget. A period in which the machine was suspended is judged like any other.
+ *
+ * Overload sampling bounds the cost of counting, which is proportional to the events: `most`
+ * samples' worth for each slot. Each sample adds the time that it may take to a debt, which time
+ * pays off; when the debt exceeds what a burst allows, counting stops until it is paid. So no rate
+ * is measured and no threshold tuned, events that come slowly are all counted, and a burst is
+ * counted as a whole or from its beginning. Where events come fast for long, each slot is counted
+ * until it has `most`:
+ *
+ * 	piece        gap         piece  gap              piece
+ * 	│■■■■■■■■■│···············│■■■■│·················│■■■■■■■■■■■■■■■...
+ * 	│◀────────── slot ───────▶│
+ *
+ * The end of a gap is moved at random by up to half of it, which does not change the debt. If
+ * events come slowly afterwards the slot ends by overload_sampling_next_ns, so the piece beside a
+ * gap is never longer than a slot or the quiet time before it: the gap is shared out by the rates
+ * of both. Rejected: counting a share of the time whatever the rate (wakes up all the time and
+ * takes from quiet times what busy ones cost); scaling by time instead of events (a burst that ends
+ * in a gap would be made as long as the gap); giving a gap only to the piece before or after it
+ * (the same error at one end).
+ *
+ * Sampling period: a target with 160 events of a period of 1,000 in each stretch has one sample in
+ * every sixth instead of none at all; what all samples stand for, and what is carried, is what was
+ * counted. A stretch keeps the period it began with. It is no shorter than a quarter, unless the
+ * stretch before was shorter, and no shorter than a sixteenth in any case: a stretch that turns out
+ * to have many events has that many more samples. What is carried beyond two periods, by stretches
+ * that are too short even so, is dropped: it would be attributed to the wrong stack.
+ *
+ * Idle back-off. Pauses are whole numbers of ticks, and a look is due half a tick before the one it
+ * is meant for, so that a tick that comes a little early does not miss it; by the clock and not by
+ * a count of ticks, so the bound holds if ticks are skipped or come more slowly. Pauses below the
+ * longest are powers of two of ticks: targets that are in step stay so when pauses double, which
+ * spreads them without more looks than needed. The first pause of a length ends at the target's own
+ * tick; the others are whole.
+ *
+ * Token bucket. Rejected: a fixed budget for each second, after which a caller would wait for the
+ * rest of the second although a fraction of it would pay.
+ *
+ * Rate limit: only reads that found something count. Rejected: a pause after every read: it is then
+ * always too early to poll, and a thread that waits for the end of the pause reads again, finds
+ * nothing and waits, a thousand times a second.
+ *
+ * Condition:
  *
  *             bad                           good, and none bad for calm_ns
  *     (off) ───────▶ ON, worst = level ────────────────────────────────────▶ (off)
@@ -21,26 +76,6 @@
 #define SCHEDULE_BACKOFF_FIRST 1.0
 #define SCHEDULE_BACKOFF_GROWTH 1.125
 #define SCHEDULE_BACKOFF_MAX 256.0
-
-/*
- * schedule.c: arithmetic on a grid of slots.
- *
- * Invariant: every slot that has elapsed is counted once in total_slots, either as taken
- * (schedule_done) or as missed. That makes snapshots / slots a capture rate that comes from the
- * clock: deriving the slots from the snapshots, as the reference implementation does, could never
- * show a loss.
- *
- * Between calls `deadline` is the first slot that is not accounted for. schedule_wake moves it to
- * the slot in which now lies, because that one can still be taken, if late; schedule_done moves it
- * beyond now, because a slot that began during the collection cannot.
- *
- * A new grid begins where the old one ends: the slot that the change falls into belongs to either,
- * is counted once, and can still be taken. A backoff is counted when it begins and corrected when
- * it is cut short; nobody sees the counters in between, for they are published by ticks.
- *
- * Time differences are taken as signed, so a clock read slightly before the deadline, or even
- * before the last call, is just early.
- */
 
 static uint64_t elapsed(mono_t later, mono_t earlier)
 {
@@ -145,19 +180,14 @@ void schedule_set_interval(struct schedule *schedule, mono_t now, uint64_t inter
 }
 
 /*
- * cpu_budget.c: see the header for the rule. A period in which the machine slept tells nothing new
- * and is judged like any other.
- */
-
-/*
  * Half the interval costs about twice as much: recover only if that would still leave a quarter of
  * the budget.
  */
 #define CPU_BUDGET_RECOVER_BELOW 0.375
 
-void cpu_budget_init(struct cpu_budget *cpu_budget, double budget_percent, mono_t now, uint64_t cpu_ns)
+void cpu_budget_init(struct cpu_budget *budget, double budget_percent, mono_t now, uint64_t cpu_ns)
 {
-	*cpu_budget = (struct cpu_budget){
+	*budget = (struct cpu_budget){
 		.budget = budget_percent / 100,
 		.since = now,
 		.cpu_ns = cpu_ns,
@@ -165,86 +195,60 @@ void cpu_budget_init(struct cpu_budget *cpu_budget, double budget_percent, mono_
 	};
 }
 
-uint32_t cpu_budget_step(struct cpu_budget *cpu_budget, mono_t now, uint64_t cpu_ns)
+uint32_t cpu_budget_step(struct cpu_budget *budget, mono_t now, uint64_t cpu_ns)
 {
-	int64_t elapsed = mono_diff(now, cpu_budget->since);
+	int64_t elapsed = mono_diff(now, budget->since);
 
 	if (elapsed <= 0)
-		return cpu_budget->factor;
+		return budget->factor;
 
-	cpu_budget->share = cpu_ns > cpu_budget->cpu_ns ? (double)(cpu_ns - cpu_budget->cpu_ns) / (double)elapsed : 0;
-	cpu_budget->since = now;
-	cpu_budget->cpu_ns = cpu_ns;
+	budget->share = cpu_ns > budget->cpu_ns ? (double)(cpu_ns - budget->cpu_ns) / (double)elapsed : 0;
+	budget->since = now;
+	budget->cpu_ns = cpu_ns;
 
-	if (cpu_budget->budget <= 0)
-		return cpu_budget->factor;
+	if (budget->budget <= 0)
+		return budget->factor;
 
-	if (cpu_budget->share > cpu_budget->budget) {
-		cpu_budget->calm = 0;
-		if (++cpu_budget->hot < CPU_BUDGET_HOT)
-			return cpu_budget->factor;
-		cpu_budget->hot = 0;
-		if (cpu_budget->factor < CPU_BUDGET_FACTOR_MAX)
-			cpu_budget->factor *= 2;
-		return cpu_budget->factor;
+	if (budget->share > budget->budget) {
+		budget->calm = 0;
+		if (++budget->hot < CPU_BUDGET_HOT)
+			return budget->factor;
+		budget->hot = 0;
+		if (budget->factor < CPU_BUDGET_FACTOR_MAX)
+			budget->factor *= 2;
+		return budget->factor;
 	}
-	cpu_budget->hot = 0;
+	budget->hot = 0;
 
-	if (cpu_budget->factor == 1 || cpu_budget->share > cpu_budget->budget * CPU_BUDGET_RECOVER_BELOW) {
-		cpu_budget->calm = 0;
-		return cpu_budget->factor;
-	}
-
-	if (++cpu_budget->calm >= CPU_BUDGET_CALM) {
-		cpu_budget->calm = 0;
-		cpu_budget->factor /= 2;
+	if (budget->factor == 1 || budget->share > budget->budget * CPU_BUDGET_RECOVER_BELOW) {
+		budget->calm = 0;
+		return budget->factor;
 	}
 
-	return cpu_budget->factor;
+	if (++budget->calm >= CPU_BUDGET_CALM) {
+		budget->calm = 0;
+		budget->factor /= 2;
+	}
+
+	return budget->factor;
 }
 
-/*
- * overload_sampling.c: slots, gaps and pieces.
- *
- * What is bounded is what counting costs, which is so much for each thing: `most` samples' worth of
- * things for each slot. Each sample owes the time that it may take, and time pays it off; who owes
- * more than a burst may is not counted until it is paid, if it took longer to notice, for longer.
- * So there is no rate to measure and no threshold to be tuned, a thing that comes slowly is always
- * counted, and a burst as a whole, or from its beginning on. Where things come fast for long, that
- * is in every slot until there were `most`:
- *
- * 	piece        gap         piece  gap              piece
- * 	│■■■■■■■■■│···············│■■■■│·················│■■■■■■■■■■■■■■■...
- * 	│◀────────── slot ───────▶│
- *
- * A gap's end is put off or brought forward by up to a half of it; for what is owed it is as if it
- * had not been. Who comes slowly afterwards ends the slot by overload_sampling_next_ns, so that the
- * piece beside a gap is never longer than a slot or the calm before: by its rate the gap is shared
- * out.
- *
- * Rejected: a share of time that is counted, whatever the rate: it wakes somebody up all the time,
- * and takes from quiet times what busy ones cost. To scale by time instead of by things: what
- * happens comes in bursts, and a burst that ends in a gap would be made as long as the gap. To give
- * a gap to the piece before it alone, or after it alone: the same mistake, at one of its ends.
- */
-
-static struct overload_sampling_piece *piece_of(struct overload_sampling *overload_sampling, uint64_t number)
+static struct overload_sampling_piece *piece_of(struct overload_sampling *sampling, uint64_t number)
 {
-	return &overload_sampling->pieces[number % OVERLOAD_SAMPLING_PIECES];
+	return &sampling->pieces[number % OVERLOAD_SAMPLING_PIECES];
 }
 
-static const struct overload_sampling_piece *piece_at(const struct overload_sampling *overload_sampling,
-						      uint64_t number)
+static const struct overload_sampling_piece *piece_at(const struct overload_sampling *sampling, uint64_t number)
 {
-	return &overload_sampling->pieces[number % OVERLOAD_SAMPLING_PIECES];
+	return &sampling->pieces[number % OVERLOAD_SAMPLING_PIECES];
 }
 
-static uint64_t since(uint64_t now, uint64_t then)
+static uint64_t sub_or_zero(uint64_t now, uint64_t then)
 {
 	return now > then ? now - then : 0;
 }
 
-static uint64_t part(uint64_t value, uint64_t times, uint64_t of)
+static uint64_t scale(uint64_t value, uint64_t times, uint64_t of)
 {
 	unsigned __int128 result = (unsigned __int128)value * times / of;
 
@@ -252,175 +256,165 @@ static uint64_t part(uint64_t value, uint64_t times, uint64_t of)
 }
 
 /* xorshift64 */
-static uint64_t next_random(struct overload_sampling *overload_sampling)
+static uint64_t next_random(struct overload_sampling *sampling)
 {
-	overload_sampling->random ^= overload_sampling->random << 13;
-	overload_sampling->random ^= overload_sampling->random >> 7;
-	overload_sampling->random ^= overload_sampling->random << 17;
-	return overload_sampling->random;
+	sampling->random ^= sampling->random << 13;
+	sampling->random ^= sampling->random >> 7;
+	sampling->random ^= sampling->random << 17;
+	return sampling->random;
 }
 
-/* Half of it to one and a half. */
-static uint64_t about(struct overload_sampling *overload_sampling, uint64_t ns)
+/* Between a half and one and a half times ns. */
+static uint64_t randomized_ns(struct overload_sampling *sampling, uint64_t ns)
 {
-	return ns / 2 + part(ns, next_random(overload_sampling) >> 32, UINT32_MAX);
+	return ns / 2 + scale(ns, next_random(sampling) >> 32, UINT32_MAX);
 }
 
-void overload_sampling_init(struct overload_sampling *overload_sampling,
-			    const struct overload_sampling_options *options, uint64_t now_ns, uint64_t total)
+void overload_sampling_init(struct overload_sampling *sampling, const struct overload_sampling_options *options,
+			    uint64_t now_ns, uint64_t total)
 {
-	memset(overload_sampling, 0, sizeof(*overload_sampling));
-	overload_sampling->options = *options;
-	overload_sampling->on = true;
-	overload_sampling->slot_ns = overload_sampling->from_ns = now_ns;
-	overload_sampling->total = total;
-	overload_sampling->random = 88172645463325252ULL ^ ((uint64_t)options->seed << 8);
+	memset(sampling, 0, sizeof(*sampling));
+	sampling->options = *options;
+	sampling->on = true;
+	sampling->slot_ns = sampling->from_ns = now_ns;
+	sampling->total = total;
+	sampling->random = 88172645463325252ULL ^ ((uint64_t)options->seed << 8);
 }
 
 /* How long so many samples may take. */
-static uint64_t worth_ns(const struct overload_sampling *overload_sampling, uint64_t samples)
+static uint64_t worth_ns(const struct overload_sampling *sampling, uint64_t samples)
 {
-	return part(overload_sampling->options.slot_ns, samples, overload_sampling->options.most);
+	return scale(sampling->options.slot_ns, samples, sampling->options.most);
 }
 
-/* What may be owed without a gap. */
-static uint64_t credit_ns(const struct overload_sampling *overload_sampling)
+/* The debt that needs no gap. */
+static uint64_t allowed_debt_ns(const struct overload_sampling *sampling)
 {
-	return since(worth_ns(overload_sampling, overload_sampling->options.burst), overload_sampling->options.slot_ns);
+	return sub_or_zero(worth_ns(sampling, sampling->options.burst), sampling->options.slot_ns);
 }
 
-/* What is owed after so many samples of this slot. */
-static uint64_t owed_ns(const struct overload_sampling *overload_sampling, uint64_t now_ns, uint64_t samples)
+/* The debt after so many samples of this slot. */
+static uint64_t debt_ns(const struct overload_sampling *sampling, uint64_t now_ns, uint64_t samples)
 {
-	uint64_t worth = worth_ns(overload_sampling, samples), passed_ns = since(now_ns, overload_sampling->slot_ns);
+	uint64_t worth = worth_ns(sampling, samples), passed_ns = sub_or_zero(now_ns, sampling->slot_ns);
 
-	if (worth > UINT64_MAX - overload_sampling->owed_ns)
-		return since(UINT64_MAX, passed_ns);
-	return since(overload_sampling->owed_ns + worth, passed_ns);
+	if (worth > UINT64_MAX - sampling->debt_ns)
+		return sub_or_zero(UINT64_MAX, passed_ns);
+	return sub_or_zero(sampling->debt_ns + worth, passed_ns);
 }
 
-enum overload_sampling_verdict overload_sampling_judge(const struct overload_sampling *overload_sampling,
-						       uint64_t now_ns, uint64_t samples)
+enum overload_sampling_verdict overload_sampling_judge(const struct overload_sampling *sampling, uint64_t now_ns,
+						       uint64_t samples)
 {
-	if (samples >= overload_sampling->options.most &&
-	    owed_ns(overload_sampling, now_ns, samples) > credit_ns(overload_sampling))
+	if (samples >= sampling->options.most && debt_ns(sampling, now_ns, samples) > allowed_debt_ns(sampling))
 		return OVERLOAD_SAMPLING_STOP;
-	return since(now_ns, overload_sampling->slot_ns) >= overload_sampling->options.slot_ns
-		       ? OVERLOAD_SAMPLING_SLOT
-		       : OVERLOAD_SAMPLING_GO_ON;
+	return sub_or_zero(now_ns, sampling->slot_ns) >= sampling->options.slot_ns ? OVERLOAD_SAMPLING_SLOT
+										   : OVERLOAD_SAMPLING_GO_ON;
 }
 
 /* ---- pieces and gaps ---- */
 
-/* Things in a second. */
+/* Events per second. */
 static double rate_of(const struct overload_sampling_piece *piece)
 {
-	uint64_t ns = since(piece->to_ns, piece->from_ns);
+	uint64_t ns = sub_or_zero(piece->to_ns, piece->from_ns);
 
 	return (double)piece->counted * 1e9 / (double)(ns > 0 ? ns : 1);
 }
 
-/* What happened before the newest piece, in the gap: to it and to the one before it. */
-static void share_gap(struct overload_sampling *overload_sampling)
+/* Shares the events of the gap before the newest piece out to it and to the piece before it. */
+static void share_gap(struct overload_sampling *sampling)
 {
-	struct overload_sampling_piece *after =
-		piece_of(overload_sampling, overload_sampling->first + overload_sampling->count - 1);
+	struct overload_sampling_piece *after = piece_of(sampling, sampling->first + sampling->count - 1);
 	struct overload_sampling_piece *before =
-		overload_sampling->count > 1
-			? piece_of(overload_sampling, overload_sampling->first + overload_sampling->count - 2)
-			: after;
+		sampling->count > 1 ? piece_of(sampling, sampling->first + sampling->count - 2) : after;
 	double rates = rate_of(before) + rate_of(after);
 	uint64_t to_before = 0;
 
-	if (before != after && !overload_sampling->settled && rates > 0)
-		to_before = (uint64_t)((double)overload_sampling->gap * (rate_of(before) / rates));
-	if (to_before > overload_sampling->gap)
-		to_before = overload_sampling->gap;
+	if (before != after && !sampling->settled && rates > 0)
+		to_before = (uint64_t)((double)sampling->gap * (rate_of(before) / rates));
+	if (to_before > sampling->gap)
+		to_before = sampling->gap;
 	before->gained += to_before;
-	after->gained += overload_sampling->gap - to_before;
-	overload_sampling->gap = 0;
-	overload_sampling->settled = false;
+	after->gained += sampling->gap - to_before;
+	sampling->gap = 0;
+	sampling->settled = false;
 }
 
-static void end_piece(struct overload_sampling *overload_sampling, uint64_t now_ns, uint64_t total)
+static void end_piece(struct overload_sampling *sampling, uint64_t now_ns, uint64_t total)
 {
-	if (overload_sampling->count == OVERLOAD_SAMPLING_PIECES) {
-		overload_sampling->first++;
-		overload_sampling->count--;
+	if (sampling->count == OVERLOAD_SAMPLING_PIECES) {
+		sampling->first++;
+		sampling->count--;
 	}
-	*piece_of(overload_sampling, overload_sampling->first + overload_sampling->count++) =
-		(struct overload_sampling_piece){ .from_ns = overload_sampling->from_ns,
-						  .to_ns = now_ns,
-						  .counted = since(total, overload_sampling->total) };
-	share_gap(overload_sampling);
+	*piece_of(sampling, sampling->first + sampling->count++) = (struct overload_sampling_piece){
+		.from_ns = sampling->from_ns, .to_ns = now_ns, .counted = sub_or_zero(total, sampling->total)
+	};
+	share_gap(sampling);
 }
 
 /* A piece or a gap begins. */
-static void start(struct overload_sampling *overload_sampling, uint64_t now_ns, uint64_t total)
+static void start_span(struct overload_sampling *sampling, uint64_t now_ns, uint64_t total)
 {
-	overload_sampling->from_ns = now_ns;
-	overload_sampling->total = total;
+	sampling->from_ns = now_ns;
+	sampling->total = total;
 }
 
-void overload_sampling_begin(struct overload_sampling *overload_sampling, uint64_t now_ns, uint64_t total,
-			     uint64_t samples)
+void overload_sampling_begin(struct overload_sampling *sampling, uint64_t now_ns, uint64_t total, uint64_t samples)
 {
-	if (overload_sampling->on) {
-		overload_sampling->owed_ns = owed_ns(overload_sampling, now_ns, samples);
-		end_piece(overload_sampling, now_ns, total);
+	if (sampling->on) {
+		sampling->debt_ns = debt_ns(sampling, now_ns, samples);
+		end_piece(sampling, now_ns, total);
 	} else {
-		overload_sampling->owed_ns =
-			since(credit_ns(overload_sampling), since(now_ns, overload_sampling->next_ns));
-		overload_sampling->gap = since(total, overload_sampling->total);
+		sampling->debt_ns = sub_or_zero(allowed_debt_ns(sampling), sub_or_zero(now_ns, sampling->next_ns));
+		sampling->gap = sub_or_zero(total, sampling->total);
 	}
-	overload_sampling->watchful = !overload_sampling->on;
-	overload_sampling->on = true;
-	overload_sampling->slot_ns = now_ns;
-	start(overload_sampling, now_ns, total);
+	sampling->watchful = !sampling->on;
+	sampling->on = true;
+	sampling->slot_ns = now_ns;
+	start_span(sampling, now_ns, total);
 }
 
-void overload_sampling_stop(struct overload_sampling *overload_sampling, uint64_t now_ns, uint64_t total,
-			    uint64_t samples)
+void overload_sampling_stop(struct overload_sampling *sampling, uint64_t now_ns, uint64_t total, uint64_t samples)
 {
-	uint64_t too_much_ns = since(owed_ns(overload_sampling, now_ns, samples), credit_ns(overload_sampling));
+	uint64_t too_much_ns = sub_or_zero(debt_ns(sampling, now_ns, samples), allowed_debt_ns(sampling));
 
-	end_piece(overload_sampling, now_ns, total);
-	overload_sampling->on = false;
-	overload_sampling->next_ns = now_ns + about(overload_sampling, too_much_ns);
-	start(overload_sampling, now_ns, total);
+	end_piece(sampling, now_ns, total);
+	sampling->on = false;
+	sampling->next_ns = now_ns + randomized_ns(sampling, too_much_ns);
+	start_span(sampling, now_ns, total);
 }
 
-uint64_t overload_sampling_next_ns(const struct overload_sampling *overload_sampling)
+uint64_t overload_sampling_next_ns(const struct overload_sampling *sampling)
 {
-	if (!overload_sampling->on)
-		return overload_sampling->next_ns;
-	return overload_sampling->watchful ? overload_sampling->slot_ns + overload_sampling->options.slot_ns
-					   : UINT64_MAX;
+	if (!sampling->on)
+		return sampling->next_ns;
+	return sampling->watchful ? sampling->slot_ns + sampling->options.slot_ns : UINT64_MAX;
 }
 
-/* In a gap, what happened in it so far is the last piece's: what comes after it is not known. */
-void overload_sampling_settle(struct overload_sampling *overload_sampling, uint64_t now_ns, uint64_t total)
+/* In a gap, its events so far go to the last piece: what follows is not known. */
+void overload_sampling_settle(struct overload_sampling *sampling, uint64_t now_ns, uint64_t total)
 {
-	if (overload_sampling->on)
-		end_piece(overload_sampling, now_ns, total);
+	if (sampling->on)
+		end_piece(sampling, now_ns, total);
 	else
-		piece_of(overload_sampling, overload_sampling->first + overload_sampling->count - 1)->gained +=
-			since(total, overload_sampling->total);
-	overload_sampling->settled |= !overload_sampling->on;
-	start(overload_sampling, now_ns, total);
+		piece_of(sampling, sampling->first + sampling->count - 1)->gained +=
+			sub_or_zero(total, sampling->total);
+	sampling->settled |= !sampling->on;
+	start_span(sampling, now_ns, total);
 }
 
-/* ---- what it comes to ---- */
+/* ---- weights ---- */
 
 /* The first piece that ends after time_ns; first + count: none does. */
-static uint64_t search(const struct overload_sampling *overload_sampling, uint64_t time_ns)
+static uint64_t find_piece(const struct overload_sampling *sampling, uint64_t time_ns)
 {
-	uint64_t low = overload_sampling->first, high = overload_sampling->first + overload_sampling->count;
+	uint64_t low = sampling->first, high = sampling->first + sampling->count;
 
 	while (low < high) {
 		uint64_t middle = low + (high - low) / 2;
 
-		if (piece_at(overload_sampling, middle)->to_ns <= time_ns)
+		if (piece_at(sampling, middle)->to_ns <= time_ns)
 			low = middle + 1;
 		else
 			high = middle;
@@ -429,37 +423,34 @@ static uint64_t search(const struct overload_sampling *overload_sampling, uint64
 }
 
 /*
- * A sample from the moment between a piece's end and counting's, or the reverse, is of the piece
- * that is next to it, of which there are two at most.
+ * A sample from between the end of a piece and the end of counting, or the reverse, belongs to the
+ * nearer of the two pieces beside it.
  */
-uint64_t overload_sampling_weigh(const struct overload_sampling *overload_sampling, uint64_t time_ns, uint64_t weight)
+uint64_t overload_sampling_weigh(const struct overload_sampling *sampling, uint64_t time_ns, uint64_t weight)
 {
-	uint64_t number = search(overload_sampling, time_ns);
+	uint64_t number = find_piece(sampling, time_ns);
 	const struct overload_sampling_piece *piece;
 
-	if (overload_sampling->count == 0 ||
-	    (number == overload_sampling->first + overload_sampling->count && overload_sampling->on) ||
-	    (number == overload_sampling->first && time_ns < piece_at(overload_sampling, number)->from_ns))
+	if (sampling->count == 0 || (number == sampling->first + sampling->count && sampling->on) ||
+	    (number == sampling->first && time_ns < piece_at(sampling, number)->from_ns))
 		return weight;
-	if (number == overload_sampling->first + overload_sampling->count ||
-	    (time_ns < piece_at(overload_sampling, number)->from_ns &&
-	     time_ns - piece_at(overload_sampling, number - 1)->to_ns <
-		     piece_at(overload_sampling, number)->from_ns - time_ns))
+	if (number == sampling->first + sampling->count ||
+	    (time_ns < piece_at(sampling, number)->from_ns &&
+	     time_ns - piece_at(sampling, number - 1)->to_ns < piece_at(sampling, number)->from_ns - time_ns))
 		number--;
-	piece = piece_at(overload_sampling, number);
+	piece = piece_at(sampling, number);
 	if (piece->counted == 0 || piece->gained == 0)
 		return weight;
-	return weight + part(weight, piece->gained, piece->counted);
+	return weight + scale(weight, piece->gained, piece->counted);
 }
 
-void overload_sampling_sum_up(const struct overload_sampling *overload_sampling, uint64_t from_ns, uint64_t to_ns,
+void overload_sampling_sum_up(const struct overload_sampling *sampling, uint64_t from_ns, uint64_t to_ns,
 			      struct overload_sampling_summary *ret)
 {
 	struct overload_sampling_summary sum = { 0 };
 
-	for (uint64_t number = search(overload_sampling, from_ns);
-	     number < overload_sampling->first + overload_sampling->count; number++) {
-		const struct overload_sampling_piece *piece = piece_at(overload_sampling, number);
+	for (uint64_t number = find_piece(sampling, from_ns); number < sampling->first + sampling->count; number++) {
+		const struct overload_sampling_piece *piece = piece_at(sampling, number);
 
 		if (piece->from_ns > to_ns)
 			break;
@@ -471,60 +462,37 @@ void overload_sampling_sum_up(const struct overload_sampling *overload_sampling,
 	*ret = sum;
 }
 
-/*
- * phase.c: whoever counts 160 things of a thousand in each stretch has one sample in every sixth,
- * instead of none at all. Nothing is lost: what all samples stand for and what is carried is what
- * was counted.
- *
- * A stretch keeps the period it began with, for there is no changing it without a sample: after an
- * early first sample the next are as early. So the period is no shorter than a quarter, unless the
- * stretch before was shorter than that, and no shorter than a sixteenth in any case: a stretch that
- * turns out to have many things has that many more samples. What is carried beyond two periods, by
- * stretches that are too short even so, is forgotten: it would be too much for whoever comes next.
- */
-
 #define PART_MIN 4
 #define PART_LEAST 16
 #define CARRY_MAX 2
 
-uint64_t phase_period(const struct phase *phase)
+uint64_t sampling_period_next(const struct sampling_period *sampling)
 {
-	uint64_t least = phase->counted / 2;
+	uint64_t least = sampling->counted / 2;
 
-	if (least > phase->period / PART_MIN)
-		least = phase->period / PART_MIN;
-	if (least < phase->period / PART_LEAST)
-		least = phase->period / PART_LEAST;
+	if (least > sampling->period / PART_MIN)
+		least = sampling->period / PART_MIN;
+	if (least < sampling->period / PART_LEAST)
+		least = sampling->period / PART_LEAST;
 	least += least == 0;
-	return phase->carry + least < phase->period ? phase->period - phase->carry : least;
+	return sampling->carry + least < sampling->period ? sampling->period - sampling->carry : least;
 }
 
-uint64_t phase_end(struct phase *phase, uint64_t period, uint64_t counted)
+uint64_t sampling_period_end(struct sampling_period *sampling, uint64_t period, uint64_t counted)
 {
 	uint64_t samples = counted / period, stood_for;
 
-	phase->counted = counted;
+	sampling->counted = counted;
 	if (samples == 0) {
-		phase->carry += counted;
-		if (phase->carry > CARRY_MAX * phase->period)
-			phase->carry = CARRY_MAX * phase->period;
+		sampling->carry += counted;
+		if (sampling->carry > CARRY_MAX * sampling->period)
+			sampling->carry = CARRY_MAX * sampling->period;
 		return 0;
 	}
-	stood_for = phase->carry + samples * period;
-	phase->carry = stood_for % samples + counted % period;
+	stood_for = sampling->carry + samples * period;
+	sampling->carry = stood_for % samples + counted % period;
 	return stood_for / samples;
 }
-
-/*
- * idle_backoff.c: pauses are whole numbers of ticks, and the look is due half a tick before the one
- * it is meant for, so that a tick which comes a little early is not let pass. It is due by the
- * clock and not by a count of ticks: if ticks are skipped or come more slowly, it is not put off,
- * and the promise holds at every tick that there is.
- *
- * Pauses below the longest are powers of two of ticks: who is in step with them stays so when they
- * double, which spreads targets without looking more often than it takes. The first pause of a
- * length ends at the tick that is the target's own; the others are whole.
- */
 
 uint64_t idle_backoff_wait_ns(const struct idle_backoff *pace, uint64_t still_ns, uint32_t tick, uint32_t phase)
 {
@@ -550,73 +518,60 @@ mono_t idle_backoff_seen_at(mono_t at, const mono_t *since, mono_t now, uint64_t
 	return mono_diff(seen, at) > 0 ? seen : at;
 }
 
-/*
- * token_bucket.c: a bucket that fills by itself.
- *
- * Rejected: so much in each second, and nothing for the rest of it. Whoever comes in that rest
- * waits for up to a second, although a fraction of it would pay for him.
- */
-
-/* What fits into it, and what may be owed. */
-static int64_t room_of(const struct token_bucket *token_bucket)
+/* Its capacity, and the largest debt. */
+static int64_t room_of(const struct token_bucket *bucket)
 {
-	return (int64_t)(NS_PER_S / token_bucket->share);
+	return (int64_t)(NS_PER_S / bucket->share);
 }
 
 struct token_bucket token_bucket_of(unsigned share, mono_t now)
 {
-	struct token_bucket token_bucket = { .share = share, .filled = now };
+	struct token_bucket bucket = { .share = share, .filled = now };
 
-	token_bucket.left_ns = room_of(&token_bucket);
+	bucket.left_ns = room_of(&bucket);
 
-	return token_bucket;
+	return bucket;
 }
 
-/* What there is as of now. */
-static int64_t left_at(const struct token_bucket *token_bucket, mono_t now)
+/* Its content at now. */
+static int64_t left_at(const struct token_bucket *bucket, mono_t now)
 {
-	int64_t room = room_of(token_bucket), passed = mono_diff(now, token_bucket->filled), left;
+	int64_t room = room_of(bucket), passed = mono_diff(now, bucket->filled), left;
 
 	if (passed <= 0)
-		return token_bucket->left_ns;
-	if (passed >= (int64_t)(2 * NS_PER_S)) /* from the deepest debt to the brim */
+		return bucket->left_ns;
+	if (passed >= (int64_t)(2 * NS_PER_S)) /* from the largest debt to full */
 		return room;
-	left = token_bucket->left_ns + passed / token_bucket->share;
+	left = bucket->left_ns + passed / bucket->share;
 
 	return left < room ? left : room;
 }
 
-void token_bucket_take(struct token_bucket *token_bucket, uint64_t cpu_ns, mono_t now)
+void token_bucket_take(struct token_bucket *bucket, uint64_t cpu_ns, mono_t now)
 {
-	int64_t room = room_of(token_bucket), left = left_at(token_bucket, now);
+	int64_t room = room_of(bucket), left = left_at(bucket, now);
 	int64_t taken = cpu_ns < (uint64_t)(2 * room) ? (int64_t)cpu_ns : 2 * room;
 
-	token_bucket->left_ns = left - taken > -room ? left - taken : -room;
-	token_bucket->filled = now;
+	bucket->left_ns = left - taken > -room ? left - taken : -room;
+	bucket->filled = now;
 }
 
-bool token_bucket_is_spent(const struct token_bucket *token_bucket, mono_t now)
+bool token_bucket_is_spent(const struct token_bucket *bucket, mono_t now)
 {
-	return left_at(token_bucket, now) < 0;
+	return left_at(bucket, now) < 0;
 }
 
-/*
- * rest.c: only what was found counts. Rejected: a rest after every look, also one that found
- * nothing: then it is always too early to poll, and whoever waits for the end of the rest looks
- * again, finds nothing, and rests, a thousand times a second.
- */
-
-void rate_limit_found(struct rate_limit *rate_limit, uint64_t gap_ns, mono_t now)
+void rate_limit_event(struct rate_limit *limit, uint64_t gap_ns, mono_t now)
 {
-	bool often = mono_diff(now, rate_limit->found) < (int64_t)gap_ns;
+	bool often = mono_diff(now, limit->last) < (int64_t)gap_ns;
 
-	rate_limit->found = now;
-	rate_limit->until = often ? mono_add(now, gap_ns) : now;
+	limit->last = now;
+	limit->until = often ? mono_add(now, gap_ns) : now;
 }
 
-bool rate_limit_is_over(const struct rate_limit *rate_limit, mono_t now)
+bool rate_limit_allows(const struct rate_limit *limit, mono_t now)
 {
-	return mono_diff(now, rate_limit->until) >= 0;
+	return mono_diff(now, limit->until) >= 0;
 }
 
 enum condition_turn condition_step(struct condition *condition, unsigned level, mono_t now, uint64_t calm_ns)

@@ -1,7 +1,7 @@
 /*
- * pacing.h: something that is bad for a while: when to say so. Said when it begins, when it is
- * worse than it has been since then, and when it has been good for some time: a condition that
- * comes and goes is one that lasts, and one that lasts is silent. Pure.
+ * pacing.h: when to do something, and how often: the sampler's schedule, its CPU budget, overload
+ * sampling and sampling periods of events, back-off of idle targets, a token bucket for CPU time, a
+ * rate limit, and conditions that are reported when they begin and end. Pure: time is an argument.
  */
 #ifndef SPIKEWATCH_LIB_MODEL_PACING_H
 #define SPIKEWATCH_LIB_MODEL_PACING_H
@@ -14,18 +14,16 @@
 #include <stdint.h>
 
 /*
- * schedule.h: when the sampler works: absolute deadlines, skipped slots, backoff. Pure: time comes
- * in as arguments.
+ * struct schedule: when the sampler works: absolute deadlines, skipped slots, back-off.
  *
  * Slot k is at start + k * interval. A slot that passed while the sampler was busy or asleep is
  * skipped and counted, never made up for by a burst. Changing the interval starts a new grid;
  * counters go on.
  *
- *     schedule_init ─▶ [ sleep until schedule_deadline ] ─▶ schedule_wake(now) ─▶ collect ─▶
- *     schedule_done(now) ─┐
- *                     ▲       ▲      │ a reader holds the next page                                  │
- *                     │       └─ [ sleep until what schedule_backoff(now) returns ]                      │
- *                     └───────────────────────────────────────────────────────────────────────────────┘
+ *     schedule_init ─▶ [ sleep until schedule_deadline ] ─▶ schedule_wake(now) ─▶ collect ─┐
+ *                     ▲       ▲      │ a reader holds the next page          schedule_done(now)
+ *                     │       └─ [ sleep until what schedule_backoff(now) returns ]        │
+ *                     └────────────────────────────────────────────────────────────────────┘
  */
 
 struct schedule {
@@ -80,14 +78,14 @@ void schedule_stop(struct schedule *schedule, mono_t now);
 void schedule_set_interval(struct schedule *schedule, mono_t now, uint64_t interval_ns);
 
 /*
- * cpu_budget.h: keeps the recorder within its CPU budget by lengthening the sampling interval, and
- * lets it recover. Pure.
+ * struct cpu_budget: keeps the recorder within its CPU budget by lengthening the sampling interval,
+ * and shortens it again.
  *
  * Once a period the owner reports how much CPU time the whole process has used. After
  * CPU_BUDGET_HOT periods in a row above the budget the interval doubles (up to
- * CPU_BUDGET_FACTOR_MAX times the configured one): a single one may be the first look at
+ * CPU_BUDGET_FACTOR_MAX times the configured one): a single one may be due to the first look at
  * everything. After CPU_BUDGET_CALM calm periods, in which half the interval would still have
- * fitted into the budget, it halves. The gap between the two conditions keeps it from swinging.
+ * fitted into the budget, it halves. The gap between the two conditions prevents oscillation.
  */
 
 #define CPU_BUDGET_PERIOD_NS NS_PER_S
@@ -105,170 +103,161 @@ struct cpu_budget {
 };
 
 /* budget_percent: of one core. cpu_ns: process CPU time at now. */
-void cpu_budget_init(struct cpu_budget *cpu_budget, double budget_percent, mono_t now, uint64_t cpu_ns);
+void cpu_budget_init(struct cpu_budget *budget, double budget_percent, mono_t now, uint64_t cpu_ns);
 
 /* Whether a period is over, so that cpu_budget_step is worth a reading of the CPU clock. */
-static inline int cpu_budget_due(const struct cpu_budget *cpu_budget, mono_t now)
+static inline int cpu_budget_due(const struct cpu_budget *budget, mono_t now)
 {
-	return mono_diff(now, cpu_budget->since) >= (int64_t)CPU_BUDGET_PERIOD_NS;
+	return mono_diff(now, budget->since) >= (int64_t)CPU_BUDGET_PERIOD_NS;
 }
 
-/*
- * Ends a period. Returns the factor from now on; it differs from the one before when something must
- * be said.
- */
-uint32_t cpu_budget_step(struct cpu_budget *cpu_budget, mono_t now, uint64_t cpu_ns);
+/* Ends a period. Returns the factor from now on, which the caller reports if it has changed. */
+uint32_t cpu_budget_step(struct cpu_budget *budget, mono_t now, uint64_t cpu_ns);
 
 /*
- * overload_sampling.h: when to cease counting what comes too fast, when to go on, and what each of
- * those that were counted stands for then. Pure.
+ * struct overload_sampling: when to stop counting events that come too fast, when to resume, and
+ * how many events each sample taken meanwhile stands for.
  *
- * The owner counts things that happen (page faults), takes every so-many-th as a sample, and has a
- * total of all things, counted or not, at hand whenever it wants (a counter that somebody else
- * keeps). Where there is no total, the time does: things then are taken to come evenly.
+ * The owner counts events (page faults), takes every nth as a sample, and can read a total of all
+ * events, counted or not, at any time (a counter of the kernel). Where there is no total, time
+ * takes its place: events are then assumed to come evenly.
  *
- * 	        OVERLOAD_SAMPLING_STOP: overload_sampling_stop                         at
- *          overload_sampling_next_ns: overload_sampling_begin
- * 	(counting) ───────────────────────────────────▶ (not counting)
- *  ───────────────────────────────────▶ (counting)
- * 	    │ OVERLOAD_SAMPLING_SLOT: overload_sampling_begin
- * 	    └──▶ (counting)
+ *	                 OVERLOAD_SAMPLING_STOP: overload_sampling_stop
+ *	(counting) ───────────────────────────────────────────────────────▶ (not counting)
+ *	    │   ▲                                                                  │
+ *	    │   └── at overload_sampling_next_ns: overload_sampling_begin ─────────┘
+ *	    └──▶ (counting), a new slot after OVERLOAD_SAMPLING_SLOT: overload_sampling_begin
  *
- * Time is cut into pieces in which everything was counted, and gaps between them. What happened in
- * a gap is given to the pieces on both sides of it, by their rates, and all samples of a piece
- * stand for an equal part of it.
+ * Time is cut into pieces in which everything was counted, and gaps between them. The
+ * events of a gap are shared out to the pieces on both sides of it, by their rates, and all samples
+ * of a piece stand for an equal part of it.
  */
 
-/* Pieces that are remembered: more than a minute of counting that ceases all the time. */
+/*
+ * Pieces that are remembered: more than a minute of counting that stops and resumes all the time.
+ */
 #define OVERLOAD_SAMPLING_PIECES 1024u
 
 /*
- * No more than `most` samples in slot_ns, on an average; neither is 0. After a calm that was long
- * enough, `burst` of them may come at once; below `most` it is that.
+ * At most `most` samples in slot_ns on average; neither is 0. After a quiet time that was long
+ * enough `burst` of them may come at once; a burst below `most` is `most`.
  */
 struct overload_sampling_options {
 	uint64_t slot_ns;
 	uint32_t most;
 	uint32_t burst;
-	uint32_t seed; /* of when to go on: not at regular times, which may be those of what is counted. Anything */
+	uint32_t seed; /* any: counting resumes at random times, so as not to beat with periodic events */
 };
 
 struct overload_sampling_piece {
 	uint64_t from_ns, to_ns;
-	uint64_t counted; /* by the total, things that happened in it */
-	uint64_t gained;  /* that happened in gaps and that it stands for */
+	uint64_t counted; /* events in it, by the total */
+	uint64_t gained;  /* events in gaps that it stands for */
 };
 
-/* To be looked at only. */
+/* Read only outside of this module. */
 struct overload_sampling {
 	struct overload_sampling_options options;
 	bool on;
 	bool watchful;    /* on: this slot is the first after a gap */
-	bool settled;     /* the piece before the gap is not to be touched any more */
-	uint64_t slot_ns; /* on: the slot's begin */
-	uint64_t next_ns; /* off: when to go on */
-	uint64_t owed_ns; /* on: at slot_ns, so much more time should the samples before it have taken */
-	uint64_t from_ns; /* of the piece or gap that is not at its end yet */
+	bool settled;     /* the piece before the gap is final */
+	uint64_t slot_ns; /* on: start of the slot */
+	uint64_t next_ns; /* off: when to resume */
+	uint64_t debt_ns; /* on: at slot_ns, time that the samples before it are ahead of the allowed rate */
+	uint64_t from_ns; /* start of the current piece or gap */
 	uint64_t total;   /* at from_ns */
-	uint64_t gap;     /* things before this piece that are not given to anybody yet */
+	uint64_t gap;     /* events before this piece that no piece stands for yet */
 	uint64_t random;
-	uint64_t first, count; /* of pieces: numbers that grow for ever, and how many there are */
+	uint64_t first, count; /* pieces: number of the oldest, which only grows, and how many */
 	struct overload_sampling_piece pieces[OVERLOAD_SAMPLING_PIECES];
 };
 
 enum overload_sampling_verdict {
 	OVERLOAD_SAMPLING_GO_ON,
 	OVERLOAD_SAMPLING_SLOT, /* the slot is over and was quiet: overload_sampling_begin */
-	OVERLOAD_SAMPLING_STOP, /* too many, too fast: overload_sampling_stop, as soon as nothing is counted any more */
+	OVERLOAD_SAMPLING_STOP, /* too many: overload_sampling_stop, once counting has stopped */
 };
 
 struct overload_sampling_summary {
-	uint64_t counted, all; /* things that happened */
-	uint64_t since_ns;     /* when it began that not all were counted, if they were not */
+	uint64_t counted, all; /* events */
+	uint64_t since_ns;     /* from when on not all were counted, if they were not */
 };
 
 /* Counting begins. */
-void overload_sampling_init(struct overload_sampling *overload_sampling,
-			    const struct overload_sampling_options *options, uint64_t now_ns, uint64_t total);
+void overload_sampling_init(struct overload_sampling *sampling, const struct overload_sampling_options *options,
+			    uint64_t now_ns, uint64_t total);
+
+/* While counting: what to do. samples: since the slot began, on the CPU that had most of them. */
+enum overload_sampling_verdict overload_sampling_judge(const struct overload_sampling *sampling, uint64_t now_ns,
+						       uint64_t samples);
 
 /*
- * While counting: what is to be done. samples: since the slot began, of whoever (a CPU, say) had
- * most of them.
+ * Counting continues, or has resumed, in a new slot. samples: of the slot before, as given to
+ * overload_sampling_judge; ignored after a gap.
  */
-enum overload_sampling_verdict overload_sampling_judge(const struct overload_sampling *overload_sampling,
-						       uint64_t now_ns, uint64_t samples);
+void overload_sampling_begin(struct overload_sampling *sampling, uint64_t now_ns, uint64_t total, uint64_t samples);
+
+/* Counting has stopped. samples: as given to overload_sampling_judge, or more. */
+void overload_sampling_stop(struct overload_sampling *sampling, uint64_t now_ns, uint64_t total, uint64_t samples);
 
 /*
- * Counting goes on, or has gone on, in a new slot. samples: of the slot before, as given to
- * overload_sampling_judge; after a gap it does not matter.
+ * When to call overload_sampling_judge or, while nothing is counted, overload_sampling_begin, even
+ * if there were no samples. UINT64_MAX: no need.
  */
-void overload_sampling_begin(struct overload_sampling *overload_sampling, uint64_t now_ns, uint64_t total,
-			     uint64_t samples);
-
-/* Counting has ceased. samples: as given to overload_sampling_judge, or more. */
-void overload_sampling_stop(struct overload_sampling *overload_sampling, uint64_t now_ns, uint64_t total,
-			    uint64_t samples);
+uint64_t overload_sampling_next_ns(const struct overload_sampling *sampling);
 
 /*
- * When to look, even if there were no samples: while nothing is counted, to go on. UINT64_MAX:
- * there is no need.
+ * Events until now are settled: later samples will not stand for them. Before the weights of
+ * samples up to now are asked for while counting goes on.
  */
-uint64_t overload_sampling_next_ns(const struct overload_sampling *overload_sampling);
+void overload_sampling_settle(struct overload_sampling *sampling, uint64_t now_ns, uint64_t total);
 
 /*
- * What happened until now is settled: it will not be given to samples of later. For whoever weighs
- * samples up to now, while later ones are yet to come.
+ * How many events a sample of time_ns stands for that by itself stands for `weight`. In pieces that
+ * are forgotten or have not ended: weight.
  */
-void overload_sampling_settle(struct overload_sampling *overload_sampling, uint64_t now_ns, uint64_t total);
+uint64_t overload_sampling_weigh(const struct overload_sampling *sampling, uint64_t time_ns, uint64_t weight);
 
-/*
- * What a sample of time_ns that stands for `weight` things by itself stands for. Of pieces that are
- * forgotten or not at their end: weight.
- */
-uint64_t overload_sampling_weigh(const struct overload_sampling *overload_sampling, uint64_t time_ns, uint64_t weight);
-
-/*
- * How many of all there were in from_ns .. to_ns were counted, to whole pieces; both 0: nothing is
- * known.
- */
-void overload_sampling_sum_up(const struct overload_sampling *overload_sampling, uint64_t from_ns, uint64_t to_ns,
+/* How many events of from_ns .. to_ns were counted, by whole pieces; both 0: nothing is known. */
+void overload_sampling_sum_up(const struct overload_sampling *sampling, uint64_t from_ns, uint64_t to_ns,
 			      struct overload_sampling_summary *ret);
 
 /*
- * phase.h: every so-many-th thing is a sample, although counting is broken off and begun anew all
- * the time, and begins at zero each time. What was counted after a stretch's last sample is
- * remembered: the next stretch takes its first sample so much earlier. Pure.
+ * struct sampling_period: every nth event is a sample although counting stops and restarts at zero
+ * all the time. What was counted after the last sample of a stretch is carried over: the next
+ * stretch takes its first sample so much earlier.
  *
- * 	uint64_t period = phase_period(&phase);  count, and sample every period-th; then, with what was
- *  counted:
- * 	uint64_t each = phase_end(&phase, period, counted);
+ *	uint64_t period = sampling_period_next(&sampling);  count, and sample every period-th; then:
+ *	uint64_t each = sampling_period_end(&sampling, period, counted);
  */
-
-struct phase {
+struct sampling_period {
 	uint64_t period;  /* not 0 */
-	uint64_t carry;   /* counted, and not stood for by a sample yet */
+	uint64_t carry;   /* counted, but no sample stands for it yet */
 	uint64_t counted; /* in the stretch before */
 };
 
 /* For a stretch that begins now: the period, or less. */
-uint64_t phase_period(const struct phase *phase);
-
-/* A stretch with such a period has ended. What each of its samples stands for; 0: it had none. */
-uint64_t phase_end(struct phase *phase, uint64_t period, uint64_t counted);
+uint64_t sampling_period_next(const struct sampling_period *sampling);
 
 /*
- * idle_backoff.h: how often a target that does not change is looked at, and what follows from it
- * for those who read the records: the one promise that both sides go by. Pure.
+ * A stretch with such a period has ended. How many events each of its samples stands for; 0: no
+ * samples.
+ */
+uint64_t sampling_period_end(struct sampling_period *sampling, uint64_t period, uint64_t counted);
+
+/*
+ * struct idle_backoff: how often a target that does not change is looked at, and what readers of
+ * the records may conclude from it.
  *
  * A target that has not changed for d is looked at again at most min(d / 8, the idle interval)
- * later, or at the next tick. So whoever knows when it last changed knows, without a record, that
- * it was still the same so long ago; and a rate over a time that ends then is off by an eighth of
- * the idle part of it at most.
+ * later, or at the next tick. So a reader that knows when it last changed knows, without a record,
+ * that it was still the same that long ago; and a rate over a time that ends then is wrong by at
+ * most an eighth of its idle part.
  */
 
 struct idle_backoff {
-	uint64_t interval_ns; /* between two ticks; 0: every tick is for all */
-	uint64_t idle_ns;     /* the longest pause; not above interval_ns: every tick is for all */
+	uint64_t interval_ns; /* between two ticks; 0: all are looked at in every tick */
+	uint64_t idle_ns;     /* the longest pause; not above interval_ns: all in every tick */
 };
 
 /* How long ago, at most, a target was looked at that had not changed for still_ns by now. */
@@ -281,8 +270,8 @@ static inline uint64_t idle_backoff_bound_ns(uint64_t still_ns, uint64_t idle_ns
 
 /*
  * How long after a look at a tick the next one is due: in the first tick at or after that; 0: in
- * the next tick. still_ns: since it changed. tick: how many there were; phase: any number: targets
- * whose phases differ are looked at in different ticks.
+ * the next tick. still_ns: since it changed. tick: how many there were. phase: any number; targets
+ * with different phases are looked at in different ticks.
  */
 uint64_t idle_backoff_wait_ns(const struct idle_backoff *pace, uint64_t still_ns, uint32_t tick, uint32_t phase);
 
@@ -293,48 +282,50 @@ uint64_t idle_backoff_wait_ns(const struct idle_backoff *pace, uint64_t still_ns
 mono_t idle_backoff_seen_at(mono_t at, const mono_t *since, mono_t now, uint64_t idle_ns);
 
 /*
- * token_bucket.h: CPU time that may be taken of a core: a share of it, and what was not taken of
- * the last second at once. Who takes more than there is has to wait until time has paid for it, a
- * second at most.
- *
- * Pure; time is an argument. What it is after a calm second is full.
+ * struct token_bucket: CPU time that may be used: a share of a core, and at once what was not used
+ * of the last second. A caller that used more waits until the bucket has filled to zero again, a
+ * second at most. After a second without use it is full.
  */
 
 struct token_bucket {
 	unsigned share;  /* one part in so many of a core */
-	int64_t left_ns; /* below 0: taken in advance */
+	int64_t left_ns; /* below 0: debt */
 	mono_t filled;   /* as of then */
 };
 
 /* Full. */
 struct token_bucket token_bucket_of(unsigned share, mono_t now);
 
-/* cpu_ns were taken up to now, which is not earlier than before. */
-void token_bucket_take(struct token_bucket *token_bucket, uint64_t cpu_ns, mono_t now);
+/* cpu_ns were used up to now, which is not earlier than before. */
+void token_bucket_take(struct token_bucket *bucket, uint64_t cpu_ns, mono_t now);
 
-/* Whether there is nothing left. */
-bool token_bucket_is_spent(const struct token_bucket *token_bucket, mono_t now);
+/* Whether it is in debt. */
+bool token_bucket_is_spent(const struct token_bucket *bucket, mono_t now);
 
 /*
- * rest.h: when a source of news may be heard again. What comes alone is heard at once, and so is
- * what comes next; what comes thick and fast, only every gap_ns. While nothing comes there is no
- * rest to be waited for: whoever polls sleeps.
- *
- * Pure; time is an argument. {0}: nothing was heard yet.
+ * struct rate_limit: when a source of events may be read again. Events that come alone are read at
+ * once; from the second within gap_ns on, only every gap_ns. While nothing comes there is no
+ * deadline to wait for. {0}: no event yet.
  */
 
 struct rate_limit {
-	mono_t found; /* when there was something last */
-	mono_t until; /* it is not heard before */
+	mono_t last;  /* event */
+	mono_t until; /* not to be read before */
 };
 
-/* Something was heard: the second time within gap_ns it rests as long. */
-void rate_limit_found(struct rate_limit *rate_limit, uint64_t gap_ns, mono_t now);
+/* Something was read: if for the second time within gap_ns, the next read is gap_ns later. */
+void rate_limit_event(struct rate_limit *limit, uint64_t gap_ns, mono_t now);
 
-/* Whether it may be heard. */
-bool rate_limit_is_over(const struct rate_limit *rate_limit, mono_t now);
+/* Whether it may be read. */
+bool rate_limit_allows(const struct rate_limit *limit, mono_t now);
 
-/* What is to be said now. */
+/*
+ * struct condition: when to report something that is bad for a while: when it begins, when it is
+ * worse than it has been since then, and when it has been good for some time. One that comes and
+ * goes counts as lasting, and while it lasts nothing is reported.
+ */
+
+/* What to report now. */
 enum condition_turn { CONDITION_SAME, CONDITION_BEGINS, CONDITION_WORSENS, CONDITION_ENDS };
 
 /* Zeroed is the right start: all is well. */
@@ -346,9 +337,9 @@ struct condition {
 };
 
 /*
- * One look. level: 0 is good; one that is higher than all since it began is worth saying: there
+ * One look. level: 0 is good; one that is higher than all since it began is reported: there
  * should be few. It ends at the first good look when calm_ns have passed since the last bad one, so
- * that there are at most two turns besides the levels in that time.
+ * that there are at most two reports besides the levels in that time.
  */
 enum condition_turn condition_step(struct condition *condition, unsigned level, mono_t now, uint64_t calm_ns);
 
@@ -359,8 +350,8 @@ uint64_t condition_lasted_ns(const struct condition *condition);
 const char *condition_state(enum condition_turn turn);
 
 /*
- * 1 for less than `step`, and one more for each factor of `step` (at least 2): a level for what may
- * grow. 0 of 0.
+ * 1 for less than `step`, and one more for each factor of `step` (at least 2): a level for an
+ * amount that may grow. 0 of 0.
  */
 unsigned condition_level(uint64_t amount, uint64_t step);
 

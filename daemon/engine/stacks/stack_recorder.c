@@ -87,7 +87,7 @@ static uint64_t monotonic_ns(void)
  * of every CPU costs 20 ns more: one to two percent. So the events of all CPUs are closed and opened
  * together, in two system calls each, 20 us on two CPUs, at most twenty times a second. The rings
  * stay: they belong to events that count nothing. A new event begins its period anew, and on a CPU
- * with few faults would never complete it: struct phase (lib/model/pacing.h) corrects that.
+ * with few faults would never complete it: struct sampling_period (lib/model/pacing.h) corrects that.
  *
  * Per-thread events, which are all there is without the privilege, are inherited by child processes
  * and cannot be reopened without losing those. They are disabled, and the 20 ns remain.
@@ -120,7 +120,7 @@ struct stretch {
 struct cpu {
 	int fd;          /* the system-wide event; -1: closed, or there is none */
 	uint64_t period; /* of fd */
-	struct phase phase;
+	struct sampling_period phase;
 	uint64_t head; /* of the ring when the slot began */
 	struct stretch stretches[STRETCHES];
 	uint64_t count; /* of them, ever */
@@ -212,7 +212,7 @@ static void close_fault_event(struct cpu *cpu)
 	perf_events_count(cpu->fd, &counted, &unused);
 	close(cpu->fd);
 	cpu->fd = -1;
-	each = phase_end(&cpu->phase, cpu->period, counted);
+	each = sampling_period_end(&cpu->phase, cpu->period, counted);
 	if (each != 0)
 		cpu->stretches[(cpu->count - 1) % STRETCHES].each = each;
 }
@@ -226,7 +226,7 @@ static void open_fault_events(struct fault_events *faults, bool calm)
 		int r = 0;
 
 		if (cpu->fd < 0)
-			r = open_fault_event(faults, i, calm ? faults->period : phase_period(&cpu->phase));
+			r = open_fault_event(faults, i, calm ? faults->period : sampling_period_next(&cpu->phase));
 		if (r < 0)
 			faults->error = r;
 	}

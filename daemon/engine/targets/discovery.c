@@ -849,19 +849,19 @@ static void log_units_condition(struct discovery *discovery, mono_t now)
 
 static void read_units(struct discovery *discovery, mono_t now)
 {
-	if (!discovery->units || !rate_limit_is_over(&discovery->units_limit, now))
+	if (!discovery->units || !rate_limit_allows(&discovery->units_limit, now))
 		return;
 
 	discovery->units_read = now;
 	if (unit_bus_read(discovery->units, now))
-		rate_limit_found(&discovery->units_limit, GAP_NS, now);
+		rate_limit_event(&discovery->units_limit, GAP_NS, now);
 	log_units_condition(discovery, now);
 }
 
 /* As await_events, of one descriptor. */
 static size_t await_units(const struct discovery *discovery, mono_t now, struct pollfd *ret, mono_t *until)
 {
-	bool may = rate_limit_is_over(&discovery->units_limit, now), polled;
+	bool may = rate_limit_allows(&discovery->units_limit, now), polled;
 	mono_t due = *until, least = may ? mono_add(discovery->units_read, GAP_NS) : discovery->units_limit.until;
 
 	if (!discovery->units)
@@ -1365,7 +1365,7 @@ static void read_process_events(struct discovery *discovery, mono_t now)
 	look_at_due_processes(discovery, now);
 	discovery->again |= matcher_is_behind(discovery->matcher);
 	if (subscription->more)
-		rate_limit_found(&subscription->rate_limit, GAP_NS, now);
+		rate_limit_event(&subscription->rate_limit, GAP_NS, now);
 	check_backlog(discovery, now);
 	subscription->in_read = false;
 }
@@ -1410,14 +1410,14 @@ static void read_cgroup_events(struct discovery *discovery, mono_t now)
 {
 	struct cgroup_watch *cgroups = discovery->cgroups;
 
-	if (!cgroups || !rate_limit_is_over(&discovery->cgroups_limit, now))
+	if (!cgroups || !rate_limit_allows(&discovery->cgroups_limit, now))
 		return;
 
 	uint64_t before = cgroup_watch_events(cgroups);
 	bool whole = cgroup_watch_read(cgroups, now, visit_new_cgroup, discovery);
 
 	if (cgroup_watch_events(cgroups) != before)
-		rate_limit_found(&discovery->cgroups_limit, GAP_NS, now);
+		rate_limit_event(&discovery->cgroups_limit, GAP_NS, now);
 	discovery->state.overruns += !whole;
 	discovery->again |= !whole;
 }
@@ -1476,8 +1476,8 @@ static bool await_process_events(const struct discovery *discovery, mono_t now, 
 	if (!spent && recent_pids_next(&subscription->recent_pids, DELAY_NS, &next))
 		lower_to(until, later_of(next, may));
 	target_table_counts(discovery->target_table, &counts);
-	if (counts.ended > 0 && mono_diff(now, subscription->rate_limit.found) < (int64_t)SETTLE_MAX_NS)
-		lower_to(until, mono_add(now, give_back_pause(mono_diff(now, subscription->rate_limit.found))));
+	if (counts.ended > 0 && mono_diff(now, subscription->rate_limit.last) < (int64_t)SETTLE_MAX_NS)
+		lower_to(until, mono_add(now, give_back_pause(mono_diff(now, subscription->rate_limit.last))));
 	if (discovery->state.held_off)
 		lower_to(until, may);
 	if (mono_diff(may, now) <= 0)
@@ -1493,7 +1493,7 @@ static bool await_cgroup_events(const struct discovery *discovery, mono_t now, m
 
 	if (cgroup_watch_next(discovery->cgroups, &next))
 		lower_to(until, later_of(next, may));
-	if (rate_limit_is_over(&discovery->cgroups_limit, now))
+	if (rate_limit_allows(&discovery->cgroups_limit, now))
 		return true;
 	lower_to(until, may);
 

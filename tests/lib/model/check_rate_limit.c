@@ -18,11 +18,11 @@ START_TEST(what_comes_alone_is_heard_at_once_and_so_is_what_comes_next)
 {
 	struct rate_limit rate_limit = { 0 };
 
-	ck_assert(rate_limit_is_over(&rate_limit, at(0)));
-	rate_limit_found(&rate_limit, GAP, at(0));
-	ck_assert(rate_limit_is_over(&rate_limit, at(0)));
-	rate_limit_found(&rate_limit, GAP, at(GAP));
-	ck_assert(rate_limit_is_over(&rate_limit, at(GAP)));
+	ck_assert(rate_limit_allows(&rate_limit, at(0)));
+	rate_limit_event(&rate_limit, GAP, at(0));
+	ck_assert(rate_limit_allows(&rate_limit, at(0)));
+	rate_limit_event(&rate_limit, GAP, at(GAP));
+	ck_assert(rate_limit_allows(&rate_limit, at(GAP)));
 }
 END_TEST
 
@@ -30,11 +30,11 @@ START_TEST(what_comes_thick_and_fast_is_heard_every_so_often)
 {
 	struct rate_limit rate_limit = { 0 };
 
-	rate_limit_found(&rate_limit, GAP, at(0));
-	rate_limit_found(&rate_limit, GAP, at(GAP - 1));
-	ck_assert(!rate_limit_is_over(&rate_limit, at(GAP - 1)));
-	ck_assert(!rate_limit_is_over(&rate_limit, at(2 * GAP - 2)));
-	ck_assert(rate_limit_is_over(&rate_limit, at(2 * GAP - 1)));
+	rate_limit_event(&rate_limit, GAP, at(0));
+	rate_limit_event(&rate_limit, GAP, at(GAP - 1));
+	ck_assert(!rate_limit_allows(&rate_limit, at(GAP - 1)));
+	ck_assert(!rate_limit_allows(&rate_limit, at(2 * GAP - 2)));
+	ck_assert(rate_limit_allows(&rate_limit, at(2 * GAP - 1)));
 	ck_assert_uint_eq(rate_limit.until.ns, at(2 * GAP - 1).ns);
 }
 END_TEST
@@ -43,10 +43,10 @@ START_TEST(after_a_calm_it_is_heard_at_once_again)
 {
 	struct rate_limit rate_limit = { 0 };
 
-	rate_limit_found(&rate_limit, GAP, at(0));
-	rate_limit_found(&rate_limit, GAP, at(1));
-	rate_limit_found(&rate_limit, GAP, at(NS_PER_S));
-	ck_assert(rate_limit_is_over(&rate_limit, at(NS_PER_S)));
+	rate_limit_event(&rate_limit, GAP, at(0));
+	rate_limit_event(&rate_limit, GAP, at(1));
+	rate_limit_event(&rate_limit, GAP, at(NS_PER_S));
+	ck_assert(rate_limit_allows(&rate_limit, at(NS_PER_S)));
 }
 END_TEST
 

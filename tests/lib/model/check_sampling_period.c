@@ -1,12 +1,12 @@
 /*
- * check_phase.c: counting that is broken off all the time, and samples that stand for all of it
+ * check_sampling_period.c: counting that stops and restarts all the time, and samples that stand for all of it
  * nevertheless.
  */
 #include "lib/model/pacing.h"
 
 #include <check.h>
 
-Suite *phase_suite(void);
+Suite *sampling_period_suite(void);
 
 #define PERIOD 1011u
 
@@ -14,13 +14,13 @@ Suite *phase_suite(void);
  * count things in each stretch, so many times; what the samples stand for. *ret_samples: how many
  * there were.
  */
-static uint64_t stretches(struct phase *phase, uint64_t count, unsigned times, uint64_t *ret_samples)
+static uint64_t stretches(struct sampling_period *phase, uint64_t count, unsigned times, uint64_t *ret_samples)
 {
 	uint64_t stood_for = 0;
 
 	*ret_samples = 0;
 	for (unsigned i = 0; i < times; i++) {
-		uint64_t period = phase_period(phase), each = phase_end(phase, period, count);
+		uint64_t period = sampling_period_next(phase), each = sampling_period_end(phase, period, count);
 
 		ck_assert_uint_gt(period, 0);
 		ck_assert_uint_le(period, PERIOD);
@@ -34,7 +34,7 @@ static uint64_t stretches(struct phase *phase, uint64_t count, unsigned times, u
 START_TEST(all_that_is_counted_is_stood_for_or_carried)
 {
 	for (uint64_t count = 0; count < 5 * PERIOD; count += 7) {
-		struct phase phase = { .period = PERIOD };
+		struct sampling_period phase = { .period = PERIOD };
 		uint64_t samples, stood_for = stretches(&phase, count, 100, &samples);
 
 		/* but for those of which there are too few to speak of */
@@ -51,7 +51,7 @@ END_TEST
 
 START_TEST(few_things_in_each_stretch_have_samples_too)
 {
-	struct phase phase = { .period = PERIOD };
+	struct sampling_period phase = { .period = PERIOD };
 	uint64_t samples, stood_for = stretches(&phase, 160, 60, &samples);
 
 	ck_assert_uint_ge(samples, 8);
@@ -62,45 +62,45 @@ END_TEST
 
 START_TEST(the_first_stretch_has_the_period_itself)
 {
-	struct phase phase = { .period = PERIOD };
+	struct sampling_period phase = { .period = PERIOD };
 
-	ck_assert_uint_eq(phase_period(&phase), PERIOD);
-	ck_assert_uint_eq(phase_end(&phase, PERIOD, 3 * PERIOD + 11), PERIOD);
-	ck_assert_uint_eq(phase_period(&phase), PERIOD - 11);
-	ck_assert_uint_eq(phase_end(&phase, PERIOD - 11, PERIOD - 12), 0);
+	ck_assert_uint_eq(sampling_period_next(&phase), PERIOD);
+	ck_assert_uint_eq(sampling_period_end(&phase, PERIOD, 3 * PERIOD + 11), PERIOD);
+	ck_assert_uint_eq(sampling_period_next(&phase), PERIOD - 11);
+	ck_assert_uint_eq(sampling_period_end(&phase, PERIOD - 11, PERIOD - 12), 0);
 	ck_assert_uint_eq(phase.carry, PERIOD - 1);
 	/* what is carried waits for a sample that is not too early */
-	ck_assert_uint_eq(phase_period(&phase), PERIOD / 4);
-	ck_assert_uint_eq(phase_end(&phase, PERIOD / 4, PERIOD / 4 + 1), PERIOD - 1 + PERIOD / 4);
+	ck_assert_uint_eq(sampling_period_next(&phase), PERIOD / 4);
+	ck_assert_uint_eq(sampling_period_end(&phase, PERIOD / 4, PERIOD / 4 + 1), PERIOD - 1 + PERIOD / 4);
 	ck_assert_uint_eq(phase.carry, 1);
 }
 END_TEST
 
 START_TEST(the_period_is_no_shorter_than_a_sixteenth)
 {
-	struct phase phase = { .period = PERIOD, .carry = 5 * PERIOD };
+	struct sampling_period phase = { .period = PERIOD, .carry = 5 * PERIOD };
 
-	ck_assert_uint_eq(phase_period(&phase), PERIOD / 16);
-	ck_assert_uint_eq(phase_end(&phase, PERIOD / 16, 3), 0);
+	ck_assert_uint_eq(sampling_period_next(&phase), PERIOD / 16);
+	ck_assert_uint_eq(sampling_period_end(&phase, PERIOD / 16, 3), 0);
 	ck_assert_uint_eq(phase.carry, 2 * PERIOD);
-	ck_assert_uint_eq(phase_period(&phase), PERIOD / 16);
+	ck_assert_uint_eq(sampling_period_next(&phase), PERIOD / 16);
 }
 END_TEST
 
 START_TEST(the_shortest_period_is_one)
 {
-	struct phase phase = { .period = 1 };
+	struct sampling_period phase = { .period = 1 };
 
-	ck_assert_uint_eq(phase_period(&phase), 1);
-	ck_assert_uint_eq(phase_end(&phase, 1, 5), 1);
+	ck_assert_uint_eq(sampling_period_next(&phase), 1);
+	ck_assert_uint_eq(sampling_period_end(&phase, 1, 5), 1);
 	ck_assert_uint_eq(phase.carry, 0);
 }
 END_TEST
 
-Suite *phase_suite(void)
+Suite *sampling_period_suite(void)
 {
-	Suite *suite = suite_create("phase");
-	TCase *tcase = tcase_create("phase");
+	Suite *suite = suite_create("sampling_period");
+	TCase *tcase = tcase_create("sampling_period");
 
 	tcase_add_test(tcase, all_that_is_counted_is_stood_for_or_carried);
 	tcase_add_test(tcase, few_things_in_each_stretch_have_samples_too);
