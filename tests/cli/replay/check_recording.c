@@ -14,14 +14,24 @@
 Suite *recording_suite(void);
 
 static struct config *config;
+static struct evaluator *replayer; /* is fed with what is played */
 static struct buffer text;
 static struct stream_writer *writer;
 static struct recording_summary summary;
 static uint64_t troubles;
 
+/* Another one, for another configuration or another run. */
+static void new_replayer(void)
+{
+	evaluator_free(replayer);
+	replayer = rig_replayer(config);
+}
+
 static void setup(void)
 {
 	config = rig_config();
+	replayer = NULL;
+	new_replayer();
 	rig_real.count = rig_replayed.count = 0;
 	rig_seed = 1;
 	text = (struct buffer){ 0 };
@@ -30,6 +40,7 @@ static void setup(void)
 
 static void teardown(void)
 {
+	evaluator_free(replayer);
 	config_free(config);
 	buffer_release(&text);
 }
@@ -90,7 +101,7 @@ static int on_event(void *ctx, const struct ring_event *event)
 }
 
 /* Plays what was written, in pieces. */
-static void play(struct evaluator *replayer)
+static void play(void)
 {
 	struct recording_options options = rig_tape(replayer);
 	struct recording *recording;
@@ -160,20 +171,19 @@ static void live_and_record(unsigned ticks)
 START_TEST(a_stream_of_busy_targets_decides_as_was_decided)
 {
 	for (uint64_t seed = 1; seed <= 20; seed++) {
-		struct evaluator *replayer = rig_replayer(config);
+		new_replayer();
 
 		rig_real.count = rig_replayed.count = 0;
 		rig_seed = seed;
 		text.len = 0;
 		live_and_record(1000);
-		play(replayer);
+		play();
 		ck_assert_uint_eq(summary.ticks, 1000);
 		ck_assert_uint_eq(summary.samples, 1000 * RIG_TARGETS);
 		ck_assert_uint_eq(summary.targets, RIG_TARGETS);
 		ck_assert_uint_eq(summary.late + summary.nameless + summary.gaps + troubles, 0);
 		ck_assert(stream_reader_whole(&summary.report));
 		rig_expect_same();
-		evaluator_free(replayer);
 	}
 }
 END_TEST
@@ -182,18 +192,17 @@ START_TEST(targets_of_a_writer_that_hangs_are_not_idle_because_others_go_on)
 {
 	for (uint64_t seed = 1; seed <= 10; seed++) {
 		for (uint32_t writers = 2; writers <= RIG_TARGETS; writers++) {
-			struct evaluator *replayer = rig_replayer(config);
+			new_replayer();
 
 			rig_real.count = rig_replayed.count = 0;
 			rig_seed = seed;
 			text.len = 0;
 			live_and_record_with(writers, 1400);
-			play(replayer);
+			play();
 			ck_assert_uint_eq(summary.ticks, (writers - 1) * 1400 + 960);
 			ck_assert_uint_eq(summary.late + summary.nameless + summary.gaps + troubles, 0);
 			ck_assert(stream_reader_whole(&summary.report));
 			rig_expect_same();
-			evaluator_free(replayer);
 		}
 	}
 }
@@ -211,7 +220,6 @@ static void busy(uint64_t from_ns, uint64_t to_ns, uint64_t step_ns, struct samp
 
 START_TEST(a_target_that_stands_still_is_judged_on)
 {
-	struct evaluator *replayer = rig_replayer(config);
 	struct target target = rig_target(1);
 	struct sample sample = { 0 };
 
@@ -221,16 +229,14 @@ START_TEST(a_target_that_stands_still_is_judged_on)
 	put_row(1, START + 2 * NS_PER_S, &sample); /* its heartbeats */
 	put_row(1, START + 3 * NS_PER_S, &sample);
 	end_stream();
-	play(replayer);
+	play();
 	ck_assert_uint_eq(rig_replayed.percent_windows, 30);
 	ck_assert_uint_eq(summary.ticks, 301);
-	evaluator_free(replayer);
 }
 END_TEST
 
 START_TEST(where_the_writer_stalled_no_ticks_are_made_up)
 {
-	struct evaluator *replayer = rig_replayer(config);
 	struct target target = rig_target(1);
 	struct sample sample = { 0 };
 
@@ -239,16 +245,14 @@ START_TEST(where_the_writer_stalled_no_ticks_are_made_up)
 	busy(START, START + NS_PER_S, RIG_INTERVAL, &sample);
 	busy(START + 5 * NS_PER_S, START + 6 * NS_PER_S, RIG_INTERVAL, &sample);
 	end_stream();
-	play(replayer);
+	play();
 	ck_assert_uint_eq(summary.ticks, 202);
 	ck_assert_uint_eq(rig_replayed.percent_windows, 21); /* one of them over four seconds */
-	evaluator_free(replayer);
 }
 END_TEST
 
 START_TEST(the_rate_of_a_recording_is_found_out)
 {
-	struct evaluator *replayer = rig_replayer(config);
 	struct recording_options options = rig_tape(replayer);
 	struct target target = rig_target(1);
 	struct sample sample = { 0 };
@@ -265,14 +269,12 @@ START_TEST(the_rate_of_a_recording_is_found_out)
 	ck_assert_int_eq(recording_finish(recording, &summary), 0);
 	recording_free(recording);
 	ck_assert_uint_eq(summary.ticks, 2001);
-	evaluator_free(replayer);
 }
 END_TEST
 
 START_TEST(gaps_ends_and_unknown_targets_are_handed_on)
 {
 	static const char gap[] = "{\"lost_pages\":2}", gone[] = "{\"target\":1,\"time_ns\":5}";
-	struct evaluator *replayer = rig_replayer(config);
 	struct target target = rig_target(1);
 	struct sample sample = { 0 };
 
@@ -285,18 +287,16 @@ START_TEST(gaps_ends_and_unknown_targets_are_handed_on)
 	ck_assert_int_eq(stream_note(writer, "GONE", gone, strlen(gone)), 0);
 	put_row(1, START + 160 * NS_PER_MS, &sample);
 	end_stream();
-	play(replayer);
+	play();
 	ck_assert_uint_eq(rig_replayed.percent_windows, 0); /* the gap has cut the only one */
 	ck_assert_uint_eq(summary.gaps, 1);
 	ck_assert_uint_eq(summary.gone, 1);
 	ck_assert_uint_eq(summary.nameless, 2);
-	evaluator_free(replayer);
 }
 END_TEST
 
 START_TEST(rows_out_of_time_are_passed_over)
 {
-	struct evaluator *replayer = rig_replayer(config);
 	struct target target = rig_target(1);
 	struct sample sample = { 0 };
 
@@ -308,17 +308,15 @@ START_TEST(rows_out_of_time_are_passed_over)
 	put_row(1, START + 195 * NS_PER_MS, &sample); /* a little back is fine */
 	busy(START + 210 * NS_PER_MS, START + 300 * NS_PER_MS, RIG_INTERVAL, &sample);
 	end_stream();
-	play(replayer);
+	play();
 	ck_assert_uint_eq(summary.late, 2);
 	ck_assert_uint_eq(summary.samples, 32);
 	ck_assert_uint_eq(rig_replayed.percent_windows, 3);
-	evaluator_free(replayer);
 }
 END_TEST
 
 START_TEST(how_a_target_was_before_it_woke_comes_late_and_is_taken)
 {
-	struct evaluator *replayer = rig_replayer(config);
 	struct target target = rig_target(1), deadline_timer = rig_target(2);
 	struct sample sample = { 0 }, other = { 0 };
 	uint64_t woke = START + 200 * NS_PER_MS;
@@ -335,16 +333,14 @@ START_TEST(how_a_target_was_before_it_woke_comes_late_and_is_taken)
 	put_row(2, woke - 50 * NS_PER_MS, &other); /* before its last row: nonsense */
 	busy(woke + RIG_INTERVAL, START + 300 * NS_PER_MS, RIG_INTERVAL, &sample);
 	end_stream();
-	play(replayer);
+	play();
 	ck_assert_uint_eq(summary.late, 1);
 	ck_assert_uint_eq(summary.ticks, 31);
-	evaluator_free(replayer);
 }
 END_TEST
 
 START_TEST(what_comes_late_after_anothers_tick_belongs_to_the_last_one_of_its_own)
 {
-	struct evaluator *replayer = rig_replayer(config);
 	struct target target = rig_target(1), deadline_timer = rig_target(2), neighbour = rig_target(3);
 	struct sample sample = { 0 }, other = { 0 };
 	uint64_t woke = START + 200 * NS_PER_MS;
@@ -363,16 +359,14 @@ START_TEST(what_comes_late_after_anothers_tick_belongs_to_the_last_one_of_its_ow
 	sample_set(&other, SAMPLE_CPU, 2);
 	put_row(2, woke + RIG_INTERVAL, &other);
 	end_stream();
-	play(replayer);
+	play();
 	ck_assert_uint_eq(summary.late, 0);
 	ck_assert_uint_eq(summary.ticks, 21 + 22);
-	evaluator_free(replayer);
 }
 END_TEST
 
 START_TEST(streams_that_follow_one_another_are_strangers)
 {
-	struct evaluator *replayer = rig_replayer(config);
 
 	/* The second one is of earlier. */
 	for (unsigned i = 0; i < 2; i++) {
@@ -384,29 +378,26 @@ START_TEST(streams_that_follow_one_another_are_strangers)
 		busy(START, START + 200 * NS_PER_MS, RIG_INTERVAL, &sample);
 		end_stream();
 	}
-	play(replayer);
+	play();
 	ck_assert_uint_eq(summary.targets, 2);
 	ck_assert_uint_eq(rig_replayed.percent_windows, 4);
 	ck_assert_uint_eq(summary.late, 0);
-	evaluator_free(replayer);
 }
 END_TEST
 
 START_TEST(damage_is_told_and_leaves_a_gap)
 {
-	struct evaluator *replayer = rig_replayer(config);
 	char *row;
 
 	live_and_record(100);
 	row = strstr(text.data, "\t200\t");
 	ck_assert_ptr_nonnull(row);
 	row[1] = '3';
-	play(replayer);
+	play();
 	ck_assert_uint_gt(troubles, 0);
 	ck_assert_uint_eq(summary.report.rows_lost, 1);
 	ck_assert_uint_eq(summary.gaps, 1);
 	ck_assert_uint_eq(summary.samples, 100 * RIG_TARGETS - 1);
-	evaluator_free(replayer);
 }
 END_TEST
 
@@ -421,7 +412,6 @@ START_TEST(gvisors_format_is_read_by_the_names_of_its_columns)
 	const struct stream_options options = {
 		.format = STREAM_GVISOR, .columns = columns, .column_count = 4, .start = { START + RIG_WALL_AHEAD }
 	};
-	struct evaluator *replayer = rig_replayer(config);
 	uint64_t values[4] = { 0, 50 << 20, 0, 1 };
 
 	ck_assert_int_eq(stream_writer_new(sink_buffer(&text), &options, &writer), 0);
@@ -430,7 +420,7 @@ START_TEST(gvisors_format_is_read_by_the_names_of_its_columns)
 		ck_assert_int_eq(stream_row(writer, at * NS_PER_MS, 0, values, 15), 0);
 	}
 	end_stream();
-	play(replayer);
+	play();
 	ck_assert_uint_eq(summary.targets, 2);
 	ck_assert_uint_eq(summary.ticks, 301);
 	ck_assert_uint_eq(rig_replayed.percent_windows, 60); /* of both */
@@ -442,18 +432,15 @@ START_TEST(gvisors_format_is_read_by_the_names_of_its_columns)
 			fired++;
 		}
 	ck_assert_uint_gt(fired, 0);
-	evaluator_free(replayer);
 }
 END_TEST
 
 START_TEST(what_is_none_of_ours_yields_nothing)
 {
-	struct evaluator *replayer = rig_replayer(config);
 
 	ck_assert_int_eq(buffer_append(&text, "one line\nanother\n", 17), 0);
-	play(replayer);
+	play();
 	ck_assert(!summary.any && !summary.report.ours);
-	evaluator_free(replayer);
 }
 END_TEST
 
