@@ -4,7 +4,7 @@
  * Strings are cut at a UTF-8 character on the way in, so that they fit plain arrays: an incident
  * is filled in while the machine may be short of memory, and nothing of that can fail.
  *
- * One table says for every key of incident.json where it is in struct incident and how it is
+ * One table has for every key of incident.json where it is in struct incident and how it is
  * written; writing and reading both walk it, so they cannot drift apart. Only the two lists
  * (merged firings, captures), the labels, and what is for people alone (a sentence, times as text)
  * are code. Units are in the names of the keys, those of value, average and thresholds in "unit".

@@ -120,7 +120,7 @@ struct incident_unit {
 /* What recording it cost the machine. */
 struct incident_cost {
 	uint64_t interval_ns; /* between two ticks, at the firing */
-	uint64_t idle_ns;     /* the longest pause between two looks at a process, then; 0: none */
+	uint64_t idle_ns;     /* the longest time between two reads of a process, then; 0: none */
 	double cpu_percent;   /* of one core: the sampler thread since it started */
 	uint64_t mean_sleep_error_ns;
 	uint64_t mean_collection_ns;

@@ -614,9 +614,9 @@ static int capture_smaps(const struct capture_context *context, struct capture_t
 #define SMALL_BYTES 8192
 #define PLACES_MAX 48 /* CAPTURE_MEMBERS_MAX processes in six hierarchies */
 #define BUSIEST 10
-#define CANDIDATE_MAX 4096 /* processes of a cgroup that are looked at */
+#define CANDIDATE_MAX 4096 /* processes of a cgroup that are considered */
 
-/* Errors of this process, which say nothing about the file. */
+/* Errors of this process, not of the file. */
 static bool is_own_error(ssize_t error)
 {
 	return error == -ENOMEM || error == -EMFILE || error == -ENFILE;
@@ -803,7 +803,7 @@ static void add_machine_file(int procfd, const char *name, struct capture_text *
 		capture_put_lines(text, data, (size_t)len);
 }
 
-/* The lines of /proc/meminfo that say where memory went. */
+/* The lines of /proc/meminfo that show what memory is used for. */
 static void add_meminfo(int procfd, struct capture_text *text)
 {
 	static const char *const names[] = { "MemTotal",   "MemFree",     "MemAvailable", "Buffers",      "Cached",

@@ -91,14 +91,6 @@ struct hook_process {
 	int write_error;
 };
 
-struct hook_process_options {
-	const struct hook_command *command;
-	int dirfd;
-	const char *pid, *rule, *target; /* for placeholders and environment; escaped */
-	uint64_t max_file_bytes;
-	mono_t now;
-};
-
 struct hook_run {
 	struct hook_run *next;
 	struct hooks_scene scene;
@@ -420,13 +412,14 @@ static int make_pipe(int *ret_out, int *ret_write_end)
 	return fcntl(ends[0], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 }
 
-static int spawn_with_pipe(const struct hook_process_options *options, const char *path, struct hook_process *proc)
+static int spawn_with_pipe(const struct hook_run *run, const char *path, struct hook_process *proc)
 {
+	char pid[16] = "";
 	const struct command_template_values values = { {
-		[COMMAND_TEMPLATE_PID] = options->pid,
+		[COMMAND_TEMPLATE_PID] = pid,
 		[COMMAND_TEMPLATE_INCIDENT] = path,
-		[COMMAND_TEMPLATE_RULE] = options->rule,
-		[COMMAND_TEMPLATE_TARGET] = options->target,
+		[COMMAND_TEMPLATE_RULE] = run->rule,
+		[COMMAND_TEMPLATE_TARGET] = run->target,
 	} };
 	char texts[4][PATH_MAX + 32], search[] = PATH_VALUE;
 	char *environment[] = { search, texts[0], texts[1], texts[2], texts[3], NULL };
@@ -434,11 +427,13 @@ static int spawn_with_pipe(const struct hook_process_options *options, const cha
 	AUTO_CLOSE int write_end = -1;
 	int r;
 
+	if (run->scene.pid > 0)
+		snprintf(pid, sizeof pid, "%d", run->scene.pid);
 	snprintf(texts[0], sizeof texts[0], "SPIKEWATCH_INCIDENT=%s", path);
-	snprintf(texts[1], sizeof texts[1], "SPIKEWATCH_RULE=%s", options->rule);
-	snprintf(texts[2], sizeof texts[2], "SPIKEWATCH_TARGET=%s", options->target);
-	snprintf(texts[3], sizeof texts[3], "SPIKEWATCH_PID=%s", options->pid);
-	r = hook_plan_words(options->command, &values, &words);
+	snprintf(texts[1], sizeof texts[1], "SPIKEWATCH_RULE=%s", run->rule);
+	snprintf(texts[2], sizeof texts[2], "SPIKEWATCH_TARGET=%s", run->target);
+	snprintf(texts[3], sizeof texts[3], "SPIKEWATCH_PID=%s", pid);
+	r = hook_plan_words(proc->command, &values, &words);
 	if (r == 0)
 		r = make_pipe(&proc->out, &write_end);
 	if (r < 0)
@@ -446,37 +441,47 @@ static int spawn_with_pipe(const struct hook_process_options *options, const cha
 
 	return hook_spawn(&(struct hook_spawn_options){ .words = words,
 							.environment = environment,
-							.dirfd = options->dirfd,
+							.dirfd = proc->dirfd,
 							.out = write_end,
-							.max_file_bytes = options->max_file_bytes },
+							.max_file_bytes = run->scene.max_bytes },
 			  &proc->pid);
 }
 
-/* record: of command_record. 0; -errno: nothing runs, and ret need not be released. */
-static int hook_process_start(const struct hook_process_options *options, struct incident_capture *record,
-			      struct hook_process *ret)
+static const struct hook_command *command_of(const struct hook_run *run)
 {
+	return &run->scene.plan->commands[run->index];
+}
+
+static struct incident_capture *record_of(struct hook_run *run)
+{
+	return &run->records[run->index];
+}
+
+/* Starts the next command of a run. 0; -errno: nothing runs. */
+static int start_process(struct hook_run *run, mono_t now)
+{
+	const struct hook_command *command = command_of(run);
 	struct hook_process proc = {
-		.command = options->command,
-		.record = record,
-		.dirfd = options->dirfd,
+		.command = command,
+		.record = record_of(run),
+		.dirfd = run->scene.dirfd,
 		.pidfd = -1,
 		.out = -1,
 		.file = -1,
-		.began = options->now,
-		.deadline = mono_add(options->now, options->command->timeout_ns),
+		.began = now,
+		.deadline = mono_add(now, command->timeout_ns),
 	};
 	char path[PATH_MAX];
-	int r = draft_path(options->dirfd, path);
+	int r = draft_path(run->scene.dirfd, path);
 
 	if (r == 0)
-		r = spawn_with_pipe(options, path, &proc);
+		r = spawn_with_pipe(run, path, &proc);
 	if (r < 0) {
 		hook_process_release(&proc);
 		return r;
 	}
 	proc.pidfd = (int)syscall(SYS_pidfd_open, proc.pid, 0);
-	*ret = proc;
+	run->proc = proc;
 
 	return 0;
 }
@@ -524,16 +529,6 @@ static void hook_process_judge(struct hook_process *proc, const siginfo_t *how)
 
 /* ---- a run: its commands, one after the other ---- */
 
-static const struct hook_command *command_of(const struct hook_run *run)
-{
-	return &run->scene.plan->commands[run->index];
-}
-
-static struct incident_capture *record_of(struct hook_run *run)
-{
-	return &run->records[run->index];
-}
-
 /* NULL: it may run. */
 static const char *why_not_run(struct hooks *hooks, const struct hook_run *run, bool stopping)
 {
@@ -566,15 +561,7 @@ static void start_next_command(struct hooks *hooks, struct hook_run *run, bool s
 {
 	struct incident_capture *record = record_of(run);
 	const char *why = why_not_run(hooks, run, stopping);
-	struct hook_process_options options = {
-		.command = command_of(run),
-		.dirfd = run->scene.dirfd,
-		.rule = run->rule,
-		.target = run->target,
-		.max_file_bytes = run->scene.max_bytes,
-		.now = clock_mono(&hooks->clock),
-	};
-	char pid[16] = "";
+	mono_t now = clock_mono(&hooks->clock);
 	int r;
 
 	*record = command_record(command_of(run));
@@ -585,12 +572,9 @@ static void start_next_command(struct hooks *hooks, struct hook_run *run, bool s
 		return;
 	}
 
-	if (run->scene.pid > 0)
-		snprintf(pid, sizeof pid, "%d", run->scene.pid);
-	options.pid = pid;
 	record->has_at = true;
-	record->at_ns = mono_diff(options.now, run->scene.fired);
-	r = hook_process_start(&options, record, &run->proc);
+	record->at_ns = mono_diff(now, run->scene.fired);
+	r = start_process(run, now);
 	if (r < 0) {
 		record->status = INCIDENT_CAPTURE_FAILED;
 		snprintf(record->why, sizeof record->why, "could not be started: %s", strerrordesc_np(-r));

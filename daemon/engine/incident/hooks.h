@@ -22,8 +22,8 @@
 struct config_target;
 
 /*
- * Processes at once; further commands are refused, and the incident says so: each takes memory
- * while the machine is short of it.
+ * Processes at once; further commands are refused, which is recorded: each takes memory while the
+ * machine is short of it.
  */
 #define HOOKS_AT_ONCE 4
 

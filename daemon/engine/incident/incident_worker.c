@@ -497,7 +497,7 @@ static void schedule_again(struct incident_work *work)
 	for (const struct incident_work *other = worker->again; other; other = other->again_next)
 		count++;
 	if (count == AGAIN_MAX) {
-		capture_skip_again(work->request, "too many are waited for", &work->captured);
+		capture_skip_again(work->request, "too many second snapshots are pending", &work->captured);
 		return;
 	}
 	work->again_at = mono_add(clock_mono(&worker->clock), again_ns);
@@ -583,7 +583,7 @@ static uint64_t free_bytes(int dirfd)
 	return (uint64_t)(geteuid() == 0 ? fs.f_bfree : fs.f_bavail) * fs.f_frsize;
 }
 
-/* Removes the largest file but the samples and says so in its record. False: there is none. */
+/* Removes the largest file but the samples, and records that. False: there is none. */
 static bool drop_largest(struct incident_work *work, int error)
 {
 	struct incident_capture *largest = NULL;
@@ -1162,9 +1162,10 @@ bool incident_worker_stop(struct incident_worker *worker)
 	queue_stop(&worker->queue);
 	worker->running = worker->abandoned = !await_worker(worker);
 	if (worker->abandoned)
-		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_THREAD_STUCK, .thread = "collector" },
-			  "collecting evidence hangs, mostly in a read of the files of a process: it is not waited "
-			  "for. What was not written is recovered at the next start, as far as it can be.");
+		log_about(
+			LOG_WARNING, &(struct log_about){ .message = MESSAGE_THREAD_STUCK, .thread = "collector" },
+			"the incident worker is blocked, mostly in a read of the files of a process: it is not waited "
+			"for. What was not written is recovered at the next start as far as possible.");
 
 	return !worker->running;
 }

@@ -252,7 +252,7 @@ static void describe_firing(const struct incidents *incidents, const struct eval
 	}
 }
 
-/* Of a request by hand at that moment; target NULL: of everything. */
+/* Of a request at that moment; target NULL: of all targets. */
 static void describe_request(const struct incidents *incidents, const struct target *target, mono_t mono, wall_t wall,
 			     struct incident *ret)
 {

@@ -92,7 +92,7 @@ static void orient_mounts(struct session *session)
 	reader.len = (size_t)len;
 	r = cgroup_mounts_orient(session->mounts, session->procfd, &reader);
 	if (r < 0)
-		failed("cannot tell where this cgroup namespace begins", "", r);
+		failed("cannot find the root of this cgroup namespace", "", r);
 }
 
 static int open_roots(struct session *session)
@@ -106,21 +106,21 @@ static int open_roots(struct session *session)
 
 	r = cgroup_limits_machine(session->procfd, "", &session->machine);
 	if (r < 0)
-		return failed("cannot tell the machine's CPUs and memory from", config->proc_root, r);
+		return failed("cannot read the machine's CPUs and memory in", config->proc_root, r);
 
 	r = cgroup_mounts_new(config->proc_root, config->cgroup_root, &session->mounts);
 	if (r < 0)
 		return failed("cannot find the cgroup hierarchies", config->cgroup_root, r);
 	orient_mounts(session);
 	if (*config->cgroup_root && cgroup_mounts_mode(session->mounts) == CGROUPS_NONE)
-		return failed("there is no cgroup hierarchy below", config->cgroup_root, -ENOENT);
+		return failed("there is no cgroup hierarchy in", config->cgroup_root, -ENOENT);
 
 	r = containers_new(config->runtime_root, &session->containers);
 	if (r < 0)
-		return failed("cannot keep names of containers", "", r);
+		return failed("cannot set up names of containers", "", r);
 	r = containers_error(session->containers);
 	if (r < 0)
-		log_line(LOG_WARNING, "cannot open the runtime root %s: %s. Containers are called by their ids.",
+		log_line(LOG_WARNING, "cannot open the runtime root %s: %s. Containers are shown by their ids.",
 			 config->runtime_root, strerror(-r));
 
 	return 0;
@@ -166,7 +166,7 @@ static int open_ring(struct session *session, const char *path)
 	r = path ? ring_create(AT_FDCWD, path, &options, &session->ring)
 		 : ring_create_anonymous(&options, &session->ring);
 	if (r < 0)
-		return failed("cannot make the ring", path ? path : "in memory", r);
+		return failed("cannot create the ring", path ? path : "in memory", r);
 
 	if (config->ring.lock && path && ring_lock(session->ring) < 0)
 		log_about(LOG_NOTICE, &(struct log_about){ .message = MESSAGE_FEATURE_OFF, .error = errno },
@@ -259,7 +259,7 @@ static void open_stacks(struct session *session)
 	if (!status.system_wide)
 		log_about(LOG_NOTICE, &about, "stacks of watched processes of this user only: %s", session->stacks_off);
 	if (*status.limits)
-		log_about(LOG_NOTICE, &about, "stacks, but: %s", status.limits);
+		log_about(LOG_NOTICE, &about, "stacks are limited: %s", status.limits);
 }
 
 static void follow(void *ctx, const uint32_t *pids, size_t count)
@@ -288,12 +288,12 @@ static int build_discovery(struct session *session)
 			     &session->baseline);
 
 	if (r < 0)
-		return failed("cannot keep baselines", "", r);
+		return failed("cannot set up baselines", "", r);
 
 	options.baseline = session->baseline;
 	r = discovery_new(&options, &session->discovery);
 
-	return r < 0 ? failed("cannot look for targets below", session->config->proc_root, r) : 0;
+	return r < 0 ? failed("cannot scan for targets in", session->config->proc_root, r) : 0;
 }
 
 int session_open(const struct config *config, const char *ring_path, struct session **ret)
@@ -338,7 +338,7 @@ int session_new(const struct config *config, const char *ring_path, struct sessi
 	r = discovery_scan(session->discovery);
 	if (r < 0) {
 		session_free(session);
-		return failed("cannot look for targets below", config->proc_root, r);
+		return failed("cannot scan for targets in", config->proc_root, r);
 	}
 	*ret = session;
 

@@ -241,7 +241,7 @@ START_TEST(a_capture_that_blocks_does_not_keep_it_from_stopping)
 
 	kill(program.pid, SIGTERM);
 	ck_assert_int_eq(program_wait(&program), 0);
-	program_said(directory, "collecting evidence hangs");
+	program_said(directory, "the incident worker is blocked");
 	program_said(directory, "stopped: 0 incidents sealed");
 	close(fd);
 
