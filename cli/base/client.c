@@ -22,9 +22,6 @@
 #include <sys/uio.h>
 #include <sys/un.h>
 
-/* answer.c: each looks for its type and for nothing else. */
-
-/* Of nothing, nothing. */
 const struct json_node *answer_member(const struct json_node *node, const char *key)
 {
 	return node ? json_member(node, key) : NULL;
@@ -51,7 +48,6 @@ bool answer_is_true(const struct json_node *node, const char *key)
 	return found && found->type == JSON_BOOL && found->boolean;
 }
 
-/* What cannot be a count or a time becomes 0. */
 uint64_t answer_whole(const struct json_node *node, const char *key)
 {
 	double number = answer_number(node, key, 0);
@@ -118,7 +114,7 @@ static int receive(int fd, struct buffer *ret)
 		if (rc < 0)
 			return rc;
 	}
-	/* It has too many clients, or is about to stop. */
+	/* No answer: too many clients, or it is about to stop. */
 	return ret->len > 0 ? 0 : -EBUSY;
 }
 
@@ -139,26 +135,26 @@ static int ask_at(const char *path, const struct ask *ask, struct buffer *ret)
 	return receive(fd, ret);
 }
 
-static void complain(const char *command, const char *path, int rc)
+static void print_no_answer(const char *command, const char *path, int rc)
 {
 	fprintf(stderr, "%s: no daemon answers at ", command);
 	output_escaped(stderr, path);
 	fprintf(stderr, ": %s\n", strerror(-rc));
 }
 
-static const char *advice(int rc)
+static const char *advice_for(int rc)
 {
 	if (rc == -EACCES)
-		return "Root and members of its group may ask: try sudo.\n";
+		return "Only root and members of its group may ask: try sudo.\n";
 	if (rc == -EBUSY || rc == -ETIMEDOUT)
-		return "It has too many clients, or more to do than time: try again.\n";
+		return "It has too many clients, or is too busy: try again.\n";
 
 	return "Start one with systemctl start spikewatchd, or spikewatchd -c FILE. If its\n"
 	       "configuration sets ring.path: --socket PATH, the file control beside the ring.\n";
 }
 
-/* The daemon of whoever asks first, then the system's. Says which were tried if none answers. */
-static int ask_somebody(const struct ask *ask, struct buffer *ret)
+/* The caller's own daemon first, then the system's. Prints which were tried if none answers. */
+static int ask_any(const struct ask *ask, struct buffer *ret)
 {
 	static const struct config nothing = { .ring.path = "", .incidents.directory = "", .state_file = "" };
 	const char *tried[2];
@@ -180,8 +176,8 @@ static int ask_somebody(const struct ask *ask, struct buffer *ret)
 		buffer_release(ret);
 	}
 	for (size_t i = 0; i < count; i++)
-		complain(ask->command, tried[i], errors[i]);
-	fputs(advice(errors[count - 1]), stderr);
+		print_no_answer(ask->command, tried[i], errors[i]);
+	fputs(advice_for(errors[count - 1]), stderr);
 	return -ENOENT;
 }
 
@@ -190,7 +186,7 @@ int ask_daemon(const struct ask *ask, struct json_document **ret)
 	AUTO(buffer_release) struct buffer answer = { .max = ANSWER_MAX };
 	AUTO(ask_release) struct json_document *document = NULL;
 	struct json_error error;
-	int rc = ask_somebody(ask, &answer);
+	int rc = ask_any(ask, &answer);
 
 	if (rc < 0)
 		return EXIT_TROUBLE;
@@ -198,12 +194,12 @@ int ask_daemon(const struct ask *ask, struct json_document **ret)
 	if (rc == -ENOMEM)
 		return output_no_memory();
 	if (rc < 0) {
-		fprintf(stderr, "%s: the answer is no JSON: %u:%u: %s\n", ask->command, error.place.line,
+		fprintf(stderr, "%s: the answer is not JSON: %u:%u: %s\n", ask->command, error.place.line,
 			error.place.column, error.message);
 		return EXIT_TROUBLE;
 	}
 	if (json_root(document)->type != JSON_OBJECT) {
-		fprintf(stderr, "%s: the answer is no object: what answers there is no spikewatchd.\n", ask->command);
+		fprintf(stderr, "%s: the answer is not an object: this is not a spikewatchd.\n", ask->command);
 		return EXIT_TROUBLE;
 	}
 	*ret = TAKE(document);

@@ -1,6 +1,7 @@
 /*
- * client.h: one question to the running daemon at its control socket, one document back. Parsed
- * within limits, so that what a stranger at the socket says is safe to look at.
+ * client.h: one request to the running daemon at its control socket, one document back
+ * (docs/status.md). The answer is not trusted: it is parsed within limits, and what is missing or of
+ * another type counts as absent. A node may be NULL everywhere.
  */
 #ifndef SPIKEWATCH_CLI_BASE_CLIENT_H
 #define SPIKEWATCH_CLI_BASE_CLIENT_H
@@ -13,11 +14,6 @@
 #include <stdint.h>
 #include <string.h>
 
-/*
- * answer.h: reading the daemon's answers (docs/status.md), which are not trusted: what is missing
- * or of another type is nothing. A node may be NULL everywhere: of nothing, nothing.
- */
-
 /* The member called key, or NULL. */
 const struct json_node *answer_member(const struct json_node *node, const char *key);
 
@@ -27,7 +23,7 @@ const struct json_node *answer_first(const struct json_node *node, const char *k
 /* The number called key, or otherwise. */
 double answer_number(const struct json_node *node, const char *key, double otherwise);
 
-/* The same as a count or a time; what cannot be one is 0. */
+/* The same as a count or a time; anything else is 0. */
 uint64_t answer_whole(const struct json_node *node, const char *key);
 
 /* The text called key, or "". */
@@ -40,20 +36,20 @@ bool answer_is_true(const struct json_node *node, const char *key);
 const char *answer_duration(const struct json_node *node, const char *key, char buf[UNITS_TEXT_MAX]);
 const char *answer_bytes(const struct json_node *node, const char *key, char buf[UNITS_TEXT_MAX]);
 
-/* The text called key, harmless, cut to what buf (an array) has room for. */
+/* The text called key, escaped, cut to the size of buf (an array). */
 #define ANSWER_TEXT(node, key, buf) \
 	(text_escape(buf, sizeof(buf), answer_text(node, key), strlen(answer_text(node, key))), buf)
 
 struct ask {
-	const char *command; /* what messages begin with: "spikewatch status" */
-	const char *socket;  /* NULL: the daemon of whoever asks, then the system's */
+	const char *command; /* begins messages: "spikewatch status" */
+	const char *socket;  /* NULL: that of the caller's own daemon, then the system's */
 	const char *request; /* a line, without newline; see docs/status.md */
 	unsigned patience_s; /* for the answer; 0: 5 */
 };
 
 /*
- * Asks, and says on stderr why there is no answer. EXIT_OK and *ret, whose root is an object:
- * json_document_free; EXIT_TROUBLE: no daemon answers, or what answers is none.
+ * Sends the request, and prints why there is no answer. EXIT_OK and *ret, whose root is an object:
+ * json_document_free; EXIT_TROUBLE: there is no answer, or it is not a document.
  */
 int ask_daemon(const struct ask *ask, struct json_document **ret);
 

@@ -1,4 +1,7 @@
-/* output.c: the edge to stdout; stdio keeps the errors. */
+/*
+ * output.c: stdio keeps the write errors. A file is written under another name and renamed, so that
+ * an existing one is replaced by a whole one or stays.
+ */
 #include "cli/base/output.h"
 
 #include "cli/base/options.h"
@@ -18,7 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* interruption.c: what a handler may touch, and nothing else. */
+/* ---- signals ---- */
 
 static volatile sig_atomic_t interrupted, to_pass_on;
 
@@ -52,12 +55,9 @@ int interruption_to_pass_on(void)
 	return to_pass_on;
 }
 
-/*
- * output_file.c: a name of its own beside the file, so that what was there before is replaced by a
- * whole one or stays.
- */
+/* ---- files ---- */
 
-static int complain(const struct output_file *out, const char *path, int error)
+static int print_error(const struct output_file *out, const char *path, int error)
 {
 	fprintf(stderr, "%s: ", out->command);
 	output_escaped(stderr, path);
@@ -65,15 +65,15 @@ static int complain(const struct output_file *out, const char *path, int error)
 	return EXIT_TROUBLE;
 }
 
-/* A file that is there and is no plain one cannot be replaced, only written to. */
-static bool replaceable(const char *path)
+/* Anything but a plain file cannot be replaced, only written to. */
+static bool is_replaceable(const char *path)
 {
 	struct stat st;
 
 	return stat(path, &st) < 0 || S_ISREG(st.st_mode);
 }
 
-/* out->kept: the stream took everything. */
+/* Sets out->kept if everything was written. */
 static int write_open(struct output_file *out, const char *path, const char *mode)
 {
 	FILE *file = fopen(path, mode);
@@ -81,12 +81,12 @@ static int write_open(struct output_file *out, const char *path, const char *mod
 	int code;
 
 	if (!file)
-		return complain(out, path, errno);
+		return print_error(out, path, errno);
 	code = out->write(out->ctx, file, &keep);
 	errno = 0;
 	failed = ferror(file) != 0;
 	if (fclose(file) != 0 || failed)
-		return complain(out, path, errno);
+		return print_error(out, path, errno);
 	out->kept = code == EXIT_OK || keep;
 	return code;
 }
@@ -99,24 +99,24 @@ int output_file_write(struct output_file *out)
 	out->kept = false;
 	if (strcmp(out->path, "-") == 0)
 		return out->write(out->ctx, stdout, &out->kept);
-	if (!replaceable(out->path))
+	if (!is_replaceable(out->path))
 		return write_open(out, out->path, "we");
 	len = snprintf(temporary, sizeof(temporary), "%s.tmp-%d", out->path, (int)getpid());
 	if (len < 0 || (size_t)len >= sizeof(temporary))
-		return complain(out, out->path, ENAMETOOLONG);
+		return print_error(out, out->path, ENAMETOOLONG);
 	code = write_open(out, temporary, "wxe");
 	if (out->kept && rename(temporary, out->path) == 0)
 		return code;
 	if (out->kept)
-		code = complain(out, out->path, errno);
+		code = print_error(out, out->path, errno);
 	out->kept = false;
 	unlink(temporary);
 	return code;
 }
 
-/* target_name.c: letters and digits of ASCII, whatever the locale says. */
+/* ---- text ---- */
 
-#define ALLOWED "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
+#define NAME_BYTES "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 
 void target_name_of(const char *program, int32_t pid, char ret[static TARGET_NAME_MAX])
 {
@@ -128,7 +128,7 @@ void target_name_of(const char *program, int32_t pid, char ret[static TARGET_NAM
 	else
 		snprintf(ret, TARGET_NAME_MAX, "%.20s", program);
 	for (char *at = ret; *at; at++)
-		if (!strchr(ALLOWED, *at))
+		if (!strchr(NAME_BYTES, *at))
 			*at = '_';
 }
 
@@ -142,7 +142,7 @@ size_t output_escaped_len(FILE *file, const char *text, size_t len)
 	while (len > 0) {
 		size_t take = len < PIECE ? len : PIECE, back = 0;
 
-		/* Pieces end between characters, so that none is taken for two broken halves. */
+		/* Pieces end between characters. */
 		while (take < len && back < 3 && ((unsigned char)text[take - back] & 0xC0) == 0x80)
 			back++;
 		take -= back;

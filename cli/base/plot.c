@@ -118,7 +118,7 @@ static double round_up(enum unit_kind unit, double value)
 	static const double decimal[] = { 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10 };
 	double power;
 
-	/* What is not of this world would take the loops for ever. */
+	/* Or the loops would take too long. */
 	if (value < 1e-6 || value > 1e30)
 		return value;
 	if (unit == UNIT_BYTES) {
@@ -178,7 +178,7 @@ static int fill(const struct canvas *canvas, unsigned row, double value)
 		return steps;
 	if (cells <= 0)
 		return 0;
-	/* What is there is seen, however little: at the bottom it gets at least the lowest step. */
+	/* At the bottom every value gets at least the lowest step. */
 	return (int)(cells * steps + 0.5) + (row == 0 && cells * steps < 0.5);
 }
 
@@ -240,7 +240,6 @@ static void draw_label(const struct canvas *canvas, unsigned row)
 	char text[32] = "";
 	int level = level_in(canvas, row);
 
-	/* A level's own number is worth more than a round one. */
 	if (level >= 0)
 		axis_text(canvas->plot->unit, canvas->plot->level[level].value, text, sizeof(text));
 	else if (row == rows - 1)
@@ -322,7 +321,7 @@ static void draw_times(const struct canvas *canvas)
 	fprintf(canvas->file, "%*s  %.*s\n", LABEL_WIDTH, "", (int)end, line);
 }
 
-/* What the signs mean, wrapped at the width. */
+/* Wrapped at the width. */
 static void draw_legend(const struct canvas *canvas)
 {
 	const struct plot *plot = canvas->plot;

@@ -2,7 +2,7 @@
  * plot.h: a time series as a picture of text: bars of what was seen in each column of time, with
  * lines for threshold and limit, and the trigger marked on the time axis.
  *
- * Pure apart from plot_style_detect, which is where terminal and environment are asked.
+ * Pure but for plot_style_detect, which reads terminal and environment.
  */
 #ifndef SPIKEWATCH_CLI_BASE_PLOT_H
 #define SPIKEWATCH_CLI_BASE_PLOT_H

@@ -1,7 +1,7 @@
 /*
- * ring_file.c: a mapping cannot say that a byte is not there, read(2) can. So the file is read from
- * one end to the other first, and only if that goes wrong is it copied, block by block, into memory
- * that has a name below /proc/self/fd.
+ * ring_file.c: a mapping cannot report that a byte cannot be read, read(2) can. So the file is read
+ * once, and if that fails it is copied, block by block, into a memfd, which is opened through
+ * /proc/self/fd.
  */
 #include "cli/base/ring_file.h"
 
@@ -17,16 +17,16 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-/* A ring that claims to be larger is not believed when its file is shorter. */
+/* A larger size in the header is rejected if the file is shorter. */
 #define RING_FILE_BYTES_MAX ((uint64_t)4 << 30)
 
 #define HEAD_BYTES 4096 /* what ring_size wants */
 #define BLOCK_BYTES 65536
-#define SECTOR_BYTES 4096 /* where a block cannot be read as a whole */
+#define SECTOR_BYTES 4096 /* if a block cannot be read as a whole */
 
 struct walk {
 	int from;
-	int to; /* -1: only looked at */
+	int to; /* -1: only read */
 	uint64_t size;
 	struct ring_file_state state;
 	char block[BLOCK_BYTES];
@@ -51,14 +51,14 @@ static ssize_t read_at(int fd, char *data, size_t len, uint64_t offset)
 	return (ssize_t)got;
 }
 
-/* Takes what can be read of a piece; the rest of it stays zero. 0; -errno of writing. */
-static int take(struct walk *walk, size_t len, uint64_t offset)
+/* Copies what can be read of a piece; the rest stays zero. 0; -errno of writing. */
+static int read_piece(struct walk *walk, size_t len, uint64_t offset)
 {
 	ssize_t got = read_at(walk->from, walk->block, len, offset);
 
 	if (got < 0 && len > SECTOR_BYTES) {
 		for (size_t at = 0; at < len; at += SECTOR_BYTES) {
-			int rc = take(walk, len - at < SECTOR_BYTES ? len - at : SECTOR_BYTES, offset + at);
+			int rc = read_piece(walk, len - at < SECTOR_BYTES ? len - at : SECTOR_BYTES, offset + at);
 
 			if (rc < 0)
 				return rc;
@@ -80,12 +80,12 @@ static int take(struct walk *walk, size_t len, uint64_t offset)
 	return 0;
 }
 
-static int walk_over(struct walk *walk)
+static int read_file(struct walk *walk)
 {
 	walk->state = (struct ring_file_state){ 0 };
 	for (uint64_t at = 0; at < walk->size; at += BLOCK_BYTES) {
 		uint64_t left = walk->size - at;
-		int rc = take(walk, left < BLOCK_BYTES ? (size_t)left : BLOCK_BYTES, at);
+		int rc = read_piece(walk, left < BLOCK_BYTES ? (size_t)left : BLOCK_BYTES, at);
 
 		if (rc < 0)
 			return rc;
@@ -102,7 +102,7 @@ static int open_copy(struct walk *walk, struct ring **ret)
 	if (fd < 0 || ftruncate(fd, (off_t)walk->size) < 0)
 		return -errno;
 	walk->to = fd;
-	rc = walk_over(walk);
+	rc = read_file(walk);
 	if (rc < 0)
 		return rc;
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
@@ -142,7 +142,7 @@ int ring_file_open(const char *path, struct ring **ret, struct ring_file_state *
 	walk->to = -1;
 	rc = find_size(walk);
 	if (rc == 0)
-		rc = walk_over(walk);
+		rc = read_file(walk);
 	if (rc < 0)
 		return rc;
 	if (walk->state.missing_bytes == 0 && walk->state.unreadable_bytes == 0)

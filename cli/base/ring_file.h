@@ -1,7 +1,6 @@
 /*
- * ring_file.h: a ring that was left behind, opened so that it can be read whatever became of its
- * file: cut off, or with sectors that cannot be read any more, which in a mapped file would be a
- * SIGBUS.
+ * ring_file.h: opens a ring that a dead daemon has left, also if its file is truncated or has sectors
+ * that cannot be read, which in a mapping would be a SIGBUS.
  */
 #ifndef SPIKEWATCH_CLI_BASE_RING_FILE_H
 #define SPIKEWATCH_CLI_BASE_RING_FILE_H
@@ -18,7 +17,7 @@ struct ring_file_state {
 /*
  * Reads the file once. Where all of it is there the ring is the file itself, else a copy in memory
  * that has zeros for what is missing. 0, *ret and *ret_state; -EBADMSG: not a ring, of another
- * version, or its header is lost; -ENOMEM; -errno.
+ * version, or without its header; -ENOMEM; -errno.
  */
 int ring_file_open(const char *path, struct ring **ret, struct ring_file_state *ret_state);
 

@@ -1,7 +1,4 @@
-/*
- * control.c: spikewatch trigger: asks the daemon for an incident, and waits for it if that is
- * wanted.
- */
+/* control.c: spikewatch reload and spikewatch trigger: requests to the daemon. */
 #include "cli/base/client.h"
 #include "cli/base/options.h"
 #include "cli/base/output.h"
@@ -15,14 +12,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/*
- * reload.c: spikewatch reload: the daemon reads its configuration again, and says what came of it.
- */
+/* ---- reload ---- */
 
 /* The daemon may be in the middle of a scan of a large host. */
 #define PATIENCE_S 60u
 
-static int reload_ask_and_tell(const char *socket)
+static int request_reload(const char *socket)
 {
 	AUTO(ask_release) struct json_document *document = NULL;
 	struct ask ask = {
@@ -71,7 +66,7 @@ int reload_command(int argc, char **argv)
 	};
 	int first, code = options_start(&usage, argc, argv, &first);
 
-	return code >= 0 ? code : reload_ask_and_tell(socket);
+	return code >= 0 ? code : request_reload(socket);
 }
 
 /* Writing an incident takes a moment after its window is over: a slow disk, others in the queue. */
@@ -111,13 +106,13 @@ static bool find_sealed(const struct answer *answer, char *ret, size_t cap)
 	return highest > 0;
 }
 
-static int wait_for(const struct answer *answer)
+static int wait_until_sealed(const struct answer *answer)
 {
 	uint64_t patience_s = answer->sealed_in_ns / NS_PER_S + WRITING_S;
 	char path[4096];
 
 	if (access(answer->directory, R_OK | X_OK) < 0) {
-		fprintf(stderr, "spikewatch trigger: it is being recorded, but %s may not be read: %s\n",
+		fprintf(stderr, "spikewatch trigger: it is being recorded, but %s cannot be read: %s\n",
 			answer->directory, strerror(errno));
 		return EXIT_TROUBLE;
 	}
@@ -133,11 +128,11 @@ static int wait_for(const struct answer *answer)
 	return EXIT_TROUBLE;
 }
 
-static int tell(const struct answer *answer)
+static int print_answer(const struct answer *answer)
 {
 	char seconds[32];
 
-	printf("%s ", strcmp(answer->kind, "merged") == 0 ? "Noted in the incident that is open:" : "Recording");
+	printf("%s ", strcmp(answer->kind, "merged") == 0 ? "Added to the incident that is open:" : "Recording");
 	output_escaped(stdout, answer->stem);
 	printf("\nIt will be sealed in %s, in ", units_format_duration(seconds, sizeof(seconds), answer->sealed_in_ns));
 	output_escaped(stdout, answer->directory);
@@ -145,13 +140,13 @@ static int tell(const struct answer *answer)
 	return EXIT_OK;
 }
 
-/* As of a variable that is not set: it would mean everything. */
+/* Of an unset shell variable: without this it would mean everything. */
 static bool is_blank(const char *target)
 {
 	return target && target[strspn(target, " ")] == '\0';
 }
 
-static int ask_and_tell(const struct request *request)
+static int request_trigger(const struct request *request)
 {
 	AUTO(ask_release) struct json_document *document = NULL;
 	char line[512];
@@ -163,7 +158,7 @@ static int ask_and_tell(const struct request *request)
 	if (snprintf(line, sizeof(line), "trigger%s%s", request->target ? " " : "",
 		     request->target ? request->target : "") >= (int)sizeof(line) - 1 ||
 	    strchr(line, '\n') || is_blank(request->target)) {
-		fprintf(stderr, "spikewatch trigger: no target has such a name.\n");
+		fprintf(stderr, "spikewatch trigger: no target has this name.\n");
 		return EXIT_USAGE;
 	}
 	code = ask_daemon(&ask, &document);
@@ -184,7 +179,7 @@ static int ask_and_tell(const struct request *request)
 		.stem = answer_text(given, "stem"),
 		.sealed_in_ns = answer_whole(given, "sealed_in_ns"),
 	};
-	return request->wait ? wait_for(&answer) : tell(&answer);
+	return request->wait ? wait_until_sealed(&answer) : print_answer(&answer);
 }
 
 int trigger_command(int argc, char **argv)
@@ -213,5 +208,5 @@ int trigger_command(int argc, char **argv)
 	if (code >= 0)
 		return code;
 	request.target = argv[first];
-	return ask_and_tell(&request);
+	return request_trigger(&request);
 }

@@ -1,9 +1,11 @@
 /*
- * incidents.c: spikewatch prune: the daemon's retention, asked for by hand. What is chosen and how
- * it is removed is retention.c and spool.c.
+ * incidents.c: spikewatch list, show, verify and prune: the commands on directories of incidents.
  *
- * A trial looks at the directory through the same list and the same choice, but through a
- * descriptor of its own: opening a spool seals or removes what dead writers have left.
+ * list reads and prints one incident after the other, so that memory does not grow with their number;
+ * therefore columns have fixed widths. show loads everything before it prints the first line; what is
+ * missing is left out and named. verify collects its findings, so that the verdict comes first. prune
+ * is the daemon's retention (spool.h); a dry run does not open a spool, because that would seal or
+ * remove what dead writers have left.
  */
 #include "cli/base/options.h"
 #include "cli/base/output.h"
@@ -30,13 +32,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/*
- * list.c: spikewatch list. Incidents are read one after the other and printed at once, so memory
- * does not grow with their number. Columns have a width of their own, therefore; on a terminal that
- * is too narrow for all there are those that the id does not say already.
- */
+/* ---- list ---- */
 
-/* With an id of usual length. Narrower terminals have short rows. */
+/* With an id of usual length. Narrower terminals get only the columns that the id does not have. */
 #define FULL_WIDTH 140
 
 static void pad(size_t printed, size_t width)
@@ -100,7 +98,7 @@ static void print_header(bool narrow)
 		printf("%-24s  %-18s  %-16s  %-24s  %8s  %s\n", "TIME", "TARGET", "RULE", "VALUE", "SIZE", "ID");
 }
 
-/* What goes to a file or a program has all columns. */
+/* Files and pipes get all columns. */
 static bool is_narrow(void)
 {
 	struct plot_style style;
@@ -145,7 +143,6 @@ static void put_row(struct json_writer *json, const char *id, const struct incid
 	json_end_object(json);
 }
 
-/* Where rows go. */
 struct listing {
 	int dirfd;
 	const struct incident_filter *filter;
@@ -250,7 +247,7 @@ static int list(const char *option, const struct incident_filter *filter, bool j
 	if (rc < 0)
 		return EXIT_TROUBLE;
 	dirfd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	/* A directory that nobody named and that is not there yet holds no incidents. */
+	/* The default directory may not exist yet. */
 	if (dirfd < 0 && (errno != ENOENT || option))
 		return list_complain(directory, -errno);
 	rc = dirfd >= 0 ? incident_load_list(dirfd, &names) : 0;
@@ -308,12 +305,7 @@ int list_command(int argc, char **argv)
 	return list(directory, &filter, json);
 }
 
-/*
- * show.c: spikewatch show: what happened in words first, then in pictures, then in numbers.
- *
- * Everything is loaded before the first line is printed. Parts that are missing are left out and
- * named: an incident that has lost its samples still says what fired.
- */
+/* ---- show ---- */
 
 static int show(int fd, bool json)
 {
@@ -356,7 +348,7 @@ int show_command(int argc, char **argv)
 		"NO_COLOR and COLUMNS are honoured; pictures are ASCII where the locale is not UTF-8.",
 		.example = "spikewatch show last\nspikewatch show ./20261120T031502.123Z-postgres_812-cpu-high-1",
 		.exits = "0 shown, also as far as it is written, 1 not found, or shown but damaged,\n"
-			 "2 wrong usage, or none of ours",
+			 "2 wrong usage, or not an incident",
 		.options = options,
 		.option_count = ARRAY_LEN(options),
 		.operands_min = 1,
@@ -373,19 +365,15 @@ int show_command(int argc, char **argv)
 	return show(fd, json);
 }
 
-/*
- * verify.c: spikewatch verify. An incident is checked against its MANIFEST, then read; a stream is
- * read to its end. What is found is collected first and printed afterwards, so that the verdict
- * comes before its reasons and text and JSON say the same.
- */
+/* ---- verify ---- */
 
-/* A file with more damage than this is not described line by line. */
+/* Further findings are counted. */
 #define FINDINGS_MAX 100
 
 struct finding {
 	uint64_t line; /* 0: of the whole */
 	uint64_t rows_lost;
-	char what[200]; /* may hold bytes of strangers */
+	char what[200]; /* may hold any bytes */
 };
 
 /* About one path. */
@@ -400,8 +388,8 @@ struct verification {
 	uint64_t finding_count; /* may exceed what is kept */
 };
 
-__attribute__((format(printf, 4, 5))) static void find(struct verification *verification, uint64_t line,
-						       uint64_t rows_lost, const char *format, ...)
+__attribute__((format(printf, 4, 5))) static void add_finding(struct verification *verification, uint64_t line,
+							      uint64_t rows_lost, const char *format, ...)
 {
 	struct finding *finding;
 	va_list args;
@@ -418,17 +406,15 @@ __attribute__((format(printf, 4, 5))) static void find(struct verification *veri
 	va_end(args);
 }
 
-static void none_of_ours(struct verification *verification, const char *why)
+static void not_ours(struct verification *verification, const char *why)
 {
 	verification->code = EXIT_USAGE;
-	find(verification, 0, 0, "%s", why);
+	add_finding(verification, 0, 0, "%s", why);
 }
-
-/* ---- streams ---- */
 
 static int on_damage(void *ctx, uint64_t line, uint64_t rows_lost, const char *why)
 {
-	find(ctx, line, rows_lost, "%s", why);
+	add_finding(ctx, line, rows_lost, "%s", why);
 	return 0;
 }
 
@@ -443,18 +429,19 @@ static void verify_stream(struct verification *verification, int fd, const char 
 	if (rc == 0)
 		rc = stream_read_fd(stream_reader, fd, UINT64_MAX);
 	if (rc < 0)
-		find(verification, 0, 0, "%s cannot be read to its end: %s", name, strerror(-rc));
+		add_finding(verification, 0, 0, "%s cannot be read to its end: %s", name, strerror(-rc));
 	if (!stream_reader || stream_reader_finish(stream_reader, report) < 0)
 		return;
 	verification->has_report = true;
 	if (!report->ours)
 		return;
 	if (!report->complete)
-		find(verification, 0, 0, "%s has no closing checksum: it was cut off, or is still being written", name);
+		add_finding(verification, 0, 0, "%s has no closing checksum: it was cut off, or is still being written",
+			    name);
 	else if (!report->checksum_ok)
-		find(verification, 0, 0, "%s: the closing checksum does not agree", name);
+		add_finding(verification, 0, 0, "%s: the closing checksum does not agree", name);
 	else if (!stream_reader_whole(report) && verification->finding_count == 0)
-		find(verification, 0, 0, "%s is not whole", name);
+		add_finding(verification, 0, 0, "%s is not whole", name);
 }
 
 static void verify_file(struct verification *verification, int fd)
@@ -462,14 +449,12 @@ static void verify_file(struct verification *verification, int fd)
 	verification->kind = "stream";
 	verify_stream(verification, fd, "the stream");
 	if (verification->has_report && !verification->report.ours)
-		none_of_ours(verification, "there is no line of ours in it");
+		not_ours(verification, "there is no line of ours in it");
 }
-
-/* ---- incidents ---- */
 
 static void on_fault(void *ctx, const char *name, enum manifest_fault fault)
 {
-	find(ctx, 0, 0, "%s: %s", name, manifest_fault_name(fault));
+	add_finding(ctx, 0, 0, "%s: %s", name, manifest_fault_name(fault));
 }
 
 static void verify_manifest(struct verification *verification, int fd)
@@ -477,13 +462,13 @@ static void verify_manifest(struct verification *verification, int fd)
 	int rc = manifest_verify(fd, on_fault, verification);
 
 	if (rc == -ENOENT)
-		find(verification, 0, 0, MANIFEST_NAME " is missing: the incident was never sealed");
+		add_finding(verification, 0, 0, MANIFEST_NAME " is missing: the incident was never sealed");
 	else if (rc == -EPROTONOSUPPORT)
-		find(verification, 0, 0, MANIFEST_NAME " is of a later version of spikewatch");
+		add_finding(verification, 0, 0, MANIFEST_NAME " is of a later version of spikewatch");
 	else if (rc == -EBADMSG)
-		find(verification, 0, 0, MANIFEST_NAME " is damaged");
+		add_finding(verification, 0, 0, MANIFEST_NAME " is damaged");
 	else if (rc < 0)
-		find(verification, 0, 0, MANIFEST_NAME ": %s", strerror(-rc));
+		add_finding(verification, 0, 0, MANIFEST_NAME ": %s", strerror(-rc));
 }
 
 static void verify_description(struct verification *verification, int fd)
@@ -492,27 +477,27 @@ static void verify_description(struct verification *verification, int fd)
 	int rc = incident_json_read(fd, &incident);
 
 	if (rc == -EPROTONOSUPPORT)
-		find(verification, 0, 0, INCIDENT_FILE " is of a later version of spikewatch");
+		add_finding(verification, 0, 0, INCIDENT_FILE " is of a later version of spikewatch");
 	else if (rc == -EBADMSG || rc == -EFBIG)
-		find(verification, 0, 0, INCIDENT_FILE " is damaged");
+		add_finding(verification, 0, 0, INCIDENT_FILE " is damaged");
 	else if (rc < 0)
-		find(verification, 0, 0, INCIDENT_FILE ": %s", strerror(-rc));
+		add_finding(verification, 0, 0, INCIDENT_FILE ": %s", strerror(-rc));
 }
 
 static void verify_samples(struct verification *verification, int fd)
 {
 	AUTO_CLOSE int file = incident_load_open_file(fd, INCIDENT_SAMPLES_FILE);
 
-	/* Not every incident has samples; one that should is missed by its MANIFEST. */
+	/* Not every incident has samples; MANIFEST says which should. */
 	if (file == -ENOENT)
 		return;
 	if (file < 0)
-		find(verification, 0, 0, INCIDENT_SAMPLES_FILE ": %s",
-		     file == -EBADMSG ? "is no plain file" : strerror(-file));
+		add_finding(verification, 0, 0, INCIDENT_SAMPLES_FILE ": %s",
+			    file == -EBADMSG ? "is no plain file" : strerror(-file));
 	else
 		verify_stream(verification, file, INCIDENT_SAMPLES_FILE);
 	if (verification->has_report && !verification->report.ours)
-		find(verification, 0, 0, INCIDENT_SAMPLES_FILE " holds no line of ours");
+		add_finding(verification, 0, 0, INCIDENT_SAMPLES_FILE " holds no line of a stream");
 }
 
 static void find_open(struct verification *verification, int fd)
@@ -521,17 +506,17 @@ static void find_open(struct verification *verification, int fd)
 	char time[64];
 
 	if (incident_json_read(fd, &incident) < 0)
-		find(verification, 0, 0, "nothing can be said of it yet");
+		add_finding(verification, 0, 0, "it has no description yet");
 	else
-		find(verification, 0, 0, "it fired %s; what it holds can be checked when it is sealed",
-		     story_time(incident.wall, false, time, sizeof(time)));
+		add_finding(verification, 0, 0, "it fired %s; what it holds can be checked when it is sealed",
+			    story_time(incident.wall, false, time, sizeof(time)));
 }
 
 static void verify_incident(struct verification *verification, int fd)
 {
 	if (faccessat(fd, MANIFEST_NAME, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
 	    faccessat(fd, INCIDENT_FILE, F_OK, AT_SYMLINK_NOFOLLOW) < 0) {
-		none_of_ours(verification, "the directory holds neither " INCIDENT_FILE " nor " MANIFEST_NAME);
+		not_ours(verification, "the directory holds neither " INCIDENT_FILE " nor " MANIFEST_NAME);
 		return;
 	}
 	verification->kind = "incident";
@@ -558,20 +543,18 @@ static void verify_path(struct verification *verification, const char *path)
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	if (fd < 0 && errno == ENOENT && !strchr(path, '/')) {
 		if (incident_pick_any("spikewatch verify", NULL, path, &fd) != 0)
-			none_of_ours(verification, "there is no such file, and no such incident");
+			not_ours(verification, "there is no such file, and no such incident");
 		else
 			verify_incident(verification, fd);
 		return;
 	}
 	if (fd < 0 || fstat(fd, &st) < 0)
-		none_of_ours(verification, strerror(errno));
+		not_ours(verification, strerror(errno));
 	else if (S_ISDIR(st.st_mode))
 		verify_incident(verification, fd);
 	else
 		verify_file(verification, fd);
 }
-
-/* ---- telling ---- */
 
 static const char *verdict_name(const struct verification *verification)
 {
@@ -667,19 +650,20 @@ int verify_command(int argc, char **argv)
 	bool json_wanted = false, quiet = false;
 	const struct option_spec options[] = {
 		{ 0, "json", OPTION_FLAG, NULL, "the verdicts as a JSON array", &json_wanted },
-		{ 'q', "quiet", OPTION_FLAG, NULL, "print nothing; the exit code says it", &quiet },
+		{ 'q', "quiet", OPTION_FLAG, NULL, "print nothing; only set the exit code", &quiet },
 	};
 	const struct options_usage usage = {
 		.command = "spikewatch verify",
 		.operands = "PATH...",
-		.summary = "Says whether incidents and streams are whole, and if not, what was lost.",
+		.summary = "Checks whether incidents and streams are whole, and if not, what was lost.",
 		.description =
 			"PATH is the directory of an incident, a file that holds a stream (a log in which it is\n"
 			"mixed with other lines too), or - for the standard input. Without a slash, and if there\n"
 			"is no such file, it is the id of an incident as spikewatch show takes it: \"last\" too.",
 		.example = "spikewatch verify /var/lib/spikewatch/incidents/*\n"
 			   "journalctl -o cat -u my.service | spikewatch verify -",
-		.exits = "0 all whole, 1 something is damaged or still being written, 2 something is none of ours",
+		.exits = "0 all whole, 1 something is damaged or still being written, 2 something is not a file of "
+			 "spikewatch",
 		.options = options,
 		.option_count = ARRAY_LEN(options),
 		.operands_min = 1,
@@ -710,7 +694,8 @@ int verify_command(int argc, char **argv)
 	return worst;
 }
 
-/* What has gone, or would go. */
+/* ---- prune ---- */
+
 struct pruning {
 	bool dry;
 	struct json_writer *json; /* NULL: text */
@@ -750,7 +735,8 @@ static void on_removed(void *ctx, const struct retention_entry *entry, enum rete
 }
 
 /* 0 or -errno. */
-static int try(const char *directory, const struct retention_limits *limits, wall_t now, struct pruning *pruning)
+static int prune_dry_run(const char *directory, const struct retention_limits *limits, wall_t now,
+			 struct pruning *pruning)
 {
 	AUTO_CLOSE int dirfd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	AUTO_FREE struct retention_entry *entries = NULL;
@@ -794,8 +780,8 @@ static int prune(const char *directory, const struct retention_limits *limits, w
 	return rc;
 }
 
-/* Whether there are incidents that nobody could judge, which is said. */
-static bool is_hidden(const char *directory)
+/* Whether there are incidents that cannot be read, which is printed. */
+static bool has_hidden(const char *directory)
 {
 	AUTO(incident_load_names_release) struct incident_load_names names = { 0 };
 	AUTO_CLOSE int dirfd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -804,7 +790,7 @@ static bool is_hidden(const char *directory)
 	       incident_pick_hidden("spikewatch prune", dirfd, &names) > 0;
 }
 
-static void conclude(const struct pruning *pruning, const char *directory)
+static void print_summary(const struct pruning *pruning, const char *directory)
 {
 	char size[UNITS_TEXT_MAX];
 
@@ -818,7 +804,7 @@ static void conclude(const struct pruning *pruning, const char *directory)
 	       pruning->count == 1 ? "" : "s", units_format_bytes(size, sizeof(size), pruning->bytes));
 }
 
-static int run(const char *option, const struct retention_limits *limits, bool dry, bool json)
+static int prune_directory(const char *option, const struct retention_limits *limits, bool dry, bool json)
 {
 	AUTO(json_writer_closep) struct json_writer *writer = NULL;
 	struct pruning pruning = { .dry = dry };
@@ -834,20 +820,20 @@ static int run(const char *option, const struct retention_limits *limits, bool d
 		pruning.json = writer;
 		json_begin_array(writer);
 	}
-	rc = dry ? try(directory, limits, now, &pruning) : prune(directory, limits, now, &pruning);
+	rc = dry ? prune_dry_run(directory, limits, now, &pruning) : prune(directory, limits, now, &pruning);
 	if (json)
 		json_end_array(writer);
-	/* A directory that nobody named and that is not there yet holds nothing to remove. */
+	/* The default directory may not exist yet. */
 	if (rc < 0 && (rc != -ENOENT || option))
 		return complain(directory, rc);
-	if (is_hidden(directory))
+	if (has_hidden(directory))
 		return EXIT_TROUBLE;
 	if (!json)
-		conclude(&pruning, directory);
+		print_summary(&pruning, directory);
 	return EXIT_OK;
 }
 
-static int refuse(const char *why)
+static int refuse_prune(const char *why)
 {
 	fprintf(stderr, "spikewatch prune: %s\nTry 'spikewatch prune --help'.\n", why);
 	return EXIT_USAGE;
@@ -862,7 +848,7 @@ int prune_command(int argc, char **argv)
 		{ 0, "older-than", OPTION_DURATION, "TIME", "remove what fired longer ago: 30d", &older_ns },
 		{ 0, "keep", OPTION_NUMBER, "COUNT", "keep at most so many", &keep },
 		{ 0, "max-size", OPTION_SIZE, "SIZE", "keep at most so many bytes of disk: 1GiB", &max_bytes },
-		{ 0, "dry-run", OPTION_FLAG, NULL, "remove nothing, say what would go", &dry },
+		{ 0, "dry-run", OPTION_FLAG, NULL, "remove nothing, print what would be removed", &dry },
 		OPTION_DIRECTORY(&directory),
 		{ 0, "json", OPTION_FLAG, NULL, "what was removed as a JSON array", &json },
 	};
@@ -883,11 +869,11 @@ int prune_command(int argc, char **argv)
 	if (code >= 0)
 		return code;
 	if (older_ns == 0 && keep == 0 && max_bytes == 0)
-		return refuse("nothing is asked for: --older-than, --keep or --max-size, of more than 0");
+		return refuse_prune("no limit is given: --older-than, --keep or --max-size, of more than 0");
 	if (keep > UINT32_MAX)
-		return refuse("--keep: too many");
+		return refuse_prune("--keep: too many");
 	limits = (struct retention_limits){ .max_age_ns = older_ns,
 					    .max_count = (uint32_t)keep,
 					    .max_bytes = max_bytes };
-	return run(directory, &limits, dry, json);
+	return prune_directory(directory, &limits, dry, json);
 }

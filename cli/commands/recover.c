@@ -1,7 +1,7 @@
 /*
- * recover.c: spikewatch recover: what a daemon does at its start with the ring of one that was
- * killed (daemon/incident/recover.h), for a ring that lies anywhere. The lock beside the ring tells
- * whether its daemon runs, and is held until the incident is sealed.
+ * recover.c: spikewatch recover: does what a daemon does at its start with the ring of one that was
+ * killed (daemon/engine/incident/recover.h), for any ring. The lock beside the ring tells whether its
+ * daemon runs, and is held until the incident is sealed.
  */
 #include "cli/base/options.h"
 #include "cli/base/output.h"
@@ -30,16 +30,16 @@ struct request {
 	bool live, remove, json;
 };
 
-/* What there is to tell. */
+/* The result. */
 struct outcome {
 	struct recover_report report;
 	struct ring_file_state file;
-	bool clean;     /* the ring's daemon said goodbye */
+	bool clean;     /* the ring's daemon stopped in order */
 	size_t adopted; /* unfinished incidents that were sealed on the way */
 	char directory[INCIDENT_LOAD_PATH_MAX];
 };
 
-/* Explains on stderr. Returns code. */
+/* Prints an error. Returns code. */
 static int refuse(const char *what, const char *why, int code)
 {
 	fprintf(stderr, "%s: ", command);
@@ -65,9 +65,8 @@ static int take_lock(const char *ring, int *ret)
 		return refuse(path, strerror(errno), EXIT_TROUBLE);
 	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return refuse(ring,
-			      "a spikewatchd runs and writes it; --live recovers what it holds now, spikewatch trigger "
-			      "asks it for an "
-			      "incident",
+			      "a spikewatchd is writing it; --live recovers what it holds now, spikewatch trigger asks "
+			      "for an incident",
 			      EXIT_TROUBLE);
 	*ret = TAKE_FD(fd);
 	return 0;
@@ -83,12 +82,12 @@ static int open_ring(const struct request *request, struct ring **ret, struct ri
 	else
 		rc = ring_file_open(request->ring, ret, ret_state);
 	if (rc == -EBADMSG)
-		return refuse(request->ring, "no ring, one of another version, or one that has lost its header",
+		return refuse(request->ring, "not a ring, one of another version, or one without its header",
 			      EXIT_USAGE);
 	return rc < 0 ? refuse(request->ring, strerror(-rc), EXIT_TROUBLE) : 0;
 }
 
-/* ---- the answer ---- */
+/* ---- the report ---- */
 
 static void print_holes(const struct recover_report *report)
 {
@@ -139,9 +138,9 @@ static void print_outcome(const struct request *request, const struct outcome *o
 	       story_time(report->to_wall, true, text, sizeof(text)), (unsigned long long)report->samples,
 	       (unsigned long long)report->targets, report->targets == 1 ? "" : "s", (unsigned long long)report->gone);
 	if (request->live)
-		printf("The ring is being written on.\n");
+		printf("The ring is still being written.\n");
 	else
-		printf("%s\n", outcome->clean ? "Its daemon ended in good order."
+		printf("%s\n", outcome->clean ? "Its daemon stopped in order."
 					      : "Its daemon was killed, or its machine went down.");
 	print_losses(outcome);
 	if (outcome->adopted)
@@ -191,10 +190,8 @@ static void put_outcome(struct json_writer *json, const struct outcome *outcome)
 	json_end_object(json);
 }
 
-/* ---- the work ---- */
-
 /* 0, or the code to exit with. */
-static int save(const struct request *request, const struct ring *ring, struct outcome *outcome)
+static int save_incident(const struct request *request, const struct ring *ring, struct outcome *outcome)
 {
 	const struct retention_limits limits = { 0 };
 	AUTO(spool_freep) struct spool *spool = NULL;
@@ -215,7 +212,7 @@ static int save(const struct request *request, const struct ring *ring, struct o
 	return 0;
 }
 
-static int answer(const struct request *request, const struct outcome *outcome)
+static int report(const struct request *request, const struct outcome *outcome)
 {
 	AUTO(json_writer_closep) struct json_writer *json = NULL;
 
@@ -247,19 +244,19 @@ static int run(const struct request *request)
 		return code;
 	ring_info(ring, &info);
 	outcome->clean = info.clean;
-	code = save(request, ring, outcome);
+	code = save_incident(request, ring, outcome);
 	if (code != 0)
 		return code;
 	if (request->remove && unlink(request->ring) < 0)
 		code = refuse(request->ring, strerror(errno), EXIT_TROUBLE);
-	return code ? code : answer(request, outcome);
+	return code ? code : report(request, outcome);
 }
 
 int recover_command(int argc, char **argv)
 {
 	struct request request = { 0 };
 	const struct option_spec options[] = {
-		{ 'b', "before", OPTION_DURATION, "TIME", "only the last part of it, so long; the default is all of it",
+		{ 'b', "before", OPTION_DURATION, "TIME", "only the last part, of this length (all of it)",
 		  &request.before_ns },
 		{ 'd', "directory", OPTION_TEXT, "DIR", "where incidents go; see spikewatch list --help",
 		  &request.directory },

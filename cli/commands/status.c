@@ -1,6 +1,10 @@
 /*
- * status.c: spikewatch status. The document is parsed even if it is only passed on: what comes out
- * of --json is always JSON, and safe to look at.
+ * status.c: spikewatch status: the daemon's health, then a table of rules on targets, sorted by
+ * distance to firing.
+ *
+ * The document is parsed even for --json, so that the output is always JSON without control
+ * characters. Cells of the table are made twice, for the widths and for printing; a table that is too
+ * wide cuts names, never figures.
  */
 #include "cli/base/client.h"
 #include "cli/base/options.h"
@@ -24,9 +28,9 @@
 #include <string.h>
 #include <sys/types.h>
 
-/* healthview.c: figures first, then a paragraph for each thing that is wrong, then what is off. */
+/* ---- health: figures, then a paragraph for each problem, then what is switched off ---- */
 
-static void say_figures(const struct json_node *root, size_t width, FILE *file)
+static void print_figures(const struct json_node *root, size_t width, FILE *file)
 {
 	const struct json_node *daemon = answer_member(root, "daemon"), *sampler = answer_member(root, "sampler"),
 			       *ring = answer_member(root, "ring"), *found = answer_member(root, "discovery"),
@@ -50,7 +54,7 @@ static void say_figures(const struct json_node *root, size_t width, FILE *file)
 		 idle ? ", those that are idle every " : "",
 		 idle ? answer_duration(sampler, "idle_interval_ns", b) : "", text);
 	output_wrap(line, width, file);
-	snprintf(line, sizeof(line), "captured %s, woken %s late, a look at all takes %s",
+	snprintf(line, sizeof(line), "captured %s, woken %s late, reading all targets takes %s",
 		 units_format_percent(a, UNITS_TEXT_MAX, answer_number(sampler, "capture_percent", NAN)),
 		 answer_duration(sampler, "mean_sleep_error_ns", b), answer_duration(sampler, "mean_collection_ns", c));
 	output_wrap(line, width, file);
@@ -62,7 +66,7 @@ static void say_figures(const struct json_node *root, size_t width, FILE *file)
 }
 
 /* Nothing if the configuration does not want them. */
-static void say_stacks(const struct json_node *stacks, size_t width, FILE *file)
+static void print_stacks(const struct json_node *stacks, size_t width, FILE *file)
 {
 	char line[512], memory[UNITS_TEXT_MAX], why[200];
 
@@ -73,7 +77,7 @@ static void say_stacks(const struct json_node *stacks, size_t width, FILE *file)
 		return;
 	}
 	snprintf(line, sizeof(line), "stacks of %s%s, %ju times a second; %ju processes have events of their own%s; %s",
-		 answer_is_true(stacks, "everybody") ? "everybody" : "what is watched",
+		 answer_is_true(stacks, "everybody") ? "all processes" : "watched processes",
 		 answer_is_true(stacks, "page_faults") ? ", page faults too" : "",
 		 (uintmax_t)answer_whole(stacks, "frequency"), (uintmax_t)answer_whole(stacks, "followed_processes"),
 		 answer_is_true(stacks, "dwarf") ? ", with registers and stack" : "",
@@ -83,7 +87,7 @@ static void say_stacks(const struct json_node *stacks, size_t width, FILE *file)
 		output_wrap(ANSWER_TEXT(stacks, "limits", why), width, file);
 }
 
-static void say_verdict(const struct json_node *verdict, size_t width, FILE *file)
+static void print_verdict(const struct json_node *verdict, size_t width, FILE *file)
 {
 	double threshold = answer_number(verdict, "threshold", NAN);
 	char line[1024], what[64], cause[256], remedy[256], a[UNITS_TEXT_MAX], b[UNITS_TEXT_MAX];
@@ -103,18 +107,18 @@ static const struct {
 } alarms[] = {
 	{ "sampler", "lost_records", "records did not fit into the ring: enlarge ring.size", NULL },
 	{ "ring", "unjudged_pages", "pages were never judged, the sampler was faster: enlarge ring.size", NULL },
-	{ "discovery", "refused", "targets match beyond sampling.max_targets and are not watched", NULL },
+	{ "discovery", "refused", "targets exceed sampling.max_targets and are not watched", NULL },
 	{ "discovery", "failed", "targets cannot be opened", "failed_why" },
 	{ "discovery", "cold", "processes are read without descriptors of their own: raise LimitNOFILE", NULL },
-	{ "discovery", "unreadable", "processes may not be looked at (hidepid, or another user's)", NULL },
-	{ "discovery", "unlabelled", "containers are selected by no labels, since theirs cannot be read",
+	{ "discovery", "unreadable", "processes cannot be read (hidepid, or owned by another user)", NULL },
+	{ "discovery", "unlabelled", "containers are not selected by labels, because theirs cannot be read",
 	  "unlabelled_why" },
 	{ "health", "lost_log_entries", "entries of the log were lost: the journal did not take them in time", NULL },
 	{ "incidents", "failed", "incidents could not be written; the log says why", NULL },
 	{ "incidents", "refused", "firings were refused because too many incidents were open", NULL },
 };
 
-static void say_alarms(const struct json_node *root, size_t width, FILE *file)
+static void print_alarms(const struct json_node *root, size_t width, FILE *file)
 {
 	char line[512], why[200];
 
@@ -130,7 +134,7 @@ static void say_alarms(const struct json_node *root, size_t width, FILE *file)
 	}
 }
 
-static void say_disk(const struct json_node *incidents, size_t width, FILE *file)
+static void print_disk(const struct json_node *incidents, size_t width, FILE *file)
 {
 	if (answer_is_true(incidents, "disk_short"))
 		output_wrap(
@@ -142,7 +146,7 @@ static void say_disk(const struct json_node *incidents, size_t width, FILE *file
 			    width, file);
 }
 
-static void say_silent(const struct json_node *health, size_t width, FILE *file)
+static void print_silent_threads(const struct json_node *health, size_t width, FILE *file)
 {
 	char line[256], a[UNITS_TEXT_MAX], thread[64];
 
@@ -151,13 +155,14 @@ static void say_silent(const struct json_node *health, size_t width, FILE *file)
 			 ANSWER_TEXT(silent, "thread", thread), answer_duration(silent, "silent_ns", a));
 		if (answer_whole(silent, "pid"))
 			snprintf(line + strlen(line), sizeof(line) - strlen(line),
-				 ": it hangs in a read of the files of process %" PRIu64, answer_whole(silent, "pid"));
+				 ": it is blocked in a read of the files of process %" PRIu64,
+				 answer_whole(silent, "pid"));
 		output_wrap(line, width, file);
 	}
 }
 
-/* What it may not do. No alarm: it may be meant so. */
-static void say_lacks(const struct json_node *daemon, size_t width, FILE *file)
+/* Missing privileges. Not an alarm: they may be missing on purpose. */
+static void print_lacks(const struct json_node *daemon, size_t width, FILE *file)
 {
 	char line[512], needs[64], off[256];
 
@@ -168,7 +173,7 @@ static void say_lacks(const struct json_node *daemon, size_t width, FILE *file)
 	}
 }
 
-static void say_units(const struct json_node *units, size_t width, FILE *file)
+static void print_units(const struct json_node *units, size_t width, FILE *file)
 {
 	char line[640], name[300], why[200];
 
@@ -184,18 +189,15 @@ static void say_units(const struct json_node *units, size_t width, FILE *file)
 	}
 }
 
-/*
- * root: of the daemon's answer. A few lines of at most width characters, and one paragraph for each
- * thing that is wrong.
- */
+/* root: of the daemon's answer. Lines have at most width characters. */
 static void print_health(const struct json_node *root, size_t width, FILE *file)
 {
 	const struct json_node *daemon = answer_member(root, "daemon"), *found = answer_member(root, "discovery");
 	char line[512], why[200];
 
-	say_figures(root, width, file);
-	say_stacks(answer_member(root, "stacks"), width, file);
-	say_units(answer_member(root, "units"), width, file);
+	print_figures(root, width, file);
+	print_stacks(answer_member(root, "stacks"), width, file);
+	print_units(answer_member(root, "units"), width, file);
 	if (answer_whole(daemon, "slowdown") > 1) {
 		snprintf(line, sizeof(line), "! sampling %ju times slower than configured, to keep sampling.cpu_budget",
 			 (uintmax_t)answer_whole(daemon, "slowdown"));
@@ -203,23 +205,19 @@ static void print_health(const struct json_node *root, size_t width, FILE *file)
 	}
 	for (const struct json_node *v = answer_first(answer_member(root, "sampler"), "verdicts"); v; v = v->next)
 		if (answer_is_true(v, "bad") || answer_is_true(v, "bad_now"))
-			say_verdict(v, width, file);
+			print_verdict(v, width, file);
 	if (*answer_text(found, "unfinished_why")) {
 		snprintf(line, sizeof(line), "! new targets are not found: %s",
 			 ANSWER_TEXT(found, "unfinished_why", why));
 		output_wrap(line, width, file);
 	}
-	say_disk(answer_member(root, "incidents"), width, file);
-	say_alarms(root, width, file);
-	say_silent(answer_member(root, "health"), width, file);
-	say_lacks(daemon, width, file);
+	print_disk(answer_member(root, "incidents"), width, file);
+	print_alarms(root, width, file);
+	print_silent_threads(answer_member(root, "health"), width, file);
+	print_lacks(daemon, width, file);
 }
 
-/*
- * statusview.c: rows are nodes of the answer, sorted; their cells are made twice, once to find the
- * widths and once to print. A table that is too wide gives up characters of names, never of
- * figures.
- */
+/* ---- the table ---- */
 
 enum column { TARGET, RULE, VALUE, THRESHOLD, AVERAGE, WHY, COLUMNS };
 
@@ -245,8 +243,6 @@ static bool is_wanted(const struct status_query *query, const struct json_node *
 	return status_query_wants(query, answer_text(target, "name"), answer_text(target, "entry"),
 				  answer_text(rule, "rule"));
 }
-
-/* ---- a row's cells ---- */
 
 static enum unit_kind unit_of(const struct json_node *rule)
 {
@@ -275,7 +271,7 @@ static void put_threshold(const struct json_node *rule, char *buf, size_t cap)
 		snprintf(buf, cap, "+%s", units_format_percent(text, UNITS_TEXT_MAX, delta));
 }
 
-/* What its last window lacked. */
+/* Why the last window did not fire. */
 static void put_lack(const struct json_node *rule, const char *reason, char *buf, size_t cap)
 {
 	char a[UNITS_TEXT_MAX], b[UNITS_TEXT_MAX];
@@ -310,7 +306,7 @@ static void put_lack(const struct json_node *rule, const char *reason, char *buf
 		text_escape(buf, cap, reason, strlen(reason));
 }
 
-/* And what the rule waits for besides. */
+/* The reason, and a cooldown if there is another reason too. */
 static void put_why(const struct json_node *rule, char *buf, size_t cap)
 {
 	const char *reason = answer_text(rule, "reason");
@@ -334,8 +330,6 @@ static void put_cells(const struct row *row, struct cells *ret)
 	value(row->rule, "average", ret->text[AVERAGE], CELL_MAX);
 	put_why(row->rule, ret->text[WHY], CELL_MAX);
 }
-
-/* ---- the table ---- */
 
 /*
  * Those of one target are one after the other in the answer, and stay so while they are equally
@@ -392,7 +386,7 @@ static size_t characters(const char *text)
 }
 
 /* Takes from the wider of the two names until the table fits. */
-static void shrink(size_t widths[COLUMNS], size_t width)
+static void shrink_names(size_t widths[COLUMNS], size_t width)
 {
 	size_t total = (COLUMNS - 1) * GAP;
 
@@ -524,7 +518,7 @@ static void view_print(const struct row *rows, size_t count, bool counts, size_t
 		for (size_t k = 0; k < COLUMNS; k++)
 			widths[k] = characters(cells.text[k]) > widths[k] ? characters(cells.text[k]) : widths[k];
 	}
-	shrink(widths, width);
+	shrink_names(widths, width);
 
 	put_line(&head, widths, file);
 	for (size_t i = 0; i < count; i++) {
@@ -538,9 +532,9 @@ static void view_print(const struct row *rows, size_t count, bool counts, size_t
 }
 
 /*
- * The table, nearest to firing first, and with names what was counted for each row. At most
- * query->nearest rows (0: all); says how many more there are, those included that the daemon kept
- * to itself. The rows that are wanted; -ENOMEM.
+ * The table, nearest to firing first, and with names the counts of each row. At most query->nearest
+ * rows (0: all); says how many more there are, with those that the daemon left out. Returns how many
+ * rows match; -ENOMEM.
  */
 static ssize_t print_rules(const struct json_node *root, const struct status_query *query, size_t width, FILE *file)
 {
@@ -678,11 +672,11 @@ static size_t emit_targets(struct json_writer *json, const struct json_node *tar
 	return count;
 }
 
-/* ---- answers ---- */
+/* ---- the command ---- */
 
 static int nothing_matches(void)
 {
-	fprintf(stderr, "spikewatch status: no rule and no target that is judged has such a name.\n");
+	fprintf(stderr, "spikewatch status: no rule and no judged target has this name.\n");
 	return EXIT_TROUBLE;
 }
 
@@ -730,15 +724,15 @@ static int print(const struct json_node *root, const struct request *request)
 	const char *error = answer_text(root, "error");
 
 	if (!json_member(root, "daemon")) {
-		fprintf(stderr, "spikewatch status: what answers there is no spikewatchd that I know: ");
-		output_escaped(stderr, *error ? error : "it says nothing about itself");
+		fprintf(stderr, "spikewatch status: the answer is not that of a known spikewatchd: ");
+		output_escaped(stderr, *error ? error : "it does not describe itself");
 		fputc('\n', stderr);
 		return EXIT_TROUBLE;
 	}
 	return request->json ? print_json(root, &request->query) : print_text(root, &request->query);
 }
 
-/* What is too long for a line is asked for with all the rest, and chosen here. */
+/* A query that is too long for the line is asked without names, and filtered here. */
 static void write_request(const struct status_query *query, char *buf, size_t cap)
 {
 	const struct status_query all = { .brief = query->brief };
@@ -772,13 +766,13 @@ int status_command(int argc, char **argv)
 	uint64_t rows = UINT64_MAX;
 	const struct option_spec options[] = {
 		{ 's', "socket", OPTION_TEXT, "PATH", "the daemon's; see below", &request.socket },
-		{ 'n', "rows", OPTION_NUMBER, "N", "only so many, the nearest to firing; 0 all (40; JSON: all)",
+		{ 'n', "rows", OPTION_NUMBER, "N", "only this many, the nearest to firing; 0 all (40; JSON: all)",
 		  &rows },
 		{ 't', "target", OPTION_TEXT, "NAME", "of targets or entries called so; * and ? match anything",
 		  &request.query.target },
 		{ 'r', "rule", OPTION_TEXT, "NAME", "of rules called so", &request.query.rule },
-		{ 'b', "brief", OPTION_FLAG, NULL, "only how the daemon is, nothing of targets", &request.query.brief },
-		{ 0, "json", OPTION_FLAG, NULL, "all there is to know, as JSON", &request.json },
+		{ 'b', "brief", OPTION_FLAG, NULL, "only the daemon, no targets", &request.query.brief },
+		{ 0, "json", OPTION_FLAG, NULL, "everything, as JSON", &request.json },
 	};
 	const struct options_usage usage = {
 		.command = "spikewatch status",

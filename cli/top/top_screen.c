@@ -1,12 +1,11 @@
 /*
- * top_screen.c: curses, with as little of it as possible: whole lines, five looks, some keys.
+ * top_screen.c: a little of curses: whole lines, some attributes, some keys.
  *
- * Signals are blocked but while a key is waited for (ppoll), so none can come between the question
- * and the waiting. curses has a handler of its own for SIGWINCH, which makes the next read answer
- * that the size has changed, and for SIGTSTP.
+ * Signals are blocked except in ppoll(2), so that none is missed between the check and the wait.
+ * curses has handlers for SIGTSTP and for SIGWINCH, after which the next read returns KEY_RESIZE.
  *
  * initscr() ends the program when the terminal is unknown; newterm() does not. A terminal whose
- * cursor cannot be moved ("dumb") has no screen for us.
+ * cursor cannot be moved ("dumb") is not supported.
  */
 #include "cli/top/top_screen.h"
 
@@ -34,7 +33,7 @@ struct top_screen {
 	struct sigaction actions[3]; /* what was done */
 };
 
-/* That often in a row, input that is there and cannot be read is the end of it. */
+/* After so many reads in a row of input that is ready and cannot be read, it counts as closed. */
 #define MISSES_MAX 100
 
 static const int endings[] = { SIGINT, SIGTERM, SIGHUP };
@@ -96,10 +95,7 @@ static void prepare_colors(struct top_screen *screen, bool color)
 	init_pair(2, COLOR_YELLOW, -1);
 }
 
-/*
- * What the terminal itself says counts, and not $LINES and $COLUMNS, as curses would have it: they
- * do not change with it.
- */
+/* curses prefers $LINES and $COLUMNS, which do not change with the terminal. */
 static void fit_terminal(void)
 {
 	struct winsize size;
@@ -119,7 +115,7 @@ int top_screen_open(bool color, struct top_screen **ret)
 	if (!screen)
 		return -ENOMEM;
 
-	/* Before curses installs handlers of its own for those that have none. */
+	/* Before curses installs handlers for signals without one. */
 	take_signals(screen);
 	screen->screen = newterm(NULL, stdout, stdin);
 	if (!screen->screen) {
@@ -187,7 +183,7 @@ void top_screen_put(struct top_screen *screen, size_t line, enum top_screen_look
 	clrtoeol();
 	attr_set(attribute, (short)PAIR_NUMBER(attribute), NULL);
 	addnstr(text, -1);
-	/* A text as wide as the screen has moved on to the next line. */
+	/* A text as wide as the screen has moved the cursor to the next line. */
 	if (look == TOP_SCREEN_HEAD && getcury(stdscr) == (int)line)
 		hline(' ' | attribute, COLS - getcurx(stdscr));
 	attr_set(A_NORMAL, 0, NULL);
@@ -201,7 +197,7 @@ void top_screen_show(struct top_screen *screen, size_t line)
 	refresh();
 }
 
-/* Ctrl-L: as everywhere. */
+/* Ctrl-L */
 #define REPAINT '\f'
 
 static int translate(int key)
@@ -226,7 +222,7 @@ static int translate(int key)
 		{ REPAINT, TOP_SCREEN_RESIZED },
 	};
 
-	/* What a terminal makes of its text when it is resized, nobody knows. */
+	/* Terminals differ in what they do with their text when they are resized. */
 	if (key == KEY_RESIZE || key == REPAINT) {
 		fit_terminal();
 		clearok(stdscr, TRUE);
@@ -243,7 +239,7 @@ int top_screen_key(struct top_screen *screen, uint64_t wait_ns)
 	struct timespec wait = { .tv_sec = (time_t)(wait_ns / NS_PER_S), .tv_nsec = (long)(wait_ns % NS_PER_S) };
 	int ready, key = ended ? ERR : getch();
 
-	/* Something may have been read before. */
+	/* curses may have read more than one key. */
 	if (key != ERR)
 		return translate(key);
 	if (ended)

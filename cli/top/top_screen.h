@@ -1,9 +1,7 @@
 /*
  * top_screen.h: a terminal whose lines are rewritten in place, and its keyboard. The only module
- * that knows curses.
- *
- * While it is open, SIGINT, SIGTERM and SIGHUP come as a key, and SIGWINCH as another; however it
- * ends, close gives the terminal back as it was.
+ * that uses curses. While it is open, SIGINT, SIGTERM and SIGHUP come as a key, and SIGWINCH as
+ * another; top_screen_close restores the terminal.
  */
 #ifndef SPIKEWATCH_CLI_TOP_TOP_SCREEN_H
 #define SPIKEWATCH_CLI_TOP_TOP_SCREEN_H
@@ -25,9 +23,9 @@ enum top_screen_look {
 
 /* Other keys are what they type, as a character of ASCII or a byte of UTF-8. */
 enum top_screen_key {
-	TOP_SCREEN_NOTHING = -1, /* the time is over */
-	TOP_SCREEN_END = -2,     /* a signal says so, or there is no terminal any more */
-	TOP_SCREEN_RESIZED = -3, /* or everything is to be drawn anew (Ctrl-L) */
+	TOP_SCREEN_NOTHING = -1, /* no key in time */
+	TOP_SCREEN_END = -2,     /* a signal, or the terminal was closed */
+	TOP_SCREEN_RESIZED = -3, /* or Ctrl-L: everything is to be drawn again */
 	TOP_SCREEN_UP = -4,
 	TOP_SCREEN_DOWN = -5,
 	TOP_SCREEN_PAGE_UP = -6,
@@ -50,8 +48,8 @@ void top_screen_close(struct top_screen *screen);
 void top_screen_size(const struct top_screen *screen, size_t *ret_lines, size_t *ret_columns);
 
 /*
- * Makes line `line` (from 0) say text, and no more; one that is not on the screen is passed over.
- * The characters must be printable.
+ * Replaces line `line` (from 0) by text, which must be printable; a line that is not on the screen
+ * is ignored.
  */
 void top_screen_put(struct top_screen *screen, size_t line, enum top_screen_look look, const char *text);
 

@@ -1,10 +1,10 @@
 /*
- * child.c: the child says that it is there, and reads a byte before it calls execvp(3). If the
- * parent dies or gives up, the connection ends, and the child with it. After that the same
- * connection tells whether execvp(3) failed: it closes a successful one.
+ * child.c: the child writes a byte to a socket pair when it runs, and reads one before it calls
+ * execvp(3). If the parent dies or gives up, the connection ends, and the child with it. A byte that
+ * arrives later says that execvp(3) failed: a successful one closes the socket.
  *
- * Whoever starts us may have SIGCHLD ignored: then the kernel would reap the child by itself, and
- * nobody would ever see it end.
+ * SIGCHLD may be ignored by our parent's choice: then the kernel would reap the child, and its end
+ * and exit code would be lost. So it gets its default action, and the child the original one.
  */
 #include "cli/trap/child.h"
 
@@ -23,14 +23,14 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Between two looks: a wait that a signal could slip past would not end. */
+/* Between two polls: a blocking wait could miss a signal that arrives just before it. */
 #define NAP_NS 20000000L
 
-/* What a shell says when there is no such command, and when it cannot be run. */
+/* Exit codes of a shell when there is no such command, and when it cannot be executed. */
 #define NOT_FOUND 127
 #define NOT_STARTED 126
 
-/* As it will be called when it runs: until then a dispatcher would see our own name. */
+/* Its later name: until execvp(3) a watcher would see ours. */
 static void take_name(const char *program)
 {
 	const char *slash = strrchr(program, '/');
@@ -38,8 +38,8 @@ static void take_name(const char *program)
 	prctl(PR_SET_NAME, slash && slash[1] ? slash + 1 : program);
 }
 
-__attribute__((noreturn)) static void begin(const char *who, char *const *words, int gate,
-					    const struct sigaction *of_children)
+__attribute__((noreturn)) static void run_child(const char *who, char *const *words, int gate,
+						const struct sigaction *of_children)
 {
 	char go;
 
@@ -73,14 +73,14 @@ int stopped_child_fork(const char *who, char *const *words, struct stopped_child
 
 	if (pid == 0) {
 		close(gate[1]);
-		begin(who, words, gate[0], &before);
+		run_child(who, words, gate[0], &before);
 	}
 	close(gate[0]);
 	if (pid < 0) {
 		close(gate[1]);
 		return -errno;
 	}
-	(void)!read(gate[1], &ready, 1); /* if it has died, whoever waits for it is told */
+	(void)!read(gate[1], &ready, 1); /* if it has died, waiting for it will tell */
 	*ret = (struct stopped_child){ .pid = pid, .gate = gate[1] };
 
 	return 0;

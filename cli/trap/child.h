@@ -1,6 +1,6 @@
 /*
- * child.h: a command that is there, with its pid and its name, before it begins: it waits at a gate
- * until whoever watches it is ready.
+ * child.h: a command that is forked, and has its pid and name, before it is executed: so that it can
+ * be watched from its first instruction on.
  */
 #ifndef SPIKEWATCH_CLI_TRAP_CHILD_H
 #define SPIKEWATCH_CLI_TRAP_CHILD_H
@@ -16,24 +16,24 @@ struct stopped_child {
 };
 
 /*
- * Forks. Call it before any thread is started. words end with NULL and are looked up in $PATH; who
- * asks for it, such as "spikewatch trap", stands before the message if that fails. 0 or -errno.
+ * Forks. Call it before any thread is started. words end with NULL and are looked up in $PATH; who,
+ * such as "spikewatch trap", begins the message if that fails. 0 or -errno.
  */
 int stopped_child_fork(const char *who, char *const *words, struct stopped_child *ret);
 
-/* It may begin. 0 or -errno. */
+/* Lets it call execvp(3). 0 or -errno. */
 int stopped_child_open(struct stopped_child *child);
 
-/* It has said that it could not be started. Tells it once, and only after stopped_child_ended. */
+/* Whether execvp(3) failed, which the child has printed. Once, after stopped_child_ended. */
 bool stopped_child_failed(const struct stopped_child *child);
 
-/* It has ended. It is not reaped: what it has used in all can still be read. */
+/* Whether it has ended. It is not reaped: its total usage can still be read. */
 bool stopped_child_ended(const struct stopped_child *child);
 
 /*
- * Waits for its end; one that never began does not begin any more. What we are told to end by
- * (interruption.h) it is sent too. Returns its exit code: as of a shell 128 and the signal that
- * ended it; 127: there is no such program, 126: it could not be started.
+ * Waits for its end; one that was not let go ends now. Signals that this process was sent alone
+ * (interruption_to_pass_on) are passed on to it. Returns its exit code, as a shell does: 128 and the
+ * signal that ended it; 127: no such program, 126: it could not be executed.
  */
 int stopped_child_wait(struct stopped_child *child);
 

@@ -3,8 +3,8 @@
  * a pipe.
  *
  * The main thread is the ring's blocking reader: while the sink is slow the sampler backs off,
- * which the STATS line and the closing words count. There is no configuration file: the options
- * become one (config.h), so that the same code decides what is watched.
+ * which the STATS line and the report at the end count. The options become the text of a
+ * configuration, so that one parser knows the ranges.
  */
 #include "cli/base/options.h"
 #include "cli/base/output.h"
@@ -37,19 +37,16 @@
 #include <string.h>
 #include <unistd.h>
 
-/*
- * How often buffered lines are handed to the sink when nothing else does it: what a person who
- * watches the output sees.
- */
+/* How often buffered lines are written at least. */
 #define FLUSH_INTERVAL_NS (200 * NS_PER_MS)
 
-/* As many as a configuration may have entries; of trees, that may have them (config.h). */
+/* Entries that a configuration may have. */
 #define WATCHED_MAX 1000u
 
-/* What was asked for. */
+/* A process to be recorded. */
 struct watched {
 	int32_t pid;
-	bool tree; /* with all that it starts */
+	bool tree; /* with all processes that it starts */
 	char name[TARGET_NAME_MAX];
 };
 
@@ -79,7 +76,7 @@ static int make_room(struct record *record)
 	return -ENOMEM;
 }
 
-/* program: NULL, to ask the process itself. */
+/* program: NULL: the name in /proc. */
 static int add_pid(struct record *record, long pid, const char *program, bool tree)
 {
 	struct watched *watched = &record->watched[record->watched_count];
@@ -148,10 +145,10 @@ static int parse_pids(struct record *record)
 	return 0;
 }
 
-/* The configuration that the options amount to. 0; EXIT_USAGE, which was said; -errno. */
+/* 0; EXIT_USAGE, printed; -errno. */
 static int build_config(const struct record *record, struct config **ret)
 {
-	/* gVisor's columns are settled before there is anything to see: there a tree is a sum. */
+	/* The columns of gVisor's format are fixed at the start: there a tree is a sum. */
 	const char *tree =
 		record->format == STREAM_GVISOR ? ", \"per\": \"group\", \"tree\": true" : ", \"tree\": true";
 	const char *rescan = record->trees ? "100ms" : "1s";
@@ -179,10 +176,10 @@ static int build_config(const struct record *record, struct config **ret)
 	if (r < 0) {
 		config_error_format(&error, message, sizeof message);
 		fprintf(stderr, "spikewatch record: %s\n", message);
-		return EXIT_USAGE; /* what was asked for is out of range */
+		return EXIT_USAGE; /* an option is out of range */
 	}
 
-	(*ret)->sampling.cpu_budget_percent = 0; /* who asks for a rate gets it */
+	(*ret)->sampling.cpu_budget_percent = 0; /* the interval is as requested */
 
 	return 0;
 }
@@ -191,10 +188,7 @@ static int build_config(const struct record *record, struct config **ret)
 
 #define SINK_PATIENCE_MS 1000
 
-/*
- * A slow reader is waited for; after a signal it must not hold us: what might block is not written
- * any more.
- */
+/* Blocks while the reader is slow; after a signal only writes what does not block. */
 static int write_output(void *ctx, const void *data, size_t len)
 {
 	const struct record *record = ctx;
@@ -217,7 +211,7 @@ static int write_output(void *ctx, const void *data, size_t len)
 	return 0;
 }
 
-/* Processes that are watched now, those of trees that gVisor's format sums up each for itself. */
+/* Processes that are watched now; members of the sums in gVisor's format are counted. */
 static size_t still_there(const struct record *record, struct session *session)
 {
 	struct discovery_state found;
@@ -228,8 +222,8 @@ static size_t still_there(const struct record *record, struct session *session)
 	       (record->format == STREAM_GVISOR ? record->trees : 0);
 }
 
-static bool over(struct record *record, struct session *session, const struct recorder *recorder, mono_t start,
-		 mono_t now)
+static bool is_over(struct record *record, struct session *session, const struct recorder *recorder, mono_t start,
+		    mono_t now)
 {
 	struct recorder_counts counts;
 
@@ -237,7 +231,7 @@ static bool over(struct record *record, struct session *session, const struct re
 		return true;
 	if (record->duration_ns && mono_diff(now, start) >= (int64_t)record->duration_ns)
 		return true;
-	/* Not reaped yet: what it has used in all is there for the last look. */
+	/* It is not reaped yet, so that the last sample has its total usage. */
 	if (stopped_child_ended(&record->child))
 		return true;
 
@@ -267,7 +261,7 @@ static int pump_until_over(struct record *record, struct session *session, struc
 			r = recorder_flush(recorder);
 			flushed = now;
 		}
-		if (r < 0 || over(record, session, recorder, start, now))
+		if (r < 0 || is_over(record, session, recorder, start, now))
 			return r;
 		real_clock_sleep_until(mono_add(now, nap));
 	}
@@ -334,10 +328,7 @@ static int run_session(struct record *record, struct session *session)
 	return r < 0 ? r : pumped < 0 ? pumped : closed;
 }
 
-/*
- * The command's own exit code is ours, as with time(1). Recording may be over; what COMMAND does is
- * its own affair, unless we were told to stop.
- */
+/* COMMAND's, as with time(1): it is waited for also if recording has ended. */
 static int exit_code(struct record *record, bool has_command, int result)
 {
 	int code = has_command ? stopped_child_wait(&record->child) : EXIT_OK;
@@ -390,8 +381,8 @@ static int check_request(struct record *record, bool has_command)
 }
 
 /*
- * The first scan was made: a process that has ended meanwhile, or is none (a thread's id), would
- * never come. 0; EXIT_TROUBLE.
+ * After the first scan: a process that has ended, or is a thread, would be waited for in vain. 0;
+ * EXIT_TROUBLE.
  */
 static int check_found(const struct record *record, struct session *session)
 {
@@ -454,12 +445,12 @@ int record_command(int argc, char **argv)
 		{ 'i', "interval", OPTION_DURATION, "TIME", "between two samples (10ms)", &record.interval_ns },
 		{ 'o', "output", OPTION_TEXT, "FILE", "where to write; - is standard output (-)", &record.output },
 		{ 'f', "format", OPTION_TEXT, "FORMAT", "spikewatch or gvisor (spikewatch)", &record.format_name },
-		{ 'd', "duration", OPTION_DURATION, "TIME", "record for so long (until all have ended)",
+		{ 'd', "duration", OPTION_DURATION, "TIME", "record for this long (until all have ended)",
 		  &record.duration_ns },
 		{ 0, "ring-size", OPTION_SIZE, "SIZE", "buffer between sampling and writing (8MiB)",
 		  &record.ring_bytes },
 		{ 0, "spin", OPTION_FLAG, NULL, "spin before each sample: exact, costs 10 % of a core", &record.spin },
-		{ 'q', "quiet", OPTION_FLAG, NULL, "no closing words", &record.quiet },
+		{ 'q', "quiet", OPTION_FLAG, NULL, "no report at the end", &record.quiet },
 	};
 	const struct options_usage usage = {
 		.command = "spikewatch record",

@@ -219,7 +219,7 @@ START_TEST(a_ring_in_use_is_refused_unless_it_is_meant)
 	ck_assert_uint_eq(count_incidents(&incident), 0);
 	ck_assert_int_eq(access(ring_path, F_OK), 0);
 	ck_assert_int_eq(COMMANDRUN(recover, ring_path, "--live"), EXIT_OK);
-	commandrun_says("is being written on");
+	commandrun_says("still being written");
 	ck_assert_uint_eq(count_incidents(&incident), 1);
 	flock(lock, LOCK_UN);
 	ck_assert_int_eq(COMMANDRUN(recover, ring_path), EXIT_OK);
@@ -292,7 +292,7 @@ START_TEST(one_that_ended_in_good_order_can_be_saved_too)
 {
 	make_ring(true);
 	ck_assert_int_eq(COMMANDRUN(recover, ring_path), EXIT_OK);
-	commandrun_says("ended in good order");
+	commandrun_says("stopped in order");
 }
 END_TEST
 

@@ -194,7 +194,7 @@ START_TEST(what_is_asked_for_must_make_sense)
 	char missing[400];
 
 	ck_assert_int_eq(COMMANDRUN(prune), EXIT_USAGE);
-	commandrun_says("nothing is asked for");
+	commandrun_says("no limit is given");
 	ck_assert_int_eq(COMMANDRUN(prune, "--keep", "0"), EXIT_USAGE);
 	ck_assert_int_eq(COMMANDRUN(prune, "--keep", "4294967296"), EXIT_USAGE);
 	snprintf(missing, sizeof(missing), "%s/not-there", path);

@@ -156,7 +156,7 @@ static const char answer[] = HEAD TARGET("web/1", "web",
 
 static const char expected_text[] = "spikewatchd 0.1.0, pid 1234, up 3.2 h: 1.25% of a core, 9 MiB, 91 fds\n"
 				    "watches 12 targets (and 3 members of groups) of 220 processes, every 40 ms\n"
-				    "captured 95%, woken 52 us late, a look at all takes 1.2 ms\n"
+				    "captured 95%, woken 52 us late, reading all targets takes 1.2 ms\n"
 				    "the ring holds 3.03 min in 16 MiB; incidents: 4 sealed, 1 open, 2 merged\n"
 				    "! sampling 4 times slower than configured, to keep sampling.cpu_budget\n"
 				    "! capture rate: 95% over the whole run, at least 99% expected, and bad right\n"
@@ -165,7 +165,7 @@ static const char expected_text[] = "spikewatchd 0.1.0, pid 1234, up 3.2 h: 1.25
 				    "until there is more\n"
 				    "! cooldowns and counts cannot be saved and would not survive a restart; the log\n"
 				    "says why\n"
-				    "! 2 targets match beyond sampling.max_targets and are not watched\n"
+				    "! 2 targets exceed sampling.max_targets and are not watched\n"
 				    "! 1 targets cannot be opened: Too many open files\n"
 				    "\n"
 				    "TARGET     RULE    VALUE  THRESHOLD  AVERAGE  WHY\n"
@@ -205,8 +205,8 @@ START_TEST(what_is_lacking_or_silent_is_told)
 	says("\nwithout CAP_X: no maps");
 	says_nothing_of("\x1b");
 	says("! the thread sampler has given no sign of life for 12 s\n");
-	says("! the thread discovery has given no sign of life for 13 s: it hangs in a read of\n");
-	says("the files of process 812\n");
+	says("! the thread discovery has given no sign of life for 13 s: it is blocked in a\n");
+	says("read of the files of process 812\n");
 	says("! 3 entries of the log were lost");
 	fits();
 }
@@ -262,7 +262,7 @@ START_TEST(names_of_targets_entries_and_rules_choose)
 	says("cooldown, 41 s left");
 	says_nothing_of("within bounds");
 	ck_assert_int_eq(STATUS(WORD("webs")), EXIT_TROUBLE);
-	says("no rule and no target");
+	says("no rule and no judged target");
 }
 END_TEST
 
@@ -377,12 +377,12 @@ START_TEST(what_is_no_status_is_trouble)
 }
 END_TEST
 
-START_TEST(whoever_hangs_up_is_no_daemon)
+START_TEST(a_server_that_hangs_up_is_not_a_daemon)
 {
 	serve("");
 	ck_assert_int_eq(STATUS(WORD("-n"), WORD("0")), EXIT_TROUBLE);
 	says("no daemon answers at");
-	says("too many clients, or more to do than time: try again");
+	says("too many clients, or is too busy: try again");
 }
 END_TEST
 
@@ -424,7 +424,7 @@ Suite *status_suite(void)
 	tcase_add_test(tcase, what_is_of_another_type_is_unknown);
 	tcase_add_test(tcase, no_rows_are_no_trouble);
 	tcase_add_test(tcase, what_is_no_status_is_trouble);
-	tcase_add_test(tcase, whoever_hangs_up_is_no_daemon);
+	tcase_add_test(tcase, a_server_that_hangs_up_is_not_a_daemon);
 	tcase_add_test(tcase, without_a_daemon_it_says_what_to_do);
 	tcase_add_test(tcase, the_socket_is_found_beside_the_ring);
 	suite_add_tcase(suite, tcase);
