@@ -662,8 +662,7 @@ int verify_command(int argc, char **argv)
 			"is no such file, it is the id of an incident as spikewatch show takes it: \"last\" too.",
 		.example = "spikewatch verify /var/lib/spikewatch/incidents/*\n"
 			   "journalctl -o cat -u my.service | spikewatch verify -",
-		.exits = "0 all whole, 1 something is damaged or still being written, 2 something is not a file of "
-			 "spikewatch",
+		.exits = "0 all whole, 1 something is damaged or still being written, 2 not a file of spikewatch",
 		.options = options,
 		.option_count = ARRAY_LEN(options),
 		.operands_min = 1,
