@@ -7,6 +7,7 @@
 
 #include "daemon/engine/base/clocks.h"
 #include "scene.h"
+#include "skip.h"
 #include "lib/base/base.h"
 #include "lib/config/config.h"
 #include "lib/incident/incident.h"
@@ -47,9 +48,8 @@ static bool have(const char *program)
 {
 	if (access(program, X_OK) == 0)
 		return true;
-	fprintf(stderr, "skipped: there is no %s\n", program);
 
-	return false;
+	return skip_because("there is no %s", program);
 }
 
 static void on_done(void *ctx)
@@ -170,7 +170,7 @@ START_TEST(gcore_leaves_a_core)
 	char name[40], comm[40];
 
 	if (!have("/usr/bin/gcore"))
-		return;
+		SKIP_TEST("%s", skip_reason);
 
 	helper = fork();
 	if (helper == 0) {
@@ -196,7 +196,7 @@ START_TEST(jcmd_says_which_classes_there_are)
 	char source[128], ready[128];
 
 	if (!have("/usr/bin/java") || !have("/usr/bin/jcmd"))
-		return;
+		SKIP_TEST("%s", skip_reason);
 
 	snprintf(source, sizeof(source), "%s/Sleeper.java", directory);
 	snprintf(ready, sizeof(ready), "%s/ready", directory);
@@ -217,10 +217,8 @@ START_TEST(jcmd_says_which_classes_there_are)
 		runs = access(ready, F_OK) == 0;
 		scene_nap();
 	}
-	if (!runs) {
-		fprintf(stderr, "skipped: Java does not start here\n");
-		return;
-	}
+	if (!runs)
+		SKIP_TEST("Java does not start here");
 	run_recipe("conf/hooks/jcmd.json", helper, 0);
 	all_ok();
 	char *text = left("run-histogram.txt");
@@ -270,7 +268,7 @@ static int serve(void)
 		len++;
 	close(ends[0]);
 	if (len == 0)
-		fprintf(stderr, "skipped: there is no python3\n");
+		skip_because("there is no python3");
 
 	return len > 0 ? (int)strtol(port, NULL, 10) : 0;
 }
@@ -280,7 +278,7 @@ START_TEST(pprof_is_fetched)
 	int port = have("/usr/bin/curl") ? serve() : 0;
 
 	if (port == 0)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	run_recipe("conf/hooks/pprof.json", getpid(), port);
 	all_ok();
 	char *text = left("heap.pb.gz");
@@ -299,7 +297,7 @@ START_TEST(pyroscope_is_given_what_was_fetched)
 	char posted[128];
 
 	if (port == 0)
-		return;
+		SKIP_TEST("%s", skip_reason);
 	run_recipe("conf/hooks/pyroscope.json", getpid(), port);
 	all_ok();
 	snprintf(posted, sizeof(posted), "%s/posted", directory);
@@ -315,7 +313,7 @@ END_TEST
 START_TEST(a_server_that_is_not_there_is_said)
 {
 	if (!have("/usr/bin/curl"))
-		return;
+		SKIP_TEST("%s", skip_reason);
 	run_recipe("conf/hooks/pprof.json", getpid(), 1);
 	ck_assert_int_eq(incident.captures[0].status, INCIDENT_CAPTURE_FAILED);
 	ck_assert_str_eq(incident.captures[0].why, "exit status 7");

@@ -8,6 +8,7 @@
 #include "daemon/engine/incident/recover.h"
 #include "lib/ring/ring.h"
 #include "scene.h"
+#include "skip.h"
 #include "daemon/engine/session/session.h"
 #include "daemon/engine/incident/spool.h"
 #include "daemon/engine/stacks/stack_recorder.h"
@@ -286,7 +287,7 @@ START_TEST(a_damaged_page_is_left_out_and_the_rest_saved)
 	close(fd);
 	recover_ring(path, config, spool);
 	if (count_incidents(incident_path) == 0)
-		return; /* it was the only page: there was nothing left to save */
+		SKIP_TEST("the damaged page was the only one of the ring");
 
 	int dirfd = open(incident_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	ck_assert_int_eq(manifest_verify(dirfd, NULL, NULL), 0);
