@@ -47,7 +47,7 @@ static struct pace run(const struct bench_targets *targets, uint64_t interval_ns
 	struct stats from, to;
 
 	bench_sampler_make(&bench, targets, interval_ns, wait);
-	bench_need(sampler_start(bench.sampler) == 0, "starting the sampler");
+	bench_need(samplers_start(bench.sampler) == 0, "starting the sampler");
 	bench_sleep(100000000);
 	read_stats(&bench, &from);
 

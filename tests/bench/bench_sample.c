@@ -45,7 +45,7 @@ static double time_ours(struct case_ *c)
 	uint64_t from = bench_cpu();
 
 	for (unsigned i = 0; i < c->batch; i++) {
-		sampler_tick(c->sampler.sampler);
+		samplers_tick(c->sampler.sampler);
 		if (c->recorder)
 			bench_need(recorder_pump(c->recorder) == 0, "recorder");
 	}

@@ -155,7 +155,7 @@ static inline void bench_targets_end(struct bench_targets *targets)
 
 struct bench_sampler {
 	struct ring *ring;
-	struct sampler *sampler;
+	struct samplers *sampler;
 	struct sampler_target *targets;
 	size_t count;
 };
@@ -204,18 +204,18 @@ static inline void bench_sampler_make(struct bench_sampler *bench, const struct 
 	bench->targets = calloc(targets->count, sizeof *bench->targets);
 	bench_need(bench->targets, "memory");
 	bench_need(ring_create_anonymous(&ring, &bench->ring) == 0, "ring");
-	bench_need(sampler_new(&options, bench->ring, &bench->sampler) == 0, "sampler");
+	bench_need(samplers_new(&options, 1, bench->ring, &bench->sampler) == 0, "sampler");
 	for (size_t i = 0; i < targets->count; i++) {
 		bench_sampler_watch(&bench->targets[i], procfd, targets->pids[i], (uint32_t)i + 1);
-		bench_need(sampler_add(bench->sampler, &bench->targets[i]), "adding a target");
+		bench_need(samplers_add(bench->sampler, &bench->targets[i]), "adding a target");
 	}
 	close(procfd);
 }
 
 static inline void bench_sampler_end(struct bench_sampler *bench)
 {
-	sampler_stop(bench->sampler);
-	sampler_free(bench->sampler);
+	samplers_stop(bench->sampler);
+	samplers_free(bench->sampler);
 	ring_free(bench->ring);
 	for (size_t i = 0; i < bench->count; i++)
 		sampler_target_release(&bench->targets[i]);

@@ -23,7 +23,7 @@ struct watched {
 };
 
 static struct ring *ring;
-static struct sampler *sampler;
+static struct samplers *sampler;
 static struct ring_cursor *cursor;
 static struct watched watched[TARGETS_MAX];
 static int procfd;
@@ -53,7 +53,7 @@ static inline void setup(void)
 static inline void teardown(void)
 {
 	ring_cursor_free(cursor);
-	sampler_free(sampler);
+	samplers_free(sampler);
 	for (int i = 0; i < TARGETS_MAX; i++)
 		sampler_target_release(&watched[i].sampled);
 	ring_free(ring);
@@ -70,7 +70,7 @@ static inline void make(uint64_t interval_ns, uint32_t capacity, uint64_t ring_b
 	};
 
 	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);
-	ck_assert_int_eq(sampler_new(&options, ring, &sampler), 0);
+	ck_assert_int_eq(samplers_new(&options, 1, ring, &sampler), 0);
 }
 
 /* Makes target number i + 1 of an entry that exists, and hands it over. */
@@ -82,7 +82,7 @@ static inline struct sampler_target *add(int i, const char *name)
 	target->what.entry = target->what.name = target->what.key = name;
 	target->what.comm = target->what.cmdline = target->what.cgroup = "";
 	ck_assert_int_eq(sampler_target_describe(&target->sampled, &target->what), 0);
-	ck_assert(sampler_add(sampler, &target->sampled));
+	ck_assert(samplers_add(sampler, &target->sampled));
 
 	return &target->sampled;
 }
@@ -112,7 +112,7 @@ static inline void answers(const struct sampler_target *target, enum sampler_ret
 	struct sampler_target *returned = NULL;
 	enum sampler_return got = 0;
 
-	ck_assert(sampler_returned(sampler, &returned, &got));
+	ck_assert(samplers_returned(sampler, &returned, &got));
 	ck_assert_ptr_eq(returned, target);
 	ck_assert_int_eq(got, why);
 }
@@ -122,7 +122,7 @@ static inline void answers_no_more(void)
 	struct sampler_target *returned;
 	enum sampler_return why;
 
-	ck_assert(!sampler_returned(sampler, &returned, &why));
+	ck_assert(!samplers_returned(sampler, &returned, &why));
 }
 
 static inline void note(const struct ring_event *event)

@@ -1,16 +1,27 @@
 /*
- * sampler.c: who gets what.
+ * sampler.c: one or several sampler threads of a session. Each waits for its deadline, takes what the
+ * control thread has handed over, reads its targets and publishes a tick.
  *
- * Placing is the cold side's, so it needs no lock: how many each thread has is counted when a
- * target is handed over and when it comes back. The first thread leads: it keeps the budget of the
- * process, and tells the ring of a new interval; the others follow its factor.
+ * The tick allocates nothing, logs nothing, locks nothing and opens no files, except those of processes
+ * whose descriptors are closed (read gate, process.h). A tick begins in the ring before anything is
+ * read: if a blocking reader holds the next page there is nothing to read for, and the schedule backs
+ * off.
  *
- * Each source has room for all, since groups do not split evenly; that there are not more
- * altogether is seen to here. A single thread sees to it itself, exactly.
+ * Records are written for targets that changed, and for those that had none for a heartbeat; the source
+ * keeps the list (source_seen), so idle targets cost nothing in between. After a tick in which records
+ * were lost all are written: the ring knows which of them it has not got. When a process wakes that was
+ * not read in the tick before, two records are written: that it was unchanged when it was last read,
+ * and its new sample.
  *
- * Rejected: moving targets between threads to even them out: the ring would have to say so, and
- * every reader would have to understand it. Processes come and go, and the next ones go where there
- * are fewest.
+ * Several threads. Targets are placed by the control thread, so placing needs no lock: the number of
+ * each thread's targets changes when one is handed over and when it comes back. The first thread leads:
+ * it keeps the CPU budget of the process and writes the interval to the ring; the others follow its
+ * slowdown. They tick in turn, thread k that part of an interval after the first. Each source has room
+ * for all targets, since groups do not split evenly; the limit on their sum is checked here. A single
+ * thread checks it itself, exactly.
+ *
+ * Rejected: moving targets between threads to even them out: the ring would have to say so, and every
+ * reader would have to understand it. Processes come and go, and new ones go where there are fewest.
  */
 #include "daemon/engine/sampling/sampler.h"
 
@@ -38,20 +49,19 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-/* ---- the owner ---- */
-
-/* Which of several samplers of one ring this is. {0}: the only one. */
-struct sampler_seat {
-	unsigned number, of;
-	/* NULL: this one governs the interval, and tells the ring of it; else the one that does. */
-	const struct sampler *leader;
-};
+/* ---- the timer of a thread ---- */
 
 /*
- * deadline_timer.c: a call is a flag that is looked at between slices. Rejected: a futex or a
- * signal that ends a sleep at once. Nobody who calls is in a hurry, and clock_nanosleep, with
- * nothing to be woken by, is what the accuracy of the ticks was measured with.
+ * Waits for absolute times in slices: the thread shows that it is alive however long it waits, and a
+ * call ends the wait. A call is a flag that is looked at between slices. Rejected: a futex or a signal
+ * that ends a sleep at once. No caller is in a hurry, and the accuracy of the ticks was measured with
+ * plain clock_nanosleep.
  */
+struct deadline_timer {
+	struct clock clock;
+	_Atomic uint64_t pulse_ns;
+	_Atomic bool called;
+};
 
 /*
  * Where sleeping ends and yielding or spinning begins: about the 99th percentile of a wake-up's
@@ -60,30 +70,30 @@ struct sampler_seat {
 #define YIELD_NS (50 * NS_PER_US)
 #define SPIN_NS (100 * NS_PER_US)
 
-/*
- * The longest uninterrupted sleep: how long a caller may have to wait, and how old the pulse of a
- * healthy thread gets.
- */
-#define SAMPLE_WINDOW_NS (100 * NS_PER_MS)
+/* The longest uninterrupted sleep: a caller waits no longer, and no pulse of a healthy thread is older. */
+#define SLICE_NS (100 * NS_PER_MS)
 
-void deadline_timer_call(struct deadline_timer *deadline_timer)
+/* Any thread: waits of the owner end within 100 ms, and later ones at once, until it answers. */
+static void deadline_timer_call(struct deadline_timer *deadline_timer)
 {
 	atomic_store_explicit(&deadline_timer->called, true, memory_order_release);
 }
 
-mono_t deadline_timer_pulse(const struct deadline_timer *deadline_timer)
+static mono_t deadline_timer_pulse(const struct deadline_timer *deadline_timer)
 {
 	return (mono_t){ atomic_load_explicit(&deadline_timer->pulse_ns, memory_order_relaxed) };
 }
 
-/* Shows that it is alive at now, which it has read anyway: one store. */
 static void deadline_timer_beat(struct deadline_timer *deadline_timer, mono_t now)
 {
 	atomic_store_explicit(&deadline_timer->pulse_ns, now.ns, memory_order_relaxed);
 }
 
-/* An exchange, and not a store, because it must see what came before the call that it clears. */
-void deadline_timer_answer(struct deadline_timer *deadline_timer)
+/*
+ * Clears the call: what was stored before it is visible from here on, so look for it after this. An
+ * exchange and not a store, because it must see what came before the call that it clears.
+ */
+static void deadline_timer_answer(struct deadline_timer *deadline_timer)
 {
 	if (atomic_load_explicit(&deadline_timer->called, memory_order_relaxed))
 		atomic_exchange_explicit(&deadline_timer->called, false, memory_order_acq_rel);
@@ -94,7 +104,7 @@ static bool called(const struct deadline_timer *deadline_timer)
 	return atomic_load_explicit(&deadline_timer->called, memory_order_relaxed);
 }
 
-void deadline_timer_sleep(struct deadline_timer *deadline_timer, mono_t until)
+static void deadline_timer_sleep(struct deadline_timer *deadline_timer, mono_t until)
 {
 	while (!called(deadline_timer)) {
 		mono_t now = clock_mono(&deadline_timer->clock);
@@ -103,7 +113,7 @@ void deadline_timer_sleep(struct deadline_timer *deadline_timer, mono_t until)
 		deadline_timer_beat(deadline_timer, now);
 		if (left <= 0)
 			return;
-		real_clock_sleep_until(left > (int64_t)SAMPLE_WINDOW_NS ? mono_add(now, SAMPLE_WINDOW_NS) : until);
+		real_clock_sleep_until(left > (int64_t)SLICE_NS ? mono_add(now, SLICE_NS) : until);
 	}
 }
 
@@ -117,7 +127,8 @@ static void pause_briefly(enum config_wait wait)
 #endif
 }
 
-void deadline_timer_wait(struct deadline_timer *deadline_timer, mono_t deadline, enum config_wait wait)
+/* Sleeps, and is on time by yielding or spinning at the end, if wait says so. */
+static void deadline_timer_wait(struct deadline_timer *deadline_timer, mono_t deadline, enum config_wait wait)
 {
 	uint64_t early = wait == CONFIG_WAIT_SPIN ? SPIN_NS : wait == CONFIG_WAIT_YIELD ? YIELD_NS : 0;
 
@@ -126,7 +137,20 @@ void deadline_timer_wait(struct deadline_timer *deadline_timer, mono_t deadline,
 		pause_briefly(wait);
 }
 
-/* budget.c: a cpu budget, and its answer where other threads can read it. */
+/* ---- the CPU budget ---- */
+
+/*
+ * The CPU time that the process may take: the leading thread measures (cpu_budget.h) and sets how much
+ * slower than configured all threads are; the others follow. {0} before budget_restart.
+ */
+struct budget {
+	struct cpu_budget cpu_budget;
+	const struct budget *leader; /* NULL: this one */
+	clockid_t exempt;            /* of a thread whose CPU time is not budgeted */
+	bool has_exempt;
+	_Atomic uint32_t slowdown;
+	_Atomic uint32_t share_ppm;
+};
 
 /* CPU time of this process that counts. */
 static uint64_t spent(const struct budget *budget)
@@ -137,19 +161,26 @@ static uint64_t spent(const struct budget *budget)
 	return all > exempt ? all - exempt : 0;
 }
 
-void budget_restart(struct budget *budget, double percent, mono_t now)
+/* No slowdown; CPU time that was spent before does not count. percent: of one core; <= 0: no limit. */
+static void budget_restart(struct budget *budget, double percent, mono_t now)
 {
 	cpu_budget_init(&budget->cpu_budget, percent, now, spent(budget));
 	atomic_store_explicit(&budget->slowdown, 1, memory_order_relaxed);
 }
 
-void budget_exempt(struct budget *budget, clockid_t thread_clock)
+static void budget_exempt(struct budget *budget, clockid_t thread_clock)
 {
 	budget->exempt = thread_clock;
 	budget->has_exempt = true;
 }
 
-bool budget_look(struct budget *budget, mono_t now, uint32_t *ret_factor)
+static uint32_t budget_slowdown(const struct budget *budget)
+{
+	return atomic_load_explicit(&budget->slowdown, memory_order_relaxed);
+}
+
+/* To be called often. Sets the factor in force from now on; whether a period has ended. */
+static bool budget_look(struct budget *budget, mono_t now, uint32_t *ret_factor)
 {
 	bool over = cpu_budget_due(&budget->cpu_budget, now);
 
@@ -169,21 +200,30 @@ bool budget_look(struct budget *budget, mono_t now, uint32_t *ret_factor)
 	return over;
 }
 
-uint32_t budget_slowdown(const struct budget *budget)
-{
-	return atomic_load_explicit(&budget->slowdown, memory_order_relaxed);
-}
-
-double budget_share(const struct budget *budget)
+static double budget_share(const struct budget *budget)
 {
 	return atomic_load_explicit(&budget->share_ppm, memory_order_relaxed) / 1e6;
 }
 
+/* ---- new options for a thread ---- */
+
 /*
- * option_handoff.c: two words. Whoever exchanges `posted` for something else owns what was in it,
- * so each set of options has one owner at any time. What comes back is a list, because a second set
+ * New options reach a thread, which must not wait, through one word, and the memory that they came in
+ * goes back through another. The latest options win. Whichever side exchanges `posted` owns what was in
+ * it, so each set of options has one owner at any time. What comes back is a list, because a second set
  * may be taken before the first was collected.
  */
+struct option_handoff {
+	struct sampler_options options;
+	struct source_room *room; /* for options.source.capacity; the owner puts here what it has no more use for */
+	struct option_handoff *next;
+};
+
+/* {0} is empty. */
+struct option_handoff_box {
+	struct option_handoff *_Atomic posted; /* not taken yet */
+	struct option_handoff *_Atomic spent;  /* back from the owner */
+};
 
 static void free_option_handoffs(struct option_handoff *option_handoff)
 {
@@ -201,7 +241,8 @@ static void collect_spent(struct option_handoff_box *box)
 	free_option_handoffs(atomic_exchange_explicit(&box->spent, NULL, memory_order_acquire));
 }
 
-int option_handoff_post(struct option_handoff_box *box, const struct sampler_options *options)
+/* Any thread, one at a time. 0; -ENOMEM: nothing was posted, and what was before still is. */
+static int option_handoff_post(struct option_handoff_box *box, const struct sampler_options *options)
 {
 	AUTO_FREE struct option_handoff *option_handoff = calloc(1, sizeof *option_handoff);
 
@@ -219,13 +260,14 @@ int option_handoff_post(struct option_handoff_box *box, const struct sampler_opt
 	return 0;
 }
 
-void option_handoff_release(struct option_handoff_box *box)
+static void option_handoff_release(struct option_handoff_box *box)
 {
 	free_option_handoffs(atomic_exchange(&box->posted, NULL));
 	collect_spent(box);
 }
 
-struct option_handoff *option_handoff_take(struct option_handoff_box *box)
+/* The owner, which must not wait, allocate or free. NULL: nothing new. */
+static struct option_handoff *option_handoff_take(struct option_handoff_box *box)
 {
 	if (!atomic_load_explicit(&box->posted, memory_order_relaxed))
 		return NULL;
@@ -233,8 +275,8 @@ struct option_handoff *option_handoff_take(struct option_handoff_box *box)
 	return atomic_exchange_explicit(&box->posted, NULL, memory_order_acquire);
 }
 
-/* Only the incident worker competes for the word, and it comes once per post: the loop ends. */
-void option_handoff_return(struct option_handoff_box *box, struct option_handoff *option_handoff)
+/* The owner. Only a post competes for the word, and takes all of it: the loop ends. */
+static void option_handoff_return(struct option_handoff_box *box, struct option_handoff *option_handoff)
 {
 	option_handoff->next = atomic_load_explicit(&box->spent, memory_order_relaxed);
 	while (!atomic_compare_exchange_weak_explicit(&box->spent, &option_handoff->next, option_handoff,
@@ -242,12 +284,20 @@ void option_handoff_return(struct option_handoff_box *box, struct option_handoff
 		;
 }
 
-/*
- * spsc_queue.c: head is written by the producer only, tail by the consumer only. The release store
- * of one, read with acquire by the other, orders the item between them. Each on a cache line of its
- * own: the two sides do not slow each other down.
- */
+/* ---- queues between two threads ---- */
 
+/* What is handed over; `what` is up to the two sides. */
+struct spsc_queue_item {
+	uint32_t what;
+	void *pointer;
+};
+
+/*
+ * A bounded queue without locks, for one producer and one consumer. Counters run free and are compared
+ * by difference. head is written by the producer only, tail by the consumer only; the release store of
+ * one, read with acquire by the other, orders the item between them. Each has a cache line of its own,
+ * so that the two sides do not slow each other down.
+ */
 struct spsc_queue {
 	uint32_t mask;
 	_Alignas(64) _Atomic uint32_t head;
@@ -255,7 +305,7 @@ struct spsc_queue {
 	_Alignas(64) struct spsc_queue_item items[];
 };
 
-int spsc_queue_new(uint32_t capacity, struct spsc_queue **ret)
+static int spsc_queue_new(uint32_t capacity, struct spsc_queue **ret)
 {
 	assert(capacity && (capacity & (capacity - 1)) == 0);
 
@@ -273,12 +323,12 @@ int spsc_queue_new(uint32_t capacity, struct spsc_queue **ret)
 	return 0;
 }
 
-void spsc_queue_free(struct spsc_queue *spsc_queue)
+static void spsc_queue_free(struct spsc_queue *spsc_queue)
 {
 	free(spsc_queue);
 }
 
-bool spsc_queue_room(const struct spsc_queue *spsc_queue)
+static bool spsc_queue_room(const struct spsc_queue *spsc_queue)
 {
 	uint32_t head = atomic_load_explicit(&spsc_queue->head, memory_order_relaxed);
 	uint32_t tail = atomic_load_explicit(&spsc_queue->tail, memory_order_acquire);
@@ -286,7 +336,7 @@ bool spsc_queue_room(const struct spsc_queue *spsc_queue)
 	return head - tail <= spsc_queue->mask;
 }
 
-bool spsc_queue_put(struct spsc_queue *spsc_queue, struct spsc_queue_item item)
+static bool spsc_queue_put(struct spsc_queue *spsc_queue, struct spsc_queue_item item)
 {
 	if (!spsc_queue_room(spsc_queue))
 		return false;
@@ -299,7 +349,7 @@ bool spsc_queue_put(struct spsc_queue *spsc_queue, struct spsc_queue_item item)
 	return true;
 }
 
-bool spsc_queue_take(struct spsc_queue *spsc_queue, struct spsc_queue_item *ret)
+static bool spsc_queue_take(struct spsc_queue *spsc_queue, struct spsc_queue_item *ret)
 {
 	uint32_t tail = atomic_load_explicit(&spsc_queue->tail, memory_order_relaxed);
 	uint32_t head = atomic_load_explicit(&spsc_queue->head, memory_order_acquire);
@@ -313,17 +363,15 @@ bool spsc_queue_take(struct spsc_queue *spsc_queue, struct spsc_queue_item *ret)
 	return true;
 }
 
-/*
- * sampler_target.c: a target's memory, the cold side's business: the sampler itself only ever uses
- * it.
- *
- * A description on its way is a pointer in one of two places, each written by one side and emptied
- * by the other. The sampler takes a new one only when it has where to put the old one, and the cold
- * side frees that when it posts the next, or with the target: so there are never more than three.
- *
- * 	cold side ── posted ──▶ sampler ── done ──▶ cold side
- */
+/* ---- the memory of a target ---- */
 
+/*
+ * A description on its way is a pointer in one of two places, each written by one side and emptied by
+ * the other. The sampler takes a new one only when `done` is free for the old one, and the control
+ * thread frees that when it posts the next, or with the target: there are never more than three.
+ *
+ * 	control thread -- posted --> sampler -- done --> control thread
+ */
 struct sampler_description {
 	uint32_t len;
 	unsigned char encoded[];
@@ -397,22 +445,18 @@ void sampler_target_release(struct sampler_target *target)
 	free(atomic_exchange_explicit(&target->done, NULL, memory_order_acquire));
 }
 
-/*
- * sampler.c: wait, take what the cold side handed over, read everything, publish.
- *
- * The tick allocates nothing, logs nothing, locks nothing and opens no file, but those of cold
- * processes (gate.h). A tick begins in the ring before anything is read: if a blocking reader holds
- * the next page there is nothing to read for, and the schedule backs off.
- *
- * The ring is shown what changed, and what has not been shown for a heartbeat; the source keeps the
- * list (source_seen), so what is idle costs nothing in between. After a tick in which records were
- * lost all are looked at and shown: the ring itself knows which of them it has not got.
- *
- * When a process wakes that was not looked at in the tick before, the ring gets two records: that
- * it was still the same when it was last looked at, and what it is like now.
- */
+/* ---- one sampler ---- */
 
-/* Commands that fit between two ticks; the cold side simply waits when they do not. */
+struct sampler;
+
+/* Which of several samplers of one ring this is. {0}: the only one. */
+struct sampler_seat {
+	unsigned number, of;
+	/* NULL: this one governs the interval, and tells the ring of it; else the one that does. */
+	const struct sampler *leader;
+};
+
+/* Commands that fit between two ticks; the control thread simply waits when they do not. */
 #define QUEUE_LENGTH 4096u
 
 /* How many commands one tick takes at most: adding is cheap (20 ns), but a tick has a deadline. */
@@ -443,7 +487,7 @@ struct sampler {
 	_Atomic bool stop;
 };
 
-/* What was spent before, on opening and on the first scan, is no sampling. */
+/* CPU time that was spent before, on opening and on the first scan, is not that of sampling. */
 static void restart_clocks(struct sampler *sampler)
 {
 	mono_t now = clock_mono(&sampler->deadline_timer.clock);
@@ -465,13 +509,43 @@ static struct sampler_options with_defaults(const struct sampler_options *option
 	return full;
 }
 
-/* What readers are told. */
 static uint64_t idle_in_force(const struct source_options *options)
 {
 	return options->idle_interval_ns > options->interval_ns ? options->idle_interval_ns : 0;
 }
 
-int sampler_new(const struct sampler_options *options, struct ring *ring, struct sampler **ret)
+/* It stops after the tick in progress, without a wait for it. sampler_stop is still due. */
+static void sampler_call_off(struct sampler *sampler)
+{
+	atomic_store(&sampler->stop, true);
+	deadline_timer_call(&sampler->deadline_timer);
+}
+
+static void sampler_stop(struct sampler *sampler)
+{
+	if (!sampler->running)
+		return;
+
+	sampler_call_off(sampler);
+	pthread_join(sampler->thread, NULL);
+	sampler->running = false;
+}
+
+static void sampler_free(struct sampler *sampler)
+{
+	if (!sampler)
+		return;
+
+	sampler_stop(sampler);
+	ring_writer_free(sampler->writer);
+	source_free(sampler->source);
+	spsc_queue_free(sampler->commands);
+	spsc_queue_free(sampler->returns);
+	option_handoff_release(&sampler->option_handoffs);
+	free(sampler);
+}
+
+static int sampler_new(const struct sampler_options *options, struct ring *ring, struct sampler **ret)
 {
 	struct sampler *sampler = calloc(1, sizeof *sampler);
 	int r;
@@ -502,33 +576,19 @@ int sampler_new(const struct sampler_options *options, struct ring *ring, struct
 	return 0;
 }
 
-void sampler_free(struct sampler *sampler)
-{
-	if (!sampler)
-		return;
+/* ---- for the control thread ---- */
 
-	sampler_stop(sampler);
-	ring_writer_free(sampler->writer);
-	source_free(sampler->source);
-	spsc_queue_free(sampler->commands);
-	spsc_queue_free(sampler->returns);
-	option_handoff_release(&sampler->option_handoffs);
-	free(sampler);
-}
-
-/* ---- the cold side ---- */
-
-bool sampler_add(struct sampler *sampler, struct sampler_target *target)
+static bool sampler_add(struct sampler *sampler, struct sampler_target *target)
 {
 	return spsc_queue_put(sampler->commands, (struct spsc_queue_item){ COMMAND_ADD, target });
 }
 
-bool sampler_remove(struct sampler *sampler, struct sampler_target *target)
+static bool sampler_remove(struct sampler *sampler, struct sampler_target *target)
 {
 	return spsc_queue_put(sampler->commands, (struct spsc_queue_item){ COMMAND_REMOVE, target });
 }
 
-bool sampler_returned(struct sampler *sampler, struct sampler_target **ret, enum sampler_return *ret_why)
+static bool sampler_returned(struct sampler *sampler, struct sampler_target **ret, enum sampler_return *ret_why)
 {
 	struct spsc_queue_item item;
 
@@ -541,7 +601,7 @@ bool sampler_returned(struct sampler *sampler, struct sampler_target **ret, enum
 	return true;
 }
 
-int sampler_retune(struct sampler *sampler, const struct sampler_options *options)
+static int sampler_retune(struct sampler *sampler, const struct sampler_options *options)
 {
 	struct sampler_options full = with_defaults(options);
 	int r = option_handoff_post(&sampler->option_handoffs, &full);
@@ -552,32 +612,27 @@ int sampler_retune(struct sampler *sampler, const struct sampler_options *option
 	return r;
 }
 
-mono_t sampler_pulse(const struct sampler *sampler)
+static mono_t sampler_pulse(const struct sampler *sampler)
 {
 	return deadline_timer_pulse(&sampler->deadline_timer);
 }
 
-/*
- * The CPU time of this thread (its clock) does not count against the budget: collecting evidence
- * costs what it costs, and sampling more slowly would not make it cheaper. The thread must outlive
- * the sampler's. Before sampler_start.
- */
 static void sampler_exempt(struct sampler *sampler, clockid_t thread_clock)
 {
 	budget_exempt(&sampler->budget, thread_clock);
 }
 
-uint32_t sampler_slowdown(const struct sampler *sampler)
+static uint32_t sampler_slowdown(const struct sampler *sampler)
 {
 	return budget_slowdown(&sampler->budget);
 }
 
-double sampler_cpu_share(const struct sampler *sampler)
+static double sampler_cpu_share(const struct sampler *sampler)
 {
 	return budget_share(&sampler->budget);
 }
 
-void sampler_stats(const struct sampler *sampler, struct stats *ret)
+static void sampler_stats(const struct sampler *sampler, struct stats *ret)
 {
 	*ret = sampler->stats;
 	ring_writer_account(sampler->writer, ret);
@@ -616,21 +671,22 @@ static void take_option_handoff(struct sampler *sampler, mono_t now)
 }
 
 /*
- * The cold side may free the target at once: nothing may touch it after this. There must be room.
+ * The control thread may free the target at once: nothing may touch it after this. There must be room.
  */
 static void give_back(struct sampler *sampler, struct sampler_target *target, enum sampler_return why)
 {
 	spsc_queue_put(sampler->returns, (struct spsc_queue_item){ why, target });
 }
 
-/* What the ring could not take now it will be shown again. */
+/* A record that the ring could not take is written again. */
 static void note_put(struct sampler *sampler, int result)
 {
 	if (result == RING_HELD)
 		sampler->resync = true;
 }
 
-static void take_out(struct sampler *sampler, struct sampler_target *target, mono_t now, enum ring_gone_reason reason)
+static void take_out_target(struct sampler *sampler, struct sampler_target *target, mono_t now,
+			    enum ring_gone_reason reason)
 {
 	if (!target->group)
 		note_put(sampler, ring_put_gone(sampler->writer, &target->track, now, reason));
@@ -638,13 +694,13 @@ static void take_out(struct sampler *sampler, struct sampler_target *target, mon
 	target->lent = false;
 }
 
-static void obey(struct sampler *sampler, const struct spsc_queue_item *command, mono_t now)
+static void run_command(struct sampler *sampler, const struct spsc_queue_item *command, mono_t now)
 {
 	struct sampler_target *target = command->pointer;
 
 	if (command->what == COMMAND_REMOVE) {
 		if (target->lent)
-			take_out(sampler, target, now, RING_GONE_UNWATCHED);
+			take_out_target(sampler, target, now, RING_GONE_UNWATCHED);
 		give_back(sampler, target, SAMPLER_REMOVED);
 		return;
 	}
@@ -663,11 +719,11 @@ static void take_commands(struct sampler *sampler, mono_t now)
 	for (unsigned i = 0; i < COMMANDS_PER_TICK; i++) {
 		if (!spsc_queue_room(sampler->returns) || !spsc_queue_take(sampler->commands, &command))
 			return;
-		obey(sampler, &command, now);
+		run_command(sampler, &command, now);
 	}
 }
 
-static void fill(struct sampler *sampler, mono_t now)
+static void fill_source(struct sampler *sampler, mono_t now)
 {
 	if (sampler->resync)
 		source_read_all_now(sampler->source);
@@ -696,18 +752,15 @@ static void publish_all(struct sampler *sampler)
 		publish(sampler, entries[i]);
 }
 
-/*
- * Takes a gone target out and hands it back. False: no room; it stays gone and is met again in the
- * next tick.
- */
-static bool bury(struct sampler *sampler, struct source_entry *entry, mono_t now)
+/* Takes a gone target out and gives it back. False: no room; the next tick tries again. */
+static bool return_gone(struct sampler *sampler, struct source_entry *entry, mono_t now)
 {
 	struct sampler_target *target = source_entry_user(entry);
 
 	if (!spsc_queue_room(sampler->returns))
 		return false;
 
-	take_out(sampler, target, now, RING_GONE_EXITED);
+	take_out_target(sampler, target, now, RING_GONE_EXITED);
 	give_back(sampler, target, SAMPLER_GONE);
 	sampler->stats.gone_targets++;
 
@@ -721,16 +774,16 @@ static void collect_gone(struct sampler *sampler, mono_t now)
 	struct source_entry *const *entries = source_gone_members(sampler->source, &count);
 
 	for (size_t i = count; i-- > 0;)
-		if (!bury(sampler, entries[i], now))
+		if (!return_gone(sampler, entries[i], now))
 			return;
 
 	entries = source_seen(sampler->source, &count);
 	for (size_t i = 0; i < count; i++)
-		if (source_entry_status(entries[i]) == SOURCE_GONE && !bury(sampler, entries[i], now))
+		if (source_entry_status(entries[i]) == SOURCE_GONE && !return_gone(sampler, entries[i], now))
 			return;
 }
 
-static void govern(struct sampler *sampler, mono_t now)
+static void apply_budget(struct sampler *sampler, mono_t now)
 {
 	uint32_t factor, before = sampler_slowdown(sampler);
 
@@ -752,10 +805,7 @@ static void count_source(struct sampler *sampler)
 	sampler->stats.failed_reads = counters.failed_reads;
 }
 
-/*
- * Asks for room for every target at its fattest, so that what begins can be written whole. False: a
- * reader holds the next page.
- */
+/* Asks for room for the longest records of every target. False: a reader holds the next page. */
 static bool begin_tick(struct sampler *sampler, mono_t now)
 {
 	size_t count;
@@ -776,7 +826,7 @@ static bool take_tick(struct sampler *sampler, mono_t now)
 
 	schedule_wake(&sampler->schedule, now);
 	take_commands(sampler, now);
-	fill(sampler, now);
+	fill_source(sampler, now);
 	publish_all(sampler);
 
 	mono_t end = clock_mono(&sampler->deadline_timer.clock);
@@ -785,13 +835,13 @@ static bool take_tick(struct sampler *sampler, mono_t now)
 	schedule_done(&sampler->schedule, end);
 	deadline_timer_beat(&sampler->deadline_timer, end);
 	count_source(sampler);
-	govern(sampler, end);
+	apply_budget(sampler, end);
 	ring_tick_end(sampler->writer, &sampler->stats);
 
 	return true;
 }
 
-void sampler_tick(struct sampler *sampler)
+static void sampler_tick(struct sampler *sampler)
 {
 	take_tick(sampler, clock_mono(&sampler->deadline_timer.clock));
 }
@@ -803,10 +853,7 @@ static bool stopped(const struct sampler *sampler)
 	return atomic_load_explicit(&sampler->stop, memory_order_relaxed);
 }
 
-/*
- * The end of the run is looked at too, and says what the run has cost. It belongs to no slot: the
- * schedule does not count it.
- */
+/* A last tick at the end of the run, with its total cost. It belongs to no slot of the schedule. */
 static void take_last_look(struct sampler *sampler)
 {
 	mono_t now = clock_mono(&sampler->deadline_timer.clock);
@@ -818,7 +865,7 @@ static void take_last_look(struct sampler *sampler)
 
 	take_commands(sampler, now); /* of a run that ends before its first tick */
 	source_read_all_now(sampler->source);
-	fill(sampler, now);
+	fill_source(sampler, now);
 	publish_all(sampler);
 	sampler->stats.own_cpu = real_clock_thread_cpu();
 	ring_tick_end(sampler->writer, &sampler->stats);
@@ -875,12 +922,12 @@ static void sampler_sit(struct sampler *sampler, const struct sampler_seat *seat
 	restart_clocks(sampler);
 }
 
-int sampler_start(struct sampler *sampler)
+static int sampler_start(struct sampler *sampler)
 {
 	sigset_t all, before;
 	int r;
 
-	/* Signals are the main thread's business. */
+	/* Signals are for the main thread. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	atomic_store(&sampler->stop, false);
@@ -890,23 +937,6 @@ int sampler_start(struct sampler *sampler)
 	sampler->running = r == 0;
 
 	return -r;
-}
-
-/* Tells it to stop after the tick in hand, without waiting. sampler_stop is still due. */
-static void sampler_call_off(struct sampler *sampler)
-{
-	atomic_store(&sampler->stop, true);
-	deadline_timer_call(&sampler->deadline_timer);
-}
-
-void sampler_stop(struct sampler *sampler)
-{
-	if (!sampler->running)
-		return;
-
-	sampler_call_off(sampler);
-	pthread_join(sampler->thread, NULL);
-	sampler->running = false;
 }
 
 struct samplers {
@@ -987,7 +1017,7 @@ void samplers_free(struct samplers *samplers)
 	if (!samplers)
 		return;
 
-	samplers_stop(samplers); /* before the first is freed: the others look at it */
+	samplers_stop(samplers); /* before the first is freed: the others read its slowdown */
 	for (unsigned i = samplers->count; i-- > 0;)
 		sampler_free(samplers->threads[i].sampler);
 	free(samplers);
@@ -1026,7 +1056,6 @@ int samplers_start(struct samplers *samplers)
 	return r;
 }
 
-/* All are told before the first is waited for. */
 void samplers_stop(struct samplers *samplers)
 {
 	call_off(samplers);
@@ -1101,10 +1130,7 @@ static bool take_refused(struct samplers *samplers, struct sampler_target **ret,
 	return true;
 }
 
-/*
- * What was refused here comes first: whoever asked for such a target back gets the answer to that
- * afterwards.
- */
+/* Targets that were refused here come first, before the answer to a samplers_remove of one. */
 bool samplers_returned(struct samplers *samplers, struct sampler_target **ret, enum sampler_return *ret_why)
 {
 	if (take_refused(samplers, ret, ret_why))
@@ -1122,7 +1148,7 @@ bool samplers_returned(struct samplers *samplers, struct sampler_target **ret, e
 	return false;
 }
 
-/* ---- what they say ---- */
+/* ---- figures ---- */
 
 void samplers_exempt(struct samplers *samplers, clockid_t thread_clock)
 {

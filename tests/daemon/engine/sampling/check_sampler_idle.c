@@ -20,7 +20,7 @@ static void begin(void)
 	struct ring_options ring_options = { .size_bytes = 1 << 20, .page_bytes = 65536, .heartbeat_ns = heartbeat_ns };
 
 	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);
-	ck_assert_int_eq(sampler_new(&options, ring, &sampler), 0);
+	ck_assert_int_eq(samplers_new(&options, 1, ring, &sampler), 0);
 	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
 }
 
@@ -39,7 +39,7 @@ static void tick_until_idle(unsigned times)
 
 	for (unsigned i = 0; i < TICKS_MAX && times > 0; i++) {
 		nap();
-		sampler_tick(sampler);
+		samplers_tick(sampler);
 		times -= saved_looks() > saved;
 		saved = saved_looks();
 	}
@@ -62,7 +62,7 @@ START_TEST(who_wakes_has_a_record_of_when_he_was_last_seen_asleep)
 	child_do(&child, 'b');
 	for (unsigned i = 0; i < TICKS_MAX && records < 2; i++) {
 		nap();
-		sampler_tick(sampler);
+		samplers_tick(sampler);
 		while (ring_cursor_next(cursor, &event) == 0) {
 			if (event.type == RING_EVENT_TICK) {
 				ck_assert_uint_eq(event.idle_ns, 500 * NS_PER_MS);
@@ -95,12 +95,12 @@ START_TEST(who_is_looked_at_in_every_tick_has_one_record)
 
 	begin();
 	add_process(0, child.pid, NULL);
-	sampler_tick(sampler);
-	sampler_tick(sampler);
+	samplers_tick(sampler);
+	samplers_tick(sampler);
 	read_ring();
 	samples = seen.samples;
 	child_do(&child, 'b');
-	sampler_tick(sampler);
+	samplers_tick(sampler);
 	read_ring();
 	ck_assert_uint_eq(seen.samples, samples + 1);
 	child_reap(&child);
@@ -116,7 +116,7 @@ START_TEST(a_changed_idle_interval_counts_at_once_and_is_told)
 	add_process(0, child.pid, NULL);
 	tick_until_idle(20);
 	options.source.idle_interval_ns = 0;
-	ck_assert_int_eq(sampler_retune(sampler, &options), 0);
+	ck_assert_int_eq(samplers_retune(sampler, &options), 0);
 	ring_info(ring, &info);
 	ck_assert_uint_eq(info.idle_ns, 500 * NS_PER_MS); /* not before the tick */
 
@@ -124,14 +124,14 @@ START_TEST(a_changed_idle_interval_counts_at_once_and_is_told)
 
 	for (int i = 0; i < 20; i++) {
 		nap();
-		sampler_tick(sampler);
+		samplers_tick(sampler);
 	}
 	ring_info(ring, &info);
 	ck_assert_uint_eq(info.idle_ns, 0);
 	ck_assert_uint_eq(saved_looks(), saved);
 
 	options.source.idle_interval_ns = 300 * NS_PER_MS;
-	ck_assert_int_eq(sampler_retune(sampler, &options), 0);
+	ck_assert_int_eq(samplers_retune(sampler, &options), 0);
 	tick_until_idle(5);
 	ring_info(ring, &info);
 	ck_assert_uint_eq(info.idle_ns, 300 * NS_PER_MS);
@@ -150,11 +150,11 @@ START_TEST(a_run_ends_with_a_look_at_all)
 	do { /* until it was looked at: its next look is far off */
 		saved = saved_looks();
 		nap();
-		sampler_tick(sampler);
+		samplers_tick(sampler);
 	} while (saved_looks() > saved);
 	child_do(&child, 'f');
-	ck_assert_int_eq(sampler_start(sampler), 0);
-	sampler_stop(sampler);
+	ck_assert_int_eq(samplers_start(sampler), 0);
+	samplers_stop(sampler);
 	read_ring();
 	ck_assert_uint_eq(value(0, SAMPLE_CPU), (uint64_t)cpu_of(child.pid));
 	child_reap(&child);

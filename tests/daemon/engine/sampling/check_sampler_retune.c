@@ -23,7 +23,7 @@ static void begin(uint64_t interval_ns, uint32_t capacity, uint64_t ring_bytes, 
 
 static void retune(void)
 {
-	ck_assert_int_eq(sampler_retune(sampler, &options), 0);
+	ck_assert_int_eq(samplers_retune(sampler, &options), 0);
 }
 
 static struct stats stats_now(void)
@@ -44,7 +44,7 @@ START_TEST(everything_is_in_force_from_the_next_tick_on)
 	options.source.peak_interval_ns = UINT64_MAX;
 	retune();
 	add_process(0, child.pid, NULL);
-	sampler_tick(sampler);
+	samplers_tick(sampler);
 	ck_assert_uint_eq(stats_now().collection_rate, 10 * NS_PER_S);
 	read_ring();
 	ck_assert(!sample_has(&seen.last[1], SAMPLE_FDS));
@@ -55,7 +55,7 @@ START_TEST(everything_is_in_force_from_the_next_tick_on)
 	retune();
 	ck_assert_int_eq(source_entry_reopen(watched[0].sampled.entry, procfd, child.pid, 0, &options.source), 0);
 	ck_assert_uint_ne(ring_interval_ns(ring), 20 * NS_PER_S); /* not before the tick */
-	sampler_tick(sampler);
+	samplers_tick(sampler);
 	ring_info(ring, &info);
 	ck_assert_uint_eq(ring_interval_ns(ring), 20 * NS_PER_S);
 	ck_assert_uint_eq(info.heartbeat_ns, 3 * NS_PER_S);
@@ -73,7 +73,7 @@ START_TEST(of_several_that_were_posted_between_two_ticks_the_last_one_counts)
 		options.source.interval_ns = i * NS_PER_S;
 		retune();
 	}
-	sampler_tick(sampler);
+	samplers_tick(sampler);
 	ck_assert_uint_eq(ring_interval_ns(ring), 5 * NS_PER_S);
 	ck_assert_uint_eq(stats_now().collection_rate, 5 * NS_PER_S);
 }
@@ -88,7 +88,7 @@ START_TEST(a_tick_that_takes_new_options_allocates_nothing_and_opens_nothing)
 	begin(NS_PER_MS, 3, 1 << 20, 16384);
 	for (int i = 0; i < 3; i++)
 		add_process(i, children[i].pid, NULL);
-	sampler_tick(sampler);
+	samplers_tick(sampler);
 	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	none = (struct rlimit){ 0, limit.rlim_max };
 	for (uint32_t i = 0; i < 50; i++) {
@@ -101,8 +101,8 @@ START_TEST(a_tick_that_takes_new_options_allocates_nothing_and_opens_nothing)
 		retune();
 		ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
 		unsigned long before = torture_allocations();
-		sampler_tick(sampler);
-		sampler_tick(sampler);
+		samplers_tick(sampler);
+		samplers_tick(sampler);
 		ticking += torture_allocations() - before;
 		ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	}
@@ -126,22 +126,22 @@ START_TEST(capacity_grows_and_shrinks_under_its_targets)
 	begin(NS_PER_MS, 2, 1 << 20, 16384);
 	for (int i = 0; i < 3; i++)
 		add_process(i, child.pid, NULL);
-	sampler_tick(sampler);
+	samplers_tick(sampler);
 	answers(&watched[2].sampled, SAMPLER_REFUSED);
 
 	options.source.capacity = 4;
 	retune();
-	ck_assert(sampler_add(sampler, &watched[2].sampled));
+	ck_assert(samplers_add(sampler, &watched[2].sampled));
 	add_process(3, child.pid, NULL);
 	add_process(4, child.pid, NULL);
-	sampler_tick(sampler);
+	samplers_tick(sampler);
 	answers(&watched[4].sampled, SAMPLER_REFUSED);
 	answers_no_more();
 
 	options.source.capacity = 1;
 	retune();
-	ck_assert(sampler_add(sampler, &watched[4].sampled));
-	sampler_tick(sampler);
+	ck_assert(samplers_add(sampler, &watched[4].sampled));
+	samplers_tick(sampler);
 	answers(&watched[4].sampled, SAMPLER_REFUSED);
 	answers_no_more();
 	read_ring();
@@ -156,14 +156,14 @@ START_TEST(without_memory_nothing_changes)
 	bool injected = true;
 
 	begin(NS_PER_MS, 8, 1 << 20, 16384);
-	sampler_tick(sampler);
+	samplers_tick(sampler);
 	for (long n = 1; injected; n++) {
 		options.source.interval_ns = (uint64_t)(1 + n) * NS_PER_S;
 		torture_arm(n);
-		int r = sampler_retune(sampler, &options);
+		int r = samplers_retune(sampler, &options);
 		injected = torture_disarm();
 		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
-		sampler_tick(sampler);
+		samplers_tick(sampler);
 		ck_assert_uint_eq(stats_now().collection_rate, injected ? NS_PER_MS : options.source.interval_ns);
 	}
 }
@@ -174,21 +174,21 @@ START_TEST(the_cpu_budget_begins_anew_only_if_interval_or_budget_changed)
 	begin(NS_PER_MS, 1, 1 << 20, 16384);
 	options.cpu_budget_percent = 0.001;
 	retune();
-	ck_assert_int_eq(sampler_start(sampler), 0);
-	scene_wait_for(sampler_slowdown(sampler) > 1);
-	sampler_stop(sampler);
+	ck_assert_int_eq(samplers_start(sampler), 0);
+	scene_wait_for(samplers_slowdown(sampler) > 1);
+	samplers_stop(sampler);
 
-	uint32_t slowdown = sampler_slowdown(sampler);
+	uint32_t slowdown = samplers_slowdown(sampler);
 
 	options.source.capacity = 5;
 	retune();
-	sampler_tick(sampler);
-	ck_assert_uint_eq(sampler_slowdown(sampler), slowdown);
+	samplers_tick(sampler);
+	ck_assert_uint_eq(samplers_slowdown(sampler), slowdown);
 	ck_assert_uint_eq(stats_now().collection_rate, slowdown * NS_PER_MS);
 	options.cpu_budget_percent = 0;
 	retune();
-	sampler_tick(sampler);
-	ck_assert_uint_eq(sampler_slowdown(sampler), 1);
+	samplers_tick(sampler);
+	ck_assert_uint_eq(samplers_slowdown(sampler), 1);
 	ck_assert_uint_eq(stats_now().collection_rate, NS_PER_MS);
 }
 END_TEST
@@ -196,7 +196,7 @@ END_TEST
 START_TEST(a_long_sleep_is_no_reason_to_wait_for_a_short_interval)
 {
 	begin(3600 * NS_PER_S, 8, 1 << 20, 16384);
-	ck_assert_int_eq(sampler_start(sampler), 0);
+	ck_assert_int_eq(samplers_start(sampler), 0);
 	scene_wait_for((read_ring(), seen.ticks == 1));
 	options.source.interval_ns = NS_PER_MS;
 	retune();
@@ -211,7 +211,7 @@ START_TEST(a_long_sleep_is_no_reason_to_wait_for_a_short_interval)
 	options.source.interval_ns = 3600 * NS_PER_S;
 	retune();
 	scene_wait_for(stats_now().collection_rate == 3600 * NS_PER_S);
-	sampler_stop(sampler);
+	samplers_stop(sampler);
 	stats = stats_now();
 	ck_assert_uint_eq(stats.total_slots, stats.total_snapshots + stats.missed_slots);
 	read_ring();
@@ -224,9 +224,9 @@ START_TEST(options_that_came_before_the_start_are_those_it_starts_with)
 	begin(3600 * NS_PER_S, 8, 1 << 20, 16384);
 	options.source.interval_ns = NS_PER_MS;
 	retune();
-	ck_assert_int_eq(sampler_start(sampler), 0);
+	ck_assert_int_eq(samplers_start(sampler), 0);
 	scene_wait_for((read_ring(), seen.ticks > 5));
-	sampler_stop(sampler);
+	samplers_stop(sampler);
 	ck_assert_uint_eq(stats_now().collection_rate, NS_PER_MS);
 }
 END_TEST
@@ -236,7 +236,7 @@ static void begin_held(uint64_t then_ns)
 {
 	begin(NS_PER_MS, 8, 6 * 4096, 4096);
 	ck_assert_int_eq(ring_cursor_new_blocking(ring, getpid(), 0, NULL, &cursor), 0);
-	ck_assert_int_eq(sampler_start(sampler), 0);
+	ck_assert_int_eq(samplers_start(sampler), 0);
 	scene_wait_for(pages_claimed() >= 4);
 	for (int i = 0; i < 50; i++)
 		nap();
@@ -255,13 +255,13 @@ START_TEST(who_is_held_by_a_reader_takes_new_options_too)
 	uint64_t ticks = seen.ticks;
 
 	scene_wait_for((read_ring(), seen.ticks > ticks + 5));
-	sampler_stop(sampler);
+	samplers_stop(sampler);
 	read_ring();
 	ck_assert_uint_eq(seen.holes, 0);
 
 	struct stats stats;
 
-	sampler_stats(sampler, &stats);
+	samplers_stats(sampler, &stats);
 	ck_assert_uint_lt(stats.total_backoff_sleep, 1800 * NS_PER_S); /* what was slept, not what was meant to be */
 	ck_assert_uint_eq(stats.lost_records, 0);
 	ck_assert_uint_eq(stats.total_slots, stats.total_snapshots + stats.missed_slots);
@@ -271,33 +271,33 @@ END_TEST
 static void sees_pulses(int count)
 {
 	for (int i = 0; i < count; i++) {
-		uint64_t before = sampler_pulse(sampler).ns;
+		uint64_t before = samplers_pulse(sampler).ns;
 
-		scene_wait_for(sampler_pulse(sampler).ns > before);
+		scene_wait_for(samplers_pulse(sampler).ns > before);
 	}
 }
 
 START_TEST(there_is_a_pulse_in_sleep_and_in_backoff)
 {
 	begin(3600 * NS_PER_S, 8, 1 << 20, 16384);
-	ck_assert_uint_gt(sampler_pulse(sampler).ns, 0);
-	ck_assert_int_eq(sampler_start(sampler), 0);
+	ck_assert_uint_gt(samplers_pulse(sampler).ns, 0);
+	ck_assert_int_eq(samplers_start(sampler), 0);
 	scene_wait_for((read_ring(), seen.ticks == 1));
 	sees_pulses(5);
 	read_ring();
 	ck_assert_uint_eq(seen.ticks, 1);
-	sampler_stop(sampler);
-	uint64_t pulse = sampler_pulse(sampler).ns;
+	samplers_stop(sampler);
+	uint64_t pulse = samplers_pulse(sampler).ns;
 
 	for (int i = 0; i < 5; i++)
 		scene_nap();
-	ck_assert_uint_eq(sampler_pulse(sampler).ns, pulse); /* a stopped one has none */
+	ck_assert_uint_eq(samplers_pulse(sampler).ns, pulse); /* a stopped one has none */
 	teardown();
 
 	setup();
 	begin_held(3600 * NS_PER_S);
 	sees_pulses(5);
-	sampler_stop(sampler);
+	samplers_stop(sampler);
 }
 END_TEST
 
@@ -317,7 +317,7 @@ static void *retune_often(void *ret_failed)
 		often.source.fds_interval_ns = i % 2 ? NS_PER_MS : 0;
 		often.source.peak_interval_ns = i % 3 ? NS_PER_MS : UINT64_MAX;
 		often.cpu_budget_percent = i % 50 ? 0 : 90;
-		if (sampler_retune(sampler, &often) < 0)
+		if (samplers_retune(sampler, &often) < 0)
 			*failed = true;
 		if (i % 8 == 0)
 			nap();
@@ -339,7 +339,7 @@ START_TEST(many_new_options_while_targets_come_and_go)
 	begin(NS_PER_MS, 100, 4 << 20, 16384);
 	struct sampler_target *group = add_group(0);
 
-	ck_assert_int_eq(sampler_start(sampler), 0);
+	ck_assert_int_eq(samplers_start(sampler), 0);
 	ck_assert_int_eq(pthread_create(&thread, NULL, retune_often, &failed), 0);
 	for (int i = 1; i < 60; i++) {
 		struct sampler_target *target = add_process(i, child.pid, i % 3 ? NULL : group);
@@ -349,10 +349,10 @@ START_TEST(many_new_options_while_targets_come_and_go)
 			nap();
 	}
 	for (int i = 1; i < 60; i++)
-		ck_assert(sampler_remove(sampler, &watched[i].sampled));
+		ck_assert(samplers_remove(sampler, &watched[i].sampled));
 	ck_assert_int_eq(pthread_join(thread, NULL), 0);
 	for (int naps = 0; removed < 59 && naps < SCENE_NAPS; naps++) {
-		while (sampler_returned(sampler, &returned, &why)) {
+		while (samplers_returned(sampler, &returned, &why)) {
 			removed += why == SAMPLER_REMOVED;
 			refused += why == SAMPLER_REFUSED;
 		}
@@ -361,8 +361,8 @@ START_TEST(many_new_options_while_targets_come_and_go)
 	ck_assert_uint_eq(removed, 59);
 	ck_assert_uint_le(refused, 59);
 	ck_assert(!failed);
-	sampler_stop(sampler);
-	sampler_stats(sampler, &stats);
+	samplers_stop(sampler);
+	samplers_stats(sampler, &stats);
 	ck_assert_uint_eq(stats.total_slots, stats.total_snapshots + stats.missed_slots);
 	ck_assert_uint_eq(stats.failed_reads, 0);
 	read_ring();

@@ -15,7 +15,7 @@ START_TEST(a_reader_that_does_not_read_makes_it_back_off_and_loses_nothing)
 	ck_assert_int_eq(ring_cursor_new_blocking(ring, getpid(), 0, NULL, &cursor), 0);
 	add_process(0, children[0].pid, NULL);
 	add_process(1, children[1].pid, NULL);
-	ck_assert_int_eq(sampler_start(sampler), 0);
+	ck_assert_int_eq(samplers_start(sampler), 0);
 	/* A tick is at least 32 bytes: the ring is full sooner or later, and stays so. */
 	scene_wait_for(pages_claimed() >= 5);
 	child_do(&children[0], 'b');
@@ -31,7 +31,7 @@ START_TEST(a_reader_that_does_not_read_makes_it_back_off_and_loses_nothing)
 	scene_wait_for((read_ring(), value(0, SAMPLE_CPU) == (uint64_t)cpu_of(children[0].pid) &&
 					     value(1, SAMPLE_CPU) == (uint64_t)cpu_of(children[1].pid)));
 	scene_wait_for((read_ring(), pages_claimed() > 14));
-	sampler_stop(sampler);
+	samplers_stop(sampler);
 	read_ring();
 	ck_assert_uint_eq(seen.holes, 0);
 	ck_assert_uint_eq(seen.ticks, seen.ends);
@@ -54,10 +54,10 @@ START_TEST(it_starts_and_stops_again_and_again)
 		ring_info(ring, &info);
 		uint64_t ticks = info.ticks;
 
-		ck_assert_int_eq(sampler_start(sampler), 0);
+		ck_assert_int_eq(samplers_start(sampler), 0);
 		scene_wait_for((ring_info(ring, &info), info.ticks > ticks));
-		sampler_stop(sampler);
-		sampler_stop(sampler);
+		samplers_stop(sampler);
+		samplers_stop(sampler);
 	}
 	read_ring();
 	ck_assert_uint_eq(seen.holes, 0);
@@ -71,8 +71,8 @@ START_TEST(a_run_of_no_length_has_seen_its_targets)
 
 	make(10 * NS_PER_S, 8, 1 << 20, 16384);
 	add_process(0, child.pid, NULL);
-	ck_assert_int_eq(sampler_start(sampler), 0);
-	sampler_stop(sampler);
+	ck_assert_int_eq(samplers_start(sampler), 0);
+	samplers_stop(sampler);
 	read_ring();
 	ck_assert_uint_ge(seen.samples, 1);
 	child_reap(&child);
@@ -83,11 +83,11 @@ START_TEST(stopping_does_not_wait_for_a_reader)
 {
 	make(NS_PER_MS, 8, 5 * 4096, 4096);
 	ck_assert_int_eq(ring_cursor_new_blocking(ring, getpid(), 0, NULL, &cursor), 0);
-	ck_assert_int_eq(sampler_start(sampler), 0);
+	ck_assert_int_eq(samplers_start(sampler), 0);
 	scene_wait_for(pages_claimed() >= 3);
 	for (int i = 0; i < 50; i++)
 		nap();
-	sampler_stop(sampler);
+	samplers_stop(sampler);
 	read_ring();
 	ck_assert_uint_eq(seen.holes, 0);
 }
@@ -101,15 +101,15 @@ START_TEST(a_budget_that_is_exceeded_lengthens_the_interval)
 	struct stats stats;
 
 	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);
-	ck_assert_int_eq(sampler_new(&options, ring, &sampler), 0);
-	ck_assert_uint_eq(sampler_slowdown(sampler), 1);
-	ck_assert_int_eq(sampler_start(sampler), 0);
-	scene_wait_for(sampler_slowdown(sampler) > 1);
+	ck_assert_int_eq(samplers_new(&options, 1, ring, &sampler), 0);
+	ck_assert_uint_eq(samplers_slowdown(sampler), 1);
+	ck_assert_int_eq(samplers_start(sampler), 0);
+	scene_wait_for(samplers_slowdown(sampler) > 1);
 	scene_wait_for((ring_stats(ring, &stats), stats.collection_rate > options.source.interval_ns));
-	sampler_stop(sampler);
-	ck_assert(sampler_cpu_share(sampler) > 0);
+	samplers_stop(sampler);
+	ck_assert(samplers_cpu_share(sampler) > 0);
 	ck_assert_int_eq(ring_stats(ring, &stats), 0);
-	ck_assert_uint_eq(stats.collection_rate, options.source.interval_ns * sampler_slowdown(sampler));
+	ck_assert_uint_eq(stats.collection_rate, options.source.interval_ns * samplers_slowdown(sampler));
 }
 END_TEST
 
