@@ -502,7 +502,7 @@ int incident_load_list(int dirfd, struct incident_load_names *ret)
 	dir = fdopendir(fd);
 	if (!dir)
 		return -errno;
-	TAKE_FD(fd); /* the stream's from now on */
+	TAKE_FD(fd); /* owned by dir from here on */
 
 	rc = read_names(dirfd, dir, &names);
 	if (rc < 0)
@@ -569,7 +569,7 @@ int incident_load_open(int dirfd, const char *name)
 
 int incident_load_open_file(int incidentfd, const char *name)
 {
-	/* Non-blocking, in case that a FIFO took the place of the file. */
+	/* Non-blocking, in case a FIFO took the place of the file. */
 	AUTO_CLOSE int fd = openat(incidentfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 	struct stat st;
 

@@ -40,6 +40,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+size_t profiles_escape_written(char *out, size_t size, const char *data, size_t len)
+{
+	size_t used = text_escape(out, size, data, len), to = 0;
+
+	for (size_t from = 0; from < used; to++) {
+		bool backslash = strncmp(out + from, "\\x5c", 4) == 0; /* text_escape writes nothing else so */
+
+		out[to] = out[from];
+		from += backslash ? 4 : 1;
+	}
+	out[to] = '\0';
+	return to;
+}
+
 /* ---- folded stacks ---- */
 
 /* Larger files are not read. */
@@ -1015,21 +1029,9 @@ static bool is_ranked(const struct ranking *ranking, const struct function_rows_
 	return false;
 }
 
-/*
- * Escapes, but for the backslash: it was escaped when it was written. text_escape writes one as
- * \x5c, and nothing else so.
- */
 static void copy_name(char ret[static FUNCTIONS_NAME_MAX], const struct function_rows_name *name)
 {
-	size_t used = text_escape(ret, FUNCTIONS_NAME_MAX, name->len ? name->text : "", name->len), to = 0;
-
-	for (size_t from = 0; from < used; to++) {
-		bool backslash = strncmp(ret + from, "\\x5c", 4) == 0;
-
-		ret[to] = ret[from];
-		from += backslash ? 4 : 1;
-	}
-	ret[to] = '\0';
+	profiles_escape_written(ret, FUNCTIONS_NAME_MAX, name->len ? name->text : "", name->len);
 }
 
 static bool is_neighbour(const struct function_rows_row *row)

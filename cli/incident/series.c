@@ -32,7 +32,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* No incident has so many bytes of samples; a sparse file of terabytes may pretend to. */
+/* Further bytes are not read: a sparse file may claim terabytes. */
 #define FILE_BYTES_MAX ((uint64_t)1 << 30)
 
 /* Rows of further targets are dropped. */
@@ -331,7 +331,7 @@ int incident_samples_load(int incidentfd, wall_t fired, struct incident_samples 
 		r = take_peaks(&walking.walk, &samples.peaks);
 	if (r < 0)
 		return r;
-	/* What could be read before an I/O error is still worth showing. */
+	/* What could be read before an I/O error is shown. */
 	if (samples.series.count > 0)
 		samples.error = 0;
 	samples.report = walking.walk.report;
@@ -529,7 +529,7 @@ static void end_columns(const struct series_columns *columns, const double *know
 			columns->mean[i] /= known[i];
 		if (!(columns->peak[i] >= columns->mean[i]) && !isnan(columns->mean[i]))
 			columns->peak[i] = columns->mean[i];
-		/* A peak alone is knowledge too: one sample in a wide gap. */
+		/* A single sample in a wide gap has a peak only. */
 		if (isnan(columns->mean[i]) && !isnan(columns->peak[i]))
 			columns->mean[i] = columns->peak[i];
 	}
@@ -567,7 +567,7 @@ void series_cpu(const struct series *series, uint64_t window_ns, const struct se
 		}
 		cpu_segment(series, i, columns, known);
 		if (series_at(series, b->at_ns - (int64_t)window_ns, unbroken, &then) && sample_has(&then, SAMPLE_CPU))
-			/* A window ends in the column that ends where it does. */
+			/* A window that ends at the edge of two columns belongs to the first. */
 			raise_peak(columns, b->at_ns - 1,
 				   (double)(b->sample.value[SAMPLE_CPU] - then.value[SAMPLE_CPU]) / (double)window_ns);
 	}
@@ -576,10 +576,7 @@ void series_cpu(const struct series *series, uint64_t window_ns, const struct se
 	end_columns(columns, known);
 }
 
-/*
- * The most memory this point tells of: its own, or what a high-water mark that rose since the point
- * before says.
- */
+/* Memory at a point, or the high-water mark if it rose since the point before and is higher. False: not known. */
 static bool memory_of(const struct series *series, size_t i, uint64_t *ret)
 {
 	const struct sample *now = &series->points[i].sample;
@@ -618,7 +615,7 @@ void series_memory(const struct series *series, const struct series_columns *col
 
 /* ---- above the threshold ---- */
 
-/* Moments looked at in a series at most: less than a millisecond apart in a minute. */
+/* Moments of a series that are evaluated, at most: in a minute less than a millisecond apart. */
 #define ABOVE_STEPS 100000
 
 /*
@@ -637,7 +634,7 @@ static bool metric_at(const struct series *series, const struct series_rule *rul
 	       metric_value(rule->metric, rule->of, &rule->machine, &from, &to, ret);
 }
 
-/* In steps, because between two points the value changes too: its window moves on. */
+/* Evaluated in steps: between two points the value changes too, because its window moves. */
 bool series_above(const struct series *series, const struct series_rule *rule, uint64_t *ret_ns)
 {
 	int64_t first = series->count ? series->points[0].at_ns : 0;

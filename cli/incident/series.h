@@ -92,7 +92,7 @@ struct series {
 /* A picture of so many columns. */
 struct series_columns {
 	int64_t from_ns, to_ns; /* to > from */
-	int64_t known_to_ns;    /* the target was looked at until then, whether or not it changed */
+	int64_t known_to_ns;    /* the target was sampled until then, whether or not it changed */
 	size_t count;
 	double *peak, *mean; /* count each; NAN: unknown */
 };
@@ -169,7 +169,7 @@ void series_cpu(const struct series *series, uint64_t window_ns, const struct se
  */
 void series_memory(const struct series *series, const struct series_columns *columns);
 
-/* What is looked for by series_above. */
+/* What series_above and series_metric compute. */
 struct series_rule {
 	enum metric metric;
 	enum metric_of of;
@@ -186,7 +186,7 @@ bool series_above(const struct series *series, const struct series_rule *rule, u
 
 /*
  * The rule's metric over the window that ends where a column ends, as both peak and mean; threshold
- * is not looked at.
+ * is ignored.
  */
 void series_metric(const struct series *series, const struct series_rule *rule, const struct series_columns *columns);
 

@@ -88,24 +88,6 @@ static bool is_number(const char *text)
 	return *text && strspn(text, "0123456789.+-") == strlen(text);
 }
 
-/*
- * Escapes, but for the backslash: what was escaped when it was written must not be escaped again.
- * text_escape writes one as \x5c, and nothing else so.
- */
-static size_t escape_cell(char *out, size_t size, const char *data, size_t len)
-{
-	size_t used = text_escape(out, size, data, len), to = 0;
-
-	for (size_t from = 0; from < used; to++) {
-		bool backslash = strncmp(out + from, "\\x5c", 4) == 0;
-
-		out[to] = out[from];
-		from += backslash ? 4 : 1;
-	}
-	out[to] = '\0';
-	return to;
-}
-
 /* A number with its unit and sign; anything else is only escaped. */
 static void format_cell(enum cell_kind kind, const char *from, size_t len, char ret[static CELL_MAX])
 {
@@ -115,7 +97,7 @@ static void format_cell(enum cell_kind kind, const char *from, size_t len, char 
 	uint64_t value;
 
 	if ((kind != CELL_DURATION && kind != CELL_SIZE) || text_parse_u64(digits, end, &value) != end) {
-		size_t used = escape_cell(ret, CELL_MAX - 2, from, len);
+		size_t used = profiles_escape_written(ret, CELL_MAX - 2, from, len);
 
 		if (kind == CELL_PERCENT && is_number(ret))
 			memcpy(ret + used, " %", 3);
@@ -268,7 +250,7 @@ static void print_remark(const char *line, size_t len, size_t width, FILE *file)
 		line++;
 		len--;
 	}
-	used = 1 + escape_cell(shown + 1, sizeof(shown) - 3, line, len);
+	used = 1 + profiles_escape_written(shown + 1, sizeof(shown) - 3, line, len);
 	memcpy(shown + used, ")", 2);
 	output_wrap(shown, width, file);
 }

@@ -57,9 +57,9 @@
 
 /* ---- the interval of a stream ---- */
 
-/* Start with the longest that it can be as interval_ns, which is shortened as rows come. */
+/* Start with the longest that it can be as ns, which is shortened as rows come. */
 struct row_interval {
-	uint64_t interval_ns;
+	uint64_t ns;
 	uint32_t target;
 	uint64_t rows;
 	mono_t from;
@@ -71,30 +71,30 @@ struct row_interval {
 /* Enough for a tick that is late by an interval to change it by a thirtieth. */
 #define INTERVAL_ROWS 32
 
-static void row_interval_row(struct row_interval *pace, uint32_t target, mono_t at)
+static void row_interval_add_row(struct row_interval *interval, uint32_t target, mono_t at)
 {
 	uint64_t mean;
 
-	if (pace->rows > 0 && pace->target != target)
+	if (interval->rows > 0 && interval->target != target)
 		return;
-	if (pace->rows++ == 0) {
-		pace->target = target;
-		pace->from = at;
+	if (interval->rows++ == 0) {
+		interval->target = target;
+		interval->from = at;
 	}
-	if (pace->rows <= INTERVAL_ROWS)
+	if (interval->rows <= INTERVAL_ROWS)
 		return;
 
-	mean = mono_diff(at, pace->from) > 0 ? (uint64_t)mono_diff(at, pace->from) / INTERVAL_ROWS : 0;
-	pace->rows = 0;
-	if (mean >= INTERVAL_MIN_NS && mean < pace->interval_ns)
-		pace->interval_ns = mean;
+	mean = mono_diff(at, interval->from) > 0 ? (uint64_t)mono_diff(at, interval->from) / INTERVAL_ROWS : 0;
+	interval->rows = 0;
+	if (mean >= INTERVAL_MIN_NS && mean < interval->ns)
+		interval->ns = mean;
 }
 
 /* Rows of this target, or of any if 0, are no longer consecutive. */
-static void row_interval_reset(struct row_interval *pace, uint32_t target)
+static void row_interval_reset(struct row_interval *interval, uint32_t target)
 {
-	if (target == 0 || target == pace->target)
-		pace->rows = 0;
+	if (target == 0 || target == interval->target)
+		interval->rows = 0;
 }
 
 /* ---- ticks ---- */
@@ -109,11 +109,11 @@ struct tick_clock_line {
 	uint64_t number; /* and its number */
 };
 
-/* Start with options, summary and pace.interval_ns. The first two must outlive it. */
+/* Start with options, summary and interval.ns. The first two must outlive it. */
 struct tick_clock {
 	const struct recording_options *options;
 	struct recording_summary *summary; /* its ticks and times are counted here */
-	struct row_interval pace;
+	struct row_interval interval;
 	struct tick_clock_line lines[WRITER_CLOCKS_MAX];
 	bool open;         /* a tick has begun and not ended */
 	uint32_t writer;   /* of this tick, or of the last one */
@@ -193,7 +193,7 @@ static int tick_clock_idle_tick(struct tick_clock *clock, uint32_t writer, mono_
 static int tick_clock_idle_until(struct tick_clock *clock, uint32_t writer, mono_t at)
 {
 	const struct tick_clock_line *line = tick_clock_line(clock, writer);
-	uint64_t step = clock->pace.interval_ns;
+	uint64_t step = clock->interval.ns;
 	int r = 0;
 
 	if (!line->started || mono_diff(at, line->tick) > (int64_t)(2 * clock->options->heartbeat_ns))
@@ -213,7 +213,7 @@ static int tick_clock_next(struct tick_clock *clock, uint32_t writer, mono_t at)
 	 * evaluator, which then forgets what it has seen.
 	 */
 	if (r == 0 && !tick_clock_line(clock, writer)->started && clock->restarts > 0)
-		r = tick_clock_idle_tick(clock, writer, mono_sub(at, clock->pace.interval_ns));
+		r = tick_clock_idle_tick(clock, writer, mono_sub(at, clock->interval.ns));
 	if (r == 0)
 		r = tick_clock_idle_until(clock, writer, at);
 	return r == 0 ? tick_clock_begin(clock, writer, at) : r;
@@ -229,7 +229,7 @@ static int tick_clock_reach(struct tick_clock *clock, uint32_t writer, mono_t at
 	bool open = clock->open && clock->writer == writer;
 	int64_t since = mono_diff(at, line->tick);
 
-	if (open && (since <= 0 || (!again && since <= (int64_t)(clock->pace.interval_ns / 2))))
+	if (open && (since <= 0 || (!again && since <= (int64_t)(clock->interval.ns / 2))))
 		return 0;
 	return tick_clock_next(clock, writer, line->started && since < 0 ? line->tick : at);
 }
@@ -239,7 +239,7 @@ static void tick_clock_restart(struct tick_clock *clock)
 {
 	for (size_t i = 0; i < WRITER_CLOCKS_MAX; i++)
 		clock->lines[i].started = false;
-	row_interval_reset(&clock->pace, 0);
+	row_interval_reset(&clock->interval, 0);
 	clock->restarts++;
 }
 
@@ -251,7 +251,7 @@ static void tick_clock_restart(struct tick_clock *clock)
 /* A target of a stream. */
 struct stream_target {
 	uint32_t id;       /* in the stream, and in events */
-	uint32_t writer;   /* whose ticks it moves on with */
+	uint32_t writer;   /* whose ticks it belongs to */
 	uint32_t checksum; /* of its declaration */
 	bool announced;    /* and not gone */
 	bool is_column;    /* STREAM_GVISOR */
@@ -331,7 +331,7 @@ static int emit_gone(struct recording *recording, struct stream_target *known)
 	known->announced = false;
 	known->checksum = 0;
 	known->at = (mono_t){ 0 };
-	row_interval_reset(&recording->clock.pace, known->id);
+	row_interval_reset(&recording->clock.interval, known->id);
 	return emit_event(&recording->clock, &event);
 }
 
@@ -386,7 +386,7 @@ static bool is_late(struct recording *recording, const struct stream_target *kno
 	const struct tick_clock_line *line = tick_clock_line(&recording->clock, known ? known->writer : 0);
 	int64_t late_ns = mono_diff(line->tick, at);
 
-	if (!line->started || late_ns <= (int64_t)(id ? recording->clock.pace.interval_ns : 0))
+	if (!line->started || late_ns <= (int64_t)(id ? recording->clock.interval.ns : 0))
 		return false;
 	return !known || known->at.ns == 0 || mono_diff(known->at, at) > 0 ||
 	       late_ns > (int64_t)recording->options.heartbeat_ns;
@@ -404,12 +404,12 @@ static int on_own_row(struct recording *recording, mono_t at, struct stream_targ
 	}
 	line = tick_clock_line(&recording->clock, known->writer);
 	if (!recording->options.interval_is_known)
-		row_interval_row(&recording->clock.pace, known->id, at);
+		row_interval_add_row(&recording->clock.interval, known->id, at);
 	r = tick_clock_reach(&recording->clock, known->writer, at, line->started && known->tick == line->number);
 	if (r != 0)
 		return r;
 	known->at = at;
-	if (mono_diff(line->tick, at) <= (int64_t)(recording->clock.pace.interval_ns / 2))
+	if (mono_diff(line->tick, at) <= (int64_t)(recording->clock.interval.ns / 2))
 		known->tick = line->number;
 	sample_row_sample(row, row->target, &sample);
 	return emit_sample(recording, known, at, &sample);
@@ -556,7 +556,7 @@ static int recording_new(const struct recording_options *options, struct recordi
 	recording->options = *options;
 	recording->clock.options = &recording->options;
 	recording->clock.summary = &recording->summary;
-	recording->clock.pace.interval_ns = options->interval_ns;
+	recording->clock.interval.ns = options->interval_ns;
 	r = sample_stream_reader(&recording->rows, &recording->stream_reader);
 	if (r < 0)
 		return r;
@@ -660,7 +660,7 @@ static int open_incident(int dirfd, struct replay_source *source, char *message)
 {
 	struct stat st;
 
-	source->kind = REPLAY_SOURCE_INCIDENT;
+	source->kind = "incident";
 	source->fd = incident_load_open_file(dirfd, INCIDENT_SAMPLES_FILE);
 	if (source->fd == -ENOENT)
 		return source_refuse(message, -EINVAL,
@@ -707,7 +707,7 @@ static int open_file(struct replay_source *source, const struct stat *st, char *
 	if (r == -ENOMEM)
 		return source_refuse(message, r, "out of memory");
 	if (r == 0) {
-		source->kind = REPLAY_SOURCE_RING;
+		source->kind = "ring";
 		source->rereadable = true;
 		return 0;
 	}
@@ -734,7 +734,7 @@ static int open_directory(struct replay_source *source, char *message)
 
 int replay_source_open(const char *operand, const char *directory, struct replay_source *ret, char *message)
 {
-	struct replay_source source = { .kind = REPLAY_SOURCE_STREAM, .fd = -1 };
+	struct replay_source source = { .kind = "recording", .fd = -1 };
 	struct stat st;
 	int r = 0;
 
@@ -790,9 +790,4 @@ int replay_source_play(struct replay_source *source, const struct recording_opti
 	r = stream_read_fd(recording->stream_reader, source->fd, UINT64_MAX);
 	finished = recording_finish(recording, ret);
 	return r != 0 ? r : finished;
-}
-
-const char *replay_source_kind_name(enum replay_source_kind kind)
-{
-	return kind == REPLAY_SOURCE_RING ? "ring" : kind == REPLAY_SOURCE_INCIDENT ? "incident" : "recording";
 }

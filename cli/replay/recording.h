@@ -45,12 +45,10 @@ struct recording_summary {
 	struct stream_reader_report report; /* of a stream, once it has ended */
 };
 
-enum replay_source_kind { REPLAY_SOURCE_STREAM, REPLAY_SOURCE_INCIDENT, REPLAY_SOURCE_RING };
-
 #define REPLAY_SOURCE_MESSAGE_MAX 512
 
 struct replay_source {
-	enum replay_source_kind kind;
+	const char *kind;    /* "recording", "incident", "ring" */
 	char path[4096];     /* resolved; "-" is the standard input */
 	bool rereadable;     /* it can be opened again */
 	int fd;              /* -1: a ring */
@@ -79,8 +77,5 @@ void replay_source_close(struct replay_source *source);
 int replay_source_play(struct replay_source *source, const struct recording_options *options,
 		       void (*progress)(void *ctx, uint64_t done_bytes, uint64_t size_bytes),
 		       struct recording_summary *ret);
-
-/* "recording", "incident", "ring". */
-const char *replay_source_kind_name(enum replay_source_kind kind);
 
 #endif

@@ -456,7 +456,7 @@ static void suggestion_answer(struct suggestion *suggestion, uint64_t firings, s
 			low = middle + 1;
 	}
 	ret->known = true;
-	/* Above the highest value any threshold would do: a near one tells what there was. */
+	/* Above the highest value any threshold would do: a near one shows what there was. */
 	above = low + 1 < count ? sorted[low + 1] : sorted[low] > 0 ? sorted[low] * 1.1 : 1;
 	ret->threshold = round_in(sorted[low], above, base);
 	ret->firings = count_firings(suggestion, ret->threshold);
@@ -692,7 +692,7 @@ static int rule_replay_new(const struct rule_replay_options *options, struct rul
 	return 0;
 }
 
-/* Windows that wanted to fire and were held back: pending, in cooldown, not re-armed, count limit. */
+/* Windows that did not fire although a candidate: pending, in cooldown, not re-armed, below the count. */
 static uint64_t rule_replay_held_back(const struct rule_replay_rule *rule)
 {
 	uint64_t count = 0;
@@ -824,7 +824,7 @@ static void replay_view_source(struct replay_view *view, const struct replay_sou
 		return;
 	json_begin_object(view->json);
 	json_member_text(view->json, "path", source->path);
-	json_member_text(view->json, "kind", replay_source_kind_name(source->kind));
+	json_member_text(view->json, "kind", source->kind);
 	if (!view->summary)
 		json_member_array(view->json, "firings");
 }
@@ -903,7 +903,7 @@ static void replay_view_source_end(struct replay_view *view, const struct replay
 		fputs(": no samples\n", stdout);
 		return;
 	}
-	printf(": %s, ", replay_source_kind_name(source->kind));
+	printf(": %s, ", source->kind);
 	fputs(units_format_duration(text, sizeof(text), summary->to.ns - summary->from.ns), stdout);
 	printf(" from %s, ", story_time(summary->from, true, text, sizeof(text)));
 	printf("%ju %s, %ju samples", (uintmax_t)summary->targets, summary->targets == 1 ? "target" : "targets",
@@ -1243,7 +1243,7 @@ struct rerun {
 	struct replay_view view;
 	/* While sources are read. */
 	const struct stage *playing;
-	bool trying;     /* for the second time: nothing is told */
+	bool trying;     /* the second reading: nothing is printed */
 	uint32_t source; /* its number */
 	int result;      /* of collecting */
 	uint64_t span_ns;
@@ -1355,7 +1355,7 @@ static void rerun_complain(struct rerun *rerun, int code, const char *message)
 	rerun->code = rerun->code < code ? code : rerun->code;
 }
 
-/* The command line knows the machine best, then the recording. */
+/* The command line overrides the recording. */
 static struct metric_machine machine_of(const struct rerun *rerun, const struct replay_source *source)
 {
 	struct metric_machine machine = rerun->request->machine;
@@ -1372,7 +1372,7 @@ static void end_source(struct rerun *rerun, const struct replay_source *source, 
 		       int result)
 {
 	const struct stream_reader_report *report = &summary->report;
-	bool stream = source->kind != REPLAY_SOURCE_RING;
+	bool stream = !source->ring;
 
 	if (rerun->trying || result == -EPIPE)
 		return;
