@@ -1,8 +1,8 @@
 /*
  * make_config_reference.c: the reference of the configuration, from the parser's tables and
  * docs/config_help.h. Between the lines with "generated keys of SECTION" and "end of generated
- * keys" of each file named, the keys of that section are written: into *.md as a table of Markdown,
- * else as a list of mdoc(7). With --check nothing is written; the exit code says whether all is as
+ * keys" of each file named, the keys of that section are written, or the metrics of rules:
+ * into *.md as a table of Markdown, else as a list of mdoc(7). With --check nothing is written; the exit code says whether all is as
  * it would be.
  */
 #include "docs/config_help.h"
@@ -10,6 +10,7 @@
 #include "lib/base/base.h"
 #include "lib/base/io.h"
 #include "lib/config/config.h"
+#include "lib/rules/metric.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -378,6 +379,26 @@ static void put_mdoc_item(FILE *file, const struct config_field *field, const st
 		fputs("Needs a restart.\n", file);
 }
 
+/* ---- metrics of rules ---- */
+
+static void put_metrics(FILE *file, bool markdown)
+{
+	static const char *const units[] = {
+		[UNIT_PERCENT] = "percentage",
+		[UNIT_CORES] = "number",
+		[UNIT_BYTES] = "size",
+		[UNIT_COUNT] = "number",
+		[UNIT_PER_SECOND] = "number, per second",
+	};
+
+	fputs(markdown ? "| metric | unit | what it is |\n|---|---|---|\n" : ".Bl -tag -width Ds -compact\n", file);
+	for (enum metric i = 0; i < METRICS; i++)
+		fprintf(file, markdown ? "| `%s` | %s | %s |\n" : ".It Cm %s Pq %s\n%s\n", metric_name(i),
+			units[metric_unit(i)], metric_what(i));
+	if (!markdown)
+		fputs(".El\n", file);
+}
+
 /* ---- files ---- */
 
 static void put_section(FILE *file, const char *section, bool markdown)
@@ -385,6 +406,11 @@ static void put_section(FILE *file, const char *section, bool markdown)
 	const char *name;
 	size_t count;
 	const struct config_field *rows = rows_of(section, &count, &name);
+
+	if (strcmp(section, "metrics_of_rules") == 0) {
+		put_metrics(file, markdown);
+		return;
+	}
 
 	fputs(markdown ? "| key | type | default | range | meaning |\n|---|---|---|---|---|\n" : ".Bl -tag -width Ds\n",
 	      file);

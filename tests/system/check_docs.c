@@ -1,6 +1,6 @@
 /*
- * check_docs.c: the manual pages against the programs: options, metrics, columns; each way round, so
- * that what is new is missed and what is gone is found. Keys of the configuration are written by
+ * check_docs.c: the manual pages against the programs: options, columns; each way round, so
+ * that what is new is missed and what is gone is found. The reference of the configuration is from
  * make_config_reference. Examples are run through the parsers. Documents about the source are held
  * against the tree.
  *
@@ -15,7 +15,6 @@
 #include "lib/base/base.h"
 #include "lib/base/units.h"
 #include "lib/model/sample.h"
-#include "lib/rules/metric.h"
 
 #include <ctype.h>
 
@@ -252,26 +251,6 @@ START_TEST(every_selector_is_a_key_of_a_target)
 }
 END_TEST
 
-START_TEST(page_of_the_configuration_has_all_metrics)
-{
-	static const char *const units[] = {
-		[UNIT_PERCENT] = "percentage", [UNIT_CORES] = "number",      [UNIT_BYTES] = "size",
-		[UNIT_COUNT] = "number",       [UNIT_PER_SECOND] = "number",
-	};
-	AUTO_FREE char *section = read_section(PAGE_CONFIG, "Metrics");
-	struct words real = { .count = 0 }, page = { .count = 0 };
-	char item[80];
-
-	for (enum metric i = 0; i < METRICS; i++) {
-		add(&real, metric_name(i));
-		snprintf(item, sizeof(item), ".It Cm %s Pq %s\n", metric_name(i), units[metric_unit(i)]);
-		ck_assert_msg(find_line(section, item), "%s is no %s", metric_name(i), units[metric_unit(i)]);
-	}
-	read_items(section, &page);
-	expect_same(&real, &page, "Metrics");
-}
-END_TEST
-
 START_TEST(page_of_the_configuration_has_all_captures)
 {
 	AUTO_FREE char *section = read_section(PAGE_CONFIG, "incidents");
@@ -477,7 +456,6 @@ Suite *docs_suite(void)
 	tcase_add_test(pages, page_of_the_command_has_no_other_subcommands);
 	tcase_add_test(pages, references_of_the_configuration_are_what_its_tables_say);
 	tcase_add_test(pages, every_selector_is_a_key_of_a_target);
-	tcase_add_test(pages, page_of_the_configuration_has_all_metrics);
 	tcase_add_test(pages, page_of_the_configuration_has_all_captures);
 	tcase_add_test(pages, page_of_the_stream_has_all_columns);
 	suite_add_tcase(suite, pages);
