@@ -79,8 +79,6 @@ struct output {
 	jmp_buf enough;
 };
 
-static void elf_names_free(struct elf_names *names);
-
 static void take_piece(const char *piece, size_t len, void *opaque)
 {
 	struct output *output = opaque;
@@ -441,6 +439,24 @@ struct elf_names {
 	bool read;
 };
 
+/* NULL is fine. */
+static void elf_names_free(struct elf_names *names)
+{
+	if (names == NULL)
+		return;
+	elf_lines_free(names->lines);
+	symtable_release(&names->symbols);
+	arena_release(&names->texts);
+	if (names->dwfl != NULL)
+		dwfl_end(names->dwfl);
+	if (names->shared != NULL)
+		dwarf_end(names->shared);
+	elf_end(names->shared_elf);
+	scope_close(&names->shared_fd);
+	scope_close(&names->debug_fd);
+	free(names);
+}
+
 /* Called by libdwfl when it wants debug information that is not in the file. */
 static int hand_over_debug_file(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr base,
 				const char *file, const char *link, GElf_Word crc, char **ret_path)
@@ -535,24 +551,6 @@ static int elf_names_open(int fd, struct elf_names **ret)
 	}
 	*ret = names;
 	return 0;
-}
-
-/* NULL is fine. */
-static void elf_names_free(struct elf_names *names)
-{
-	if (names == NULL)
-		return;
-	elf_lines_free(names->lines);
-	symtable_release(&names->symbols);
-	arena_release(&names->texts);
-	if (names->dwfl != NULL)
-		dwfl_end(names->dwfl);
-	if (names->shared != NULL)
-		dwarf_end(names->shared);
-	elf_end(names->shared_elf);
-	scope_close(&names->shared_fd);
-	scope_close(&names->debug_fd);
-	free(names);
 }
 
 static size_t build_id_of(Elf *elf, uint8_t ret[ELF_NAMES_BUILD_ID_MAX])

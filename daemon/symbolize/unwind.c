@@ -257,78 +257,58 @@ static bool apply_unary(struct evaluation *on, uint8_t atom, uint64_t number)
 	}
 }
 
-static bool apply_comparison(uint8_t atom, int64_t left, int64_t right, uint64_t *ret)
+/* Left and right operand. *known: false for other operations. */
+static uint64_t apply_binary(uint8_t atom, uint64_t left, uint64_t right, bool *known)
 {
-	switch (atom) {
-	case DW_OP_eq:
-		*ret = left == right;
-		return true;
-	case DW_OP_ne:
-		*ret = left != right;
-		return true;
-	case DW_OP_lt:
-		*ret = left < right;
-		return true;
-	case DW_OP_le:
-		*ret = left <= right;
-		return true;
-	case DW_OP_gt:
-		*ret = left > right;
-		return true;
-	case DW_OP_ge:
-		*ret = left >= right;
-		return true;
-	default:
-		return false;
-	}
-}
-
-static bool apply_binary(uint8_t atom, uint64_t left, uint64_t right, uint64_t *ret)
-{
+	*known = true;
 	switch (atom) {
 	case DW_OP_and:
-		*ret = left & right;
-		return true;
+		return left & right;
 	case DW_OP_or:
-		*ret = left | right;
-		return true;
+		return left | right;
 	case DW_OP_xor:
-		*ret = left ^ right;
-		return true;
+		return left ^ right;
 	case DW_OP_plus:
-		*ret = left + right;
-		return true;
+		return left + right;
 	case DW_OP_minus:
-		*ret = left - right;
-		return true;
+		return left - right;
 	case DW_OP_mul:
-		*ret = left * right;
-		return true;
+		return left * right;
 	case DW_OP_shl:
-		*ret = right < 64 ? left << right : 0;
-		return true;
+		return right < 64 ? left << right : 0;
 	case DW_OP_shr:
-		*ret = right < 64 ? left >> right : 0;
-		return true;
+		return right < 64 ? left >> right : 0;
 	case DW_OP_shra:
-		*ret = (uint64_t)((int64_t)left >> (right < 64 ? right : 63));
-		return true;
+		return (uint64_t)((int64_t)left >> (right < 64 ? right : 63));
+	case DW_OP_eq:
+		return left == right;
+	case DW_OP_ne:
+		return left != right;
+	case DW_OP_lt:
+		return (int64_t)left < (int64_t)right;
+	case DW_OP_le:
+		return (int64_t)left <= (int64_t)right;
+	case DW_OP_gt:
+		return (int64_t)left > (int64_t)right;
+	case DW_OP_ge:
+		return (int64_t)left >= (int64_t)right;
 	default:
-		return apply_comparison(atom, (int64_t)left, (int64_t)right, ret);
+		*known = false;
+		return left;
 	}
 }
 
 static bool pop_and_apply_binary(struct evaluation *on, uint8_t atom)
 {
+	uint64_t *left;
+	bool known;
+
 	if (on->count < 2)
 		return false;
-
-	uint64_t *left = &on->values[on->count - 2];
-
-	if (!apply_binary(atom, left[0], left[1], left))
-		return false;
-	on->count--;
-	return true;
+	left = &on->values[on->count - 2];
+	left[0] = apply_binary(atom, left[0], left[1], &known);
+	on->count -= known;
+	return known;
 }
 
 static bool evaluate_operation(struct evaluation *on, const Dwarf_Op *op)

@@ -67,11 +67,10 @@ struct pprof_line {
 };
 
 struct pprof_location {
-	uint64_t mapping; /* 0: in none */
-	uint64_t address; /* between the mapping's start and end */
-	const struct pprof_line
-		*lines; /* the innermost of inlined functions first; the last is the function they were inlined into */
-	size_t line_count; /* 0: the function is not known */
+	uint64_t mapping;               /* 0: in none */
+	uint64_t address;               /* between the mapping's start and end */
+	const struct pprof_line *lines; /* innermost first; the last is the function others were inlined into */
+	size_t line_count;              /* 0: the function is not known */
 };
 
 /* text NULL: the number, in unit ("": none). */

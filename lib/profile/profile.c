@@ -67,7 +67,7 @@ struct stack_profile {
 	struct intern strings, mappings, functions, frames, threads;
 	struct intern stacks;                /* the thread, then its frames, leaf first: all uint32_t */
 	struct stack_profile_tally *tallies; /* by number of the stack, less 1 */
-	uint32_t cap;
+	size_t cap;
 	struct stack_profile_tally other;
 	struct buffer key; /* scratch */
 };
@@ -258,30 +258,12 @@ static int put_frames(struct stack_profile *profile, const struct stack_profile_
 	return buffer_append(&profile->key, sample->frames, count * sizeof(*sample->frames));
 }
 
-/* Room for the tally of one more stack. */
-static int reserve_tally(struct stack_profile *profile)
-{
-	uint32_t cap = profile->cap ? profile->cap * 2 : 64;
-	struct stack_profile_tally *tallies;
-
-	if (profile->stacks.count < profile->cap)
-		return 0;
-	tallies = reallocarray(profile->tallies, cap, sizeof(*tallies));
-	if (!tallies)
-		return -ENOMEM;
-
-	memset(tallies + profile->cap, 0, (cap - profile->cap) * sizeof(*tallies));
-	profile->tallies = tallies;
-	profile->cap = cap;
-	return 0;
-}
-
 /* The number of the sample's stack. */
 static int put_stack_number(struct stack_profile *profile, const struct stack_profile_sample *sample, uint32_t *ret)
 {
 	struct intern_budget closed = { .max_bytes = 1, .spent = true };
 	bool room = profile->stacks.count < profile->options.stacks_max;
-	uint32_t thread;
+	uint32_t thread, known = profile->stacks.count;
 	int rc = put_thread(profile, sample, &thread);
 
 	profile->key.len = 0;
@@ -290,10 +272,12 @@ static int put_stack_number(struct stack_profile *profile, const struct stack_pr
 	if (rc == 0)
 		rc = put_frames(profile, sample);
 	if (rc == 0)
-		rc = reserve_tally(profile);
+		rc = vector_reserve(&profile->tallies, &profile->cap, known + 1, sizeof(*profile->tallies));
 	if (rc == 0)
 		rc = intern_put(&profile->stacks, room ? &profile->budget : &closed, profile->key.data,
 				profile->key.len, ret);
+	if (profile->stacks.count > known)
+		profile->tallies[known] = (struct stack_profile_tally){ 0 };
 	return rc;
 }
 

@@ -59,19 +59,13 @@ struct stack_profile_options {
 	uint64_t fired_ns;
 	uint64_t wall_ns;        /* fired_ns by the wall clock, since 1970 */
 	uint64_t from_ns, to_ns; /* what the samples cover */
-	uint64_t
-		spike_from_ns; /* where the rule's window begins: samples before it are "before", the others "during" */
-	uint64_t period_ns;    /* CPU: of CPU time, between two samples */
-	uint64_t period_bytes; /* MEMORY: bytes between two samples, if that is so; 0: not known */
-	const int32_t *
-		focus; /* pids whose functions are of interest; of others the table of functions has only their names */
-	size_t focus_count; /* 0: all. Borrowed until the profile is freed */
-	size_t stacks_max;  /* 0: STACK_PROFILE_STACKS_DEFAULT */
-	/*
-	 * of memory for all of it; 0: STACK_PROFILE_BYTES_DEFAULT. Writing takes about as much
-	 * again.
-	 */
-	size_t bytes_max;
+	uint64_t spike_from_ns;  /* the rule's window begins: samples are "before" or "during" it */
+	uint64_t period_ns;      /* CPU: of CPU time, between two samples */
+	uint64_t period_bytes;   /* MEMORY: bytes between two samples, if that is so; 0: not known */
+	const int32_t *focus;    /* pids whose functions are listed; of others only their names are */
+	size_t focus_count;      /* 0: all. Borrowed until the profile is freed */
+	size_t stacks_max;       /* 0: STACK_PROFILE_STACKS_DEFAULT */
+	size_t bytes_max;        /* of memory; 0: STACK_PROFILE_BYTES_DEFAULT. Writing takes about as much again */
 };
 
 struct stack_profile_mapping {
@@ -89,10 +83,9 @@ struct stack_profile_line {
 };
 
 struct stack_profile_frame {
-	uint32_t mapping; /* what stack_profile_mapping gave, or STACK_PROFILE_NO_MAPPING */
-	uint64_t address; /* in the process; of a return address the byte before it */
-	const struct stack_profile_line
-		*lines;    /* inlined functions, the innermost first; the last is the function they were inlined into */
+	uint32_t mapping;                       /* what stack_profile_mapping gave, or STACK_PROFILE_NO_MAPPING */
+	uint64_t address;                       /* in the process; of a return address the byte before it */
+	const struct stack_profile_line *lines; /* innermost first; the last is the function others were inlined into */
 	size_t line_count; /* 0: no symbol. The frame then is called after its mapping: "[libc.so.6]" */
 };
 

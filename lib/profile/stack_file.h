@@ -44,10 +44,9 @@ struct stack_file_stream {
 	uint64_t sample_type;      /* perf_record_format */
 	uint64_t regs_user;        /* perf_record_format */
 	uint64_t units_per_second; /* of CPU time, in which a sample says its period: 1e9, or cycles. Of faults: 0 */
-	uint64_t
-		covered_ns; /* nothing older than this was found on some CPU's ring: it had been overwritten; >= head.from_ns */
-	uint64_t lost;         /* samples that the kernel says it dropped */
-	uint64_t record_bytes; /* a multiple of 8 */
+	uint64_t covered_ns;       /* some CPU's ring held nothing older: it was overwritten; >= head.from_ns */
+	uint64_t lost;             /* samples that the kernel says it dropped */
+	uint64_t record_bytes;     /* a multiple of 8 */
 };
 
 struct stack_file_head {

@@ -42,7 +42,7 @@ struct folded {
 	struct intern lines;
 	struct intern_budget budget;
 	uint64_t *counts; /* by number of the line, less 1 */
-	uint32_t cap;
+	size_t cap;
 	uint64_t other;     /* counts of what did not fit */
 	struct buffer line; /* the one that is made */
 	int error;          /* the first one; 0: none */
@@ -123,24 +123,6 @@ int folded_push(struct folded *folded, const char *name)
 	return folded->error;
 }
 
-/* Room for the count of a line of this number. */
-static int folded_reserve(struct folded *folded, uint32_t number)
-{
-	uint32_t cap = folded->cap ? folded->cap * 2 : 64;
-	uint64_t *counts;
-
-	if (number <= folded->cap)
-		return 0;
-	counts = reallocarray(folded->counts, cap, sizeof(*counts));
-	if (!counts)
-		return -ENOMEM;
-
-	memset(counts + folded->cap, 0, (cap - folded->cap) * sizeof(*counts));
-	folded->counts = counts;
-	folded->cap = cap;
-	return 0;
-}
-
 void folded_other(struct folded *folded, uint64_t count)
 {
 	folded->other += count;
@@ -149,14 +131,17 @@ void folded_other(struct folded *folded, uint64_t count)
 /* The line is whole. 0; INTERN_FULL; -ENOMEM. */
 static int count_line(struct folded *folded, uint64_t count)
 {
-	uint32_t number;
-	int rc = intern_put(&folded->lines, &folded->budget, folded->line.data, folded->line.len, &number);
+	uint32_t number, known = folded->lines.count;
+	int rc = vector_reserve(&folded->counts, &folded->cap, (size_t)known + 1, sizeof(*folded->counts));
 
 	if (rc == 0)
-		rc = folded_reserve(folded, number);
-	if (rc == 0)
-		folded->counts[number - 1] += count;
-	return rc;
+		rc = intern_put(&folded->lines, &folded->budget, folded->line.data, folded->line.len, &number);
+	if (rc != 0)
+		return rc;
+	if (folded->lines.count > known)
+		folded->counts[known] = 0;
+	folded->counts[number - 1] += count;
+	return 0;
 }
 
 int folded_count(struct folded *folded, uint64_t count)
@@ -401,7 +386,7 @@ struct tally {
 /* Of threads there is no more than self and beside. */
 struct tallies {
 	struct tally *tally; /* by number, less 1 */
-	uint32_t cap;
+	size_t cap;
 };
 
 /* Followed by the name, NUL, the process. */
@@ -452,24 +437,6 @@ void function_table_free(struct function_table *table)
 	free(table);
 }
 
-/* Room for one more than count. */
-static int tallies_reserve(struct tallies *tallies, uint32_t count)
-{
-	uint32_t cap = tallies->cap ? tallies->cap * 2 : 64;
-	struct tally *tally;
-
-	if (count < tallies->cap)
-		return 0;
-	tally = reallocarray(tallies->tally, cap, sizeof(*tally));
-	if (!tally)
-		return -ENOMEM;
-
-	memset(tally + tallies->cap, 0, (cap - tallies->cap) * sizeof(*tally));
-	tallies->tally = tally;
-	tallies->cap = cap;
-	return 0;
-}
-
 /* Two names, the first of them ends with a NUL. */
 static int append_names(struct buffer *key, const char *first, const char *second)
 {
@@ -480,31 +447,38 @@ static int append_names(struct buffer *key, const char *first, const char *secon
 	return rc == 0 ? buffer_append(key, second, strnlen(second, NAME_MAX_BYTES)) : rc;
 }
 
+/* The number of table->key in a set, with a tally of its own. */
+static int put_tallied(struct function_table *table, struct intern *set, struct tallies *tallies, uint32_t *ret)
+{
+	uint32_t known = set->count;
+	int rc = vector_reserve(&tallies->tally, &tallies->cap, (size_t)known + 1, sizeof(*tallies->tally));
+
+	if (rc == 0)
+		rc = intern_put(set, &table->budget, table->key.data, table->key.len, ret);
+	if (set->count > known)
+		tallies->tally[known] = (struct tally){ 0 };
+	return rc;
+}
+
 int function_table_function(struct function_table *table, const char *name, const char *module, uint32_t *ret)
 {
-	int rc = tallies_reserve(&table->of_functions, table->functions.count);
+	int rc;
 
 	table->key.len = 0;
-	if (rc == 0)
-		rc = append_names(&table->key, name, module);
-	if (rc == 0)
-		rc = intern_put(&table->functions, &table->budget, table->key.data, table->key.len, ret);
-	return rc;
+	rc = append_names(&table->key, name, module);
+	return rc == 0 ? put_tallied(table, &table->functions, &table->of_functions, ret) : rc;
 }
 
 int function_table_thread(struct function_table *table, const struct function_table_thread *thread, uint32_t *ret)
 {
 	const struct thread_key key = { thread->pid, thread->tid };
-	int rc = tallies_reserve(&table->of_threads, table->threads.count);
+	int rc;
 
 	table->key.len = 0;
-	if (rc == 0)
-		rc = buffer_append(&table->key, &key, sizeof(key));
+	rc = buffer_append(&table->key, &key, sizeof(key));
 	if (rc == 0)
 		rc = append_names(&table->key, thread->name, thread->process);
-	if (rc == 0)
-		rc = intern_put(&table->threads, &table->budget, table->key.data, table->key.len, ret);
-	return rc;
+	return rc == 0 ? put_tallied(table, &table->threads, &table->of_threads, ret) : rc;
 }
 
 /* ---- counting ---- */

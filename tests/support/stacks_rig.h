@@ -21,7 +21,7 @@
 struct stacks_rig {
 	char directory[64];
 	char spikewatchd[512], spikewatch[512], symbolizer[512];
-	char workload[128], name[16]; /* under a unique name: stacks are system-wide */
+	char workload[128], name[16];          /* under a unique name: stacks are system-wide */
 	char config[128], out[128], said[128]; /* of the daemon; what the workload said; what a command said */
 	struct program work, daemon;
 	const char *before, *after; /* how far an incident goes back, and how long it goes on */
