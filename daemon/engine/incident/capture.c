@@ -1122,25 +1122,17 @@ static void run_captures(const struct capture_context *context, unsigned set, in
 	}
 }
 
-static void add_not_taken(unsigned set, bool again, enum incident_capture_status status, const char *why,
-			  struct incident *incident)
+void capture_not_taken(const struct incident_request *request, bool again, enum incident_capture_status status,
+		       const char *why, struct incident *incident)
 {
+	unsigned set = capture_set(request, again);
+
 	for (size_t i = 0; i < ARRAY_LEN(capture_table); i++) {
 		struct incident_capture record = make_record(&capture_table[i], again, status, why);
 
 		if (set & capture_table[i].which)
 			incident_add_capture(incident, &record);
 	}
-}
-
-void capture_fail(const struct incident_request *request, int error, struct incident *incident)
-{
-	add_not_taken(capture_set(request, false), false, INCIDENT_CAPTURE_FAILED, strerrordesc_np(-error), incident);
-}
-
-void capture_skip_again(const struct incident_request *request, const char *why, struct incident *incident)
-{
-	add_not_taken(capture_set(request, true), true, INCIDENT_CAPTURE_SKIPPED, why, incident);
 }
 
 /* ---- a snapshot ---- */
@@ -1275,9 +1267,9 @@ void capture_take(const struct capture_options *options, struct capture_processe
 	struct snapshot *snapshot = malloc(sizeof *snapshot);
 
 	if (!snapshot && options->again)
-		capture_skip_again(options->request, "no memory", incident);
+		capture_not_taken(options->request, true, INCIDENT_CAPTURE_SKIPPED, "no memory", incident);
 	else if (!snapshot)
-		capture_fail(options->request, -ENOMEM, incident);
+		capture_not_taken(options->request, false, INCIDENT_CAPTURE_FAILED, strerrordesc_np(ENOMEM), incident);
 	if (!snapshot)
 		return;
 

@@ -49,10 +49,11 @@ unsigned capture_set(const struct incident_request *request, bool again);
 void capture_take(const struct capture_options *options, struct capture_processes *processes,
 		  struct incident *incident);
 
-/* Adds to incident that the captures of the first snapshot failed, and why: -errno. */
-void capture_fail(const struct incident_request *request, int error, struct incident *incident);
-
-/* Adds to incident that the second snapshot was not taken, and why. */
-void capture_skip_again(const struct incident_request *request, const char *why, struct incident *incident);
+/*
+ * Adds to incident that the captures of the first or the second snapshot were not taken: SKIPPED or
+ * FAILED, and why.
+ */
+void capture_not_taken(const struct incident_request *request, bool again, enum incident_capture_status status,
+		       const char *why, struct incident *incident);
 
 #endif

@@ -497,7 +497,8 @@ static void schedule_again(struct incident_work *work)
 	for (const struct incident_work *other = worker->again; other; other = other->again_next)
 		count++;
 	if (count == AGAIN_MAX) {
-		capture_skip_again(work->request, "too many second snapshots are pending", &work->captured);
+		capture_not_taken(work->request, true, INCIDENT_CAPTURE_SKIPPED,
+				  "too many second snapshots are pending", &work->captured);
 		return;
 	}
 	work->again_at = mono_add(clock_mono(&worker->clock), again_ns);
@@ -530,7 +531,8 @@ static void finish_again(struct incident_work *work)
 	if (mono_diff(clock_mono(&worker->clock), work->again_at) >= 0)
 		take_captures(work, true);
 	else
-		capture_skip_again(work->request, "the daemon was being stopped", &work->captured);
+		capture_not_taken(work->request, true, INCIDENT_CAPTURE_SKIPPED, "the daemon was being stopped",
+				  &work->captured);
 	work->again_at.ns = 0;
 	work_finished(&worker->queue, work);
 }
@@ -857,14 +859,14 @@ static void add_samples(struct incident_work *work)
  */
 static void begin_draft_again(struct incident_work *work)
 {
-	int why = work->draft ? -ENOENT : work->draft_error;
+	const char *why = strerrordesc_np(work->draft ? ENOENT : -work->draft_error);
 
 	full_recording_abort(TAKE(work->recording));
 	spool_abort(TAKE(work->draft));
 	work->captured.capture_count = 0;
-	capture_fail(work->request, why ? why : -ENOMEM, &work->captured);
+	capture_not_taken(work->request, false, INCIDENT_CAPTURE_FAILED, why, &work->captured);
 	if (work->request->hooks)
-		hook_plan_refuse(work->request->hooks, strerrordesc_np(why ? -why : ENOMEM), &work->captured);
+		hook_plan_refuse(work->request->hooks, why, &work->captured);
 	begin_draft(work);
 }
 
