@@ -189,7 +189,7 @@ START_TEST(a_trial_touches_nothing_and_prune_no_strangers)
 }
 END_TEST
 
-START_TEST(what_is_asked_for_must_make_sense)
+START_TEST(wrong_usage_is_explained)
 {
 	char missing[400];
 
@@ -221,7 +221,7 @@ Suite *prune_suite(void)
 	tcase_add_test(tcase, the_old_go_for_their_age);
 	tcase_add_test(tcase, the_mildest_go_for_number_and_size);
 	tcase_add_test(tcase, a_trial_touches_nothing_and_prune_no_strangers);
-	tcase_add_test(tcase, what_is_asked_for_must_make_sense);
+	tcase_add_test(tcase, wrong_usage_is_explained);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -326,7 +326,7 @@ START_TEST(nothing_to_compare_is_trouble)
 }
 END_TEST
 
-START_TEST(what_is_the_same_has_not_changed)
+START_TEST(equal_incidents_have_no_changes)
 {
 	make_a();
 	ck_assert_int_eq(DIFF("last", "last"), EXIT_OK);
@@ -335,7 +335,7 @@ START_TEST(what_is_the_same_has_not_changed)
 }
 END_TEST
 
-START_TEST(names_of_strangers_are_harmless_and_lines_fit)
+START_TEST(hostile_names_are_escaped_and_lines_fit)
 {
 	static const char rows[] = FUNCTION_TABLE_HEADER
 		"\n" FUNCTION_TABLE_SAMPLES " 0, 9\n" HOSTILE "\t/x/" HOSTILE "\t0\t0\t9\t9\t0.000\tx\t1\t9\tx\t1\n"
@@ -392,7 +392,7 @@ START_TEST(long_names_are_cut_where_they_say_least)
 }
 END_TEST
 
-START_TEST(damage_is_said_with_the_file)
+START_TEST(damage_is_reported_with_the_file)
 {
 	make_both();
 	put_file(B_ID, "functions.tsv", "nonsense\n");
@@ -620,7 +620,7 @@ START_TEST(names_out_of_the_profile_are_those_of_the_folded_file)
 }
 END_TEST
 
-START_TEST(damaged_stacks_are_said_with_their_file)
+START_TEST(damaged_stacks_are_reported_with_their_file)
 {
 	make_both();
 	make_stacks(INCIDENTMADE_ID, STACK_PROFILE_CPU, "f", 1);
@@ -715,7 +715,7 @@ START_TEST(a_file_is_replaced_by_a_whole_one_or_not_at_all)
 }
 END_TEST
 
-START_TEST(wrong_usage_is_said)
+START_TEST(wrong_usage_is_reported)
 {
 	make_a();
 	ck_assert_int_eq(DIFF("last", "--json", "--folded"), EXIT_USAGE);
@@ -769,7 +769,7 @@ static void torture(char *const *words)
 	((char *[]){ (char[]){ "diff" }, (char[]){ INCIDENTMADE_ID }, (char[]){ B_ID } __VA_OPT__(, ) __VA_ARGS__, \
 		     NULL })
 
-START_TEST(memory_that_is_short_is_said)
+START_TEST(memory_that_is_short_is_reported)
 {
 	char file[400];
 
@@ -984,21 +984,21 @@ Suite *diff_suite(void)
 	tcase_add_test(tcase, says_how_far_apart_the_snapshots_were);
 	tcase_add_test(tcase, without_stacks_threads_and_mappings_are_compared);
 	tcase_add_test(tcase, nothing_to_compare_is_trouble);
-	tcase_add_test(tcase, what_is_the_same_has_not_changed);
-	tcase_add_test(tcase, names_of_strangers_are_harmless_and_lines_fit);
+	tcase_add_test(tcase, equal_incidents_have_no_changes);
+	tcase_add_test(tcase, hostile_names_are_escaped_and_lines_fit);
 	tcase_add_test(tcase, long_names_are_cut_where_they_say_least);
-	tcase_add_test(tcase, damage_is_said_with_the_file);
+	tcase_add_test(tcase, damage_is_reported_with_the_file);
 	tcase_add_test(tcase, json_has_every_row_and_null_for_what_is_not_there);
 	tcase_add_test(tcase, json_of_one_has_no_b);
 	tcase_add_test(tcase, folded_stacks_have_two_counts);
 	tcase_add_test(tcase, folded_memory_is_in_bytes);
 	tcase_add_test(tcase, names_out_of_the_profile_are_those_of_the_folded_file);
-	tcase_add_test(tcase, damaged_stacks_are_said_with_their_file);
+	tcase_add_test(tcase, damaged_stacks_are_reported_with_their_file);
 	tcase_add_test(tcase, the_page_holds_the_tables_and_the_stacks);
 	tcase_add_test(tcase, a_page_says_which_stacks_are_damaged);
 	tcase_add_test(tcase, a_file_is_replaced_by_a_whole_one_or_not_at_all);
-	tcase_add_test(tcase, wrong_usage_is_said);
-	tcase_add_test(tcase, memory_that_is_short_is_said);
+	tcase_add_test(tcase, wrong_usage_is_reported);
+	tcase_add_test(tcase, memory_that_is_short_is_reported);
 	suite_add_tcase(suite, tcase);
 
 	tcase = tcase_create("contrast");

@@ -393,7 +393,7 @@ START_TEST(memory_is_weighed_in_bytes)
 }
 END_TEST
 
-START_TEST(a_damaged_profile_is_said)
+START_TEST(a_damaged_profile_is_reported)
 {
 	struct buffer noise = { 0 };
 
@@ -548,7 +548,7 @@ START_TEST(a_file_is_replaced_by_a_whole_one_or_not_at_all)
 END_TEST
 
 /* Each allocation fails once: the command says so, or does without what it wanted to say more. */
-START_TEST(memory_that_is_short_is_said)
+START_TEST(memory_that_is_short_is_reported)
 {
 	static char *const forms[] = { "csv", "json", "gvisor", "firefox", "perfetto" };
 	char file[400];
@@ -578,7 +578,7 @@ START_TEST(memory_that_is_short_is_said)
 }
 END_TEST
 
-START_TEST(what_is_asked_for_must_make_sense)
+START_TEST(wrong_usage_is_explained)
 {
 	make(NULL);
 	ck_assert_int_eq(COMMANDRUN(export, "last"), EXIT_USAGE);
@@ -602,15 +602,15 @@ Suite *export_suite(void)
 	tcase_add_test(tcase, stacks_lead_from_the_leaf_to_the_root);
 	tcase_add_test(tcase, samples_alone_and_stacks_alone_are_profiles_too);
 	tcase_add_test(tcase, memory_is_weighed_in_bytes);
-	tcase_add_test(tcase, a_damaged_profile_is_said);
+	tcase_add_test(tcase, a_damaged_profile_is_reported);
 	tcase_add_test(tcase, perfetto_gets_counters_phases_and_the_firing);
 	tcase_add_test(tcase, rows_come_out_as_they_are);
 	tcase_add_test(tcase, gvisors_tools_get_a_whole_stream);
 	tcase_add_test(tcase, hostile_names_stay_names);
 	tcase_add_test(tcase, profiles_are_copied);
 	tcase_add_test(tcase, a_file_is_replaced_by_a_whole_one_or_not_at_all);
-	tcase_add_test(tcase, memory_that_is_short_is_said);
-	tcase_add_test(tcase, what_is_asked_for_must_make_sense);
+	tcase_add_test(tcase, memory_that_is_short_is_reported);
+	tcase_add_test(tcase, wrong_usage_is_explained);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

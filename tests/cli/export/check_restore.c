@@ -145,7 +145,7 @@ START_TEST(the_directory_is_as_it_was)
 }
 END_TEST
 
-START_TEST(without_a_name_it_is_called_as_the_incident_was)
+START_TEST(without_a_name_it_gets_the_name_of_the_incident)
 {
 	char before[4096], there[500];
 	int code;
@@ -209,7 +209,7 @@ START_TEST(of_a_page_that_was_cut_the_rest_is_restored)
 }
 END_TEST
 
-START_TEST(what_is_no_report_leaves_nothing_behind)
+START_TEST(a_file_that_is_no_report_leaves_nothing_behind)
 {
 	static const char text[] = "<!DOCTYPE html>\n<p>hello\n";
 
@@ -222,7 +222,7 @@ START_TEST(what_is_no_report_leaves_nothing_behind)
 }
 END_TEST
 
-START_TEST(where_it_cannot_be_written_nothing_is_left)
+START_TEST(a_directory_that_cannot_be_written_leaves_nothing)
 {
 	char nowhere[500];
 
@@ -240,12 +240,12 @@ Suite *restore_suite(void)
 
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
 	tcase_add_test(tcase, the_directory_is_as_it_was);
-	tcase_add_test(tcase, without_a_name_it_is_called_as_the_incident_was);
+	tcase_add_test(tcase, without_a_name_it_gets_the_name_of_the_incident);
 	tcase_add_test(tcase, a_file_that_was_left_out_is_named);
 	tcase_add_test(tcase, of_a_damaged_page_the_rest_is_restored);
 	tcase_add_test(tcase, of_a_page_that_was_cut_the_rest_is_restored);
-	tcase_add_test(tcase, what_is_no_report_leaves_nothing_behind);
-	tcase_add_test(tcase, where_it_cannot_be_written_nothing_is_left);
+	tcase_add_test(tcase, a_file_that_is_no_report_leaves_nothing_behind);
+	tcase_add_test(tcase, a_directory_that_cannot_be_written_leaves_nothing);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

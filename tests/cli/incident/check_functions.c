@@ -251,7 +251,7 @@ START_TEST(a_table_of_the_other_unit_is_none)
 }
 END_TEST
 
-START_TEST(what_was_lost_is_said)
+START_TEST(losses_are_reported)
 {
 	static const char table[] = FUNCTION_TABLE_HEADER "\n" FUNCTION_TABLE_SAMPLES " 0, 1\nf\t\t0\t0\t1\t1\n";
 	struct functions functions;
@@ -395,7 +395,7 @@ START_TEST(hostile_tables_are_harmless)
 }
 END_TEST
 
-START_TEST(what_is_no_table_is_as_if_it_was_not_there)
+START_TEST(a_file_that_is_no_table_is_ignored)
 {
 	struct functions functions = { .there = true };
 
@@ -470,12 +470,12 @@ Suite *functions_suite(void)
 	tcase_add_test(tcase, busy_neighbours_leave_room_for_what_the_incident_is_of);
 	tcase_add_test(tcase, sizes_are_no_wider_than_their_column);
 	tcase_add_test(tcase, a_table_of_the_other_unit_is_none);
-	tcase_add_test(tcase, what_was_lost_is_said);
+	tcase_add_test(tcase, losses_are_reported);
 	tcase_add_test(tcase, endless_reasons_are_cut);
 	tcase_add_test(tcase, json_has_the_numbers_of_the_file);
 	tcase_add_test(tcase, no_order_of_the_file_is_relied_on);
 	tcase_add_test(tcase, hostile_tables_are_harmless);
-	tcase_add_test(tcase, what_is_no_table_is_as_if_it_was_not_there);
+	tcase_add_test(tcase, a_file_that_is_no_table_is_ignored);
 	tcase_add_test(tcase, every_prefix_of_a_table_can_be_shown);
 	tcase_add_test(tcase, any_allocation_may_fail);
 	suite_add_tcase(suite, tcase);

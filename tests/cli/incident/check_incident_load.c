@@ -278,7 +278,7 @@ START_TEST(every_allocation_may_fail)
 }
 END_TEST
 
-START_TEST(directory_is_what_was_said_or_what_is_usual)
+START_TEST(directory_is_the_option_or_a_default)
 {
 	char buf[200], small[4];
 
@@ -374,7 +374,7 @@ START_TEST(a_day_may_have_23_hours)
 }
 END_TEST
 
-START_TEST(what_is_no_moment_is_refused)
+START_TEST(other_texts_are_refused)
 {
 	static const char *const bad[] = {
 		"",
@@ -435,7 +435,7 @@ static int count_hidden(int dirfd)
 	return WEXITSTATUS(status);
 }
 
-START_TEST(what_may_not_be_read_is_counted)
+START_TEST(incidents_without_permission_are_counted)
 {
 	char picked[300];
 	AUTO_CLOSE int dirfd = incidentmade_directory(picked, sizeof(picked));
@@ -480,7 +480,7 @@ Suite *incident_load_suite(void)
 	tcase_add_test(tcase, samples_at_absurd_times_are_dropped);
 	tcase_add_test(tcase, every_prefix_of_the_samples_is_a_clean_prefix);
 	tcase_add_test(tcase, every_allocation_may_fail);
-	tcase_add_test(tcase, directory_is_what_was_said_or_what_is_usual);
+	tcase_add_test(tcase, directory_is_the_option_or_a_default);
 	suite_add_tcase(suite, tcase);
 
 	tcase = tcase_create("moment");
@@ -488,11 +488,11 @@ Suite *incident_load_suite(void)
 	tcase_add_test(tcase, days_begin_at_local_midnight);
 	tcase_add_test(tcase, times_are_local_unless_they_say_otherwise);
 	tcase_add_test(tcase, a_day_may_have_23_hours);
-	tcase_add_test(tcase, what_is_no_moment_is_refused);
+	tcase_add_test(tcase, other_texts_are_refused);
 	suite_add_tcase(suite, tcase);
 
 	tcase = tcase_create("pick");
-	tcase_add_test(tcase, what_may_not_be_read_is_counted);
+	tcase_add_test(tcase, incidents_without_permission_are_counted);
 	tcase_add_test(tcase, the_directory_is_the_one_that_was_given);
 	suite_add_tcase(suite, tcase);
 	return suite;

@@ -64,7 +64,7 @@ START_TEST(a_recording_that_goes_back_far_enough_is_not_spoken_of)
 }
 END_TEST
 
-START_TEST(labels_are_told_and_escaped)
+START_TEST(labels_are_printed_and_escaped)
 {
 	char *text = told(-30 * (int64_t)NS_PER_S), key[8];
 
@@ -85,7 +85,7 @@ START_TEST(labels_are_told_and_escaped)
 }
 END_TEST
 
-START_TEST(the_unit_and_its_restarts_are_told)
+START_TEST(the_unit_and_its_restarts_are_printed)
 {
 	char *text;
 
@@ -135,8 +135,8 @@ Suite *story_suite(void)
 	tcase_add_test(tcase, above_its_average_is_not_below_its_minimum);
 	tcase_add_test(tcase, what_was_before_the_recorder_is_not_called_lost);
 	tcase_add_test(tcase, a_recording_that_goes_back_far_enough_is_not_spoken_of);
-	tcase_add_test(tcase, labels_are_told_and_escaped);
-	tcase_add_test(tcase, the_unit_and_its_restarts_are_told);
+	tcase_add_test(tcase, labels_are_printed_and_escaped);
+	tcase_add_test(tcase, the_unit_and_its_restarts_are_printed);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

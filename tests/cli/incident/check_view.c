@@ -63,7 +63,7 @@ START_TEST(nothing_and_nonsense_are_no_rows)
 }
 END_TEST
 
-START_TEST(whatever_allocation_fails_it_is_said)
+START_TEST(whatever_allocation_fails_it_is_reported)
 {
 	bool injected = true;
 
@@ -92,7 +92,7 @@ Suite *view_suite(void)
 	tcase_add_test(tcase, what_changed_most_is_first_and_what_did_not_is_left_out);
 	tcase_add_test(tcase, the_same_mapping_of_two_processes_is_two);
 	tcase_add_test(tcase, nothing_and_nonsense_are_no_rows);
-	tcase_add_test(tcase, whatever_allocation_fails_it_is_said);
+	tcase_add_test(tcase, whatever_allocation_fails_it_is_reported);
 	suite_add_tcase(suite, tcase);
 
 	return suite;

@@ -339,7 +339,7 @@ START_TEST(how_a_target_was_before_it_woke_comes_late_and_is_taken)
 }
 END_TEST
 
-START_TEST(what_comes_late_after_anothers_tick_belongs_to_the_last_one_of_its_own)
+START_TEST(a_late_row_belongs_to_the_last_tick_of_its_writer)
 {
 	struct target target = rig_target(1), deadline_timer = rig_target(2), neighbour = rig_target(3);
 	struct sample sample = { 0 }, other = { 0 };
@@ -365,7 +365,7 @@ START_TEST(what_comes_late_after_anothers_tick_belongs_to_the_last_one_of_its_ow
 }
 END_TEST
 
-START_TEST(streams_that_follow_one_another_are_strangers)
+START_TEST(targets_of_a_second_stream_are_others)
 {
 
 	/* The second one is of earlier. */
@@ -385,7 +385,7 @@ START_TEST(streams_that_follow_one_another_are_strangers)
 }
 END_TEST
 
-START_TEST(damage_is_told_and_leaves_a_gap)
+START_TEST(damage_is_reported_and_leaves_a_gap)
 {
 	char *row;
 
@@ -435,7 +435,7 @@ START_TEST(gvisors_format_is_read_by_the_names_of_its_columns)
 }
 END_TEST
 
-START_TEST(what_is_none_of_ours_yields_nothing)
+START_TEST(a_file_without_stream_lines_yields_nothing)
 {
 
 	ck_assert_int_eq(buffer_append(&text, "one line\nanother\n", 17), 0);
@@ -510,11 +510,11 @@ Suite *recording_suite(void)
 	tcase_add_test(tcase, gaps_ends_and_unknown_targets_are_handed_on);
 	tcase_add_test(tcase, rows_out_of_time_are_passed_over);
 	tcase_add_test(tcase, how_a_target_was_before_it_woke_comes_late_and_is_taken);
-	tcase_add_test(tcase, what_comes_late_after_anothers_tick_belongs_to_the_last_one_of_its_own);
-	tcase_add_test(tcase, streams_that_follow_one_another_are_strangers);
-	tcase_add_test(tcase, damage_is_told_and_leaves_a_gap);
+	tcase_add_test(tcase, a_late_row_belongs_to_the_last_tick_of_its_writer);
+	tcase_add_test(tcase, targets_of_a_second_stream_are_others);
+	tcase_add_test(tcase, damage_is_reported_and_leaves_a_gap);
 	tcase_add_test(tcase, gvisors_format_is_read_by_the_names_of_its_columns);
-	tcase_add_test(tcase, what_is_none_of_ours_yields_nothing);
+	tcase_add_test(tcase, a_file_without_stream_lines_yields_nothing);
 	tcase_add_test(tcase, memory_that_runs_out_is_an_error);
 	tcase_add_test(tcase, an_event_handler_may_stop_it);
 	suite_add_tcase(suite, tcase);

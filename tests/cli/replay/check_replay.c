@@ -250,7 +250,7 @@ static void expect_same_decisions(const char *extra)
 	printed(": incident, ");
 }
 
-START_TEST(what_a_daemon_decided_is_decided_again)
+START_TEST(a_replay_decides_as_the_daemon_did)
 {
 	if (!built)
 		SKIP_TEST(NOT_BUILT);
@@ -270,7 +270,7 @@ static uint64_t writers_of_ring(void)
 	return info.writers;
 }
 
-START_TEST(what_a_daemon_with_several_threads_decided_is_decided_again)
+START_TEST(a_replay_decides_as_a_daemon_with_several_threads_did)
 {
 	if (!built)
 		SKIP_TEST(NOT_BUILT);
@@ -350,7 +350,7 @@ START_TEST(a_damaged_recording_is_judged_with_a_warning)
 }
 END_TEST
 
-START_TEST(wrong_usage_is_said)
+START_TEST(wrong_usage_is_reported)
 {
 	if (!built)
 		SKIP_TEST(NOT_BUILT);
@@ -387,11 +387,11 @@ Suite *replay_suite(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 60);
-	tcase_add_test(tcase, what_a_daemon_decided_is_decided_again);
-	tcase_add_test(tcase, what_a_daemon_with_several_threads_decided_is_decided_again);
+	tcase_add_test(tcase, a_replay_decides_as_the_daemon_did);
+	tcase_add_test(tcase, a_replay_decides_as_a_daemon_with_several_threads_did);
 	tcase_add_test(tcase, a_recording_is_judged_and_tried_with_other_values);
 	tcase_add_test(tcase, a_damaged_recording_is_judged_with_a_warning);
-	tcase_add_test(tcase, wrong_usage_is_said);
+	tcase_add_test(tcase, wrong_usage_is_reported);
 	suite_add_tcase(suite, tcase);
 
 	return suite;

@@ -247,7 +247,7 @@ START_TEST(a_recording_shorter_than_the_warm_up_judges_nothing)
 }
 END_TEST
 
-START_TEST(a_limit_that_is_not_recorded_is_said)
+START_TEST(a_limit_that_is_not_recorded_is_reported)
 {
 	struct sample sample = { 0 };
 	char text[200];
@@ -396,7 +396,7 @@ START_TEST(a_container_is_selected_by_its_name)
 }
 END_TEST
 
-START_TEST(else_the_entry_that_selects_it)
+START_TEST(else_the_first_entry_that_selects_it)
 {
 	struct target target = process();
 
@@ -440,7 +440,7 @@ START_TEST(what_is_outside_is_no_process_of_an_entry_before)
 }
 END_TEST
 
-START_TEST(else_what_is_asked_for)
+START_TEST(else_the_entry_of_the_option)
 {
 	struct target target = process();
 
@@ -578,7 +578,7 @@ static void check_answers(const char *rate_limit)
 	release_suggestion();
 }
 
-START_TEST(a_threshold_fires_as_often_as_foretold)
+START_TEST(a_threshold_fires_as_often_as_predicted)
 {
 	check_answers("\"cooldown\": \"0s\"");
 	check_answers("\"cooldown\": \"2s\"");
@@ -587,7 +587,7 @@ START_TEST(a_threshold_fires_as_often_as_foretold)
 }
 END_TEST
 
-START_TEST(a_threshold_that_must_hold_fires_as_often_as_foretold)
+START_TEST(a_threshold_that_must_hold_fires_as_often_as_predicted)
 {
 	check_answers("\"cooldown\": \"3s\", \"for\": \"200ms\"");
 	check_answers("\"cooldown\": \"1s\", \"for\": \"500ms\"");
@@ -794,7 +794,7 @@ Suite *rule_replay_suite(void)
 	tcase_add_checked_fixture(single, setup, teardown);
 	tcase_add_test(single, says_why_a_rule_could_not_be_judged);
 	tcase_add_test(single, a_recording_shorter_than_the_warm_up_judges_nothing);
-	tcase_add_test(single, a_limit_that_is_not_recorded_is_said);
+	tcase_add_test(single, a_limit_that_is_not_recorded_is_reported);
 	tcase_add_test(single, keeps_the_nearest_miss);
 	tcase_add_test(single, another_recording_begins_with_nothing);
 	tcase_add_test(single, memory_that_runs_out_is_an_error);
@@ -802,15 +802,15 @@ Suite *rule_replay_suite(void)
 	tcase_add_checked_fixture(entries, setup_entries, teardown);
 	tcase_add_test(entries, an_entry_of_the_same_name_is_the_one);
 	tcase_add_test(entries, a_container_is_selected_by_its_name);
-	tcase_add_test(entries, else_the_entry_that_selects_it);
+	tcase_add_test(entries, else_the_first_entry_that_selects_it);
 	tcase_add_test(entries, a_cgroup_is_selected_by_its_path);
 	tcase_add_test(entries, what_is_outside_is_no_process_of_an_entry_before);
-	tcase_add_test(entries, else_what_is_asked_for);
+	tcase_add_test(entries, else_the_entry_of_the_option);
 	tcase_add_test(entries, memory_that_runs_out_assigns_no_entry);
 	suite_add_tcase(suite, entries);
 	tcase_set_timeout(thresholds, 60);
-	tcase_add_test(thresholds, a_threshold_fires_as_often_as_foretold);
-	tcase_add_test(thresholds, a_threshold_that_must_hold_fires_as_often_as_foretold);
+	tcase_add_test(thresholds, a_threshold_fires_as_often_as_predicted);
+	tcase_add_test(thresholds, a_threshold_that_must_hold_fires_as_often_as_predicted);
 	tcase_add_test(thresholds, thresholds_are_round);
 	tcase_add_test(thresholds, without_values_nothing_is_known);
 	tcase_add_test(thresholds, of_very_many_the_highest_are_kept);

@@ -192,7 +192,7 @@ START_TEST(plots_have_what_happened_in_them)
 }
 END_TEST
 
-START_TEST(what_is_missing_is_a_hole)
+START_TEST(missing_samples_are_null)
 {
 	struct incidentmade_options options = { .gap = true };
 	struct json_document *data;
@@ -288,7 +288,7 @@ START_TEST(every_file_comes_out_bit_for_bit)
 }
 END_TEST
 
-START_TEST(what_strangers_have_named_stays_in_its_place)
+START_TEST(hostile_names_stay_in_their_place)
 {
 	struct incidentmade_options options = { .comm = HOSTILE };
 	struct json_document *data;
@@ -391,7 +391,7 @@ START_TEST(without_memory_it_says_so_or_leaves_a_hole)
 }
 END_TEST
 
-START_TEST(a_disk_that_is_full_is_said)
+START_TEST(a_disk_that_is_full_is_reported)
 {
 	AUTO_CLOSE int fd = -1;
 	struct view *view = calloc(1, sizeof(*view));
@@ -434,7 +434,7 @@ static int run(char **words)
 /*
  * A page is larger than what stdio keeps back: why writing has failed must be seen from the pipe.
  */
-START_TEST(a_reader_that_has_seen_enough_is_no_news)
+START_TEST(a_closed_pipe_is_not_reported)
 {
 	char program[512], incident[500], directory[64];
 	struct program run;
@@ -517,7 +517,7 @@ START_TEST(no_markup_gets_through)
 }
 END_TEST
 
-START_TEST(what_cannot_be_seen_is_written_out)
+START_TEST(invisible_characters_are_written_out)
 {
 	SHOWN("a\tb\n\x7f\0c", "a\\x09b\\x0a\\x7f\\x00c");
 	SHOWN("exe\xe2\x80\xaegpj.", "exe\\u{202e}gpj.");
@@ -550,7 +550,7 @@ START_TEST(no_tag_begins_in_json)
 }
 END_TEST
 
-START_TEST(a_sink_that_fails_is_said)
+START_TEST(a_sink_that_fails_is_reported)
 {
 	for (long bytes = 0; bytes < 12; bytes++) {
 		long left = bytes;
@@ -576,24 +576,24 @@ Suite *report_suite(void)
 		suite_add_tcase(suite, all[i]);
 	}
 	tcase_add_test(data, plots_have_what_happened_in_them);
-	tcase_add_test(data, what_is_missing_is_a_hole);
+	tcase_add_test(data, missing_samples_are_null);
 	tcase_add_test(data, another_metric_of_a_rule_has_its_own_plot);
 	tcase_add_test(data, of_everything_each_target_has_a_line);
-	tcase_add_test(data, what_strangers_have_named_stays_in_its_place);
+	tcase_add_test(data, hostile_names_stay_in_their_place);
 	tcase_add_test(files, every_file_comes_out_bit_for_bit);
 	tcase_add_test(files, files_that_are_too_large_or_strange_are_named);
 	tcase_add_test(files, the_command_writes_a_page_or_says_that_it_cannot);
 	tcase_add_test(trouble, without_samples_and_incident_json_there_is_still_a_page);
 	tcase_add_test(trouble, without_memory_it_says_so_or_leaves_a_hole);
-	tcase_add_test(trouble, a_reader_that_has_seen_enough_is_no_news);
-	tcase_add_test(trouble, a_disk_that_is_full_is_said);
+	tcase_add_test(trouble, a_closed_pipe_is_not_reported);
+	tcase_add_test(trouble, a_disk_that_is_full_is_reported);
 
 	tcase_add_test(text, plain_text_stays);
 	tcase_add_test(text, no_markup_gets_through);
-	tcase_add_test(text, what_cannot_be_seen_is_written_out);
+	tcase_add_test(text, invisible_characters_are_written_out);
 	tcase_add_test(text, bytes_that_are_no_utf8_are_written_out);
 	tcase_add_test(text, no_tag_begins_in_json);
-	tcase_add_test(text, a_sink_that_fails_is_said);
+	tcase_add_test(text, a_sink_that_fails_is_reported);
 	suite_add_tcase(suite, text);
 	return suite;
 }

@@ -252,7 +252,7 @@ START_TEST(names_that_lead_elsewhere_are_damage)
 }
 END_TEST
 
-START_TEST(what_is_none_or_later_is_said)
+START_TEST(files_without_marks_and_later_formats_are_refused)
 {
 	unsigned whole, damaged;
 
@@ -309,7 +309,7 @@ START_TEST(without_memory_it_says_so)
 }
 END_TEST
 
-START_TEST(a_disk_that_is_full_is_said)
+START_TEST(a_disk_that_is_full_is_reported)
 {
 	for (long bytes = 0; bytes < 300; bytes += 7) {
 		long left = bytes;
@@ -338,9 +338,9 @@ Suite *report_file_suite(void)
 	tcase_add_test(trouble, a_page_that_was_cut_says_so_at_every_length);
 	tcase_add_test(trouble, a_changed_byte_never_gives_a_wrong_file);
 	tcase_add_test(trouble, names_that_lead_elsewhere_are_damage);
-	tcase_add_test(trouble, what_is_none_or_later_is_said);
+	tcase_add_test(trouble, files_without_marks_and_later_formats_are_refused);
 	tcase_add_test(trouble, without_memory_it_says_so);
-	tcase_add_test(trouble, a_disk_that_is_full_is_said);
+	tcase_add_test(trouble, a_disk_that_is_full_is_reported);
 	suite_add_tcase(suite, files);
 	suite_add_tcase(suite, base64);
 	suite_add_tcase(suite, trouble);
