@@ -7,12 +7,13 @@
 #define SPIKEWATCH_CLI_BASE_OUTPUT_H
 
 #include "lib/base/io.h"
-#include "lib/base/json.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+
+struct json_writer;
 
 /*
  * From now on SIGINT, SIGTERM and SIGHUP (unless it was ignored, as nohup(1) does) are recorded and

@@ -5,9 +5,9 @@
 #ifndef SPIKEWATCH_CLI_BASE_RING_FILE_H
 #define SPIKEWATCH_CLI_BASE_RING_FILE_H
 
-#include "lib/ring/ring.h"
-
 #include <stdint.h>
+
+struct ring;
 
 struct ring_file_state {
 	uint64_t missing_bytes;    /* the file is that much too short */

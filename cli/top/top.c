@@ -15,7 +15,6 @@
 #include "lib/base/text.h"
 #include "lib/base/units.h"
 #include "lib/config/config.h"
-#include "lib/evaluator/evaluator.h"
 #include "lib/model/sample.h"
 #include "lib/ring/ring.h"
 

@@ -16,7 +16,6 @@
 #include "lib/evaluator/evaluator.h"
 #include "lib/model/sample.h"
 #include "lib/model/target.h"
-#include "lib/ring/ring.h"
 #include "lib/rules/metric.h"
 
 #include <stdbool.h>

@@ -24,8 +24,6 @@
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/incident/incidents.h"
-#include "daemon/engine/session/session.h"
-#include "daemon/engine/stacks/stack_recorder.h"
 #include "daemon/service/health/overview.h"
 #include "daemon/service/metrics/exposition.h"
 #include "daemon/service/metrics/metrics_server.h"
@@ -34,12 +32,8 @@
 #include "lib/base/io.h"
 #include "lib/base/json.h"
 #include "lib/config/config.h"
-#include "lib/config/config_change.h"
 #include "lib/evaluator/evaluator.h"
-#include "lib/model/pacing.h"
 #include "lib/model/target.h"
-#include "lib/proc/perf.h"
-#include "lib/source/source.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -14,9 +14,7 @@
 #include "daemon/engine/incident/recover.h"
 #include "daemon/engine/incident/spool.h"
 #include "daemon/engine/session/session.h"
-#include "daemon/engine/stacks/stack_recorder.h"
 #include "daemon/engine/targets/discovery.h"
-#include "daemon/engine/targets/target_table.h"
 #include "daemon/service/control.h"
 #include "daemon/service/health/health.h"
 #include "daemon/service/health/overview.h"
@@ -27,12 +25,10 @@
 #include "lib/config/config.h"
 #include "lib/config/config_change.h"
 #include "lib/evaluator/evaluator.h"
-#include "lib/evaluator/rule_state.h"
 #include "lib/model/sample.h"
 #include "lib/model/target.h"
 #include "lib/ring/ring.h"
 #include "lib/rules/trigger.h"
-#include "lib/source/source.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,9 +5,6 @@
 #ifndef SPIKEWATCH_DAEMON_SERVICE_WATCHDOG_H
 #define SPIKEWATCH_DAEMON_SERVICE_WATCHDOG_H
 
-#include "daemon/engine/dispatch/dispatcher.h"
-#include "daemon/engine/incident/incidents.h"
-#include "daemon/engine/session/session.h"
 #include "daemon/service/health/health.h"
 #include "lib/base/base.h"
 

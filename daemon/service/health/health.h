@@ -17,13 +17,11 @@
 #define SPIKEWATCH_DAEMON_SERVICE_HEALTH_HEALTH_H
 
 #include "daemon/engine/sampling/sampler.h"
-#include "daemon/engine/stacks/stack_recorder.h"
 #include "daemon/engine/targets/discovery.h"
 #include "daemon/engine/targets/process_events.h"
 #include "lib/base/base.h"
 #include "lib/model/pacing.h"
 #include "lib/model/sample.h"
-#include "lib/source/source.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -13,12 +13,10 @@
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/base/paths.h"
 #include "daemon/engine/base/proc_read.h"
-#include "daemon/engine/stacks/stack_recorder.h"
 #include "lib/base/base.h"
 #include "lib/base/io.h"
 #include "lib/config/config.h"
 #include "lib/evaluator/rule_state.h"
-#include "lib/proc/perf.h"
 #include "lib/ring/ring.h"
 #include "lib/rules/trigger.h"
 

@@ -7,15 +7,11 @@
 #define SPIKEWATCH_DAEMON_SERVICE_HEALTH_OVERVIEW_H
 
 #include "daemon/engine/base/paths.h"
-#include "daemon/engine/dispatch/dispatcher.h"
-#include "daemon/engine/incident/incidents.h"
-#include "daemon/engine/session/session.h"
 #include "daemon/engine/stacks/stack_recorder.h"
 #include "daemon/service/health/health.h"
 #include "lib/base/base.h"
 #include "lib/config/config.h"
 #include "lib/evaluator/evaluator.h"
-#include "lib/evaluator/rule_state.h"
 #include "lib/ring/ring.h"
 #include "lib/rules/trigger.h"
 

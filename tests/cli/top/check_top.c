@@ -4,6 +4,7 @@
  * what matters is which words come, and that the terminal ends as it began.
  */
 #include "program.h"
+#include "skip.h"
 #include "lib/base/base.h"
 
 #include <errno.h>
@@ -108,7 +109,7 @@ static bool shows(const char *part)
 START_TEST(once_prints_one_table_of_what_the_daemon_sees)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	actor_do(&actor, 'b', "busy");
 	start_daemon();
@@ -137,7 +138,7 @@ START_TEST(so_many_tables_and_no_more)
 	size_t heads = 0;
 
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	start_daemon();
 	ck_assert_int_eq(TOP("--count", "3", "-i", "100ms", "--ring", ring_path), 0);
@@ -150,7 +151,7 @@ END_TEST
 START_TEST(no_ring_no_table_but_words)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	ck_assert_int_eq(TOP("--once", "--ring", "/nowhere/ring"), 1);
 	ck_assert_int_eq(TOP("--once", "--ring", "/etc/passwd"), 2);
@@ -274,7 +275,7 @@ static int ended(void)
 START_TEST(keys_sort_filter_pause_help_and_quit)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	start_daemon();
 	open_terminal(24, 100, "xterm-256color");
@@ -309,7 +310,7 @@ END_TEST
 START_TEST(follows_the_size_of_the_terminal)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	start_daemon();
 	open_terminal(24, 150, "xterm-256color");
@@ -338,7 +339,7 @@ static bool colored(void)
 START_TEST(colours_unless_nobody_wants_them)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	actor_do(&actor, 'b', "busy");
 	start_daemon();
@@ -370,7 +371,7 @@ START_TEST(a_terminal_without_a_cursor_gets_text)
 	static const char *const kinds[] = { "dumb", NULL, "no-such-terminal" };
 
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	start_daemon();
 	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
@@ -388,7 +389,7 @@ START_TEST(signals_give_the_terminal_back)
 	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
 
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	start_daemon();
 	for (size_t i = 0; i < ARRAY_LEN(signals); i++) {
@@ -406,7 +407,7 @@ START_TEST(a_terminal_that_hangs_up_ends_it)
 	int status = 0;
 
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	start_daemon();
 	open_terminal(24, 80, "xterm");
@@ -421,7 +422,7 @@ END_TEST
 START_TEST(waits_for_a_daemon_that_is_started_anew)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	start_daemon();
 	open_terminal(24, 120, "xterm");

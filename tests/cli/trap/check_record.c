@@ -3,6 +3,7 @@
  * that nobody reads.
  */
 #include "program.h"
+#include "skip.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -58,7 +59,7 @@ static long size_of(const char *path)
 START_TEST(a_recording_ends_with_its_process)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	struct actor actor = actor_start("scene-record");
 	struct program program =
@@ -78,7 +79,7 @@ END_TEST
 START_TEST(it_goes_on_until_the_last_of_several_has_ended)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	struct actor actors[2] = { actor_start("scene-record"), actor_start("scene-record") };
 	char pids[32];
@@ -99,7 +100,7 @@ END_TEST
 START_TEST(the_exit_code_is_that_of_the_command)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	ck_assert_int_eq(
 		program_run(RECORD("-q", "-i", "1ms", "-o", output, "--", "/bin/sh", "-c", "exit 7"), directory), 7);
@@ -117,7 +118,7 @@ END_TEST
 START_TEST(the_command_is_watched_from_its_start_to_its_end)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	ck_assert_int_eq(program_run(RECORD("-q", "-i", "2ms", "-o", output, "--", "/bin/sleep", "0.3"), directory), 0);
 	struct scene_rows rows = recorded();
@@ -130,7 +131,7 @@ END_TEST
 START_TEST(what_the_command_starts_is_recorded_with_it)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	ck_assert_int_eq(program_run(RECORD("-i", "2ms", "-o", output, "--", "/bin/sh", "-c",
 					    "sleep 0.5 & (setsid sleep 0.51 &) ; sleep 0.6; exit 3"),
@@ -160,7 +161,7 @@ END_TEST
 START_TEST(a_tree_is_recorded_until_its_last_has_ended)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	char work[512], end[160], text[16];
 
@@ -197,7 +198,7 @@ END_TEST
 START_TEST(more_than_64_processes_are_recorded)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	pid_t pids[70];
 	char text[70 * 8] = "";
@@ -225,7 +226,7 @@ END_TEST
 START_TEST(gvisors_format_verifies)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	struct stream_reader_report report;
 
@@ -242,7 +243,7 @@ END_TEST
 START_TEST(it_stops_in_good_order_when_it_is_told_to)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	struct actor actor = actor_start("scene-record");
 	struct program program =
@@ -332,7 +333,7 @@ static unsigned long long record_into_slow_pipe(const struct actor *actor, int h
 START_TEST(a_pipe_that_is_not_read_slows_the_sampling_and_loses_nothing)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	struct actor actor = actor_start("scene-record");
 	unsigned long long sleeps = 0;
@@ -348,7 +349,7 @@ END_TEST
 START_TEST(a_sink_that_fails_is_said)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	struct actor actor = actor_start("scene-record");
 
@@ -382,7 +383,7 @@ START_TEST(wrong_usage_is_explained)
 	const char *arguments[PROGRAM_ARGUMENTS] = { spikewatch, "record", "-o", output };
 
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	memcpy(arguments + 4, mistakes[_i].arguments, sizeof(mistakes[_i].arguments));
 	ck_assert_msg(program_run(arguments, directory) == 2, "%s %s", arguments[4], arguments[5]);
@@ -394,7 +395,7 @@ END_TEST
 START_TEST(a_process_that_is_named_twice_is_recorded_once)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	struct actor actor = actor_start("scene-record");
 	char pids[32];
@@ -409,7 +410,7 @@ END_TEST
 START_TEST(a_dead_process_that_nobody_has_reaped_is_recorded_until_it_is)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	struct actor actor = actor_start("scene-record");
 	siginfo_t info;
@@ -442,7 +443,7 @@ static int thread_of(const struct actor *actor)
 START_TEST(what_is_no_process_is_not_waited_for)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	struct actor actor = actor_start("scene-record");
 	char tid[16];
@@ -458,7 +459,7 @@ END_TEST
 START_TEST(gvisors_format_has_room_for_few)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	struct actor actors[6];
 	char pids[100] = "";

@@ -6,6 +6,7 @@
  * slower.
  */
 #include "program.h"
+#include "skip.h"
 
 #include "lib/base/base.h"
 
@@ -112,7 +113,7 @@ static void expect_words(const char *text, const char *part)
 START_TEST(a_process_that_burns_is_caught)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	struct actor actor = actor_start("scene-trap");
 	struct program program = program_start(TRAP(SOON, "-p", pid_text(&actor)), directory, -1, 0);
@@ -138,7 +139,7 @@ END_TEST
 START_TEST(each_spike_is_an_incident_until_there_are_enough)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	struct actor actor = actor_start("scene-trap");
 	struct program program =
@@ -175,7 +176,7 @@ START_TEST(memory_that_stays_is_one_spike)
 	char limit[32];
 
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	struct actor actor = actor_start("scene-trap");
 
@@ -197,7 +198,7 @@ END_TEST
 START_TEST(a_process_that_does_not_exist_yet_is_waited_for)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	struct program program = program_start(TRAP(NO_STACKS, SOON, "--comm", "scene-later"), directory, -1, 0);
 
@@ -215,7 +216,7 @@ END_TEST
 START_TEST(what_comes_when_there_are_enough_is_left_alone)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	struct actor actors[2] = { actor_start("scene-trap-two"), actor_start("scene-trap-two") };
 	struct program program = program_start(TRAP(NO_STACKS, "--cpu", "2%", "--for", "100ms", "--after", "1s", "-o",
@@ -244,7 +245,7 @@ END_TEST
 START_TEST(a_command_is_watched_and_its_exit_code_is_ours)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	char end[128];
 
@@ -292,7 +293,7 @@ static const char *const workers[] = {
 START_TEST(what_a_command_starts_is_watched_with_it)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	char going[128], work[200];
 
@@ -319,7 +320,7 @@ END_TEST
 START_TEST(a_tree_of_a_process_that_runs_is_watched_until_the_last_has_ended)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	char end[128], child_end[160], work[400];
 	int status;
@@ -360,7 +361,7 @@ END_TEST
 START_TEST(what_a_command_leaves_behind_is_counted)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	char going[128];
 
@@ -381,7 +382,7 @@ END_TEST
 START_TEST(what_is_open_when_the_command_ends_is_written)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	ck_assert_int_eq(program_run(TRAP(NO_STACKS, "--cpu", "2%", "--for", "100ms", "--after", "1h", "-o", incidents,
 					  "--", "/bin/sh", "-c", BURN(0)),
@@ -396,7 +397,7 @@ END_TEST
 START_TEST(nothing_caught_is_exit_code_one)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	struct actor actor = actor_start("scene-trap");
 	struct program program = program_start(
@@ -424,7 +425,7 @@ START_TEST(ctrl_c_writes_what_is_open)
 	char limit[32];
 
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	struct actor actor = actor_start("scene-trap");
 
@@ -453,7 +454,7 @@ END_TEST
 START_TEST(a_signal_is_passed_on_to_the_command)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	struct program program = program_start(TRAP(NO_STACKS, "--cpu", "100000%", "-o", incidents, "--", "/bin/sh",
 						    "-c", "echo ready >&2; exec sleep 60"),
@@ -470,7 +471,7 @@ START_TEST(a_second_ctrl_c_ends_it_at_once)
 	int child = 0;
 
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	struct program program = program_start(TRAP("--cpu", "100000%", "-o", incidents, "--", "/bin/sh", "-c",
 						    "trap '' INT; echo ready >&2; exec sleep 60"),
@@ -494,13 +495,13 @@ END_TEST
 START_TEST(an_ordinary_user_needs_no_rights)
 {
 	if (!built || geteuid() != 0)
-		return;
+		SKIP_TEST("needs the programs, and root");
 
 	struct program program = program_start(TRAP(SOON, "--", "/bin/sh", "-c", BURN(0)), directory, -1, 65534);
 	int code = program_wait(&program);
 
-	if (code == 126) /* may not even look into the build directory */
-		return;
+	if (code == 126)
+		SKIP_TEST("another user cannot read the build directory");
 	ck_assert_int_eq(code, 0);
 	program_said(directory, "wrote 20");
 	ck_assert_int_eq(count_incidents(incidents), 1);
@@ -537,7 +538,7 @@ START_TEST(show_finds_it_at_once_and_nothing_else_is_left)
 	char paths[ARRAY_LEN(names)][128], spool[160];
 
 	if (!built || access("/var/lib/spikewatch/incidents", F_OK) == 0)
-		return;
+		SKIP_TEST("needs the programs, and no /var/lib/spikewatch/incidents");
 	unsetenv("SPIKEWATCH_DIR");
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
 		snprintf(paths[i], sizeof(paths[i]), "%s/%s", directory, names[i]);
@@ -565,7 +566,7 @@ START_TEST(a_directory_that_cannot_be_used_is_said)
 	char file[128];
 
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	snprintf(file, sizeof(file), "%s/file", directory);
 	scene_write(file, "x");
@@ -599,7 +600,7 @@ START_TEST(wrong_usage_is_explained)
 	const char *arguments[10] = { spikewatch, "trap" };
 
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	for (size_t i = 0; i < ARRAY_LEN(mistakes[_i].arguments); i++)
 		arguments[2 + i] = mistakes[_i].arguments[i];
@@ -654,7 +655,7 @@ START_TEST(on_a_terminal_a_line_is_kept_up_to_date)
 	int master, status, lines = 0;
 
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	struct actor actor = actor_start("scene-trap");
 	pid_t pid = start_on_terminal(TRAP("--cpu", "100000%", "-o", incidents, "-p", pid_text(&actor)), &master);

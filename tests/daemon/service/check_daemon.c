@@ -5,6 +5,7 @@
 #include "lib/incident/incident.h"
 #include "lib/incident/manifest.h"
 #include "program.h"
+#include "skip.h"
 #include "lib/model/target.h"
 
 #include <dirent.h>
@@ -120,7 +121,7 @@ static void samples_are_whole(const struct incident *incident)
 START_TEST(a_good_configuration_is_good)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	configure(getpid(), "1s", "1m");
 	ck_assert_int_eq(program_run(DAEMON("--check", config_path), directory), 0);
@@ -134,7 +135,7 @@ START_TEST(a_bad_configuration_is_refused_with_its_place)
 	char expected[200];
 
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	scene_write(config_path, "{\n\t\"sampling\": { \"intervall\": \"1ms\" }\n}\n");
 	ck_assert_int_eq(program_run(DAEMON("--check", config_path), directory), EX_CONFIG);
@@ -149,7 +150,7 @@ END_TEST
 START_TEST(wrong_usage_is_said)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	ck_assert_int_eq(program_run(DAEMON("--colour"), directory), EX_USAGE);
 	program_said(directory, "--help");
@@ -165,7 +166,7 @@ START_TEST(two_daemons_do_not_share_a_ring)
 	struct program second;
 
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	configure(getpid(), "1s", "1m");
 	struct program first = start(0);
@@ -187,7 +188,7 @@ START_TEST(stopping_seals_the_incident_that_is_open)
 	struct incident incident;
 
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	struct actor actor = actor_start("scene-daemon");
 
@@ -231,7 +232,7 @@ START_TEST(an_incident_has_the_command_line_from_after_the_execution)
 	pid_t pid;
 
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	/*
 	 * A shell becomes another program, under another name, when the daemon watches it already.
@@ -275,7 +276,7 @@ START_TEST(a_killed_daemon_leaves_its_incident_a_recovered_one_and_its_cooldowns
 	struct incident incident;
 
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	struct actor actor = actor_start("scene-daemon");
 
@@ -327,7 +328,7 @@ START_TEST(an_incident_of_everything_whose_daemon_was_killed_is_whole_and_says_w
 	glob_t found;
 
 	if (!built || !program_find("spikewatch", spikewatch))
-		return;
+		SKIP_TEST("the programs were not built");
 
 	configure(getpid(), "1h", "1h");
 	snprintf(control, sizeof control, "%s/control", directory);
@@ -376,7 +377,7 @@ START_TEST(a_damaged_state_file_is_set_aside_and_stops_nobody)
 	char aside[160];
 
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	configure(getpid(), "1s", "1m");
 	scene_write(state_path, "{ this is no state");
@@ -392,7 +393,7 @@ END_TEST
 START_TEST(a_runtime_root_that_is_not_there_is_said_and_stops_nobody)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	scene_write(config_path,
 		    "{\"ring\": {\"path\": \"%s\", \"size\": \"4MiB\", \"lock\": false},\n"
@@ -409,7 +410,7 @@ END_TEST
 START_TEST(what_it_needs_and_cannot_have_is_said)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	snprintf(ring_path, sizeof(ring_path), "/proc/nowhere/ring");
 	configure(getpid(), "1s", "1m");
@@ -429,19 +430,17 @@ START_TEST(what_it_needs_and_cannot_have_is_said)
 }
 END_TEST
 
-START_TEST(an_ordinary_user_watches_his_own)
+START_TEST(an_ordinary_user_watches_its_own_processes)
 {
 	struct incident incident;
 
 	if (!built)
-		return;
-	if (geteuid() != 0) {
-		fprintf(stderr, "daemon: skipped an_ordinary_user_watches_his_own: needs root to become one\n");
-		return;
-	}
+		SKIP_TEST("the programs were not built");
+	if (geteuid() != 0)
+		SKIP_TEST("needs root to become another user");
 
 	char copy[160], command[800];
-	const char *deadline_timer[] = { "/bin/sh", "-c", "while :; do :; done", NULL };
+	const char *busy[] = { "/bin/sh", "-c", "while :; do :; done", NULL };
 
 	/* The programs may lie where only root can look. */
 	snprintf(copy, sizeof(copy), "%s/spikewatchd", directory);
@@ -449,7 +448,7 @@ START_TEST(an_ordinary_user_watches_his_own)
 	ck_assert_int_eq(system(command), 0);
 	snprintf(spikewatchd, sizeof(spikewatchd), "%s", copy);
 	ck_assert_int_eq(chown(directory, 65534, 65534), 0);
-	struct program burner = program_start(deadline_timer, "/tmp", -1, 65534);
+	struct program burner = program_start(busy, "/tmp", -1, 65534);
 
 	configure(burner.pid, "300ms", "1h");
 	ck_assert_int_eq(chmod(config_path, 0644), 0);
@@ -485,7 +484,7 @@ Suite *daemon_suite(void)
 	tcase_add_test(tcase, a_damaged_state_file_is_set_aside_and_stops_nobody);
 	tcase_add_test(tcase, a_runtime_root_that_is_not_there_is_said_and_stops_nobody);
 	tcase_add_test(tcase, what_it_needs_and_cannot_have_is_said);
-	tcase_add_test(tcase, an_ordinary_user_watches_his_own);
+	tcase_add_test(tcase, an_ordinary_user_watches_its_own_processes);
 	suite_add_tcase(suite, tcase);
 
 	return suite;

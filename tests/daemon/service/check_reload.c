@@ -5,6 +5,7 @@
 #include "lib/incident/incident.h"
 #include "lib/incident/manifest.h"
 #include "program.h"
+#include "skip.h"
 #include "lib/model/target.h"
 #include "lib/rules/metric.h"
 
@@ -164,7 +165,7 @@ static struct incident find_incident(const char *part)
 START_TEST(a_new_rule_is_in_force_and_an_unchanged_one_keeps_its_cooldown)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	configure("4MiB", "", HOT ", " RULE("warm", "cpu", "3%", "1"));
 	kill(program.pid, SIGHUP);
@@ -179,7 +180,7 @@ START_TEST(a_removed_rule_does_not_fire_and_a_changed_one_keeps_its_cooldown)
 	char *text;
 
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	configure("4MiB", "", RULE("hot", "cpu", "4%", "1"));
 	ck_assert_int_eq(reload(&text), 0);
@@ -201,7 +202,7 @@ START_TEST(an_unchanged_target_keeps_its_history)
 	char *text, *before;
 
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	configure("4MiB", "", HOT ", " RULE("patient", "cpu", "1000%", "30"));
 	ck_assert_int_eq(reload(&text), 0);
@@ -230,7 +231,7 @@ START_TEST(a_new_entry_is_watched_and_a_removed_one_let_go)
 	char targets[96], *text;
 
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	struct actor second = actor_start("scene-second");
 
@@ -256,7 +257,7 @@ START_TEST(a_bad_configuration_is_refused_in_the_words_of_check)
 	char checked[80], *text, *words;
 
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	configure("4MiB", "", RULE("hot", "cpu", "5%", "1") ", {\"name\": \"x\", \"metrik\": \"cpu\"}");
 	snprintf(checked, sizeof(checked), "%s/checked", directory);
@@ -290,7 +291,7 @@ START_TEST(what_only_a_restart_can_change_is_refused_as_a_whole)
 	char *text;
 
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	configure("8MiB", "", HOT ", " RULE("warm", "cpu", "3%", "1"));
 	ck_assert_int_eq(reload(&text), 1);
@@ -307,7 +308,7 @@ START_TEST(many_reloads_leave_nothing_behind)
 	char path[64], *text, *before;
 
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", program.pid);
 	for (int i = 0; i < 20; i++) {
@@ -328,7 +329,7 @@ START_TEST(metrics_are_written_where_the_configuration_says_now)
 	char first[128], second[128], metrics[256], *text;
 
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	snprintf(first, sizeof(first), "%s/first.prom", directory);
 	snprintf(second, sizeof(second), "%s/second.prom", directory);
@@ -400,7 +401,7 @@ START_TEST(metrics_are_served_where_the_configuration_says_now)
 	char *text;
 
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	configure_metrics("4MiB", "", HOT, "\"listen\": \"127.87.87.1:7745\"");
 	ck_assert_int_eq(reload(&text), 0);
@@ -433,7 +434,7 @@ END_TEST
 START_TEST(a_signal_makes_an_incident_of_everything)
 {
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	kill(program.pid, SIGUSR1);
 	scene_wait_for(find_incident("-all-manual-").id[0]);
@@ -450,7 +451,7 @@ START_TEST(the_command_makes_an_incident_and_waits_for_it)
 	char *text;
 
 	if (!built)
-		return;
+		SKIP_TEST("the programs were not built");
 
 	ck_assert_int_eq(ask("trigger", "--wait", "burner", &text), 0);
 	ck_assert_ptr_nonnull(strstr(text, incidents));
