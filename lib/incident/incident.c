@@ -467,7 +467,7 @@ int incident_json_write(const struct incident *incident, struct sink sink)
 /* ---- reading ---- */
 
 /* A whole number as written, exactly: no fraction, no exponent. */
-static bool whole(const struct json_node *node, bool *ret_negative, uint64_t *ret)
+static bool read_whole(const struct json_node *node, bool *ret_negative, uint64_t *ret)
 {
 	const char *at = node->text, *end = at + node->text_len;
 
@@ -480,7 +480,7 @@ static int take_whole(const struct json_node *node, enum incident_field_type typ
 	bool negative;
 	uint64_t value;
 
-	if (node->type != JSON_NUMBER || !whole(node, &negative, &value))
+	if (node->type != JSON_NUMBER || !read_whole(node, &negative, &value))
 		return -EBADMSG;
 	if (type == INCIDENT_U64 || type == INCIDENT_LIMIT || type == INCIDENT_U32) {
 		if (negative || (type == INCIDENT_U32 && value > UINT32_MAX))
@@ -782,7 +782,7 @@ const char *incident_capture_status_name(enum incident_capture_status status)
 #define STEM_PART 48 /* bytes of target and of rule: with time and number within INCIDENT_NAME_MAX */
 #define TIME_PATTERN "########T######.###Z-"
 
-static void clean(const char *text, char ret[static STEM_PART + 1])
+static void clean_name_part(const char *text, char ret[static STEM_PART + 1])
 {
 	size_t len = strnlen(text, STEM_PART);
 
@@ -799,8 +799,8 @@ void incident_stem(wall_t wall, const char *target, const char *rule, char *ret,
 
 	gmtime_r(&seconds, &utc);
 	strftime(when, sizeof(when), "%Y%m%dT%H%M%S", &utc);
-	clean(target, safe_target);
-	clean(rule, safe_rule);
+	clean_name_part(target, safe_target);
+	clean_name_part(rule, safe_rule);
 	snprintf(ret, cap, "%s.%03uZ-%s-%s", when, (unsigned)(wall.ns % NS_PER_S / NS_PER_MS), safe_target, safe_rule);
 }
 

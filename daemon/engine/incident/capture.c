@@ -440,7 +440,7 @@ static int compare_threads(const void *a, const void *b)
 	return (left->record.tid > right->record.tid) - (left->record.tid < right->record.tid);
 }
 
-static double ms(uint64_t ns)
+static double ns_to_ms(uint64_t ns)
 {
 	return (double)ns / (double)NS_PER_MS;
 }
@@ -453,12 +453,12 @@ static void print_thread(struct capture_text *text, const struct thread_row *row
 	capture_put_word(text, record->name, strnlen(record->name, sizeof(record->name)));
 	capture_printf(text, "\t");
 	capture_put_word(text, &record->state, 1);
-	capture_printf(text, "\t%.3f\t", ms(record->cpu_ns));
+	capture_printf(text, "\t%.3f\t", ns_to_ms(record->cpu_ns));
 	if (row->since_ns > 0)
 		capture_printf(text, "%.1f", 100 * cpu_share(row));
-	capture_printf(text, "\t%.0f\t%.0f\t", ms(record->user_ns), ms(record->system_ns));
+	capture_printf(text, "\t%.0f\t%.0f\t", ns_to_ms(record->user_ns), ns_to_ms(record->system_ns));
 	if (row->since_ns > 0)
-		capture_printf(text, "%.0f\t%s\n", ms(row->since_ns), row->is_new ? "new" : "");
+		capture_printf(text, "%.0f\t%s\n", ns_to_ms(row->since_ns), row->is_new ? "new" : "");
 	else
 		capture_printf(text, "\tsince its start: no baseline\n");
 }
@@ -541,7 +541,7 @@ static int compare_weight(const void *a, const void *b)
 								  : footprint(left->record) < footprint(right->record);
 }
 
-static int64_t grown(uint64_t now, uint64_t then)
+static int64_t signed_growth(uint64_t now, uint64_t then)
 {
 	return (int64_t)(now - then);
 }
@@ -558,10 +558,10 @@ static void print_mapping(struct capture_text *text, int32_t pid, const struct m
 		       record->rss_bytes, record->pss_bytes, record->private_dirty_bytes, record->swap_bytes);
 	if (compared)
 		capture_printf(text, "\t%+" PRId64 "\t%+" PRId64 "\t%+" PRId64 "\t%+" PRId64,
-			       grown(record->rss_bytes, before ? before->rss_bytes : 0),
-			       grown(record->pss_bytes, before ? before->pss_bytes : 0),
-			       grown(record->private_dirty_bytes, before ? before->private_dirty_bytes : 0),
-			       grown(record->swap_bytes, before ? before->swap_bytes : 0));
+			       signed_growth(record->rss_bytes, before ? before->rss_bytes : 0),
+			       signed_growth(record->pss_bytes, before ? before->pss_bytes : 0),
+			       signed_growth(record->private_dirty_bytes, before ? before->private_dirty_bytes : 0),
+			       signed_growth(record->swap_bytes, before ? before->swap_bytes : 0));
 	else
 		capture_printf(text, "\t\t\t\t");
 	capture_printf(text, "\n");
@@ -591,7 +591,7 @@ static int maps_of(const struct capture_context *context, const struct capture_m
 
 	if (member->maps)
 		capture_printf(text, "# process %d: growth within the last %.1f s\n", member->pid,
-			       ms(growth(now->taken.ns, member->maps->taken.ns)) / 1000);
+			       ns_to_ms(growth(now->taken.ns, member->maps->taken.ns)) / 1000);
 	else
 		capture_printf(text, "# process %d: no baseline: growth is not known, largest first\n", member->pid);
 	for (size_t i = 0; i < now->count; i++)

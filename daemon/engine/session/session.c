@@ -262,11 +262,11 @@ static void open_stacks(struct session *session)
 		log_about(LOG_NOTICE, &about, "stacks are limited: %s", status.limits);
 }
 
-static void follow(void *ctx, const uint32_t *pids, size_t count)
+static void follow_stacks(void *ctx, const uint32_t *pids, size_t count)
 {
 	struct session *session = ctx;
 
-	stack_recorder_follow(session->stacks, pids, count); /* without memory: those that were followed still are */
+	stack_recorder_follow(session->stacks, pids, count); /* without memory the set stays as it was */
 }
 
 static int build_discovery(struct session *session)
@@ -281,7 +281,7 @@ static int build_discovery(struct session *session)
 			.procfd = session->procfd,
 			.own_proc = is_own_proc(session->procfd),
 		},
-		.follow = session->stacks ? follow : NULL,
+		.follow = session->stacks ? follow_stacks : NULL,
 		.follow_ctx = session,
 	};
 	int r = baseline_new(session->procfd, session->config->incidents.captures & CONFIG_CAPTURE_SMAPS,
