@@ -333,16 +333,6 @@ static int export_rows_gvisor(const struct exporting *exporting)
 	return rc ? rc : closed;
 }
 
-bool export_ran_ns(int64_t since_ns, uint64_t cpu_ns, uint64_t interval_ns, int64_t *ret_ns)
-{
-	uint64_t ran_ns = cpu_ns > interval_ns ? cpu_ns : interval_ns;
-
-	if (interval_ns == 0 || since_ns <= 0 || (uint64_t)since_ns <= 2 * ran_ns)
-		return false;
-	*ret_ns = (int64_t)ran_ns;
-	return true;
-}
-
 /* ---- perfetto: the JSON of the Trace Event Format ---- */
 
 /* For what has no pid: above the kernel's PID_MAX_LIMIT. */

@@ -8,6 +8,7 @@
 #include "lib/incident/incident.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 struct exporting {
@@ -29,6 +30,14 @@ enum { EXPORTING_NOTHING = 1 };
  * since_ns was used shortly before its end: over *ret_ns, which is interval_ns (of the sampler), or
  * as long as one core needs for cpu_ns. False: it may have run all the time.
  */
-bool export_ran_ns(int64_t since_ns, uint64_t cpu_ns, uint64_t interval_ns, int64_t *ret_ns);
+static inline bool export_ran_ns(int64_t since_ns, uint64_t cpu_ns, uint64_t interval_ns, int64_t *ret_ns)
+{
+	uint64_t ran_ns = cpu_ns > interval_ns ? cpu_ns : interval_ns;
+
+	if (interval_ns == 0 || since_ns <= 0 || (uint64_t)since_ns <= 2 * ran_ns)
+		return false;
+	*ret_ns = (int64_t)ran_ns;
+	return true;
+}
 
 #endif

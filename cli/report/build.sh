@@ -2,7 +2,7 @@
 # Usage: build.sh OUT: makes OUT/page.h, the page of `spikewatch report` as arrays of C, out of the sources beside this file.
 #
 # Packages are those of package-lock.json, put into OUT/node_modules; nothing of them is run but esbuild. Without npm, or if it cannot get
-# them, the arrays are empty, and OUT/missing says so in one line: the command then says that it was built without reports, and everything else is as ever. A page that
+# them, the arrays are empty, and OUT/missing says so in one line: the command then says that it was built without npm, and everything else works. A page that
 # was built before (built/page.h, as in a source package) is taken as it is.
 set -u
 
