@@ -3,12 +3,12 @@
  *
  * Both sides of a comparison are read into contrasts: tables whose rows are known by name and place
  * and hold the numbers of side A and of side B. Six of them, one per kind of thing (functions,
- * threads, mappings ...), make a difference, which is written as text, as JSON, or as the JSON within
- * a page of HTML. Stacks are read separately for --folded and --html: the tables come from other,
- * smaller files.
+ * threads, mappings ...), make a difference, which is written as text, as JSON, or as the JSON
+ * within a page of HTML. Stacks are read separately for --folded and --html: the tables come from
+ * other, smaller files.
  *
- * A file that is not there gives a note and no table. A damaged one gives a note, no table, and marks
- * the whole difference as damaged; what else there is is still compared.
+ * A file that is not there gives a note and no table. A damaged one gives a note, no table, and
+ * marks the whole difference as damaged; what else there is is still compared.
  *
  * Ranks are computed whenever they are needed: 100 times an amount below 2^46 is exact, so equal
  * shares are equal numbers.
@@ -414,7 +414,10 @@ static bool parse_percent(const struct function_rows_name *text, uint64_t *ret)
 	return at == end;
 }
 
-/* threads.tsv or threads.again.tsv: threads by name, with CPU (in 1/CPU_PERCENT of a percent) and number. */
+/*
+ * threads.tsv or threads.again.tsv: threads by name, with CPU (in 1/CPU_PERCENT of a percent) and
+ * number.
+ */
 static int load_threads(int incidentfd, const char *file, enum contrast_side side, struct contrast *threads)
 {
 	AUTO(buffer_release) struct buffer text = { 0 };
@@ -446,7 +449,10 @@ static bool parse_bytes(const struct function_rows_name *text, uint64_t *ret)
 	return text_parse_u64(text->text, end, ret) == end && *ret < (uint64_t)1 << 60;
 }
 
-/* smaps.tsv or smaps.again.tsv: mappings of all processes by name and permissions: bytes resident and swapped. */
+/*
+ * smaps.tsv or smaps.again.tsv: mappings of all processes by name and permissions: bytes resident
+ * and swapped.
+ */
 static int load_mappings(int incidentfd, const char *file, enum contrast_side side, struct contrast *mappings)
 {
 	AUTO(buffer_release) struct buffer text = { 0 };
@@ -1129,7 +1135,10 @@ static size_t bytes_of(const char *text, size_t characters)
 	return len;
 }
 
-/* At most width characters, padded unless it is the last; a cut text ends with two dots, a path begins with them. */
+/*
+ * At most width characters, padded unless it is the last; a cut text ends with two dots, a path
+ * begins with them.
+ */
 static void print_text(const char *text, size_t width, bool last, FILE *file)
 {
 	size_t have = output_characters(text, strlen(text));
@@ -1348,7 +1357,10 @@ static int print_head(const struct difference *difference, size_t width, FILE *f
 	return 0;
 }
 
-/* In lines of at most width (but no less than WIDTH_MIN) characters, at most rows of each table. 0 or -ENOMEM. */
+/*
+ * In lines of at most width (but no less than WIDTH_MIN) characters, at most rows of each table. 0
+ * or -ENOMEM.
+ */
 static int difference_print(const struct difference *difference, bool memory_first, size_t rows, size_t width,
 			    FILE *file)
 {
@@ -1498,7 +1510,10 @@ static int complain_file(const struct job *job, size_t side, const char *file, i
 	return rc;
 }
 
-/* From the profiles. -ENOENT: a side has none (no message); -ENOMEM; other errors were explained on stderr. */
+/*
+ * From the profiles. -ENOENT: a side has none (no message); -ENOMEM; other errors were explained on
+ * stderr.
+ */
 static int read_profiles(const struct job *job, const struct difference *difference, bool memory, struct sides *ret)
 {
 	for (unsigned side = 0; side < CONTRAST_SIDES; side++) {
@@ -1513,7 +1528,10 @@ static int read_profiles(const struct job *job, const struct difference *differe
 	return 0;
 }
 
-/* From the folded files, which do not tell the phases apart. As read_profiles; quiet: no message for -ENOENT. */
+/*
+ * From the folded files, which do not tell the phases apart. As read_profiles; quiet: no message
+ * for -ENOENT.
+ */
 static int read_folded(const struct job *job, bool memory, bool quiet, struct sides *ret)
 {
 	for (unsigned side = 0; side < CONTRAST_SIDES; side++) {
@@ -1555,7 +1573,10 @@ static int write_folded(const struct job *job, const struct difference *differen
 	return rc == 0 ? EXIT_OK : EXIT_TROUBLE;
 }
 
-/* Into *ret. 0, also if there are none (see *ret_there); -ENOMEM; other errors were explained on stderr. */
+/*
+ * Into *ret. 0, also if there are none (see *ret_there); -ENOMEM; other errors were explained on
+ * stderr.
+ */
 static int pair_stacks(const struct job *job, const struct difference *difference, bool memory, struct buffer *ret,
 		       bool *ret_there)
 {

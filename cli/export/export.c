@@ -1,12 +1,12 @@
 /*
- * export.c: spikewatch export: an incident in a form that other programs read (a table of forms), or
- * a page of spikewatch report as a directory again.
+ * export.c: spikewatch export: an incident in a form that other programs read (a table of forms),
+ * or a page of spikewatch report as a directory again.
  *
  * Samples are written as they are read, so memory does not grow with their number. Two forms need a
  * first walk over them: gvisor for the targets and the start, perfetto because times below zero are
- * not shown. In a gVisor stream a row is a tick with all targets side by side, while samples.tsv has
- * a row per target; rows are one tick until a target comes again, or more than half an interval has
- * passed.
+ * not shown. In a gVisor stream a row is a tick with all targets side by side, while samples.tsv
+ * has a row per target; rows are one tick until a target comes again, or more than half an interval
+ * has passed.
  *
  * A page is restored under another name first, and renamed when all files are in it. Its names are
  * not trusted: report_file_next lets only names of an incident's files through, and files are
@@ -191,7 +191,7 @@ static int export_rows_json(const struct exporting *exporting)
 	return rc ? rc : closed;
 }
 
-/* ---- gvisor: the stream that gVisor's tools read, of the first RECORDER_GVISOR_TARGETS targets ---- */
+/* ---- gvisor: a stream for gVisor's tools, of the first RECORDER_GVISOR_TARGETS targets ---- */
 
 /* A name of a column, its end included. */
 #define NAME_BYTES 256

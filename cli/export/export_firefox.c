@@ -7,12 +7,12 @@
  *
  * A counter is a column of differences; rows of all targets are kept and sorted by target. A target
  * that did not run has no row until its heartbeat: the CPU time of the row after such a pause was
- * used shortly before it, so a point of 0 is put there; otherwise it would be drawn as a little over
- * all of the pause.
+ * used shortly before it, so a point of 0 is put there; otherwise it would be drawn as a little
+ * over all of the pause.
  *
  * A pprof profile tells in which phase a sample was taken, before the spike or during it, but not
- * when. So the samples of a thread are spread evenly over their phase: how often a stack was seen is
- * right, the order within the phase is not, and "extra" of the profile says so.
+ * when. So the samples of a thread are spread evenly over their phase: how often a stack was seen
+ * is right, the order within the phase is not, and "extra" of the profile says so.
  */
 #include "cli/export/export_firefox.h"
 
@@ -319,7 +319,7 @@ static void firefox_counters_put(const struct firefox_counters *counters, const 
 	json_end_array(json);
 }
 
-/* ---- meta: several members only say that everything is symbolised, and nothing from a browser ---- */
+/* ---- meta: mostly that all is symbolised and nothing is from a browser ---- */
 
 static void put_category(struct json_writer *json, const char *name, const char *color)
 {

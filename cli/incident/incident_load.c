@@ -9,8 +9,8 @@
  * file needs to be opened for it: a list that is limited to the newest takes them from the end.
  *
  * An incident that is still being written has another name and is locked by its writer (flock(2)).
- * The lock is asked for only where incident.json is there: by then the writer has taken its own, and
- * does not run into ours.
+ * The lock is asked for only where incident.json is there: by then the writer has taken its own,
+ * and does not run into ours.
  *
  * Dates are parsed digit by digit: strptime(3) depends on the locale, takes less than a whole text
  * and days that do not exist. What mktime(3) makes of the fields is compared with them, so 30

@@ -1,8 +1,8 @@
 /*
  * incident_load.h: finds and opens incidents: the times and names that a command line gives, lists
- * and filters of directories, incidents that are still being written, a first look at one, its files.
- * Nothing in an incident is trusted: only regular files are opened, sizes are capped, links are not
- * followed, and what is damaged is read as far as it goes and reported.
+ * and filters of directories, incidents that are still being written, a first look at one, its
+ * files. Nothing in an incident is trusted: only regular files are opened, sizes are capped, links
+ * are not followed, and what is damaged is read as far as it goes and reported.
  */
 #ifndef SPIKEWATCH_CLI_INCIDENT_INCIDENT_LOAD_H
 #define SPIKEWATCH_CLI_INCIDENT_INCIDENT_LOAD_H
@@ -95,15 +95,15 @@ int incident_load_find(const struct incident_load_names *names, const char *quer
 int incident_load_open(int dirfd, const char *name);
 
 /*
- * Reads incident.json, and compares the sizes (not the checksums) of the files with MANIFEST. Always
- * sets both; *ret_incident is empty if it was not readable. Of one that is open the capture "samples"
- * is left out, which is there in case that its writer is killed.
+ * Reads incident.json, and compares the sizes (not the checksums) of the files with MANIFEST.
+ * Always sets both; *ret_incident is empty if it was not readable. Of one that is open the capture
+ * "samples" is left out, which is there in case that its writer is killed.
  */
 void incident_load_glance(int incidentfd, struct incident *ret_incident, struct incident_load_glance *ret);
 
 /*
- * Opens a regular file for reading, never blocking. fd; -EBADMSG: something else than a regular file;
- * -errno.
+ * Opens a regular file for reading, never blocking. fd; -EBADMSG: something else than a regular
+ * file; -errno.
  */
 int incident_load_open_file(int incidentfd, const char *name);
 

@@ -1,13 +1,13 @@
 /*
  * profiles.c: three readers of an incident's stacks.
  *
- * stack_fold makes a line of each sample of the profile; folded_diff adds up equal ones. Names in the
- * profile were escaped when it was written, so a set of lib/profile's folded stacks, which escapes,
- * would make other names of them than those of the folded files.
+ * stack_fold makes a line of each sample of the profile; folded_diff adds up equal ones. Names in
+ * the profile were escaped when it was written, so a set of lib/profile's folded stacks, which
+ * escapes, would make other names of them than those of the folded files.
  *
- * firefox_stacks keeps numbers as they are in the pprof profile: strings, functions and mappings have
- * the same numbers in both. A location becomes one frame per function inlined there; one without any
- * becomes a frame of a function named after its mapping.
+ * firefox_stacks keeps numbers as they are in the pprof profile: strings, functions and mappings
+ * have the same numbers in both. A location becomes one frame per function inlined there; one
+ * without any becomes a frame of a function named after its mapping.
  *
  * functions makes two rankings in one walk over the file, one for each phase, and one list of them:
  * a function that was not there before the spike, or is not there any more, has zeros beside the

@@ -1,7 +1,7 @@
 /*
  * profiles.h: the stacks of an incident, of the CPU or of memory: as folded lines, as tables of the
- * Firefox Profiler, and as the hottest functions and busiest threads before the spike and during it.
- * Nothing in the files is trusted.
+ * Firefox Profiler, and as the hottest functions and busiest threads before the spike and during
+ * it. Nothing in the files is trusted.
  */
 #ifndef SPIKEWATCH_CLI_INCIDENT_PROFILES_H
 #define SPIKEWATCH_CLI_INCIDENT_PROFILES_H
@@ -28,7 +28,9 @@ size_t profiles_escape_written(char *out, size_t size, const char *data, size_t 
 
 /* ---- folded lines ---- */
 
-/* cpu.pb.gz or memory.pb.gz, whose samples have a phase; cpu.folded or memory.folded, whose do not. */
+/*
+ * cpu.pb.gz or memory.pb.gz, whose samples have a phase; cpu.folded or memory.folded, whose do not.
+ */
 const char *stack_fold_profile(bool memory);
 const char *stack_fold_folded(bool memory);
 

@@ -1,14 +1,14 @@
 /*
- * series.c: one walk over samples.tsv serves every reader: it keeps a table of the targets, found by
- * number in a map, notes the peaks of each, and hands out the rows.
+ * series.c: one walk over samples.tsv serves every reader: it keeps a table of the targets, found
+ * by number in a map, notes the peaks of each, and hands out the rows.
  *
  * CPU peaks are taken over windows. A window begins with a sample and ends with the first one that
- * is late enough; the next begins there. So a burst that is shorter than a window may be cut in two,
- * and its peak be up to half too low; a record of the one target has it exactly.
+ * is late enough; the next begins there. So a burst that is shorter than a window may be cut in
+ * two, and its peak be up to half too low; a record of the one target has it exactly.
  *
- * A picture is a row of columns. Every figure is a walk over neighbouring samples (a segment), added
- * to the columns it touches. Invariant: a segment whose right end is after a gap, or whose counter
- * stepped back, adds nothing: what is not known is neither zero nor a guess.
+ * A picture is a row of columns. Every figure is a walk over neighbouring samples (a segment),
+ * added to the columns it touches. Invariant: a segment whose right end is after a gap, or whose
+ * counter stepped back, adds nothing: what is not known is neither zero nor a guess.
  *
  * Rejected: drawing counters as straight lines between samples. An idle second followed by a burst
  * of 10 ms would become a second of one percent.
@@ -225,8 +225,8 @@ static void walking_release(struct walking *walking)
 }
 
 /*
- * Reads the file to its end, an error, or a visit that stops. *ret_error: what ended it. 0, and then
- * the walk's report is set; -ENOMEM; what a visit returned.
+ * Reads the file to its end, an error, or a visit that stops. *ret_error: what ended it. 0, and
+ * then the walk's report is set; -ENOMEM; what a visit returned.
  */
 static int walk_file(struct walking *walking, int fd, int *ret_error)
 {
@@ -576,7 +576,10 @@ void series_cpu(const struct series *series, uint64_t window_ns, const struct se
 	end_columns(columns, known);
 }
 
-/* Memory at a point, or the high-water mark if it rose since the point before and is higher. False: not known. */
+/*
+ * Memory at a point, or the high-water mark if it rose since the point before and is higher. False:
+ * not known.
+ */
 static bool memory_of(const struct series *series, size_t i, uint64_t *ret)
 {
 	const struct sample *now = &series->points[i].sample;

@@ -1,8 +1,8 @@
 /*
  * series.h: the samples of an incident (samples.tsv): row by row, as the series of one target with
- * the peaks of all, or as the series of the busiest targets; and what can be computed from a series:
- * CPU, memory and a rule's metric by columns of time, and for how long the metric was above its
- * threshold. Nothing in the file is trusted: damaged lines are skipped and counted.
+ * the peaks of all, or as the series of the busiest targets; and what can be computed from a
+ * series: CPU, memory and a rule's metric by columns of time, and for how long the metric was above
+ * its threshold. Nothing in the file is trusted: damaged lines are skipped and counted.
  *
  * A target that did not change has no samples until its heartbeat. So a counter stands still from
  * one sample to shortly (one grain) before the next, and moves only then; a gauge keeps its value
@@ -125,8 +125,8 @@ struct incident_samples {
 };
 
 /*
- * Reads samples.tsv. fired: as in incident.json. 0 (see ret->error); -ENOMEM. *ret is to be released,
- * and set on success only.
+ * Reads samples.tsv. fired: as in incident.json. 0 (see ret->error); -ENOMEM. *ret is to be
+ * released, and set on success only.
  */
 int incident_samples_load(int incidentfd, wall_t fired, struct incident_samples *ret);
 void incident_samples_release(struct incident_samples *samples);

@@ -14,7 +14,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* The threshold that made the value a candidate. False: there is none (the incident was asked for). */
+/*
+ * The threshold that made the value a candidate. False: there is none (the incident was asked for).
+ */
 bool story_threshold(const struct incident_rule *rule, double *ret);
 
 /* "182.4 % > 80.0 %" into buf; "-" without a value. Returns buf. */

@@ -5,8 +5,8 @@
  * Tables of the incident's files are cut into cells, made presentable, measured and printed. All of
  * it has a fixed size: longer cells are cut, and of further columns and rows the first are shown.
  *
- * Captures are listed as incident.json describes them; only the two snapshots of the memory maps are
- * compared here: both become rows in one order, and one walk over the two pairs equal ones.
+ * Captures are listed as incident.json describes them; only the two snapshots of the memory maps
+ * are compared here: both become rows in one order, and one walk over the two pairs equal ones.
  */
 #include "cli/incident/view.h"
 
@@ -166,7 +166,10 @@ static void table_add_row(struct table *table, const char *line, size_t len)
 	table->rows++;
 }
 
-/* Narrows text columns until the line fits, the widest first; then leaves out columns from the right. */
+/*
+ * Narrows text columns until the line fits, the widest first; then leaves out columns from the
+ * right.
+ */
 static void fit_columns(struct table *table, size_t width)
 {
 	for (;;) {
@@ -270,8 +273,8 @@ static bool next_line(const char **text, const char *end, const char **ret_line,
 
 /*
  * Prints the header and the first rows of text, in lines of at most width characters, and how many
- * rows are not shown. columns: names of the file's columns in the order wanted, separated by spaces;
- * NULL, or none that the file has: all of them.
+ * rows are not shown. columns: names of the file's columns in the order wanted, separated by
+ * spaces; NULL, or none that the file has: all of them.
  */
 static void table_print(const char *text, size_t len, const char *columns, size_t rows, size_t width, FILE *file)
 {
@@ -647,7 +650,9 @@ static const struct incident_capture *find_capture(const struct incident *incide
 	return NULL;
 }
 
-/* What has grown and shrunk between the two snapshots of its memory; nothing if there are no two. */
+/*
+ * What has grown and shrunk between the two snapshots of its memory; nothing if there are no two.
+ */
 static void print_growth(const struct incident *incident, int incidentfd, size_t rows, size_t width, FILE *file)
 {
 	AUTO(buffer_release) struct buffer before = { .max = INCIDENT_LOAD_CAPTURE_MAX };

@@ -32,10 +32,16 @@ void pictures_cpu(const struct incident *incident, const struct series *series, 
 /* Memory in bytes. */
 void pictures_memory(const struct incident *incident, struct picture *ret);
 
-/* The rule's metric. False: it is CPU or memory, or there was no rule, or its window makes no sense. */
+/*
+ * The rule's metric. False: it is CPU or memory, or there was no rule, or its window makes no
+ * sense.
+ */
 bool pictures_metric(const struct incident *incident, struct picture *ret, struct series_rule *ret_rule);
 
-/* The time that is shown: of the recording, the firing included. series has a point. Sets the times of *ret. */
+/*
+ * The time that is shown: of the recording, the firing included. series has a point. Sets the times
+ * of *ret.
+ */
 void pictures_range(const struct incident *incident, const struct series *series, struct series_columns *ret);
 
 struct view {

@@ -2,24 +2,24 @@
  * recording.c: a source opened, and played as the events of a ring.
  *
  * A ring is known by its header, an incident by being a directory; anything else is read as a
- * stream, whose reader tells whether it is one. A ring has its events already; they end with the tick
- * that is its newest when the replay begins, however fast its writer is. The rows of a stream are
- * given ticks (struct tick_clock):
+ * stream, whose reader tells whether it is one. A ring has its events already; they end with the
+ * tick that is its newest when the replay begins, however fast its writer is. The rows of a stream
+ * are given ticks (struct tick_clock):
  *
  * A row begins a new tick if its target has had one in this tick already, or if it comes more than
- * half an interval after the tick began, or if the row before it is another writer's: a ring is read
- * tick by tick. The time of a tick is that of its first row: later than the real one by the time of
- * reading that target, which is microseconds. The evaluator takes a target that was sampled in a tick
- * as observed at the time of its row, so the lengths of windows between rows are exact.
+ * half an interval after the tick began, or if the row before it is another writer's: a ring is
+ * read tick by tick. The time of a tick is that of its first row: later than the real one by the
+ * time of reading that target, which is microseconds. The evaluator takes a target that was sampled
+ * in a tick as observed at the time of its row, so the lengths of windows between rows are exact.
  *
  * A target that wakes has two rows, of the last time that it was read before and of this one: the
- * former comes late, after rows of others. It belongs to the last tick of its writer, which is begun
- * once more if another writer's came in between. Other rows that come late are dropped.
+ * former comes late, after rows of others. It belongs to the last tick of its writer, which is
+ * begun once more if another writer's came in between. Other rows that come late are dropped.
  *
  * A target that does not change has a row per heartbeat. Where no row of a writer came for longer
  * than two of them, the writer had stalled: no ticks are made up there, and the evaluator sees what
- * it would have seen. That bounds the ticks made up per row. They are made up when the writer's next
- * row comes, so after ticks of others that are later.
+ * it would have seen. That bounds the ticks made up per row. They are made up when the writer's
+ * next row comes, so after ticks of others that are later.
  *
  * Unless it is known, the interval is the shortest mean distance of some consecutive rows of one
  * target: single ticks come late and the next one early, so the shortest distance of two rows says

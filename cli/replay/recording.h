@@ -1,7 +1,7 @@
 /*
- * recording.h: a source of samples (a recording, the standard input, an incident by path or name, the
- * file of a ring) as the events of a ring (lib/ring/ring.h). Nothing in it is trusted. Memory does not
- * grow with its length.
+ * recording.h: a source of samples (a recording, the standard input, an incident by path or name,
+ * the file of a ring) as the events of a ring (lib/ring/ring.h). Nothing in it is trusted. Memory
+ * does not grow with its length.
  *
  * A ring holds every tick, and its events are those that the daemon saw. A stream holds only the
  * samples, so ticks are made up: one where samples are, and between them one every interval for as

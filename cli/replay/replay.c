@@ -2,11 +2,11 @@
  * replay.c: spikewatch replay: the rules of a configuration over recorded samples: what would have
  * fired, what nearly did, which rules could not be judged and why.
  *
- * Every source (recording.h) is read once. Its events go to one evaluator with the rules as they are
- * and at the same time to one for each variant of --what-if, exactly as the daemon hands over the
- * events of its ring; what a recording lacks is reconstructed in recording.c, never here. Each source
- * is judged by itself: neither history nor cooldowns reach from one to the next. Firings are printed
- * while a source is read; text and JSON are written side by side from the same values.
+ * Every source (recording.h) is read once. Its events go to one evaluator with the rules as they
+ * are and at the same time to one for each variant of --what-if, exactly as the daemon hands over
+ * the events of its ring; what a recording lacks is reconstructed in recording.c, never here. Each
+ * source is judged by itself: neither history nor cooldowns reach from one to the next. Firings are
+ * printed while a source is read; text and JSON are written side by side from the same values.
  *
  * --suggest keeps the highest values of each rule, and proposes the lowest threshold that fires as
  * often as asked for. It is then tried: the sources are read once more, under the proposed rules.
@@ -48,8 +48,8 @@
 
 /*
  * The entries, compiled as the daemon compiles them. A recording holds neither the path of an
- * executable nor what a pid file said: entries by these select nothing here. Nor does a group, which
- * is known by its entry only.
+ * executable nor what a pid file said: entries by these select nothing here. Nor does a group,
+ * which is known by its entry only.
  */
 struct entry_assignment {
 	const struct config *config;
@@ -152,8 +152,8 @@ static const char *entry_assignment_entry(const struct entry_assignment *entry_a
 /*
  * ---- a threshold that would have fired so often ----
  *
- * Fed with a rule's own values, window by window, of which the highest are kept in a heap of bounded
- * size; then a threshold is found by bisection.
+ * Fed with a rule's own values, window by window, of which the highest are kept in a heap of
+ * bounded size; then a threshold is found by bisection.
  *
  * A rule with `for` fires when the value has been above the threshold in every window of that time,
  * that is when the least of them is: so the least of the last windows takes the place of the value.
@@ -412,7 +412,10 @@ static double round_in(double from, double below, double base)
 	return from;
 }
 
-/* The values at which the count of firings is known and may change, sorted, each once. Their number. */
+/*
+ * The values at which the count of firings is known and may change, sorted, each once. Their
+ * number.
+ */
 static size_t list_thresholds(const struct suggestion *suggestion, double *sorted)
 {
 	size_t count = 0, kept = 0;
@@ -520,8 +523,8 @@ struct rule_replay_options {
 	const struct config *config; /* must outlive the rule replay */
 	struct metric_machine machine;
 	/*
-	 * May be NULL. witness sees every window, before fire, which sees those that fired; a non-zero
-	 * return of fire ends the event.
+	 * May be NULL. witness sees every window, before fire, which sees those that fired; a
+	 * non-zero return of fire ends the event.
 	 */
 	int (*fire)(void *ctx, const struct evaluator_firing *firing);
 	void (*witness)(void *ctx, const struct evaluator_firing *window);
@@ -644,8 +647,8 @@ static int new_evaluator(struct rule_replay *rule_replay, const struct metric_ma
 }
 
 /*
- * Another recording begins, of this machine: targets, history and cooldowns are forgotten; counts go
- * on. 0; -ENOMEM: nothing has changed.
+ * Another recording begins, of this machine: targets, history and cooldowns are forgotten; counts
+ * go on. 0; -ENOMEM: nothing has changed.
  */
 static int rule_replay_again(struct rule_replay *rule_replay, const struct metric_machine *machine)
 {
@@ -692,7 +695,10 @@ static int rule_replay_new(const struct rule_replay_options *options, struct rul
 	return 0;
 }
 
-/* Windows that did not fire although a candidate: pending, in cooldown, not re-armed, below the count. */
+/*
+ * Windows that did not fire although a candidate: pending, in cooldown, not re-armed, below the
+ * count.
+ */
 static uint64_t rule_replay_held_back(const struct rule_replay_rule *rule)
 {
 	uint64_t count = 0;
@@ -715,8 +721,8 @@ static void list_fields(uint32_t mask, char *buf, size_t cap)
 }
 
 /*
- * Why a rule was never judged, or never had a value, without a full stop into buf, always terminated.
- * False: it was judged.
+ * Why a rule was never judged, or never had a value, without a full stop into buf, always
+ * terminated. False: it was judged.
  */
 static bool rule_replay_obstacle(const struct rule_replay_rule *rule, char *buf, size_t cap)
 {

@@ -4,9 +4,9 @@
  *
  * What the page draws is one JSON object, described in docs/report.md. All lines of it share one
  * grid of time, so that times are written once and zooming is the same in all pictures; values are
- * rounded to what can be seen, which halves the page. What is in the embedded files (tables, stacks)
- * is not repeated there. Files are read one after the other; the data follow them, because they list
- * the files that had to be left out.
+ * rounded to what can be seen, which halves the page. What is in the embedded files (tables,
+ * stacks) is not repeated there. Files are read one after the other; the data follow them, because
+ * they list the files that had to be left out.
  *
  * The fixed parts of the page are arrays written by the build; a build without npm has none, and
  * everything but the command works without them.
@@ -62,10 +62,10 @@ static size_t escape_character(uint32_t code, char *buf, size_t cap)
 }
 
 /*
- * Writes text so that a browser shows it as it is, between tags or in a quoted attribute: what has a
- * meaning in HTML is escaped; control characters, bytes that are not UTF-8, and characters that are
- * invisible or change the direction of others become \xNN or \u{NNNN}. A backslash stays, so that
- * text that was escaped before is not escaped twice.
+ * Writes text so that a browser shows it as it is, between tags or in a quoted attribute: what has
+ * a meaning in HTML is escaped; control characters, bytes that are not UTF-8, and characters that
+ * are invisible or change the direction of others become \xNN or \u{NNNN}. A backslash stays, so
+ * that text that was escaped before is not escaped twice.
  */
 static int write_html(const struct sink *sink, const char *text, size_t len)
 {
@@ -302,8 +302,8 @@ static uint64_t step_of(const struct series_columns *columns)
 }
 
 /*
- * Makes CPU columns (series_cpu) what a rule saw at each moment; where points lie further apart than
- * its window, they stay the highest value since the point before.
+ * Makes CPU columns (series_cpu) what a rule saw at each moment; where points lie further apart
+ * than its window, they stay the highest value since the point before.
  */
 static void cpu_by_window(const struct series *series, uint64_t window_ns, const struct series_columns *columns)
 {
@@ -670,8 +670,8 @@ static int put_page(const struct view *view, struct files *files, const struct s
 
 /*
  * view: loaded from incidentfd. Files of more than file_bytes_max, and what is no regular file, are
- * left out and listed in *ret, which is set unless memory ran out. 0; -ENOMEM; -errno; what the sink
- * returned.
+ * left out and listed in *ret, which is set unless memory ran out. 0; -ENOMEM; -errno; what the
+ * sink returned.
  */
 static int write_report(const struct view *view, int incidentfd, uint64_t file_bytes_max, const struct sink *sink,
 			struct absent_files *ret)

@@ -1,9 +1,9 @@
 /*
  * report_file.c: marks and base64.
  *
- * The page is searched for lines that begin as a mark does. A mark is read strictly, in the one form
- * in which it is written: anything else is damage. Only ends of lines may differ, since mail programs
- * change them to CR LF.
+ * The page is searched for lines that begin as a mark does. A mark is read strictly, in the one
+ * form in which it is written: anything else is damage. Only ends of lines may differ, since mail
+ * programs change them to CR LF.
  *
  * Rejected: a parser of HTML. A page that an HTML editor has written anew does not hold the files
  * bit for bit any more.
@@ -49,7 +49,9 @@ static void encode_group(char out[static 4], const unsigned char *data, size_t l
 	out[3] = len > 2 ? letters[bits & 63] : '=';
 }
 
-/* Writes data in lines of RFC 4648, section 4; nothing for no bytes. 0 or what the sink returned. */
+/*
+ * Writes data in lines of RFC 4648, section 4; nothing for no bytes. 0 or what the sink returned.
+ */
 static int base64_write(const struct sink *sink, const void *data, size_t len)
 {
 	const unsigned char *at = data;
@@ -126,8 +128,8 @@ static size_t decode_group(const struct base64_group *group, unsigned char out[s
 
 /*
  * Appends what text stands for; white space is skipped. 0; -EBADMSG: other letters, padding at the
- * wrong place, or unused bits that are not zero; -ENOMEM; -EFBIG beyond buffer->max. After an error a
- * part may have been appended.
+ * wrong place, or unused bits that are not zero; -ENOMEM; -EFBIG beyond buffer->max. After an error
+ * a part may have been appended.
  */
 static int base64_read(const char *text, size_t len, struct buffer *buffer)
 {

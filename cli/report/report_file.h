@@ -14,8 +14,8 @@
  *     <script type="application/octet-stream;base64" data-spikewatch="end" data-files="N"></script>
  *
  * A browser neither runs nor shows a script of a type that it does not know. Nothing else in the
- * page can begin a line in this way, because all other text is escaped. Names are those that a sealed
- * directory may have (manifest_name_ok); the CRC-32 is that of MANIFEST.
+ * page can begin a line in this way, because all other text is escaped. Names are those that a
+ * sealed directory may have (manifest_name_ok); the CRC-32 is that of MANIFEST.
  */
 #ifndef SPIKEWATCH_CLI_REPORT_REPORT_FILE_H
 #define SPIKEWATCH_CLI_REPORT_REPORT_FILE_H
