@@ -1,18 +1,15 @@
-/* clocks.c: the first look begins the time, as a step does. */
+/* clocks.c: the only file of the daemon that asks the kernel for the time. */
 #include "daemon/engine/base/clocks.h"
 
 #include "lib/base/base.h"
 
-#include <stdbool.h>
 #include <time.h>
 
-/* Believed after so much time without a step. */
+/* The wall clock is trusted after so much time without a step; the first look counts as one. */
 #define STEADY_CLOCK_NS (3600 * NS_PER_S)
 
-/* Beyond this between two looks, it was set, or the machine slept. */
+/* Beyond this difference between two looks it was set, or the machine was suspended. */
 #define STEADY_CLOCK_STEP_NS (60 * NS_PER_S)
-
-/* real_clock.c: the one place of the daemon that asks the kernel for the time. */
 
 static uint64_t read_clock(clockid_t id)
 {

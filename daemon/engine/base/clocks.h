@@ -1,7 +1,7 @@
 /*
- * clocks.h: the time of day, believed only when nobody has set it for a while. What is removed for
- * its age is gone: a clock that a machine woke up with, or that was set by mistake, should not
- * decide that. Pure; for one thread.
+ * clocks.h: the clocks of the machine as a struct clock, CPU clocks, and the steady clock: the wall
+ * clock, trusted only when it has not been stepped for a while. Files that are removed for their age
+ * are lost: a clock that a machine woke up with, or that was set by mistake, must not decide that.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_BASE_CLOCKS_H
 #define SPIKEWATCH_DAEMON_ENGINE_BASE_CLOCKS_H
@@ -11,14 +11,12 @@
 #include <stdbool.h>
 #include <time.h>
 
-/* real_clock.h: the machine's clocks as a struct clock. */
-
 /* CLOCK_MONOTONIC and CLOCK_REALTIME through the vDSO. */
 struct clock real_clock(void);
 
 /*
- * Monotonic, wall and boot clock (CLOCK_BOOTTIME) as of the same moment: within a millisecond,
- * unless the machine gives this thread no such moment in a few tries; then the last of them.
+ * Monotonic, wall and boot clock (CLOCK_BOOTTIME) of the same moment: within a millisecond, if a few
+ * tries are enough for that; else of the last try.
  */
 void real_clock_together(mono_t *ret_mono, wall_t *ret_wall, uint64_t *ret_boot_ns);
 
@@ -26,16 +24,13 @@ void real_clock_together(mono_t *ret_mono, wall_t *ret_wall, uint64_t *ret_boot_
 uint64_t real_clock_process_cpu(void);
 uint64_t real_clock_thread_cpu(void);
 
-/*
- * The CPU clock of a process, as clock_getcpuclockid(3) makes it, which also asks whether it is
- * there.
- */
+/* The CPU clock of a process, as clock_getcpuclockid(3), which would also check that it exists. */
 static inline clockid_t real_clock_of(int32_t pid)
 {
 	return (clockid_t)(~(uint32_t)pid << 3 | 2);
 }
 
-/* CPU time behind a thread's (pthread_getcpuclockid(3)) or process's clock; 0 if it has ended. */
+/* CPU time by the clock of a thread (pthread_getcpuclockid(3)) or process; 0 if it has ended. */
 uint64_t real_clock_cpu_of(clockid_t clock);
 
 /* Sleeps until `until` or a signal. */
@@ -49,8 +44,8 @@ struct steady_clock {
 };
 
 /*
- * A look at both clocks. The time of day if it has been steady for STEADY_CLOCK_NS; else 0, at
- * which nothing is old.
+ * Compares both clocks. The wall clock if it has been steady for an hour; else 0, at which no file is
+ * old. Pure; for one thread.
  */
 wall_t steady_clock_look(struct steady_clock *clock, mono_t mono, wall_t wall);
 

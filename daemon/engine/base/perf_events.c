@@ -1,25 +1,22 @@
 /*
  * perf_events.c: perf_event_open(2).
  *
- * A ring that is mapped for reading alone is one that the kernel overwrites; write_backward makes
- * it walkable from the newest record. The CPU clock is a timer of the kernel's (no counter of the
- * processor: it is there in virtual machines too), and exclude_idle makes it pass over a CPU that
- * has nothing to do.
+ * A ring that is mapped read-only is overwritten by the kernel; write_backward allows reading it from
+ * the newest record. The CPU clock is a timer of the kernel (not a counter of the processor, so virtual
+ * machines have it too), and exclude_idle skips idle CPUs.
  *
- * Of page faults, every so-many-th is sampled. Rejected: by frequency, which the kernel does not
- * get right for events that it counts itself: a burst lets it believe in a period of millions, and
- * it says periods that are not those it counted. With a fixed period it may not be asked to say the
- * period (PERF_SAMPLE_PERIOD makes every fault a sample), so whoever reads these samples puts it
- * in.
+ * Every n-th page fault is sampled. Rejected: a frequency, which the kernel gets wrong for software
+ * events: after a burst it assumes a period of millions, and it reports periods that it has not
+ * counted. With a fixed period it must not be asked to report the period (PERF_SAMPLE_PERIOD makes every
+ * fault a sample), so the reader of these samples adds it.
  *
- * The side events count nothing (a "dummy") and exist for what comes along with them. So does the
- * one that a ring for threads is held by: threads come and go, it stays. It is switched off and
- * belongs to us; the kernel asks only that whoever writes into its ring is of the same CPU, the
- * same clock and the same direction.
+ * Side events count nothing (a "dummy") and exist for the records that come with them. So does the event
+ * that holds a ring for threads: threads come and go, it stays. It is disabled and of this process; the
+ * kernel only requires that events written into its ring have the same CPU, clock and direction.
  *
- * An event of a thread is inherited by the threads and processes it starts, and theirs is written
- * where their parent's is. Without a CPU of its own, an inherited event may not have a ring: that
- * is why it takes one for each CPU.
+ * An event of a thread is inherited by the threads and processes that it starts, and theirs is written
+ * into the same ring. An inherited event may have a ring only if it is bound to a CPU: hence one for
+ * each CPU.
  */
 #include "daemon/engine/base/perf_events.h"
 
@@ -41,7 +38,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A number of the kernel's. False: it cannot be read. */
+/* False: it cannot be read. */
 static bool read_sysctl(const char *path, long *ret)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -77,7 +74,7 @@ bool perf_events_cpu_is_online(uint32_t cpu)
 	return !read_sysctl(path, &online) || online != 0;
 }
 
-/* The sysctl where it may be the cause. */
+/* Names the sysctl if it may be the cause. */
 static int refuse(const char *call, const char *name, int error, char *reason)
 {
 	char path[64];
@@ -98,13 +95,13 @@ int perf_events_refusal(int error, char *reason)
 
 /* ---- what an event is ---- */
 
-/* Where `frequency` samples are taken of so many faults: 400 MB/s of new memory, on each CPU. */
+/* The rate of faults at which `frequency` samples are taken: 400 MB/s of new memory, on each CPU. */
 #define FAULTS_PER_SECOND 100000U
 
 #if defined(__x86_64__)
 #define REGS_USER PERF_RECORD_REGS_X86_64
 #else
-#define REGS_USER 0ULL /* whoever unwinds knows no other machine's */
+#define REGS_USER 0ULL /* the unwinder supports no other machine */
 #endif
 
 bool perf_events_can_dwarf(void)
@@ -130,13 +127,13 @@ uint64_t perf_events_period(const struct perf_events_wanted *wanted)
 	return wanted->fault_period != 0 ? wanted->fault_period : (FAULTS_PER_SECOND / wanted->frequency) | 1;
 }
 
-/* No samples, but what goes along with them; their rings are emptied. */
+/* Records without samples, into rings that are drained. */
 static bool is_side(const struct perf_events_wanted *wanted)
 {
 	return wanted->kind == PERF_EVENTS_SIDE || wanted->kind == PERF_EVENTS_TASKS;
 }
 
-/* What all have: the same clock and the same trailer. */
+/* Common to all: the same clock and the same trailer. */
 static struct perf_event_attr common(const struct perf_events_wanted *wanted)
 {
 	bool side = is_side(wanted);
@@ -154,7 +151,7 @@ static struct perf_event_attr common(const struct perf_events_wanted *wanted)
 		.exclude_callchain_kernel = side || wanted->user_only,
 		.write_backward = !side,
 		.watermark = 1,
-		/* Nobody waits for a ring of samples: never wake. */
+		/* Rings of samples are not polled: never wake. */
 		.wakeup_watermark = UINT32_MAX,
 	};
 }
@@ -194,9 +191,7 @@ static struct perf_event_attr sample_attr(const struct perf_events_wanted *wante
 	attr.freq = 1;
 	attr.sample_freq = wanted->frequency;
 	if (wanted->cycles) {
-		/*
-		 * A CPU that idles has none; not every driver of the hardware takes exclude_idle.
-		 */
+		/* An idle CPU has no cycles; not every PMU driver supports exclude_idle. */
 		attr.type = PERF_TYPE_HARDWARE;
 		attr.config = PERF_COUNT_HW_CPU_CYCLES;
 		attr.read_format = PERF_FORMAT_TOTAL_TIME_RUNNING;

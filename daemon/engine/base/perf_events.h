@@ -1,11 +1,11 @@
 /*
- * perf_events.h: opening what the kernel reports: samples, into rings that overwrite their oldest;
- * and who maps, forks, executes and exits, into rings that are emptied. Of one CPU, whoever runs;
- * or of one thread and what it starts, on one CPU.
+ * perf_events.h: perf events and their rings: samples, into rings that are overwritten; and mmap, fork,
+ * exec and exit records, into rings that are drained. Of all processes on one CPU; or of one thread,
+ * and what it starts, on one CPU.
  *
- * 	everybody's        the event and its ring are one descriptor:  perf_events_open
- * 	a thread's         the ring is there by itself, of one CPU:    perf_events_open_ring
- * 	                   and many events are written into it:        perf_events_follow
+ *	all processes   the event and its ring are one descriptor:   perf_events_open
+ *	a thread        a ring of its own for each CPU:              perf_events_open_ring
+ *	                and many events that are written into it:    perf_events_follow
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_BASE_PERF_EVENTS_H
 #define SPIKEWATCH_DAEMON_ENGINE_BASE_PERF_EVENTS_H
@@ -20,13 +20,10 @@
 #define PERF_EVENTS_REASON_MAX 200
 
 enum perf_events_kind {
-	PERF_EVENTS_CPU, /* SAMPLE: who is on a CPU that is busy, by the clock or by cycles */
-	/*
-	 * SAMPLE: who touches memory that is not there; each stands for perf_events_period faults
-	 */
-	PERF_EVENTS_FAULTS,
-	PERF_EVENTS_SIDE,  /* MMAP2, COMM, FORK and EXIT */
-	PERF_EVENTS_TASKS, /* COMM, FORK and EXIT */
+	PERF_EVENTS_CPU,    /* SAMPLE: what runs on a busy CPU, by the clock or by cycles */
+	PERF_EVENTS_FAULTS, /* SAMPLE: page faults; each stands for perf_events_period of them */
+	PERF_EVENTS_SIDE,   /* MMAP2, COMM, FORK and EXIT */
+	PERF_EVENTS_TASKS,  /* COMM, FORK and EXIT */
 	PERF_EVENTS_KINDS,
 };
 
@@ -39,8 +36,7 @@ struct perf_events_wanted {
 	bool cycles;         /* PERF_EVENTS_CPU: of the hardware, instead of the clock */
 	bool user_only;      /* not while the kernel runs, nor its part of the call chain: what takes no privilege */
 	bool build_ids;      /* PERF_EVENTS_SIDE: Linux 5.12 */
-	uint32_t
-		wake_samples; /* PERF_EVENTS_FAULTS: poll(2) of the ring wakes each time that so many were written; 0: never */
+	uint32_t wake_samples; /* PERF_EVENTS_FAULTS: the ring is readable after so many; 0: never */
 	uint64_t fault_period; /* PERF_EVENTS_FAULTS: each stands for so many; 0: by frequency */
 };
 
@@ -56,21 +52,21 @@ struct perf_events {
 /* {-1} of it. */
 #define PERF_EVENTS_NONE ((struct perf_events){ .fd = -1 })
 
-/* Whether registers and stacks can be had on this machine. */
+/* Whether registers and stacks can be sampled on this machine. */
 bool perf_events_can_dwarf(void);
 
 /* How the records of these events are read. Samples of faults do not say their period. */
 struct perf_record_format perf_events_format(const struct perf_events_wanted *wanted);
 
 /*
- * The period of samples that do not say it; 0: they do. Odd, so that loops of round numbers do not
- * always meet the same fault.
+ * The period of samples that do not say it; 0: they do. Odd, so that a loop with an even number
+ * of faults is not always sampled at the same one.
  */
 uint64_t perf_events_period(const struct perf_events_wanted *wanted);
 
 /*
- * An event without a ring: of everybody (tid -1), of the calling thread (0) or of thread tid, and
- * then of all that it starts, on cpu. The descriptor; -ENODEV: cpu is offline; -ESRCH: no such
+ * An event without a ring: of all threads (tid -1), of the calling thread (0) or of thread tid, and then
+ * of all that it starts, on cpu. The descriptor; -ENODEV: cpu is offline; -ESRCH: no such
  * thread; -errno. Good for asking whether it is possible.
  */
 int perf_events_event(const struct perf_events_wanted *wanted, pid_t tid, uint32_t cpu);
@@ -82,9 +78,9 @@ int perf_events_event(const struct perf_events_wanted *wanted, pid_t tid, uint32
 int perf_events_refusal(int error, char *reason);
 
 /*
- * Everybody's event on cpu, with a ring of its own. poll(2) wakes when one of PERF_EVENTS_SIDE is
+ * An event of all threads on cpu, with a ring of its own. poll(2) wakes when one of PERF_EVENTS_SIDE is
  * half full, and at everything that PERF_EVENTS_TASKS says. 0; -ENODEV: offline, or no such CPU;
- * -errno, and then reason, of PERF_EVENTS_REASON_MAX bytes, says it for people: of mmap(2), -EPERM
+ * -errno, and then reason, of PERF_EVENTS_REASON_MAX bytes, says it: of mmap(2), -EPERM
  * is no room for locked memory. *ret is closed by perf_events_close.
  */
 int perf_events_open(const struct perf_events_wanted *wanted, uint32_t cpu, size_t ring_bytes, struct perf_events *ret,
@@ -95,27 +91,27 @@ int perf_events_open_ring(const struct perf_events_wanted *wanted, uint32_t cpu,
 			  struct perf_events *ret, char *reason);
 
 /*
- * perf_events_event of a thread, or of everybody, on the CPU of the ring and into it, which wants
+ * perf_events_event of a thread, or of all, on the CPU of the ring and into it, which wants
  * the same. The descriptor, which the caller closes; or as there.
  */
 int perf_events_follow(const struct perf_events_wanted *wanted, pid_t tid, const struct perf_events *ring);
 
 /*
- * What events of PERF_EVENTS_FAULTS or with `cycles` have counted, with what was started, and for
- * how long they were on a CPU: added to both. 0 or -errno.
+ * Adds what an event of PERF_EVENTS_FAULTS or with `cycles` has counted, with inherited ones, and for
+ * how long it was on a CPU. 0 or -errno.
  */
 int perf_events_count(int fd, uint64_t *count, uint64_t *running_ns);
 
-/* Has an event, with what was started, count or not. Where it ceased it goes on. 0 or -errno. */
+/* Enables or disables an event, with inherited ones. 0 or -errno. */
 int perf_events_switch(int fd, bool on);
 
-/* Holds the ring still, or lets it go on. 0 or -errno. */
+/* Pauses or resumes output into the ring. 0 or -errno. */
 int perf_events_pause(const struct perf_events *events, bool pause);
 
 /* {-1} of it and what is closed already is fine. */
 void perf_events_close(struct perf_events *events);
 
-/* As many samples per second as are wanted and as the kernel allows. */
+/* The wanted number of samples per second, or the limit of the kernel. */
 uint32_t perf_events_frequency(uint32_t wanted);
 
 /* Whether the kernel says that cpu is online; true if it does not say. */

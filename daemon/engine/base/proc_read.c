@@ -1,14 +1,18 @@
 /*
- * proc_read.c: the kernel hands out the lowest free number. So the reserve is the highest numbers,
- * and a zone below it tells: as long as one of the zone's first numbers is free, whatever is opened
- * now ends within the zone. Once those are taken there may still be holes below, of processes that
- * ended or gave theirs up: then as many numbers as a target takes at most must be free below the
- * reserve, which takes longer to find out.
+ * proc_read.c: files of processes, and the reserve of descriptors.
  *
- * Rejected: the lowest free number. Opening leaves holes (a directory that was open for a moment),
- * and what comes after a hole may lie anywhere. Counting what is open: a look at /proc/self/fd
- * costs milliseconds when there are ten thousand, and counts of our own would have to know what
- * every library opens.
+ * A process that ends between two steps causes ENOENT or ESRCH; both become -ESRCH here, and only here.
+ * A descriptor of /proc/PID stays bound to that very process: once it is gone openat(2) fails with
+ * ENOENT and read(2) with ESRCH; a file that this kernel lacks fails with ENOENT too. Which of them it
+ * is, is decided by stat, which every process has.
+ *
+ * The reserve: the kernel allocates the lowest free descriptor. So the reserve is the highest numbers,
+ * with a zone below it: as long as one of the first numbers of the zone is free, what is opened now ends
+ * within the zone. Once those are taken there may still be holes below, of targets that have left: then
+ * as many numbers as a target takes at most must be free below the reserve, which takes longer to find
+ * out. Rejected: the lowest free number (opening leaves holes, and what is beyond one may be anywhere);
+ * counting /proc/self/fd (milliseconds for ten thousand); counts of our own (they would have to know
+ * what every library opens).
  */
 #include "daemon/engine/base/proc_read.h"
 
@@ -28,11 +32,6 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 #include <unistd.h>
-
-/*
- * proc_read.c: a process that vanishes between two steps answers ENOENT or ESRCH; both become
- * -ESRCH here, and only here.
- */
 
 static int gone_or(int error, int32_t pid)
 {
@@ -86,10 +85,7 @@ ssize_t proc_read_link(int procfd, int32_t pid, const char *name, char *buf, siz
 	return len;
 }
 
-/*
- * The length of a text that was cut at len without the beginning of a character of UTF-8 at its
- * end.
- */
+/* The length of a text that was cut at len, without an incomplete UTF-8 character at its end. */
 static ssize_t whole_characters(const char *text, ssize_t len)
 {
 	uint32_t code;
@@ -154,18 +150,11 @@ bool proc_read_is_alive(int32_t pid, uint64_t start_ticks)
 	ssize_t len = procfd < 0 ? -errno : proc_read_file(procfd, pid, "stat", text, sizeof text);
 
 	if (len < 0)
-		return len != -ESRCH; /* whoever cannot be looked at may well live */
+		return len != -ESRCH; /* one that may not be read may well live */
 
 	return procfs_stat_parse(text, (size_t)len, &stat) == 0 &&
 	       (start_ticks == 0 || stat.start_ticks == start_ticks);
 }
-
-/*
- * pid_directory.c: a descriptor of /proc/<pid> stays bound to that very process. Once it is gone
- * the kernel answers ENOENT to openat(2) and ESRCH to read(2); a file that this kernel lacks
- * answers ENOENT too. Which of them it is, is decided here and only here: every living process has
- * a stat.
- */
 
 #define STAT_MAX 1024 /* 52 numbers and a name of 64 bytes at most */
 
@@ -217,13 +206,10 @@ int pid_directory_open(int procfd, int32_t pid, uint64_t start_ticks, int *ret)
 	return 0;
 }
 
-/* What a target takes while it is opened: see descriptors.h. */
+/* What a target takes while it is opened. */
 #define TARGET_MAX 16u
 
-/*
- * The zone: as much as a target takes at most, and some numbers that strangers may hold (inherited
- * ones are not always low).
- */
+/* The zone: what a target takes at most, and some numbers that may be in use (inherited ones). */
 #define ZONE 32u
 
 static rlim_t at_most(rlim_t value, rlim_t most)

@@ -1,6 +1,7 @@
 /*
- * proc_read.h: file descriptors that targets do not get, so that a daemon that watches all it can
- * still answers and writes incidents.
+ * proc_read.h: files of processes below a /proc, for everything but samples; and the reserve of file
+ * descriptors that targets do not get, so that a daemon that watches all it can still answers queries
+ * and writes incidents.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_BASE_PROC_READ_H
 #define SPIKEWATCH_DAEMON_ENGINE_BASE_PROC_READ_H
@@ -9,10 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
-
-/*
- * proc_read.h: small files below /proc/<pid>, opened, read and closed: the cold path's way to read.
- */
 
 /*
  * Reads <procfd>/<pid>/<name> up to cap - 1 bytes and terminates them. pid 0: <procfd>/<name>. The
@@ -42,8 +39,8 @@ int32_t proc_read_pidfile(const char *path);
 bool proc_read_is_alive(int32_t pid, uint64_t start_ticks);
 
 /*
- * pid_directory.h: one process through a descriptor of its directory: when it is gone every read
- * says so, and never answers for another process that got the same pid.
+ * A process through a descriptor of its directory: when it is gone every read fails, and never reads
+ * another process that got the same pid.
  */
 
 /*

@@ -827,7 +827,7 @@ static void on_unit_answered(void *ctx, const char *name, enum unit_bus_answer b
 			  "target %s: no unit %s: %s", entry, name, why);
 	if (answer == UNIT_BUS_EXISTS && before == UNIT_BUS_MISSING)
 		log_about(LOG_INFO, &(struct log_about){ .message = MESSAGE_UNIT_MISSING, .state = "end" },
-			  "unit %s: it is there now", name);
+			  "unit %s exists now", name);
 }
 
 static void log_units_condition(struct discovery *discovery, mono_t now)
@@ -974,7 +974,7 @@ static void credit_unseen_process(struct discovery *discovery, const struct proc
 
 /* The process that has a pid now. */
 struct pid_owner {
-	uint64_t start_ticks; /* 0: nobody */
+	uint64_t start_ticks; /* 0: none */
 	bool exiting;
 };
 
@@ -1049,7 +1049,8 @@ static void on_exit_event(struct discovery *discovery, int32_t pid, mono_t now)
 	if (cpu_ns == 0)
 		return;
 
-	struct pid_owner pid_owner = owner_of_pid(discovery, pid); /* after its clock: it was his */
+	struct pid_owner pid_owner =
+		owner_of_pid(discovery, pid); /* after the clock, so that it was the clock of this one */
 
 	if (!pid_owner.exiting)
 		return;
@@ -1250,7 +1251,7 @@ static void look_at_process(struct discovery *discovery, struct recent_pid *rece
 	if (r == 0)
 		r = match_with_entries(discovery, process_facts, &match);
 	if (r == -ECANCELED) {
-		discovery->again = true; /* nobody has looked at it: a scan will */
+		discovery->again = true; /* it was not looked at: a scan will */
 		return;
 	}
 	if (r == -ESRCH || r == -ENOENT || match.ended) {
@@ -1909,7 +1910,6 @@ int discovery_start(struct discovery *discovery)
 	if (discovery->running)
 		return 0;
 
-	/* Whoever starts something now is heard of: see discovery.h. */
 	fair_mutex_enter(&discovery->lock);
 	subscribe(discovery);
 	fair_mutex_leave(&discovery->lock);
@@ -1931,7 +1931,7 @@ static bool join_thread(struct discovery *discovery)
 		return true;
 
 	log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_THREAD_STUCK, .thread = "discovery" },
-		  "looking for targets hangs in a read of /proc: it is not waited for");
+		  "discovery blocks in a read of /proc: not waiting for it any longer");
 
 	return false;
 }
@@ -1944,7 +1944,8 @@ bool discovery_stop(struct discovery *discovery)
 	discovery->stop = true;
 	wake_thread(discovery);
 	discovery->abandoned = !join_thread(discovery);
-	discovery->running = discovery->stop = discovery->abandoned;
+	discovery->running = discovery->abandoned;
+	discovery->stop = discovery->abandoned;
 
 	return !discovery->abandoned;
 }

@@ -149,12 +149,12 @@ struct target_table {
 /* ---- lines of limits ---- */
 
 /* What follows from the tree as it is. */
-static void line_settle(const struct target_table *target_table, struct target_limits_line *line)
+static void line_settle(const struct target_table *table, struct target_limits_line *line)
 {
 	struct cgroup_limits limits;
 
-	limit_tree_limits(target_table->tree, &line->place, &limits);
-	line->round = target_table->round;
+	limit_tree_limits(table->tree, &line->place, &limits);
+	line->round = table->round;
 	if (limits.cpu == line->cpu && limits.memory_bytes == line->memory_bytes)
 		return;
 
@@ -163,34 +163,33 @@ static void line_settle(const struct target_table *target_table, struct target_l
 	line->version++;
 }
 
-static struct target_limits_line *line_new(struct target_table *target_table, const char *text, size_t len)
+static struct target_limits_line *line_new(struct target_table *table, const char *text, size_t len)
 {
 	struct target_limits_line *line = calloc(1, sizeof *line + len);
-	int r = line ? map_reserve(&target_table->lines, target_table->lines.count + 1) : -ENOMEM;
+	int r = line ? map_reserve(&table->lines, table->lines.count + 1) : -ENOMEM;
 
 	if (r == 0 && text[0] == '/')
-		r = limit_tree_hold_cgroup(target_table->tree, text, &line->place);
+		r = limit_tree_hold_cgroup(table->tree, text, &line->place);
 	else if (r == 0)
-		r = limit_tree_hold_process(target_table->tree, text, len, &line->place);
+		r = limit_tree_hold_process(table->tree, text, len, &line->place);
 	if (r < 0) {
 		free(line);
 		return NULL;
 	}
 
-	line->number = ++target_table->line_numbers;
+	line->number = ++table->line_numbers;
 	line->len = (uint32_t)len;
 	memcpy(line->text, text, len);
-	map_insert(&target_table->lines, &line->node, map_hash(text, len));
-	TAILQ_INSERT_TAIL(&target_table->all_lines, line, all);
-	line_settle(target_table, line);
+	map_insert(&table->lines, &line->node, map_hash(text, len));
+	TAILQ_INSERT_TAIL(&table->all_lines, line, all);
+	line_settle(table, line);
 
 	return line;
 }
 
-static struct target_limits_line *line_find(const struct target_table *target_table, const char *text, size_t len)
+static struct target_limits_line *line_find(const struct target_table *table, const char *text, size_t len)
 {
-	for (struct map_node *node = map_first(&target_table->lines, map_hash(text, len)); node;
-	     node = map_next(node)) {
+	for (struct map_node *node = map_first(&table->lines, map_hash(text, len)); node; node = map_next(node)) {
 		struct target_limits_line *line = MAP_ENTRY(node, struct target_limits_line, node);
 
 		if (line->len == len && memcmp(line->text, text, len) == 0)
@@ -201,33 +200,33 @@ static struct target_limits_line *line_find(const struct target_table *target_ta
 }
 
 /* One holder less; the last one frees it. NULL is fine. */
-static void line_drop(struct target_table *target_table, struct target_limits_line *line)
+static void line_drop(struct target_table *table, struct target_limits_line *line)
 {
 	if (!line || --line->holders > 0)
 		return;
 
-	map_remove(&target_table->lines, &line->node);
-	TAILQ_REMOVE(&target_table->all_lines, line, all);
-	limit_tree_drop(target_table->tree, &line->place);
+	map_remove(&table->lines, &line->node);
+	TAILQ_REMOVE(&table->all_lines, line, all);
+	limit_tree_drop(table->tree, &line->place);
 	free(line);
 }
 
 /* Holds the line of this text in the place of *held, which may be NULL, or that very line. 0; -ENOMEM. */
-static int line_hold(struct target_table *target_table, const char *text, size_t len, struct target_limits_line **held)
+static int line_hold(struct target_table *table, const char *text, size_t len, struct target_limits_line **held)
 {
 	struct target_limits_line *line = *held;
 
 	if (line && line->len == len && memcmp(line->text, text, len) == 0)
 		return 0;
 
-	line = line_find(target_table, text, len);
+	line = line_find(table, text, len);
 	if (!line)
-		line = line_new(target_table, text, len);
+		line = line_new(table, text, len);
 	if (!line)
 		return -ENOMEM;
 
 	line->holders++;
-	line_drop(target_table, *held);
+	line_drop(table, *held);
 	*held = line;
 
 	return 0;
@@ -514,11 +513,11 @@ static uint64_t hash_pid(int32_t pid)
 }
 
 /* A process of an entry that is not about to leave. NULL: not there. */
-static struct target_table_target *find_process(const struct target_table *target_table,
+static struct target_table_target *find_process(const struct target_table *table,
 						const struct target_table_entry *entry, int32_t pid,
 						uint64_t start_ticks)
 {
-	struct map_node *node = map_first(&target_table->identities, hash_identity(entry, pid, NULL));
+	struct map_node *node = map_first(&table->identities, hash_identity(entry, pid, NULL));
 
 	for (; node; node = map_next(node)) {
 		struct target_table_target *target = MAP_ENTRY(node, struct target_table_target, node);
@@ -531,10 +530,10 @@ static struct target_table_target *find_process(const struct target_table *targe
 	return NULL;
 }
 
-static struct target_table_target *find_cgroup(const struct target_table *target_table,
-					       const struct target_table_entry *entry, const char *path)
+static struct target_table_target *find_cgroup(const struct target_table *table, const struct target_table_entry *entry,
+					       const char *path)
 {
-	struct map_node *node = map_first(&target_table->identities, hash_identity(entry, 0, path));
+	struct map_node *node = map_first(&table->identities, hash_identity(entry, 0, path));
 
 	for (; node; node = map_next(node)) {
 		struct target_table_target *target = MAP_ENTRY(node, struct target_table_target, node);
@@ -548,10 +547,10 @@ static struct target_table_target *find_cgroup(const struct target_table *target
 }
 
 /* Processes with that pid, of all entries, also leaving ones: the first, or the one after `after`. */
-static struct target_table_target *next_with_pid(const struct target_table *target_table, int32_t pid,
+static struct target_table_target *next_with_pid(const struct target_table *table, int32_t pid,
 						 const struct target_table_target *after)
 {
-	struct map_node *node = after ? map_next(&after->pid_node) : map_first(&target_table->pids, hash_pid(pid));
+	struct map_node *node = after ? map_next(&after->pid_node) : map_first(&table->pids, hash_pid(pid));
 
 	for (; node; node = map_next(node)) {
 		struct target_table_target *target = MAP_ENTRY(node, struct target_table_target, pid_node);
@@ -564,31 +563,31 @@ static struct target_table_target *next_with_pid(const struct target_table *targ
 }
 
 /* So many more can be linked. 0 or -ENOMEM. */
-static int reserve_targets(struct target_table *target_table, size_t more)
+static int reserve_targets(struct target_table *table, size_t more)
 {
-	int r = map_reserve(&target_table->identities, target_table->identities.count + more);
+	int r = map_reserve(&table->identities, table->identities.count + more);
 
-	return r < 0 ? r : map_reserve(&target_table->pids, target_table->pids.count + more);
+	return r < 0 ? r : map_reserve(&table->pids, table->pids.count + more);
 }
 
-static void link_target(struct target_table *target_table, struct target_table_target *target)
+static void link_target(struct target_table *table, struct target_table_target *target)
 {
 	const struct target *what = &target->what;
 
-	target->round = target_table->round;
-	TAILQ_INSERT_TAIL(&target_table->all, target, all);
-	map_insert(&target_table->identities, &target->node,
+	target->round = table->round;
+	TAILQ_INSERT_TAIL(&table->all, target, all);
+	map_insert(&table->identities, &target->node,
 		   hash_identity(target->entry, what->pid, what->kind == TARGET_CGROUP ? what->cgroup : NULL));
 	if (what->kind == TARGET_PROCESS)
-		map_insert(&target_table->pids, &target->pid_node, hash_pid(what->pid));
+		map_insert(&table->pids, &target->pid_node, hash_pid(what->pid));
 }
 
-static void unlink_target(struct target_table *target_table, struct target_table_target *target)
+static void unlink_target(struct target_table *table, struct target_table_target *target)
 {
-	TAILQ_REMOVE(&target_table->all, target, all);
-	map_remove(&target_table->identities, &target->node);
+	TAILQ_REMOVE(&table->all, target, all);
+	map_remove(&table->identities, &target->node);
 	if (target->what.kind == TARGET_PROCESS)
-		map_remove(&target_table->pids, &target->pid_node);
+		map_remove(&table->pids, &target->pid_node);
 }
 
 /* ---- limits of targets ---- */
@@ -603,18 +602,18 @@ static void unlink_target(struct target_table *target_table, struct target_table
  * Reads the limits of a process or a cgroup. What cannot be read stays as it was; of a new one it is
  * unavailable. 0; -ENOMEM.
  */
-static int read_line(struct target_table *target_table, struct target_table_target *target)
+static int read_line(struct target_table *table, struct target_table_target *target)
 {
 	struct target_limits_line **line = &target->membership.line;
 	char text[CGROUP_TEXT_MAX];
 	ssize_t len;
 
 	if (target->what.kind == TARGET_CGROUP) /* with its NUL, which the tree reads too */
-		return line_hold(target_table, target->what.cgroup, strlen(target->what.cgroup) + 1, line);
+		return line_hold(table, target->what.cgroup, strlen(target->what.cgroup) + 1, line);
 
-	len = proc_read_file(target_table->options.procfd, target->what.pid, "cgroup", text, sizeof text);
+	len = proc_read_file(table->options.procfd, target->what.pid, "cgroup", text, sizeof text);
 
-	return len < 0 ? 0 : line_hold(target_table, text, (size_t)len, line);
+	return len < 0 ? 0 : line_hold(table, text, (size_t)len, line);
 }
 
 /* Hands them to the sampler. */
@@ -635,18 +634,18 @@ static void apply_limits(struct target_table_target *target)
 	membership->version = line ? line->version : 0;
 }
 
-static void copy_limits(const struct target_table *target_table, const struct target_table_target *target,
+static void copy_limits(const struct target_table *table, const struct target_table_target *target,
 			struct cgroup_limits *ret)
 {
 	if (target->what.kind == TARGET_GROUP)
 		*ret = target->entry->limits;
 	else if (target->membership.line)
-		limit_tree_limits(target_table->tree, &target->membership.line->place, ret);
+		limit_tree_limits(table->tree, &target->membership.line->place, ret);
 	else
 		*ret = (struct cgroup_limits){ .cpu = UINT64_MAX, .memory_bytes = UINT64_MAX };
 }
 
-static void merge_member_limits(const struct target_table *target_table, struct target_table_entry *entry,
+static void merge_member_limits(const struct target_table *table, struct target_table_entry *entry,
 				const struct target_limits_line *line)
 {
 	struct cgroup_limits member, *merged = &entry->merged;
@@ -655,7 +654,7 @@ static void merge_member_limits(const struct target_table *target_table, struct 
 		return;
 
 	entry->merged_line = line->number;
-	limit_tree_limits(target_table->tree, &line->place, &member);
+	limit_tree_limits(table->tree, &line->place, &member);
 	if (merged->cpu == 0) { /* none merged yet */
 		*merged = member;
 		return;
@@ -692,13 +691,13 @@ static uint64_t time_since(mono_t then, mono_t now)
 	return age > 0 ? (uint64_t)age : 0;
 }
 
-static bool ran_noticeably(const struct target_table *target_table, const struct target_membership *membership,
-			   uint32_t runs, uint64_t age_ns)
+static bool ran_noticeably(const struct target_table *table, const struct target_membership *membership, uint32_t runs,
+			   uint64_t age_ns)
 {
 	uint32_t more = runs - membership->runs;
 
 	return more >= RUNS_NOTICEABLE ||
-	       (more > 0 && more * target_table->options.config->sampling.interval_ns * RUNS_SHARE >= age_ns);
+	       (more > 0 && more * table->options.config->sampling.interval_ns * RUNS_SHARE >= age_ns);
 }
 
 /* Whether its moment was passed: all that sleep are asked once in 30 s, spread evenly by id. */
@@ -710,18 +709,17 @@ static bool is_its_turn(const struct target_table_target *target, mono_t now)
 	return (target->membership.asked.ns + offset) / LIMITS_LONG_NS != (now.ns + offset) / LIMITS_LONG_NS;
 }
 
-static bool is_to_be_asked(const struct target_table *target_table, const struct target_table_target *target,
-			   uint32_t runs, mono_t now)
+static bool is_to_be_asked(const struct target_table *table, const struct target_table_target *target, uint32_t runs,
+			   mono_t now)
 {
 	const struct target_membership *membership = &target->membership;
 
 	return !membership->line || membership->event || time_since(membership->met, now) < LIMITS_YOUNG_NS ||
-	       ran_noticeably(target_table, membership, runs, time_since(membership->asked, now)) ||
-	       is_its_turn(target, now);
+	       ran_noticeably(table, membership, runs, time_since(membership->asked, now)) || is_its_turn(target, now);
 }
 
 /* True: its cgroup was read. */
-static bool follow_process(struct target_table *target_table, struct target_table_target *target, mono_t now)
+static bool follow_process(struct target_table *table, struct target_table_target *target, mono_t now)
 {
 	struct target_membership *membership = &target->membership;
 	uint32_t runs = source_entry_runs(target->sampled.entry);
@@ -730,103 +728,103 @@ static bool follow_process(struct target_table *target_table, struct target_tabl
 		return false;
 	if (membership->met.ns == 0)
 		membership->met = now;
-	if (!is_to_be_asked(target_table, target, runs, now))
+	if (!is_to_be_asked(table, target, runs, now))
 		return false;
 
 	membership->asked = now;
 	membership->runs = runs;
 	membership->event = false;
-	read_line(target_table, target);
+	read_line(table, target);
 
 	return true;
 }
 
-static void refresh_begin(struct target_table *target_table)
+static void refresh_begin(struct target_table *table)
 {
-	target_table->round++;
-	for (size_t i = 0; i < target_table->list.count; i++) {
-		target_table->list.entries[i]->merged = (struct cgroup_limits){ 0 };
-		target_table->list.entries[i]->merged_line = 0;
+	table->round++;
+	for (size_t i = 0; i < table->list.count; i++) {
+		table->list.entries[i]->merged = (struct cgroup_limits){ 0 };
+		table->list.entries[i]->merged_line = 0;
 	}
 }
 
 /* Returns the cost in microseconds. */
-static unsigned refresh_one(struct target_table *target_table, struct target_table_target *target, mono_t now)
+static unsigned refresh_one(struct target_table *table, struct target_table_target *target, mono_t now)
 {
 	const struct target_limits_line *before = target->membership.line;
 
 	if (target->what.kind == TARGET_GROUP || target->entry->dismissed)
 		return LOOK_US;
 
-	bool asked = follow_process(target_table, target, now);
+	bool asked = follow_process(table, target, now);
 	const struct target_limits_line *line = target->membership.line;
 
 	if (line != before || (line && line->version != target->membership.version))
 		apply_limits(target);
 	if (target->group)
-		merge_member_limits(target_table, target->entry, line);
+		merge_member_limits(table, target->entry, line);
 
 	return asked ? ASKING_US : LOOK_US;
 }
 
-static void refresh_end(struct target_table *target_table)
+static void refresh_end(struct target_table *table)
 {
-	for (size_t i = 0; i < target_table->list.count; i++)
-		if (target_table->list.entries[i]->group)
-			settle_group_limits(&target_table->options, target_table->list.entries[i]->group);
+	for (size_t i = 0; i < table->list.count; i++)
+		if (table->list.entries[i]->group)
+			settle_group_limits(&table->options, table->list.entries[i]->group);
 }
 
 /*
  * What a refresh has settled moves to the tail of its list, so the head is the next, until it is of
  * this round.
  */
-static bool refresh_next_line(struct target_table *target_table)
+static bool refresh_next_line(struct target_table *table)
 {
-	struct target_limits_line *line = TAILQ_FIRST(&target_table->all_lines);
+	struct target_limits_line *line = TAILQ_FIRST(&table->all_lines);
 
-	if (!line || line->round == target_table->round)
+	if (!line || line->round == table->round)
 		return false;
 
-	line_settle(target_table, line);
-	TAILQ_REMOVE(&target_table->all_lines, line, all);
-	TAILQ_INSERT_TAIL(&target_table->all_lines, line, all);
+	line_settle(table, line);
+	TAILQ_REMOVE(&table->all_lines, line, all);
+	TAILQ_INSERT_TAIL(&table->all_lines, line, all);
 
 	return true;
 }
 
-static bool refresh_next_target(struct target_table *target_table, mono_t now, unsigned *cost_us)
+static bool refresh_next_target(struct target_table *table, mono_t now, unsigned *cost_us)
 {
-	struct target_table_target *target = TAILQ_FIRST(&target_table->all);
+	struct target_table_target *target = TAILQ_FIRST(&table->all);
 
-	if (!target || target->round == target_table->round)
+	if (!target || target->round == table->round)
 		return false;
 
-	target->round = target_table->round;
-	TAILQ_REMOVE(&target_table->all, target, all);
-	TAILQ_INSERT_TAIL(&target_table->all, target, all);
-	*cost_us += refresh_one(target_table, target, now);
+	target->round = table->round;
+	TAILQ_REMOVE(&table->all, target, all);
+	TAILQ_INSERT_TAIL(&table->all, target, all);
+	*cost_us += refresh_one(table, target, now);
 
 	return true;
 }
 
-bool target_table_refresh_some_limits(struct target_table *target_table, mono_t now, unsigned *part)
+bool target_table_refresh_some_limits(struct target_table *table, mono_t now, unsigned *part)
 {
 	unsigned cost_us = 0;
 
 	if (*part == 0)
-		refresh_begin(target_table);
-	if (target_table->options.alive)
-		target_table->options.alive(target_table->options.alive_ctx);
+		refresh_begin(table);
+	if (table->options.alive)
+		table->options.alive(table->options.alive_ctx);
 	for (; *part < LIMIT_TREE_PARTS && cost_us < SLICE_US; (*part)++)
-		cost_us += (unsigned)limit_tree_refresh(target_table->tree, *part) * DIRECTORY_US;
-	while (cost_us < SLICE_US && refresh_next_line(target_table))
+		cost_us += (unsigned)limit_tree_refresh(table->tree, *part) * DIRECTORY_US;
+	while (cost_us < SLICE_US && refresh_next_line(table))
 		cost_us += LOOK_US;
-	while (cost_us < SLICE_US && refresh_next_target(target_table, now, &cost_us))
+	while (cost_us < SLICE_US && refresh_next_target(table, now, &cost_us))
 		continue;
 	if (cost_us >= SLICE_US)
 		return true;
 
-	refresh_end(target_table);
+	refresh_end(table);
 	*part = 0;
 
 	return false;
@@ -970,12 +968,12 @@ static int list_make(const struct target_table_options *options, const struct en
 #define TIER_CHANGES_MAX 256u
 
 /* Whether a new process starts with its descriptors closed. */
-static bool starts_closed(struct target_table *target_table)
+static bool starts_closed(struct target_table *table)
 {
-	if (target_table->tiers.making_way == 0 && !descriptors_short(target_table->options.procfd))
+	if (table->tiers.making_way == 0 && !descriptors_short(table->options.procfd))
 		return false;
 
-	target_table->tiers.uneven = true;
+	table->tiers.uneven = true;
 
 	return true;
 }
@@ -994,9 +992,9 @@ static bool rule_is_about(const struct config_rule *rule, const char *entry)
  * What is read of a process even while its descriptors are closed: peaks and the number of
  * descriptors, if a rule looks at them; and how long it may go without a look while it is idle.
  */
-static void set_needs(struct target_table *target_table, struct target_table_target *target)
+static void set_needs(struct target_table *table, struct target_table_target *target)
 {
-	const struct config *config = target_table->options.config;
+	const struct config *config = table->options.config;
 	bool peak = false, fds = false;
 
 	if (target->what.kind != TARGET_PROCESS)
@@ -1060,33 +1058,32 @@ static int compare_heat(const void *a, const void *b)
 }
 
 /* False: there are no descriptors for more. */
-static bool open_files(struct target_table *target_table, struct target_table_target *target)
+static bool open_files(struct target_table *table, struct target_table_target *target)
 {
-	const struct config_sampling *sampling = &target_table->options.config->sampling;
+	const struct config_sampling *sampling = &table->options.config->sampling;
 	struct source_options wanted = {
 		.peak_interval_ns = sampling->peak_interval_ns,
 		.fds_interval_ns = sampling->fds_interval_ns,
 		.reset_peaks = sampling->reset_peaks,
 	};
 
-	if (descriptors_short(target_table->options.procfd))
+	if (descriptors_short(table->options.procfd))
 		return false;
 
 	int r = source_entry_open_files(target->sampled.entry, &wanted);
 
 	if (r == 0)
-		target->reading = target_table->reading;
+		target->reading = table->reading;
 
 	return r != -EMFILE && r != -ENFILE && r != -ENOMEM;
 }
 
 /* Free descriptors go to the hottest. How many of the closed ones were dealt with. */
-static size_t open_hottest(struct target_table *target_table, struct target_table_target **cold, size_t count)
+static size_t open_hottest(struct target_table *table, struct target_table_target **cold, size_t count)
 {
 	size_t done = 0;
 
-	while (target_table->tiers.making_way == 0 && done < count && done < TIER_CHANGES_MAX &&
-	       open_files(target_table, cold[done]))
+	while (table->tiers.making_way == 0 && done < count && done < TIER_CHANGES_MAX && open_files(table, cold[done]))
 		done++;
 
 	return done;
@@ -1118,75 +1115,75 @@ static void close_coldest(const struct tiers *tiers, struct target_table_target 
 		source_entry_close_files((*last--)->sampled.entry);
 }
 
-static void balance_tiers(struct target_table *target_table, struct tiers *tiers)
+static void balance_tiers(struct target_table *table, struct tiers *tiers)
 {
-	target_table_visit(target_table, tiers_add, tiers);
+	target_table_visit(table, tiers_add, tiers);
 
 	struct target_table_target **cold = tiers->slots, **warm = tiers->slots + tiers->count - tiers->warm;
 
 	qsort(cold, tiers->cold, sizeof cold[0], compare_heat);
 	qsort(warm, tiers->warm, sizeof warm[0], compare_heat);
 
-	size_t done = open_hottest(target_table, cold, tiers->cold);
+	size_t done = open_hottest(table, cold, tiers->cold);
 
-	close_coldest(tiers, cold + done, tiers->cold - done, target_table->tiers.making_way);
-	target_table->tiers.uneven = tiers->cold > 0 || target_table->tiers.making_way > 0;
-	target_table->counts.cold = tiers->cold;
+	close_coldest(tiers, cold + done, tiers->cold - done, table->tiers.making_way);
+	table->tiers.uneven = tiers->cold > 0 || table->tiers.making_way > 0;
+	table->counts.cold = tiers->cold;
 }
 
 /*
  * After a whole scan: has some descriptors closed and opens others. Without memory for that nothing
  * changes.
  */
-static void tiers_balance(struct target_table *target_table)
+static void tiers_balance(struct target_table *table)
 {
-	struct tiers tiers = { .count = target_table->counts.processes };
+	struct tiers tiers = { .count = table->counts.processes };
 
-	target_table->tiers.making_way = target_table->tiers.unopened;
-	target_table->tiers.unopened = 0;
-	if (!target_table->tiers.uneven && target_table->tiers.making_way == 0)
+	table->tiers.making_way = table->tiers.unopened;
+	table->tiers.unopened = 0;
+	if (!table->tiers.uneven && table->tiers.making_way == 0)
 		return;
 
 	tiers.slots = calloc(tiers.count + 1, sizeof(struct target_table_target *));
 	if (!tiers.slots)
 		return;
 
-	balance_tiers(target_table, &tiers);
+	balance_tiers(table, &tiers);
 	free(tiers.slots);
 }
 
 /* ---- entering and leaving ---- */
 
-static size_t *count_of(struct target_table *target_table, const struct target_table_target *target)
+static size_t *count_of(struct target_table *table, const struct target_table_target *target)
 {
-	return target->group ? &target_table->counts.members : &target_table->counts.targets;
+	return target->group ? &table->counts.members : &table->counts.targets;
 }
 
-static void enter_target(struct target_table *target_table, struct target_table_target *target)
+static void enter_target(struct target_table *table, struct target_table_target *target)
 {
-	link_target(target_table, target);
-	target_table->counts.found++;
-	target_table->counts.processes += target->what.kind == TARGET_PROCESS;
-	*count_of(target_table, target) += 1;
+	link_target(table, target);
+	table->counts.found++;
+	table->counts.processes += target->what.kind == TARGET_PROCESS;
+	*count_of(table, target) += 1;
 }
 
-static void forget_target(struct target_table *target_table, struct target_table_target *target)
+static void forget_target(struct target_table *table, struct target_table_target *target)
 {
-	unlink_target(target_table, target);
-	line_drop(target_table, target->membership.line);
+	unlink_target(table, target);
+	line_drop(table, target->membership.line);
 	target->membership.line = NULL;
-	target_table->counts.left++;
-	target_table->counts.processes -= target->what.kind == TARGET_PROCESS;
-	target_table->counts.leaving -= target->leaving;
-	*count_of(target_table, target) -= 1;
+	table->counts.left++;
+	table->counts.processes -= target->what.kind == TARGET_PROCESS;
+	table->counts.leaving -= target->leaving;
+	*count_of(table, target) -= 1;
 	target_free(target);
 }
 
 /* A new one, met by this scan. */
-static void number_target(struct target_table *target_table, struct target_table_target *target, uint64_t scan)
+static void number_target(struct target_table *table, struct target_table_target *target, uint64_t scan)
 {
-	target->what.id = ++target_table->numbers.target;
-	target->reading = target_table->reading;
+	target->what.id = ++table->numbers.target;
+	target->reading = table->reading;
 	target->seen = scan;
 }
 
@@ -1194,77 +1191,77 @@ static void number_target(struct target_table *target_table, struct target_table
  * Lends an opened target to the sampler and enters it; if the queue is full the next scan meets it
  * again. Frees it otherwise. 0; -ENOMEM.
  */
-static int lend_target(struct target_table *target_table, struct target_table_target *target)
+static int lend_target(struct target_table *table, struct target_table_target *target)
 {
-	int r = reserve_targets(target_table, 1);
+	int r = reserve_targets(table, 1);
 
 	if (r == 0 && !target->group)
 		r = sampler_target_describe(&target->sampled, &target->what);
 	apply_limits(target);
-	set_needs(target_table, target);
-	if (r < 0 || !samplers_add(target_table->options.samplers, &target->sampled)) {
-		line_drop(target_table, target->membership.line);
+	set_needs(table, target);
+	if (r < 0 || !samplers_add(table->options.samplers, &target->sampled)) {
+		line_drop(table, target->membership.line);
 		target->membership.line = NULL;
 		target_free(target);
-		target_table->crowded |= r == 0;
+		table->crowded |= r == 0;
 		return r;
 	}
-	enter_target(target_table, target);
+	enter_target(table, target);
 
 	return 0;
 }
 
 /* Asks the sampler to give it back. False: the queue is full. */
-static bool ask_back(struct target_table *target_table, struct target_table_target *target)
+static bool ask_back(struct target_table *table, struct target_table_target *target)
 {
-	target->leaving = samplers_remove(target_table->options.samplers, &target->sampled);
-	target_table->counts.leaving += target->leaving;
-	target_table->crowded |= !target->leaving;
+	target->leaving = samplers_remove(table->options.samplers, &target->sampled);
+	table->counts.leaving += target->leaving;
+	table->crowded |= !target->leaving;
 
 	return target->leaving;
 }
 
 /* Those that were asked back have left before a new one is at the head of the queue. */
-static bool room_left(struct target_table *target_table)
+static bool room_left(struct target_table *table)
 {
-	const struct target_table_counts *counts = &target_table->counts;
+	const struct target_table_counts *counts = &table->counts;
 
-	if (counts->targets + counts->members - counts->leaving < target_table->options.config->sampling.max_targets)
+	if (counts->targets + counts->members - counts->leaving < table->options.config->sampling.max_targets)
 		return true;
 
-	target_table->refused++;
+	table->refused++;
 
 	return false;
 }
 
 /* A process that has ended meanwhile is not an error. */
-static int opening_failed(struct target_table *target_table, int error)
+static int opening_failed(struct target_table *table, int error)
 {
 	if (error == -ESRCH || error == -ENOENT)
 		return TARGET_TABLE_ENDED;
 
-	target_table->starved |= error == -EMFILE || error == -ENFILE;
-	target_table->failed++;
-	target_table->counts.last_error = error;
+	table->starved |= error == -EMFILE || error == -ENFILE;
+	table->failed++;
+	table->counts.last_error = error;
 
 	return error == -ENOMEM ? error : 0;
 }
 
 /* Watches a target, unless opening it failed (r). */
-static int lend_opened(struct target_table *target_table, struct target_table_target *target, int r)
+static int lend_opened(struct target_table *table, struct target_table_target *target, int r)
 {
 	if (r < 0) {
 		target_free(target);
-		return opening_failed(target_table, r);
+		return opening_failed(table, r);
 	}
 
-	r = read_line(target_table, target);
+	r = read_line(table, target);
 	if (r < 0) {
 		target_free(target);
 		return r;
 	}
 
-	return lend_target(target_table, target);
+	return lend_target(table, target);
 }
 
 /*
@@ -1272,22 +1269,22 @@ static int lend_opened(struct target_table *target_table, struct target_table_ta
  * that the successor of one that has to leave is behind it in the queue. After the first in a scan
  * that found no descriptors no other is tried.
  */
-static bool may_open(struct target_table *target_table, const struct target_table_target *group)
+static bool may_open(struct target_table *table, const struct target_table_target *group)
 {
-	if (target_table->owing || (group && group->unlent)) {
-		target_table->crowded = true;
+	if (table->owing || (group && group->unlent)) {
+		table->crowded = true;
 		return false;
 	}
-	if (!room_left(target_table))
+	if (!room_left(table))
 		return false;
-	if (target_table->starved)
-		opening_failed(target_table, -EMFILE);
+	if (table->starved)
+		opening_failed(table, -EMFILE);
 
-	return !target_table->starved;
+	return !table->starved;
 }
 
 struct dismissal {
-	struct target_table *target_table;
+	struct target_table *table;
 	bool groups; /* only them, or all others */
 };
 
@@ -1298,19 +1295,19 @@ static int dismiss(void *ctx, struct target_table_target *target)
 	if (!target->entry->dismissed || target->leaving || (target->what.kind == TARGET_GROUP) != dismissal->groups)
 		return 0;
 
-	return ask_back(dismissal->target_table, target) ? 0 : -EAGAIN;
+	return ask_back(dismissal->table, target) ? 0 : -EAGAIN;
 }
 
-static void lend_groups(struct target_table *target_table)
+static void lend_groups(struct target_table *table)
 {
-	for (size_t i = 0; i < target_table->list.count; i++) {
-		struct target_table_target *group = target_table->list.entries[i]->group;
+	for (size_t i = 0; i < table->list.count; i++) {
+		struct target_table_target *group = table->list.entries[i]->group;
 
 		if (!group || !group->unlent)
 			continue;
-		group->unlent = !samplers_add(target_table->options.samplers, &group->sampled);
-		target_table->owing |= group->unlent;
-		target_table->crowded |= group->unlent;
+		group->unlent = !samplers_add(table->options.samplers, &group->sampled);
+		table->owing |= group->unlent;
+		table->crowded |= group->unlent;
 	}
 }
 
@@ -1318,17 +1315,17 @@ static void lend_groups(struct target_table *target_table)
  * Asks back the targets of dismissed entries, groups only after all their members; then lends groups
  * that are not lent yet.
  */
-static void settle_debts(struct target_table *target_table)
+static void settle_debts(struct target_table *table)
 {
-	if (!target_table->owing)
+	if (!table->owing)
 		return;
 
-	struct dismissal members = { target_table, false }, groups = { target_table, true };
+	struct dismissal members = { table, false }, groups = { table, true };
 
-	target_table->owing = target_table_visit(target_table, dismiss, &members) < 0 ||
-			      target_table_visit(target_table, dismiss, &groups) < 0;
-	if (!target_table->owing)
-		lend_groups(target_table);
+	table->owing =
+		target_table_visit(table, dismiss, &members) < 0 || target_table_visit(table, dismiss, &groups) < 0;
+	if (!table->owing)
+		lend_groups(table);
 }
 
 /* What it had used by its end counts in its group. */
@@ -1341,55 +1338,55 @@ static void credit_group(const struct target_table_target *target)
 }
 
 /* The sampler gave it back. */
-static void take_back(struct target_table *target_table, struct target_table_target *target, enum sampler_return why)
+static void take_back(struct target_table *table, struct target_table_target *target, enum sampler_return why)
 {
 	if (why == SAMPLER_REFUSED)
-		target_table->refused++;
+		table->refused++;
 	if (why != SAMPLER_REMOVED && target->leaving)
 		return; /* the answer to our own request is still to come */
 	if (why == SAMPLER_REFUSED && target->what.kind == TARGET_GROUP) {
-		target->unlent = target_table->owing = true; /* there will be room when others have left */
+		target->unlent = table->owing = true; /* there will be room when others have left */
 		return;
 	}
 
 	if (target->ended) {
-		target_table->counts.ended--;
+		table->counts.ended--;
 		if (target->group && why != SAMPLER_REFUSED)
 			credit_group(target);
 	}
-	forget_target(target_table, target);
+	forget_target(table, target);
 }
 
-bool target_table_fetch(struct target_table *target_table)
+bool target_table_fetch(struct target_table *table)
 {
-	while (target_table->back_count < BACK_MAX) {
-		struct returned_target *back = &target_table->back[target_table->back_count];
+	while (table->back_count < BACK_MAX) {
+		struct returned_target *back = &table->back[table->back_count];
 
-		if (!samplers_returned(target_table->options.samplers, &back->sampled, &back->why))
+		if (!samplers_returned(table->options.samplers, &back->sampled, &back->why))
 			break;
-		target_table->back_count++;
+		table->back_count++;
 	}
 
-	return target_table->back_count > 0;
+	return table->back_count > 0;
 }
 
-void target_table_settle(struct target_table *target_table)
+void target_table_settle(struct target_table *table)
 {
-	for (size_t i = 0; i < target_table->back_count; i++)
-		take_back(target_table, target_table->back[i].sampled->user, target_table->back[i].why);
-	target_table->back_count = 0;
+	for (size_t i = 0; i < table->back_count; i++)
+		take_back(table, table->back[i].sampled->user, table->back[i].why);
+	table->back_count = 0;
 }
 
-static void report_alive(const struct target_table *target_table)
+static void report_alive(const struct target_table *table)
 {
-	if (target_table->options.alive)
-		target_table->options.alive(target_table->options.alive_ctx);
+	if (table->options.alive)
+		table->options.alive(table->options.alive_ctx);
 }
 
 static int reopen_one(void *ctx, struct target_table_target *target)
 {
-	struct target_table *target_table = ctx;
-	const struct config_sampling *sampling = &target_table->options.config->sampling;
+	struct target_table *table = ctx;
+	const struct config_sampling *sampling = &table->options.config->sampling;
 	struct source_options wanted = {
 		.peak_interval_ns = sampling->peak_interval_ns,
 		.fds_interval_ns = sampling->fds_interval_ns,
@@ -1397,49 +1394,48 @@ static int reopen_one(void *ctx, struct target_table_target *target)
 	};
 	int r;
 
-	if (target->what.kind != TARGET_PROCESS || target->reading == target_table->reading || target->leaving)
+	if (target->what.kind != TARGET_PROCESS || target->reading == table->reading || target->leaving)
 		return 0;
 
-	report_alive(target_table);
-	if (descriptors_short(target_table->options.procfd))
+	report_alive(table);
+	if (descriptors_short(table->options.procfd))
 		r = -EMFILE;
 	else
-		r = source_entry_reopen(target->sampled.entry, target_table->options.procfd, target->what.pid,
+		r = source_entry_reopen(target->sampled.entry, table->options.procfd, target->what.pid,
 					target->what.start_ticks, &wanted);
 	if (r == -EMFILE || r == -ENFILE || r == -ENOMEM) {
-		opening_failed(target_table, r);
+		opening_failed(table, r);
 		return r;
 	}
-	target->reading = target_table->reading; /* what else there is to be said of it the sampler finds out */
+	target->reading = table->reading; /* what else there is to be said of it the sampler finds out */
 
 	return 0;
 }
 
 /* Opens, for targets opened when less of a process was read, what is read now. */
-static void reopen_targets(struct target_table *target_table)
+static void reopen_targets(struct target_table *table)
 {
-	if (target_table->unopened)
-		target_table->unopened = target_table_visit(target_table, reopen_one, target_table) < 0;
+	if (table->unopened)
+		table->unopened = target_table_visit(table, reopen_one, table) < 0;
 }
 
-void target_table_collect(struct target_table *target_table)
+void target_table_collect(struct target_table *table)
 {
-	target_table->refused = target_table->failed = 0;
-	target_table->starved = target_table->crowded = false;
-	target_table_settle(target_table);
-	while (target_table_fetch(target_table))
-		target_table_settle(target_table);
-	settle_debts(target_table);
-	reopen_targets(target_table);
+	table->refused = table->failed = 0;
+	table->starved = table->crowded = false;
+	target_table_settle(table);
+	while (target_table_fetch(table))
+		target_table_settle(table);
+	settle_debts(table);
+	reopen_targets(table);
 }
 
 /* ---- observations of a scan ---- */
 
-bool target_table_process_known(struct target_table *target_table, size_t entry, int32_t pid, uint64_t start_ticks,
+bool target_table_process_known(struct target_table *table, size_t entry, int32_t pid, uint64_t start_ticks,
 				uint64_t scan)
 {
-	struct target_table_target *target =
-		find_process(target_table, target_table->list.entries[entry], pid, start_ticks);
+	struct target_table_target *target = find_process(table, table->list.entries[entry], pid, start_ticks);
 
 	if (target)
 		target->seen = scan;
@@ -1448,20 +1444,20 @@ bool target_table_process_known(struct target_table *target_table, size_t entry,
 }
 
 /* The container that a cgroup is, or is in. NULL: none. Valid until the next call. */
-static const struct container *container_of_cgroup(const struct target_table *target_table, const char *cgroup)
+static const struct container *container_of_cgroup(const struct target_table *table, const char *cgroup)
 {
 	struct clock clock = real_clock();
 	const struct container *container;
 	bool own;
 
-	return containers_find(target_table->options.containers, cgroup, clock_mono(&clock), &container, &own) ==
+	return containers_find(table->options.containers, cgroup, clock_mono(&clock), &container, &own) ==
 			       CONTAINERS_NONE
 		       ? NULL
 		       : container;
 }
 
 /* See target_table_describe. 0; -ENOMEM: nothing changed. */
-static int describe_target(const struct target_table *target_table, struct target_table_target *target,
+static int describe_target(const struct target_table *table, struct target_table_target *target,
 			   const struct process_observation *seen)
 {
 	const struct target *what = &target->what;
@@ -1469,83 +1465,82 @@ static int describe_target(const struct target_table *target_table, struct targe
 	if (strcmp(what->comm, seen->comm) == 0 && strcmp(what->cmdline, seen->cmdline) == 0 &&
 	    strcmp(what->cgroup, seen->cgroup) == 0)
 		return 0;
-	if (!target_set_description(&target->what, seen, container_of_cgroup(target_table, seen->cgroup)))
+	if (!target_set_description(&target->what, seen, container_of_cgroup(table, seen->cgroup)))
 		return -ENOMEM;
 
 	return target->group ? 0 : sampler_target_describe_anew(&target->sampled, what);
 }
 
-int target_table_process(struct target_table *target_table, size_t entry, const struct process_observation *seen,
+int target_table_process(struct target_table *table, size_t entry, const struct process_observation *seen,
 			 uint64_t scan)
 {
-	struct target_table_target *group = target_table->list.entries[entry]->group, *target;
+	struct target_table_target *group = table->list.entries[entry]->group, *target;
 
-	if (target_table_process_known(target_table, entry, seen->pid, seen->start_ticks, scan) ||
-	    !may_open(target_table, group))
+	if (target_table_process_known(table, entry, seen->pid, seen->start_ticks, scan) || !may_open(table, group))
 		return 0;
 
-	target = process_target_new(target_table->list.entries[entry], &target_table->options.config->targets[entry],
-				    seen, container_of_cgroup(target_table, seen->cgroup));
+	target = process_target_new(table->list.entries[entry], &table->options.config->targets[entry], seen,
+				    container_of_cgroup(table, seen->cgroup));
 	if (!target)
 		return -ENOMEM;
 
-	number_target(target_table, target, scan);
+	number_target(table, target, scan);
 	target->group = group;
 	target->sampled.group = group ? &group->sampled : NULL;
 
-	bool cold = starts_closed(target_table);
-	int r = (cold ? source_entry_process_closed
-		      : source_entry_process)(target_table->options.procfd, seen->pid, seen->start_ticks,
-					      target_table->options.own_proc, &target->sampled, &target->sampled.entry);
+	bool cold = starts_closed(table);
+	int r = (cold ? source_entry_process_closed : source_entry_process)(table->options.procfd, seen->pid,
+									    seen->start_ticks, table->options.own_proc,
+									    &target->sampled, &target->sampled.entry);
 
-	if (r == 0 && !target_has_comm(target_table->options.procfd, seen)) {
+	if (r == 0 && !target_has_comm(table->options.procfd, seen)) {
 		target_free(target);
 		return 0; /* it is another process: its event, or the next scan, finds it */
 	}
-	target_table->counts.cold += cold && r == 0;
+	table->counts.cold += cold && r == 0;
 	if (r == 0 && seen->since)
 		source_entry_set_since(target->sampled.entry, seen->since);
 	else if (r == 0 && seen->whole)
 		source_entry_set_whole(target->sampled.entry);
 	if (r == 0 && target->names_group)
-		r = describe_target(target_table, group, seen);
+		r = describe_target(table, group, seen);
 
-	return lend_opened(target_table, target, r);
+	return lend_opened(table, target, r);
 }
 
-int target_table_cgroup(struct target_table *target_table, size_t entry, const char *path, uint64_t scan)
+int target_table_cgroup(struct target_table *table, size_t entry, const char *path, uint64_t scan)
 {
-	struct target_table_target *target = find_cgroup(target_table, target_table->list.entries[entry], path);
+	struct target_table_target *target = find_cgroup(table, table->list.entries[entry], path);
 
 	if (target) {
 		target->seen = scan;
 		return 0;
 	}
-	if (!may_open(target_table, NULL))
+	if (!may_open(table, NULL))
 		return 0;
-	if (descriptors_short(target_table->options.procfd)) {
-		target_table->tiers.unopened++;
-		target_table->failed++;
-		target_table->counts.last_error = -EMFILE;
+	if (descriptors_short(table->options.procfd)) {
+		table->tiers.unopened++;
+		table->failed++;
+		table->counts.last_error = -EMFILE;
 		return 0;
 	}
 
-	target = cgroup_target_new(target_table->list.entries[entry], &target_table->options.config->targets[entry],
-				   path, container_of_cgroup(target_table, path));
+	target = cgroup_target_new(table->list.entries[entry], &table->options.config->targets[entry], path,
+				   container_of_cgroup(table, path));
 	if (!target)
 		return -ENOMEM;
 
-	number_target(target_table, target, scan);
+	number_target(table, target, scan);
 
-	int r = source_entry_cgroup(target_table->options.mounts, path, &target->sampled, &target->sampled.entry);
+	int r = source_entry_cgroup(table->options.mounts, path, &target->sampled, &target->sampled.entry);
 
-	r = lend_opened(target_table, target, r);
+	r = lend_opened(table, target, r);
 
 	return r < 0 ? r : 0;
 }
 
 struct sweep {
-	struct target_table *target_table;
+	struct target_table *table;
 	uint64_t scan;
 };
 
@@ -1554,20 +1549,20 @@ static int sweep_one(void *ctx, struct target_table_target *target)
 	const struct sweep *sweep = ctx;
 
 	if (target->what.kind != TARGET_GROUP && !target->leaving && target->seen != sweep->scan)
-		ask_back(sweep->target_table, target);
+		ask_back(sweep->table, target);
 
 	return 0;
 }
 
-void target_table_sweep(struct target_table *target_table, uint64_t scan)
+void target_table_sweep(struct target_table *table, uint64_t scan)
 {
-	struct sweep sweep = { .target_table = target_table, .scan = scan };
+	struct sweep sweep = { .table = table, .scan = scan };
 
-	target_table->counts.refused = target_table->refused;
-	target_table->counts.failed = target_table->failed;
-	target_table->refused = target_table->failed = 0;
-	target_table_visit(target_table, sweep_one, &sweep);
-	tiers_balance(target_table);
+	table->counts.refused = table->refused;
+	table->counts.failed = table->failed;
+	table->refused = table->failed = 0;
+	target_table_visit(table, sweep_one, &sweep);
+	tiers_balance(table);
 }
 
 /* ---- events of processes ---- */
@@ -1578,75 +1573,72 @@ void target_table_sweep(struct target_table *target_table, uint64_t scan)
  */
 
 /* The counters that it ends with. */
-static void end_target(struct target_table *target_table, struct target_table_target *target,
-		       const struct sample *counters)
+static void end_target(struct target_table *table, struct target_table_target *target, const struct sample *counters)
 {
-	target_table->counts.ended += !target->ended;
+	table->counts.ended += !target->ended;
 	target->ended = true;
 	sum_keep(&target->end, counters);
 }
 
-bool target_table_unmatch(struct target_table *target_table, size_t entry, const struct process_observation *seen,
+bool target_table_unmatch(struct target_table *table, size_t entry, const struct process_observation *seen,
 			  const struct sample *now)
 {
 	struct target_table_target *target =
-		find_process(target_table, target_table->list.entries[entry], seen->pid, seen->start_ticks);
+		find_process(table, table->list.entries[entry], seen->pid, seen->start_ticks);
 
-	if (!target || !ask_back(target_table, target))
+	if (!target || !ask_back(table, target))
 		return false;
 
 	target->moved = !target->ended; /* or it is over, and who has its pid is another one */
 	if (target->moved && now->mask)
-		end_target(target_table, target, now);
+		end_target(table, target, now);
 
 	return true;
 }
 
 /* The next target of a process that is not about to leave, or NULL. */
-static struct target_table_target *next_of_process(const struct target_table *target_table, int32_t pid,
-						   uint64_t start_ticks, const struct target_table_target *after)
+static struct target_table_target *next_of_process(const struct target_table *table, int32_t pid, uint64_t start_ticks,
+						   const struct target_table_target *after)
 {
-	struct target_table_target *target = next_with_pid(target_table, pid, after);
+	struct target_table_target *target = next_with_pid(table, pid, after);
 
 	while (target && (target->leaving || target->what.start_ticks != start_ticks))
-		target = next_with_pid(target_table, pid, target);
+		target = next_with_pid(table, pid, target);
 
 	return target;
 }
 
-size_t target_table_watches(const struct target_table *target_table, int32_t pid, uint64_t start_ticks)
+size_t target_table_watches(const struct target_table *table, int32_t pid, uint64_t start_ticks)
 {
 	const struct target_table_target *target = NULL;
 	size_t count = 0;
 
-	while ((target = next_of_process(target_table, pid, start_ticks, target)))
+	while ((target = next_of_process(table, pid, start_ticks, target)))
 		count++;
 
 	return count;
 }
 
-void target_table_still(struct target_table *target_table, int32_t pid, uint64_t start_ticks, uint64_t scan)
+void target_table_still(struct target_table *table, int32_t pid, uint64_t start_ticks, uint64_t scan)
 {
 	struct target_table_target *target = NULL;
 
-	while ((target = next_of_process(target_table, pid, start_ticks, target)))
+	while ((target = next_of_process(table, pid, start_ticks, target)))
 		target->seen = scan;
 }
 
-bool target_table_was_other(const struct target_table *target_table, size_t entry, int32_t pid, uint64_t start_ticks,
+bool target_table_was_other(const struct target_table *table, size_t entry, int32_t pid, uint64_t start_ticks,
 			    const char *comm)
 {
-	const struct target_table_target *target =
-		find_process(target_table, target_table->list.entries[entry], pid, start_ticks);
+	const struct target_table_target *target = find_process(table, table->list.entries[entry], pid, start_ticks);
 
 	return target && !target->group && strcmp(target->what.comm, comm) != 0;
 }
 
-bool target_table_is_outdated(const struct target_table *target_table, size_t entry,
-			      const struct process_observation *seen)
+bool target_table_is_outdated(const struct target_table *table, size_t entry, const struct process_observation *seen)
 {
 	const struct target_table_target *target =
-		find_process(target_table, target_table->list.entries[entry], seen->pid, seen->start_ticks);
+		find_process(table, table->list.entries[entry], seen->pid, seen->start_ticks);
 
 	if (!target)
 		return false;
@@ -1656,10 +1648,10 @@ bool target_table_is_outdated(const struct target_table *target_table, size_t en
 	return (!target->group || target->names_group) && target->arguments_at != seen->arguments_at;
 }
 
-int target_table_describe(struct target_table *target_table, size_t entry, const struct process_observation *seen)
+int target_table_describe(struct target_table *table, size_t entry, const struct process_observation *seen)
 {
 	struct target_table_target *target =
-		find_process(target_table, target_table->list.entries[entry], seen->pid, seen->start_ticks);
+		find_process(table, table->list.entries[entry], seen->pid, seen->start_ticks);
 
 	if (!target)
 		return 0;
@@ -1667,13 +1659,13 @@ int target_table_describe(struct target_table *target_table, size_t entry, const
 	target->arguments_at = seen->arguments_at;
 	target->membership.event = true;
 
-	int r = describe_target(target_table, target, seen);
+	int r = describe_target(table, target, seen);
 
-	return r == 0 && target->names_group ? describe_target(target_table, target->group, seen) : r;
+	return r == 0 && target->names_group ? describe_target(table, target->group, seen) : r;
 }
 
 struct renaming {
-	const struct target_table *target_table;
+	const struct target_table *table;
 	const char *cgroup;
 	size_t len;
 	const struct container *container;
@@ -1712,32 +1704,31 @@ static int rename_contained(void *ctx, struct target_table_target *target)
 	return 0;
 }
 
-int target_table_rename_container(struct target_table *target_table, const char *cgroup)
+int target_table_rename_container(struct target_table *table, const char *cgroup)
 {
-	struct renaming renaming = { .target_table = target_table,
-				     .cgroup = cgroup,
-				     .len = strlen(cgroup),
-				     .container = container_of_cgroup(target_table, cgroup) };
+	struct renaming renaming = {
+		.table = table, .cgroup = cgroup, .len = strlen(cgroup), .container = container_of_cgroup(table, cgroup)
+	};
 
 	if (!renaming.container)
 		return 0;
 	container_title(renaming.container, renaming.title, sizeof renaming.title);
-	target_table_visit(target_table, rename_contained, &renaming);
+	target_table_visit(table, rename_contained, &renaming);
 
 	return renaming.error;
 }
 
-bool target_table_knows(const struct target_table *target_table, int32_t pid)
+bool target_table_knows(const struct target_table *table, int32_t pid)
 {
-	return next_with_pid(target_table, pid, NULL) != NULL;
+	return next_with_pid(table, pid, NULL) != NULL;
 }
 
-bool target_table_is_member(const struct target_table *target_table, size_t entry, int32_t pid)
+bool target_table_is_member(const struct target_table *table, size_t entry, int32_t pid)
 {
 	const struct target_table_target *target = NULL;
 
-	while ((target = next_with_pid(target_table, pid, target)))
-		if (target->group && target->entry == target_table->list.entries[entry])
+	while ((target = next_with_pid(table, pid, target)))
+		if (target->group && target->entry == table->list.entries[entry])
 			return true;
 
 	return false;
@@ -1755,25 +1746,25 @@ static bool is_ended_process(const struct target_table_target *target, const str
 	       (target->moved || !target->ended);
 }
 
-bool target_table_end(struct target_table *target_table, const struct target_table_ending *ending)
+bool target_table_end(struct target_table *table, const struct target_table_ending *ending)
 {
 	struct target_table_target *target = NULL;
 	bool found = false;
 
-	while ((target = next_with_pid(target_table, ending->pid, target))) {
+	while ((target = next_with_pid(table, ending->pid, target))) {
 		if (!is_ended_process(target, ending))
 			continue;
 		if (!target->moved)
-			end_target(target_table, target, &ending->counters);
+			end_target(table, target, &ending->counters);
 		found = true;
 	}
 
 	return found;
 }
 
-bool target_table_credit(struct target_table *target_table, size_t entry, const struct sample *counters)
+bool target_table_credit(struct target_table *table, size_t entry, const struct sample *counters)
 {
-	struct target_table_target *group = target_table->list.entries[entry]->group;
+	struct target_table_target *group = table->list.entries[entry]->group;
 
 	if (!group)
 		return false;
@@ -1785,21 +1776,21 @@ bool target_table_credit(struct target_table *target_table, size_t entry, const 
 /* ---- reload ---- */
 
 /* Puts list into force. Cannot fail. */
-static void enforce(struct target_table *target_table, const struct entry_list *list, const struct config *config)
+static void enforce(struct target_table *table, const struct entry_list *list, const struct config *config)
 {
-	for (size_t i = 0; i < target_table->list.count; i++)
-		target_table->list.entries[i]->dismissed = true;
+	for (size_t i = 0; i < table->list.count; i++)
+		table->list.entries[i]->dismissed = true;
 	for (size_t i = 0; i < list->count; i++) {
 		struct target_table_entry *entry = list->entries[i];
 
 		entry->dismissed = false;
 		if (entry->planned && entry->group)
-			enter_target(target_table, entry->group);
+			enter_target(table, entry->group);
 		entry->planned = false;
 	}
-	list_release(&target_table->list);
-	target_table->list = *list;
-	target_table->options.config = config;
+	list_release(&table->list);
+	table->list = *list;
+	table->options.config = config;
 }
 
 /* Whether something is read of processes now that was not before. */
@@ -1817,27 +1808,27 @@ static int set_needs_of(void *ctx, struct target_table_target *target)
 	return 0;
 }
 
-int target_table_reload(struct target_table *target_table, const struct config *config)
+int target_table_reload(struct target_table *table, const struct config *config)
 {
 	struct entry_list list;
-	int r = list_make(&target_table->options, &target_table->list, config, &target_table->numbers, &list);
+	int r = list_make(&table->options, &table->list, config, &table->numbers, &list);
 
 	if (r < 0)
 		return r;
-	r = reserve_targets(target_table, list.count);
+	r = reserve_targets(table, list.count);
 	if (r < 0) {
 		list_release(&list);
 		return r;
 	}
 
-	if (reads_more(&target_table->options.config->sampling, &config->sampling)) {
-		target_table->reading++;
-		target_table->unopened = true;
+	if (reads_more(&table->options.config->sampling, &config->sampling)) {
+		table->reading++;
+		table->unopened = true;
 	}
-	enforce(target_table, &list, config);
-	target_table->owing = true;
-	target_table_visit(target_table, set_needs_of, target_table);
-	settle_debts(target_table);
+	enforce(table, &list, config);
+	table->owing = true;
+	target_table_visit(table, set_needs_of, table);
+	settle_debts(table);
 
 	return 0;
 }
@@ -1846,55 +1837,55 @@ int target_table_reload(struct target_table *target_table, const struct config *
 
 int target_table_new(const struct target_table_options *options, struct target_table **ret)
 {
-	struct target_table *target_table = calloc(1, sizeof *target_table);
+	struct target_table *table = calloc(1, sizeof *table);
 	int r;
 
-	if (!target_table)
+	if (!table)
 		return -ENOMEM;
 
-	target_table->options = *options;
-	TAILQ_INIT(&target_table->all);
-	TAILQ_INIT(&target_table->all_lines);
-	r = limit_tree_new(options->mounts, &options->machine, &target_table->tree);
+	table->options = *options;
+	TAILQ_INIT(&table->all);
+	TAILQ_INIT(&table->all_lines);
+	r = limit_tree_new(options->mounts, &options->machine, &table->tree);
 	if (r == 0)
-		r = target_table_reload(target_table, options->config);
+		r = target_table_reload(table, options->config);
 	if (r < 0) {
-		target_table_free(target_table);
+		target_table_free(table);
 		return r;
 	}
-	*ret = target_table;
+	*ret = table;
 
 	return 0;
 }
 
-void target_table_free(struct target_table *target_table)
+void target_table_free(struct target_table *table)
 {
-	if (!target_table)
+	if (!table)
 		return;
 
-	for (struct target_table_target *target; (target = TAILQ_FIRST(&target_table->all));) {
-		unlink_target(target_table, target);
-		line_drop(target_table, target->membership.line);
+	for (struct target_table_target *target; (target = TAILQ_FIRST(&table->all));) {
+		unlink_target(table, target);
+		line_drop(table, target->membership.line);
 		target_free(target);
 	}
-	list_release(&target_table->list);
-	limit_tree_free(target_table->tree);
-	map_release(&target_table->lines);
-	map_release(&target_table->identities);
-	map_release(&target_table->pids);
-	free(target_table);
+	list_release(&table->list);
+	limit_tree_free(table->tree);
+	map_release(&table->lines);
+	map_release(&table->identities);
+	map_release(&table->pids);
+	free(table);
 }
 
-void target_table_counts(const struct target_table *target_table, struct target_table_counts *ret)
+void target_table_counts(const struct target_table *table, struct target_table_counts *ret)
 {
-	*ret = target_table->counts;
-	ret->owing = target_table->owing || target_table->crowded;
+	*ret = table->counts;
+	ret->owing = table->owing || table->crowded;
 }
 
-int target_table_visit(struct target_table *target_table, int (*visit)(void *ctx, struct target_table_target *target),
+int target_table_visit(struct target_table *table, int (*visit)(void *ctx, struct target_table_target *target),
 		       void *ctx)
 {
-	MAP_FOR_EACH(node, &target_table->identities) {
+	MAP_FOR_EACH(node, &table->identities) {
 		int r = visit(ctx, MAP_ENTRY(node, struct target_table_target, node));
 
 		if (r)
@@ -1921,17 +1912,17 @@ static int collect_pid(void *ctx, struct target_table_target *target)
 	return query->count == query->cap;
 }
 
-size_t target_table_query_pids(struct target_table *target_table, uint32_t id, int32_t *pids, size_t cap)
+size_t target_table_query_pids(struct target_table *table, uint32_t id, int32_t *pids, size_t cap)
 {
 	struct pid_query query = { .id = id, .pids = pids, .cap = cap };
 
-	target_table_visit(target_table, collect_pid, &query);
+	target_table_visit(table, collect_pid, &query);
 
 	return query.count;
 }
 
 struct limits_query {
-	const struct target_table *target_table;
+	const struct target_table *table;
 	uint32_t id;
 	struct cgroup_limits *ret;
 };
@@ -1942,14 +1933,14 @@ static int find_limits(void *ctx, struct target_table_target *target)
 
 	if (target->what.id != query->id)
 		return 0;
-	copy_limits(query->target_table, target, query->ret);
+	copy_limits(query->table, target, query->ret);
 
 	return 1;
 }
 
-bool target_table_query_limits(struct target_table *target_table, uint32_t id, struct cgroup_limits *ret)
+bool target_table_query_limits(struct target_table *table, uint32_t id, struct cgroup_limits *ret)
 {
-	struct limits_query query = { .target_table = target_table, .id = id, .ret = ret };
+	struct limits_query query = { .table = table, .id = id, .ret = ret };
 
-	return target_table_visit(target_table, find_limits, &query) == 1;
+	return target_table_visit(table, find_limits, &query) == 1;
 }

@@ -183,7 +183,7 @@ START_TEST(a_blocked_scan_is_reported_and_stops_neither_the_keep_alive_nor_the_s
 	kill(program.pid, SIGTERM);
 	ck_assert_int_eq(program_wait(&program), 0);
 	ck_assert_int_eq(sealed(), 1);
-	program_said(directory, "it is not waited for");
+	program_said(directory, "not waiting for it any longer");
 	program_said(directory, "stopped: 1 incidents sealed");
 	close(fd);
 }
@@ -269,7 +269,7 @@ START_TEST(a_signal_ends_a_start_that_is_blocked)
 	kill(program.pid, SIGTERM);
 	ck_assert_int_eq(program_wait(&program), 0);
 	program_said(directory, "stopping (Terminated)");
-	program_said(directory, "it is not waited for");
+	program_said(directory, "not waiting for it any longer");
 	close(fd);
 }
 END_TEST

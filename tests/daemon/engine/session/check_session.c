@@ -277,7 +277,7 @@ START_TEST(a_thread_that_hangs_at_the_end_finds_everything_when_it_wakes)
 
 	char *text = scene_log_text(&log_file);
 
-	ck_assert_msg(strstr(text, "it is not waited for"), "%s", text);
+	ck_assert_msg(strstr(text, "not waiting for it any longer"), "%s", text);
 	free(text);
 
 	unlink(stuck);
