@@ -1,7 +1,8 @@
 /*
  * clocks.h: the clocks of the machine as a struct clock, CPU clocks, and the steady clock: the wall
- * clock, trusted only when it has not been stepped for a while. Files that are removed for their age
- * are lost: a clock that a machine woke up with, or that was set by mistake, must not decide that.
+ * clock, trusted only when it has not been stepped for a while. Files that are removed for their
+ * age are lost: a clock that a machine woke up with, or that was set by mistake, must not decide
+ * that.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_BASE_CLOCKS_H
 #define SPIKEWATCH_DAEMON_ENGINE_BASE_CLOCKS_H
@@ -15,8 +16,8 @@
 struct clock real_clock(void);
 
 /*
- * Monotonic, wall and boot clock (CLOCK_BOOTTIME) of the same moment: within a millisecond, if a few
- * tries are enough for that; else of the last try.
+ * Monotonic, wall and boot clock (CLOCK_BOOTTIME) of the same moment: within a millisecond, if a
+ * few tries are enough for that; else of the last try.
  */
 void real_clock_together(mono_t *ret_mono, wall_t *ret_wall, uint64_t *ret_boot_ns);
 
@@ -44,8 +45,8 @@ struct steady_clock {
 };
 
 /*
- * Compares both clocks. The wall clock if it has been steady for an hour; else 0, at which no file is
- * old. Pure; for one thread.
+ * Compares both clocks. The wall clock if it has been steady for an hour; else 0, at which no file
+ * is old. Pure; for one thread.
  */
 wall_t steady_clock_look(struct steady_clock *clock, mono_t mono, wall_t wall);
 

@@ -2,8 +2,8 @@
  * log.h: the daemon's log: entries of the journal when standard error is connected to it, else the
  * same lines on standard error.
  *
- * Log once, where a decision is made. Any thread may log, except the sampler's: that one counts, and
- * the main thread logs the counts. Nothing is allocated.
+ * Log once, where a decision is made. Any thread may log, except the sampler's: that one counts,
+ * and the main thread logs the counts. Nothing is allocated.
  *
  * A slow reader does not block a thread: an entry waits at most 20 ms for room in the journal's
  * socket (or in the pipe behind standard error), and after one that timed out no other waits until
@@ -95,7 +95,10 @@ struct log_options {
  */
 void log_open(const char *program, const struct log_options *options);
 
-/* For a command with output of its own: lines less serious than priority are dropped. After log_open. */
+/*
+ * For a command with output of its own: lines less serious than priority are dropped. After
+ * log_open.
+ */
 void log_only(int priority);
 
 /* Entries lost so far, ever. Any thread. */

@@ -1,22 +1,23 @@
 /*
  * perf_events.c: perf_event_open(2).
  *
- * A ring that is mapped read-only is overwritten by the kernel; write_backward allows reading it from
- * the newest record. The CPU clock is a timer of the kernel (not a counter of the processor, so virtual
- * machines have it too), and exclude_idle skips idle CPUs.
+ * A ring that is mapped read-only is overwritten by the kernel; write_backward allows reading it
+ * from the newest record. The CPU clock is a timer of the kernel (not a counter of the processor,
+ * so virtual machines have it too), and exclude_idle skips idle CPUs.
  *
  * Every n-th page fault is sampled. Rejected: a frequency, which the kernel gets wrong for software
  * events: after a burst it assumes a period of millions, and it reports periods that it has not
- * counted. With a fixed period it must not be asked to report the period (PERF_SAMPLE_PERIOD makes every
- * fault a sample), so the reader of these samples adds it.
+ * counted. With a fixed period it must not be asked to report the period (PERF_SAMPLE_PERIOD makes
+ * every fault a sample), so the reader of these samples adds it.
  *
- * Side events count nothing (a "dummy") and exist for the records that come with them. So does the event
- * that holds a ring for threads: threads come and go, it stays. It is disabled and of this process; the
- * kernel only requires that events written into its ring have the same CPU, clock and direction.
+ * Side events count nothing (a "dummy") and exist for the records that come with them. So does the
+ * event that holds a ring for threads: threads come and go, it stays. It is disabled and of this
+ * process; the kernel only requires that events written into its ring have the same CPU, clock and
+ * direction.
  *
- * An event of a thread is inherited by the threads and processes that it starts, and theirs is written
- * into the same ring. An inherited event may have a ring only if it is bound to a CPU: hence one for
- * each CPU.
+ * An event of a thread is inherited by the threads and processes that it starts, and theirs is
+ * written into the same ring. An inherited event may have a ring only if it is bound to a CPU:
+ * hence one for each CPU.
  */
 #include "daemon/engine/base/perf_events.h"
 
@@ -95,7 +96,7 @@ int perf_events_refusal(int error, char *reason)
 
 /* ---- what an event is ---- */
 
-/* The rate of faults at which `frequency` samples are taken: 400 MB/s of new memory, on each CPU. */
+/* Faults per second at which `frequency` samples are taken: 400 MB/s of new memory, on each CPU. */
 #define FAULTS_PER_SECOND 100000U
 
 #if defined(__x86_64__)

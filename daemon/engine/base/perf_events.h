@@ -1,11 +1,11 @@
 /*
- * perf_events.h: perf events and their rings: samples, into rings that are overwritten; and mmap, fork,
- * exec and exit records, into rings that are drained. Of all processes on one CPU; or of one thread,
- * and what it starts, on one CPU.
+ * perf_events.h: perf events and their rings: samples, into rings that are overwritten; and mmap,
+ * fork, exec and exit records, into rings that are drained. Of all processes on one CPU; or of one
+ * thread, and what it starts, on one CPU.
  *
- *	all processes   the event and its ring are one descriptor:   perf_events_open
- *	a thread        a ring of its own for each CPU:              perf_events_open_ring
- *	                and many events that are written into it:    perf_events_follow
+ * 	all processes   the event and its ring are one descriptor:   perf_events_open
+ * 	a thread        a ring of its own for each CPU:              perf_events_open_ring
+ * 	                and many events that are written into it:    perf_events_follow
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_BASE_PERF_EVENTS_H
 #define SPIKEWATCH_DAEMON_ENGINE_BASE_PERF_EVENTS_H
@@ -65,8 +65,8 @@ struct perf_record_format perf_events_format(const struct perf_events_wanted *wa
 uint64_t perf_events_period(const struct perf_events_wanted *wanted);
 
 /*
- * An event without a ring: of all threads (tid -1), of the calling thread (0) or of thread tid, and then
- * of all that it starts, on cpu. The descriptor; -ENODEV: cpu is offline; -ESRCH: no such
+ * An event without a ring: of all threads (tid -1), of the calling thread (0) or of thread tid, and
+ * then of all that it starts, on cpu. The descriptor; -ENODEV: cpu is offline; -ESRCH: no such
  * thread; -errno. Good for asking whether it is possible.
  */
 int perf_events_event(const struct perf_events_wanted *wanted, pid_t tid, uint32_t cpu);
@@ -78,10 +78,10 @@ int perf_events_event(const struct perf_events_wanted *wanted, pid_t tid, uint32
 int perf_events_refusal(int error, char *reason);
 
 /*
- * An event of all threads on cpu, with a ring of its own. poll(2) wakes when one of PERF_EVENTS_SIDE is
- * half full, and at everything that PERF_EVENTS_TASKS says. 0; -ENODEV: offline, or no such CPU;
- * -errno, and then reason, of PERF_EVENTS_REASON_MAX bytes, says it: of mmap(2), -EPERM
- * is no room for locked memory. *ret is closed by perf_events_close.
+ * An event of all threads on cpu, with a ring of its own. poll(2) wakes when one of
+ * PERF_EVENTS_SIDE is half full, and at everything that PERF_EVENTS_TASKS says. 0; -ENODEV:
+ * offline, or no such CPU; -errno, and then reason, of PERF_EVENTS_REASON_MAX bytes, says it: of
+ * mmap(2), -EPERM is no room for locked memory. *ret is closed by perf_events_close.
  */
 int perf_events_open(const struct perf_events_wanted *wanted, uint32_t cpu, size_t ring_bytes, struct perf_events *ret,
 		     char *reason);
@@ -97,8 +97,8 @@ int perf_events_open_ring(const struct perf_events_wanted *wanted, uint32_t cpu,
 int perf_events_follow(const struct perf_events_wanted *wanted, pid_t tid, const struct perf_events *ring);
 
 /*
- * Adds what an event of PERF_EVENTS_FAULTS or with `cycles` has counted, with inherited ones, and for
- * how long it was on a CPU. 0 or -errno.
+ * Adds what an event of PERF_EVENTS_FAULTS or with `cycles` has counted, with inherited ones, and
+ * for how long it was on a CPU. 0 or -errno.
  */
 int perf_events_count(int fd, uint64_t *count, uint64_t *running_ns);
 

@@ -1,18 +1,18 @@
 /*
  * proc_read.c: files of processes, and the reserve of descriptors.
  *
- * A process that ends between two steps causes ENOENT or ESRCH; both become -ESRCH here, and only here.
- * A descriptor of /proc/PID stays bound to that very process: once it is gone openat(2) fails with
- * ENOENT and read(2) with ESRCH; a file that this kernel lacks fails with ENOENT too. Which of them it
- * is, is decided by stat, which every process has.
+ * A process that ends between two steps causes ENOENT or ESRCH; both become -ESRCH here, and only
+ * here. A descriptor of /proc/PID stays bound to that very process: once it is gone openat(2) fails
+ * with ENOENT and read(2) with ESRCH; a file that this kernel lacks fails with ENOENT too. Which of
+ * them it is, is decided by stat, which every process has.
  *
- * The reserve: the kernel allocates the lowest free descriptor. So the reserve is the highest numbers,
- * with a zone below it: as long as one of the first numbers of the zone is free, what is opened now ends
- * within the zone. Once those are taken there may still be holes below, of targets that have left: then
- * as many numbers as a target takes at most must be free below the reserve, which takes longer to find
- * out. Rejected: the lowest free number (opening leaves holes, and what is beyond one may be anywhere);
- * counting /proc/self/fd (milliseconds for ten thousand); counts of our own (they would have to know
- * what every library opens).
+ * The reserve: the kernel allocates the lowest free descriptor. So the reserve is the highest
+ * numbers, with a zone below it: as long as one of the first numbers of the zone is free, what is
+ * opened now ends within the zone. Once those are taken there may still be holes below, of targets
+ * that have left: then as many numbers as a target takes at most must be free below the reserve,
+ * which takes longer to find out. Rejected: the lowest free number (opening leaves holes, and what
+ * is beyond one may be anywhere); counting /proc/self/fd (milliseconds for ten thousand); counts of
+ * our own (they would have to know what every library opens).
  */
 #include "daemon/engine/base/proc_read.h"
 

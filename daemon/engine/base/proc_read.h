@@ -1,7 +1,7 @@
 /*
- * proc_read.h: files of processes below a /proc, for everything but samples; and the reserve of file
- * descriptors that targets do not get, so that a daemon that watches all it can still answers queries
- * and writes incidents.
+ * proc_read.h: files of processes below a /proc, for everything but samples; and the reserve of
+ * file descriptors that targets do not get, so that a daemon that watches all it can still answers
+ * queries and writes incidents.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_BASE_PROC_READ_H
 #define SPIKEWATCH_DAEMON_ENGINE_BASE_PROC_READ_H
@@ -39,8 +39,8 @@ int32_t proc_read_pidfile(const char *path);
 bool proc_read_is_alive(int32_t pid, uint64_t start_ticks);
 
 /*
- * A process through a descriptor of its directory: when it is gone every read fails, and never reads
- * another process that got the same pid.
+ * A process through a descriptor of its directory: when it is gone every read fails, and never
+ * reads another process that got the same pid.
  */
 
 /*

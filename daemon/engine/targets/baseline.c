@@ -3,20 +3,20 @@
  * baselines: two busy snapshots, the last whole one and the one being built, and a map of watched
  * processes.
  *
- * Busy snapshots: three numbers per process in one array. The kernel lists /proc by ascending pid, so
- * the array is mostly sorted already.
+ * Busy snapshots: three numbers per process in one array. The kernel lists /proc by ascending pid,
+ * so the array is mostly sorted already.
  *
- * Mappings: smaps of a large process has megabytes, so it is never kept: it is read in pieces, line by
- * line, into one record per name. A record is searched for from the last one that was found: mappings
- * of one file are adjacent.
+ * Mappings: smaps of a large process has megabytes, so it is never kept: it is read in pieces, line
+ * by line, into one record per name. A record is searched for from the last one that was found:
+ * mappings of one file are adjacent.
  *
  * Threads: stat counts in ticks of 10 ms, so over a second it tells one percent from two; schedstat
- * has nanoseconds but no split into user and system. Both are read; without schedstat the sum of stat
- * is used. Two snapshots are kept, because the younger may be some milliseconds old when a rule fires,
- * and the work of milliseconds says little.
+ * has nanoseconds but no split into user and system. Both are read; without schedstat the sum of
+ * stat is used. Two snapshots are kept, because the younger may be some milliseconds old when a
+ * rule fires, and the work of milliseconds says little.
  *
- * The kernel lists processes by pid. When a scan runs out of budget, the next one continues at the pid
- * where it did, so that every process gets its turn.
+ * The kernel lists processes by pid. When a scan runs out of budget, the next one continues at the
+ * pid where it did, so that every process gets its turn.
  */
 #include "daemon/engine/targets/baseline.h"
 
@@ -314,9 +314,7 @@ static size_t take_lines(struct smaps_reader *reader, const char *text, size_t l
 		if (!newline)
 			return used;
 		line_len = (size_t)(newline - line);
-		/*
-		 * Names of amounts begin with a capital, addresses with a digit or a small letter.
-		 */
+		/* Names of amounts begin with a capital, addresses with a digit or "a" to "f". */
 		if (line_len > 0 && isupper((unsigned char)*line))
 			take_amount(reader, line, line_len + 1);
 		else
@@ -574,7 +572,10 @@ const struct thread_snapshot *thread_baseline_pick(const struct thread_baseline 
 	if (!found)
 		return NULL;
 
-	/* It is valid for any moment in [taken, valid_until]: the one nearest to what was asked for. */
+	/*
+	 * It is valid for any moment in [taken, valid_until]: the one nearest to what was asked
+	 * for.
+	 */
 	*ret_at = found->taken;
 	if (is_old_enough(found, latest))
 		*ret_at = mono_diff(found->valid_until, latest) > 0 ? latest : found->valid_until;

@@ -1,11 +1,11 @@
 /*
  * baseline.h: snapshots of CPU use and mappings, and those of a moment ago: CPU per thread and
- * mappings of watched processes, CPU of every process of the host. Captures are compared with these,
- * so that an incident can say what a thread did *before* the trigger.
+ * mappings of watched processes, CPU of every process of the host. Captures are compared with
+ * these, so that an incident can say what a thread did *before* the trigger.
  *
  * Baselines are updated by the scans of discovery, under its lock. A process that has not run since
- * the last scan costs nothing: its last snapshot is still valid. Each scan has a budget of threads and
- * of mappings; what does not fit is left to the next.
+ * the last scan costs nothing: its last snapshot is still valid. Each scan has a budget of threads
+ * and of mappings; what does not fit is left to the next.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_TARGETS_BASELINE_H
 #define SPIKEWATCH_DAEMON_ENGINE_TARGETS_BASELINE_H
@@ -19,8 +19,8 @@
 #include <stdint.h>
 
 /*
- * How much CPU time every process of the machine had used at a moment: the difference of two names the
- * busy ones. Built by a scan of discovery, or by one of its own (3 µs per process).
+ * How much CPU time every process of the machine had used at a moment: the difference of two names
+ * the busy ones. Built by a scan of discovery, or by one of its own (3 µs per process).
  */
 
 struct busy_record {
@@ -49,10 +49,10 @@ const struct busy_record *busy_snapshot_find(const struct busy_snapshot *snapsho
 int busy_snapshot_scan(int procfd, int (*visit)(void *ctx, const struct procfs_stat *stat), void *ctx);
 
 /*
- * The memory that a process had mapped at a moment, summed by what is mapped (path or [heap], [stack],
- * [anon], and permissions). Reading smaps makes the kernel walk all page tables of the process: some
- * milliseconds per GiB resident, in which it cannot change its mappings. So this is taken seldom: when
- * a target appears, and when an incident is written.
+ * The memory that a process had mapped at a moment, summed by what is mapped (path or [heap],
+ * [stack], [anon], and permissions). Reading smaps makes the kernel walk all page tables of the
+ * process: some milliseconds per GiB resident, in which it cannot change its mappings. So this is
+ * taken seldom: when a target appears, and when an incident is written.
  */
 
 /* Different names beyond are summed into one record called "[other]". */
@@ -84,8 +84,8 @@ int maps_snapshot_take(int procfd, int32_t pid, uint64_t start_ticks, mono_t now
 const struct maps_record *maps_snapshot_find(const struct maps_snapshot *snapshot, const struct maps_record *like);
 
 /*
- * How much CPU time each thread of a process had used at a moment: the difference of two names the busy
- * ones. Costs 5 µs per thread: taken about once a second, of processes that ran.
+ * How much CPU time each thread of a process had used at a moment: the difference of two names the
+ * busy ones. Costs 5 µs per thread: taken about once a second, of processes that ran.
  */
 
 struct thread_record {
@@ -153,13 +153,13 @@ void baseline_watched(struct baseline *baseline, const struct procfs_stat *stat,
 /* It has not run: if it has snapshots they are still valid. */
 void baseline_unchanged(struct baseline *baseline, const struct procfs_stat *stat);
 
-/* Whether a snapshot of a process is to be taken even if it has not run, and the budget allows it. */
+/* Whether a snapshot is to be taken even if the process has not run, and the budget allows it. */
 bool baseline_owes(const struct baseline *baseline, int32_t pid);
 
 /* The scan is over: forgets processes that it did not meet. */
 void baseline_scan_end(struct baseline *baseline);
 
-/* Copies what there is of a process, for the caller to release and free; empty and NULL if nothing. */
+/* Copies those of a process, for the caller to release and free; empty and NULL if none. */
 void baseline_copy(const struct baseline *baseline, int32_t pid, struct thread_baseline *ret_threads,
 		   struct maps_snapshot **ret_maps);
 

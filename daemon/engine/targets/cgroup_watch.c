@@ -1,15 +1,15 @@
 /*
- * cgroup_watch.c: an inotify watch on each directory, found again by its number, or by its path when
- * it is removed. A new directory is watched first and listed then: what was made in it before the
- * watch is in the list, what is made later is an event, and what is both is harmless.
+ * cgroup_watch.c: an inotify watch on each directory, found again by its number, or by its path
+ * when it is removed. A new directory is watched first and listed then: what was made in it before
+ * the watch is in the list, what is made later is an event, and what is both is harmless.
  *
  * The watch of a cgroup directory that was removed stays: the kernel never sends IN_IGNORED for it,
- * and keeps the inode. So the event of its parent removes the watch; where that was lost, the next walk
- * removes those that it did not meet. A directory that was removed and made again may lose its new
- * watch to the old event; the event of its creation, which is later, gives it another.
+ * and keeps the inode. So the event of its parent removes the watch; where that was lost, the next
+ * walk removes those that it did not meet. A directory that was removed and made again may lose its
+ * new watch to the old event; the event of its creation, which is later, gives it another.
  *
- * With cgroup v1 the same cgroup is made in one hierarchy after the other, and a target that is opened
- * too early lacks some files for good: hence the 5 ms that each new one waits.
+ * With cgroup v1 the same cgroup is made in one hierarchy after the other, and a target that is
+ * opened too early lacks some files for good: hence the 5 ms that each new one waits.
  */
 #include "daemon/engine/targets/cgroup_watch.h"
 

@@ -1,6 +1,6 @@
 /*
- * cgroup_watch.h: new cgroups, by inotify(7) on the directories of the hierarchies, so that entries that
- * select them by path have them at once. Removed ones are not reported: reading them fails.
+ * cgroup_watch.h: new cgroups, by inotify(7) on the directories of the hierarchies, so that entries
+ * that select them by path have them at once. Removed ones are not reported: reading them fails.
  *
  * For one thread.
  */
@@ -29,17 +29,17 @@ int cgroup_watch_fd(const struct cgroup_watch *watch);
 bool cgroup_watch_is_complete(const struct cgroup_watch *watch);
 
 /*
- * A walk over all cgroups begins; meets a cgroup; is over. New cgroups in those that it met are reported
- * from now on, and others are no longer watched. Does nothing while the watch is complete. A walk that
- * was given up is begun again.
+ * A walk over all cgroups begins; meets a cgroup; is over. New cgroups in those that it met are
+ * reported from now on, and others are no longer watched. Does nothing while the watch is complete.
+ * A walk that was given up is begun again.
  */
 void cgroup_watch_begin(struct cgroup_watch *watch);
 void cgroup_watch_add(struct cgroup_watch *watch, const char *path);
 void cgroup_watch_end(struct cgroup_watch *watch);
 
 /*
- * Reads events; never blocks. A new cgroup is handed to visit after 5 ms, in which its directories are
- * made in all hierarchies. False: an event was lost, and only a walk finds what it named.
+ * Reads events; never blocks. A new cgroup is handed to visit after 5 ms, in which its directories
+ * are made in all hierarchies. False: an event was lost, and only a walk finds what it named.
  */
 bool cgroup_watch_read(struct cgroup_watch *watch, mono_t now, void (*visit)(void *ctx, const char *path), void *ctx);
 

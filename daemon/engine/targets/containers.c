@@ -1,23 +1,23 @@
 /*
- * containers.c: what runtimes have on disk about a container, and a map by the path of its own cgroup
- * of what was read. A path that looks like a container's but is not is remembered as well, so that it
- * is looked up once.
+ * containers.c: what runtimes have on disk about a container, and a map by the path of its own
+ * cgroup of what was read. A path that looks like a container's but is not is remembered as well,
+ * so that it is looked up once.
  *
- *	met ──▶ PENDING ── looked up again after 20, 100, 500 ms ──▶ KNOWN, with a name or without
- *	  └── its files are there, or never will be ──▶ KNOWN ◀────────┘
+ * 	met ──▶ PENDING ── looked up again after 20, 100, 500 ms ──▶ KNOWN, with a name or without
+ * 	  └── its files are there, or never will be ──▶ KNOWN ◀────────┘
  *
- * Names: a table of places is tried in order until one has the container. Then, for a container of a
- * pod that has no names yet, what the kubelet writes for every runtime: names of links, and of
- * directories of logs. Labels are in the same documents, if anywhere: of a pod, in that of its sandbox;
- * containerd and Podman have theirs in databases (bolt_file.h).
+ * Names: a table of places is tried in order until one has the container. Then, for a container of
+ * a pod that has no names yet, what the kubelet writes for every runtime: names of links, and of
+ * directories of logs. Labels are in the same documents, if anywhere: of a pod, in that of its
+ * sandbox; containerd and Podman have theirs in databases (bolt_file.h).
  *
- * A list of all containers is kept as it was read until another file takes its place: any user who may
- * make cgroups can cause lookups of ids, and reading megabytes for each would use up the daemon's share
- * of a core.
+ * A list of all containers is kept as it was read until another file takes its place: any user who
+ * may make cgroups can cause lookups of ids, and reading megabytes for each would use up the
+ * daemon's share of a core.
  *
- * Labels are in a map of their own with a mutex, because other threads ask for them. Labels that are
- * replaced are freed later, by label_cache_tidy: discovery may still hold them while it matches a
- * process with the entries.
+ * Labels are in a map of their own with a mutex, because other threads ask for them. Labels that
+ * are replaced are freed later, by label_cache_tidy: discovery may still hold them while it matches
+ * a process with the entries.
  */
 #include "daemon/engine/targets/containers.h"
 
@@ -48,13 +48,16 @@
 #define KEPT_SCANS 3
 
 /*
- * Lookups at a time: one reads files of megabytes at worst, and any user who may make cgroups can make
- * some that look like containers. The same of reviews.
+ * Lookups at a time: one reads files of megabytes at worst, and any user who may make cgroups can
+ * make some that look like containers. The same of reviews.
  */
 #define LOOKS_MAX 16u
 #define REVIEWS_MAX 64u
 
-/* Labels that cannot be read are tried again after 1, 2, 4 ... reviews, up to this: a dozen files each. */
+/*
+ * Labels that cannot be read are tried again after 1, 2, 4 ... reviews, up to this: a dozen files
+ * each.
+ */
 #define PATIENCE_MAX 16u
 
 /* Since it was met. The last is CONTAINERS_WAIT_NS. */
@@ -376,9 +379,7 @@ static int ignore_item(void *ctx, const char *key, size_t key_len, const char *v
 	return 0;
 }
 
-/*
- * v1/SPACE/containers/ID/labels. A container without labels has no such bucket, but "createdat".
- */
+/* v1/SPACE/containers/ID/labels. Without labels there is no such bucket, but "createdat". */
 static int db_take_labels(const struct bolt_file_source *source, const char *space, const char *id,
 			  struct labels *labels)
 {
@@ -414,8 +415,8 @@ static int ask_containerd(int rootfd, const char *file, const char *const ids[3]
 }
 
 /*
- * Adds the labels of a container in a namespace of containerd, and those of its pod (pod_id NULL: it is
- * in none), and sets more->labelled. 0; -ENOENT: no such database, or not in it; -errno.
+ * Adds the labels of a container in a namespace of containerd, and those of its pod (pod_id NULL:
+ * it is in none), and sets more->labelled. 0; -ENOENT: no such database, or not in it; -errno.
  */
 static int db_containerd(int rootfd, const char *space, const char *id, const char *pod_id,
 			 struct container_state_more *more)
@@ -658,8 +659,8 @@ static int read_list(int dir, struct known_list *known)
 }
 
 /*
- * 0; 1: it is not in the list; -errno. The file is identified before it is read: one that is written
- * meanwhile is read again.
+ * 0; 1: it is not in the list; -errno. The file is identified before it is read: one that is
+ * written meanwhile is read again.
  */
 static int ask_list(struct lookup *lookup, size_t i)
 {
@@ -792,8 +793,9 @@ static bool is_source_changed(const struct containers *containers, const char *i
 }
 
 /*
- * Fills in *ret, whose id, runtime and name are set if the path tells them, and *more. A runtime that is
- * UNKNOWN is set by where something was found. Some dozen system calls, and reading the files.
+ * Fills in *ret, whose id, runtime and name are set if the path tells them, and *more. A runtime
+ * that is UNKNOWN is set by where something was found. Some dozen system calls, and reading the
+ * files.
  */
 static enum lookup_result lookup_files(struct containers *containers, const struct container_path *where,
 				       struct container *ret, struct lookup_more *more)
@@ -1057,8 +1059,8 @@ static bool same_names(const struct container *a, const struct container *b)
 }
 
 /*
- * True: names or labels have changed. Files that are being removed with their container, or are half
- * written, change nothing.
+ * True: names or labels have changed. Files that are being removed with their container, or are
+ * half written, change nothing.
  */
 static bool read_again(struct containers *containers, struct entry *entry)
 {

@@ -1,12 +1,12 @@
 /*
- * containers.h: which container a cgroup is, or is in, its name and its labels. They are read from what
- * the runtime has on disk when a container is met, and remembered while it is asked for.
+ * containers.h: which container a cgroup is, or is in, its name and its labels. They are read from
+ * what the runtime has on disk when a container is met, and remembered while it is asked for.
  *
  * A runtime may write a name a moment after it has made the cgroup. Until then, and at most for
  * CONTAINERS_WAIT_NS, a container is pending; after that its id stands for its name.
  *
- * A container may be renamed, and its labels may become readable: every 30 s the file is checked, and
- * read if it is another one.
+ * A container may be renamed, and its labels may become readable: every 30 s the file is checked,
+ * and read if it is another one.
  *
  * For one thread at a time (discovery's lock), except label_cache_get.
  */
@@ -20,16 +20,16 @@
 #include <stddef.h>
 
 /*
- * The labels of containers, one copy of each, by the path of the container's own cgroup. One thread at
- * a time writes (discovery's lock); any thread may read.
+ * The labels of containers, one copy of each, by the path of the container's own cgroup. One thread
+ * at a time writes (discovery's lock); any thread may read.
  */
 
 struct label_cache;
 
 /*
- * Sets the labels of the container at path. Returns the cache's copy, for the thread that writes: valid
- * until the next containers_review or containers_forget after they were replaced. NULL: no memory, and
- * none are known.
+ * Sets the labels of the container at path. Returns the cache's copy, for the thread that writes:
+ * valid until the next containers_review or containers_forget after they were replaced. NULL: no
+ * memory, and none are known.
  */
 const struct labels *label_cache_put(struct label_cache *cache, const char *path, const struct labels *labels);
 
@@ -79,21 +79,21 @@ void containers_retry(struct containers *containers, mono_t now, void (*visit)(v
 		      void *ctx);
 
 /*
- * If a review is due or running, checks a few of those that are known, and hands those whose names or
- * labels have changed to visit. To be called often: there is no timeout to wait for.
+ * If a review is due or running, checks a few of those that are known, and hands those whose names
+ * or labels have changed to visit. To be called often: there is no timeout to wait for.
  */
 void containers_review(struct containers *containers, mono_t now, void (*visit)(void *ctx, const char *cgroup),
 		       void *ctx);
 
 /*
- * Forgets those that were not asked for during the last minute, or during three pauses between scans if
- * these are longer.
+ * Forgets those that were not asked for during the last minute, or during three pauses between
+ * scans if these are longer.
  */
 void containers_forget(struct containers *containers, mono_t now, uint64_t rescan_interval_ns);
 
 /*
- * Those whose labels cannot be read; *ret_error: why, of one of them, -errno; 0: no file has them. Not
- * counted: containers within others.
+ * Those whose labels cannot be read; *ret_error: why, of one of them, -errno; 0: no file has them.
+ * Not counted: containers within others.
  */
 size_t containers_unlabelled(const struct containers *containers, int *ret_error);
 

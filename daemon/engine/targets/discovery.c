@@ -15,24 +15,23 @@
  * process whose CPU clock says that it has not run since the last scan is unchanged, and costs a
  * tenth (process cache).
  *
- * Events of processes (process_events.h) and cgroups (cgroup_watch.h) say only where to look: what a
- * process is, is read from /proc and matched as in a scan.
+ * Events of processes (process_events.h) and cgroups (cgroup_watch.h) say only where to look: what
+ * a process is, is read from /proc and matched as in a scan.
  *
- *	exec, comm   looked at 2 ms later (at once for an exec from the proc connector; perf reports it
- *	             before the command line is in place)
- *	fork         looked at 2 ms later: most execute something until then
- *	exit         the last counters go to the group that it was, or would have been, a member of
+ * 	exec, comm   looked at 2 ms later (at once for an exec from the proc connector; perf reports it
+ * 	             before the command line is in place)
+ * 	fork         looked at 2 ms later: most execute something until then
+ * 	exit         the last counters go to the group that it was, or would have been, a member of
  *
  * Lost events are followed by a scan. Looking costs as much as in a scan and is limited to the same
- * share of a core (a token bucket): beyond it events are only recorded, every 20 ms, until there are
- * tokens again. After a second of that the processes that wait are left to a scan.
+ * share of a core (a token bucket): beyond it events are only recorded, every 20 ms, until there
+ * are tokens again. After a second of that the processes that wait are left to a scan.
  *
  * Stopping. A read that blocks is not waited for without limit, and may return at any time. The
  * thread then finds everything that it uses: nothing of it is freed before it has ended. It sees
- * `stop`, and ends. Rejected: asking after each read whether to go on; one place that forgets to ask
- * is a use after free.
+ * `stop`, and ends. Rejected: asking after each read whether to go on; one place that forgets to
+ * ask is a use after free.
  */
-
 #include "daemon/engine/targets/discovery.h"
 
 #include "daemon/engine/base/clocks.h"
@@ -63,12 +62,12 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A scan may take this part of a core, and so may what is looked at between scans; CPU time counts. */
+/* A scan may take 1/50 of a core, and so may looks between scans; CPU time counts. */
 #define DISCOVERY_SHARE 50u
 
 /*
- * Where events report everything, scans take no more than one part in so many of a core, but are not
- * further apart than so many rescan intervals: captures compare with what a scan has seen.
+ * Where events report everything, scans take no more than one part in so many of a core, but are
+ * not further apart than so many rescan intervals: captures compare with what a scan has seen.
  */
 #define CALM_SHARE 500u
 #define CALM_STRETCH 10u
@@ -97,8 +96,8 @@
 #define DELAY_NS (2 * NS_PER_MS)
 
 /*
- * A process that was forked less than this ago counts in its group with all that it has used; for an
- * older one that would be a spike that did not happen. The longer limit is for one that was not
+ * A process that was forked less than this ago counts in its group with all that it has used; for
+ * an older one that would be a spike that did not happen. The longer limit is for one that was not
  * looked at before, on a machine where every process waits.
  */
 #define WHOLE_NS (20 * NS_PER_MS)
@@ -314,7 +313,7 @@ static const struct process_record *process_cache_meet(struct process_cache *cac
 	return record;
 }
 
-/* It was looked at, and nothing is left to be done about it. Without memory it is not remembered. */
+/* It was looked at, and nothing is left to be done. Without memory it is not remembered. */
 static void process_cache_enter(struct process_cache *cache, const struct process_record *met)
 {
 	struct process_record *record = process_cache_find(cache, met->pid);
@@ -339,9 +338,9 @@ static void process_cache_enter(struct process_cache *cache, const struct proces
 /* ---- recent pids ---- */
 
 /*
- * Processes that events named lately: which of them have yet to be looked at, and which came and went
- * before that. Bounded: the oldest is dropped for the newest. One with another event moves to a new
- * slot, so that the first ones are always those that have waited longest.
+ * Processes that events named lately: which of them have yet to be looked at, and which came and
+ * went before that. Bounded: the oldest is dropped for the newest. One with another event moves to
+ * a new slot, so that the first ones are always those that have waited longest.
  */
 
 /*
@@ -404,8 +403,8 @@ static void recent_pids_miss(struct recent_pids *recent_pids, struct recent_pid 
 }
 
 /*
- * An event of a process, which waits to be looked at from now on. NULL: its end was reported a moment
- * before, because events of several CPUs are not in order. Valid until the next call.
+ * An event of a process, which waits to be looked at from now on. NULL: its end was reported a
+ * moment before, because events of several CPUs are not in order. Valid until the next call.
  */
 static struct recent_pid *recent_pids_change(struct recent_pids *recent_pids, int32_t pid, enum process_change what,
 					     mono_t now)
@@ -563,14 +562,12 @@ static void wake_thread(struct discovery *discovery)
 /* ---- matching a process ---- */
 
 /*
- * A process that moves from one entry to another is read once more in between: up to there it counts
- * in the group that it leaves, from there in the one that it joins, so that none of its CPU time
- * counts twice or is lost. It leaves before it joins.
+ * A process that moves from one entry to another is read once more in between: up to there it
+ * counts in the group that it leaves, from there in the one that it joins, so that none of its CPU
+ * time counts twice or is lost. It leaves before it joins.
  */
 
-/*
- * For an entry with "per": "cgroup" a process stands for its cgroup; the root cgroup is no target.
- */
+/* For an entry "per": "cgroup" a process stands for its cgroup; the root cgroup is no target. */
 static int match_own_cgroup(struct discovery *discovery, size_t entry, const struct match_facts *facts)
 {
 	if (!facts->cgroup || strcmp(facts->cgroup, "/") == 0)
@@ -670,8 +667,8 @@ static int join_entries(struct discovery *discovery, struct process_facts *proce
 }
 
 /*
- * A process that is watched for an entry was met again: its description is read anew if an event said
- * so, or it is seen to be outdated.
+ * A process that is watched for an entry was met again: its description is read anew if an event
+ * said so, or it is seen to be outdated.
  */
 static int update_description(struct discovery *discovery, size_t entry, struct process_facts *process_facts,
 			      bool changed)
@@ -692,9 +689,9 @@ static int update_description(struct discovery *discovery, size_t entry, struct 
 }
 
 /*
- * Hands a process, of which all is known that the matcher needs, to every entry that it matches. One
- * that joins an entry, or has changed, leaves those that it is no longer of; others are left to the
- * sweep. 0; -ENOMEM, or out of descriptors.
+ * Hands a process, of which all is known that the matcher needs, to every entry that it matches.
+ * One that joins an entry, or has changed, leaves those that it is no longer of; others are left to
+ * the sweep. 0; -ENOMEM, or out of descriptors.
  */
 static int match_with_entries(struct discovery *discovery, struct process_facts *process_facts,
 			      struct process_match *match)
@@ -762,9 +759,9 @@ static int match_cgroup_path(struct discovery *discovery, const char *path)
 /* ---- units ---- */
 
 /*
- * While an entry selects units, systemd is asked about them (unit_bus.h), by this thread. The answers
- * only add to what paths say: the targets are the same cgroups under the same keys, with or without
- * a bus.
+ * While an entry selects units, systemd is asked about them (unit_bus.h), by this thread. The
+ * answers only add to what paths say: the targets are the same cgroups under the same keys, with or
+ * without a bus.
  */
 
 static bool unit_runs(const struct unit *unit)
@@ -934,8 +931,8 @@ static void ask_for_units(struct discovery *discovery)
 /*
  * Of a process that ended before it was looked at only the exit record is left: name, parent,
  * counters. It counts in a group whose entry selects by name; or, because a child is in the cgroup
- * of its parent, in one that its parent is a member of and that selects by cgroup or unit; and if it
- * executed nothing, in its parent's, whatever that selects by.
+ * of its parent, in one that its parent is a member of and that selects by cgroup or unit; and if
+ * it executed nothing, in its parent's, whatever that selects by.
  *
  * An event says a pid, and may be so late that another process has it. /proc and clocks then answer
  * for that one: so its start time is read, and whether it is exiting. An exit record belongs to its
@@ -1136,8 +1133,8 @@ static int subscription_new(const struct discovery *discovery, struct process_su
 }
 
 /*
- * Events of cgroups are read while an entry selects cgroups by path. What cannot be watched is found
- * by scans.
+ * Events of cgroups are read while an entry selects cgroups by path. What cannot be watched is
+ * found by scans.
  */
 static void subscribe_cgroups(struct discovery *discovery, bool wanted)
 {
@@ -1152,7 +1149,7 @@ static void subscribe_cgroups(struct discovery *discovery, bool wanted)
 		discovery->cgroups = NULL;
 }
 
-/* Subscribes or unsubscribes, as the configuration wants it. What was refused is not tried again. */
+/* Subscribes or unsubscribes, as configured. What was refused is not tried again. */
 static void subscribe(struct discovery *discovery)
 {
 	bool wanted = discovery->config->sampling.discovery == CONFIG_DISCOVERY_AUTO;

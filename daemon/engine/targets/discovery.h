@@ -1,21 +1,21 @@
 /*
  * discovery.h: the thread that finds targets. At every rescan it walks /proc and the cgroup tree,
  * matches what it meets with the entries of the configuration (matcher.h) and updates the target
- * table. It also refreshes effective limits, and keeps the baselines that captures are compared with
- * (baseline.h).
+ * table. It also refreshes effective limits, and keeps the baselines that captures are compared
+ * with (baseline.h).
  *
  * Between scans it reads events of processes from the kernel (process_events.h), where that is
  * permitted, and looks at just those processes: from an exec to the target it takes some
  * milliseconds. Scans are the safety net, and all there is where events cannot be read.
  *
  * A scan looks only at processes that have run since the last one, if no entry goes by what changes
- * otherwise (the cgroup), and if CPU clocks of processes can be read. Where events report all that a
- * scan could find (entries by name, program, pid or path of a cgroup; nothing lost), scans are so far
- * apart that they take at most 1/500 of a core, but at most ten rescan intervals.
+ * otherwise (the cgroup), and if CPU clocks of processes can be read. Where events report all that
+ * a scan could find (entries by name, program, pid or path of a cgroup; nothing lost), scans are so
+ * far apart that they take at most 1/500 of a core, but at most ten rescan intervals.
  *
  * Scans never take more than 1/50 of a core: on a host with very many processes the interval is
- * stretched. The same holds for looks between scans, but for a burst: processes that come faster are
- * looked at late, and after a second of that those that wait are left to a scan.
+ * stretched. The same holds for looks between scans, but for a burst: processes that come faster
+ * are looked at late, and after a second of that those that wait are left to a scan.
  *
  * Queries of other threads, and a reload, are answered between two processes of a running scan, and
  * while files of a process are read: such a read may block in the kernel.
@@ -103,8 +103,8 @@ int discovery_scan(struct discovery *discovery);
 /*
  * Replaces the configuration, also while the thread runs. Targets of entries that config has too
  * (config_target_same) stay: id, samples, no gap. Those of the others leave, groups with their
- * members; new groups are there at once, other new targets after the next scan, for which the thread
- * is woken (without the thread: the caller scans), and which reads limits again. A smaller
+ * members; new groups are there at once, other new targets after the next scan, for which the
+ * thread is woken (without the thread: the caller scans), and which reads limits again. A smaller
  * max_targets removes no target, but admits none until there is room. proc_root and cgroup_root are
  * ignored.
  *
@@ -134,21 +134,21 @@ int discovery_start(struct discovery *discovery);
 
 /*
  * The first scan of the thread: a descriptor, owned by discovery, that is readable when the scan is
- * over; its result: as discovery_scan; DISCOVERY_SCANNING: not over, or not begun. Any thread, never
- * blocks.
+ * over; its result: as discovery_scan; DISCOVERY_SCANNING: not over, or not begun. Any thread,
+ * never blocks.
  */
 enum { DISCOVERY_SCANNING = 1 };
 int discovery_first_fd(const struct discovery *discovery);
 int discovery_first(const struct discovery *discovery);
 
-/* The process whose files are being read now, which may block; 0: none. Any thread, never blocks. */
+/* The process whose files are being read, which may block; 0: none. Any thread, never blocks. */
 int32_t discovery_reading(const struct discovery *discovery);
 
 /*
- * Stops the thread and waits for its end, 5 s at most if it blocks in a read of /proc. Harmless if it
- * is not running. True: it has ended. False: it is blocked, and may return at any time: all that was
- * given to discovery_new, and the configuration, must stay valid until the process ends, or until a
- * later call, which does not wait, returns true.
+ * Stops the thread and waits for its end, 5 s at most if it blocks in a read of /proc. Harmless if
+ * it is not running. True: it has ended. False: it is blocked, and may return at any time: all that
+ * was given to discovery_new, and the configuration, must stay valid until the process ends, or
+ * until a later call, which does not wait, returns true.
  */
 bool discovery_stop(struct discovery *discovery);
 
@@ -159,8 +159,8 @@ bool discovery_stop(struct discovery *discovery);
 void discovery_free(struct discovery *discovery);
 
 /*
- * At most cap pids of the processes of a target: its own, or the members of a group; none of a cgroup
- * (see its cgroup.procs). Their number. Any thread.
+ * At most cap pids of the processes of a target: its own, or the members of a group; none of a
+ * cgroup (see its cgroup.procs). Their number. Any thread.
  */
 size_t discovery_pids(struct discovery *discovery, uint32_t target_id, int32_t *pids, size_t cap);
 

@@ -3,10 +3,10 @@
  * sections within it.
  *
  * A pthread mutex alone is not fair: a thread that unlocks it and locks it again has it before any
- * waiter is awake. So a thread that wants it holds the gate while it waits for the lock, as the next
- * in a ticket lock (Linux' arch_spinlock before queued spinlocks) would, and a holder that yields has
- * to pass the gate behind it. The gate is released as soon as the lock is held. Lock order: gate, then
- * lock; never the gate while holding the lock.
+ * waiter is awake. So a thread that wants it holds the gate while it waits for the lock, as the
+ * next in a ticket lock (Linux' arch_spinlock before queued spinlocks) would, and a holder that
+ * yields has to pass the gate behind it. The gate is released as soon as the lock is held. Lock
+ * order: gate, then lock; never the gate while holding the lock.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_TARGETS_FAIR_MUTEX_H
 #define SPIKEWATCH_DAEMON_ENGINE_TARGETS_FAIR_MUTEX_H
@@ -43,7 +43,10 @@ static inline void fair_mutex_leave(struct fair_mutex *mutex)
 	pthread_mutex_unlock(&mutex->lock);
 }
 
-/* By the holder: lets the first waiter, if there is one, have it, then takes it again. 50 ns without. */
+/*
+ * By the holder: lets the first waiter, if there is one, have it, then takes it again. 50 ns
+ * without.
+ */
 static inline void fair_mutex_yield(struct fair_mutex *mutex)
 {
 	fair_mutex_leave(mutex);
@@ -51,9 +54,9 @@ static inline void fair_mutex_yield(struct fair_mutex *mutex)
 }
 
 /*
- * An unlocked section: a part of a long critical section in which the lock is released, because a read
- * of a process's files may block without limit (its mmap lock is taken in the kernel). leave names the
- * process that is read; enter takes the lock again. {0}: there is no lock.
+ * An unlocked section: a part of a long critical section in which the lock is released, because a
+ * read of a process's files may block without limit (its mmap lock is taken in the kernel). leave
+ * names the process that is read; enter takes the lock again. {0}: there is no lock.
  */
 struct unlocked_section {
 	void (*leave)(void *ctx, int32_t pid);

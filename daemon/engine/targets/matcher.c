@@ -1,22 +1,23 @@
 /*
- * matcher.c: the compiled entries, made as a whole, so that a reload exchanges them in one step; and the
- * process tree.
+ * matcher.c: the compiled entries, made as a whole, so that a reload exchanges them in one step;
+ * and the process tree.
  *
- * The tree is a forest of nodes in one array, found by pid through chains of indices. Invariant: a node
- * has all bits of its parent. So the trees of a process are read from its own node, and when a node is
- * removed its children move to its parent with no change of bits. Parents are needed for one thing: a
- * process may become a root when it has descendants already (it executed something, the configuration
- * changed), also through descendants that have ended.
+ * The tree is a forest of nodes in one array, found by pid through chains of indices. Invariant: a
+ * node has all bits of its parent. So the trees of a process are read from its own node, and when a
+ * node is removed its children move to its parent with no change of bits. Parents are needed for
+ * one thing: a process may become a root when it has descendants already (it executed something,
+ * the configuration changed), also through descendants that have ended.
  *
- * The kernel reparents an orphan to one of its ancestors, so the parent that /proc shows is always an
- * ancestor, and the one that a fork event named is a nearer one. A node that was never met exists all
- * the same, without start time: the parent of a child that an event named, or that was met, first.
+ * The kernel reparents an orphan to one of its ancestors, so the parent that /proc shows is always
+ * an ancestor, and the one that a fork event named is a nearer one. A node that was never met
+ * exists all the same, without start time: the parent of a child that an event named, or that was
+ * met, first.
  *
- * Nodes of processes that ended stay for a while: perf's records of several CPUs are not in order, and
- * the fork of a child may be read after the exit of its parent.
+ * Nodes of processes that ended stay for a while: perf's records of several CPUs are not in order,
+ * and the fork of a child may be read after the exit of its parent.
  *
- * The chains are not a struct map: nodes are moved by index in one array of which only the pages that
- * were used are there.
+ * The chains are not a struct map: nodes are moved by index in one array of which only the pages
+ * that were used are there.
  */
 #include "daemon/engine/targets/matcher.h"
 
@@ -43,7 +44,7 @@
 /* Trees are bits. */
 #define PROCESS_TREE_TREES 64u
 
-/* Processes, those that ended lately included: 3.9 MiB, of which only pages that were used exist. */
+/* Processes, with those that ended lately: 3.9 MiB, of which only used pages exist. */
 #define PROCESS_TREE_MAX 65536u
 
 /* Remembered of those that ended, for events of their children that come later. */
@@ -185,7 +186,10 @@ static void link_to_parent(struct process_tree *tree, struct node *node, struct 
 	parent->first = index_of(tree, node);
 }
 
-/* The node after this one in a walk below top, parents first; below: its children too. NULL: the end. */
+/*
+ * The node after this one in a walk below top, parents first; below: its children too. NULL: the
+ * end.
+ */
 static struct node *next_below(struct process_tree *tree, const struct node *top, struct node *node, bool below)
 {
 	if (below && node->first != NO_NODE)
@@ -196,7 +200,10 @@ static struct node *next_below(struct process_tree *tree, const struct node *top
 	return node != top ? node_at(tree, node->next) : NULL;
 }
 
-/* Adds it, and what is below it, to these trees. A node that has them ends the walk down (invariant). */
+/*
+ * Adds it, and what is below it, to these trees. A node that has them ends the walk down
+ * (invariant).
+ */
 static void add_trees(struct process_tree *tree, struct node *top, uint64_t bits)
 {
 	if ((top->bits & bits) == bits)
@@ -263,8 +270,8 @@ static void node_remove(struct process_tree *tree, struct node *node)
 /* ---- events and observations ---- */
 
 /*
- * Whether a fork event is of another process than the known one with that pid: of one that was met in
- * this scan the event may be late.
+ * Whether a fork event is of another process than the known one with that pid: of one that was met
+ * in this scan the event may be late.
  */
 static bool is_successor(const struct process_tree *tree, const struct node *known)
 {
@@ -319,8 +326,8 @@ static uint64_t process_tree_met(struct process_tree *tree, const struct process
 }
 
 /*
- * It has ended: its children stay in its trees. If it is met again (only its main thread had ended) it
- * has not.
+ * It has ended: its children stay in its trees. If it is met again (only its main thread had ended)
+ * it has not.
  */
 static void process_tree_ended(struct process_tree *tree, int32_t pid)
 {
@@ -371,8 +378,8 @@ static void process_tree_sweep(struct process_tree *tree)
 }
 
 /*
- * Whether processes came into a tree after they had been met, since the last call: a scan has to meet
- * them once more.
+ * Whether processes came into a tree after they had been met, since the last call: a scan has to
+ * meet them once more.
  */
 static bool process_tree_take_belated(struct process_tree *tree)
 {
@@ -398,7 +405,7 @@ static void process_tree_renumber(struct process_tree *tree, const unsigned plac
 	}
 }
 
-/* ---- facts of a process: each is tried once; only lack of descriptors or memory is an error ---- */
+/* ---- facts of a process: each is tried once; lack of descriptors or memory is an error ---- */
 
 bool process_facts_starved(ssize_t error)
 {
@@ -523,8 +530,8 @@ static int entry_compile(struct matcher *matcher, size_t i)
 	if (matcher->entries[i].per == CONFIG_PER_CGROUP && !match_is_by_path(matcher->matches[i]))
 		matcher->needs |= MATCH_CGROUP;
 	/*
-	 * There is no event for a changed command line or pid file, or a move to another cgroup; names
-	 * of containers are known late.
+	 * There is no event for a changed command line or pid file, or a move to another cgroup;
+	 * names of containers are known late.
 	 */
 	matcher->unannounced |= matcher->entries[i].selector == CONFIG_PIDFILE || matcher->by_container ||
 				(matcher->needs & (MATCH_CMDLINE | MATCH_CGROUP)) != 0;

@@ -1,13 +1,13 @@
 /*
- * matcher.h: the target entries of a configuration, compiled; the facts of a process that they need; and
- * for entries with "tree" the process tree: to which trees a process belongs, which are those that it is
- * the root of, and all of its ancestors'. The tree is updated by events (fork, exit) and by scans;
- * either alone will do.
+ * matcher.h: the target entries of a configuration, compiled; the facts of a process that they
+ * need; and for entries with "tree" the process tree: to which trees a process belongs, which are
+ * those that it is the root of, and all of its ancestors'. The tree is updated by events (fork,
+ * exit) and by scans; either alone will do.
  *
  * Once in a tree a process stays in it until its end: also if it executes something else, or if its
  * parent ends (it is reparented to init, or another ancestor); a child is in it from its fork on. A
- * process is (pid, start time): one that reuses a pid is in none of the trees of the one before. Not
- * known: the ancestors of a process that had no event and was not met before its parent ended.
+ * process is (pid, start time): one that reuses a pid is in none of the trees of the one before.
+ * Not known: the ancestors of a process that had no event and was not met before its parent ended.
  *
  * For one thread at a time.
  */
@@ -48,20 +48,20 @@ struct process_facts {
 };
 
 /*
- * Whether such an error says nothing about the process: out of descriptors, out of memory, -ECANCELED
- * of the unlocked section.
+ * Whether such an error says nothing about the process: out of descriptors, out of memory,
+ * -ECANCELED of the unlocked section.
  */
 bool process_facts_starved(ssize_t error);
 
 /*
- * Reads stat of process pid. procfd, mounts, containers, unlocked_section and now are set. 0; -ESRCH: it
- * is gone; -errno: not permitted, or see process_facts_starved.
+ * Reads stat of process pid. procfd, mounts, containers, unlocked_section and now are set. 0;
+ * -ESRCH: it is gone; -errno: not permitted, or see process_facts_starved.
  */
 int process_facts_meet(struct process_facts *process_facts, int32_t pid);
 
 /*
- * Reads those of needs (bits of match_need) that were not asked for yet. What cannot be read is NULL in
- * the facts. 0, or an error of process_facts_starved.
+ * Reads those of needs (bits of match_need) that were not asked for yet. What cannot be read is
+ * NULL in the facts. 0, or an error of process_facts_starved.
  */
 int process_facts_ask(struct process_facts *process_facts, unsigned needs);
 
@@ -95,14 +95,12 @@ CLEANUP(matcher, free);
 bool matcher_read_pidfiles(struct matcher *matcher);
 
 /*
- * Takes over from the matcher in force the table of units, and the trees of entries that both have. Both
- * configurations are still valid.
+ * Takes over from the matcher in force the table of units, and the trees of entries that both have.
+ * Both configurations are still valid.
  */
 void matcher_succeed(struct matcher *matcher, struct matcher *before);
 
-/*
- * A process was looked at, with all facts that the entries need: sets facts.trees.
- */
+/* A process was looked at, with all facts that the entries need: sets facts.trees. */
 void matcher_meet(struct matcher *matcher, struct process_facts *process_facts);
 
 /* Whether a process is of entry i, by itself or by descent (facts.trees). */

@@ -1,6 +1,6 @@
 /*
- * process_events.c: one epoll descriptor over the sockets of the proc connector and of taskstats, or
- * over one perf ring on each CPU.
+ * process_events.c: one epoll descriptor over the sockets of the proc connector and of taskstats,
+ * or over one perf ring on each CPU.
  *
  * The connector is preferred: one socket for the whole machine, threads filtered out in the kernel
  * (a socket filter, so that a thread's events wake nothing), exit records beside it. perf's records
@@ -162,9 +162,9 @@ static int await_answer(int fd, uint8_t *buf)
 }
 
 /*
- * A non-blocking socket of the proc connector without the events of threads. receive_bytes: 0: 1 MiB.
- * The descriptor; -EPERM; -ECONNREFUSED: another network namespace; -EPROTONOSUPPORT, -EAFNOSUPPORT;
- * -ETIMEDOUT: the kernel does not answer; -errno.
+ * A non-blocking socket of the proc connector without the events of threads. receive_bytes: 0: 1
+ * MiB. The descriptor; -EPERM; -ECONNREFUSED: another network namespace; -EPROTONOSUPPORT,
+ * -EAFNOSUPPORT; -ETIMEDOUT: the kernel does not answer; -errno.
  */
 static int open_connector(int receive_bytes)
 {

@@ -2,11 +2,11 @@
  * process_events.h: which processes fork, execute, change their name and end, from the kernel. Two
  * sources, of which the first that is permitted is taken:
  *
- *	the proc connector  CAP_NET_ADMIN (up to Linux 6.5), in the initial network and pid namespaces.
- *	                    With CAP_NET_ADMIN also the exit records of taskstats: what a process used
- *	                    in all, even if it was too short-lived to be looked at
- *	perf's records      CAP_PERFMON (or CAP_SYS_ADMIN, or kernel.perf_event_paranoid below 1), in
- *	                    any network namespace
+ * 	the proc connector  CAP_NET_ADMIN (up to Linux 6.5), in the initial network and pid namespaces.
+ * 	                    With CAP_NET_ADMIN also the exit records of taskstats: what a process used
+ * 	                    in all, even if it was too short-lived to be looked at
+ * 	perf's records      CAP_PERFMON (or CAP_SYS_ADMIN, or kernel.perf_event_paranoid below 1), in
+ * 	                    any network namespace
  *
  * For one thread.
  */
@@ -36,8 +36,8 @@ struct process_events_options {
 };
 
 /*
- * 0; -errno: no source is permitted. reason, of PROCESS_EVENTS_REASON_MAX bytes, then says why; else
- * why there are no exit records, or "". The caller closes *ret.
+ * 0; -errno: no source is permitted. reason, of PROCESS_EVENTS_REASON_MAX bytes, then says why;
+ * else why there are no exit records, or "". The caller closes *ret.
  */
 int process_events_open(const struct process_events_options *options, struct process_events **ret, char *reason);
 
@@ -52,8 +52,8 @@ bool process_events_has_totals(const struct process_events *events);
 /*
  * Reads what has come, into batch, which has room for cap events, at least twice
  * PROCESS_EVENTS_BATCH; never blocks. The TOTALS of a process come after its other events, if all
- * fit; perf's records are in the order of CPUs, not of time. Their number. *ret_lost: the kernel had
- * no room for some, at any time before.
+ * fit; perf's records are in the order of CPUs, not of time. Their number. *ret_lost: the kernel
+ * had no room for some, at any time before.
  */
 size_t process_events_read(struct process_events *events, struct procevent *batch, size_t cap, bool *ret_lost);
 

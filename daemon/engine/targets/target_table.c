@@ -1,35 +1,35 @@
 /*
- * target_table.c: the targets in a map by identity (number of the entry, and pid or path), processes
- * also in one by pid, all in a list; and the two queues to the sampler.
+ * target_table.c: the targets in a map by identity (number of the entry, and pid or path),
+ * processes also in one by pid, all in a list; and the two queues to the sampler.
  *
  * An entry is known by a number of its own, not by its index in the configuration: a target of an
  * entry that changed and its successor, which may be the same process, never meet in the map.
  *
- * The queue to the sampler is in order, and so are its answers. A member whose removal was asked for
- * before its group's is back before it, and a place that was asked for is free before a target that
- * was queued later is added.
+ * The queue to the sampler is in order, and so are its answers. A member whose removal was asked
+ * for before its group's is back before it, and a place that was asked for is free before a target
+ * that was queued later is added.
  *
- * Effective limits are cached as lines: one for all processes in the same cgroups, found by the text
- * of /proc/PID/cgroup, so that a thousand processes of ten services are ten lines. What directories
- * say is in a limit_tree; a line is what follows from it. A refresh reads the directories, then
- * settles the lines, then goes over the targets, in slices: between two slices targets may come and
- * go. Which cgroup it is in is asked of a process
- *	- that the refresh meets for the first time, and for ten seconds after that, in which managers
- *	  move what they start;
- *	- that an event named;
- *	- that ran noticeably since it was last asked: a rule on a share of a limit evaluates it;
- *	- every half minute, each at a moment of its own.
- * So a process that is moved while it sleeps has its old limits for half a minute and one refresh at
- * most. Rejected: reading cgroup.procs. One file tells it of all processes, but v1 takes three files;
- * of a cgroup of ten thousand processes it tells ten thousand, if one is watched; and with threaded
- * cgroups, or from another pid namespace, it tells nothing.
+ * Effective limits are cached as lines: one for all processes in the same cgroups, found by the
+ * text of /proc/PID/cgroup, so that a thousand processes of ten services are ten lines. What
+ * directories say is in a limit_tree; a line is what follows from it. A refresh reads the
+ * directories, then settles the lines, then goes over the targets, in slices: between two slices
+ * targets may come and go. Which cgroup it is in is asked of a process
+ * 	- that the refresh meets for the first time, and for ten seconds after that, in which managers
+ * 	  move what they start;
+ * 	- that an event named;
+ * 	- that ran noticeably since it was last asked: a rule on a share of a limit evaluates it;
+ * 	- every half minute, each at a moment of its own.
+ * So a process that is moved while it sleeps has its old limits for half a minute and one refresh
+ * at most. Rejected: reading cgroup.procs. One file tells it of all processes, but v1 takes three
+ * files; of a cgroup of ten thousand processes it tells ten thousand, if one is watched; and with
+ * threaded cgroups, or from another pid namespace, it tells nothing.
  *
- * Where there are not enough descriptors for all processes, the hottest keep theirs open ("warm") and
- * others have them closed ("cold"): see source.h for what is read of those. No process is cold while
- * there are enough. Else new processes start cold, and after each scan a cold one that ran at least
- * three times since the last scan, and clearly more often than the warm one that ran least and
- * longest ago, takes over from that one by the next scan. Cgroups are never cold: processes make room
- * for those that could not be opened, and none becomes warm meanwhile.
+ * Where there are not enough descriptors for all processes, the hottest keep theirs open ("warm")
+ * and others have them closed ("cold"): see source.h for what is read of those. No process is cold
+ * while there are enough. Else new processes start cold, and after each scan a cold one that ran at
+ * least three times since the last scan, and clearly more often than the warm one that ran least
+ * and longest ago, takes over from that one by the next scan. Cgroups are never cold: processes
+ * make room for those that could not be opened, and none becomes warm meanwhile.
  */
 #include "daemon/engine/targets/target_table.h"
 
@@ -43,7 +43,7 @@
 #include <string.h>
 #include <sys/queue.h>
 
-/* How long a process is asked for its cgroup at every refresh; then the time between two questions. */
+/* A process is asked for its cgroup at every refresh for so long; then so often. */
 #define LIMITS_YOUNG_NS (10 * NS_PER_S)
 #define LIMITS_LONG_NS (30 * NS_PER_S)
 
@@ -64,8 +64,8 @@
 #define CGROUP_TEXT_MAX 16384u
 
 /*
- * What the sampler gave back and is not freed yet: see target_table_fetch. A millisecond's work, and
- * more than a tick brings except in a storm.
+ * What the sampler gave back and is not freed yet: see target_table_fetch. A millisecond's work,
+ * and more than a tick brings except in a storm.
  */
 #define BACK_MAX 64u
 
@@ -83,9 +83,9 @@ struct target_limits_line {
 };
 
 /*
- * A target entry of the configuration: lives until the last of its targets has left, and over a reload
- * stays the same object if the new configuration has the same entry. Held by the list in force and by
- * every target.
+ * A target entry of the configuration: lives until the last of its targets has left, and over a
+ * reload stays the same object if the new configuration has the same entry. Held by the list in
+ * force and by every target.
  */
 struct target_table_entry {
 	char *name;
@@ -211,7 +211,10 @@ static void line_drop(struct target_table *table, struct target_limits_line *lin
 	free(line);
 }
 
-/* Holds the line of this text in the place of *held, which may be NULL, or that very line. 0; -ENOMEM. */
+/*
+ * Holds the line of this text in the place of *held, which may be NULL, or that very line. 0;
+ * -ENOMEM.
+ */
 static int line_hold(struct target_table *table, const char *text, size_t len, struct target_limits_line **held)
 {
 	struct target_limits_line *line = *held;
@@ -546,7 +549,7 @@ static struct target_table_target *find_cgroup(const struct target_table *table,
 	return NULL;
 }
 
-/* Processes with that pid, of all entries, also leaving ones: the first, or the one after `after`. */
+/* Processes with that pid, of all entries, leaving ones too: the first, or the next after `after`. */
 static struct target_table_target *next_with_pid(const struct target_table *table, int32_t pid,
 						 const struct target_table_target *after)
 {
@@ -599,8 +602,8 @@ static void unlink_target(struct target_table *table, struct target_table_target
  */
 
 /*
- * Reads the limits of a process or a cgroup. What cannot be read stays as it was; of a new one it is
- * unavailable. 0; -ENOMEM.
+ * Reads the limits of a process or a cgroup. What cannot be read stays as it was; of a new one it
+ * is unavailable. 0; -ENOMEM.
  */
 static int read_line(struct target_table *table, struct target_table_target *target)
 {
@@ -929,17 +932,17 @@ static int list_make(const struct target_table_options *options, const struct en
 /* ---- open and closed descriptors ---- */
 
 /*
- * Heat is how often a process was read after it had run, as of the last scan, and half of what it was
- * before.
+ * Heat is how often a process was read after it had run, as of the last scan, and half of what it
+ * was before.
  *
  * To change places the closed one must be twice as hot, and hotter by more than chance: those that
- * run alike would change places at every scan otherwise. The open one gives up its descriptors at its
- * next look, so the other has them after the next scan, unless a new process came first, which most
- * likely runs too.
+ * run alike would change places at every scan otherwise. The open one gives up its descriptors at
+ * its next look, so the other has them after the next scan, unless a new process came first, which
+ * most likely runs too.
  *
- * Rejected: closing and opening in one step (the sampler's thread cannot wait, and no other thread may
- * close what it reads); opening a process as soon as it runs, between scans (one that wakes once in a
- * minute would be opened and closed for it).
+ * Rejected: closing and opening in one step (the sampler's thread cannot wait, and no other thread
+ * may close what it reads); opening a process as soon as it runs, between scans (one that wakes
+ * once in a minute would be opened and closed for it).
  */
 
 /* Fewer runs between two scans are no reason to open its descriptors. */
@@ -947,8 +950,8 @@ static int list_make(const struct target_table_options *options, const struct en
 
 /*
  * What happens by chance n times on average happens n +- sqrt(n) times. A difference within twice
- * that is no difference: among thousands of equal processes there is always one that has run twice as
- * often as another.
+ * that is no difference: among thousands of equal processes there is always one that has run twice
+ * as often as another.
  */
 #define CHANCE 4u
 
@@ -959,12 +962,15 @@ static int list_make(const struct target_table_options *options, const struct en
 #define PROCESSES_PER_CGROUP 4u
 
 /*
- * None is opened while fewer are free than a cgroup takes: so many processes more than are waited for
- * give up theirs.
+ * None is opened while fewer are free than a cgroup takes: so many processes more than are waited
+ * for give up theirs.
  */
 #define SPARE 3u
 
-/* So many are opened and closed after a scan, each; the rest waits for the next. Opening takes 15 us. */
+/*
+ * So many are opened and closed after a scan, each; the rest waits for the next. Opening takes 15
+ * us.
+ */
 #define TIER_CHANGES_MAX 256u
 
 /* Whether a new process starts with its descriptors closed. */
@@ -1097,7 +1103,10 @@ static bool is_hotter(const struct target_table_target *cold, const struct targe
 	       more * more > CHANCE * ((uint64_t)cold->heat + warm->heat);
 }
 
-/* Those that ran least and longest ago close theirs: for cgroups, and for the closed ones that still wait. */
+/*
+ * Those that ran least and longest ago close theirs: for cgroups, and for the closed ones that
+ * still wait.
+ */
 static void close_coldest(const struct tiers *tiers, struct target_table_target **cold, size_t waiting,
 			  size_t making_way)
 {
@@ -1265,9 +1274,9 @@ static int lend_opened(struct target_table *table, struct target_table_target *t
 }
 
 /*
- * Whether a new one, of a group or not, may be opened now. Nothing is queued before what is owed, so
- * that the successor of one that has to leave is behind it in the queue. After the first in a scan
- * that found no descriptors no other is tried.
+ * Whether a new one, of a group or not, may be opened now. Nothing is queued before what is owed,
+ * so that the successor of one that has to leave is behind it in the queue. After the first in a
+ * scan that found no descriptors no other is tried.
  */
 static bool may_open(struct target_table *table, const struct target_table_target *group)
 {
@@ -1312,8 +1321,8 @@ static void lend_groups(struct target_table *table)
 }
 
 /*
- * Asks back the targets of dismissed entries, groups only after all their members; then lends groups
- * that are not lent yet.
+ * Asks back the targets of dismissed entries, groups only after all their members; then lends
+ * groups that are not lent yet.
  */
 static void settle_debts(struct target_table *table)
 {
@@ -1568,8 +1577,8 @@ void target_table_sweep(struct target_table *table, uint64_t scan)
 /* ---- events of processes ---- */
 
 /*
- * An event names a pid, so targets are found by pid alone: of two with the same pid the one that ended
- * is not back from the sampler yet.
+ * An event names a pid, so targets are found by pid alone: of two with the same pid the one that
+ * ended is not back from the sampler yet.
  */
 
 /* The counters that it ends with. */

@@ -7,12 +7,12 @@
  *                                           │ the sampler found it gone        │      │ the sampler's answer
  *                                           └──────────────────────────────────┴──────┴──▶ freed
  *
- * For one thread at a time (discovery's lock). A process is (pid, start time): a reused pid is a new
- * target.
+ * For one thread at a time (discovery's lock). A process is (pid, start time): a reused pid is a
+ * new target.
  *
- * A reload keeps the targets of the entries that the new configuration has too, and makes all others
- * LEAVING: members before their group, because the sampler must never lose a group that has members.
- * What finds the queue to the sampler full is asked for again by target_table_collect.
+ * A reload keeps the targets of the entries that the new configuration has too, and makes all
+ * others LEAVING: members before their group, because the sampler must never lose a group that has
+ * members. What finds the queue to the sampler full is asked for again by target_table_collect.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_TARGETS_TARGET_TABLE_H
 #define SPIKEWATCH_DAEMON_ENGINE_TARGETS_TARGET_TABLE_H
@@ -112,9 +112,9 @@ struct process_observation {
 int target_table_new(const struct target_table_options *options, struct target_table **ret);
 
 /*
- * Puts config into force; the one before is no longer referred to, and indices of entries are config's.
- * Targets of entries that both have stay; all others are asked back; new groups are made. 0; -ENOMEM:
- * nothing has changed.
+ * Puts config into force; the one before is no longer referred to, and indices of entries are
+ * config's. Targets of entries that both have stay; all others are asked back; new groups are made.
+ * 0; -ENOMEM: nothing has changed.
  */
 int target_table_reload(struct target_table *target_table, const struct config *config);
 
@@ -142,8 +142,8 @@ bool target_table_process_known(struct target_table *target_table, size_t entry,
 int target_table_cgroup(struct target_table *target_table, size_t entry, const char *path, uint64_t scan);
 
 /*
- * The container of this cgroup has another name, or other labels: renames the targets that are it, or
- * in it. 0 or -ENOMEM: some keep their names.
+ * The container of this cgroup has another name, or other labels: renames the targets that are it,
+ * or in it. 0 or -ENOMEM: some keep their names.
  */
 int target_table_rename_container(struct target_table *target_table, const char *cgroup);
 
@@ -151,17 +151,17 @@ int target_table_rename_container(struct target_table *target_table, const char 
 void target_table_sweep(struct target_table *target_table, uint64_t scan);
 
 /*
- * Before a scan: frees what the sampler gave back, asks again for what found the queue to the sampler
- * full, and opens what the configuration in force reads of processes and the one before did not. What
- * is refused or fails from now on is counted for the next sweep.
+ * Before a scan: frees what the sampler gave back, asks again for what found the queue to the
+ * sampler full, and opens what the configuration in force reads of processes and the one before did
+ * not. What is refused or fails from now on is counted for the next sweep.
  */
 void target_table_collect(struct target_table *target_table);
 
 /*
- * Refreshes effective limits, in slices of half a millisecond of work, between which anything may be
- * done with the target table; *part is 0 at first, and the table's own. Targets and entries that come
- * meanwhile may wait for the next refresh. False: that was the last slice, and groups have what their
- * members share.
+ * Refreshes effective limits, in slices of half a millisecond of work, between which anything may
+ * be done with the target table; *part is 0 at first, and the table's own. Targets and entries that
+ * come meanwhile may wait for the next refresh. False: that was the last slice, and groups have
+ * what their members share.
  */
 bool target_table_refresh_some_limits(struct target_table *target_table, mono_t now, unsigned *part);
 
@@ -191,9 +191,9 @@ bool target_table_fetch(struct target_table *target_table);
 void target_table_settle(struct target_table *target_table);
 
 /*
- * A process is not, or no longer, of this entry: it leaves if it is watched for it; cheap if not. now:
- * its counters, up to which its group counts it; with an empty mask, up to its last sample. True: it
- * was watched.
+ * A process is not, or no longer, of this entry: it leaves if it is watched for it; cheap if not.
+ * now: its counters, up to which its group counts it; with an empty mask, up to its last sample.
+ * True: it was watched.
  */
 bool target_table_unmatch(struct target_table *target_table, size_t entry, const struct process_observation *seen,
 			  const struct sample *now);

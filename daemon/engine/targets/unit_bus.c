@@ -1,9 +1,9 @@
 /*
  * unit_bus.c: a table of units, and a connection to systemd that keeps it up to date.
  *
- *	(nothing wanted) ──▶ CLOSED ──▶ connecting, lists ──▶ connected
- *	                       ▲  the next try is later: 0.25 s, 0.5 s, ... 1 min  │
- *	                       └───────────────────────────────────────────────────┘
+ * 	(nothing wanted) ──▶ CLOSED ──▶ connecting, lists ──▶ connected
+ * 	                       ▲  the next try is later: 0.25 s, 0.5 s, ... 1 min  │
+ * 	                       └───────────────────────────────────────────────────┘
  *
  * A signal only says which unit to ask about; what the table holds comes from answers alone. So any
  * process on the bus may send what looks like a signal, and it does not matter which version of
@@ -11,24 +11,24 @@
  *
  * About a unit is asked, a few units at a time:
  *
- *	due ──▶ is it loaded (only if in doubt) ──▶ its names ──▶ the rest, all at once ──▶ reported
- *	             │ no                             │ none is wanted
- *	             └───────────▶ dropped ◀──────────┘
+ * 	due ──▶ is it loaded (only if in doubt) ──▶ its names ──▶ the rest, all at once ──▶ reported
+ * 	             │ no                             │ none is wanted
+ * 	             └───────────▶ dropped ◀──────────┘
  *
  * systemd loads a unit whose properties are asked for, signals that, and unloads it again: asked
- * without care, it would signal our own question for ever. Hence a unit that a signal names is first
- * asked for in the way that loads nothing (GetUnit). A unit that changes while it is asked about, or
- * right after, is asked about again a moment later: one that flaps costs twenty rounds a second. An
- * answer that is an error, or of another type than expected, leaves that one property unknown: older
- * systemd does not have all of them.
+ * without care, it would signal our own question for ever. Hence a unit that a signal names is
+ * first asked for in the way that loads nothing (GetUnit). A unit that changes while it is asked
+ * about, or right after, is asked about again a moment later: one that flaps costs twenty rounds a
+ * second. An answer that is an error, or of another type than expected, leaves that one property
+ * unknown: older systemd does not have all of them.
  *
- * Which units there are: each that is selected by its name is asked for by it (ListUnitsByNames, which
- * knows aliases and what is not loaded), then all of the kinds that globs may mean in one list, because
- * a glob may mean an alias, and lists know units by their first name only. One call at a time; at the
- * end units that were in none are gone.
+ * Which units there are: each that is selected by its name is asked for by it (ListUnitsByNames,
+ * which knows aliases and what is not loaded), then all of the kinds that globs may mean in one
+ * list, because a glob may mean an alias, and lists know units by their first name only. One call
+ * at a time; at the end units that were in none are gone.
  *
- * The table is asked with every cgroup and process that a scan meets: where no unit has another name
- * than its cgroup, which is most machines, the answer is one comparison.
+ * The table is asked with every cgroup and process that a scan meets: where no unit has another
+ * name than its cgroup, which is most machines, the answer is one comparison.
  *
  * Rejected: the daemon's event loop, which would have to hand everything to discovery; here
  * discovery's own thread reads. And GetAll: among what it returns are dozens of cgroup files that
@@ -309,8 +309,8 @@ static bool is_cgroup_path(const char *cgroup)
 }
 
 /*
- * Where its processes are now. If that is no path of a cgroup below the root (""), the last one stays.
- * 0; -ENOMEM: nothing has changed.
+ * Where its processes are now. If that is no path of a cgroup below the root (""), the last one
+ * stays. 0; -ENOMEM: nothing has changed.
  */
 static int unit_table_place(struct unit_table *table, struct known_unit *unit, const char *cgroup)
 {
@@ -852,8 +852,8 @@ static void fetch_begin(struct unit_bus_fetch *fetch, struct known_unit *unit)
 }
 
 /*
- * If the table was filled with units that turned out not to exist, lists name again those that had no
- * room.
+ * If the table was filled with units that turned out not to exist, lists name again those that had
+ * no room.
  */
 static void relist_if_room(struct unit_bus *bus)
 {

@@ -1,15 +1,15 @@
 /*
- * unit_bus.h: what systemd says of the units that entries select: their names, where their processes
- * are, their state, and which do not exist; in a table that is up to date within milliseconds. The only
- * module that speaks D-Bus (sd-bus).
+ * unit_bus.h: what systemd says of the units that entries select: their names, where their
+ * processes are, their state, and which do not exist; in a table that is up to date within
+ * milliseconds. The only module that speaks D-Bus (sd-bus).
  *
- * systemd names the cgroup of a unit after it, so most are matched by path (selection.h). The table is
- * for the others: a unit that is selected by an alias (Names), and one whose cgroup had to be named
- * otherwise ("_cpu.service"); and for reports.
+ * systemd names the cgroup of a unit after it, so most are matched by path (selection.h). The table
+ * is for the others: a unit that is selected by an alias (Names), and one whose cgroup had to be
+ * named otherwise ("_cpu.service"); and for reports.
  *
- * Never waits for an answer, and never long for anything: work is done in portions, at most 1/50 of a
- * core. Where there is no bus, or it does not answer, unit_bus_state says so, and connecting is tried
- * again, with growing pauses, at last once a minute; the table stays as it was.
+ * Never waits for an answer, and never long for anything: work is done in portions, at most 1/50 of
+ * a core. Where there is no bus, or it does not answer, unit_bus_state says so, and connecting is
+ * tried again, with growing pauses, at last once a minute; the table stays as it was.
  *
  * For one thread at a time.
  */
@@ -71,13 +71,19 @@ enum unit_bus_answer {
 struct unit_bus;
 
 struct unit_bus_options {
-	/* D-Bus address. NULL: the system bus, and where there is none, for root, systemd's own socket. */
+	/*
+	 * D-Bus address. NULL: the system bus, and where there is none, for root, systemd's own
+	 * socket.
+	 */
 	const char *address;
 	bool peer;           /* systemd itself is at that address */
 	uint64_t timeout_ns; /* of an answer; 0: 20 seconds, because a reload of all units takes its time */
-	/* A unit was asked about. started: anew since it was last asked about. Called by unit_bus_read. */
+	/*
+	 * A unit was asked about. started: anew since it was last asked about. Called by
+	 * unit_bus_read.
+	 */
 	void (*changed)(void *ctx, const struct unit *unit, bool started);
-	/* The answer is another one than before. why: "" unless MISSING. Called by unit_bus_read. */
+	/* The answer has changed. why: "" unless MISSING. Called by unit_bus_read. */
 	void (*answered)(void *ctx, const char *name, enum unit_bus_answer before, enum unit_bus_answer answer,
 			 const char *why);
 	void *ctx;
@@ -110,7 +116,10 @@ int unit_bus_want(struct unit_bus *bus, const char *const *names, size_t count);
 /* Reads and asks what is due. True: there was a message. */
 bool unit_bus_read(struct unit_bus *bus, mono_t now);
 
-/* When to do so again: if *ret, which is to be polled, is readable (true), or at *until, which is lowered. */
+/*
+ * When to do so again: if *ret, which is to be polled, is readable (true), or at *until, which is
+ * lowered.
+ */
 bool unit_bus_await(struct unit_bus *bus, mono_t now, struct pollfd *ret, mono_t *until);
 
 /* Owned by the bus, and always the same one. */
