@@ -64,10 +64,7 @@ static void free_decompressor(struct libdeflate_decompressor **decompressor)
 		libdeflate_free_decompressor(*decompressor);
 }
 
-/*
- * Room to begin with: a member says its size in its last four bytes, if it is the only one and
- * nobody lies.
- */
+/* A first guess: the last four bytes of a single member are its size, if they are right. */
 static size_t first_room(const unsigned char *data, size_t len, size_t max)
 {
 	size_t room = 4096;

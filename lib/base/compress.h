@@ -1,5 +1,6 @@
 /*
- * compress.h: Adler-32 (RFC 1950) and CRC-32 (IEEE 802.3).
+ * compress.h: gzip (RFC 1952), Adler-32 (RFC 1950) and CRC-32 (IEEE 802.3). The only module that
+ * knows libdeflate.
  */
 #ifndef SPIKEWATCH_LIB_BASE_COMPRESS_H
 #define SPIKEWATCH_LIB_BASE_COMPRESS_H
@@ -8,11 +9,6 @@
 
 #include <stddef.h>
 #include <stdint.h>
-
-/*
- * deflate.h: gzip (RFC 1952), Adler-32 (RFC 1950) and CRC-32 (IEEE 802.3). The only module that
- * knows libdeflate.
- */
 
 /*
  * Writes data to sink as one gzip member without a name and a time. Takes memory for as much again

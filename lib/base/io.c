@@ -1,7 +1,21 @@
 /*
- * io.c: files are opened with RESOLVE_IN_ROOT (openat2(2), Linux 5.6): below "/host" a link to
- * /data is one to /host/data. Before Linux 5.6 that is right only where the root is "/", and links
- * are not followed below another.
+ * io.c: descriptors, files and directories.
+ *
+ * A buffer doubles, so that appending byte by byte costs a constant per byte; beyond `max` it
+ * refuses whole appends instead of keeping a part of one. Non-blocking descriptors (an inherited
+ * pipe) are waited for: a sink that returned EAGAIN would make every writer above it handle that.
+ *
+ * A whole file is read to its end and replaced by write, fsync, rename and fsync. A name that is a
+ * symbolic link, a FIFO or a device is refused without waiting for it. A temporary file that a
+ * killed process left behind is removed first, so O_EXCL never fails for it.
+ *
+ * Directory trees are removed step by step relative to descriptors that were opened without
+ * following links, so a process that may write in a directory cannot make us remove anything
+ * outside of it.
+ *
+ * Files below a root are opened with RESOLVE_IN_ROOT (openat2(2), Linux 5.6): below "/host" a link
+ * to /data is one to /host/data. Before Linux 5.6 that is right only where the root is "/", and
+ * links are not followed below another.
  */
 #include "lib/base/io.h"
 
@@ -22,15 +36,6 @@
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
-
-/*
- * sink.c: the sinks that are made of a descriptor and of memory.
- *
- * A buffer doubles, so that appending byte by byte costs a constant per byte; beyond `max` it
- * refuses whole appends instead of keeping a part of one. Non-blocking descriptors (a pipe
- * inherited from somebody else) are waited for: a sink that answered EAGAIN would make every writer
- * above it handle what only this file can.
- */
 
 /* Small enough to waste nothing on a line, large enough for most of them. */
 #define BUFFER_FIRST 256
@@ -125,7 +130,7 @@ struct sink sink_buffer(struct buffer *buffer)
 	return (struct sink){ write_buffer, buffer };
 }
 
-/* fdread.c: an error after some bytes is still an error: half a file is not taken for the whole. */
+/* An error after some bytes is still an error: half a file is not taken for the whole. */
 
 ssize_t fd_read_all(int fd, void *buf, size_t cap)
 {
@@ -146,9 +151,7 @@ ssize_t fd_read_all(int fd, void *buf, size_t cap)
 	return (ssize_t)used;
 }
 
-/*
- * directory_list.c: opens the directory anew, so that the caller's descriptor keeps its position.
- */
+/* The directory is opened again, so that the caller's descriptor keeps its position. */
 
 static void release_dir(DIR **dir)
 {
@@ -183,14 +186,6 @@ int directory_list_each(int dirfd, int (*visit)(void *ctx, const char *name), vo
 			return r;
 	}
 }
-
-/*
- * whole_file.c: read to the end, and write-sync-rename-sync.
- *
- * A name that is a symbolic link, a FIFO or a device is refused without waiting for it. A temporary
- * file that an earlier process left behind when it was killed is removed first, so O_EXCL is never
- * in the way.
- */
 
 /* NAME_MAX of linux/limits.h, and the NUL. */
 #define WHOLE_FILE_NAME_SIZE 256
@@ -255,11 +250,6 @@ int whole_file_replace(int dirfd, const char *name, const void *data, size_t len
 
 	return fsync(dirfd) < 0 ? -errno : 0;
 }
-
-/*
- * directory_tree.c: every step is relative to a descriptor that was opened without following links,
- * so that whoever may write in a directory cannot make us remove anything outside of it.
- */
 
 struct level {
 	int dirfd;

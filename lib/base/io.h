@@ -1,6 +1,6 @@
 /*
- * io.h: opens what is below a root that is not this process's own: "/", or where a daemon in a
- * container has its host's mounted.
+ * io.h: where bytes go (sinks and buffers), and files and directories by descriptor: read to the
+ * end, listed, replaced as a whole, made, removed, and opened below another root.
  */
 #ifndef SPIKEWATCH_LIB_BASE_IO_H
 #define SPIKEWATCH_LIB_BASE_IO_H
@@ -9,13 +9,8 @@
 #include <sys/types.h>
 
 /*
- * sink.h: where bytes go. A file, memory and a sink that fails are three values of one type, made
- * at the edge.
- */
-
-/*
- * write takes all len bytes or returns -errno (some of them may then have been taken). There is no
- * close: whoever made the sink owns what is behind ctx.
+ * A sink: a file, memory or a sink that fails. write takes all len bytes or returns -errno (some of
+ * them may then have been taken). There is no close: the maker of the sink owns what is behind ctx.
  */
 struct sink {
 	int (*write)(void *ctx, const void *data, size_t len);
@@ -55,15 +50,11 @@ void buffer_release(struct buffer *buffer);
  */
 int sink_write_all(int fd, const void *data, size_t len);
 
-/* fdread.h: reading a descriptor to its end: the one loop over short reads and interruptions. */
-
 /*
  * Reads until the end of the file or until cap bytes are there, whichever comes first. The bytes
  * read, or -errno.
  */
 ssize_t fd_read_all(int fd, void *buf, size_t cap);
-
-/* directory_list.h: what is in a directory, by descriptor. */
 
 /*
  * Calls visit for every name in dirfd but "." and "..", until it returns non-zero, which is
@@ -72,38 +63,29 @@ ssize_t fd_read_all(int fd, void *buf, size_t cap);
 int directory_list_each(int dirfd, int (*visit)(void *ctx, const char *name), void *ctx);
 
 /*
- * whole_file.h: small files that are read and replaced as a whole: whoever opens one sees the old
- * or the new text, never a part.
- */
-
-/*
  * Appends the file name below dirfd to text. 0; -ENOENT and other errors of open(2) and read(2);
  * -EINVAL: not a regular file; -ENOMEM; -EFBIG: larger than text->max.
  */
 int whole_file_read(int dirfd, const char *name, struct buffer *text);
 
 /*
- * Writes data under the temporary name ".NAME.tmp", brings it to the disk, renames it (mode 0640,
- * less the umask). 0 or -errno: the old file then stays, whole, unless it was the very last step
- * that failed, the fsync of the directory.
+ * Replaces the file: a reader sees the old or the new text, never a part. Writes data under the
+ * temporary name ".NAME.tmp", brings it to the disk, renames it (mode 0640, less the umask). 0 or
+ * -errno: the old file then stays, whole, unless it was the very last step that failed, the fsync
+ * of the directory.
  */
 int whole_file_replace(int dirfd, const char *name, const void *data, size_t len);
 
 /*
- * directory_tree.h: making directories and removing them with what is in them, by descriptor: never
- * through a symbolic link, never out of it.
- */
-
-/*
- * An incident has no directories inside; what somebody put there, a command maybe, is removed down
- * to this depth.
+ * An incident has no directories inside; what a command may have made there is removed to this
+ * depth.
  */
 #define DIRECTORY_TREE_DEPTH_MAX 32
 
 /*
- * Removes the directory name below dirfd with all that is in it. What is gone already is fine. 0;
- * -ENOTDIR: it is a symbolic link or no directory, and stays; -ELOOP: deeper than
- * DIRECTORY_TREE_DEPTH_MAX; -errno.
+ * Removes the directory name below dirfd with all that is in it, never through a symbolic link.
+ * What is gone already is fine. 0; -ENOTDIR: it is a symbolic link or no directory, and stays;
+ * -ELOOP: deeper than DIRECTORY_TREE_DEPTH_MAX; -errno.
  */
 int directory_tree_remove(int dirfd, const char *name);
 

@@ -1,7 +1,25 @@
 /*
- * json.c: a generator prints single brackets and blanks; a sink wants few writes. In between, the
- * pieces pass a
- * small state machine that keeps an empty container on one line, where generators print "{\n\n  }".
+ * json.c: yajl, made safe to feed and precise in its messages.
+ *
+ * In. yajl calls back for each token; the callbacks build the tree. yajl does not say where a token
+ * begins, only how much it has consumed, so a token begins at the first byte after the last one
+ * that is no blank, comment, comma or colon. What yajl accepts wrongly is checked here: overlong
+ * and surrogate UTF-8, halves of surrogate pairs (it makes them question marks), and a comment or
+ * string after the last value that does not end.
+ *
+ * Messages. yajl's are dropped: it says "unallowed token at this point in JSON text" and counts its
+ * position past the token, sometimes past the next line. The parser only keeps where the text was
+ * last in order and what the grammar allows there; json_text_explain finds the rest in the text. It
+ * does not decide whether a text is JSON: it explains a refusal, and must be right about any text.
+ *
+ * Memory. yajl writes through whatever its allocator returns, NULL included. So its allocator is an
+ * arena of ours that jumps out of the parse when memory is short; the arena is all that yajl has,
+ * so nothing leaks.
+ *
+ * Out. yajl_gen hands over single brackets and blanks; they are gathered in the writer, so that a
+ * sink sees few writes, and nothing is allocated (yajl's own buffer grows without limit). In
+ * between, a small state machine keeps an empty container on one line, where generators print
+ * "{\n\n  }":
  *
  *             bracket          line break        line break         other
  *   OTHER ─────────────▶ BRACKET ──────▶ BREAK ──────▶ EMPTY ──────────────▶ OTHER
@@ -97,10 +115,8 @@ static size_t json_print_whole(char buf[JSON_PRINT_NUMBER], bool negative, uint6
 static char *json_print_clean(const char *text, size_t len, size_t *ret_len);
 
 /*
- * printable.c: hostile names hardly ever occur, so the ordinary string is handed on as it is and
- * only the other is copied, to the stack: nothing here can fail but the writer.
- *
- * What is not UTF-8 is the JSON writer's to replace.
+ * Hidden characters hardly ever occur: an ordinary string is passed on as it is and only the other
+ * is copied, to the stack, so only the writer can fail. The writer replaces what is not UTF-8.
  */
 
 #define REPLACEMENT "\xef\xbf\xbd"
@@ -142,16 +158,6 @@ int printable_json(struct json_writer *writer, const char *text)
 	}
 	return json_string_len(writer, copy, len);
 }
-
-/*
- * json_text.c: the messages of a JSON parser, made from the text.
- *
- * yajl says "unallowed token at this point in JSON text" and counts its position past the token,
- * sometimes past the next line. So the parser only tells where it last was in good order and what
- * the grammar allows there; the rest is read off the text here: the blanks, perhaps the comma or
- * colon that was right, and then the thing that was not. Nothing here decides whether a text is
- * JSON: it explains a refusal, and must have something true to say about any.
- */
 
 /* Room for a token in a message. */
 #define EXT_SHOWN 40
@@ -726,25 +732,6 @@ static const struct json_node *json_tree_top(const struct json_tree *tree)
 	return tree->top != NULL ? &tree->top->node : NULL;
 }
 
-/*
- * json.c: yajl made safe to feed and precise to blame.
- *
- * In. yajl calls back for each token; the callbacks build the tree. yajl does not say where a token
- * begins, only how much it has consumed, so a token begins at the first byte after the last one
- * that is no blank, comment, comma or colon. Its messages are thrown away: json_text_explain makes
- * better ones from the state kept here. What yajl lets pass is checked here: overlong and surrogate
- * UTF-8, halves of surrogate pairs (it makes them question marks), and a comment or string after
- * the last value that does not end.
- *
- * Memory. yajl writes through whatever its allocator returns, NULL included. So its allocator is an
- * arena of ours that jumps out of the parse when memory is short; nothing is lost, because the
- * arena is all that yajl has.
- *
- * Out. yajl_gen hands over a few bytes at a time; they are gathered here, so that a sink sees few
- * writes. It lives in memory inside of the writer and allocates nothing. Rejected: yajl's own
- * buffer, which grows without asking.
- */
-
 /* A configuration takes a few kilobytes; what is larger by two orders is no configuration. */
 #define SIZE_DEFAULT ((size_t)1024 * 1024)
 #define DEPTH_DEFAULT 16
@@ -1217,8 +1204,6 @@ int json_writer_close(struct json_writer *writer)
 	free(writer);
 	return r;
 }
-
-/* json_member.c: one home for what every writer of JSON needs. */
 
 void json_member_double(struct json_writer *json, const char *key, double value)
 {

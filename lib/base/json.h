@@ -1,6 +1,11 @@
 /*
- * json.h: members of an object that is being written: a key and its value in one call. What goes
- * wrong is kept by the writer (json.h).
+ * json.h: JSON in, with comments and with the place of every value; JSON out. The only module that
+ * knows yajl.
+ *
+ * In: a document becomes a tree of nodes in one arena, each of which knows its line and column for
+ * messages. Size and depth are limited before yajl sees a byte too many; nothing recurses on the
+ * input. Out: a sticky writer over a sink, which gets the last bytes when the writer is closed, and
+ * members of objects, a key and its value in one call.
  */
 #ifndef SPIKEWATCH_LIB_BASE_JSON_H
 #define SPIKEWATCH_LIB_BASE_JSON_H
@@ -11,11 +16,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-/*
- * json_tree.h: a JSON document as a tree whose nodes know their place, and how a parser builds one,
- * token by token. Nothing recurses on the depth of the document; all of it lives in one arena.
- */
 
 enum json_type { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
 
@@ -50,16 +50,6 @@ struct json_error {
 	struct json_place place;
 	char message[200]; /* what is wrong and what was expected, without place; printable */
 };
-
-/*
- * json.h: JSON in, with comments and with the place of every value; JSON out. The only module that
- * knows yajl.
- *
- * In: a document becomes a tree of nodes, each of which knows line and column, so that whoever
- * interprets it can say where. Size and depth are capped before yajl sees a byte too many; nothing
- * recurses on the input. Out: a sticky writer over a sink, which gets the last bytes when the
- * writer is closed.
- */
 
 struct json_document; /* owns every node */
 
@@ -118,9 +108,8 @@ int json_writer_close(struct json_writer *writer);
 CLEANUP(json_writer, close);
 
 /*
- * printable.h: strings of strangers as JSON that is safe to look at. JSON escapes the control
- * characters below 0x20 itself, but lets the other hidden ones (text_is_hidden) through, which
- * terminals obey.
+ * Untrusted strings as JSON that is safe on a terminal. JSON escapes the control characters below
+ * 0x20 itself, but not the other hidden ones (text_is_hidden), which terminals obey.
  */
 
 /*
@@ -132,12 +121,6 @@ CLEANUP(json_writer, close);
 /* json_string, with those characters replaced by U+FFFD. Returns as json_string. */
 int printable_json(struct json_writer *writer, const char *text);
 
-/*
- * json_text.h: JSON as text: where tokens begin, whether bytes are characters, and what a person
- * must change when a parser cannot go on. It knows no parser. Offsets count bytes from the
- * beginning of the text.
- */
-
 /* Length of the valid UTF-8 character at text, 0 if there is none. */
 size_t json_text_character(const char *text, size_t len);
 
@@ -148,7 +131,7 @@ void json_member_i64(struct json_writer *json, const char *key, int64_t value);
 void json_member_bool(struct json_writer *json, const char *key, bool value);
 void json_member_null(struct json_writer *json, const char *key);
 
-/* A text of strangers: printable_json. */
+/* An untrusted text: printable_json. */
 void json_member_text(struct json_writer *json, const char *key, const char *text);
 
 /* Begin one, for json_end_object and json_end_array. */

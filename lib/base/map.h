@@ -101,7 +101,7 @@ void map_release(struct map *map);
  */
 int vector_reserve(void *array, size_t *cap, size_t need, size_t size);
 
-/* struct arena: memory that is given back all at once: many small pieces, one owner, one release. */
+/* struct arena: many small pieces of memory with one owner and one release. */
 struct arena_chunk;
 
 /* {0} is empty and legal. */

@@ -1,4 +1,4 @@
-/* text.c: pieces between two backslashes are escaped, the backslashes are copied. */
+/* text.c: numbers are written and read in whole words; escaping works character by character. */
 #include "lib/base/text.h"
 
 #include "lib/base/io.h"

@@ -1,6 +1,6 @@
 /*
- * text.h: text that was escaped when it was written, of files that somebody may have changed since:
- * made safe to print, and the same as it was if nobody has. Pure.
+ * text.h: numbers to text and back, and untrusted bytes made printable. No locale, no allocation,
+ * no termination unless said so. The hot paths of the stream use it: a number costs some 5 ns.
  */
 #ifndef SPIKEWATCH_LIB_BASE_TEXT_H
 #define SPIKEWATCH_LIB_BASE_TEXT_H
@@ -10,12 +10,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-/*
- * text.h: numbers to text and back, and bytes of strangers made printable. No locale, no
- * allocation, no termination unless said so. The hot paths of the stream go through here: a number
- * costs some 5 ns.
- */
 
 /*
  * Room that text_put_u64 and text_put_hex need at out: they store whole words, so up to so many
@@ -41,10 +35,7 @@ const char *text_parse_hex(const char *p, const char *end, uint64_t *ret);
  */
 size_t text_decode(const char *text, size_t len, uint32_t *ret);
 
-/*
- * One that terminals obey (C0, DEL, C1), that is not seen, or that turns the direction of what
- * follows.
- */
+/* A control character (C0, DEL, C1), an invisible one, or one that changes the text direction. */
 bool text_is_hidden(uint32_t code);
 
 /*
@@ -56,8 +47,9 @@ bool text_is_hidden(uint32_t code);
 size_t text_escape(char *out, size_t size, const char *data, size_t len);
 
 /*
- * Appends len bytes of text as text_escape has them, but leaves backslashes alone: they were
- * escaped once, and must not be again. 0; -ENOMEM; -EFBIG beyond buffer->max.
+ * Appends len bytes of a text that was escaped when it was written, of a file that may have been
+ * changed since: as text_escape, but backslashes are copied, so an unchanged text stays the same.
+ * 0; -ENOMEM; -EFBIG beyond buffer->max.
  */
 int clean_text_append(struct buffer *buffer, const char *text, size_t len);
 

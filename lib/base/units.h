@@ -10,9 +10,9 @@
 
 /*
  * In: a decimal number without sign or exponent, perhaps one space, a unit. A number without its
- * unit is an error, because "10" is guessed wrong too often; only 0 needs none. Texts are given with
- * their length and need no NUL; the locale does not matter. Each returns 0; -EINVAL: not such a quantity; -ERANGE:
- * too large. *ret is untouched on failure.
+ * unit is an error, because "10" is guessed wrong too often; only 0 needs none. Texts are given
+ * with their length and need no NUL; the locale does not matter. Each returns 0; -EINVAL: not such
+ * a quantity; -ERANGE: too large. *ret is untouched on failure.
  */
 
 /*
@@ -64,7 +64,10 @@ enum units_style {
 	 * and durations are whole and below 10^18.
 	 */
 	UNITS_EXACT,
-	/* Of values that are compared: 182.4 %, 1.50 cores, 300 MiB, 1.0 MiB, 12 /s; "?" if not finite. */
+	/*
+	 * Of values that are compared: 182.4 %, 1.50 cores, 300 MiB, 1.0 MiB, 12 /s; "?" if not
+	 * finite.
+	 */
 	UNITS_COLUMN,
 	/* In a narrow cell: 182.4%, 10000%, 512, 1.5K, 120.5M. */
 	UNITS_NARROW

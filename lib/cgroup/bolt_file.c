@@ -4,23 +4,22 @@
  * The format (bbolt's page.go, bucket.go, db.go; numbers in the machine's byte order): a file of
  * pages of one size.
  *
- * 	page    id u64, flags u16, count u16, overflow u32; then count elements; it goes on over
- *          `overflow` more pages
- * 	meta    pages 0 and 1: magic u32, version u32, page size u32, flags u32, root bucket, freelist
- *          u64, pages u64, txid u64, FNV-1a of that u64
- * 	branch  elements of 16 bytes: where the key is, from the element on, u32, its length u32, page
- *          u64
- * 	leaf    elements of 16 bytes: flags u32 (1: the value is a bucket), where the key is u32, its
- *          length u32, that of the value u32, which follows the key
- * 	bucket  root page u64, sequence u64; root page 0: the page follows at once, within the value
+ *	page    id u64, flags u16, count u16, overflow u32; then count elements; continued in
+ *	        `overflow` more pages
+ *	meta    pages 0 and 1: magic u32, version u32, page size u32, flags u32, root bucket, freelist
+ *	        u64, pages u64, txid u64, FNV-1a of that u64
+ *	branch  elements of 16 bytes: offset of the key from the element u32, its length u32, page u64
+ *	leaf    elements of 16 bytes: flags u32 (1: the value is a bucket), offset of the key u32, its
+ *	        length u32, that of the value u32, which follows the key
+ *	bucket  root page u64, sequence u64; root page 0: the page follows at once, within the value
  *
  * A transaction writes to pages that are free in the state before it, and ends with one of the two
- * metas. The pages of state N are so left alone by transaction N + 1, and are whole as long as no
- * later meta than N's is valid: that is asked again after everything was read, and before anything
- * is visited.
+ * metas. The pages of state N are so not changed by transaction N + 1, and are whole as long as no
+ * later meta than N's is valid: that is checked again after everything was read, and before
+ * anything is visited.
  *
- * Rejected: the shared lock by which bbolt has its readers wait, since containerd holds the other
- * one as long as it runs; a mapping, which a file that shrinks turns into SIGBUS.
+ * Rejected: the shared lock with which readers of bbolt wait, since containerd holds the other one
+ * as long as it runs; a mapping, which turns a file that shrinks into SIGBUS.
  */
 #include "lib/cgroup/bolt_file.h"
 

@@ -4,9 +4,12 @@
  * opened if it is there, and what is not there is unavailable.
  *
  * v1 wins where a controller is mounted there, as it can be in one hierarchy only. cpu.stat and
- * pressure exist in every v2 cgroup, controllers or not. Every file is read every time: its values
- * are independent of each other (memory is charged by whoever touches it, pressure grows while
- * nobody runs), so none of them can stand guard for the rest.
+ * pressure exist in every v2 cgroup, controllers or not. Every file is read every time: the values
+ * are independent of each other (memory is charged to whichever cgroup touches it first, pressure
+ * grows while no task runs), so none of them tells that the others are unchanged.
+ *
+ * v1 and v2 have the same file names with other keys. One table of keys serves both: a key that is
+ * missing leaves its value unavailable, so no caller has to know the version that wrote a file.
  */
 #include "lib/cgroup/cgroup.h"
 
@@ -22,15 +25,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-/*
- * cgroup_files.c: the few formats that all cgroup files share: a number, a list, and lines of "key
- * number".
- *
- * v1 and v2 have the same file names with other keys. One table of keys serves both: a key that is
- * not there leaves its value unavailable, so nobody has to know which version, or which age of a
- * version, wrote the file.
- */
 
 /*
  * v1 says "no limit" by LONG_MAX rounded down to a page, and some kernels by half of it; no machine

@@ -1,7 +1,8 @@
 /*
  * cgroup.h: reads one cgroup through descriptors that are opened once, from whichever hierarchies
- * know its path. They stay bound to that very cgroup: when it is removed they answer ENODEV, also
- * if another one is made under the same path.
+ * know its path, and parses the files of cgroups v1 and v2. The descriptors stay bound to that very
+ * cgroup: when it is removed they answer ENODEV, also if another one is made under the same path.
+ * Source: cgroup-v2.rst and cgroup-v1/ of the kernel's documentation.
  */
 #ifndef SPIKEWATCH_LIB_CGROUP_CGROUP_H
 #define SPIKEWATCH_LIB_CGROUP_CGROUP_H
@@ -13,10 +14,7 @@
 #include <stdint.h>
 
 /*
- * cgroup_files.h: parsers of the files of a cgroup, v1 and v2. Pure: a buffer in, values out.
- * Source: cgroup-v2.rst and cgroup-v1/ of the kernel's documentation.
- *
- * Every parser takes any bytes. What is cut short counts as missing: a number must be followed by
+ * Parsers: pure, of any bytes. What is cut short counts as missing: a number must be followed by
  * the byte that ends it.
  */
 

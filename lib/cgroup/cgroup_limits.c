@@ -1,7 +1,17 @@
 /*
- * cgroup_limits.c: a limit that is missing, unreadable, zero or unlimited is none: there is no
- * error to handle, and never a limit of zero. Only who has no descriptor left to look cannot say
- * so.
+ * cgroup_limits.c: effective limits by a tree of cgroups: a node for each directory, held by its
+ * users and by its children, found by its parent and its name. The machine is the first limit, and
+ * a limit on the way up counts if it is smaller, so what is missing or larger than the machine
+ * changes nothing.
+ *
+ * A limit that is missing, unreadable, zero or unlimited is none: there is no error to handle, and
+ * never a limit of zero. Only if no descriptor is left to look, the previous value stays. The root
+ * of a hierarchy as mounted may be a cgroup (in a container), so "/" is read like the rest.
+ *
+ * The table of nodes is not a struct map: its buckets are the parts that limit_tree_refresh reads
+ * in turn. A directory is opened by its path every time. Rejected: keeping it and its files open,
+ * which would save a third of a read and cost four descriptors for each cgroup; and a cgroup that
+ * is removed and made again under its name would have to be noticed.
  */
 #include "lib/cgroup/cgroup_limits.h"
 
@@ -22,19 +32,6 @@
 #include <string.h>
 
 static enum cgroup_resource cgroup_limits_controller(enum cgroup_limits_kind kind);
-
-/*
- * limit_tree.c: a node for each directory, held by those who are in it and by its children, found
- * by its parent and its name. The machine is the limit to begin with and a limit on the way up
- * counts if it is smaller, so what is missing or larger than the machine changes nothing.
- *
- * The root of a hierarchy as mounted may be somebody's cgroup (in a container), so "/" is looked at
- * like the rest.
- *
- * A directory is opened by its path every time. Rejected: keeping it open, and the files in it. It
- * would save a third of a read, and cost four descriptors for each cgroup, which processes need
- * more; and a cgroup that is removed and made again under its name would have to be told.
- */
 
 /* One tree of cgroups, which limits what is in `kinds`, as bits. */
 struct hierarchy {
@@ -198,8 +195,8 @@ static struct limit_tree_node **bucket_of(struct limit_tree *tree, const struct 
 	return &tree->buckets[hash % LIMIT_TREE_PARTS];
 }
 
-/* Lets go of a node, and of those above it that nobody else holds. */
-static void drop(struct limit_tree *tree, struct limit_tree_node *node)
+/* Releases a node, and those above it that have no holder left. */
+static void release_node(struct limit_tree *tree, struct limit_tree_node *node)
 {
 	while (node && --node->holders == 0) {
 		struct limit_tree_node *parent = node->parent;
@@ -225,13 +222,13 @@ static struct limit_tree_node *descend(struct limit_tree *tree, struct limit_tre
 		node = node->next;
 	if (node) {
 		node->holders++;
-		drop(tree, parent); /* the node has one of its own */
+		release_node(tree, parent); /* the node has one of its own */
 		return node;
 	}
 
 	node = malloc(sizeof *node + len + 1);
 	if (!node) {
-		drop(tree, parent);
+		release_node(tree, parent);
 		return NULL;
 	}
 	*node = (struct limit_tree_node){
@@ -331,7 +328,7 @@ int limit_tree_hold_process(struct limit_tree *tree, const char *text, size_t le
 void limit_tree_drop(struct limit_tree *tree, struct limit_tree_place *place)
 {
 	for (int kind = 0; kind < CGROUP_LIMITS_KINDS; kind++)
-		drop(tree, place->at[kind]);
+		release_node(tree, place->at[kind]);
 	*place = (struct limit_tree_place){ 0 };
 }
 

@@ -1,10 +1,10 @@
 /*
  * cgroup_limits.h: effective limits: the minimum over a cgroup and all its ancestors, then the
- * machine. What a cgroup's own directory says is read when it is first asked about and then by
- * limit_tree_refresh, once for all that are in it or below it.
+ * machine. "max", -1, v1's huge number, a missing file or controller mean "no limit here".
  *
- * Memory: some 70 bytes for each cgroup that is asked about, and each of its ancestors, in each
- * hierarchy that limits something. Cold path.
+ * A cgroup's own directory is read when it is first asked about and then by limit_tree_refresh,
+ * once for all that are in it or below it. Memory: some 70 bytes for each cgroup that is asked
+ * about, and each of its ancestors, in each hierarchy that limits something. Cold path.
  */
 #ifndef SPIKEWATCH_LIB_CGROUP_CGROUP_LIMITS_H
 #define SPIKEWATCH_LIB_CGROUP_CGROUP_LIMITS_H
@@ -15,12 +15,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-/*
- * cgroup_limits.h: what limits a cgroup: itself, and the machine. "max", -1, v1's huge number, a
- * missing file or controller mean "no limit here". What its ancestors have to say of it:
- * limit_tree.h. Cold path.
- */
 
 /* Effective limits. UINT64_MAX: not known at all (never zero cores). */
 struct cgroup_limits {
@@ -45,8 +39,8 @@ struct limit_tree;
 struct limit_tree_node;
 
 /*
- * Where somebody is: a cgroup for each kind of limit; NULL: none that is known. {0} is nowhere,
- * where only the machine limits.
+ * The cgroups of a process or cgroup, one for each kind of limit; NULL: none is known. {0} is
+ * nowhere, where only the machine limits.
  */
 struct limit_tree_place {
 	struct limit_tree_node *at[CGROUP_LIMITS_KINDS];
@@ -74,8 +68,8 @@ void limit_tree_limits(const struct limit_tree *tree, const struct limit_tree_pl
 
 /*
  * Reads part number `part` of LIMIT_TREE_PARTS of all cgroups anew. Returns how many there were: a
- * dozen system calls each at most. One that cannot be looked at for want of descriptors keeps what
- * it had.
+ * dozen system calls each at most. One that cannot be read for want of descriptors keeps its
+ * previous limits.
  */
 #define LIMIT_TREE_PARTS 512u
 size_t limit_tree_refresh(struct limit_tree *tree, unsigned part);

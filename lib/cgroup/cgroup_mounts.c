@@ -1,10 +1,22 @@
 /*
- * cgroup_mounts.c: the kernel tells nobody where his namespace begins. But the list of processes of
- * a cgroup is in the host's tree, and who reads it sees himself there: that cgroup's path, less
- * what the namespace says of it, is the answer. One walk, at the start.
+ * cgroup_mounts.c: a hierarchy is a directory and a version; a controller belongs to one of them.
  *
- * Rejected: the inode of /sys/fs/cgroup, which is the namespace's own root only where nobody has
- * mounted the host's over it.
+ * libcgroup is asked for the mounts and nothing else. It reads one controller's path of a pid per
+ * call and cannot tell a process that vanished from one without a cgroup; it walks one v1 hierarchy
+ * at a time; and it does either only below /proc and its own mounts. Reading /proc/<pid>/cgroup
+ * once, and walking directories by descriptor, serves every root with one piece of code, which
+ * fixtures can test. libcgroup keeps its table of mounts in globals and has no lock that covers
+ * reading it again: one thread at a time may make mounts. Everything else works on the immutable
+ * result.
+ *
+ * A walk over several trees visits a path in the first tree that has it. Asking the earlier trees
+ * costs a system call for each, and needs no set of the paths seen, whose size would have to be
+ * bounded.
+ *
+ * The kernel does not say where a cgroup namespace begins. But the process lists of cgroups are in
+ * the host's tree, and the reader finds itself there: that cgroup's path, less what the namespace
+ * shows of it, is the origin. One walk, at the start. Rejected: the inode of /sys/fs/cgroup, which
+ * is the namespace's own root only where the host's is not mounted over it.
  */
 #include "lib/cgroup/cgroup_mounts.h"
 
@@ -132,12 +144,6 @@ bool cgroup_glob(const char *glob, const char *path)
 	return true;
 }
 
-/*
- * cgroup_tree.c: trees in order, and a path is visited in the first one that has it. Asking the
- * earlier trees costs a system call for each, and needs no set of the paths seen, whose size would
- * have to be bounded.
- */
-
 struct walk {
 	int (*visit)(void *ctx, const char *path);
 	void *ctx;
@@ -261,19 +267,6 @@ int cgroup_tree_walk(const char *const roots[], size_t count, int (*visit)(void 
 
 	return r == 0 && walk.bounded ? -E2BIG : r;
 }
-
-/*
- * cgroup_mount.c: a hierarchy is a directory and a version; a controller belongs to one of them.
- *
- * libcgroup is asked for the mounts and nothing else. It reads one controller's path of a pid per
- * call and cannot tell a process that vanished from one without a cgroup; it walks one v1 hierarchy
- * at a time; and it does either only below /proc and its own mounts. Reading /proc/<pid>/cgroup
- * once, and walking directories by descriptor, serves every root with one piece of code, which
- * fixtures can test.
- *
- * libcgroup keeps its table of mounts in globals and has no lock that covers reading it again: one
- * thread at a time may make mounts. Everything else here works on the immutable result.
- */
 
 /* libcgroup calls its own struct what is an enum here. */
 #define cgroup_controller libcgroup_controller

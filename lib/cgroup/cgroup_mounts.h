@@ -1,8 +1,12 @@
 /*
- * cgroup_mounts.h: where in its host's cgroup trees the reader's cgroup namespace begins
- * (cgroup_namespaces(7)). To a reader in a namespace of its own, as in most containers on cgroup
- * v2, /proc/<pid>/cgroup says paths from there: "/../../other-pod/x" is its host's
- * "/pods/other-pod/x". Cold path.
+ * cgroup_mounts.h: where the cgroup hierarchies are, which cgroup a process is in, a walk over all
+ * hierarchies as if they were one, and where in the host's trees the reader's cgroup namespace
+ * begins (cgroup_namespaces(7)): in a namespace of its own, as in most containers on cgroup v2,
+ * /proc/<pid>/cgroup has paths from there: "/../../other-pod/x" is the host's "/pods/other-pod/x".
+ *
+ * The only module that knows libcgroup, which is asked when everything is at its usual place; below
+ * another proc root or cgroup root (fixtures, a daemon in a container) the kernel's files are read
+ * directly. Cold path.
  */
 #ifndef SPIKEWATCH_LIB_CGROUP_CGROUP_MOUNTS_H
 #define SPIKEWATCH_LIB_CGROUP_CGROUP_MOUNTS_H
@@ -14,24 +18,12 @@
 #include <stdint.h>
 
 /*
- * cgroup_tree.h: walks several directory trees as if they were one: what the hierarchies of cgroup
- * v1 are. Cold path.
- */
-
-/*
  * Calls visit for the path of every directory below the roots, "/" for the roots themselves, each
  * path once however many trees have it, parents first. Symbolic links are not followed; what
  * vanishes meanwhile is left out. Returns what visit returned, as soon as that is not 0; 0; -E2BIG
  * at the end when the bounds above left something out; -ENOMEM, -errno.
  */
 int cgroup_tree_walk(const char *const roots[], size_t count, int (*visit)(void *ctx, const char *path), void *ctx);
-
-/*
- * cgroup_mount.h: where the cgroup hierarchies are and which cgroup a process is in. The only
- * module that knows libcgroup, which is asked when everything is at its usual place; below another
- * proc root or cgroup root (fixtures, a daemon in a container) the kernel's files are read
- * directly. Cold path only.
- */
 
 enum cgroup_resource { CGROUP_CPU, CGROUP_CPUACCT, CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPUSET, CGROUP_CONTROLLERS };
 

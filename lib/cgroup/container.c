@@ -1,12 +1,36 @@
 /*
- * container.c: a key of a document, a field of a container: a table each. The first row that is
- * there counts, and what is known already stays.
+ * container.c: names of containers, from the documents of runtimes and from paths of cgroups.
  *
- * Docker's labels and the annotations of CRI-O have the same keys for what the kubelet told them.
+ * Documents: a table of keys of a document, and one of fields of a container. The first row that
+ * matches counts, and a field that is known stays. Docker's labels and the annotations of CRI-O
+ * have the same keys for what comes from the kubelet. Labels: Docker has them as an object; CRI-O
+ * has what the kubelet called labels as a document within an annotation. Of a pod's container these
+ * are the kubelet's own: those a person gave are with the sandbox. containerd's OCI document has
+ * none (container_db.h).
  *
- * Labels: Docker has them as an object; CRI-O has what the kubelet called labels as a document
- * within an annotation. Of a pod's container these are the kubelet's own: what a person gave is
- * with the sandbox. containerd's OCI document has none (container_db.h).
+ * Paths are walked from the root, component by component; each is compared with a table, and the
+ * last that matches is the innermost container. What follows it are cgroups that the container made
+ * itself.
+ *
+ *	/docker/<id>                                                     cgroup files
+ *	/system.slice/docker-<id>.scope                                  systemd
+ *	/kubepods/burstable/pod<uid>/<id>                                Kubernetes, cgroup files
+ *	/kubepods.slice/.../kubepods-burstable-pod<uid>.slice/cri-containerd-<id>.scope
+ *	/system.slice/containerd.service/kubepods-pod<uid>.slice:cri-containerd:<id>
+ *	                                                                 its drivers disagree
+ *	/machine.slice/libpod-<id>.scope/container                       Podman
+ *	/system.slice/web.service/libpod-payload-<id>                    Podman with --cgroups=split
+ *	/machine.slice/systemd-nspawn@web.service/payload                systemd-nspawn
+ *	/lxc.payload.web                                                 LXC, LXD, Incus
+ *	/default/web                                                     containerd's own clients
+ *
+ * A process that may make cgroups may give them such names, and those of containers that exist. So
+ * a container inside of another one, or below a user's own systemd, is a foreign one: it is not
+ * given the names that the machine's runtimes have for its id.
+ *
+ * An id is 64 hexadecimal digits and nothing else, so libpod-conmon-<id>.scope is a monitor. 64
+ * digits alone are a container too, of any runtime: a custom parent (docker run --cgroup-parent)
+ * leaves no other trace.
  */
 #include "lib/cgroup/container.h"
 
@@ -22,32 +46,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/*
- * container_path.c: the path is walked from the root, component by component; each is held against
- * a table, and the last that fits is the innermost container. What follows it are cgroups that the
- * container made for itself.
- *
- * 	/docker/<id>                                                     cgroup files
- * 	/system.slice/docker-<id>.scope                                  systemd
- * 	/kubepods/burstable/pod<uid>/<id>                                Kubernetes, cgroup files
- * 	/kubepods.slice/.../kubepods-burstable-pod<uid>.slice/cri-containerd-<id>.scope
- * 	/system.slice/containerd.service/kubepods-pod<uid>.slice:cri-containerd:<id>      its drivers
- *                                                                                    disagree
- * 	/machine.slice/libpod-<id>.scope/container                       Podman
- * 	/system.slice/web.service/libpod-payload-<id>                    Podman with --cgroups=split
- * 	/machine.slice/systemd-nspawn@web.service/payload                systemd-nspawn
- * 	/lxc.payload.web                                                 LXC, LXD, Incus
- * 	/default/web                                                     containerd's own clients
- *
- * Whoever may make cgroups may give them such names, and those of containers that exist. So what is
- * made inside of another container, or below a user's own systemd, is one, but a foreign one: it is
- * not given the names that the machine's runtimes have for its id.
- *
- * An id is 64 hexadecimal digits and nothing else: libpod-conmon-<id>.scope is a monitor by that.
- * 64 digits alone are a container too, whoever made it: a custom parent (docker run
- * --cgroup-parent) leaves no other trace.
- */
 
 #define ID_DIGITS 64
 #define COMPONENT_MAX 255 /* NAME_MAX */
@@ -326,10 +324,7 @@ static bool take_colons(struct walk *walk, const char *component, size_t end)
 	return form != NULL;
 }
 
-/*
- * "/<namespace>/<name>": what containerd's clients use if nobody says otherwise, and anybody else
- * may too.
- */
+/* "/<namespace>/<name>": the default of containerd's clients, but any process may make it. */
 static void take_plain(struct walk *walk, const char *component, size_t end)
 {
 	size_t space = strlen(walk->parent), len = strlen(component);

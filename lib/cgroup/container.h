@@ -1,14 +1,16 @@
 /*
- * container.h: what runtimes write down about a container, read for its names and labels: documents
- * of JSON, and names of files. Pure; the bytes may be anybody's.
+ * container.h: which container a cgroup belongs to, by its path alone, and what runtimes write down
+ * about a container, read for its names and labels: documents of JSON, and names of files. Docker,
+ * containerd, CRI-O, Podman, systemd-nspawn and LXC put their names into the paths of the cgroups
+ * that they make, with the cgroup files driver and with systemd's, on cgroup v1 and v2; Kubernetes
+ * adds the pod's (docs/containers.md). Pure; the bytes are untrusted.
  *
- * 	Docker                  /var/lib/docker/containers/<id>/config.v2.json
- * 	containerd, nerdctl
- *  /run/containerd/io.containerd.runtime.v2.task/<namespace>/<id>/config.json
- * 	CRI-O, Podman           /run/containers/storage/overlay-containers/<id>/userdata/config.json
- * 	Podman                  /var/lib/containers/storage/overlay-containers/containers.json
- * 	Kubernetes              /var/log/containers/<pod>_<namespace>_<container>-<id>.log,
- *                          /var/log/pods/<namespace>_<pod>_<uid>
+ *	Docker                  /var/lib/docker/containers/<id>/config.v2.json
+ *	containerd, nerdctl     /run/containerd/io.containerd.runtime.v2.task/<namespace>/<id>/config.json
+ *	CRI-O, Podman           /run/containers/storage/overlay-containers/<id>/userdata/config.json
+ *	Podman                  /var/lib/containers/storage/overlay-containers/containers.json
+ *	Kubernetes              /var/log/containers/<pod>_<namespace>_<container>-<id>.log,
+ *	                        /var/log/pods/<namespace>_<pod>_<uid>
  */
 #ifndef SPIKEWATCH_LIB_CGROUP_CONTAINER_H
 #define SPIKEWATCH_LIB_CGROUP_CONTAINER_H
@@ -17,13 +19,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-
-/*
- * container_path.h: is a cgroup a container's, or inside of one, by its path alone? Docker,
- * containerd, CRI-O, Podman, systemd-nspawn and LXC put their names into the paths of the cgroups
- * that they make, with the cgroup files driver and with systemd's, on cgroup v1 and v2; Kubernetes
- * adds the pod's. Pure. docs/containers.md has the forms.
- */
 
 #define CONTAINER_PATH_POD_UID 36
 
@@ -73,7 +68,7 @@ struct container_state_more {
 int container_state_docker(const char *text, size_t len, struct container *ret, struct container_state_more *more);
 int container_state_oci(const char *text, size_t len, struct container *ret, struct container_state_more *more);
 
-/* Whether a label of that key is somebody's, and not one that a runtime has written for itself. */
+/* Whether a label of that key was given by a user, and not written by a runtime for itself. */
 bool container_state_is_label(const char *key, size_t len);
 
 /*

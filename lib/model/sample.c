@@ -1,6 +1,6 @@
 /*
- * sample.c: verdicts are ratios of differences between two states of the counters. The thresholds
- * are those at which gVisor's profiling metrics warn; the causes and remedies are ours.
+ * sample.c: the table of fields as data, and verdicts on the sampler: ratios of differences between
+ * two states of its counters. The thresholds are those at which gVisor's profiling metrics warn.
  */
 #include "lib/model/sample.h"
 
@@ -9,8 +9,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-
-/* sample.c: the field table as data. */
 
 static const struct sample_field_info fields[SAMPLE_FIELDS] = {
 #define X(identifier, name, unit, kind, source) [SAMPLE_##identifier] = { name, unit, SAMPLE_##kind, source },

@@ -1,14 +1,5 @@
 /*
- * sample.h: what the sampler knows of its own work, and the verdicts drawn from it.
- *
- * The first eight names are those that gVisor's profiling metrics print in their STATS line; the
- * rest are ours. All are totals since the sampler started, except collection_rate. Times in
- * nanoseconds.
- *
- * Several sampler threads have counters of their own; those of a ring are all of theirs in one
- * (stats_merge). The second column says how: SUM; MOST, the greatest; FIRST, the smallest that is
- * not zero. Slots are those of every thread: with four threads four elapse in an interval, and the
- * capture rate stays what was taken of what elapsed.
+ * sample.h: what one look at a target yields, and what the sampler knows of its own work.
  */
 #ifndef SPIKEWATCH_LIB_MODEL_SAMPLE_H
 #define SPIKEWATCH_LIB_MODEL_SAMPLE_H
@@ -18,8 +9,7 @@
 #include <stdint.h>
 
 /*
- * sample.h: what one look at a target yields: raw counters and gauges, each of which may be
- * unavailable.
+ * A sample: raw counters and gauges, each of which may be unavailable.
  *
  * SAMPLE_FIELD_TABLE is the only list of fields. Ring records, stream columns, their units and
  * kinds are all made from it, so they cannot drift apart. Numbers are positions in a mask that is
@@ -117,6 +107,17 @@ static inline void sample_unset(struct sample *sample, enum sample_field field)
 {
 	sample->mask &= ~(1u << field);
 }
+
+/*
+ * The first eight names are those that gVisor's profiling metrics print in their STATS line; the
+ * rest are ours. All are totals since the sampler started, except collection_rate. Times in
+ * nanoseconds.
+ *
+ * Each sampler thread has counters of its own; those of a ring are all of them merged
+ * (stats_merge). The second column says how: SUM; MOST, the greatest; FIRST, the smallest that is
+ * not zero. Slots are those of every thread: with four threads four elapse in an interval, and the
+ * capture rate stays what was taken of what elapsed.
+ */
 
 // clang-format off
 #define STATS_FIELD_TABLE(X)                                                                                   \

@@ -1,21 +1,27 @@
 /*
- * target.c: a target as bytes. In the byte order of the machine, because they never leave it: they
- * live in a ring that is mapped by processes of the same boot.
+ * target.c: a target as bytes, in the byte order of the machine: they live in a ring that is mapped
+ * by processes of the same boot.
  *
- * 	 0  u32 id
- * 	 4  u32 kind
- * 	 8  i32 pid
- * 	12  u32 length of all of it
- * 	16  u64 start_ticks
- * 	24  six strings, each a u16 length, the bytes, a NUL: entry, name, key, comm, cmdline, cgroup
- * 	    of what is in a container a seventh, which is not empty: container
- * 	    zeros up to a multiple of 8
+ *	 0  u32 id
+ *	 4  u32 kind
+ *	 8  i32 pid
+ *	12  u32 length of all of it
+ *	16  u64 start_ticks
+ *	24  six strings, each a u16 length, the bytes, a NUL: entry, name, key, comm, cmdline, cgroup
+ *	    of what is in a container a seventh, which is not empty: container
+ *	    zeros up to a multiple of 8
  *
  * The NULs let a decoded target point into the bytes; decoding checks them, and that no string
- * holds another.
- *
- * A target that is too long loses bytes in the order of what is missed least: cmdline first, then
+ * holds another NUL. A target that is too long loses the least important bytes first: cmdline, then
  * the container's image and the cgroup's path, the key, which is its identity, last.
+ *
+ * Containers: one table has the fields of the packed form in their order, the least important last,
+ * where they may be cut off.
+ *
+ * Labels: keys and values one after the other, sorted by key, each with its NUL; adding moves what
+ * follows. When room is short the longest is dropped: labels used for selection are short. What an
+ * image brings takes no room from a pod's labels: else the maker of an image would choose the names
+ * of the pods that use it.
  */
 #include "lib/model/target.h"
 
@@ -31,11 +37,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-/*
- * container.c: names. One table has the fields of the packed form in their order: what can be
- * missed most is last, where it may be cut off.
- */
 
 #define SHORT_ID 12 /* what docker ps shows */
 
@@ -147,16 +148,6 @@ bool container_unpack(const char *text, struct container *ret)
 
 	return true;
 }
-
-/*
- * labels.c: keys and values one after the other, sorted by key, each with its NUL. Adding moves
- * what follows; there are few, and they are added once.
- *
- * When room is short the longest goes: those that people select by are short, and what an image
- * says of its licence is not. The order in which labels come then hardly matters, and it is a hash
- * table's. But what an image brings takes no room from a pod's: who makes images would else choose
- * what the pods that use them are called.
- */
 
 static size_t size_of(const char *key)
 {

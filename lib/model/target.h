@@ -1,5 +1,5 @@
 /*
- * target.h: what is watched: its identity and its names.
+ * target.h: what is watched: its identity, its names, its container and labels. Values; pure.
  *
  * Identity of a process is (pid, start time), never the pid alone. A cgroup is its path. A group is
  * the sum of the processes of one configuration entry. `key` is that identity as text, stable over
@@ -15,12 +15,10 @@
 #include <stdint.h>
 
 /*
- * labels.h: the labels of a container, or of its pod: names and values that whoever started it
- * chose. A value of bounded size. Pure.
- *
- * Keys are of visible ASCII without spaces, so that they can be keys of anything; values may hold
- * any byte but control characters, and whoever prints them escapes the rest. What does not fit is
- * left out as a whole and counted: a value that is cut would be another value.
+ * The labels of a container, or of its pod, of bounded size; untrusted. Keys are of visible ASCII
+ * without spaces; values may hold any byte but control characters, so printing escapes them. A
+ * label that does not fit is left out as a whole and counted: a value that is cut would be another
+ * value.
  */
 
 /*
@@ -71,14 +69,13 @@ void labels_copy(struct labels *ret, const struct labels *labels);
 void labels_json(struct json_writer *json, const char *key, const struct labels *labels);
 
 /*
- * container.h: a container as a value: what its runtime calls it. Pure.
- *
- * No pointers inside but one to labels, which are lent. Strings are NUL-terminated, "" if not
- * known, and hold no control characters; whoever prints them escapes the rest.
+ * A container: what its runtime calls it. No pointers inside but one to labels, which are lent.
+ * Strings are NUL-terminated, "" if not known, and hold no control characters; printing escapes the
+ * rest.
  */
 
 enum container_runtime {
-	CONTAINER_UNKNOWN, /* a container, but nobody says whose */
+	CONTAINER_UNKNOWN, /* a container, of an unknown runtime */
 	CONTAINER_DOCKER,
 	CONTAINER_CONTAINERD,
 	CONTAINER_CRIO,
@@ -99,7 +96,7 @@ struct container {
 	char pod[CONTAINER_TEXT_MAX + 1];    /* Kubernetes: the name of the pod; "": it is in none */
 	char image[CONTAINER_TEXT_MAX + 1];  /* as it was asked for: "nginx:1.27" */
 	bool sandbox;                        /* only keeps a pod's namespaces ("pause") */
-	const struct labels *labels; /* its own and its pod's; whoever gave this out keeps them. NULL: not known */
+	const struct labels *labels;         /* its own and its pod's; lent. NULL: not known */
 };
 
 /*
@@ -156,7 +153,7 @@ enum target_kind { TARGET_PROCESS = 1, TARGET_CGROUP = 2, TARGET_GROUP = 3 };
 #define TARGET_ENCODED_MAX 1024
 
 /*
- * A value; the strings belong to whoever made it. Strings but container are never NULL ("" = not
+ * A value; the strings belong to its maker. Strings but container are never NULL ("" = not
  * known) and may hold any byte.
  */
 struct target {

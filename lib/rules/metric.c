@@ -1,4 +1,14 @@
-/* metric.c: one format per unit, those of units.h. */
+/*
+ * metric.c: two observations in, one real number out.
+ *
+ * Every counter is compared by difference, and a difference below zero is "unavailable", never a
+ * huge number: counters of a group step back when one of its processes ends. A limit is taken at
+ * the end of the window, because it is the one that applies from now on. Nothing is clamped: 101 %
+ * of a quota is what the kernel granted.
+ *
+ * Rejected: guessing a missing limit for anything but the machine itself. A percentage of a guess
+ * would fire rules.
+ */
 #include "lib/rules/metric.h"
 
 #include "lib/base/base.h"
@@ -8,18 +18,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-/*
- * metric.c: two observations in, one real number out.
- *
- * Every counter is compared by difference and a difference below zero is "unavailable", never a
- * huge number: counters of a group step back when one of its processes ends. A limit is taken at
- * the end of the window, because that is what the target has to live with from now on. Nothing is
- * clamped: 101 % of a quota is what the kernel handed out.
- *
- * Rejected: guessing a missing limit for anything but the machine itself. A percentage of a guess
- * would fire rules.
- */
 
 /* clang-format off */
 static const struct {
@@ -214,9 +212,7 @@ static bool throttled(const struct metric_point *from, const struct metric_point
 	if (!counted(from, to, SAMPLE_PERIODS, &periods) || !counted(from, to, SAMPLE_THROTTLED_PERIODS, &of_them))
 		return false;
 
-	/*
-	 * Periods only elapse while the cgroup runs: none elapsed means that nobody was held back.
-	 */
+	/* Periods only elapse while the cgroup runs: none elapsed means that none was throttled. */
 	*ret = periods > 0 ? of_them / periods * 100 : 0;
 	return true;
 }

@@ -1,10 +1,10 @@
 /*
  * trigger.c: one step of one rule on one target.
  *
- * A step is: keep the clocks, judge the value (is it a candidate?), see what holds a candidate
- * back, fire or not, and only then let the value into the history. So the average never holds the
- * value it is compared with, and holds every other one that was seen: candidates, values above the
- * maximum and values of the warm-up are history like any other.
+ * A step is: advance the clocks, judge the value (is it a candidate?), check what suppresses a
+ * candidate, fire or not, and only then add the value to the history. So the average never includes
+ * the value it is compared with, and includes every other one: candidates, values above the maximum
+ * and values of the warm-up.
  *
  * The average. Subtracting what leaves a running sum leaves rounding errors behind: after a value
  * of 1e18 has passed through, the sum of small numbers is wrong by hundreds. So nothing is ever
@@ -14,9 +14,9 @@
  * `recent`). Invariant: slots [0, position) hold values, slots [position, filled) hold such sums.
  *
  * Time. Spans that are under way (cooldown, the count's period) end on the monotonic clock, which
- * nobody sets. What is remembered for another life is on the wall clock, which anybody may set: it
- * is moved along when it was set by more than WALL_STEP_NS, so that a clock corrected after boot
- * neither shortens nor lengthens a cooldown over a restart.
+ * cannot be set. What is kept over a restart is in wall clock time: it is shifted when that clock
+ * was set by more than WALL_STEP_NS, so that a correction after boot neither shortens nor lengthens
+ * a cooldown over a restart.
  *
  * Holding. A candidate holds from the end of the first window in which it was one, within a
  * cooldown too; any other judgement, "unavailable" included, ends that. A firing starts it anew, so

@@ -2,17 +2,10 @@
  * trigger.h: does this value of this target make this rule fire, and why (not)? A pure function of
  * rule, state, time and value; it does not know what a dump is.
  *
- *   ┌───────┐ candidate, for = 0 or held ┌───────┐ next step ┌──────────┐ cooldown over
- *   ┌────────────────────┐
- *   │ ARMED ├───────────────────────────▶│ fires ├──────────▶│ COOLDOWN ├────────────────▶│ ARMED, or
- *   DISARMED │
- *   └─┬───▲─┘                            └───▲───┘           └──────────┘                 │ until
- *                                        re-armed     │
- *     │   │ not a candidate any more         │ held for `for`
- *         └────────────────────┘
- *     │ ┌─┴───────┐                          │
- *     └▶│ PENDING ├──────────────────────────┘
- *       └─────────┘
+ *	ARMED ── candidate, for = 0 or held for `for` ──▶ fires ── next step ──▶ COOLDOWN
+ *	│   ▲                                               ▲                      │ cooldown over
+ *	│   │ no candidate any more                         │ held for `for`       ▼
+ *	└▶ PENDING ─────────────────────────────────────────┘     ARMED, or DISARMED until re-armed
  *
  * The order in which a value is judged is fixed and written at enum trigger_reason.
  */

@@ -4,9 +4,9 @@
  * Files are opened relative to the directory's own descriptor, so all of them belong to one process
  * even if the pid is reused meanwhile. They are opened when the process is added, so that later, in
  * the tick, nothing is opened; those that the options make useless are closed again. A process for
- * which there are no descriptors to spare (a closed one) has files opened in the tick, and its start
- * time tells whose they are: a pid belongs to one process from its start to its end, so if it is
- * the one that is meant, the CPU clock read before was its clock too. What is read of a closed
+ * which there are no descriptors to spare (a closed one) has files opened in the tick, and its
+ * start time tells whose they are: a pid belongs to one process from its start to its end, so if it
+ * is the one that is meant, the CPU clock read before was its clock too. What is read of a closed
  * process goes into a copy of the sample first, so that nothing of another process is kept.
  *
  * A file that may not be read (fd/ of other users, clear_refs) or is missing (fixtures) is
@@ -221,10 +221,7 @@ static int process_reopen(int procfd, int32_t pid, uint64_t start_ticks, unsigne
 	return 0;
 }
 
-/*
- * Nothing is open; the CPU clock of pid, if wanted, can be asked, and says nothing of who has that
- * pid.
- */
+/* Nothing is open; the CPU clock of pid, if wanted, can be read, whichever process has that pid. */
 static void process_init_closed(struct process *process, int32_t pid, bool with_cpu_clock)
 {
 	set_closed(process);

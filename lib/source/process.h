@@ -137,9 +137,9 @@ bool process_reader_retune(struct process_reader *reader, const struct process_r
 			   const struct process_reader_options *options, mono_t now, struct sample *sample);
 
 /*
- * Opens again what options need and process_drop may have closed; the next process_reader_look takes it
- * over, and it is read then. A closed one needs none. Any thread, one at a time. Arguments and
- * returns as source_entry_reopen (source.h).
+ * Opens again what options need and process_drop may have closed; the next process_reader_look
+ * takes it over, and it is read then. A closed one needs none. Any thread, one at a time. Arguments
+ * and returns as source_entry_reopen (source.h).
  */
 int process_reader_reopen(struct process_reader *reader, int procfd, int32_t pid, uint64_t start_ticks,
 			  const struct process_reader_options *options);
@@ -168,17 +168,17 @@ void process_reader_need(struct process_reader *reader, bool peak, bool fds);
 
 /*
  * Looks at the clock. defer_ns: for how long the files may be left unread after it ran; 0: not
- * at all. Of PROCESS_READER_FILES, what the clock says is not to be believed before process_reader_read. Of
- * PROCESS_READER_CLOCK it is, but for one case: the pid came to belong to another process, the clock of
- * which is ahead of this one's by less than unread_max_ns; that is found out when the files are
- * read.
+ * at all. Of PROCESS_READER_FILES, what the clock says is not to be believed before
+ * process_reader_read. Of PROCESS_READER_CLOCK it is, but for one case: the pid came to belong to
+ * another process, the clock of which is ahead of this one's by less than unread_max_ns; that is
+ * found out when the files are read.
  */
 enum process_reader_due process_reader_look(struct process_reader *reader, const struct process_reader_options *options,
 					    mono_t now, uint64_t defer_ns);
 
 /*
- * After PROCESS_READER_CLOCK: CPU in *sample is what the clock said; all else in it stays as of the last
- * reading.
+ * After PROCESS_READER_CLOCK: CPU in *sample is what the clock said; all else in it stays as of the
+ * last reading.
  */
 void process_reader_take_clock(struct process_reader *reader, struct sample *sample);
 

@@ -1,8 +1,26 @@
 /*
- * source.c: who is in a source, and what is in force. What a fill does is in source_fill.c.
+ * source.c: one array of what is read, one loop over what is due.
  *
- * All arrays are in one room (source_format.h), which is exchanged for another when the capacity
- * changes; nothing else is allocated after the start.
+ * All arrays are in one room, which is exchanged for another when the capacity changes; nothing
+ * else is allocated after the start.
+ *
+ * Threads. The owner thread fills. The control thread makes and frees entries and opens files; what
+ * it has for an entry that is in a source (limits, files, exit usage) it leaves in atomic words of
+ * the entry and then sets a flag in its first cache lines, where the next fill sees it in passing.
+ *
+ * When each entry is due is in an array of its own, four bytes an entry: that is all that a fill
+ * touches of those that are not due. Of an entry that is, it touches the first two cache lines; the
+ * next entry's are prefetched while the kernel answers for this one. Points in time are steps of 65
+ * us since the first fill, rounded down: an entry may be read so much too early, never too late.
+ *
+ * A group is a sum that is changed by differences whenever a member changed, so its cost is that of
+ * the members that changed. A counter contributes the growth of the highest value seen: the
+ * kernel's CPU counters step back by a little at times, and catching up must not be counted again.
+ *
+ * Rejected: reading each kind through a table of functions (an indirect call for each of thousands
+ * of looks that cost 200 ns); the time of a pass as the time of its reads (hundreds of them take
+ * long enough to fake spikes); a timing wheel, which finds what is due without a look at the rest:
+ * but these looks cost 0.3 ns each, and entries come, go, wake and change their place in the array.
  */
 #include "lib/source/source.h"
 
@@ -37,7 +55,7 @@ struct source_group {
 	struct sum sum;
 	uint32_t members;
 	_Atomic bool has_exit_usage;               /* there is something to be added */
-	_Atomic uint64_t exit_usage[SUM_COUNTERS]; /* by the cold side */
+	_Atomic uint64_t exit_usage[SUM_COUNTERS]; /* by the control thread */
 };
 
 struct source_entry {
@@ -50,10 +68,10 @@ struct source_entry {
 	struct source_group *member_of; /* of a member */
 	_Atomic uint64_t idle_ns;       /* the longest pause of this one */
 
-	/* The second cache line ends within the gate. */
+	/* The second cache line ends within the reader. */
 	_Alignas(SOURCE_CACHE_LINE) uint8_t kind; /* enum entry_kind */
 	uint8_t status;                           /* enum source_status */
-	bool fresh;                               /* nobody was told of it yet */
+	bool fresh;                               /* not in source_seen yet */
 	bool whole;                               /* of a member: counts from its beginning */
 	bool unreadable;         /* the last look could not read it: `at` and all that is known are older */
 	_Atomic bool limits_set; /* new limits to take over */
@@ -119,14 +137,6 @@ static inline void source_all_due(struct source *source)
 	for (uint32_t i = 0; i < source->count; i++)
 		source->due[i] = source->step;
 }
-
-/*
- * sum.c: moved by differences, so that a member that did not change costs nothing.
- *
- * A counter contributes the growth of the highest value seen: the kernel's CPU counters step back
- * by a little at times, and catching up must not be counted again. That a counter restarts does not
- * happen to a process.
- */
 
 #define COUNTERS SUM_COUNTERS
 
@@ -205,7 +215,7 @@ static void sum_leave(struct sum *sum, struct sum_part *part)
 	sum->members--;
 }
 
-/* Adds to the counters what was used by somebody who is no member (any more). */
+/* Adds to the counters the usage of a process that is no member (any more). */
 static void sum_add_usage(struct sum *sum, const uint64_t counters[SUM_COUNTERS])
 {
 	for (int i = 0; i < COUNTERS; i++) {
@@ -229,15 +239,6 @@ static void sum_sample(struct sum *sum, struct sample *ret)
 	sample_set(ret, SAMPLE_PROCESSES, sum->members);
 	sum->changed = false;
 }
-
-/*
- * source_entry.c: the cold side of a source: entries and rooms are made and freed here, files are
- * opened here.
- *
- * What the cold side has to say of an entry that is in a source (limits, files) it leaves in atomic
- * words of the entry and then raises a flag in its first cache line, where the next fill sees it in
- * passing.
- */
 
 static int new_entry(enum entry_kind kind, void *user, struct source_entry **ret)
 {
@@ -349,8 +350,8 @@ void source_entry_free(struct source_entry *entry)
 }
 
 /*
- * The flag is set after the values: whoever sees it sees them, or newer ones of which the flag will
- * tell again.
+ * The flag is set after the values: a reader that sees it sees them, or newer ones that set it
+ * again.
  */
 void source_entry_set_limits(struct source_entry *entry, uint64_t cpu_limit, uint64_t memory_limit)
 {
@@ -461,25 +462,6 @@ void source_room_free(struct source_room *room)
 }
 
 /*
- * source_fill.c: one array of what is read, one loop over what is due.
- *
- * When each entry is due is in an array of its own, four bytes an entry: that is all that a fill
- * touches of those that are not. Of an entry that is, the first two cache lines (source_format.h);
- * the next entry's are fetched while the kernel answers for this one.
- *
- * Points in time are there as steps of 65 us since the first fill, rounded down: an entry may be
- * looked at so much too early, never too late.
- *
- * A group is a sum (sum.h) that is moved whenever a member changed, so its cost is that of the
- * members that moved.
- *
- * Rejected: reading each kind through a table of functions (an indirect call for each of thousands
- * of looks that cost 200 ns); the time of a pass as the time of its reads (hundreds of them take
- * long enough to fake spikes); a timing wheel, which finds what is due without a look at the rest:
- * but these looks cost 0.3 ns each, and entries come, go, wake and change their place in the array.
- */
-
-/*
  * A look at an idle process takes 200 ns, asking for the time 20: one answer stands for so many
  * looks in a row, some 3 us.
  */
@@ -542,12 +524,12 @@ static void read_process(struct source *source, struct source_entry *entry, mono
 	int r = process_reader_read(&entry->reader, &source->reader_options, now, &entry->sample);
 	mono_t at = clock_mono(&source->clock);
 	if (r < 0)
-		entry->sample = before; /* not what was read of it, by halves, when it ended */
+		entry->sample = before; /* not what was partly read when it ended */
 	if (r < 0 && r != -ESRCH) {
 		source->failed_reads++;
 		entry->status = SOURCE_SAME;
 		entry->unreadable = true;
-		entry->changed = at; /* for all one knows */
+		entry->changed = at; /* perhaps */
 		return;
 	}
 
@@ -572,7 +554,7 @@ static mono_t time_of_look(struct source *source)
 	return source->looked_at;
 }
 
-/* Its CPU time alone is new, and whatever the cold side has said. */
+/* Only its CPU time is new, and what the control thread has set. */
 static void take_clock(struct source *source, struct source_entry *entry)
 {
 	process_reader_take_clock(&entry->reader, &entry->sample);
@@ -650,7 +632,7 @@ static void fill_cgroup(struct source *source, struct source_entry *entry, mono_
 	entry->fresh = false;
 }
 
-/* What is added after the flag was cleared raises it again. */
+/* What is added after the flag was cleared sets it again. */
 static void take_exit_usage(struct source_group *group)
 {
 	uint64_t counters[SUM_COUNTERS];

@@ -1,37 +1,39 @@
 /*
- * source.h: reads all targets in one call. The hot half of sampling: source_fill allocates nothing,
- * logs nothing, locks nothing, and opens nothing but files of processes that have none open. The
- * cold half (making and freeing entries) belongs to another thread.
+ * source.h: reads all targets in one call. source_fill allocates nothing, logs nothing, locks
+ * nothing, and opens nothing but files of processes that have none open.
  *
  * An entry is one thing that is read: a process, a cgroup, or a group, which is the sum of member
- * processes. Entries are made by the cold side, handed to the source by its owner thread
- * (source_add), taken out again by it (source_remove), and freed by the cold side. Between add and
- * remove only the owner thread touches an entry, except source_entry_set_limits.
+ * processes. Entries are made by the control thread, handed to the source by its owner thread
+ * (source_add), taken out again by it (source_remove), and freed by the control thread. Between add
+ * and remove only the owner thread touches an entry, except by the functions below that any thread
+ * may call.
  *
- * Gating: a process whose CPU clock has not moved has not run; its files are read again only at the
- * heartbeat, which backs off (gate.h). After it ran, its files are read until they were read once
- * with the clock standing still.
+ * Reading by need: a process whose CPU clock has not moved has not run; its files are read again
+ * only at the heartbeat, which backs off (process.h). After it ran, its files are read until they
+ * were read once with the clock standing still.
  *
- * One that hardly runs is told by its clock: CPU is new, and exact, in each fill; its files are
- * read when it has used a fiftieth of the interval since they were read (and at most 200 us), in
- * every fill in which it ran as long as its memory changes, and at the latest idle_interval_ns (or
- * its own: source_entry_set_idle) after the first fill that saw it run. Only where there are pauses
- * (below), and not of processes without a clock or without descriptors.
+ * A process that hardly runs is followed by its clock: CPU is new, and exact, in each fill; its
+ * files are read when it has used a fiftieth of the interval since they were read (and at most 200
+ * us), in every fill in which it ran as long as its memory changes, and at the latest
+ * idle_interval_ns (or its own: source_entry_set_idle) after the first fill that saw it run. Only
+ * where idle targets are skipped (below), and not of processes without a clock or without
+ * descriptors.
  *
- * High-water marks and descriptors of a process are read at their own intervals if it ran since, at
- * the latest one interval after it stopped running. The total of its CPU clock is CPU; without the
- * clock it is utime + stime.
+ * High-water marks and descriptor counts are read at their own intervals if the process ran since,
+ * at the latest one interval after it stopped running. The total of its CPU clock is CPU; without
+ * the clock it is utime + stime.
  *
- * Backing off: a process that does not change is looked at less and less often, as idle_backoff.h
- * says, and in every fill again from the first look on that sees it change. What that look finds
- * was used since the look before: source_entry_woke. Members of groups are also looked at in the
- * first fill at or after each multiple of idle_grid_ns: as of those fills the sums are exact; in
- * between they lack what members have begun to use since they were last looked at.
+ * Idle back-off (pacing.h): a process that does not change is looked at less and less often, and in
+ * every fill again from the first look on that sees it change. What that look finds was used since
+ * the look before: source_entry_woke. Members of groups are also looked at in the first fill at or
+ * after each multiple of idle_grid_ns: as of those fills the sums are exact; in between they lack
+ * what members have begun to use since they were last looked at.
  *
  * Group sums never step back: a member's counters count from when its entry was made (or from its
  * beginning: source_entry_set_whole), and stay in the sum when it leaves, where what it used until
- * its end may be added (source_entry_add_exit_usage); gauges are the sum over living members. A group has
- * no MEMORY_PEAK: the peak of a sum is not the sum of the peaks.
+ * its end may be added (source_entry_add_exit_usage); gauges are the sum over living members and
+ * available while every one of them has them. Limits, states and high-water marks of a group are
+ * unavailable: the peak of a sum is not the sum of the peaks.
  */
 #ifndef SPIKEWATCH_LIB_SOURCE_SOURCE_H
 #define SPIKEWATCH_LIB_SOURCE_SOURCE_H
@@ -44,22 +46,13 @@
 #include <stdint.h>
 
 /*
- * sum.h: the sum of samples whose members come and go. Pure; nothing fails.
- *
- * A member's counters count from when it joins, or from its beginning, and stay in the sum when it
- * leaves, so no counter of a sum steps back. A gauge of the sum is that of the members now, and
- * available while every one of them has it. Limits, states and high-water marks cannot be added up
- * (the peak of a sum is not the sum of the peaks): they are unavailable.
- */
-
-/*
  * CPU, CPU_USER, CPU_SYSTEM, MINOR_FAULTS, MAJOR_FAULTS, MEMORY, THREADS, FDS; the counters are the
  * first
  */
 #define SUM_FIELDS 8
 #define SUM_COUNTERS 5
 
-/* Values; {0} is the sum of nobody. */
+/* The sum of samples of members; {0} has none. */
 struct sum {
 	uint64_t value[SUM_FIELDS];
 	uint32_t have[SUM_FIELDS]; /* members that have the field now */
@@ -117,7 +110,7 @@ struct source_counters {
 	uint64_t failed_reads;  /* errors other than "gone" */
 };
 
-/* ---- cold side: may allocate, may open files ---- */
+/* ---- control thread: may allocate, may open files ---- */
 
 /*
  * Opens what is needed to read process pid below procfd (a descriptor of the proc root, which must
@@ -187,7 +180,7 @@ int source_entry_reopen(struct source_entry *entry, int procfd, int32_t pid, uin
 			const struct source_options *wanted);
 
 /*
- * Opens what a cold process needs for *wanted; it has it from the next fill on. As
+ * Opens what a closed process needs for *wanted; it has it from the next fill on. As
  * source_entry_reopen, and one at a time with that. Of an entry that is in no source only before
  * source_add.
  */
@@ -203,8 +196,8 @@ bool source_entry_is_closed(const struct source_entry *entry);
 uint32_t source_entry_runs(const struct source_entry *entry);
 
 /*
- * What somebody waits for: it is read at its own interval also of a cold process; otherwise once
- * per heartbeat at most. False to begin with. Any thread.
+ * What a rule needs is read at its own interval also of a closed process; otherwise once per
+ * heartbeat at most. At first false. Any thread.
  */
 void source_entry_need(struct source_entry *entry, bool peak, bool fds);
 
@@ -249,8 +242,8 @@ void source_remove(struct source *source, struct source_entry *entry);
 void source_set_interval(struct source *source, uint64_t interval_ns);
 
 /*
- * In the next fill everything is looked at and in source_seen, and to be looked at as often as if
- * it had changed then: for readers who may have missed that it did.
+ * In the next fill everything is looked at and is in source_seen, and from then on as often as if
+ * it had changed: for readers that may have missed a change.
  */
 void source_read_all_now(struct source *source);
 
