@@ -1,7 +1,7 @@
 /*
  * address_space.h: what is mapped where in each of many processes, and what its threads are called,
- * at the moment that a replay of perf records has reached. Bounded: what does not fit is dropped and
- * counted, and is then not found.
+ * at the moment that a replay of perf records has reached. Bounded: what does not fit is dropped
+ * and counted, and is then not found.
  *
  * The kernel reports mappings that are made, not those that are removed: a mapping stays until
  * another covers it, its process executes another program, or its pid is reused. The mappings of a

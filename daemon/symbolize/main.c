@@ -1,10 +1,10 @@
 /*
- * main.c: spikewatch-symbolize, which spikewatchd starts for each incident that has stacks. Not meant
- * to be run by hand: see usage.
+ * main.c: spikewatch-symbolize, which spikewatchd starts for each incident that has stacks. Not
+ * meant to be run by hand: see usage.
  *
- * It reads untrusted files with large libraries, and being killed by one does no harm: what it needs
- * is handed over as open descriptors, it gives up everything else before it parses the first byte,
- * and its parent waits for a limited time.
+ * It reads untrusted files with large libraries, and being killed by one does no harm: what it
+ * needs is handed over as open descriptors, it gives up everything else before it parses the first
+ * byte, and its parent waits for a limited time.
  *
  * 	take what is handed over ─▶ copy the vDSO, start the debug file process ─▶ enter the sandbox
  * 	─▶ parse ─▶ symbolize_run ─▶ write
@@ -79,7 +79,7 @@ struct setup {
 	const char *debug_files;
 	bool raw;
 	enum sandbox_refusal refusal;
-	int debug_socket; /* of debug_files.h; -1 */
+	int debug_socket; /* of debug_files_start; -1 */
 	int32_t focus[FOCUS_MAX];
 	size_t focus_count;
 };
@@ -207,8 +207,8 @@ static int copy_vdso(void)
 }
 
 /*
- * The OOM killer takes this process, and not the recorder, whose protection it has inherited; and the
- * recorded processes get the CPU first.
+ * The OOM killer takes this process, and not the recorder, whose protection it has inherited; and
+ * the recorded processes get the CPU first.
  */
 static void stand_back(void)
 {

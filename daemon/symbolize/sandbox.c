@@ -5,14 +5,16 @@
  * 	call of another architecture ── killed          in the table, without a condition ── allowed
  * 	mmap or mprotect of executable memory, fcntl other than reading flags, anything else ── refused
  *
- * What is allowed reads and writes descriptors that are open and gets memory. Of the calls that take
- * a path there is only newfstatat, by which the C library implements fstat(3): it can tell whether a
- * file exists, not what is in it. Messages go through sockets that are connected already. Nothing can
- * open, connect, start, signal or trace. The order matters: the filter forbids what comes before it.
+ * What is allowed reads and writes descriptors that are open and gets memory. Of the calls that
+ * take a path there is only newfstatat, by which the C library implements fstat(3): it can tell
+ * whether a file exists, not what is in it. Messages go through sockets that are connected already.
+ * Nothing can open, connect, start, signal or trace. The order matters: the filter forbids what
+ * comes before it.
  *
- * Debug files: a socket pair that keeps message boundaries. A request is the bytes of a build id, the
- * answer a byte with, perhaps, a descriptor (SCM_RIGHTS). Only the hexadecimal digits of a build id
- * get into the path, so a request cannot reach any file but the world-readable ones in the directory.
+ * Debug files: a socket pair that keeps message boundaries. A request is the bytes of a build id,
+ * the answer a byte with, perhaps, a descriptor (SCM_RIGHTS). Only the hexadecimal digits of a
+ * build id get into the path, so a request cannot reach any file but the world-readable ones in the
+ * directory.
  */
 #include "daemon/symbolize/sandbox.h"
 

@@ -10,9 +10,9 @@
 
 /*
  * Separate debug files for a process that may not open anything any more. Which ones it needs it
- * learns only by reading untrusted files inside the sandbox: so a second process stays outside, which
- * takes nothing but build ids, and answers each with the descriptor of DIRECTORY/ab/cdef....debug, or
- * that there is none.
+ * learns only by reading untrusted files inside the sandbox: so a second process stays outside,
+ * which takes nothing but build ids, and answers each with the descriptor of
+ * DIRECTORY/ab/cdef....debug, or that there is none.
  */
 
 /* Where distributions install them. */

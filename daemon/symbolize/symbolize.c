@@ -3,16 +3,16 @@
  * side-band records change the address spaces, a sample is looked up in them and counts in the
  * profile of its kind.
  *
- * Streams: a cursor in each, at most five, and the earliest record is next. Before that, the streams
- * of followed threads are read once for when each thread was sampled first and last: where a thread
- * was sampled by system-wide events and by events of its own, the latter count.
+ * Streams: a cursor in each, at most five, and the earliest record is next. Before that, the
+ * streams of followed threads are read once for when each thread was sampled first and last: where
+ * a thread was sampled by system-wide events and by events of its own, the latter count.
  *
  * Frames: what an address came to is remembered by (mapping, address), where a mapping is what one
  * record has mapped, also by inheritance; for code of just-in-time compilers by (mapping and
- * process, address), as each process has its own map. In a call chain the first address after a mark
- * (user, kernel) is where that level executed; those behind it are return addresses, the instruction
- * after the call. The call is the byte before, which may even belong to another function: a call of
- * a function that does not return can be the last instruction of its own.
+ * process, address), as each process has its own map. In a call chain the first address after a
+ * mark (user, kernel) is where that level executed; those behind it are return addresses, the
+ * instruction after the call. The call is the byte before, which may even belong to another
+ * function: a call of a function that does not return can be the last instruction of its own.
  */
 #include "daemon/symbolize/symbolize.h"
 
@@ -205,7 +205,10 @@ static int user_frame(struct call_stack *stack, uint32_t pid, uint64_t address, 
 	return remember_frame(stack, whose, &found, address, ret);
 }
 
-/* Whether it is a mark, and what follows it. Addresses of guests cannot be looked up: they end the chain. */
+/*
+ * Whether it is a mark, and what follows it. Addresses of guests cannot be looked up: they end the
+ * chain.
+ */
 static bool is_mark(uint64_t entry, bool *kernel, bool *end)
 {
 	if (entry < PERF_CONTEXT_MAX)
@@ -327,7 +330,9 @@ struct stack_streams {
 	uint64_t broken;                                /* streams that ended in the middle so far */
 };
 
-/* The stream of per-thread events that goes with a system-wide one; STACK_FILE_STREAM_KINDS: none. */
+/*
+ * The stream of per-thread events that goes with a system-wide one; STACK_FILE_STREAM_KINDS: none.
+ */
 static enum stack_file_stream_kind followed_of(enum stack_file_stream_kind kind)
 {
 	return kind == STACK_FILE_CPU      ? STACK_FILE_CPU_FOLLOWED
@@ -477,7 +482,9 @@ static bool stack_streams_next(struct stack_streams *streams, struct perf_record
 	return true;
 }
 
-/* False: a system-wide sample of a thread that has samples by events of its own around that time. */
+/*
+ * False: a system-wide sample of a thread that has samples by events of its own around that time.
+ */
 static bool stack_streams_counts(const struct stack_streams *streams, const struct perf_record *sample,
 				 const struct stack_file_stream *stream)
 {

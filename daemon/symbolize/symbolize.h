@@ -1,11 +1,11 @@
 /*
- * symbolize.h: from samples of addresses (stack_file.h) to profiles of functions (profile.h), one of
- * CPU time and one of memory that was touched for the first time: what spikewatch-symbolize does. The
- * input is not trusted: only in a sandbox, in a process that may be killed by it.
+ * symbolize.h: from samples of addresses (stack_file.h) to profiles of functions (profile.h), one
+ * of CPU time and one of memory that was touched for the first time: what spikewatch-symbolize
+ * does. The input is not trusted: only in a sandbox, in a process that may be killed by it.
  *
  * An address is looked up in the file that its process had mapped there at that moment, if that
- * file was handed over and is that one: where the kernel reported a build id, the file must have the
- * same. Otherwise it has no function, and counts for its mapping.
+ * file was handed over and is that one: where the kernel reported a build id, the file must have
+ * the same. Otherwise it has no function, and counts for its mapping.
  */
 #ifndef SPIKEWATCH_DAEMON_SYMBOLIZE_SYMBOLIZE_H
 #define SPIKEWATCH_DAEMON_SYMBOLIZE_SYMBOLIZE_H
@@ -63,7 +63,7 @@ struct symbolize_counts {
 /*
  * Descriptors of the binaries in the file are taken over. 0: all of ret are the caller's
  * (stack_profile_free), also when records were broken; -ENOMEM; -EINVAL: samples of a kind that
- * perf_record.h does not read.
+ * perf.h does not decode.
  */
 int symbolize_run(const struct stack_file *file, const struct symbolize_options *options,
 		  struct stack_profile *ret[SYMBOLIZE_PROFILES], struct symbolize_counts *ret_counts);

@@ -1,27 +1,27 @@
 /*
  * symbols.c: four layers, each of which only the next one uses.
  *
- * Demangling: libiberty's demanglers, by the functions that hand the text over in pieces and allocate
- * nothing that grows with it. A mangled name can refer to parts of itself, so that every few letters
- * double its length, and it is not trusted: at the first piece too many longjmp(3) leaves the
- * demangler, as it cannot be stopped otherwise. At most a few bytes that it allocated leak. It bounds
- * its recursion itself, unless told not to (DMGL_NO_RECURSE_LIMIT).
+ * Demangling: libiberty's demanglers, by the functions that hand the text over in pieces and
+ * allocate nothing that grows with it. A mangled name can refer to parts of itself, so that every
+ * few letters double its length, and it is not trusted: at the first piece too many longjmp(3)
+ * leaves the demangler, as it cannot be stopped otherwise. At most a few bytes that it allocated
+ * leak. It bounds its recursion itself, unless told not to (DMGL_NO_RECURSE_LIMIT).
  *
- * Lines: functions, inlined functions, files and lines of an address, from DWARF by two indexes, both
- * made when they are first needed: all units by address, and one unit's functions by address. Then
- * there is one function's tree to go down, in which each level that covers the address and is an
- * inlined function gives a frame. Rejected: .debug_aranges, which libdw would use, because clang does
- * not write it and half of a program would be missing; dwarf_getscopes(3), which walks all of a unit
- * for every address. Debug information can contain cycles: visited entries are counted, over all
- * calls, and beyond VISITS_MAX only the names of the symbol table are left.
+ * Lines: functions, inlined functions, files and lines of an address, from DWARF by two indexes,
+ * both made when they are first needed: all units by address, and one unit's functions by address.
+ * Then there is one function's tree to go down, in which each level that covers the address and is
+ * an inlined function gives a frame. Rejected: .debug_aranges, which libdw would use, because clang
+ * does not write it and half of a program would be missing; dwarf_getscopes(3), which walks all of
+ * a unit for every address. Debug information can contain cycles: visited entries are counted, over
+ * all calls, and beyond VISITS_MAX only the names of the symbol table are left.
  *
  * Names of one ELF file: libdwfl opens it and finds its symbol tables, compressed ones too; which
  * symbol an address is in follows the rules of symtable.h, not libdwfl's, which gives the nearest.
- * The file is reported to libdwfl as loaded where its program headers want it, so that addresses are
- * those of the file. Where a process has really loaded it does not matter: offsets in the file are
- * what both sides know (elf_names_address). The name of a function is the linkage name of the debug
- * information, demangled, else that of the symbol, which says foo.part.0 where it is only part of
- * foo, else that in the source. Inlined functions have no symbol.
+ * The file is reported to libdwfl as loaded where its program headers want it, so that addresses
+ * are those of the file. Where a process has really loaded it does not matter: offsets in the file
+ * are what both sides know (elf_names_address). The name of a function is the linkage name of the
+ * debug information, demangled, else that of the symbol, which says foo.part.0 where it is only
+ * part of foo, else that in the source. Inlined functions have no symbol.
  *
  * Modules: one for each binary of the stack file and one for the vDSO. Texts (perf maps, kallsyms)
  * are read whole: their size is not known before, and a perf map still grows.
@@ -51,7 +51,10 @@
 
 #define ELF_NAMES_BUILD_ID_MAX 20
 
-/* How to get the debug information that several files share (dwz, .gnu_debugaltlink), by its build id: -1: none. */
+/*
+ * How to get the debug information that several files share (dwz, .gnu_debugaltlink), by its build
+ * id: -1: none.
+ */
 typedef int elf_names_ask(void *ctx, const uint8_t *build_id, size_t len);
 
 /* Texts belong to the debug information. */
@@ -64,7 +67,7 @@ struct elf_lines_frame {
 
 /* ---- demangling ---- */
 
-/* Longer ones are not looked at. */
+/* Longer names are not demangled. */
 #define MANGLED_MAX 2048
 
 /* Names whose demangled form is longer, terminator included, are left as they are. */
@@ -533,7 +536,10 @@ static int open_module(struct elf_names *names, int *fd)
 	return names->elf != NULL ? read_segments(names) : -ENOEXEC;
 }
 
-/* Takes over the descriptor, also when it fails. 0; -ENOMEM; -ENOEXEC: not a valid ELF program or library. */
+/*
+ * Takes over the descriptor, also when it fails. 0; -ENOMEM; -ENOEXEC: not a valid ELF program or
+ * library.
+ */
 static int elf_names_open(int fd, struct elf_names **ret)
 {
 	AUTO_CLOSE int owned = fd;
@@ -901,7 +907,7 @@ static bool names_file(const struct modules *modules, size_t i, const struct add
 	       strcmp(modules->file->strings + binary->path_offset, mapping->path) == 0;
 }
 
-/* Whether there is anything to tell one file from another by. */
+/* Whether the record identifies the file at all. */
 static bool is_known_file(const struct perf_record_file *file)
 {
 	return file->inode != 0 || file->build_id_len > 0;

@@ -57,7 +57,9 @@ struct Elf *elf_names_elf(const struct elf_names *names);
  */
 struct Dwarf *elf_names_dwarf(struct elf_names *names, uint64_t *ret_bias);
 
-/* The virtual address, as in the file, of an offset in the file. False: it is not loaded as code. */
+/*
+ * The virtual address, as in the file, of an offset in the file. False: it is not loaded as code.
+ */
 bool elf_names_address(const struct elf_names *names, uint64_t offset_bytes, uint64_t *ret);
 
 /*
@@ -93,7 +95,10 @@ struct elf_names *modules_elf(struct modules *modules, const struct address_spac
 struct elf_frames *modules_frames(struct modules *modules, const struct address_space_mapping *mapping,
 				  enum module_state *ret_state);
 
-/* The function that process pid's just-in-time compiler put at address: length of its name, 0: none. */
+/*
+ * The function that process pid's just-in-time compiler put at address: length of its name, 0:
+ * none.
+ */
 size_t modules_compiled(struct modules *modules, uint32_t pid, uint64_t address, const char **ret);
 
 /* The function of the kernel at address: the same. */

@@ -3,15 +3,16 @@
  * back is of no use.
  *
  * Of symbols with one start the preferred is last, so that going back from the last one that starts
- * at or before the address, the first that covers it is the innermost and best. An untrusted file can
- * nest symbols a million deep: after STEPS_MAX no name is given. An open symbol inside of one whose
- * size is known is a label in a function: it would only hide the function, so it covers nothing.
+ * at or before the address, the first that covers it is the innermost and best. An untrusted file
+ * can nest symbols a million deep: after STEPS_MAX no name is given. An open symbol inside of one
+ * whose size is known is a label in a function: it would only hide the function, so it covers
+ * nothing.
  *
  * Perf maps are parsed line by line; invalid lines are skipped, as perf(1) does: a compiler may be
  * writing one. /proc/kallsyms has columns of a fixed width up to the name. The kernel says where
- * symbols start, not where they end, so all of them are open: the next symbol of any kind ends them,
- * and before a hole KALLSYMS_FUNCTION_MAX does. Of two names for one address the global one is
- * preferred, as perf(1) does.
+ * symbols start, not where they end, so all of them are open: the next symbol of any kind ends
+ * them, and before a hole KALLSYMS_FUNCTION_MAX does. Of two names for one address the global one
+ * is preferred, as perf(1) does.
  */
 #include "daemon/symbolize/symtable.h"
 

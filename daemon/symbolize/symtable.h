@@ -2,9 +2,9 @@
  * symtable.h: which function an address is in: ranges of addresses with names, from an ELF file,
  * /proc/kallsyms or a perf map.
  *
- * No name is better than a wrong one. A symbol with a size covers just that size. An open one, whose
- * size is unknown, reaches to the next symbol of any kind, and never beyond the end that was given
- * with it. An address that no symbol covers has no name: there is no "nearest".
+ * No name is better than a wrong one. A symbol with a size covers just that size. An open one,
+ * whose size is unknown, reaches to the next symbol of any kind, and never beyond the end that was
+ * given with it. An address that no symbol covers has no name: there is no "nearest".
  */
 #ifndef SPIKEWATCH_DAEMON_SYMBOLIZE_SYMTABLE_H
 #define SPIKEWATCH_DAEMON_SYMBOLIZE_SYMTABLE_H
@@ -21,7 +21,7 @@ struct symtable_symbol {
 	bool open;           /* ends where the next symbol starts, at `end` at the latest */
 };
 
-/* How two symbols that cover the same address are told apart. */
+/* Which of several symbols that cover the same address is preferred. */
 enum symtable_order {
 	SYMTABLE_INNERMOST, /* the one that starts last; of those, by rank; of those, the shorter name, then by bytes */
 	SYMTABLE_LATEST,    /* by rank alone: the rank is when it was written, and code has been moved meanwhile */
@@ -78,11 +78,11 @@ int perf_map_parse(const char *text, size_t len, struct symtable *table, struct 
 #define KALLSYMS_FUNCTION_MAX (1u << 20)
 
 /*
- * Reads /proc/kallsyms (proc(5)) into an empty table and seals it: "ffffffff81000000 T _text", or with
- * a module "ffffffffc0401000 t helper\t[nf_tables]", whose name is then "helper\t[nf_tables]". Only
- * text symbols (t, T, w, W, i) have names; the others end a function. A reader without privileges is
- * shown addresses of zero: they are left out, so the table is then empty. Names point into the text.
- * 0 or -ENOMEM.
+ * Reads /proc/kallsyms (proc(5)) into an empty table and seals it: "ffffffff81000000 T _text", or
+ * with a module "ffffffffc0401000 t helper\t[nf_tables]", whose name is then "helper\t[nf_tables]".
+ * Only text symbols (t, T, w, W, i) have names; the others end a function. A reader without
+ * privileges is shown addresses of zero: they are left out, so the table is then empty. Names point
+ * into the text. 0 or -ENOMEM.
  */
 int kallsyms_parse(const char *text, size_t len, struct symtable *table);
 

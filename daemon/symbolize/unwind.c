@@ -7,13 +7,13 @@
  * 	lost        no tables and no valid frame pointer, or a caller that is outside of the process's code
  * 	cut         the caller is beyond the copy of the stack, or there are too many
  *
- * The stack pointer must move up at each step, except at those of signals, which may have a stack of
- * their own: so it terminates.
+ * The stack pointer must move up at each step, except at those of signals, which may have a stack
+ * of their own: so it terminates.
  *
- * libdw reads the tables and says for each register how the caller's value is found, as an expression
- * that is evaluated here. Expressions are not trusted: the values on the stack are few, operations
- * are counted, there are no jumps (compilers and assemblers write none here), and memory is the copy
- * of the stack and nothing else.
+ * libdw reads the tables and says for each register how the caller's value is found, as an
+ * expression that is evaluated here. Expressions are not trusted: the values on the stack are few,
+ * operations are counted, there are no jumps (compilers and assemblers write none here), and memory
+ * is the copy of the stack and nothing else.
  *
  * Rejected: libdwfl's unwinder. It wants all modules of one process at a time, opened anew for each
  * process, and guesses by frame pointers without saying so. Here the tables of a file are read once
@@ -37,8 +37,8 @@ enum {
 };
 
 /*
- * A thread's registers and the copy of its stack, as a sample has them, on the way from a function to
- * its caller. What callers need is on their stack; no other memory is there.
+ * A thread's registers and the copy of its stack, as a sample has them, on the way from a function
+ * to its caller. What callers need is on their stack; no other memory is there.
  */
 struct frame_state {
 	uint64_t registers[FRAME_STATE_REGISTERS];
@@ -65,8 +65,8 @@ static const uint8_t perf_bits[FRAME_STATE_REGISTERS] = {
 };
 
 /*
- * From a sample, which must outlive it. False: no registers of a 64-bit program, no stack, or not on
- * x86-64.
+ * From a sample, which must outlive it. False: no registers of a 64-bit program, no stack, or not
+ * on x86-64.
  */
 static bool frame_state_init(struct frame_state *state, const struct perf_record_format *format,
 			     const struct perf_record_sample *sample)
@@ -457,8 +457,8 @@ static bool find_in_tables(struct elf_frames *frames, uint64_t address, Dwarf_Fr
 }
 
 /*
- * From a function to its caller. address: the virtual address in the file of the program counter, or
- * of a return address the byte before it.
+ * From a function to its caller. address: the virtual address in the file of the program counter,
+ * or of a return address the byte before it.
  */
 static enum elf_frames_way elf_frames_step(struct elf_frames *frames, uint64_t address, struct frame_state *state)
 {
@@ -546,7 +546,8 @@ static enum outcome unwind_by_tables(const struct unwind_place *place, struct fr
 
 /*
  * How many functions of the chain are at or below the outermost one that the stack has, too. The
- * chain may lack functions, so each is looked for above the one before, which matters in recursions.
+ * chain may lack functions, so each is looked for above the one before, which matters in
+ * recursions.
  */
 static size_t common_with_chain(const struct unwind *stack, const uint64_t *chain, size_t len)
 {

@@ -12,9 +12,9 @@
  * ended lifetime is still found: when the first thread of a process has exited, others may run on.
  *
  * Address spaces: a forked process refers to the space of its parent, as it was at that time, and
- * copies it when it maps something itself; most call execve(2) at once. A space is known if it began
- * with an execve(2) or was seeded from /proc; one that was found is not, and neither is what was
- * forked from it until it is seeded.
+ * copies it when it maps something itself; most call execve(2) at once. A space is known if it
+ * began with an execve(2) or was seeded from /proc; one that was found is not, and neither is what
+ * was forked from it until it is seeded.
  *
  * Mappings are kept in the order in which they came. munmap(2) is not reported, so a mapping holds
  * until others cover it, and of those that contain an address the newest counts. Covered ones stay
@@ -255,7 +255,10 @@ static uint64_t space_evict(struct space *space, struct files *files, size_t max
 	return dropped;
 }
 
-/* Marks what `by` covers. True: the same mapping is there already, and is the newest at its addresses. */
+/*
+ * Marks what `by` covers. True: the same mapping is there already, and is the newest at its
+ * addresses.
+ */
 static bool space_cover(struct space *space, const struct mapping *by)
 {
 	for (size_t i = space->count; i-- > 0;) {
@@ -519,8 +522,8 @@ static void make_room(struct mapping_history *history, size_t bytes)
 }
 
 /*
- * A new lifetime of pid from from_ns on, which ends the one before. space is taken over (NULL: a new
- * one, empty) and counts as of shared_ns. NULL: no room, or there is one that began later.
+ * A new lifetime of pid from from_ns on, which ends the one before. space is taken over (NULL: a
+ * new one, empty) and counts as of shared_ns. NULL: no room, or there is one that began later.
  */
 static struct lifetime *lifetime_begin(struct mapping_history *history, uint32_t pid, uint64_t from_ns,
 				       struct space *space, uint64_t shared_ns)
@@ -750,7 +753,9 @@ static int write_task(const struct lifetime *lifetime, uint32_t type, uint64_t t
 	return write_record(&record, sink);
 }
 
-/* The first record: what this pid was before is gone. *name: moves on if it tells of the first one. */
+/*
+ * The first record: nothing from before holds. *name: moves behind the first name if that is in it.
+ */
 static int write_beginning(const struct lifetime *lifetime, size_t *name, const struct sink *sink)
 {
 	struct name nameless = { .tid = lifetime->pid };

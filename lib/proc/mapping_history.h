@@ -1,8 +1,8 @@
 /*
- * mapping_history.h: which files each process had mapped at which addresses, and when. Fed with what
- * the kernel reports (perf's COMM, MMAP2, FORK, EXIT) and, for processes that were there before, with
- * their /proc/<pid>/maps. Processes that have exited are kept for a while, because their samples are
- * older than the question. Pure, bounded; not for two threads at once.
+ * mapping_history.h: which files each process had mapped at which addresses, and when. Fed with
+ * what the kernel reports (perf's COMM, MMAP2, FORK, EXIT) and, for processes that were there
+ * before, with their /proc/<pid>/maps. Processes that have exited are kept for a while, because
+ * their samples are older than the question. Pure, bounded; not for two threads at once.
  *
  * A process is a row of lifetimes: a fork(2) or execve(2) begins one, an execve(2) or exit ends it.
  * Only executable mappings are kept. Times are those of the records: CLOCK_MONOTONIC, ns; 0 means

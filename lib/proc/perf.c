@@ -3,8 +3,8 @@
  *
  * A cursor walks over one record's bytes: each read takes a word off the front or fails, and the
  * failure is sticky; what is left after the trailer was cut off the end is the body. A record whose
- * words do not add up is refused as a whole: a ring that was overwritten under its reader looks like
- * that. Layout, all in words of 8 bytes:
+ * words do not add up is refused as a whole: a ring that was overwritten under its reader looks
+ * like that. Layout, all in words of 8 bytes:
  *   head     type 32, misc 16, size 16
  *   SAMPLE   ip | pid tid | time | cpu res | period | nr ips[nr] | abi regs[] | size stack[size]
  *            dyn_size, each if asked for
@@ -21,9 +21,9 @@
  *      │ newest │ older │ ...  │ oldest, cut │
  *
  * It is copied first (two pieces, where it wraps) and walked afterwards, so that it is paused no
- * longer than that. If head has moved down by n bytes when the copy is done, its last n bytes may be
- * newer than their surroundings: they are left out. A ring that has not wrapped is copied as far as
- * it was written.
+ * longer than that. If head has moved down by n bytes when the copy is done, its last n bytes may
+ * be newer than their surroundings: they are left out. A ring that has not wrapped is copied as far
+ * as it was written.
  *
  * Forward ring: data_tail is the reader's; the kernel does not write beyond it by more than the
  * ring's size. A record that wraps is assembled in the caller's scratch.
@@ -572,7 +572,10 @@ uint64_t perf_ring_head(const struct perf_ring *ring)
 	return load_head(ring);
 }
 
-/* How many records `written` bytes had, if all were like the `count` of len bytes that are still there. */
+/*
+ * How many records `written` bytes had, if all were like the `count` of len bytes that are still
+ * there.
+ */
 static size_t estimate(uint64_t written, size_t count, uint64_t len, size_t most)
 {
 	double all = (double)count * (double)written / (double)len;
@@ -580,7 +583,10 @@ static size_t estimate(uint64_t written, size_t count, uint64_t len, size_t most
 	return all < (double)most ? (size_t)all : most;
 }
 
-/* The far end of the ring may be overwritten meanwhile: an invalid record is the end of what can be counted. */
+/*
+ * The far end of the ring may be overwritten meanwhile: an invalid record is the end of what can be
+ * counted.
+ */
 size_t perf_ring_count(const struct perf_ring *ring, uint64_t since, size_t most)
 {
 	uint64_t head = load_head(ring), written = since - head, len = 0;

@@ -117,11 +117,11 @@ struct perf_record {
 int perf_record_decode(const struct perf_record_format *format, const void *data, size_t len, struct perf_record *ret);
 
 /*
- * Encodes a SAMPLE, MMAP2, COMM, FORK, EXIT or LOST record as the kernel would with this format (all
- * of PERF_RECORD_FRAME_POINTERS at least) and sample_id_all into buf, 8-aligned. Of a stack, what was
- * read is written, padded to a word, without the room that the kernel leaves behind it. record->size
- * is ignored, *ret_size is what was written. 0; -ENOSPC: longer than cap, or than a record can be;
- * -EINVAL: another type or format, or not as many registers as the format has.
+ * Encodes a SAMPLE, MMAP2, COMM, FORK, EXIT or LOST record as the kernel would with this format
+ * (all of PERF_RECORD_FRAME_POINTERS at least) and sample_id_all into buf, 8-aligned. Of a stack,
+ * what was read is written, padded to a word, without the room that the kernel leaves behind it.
+ * record->size is ignored, *ret_size is what was written. 0; -ENOSPC: longer than cap, or than a
+ * record can be; -EINVAL: another type or format, or not as many registers as the format has.
  */
 int perf_record_encode(const struct perf_record_format *format, const struct perf_record *record, void *buf, size_t cap,
 		       size_t *ret_size);
@@ -129,7 +129,10 @@ int perf_record_encode(const struct perf_record_format *format, const struct per
 /* Whether both identify the same file; two that are all zeroes are the same. */
 bool perf_record_file_same(const struct perf_record_file *a, const struct perf_record_file *b);
 
-/* Records of many rings in the order of their times; of the same time, in the order they were added. */
+/*
+ * Records of many rings in the order of their times; of the same time, in the order they were
+ * added.
+ */
 struct perf_merge_entry {
 	uint64_t time_ns;
 	size_t at; /* in bytes: ascending in the order they were added */
@@ -192,8 +195,9 @@ bool perf_ring_came_round(const struct perf_ring *ring);
 uint64_t perf_ring_head(const struct perf_ring *ring);
 
 /*
- * How many records were written to an overwriting ring since position `since`, at most `most`. Those
- * that are overwritten already are assumed to be as long as those that are not. Visits each of them.
+ * How many records were written to an overwriting ring since position `since`, at most `most`.
+ * Those that are overwritten already are assumed to be as long as those that are not. Visits each
+ * of them.
  */
 size_t perf_ring_count(const struct perf_ring *ring, uint64_t since, size_t most);
 
@@ -201,10 +205,10 @@ size_t perf_ring_count(const struct perf_ring *ring, uint64_t since, size_t most
 typedef int perf_ring_take(void *ctx, const struct perf_event_header *record, size_t len);
 
 /*
- * Passes every record that is in a forward ring now to take, oldest first, and returns their room to
- * the kernel. scratch: PERF_RECORD_SIZE_MAX bytes, aligned, for those that wrap. 0; what take
- * returned (that record counts as taken); -EBADMSG: an invalid record: everything up to the kernel's
- * head was discarded.
+ * Passes every record that is in a forward ring now to take, oldest first, and returns their room
+ * to the kernel. scratch: PERF_RECORD_SIZE_MAX bytes, aligned, for those that wrap. 0; what take
+ * returned (that record counts as taken); -EBADMSG: an invalid record: everything up to the
+ * kernel's head was discarded.
  */
 int perf_ring_drain(struct perf_ring *ring, void *scratch, perf_ring_take *take, void *ctx);
 

@@ -1,13 +1,13 @@
 /*
- * procfs.c: files by a cursor over text: it fails once and stays failed, so a format reads as the list
- * of its fields and is checked at its end. Rejected: sscanf(3), which costs ten times as much, and
- * strtoull(3), which reads past the buffer and accepts signs and white space.
+ * procfs.c: files by a cursor over text: it fails once and stays failed, so a format reads as the
+ * list of its fields and is checked at its end. Rejected: sscanf(3), which costs ten times as much,
+ * and strtoull(3), which reads past the buffer and accepts signs and white space.
  *
- * Messages by a view of bytes that only shrinks: every header is copied out of it after its length was
- * compared with what is left. Of one datagram only the first message is read: the connector and
- * taskstats send one in each. The total of a process with one thread is in its own statistics; that of
- * several the kernel keeps in those of the thread group, where it adds every thread that ends. There
- * the ac_ fields and the faults stay empty: only the CPU time is summed.
+ * Messages by a view of bytes that only shrinks: every header is copied out of it after its length
+ * was compared with what is left. Of one datagram only the first message is read: the connector and
+ * taskstats send one in each. The total of a process with one thread is in its own statistics; that
+ * of several the kernel keeps in those of the thread group, where it adds every thread that ends.
+ * There the ac_ fields and the faults stay empty: only the CPU time is summed.
  */
 #include "lib/proc/procfs.h"
 
@@ -27,8 +27,8 @@ struct cursor {
 };
 
 /*
- * A decimal number and the byte that ends it. Negative numbers are 0: RSS counters that are not summed
- * over all CPUs yet, and fields that are not used.
+ * A decimal number and the byte that ends it. Negative numbers are 0: RSS counters that are not
+ * summed over all CPUs yet, and fields that are not used.
  */
 static uint64_t take_number(struct cursor *cursor)
 {
@@ -70,7 +70,7 @@ static void skip_fields(struct cursor *cursor, int count)
 /*
  * "6195 (cat) R 6162 6162 2872 0 -1 4194304 100 0 0 0 0 0 0 0 20 0 1 0 132835 3133440 383 ..."
  *
- * comm is whatever the process says, ") S 1 (" and newlines included, so it ends at the last ')':
+ * comm is chosen by the process, ") S 1 (" and newlines included, so it ends at the last ')':
  * behind it are only numbers.
  */
 int procfs_stat_parse(const char *buf, size_t len, struct procfs_stat *ret)
@@ -331,7 +331,7 @@ int proc_events_connector(const void *data, size_t len, struct procevent *ret, i
 
 /* ---- generic netlink ---- */
 
-/* The next attribute: its type and payload. False: no more, or it makes no sense. */
+/* The next attribute: its type and payload. False: no more, or an invalid one. */
 static bool next_attribute(struct view *view, uint16_t *ret_type, struct view *ret)
 {
 	struct nlattr head;
@@ -400,7 +400,8 @@ static bool read_exited(struct view aggregate, uint16_t id_type, struct exited *
 
 /*
  * As /proc shows them: the exact CPU time is divided in the proportion of the ticks that hit user
- * and kernel mode. Compared before it is converted: a product that rounds up to 2^64 has no uint64_t.
+ * and kernel mode. Compared before it is converted: a product that rounds up to 2^64 has no
+ * uint64_t.
  */
 static void divide_cpu(const struct taskstats *stats, struct procevent_totals *totals)
 {

@@ -1,9 +1,9 @@
 /*
  * procfs.h: what the kernel reports of processes: parsers of the files below /proc/<pid> (proc(5)),
- * and of its messages about them as things happen: the proc connector's (fork, exec, comm, exit), the
- * exit records of taskstats, and perf records. Pure: a buffer in, values out; nothing in it is
- * trusted. What is cut short is reported, never guessed: a number counts only when the byte that ends
- * it is there too.
+ * and of its messages about them as things happen: the proc connector's (fork, exec, comm, exit),
+ * the exit records of taskstats, and perf records. Pure: a buffer in, values out; nothing in it is
+ * trusted. What is cut short is reported, never guessed: a number counts only when the byte that
+ * ends it is there too.
  *
  * Messages: only whole processes; what a single thread does is left out. Source: linux/cn_proc.h,
  * linux/taskstats.h, linux/genetlink.h; Documentation/accounting/taskstats.rst.
@@ -24,7 +24,10 @@ struct procfs_stat {
 	const char *comm;
 	size_t comm_len;
 	char state; /* R S D Z T t W X I ... */
-	/* its main thread has ended or is about to (also a zombie): its fields do not change any more */
+	/*
+	 * its main thread has ended or is about to (also a zombie): its fields do not change any
+	 * more
+	 */
 	bool exiting;
 	uint64_t minor_faults;
 	uint64_t major_faults;

@@ -1,19 +1,19 @@
 /*
- * pprof.c: protobuf by hand: a message is a row of fields, each a tag (number << 3 | wire type) and a
- * value: a varint (wire type 0), or a length and so many bytes (2). Rejected: a general protobuf
+ * pprof.c: protobuf by hand: a message is a row of fields, each a tag (number << 3 | wire type) and
+ * a value: a varint (wire type 0), or a length and so many bytes (2). Rejected: a general protobuf
  * library. Five kinds of messages with numbered fields, none nested deeper than three, need no
  * recursion.
  *
- * Writing: fields that are zero are left out, as proto3 has it. Fields may come in any order, so what
- * is added is encoded at once, and only the strings wait for the end. A nested message needs its
- * length in front: it is encoded in a scratch buffer. String 0 must be "", and the set counts from 1,
- * which fits.
+ * Writing: fields that are zero are left out, as proto3 has it. Fields may come in any order, so
+ * what is added is encoded at once, and only the strings wait for the end. A nested message needs
+ * its length in front: it is encoded in a scratch buffer. String 0 must be "", and the set counts
+ * from 1, which fits.
  *
- * Reading: one walk over the wire format fills an array for each kind of object, a second step turns
- * ids into indexes: ids are any 64-bit numbers and may be used before they are defined, and strings
- * come last in most profiles. An object takes at least two bytes of the profile but up to a hundred
- * of memory, so memory has a limit of its own. Lengths are compared with what is left before anything
- * is read. Groups, which are obsolete, are refused.
+ * Reading: one walk over the wire format fills an array for each kind of object, a second step
+ * turns ids into indexes: ids are any 64-bit numbers and may be used before they are defined, and
+ * strings come last in most profiles. An object takes at least two bytes of the profile but up to a
+ * hundred of memory, so memory has a limit of its own. Lengths are compared with what is left
+ * before anything is read. Groups, which are obsolete, are refused.
  */
 #include "lib/profile/pprof.h"
 
@@ -482,7 +482,10 @@ static int add_object(struct pprof_read *reader, enum object_kind kind, void *re
 
 /* ---- messages of numbers ---- */
 
-/* Where a field goes in its object. 32 bits: a string's number, of which too large a one is invalid anyway. */
+/*
+ * Where a field goes in its object. 32 bits: a string's number, of which too large a one is invalid
+ * anyway.
+ */
 struct slot {
 	enum { SLOT_NONE, SLOT_32, SLOT_64 } width;
 	size_t at;
@@ -706,8 +709,8 @@ static int index_objects(const struct pprof_read *reader, enum object_kind kind,
 }
 
 /*
- * Ids of others to places from 1 on; id and place are so far within each object of the objects. An id
- * of 0 is none.
+ * Ids of others to places from 1 on; id and place are so far within each object of the objects. An
+ * id of 0 is none.
  */
 static int resolve(struct pprof_read *reader, enum object_kind kind, size_t id_at, size_t place_at,
 		   enum object_kind others)

@@ -9,8 +9,8 @@
  * error is returned by every later call. It keeps the encoded profile in memory until the end.
  *
  * pprof_read: what this, Go, perf_to_profile and others write, in gzip or not. The input is not
- * trusted: references are resolved and checked once, when the profile is read, so that a walk over it
- * needs to check nothing but strings, which may hold any byte.
+ * trusted: references are resolved and checked once, when the profile is read, so that a walk over
+ * it needs to check nothing but strings, which may hold any byte.
  */
 #ifndef SPIKEWATCH_LIB_PROFILE_PPROF_H
 #define SPIKEWATCH_LIB_PROFILE_PPROF_H

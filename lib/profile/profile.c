@@ -2,10 +2,10 @@
  * profile.c: sums samples up, and writes the sum in three forms, each in one walk over the sets.
  *
  * Everything that may repeat is interned, from strings up to whole stacks, so a sample that is like
- * an earlier one costs look-ups and no memory. All sets share one budget. When it is spent, all that
- * is new is refused, frames included, and samples with something that was refused are "(other)": what
- * is in the profile by then is complete and stays comparable, where keeping the stack but not its
- * symbols would mix up "not known" with "no room".
+ * an earlier one costs look-ups and no memory. All sets share one budget. When it is spent, all
+ * that is new is refused, frames included, and samples with something that was refused are
+ * "(other)": what is in the profile by then is complete and stays comparable, where keeping the
+ * stack but not its symbols would mix up "not known" with "no room".
  *
  * Numbers of mappings, functions and frames are those of pprof, because both count from 1 in the
  * order of the calls. "(other)" is not in the sets; each form adds it at the end.
@@ -25,7 +25,9 @@
 #define STACK_PROFILE_STACKS_DEFAULT 50000u
 #define STACK_PROFILE_BYTES_DEFAULT ((size_t)64 << 20)
 
-/* Folded stacks repeat all names: what is beyond so many bytes is "(other)" there, and only there. */
+/*
+ * Folded stacks repeat all names: what is beyond so many bytes is "(other)" there, and only there.
+ */
 #define STACK_PROFILE_FOLDED_MAX ((size_t)16 << 20)
 
 struct stack_profile_mapping_key {
@@ -442,7 +444,10 @@ static int put_pprof_locations(const struct stack_profile *profile, struct pprof
 		};
 		uint64_t id;
 
-		/* pprof itself names what has none after its mapping; without one the name is given here. */
+		/*
+		 * pprof itself names what has none after its mapping; without one the name is given
+		 * here.
+		 */
 		for (uint32_t n = 0; n < frame->lines && n < STACK_PROFILE_LINES_MAX; n++)
 			if (function_of(profile, keys[n].function)->known || frame->mapping == STACK_PROFILE_NO_MAPPING)
 				lines[location.line_count++] = (struct pprof_line){ keys[n].function, keys[n].line };
@@ -556,7 +561,10 @@ static uint64_t folded_of(const struct stack_profile *profile, const struct stac
 	return counts[FUNCTION_TABLE_BEFORE] + counts[FUNCTION_TABLE_DURING];
 }
 
-/* Lines begin with the root, and with the function that others were inlined into: both orders are reversed. */
+/*
+ * Lines begin with the root, and with the function that others were inlined into: both orders are
+ * reversed.
+ */
 static int fold_stack(const struct stack_profile *profile, struct folded *folded, uint32_t number)
 {
 	uint32_t thread;

@@ -1,7 +1,7 @@
 /*
  * profile.h: samples of call stacks, with symbols, summed up: (process, thread, frames) -> how many
- * and how much CPU time or memory, before the spike and during it; written as a profile for pprof, as
- * folded stacks, and as a table of functions. Pure.
+ * and how much CPU time or memory, before the spike and during it; written as a profile for pprof,
+ * as folded stacks, and as a table of functions. Pure.
  *
  * 	stack_profile_new ─▶ { stack_profile_mapping ─▶ stack_profile_frame ─▶ stack_profile_add } ─▶
  * 	stack_profile_write_*
@@ -20,13 +20,13 @@
 #include <stdint.h>
 
 /*
- * More frames of a stack are not looked at: the leaf and those near it are kept. The kernel's own
+ * Frames of a stack; of more, the leaf and those near it are kept. The kernel's own
  * limit is 127.
  */
 #define STACK_PROFILE_FRAMES_MAX 512
 
 /*
- * More functions inlined into each other are not looked at: the innermost are kept, and the one
+ * Functions inlined into each other; of more, the innermost are kept, and the one
  * they are in.
  */
 #define STACK_PROFILE_LINES_MAX 64

@@ -1,6 +1,7 @@
 /*
  * stack_file.c: four tables and the streams, in one pass each way. The sizes of all of them are in
- * the head and the table of streams, so the length of the file is known: any other length is an error.
+ * the head and the table of streams, so the length of the file is known: any other length is an
+ * error.
  */
 #include "lib/profile/stack_file.h"
 

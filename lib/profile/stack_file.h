@@ -45,7 +45,7 @@ struct stack_file_stream {
 	uint64_t regs_user;        /* perf_record_format */
 	uint64_t units_per_second; /* of CPU time, in which a sample says its period: 1e9, or cycles. Of faults: 0 */
 	uint64_t covered_ns;       /* some CPU's ring held nothing older: it was overwritten; >= head.from_ns */
-	uint64_t lost;             /* samples that the kernel says it dropped */
+	uint64_t lost;             /* samples that the kernel dropped (PERF_RECORD_LOST) */
 	uint64_t record_bytes;     /* a multiple of 8 */
 };
 
@@ -59,7 +59,7 @@ struct stack_file_head {
 	uint32_t binaries;
 	uint32_t processes;
 	uint32_t frequency;      /* samples a second of a CPU that is busy */
-	uint64_t fired_mono_ns;  /* the firing; before and during are told apart by it */
+	uint64_t fired_mono_ns;  /* when the rule fired */
 	uint64_t fired_wall_ns;  /* the same moment, CLOCK_REALTIME */
 	uint64_t from_ns, to_ns; /* what was asked for, CLOCK_MONOTONIC as all times of records */
 };

@@ -1,20 +1,20 @@
 /*
  * stack_text.c: three formats.
  *
- * Folded stacks: a line is made in a buffer, frame by frame, and then becomes a member of a set, whose
- * number is the index of its count. The space needs no escaping: readers take the number after the
- * last one. Comparing two texts: lines become stacks with a count, are sorted, and one walk over both
- * puts equal ones beside each other.
+ * Folded stacks: a line is made in a buffer, frame by frame, and then becomes a member of a set,
+ * whose number is the index of its count. The space needs no escaping: readers take the number
+ * after the last one. Comparing two texts: lines become stacks with a count, are sorted, and one
+ * walk over both puts equal ones beside each other.
  *
  * Writing the table of functions: a tally for each function, found by number. It remembers the last
- * stack that it was counted for (recursion), and, as stacks come thread by thread, the counts of the
- * current thread and of the best one before it: a table of functions times threads, whose size an
- * untrusted process could choose, is not needed. Threads are rows without a function at the end of
- * the same table rather than a table of their own: a reader that looks for functions skips them, and
- * an incident has one file less.
+ * stack that it was counted for (recursion), and, as stacks come thread by thread, the counts of
+ * the current thread and of the best one before it: a table of functions times threads, whose size
+ * an untrusted process could choose, is not needed. Threads are rows without a function at the end
+ * of the same table rather than a table of their own: a reader that looks for functions skips them,
+ * and an incident has one file less.
  *
- * Reading it: line by line, cell by cell, in place. A line ends with a newline: the rest of a file that
- * was cut in the middle of one is no row.
+ * Reading it: line by line, cell by cell, in place. A line ends with a newline: the rest of a file
+ * that was cut in the middle of one is no row.
  */
 #include "lib/profile/stack_text.h"
 
@@ -558,8 +558,8 @@ static int descending(uint64_t a, uint64_t b)
 }
 
 /*
- * CPU: by self, then by total. New memory is touched by memcpy(3) and its like wherever it came from:
- * there callers count as much.
+ * CPU: by self, then by total. New memory is touched by memcpy(3) and its like wherever it came
+ * from: there callers count as much.
  */
 static int compare_heat(const struct function_table *table, const struct tally *x, const struct tally *y)
 {

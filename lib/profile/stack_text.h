@@ -14,8 +14,8 @@
 
 /*
  * Folded stacks: lines "process;root;...;leaf count", which flamegraph.pl, speedscope and inferno
- * read: the same stack is one line, lines are sorted by their bytes. A frame may have any name: it is
- * made printable (text_escape), and the semicolon becomes \x3b. Empty names become "?".
+ * read: the same stack is one line, lines are sorted by their bytes. A frame may have any name: it
+ * is made printable (text_escape), and the semicolon becomes \x3b. Empty names become "?".
  */
 
 struct folded;
@@ -30,7 +30,10 @@ CLEANUP(folded, free);
 /* Adds a frame to the stack, the root first. 0 or -ENOMEM, which is sticky. */
 int folded_push(struct folded *folded, const char *name);
 
-/* Counts the stack and begins another one. Without frames it is ignored. 0 or -ENOMEM, which is sticky. */
+/*
+ * Counts the stack and begins another one. Without frames it is ignored. 0 or -ENOMEM, which is
+ * sticky.
+ */
 int folded_count(struct folded *folded, uint64_t count);
 
 /* Adds to the line "(other);(other)", as folded_count does beyond the limit. */
@@ -40,8 +43,8 @@ void folded_other(struct folded *folded, uint64_t count);
 int folded_write(const struct folded *folded, const struct sink *sink);
 
 /*
- * Two texts of folded stacks as one with two counts a line, as difffolded.pl writes and flamegraph.pl
- * draws them: that of the first, then that of the second.
+ * Two texts of folded stacks as one with two counts a line, as difffolded.pl writes and
+ * flamegraph.pl draws them: that of the first, then that of the second.
  */
 
 /*
@@ -58,11 +61,12 @@ bool folded_diff_check(const struct buffer *text, uint64_t *ret_sum);
 int folded_diff_write(const struct buffer *first, const struct buffer *second, bool scale, const struct sink *sink);
 
 /*
- * The table of functions, functions.tsv and memory-functions.tsv: which functions, and which threads,
- * used the CPU or touched new memory, before the spike and during it.
+ * The table of functions, functions.tsv and memory-functions.tsv: which functions, and which
+ * threads, used the CPU or touched new memory, before the spike and during it.
  *
- * "self" counts what was sampled in the function, "total" that with it anywhere on the stack, once for
- * each stack also in recursions. Both are in the unit of the table: samples, or bytes of memory.
+ * "self" counts what was sampled in the function, "total" that with it anywhere on the stack, once
+ * for each stack also in recursions. Both are in the unit of the table: samples, or bytes of
+ * memory.
  */
 
 /* The header lines of the tables, without the newline. */
@@ -159,8 +163,8 @@ struct function_rows_row {
 };
 
 /*
- * Reads the table. Columns are found by their names in the header, so more of them, or another order,
- * are no error. The text must outlive it and is not trusted.
+ * Reads the table. Columns are found by their names in the header, so more of them, or another
+ * order, are no error. The text must outlive it and is not trusted.
  */
 struct function_rows {
 	const char *at, *end;

@@ -1,15 +1,15 @@
 /*
- * stack_capture.c: two snapshots of the rings, put together; the files they refer to, opened with the
- * daemon's privileges and handed to spikewatch-symbolize, one child for one incident.
+ * stack_capture.c: two snapshots of the rings, put together; the files they refer to, opened with
+ * the daemon's privileges and handed to spikewatch-symbolize, one child for one incident.
  *
- * The second snapshot begins where the first has ended, so of each kind of sample the records of both
- * are in order, one after the other. Side-band records of a process that is in both are there twice,
- * which changes nothing, but they have to be merged.
+ * The second snapshot begins where the first has ended, so of each kind of sample the records of
+ * both are in order, one after the other. Side-band records of a process that is in both are there
+ * twice, which changes nothing, but they have to be merged.
  *
- * A file is handed over only if it is the one that was mapped: same device and inode where the kernel
- * reported these; where it reported the build id, the symboliser compares. Files are opened as early
- * as possible: the mount namespace of a process ends with it. Those that cannot be opened have the
- * descriptor -1, and are named for their build id.
+ * A file is handed over only if it is the one that was mapped: same device and inode where the
+ * kernel reported these; where it reported the build id, the symboliser compares. Files are opened
+ * as early as possible: the mount namespace of a process ends with it. Those that cannot be opened
+ * have the descriptor -1, and are named for their build id.
  *
  * The child gets descriptors by their numbers here: nothing is renumbered but 0, 1 and 2. Between
  * fork and exec only async-signal-safe functions are called.
@@ -316,8 +316,8 @@ _Noreturn static void exec_child(const struct child *child)
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	/*
-	 * Otherwise the service's ambient capabilities are kept across execve(2), and may not be given up
-	 * (capset(2)): the symboliser would refuse to work.
+	 * Otherwise the service's ambient capabilities are kept across execve(2), and may not be
+	 * given up (capset(2)): the symboliser would refuse to work.
 	 */
 	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 	setpgid(0, 0);
@@ -412,7 +412,10 @@ static void describe_end(int status, enum child_end end, const char *said, char 
 			 said);
 }
 
-/* 0; -errno: it was not started; 1: it failed, and why, of cap bytes, says how. Its outputs may be partial. */
+/*
+ * 0; -errno: it was not started; 1: it failed, and why, of cap bytes, says how. Its outputs may be
+ * partial.
+ */
 static int symbolizer_run(const struct symbolizer_job *job, char *why, size_t cap)
 {
 	struct child child = { .job = job };
@@ -453,7 +456,7 @@ bool symbolizer_find(char *ret, size_t cap)
 /* Of each snapshot, beyond what all rings hold: for side-band records. */
 #define SIDEBAND_MAX (16u << 20)
 
-/* As much as an incident says about one capture. */
+/* Room of struct incident_capture for it. */
 #define WHY_MAX 160
 
 struct stack_capture {
@@ -750,7 +753,7 @@ static void describe_gaps(const struct stack_capture *capture, bool memory, char
 		describe_faults(capture, &status, why, cap);
 	if (late_ns > capture->options.before_ns)
 		late_ns = capture->options.before_ns;
-	/* Before that there was no recorder, which the samples say, too. */
+	/* The time before the recorder was opened is not missing. */
 	if (late_ns > NS_PER_S && stream->head.covered_ns > status.opened_ns)
 		add_text(why, cap, "stacks go back %.1f s and not %.1f s",
 			 (double)(capture->options.before_ns - late_ns) / 1e9,
@@ -819,8 +822,8 @@ static void drop_records(struct stack_recorder_snapshot *snapshot)
 }
 
 /*
- * Runs the child. 0; 1: it only succeeded without reading any file, and why says why; 2: not even so;
- * -errno.
+ * Runs the child. 0; 1: it only succeeded without reading any file, and why says why; 2: not even
+ * so; -errno.
  */
 static int run_symbolizer(struct stack_capture *capture, const struct stack_capture_focus *focus,
 			  const struct symbolizer_waiting *waiting, const int outputs[SYMBOLIZER_OUTPUTS],

@@ -1,8 +1,8 @@
 /*
- * stack_capture.h: the stacks of an incident, from the rings to its files. Functions get their names
- * from spikewatch-symbolize, a process of its own without privileges and with little time: what goes
- * wrong there costs the names, or the stacks, and never the incident. On the incident worker's
- * thread.
+ * stack_capture.h: the stacks of an incident, from the rings to its files. Functions get their
+ * names from spikewatch-symbolize, a process of its own without privileges and with little time:
+ * what goes wrong there costs the names, or the stacks, and never the incident. On the incident
+ * worker's thread.
  *
  *     rule fires  ─▶ stack_capture_secure: what the rings hold of the time before
  *     window over ─▶ stack_capture_write: what came since ─▶ one stack file and the files that it
@@ -24,14 +24,16 @@
 
 /* What the worker does while spikewatch-symbolize runs. */
 struct symbolizer_waiting {
-	/* Called ten times a second. False: it is killed now, because the daemon is being stopped. */
+	/*
+	 * Called ten times a second. False: it is killed now, because the daemon is being stopped.
+	 */
 	bool (*go_on)(void *ctx);
 	void *ctx;
 };
 
 /*
- * The spikewatch-symbolize that belongs to this program: beside it, or where it is installed. False:
- * there is none. ret: cap bytes.
+ * The spikewatch-symbolize that belongs to this program: beside it, or where it is installed.
+ * False: there is none. ret: cap bytes.
  */
 bool symbolizer_find(char *ret, size_t cap);
 
@@ -46,9 +48,9 @@ struct stack_capture_options {
 	mono_t fired;
 	wall_t wall; /* of fired */
 	/*
-	 * Bytes that all waiting captures hold of the rings, added up here. A snapshot takes half of
-	 * what is left of twice what the rings can hold; beyond it the oldest samples are left out,
-	 * and the incident says so. NULL: as if there were no others.
+	 * Bytes that all waiting captures hold of the rings, added up here. A snapshot takes half
+	 * of what is left of twice what the rings can hold; beyond it the oldest samples are left
+	 * out, and the incident says so. NULL: as if there were no others.
 	 */
 	size_t *held;
 };

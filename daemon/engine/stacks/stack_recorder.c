@@ -1,5 +1,6 @@
 /*
- * stack_recorder.c: opening and closing the events, and the thread that empties the side-band rings.
+ * stack_recorder.c: opening and closing the events, and the thread that empties the side-band
+ * rings.
  *
  * The thread wakes once a second, when a side-band ring is half full, and more often while page
  * faults come fast. It owns the per-thread events; the mapping history, and what the thread and the
@@ -75,25 +76,26 @@ static uint64_t monotonic_ns(void)
  * registers and stack, where a fault takes one to two microseconds (x86-64 in a virtual machine,
  * Linux 6.18). A program that does nothing but touch new memory is slowed by three to five percent.
  * So no CPU counts more than FAULTS_PER_SECOND on average, and FAULTS_PER_BURST at once
- * (overload_sampling, lib/model/pacing.h): 320 MB, then the events are closed for most of each tenth
- * of a second. That is 3 ms of each second, 8 of the first; all faults of programs that touch memory
- * slowly, or a lot of it at once, are counted.
+ * (overload_sampling, lib/model/pacing.h): 320 MB, then the events are closed for most of each
+ * tenth of a second. That is 3 ms of each second, 8 of the first; all faults of programs that touch
+ * memory slowly, or a lot of it at once, are counted.
  *
  * 	ring woke (four samples) ──▶ count them since the slot began ──▶ too many: close │ read the
  * 	clock and /proc/vmstat                                              later: open  │ the same
  *
  * Closed, not disabled: the kernel patches its fault handler when the first such event of the
- * machine is opened and when the last is closed. While there is one, even a disabled one, each fault
- * of every CPU costs 20 ns more: one to two percent. So the events of all CPUs are closed and opened
- * together, in two system calls each, 20 us on two CPUs, at most twenty times a second. The rings
- * stay: they belong to events that count nothing. A new event begins its period anew, and on a CPU
- * with few faults would never complete it: struct sampling_period (lib/model/pacing.h) corrects that.
+ * machine is opened and when the last is closed. While there is one, even a disabled one, each
+ * fault of every CPU costs 20 ns more: one to two percent. So the events of all CPUs are closed and
+ * opened together, in two system calls each, 20 us on two CPUs, at most twenty times a second. The
+ * rings stay: they belong to events that count nothing. A new event begins its period anew, and on
+ * a CPU with few faults would never complete it: struct sampling_period (lib/model/pacing.h)
+ * corrects that.
  *
  * Per-thread events, which are all there is without the privilege, are inherited by child processes
  * and cannot be reopened without losing those. They are disabled, and the 20 ns remain.
  *
- * Rejected: two events for each fault of a followed process, a system-wide one with a call chain and
- * its own with registers and stack, which cost twice. PERF_EVENT_IOC_REFRESH, by which an event
+ * Rejected: two events for each fault of a followed process, a system-wide one with a call chain
+ * and its own with registers and stack, which cost twice. PERF_EVENT_IOC_REFRESH, by which an event
  * disables itself after so many samples: exact, but it only disables, and not inherited events. A
  * longer period: the samples are not what costs. Stacks of CPU samples that hit the fault handler,
  * which are free: 99 a second, and no way to tell how many faults each stands for. The tracepoints
@@ -201,7 +203,10 @@ static int open_fault_event(struct fault_events *faults, unsigned ring, uint64_t
 	return cpu->fd < 0 && cpu->fd != -ENODEV ? cpu->fd : 0;
 }
 
-/* Disabled first: a child that was forked a moment ago has the descriptor, too, until its execve(2). */
+/*
+ * Disabled first: a child that was forked a moment ago has the descriptor, too, until its
+ * execve(2).
+ */
 static void close_fault_event(struct cpu *cpu)
 {
 	uint64_t counted = 0, unused = 0, each;
@@ -217,7 +222,9 @@ static void close_fault_event(struct cpu *cpu)
 		cpu->stretches[(cpu->count - 1) % STRETCHES].each = each;
 }
 
-/* Opens those that are closed; calm: with the regular period, as there was no overload for a while. */
+/*
+ * Opens those that are closed; calm: with the regular period, as there was no overload for a while.
+ */
 static void open_fault_events(struct fault_events *faults, bool calm)
 {
 	faults->error = 0;
@@ -264,8 +271,8 @@ static void fault_events_close(struct fault_events *faults)
 }
 
 /*
- * Opens the system-wide events. 0; -ENOMEM; -errno, and then reason, of PERF_EVENTS_REASON_MAX bytes,
- * is a message. *ret is the caller's: fault_events_close.
+ * Opens the system-wide events. 0; -ENOMEM; -errno, and then reason, of PERF_EVENTS_REASON_MAX
+ * bytes, is a message. *ret is the caller's: fault_events_close.
  */
 static int fault_events_open(const struct fault_events_options *options, struct fault_events **ret, char *reason)
 {
@@ -313,7 +320,10 @@ static int fault_events_wait_ms(struct fault_events *faults, int most)
 	return wait_ms < (uint64_t)most ? (int)wait_ms : most;
 }
 
-/* Samples since the slot began, of the ring that has most; those of a shorter period count for less. */
+/*
+ * Samples since the slot began, of the ring that has most; those of a shorter period count for
+ * less.
+ */
 static uint64_t most_fault_samples(const struct fault_events *faults)
 {
 	size_t up_to = (size_t)faults->overload_sampling.options.most * COUNT_MAX;
@@ -373,7 +383,10 @@ static void fault_events_begin(struct fault_events *faults, struct thread_events
 		switch_thread_events(faults, threads, true);
 }
 
-/* Looks at the rings, and closes or opens the events. threads: NULL unless there are per-thread ones. */
+/*
+ * Looks at the rings, and closes or opens the events. threads: NULL unless there are per-thread
+ * ones.
+ */
 static void fault_events_look(struct fault_events *faults, struct thread_events *threads)
 {
 	uint64_t now_ns = monotonic_ns(), samples;
@@ -472,7 +485,7 @@ static int fault_events_error(struct fault_events *faults)
 #define RING_BYTES_MIN (64ULL << 10) /* a second of deep chains */
 #define RING_BYTES_MAX (1ULL << 30)
 #define SIDE_BYTES (64ULL << 10) /* eighty short programs, and it is emptied when half full */
-#define CHAIN_HALVINGS 2         /* that chains put up with for the sake of stacks */
+#define CHAIN_HALVINGS 2         /* of chains, before there are no stacks */
 
 struct ring_plan {
 	uint64_t ring_bytes[STACK_FILE_STREAM_KINDS]; /* of each CPU, powers of two; 0: none */
@@ -615,8 +628,9 @@ static bool plan_fits_with_stacks(const struct ring_needs *needs, uint64_t most,
 }
 
 /*
- * The largest rings that fit. 0; -ENOSPC: not even the smallest do, and then reason is a message. If
- * the kernel has no room for a plan, the next one is asked for with needs->most one less than it took.
+ * The largest rings that fit. 0; -ENOSPC: not even the smallest do, and then reason is a message.
+ * If the kernel has no room for a plan, the next one is asked for with needs->most one less than it
+ * took.
  */
 static int plan_rings(const struct ring_needs *needs, struct ring_plan *ret, char *reason)
 {
@@ -653,9 +667,9 @@ static int plan_rings(const struct ring_needs *needs, struct ring_plan *ret, cha
 #define LEAST_NS (100 * NS_PER_MS) /* ticks of /proc/stat are 10 ms long */
 
 /*
- * The time that all CPUs together were busy since boot, in the text of /proc/stat; 0: it does not say.
- * "cpu  user nice system idle iowait irq softirq steal guest guest_nice": user and nice include the
- * guests'.
+ * The time that all CPUs together were busy since boot, in the text of /proc/stat; 0: it does not
+ * say. "cpu  user nice system idle iowait irq softirq steal guest guest_nice": user and nice
+ * include the guests'.
  */
 static uint64_t parse_stat_busy_ns(const char *text, size_t len, long ticks_per_second)
 {
@@ -781,7 +795,9 @@ static int probe_event(const struct perf_events_wanted *wanted, pid_t tid)
 	return fd < 0 ? fd : 0;
 }
 
-/* The same, without what this machine does not have; for a thread, if need be without the kernel. */
+/*
+ * The same, without what this machine does not have; for a thread, if need be without the kernel.
+ */
 static int settle_wanted(struct perf_events_wanted *wanted, pid_t tid)
 {
 	int r = probe_event(wanted, tid);
@@ -823,8 +839,8 @@ static void want_kind(struct stack_recorder *recorder, enum stack_file_stream_ki
 }
 
 /*
- * Whether system-wide events are allowed; if not, whether those of our own threads are. 0; -errno and
- * then reason.
+ * Whether system-wide events are allowed; if not, whether those of our own threads are. 0; -errno
+ * and then reason.
  */
 static int find_privilege(struct stack_recorder *recorder, const struct stack_recorder_options *options,
 			  struct perf_events_wanted *wanted, char *reason)
@@ -1043,7 +1059,10 @@ static void describe_status(struct stack_recorder *recorder, const struct stack_
 			  needs->most != 0 ? " (kernel.perf_event_mlock_kb, RLIMIT_MEMLOCK)" : "");
 }
 
-/* Finds out what is allowed, plans, and opens rings and system-wide events. 0; -errno and then reason. */
+/*
+ * Finds out what is allowed, plans, and opens rings and system-wide events. 0; -errno and then
+ * reason.
+ */
 static int open_events(struct stack_recorder *recorder, const struct stack_recorder_options *options, char *reason)
 {
 	struct perf_events_wanted wanted = { .kind = PERF_EVENTS_CPU, .cycles = options->cycles };
@@ -1252,8 +1271,8 @@ void stack_source_look_up(const struct stack_source *source, const struct stack_
 
 /* ---- per-thread events of followed processes ----
  *
- * Opening the events of hundreds of threads takes a while: the recorder's thread does it without the
- * lock. Forks that the side-band rings report meanwhile wait as notes.
+ * Opening the events of hundreds of threads takes a while: the recorder's thread does it without
+ * the lock. Forks that the side-band rings report meanwhile wait as notes.
  */
 
 #define PROCESSES_MAX 256
@@ -1431,7 +1450,10 @@ static bool woken_to_stop(struct stack_recorder *recorder)
 	return stopping;
 }
 
-/* What the thread polls: the eventfd, the side-band rings, and the rings of page faults. Their number. */
+/*
+ * What the thread polls: the eventfd, the side-band rings, and the rings of page faults. Their
+ * number.
+ */
 static nfds_t list_pollfds(const struct stack_recorder *recorder, struct pollfd *watched)
 {
 	nfds_t count = 0;
@@ -1448,7 +1470,10 @@ static nfds_t list_pollfds(const struct stack_recorder *recorder, struct pollfd 
 	return count;
 }
 
-/* Whether a side-band ring woke the thread. Rings of a CPU that went offline would wake it for ever. */
+/*
+ * Whether a side-band ring woke the thread. Rings of a CPU that went offline would wake it for
+ * ever.
+ */
 static bool sideband_woke(struct pollfd *watched, nfds_t count, unsigned cpus)
 {
 	bool side = false;

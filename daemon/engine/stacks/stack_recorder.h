@@ -1,8 +1,8 @@
 /*
  * stack_recorder.h: call stacks of what ran and of what touched new memory in the last seconds,
- * always at hand: overwriting perf rings, one per CPU and kind of sample, that are only read when an
- * incident asks; and beside them a thread that keeps the mapping history (lib/proc/mapping_history.h)
- * from the kernel's side-band records.
+ * always at hand: overwriting perf rings, one per CPU and kind of sample, that are only read when
+ * an incident asks; and beside them a thread that keeps the mapping history
+ * (lib/proc/mapping_history.h) from the kernel's side-band records.
  *
  * 	system-wide events  one per CPU, call chains by frame pointers; those of page faults with
  * 	                    registers and a copy of the stack if `dwarf`. They take CAP_PERFMON (or
@@ -37,12 +37,15 @@ struct stack_recorder;
 /* Zero is the default. */
 struct stack_recorder_options {
 	/*
-	 * 99; samples per second of each busy CPU, of each kind; of page faults: of 100,000 a second
-	 * each 1,011th
+	 * 99; samples per second of each busy CPU, of each kind; of page faults: of 100,000 a
+	 * second each 1,011th
 	 */
 	uint32_t frequency;
 	uint64_t before_ns; /* 15 s; what rings of automatic size have to hold of a busy CPU */
-	/* 0: by before_ns. Of each CPU's ring of system-wide CPU samples, rounded up to a power of two */
+	/*
+	 * 0: by before_ns. Of each CPU's ring of system-wide CPU samples, rounded up to a power of
+	 * two
+	 */
 	uint64_t ring_bytes;
 	/*
 	 * 64 MiB; a quarter for the mapping history, the rest for the rings: those of stacks are
@@ -101,7 +104,10 @@ struct stack_recorder_snapshot {
 	size_t file_count;
 	uint32_t *pids; /* of the samples, ascending, without 0 */
 	size_t pid_count;
-	/* of pids that still run, ascending: that of v2 unless it is the root, else the cpu controller's, else "/" */
+	/*
+	 * of pids that still run, ascending: that of v2 unless it is the root, else the cpu
+	 * controller's, else "/"
+	 */
 	struct stack_file_cgroup *cgroups;
 	size_t cgroup_count;
 	uint64_t from_ns, to_ns;                 /* what was asked for, and not after it was taken */
@@ -126,13 +132,13 @@ void stack_recorder_snapshot_release(struct stack_recorder_snapshot *snapshot);
 
 /*
  * From now on the threads of these processes, and of what they start, have events of their own;
- * replaces the set. The recorder's thread opens and closes them soon after; the same set in the same
- * order again changes nothing. 256 processes, 4096 descriptors and no more than a quarter of
+ * replaces the set. The recorder's thread opens and closes them soon after; the same set in the
+ * same order again changes nothing. 256 processes, 4096 descriptors and no more than a quarter of
  * RLIMIT_NOFILE: each thread takes one for each CPU and kind of event. A process is followed as a
- * whole or not; the first ones are tried first, and those that did not fit are in the status and are
- * tried again when the set changes. A child of a followed process has inherited its events and takes
- * none of its own until the parent leaves the set. With system-wide events and without `dwarf`
- * nothing is followed. Any thread. 0 or -ENOMEM.
+ * whole or not; the first ones are tried first, and those that did not fit are in the status and
+ * are tried again when the set changes. A child of a followed process has inherited its events and
+ * takes none of its own until the parent leaves the set. With system-wide events and without
+ * `dwarf` nothing is followed. Any thread. 0 or -ENOMEM.
  */
 int stack_recorder_follow(struct stack_recorder *recorder, const uint32_t *pids, size_t count);
 

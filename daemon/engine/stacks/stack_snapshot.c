@@ -1,7 +1,7 @@
 /*
  * stack_snapshot.c: what the rings hold of a span of time.
  *
- * 	each kind, each CPU: pause, copy, resume │ keep_record what is of the span │ look up what was hit │
+ * 	each kind, each CPU: pause, copy, resume │ keep what is of the span │ look up what was hit │
  * 	side-band records of those processes │ their files
  *
  * A ring is paused only while it is copied, into memory that was touched before. Samples take three
@@ -10,16 +10,16 @@
  * kernel could read is kept: it leaves room for as much as was asked for. Where samples do not say
  * their period, what they stand for is put in: of page faults, what the recorder says until now.
  *
- * Files: not all of them will be opened, so they are sorted. One that no chain went through counts by
- * the stacks that may lead into it: watched processes have many, others that touched some memory have
- * one or two, but there are hundreds of them where a package is built, each with modules of its own.
- * Stacks repeat: an address is looked up once per page and lifetime of a process, in a cache that
- * forgets what collides. The history is locked for one sample at a time, so that the thread of the
- * side-band rings never waits long.
+ * Files: not all of them will be opened, so they are sorted. One that no chain went through counts
+ * by the stacks that may lead into it: watched processes have many, others that touched some memory
+ * have one or two, but there are hundreds of them where a package is built, each with modules of
+ * its own. Stacks repeat: an address is looked up once per page and lifetime of a process, in a
+ * cache that forgets what collides. The history is locked for one sample at a time, so that the
+ * thread of the side-band rings never waits long.
  *
- * Cgroups: asked for while the processes run; that of one that has exited is not known any more. With
- * both hierarchies mounted ("hybrid") the cpu controller may be in either: where it is not in v2, all
- * processes are in the root of that.
+ * Cgroups: asked for while the processes run; that of one that has exited is not known any more.
+ * With both hierarchies mounted ("hybrid") the cpu controller may be in either: where it is not in
+ * v2, all processes are in the root of that.
  */
 #include "daemon/engine/stacks/stack_recorder.h"
 
@@ -44,7 +44,10 @@
 #define CGROUP_TEXT_MAX 16384     /* a dozen hierarchies, of paths of up to PATH_MAX in one or two of them */
 #define CGROUP_PATH_MAX 4097
 
-/* A followed thread's stack counts as so many when files are sorted: there may be hundreds of others. */
+/*
+ * A followed thread's stack counts as so many when files are sorted: there may be hundreds of
+ * others.
+ */
 #define FOLLOWED_STACK 16u
 
 /* The order in which kinds get what room there is. */
@@ -71,9 +74,9 @@ static bool has_controller(const struct procfs_cgroup *line, const char *name)
 }
 
 /*
- * The cgroup that stands for a process, in the text of /proc/<pid>/cgroup: that of the v2 hierarchy,
- * unless there is none or it is the root; else the cpu controller's, else "/". Terminated. False: no
- * cgroups, or longer than cap.
+ * The cgroup that stands for a process, in the text of /proc/<pid>/cgroup: that of the v2
+ * hierarchy, unless there is none or it is the root; else the cpu controller's, else "/".
+ * Terminated. False: no cgroups, or longer than cap.
  */
 static bool parse_cgroup(const char *text, size_t len, char *path, size_t cap)
 {
@@ -100,7 +103,7 @@ static bool parse_cgroup(const char *text, size_t len, char *path, size_t cap)
 
 /*
  * The cgroups of those of snapshot->pids that run; their paths are appended to snapshot->paths and
- * are resolved by settle_cgroups, when that does not grow_files any more. 0 or -ENOMEM.
+ * are resolved by settle_cgroups, when that does not grow any more. 0 or -ENOMEM.
  */
 static int look_up_cgroups(const struct stack_source *source, struct stack_recorder_snapshot *snapshot)
 {
@@ -530,7 +533,7 @@ static int compare_hits(const void *left, const void *right)
 	return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
 }
 
-/* One hit per thread, its first, by pid; and the pids. */
+/* Merges the hits of each thread, sorts them by pid, and lists the pids. */
 static int sum_up_hits(struct ring_capture *capture)
 {
 	struct stack_recorder_snapshot *snapshot = capture->snapshot;

@@ -1,6 +1,7 @@
 /*
- * thread_events.c: the followed processes (roots) with the descriptors of their threads' events, and
- * a map of all processes that have events, by pid: roots, and their descendants, which inherited them.
+ * thread_events.c: the followed processes (roots) with the descriptors of their threads' events,
+ * and a map of all processes that have events, by pid: roots, and their descendants, which
+ * inherited them.
  *
  * 	                    open: every thread, every CPU, every output
  * 	(in the set) ──────────────────────────────────────▶ (root) ──── left the set, or exited and
@@ -9,12 +10,12 @@
  * 	                          │ its root was closed, it is in the set: opened as a root
  *
  * A thread that appears while a process is opened was either started by one that had its events
- * already, and has inherited them; or by one that had not, and has none. The notes tell which: so the
- * list of threads is read first, then the notes, and then the events are opened.
+ * already, and has inherited them; or by one that had not, and has none. The notes tell which: so
+ * the list of threads is read first, then the notes, and then the events are opened.
  *
  * Rejected: an event for each process with its children, which perf_event_open(2) does not offer;
- * PERF_SAMPLE_ID in each sample to sort out later what was counted twice, which costs eight bytes of
- * each and does not tell how much of which to leave out.
+ * PERF_SAMPLE_ID in each sample to sort out later what was counted twice, which costs eight bytes
+ * of each and does not tell how much of which to leave out.
  */
 #include "daemon/engine/stacks/thread_events.h"
 
@@ -232,7 +233,10 @@ static int open_round(struct thread_events *threads, struct root *root, struct l
 
 	if (r < 0 || new == 0)
 		return r;
-	/* Checked before: opening hundreds of events only to find no room for the rest is expensive. */
+	/*
+	 * Checked before: opening hundreds of events only to find no room for the rest is
+	 * expensive.
+	 */
 	if (threads->events + new *events_of_thread(threads) > threads->options.max_events)
 		return -ENOSPC;
 	if (!first)
@@ -375,8 +379,8 @@ static void close_root(struct thread_events *threads, size_t index)
 /* ---- notes ---- */
 
 /*
- * A root has inherited another's events after all, or is an old one whose pid was reused: it and its
- * descendants become descendants of the other.
+ * A root has inherited another's events after all, or is an old one whose pid was reused: it and
+ * its descendants become descendants of the other.
  */
 static void adopt(struct thread_events *threads, struct root *child, struct root *root)
 {

@@ -1,7 +1,8 @@
 /*
- * thread_events.h: perf events on the threads of some processes, as many as there is room for; closed
- * and opened as the set changes. Child processes inherit the events of a followed one, which is known
- * from fork notes: they get none of their own, which would count them twice. For one thread at a time.
+ * thread_events.h: perf events on the threads of some processes, as many as there is room for;
+ * closed and opened as the set changes. Child processes inherit the events of a followed one, which
+ * is known from fork notes: they get none of their own, which would count them twice. For one
+ * thread at a time.
  *
  * A process is followed as a whole or not at all. Events of one that has exited stay while a
  * descendant runs.
@@ -59,8 +60,8 @@ int thread_events_new(const struct thread_events_options *options, struct thread
 void thread_events_free(struct thread_events *threads);
 
 /*
- * Replaces the set, in the order of importance if not all have room. Those that could not be followed
- * before are tried again.
+ * Replaces the set, in the order of importance if not all have room. Those that could not be
+ * followed before are tried again.
  */
 void thread_events_follow(struct thread_events *threads, const uint32_t *pids, size_t count);
 
@@ -73,7 +74,10 @@ void thread_events_note(struct thread_events *threads, const struct thread_event
  */
 bool thread_events_sweep(struct thread_events *threads, bool look);
 
-/* Enables or disables all events of a kind, inherited ones and those that are opened later included. */
+/*
+ * Enables or disables all events of a kind, inherited ones and those that are opened later
+ * included.
+ */
 void thread_events_switch(struct thread_events *threads, enum perf_events_kind kind, bool on);
 
 /* What all events of an output have counted, which have `cycles`, and for how long. */

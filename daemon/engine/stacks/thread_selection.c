@@ -1,10 +1,10 @@
 /*
- * thread_selection.c: two lists of watched processes, as of the last whole scan and as of the running
- * one. The difference of their CPU times says which are busy.
+ * thread_selection.c: two lists of watched processes, as of the last whole scan and as of the
+ * running one. The difference of their CPU times says which are busy.
  *
- * Where there are more than THREAD_SELECTION_MAX, a selected process is replaced only by one that is
- * clearly busier: opening events for all threads of a process is expensive, and what its rings hold
- * of the past would be lost.
+ * Where there are more than THREAD_SELECTION_MAX, a selected process is replaced only by one that
+ * is clearly busier: opening events for all threads of a process is expensive, and what its rings
+ * hold of the past would be lost.
  */
 #include "daemon/engine/stacks/thread_selection.h"
 

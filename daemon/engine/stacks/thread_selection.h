@@ -1,7 +1,8 @@
 /*
- * thread_selection.h: which of the watched processes get events of their own (stack_recorder_follow):
- * all, or the busiest if they are many. Fed by the scans of discovery, under whose lock it is. Where
- * no per-thread events are wanted there is none: all but thread_selection_new take NULL and do nothing.
+ * thread_selection.h: which of the watched processes get events of their own
+ * (stack_recorder_follow): all, or the busiest if they are many. Fed by the scans of discovery,
+ * under whose lock it is. Where no per-thread events are wanted there is none: all but
+ * thread_selection_new take NULL and do nothing.
  *
  * 	thread_selection_begin ─▶ thread_selection_met for every process ─▶ thread_selection_end: the
  * 	set, handed on if it has changed
@@ -36,8 +37,8 @@ void thread_selection_free(struct thread_selection *selection);
 void thread_selection_begin(struct thread_selection *selection);
 
 /*
- * The scan met this process. watched: it is a target, or belongs to one. False may also mean that it
- * was not looked at, because it did not run since the last scan: then it is watched if it was.
+ * The scan met this process. watched: it is a target, or belongs to one. False may also mean that
+ * it was not looked at, because it did not run since the last scan: then it is watched if it was.
  */
 void thread_selection_met(struct thread_selection *selection, const struct procfs_stat *stat, bool watched);
 

@@ -474,7 +474,7 @@ END_TEST
 Suite *mapping_history_suite(void)
 {
 	Suite *suite = suite_create("mapping_history");
-	TCase *tcase = tcase_create("addressbook");
+	TCase *tcase = tcase_create("mapping_history");
 
 	tcase_add_checked_fixture(tcase, begin, end);
 	tcase_add_test(tcase, program_that_was_started_is_known_whole);

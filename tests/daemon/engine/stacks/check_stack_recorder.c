@@ -239,7 +239,7 @@ END_TEST
 Suite *stack_recorder_suite(void)
 {
 	Suite *suite = suite_create("stack_recorder");
-	TCase *tcase = tcase_create("stackrecorder");
+	TCase *tcase = tcase_create("stack_recorder");
 
 	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, a_child_that_burned_before_the_question_is_in_the_answer);

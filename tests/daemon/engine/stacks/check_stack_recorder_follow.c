@@ -808,7 +808,7 @@ END_TEST
 Suite *stack_recorder_follow_suite(void)
 {
 	Suite *suite = suite_create("stack_recorder_follow");
-	TCase *tcase = tcase_create("stackrecorder_follow");
+	TCase *tcase = tcase_create("stack_recorder_follow");
 
 	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, a_followed_process_is_sampled_with_registers_and_stack);

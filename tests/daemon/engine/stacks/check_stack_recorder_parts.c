@@ -222,7 +222,7 @@ END_TEST
 Suite *stack_recorder_parts_suite(void)
 {
 	Suite *suite = suite_create("stack_recorder_parts");
-	TCase *tcase = tcase_create("stackrecorder_parts");
+	TCase *tcase = tcase_create("stack_recorder_parts");
 
 	tcase_add_test(tcase, with_memory_enough_rings_hold_what_was_asked_for);
 	tcase_add_test(tcase, what_is_asked_for_counts);

@@ -515,7 +515,7 @@ END_TEST
 Suite *thread_events_suite(void)
 {
 	Suite *suite = suite_create("thread_events");
-	TCase *tcase = tcase_create("perfthreads");
+	TCase *tcase = tcase_create("thread_events");
 
 	tcase_add_test(tcase, a_thread_that_inherited_gets_no_events_of_its_own);
 	tcase_add_test(tcase, descendants_inherit_from_whoever_was_followed_then);
