@@ -2,8 +2,8 @@
  * sandbox.c: limits, then privileges, then a seccomp(2) filter, a classic BPF program made from a
  * table here. Rejected: libseccomp, which two dozen numbers do not need.
  *
- * 	call of another architecture ── killed          in the table, without a condition ── allowed
- * 	mmap or mprotect of executable memory, fcntl other than reading flags, anything else ── refused
+ *   call of another architecture ── killed          in the table, without a condition ── allowed
+ *   mmap or mprotect of executable memory, fcntl other than reading flags, anything else ── refused
  *
  * What is allowed reads and writes descriptors that are open and gets memory. Of the calls that
  * take a path there is only newfstatat, by which the C library implements fstat(3): it can tell

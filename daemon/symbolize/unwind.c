@@ -2,10 +2,10 @@
  * unwind.c: three layers. struct frame_state: registers and the copy of the stack; elf_frames: the
  * tables of one file; unwind_sample: from function to caller, until one of
  *
- * 	outermost   the tables say that there is no caller: the stack is complete, and the kernel's chain
- * 	            is not used
- * 	lost        no tables and no valid frame pointer, or a caller that is outside of the process's code
- * 	cut         the caller is beyond the copy of the stack, or there are too many
+ * outermost   the tables say that there is no caller: the stack is complete, and the kernel's chain
+ *             is not used
+ * lost        no tables and no valid frame pointer, or a caller outside of the process's code
+ * cut         the caller is beyond the copy of the stack, or there are too many
  *
  * The stack pointer must move up at each step, except at those of signals, which may have a stack
  * of their own: so it terminates.

@@ -2,10 +2,10 @@
  * mapping_history.c: what each perf record does to the lifetimes of processes, and what is asked of
  * them later.
  *
- * 	            COMM (exec)                 COMM (exec)
- * 	  (found) ───────────────▶ (execed) ◀─────────────── (forked) ◀── FORK of another process
- * 	     │ EXIT                   │ EXIT                     │ EXIT
- * 	     └────────────────────────┴──────────▶ (ended) ◀─────┘          freed keep_ns later, or to make room
+ *               COMM (exec)                 COMM (exec)
+ *     (found) ───────────────▶ (execed) ◀─────────────── (forked) ◀── FORK of another process
+ *        │ EXIT                   │ EXIT                     │ EXIT
+ *        └────────────────────────┴──────────▶ (ended) ◀────┘  freed keep_ns later, or to make room
  *
  * Lifetimes: the map holds the newest lifetime of each pid, the older ones hang behind it. Those
  * that have ended are also in a list by the time of their end, from which the oldest are freed. An
@@ -583,7 +583,7 @@ static bool lifetime_unshare(struct mapping_history *history, struct lifetime *l
 
 /* ---- /proc/<pid>/maps, proc_pid_maps(5) ----
  *
- * 	7f2c9a5b1000-7f2c9a709000 r-xp 00028000 fd:01 1835432  /usr/lib/x86_64-linux-gnu/libc.so.6
+ *   7f2c9a5b1000-7f2c9a709000 r-xp 00028000 fd:01 1835432  /usr/lib/x86_64-linux-gnu/libc.so.6
  *
  * The kernel writes a newline in a path as \012, and escapes nothing else. An anonymous mapping has
  * no path here; perf's records call it "//anon".

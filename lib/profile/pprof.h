@@ -2,8 +2,8 @@
  * pprof.h: writes and reads pprof profiles: profile.proto, in gzip,
  * https://github.com/google/pprof/blob/main/proto/profile.proto. Pure: no protobuf library.
  *
- * 	pprof_new ─▶ { pprof_add_mapping, pprof_add_function ─▶ pprof_add_location ─▶ pprof_add_sample }
- * 	─▶ pprof_finish, onto a sink
+ * pprof_new ─▶ { pprof_add_mapping, pprof_add_function ─▶ pprof_add_location ─▶ pprof_add_sample }
+ * ─▶ pprof_finish, onto a sink
  *
  * Written strings are made printable (text_escape) and kept once. The encoder is sticky: the first
  * error is returned by every later call. It keeps the encoded profile in memory until the end.

@@ -3,8 +3,8 @@
  * and how much CPU time or memory, before the spike and during it; written as a profile for pprof,
  * as folded stacks, and as a table of functions. Pure.
  *
- * 	stack_profile_new ─▶ { stack_profile_mapping ─▶ stack_profile_frame ─▶ stack_profile_add } ─▶
- * 	stack_profile_write_*
+ *   stack_profile_new ─▶ { stack_profile_mapping ─▶ stack_profile_frame ─▶ stack_profile_add } ─▶
+ *   stack_profile_write_*
  *
  * Memory is bounded. A sample that does not fit counts for one stack of one frame, "(other)", of a
  * process of that name. Strings are copied; strings and numbers may be anything.

@@ -80,8 +80,8 @@ static uint64_t monotonic_ns(void)
  * tenth of a second. That is 3 ms of each second, 8 of the first; all faults of programs that touch
  * memory slowly, or a lot of it at once, are counted.
  *
- * 	ring woke (four samples) ──▶ count them since the slot began ──▶ too many: close │ read the
- * 	clock and /proc/vmstat                                              later: open  │ the same
+ *   ring woke (four samples) ──▶ count them since the slot began ──▶ too many: close │ read the
+ *   clock and /proc/vmstat                                              later: open  │ the same
  *
  * Closed, not disabled: the kernel patches its fault handler when the first such event of the
  * machine is opened and when the last is closed. While there is one, even a disabled one, each
@@ -466,8 +466,8 @@ static int fault_events_error(struct fault_events *faults)
  *
  * A row of plans, each smaller than the one before; the first that fits is taken.
  *
- * 	as long as asked for ── stacks ever shorter, page faults' first ── chains half, a quarter ──
- * 	no stacks, chains as asked for ── ever shorter
+ *   as long as asked for ── stacks ever shorter, page faults' first ── chains half, a quarter ──
+ *   no stacks, chains as asked for ── ever shorter
  *
  * Stacks are a hundred times the size of a chain and are reduced first, but for less than a second
  * of a busy CPU they are not worth what the chains would lose. Rings of page faults are half of
@@ -737,11 +737,11 @@ uint64_t stack_source_units(const struct stack_source *source, enum stack_file_s
 
 /* ---- opening the events ----
  *
- * 	try system-wide events ── allowed ──────────────────────▶ system-wide; per-thread ones if they
- * 	       │ not allowed                                         have stacks
- * 	       └──▶ try our own thread ── allowed ──────────────▶ per-thread events only
- * 	                    │ not allowed, not even without the kernel
- * 	                    └──▶ error
+ *   try system-wide events ── allowed ──────────────────────▶ system-wide; per-thread ones if they
+ *          │ not allowed                                         have stacks
+ *          └──▶ try our own thread ── allowed ──────────────▶ per-thread events only
+ *                       │ not allowed, not even without the kernel
+ *                       └──▶ error
  *
  * What a trial shows (no cycles here, no build ids, no kernel) is settled before anything is
  * planned. If the kernel has no room for the rings of a plan the next smaller one is tried, and all

@@ -4,12 +4,12 @@
  * an incident asks; and beside them a thread that keeps the mapping history
  * (lib/proc/mapping_history.h) from the kernel's side-band records.
  *
- * 	system-wide events  one per CPU, call chains by frame pointers; those of page faults with
- * 	                    registers and a copy of the stack if `dwarf`. They take CAP_PERFMON (or
- * 	                    CAP_SYS_ADMIN, or kernel.perf_event_paranoid below 1)
- * 	per-thread events   one per thread and CPU of the processes of stack_recorder_follow and of their
- * 	                    children; with registers and stack if `dwarf`. Without the privilege they are
- * 	                    all there is: of processes that may be traced, user stacks only
+ * system-wide events  one per CPU, call chains by frame pointers; those of page faults with
+ *                     registers and a copy of the stack if `dwarf`. They take CAP_PERFMON (or
+ *                     CAP_SYS_ADMIN, or kernel.perf_event_paranoid below 1)
+ * per-thread events   one per thread and CPU of the processes of stack_recorder_follow and of their
+ *                     children; with registers and stack if `dwarf`. Without the privilege they are
+ *                     all there is: of processes that may be traced, user stacks only
  *
  * Where page faults come faster than they may be counted, the samples stand for all of them.
  *

@@ -3,11 +3,11 @@
  * and a map of all processes that have events, by pid: roots, and their descendants, which
  * inherited them.
  *
- * 	                    open: every thread, every CPU, every output
- * 	(in the set) ──────────────────────────────────────▶ (root) ──── left the set, or exited and
- * 	      │ descends from a root                            │          no descendant runs ──▶ closed
- * 	      └───────────────▶ (descendant) ◀──── fork note ───┘
- * 	                          │ its root was closed, it is in the set: opened as a root
+ *                     open: every thread, every CPU, every output
+ * (in the set) ──────────────────────────────────────▶ (root) ──── left the set, or exited and
+ *       │ descends from a root                            │          no descendant runs ──▶ closed
+ *       └───────────────▶ (descendant) ◀──── fork note ───┘
+ *                           │ its root was closed, it is in the set: opened as a root
  *
  * A thread that appears while a process is opened was either started by one that had its events
  * already, and has inherited them; or by one that had not, and has none. The notes tell which: so

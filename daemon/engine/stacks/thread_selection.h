@@ -4,8 +4,8 @@
  * under whose lock it is. Where no per-thread events are wanted there is none: all but
  * thread_selection_new take NULL and do nothing.
  *
- * 	thread_selection_begin ─▶ thread_selection_met for every process ─▶ thread_selection_end: the
- * 	set, handed on if it has changed
+ *   thread_selection_begin ─▶ thread_selection_met for every process ─▶ thread_selection_end: the
+ *   set, handed on if it has changed
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_STACKS_THREAD_SELECTION_H
 #define SPIKEWATCH_DAEMON_ENGINE_STACKS_THREAD_SELECTION_H
