@@ -1,6 +1,6 @@
 /*
- * check_log.c: entries as a journal receives them, lines as a terminal shows them; and that nobody
- * who does not read holds the daemon up.
+ * check_log.c: entries as a journal receives them, lines as a terminal shows them; and that a slow
+ * reader does not block the daemon.
  */
 #include "journal.h"
 #include "daemon/engine/base/log.h"
@@ -177,13 +177,13 @@ END_TEST
 START_TEST(a_journal_that_comes_back_is_found_again)
 {
 	close(journal.fd);
-	log_line(LOG_INFO, "nobody listens");
+	log_line(LOG_INFO, "no reader");
 	unlink(journal.path);
-	log_line(LOG_INFO, "nobody is there");
+	log_line(LOG_INFO, "no journal");
 
 	char *text = scene_log_text(&log_file); /* systemd reads it, if it still does */
 
-	ck_assert_str_eq(text, "<6>nobody listens\n<6>nobody is there\n");
+	ck_assert_str_eq(text, "<6>no reader\n<6>no journal\n");
 	free(text);
 	journal_listen(&journal);
 	log_line(LOG_INFO, "again");

@@ -168,7 +168,7 @@ START_TEST(who_a_walk_does_not_meet_is_watched_no_more_and_the_others_are)
 	make("/b");
 	ck_assert(hear());
 	ck_assert_uint_eq(watch->wds.count, 3);
-	cgroup_watch_begin(watch); /* nobody wants it: nothing is taken from it */
+	cgroup_watch_begin(watch); /* it is complete: this changes nothing */
 	cgroup_watch_end(watch);
 	ck_assert_uint_eq(watch->wds.count, 3);
 	overflow();

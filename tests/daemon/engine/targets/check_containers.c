@@ -191,7 +191,7 @@ START_TEST(the_kubelet_tells_names_that_the_runtime_does_not)
 	put("host/var/log/pods/shop_web-7d9f_" UID "/app/0.log", "%s", "");
 	know_containers();
 	ck_assert_str_eq(title_of(POD "/" POD_ID, 0, CONTAINERS_KNOWN), "pod/shop/web-7d9f/app");
-	/* Which of a pod's containers it is, nobody says. */
+	/* No file tells which of a pod's containers it is. */
 	title_of(POD "/" IDLE_ID, 0, CONTAINERS_PENDING);
 	ck_assert_str_eq(title_of(POD "/" IDLE_ID, 1000, CONTAINERS_KNOWN), "pod/shop/web-7d9f/cf3f9300cd34");
 }

@@ -341,7 +341,7 @@ START_TEST(where_events_report_everything_scans_are_further_apart)
 	}
 	make("/proc", NULL,
 	     scene_config("{\"sampling\": {\"rescan_interval\": \"100ms\"}, \"targets\": [{\"name\": \"a\", \"comm\": "
-			  "\"scene-nobody\"}]}"));
+			  "\"scene-none\"}]}"));
 	ck_assert_int_eq(discovery_start(discovery), 0);
 	scene_wait_for((discovery_state(discovery, &state), state.scans >= 2));
 	if (state.source != PROCESS_EVENTS_NONE) {
@@ -350,7 +350,7 @@ START_TEST(where_events_report_everything_scans_are_further_apart)
 	}
 	before = config;
 	config = scene_config("{\"sampling\": {\"rescan_interval\": \"1h\"}, \"targets\": [{\"name\": \"a\", "
-			      "\"cmdline\": \"scene-nobody\"}]}");
+			      "\"cmdline\": \"scene-none\"}]}");
 	ck_assert_int_eq(discovery_reload(discovery, config), 0);
 	config_free(before);
 	scene_wait_for((discovery_state(discovery, &state), state.scan_interval_ns == 3600 * NS_PER_S));
@@ -450,8 +450,7 @@ START_TEST(cgroups_come_and_go)
 	snprintf(name, sizeof(name), "check-spikewatch-%d", getpid());
 	if (stat("/sys/fs/cgroup/cpuacct/cpuacct.usage", &st) < 0 || !own_cgroup(name, false)) {
 		own_cgroup(name, true);
-		fprintf(stderr, "discovery: skipped cgroups_come_and_go: needs root and cgroup v1\n");
-		return;
+		SKIP_TEST("needs root and cgroup v1");
 	}
 	make("/proc", NULL, scene_config("{\"targets\": [{\"name\": \"c\", \"cgroup\": \"/%s\"}]}", name));
 	size_t found = targets();
@@ -839,7 +838,7 @@ END_TEST
  */
 #define CROWD_USUAL 70000
 #define GONE_EVERY 100
-#define PID_MOST 4194304 /* the kernel's PID_MAX_LIMIT: the first that nobody has */
+#define PID_MOST 4194304 /* the kernel's PID_MAX_LIMIT: the first that no process has */
 #define WATCHED 50
 
 /* Of another name, one in so many parts of the crowd. */

@@ -149,7 +149,7 @@ START_TEST(the_thread_looks_at_once)
 
 	make("/proc", NULL,
 	     scene_config("{\"sampling\": {\"rescan_interval\": \"1h\"}, \"targets\": [{\"name\": \"a\", \"comm\": "
-			  "\"scene-nobody\"}]}"));
+			  "\"scene-none\"}]}"));
 	ck_assert_int_eq(samplers_start(samplers), 0);
 	ck_assert_int_eq(discovery_start(discovery), 0);
 	scene_wait_for((discovery_state(discovery, &state), state.scans == 1));
@@ -182,7 +182,7 @@ START_TEST(however_long_the_interval_it_shows_life_while_it_waits)
 END_TEST
 
 /*
- * ---- in the middle of a scan: some files of /proc are pipes, at which it stops until somebody
+ * ---- in the middle of a scan: some files of /proc are pipes, at which it stops until the test
  * writes ----
  */
 
@@ -216,7 +216,7 @@ static int open_pipe(void)
 	return -1;
 }
 
-/* Lets whoever stops there go on, until finish. */
+/* Lets a reader that stops there go on, until finish. */
 static void *keep_open(void *argument)
 {
 	while (!atomic_load(&finish)) {
@@ -349,7 +349,7 @@ START_TEST(what_targets_may_not_take_is_left_to_others)
 	ck_assert_uint_gt(full.target_table.cold, 20);
 	ck_assert_uint_lt(full.target_table.cold, 50);
 
-	/* Nobody went, nobody came. */
+	/* No target left, none was added. */
 	ck_assert_uint_eq(again.target_table.targets, full.target_table.targets);
 	ck_assert_uint_eq(again.target_table.found, full.target_table.found);
 	ck_assert_uint_eq(again.target_table.left, 0);

@@ -1,6 +1,6 @@
 /*
  * check_discovery_stuck.c: a file of a process whose reading does not come to an end, as one does
- * not whose memory map is locked in the kernel. Here it is a pipe that nobody writes into. Nothing
+ * not whose memory map is locked in the kernel. Here it is a pipe that is not written. Nothing
  * is held against a clock: who is not answered waits for ever, and the test fails.
  */
 #include "daemon/engine/targets/discovery.h"
@@ -29,7 +29,7 @@ static void make_stuck(const char *file, const char *entries)
 	ck_assert_int_eq(mkfifo(stuck, 0600), 0);
 }
 
-/* Waits until somebody reads it. Until what is returned is closed he will not come back. */
+/* Waits until it is read; the read blocks until what is returned is closed. */
 static int await_reader(void)
 {
 	int fd = -1;
@@ -39,7 +39,7 @@ static int await_reader(void)
 	return fd;
 }
 
-/* Whoever reads it goes on; the next one reads a file. */
+/* The blocked reader goes on; the next one reads a file. */
 static void release_reader(int fd)
 {
 	ck_assert_int_eq(rename(saved, stuck), 0);

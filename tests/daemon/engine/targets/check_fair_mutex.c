@@ -1,5 +1,5 @@
 /*
- * check_fair_mutex.c: whoever waits has his turn at the next yield, not when the scheduler happens
+ * check_fair_mutex.c: a waiter gets the mutex at the next yield, not when the scheduler happens
  * to feel like it.
  */
 #include "scene.h"

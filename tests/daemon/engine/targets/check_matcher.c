@@ -77,7 +77,7 @@ START_TEST(an_orphan_stays)
 	process_tree_ended(process_tree, 10);
 	ck_assert_uint_eq(met(12, INIT, 0), TREE);
 
-	/* Two scans later nobody knows of its parents any more. */
+	/* Two scans later its parents are forgotten. */
 	for (int i = 0; i < 2; i++) {
 		process_tree_begin(process_tree);
 		ck_assert_uint_eq(met(12, INIT, 0), TREE);
@@ -89,7 +89,7 @@ START_TEST(an_orphan_stays)
 }
 END_TEST
 
-/* Scans alone: an end is only that somebody is not met any more. */
+/* Scans alone: a process that has ended is no longer met. */
 START_TEST(an_orphan_stays_where_only_scans_see)
 {
 	met(10, INIT, TREE);
@@ -249,7 +249,7 @@ START_TEST(children_of_one_that_is_forgotten_are_its_parents)
 }
 END_TEST
 
-/* Nobody looked at either of the two, and the end of the first was not heard. */
+/* Neither of the two was looked at, and there was no event of the end of the first. */
 START_TEST(a_second_fork_with_the_same_pid_is_another)
 {
 	met(10, INIT, TREE);

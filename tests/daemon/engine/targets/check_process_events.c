@@ -3,6 +3,7 @@
  * allowed here.
  */
 #include "daemon/engine/targets/process_events.h"
+#include "skip.h"
 #include "scene.h"
 #include "torture.h"
 #include "lib/proc/procfs.h"
@@ -82,7 +83,7 @@ START_TEST(a_life_is_heard_and_its_threads_are_not)
 	pid_t pid;
 
 	if (!listener)
-		return;
+		SKIP_TEST("%s", reason);
 	ck_assert_int_eq(process_events_source(listener), sources[_i]);
 	pid = run();
 	scene_wait_for((hear(listener, pid, &heard), heard.lost || heard.count[PROCEVENT_EXIT] == 1));
@@ -101,7 +102,7 @@ START_TEST(all_that_it_used_is_heard_last)
 
 	if (!listener || !process_events_has_totals(listener)) {
 		process_events_close(listener);
-		return;
+		SKIP_TEST("no exit records: %s", reason);
 	}
 	pid_t pid = run();
 
@@ -123,7 +124,7 @@ START_TEST(what_found_no_room_is_said)
 	struct heard heard = { 0 };
 
 	if (process_events_open(&tiny, &listener, reason) < 0)
-		return;
+		SKIP_TEST("%s", reason);
 	for (int i = 0; i < 20 && !heard.lost; i++) {
 		for (int j = 0; j < 50; j++)
 			run();

@@ -126,7 +126,7 @@ START_TEST(beyond_max_targets_they_are_refused_and_taken_when_there_is_room)
 	target_table_sweep(target_table, 2);
 	settle();
 	ck_assert_uint_eq(counts().targets, 0);
-	ck_assert_uint_eq(counts().refused, 0); /* nobody was refused in this scan */
+	ck_assert_uint_eq(counts().refused, 0); /* none was refused in this scan */
 	ck_assert_int_eq(meet(0, 12, 500, 3), 0);
 	ck_assert_uint_eq(counts().targets, 1);
 }

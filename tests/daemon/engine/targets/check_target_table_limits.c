@@ -104,7 +104,7 @@ START_TEST(limits_are_read_in_slices_and_a_group_has_its_own_all_along)
 		struct cgroup_limits now = limits_of("g");
 
 		ck_assert_mem_eq(&now, &shared, sizeof shared);
-		if (++slices == 2) /* whoever comes in between */
+		if (++slices == 2) /* one that comes in between */
 			meet(0, 10, 501, 1);
 	}
 	ck_assert_uint_eq(part, 0);
@@ -321,7 +321,7 @@ static unsigned openings(int fd)
 		const struct inotify_event *event = events;
 
 		/*
-		 * Two that are alike and follow each other are one: nobody is asked twice in a row.
+		 * Two that are alike and follow each other are one: none is asked twice in a row.
 		 */
 		for (; (const char *)event < (const char *)events + len; event++) {
 			ck_assert_uint_eq(event->len, 0);

@@ -1,7 +1,7 @@
 /*
  * check_target_table_reload.c: the configuration of a target table is replaced, and what is watched
  * by both goes on as if nothing had happened. The old configuration is freed right after, so that a
- * sanitizer sees whoever still refers to it.
+ * sanitizer sees what still refers to it.
  */
 #include "target_table_rig.h"
 #include "torture.h"

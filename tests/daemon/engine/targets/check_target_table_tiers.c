@@ -162,7 +162,7 @@ START_TEST(those_that_run_take_over_from_those_that_do_not)
 		pass(MANY, FIRST + MANY - 5, FIRST + MANY);
 	struct tier_count runners = tiers(FIRST + MANY - 5, FIRST + MANY), all = tiers(0, 1000);
 
-	/* Now others run, as many as there are places: of equals nobody changes. */
+	/* Now others run, as many as there are places: of equals none changes. */
 	for (int i = 0; i < 12; i++)
 		pass(MANY, FIRST, FIRST + MANY);
 	size_t moved = 0;
