@@ -2,8 +2,8 @@
  * spool.h: the directory of incidents. What is there under its final name is complete and sealed;
  * it gets there by one rename. Old and mild incidents are removed for new ones, by stated limits.
  *
- *     spool_begin ──▶ NAME.tmp/  (locked by its writer, which puts files in) ──┬─ spool_seal ──▶ NAME/
- *                                                                              └─ spool_abort ─▶ removed
+ *     spool_begin ──▶ NAME.tmp/ (locked by its writer) ──┬─ spool_seal ──▶ NAME/
+ *                                                        └─ spool_abort ─▶ removed
  *
  * Several processes may use one directory. Only names that incident_name_ok() accepts are ever
  * touched. Every call may wait for the disk: not for the thread that samples. A spool is used by
