@@ -1,7 +1,7 @@
 /*
  * main.c: spikewatch: finds the command and runs it. What all commands share is here: the locale of
- * characters (numbers stay in the C locale: output is for scripts too), SIGPIPE, and write errors of
- * stdout, which stdio reports at the latest when it is closed.
+ * characters (numbers stay in the C locale: output is for scripts too), SIGPIPE, and write errors
+ * of stdout, which stdio reports at the latest when it is closed.
  */
 #include "cli/base/options.h"
 #include "lib/base/base.h"
@@ -105,7 +105,9 @@ static bool is_closed_pipe(int fd)
 	return poll(&pollfd, 1, 0) == 1 && pollfd.revents & POLLERR;
 }
 
-/* Reports write errors, a full disk for one; a reader that closed the pipe (head) is not reported. */
+/*
+ * Reports write errors, a full disk for one; a reader that closed the pipe (head) is not reported.
+ */
 static int finish(int code)
 {
 	bool failed = ferror(stdout) != 0, closed = failed && is_closed_pipe(STDOUT_FILENO);

@@ -1,7 +1,7 @@
 /*
  * client.h: one request to the running daemon at its control socket, one document back
- * (docs/status.md). The answer is not trusted: it is parsed within limits, and what is missing or of
- * another type counts as absent. A node may be NULL everywhere.
+ * (docs/status.md). The answer is not trusted: it is parsed within limits, and what is missing or
+ * of another type counts as absent. A node may be NULL everywhere.
  */
 #ifndef SPIKEWATCH_CLI_BASE_CLIENT_H
 #define SPIKEWATCH_CLI_BASE_CLIENT_H

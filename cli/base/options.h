@@ -75,8 +75,8 @@ int options_start(const struct options_usage *usage, int argc, char **argv, int 
 const char *options_nearest(const char *word, const char *const *names, size_t count);
 
 /*
- * The commands; cli/main.c has the table of them. argv[0] is the name, argv[1] and on its arguments.
- * Returns the code to exit with. Output goes to stdout, whose errors the caller reports.
+ * The commands; cli/main.c has the table of them. argv[0] is the name, argv[1] and on its
+ * arguments. Returns the code to exit with. Output goes to stdout, whose errors the caller reports.
  */
 int list_command(int argc, char **argv);
 int show_command(int argc, char **argv);

@@ -31,11 +31,11 @@ int interruption_signal(void);
 int interruption_to_pass_on(void);
 
 /*
- * Calls write with a stream, whose errors it need not check, and returns its exit code; EXIT_TROUBLE,
- * explained on stderr for command, if the output could not be written (for "-", standard output, that
- * is reported at the end of the program). A plain file is written beside path and renamed if write
- * returned EXIT_OK or set *keep, so that it is whole or not there; anything else at path (a pipe, a
- * terminal) is written to directly.
+ * Calls write with a stream, whose errors it need not check, and returns its exit code;
+ * EXIT_TROUBLE, explained on stderr for command, if the output could not be written (for "-",
+ * standard output, that is reported at the end of the program). A plain file is written beside path
+ * and renamed if write returned EXIT_OK or set *keep, so that it is whole or not there; anything
+ * else at path (a pipe, a terminal) is written to directly.
  */
 struct output_file {
 	const char *command, *path;

@@ -1,6 +1,6 @@
 /*
- * ring_file.h: opens a ring that a dead daemon has left, also if its file is truncated or has sectors
- * that cannot be read, which in a mapping would be a SIGBUS.
+ * ring_file.h: opens a ring that a dead daemon has left, also if its file is truncated or has
+ * sectors that cannot be read, which in a mapping would be a SIGBUS.
  */
 #ifndef SPIKEWATCH_CLI_BASE_RING_FILE_H
 #define SPIKEWATCH_CLI_BASE_RING_FILE_H

@@ -1,11 +1,11 @@
 /*
  * incidents.c: spikewatch list, show, verify and prune: the commands on directories of incidents.
  *
- * list reads and prints one incident after the other, so that memory does not grow with their number;
- * therefore columns have fixed widths. show loads everything before it prints the first line; what is
- * missing is left out and named. verify collects its findings, so that the verdict comes first. prune
- * is the daemon's retention (spool.h); a dry run does not open a spool, because that would seal or
- * remove what dead writers have left.
+ * list reads and prints one incident after the other, so that memory does not grow with their
+ * number; therefore columns have fixed widths. show loads everything before it prints the first
+ * line; what is missing is left out and named. verify collects its findings, so that the verdict
+ * comes first. prune is the daemon's retention (spool.h); a dry run does not open a spool, because
+ * that would seal or remove what dead writers have left.
  */
 #include "cli/base/options.h"
 #include "cli/base/output.h"

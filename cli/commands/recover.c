@@ -1,7 +1,7 @@
 /*
  * recover.c: spikewatch recover: does what a daemon does at its start with the ring of one that was
- * killed (daemon/engine/incident/recover.h), for any ring. The lock beside the ring tells whether its
- * daemon runs, and is held until the incident is sealed.
+ * killed (daemon/engine/incident/recover.h), for any ring. The lock beside the ring tells whether
+ * its daemon runs, and is held until the incident is sealed.
  */
 #include "cli/base/options.h"
 #include "cli/base/output.h"

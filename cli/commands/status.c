@@ -3,8 +3,8 @@
  * distance to firing.
  *
  * The document is parsed even for --json, so that the output is always JSON without control
- * characters. Cells of the table are made twice, for the widths and for printing; a table that is too
- * wide cuts names, never figures.
+ * characters. Cells of the table are made twice, for the widths and for printing; a table that is
+ * too wide cuts names, never figures.
  */
 #include "cli/base/client.h"
 #include "cli/base/options.h"
@@ -533,8 +533,8 @@ static void view_print(const struct row *rows, size_t count, bool counts, size_t
 
 /*
  * The table, nearest to firing first, and with names the counts of each row. At most query->nearest
- * rows (0: all); says how many more there are, with those that the daemon left out. Returns how many
- * rows match; -ENOMEM.
+ * rows (0: all); says how many more there are, with those that the daemon left out. Returns how
+ * many rows match; -ENOMEM.
  */
 static ssize_t print_rules(const struct json_node *root, const struct status_query *query, size_t width, FILE *file)
 {

@@ -1,6 +1,7 @@
 /*
  * top.c: spikewatch top: tables on a screen, or one after the other as text. While it is paused the
- * ring is not read: what is written meanwhile is read afterwards, as far as the ring still holds it.
+ * ring is not read: what is written meanwhile is read afterwards, as far as the ring still holds
+ * it.
  *
  * One table of columns says in which order they are dropped when the line is short, and how they
  * grow when it is long. Names are cut, figures never.

@@ -14,10 +14,10 @@
  * highest window of a second counts, because peaks are what is looked for.
  *
  * The rules start in the past, as far back as they need, and judge themselves into the present. If
- * the daemon's state file has a firing later than the start, that one would be wrong in the past (its
- * cooldown would be cut to the rule's own length): it is left out, to be found again in the samples;
- * its cooldown still counts for what is shown. A new configuration is judged from the past on again,
- * and peaks stay: reading the same samples twice does not raise them.
+ * the daemon's state file has a firing later than the start, that one would be wrong in the past
+ * (its cooldown would be cut to the rule's own length): it is left out, to be found again in the
+ * samples; its cooldown still counts for what is shown. A new configuration is judged from the past
+ * on again, and peaks stay: reading the same samples twice does not raise them.
  */
 #include "cli/top/top_data.h"
 

@@ -1,11 +1,12 @@
 /*
  * top_data.h: the data of spikewatch top: the ring of a daemon is found, mapped read-only and
  * followed, also into the ring of a daemon that is started later; a table has the last minute of
- * each target; the rules of the daemon's configuration are evaluated on the same samples. The daemon
- * is not asked, and does not know that there is a reader.
+ * each target; the rules of the daemon's configuration are evaluated on the same samples. The
+ * daemon is not asked, and does not know that there is a reader.
  *
  * What is shown differs from what the daemon decides where the daemon knows more: a configuration
- * that was changed and not yet loaded, averages over more than the ring still holds, free disk space.
+ * that was changed and not yet loaded, averages over more than the ring still holds, free disk
+ * space.
  */
 #ifndef SPIKEWATCH_CLI_TOP_TOP_DATA_H
 #define SPIKEWATCH_CLI_TOP_TOP_DATA_H
@@ -110,7 +111,10 @@ struct top_table_list {
 	size_t count;
 };
 
-/* Those that the filter matches, sorted; what has no value comes last in either direction. 0 or -ENOMEM. */
+/*
+ * Those that the filter matches, sorted; what has no value comes last in either direction. 0 or
+ * -ENOMEM.
+ */
 int top_table_view(struct top_table *table, const struct top_table_wish *wish, struct top_table_list *ret);
 
 enum top_table_series { TOP_TABLE_CPU_CORES, TOP_TABLE_MEMORY_BYTES };

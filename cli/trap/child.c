@@ -1,7 +1,7 @@
 /*
  * child.c: the child writes a byte to a socket pair when it runs, and reads one before it calls
- * execvp(3). If the parent dies or gives up, the connection ends, and the child with it. A byte that
- * arrives later says that execvp(3) failed: a successful one closes the socket.
+ * execvp(3). If the parent dies or gives up, the connection ends, and the child with it. A byte
+ * that arrives later says that execvp(3) failed: a successful one closes the socket.
  *
  * SIGCHLD may be ignored by our parent's choice: then the kernel would reap the child, and its end
  * and exit code would be lost. So it gets its default action, and the child the original one.

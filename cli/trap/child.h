@@ -1,6 +1,6 @@
 /*
- * child.h: a command that is forked, and has its pid and name, before it is executed: so that it can
- * be watched from its first instruction on.
+ * child.h: a command that is forked, and has its pid and name, before it is executed: so that it
+ * can be watched from its first instruction on.
  */
 #ifndef SPIKEWATCH_CLI_TRAP_CHILD_H
 #define SPIKEWATCH_CLI_TRAP_CHILD_H
@@ -32,8 +32,8 @@ bool stopped_child_ended(const struct stopped_child *child);
 
 /*
  * Waits for its end; one that was not let go ends now. Signals that this process was sent alone
- * (interruption_to_pass_on) are passed on to it. Returns its exit code, as a shell does: 128 and the
- * signal that ended it; 127: no such program, 126: it could not be executed.
+ * (interruption_to_pass_on) are passed on to it. Returns its exit code, as a shell does: 128 and
+ * the signal that ended it; 127: no such program, 126: it could not be executed.
  */
 int stopped_child_wait(struct stopped_child *child);
 

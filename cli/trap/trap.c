@@ -7,11 +7,11 @@
  *
  * The plan: the options become the text of a configuration, so that one parser knows the ranges.
  * The name of a process is set afterwards, because it may hold bytes that JSON cannot. "For a
- * second" is five windows in a row, each of them over the threshold: one window of that length would
- * miss a burst that it cuts in two, and fire on half a burst of twice the height. Memory without a
- * time is judged by the kernel's high-water mark, which sees what came and went between two samples.
- * A rule is armed again when the value has come down: a spike is one incident, however long it
- * lasts. With --tree, or a command, the target is the sum of all processes.
+ * second" is five windows in a row, each of them over the threshold: one window of that length
+ * would miss a burst that it cuts in two, and fire on half a burst of twice the height. Memory
+ * without a time is judged by the kernel's high-water mark, which sees what came and went between
+ * two samples. A rule is armed again when the value has come down: a spike is one incident, however
+ * long it lasts. With --tree, or a command, the target is the sum of all processes.
  *
  * The session differs from the daemon's: the ring has no name, so it ends with the process; the
  * state of the rules is never saved; the spool has no limits, so no incident of others is removed.
@@ -250,7 +250,8 @@ static const char *option_of(const char *key)
 }
 
 /*
- * Of a resolved plan, which must outlive *ret. 0; -ENOMEM; -EINVAL as above. *ret is for config_free.
+ * Of a resolved plan, which must outlive *ret. 0; -ENOMEM; -EINVAL as above. *ret is for
+ * config_free.
  */
 static int trap_plan_config(const struct trap_plan *plan, struct config **ret, char *error, size_t cap)
 {
@@ -284,7 +285,9 @@ static int trap_plan_config(const struct trap_plan *plan, struct config **ret, c
 	return 0;
 }
 
-/* "more than 80% of a core for 1 s, or more than 512 MiB of memory". Into buf, which is returned. */
+/*
+ * "more than 80% of a core for 1 s, or more than 512 MiB of memory". Into buf, which is returned.
+ */
 static const char *trap_plan_text(const struct trap_plan *plan, char *buf, size_t cap)
 {
 	char amount[UNITS_TEXT_MAX], time[UNITS_TEXT_MAX], lasting[UNITS_TEXT_MAX + 8] = "";
@@ -365,7 +368,7 @@ struct trap_session {
 	mono_t open_until;
 	struct caught *caught;
 	size_t caught_count;
-	double most_cpu_percent, most_memory_bytes;
+	double most_cpu_percent, most_memory_bytes; /* judged of any target; 0 without a rule for it */
 };
 
 static void on_opened(void *ctx, const struct evaluator_firing *firing)
@@ -477,12 +480,6 @@ static int trap_session_new(const struct trap_session_options *options, struct t
 	return 0;
 }
 
-/* 0 or -errno (logged). */
-static int trap_session_start(struct trap_session *trap)
-{
-	return session_start(trap->session);
-}
-
 /* Judges new samples, and queues complete incidents for writing. 0 or -errno. */
 static int trap_session_poll(struct trap_session *trap)
 {
@@ -547,19 +544,6 @@ static size_t trap_session_left(const struct trap_session *trap, int32_t but)
 		left += pids[i] != but && (kill(pids[i], 0) == 0 || errno == EPERM);
 
 	return left;
-}
-
-/* Why there are no stacks; "": there are, or they are not wanted. */
-static const char *trap_session_stacks_off(const struct trap_session *trap)
-{
-	return session_stacks_off(trap->session);
-}
-
-/* The highest values that were judged, of any target; 0 where there is no rule for it. */
-static void trap_session_most(const struct trap_session *trap, double *ret_cpu_percent, double *ret_memory_bytes)
-{
-	*ret_cpu_percent = trap->most_cpu_percent;
-	*ret_memory_bytes = trap->most_memory_bytes;
 }
 
 /* How many could not be written, which was logged. */
@@ -696,8 +680,8 @@ static bool trap_session_written(struct trap_session *trap, char ret[static INCI
 /*
  * ---- the line on the terminal ----
  *
- * Never wider than the terminal, so that it does not wrap. If the terminal became narrower since, it
- * has wrapped the line itself: then the lines above are erased too.
+ * Never wider than the terminal, so that it does not wrap. If the terminal became narrower since,
+ * it has wrapped the line itself: then the lines above are erased too.
  */
 
 #define TRAP_LIVE_TEXT_MAX 512
@@ -761,7 +745,9 @@ static void add_values(const struct trap_plan *plan, const struct trap_session_v
 		append_text(buf, cap, plan->tree ? ", of %zu processes" : "; the nearest of %zu", view->targets);
 }
 
-/* "12 s: job-812 CPU 43% of 80%, memory 84 MiB". Into buf, which is returned; names are printable. */
+/*
+ * "12 s: job-812 CPU 43% of 80%, memory 84 MiB". Into buf, which is returned; names are printable.
+ */
 static const char *trap_live_text(const struct trap_plan *plan, const struct trap_session_view *view,
 				  uint64_t waited_ns, uint64_t wanted, char *buf, size_t cap)
 {
@@ -947,7 +933,10 @@ static bool may_use(const char *path)
 	return stat(path, &st) < 0 ? errno == ENOENT : st.st_uid == geteuid() && access(path, W_OK | X_OK) == 0;
 }
 
-/* Where `spikewatch list` looks; if that may not be written, the user's own directory. EXIT_OK or EXIT_TROUBLE. */
+/*
+ * Where `spikewatch list` looks; if that may not be written, the user's own directory. EXIT_OK or
+ * EXIT_TROUBLE.
+ */
 static int choose_directory(struct trap *trap)
 {
 	const char *environment = getenv("SPIKEWATCH_DIR");
@@ -983,7 +972,7 @@ static void put_quoted(const char *text)
 static void print_waiting(struct trap *trap)
 {
 	char what[TRAP_PLAN_TEXT_MAX];
-	const char *off = trap_session_stacks_off(trap->session);
+	const char *off = session_stacks_off(trap->session->session); /* "": there are stacks, or they are not wanted */
 	int error;
 
 	if (*off)
@@ -1025,11 +1014,10 @@ static void print_written(struct trap *trap)
 static void print_nothing_caught(struct trap *trap)
 {
 	char cpu[UNITS_TEXT_MAX], memory[UNITS_TEXT_MAX];
-	double cpu_percent, memory_bytes;
+	double cpu_percent = trap->session->most_cpu_percent, memory_bytes = trap->session->most_memory_bytes;
 
 	if (stopped_child_ended(&trap->child) && stopped_child_failed(&trap->child))
 		return; /* the child has printed why */
-	trap_session_most(trap->session, &cpu_percent, &memory_bytes);
 	fprintf(stderr, SELF ": nothing was caught");
 	if (cpu_percent > 0)
 		fprintf(stderr, "; the most was CPU %s of a core", units_format_percent(cpu, sizeof cpu, cpu_percent));
@@ -1139,7 +1127,7 @@ static int wait_for_spike(struct trap *trap)
 	print_waiting(trap);
 	log_only(LOG_WARNING);
 	trap->begun = clock_mono(&trap->clock);
-	r = trap_session_start(trap->session);
+	r = session_start(trap->session->session);
 	if (r == 0)
 		r = stopped_child_open(&trap->child);
 	if (r == 0)

@@ -94,8 +94,8 @@
 /* What is still to be answered. {0}: nothing. */
 struct control_rest {
 	/*
-	 * Appends the next piece, which may be empty. 1: there is more; 0: this was the last; -errno:
-	 * the client is dropped.
+	 * Appends the next piece, which may be empty. 1: there is more; 0: this was the last;
+	 * -errno: the client is dropped.
 	 */
 	int (*more)(void *ctx, struct buffer *ret);
 	void (*end)(void *ctx); /* called once: after the last piece, or when the client is gone */
@@ -402,8 +402,8 @@ static const struct request_kind request_kinds[] = {
 
 /*
  * Appends the answer to one line (without newline; any other byte but NUL may be in it) to ret, or
- * leaves it to rest. What cannot be done, or is unknown, is answered too: by an object with `error`.
- * 0; -ENOMEM; -EFBIG: it does not fit into ret->max.
+ * leaves it to rest. What cannot be done, or is unknown, is answered too: by an object with
+ * `error`. 0; -ENOMEM; -EFBIG: it does not fit into ret->max.
  */
 static int answer_request(const struct control_options *options, const char *line, struct buffer *ret,
 			  struct control_rest *rest)

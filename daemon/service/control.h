@@ -1,7 +1,7 @@
 /*
  * control.h: the daemon's outputs: the control socket, where status, trigger and reload are asked
- * for (docs/status.md), the metrics over HTTP (metrics_server.h) and the metrics file. Served by the
- * main loop. The daemon works without any of them: one that cannot be opened is logged.
+ * for (docs/status.md), the metrics over HTTP (metrics_server.h) and the metrics file. Served by
+ * the main loop. The daemon works without any of them: one that cannot be opened is logged.
  *
  *     status [WORDS]     the status document, in pieces (status_document.h); WORDS say what of it
  *     trigger [TARGET]   an incident now, of one target or of everything

@@ -607,8 +607,8 @@ static void take_down(struct daemon *daemon)
 	rule_counts_free(daemon->rule_counts);
 	state_file_close(daemon->state_file);
 	/*
-	 * A thread that is blocked keeps what it refers to. If it is the incident worker, the ring is
-	 * not marked as ended: the next start recovers what it holds.
+	 * A thread that is blocked keeps what it refers to. If it is the incident worker, the ring
+	 * is not marked as ended: the next start recovers what it holds.
 	 */
 	if (ended) {
 		if (session_free(daemon->session))

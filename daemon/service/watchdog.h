@@ -22,8 +22,9 @@ struct watchdog_options {
 	struct health *health;
 	uint64_t stuck_ns; /* config_file.stuck_ns */
 	/*
-	 * Called once, from the loop: when the first scan for targets has ended, or takes too long to be
-	 * waited for, which is logged. result: 0, or why the scan has failed. Negative ends the loop.
+	 * Called once, from the loop: when the first scan for targets has ended, or takes too long
+	 * to be waited for, which is logged. result: 0, or why the scan has failed. Negative ends
+	 * the loop.
 	 */
 	int (*ready)(void *ctx, int result);
 	void *ctx;

@@ -93,7 +93,9 @@ struct openmetrics_labels {
 	struct openmetrics_label further[2]; /* name NULL: none */
 };
 
-/* openmetrics_init, { openmetrics_family, { openmetrics_u64, _ns, _double } }, openmetrics_finish */
+/*
+ * openmetrics_init, { openmetrics_family, { openmetrics_u64, _ns, _double } }, openmetrics_finish
+ */
 struct openmetrics {
 	struct sink sink;
 	enum openmetrics_form form;
@@ -475,8 +477,8 @@ static void label_names_make(const char *const *keys, size_t count, struct label
 #define BLOCK_MAX 6
 
 /*
- * Appends target, entry, kind; in a container also container, in a pod namespace and pod. Returns as
- * openmetrics_block.
+ * Appends target, entry, kind; in a container also container, in a pod namespace and pod. Returns
+ * as openmetrics_block.
  */
 static int put_target_labels(const struct target *target, struct buffer *text)
 {
@@ -501,7 +503,10 @@ static int put_target_labels(const struct target *target, struct buffer *text)
 	return openmetrics_block(labels, count, text);
 }
 
-/* Appends a comma and the container's labels that are among names, if any. Returns as openmetrics_block. */
+/*
+ * Appends a comma and the container's labels that are among names, if any. Returns as
+ * openmetrics_block.
+ */
 static int put_container_labels(const struct labels *labels, const struct label_names *names, struct buffer *text)
 {
 	struct openmetrics_label found[CONFIG_LABELS_MAX];
@@ -819,7 +824,10 @@ static int renew_sums(struct target_series *series, const struct config *config)
 	return 0;
 }
 
-/* Targets come more or less entry by entry: hint is the last result. sum_count: there is no such entry. */
+/*
+ * Targets come more or less entry by entry: hint is the last result. sum_count: there is no such
+ * entry.
+ */
 static size_t entry_of(const struct target_series *series, const char *entry, size_t hint)
 {
 	if (hint < series->sum_count && strcmp(series->sums[hint].entry, entry) == 0)
@@ -1394,28 +1402,8 @@ static void put_incidents(struct openmetrics *out, const struct overview *overvi
 
 /* ---- rules ---- */
 
-static uint64_t windows_of(const struct rule_count *counts)
-{
-	return counts->windows;
-}
-
-static uint64_t unavailable_of(const struct rule_count *counts)
-{
-	return counts->reasons[TRIGGER_UNAVAILABLE];
-}
-
-static uint64_t fired_of(const struct rule_count *counts)
-{
-	return counts->fired;
-}
-
-static uint64_t opened_of(const struct rule_count *counts)
-{
-	return counts->opened;
-}
-
-static void put_by_rule(struct openmetrics *out, const struct overview *overview, enum family family,
-			uint64_t (*value_of)(const struct rule_count *counts))
+/* offset: of a uint64_t in struct rule_count. */
+static void put_by_rule(struct openmetrics *out, const struct overview *overview, enum family family, size_t offset)
 {
 	const struct config *config = overview->config;
 
@@ -1425,7 +1413,7 @@ static void put_by_rule(struct openmetrics *out, const struct overview *overview
 		struct openmetrics_labels labels = labelled("rule", config->rules[i].name);
 
 		if (counts)
-			openmetrics_u64(out, &labels, value_of(counts));
+			openmetrics_u64(out, &labels, *(const uint64_t *)(const void *)((const char *)counts + offset));
 	}
 }
 
@@ -1451,11 +1439,11 @@ static void put_rules(struct openmetrics *out, const struct overview *overview)
 	if (overview->rule_counts == NULL)
 		return;
 
-	put_by_rule(out, overview, FAMILY_RULE_WINDOWS, windows_of);
-	put_by_rule(out, overview, FAMILY_RULE_UNAVAILABLE, unavailable_of);
+	put_by_rule(out, overview, FAMILY_RULE_WINDOWS, offsetof(struct rule_count, windows));
+	put_by_rule(out, overview, FAMILY_RULE_UNAVAILABLE, offsetof(struct rule_count, reasons[TRIGGER_UNAVAILABLE]));
 	put_suppressed(out, overview);
-	put_by_rule(out, overview, FAMILY_RULE_FIRINGS, fired_of);
-	put_by_rule(out, overview, FAMILY_RULE_INCIDENTS, opened_of);
+	put_by_rule(out, overview, FAMILY_RULE_FIRINGS, offsetof(struct rule_count, fired));
+	put_by_rule(out, overview, FAMILY_RULE_INCIDENTS, offsetof(struct rule_count, opened));
 }
 
 int exposition_write(struct exposition *exposition, const struct overview *overview, enum openmetrics_form form,

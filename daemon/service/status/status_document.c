@@ -516,7 +516,9 @@ static void put_head_members(struct json_writer *json, const struct overview *ov
 
 /* ---- the answer ---- */
 
-/* More than a target, a rule on it, the end of the document and the writer's buffer take together. */
+/*
+ * More than a target, a rule on it, the end of the document and the writer's buffer take together.
+ */
 #define ROW_MAX (64u << 10)
 
 enum answer_phase { ANSWER_HEAD, ANSWER_PICKING, ANSWER_TARGETS, ANSWER_END };
@@ -587,7 +589,9 @@ static double nearness_of(const struct trigger_decision *decision)
 	return isfinite(nearness) ? nearness : INFINITY;
 }
 
-/* Of equally near ones the first is kept. A row that is not among the nearest costs one comparison. */
+/*
+ * Of equally near ones the first is kept. A row that is not among the nearest costs one comparison.
+ */
 static void pick_nearest(struct status_answer *answer, const struct pick *candidate)
 {
 	size_t max = answer->asked.query.nearest, at = answer->pick_count;
