@@ -10,7 +10,6 @@
 #include "program.h"
 #include "supervise.h"
 #include "daemon/engine/stacks/stack_recorder.h"
-#include "daemon/engine/stacks/stack_source.h"
 #include "lib/model/pacing.h"
 #include "lib/model/target.h"
 

@@ -5,7 +5,6 @@
  */
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/stacks/stack_recorder.h"
-#include "daemon/engine/stacks/stack_source.h"
 #include "symbolize_rig.h"
 #include "lib/base/base.h"
 #include "lib/base/io.h"
