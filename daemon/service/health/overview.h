@@ -73,8 +73,8 @@ struct rule_count {
 };
 
 /*
- * Counts the rules of config, which must outlive it. before: the rule_counts that it takes the
- * place of: rules that were there, by name, go on from where they are; may be NULL. 0 or -ENOMEM.
+ * For the rules of config, which must outlive it. before: the counts that it replaces, of which
+ * those of rules with the same name are kept; may be NULL. 0 or -ENOMEM.
  */
 int rule_counts_new(const struct config *config, const struct rule_counts *before, struct rule_counts **ret);
 
