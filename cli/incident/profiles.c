@@ -40,20 +40,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t profiles_escape_written(char *out, size_t size, const char *data, size_t len)
-{
-	size_t used = text_escape(out, size, data, len), to = 0;
-
-	for (size_t from = 0; from < used; to++) {
-		bool backslash = strncmp(out + from, "\\x5c", 4) == 0; /* text_escape writes nothing else so */
-
-		out[to] = out[from];
-		from += backslash ? 4 : 1;
-	}
-	out[to] = '\0';
-	return to;
-}
-
 /* ---- folded stacks ---- */
 
 /* Larger files are not read. */
@@ -1031,7 +1017,7 @@ static bool is_ranked(const struct ranking *ranking, const struct function_rows_
 
 static void copy_name(char ret[static FUNCTIONS_NAME_MAX], const struct function_rows_name *name)
 {
-	profiles_escape_written(ret, FUNCTIONS_NAME_MAX, name->len ? name->text : "", name->len);
+	text_escape_again(ret, FUNCTIONS_NAME_MAX, name->len ? name->text : "", name->len);
 }
 
 static bool is_neighbour(const struct function_rows_row *row)

@@ -20,12 +20,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/*
- * As text_escape, but a backslash stays: text in the incident's tables was escaped when it was
- * written. Returns the length.
- */
-size_t profiles_escape_written(char *out, size_t size, const char *data, size_t len);
-
 /* ---- folded lines ---- */
 
 /*

@@ -97,7 +97,7 @@ static void format_cell(enum cell_kind kind, const char *from, size_t len, char 
 	uint64_t value;
 
 	if ((kind != CELL_DURATION && kind != CELL_SIZE) || text_parse_u64(digits, end, &value) != end) {
-		size_t used = profiles_escape_written(ret, CELL_MAX - 2, from, len);
+		size_t used = text_escape_again(ret, CELL_MAX - 2, from, len);
 
 		if (kind == CELL_PERCENT && is_number(ret))
 			memcpy(ret + used, " %", 3);
@@ -253,7 +253,7 @@ static void print_remark(const char *line, size_t len, size_t width, FILE *file)
 		line++;
 		len--;
 	}
-	used = 1 + profiles_escape_written(shown + 1, sizeof(shown) - 3, line, len);
+	used = 1 + text_escape_again(shown + 1, sizeof(shown) - 3, line, len);
 	memcpy(shown + used, ")", 2);
 	output_wrap(shown, width, file);
 }

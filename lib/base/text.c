@@ -203,6 +203,20 @@ size_t text_escape(char *out, size_t size, const char *data, size_t len)
 	return used;
 }
 
+size_t text_escape_again(char *out, size_t size, const char *data, size_t len)
+{
+	size_t used = text_escape(out, size, data, len), to = 0;
+
+	for (size_t from = 0; from < used; to++) {
+		bool backslash = strncmp(out + from, "\\x5c", 4) == 0; /* text_escape writes nothing else so */
+
+		out[to] = out[from];
+		from += backslash ? 4 : 1;
+	}
+	out[to] = '\0';
+	return to;
+}
+
 #define PIECE 256
 
 /* Bytes of text that are escaped at a time: a character of UTF-8 is not torn apart. */

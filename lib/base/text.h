@@ -47,6 +47,12 @@ bool text_is_hidden(uint32_t code);
 size_t text_escape(char *out, size_t size, const char *data, size_t len);
 
 /*
+ * The same, but a backslash stays: for text that was escaped when it was written. Returns the length
+ * within out.
+ */
+size_t text_escape_again(char *out, size_t size, const char *data, size_t len);
+
+/*
  * Appends len bytes of a text that was escaped when it was written, of a file that may have been
  * changed since: as text_escape, but backslashes are copied, so an unchanged text stays the same.
  * 0; -ENOMEM; -EFBIG beyond buffer->max.
