@@ -1,4 +1,14 @@
-/* config.c: what the command line says wins over what is written. */
+/*
+ * config.c: from files and texts to a checked configuration, and what two of them have in common.
+ *
+ * All documents are parsed, then sections are applied source by source (the last one wins, key by
+ * key), then targets are read, then rules, which refer to both. The texts of a configuration are those
+ * of the parsed documents, which it keeps: nothing is copied, and one call frees everything.
+ *
+ * Only regular files are read (a FIFO would block), and none larger than a configuration can be,
+ * whatever its size is said to be. Symbolic links are followed: configurations are mounted as such.
+ * Options of the command line override the files.
+ */
 #include "lib/config/config.h"
 #include "lib/config/config_keys.h"
 
@@ -24,16 +34,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/*
- * config_parse.c: from texts to a checked configuration. All documents are parsed, then sections
- * are applied source by source (so the last one wins, key by key), then come targets, then rules,
- * which look at both.
- */
-
-/* Entries of "targets", and of "rules": what people can still oversee. */
+/* Entries of "targets", and of "rules". */
 #define ENTRIES_MAX 1000
 
-/* A configuration on its way. */
+/* A configuration that is being built. */
 struct builder {
 	const struct config_source *sources;
 	struct config_merge merge;
@@ -258,7 +262,7 @@ static int read_rules(const struct builder *builder)
 	return config->rules != NULL ? read_all(builder, &entries, room) : -ENOMEM;
 }
 
-/* What targets say of rules. */
+/* Patterns of rules in the commands of targets. */
 static int agree_targets(const struct builder *builder)
 {
 	for (size_t i = 0; i < builder->config->document_count; i++) {
@@ -307,15 +311,11 @@ int config_parse(const struct config_source *sources, size_t count, struct confi
 	return 0;
 }
 
-/*
- * config_load.c: files in, sources out. A file is looked at before it is read: only regular files
- * (a FIFO would wait for ever), and none larger than a configuration can be, whatever its size says
- * while it is read. Symbolic links are followed: configurations are mounted as such.
- */
+/* ---- files ---- */
 
 /* What json_parse takes. */
 #define FILE_MAX (1024 * 1024)
-/* Drop-ins: more than a few is a mistake, thousands are a directory of something else. */
+/* Drop-ins: thousands of files are a wrong directory. */
 #define FILES_MAX 256
 
 /* The files read so far. */
@@ -468,14 +468,7 @@ static int config_load_after(const struct config_source *first, const char *drop
 	return load_load(NULL, first, dropin_dir, ret, err);
 }
 
-/*
- * config.c: a configuration that is there. How it comes into being is told by the modules above:
- * config_field (one key), config_target and config_rule (one entry), config_parse (the whole and
- * what must agree in it), config_load (files).
- *
- * Its texts are those of the parsed documents, which it keeps: nothing is copied, and one call
- * frees all.
- */
+/* ---- the value ---- */
 
 static void release_runs(struct config_target *target)
 {
@@ -573,7 +566,7 @@ bool config_run_wanted(const struct config_run *run, const char *rule)
 	return run->rule_count == 0;
 }
 
-static bool looks_at(const struct config_rule *rule, const char *target)
+static bool applies_to(const struct config_rule *rule, const char *target)
 {
 	for (size_t i = 0; i < rule->target_count; i++)
 		if (strcmp(rule->targets[i], target) == 0)
@@ -592,7 +585,7 @@ uint64_t config_idle_ns(const struct config *config)
 	return idle_ns > sampling->interval_ns ? idle_ns : 0;
 }
 
-/* What is not known of a window is no more than a quarter of it. */
+/* The part of a window that is uncertain is at most a quarter of it. */
 #define WINDOW_SHARE 4
 
 uint64_t config_idle_of(const struct config *config, const char *target)
@@ -600,7 +593,7 @@ uint64_t config_idle_of(const struct config *config, const char *target)
 	uint64_t idle_ns = config_idle_ns(config);
 
 	for (size_t i = 0; i < config->rule_count; i++)
-		if (config->rules[i].window_ns / WINDOW_SHARE < idle_ns && looks_at(&config->rules[i], target))
+		if (config->rules[i].window_ns / WINDOW_SHARE < idle_ns && applies_to(&config->rules[i], target))
 			idle_ns = config->rules[i].window_ns / WINDOW_SHARE;
 
 	return idle_ns;
@@ -609,10 +602,10 @@ uint64_t config_idle_of(const struct config *config, const char *target)
 static uint64_t common_divisor(uint64_t a, uint64_t b)
 {
 	while (b != 0) {
-		uint64_t rate_limit = a % b;
+		uint64_t remainder = a % b;
 
 		a = b;
-		b = rate_limit;
+		b = remainder;
 	}
 	return a;
 }

@@ -1,6 +1,7 @@
 /*
- * config.h: the configuration as the command line names it, to be read at the start and at every
- * reload alike: a bad one is refused with the same words by both, and by --check.
+ * config.h: the configuration as a checked value, and how it is loaded: at the start, by --check and
+ * at every reload alike, with the same messages. What each key means, its default, its range and its
+ * messages are in config_keys.c and only there; conf/spikewatch.json shows every key at its default.
  */
 #ifndef SPIKEWATCH_LIB_CONFIG_CONFIG_H
 #define SPIKEWATCH_LIB_CONFIG_CONFIG_H
@@ -13,12 +14,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-/*
- * config.h: the configuration as a checked value. Reading it is json.h's work; what each key means,
- * its default, its range and its error message are here and only here. conf/spikewatch.json shows
- * every key at its default.
- */
 
 struct json_document;
 
@@ -69,11 +64,11 @@ struct config_target {
 	enum config_per per;
 	struct config_label *labels; /* all of them; only with CONFIG_CONTAINERS */
 	size_t label_count;
-	bool tree;             /* the descendants of what matches too; not with CONFIG_PER_CGROUP */
+	bool tree;    /* the descendants of what matches too; not with CONFIG_PER_CGROUP */
 	bool outside; /* not what is in a cgroup that an entry before it selects */
 	struct config_run *runs;
 	size_t run_count;
-	uint64_t again_ns; /* 0: memory is looked at once in an incident */
+	uint64_t again_ns; /* from the first snapshot of the memory to the second; 0: there is none */
 };
 
 struct config_rule {
@@ -219,39 +214,35 @@ int config_load(const char *file, const char *dropin_dir, struct config **ret, s
 void config_free(struct config *config);
 CLEANUP(config, free);
 
-/*
- * The same name, and the same selection of the same things. Not looked at: what an incident of it
- * runs and captures.
- */
+/* The same name and the same selection. Not compared: what an incident of it runs and captures. */
 bool config_target_same(const struct config_target *a, const struct config_target *b);
 
-/* The other half: the same commands, the same second look. */
+/* The rest: the same commands and the same second snapshot. */
 bool config_target_captures_same(const struct config_target *a, const struct config_target *b);
 
 /* Whether an incident of this rule runs the command. */
 bool config_run_wanted(const struct config_run *run, const char *rule);
 
 /*
- * The longest pause between two looks at a process that is in force: sampling.idle_interval, or the
- * heartbeat if that is shorter. 0: there are no pauses, because that is no longer than
- * sampling.interval.
+ * The longest pause between two reads of a process: sampling.idle_interval, or the heartbeat if that
+ * is shorter. 0: there are no pauses, since that is not longer than sampling.interval.
  */
 uint64_t config_idle_ns(const struct config *config);
 
 /*
- * The same of the processes of one target entry: no more than a quarter of the shortest window of
- * the rules that look at it.
+ * The same for the processes of one target entry: at most a quarter of the shortest window of the
+ * rules that apply to it.
  */
 uint64_t config_idle_of(const struct config *config, const char *target);
 
 /*
  * The longest time of which every window of the rules is a multiple and that is not above
- * config_idle_ns: who looks at its multiples has looked when a window ends. 0: there is none longer
- * than sampling.interval.
+ * config_idle_ns: a process that is read at its multiples has been read when a window ends. 0: there
+ * is none longer than sampling.interval.
  */
 uint64_t config_idle_grid_ns(const struct config *config);
 
-/* The same name, and the same judgement of any value. Not looked at: the list of targets. */
+/* The same name, and the same judgement of any value. Not compared: the list of targets. */
 bool config_rule_same(const struct config_rule *a, const struct config_rule *b);
 
 /* "FILE:LINE:COLUMN: KEY: MESSAGE", without what is empty, into buf, always terminated. */
@@ -262,98 +253,7 @@ const char *config_selector_name(enum config_selector selector);
 const char *config_capture_name(enum config_capture capture);
 
 /*
- * config_field.h: keys of the configuration as rows of a table: name, type, where the value goes,
- * default, range. Defaults, reading, checking and most messages come from the row. For the config_*
- * modules only.
- */
-
-enum config_kind {
-	CONFIG_KIND_OTHER,    /* known by name, read elsewhere */
-	CONFIG_KIND_DURATION, /* "10ms" -> uint64_t nanoseconds */
-	CONFIG_KIND_BYTES,    /* "16MiB" -> uint64_t or uint32_t */
-	CONFIG_KIND_COUNT,    /* 200 -> uint32_t */
-	CONFIG_KIND_PERCENT,  /* "10%" or 10 -> double */
-	CONFIG_KIND_BOOL,
-	CONFIG_KIND_PATH,   /* absolute -> const char *; "" too if that is the default */
-	CONFIG_KIND_LISTEN, /* "", or what listen_address_parse reads -> const char * */
-	CONFIG_KIND_CHOICE, /* one of choices -> its number as an enum */
-};
-
-/* What it takes that a new value is in force. Every key that a running daemon has must say. */
-enum config_change {
-	CONFIG_CHANGE_UNSAID, /* keys within entries of arrays: the entry is compared as a whole */
-	CONFIG_CHANGE_LIVE,   /* a reload */
-	CONFIG_CHANGE_RESTART,
-};
-
-struct config_field {
-	const char *section; /* key of the object that holds it, "" outside of sections */
-	const char *key;
-	enum config_kind kind;
-	enum config_change change;
-	size_t offset, size; /* of the value */
-	uint64_t initial;    /* default, in the unit of the value (PERCENT: whole percents) */
-	uint64_t min, max;
-	bool zero;                  /* 0 is allowed below min */
-	const char *text;           /* default of a PATH or LISTEN */
-	const char *suffix;         /* what a PATH ends in; NULL: anything */
-	const char *const *choices; /* ends with NULL */
-};
-
-/* Where a reader is: errors take file and the beginning of the dotted key from here. */
-struct config_scope {
-	const char *file;
-	struct config_error *err;
-	char path[64]; /* "sampling", "rules[2]", "" */
-};
-
-/*
- * Fills err and returns -EINVAL. key may be NULL: then it is the path itself. place line 0: the
- * file as a whole.
- */
-int config_refuse(const struct config_scope *scope, struct json_place place, const char *key, const char *format, ...)
-	__attribute__((format(printf, 4, 5)));
-
-/* Sets every field to its default. */
-void config_field_defaults(const struct config_field *table, size_t count, void *base);
-
-/* Room for a value in a message. */
-#define CONFIG_SHOWN 72
-/* "text", safe to print, cut if it is long. Returns buf. */
-const char *config_quote(const char *text, size_t len, char buf[CONFIG_SHOWN]);
-
-/* ---- words that were meant, and words that exist ---- */
-
-/* Start with {.word = ...}, offer the candidates; best is then the likely one or NULL. */
-struct config_guess {
-	const char *word;
-	const char *best;
-	size_t distance;
-	char list[200]; /* all candidates, as far as there is room: "a, b, c" */
-	size_t len;
-	bool full;
-};
-
-/* One word that exists. It must outlive the guess. */
-void config_guess_offer(struct config_guess *guess, const char *candidate);
-
-/* `did you mean "best"?` or `expected one of a, b, c`. Returns buf. */
-const char *config_guess_say(const struct config_guess *guess, char *buf, size_t cap);
-
-/*
- * config_section.h: everything in a configuration but its targets and rules. For the config_*
- * modules only.
- */
-
-/* All keys of the sections and of the outermost object. */
-extern const struct config_field config_section_fields[];
-extern const size_t config_section_field_count;
-
-/* Sets all sections to their defaults. */
-void config_section_defaults(struct config *config);
-
-/*
- * command_template.h: one word of a command that an incident runs: text with placeholders,
+ * Command templates: one word of a command that an incident runs: text with placeholders,
  * "{incident}/core.{pid}". There is no shell: a word stays one word, whatever its placeholders
  * stand for. Pure.
  *
@@ -361,7 +261,7 @@ void config_section_defaults(struct config *config);
  */
 
 enum command_template_placeholder {
-	COMMAND_TEMPLATE_PID,      /* of the process that is looked at */
+	COMMAND_TEMPLATE_PID,      /* of the process that is captured */
 	COMMAND_TEMPLATE_INCIDENT, /* the directory of the incident while it is being written */
 	COMMAND_TEMPLATE_RULE,
 	COMMAND_TEMPLATE_TARGET,
@@ -384,7 +284,7 @@ bool command_template_uses(const char *word, enum command_template_placeholder p
 #define COMMAND_TEMPLATE_SAFE_MAX 129
 
 /*
- * Strangers' text as it may stand in a word: every byte but A-Z a-z 0-9 _ . - becomes _, and so
+ * Text of other processes as it may stand in a word: every byte but A-Z a-z 0-9 _ . - becomes _, and so
  * does a - or . in front, so that it is neither an option nor a path. Cut to its room. Returns buf.
  */
 const char *command_template_safe(const char *text, char buf[COMMAND_TEMPLATE_SAFE_MAX]);
@@ -394,41 +294,6 @@ const char *command_template_safe(const char *text, char buf[COMMAND_TEMPLATE_SA
  * that are no placeholder stay as they are. Returns the length that it has, as snprintf(3) does.
  */
 size_t command_template_expand(const char *word, const struct command_template_values *values, char *buf, size_t cap);
-
-/*
- * config_regex.h: what an expression costs to compile. For the config_* modules only.
- */
-
-/*
- * Whether regcomp(3) compiles this POSIX extended expression within a second and a few megabytes.
- * It may be no expression at all: that is regcomp's to say.
- */
-bool config_regex_is_cheap(const char *regex);
-
-/*
- * config_target.h: one entry of "targets". For the config_* modules only.
- */
-
-/* The keys of a target. */
-extern const struct config_field config_target_fields[];
-extern const size_t config_target_field_count;
-
-/*
- * config_run.h: "run" of a target entry: the commands that an incident of it runs. For the config_*
- * modules only.
- */
-
-/* The keys of one command. */
-extern const struct config_field config_run_fields[];
-extern const size_t config_run_field_count;
-
-/*
- * config_rule.h: one entry of "rules". For the config_* modules only.
- */
-
-/* The keys of a rule whose type is told by a row; the rest are listed as CONFIG_KIND_OTHER. */
-extern const struct config_field config_rule_fields[];
-extern const size_t config_rule_field_count;
 
 /* Texts are borrowed, and must outlive every configuration that was loaded. */
 struct config_file {

@@ -11,6 +11,7 @@
 #include "lib/base/json.h"
 #include "lib/base/units.h"
 #include "lib/config/config.h"
+#include "lib/config/config_keys.h"
 #include "lib/rules/metric.h"
 #include "lib/rules/trigger.h"
 

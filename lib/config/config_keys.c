@@ -1,10 +1,12 @@
 /*
- * config_keys.c: a rule is read key by key, then held against itself, its targets and the sampling:
- * a rule that could never fire, or never have a value, is refused, because at run time it would
- * look exactly like a rule that is content.
+ * config_keys.c: the tables of keys, and how one JSON value becomes one member of a struct or one
+ * message. Every message says what was expected, where possible with an example that can be pasted.
  *
- * Defaults that were not asked for give way: a rule with "history": 3 need not say "warmup": 3 as
- * well.
+ * A section, a target, a command and a rule are each read key by key and then checked as a whole. What
+ * could never work is refused here, where the mistake can be shown: at run time a rule that can never
+ * fire, a pattern that can never match or a command that can never run looks exactly like one that
+ * has nothing to do. Defaults never contradict: where they can, they give way to what was written (a
+ * rule with "history": 3 need not say "warmup": 3 as well).
  */
 #include "lib/config/config.h"
 #include "lib/config/config_keys.h"
@@ -53,11 +55,7 @@ static int config_labels_read_metrics(const struct config_scope *scope, const st
 			       struct config_metrics *ret);
 static int config_run_read(const struct config_scope *scope, const struct json_node *node, struct config_target *ret);
 
-/*
- * config_field.c: one row of a table and one JSON value make one member of a struct, or one
- * message. Every message says what was expected, where possible with an example that could be
- * pasted.
- */
+/* ---- messages ---- */
 
 /* Beyond this a double does not hold every whole number. */
 #define COUNT_MAX 9007199254740992.0
@@ -497,7 +495,7 @@ static size_t find(const struct config_field *table, size_t count, const char *s
 
 /*
  * Reads the members of object that belong to section into base; unknown keys are refused. origins:
- * one for each row of the table, NULL if nobody asks. 0 or -EINVAL.
+ * one for each row of the table, or NULL. 0 or -EINVAL.
  */
 static int config_field_apply(const struct config_scope *scope, const struct config_field *table, size_t count,
 		       const char *section, const struct json_node *object, void *base, struct config_origin *origins)
@@ -520,8 +518,8 @@ static int config_field_apply(const struct config_scope *scope, const struct con
 	return 0;
 }
 
-/* A text that is a glob: whether it can be one. */
 /*
+ * Whether a text can be a glob.
  * A bracket or backslash that does not end makes fnmatch(3) match something else than was meant, or
  * nothing.
  */
@@ -543,12 +541,9 @@ static int config_check_glob(const struct config_scope *scope, const struct json
 	return 0;
 }
 
-/*
- * config_section.c: the sections: a table of their keys, and what must agree between them.
- *
- * Each value's origin is kept, so that a contradiction is shown where it was written, be it in
- * another file. A default never contradicts: where it can, it gives way to what was written.
- */
+/* ---- sections ---- */
+
+/* The origin of each value is kept, so that a contradiction is shown where it was written. */
 
 #define KIB 1024ULL
 #define MIB (1024 * KIB)
@@ -585,30 +580,28 @@ static const char *const clock_choices[] = { "cpu", "cycles", NULL };
 
 /*
  * interval         10 ms catches peaks of 20 ms, at 1 to 3 % of a core for hundreds of processes.
- *                  Below 100 us one pass
- *                  over a few targets takes longer than the interval; above 10 s it is monitoring.
- * idle_interval    A tenth of the looks at what does nothing, and what wakes is seen before anybody
- *                  could have reacted to it.
+ *                  Below 100 us one pass over a few targets takes longer than the interval; above
+ *                  10 s it is monitoring.
+ * idle_interval    A tenth of the reads of idle processes; one that wakes is read 100 ms later at most.
  * heartbeat        A page of the ring is filled in seconds: a target should be in each.
  * cgroup_interval  cgroup files cost three times what a process does, and on large trees the kernel
  *                  sums up first.
  * fds_interval     Counting descriptors lists a directory: 200 ns for each.
- * limits_interval  Limits change when somebody changes them: two seconds late is soon enough.
- * cpu_budget       What a recorder may take from a machine in distress.
- * ring.size        Minutes of a hundred busy processes; page_size: a tick of sixty at their
- *                  fattest.
- * before, after    What led to a spike is in its last half minute; how it ends, in the next ten
- * seconds.
- * max_size         Little beside a small disk; max_incident_size: what sixteen of them leave room
- *                  for.
- * min_free         A full disk is an incident of its own.
- * metrics file_interval  What is collected from it is collected every 15 to 60 s.
+ * limits_interval  Limits change rarely and by configuration: two seconds late is soon enough.
+ * cpu_budget       A tenth of a core, also on an overloaded machine.
+ * ring.size        Minutes of a hundred busy processes; page_size: a tick of sixty with their longest
+ *                  records.
+ * before, after    What led to a spike is in the half minute before it; how it ends, in the next ten
+ *                  seconds.
+ * max_size         Little compared with a small disk; max_incident_size: a sixteenth of it.
+ * min_free         Incidents must not be what fills a disk.
+ * textfile_interval      The file is collected every 15 to 60 s.
  * metrics.max_targets  Twenty series each make ten thousand: what a server takes from one machine
  *                      without complaint.
- * stacks.frequency  99 and not 100, so as not to march in step with what a program does a hundred
- *                   times a second.
- * stacks.clock      Of the hardware's counters others want their share; the kernel's clock is there
- *                   in virtual machines too.
+ * stacks.frequency  99 and not 100, so as not to run in lockstep with work that a program does a
+ *                   hundred times a second.
+ * stacks.clock      Hardware counters are shared with other profilers; the CPU clock works in virtual
+ *                   machines too.
  * stacks.stack_size  Forty to a hundred calls deep. stacks.max_memory: half a minute of two CPUs
  *                    that are busy with what is watched.
  *
@@ -862,13 +855,12 @@ void config_section_defaults(struct config *config)
 	config->incidents.captures = CONFIG_CAPTURE_ALL;
 }
 
+/* ---- command templates ---- */
+
 /*
- * command_template.c: a word is walked piece by piece: a piece is a placeholder, or one byte.
- * Check, use and expansion are three ends of the same walk, so they cannot disagree about what a
- * placeholder is.
- *
- * Rejected: a shell, which would make every name of a process a program; quoting, which is right
- * until somebody forgets it.
+ * A word is walked piece by piece: a piece is a placeholder, or one byte. Check, use and expansion use
+ * the same walk, so they cannot disagree about what a placeholder is. Rejected: a shell, in which the
+ * name of a process could be a program; quoting, which fails where it is forgotten once.
  */
 
 static const char *const words[COMMAND_TEMPLATE_PLACEHOLDERS] = {
@@ -953,7 +945,7 @@ size_t command_template_expand(const char *word, const struct command_template_v
 	return len;
 }
 
-/* config_labels.c: a key that no label can have is refused here, where the mistake can be shown. */
+/* ---- labels ---- */
 
 /* No value is longer. */
 #define GLOB_MAX LABELS_BYTES_MAX
@@ -1065,8 +1057,10 @@ static int config_labels_read_metrics(const struct config_scope *scope, const st
 	return 0;
 }
 
+/* ---- what a regular expression costs ---- */
+
 /*
- * config_regex.c: glibc's regcomp(3) trusts its pattern: "a++++++++++++++++++++++++" takes
+ * glibc's regcomp(3) trusts its pattern: "a++++++++++++++++++++++++" takes
  * gigabytes, because what is repeated is copied, and copies of copies multiply; a chain of "a?*?"
  * takes years, because its ways past optional loops within loops are all walked. Both are estimated
  * here, in one pass and rather too high than too low.
@@ -1182,17 +1176,13 @@ bool config_regex_is_cheap(const char *regex)
 	return true;
 }
 
-/*
- * config_target.c: an entry has a name, exactly one selector, and says what a match becomes. A
- * pattern that can never match is refused here, where the mistake can be shown: whoever waits for a
- * target that never comes sees nothing at all.
- */
+/* ---- targets: a name, exactly one selector, and what a match becomes ---- */
 
 /* PID_MAX_LIMIT of 64-bit kernels, include/linux/threads.h. */
 #define PID_LIMIT 4194304
 /* TASK_COMM_LEN less its NUL: the kernel cuts longer names. */
 #define COMM_MAX 15
-/* What people write by hand. */
+/* More than is written by hand. */
 #define REGEX_MAX 1024
 
 // clang-format off
@@ -1362,16 +1352,12 @@ int config_target_read(const struct config_scope *scope, const struct json_node 
 	return r == 0 && run != NULL ? config_run_read(scope, run, ret) : r;
 }
 
-/*
- * config_run.c: a command is an array of words, the first an absolute path: there is no shell and
- * no search, so what runs is what stands there. What could never run (a placeholder that does not
- * exist, a pattern that no rule has) is refused here: it would be missed at the worst moment.
- */
+/* ---- commands of a target: an array of words, the first an absolute path. No shell, no search. ---- */
 
 /*
- * timeout     A dump of a large process takes so long; an incident waits for it. Ten minutes is a
- *             hang.
- * max_output  What other captures may have; a gigabyte is not read by anybody.
+ * timeout     A dump of a large process takes so long, and an incident waits for it. After ten minutes
+ *             it hangs.
+ * max_output  As of other captures; more than a gigabyte is of no use.
  */
 // clang-format off
 const struct config_field config_run_fields[] = {
@@ -1580,19 +1566,15 @@ int config_run_agree(const struct config_scope *scope, const struct json_node *n
 
 #define MINUTE (60 * NS_PER_S)
 #define DAY (1440 * MINUTE)
-/*
- * A thousand times over: nothing grows by more than that in a window without somebody mistaking the
- * unit.
- */
+/* A thousand times: a larger percentage is more likely a mistaken unit. */
 #define PERCENT_MAX 100000.0
 
 static const char *const of_choices[] = { "limit", "core", "machine", NULL };
 static const char *const rearm_choices[] = { "cooldown", "below", "high-water", NULL };
 
 /*
- * window    A second is what people mean by a spike; below 10 ms CPU counters stand still between
- *           scheduler ticks;
- *           beyond an hour it is a trend, not a spike.
+ * window    A second is what users call a spike; below 10 ms CPU counters stand still between scheduler
+ *           ticks; beyond an hour it is a trend and not a spike.
  * warmup    Five windows make an average worth comparing with, history of ten forgets a spike after
  *           ten.
  * cooldown  A spike that goes on is one incident; a minute leaves room for its end to be recorded.

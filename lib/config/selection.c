@@ -1,8 +1,22 @@
 /*
- * selection.c: words, each a key or a key and a value. Values are names and globs of anybody's
- * making: what would end a word or a line is written as %XX, so that every name can be asked for.
+ * selection.c: what a client asks of the status, as a line of words, each a key or a key and a value;
+ * matching of processes and cgroups with target entries; and regular expressions in linear time.
  *
- * Rejected: JSON, as in the answer: a line can be typed.
+ * Values are names and globs from anywhere: bytes that would end a word or a line are written as %XX,
+ * so that every name can be asked for. Rejected: JSON, as in the answer: a line can be typed.
+ *
+ * Expressions. glibc tries an expression at every place of the text, each time to the end:
+ * "([a-z]+)+!" takes 0.2 s for 8 KiB of "a", which any process could cause again and again by its
+ * arguments. With "^.*" in front there is only one place to begin at, and the automaton walks the
+ * text once: 0.06 ms. What the expression says of beginnings (^) holds as before, because ".*" may be
+ * empty. Two details: a ")" without "(" is a character, and would end the group that is put around, so
+ * such an expression is refused; and after ".*" glibc takes what follows a newline for a beginning, so
+ * newlines of text and expression become vertical tabs, which are in the same classes. States of the
+ * automaton are made as they are met, and kept: with "a.{30}b" any text adds new ones. So it is
+ * compiled again after a number of bytes. Rejected: a shorter text (what tells two Java processes
+ * apart is at the end of theirs); a time limit (nothing interrupts regexec(3)).
+ *
+ * A target entry compiles to one expression at most, and matching is one switch.
  */
 #include "lib/config/selection.h"
 
@@ -23,23 +37,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/*
- * text_regex.c: glibc looks for an expression at one place of the text after the other, each time
- * as far as it goes: "([a-z]+)+!" takes 0.2 s of 8 KiB of "a", and whoever starts processes can
- * have that as often as he likes. With "^.*" in front there is but one place to begin at, and the
- * automaton goes through the text once: 0.06 ms. What the expression says of beginnings (^) holds
- * there as before, because ".*" may be empty.
- *
- * Two things are in the way. A ")" without "(" is a character, and would end the group that is put
- * around: such an expression is refused. And behind a ".*" glibc takes what follows a newline for a
- * beginning: newlines, of text and expression, become vertical tabs, which are in the same classes.
- *
- * The automaton's states are made as they are met, and kept: with "a.{30}b" any text adds its own.
- * So it is made anew after so much text.
- *
- * Rejected: a shorter text (what tells two Java processes apart is at the end of theirs); a time
- * limit (nothing interrupts regexec(3)).
- */
+/* ---- regular expressions ---- */
 
 /* At some 3 KB for a state, one for a byte at worst: 50 MB. Making it anew costs some 10 us. */
 #define BYTES_PER_MAKING 16384u
@@ -101,7 +99,11 @@ bool text_regex_is_balanced(const char *pattern)
 	return true;
 }
 
-int text_regex_new(const char *pattern, struct text_regex **ret)
+/*
+ * Copies pattern. 0; -EINVAL: it is no expression, or has a ) without a ( that is not escaped;
+ * -ENOMEM.
+ */
+static int text_regex_new(const char *pattern, struct text_regex **ret)
 {
 	static const char before[] = "^.*(", after[] = ")";
 	size_t cap = strlen(pattern) + sizeof(before) + sizeof(after);
@@ -124,7 +126,8 @@ int text_regex_new(const char *pattern, struct text_regex **ret)
 	return 0;
 }
 
-void text_regex_free(struct text_regex *regex)
+/* NULL is fine. */
+static void text_regex_free(struct text_regex *regex)
 {
 	if (!regex)
 		return;
@@ -146,7 +149,11 @@ static void make_anew(struct text_regex *regex)
 	regex->compiled = compiled;
 }
 
-bool text_regex_matches(struct text_regex *regex, const char *text)
+/*
+ * Whether it matches somewhere in text. One thread at a time. 8 KiB take some 0.1 ms, and 20 ms for
+ * expressions that are made for it.
+ */
+static bool text_regex_matches(struct text_regex *regex, const char *text)
 {
 	if (regex->matched_bytes > BYTES_PER_MAKING)
 		make_anew(regex);
@@ -160,13 +167,7 @@ bool text_regex_matches(struct text_regex *regex, const char *text)
 	return regexec(&regex->compiled, one_line ? one_line : text, 0, NULL, 0) == 0;
 }
 
-/*
- * match.c: one compiled expression per entry, decided by one switch.
- *
- * A unit is found by its name in the cgroup tree, where systemd puts it: the unit matches a path
- * whose last component is the unit's name. For a process any component counts, because services may
- * make cgroups below their own.
- */
+/* ---- matching ---- */
 
 struct match {
 	const struct config_target *entry;

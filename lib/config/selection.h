@@ -1,7 +1,8 @@
 /*
- * selection.h: what somebody wants to know of a daemon's status: all of it, what concerns some
- * targets and rules, the rows that are nearest to firing, or all but targets. Both ends of the
- * control socket know it: as a question, and as a line of words (docs/status.md). Pure.
+ * selection.h: what a client asks of the status of a daemon (everything, what concerns some targets
+ * and rules, the rows that are nearest to firing, or all but targets), which both ends of the control
+ * socket know as a question and as a line of words (docs/status.md); and whether a process or cgroup
+ * belongs to a target entry. Pure.
  */
 #ifndef SPIKEWATCH_LIB_CONFIG_SELECTION_H
 #define SPIKEWATCH_LIB_CONFIG_SELECTION_H
@@ -13,37 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * text_regex.h: a POSIX extended regular expression that is looked for in texts of strangers, in
- * time that is linear in their length, and in memory that does not grow with what they are. Bytes,
- * in whatever locale. regcomp(3) and regexec(3) are asked nowhere else for such texts.
- *
- * Which expressions may take too long to compile, or to match, is config_regex.h's to say.
- */
-
-struct text_regex;
-
 /* Whether every ) outside of sets ends what a ( began, or is escaped. */
 bool text_regex_is_balanced(const char *pattern);
-
-/*
- * Copies pattern. 0; -EINVAL: it is no expression, or has a ) without a ( that is not escaped;
- * -ENOMEM.
- */
-int text_regex_new(const char *pattern, struct text_regex **ret);
-/* NULL is fine. */
-void text_regex_free(struct text_regex *regex);
-
-/*
- * Whether it matches somewhere in text. One thread at a time. 8 KiB take some 0.1 ms, and 20 ms for
- * expressions that are made for it.
- */
-bool text_regex_matches(struct text_regex *regex, const char *text);
-
-/*
- * match.h: does a process or a cgroup belong to a target entry of the configuration? Pure: facts
- * come as arguments.
- */
 
 /* What an entry has to know of a process before it can decide. */
 enum match_need { MATCH_COMM = 1, MATCH_EXE = 2, MATCH_CMDLINE = 4, MATCH_CGROUP = 8, MATCH_CONTAINER = 16 };
@@ -55,7 +27,7 @@ struct match_facts {
 	const char *exe;                   /* path of the executable; " (deleted)" is not part of it */
 	const char *cmdline;               /* arguments, joined by spaces */
 	const char *cgroup;                /* path below the hierarchy's root */
-	uint64_t trees;                    /* that it belongs to (process_tree.h): for whoever numbers them */
+	uint64_t trees;                    /* that it belongs to, numbered as in process_tree.h */
 	const struct container *container; /* that it is in, with its labels */
 };
 

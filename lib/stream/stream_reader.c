@@ -884,7 +884,7 @@ static int take_note(struct stream_reader *stream_reader, const char *text)
 /* once: two of them in a row are copies. */
 struct kind {
 	const char *name;
-	int (*take)(struct stream_reader *stream_reader, const char *rate_limit);
+	int (*take)(struct stream_reader *stream_reader, const char *content);
 	bool once;
 };
 
@@ -912,7 +912,7 @@ static const struct kind *find_kind(const char *text)
 	return NULL;
 }
 
-static bool begins_stream(const struct stream_reader *stream_reader, const struct kind *kind, const char *rate_limit)
+static bool begins_stream(const struct stream_reader *stream_reader, const struct kind *kind, const char *content)
 {
 	const struct stream_state *stream = &stream_reader->stream;
 	uint64_t start, next_row = UINT64_MAX;
@@ -923,10 +923,10 @@ static bool begins_stream(const struct stream_reader *stream_reader, const struc
 	    (stream->phase == STREAM_CLOSED || (kind && kind->take == take_meta && stream->columns.named)))
 		return true;
 	if (kind && kind->take == take_format) {
-		if (!json_number(rate_limit, "\"start_ns\":", &start))
+		if (!json_number(content, "\"start_ns\":", &start))
 			return false;
-		json_number(rate_limit, "\"next_row\":", &next_row);
-	} else if (!kind || kind->take != take_start_time || !parse_number(rate_limit, &start)) {
+		json_number(content, "\"next_row\":", &next_row);
+	} else if (!kind || kind->take != take_start_time || !parse_number(content, &start)) {
 		return false;
 	}
 	if (stream->start_known)
@@ -948,8 +948,8 @@ static int take_text(struct stream_reader *stream_reader, const struct stream_re
 	const struct kind *kind = find_kind(text);
 	if (copy && kind && kind->once)
 		return duplicate(stream_reader);
-	const char *rate_limit = kind ? text + strlen(kind->name) + 1 : text;
-	if (begins_stream(stream_reader, kind, rate_limit))
+	const char *content = kind ? text + strlen(kind->name) + 1 : text;
+	if (begins_stream(stream_reader, kind, content))
 		begin_stream(stream_reader);
 	if (stream_reader->stream.phase == STREAM_CLOSED)
 		return duplicate(stream_reader);
@@ -957,7 +957,7 @@ static int take_text(struct stream_reader *stream_reader, const struct stream_re
 
 	if (stream_reader->stream.unreadable && !(kind && kind->take == take_format))
 		return damaged(stream_reader, other_version);
-	return kind ? kind->take(stream_reader, rate_limit) : take_note(stream_reader, text);
+	return kind ? kind->take(stream_reader, content) : take_note(stream_reader, text);
 }
 
 static int take_line(void *ctx, const struct stream_reader_line *line)

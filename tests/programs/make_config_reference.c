@@ -10,6 +10,7 @@
 #include "lib/base/base.h"
 #include "lib/base/io.h"
 #include "lib/config/config.h"
+#include "lib/config/config_keys.h"
 #include "lib/rules/metric.h"
 
 #include <ctype.h>

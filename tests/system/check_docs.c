@@ -11,6 +11,7 @@
 
 #include "cli/base/options.h"
 #include "lib/config/config.h"
+#include "lib/config/config_keys.h"
 #include "lib/stream/stream.h"
 #include "lib/base/base.h"
 #include "lib/base/units.h"

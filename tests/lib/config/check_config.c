@@ -1,5 +1,6 @@
 /* The configuration: what is taken, what is refused, and in which words. */
 #include "lib/config/config.h"
+#include "lib/config/config_keys.h"
 
 #include "lib/base/base.h"
 #include "lib/base/io.h"

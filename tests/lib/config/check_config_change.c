@@ -2,6 +2,7 @@
 #include "lib/config/config_change.h"
 
 #include "lib/config/config.h"
+#include "lib/config/config_keys.h"
 #include "scene.h"
 #include "lib/base/base.h"
 

@@ -1,8 +1,8 @@
 /*
- * check_text_regex.c: texts that take long to look through, for expressions that take long to look
+ * check_selection.c: texts that take long to look through, for expressions that take long to look
  * for.
  */
-#include "lib/config/selection.h"
+#include "lib/config/selection.c"
 #include "lib/base/base.h"
 #include "torture.h"
 
@@ -16,11 +16,11 @@
 #include <string.h>
 #include <time.h>
 
-Suite *text_regex_suite(void);
+Suite *selection_suite(void);
 
 #define LONG 8191
 
-static bool matches(const char *pattern, const char *text)
+static bool pattern_matches(const char *pattern, const char *text)
 {
 	struct text_regex *regex = NULL;
 
@@ -47,7 +47,8 @@ START_TEST(finds_what_the_c_library_finds)
 
 		ck_assert_int_eq(regcomp(&plain, patterns[i], REG_EXTENDED | REG_NOSUB), 0);
 		for (size_t k = 0; k < ARRAY_LEN(texts); k++)
-			ck_assert_msg(matches(patterns[i], texts[k]) == (regexec(&plain, texts[k], 0, NULL, 0) == 0),
+			ck_assert_msg(pattern_matches(patterns[i], texts[k]) ==
+					      (regexec(&plain, texts[k], 0, NULL, 0) == 0),
 				      "'%s' in '%s'", patterns[i], texts[k]);
 		regfree(&plain);
 	}
@@ -124,9 +125,9 @@ END_TEST
 START_TEST(bytes_that_are_no_characters_are_bytes)
 {
 	setlocale(LC_CTYPE, "C.UTF-8");
-	ck_assert(matches("needle$", "\xff\xfe hay \xc3 needle"));
-	ck_assert(matches("^.{3}x", "\xff\xfe\x80x"));
-	ck_assert(matches("gr.{2}n", "gr\xc3\xbcn"));
+	ck_assert(pattern_matches("needle$", "\xff\xfe hay \xc3 needle"));
+	ck_assert(pattern_matches("^.{3}x", "\xff\xfe\x80x"));
+	ck_assert(pattern_matches("gr.{2}n", "gr\xc3\xbcn"));
 	setlocale(LC_CTYPE, "C");
 }
 END_TEST
@@ -145,9 +146,9 @@ START_TEST(every_allocation_may_fail)
 }
 END_TEST
 
-Suite *text_regex_suite(void)
+Suite *selection_suite(void)
 {
-	Suite *suite = suite_create("text_regex");
+	Suite *suite = suite_create("selection");
 	TCase *tcase = tcase_create("textregex");
 
 	tcase_set_timeout(tcase, 60);
