@@ -38,11 +38,11 @@
 #include <sys/vfs.h>
 
 #define CGROUP_TREE_ROOTS_MAX 8
-/* Nobody nests deeper on purpose; each level costs the walk one descriptor. */
+/* Deeper nesting does not occur on purpose; each level costs the walk one descriptor. */
 #define CGROUP_TREE_DEPTH_MAX 32
 #define CGROUP_TREE_PATHS_MAX 100000
 
-/* cgroup mount_glob.c: patterns of paths. */
+/* ---- patterns of paths ---- */
 
 static int cgroup_origin_resolve(const char *origin, const char *path, size_t len, char *buf, size_t cap);
 static int cgroup_origin_find(const char *root, int32_t pid, const char *own, char **ret);

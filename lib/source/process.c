@@ -393,27 +393,13 @@ static int process_read_fds(const struct process *process, struct sample *sample
 #define DOUBLINGS_MAX 3
 #define HEARTBEAT_MAX_NS (10 * NS_PER_S)
 
-enum { PENDING_PEAK = 1, PENDING_FDS = 2 };
-
 /* Of a closed process, whatever else is due. */
 #define CLOSED_FILES (1u << PROCESS_STAT | 1u << PROCESS_STATM)
 
-/* Bits of asked. Of both, the files are taken over and then all is given up. */
-enum { ASKED_ADOPT = 1, ASKED_CLOSE = 2 };
-
-static int process_read_peak(const struct process *process, bool reset, struct sample *sample);
-static void process_drop(struct process *process, unsigned dropped);
-static int process_cpu(const struct process *process, uint64_t *ret_ns);
-static int process_read_fds(const struct process *process, struct sample *sample);
-static int process_reopen(int procfd, int32_t pid, uint64_t start_ticks, unsigned wanted, struct process *ret);
-static int process_read(const struct process *process, uint64_t start_ticks, struct sample *sample);
-static void process_release(struct process *process);
-static void process_adopt(struct process *process, const int offered[PROCESS_FILES]);
-
 static uint8_t pending_after_running(const struct process_reader_options *options)
 {
-	return (uint8_t)((options->peak_interval_ns != UINT64_MAX ? PENDING_PEAK : 0) |
-			 (options->fds_interval_ns != 0 ? PENDING_FDS : 0));
+	return (uint8_t)((options->peak_interval_ns != UINT64_MAX ? PROCESS_READER_PEAK : 0) |
+			 (options->fds_interval_ns != 0 ? PROCESS_READER_FDS : 0));
 }
 
 static bool is_closed(const struct process_reader *reader)
@@ -496,7 +482,7 @@ static uint64_t own_heartbeat(const struct process_reader *reader, const struct 
 static unsigned files_for(const struct process_reader_options *options)
 {
 	uint8_t pending = pending_after_running(options);
-	unsigned peak = (pending & PENDING_PEAK) != 0, fds = (pending & PENDING_FDS) != 0;
+	unsigned peak = (pending & PROCESS_READER_PEAK) != 0, fds = (pending & PROCESS_READER_FDS) != 0;
 
 	return CLOSED_FILES | peak << PROCESS_STATUS | (peak & options->reset_peaks) << PROCESS_CLEAR_REFS |
 	       fds << PROCESS_FDS;
@@ -534,8 +520,8 @@ static uint64_t peak_due(const struct process_reader *reader)
 /* What is pending and due of that which costs more. */
 static uint8_t due_extras(const struct process_reader *reader, mono_t now)
 {
-	return reader->pending & (uint8_t)((now.ns >= peak_due(reader) ? PENDING_PEAK : 0) |
-					   (now.ns >= reader->fds_due_ns ? PENDING_FDS : 0));
+	return reader->pending & (uint8_t)((now.ns >= peak_due(reader) ? PROCESS_READER_PEAK : 0) |
+					   (now.ns >= reader->fds_due_ns ? PROCESS_READER_FDS : 0));
 }
 
 static uint64_t faults_of(const struct sample *sample)
@@ -557,8 +543,8 @@ static void note_pages(struct process_reader *reader, const struct process_reade
 static int read_peak(struct process_reader *reader, const struct process_reader_options *options,
 		     const struct process *files, mono_t now, struct sample *sample)
 {
-	reader->pending &= (uint8_t)~PENDING_PEAK;
-	reader->peak_due_ns = now.ns + interval_of(reader, PENDING_PEAK, options->peak_interval_ns);
+	reader->pending &= (uint8_t)~PROCESS_READER_PEAK;
+	reader->peak_due_ns = now.ns + interval_of(reader, PROCESS_READER_PEAK, options->peak_interval_ns);
 	reader->peak_faults = faults_of(sample);
 	reader->peak_memory = sample->value[SAMPLE_MEMORY];
 
@@ -575,12 +561,12 @@ static int read_due(struct process_reader *reader, const struct process_reader_o
 
 	uint8_t due = due_extras(reader, now);
 
-	if (r == 0 && (due & PENDING_PEAK))
+	if (r == 0 && (due & PROCESS_READER_PEAK))
 		r = read_peak(reader, options, files, now, sample);
-	if (r == 0 && (due & PENDING_FDS)) {
+	if (r == 0 && (due & PROCESS_READER_FDS)) {
 		r = process_read_fds(files, sample);
-		reader->pending &= (uint8_t)~PENDING_FDS;
-		reader->fds_due_ns = now.ns + interval_of(reader, PENDING_FDS, options->fds_interval_ns);
+		reader->pending &= (uint8_t)~PROCESS_READER_FDS;
+		reader->fds_due_ns = now.ns + interval_of(reader, PROCESS_READER_FDS, options->fds_interval_ns);
 	}
 
 	return r;
@@ -592,8 +578,8 @@ static int read_closed(struct process_reader *reader, const struct process_reade
 {
 	reader->same_pages = false;
 	uint8_t due = due_extras(reader, now);
-	unsigned unneeded = (due & PENDING_PEAK ? 0 : 1u << PROCESS_STATUS | 1u << PROCESS_CLEAR_REFS) |
-			    (due & PENDING_FDS ? 0 : 1u << PROCESS_FDS);
+	unsigned unneeded = (due & PROCESS_READER_PEAK ? 0 : 1u << PROCESS_STATUS | 1u << PROCESS_CLEAR_REFS) |
+			    (due & PROCESS_READER_FDS ? 0 : 1u << PROCESS_FDS);
 	struct sample fresh = *sample;
 	struct process files;
 
@@ -622,9 +608,9 @@ static uint64_t next_due(const struct process_reader *reader, mono_t now)
 {
 	uint64_t due_ns = now.ns + present_heartbeat(reader);
 
-	if ((reader->pending & PENDING_PEAK) && peak_due(reader) < due_ns)
+	if ((reader->pending & PROCESS_READER_PEAK) && peak_due(reader) < due_ns)
 		due_ns = peak_due(reader);
-	if ((reader->pending & PENDING_FDS) && reader->fds_due_ns < due_ns)
+	if ((reader->pending & PROCESS_READER_FDS) && reader->fds_due_ns < due_ns)
 		due_ns = reader->fds_due_ns;
 	if (reader->unread && now.ns + reader->defer_ns < due_ns)
 		due_ns = now.ns + reader->defer_ns;
@@ -653,18 +639,18 @@ bool process_reader_retune(struct process_reader *reader, const struct process_r
 
 	reader->heartbeat_ns = own_heartbeat(reader, options);
 	reader->due_ns = sooner(reader->due_ns, now, reader->heartbeat_ns);
-	reader->peak_due_ns =
-		added & PENDING_PEAK ? reader->due_ns : sooner(reader->peak_due_ns, now, options->peak_interval_ns);
+	reader->peak_due_ns = added & PROCESS_READER_PEAK ? reader->due_ns
+							  : sooner(reader->peak_due_ns, now, options->peak_interval_ns);
 	reader->fds_due_ns =
-		added & PENDING_FDS ? reader->due_ns : sooner(reader->fds_due_ns, now, options->fds_interval_ns);
+		added & PROCESS_READER_FDS ? reader->due_ns : sooner(reader->fds_due_ns, now, options->fds_interval_ns);
 	reader->pending = (reader->pending & wanted) | added;
 
 	uint64_t due_ns = next_due(reader, now);
 
 	reader->due_ns = due_ns < reader->due_ns ? due_ns : reader->due_ns;
-	if (!(wanted & PENDING_PEAK))
+	if (!(wanted & PROCESS_READER_PEAK))
 		sample_unset(sample, SAMPLE_MEMORY_PEAK);
-	if (!(wanted & PENDING_FDS))
+	if (!(wanted & PROCESS_READER_FDS))
 		sample_unset(sample, SAMPLE_FDS);
 
 	return sample->mask != mask;
@@ -680,7 +666,7 @@ static int offer_files(struct process_reader *reader, const struct process_reade
 
 	for (int i = 0; i < PROCESS_FILES; i++)
 		offer(reader, i, files.fd[i]);
-	atomic_fetch_or_explicit(&reader->asked, ASKED_ADOPT, memory_order_release);
+	atomic_fetch_or_explicit(&reader->asked, PROCESS_READER_ADOPT, memory_order_release);
 
 	return 0;
 }
@@ -689,7 +675,7 @@ int process_reader_reopen(struct process_reader *reader, int procfd, int32_t pid
 			  const struct process_reader_options *options)
 {
 	struct process_reader_target who = { .procfd = procfd, .pid = pid, .start_ticks = start_ticks };
-	bool on_offer = atomic_load_explicit(&reader->asked, memory_order_relaxed) & ASKED_ADOPT;
+	bool on_offer = atomic_load_explicit(&reader->asked, memory_order_relaxed) & PROCESS_READER_ADOPT;
 
 	/* One that is about to be opened was asked to when less was read. */
 	if (process_reader_is_closed(reader))
@@ -701,27 +687,6 @@ int process_reader_reopen(struct process_reader *reader, int procfd, int32_t pid
 int process_reader_open(struct process_reader *reader, const struct process_reader_options *options)
 {
 	return offer_files(reader, &reader->who, files_for(options));
-}
-
-void process_reader_close(struct process_reader *reader)
-{
-	atomic_fetch_or_explicit(&reader->asked, ASKED_CLOSE, memory_order_relaxed);
-}
-
-bool process_reader_is_closed(const struct process_reader *reader)
-{
-	return atomic_load_explicit(&reader->closed, memory_order_relaxed);
-}
-
-uint32_t process_reader_runs(const struct process_reader *reader)
-{
-	return atomic_load_explicit(&reader->runs, memory_order_relaxed);
-}
-
-void process_reader_need(struct process_reader *reader, bool peak, bool fds)
-{
-	atomic_store_explicit(&reader->needed, (uint8_t)((peak ? PENDING_PEAK : 0) | (fds ? PENDING_FDS : 0)),
-			      memory_order_relaxed);
 }
 
 static void adopt(struct process_reader *reader, const struct process_reader_options *options)
@@ -743,9 +708,9 @@ static void apply_requests(struct process_reader *reader, const struct process_r
 {
 	uint8_t asked = atomic_exchange_explicit(&reader->asked, 0, memory_order_acquire);
 
-	if (asked & ASKED_ADOPT)
+	if (asked & PROCESS_READER_ADOPT)
 		adopt(reader, options);
-	if (asked & ASKED_CLOSE)
+	if (asked & PROCESS_READER_CLOSE)
 		process_release(&reader->process);
 	atomic_store_explicit(&reader->closed, is_closed(reader), memory_order_relaxed);
 }

@@ -36,6 +36,7 @@
 #include "lib/base/base.h"
 #include "lib/model/sample.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
@@ -74,6 +75,10 @@ enum process_reader_due {
 	PROCESS_READER_CLOCK, /* it ran: process_reader_take_clock; reading the files is deferred */
 	PROCESS_READER_FILES, /* process_reader_read is due, which takes the clock too */
 };
+
+/* Bits of pending and needed; of asked: if both, the files are taken over and then all are closed. */
+enum { PROCESS_READER_PEAK = 1, PROCESS_READER_FDS = 2 };
+enum { PROCESS_READER_ADOPT = 1, PROCESS_READER_CLOSE = 2 };
 
 /* Which process it is. */
 struct process_reader_target {
@@ -151,20 +156,35 @@ int process_reader_reopen(struct process_reader *reader, int procfd, int32_t pid
 int process_reader_open(struct process_reader *reader, const struct process_reader_options *options);
 
 /* The next process_reader_look closes it. Any thread. */
-void process_reader_close(struct process_reader *reader);
+static inline void process_reader_close(struct process_reader *reader)
+{
+	atomic_fetch_or_explicit(&reader->asked, PROCESS_READER_CLOSE, memory_order_relaxed);
+}
 
 /*
  * Whether it was closed at its last look, and how often it was read after it had run, modulo 2^32.
  * Any thread.
  */
-bool process_reader_is_closed(const struct process_reader *reader);
-uint32_t process_reader_runs(const struct process_reader *reader);
+static inline bool process_reader_is_closed(const struct process_reader *reader)
+{
+	return atomic_load_explicit(&reader->closed, memory_order_relaxed);
+}
+
+static inline uint32_t process_reader_runs(const struct process_reader *reader)
+{
+	return atomic_load_explicit(&reader->runs, memory_order_relaxed);
+}
 
 /*
  * What is read at its own interval although the reader is closed. At first nothing is. Any
  * thread.
  */
-void process_reader_need(struct process_reader *reader, bool peak, bool fds);
+static inline void process_reader_need(struct process_reader *reader, bool peak, bool fds)
+{
+	uint8_t needed = (uint8_t)((peak ? PROCESS_READER_PEAK : 0) | (fds ? PROCESS_READER_FDS : 0));
+
+	atomic_store_explicit(&reader->needed, needed, memory_order_relaxed);
+}
 
 /*
  * Looks at the clock. defer_ns: for how long the files may be left unread after it ran; 0: not

@@ -129,8 +129,6 @@ struct source {
 	bool all_due;  /* the next or present fill is for all */
 };
 
-static void sum_update(struct sum *sum, struct sum_part *part, const struct sample *now);
-
 /* Of all entries, in the next fill. */
 static inline void source_all_due(struct source *source)
 {
@@ -174,21 +172,6 @@ static void sum_begin(struct sum_part *part, const struct sample *since, const s
 		part->value[i] = counter_of(sample_has(since, (enum sample_field)fields[i]) ? since : now, i);
 }
 
-/*
- * The part belongs to the sum until it leaves. begun: its counters count from what they are in
- * *part already, and not from *now.
- */
-static void sum_join(struct sum *sum, struct sum_part *part, const struct sample *now, bool begun)
-{
-	for (int i = 0; i < COUNTERS && !begun; i++)
-		part->value[i] = counter_of(now, i);
-	for (int i = COUNTERS; i < SUM_FIELDS; i++)
-		part->value[i] = 0;
-	part->mask = 0;
-	sum->members++;
-	sum_update(sum, part, now);
-}
-
 static void sum_update(struct sum *sum, struct sum_part *part, const struct sample *now)
 {
 	for (int i = 0; i < SUM_FIELDS; i++) {
@@ -205,6 +188,21 @@ static void sum_update(struct sum *sum, struct sum_part *part, const struct samp
 	part->mask = now->mask;
 	sum->seen |= now->mask;
 	sum->changed = true;
+}
+
+/*
+ * The part belongs to the sum until it leaves. begun: its counters count from what they are in
+ * *part already, and not from *now.
+ */
+static void sum_join(struct sum *sum, struct sum_part *part, const struct sample *now, bool begun)
+{
+	for (int i = 0; i < COUNTERS && !begun; i++)
+		part->value[i] = counter_of(now, i);
+	for (int i = COUNTERS; i < SUM_FIELDS; i++)
+		part->value[i] = 0;
+	part->mask = 0;
+	sum->members++;
+	sum_update(sum, part, now);
 }
 
 static void sum_leave(struct sum *sum, struct sum_part *part)
