@@ -31,7 +31,132 @@
 #include <stdio.h>
 #include <string.h>
 
-static enum cgroup_resource cgroup_limits_controller(enum cgroup_limits_kind kind);
+/* ---- what a directory and the machine say ---- */
+
+#define ONLINE_CPUS "/sys/devices/system/cpu/online"
+
+/* Reads the beginning of a file. Length or -errno. */
+static ssize_t read_file(int dir_fd, const char *name, char *buf, size_t cap)
+{
+	AUTO_CLOSE int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
+	ssize_t len = fd < 0 ? -1 : read(fd, buf, cap);
+
+	return len < 0 ? -errno : len;
+}
+
+static int read_cpu_count(int dir_fd, const char *name, uint32_t *ret)
+{
+	char buf[4096];
+
+	ssize_t len = read_file(dir_fd, name, buf, sizeof(buf));
+	if (len < 0)
+		return (int)len;
+
+	return cgroup_files_cpus_parse(buf, (size_t)len, ret);
+}
+
+int cgroup_limits_machine(int procfd, const char *sys_cpu_online, struct metric_machine *ret)
+{
+	char buf[4096];
+	uint32_t cpus = 0;
+	uint64_t memory_bytes;
+	bool real = !sys_cpu_online || sys_cpu_online[0] == '\0';
+
+	int r = read_cpu_count(AT_FDCWD, real ? ONLINE_CPUS : sys_cpu_online, &cpus);
+	if (r < 0 && !real)
+		return r;
+	if (r < 0 || cpus == 0) { /* no /sys here; one CPU is online, or this would not run */
+		long online = sysconf(_SC_NPROCESSORS_ONLN);
+		cpus = online > 0 ? (uint32_t)online : 1;
+	}
+
+	ssize_t len = read_file(procfd, "meminfo", buf, sizeof(buf));
+	if (len < 0)
+		return (int)len;
+
+	r = procfs_kb_parse(buf, (size_t)len, "MemTotal", &memory_bytes);
+	if (r < 0)
+		return r;
+
+	*ret = (struct metric_machine){ .cores = cpus, .memory_bytes = memory_bytes };
+	return 0;
+}
+
+/* v1: cpu.cfs_quota_us "-1" or "20000" and cpu.cfs_period_us "100000"; v2: cpu.max */
+static int read_quota(int dir_fd, bool v2, uint64_t *ret)
+{
+	char buf[64];
+	uint64_t quota_us = 0, period_us = 0;
+	ssize_t len = read_file(dir_fd, v2 ? "cpu.max" : "cpu.cfs_quota_us", buf, sizeof(buf));
+	int r = len < 0 ? (int)len
+		: v2    ? cgroup_files_cpu_max_parse(buf, (size_t)len, &quota_us, &period_us)
+			: cgroup_files_limit_parse(buf, (size_t)len, &quota_us);
+
+	if (r == 0 && !v2 && quota_us != UINT64_MAX) {
+		len = read_file(dir_fd, "cpu.cfs_period_us", buf, sizeof(buf));
+		r = len < 0 ? (int)len : cgroup_files_number_parse(buf, (size_t)len, &period_us);
+	}
+	if (r < 0)
+		return r;
+	if (period_us == 0 || quota_us > UINT64_MAX / NS_PER_S) /* the kernel allows a second at most */
+		return -EBADMSG;
+
+	*ret = quota_us * NS_PER_S / period_us;
+	return 0;
+}
+
+static int read_cpuset(int dir_fd, bool v2, uint64_t *ret)
+{
+	uint32_t cpus;
+	int r = read_cpu_count(dir_fd, v2 ? "cpuset.cpus.effective" : "cpuset.effective_cpus", &cpus);
+
+	if (r == 0)
+		*ret = cpus * NS_PER_S;
+
+	return r;
+}
+
+static int read_memory(int dir_fd, bool v2, uint64_t *ret)
+{
+	char buf[64];
+	ssize_t len = read_file(dir_fd, v2 ? "memory.max" : "memory.limit_in_bytes", buf, sizeof(buf));
+
+	return len < 0 ? (int)len : cgroup_files_limit_parse(buf, (size_t)len, ret);
+}
+
+static const struct {
+	enum cgroup_resource controller;
+	int (*read)(int dir_fd, bool v2, uint64_t *ret); /* 0; -errno: nothing is said there */
+} kinds[CGROUP_LIMITS_KINDS] = {
+	[CGROUP_LIMITS_QUOTA] = { CGROUP_CPU, read_quota },
+	[CGROUP_LIMITS_CPUSET] = { CGROUP_CPUSET, read_cpuset },
+	[CGROUP_LIMITS_MEMORY] = { CGROUP_MEMORY, read_memory },
+};
+
+/* Whose hierarchy says it. */
+static enum cgroup_resource cgroup_limits_controller(enum cgroup_limits_kind kind)
+{
+	return kinds[kind].controller;
+}
+
+/*
+ * What is said in a cgroup's own directory: of memory bytes, of the others CPU nanoseconds per
+ * second; UINT64_MAX: nothing, or nothing that is a limit. 0; -EMFILE, -ENFILE, -ENOMEM: it could
+ * not be looked at.
+ */
+static int cgroup_limits_read(int dir_fd, enum cgroup_limits_kind kind, bool v2, uint64_t *ret)
+{
+	uint64_t limit = UINT64_MAX;
+	int r = kinds[kind].read(dir_fd, v2, &limit);
+
+	if (r == -EMFILE || r == -ENFILE || r == -ENOMEM)
+		return r;
+
+	*ret = r < 0 || limit == 0 ? UINT64_MAX : limit;
+	return 0;
+}
+
+/* ---- the tree ---- */
 
 /* One tree of cgroups, which limits what is in `kinds`, as bits. */
 struct hierarchy {
@@ -58,10 +183,6 @@ struct limit_tree {
 	size_t count;
 	struct limit_tree_node *buckets[LIMIT_TREE_PARTS];
 };
-
-/* ---- the tree itself ---- */
-
-static int cgroup_limits_read(int dir_fd, enum cgroup_limits_kind kind, bool v2, uint64_t *ret);
 
 static void add_kind(struct limit_tree *tree, const struct cgroup_mounts *mounts, enum cgroup_limits_kind kind)
 {
@@ -386,127 +507,4 @@ void limit_tree_limits(const struct limit_tree *tree, const struct limit_tree_pl
 	say_from(cpuset ? cpuset : quota, limits.cpu_from);
 	say_from(memory, limits.memory_from);
 	*ret = limits;
-}
-
-#define ONLINE_CPUS "/sys/devices/system/cpu/online"
-
-/* Reads the beginning of a file. Length or -errno. */
-static ssize_t read_file(int dir_fd, const char *name, char *buf, size_t cap)
-{
-	AUTO_CLOSE int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
-	ssize_t len = fd < 0 ? -1 : read(fd, buf, cap);
-
-	return len < 0 ? -errno : len;
-}
-
-static int read_cpu_count(int dir_fd, const char *name, uint32_t *ret)
-{
-	char buf[4096];
-
-	ssize_t len = read_file(dir_fd, name, buf, sizeof(buf));
-	if (len < 0)
-		return (int)len;
-
-	return cgroup_files_cpus_parse(buf, (size_t)len, ret);
-}
-
-int cgroup_limits_machine(int procfd, const char *sys_cpu_online, struct metric_machine *ret)
-{
-	char buf[4096];
-	uint32_t cpus = 0;
-	uint64_t memory_bytes;
-	bool real = !sys_cpu_online || sys_cpu_online[0] == '\0';
-
-	int r = read_cpu_count(AT_FDCWD, real ? ONLINE_CPUS : sys_cpu_online, &cpus);
-	if (r < 0 && !real)
-		return r;
-	if (r < 0 || cpus == 0) { /* no /sys here; one CPU is online, or this would not run */
-		long online = sysconf(_SC_NPROCESSORS_ONLN);
-		cpus = online > 0 ? (uint32_t)online : 1;
-	}
-
-	ssize_t len = read_file(procfd, "meminfo", buf, sizeof(buf));
-	if (len < 0)
-		return (int)len;
-
-	r = procfs_kb_parse(buf, (size_t)len, "MemTotal", &memory_bytes);
-	if (r < 0)
-		return r;
-
-	*ret = (struct metric_machine){ .cores = cpus, .memory_bytes = memory_bytes };
-	return 0;
-}
-
-/* v1: cpu.cfs_quota_us "-1" or "20000" and cpu.cfs_period_us "100000"; v2: cpu.max */
-static int read_quota(int dir_fd, bool v2, uint64_t *ret)
-{
-	char buf[64];
-	uint64_t quota_us = 0, period_us = 0;
-	ssize_t len = read_file(dir_fd, v2 ? "cpu.max" : "cpu.cfs_quota_us", buf, sizeof(buf));
-	int r = len < 0 ? (int)len
-		: v2    ? cgroup_files_cpu_max_parse(buf, (size_t)len, &quota_us, &period_us)
-			: cgroup_files_limit_parse(buf, (size_t)len, &quota_us);
-
-	if (r == 0 && !v2 && quota_us != UINT64_MAX) {
-		len = read_file(dir_fd, "cpu.cfs_period_us", buf, sizeof(buf));
-		r = len < 0 ? (int)len : cgroup_files_number_parse(buf, (size_t)len, &period_us);
-	}
-	if (r < 0)
-		return r;
-	if (period_us == 0 || quota_us > UINT64_MAX / NS_PER_S) /* the kernel allows a second at most */
-		return -EBADMSG;
-
-	*ret = quota_us * NS_PER_S / period_us;
-	return 0;
-}
-
-static int read_cpuset(int dir_fd, bool v2, uint64_t *ret)
-{
-	uint32_t cpus;
-	int r = read_cpu_count(dir_fd, v2 ? "cpuset.cpus.effective" : "cpuset.effective_cpus", &cpus);
-
-	if (r == 0)
-		*ret = cpus * NS_PER_S;
-
-	return r;
-}
-
-static int read_memory(int dir_fd, bool v2, uint64_t *ret)
-{
-	char buf[64];
-	ssize_t len = read_file(dir_fd, v2 ? "memory.max" : "memory.limit_in_bytes", buf, sizeof(buf));
-
-	return len < 0 ? (int)len : cgroup_files_limit_parse(buf, (size_t)len, ret);
-}
-
-static const struct {
-	enum cgroup_resource controller;
-	int (*read)(int dir_fd, bool v2, uint64_t *ret); /* 0; -errno: nothing is said there */
-} kinds[CGROUP_LIMITS_KINDS] = {
-	[CGROUP_LIMITS_QUOTA] = { CGROUP_CPU, read_quota },
-	[CGROUP_LIMITS_CPUSET] = { CGROUP_CPUSET, read_cpuset },
-	[CGROUP_LIMITS_MEMORY] = { CGROUP_MEMORY, read_memory },
-};
-
-/* Whose hierarchy says it. */
-static enum cgroup_resource cgroup_limits_controller(enum cgroup_limits_kind kind)
-{
-	return kinds[kind].controller;
-}
-
-/*
- * What is said in a cgroup's own directory: of memory bytes, of the others CPU nanoseconds per
- * second; UINT64_MAX: nothing, or nothing that is a limit. 0; -EMFILE, -ENFILE, -ENOMEM: it could
- * not be looked at.
- */
-static int cgroup_limits_read(int dir_fd, enum cgroup_limits_kind kind, bool v2, uint64_t *ret)
-{
-	uint64_t limit = UINT64_MAX;
-	int r = kinds[kind].read(dir_fd, v2, &limit);
-
-	if (r == -EMFILE || r == -ENFILE || r == -ENOMEM)
-		return r;
-
-	*ret = r < 0 || limit == 0 ? UINT64_MAX : limit;
-	return 0;
 }

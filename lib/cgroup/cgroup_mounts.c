@@ -44,9 +44,6 @@
 
 /* ---- patterns of paths ---- */
 
-static int cgroup_origin_resolve(const char *origin, const char *path, size_t len, char *buf, size_t cap);
-static int cgroup_origin_find(const char *root, int32_t pid, const char *own, char **ret);
-
 /*
  * Matches one byte against the set at *glob, "[a-z]" or "[!a-z]", and moves *glob behind it. A '['
  * left open is a byte.
@@ -517,6 +514,116 @@ const char *cgroup_mounts_v2(const struct cgroup_mounts *mounts)
 	return mounts->v2;
 }
 
+/* The reader's own cgroup has few processes, and the kernel lists them in no order that helps. */
+#define PROCS_MAX 65536
+
+struct search {
+	const char *root;
+	int32_t pid;
+	char *text; /* PROCS_MAX bytes */
+	char *found;
+};
+
+/* Whether a line of "812\n813\n" is that number. */
+static bool lists(const char *text, const char *number)
+{
+	size_t len = strlen(number);
+
+	for (const char *at = text; (at = strstr(at, number)) != NULL; at += len)
+		if ((at == text || at[-1] == '\n') && (at[len] == '\n' || at[len] == '\0'))
+			return true;
+
+	return false;
+}
+
+static int find_pid_in_cgroup(void *ctx, const char *path)
+{
+	struct search *search = ctx;
+	char name[PATH_MAX], number[16];
+
+	if ((size_t)snprintf(name, sizeof(name), "%s%s/cgroup.procs", search->root, path) >= sizeof(name))
+		return 0;
+
+	AUTO_CLOSE int fd = open(name, O_RDONLY | O_CLOEXEC);
+	ssize_t len = fd < 0 ? -1 : read(fd, search->text, PROCS_MAX - 1);
+
+	if (len <= 0)
+		return 0;
+	search->text[len] = '\0';
+	snprintf(number, sizeof(number), "%d", search->pid);
+	if (!lists(search->text, number))
+		return 0;
+	search->found = strdup(path);
+
+	return search->found ? 1 : -ENOMEM;
+}
+
+/*
+ * Takes own off the end of path, so that "/pods/a/x" less "/x" is "/pods/a". False: it does not end
+ * so, or nothing is left.
+ */
+static bool take_off(char *path, const char *own)
+{
+	size_t len = strlen(path), cut = strcmp(own, "/") == 0 ? 0 : strlen(own);
+
+	if (cut >= len || strcmp(path + len - cut, cut > 0 ? own : "") != 0)
+		return false;
+	path[len - cut] = '\0';
+
+	return strcmp(path, "/") != 0;
+}
+
+/*
+ * Looks in the tree below root for the cgroup whose cgroup.procs has pid, the reader's own, whose
+ * path by its own namespace is own. *ret: the path at which the namespace begins, for free(3). 0;
+ * -ENOENT: it is not found, or the tree begins there itself; -ENOMEM; -errno.
+ */
+static int cgroup_origin_find(const char *root, int32_t pid, const char *own, char **ret)
+{
+	AUTO_FREE char *text = malloc(PROCS_MAX);
+	AUTO_FREE char *found = NULL;
+	struct search search = { .root = root, .pid = pid, .text = text };
+	int r;
+
+	if (!text)
+		return -ENOMEM;
+
+	r = cgroup_tree_walk(&root, 1, find_pid_in_cgroup, &search);
+	found = search.found;
+	if (r < 0 && r != -E2BIG)
+		return r;
+	if (!found || !take_off(found, own))
+		return -ENOENT;
+
+	*ret = TAKE(found);
+	return 0;
+}
+
+/* A path as the namespace says it, from the tree's root, into buf, terminated. 0; -ENAMETOOLONG. */
+static int cgroup_origin_resolve(const char *origin, const char *path, size_t len, char *buf, size_t cap)
+{
+	size_t kept = strlen(origin), at = 0;
+
+	while (len - at >= 3 && memcmp(path + at, "/..", 3) == 0 && (at + 3 == len || path[at + 3] == '/')) {
+		at += 3;
+		while (kept > 0 && origin[--kept] != '/')
+			;
+	}
+
+	/* "/" behind something is nothing. */
+	size_t rate_limit = len - at == 1 && path[at] == '/' ? 0 : len - at;
+
+	if (kept + rate_limit == 0)
+		return cap > 1 ? (memcpy(buf, "/", 2), 0) : -ENAMETOOLONG;
+	if (kept + rate_limit >= cap)
+		return -ENAMETOOLONG;
+	memcpy(buf, origin, kept);
+	memcpy(buf + kept, path + at, rate_limit);
+	buf[kept + rate_limit] = '\0';
+
+	return 0;
+}
+
 /* ---- the cgroup of a process ---- */
 
 /* Reads <procfd>/<pid>/cgroup; one read gives all of it. Length or -errno. */
@@ -724,114 +831,4 @@ int cgroup_walk(const struct cgroup_mounts *mounts, int (*visit)(void *ctx, cons
 	size_t count = list_hierarchies(mounts, roots);
 
 	return cgroup_tree_walk(roots, count, visit, ctx);
-}
-
-/* The reader's own cgroup has few processes, and the kernel lists them in no order that helps. */
-#define PROCS_MAX 65536
-
-struct search {
-	const char *root;
-	int32_t pid;
-	char *text; /* PROCS_MAX bytes */
-	char *found;
-};
-
-/* Whether a line of "812\n813\n" is that number. */
-static bool lists(const char *text, const char *number)
-{
-	size_t len = strlen(number);
-
-	for (const char *at = text; (at = strstr(at, number)) != NULL; at += len)
-		if ((at == text || at[-1] == '\n') && (at[len] == '\n' || at[len] == '\0'))
-			return true;
-
-	return false;
-}
-
-static int visit(void *ctx, const char *path)
-{
-	struct search *search = ctx;
-	char name[PATH_MAX], number[16];
-
-	if ((size_t)snprintf(name, sizeof(name), "%s%s/cgroup.procs", search->root, path) >= sizeof(name))
-		return 0;
-
-	AUTO_CLOSE int fd = open(name, O_RDONLY | O_CLOEXEC);
-	ssize_t len = fd < 0 ? -1 : read(fd, search->text, PROCS_MAX - 1);
-
-	if (len <= 0)
-		return 0;
-	search->text[len] = '\0';
-	snprintf(number, sizeof(number), "%d", search->pid);
-	if (!lists(search->text, number))
-		return 0;
-	search->found = strdup(path);
-
-	return search->found ? 1 : -ENOMEM;
-}
-
-/*
- * Takes own off the end of path, so that "/pods/a/x" less "/x" is "/pods/a". False: it does not end
- * so, or nothing is left.
- */
-static bool take_off(char *path, const char *own)
-{
-	size_t len = strlen(path), cut = strcmp(own, "/") == 0 ? 0 : strlen(own);
-
-	if (cut >= len || strcmp(path + len - cut, cut > 0 ? own : "") != 0)
-		return false;
-	path[len - cut] = '\0';
-
-	return strcmp(path, "/") != 0;
-}
-
-/*
- * Looks in the tree below root for the cgroup whose cgroup.procs has pid, the reader's own, whose
- * path by its own namespace is own. *ret: the path at which the namespace begins, for free(3). 0;
- * -ENOENT: it is not found, or the tree begins there itself; -ENOMEM; -errno.
- */
-static int cgroup_origin_find(const char *root, int32_t pid, const char *own, char **ret)
-{
-	AUTO_FREE char *text = malloc(PROCS_MAX);
-	AUTO_FREE char *found = NULL;
-	struct search search = { .root = root, .pid = pid, .text = text };
-	int r;
-
-	if (!text)
-		return -ENOMEM;
-
-	r = cgroup_tree_walk(&root, 1, visit, &search);
-	found = search.found;
-	if (r < 0 && r != -E2BIG)
-		return r;
-	if (!found || !take_off(found, own))
-		return -ENOENT;
-
-	*ret = TAKE(found);
-	return 0;
-}
-
-/* A path as the namespace says it, from the tree's root, into buf, terminated. 0; -ENAMETOOLONG. */
-static int cgroup_origin_resolve(const char *origin, const char *path, size_t len, char *buf, size_t cap)
-{
-	size_t kept = strlen(origin), at = 0;
-
-	while (len - at >= 3 && memcmp(path + at, "/..", 3) == 0 && (at + 3 == len || path[at + 3] == '/')) {
-		at += 3;
-		while (kept > 0 && origin[--kept] != '/')
-			;
-	}
-
-	/* "/" behind something is nothing. */
-	size_t rate_limit = len - at == 1 && path[at] == '/' ? 0 : len - at;
-
-	if (kept + rate_limit == 0)
-		return cap > 1 ? (memcpy(buf, "/", 2), 0) : -ENAMETOOLONG;
-	if (kept + rate_limit >= cap)
-		return -ENAMETOOLONG;
-	memcpy(buf, origin, kept);
-	memcpy(buf + kept, path + at, rate_limit);
-	buf[kept + rate_limit] = '\0';
-
-	return 0;
 }
