@@ -1,4 +1,9 @@
-/* sample_stream.c: member by member; what is none of ours reads as an empty target. */
+/*
+ * sample_stream.c: columns are made from the field table, so that a new field of a sample is a new
+ * column without a change here. The JSON writer is sticky, so only its last call is checked. What a
+ * reader does not know reads as empty: unknown columns are left out, an object of another kind is an
+ * empty target.
+ */
 #include "lib/stream/sample_stream.h"
 
 #include "lib/base/base.h"
@@ -14,11 +19,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-
-/*
- * columns.c: made from the field table, so that a new field of a sample is a new column without a
- * word here. The JSON writer is sticky, so only its last call is asked.
- */
 
 _Static_assert(SAMPLE_FIELDS <= STREAM_COLUMNS_MAX, "every field has a column");
 

@@ -1,6 +1,7 @@
 /*
- * sample_stream.h: a target's declaration in a stream, as lib/columns.h writes it, back into a
- * target. Nothing in it is trusted.
+ * sample_stream.h: samples and targets as a stream holds them: one column for each field of a sample,
+ * a target as one JSON object. Every writer and every reader of samples in a stream (the window of an
+ * incident, a recording) uses this module, so that all agree. Nothing that is read is trusted.
  */
 #ifndef SPIKEWATCH_LIB_STREAM_SAMPLE_STREAM_H
 #define SPIKEWATCH_LIB_STREAM_SAMPLE_STREAM_H
@@ -16,12 +17,6 @@
 #include <stdint.h>
 
 /*
- * columns.h: samples and targets as a stream says them: one column per field of a sample, a target
- * as one object. Whoever writes samples into a stream (the slice of an incident, a recording) goes
- * through here, so that all read alike.
- */
-
-/*
  * The columns of a stream of samples: column i is field i, so that the mask and values of a sample
  * are those of a row. All text is static.
  */
@@ -30,13 +25,12 @@ void columns_of_samples(struct stream_column ret[static SAMPLE_FIELDS]);
 /*
  * Appends a target as one JSON object on one line, without newline and without tab: what
  * stream_target takes. Bytes of its strings that are no UTF-8, or that would act on a terminal, are
- * replaced by U+FFFD. writer: the number of who looks at it (ring.h); that of the first, 0, is not
- * said. 0, -ENOMEM, -EFBIG beyond buffer->max.
+ * replaced by U+FFFD. writer: the number of its writer (ring.h); 0 is left out. 0, -ENOMEM, -EFBIG beyond buffer->max.
  */
 int columns_target_json(const struct target *target, uint32_t writer, struct buffer *buffer);
 
 /*
- * The target that an object says. What is missing or of the wrong type is empty, 0 or, for the
+ * The target that an object describes. What is missing or of the wrong type is empty, 0 or, for the
  * kind, a process. Strings belong to the document.
  */
 struct target target_json_read(const struct json_node *object, uint32_t id);

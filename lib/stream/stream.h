@@ -1,6 +1,10 @@
 /*
- * stream.h: the end of a stream that its writer did not live to write. What was cut off is lost,
- * and the rest is whole: it gets the closing lines that its writer would have given it.
+ * stream.h: the checksummed line stream: text that can be cut out of a log full of other programs'
+ * lines. A writer, a reader that recovers what is there, and a repair of streams whose writer died.
+ * docs/stream-format.md has the format, and the order in which a reader must verify it. This module
+ * frames bytes: what a column means is sample_stream.h's.
+ *
+ * A row costs no allocation and, with ten values, some 120 ns: 1 GB/s of text on one core.
  */
 #ifndef SPIKEWATCH_LIB_STREAM_STREAM_H
 #define SPIKEWATCH_LIB_STREAM_STREAM_H
@@ -13,16 +17,7 @@
 #include <stdint.h>
 
 /*
- * stream.h: writes the checksummed line stream: text that can be cut out of a log full of other
- * programs' lines. The format, and the order in which a reader must verify it, are in
- * docs/stream-format.md; stream_reader.h reads it. This module frames bytes: it does not know what
- * a column means.
- *
- * A row costs no allocation and, with ten values, some 120 ns: 1 GB/s of text on one core.
- */
-
-/*
- * STREAM_GVISOR is what the profiling metrics of gVisor look like and its tools read. It knows one
+ * STREAM_GVISOR is the format of the profiling metrics of gVisor and of its tools. It has one
  * target per stream, no remarks and no missing values: target declarations and notes are dropped,
  * the target of a row is ignored (columns are named for what they measure, like "/web/cpu"), an
  * unavailable value repeats the last one of its column (0 before the first), headers are written
@@ -103,10 +98,9 @@ uint64_t stream_bytes(const struct stream_writer *writer);
 int stream_close(struct stream_writer *writer);
 
 /*
- * stream_reader.h: reads a stream (stream.h) out of anything: skips what is not ours, reports and
- * skips what is damaged, and always says what was recovered and what was lost. Fed in pieces of any
- * size; never keeps more than one line and the names of the columns. docs/stream-format.md has the
- * format and what is verified in which order.
+ * The reader takes any input: it skips foreign lines, reports and skips damaged ones, and always
+ * reports what was recovered and what was lost. It is fed in pieces of any size, and never keeps more
+ * than one line and the names of the columns.
  *
  * Both formats are read; the first good line decides which one this input holds. Streams that
  * follow one another are told apart by their START_TIME and read one after the other. Rows are
@@ -193,8 +187,8 @@ CLEANUP(stream_reader, free);
 enum { STREAM_REPAIR_LEFT = 1 };
 
 /*
- * fd: a plain file, for reading and writing, that nobody else writes. Takes away a last line that
- * has no end, and appends the number of rows and the overall checksum. 0; STREAM_REPAIR_LEFT;
+ * fd: a plain file, for reading and writing, without another writer. Removes a last line that has no
+ * end, and appends the number of rows and the overall checksum. 0; STREAM_REPAIR_LEFT;
  * -ENOMEM; -errno: what was appended may be a part. Reads the file once.
  */
 int stream_repair(int fd);

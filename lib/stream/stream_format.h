@@ -1,7 +1,6 @@
 /*
- * stream_lines.h: the frame of a stream's lines: prefix, content, checksum, and the buffer they are
- * composed in. What the lines say is stream.h's; stream_reader_lines.h cuts them out again. Used by
- * those modules only.
+ * stream_format.h: the frame of a stream's lines: prefix, content, checksum, and the buffer in which
+ * they are composed. For the modules of the stream only.
  */
 #ifndef SPIKEWATCH_LIB_STREAM_STREAM_FORMAT_H
 #define SPIKEWATCH_LIB_STREAM_STREAM_FORMAT_H
@@ -45,7 +44,7 @@ int stream_lines_init(struct stream_lines *lines, struct sink sink, const char *
 		      size_t room);
 void stream_lines_release(struct stream_lines *lines);
 
-/* Begin, copy, end. */
+/* One line. 0; -EINVAL: longer than STREAM_LINE_MAX; -ENOMEM; the sink's first error. */
 int stream_lines_put(struct stream_lines *lines, const char *content, size_t len);
 
 /* Puts the overall checksum and flushes. 0; -ENOMEM; the sink's first error. */

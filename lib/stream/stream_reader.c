@@ -1,9 +1,39 @@
 /*
- * stream_reader.c: the salvaging reader already keeps the overall checksum of what it has read; the
- * end is made by those who make every line.
+ * stream_reader.c: three layers. Lines of ours are cut out of the input (struct stream_reader_lines);
+ * columns and rows are read from them (struct stream_reader_columns, struct stream_reader_rows); and
+ * they become streams again (struct stream_reader). The repair of a stream is a reader, which keeps
+ * the overall checksum of what it has read, and the writer's closing lines.
  *
- * Where anything else than the last line is damaged nothing is sealed: a closing checksum says that
- * all of it is as it was written.
+ * Lines. A line of the input may hold anything: a logger's own prefix before ours, two lines of ours
+ * that lost the newline between them, a foreign line that never ends. So the prefix is searched
+ * everywhere. From the first one on, the line is tried as a whole; if its checksum does not agree, it
+ * is tried in parts, each up to the next prefix. Both passes are linear, so no input is slow. Complete
+ * lines are examined in place. What is left of a piece of input is kept, up to one line of the
+ * greatest legal length; when that is full, everything before the last place where a line of ours can
+ * still begin is given up.
+ *
+ * Columns. In our own format a description carries the number of its column, so every line helps by
+ * itself: a lost column header is made up for by the descriptions, a lost description costs the
+ * description and not the name. In gVisor's format descriptions have only an order, and a lost one
+ * would shift the others. So they are held until the column header has given the names; if that is
+ * lost, until a row shows that there are as many of them as values.
+ *
+ * Rows are accounted for as in an anti-replay window: the highest number seen, and one bit for each of
+ * the 64 at and below it. A step of more than one is a loss, a number below with its bit clear is a
+ * late row and no loss after all, everything else is a copy. So nothing grows with the input, and no
+ * row is handed out twice.
+ *
+ * Streams. What is known of the current stream is one struct, zeroed when the next stream begins:
+ *
+ *     nothing --first line--> open --ADLER32--> closed --line of another stream--> open ...
+ *
+ * Another stream shows by its START_TIME, which FORMAT has too, so that either may be lost. Where both
+ * were lost before, the number of its next row in FORMAT tells: numbers do not step back within a
+ * stream. In gVisor's format, which has no such numbers and no repeated headers, a description after
+ * the column header begins another stream.
+ *
+ * Repair. Where anything but the last line is damaged the stream is left as it is: a closing checksum
+ * says that all of it is as it was written.
  */
 #include "lib/stream/stream.h"
 #include "lib/stream/stream_format.h"
@@ -103,16 +133,7 @@ struct stream_reader_rows {
 	uint64_t seen; /* bit n: row highest - n */
 };
 
-/*
- * A line of the input may hold anything: a logger's own prefix before ours, two lines of ours that
- * lost the newline between them, a foreign line that never ends. So the prefix is searched
- * everywhere. From the first one on, the line is tried as a whole; if its checksum does not agree,
- * it is tried in parts, each up to the next prefix. Both passes are linear, so no input is slow.
- *
- * Complete lines are examined where they lie. What is left of a piece of input is kept, up to one
- * line of the greatest legal length; when that is full, everything before the last place where a
- * line of ours can still begin is given up.
- */
+/* ---- lines ---- */
 
 #define PREFIX_LEN_MAX (sizeof(STREAM_PREFIX_GVISOR) - 1)
 
@@ -327,15 +348,7 @@ static int stream_reader_lines_finish(struct stream_reader_lines *lines)
 	return lines->inside ? end_line(lines, lines->data, lines->data + lines->len, false) : 0;
 }
 
-/*
- * In our own format a description says the number of its column, so every line helps on its own: a
- * lost column header is made up for by the descriptions, a lost description costs the description
- * and not the name.
- *
- * In gVisor's format descriptions have an order only, and a lost one would shift the rest. So they
- * are held until the column header has said the names; if that is lost, until a row shows that
- * there are as many of them as values.
- */
+/* ---- columns ---- */
 
 /* json: NULL if there is none. */
 static void learn(struct stream_reader_columns *columns, size_t index, const char *name, size_t len, const char *json)
@@ -465,12 +478,7 @@ static bool stream_reader_columns_fit(struct stream_reader_columns *columns, enu
 	return true;
 }
 
-/*
- * Rows are accounted for as in an anti-replay window: the highest number seen, and one bit for each
- * of the 64 at and below it. A step of more than one is a loss, a number below with its bit clear
- * is a late row and no loss after all, everything else is a copy. So nothing grows with the input,
- * and no row is handed out twice.
- */
+/* ---- rows ---- */
 
 #define WINDOW_ROWS (STREAM_READER_ROWS_LATE + 1)
 
@@ -561,17 +569,7 @@ static void stream_reader_rows_mark(struct stream_reader_rows *rows, uint64_t se
 	rows->seen |= 1ULL << (rows->highest - seq);
 }
 
-/*
- * stream_reader_lines.h hands over lines that are good in themselves; here they become a stream
- * again. What is known of the current stream is one struct, zeroed when the next stream begins:
- *
- *     nothing ──first line──▶ open ──ADLER32──▶ closed ──line of another stream──▶ open …
- *
- * Another stream shows by its START_TIME, which FORMAT says too, so that either may be lost. Where
- * both were lost before, the number of its next row in FORMAT tells: numbers do not step back
- * within a stream. In gVisor's format, which has no such numbers and no repeated headers, a
- * description after the column header begins another stream.
- */
+/* ---- streams ---- */
 
 #define FORMAT_VERSION 1
 

@@ -1,15 +1,22 @@
 /*
- * What a stream says, line by line; how a line is framed, buffered and checksummed is
- * stream_lines.h's.
+ * stream_writer.c: composes the lines of a stream.
  *
- * No single lost line makes the rest unreadable: FORMAT and START_TIME both say which stream this
- * is, every META says the number of its column, the column header alone suffices to read rows, and
- * all of them come again every repeat_rows. Targets are kept as the lines they were declared with,
- * to be put again.
+ * Lines are composed in place, at the end of one buffer that goes to the sink in one write when it is
+ * full:
  *
- * Rejected: keeping the text of unchanged cells to copy it. Rows of many targets follow one
- * another, so it would have to be kept for each of them, and making digits anew costs only some 5
- * ns a cell.
+ *     begin (prefix) --> the caller puts the content --> end (checksum, newline)
+ *
+ * The overall checksum covers the lines without their prefixes, so it cannot be taken over the buffer
+ * as a whole. It is not computed a second time either: the checksum of each content is combined into
+ * it. The buffer has room for one ordinary line beyond flush_bytes. Only a longer one makes it grow,
+ * and it never shrinks, so a line that was put once can be put again without memory.
+ *
+ * No single lost line makes the rest unreadable: FORMAT and START_TIME both identify the stream, every
+ * META has the number of its column, the column header alone suffices to read rows, and all of them
+ * come again every repeat_rows. Targets are kept as the lines they were declared with, to be repeated.
+ *
+ * Rejected: keeping the text of unchanged cells to copy it. Rows of many targets follow one another,
+ * so it would have to be kept for each of them, and formatting a cell anew costs only some 5 ns.
  */
 #include "lib/stream/stream.h"
 #include "lib/stream/stream_format.h"
@@ -26,19 +33,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/*
- * Lines are composed in place, at the end of one buffer that goes to the sink in one write when it
- * is full:
- *
- *     begin (prefix) ──▶ the caller puts the content ──▶ end (checksum, newline)
- *
- * The overall checksum covers the lines without their prefixes, so it cannot be taken over the
- * buffer as a whole. It is not computed a second time either: the checksum of each content is
- * combined into it.
- *
- * The buffer has room for one ordinary line beyond flush_bytes. Only a longer one makes it grow,
- * and it never shrinks, so a line that was put once can be put again without memory.
- */
+/* ---- lines ---- */
 
 /* Empty line, prefix, checksum (its digits take up whole words), newline, empty line. */
 #define LINE_FRAME 64
