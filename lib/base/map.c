@@ -233,8 +233,6 @@ void pair_map_release(struct pair_map *map)
 	arena_release(&map->arena);
 }
 
-#define ENTRIES_MIN 32
-
 struct intern_entry {
 	const char *data;
 	size_t len;
@@ -293,20 +291,9 @@ static int grow_buckets(struct intern *set)
 
 static int grow_entries(struct intern *set)
 {
-	uint32_t cap = set->cap ? set->cap * 2 : ENTRIES_MIN;
-	struct intern_entry *entries;
-
-	if (set->count < set->cap)
-		return 0;
 	if (set->count >= UINT32_MAX / 2)
 		return -ENOMEM;
-	entries = reallocarray(set->entries, cap, sizeof(*entries));
-	if (!entries)
-		return -ENOMEM;
-
-	set->entries = entries;
-	set->cap = cap;
-	return 0;
+	return vector_reserve(&set->entries, &set->cap, (size_t)set->count + 1, sizeof(*set->entries));
 }
 
 /* What one more entry costs, its share of tables that double included. */

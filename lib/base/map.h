@@ -159,7 +159,8 @@ struct intern_entry;
 struct intern {
 	struct arena arena;
 	struct intern_entry *entries; /* by number, less 1 */
-	uint32_t count, cap;
+	uint32_t count;
+	size_t cap;
 	uint32_t *buckets;
 	size_t bucket_count; /* a power of two, or 0 */
 };

@@ -611,15 +611,15 @@ static int cgroup_origin_resolve(const char *origin, const char *path, size_t le
 	}
 
 	/* "/" behind something is nothing. */
-	size_t rate_limit = len - at == 1 && path[at] == '/' ? 0 : len - at;
+	size_t rest_len = len - at == 1 && path[at] == '/' ? 0 : len - at;
 
-	if (kept + rate_limit == 0)
+	if (kept + rest_len == 0)
 		return cap > 1 ? (memcpy(buf, "/", 2), 0) : -ENAMETOOLONG;
-	if (kept + rate_limit >= cap)
+	if (kept + rest_len >= cap)
 		return -ENAMETOOLONG;
 	memcpy(buf, origin, kept);
-	memcpy(buf + kept, path + at, rate_limit);
-	buf[kept + rate_limit] = '\0';
+	memcpy(buf + kept, path + at, rest_len);
+	buf[kept + rest_len] = '\0';
 
 	return 0;
 }

@@ -96,8 +96,8 @@ static inline uint32_t sample_difference(const struct sample *a, const struct sa
 {
 	uint32_t changed = 0;
 
-	for (uint32_t rate_limit = b->mask; rate_limit != 0; rate_limit &= rate_limit - 1) {
-		unsigned field = (unsigned)__builtin_ctz(rate_limit);
+	for (uint32_t left = b->mask; left != 0; left &= left - 1) {
+		unsigned field = (unsigned)__builtin_ctz(left);
 		changed |= (uint32_t)(a->value[field] != b->value[field]) << field;
 	}
 	return changed;
