@@ -28,7 +28,7 @@
 
 static unsigned own_cpu, target_cpu;
 
-static const char rate_limit[] =
+static const char rest[] =
 	"\"targets\": ["
 	"    { \"name\": \"many\", \"comm\": \"bench_many\", \"per\": \"process\" },"
 	"    { \"name\": \"burner\", \"comm\": \"bench_burner\", \"per\": \"process\" } ],"
@@ -235,7 +235,7 @@ int main(void)
 	bench_pin(own_cpu);
 	bench_raise_descriptors();
 	bench_spikewatch_make(&rig.daemon, NULL, NULL);
-	bench_spikewatch_configure(&rig.daemon, "10ms", rate_limit);
+	bench_spikewatch_configure(&rig.daemon, "10ms", rest);
 
 	start_targets(&rig);
 

@@ -22,7 +22,7 @@
 /* Of scrapes; on loopback. */
 #define PORT_FIRST 19256u
 
-static const char rate_limit[] =
+static const char rest[] =
 	"\"targets\": [ { \"name\": \"many\", \"comm\": \"bench_crowd\", \"per\": \"process\" } ],"
 	"  \"rules\": ["
 	"    { \"name\": \"cpu\", \"metric\": \"cpu\", \"window\": \"2s\", \"percent\": \"90%\" },"
@@ -64,7 +64,7 @@ static const struct peer peers[] = {
 
 struct rig {
 	struct bench_spikewatch daemon;
-	struct bench_targets busiest_targets;
+	struct bench_targets crowd;
 	char peers[PATH_MAX];
 	unsigned port;
 };
@@ -221,7 +221,7 @@ static double cost_of_daemon(struct rig *rig, const char *interval)
 {
 	struct bench_meter from, to;
 
-	bench_spikewatch_configure(&rig->daemon, interval, rate_limit);
+	bench_spikewatch_configure(&rig->daemon, interval, rest);
 	bench_spikewatch_start(&rig->daemon);
 	bench_sleep(SETTLE_NS);
 	bench_spikewatch_meter(&rig->daemon, &from);
@@ -260,12 +260,12 @@ int main(void)
 	find_peers(&rig);
 	bench_spikewatch_make(&rig.daemon, NULL, NULL);
 	write_exporter_config(&rig);
-	rig.busiest_targets = (struct bench_targets){ .count = PROCESSES,
-						      .busy = PROCESSES / 100,
-						      .manner = BENCH_TICKING,
-						      .name = "bench_crowd",
-						      .cpu = bench_nth_cpu(1) };
-	bench_targets_start(&rig.busiest_targets);
+	rig.crowd = (struct bench_targets){ .count = PROCESSES,
+					    .busy = PROCESSES / 100,
+					    .manner = BENCH_TICKING,
+					    .name = "bench_crowd",
+					    .cpu = bench_nth_cpu(1) };
+	bench_targets_start(&rig.crowd);
 
 	double ours = cost_of_daemon(&rig, "10ms");
 
@@ -279,7 +279,7 @@ int main(void)
 		report_peer(&rig, &peers[i], ours);
 	bench_report((struct bench_row){ "  the daemon at 100 Hz, once more", "ns", cost_of_daemon(&rig, "10ms"), ours,
 					 BENCH_NO_LIMIT, 0 });
-	bench_targets_end(&rig.busiest_targets);
+	bench_targets_end(&rig.crowd);
 
 	return 0;
 }

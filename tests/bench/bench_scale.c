@@ -24,7 +24,7 @@ static const unsigned counts[] = { 1000, 5000, 10000 };
 
 enum { STEPS = sizeof counts / sizeof counts[0] };
 
-static const char rate_limit[] =
+static const char rest[] =
 	"\"targets\": [ { \"name\": \"many\", \"comm\": \"bench_crowd\", \"per\": \"process\" } ],"
 	"  \"rules\": ["
 	"    { \"name\": \"cpu\", \"metric\": \"cpu\", \"window\": \"1s\", \"percent\": \"90%\" },"
@@ -37,7 +37,7 @@ static const char rate_limit[] =
 /* Each step adds to the crowd of the one before. */
 struct rig {
 	struct bench_spikewatch daemon;
-	struct bench_targets busiest_targets[STEPS];
+	struct bench_targets crowd[STEPS];
 	size_t steps;     /* of the crowd */
 	unsigned count;   /* of its processes */
 	unsigned watched; /* of them, by the daemon */
@@ -152,12 +152,12 @@ static bool grow(struct rig *rig, unsigned count)
 	if (more < 100)
 		return false;
 
-	rig->busiest_targets[rig->steps] = (struct bench_targets){ .count = more,
-								   .busy = more / 100,
-								   .manner = BENCH_TICKING,
-								   .name = "bench_crowd",
-								   .cpu = rig->target_cpu };
-	bench_targets_start(&rig->busiest_targets[rig->steps++]);
+	rig->crowd[rig->steps] = (struct bench_targets){ .count = more,
+							 .busy = more / 100,
+							 .manner = BENCH_TICKING,
+							 .name = "bench_crowd",
+							 .cpu = rig->target_cpu };
+	bench_targets_start(&rig->crowd[rig->steps++]);
 	rig->count += more;
 	return true;
 }
@@ -171,7 +171,7 @@ static double bare_ns(const struct rig *rig, unsigned hertz)
 	uint64_t looks = 0;
 
 	for (size_t i = 0; i < rig->steps; i++) {
-		bench_bare_make(&bare[i], &rig->busiest_targets[i]);
+		bench_bare_make(&bare[i], &rig->crowd[i]);
 		bench_bare_tick(&bare[i]);
 	}
 
@@ -252,7 +252,7 @@ static void report_rate(struct rig *rig, unsigned hertz)
 	struct bench_meter from, to;
 
 	snprintf(interval, sizeof interval, "%ums", 1000 / hertz);
-	bench_spikewatch_configure(&rig->daemon, interval, rate_limit);
+	bench_spikewatch_configure(&rig->daemon, interval, rest);
 
 	double bare = bare_ns(rig, hertz);
 
@@ -299,7 +299,7 @@ int main(void)
 		report_rate(&rig, 100);
 	}
 	for (size_t i = 0; i < rig.steps; i++)
-		bench_targets_end(&rig.busiest_targets[i]);
+		bench_targets_end(&rig.crowd[i]);
 
 	return 0;
 }

@@ -79,8 +79,7 @@ static inline void bench_spikewatch_make(struct bench_spikewatch *daemon, void (
 }
 
 /* rest: the members "targets" and "rules". */
-static inline void bench_spikewatch_configure(struct bench_spikewatch *daemon, const char *interval,
-					      const char *rate_limit)
+static inline void bench_spikewatch_configure(struct bench_spikewatch *daemon, const char *interval, const char *rest)
 {
 	const char *dir = daemon->dir;
 	int len = snprintf(
@@ -90,7 +89,7 @@ static inline void bench_spikewatch_configure(struct bench_spikewatch *daemon, c
 		"  \"incidents\": { \"directory\": \"%s/incidents\", \"before\": \"30s\", \"after\": \"50ms\","
 		"    \"min_free\": \"0\" },"
 		"  \"state_file\": \"%s/state\", %s }",
-		interval, dir, dir, dir, rate_limit);
+		interval, dir, dir, dir, rest);
 
 	bench_need(len > 0 && (size_t)len < sizeof daemon->text, "a configuration that fits");
 }

@@ -241,13 +241,13 @@ static void *sleep_on(void *unused)
 /* The recorder's thread beside a process of many threads that sleep. */
 static void measure_idle(void)
 {
-	pid_t deadline_timer = fork();
+	pid_t sleeper = fork();
 	struct stack_recorder_status status;
 	struct stack_recorder *recorder;
 	uint64_t cpu;
 
-	bench_need(deadline_timer >= 0, "fork");
-	if (deadline_timer == 0) {
+	bench_need(sleeper >= 0, "fork");
+	if (sleeper == 0) {
 		pthread_t thread;
 
 		for (int i = 1; i < IDLE_THREADS; i++)
@@ -256,7 +256,7 @@ static void measure_idle(void)
 		_exit(0);
 	}
 	bench_sleep(NS_PER_S / 2);
-	recorder = start_recorder(DWARF, (uint32_t)deadline_timer);
+	recorder = start_recorder(DWARF, (uint32_t)sleeper);
 	cpu = bench_clock(CLOCK_PROCESS_CPUTIME_ID);
 	bench_sleep(IDLE_NS);
 	cpu = bench_clock(CLOCK_PROCESS_CPUTIME_ID) - cpu;
@@ -271,8 +271,8 @@ static void measure_idle(void)
 					 .limit = BENCH_AT_MOST,
 					 .budget = 64 });
 	stack_recorder_close(recorder);
-	kill(deadline_timer, SIGKILL);
-	waitpid(deadline_timer, NULL, 0);
+	kill(sleeper, SIGKILL);
+	waitpid(sleeper, NULL, 0);
 }
 
 /* ---- an incident ---- */

@@ -194,15 +194,15 @@ static double cost_of(struct storm storm)
 
 static void start_daemon(struct rig *rig, bool stacks)
 {
-	char rate_limit[640];
+	char rest[640];
 
-	snprintf(rate_limit, sizeof rate_limit,
+	snprintf(rest, sizeof rest,
 		 "\"targets\": [ { \"name\": \"watched\", \"comm\": \"bench_watched\", \"per\": \"process\" },"
 		 "  { \"name\": \"churn\", \"cgroup\": \"/bench_storm.%d/*\", \"per\": \"cgroup\" } ],"
 		 "\"rules\": [ { \"name\": \"cpu\", \"metric\": \"cpu\", \"window\": \"1s\", \"percent\": \"90%%\" } ],"
 		 "\"stacks\": { \"mode\": \"%s\" }",
 		 rig->first, stacks ? "dwarf" : "off");
-	bench_spikewatch_configure(&rig->daemon, "10ms", rate_limit);
+	bench_spikewatch_configure(&rig->daemon, "10ms", rest);
 	bench_spikewatch_start(&rig->daemon);
 	bench_sleep(SETTLE_NS);
 }

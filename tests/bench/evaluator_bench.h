@@ -134,7 +134,7 @@ static inline struct target make_target(uint32_t id, const char *name)
 	};
 }
 
-static inline void judged_target(uint32_t id, const char *name)
+static inline void watch(uint32_t id, const char *name)
 {
 	struct target target = make_target(id, name);
 

@@ -56,7 +56,7 @@ static void say(const char *file)
 	close(fd);
 }
 
-static void rate_limit(const char *us, const char *file)
+static void burn_and_stop(const char *us, const char *file)
 {
 	for (;;) {
 		burn(us);
@@ -140,9 +140,9 @@ int main(int argc, char **argv)
 		raise(SIGSTOP);
 		burn(given[0]);
 		prctl(PR_SET_NAME, given[2]);
-		rate_limit(given[0], given[1]);
+		burn_and_stop(given[0], given[1]);
 	} else if (strcmp(what, "rests") == 0 && argc == 4) {
-		rate_limit(given[0], given[1]);
+		burn_and_stop(given[0], given[1]);
 	} else {
 		return 2;
 	}

@@ -226,11 +226,11 @@ static inline struct stacks_rig_row stacks_rig_function(const struct stacks_rig 
 /* The sum of folded stacks that contain all of parts, in this order; parts end with NULL. */
 static inline unsigned long stacks_rig_folded(const struct stacks_rig *rig, const char *file, const char *const *parts)
 {
-	char *text = stacks_rig_file(rig, file), *rate_limit = text, *line;
+	char *text = stacks_rig_file(rig, file), *rest = text, *line;
 	unsigned long sum = 0;
 
 	ck_assert_msg(text, "there is no %s", file);
-	while ((line = strsep(&rate_limit, "\n")) && *line) {
+	while ((line = strsep(&rest, "\n")) && *line) {
 		const char *at = line;
 
 		for (const char *const *part = parts; at && *part; part++) {

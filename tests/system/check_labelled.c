@@ -20,7 +20,7 @@ Suite *labelled_suite(void);
 
 static char directory[64], spikewatchd[512], spikewatch[512], config_path[128];
 static char tops[2][256]; /* the test's cgroup in the hierarchies of two controllers; "": none */
-static pid_t deadline_timers[2];
+static pid_t sleepers[2];
 static bool built;
 
 /* ---- cgroups ---- */
@@ -145,16 +145,16 @@ static void setup(void)
 	put_docker(WEB, "web",
 		   "{\"app.kubernetes.io/name\":\"shop-web\",\"team\":\"core\",\"note\":\"a\\u009b31mb\\\\\\\"\"}");
 	put_docker(OTHER, "other", "{\"app.kubernetes.io/name\":\"blog\",\"team\":\"core\"}");
-	deadline_timers[0] = sleep_in(WEB);
-	deadline_timers[1] = sleep_in(OTHER);
+	sleepers[0] = sleep_in(WEB);
+	sleepers[1] = sleep_in(OTHER);
 	configure();
 }
 
 static void teardown(void)
 {
-	for (size_t i = 0; built && i < ARRAY_LEN(deadline_timers); i++) {
-		kill(deadline_timers[i], SIGKILL);
-		waitpid(deadline_timers[i], NULL, 0);
+	for (size_t i = 0; built && i < ARRAY_LEN(sleepers); i++) {
+		kill(sleepers[i], SIGKILL);
+		waitpid(sleepers[i], NULL, 0);
 	}
 	remove_cgroups();
 	scene_remove(directory);
@@ -222,7 +222,7 @@ START_TEST(a_container_that_is_watched_by_its_labels_says_them_everywhere)
 		program_start((const char *const[]){ spikewatchd, "-c", config_path, NULL }, directory, -1, 0);
 
 	scene_wait_for(find_incident(&incident) || waitpid(program.pid, NULL, WNOHANG) != 0);
-	ck_assert_int_eq(incident.target.pid, deadline_timers[0]);
+	ck_assert_int_eq(incident.target.pid, sleepers[0]);
 	ck_assert(incident.has_container);
 	ck_assert_str_eq(incident.container.name, "web");
 	ck_assert_str_eq(labels_get(&incident.labels, "app.kubernetes.io/name"), "shop-web");
@@ -232,7 +232,7 @@ START_TEST(a_container_that_is_watched_by_its_labels_says_them_everywhere)
 	snprintf(sealed, sizeof(sealed), "%s/incidents/%s", directory, incident.id);
 	expect_output((const char *const[]){ spikewatch, "show", sealed, NULL }, "app.kubernetes.io/name=shop-web");
 	snprintf(socket, sizeof(socket), "%s/control", directory);
-	snprintf(name, sizeof(name), "shop/%d", deadline_timers[0]);
+	snprintf(name, sizeof(name), "shop/%d", sleepers[0]);
 	expect_output((const char *const[]){ spikewatch, "status", "--socket", socket, name, NULL }, "team=core");
 	expect_output((const char *const[]){ spikewatch, "status", "--socket", socket, "--json", NULL },
 		      "\"app.kubernetes.io/name\": \"shop-web\"");
@@ -244,7 +244,7 @@ START_TEST(a_container_that_is_watched_by_its_labels_says_them_everywhere)
 		 "label_app_kubernetes_io_name=\"shop-web\"} 1\n",
 		 name);
 	scene_wait_for(scene_says(metrics, line));
-	snprintf(name, sizeof(name), "shop/%d", deadline_timers[1]);
+	snprintf(name, sizeof(name), "shop/%d", sleepers[1]);
 	ck_assert(!scene_says(metrics, name));
 
 	kill(program.pid, SIGTERM);

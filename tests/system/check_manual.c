@@ -360,7 +360,7 @@ START_TEST(everything_comes_before_what_else_is_queued)
 		struct inotify_event event;
 		char text[4096];
 	} events;
-	int fd, judged_target = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	int fd, watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 
 	start("0B", RULE("hot", "100ms"));
 	fd = open(spool_at, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -371,11 +371,11 @@ START_TEST(everything_comes_before_what_else_is_queued)
 	snprintf(name, sizeof(name), "queued");
 	ask(&target, INCIDENTS_OPENED);
 	ask(NULL, INCIDENTS_OPENED);
-	ck_assert_int_ge(inotify_add_watch(judged_target, spool_at, IN_CREATE), 0);
+	ck_assert_int_ge(inotify_add_watch(watch, spool_at, IN_CREATE), 0);
 	close(fd);
 	stop();
 
-	ssize_t len = read(judged_target, &events, sizeof(events));
+	ssize_t len = read(watch, &events, sizeof(events));
 
 	for (ssize_t at = 0; at < len;) {
 		const struct inotify_event *event = (const void *)(events.text + at);
@@ -386,7 +386,7 @@ START_TEST(everything_comes_before_what_else_is_queued)
 	}
 	ck_assert_ptr_nonnull(strstr(first, "-all-manual"));
 	ck_assert_ptr_nonnull(strstr(second, "-queued-manual"));
-	close(judged_target);
+	close(watch);
 	actor_end(&actor);
 }
 END_TEST

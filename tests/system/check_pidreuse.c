@@ -49,12 +49,12 @@ static uint64_t cpu_ns(void)
 static void work(enum kind kind, uint64_t for_ns)
 {
 	uint64_t before_ns = cpu_ns();
-	struct timespec rate_limit = { .tv_nsec = (long)for_ns };
+	struct timespec rest = { .tv_nsec = (long)for_ns };
 
 	while (kind == BUSY && cpu_ns() - before_ns < for_ns)
 		continue;
 	if (kind == IDLE)
-		nanosleep(&rate_limit, NULL);
+		nanosleep(&rest, NULL);
 	*said = cpu_ns();
 }
 

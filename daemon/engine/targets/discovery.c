@@ -1837,13 +1837,13 @@ static void wait_locked(struct discovery *discovery)
 	mono_t began = update_pulse(discovery);
 
 	for (mono_t now = began;; now = update_pulse(discovery)) {
-		mono_t due = mono_add(began, pause_before_scan(discovery)), sample_window = mono_add(now, PULSE_NS);
+		mono_t due = mono_add(began, pause_before_scan(discovery)), slice_end = mono_add(now, PULSE_NS);
 
 		if (discovery->stop || discovery->rescan || mono_diff(due, now) <= 0)
 			return;
 		read_events(discovery, now);
 		refresh_limits(discovery, now);
-		sleep_unlocked(discovery, now, mono_diff(due, sample_window) < 0 ? due : sample_window);
+		sleep_unlocked(discovery, now, mono_diff(due, slice_end) < 0 ? due : slice_end);
 	}
 }
 

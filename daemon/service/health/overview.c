@@ -121,7 +121,7 @@ void privileges_look(const struct config *config, struct privileges *ret)
 struct state_file {
 	const struct paths *paths;
 	struct rule_state *rule_state;
-	bool write_failures;
+	bool failing;
 };
 
 static void state_file_release(struct state_file **file)
@@ -228,19 +228,19 @@ static int save_state(const struct state_file *file)
 void state_file_save(struct state_file *file)
 {
 	struct log_about about = { .message = MESSAGE_STATE_NOT_SAVED };
-	bool before = file->write_failures;
+	bool before = file->failing;
 
 	if (!rule_state_changed(file->rule_state))
 		return;
 
 	about.error = save_state(file);
-	file->write_failures = about.error < 0;
-	if (file->write_failures && !before) {
+	file->failing = about.error < 0;
+	if (file->failing && !before) {
 		about.state = "begin";
 		log_about(LOG_WARNING, &about,
 			  "cannot save cooldowns and counts to %s/%s: %s. They will not survive a restart.",
 			  file->paths->state, file->paths->state_name, strerror(-about.error));
-	} else if (!file->write_failures && before) {
+	} else if (!file->failing && before) {
 		about.state = "end";
 		log_about(LOG_NOTICE, &about, "cooldowns and counts are saved again");
 	}
@@ -248,7 +248,7 @@ void state_file_save(struct state_file *file)
 
 bool state_file_is_failing(const struct state_file *file)
 {
-	return file->write_failures;
+	return file->failing;
 }
 
 void state_file_close(struct state_file *file)

@@ -317,13 +317,13 @@ END_TEST
 
 START_TEST(how_a_target_was_before_it_woke_comes_late_and_is_taken)
 {
-	struct target target = rig_target(1), deadline_timer = rig_target(2);
+	struct target target = rig_target(1), sleeper = rig_target(2);
 	struct sample sample = { 0 }, other = { 0 };
 	uint64_t woke = START + 200 * NS_PER_MS;
 
 	begin_stream(START);
 	declare(&target, 0);
-	declare(&deadline_timer, 0);
+	declare(&sleeper, 0);
 	sample_set(&other, SAMPLE_CPU, 1);
 	put_row(2, START, &other);
 	busy(START, woke, RIG_INTERVAL, &sample);
@@ -341,13 +341,13 @@ END_TEST
 
 START_TEST(a_late_row_belongs_to_the_last_tick_of_its_writer)
 {
-	struct target target = rig_target(1), deadline_timer = rig_target(2), neighbour = rig_target(3);
+	struct target target = rig_target(1), sleeper = rig_target(2), neighbour = rig_target(3);
 	struct sample sample = { 0 }, other = { 0 };
 	uint64_t woke = START + 200 * NS_PER_MS;
 
 	begin_stream(START);
 	declare(&target, 0);
-	declare(&deadline_timer, 1);
+	declare(&sleeper, 1);
 	declare(&neighbour, 1);
 	sample_set(&other, SAMPLE_CPU, 1);
 	put_row(2, START, &other);

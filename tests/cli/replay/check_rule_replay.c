@@ -475,13 +475,13 @@ static struct suggestion *collecting;
 static uint64_t fired;
 
 /* The rule of the test: memory_bytes, in windows of 100 ms. */
-static void configure(const char *rate_limit)
+static void configure(const char *rest)
 {
 	config = scene_config(
 		"{ \"targets\": [ { \"name\": \"a\", \"comm\": \"a\" }, { \"name\": \"b\", \"comm\": \"b\" } ], "
 		"\"rules\": [ { \"name\": \"big\", \"metric\": \"threads\", \"window\": \"100ms\", "
 		"\"above\": 1, \"warmup\": 0, %s } ] }",
-		rate_limit);
+		rest);
 	collecting = NULL;
 	rig_seed = 1;
 	fired = 0;
@@ -547,11 +547,11 @@ static uint64_t live_threads(unsigned windows, uint64_t seed)
 }
 
 /* What is proposed for so many firings fires at most so often, and what is lower more often. */
-static void check_answers(const char *rate_limit)
+static void check_answers(const char *rest)
 {
 	struct suggestion_answer answer;
 
-	configure(rate_limit);
+	configure(rest);
 	ck_assert_int_eq(suggestion_new(&config->rules[0], &collecting), 0);
 	live_threads(400, 7);
 
@@ -564,7 +564,7 @@ static void check_answers(const char *rate_limit)
 		uint64_t really = live_threads(400, 7);
 
 		ck_assert_msg(really == answer.firings && really <= wanted,
-			      "%s: %ju wanted, %ju foretold, %ju fired at %g", rate_limit, (uintmax_t)wanted,
+			      "%s: %ju wanted, %ju foretold, %ju fired at %g", rest, (uintmax_t)wanted,
 			      (uintmax_t)answer.firings, (uintmax_t)really, answer.threshold);
 		/* A lower one that makes a difference fires too often. */
 		while (really == answer.firings && config->rules[0].trigger.percent > 0) {
@@ -572,7 +572,7 @@ static void check_answers(const char *rate_limit)
 			really = live_threads(400, 7);
 		}
 		ck_assert_msg(really > wanted || config->rules[0].trigger.percent <= 0, "%s: %ju wanted, %ju at %g",
-			      rate_limit, (uintmax_t)wanted, (uintmax_t)really, config->rules[0].trigger.percent);
+			      rest, (uintmax_t)wanted, (uintmax_t)really, config->rules[0].trigger.percent);
 	}
 	suggestion_free(kept);
 	release_suggestion();

@@ -38,7 +38,7 @@ START_TEST(unavailable_values_are_judged_so)
 {
 	add_rule("big", METRIC_MEMORY, S);
 	start();
-	judged_target(1, "a");
+	watch(1, "a");
 	cpu(1, 10 * S, 0);
 	ticks(10 * S, 12 * S, S);
 	ck_assert_uint_eq(firing_count, 0);
@@ -52,7 +52,7 @@ START_TEST(unknown_ids_are_ignored)
 	start();
 	cpu(7, 10 * S, 0);
 	feed_gone(evaluator, 7);
-	judged_target(1, "a");
+	watch(1, "a");
 	cpu(7, 10 * S, 0);
 	feed_gone(evaluator, 7);
 	ticks(10 * S, 12 * S, S);
@@ -70,7 +70,7 @@ START_TEST(many_targets_come_and_go)
 	for (uint32_t id = 1; id <= 1000; id++) {
 		uint32_t other = id * 2654435761u % id + 1;
 
-		judged_target(id, "x");
+		watch(id, "x");
 		cpu(id, 10 * S, 0);
 		alive[id] = true;
 		if (id % 3 == 0) {
@@ -96,8 +96,8 @@ START_TEST(refused_firing_stops_nobody)
 {
 	add_rule("hot", METRIC_CPU, S);
 	start();
-	judged_target(1, "a");
-	judged_target(2, "b");
+	watch(1, "a");
+	watch(2, "b");
 	cpu(1, 10 * S, 0);
 	cpu(2, 10 * S, 0);
 	tick(10 * S);
@@ -115,7 +115,7 @@ START_TEST(disk_is_asked_about_once_in_a_tick_that_judges)
 	add_rule("hot", METRIC_CPU, S);
 	add_rule("hotter", METRIC_CPU, S);
 	start();
-	judged_target(1, "a");
+	watch(1, "a");
 	cpu(1, 10 * S, 0);
 	disk_full = true;
 	ticks(10 * S, 11 * S, 10 * MS);
@@ -132,7 +132,7 @@ START_TEST(for_and_cooldown_are_whole_windows_whatever_the_jitter)
 	rule->trigger.for_ns = 2 * S;
 	rule->trigger.cooldown_ns = 5 * S;
 	start();
-	judged_target(1, "a");
+	watch(1, "a");
 	cpu(1, 10 * S, 0);
 	for (size_t i = 0; i < ARRAY_LEN(jitter); i++)
 		tick((10 + i) * S + jitter[i] * 1000);
@@ -149,12 +149,12 @@ START_TEST(rediscovered_target_keeps_its_cooldown_and_starts_its_history_anew)
 	rule->trigger.cooldown_ns = 100 * S;
 	rule->trigger.warmup = 1;
 	start();
-	judged_target(1, "a");
+	watch(1, "a");
 	cpu(1, 10 * S, 0);
 	ticks(10 * S, 12 * S, S);
 	ck_assert_uint_eq(firing_count, 1);
 	feed_gone(evaluator, 1);
-	judged_target(2, "a");
+	watch(2, "a");
 	cpu(2, 20 * S, 0);
 	ticks(20 * S, 111 * S, S);
 	ck_assert_uint_eq(firing_count, 1);
@@ -169,11 +169,11 @@ START_TEST(target_that_vanishes_while_pending_holds_anew_when_it_is_back)
 
 	rule->trigger.for_ns = 2 * S;
 	start();
-	judged_target(1, "a");
+	watch(1, "a");
 	cpu(1, 10 * S, 0);
 	ticks(10 * S, 12 * S, S); /* one more window and it fires */
 	feed_gone(evaluator, 1);
-	judged_target(2, "a");
+	watch(2, "a");
 	cpu(2, 13 * S, 0);
 	ticks(13 * S, 15 * S, S);
 	ck_assert_uint_eq(firing_count, 0);
@@ -191,7 +191,7 @@ START_TEST(without_a_memo_it_remembers_itself)
 	rule_state = NULL;
 	start();
 	for (uint32_t id = 1; id <= 3; id++) {
-		judged_target(id, "a");
+		watch(id, "a");
 		cpu(id, 10 * id * S, 0);
 		ticks(10 * id * S, (10 * id + 3) * S, S);
 		feed_gone(evaluator, id);
@@ -209,7 +209,7 @@ START_TEST(memo_is_kept_up_to_date)
 	rule->trigger.percent = 50;
 	rule->trigger.rearm = TRIGGER_REARM_BELOW;
 	start();
-	judged_target(1, "a");
+	watch(1, "a");
 	cpu(1, 10 * S, 0);
 	tick(10 * S);
 	ck_assert(!rule_state_get(rule_state, "hot", "a", &value));
@@ -255,7 +255,7 @@ START_TEST(status_says_why)
 	memset(&shown, 0, sizeof(shown));
 	add_rule("hot", METRIC_CPU, S);
 	start();
-	judged_target(1, "a");
+	watch(1, "a");
 	ck_assert_int_eq(evaluator_visit(evaluator, show, NULL), 0);
 	ck_assert_uint_eq(shown.count, 1);
 	ck_assert(!shown.judged);
@@ -270,7 +270,7 @@ START_TEST(status_says_why)
 	ck_assert_uint_eq(shown.fired, 1);
 	ck_assert_uint_eq(shown.unavailable, 2);
 
-	judged_target(2, "b");
+	watch(2, "b");
 	shown.count = 0;
 	ck_assert_int_eq(evaluator_visit(evaluator, show, &stop), 5);
 	ck_assert_uint_eq(shown.count, 1);
@@ -298,8 +298,8 @@ START_TEST(targets_are_visited_with_and_without_rules_and_samples)
 	start();
 	ck_assert_int_eq(evaluator_visit_targets(evaluator, count_sight, &seen), 0);
 	ck_assert_uint_eq(seen, 0);
-	judged_target(1, "a");
-	judged_target(2, "b");
+	watch(1, "a");
+	watch(2, "b");
 	cpu(1, 10 * S, 0);
 	tick(10 * S);
 	cpu(1, 11 * S + MS, 5);
@@ -316,12 +316,12 @@ START_TEST(target_may_be_renamed_and_its_strings_are_copied)
 
 	add_rule("hot", METRIC_CPU, S);
 	start();
-	judged_target(1, name);
+	watch(1, name);
 	cpu(1, 10 * S, 0);
 	tick(10 * S);
 	memcpy(name, "XXXXXX", 6);
 	tick(11 * S);
-	judged_target(1, "after");
+	watch(1, "after");
 	tick(12 * S);
 	ck_assert_uint_eq(firing_count, 2);
 	ck_assert_str_eq(firings[0].target, "before");
@@ -335,7 +335,7 @@ START_TEST(limits_are_those_of_the_last_sample)
 
 	add_rule("hot", METRIC_CPU, S);
 	start();
-	judged_target(1, "a");
+	watch(1, "a");
 	sample_set(&sample, SAMPLE_CPU, 0);
 	feed_sample(evaluator, 1, (mono_t){ 10 * S }, &sample);
 	ticks(10 * S, 11 * S, S);
@@ -350,7 +350,7 @@ END_TEST
 START_TEST(nothing_to_do_without_rules)
 {
 	start();
-	judged_target(1, "a");
+	watch(1, "a");
 	cpu(1, 10 * S, 0);
 	ck_assert_int_eq(tick(10 * S), 0);
 	ck_assert_int_eq(evaluator_visit(evaluator, show, NULL), 0);
@@ -363,7 +363,7 @@ START_TEST(samples_and_ticks_allocate_nothing)
 
 	add_rule("hot", METRIC_CPU, S)->trigger.count = 1;
 	start();
-	judged_target(1, "a");
+	watch(1, "a");
 	cpu(1, 10 * S, 0);
 	ticks(10 * S, 11 * S, S); /* the only firing, and what is remembered of it */
 	before = torture_allocations();
@@ -429,7 +429,7 @@ START_TEST(memo_that_gets_no_memory_gets_it_next_time)
 
 	add_rule("hot", METRIC_CPU, S);
 	start();
-	judged_target(1, "a");
+	watch(1, "a");
 	cpu(1, 10 * S, 0);
 	tick(10 * S);
 	torture_arm(1);
@@ -487,7 +487,7 @@ static void two_writers(void)
 	start();
 	for (uint32_t w = 0; w < 2; w++) {
 		feeding.writer = w;
-		judged_target(w + 1, w == 0 ? "a" : "b");
+		watch(w + 1, w == 0 ? "a" : "b");
 	}
 }
 
@@ -623,7 +623,7 @@ START_TEST(busy_process_has_its_true_rate)
 {
 	add_rule("hot", METRIC_CPU, S);
 	start();
-	judged_target(1, "a");
+	watch(1, "a");
 	for (uint64_t now = 10 * S; now <= 14 * S; now += 10 * MS) {
 		cpu(1, now + MS, (now - 10 * S) / 2);
 		tick(now);
@@ -643,7 +643,7 @@ START_TEST(part_of_a_window_is_not_judged)
 	add_rule("hot", METRIC_CPU, S);
 	start();
 	tick(10 * S + 200 * MS);
-	judged_target(1, "a");
+	watch(1, "a");
 	cpu(1, 10 * S + 300 * MS, 0);
 	tick(10 * S + 300 * MS);
 	cpu(1, 10 * S + 990 * MS, 690 * MS);
@@ -660,7 +660,7 @@ START_TEST(idle_process_uses_nothing_without_a_record)
 {
 	add_rule("hot", METRIC_CPU, S);
 	start();
-	judged_target(1, "a");
+	watch(1, "a");
 	cpu(1, 10 * S + MS, 77);
 	ticks(10 * S, 13 * S, 10 * MS);
 	ck_assert_uint_eq(firing_count, 3);
@@ -674,7 +674,7 @@ START_TEST(process_that_wakes_up_did_so_in_its_window)
 {
 	add_rule("hot", METRIC_CPU, S);
 	start();
-	judged_target(1, "a");
+	watch(1, "a");
 	cpu(1, 10 * S + MS, 0);
 	ticks(10 * S, 59 * S + 990 * MS, 10 * MS);
 	firing_count = 0;
@@ -694,7 +694,7 @@ START_TEST(burst_between_two_ticks_counts_in_its_window_only)
 {
 	add_rule("hot", METRIC_CPU, S);
 	start();
-	judged_target(1, "a");
+	watch(1, "a");
 	cpu(1, 10 * S, 0);
 	ticks(10 * S, 12 * S + 490 * MS, 10 * MS);
 	cpu(1, 12 * S + 500 * MS, 10 * MS);
@@ -709,7 +709,7 @@ START_TEST(target_with_heartbeats_only_has_its_gauges)
 {
 	add_rule("big", METRIC_MEMORY_BYTES, 100 * MS);
 	start();
-	judged_target(1, "a");
+	watch(1, "a");
 	for (uint64_t now = 10 * S; now < 12 * S; now += 10 * MS) {
 		if (now % S == 0)
 			memory(1, now, 4711, 0);
@@ -727,7 +727,7 @@ START_TEST(windows_end_at_multiples_of_their_length)
 	add_rule("fast", METRIC_CPU, S);
 	add_rule("slow2", METRIC_CPU, 3 * S);
 	start();
-	judged_target(1, "a");
+	watch(1, "a");
 	cpu(1, 1, 0);
 	ticks(1, 12 * S + 1, S);
 	ck_assert_uint_eq(feed_judged(evaluator), 11 + 3 + 3);
@@ -740,7 +740,7 @@ START_TEST(stalled_sampler_is_judged_once_over_what_has_passed)
 {
 	add_rule("hot", METRIC_CPU, S);
 	start();
-	judged_target(1, "a");
+	watch(1, "a");
 	cpu(1, 10 * S, 0);
 	tick(10 * S);
 	cpu(1, 13 * S + 200 * MS, 1600 * MS);
@@ -760,7 +760,7 @@ START_TEST(sliver_of_a_window_joins_the_next)
 {
 	add_rule("hot", METRIC_CPU, S);
 	start();
-	judged_target(1, "a");
+	watch(1, "a");
 	cpu(1, 10 * S, 0);
 	tick(10 * S);
 	cpu(1, 12 * S + 990 * MS, 0);
@@ -779,8 +779,8 @@ START_TEST(gap_drops_open_windows)
 {
 	add_rule("hot", METRIC_CPU, S);
 	start();
-	judged_target(1, "a");
-	judged_target(2, "b");
+	watch(1, "a");
+	watch(2, "b");
 	cpu(1, 10 * S, 0);
 	cpu(2, 10 * S, 0);
 	ticks(10 * S, 11 * S, 10 * MS);
@@ -806,11 +806,11 @@ START_TEST(clock_that_begins_anew_is_a_gap)
 {
 	add_rule("hot", METRIC_CPU, S);
 	start();
-	judged_target(1, "a");
+	watch(1, "a");
 	cpu(1, 100 * S, 0);
 	ticks(100 * S, 101 * S, S);
 	ck_assert_uint_eq(firing_count, 1);
-	judged_target(2, "b");
+	watch(2, "b");
 	tick(5 * S + 1);
 	cpu(2, 5 * S + 2, 0);
 	ticks(5 * S + 2, 7 * S + 2, S);
@@ -826,7 +826,7 @@ START_TEST(peak_is_over_all_samples_in_the_window)
 {
 	add_rule("peak", METRIC_MEMORY_PEAK, S);
 	start();
-	judged_target(1, "a");
+	watch(1, "a");
 	memory(1, 10 * S, 100, 0);
 	tick(10 * S);
 	memory(1, 10 * S + 500 * MS, 900, 0);
@@ -851,7 +851,7 @@ START_TEST(high_water_marks_count_when_they_move_even_if_reset_between)
 {
 	add_rule("peak", METRIC_MEMORY_PEAK, S);
 	start();
-	judged_target(1, "a");
+	watch(1, "a");
 	memory(1, 10 * S, 100, 5000); /* made before anybody looked */
 	tick(10 * S);
 	tick(11 * S);
@@ -926,25 +926,24 @@ static struct {
 	bool runs;
 	uint64_t last_cpu, last_look, written, changed, due;
 	uint32_t ticks, last_tick;
-} deadline_timer;
+} sleeper;
 
 static uint64_t draw(uint64_t below)
 {
-	deadline_timer.seed = deadline_timer.seed * 6364136223846793005u + 1442695040888963407u;
-	return (deadline_timer.seed >> 33) % below;
+	sleeper.seed = sleeper.seed * 6364136223846793005u + 1442695040888963407u;
+	return (sleeper.seed >> 33) % below;
 }
 
 /* Times only go forward. */
 static uint64_t used_by(uint64_t at)
 {
-	while (at >= deadline_timer.turn) {
-		deadline_timer.used += deadline_timer.runs ? deadline_timer.turn - deadline_timer.began : 0;
-		deadline_timer.began = deadline_timer.turn;
-		deadline_timer.runs = !deadline_timer.runs;
-		deadline_timer.turn +=
-			1 + (deadline_timer.runs ? draw(draw(4) ? 30 * MS : S) : draw(draw(3) ? 300 * MS : 5 * S));
+	while (at >= sleeper.turn) {
+		sleeper.used += sleeper.runs ? sleeper.turn - sleeper.began : 0;
+		sleeper.began = sleeper.turn;
+		sleeper.runs = !sleeper.runs;
+		sleeper.turn += 1 + (sleeper.runs ? draw(draw(4) ? 30 * MS : S) : draw(draw(3) ? 300 * MS : 5 * S));
 	}
-	return deadline_timer.used + (deadline_timer.runs ? at - deadline_timer.began : 0);
+	return sleeper.used + (sleeper.runs ? at - sleeper.began : 0);
 }
 
 static void look_at_it(uint64_t now)
@@ -952,21 +951,19 @@ static void look_at_it(uint64_t now)
 	const struct idle_backoff pace = { INTERVAL, IDLE };
 	uint64_t at = now + LOOK_NS, used = used_by(at);
 
-	if (used != deadline_timer.last_cpu && deadline_timer.last_tick + 1 != deadline_timer.ticks &&
-	    deadline_timer.last_look != deadline_timer.written)
-		cpu(1, deadline_timer.last_look, deadline_timer.last_cpu);
-	if (used != deadline_timer.last_cpu || at - deadline_timer.written >= S) {
+	if (used != sleeper.last_cpu && sleeper.last_tick + 1 != sleeper.ticks && sleeper.last_look != sleeper.written)
+		cpu(1, sleeper.last_look, sleeper.last_cpu);
+	if (used != sleeper.last_cpu || at - sleeper.written >= S) {
 		cpu(1, at, used);
-		deadline_timer.written = at;
+		sleeper.written = at;
 	}
-	if (used != deadline_timer.last_cpu)
-		deadline_timer.changed = at;
-	deadline_timer.last_cpu = used;
-	deadline_timer.last_look = at;
-	deadline_timer.last_tick = deadline_timer.ticks;
-	deadline_timer.due =
-		now + idle_backoff_wait_ns(&pace, now > deadline_timer.changed ? now - deadline_timer.changed : 0,
-					   deadline_timer.ticks, 3);
+	if (used != sleeper.last_cpu)
+		sleeper.changed = at;
+	sleeper.last_cpu = used;
+	sleeper.last_look = at;
+	sleeper.last_tick = sleeper.ticks;
+	sleeper.due =
+		now + idle_backoff_wait_ns(&pace, now > sleeper.changed ? now - sleeper.changed : 0, sleeper.ticks, 3);
 }
 
 START_TEST(no_window_shows_more_than_was_possible_and_nothing_is_lost)
@@ -976,33 +973,32 @@ START_TEST(no_window_shows_more_than_was_possible_and_nothing_is_lost)
 
 	add_rule("hot", METRIC_CPU, 400 * MS);
 	start();
-	judged_target(1, "a");
+	watch(1, "a");
 	feeding.idle_ns = IDLE;
-	memset(&deadline_timer, 0, sizeof(deadline_timer));
-	deadline_timer.seed = (uint64_t)_i + 1;
-	deadline_timer.turn = deadline_timer.began = 10 * S;
+	memset(&sleeper, 0, sizeof(sleeper));
+	sleeper.seed = (uint64_t)_i + 1;
+	sleeper.turn = sleeper.began = 10 * S;
 	for (uint64_t slot = 10 * S; slot < 130 * S; slot += INTERVAL) {
 		uint64_t now = slot + draw(2 * MS);
 
 		if (draw(500) == 0)
 			slot += draw(30) * INTERVAL; /* ticks that are missed */
-		deadline_timer.ticks++;
-		if (now >= deadline_timer.due)
+		sleeper.ticks++;
+		if (now >= sleeper.due)
 			look_at_it(now);
 		firing_count = 0;
 		tick(now);
 		for (size_t i = 0; i < firing_count; i++) {
 			ck_assert_double_le(firings[i].value, 100 + 1e-6);
 			ck_assert_uint_ge(firings[i].from.ns, last);
-			used_first =
-				first ? used_first
-				      : deadline_timer.last_cpu -
-						(uint64_t)(firings[i].value / 100 *
-								   (double)mono_diff(firings[i].to, firings[i].from) +
-							   0.5);
+			used_first = first ? used_first
+					   : sleeper.last_cpu - (uint64_t)(firings[i].value / 100 *
+										   (double)mono_diff(firings[i].to,
+												     firings[i].from) +
+									   0.5);
 			first = first ? first : firings[i].from.ns;
 			last = firings[i].to.ns;
-			used_last = deadline_timer.last_cpu;
+			used_last = sleeper.last_cpu;
 			sum += firings[i].value / 100 * (double)mono_diff(firings[i].to, firings[i].from);
 			windows++;
 		}
@@ -1016,7 +1012,7 @@ START_TEST(burst_after_a_pause_is_in_its_window_and_not_above_it)
 {
 	add_rule("hot", METRIC_CPU, S);
 	start();
-	judged_target(1, "a");
+	watch(1, "a");
 	feeding.idle_ns = IDLE;
 	cpu(1, 10 * S, 0);
 	ticks(10 * S, 19 * S + 990 * MS, 10 * MS);
@@ -1069,7 +1065,7 @@ START_TEST(burst_that_fills_a_window_is_judged_at_its_end_whenever_the_last_look
 		uint64_t woken = last.ns + idle_ns > began ? last.ns + idle_ns : began + INTERVAL;
 
 		start();
-		judged_target(1, "a");
+		watch(1, "a");
 		feeding.idle_ns = idle_ns;
 		cpu(1, 15 * S, 0);
 		cpu(1, 15 * S + INTERVAL, 1);
@@ -1094,7 +1090,7 @@ START_TEST(who_is_told_nothing_of_pauses_is_put_right_by_the_record)
 {
 	add_rule("hot", METRIC_CPU, 100 * MS);
 	start();
-	judged_target(1, "a");
+	watch(1, "a");
 	cpu(1, 10 * S, 0);
 	ticks(10 * S, 12 * S, 10 * MS);
 	firing_count = 0;

@@ -172,7 +172,7 @@ START_TEST(rule_that_is_the_same_keeps_all_it_knows)
 	struct wanted before, after;
 
 	start_with(CONFIG(WEB, HOT(NO_COOLDOWN ",\"history\":4")));
-	judged_target(1, "a");
+	watch(1, "a");
 	for (uint64_t i = 0; i <= 5; i++) {
 		cpu(1, (10 + i) * S, i * i * 10 * MS);
 		tick((10 + i) * S);
@@ -205,7 +205,7 @@ END_TEST
 START_TEST(rule_that_is_the_same_keeps_its_cooldown_to_the_window)
 {
 	start_with(CONFIG(WEB, HOT(",\"cooldown\":\"10s\"")));
-	judged_target(1, "a");
+	watch(1, "a");
 	half_busy(1, 10 * S, 14 * S, 100 * MS);
 	ck_assert_uint_eq(firing_count, 1);
 	reload(CONFIG(WEB, HOT(",\"cooldown\":\"10s\"") "," COOL("")));
@@ -220,7 +220,7 @@ END_TEST
 START_TEST(rule_that_changed_begins_anew_with_its_cooldown_cut)
 {
 	start_with(CONFIG(WEB, HOT(",\"cooldown\":\"1h\",\"history\":2")));
-	judged_target(1, "a");
+	watch(1, "a");
 	half_busy(1, 10 * S, 14 * S, 100 * MS);
 	ck_assert_uint_eq(firing_count, 1);
 	reload(CONFIG(WEB, "{\"name\":\"hot\",\"metric\":\"cpu\",\"of\":\"core\",\"percent\":2,\"warmup\":0,"
@@ -241,7 +241,7 @@ END_TEST
 START_TEST(rule_that_changed_has_its_cooldown_even_if_the_memo_does_not)
 {
 	start_with(CONFIG(WEB, HOT("")));
-	judged_target(1, "a");
+	watch(1, "a");
 	cpu(1, 10 * S, 0);
 	tick(10 * S);
 	cpu(1, 11 * S, S);
@@ -258,7 +258,7 @@ END_TEST
 START_TEST(rule_that_comes_back_remembers)
 {
 	start_with(CONFIG(WEB, HOT("") "," COOL("")));
-	judged_target(1, "a");
+	watch(1, "a");
 	half_busy(1, 10 * S, 11 * S, 100 * MS);
 	ck_assert_uint_eq(firing_count, 1);
 	reload(CONFIG(WEB, COOL("")));
@@ -283,7 +283,7 @@ START_TEST(window_that_is_open_stays_open_with_its_peak)
 
 	snprintf(text, sizeof(text), CONFIG(WEB, "%s"), rule);
 	start_with(text);
-	judged_target(1, "a");
+	watch(1, "a");
 	memory(1, 10 * S, 100, 0);
 	tick(10 * S);
 	memory(1, 10 * S + 300 * MS, 9000, 0);
@@ -302,7 +302,7 @@ END_TEST
 START_TEST(new_length_is_not_judged_over_a_part)
 {
 	start_with(CONFIG(WEB, HOT(",\"cooldown\":\"30d\"")));
-	judged_target(1, "a");
+	watch(1, "a");
 	half_busy(1, 10 * S, 14 * S + 500 * MS, 100 * MS);
 	firing_count = 0;
 	reload(CONFIG(WEB, "{\"name\":\"three\",\"metric\":\"cpu\",\"of\":\"core\",\"percent\":1,\"warmup\":0,"
@@ -320,7 +320,7 @@ END_TEST
 START_TEST(new_length_before_the_first_tick_begins_as_at_the_start)
 {
 	start_with(CONFIG(WEB, COOL("")));
-	judged_target(1, "a");
+	watch(1, "a");
 	reload(CONFIG(WEB, HOT(",\"window\":\"3s\"")));
 	half_busy(1, 10 * S, 15 * S - 100 * MS, 100 * MS);
 	ck_assert_uint_eq(firing_count, 0);
@@ -333,7 +333,7 @@ END_TEST
 START_TEST(new_rule_of_a_known_length_is_judged_over_the_whole_window)
 {
 	start_with(CONFIG(WEB, COOL("")));
-	judged_target(1, "a");
+	watch(1, "a");
 	half_busy(1, 10 * S, 10 * S + 700 * MS, 100 * MS);
 	reload(CONFIG(WEB, COOL("") "," HOT("")));
 	half_busy(1, 10 * S + 800 * MS, 11 * S, 100 * MS);
@@ -345,7 +345,7 @@ END_TEST
 START_TEST(window_that_no_rule_looked_at_is_not_resumed)
 {
 	start_with(CONFIG(WEB "," CACHE, HOT(",\"targets\":[\"web\"]")));
-	judged_target(1, "a");
+	watch(1, "a");
 	half_busy(1, 10 * S, 10 * S + 500 * MS, 100 * MS);
 	reload(CONFIG(WEB "," CACHE, HOT(",\"targets\":[\"cache\"]")));
 	half_busy(1, 10 * S + 600 * MS, 20 * S + 500 * MS, 100 * MS);

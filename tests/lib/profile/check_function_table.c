@@ -191,7 +191,7 @@ START_TEST(long_names_do_not_crowd_out_the_threads)
 	AUTO(function_table_freep) struct function_table *list = NULL;
 	struct buffer out = { 0 };
 	struct sink sink = sink_buffer(&out);
-	char name[1001], *rate_limit;
+	char name[1001], *rest;
 	uint32_t function;
 	struct function_table_stack stack = { .functions = &function, .count = 1 };
 
@@ -211,9 +211,9 @@ START_TEST(long_names_do_not_crowd_out_the_threads)
 	ck_assert_int_eq(buffer_append(&out, "", 1), 0);
 	ck_assert_uint_gt(out.len, FUNCTION_TABLE_PART_BYTES_MAX - 8192);
 	ck_assert_uint_lt(out.len, FUNCTION_TABLE_PART_BYTES_MAX + 1024);
-	rate_limit = strstr(out.data, " more functions\n");
-	ck_assert_ptr_nonnull(rate_limit);
-	ck_assert_str_eq(rate_limit, " more functions\n\t\t0\t0\t500500\t500500\t0.000\tt\t8\t500500\tp\t7\n");
+	rest = strstr(out.data, " more functions\n");
+	ck_assert_ptr_nonnull(rest);
+	ck_assert_str_eq(rest, " more functions\n\t\t0\t0\t500500\t500500\t0.000\tt\t8\t500500\tp\t7\n");
 	/* The hottest are there. */
 	ck_assert_ptr_nonnull(strstr(out.data, "f00000:"));
 	ck_assert_ptr_null(strstr(out.data, "f00999:"));

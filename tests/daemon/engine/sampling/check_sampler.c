@@ -320,16 +320,16 @@ END_TEST
 
 /* ---- deadline_timer ---- */
 
-static struct deadline_timer timer_deadline_timer;
+static struct deadline_timer tested_timer;
 
 static void timer_setup(void)
 {
-	timer_deadline_timer = (struct deadline_timer){ .clock = real_clock() };
+	tested_timer = (struct deadline_timer){ .clock = real_clock() };
 }
 
 static mono_t timer_now(void)
 {
-	return clock_mono(&timer_deadline_timer.clock);
+	return clock_mono(&tested_timer.clock);
 }
 
 START_TEST(it_sleeps_until_then_and_not_less)
@@ -339,7 +339,7 @@ START_TEST(it_sleeps_until_then_and_not_less)
 	for (int i = 0; i < 3; i++) {
 		mono_t until = mono_add(timer_now(), 3 * NS_PER_MS);
 
-		deadline_timer_wait(&timer_deadline_timer, until, waits[i]);
+		deadline_timer_wait(&tested_timer, until, waits[i]);
 		ck_assert_int_ge(mono_diff(timer_now(), until), 0);
 	}
 }
@@ -349,9 +349,9 @@ START_TEST(a_time_that_has_passed_is_not_waited_for_and_leaves_a_pulse)
 {
 	mono_t before = timer_now();
 
-	deadline_timer_sleep(&timer_deadline_timer, before);
-	ck_assert_uint_ge(deadline_timer_pulse(&timer_deadline_timer).ns, before.ns);
-	ck_assert_uint_le(deadline_timer_pulse(&timer_deadline_timer).ns, timer_now().ns);
+	deadline_timer_sleep(&tested_timer, before);
+	ck_assert_uint_ge(deadline_timer_pulse(&tested_timer).ns, before.ns);
+	ck_assert_uint_le(deadline_timer_pulse(&tested_timer).ns, timer_now().ns);
 }
 END_TEST
 
@@ -359,22 +359,22 @@ START_TEST(who_was_called_does_not_wait_until_the_call_is_answered)
 {
 	mono_t far = mono_add(timer_now(), 3600 * NS_PER_S);
 
-	deadline_timer_call(&timer_deadline_timer);
-	deadline_timer_sleep(&timer_deadline_timer, far);
-	deadline_timer_wait(&timer_deadline_timer, far, CONFIG_WAIT_SPIN);
-	deadline_timer_wait(&timer_deadline_timer, far, CONFIG_WAIT_YIELD);
-	deadline_timer_answer(&timer_deadline_timer);
+	deadline_timer_call(&tested_timer);
+	deadline_timer_sleep(&tested_timer, far);
+	deadline_timer_wait(&tested_timer, far, CONFIG_WAIT_SPIN);
+	deadline_timer_wait(&tested_timer, far, CONFIG_WAIT_YIELD);
+	deadline_timer_answer(&tested_timer);
 
 	mono_t near = mono_add(timer_now(), NS_PER_MS);
 
-	deadline_timer_sleep(&timer_deadline_timer, near);
+	deadline_timer_sleep(&tested_timer, near);
 	ck_assert_int_ge(mono_diff(timer_now(), near), 0);
 }
 END_TEST
 
 static void *sleep_long(void *unused)
 {
-	deadline_timer_sleep(&timer_deadline_timer, mono_add(timer_now(), 3600 * NS_PER_S));
+	deadline_timer_sleep(&tested_timer, mono_add(timer_now(), 3600 * NS_PER_S));
 	return unused;
 }
 
@@ -384,12 +384,12 @@ START_TEST(a_long_sleep_has_a_pulse_and_ends_when_it_is_called)
 
 	ck_assert_int_eq(pthread_create(&thread, NULL, sleep_long, NULL), 0);
 	for (int i = 0; i < 3; i++) {
-		uint64_t before = deadline_timer_pulse(&timer_deadline_timer).ns;
+		uint64_t before = deadline_timer_pulse(&tested_timer).ns;
 
-		while (deadline_timer_pulse(&timer_deadline_timer).ns == before) /* the suite's time limit bounds it */
+		while (deadline_timer_pulse(&tested_timer).ns == before) /* the suite's time limit bounds it */
 			real_clock_sleep_until(mono_add(timer_now(), NS_PER_MS));
 	}
-	deadline_timer_call(&timer_deadline_timer);
+	deadline_timer_call(&tested_timer);
 	ck_assert_int_eq(pthread_join(thread, NULL), 0);
 }
 END_TEST

@@ -327,13 +327,13 @@ END_TEST
 /* So many processes that a scan takes more than a five-thousandth of a second's CPU. */
 START_TEST(where_events_report_everything_scans_are_further_apart)
 {
-	static pid_t busiest_targets[CROWD];
+	static pid_t crowd[CROWD];
 	struct discovery_state state;
 	struct config *before;
 
 	for (int i = 0; i < CROWD; i++) {
-		busiest_targets[i] = fork();
-		if (busiest_targets[i] == 0) {
+		crowd[i] = fork();
+		if (crowd[i] == 0) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
 			for (;;)
 				pause();
@@ -355,9 +355,9 @@ START_TEST(where_events_report_everything_scans_are_further_apart)
 	config_free(before);
 	scene_wait_for((discovery_state(discovery, &state), state.scan_interval_ns == 3600 * NS_PER_S));
 	for (int i = 0; i < CROWD; i++)
-		kill(busiest_targets[i], SIGKILL);
+		kill(crowd[i], SIGKILL);
 	for (int i = 0; i < CROWD; i++)
-		waitpid(busiest_targets[i], NULL, 0);
+		waitpid(crowd[i], NULL, 0);
 }
 END_TEST
 
@@ -848,12 +848,12 @@ END_TEST
 #define BYTES_EACH 512
 
 static char crowd_root[64];
-static int busiest_targets; /* how many there are */
+static int crowd; /* how many there are */
 static bool measured;
 
 static int first_pid(void)
 {
-	return PID_MOST - busiest_targets;
+	return PID_MOST - crowd;
 }
 
 /* Where memory is a file system a test need not wait for a disk. */
@@ -866,7 +866,7 @@ static void crowd_directory(void)
 
 static bool is_rare(int pid)
 {
-	return (pid - first_pid()) % (busiest_targets / RARE) == busiest_targets / RARE - 1;
+	return (pid - first_pid()) % (crowd / RARE) == crowd / RARE - 1;
 }
 
 static void crowd_appear(int pid)
@@ -891,7 +891,7 @@ static void crowd_gather(void)
 {
 	const char *asked = getenv("SPIKEWATCH_CROWD");
 
-	busiest_targets = asked ? (int)strtol(asked, NULL, 10) : CROWD_USUAL;
+	crowd = asked ? (int)strtol(asked, NULL, 10) : CROWD_USUAL;
 	measured = asked != NULL;
 	crowd_directory();
 	for (int pid = first_pid(); pid < PID_MOST; pid++)
@@ -929,18 +929,18 @@ START_TEST(very_many_processes_are_all_met_and_those_without_room_are_counted)
 		struct discovery_state state = scan();
 
 		ck_assert_int_eq(state.error, 0);
-		ck_assert_uint_eq(state.processes, (size_t)busiest_targets);
+		ck_assert_uint_eq(state.processes, (size_t)crowd);
 		ck_assert_uint_eq(state.target_table.targets, WATCHED);
-		ck_assert_uint_eq(state.target_table.refused, (size_t)busiest_targets - gone() - RARE - WATCHED);
+		ck_assert_uint_eq(state.target_table.refused, (size_t)crowd - gone() - RARE - WATCHED);
 		ck_assert_uint_ge(state.scan_interval_ns, DISCOVERY_SHARE * discovery->scan_cpu_ns);
 
 		/* As much after each scan: nothing piles up. */
 		size_t grown = mallinfo2().uordblks - bytes;
 
-		ck_assert_uint_lt(grown, (size_t)busiest_targets * BYTES_EACH);
+		ck_assert_uint_lt(grown, (size_t)crowd * BYTES_EACH);
 		if (measured)
 			printf("%d processes: a scan took %.2f s, %.2f s of CPU, %.1f MiB, the next %.0f s later\n",
-			       busiest_targets, (double)state.last_scan_ns / 1e9, (double)discovery->scan_cpu_ns / 1e9,
+			       crowd, (double)state.last_scan_ns / 1e9, (double)discovery->scan_cpu_ns / 1e9,
 			       (double)grown / (1 << 20), (double)state.scan_interval_ns / 1e9);
 	}
 }
@@ -988,7 +988,7 @@ static bool is_asked_within_a_scan(uint64_t *longest_ns)
 		fair_mutex_enter(&discovery->lock);
 		waited_ns = now_ns() - began;
 		*longest_ns = waited_ns > *longest_ns ? waited_ns : *longest_ns;
-		within |= discovery->processes > 0 && discovery->processes < (uint64_t)busiest_targets;
+		within |= discovery->processes > 0 && discovery->processes < (uint64_t)crowd;
 		fair_mutex_leave(&discovery->lock);
 		if (measured)
 			scene_nap();
@@ -1009,7 +1009,7 @@ START_TEST(queries_are_answered_while_very_many_are_scanned)
 		within = is_asked_within_a_scan(&longest_ns);
 	ck_assert(within);
 	if (measured)
-		printf("%d processes: a question waited %.1f ms at most\n", busiest_targets, (double)longest_ns / 1e6);
+		printf("%d processes: a question waited %.1f ms at most\n", crowd, (double)longest_ns / 1e6);
 }
 END_TEST
 

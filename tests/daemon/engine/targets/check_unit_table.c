@@ -43,17 +43,17 @@ static struct known_unit *enter(const char *object, const char *names, const cha
 
 START_TEST(finds_the_unit_of_the_nearest_cgroup_above)
 {
-	struct known_unit *sample_window = enter("/s", "system.slice\0", "/system.slice");
+	struct known_unit *slice = enter("/s", "system.slice\0", "/system.slice");
 	struct known_unit *service = enter("/m", "mariadb.service\0", MARIADB);
 
 	ck_assert_ptr_eq(unit_table_of(table, MARIADB), &service->shown);
 	ck_assert_ptr_eq(unit_table_of(table, MARIADB "/a/b"), &service->shown);
-	ck_assert_ptr_eq(unit_table_of(table, MARIADB "2"), &sample_window->shown);
+	ck_assert_ptr_eq(unit_table_of(table, MARIADB "2"), &slice->shown);
 	ck_assert_ptr_null(unit_table_of(table, "/"));
 	ck_assert_ptr_null(unit_table_of(table, ""));
 	ck_assert_ptr_null(unit_table_of(table, "/user.slice/system.slice2"));
 	unit_table_remove(table, service);
-	ck_assert_ptr_eq(unit_table_of(table, MARIADB), &sample_window->shown);
+	ck_assert_ptr_eq(unit_table_of(table, MARIADB), &slice->shown);
 	ck_assert_ptr_null(unit_table_find(table, "/m"));
 	ck_assert_uint_eq(table->objects.count, 1);
 }
