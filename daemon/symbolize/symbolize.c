@@ -70,7 +70,7 @@ static void call_stack_release(struct call_stack *stack)
 struct found {
 	struct stack_profile_mapping mapping;
 	bool mapped;
-	struct stack_profile_line lines[ELF_NAMES_FRAMES_MAX];
+	struct stack_profile_line lines[ELF_FILE_NAMES_MAX];
 	size_t count;
 	char path[STACK_PROFILE_NAME_MAX + 1];
 	char name[STACK_PROFILE_NAME_MAX + 1];
@@ -92,15 +92,15 @@ static void set_function_name(struct found *found, const char *name, size_t len)
 	found->count = 1;
 }
 
-static void find_in_elf(struct elf_names *names, const struct address_space_mapping *mapping, uint64_t address,
+static void find_in_elf(struct elf_file *names, const struct address_space_mapping *mapping, uint64_t address,
 			struct found *found)
 {
-	struct elf_names_frame frames[ELF_NAMES_FRAMES_MAX];
+	struct elf_file_name frames[ELF_FILE_NAMES_MAX];
 	uint64_t inside;
 
-	if (!elf_names_address(names, address - mapping->start + mapping->offset_bytes, &inside))
+	if (!elf_file_address(names, address - mapping->start + mapping->offset_bytes, &inside))
 		return;
-	found->count = elf_names_find(names, inside, frames);
+	found->count = elf_file_names(names, inside, frames);
 	for (size_t i = 0; i < found->count; i++)
 		found->lines[i] = (struct stack_profile_line){ frames[i].function, frames[i].file, frames[i].line };
 }
@@ -190,7 +190,7 @@ static int user_frame(struct call_stack *stack, uint32_t pid, uint64_t address, 
 	if (recall_frame(stack, id, address, ret) || recall_frame(stack, compiled, address, ret))
 		return 0;
 	if (mapping != NULL) {
-		struct elf_names *names = modules_elf(stack->sources.modules, mapping, &state);
+		struct elf_file *names = modules_elf(stack->sources.modules, mapping, &state);
 
 		describe_mapping(mapping, state, &found);
 		if (names != NULL)

@@ -1,5 +1,19 @@
 /*
- * symbols.c: four layers, each of which only the next one uses.
+ * symbols.c: five layers, each of which uses only those before it.
+ *
+ * Tables of symbols: which function an address is in, from an ELF file, /proc/kallsyms or a perf
+ * map. No name is better than a wrong one: a symbol with a size covers just that size; an open one,
+ * whose size is unknown, reaches to the next symbol of any kind, and never beyond the end that was
+ * given with it; there is no "nearest". The array is sorted by start, of symbols with one start the
+ * preferred last: going back from the last one that starts at or before an address, the first that
+ * covers it is the innermost and best, and `reach`, the highest end so far, says when going on is of
+ * no use. An untrusted file can nest symbols a million deep: after STEPS_MAX no name is given. An
+ * open symbol inside of one whose size is known is a label in a function: it would only hide the
+ * function, so it covers nothing.
+ *
+ * Perf maps: invalid lines are skipped, as perf(1) does: a compiler may be writing one.
+ * /proc/kallsyms says where symbols start, not where they end, so all of them are open. Of two
+ * names for one address the global one is preferred, as perf(1) does.
  *
  * Demangling: libiberty's demanglers, by the functions that hand the text over in pieces and
  * allocate nothing that grows with it. A mangled name can refer to parts of itself, so that every
@@ -15,13 +29,13 @@
  * a unit for every address. Debug information can contain cycles: visited entries are counted, over
  * all calls, and beyond VISITS_MAX only the names of the symbol table are left.
  *
- * Names of one ELF file: libdwfl opens it and finds its symbol tables, compressed ones too; which
- * symbol an address is in follows the rules of symtable.h, not libdwfl's, which gives the nearest.
- * The file is reported to libdwfl as loaded where its program headers want it, so that addresses
- * are those of the file. Where a process has really loaded it does not matter: offsets in the file
- * are what both sides know (elf_names_address). The name of a function is the linkage name of the
- * debug information, demangled, else that of the symbol, which says foo.part.0 where it is only
- * part of foo, else that in the source. Inlined functions have no symbol.
+ * One ELF file: libdwfl opens it and finds its symbol tables, compressed ones too; which symbol an
+ * address is in follows the rules above, not libdwfl's, which gives the nearest. The file is
+ * reported to libdwfl as loaded where its program headers want it, so that addresses are those of
+ * the file: where a process has loaded it does not matter, because offsets in the file are what both
+ * sides know (elf_file_address). The name of a function is the linkage name of the debug
+ * information, demangled, else that of the symbol, which says foo.part.0 where it is only part of
+ * foo, else that in the source. Inlined functions have no symbol.
  *
  * Modules: one for each binary of the stack file and one for the vDSO. Texts (perf maps, kallsyms)
  * are read whole: their size is not known before, and a perf map still grows.
@@ -29,11 +43,10 @@
 #include "daemon/symbolize/symbols.h"
 
 #include "daemon/symbolize/symbolize.h"
-#include "daemon/symbolize/symtable.h"
-#include "daemon/symbolize/unwind.h"
 #include "lib/base/base.h"
 #include "lib/base/io.h"
 #include "lib/base/map.h"
+#include "lib/base/text.h"
 
 #include <dwarf.h>
 #include <elfutils/libdw.h>
@@ -49,13 +62,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define ELF_NAMES_BUILD_ID_MAX 20
-
-/*
- * How to get the debug information that several files share (dwz, .gnu_debugaltlink), by its build
- * id: -1: none.
- */
-typedef int elf_names_ask(void *ctx, const uint8_t *build_id, size_t len);
+#define ELF_FILE_BUILD_ID_MAX 20
 
 /* Texts belong to the debug information. */
 struct elf_lines_frame {
@@ -64,6 +71,309 @@ struct elf_lines_frame {
 	const char *file;         /* NULL: not known */
 	uint32_t line;            /* 0: not known */
 };
+
+/* ---- tables of symbols ---- */
+
+/* Symbols a table takes. A large browser has about one million. */
+#define SYMTABLE_MAX (4u << 20)
+
+/*
+ * How far a lookup goes back. Symbols of real programs nest a few deep; code that was compiled
+ * again and again piles up higher.
+ */
+#define STEPS_MAX 4096
+
+struct symtable_symbol {
+	uint64_t start, end; /* [start, end) */
+	const char *name;    /* not terminated; must outlive the table */
+	uint32_t len;        /* of the name. 0: no name; it only ends an open symbol before it */
+	uint32_t rank;       /* the higher is preferred */
+	bool open;           /* ends where the next symbol starts, at `end` at the latest */
+};
+
+/* Which of several symbols that cover the same address is preferred. */
+enum symtable_order {
+	SYMTABLE_INNERMOST, /* the one that starts last; of those, by rank; of those, the shorter name, then by bytes */
+	SYMTABLE_LATEST,    /* by rank alone: the rank is when it was written, and code has been moved meanwhile */
+};
+
+/* {0} is empty and legal. */
+struct symtable {
+	struct symtable_symbol *symbols;
+	uint64_t *reach; /* the highest end of symbols[0 .. i] */
+	size_t count, cap;
+	enum symtable_order order;
+};
+
+/* Empty symbols, and those beyond SYMTABLE_MAX, are left out. 0 or -ENOMEM. */
+static int symtable_add(struct symtable *table, const struct symtable_symbol *symbol)
+{
+	if (symbol->end <= symbol->start || table->count == SYMTABLE_MAX)
+		return 0;
+	if (vector_reserve(&table->symbols, &table->cap, table->count + 1, sizeof(*table->symbols)) < 0)
+		return -ENOMEM;
+	table->symbols[table->count++] = *symbol;
+	return 0;
+}
+
+static int compare_names(const struct symtable_symbol *a, const struct symtable_symbol *b)
+{
+	if (a->len != b->len)
+		return a->len > b->len ? -1 : 1;
+	return a->len > 0 ? memcmp(b->name, a->name, a->len) : 0;
+}
+
+/* By start; the preferred last. */
+static int compare_symbols(const void *left, const void *right)
+{
+	const struct symtable_symbol *a = left, *b = right;
+
+	if (a->start != b->start)
+		return a->start < b->start ? -1 : 1;
+	if (a->rank != b->rank)
+		return a->rank < b->rank ? -1 : 1;
+	return compare_names(a, b);
+}
+
+static void close_open_symbols(struct symtable *table)
+{
+	uint64_t next = UINT64_MAX, covered = 0;
+
+	for (size_t i = table->count; i-- > 0;) {
+		struct symtable_symbol *symbol = &table->symbols[i];
+		bool last_of_start = i + 1 == table->count || table->symbols[i + 1].start != symbol->start;
+
+		if (last_of_start && i + 1 < table->count)
+			next = table->symbols[i + 1].start;
+		if (symbol->open && next < symbol->end)
+			symbol->end = next;
+	}
+	for (size_t i = 0, first = 0; i < table->count; i++) {
+		struct symtable_symbol *symbol = &table->symbols[i];
+
+		if (symbol->start != table->symbols[first].start)
+			for (; first < i; first++)
+				if (!table->symbols[first].open && table->symbols[first].end > covered)
+					covered = table->symbols[first].end;
+		if (symbol->open && symbol->start < covered)
+			symbol->end = symbol->start;
+	}
+}
+
+/* To be called once, after the last symbol. 0 or -ENOMEM. */
+static int symtable_seal(struct symtable *table, enum symtable_order order)
+{
+	uint64_t reach = 0;
+
+	table->order = order;
+	if (table->count == 0)
+		return 0;
+	table->reach = reallocarray(NULL, table->count, sizeof(*table->reach));
+	if (table->reach == NULL)
+		return -ENOMEM;
+
+	qsort(table->symbols, table->count, sizeof(*table->symbols), compare_symbols);
+	close_open_symbols(table);
+	for (size_t i = 0; i < table->count; i++) {
+		if (table->symbols[i].end > reach)
+			reach = table->symbols[i].end;
+		table->reach[i] = reach;
+	}
+
+	return 0;
+}
+
+/* How many symbols start at or before address. */
+static size_t starting_before(const struct symtable *table, uint64_t address)
+{
+	size_t low = 0, high = table->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (table->symbols[middle].start <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+
+	return low;
+}
+
+/* The symbol that address is in; NULL: none is known. Only of a sealed table. */
+static const struct symtable_symbol *symtable_find(const struct symtable *table, uint64_t address)
+{
+	const struct symtable_symbol *best = NULL;
+	size_t i = starting_before(table, address);
+
+	for (size_t steps = 0; i-- > 0 && table->reach[i] > address; steps++) {
+		const struct symtable_symbol *symbol = &table->symbols[i];
+
+		if (steps == STEPS_MAX)
+			return NULL;
+		if (symbol->end <= address)
+			continue;
+		if (best == NULL || symbol->rank > best->rank)
+			best = symbol;
+		if (table->order == SYMTABLE_INNERMOST)
+			break;
+	}
+
+	return best != NULL && best->len > 0 ? best : NULL;
+}
+
+/* The table is empty and usable again. */
+static void symtable_release(struct symtable *table)
+{
+	free(table->symbols);
+	free(table->reach);
+	*table = (struct symtable){ 0 };
+}
+
+/* Cuts the first line off the text between *at and end; it ends at *ret_end. False: nothing is left. */
+static bool next_line(const char **at, const char *end, const char **ret_line, const char **ret_end)
+{
+	const char *newline = *at < end ? memchr(*at, '\n', (size_t)(end - *at)) : NULL;
+
+	if (*at == end)
+		return false;
+	*ret_line = *at;
+	*ret_end = newline != NULL ? newline : end;
+	*at = newline != NULL ? newline + 1 : end;
+	return true;
+}
+
+/* ---- perf maps ---- */
+
+struct perf_map_counts {
+	uint64_t lines;  /* that were functions */
+	uint64_t broken; /* that were not; they are skipped */
+};
+
+static int digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c = (char)(c | 0x20);
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/*
+ * Reads a hexadecimal number, with or without 0x, and the blank behind it. False: there is none, or
+ * more than 64 bits.
+ */
+static bool take_number(const char **at, const char *end, uint64_t *ret)
+{
+	const char *p = *at;
+	uint64_t value = 0;
+	int digits = 0;
+
+	if (end - p > 2 && p[0] == '0' && (p[1] | 0x20) == 'x')
+		p += 2;
+	for (; p < end && digit(*p) >= 0; p++, digits++) {
+		if (value >> 60)
+			return false;
+		value = value << 4 | (uint64_t)digit(*p);
+	}
+	if (digits == 0 || p == end || *p != ' ')
+		return false;
+	*at = p + 1;
+	*ret = value;
+	return true;
+}
+
+static bool parse_perf_map_line(const char *line, const char *end, struct symtable_symbol *ret)
+{
+	struct symtable_symbol symbol = { 0 };
+	uint64_t size;
+
+	if (!take_number(&line, end, &symbol.start) || !take_number(&line, end, &size))
+		return false;
+	if (end > line && end[-1] == '\r')
+		end--;
+	if (end == line || size == 0 || size > UINT64_MAX - symbol.start || end - line > UINT16_MAX)
+		return false;
+	symbol.end = symbol.start + size;
+	symbol.name = line;
+	symbol.len = (uint32_t)(end - line);
+	*ret = symbol;
+	return true;
+}
+
+/*
+ * Reads what a just-in-time compiler wrote to /tmp/perf-<pid>.map (Linux,
+ * tools/perf/Documentation/jit-interface.txt) into an empty table and seals it: "START SIZE name", a
+ * line for each function, numbers in hexadecimal. Where functions overlap the later line holds,
+ * because memory is compiled into again. Names point into text. 0 or -ENOMEM.
+ */
+static int perf_map_parse(const char *text, size_t len, struct symtable *table, struct perf_map_counts *ret_counts)
+{
+	const char *at = text, *line, *end;
+
+	*ret_counts = (struct perf_map_counts){ 0 };
+	while (next_line(&at, text + len, &line, &end)) {
+		struct symtable_symbol symbol;
+
+		if (!parse_perf_map_line(line, end, &symbol)) {
+			ret_counts->broken += end > line;
+			continue;
+		}
+		symbol.rank = (uint32_t)ret_counts->lines++;
+		if (symtable_add(table, &symbol) < 0)
+			return -ENOMEM;
+	}
+
+	return symtable_seal(table, SYMTABLE_LATEST);
+}
+
+/* ---- /proc/kallsyms ---- */
+
+/* No function of the kernel is longer: an open symbol before a hole ends there. */
+#define KALLSYMS_FUNCTION_MAX (1u << 20)
+
+/* "ffffffff81000000 T _text": 32-bit kernels print eight digits. */
+static bool parse_kallsyms_line(const char *line, const char *end, struct symtable_symbol *ret)
+{
+	const char *digits_end = end - line < 16 ? end : line + 16, *p;
+	uint64_t address, room;
+
+	p = text_parse_hex(line, digits_end, &address);
+	/* " T x" */
+	if (p == NULL || address == 0 || end - p < 4 || p[0] != ' ' || p[2] != ' ')
+		return false;
+	room = UINT64_MAX - address;
+	*ret = (struct symtable_symbol){
+		.start = address,
+		.end = address + (room < KALLSYMS_FUNCTION_MAX ? room : KALLSYMS_FUNCTION_MAX),
+		.name = p + 3,
+		.len = memchr("tTwWi", p[1], 5) != NULL && end - p - 3 <= UINT16_MAX ? (uint32_t)(end - p - 3) : 0,
+		.rank = p[1] == 'T'   ? 3
+			: p[1] == 't' ? 2
+				      : 1,
+		.open = true,
+	};
+
+	return true;
+}
+
+/*
+ * Reads /proc/kallsyms (proc(5)) into an empty table and seals it: "ffffffff81000000 T _text", or
+ * with a module "ffffffffc0401000 t helper\t[nf_tables]", whose name is then "helper\t[nf_tables]".
+ * Only text symbols (t, T, w, W, i) have names; the others end a function. A reader without
+ * privileges is shown addresses of zero: they are left out, so the table is then empty. Names point
+ * into text. 0 or -ENOMEM.
+ */
+static int kallsyms_parse(const char *text, size_t len, struct symtable *table)
+{
+	const char *at = text, *line, *end;
+	struct symtable_symbol symbol;
+
+	while (next_line(&at, text + len, &line, &end))
+		if (parse_kallsyms_line(line, end, &symbol) && symtable_add(table, &symbol) < 0)
+			return -ENOMEM;
+
+	return symtable_seal(table, SYMTABLE_INNERMOST);
+}
 
 /* ---- demangling ---- */
 
@@ -412,7 +722,7 @@ static size_t elf_lines_find(struct elf_lines *lines, uint64_t address, struct e
 	return kept;
 }
 
-/* ---- names of one ELF file ---- */
+/* ---- one ELF file ---- */
 
 #define SEGMENTS_MAX 64
 
@@ -420,7 +730,7 @@ struct segment {
 	uint64_t offset, size, address;
 };
 
-struct elf_names {
+struct elf_file {
 	Dwfl_Callbacks callbacks;
 	Dwfl *dwfl;
 	Dwfl_Module *module;
@@ -435,39 +745,43 @@ struct elf_names {
 	Dwarf *shared;           /* what the debug information shares with that of other files */
 	Elf *shared_elf;
 	int shared_fd;
-	elf_names_ask *ask;
+	int (*ask)(void *ctx, const uint8_t *build_id, size_t len); /* opens the latter; may be NULL */
 	void *ctx;
 	uint64_t lines_bias;
+	Dwarf_CFI *eh; /* unwinding tables; NULL: none, or not yet read */
+	bool eh_read, is_x86_64;
 	struct arena texts;
 	bool read;
 };
 
 /* NULL is fine. */
-static void elf_names_free(struct elf_names *names)
+static void elf_file_free(struct elf_file *file)
 {
-	if (names == NULL)
+	if (file == NULL)
 		return;
-	elf_lines_free(names->lines);
-	symtable_release(&names->symbols);
-	arena_release(&names->texts);
-	if (names->dwfl != NULL)
-		dwfl_end(names->dwfl);
-	if (names->shared != NULL)
-		dwarf_end(names->shared);
-	elf_end(names->shared_elf);
-	scope_close(&names->shared_fd);
-	scope_close(&names->debug_fd);
-	free(names);
+	elf_lines_free(file->lines);
+	symtable_release(&file->symbols);
+	arena_release(&file->texts);
+	if (file->eh != NULL)
+		dwarf_cfi_end(file->eh);
+	if (file->dwfl != NULL)
+		dwfl_end(file->dwfl);
+	if (file->shared != NULL)
+		dwarf_end(file->shared);
+	elf_end(file->shared_elf);
+	scope_close(&file->shared_fd);
+	scope_close(&file->debug_fd);
+	free(file);
 }
 
 /* Called by libdwfl when it wants debug information that is not in the file. */
 static int hand_over_debug_file(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr base,
-				const char *file, const char *link, GElf_Word crc, char **ret_path)
+				const char *path, const char *link, GElf_Word crc, char **ret_path)
 {
-	struct elf_names *names = *userdata;
+	struct elf_file *file = *userdata;
 
-	(void)module, (void)name, (void)base, (void)file, (void)link, (void)crc, (void)ret_path;
-	return names != NULL ? TAKE_FD(names->debug_fd) : -1;
+	(void)module, (void)name, (void)base, (void)path, (void)link, (void)crc, (void)ret_path;
+	return file != NULL ? TAKE_FD(file->debug_fd) : -1;
 }
 
 /* Called if libdwfl wants to look for the file itself, which it has. */
@@ -478,21 +792,22 @@ static int find_no_elf(Dwfl_Module *module, void **userdata, const char *name, D
 	return -1;
 }
 
-static int read_segments(struct elf_names *names)
+static int read_segments(struct elf_file *file)
 {
 	GElf_Ehdr header;
 	size_t count;
 
-	if (gelf_getehdr(names->elf, &header) == NULL || (header.e_type != ET_EXEC && header.e_type != ET_DYN) ||
-	    elf_getphdrnum(names->elf, &count) != 0)
+	if (gelf_getehdr(file->elf, &header) == NULL || (header.e_type != ET_EXEC && header.e_type != ET_DYN) ||
+	    elf_getphdrnum(file->elf, &count) != 0)
 		return -ENOEXEC;
-	for (size_t i = 0; i < count && i <= INT32_MAX && names->segment_count < SEGMENTS_MAX; i++) {
+	file->is_x86_64 = header.e_machine == EM_X86_64 && header.e_ident[EI_CLASS] == ELFCLASS64;
+	for (size_t i = 0; i < count && i <= INT32_MAX && file->segment_count < SEGMENTS_MAX; i++) {
 		GElf_Phdr program;
 
-		if (gelf_getphdr(names->elf, (int)i, &program) == NULL)
+		if (gelf_getphdr(file->elf, (int)i, &program) == NULL)
 			return -ENOEXEC;
 		if (program.p_type == PT_LOAD && (program.p_flags & PF_X))
-			names->segments[names->segment_count++] =
+			file->segments[file->segment_count++] =
 				(struct segment){ program.p_offset, program.p_filesz, program.p_vaddr };
 	}
 
@@ -514,106 +829,87 @@ static bool is_program(int fd)
 	return type == ET_EXEC || type == ET_DYN;
 }
 
-static int open_module(struct elf_names *names, int *fd)
+static int open_module(struct elf_file *file, int *fd)
 {
 	void **userdata;
 
 	if (!is_program(*fd))
 		return -ENOEXEC;
-	names->callbacks = (Dwfl_Callbacks){ .find_elf = find_no_elf, .find_debuginfo = hand_over_debug_file };
-	names->dwfl = dwfl_begin(&names->callbacks);
-	if (names->dwfl == NULL)
+	file->callbacks = (Dwfl_Callbacks){ .find_elf = find_no_elf, .find_debuginfo = hand_over_debug_file };
+	file->dwfl = dwfl_begin(&file->callbacks);
+	if (file->dwfl == NULL)
 		return -ENOMEM;
-	dwfl_report_begin(names->dwfl);
-	names->module = dwfl_report_elf(names->dwfl, "file", "file", *fd, 0, true);
-	if (names->module == NULL)
+	dwfl_report_begin(file->dwfl);
+	file->module = dwfl_report_elf(file->dwfl, "file", "file", *fd, 0, true);
+	if (file->module == NULL)
 		return -ENOEXEC;
 	*fd = -1; /* libdwfl's */
-	dwfl_report_end(names->dwfl, NULL, NULL);
-	dwfl_module_info(names->module, &userdata, NULL, NULL, NULL, NULL, NULL, NULL);
-	*userdata = names;
-	names->elf = dwfl_module_getelf(names->module, &names->bias);
-	return names->elf != NULL ? read_segments(names) : -ENOEXEC;
+	dwfl_report_end(file->dwfl, NULL, NULL);
+	dwfl_module_info(file->module, &userdata, NULL, NULL, NULL, NULL, NULL, NULL);
+	*userdata = file;
+	file->elf = dwfl_module_getelf(file->module, &file->bias);
+	return file->elf != NULL ? read_segments(file) : -ENOEXEC;
 }
 
 /*
  * Takes over the descriptor, also when it fails. 0; -ENOMEM; -ENOEXEC: not a valid ELF program or
  * library.
  */
-static int elf_names_open(int fd, struct elf_names **ret)
+static int elf_file_open(int fd, struct elf_file **ret)
 {
 	AUTO_CLOSE int owned = fd;
-	struct elf_names *names = calloc(1, sizeof(*names));
+	struct elf_file *file = calloc(1, sizeof(*file));
 	int r;
 
-	if (names == NULL)
+	if (file == NULL)
 		return -ENOMEM;
-	names->debug_fd = names->shared_fd = -1;
+	file->debug_fd = file->shared_fd = -1;
 	elf_version(EV_CURRENT);
-	r = open_module(names, &owned);
+	r = open_module(file, &owned);
 	if (r < 0) {
-		elf_names_free(names);
+		elf_file_free(file);
 		return r;
 	}
-	*ret = names;
+	*ret = file;
 	return 0;
 }
 
-static size_t build_id_of(Elf *elf, uint8_t ret[ELF_NAMES_BUILD_ID_MAX])
+/* Its length; 0: there is none. Longer ones are cut, as the kernel does. */
+static size_t build_id_of(Elf *elf, uint8_t ret[ELF_FILE_BUILD_ID_MAX])
 {
 	const void *id;
 	ssize_t len = dwelf_elf_gnu_build_id(elf, &id);
 
 	if (len <= 0)
 		return 0;
-	if (len > ELF_NAMES_BUILD_ID_MAX)
-		len = ELF_NAMES_BUILD_ID_MAX;
+	if (len > ELF_FILE_BUILD_ID_MAX)
+		len = ELF_FILE_BUILD_ID_MAX;
 	memcpy(ret, id, (size_t)len);
 	return (size_t)len;
 }
 
 /*
- * The build id of the file: its length, 0 if it has none. Longer ones are cut, as the kernel does.
- */
-static size_t elf_names_build_id(const struct elf_names *names, uint8_t ret[ELF_NAMES_BUILD_ID_MAX])
-{
-	return build_id_of(names->elf, ret);
-}
-
-/*
- * Takes over the descriptor of a separate debug file; to be called before the first elf_names_find,
+ * Takes over the descriptor of a separate debug file; to be called before the first elf_file_names,
  * if at all. False: it is not of this file by its build id, and not used.
  */
-static bool elf_names_debug_file(struct elf_names *names, int fd)
+static bool elf_file_debug_file(struct elf_file *file, int fd)
 {
 	AUTO_CLOSE int owned = fd;
-	uint8_t ours[ELF_NAMES_BUILD_ID_MAX], other[ELF_NAMES_BUILD_ID_MAX];
-	size_t len = elf_names_build_id(names, ours);
+	uint8_t ours[ELF_FILE_BUILD_ID_MAX], other[ELF_FILE_BUILD_ID_MAX];
+	size_t len = build_id_of(file->elf, ours);
 	Elf *elf = len > 0 && is_program(fd) ? elf_begin(fd, ELF_C_READ_MMAP, NULL) : NULL;
 	bool same = elf != NULL && build_id_of(elf, other) == len && memcmp(ours, other, len) == 0;
 
 	elf_end(elf);
-	if (same && names->debug_fd < 0)
-		names->debug_fd = TAKE_FD(owned);
+	if (same && file->debug_fd < 0)
+		file->debug_fd = TAKE_FD(owned);
 	return same;
 }
 
-/* To be called before names are looked up; ctx must live until then. */
-static void elf_names_shared(struct elf_names *names, elf_names_ask *ask, void *ctx)
+bool elf_file_address(const struct elf_file *file, uint64_t offset_bytes, uint64_t *ret)
 {
-	names->ask = ask;
-	names->ctx = ctx;
-}
-
-struct Elf *elf_names_elf(const struct elf_names *names)
-{
-	return names->elf;
-}
-
-bool elf_names_address(const struct elf_names *names, uint64_t offset_bytes, uint64_t *ret)
-{
-	for (size_t i = 0; i < names->segment_count; i++) {
-		const struct segment *segment = &names->segments[i];
+	for (size_t i = 0; i < file->segment_count; i++) {
+		const struct segment *segment = &file->segments[i];
 
 		if (offset_bytes < segment->offset || offset_bytes - segment->offset >= segment->size)
 			continue;
@@ -680,9 +976,9 @@ static bool symbol_from(Elf *elf, GElf_Word index, const GElf_Sym *symbol, const
 	return true;
 }
 
-static int read_symbols(struct elf_names *names)
+static int read_symbols(struct elf_file *file)
 {
-	int count = dwfl_module_getsymtab(names->module);
+	int count = dwfl_module_getsymtab(file->module);
 	Elf *last = NULL;
 	bool full = false;
 
@@ -693,7 +989,7 @@ static int read_symbols(struct elf_names *names)
 		GElf_Word section = SHN_UNDEF;
 		Elf *elf = NULL;
 		Dwarf_Addr bias;
-		const char *name = dwfl_module_getsym_info(names->module, i, &symbol, &address, &section, &elf, &bias);
+		const char *name = dwfl_module_getsym_info(file->module, i, &symbol, &address, &section, &elf, &bias);
 
 		if (name == NULL || elf == NULL)
 			continue;
@@ -701,89 +997,101 @@ static int read_symbols(struct elf_names *names)
 			full = has_full_table(elf);
 			last = elf;
 		}
-		found.start = address - names->bias;
-		if (symbol_from(elf, section, &symbol, name, full, &found) && symtable_add(&names->symbols, &found) < 0)
+		found.start = address - file->bias;
+		if (symbol_from(elf, section, &symbol, name, full, &found) && symtable_add(&file->symbols, &found) < 0)
 			return -ENOMEM;
 	}
 
-	return symtable_seal(&names->symbols, SYMTABLE_INNERMOST);
+	return symtable_seal(&file->symbols, SYMTABLE_INNERMOST);
 }
 
 /* Opens the shared debug information that this one refers to: without it, names are missing. */
-static void read_shared(struct elf_names *names)
+static void read_shared(struct elf_file *file)
 {
 	const char *name;
 	const void *wanted;
-	uint8_t found[ELF_NAMES_BUILD_ID_MAX];
-	ssize_t len = dwelf_dwarf_gnu_debugaltlink(names->dwarf, &name, &wanted);
+	uint8_t found[ELF_FILE_BUILD_ID_MAX];
+	ssize_t len = dwelf_dwarf_gnu_debugaltlink(file->dwarf, &name, &wanted);
 
-	if (len <= 0 || len > ELF_NAMES_BUILD_ID_MAX || names->ask == NULL)
+	if (len <= 0 || len > ELF_FILE_BUILD_ID_MAX || file->ask == NULL)
 		return;
-	names->shared_fd = names->ask(names->ctx, wanted, (size_t)len);
-	if (names->shared_fd < 0)
+	file->shared_fd = file->ask(file->ctx, wanted, (size_t)len);
+	if (file->shared_fd < 0)
 		return;
-	names->shared_elf = elf_begin(names->shared_fd, ELF_C_READ_MMAP, NULL);
-	if (names->shared_elf != NULL && build_id_of(names->shared_elf, found) == (size_t)len &&
+	file->shared_elf = elf_begin(file->shared_fd, ELF_C_READ_MMAP, NULL);
+	if (file->shared_elf != NULL && build_id_of(file->shared_elf, found) == (size_t)len &&
 	    memcmp(found, wanted, (size_t)len) == 0)
-		names->shared = dwarf_begin_elf(names->shared_elf, DWARF_C_READ, NULL);
-	if (names->shared != NULL)
-		dwarf_setalt(names->dwarf, names->shared);
+		file->shared = dwarf_begin_elf(file->shared_elf, DWARF_C_READ, NULL);
+	if (file->shared != NULL)
+		dwarf_setalt(file->dwarf, file->shared);
 }
 
-static void elf_names_read_all(struct elf_names *names)
+static void elf_file_read_all(struct elf_file *file)
 {
-	names->read = true;
-	names->dwarf = dwfl_module_getdwarf(names->module, &names->lines_bias);
-	if (names->dwarf != NULL)
-		read_shared(names);
-	if (names->dwarf != NULL && elf_lines_new(names->dwarf, &names->lines) < 0)
-		names->lines = NULL;
-	if (read_symbols(names) < 0)
-		symtable_release(&names->symbols);
+	file->read = true;
+	file->dwarf = dwfl_module_getdwarf(file->module, &file->lines_bias);
+	if (file->dwarf != NULL)
+		read_shared(file);
+	if (file->dwarf != NULL && elf_lines_new(file->dwarf, &file->lines) < 0)
+		file->lines = NULL;
+	if (read_symbols(file) < 0)
+		symtable_release(&file->symbols);
 }
 
-struct Dwarf *elf_names_dwarf(struct elf_names *names, uint64_t *ret_bias)
+static bool find_rule(Dwarf_CFI *tables, uint64_t address, Dwarf_Frame **ret)
 {
-	if (!names->read)
-		elf_names_read_all(names);
-	*ret_bias = names->lines_bias - names->bias;
-	return names->dwarf;
+	return tables != NULL && dwarf_cfi_addrframe(tables, address, ret) == 0;
 }
 
-static const char *copy_demangled(struct elf_names *names, const char *name, size_t len)
+bool elf_file_unwind_rule(struct elf_file *file, uint64_t address, struct Dwarf_Frame_s **ret)
+{
+	if (!file->is_x86_64)
+		return false;
+	if (!file->eh_read)
+		file->eh = dwarf_getcfi_elf(file->elf);
+	file->eh_read = true;
+	if (find_rule(file->eh, address, ret))
+		return true;
+	if (!file->read)
+		elf_file_read_all(file);
+	return file->dwarf != NULL &&
+	       find_rule(dwarf_getcfi(file->dwarf), address - (file->lines_bias - file->bias), ret);
+}
+
+static const char *copy_demangled(struct elf_file *file, const char *name, size_t len)
 {
 	char plain[DEMANGLE_MAX];
 	size_t plain_len = demangle(name, len, plain);
 
-	return plain_len > 0 ? arena_copy(&names->texts, plain, plain_len) : arena_copy(&names->texts, name, len);
+	return plain_len > 0 ? arena_copy(&file->texts, plain, plain_len) : arena_copy(&file->texts, name, len);
 }
 
-static const char *name_of_frame(struct elf_names *names, const struct elf_lines_frame *frame,
+static const char *name_of_frame(struct elf_file *file, const struct elf_lines_frame *frame,
 				 const struct symtable_symbol *symbol)
 {
 	if (frame->linkage_name != NULL)
-		return copy_demangled(names, frame->linkage_name, strlen(frame->linkage_name));
+		return copy_demangled(file, frame->linkage_name, strlen(frame->linkage_name));
 	if (symbol != NULL)
-		return copy_demangled(names, symbol->name, symbol->len);
-	return frame->name != NULL ? copy_demangled(names, frame->name, strlen(frame->name)) : NULL;
+		return copy_demangled(file, symbol->name, symbol->len);
+	return frame->name != NULL ? copy_demangled(file, frame->name, strlen(frame->name)) : NULL;
 }
 
-size_t elf_names_find(struct elf_names *names, uint64_t address, struct elf_names_frame ret[ELF_NAMES_FRAMES_MAX])
+size_t elf_file_names(struct elf_file *file, uint64_t address, struct elf_file_name ret[ELF_FILE_NAMES_MAX])
 {
-	struct elf_lines_frame frames[ELF_NAMES_FRAMES_MAX] = { 0 };
+	struct elf_lines_frame frames[ELF_FILE_NAMES_MAX] = { 0 };
 	const struct symtable_symbol *symbol;
 	size_t count = 0, kept = 0;
 
-	if (!names->read)
-		elf_names_read_all(names);
-	if (names->lines != NULL)
-		count = elf_lines_find(names->lines, address + names->bias - names->lines_bias, frames,
-				       ELF_NAMES_FRAMES_MAX);
-	symbol = symtable_find(&names->symbols, address);
+	if (!file->read)
+		elf_file_read_all(file);
+	if (file->lines != NULL)
+		count = elf_lines_find(file->lines, address + file->bias - file->lines_bias, frames,
+				       ELF_FILE_NAMES_MAX);
+	symbol = symtable_find(&file->symbols, address);
 	if (count == 0 && symbol != NULL)
 		count = 1;
 	for (size_t i = 0; i < count; i++) {
-		const char *name = name_of_frame(names, &frames[i], i + 1 == count ? symbol : NULL);
+		const char *name = name_of_frame(file, &frames[i], i + 1 == count ? symbol : NULL);
 
 		if (name == NULL)
 			continue;
@@ -804,9 +1112,8 @@ struct module {
 	int fd; /* until it is opened */
 	bool opened;
 	enum module_state state;
-	struct elf_names *names;
-	struct elf_frames *frames;
-	uint8_t build_id[ELF_NAMES_BUILD_ID_MAX];
+	struct elf_file *elf_file;
+	uint8_t build_id[ELF_FILE_BUILD_ID_MAX];
 	size_t build_id_len;
 	struct buffer text; /* of a perf map or kallsyms */
 	struct symtable symbols;
@@ -854,8 +1161,7 @@ void modules_free(struct modules *modules)
 	for (size_t i = 0; i < modules->count; i++) {
 		struct module *module = &modules->all[i];
 
-		elf_frames_free(module->frames);
-		elf_names_free(module->names);
+		elf_file_free(module->elf_file);
 		symtable_release(&module->symbols);
 		buffer_release(&module->text);
 		scope_close(&module->fd);
@@ -934,7 +1240,7 @@ static void find_debug_file(struct modules *modules, struct module *module)
 
 	if (options->debug_file != NULL && module->build_id_len > 0)
 		fd = options->debug_file(options->ctx, module->build_id, module->build_id_len);
-	if (fd >= 0 && elf_names_debug_file(module->names, fd))
+	if (fd >= 0 && elf_file_debug_file(module->elf_file, fd))
 		modules->counts->debug_files++;
 }
 
@@ -948,12 +1254,12 @@ static void open_elf(struct modules *modules, struct module *module, const struc
 {
 	if (modules->options->raw || !may_open(module))
 		return;
-	if (elf_names_open(TAKE_FD(module->fd), &module->names) < 0) {
+	if (elf_file_open(TAKE_FD(module->fd), &module->elf_file) < 0) {
 		module->state = MODULE_UNREADABLE;
 		modules->counts->binaries_unreadable++;
 		return;
 	}
-	module->build_id_len = elf_names_build_id(module->names, module->build_id);
+	module->build_id_len = build_id_of(module->elf_file->elf, module->build_id);
 	if (!is_same_build(module, file)) {
 		module->state = MODULE_REPLACED;
 		modules->counts->binaries_replaced++;
@@ -962,15 +1268,12 @@ static void open_elf(struct modules *modules, struct module *module, const struc
 	module->state = MODULE_GOOD;
 	modules->counts->binaries_read++;
 	find_debug_file(modules, module);
-	if (modules->options->debug_file != NULL)
-		elf_names_shared(module->names, modules->options->debug_file, modules->options->ctx);
-	if (elf_frames_new(module->names, &module->frames) < 0)
-		module->frames = NULL;
+	module->elf_file->ask = modules->options->debug_file;
+	module->elf_file->ctx = modules->options->ctx;
 }
 
-/* NULL unless MODULE_GOOD. */
-static struct module *good_module(struct modules *modules, const struct address_space_mapping *mapping,
-				  enum module_state *ret_state)
+struct elf_file *modules_elf(struct modules *modules, const struct address_space_mapping *mapping,
+			     enum module_state *ret_state)
 {
 	struct module *module = module_of(modules, mapping);
 
@@ -979,23 +1282,7 @@ static struct module *good_module(struct modules *modules, const struct address_
 		return NULL;
 	open_elf(modules, module, &mapping->file);
 	*ret_state = module->state;
-	return module->state == MODULE_GOOD ? module : NULL;
-}
-
-struct elf_names *modules_elf(struct modules *modules, const struct address_space_mapping *mapping,
-			      enum module_state *ret_state)
-{
-	struct module *module = good_module(modules, mapping, ret_state);
-
-	return module != NULL ? module->names : NULL;
-}
-
-struct elf_frames *modules_frames(struct modules *modules, const struct address_space_mapping *mapping,
-				  enum module_state *ret_state)
-{
-	struct module *module = good_module(modules, mapping, ret_state);
-
-	return module != NULL ? module->frames : NULL;
+	return module->state == MODULE_GOOD ? module->elf_file : NULL;
 }
 
 static size_t symbol_name_at(const struct symtable *symbols, uint64_t address, const char **ret)

@@ -19,19 +19,17 @@
 
 struct symbolize_options;
 struct symbolize_counts;
-struct elf_frames;
-struct Elf;   /* libelf's */
-struct Dwarf; /* libdw's */
+struct Dwarf_Frame_s; /* libdw's */
 
 /*
  * Functions at one address: the function itself and those inlined into it. Of more, the innermost
  * are kept, and the outermost.
  */
-#define ELF_NAMES_FRAMES_MAX 32
+#define ELF_FILE_NAMES_MAX 32
 
 /*
- * The names in one ELF file: functions, inlined ones included, with file and line where there is
- * debug information.
+ * One ELF file: the names of its functions, inlined ones included, with file and line where there
+ * is debug information, and its unwinding tables.
  *
  * Symbols come from the symbol table of the debug file or the file itself, else from its dynamic
  * symbols and .gnu_debugdata. An address is in a symbol if it is within the symbol's size. Symbols
@@ -39,35 +37,33 @@ struct Dwarf; /* libdw's */
  * the next symbol or the end of their section. Otherwise there is no name: never that of a
  * neighbour. Names of C++ and Rust are demangled.
  */
-struct elf_names;
+struct elf_file;
 
-/* Texts belong to the elf names and live as long. */
-struct elf_names_frame {
+/* Texts live as long as the file. */
+struct elf_file_name {
 	const char *function;
 	const char *file; /* NULL: not known */
 	uint32_t line;    /* 0: not known */
 };
 
-/* libelf's handle of the file. Belongs to names. */
-struct Elf *elf_names_elf(const struct elf_names *names);
-
-/*
- * libdw's handle of the debug information, which is read now if it was not; NULL: there is none.
- * *ret_bias: the difference of its addresses to the file's.
- */
-struct Dwarf *elf_names_dwarf(struct elf_names *names, uint64_t *ret_bias);
-
 /*
  * The virtual address, as in the file, of an offset in the file. False: it is not loaded as code.
  */
-bool elf_names_address(const struct elf_names *names, uint64_t offset_bytes, uint64_t *ret);
+bool elf_file_address(const struct elf_file *names, uint64_t offset_bytes, uint64_t *ret);
 
 /*
  * The functions at a virtual address of the file, innermost first. How many, 0: no name is known.
  * The first call reads symbols and the index of the debug information, which may take seconds for a
  * file of gigabytes; the later ones take microseconds. Answers are not cached.
  */
-size_t elf_names_find(struct elf_names *names, uint64_t address, struct elf_names_frame ret[ELF_NAMES_FRAMES_MAX]);
+size_t elf_file_names(struct elf_file *names, uint64_t address, struct elf_file_name ret[ELF_FILE_NAMES_MAX]);
+
+/*
+ * The rule by which the caller of a function at a virtual address of the file is found, from
+ * .eh_frame, else .debug_frame, each read when it is first needed; to be freed with free(3). False:
+ * there is none, or the file is not of x86-64.
+ */
+bool elf_file_unwind_rule(struct elf_file *names, uint64_t address, struct Dwarf_Frame_s **ret);
 
 struct modules;
 
@@ -88,12 +84,8 @@ int modules_new(const struct stack_file *file, const struct symbolize_options *o
 void modules_free(struct modules *modules);
 
 /* The file of a mapping, opened and compared if it was not yet. NULL unless MODULE_GOOD. */
-struct elf_names *modules_elf(struct modules *modules, const struct address_space_mapping *mapping,
-			      enum module_state *ret_state);
-
-/* The unwinding tables of the same file: NULL also where it has none that can be read. */
-struct elf_frames *modules_frames(struct modules *modules, const struct address_space_mapping *mapping,
-				  enum module_state *ret_state);
+struct elf_file *modules_elf(struct modules *modules, const struct address_space_mapping *mapping,
+			     enum module_state *ret_state);
 
 /*
  * The function that process pid's just-in-time compiler put at address: length of its name, 0:

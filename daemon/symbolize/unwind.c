@@ -1,6 +1,6 @@
 /*
- * unwind.c: three layers. struct frame_state: registers and the copy of the stack; elf_frames: the
- * tables of one file; unwind_sample: from function to caller, until one of
+ * unwind.c: three layers. struct frame_state: registers and the copy of the stack; step_by_file: to
+ * the caller by the tables of one file; unwind_sample: from function to caller, until one of
  *
  * outermost   the tables say that there is no caller: the stack is complete, and the kernel's chain
  *             is not used
@@ -21,10 +21,10 @@
  */
 #include "daemon/symbolize/unwind.h"
 
+#include "lib/base/base.h"
+
 #include <dwarf.h>
 #include <elfutils/libdw.h>
-#include <errno.h>
-#include <gelf.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,11 +49,11 @@ struct frame_state {
 	bool beyond; /* something beyond the end of the copy was needed: the stack is deeper */
 };
 
-enum elf_frames_way {
-	ELF_FRAMES_CALLER,      /* *state is the caller's */
-	ELF_FRAMES_INTERRUPTED, /* the same, by a signal and not a call: its program counter is exact */
-	ELF_FRAMES_OUTERMOST,   /* there is no caller */
-	ELF_FRAMES_UNKNOWN,     /* not in the tables, or not enough is known; *state changed only in `beyond` */
+enum frame_way {
+	FRAME_CALLER,      /* *state is the caller's */
+	FRAME_INTERRUPTED, /* the same, by a signal and not a call: its program counter is exact */
+	FRAME_OUTERMOST,   /* there is no caller */
+	FRAME_UNKNOWN,     /* not in the tables, or not enough is known; *state changed only in `beyond` */
 };
 
 /* What is farther from the stack pointer is not on the stack. */
@@ -137,45 +137,10 @@ static bool frame_state_follow_bp(struct frame_state *state)
 	return true;
 }
 
-/* ---- unwinding tables ---- */
+/* ---- expressions of the unwinding tables ---- */
 
 #define VALUES_MAX 32
 #define OPERATIONS_MAX 256
-
-struct elf_frames {
-	struct elf_names *names;
-	Dwarf_CFI *eh;    /* owned */
-	Dwarf_CFI *debug; /* the debug information's */
-	uint64_t debug_bias;
-	bool eh_read, debug_read;
-};
-
-int elf_frames_new(struct elf_names *names, struct elf_frames **ret)
-{
-	GElf_Ehdr header;
-	struct elf_frames *frames;
-
-	if (gelf_getehdr(elf_names_elf(names), &header) == NULL || header.e_machine != EM_X86_64 ||
-	    header.e_ident[EI_CLASS] != ELFCLASS64)
-		return -ENOTSUP;
-	frames = calloc(1, sizeof(*frames));
-	if (frames == NULL)
-		return -ENOMEM;
-	frames->names = names;
-	*ret = frames;
-	return 0;
-}
-
-void elf_frames_free(struct elf_frames *frames)
-{
-	if (frames == NULL)
-		return;
-	if (frames->eh != NULL)
-		dwarf_cfi_end(frames->eh);
-	free(frames);
-}
-
-/* ---- expressions ---- */
 
 struct evaluation {
 	struct frame_state *state; /* the callee's */
@@ -360,7 +325,7 @@ static bool evaluate(struct evaluation *on, const Dwarf_Op *ops, size_t count)
 	return on->count > 0;
 }
 
-/* ---- frames ---- */
+/* ---- from function to caller ---- */
 
 /* The register that the whole expression stands for; false: it is another kind of expression. */
 static bool is_register(const Dwarf_Op *ops, size_t count, uint64_t *ret)
@@ -410,7 +375,7 @@ static bool find_cfa(Dwarf_Frame *frame, struct evaluation *on)
 	return true;
 }
 
-static enum elf_frames_way frame_step(Dwarf_Frame *frame, struct frame_state *state)
+static enum frame_way step_by_rule(Dwarf_Frame *frame, struct frame_state *state)
 {
 	struct evaluation on = { .state = state };
 	struct frame_state caller = *state; /* not its `beyond`: that register may not be needed */
@@ -418,58 +383,31 @@ static enum elf_frames_way frame_step(Dwarf_Frame *frame, struct frame_state *st
 	int pc = dwarf_frame_info(frame, NULL, NULL, &signal);
 
 	if (pc != FRAME_STATE_PC || !find_cfa(frame, &on))
-		return ELF_FRAMES_UNKNOWN;
+		return FRAME_UNKNOWN;
 	caller.known = 0;
 	for (int i = 0; i < FRAME_STATE_REGISTERS; i++) {
 		if (caller_register(frame, &on, i, &caller.registers[i], &undefined))
 			caller.known |= 1u << i;
 		else if (i == FRAME_STATE_PC)
-			return undefined ? ELF_FRAMES_OUTERMOST : ELF_FRAMES_UNKNOWN;
+			return undefined ? FRAME_OUTERMOST : FRAME_UNKNOWN;
 	}
 	if (!(caller.known & 1u << FRAME_STATE_SP)) {
 		caller.registers[FRAME_STATE_SP] = on.cfa;
 		caller.known |= 1u << FRAME_STATE_SP;
 	}
 	*state = caller;
-	return signal ? ELF_FRAMES_INTERRUPTED : ELF_FRAMES_CALLER;
-}
-
-static bool find_frame(Dwarf_CFI *tables, uint64_t address, Dwarf_Frame **ret)
-{
-	return tables != NULL && dwarf_cfi_addrframe(tables, address, ret) == 0;
-}
-
-static bool find_in_tables(struct elf_frames *frames, uint64_t address, Dwarf_Frame **ret)
-{
-	Dwarf *dwarf;
-
-	if (!frames->eh_read)
-		frames->eh = dwarf_getcfi_elf(elf_names_elf(frames->names));
-	frames->eh_read = true;
-	if (find_frame(frames->eh, address, ret))
-		return true;
-	if (!frames->debug_read) {
-		dwarf = elf_names_dwarf(frames->names, &frames->debug_bias);
-		frames->debug = dwarf != NULL ? dwarf_getcfi(dwarf) : NULL;
-	}
-	frames->debug_read = true;
-	return find_frame(frames->debug, address - frames->debug_bias, ret);
+	return signal ? FRAME_INTERRUPTED : FRAME_CALLER;
 }
 
 /*
  * From a function to its caller. address: the virtual address in the file of the program counter,
  * or of a return address the byte before it.
  */
-static enum elf_frames_way elf_frames_step(struct elf_frames *frames, uint64_t address, struct frame_state *state)
+static enum frame_way step_by_file(struct elf_file *file, uint64_t address, struct frame_state *state)
 {
-	Dwarf_Frame *frame;
-	enum elf_frames_way result;
+	AUTO_FREE Dwarf_Frame *rule = NULL;
 
-	if (!find_in_tables(frames, address, &frame))
-		return ELF_FRAMES_UNKNOWN;
-	result = frame_step(frame, state);
-	free(frame);
-	return result;
+	return elf_file_unwind_rule(file, address, &rule) ? step_by_rule(rule, state) : FRAME_UNKNOWN;
 }
 
 enum outcome {
@@ -479,18 +417,17 @@ enum outcome {
 
 /* False: no table knows the address. */
 static bool step_by_tables(const struct unwind_place *place, uint64_t address, struct frame_state *state,
-			   enum elf_frames_way *ret)
+			   enum frame_way *ret)
 {
 	const struct address_space_mapping *mapping = address_spaces_find(place->spaces, place->pid, address);
 	enum module_state module;
-	struct elf_frames *frames = mapping != NULL ? modules_frames(place->modules, mapping, &module) : NULL;
+	struct elf_file *file = mapping != NULL ? modules_elf(place->modules, mapping, &module) : NULL;
 	uint64_t inside;
 
-	if (frames == NULL || !elf_names_address(modules_elf(place->modules, mapping, &module),
-						 address - mapping->start + mapping->offset_bytes, &inside))
+	if (file == NULL || !elf_file_address(file, address - mapping->start + mapping->offset_bytes, &inside))
 		return false;
-	*ret = elf_frames_step(frames, inside, state);
-	return *ret != ELF_FRAMES_UNKNOWN;
+	*ret = step_by_file(file, inside, state);
+	return *ret != FRAME_UNKNOWN;
 }
 
 static bool append_frame(struct unwind *stack, uint64_t address, bool exact)
@@ -518,15 +455,15 @@ static bool step_to_caller(const struct unwind_place *place, struct frame_state 
 {
 	uint64_t sp = state->registers[FRAME_STATE_SP];
 	uint64_t address = state->registers[FRAME_STATE_PC] - !*exact;
-	enum elf_frames_way way = ELF_FRAMES_CALLER;
+	enum frame_way way = FRAME_CALLER;
 	bool tables = step_by_tables(place, address, state, &way);
 
-	*outcome = tables && way == ELF_FRAMES_OUTERMOST ? OUTERMOST : LOST;
-	if (tables && way == ELF_FRAMES_OUTERMOST)
+	*outcome = tables && way == FRAME_OUTERMOST ? OUTERMOST : LOST;
+	if (tables && way == FRAME_OUTERMOST)
 		return false;
 	if (!tables && (state->beyond || !frame_state_follow_bp(state)))
 		return false;
-	*exact = way == ELF_FRAMES_INTERRUPTED;
+	*exact = way == FRAME_INTERRUPTED;
 	if (!has_moved_up(state, sp) && !*exact)
 		return false;
 	stack->by_tables += tables;

@@ -21,18 +21,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * The unwinding tables of one ELF file (.eh_frame, and .debug_frame where there is debug
- * information), read when they are first needed. Like the names, only in a sandbox.
- */
-struct elf_frames;
-
-/* names stays the caller's and must outlive it. 0; -ENOMEM; -ENOTSUP: not of x86-64. */
-int elf_frames_new(struct elf_names *names, struct elf_frames **ret);
-
-/* NULL is fine. */
-void elf_frames_free(struct elf_frames *frames);
-
 #define UNWIND_FRAMES_MAX 512
 
 struct unwind {

@@ -2,7 +2,7 @@
  * fuzz_perf_map.c: perf maps and /proc/kallsyms: what is found is in the text, and where its line
  * says.
  */
-#include "daemon/symbolize/symtable.h"
+#include "daemon/symbolize/symbols.c"
 
 #include <assert.h>
 

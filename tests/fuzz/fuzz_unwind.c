@@ -25,23 +25,23 @@ static bool take_input(const uint8_t **data, size_t *size, void *to, size_t len)
 	return true;
 }
 
-static void walk_stack(struct elf_names *names, struct elf_frames *frames, struct frame_state *state)
+static void walk_stack(struct elf_file *names, struct frame_state *state)
 {
 	for (int i = 0; i < 64; i++) {
 		struct frame_state before = *state;
 		uint64_t address;
 
-		if (!elf_names_address(names, state->registers[FRAME_STATE_PC], &address))
+		if (!elf_file_address(names, state->registers[FRAME_STATE_PC], &address))
 			address = state->registers[FRAME_STATE_PC];
-		switch (elf_frames_step(frames, address, state)) {
-		case ELF_FRAMES_CALLER:
-		case ELF_FRAMES_INTERRUPTED:
+		switch (step_by_file(names, address, state)) {
+		case FRAME_CALLER:
+		case FRAME_INTERRUPTED:
 			if ((state->known & 1u << FRAME_STATE_PC) == 0 || (state->known & 1u << FRAME_STATE_SP) == 0)
 				abort();
 			break;
-		case ELF_FRAMES_OUTERMOST:
+		case FRAME_OUTERMOST:
 			return;
-		case ELF_FRAMES_UNKNOWN:
+		case FRAME_UNKNOWN:
 			if (memcmp(before.registers, state->registers, sizeof(before.registers)) != 0)
 				abort();
 			if (!frame_state_follow_bp(state))
@@ -55,8 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct frame_state state = { .known = (1u << FRAME_STATE_REGISTERS) - 1 };
 	uint64_t stack_bytes;
-	struct elf_names *names;
-	struct elf_frames *frames = NULL;
+	struct elf_file *names;
 	int fd;
 
 	if (!take_input(&data, &size, state.registers, sizeof(state.registers)) ||
@@ -70,12 +69,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	fd = memfd_create("file", MFD_CLOEXEC);
 	if (sink_write_all(fd, data + stack_bytes, size - (size_t)stack_bytes) < 0)
 		abort();
-	if (elf_names_open(fd, &names) < 0)
+	if (elf_file_open(fd, &names) < 0)
 		return 0;
-	if (elf_frames_new(names, &frames) == 0)
-		walk_stack(names, frames, &state);
-	elf_frames_free(frames);
-	elf_names_free(names);
+	if (names->is_x86_64)
+		walk_stack(names, &state);
+	elf_file_free(names);
 
 	return 0;
 }
