@@ -61,14 +61,13 @@
 /* A piece of an answer; of each client one is kept until it was sent. */
 #define CONTROL_PIECE_MAX (2u << 20)
 
-/* For sending the request. */
-#define CONTROL_PATIENCE_NS (2 * NS_PER_S)
+#define REQUEST_TIMEOUT_NS (2 * NS_PER_S)
 
 /*
- * For receiving each piece of the answer: longer, because a loaded machine is when the status is
- * asked for. A slow client costs no more than its place and one piece.
+ * Longer, because a loaded machine is when the status is asked for. A slow client costs no more
+ * than its place and one piece.
  */
-#define CONTROL_PIECE_PATIENCE_NS (5 * NS_PER_S)
+#define PIECE_TIMEOUT_NS (5 * NS_PER_S)
 
 /* Connections accepted per second. */
 #define CONNECTIONS_PER_S 100
@@ -427,6 +426,8 @@ struct control_socket_options {
 	/* As answer_request; -errno: the client gets no answer, and rest was not set. */
 	int (*answer)(void *ctx, const char *request, struct buffer *ret, struct control_rest *rest);
 	void *ctx;
+	uint64_t request_timeout_ns; /* for sending the request; 0: 2 s */
+	uint64_t piece_timeout_ns;   /* for receiving each piece of the answer; 0: 5 s */
 };
 
 struct control_client {
@@ -475,14 +476,14 @@ static int on_client_timeout(sd_event_source *source, uint64_t usec, void *userd
 	return 0;
 }
 
-/* The client is dropped after patience_ns, unless this is called again before. */
-static int start_client_timer(struct control_client *client, uint64_t patience_ns)
+/* The client is dropped after timeout_ns, unless this is called again before. */
+static int start_client_timer(struct control_client *client, uint64_t timeout_ns)
 {
 	int r;
 
 	client->timer = sd_event_source_disable_unref(client->timer);
 	r = sd_event_add_time_relative(client->listener->options.event, &client->timer, CLOCK_MONOTONIC,
-				       patience_ns / NS_PER_US, CLIENT_TIMER_ACCURACY_US, on_client_timeout, client);
+				       timeout_ns / NS_PER_US, CLIENT_TIMER_ACCURACY_US, on_client_timeout, client);
 
 	return r < 0 ? r : sd_event_source_set_priority(client->timer, CLIENT_TIMER_PRIORITY);
 }
@@ -500,7 +501,7 @@ static int answer_client(struct control_client *client)
 
 	r = sd_event_source_set_io_events(client->io, EPOLLOUT);
 
-	return r < 0 ? r : start_client_timer(client, CONTROL_PIECE_PATIENCE_NS);
+	return r < 0 ? r : start_client_timer(client, options->piece_timeout_ns);
 }
 
 /* The piece was sent. 0: another one is there, or comes with the next event; negative: drop it. */
@@ -518,7 +519,7 @@ static int next_piece(struct control_client *client)
 	if (r < 0)
 		return r;
 
-	return client->piece.len > 0 ? start_client_timer(client, CONTROL_PIECE_PATIENCE_NS) : 0;
+	return client->piece.len > 0 ? start_client_timer(client, client->listener->options.piece_timeout_ns) : 0;
 }
 
 /* 0; negative: drop it. */
@@ -593,7 +594,7 @@ static int serve_client(struct control_socket *listener, struct control_client *
 	if (r >= 0)
 		r = sd_event_source_set_priority(client->io, SD_EVENT_PRIORITY_IDLE);
 
-	return r < 0 ? r : start_client_timer(client, CONTROL_PATIENCE_NS);
+	return r < 0 ? r : start_client_timer(client, listener->options.request_timeout_ns);
 }
 
 static int on_connection(sd_event_source *source, int fd, uint32_t events, void *userdata)
@@ -708,6 +709,10 @@ static int control_socket_new(const struct control_socket_options *options, stru
 	}
 
 	listener->options = *options;
+	if (options->request_timeout_ns == 0)
+		listener->options.request_timeout_ns = REQUEST_TIMEOUT_NS;
+	if (options->piece_timeout_ns == 0)
+		listener->options.piece_timeout_ns = PIECE_TIMEOUT_NS;
 	listener->fd = options->handed > 0 ? options->handed : -1;
 	for (size_t i = 0; i < CONTROL_CLIENTS_MAX; i++)
 		listener->clients[i] = (struct control_client){ .listener = listener, .fd = -1 };

@@ -43,6 +43,10 @@ static int answer_error, piece_error;
 
 #define PIECE 65536
 
+/* Short, so that the suite need not wait. */
+#define REQUEST_NS (400 * NS_PER_MS)
+#define PIECE_NS (1200 * NS_PER_MS)
+
 /* What is left of one answer. */
 struct long_answer {
 	size_t left, empty;
@@ -106,7 +110,11 @@ static size_t unread_bytes(void)
 
 static int try_control(void)
 {
-	struct control_socket_options options = { .event = event, .path = path, .answer = answer };
+	struct control_socket_options options = { .event = event,
+						  .path = path,
+						  .answer = answer,
+						  .request_timeout_ns = REQUEST_NS,
+						  .piece_timeout_ns = PIECE_NS };
 
 	return control_socket_new(&options, &listener);
 }
@@ -378,7 +386,7 @@ START_TEST(a_slow_client_gets_a_long_answer_whole)
 	int fd = call();
 
 	say(fd, "status\n");
-	usleep(CONTROL_PATIENCE_NS / NS_PER_US + 300000);
+	usleep((REQUEST_NS + 100 * NS_PER_MS) / NS_PER_US);
 	turn(); /* there is no room for more: only the clock has anything to say */
 	len += (size_t)recv(fd, piece, sizeof(piece), 0);
 	ck_assert_uint_eq(len + hear_in_turns(fd, NULL, 0), 8u << 20);
@@ -399,7 +407,7 @@ START_TEST(a_request_is_answered_however_late)
 	}
 	for (size_t i = 0; i < CONTROL_CLIENTS_MAX; i++)
 		ck_assert_int_eq(send(fds[i], "late\n", 5, MSG_NOSIGNAL), 5);
-	usleep(CONTROL_PATIENCE_NS / NS_PER_US + 300000);
+	usleep((REQUEST_NS + 100 * NS_PER_MS) / NS_PER_US);
 	for (size_t i = 0; i < CONTROL_CLIENTS_MAX; i++)
 		hears(fds[i], "late");
 }
