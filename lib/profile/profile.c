@@ -9,10 +9,20 @@
  *
  * Numbers of mappings, functions and frames are those of pprof, because both count from 1 in the
  * order of the calls. "(other)" is not in the sets; each form adds it at the end.
+ *
+ * Folded stacks: a line is made in a buffer, frame by frame, and then becomes a member of a set,
+ * whose number is the index of its count.
+ *
+ * The table of functions: a tally for each function, found by number. It remembers the last stack
+ * that it was counted for (recursion), and, as stacks come thread by thread, the counts of the
+ * current thread and of the best one before it: a table of functions times threads, whose size an
+ * untrusted process could choose, is not needed. Threads are rows without a function at the end of
+ * the same table: a reader that looks for functions skips them, and an incident has one file less.
  */
 #include "lib/profile/profile.h"
 
 #include "lib/base/map.h"
+#include "lib/base/text.h"
 #include "lib/profile/pprof.h"
 #include "lib/profile/stack_text.h"
 
@@ -553,6 +563,158 @@ int stack_profile_write_pprof(const struct stack_profile *profile, const struct 
 
 /* ---- folded ---- */
 
+/* Bytes of a name that are escaped at a time. */
+#define PIECE 256
+
+/*
+ * Lines "process;root;...;leaf count", sorted by their bytes, which flamegraph.pl, speedscope and
+ * inferno read. {0} is empty and without a limit.
+ */
+struct folded {
+	struct intern lines;
+	struct intern_budget budget;
+	uint64_t *counts; /* by number of the line, less 1 */
+	size_t cap;
+	uint64_t other;     /* counts of what did not fit */
+	struct buffer line; /* the one that is made */
+	int error;          /* the first one; 0: none */
+};
+
+static void folded_release(struct folded *folded)
+{
+	intern_release(&folded->lines);
+	buffer_release(&folded->line);
+	free(folded->counts);
+}
+
+static void folded_put(struct folded *folded, const char *text, size_t len)
+{
+	if (folded->error == 0)
+		folded->error = buffer_append(&folded->line, text, len);
+}
+
+/* All of it but the semicolons; len bytes of printable text. */
+static void put_printable(struct folded *folded, const char *text, size_t len)
+{
+	while (len > 0) {
+		const char *semicolon = memchr(text, ';', len);
+		size_t run = semicolon ? (size_t)(semicolon - text) : len;
+
+		folded_put(folded, text, run);
+		if (semicolon) {
+			folded_put(folded, "\\x3b", 4);
+			run++;
+		}
+		text += run;
+		len -= run;
+	}
+}
+
+/* Names end where a character of UTF-8 does, so that none is taken for two broken halves. */
+static size_t utf8_piece(const char *name, size_t len)
+{
+	size_t take = len < PIECE ? len : PIECE, back = 0;
+
+	while (take < len && back < 3 && ((unsigned char)name[take - back] & 0xC0) == 0x80)
+		back++;
+	return take - back;
+}
+
+/*
+ * Adds a frame to the stack, the root first. A name may be anything: it is made printable, the
+ * semicolon becomes \x3b, and nothing "?". 0 or -ENOMEM, which is sticky.
+ */
+static int folded_push(struct folded *folded, const char *name)
+{
+	char printable[4 * PIECE + 1];
+	size_t len = strlen(name);
+
+	if (folded->line.len > 0)
+		folded_put(folded, ";", 1);
+	if (len == 0)
+		folded_put(folded, "?", 1);
+	while (len > 0) {
+		size_t piece = utf8_piece(name, len);
+
+		put_printable(folded, printable, text_escape(printable, sizeof(printable), name, piece));
+		name += piece;
+		len -= piece;
+	}
+	return folded->error;
+}
+
+/* The line is whole. 0; INTERN_FULL; -ENOMEM. */
+static int count_line(struct folded *folded, uint64_t count)
+{
+	uint32_t number, known = folded->lines.count;
+	int rc = vector_reserve(&folded->counts, &folded->cap, (size_t)known + 1, sizeof(*folded->counts));
+
+	if (rc == 0)
+		rc = intern_put(&folded->lines, &folded->budget, folded->line.data, folded->line.len, &number);
+	if (rc != 0)
+		return rc;
+	if (folded->lines.count > known)
+		folded->counts[known] = 0;
+	folded->counts[number - 1] += count;
+	return 0;
+}
+
+/* Counts the stack and begins another one. Without frames it is ignored. 0 or -ENOMEM, which is sticky. */
+static int folded_count(struct folded *folded, uint64_t count)
+{
+	int rc = folded->error;
+
+	if (rc == 0 && folded->line.len > 0)
+		rc = count_line(folded, count);
+	if (rc == INTERN_FULL)
+		folded->other += count;
+	folded->error = rc < 0 ? rc : 0;
+	folded->line.len = 0;
+	return folded->error;
+}
+
+static int by_line(const void *a, const void *b, void *ctx)
+{
+	const struct intern *lines = ctx;
+
+	return strcmp(intern_text(lines, *(const uint32_t *)a), intern_text(lines, *(const uint32_t *)b));
+}
+
+static int write_line(const struct sink *sink, const void *line, size_t len, uint64_t count)
+{
+	char number[TEXT_NUMBER_ROOM + 2] = " ", *end = text_put_u64(number + 1, count);
+	int rc = sink_write(sink, line, len);
+
+	*end++ = '\n';
+	return rc == 0 ? sink_write(sink, number, (size_t)(end - number)) : rc;
+}
+
+/* First the others, if there are any. 0; -ENOMEM; what sink returns. */
+static int folded_write(const struct folded *folded, const struct sink *sink)
+{
+	uint32_t count = folded->lines.count;
+	AUTO_FREE uint32_t *order = malloc((count + 1) * sizeof(*order));
+	int rc = folded->error;
+
+	if (rc < 0)
+		return rc;
+	if (!order)
+		return -ENOMEM;
+
+	for (uint32_t i = 0; i < count; i++)
+		order[i] = i + 1;
+	qsort_r(order, count, sizeof(*order), by_line, (void *)&folded->lines);
+	if (folded->other > 0)
+		rc = write_line(sink, OTHER ";" OTHER, strlen(OTHER ";" OTHER), folded->other);
+	for (uint32_t i = 0; i < count && rc == 0; i++) {
+		size_t len;
+		const void *line = intern_get(&folded->lines, order[i], &len);
+
+		rc = write_line(sink, line, len, folded->counts[order[i] - 1]);
+	}
+	return rc;
+}
+
 /* Bytes of memory rather than faults: a fault may be of a page of any size. */
 static uint64_t folded_of(const struct stack_profile *profile, const struct stack_profile_tally *tally)
 {
@@ -584,22 +746,432 @@ static int fold_stack(const struct stack_profile *profile, struct folded *folded
 
 int stack_profile_write_folded(const struct stack_profile *profile, const struct sink *sink)
 {
-	AUTO(folded_freep) struct folded *folded = NULL;
-	int rc = folded_new(STACK_PROFILE_FOLDED_MAX, &folded);
+	AUTO(folded_release) struct folded folded = { .budget.max_bytes = STACK_PROFILE_FOLDED_MAX };
+	int rc = 0;
 
 	for (uint32_t i = 1; i <= profile->stacks.count && rc == 0; i++)
-		rc = fold_stack(profile, folded, i);
-	if (rc == 0)
-		folded_other(folded, folded_of(profile, &profile->other));
-	return rc == 0 ? folded_write(folded, sink) : rc;
+		rc = fold_stack(profile, &folded, i);
+	folded.other += folded_of(profile, &profile->other);
+	return rc == 0 ? folded_write(&folded, sink) : rc;
 }
 
-/* ---- functions ---- */
+/* ---- the table of functions ---- */
+
+/*
+ * More functions, and more threads, are not written. The bytes are those of each of the two:
+ * readers look at the first MiB of a file, and long names must not push the threads, which come
+ * last, out of it.
+ */
+#define FUNCTION_TABLE_ROWS_MAX 2000
+#define FUNCTION_TABLE_THREADS_MAX 200
+#define FUNCTION_TABLE_PART_BYTES_MAX ((size_t)400 << 10)
+
+struct function_table_thread {
+	int32_t pid, tid;
+	const char *process, *name;
+};
+
+/* One stack of one thread, with how often it was seen. */
+struct function_table_stack {
+	const uint32_t *functions; /* leaf first */
+	size_t count;
+	uint32_t thread;
+	uint64_t samples[FUNCTION_TABLE_PHASES]; /* or page faults */
+	uint64_t weight[FUNCTION_TABLE_PHASES];  /* ns of CPU time, or bytes of memory */
+};
+
+/* What one thread did. */
+struct part {
+	uint32_t thread; /* 0: none */
+	uint64_t amount[FUNCTION_TABLE_PHASES];
+};
+
+struct function_tally {
+	uint64_t self[FUNCTION_TABLE_PHASES], total[FUNCTION_TABLE_PHASES];
+	uint64_t beside; /* during: CPU time, or faults */
+	uint64_t stack;  /* the last one it was counted for */
+	struct part now, best;
+};
+
+/* Of threads there is no more than self and beside. */
+struct function_tallies {
+	struct function_tally *tally; /* by number, less 1 */
+	size_t cap;
+};
+
+/* Followed by the name, NUL, the process. */
+struct thread_key {
+	int32_t pid, tid;
+};
+
+struct function_table {
+	enum function_table_unit unit;
+	struct intern functions; /* name, NUL, module */
+	struct intern threads;   /* struct thread_key */
+	struct intern_budget budget;
+	struct buffer key;
+	struct function_tallies of_functions, of_threads;
+	uint64_t stacks;
+	uint64_t sum[FUNCTION_TABLE_PHASES];
+};
+
+static const struct {
+	const char *header, *sums;
+} table_heads[] = {
+	[FUNCTION_TABLE_IN_SAMPLES] = { FUNCTION_TABLE_HEADER, FUNCTION_TABLE_SAMPLES },
+	[FUNCTION_TABLE_IN_BYTES] = { FUNCTION_TABLE_HEADER_BYTES, FUNCTION_TABLE_BYTES },
+};
+
+static void function_table_release(struct function_table *table)
+{
+	intern_release(&table->functions);
+	intern_release(&table->threads);
+	buffer_release(&table->key);
+	free(table->of_functions.tally);
+	free(table->of_threads.tally);
+}
+
+/* Two names, the first of them ends with a NUL. */
+static int append_names(struct buffer *key, const char *first, const char *second)
+{
+	int rc = buffer_append(key, first, strnlen(first, STACK_PROFILE_NAME_MAX));
+
+	if (rc == 0)
+		rc = buffer_append(key, "", 1);
+	return rc == 0 ? buffer_append(key, second, strnlen(second, STACK_PROFILE_NAME_MAX)) : rc;
+}
+
+/* The number of table->key in a set, with a tally of its own. */
+static int put_tallied(struct function_table *table, struct intern *set, struct function_tallies *tallies,
+		       uint32_t *ret)
+{
+	uint32_t known = set->count;
+	int rc = vector_reserve(&tallies->tally, &tallies->cap, (size_t)known + 1, sizeof(*tallies->tally));
+
+	if (rc == 0)
+		rc = intern_put(set, &table->budget, table->key.data, table->key.len, ret);
+	if (set->count > known)
+		tallies->tally[known] = (struct function_tally){ 0 };
+	return rc;
+}
+
+/* The number of a function, from 1 on; the same for the same. 0 or -ENOMEM. */
+static int function_table_function(struct function_table *table, const char *name, const char *module, uint32_t *ret)
+{
+	int rc;
+
+	table->key.len = 0;
+	rc = append_names(&table->key, name, module);
+	return rc == 0 ? put_tallied(table, &table->functions, &table->of_functions, ret) : rc;
+}
+
+/* The same of a thread. */
+static int function_table_thread(struct function_table *table, const struct function_table_thread *thread,
+				 uint32_t *ret)
+{
+	const struct thread_key key = { thread->pid, thread->tid };
+	int rc;
+
+	table->key.len = 0;
+	rc = buffer_append(&table->key, &key, sizeof(key));
+	if (rc == 0)
+		rc = append_names(&table->key, thread->name, thread->process);
+	return rc == 0 ? put_tallied(table, &table->threads, &table->of_threads, ret) : rc;
+}
+
+static bool part_is_more(const struct part *a, const struct part *b)
+{
+	if (a->amount[FUNCTION_TABLE_DURING] != b->amount[FUNCTION_TABLE_DURING])
+		return a->amount[FUNCTION_TABLE_DURING] > b->amount[FUNCTION_TABLE_DURING];
+	return a->amount[FUNCTION_TABLE_BEFORE] > b->amount[FUNCTION_TABLE_BEFORE];
+}
+
+/* The best thread, the one that is being added included. */
+static const struct part *top_of(const struct function_tally *tally)
+{
+	return part_is_more(&tally->now, &tally->best) ? &tally->now : &tally->best;
+}
+
+/* What the table counts. */
+static const uint64_t *table_amounts(const struct function_table *table, const struct function_table_stack *stack)
+{
+	return table->unit == FUNCTION_TABLE_IN_BYTES ? stack->weight : stack->samples;
+}
+
+static void count_self(const struct function_table *table, struct function_tally *tally,
+		       const struct function_table_stack *stack)
+{
+	const uint64_t *amount = table_amounts(table, stack);
+
+	for (unsigned p = 0; p < FUNCTION_TABLE_PHASES; p++)
+		tally->self[p] += amount[p];
+	tally->beside +=
+		(table->unit == FUNCTION_TABLE_IN_BYTES ? stack->samples : stack->weight)[FUNCTION_TABLE_DURING];
+}
+
+static void count_total(struct function_tally *tally, const struct function_table_stack *stack, const uint64_t *amount)
+{
+	if (tally->now.thread != stack->thread) {
+		tally->best = *top_of(tally);
+		tally->now = (struct part){ .thread = stack->thread };
+	}
+	for (unsigned p = 0; p < FUNCTION_TABLE_PHASES; p++) {
+		tally->total[p] += amount[p];
+		tally->now.amount[p] += amount[p];
+	}
+}
+
+/* All stacks of a thread must come one after the other, or top_thread may not be the top one. */
+static void function_table_add(struct function_table *table, const struct function_table_stack *stack)
+{
+	table->stacks++;
+	for (size_t i = 0; i < stack->count; i++) {
+		struct function_tally *tally = &table->of_functions.tally[stack->functions[i] - 1];
+
+		if (tally->stack == table->stacks)
+			continue;
+		tally->stack = table->stacks;
+		count_total(tally, stack, table_amounts(table, stack));
+	}
+	for (unsigned p = 0; p < FUNCTION_TABLE_PHASES; p++)
+		table->sum[p] += table_amounts(table, stack)[p];
+	if (stack->count > 0)
+		count_self(table, &table->of_functions.tally[stack->functions[0] - 1], stack);
+	count_self(table, &table->of_threads.tally[stack->thread - 1], stack);
+}
+
+static int descending(uint64_t a, uint64_t b)
+{
+	return a < b ? 1 : -(a > b);
+}
+
+/*
+ * CPU: by self, then by total. New memory is touched by memcpy(3) and its like wherever it came
+ * from: there callers count as much.
+ */
+static int compare_heat(const struct function_table *table, const struct function_tally *x,
+			const struct function_tally *y)
+{
+	bool callers = table->unit == FUNCTION_TABLE_IN_BYTES;
+	int rc = 0;
+
+	for (int phase = FUNCTION_TABLE_DURING; rc == 0 && phase >= FUNCTION_TABLE_BEFORE; phase--) {
+		rc = descending(x->self[phase] + (callers ? x->total[phase] : 0),
+				y->self[phase] + (callers ? y->total[phase] : 0));
+		if (rc == 0)
+			rc = descending(x->total[phase], y->total[phase]);
+	}
+	return rc;
+}
+
+static int by_heat(const void *a, const void *b, void *ctx)
+{
+	const struct function_table *table = ctx;
+	uint32_t first = *(const uint32_t *)a, second = *(const uint32_t *)b;
+	int rc = compare_heat(table, &table->of_functions.tally[first - 1], &table->of_functions.tally[second - 1]);
+
+	if (rc == 0)
+		rc = strcmp(intern_text(&table->functions, first), intern_text(&table->functions, second));
+	return rc != 0 ? rc : (first > second) - (first < second);
+}
+
+/* Returns the name of the thread, behind whose NUL is that of the process. */
+static const char *table_thread(const struct function_table *table, uint32_t number, struct thread_key *ret)
+{
+	size_t len;
+	const char *key = intern_get(&table->threads, number, &len);
+
+	memcpy(ret, key, sizeof(*ret));
+	return key + sizeof(*ret);
+}
+
+static int by_thread_heat(const void *a, const void *b, void *ctx)
+{
+	const struct function_table *table = ctx;
+	uint32_t first = *(const uint32_t *)a, second = *(const uint32_t *)b;
+	struct thread_key x, y;
+	int rc = compare_heat(table, &table->of_threads.tally[first - 1], &table->of_threads.tally[second - 1]);
+
+	table_thread(table, first, &x);
+	table_thread(table, second, &y);
+	if (rc == 0)
+		rc = (x.tid > y.tid) - (x.tid < y.tid);
+	return rc != 0 ? rc : (first > second) - (first < second);
+}
+
+/* An untrusted name, then end. */
+static int write_name(const struct sink *sink, const char *name, const char *end)
+{
+	char printable[4 * STACK_PROFILE_NAME_MAX + 1];
+	int rc = sink_write(sink, printable, text_escape(printable, sizeof(printable), name, strlen(name)));
+
+	return rc == 0 ? sink_write(sink, end, strlen(end)) : rc;
+}
+
+/* self, total, and what is beside them: milliseconds have three digits of their own. */
+static int write_numbers(const struct function_table *table, const struct function_tally *tally, const uint64_t *total,
+			 const struct sink *sink)
+{
+	char text[256];
+	int used = snprintf(text, sizeof(text), "%ju\t%ju\t%ju\t%ju\t", (uintmax_t)tally->self[FUNCTION_TABLE_BEFORE],
+			    (uintmax_t)total[FUNCTION_TABLE_BEFORE], (uintmax_t)tally->self[FUNCTION_TABLE_DURING],
+			    (uintmax_t)total[FUNCTION_TABLE_DURING]);
+
+	if (table->unit == FUNCTION_TABLE_IN_BYTES)
+		snprintf(text + used, sizeof(text) - (size_t)used, "%ju\t", (uintmax_t)tally->beside);
+	else
+		snprintf(text + used, sizeof(text) - (size_t)used, "%ju.%03ju\t", (uintmax_t)tally->beside / 1000000,
+			 (uintmax_t)tally->beside / 1000 % 1000);
+	return sink_write(sink, text, strlen(text));
+}
+
+/* The cells of a thread, 0 of none, and the end of the line. */
+static int write_thread(const struct function_table *table, uint32_t number, uint64_t amount, const struct sink *sink)
+{
+	struct thread_key key = { 0 };
+	const char *name = number ? table_thread(table, number, &key) : "",
+		   *process = number ? name + strlen(name) + 1 : "";
+	char text[64];
+	int rc = write_name(sink, name, "\t");
+
+	snprintf(text, sizeof(text), "%d\t%ju\t", (int)key.tid, (uintmax_t)amount);
+	if (rc == 0)
+		rc = sink_write(sink, text, strlen(text));
+	if (rc == 0)
+		rc = write_name(sink, process, "\t");
+	snprintf(text, sizeof(text), "%d\n", (int)key.pid);
+	return rc == 0 ? sink_write(sink, text, strlen(text)) : rc;
+}
+
+/* The phase by which the busiest thread is chosen. */
+static enum function_table_phase phase_of(const uint64_t total[static FUNCTION_TABLE_PHASES])
+{
+	return total[FUNCTION_TABLE_DURING] > 0 ? FUNCTION_TABLE_DURING : FUNCTION_TABLE_BEFORE;
+}
+
+static int write_function_row(const struct function_table *table, uint32_t number, const struct sink *sink)
+{
+	const struct function_tally *tally = &table->of_functions.tally[number - 1];
+	const struct part *top = top_of(tally);
+	const char *name = intern_text(&table->functions, number);
+	int rc = write_name(sink, name, "\t");
+
+	if (rc == 0)
+		rc = write_name(sink, name + strlen(name) + 1, "\t");
+	if (rc == 0)
+		rc = write_numbers(table, tally, tally->total, sink);
+	return rc == 0 ? write_thread(table, top->thread, top->amount[phase_of(tally->total)], sink) : rc;
+}
+
+static int write_thread_row(const struct function_table *table, uint32_t number, const struct sink *sink)
+{
+	const struct function_tally *tally = &table->of_threads.tally[number - 1];
+	int rc = sink_write(sink, "\t\t", 2);
+
+	if (rc == 0)
+		rc = write_numbers(table, tally, tally->self, sink);
+	return rc == 0 ? write_thread(table, number, tally->self[phase_of(tally->self)], sink) : rc;
+}
+
+static int write_head(const struct function_table *table, const struct sink *sink)
+{
+	char text[sizeof(FUNCTION_TABLE_HEADER_BYTES) + 100];
+
+	snprintf(text, sizeof(text), "%s\n%s %ju, %ju\n", table_heads[table->unit].header,
+		 table_heads[table->unit].sums, (uintmax_t)table->sum[FUNCTION_TABLE_BEFORE],
+		 (uintmax_t)table->sum[FUNCTION_TABLE_DURING]);
+	return sink_write(sink, text, strlen(text));
+}
+
+static int write_left_out(uint32_t left_out, const char *remark, const struct sink *sink)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "# %u%s\n", left_out, remark);
+	return left_out > 0 ? sink_write(sink, text, strlen(text)) : 0;
+}
+
+/* What was given a number may be on no stack that was counted. */
+static bool was_seen(const struct function_tally *tally)
+{
+	return tally->total[FUNCTION_TABLE_BEFORE] + tally->total[FUNCTION_TABLE_DURING] +
+		       tally->self[FUNCTION_TABLE_BEFORE] + tally->self[FUNCTION_TABLE_DURING] >
+	       0;
+}
+
+/* One of the two parts of the table. */
+struct part_of_table {
+	const struct function_tallies *tallies;
+	uint32_t count, rows_max;
+	const char *remark; /* of the remark about those left out */
+	int (*compare)(const void *a, const void *b, void *table);
+	int (*write_row)(const struct function_table *table, uint32_t number, const struct sink *sink);
+};
+
+/* Rows as far as there is room; *ret: how many. */
+static int write_rows(const struct function_table *table, const struct part_of_table *part,
+		      const uint32_t order[static 1], uint32_t *ret, const struct sink *sink)
+{
+	AUTO(buffer_release) struct buffer row = { 0 };
+	const struct sink to_row = sink_buffer(&row);
+	size_t used = 0;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < *ret && rc == 0; i++) {
+		row.len = 0;
+		rc = part->write_row(table, order[i], &to_row);
+		used += row.len;
+		if (rc == 0 && used > FUNCTION_TABLE_PART_BYTES_MAX)
+			*ret = i;
+		else if (rc == 0)
+			rc = sink_write(sink, row.data, row.len);
+	}
+	return rc;
+}
+
+static int write_part(const struct function_table *table, const struct part_of_table *part, const struct sink *sink)
+{
+	AUTO_FREE uint32_t *order = malloc(((size_t)part->count + 1) * sizeof(*order));
+	uint32_t count = 0, shown;
+	int rc;
+
+	if (!order)
+		return -ENOMEM;
+
+	for (uint32_t i = 1; i <= part->count; i++)
+		if (was_seen(&part->tallies->tally[i - 1]))
+			order[count++] = i;
+	shown = count < part->rows_max ? count : part->rows_max;
+	qsort_r(order, count, sizeof(*order), part->compare, (void *)table);
+	rc = write_rows(table, part, order, &shown, sink);
+	return rc == 0 ? write_left_out(count - shown, part->remark, sink) : rc;
+}
+
+static int function_table_write(const struct function_table *table, const struct sink *sink)
+{
+	const struct part_of_table functions = {
+		&table->of_functions,
+		table->functions.count,
+		FUNCTION_TABLE_ROWS_MAX,
+		FUNCTION_TABLE_MORE_FUNCTIONS,
+		by_heat,
+		write_function_row,
+	};
+	const struct part_of_table threads = {
+		&table->of_threads,          table->threads.count, FUNCTION_TABLE_THREADS_MAX,
+		FUNCTION_TABLE_MORE_THREADS, by_thread_heat,       write_thread_row,
+	};
+	int rc = write_head(table, sink);
+
+	if (rc == 0)
+		rc = write_part(table, &functions, sink);
+	return rc == 0 ? write_part(table, &threads, sink) : rc;
+}
 
 /* The table of functions while it is filled. */
 struct table_filling {
 	const struct stack_profile *profile;
-	struct function_table *list;
+	struct function_table list;
 	uint32_t *functions; /* of the list, by our number, less 1 */
 	uint32_t *threads;   /* the same of threads */
 	uint32_t *order;     /* stacks, thread by thread */
@@ -608,7 +1180,7 @@ struct table_filling {
 
 static void release_filling(struct table_filling *filling)
 {
-	function_table_free(filling->list);
+	function_table_release(&filling->list);
 	free(filling->functions);
 	free(filling->threads);
 	free(filling->order);
@@ -621,9 +1193,8 @@ static int make_filling(const struct stack_profile *profile, struct table_fillin
 	ret->functions = malloc(((size_t)profile->functions.count + 1) * sizeof(uint32_t));
 	ret->threads = malloc(((size_t)profile->threads.count + 1) * sizeof(uint32_t));
 	ret->order = malloc(((size_t)profile->stacks.count + 1) * sizeof(uint32_t));
-	return ret->functions && ret->threads && ret->order
-		       ? function_table_new(forms[profile->options.quantity].unit, &ret->list)
-		       : -ENOMEM;
+	ret->list.unit = forms[profile->options.quantity].unit;
+	return ret->functions && ret->threads && ret->order ? 0 : -ENOMEM;
 }
 
 static int name_functions_and_threads(struct table_filling *filling)
@@ -634,7 +1205,7 @@ static int name_functions_and_threads(struct table_filling *filling)
 	for (uint32_t i = 1; i <= profile->functions.count && rc == 0; i++) {
 		const struct stack_profile_function_key *key = function_of(profile, i);
 
-		rc = function_table_function(filling->list, text_of(profile, key->name), text_of(profile, key->module),
+		rc = function_table_function(&filling->list, text_of(profile, key->name), text_of(profile, key->module),
 					     &filling->functions[i - 1]);
 	}
 	for (uint32_t i = 1; i <= profile->threads.count && rc == 0; i++) {
@@ -642,7 +1213,7 @@ static int name_functions_and_threads(struct table_filling *filling)
 		const struct function_table_thread thread = { key->pid, key->tid, text_of(profile, key->process),
 							      text_of(profile, key->thread) };
 
-		rc = function_table_thread(filling->list, &thread, &filling->threads[i - 1]);
+		rc = function_table_thread(&filling->list, &thread, &filling->threads[i - 1]);
 	}
 	return rc;
 }
@@ -679,12 +1250,14 @@ static int fill_in_unfocused(struct table_filling *filling, const struct stack_p
 			     struct function_table_stack *stack)
 {
 	uint32_t function;
-	int rc = function_table_function(filling->list, text_of(filling->profile, key->process),
+	int rc = function_table_function(&filling->list, text_of(filling->profile, key->process),
 					 FUNCTION_TABLE_NEIGHBOUR, &function);
 
 	stack->functions = &function;
 	stack->count = 1;
-	return rc == 0 ? function_table_add(filling->list, stack) : rc;
+	if (rc == 0)
+		function_table_add(&filling->list, stack);
+	return rc;
 }
 
 static int fill_in_stack(struct table_filling *filling, uint32_t number)
@@ -713,7 +1286,9 @@ static int fill_in_stack(struct table_filling *filling, uint32_t number)
 		}
 	}
 	stack.functions = (const uint32_t *)filling->stack.data;
-	return rc == 0 ? function_table_add(filling->list, &stack) : rc;
+	if (rc == 0)
+		function_table_add(&filling->list, &stack);
+	return rc;
 }
 
 static int fill_in_other(struct table_filling *filling)
@@ -725,13 +1300,15 @@ static int fill_in_other(struct table_filling *filling)
 
 	if (is_empty(other))
 		return 0;
-	rc = function_table_function(filling->list, OTHER, "", &function);
+	rc = function_table_function(&filling->list, OTHER, "", &function);
 	if (rc == 0)
-		rc = function_table_thread(filling->list, &(struct function_table_thread){ 0, 0, "", OTHER },
+		rc = function_table_thread(&filling->list, &(struct function_table_thread){ 0, 0, "", OTHER },
 					   &stack.thread);
 	memcpy(stack.samples, other->samples, sizeof(stack.samples));
 	memcpy(stack.weight, other->weight, sizeof(stack.weight));
-	return rc == 0 ? function_table_add(filling->list, &stack) : rc;
+	if (rc == 0)
+		function_table_add(&filling->list, &stack);
+	return rc;
 }
 
 int stack_profile_write_functions(const struct stack_profile *profile, const struct sink *sink)
@@ -752,5 +1329,5 @@ int stack_profile_write_functions(const struct stack_profile *profile, const str
 		rc = fill_in_stack(&filling, filling.order[i]);
 	if (rc == 0)
 		rc = fill_in_other(&filling);
-	return rc == 0 ? function_table_write(filling.list, sink) : rc;
+	return rc == 0 ? function_table_write(&filling.list, sink) : rc;
 }

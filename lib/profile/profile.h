@@ -129,7 +129,7 @@ int stack_profile_add(struct stack_profile *profile, const struct stack_profile_
  * the second is the default; labels process, process_id, thread, thread_id, cgroup and phase
  * ("before", "during") of each sample.
  * folded: "process;root;...;leaf count", before and during together; counts are samples, or bytes.
- * functions: the table of stack_text.h; in samples, or bytes.
+ * functions: the table of stack_text.h, in samples, or bytes.
  */
 int stack_profile_write_pprof(const struct stack_profile *profile, const struct sink *sink);
 int stack_profile_write_folded(const struct stack_profile *profile, const struct sink *sink);
