@@ -46,23 +46,6 @@
 #include <yajl/yajl_gen.h>
 #include <yajl/yajl_parse.h>
 
-struct json_tree_item; /* a node and what building needs */
-
-/* A tree, perhaps unfinished. */
-struct json_tree {
-	struct arena arena;
-	struct json_limits limits;
-	struct json_error *err;
-	struct json_tree_item *root;
-	struct json_tree_item *top; /* innermost open container */
-	unsigned depth;
-	unsigned nodes;
-	const char *key; /* of the value to come */
-	size_t key_len;
-	struct json_place key_place;
-	struct map members; /* of all objects */
-};
-
 /* What the grammar allows after the last token that was accepted. */
 enum json_text_wants {
 	JSON_TEXT_VALUE,        /* nothing was read yet */
@@ -77,6 +60,19 @@ enum json_text_wants {
 	JSON_TEXT_ITEM,         /* after , in an array */
 };
 
+static const char *const expected[] = {
+	[JSON_TEXT_VALUE] = "a value",
+	[JSON_TEXT_FIRST_KEY] = "a key in double quotes or \"}\"",
+	[JSON_TEXT_COLON] = "\":\" after the key",
+	[JSON_TEXT_NEXT_MEMBER] = "\",\" or \"}\"",
+	[JSON_TEXT_FIRST_ITEM] = "a value or \"]\"",
+	[JSON_TEXT_NEXT_ITEM] = "\",\" or \"]\"",
+	[JSON_TEXT_END] = "nothing after the end of the first value",
+	[JSON_TEXT_MEMBER_VALUE] = "a value",
+	[JSON_TEXT_KEY] = "a key in double quotes after \",\"",
+	[JSON_TEXT_ITEM] = "a value after \",\"",
+};
+
 /* Where a parser stopped. */
 struct json_text_stop {
 	const char *text;
@@ -88,79 +84,7 @@ struct json_text_stop {
 	unsigned opened_line; /* where that one began */
 };
 
-/*
- * A page less malloc's head and the rest of a writer: an incident's page goes out in one or two
- * writes.
- */
-#define JSON_PRINT_GATHER 3000
-
-enum json_print_last { JSON_PRINT_OTHER, JSON_PRINT_BRACKET, JSON_PRINT_BREAK, JSON_PRINT_EMPTY };
-
-/* {.sink = ...} is ready for use. */
-struct json_print {
-	struct sink sink;
-	int error; /* the first, for ever: nothing is written any more */
-	enum json_print_last last;
-	size_t gathered;
-	char gather[JSON_PRINT_GATHER];
-};
-
-/* Room for any number, its NUL included. */
-#define JSON_PRINT_NUMBER 40
-
-static void json_print_put(struct json_print *print, const char *text, size_t len);
-static int json_print_flush(struct json_print *print);
-static size_t json_print_number(char buf[JSON_PRINT_NUMBER], double value);
-static size_t json_print_whole(char buf[JSON_PRINT_NUMBER], bool negative, uint64_t value);
-static char *json_print_clean(const char *text, size_t len, size_t *ret_len);
-
-/*
- * Hidden characters hardly ever occur: an ordinary string is passed on as it is and only the other
- * is copied, to the stack, so only the writer can fail. The writer replaces what is not UTF-8.
- */
-
-#define REPLACEMENT "\xef\xbf\xbd"
-
-/* Length of the harmful character at text (NUL-terminated), 0 if it is harmless. */
-static size_t harmful(const char *text)
-{
-	uint32_t code = 0;
-	size_t len;
-
-	if ((unsigned char)text[0] < 0x7f)
-		return 0;
-	len = text_decode(text, strnlen(text, 4), &code);
-
-	return len && text_is_hidden(code) ? len : 0;
-}
-
-int printable_json(struct json_writer *writer, const char *text)
-{
-	char copy[PRINTABLE_MAX];
-	size_t len = 0;
-	const char *at = text;
-
-	while (*at && harmful(at) == 0)
-		at++;
-	if (!*at)
-		return json_string(writer, text);
-
-	for (at = text; *at && len + sizeof(REPLACEMENT) <= sizeof(copy);) {
-		size_t skip = harmful(at);
-
-		if (skip > 0) {
-			memcpy(copy + len, REPLACEMENT, sizeof(REPLACEMENT) - 1);
-			len += sizeof(REPLACEMENT) - 1;
-			at += skip;
-		} else {
-			copy[len++] = *at++;
-		}
-	}
-	return json_string_len(writer, copy, len);
-}
-
-/* Room for a token in a message. */
-#define EXT_SHOWN 40
+#define SHOWN_TOKEN 40 /* room for a token in a message */
 
 struct message {
 	char *text;
@@ -241,38 +165,23 @@ static size_t skip_comment(const char *text, size_t len, size_t at)
 	return end != NULL ? (size_t)(end - text) + 2 : at;
 }
 
-static size_t skip(const char *text, size_t len, size_t at, const char *blanks)
+#define BLANKS " \t\n\v\f\r"
+
+/*
+ * The offset of the first byte at or after `at` that is none of blanks and in no comment. A comment
+ * that is not closed is not skipped.
+ */
+static size_t json_text_skip(const char *text, size_t len, size_t at, const char *blanks)
 {
 	while (at < len) {
-		size_t next = at;
+		bool blank = text[at] != '\0' && strchr(blanks, text[at]) != NULL;
+		size_t next = blank ? at + 1 : skip_comment(text, len, at);
 
-		if (text[at] != '\0' && strchr(blanks, text[at]) != NULL)
-			next = at + 1;
-		else
-			next = skip_comment(text, len, at);
 		if (next == at)
 			return at;
 		at = next;
 	}
 	return len;
-}
-
-/*
- * The offset of the first byte at or after `at` that is neither blank nor in a comment. A comment
- * that is not closed stops it at the beginning of that comment.
- */
-static size_t json_text_skip(const char *text, size_t len, size_t at)
-{
-	return skip(text, len, at, " \t\n\v\f\r");
-}
-
-/*
- * The same, passing commas and colons too: where the token after `at` begins, in a text known to be
- * JSON so far.
- */
-static size_t json_text_token(const char *text, size_t len, size_t at)
-{
-	return skip(text, len, at, " \t\n\v\f\r,:");
 }
 
 /* The value of the escape \uXXXX at raw; 0, which is no surrogate, if there is none. */
@@ -314,37 +223,10 @@ static bool json_text_lone_surrogate(const char *raw, size_t len)
 	return false;
 }
 
-/* Copies a token to out, which has room for SHOWN bytes. Returns out. */
-static const char *show(char *out, const char *text, size_t len)
+static const char *show(char out[SHOWN_TOKEN], const char *text, size_t len)
 {
-	text_escape(out, EXT_SHOWN, text, len);
+	text_escape(out, SHOWN_TOKEN, text, len);
 	return out;
-}
-
-static const char *expected(enum json_text_wants wants)
-{
-	switch (wants) {
-	case JSON_TEXT_VALUE:
-	case JSON_TEXT_MEMBER_VALUE:
-		return "a value";
-	case JSON_TEXT_FIRST_KEY:
-		return "a key in double quotes or \"}\"";
-	case JSON_TEXT_COLON:
-		return "\":\" after the key";
-	case JSON_TEXT_NEXT_MEMBER:
-		return "\",\" or \"}\"";
-	case JSON_TEXT_FIRST_ITEM:
-		return "a value or \"]\"";
-	case JSON_TEXT_NEXT_ITEM:
-		return "\",\" or \"]\"";
-	case JSON_TEXT_END:
-		return "nothing after the end of the first value";
-	case JSON_TEXT_KEY:
-		return "a key in double quotes after \",\"";
-	case JSON_TEXT_ITEM:
-		return "a value after \",\"";
-	}
-	return "something else";
 }
 
 static bool wants_value(enum json_text_wants wants)
@@ -360,13 +242,13 @@ static void explain_end(const struct json_text_stop *stop, enum json_text_wants 
 		say(message, "there is no value: expected an object or another JSON value");
 	else
 		say(message, "the file ends inside %s opened at line %u: expected %s", stop->inside, stop->opened_line,
-		    expected(wants));
+		    expected[wants]);
 }
 
 /* A backslash at text[at], inside a string, that begins no escape. True if it was that. */
 static bool explain_escape(const char *text, size_t len, size_t at, const struct message *message)
 {
-	char shown[EXT_SHOWN];
+	char shown[SHOWN_TOKEN];
 
 	if (at + 1 >= len)
 		return false;
@@ -392,13 +274,13 @@ static bool explain_escape(const char *text, size_t len, size_t at, const struct
 static void explain_string(const char *text, size_t len, size_t *at, enum json_text_wants wants,
 			   const struct message *message)
 {
-	char shown[EXT_SHOWN];
+	char shown[SHOWN_TOKEN];
 
 	for (size_t i = *at + 1; i < len; i++) {
 		uint8_t byte = (uint8_t)text[i];
 
 		if (byte == '"') {
-			say(message, "expected %s, found the string %s", expected(wants),
+			say(message, "expected %s, found the string %s", expected[wants],
 			    show(shown, text + *at, i + 1 - *at));
 			return;
 		}
@@ -423,7 +305,7 @@ static void explain_string(const char *text, size_t len, size_t *at, enum json_t
 /* Something follows a number without a blank: a unit, or a number that JSON writes otherwise. */
 static void explain_glued(const struct json_text_stop *stop, size_t *at, const struct message *message)
 {
-	char shown[EXT_SHOWN];
+	char shown[SHOWN_TOKEN];
 	size_t begin = stop->at;
 	size_t end = stop->at;
 
@@ -443,18 +325,18 @@ static void explain_glued(const struct json_text_stop *stop, size_t *at, const s
 static void explain_word(const struct json_text_stop *stop, size_t at, enum json_text_wants wants,
 			 const struct message *message)
 {
-	char shown[EXT_SHOWN];
+	char shown[SHOWN_TOKEN];
 	size_t end = at;
 
 	while (end < stop->len && is_word(stop->text[end]))
 		end++;
 	show(shown, stop->text + at, end - at);
 	if (!wants_value(wants))
-		say(message, "expected %s, found %s", expected(wants), shown);
+		say(message, "expected %s, found %s", expected[wants], shown);
 	else if (is_digit(shown[0]) || shown[0] == '-' || shown[0] == '+' || shown[0] == '.')
 		say(message, "malformed number %s: expected a number such as 10 or 0.5", shown);
 	else
-		say(message, "expected %s, found the word %s: text takes double quotes", expected(wants), shown);
+		say(message, "expected %s, found the word %s: text takes double quotes", expected[wants], shown);
 }
 
 static void explain_character(const struct json_text_stop *stop, size_t at, enum json_text_wants wants,
@@ -463,7 +345,7 @@ static void explain_character(const struct json_text_stop *stop, size_t at, enum
 	const char *text = stop->text + at;
 	size_t length = json_text_character(text, stop->len - at);
 	const char *hint = "";
-	char shown[EXT_SHOWN];
+	char shown[SHOWN_TOKEN];
 
 	if ((wants == JSON_TEXT_KEY && *text == '}') || (wants == JSON_TEXT_ITEM && *text == ']'))
 		hint = ": remove the \",\" before it";
@@ -472,13 +354,13 @@ static void explain_character(const struct json_text_stop *stop, size_t at, enum
 	if (*text == '#')
 		hint = ": comments begin with //";
 	if (length == 1 && (uint8_t)*text >= 0x20 && *text != 0x7f)
-		say(message, "expected %s, found \"%c\"%s", expected(wants), *text, hint);
+		say(message, "expected %s, found \"%c\"%s", expected[wants], *text, hint);
 	else if (length == 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
-		say(message, "expected %s, found a byte order mark: remove it", expected(wants));
+		say(message, "expected %s, found a byte order mark: remove it", expected[wants]);
 	else if (length > 1)
-		say(message, "expected %s, found \"%s\"", expected(wants), show(shown, text, length));
+		say(message, "expected %s, found \"%s\"", expected[wants], show(shown, text, length));
 	else
-		say(message, "expected %s, found byte 0x%02x", expected(wants), (unsigned)(uint8_t)*text);
+		say(message, "expected %s, found byte 0x%02x", expected[wants], (unsigned)(uint8_t)*text);
 }
 
 /* The comma or colon that was right before something that was not. */
@@ -495,7 +377,7 @@ static enum json_text_wants pass_separator(const struct json_text_stop *stop, si
 		wants = JSON_TEXT_ITEM;
 	else
 		return wants;
-	*at = json_text_skip(stop->text, stop->len, *at + 1);
+	*at = json_text_skip(stop->text, stop->len, *at + 1, BLANKS);
 	return wants;
 }
 
@@ -503,7 +385,7 @@ static enum json_text_wants pass_separator(const struct json_text_stop *stop, si
 static void json_text_explain(const struct json_text_stop *stop, size_t *ret_at, char *text, size_t cap)
 {
 	const struct message message = { text, cap };
-	size_t at = json_text_skip(stop->text, stop->len, stop->at);
+	size_t at = json_text_skip(stop->text, stop->len, stop->at, BLANKS);
 	enum json_text_wants wants = pass_separator(stop, &at);
 
 	*ret_at = at;
@@ -522,6 +404,27 @@ static void json_text_explain(const struct json_text_stop *stop, size_t *ret_at,
 	}
 }
 
+/* A node and what building needs. */
+struct json_item {
+	struct json_node node;
+	struct json_item *parent;
+	struct json_item *last; /* child */
+	struct map_node member; /* in tree->members */
+};
+
+struct json_document {
+	struct arena arena;
+	struct json_error *err;
+	struct json_item *root;
+	struct json_item *top; /* innermost open container */
+	unsigned depth, depth_max;
+	unsigned nodes, nodes_max;
+	const char *key; /* of the value to come */
+	size_t key_len;
+	struct json_place key_place;
+	struct map members; /* of all objects */
+};
+
 /*
  * Nodes are appended to the innermost open container, so the tree is built and freed without a
  * walk. Members are also entered in one map for the whole document, by object and name: a document
@@ -529,18 +432,10 @@ static void json_text_explain(const struct json_text_stop *stop, size_t *ret_at,
  * follow from the length of the text. Rejected: a map per object, most of which have five members.
  */
 
-/* Of a key in a message. */
-#define SHOWN 64
-
-struct json_tree_item {
-	struct json_node node;
-	struct json_tree_item *parent;
-	struct json_tree_item *last; /* child */
-	struct map_node member;      /* in tree->members */
-};
+#define SHOWN_KEY 64
 
 /* Moves a place over len bytes of text. */
-static void json_tree_walk(struct json_place *place, const char *text, size_t len)
+static void tree_walk(struct json_place *place, const char *text, size_t len)
 {
 	for (size_t i = 0; i < len; i++) {
 		bool line_break = text[i] == '\n';
@@ -551,8 +446,8 @@ static void json_tree_walk(struct json_place *place, const char *text, size_t le
 }
 
 /* Notes an error in tree->err and returns it. */
-__attribute__((format(printf, 4, 5))) static int json_tree_refuse(const struct json_tree *tree, int error,
-								  struct json_place place, const char *format, ...)
+__attribute__((format(printf, 4, 5))) static int tree_refuse(const struct json_document *tree, int error,
+							     struct json_place place, const char *format, ...)
 {
 	va_list args;
 
@@ -563,44 +458,19 @@ __attribute__((format(printf, 4, 5))) static int json_tree_refuse(const struct j
 	return error;
 }
 
-static int out_of_memory(const struct json_tree *tree, struct json_place place)
+static int out_of_memory(const struct json_document *tree, struct json_place place)
 {
-	return json_tree_refuse(tree, -ENOMEM, place, "out of memory");
+	return tree_refuse(tree, -ENOMEM, place, "out of memory");
 }
 
-/*
- * An empty tree for a text of len bytes; limits without zeros. err must outlive the building; it is
- * set whenever a function below fails. 0 or -ENOMEM.
- */
-static int json_tree_init(struct json_tree *tree, const struct json_limits *limits, size_t len, struct json_error *err)
-{
-	*tree = (struct json_tree){ .limits = *limits, .err = err };
-	/* A member takes at least five bytes, in practice twenty. */
-	return map_reserve(&tree->members, len / 16) < 0 ? out_of_memory(tree, (struct json_place){ 1, 1 }) : 0;
-}
-
-/* Gives back what only the building needs. */
-static void json_tree_finish(struct json_tree *tree)
-{
-	map_release(&tree->members);
-	tree->err = NULL;
-}
-
-/* Frees all nodes. A zeroed tree is fine. */
-static void json_tree_release(struct json_tree *tree)
-{
-	json_tree_finish(tree);
-	arena_release(&tree->arena);
-}
-
-static uint64_t member_hash(const struct json_tree *tree, const char *key, size_t len)
+static uint64_t member_hash(const struct json_document *tree, const char *key, size_t len)
 {
 	return map_hash(key, len) ^ (uint64_t)(uintptr_t)tree->top * 0x9e3779b97f4a7c15u >> 20;
 }
 
-static void append_item(struct json_tree *tree, struct json_tree_item *item)
+static void append_item(struct json_document *tree, struct json_item *item)
 {
-	struct json_tree_item *top = tree->top;
+	struct json_item *top = tree->top;
 
 	item->parent = top;
 	if (top == NULL) {
@@ -621,13 +491,12 @@ static void append_item(struct json_tree *tree, struct json_tree_item *item)
 	map_insert(&tree->members, &item->member, member_hash(tree, tree->key, tree->key_len));
 }
 
-static int add(struct json_tree *tree, enum json_type type, struct json_place place, struct json_tree_item **ret)
+static int add(struct json_document *tree, enum json_type type, struct json_place place, struct json_item **ret)
 {
-	struct json_tree_item *item;
+	struct json_item *item;
 
-	if (tree->nodes == tree->limits.nodes)
-		return json_tree_refuse(tree, -EFBIG, place, "too many values: expected at most %u",
-					tree->limits.nodes);
+	if (tree->nodes == tree->nodes_max)
+		return tree_refuse(tree, -EFBIG, place, "too many values: expected at most %u", tree->nodes_max);
 	item = arena_alloc(&tree->arena, sizeof(*item));
 	if (item == NULL)
 		return out_of_memory(tree, place);
@@ -643,14 +512,13 @@ static int add(struct json_tree *tree, enum json_type type, struct json_place pl
  * The tokens of a document that is known to be in good order. 0; -ENOMEM; -ELOOP, -EFBIG: beyond
  * the limits; -EBADMSG: a duplicate key, a number too large.
  */
-static int json_tree_open(struct json_tree *tree, enum json_type type, struct json_place place)
+static int tree_open(struct json_document *tree, enum json_type type, struct json_place place)
 {
-	struct json_tree_item *item;
+	struct json_item *item;
 	int r;
 
-	if (tree->depth == tree->limits.depth)
-		return json_tree_refuse(tree, -ELOOP, place, "nested too deep: expected at most %u levels",
-					tree->limits.depth);
+	if (tree->depth == tree->depth_max)
+		return tree_refuse(tree, -ELOOP, place, "nested too deep: expected at most %u levels", tree->depth_max);
 	r = add(tree, type, place, &item);
 	if (r < 0)
 		return r;
@@ -659,28 +527,20 @@ static int json_tree_open(struct json_tree *tree, enum json_type type, struct js
 	return 0;
 }
 
-static int json_tree_close(struct json_tree *tree)
+static int tree_key(struct json_document *tree, struct json_place place, const char *text, size_t len)
 {
-	tree->top = tree->top->parent;
-	tree->depth--;
-	return 0;
-}
-
-static int json_tree_key(struct json_tree *tree, struct json_place place, const char *text, size_t len)
-{
-	char shown[SHOWN];
+	char shown[SHOWN_KEY];
 
 	for (struct map_node *node = map_first(&tree->members, member_hash(tree, text, len)); node;
 	     node = map_next(node)) {
-		const struct json_tree_item *item = MAP_ENTRY(node, struct json_tree_item, member);
+		const struct json_item *item = MAP_ENTRY(node, struct json_item, member);
 		struct json_place first = item->node.key_place;
 
 		if (item->parent != tree->top || item->node.key_len != len || memcmp(item->node.key, text, len) != 0)
 			continue;
 		text_escape(shown, sizeof(shown), text, len);
-		return json_tree_refuse(tree, -EBADMSG, place,
-					"duplicate key \"%s\": already given at line %u, column %u", shown, first.line,
-					first.column);
+		return tree_refuse(tree, -EBADMSG, place, "duplicate key \"%s\": already given at line %u, column %u",
+				   shown, first.line, first.column);
 	}
 	tree->key = arena_copy(&tree->arena, text, len);
 	tree->key_len = len;
@@ -688,9 +548,9 @@ static int json_tree_key(struct json_tree *tree, struct json_place place, const 
 	return tree->key != NULL ? 0 : out_of_memory(tree, place);
 }
 
-static int json_tree_literal(struct json_tree *tree, enum json_type type, struct json_place place, bool value)
+static int tree_literal(struct json_document *tree, enum json_type type, struct json_place place, bool value)
 {
-	struct json_tree_item *item;
+	struct json_item *item;
 	int r = add(tree, type, place, &item);
 
 	if (r == 0)
@@ -698,38 +558,37 @@ static int json_tree_literal(struct json_tree *tree, enum json_type type, struct
 	return r;
 }
 
-static int json_tree_text(struct json_tree *tree, enum json_type type, struct json_place place, const char *text,
-			  size_t len)
+static int tree_text(struct json_document *tree, enum json_type type, struct json_place place, const char *text,
+		     size_t len, struct json_item **ret)
 {
-	struct json_tree_item *item;
-	int r = add(tree, type, place, &item);
+	int r = add(tree, type, place, ret);
 
 	if (r < 0)
 		return r;
-	item->node.text = arena_copy(&tree->arena, text, len);
-	item->node.text_len = len;
-	if (item->node.text == NULL)
-		return out_of_memory(tree, place);
-	if (type != JSON_NUMBER)
-		return 0;
+	(*ret)->node.text = arena_copy(&tree->arena, text, len);
+	(*ret)->node.text_len = len;
+	return (*ret)->node.text != NULL ? 0 : out_of_memory(tree, place);
+}
+
+static int tree_string(struct json_document *tree, struct json_place place, const char *text, size_t len)
+{
+	struct json_item *item;
+
+	return tree_text(tree, JSON_STRING, place, text, len, &item);
+}
+
+static int tree_number(struct json_document *tree, struct json_place place, const char *text, size_t len)
+{
+	struct json_item *item;
+	int r = tree_text(tree, JSON_NUMBER, place, text, len, &item);
+
+	if (r < 0)
+		return r;
 	/* In the C locale, which programs that never call setlocale(3) are in. */
 	item->node.number = strtod(item->node.text, NULL);
 	if (isinf(item->node.number))
-		return json_tree_refuse(tree, -EBADMSG, place, "number too large: expected at most 1.7e308");
+		return tree_refuse(tree, -EBADMSG, place, "number too large: expected at most 1.7e308");
 	return 0;
-}
-
-/*
- * The outermost node, NULL if there is none yet; the innermost open container, NULL outside of all.
- */
-static const struct json_node *json_tree_root(const struct json_tree *tree)
-{
-	return tree->root != NULL ? &tree->root->node : NULL;
-}
-
-static const struct json_node *json_tree_top(const struct json_tree *tree)
-{
-	return tree->top != NULL ? &tree->top->node : NULL;
 }
 
 /* A configuration takes a few kilobytes; what is larger by two orders is no configuration. */
@@ -737,14 +596,10 @@ static const struct json_node *json_tree_top(const struct json_tree *tree)
 #define DEPTH_DEFAULT 16
 #define NODES_DEFAULT 65536
 
-struct json_document {
-	struct json_tree tree;
-};
-
 struct parser {
 	const char *text;
 	size_t len;
-	struct json_tree *tree;
+	struct json_document *tree;
 	int error; /* why a callback stopped yajl */
 
 	yajl_handle yajl;
@@ -761,7 +616,7 @@ struct parser {
 
 static struct json_place place_of(struct parser *parser, size_t at)
 {
-	json_tree_walk(&parser->place, parser->text + parser->offset, at - parser->offset);
+	tree_walk(&parser->place, parser->text + parser->offset, at - parser->offset);
 	parser->offset = at;
 	return parser->place;
 }
@@ -803,7 +658,7 @@ static void free_nothing(void *ctx, void *block)
 /* Steps over the token that yajl has just read: its beginning is now the place of the parser. */
 static void next_token(struct parser *parser)
 {
-	place_of(parser, json_text_token(parser->text, parser->len, parser->end));
+	place_of(parser, json_text_skip(parser->text, parser->len, parser->end, BLANKS ",:"));
 	/* A number at the very end is only known to be whole once the text has ended. */
 	parser->end = parser->ended ? parser->len : yajl_get_bytes_consumed(parser->yajl);
 	parser->after_number = false;
@@ -812,19 +667,19 @@ static void next_token(struct parser *parser)
 /* Ends a callback: notes what may follow, or why not. yajl goes on while it gets what is not 0. */
 static int done(struct parser *parser, int r)
 {
-	const struct json_node *top = json_tree_top(parser->tree);
+	const struct json_item *top = parser->tree->top;
 
 	parser->error = r;
-	parser->wants = top == NULL                ? JSON_TEXT_END
-			: top->type == JSON_OBJECT ? JSON_TEXT_NEXT_MEMBER
-						   : JSON_TEXT_NEXT_ITEM;
+	parser->wants = top == NULL                     ? JSON_TEXT_END
+			: top->node.type == JSON_OBJECT ? JSON_TEXT_NEXT_MEMBER
+							: JSON_TEXT_NEXT_ITEM;
 	return r == 0;
 }
 
 static int literal(struct parser *parser, enum json_type type, bool value)
 {
 	next_token(parser);
-	return done(parser, json_tree_literal(parser->tree, type, parser->place, value));
+	return done(parser, tree_literal(parser->tree, type, parser->place, value));
 }
 
 static int on_null(void *ctx)
@@ -843,42 +698,34 @@ static int on_number(void *ctx, const char *text, size_t len)
 
 	next_token(parser);
 	parser->after_number = true;
-	return done(parser, json_tree_text(parser->tree, JSON_NUMBER, parser->place, text, len));
+	return done(parser, tree_number(parser->tree, parser->place, text, len));
 }
 
-/* The token is a string or key, quotes included. */
-static int check_string(const struct parser *parser)
+typedef int tree_text_function(struct json_document *tree, struct json_place place, const char *text, size_t len);
+
+/* A string or key: steps over it and refuses halves of surrogate pairs. */
+static int add_string(struct parser *parser, tree_text_function *into, const unsigned char *text, size_t len)
 {
-	if (!json_text_lone_surrogate(parser->text + parser->offset, parser->end - parser->offset))
-		return 0;
-	return json_tree_refuse(parser->tree, -EBADMSG, parser->place,
-				"half of a surrogate pair in a string: expected two escapes, or the character itself");
+	next_token(parser);
+	if (json_text_lone_surrogate(parser->text + parser->offset, parser->end - parser->offset))
+		return tree_refuse(
+			parser->tree, -EBADMSG, parser->place,
+			"half of a surrogate pair in a string: expected two escapes, or the character itself");
+	return into(parser->tree, parser->place, (const char *)text, len);
 }
 
 static int on_string(void *ctx, const unsigned char *text, size_t len)
 {
-	struct parser *parser = ctx;
-	int r;
-
-	next_token(parser);
-	r = check_string(parser);
-	if (r == 0)
-		r = json_tree_text(parser->tree, JSON_STRING, parser->place, (const char *)text, len);
-	return done(parser, r);
+	return done(ctx, add_string(ctx, tree_string, text, len));
 }
 
 static int on_key(void *ctx, const unsigned char *text, size_t len)
 {
 	struct parser *parser = ctx;
-	int r;
+	int more = done(parser, add_string(parser, tree_key, text, len));
 
-	next_token(parser);
-	r = check_string(parser);
-	if (r == 0)
-		r = json_tree_key(parser->tree, parser->place, (const char *)text, len);
-	r = done(parser, r);
 	parser->wants = JSON_TEXT_COLON;
-	return r;
+	return more;
 }
 
 static int opened(struct parser *parser, enum json_type type, enum json_text_wants wants)
@@ -886,7 +733,7 @@ static int opened(struct parser *parser, enum json_type type, enum json_text_wan
 	int r;
 
 	next_token(parser);
-	r = done(parser, json_tree_open(parser->tree, type, parser->place));
+	r = done(parser, tree_open(parser->tree, type, parser->place));
 	parser->wants = wants;
 	return r;
 }
@@ -906,22 +753,24 @@ static int on_close(void *ctx)
 	struct parser *parser = ctx;
 
 	next_token(parser);
-	return done(parser, json_tree_close(parser->tree));
+	parser->tree->top = parser->tree->top->parent;
+	parser->tree->depth--;
+	return done(parser, 0);
 }
 
 /* ---- the parse ---- */
 
 static int explain(struct parser *parser)
 {
-	const struct json_node *top = json_tree_top(parser->tree);
+	const struct json_item *top = parser->tree->top;
 	const struct json_text_stop where = {
 		.text = parser->text,
 		.len = parser->len,
 		.at = parser->end,
 		.wants = parser->wants,
 		.after_number = parser->after_number,
-		.inside = top != NULL ? json_type_name(top->type) : NULL,
-		.opened_line = top != NULL ? top->place.line : 0,
+		.inside = top != NULL ? json_type_name(top->node.type) : NULL,
+		.opened_line = top != NULL ? top->node.place.line : 0,
 	};
 	struct json_error *err = parser->tree->err;
 	size_t at;
@@ -929,7 +778,7 @@ static int explain(struct parser *parser)
 	json_text_explain(&where, &at, err->message, sizeof(err->message));
 	/* From the beginning: the explanation may point back into the last token. */
 	err->place = (struct json_place){ 1, 1 };
-	json_tree_walk(&err->place, parser->text, at);
+	tree_walk(&err->place, parser->text, at);
 	return -EBADMSG;
 }
 
@@ -950,7 +799,7 @@ static int run(struct parser *parser)
 	yajl_status status;
 
 	if (setjmp(parser->out_of_memory) != 0)
-		return json_tree_refuse(parser->tree, -ENOMEM, parser->place, "out of memory");
+		return out_of_memory(parser->tree, parser->place);
 	parser->yajl = yajl_alloc(&callbacks, &memory, parser);
 	yajl_config(parser->yajl, yajl_allow_comments, 1);
 	status = yajl_parse(parser->yajl, (const unsigned char *)parser->text, parser->len);
@@ -963,52 +812,44 @@ static int run(struct parser *parser)
 	 * yajl takes what does not end after the value for merely unfinished: hence the second
 	 * look.
 	 */
-	if (status != yajl_status_ok || json_text_skip(parser->text, parser->len, parser->end) != parser->len)
+	if (status != yajl_status_ok || json_text_skip(parser->text, parser->len, parser->end, BLANKS) != parser->len)
 		return explain(parser);
 	return 0;
-}
-
-/* Fills a tree that was just made. */
-static int parse(const char *text, size_t len, struct json_tree *tree)
-{
-	struct parser parser = { .text = text, .len = len, .tree = tree, .place = { 1, 1 } };
-	size_t bad = json_text_utf8(text, len);
-	int r;
-
-	if (bad < len)
-		return json_tree_refuse(tree, -EBADMSG, place_of(&parser, bad),
-					"byte 0x%02x is no UTF-8: expected UTF-8 text",
-					(unsigned)(unsigned char)text[bad]);
-	r = run(&parser);
-	arena_release(&parser.scratch);
-	return r;
 }
 
 int json_parse(const char *text, size_t len, const struct json_limits *limits, struct json_document **ret,
 	       struct json_error *err)
 {
 	AUTO(json_document_freep) struct json_document *document = calloc(1, sizeof(*document));
+	struct parser parser = { .text = len > 0 ? text : "", .len = len, .tree = document, .place = { 1, 1 } };
 	struct json_limits use = limits != NULL ? *limits : (struct json_limits){ 0 };
 	struct json_error ignored;
+	size_t size_max = use.size_bytes > 0 ? use.size_bytes : SIZE_DEFAULT, bad;
 	int r;
 
 	if (document == NULL)
 		return -ENOMEM;
-	use.size_bytes = use.size_bytes > 0 ? use.size_bytes : SIZE_DEFAULT;
-	use.depth = use.depth > 0 ? use.depth : DEPTH_DEFAULT;
-	use.nodes = use.nodes > 0 ? use.nodes : NODES_DEFAULT;
-	document->tree.err = err != NULL ? err : &ignored;
-	if (len > use.size_bytes)
-		return json_tree_refuse(&document->tree, -EFBIG, (struct json_place){ 1, 1 },
-					"too large: %zu bytes, expected at most %zu", len, use.size_bytes);
+	document->depth_max = use.depth > 0 ? use.depth : DEPTH_DEFAULT;
+	document->nodes_max = use.nodes > 0 ? use.nodes : NODES_DEFAULT;
+	document->err = err != NULL ? err : &ignored;
+	if (len > size_max)
+		return tree_refuse(document, -EFBIG, parser.place, "too large: %zu bytes, expected at most %zu", len,
+				   size_max);
+	/* A member takes at least five bytes, in practice twenty. */
+	if (map_reserve(&document->members, len / 16) < 0)
+		return out_of_memory(document, parser.place);
+	bad = json_text_utf8(parser.text, len);
+	if (bad < len)
+		return tree_refuse(document, -EBADMSG, place_of(&parser, bad),
+				   "byte 0x%02x is no UTF-8: expected UTF-8 text", (unsigned)(unsigned char)text[bad]);
 
-	r = json_tree_init(&document->tree, &use, len, document->tree.err);
-	if (r == 0)
-		r = parse(len > 0 ? text : "", len, &document->tree);
+	r = run(&parser);
+	arena_release(&parser.scratch);
 	if (r < 0)
 		return r;
 
-	json_tree_finish(&document->tree);
+	map_release(&document->members);
+	document->err = NULL;
 	*ret = TAKE(document);
 	return 0;
 }
@@ -1017,13 +858,14 @@ void json_document_free(struct json_document *document)
 {
 	if (document == NULL)
 		return;
-	json_tree_release(&document->tree);
+	map_release(&document->members);
+	arena_release(&document->arena);
 	free(document);
 }
 
 const struct json_node *json_root(const struct json_document *document)
 {
-	return json_tree_root(&document->tree);
+	return &document->root->node;
 }
 
 const struct json_node *json_member(const struct json_node *node, const char *key)
@@ -1046,6 +888,139 @@ const char *json_type_name(enum json_type type)
 }
 
 /* ---- out ---- */
+
+#define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
+
+/*
+ * A page less malloc's head and the rest of a writer: an incident's page goes out in one or two
+ * writes.
+ */
+#define JSON_PRINT_GATHER 3000
+
+enum json_print_last { JSON_PRINT_OTHER, JSON_PRINT_BRACKET, JSON_PRINT_BREAK, JSON_PRINT_EMPTY };
+
+/* {.sink = ...} is ready for use. */
+struct json_print {
+	struct sink sink;
+	int error; /* the first, for ever: nothing is written any more */
+	enum json_print_last last;
+	size_t gathered;
+	char gather[JSON_PRINT_GATHER];
+};
+
+/* Room for any number, its NUL included. */
+#define JSON_PRINT_NUMBER 40
+
+/*
+ * Beyond this, a double has no decimals left; below this, six decimals would leave fewer than four
+ * digits.
+ */
+#define PLAIN_MAX 1e15
+#define PLAIN_MIN 1e-3
+
+/* Hands on what was gathered. Returns the first error. */
+static int json_print_flush(struct json_print *print)
+{
+	if (print->error == 0 && print->gathered > 0)
+		print->error = sink_write(&print->sink, print->gather, print->gathered);
+	print->gathered = 0;
+	return print->error;
+}
+
+static void gather(struct json_print *print, const char *text, size_t len)
+{
+	while (len > 0) {
+		size_t room = JSON_PRINT_GATHER - print->gathered;
+		size_t part = len < room ? len : room;
+
+		memcpy(print->gather + print->gathered, text, part);
+		print->gathered += part;
+		text += part;
+		len -= part;
+		if (print->gathered == JSON_PRINT_GATHER)
+			json_print_flush(print);
+	}
+}
+
+/*
+ * Takes what a generator prints, in its pieces: brackets, line breaks and indents come one by one.
+ */
+static void json_print_put(struct json_print *print, const char *text, size_t len)
+{
+	enum json_print_last last = print->last;
+	bool line_break = len == 1 && *text == '\n';
+
+	if (line_break && (last == JSON_PRINT_BRACKET || last == JSON_PRINT_BREAK)) {
+		print->last = last == JSON_PRINT_BRACKET ? JSON_PRINT_BREAK : JSON_PRINT_EMPTY;
+		return;
+	}
+	if (last == JSON_PRINT_EMPTY && len > 0 && *text == ' ')
+		return;
+	if (last == JSON_PRINT_BREAK)
+		gather(print, "\n", 1);
+	print->last = len == 1 && (*text == '{' || *text == '[') ? JSON_PRINT_BRACKET : JSON_PRINT_OTHER;
+	gather(print, text, len);
+}
+
+/* Returns the length. Most figures are whole, and printf(3) takes ten times as long. */
+static size_t print_whole(char buf[JSON_PRINT_NUMBER], bool negative, uint64_t value)
+{
+	char digits[20];
+	size_t count = 0, len = 0;
+
+	do {
+		digits[count++] = (char)('0' + value % 10);
+		value /= 10;
+	} while (value > 0);
+	if (negative)
+		buf[len++] = '-';
+	while (count > 0)
+		buf[len++] = digits[--count];
+	return len;
+}
+
+/*
+ * A finite number as JSON: at most six decimals, fewer where zeros would follow; very large and
+ * very small ones with an exponent. Returns the length.
+ */
+static size_t print_number(char buf[JSON_PRINT_NUMBER], double value)
+{
+	double size = fabs(value);
+	size_t len;
+
+	if (size < PLAIN_MAX && size == trunc(size))
+		return print_whole(buf, value < 0, (uint64_t)size);
+	if (size >= PLAIN_MAX || size < PLAIN_MIN)
+		return (size_t)snprintf(buf, JSON_PRINT_NUMBER, size >= PLAIN_MAX ? "%.17g" : "%.6g", value);
+	len = (size_t)snprintf(buf, JSON_PRINT_NUMBER, "%.6f", value);
+	while (buf[len - 1] == '0')
+		len--;
+	if (buf[len - 1] == '.')
+		len--;
+	return len;
+}
+
+/*
+ * Text with U+FFFD for every byte that is no part of a UTF-8 character, for free(3). NULL when
+ * memory is short.
+ */
+static char *replace_invalid(const char *text, size_t len, size_t *ret_len)
+{
+	char *clean = malloc(len * strlen(REPLACEMENT) + 1);
+	size_t out = 0;
+	size_t step;
+
+	for (size_t at = 0; clean != NULL && at < len; at += step) {
+		size_t length = json_text_character(text + at, len - at);
+
+		step = length > 0 ? length : 1;
+		length = length > 0 ? length : strlen(REPLACEMENT);
+		memcpy(clean + out, step == 1 && length > 1 ? REPLACEMENT : text + at, length);
+		out += length;
+	}
+	*ret_len = out;
+	return clean;
+}
 
 /* yajl_gen takes about 660 bytes, most of them for the state of each of its 128 levels. */
 #define GENERATOR 1024
@@ -1146,7 +1121,7 @@ int json_string_len(struct json_writer *writer, const char *text, size_t len)
 	AUTO_FREE char *clean = NULL;
 
 	if (json_text_utf8(text, len) < len) {
-		clean = json_print_clean(text, len, &len);
+		clean = replace_invalid(text, len, &len);
 		if (clean == NULL && writer->print.error == 0)
 			writer->print.error = -ENOMEM;
 		text = clean;
@@ -1163,22 +1138,21 @@ int json_u64(struct json_writer *writer, uint64_t value)
 {
 	char buf[JSON_PRINT_NUMBER];
 
-	return put_number(writer, buf, json_print_whole(buf, false, value));
+	return put_number(writer, buf, print_whole(buf, false, value));
 }
 
 int json_i64(struct json_writer *writer, int64_t value)
 {
 	char buf[JSON_PRINT_NUMBER];
 
-	return put_number(writer, buf,
-			  json_print_whole(buf, value < 0, value < 0 ? -(uint64_t)value : (uint64_t)value));
+	return put_number(writer, buf, print_whole(buf, value < 0, value < 0 ? -(uint64_t)value : (uint64_t)value));
 }
 
 int json_double(struct json_writer *writer, double value)
 {
 	char buf[JSON_PRINT_NUMBER];
 
-	return isfinite(value) ? put_number(writer, buf, json_print_number(buf, value)) : json_null(writer);
+	return isfinite(value) ? put_number(writer, buf, print_number(buf, value)) : json_null(writer);
 }
 
 int json_bool(struct json_writer *writer, bool value)
@@ -1203,6 +1177,49 @@ int json_writer_close(struct json_writer *writer)
 	r = json_print_flush(&writer->print);
 	free(writer);
 	return r;
+}
+
+/*
+ * Hidden characters hardly ever occur: an ordinary string is passed on as it is and only the other
+ * is copied, to the stack, so only the writer can fail. The writer replaces what is not UTF-8.
+ */
+
+/* Length of the harmful character at text (NUL-terminated), 0 if it is harmless. */
+static size_t harmful(const char *text)
+{
+	uint32_t code = 0;
+	size_t len;
+
+	if ((unsigned char)text[0] < 0x7f)
+		return 0;
+	len = text_decode(text, strnlen(text, 4), &code);
+
+	return len && text_is_hidden(code) ? len : 0;
+}
+
+int printable_json(struct json_writer *writer, const char *text)
+{
+	char copy[PRINTABLE_MAX];
+	size_t len = 0;
+	const char *at = text;
+
+	while (*at && harmful(at) == 0)
+		at++;
+	if (!*at)
+		return json_string(writer, text);
+
+	for (at = text; *at && len + sizeof(REPLACEMENT) <= sizeof(copy);) {
+		size_t skip = harmful(at);
+
+		if (skip > 0) {
+			memcpy(copy + len, REPLACEMENT, sizeof(REPLACEMENT) - 1);
+			len += sizeof(REPLACEMENT) - 1;
+			at += skip;
+		} else {
+			copy[len++] = *at++;
+		}
+	}
+	return json_string_len(writer, copy, len);
 }
 
 void json_member_double(struct json_writer *json, const char *key, double value)
@@ -1251,116 +1268,4 @@ void json_member_array(struct json_writer *json, const char *key)
 {
 	json_key(json, key);
 	json_begin_array(json);
-}
-
-/*
- * Beyond this, a double has no decimals left; below this, six decimals would leave fewer than four
- * digits.
- */
-#define PLAIN_MAX 1e15
-#define PLAIN_MIN 1e-3
-
-/* Hands on what was gathered. Returns the first error. */
-static int json_print_flush(struct json_print *print)
-{
-	if (print->error == 0 && print->gathered > 0)
-		print->error = sink_write(&print->sink, print->gather, print->gathered);
-	print->gathered = 0;
-	return print->error;
-}
-
-static void gather(struct json_print *print, const char *text, size_t len)
-{
-	while (len > 0) {
-		size_t room = JSON_PRINT_GATHER - print->gathered;
-		size_t part = len < room ? len : room;
-
-		memcpy(print->gather + print->gathered, text, part);
-		print->gathered += part;
-		text += part;
-		len -= part;
-		if (print->gathered == JSON_PRINT_GATHER)
-			json_print_flush(print);
-	}
-}
-
-/*
- * Takes what a generator prints, in its pieces: brackets, line breaks and indents come one by one.
- */
-static void json_print_put(struct json_print *print, const char *text, size_t len)
-{
-	enum json_print_last last = print->last;
-	bool line_break = len == 1 && *text == '\n';
-
-	if (line_break && (last == JSON_PRINT_BRACKET || last == JSON_PRINT_BREAK)) {
-		print->last = last == JSON_PRINT_BRACKET ? JSON_PRINT_BREAK : JSON_PRINT_EMPTY;
-		return;
-	}
-	if (last == JSON_PRINT_EMPTY && len > 0 && *text == ' ')
-		return;
-	if (last == JSON_PRINT_BREAK)
-		gather(print, "\n", 1);
-	print->last = len == 1 && (*text == '{' || *text == '[') ? JSON_PRINT_BRACKET : JSON_PRINT_OTHER;
-	gather(print, text, len);
-}
-
-/* A whole number, with a minus sign if it is negative. Returns the length. */
-/* Most figures are whole, and printf(3) takes ten times as long. */
-static size_t json_print_whole(char buf[JSON_PRINT_NUMBER], bool negative, uint64_t value)
-{
-	char digits[20];
-	size_t count = 0, len = 0;
-
-	do {
-		digits[count++] = (char)('0' + value % 10);
-		value /= 10;
-	} while (value > 0);
-	if (negative)
-		buf[len++] = '-';
-	while (count > 0)
-		buf[len++] = digits[--count];
-	return len;
-}
-
-/*
- * A finite number as JSON: at most six decimals, fewer where zeros would follow; very large and
- * very small ones with an exponent. Returns the length.
- */
-static size_t json_print_number(char buf[JSON_PRINT_NUMBER], double value)
-{
-	double size = fabs(value);
-	size_t len;
-
-	if (size < PLAIN_MAX && size == trunc(size))
-		return json_print_whole(buf, value < 0, (uint64_t)size);
-	if (size >= PLAIN_MAX || size < PLAIN_MIN)
-		return (size_t)snprintf(buf, JSON_PRINT_NUMBER, size >= PLAIN_MAX ? "%.17g" : "%.6g", value);
-	len = (size_t)snprintf(buf, JSON_PRINT_NUMBER, "%.6f", value);
-	while (buf[len - 1] == '0')
-		len--;
-	if (buf[len - 1] == '.')
-		len--;
-	return len;
-}
-
-/*
- * Text with U+FFFD for every byte that is no part of a UTF-8 character, for free(3). NULL when
- * memory is short.
- */
-static char *json_print_clean(const char *text, size_t len, size_t *ret_len)
-{
-	char *clean = malloc(len * strlen(REPLACEMENT) + 1);
-	size_t out = 0;
-	size_t step;
-
-	for (size_t at = 0; clean != NULL && at < len; at += step) {
-		size_t length = json_text_character(text + at, len - at);
-
-		step = length > 0 ? length : 1;
-		length = length > 0 ? length : strlen(REPLACEMENT);
-		memcpy(clean + out, step == 1 && length > 1 ? REPLACEMENT : text + at, length);
-		out += length;
-	}
-	*ret_len = out;
-	return clean;
 }
