@@ -59,9 +59,7 @@ int interruption_to_pass_on(void)
 
 static int print_error(const struct output_file *out, const char *path, int error)
 {
-	fprintf(stderr, "%s: ", out->command);
-	output_escaped(stderr, path);
-	fprintf(stderr, ": %s\n", strerror(error ? error : EIO));
+	output_complain(out->command, path, strerror(error ? error : EIO));
 	return EXIT_TROUBLE;
 }
 
@@ -178,6 +176,13 @@ int output_json_new(struct json_writer **ret)
 	return json_writer_new(output_sink(stdout), true, ret);
 }
 
+void output_complain(const char *command, const char *what, const char *why)
+{
+	fprintf(stderr, "%s: ", command);
+	output_escaped(stderr, what);
+	fprintf(stderr, "%s%s\n", why ? ": " : "", why ? why : "");
+}
+
 int output_no_memory(void)
 {
 	fprintf(stderr, "spikewatch: out of memory\n");
@@ -191,6 +196,31 @@ size_t output_characters(const char *text, size_t len)
 	for (size_t i = 0; i < len; i++)
 		count += ((unsigned char)text[i] & 0xC0) != 0x80;
 	return count;
+}
+
+/* The bytes of the first so many characters. */
+static size_t bytes_of(const char *text, size_t characters)
+{
+	size_t len = 0;
+
+	for (; text[len]; len++)
+		if (((unsigned char)text[len] & 0xC0) != 0x80 && characters-- == 0)
+			break;
+	return len;
+}
+
+void output_fit(const char *text, size_t width, unsigned how, FILE *file)
+{
+	size_t have = output_characters(text, strlen(text)), dots = how & OUTPUT_CUT_DOTS ? 2 : 0;
+	int pad = have < width ? (int)(width - have) : 0;
+
+	if (have > width && width > 3 && (how & OUTPUT_CUT_PATHS) && *text == '/')
+		fprintf(file, "..%s", text + bytes_of(text, have - width + 2));
+	else if (have > width)
+		fprintf(file, "%.*s%s", (int)bytes_of(text, width - dots), text, dots ? ".." : "");
+	else
+		fprintf(file, "%*s%s%*s", how & OUTPUT_PAD_LEFT ? pad : 0, "", text, how & OUTPUT_PAD_RIGHT ? pad : 0,
+			"");
 }
 
 void output_wrap(const char *text, size_t width, FILE *file)

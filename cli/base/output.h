@@ -68,11 +68,25 @@ struct sink output_sink(FILE *file);
 /* A pretty-printing JSON writer on stdout, which reports its errors itself. 0 or -ENOMEM. */
 int output_json_new(struct json_writer **ret);
 
+/* Prints "command: what: why" on stderr, what escaped. why may be NULL. */
+void output_complain(const char *command, const char *what, const char *why);
+
 /* Prints "out of memory" on stderr. Returns EXIT_TROUBLE. */
 int output_no_memory(void);
 
 /* The number of UTF-8 characters in len bytes. */
 size_t output_characters(const char *text, size_t len);
+
+/* How output_fit pads a text that is too short and cuts one that is too long. */
+enum output_fit {
+	OUTPUT_PAD_LEFT = 1,  /* spaces before it */
+	OUTPUT_PAD_RIGHT = 2, /* spaces behind it */
+	OUTPUT_CUT_DOTS = 4,  /* what is cut ends with two dots; without it, it just ends */
+	OUTPUT_CUT_PATHS = 8, /* a path begins with two dots instead, because its end says more */
+};
+
+/* Prints text in at most width characters. how: bits of enum output_fit. */
+void output_fit(const char *text, size_t width, unsigned how, FILE *file);
 
 /*
  * Prints text in lines no wider than width (in characters), broken at spaces where there are any.

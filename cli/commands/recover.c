@@ -42,9 +42,7 @@ struct outcome {
 /* Prints an error. Returns code. */
 static int refuse(const char *what, const char *why, int code)
 {
-	fprintf(stderr, "%s: ", command);
-	output_escaped(stderr, what);
-	fprintf(stderr, ": %s\n", why);
+	output_complain(command, what, why);
 	return code;
 }
 

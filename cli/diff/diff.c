@@ -1124,36 +1124,6 @@ static void print_change(const struct form *form, const struct contrast *contras
 
 /* ---- names ---- */
 
-/* The bytes of the first so many characters. */
-static size_t bytes_of(const char *text, size_t characters)
-{
-	size_t len = 0;
-
-	for (; text[len]; len++)
-		if (((unsigned char)text[len] & 0xC0) != 0x80 && characters-- == 0)
-			break;
-	return len;
-}
-
-/*
- * At most width characters, padded unless it is the last; a cut text ends with two dots, a path
- * begins with them.
- */
-static void print_text(const char *text, size_t width, bool last, FILE *file)
-{
-	size_t have = output_characters(text, strlen(text));
-
-	if (have <= width) {
-		fprintf(file, "%s%*s", text, last ? 0 : (int)(width - have), "");
-	} else if (text[0] == '/') {
-		fputs("..", file);
-		fputs(text + bytes_of(text, have - width + 2), file);
-	} else {
-		fwrite(text, 1, bytes_of(text, width - 2), file);
-		fputs("..", file);
-	}
-}
-
 /* Of a module's path, the file name. */
 static const char *place_of(enum difference_table table, const struct contrast_row *row)
 {
@@ -1230,14 +1200,17 @@ static void measure_columns(struct page *page)
 
 static void print_names(const struct page *page, const char *only, const char *name, const char *place)
 {
+	const unsigned cut = OUTPUT_CUT_DOTS | OUTPUT_CUT_PATHS;
+	bool has_place = page->place_width > 0 && *place;
+
 	if (page->only_width > 0) {
-		print_text(only, page->only_width, false, page->file);
+		output_fit(only, page->only_width, cut | OUTPUT_PAD_RIGHT, page->file);
 		fputs("  ", page->file);
 	}
-	print_text(name, page->name_width, page->place_width == 0 || !*place, page->file);
-	if (page->place_width > 0 && *place) {
+	output_fit(name, page->name_width, has_place ? cut | OUTPUT_PAD_RIGHT : cut, page->file);
+	if (has_place) {
 		fputs("  ", page->file);
-		print_text(place, page->place_width, true, page->file);
+		output_fit(place, page->place_width, cut, page->file);
 	}
 	fputc('\n', page->file);
 }

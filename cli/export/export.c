@@ -561,9 +561,7 @@ struct restoring {
 /* Returns EXIT_TROUBLE. */
 static int restore_complain(const char *what, const char *why)
 {
-	fprintf(stderr, "%s: ", command);
-	output_escaped(stderr, what);
-	fprintf(stderr, ": %s\n", why);
+	output_complain(command, what, why);
 	return EXIT_TROUBLE;
 }
 

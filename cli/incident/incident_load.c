@@ -628,9 +628,7 @@ int incident_load_capture(int incidentfd, const char *name, struct buffer *buffe
 /* Returns error. */
 static int pick_refuse(const char *command, const char *what, const char *why, int error)
 {
-	fprintf(stderr, "%s: ", command);
-	output_escaped(stderr, what);
-	fprintf(stderr, ": %s\n", why);
+	output_complain(command, what, why);
 	return error;
 }
 

@@ -675,21 +675,6 @@ static void print_pair(const struct functions *functions, const uint64_t amount[
 	fputs("  ", file);
 }
 
-/* Cuts at a character, or pads. */
-static void print_text(const char *text, size_t width, bool last, FILE *file)
-{
-	size_t have = output_characters(text, strlen(text)), room = have > width ? width - 2 : width, shown = 0;
-
-	for (; *text && (shown < room || ((unsigned char)*text & 0xC0) == 0x80); text++) {
-		shown += ((unsigned char)text[1] & 0xC0) != 0x80;
-		fputc(*text, file);
-	}
-	if (have > width)
-		fputs("..", file);
-	else if (!last)
-		fprintf(file, "%*s", (int)(width - have), "");
-}
-
 /* What stands in the columns of text. */
 struct cells {
 	const char *function, *module;
@@ -736,11 +721,11 @@ static void print_numbers(const struct functions *functions, const struct functi
 
 static void print_names(const struct cells *cells, const size_t width[static 3], FILE *file)
 {
-	print_text(cells->function, width[0], false, file);
+	output_fit(cells->function, width[0], OUTPUT_CUT_DOTS | OUTPUT_PAD_RIGHT, file);
 	fputs("  ", file);
-	print_text(cells->module, width[1], false, file);
+	output_fit(cells->module, width[1], OUTPUT_CUT_DOTS | OUTPUT_PAD_RIGHT, file);
 	fputs("  ", file);
-	print_text(cells->thread, width[2], true, file);
+	output_fit(cells->thread, width[2], OUTPUT_CUT_DOTS, file);
 	fputc('\n', file);
 }
 
@@ -799,7 +784,7 @@ static void print_narrow(const struct functions *functions, size_t line, FILE *f
 	for (size_t i = 0; i < functions->count; i++) {
 		print_heading(functions, i, file);
 		print_pair(functions, functions->row[i].total, file);
-		print_text(functions->row[i].function, line - NARROW_WIDTH, true, file);
+		output_fit(functions->row[i].function, line - NARROW_WIDTH, OUTPUT_CUT_DOTS, file);
 		fputc('\n', file);
 	}
 }
@@ -815,6 +800,7 @@ static void print_threads(const struct functions *functions, size_t line, FILE *
 {
 	size_t left = line - NARROW_WIDTH - TID_WIDTH - 2, width = strlen("thread");
 	bool with_process = line >= WIDTH_FULL;
+	unsigned fit = with_process ? OUTPUT_CUT_DOTS | OUTPUT_PAD_RIGHT : OUTPUT_CUT_DOTS;
 
 	if (functions->thread_count == 0)
 		return;
@@ -823,7 +809,7 @@ static void print_threads(const struct functions *functions, size_t line, FILE *
 	fputc('\n', file);
 	output_wrap(text_forms[functions->unit].threads, line, file);
 	fprintf(file, "%6s %6s  %*s  ", "before", "during", TID_WIDTH, "tid");
-	print_text("thread", width, !with_process, file);
+	output_fit("thread", width, fit, file);
 	fputs(with_process ? "  process\n" : "\n", file);
 	for (size_t i = 0; i < functions->thread_count; i++) {
 		const struct functions_row *row = &functions->thread[i];
@@ -831,10 +817,11 @@ static void print_threads(const struct functions *functions, size_t line, FILE *
 
 		print_pair(functions, row->self, file);
 		fprintf(file, "%*jd  ", TID_WIDTH, (intmax_t)row->tid);
-		print_text(row->thread[0] ? row->thread : "?", width, !with_process, file);
+		output_fit(row->thread[0] ? row->thread : "?", width, fit, file);
 		if (with_process) {
 			fputs("  ", file);
-			print_text(process_text(row, process, sizeof(process)), left - width - 2, true, file);
+			output_fit(process_text(row, process, sizeof(process)), left - width - 2, OUTPUT_CUT_DOTS,
+				   file);
 		}
 		fputc('\n', file);
 	}

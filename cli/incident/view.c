@@ -198,37 +198,6 @@ static void fit_columns(struct table *table, size_t width)
 	}
 }
 
-/* The end of a text that has so many characters. */
-static const char *last_characters(const char *text, size_t have, size_t wanted)
-{
-	for (; have > wanted; have--)
-		do
-			text++;
-		while (((unsigned char)*text & 0xC0) == 0x80);
-	return text;
-}
-
-/* Pads, or cuts at a character: a path at its front, because its end says more. */
-static void print_cell(const char *text, size_t width, bool left, bool last, FILE *file)
-{
-	size_t have = text_characters(text), bytes = 0, shown = 0;
-
-	if (!left && have < width)
-		fprintf(file, "%*s", (int)(width - have), "");
-	if (*text == '/' && have > width && width > 3) {
-		fprintf(file, "..%s", last_characters(text, have, width - 2));
-		return;
-	}
-	while (text[bytes]) {
-		if (((unsigned char)text[bytes] & 0xC0) != 0x80 && shown++ == width)
-			break;
-		bytes++;
-	}
-	fwrite(text, 1, bytes, file);
-	if (left && have < width && !last)
-		fprintf(file, "%*s", (int)(width - have), "");
-}
-
 static void print_rows(const struct table *table, FILE *file)
 {
 	for (size_t r = 0; r < table->rows; r++) {
@@ -236,7 +205,11 @@ static void print_rows(const struct table *table, FILE *file)
 			size_t c = table->order[i];
 			bool last = i + 1 == table->shown;
 
-			print_cell(table->cell[r][c], table->width[c], table->text[c], last, file);
+			output_fit(table->cell[r][c], table->width[c],
+				   OUTPUT_CUT_PATHS | (!table->text[c] ? OUTPUT_PAD_LEFT
+						       : last          ? 0
+								       : OUTPUT_PAD_RIGHT),
+				   file);
 			if (!last)
 				fputs("  ", file);
 		}

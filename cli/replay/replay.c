@@ -44,6 +44,8 @@
 #include <string.h>
 #include <unistd.h>
 
+static const char command[] = "spikewatch replay";
+
 /* ---- which entry of the configuration a recorded target belongs to ---- */
 
 /*
@@ -838,7 +840,7 @@ static void replay_view_source(struct replay_view *view, const struct replay_sou
 static void begin_warning(struct replay_view *view)
 {
 	clear_progress(view);
-	fputs("spikewatch replay: warning: ", stderr);
+	fprintf(stderr, "%s: warning: ", command);
 	output_escaped(stderr, view->path);
 	fputs(": ", stderr);
 }
@@ -1355,9 +1357,7 @@ static void on_progress(void *ctx, uint64_t done_bytes, uint64_t size_bytes)
 
 static void rerun_complain(struct rerun *rerun, int code, const char *message)
 {
-	fputs("spikewatch replay: ", stderr);
-	output_escaped(stderr, message);
-	fputc('\n', stderr);
+	output_complain(command, message, NULL);
 	rerun->code = rerun->code < code ? code : rerun->code;
 }
 
@@ -1611,9 +1611,7 @@ static int rerun_all(const struct replay *request)
 /* Returns -EINVAL. */
 static int replay_complain(const char *message)
 {
-	fputs("spikewatch replay: ", stderr);
-	output_escaped(stderr, message);
-	fputc('\n', stderr);
+	output_complain(command, message, NULL);
 	return -EINVAL;
 }
 
@@ -1770,7 +1768,7 @@ int replay_command(int argc, char **argv)
 		{ 0, "json", OPTION_FLAG, NULL, "all of it as one JSON object", &replay.json },
 	};
 	const struct options_usage usage = {
-		.command = "spikewatch replay",
+		.command = command,
 		.operands = "[SOURCE...]",
 		.summary = "Runs rules over what was recorded: what fires, and what nearly did.",
 		.description = "SOURCE: a recording, - for standard input, an incident's name or directory, a ring's\n"
