@@ -40,15 +40,6 @@ enum {
 	EXIT_USAGE = 64,
 };
 
-#ifdef __SANITIZE_ADDRESS__
-/* Leaks are looked for by a thread that traces the others, which the sandbox forbids. */
-const char *__asan_default_options(void);
-const char *__asan_default_options(void)
-{
-	return "detect_leaks=0";
-}
-#endif
-
 static const char usage[] =
 	"usage: spikewatch-symbolize [OPTIONS] < STACKFILE > COUNTS\n"
 	"Started by spikewatchd: gives names to the stacks of an incident. Descriptors must be open and allow "
