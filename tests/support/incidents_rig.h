@@ -39,12 +39,13 @@ static struct incidents *incidents;
 static struct evaluator *evaluator;
 static struct dispatcher *dispatcher;
 static struct clock the_clock;
-static const char *before_text; /* how far incidents go back */
+static const char *before_text, *after_text; /* the window of incidents */
 
 static inline void setup(void)
 {
 	the_clock = real_clock();
 	before_text = "500ms";
+	after_text = "300ms";
 	log_file = scene_log_catch();
 	scene_directory(directory);
 	snprintf(spool_at, sizeof(spool_at), "%s/incidents", directory);
@@ -88,9 +89,9 @@ static inline void start(const char *min_free, const char *rules)
 	config = scene_config(
 		"{\"sampling\": {\"interval\": \"2ms\", \"rescan_interval\": \"100ms\", \"cpu_budget\": \"100%%\"},"
 		"\"ring\": {\"size\": \"4MiB\", \"lock\": false}, \"stacks\": \"off\","
-		"\"incidents\": {\"before\": \"%s\", \"after\": \"300ms\", \"min_free\": \"%s\"},"
+		"\"incidents\": {\"before\": \"%s\", \"after\": \"%s\", \"min_free\": \"%s\"},"
 		"\"targets\": [{\"name\": \"burner\", \"pid\": %d}], \"rules\": [%s]}",
-		before_text, min_free, actor.pid, rules);
+		before_text, after_text, min_free, actor.pid, rules);
 
 	struct retention_limits limits = { .min_free_bytes = config->incidents.min_free_bytes };
 
