@@ -20,11 +20,9 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #define INCIDENT_FORMAT 1 /* raised when an older reader would misunderstand; new keys do not raise it */
@@ -658,27 +656,12 @@ static int incident_json_parse(const char *text, size_t len, struct incident *re
 
 int incident_json_read(int dirfd, struct incident *ret)
 {
-	AUTO_CLOSE int fd = openat(dirfd, INCIDENT_FILE, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	AUTO_FREE char *text = NULL;
-	struct stat st;
-	ssize_t len;
+	AUTO(buffer_release) struct buffer text = { .max = INCIDENT_BYTES_MAX };
+	int r = whole_file_read(dirfd, INCIDENT_FILE, &text);
 
-	if (fd < 0)
-		return errno == ELOOP ? -EBADMSG : -errno;
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	if (!S_ISREG(st.st_mode))
+	if (r == -EINVAL || r == -ELOOP)
 		return -EBADMSG;
-	if (st.st_size > INCIDENT_BYTES_MAX)
-		return -EFBIG;
-	text = malloc((size_t)st.st_size + 1);
-	if (!text)
-		return -ENOMEM;
-
-	len = fd_read_all(fd, text, (size_t)st.st_size);
-	if (len < 0)
-		return (int)len;
-	return incident_json_parse(text, (size_t)len, ret);
+	return r < 0 ? r : incident_json_parse(text.len ? text.data : "", text.len, ret);
 }
 
 void incident_init(struct incident *incident, const char *version)

@@ -16,6 +16,7 @@
 #include "lib/base/base.h"
 #include "lib/base/compress.h"
 #include "lib/base/io.h"
+#include "lib/base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -72,41 +73,25 @@ static bool take_text(struct rest *rest, const char *text)
 /* Canonical decimal: no sign, no leading zero, fits. */
 static bool take_size(struct rest *rest, uint64_t *ret)
 {
-	uint64_t value = 0;
-	size_t digits = 0;
+	const char *end = text_parse_u64(rest->at, rest->at + rest->len, ret);
 
-	while (digits < rest->len && rest->at[digits] >= '0' && rest->at[digits] <= '9') {
-		if (__builtin_mul_overflow(value, 10u, &value) ||
-		    __builtin_add_overflow(value, (uint64_t)(rest->at[digits] - '0'), &value))
-			return false;
-		digits++;
-	}
-	if (digits == 0 || (digits > 1 && rest->at[0] == '0'))
+	if (!end || (rest->at[0] == '0' && end - rest->at > 1))
 		return false;
-	rest->at += digits;
-	rest->len -= digits;
-	*ret = value;
+	rest->len -= (size_t)(end - rest->at);
+	rest->at = end;
 	return true;
 }
 
 /* Eight lower-case digits. */
 static bool take_crc(struct rest *rest, uint32_t *ret)
 {
-	static const char hex[] = "0123456789abcdef";
-	uint32_t value = 0;
+	uint64_t value;
 
-	if (rest->len < 8)
+	if (rest->len < 8 || text_parse_hex(rest->at, rest->at + 8, &value) != rest->at + 8)
 		return false;
-	for (size_t i = 0; i < 8; i++) {
-		const char *digit = memchr(hex, rest->at[i], 16);
-
-		if (!digit)
-			return false;
-		value = value << 4 | (uint32_t)(digit - hex);
-	}
 	rest->at += 8;
 	rest->len -= 8;
-	*ret = value;
+	*ret = (uint32_t)value;
 	return true;
 }
 
@@ -351,20 +336,12 @@ static int verify_name(void *ctx, const char *name)
 
 static int read_manifest(int dirfd, struct manifest *ret)
 {
-	AUTO_CLOSE int fd = -1;
-	char text[MANIFEST_BYTES_MAX];
-	ssize_t len;
-	int r;
+	AUTO(buffer_release) struct buffer text = { .max = MANIFEST_BYTES_MAX };
+	int r = whole_file_read(dirfd, MANIFEST_NAME, &text);
 
-	r = open_plain(dirfd, MANIFEST_NAME, &fd);
-	if (r < 0)
-		return r == -EINVAL ? -EBADMSG : r;
-
-	len = fd_read_all(fd, text, sizeof(text));
-	if (len < 0)
-		return (int)len;
-	/* A full buffer means a file longer than any MANIFEST. */
-	return (size_t)len < sizeof(text) ? manifest_parse(text, (size_t)len, ret) : -EBADMSG;
+	if (r == -EINVAL || r == -ELOOP || r == -EFBIG)
+		return -EBADMSG;
+	return r < 0 ? r : manifest_parse(text.data, text.len, ret);
 }
 
 int manifest_verify(int dirfd, void (*report)(void *ctx, const char *name, enum manifest_fault fault), void *ctx)

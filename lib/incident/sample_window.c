@@ -16,9 +16,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* Holes that are listed; further ones are added to the last. */
-#define SAMPLE_WINDOW_GAPS_MAX 64
-
+#define GAPS_MAX 64 /* that are listed; further ones are added to the last */
 #define DEFAULT_MAX_BYTES (8u << 20)
 #define CHUNK_BYTES 16384u /* small enough to waste little on a target that hardly changes */
 /* Time, two masks and every field, at the longest encoding of each. */
@@ -38,20 +36,22 @@ struct state {
 	struct sample sample;
 };
 
+/* A hole: the reader was overtaken, or pages were damaged. */
+struct gap {
+	mono_t at; /* of the first tick after it */
+	uint64_t lost_pages;
+};
+
 struct sample_window {
 	struct sample_window_options options;
 	mono_t from, to;
 	struct chunk *first, *last;
 	size_t chunk_count;
 	struct state state;
-	uint64_t samples, dropped;
-	uint64_t ticks;
+	struct sample_window_coverage coverage; /* the counters; what depends on the ticks is added on request */
 	mono_t first_tick, last_tick;
-	struct sample_window_gap gap[SAMPLE_WINDOW_GAPS_MAX];
+	struct gap gaps[GAPS_MAX];
 	size_t gap_count;
-	uint64_t gaps;
-	bool gone;
-	mono_t gone_at;
 };
 
 /* A place in the records; state is that of the record before. */
@@ -117,9 +117,9 @@ static size_t encode_record(uint8_t *record, struct state *state, mono_t at, con
 	return (size_t)(end - record);
 }
 
-static struct cursor first_record(const struct sample_window *sample_window)
+static struct cursor first_record(const struct sample_window *window)
 {
-	return (struct cursor){ .chunk = sample_window->first, .state = { .time_ns = sample_window->from.ns } };
+	return (struct cursor){ .chunk = window->first, .state = { .time_ns = window->from.ns } };
 }
 
 /* Decodes the next record into cursor->state. False at the end. */
@@ -147,57 +147,58 @@ static bool next_record(struct cursor *cursor)
 
 int sample_window_new(const struct sample_window_options *options, struct sample_window **ret)
 {
-	struct sample_window *sample_window = calloc(1, sizeof(*sample_window));
+	struct sample_window *window = calloc(1, sizeof(*window));
 
-	if (!sample_window)
+	if (!window)
 		return -ENOMEM;
 
-	sample_window->options = *options;
-	if (sample_window->options.max_bytes == 0)
-		sample_window->options.max_bytes = DEFAULT_MAX_BYTES;
-	sample_window->from = mono_sub(options->fired, options->before_ns);
-	sample_window->to = mono_add(options->fired, options->after_ns);
-	sample_window->state.time_ns = sample_window->from.ns;
-	*ret = sample_window;
+	window->options = *options;
+	if (window->options.max_bytes == 0)
+		window->options.max_bytes = DEFAULT_MAX_BYTES;
+	window->from = mono_sub(options->fired, options->before_ns);
+	window->to = mono_add(options->fired, options->after_ns);
+	window->coverage.want_before_ns = options->before_ns;
+	window->coverage.want_after_ns = options->after_ns;
+	window->state.time_ns = window->from.ns;
+	*ret = window;
 	return 0;
 }
 
-void sample_window_free(struct sample_window *sample_window)
+void sample_window_free(struct sample_window *window)
 {
-	if (!sample_window)
+	if (!window)
 		return;
-	while (sample_window->first) {
-		struct chunk *chunk = sample_window->first;
+	while (window->first) {
+		struct chunk *chunk = window->first;
 
-		sample_window->first = chunk->next;
+		window->first = chunk->next;
 		free(chunk);
 	}
-	free(sample_window);
+	free(window);
 }
 
-static bool in_window(const struct sample_window *sample_window, mono_t at)
+static bool in_window(const struct sample_window *window, mono_t at)
 {
-	return mono_diff(at, sample_window->from) >= 0 && mono_diff(sample_window->to, at) >= 0;
+	return mono_diff(at, window->from) >= 0 && mono_diff(window->to, at) >= 0;
 }
 
-void sample_window_tick(struct sample_window *sample_window, mono_t at)
+void sample_window_tick(struct sample_window *window, mono_t at)
 {
-	if (!in_window(sample_window, at))
+	if (!in_window(window, at))
 		return;
-	if (sample_window->ticks == 0)
-		sample_window->first_tick = at;
-	sample_window->last_tick = at;
-	sample_window->ticks++;
+	if (window->coverage.ticks_got++ == 0)
+		window->first_tick = at;
+	window->last_tick = at;
 }
 
 /* A chunk with room for one more record; NULL at the limit or without memory. */
-static struct chunk *chunk_with_room(struct sample_window *sample_window)
+static struct chunk *chunk_with_room(struct sample_window *window)
 {
-	struct chunk *chunk = sample_window->last;
+	struct chunk *chunk = window->last;
 
 	if (chunk && sizeof(chunk->data) - chunk->len >= RECORD_MAX)
 		return chunk;
-	if ((sample_window->chunk_count + 1) * sizeof(*chunk) > sample_window->options.max_bytes)
+	if ((window->chunk_count + 1) * sizeof(*chunk) > window->options.max_bytes)
 		return NULL;
 	chunk = malloc(sizeof(*chunk));
 	if (!chunk)
@@ -205,90 +206,82 @@ static struct chunk *chunk_with_room(struct sample_window *sample_window)
 
 	chunk->next = NULL;
 	chunk->len = 0;
-	if (sample_window->last)
-		sample_window->last->next = chunk;
+	if (window->last)
+		window->last->next = chunk;
 	else
-		sample_window->first = chunk;
-	sample_window->last = chunk;
-	sample_window->chunk_count++;
+		window->first = chunk;
+	window->last = chunk;
+	window->chunk_count++;
 	return chunk;
 }
 
-void sample_window_add(struct sample_window *sample_window, mono_t at, const struct sample *sample)
+void sample_window_add(struct sample_window *window, mono_t at, const struct sample *sample)
 {
 	struct chunk *chunk;
 
-	if (!in_window(sample_window, at))
+	if (!in_window(window, at))
 		return;
-	chunk = chunk_with_room(sample_window);
+	chunk = chunk_with_room(window);
 	if (!chunk) {
-		sample_window->dropped++;
+		window->coverage.samples_dropped++;
 		return;
 	}
-	chunk->len += encode_record(chunk->data + chunk->len, &sample_window->state, at, sample);
-	sample_window->samples++;
+	chunk->len += encode_record(chunk->data + chunk->len, &window->state, at, sample);
+	window->coverage.samples++;
 }
 
-void sample_window_gap(struct sample_window *sample_window, mono_t at, uint64_t lost_pages)
+void sample_window_gap(struct sample_window *window, mono_t at, uint64_t lost_pages)
 {
-	if (!in_window(sample_window, at))
+	if (!in_window(window, at))
 		return;
-	sample_window->gaps++;
-	if (sample_window->gap_count == SAMPLE_WINDOW_GAPS_MAX)
-		sample_window->gap[SAMPLE_WINDOW_GAPS_MAX - 1].lost_pages += lost_pages;
+	window->coverage.gaps++;
+	window->coverage.lost_pages += lost_pages;
+	if (window->gap_count == GAPS_MAX)
+		window->gaps[GAPS_MAX - 1].lost_pages += lost_pages;
 	else
-		sample_window->gap[sample_window->gap_count++] = (struct sample_window_gap){ at, lost_pages };
+		window->gaps[window->gap_count++] = (struct gap){ at, lost_pages };
 }
 
-void sample_window_gone(struct sample_window *sample_window, mono_t at)
+void sample_window_gone(struct sample_window *window, mono_t at)
 {
-	if (!in_window(sample_window, at))
+	if (!in_window(window, at))
 		return;
-	sample_window->gone = true;
-	sample_window->gone_at = at;
+	window->coverage.gone = true;
+	window->coverage.gone_ns = mono_diff(at, window->options.fired);
 }
 
-bool sample_window_done(const struct sample_window *sample_window, mono_t now)
+bool sample_window_done(const struct sample_window *window, mono_t now)
 {
-	return mono_diff(now, sample_window->to) > 0;
+	return mono_diff(now, window->to) > 0;
 }
 
-mono_t sample_window_start(const struct sample_window *sample_window)
+mono_t sample_window_start(const struct sample_window *window)
 {
-	return sample_window->from;
+	return window->from;
 }
 
 /* ---- coverage and peaks ---- */
 
-void sample_window_coverage(const struct sample_window *sample_window, uint64_t interval_ns,
+void sample_window_cover_ticks(mono_t fired, mono_t first, mono_t last, uint64_t interval_ns,
+			       struct sample_window_coverage *coverage)
+{
+	double slots, rate;
+
+	coverage->ticks_expected = (coverage->want_before_ns + coverage->want_after_ns) / interval_ns;
+	if (coverage->ticks_got == 0)
+		return;
+	slots = (double)mono_diff(last, first) / (double)interval_ns + 1;
+	rate = (double)coverage->ticks_got / slots;
+	coverage->got_from_ns = mono_diff(first, fired);
+	coverage->got_to_ns = mono_diff(last, fired);
+	coverage->capture_rate = rate < 1 ? rate : 1;
+}
+
+void sample_window_coverage(const struct sample_window *window, uint64_t interval_ns,
 			    struct sample_window_coverage *ret)
 {
-	struct sample_window_coverage coverage = {
-		.want_before_ns = sample_window->options.before_ns,
-		.want_after_ns = sample_window->options.after_ns,
-		.ticks_expected = (sample_window->options.before_ns + sample_window->options.after_ns) / interval_ns,
-		.ticks_got = sample_window->ticks,
-		.samples = sample_window->samples,
-		.samples_dropped = sample_window->dropped,
-		.gaps = sample_window->gaps,
-		.gone = sample_window->gone,
-	};
-
-	if (sample_window->ticks > 0) {
-		double slots =
-			(double)mono_diff(sample_window->last_tick, sample_window->first_tick) / (double)interval_ns +
-			1;
-		double rate = (double)sample_window->ticks / slots;
-
-		coverage.got_from_ns = mono_diff(sample_window->first_tick, sample_window->options.fired);
-		coverage.got_to_ns = mono_diff(sample_window->last_tick, sample_window->options.fired);
-		coverage.capture_rate = rate < 1 ? rate : 1;
-	}
-	for (size_t i = 0; i < sample_window->gap_count; i++)
-		coverage.lost_pages += sample_window->gap[i].lost_pages;
-	if (sample_window->gone)
-		coverage.gone_ns = mono_diff(sample_window->gone_at, sample_window->options.fired);
-	*ret = coverage;
+	*ret = window->coverage;
+	sample_window_cover_ticks(window->options.fired, window->first_tick, window->last_tick, interval_ns, ret);
 }
 
 /*
@@ -306,9 +299,9 @@ static bool advance_trail(struct cursor *trail, bool *valid, uint64_t lead_ns, u
 	return *valid;
 }
 
-static void cpu_peak(const struct sample_window *sample_window, struct sample_window_peaks *peaks)
+static void cpu_peak(const struct sample_window *window, struct sample_window_peaks *peaks)
 {
-	struct cursor lead = first_record(sample_window), trail = first_record(sample_window);
+	struct cursor lead = first_record(window), trail = first_record(window);
 	bool valid = false;
 
 	while (next_record(&lead)) {
@@ -328,9 +321,9 @@ static void cpu_peak(const struct sample_window *sample_window, struct sample_wi
 	}
 }
 
-static void memory_peaks(const struct sample_window *sample_window, struct sample_window_peaks *peaks)
+static void memory_peaks(const struct sample_window *window, struct sample_window_peaks *peaks)
 {
-	struct cursor cursor = first_record(sample_window);
+	struct cursor cursor = first_record(window);
 	bool marked = false;
 	uint64_t mark = 0, rose_to = 0;
 
@@ -353,96 +346,64 @@ static void memory_peaks(const struct sample_window *sample_window, struct sampl
 	peaks->memory_peak_bytes = rose_to > peaks->memory_bytes ? rose_to : peaks->memory_bytes;
 }
 
-void sample_window_peaks(const struct sample_window *sample_window, uint64_t cpu_window_ns,
-			 struct sample_window_peaks *ret)
+void sample_window_peaks(const struct sample_window *window, uint64_t cpu_window_ns, struct sample_window_peaks *ret)
 {
 	struct sample_window_peaks peaks = { .cpu_window_ns = cpu_window_ns > 0 ? cpu_window_ns : 1 };
 
-	cpu_peak(sample_window, &peaks);
-	memory_peaks(sample_window, &peaks);
+	cpu_peak(window, &peaks);
+	memory_peaks(window, &peaks);
 	*ret = peaks;
-}
-
-/* Calls sample for each in order, until it returns non-zero, which is returned. */
-static int sample_window_visit(const struct sample_window *sample_window,
-			       int (*visit)(void *ctx, mono_t at, const struct sample *sample), void *ctx)
-{
-	struct cursor cursor = first_record(sample_window);
-
-	while (next_record(&cursor)) {
-		struct sample sample = cursor.state.sample;
-		int r;
-
-		r = visit(ctx, (mono_t){ cursor.state.time_ns }, &sample);
-		if (r != 0)
-			return r;
-	}
-	return 0;
 }
 
 /* ---- the stream ---- */
 
-struct output {
-	const struct sample_window *sample_window;
-	struct stream_writer *writer;
-	uint32_t target;
-	mono_t start;
-	size_t gap; /* the next one to be noted */
-};
-
-static uint64_t since_start(const struct output *output, mono_t at)
+/* Time in the stream. */
+static uint64_t since(mono_t start, mono_t at)
 {
-	int64_t ns = mono_diff(at, output->start);
+	int64_t ns = mono_diff(at, start);
 
 	return ns > 0 ? (uint64_t)ns : 0;
 }
 
-/* Notes the holes that end no later than at. */
-static int note_gaps(struct output *output, mono_t at)
+/* Notes the holes from *next on that end no later than at. */
+static int note_gaps(const struct sample_window *window, struct stream_writer *writer, mono_t start, mono_t at,
+		     size_t *next)
 {
-	const struct sample_window *sample_window = output->sample_window;
-
-	for (; output->gap < sample_window->gap_count; output->gap++) {
-		const struct sample_window_gap *gap = &sample_window->gap[output->gap];
+	for (; *next < window->gap_count && mono_diff(window->gaps[*next].at, at) <= 0; (*next)++) {
+		const struct gap *gap = &window->gaps[*next];
 		char json[96];
-		int len, r;
+		int len = snprintf(json, sizeof(json), "{\"time_ns\":%ju,\"lost_pages\":%ju}",
+				   (uintmax_t)since(start, gap->at), (uintmax_t)gap->lost_pages);
+		int r = stream_note(writer, "GAP", json, (size_t)len);
 
-		if (mono_diff(gap->at, at) > 0)
-			return 0;
-		len = snprintf(json, sizeof(json), "{\"time_ns\":%ju,\"lost_pages\":%ju}",
-			       (uintmax_t)since_start(output, gap->at), (uintmax_t)gap->lost_pages);
-		r = stream_note(output->writer, "GAP", json, (size_t)len);
 		if (r < 0)
 			return r;
 	}
 	return 0;
 }
 
-static int write_row(void *ctx, mono_t at, const struct sample *sample)
+int sample_window_write(const struct sample_window *window, struct stream_writer *writer, uint32_t target, mono_t start)
 {
-	struct output *output = ctx;
-	int r;
-
-	r = note_gaps(output, at);
-	if (r < 0)
-		return r;
-	return stream_row(output->writer, since_start(output, at), output->target, sample->value, sample->mask);
-}
-
-int sample_window_write(const struct sample_window *sample_window, struct stream_writer *writer, uint32_t target,
-			mono_t start)
-{
-	struct output output = { sample_window, writer, target, start, 0 };
+	struct cursor cursor = first_record(window);
+	const struct sample *sample = &cursor.state.sample;
+	size_t gap = 0;
 	char json[96];
+	mono_t gone;
 	int len, r;
 
-	r = sample_window_visit(sample_window, write_row, &output);
-	if (r < 0)
+	while (next_record(&cursor)) {
+		mono_t at = { cursor.state.time_ns };
+
+		r = note_gaps(window, writer, start, at, &gap);
+		if (r == 0)
+			r = stream_row(writer, since(start, at), target, sample->value, sample->mask);
+		if (r < 0)
+			return r;
+	}
+	r = note_gaps(window, writer, start, window->to, &gap);
+	if (r < 0 || !window->coverage.gone)
 		return r;
-	r = note_gaps(&output, sample_window->to);
-	if (r < 0 || !sample_window->gone)
-		return r;
-	len = snprintf(json, sizeof(json), "{\"time_ns\":%ju,\"target\":%u}",
-		       (uintmax_t)since_start(&output, sample_window->gone_at), target);
+	gone = (mono_t){ window->options.fired.ns + (uint64_t)window->coverage.gone_ns };
+	len = snprintf(json, sizeof(json), "{\"time_ns\":%ju,\"target\":%u}", (uintmax_t)since(start, gone), target);
 	return stream_note(writer, "GONE", json, (size_t)len);
 }

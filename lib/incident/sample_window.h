@@ -27,12 +27,6 @@ struct sample_window_options {
 	size_t max_bytes; /* of memory for samples. 0: 8 MiB */
 };
 
-/* A hole: the reader was overtaken, or pages were damaged. */
-struct sample_window_gap {
-	mono_t at; /* of the first tick after it */
-	uint64_t lost_pages;
-};
-
 /*
  * How much of the window there is. Times are relative to the firing, in nanoseconds: before it is
  * negative.
@@ -62,46 +56,49 @@ struct sample_window_peaks {
 
 /* 0 or -ENOMEM. *options is copied. */
 int sample_window_new(const struct sample_window_options *options, struct sample_window **ret);
-void sample_window_free(struct sample_window *sample_window);
+void sample_window_free(struct sample_window *window);
 CLEANUP(sample_window, free);
 
 /* A tick was taken, whether or not the target changed: what coverage is computed from. */
-void sample_window_tick(struct sample_window *sample_window, mono_t at);
+void sample_window_tick(struct sample_window *window, mono_t at);
 
 /*
  * A sample. Never fails: without memory it is dropped and counted. Times may step back by a little.
  */
-void sample_window_add(struct sample_window *sample_window, mono_t at, const struct sample *sample);
+void sample_window_add(struct sample_window *window, mono_t at, const struct sample *sample);
 
 /* Ticks are missing before `at`. */
-void sample_window_gap(struct sample_window *sample_window, mono_t at, uint64_t lost_pages);
+void sample_window_gap(struct sample_window *window, mono_t at, uint64_t lost_pages);
 
 /* The target ended. */
-void sample_window_gone(struct sample_window *sample_window, mono_t at);
+void sample_window_gone(struct sample_window *window, mono_t at);
 
 /* Is the window over at now. */
-bool sample_window_done(const struct sample_window *sample_window, mono_t now);
+bool sample_window_done(const struct sample_window *window, mono_t now);
 
 /* interval_ns: of the sampler, > 0. */
-void sample_window_coverage(const struct sample_window *sample_window, uint64_t interval_ns,
+void sample_window_coverage(const struct sample_window *window, uint64_t interval_ns,
 			    struct sample_window_coverage *ret);
+
+/* Sets what follows from want_before_ns, want_after_ns, ticks_got, and the first and last tick. */
+void sample_window_cover_ticks(mono_t fired, mono_t first, mono_t last, uint64_t interval_ns,
+			       struct sample_window_coverage *coverage);
 
 /*
  * cpu_window_ns: the grain of the CPU peak; shorter than 100 ms says little, because the kernel
  * charges CPU time by the tick.
  */
-void sample_window_peaks(const struct sample_window *sample_window, uint64_t cpu_window_ns,
-			 struct sample_window_peaks *ret);
+void sample_window_peaks(const struct sample_window *window, uint64_t cpu_window_ns, struct sample_window_peaks *ret);
 
 /*
  * Writes rows, GAP notes where ticks are missing, and a GONE note into a stream whose columns are
  * columns_of_samples and whose START_TIME is the wall clock at `start`. The target must have been
  * declared; nothing is closed. 0 or the writer's first error.
  */
-int sample_window_write(const struct sample_window *sample_window, struct stream_writer *writer, uint32_t target,
+int sample_window_write(const struct sample_window *window, struct stream_writer *writer, uint32_t target,
 			mono_t start);
 
 /* The moment the window begins: a good `start`. */
-mono_t sample_window_start(const struct sample_window *sample_window);
+mono_t sample_window_start(const struct sample_window *window);
 
 #endif

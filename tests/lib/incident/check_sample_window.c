@@ -55,42 +55,29 @@ static struct sample random_sample(uint64_t *seed)
 	return sample;
 }
 
-struct expected {
-	const mono_t *times;
-	const struct sample *samples;
-	size_t next;
-};
-
-static int compare(void *ctx, mono_t time, const struct sample *sample)
-{
-	struct expected *expected = ctx;
-	const struct sample *wanted = &expected->samples[expected->next];
-
-	ck_assert_uint_eq(time.ns, expected->times[expected->next].ns);
-	ck_assert_uint_eq(sample->mask, wanted->mask);
-	for (unsigned f = 0; f < SAMPLE_FIELDS; f++)
-		if (sample_has(wanted, f))
-			ck_assert_uint_eq(sample->value[f], wanted->value[f]);
-	expected->next++;
-	return 0;
-}
-
 START_TEST(what_goes_in_comes_out)
 {
 	enum { COUNT = 5000 };
 	struct sample_window *sample_window = make(0);
 	mono_t *times = calloc(COUNT, sizeof(*times));
 	struct sample *samples = calloc(COUNT, sizeof(*samples));
-	struct expected expected = { times, samples, 0 };
 	uint64_t seed = 42;
+	size_t next = 0;
 
 	for (size_t i = 0; i < COUNT; i++) {
 		times[i] = at(90 * S + i * 3 * MS - (i > 0 && i % 7 == 0 ? 4 * MS : 0)); /* steps back sometimes */
 		samples[i] = random_sample(&seed);
 		sample_window_add(sample_window, times[i], &samples[i]);
 	}
-	ck_assert_int_eq(sample_window_visit(sample_window, compare, &expected), 0);
-	ck_assert_uint_eq(expected.next, COUNT);
+	for (struct cursor cursor = first_record(sample_window); next_record(&cursor); next++) {
+		ck_assert_uint_lt(next, COUNT);
+		ck_assert_uint_eq(cursor.state.time_ns, times[next].ns);
+		ck_assert_uint_eq(cursor.state.sample.mask, samples[next].mask);
+		for (unsigned f = 0; f < SAMPLE_FIELDS; f++)
+			if (sample_has(&samples[next], f))
+				ck_assert_uint_eq(cursor.state.sample.value[f], samples[next].value[f]);
+	}
+	ck_assert_uint_eq(next, COUNT);
 	sample_window_free(sample_window);
 	free(times);
 	free(samples);
