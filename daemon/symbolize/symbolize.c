@@ -16,11 +16,11 @@
  */
 #include "daemon/symbolize/symbolize.h"
 
+#include "daemon/symbolize/address_space.h"
 #include "daemon/symbolize/symbols.h"
 #include "daemon/symbolize/unwind.h"
 #include "lib/base/base.h"
 #include "lib/base/map.h"
-#include "daemon/symbolize/address_space.h"
 #include "lib/proc/perf.h"
 
 #include <errno.h>
@@ -28,19 +28,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The outermost frame of a stack that is deeper than what was copied of it. */
-#define CALL_STACK_CUT "[stack cut]"
-
-/* All must outlive what is made of them. */
-struct call_stack_sources {
+/* How stacks become frames of one of the profiles. All but `frames` is borrowed. */
+struct call_stack {
 	const struct address_spaces *spaces;
 	struct modules *modules;
 	struct symbolize_counts *counts;
-};
-
-/* One for each profile. */
-struct call_stack {
-	struct call_stack_sources sources;
 	struct stack_profile *profile;
 	struct pair_map frames; /* -> frame << 2 | its file was replaced << 1 | has a name */
 };
@@ -54,17 +46,6 @@ struct call_stack {
 #define OF_KERNEL UINT64_MAX
 #define OF_NOTHING (UINT64_MAX - 1)
 #define OF_PROCESS(mapping, pid) (1ull << 63 | (mapping) << 32 | (pid))
-
-static void call_stack_init(struct call_stack *stack, const struct call_stack_sources *sources,
-			    struct stack_profile *profile)
-{
-	*stack = (struct call_stack){ .sources = *sources, .profile = profile, .frames = { .max = REMEMBERED_MAX } };
-}
-
-static void call_stack_release(struct call_stack *stack)
-{
-	pair_map_release(&stack->frames);
-}
 
 /* A frame to be made: where it is, and its functions. */
 struct found {
@@ -92,17 +73,17 @@ static void set_function_name(struct found *found, const char *name, size_t len)
 	found->count = 1;
 }
 
-static void find_in_elf(struct elf_file *names, const struct address_space_mapping *mapping, uint64_t address,
+static void find_in_elf(struct elf_file *file, const struct address_space_mapping *mapping, uint64_t address,
 			struct found *found)
 {
-	struct elf_file_name frames[ELF_FILE_NAMES_MAX];
+	struct elf_file_name names[ELF_FILE_NAMES_MAX];
 	uint64_t inside;
 
-	if (!elf_file_address(names, address - mapping->start + mapping->offset_bytes, &inside))
+	if (!elf_file_address(file, address - mapping->start + mapping->offset_bytes, &inside))
 		return;
-	found->count = elf_file_names(names, inside, frames);
+	found->count = elf_file_names(file, inside, names);
 	for (size_t i = 0; i < found->count; i++)
-		found->lines[i] = (struct stack_profile_line){ frames[i].function, frames[i].file, frames[i].line };
+		found->lines[i] = (struct stack_profile_line){ names[i].function, names[i].file, names[i].line };
 }
 
 static void describe_mapping(const struct address_space_mapping *mapping, enum module_state state, struct found *found)
@@ -146,8 +127,8 @@ static int remember_frame(struct call_stack *stack, uint64_t whose, const struct
 
 	if (r == 0 && *ret <= UINT32_MAX >> 2)
 		pair_map_put(&stack->frames, whose, address, *ret << 2 | (uint32_t)found->replaced << 1 | named);
-	stack->sources.counts->frames_named += named;
-	stack->sources.counts->frames_replaced += found->replaced;
+	stack->counts->frames_named += named;
+	stack->counts->frames_replaced += found->replaced;
 	return r;
 }
 
@@ -157,8 +138,8 @@ static bool recall_frame(struct call_stack *stack, uint64_t whose, uint64_t addr
 
 	if (!pair_map_get(&stack->frames, whose, address, &value))
 		return false;
-	stack->sources.counts->frames_named += value & 1;
-	stack->sources.counts->frames_replaced += value >> 1 & 1;
+	stack->counts->frames_named += value & 1;
+	stack->counts->frames_replaced += value >> 1 & 1;
 	*ret = value >> 2;
 	return true;
 }
@@ -171,33 +152,33 @@ static int kernel_frame(struct call_stack *stack, uint64_t address, uint32_t *re
 	};
 	const char *name;
 
-	stack->sources.counts->frames_kernel++;
+	stack->counts->frames_kernel++;
 	if (recall_frame(stack, OF_KERNEL, address, ret))
 		return 0;
-	set_function_name(&found, name, modules_kernel(stack->sources.modules, address, &name));
+	set_function_name(&found, name, modules_kernel(stack->modules, address, &name));
 	return remember_frame(stack, OF_KERNEL, &found, address, ret);
 }
 
 static int user_frame(struct call_stack *stack, uint32_t pid, uint64_t address, uint32_t *ret)
 {
-	const struct address_space_mapping *mapping = address_spaces_find(stack->sources.spaces, pid, address);
+	const struct address_space_mapping *mapping = address_spaces_find(stack->spaces, pid, address);
 	struct found found = { .mapped = false };
 	enum module_state state = MODULE_ABSENT;
 	uint64_t id = mapping != NULL ? mapping->id : 0, compiled = OF_PROCESS(id, (uint64_t)pid), whose = id;
 	const char *name;
 
-	stack->sources.counts->frames_unmapped += mapping == NULL;
+	stack->counts->frames_unmapped += mapping == NULL;
 	if (recall_frame(stack, id, address, ret) || recall_frame(stack, compiled, address, ret))
 		return 0;
 	if (mapping != NULL) {
-		struct elf_file *names = modules_elf(stack->sources.modules, mapping, &state);
+		struct elf_file *file = modules_elf(stack->modules, mapping, &state);
 
 		describe_mapping(mapping, state, &found);
-		if (names != NULL)
-			find_in_elf(names, mapping, address, &found);
+		if (file != NULL)
+			find_in_elf(file, mapping, address, &found);
 	}
 	if (state == MODULE_ABSENT || state == MODULE_UNREADABLE) {
-		set_function_name(&found, name, modules_compiled(stack->sources.modules, pid, address, &name));
+		set_function_name(&found, name, modules_compiled(stack->modules, pid, address, &name));
 		if (found.count > 0 || mapping == NULL)
 			whose = compiled;
 	}
@@ -230,19 +211,21 @@ static int add_address(struct call_stack *stack, struct adding *to, uint64_t add
 	if (to->count == STACK_PROFILE_FRAMES_MAX)
 		return 0;
 	address -= !exact && address != 0;
-	stack->sources.counts->frames++;
+	stack->counts->frames++;
 	return kernel ? kernel_frame(stack, address, &to->frames[to->count++])
 		      : user_frame(stack, to->record->pid, address, &to->frames[to->count++]);
 }
 
+/* The outermost frame of a stack that is deeper than what was copied of it. */
 static int add_cut_frame(struct call_stack *stack, struct adding *to)
 {
+	static const char name[] = "[stack cut]";
 	struct found found = { .mapped = false };
 
-	stack->sources.counts->samples_cut++;
+	stack->counts->samples_cut++;
 	if (to->count == STACK_PROFILE_FRAMES_MAX)
 		return 0;
-	set_function_name(&found, CALL_STACK_CUT, strlen(CALL_STACK_CUT));
+	set_function_name(&found, name, strlen(name));
 	return add_frame(stack, &found, 0, &to->frames[to->count++]);
 }
 
@@ -250,12 +233,12 @@ static int add_cut_frame(struct call_stack *stack, struct adding *to)
 static int add_user_frames(struct call_stack *stack, struct adding *to, const struct perf_record_format *format,
 			   const uint64_t *chain, size_t len)
 {
-	const struct unwind_place place = { stack->sources.spaces, stack->sources.modules, to->record->pid };
+	const struct unwind_place place = { stack->spaces, stack->modules, to->record->pid };
 	struct unwind found;
 	int r = 0;
 
 	unwind_sample(&place, format, &to->record->sample, chain, len, &found);
-	stack->sources.counts->frames_by_tables += found.by_tables;
+	stack->counts->frames_by_tables += found.by_tables;
 	for (size_t i = 0; i < found.count && r == 0; i++)
 		r = add_address(stack, to, found.addresses[i], found.exact[i], false);
 	return r == 0 && found.cut ? add_cut_frame(stack, to) : r;
@@ -330,9 +313,7 @@ struct stack_streams {
 	uint64_t broken;                                /* streams that ended in the middle so far */
 };
 
-/*
- * The stream of per-thread events that goes with a system-wide one; STACK_FILE_STREAM_KINDS: none.
- */
+/* The stream of per-thread events that goes with a system-wide one; STACK_FILE_STREAM_KINDS: none. */
 static enum stack_file_stream_kind followed_of(enum stack_file_stream_kind kind)
 {
 	return kind == STACK_FILE_CPU      ? STACK_FILE_CPU_FOLLOWED
@@ -391,10 +372,9 @@ static int read_spans(struct cursor cursor, struct spans *spans)
 	int r = cursor_advance(&cursor, &broken);
 
 	for (; r == 0 && cursor.there; r = cursor_advance(&cursor, &broken)) {
-		if (cursor.record.type == PERF_RECORD_SAMPLE)
-			r = spans_add(spans, &cursor.record);
+		r = cursor.record.type == PERF_RECORD_SAMPLE ? spans_add(spans, &cursor.record) : 0;
 		if (r < 0)
-			return r;
+			break;
 	}
 
 	return r;
@@ -645,7 +625,6 @@ static uint64_t covered_from(const struct stack_file *file, enum stack_profile_q
 static int begin_profile(struct symbolizing *job, enum stack_profile_quantity quantity)
 {
 	const struct stack_file_head *head = job->file->head;
-	const struct call_stack_sources sources = { job->spaces, job->modules, job->counts };
 	uint64_t spike_from_ns = job->options->spike_from_ns;
 	struct stack_profile_options options = {
 		.quantity = quantity,
@@ -660,7 +639,13 @@ static int begin_profile(struct symbolizing *job, enum stack_profile_quantity qu
 	};
 	int r = stack_profile_new(&options, &job->profiles[quantity]);
 
-	call_stack_init(&job->stacks[quantity], &sources, job->profiles[quantity]);
+	job->stacks[quantity] = (struct call_stack){
+		.spaces = job->spaces,
+		.modules = job->modules,
+		.counts = job->counts,
+		.profile = job->profiles[quantity],
+		.frames = { .max = REMEMBERED_MAX },
+	};
 	return r;
 }
 
@@ -689,7 +674,7 @@ int symbolize_run(const struct stack_file *file, const struct symbolize_options 
 	for (int i = 0; i < SYMBOLIZE_PROFILES; i++) {
 		if (r == 0)
 			ret[i] = TAKE(job.profiles[i]);
-		call_stack_release(&job.stacks[i]);
+		pair_map_release(&job.stacks[i].frames);
 		stack_profile_free(job.profiles[i]);
 	}
 	stack_streams_free(job.streams);

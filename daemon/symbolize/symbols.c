@@ -6,8 +6,8 @@
  * whose size is unknown, reaches to the next symbol of any kind, and never beyond the end that was
  * given with it; there is no "nearest". The array is sorted by start, of symbols with one start the
  * preferred last: going back from the last one that starts at or before an address, the first that
- * covers it is the innermost and best, and `reach`, the highest end so far, says when going on is of
- * no use. An untrusted file can nest symbols a million deep: after STEPS_MAX no name is given. An
+ * covers it is the innermost and best, and `reach`, the highest end so far, says when to stop. An
+ * untrusted file can nest symbols a million deep: after STEPS_MAX no name is given. An
  * open symbol inside of one whose size is known is a label in a function: it would only hide the
  * function, so it covers nothing.
  *
@@ -32,8 +32,8 @@
  * One ELF file: libdwfl opens it and finds its symbol tables, compressed ones too; which symbol an
  * address is in follows the rules above, not libdwfl's, which gives the nearest. The file is
  * reported to libdwfl as loaded where its program headers want it, so that addresses are those of
- * the file: where a process has loaded it does not matter, because offsets in the file are what both
- * sides know (elf_file_address). The name of a function is the linkage name of the debug
+ * the file: where a process has loaded it does not matter, because both sides know offsets in the
+ * file (elf_file_address). The name of a function is the linkage name of the debug
  * information, demangled, else that of the symbol, which says foo.part.0 where it is only part of
  * foo, else that in the source. Inlined functions have no symbol.
  *
@@ -230,7 +230,7 @@ static void symtable_release(struct symtable *table)
 	*table = (struct symtable){ 0 };
 }
 
-/* Cuts the first line off the text between *at and end; it ends at *ret_end. False: nothing is left. */
+/* The first line from *at on, which moves behind it; it ends at *ret_end. False: nothing is left. */
 static bool next_line(const char **at, const char *end, const char **ret_line, const char **ret_end)
 {
 	const char *newline = *at < end ? memchr(*at, '\n', (size_t)(end - *at)) : NULL;
@@ -302,8 +302,8 @@ static bool parse_perf_map_line(const char *line, const char *end, struct symtab
 
 /*
  * Reads what a just-in-time compiler wrote to /tmp/perf-<pid>.map (Linux,
- * tools/perf/Documentation/jit-interface.txt) into an empty table and seals it: "START SIZE name", a
- * line for each function, numbers in hexadecimal. Where functions overlap the later line holds,
+ * tools/perf/Documentation/jit-interface.txt) into an empty table and seals it: a line "START SIZE
+ * name" for each function, numbers in hexadecimal. Where functions overlap the later line holds,
  * because memory is compiled into again. Names point into text. 0 or -ENOMEM.
  */
 static int perf_map_parse(const char *text, size_t len, struct symtable *table, struct perf_map_counts *ret_counts)

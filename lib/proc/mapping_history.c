@@ -23,11 +23,12 @@
  * same file is the same mapping. Files are shared by all mappings, so a mapping costs only its
  * addresses.
  *
- * All memory is accounted for in one budget. Not for two threads at once.
+ * All memory is accounted for in one budget.
  */
 #include "lib/proc/mapping_history.h"
 
 #include "lib/base/map.h"
+#include "lib/base/text.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -599,24 +600,23 @@ struct line {
 	const char *at, *end;
 };
 
-/* A number and the one character after it. */
-static bool take_number(struct line *line, unsigned base, char after, uint64_t *ret)
+/* Moves behind a number, which ended at number_end, and the one character after it. */
+static bool step_behind(struct line *line, const char *number_end, char after)
 {
-	const char *from = line->at;
-	uint64_t value = 0;
+	if (number_end == NULL || number_end == line->end || *number_end != after)
+		return false;
+	line->at = number_end + 1;
+	return true;
+}
 
-	for (; line->at < line->end; line->at++) {
-		unsigned char c = (unsigned char)*line->at;
-		unsigned digit = c >= '0' && c <= '9' ? c - (unsigned)'0' : c >= 'a' && c <= 'f' ? c - 'a' + 10u : 16;
+static bool take_hex(struct line *line, char after, uint64_t *ret)
+{
+	return step_behind(line, text_parse_hex(line->at, line->end, ret), after);
+}
 
-		if (digit >= base)
-			break;
-		if (value > (UINT64_MAX - digit) / base)
-			return false;
-		value = value * base + digit;
-	}
-	*ret = value;
-	return line->at > from && line->at < line->end && *line->at++ == after;
+static bool take_decimal(struct line *line, char after, uint64_t *ret)
+{
+	return step_behind(line, text_parse_u64(line->at, line->end, ret), after);
 }
 
 static bool take_permissions(struct line *line, struct perf_record_mmap *ret)
@@ -656,10 +656,10 @@ static bool parse_maps_line(struct line *line, char path[PATH_MAX_BYTES], struct
 	uint64_t end, major, minor;
 
 	memset(ret, 0, sizeof(*ret));
-	if (!take_number(line, 16, '-', &ret->start) || !take_number(line, 16, ' ', &end) || end <= ret->start ||
-	    !take_permissions(line, ret) || !take_number(line, 16, ' ', &ret->offset) ||
-	    !take_number(line, 16, ':', &major) || !take_number(line, 16, ' ', &minor) ||
-	    !take_number(line, 10, ' ', &ret->file.inode) || !take_path(line, path, &ret->path_len))
+	if (!take_hex(line, '-', &ret->start) || !take_hex(line, ' ', &end) || end <= ret->start ||
+	    !take_permissions(line, ret) || !take_hex(line, ' ', &ret->offset) || !take_hex(line, ':', &major) ||
+	    !take_hex(line, ' ', &minor) || !take_decimal(line, ' ', &ret->file.inode) ||
+	    !take_path(line, path, &ret->path_len))
 		return false;
 	ret->len = end - ret->start;
 	ret->file.major = (uint32_t)major;
@@ -825,8 +825,8 @@ static const struct lifetime *lifetime_after(const struct mapping_history *histo
 }
 
 /* From the lifetime that reaches into the span to the newest. */
-static int write_process(const struct mapping_history *history, uint32_t pid, uint64_t from_ns, uint64_t to_ns,
-			 const struct sink *sink)
+int mapping_history_write(const struct mapping_history *history, uint32_t pid, uint64_t from_ns, uint64_t to_ns,
+			  const struct sink *sink)
 {
 	const struct lifetime *lifetime = lifetime_at(history, pid, from_ns);
 	int r = 0;
@@ -835,16 +835,6 @@ static int write_process(const struct mapping_history *history, uint32_t pid, ui
 		lifetime = lifetime_after(history, pid, NULL, to_ns);
 	for (; r == 0 && lifetime != NULL; lifetime = lifetime_after(history, pid, lifetime, to_ns))
 		r = write_lifetime(lifetime, from_ns, to_ns, sink);
-	return r;
-}
-
-int mapping_history_write(const struct mapping_history *history, const uint32_t *pids, size_t count, uint64_t from_ns,
-			  uint64_t to_ns, const struct sink *sink)
-{
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < count; i++)
-		r = write_process(history, pids[i], from_ns, to_ns, sink);
 	return r;
 }
 

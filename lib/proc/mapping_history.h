@@ -46,6 +46,7 @@ struct mapping_history_place {
 
 /* 0; -ENOMEM. *ret belongs to the caller: mapping_history_free. */
 int mapping_history_new(const struct mapping_history_limits *limits, struct mapping_history **ret);
+
 /* NULL is fine. */
 void mapping_history_free(struct mapping_history *history);
 
@@ -89,8 +90,7 @@ bool mapping_history_find(const struct mapping_history *history, uint32_t pid, u
 void mapping_history_expire(struct mapping_history *history, uint64_t now_ns);
 
 /*
- * Writes records that describe from_ns .. to_ns of the count processes in pids, process by process,
- * each in order of time:
+ * Writes records that describe from_ns .. to_ns of a process, in order of time:
  *   FORK (ppid 0 if unknown) where a lifetime begins by fork: nothing of what this pid had mapped
  *   before holds, and nothing is inherited
  *   COMM with PERF_RECORD_MISC_COMM_EXEC where a lifetime begins by execve: the same
@@ -99,8 +99,8 @@ void mapping_history_expire(struct mapping_history *history, uint64_t now_ns);
  * Each write is one record. A mapping holds until another overlaps it, as far as that one reaches.
  * 0 or what the sink returned.
  */
-int mapping_history_write(const struct mapping_history *history, const uint32_t *pids, size_t count, uint64_t from_ns,
-			  uint64_t to_ns, const struct sink *sink);
+int mapping_history_write(const struct mapping_history *history, uint32_t pid, uint64_t from_ns, uint64_t to_ns,
+			  const struct sink *sink);
 
 /* What there is and what was lost. */
 void mapping_history_stats(const struct mapping_history *history, struct mapping_history_stats *ret);

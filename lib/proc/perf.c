@@ -516,7 +516,7 @@ int perf_ring_init(struct perf_ring *ring, void *base, size_t map_bytes, size_t 
 }
 
 /* Acquire: all that the kernel wrote before it published head is visible. */
-static uint64_t load_head(const struct perf_ring *ring)
+uint64_t perf_ring_head(const struct perf_ring *ring)
 {
 	return __atomic_load_n(&ring->page->data_head, __ATOMIC_ACQUIRE);
 }
@@ -533,13 +533,13 @@ static void copy_out(const struct perf_ring *ring, uint64_t position, void *buf,
 
 void perf_ring_snapshot(const struct perf_ring *ring, void *buf, size_t *ret_len, bool *ret_torn)
 {
-	uint64_t head = load_head(ring), written = 0 - head, moved;
+	uint64_t head = perf_ring_head(ring), written = 0 - head, moved;
 	size_t len = 0, end = written < ring->size ? (size_t)written : ring->size, unused = ring->size - end;
 	bool torn = false;
 
 	copy_out(ring, head, buf, end);
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	moved = head - load_head(ring);
+	moved = head - perf_ring_head(ring);
 	/* The part that was never written goes first. */
 	moved -= moved < unused ? moved : unused;
 	end -= moved < end ? (size_t)moved : end;
@@ -564,12 +564,7 @@ void perf_ring_snapshot(const struct perf_ring *ring, void *buf, size_t *ret_len
 
 bool perf_ring_came_round(const struct perf_ring *ring)
 {
-	return 0 - load_head(ring) > ring->size;
-}
-
-uint64_t perf_ring_head(const struct perf_ring *ring)
-{
-	return load_head(ring);
+	return 0 - perf_ring_head(ring) > ring->size;
 }
 
 /*
@@ -589,7 +584,7 @@ static size_t estimate(uint64_t written, size_t count, uint64_t len, size_t most
  */
 size_t perf_ring_count(const struct perf_ring *ring, uint64_t since, size_t most)
 {
-	uint64_t head = load_head(ring), written = since - head, len = 0;
+	uint64_t head = perf_ring_head(ring), written = since - head, len = 0;
 	size_t count = 0;
 
 	while (len != written && count < most) {
@@ -627,7 +622,7 @@ static const struct perf_event_header *record_at(const struct perf_ring *ring, u
 
 int perf_ring_drain(struct perf_ring *ring, void *scratch, perf_ring_take *take, void *ctx)
 {
-	uint64_t head = load_head(ring), tail = ring->page->data_tail;
+	uint64_t head = perf_ring_head(ring), tail = ring->page->data_tail;
 	int r = head - tail > ring->size ? -EBADMSG : 0;
 
 	while (r == 0 && tail != head) {

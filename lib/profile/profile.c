@@ -659,7 +659,7 @@ static int count_line(struct folded *folded, uint64_t count)
 	return 0;
 }
 
-/* Counts the stack and begins another one. Without frames it is ignored. 0 or -ENOMEM, which is sticky. */
+/* Counts the stack, unless it has no frames, and begins another one. 0 or -ENOMEM, which is sticky. */
 static int folded_count(struct folded *folded, uint64_t count)
 {
 	int rc = folded->error;

@@ -46,7 +46,7 @@ static void ask(const struct mapping_history *book, const struct perf_record *re
 	mapping_history_knows(book, record->pid, record->time_ns, &parent);
 	if (mapping_history_find(book, record->pid, record->time_ns, 0x401000, &place))
 		require(place.start <= 0x401000 && 0x401000 < place.end && strlen(place.path) <= 4096);
-	require(mapping_history_write(book, &record->pid, 1, record->time_ns / 2, record->time_ns, &sink) == 0);
+	require(mapping_history_write(book, record->pid, record->time_ns / 2, record->time_ns, &sink) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -17,6 +17,7 @@
 #include "daemon/engine/stacks/stack_source.h"
 #include "daemon/engine/stacks/thread_events.h"
 #include "lib/base/map.h"
+#include "lib/base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -154,17 +155,15 @@ static bool parse_vmstat_faults(const char *text, size_t len, uint64_t *ret)
 	static const char name[] = "\npgfault ";
 	const char *at = memmem(text, len, name, sizeof(name) - 1);
 	const char *end = text + len;
-	uint64_t total = 0;
+	uint64_t total;
 
 	if (at == NULL)
 		return false;
-	at += sizeof(name) - 1;
-	if (at == end || *at < '0' || *at > '9')
+	at = text_parse_u64(at + sizeof(name) - 1, end, &total);
+	if (at == NULL || at == end || *at != '\n')
 		return false;
-	for (; at < end && *at >= '0' && *at <= '9'; at++)
-		total = total * 10 + (uint64_t)(*at - '0');
 	*ret = total;
-	return at < end && *at == '\n';
+	return true;
 }
 
 /* Takes some 30 us. */
@@ -679,7 +678,7 @@ static uint64_t parse_stat_busy_ns(const char *text, size_t len, long ticks_per_
 
 	if (len < 5 || memcmp(text, "cpu ", 4) != 0 || memchr(text, '\n', len) == NULL || ticks_per_second <= 0)
 		return 0;
-	for (size_t i = 0; i < sizeof(is_busy) / sizeof(is_busy[0]); i++) {
+	for (size_t i = 0; i < ARRAY_LEN(is_busy); i++) {
 		char *end;
 		uint64_t field = strtoull(at, &end, 10);
 
@@ -1276,6 +1275,7 @@ void stack_source_look_up(const struct stack_source *source, const struct stack_
  */
 
 #define PROCESSES_MAX 256
+#define EVENTS_MAX 4096
 
 static void hand_on_notes(struct stack_recorder *recorder)
 {
@@ -1400,6 +1400,12 @@ int stack_recorder_follow(struct stack_recorder *recorder, const uint32_t *pids,
 	return 0;
 }
 
+/* How many descriptors may be events if RLIMIT_NOFILE is nofile: a quarter, at most EVENTS_MAX. */
+static unsigned events_allowed(uint64_t nofile)
+{
+	return nofile / 4 < EVENTS_MAX ? (unsigned)(nofile / 4) : EVENTS_MAX;
+}
+
 /* Ready to follow, if anything can be. 0 or -ENOMEM. */
 static int open_follow(struct stack_recorder *recorder)
 {
@@ -1421,7 +1427,7 @@ static int open_follow(struct stack_recorder *recorder)
 	if (recorder->output_count == 0)
 		return 0;
 	getrlimit(RLIMIT_NOFILE, &limit);
-	options.max_events = thread_events_max_events(limit.rlim_cur);
+	options.max_events = events_allowed(limit.rlim_cur);
 	options.output_count = recorder->output_count;
 	return thread_events_new(&options, &recorder->threads);
 }

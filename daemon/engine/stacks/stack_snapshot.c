@@ -600,7 +600,7 @@ static int read_sideband(struct ring_capture *capture, size_t left)
 			hit++;
 		pthread_mutex_lock(source->lock);
 		snapshot->unmapped += !mapping_history_knows(source->history, pid, capture->hits[hit].time_ns, &parent);
-		r = mapping_history_write(source->history, &pid, 1, snapshot->from_ns, snapshot->to_ns, &sink);
+		r = mapping_history_write(source->history, pid, snapshot->from_ns, snapshot->to_ns, &sink);
 		pthread_mutex_unlock(source->lock);
 	}
 	perf_merge_sort(&capture->merges[STACK_FILE_SIDEBAND]);

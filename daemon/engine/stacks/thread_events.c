@@ -268,15 +268,9 @@ static int open_threads(struct thread_events *threads, struct root *root)
 	return r < 0 ? r : 0;
 }
 
-#define EVENTS_MAX 4096
-#define DESCENDANTS_MAX 16384 /* beyond it, further descendants are not tracked and may be counted twice */
-
-unsigned thread_events_max_events(uint64_t nofile)
-{
-	return nofile / 4 < EVENTS_MAX ? (unsigned)(nofile / 4) : EVENTS_MAX;
-}
-
 /* ---- processes with events ---- */
+
+#define DESCENDANTS_MAX 16384 /* beyond it, further descendants are not tracked and may be counted twice */
 
 static uint64_t pid_hash(uint32_t pid)
 {

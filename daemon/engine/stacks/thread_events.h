@@ -50,9 +50,6 @@ struct thread_events_status {
 	int error;             /* why the last of those was not: -errno, -ENOSPC: no room; 0: none */
 };
 
-/* How many descriptors may be events if RLIMIT_NOFILE is nofile: a quarter, at most 4096. */
-unsigned thread_events_max_events(uint64_t nofile);
-
 /* 0 or -ENOMEM. *ret belongs to the caller: thread_events_free. */
 int thread_events_new(const struct thread_events_options *options, struct thread_events **ret);
 

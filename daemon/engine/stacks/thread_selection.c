@@ -8,6 +8,8 @@
  */
 #include "daemon/engine/stacks/thread_selection.h"
 
+#include "lib/base/map.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -20,7 +22,7 @@ struct candidate {
 
 struct list {
 	struct candidate *rows;
-	size_t count, room;
+	size_t count, cap;
 };
 
 struct thread_selection {
@@ -80,19 +82,8 @@ static const struct candidate *recall(const struct list *list, const struct proc
 /* False: there is no room. */
 static bool has_room(struct list *list)
 {
-	size_t room = list->room == 0 ? 64 : 2 * list->room;
-	struct candidate *rows;
-
-	if (list->count < list->room)
-		return true;
-	if (list->count >= THREAD_SELECTION_CANDIDATES_MAX)
-		return false;
-	rows = reallocarray(list->rows, room, sizeof(*rows));
-	if (rows == NULL)
-		return false;
-	list->rows = rows;
-	list->room = room;
-	return true;
+	return list->count < THREAD_SELECTION_CANDIDATES_MAX &&
+	       vector_reserve(&list->rows, &list->cap, list->count + 1, sizeof(*list->rows)) == 0;
 }
 
 void thread_selection_met(struct thread_selection *selection, const struct procfs_stat *stat, bool watched)

@@ -197,11 +197,11 @@ END_TEST
 
 START_TEST(a_quarter_of_the_descriptors_may_be_events)
 {
-	ck_assert_uint_eq(thread_events_max_events(0), 0);
-	ck_assert_uint_eq(thread_events_max_events(1024), 256);
-	ck_assert_uint_eq(thread_events_max_events(16384), 4096);
-	ck_assert_uint_eq(thread_events_max_events(524288), 4096);
-	ck_assert_uint_eq(thread_events_max_events(UINT64_MAX), 4096);
+	ck_assert_uint_eq(events_allowed(0), 0);
+	ck_assert_uint_eq(events_allowed(1024), 256);
+	ck_assert_uint_eq(events_allowed(16384), 4096);
+	ck_assert_uint_eq(events_allowed(524288), 4096);
+	ck_assert_uint_eq(events_allowed(UINT64_MAX), 4096);
 }
 END_TEST
 
