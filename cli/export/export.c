@@ -18,6 +18,7 @@
 #include "cli/base/output.h"
 #include "cli/export/export_firefox.h"
 #include "cli/incident/incident_load.h"
+#include "cli/incident/profiles.h"
 #include "cli/incident/series.h"
 #include "cli/report/report_file.h"
 #include "daemon/engine/incident/ring_recorder.h"
@@ -202,24 +203,12 @@ struct gvisor {
 	char names[STREAM_COLUMNS_MAX][NAME_BYTES];
 	size_t targets;
 	int64_t first_ns; /* the first row of all */
-	bool any;
 	/* The tick that is being gathered. */
 	int64_t tick_ns;
 	uint32_t seen; /* a bit for each target */
 	uint64_t values[STREAM_COLUMNS_MAX];
 	uint32_t mask;
 };
-
-static int first_row(void *ctx, const struct sample_walk *walk, const struct sample_walk_row *row)
-{
-	struct gvisor *gvisor = ctx;
-
-	(void)walk;
-	if (!gvisor->any || row->at_ns < gvisor->first_ns)
-		gvisor->first_ns = row->at_ns;
-	gvisor->any = true;
-	return 0;
-}
 
 /* "/web/812/cpu"; brackets, which a name cannot have, become "_". */
 static void name_column(char ret[static NAME_BYTES], const char *target, const char *field)
@@ -315,11 +304,12 @@ static int export_rows_gvisor(const struct exporting *exporting)
 	AUTO(sample_walk_release) struct sample_walk first = { 0 };
 	AUTO(sample_walk_release) struct sample_walk second = { 0 };
 	struct gvisor gvisor = { .exporting = exporting };
-	int closed, rc = walk_samples(exporting, first_row, &gvisor, &first);
+	int closed, rc = walk_samples(exporting, NULL, NULL, &first);
 
 	if (rc != 0)
 		return rc;
-	if (!gvisor.any) {
+	gvisor.first_ns = first.from_ns;
+	if (first.rows == 0) {
 		fprintf(stderr, "%s: there is no sample in " INCIDENT_SAMPLES_FILE "\n", command);
 		return EXPORTING_NOTHING;
 	}
@@ -349,24 +339,10 @@ struct last {
 struct trace {
 	const struct incident *incident;
 	struct json_writer *json;
-	bool any;
 	int64_t from_ns, to_ns; /* of all rows, since the firing */
 	struct last *last;      /* of each target */
 	size_t last_count;
 };
-
-static int measure_row(void *ctx, const struct sample_walk *walk, const struct sample_walk_row *row)
-{
-	struct trace *trace = ctx;
-
-	(void)walk;
-	if (!trace->any || row->at_ns < trace->from_ns)
-		trace->from_ns = row->at_ns;
-	if (!trace->any || row->at_ns > trace->to_ns)
-		trace->to_ns = row->at_ns;
-	trace->any = true;
-	return 0;
-}
 
 /* In microseconds since the first row; not negative. */
 static double trace_time(const struct trace *trace, int64_t at_ns)
@@ -531,11 +507,11 @@ static int export_trace_write(const struct exporting *exporting)
 {
 	AUTO(sample_walk_release) struct sample_walk walk = { 0 };
 	struct trace trace = { .incident = exporting->incident };
-	const struct sample_walk_visit visit = { .row = measure_row, .ctx = &trace };
+	const struct sample_walk_visit visit = { .row = NULL };
 	AUTO_FREE struct last *last = NULL;
 	int rc = sample_walk_run(exporting->fd, exporting->incident->wall, &visit, &walk);
 
-	if (rc == -ENOENT || (rc == 0 && !trace.any)) {
+	if (rc == -ENOENT || (rc == 0 && walk.rows == 0)) {
 		fprintf(stderr, "%s: the incident has no samples\n", command);
 		return EXPORTING_NOTHING;
 	}
@@ -544,6 +520,8 @@ static int export_trace_write(const struct exporting *exporting)
 	last = calloc(walk.count, sizeof(*last));
 	if (!last)
 		return -ENOMEM;
+	trace.from_ns = walk.from_ns;
+	trace.to_ns = walk.to_ns;
 	trace.last = last;
 	trace.last_count = walk.count;
 	return write_trace(&trace, exporting);
@@ -760,12 +738,12 @@ static int copy_file(const struct exporting *exporting, const char *name)
 
 static int copy_pprof(const struct exporting *exporting)
 {
-	return copy_file(exporting, exporting->memory ? "memory.pb.gz" : "cpu.pb.gz");
+	return copy_file(exporting, stack_fold_profile(exporting->memory));
 }
 
 static int copy_folded(const struct exporting *exporting)
 {
-	return copy_file(exporting, exporting->memory ? "memory.folded" : "cpu.folded");
+	return copy_file(exporting, stack_fold_folded(exporting->memory));
 }
 
 static const struct form {

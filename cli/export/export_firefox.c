@@ -543,18 +543,13 @@ static int compare_parts(const void *a, const void *b)
 	return left->order < right->order ? -1 : left->order > right->order;
 }
 
-static bool is_during(const struct firefox_export *export, const struct pprof_read_sample *sample)
-{
-	const struct pprof_read_label *label = pprof_read_label(export->stacks.profile, sample, "phase");
-	const struct pprof_read_text *text = label ? &export->stacks.profile->strings[label->text] : NULL;
-
-	return !text || text->len != strlen("before") || memcmp(text->at, "before", text->len) != 0;
-}
-
 static int add_part(struct firefox_export *export, uint32_t order, uint64_t *total)
 {
 	const struct pprof_read_sample *sample = &export->stacks.profile->samples[order];
-	struct part part = { .order = order, .during = is_during(export, sample), .count = 1, .weight = 1 };
+	struct part part = { .order = order,
+			     .during = stack_fold_phase(export->stacks.profile, sample) == FUNCTION_TABLE_DURING,
+			     .count = 1,
+			     .weight = 1 };
 	int rc = find_thread(export, sample, &part.thread);
 
 	if (rc == 0)
@@ -828,8 +823,7 @@ static int load_incident(struct firefox_export *export)
 {
 	const struct exporting *exporting = export->exporting;
 	int samples = firefox_counters_load(exporting->fd, export->incident, &export->counters);
-	int stacks =
-		firefox_stacks_load(exporting->fd, exporting->memory ? "memory.pb.gz" : "cpu.pb.gz", &export->stacks);
+	int stacks = firefox_stacks_load(exporting->fd, stack_fold_profile(exporting->memory), &export->stacks);
 
 	if (samples == -ENOENT && stacks == -ENOENT) {
 		fprintf(stderr, "spikewatch export: the incident has neither samples nor stacks\n");

@@ -155,7 +155,8 @@ static int push_stack(struct folding *folding, const struct pprof_read_sample *s
 	return buffer_append(folding->lines, text, (size_t)snprintf(text, sizeof(text), " %" PRIu64 "\n", count));
 }
 
-static unsigned phase_of(const struct pprof_read_profile *profile, const struct pprof_read_sample *sample)
+enum function_table_phase stack_fold_phase(const struct pprof_read_profile *profile,
+					   const struct pprof_read_sample *sample)
 {
 	static const char before[] = "before";
 	const struct pprof_read_label *label = pprof_read_label(profile, sample, "phase");
@@ -184,7 +185,7 @@ int stack_fold_read(int incidentfd, bool memory, unsigned phases, struct buffer 
 	for (uint32_t i = 0; i < stacks.profile->sample_count && rc == 0; i++) {
 		const struct pprof_read_sample *sample = &stacks.profile->samples[i];
 
-		if (sample->values[value] > 0 && (phases >> phase_of(stacks.profile, sample) & 1u))
+		if (sample->values[value] > 0 && (phases >> stack_fold_phase(stacks.profile, sample) & 1u))
 			rc = push_stack(&folding, sample, (uint64_t)sample->values[value]);
 	}
 	return rc;
@@ -303,20 +304,32 @@ int firefox_stacks_stack(struct firefox_stacks *stacks, const struct pprof_read_
 	return 0;
 }
 
-enum constant { NOTHING, NO, ZERO, MINUS_ONE, ONE };
+/* What a column holds: in every row the same, or something of the frame. */
+enum column_value { NOTHING, NO, ZERO, MINUS_ONE, ONE, FRAME_DEPTH, FRAME_CATEGORY, FRAME_FUNCTION, FRAME_LINE };
 
-static void put_constants(struct json_writer *json, const char *key, uint32_t count, enum constant what)
+struct column {
+	const char *key;
+	enum column_value value;
+};
+
+static void put_constant(struct json_writer *json, enum column_value value)
 {
-	json_member_array(json, key);
-	for (uint32_t i = 0; i < count; i++) {
-		if (what == NOTHING)
-			json_null(json);
-		else if (what == NO)
-			json_bool(json, false);
-		else
-			json_i64(json, what == ZERO ? 0 : what == ONE ? 1 : -1);
+	if (value == NOTHING)
+		json_null(json);
+	else if (value == NO)
+		json_bool(json, false);
+	else
+		json_i64(json, value == ZERO ? 0 : value == ONE ? 1 : -1);
+}
+
+static void put_constants(struct json_writer *json, uint32_t rows, const struct column *columns, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		json_member_array(json, columns[i].key);
+		for (uint32_t row = 0; row < rows; row++)
+			put_constant(json, columns[i].value);
+		json_end_array(json);
 	}
-	json_end_array(json);
 }
 
 static void end_table(struct json_writer *json, uint32_t length)
@@ -345,92 +358,70 @@ static void put_stacks(const struct firefox_stacks *stacks, struct json_writer *
 	end_table(json, count);
 }
 
-/* A frame: a location, and which of its functions, the outermost first. */
-struct frame {
-	const struct pprof_read_location *location;
-	uint32_t depth;
-	const struct pprof_read_line *line; /* NULL: no function is known */
-};
-
-/* Calls put for each frame, in order. */
-static void each_frame(const struct firefox_stacks *stacks, struct json_writer *json, const char *key,
-		       void (*put)(const struct firefox_stacks *stacks, const struct frame *frame,
-				   struct json_writer *json))
-{
-	const struct pprof_read_profile *profile = stacks->profile;
-
-	json_member_array(json, key);
-	for (uint32_t i = 0; profile && i < profile->location_count; i++) {
-		struct frame frame = { .location = &profile->locations[i] };
-		uint32_t count = frame.location->line_count;
-
-		for (uint32_t n = 0; n < (count ? count : 1); n++) {
-			frame.depth = n;
-			frame.line = count ? &profile->lines[frame.location->line_first + count - 1 - n] : NULL;
-			put(stacks, &frame, json);
-		}
-	}
-	json_end_array(json);
-}
-
-static void put_depth(const struct firefox_stacks *stacks, const struct frame *frame, struct json_writer *json)
-{
-	(void)stacks;
-	json_u64(json, frame->depth < UINT8_MAX ? frame->depth : UINT8_MAX);
-}
-
-static void put_line(const struct firefox_stacks *stacks, const struct frame *frame, struct json_writer *json)
-{
-	(void)stacks;
-	if (frame->line && frame->line->line > 0)
-		json_i64(json, frame->line->line);
-	else
-		json_null(json);
-}
-
-/* Functions of the profile, then one for each mapping, [0] for none. */
-static void put_frame_function(const struct firefox_stacks *stacks, const struct frame *frame, struct json_writer *json)
-{
-	if (frame->line && frame->line->function)
-		json_u64(json, frame->line->function - 1);
-	else
-		json_u64(json, (uint64_t)stacks->profile->function_count + frame->location->mapping);
-}
-
-static void put_category(const struct firefox_stacks *stacks, const struct frame *frame, struct json_writer *json)
+static enum firefox_stacks_category category_of(const struct pprof_read_profile *profile, uint32_t mapping)
 {
 	static const char kernel[] = "[kernel";
-	const struct pprof_read_profile *profile = stacks->profile;
 	const struct pprof_read_text *file;
 
-	if (frame->location->mapping == 0) {
-		json_u64(json, FIREFOX_STACKS_OTHER);
-		return;
-	}
-	file = &profile->strings[profile->mappings[frame->location->mapping - 1].file];
+	if (mapping == 0)
+		return FIREFOX_STACKS_OTHER;
+	file = &profile->strings[profile->mappings[mapping - 1].file];
 	if (file->len >= strlen(kernel) && memcmp(file->at, kernel, strlen(kernel)) == 0)
-		json_u64(json, FIREFOX_STACKS_KERNEL);
+		return FIREFOX_STACKS_KERNEL;
+	return FIREFOX_STACKS_USER;
+}
+
+/*
+ * A frame is a location and one of its functions. depth: which, the outermost first. Functions of
+ * the profile are followed by one for each mapping, [0] for none.
+ */
+static void put_frame_value(const struct pprof_read_profile *profile, const struct pprof_read_location *location,
+			    uint32_t depth, enum column_value value, struct json_writer *json)
+{
+	static const struct pprof_read_line unknown;
+	const struct pprof_read_line *line =
+		location->line_count ? &profile->lines[location->line_first + location->line_count - 1 - depth]
+				     : &unknown;
+
+	if (value == FRAME_DEPTH)
+		json_u64(json, depth < UINT8_MAX ? depth : UINT8_MAX);
+	else if (value == FRAME_CATEGORY)
+		json_u64(json, category_of(profile, location->mapping));
+	else if (value == FRAME_FUNCTION)
+		json_u64(json,
+			 line->function ? line->function - 1 : (uint64_t)profile->function_count + location->mapping);
+	else if (value == FRAME_LINE && line->line > 0)
+		json_i64(json, line->line);
 	else
-		json_u64(json, FIREFOX_STACKS_USER);
+		put_constant(json, value == FRAME_LINE ? NOTHING : value);
+}
+
+static void put_frame_column(const struct firefox_stacks *stacks, const struct column *column, struct json_writer *json)
+{
+	const struct pprof_read_profile *profile = stacks->profile;
+
+	json_member_array(json, column->key);
+	for (uint32_t i = 0; profile && i < profile->location_count; i++)
+		for (uint32_t depth = 0; depth == 0 || depth < profile->locations[i].line_count; depth++)
+			put_frame_value(profile, &profile->locations[i], depth, column->value, json);
+	json_end_array(json);
 }
 
 static void put_frames(const struct firefox_stacks *stacks, struct json_writer *json)
 {
-	uint32_t count = stacks->frame_count;
+	static const struct column columns[] = {
+		{ "address", MINUS_ONE },        { "lib", MINUS_ONE },
+		{ "inlineDepth", FRAME_DEPTH },  { "category", FRAME_CATEGORY },
+		{ "subcategory", ZERO },         { "func", FRAME_FUNCTION },
+		{ "nativeSymbol", NOTHING },     { "innerWindowID", ZERO },
+		{ "line", FRAME_LINE },          { "column", NOTHING },
+		{ "originalLocation", NOTHING },
+	};
 
 	json_member_object(json, "frameTable");
-	put_constants(json, "address", count, MINUS_ONE);
-	put_constants(json, "lib", count, MINUS_ONE);
-	each_frame(stacks, json, "inlineDepth", put_depth);
-	each_frame(stacks, json, "category", put_category);
-	put_constants(json, "subcategory", count, ZERO);
-	each_frame(stacks, json, "func", put_frame_function);
-	put_constants(json, "nativeSymbol", count, NOTHING);
-	put_constants(json, "innerWindowID", count, ZERO);
-	each_frame(stacks, json, "line", put_line);
-	put_constants(json, "column", count, NOTHING);
-	put_constants(json, "originalLocation", count, NOTHING);
-	end_table(json, count);
+	for (size_t i = 0; i < ARRAY_LEN(columns); i++)
+		put_frame_column(stacks, &columns[i], json);
+	end_table(json, stacks->frame_count);
 }
 
 /* "[libc.so.6]". */
@@ -503,18 +494,19 @@ static void put_sources_of_functions(const struct firefox_stacks *stacks, struct
 static int put_functions(struct firefox_stacks *stacks, struct json_writer *json)
 {
 	const struct pprof_read_profile *profile = stacks->profile;
+	static const struct column flags[] = { { "isJS", NO }, { "relevantForJS", NO } };
+	static const struct column places[] = { { "lineNumber", NOTHING },
+						{ "columnNumber", NOTHING },
+						{ "originalLocation", NOTHING } };
 	uint32_t count = profile ? profile->function_count + profile->mapping_count + 1 : 0;
 	int rc;
 
 	json_member_object(json, "funcTable");
 	rc = put_names(stacks, json);
-	put_constants(json, "isJS", count, NO);
-	put_constants(json, "relevantForJS", count, NO);
+	put_constants(json, count, flags, ARRAY_LEN(flags));
 	put_resource_of_functions(stacks, json);
 	put_sources_of_functions(stacks, json);
-	put_constants(json, "lineNumber", count, NOTHING);
-	put_constants(json, "columnNumber", count, NOTHING);
-	put_constants(json, "originalLocation", count, NOTHING);
+	put_constants(json, count, places, ARRAY_LEN(places));
 	end_table(json, count);
 	return rc;
 }
@@ -522,6 +514,7 @@ static int put_functions(struct firefox_stacks *stacks, struct json_writer *json
 static void put_resources(const struct firefox_stacks *stacks, struct json_writer *json)
 {
 	const struct pprof_read_profile *profile = stacks->profile;
+	static const struct column columns[] = { { "host", NOTHING }, { "type", ONE /* a library */ } };
 	uint32_t count = profile ? profile->mapping_count : 0;
 
 	json_member_object(json, "resourceTable");
@@ -529,14 +522,17 @@ static void put_resources(const struct firefox_stacks *stacks, struct json_write
 	for (uint32_t i = 0; i < count; i++)
 		json_u64(json, profile->mappings[i].file);
 	json_end_array(json);
-	put_constants(json, "host", count, NOTHING);
-	put_constants(json, "type", count, ONE); /* a library */
+	put_constants(json, count, columns, ARRAY_LEN(columns));
 	end_table(json, count);
 }
 
 static void put_sources(const struct firefox_stacks *stacks, struct json_writer *json)
 {
 	const struct pprof_read_profile *profile = stacks->profile;
+	static const struct column columns[] = {
+		{ "id", NOTHING },           { "startLine", ONE },   { "startColumn", ONE },
+		{ "sourceMapURL", NOTHING }, { "content", NOTHING },
+	};
 	uint32_t count = 0;
 
 	json_member_object(json, "sources");
@@ -548,19 +544,14 @@ static void put_sources(const struct firefox_stacks *stacks, struct json_writer 
 		count++;
 	}
 	json_end_array(json);
-	put_constants(json, "id", count, NOTHING);
-	put_constants(json, "startLine", count, ONE);
-	put_constants(json, "startColumn", count, ONE);
-	put_constants(json, "sourceMapURL", count, NOTHING);
-	put_constants(json, "content", count, NOTHING);
+	put_constants(json, count, columns, ARRAY_LEN(columns));
 	end_table(json, count);
 }
 
-static void put_empty(struct json_writer *json, const char *key, const char *const *columns)
+static void put_empty(struct json_writer *json, const char *key, const struct column *columns, size_t count)
 {
 	json_member_object(json, key);
-	for (; *columns; columns++)
-		put_constants(json, *columns, 0, ZERO);
+	put_constants(json, 0, columns, count);
 	end_table(json, 0);
 }
 
@@ -586,6 +577,10 @@ static int put_strings(const struct firefox_stacks *stacks, struct json_writer *
 
 int firefox_stacks_put(struct firefox_stacks *stacks, struct json_writer *json)
 {
+	static const struct column symbols[] = {
+		{ "libIndex", 0 }, { "address", 0 }, { "name", 0 }, { "functionSize", 0 }
+	};
+	static const struct column places[] = { { "source", 0 }, { "line", 0 }, { "column", 0 } };
 	int rc, strings;
 
 	json_member_object(json, "shared");
@@ -593,9 +588,9 @@ int firefox_stacks_put(struct firefox_stacks *stacks, struct json_writer *json)
 	put_frames(stacks, json);
 	rc = put_functions(stacks, json);
 	put_resources(stacks, json);
-	put_empty(json, "nativeSymbols", (const char *const[]){ "libIndex", "address", "name", "functionSize", NULL });
+	put_empty(json, "nativeSymbols", symbols, ARRAY_LEN(symbols));
 	put_sources(stacks, json);
-	put_empty(json, "sourceLocationTable", (const char *const[]){ "source", "line", "column", NULL });
+	put_empty(json, "sourceLocationTable", places, ARRAY_LEN(places));
 	strings = put_strings(stacks, json); /* functions have added theirs */
 	json_end_object(json);
 	return rc < 0 ? rc : strings;

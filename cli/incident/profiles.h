@@ -35,6 +35,10 @@ const char *stack_fold_folded(bool memory);
  */
 int stack_fold_read(int incidentfd, bool memory, unsigned phases, struct buffer *ret);
 
+/* The phase of a sample of a profile. */
+enum function_table_phase stack_fold_phase(const struct pprof_read_profile *profile,
+					   const struct pprof_read_sample *sample);
+
 /* Appends the folded file: all phases. Returns as the above. */
 int stack_fold_read_folded(int incidentfd, bool memory, struct buffer *ret);
 

@@ -173,14 +173,19 @@ static void note_peak(struct target_peak *peak, const struct sample_walk_row *ro
 
 static int take_row(struct walking *walking, struct sample_walk_row *row)
 {
-	struct sample_walk_target *target = &walking->walk.targets[row->target];
+	struct sample_walk *walk = &walking->walk;
+	struct sample_walk_target *target = &walk->targets[row->target];
 
 	row->gap = target->gap;
 	target->gap = false;
 	target->rows++;
-	walking->walk.rows++;
+	if (walk->rows == 0 || row->at_ns < walk->from_ns)
+		walk->from_ns = row->at_ns;
+	if (walk->rows == 0 || row->at_ns > walk->to_ns)
+		walk->to_ns = row->at_ns;
+	walk->rows++;
 	note_peak(&target->peak, row);
-	return walking->visit->row(walking->visit->ctx, &walking->walk, row);
+	return walking->visit->row ? walking->visit->row(walking->visit->ctx, walk, row) : 0;
 }
 
 static int on_row(void *ctx, const struct sample_row *from)

@@ -56,13 +56,14 @@ struct sample_walk {
 	struct sample_walk_target *targets; /* in the order in which they were met */
 	size_t count, cap;
 	uint64_t rows;
-	uint64_t dropped; /* rows at absurd times, or of too many targets */
-	bool gone;        /* a target ended */
+	int64_t from_ns, to_ns; /* of the rows, since the firing; 0 without any */
+	uint64_t dropped;       /* rows at absurd times, or of too many targets */
+	bool gone;              /* a target ended */
 	struct stream_reader_report report;
 };
 
 struct sample_walk_visit {
-	/* Non-zero stops the walk and is returned. walk: so far. */
+	/* May be NULL. Non-zero stops the walk and is returned. walk: so far. */
 	int (*row)(void *ctx, const struct sample_walk *walk, const struct sample_walk_row *row);
 	void *ctx;
 };
