@@ -27,7 +27,6 @@ static struct config *config;
 static struct cgroup_mounts *mounts;
 static struct ring *ring;
 static struct samplers *samplers;
-static struct baseline *baseline;
 static struct containers *containers; /* NULL unless a test makes it */
 static struct discovery *discovery;
 
@@ -39,7 +38,6 @@ static inline void setup(void)
 	mounts = NULL;
 	ring = NULL;
 	samplers = NULL;
-	baseline = NULL;
 	containers = NULL;
 	discovery = NULL;
 }
@@ -51,7 +49,6 @@ static inline void teardown(void)
 	samplers_free(samplers);
 	discovery_free(discovery);
 	containers_free(containers);
-	baseline_free(baseline);
 	ring_free(ring);
 	config_free(config);
 	cgroup_mounts_free(mounts);
@@ -73,14 +70,12 @@ static inline void make(const char *proc_root, const char *cgroup_root, struct c
 	ck_assert_int_eq(cgroup_mounts_new(proc_root, cgroup_root, &mounts), 0);
 	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);
 	ck_assert_int_eq(samplers_new(&sampler_options, 1, ring, &samplers), 0);
-	ck_assert_int_eq(baseline_new(procfd, false, &baseline), 0);
 	options.target_table.config = config;
 	options.target_table.samplers = samplers;
 	options.target_table.mounts = mounts;
 	options.target_table.containers = containers;
 	options.target_table.procfd = procfd;
 	options.target_table.own_proc = strcmp(proc_root, "/proc") == 0;
-	options.baseline = baseline;
 	ck_assert_int_eq(discovery_new(&options, &discovery), 0);
 }
 

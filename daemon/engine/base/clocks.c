@@ -1,10 +1,6 @@
 /* clocks.c: the only file of the daemon that asks the kernel for the time. */
 #include "daemon/engine/base/clocks.h"
 
-#include "lib/base/base.h"
-
-#include <time.h>
-
 /* The wall clock is trusted after so much time without a step; the first look counts as one. */
 #define STEADY_CLOCK_NS (3600 * NS_PER_S)
 

@@ -28,8 +28,6 @@
 #include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +36,6 @@
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/un.h>
-#include <syslog.h>
 #include <unistd.h>
 
 /* A fifth of the delay that the main thread can tolerate; a busy journal makes room within this. */

@@ -10,7 +10,6 @@
 #include "daemon/engine/base/log.h"
 #include "lib/base/base.h"
 #include "lib/base/io.h"
-#include "lib/config/config.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -13,7 +13,6 @@
 #include "daemon/engine/sampling/sampler.h"
 #include "daemon/engine/stacks/stack_capture.h"
 #include "daemon/engine/stacks/stack_recorder.h"
-#include "daemon/engine/targets/baseline.h"
 #include "daemon/engine/targets/containers.h"
 #include "daemon/engine/targets/discovery.h"
 #include "daemon/engine/targets/target_table.h"
@@ -40,7 +39,6 @@ struct session {
 	struct containers *containers;
 	struct ring *ring;
 	struct samplers *samplers;
-	struct baseline *baseline;
 	struct discovery *discovery;
 	struct stack_recorder *stacks;
 	char stacks_off[STACK_RECORDER_REASON_MAX];
@@ -262,13 +260,6 @@ static void open_stacks(struct session *session)
 		log_about(LOG_NOTICE, &about, "stacks are limited: %s", status.limits);
 }
 
-static void follow_stacks(void *ctx, const uint32_t *pids, size_t count)
-{
-	struct session *session = ctx;
-
-	stack_recorder_follow(session->stacks, pids, count); /* without memory the set stays as it was */
-}
-
 static int build_discovery(struct session *session)
 {
 	struct discovery_options options = {
@@ -281,17 +272,9 @@ static int build_discovery(struct session *session)
 			.procfd = session->procfd,
 			.own_proc = is_own_proc(session->procfd),
 		},
-		.follow = session->stacks ? follow_stacks : NULL,
-		.follow_ctx = session,
+		.stacks = session->stacks,
 	};
-	int r = baseline_new(session->procfd, session->config->incidents.captures & CONFIG_CAPTURE_SMAPS,
-			     &session->baseline);
-
-	if (r < 0)
-		return failed("cannot set up baselines", "", r);
-
-	options.baseline = session->baseline;
-	r = discovery_new(&options, &session->discovery);
+	int r = discovery_new(&options, &session->discovery);
 
 	return r < 0 ? failed("cannot scan for targets in", session->config->proc_root, r) : 0;
 }
@@ -401,7 +384,6 @@ bool session_free(struct session *session)
 	stack_recorder_close(session->stacks);
 	samplers_free(session->samplers);
 	discovery_free(session->discovery);
-	baseline_free(session->baseline);
 	if (session->ring)
 		ring_finish(session->ring);
 	ring_free(session->ring);

@@ -26,22 +26,18 @@ struct list {
 };
 
 struct thread_selection {
-	thread_selection_take *take;
-	void *ctx;
 	struct list last, now; /* last is ascending by pid */
 	uint32_t set[THREAD_SELECTION_MAX];
 	uint64_t starts[THREAD_SELECTION_MAX]; /* of the processes in the set: another one may get its number */
 	size_t count;
 };
 
-int thread_selection_new(thread_selection_take *take, void *ctx, struct thread_selection **ret)
+int thread_selection_new(struct thread_selection **ret)
 {
 	struct thread_selection *selection = calloc(1, sizeof(*selection));
 
 	if (selection == NULL)
 		return -ENOMEM;
-	selection->take = take;
-	selection->ctx = ctx;
 	*ret = selection;
 	return 0;
 }
@@ -148,18 +144,21 @@ static bool make_set(struct thread_selection *selection, const struct list *list
 	return changed;
 }
 
-void thread_selection_end(struct thread_selection *selection)
+bool thread_selection_end(struct thread_selection *selection, const uint32_t **ret_pids, size_t *ret_count)
 {
 	struct list last;
 
 	if (selection == NULL)
-		return;
+		return false;
 	last = selection->last;
 	choose(&selection->now);
 	selection->last = selection->now;
 	selection->now = last;
-	if (make_set(selection, &selection->last))
-		selection->take(selection->ctx, selection->set, selection->count);
+	if (!make_set(selection, &selection->last))
+		return false;
+	*ret_pids = selection->set;
+	*ret_count = selection->count;
+	return true;
 }
 
 void thread_selection_forget(struct thread_selection *selection)

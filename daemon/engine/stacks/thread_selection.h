@@ -5,7 +5,7 @@
  * thread_selection_new take NULL and do nothing.
  *
  *   thread_selection_begin ─▶ thread_selection_met for every process ─▶ thread_selection_end: the
- *   set, handed on if it has changed
+ *   set, if it has changed
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_STACKS_THREAD_SELECTION_H
 #define SPIKEWATCH_DAEMON_ENGINE_STACKS_THREAD_SELECTION_H
@@ -24,11 +24,8 @@
 
 struct thread_selection;
 
-/* Takes the whole set, ascending; pids are valid during the call. */
-typedef void thread_selection_take(void *ctx, const uint32_t *pids, size_t count);
-
 /* 0 or -ENOMEM. */
-int thread_selection_new(thread_selection_take *take, void *ctx, struct thread_selection **ret);
+int thread_selection_new(struct thread_selection **ret);
 
 /* Frees it. */
 void thread_selection_free(struct thread_selection *selection);
@@ -42,8 +39,11 @@ void thread_selection_begin(struct thread_selection *selection);
  */
 void thread_selection_met(struct thread_selection *selection, const struct procfs_stat *stat, bool watched);
 
-/* The scan is over: a process that was not met is gone. */
-void thread_selection_end(struct thread_selection *selection);
+/*
+ * The scan is over: a process that was not met is gone. True: the set has changed; *ret_pids, valid
+ * until the next call, is all of it, ascending.
+ */
+bool thread_selection_end(struct thread_selection *selection, const uint32_t **ret_pids, size_t *ret_count);
 
 /* The set of watched processes has changed: none is watched until the next scan says so. */
 void thread_selection_forget(struct thread_selection *selection);

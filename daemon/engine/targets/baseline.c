@@ -621,7 +621,7 @@ struct baseline {
 	int32_t starved;    /* the first pid that this scan could not serve */
 };
 
-int baseline_new(int procfd, bool with_maps, struct baseline **ret)
+int baseline_new(int procfd, bool with_maps, const struct unlocked_section *section, struct baseline **ret)
 {
 	struct baseline *baseline = calloc(1, sizeof *baseline);
 
@@ -630,6 +630,8 @@ int baseline_new(int procfd, bool with_maps, struct baseline **ret)
 
 	baseline->procfd = procfd;
 	baseline->with_maps = with_maps;
+	if (section)
+		baseline->section = *section;
 	*ret = baseline;
 
 	return 0;
@@ -653,11 +655,6 @@ void baseline_free(struct baseline *baseline)
 	busy_snapshot_release(&baseline->whole);
 	busy_snapshot_release(&baseline->growing);
 	free(baseline);
-}
-
-void baseline_set_section(struct baseline *baseline, struct unlocked_section section)
-{
-	baseline->section = section;
 }
 
 void baseline_set_maps(struct baseline *baseline, bool with_maps)
@@ -791,7 +788,7 @@ static void take_maps(struct baseline *baseline, struct watched_process *process
 	}
 }
 
-void baseline_watched(struct baseline *baseline, const struct procfs_stat *stat, bool ran)
+static void update_watched(struct baseline *baseline, const struct procfs_stat *stat, bool ran)
 {
 	struct watched_process *process = find_or_add_watched(baseline, stat);
 
@@ -807,10 +804,16 @@ void baseline_watched(struct baseline *baseline, const struct procfs_stat *stat,
 		take_maps(baseline, process);
 }
 
-void baseline_unchanged(struct baseline *baseline, const struct procfs_stat *stat)
+void baseline_update(struct baseline *baseline, const struct procfs_stat *stat, bool watched, bool ran)
 {
-	struct watched_process *process = find_watched(baseline, stat->pid);
+	struct watched_process *process;
 
+	if (watched) {
+		update_watched(baseline, stat, ran);
+		return;
+	}
+
+	process = find_watched(baseline, stat->pid);
 	if (!process || process->start_ticks != stat->start_ticks)
 		return;
 

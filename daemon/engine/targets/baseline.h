@@ -131,12 +131,12 @@ void thread_baseline_release(struct thread_baseline *baseline);
 
 struct baseline;
 
-/* procfd must outlive it. with_maps: mappings too. 0 or -ENOMEM. */
-int baseline_new(int procfd, bool with_maps, struct baseline **ret);
+/*
+ * procfd must outlive it. with_maps: mappings too. section: in which threads and mappings are read;
+ * NULL: none. 0 or -ENOMEM.
+ */
+int baseline_new(int procfd, bool with_maps, const struct unlocked_section *section, struct baseline **ret);
 void baseline_free(struct baseline *baseline);
-
-/* The section in which threads and mappings are read; none at first. */
-void baseline_set_section(struct baseline *baseline, struct unlocked_section section);
 
 /* Whether mappings are read from now on; if not, those there are dropped. */
 void baseline_set_maps(struct baseline *baseline, bool with_maps);
@@ -147,11 +147,11 @@ void baseline_scan_begin(struct baseline *baseline, mono_t now);
 /* The scan met this process. True: it is new, or has run since the last scan. */
 bool baseline_met(struct baseline *baseline, const struct procfs_stat *stat);
 
-/* It is watched: takes snapshots as needed. ran: what baseline_met returned. */
-void baseline_watched(struct baseline *baseline, const struct procfs_stat *stat, bool ran);
-
-/* It has not run: if it has snapshots they are still valid. */
-void baseline_unchanged(struct baseline *baseline, const struct procfs_stat *stat);
+/*
+ * After that. watched: takes snapshots as needed (ran: what baseline_met returned). Else snapshots
+ * that there are of it remain valid.
+ */
+void baseline_update(struct baseline *baseline, const struct procfs_stat *stat, bool watched, bool ran);
 
 /* Whether a snapshot is to be taken even if the process has not run, and the budget allows it. */
 bool baseline_owes(const struct baseline *baseline, int32_t pid);

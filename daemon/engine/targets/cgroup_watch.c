@@ -14,15 +14,11 @@
 #include "daemon/engine/targets/cgroup_watch.h"
 
 #include "lib/base/map.h"
-#include "lib/cgroup/cgroup_mounts.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,16 +114,6 @@ void cgroup_watch_free(struct cgroup_watch *watch)
 	if (watch->fd >= 0)
 		close(watch->fd);
 	free(watch);
-}
-
-int cgroup_watch_fd(const struct cgroup_watch *watch)
-{
-	return watch->fd;
-}
-
-bool cgroup_watch_is_complete(const struct cgroup_watch *watch)
-{
-	return !watch->wants_all && !watch->walking && !watch->incomplete;
 }
 
 /* ---- directories ---- */
@@ -226,7 +212,7 @@ static bool add_directory(struct cgroup_watch *watch, unsigned root, const char 
 	return true;
 }
 
-void cgroup_watch_begin(struct cgroup_watch *watch)
+static void walk_begin(struct cgroup_watch *watch)
 {
 	if (!watch->wants_all && !watch->walking)
 		return;
@@ -235,13 +221,7 @@ void cgroup_watch_begin(struct cgroup_watch *watch)
 	watch->walk++;
 }
 
-void cgroup_watch_add(struct cgroup_watch *watch, const char *path)
-{
-	for (unsigned root = 0; watch->walking && root < watch->root_count; root++)
-		add_directory(watch, root, path);
-}
-
-void cgroup_watch_end(struct cgroup_watch *watch)
+static void walk_end(struct cgroup_watch *watch)
 {
 	if (!watch->walking)
 		return;
@@ -252,6 +232,40 @@ void cgroup_watch_end(struct cgroup_watch *watch)
 		if (directory->walk != watch->walk)
 			remove_watch(watch, directory);
 	}
+}
+
+struct watch_walk {
+	struct cgroup_watch *watch;
+	int (*visit)(void *ctx, const char *path);
+	void *ctx;
+};
+
+static int walk_visit(void *ctx, const char *path)
+{
+	const struct watch_walk *walk = ctx;
+
+	for (unsigned root = 0; walk->watch->walking && root < walk->watch->root_count; root++)
+		add_directory(walk->watch, root, path);
+
+	return walk->visit(walk->ctx, path);
+}
+
+int cgroup_watch_walk(struct cgroup_watch *watch, const struct cgroup_mounts *mounts,
+		      int (*visit)(void *ctx, const char *path), void *ctx)
+{
+	struct watch_walk walk = { watch, visit, ctx };
+
+	if (!watch)
+		return cgroup_walk(mounts, visit, ctx);
+
+	walk_begin(watch);
+
+	int r = cgroup_walk(mounts, walk_visit, &walk);
+
+	if (r == 0)
+		walk_end(watch);
+
+	return r;
 }
 
 /* ---- events ---- */
@@ -374,14 +388,13 @@ bool cgroup_watch_read(struct cgroup_watch *watch, mono_t now, void (*visit)(voi
 	return !lost;
 }
 
-uint64_t cgroup_watch_events(const struct cgroup_watch *watch)
+struct cgroup_watch_state cgroup_watch_state(const struct cgroup_watch *watch)
 {
-	return watch->events;
-}
-
-bool cgroup_watch_next(const struct cgroup_watch *watch, mono_t *ret)
-{
-	if (watch->waiting_count > 0)
-		*ret = watch->waiting[0].due;
-	return watch->waiting_count > 0;
+	return (struct cgroup_watch_state){
+		.fd = watch->fd,
+		.complete = !watch->wants_all && !watch->walking && !watch->incomplete,
+		.waiting = watch->waiting_count > 0,
+		.due = watch->waiting[0].due,
+		.events = watch->events,
+	};
 }

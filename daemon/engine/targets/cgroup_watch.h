@@ -22,20 +22,13 @@ int cgroup_watch_new(const struct cgroup_mounts *mounts, struct cgroup_watch **r
 /* NULL is fine. */
 void cgroup_watch_free(struct cgroup_watch *watch);
 
-/* For poll(2). */
-int cgroup_watch_fd(const struct cgroup_watch *watch);
-
-/* Whether all new cgroups are reported: no event was lost, and every directory is watched. */
-bool cgroup_watch_is_complete(const struct cgroup_watch *watch);
-
 /*
- * A walk over all cgroups begins; meets a cgroup; is over. New cgroups in those that it met are
- * reported from now on, and others are no longer watched. Does nothing while the watch is complete.
- * A walk that was given up is begun again.
+ * Visits every cgroup until visit returns non-zero, which is returned. With a watch (it may be
+ * NULL) new cgroups in those that were met are reported from now on, and others are no longer
+ * watched; a walk that was given up is begun again. While the watch is complete it stays as it is.
  */
-void cgroup_watch_begin(struct cgroup_watch *watch);
-void cgroup_watch_add(struct cgroup_watch *watch, const char *path);
-void cgroup_watch_end(struct cgroup_watch *watch);
+int cgroup_watch_walk(struct cgroup_watch *watch, const struct cgroup_mounts *mounts,
+		      int (*visit)(void *ctx, const char *path), void *ctx);
 
 /*
  * Reads events; never blocks. A new cgroup is handed to visit after 5 ms, in which its directories
@@ -43,10 +36,14 @@ void cgroup_watch_end(struct cgroup_watch *watch);
  */
 bool cgroup_watch_read(struct cgroup_watch *watch, mono_t now, void (*visit)(void *ctx, const char *path), void *ctx);
 
-/* Events read, ever. */
-uint64_t cgroup_watch_events(const struct cgroup_watch *watch);
+struct cgroup_watch_state {
+	int fd;        /* for poll(2) */
+	bool complete; /* all new cgroups are reported: no event was lost, every directory is watched */
+	bool waiting;  /* the next new cgroup will be handed out at `due` */
+	mono_t due;
+	uint64_t events; /* read, ever */
+};
 
-/* When the next one will be handed out. False: none waits. */
-bool cgroup_watch_next(const struct cgroup_watch *watch, mono_t *ret);
+struct cgroup_watch_state cgroup_watch_state(const struct cgroup_watch *watch);
 
 #endif

@@ -287,7 +287,11 @@ static bool label_slot_replace(struct label_cache *cache, const char *path, stru
 	return room;
 }
 
-const struct labels *label_cache_put(struct label_cache *cache, const char *path, const struct labels *labels)
+/*
+ * Sets the labels of the container at path. Returns the cache's copy, for the thread that writes:
+ * valid until label_cache_tidy after they were replaced. NULL: no memory, and none are known.
+ */
+static const struct labels *label_cache_put(struct label_cache *cache, const char *path, const struct labels *labels)
 {
 	bool any = labels->count > 0 || labels->left_out > 0;
 	struct label_slot *slot = any ? label_slot_new(path, labels) : NULL;
@@ -1013,11 +1017,11 @@ static struct entry *look_at_pending(struct containers *containers, mono_t now)
 	return NULL;
 }
 
-void containers_retry(struct containers *containers, mono_t now, void (*visit)(void *ctx, const char *cgroup),
-		      void *ctx)
+static void containers_retry(struct containers *containers, mono_t now, void (*visit)(void *ctx, const char *cgroup),
+			     void *ctx)
 {
 	/* From the beginning each time: visit may ask for others, which may drop any. */
-	for (unsigned looks = 0; containers && containers->pending > 0 && looks < LOOKS_MAX; looks++) {
+	for (unsigned looks = 0; containers->pending > 0 && looks < LOOKS_MAX; looks++) {
 		struct entry *entry = look_at_pending(containers, now);
 
 		if (!entry)
@@ -1091,14 +1095,12 @@ static struct entry *next_of_review(const struct containers *containers)
 	return entry && entry->reviewed != containers->review ? entry : NULL;
 }
 
-void containers_review(struct containers *containers, mono_t now, void (*visit)(void *ctx, const char *cgroup),
-		       void *ctx)
+static void containers_review(struct containers *containers, mono_t now, void (*visit)(void *ctx, const char *cgroup),
+			      void *ctx)
 {
 	unsigned looks = 0;
 	struct entry *entry;
 
-	if (!containers)
-		return;
 	label_cache_tidy(containers->labels);
 	if (containers->review_began.ns == 0)
 		containers->review_began = now;
@@ -1122,6 +1124,16 @@ void containers_review(struct containers *containers, mono_t now, void (*visit)(
 		if (read_again(containers, entry))
 			visit(ctx, entry->path);
 	}
+}
+
+void containers_update(struct containers *containers, mono_t now, void (*named)(void *ctx, const char *cgroup),
+		       void (*changed)(void *ctx, const char *cgroup), void *ctx)
+{
+	if (!containers)
+		return;
+
+	containers_retry(containers, now, named, ctx);
+	containers_review(containers, now, changed, ctx);
 }
 
 void containers_forget(struct containers *containers, mono_t now, uint64_t rescan_interval_ns)

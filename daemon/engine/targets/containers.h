@@ -27,13 +27,6 @@
 struct label_cache;
 
 /*
- * Sets the labels of the container at path. Returns the cache's copy, for the thread that writes:
- * valid until the next containers_review or containers_forget after they were replaced. NULL: no
- * memory, and none are known.
- */
-const struct labels *label_cache_put(struct label_cache *cache, const char *path, const struct labels *labels);
-
-/*
  * The labels of the container that the cgroup is, or is in. False: there are none, or they are not
  * known. Any thread.
  */
@@ -62,7 +55,7 @@ enum containers_answer { CONTAINERS_NONE, CONTAINERS_KNOWN, CONTAINERS_PENDING }
 
 /*
  * The innermost container that the cgroup is, or is inside of. *ret is valid until the next call,
- * its labels until containers_review or containers_forget, and set unless NONE; *ret_own: whether
+ * its labels until containers_update or containers_forget, and set unless NONE; *ret_own: whether
  * the cgroup is the container's own and not one below. containers NULL: NONE.
  */
 enum containers_answer containers_find(struct containers *containers, const char *cgroup, mono_t now,
@@ -72,18 +65,13 @@ enum containers_answer containers_find(struct containers *containers, const char
 bool containers_next(const struct containers *containers, mono_t *ret);
 
 /*
- * Looks up some of the pending ones again, the rest is for the next call. Those that are no longer
- * pending are handed to visit, with the path of their cgroup; it may call containers_find.
+ * Looks up some of the pending ones again and hands those that are no longer pending to `named`; if
+ * a review is due or running, checks a few of those that are known and hands those whose names or
+ * labels have changed to `changed`. Both get the path of the cgroup and may call containers_find.
+ * To be called often: there is no timeout of reviews to wait for.
  */
-void containers_retry(struct containers *containers, mono_t now, void (*visit)(void *ctx, const char *cgroup),
-		      void *ctx);
-
-/*
- * If a review is due or running, checks a few of those that are known, and hands those whose names
- * or labels have changed to visit. To be called often: there is no timeout to wait for.
- */
-void containers_review(struct containers *containers, mono_t now, void (*visit)(void *ctx, const char *cgroup),
-		       void *ctx);
+void containers_update(struct containers *containers, mono_t now, void (*named)(void *ctx, const char *cgroup),
+		       void (*changed)(void *ctx, const char *cgroup), void *ctx);
 
 /*
  * Forgets those that were not asked for during the last minute, or during three pauses between

@@ -37,11 +37,13 @@
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/base/proc_read.h"
+#include "daemon/engine/stacks/stack_recorder.h"
+#include "daemon/engine/stacks/thread_selection.h"
+#include "daemon/engine/targets/baseline.h"
 #include "daemon/engine/targets/cgroup_watch.h"
 #include "daemon/engine/targets/containers.h"
 #include "daemon/engine/targets/fair_mutex.h"
 #include "daemon/engine/targets/matcher.h"
-#include "lib/base/base.h"
 #include "lib/base/io.h"
 #include "lib/base/map.h"
 #include "lib/config/selection.h"
@@ -177,6 +179,7 @@ struct recent_pids {
 /* What there is while events of processes are read. */
 struct process_subscription {
 	struct process_events *listener;
+	int listener_fd;
 	struct recent_pids recent_pids;
 	struct process_facts process_facts;
 	struct procevent events[4 * PROCESS_EVENTS_BATCH];
@@ -196,6 +199,7 @@ struct discovery {
 	const struct config *config;
 	struct target_table *target_table;
 	struct matcher *matcher;
+	struct baseline *baseline;
 	struct thread_selection *thread_selection; /* NULL: not asked for */
 	struct process_cache process_cache;
 	struct discovery_state state;
@@ -348,16 +352,6 @@ static void process_cache_enter(struct process_cache *cache, const struct proces
  * thousands of others.
  */
 #define LATE_NS (100 * NS_PER_MS)
-
-static int recent_pids_init(struct recent_pids *recent_pids)
-{
-	return map_reserve(&recent_pids->pids, RECENT_PIDS_MAX);
-}
-
-static void recent_pids_release(struct recent_pids *recent_pids)
-{
-	map_release(&recent_pids->pids);
-}
 
 /* NULL: no event named it lately. */
 static struct recent_pid *recent_pids_find(const struct recent_pids *recent_pids, int32_t pid)
@@ -546,6 +540,17 @@ static struct unlocked_section section_of(const struct discovery *discovery)
 					  .ctx = (void *)(uintptr_t)discovery };
 }
 
+/* For matcher_look. The texts, 18 KiB, stay as they are. */
+static void process_facts_init(struct process_facts *process_facts, const struct discovery *discovery)
+{
+	const struct target_table_options *options = &discovery->options.target_table;
+
+	process_facts->procfd = options->procfd;
+	process_facts->mounts = options->mounts;
+	process_facts->containers = options->containers;
+	process_facts->unlocked_section = section_of(discovery);
+}
+
 /* Makes an eventfd readable. */
 static void signal_eventfd(int fd)
 {
@@ -616,7 +621,7 @@ static struct sample process_counters(const struct discovery *discovery, const s
 static bool is_new_program(const struct discovery *discovery, size_t entry, const struct process_facts *process_facts)
 {
 	return (discovery->config->targets[entry].selector > CONFIG_PIDFILE ||
-		matcher_descends(discovery->matcher, entry, &process_facts->facts)) &&
+		discovery->matcher->verdicts[entry] == MATCHER_DESCENDS) &&
 	       target_table_was_other(discovery->target_table, entry, process_facts->facts.pid,
 				      process_facts->stat.start_ticks, process_facts->facts.comm);
 }
@@ -658,7 +663,7 @@ static int join_entries(struct discovery *discovery, struct process_facts *proce
 	for (size_t i = 0; r >= 0 && i < discovery->config->target_count; i++) {
 		if (!discovery->matcher->verdicts[i] || discovery->config->targets[i].per == CONFIG_PER_CGROUP)
 			continue;
-		observation.descends = matcher_descends(discovery->matcher, i, &process_facts->facts);
+		observation.descends = discovery->matcher->verdicts[i] == MATCHER_DESCENDS;
 		r = target_table_process(discovery->target_table, i, &observation, discovery->scan);
 		match->ended |= r == TARGET_TABLE_ENDED;
 	}
@@ -689,7 +694,7 @@ static int update_description(struct discovery *discovery, size_t entry, struct 
 }
 
 /*
- * Hands a process, of which all is known that the matcher needs, to every entry that it matches.
+ * Hands a process, after matcher_look, to every entry that it matches.
  * One that joins an entry, or has changed, leaves those that it is no longer of; others are left to
  * the sweep. 0; -ENOMEM, or out of descriptors.
  */
@@ -699,8 +704,6 @@ static int match_with_entries(struct discovery *discovery, struct process_facts 
 	bool joins = false;
 	int r = 0;
 
-	matcher_meet(discovery->matcher, process_facts);
-	matcher_judge(discovery->matcher, &process_facts->facts);
 	match->watched = false;
 	match->targets = 0;
 	for (size_t i = 0; r == 0 && i < discovery->config->target_count; i++) {
@@ -728,7 +731,7 @@ static int match_with_entries(struct discovery *discovery, struct process_facts 
 
 /*
  * The container that the cgroup is, not one that it is in. A pending one is none yet: it comes
- * again (containers_retry).
+ * again (containers_update).
  */
 static const struct container *own_container(struct discovery *discovery, const char *path)
 {
@@ -1038,8 +1041,7 @@ static void on_exit_event(struct discovery *discovery, int32_t pid, mono_t now)
 	uint64_t cpu_ns;
 
 	recent_pids_ended(&discovery->subscription->recent_pids, pid, now);
-	if (process_events_has_totals(discovery->subscription->listener) ||
-	    !target_table_knows(discovery->target_table, pid))
+	if (discovery->state.exit_totals || !target_table_knows(discovery->target_table, pid))
 		return;
 
 	cpu_ns = real_clock_cpu_of(real_clock_of(pid));
@@ -1056,23 +1058,12 @@ static void on_exit_event(struct discovery *discovery, int32_t pid, mono_t now)
 	target_table_end(discovery->target_table, &ending);
 }
 
-/* PROCESS_EXIT or PROCESS_TOTALS. */
-static void on_process_end(struct discovery *discovery, const struct procevent *end, mono_t now)
-{
-	if (end->kind == PROCEVENT_TOTALS) {
-		on_exit_record(discovery, end, now);
-		return;
-	}
-	matcher_ended(discovery->matcher, end->pid);
-	on_exit_event(discovery, end->pid, now);
-}
-
 /* ---- subscribing to events ---- */
 
 static void subscription_free(struct process_subscription *subscription)
 {
 	process_events_close(subscription->listener);
-	recent_pids_release(&subscription->recent_pids);
+	map_release(&subscription->recent_pids.pids);
 	free(subscription);
 }
 
@@ -1106,27 +1097,28 @@ static void unsubscribe(struct discovery *discovery)
 	discovery->cgroups = NULL;
 }
 
-static int subscription_new(const struct discovery *discovery, struct process_subscription **ret, char *reason)
+/* *ret_info is set in any case. */
+static int subscription_new(const struct discovery *discovery, struct process_subscription **ret,
+			    struct process_events_info *ret_info)
 {
 	struct process_subscription *subscription = calloc(1, sizeof(*subscription));
 	int r;
 
+	*ret_info = (struct process_events_info){ .source = PROCESS_EVENTS_NONE };
 	if (!subscription)
 		return -ENOMEM;
 
-	subscription->process_facts.procfd = discovery->options.target_table.procfd;
-	subscription->process_facts.mounts = discovery->options.target_table.mounts;
-	subscription->process_facts.containers = discovery->options.target_table.containers;
-	subscription->process_facts.unlocked_section = section_of(discovery);
+	process_facts_init(&subscription->process_facts, discovery);
 	subscription->missed = discovery->state.missed;
 	subscription->dropped = discovery->state.dropped;
-	r = recent_pids_init(&subscription->recent_pids);
+	r = map_reserve(&subscription->recent_pids.pids, RECENT_PIDS_MAX);
 	if (r == 0)
-		r = process_events_open(&discovery->options.listen, &subscription->listener, reason);
+		r = process_events_open(&discovery->options.listen, &subscription->listener, ret_info);
 	if (r < 0) {
 		subscription_free(subscription);
 		return r;
 	}
+	subscription->listener_fd = ret_info->fd;
 	*ret = subscription;
 
 	return 0;
@@ -1154,6 +1146,7 @@ static void subscribe(struct discovery *discovery)
 {
 	bool wanted = discovery->config->sampling.discovery == CONFIG_DISCOVERY_AUTO;
 	struct discovery_state *state = &discovery->state;
+	struct process_events_info info;
 	int r;
 
 	subscribe_cgroups(discovery, wanted);
@@ -1173,14 +1166,14 @@ static void subscribe(struct discovery *discovery)
 		snprintf(state->source_why, sizeof(state->source_why), "proc_root is not this machine's own /proc");
 		return;
 	}
-	r = subscription_new(discovery, &discovery->subscription, state->source_why);
-	if (r == -ENOMEM && state->source_why[0] == '\0')
-		snprintf(state->source_why, sizeof(state->source_why), "%s", strerror(ENOMEM));
+	r = subscription_new(discovery, &discovery->subscription, &info);
+	snprintf(state->source_why, sizeof(state->source_why), "%s",
+		 r == -ENOMEM && !info.why[0] ? strerror(ENOMEM) : info.why);
 	if (r < 0)
 		return;
 
-	state->source = process_events_source(discovery->subscription->listener);
-	state->exit_totals = process_events_has_totals(discovery->subscription->listener);
+	state->source = info.source;
+	state->exit_totals = info.exit_totals;
 	discovery->subscription->token_bucket = token_bucket_of(DISCOVERY_SHARE, update_pulse(discovery));
 }
 
@@ -1241,10 +1234,7 @@ static void look_at_process(struct discovery *discovery, struct recent_pid *rece
 	int r;
 
 	process_facts->now = now;
-	r = process_facts_meet(process_facts, recent_pid->pid);
-
-	if (r == 0)
-		r = process_facts_ask(process_facts, discovery->matcher->needs);
+	r = matcher_look(discovery->matcher, process_facts, recent_pid->pid);
 	if (r == 0)
 		r = match_with_entries(discovery, process_facts, &match);
 	if (r == -ECANCELED) {
@@ -1276,9 +1266,9 @@ static void on_process_change(struct discovery *discovery, int32_t pid, enum pro
 static void on_process_event(struct discovery *discovery, const struct procevent *event, mono_t now)
 {
 	discovery->state.events++;
+	matcher_event(discovery->matcher, event);
 	switch (event->kind) {
 	case PROCEVENT_FORK:
-		matcher_forked(discovery->matcher, event->ppid, event->pid);
 		on_process_change(discovery, event->pid, CHANGE_FORKED, now);
 		return;
 	case PROCEVENT_EXEC:
@@ -1288,8 +1278,10 @@ static void on_process_event(struct discovery *discovery, const struct procevent
 		on_process_change(discovery, event->pid, CHANGE_RENAMED, now);
 		return;
 	case PROCEVENT_EXIT:
+		on_exit_event(discovery, event->pid, now);
+		return;
 	case PROCEVENT_TOTALS:
-		on_process_end(discovery, event, now);
+		on_exit_record(discovery, event, now);
 		return;
 	}
 }
@@ -1306,20 +1298,19 @@ static bool yield_lock(struct discovery *discovery)
 static void read_process_batches(struct discovery *discovery, mono_t now)
 {
 	struct process_subscription *subscription = discovery->subscription;
-	bool lost = false;
+	bool lost = false, more = false;
 
 	subscription->more = false;
 	for (int reads = 0; reads < READS_MAX; reads++) {
-		size_t count =
-			process_events_read(subscription->listener, subscription->events,
-					    sizeof(subscription->events) / sizeof(subscription->events[0]), &lost);
+		size_t count = process_events_read(subscription->listener, subscription->events,
+						   ARRAY_LEN(subscription->events), &lost, &more);
 
 		discovery->state.overruns += lost;
 		discovery->again |= lost;
 		for (size_t i = 0; i < count; i++)
 			on_process_event(discovery, &subscription->events[i], now);
 		subscription->more |= count > 0;
-		if (process_events_drained(subscription->listener) || !yield_lock(discovery))
+		if (!more || !yield_lock(discovery))
 			return;
 	}
 }
@@ -1411,10 +1402,10 @@ static void read_cgroup_events(struct discovery *discovery, mono_t now)
 	if (!cgroups || !rate_limit_allows(&discovery->cgroups_limit, now))
 		return;
 
-	uint64_t before = cgroup_watch_events(cgroups);
+	uint64_t before = cgroup_watch_state(cgroups).events;
 	bool whole = cgroup_watch_read(cgroups, now, visit_new_cgroup, discovery);
 
-	if (cgroup_watch_events(cgroups) != before)
+	if (cgroup_watch_state(cgroups).events != before)
 		rate_limit_event(&discovery->cgroups_limit, GAP_NS, now);
 	discovery->state.overruns += !whole;
 	discovery->again |= !whole;
@@ -1426,8 +1417,8 @@ static void read_events(struct discovery *discovery, mono_t now)
 	discovery->events_read = now;
 	read_process_events(discovery, now);
 	read_cgroup_events(discovery, now);
-	containers_retry(discovery->options.target_table.containers, now, visit_named_container, discovery);
-	containers_review(discovery->options.target_table.containers, now, visit_other_container, discovery);
+	containers_update(discovery->options.target_table.containers, now, visit_named_container, visit_other_container,
+			  discovery);
 	read_units(discovery, now);
 }
 
@@ -1487,10 +1478,11 @@ static bool await_process_events(const struct discovery *discovery, mono_t now, 
 
 static bool await_cgroup_events(const struct discovery *discovery, mono_t now, mono_t *until)
 {
-	mono_t next, may = discovery->cgroups_limit.until;
+	struct cgroup_watch_state state = cgroup_watch_state(discovery->cgroups);
+	mono_t may = discovery->cgroups_limit.until;
 
-	if (cgroup_watch_next(discovery->cgroups, &next))
-		lower_to(until, later_of(next, may));
+	if (state.waiting)
+		lower_to(until, later_of(state.due, may));
 	if (rate_limit_allows(&discovery->cgroups_limit, now))
 		return true;
 	lower_to(until, may);
@@ -1506,13 +1498,12 @@ static size_t await_events(const struct discovery *discovery, mono_t now, struct
 
 	fds[count++] = (struct pollfd){ .fd = discovery->wake_fd, .events = POLLIN };
 	if (discovery->cgroups && await_cgroup_events(discovery, now, until))
-		fds[count++] = (struct pollfd){ .fd = cgroup_watch_fd(discovery->cgroups), .events = POLLIN };
+		fds[count++] = (struct pollfd){ .fd = cgroup_watch_state(discovery->cgroups).fd, .events = POLLIN };
 	if (containers_next(discovery->options.target_table.containers, &next))
 		lower_to(until, next);
 	count += await_units(discovery, now, &fds[count], until);
 	if (discovery->subscription && await_process_events(discovery, now, until))
-		fds[count++] =
-			(struct pollfd){ .fd = process_events_fd(discovery->subscription->listener), .events = POLLIN };
+		fds[count++] = (struct pollfd){ .fd = discovery->subscription->listener_fd, .events = POLLIN };
 
 	return count;
 }
@@ -1531,19 +1522,20 @@ static int yield_in_scan(struct discovery *discovery)
 	return discovery->rescan || discovery->stop ? -ECANCELED : 0;
 }
 
-/*
- * Whether a process is in a cgroup that is a target by its path. Asked only for processes that have
- * run.
- */
+/* Whether a process, which has run, is in a cgroup that is a target by its path. */
 static bool in_watched_cgroup(struct discovery *discovery, struct process_facts *process_facts)
 {
 	const struct matcher *matcher = discovery->matcher;
+	const struct match_facts *facts = &process_facts->facts;
+	unsigned needs = matcher->by_container ? MATCH_CGROUP | MATCH_CONTAINER : MATCH_CGROUP;
 
-	return matcher->by_path &&
-	       process_facts_ask(process_facts,
-				 matcher->by_container ? MATCH_CGROUP | MATCH_CONTAINER : MATCH_CGROUP) == 0 &&
-	       process_facts->facts.cgroup &&
-	       matcher_any_cgroup(matcher, process_facts->facts.cgroup, process_facts->facts.container);
+	if (!matcher->by_path || process_facts_ask(process_facts, needs) < 0 || !facts->cgroup)
+		return false;
+	for (size_t i = 0; i < matcher->count; i++)
+		if (matcher_cgroup(matcher, i, facts->cgroup, facts->container))
+			return true;
+
+	return false;
 }
 
 /*
@@ -1561,7 +1553,7 @@ static bool skip_process(struct discovery *discovery, int32_t pid, uint64_t cpu_
 {
 	const struct process_record *record = process_cache_meet(&discovery->process_cache, pid, cpu_ns);
 
-	if (!record || baseline_owes(discovery->options.baseline, pid) ||
+	if (!record || baseline_owes(discovery->baseline, pid) ||
 	    target_table_watches(discovery->target_table, pid, record->start_ticks) != record->targets)
 		return false;
 
@@ -1569,8 +1561,8 @@ static bool skip_process(struct discovery *discovery, int32_t pid, uint64_t cpu_
 
 	discovery->unchanged++;
 	target_table_still(discovery->target_table, pid, record->start_ticks, discovery->scan);
-	baseline_met(discovery->options.baseline, &stat);
-	baseline_unchanged(discovery->options.baseline, &stat);
+	baseline_met(discovery->baseline, &stat);
+	baseline_update(discovery->baseline, &stat, false, false);
 	thread_selection_met(discovery->thread_selection, &stat, false);
 
 	return true;
@@ -1607,9 +1599,7 @@ static int visit_process(struct discovery *discovery, int32_t pid, struct proces
 		return 0;
 
 	process_facts->now = discovery_pulse(discovery);
-	r = process_facts_meet(process_facts, pid);
-	if (r == 0)
-		r = process_facts_ask(process_facts, discovery->matcher->needs);
+	r = matcher_look(discovery->matcher, process_facts, pid);
 	if (r < 0) {
 		discovery->unreadable += !process_facts_starved(r) && r != -ESRCH;
 		return process_facts_starved(r) ? r : 0;
@@ -1619,14 +1609,11 @@ static int visit_process(struct discovery *discovery, int32_t pid, struct proces
 	if (r < 0)
 		return r;
 
-	bool ran = baseline_met(discovery->options.baseline, &process_facts->stat);
+	bool ran = baseline_met(discovery->baseline, &process_facts->stat);
 	bool watched = match.watched || (ran && in_watched_cgroup(discovery, process_facts));
 
 	thread_selection_met(discovery->thread_selection, &process_facts->stat, watched);
-	if (watched)
-		baseline_watched(discovery->options.baseline, &process_facts->stat, ran);
-	else
-		baseline_unchanged(discovery->options.baseline, &process_facts->stat);
+	baseline_update(discovery->baseline, &process_facts->stat, watched, ran);
 	cache_process(discovery, &process_facts->stat, cpu_ns, match.targets);
 
 	return 0;
@@ -1658,10 +1645,7 @@ static int visit_processes(struct discovery *discovery)
 		return -ENOMEM;
 
 	proc_walk->discovery = discovery;
-	proc_walk->process_facts.procfd = discovery->options.target_table.procfd;
-	proc_walk->process_facts.mounts = discovery->options.target_table.mounts;
-	proc_walk->process_facts.containers = discovery->options.target_table.containers;
-	proc_walk->process_facts.unlocked_section = section_of(discovery);
+	process_facts_init(&proc_walk->process_facts, discovery);
 
 	return directory_list_each(discovery->options.target_table.procfd, visit_proc_entry, proc_walk);
 }
@@ -1673,23 +1657,8 @@ static int visit_cgroup(void *ctx, const char *path)
 
 	if (r < 0)
 		return r;
-	if (discovery->cgroups)
-		cgroup_watch_add(discovery->cgroups, path);
 
 	return match_cgroup_path(discovery, path);
-}
-
-static int visit_cgroups(struct discovery *discovery)
-{
-	if (discovery->cgroups)
-		cgroup_watch_begin(discovery->cgroups);
-
-	int r = cgroup_walk(discovery->options.target_table.mounts, visit_cgroup, discovery);
-
-	if (r == 0 && discovery->cgroups)
-		cgroup_watch_end(discovery->cgroups);
-
-	return r;
 }
 
 /* Reads effective limits again if that is due; they may take as much CPU as a scan. */
@@ -1717,7 +1686,8 @@ static int visit_all(struct discovery *discovery)
 	int r = visit_processes(discovery);
 
 	if (r == 0 && discovery->matcher->by_path)
-		r = visit_cgroups(discovery);
+		r = cgroup_watch_walk(discovery->cgroups, discovery->options.target_table.mounts, visit_cgroup,
+				      discovery);
 
 	return r == -E2BIG ? 0 : r;
 }
@@ -1737,6 +1707,8 @@ static int scan_locked(struct discovery *discovery)
 	mono_t began = update_pulse(discovery);
 	uint64_t cpu = real_clock_thread_cpu();
 	struct target_table_counts counts;
+	const uint32_t *pids;
+	size_t pid_count;
 	int r;
 
 	read_events(discovery, began);
@@ -1746,10 +1718,9 @@ static int scan_locked(struct discovery *discovery)
 	discovery->processes = discovery->unreadable = discovery->unchanged = 0;
 	take_given_back(discovery);
 	target_table_collect(discovery->target_table);
-	if (matcher_read_pidfiles(discovery->matcher))
+	if (matcher_scan_begin(discovery->matcher))
 		process_cache_sweep(&discovery->process_cache, true);
-	baseline_scan_begin(discovery->options.baseline, began);
-	matcher_scan_begin(discovery->matcher);
+	baseline_scan_begin(discovery->baseline, began);
 	thread_selection_begin(discovery->thread_selection);
 	discovery->process_cache.scan++;
 	r = visit_all(discovery);
@@ -1764,9 +1735,10 @@ static int scan_locked(struct discovery *discovery)
 		return r == -EMFILE || r == -ENFILE ? 0 : r;
 
 	discovery->again |= matcher_scan_end(discovery->matcher);
-	baseline_scan_end(discovery->options.baseline);
+	baseline_scan_end(discovery->baseline);
 	process_cache_sweep(&discovery->process_cache, false);
-	thread_selection_end(discovery->thread_selection);
+	if (thread_selection_end(discovery->thread_selection, &pids, &pid_count))
+		stack_recorder_follow(discovery->options.stacks, pids, pid_count); /* else the set stays as it was */
 	target_table_sweep(discovery->target_table, discovery->scan);
 	containers_forget(discovery->options.target_table.containers, began,
 			  discovery->config->sampling.rescan_interval_ns);
@@ -1795,7 +1767,7 @@ static bool is_safety_net(const struct discovery *discovery, const struct target
 
 	return discovery->subscription && !discovery->state.held_off && !matcher->unannounced &&
 	       !discovery->state.error &&
-	       (!matcher->by_path || (discovery->cgroups && cgroup_watch_is_complete(discovery->cgroups))) &&
+	       (!matcher->by_path || (discovery->cgroups && cgroup_watch_state(discovery->cgroups).complete)) &&
 	       counts->refused == 0 && counts->failed == 0 && counts->found == discovery->found_before;
 }
 
@@ -1960,6 +1932,7 @@ void discovery_free(struct discovery *discovery)
 	unit_bus_free(discovery->units);
 	target_table_free(discovery->target_table);
 	matcher_free(discovery->matcher);
+	baseline_free(discovery->baseline);
 	thread_selection_free(discovery->thread_selection);
 	process_cache_release(&discovery->process_cache);
 	if (discovery->wake_fd >= 0)
@@ -1973,11 +1946,13 @@ void discovery_free(struct discovery *discovery)
 int discovery_new(const struct discovery_options *options, struct discovery **ret)
 {
 	struct discovery *discovery = calloc(1, sizeof *discovery);
+	struct unlocked_section section;
 	int r;
 
 	if (!discovery)
 		return -ENOMEM;
 
+	section = section_of(discovery);
 	discovery->options = *options;
 	discovery->options.target_table.alive = on_alive;
 	discovery->options.target_table.alive_ctx = discovery;
@@ -1985,7 +1960,6 @@ int discovery_new(const struct discovery_options *options, struct discovery **re
 	discovery->limits_due = discovery->units_due = true;
 	update_pulse(discovery);
 	fair_mutex_init(&discovery->lock);
-	baseline_set_section(options->baseline, section_of(discovery));
 	discovery->first = DISCOVERY_SCANNING;
 	discovery->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	discovery->first_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -1993,9 +1967,13 @@ int discovery_new(const struct discovery_options *options, struct discovery **re
 	if (r == 0)
 		r = matcher_new(discovery->config, &discovery->matcher);
 	if (r == 0)
+		r = baseline_new(options->target_table.procfd,
+				 discovery->config->incidents.captures & CONFIG_CAPTURE_SMAPS, &section,
+				 &discovery->baseline);
+	if (r == 0)
 		r = target_table_new(&discovery->options.target_table, &discovery->target_table);
-	if (r == 0 && options->follow)
-		r = thread_selection_new(options->follow, options->follow_ctx, &discovery->thread_selection);
+	if (r == 0 && options->stacks)
+		r = thread_selection_new(&discovery->thread_selection);
 	if (r < 0) {
 		discovery_free(discovery);
 		return r;
@@ -2024,7 +2002,7 @@ int discovery_reload(struct discovery *discovery, const struct config *config)
 		matcher = before; /* which is freed while its configuration is still there */
 		discovery->config = config;
 		discovery->options.target_table.config = config;
-		baseline_set_maps(discovery->options.baseline, config->incidents.captures & CONFIG_CAPTURE_SMAPS);
+		baseline_set_maps(discovery->baseline, config->incidents.captures & CONFIG_CAPTURE_SMAPS);
 		thread_selection_forget(discovery->thread_selection);
 		process_cache_sweep(&discovery->process_cache, true);
 		discovery->limits_due = discovery->units_due = true;
@@ -2088,14 +2066,14 @@ void discovery_baselines(struct discovery *discovery, int32_t pid, struct thread
 			 struct maps_snapshot **ret_maps)
 {
 	fair_mutex_enter(&discovery->lock);
-	baseline_copy(discovery->options.baseline, pid, ret_threads, ret_maps);
+	baseline_copy(discovery->baseline, pid, ret_threads, ret_maps);
 	fair_mutex_leave(&discovery->lock);
 }
 
 int discovery_busy(struct discovery *discovery, struct busy_snapshot *ret)
 {
 	fair_mutex_enter(&discovery->lock);
-	int r = baseline_copy_busy(discovery->options.baseline, ret);
+	int r = baseline_copy_busy(discovery->baseline, ret);
 	fair_mutex_leave(&discovery->lock);
 
 	return r;
@@ -2150,10 +2128,8 @@ void discovery_visit_units(struct discovery *discovery, const struct unit_visito
 	struct unit_visit unit_visit = { discovery, visitor };
 
 	fair_mutex_enter(&discovery->lock);
-	if (discovery->units) {
-		unit_bus_visit(discovery->units, visit_missing, &unit_visit);
-		unit_table_visit(unit_bus_units(discovery->units), visit_unit, &unit_visit);
-	}
+	if (discovery->units)
+		unit_bus_visit(discovery->units, visit_missing, visit_unit, &unit_visit);
 	fair_mutex_leave(&discovery->lock);
 }
 

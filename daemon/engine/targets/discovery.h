@@ -23,7 +23,6 @@
 #ifndef SPIKEWATCH_DAEMON_ENGINE_TARGETS_DISCOVERY_H
 #define SPIKEWATCH_DAEMON_ENGINE_TARGETS_DISCOVERY_H
 
-#include "daemon/engine/stacks/thread_selection.h"
 #include "daemon/engine/targets/baseline.h"
 #include "daemon/engine/targets/process_events.h"
 #include "daemon/engine/targets/target_table.h"
@@ -40,9 +39,7 @@ struct discovery;
 
 struct discovery_options {
 	struct target_table_options target_table;
-	struct baseline *baseline;     /* kept up to date by the scans; must outlive the thread */
-	thread_selection_take *follow; /* called by the thread with the watched processes; NULL: not wanted */
-	void *follow_ctx;
+	struct stack_recorder *stacks; /* is told which processes are watched; must outlive the thread; NULL: none */
 	struct process_events_options listen;
 	const char *unit_bus; /* D-Bus address of systemd itself; NULL: the system bus of this machine */
 };

@@ -22,22 +22,10 @@
 #include "daemon/engine/targets/matcher.h"
 
 #include "daemon/engine/base/proc_read.h"
-#include "daemon/engine/targets/containers.h"
-#include "daemon/engine/targets/fair_mutex.h"
-#include "daemon/engine/targets/unit_bus.h"
-#include "lib/cgroup/cgroup_mounts.h"
-#include "lib/config/config.h"
-#include "lib/config/selection.h"
-#include "lib/model/target.h"
-#include "lib/proc/procfs.h"
 
 #include <errno.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/types.h>
 
 /* ---- the process tree ---- */
 
@@ -407,12 +395,7 @@ static void process_tree_renumber(struct process_tree *tree, const unsigned plac
 
 /* ---- facts of a process: each is tried once; lack of descriptors or memory is an error ---- */
 
-bool process_facts_starved(ssize_t error)
-{
-	return error == -EMFILE || error == -ENFILE || error == -ENOMEM || error == -ECANCELED;
-}
-
-int process_facts_meet(struct process_facts *process_facts, int32_t pid)
+static int read_stat(struct process_facts *process_facts, int32_t pid)
 {
 	ssize_t len;
 
@@ -585,23 +568,6 @@ void matcher_free(struct matcher *matcher)
 	free(matcher);
 }
 
-bool matcher_read_pidfiles(struct matcher *matcher)
-{
-	bool changed = false;
-
-	for (size_t i = 0; i < matcher->count; i++) {
-		if (matcher->entries[i].selector != CONFIG_PIDFILE)
-			continue;
-
-		int32_t before = matcher->pidfile_pids[i];
-
-		matcher->pidfile_pids[i] = proc_read_pidfile(matcher->entries[i].pattern);
-		changed |= matcher->pidfile_pids[i] != before;
-	}
-
-	return changed;
-}
-
 /* By a name of the unit that its cgroup does not have. below: anywhere in the unit. */
 static bool is_of_unit(const struct matcher *matcher, size_t i, const char *path, bool below)
 {
@@ -634,17 +600,6 @@ bool matcher_process(const struct matcher *matcher, size_t i, const struct match
 	return (facts->trees & matcher->trees[i]) != 0 || matches(matcher, i, facts);
 }
 
-bool matcher_descends(const struct matcher *matcher, size_t i, const struct match_facts *facts)
-{
-	return (facts->trees & matcher->trees[i]) != 0 && !matches(matcher, i, facts);
-}
-
-void matcher_judge(struct matcher *matcher, const struct match_facts *facts)
-{
-	for (size_t i = 0; i < matcher->count; i++)
-		matcher->verdicts[i] = matcher_process(matcher, i, facts);
-}
-
 bool matcher_cgroup(const struct matcher *matcher, size_t i, const char *path, const struct container *container)
 {
 	const struct match_facts facts = { .cgroup = path, .container = container };
@@ -652,15 +607,6 @@ bool matcher_cgroup(const struct matcher *matcher, size_t i, const char *path, c
 	return match_is_by_path(matcher->matches[i]) &&
 	       (match_cgroup(matcher->matches[i], path, container) || is_of_unit(matcher, i, path, false)) &&
 	       !is_taken(matcher, i, &facts);
-}
-
-bool matcher_any_cgroup(const struct matcher *matcher, const char *path, const struct container *container)
-{
-	for (size_t i = 0; i < matcher->count; i++)
-		if (matcher_cgroup(matcher, i, path, container))
-			return true;
-
-	return false;
 }
 
 /* ---- trees ---- */
@@ -698,35 +644,46 @@ void matcher_succeed(struct matcher *matcher, struct matcher *before)
 	process_tree_renumber(matcher->process_tree, place);
 }
 
-void matcher_meet(struct matcher *matcher, struct process_facts *process_facts)
+int matcher_look(struct matcher *matcher, struct process_facts *process_facts, int32_t pid)
 {
 	struct match_facts *facts = &process_facts->facts;
 	uint64_t roots = 0;
+	int r = read_stat(process_facts, pid);
 
+	if (r == 0)
+		r = process_facts_ask(process_facts, matcher->needs);
+	if (r < 0)
+		return r; /* -ECANCELED: the matcher may be gone */
+
+	for (size_t i = 0; i < matcher->count; i++) {
+		bool itself = matches(matcher, i, facts);
+
+		matcher->verdicts[i] = itself ? MATCHER_ITSELF : MATCHER_NOT;
+		roots |= itself ? matcher->trees[i] : 0;
+	}
+	if (!matcher->process_tree)
+		return 0;
+
+	struct process_tree_process process = { facts->pid, process_facts->stat.parent_pid,
+						process_facts->stat.start_ticks };
+
+	facts->trees = process_tree_met(matcher->process_tree, &process, roots);
+	for (size_t i = 0; i < matcher->count; i++)
+		if (!matcher->verdicts[i] && (facts->trees & matcher->trees[i]))
+			matcher->verdicts[i] = MATCHER_DESCENDS;
+
+	return 0;
+}
+
+void matcher_event(struct matcher *matcher, const struct procevent *event)
+{
 	if (!matcher->process_tree)
 		return;
 
-	for (size_t i = 0; i < matcher->count; i++)
-		if (matcher->trees[i] && matches(matcher, i, facts))
-			roots |= matcher->trees[i];
-	facts->trees =
-		process_tree_met(matcher->process_tree,
-				 &(struct process_tree_process){ .pid = facts->pid,
-								 .ppid = process_facts->stat.parent_pid,
-								 .start_ticks = process_facts->stat.start_ticks },
-				 roots);
-}
-
-void matcher_forked(struct matcher *matcher, int32_t ppid, int32_t pid)
-{
-	if (matcher->process_tree)
-		process_tree_forked(matcher->process_tree, ppid, pid);
-}
-
-void matcher_ended(struct matcher *matcher, int32_t pid)
-{
-	if (matcher->process_tree)
-		process_tree_ended(matcher->process_tree, pid);
+	if (event->kind == PROCEVENT_FORK)
+		process_tree_forked(matcher->process_tree, event->ppid, event->pid);
+	else if (event->kind == PROCEVENT_EXIT)
+		process_tree_ended(matcher->process_tree, event->pid);
 }
 
 bool matcher_was_in_tree(const struct matcher *matcher, size_t i, int32_t pid, int32_t ppid)
@@ -741,13 +698,25 @@ bool matcher_was_in_tree(const struct matcher *matcher, size_t i, int32_t pid, i
 	return (trees & matcher->trees[i]) != 0;
 }
 
-void matcher_scan_begin(struct matcher *matcher)
+bool matcher_scan_begin(struct matcher *matcher)
 {
-	if (!matcher->process_tree)
-		return;
+	bool changed = false;
 
-	process_tree_take_belated(matcher->process_tree);
-	process_tree_begin(matcher->process_tree);
+	for (size_t i = 0; i < matcher->count; i++) {
+		if (matcher->entries[i].selector != CONFIG_PIDFILE)
+			continue;
+
+		int32_t before = matcher->pidfile_pids[i];
+
+		matcher->pidfile_pids[i] = proc_read_pidfile(matcher->entries[i].pattern);
+		changed |= matcher->pidfile_pids[i] != before;
+	}
+	if (matcher->process_tree) {
+		process_tree_take_belated(matcher->process_tree);
+		process_tree_begin(matcher->process_tree);
+	}
+
+	return changed;
 }
 
 bool matcher_scan_end(struct matcher *matcher)

@@ -24,6 +24,7 @@
 #include "lib/model/target.h"
 #include "lib/proc/procfs.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -51,13 +52,10 @@ struct process_facts {
  * Whether such an error says nothing about the process: out of descriptors, out of memory,
  * -ECANCELED of the unlocked section.
  */
-bool process_facts_starved(ssize_t error);
-
-/*
- * Reads stat of process pid. procfd, mounts, containers, unlocked_section and now are set. 0;
- * -ESRCH: it is gone; -errno: not permitted, or see process_facts_starved.
- */
-int process_facts_meet(struct process_facts *process_facts, int32_t pid);
+static inline bool process_facts_starved(ssize_t error)
+{
+	return error == -EMFILE || error == -ENFILE || error == -ENOMEM || error == -ECANCELED;
+}
 
 /*
  * Reads those of needs (bits of match_need) that were not asked for yet. What cannot be read is
@@ -67,12 +65,15 @@ int process_facts_ask(struct process_facts *process_facts, unsigned needs);
 
 struct process_tree;
 
+/* Whether a process is of an entry: not; by an ancestor alone (facts.trees); by itself. */
+enum matcher_verdict { MATCHER_NOT, MATCHER_DESCENDS, MATCHER_ITSELF };
+
 struct matcher {
 	const struct config_target *entries; /* the configuration's, which must outlive this */
 	size_t count;
 	struct match **matches;            /* one per entry */
 	int32_t *pidfile_pids;             /* one per entry: what its pid file says */
-	bool *verdicts;                    /* one per entry: see matcher_judge */
+	enum matcher_verdict *verdicts;    /* one per entry, on the process of the last matcher_look */
 	unsigned needs;                    /* bits of match_need */
 	bool unannounced;                  /* what an entry selects by may change without an event */
 	bool by_path;                      /* an entry's targets are cgroups that are found by their path */
@@ -91,39 +92,32 @@ int matcher_new(const struct config *config, struct matcher **ret);
 void matcher_free(struct matcher *matcher);
 CLEANUP(matcher, free);
 
-/* Reads all pid files again. True: one has changed. */
-bool matcher_read_pidfiles(struct matcher *matcher);
-
 /*
  * Takes over from the matcher in force the table of units, and the trees of entries that both have.
  * Both configurations are still valid.
  */
 void matcher_succeed(struct matcher *matcher, struct matcher *before);
 
-/* A process was looked at, with all facts that the entries need: sets facts.trees. */
-void matcher_meet(struct matcher *matcher, struct process_facts *process_facts);
+/*
+ * Looks at process pid: reads its stat and what the entries need, updates the process tree and sets
+ * verdicts. procfd, mounts, containers, unlocked_section and now are set. 0; -ESRCH: it is gone;
+ * -errno: not permitted, or see process_facts_starved.
+ */
+int matcher_look(struct matcher *matcher, struct process_facts *process_facts, int32_t pid);
 
 /* Whether a process is of entry i, by itself or by descent (facts.trees). */
 bool matcher_process(const struct matcher *matcher, size_t i, const struct match_facts *facts);
 
-/* The same for all entries, into verdicts. */
-void matcher_judge(struct matcher *matcher, const struct match_facts *facts);
-
-/* Whether it is of entry i by descent alone. */
-bool matcher_descends(const struct matcher *matcher, size_t i, const struct match_facts *facts);
-
-/* Events: fork and exit. */
-void matcher_forked(struct matcher *matcher, int32_t ppid, int32_t pid);
-void matcher_ended(struct matcher *matcher, int32_t pid);
+/* Updates the process tree by a fork or an exit; other events change nothing. */
+void matcher_event(struct matcher *matcher, const struct procevent *event);
 
 /* Whether a process that was never looked at, or else its parent, was in the tree of entry i. */
 bool matcher_was_in_tree(const struct matcher *matcher, size_t i, int32_t pid, int32_t ppid);
 
-/*
- * A scan of all processes begins; is over. True: it has met descendants before their ancestors, and
- * another one would find more.
- */
-void matcher_scan_begin(struct matcher *matcher);
+/* A scan of all processes begins: reads the pid files again. True: one has changed. */
+bool matcher_scan_begin(struct matcher *matcher);
+
+/* It is over. True: it met descendants before their ancestors, and another would find more. */
 bool matcher_scan_end(struct matcher *matcher);
 
 /* Whether a process came into a tree after it was met: a scan would find it. True once. */
@@ -134,8 +128,5 @@ bool matcher_is_behind(struct matcher *matcher);
  * container: that it is, or NULL.
  */
 bool matcher_cgroup(const struct matcher *matcher, size_t i, const char *path, const struct container *container);
-
-/* The same for any entry. */
-bool matcher_any_cgroup(const struct matcher *matcher, const char *path, const struct container *container);
 
 #endif

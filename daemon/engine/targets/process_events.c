@@ -17,7 +17,6 @@
 #include "daemon/engine/base/perf_events.h"
 #include "lib/base/base.h"
 #include "lib/proc/perf.h"
-#include "lib/proc/procfs.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -439,7 +438,8 @@ static void read_sockets(struct process_events *events)
 	events->exit_count = 0;
 }
 
-size_t process_events_read(struct process_events *events, struct procevent *batch, size_t cap, bool *ret_lost)
+size_t process_events_read(struct process_events *events, struct procevent *batch, size_t cap, bool *ret_lost,
+			   bool *ret_more)
 {
 	if (cap < 2 * BATCH)
 		return 0;
@@ -451,13 +451,9 @@ size_t process_events_read(struct process_events *events, struct procevent *batc
 	else
 		read_sockets(events);
 	*ret_lost = events->lost;
+	*ret_more = events->more;
 	events->lost = false;
 	return events->count;
-}
-
-bool process_events_drained(const struct process_events *events)
-{
-	return !events->more;
 }
 
 /* ---- opening and closing ---- */
@@ -520,26 +516,30 @@ static int open_source(struct process_events *events, const struct process_event
 	return r;
 }
 
-int process_events_open(const struct process_events_options *options, struct process_events **ret, char *reason)
+int process_events_open(const struct process_events_options *options, struct process_events **ret,
+			struct process_events_info *ret_info)
 {
 	struct process_events *events = calloc(1, sizeof(*events));
 	int r;
 
-	reason[0] = '\0';
+	*ret_info = (struct process_events_info){ .source = PROCESS_EVENTS_NONE };
 	if (events == NULL)
 		return -ENOMEM;
 	events->connector = events->taskstats = -1;
 	prepare_messages(events);
 	events->epoll = epoll_create1(EPOLL_CLOEXEC);
-	r = events->epoll < 0 ? -errno : open_source(events, options, reason);
+	r = events->epoll < 0 ? -errno : open_source(events, options, ret_info->why);
 	if (r == 0)
 		r = poll_in_all(events);
 	if (r < 0) {
-		if (reason[0] == '\0')
-			snprintf(reason, PROCESS_EVENTS_REASON_MAX, "%s", strerror(-r));
+		if (ret_info->why[0] == '\0')
+			snprintf(ret_info->why, PROCESS_EVENTS_REASON_MAX, "%s", strerror(-r));
 		process_events_close(events);
 		return r;
 	}
+	ret_info->source = events->source;
+	ret_info->exit_totals = events->taskstats >= 0;
+	ret_info->fd = events->epoll;
 	*ret = events;
 	return 0;
 }
@@ -558,21 +558,6 @@ void process_events_close(struct process_events *events)
 		close(events->epoll);
 	free(events->rings);
 	free(events);
-}
-
-enum process_events_source process_events_source(const struct process_events *events)
-{
-	return events != NULL ? events->source : PROCESS_EVENTS_NONE;
-}
-
-bool process_events_has_totals(const struct process_events *events)
-{
-	return events != NULL && events->taskstats >= 0;
-}
-
-int process_events_fd(const struct process_events *events)
-{
-	return events->epoll;
 }
 
 const char *process_events_name(enum process_events_source source)

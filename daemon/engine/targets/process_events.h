@@ -35,35 +35,31 @@ struct process_events_options {
 	size_t ring_bytes;               /* of perf's ring on each CPU; 32 KiB */
 };
 
-/*
- * 0; -errno: no source is permitted. reason, of PROCESS_EVENTS_REASON_MAX bytes, then says why;
- * else why there are no exit records, or "". The caller closes *ret.
- */
-int process_events_open(const struct process_events_options *options, struct process_events **ret, char *reason);
+/* What was opened. */
+struct process_events_info {
+	enum process_events_source source;
+	bool exit_totals;                    /* PROCEVENT_TOTALS come */
+	int fd;                              /* for poll(2): readable when there is something to read */
+	char why[PROCESS_EVENTS_REASON_MAX]; /* why there is no source, or no exit records; or "" */
+};
+
+/* 0; -errno: no source is permitted, see ret_info->why. The caller closes *ret. */
+int process_events_open(const struct process_events_options *options, struct process_events **ret,
+			struct process_events_info *ret_info);
 
 /* NULL is fine. */
 void process_events_close(struct process_events *events);
-
-enum process_events_source process_events_source(const struct process_events *events); /* NONE of NULL */
-
-/* Whether PROCEVENT_TOTALS come; false for NULL. */
-bool process_events_has_totals(const struct process_events *events);
 
 /*
  * Reads what has come, into batch, which has room for cap events, at least twice
  * PROCESS_EVENTS_BATCH; never blocks. The TOTALS of a process come after its other events, if all
  * fit; perf's records are in the order of CPUs, not of time. Their number. *ret_lost: the kernel
- * had no room for some, at any time before.
+ * had no room for some, at any time before; *ret_more: there may be more to read.
  */
-size_t process_events_read(struct process_events *events, struct procevent *batch, size_t cap, bool *ret_lost);
+size_t process_events_read(struct process_events *events, struct procevent *batch, size_t cap, bool *ret_lost,
+			   bool *ret_more);
 
 #define PROCESS_EVENTS_BATCH 64u
-
-/* Whether the last read took all there was. */
-bool process_events_drained(const struct process_events *events);
-
-/* For poll(2): readable when there is something to read. */
-int process_events_fd(const struct process_events *events);
 
 /* "connector", "perf", "rescan" (NONE): static text. */
 const char *process_events_name(enum process_events_source source);

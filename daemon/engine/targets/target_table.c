@@ -35,13 +35,11 @@
 
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/proc_read.h"
-#include "lib/base/map.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/queue.h>
 
 /* A process is asked for its cgroup at every refresh for so long; then so often. */
 #define LIMITS_YOUNG_NS (10 * NS_PER_S)

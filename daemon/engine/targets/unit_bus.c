@@ -394,7 +394,7 @@ bool unit_table_matches(const struct unit_table *table, const char *glob, const 
 	return false;
 }
 
-void unit_table_visit(const struct unit_table *table, void (*visit)(void *ctx, struct unit *unit), void *ctx)
+static void unit_table_visit(const struct unit_table *table, void (*visit)(void *ctx, struct unit *unit), void *ctx)
 {
 	MAP_FOR_EACH(node, &table->objects)
 		visit(ctx, &MAP_ENTRY(node, struct known_unit, object_node)->shown);
@@ -1515,9 +1515,11 @@ void unit_bus_state(const struct unit_bus *bus, struct unit_bus_state *ret)
 }
 
 void unit_bus_visit(const struct unit_bus *bus,
-		    void (*visit)(void *ctx, const char *name, enum unit_bus_answer answer, const char *why), void *ctx)
+		    void (*answer)(void *ctx, const char *name, enum unit_bus_answer answer, const char *why),
+		    void (*unit)(void *ctx, struct unit *unit), void *ctx)
 {
 	for (size_t i = 0; i < bus->wish_count; i++)
 		if (!bus->wishes[i].glob)
-			visit(ctx, bus->wishes[i].name, bus->wishes[i].answer, bus->wishes[i].why);
+			answer(ctx, bus->wishes[i].name, bus->wishes[i].answer, bus->wishes[i].why);
+	unit_table_visit(bus->table, unit, ctx);
 }

@@ -56,9 +56,6 @@ const struct unit *unit_table_of(const struct unit_table *table, const char *cgr
  */
 bool unit_table_matches(const struct unit_table *table, const char *glob, const char *cgroup, bool below);
 
-/* Visits every unit. */
-void unit_table_visit(const struct unit_table *table, void (*visit)(void *ctx, struct unit *unit), void *ctx);
-
 #define UNIT_BUS_WHY_MAX 160
 
 /* What systemd says of a unit that is selected by name, not by a glob. */
@@ -128,9 +125,9 @@ const struct unit_table *unit_bus_units(const struct unit_bus *bus);
 /* As of now. */
 void unit_bus_state(const struct unit_bus *bus, struct unit_bus_state *ret);
 
-/* Visits every wanted name that is no glob. */
+/* Visits every wanted name that is no glob, then every unit. */
 void unit_bus_visit(const struct unit_bus *bus,
-		    void (*visit)(void *ctx, const char *name, enum unit_bus_answer answer, const char *why),
-		    void *ctx);
+		    void (*answer)(void *ctx, const char *name, enum unit_bus_answer answer, const char *why),
+		    void (*unit)(void *ctx, struct unit *unit), void *ctx);
 
 #endif

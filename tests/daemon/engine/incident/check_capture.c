@@ -69,7 +69,7 @@ static void snapshot_busy(int procfd, mono_t at)
 {
 	struct baseline *baseline;
 
-	ck_assert_int_eq(baseline_new(procfd, false, &baseline), 0);
+	ck_assert_int_eq(baseline_new(procfd, false, NULL, &baseline), 0);
 	baseline_scan_begin(baseline, at);
 	ck_assert_int_eq(busy_snapshot_scan(procfd, add_busy, baseline), 0);
 	baseline_scan_end(baseline);

@@ -16,9 +16,13 @@ static struct thread_selection *thread_selection;
 static uint32_t set[THREAD_SELECTION_MAX];
 static size_t count, calls;
 
-static void take(void *ctx, const uint32_t *pids, size_t pid_count)
+static void end_scan(void)
 {
-	(void)ctx;
+	const uint32_t *pids;
+	size_t pid_count;
+
+	if (!thread_selection_end(thread_selection, &pids, &pid_count))
+		return;
 	if (pid_count > THREAD_SELECTION_MAX)
 		abort(); /* no assertion: see torture.h */
 	memcpy(set, pids, pid_count * sizeof(set[0]));
@@ -29,7 +33,7 @@ static void take(void *ctx, const uint32_t *pids, size_t pid_count)
 static void setup(void)
 {
 	count = calls = 0;
-	ck_assert_int_eq(thread_selection_new(take, NULL, &thread_selection), 0);
+	ck_assert_int_eq(thread_selection_new(&thread_selection), 0);
 }
 
 static void teardown(void)
@@ -63,7 +67,7 @@ START_TEST(watched_processes_are_followed_and_others_are_not)
 	meet(7, 1, 0, true);
 	meet(8, 1, 50, false);
 	meet(9, 1, 0, true);
-	thread_selection_end(thread_selection);
+	end_scan();
 	ck_assert_uint_eq(count, 2);
 	ck_assert_uint_eq(set[0], 7);
 	ck_assert_uint_eq(set[1], 9);
@@ -75,7 +79,7 @@ START_TEST(a_set_that_did_not_change_is_not_handed_on_again)
 	for (int scan = 0; scan < 5; scan++) {
 		thread_selection_begin(thread_selection);
 		meet(7, 1, (uint64_t)scan, true);
-		thread_selection_end(thread_selection);
+		end_scan();
 	}
 	ck_assert_uint_eq(calls, 1);
 }
@@ -84,7 +88,7 @@ END_TEST
 START_TEST(nothing_watched_from_the_beginning_is_not_handed_on)
 {
 	thread_selection_begin(thread_selection);
-	thread_selection_end(thread_selection);
+	end_scan();
 	ck_assert_uint_eq(calls, 0);
 }
 END_TEST
@@ -93,11 +97,11 @@ START_TEST(who_sleeps_stays_although_nobody_asked_whether_it_is_watched)
 {
 	thread_selection_begin(thread_selection);
 	meet(7, 1, 3, true);
-	thread_selection_end(thread_selection);
+	end_scan();
 	thread_selection_begin(thread_selection);
 	meet(7, 1, 3, false);
 	meet(8, 1, 3, true);
-	thread_selection_end(thread_selection);
+	end_scan();
 	ck_assert_uint_eq(count, 2);
 	ck_assert(has(7));
 }
@@ -108,14 +112,14 @@ START_TEST(who_is_gone_is_left_out)
 	thread_selection_begin(thread_selection);
 	meet(7, 1, 3, true);
 	meet(8, 1, 3, true);
-	thread_selection_end(thread_selection);
+	end_scan();
 	thread_selection_begin(thread_selection);
 	meet(8, 1, 3, true);
-	thread_selection_end(thread_selection);
+	end_scan();
 	ck_assert_uint_eq(count, 1);
 	ck_assert_uint_eq(set[0], 8);
 	thread_selection_begin(thread_selection);
-	thread_selection_end(thread_selection);
+	end_scan();
 	ck_assert_uint_eq(count, 0);
 	ck_assert_uint_eq(calls, 3);
 }
@@ -125,16 +129,16 @@ START_TEST(another_process_of_the_same_number_is_another_set)
 {
 	thread_selection_begin(thread_selection);
 	meet(7, 1, 3, true);
-	thread_selection_end(thread_selection);
+	end_scan();
 	thread_selection_begin(thread_selection);
 	meet(7, 2, 0, true);
-	thread_selection_end(thread_selection);
+	end_scan();
 	ck_assert_uint_eq(calls, 2);
 	ck_assert_uint_eq(count, 1);
 	/* And it is not watched because the former one was. */
 	thread_selection_begin(thread_selection);
 	meet(7, 3, 0, false);
-	thread_selection_end(thread_selection);
+	end_scan();
 	ck_assert_uint_eq(count, 0);
 }
 END_TEST
@@ -145,7 +149,7 @@ static void scan_many(unsigned number, int32_t many, uint64_t (*use)(int32_t))
 	thread_selection_begin(thread_selection);
 	for (int32_t pid = 1; pid <= many; pid++)
 		meet(pid, 1, number * use(pid), true);
-	thread_selection_end(thread_selection);
+	end_scan();
 }
 
 static uint64_t high_numbers_are_busy(int32_t pid)
@@ -185,7 +189,7 @@ START_TEST(of_too_many_those_that_are_followed_stay_unless_another_is_clearly_bu
 	thread_selection_begin(thread_selection);
 	for (int32_t pid = 3; pid <= 400; pid++)
 		meet(pid, 1, 0, true);
-	thread_selection_end(thread_selection);
+	end_scan();
 	scan_many(0, 400, one_of_the_first_is_a_little_busier);
 	scan_many(1, 400, one_of_the_first_is_a_little_busier);
 	ck_assert(!has(2));
@@ -198,11 +202,11 @@ START_TEST(what_was_watched_is_forgotten_on_demand)
 {
 	thread_selection_begin(thread_selection);
 	meet(7, 1, 3, true);
-	thread_selection_end(thread_selection);
+	end_scan();
 	thread_selection_forget(thread_selection);
 	thread_selection_begin(thread_selection);
 	meet(7, 1, 3, false);
-	thread_selection_end(thread_selection);
+	end_scan();
 	ck_assert_uint_eq(count, 0);
 }
 END_TEST
@@ -211,12 +215,12 @@ START_TEST(a_scan_that_was_given_up_changes_nothing)
 {
 	thread_selection_begin(thread_selection);
 	meet(7, 1, 3, true);
-	thread_selection_end(thread_selection);
+	end_scan();
 	thread_selection_begin(thread_selection);
 	meet(8, 1, 3, true);
 	thread_selection_begin(thread_selection);
 	meet(7, 1, 3, true);
-	thread_selection_end(thread_selection);
+	end_scan();
 	ck_assert_uint_eq(calls, 1);
 }
 END_TEST
@@ -230,16 +234,19 @@ END_TEST
 
 static int make_and_use(void)
 {
+	const uint32_t *pids;
+	size_t pid_count;
 	struct thread_selection *made;
 	struct procfs_stat stat = { .start_ticks = 1 };
-	int r = thread_selection_new(take, NULL, &made);
+	int r = thread_selection_new(&made);
 
 	if (r < 0)
 		return r;
 	thread_selection_begin(made);
 	for (stat.pid = 1; stat.pid < 200; stat.pid++)
 		thread_selection_met(made, &stat, true);
-	thread_selection_end(made);
+	if (thread_selection_end(made, &pids, &pid_count))
+		count = pid_count;
 	thread_selection_free(made);
 	return count == 199 ? 0 : -ENOMEM;
 }

@@ -22,7 +22,7 @@ static void setup(void)
 {
 	scene_directory(root);
 	procfd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	ck_assert_int_eq(baseline_new(procfd, true, &baseline), 0);
+	ck_assert_int_eq(baseline_new(procfd, true, NULL, &baseline), 0);
 	now = (mono_t){ NS_PER_S };
 }
 
@@ -72,7 +72,7 @@ static bool scan(int pid, uint64_t start, unsigned ticks)
 	now.ns += NS_PER_S;
 	baseline_scan_begin(baseline, now);
 	bool ran = baseline_met(baseline, &stat);
-	baseline_watched(baseline, &stat, ran);
+	baseline_update(baseline, &stat, true, ran);
 	baseline_scan_end(baseline);
 
 	return ran;
@@ -138,8 +138,8 @@ START_TEST(whom_nobody_asked_about_keeps_what_it_has)
 	now.ns += NS_PER_S;
 	baseline_scan_begin(baseline, now);
 	ck_assert(!baseline_met(baseline, &stat));
-	baseline_unchanged(baseline, &stat);
-	baseline_unchanged(baseline, &stranger); /* never watched */
+	baseline_update(baseline, &stat, false, false);
+	baseline_update(baseline, &stranger, false, false); /* never watched */
 	baseline_scan_end(baseline);
 
 	struct thread_baseline threads = threads_of(10);
@@ -238,7 +238,7 @@ START_TEST(mappings_of_few_are_read_in_one_scan_and_all_get_their_turn)
 		for (int pid = 10; pid < 15; pid++) {
 			struct procfs_stat stat = stat_of(pid, 500, 100);
 
-			baseline_watched(baseline, &stat, baseline_met(baseline, &stat));
+			baseline_update(baseline, &stat, true, baseline_met(baseline, &stat));
 		}
 		baseline_scan_end(baseline);
 		with_maps = 0;
@@ -265,7 +265,7 @@ START_TEST(who_waits_for_his_mappings_is_owed_something_only_while_there_is_a_sh
 	for (int pid = 10; pid < 13; pid++) {
 		struct procfs_stat stat = stat_of(pid, 500, 100);
 
-		baseline_watched(baseline, &stat, baseline_met(baseline, &stat));
+		baseline_update(baseline, &stat, true, baseline_met(baseline, &stat));
 	}
 	ck_assert(!baseline_owes(baseline, 12));
 	baseline_scan_end(baseline);
@@ -289,7 +289,7 @@ START_TEST(when_there_are_too_many_threads_they_take_turns)
 
 			stat.threads = 1500; /* two of them are more than a scan has time for */
 			appear(pid, 500, 100 + round);
-			baseline_watched(baseline, &stat, baseline_met(baseline, &stat));
+			baseline_update(baseline, &stat, true, baseline_met(baseline, &stat));
 		}
 		baseline_scan_end(baseline);
 		for (int i = 0; i < 2; i++) {
@@ -331,7 +331,7 @@ START_TEST(every_allocation_may_fail)
 	appear(10, 500, 100);
 	for (long n = 1; injected; n++) {
 		baseline_free(baseline);
-		ck_assert_int_eq(baseline_new(procfd, true, &baseline), 0);
+		ck_assert_int_eq(baseline_new(procfd, true, NULL, &baseline), 0);
 		torture_arm(n);
 		scan(10, 500, 100);
 		injected = torture_disarm();
@@ -344,7 +344,7 @@ START_TEST(every_allocation_may_fail)
 	}
 	torture_arm(1);
 	struct baseline *none = NULL;
-	int r = baseline_new(procfd, true, &none);
+	int r = baseline_new(procfd, true, NULL, &none);
 	ck_assert(torture_disarm());
 	ck_assert_int_eq(r, -ENOMEM);
 	baseline_free(NULL);

@@ -55,13 +55,35 @@ static void visit(void *ctx, const char *path)
 	snprintf(came + len, sizeof(came) - len, " %s", path);
 }
 
+static bool is_waiting(mono_t *next)
+{
+	struct cgroup_watch_state state = cgroup_watch_state(watch);
+
+	*next = state.due;
+
+	return state.waiting;
+}
+
+static int go_on(void *ctx, const char *path)
+{
+	(void)ctx;
+	(void)path;
+
+	return 0;
+}
+
+static void meet(struct cgroup_watch *by, const char *path)
+{
+	walk_visit(&(struct watch_walk){ by, go_on, NULL }, path);
+}
+
 /* Hears, and hears again when the moment is over. */
 static bool hear(void)
 {
 	mono_t next;
 	bool whole = cgroup_watch_read(watch, now, visit, NULL);
 
-	if (cgroup_watch_next(watch, &next))
+	if (is_waiting(&next))
 		now = next;
 
 	return cgroup_watch_read(watch, now, visit, NULL) && whole;
@@ -70,9 +92,9 @@ static bool hear(void)
 static void watch_all(void)
 {
 	ck_assert(watch->wants_all);
-	cgroup_watch_begin(watch);
-	cgroup_watch_add(watch, "/");
-	cgroup_watch_end(watch);
+	walk_begin(watch);
+	meet(watch, "/");
+	walk_end(watch);
 }
 
 /* More at a time than can wait; they are gone again. */
@@ -101,11 +123,11 @@ START_TEST(one_that_comes_is_heard_of_after_a_moment)
 	make("/a");
 	ck_assert(cgroup_watch_read(watch, now, visit, NULL));
 	ck_assert_str_eq(came, "");
-	ck_assert(cgroup_watch_next(watch, &next));
+	ck_assert(is_waiting(&next));
 	ck_assert_int_gt(mono_diff(next, now), 0);
 	ck_assert(hear());
 	ck_assert_str_eq(came, " /a");
-	ck_assert(!cgroup_watch_next(watch, &next));
+	ck_assert(!is_waiting(&next));
 	ck_assert(!watch->wants_all);
 }
 END_TEST
@@ -168,17 +190,17 @@ START_TEST(who_a_walk_does_not_meet_is_watched_no_more_and_the_others_are)
 	make("/b");
 	ck_assert(hear());
 	ck_assert_uint_eq(watch->wds.count, 3);
-	cgroup_watch_begin(watch); /* it is complete: this changes nothing */
-	cgroup_watch_end(watch);
+	walk_begin(watch); /* it is complete: this changes nothing */
+	walk_end(watch);
 	ck_assert_uint_eq(watch->wds.count, 3);
 	overflow();
-	cgroup_watch_begin(watch);
-	cgroup_watch_add(watch, "/");
-	cgroup_watch_add(watch, "/b");
+	walk_begin(watch);
+	meet(watch, "/");
+	meet(watch, "/b");
 	make("/c");
 	ck_assert(hear()); /* in between */
-	cgroup_watch_end(watch);
-	ck_assert(cgroup_watch_is_complete(watch));
+	walk_end(watch);
+	ck_assert(cgroup_watch_state(watch).complete);
 	ck_assert_uint_eq(watch->wds.count, 3);
 	came[0] = '\0';
 	make("/a/unheard");
@@ -192,14 +214,14 @@ START_TEST(what_is_lost_during_a_walk_wants_another)
 {
 	watch_all();
 	overflow();
-	cgroup_watch_begin(watch);
-	cgroup_watch_add(watch, "/");
+	walk_begin(watch);
+	meet(watch, "/");
 	overflow();
-	cgroup_watch_end(watch);
+	walk_end(watch);
 	ck_assert(watch->wants_all);
-	ck_assert(!cgroup_watch_is_complete(watch));
+	ck_assert(!cgroup_watch_state(watch).complete);
 	watch_all();
-	ck_assert(cgroup_watch_is_complete(watch));
+	ck_assert(cgroup_watch_state(watch).complete);
 }
 END_TEST
 
@@ -241,8 +263,8 @@ START_TEST(without_memory_there_is_none)
 		torture_arm(n);
 		int r = cgroup_watch_new(mounts, &made);
 		if (r == 0) {
-			cgroup_watch_begin(made);
-			cgroup_watch_add(made, "/");
+			walk_begin(made);
+			meet(made, "/");
 		}
 		injected = torture_disarm();
 		ck_assert(r == 0 || (injected && r == -ENOMEM));

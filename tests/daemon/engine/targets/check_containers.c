@@ -4,6 +4,7 @@
  */
 #include "daemon/engine/targets/containers.c"
 #include "daemon/engine/targets/discovery.h"
+#include "container_labels.h"
 #include "discovery_rig.h"
 #include "lib/base/base.h"
 #include "torture.h"
@@ -18,6 +19,11 @@
 #include <malloc.h>
 
 Suite *containers_suite(void);
+
+void container_labels_put(struct label_cache *cache, const char *path, const struct labels *labels)
+{
+	ck_assert_ptr_nonnull(label_cache_put(cache, path, labels));
+}
 
 #define ID "a329033bf6421fca0d2170d9c2244b783c2a10dcccb5b2f8104a6f9e71af977f"
 #define POD_ID "bf3f9300cd34752cea9addfd89efda6c395817b01ae8bfe822ae55d8480ee87f"

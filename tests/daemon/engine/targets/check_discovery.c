@@ -395,7 +395,9 @@ START_TEST(the_baseline_of_a_watched_process_names_its_hot_thread)
 	const struct thread_record *hot = NULL;
 	uint64_t ran = 0;
 
-	make("/proc", NULL, scene_config("{\"targets\": [{\"name\": \"a\", \"comm\": \"scene-hot\"}]}"));
+	make("/proc", NULL,
+	     scene_config("{\"incidents\": {\"captures\": [\"samples\"]}, \"targets\": [{\"name\": \"a\", \"comm\": "
+			  "\"scene-hot\"}]}"));
 	actor_do(&actor, 'b', "burner");
 	for (int naps = 0; !hot && naps < SCENE_NAPS; naps++) {
 		scan();
@@ -1024,12 +1026,12 @@ static void setup_recent(void)
 {
 	moment = (mono_t){ NS_PER_S };
 	recent_pids = calloc(1, sizeof(*recent_pids));
-	ck_assert_int_eq(recent_pids_init(recent_pids), 0);
+	ck_assert_int_eq(map_reserve(&recent_pids->pids, RECENT_PIDS_MAX), 0);
 }
 
 static void teardown_recent(void)
 {
-	recent_pids_release(recent_pids);
+	map_release(&recent_pids->pids);
 	free(recent_pids);
 }
 

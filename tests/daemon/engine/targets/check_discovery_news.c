@@ -51,7 +51,6 @@ static void start(struct config *made, struct process_events_options listen)
 	ck_assert_int_eq(cgroup_mounts_new("/proc", cgroup_root, &mounts), 0);
 	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);
 	ck_assert_int_eq(samplers_new(&sampler_options, 1, ring, &samplers), 0);
-	ck_assert_int_eq(baseline_new(procfd, false, &baseline), 0);
 	options = (struct discovery_options){
 		.target_table = {
 			.machine = { .cores = 2, .memory_bytes = 1 << 30 },
@@ -61,7 +60,6 @@ static void start(struct config *made, struct process_events_options listen)
 			.procfd = procfd,
 			.own_proc = true,
 		},
-		.baseline = baseline,
 		.listen = listen,
 	};
 	ck_assert_int_eq(discovery_new(&options, &discovery), 0);

@@ -99,9 +99,11 @@ START_TEST(mappings_are_kept_as_the_captures_say)
 {
 	struct actor actor = actor_start("scene-maps");
 
-	make("/proc", NULL, ENTRIES("{\"name\": \"a\", \"comm\": \"scene-maps\"}"));
+	make("/proc", NULL,
+	     scene_config("{\"incidents\": {\"captures\": [\"samples\"]}, \"targets\": [{\"name\": \"a\", \"comm\": "
+			  "\"scene-maps\"}]}"));
 	ck_assert_uint_eq(targets(), 1);
-	ck_assert(!has_maps(actor.pid)); /* as the rig made it */
+	ck_assert(!has_maps(actor.pid));
 	reload(ENTRIES("{\"name\": \"a\", \"comm\": \"scene-maps\"}"));
 	ck_assert_uint_eq(targets(), 1);
 	ck_assert(has_maps(actor.pid));

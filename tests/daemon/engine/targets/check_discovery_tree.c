@@ -281,11 +281,9 @@ static bool started(struct config *made, enum process_events_source only)
 	ck_assert_int_eq(cgroup_mounts_new("/proc", NULL, &mounts), 0);
 	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);
 	ck_assert_int_eq(samplers_new(&sampler_options, 1, ring, &samplers), 0);
-	ck_assert_int_eq(baseline_new(procfd, false, &baseline), 0);
 	options.target_table.samplers = samplers;
 	options.target_table.mounts = mounts;
 	options.target_table.procfd = procfd;
-	options.baseline = baseline;
 	ck_assert_int_eq(discovery_new(&options, &discovery), 0);
 	ck_assert_int_eq(samplers_start(samplers), 0);
 	ck_assert_int_eq(discovery_start(discovery), 0);

@@ -83,7 +83,6 @@ static void start(const char *selector)
 	ck_assert_int_eq(cgroup_mounts_new("/proc", tree, &mounts), 0);
 	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);
 	ck_assert_int_eq(samplers_new(&sampler_options, 1, ring, &samplers), 0);
-	ck_assert_int_eq(baseline_new(procfd, false, &baseline), 0);
 
 	struct discovery_options options = {
 		.target_table = {
@@ -94,7 +93,6 @@ static void start(const char *selector)
 			.procfd = procfd,
 			.own_proc = true,
 		},
-		.baseline = baseline,
 		.unit_bus = address,
 	};
 	ck_assert_int_eq(discovery_new(&options, &discovery), 0);

@@ -16,15 +16,15 @@ Suite *process_events_suite(void);
 static const enum process_events_source sources[] = { PROCESS_EVENTS_CONNECTOR, PROCESS_EVENTS_PERF };
 
 static struct procevent events[4 * PROCESS_EVENTS_BATCH];
-static char reason[PROCESS_EVENTS_REASON_MAX];
+static struct process_events_info info;
 
 static struct process_events *opened(enum process_events_source only)
 {
 	struct process_events *listener = NULL;
-	int r = process_events_open(&(struct process_events_options){ .only = only }, &listener, reason);
+	int r = process_events_open(&(struct process_events_options){ .only = only }, &listener, &info);
 
 	if (r < 0)
-		ck_assert_str_ne(reason, "");
+		ck_assert_str_ne(info.why, "");
 
 	return listener;
 }
@@ -59,11 +59,11 @@ struct heard {
 
 static void hear(struct process_events *listener, pid_t pid, struct heard *heard)
 {
-	bool lost;
+	bool lost, more;
 	size_t count;
 
 	do {
-		count = process_events_read(listener, events, sizeof(events) / sizeof(events[0]), &lost);
+		count = process_events_read(listener, events, ARRAY_LEN(events), &lost, &more);
 		heard->lost |= lost;
 		for (size_t i = 0; i < count; i++) {
 			if (events[i].pid != pid)
@@ -83,8 +83,8 @@ START_TEST(a_life_is_heard_and_its_threads_are_not)
 	pid_t pid;
 
 	if (!listener)
-		SKIP_TEST("%s", reason);
-	ck_assert_int_eq(process_events_source(listener), sources[_i]);
+		SKIP_TEST("%s", info.why);
+	ck_assert_int_eq(info.source, sources[_i]);
 	pid = run();
 	scene_wait_for((hear(listener, pid, &heard), heard.lost || heard.count[PROCEVENT_EXIT] == 1));
 	if (!heard.lost) {
@@ -100,9 +100,9 @@ START_TEST(all_that_it_used_is_heard_last)
 	struct process_events *listener = opened(PROCESS_EVENTS_CONNECTOR);
 	struct heard heard = { 0 };
 
-	if (!listener || !process_events_has_totals(listener)) {
+	if (!listener || !info.exit_totals) {
 		process_events_close(listener);
-		SKIP_TEST("no exit records: %s", reason);
+		SKIP_TEST("no exit records: %s", info.why);
 	}
 	pid_t pid = run();
 
@@ -123,8 +123,8 @@ START_TEST(what_found_no_room_is_said)
 	struct process_events *listener = NULL;
 	struct heard heard = { 0 };
 
-	if (process_events_open(&tiny, &listener, reason) < 0)
-		SKIP_TEST("%s", reason);
+	if (process_events_open(&tiny, &listener, &info) < 0)
+		SKIP_TEST("%s", info.why);
 	for (int i = 0; i < 20 && !heard.lost; i++) {
 		for (int j = 0; j < 50; j++)
 			run();
@@ -149,11 +149,11 @@ START_TEST(in_another_network_namespace_there_is_no_connector)
 	bool refused = false;
 	pthread_t thread;
 
-	reason[0] = '\0';
+	info.why[0] = '\0';
 	ck_assert_int_eq(pthread_create(&thread, NULL, open_elsewhere, &refused), 0);
 	ck_assert_int_eq(pthread_join(thread, NULL), 0);
 	if (refused)
-		ck_assert_ptr_nonnull(strstr(reason, "proc connector: not "));
+		ck_assert_ptr_nonnull(strstr(info.why, "proc connector: not "));
 }
 END_TEST
 
@@ -166,7 +166,7 @@ START_TEST(without_memory_it_does_not_open)
 		struct process_events *listener = NULL;
 
 		torture_arm(n);
-		int r = process_events_open(&options, &listener, reason);
+		int r = process_events_open(&options, &listener, &info);
 		injected = torture_disarm();
 		ck_assert(!injected || r == -ENOMEM);
 		process_events_close(listener);

@@ -4,6 +4,7 @@
  */
 #include "daemon/service/metrics/exposition.c"
 
+#include "container_labels.h"
 #include "program.h"
 #include "lib/base/base.h"
 #include "daemon/engine/incident/spool.h"
@@ -527,7 +528,7 @@ static void label_container(const char *key, const char *value)
 
 	labels_add(&labels, "unnamed", 7, "x", 1);
 	labels_add(&labels, key, strlen(key), value, strlen(value));
-	ck_assert_ptr_nonnull(label_cache_put(session_labels(session), "/docker/" ID, &labels));
+	container_labels_put(session_labels(session), "/docker/" ID, &labels);
 }
 
 /* A process within the container too, but none that is in none. */
