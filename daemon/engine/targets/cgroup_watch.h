@@ -44,6 +44,7 @@ struct cgroup_watch_state {
 	uint64_t events; /* read, ever */
 };
 
+/* As of now. */
 struct cgroup_watch_state cgroup_watch_state(const struct cgroup_watch *watch);
 
 #endif
