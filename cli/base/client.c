@@ -8,15 +8,10 @@
 #include "daemon/engine/base/paths.h"
 #include "lib/base/base.h"
 #include "lib/base/io.h"
-#include "lib/base/json.h"
-#include "lib/base/units.h"
 #include "lib/config/config.h"
 
 #include <errno.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/uio.h>

@@ -5,17 +5,13 @@
  */
 #include "cli/base/options.h"
 
-#include "lib/base/text.h"
+#include "cli/base/output.h"
 #include "lib/base/units.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 #define OPTIONS_MAX 40
@@ -284,9 +280,16 @@ static void options_help(const struct options_usage *usage, FILE *file)
 		help_lines(file, "Exit code:", usage->exits);
 }
 
+int options_wrong(const char *command, const char *why)
+{
+	output_complain(command, why, NULL);
+	fprintf(stderr, "Try '%s --help'.\n", command);
+	return EXIT_USAGE;
+}
+
 int options_start(const struct options_usage *usage, int argc, char **argv, int *ret_first)
 {
-	char error[ERROR_CAP], shown[ERROR_CAP];
+	char error[ERROR_CAP];
 	int rc = options_parse(usage, argc, argv, ret_first, error, sizeof(error));
 
 	if (rc == 0)
@@ -295,8 +298,5 @@ int options_start(const struct options_usage *usage, int argc, char **argv, int 
 		options_help(usage, stdout);
 		return EXIT_OK;
 	}
-	/* It quotes the command line, in which a file name may hold any byte. */
-	text_escape(shown, sizeof(shown), error, strlen(error));
-	fprintf(stderr, "%s: %s\nTry '%s --help'.\n", usage->command, shown, usage->command);
-	return EXIT_USAGE;
+	return options_wrong(usage->command, error);
 }

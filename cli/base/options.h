@@ -71,6 +71,12 @@ struct options_usage {
  */
 int options_start(const struct options_usage *usage, int argc, char **argv, int *ret_first);
 
+/*
+ * Prints on stderr why a command line is wrong, and where help is. why may quote it, and so hold any
+ * byte. Returns EXIT_USAGE.
+ */
+int options_wrong(const char *command, const char *why);
+
 /* The name nearest to word, NULL if none is near. A prefix is always near. */
 const char *options_nearest(const char *word, const char *const *names, size_t count);
 

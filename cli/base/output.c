@@ -6,17 +6,12 @@
 
 #include "cli/base/options.h"
 #include "lib/base/base.h"
-#include "lib/base/io.h"
 #include "lib/base/json.h"
 #include "lib/base/text.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -198,13 +193,12 @@ size_t output_characters(const char *text, size_t len)
 	return count;
 }
 
-/* The bytes of the first so many characters. */
-static size_t bytes_of(const char *text, size_t characters)
+size_t output_prefix(const char *text, size_t count)
 {
 	size_t len = 0;
 
 	for (; text[len]; len++)
-		if (((unsigned char)text[len] & 0xC0) != 0x80 && characters-- == 0)
+		if (((unsigned char)text[len] & 0xC0) != 0x80 && count-- == 0)
 			break;
 	return len;
 }
@@ -215,9 +209,9 @@ void output_fit(const char *text, size_t width, unsigned how, FILE *file)
 	int pad = have < width ? (int)(width - have) : 0;
 
 	if (have > width && width > 3 && (how & OUTPUT_CUT_PATHS) && *text == '/')
-		fprintf(file, "..%s", text + bytes_of(text, have - width + 2));
+		fprintf(file, "..%s", text + output_prefix(text, have - width + 2));
 	else if (have > width)
-		fprintf(file, "%.*s%s", (int)bytes_of(text, width - dots), text, dots ? ".." : "");
+		fprintf(file, "%.*s%s", (int)output_prefix(text, width - dots), text, dots ? ".." : "");
 	else
 		fprintf(file, "%*s%s%*s", how & OUTPUT_PAD_LEFT ? pad : 0, "", text, how & OUTPUT_PAD_RIGHT ? pad : 0,
 			"");

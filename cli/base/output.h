@@ -77,6 +77,9 @@ int output_no_memory(void);
 /* The number of UTF-8 characters in len bytes. */
 size_t output_characters(const char *text, size_t len);
 
+/* The bytes of the first count characters of text, or of all of it. */
+size_t output_prefix(const char *text, size_t count);
+
 /* How output_fit pads a text that is too short and cuts one that is too long. */
 enum output_fit {
 	OUTPUT_PAD_LEFT = 1,  /* spaces before it */
@@ -88,9 +91,7 @@ enum output_fit {
 /* Prints text in at most width characters. how: bits of enum output_fit. */
 void output_fit(const char *text, size_t width, unsigned how, FILE *file);
 
-/*
- * Prints text in lines no wider than width (in characters), broken at spaces where there are any.
- */
+/* Prints in lines no wider than width (in characters), broken at spaces where there are any. */
 void output_wrap(const char *text, size_t width, FILE *file);
 
 #endif

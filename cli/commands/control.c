@@ -168,9 +168,7 @@ static int request_trigger(const struct request *request)
 	root = json_root(document);
 	given = json_member(root, "trigger");
 	if (json_member(root, "error") || !given || given->type != JSON_OBJECT) {
-		fprintf(stderr, "spikewatch trigger: ");
-		output_escaped(stderr, answer_text(root, "error"));
-		fputc('\n', stderr);
+		output_complain("spikewatch trigger", answer_text(root, "error"), NULL);
 		return EXIT_TROUBLE;
 	}
 	answer = (struct answer){

@@ -25,12 +25,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+static int cannot_use(const char *command, const char *directory, int error)
+{
+	output_complain(command, directory, strerror(-error));
+	return EXIT_TROUBLE;
+}
 
 /* ---- list ---- */
 
@@ -107,15 +114,6 @@ static bool is_narrow(void)
 	return isatty(STDOUT_FILENO) && style.width < FULL_WIDTH;
 }
 
-static void put_number(struct json_writer *json, const char *key, bool has, double value)
-{
-	json_key(json, key);
-	if (has)
-		json_double(json, value);
-	else
-		json_null(json);
-}
-
 static void put_row(struct json_writer *json, const char *id, const struct incident *incident,
 		    const struct incident_load_glance *glance)
 {
@@ -124,20 +122,17 @@ static void put_row(struct json_writer *json, const char *id, const struct incid
 
 	json_begin_object(json);
 	json_member_text(json, "id", id);
-	json_key(json, "time_ns");
-	json_u64(json, incident->wall.ns);
+	json_member_u64(json, "time_ns", incident->wall.ns);
 	json_member_text(json, "kind", incident_kind_name(incident->kind));
 	json_member_text(json, "target", incident->target.name);
 	json_member_text(json, "rule", incident->rule.name);
 	json_member_text(json, "metric", incident->rule.metric);
 	json_member_text(json, "unit", incident->rule.unit);
-	put_number(json, "value", incident->rule.has_value, incident->rule.value);
-	put_number(json, "threshold", has_threshold, threshold);
-	json_key(json, "bytes");
-	json_u64(json, glance->bytes);
+	json_member_double(json, "value", incident->rule.has_value ? incident->rule.value : NAN); /* null */
+	json_member_double(json, "threshold", has_threshold ? threshold : NAN);
+	json_member_u64(json, "bytes", glance->bytes);
 	json_member_bool(json, "open", glance->open);
-	json_key(json, "damaged");
-	json_bool(json, glance->damaged);
+	json_member_bool(json, "damaged", glance->damaged);
 	if (glance->damaged)
 		json_member_text(json, "why", glance->why);
 	json_end_object(json);
@@ -191,14 +186,6 @@ static int list_open(void *ctx, const char *id)
 	return 0;
 }
 
-static int list_complain(const char *directory, int rc)
-{
-	fprintf(stderr, "spikewatch list: ");
-	output_escaped(stderr, directory);
-	fprintf(stderr, ": %s\n", strerror(-rc));
-	return EXIT_TROUBLE;
-}
-
 static void list_all(struct listing *listing, const struct incident_load_names *names, const char *directory)
 {
 	if (listing->json)
@@ -249,10 +236,10 @@ static int list(const char *option, const struct incident_filter *filter, bool j
 	dirfd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	/* The default directory may not exist yet. */
 	if (dirfd < 0 && (errno != ENOENT || option))
-		return list_complain(directory, -errno);
+		return cannot_use("spikewatch list", directory, -errno);
 	rc = dirfd >= 0 ? incident_load_list(dirfd, &names) : 0;
 	if (rc < 0)
-		return list_complain(directory, rc);
+		return cannot_use("spikewatch list", directory, rc);
 	if (json_wanted && output_json_new(&json) < 0)
 		return output_no_memory();
 
@@ -606,16 +593,13 @@ static void put_report(struct json_writer *json, const struct stream_reader_repo
 	json_member_u64(json, "rows_lost", report->rows_lost);
 	json_member_u64(json, "damaged_lines", report->damaged_lines);
 	json_member_u64(json, "foreign_lines", report->foreign_lines);
-	json_key(json, "complete");
-	json_bool(json, report->complete);
-	json_key(json, "checksum_ok");
-	json_bool(json, report->checksum_ok);
+	json_member_bool(json, "complete", report->complete);
+	json_member_bool(json, "checksum_ok", report->checksum_ok);
 }
 
 static void put_findings(struct json_writer *json, const struct verification *verification)
 {
-	json_key(json, "findings");
-	json_begin_array(json);
+	json_member_array(json, "findings");
 	for (uint64_t i = 0; i < verification->finding_count && i < FINDINGS_MAX; i++) {
 		json_begin_object(json);
 		if (verification->findings[i].line)
@@ -633,11 +617,10 @@ static void put_json(struct json_writer *json, const struct verification *verifi
 {
 	json_begin_object(json);
 	json_member_text(json, "path", verification->path);
-	json_key(json, "kind");
 	if (verification->kind)
-		json_string(json, verification->kind);
+		json_member_text(json, "kind", verification->kind);
 	else
-		json_null(json);
+		json_member_null(json, "kind");
 	json_member_text(json, "verdict", verdict_name(verification));
 	if (verification->has_report)
 		put_report(json, &verification->report);
@@ -702,14 +685,6 @@ struct pruning {
 	uint64_t bytes;
 };
 
-static int complain(const char *what, int error)
-{
-	fprintf(stderr, "spikewatch prune: ");
-	output_escaped(stderr, what);
-	fprintf(stderr, ": %s\n", strerror(-error));
-	return EXIT_TROUBLE;
-}
-
 /* For spool_enforce. */
 static void on_removed(void *ctx, const struct retention_entry *entry, enum retention_reason why)
 {
@@ -725,10 +700,8 @@ static void on_removed(void *ctx, const struct retention_entry *entry, enum rete
 	}
 	json_begin_object(pruning->json);
 	json_member_text(pruning->json, "id", entry->name);
-	json_key(pruning->json, "bytes");
-	json_u64(pruning->json, entry->bytes);
-	json_key(pruning->json, "severity");
-	json_double(pruning->json, entry->severity);
+	json_member_u64(pruning->json, "bytes", entry->bytes);
+	json_member_double(pruning->json, "severity", entry->severity);
 	json_member_text(pruning->json, "reason", retention_reason_name(why));
 	json_end_object(pruning->json);
 }
@@ -824,18 +797,12 @@ static int prune_directory(const char *option, const struct retention_limits *li
 		json_end_array(writer);
 	/* The default directory may not exist yet. */
 	if (rc < 0 && (rc != -ENOENT || option))
-		return complain(directory, rc);
+		return cannot_use("spikewatch prune", directory, rc);
 	if (has_hidden(directory))
 		return EXIT_TROUBLE;
 	if (!json)
 		print_summary(&pruning, directory);
 	return EXIT_OK;
-}
-
-static int refuse_prune(const char *why)
-{
-	fprintf(stderr, "spikewatch prune: %s\nTry 'spikewatch prune --help'.\n", why);
-	return EXIT_USAGE;
 }
 
 int prune_command(int argc, char **argv)
@@ -868,9 +835,10 @@ int prune_command(int argc, char **argv)
 	if (code >= 0)
 		return code;
 	if (older_ns == 0 && keep == 0 && max_bytes == 0)
-		return refuse_prune("no limit is given: --older-than, --keep or --max-size, of more than 0");
+		return options_wrong(usage.command,
+				     "no limit is given: --older-than, --keep or --max-size, of more than 0");
 	if (keep > UINT32_MAX)
-		return refuse_prune("--keep: too many");
+		return options_wrong(usage.command, "--keep: too many");
 	limits = (struct retention_limits){ .max_age_ns = older_ns,
 					    .max_count = (uint32_t)keep,
 					    .max_bytes = max_bytes };

@@ -150,8 +150,7 @@ static void print_outcome(const struct request *request, const struct outcome *o
 
 static void put_holes(struct json_writer *json, const struct recover_report *report)
 {
-	json_key(json, "holes");
-	json_begin_array(json);
+	json_member_array(json, "holes");
 	for (size_t i = 0; i < report->hole_count; i++) {
 		json_begin_object(json);
 		json_member_u64(json, "after_ns", report->holes[i].from.ns);
@@ -170,8 +169,7 @@ static void put_outcome(struct json_writer *json, const struct outcome *outcome)
 	json_begin_object(json);
 	json_member_text(json, "id", report->name);
 	json_member_text(json, "directory", outcome->directory);
-	json_key(json, "clean");
-	json_bool(json, outcome->clean);
+	json_member_bool(json, "clean", outcome->clean);
 	json_member_u64(json, "from_ns", report->from_wall.ns);
 	json_member_u64(json, "to_ns", report->to_wall.ns);
 	json_member_u64(json, "interval_ns", report->interval_ns);

@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -30,75 +31,82 @@
 
 /* ---- health: figures, then a paragraph for each problem, then what is switched off ---- */
 
-static void print_figures(const struct json_node *root, size_t width, FILE *file)
+/* On stdout, in lines of at most width characters. */
+__attribute__((format(printf, 2, 3))) static void put_paragraph(size_t width, const char *format, ...)
+{
+	char text[1024];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	output_wrap(text, width, stdout);
+}
+
+static void print_figures(const struct json_node *root, size_t width)
 {
 	const struct json_node *daemon = answer_member(root, "daemon"), *sampler = answer_member(root, "sampler"),
 			       *ring = answer_member(root, "ring"), *found = answer_member(root, "discovery"),
 			       *incidents = answer_member(root, "incidents");
-	char line[512], a[UNITS_TEXT_MAX], b[UNITS_TEXT_MAX], c[UNITS_TEXT_MAX], text[64];
+	char a[UNITS_TEXT_MAX], b[UNITS_TEXT_MAX], c[UNITS_TEXT_MAX], text[64];
 	uintmax_t threads = (uintmax_t)answer_whole(sampler, "threads");
 	bool idle = answer_whole(sampler, "idle_interval_ns") > 0;
 
-	snprintf(line, sizeof(line), "spikewatchd %.32s, pid %ju, up %s: %s of a core, %s, %ju fds",
-		 ANSWER_TEXT(daemon, "version", text), (uintmax_t)answer_whole(daemon, "pid"),
-		 answer_duration(daemon, "uptime_ns", a),
-		 units_format_percent(b, UNITS_TEXT_MAX, answer_number(daemon, "cpu_percent", NAN)),
-		 answer_bytes(daemon, "memory_bytes", c), (uintmax_t)answer_whole(daemon, "open_fds"));
-	output_wrap(line, width, file);
+	put_paragraph(width, "spikewatchd %.32s, pid %ju, up %s: %s of a core, %s, %ju fds",
+		      ANSWER_TEXT(daemon, "version", text), (uintmax_t)answer_whole(daemon, "pid"),
+		      answer_duration(daemon, "uptime_ns", a),
+		      units_format_percent(b, UNITS_TEXT_MAX, answer_number(daemon, "cpu_percent", NAN)),
+		      answer_bytes(daemon, "memory_bytes", c), (uintmax_t)answer_whole(daemon, "open_fds"));
 	*text = '\0';
 	if (threads > 1)
 		snprintf(text, sizeof(text), ", with %ju threads", threads);
-	snprintf(line, sizeof(line), "watches %ju targets (and %ju members of groups) of %ju processes, every %s%s%s%s",
-		 (uintmax_t)answer_whole(found, "targets"), (uintmax_t)answer_whole(found, "members"),
-		 (uintmax_t)answer_whole(found, "processes"), answer_duration(sampler, "interval_ns", a),
-		 idle ? ", those that are idle every " : "",
-		 idle ? answer_duration(sampler, "idle_interval_ns", b) : "", text);
-	output_wrap(line, width, file);
-	snprintf(line, sizeof(line), "captured %s, woken %s late, reading all targets takes %s",
-		 units_format_percent(a, UNITS_TEXT_MAX, answer_number(sampler, "capture_percent", NAN)),
-		 answer_duration(sampler, "mean_sleep_error_ns", b), answer_duration(sampler, "mean_collection_ns", c));
-	output_wrap(line, width, file);
-	snprintf(line, sizeof(line), "the ring holds %s in %s; incidents: %ju sealed, %ju open, %ju merged",
-		 answer_duration(ring, "history_ns", a), answer_bytes(ring, "size_bytes", b),
-		 (uintmax_t)answer_whole(incidents, "sealed"), (uintmax_t)answer_whole(incidents, "open"),
-		 (uintmax_t)answer_whole(incidents, "merged"));
-	output_wrap(line, width, file);
+	put_paragraph(width, "watches %ju targets (and %ju members of groups) of %ju processes, every %s%s%s%s",
+		      (uintmax_t)answer_whole(found, "targets"), (uintmax_t)answer_whole(found, "members"),
+		      (uintmax_t)answer_whole(found, "processes"), answer_duration(sampler, "interval_ns", a),
+		      idle ? ", those that are idle every " : "",
+		      idle ? answer_duration(sampler, "idle_interval_ns", b) : "", text);
+	put_paragraph(width, "captured %s, woken %s late, reading all targets takes %s",
+		      units_format_percent(a, UNITS_TEXT_MAX, answer_number(sampler, "capture_percent", NAN)),
+		      answer_duration(sampler, "mean_sleep_error_ns", b),
+		      answer_duration(sampler, "mean_collection_ns", c));
+	put_paragraph(width, "the ring holds %s in %s; incidents: %ju sealed, %ju open, %ju merged",
+		      answer_duration(ring, "history_ns", a), answer_bytes(ring, "size_bytes", b),
+		      (uintmax_t)answer_whole(incidents, "sealed"), (uintmax_t)answer_whole(incidents, "open"),
+		      (uintmax_t)answer_whole(incidents, "merged"));
 }
 
 /* Nothing if the configuration does not want them. */
-static void print_stacks(const struct json_node *stacks, size_t width, FILE *file)
+static void print_stacks(const struct json_node *stacks, size_t width)
 {
-	char line[512], memory[UNITS_TEXT_MAX], why[200];
+	char memory[UNITS_TEXT_MAX], why[200];
 
 	if (!answer_is_true(stacks, "recorded")) {
-		snprintf(line, sizeof(line), "no stacks: %s", ANSWER_TEXT(stacks, "why", why));
 		if (*answer_text(stacks, "why"))
-			output_wrap(line, width, file);
+			put_paragraph(width, "no stacks: %s", ANSWER_TEXT(stacks, "why", why));
 		return;
 	}
-	snprintf(line, sizeof(line), "stacks of %s%s, %ju times a second; %ju processes have events of their own%s; %s",
-		 answer_is_true(stacks, "everybody") ? "all processes" : "watched processes",
-		 answer_is_true(stacks, "page_faults") ? ", page faults too" : "",
-		 (uintmax_t)answer_whole(stacks, "frequency"), (uintmax_t)answer_whole(stacks, "followed_processes"),
-		 answer_is_true(stacks, "dwarf") ? ", with registers and stack" : "",
-		 answer_bytes(stacks, "memory_bytes", memory));
-	output_wrap(line, width, file);
+	put_paragraph(width, "stacks of %s%s, %ju times a second; %ju processes have events of their own%s; %s",
+		      answer_is_true(stacks, "everybody") ? "all processes" : "watched processes",
+		      answer_is_true(stacks, "page_faults") ? ", page faults too" : "",
+		      (uintmax_t)answer_whole(stacks, "frequency"),
+		      (uintmax_t)answer_whole(stacks, "followed_processes"),
+		      answer_is_true(stacks, "dwarf") ? ", with registers and stack" : "",
+		      answer_bytes(stacks, "memory_bytes", memory));
 	if (*answer_text(stacks, "limits"))
-		output_wrap(ANSWER_TEXT(stacks, "limits", why), width, file);
+		output_wrap(ANSWER_TEXT(stacks, "limits", why), width, stdout);
 }
 
-static void print_verdict(const struct json_node *verdict, size_t width, FILE *file)
+static void print_verdict(const struct json_node *verdict, size_t width)
 {
 	double threshold = answer_number(verdict, "threshold", NAN);
-	char line[1024], what[64], cause[256], remedy[256], a[UNITS_TEXT_MAX], b[UNITS_TEXT_MAX];
+	char what[64], cause[256], remedy[256], a[UNITS_TEXT_MAX], b[UNITS_TEXT_MAX];
 
-	snprintf(line, sizeof(line), "! %s: %s over the whole run, at %s %s expected%s. %s %s",
-		 ANSWER_TEXT(verdict, "what", what),
-		 units_format_percent(a, UNITS_TEXT_MAX, 100 * answer_number(verdict, "ratio", NAN)),
-		 threshold > 0.5 ? "least" : "most", units_format_percent(b, UNITS_TEXT_MAX, 100 * threshold),
-		 answer_is_true(verdict, "bad_now") ? ", and bad right now" : "", ANSWER_TEXT(verdict, "cause", cause),
-		 ANSWER_TEXT(verdict, "remedy", remedy));
-	output_wrap(line, width, file);
+	put_paragraph(width, "! %s: %s over the whole run, at %s %s expected%s. %s %s",
+		      ANSWER_TEXT(verdict, "what", what),
+		      units_format_percent(a, UNITS_TEXT_MAX, 100 * answer_number(verdict, "ratio", NAN)),
+		      threshold > 0.5 ? "least" : "most", units_format_percent(b, UNITS_TEXT_MAX, 100 * threshold),
+		      answer_is_true(verdict, "bad_now") ? ", and bad right now" : "",
+		      ANSWER_TEXT(verdict, "cause", cause), ANSWER_TEXT(verdict, "remedy", remedy));
 }
 
 /* Counters that should be zero. */
@@ -118,9 +126,9 @@ static const struct {
 	{ "incidents", "refused", "firings were refused because too many incidents were open", NULL },
 };
 
-static void print_alarms(const struct json_node *root, size_t width, FILE *file)
+static void print_alarms(const struct json_node *root, size_t width)
 {
-	char line[512], why[200];
+	char why[200];
 
 	for (size_t i = 0; i < ARRAY_LEN(alarms); i++) {
 		const struct json_node *section = answer_member(root, alarms[i].section);
@@ -128,93 +136,71 @@ static void print_alarms(const struct json_node *root, size_t width, FILE *file)
 
 		if (count == 0)
 			continue;
-		snprintf(line, sizeof(line), "! %ju %s%s%s", (uintmax_t)count, alarms[i].text,
-			 alarms[i].why ? ": " : "", alarms[i].why ? ANSWER_TEXT(section, alarms[i].why, why) : "");
-		output_wrap(line, width, file);
+		put_paragraph(width, "! %ju %s%s%s", (uintmax_t)count, alarms[i].text, alarms[i].why ? ": " : "",
+			      alarms[i].why ? ANSWER_TEXT(section, alarms[i].why, why) : "");
 	}
 }
 
-static void print_disk(const struct json_node *incidents, size_t width, FILE *file)
+static void print_silent_threads(const struct json_node *health, size_t width)
 {
-	if (answer_is_true(incidents, "disk_short"))
-		output_wrap(
-			"! too little disk space for incidents (incidents.min_free): rules do not fire until there is "
-			"more",
-			width, file);
-	if (answer_is_true(incidents, "memory_unsaved"))
-		output_wrap("! cooldowns and counts cannot be saved and would not survive a restart; the log says why",
-			    width, file);
-}
-
-static void print_silent_threads(const struct json_node *health, size_t width, FILE *file)
-{
-	char line[256], a[UNITS_TEXT_MAX], thread[64];
+	char silence[UNITS_TEXT_MAX], thread[64], where[96];
 
 	for (const struct json_node *silent = answer_first(health, "silent_threads"); silent; silent = silent->next) {
-		snprintf(line, sizeof(line), "! the thread %s has given no sign of life for %s",
-			 ANSWER_TEXT(silent, "thread", thread), answer_duration(silent, "silent_ns", a));
-		if (answer_whole(silent, "pid"))
-			snprintf(line + strlen(line), sizeof(line) - strlen(line),
-				 ": it is blocked in a read of the files of process %" PRIu64,
-				 answer_whole(silent, "pid"));
-		output_wrap(line, width, file);
+		snprintf(where, sizeof(where), ": it is blocked in a read of the files of process %" PRIu64,
+			 answer_whole(silent, "pid"));
+		put_paragraph(width, "! the thread %s has given no sign of life for %s%s",
+			      ANSWER_TEXT(silent, "thread", thread), answer_duration(silent, "silent_ns", silence),
+			      answer_whole(silent, "pid") ? where : "");
 	}
 }
 
 /* Missing privileges. Not an alarm: they may be missing on purpose. */
-static void print_lacks(const struct json_node *daemon, size_t width, FILE *file)
+static void print_lacks(const struct json_node *daemon, size_t width)
 {
-	char line[512], needs[64], off[256];
+	char needs[64], off[256];
 
-	for (const struct json_node *lack = answer_first(daemon, "lacks"); lack; lack = lack->next) {
-		snprintf(line, sizeof(line), "without %s: no %s", ANSWER_TEXT(lack, "needs", needs),
-			 ANSWER_TEXT(lack, "off", off));
-		output_wrap(line, width, file);
-	}
+	for (const struct json_node *lack = answer_first(daemon, "lacks"); lack; lack = lack->next)
+		put_paragraph(width, "without %s: no %s", ANSWER_TEXT(lack, "needs", needs),
+			      ANSWER_TEXT(lack, "off", off));
 }
 
-static void print_units(const struct json_node *units, size_t width, FILE *file)
+static void print_units(const struct json_node *units, size_t width)
 {
-	char line[640], name[300], why[200];
+	char name[300], why[200];
 
-	if (answer_is_true(units, "wanted") && strcmp(answer_text(units, "source"), "cgroups") == 0) {
-		snprintf(line, sizeof(line), "units: by the names of their cgroups only: %s",
-			 ANSWER_TEXT(units, "why", why));
-		output_wrap(line, width, file);
-	}
-	for (const struct json_node *unit = answer_first(units, "missing"); unit; unit = unit->next) {
-		snprintf(line, sizeof(line), "! no unit %s: %s", ANSWER_TEXT(unit, "name", name),
-			 ANSWER_TEXT(unit, "why", why));
-		output_wrap(line, width, file);
-	}
+	if (answer_is_true(units, "wanted") && strcmp(answer_text(units, "source"), "cgroups") == 0)
+		put_paragraph(width, "units: by the names of their cgroups only: %s", ANSWER_TEXT(units, "why", why));
+	for (const struct json_node *unit = answer_first(units, "missing"); unit; unit = unit->next)
+		put_paragraph(width, "! no unit %s: %s", ANSWER_TEXT(unit, "name", name),
+			      ANSWER_TEXT(unit, "why", why));
 }
 
-/* root: of the daemon's answer. Lines have at most width characters. */
-static void print_health(const struct json_node *root, size_t width, FILE *file)
+static void print_health(const struct json_node *root, size_t width)
 {
-	const struct json_node *daemon = answer_member(root, "daemon"), *found = answer_member(root, "discovery");
-	char line[512], why[200];
+	const struct json_node *daemon = answer_member(root, "daemon"), *found = answer_member(root, "discovery"),
+			       *incidents = answer_member(root, "incidents");
+	char why[200];
 
-	print_figures(root, width, file);
-	print_stacks(answer_member(root, "stacks"), width, file);
-	print_units(answer_member(root, "units"), width, file);
-	if (answer_whole(daemon, "slowdown") > 1) {
-		snprintf(line, sizeof(line), "! sampling %ju times slower than configured, to keep sampling.cpu_budget",
-			 (uintmax_t)answer_whole(daemon, "slowdown"));
-		output_wrap(line, width, file);
-	}
+	print_figures(root, width);
+	print_stacks(answer_member(root, "stacks"), width);
+	print_units(answer_member(root, "units"), width);
+	if (answer_whole(daemon, "slowdown") > 1)
+		put_paragraph(width, "! sampling %ju times slower than configured, to keep sampling.cpu_budget",
+			      (uintmax_t)answer_whole(daemon, "slowdown"));
 	for (const struct json_node *v = answer_first(answer_member(root, "sampler"), "verdicts"); v; v = v->next)
 		if (answer_is_true(v, "bad") || answer_is_true(v, "bad_now"))
-			print_verdict(v, width, file);
-	if (*answer_text(found, "unfinished_why")) {
-		snprintf(line, sizeof(line), "! new targets are not found: %s",
-			 ANSWER_TEXT(found, "unfinished_why", why));
-		output_wrap(line, width, file);
-	}
-	print_disk(answer_member(root, "incidents"), width, file);
-	print_alarms(root, width, file);
-	print_silent_threads(answer_member(root, "health"), width, file);
-	print_lacks(daemon, width, file);
+			print_verdict(v, width);
+	if (*answer_text(found, "unfinished_why"))
+		put_paragraph(width, "! new targets are not found: %s", ANSWER_TEXT(found, "unfinished_why", why));
+	if (answer_is_true(incidents, "disk_short"))
+		put_paragraph(width, "! too little disk space for incidents (incidents.min_free): rules do not fire "
+				     "until there is more");
+	if (answer_is_true(incidents, "memory_unsaved"))
+		put_paragraph(width, "! cooldowns and counts cannot be saved and would not survive a restart; the log "
+				     "says why");
+	print_alarms(root, width);
+	print_silent_threads(answer_member(root, "health"), width);
+	print_lacks(daemon, width);
 }
 
 /* ---- the table ---- */
@@ -400,63 +386,52 @@ static void shrink_names(size_t widths[COLUMNS], size_t width)
 		widths[WHY] -= total - width < widths[WHY] - NAME_MIN ? total - width : widths[WHY] - NAME_MIN;
 }
 
-/* Bytes of the first so many characters. */
-static size_t first_characters(const char *text, size_t count)
-{
-	size_t at = 0;
-
-	while (text[at] && (count > 0 || ((unsigned char)text[at] & 0xC0) == 0x80))
-		count -= ((unsigned char)text[at++] & 0xC0) != 0x80;
-
-	return at;
-}
-
 /*
  * A name in fewer characters than it has. Of a cgroup's path the last part says most, and that most
  * at its beginning; of other targets the end is what tells them apart, of rules the beginning.
  */
-static void put_cut(enum column column, const char *text, size_t width, FILE *file)
+static void put_cut(enum column column, const char *text, size_t width)
 {
 	const char *from = column == TARGET && *text == '/' ? strrchr(text, '/') + 1 : text;
 	size_t wide = characters(from);
 
 	if (wide <= width)
-		fprintf(file, "%s%*s", from, (int)(width - wide), "");
+		printf("%s%*s", from, (int)(width - wide), "");
 	else if (column == TARGET && from == text)
-		fprintf(file, "..%s", text + first_characters(text, wide - width + 2));
+		printf("..%s", text + output_prefix(text, wide - width + 2));
 	else
-		fprintf(file, "%.*s..", (int)first_characters(from, width - 2), from);
+		printf("%.*s..", (int)output_prefix(from, width - 2), from);
 }
 
-static void put_cell(enum column column, const char *text, size_t width, FILE *file)
+static void put_cell(enum column column, const char *text, size_t width)
 {
 	size_t wide = characters(text);
 	int space = wide < width ? (int)(width - wide) : 0;
 
 	if (wide > width)
-		put_cut(column, text, width, file);
+		put_cut(column, text, width);
 	else if (column == WHY)
-		fputs(text, file);
+		fputs(text, stdout);
 	else if (column >= VALUE)
-		fprintf(file, "%*s%s", space, "", text);
+		printf("%*s%s", space, "", text);
 	else
-		fprintf(file, "%s%*s", text, space, "");
-	fprintf(file, "%*s%s", column == WHY ? 0 : GAP, "", column == WHY ? "\n" : "");
+		printf("%s%*s", text, space, "");
+	printf("%*s%s", column == WHY ? 0 : GAP, "", column == WHY ? "\n" : "");
 }
 
-static void put_line(const struct cells *cells, const size_t widths[COLUMNS], FILE *file)
+static void put_line(const struct cells *cells, const size_t widths[COLUMNS])
 {
 	for (enum column column = 0; column < COLUMNS; column++)
-		put_cell(column, cells->text[column], widths[column], file);
+		put_cell(column, cells->text[column], widths[column]);
 }
 
 /* How often each reason was given, in lines of their own. */
-static void put_counts(const struct json_node *rule, size_t width, FILE *file)
+static void put_counts(const struct json_node *rule, size_t width)
 {
 	const struct json_node *reasons = answer_member(rule, "reasons");
 	char item[CELL_MAX], key[64];
 	uintmax_t fired = answer_whole(rule, "fired");
-	size_t used = (size_t)fprintf(file, "    fired %ju time%s", fired, fired == 1 ? "" : "s");
+	size_t used = (size_t)printf("    fired %ju time%s", fired, fired == 1 ? "" : "s");
 	const char *mark = ";";
 
 	for (const struct json_node *r = reasons ? reasons->first : NULL; r; r = r->next) {
@@ -464,20 +439,20 @@ static void put_counts(const struct json_node *rule, size_t width, FILE *file)
 			continue;
 		text_escape(key, sizeof(key), r->key, r->key_len);
 		snprintf(item, sizeof(item), "%s %.0f", key, r->number);
-		fputs(mark, file);
+		fputs(mark, stdout);
 		if (used + characters(item) + 2 >= width)
-			used = (size_t)fprintf(file, "\n    ") - 1;
+			used = (size_t)printf("\n    ") - 1;
 		else
-			fputc(' ', file);
-		fputs(item, file);
+			putchar(' ');
+		fputs(item, stdout);
 		used += characters(item) + 2;
 		mark = ",";
 	}
-	fputc('\n', file);
+	putchar('\n');
 }
 
 /* Those of its container, below the first of its rows. */
-static void put_labels(const struct json_node *target, size_t width, FILE *file)
+static void put_labels(const struct json_node *target, size_t width)
 {
 	const struct json_node *labels = answer_member(target, "labels");
 	uintmax_t more = answer_whole(target, "labels_left_out");
@@ -485,7 +460,7 @@ static void put_labels(const struct json_node *target, size_t width, FILE *file)
 
 	if (!labels || labels->type != JSON_OBJECT || (!labels->first && more == 0))
 		return;
-	fputs("    labels", file);
+	fputs("    labels", stdout);
 	used += strlen("labels");
 	for (const struct json_node *label = labels->first; label; label = label->next) {
 		char item[CELL_MAX], key[CELL_MAX / 2], value[CELL_MAX / 2];
@@ -494,18 +469,18 @@ static void put_labels(const struct json_node *target, size_t width, FILE *file)
 		text_escape(value, sizeof(value), label->text ? label->text : "", label->text_len);
 		snprintf(item, sizeof(item), "%s=%s", key, value);
 		if (used + characters(item) + 1 >= width) {
-			fputs("\n   ", file);
+			fputs("\n   ", stdout);
 			used = 3;
 		}
-		fprintf(file, " %s", item);
+		printf(" %s", item);
 		used += characters(item) + 1;
 	}
 	if (more > 0)
-		fprintf(file, " and %ju more", more);
-	fputc('\n', file);
+		printf(" and %ju more", more);
+	putchar('\n');
 }
 
-static void view_print(const struct row *rows, size_t count, bool counts, size_t width, FILE *file)
+static void view_print(const struct row *rows, size_t count, bool counts, size_t width)
 {
 	static const struct cells head = { { "TARGET", "RULE", "VALUE", "THRESHOLD", "AVERAGE", "WHY" } };
 	size_t widths[COLUMNS];
@@ -520,14 +495,14 @@ static void view_print(const struct row *rows, size_t count, bool counts, size_t
 	}
 	shrink_names(widths, width);
 
-	put_line(&head, widths, file);
+	put_line(&head, widths);
 	for (size_t i = 0; i < count; i++) {
 		put_cells(&rows[i], &cells);
-		put_line(&cells, widths, file);
+		put_line(&cells, widths);
 		if (counts)
-			put_counts(rows[i].rule, width, file);
+			put_counts(rows[i].rule, width);
 		if (counts && (i == 0 || rows[i - 1].target != rows[i].target))
-			put_labels(rows[i].target, width, file);
+			put_labels(rows[i].target, width);
 	}
 }
 
@@ -536,7 +511,7 @@ static void view_print(const struct row *rows, size_t count, bool counts, size_t
  * rows (0: all); says how many more there are, with those that the daemon left out. Returns how
  * many rows match; -ENOMEM.
  */
-static ssize_t print_rules(const struct json_node *root, const struct status_query *query, size_t width, FILE *file)
+static ssize_t print_rules(const struct json_node *root, const struct status_query *query, size_t width)
 {
 	uint64_t farther = answer_whole(root, "farther"), left_out = answer_whole(root, "left_out");
 	size_t count, shown;
@@ -547,12 +522,12 @@ static ssize_t print_rules(const struct json_node *root, const struct status_que
 
 	shown = query->nearest > 0 && count > query->nearest ? query->nearest : count;
 	if (shown > 0)
-		view_print(rows, shown, status_query_chooses(query), width, file);
+		view_print(rows, shown, status_query_chooses(query), width);
 	if (shown < count || farther > 0)
-		fprintf(file, "... and %ju more: --rows 0 shows all, names of targets and rules show some\n",
-			(uintmax_t)(count - shown + farther));
+		printf("... and %ju more: --rows 0 shows all, names of targets and rules show some\n",
+		       (uintmax_t)(count - shown + farther));
 	if (left_out > 0)
-		fprintf(file, "The daemon left %ju out: its answer would have been too large.\n", (uintmax_t)left_out);
+		printf("The daemon left %ju out: its answer would have been too large.\n", (uintmax_t)left_out);
 
 	return (ssize_t)count;
 }
@@ -635,8 +610,7 @@ static void emit_target(struct json_writer *json, const struct json_node *target
 			emit_member(json, member);
 			continue;
 		}
-		json_key(json, "rules");
-		json_begin_array(json);
+		json_member_array(json, "rules");
 		for (const struct json_node *rule = member->first; rule; rule = rule->next)
 			if (is_wanted(query, target, rule))
 				emit(json, rule);
@@ -660,8 +634,7 @@ static size_t emit_targets(struct json_writer *json, const struct json_node *tar
 {
 	size_t count = 0;
 
-	json_key(json, "targets");
-	json_begin_array(json);
+	json_member_array(json, "targets");
 	for (const struct json_node *target = targets->first; target; target = target->next) {
 		if (target->type != JSON_OBJECT || !any_wanted(target, query))
 			continue;
@@ -705,11 +678,11 @@ static int print_text(const struct json_node *root, const struct status_query *q
 	ssize_t rows;
 
 	plot_style_detect(stdout, &style);
-	print_health(root, style.width, stdout);
+	print_health(root, style.width);
 	if (query->brief)
 		return EXIT_OK;
 	putchar('\n');
-	rows = print_rules(root, query, style.width, stdout);
+	rows = print_rules(root, query, style.width);
 	if (rows < 0)
 		return output_no_memory();
 	if (rows == 0 && status_query_chooses(query))

@@ -862,12 +862,6 @@ static int run_screen(struct top *top)
 
 /* ---- command ---- */
 
-static int wrong_usage(const char *message)
-{
-	fprintf(stderr, "spikewatch top: %s\nTry 'spikewatch top --help'.\n", message);
-	return EXIT_USAGE;
-}
-
 /* -1: continue, else the code to exit with. */
 static int choose_order(const char *name, enum top_table_order *ret)
 {
@@ -892,9 +886,7 @@ static int run(struct top *top, const char *ring, const char *config, bool plain
 	int r = top_watch_init(&top->watch, ring, config, message);
 
 	if (r < 0) {
-		fprintf(stderr, "spikewatch top: ");
-		output_escaped(stderr, message);
-		fputc('\n', stderr);
+		output_complain("spikewatch top", message, NULL);
 		return r == -EINVAL ? EXIT_USAGE : EXIT_TROUBLE;
 	}
 	r = top_watch_update(&top->watch, clock_mono(&top->clock));
@@ -952,9 +944,9 @@ int top_command(int argc, char **argv)
 	if (code >= 0)
 		return code;
 	if (top.interval_ns < INTERVAL_MIN_NS || top.interval_ns > INTERVAL_MAX_NS)
-		return wrong_usage("--interval: from 100ms to 1h");
+		return options_wrong(usage.command, "--interval: from 100ms to 1h");
 	if (count == 0)
-		return wrong_usage("--count: at least 1");
+		return options_wrong(usage.command, "--count: at least 1");
 	top.limited = once || count != UINT64_MAX;
 	top.frames = once ? 1 : count;
 	return run(&top, ring, config, once);

@@ -23,18 +23,12 @@
 
 #include "cli/base/options.h"
 #include "cli/base/output.h"
-#include "daemon/engine/base/paths.h"
 #include "daemon/engine/base/proc_read.h"
-#include "lib/base/base.h"
+#include "lib/base/map.h"
 #include "lib/cgroup/cgroup_limits.h"
-#include "lib/config/config.h"
-#include "lib/evaluator/evaluator.h"
 #include "lib/evaluator/rule_state.h"
 #include "lib/model/pacing.h"
-#include "lib/model/sample.h"
-#include "lib/model/target.h"
 #include "lib/ring/ring.h"
-#include "lib/rules/metric.h"
 #include "lib/rules/trigger.h"
 
 #include <dirent.h>
@@ -42,14 +36,9 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <math.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/types.h>
 
 /* CPU is taken over at least so long: below, the grain of the kernel's accounting shows. */
 #define TOP_TABLE_WINDOW_NS 100000000
@@ -98,21 +87,6 @@ static void free_row(struct top_table_row *row)
 	free(row);
 }
 
-static int reserve_row(struct top_table *table)
-{
-	size_t cap = table->cap ? 2 * table->cap : 32;
-	struct top_table_row **row;
-
-	if (table->count < table->cap)
-		return 0;
-	row = reallocarray(table->row, cap, sizeof(struct top_table_row *));
-	if (!row)
-		return -ENOMEM;
-	table->row = row;
-	table->cap = cap;
-	return 0;
-}
-
 static void forget_samples(struct top_table_row *row)
 {
 	row->seen = false;
@@ -138,7 +112,8 @@ static int add_row(struct top_table *table, const struct target *target)
 		return 0;
 	}
 	name = strdup(target->name);
-	if (!name || reserve_row(table) < 0 || !(row = calloc(1, sizeof(*row))))
+	if (!name || vector_reserve(&table->row, &table->cap, table->count + 1, sizeof(*table->row)) < 0 ||
+	    !(row = calloc(1, sizeof(*row))))
 		return -ENOMEM;
 
 	row->id = target->id;
@@ -339,12 +314,6 @@ static void begin_second(const struct top_table *table, struct top_table_row *ro
 	row->marks[1] = (struct top_table_mark){ seen_at(table, row), row->sample.value[SAMPLE_CPU] };
 }
 
-/* Whose samples and ticks follow; a tick is no sign of other writers' targets. */
-static void top_table_writer(struct top_table *table, uint32_t writer)
-{
-	table->line = writer_clocks_of(writer);
-}
-
 /* All samples up to now were delivered; targets without one were seen unchanged. */
 static void top_table_tick(struct top_table *table, mono_t now)
 {
@@ -476,14 +445,8 @@ int top_table_view(struct top_table *table, const struct top_table_wish *wish, s
 {
 	size_t count = 0;
 
-	if (table->view_cap < table->count) {
-		struct top_table_row **view = reallocarray(table->view, table->cap, sizeof(struct top_table_row *));
-
-		if (!view)
-			return -ENOMEM;
-		table->view = view;
-		table->view_cap = table->cap;
-	}
+	if (vector_reserve(&table->view, &table->view_cap, table->count, sizeof(*table->view)) < 0)
+		return -ENOMEM;
 	for (size_t i = 0; i < table->count; i++) {
 		struct top_table_row *row = table->row[i];
 
@@ -605,11 +568,6 @@ static int top_rules_new(const struct config_file *file, const struct metric_mac
 	return 0;
 }
 
-static const struct config *top_rules_config(const struct top_rules *rules)
-{
-	return rules->config;
-}
-
 /* How much of the past the rules need. */
 static uint64_t top_rules_span_ns(const struct top_rules *rules)
 {
@@ -628,22 +586,6 @@ static uint64_t top_rules_span_ns(const struct top_rules *rules)
 	return span;
 }
 
-static void trim(char *text)
-{
-	text[strcspn(text, "\n")] = '\0';
-}
-
-static void read_boot_id(char ret[64])
-{
-	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-
-	if (!file || !fgets(ret, 64, file))
-		*ret = '\0';
-	trim(ret);
-	if (file)
-		fclose(file);
-}
-
 /* A file that is missing, damaged or not readable is no state. */
 static int load_saved(struct top_rules *rules)
 {
@@ -651,7 +593,7 @@ static int load_saved(struct top_rules *rules)
 	struct paths paths;
 	int r;
 
-	read_boot_id(boot_id);
+	proc_read_line(AT_FDCWD, 0, "/proc/sys/kernel/random/boot_id", boot_id, sizeof(boot_id));
 	rule_state_free(TAKE(rules->saved));
 	r = rule_state_new(boot_id, &rules->saved);
 	if (r < 0 || paths_choose(rules->config, &paths) < 0)
@@ -724,15 +666,11 @@ static int remember_target(struct top_rules *rules, const struct target *target)
 /* One event of the ring, in order. 0 or -ENOMEM. */
 static int top_rules_event(struct top_rules *rules, const struct ring_event *event)
 {
+	int r = event->type == RING_EVENT_TARGET ? remember_target(rules, &event->target) : 0;
+
 	if (event->type == RING_EVENT_TICK)
 		rules->wall = event->wall;
-	if (event->type == RING_EVENT_TARGET) {
-		int r = remember_target(rules, &event->target);
-
-		if (r < 0)
-			return r;
-	}
-	return evaluator_event(rules->evaluator, event);
+	return r < 0 ? r : evaluator_event(rules->evaluator, event);
 }
 
 struct judgement {
@@ -753,14 +691,6 @@ static uint64_t left_of(const struct judgement *judgement, const struct evaluato
 	return until.ns > judgement->now.ns ? until.ns - judgement->now.ns : 0;
 }
 
-static void set_nearness(const struct trigger_decision *decision, struct top_table_verdict *verdict)
-{
-	double threshold = decision->value + decision->distance;
-
-	verdict->has_nearness = decision->has_distance;
-	verdict->nearness = threshold > 0 ? decision->distance / threshold : decision->distance;
-}
-
 static int visit_status(void *ctx, const struct evaluator_status *status)
 {
 	const struct judgement *judgement = ctx;
@@ -768,8 +698,11 @@ static int visit_status(void *ctx, const struct evaluator_status *status)
 	struct top_table_verdict verdict = { .rule = status->rule->name, .left_ns = left_of(judgement, status) };
 
 	if (decision) {
+		double threshold = decision->value + decision->distance;
+
 		verdict.fired = decision->fires;
-		set_nearness(decision, &verdict);
+		verdict.has_nearness = decision->has_distance;
+		verdict.nearness = threshold > 0 ? decision->distance / threshold : decision->distance;
 	}
 	if (verdict.left_ns > 0)
 		verdict.wait = TOP_TABLE_COOLING;
@@ -904,9 +837,7 @@ static enum top_feed_state top_feed_state(const struct top_feed *feed, mono_t no
 	silence = mono_diff(now, info.last_tick);
 	interval_ns = ring_interval_ns(feed->ring);
 	/* A time in the future is of an earlier boot. */
-	if (silence >= 0 && silence < (int64_t)SILENCE_NS)
-		return TOP_FEED_LIVE;
-	if (silence >= 0 && interval_ns > 0 && (uint64_t)silence / SILENCE_INTERVALS < interval_ns)
+	if (silence >= 0 && ((uint64_t)silence < SILENCE_NS || (uint64_t)silence / SILENCE_INTERVALS < interval_ns))
 		return TOP_FEED_LIVE;
 	return alive(info.pid, info.start_ticks) ? TOP_FEED_SILENT : TOP_FEED_KILLED;
 }
@@ -1065,7 +996,7 @@ static int load_rules(struct top_watch *watch)
 		top_table_judge_begin(&watch->table);
 		top_rules_free(watch->rules);
 		watch->rules = rules;
-		watch->table.cgroup_read_ns = top_rules_config(rules)->sampling.cgroup_interval_ns;
+		watch->table.cgroup_read_ns = rules->config->sampling.cgroup_interval_ns;
 	}
 	return watch->rules ? top_rules_begin(watch->rules) : 0;
 }
@@ -1130,12 +1061,10 @@ static int check_ring(struct top_watch *watch)
 	struct top_feed *feed = &watch->feed;
 	int r = 0;
 
+	if (feed->ring && top_feed_replaced(feed))
+		top_feed_release(feed);
 	if (!feed->ring)
 		return attach_first(watch);
-	if (top_feed_replaced(feed)) {
-		top_feed_release(feed);
-		return attach_first(watch);
-	}
 	if (top_rules_signature(&watch->file) != watch->signature)
 		r = read_again(watch);
 	return r == -ENOMEM ? r : 0;
@@ -1151,8 +1080,9 @@ static int take_event(void *ctx, const struct ring_event *event)
 
 	if (r < 0)
 		return r;
+	/* Whose samples and ticks follow; a tick is no sign of other writers' targets. */
 	if (event->type != RING_EVENT_LAPPED && event->type != RING_EVENT_DAMAGED)
-		top_table_writer(table, event->writer);
+		table->line = writer_clocks_of(event->writer);
 	switch (event->type) {
 	case RING_EVENT_TICK:
 		if (watch->since.ns == 0)
@@ -1236,29 +1166,29 @@ int top_watch_explain(const struct top_watch *watch, const char *prefix, FILE *f
 
 static bool state_note(const struct top_watch *watch, mono_t now, char *buf)
 {
+	enum top_feed_state state = top_feed_state(&watch->feed, now, proc_read_is_alive);
 	struct ring_info info;
 
-	switch (top_feed_state(&watch->feed, now, proc_read_is_alive)) {
+	switch (state) {
 	case TOP_FEED_LIVE:
-		return false;
+		break;
 	case TOP_FEED_ABSENT:
 		snprintf(buf, TOP_WATCH_NOTE_MAX, "%s; waiting for a daemon to make one",
 			 watch->feed.error == -EBADMSG ? "the ring is damaged, or of another version"
 						       : "the ring was removed");
-		return true;
+		break;
 	case TOP_FEED_SILENT:
 		ring_info(watch->feed.ring, &info);
 		snprintf(buf, TOP_WATCH_NOTE_MAX, "the daemon has written nothing for %.0f s",
 			 (double)mono_diff(now, info.last_tick) / 1e9);
-		return true;
+		break;
 	case TOP_FEED_STOPPED:
-		snprintf(buf, TOP_WATCH_NOTE_MAX, "the daemon has stopped; waiting for the next one");
-		return true;
 	case TOP_FEED_KILLED:
-		snprintf(buf, TOP_WATCH_NOTE_MAX, "the daemon has died; waiting for the next one");
-		return true;
+		snprintf(buf, TOP_WATCH_NOTE_MAX, "the daemon has %s; waiting for the next one",
+			 state == TOP_FEED_KILLED ? "died" : "stopped");
+		break;
 	}
-	return false;
+	return state != TOP_FEED_LIVE;
 }
 
 bool top_watch_note(const struct top_watch *watch, mono_t now, size_t index, char *buf)

@@ -77,7 +77,7 @@ static int make_room(struct record *record)
 static int add_pid(struct record *record, long pid, const char *program, bool tree)
 {
 	struct watched *watched = &record->watched[record->watched_count];
-	char comm[32] = "pid";
+	char comm[32];
 
 	if (record->watched_count == WATCHED_MAX || (tree && record->trees == CONFIG_TREES_MAX)) {
 		fprintf(stderr, "spikewatch record: at most %u processes at a time, %d with --tree\n", WATCHED_MAX,
@@ -88,9 +88,7 @@ static int add_pid(struct record *record, long pid, const char *program, bool tr
 	if (!program) {
 		AUTO_CLOSE int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-		if (proc_read_file(procfd, (int32_t)pid, "comm", comm, sizeof comm) > 0)
-			comm[strcspn(comm, "\n")] = '\0';
-		program = comm;
+		program = proc_read_line(procfd, (int32_t)pid, "comm", comm, sizeof comm) > 0 ? comm : "pid";
 	}
 	watched->pid = (int32_t)pid;
 	watched->tree = tree;

@@ -50,7 +50,6 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -781,20 +780,6 @@ static size_t terminal_width(FILE *file)
 	return ioctl(fileno(file), TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : WIDTH_DEFAULT;
 }
 
-/* Bytes of the first so many characters. */
-static size_t first_characters(const char *text, size_t characters)
-{
-	size_t len = 0;
-
-	for (size_t seen = 0; text[len]; len++) {
-		seen += ((unsigned char)text[len] & 0xc0) != 0x80;
-		if (seen > characters)
-			break;
-	}
-
-	return len;
-}
-
 /* Moves the cursor to where the line begins, and erases it. */
 static void erase_line(struct trap_live *live, size_t width)
 {
@@ -812,7 +797,7 @@ static void trap_live_draw(struct trap_live *live, const char *text)
 	if (!live->on)
 		return;
 
-	size_t width = terminal_width(live->file), len = first_characters(text, width - 1);
+	size_t width = terminal_width(live->file), len = output_prefix(text, width - 1);
 
 	erase_line(live, width);
 	fprintf(live->file, "%.*s", (int)len, text);
@@ -846,27 +831,17 @@ struct trap {
 	uint64_t written;
 };
 
-/* Prints error. Returns EXIT_USAGE. */
-static int wrong_usage(const char *error)
-{
-	fprintf(stderr, SELF ": ");
-	output_escaped(stderr, error);
-	fprintf(stderr, "\nTry '" SELF " --help'.\n");
-
-	return EXIT_USAGE;
-}
-
 static int check_pid(struct trap *trap)
 {
 	AUTO_CLOSE int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	char error[160], comm[32] = "pid", *end;
+	char error[160], comm[32], *end;
 
 	errno = 0;
 	long pid = strtol(trap->pid_text, &end, 10);
 
 	if (errno || end == trap->pid_text || *end || pid <= 0 || pid > INT32_MAX) {
 		snprintf(error, sizeof error, "--pid %.80s: expected one process id, as in -p 812", trap->pid_text);
-		return wrong_usage(error);
+		return options_wrong(SELF, error);
 	}
 
 	bool hidden = kill((pid_t)pid, 0) < 0;
@@ -881,9 +856,9 @@ static int check_pid(struct trap *trap)
 			     "only for root\n",
 			pid);
 
-	if (proc_read_file(procfd, (int32_t)pid, "comm", comm, sizeof comm) > 0)
-		comm[strcspn(comm, "\n")] = '\0';
-	trap_plan_watch(&trap->plan, (int32_t)pid, comm);
+	bool named = proc_read_line(procfd, (int32_t)pid, "comm", comm, sizeof comm) > 0;
+
+	trap_plan_watch(&trap->plan, (int32_t)pid, named ? comm : "pid");
 
 	return EXIT_OK;
 }
@@ -903,24 +878,25 @@ static int check_request(struct trap *trap, char *const *command)
 	if (given == 1 && is_pid(command)) {
 		snprintf(error, sizeof error, "\"%.20s\" is not a command; did you mean -p %.20s?", command[0],
 			 command[0]);
-		return wrong_usage(error);
+		return options_wrong(SELF, error);
 	}
 	if (given != 1)
-		return wrong_usage(given ? "only one of these can be watched: --pid PID, --comm NAME or -- COMMAND"
-					 : "nothing to wait for: expected --pid PID, --comm NAME or -- COMMAND");
+		return options_wrong(SELF,
+				     given ? "only one of these can be watched: --pid PID, --comm NAME or -- COMMAND"
+					   : "nothing to wait for: expected --pid PID, --comm NAME or -- COMMAND");
 	if (trap->count == 0)
-		return wrong_usage("--count 0: expected at least 1");
+		return options_wrong(SELF, "--count 0: expected at least 1");
 	if (trap->memory_bytes == 0)
-		return wrong_usage("--memory 0: expected a size such as 512MiB");
+		return options_wrong(SELF, "--memory 0: expected a size such as 512MiB");
 	if (trap->for_ns == 0)
-		return wrong_usage("--for 0s: out of range: expected 20ms to 1h");
+		return options_wrong(SELF, "--for 0s: out of range: expected 20ms to 1h");
 	trap->plan.memory_bytes = trap->memory_bytes == NOT_GIVEN ? 0 : trap->memory_bytes;
 	trap->plan.for_ns = trap->for_ns == NOT_GIVEN ? 0 : trap->for_ns;
 
 	int code = trap->pid_text ? check_pid(trap) : EXIT_OK;
 
 	if (code == EXIT_OK && trap_plan_resolve(&trap->plan, error, sizeof error) < 0)
-		code = wrong_usage(error);
+		code = options_wrong(SELF, error);
 
 	return code;
 }
@@ -1161,7 +1137,7 @@ static int open_and_run(struct trap *trap, struct config **config)
 	int r = trap_plan_config(&trap->plan, config, error, sizeof error);
 
 	if (r == -EINVAL)
-		return wrong_usage(error);
+		return options_wrong(SELF, error);
 	options.config = *config;
 	if (r == 0)
 		r = trap_session_new(&options, &trap->session, &directory);

@@ -23,17 +23,13 @@
 
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/log.h"
-#include "daemon/engine/incident/incidents.h"
-#include "daemon/service/health/overview.h"
 #include "daemon/service/metrics/exposition.h"
 #include "daemon/service/metrics/metrics_server.h"
 #include "daemon/service/status/status_document.h"
 #include "lib/base/base.h"
 #include "lib/base/io.h"
 #include "lib/base/json.h"
-#include "lib/config/config.h"
 #include "lib/evaluator/evaluator.h"
-#include "lib/model/target.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -255,10 +251,8 @@ static int answer_reload(const struct control_options *options, const char *argu
 		return -ENOMEM;
 	if (!done)
 		put_request_error(json, message);
-	json_key(json, "reload");
-	json_begin_object(json);
-	json_key(json, "done");
-	json_bool(json, done);
+	json_member_object(json, "reload");
+	json_member_bool(json, "done", done);
 	json_member_text(json, "message", message);
 	json_end_object(json);
 
@@ -333,14 +327,12 @@ static int put_ticket(const struct incidents_ticket *ticket, struct buffer *ret)
 		snprintf(error, sizeof error, "no incident was opened: %s", ticket->why);
 		put_request_error(json, error);
 	}
-	json_key(json, "trigger");
-	json_begin_object(json);
+	json_member_object(json, "trigger");
 	json_member_text(json, "answer", ticket_answer_name(ticket->answer));
 	json_member_text(json, "why", ticket->why);
 	json_member_text(json, "directory", ticket->directory);
 	json_member_text(json, "stem", ticket->stem);
-	json_key(json, "sealed_in_ns");
-	json_u64(json, ticket->sealed_in_ns);
+	json_member_u64(json, "sealed_in_ns", ticket->sealed_in_ns);
 	json_end_object(json);
 
 	return end_answer(json);

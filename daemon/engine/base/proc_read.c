@@ -61,6 +61,15 @@ ssize_t proc_read_file(int procfd, int32_t pid, const char *name, char *buf, siz
 	return len;
 }
 
+ssize_t proc_read_line(int procfd, int32_t pid, const char *name, char *buf, size_t cap)
+{
+	ssize_t len = proc_read_file(procfd, pid, name, buf, cap);
+
+	buf[len > 0 ? strcspn(buf, "\n") : 0] = '\0';
+
+	return len;
+}
+
 ssize_t proc_read_link(int procfd, int32_t pid, const char *name, char *buf, size_t cap)
 {
 	static const char deleted[] = " (deleted)";

@@ -17,6 +17,9 @@
  */
 ssize_t proc_read_file(int procfd, int32_t pid, const char *name, char *buf, size_t cap);
 
+/* Its first line, without the newline; "" on failure. Returns as proc_read_file. */
+ssize_t proc_read_line(int procfd, int32_t pid, const char *name, char *buf, size_t cap);
+
 /* The same for a symbolic link's target; a trailing " (deleted)" is taken off. */
 ssize_t proc_read_link(int procfd, int32_t pid, const char *name, char *buf, size_t cap);
 

@@ -140,17 +140,15 @@ static void describe_machine(const struct incidents *incidents, struct incident 
 {
 	struct utsname name;
 	char boot_id[64];
-	ssize_t len = proc_read_file(session_procfd(incidents->options.session), 0, "sys/kernel/random/boot_id",
+	ssize_t len = proc_read_line(session_procfd(incidents->options.session), 0, "sys/kernel/random/boot_id",
 				     boot_id, sizeof boot_id);
 
 	if (uname(&name) == 0) {
 		incident_text(info->hostname, sizeof info->hostname, name.nodename);
 		incident_text(info->kernel, sizeof info->kernel, name.release);
 	}
-	if (len > 0) {
-		boot_id[strcspn(boot_id, "\n")] = '\0';
+	if (len > 0)
 		incident_text(info->boot_id, sizeof info->boot_id, boot_id);
-	}
 }
 
 static void describe_rule(const struct incidents *incidents, const struct evaluator_firing *firing,

@@ -9,17 +9,9 @@
 
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/base/proc_read.h"
-#include "daemon/engine/sampling/sampler.h"
-#include "daemon/engine/targets/discovery.h"
-#include "daemon/engine/targets/process_events.h"
 #include "daemon/engine/targets/target_table.h"
-#include "lib/base/base.h"
-#include "lib/model/pacing.h"
-#include "lib/model/sample.h"
 
 #include <assert.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>

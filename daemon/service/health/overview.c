@@ -11,21 +11,14 @@
 
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/log.h"
-#include "daemon/engine/base/paths.h"
 #include "daemon/engine/base/proc_read.h"
-#include "lib/base/base.h"
 #include "lib/base/io.h"
-#include "lib/config/config.h"
 #include "lib/evaluator/rule_state.h"
-#include "lib/ring/ring.h"
-#include "lib/rules/trigger.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -149,13 +142,6 @@ static int open_state_directory(const struct paths *paths)
 	return fd < 0 ? -errno : fd;
 }
 
-static void read_boot_id(int procfd, char *ret, size_t cap)
-{
-	ssize_t len = proc_read_file(procfd, 0, "sys/kernel/random/boot_id", ret, cap);
-
-	ret[len > 0 ? strcspn(ret, "\n") : 0] = '\0';
-}
-
 static void set_aside(const struct paths *paths, int dirfd, const char *why)
 {
 	char aside[300];
@@ -198,7 +184,7 @@ int state_file_open(const struct paths *paths, int procfd, struct state_file **r
 		return -ENOMEM;
 
 	file->paths = paths;
-	read_boot_id(procfd, boot_id, sizeof boot_id);
+	proc_read_line(procfd, 0, "sys/kernel/random/boot_id", boot_id, sizeof boot_id);
 	r = rule_state_new(boot_id, &file->rule_state);
 	if (r == 0)
 		r = load_state(file);

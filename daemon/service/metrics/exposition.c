@@ -28,9 +28,6 @@
 #include "daemon/engine/targets/process_events.h"
 #include "daemon/engine/targets/unit_bus.h"
 #include "daemon/service/health/health.h"
-#include "daemon/service/health/overview.h"
-#include "lib/base/base.h"
-#include "lib/base/io.h"
 #include "lib/base/json.h"
 #include "lib/base/text.h"
 #include "lib/config/config.h"
@@ -46,7 +43,6 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -17,9 +17,6 @@
  */
 #include "daemon/service/metrics/metrics_server.h"
 
-#include "daemon/service/metrics/exposition.h"
-#include "lib/base/base.h"
-#include "lib/base/io.h"
 #include "lib/base/units.h"
 
 #include <arpa/inet.h>

@@ -31,9 +31,6 @@
 #include "daemon/engine/targets/process_events.h"
 #include "daemon/engine/targets/unit_bus.h"
 #include "daemon/service/health/health.h"
-#include "daemon/service/health/overview.h"
-#include "lib/base/base.h"
-#include "lib/base/io.h"
 #include "lib/base/json.h"
 #include "lib/config/config.h"
 #include "lib/config/selection.h"
@@ -124,8 +121,7 @@ static void put_unit_list(struct json_writer *json, struct discovery *discovery,
 		.ctx = &units,
 	};
 
-	json_key(json, key);
-	json_begin_array(json);
+	json_member_array(json, key);
 	discovery_visit_units(discovery, &visitor);
 	json_end_array(json);
 }
@@ -162,8 +158,7 @@ static double or_null(bool has, double value)
 
 static void put_lacks(struct json_writer *json, const struct privileges *privileges)
 {
-	json_key(json, "lacks");
-	json_begin_array(json);
+	json_member_array(json, "lacks");
 	for (size_t i = 0; i < privileges->count; i++) {
 		json_begin_object(json);
 		json_member_text(json, "needs", privileges->lacks[i].needs);
@@ -205,8 +200,7 @@ static void put_health(struct json_writer *json, const struct health *health)
 	put_jumps(json, "clock_steps", &health->steps);
 	put_jumps(json, "suspends", &health->suspends);
 	json_member_u64(json, "lost_log_entries", log_lost());
-	json_key(json, "silent_threads");
-	json_begin_array(json);
+	json_member_array(json, "silent_threads");
 	for (size_t i = 0; i < health->thread_count; i++) {
 		if (health->threads[i].silent_ns == 0)
 			continue;
@@ -223,8 +217,7 @@ static void put_health(struct json_writer *json, const struct health *health)
 
 static void put_verdicts(struct json_writer *json, const struct health *health, const struct verdict *verdicts)
 {
-	json_key(json, "verdicts");
-	json_begin_array(json);
+	json_member_array(json, "verdicts");
 	for (int i = 0; i < VERDICT_KINDS; i++) {
 		json_begin_object(json);
 		json_member_text(json, "what", verdicts[i].what);
@@ -488,8 +481,7 @@ static void begin_target(struct json_writer *json, const struct overview *overvi
 	json_member_u64(json, "at_uptime_ns", (uint64_t)mono_diff(overview->now, overview->started));
 	put_container(json, target->container);
 	put_labels(json, overview, target);
-	json_key(json, "rules");
-	json_begin_array(json);
+	json_member_array(json, "rules");
 }
 
 static void end_target(struct json_writer *json)
@@ -676,8 +668,7 @@ static void put_head(struct status_answer *answer, const struct overview *overvi
 	if (answer->asked.query.brief)
 		return;
 
-	json_key(answer->json, "targets");
-	json_begin_array(answer->json);
+	json_member_array(answer->json, "targets");
 	answer->phase = answer->picks && answer->id_count > 0 ? ANSWER_PICKING : ANSWER_TARGETS;
 }
 

@@ -176,11 +176,11 @@ START_TEST(a_target_whose_writer_hangs_is_not_taken_for_idle)
 
 	meet(1, "a");
 	for (int i = 0; i < 600; i++) {
-		top_table_writer(&table, 0);
+		table.line = writer_clocks_of(0);
 		tick(i / 100.0);
 		if (i >= 200 && i < 400)
 			continue;
-		top_table_writer(&table, 1);
+		table.line = writer_clocks_of(1);
 		see(1, i / 100.0 + 0.001, cpu = i * 0.005, 1); /* half a core, also while nobody looks */
 		tick(i / 100.0 + 0.001);
 		if (i == 401) {
@@ -199,10 +199,10 @@ START_TEST(ticks_of_two_that_overlap_do_not_turn_the_clock_back)
 
 	meet(1, "a");
 	for (int i = 0; i < 500; i++) {
-		top_table_writer(&table, 1);
+		table.line = writer_clocks_of(1);
 		see(1, i / 100.0 + 0.05, cpu += 0.005, 1);
 		tick(i / 100.0 + 0.05);
-		top_table_writer(&table, 0);
+		table.line = writer_clocks_of(0);
 		tick(i / 100.0);
 		ck_assert_uint_eq(table.now.ns, at(i / 100.0 + 0.05).ns);
 	}
