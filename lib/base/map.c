@@ -191,6 +191,10 @@ struct pair_entry {
 	uint32_t value;
 };
 
+/* There are up to two buckets for each pair. */
+_Static_assert((sizeof(struct pair_entry) + 15) / 16 * 16 + 2 * sizeof(struct map_node *) <= PAIR_MAP_ENTRY_BYTES,
+	       "memory of a pair");
+
 static uint64_t pair_hash(uint64_t first, uint64_t second)
 {
 	uint64_t pair[2] = { first, second };

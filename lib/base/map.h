@@ -128,6 +128,9 @@ struct pair_map {
 	size_t max;         /* pairs; 0: no limit */
 };
 
+/* Memory for a pair at most, its share of the buckets included. */
+#define PAIR_MAP_ENTRY_BYTES 64
+
 /* False: not known. */
 bool pair_map_get(const struct pair_map *map, uint64_t first, uint64_t second, uint32_t *ret);
 

@@ -180,7 +180,6 @@ struct limit_tree {
 	struct hierarchy hierarchies[CGROUP_LIMITS_KINDS];
 	unsigned hierarchy_count;
 	uint8_t hierarchy_of[CGROUP_LIMITS_KINDS]; /* CGROUP_LIMITS_KINDS: there is none */
-	size_t count;
 	struct limit_tree_node *buckets[LIMIT_TREE_PARTS];
 };
 
@@ -229,11 +228,6 @@ void limit_tree_free(struct limit_tree *tree)
 		}
 	}
 	free(tree);
-}
-
-size_t limit_tree_count(const struct limit_tree *tree)
-{
-	return tree->count;
 }
 
 /* ---- reading ---- */
@@ -326,7 +320,6 @@ static void release_node(struct limit_tree *tree, struct limit_tree_node *node)
 		while (*at != node)
 			at = &(*at)->next;
 		*at = node->next;
-		tree->count--;
 		free(node);
 		node = parent;
 	}
@@ -360,7 +353,6 @@ static struct limit_tree_node *descend(struct limit_tree *tree, struct limit_tre
 	memcpy(node->name, name, len);
 	node->name[len] = '\0';
 	*bucket = node;
-	tree->count++;
 	read_node(tree, node);
 
 	return node;

@@ -67,14 +67,11 @@ void limit_tree_drop(struct limit_tree *tree, struct limit_tree_place *place);
 void limit_tree_limits(const struct limit_tree *tree, const struct limit_tree_place *place, struct cgroup_limits *ret);
 
 /*
- * Reads part number `part` of LIMIT_TREE_PARTS of all cgroups anew. Returns how many there were: a
- * dozen system calls each at most. One that cannot be read for want of descriptors keeps its
+ * Reads part number `part` of LIMIT_TREE_PARTS of all cgroups anew. Returns how many are kept in it:
+ * a dozen system calls each at most. One that cannot be read for want of descriptors keeps its
  * previous limits.
  */
 #define LIMIT_TREE_PARTS 512u
 size_t limit_tree_refresh(struct limit_tree *tree, unsigned part);
-
-/* Cgroups that are kept. */
-size_t limit_tree_count(const struct limit_tree *tree);
 
 #endif

@@ -692,7 +692,7 @@ static int index_objects(const struct pprof_read *reader, enum object_kind kind,
 {
 	const struct objects *objects = &reader->objects[kind];
 
-	if (objects->count * sizeof(uint64_t) * 2 > reader->memory_max)
+	if (objects->count * (size_t)PAIR_MAP_ENTRY_BYTES > reader->memory_max)
 		return -EFBIG;
 
 	for (uint32_t i = 0; i < objects->count; i++) {

@@ -160,16 +160,6 @@ static void make_cgroup(const char *path, const char *cpu_max, const char *memor
 	scene_write(name, "%s\n", memory_max);
 }
 
-static size_t refresh(void)
-{
-	size_t count = 0;
-
-	for (unsigned part = 0; part < LIMIT_TREE_PARTS; part++)
-		count += limit_tree_refresh(tree, part);
-
-	return count;
-}
-
 static struct cgroup_limits limits_at(const struct limit_tree_place *place)
 {
 	struct cgroup_limits limits;
@@ -193,13 +183,13 @@ START_TEST(what_changes_anywhere_above_counts_after_the_next_refresh_for_all_bel
 	ck_assert(limits_at(&b).cpu_is_machine);
 	make_cgroup("/top", "50000 100000", "536870912");
 	ck_assert_uint_eq(limits_at(&a).cpu, 2000000000);
-	ck_assert_uint_eq(refresh(), 4); /* "/", "/top" and the two in it: each once */
+	ck_assert_uint_eq(limits_kept(tree), 4); /* "/", "/top" and the two in it: each once */
 	ck_assert_uint_eq(limits_at(&a).cpu, 500000000);
 	ck_assert_str_eq(limits_at(&a).cpu_from, "/top");
 	ck_assert_uint_eq(limits_at(&b).memory_bytes, GIB / 2);
 	ck_assert_str_eq(limits_at(&b).memory_from, "/top");
 	make_cgroup("/top", "max 100000", "max");
-	refresh();
+	limits_kept(tree);
 	ck_assert_uint_eq(limits_at(&a).cpu, 2000000000);
 	ck_assert_uint_eq(limits_at(&a).memory_bytes, GIB);
 	ck_assert(limits_at(&b).cpu_is_machine && limits_at(&b).memory_is_machine);
@@ -218,10 +208,10 @@ START_TEST(a_cgroup_that_is_removed_and_made_again_has_its_new_limits)
 	ck_assert_uint_eq(limits_at(&place).cpu, 500000000);
 	snprintf(name, sizeof(name), "%s/a", root);
 	scene_remove(name);
-	refresh();
+	limits_kept(tree);
 	ck_assert(limits_at(&place).cpu_is_machine);
 	make_cgroup("/a", "30000 100000", "max");
-	refresh();
+	limits_kept(tree);
 	ck_assert_uint_eq(limits_at(&place).cpu, 300000000);
 	limit_tree_drop(tree, &place);
 }
@@ -237,7 +227,7 @@ START_TEST(a_name_that_begins_with_two_dots_is_not_outside)
 	ck_assert_str_eq(limits_at(&place).cpu_from, "/..a");
 	limit_tree_drop(tree, &place);
 	ck_assert_int_eq(limit_tree_hold_process(tree, "0::/..\n", 7, &place), 0);
-	ck_assert_uint_eq(limit_tree_count(tree), 0);
+	ck_assert_uint_eq(limits_kept(tree), 0);
 }
 END_TEST
 
@@ -251,32 +241,31 @@ START_TEST(without_descriptors_limits_stay_what_they_were)
 	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	none = (struct rlimit){ 0, limit.rlim_max };
 	setrlimit(RLIMIT_NOFILE, &none);
-	refresh();
+	limits_kept(tree);
 	setrlimit(RLIMIT_NOFILE, &limit);
 	ck_assert_uint_eq(limits_at(&place).cpu, 500000000);
 	limit_tree_drop(tree, &place);
 }
 END_TEST
 
-START_TEST(what_nobody_holds_is_not_kept)
+START_TEST(what_has_no_holder_is_not_kept)
 {
 	struct limit_tree_place places[3] = { 0 };
 	char path[4096] = "";
 
 	ck_assert_int_eq(limit_tree_hold_cgroup(tree, "/a/b/c", &places[0]), 0);
-	ck_assert_uint_eq(limit_tree_count(tree), 4);
+	ck_assert_uint_eq(limits_kept(tree), 4);
 	ck_assert_int_eq(limit_tree_hold_cgroup(tree, "/a/b", &places[1]), 0);
-	ck_assert_uint_eq(limit_tree_count(tree), 4);
+	ck_assert_uint_eq(limits_kept(tree), 4);
 	limit_tree_drop(tree, &places[0]);
-	ck_assert_uint_eq(limit_tree_count(tree), 3);
+	ck_assert_uint_eq(limits_kept(tree), 3);
 	for (size_t i = 0; i + 3 < sizeof path; i += 2)
 		memcpy(path + i, "/x", 3);
 	ck_assert_int_eq(limit_tree_hold_cgroup(tree, path, &places[2]), 0); /* deeper than any path can name */
 	ck_assert(limits_at(&places[2]).cpu_is_machine);
 	limit_tree_drop(tree, &places[2]);
 	limit_tree_drop(tree, &places[1]);
-	ck_assert_uint_eq(limit_tree_count(tree), 0);
-	ck_assert_uint_eq(refresh(), 0);
+	ck_assert_uint_eq(limits_kept(tree), 0);
 }
 END_TEST
 
@@ -292,9 +281,9 @@ START_TEST(every_allocation_may_fail)
 		int r = limit_tree_hold_cgroup(tree, "/a/b/c", &place);
 		injected = torture_disarm();
 		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
-		ck_assert(!injected || limit_tree_count(tree) == 0);
+		ck_assert(!injected || limits_kept(tree) == 0);
 		limit_tree_drop(tree, &place);
-		ck_assert_uint_eq(limit_tree_count(tree), 0);
+		ck_assert_uint_eq(limits_kept(tree), 0);
 	}
 }
 END_TEST
@@ -314,7 +303,7 @@ Suite *limit_tree_suite(void)
 	tcase_add_test(changes, a_cgroup_that_is_removed_and_made_again_has_its_new_limits);
 	tcase_add_test(changes, a_name_that_begins_with_two_dots_is_not_outside);
 	tcase_add_test(changes, without_descriptors_limits_stay_what_they_were);
-	tcase_add_test(changes, what_nobody_holds_is_not_kept);
+	tcase_add_test(changes, what_has_no_holder_is_not_kept);
 	tcase_add_test(changes, every_allocation_may_fail);
 	suite_add_tcase(suite, changes);
 
