@@ -69,7 +69,6 @@ int sink_write_all(int fd, const void *data, size_t len)
 		if (r < 0)
 			return r;
 	}
-
 	return 0;
 }
 
@@ -110,7 +109,6 @@ int buffer_append(struct buffer *buffer, const void *data, size_t len)
 	}
 	memcpy(buffer->data + buffer->len, data, len);
 	buffer->len = need;
-
 	return 0;
 }
 
@@ -147,7 +145,6 @@ ssize_t fd_read_all(int fd, void *buf, size_t cap)
 			break;
 		used += (size_t)got;
 	}
-
 	return (ssize_t)used;
 }
 
@@ -247,7 +244,6 @@ int whole_file_replace(int dirfd, const char *name, const void *data, size_t len
 		unlinkat(dirfd, temporary, 0);
 		return r;
 	}
-
 	return fsync(dirfd) < 0 ? -errno : 0;
 }
 
@@ -325,6 +321,5 @@ int open_beneath(int rootfd, const char *path, int flags)
 
 	if (fd < 0 && (errno == ENOSYS || errno == EPERM))
 		fd = openat(rootfd, path, flags | O_CLOEXEC | O_NOFOLLOW);
-
 	return fd < 0 ? -errno : fd;
 }

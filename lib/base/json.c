@@ -1193,7 +1193,6 @@ static size_t harmful(const char *text)
 	if ((unsigned char)text[0] < 0x7f)
 		return 0;
 	len = text_decode(text, strnlen(text, 4), &code);
-
 	return len && text_is_hidden(code) ? len : 0;
 }
 

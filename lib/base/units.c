@@ -87,7 +87,6 @@ static size_t take_whole(const char *text, size_t len, bool *ret_overflow, uint6
 		if (__builtin_mul_overflow(*ret, 10u, ret) ||
 		    __builtin_add_overflow(*ret, (uint64_t)(text[at] - '0'), ret))
 			*ret_overflow = true;
-
 	return at;
 }
 
@@ -103,7 +102,6 @@ static size_t take_fraction(const char *text, size_t len, double *ret)
 		scale *= 10;
 	}
 	*ret = (double)digits / (double)scale;
-
 	return at;
 }
 
@@ -128,7 +126,6 @@ static int split(const char *text, size_t len, struct quantity *ret)
 	quantity.unit = text + at;
 	quantity.unit_len = len - at;
 	*ret = quantity;
-
 	return overflow ? -ERANGE : 0;
 }
 
@@ -138,7 +135,6 @@ static const struct scale *find_unit(const struct quantity *quantity, const stru
 		if (strlen(units[i].name) == quantity->unit_len &&
 		    memcmp(units[i].name, quantity->unit, quantity->unit_len) == 0)
 			return &units[i];
-
 	return NULL;
 }
 
@@ -201,7 +197,6 @@ int units_percent(const char *text, size_t len, double *ret)
 		if (len > 0 && text[len - 1] == ' ')
 			len--;
 	}
-
 	return units_number(text, len, ret);
 }
 
@@ -240,7 +235,6 @@ static struct digits round_digits(double value)
 		digits.scaled /= 10;
 		digits.decimals--;
 	}
-
 	return digits;
 }
 

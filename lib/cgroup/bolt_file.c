@@ -24,6 +24,7 @@
 #include "lib/cgroup/bolt_file.h"
 
 #include "lib/base/base.h"
+#include "lib/base/io.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -72,42 +73,20 @@ struct state {
 	uint64_t read; /* bytes, so far */
 };
 
-/* What was found, to be visited when it is known to be of one state: lengths and bytes. */
-struct gathered {
-	char *data;
-	size_t len, room;
-};
-
 struct search {
 	struct state state;
 	const struct bolt_file_path *path;
 	const char *key;
-	struct gathered found;
+	struct buffer found; /* pairs of lengths, and bytes; visited once they are known to be of one state */
 };
 
-static uint16_t get16(const char *at)
-{
-	uint16_t value;
-
-	memcpy(&value, at, sizeof value);
-	return value;
-}
-
-static uint32_t get32(const char *at)
-{
-	uint32_t value;
-
-	memcpy(&value, at, sizeof value);
-	return value;
-}
-
-static uint64_t get64(const char *at)
-{
-	uint64_t value;
-
-	memcpy(&value, at, sizeof value);
-	return value;
-}
+/* The number at a place that need not be aligned. */
+#define GET(type, at) \
+	__extension__({ \
+		type value_; \
+		memcpy(&value_, (at), sizeof(value_)); \
+		value_; \
+	})
 
 /* ---- metas ---- */
 
@@ -117,7 +96,6 @@ static uint64_t sum(const char *data, size_t len)
 
 	for (size_t i = 0; i < len; i++)
 		hash = (hash ^ (unsigned char)data[i]) * 1099511628211u;
-
 	return hash;
 }
 
@@ -130,16 +108,16 @@ static int read_meta(const struct bolt_file_source *source, uint64_t offset, str
 
 	if (r < 0)
 		return r == -ENODATA ? 1 : r;
-	if (get32(meta) != MAGIC || get32(meta + 4) != VERSION || get64(meta + META_SUMMED) != sum(meta, META_SUMMED))
+	if (GET(uint32_t, meta) != MAGIC || GET(uint32_t, meta + 4) != VERSION ||
+	    GET(uint64_t, meta + META_SUMMED) != sum(meta, META_SUMMED))
 		return 1;
 
-	ret->page_size = get32(meta + 8);
-	ret->root = get64(meta + 16);
-	ret->pages = get64(meta + 40);
-	ret->txid = get64(meta + 48);
+	ret->page_size = GET(uint32_t, meta + 8);
+	ret->root = GET(uint64_t, meta + 16);
+	ret->pages = GET(uint64_t, meta + 40);
+	ret->txid = GET(uint64_t, meta + 48);
 	if (ret->page_size < 512 || ret->page_size > 65536 || (ret->page_size & (ret->page_size - 1)) != 0)
 		return 1;
-
 	return 0;
 }
 
@@ -166,7 +144,6 @@ static int read_state(const struct bolt_file_source *source, struct state *ret)
 	*ret = other == 0 && (r == 1 || second.txid > first.txid) ? second : first;
 	ret->source = source;
 	ret->read = 0;
-
 	return 0;
 }
 
@@ -191,10 +168,11 @@ static int read_page(struct state *state, uint64_t id, struct page *ret)
 	if (r < 0)
 		return r == -ENODATA ? -EBADMSG : r;
 
-	uint64_t overflow = get32(head + 12), len = (overflow + 1) * state->page_size;
+	uint64_t overflow = GET(uint32_t, head + 12), len = (overflow + 1) * state->page_size;
 
 	state->read += len;
-	if (get64(head) != id || len > BOLT_FILE_PAGE_MAX || overflow >= state->pages - id || state->read > BYTES_MAX)
+	if (GET(uint64_t, head) != id || len > BOLT_FILE_PAGE_MAX || overflow >= state->pages - id ||
+	    state->read > BYTES_MAX)
 		return -EBADMSG;
 
 	AUTO_FREE char *data = malloc((size_t)len);
@@ -205,9 +183,8 @@ static int read_page(struct state *state, uint64_t id, struct page *ret)
 	if (r < 0)
 		return r == -ENODATA ? -EBADMSG : r;
 
-	*ret = (struct page){ .len = (size_t)len, .flags = get16(data + 8), .count = get16(data + 10) };
+	*ret = (struct page){ .len = (size_t)len, .flags = GET(uint16_t, data + 8), .count = GET(uint16_t, data + 10) };
 	ret->data = TAKE(data);
-
 	return is_whole(ret) ? 0 : -EBADMSG;
 }
 
@@ -219,7 +196,6 @@ static bool piece(const struct page *page, size_t element, uint64_t from, uint64
 	if (at > page->len || len > page->len - at)
 		return false;
 	*ret = page->data + at;
-
 	return true;
 }
 
@@ -236,18 +212,17 @@ static bool take_element(const struct page *page, unsigned i, struct element *re
 	const char *element = page->data + at;
 
 	if (page->flags & FLAG_BRANCH) {
-		*ret = (struct element){ .key_len = get32(element + 4), .page = get64(element + 8) };
-		return piece(page, at, get32(element), ret->key_len, &ret->key);
+		*ret = (struct element){ .key_len = GET(uint32_t, element + 4), .page = GET(uint64_t, element + 8) };
+		return piece(page, at, GET(uint32_t, element), ret->key_len, &ret->key);
 	}
 
 	*ret = (struct element){
-		.is_bucket = get32(element) & LEAF_IS_BUCKET,
-		.key_len = get32(element + 8),
-		.value_len = get32(element + 12),
+		.is_bucket = GET(uint32_t, element) & LEAF_IS_BUCKET,
+		.key_len = GET(uint32_t, element + 8),
+		.value_len = GET(uint32_t, element + 12),
 	};
-
-	return piece(page, at, get32(element + 4), ret->key_len, &ret->key) &&
-	       piece(page, at, (uint64_t)get32(element + 4) + ret->key_len, ret->value_len, &ret->value);
+	return piece(page, at, GET(uint32_t, element + 4), ret->key_len, &ret->key) &&
+	       piece(page, at, (uint64_t)GET(uint32_t, element + 4) + ret->key_len, ret->value_len, &ret->value);
 }
 
 /* memcmp's order; what is shorter is before what it begins. */
@@ -281,41 +256,21 @@ static int find_element(const struct page *page, const char *key, struct element
 		return -ENOENT;
 	if (!take_element(page, low - 1, ret))
 		return -EBADMSG;
-
 	return branch || compare(ret, key) == 0 ? 0 : -ENOENT;
 }
 
 /* ---- what is found ---- */
 
-static int put(struct gathered *found, const void *data, size_t len)
-{
-	if (found->room - found->len < len) {
-		size_t room = (found->len + len) * 2;
-		char *grown = room <= 2 * BOLT_FILE_PAGE_MAX + 64 ? realloc(found->data, room) : NULL;
-
-		if (!grown)
-			return room <= 2 * BOLT_FILE_PAGE_MAX + 64 ? -ENOMEM : -EBADMSG;
-		found->data = grown;
-		found->room = room;
-	}
-	if (len > 0)
-		memcpy(found->data + found->len, data, len);
-	found->len += len;
-
-	return 0;
-}
-
 static int gather(struct search *search, const struct element *element)
 {
 	const size_t lengths[] = { element->key_len, element->value_len };
-	int r = put(&search->found, lengths, sizeof lengths);
+	int r = buffer_append(&search->found, lengths, sizeof lengths);
 
 	if (r == 0)
-		r = put(&search->found, element->key, element->key_len);
+		r = buffer_append(&search->found, element->key, element->key_len);
 	if (r == 0)
-		r = put(&search->found, element->value, element->value_len);
-
-	return r;
+		r = buffer_append(&search->found, element->value, element->value_len);
+	return r == -EFBIG ? -EBADMSG : r;
 }
 
 /* ---- down ---- */
@@ -331,7 +286,6 @@ static int descend_to(struct search *search, uint64_t id, size_t step, unsigned 
 	if (r == 0)
 		r = descend(search, &page, step, depth + 1);
 	free(page.data);
-
 	return r;
 }
 
@@ -343,7 +297,7 @@ static int enter(struct search *search, const struct element *element, size_t st
 	if (!element->is_bucket || element->value_len < BUCKET_HEAD)
 		return element->is_bucket ? -EBADMSG : -ENOENT;
 
-	uint64_t root = get64(element->value);
+	uint64_t root = GET(uint64_t, element->value);
 
 	if (root != 0)
 		return descend_to(search, root, step + 1, depth);
@@ -358,9 +312,8 @@ static int enter(struct search *search, const struct element *element, size_t st
 	memcpy(copy, element->value + BUCKET_HEAD, element->value_len - BUCKET_HEAD);
 	page = (struct page){ .data = copy,
 			      .len = element->value_len - BUCKET_HEAD,
-			      .flags = get16(copy + 8),
-			      .count = get16(copy + 10) };
-
+			      .flags = GET(uint16_t, copy + 8),
+			      .count = GET(uint16_t, copy + 10) };
 	return is_whole(&page) ? descend(search, &page, step + 1, depth + 1) : -EBADMSG;
 }
 
@@ -378,7 +331,6 @@ static int gather_all(struct search *search, const struct page *page, size_t ste
 		else if (!element.is_bucket)
 			r = gather(search, &element);
 	}
-
 	return r;
 }
 
@@ -400,13 +352,12 @@ static int descend(struct search *search, const struct page *page, size_t step, 
 		return descend_to(search, element.page, step, depth);
 	if (!last)
 		return enter(search, &element, step, depth);
-
 	return element.is_bucket ? -ENOENT : gather(search, &element);
 }
 
 /* ---- the whole ---- */
 
-static int visit_all(const struct gathered *found, bolt_file_visit *visit, void *ctx)
+static int visit_all(const struct buffer *found, bolt_file_visit *visit, void *ctx)
 {
 	int r = 0;
 
@@ -418,14 +369,13 @@ static int visit_all(const struct gathered *found, bolt_file_visit *visit, void 
 		r = visit(ctx, found->data + at, lengths[0], found->data + at + lengths[0], lengths[1]);
 		at += lengths[0] + lengths[1];
 	}
-
 	return r;
 }
 
 int bolt_file_each(const struct bolt_file_source *source, const struct bolt_file_path *path, const char *key,
 		   bolt_file_visit *visit, void *ctx)
 {
-	struct search search = { .path = path, .key = key };
+	struct search search = { .path = path, .key = key, .found.max = 2 * BOLT_FILE_PAGE_MAX };
 	struct state after;
 	int r = -EAGAIN;
 
@@ -445,7 +395,6 @@ int bolt_file_each(const struct bolt_file_source *source, const struct bolt_file
 	}
 	if (r == 0)
 		r = visit_all(&search.found, visit, ctx);
-	free(search.found.data);
-
+	buffer_release(&search.found);
 	return r;
 }

@@ -25,6 +25,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /*
  * v1 says "no limit" by LONG_MAX rounded down to a page, and some kernels by half of it; no machine
@@ -183,13 +184,8 @@ static void set_scaled(struct sample *sample, enum sample_field field, uint64_t 
 }
 
 /*
- * Sets in *sample what cpu.stat says, v1 or v2: CPU, CPU_USER, CPU_SYSTEM, PERIODS,
- * THROTTLED_PERIODS, THROTTLED.
- */
-/*
- * v2: "usage_usec 27647792\nuser_usec 11833206\nsystem_usec 15814586\nnice_usec 0\n", with the cpu
- * controller also
- *     "nr_periods 0\nnr_throttled 0\nthrottled_usec 0\nnr_bursts 0\nburst_usec 0\n"
+ * cpu.stat. v2: "usage_usec 27647792\nuser_usec 11833206\nsystem_usec 15814586\nnice_usec 0\n", and
+ * with the cpu controller "nr_periods 0\nnr_throttled 0\nthrottled_usec 0\nnr_bursts 0\nburst_usec 0\n".
  * v1: "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n": the time in nanoseconds
  */
 static void cgroup_files_cpu_stat_parse(const char *buf, size_t len, struct sample *sample)
@@ -213,8 +209,7 @@ static void cgroup_files_cpu_stat_parse(const char *buf, size_t len, struct samp
 		set_scaled(sample, columns[i].field, values[i], columns[i].scale);
 }
 
-/* Sets CPU_USER and CPU_SYSTEM from v1 cpuacct.stat, which counts clock ticks. */
-/* "user 1339\nsystem 1791\n" */
+/* v1 cpuacct.stat: "user 1339\nsystem 1791\n", in clock ticks */
 static void cgroup_files_cpuacct_stat_parse(const char *buf, size_t len, uint64_t ns_per_tick, struct sample *sample)
 {
 	static const char *const keys[] = { "user", "system" };
@@ -225,10 +220,16 @@ static void cgroup_files_cpuacct_stat_parse(const char *buf, size_t len, uint64_
 	set_scaled(sample, SAMPLE_CPU_SYSTEM, values[1], ns_per_tick);
 }
 
-/* memory.stat, v1 (its total_ lines, which are of the whole subtree) or v2. */
+/* What memory.stat says, of the cgroup and everything below it. UINT64_MAX: unavailable. */
+struct cgroup_files_memory_stat {
+	uint64_t inactive_file; /* bytes */
+	uint64_t faults;        /* pgfault: minor and major */
+	uint64_t major_faults;
+};
+
 /*
- * v2: "anon 10584064\n...inactive_file 149012480\n...pgfault 1290221\npgmajfault 1101\n..." v1: the
- * same keys for the cgroup alone, and "total_inactive_file 149012480\n" and so on for the subtree
+ * memory.stat. v2: "anon 10584064\n...inactive_file 149012480\n...pgfault 1290221\npgmajfault 1101\n..."
+ * v1: the same keys for the cgroup alone, and "total_inactive_file 149012480\n" and so on for the subtree
  */
 static void cgroup_files_memory_stat_parse(const char *buf, size_t len, struct cgroup_files_memory_stat *ret)
 {
@@ -250,10 +251,9 @@ static void cgroup_files_memory_stat_parse(const char *buf, size_t len, struct c
 	};
 }
 
-/* The total of the "some" line of *.pressure, in ns. 0 or -EBADMSG. */
 /*
- * "some avg10=0.00 avg60=0.23 avg300=0.20 total=4501363\nfull avg10=...\n": microseconds; since
- * Linux 4.20
+ * The total of the "some" line of *.pressure (Linux 4.20), there in microseconds. 0 or -EBADMSG.
+ * "some avg10=0.00 avg60=0.23 avg300=0.20 total=4501363\nfull avg10=...\n"
  */
 static int cgroup_files_pressure_parse(const char *buf, size_t len, uint64_t *ret_ns)
 {
@@ -277,24 +277,86 @@ static int cgroup_files_pressure_parse(const char *buf, size_t len, uint64_t *re
 	return 0;
 }
 
+static int set_number(const char *buf, size_t len, enum sample_field field, struct sample *sample)
+{
+	uint64_t number;
+	int r = cgroup_files_number_parse(buf, len, &number);
+
+	if (r == 0)
+		sample_set(sample, field, number);
+	return r;
+}
+
+static int set_pressure(const char *buf, size_t len, enum sample_field field, struct sample *sample)
+{
+	uint64_t total_ns;
+	int r = cgroup_files_pressure_parse(buf, len, &total_ns);
+
+	if (r == 0)
+		sample_set(sample, field, total_ns);
+	return r;
+}
+
+/* Working set as the orchestrators define it: usage less what the kernel would drop first. */
+static int set_memory_stat(const char *buf, size_t len, enum sample_field field, struct sample *sample)
+{
+	struct cgroup_files_memory_stat stat;
+
+	(void)field;
+	cgroup_files_memory_stat_parse(buf, len, &stat);
+	if (sample_has(sample, SAMPLE_MEMORY) && stat.inactive_file != UINT64_MAX) {
+		uint64_t usage = sample->value[SAMPLE_MEMORY];
+		sample_set(sample, SAMPLE_WORKING_SET, usage > stat.inactive_file ? usage - stat.inactive_file : 0);
+	}
+	if (stat.major_faults == UINT64_MAX || stat.faults == UINT64_MAX)
+		return 0;
+
+	/*
+	 * The two are summed over CPUs one after the other: for a moment there may be more major
+	 * faults than faults.
+	 */
+	uint64_t minor_faults = stat.faults > stat.major_faults ? stat.faults - stat.major_faults : 0;
+	sample_set(sample, SAMPLE_MINOR_FAULTS, minor_faults);
+	sample_set(sample, SAMPLE_MAJOR_FAULTS, stat.major_faults);
+	return 0;
+}
+
+static int set_cpu_stat(const char *buf, size_t len, enum sample_field field, struct sample *sample)
+{
+	(void)field;
+	cgroup_files_cpu_stat_parse(buf, len, sample);
+	return 0;
+}
+
+static int set_cpu_times(const char *buf, size_t len, enum sample_field field, struct sample *sample)
+{
+	(void)field;
+	cgroup_files_cpuacct_stat_parse(buf, len, NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK), sample);
+	return 0;
+}
+
 /* v2 memory.stat has some 70 lines of at most 50 bytes, v1's and everything else less. */
 #define FILE_MAX 8192
 
 static const struct {
 	enum cgroup_resource controller;
-	const char *v1; /* NULL: not in v1 */
-	const char *v2;
+	const char *v1, *v2; /* NULL: not in that version */
+	int (*parse)(const char *buf, size_t len, enum sample_field field, struct sample *sample);
+	enum sample_field field; /* of a file that has one number */
 } table[CGROUP_FILES] = {
-	[CGROUP_FILE_CPU_USAGE] = { CGROUP_CPUACCT, "cpuacct.usage", NULL },
-	[CGROUP_FILE_CPU_TIMES] = { CGROUP_CPUACCT, "cpuacct.stat", NULL },
-	[CGROUP_FILE_CPU_STAT] = { CGROUP_CPU, "cpu.stat", "cpu.stat" },
-	[CGROUP_FILE_MEMORY_USAGE] = { CGROUP_MEMORY, "memory.usage_in_bytes", "memory.current" },
-	[CGROUP_FILE_MEMORY_PEAK] = { CGROUP_MEMORY, "memory.max_usage_in_bytes", "memory.peak" },
-	[CGROUP_FILE_MEMORY_STAT] = { CGROUP_MEMORY, "memory.stat", "memory.stat" },
-	[CGROUP_FILE_PIDS] = { CGROUP_PIDS, "pids.current", "pids.current" },
-	[CGROUP_FILE_CPU_PRESSURE] = { CGROUP_CPU, NULL, "cpu.pressure" },
-	[CGROUP_FILE_MEMORY_PRESSURE] = { CGROUP_MEMORY, NULL, "memory.pressure" },
-	[CGROUP_FILE_IO_PRESSURE] = { CGROUP_CPU, NULL, "io.pressure" },
+	[CGROUP_FILE_CPU_USAGE] = { CGROUP_CPUACCT, "cpuacct.usage", NULL, set_number, SAMPLE_CPU },
+	[CGROUP_FILE_CPU_TIMES] = { CGROUP_CPUACCT, "cpuacct.stat", NULL, set_cpu_times, 0 },
+	[CGROUP_FILE_CPU_STAT] = { CGROUP_CPU, "cpu.stat", "cpu.stat", set_cpu_stat, 0 },
+	[CGROUP_FILE_MEMORY_USAGE] = { CGROUP_MEMORY, "memory.usage_in_bytes", "memory.current", set_number,
+				       SAMPLE_MEMORY },
+	[CGROUP_FILE_MEMORY_PEAK] = { CGROUP_MEMORY, "memory.max_usage_in_bytes", "memory.peak", set_number,
+				      SAMPLE_MEMORY_PEAK },
+	[CGROUP_FILE_MEMORY_STAT] = { CGROUP_MEMORY, "memory.stat", "memory.stat", set_memory_stat, 0 },
+	[CGROUP_FILE_PIDS] = { CGROUP_PIDS, "pids.current", "pids.current", set_number, SAMPLE_PIDS },
+	[CGROUP_FILE_CPU_PRESSURE] = { CGROUP_CPU, NULL, "cpu.pressure", set_pressure, SAMPLE_CPU_PRESSURE },
+	[CGROUP_FILE_MEMORY_PRESSURE] = { CGROUP_MEMORY, NULL, "memory.pressure", set_pressure,
+					  SAMPLE_MEMORY_PRESSURE },
+	[CGROUP_FILE_IO_PRESSURE] = { CGROUP_CPU, NULL, "io.pressure", set_pressure, SAMPLE_IO_PRESSURE },
 };
 
 /* The directory a file is to be found in and its name there; NULL: nowhere. */
@@ -308,10 +370,8 @@ static const char *find_file(const struct cgroup_mounts *mounts, enum cgroup_fil
 		return dir;
 	}
 	/* With the controller in v1, v2 knows nothing of it but pressure. */
-	if (dir && !v2 && table[file].v1 == NULL)
-		v2 = true;
+	v2 |= dir && !table[file].v1;
 	*ret_name = table[file].v2;
-
 	return table[file].v2 && (v2 || !dir) ? cgroup_mounts_v2(mounts) : NULL;
 }
 
@@ -321,7 +381,6 @@ static bool is_below_root(const char *path)
 
 	if (path[0] != '/' || strstr(path, "/../"))
 		return false;
-
 	return len < 3 || strcmp(path + len - 3, "/..") != 0;
 }
 
@@ -340,7 +399,6 @@ int cgroup_files_init(struct cgroup_files *files, const struct cgroup_mounts *mo
 {
 	char name[PATH_MAX];
 
-	files->ns_per_tick = NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK);
 	files->live = 0;
 	memset(files->fd, 0xff, sizeof(files->fd));
 	if (!is_below_root(path))
@@ -364,7 +422,6 @@ int cgroup_files_init(struct cgroup_files *files, const struct cgroup_mounts *mo
 			return r;
 		}
 	}
-
 	return files->live != 0 ? 0 : -ENOENT;
 }
 
@@ -378,84 +435,6 @@ void cgroup_files_release(struct cgroup_files *files)
 	files->live = 0;
 }
 
-static int set_number(const char *buf, size_t len, enum sample_field field, struct sample *sample)
-{
-	uint64_t number;
-	int r = cgroup_files_number_parse(buf, len, &number);
-
-	if (r == 0)
-		sample_set(sample, field, number);
-
-	return r;
-}
-
-static int set_pressure(const char *buf, size_t len, enum sample_field field, struct sample *sample)
-{
-	uint64_t total_ns;
-	int r = cgroup_files_pressure_parse(buf, len, &total_ns);
-
-	if (r == 0)
-		sample_set(sample, field, total_ns);
-
-	return r;
-}
-
-/* Working set as the orchestrators define it: usage less what the kernel would drop first. */
-static void set_memory_stat(const char *buf, size_t len, struct sample *sample)
-{
-	struct cgroup_files_memory_stat stat;
-
-	cgroup_files_memory_stat_parse(buf, len, &stat);
-	if (sample_has(sample, SAMPLE_MEMORY) && stat.inactive_file != UINT64_MAX) {
-		uint64_t usage = sample->value[SAMPLE_MEMORY];
-		sample_set(sample, SAMPLE_WORKING_SET, usage > stat.inactive_file ? usage - stat.inactive_file : 0);
-	}
-	if (stat.major_faults == UINT64_MAX || stat.faults == UINT64_MAX)
-		return;
-
-	/*
-	 * The two are summed over CPUs one after the other: for a moment there may be more major
-	 * faults than faults.
-	 */
-	uint64_t minor_faults = stat.faults > stat.major_faults ? stat.faults - stat.major_faults : 0;
-	sample_set(sample, SAMPLE_MINOR_FAULTS, minor_faults);
-	sample_set(sample, SAMPLE_MAJOR_FAULTS, stat.major_faults);
-}
-
-static int parse(const struct cgroup_files *files, enum cgroup_file file, const char *buf, size_t len,
-		 struct sample *sample)
-{
-	switch (file) {
-	case CGROUP_FILE_CPU_USAGE:
-		return set_number(buf, len, SAMPLE_CPU, sample);
-	case CGROUP_FILE_CPU_TIMES:
-		cgroup_files_cpuacct_stat_parse(buf, len, files->ns_per_tick, sample);
-		return 0;
-	case CGROUP_FILE_CPU_STAT:
-		cgroup_files_cpu_stat_parse(buf, len, sample);
-		return 0;
-	case CGROUP_FILE_MEMORY_USAGE:
-		return set_number(buf, len, SAMPLE_MEMORY, sample);
-	case CGROUP_FILE_MEMORY_PEAK:
-		return set_number(buf, len, SAMPLE_MEMORY_PEAK, sample);
-	case CGROUP_FILE_MEMORY_STAT:
-		set_memory_stat(buf, len, sample);
-		return 0;
-	case CGROUP_FILE_PIDS:
-		return set_number(buf, len, SAMPLE_PIDS, sample);
-	case CGROUP_FILE_CPU_PRESSURE:
-		return set_pressure(buf, len, SAMPLE_CPU_PRESSURE, sample);
-	case CGROUP_FILE_MEMORY_PRESSURE:
-		return set_pressure(buf, len, SAMPLE_MEMORY_PRESSURE, sample);
-	case CGROUP_FILE_IO_PRESSURE:
-		return set_pressure(buf, len, SAMPLE_IO_PRESSURE, sample);
-	case CGROUP_FILES:
-		break;
-	}
-
-	return 0;
-}
-
 /*
  * ENODEV: removed. EOPNOTSUPP: pressure is compiled in and switched off. Either file is left alone
  * from then on; it is closed with the others.
@@ -466,7 +445,7 @@ static int read_one(struct cgroup_files *files, enum cgroup_file file, struct sa
 
 	ssize_t len = pread(files->fd[file], buf, sizeof(buf), 0);
 	if (len >= 0)
-		return parse(files, file, buf, (size_t)len, sample);
+		return table[file].parse(buf, (size_t)len, table[file].field, sample);
 	if (errno != ENODEV && errno != EOPNOTSUPP)
 		return -errno;
 

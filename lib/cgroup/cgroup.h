@@ -18,13 +18,6 @@
  * the byte that ends it.
  */
 
-/* What memory.stat says, of the cgroup and everything below it. UINT64_MAX: unavailable. */
-struct cgroup_files_memory_stat {
-	uint64_t inactive_file; /* bytes */
-	uint64_t faults;        /* pgfault: minor and major */
-	uint64_t major_faults;
-};
-
 /* A file that is one number. 0 or -EBADMSG. */
 int cgroup_files_number_parse(const char *buf, size_t len, uint64_t *ret);
 
@@ -58,7 +51,6 @@ enum cgroup_file {
 struct cgroup_files {
 	int fd[CGROUP_FILES]; /* -1: unavailable */
 	uint32_t live;        /* mask of the files that answered until now */
-	uint64_t ns_per_tick;
 };
 
 /*

@@ -51,7 +51,6 @@ static int read_cpu_count(int dir_fd, const char *name, uint32_t *ret)
 	ssize_t len = read_file(dir_fd, name, buf, sizeof(buf));
 	if (len < 0)
 		return (int)len;
-
 	return cgroup_files_cpus_parse(buf, (size_t)len, ret);
 }
 
@@ -112,7 +111,6 @@ static int read_cpuset(int dir_fd, bool v2, uint64_t *ret)
 
 	if (r == 0)
 		*ret = cpus * NS_PER_S;
-
 	return r;
 }
 
@@ -126,32 +124,27 @@ static int read_memory(int dir_fd, bool v2, uint64_t *ret)
 
 static const struct {
 	enum cgroup_resource controller;
-	int (*read)(int dir_fd, bool v2, uint64_t *ret); /* 0; -errno: nothing is said there */
+	/* Memory bytes, or CPU nanoseconds per second. 0; -errno: nothing is said there. */
+	int (*read)(int dir_fd, bool v2, uint64_t *ret);
 } kinds[CGROUP_LIMITS_KINDS] = {
 	[CGROUP_LIMITS_QUOTA] = { CGROUP_CPU, read_quota },
 	[CGROUP_LIMITS_CPUSET] = { CGROUP_CPUSET, read_cpuset },
 	[CGROUP_LIMITS_MEMORY] = { CGROUP_MEMORY, read_memory },
 };
 
-/* Whose hierarchy says it. */
-static enum cgroup_resource cgroup_limits_controller(enum cgroup_limits_kind kind)
+static bool is_shortage(int error)
 {
-	return kinds[kind].controller;
+	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
 }
 
-/*
- * What is said in a cgroup's own directory: of memory bytes, of the others CPU nanoseconds per
- * second; UINT64_MAX: nothing, or nothing that is a limit. 0; -EMFILE, -ENFILE, -ENOMEM: it could
- * not be looked at.
- */
+/* UINT64_MAX: no limit. 0; -EMFILE, -ENFILE, -ENOMEM: it could not be looked at. */
 static int cgroup_limits_read(int dir_fd, enum cgroup_limits_kind kind, bool v2, uint64_t *ret)
 {
 	uint64_t limit = UINT64_MAX;
 	int r = kinds[kind].read(dir_fd, v2, &limit);
 
-	if (r == -EMFILE || r == -ENFILE || r == -ENOMEM)
+	if (is_shortage(r))
 		return r;
-
 	*ret = r < 0 || limit == 0 ? UINT64_MAX : limit;
 	return 0;
 }
@@ -186,7 +179,7 @@ struct limit_tree {
 static void add_kind(struct limit_tree *tree, const struct cgroup_mounts *mounts, enum cgroup_limits_kind kind)
 {
 	bool v2;
-	const char *root = cgroup_mounts_controller(mounts, cgroup_limits_controller(kind), &v2);
+	const char *root = cgroup_mounts_controller(mounts, kinds[kind].controller, &v2);
 	unsigned i = 0;
 
 	tree->hierarchy_of[kind] = CGROUP_LIMITS_KINDS;
@@ -213,7 +206,6 @@ int limit_tree_new(const struct cgroup_mounts *mounts, const struct metric_machi
 	for (int kind = 0; kind < CGROUP_LIMITS_KINDS; kind++)
 		add_kind(tree, mounts, (enum cgroup_limits_kind)kind);
 	*ret = tree;
-
 	return 0;
 }
 
@@ -247,7 +239,6 @@ static bool prepend_path(const struct limit_tree_node *node, const char *start, 
 		memcpy(*end, node->name, len);
 		*--*end = '/';
 	}
-
 	return true;
 }
 
@@ -265,13 +256,7 @@ static int open_node(const struct limit_tree *tree, const struct limit_tree_node
 	at -= root_len;
 	memcpy(at, root, root_len);
 	fd = open(at, O_PATH | O_DIRECTORY | O_CLOEXEC);
-
 	return fd < 0 ? -errno : fd;
-}
-
-static bool is_shortage(int error)
-{
-	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
 }
 
 static void read_node(const struct limit_tree *tree, struct limit_tree_node *node)
@@ -296,7 +281,6 @@ size_t limit_tree_refresh(struct limit_tree *tree, unsigned part)
 
 	for (struct limit_tree_node *node = tree->buckets[part]; node; node = node->next, count++)
 		read_node(tree, node);
-
 	return count;
 }
 
@@ -354,7 +338,6 @@ static struct limit_tree_node *descend(struct limit_tree *tree, struct limit_tre
 	node->name[len] = '\0';
 	*bucket = node;
 	read_node(tree, node);
-
 	return node;
 }
 
@@ -383,7 +366,6 @@ static int hold(struct limit_tree *tree, unsigned hierarchy, const char *path, s
 		return -ENOMEM;
 
 	*ret = node;
-
 	return 0;
 }
 
@@ -398,7 +380,6 @@ static int hold_kind(struct limit_tree *tree, struct limit_tree_place *place, in
 			return 0;
 		}
 	}
-
 	return hold(tree, tree->hierarchy_of[kind], path, &place->at[kind]);
 }
 
@@ -415,7 +396,6 @@ int limit_tree_hold_cgroup(struct limit_tree *tree, const char *path, struct lim
 		return r;
 	}
 	*ret = place;
-
 	return 0;
 }
 
@@ -426,15 +406,13 @@ int limit_tree_hold_process(struct limit_tree *tree, const char *text, size_t le
 	int r = 0;
 
 	for (int kind = 0; r == 0 && kind < CGROUP_LIMITS_KINDS; kind++)
-		if (cgroup_path_from(tree->mounts, text, len, cgroup_limits_controller((enum cgroup_limits_kind)kind),
-				     path, sizeof path) == 0)
+		if (cgroup_path_from(tree->mounts, text, len, kinds[kind].controller, path, sizeof path) == 0)
 			r = hold_kind(tree, &place, kind, path);
 	if (r < 0) {
 		limit_tree_drop(tree, &place);
 		return r;
 	}
 	*ret = place;
-
 	return 0;
 }
 
@@ -461,7 +439,6 @@ static const struct limit_tree_node *climb(const struct limit_tree_node *node, i
 			from = node;
 		}
 	}
-
 	return from;
 }
 

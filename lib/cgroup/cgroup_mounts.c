@@ -137,7 +137,6 @@ bool cgroup_glob(const char *glob, const char *path)
 			return false;
 		}
 	}
-
 	return true;
 }
 
@@ -160,7 +159,6 @@ static bool was_visited(const struct walk *walk)
 		if (faccessat(walk->earlier[i], relative, F_OK, 0) == 0)
 			return true;
 	}
-
 	return false;
 }
 
@@ -183,7 +181,6 @@ static bool is_directory(int dir_fd, const struct dirent *item)
 
 	if (item->d_type != DT_UNKNOWN)
 		return item->d_type == DT_DIR;
-
 	return fstatat(dir_fd, item->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
 }
 
@@ -228,7 +225,6 @@ static int walk_directory(struct walk *walk, int fd, int depth)
 			r = walk_child(walk, dirfd(dir), item->d_name, depth);
 	}
 	closedir(dir);
-
 	return r;
 }
 
@@ -261,7 +257,6 @@ int cgroup_tree_walk(const char *const roots[], size_t count, int (*visit)(void 
 		r = walk_tree(&walk, roots[i]);
 	while (walk.earlier_count > 0)
 		close(walk.earlier[--walk.earlier_count]);
-
 	return r == 0 && walk.bounded ? -E2BIG : r;
 }
 
@@ -305,7 +300,6 @@ static bool list_has(const char *list, size_t len, const char *separators, const
 
 		list += word_len + 1;
 	}
-
 	return false;
 }
 
@@ -316,7 +310,6 @@ static bool is_v2(const char *dir)
 
 	if (dir_fd < 0)
 		return false;
-
 	return (fstatfs(dir_fd, &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC) ||
 	       faccessat(dir_fd, "cgroup.controllers", F_OK, 0) == 0;
 }
@@ -349,7 +342,6 @@ static int use_v2(struct cgroup_mounts *mounts, const char *dir)
 		mounts->in_v2[i] = len > 0 && list_has(list, (size_t)len, " \n", controller_names[i]);
 	/* v2 has no such controller: cpu.stat is always there and tells the same. */
 	mounts->in_v2[CGROUP_CPUACCT] = mounts->in_v2[CGROUP_CPU];
-
 	return keep_string(&mounts->v2, dir);
 }
 
@@ -364,7 +356,6 @@ static int use_v1(struct cgroup_mounts *mounts, const char *names, const char *d
 		if (r < 0)
 			return r;
 	}
-
 	return 0;
 }
 
@@ -403,7 +394,6 @@ static int ask_libcgroup(struct cgroup_mounts *mounts)
 		r = use_v2(mounts, USUAL_CGROUP_ROOT);
 	if (r == 0)
 		r = use_v2(mounts, USUAL_CGROUP_ROOT "/unified");
-
 	return r;
 }
 
@@ -433,7 +423,6 @@ static int look_below(struct cgroup_mounts *mounts, const char *root)
 			r = use_mount(mounts, item->d_name, path);
 	}
 	closedir(dir);
-
 	return r;
 }
 
@@ -477,7 +466,6 @@ static bool has_v1(const struct cgroup_mounts *mounts)
 		if (mounts->v1[i])
 			return true;
 	}
-
 	return false;
 }
 
@@ -485,7 +473,6 @@ enum cgroup_mode cgroup_mounts_mode(const struct cgroup_mounts *mounts)
 {
 	if (has_v1(mounts))
 		return mounts->v2 ? CGROUPS_HYBRID : CGROUPS_V1;
-
 	return mounts->v2 ? CGROUPS_V2 : CGROUPS_NONE;
 }
 
@@ -497,7 +484,6 @@ const char *cgroup_mode_name(enum cgroup_mode mode)
 		[CGROUPS_V2] = "v2",
 		[CGROUPS_HYBRID] = "hybrid",
 	};
-
 	return names[mode];
 }
 
@@ -532,7 +518,6 @@ static bool lists(const char *text, const char *number)
 	for (const char *at = text; (at = strstr(at, number)) != NULL; at += len)
 		if ((at == text || at[-1] == '\n') && (at[len] == '\n' || at[len] == '\0'))
 			return true;
-
 	return false;
 }
 
@@ -554,7 +539,6 @@ static int find_pid_in_cgroup(void *ctx, const char *path)
 	if (!lists(search->text, number))
 		return 0;
 	search->found = strdup(path);
-
 	return search->found ? 1 : -ENOMEM;
 }
 
@@ -569,7 +553,6 @@ static bool take_off(char *path, const char *own)
 	if (cut >= len || strcmp(path + len - cut, cut > 0 ? own : "") != 0)
 		return false;
 	path[len - cut] = '\0';
-
 	return strcmp(path, "/") != 0;
 }
 
@@ -620,7 +603,6 @@ static int cgroup_origin_resolve(const char *origin, const char *path, size_t le
 	memcpy(buf, origin, kept);
 	memcpy(buf + kept, path + at, rest_len);
 	buf[kept + rest_len] = '\0';
-
 	return 0;
 }
 
@@ -655,7 +637,6 @@ static bool find_hierarchy(const char *text, size_t len, const char *controller,
 			return true;
 		}
 	}
-
 	return false;
 }
 
@@ -673,7 +654,6 @@ static const char *origin_of(const struct cgroup_mounts *mounts, const struct pr
 	for (int i = 0; i < CGROUP_CONTROLLERS; i++)
 		if (list_has(line->controllers, line->controllers_len, ",", controller_names[i]))
 			return mounts->v1_origin[i];
-
 	return NULL;
 }
 
@@ -699,7 +679,6 @@ static bool v2_has_controllers(const struct cgroup_mounts *mounts)
 		bool v2;
 		has |= cgroup_mounts_controller(mounts, (enum cgroup_resource)i, &v2) && v2;
 	}
-
 	return has || cgroup_mounts_mode(mounts) == CGROUPS_V2;
 }
 
@@ -727,7 +706,6 @@ int cgroup_path_of(const struct cgroup_mounts *mounts, int procfd, int32_t pid, 
 		return 0;
 	if (!find_hierarchy(text, (size_t)len, "", &line))
 		return -ENOENT;
-
 	return copy_path(mounts, &line, buf, cap);
 }
 
@@ -740,7 +718,6 @@ int cgroup_path_from(const struct cgroup_mounts *mounts, const char *text, size_
 	if (!cgroup_mounts_controller(mounts, controller, &v2) ||
 	    !find_hierarchy(text, len, v2 ? "" : controller_names[controller], &line))
 		return -ENOENT;
-
 	return copy_path(mounts, &line, buf, cap);
 }
 
@@ -795,7 +772,6 @@ int cgroup_mounts_orient(struct cgroup_mounts *mounts, int procfd, const struct 
 			    find_hierarchy(reader->text, reader->len, controller_names[i], &own))
 				r = orient(mounts->v1[i], reader->pid, &own, &mounts->v1_origin[i]);
 	}
-
 	return r;
 }
 
@@ -821,7 +797,6 @@ static size_t list_hierarchies(const struct cgroup_mounts *mounts, const char *r
 		if (!known)
 			ret[count++] = all[i];
 	}
-
 	return count;
 }
 

@@ -91,20 +91,16 @@ static const struct form forms[] = {
 
 /* ---- pieces ---- */
 
-static bool has_prefix(const char *text, const char *prefix)
+static bool begins(const char *text, size_t len, const char *with)
 {
-	return strncmp(text, prefix, strlen(prefix)) == 0;
+	size_t cut = strlen(with);
+
+	return len >= cut && memcmp(text, with, cut) == 0;
 }
 
 static bool is_id(const char *text, size_t len)
 {
-	if (len != ID_DIGITS)
-		return false;
-	for (size_t i = 0; i < len; i++)
-		if (!isdigit((unsigned char)text[i]) && (text[i] < 'a' || text[i] > 'f'))
-			return false;
-
-	return true;
+	return len == ID_DIGITS && strspn(text, "0123456789abcdef") >= len;
 }
 
 /* What containerd allows in names of containers and namespaces. */
@@ -113,24 +109,24 @@ static bool is_name(const char *text, size_t len)
 	for (size_t i = 0; i < len; i++)
 		if (!isalnum((unsigned char)text[i]) && strchr("_.-", text[i]) == NULL)
 			return false;
-
 	return len > 0 && isalnum((unsigned char)text[0]);
 }
 
-/* systemd's own. */
 static bool is_unit(const char *component)
 {
+	static const char *const kinds[] = { ".slice", ".service", ".scope", ".mount", ".socket", ".swap" };
 	const char *dot = strrchr(component, '.');
 
-	return dot && (strcmp(dot, ".slice") == 0 || strcmp(dot, ".service") == 0 || strcmp(dot, ".scope") == 0 ||
-		       strcmp(dot, ".mount") == 0 || strcmp(dot, ".socket") == 0 || strcmp(dot, ".swap") == 0);
+	for (size_t i = 0; dot && i < ARRAY_LEN(kinds); i++)
+		if (strcmp(dot, kinds[i]) == 0)
+			return true;
+	return false;
 }
 
 static int hex_digit(char c)
 {
 	if (c >= '0' && c <= '9')
 		return c - '0';
-
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
@@ -159,7 +155,6 @@ static bool unescape(const char *text, size_t len, char *ret, size_t cap)
 		ret[used++] = byte;
 	}
 	ret[used] = '\0';
-
 	return used > 0;
 }
 
@@ -201,16 +196,13 @@ static bool take_pod(const char *component, size_t len, char ret[CONTAINER_PATH_
 		uid[i] = c;
 	}
 	copy(ret, uid, len);
-
 	return true;
 }
 
 /* "user@1000.service": below it everything is named by that user. Root's own is the machine's. */
 static bool is_of_user(const char *component)
 {
-	static const char prefix[] = "user@";
-
-	return has_prefix(component, prefix) && strcmp(component, "user@0.service") != 0 &&
+	return strncmp(component, "user@", 5) == 0 && strcmp(component, "user@0.service") != 0 &&
 	       strcmp(component + strcspn(component, "."), ".service") == 0;
 }
 
@@ -230,7 +222,6 @@ static bool take_space_and_name(const char *text, size_t len, struct container_p
 
 	copy(found->space, text, space);
 	copy(found->id, dash + 1, len - space - 1);
-
 	return true;
 }
 
@@ -249,7 +240,6 @@ static bool take_middle(enum middle middle, const char *text, size_t len, struct
 		return take_space_and_name(text, len, found);
 	}
 	copy(found->id, text, len);
-
 	return len > 0;
 }
 
@@ -263,12 +253,11 @@ static const struct form *fitting(const char *parent, const char *component, str
 		size_t before = strlen(form->prefix), after = strlen(form->suffix);
 
 		if ((form->parent && strcmp(form->parent, parent) != 0) || len < before + after ||
-		    !has_prefix(component, form->prefix) || strcmp(component + len - after, form->suffix) != 0)
+		    !begins(component, len, form->prefix) || strcmp(component + len - after, form->suffix) != 0)
 			continue;
 		if (take_middle(form->middle, component + before, len - before - after, found))
 			return form;
 	}
-
 	return NULL;
 }
 
@@ -320,7 +309,6 @@ static bool take_colons(struct walk *walk, const char *component, size_t end)
 
 	if (form)
 		settle(walk, form, &found, end);
-
 	return form != NULL;
 }
 
@@ -328,7 +316,7 @@ static bool take_colons(struct walk *walk, const char *component, size_t end)
 static void take_plain(struct walk *walk, const char *component, size_t end)
 {
 	size_t space = strlen(walk->parent), len = strlen(component);
-	struct container_path found = { .runtime = CONTAINER_CONTAINERD, .unsure = true };
+	struct container_path found = { 0 };
 	static const struct form plain = { .runtime = CONTAINER_CONTAINERD, .unsure = true };
 
 	if (walk->depth != 2 || walk->any || space > CONTAINER_SPACE_MAX || !is_name(walk->parent, space) ||
@@ -375,7 +363,6 @@ bool container_path_parse(const char *path, struct container_path *ret)
 	}
 	if (walk.any)
 		*ret = walk.found;
-
 	return walk.any;
 }
 
@@ -462,14 +449,17 @@ static const struct json_node *text_member(const struct json_node *object, const
 }
 
 /* Whether something came into a field that was empty. */
-static bool fill(char *field, size_t room, const struct json_node *node)
+static bool fill(char *field, size_t room, const char *text, size_t len)
 {
-	if (!node || node->text_len == 0 || field[0] != '\0')
+	if (len == 0 || field[0] != '\0')
 		return false;
-
-	container_text(field, room, node->text, node->text_len);
-
+	container_text(field, room, text, len);
 	return true;
+}
+
+static bool fill_from(char *field, size_t room, const struct json_node *node)
+{
+	return node && fill(field, room, node->text, node->text_len);
 }
 
 static bool take_members(const struct json_node *object, const struct mapping *table, size_t count,
@@ -478,39 +468,30 @@ static bool take_members(const struct json_node *object, const struct mapping *t
 	bool any = false;
 
 	for (size_t i = 0; i < count; i++)
-		any |= fill((char *)ret + table[i].offset, table[i].room, text_member(object, table[i].key));
+		any |= fill_from((char *)ret + table[i].offset, table[i].room, text_member(object, table[i].key));
 	for (size_t i = 0; i < ARRAY_LEN(sandboxes); i++) {
 		const struct json_node *type = text_member(object, sandboxes[i].key);
 
 		if (type && strcmp(type->text, sandboxes[i].value) == 0)
 			any = ret->sandbox = true;
 	}
-
 	return any;
 }
 
 /* ---- labels ---- */
-
-static bool begins(const char *text, size_t len, const char *with)
-{
-	size_t cut = strlen(with);
-
-	return len >= cut && memcmp(text, with, cut) == 0;
-}
 
 bool container_state_is_label(const char *key, size_t len)
 {
 	for (size_t i = 0; i < ARRAY_LEN(internal); i++)
 		if (begins(key, len, internal[i]))
 			return false;
-
 	return true;
 }
 
 static void take_pod_id(const struct json_node *object, struct container_state_more *more)
 {
 	for (size_t i = 0; i < ARRAY_LEN(pod_ids); i++)
-		fill(more->pod_id, sizeof more->pod_id, text_member(object, pod_ids[i]));
+		fill_from(more->pod_id, sizeof more->pod_id, text_member(object, pod_ids[i]));
 }
 
 /* annotated: the kubelet put annotations among them. */
@@ -544,7 +525,6 @@ static int take_labels_within(const char *text, size_t len, const char *member, 
 	if (!object || object->type != JSON_OBJECT)
 		return 1;
 	take_labels(object, false, more);
-
 	return 0;
 }
 
@@ -579,16 +559,15 @@ int container_state_docker(const char *text, size_t len, struct container *ret, 
 	bool any = take_members(config ? json_member(config, "Labels") : NULL, names_in_labels,
 				ARRAY_LEN(names_in_labels), ret);
 
-	any |= fill(ret->image, sizeof ret->image, text_member(config, "Image"));
-	if (name && ret->name[0] == '\0') {
+	any |= fill_from(ret->image, sizeof ret->image, text_member(config, "Image"));
+	if (name) {
 		size_t slash = name->text[0] == '/';
 
-		container_text(ret->name, sizeof ret->name, name->text + slash, name->text_len - slash);
-		any |= ret->name[0] != '\0';
+		any |= fill(ret->name, sizeof ret->name, name->text + slash, name->text_len - slash) &&
+		       ret->name[0] != '\0';
 	}
 	if (more)
 		take_docker_labels(config, more);
-
 	return any ? 0 : 1;
 }
 
@@ -614,7 +593,6 @@ int container_state_oci(const char *text, size_t len, struct container *ret, str
 
 	take_pod_id(object, more);
 	r = within ? take_labels_within(within->text, within->text_len, NULL, more) : 0;
-
 	return r == -ENOMEM ? r : any ? 0 : 1;
 }
 
@@ -641,9 +619,8 @@ static int take_metadata(const struct json_node *metadata, struct row *ret)
 	if (r < 0 || !document)
 		return r == -ENOMEM ? r : 0;
 
-	fill(ret->image, sizeof ret->image, text_member(json_root(document), "image-name"));
-	fill(ret->name, sizeof ret->name, text_member(json_root(document), "name"));
-
+	fill_from(ret->image, sizeof ret->image, text_member(json_root(document), "image-name"));
+	fill_from(ret->name, sizeof ret->name, text_member(json_root(document), "name"));
 	return 0;
 }
 
@@ -654,11 +631,10 @@ static int take_item(const struct json_node *item, struct row *ret)
 	const struct json_node *name = names && names->type == JSON_ARRAY ? names->first : NULL;
 
 	*ret = (struct row){ .id = "" };
-	if (!fill(ret->id, sizeof ret->id, id))
+	if (!fill_from(ret->id, sizeof ret->id, id))
 		return 1;
 
-	fill(ret->name, sizeof ret->name, name && name->type == JSON_STRING ? name : NULL);
-
+	fill_from(ret->name, sizeof ret->name, name && name->type == JSON_STRING ? name : NULL);
 	return take_metadata(text_member(item, "metadata"), ret);
 }
 
@@ -698,23 +674,12 @@ int container_state_list_new(const char *text, size_t len, struct container_stat
 	}
 	qsort(list->rows, list->count, sizeof(list->rows[0]), by_id);
 	*ret = TAKE(list);
-
 	return 0;
 }
 
 void container_state_list_free(struct container_state_list *list)
 {
 	free(list);
-}
-
-static bool fill_text(char *field, size_t room, const char *text)
-{
-	if (*text == '\0' || *field != '\0')
-		return false;
-
-	container_text(field, room, text, strlen(text));
-
-	return true;
 }
 
 int container_state_list_find(const struct container_state_list *list, struct container *ret)
@@ -724,18 +689,12 @@ int container_state_list_find(const struct container_state_list *list, struct co
 	memcpy(key.id, ret->id, sizeof key.id);
 
 	const struct row *row = bsearch(&key, list->rows, list->count, sizeof(list->rows[0]), by_id);
-	bool any = row && fill_text(ret->name, sizeof ret->name, row->name);
+	bool any = row && fill(ret->name, sizeof ret->name, row->name, strlen(row->name));
 
-	return row && (fill_text(ret->image, sizeof ret->image, row->image) || any) ? 0 : 1;
+	return row && (fill(ret->image, sizeof ret->image, row->image, strlen(row->image)) || any) ? 0 : 1;
 }
 
 /* ---- names of files ---- */
-
-static void fill_part(char *field, size_t room, const char *from, const char *to)
-{
-	if (field[0] == '\0')
-		container_text(field, room, from, (size_t)(to - from));
-}
 
 /* Names of pods and containers hold no underscore, and ids no dash. */
 bool container_state_log_link(const char *name, struct container *ret)
@@ -752,10 +711,9 @@ bool container_state_log_link(const char *name, struct container *ret)
 	if (dash <= space_end + 1 || *dash != '-' || memcmp(dash + 1, ret->id, id) != 0)
 		return false;
 
-	fill_part(ret->pod, sizeof ret->pod, name, pod_end);
-	fill_part(ret->space, sizeof ret->space, pod_end + 1, space_end);
-	fill_part(ret->name, sizeof ret->name, space_end + 1, dash);
-
+	fill(ret->pod, sizeof ret->pod, name, (size_t)(pod_end - name));
+	fill(ret->space, sizeof ret->space, pod_end + 1, (size_t)(space_end - pod_end - 1));
+	fill(ret->name, sizeof ret->name, space_end + 1, (size_t)(dash - space_end - 1));
 	return true;
 }
 
@@ -766,8 +724,7 @@ bool container_state_log_directory(const char *name, const char *pod_uid, struct
 	if (!space_end || pod_end <= space_end + 1 || strcmp(pod_end + 1, pod_uid) != 0)
 		return false;
 
-	fill_part(ret->space, sizeof ret->space, name, space_end);
-	fill_part(ret->pod, sizeof ret->pod, space_end + 1, pod_end);
-
+	fill(ret->space, sizeof ret->space, name, (size_t)(space_end - name));
+	fill(ret->pod, sizeof ret->pod, space_end + 1, (size_t)(pod_end - space_end - 1));
 	return true;
 }

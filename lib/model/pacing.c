@@ -143,7 +143,6 @@ mono_t schedule_backoff(struct schedule *schedule, mono_t now)
 	schedule->backoff *= SCHEDULE_BACKOFF_GROWTH;
 	if (schedule->backoff > SCHEDULE_BACKOFF_MAX)
 		schedule->backoff = SCHEDULE_BACKOFF_MAX;
-
 	return schedule->until;
 }
 
@@ -229,7 +228,6 @@ uint32_t cpu_budget_step(struct cpu_budget *budget, mono_t now, uint64_t cpu_ns)
 		budget->calm = 0;
 		budget->factor /= 2;
 	}
-
 	return budget->factor;
 }
 
@@ -506,7 +504,6 @@ uint64_t idle_backoff_wait_ns(const struct idle_backoff *pace, uint64_t still_ns
 	if (ticks < longest)
 		ticks = 1ULL << (63 - __builtin_clzll(ticks));
 	ticks -= (uint64_t)(uint32_t)(tick + phase) % ticks;
-
 	return ticks < 2 ? 0 : ticks * pace->interval_ns - pace->interval_ns / 2;
 }
 
@@ -529,7 +526,6 @@ struct token_bucket token_bucket_of(unsigned share, mono_t now)
 	struct token_bucket bucket = { .share = share, .filled = now };
 
 	bucket.left_ns = room_of(&bucket);
-
 	return bucket;
 }
 
@@ -543,7 +539,6 @@ static int64_t left_at(const struct token_bucket *bucket, mono_t now)
 	if (passed >= (int64_t)(2 * NS_PER_S)) /* from the largest debt to full */
 		return room;
 	left = bucket->left_ns + passed / bucket->share;
-
 	return left < room ? left : room;
 }
 
@@ -593,7 +588,6 @@ enum condition_turn condition_step(struct condition *condition, unsigned level, 
 	condition->times++;
 	if (worse)
 		condition->worst = level;
-
 	return began ? CONDITION_BEGINS : worse ? CONDITION_WORSENS : CONDITION_SAME;
 }
 
@@ -612,7 +606,6 @@ const char *condition_state(enum condition_turn turn)
 		[CONDITION_WORSENS] = "change",
 		[CONDITION_ENDS] = "end",
 	};
-
 	return states[turn];
 }
 
@@ -622,6 +615,5 @@ unsigned condition_level(uint64_t amount, uint64_t step)
 
 	for (; amount > 0; amount /= step)
 		level++;
-
 	return level;
 }

@@ -19,7 +19,6 @@ static const struct sample_field_info fields[SAMPLE_FIELDS] = {
 const struct sample_field_info *sample_field_info(enum sample_field field)
 {
 	assert(field < SAMPLE_FIELDS);
-
 	return &fields[field];
 }
 
@@ -30,7 +29,6 @@ const char *sample_kind_name(enum sample_kind kind)
 		[SAMPLE_GAUGE] = "gauge",
 		[SAMPLE_LIMIT] = "limit",
 	};
-
 	return names[kind];
 }
 
@@ -116,7 +114,6 @@ static double run_ns(const struct stats *now, const struct stats *since)
 
 	if (since->total_slots > 0)
 		return threads * (double)grown(now->cheap_last_collection_nanos, since->cheap_last_collection_nanos);
-
 	return threads *
 	       (double)(grown(now->cheap_last_collection_nanos, now->cheap_start_nanos) + now->collection_rate);
 }

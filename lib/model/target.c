@@ -47,7 +47,6 @@ const char *container_runtime_name(enum container_runtime runtime)
 		[CONTAINER_CRIO] = "crio",         [CONTAINER_PODMAN] = "podman", [CONTAINER_NSPAWN] = "nspawn",
 		[CONTAINER_LXC] = "lxc",
 	};
-
 	return runtime < CONTAINER_RUNTIMES ? names[runtime] : names[CONTAINER_UNKNOWN];
 }
 
@@ -102,7 +101,6 @@ bool container_matches(const struct container *container, const char *pattern)
 		return container->image[0] != '\0' && fnmatch(pattern + sizeof image - 1, container->image, 0) == 0;
 
 	container_title(container, title, sizeof title);
-
 	return fnmatch(pattern, title, 0) == 0 || fnmatch(pattern, strchr(title, '/') + 1, 0) == 0 ||
 	       (container->name[0] != '\0' && fnmatch(pattern, container->name, 0) == 0) ||
 	       fnmatch(pattern, container->id, 0) == 0 ||
@@ -145,7 +143,6 @@ bool container_unpack(const char *text, struct container *ret)
 	if (container.id[0] == '\0')
 		return false;
 	*ret = container;
-
 	return true;
 }
 
@@ -173,7 +170,6 @@ const char *labels_get(const struct labels *labels, const char *key)
 	for (const char *at = labels_next(labels, NULL); at; at = labels_next(labels, at))
 		if (strcmp(at, key) == 0)
 			return labels_value(at);
-
 	return NULL;
 }
 
@@ -184,7 +180,6 @@ static bool is_key(const char *key, size_t len)
 	for (size_t i = 0; i < len; i++)
 		if (key[i] <= ' ' || key[i] >= 0x7f)
 			return false;
-
 	return true;
 }
 
@@ -207,7 +202,6 @@ static const char *longest_but(const struct labels *labels, const struct labels 
 	for (const char *at = labels_next(labels, NULL); at; at = labels_next(labels, at))
 		if ((!longest || size_of(at) > size_of(longest)) && !(kept && labels_get(kept, at)))
 			longest = at;
-
 	return longest;
 }
 
@@ -221,7 +215,6 @@ static bool make_room(struct labels *labels, size_t size, const struct labels *k
 			return false;
 		drop(labels, longest);
 	}
-
 	return true;
 }
 
@@ -239,7 +232,6 @@ static bool find(const struct labels *labels, const char *key, size_t len, size_
 			break;
 	}
 	*ret = at ? (size_t)(at - labels->text) : labels->len;
-
 	return at && order == 0;
 }
 
@@ -340,7 +332,6 @@ static size_t whole_characters(const char *text, size_t len)
 
 	while (start > 0 && len - start < 3 && ((unsigned char)text[start] & 0xc0) == 0x80)
 		start--;
-
 	return ((unsigned char)text[start] & 0xc0) == 0xc0 ? start : len;
 }
 
@@ -372,7 +363,6 @@ static char *put_string(char *at, const char *text, size_t len)
 	memcpy(at, &stored, sizeof(stored));
 	memcpy(at + sizeof(stored), text, len);
 	at[sizeof(stored) + len] = '\0';
-
 	return at + STRING_EXTRA + len;
 }
 
@@ -441,7 +431,6 @@ static bool only_padding(const char *at, const char *end)
 	while (at < end)
 		if (*at++ != '\0')
 			return false;
-
 	return true;
 }
 
@@ -496,6 +485,5 @@ const char *target_kind_name(enum target_kind kind)
 	case TARGET_GROUP:
 		return "group";
 	}
-
 	return "?";
 }

@@ -64,7 +64,6 @@ const char *metric_of_name(enum metric_of of)
 		[METRIC_OF_CORE] = "core",
 		[METRIC_OF_MACHINE] = "machine",
 	};
-
 	return names[of];
 }
 

@@ -403,7 +403,6 @@ const char *trigger_reason_name(enum trigger_reason reason)
 		[TRIGGER_COOLDOWN] = "cooldown",           [TRIGGER_NOT_REARMED] = "not-re-armed",
 		[TRIGGER_COUNT_LIMIT] = "count-limit",     [TRIGGER_DISK_BUDGET] = "disk-budget",
 	};
-
 	return names[reason];
 }
 
@@ -415,6 +414,5 @@ const char *trigger_phase_name(enum trigger_phase phase)
 		[TRIGGER_IN_COOLDOWN] = "cooldown",
 		[TRIGGER_DISARMED] = "disarmed",
 	};
-
 	return names[phase];
 }

@@ -147,7 +147,6 @@ static int open_files(struct process *process, int dir_fd, unsigned wanted)
 		if (process->fd[i] < 0 && (i == PROCESS_STAT || errno == EMFILE || errno == ENFILE || errno == ENOMEM))
 			return map_errno(errno);
 	}
-
 	return 0;
 }
 
@@ -170,7 +169,6 @@ static int process_open(struct process *process, int procfd, int32_t pid, unsign
 	int r = open_files(process, dir_fd, wanted);
 	if (r < 0)
 		process_release(process);
-
 	return r;
 }
 
@@ -191,7 +189,6 @@ static int process_identify(const struct process *process, uint64_t *ret_start_t
 	int r = read_stat(process, buf, &stat);
 	if (r == 0)
 		*ret_start_ticks = stat.start_ticks;
-
 	return r;
 }
 
@@ -336,7 +333,6 @@ static int process_read_peak(const struct process *process, bool reset, struct s
 	if (reset && process->fd[PROCESS_CLEAR_REFS] >= 0 && pwrite(process->fd[PROCESS_CLEAR_REFS], "5", 1, 0) < 0 &&
 	    errno == ESRCH)
 		return -ESRCH;
-
 	return 0;
 }
 
@@ -351,7 +347,6 @@ static uint64_t count_entries(const char *buf, ssize_t len)
 		count += item->d_name[0] != '.';
 		offset += item->d_reclen;
 	}
-
 	return count;
 }
 
@@ -413,7 +408,6 @@ static int read_files(const struct process_reader *reader, const struct process 
 	int r = process_read(files, reader->who.start_ticks, sample);
 	if (r == 0 && reader->process.clock != 0)
 		sample_set(sample, SAMPLE_CPU, reader->cpu_ns);
-
 	return r;
 }
 
@@ -434,7 +428,6 @@ static int first_reading(struct process_reader *reader, const struct process *fi
 	if (reader->process.clock != 0)
 		r = process_cpu(&reader->process, &reader->cpu_ns);
 	reader->read_cpu_ns = reader->cpu_ns;
-
 	return r < 0 ? r : read_files(reader, files, sample);
 }
 
@@ -462,7 +455,6 @@ int process_reader_init(struct process_reader *reader, const struct process_read
 		process_adopt(&reader->process, files.fd);
 	else
 		process_release(&files);
-
 	return r;
 }
 
@@ -547,7 +539,6 @@ static int read_peak(struct process_reader *reader, const struct process_reader_
 	reader->peak_due_ns = now.ns + interval_of(reader, PROCESS_READER_PEAK, options->peak_interval_ns);
 	reader->peak_faults = faults_of(sample);
 	reader->peak_memory = sample->value[SAMPLE_MEMORY];
-
 	return process_read_peak(files, options->reset_peaks, sample);
 }
 
@@ -568,7 +559,6 @@ static int read_due(struct process_reader *reader, const struct process_reader_o
 		reader->pending &= (uint8_t)~PROCESS_READER_FDS;
 		reader->fds_due_ns = now.ns + interval_of(reader, PROCESS_READER_FDS, options->fds_interval_ns);
 	}
-
 	return r;
 }
 
@@ -591,7 +581,6 @@ static int read_closed(struct process_reader *reader, const struct process_reade
 	process_release(&files);
 	if (r == 0)
 		*sample = fresh;
-
 	return r;
 }
 
@@ -614,7 +603,6 @@ static uint64_t next_due(const struct process_reader *reader, mono_t now)
 		due_ns = reader->fds_due_ns;
 	if (reader->unread && now.ns + reader->defer_ns < due_ns)
 		due_ns = now.ns + reader->defer_ns;
-
 	return due_ns;
 }
 
@@ -652,7 +640,6 @@ bool process_reader_retune(struct process_reader *reader, const struct process_r
 		sample_unset(sample, SAMPLE_MEMORY_PEAK);
 	if (!(wanted & PROCESS_READER_FDS))
 		sample_unset(sample, SAMPLE_FDS);
-
 	return sample->mask != mask;
 }
 
@@ -667,7 +654,6 @@ static int offer_files(struct process_reader *reader, const struct process_reade
 	for (int i = 0; i < PROCESS_FILES; i++)
 		offer(reader, i, files.fd[i]);
 	atomic_fetch_or_explicit(&reader->asked, PROCESS_READER_ADOPT, memory_order_release);
-
 	return 0;
 }
 
@@ -680,7 +666,6 @@ int process_reader_reopen(struct process_reader *reader, int procfd, int32_t pid
 	/* One that is about to be opened was asked to when less was read. */
 	if (process_reader_is_closed(reader))
 		return on_offer ? process_reader_open(reader, options) : 0;
-
 	return offer_files(reader, &who, files_for(options) & ~CLOSED_FILES);
 }
 
@@ -723,7 +708,6 @@ static bool may_wait(const struct process_reader *reader, const struct process_r
 {
 	if (!reader->settled || reader->moving || now.ns >= reader->due_ns || reader->defer_ns == 0)
 		return false;
-
 	return reader->process.clock != 0 && !is_closed(reader) && reader->cpu_ns > before_ns &&
 	       reader->cpu_ns - reader->read_cpu_ns < options->unread_max_ns;
 }
@@ -783,7 +767,6 @@ static uint8_t next_doublings(const struct process_reader *reader)
 {
 	if (!reader->settled || reader->ran || reader->unread || reader->pending != 0)
 		return 0;
-
 	return (uint8_t)(reader->doublings + (reader->doublings < DOUBLINGS_MAX));
 }
 
@@ -817,6 +800,5 @@ int process_reader_read(struct process_reader *reader, const struct process_read
 	reader->due_ns = next_due(reader, now);
 	if (r == 0 && sample->value[SAMPLE_CPU] != cpu_ns)
 		count_run(reader);
-
 	return r;
 }

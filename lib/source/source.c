@@ -548,7 +548,6 @@ static mono_t time_of_look(struct source *source)
 {
 	if (source->looks++ % LOOKS_PER_TIME == 0)
 		source->looked_at = clock_mono(&source->clock);
-
 	return source->looked_at;
 }
 
@@ -574,7 +573,6 @@ static uint64_t defer_of(const struct source *source, const struct source_entry 
 
 	if (idle_ns > source->pace.idle_ns)
 		idle_ns = source->pace.idle_ns;
-
 	return idle_ns > source->pace.interval_ns ? idle_ns : 0;
 }
 
@@ -648,7 +646,6 @@ static bool to_be_shown(const struct source *source, const struct source_entry *
 {
 	if (entry->unreadable)
 		return false;
-
 	return entry->status != SOURCE_SAME || source->all_due ||
 	       mono_diff(entry->at, entry->shown) >= (int64_t)source->reader_options.heartbeat_ns;
 }
@@ -719,7 +716,6 @@ static uint32_t process_due(const struct source *source, const struct source_ent
 
 		wait_ns = left_ns < wait_ns ? left_ns : wait_ns;
 	}
-
 	return step_of(source, now.ns + wait_ns);
 }
 
@@ -738,7 +734,6 @@ static uint32_t next_due(const struct source *source, const struct source_entry 
 		return source->step;
 	if (entry->kind == ENTRY_PROCESS)
 		return process_due(source, entry, now);
-
 	return entry->kind == ENTRY_CGROUP ? cgroup_due(source, entry, now) : source->step + NEVER_STEPS;
 }
 
@@ -794,7 +789,6 @@ static uint32_t find_due(struct source *source)
 	for (uint32_t i = 0; i < source->count; i++)
 		if ((int32_t)(source->step - source->due[i]) >= 0)
 			source->seen[count++] = source->entries[i];
-
 	return count;
 }
 
@@ -993,7 +987,6 @@ int source_add(struct source *source, struct source_entry *entry, struct source_
 		entry->listed_index = source->listed_count;
 		source->listed[source->listed_count++] = entry;
 	}
-
 	return 0;
 }
 
