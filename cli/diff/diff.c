@@ -238,12 +238,6 @@ static void contrast_release(struct contrast *contrast)
 /* Amounts of CPU are thousandths of a percent, so that they are whole numbers. */
 #define CPU_PERCENT 1000.0
 
-static int read_capture(int incidentfd, const char *file, struct buffer *ret)
-{
-	ret->max = INCIDENT_LOAD_CAPTURE_MAX;
-	return incident_load_capture(incidentfd, file, ret);
-}
-
 static int add_named(struct contrast *contrast, enum contrast_side side, const struct function_rows_name name[static 2],
 		     const uint64_t amount[static CONTRAST_MEASURES])
 {
@@ -294,11 +288,11 @@ static int take_function(const struct function_rows_row *row, enum contrast_side
 static int load_functions(int incidentfd, enum function_table_unit unit, enum contrast_side side, unsigned phases,
 			  struct contrast *functions, struct contrast *threads)
 {
-	AUTO(buffer_release) struct buffer text = { 0 };
+	AUTO(buffer_release) struct buffer text = { .max = INCIDENT_LOAD_CAPTURE_MAX };
 	struct function_rows rows;
 	struct function_rows_row row;
-	int rc = read_capture(incidentfd, unit == FUNCTION_TABLE_IN_BYTES ? FUNCTIONS_MEMORY_FILE : FUNCTIONS_FILE,
-			      &text);
+	int rc = incident_load_capture(incidentfd,
+				       unit == FUNCTION_TABLE_IN_BYTES ? FUNCTIONS_MEMORY_FILE : FUNCTIONS_FILE, &text);
 
 	if (rc < 0)
 		return rc;
@@ -420,10 +414,10 @@ static bool parse_percent(const struct function_rows_name *text, uint64_t *ret)
  */
 static int load_threads(int incidentfd, const char *file, enum contrast_side side, struct contrast *threads)
 {
-	AUTO(buffer_release) struct buffer text = { 0 };
+	AUTO(buffer_release) struct buffer text = { .max = INCIDENT_LOAD_CAPTURE_MAX };
 	struct table table = { .names = (const char *const[]){ "name", "cpu_percent" }, .count = 2 };
 	struct function_rows_name column[TABLE_COLUMNS_MAX];
-	int rc = read_capture(incidentfd, file, &text);
+	int rc = incident_load_capture(incidentfd, file, &text);
 
 	if (rc < 0)
 		return rc;
@@ -455,11 +449,11 @@ static bool parse_bytes(const struct function_rows_name *text, uint64_t *ret)
  */
 static int load_mappings(int incidentfd, const char *file, enum contrast_side side, struct contrast *mappings)
 {
-	AUTO(buffer_release) struct buffer text = { 0 };
+	AUTO(buffer_release) struct buffer text = { .max = INCIDENT_LOAD_CAPTURE_MAX };
 	struct table table = { .names = (const char *const[]){ "mapping", "permissions", "rss_bytes", "swap_bytes" },
 			       .count = 4 };
 	struct function_rows_name column[TABLE_COLUMNS_MAX];
-	int rc = read_capture(incidentfd, file, &text);
+	int rc = incident_load_capture(incidentfd, file, &text);
 
 	if (rc < 0)
 		return rc;
@@ -513,21 +507,89 @@ struct difference {
 static const char *const thread_files[] = { "threads.tsv", "threads.again.tsv" };
 static const char *const mapping_files[] = { "smaps.tsv", "smaps.again.tsv" };
 
-static const struct {
-	bool shares;
-	unsigned ranked;
+enum cell { CELL_NONE, CELL_SHARE, CELL_CPU, CELL_COUNT, CELL_BYTES };
+
+/* As text: a number of each side, and by how much it has changed. */
+struct column {
+	const char *head;
+	enum cell cell;
+	int measure; /* -1: both together */
+};
+
+#define COLUMNS_MAX 2
+
+/* Tables of stacks compare shares. */
+static const struct form {
+	const char *key, *title, *of, *name, *place;
 	bool stacks, memory, functions;
-} tables[DIFFERENCE_TABLES] = {
-	[DIFFERENCE_FUNCTIONS] = { .shares = true, .ranked = 2, .stacks = true, .functions = true },
-	[DIFFERENCE_STACK_THREADS] = { .shares = true, .ranked = 1, .stacks = true },
-	[DIFFERENCE_MEMORY_FUNCTIONS] = { .shares = true,
-					  .ranked = 2,
-					  .stacks = true,
-					  .memory = true,
-					  .functions = true },
-	[DIFFERENCE_MEMORY_THREADS] = { .shares = true, .ranked = 1, .stacks = true, .memory = true },
-	[DIFFERENCE_THREADS] = { .shares = false, .ranked = 1 },
-	[DIFFERENCE_MAPPINGS] = { .shares = false, .ranked = 2 },
+	unsigned ranked;
+	const char *measure[CONTRAST_MEASURES]; /* keys in JSON; NULL: not written */
+	struct column column[COLUMNS_MAX];
+} forms[DIFFERENCE_TABLES] = {
+	[DIFFERENCE_FUNCTIONS] = {
+		.key = "functions",
+		.title = "Functions",
+		.of = "percent of the CPU samples",
+		.name = "function",
+		.place = "module",
+		.stacks = true,
+		.functions = true,
+		.ranked = 2,
+		.measure = { "self", "total" },
+		.column = { { "self", CELL_SHARE, 0 }, { "total", CELL_SHARE, 1 } },
+	},
+	[DIFFERENCE_STACK_THREADS] = {
+		.key = "stack_threads",
+		.title = "Threads by their stacks",
+		.of = "percent of the CPU samples",
+		.name = "thread",
+		.place = "process",
+		.stacks = true,
+		.measure = { "self" },
+		.column = { { "", CELL_SHARE, 0 } },
+	},
+	[DIFFERENCE_MEMORY_FUNCTIONS] = {
+		.key = "memory_functions",
+		.title = "Functions that touched new memory",
+		.of = "percent of the bytes",
+		.name = "function",
+		.place = "module",
+		.stacks = true,
+		.memory = true,
+		.functions = true,
+		.ranked = 2,
+		.measure = { "self", "total" },
+		.column = { { "self", CELL_SHARE, 0 }, { "total", CELL_SHARE, 1 } },
+	},
+	[DIFFERENCE_MEMORY_THREADS] = {
+		.key = "memory_threads",
+		.title = "Threads that touched new memory",
+		.of = "percent of the bytes",
+		.name = "thread",
+		.place = "process",
+		.stacks = true,
+		.memory = true,
+		.measure = { "self" },
+		.column = { { "", CELL_SHARE, 0 } },
+	},
+	[DIFFERENCE_THREADS] = {
+		.key = "threads",
+		.title = "Threads by name",
+		.of = "CPU in percent of one core, within about a second; n: how many",
+		.name = "thread",
+		.measure = { "cpu_percent", "count" },
+		.column = { { "cpu", CELL_CPU, 0 }, { "n", CELL_COUNT, 1 } },
+	},
+	[DIFFERENCE_MAPPINGS] = {
+		.key = "mappings",
+		.title = "Mappings",
+		.of = "resident and swapped",
+		.name = "mapping",
+		.place = "permissions",
+		.ranked = 2,
+		.measure = { "rss_bytes", "swap_bytes" },
+		.column = { { "", CELL_BYTES, -1 } },
+	},
 };
 
 /* Which samples of stacks a side consists of, as bits of enum function_table_phase. */
@@ -551,7 +613,7 @@ static const char *difference_label(const struct difference *difference, enum di
 {
 	if (!difference->one)
 		return side == CONTRAST_A ? "A" : "B";
-	if (tables[table].stacks)
+	if (forms[table].stacks)
 		return side == CONTRAST_A ? "before" : "during";
 	return side == CONTRAST_A ? "first" : "second";
 }
@@ -693,10 +755,10 @@ static void note_left_out(struct difference *difference, enum difference_table t
 
 	if (out == 0)
 		return;
-	if (tables[table].stacks)
+	if (forms[table].stacks)
 		add_note(difference, false, "%s leaves out %llu more %s%s%s", side_subject(difference, side), out,
-			 tables[table].functions ? "function" : "thread", plural_s(out),
-			 tables[table].memory ? " of memory" : "");
+			 forms[table].functions ? "function" : "thread", plural_s(out),
+			 forms[table].memory ? " of memory" : "");
 	else if (table == DIFFERENCE_THREADS)
 		add_note(difference, false, "%s: the CPU of %llu thread%s is not known, and counts as 0", label, out,
 			 plural_s(out));
@@ -714,11 +776,11 @@ static void note_gaps(struct difference *difference, enum difference_table table
 		add_note(difference, false, "only %s has stacks of memory: they cannot be compared",
 			 contrast->known[CONTRAST_A] ? "A" : "B");
 	for (unsigned side = 0; side < CONTRAST_SIDES && contrast_ready(contrast); side++) {
-		if (!difference->one || side == CONTRAST_A || !tables[table].stacks)
+		if (!difference->one || side == CONTRAST_A || !forms[table].stacks)
 			note_left_out(difference, table, side);
-		if (tables[table].functions && contrast->sum[side] == 0)
+		if (forms[table].functions && contrast->sum[side] == 0)
 			add_note(difference, false, "%s: nothing of that time was sampled%s, so all of it counts as 0",
-				 difference_label(difference, table, side), tables[table].memory ? " of memory" : "");
+				 difference_label(difference, table, side), forms[table].memory ? " of memory" : "");
 	}
 }
 
@@ -732,8 +794,8 @@ static int difference_load(int first, int second, struct difference *ret)
 
 	ret->one = second < 0;
 	for (size_t i = 0; i < DIFFERENCE_TABLES; i++) {
-		ret->table[i].shares = tables[i].shares;
-		ret->table[i].ranked = tables[i].ranked;
+		ret->table[i].shares = forms[i].stacks;
+		ret->table[i].ranked = forms[i].ranked;
 	}
 	load_incident(ret, CONTRAST_A, first);
 	if (!ret->one)
@@ -830,27 +892,14 @@ static int difference_headline(const struct difference *difference, enum contras
 
 /* ---- as JSON: a side on which a row is not there is null, as is a table that is not there ---- */
 
-static const struct {
-	const char *key, *name, *place, *unit;
-	const char *measure[CONTRAST_MEASURES]; /* NULL: not written */
-	double divisor[CONTRAST_MEASURES];
-} json_forms[DIFFERENCE_TABLES] = {
-	[DIFFERENCE_FUNCTIONS] = { "functions", "function", "module", "samples", { "self", "total" }, { 1, 1 } },
-	[DIFFERENCE_STACK_THREADS] = { "stack_threads", "thread", "process", "samples", { "self", NULL }, { 1, 1 } },
-	[DIFFERENCE_MEMORY_FUNCTIONS] = { "memory_functions",
-					  "function",
-					  "module",
-					  "bytes",
-					  { "self", "total" },
-					  { 1, 1 } },
-	[DIFFERENCE_MEMORY_THREADS] = { "memory_threads", "thread", "process", "bytes", { "self", NULL }, { 1, 1 } },
-	[DIFFERENCE_THREADS] = { "threads", "thread", NULL, NULL, { "cpu_percent", "count" }, { CPU_PERCENT, 1 } },
-	[DIFFERENCE_MAPPINGS] = { "mappings", "mapping", "permissions", NULL, { "rss_bytes", "swap_bytes" }, { 1, 1 } },
-};
-
 #define ROWS_ALL SIZE_MAX
 
 static const char *const side_keys[CONTRAST_SIDES] = { "a", "b" };
+
+static double divisor_of(enum difference_table table, unsigned measure)
+{
+	return forms[table].column[measure].cell == CELL_CPU ? CPU_PERCENT : 1;
+}
 
 static void put_amount(struct json_writer *json, uint64_t amount, double divisor)
 {
@@ -870,10 +919,10 @@ static void put_side(struct json_writer *json, enum difference_table table, cons
 	}
 	json_begin_object(json);
 	for (unsigned m = 0; m < CONTRAST_MEASURES; m++) {
-		if (!json_forms[table].measure[m])
+		if (!forms[table].measure[m])
 			continue;
-		json_key(json, json_forms[table].measure[m]);
-		put_amount(json, row->amount[side][m], json_forms[table].divisor[m]);
+		json_key(json, forms[table].measure[m]);
+		put_amount(json, row->amount[side][m], divisor_of(table, m));
 	}
 	json_end_object(json);
 }
@@ -882,17 +931,17 @@ static void put_row(struct json_writer *json, enum difference_table table, const
 		    const struct contrast_row *row)
 {
 	json_begin_object(json);
-	json_member_text(json, json_forms[table].name, row->name);
-	if (json_forms[table].place)
-		json_member_text(json, json_forms[table].place, row->place);
+	json_member_text(json, forms[table].name, row->name);
+	if (forms[table].place)
+		json_member_text(json, forms[table].place, row->place);
 	put_side(json, table, row, CONTRAST_A);
 	put_side(json, table, row, CONTRAST_B);
 	json_member_object(json, contrast->shares ? "growth_points" : "growth");
 	for (unsigned m = 0; m < CONTRAST_MEASURES; m++) {
-		if (!json_forms[table].measure[m])
+		if (!forms[table].measure[m])
 			continue;
-		json_member_double(json, json_forms[table].measure[m],
-				   contrast_growth(contrast, row, m) / json_forms[table].divisor[m]);
+		json_member_double(json, forms[table].measure[m],
+				   contrast_growth(contrast, row, m) / divisor_of(table, m));
 	}
 	json_end_object(json);
 	json_end_object(json);
@@ -915,9 +964,8 @@ static void put_rows(struct json_writer *json, enum difference_table table, cons
 static void put_counts(struct json_writer *json, const char *key, const uint64_t counts[static CONTRAST_SIDES])
 {
 	json_member_object(json, key);
-	for (unsigned side = 0; side < CONTRAST_SIDES; side++) {
+	for (unsigned side = 0; side < CONTRAST_SIDES; side++)
 		json_member_u64(json, side_keys[side], counts[side]);
-	}
 	json_end_object(json);
 }
 
@@ -926,14 +974,14 @@ static void put_table(struct json_writer *json, const struct difference *differe
 {
 	const struct contrast *contrast = &difference->table[table];
 
-	json_key(json, json_forms[table].key);
+	json_key(json, forms[table].key);
 	if (!contrast_ready(contrast)) {
 		json_null(json);
 		return;
 	}
 	json_begin_object(json);
-	if (json_forms[table].unit) {
-		json_member_text(json, "unit", json_forms[table].unit);
+	if (forms[table].stacks) {
+		json_member_text(json, "unit", forms[table].memory ? "bytes" : "samples");
 		put_counts(json, "all", contrast->sum);
 	}
 	put_counts(json, table == DIFFERENCE_THREADS ? "cpu_unknown" : "left_out", contrast->left_out);
@@ -957,11 +1005,10 @@ static void put_incident(struct json_writer *json, const char *key, const struct
 static void difference_json(const struct difference *difference, size_t rows, struct json_writer *json)
 {
 	put_incident(json, "a", &difference->incident[CONTRAST_A]);
-	if (difference->one) {
+	if (difference->one)
 		json_member_null(json, "b");
-	} else {
+	else
 		put_incident(json, "b", &difference->incident[CONTRAST_B]);
-	}
 	json_member_text(json, "phase", difference->one ? "before, during" : phase_names[difference->phase]);
 	json_member_bool(json, "damaged", difference->damaged);
 	json_member_array(json, "notes");
@@ -984,60 +1031,6 @@ static void difference_json(const struct difference *difference, size_t rows, st
 #define SHARE_MAX 999.9 /* a damaged file may have more samples in a function than in all */
 #define NAME_MIN 8
 
-enum cell { CELL_SHARE, CELL_CPU, CELL_COUNT, CELL_BYTES };
-
-/* A number of each side, and by how much it has changed. */
-struct column {
-	const char *head;
-	enum cell cell;
-	int measure; /* -1: both together */
-};
-
-#define COLUMNS_MAX 2
-
-static const struct form {
-	const char *title, *of, *name, *place;
-	size_t columns;
-	struct column column[COLUMNS_MAX];
-} forms[DIFFERENCE_TABLES] = {
-	[DIFFERENCE_FUNCTIONS] = { "Functions",
-				   "percent of the CPU samples",
-				   "function",
-				   "module",
-				   2,
-				   { { "self", CELL_SHARE, 0 }, { "total", CELL_SHARE, 1 } } },
-	[DIFFERENCE_STACK_THREADS] = { "Threads by their stacks",
-				       "percent of the CPU samples",
-				       "thread",
-				       "process",
-				       1,
-				       { { "", CELL_SHARE, 0 } } },
-	[DIFFERENCE_MEMORY_FUNCTIONS] = { "Functions that touched new memory",
-					  "percent of the bytes",
-					  "function",
-					  "module",
-					  2,
-					  { { "self", CELL_SHARE, 0 }, { "total", CELL_SHARE, 1 } } },
-	[DIFFERENCE_MEMORY_THREADS] = { "Threads that touched new memory",
-					"percent of the bytes",
-					"thread",
-					"process",
-					1,
-					{ { "", CELL_SHARE, 0 } } },
-	[DIFFERENCE_THREADS] = { "Threads by name",
-				 "CPU in percent of one core, within about a second; n: how many",
-				 "thread",
-				 NULL,
-				 2,
-				 { { "cpu", CELL_CPU, 0 }, { "n", CELL_COUNT, 1 } } },
-	[DIFFERENCE_MAPPINGS] = { "Mappings",
-				  "resident and swapped",
-				  "mapping",
-				  "permissions",
-				  1,
-				  { { "", CELL_BYTES, -1 } } },
-};
-
 /* Of a number, and of a change, which has a sign. */
 static int cell_width(enum cell cell, bool change)
 {
@@ -1046,11 +1039,16 @@ static int cell_width(enum cell cell, bool change)
 	return widths[cell] + (change ? 1 : 0);
 }
 
+static bool has_column(const struct form *form, size_t i)
+{
+	return i < COLUMNS_MAX && form->column[i].cell != CELL_NONE;
+}
+
 static int group_width(const struct form *form, bool change)
 {
 	int width = -1;
 
-	for (size_t i = 0; i < form->columns; i++)
+	for (size_t i = 0; has_column(form, i); i++)
 		width += 1 + cell_width(form->column[i].cell, change);
 	return width;
 }
@@ -1090,53 +1088,6 @@ static double side_value(const struct contrast *contrast, const struct contrast_
 	return contrast_value(contrast, row, side, 0) + contrast_value(contrast, row, side, 1);
 }
 
-static void print_side(const struct form *form, const struct contrast *contrast, const struct contrast_row *row,
-		       enum contrast_side side, FILE *file)
-{
-	for (size_t i = 0; i < form->columns; i++) {
-		const struct column *column = &form->column[i];
-
-		if (i > 0)
-			fputc(' ', file);
-		if (row->there[side])
-			print_number(column->cell, side_value(contrast, row, side, column->measure), false, file);
-		else
-			fprintf(file, "%*s", cell_width(column->cell, false), "-");
-	}
-	fputs("  ", file);
-}
-
-static void print_change(const struct form *form, const struct contrast *contrast, const struct contrast_row *row,
-			 FILE *file)
-{
-	for (size_t i = 0; i < form->columns; i++) {
-		int measure = form->column[i].measure;
-
-		if (i > 0)
-			fputc(' ', file);
-		print_number(form->column[i].cell,
-			     side_value(contrast, row, CONTRAST_B, measure) -
-				     side_value(contrast, row, CONTRAST_A, measure),
-			     true, file);
-	}
-	fputs("  ", file);
-}
-
-/* ---- names ---- */
-
-/* Of a module's path, the file name. */
-static const char *place_of(enum difference_table table, const struct contrast_row *row)
-{
-	const char *slash = strrchr(row->place, '/');
-
-	return tables[table].functions && slash && slash[1] ? slash + 1 : row->place;
-}
-
-static const char *name_of(const struct contrast_row *row)
-{
-	return row->name[0] ? row->name : "?";
-}
-
 /* A table on its way to the screen. */
 struct page {
 	const struct difference *difference;
@@ -1148,6 +1099,43 @@ struct page {
 	bool full;
 	FILE *file;
 };
+
+/* Of one side, or (side is CONTRAST_SIDES) the change. */
+static void print_numbers(const struct page *page, const struct contrast_row *row, unsigned side)
+{
+	const struct contrast *contrast = page->contrast;
+	bool change = side == CONTRAST_SIDES;
+
+	for (size_t i = 0; has_column(page->form, i); i++) {
+		const struct column *column = &page->form->column[i];
+		double value = side_value(contrast, row, change ? CONTRAST_B : side, column->measure);
+
+		if (change)
+			value -= side_value(contrast, row, CONTRAST_A, column->measure);
+		if (i > 0)
+			fputc(' ', page->file);
+		if (change || row->there[side])
+			print_number(column->cell, value, change, page->file);
+		else
+			fprintf(page->file, "%*s", cell_width(column->cell, false), "-");
+	}
+	fputs("  ", page->file);
+}
+
+/* ---- names ---- */
+
+/* Of a module's path, the file name. */
+static const char *place_of(enum difference_table table, const struct contrast_row *row)
+{
+	const char *slash = strrchr(row->place, '/');
+
+	return forms[table].functions && slash && slash[1] ? slash + 1 : row->place;
+}
+
+static const char *name_of(const struct contrast_row *row)
+{
+	return row->name[0] ? row->name : "?";
+}
 
 /* Rows that have grown, then rows that have shrunk, in each the largest change first. */
 static const struct contrast_row *row_of(const struct page *page, size_t i)
@@ -1217,7 +1205,7 @@ static void print_names(const struct page *page, const char *only, const char *n
 
 static void print_heads(const struct page *page, bool change)
 {
-	for (size_t i = 0; i < page->form->columns; i++) {
+	for (size_t i = 0; has_column(page->form, i); i++) {
 		const struct column *column = &page->form->column[i];
 
 		fprintf(page->file, "%s%*s", i > 0 ? " " : "", cell_width(column->cell, change), column->head);
@@ -1230,21 +1218,19 @@ static void print_header(const struct page *page)
 {
 	const struct form *form = page->form;
 	const char *place = form->place ? form->place : "";
-	bool second = form->columns > 1;
 
 	for (unsigned side = 0; page->full && side < CONTRAST_SIDES; side++)
 		fprintf(page->file, "%*s  ", group_width(form, false),
 			difference_label(page->difference, page->table, side));
 	fprintf(page->file, "%*s", group_width(form, true), "change");
-	if (!second) {
+	if (has_column(form, 1)) {
+		fputc('\n', page->file);
+		for (unsigned side = 0; page->full && side < CONTRAST_SIDES; side++)
+			print_heads(page, false);
+		print_heads(page, true);
+	} else {
 		fputs("  ", page->file);
-		print_names(page, "only", form->name, place);
-		return;
 	}
-	fputc('\n', page->file);
-	for (unsigned side = 0; page->full && side < CONTRAST_SIDES; side++)
-		print_heads(page, false);
-	print_heads(page, true);
 	print_names(page, "only", form->name, place);
 }
 
@@ -1254,11 +1240,11 @@ static void print_row(const struct page *page, const struct contrast_row *row)
 
 	for (unsigned side = 0; side < CONTRAST_SIDES; side++) {
 		if (page->full)
-			print_side(page->form, page->contrast, row, side, page->file);
+			print_numbers(page, row, side);
 		if (!row->there[1 - side])
 			only = difference_label(page->difference, page->table, side);
 	}
-	print_change(page->form, page->contrast, row, page->file);
+	print_numbers(page, row, CONTRAST_SIDES);
 	print_names(page, only, name_of(row), place_of(page->table, row));
 }
 
@@ -1270,7 +1256,7 @@ static void print_title(const struct page *page)
 	for (unsigned side = 0; side < CONTRAST_SIDES; side++) {
 		uint64_t sum = page->contrast->sum[side];
 
-		if (tables[page->table].memory)
+		if (forms[page->table].memory)
 			units_format_bytes(amount[side], sizeof(amount[side]), sum);
 		else
 			snprintf(amount[side], sizeof(amount[side]), "%" PRIu64, sum);
@@ -1344,7 +1330,7 @@ static int difference_print(const struct difference *difference, bool memory_fir
 		return rc;
 	for (unsigned memory = 0; memory < 2; memory++)
 		for (unsigned i = 0; i < DIFFERENCE_THREADS; i++)
-			if (tables[i].memory == ((memory == 1) != memory_first))
+			if (forms[i].memory == ((memory == 1) != memory_first))
 				print_table(difference, i, rows, line, file);
 	for (unsigned i = DIFFERENCE_THREADS; i < DIFFERENCE_TABLES; i++)
 		print_table(difference, i, rows, line, file);
