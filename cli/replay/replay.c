@@ -59,38 +59,38 @@ struct entry_assignment {
 	struct match **matches; /* one per entry */
 };
 
-static void entry_assignment_free(struct entry_assignment *entry_assignment)
+static void entry_assignment_free(struct entry_assignment *assignment)
 {
-	if (!entry_assignment)
+	if (!assignment)
 		return;
 
-	for (size_t i = 0; entry_assignment->matches && i < entry_assignment->config->target_count; i++)
-		match_free(entry_assignment->matches[i]);
-	free(entry_assignment->matches);
-	free(entry_assignment);
+	for (size_t i = 0; assignment->matches && i < assignment->config->target_count; i++)
+		match_free(assignment->matches[i]);
+	free(assignment->matches);
+	free(assignment);
 }
 CLEANUP(entry_assignment, free);
 
 static int entry_assignment_new(const struct config *config, const char *as, struct entry_assignment **ret)
 {
-	AUTO(entry_assignment_freep) struct entry_assignment *entry_assignment = calloc(1, sizeof(*entry_assignment));
+	AUTO(entry_assignment_freep) struct entry_assignment *assignment = calloc(1, sizeof(*assignment));
 
-	if (!entry_assignment)
+	if (!assignment)
 		return -ENOMEM;
 
-	entry_assignment->config = config;
-	entry_assignment->as = as;
-	entry_assignment->matches = calloc(config->target_count + 1, sizeof(*entry_assignment->matches));
-	if (!entry_assignment->matches)
+	assignment->config = config;
+	assignment->as = as;
+	assignment->matches = calloc(config->target_count + 1, sizeof(*assignment->matches));
+	if (!assignment->matches)
 		return -ENOMEM;
 	for (size_t i = 0; i < config->target_count; i++) {
-		int r = match_new(&config->targets[i], &entry_assignment->matches[i]);
+		int r = match_new(&config->targets[i], &assignment->matches[i]);
 
 		if (r < 0)
 			return r;
 	}
 
-	*ret = TAKE(entry_assignment);
+	*ret = TAKE(assignment);
 	return 0;
 }
 
@@ -128,10 +128,10 @@ static bool entry_selects(const struct match *match, const struct target *target
 }
 
 /* An entry with "outside" has nothing that is in a cgroup of an earlier one. */
-static bool is_taken(const struct entry_assignment *entry_assignment, size_t entry, const struct target *target)
+static bool is_taken(const struct entry_assignment *assignment, size_t entry, const struct target *target)
 {
-	for (size_t i = 0; entry_assignment->config->targets[entry].outside && i < entry; i++)
-		if (entry_selects(entry_assignment->matches[i], target, true))
+	for (size_t i = 0; assignment->config->targets[entry].outside && i < entry; i++)
+		if (entry_selects(assignment->matches[i], target, true))
 			return true;
 	return false;
 }
@@ -140,15 +140,14 @@ static bool is_taken(const struct entry_assignment *entry_assignment, size_t ent
  * The target's own entry if the configuration has it, else the first that selects it by pid, name,
  * command line or cgroup, else `as`, else its own. Never NULL.
  */
-static const char *entry_assignment_entry(const struct entry_assignment *entry_assignment, const struct target *target)
+static const char *entry_assignment_entry(const struct entry_assignment *assignment, const struct target *target)
 {
-	if (is_entry(entry_assignment->config, target->entry))
+	if (is_entry(assignment->config, target->entry))
 		return target->entry;
-	for (size_t i = 0; i < entry_assignment->config->target_count; i++)
-		if (entry_selects(entry_assignment->matches[i], target, false) &&
-		    !is_taken(entry_assignment, i, target))
-			return entry_assignment->config->targets[i].name;
-	return entry_assignment->as ? entry_assignment->as : target->entry;
+	for (size_t i = 0; i < assignment->config->target_count; i++)
+		if (entry_selects(assignment->matches[i], target, false) && !is_taken(assignment, i, target))
+			return assignment->config->targets[i].name;
+	return assignment->as ? assignment->as : target->entry;
 }
 
 /*
@@ -1221,7 +1220,13 @@ static void replay_view_proposals(struct replay_view *view, const struct proposa
 
 #define RATES_MAX 8
 
-/* The command line, and what is made of it before anything is read. */
+/* The same events under several configurations. */
+struct stage {
+	struct rule_replay **rule_replays;
+	size_t count;
+};
+
+/* The command line, what is made of it before anything is read, and the run. */
 struct replay {
 	const char *config_path, *what_if_text, *suggest_text, *as, *directory;
 	uint64_t cpus, memory_bytes; /* 0: as the sources say, or as of this machine */
@@ -1235,29 +1240,20 @@ struct replay {
 	size_t rate_count;
 	char incidents[INCIDENT_LOAD_PATH_MAX];
 	char ring[PATHS_MAX], *ring_source; /* the source if there are no operands */
-};
-
-/* The same events under several configurations. */
-struct stage {
-	struct rule_replay **rule_replays;
-	size_t count;
-};
-
-struct rerun {
-	const struct replay *request;
+	/* The run. */
 	struct entry_assignment *entry_assignment;
 	struct stage stage;              /* the configuration as it is, then the variants */
 	struct suggestion **suggestions; /* one per rule; NULL: none can be made */
 	struct replay_view view;
+	uint64_t span_ns;
+	bool rereadable;
+	int code; /* enum options_exit; the worst so far */
+	bool any; /* source could be opened */
 	/* While sources are read. */
 	const struct stage *playing;
 	bool trying;     /* the second reading: nothing is printed */
 	uint32_t source; /* its number */
 	int result;      /* of collecting */
-	uint64_t span_ns;
-	bool rereadable;
-	int code; /* enum options_exit; the worst so far */
-	bool any; /* source could be opened */
 };
 
 static void stage_release(struct stage *stage)
@@ -1297,53 +1293,53 @@ static int stage_add_variants(struct stage *stage, const struct what_if *what_if
 
 static int on_fire(void *ctx, const struct evaluator_firing *firing)
 {
-	struct rerun *rerun = ctx;
+	struct replay *replay = ctx;
 
-	if (!rerun->trying)
-		replay_view_firing(&rerun->view, firing);
+	if (!replay->trying)
+		replay_view_firing(&replay->view, firing);
 	return 0;
 }
 
 static void on_window(void *ctx, const struct evaluator_firing *window)
 {
-	struct rerun *rerun = ctx;
-	size_t rule = (size_t)(window->rule - rerun->request->config->rules);
+	struct replay *replay = ctx;
+	size_t rule = (size_t)(window->rule - replay->config->rules);
 
-	if (rerun->suggestions && rerun->suggestions[rule] && rerun->result == 0)
-		rerun->result = suggestion_add(rerun->suggestions[rule], rerun->source, window);
+	if (replay->suggestions && replay->suggestions[rule] && replay->result == 0)
+		replay->result = suggestion_add(replay->suggestions[rule], replay->source, window);
 }
 
 /* A closed standard output ends the command. */
 static int on_event(void *ctx, const struct ring_event *event)
 {
-	struct rerun *rerun = ctx;
+	struct replay *replay = ctx;
 	struct ring_event assigned;
 	int r = 0;
 
 	if (event->type == RING_EVENT_TARGET) {
 		assigned = *event;
-		assigned.target.entry = entry_assignment_entry(rerun->entry_assignment, &event->target);
+		assigned.target.entry = entry_assignment_entry(replay->entry_assignment, &event->target);
 		event = &assigned;
 	}
-	for (size_t i = 0; r == 0 && i < rerun->playing->count; i++)
-		r = rule_replay_event(rerun->playing->rule_replays[i], event);
+	for (size_t i = 0; r == 0 && i < replay->playing->count; i++)
+		r = rule_replay_event(replay->playing->rule_replays[i], event);
 	if (r == 0)
-		r = rerun->result;
+		r = replay->result;
 	return r == 0 && ferror(stdout) ? -EPIPE : r;
 }
 
 static void on_trouble(void *ctx, uint64_t line, uint64_t rows_lost, const char *why)
 {
-	struct rerun *rerun = ctx;
+	struct replay *replay = ctx;
 
-	if (!rerun->trying)
-		replay_view_trouble(&rerun->view, line, rows_lost, why);
-	rerun->code = EXIT_TROUBLE > rerun->code ? EXIT_TROUBLE : rerun->code;
+	if (!replay->trying)
+		replay_view_trouble(&replay->view, line, rows_lost, why);
+	replay->code = EXIT_TROUBLE > replay->code ? EXIT_TROUBLE : replay->code;
 }
 
 static void on_progress(void *ctx, uint64_t done_bytes, uint64_t size_bytes)
 {
-	struct replay_view *view = &((struct rerun *)ctx)->view;
+	struct replay_view *view = &((struct replay *)ctx)->view;
 	unsigned percent;
 
 	if (!view->progress || size_bytes < PROGRESS_BYTES_MIN)
@@ -1355,114 +1351,114 @@ static void on_progress(void *ctx, uint64_t done_bytes, uint64_t size_bytes)
 	view->shown_percent = percent;
 }
 
-static void rerun_complain(struct rerun *rerun, int code, const char *message)
+static void complain_source(struct replay *replay, int code, const char *message)
 {
 	output_complain(command, message, NULL);
-	rerun->code = rerun->code < code ? code : rerun->code;
+	replay->code = replay->code < code ? code : replay->code;
 }
 
 /* The command line overrides the recording. */
-static struct metric_machine machine_of(const struct rerun *rerun, const struct replay_source *source)
+static struct metric_machine machine_of(const struct replay *replay, const struct replay_source *source)
 {
-	struct metric_machine machine = rerun->request->machine;
+	struct metric_machine machine = replay->machine;
 
-	if (rerun->request->cpus == 0 && source->machine.cores > 0)
+	if (replay->cpus == 0 && source->machine.cores > 0)
 		machine.cores = source->machine.cores;
-	if (rerun->request->memory_bytes == 0 && source->machine.memory_bytes > 0)
+	if (replay->memory_bytes == 0 && source->machine.memory_bytes > 0)
 		machine.memory_bytes = source->machine.memory_bytes;
 	return machine;
 }
 
 /* Prints what there was, and what was wrong, once a source is over. */
-static void end_source(struct rerun *rerun, const struct replay_source *source, const struct recording_summary *summary,
-		       int result)
+static void end_source(struct replay *replay, const struct replay_source *source,
+		       const struct recording_summary *summary, int result)
 {
 	const struct stream_reader_report *report = &summary->report;
 	bool stream = !source->ring;
 
-	if (rerun->trying || result == -EPIPE)
+	if (replay->trying || result == -EPIPE)
 		return;
 	if (result < 0 && result != -ENOMEM)
-		on_trouble(rerun, 0, 0, strerror(-result));
+		on_trouble(replay, 0, 0, strerror(-result));
 	if (stream && report->ours && !report->complete)
-		on_trouble(rerun, 0, 0, "it has no closing checksum: it was cut off, or is still being written");
-	replay_view_source_end(&rerun->view, source, summary);
+		on_trouble(replay, 0, 0, "it has no closing checksum: it was cut off, or is still being written");
+	replay_view_source_end(&replay->view, source, summary);
 	if (summary->any)
-		rerun->span_ns += summary->to.ns > summary->from.ns ? summary->to.ns - summary->from.ns : 0;
+		replay->span_ns += summary->to.ns > summary->from.ns ? summary->to.ns - summary->from.ns : 0;
 	if (stream && !report->ours) {
 		char message[REPLAY_SOURCE_MESSAGE_MAX];
 
 		snprintf(message, sizeof(message), "%.400s: not a recording: there is no line of a sample stream in it",
 			 source->path);
-		rerun_complain(rerun, EXIT_USAGE, message);
+		complain_source(replay, EXIT_USAGE, message);
 	}
 }
 
 /* 0, or what ends the command: -ENOMEM, -EPIPE. Errors of the source are printed. */
-static int play_source(struct rerun *rerun, struct replay_source *source)
+static int play_source(struct replay *replay, struct replay_source *source)
 {
 	const struct recording_options options = {
-		.interval_ns = rerun->request->config->sampling.interval_ns,
-		.heartbeat_ns = rerun->request->config->sampling.heartbeat_ns,
+		.interval_ns = replay->config->sampling.interval_ns,
+		.heartbeat_ns = replay->config->sampling.heartbeat_ns,
 		.event = on_event,
 		.trouble = on_trouble,
-		.ctx = rerun,
+		.ctx = replay,
 	};
-	struct metric_machine machine = machine_of(rerun, source);
+	struct metric_machine machine = machine_of(replay, source);
 	struct recording_summary summary;
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < rerun->playing->count; i++)
-		r = rule_replay_again(rerun->playing->rule_replays[i], &machine);
+	for (size_t i = 0; r == 0 && i < replay->playing->count; i++)
+		r = rule_replay_again(replay->playing->rule_replays[i], &machine);
 	if (r < 0)
 		return r;
-	rerun->rereadable &= source->rereadable;
-	if (!rerun->trying)
-		replay_view_source(&rerun->view, source);
+	replay->rereadable &= source->rereadable;
+	if (!replay->trying)
+		replay_view_source(&replay->view, source);
 	r = replay_source_play(source, &options, on_progress, &summary);
-	end_source(rerun, source, &summary, r);
+	end_source(replay, source, &summary, r);
 	return r == -ENOMEM || r == -EPIPE ? r : 0;
 }
 
-static int play_operand(struct rerun *rerun, const char *operand)
+static int play_operand(struct replay *replay, const char *operand)
 {
 	AUTO(replay_source_close) struct replay_source source = { .fd = -1 };
 	char message[REPLAY_SOURCE_MESSAGE_MAX];
-	int r = replay_source_open(operand, rerun->request->incidents, &source, message);
+	int r = replay_source_open(operand, replay->incidents, &source, message);
 
 	if (r == -ENOMEM)
 		return r;
 	if (r == 0) {
-		rerun->any = true;
-		return play_source(rerun, &source);
+		replay->any = true;
+		return play_source(replay, &source);
 	}
-	if (!rerun->trying)
-		rerun_complain(rerun, r == -EINVAL ? EXIT_USAGE : EXIT_TROUBLE, message);
+	if (!replay->trying)
+		complain_source(replay, r == -EINVAL ? EXIT_USAGE : EXIT_TROUBLE, message);
 	return 0;
 }
 
-static int play_stage(struct rerun *rerun, const struct stage *stage)
+static int play_stage(struct replay *replay, const struct stage *stage)
 {
 	int r = 0;
 
-	rerun->playing = stage;
-	for (size_t i = 0; r == 0 && i < rerun->request->source_count; i++) {
-		rerun->source = (uint32_t)i;
-		r = play_operand(rerun, rerun->request->sources[i]);
+	replay->playing = stage;
+	for (size_t i = 0; r == 0 && i < replay->source_count; i++) {
+		replay->source = (uint32_t)i;
+		r = play_operand(replay, replay->sources[i]);
 	}
 	return r;
 }
 
-static int make_suggestions(struct rerun *rerun)
+static int make_suggestions(struct replay *replay)
 {
-	if (rerun->request->rate_count == 0)
+	if (replay->rate_count == 0)
 		return 0;
-	rerun->suggestions = calloc(rerun->request->config->rule_count + 1, sizeof(struct suggestion *));
-	if (!rerun->suggestions)
+	replay->suggestions = calloc(replay->config->rule_count + 1, sizeof(struct suggestion *));
+	if (!replay->suggestions)
 		return -ENOMEM;
-	for (size_t i = 0; i < rerun->request->config->rule_count; i++) {
-		const struct config_rule *rule = &rerun->request->config->rules[i];
-		int r = rule->trigger.has_percent ? suggestion_new(rule, &rerun->suggestions[i]) : 0;
+	for (size_t i = 0; i < replay->config->rule_count; i++) {
+		const struct config_rule *rule = &replay->config->rules[i];
+		int r = rule->trigger.has_percent ? suggestion_new(rule, &replay->suggestions[i]) : 0;
 
 		if (r == -ENOMEM)
 			return r;
@@ -1470,19 +1466,19 @@ static int make_suggestions(struct rerun *rerun)
 	return 0;
 }
 
-static struct proposal make_proposal(const struct rerun *rerun, size_t rule, double per_day)
+static struct proposal make_proposal(const struct replay *replay, size_t rule, double per_day)
 {
-	struct proposal proposal = { .rule = &rerun->request->config->rules[rule], .per_day = per_day };
+	struct proposal proposal = { .rule = &replay->config->rules[rule], .per_day = per_day };
 
-	proposal.wanted = (uint64_t)(per_day * ((double)rerun->span_ns / (double)DAY_NS) + 0.5);
-	proposal.fits = rerun->suggestions[rule] != NULL;
+	proposal.wanted = (uint64_t)(per_day * ((double)replay->span_ns / (double)DAY_NS) + 0.5);
+	proposal.fits = replay->suggestions[rule] != NULL;
 	if (proposal.fits)
-		suggestion_answer(rerun->suggestions[rule], proposal.wanted, &proposal.answer);
+		suggestion_answer(replay->suggestions[rule], proposal.wanted, &proposal.answer);
 	return proposal;
 }
 
 /* Adds a proposal as a variant. 0; -ENOMEM; 1: it is not valid in this rule, or one too many. */
-static int add_trial(const struct rerun *rerun, struct what_if *trials, const struct proposal *proposal)
+static int add_trial(const struct replay *replay, struct what_if *trials, const struct proposal *proposal)
 {
 	const struct config_rule *rule = proposal->rule;
 	char message[WHAT_IF_MESSAGE_MAX], value[64];
@@ -1490,13 +1486,13 @@ static int add_trial(const struct rerun *rerun, struct what_if *trials, const st
 	int r;
 
 	units_format(value, sizeof(value), metric_unit(rule->metric), proposal->answer.threshold, UNITS_EXACT);
-	r = what_if_add(trials, rerun->request->config, (size_t)(rule - rerun->request->config->rules),
-			percent ? "percent" : "above", value, message);
+	r = what_if_add(trials, replay->config, (size_t)(rule - replay->config->rules), percent ? "percent" : "above",
+			value, message);
 	return r == -EINVAL ? 1 : r;
 }
 
 /* Replays everything once more under what is proposed. 0, -ENOMEM, -EPIPE. */
-static int try_proposals(struct rerun *rerun, struct proposal *proposals, size_t count)
+static int try_proposals(struct replay *replay, struct proposal *proposals, size_t count)
 {
 	AUTO(what_if_release) struct what_if trials = { 0 };
 	AUTO(stage_release) struct stage stage = { 0 };
@@ -1505,105 +1501,78 @@ static int try_proposals(struct rerun *rerun, struct proposal *proposals, size_t
 	for (size_t i = 0; r >= 0 && i < count; i++) {
 		if (!proposals[i].fits || !proposals[i].answer.known)
 			continue;
-		r = add_trial(rerun, &trials, &proposals[i]);
+		r = add_trial(replay, &trials, &proposals[i]);
 		proposals[i].replayed = r == 0;
 	}
 	if (r >= 0)
-		r = stage_add_variants(&stage, &trials, &rerun->request->machine);
-	rerun->trying = true;
+		r = stage_add_variants(&stage, &trials, &replay->machine);
+	replay->trying = true;
 	if (r >= 0)
-		r = play_stage(rerun, &stage);
+		r = play_stage(replay, &stage);
 	for (size_t i = 0, trial = 0; r == 0 && i < count; i++)
 		if (proposals[i].replayed) {
-			size_t rule = (size_t)(proposals[i].rule - rerun->request->config->rules);
+			size_t rule = (size_t)(proposals[i].rule - replay->config->rules);
 
 			proposals[i].fired = stage.rule_replays[trial++]->rules[rule].fired;
 		}
 	return r;
 }
 
-static int suggest_thresholds(struct rerun *rerun)
+static int suggest_thresholds(struct replay *replay)
 {
-	size_t count = rerun->request->config->rule_count * rerun->request->rate_count, at = 0;
+	size_t count = replay->config->rule_count * replay->rate_count, at = 0;
 	AUTO_FREE struct proposal *proposals = calloc(count + 1, sizeof(*proposals));
 	int r = 0;
 
 	if (!proposals)
 		return -ENOMEM;
-	for (size_t rule = 0; rule < rerun->request->config->rule_count; rule++)
-		for (size_t i = 0; i < rerun->request->rate_count; i++)
-			proposals[at++] = make_proposal(rerun, rule, rerun->request->rates[i]);
-	if (rerun->rereadable)
-		r = try_proposals(rerun, proposals, count);
+	for (size_t rule = 0; rule < replay->config->rule_count; rule++)
+		for (size_t i = 0; i < replay->rate_count; i++)
+			proposals[at++] = make_proposal(replay, rule, replay->rates[i]);
+	if (replay->rereadable)
+		r = try_proposals(replay, proposals, count);
 	if (r == 0)
-		replay_view_proposals(&rerun->view, proposals, count, rerun->span_ns);
+		replay_view_proposals(&replay->view, proposals, count, replay->span_ns);
 	return r;
 }
 
-static int show_variants(struct rerun *rerun)
+static int show_variants(struct replay *replay)
 {
-	AUTO_FREE const struct rule_replay_rule **outcomes =
-		calloc(rerun->request->what_if.count + 1, sizeof(*outcomes));
+	AUTO_FREE const struct rule_replay_rule **outcomes = calloc(replay->what_if.count + 1, sizeof(*outcomes));
 
 	if (!outcomes)
 		return -ENOMEM;
-	for (size_t i = 0; i < rerun->request->what_if.count; i++)
-		outcomes[i] = rerun->stage.rule_replays[i + 1]->rules;
-	replay_view_whatif(&rerun->view, &rerun->request->what_if, rerun->stage.rule_replays[0]->rules, outcomes);
+	for (size_t i = 0; i < replay->what_if.count; i++)
+		outcomes[i] = replay->stage.rule_replays[i + 1]->rules;
+	replay_view_whatif(&replay->view, &replay->what_if, replay->stage.rule_replays[0]->rules, outcomes);
 	return 0;
 }
 
-static int rerun_run(struct rerun *rerun)
+static int play_all(struct replay *replay)
 {
 	const struct rule_replay_options options = {
-		.config = rerun->request->config,
-		.machine = rerun->request->machine,
+		.config = replay->config,
+		.machine = replay->machine,
 		.fire = on_fire,
 		.witness = on_window,
-		.ctx = rerun,
+		.ctx = replay,
 	};
-	int r = make_suggestions(rerun);
+	int r = make_suggestions(replay);
 
 	if (r == 0)
-		r = stage_add(&rerun->stage, &options);
+		r = stage_add(&replay->stage, &options);
 	if (r == 0)
-		r = stage_add_variants(&rerun->stage, &rerun->request->what_if, &rerun->request->machine);
+		r = stage_add_variants(&replay->stage, &replay->what_if, &replay->machine);
 	if (r == 0)
-		r = play_stage(rerun, &rerun->stage);
-	if (r < 0 || (!rerun->any && !rerun->request->json)) /* nothing could be opened: only messages */
+		r = play_stage(replay, &replay->stage);
+	if (r < 0 || (!replay->any && !replay->json)) /* nothing could be opened: only messages */
 		return r;
-	replay_view_rules(&rerun->view, rerun->stage.rule_replays[0]->rules, rerun->request->config->rule_count);
-	if (rerun->request->what_if.count > 0)
-		r = show_variants(rerun);
-	if (r == 0 && rerun->request->rate_count > 0)
-		r = suggest_thresholds(rerun);
+	replay_view_rules(&replay->view, replay->stage.rule_replays[0]->rules, replay->config->rule_count);
+	if (replay->what_if.count > 0)
+		r = show_variants(replay);
+	if (r == 0 && replay->rate_count > 0)
+		r = suggest_thresholds(replay);
 	return r;
-}
-
-static void rerun_release(struct rerun *rerun)
-{
-	stage_release(&rerun->stage);
-	for (size_t i = 0; rerun->suggestions && i < rerun->request->config->rule_count; i++)
-		suggestion_free(rerun->suggestions[i]);
-	free(rerun->suggestions);
-	entry_assignment_free(rerun->entry_assignment);
-}
-
-/* Prints to standard output, and what is wrong to standard error. Returns the code to exit with. */
-static int rerun_all(const struct replay *request)
-{
-	AUTO(rerun_release) struct rerun rerun = { .request = request, .rereadable = true };
-	int r = entry_assignment_new(request->config, request->as, &rerun.entry_assignment);
-
-	if (r == 0)
-		r = replay_view_open(&rerun.view, request->json, request->summary);
-	if (r == 0) {
-		r = rerun_run(&rerun);
-		replay_view_close(&rerun.view);
-	}
-	if (r == -ENOMEM)
-		return output_no_memory();
-	return r < 0 && rerun.code == EXIT_OK ? EXIT_TROUBLE : rerun.code;
 }
 
 /* ---- the command ---- */
@@ -1736,24 +1705,40 @@ static int replay_prepare(struct replay *replay)
 	return r == 0 ? find_files(replay) : r;
 }
 
+/* Prints to standard output, and what is wrong to standard error. Returns the code to exit with. */
 static int replay_all(struct replay *replay)
 {
 	int r = replay_prepare(replay);
 
+	if (r < 0 && r != -ENOMEM)
+		return EXIT_USAGE;
+	if (r == 0)
+		r = entry_assignment_new(replay->config, replay->as, &replay->entry_assignment);
+	if (r == 0)
+		r = replay_view_open(&replay->view, replay->json, replay->summary);
+	if (r == 0) {
+		r = play_all(replay);
+		replay_view_close(&replay->view);
+	}
 	if (r == -ENOMEM)
 		return output_no_memory();
-	return r < 0 ? EXIT_USAGE : rerun_all(replay);
+	return r < 0 && replay->code == EXIT_OK ? EXIT_TROUBLE : replay->code;
 }
 
 static void replay_release(struct replay *replay)
 {
+	stage_release(&replay->stage);
+	for (size_t i = 0; replay->suggestions && i < replay->config->rule_count; i++)
+		suggestion_free(replay->suggestions[i]);
+	free(replay->suggestions);
+	entry_assignment_free(replay->entry_assignment);
 	what_if_release(&replay->what_if);
 	config_free(replay->config);
 }
 
 int replay_command(int argc, char **argv)
 {
-	AUTO(replay_release) struct replay replay = { 0 };
+	AUTO(replay_release) struct replay replay = { .rereadable = true };
 	const struct option_spec options[] = {
 		{ 'c', "config", OPTION_TEXT, "FILE", "rules to run (" PATHS_CONFIG ")", &replay.config_path },
 		{ 'w', "what-if", OPTION_TEXT, "CHANGE", "RULE.KEY=VALUE,VALUE,...: what would have fired then",
