@@ -788,28 +788,6 @@ static const struct form *find_form(const char *name)
 	return NULL;
 }
 
-/* The code to exit with. */
-static int write_form(const struct form *form, int fd, bool memory, FILE *out)
-{
-	AUTO_FREE struct incident *incident = malloc(sizeof(*incident));
-	struct exporting exporting = {
-		.fd = fd, .incident = incident, .out = out, .sink = output_sink(out), .memory = memory
-	};
-	int rc = incident ? incident_json_read(fd, incident) : -ENOMEM;
-
-	if (rc < 0) {
-		fprintf(stderr, "%s: " INCIDENT_FILE ": %s\n", command, rc == -EBADMSG ? "damaged" : strerror(-rc));
-		return EXIT_TROUBLE;
-	}
-	rc = form->write(&exporting);
-	if (rc == -ENOMEM)
-		return output_no_memory();
-	/* output_file_write reports an error of the output. */
-	if (rc < 0 && !ferror(out))
-		fprintf(stderr, "%s: %s: %s\n", command, form->name, rc == -EBADMSG ? "damaged" : strerror(-rc));
-	return rc == 0 ? EXIT_OK : EXIT_TROUBLE;
-}
-
 /* What is written where. */
 struct job {
 	const struct form *form;
@@ -817,12 +795,28 @@ struct job {
 	bool memory;
 };
 
-static int write_job(void *ctx, FILE *file, bool *keep)
+/* Nothing that failed is kept. */
+static int write_job(void *ctx, FILE *out, bool *keep)
 {
 	const struct job *job = ctx;
+	AUTO_FREE struct incident *incident = malloc(sizeof(*incident));
+	struct exporting exporting = {
+		.fd = job->fd, .incident = incident, .out = out, .sink = output_sink(out), .memory = job->memory
+	};
+	int rc = incident ? incident_json_read(job->fd, incident) : -ENOMEM;
 
-	(void)keep; /* nothing that failed is kept */
-	return write_form(job->form, job->fd, job->memory, file);
+	(void)keep;
+	if (rc < 0) {
+		fprintf(stderr, "%s: " INCIDENT_FILE ": %s\n", command, rc == -EBADMSG ? "damaged" : strerror(-rc));
+		return EXIT_TROUBLE;
+	}
+	rc = job->form->write(&exporting);
+	if (rc == -ENOMEM)
+		return output_no_memory();
+	/* output_file_write reports an error of the output. */
+	if (rc < 0 && !ferror(out))
+		fprintf(stderr, "%s: %s: %s\n", command, job->form->name, rc == -EBADMSG ? "damaged" : strerror(-rc));
+	return rc == 0 ? EXIT_OK : EXIT_TROUBLE;
 }
 
 int export_command(int argc, char **argv)

@@ -224,7 +224,7 @@ static const struct kind {
 static void put_rows(const struct kind *kind, struct json_writer *json)
 {
 	json_member_array(json, "tooltipRows");
-	for (size_t i = 0; i < sizeof(kind->rows) / sizeof(kind->rows[0]) && kind->rows[i].source; i++) {
+	for (size_t i = 0; i < ARRAY_LEN(kind->rows) && kind->rows[i].source; i++) {
 		json_begin_object(json);
 		json_member_text(json, "type", "value");
 		json_member_text(json, "source", kind->rows[i].source);
@@ -313,7 +313,7 @@ static void firefox_counters_put(const struct firefox_counters *counters, const 
 		for (span.count = 0;
 		     i + span.count < counters->count && counters->points[i + span.count].target == span.target;)
 			span.count++;
-		for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
+		for (size_t k = 0; k < ARRAY_LEN(kinds); k++)
 			put_counter(&span, &kinds[k], json);
 	}
 	json_end_array(json);

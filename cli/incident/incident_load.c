@@ -29,7 +29,6 @@
 #include "lib/incident/incident.h"
 #include "lib/incident/manifest.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -220,19 +219,14 @@ bool incident_filter_name(const struct incident_filter *filter, const char *name
 	return until_ns == 0 || wall.ns < until_ns;
 }
 
-static bool filter_matches(const char *pattern, const char *text)
-{
-	return fnmatch(pattern, text, 0) == 0;
-}
-
 bool incident_filter_content(const struct incident_filter *filter, const struct incident *incident)
 {
 	const char *rule = incident->rule.name[0] ? incident->rule.name : incident_kind_name(incident->kind);
 
-	if (filter->target && !filter_matches(filter->target, incident->target.name) &&
-	    (incident->target.entry[0] == '\0' || !filter_matches(filter->target, incident->target.entry)))
+	if (filter->target && fnmatch(filter->target, incident->target.name, 0) != 0 &&
+	    (incident->target.entry[0] == '\0' || fnmatch(filter->target, incident->target.entry, 0) != 0))
 		return false;
-	return !filter->rule || filter_matches(filter->rule, rule);
+	return !filter->rule || fnmatch(filter->rule, rule, 0) == 0;
 }
 
 static bool filter_passes(const struct incident_filter *filter, int dirfd, const char *name)
@@ -442,10 +436,14 @@ int incident_load_directory(const char *option, char *buf, size_t cap)
 
 /* ---- names ---- */
 
-static void close_dir(DIR **dir)
+struct listing {
+	int dirfd;
+	struct incident_load_names names;
+};
+
+static void release_listing(struct listing *listing)
 {
-	if (*dir)
-		closedir(*dir);
+	incident_load_names_release(&listing->names);
 }
 
 static int compare_names(const void *a, const void *b)
@@ -453,64 +451,36 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(a, b);
 }
 
-static int add_name(struct incident_load_names *names, const char *name)
+/* Returns 1 when there are too many. */
+static int add_name(void *ctx, const char *name)
 {
+	struct listing *listing = ctx;
+	struct incident_load_names *names = &listing->names;
+	struct stat st;
+
+	if (!incident_name_ok(name) || fstatat(listing->dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    !S_ISDIR(st.st_mode))
+		return 0;
+	names->cut = names->count == INCIDENT_LOAD_NAMES_MAX;
+	if (names->cut)
+		return 1;
 	if (vector_reserve(&names->name, &names->cap, names->count + 1, sizeof(*names->name)) < 0)
 		return -ENOMEM;
 	incident_text(names->name[names->count++], sizeof(*names->name), name);
 	return 0;
 }
 
-static bool is_directory(int dirfd, const struct dirent *entry)
-{
-	struct stat st;
-
-	if (entry->d_type != DT_UNKNOWN)
-		return entry->d_type == DT_DIR;
-	return fstatat(dirfd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
-}
-
-static int read_names(int fd, DIR *dir, struct incident_load_names *names)
-{
-	const struct dirent *entry;
-
-	while (errno = 0, (entry = readdir(dir)) != NULL) {
-		int rc;
-
-		if (!incident_name_ok(entry->d_name) || !is_directory(fd, entry))
-			continue;
-		if (names->count == INCIDENT_LOAD_NAMES_MAX) {
-			names->cut = true;
-			return 0;
-		}
-		rc = add_name(names, entry->d_name);
-		if (rc < 0)
-			return rc;
-	}
-	return -errno;
-}
-
 int incident_load_list(int dirfd, struct incident_load_names *ret)
 {
-	AUTO_CLOSE int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	AUTO(incident_load_names_release) struct incident_load_names names = { 0 };
-	AUTO(close_dir) DIR *dir = NULL;
-	int rc;
+	AUTO(release_listing) struct listing listing = { .dirfd = dirfd };
+	int rc = directory_list_each(dirfd, add_name, &listing);
 
-	if (fd < 0)
-		return -errno;
-	dir = fdopendir(fd);
-	if (!dir)
-		return -errno;
-	TAKE_FD(fd); /* owned by dir from here on */
-
-	rc = read_names(dirfd, dir, &names);
 	if (rc < 0)
 		return rc;
-	if (names.count > 0)
-		qsort(names.name, names.count, sizeof(*names.name), compare_names);
-	*ret = names;
-	names = (struct incident_load_names){ 0 };
+	if (listing.names.count > 0)
+		qsort(listing.names.name, listing.names.count, sizeof(*listing.names.name), compare_names);
+	*ret = listing.names;
+	listing.names = (struct incident_load_names){ 0 };
 	return 0;
 }
 

@@ -416,9 +416,11 @@ struct piece {
 	size_t len;
 };
 
+enum growth { GROWTH_RSS, GROWTH_SWAP, GROWTHS };
+
 struct row {
 	struct piece pid, mapping, permissions;
-	uint64_t rss_bytes, swap_bytes;
+	uint64_t bytes[GROWTHS];
 };
 
 struct rows {
@@ -460,8 +462,8 @@ static bool read_row(const char *at, const char *end, struct row *ret)
 	ret->pid = column[COLUMN_PID];
 	ret->mapping = column[COLUMN_MAPPING];
 	ret->permissions = column[COLUMN_PERMISSIONS];
-	return read_number(&ret->pid, &pid) && read_number(&column[COLUMN_RSS], &ret->rss_bytes) &&
-	       read_number(&column[COLUMN_SWAP], &ret->swap_bytes);
+	return read_number(&ret->pid, &pid) && read_number(&column[COLUMN_RSS], &ret->bytes[GROWTH_RSS]) &&
+	       read_number(&column[COLUMN_SWAP], &ret->bytes[GROWTH_SWAP]);
 }
 
 static int compare_pieces(const struct piece *a, const struct piece *b)
@@ -502,21 +504,15 @@ static int read_rows(const struct buffer *text, struct rows *ret)
 	return 0;
 }
 
-static int64_t rss_growth(const struct change *change)
+static int64_t growth_of(const struct change *change, enum growth kind)
 {
-	return (int64_t)(change->after ? change->after->rss_bytes : 0) -
-	       (int64_t)(change->before ? change->before->rss_bytes : 0);
-}
-
-static int64_t swap_growth(const struct change *change)
-{
-	return (int64_t)(change->after ? change->after->swap_bytes : 0) -
-	       (int64_t)(change->before ? change->before->swap_bytes : 0);
+	return (int64_t)(change->after ? change->after->bytes[kind] : 0) -
+	       (int64_t)(change->before ? change->before->bytes[kind] : 0);
 }
 
 static uint64_t size_of_change(const struct change *change)
 {
-	return (uint64_t)llabs(rss_growth(change) + swap_growth(change));
+	return (uint64_t)llabs(growth_of(change, GROWTH_RSS) + growth_of(change, GROWTH_SWAP));
 }
 
 static int compare_changes(const void *a, const void *b)
@@ -544,7 +540,7 @@ static size_t find_changes(const struct rows *before, const struct rows *after, 
 			change.before = &before->row[i++];
 		if (order >= 0)
 			change.after = &after->row[k++];
-		if (rss_growth(&change) != 0 || swap_growth(&change) != 0)
+		if (growth_of(&change, GROWTH_RSS) != 0 || growth_of(&change, GROWTH_SWAP) != 0)
 			ret[count++] = change;
 	}
 	return count;
@@ -561,8 +557,9 @@ static int put_change(const struct change *change, struct buffer *ret)
 {
 	const struct row *row = change->after ? change->after : change->before;
 	char text[128];
-	int len = snprintf(text, sizeof(text), "%+" PRId64 "\t%+" PRId64 "\t%" PRIu64 "\t", rss_growth(change),
-			   swap_growth(change), change->after ? change->after->rss_bytes : 0);
+	int len =
+		snprintf(text, sizeof(text), "%+" PRId64 "\t%+" PRId64 "\t%" PRIu64 "\t", growth_of(change, GROWTH_RSS),
+			 growth_of(change, GROWTH_SWAP), change->after ? change->after->bytes[GROWTH_RSS] : 0);
 	int r = buffer_append(ret, text, (size_t)len);
 
 	if (r == 0)

@@ -712,11 +712,8 @@ static int open_file(struct replay_source *source, const struct stat *st, char *
 		return 0;
 	}
 	source->fd = open(source->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	if (source->fd < 0) {
-		int error = errno;
-
-		return source_refuse(message, -error, "%.300s: %s", source->path, strerror(error));
-	}
+	if (source->fd < 0)
+		return source_refuse(message, -errno, "%.300s: %s", source->path, strerror(errno));
 	source->rereadable = S_ISREG(st->st_mode);
 	source->size_bytes = S_ISREG(st->st_mode) ? (uint64_t)st->st_size : 0;
 	return 0;
@@ -725,10 +722,9 @@ static int open_file(struct replay_source *source, const struct stat *st, char *
 static int open_directory(struct replay_source *source, char *message)
 {
 	AUTO_CLOSE int dirfd = open(source->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int error = errno;
 
 	if (dirfd < 0)
-		return source_refuse(message, -error, "%.300s: %s", source->path, strerror(error));
+		return source_refuse(message, -errno, "%.300s: %s", source->path, strerror(errno));
 	return open_incident(dirfd, source, message);
 }
 

@@ -1605,11 +1605,8 @@ static int check_as(struct replay *replay)
 {
 	char message[200];
 
-	if (!replay->as)
+	if (!replay->as || is_entry(replay->config, replay->as))
 		return 0;
-	for (size_t i = 0; i < replay->config->target_count; i++)
-		if (strcmp(replay->config->targets[i].name, replay->as) == 0)
-			return 0;
 	snprintf(message, sizeof(message), "--as %.64s: the configuration has no target of this name; there is %.64s",
 		 replay->as, replay->config->targets[0].name);
 	return replay_complain(message);

@@ -230,13 +230,6 @@ static int make_columns(struct drawing *drawing, const struct series *series, si
 	return 0;
 }
 
-/* Text of ours, which needs no escaping but that of JSON. */
-static void put_own_text(struct json_writer *json, const char *key, const char *text)
-{
-	json_key(json, key);
-	json_string(json, text);
-}
-
 /* Bytes and other large numbers are whole; percentages have two decimals, cores four. */
 static void put_value(struct json_writer *json, double value, double steps)
 {
@@ -268,7 +261,7 @@ static void put_line(struct drawing *drawing, const char *name, const char *kind
 {
 	json_begin_object(drawing->json);
 	json_member_text(drawing->json, "name", name);
-	put_own_text(drawing->json, "kind", kind);
+	json_member_text(drawing->json, "kind", kind);
 	put_values(drawing->json, values, drawing->columns.count, picture);
 	json_end_object(drawing->json);
 }
@@ -276,13 +269,13 @@ static void put_line(struct drawing *drawing, const char *name, const char *kind
 static void begin_picture(struct json_writer *json, const char *id, const struct picture *picture)
 {
 	json_begin_object(json);
-	put_own_text(json, "id", id);
-	put_own_text(json, "title", picture->title);
-	put_own_text(json, "unit", units_name(picture->unit));
+	json_member_text(json, "id", id);
+	json_member_text(json, "title", picture->title);
+	json_member_text(json, "unit", units_name(picture->unit));
 	json_member_array(json, "levels");
 	for (size_t i = 0; i < picture->levels; i++) {
 		json_begin_object(json);
-		put_own_text(json, "name", picture->level[i].name);
+		json_member_text(json, "name", picture->level[i].name);
 		json_member_double(json, "value", picture->level[i].value);
 		json_end_object(json);
 	}
@@ -477,10 +470,10 @@ static void put_samples(struct json_writer *json, const struct incident_samples 
 	const struct stream_reader_report *report = &samples->report;
 
 	json_member_object(json, "samples");
-	put_own_text(json, "error",
-		     samples->error == 0         ? ""
-		     : samples->error == -ENOENT ? "there is no file"
-						 : strerror(-samples->error));
+	json_member_text(json, "error",
+			 samples->error == 0         ? ""
+			 : samples->error == -ENOENT ? "there is no file"
+						     : strerror(-samples->error));
 	json_member_i64(json, "rows_lost", samples->error ? 0 : (int64_t)report->rows_lost);
 	json_member_i64(json, "damaged_lines", samples->error ? 0 : (int64_t)report->damaged_lines);
 	json_member_bool(json, "complete", samples->error || report->complete);
