@@ -6,16 +6,12 @@
  * A task that has ended is only marked: the samples of its last moments have the same time, and its
  * other threads may still run. When the table is full, marked tasks are removed.
  *
- * Rejected: replaying into lib/proc/mapping_history instead, which interprets the same four
- * records. The recorder asks for a moment in the past, so the history keeps covered mappings with
- * the time at which they were covered, searches them linearly, bounds them per process, and makes
- * room by forgetting the oldest. The symboliser asks for the present of a replay, once for every
- * frame of every sample and again for every step of the unwinder: that has to be a binary search, a
- * file of which a part is covered must come back as the part that is left (its start, end and
- * offset go into the profile), names must be found by thread alone, a file of a million mappings
- * must not lose the first of them, and being short of memory must fail the run instead of losing
- * names silently. An option for each of these would make the history two implementations behind one
- * name.
+ * Rejected: lib/proc/mapping_history, which interprets the same four records. That answers for a
+ * moment in the past: it keeps covered mappings, searches linearly, bounds mappings per process and
+ * forgets the oldest. Here the present of a replay is asked for, once for every frame of every
+ * sample and every step of the unwinder: by binary search; a file of which a part is covered comes
+ * back as the part that is left, because its bounds go into the profile; names are found by thread
+ * alone; nothing is forgotten silently. Both behind one interface would be two implementations.
  */
 #include "daemon/symbolize/address_space.h"
 
@@ -107,9 +103,7 @@ static struct task *task_find(const struct address_spaces *spaces, uint32_t id)
 	return task != NULL && task->used ? task : NULL;
 }
 
-/*
- * Moves the tasks to a table of so many slots; those that have ended stay behind if it is said so.
- */
+/* Moves the tasks to a table of so many slots; without_ended: only those that have not ended. */
 static int rehash(struct address_spaces *spaces, size_t slots, bool without_ended)
 {
 	struct task *tasks = calloc(slots, sizeof(*tasks));

@@ -9,10 +9,9 @@
 #include <stdint.h>
 
 /*
- * Separate debug files for a process that may not open anything any more. Which ones it needs it
- * learns only by reading untrusted files inside the sandbox: so a second process stays outside,
- * which takes nothing but build ids, and answers each with the descriptor of
- * DIRECTORY/ab/cdef....debug, or that there is none.
+ * Separate debug files for a process that may not open anything any more, and learns which ones it
+ * needs only inside the sandbox: a second process stays outside, takes nothing but build ids, and
+ * answers each with the descriptor of DIRECTORY/ab/cdef....debug, or that there is none.
  */
 
 /* Where distributions install them. */
@@ -46,12 +45,11 @@ enum sandbox_refusal {
 };
 
 /*
- * For this process, which must have one thread: no privileges and none to come (no_new_privs), no
- * capabilities, no supplementary groups, no core dump, no tracing by others of the same user, the
- * limits, and only the system calls that reading and writing of open descriptors and non-executable
- * memory take. Nothing can be opened: what is needed must be open before. 0; -errno: the sandbox is
- * not complete, and nothing untrusted may be read; -EPERM also when capabilities are left that may
- * not be dropped.
+ * For this process, which must have one thread: no_new_privs, no capabilities, no supplementary
+ * groups, no core dump, no tracing by others of the same user, the limits, and only the system
+ * calls that reading and writing of open descriptors and non-executable memory take: what is needed
+ * must be open before. 0; -errno: the sandbox is not complete, and nothing untrusted may be read;
+ * -EPERM also when capabilities are left that may not be dropped.
  */
 int sandbox_enter(const struct sandbox_limits *limits, enum sandbox_refusal refusal);
 

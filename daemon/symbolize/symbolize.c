@@ -313,7 +313,7 @@ struct stack_streams {
 	uint64_t broken;                                /* streams that ended in the middle so far */
 };
 
-/* The stream of per-thread events that goes with a system-wide one; STACK_FILE_STREAM_KINDS: none. */
+/* The per-thread stream that goes with a system-wide one; STACK_FILE_STREAM_KINDS: none. */
 static enum stack_file_stream_kind followed_of(enum stack_file_stream_kind kind)
 {
 	return kind == STACK_FILE_CPU      ? STACK_FILE_CPU_FOLLOWED

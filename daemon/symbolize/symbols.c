@@ -230,7 +230,7 @@ static void symtable_release(struct symtable *table)
 	*table = (struct symtable){ 0 };
 }
 
-/* The first line from *at on, which moves behind it; it ends at *ret_end. False: nothing is left. */
+/* The line at *at, which moves to the next one. False: the end. */
 static bool next_line(const char **at, const char *end, const char **ret_line, const char **ret_end)
 {
 	const char *newline = *at < end ? memchr(*at, '\n', (size_t)(end - *at)) : NULL;

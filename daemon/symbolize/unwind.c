@@ -482,9 +482,8 @@ static enum outcome unwind_by_tables(const struct unwind_place *place, struct fr
 }
 
 /*
- * How many functions of the chain are at or below the outermost one that the stack has, too. The
- * chain may lack functions, so each is looked for above the one before, which matters in
- * recursions.
+ * How many functions of the chain are at or below the outermost one that both have. The chain may
+ * lack functions, and in recursions repeats them, so each is looked for above the one before.
  */
 static size_t common_with_chain(const struct unwind *stack, const uint64_t *chain, size_t len)
 {

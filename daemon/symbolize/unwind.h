@@ -3,12 +3,11 @@
  * unwinding tables of the mapped files, together with the chain that the kernel followed by frame
  * pointers. x86-64; elsewhere the kernel's chain is all there is.
  *
- * The tables find a caller whether the function keeps a frame pointer or not, as long as its file
- * was handed over, is the one that was mapped by its build id, and has tables. In code without any
- * (that of just-in-time compilers) the frame pointer is followed. Where that ends, too, because
- * nothing is known or the copy of the stack ends, the frames of the kernel's chain beyond the last
- * common function are appended, as it has seen the whole stack; if there is none in common, the one
- * with more frames is taken.
+ * The tables find a caller whether the function keeps a frame pointer or not, if its file was
+ * handed over, is the one that was mapped, and has tables. In code without any (that of
+ * just-in-time compilers) the frame pointer is followed. Where that or the copy of the stack ends,
+ * the frames of the kernel's chain beyond the last common function are appended; if there is none
+ * in common, the one with more frames is taken.
  */
 #ifndef SPIKEWATCH_DAEMON_SYMBOLIZE_UNWIND_H
 #define SPIKEWATCH_DAEMON_SYMBOLIZE_UNWIND_H

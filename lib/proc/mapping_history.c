@@ -227,10 +227,7 @@ static bool space_grow(struct space *space, struct files *files)
 	return space_reserve(space, files, space->cap == 0 ? MAPPINGS_FIRST : 2 * space->cap);
 }
 
-/*
- * Frees an eighth of max at once: covered mappings, or else the oldest. Returns how many of the
- * latter.
- */
+/* Frees an eighth of max: covered mappings, else the oldest. Returns how many of the latter. */
 static uint64_t space_evict(struct space *space, struct files *files, size_t max)
 {
 	size_t excess = space->count - (max - max / 8 - 1), kept = 0, covered = 0;
@@ -256,10 +253,7 @@ static uint64_t space_evict(struct space *space, struct files *files, size_t max
 	return dropped;
 }
 
-/*
- * Marks what `by` covers. True: the same mapping is there already, and is the newest at its
- * addresses.
- */
+/* Marks what `by` covers. True: the same mapping is there, and is the newest at its addresses. */
 static bool space_cover(struct space *space, const struct mapping *by)
 {
 	for (size_t i = space->count; i-- > 0;) {
@@ -294,10 +288,7 @@ static bool mapping_of(struct files *files, const struct perf_record_mmap *mmap,
 	return ret->file != NULL;
 }
 
-/*
- * Adds a mapping made at since_ns. *dropped counts mappings that went to make room although they
- * were not covered. False: no room.
- */
+/* Adds a mapping. *dropped counts uncovered ones that were freed to make room. False: no room. */
 static bool space_map(struct space *space, struct files *files, const struct perf_record_mmap *mmap, uint64_t since_ns,
 		      size_t max, uint64_t *dropped)
 {
@@ -753,9 +744,7 @@ static int write_task(const struct lifetime *lifetime, uint32_t type, uint64_t t
 	return write_record(&record, sink);
 }
 
-/*
- * The first record: nothing from before holds. *name: moves behind the first name if that is in it.
- */
+/* The first record: nothing from before holds. *name moves on if the first name is in it. */
 static int write_beginning(const struct lifetime *lifetime, size_t *name, const struct sink *sink)
 {
 	struct name nameless = { .tid = lifetime->pid };
@@ -942,10 +931,7 @@ void mapping_history_feed(struct mapping_history *history, const struct perf_rec
 
 /* ---- seeds from /proc ---- */
 
-/*
- * The lifetime that what /proc said at now_ns is about; NULL: there is none, or nothing that is not
- * known.
- */
+/* The lifetime that what /proc said at now_ns is about; NULL: none, or its mappings are known. */
 static struct lifetime *lifetime_to_seed(struct mapping_history *history, uint32_t pid, uint64_t now_ns)
 {
 	struct lifetime *lifetime = lifetime_of(history, pid);

@@ -50,10 +50,7 @@ int mapping_history_new(const struct mapping_history_limits *limits, struct mapp
 /* NULL is fine. */
 void mapping_history_free(struct mapping_history *history);
 
-/*
- * Applies a COMM, MMAP2, FORK or EXIT record; others are ignored. What does not fit is dropped and
- * counted.
- */
+/* Applies a COMM, MMAP2, FORK or EXIT record. What does not fit is dropped and counted. */
 void mapping_history_feed(struct mapping_history *history, const struct perf_record *record);
 
 /*
@@ -76,10 +73,7 @@ void mapping_history_seed_thread(struct mapping_history *history, uint32_t pid, 
 /* Whether the name of this thread, at this time, is known. */
 bool mapping_history_knows_thread(const struct mapping_history *history, uint32_t pid, uint32_t tid, uint64_t time_ns);
 
-/*
- * When the lifetime of pid at time_ns began: a mapping that was found in it still holds, unless it
- * was covered. 0: unknown.
- */
+/* When the lifetime of pid at time_ns began. 0: unknown. */
 uint64_t mapping_history_began(const struct mapping_history *history, uint32_t pid, uint64_t time_ns);
 
 /* What pid had mapped at address, at time_ns. False: nothing is known of it. */

@@ -567,10 +567,7 @@ bool perf_ring_came_round(const struct perf_ring *ring)
 	return 0 - perf_ring_head(ring) > ring->size;
 }
 
-/*
- * How many records `written` bytes had, if all were like the `count` of len bytes that are still
- * there.
- */
+/* How many records `written` bytes had, if all were like the `count` of len bytes still there. */
 static size_t estimate(uint64_t written, size_t count, uint64_t len, size_t most)
 {
 	double all = (double)count * (double)written / (double)len;
@@ -578,10 +575,7 @@ static size_t estimate(uint64_t written, size_t count, uint64_t len, size_t most
 	return all < (double)most ? (size_t)all : most;
 }
 
-/*
- * The far end of the ring may be overwritten meanwhile: an invalid record is the end of what can be
- * counted.
- */
+/* The far end of the ring may be overwritten meanwhile: counting ends at an invalid record. */
 size_t perf_ring_count(const struct perf_ring *ring, uint64_t since, size_t most)
 {
 	uint64_t head = perf_ring_head(ring), written = since - head, len = 0;

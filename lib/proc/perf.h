@@ -129,10 +129,7 @@ int perf_record_encode(const struct perf_record_format *format, const struct per
 /* Whether both identify the same file; two that are all zeroes are the same. */
 bool perf_record_file_same(const struct perf_record_file *a, const struct perf_record_file *b);
 
-/*
- * Records of many rings in the order of their times; of the same time, in the order they were
- * added.
- */
+/* Records of many rings in the order of their times; of the same time, as they were added. */
 struct perf_merge_entry {
 	uint64_t time_ns;
 	size_t at; /* in bytes: ascending in the order they were added */
@@ -145,10 +142,7 @@ struct perf_merge {
 	size_t count, cap;
 };
 
-/*
- * Adds a copy of a record of size bytes. 0; -ENOMEM; -EFBIG beyond bytes.max, and then it was not
- * added.
- */
+/* Adds a copy of a record of size bytes. 0; -ENOMEM; -EFBIG: beyond bytes.max. */
 int perf_merge_add(struct perf_merge *merge, const void *record, size_t size, uint64_t time_ns);
 
 /* Puts them in order. */

@@ -144,8 +144,8 @@ int procfs_statm_parse(const char *buf, size_t len, uint64_t *ret_resident_pages
 }
 
 /*
- * "VmHWM:\t    1708 kB" and "MemTotal:       24684092 kB". A name cannot fake a line: status
- *              escapes its newlines.
+ * "VmHWM:\t    1708 kB" and "MemTotal:       24684092 kB". A process name cannot fake a line:
+ * status escapes its newlines.
  */
 int procfs_kb_parse(const char *buf, size_t len, const char *name, uint64_t *ret_bytes)
 {
@@ -399,9 +399,8 @@ static bool read_exited(struct view aggregate, uint16_t id_type, struct exited *
 }
 
 /*
- * As /proc shows them: the exact CPU time is divided in the proportion of the ticks that hit user
- * and kernel mode. Compared before it is converted: a product that rounds up to 2^64 has no
- * uint64_t.
+ * As /proc shows them: the exact CPU time is divided in the proportion of user and kernel ticks.
+ * Compared before it is converted: a product that rounds up to 2^64 has no uint64_t.
  */
 static void divide_cpu(const struct taskstats *stats, struct procevent_totals *totals)
 {

@@ -23,12 +23,8 @@ struct procfs_stat {
 	int32_t parent_pid;
 	const char *comm;
 	size_t comm_len;
-	char state; /* R S D Z T t W X I ... */
-	/*
-	 * its main thread has ended or is about to (also a zombie): its fields do not change any
-	 * more
-	 */
-	bool exiting;
+	char state;   /* R S D Z T t W X I ... */
+	bool exiting; /* its main thread has ended or is about to (also a zombie): fields are final */
 	uint64_t minor_faults;
 	uint64_t major_faults;
 	uint64_t user_ticks;   /* clock ticks, sysconf(_SC_CLK_TCK) in a second */
@@ -60,8 +56,7 @@ int procfs_statm_parse(const char *buf, size_t len, uint64_t *ret_resident_pages
 
 /*
  * The line "<name>:  <number> kB" of /proc/<pid>/status or /proc/meminfo, in bytes. 0; -ENODATA:
- * there is no such whole line
- * (kernel threads have no Vm lines).
+ * there is no such whole line (kernel threads have no Vm lines).
  */
 int procfs_kb_parse(const char *buf, size_t len, const char *name, uint64_t *ret_bytes);
 
@@ -98,9 +93,8 @@ struct procevent {
 /* What a message was. */
 enum proc_events_result {
 	PROC_EVENTS_EVENT = 0,
-	PROC_EVENTS_OTHER = 1, /* nothing of interest, *ret untouched */
-	PROC_EVENTS_ANSWER =
-		2 /* the connector's answer to listening, or an error of netlink's: *ret_error is 0 or -errno */
+	PROC_EVENTS_OTHER = 1,  /* nothing of interest, *ret untouched */
+	PROC_EVENTS_ANSWER = 2, /* to listening, or an error of netlink's: *ret_error is 0 or -errno */
 };
 
 /*

@@ -482,10 +482,7 @@ static int add_object(struct pprof_read *reader, enum object_kind kind, void *re
 
 /* ---- messages of numbers ---- */
 
-/*
- * Where a field goes in its object. 32 bits: a string's number, of which too large a one is invalid
- * anyway.
- */
+/* Where a field goes in its object. 32 bits: the number of a string; larger ones are invalid. */
 struct slot {
 	enum { SLOT_NONE, SLOT_32, SLOT_64 } width;
 	size_t at;

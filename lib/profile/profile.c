@@ -35,9 +35,7 @@
 #define STACK_PROFILE_STACKS_DEFAULT 50000u
 #define STACK_PROFILE_BYTES_DEFAULT ((size_t)64 << 20)
 
-/*
- * Folded stacks repeat all names: what is beyond so many bytes is "(other)" there, and only there.
- */
+/* Folded stacks repeat all names: what is beyond so many bytes is "(other)" there only. */
 #define STACK_PROFILE_FOLDED_MAX ((size_t)16 << 20)
 
 struct stack_profile_mapping_key {
@@ -454,10 +452,7 @@ static int put_pprof_locations(const struct stack_profile *profile, struct pprof
 		};
 		uint64_t id;
 
-		/*
-		 * pprof itself names what has none after its mapping; without one the name is given
-		 * here.
-		 */
+		/* pprof names what has none after its mapping; without one it is named here. */
 		for (uint32_t n = 0; n < frame->lines && n < STACK_PROFILE_LINES_MAX; n++)
 			if (function_of(profile, keys[n].function)->known || frame->mapping == STACK_PROFILE_NO_MAPPING)
 				lines[location.line_count++] = (struct pprof_line){ keys[n].function, keys[n].line };
@@ -659,7 +654,7 @@ static int count_line(struct folded *folded, uint64_t count)
 	return 0;
 }
 
-/* Counts the stack, unless it has no frames, and begins another one. 0 or -ENOMEM, which is sticky. */
+/* Counts the stack, unless it is empty, and begins another one. 0 or -ENOMEM, which is sticky. */
 static int folded_count(struct folded *folded, uint64_t count)
 {
 	int rc = folded->error;

@@ -19,16 +19,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * Frames of a stack; of more, the leaf and those near it are kept. The kernel's own
- * limit is 127.
- */
+/* Frames of a stack; of more, the leaf and those near it are kept. The kernel's limit is 127. */
 #define STACK_PROFILE_FRAMES_MAX 512
 
-/*
- * Functions inlined into each other; of more, the innermost are kept, and the one
- * they are in.
- */
+/* Functions inlined into each other; of more, the innermost are kept, and the one they are in. */
 #define STACK_PROFILE_LINES_MAX 64
 
 #define STACK_PROFILE_BUILD_ID_MAX 20
@@ -116,10 +110,7 @@ CLEANUP(stack_profile, free);
 int stack_profile_mapping(struct stack_profile *profile, const struct stack_profile_mapping *mapping, uint32_t *ret);
 int stack_profile_frame(struct stack_profile *profile, const struct stack_profile_frame *frame, uint32_t *ret);
 
-/*
- * Counts a sample. 0; STACK_PROFILE_FULL; -EINVAL: a frame that was not given; -ENOMEM: nothing has
- * changed.
- */
+/* 0; STACK_PROFILE_FULL; -EINVAL: a frame that was not given; -ENOMEM: nothing has changed. */
 int stack_profile_add(struct stack_profile *profile, const struct stack_profile_sample *sample);
 
 /*

@@ -160,10 +160,7 @@ static bool has_perf_map(const struct stack_bundle *bundle, uint32_t pid)
 	return false;
 }
 
-/*
- * A perf map of a running process, if it has one that is a file. It is read later, and may grow
- * until then.
- */
+/* The perf map of a running process, if it has one. It is read later, and may grow until then. */
 static void add_perf_map(struct stack_bundle *bundle, int procfd, uint32_t pid)
 {
 	struct stack_file_binary binary = { .kind = STACK_FILE_PERF_MAP, .pid = pid };
@@ -412,10 +409,7 @@ static void describe_end(int status, enum child_end end, const char *said, char 
 			 said);
 }
 
-/*
- * 0; -errno: it was not started; 1: it failed, and why, of cap bytes, says how. Its outputs may be
- * partial.
- */
+/* 0; -errno: it was not started; 1: it failed, and why says how. Its outputs may be partial. */
 static int symbolizer_run(const struct symbolizer_job *job, char *why, size_t cap)
 {
 	struct child child = { .job = job };
@@ -821,10 +815,7 @@ static void drop_records(struct stack_recorder_snapshot *snapshot)
 		buffer_release(&snapshot->streams[i].records);
 }
 
-/*
- * Runs the child. 0; 1: it only succeeded without reading any file, and why says why; 2: not even
- * so; -errno.
- */
+/* 0; 1: it succeeded only without reading any file, and why says why; 2: not even so; -errno. */
 static int run_symbolizer(struct stack_capture *capture, const struct stack_capture_focus *focus,
 			  const struct symbolizer_waiting *waiting, const int outputs[SYMBOLIZER_OUTPUTS],
 			  char why[WHY_MAX])

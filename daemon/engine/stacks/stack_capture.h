@@ -24,9 +24,7 @@
 
 /* What the worker does while spikewatch-symbolize runs. */
 struct symbolizer_waiting {
-	/*
-	 * Called ten times a second. False: it is killed now, because the daemon is being stopped.
-	 */
+	/* Called ten times a second. False: kill it now, because the daemon is being stopped. */
 	bool (*go_on)(void *ctx);
 	void *ctx;
 };

@@ -73,34 +73,28 @@ static uint64_t monotonic_ns(void)
 
 /* ---- page faults ----
  *
- * An event of page faults costs at each fault, whether it is sampled or not: some 60 ns with
- * registers and stack, where a fault takes one to two microseconds (x86-64 in a virtual machine,
- * Linux 6.18). A program that does nothing but touch new memory is slowed by three to five percent.
- * So no CPU counts more than FAULTS_PER_SECOND on average, and FAULTS_PER_BURST at once
- * (overload_sampling, lib/model/pacing.h): 320 MB, then the events are closed for most of each
- * tenth of a second. That is 3 ms of each second, 8 of the first; all faults of programs that touch
- * memory slowly, or a lot of it at once, are counted.
+ * An event of page faults costs at each fault, sampled or not: some 60 ns with registers and stack,
+ * where a fault takes one to two microseconds (x86-64 in a virtual machine, Linux 6.18): three to
+ * five percent of a program that only touches new memory. So no CPU counts more than
+ * FAULTS_PER_SECOND on average, and FAULTS_PER_BURST (320 MB) at once (overload_sampling,
+ * lib/model/pacing.h); then the events are closed for most of each tenth of a second. That costs 3
+ * ms of each second, 8 of the first.
  *
  *   ring woke (four samples) ──▶ count them since the slot began ──▶ too many: close │ read the
  *   clock and /proc/vmstat                                              later: open  │ the same
  *
- * Closed, not disabled: the kernel patches its fault handler when the first such event of the
- * machine is opened and when the last is closed. While there is one, even a disabled one, each
- * fault of every CPU costs 20 ns more: one to two percent. So the events of all CPUs are closed and
- * opened together, in two system calls each, 20 us on two CPUs, at most twenty times a second. The
- * rings stay: they belong to events that count nothing. A new event begins its period anew, and on
- * a CPU with few faults would never complete it: struct sampling_period (lib/model/pacing.h)
- * corrects that.
+ * Closed, not disabled: while there is one such event on the machine, even a disabled one, the
+ * kernel's patched fault handler costs each fault of every CPU 20 ns more: one to two percent. So
+ * the events of all CPUs are closed and opened together, 20 us on two CPUs, at most twenty times a
+ * second. The rings stay: they belong to events that count nothing. A new event begins its period
+ * anew, and on a CPU with few faults would never complete it: struct sampling_period
+ * (lib/model/pacing.h) corrects that. Per-thread events are inherited by child processes and cannot
+ * be reopened without losing those: they are disabled, and the 20 ns remain.
  *
- * Per-thread events, which are all there is without the privilege, are inherited by child processes
- * and cannot be reopened without losing those. They are disabled, and the 20 ns remain.
- *
- * Rejected: two events for each fault of a followed process, a system-wide one with a call chain
- * and its own with registers and stack, which cost twice. PERF_EVENT_IOC_REFRESH, by which an event
- * disables itself after so many samples: exact, but it only disables, and not inherited events. A
- * longer period: the samples are not what costs. Stacks of CPU samples that hit the fault handler,
- * which are free: 99 a second, and no way to tell how many faults each stands for. The tracepoints
- * of faults: they cost more.
+ * Rejected: a system-wide event beside the one of a followed process, which cost twice.
+ * PERF_EVENT_IOC_REFRESH: exact, but it only disables, and not inherited events. A longer period:
+ * the samples are not what costs. Stacks of CPU samples that hit the fault handler: 99 a second,
+ * and no way to tell how many faults each stands for. Tracepoints of faults: they cost more.
  */
 
 /* 64 ns each: a quarter of a percent of a CPU, and three quarters in the first second. */
@@ -202,10 +196,7 @@ static int open_fault_event(struct fault_events *faults, unsigned ring, uint64_t
 	return cpu->fd < 0 && cpu->fd != -ENODEV ? cpu->fd : 0;
 }
 
-/*
- * Disabled first: a child that was forked a moment ago has the descriptor, too, until its
- * execve(2).
- */
+/* Disabled first: a child forked a moment ago also has the descriptor until its execve(2). */
 static void close_fault_event(struct cpu *cpu)
 {
 	uint64_t counted = 0, unused = 0, each;
@@ -221,9 +212,7 @@ static void close_fault_event(struct cpu *cpu)
 		cpu->stretches[(cpu->count - 1) % STRETCHES].each = each;
 }
 
-/*
- * Opens those that are closed; calm: with the regular period, as there was no overload for a while.
- */
+/* Opens those that are closed; calm (no overload for a while): with the regular period. */
 static void open_fault_events(struct fault_events *faults, bool calm)
 {
 	faults->error = 0;
@@ -319,10 +308,7 @@ static int fault_events_wait_ms(struct fault_events *faults, int most)
 	return wait_ms < (uint64_t)most ? (int)wait_ms : most;
 }
 
-/*
- * Samples since the slot began, of the ring that has most; those of a shorter period count for
- * less.
- */
+/* Samples since the slot began, of the ring that has most, in units of the regular period. */
 static uint64_t most_fault_samples(const struct fault_events *faults)
 {
 	size_t up_to = (size_t)faults->overload_sampling.options.most * COUNT_MAX;
@@ -382,10 +368,7 @@ static void fault_events_begin(struct fault_events *faults, struct thread_events
 		switch_thread_events(faults, threads, true);
 }
 
-/*
- * Looks at the rings, and closes or opens the events. threads: NULL unless there are per-thread
- * ones.
- */
+/* Closes or opens the events. threads: NULL unless there are per-thread ones. */
 static void fault_events_look(struct fault_events *faults, struct thread_events *threads)
 {
 	uint64_t now_ns = monotonic_ns(), samples;
@@ -463,15 +446,14 @@ static int fault_events_error(struct fault_events *faults)
 
 /* ---- the size of the rings ----
  *
- * A row of plans, each smaller than the one before; the first that fits is taken.
+ * The first plan that fits is taken:
  *
  *   as long as asked for ── stacks ever shorter, page faults' first ── chains half, a quarter ──
  *   no stacks, chains as asked for ── ever shorter
  *
  * Stacks are a hundred times the size of a chain and are reduced first, but for less than a second
- * of a busy CPU they are not worth what the chains would lose. Rings of page faults are half of
- * those of CPU samples: the kernel takes fewer of them. There is one of them for each CPU, with
- * stacks where there are stacks; system-wide where that is allowed.
+ * of a busy CPU they are not worth what the chains would lose. Rings of page faults, one for each
+ * CPU, are half of those of CPU samples: there are fewer of them.
  */
 
 #define DEFAULT_STACK_BYTES 8192
@@ -656,19 +638,16 @@ static int plan_rings(const struct ring_needs *needs, struct ring_plan *ret, cha
 
 /* ---- cycles as time ----
  *
- * Frequencies change: a second of a busy CPU has the mean number of cycles since the events were
- * opened, over all CPUs, so that samples that count cycles can be added up to CPU time.
- *
- * An event of a CPU counts for as long as that is online and does not know for how long it was
- * busy: /proc/stat does. An event of a thread knows.
+ * Samples that count cycles are added up to CPU time by the mean number of cycles of a busy second
+ * since the events were opened, over all CPUs. An event of a CPU does not know for how long that
+ * was busy: /proc/stat does. An event of a thread knows.
  */
 
 #define LEAST_NS (100 * NS_PER_MS) /* ticks of /proc/stat are 10 ms long */
 
 /*
- * The time that all CPUs together were busy since boot, in the text of /proc/stat; 0: it does not
- * say. "cpu  user nice system idle iowait irq softirq steal guest guest_nice": user and nice
- * include the guests'.
+ * How long all CPUs together were busy since boot, from /proc/stat; 0: not known. "cpu  user nice
+ * system idle iowait irq softirq steal guest guest_nice": user and nice include the guests'.
  */
 static uint64_t parse_stat_busy_ns(const char *text, size_t len, long ticks_per_second)
 {
@@ -742,9 +721,8 @@ uint64_t stack_source_units(const struct stack_source *source, enum stack_file_s
  *                       │ not allowed, not even without the kernel
  *                       └──▶ error
  *
- * What a trial shows (no cycles here, no build ids, no kernel) is settled before anything is
- * planned. If the kernel has no room for the rings of a plan the next smaller one is tried, and all
- * rings are opened anew.
+ * What is not available (cycles, build ids, the kernel's part) is settled before rings are planned.
+ * If the kernel has no room for a plan, the next smaller one is tried with all rings opened anew.
  */
 
 #define DEFAULT_FREQUENCY 99
@@ -794,9 +772,7 @@ static int probe_event(const struct perf_events_wanted *wanted, pid_t tid)
 	return fd < 0 ? fd : 0;
 }
 
-/*
- * The same, without what this machine does not have; for a thread, if need be without the kernel.
- */
+/* Clears in wanted what this machine does not have; for a thread, if need be, the kernel's part. */
 static int settle_wanted(struct perf_events_wanted *wanted, pid_t tid)
 {
 	int r = probe_event(wanted, tid);
@@ -837,10 +813,7 @@ static void want_kind(struct stack_recorder *recorder, enum stack_file_stream_ki
 	entry->written.sample_type |= PERF_SAMPLE_PERIOD;
 }
 
-/*
- * Whether system-wide events are allowed; if not, whether those of our own threads are. 0; -errno
- * and then reason.
- */
+/* Tries system-wide events, then those of our own threads. 0; -errno and then reason. */
 static int find_privilege(struct stack_recorder *recorder, const struct stack_recorder_options *options,
 			  struct perf_events_wanted *wanted, char *reason)
 {
@@ -1058,10 +1031,7 @@ static void describe_status(struct stack_recorder *recorder, const struct stack_
 			  needs->most != 0 ? " (kernel.perf_event_mlock_kb, RLIMIT_MEMLOCK)" : "");
 }
 
-/*
- * Finds out what is allowed, plans, and opens rings and system-wide events. 0; -errno and then
- * reason.
- */
+/* 0; -errno and then reason. */
 static int open_events(struct stack_recorder *recorder, const struct stack_recorder_options *options, char *reason)
 {
 	struct perf_events_wanted wanted = { .kind = PERF_EVENTS_CPU, .cycles = options->cycles };
@@ -1091,9 +1061,9 @@ static int open_events(struct stack_recorder *recorder, const struct stack_recor
 
 /* ---- from the side-band rings into the history ----
  *
- * A process forks on one CPU and its child runs on another: records are put in the order of their
- * times over all rings before the history sees them, and those of the last moment wait, since an
- * older one may not have been written yet.
+ * A process forks on one CPU and its child runs on another: records are sorted by time over all
+ * rings before the history sees them, and those of the last MOMENT_NS wait, since an older one may
+ * not have been written yet.
  */
 
 #define MOMENT_NS (100 * NS_PER_US) /* from a record's time to its being in the ring, at most and by far */
@@ -1177,9 +1147,9 @@ static void drain_sideband(struct stack_recorder *recorder)
 
 /* ---- processes that run since before the recorder ----
  *
- * Looked up in /proc when a sample has hit them. What is read there is of now: first the text is
- * read, then the side-band rings are emptied, then the history is seeded. An execve(2) before the
- * reading is in the history by then and makes it refuse the text for what was before.
+ * Looked up in /proc when a sample has hit them: the text is read, then the side-band rings are
+ * emptied, then the history is seeded. An execve(2) before the reading is in the history by then,
+ * which then does not take the text for what was mapped before.
  */
 
 #define MAPS_BYTES_MAX ((size_t)8 << 20) /* 65,530 mappings, the kernel's limit, of paths of average length */
@@ -1270,8 +1240,8 @@ void stack_source_look_up(const struct stack_source *source, const struct stack_
 
 /* ---- per-thread events of followed processes ----
  *
- * Opening the events of hundreds of threads takes a while: the recorder's thread does it without
- * the lock. Forks that the side-band rings report meanwhile wait as notes.
+ * The recorder's thread opens them without the lock, since hundreds take a while. Forks that the
+ * side-band rings report meanwhile wait as notes.
  */
 
 #define PROCESSES_MAX 256
@@ -1336,10 +1306,7 @@ static void publish_units(struct stack_recorder *recorder)
 	pthread_mutex_unlock(&recorder->lock);
 }
 
-/*
- * By the thread, each time it wakes: follows another set, if there is one, and closes the events of
- * processes that have exited; look: checks all of them.
- */
+/* Follows another set, if there is one, and closes events of exited processes; look: checks all. */
 static void reconcile_followed(struct stack_recorder *recorder, bool look)
 {
 	AUTO_FREE uint32_t *pids = NULL;
@@ -1442,7 +1409,7 @@ static void close_follow(struct stack_recorder *recorder)
 #define WAKE_MS 1000
 #define LOOK_WAKES 10 /* of these, one checks all followed processes: an EXIT record may have been lost */
 
-/* Reads the wake-up: the thread shall end, or there is another set to follow. True: the former. */
+/* Reads the eventfd. True: the thread shall end; else there is another set to follow. */
 static bool woken_to_stop(struct stack_recorder *recorder)
 {
 	uint64_t count;
@@ -1456,10 +1423,7 @@ static bool woken_to_stop(struct stack_recorder *recorder)
 	return stopping;
 }
 
-/*
- * What the thread polls: the eventfd, the side-band rings, and the rings of page faults. Their
- * number.
- */
+/* What the thread polls: the eventfd, the side-band rings, the rings of page faults. */
 static nfds_t list_pollfds(const struct stack_recorder *recorder, struct pollfd *watched)
 {
 	nfds_t count = 0;
@@ -1476,10 +1440,7 @@ static nfds_t list_pollfds(const struct stack_recorder *recorder, struct pollfd 
 	return count;
 }
 
-/*
- * Whether a side-band ring woke the thread. Rings of a CPU that went offline would wake it for
- * ever.
- */
+/* Whether a side-band ring woke the thread. Rings of a CPU that went offline are not polled again. */
 static bool sideband_woke(struct pollfd *watched, nfds_t count, unsigned cpus)
 {
 	bool side = false;

@@ -36,28 +36,16 @@ struct stack_recorder;
 
 /* Zero is the default. */
 struct stack_recorder_options {
-	/*
-	 * 99; samples per second of each busy CPU, of each kind; of page faults: of 100,000 a
-	 * second each 1,011th
-	 */
-	uint32_t frequency;
-	uint64_t before_ns; /* 15 s; what rings of automatic size have to hold of a busy CPU */
-	/*
-	 * 0: by before_ns. Of each CPU's ring of system-wide CPU samples, rounded up to a power of
-	 * two
-	 */
-	uint64_t ring_bytes;
-	/*
-	 * 64 MiB; a quarter for the mapping history, the rest for the rings: those of stacks are
-	 * halved first, then all others
-	 */
-	uint64_t max_memory_bytes;
-	uint32_t stack_bytes; /* 8192; copied of a followed thread's stack, 1 KiB to 32 KiB, a multiple of 8 */
-	bool dwarf;           /* registers and stack where there is room for them, else frame pointers */
-	bool cycles;          /* CPU samples by the hardware's cycles where it has them */
-	bool without_faults;  /* no samples of page faults */
-	bool followed_only;   /* as without the privilege; for tests */
-	int proc_fd;          /* of /proc, borrowed, must outlive it; 0: /proc is opened */
+	uint32_t frequency;  /* 99; samples a second of each busy CPU and kind; of page faults each 1,011th */
+	uint64_t before_ns;  /* 15 s; what rings of automatic size have to hold of a busy CPU */
+	uint64_t ring_bytes; /* by before_ns; of each CPU's system-wide CPU samples, rounded up to a power of two */
+	uint64_t max_memory_bytes; /* 64 MiB; a quarter for the mapping history, the rest for the rings */
+	uint32_t stack_bytes;      /* 8192; copied of a followed thread's stack, 1 KiB to 32 KiB, a multiple of 8 */
+	bool dwarf;                /* registers and stack where there is room for them, else frame pointers */
+	bool cycles;               /* CPU samples by the hardware's cycles where it has them */
+	bool without_faults;       /* no samples of page faults */
+	bool followed_only;        /* as without the privilege; for tests */
+	int proc_fd;               /* of /proc, borrowed, must outlive it; 0: /proc is opened */
 };
 
 /*
@@ -104,10 +92,7 @@ struct stack_recorder_snapshot {
 	size_t file_count;
 	uint32_t *pids; /* of the samples, ascending, without 0 */
 	size_t pid_count;
-	/*
-	 * of pids that still run, ascending: that of v2 unless it is the root, else the cpu
-	 * controller's, else "/"
-	 */
+	/* Of running pids, ascending: in v2, or if that is the root the cpu controller's, or "/" */
 	struct stack_file_cgroup *cgroups;
 	size_t cgroup_count;
 	uint64_t from_ns, to_ns;                 /* what was asked for, and not after it was taken */
@@ -131,14 +116,12 @@ int stack_recorder_snapshot(struct stack_recorder *recorder, uint64_t from_ns, u
 void stack_recorder_snapshot_release(struct stack_recorder_snapshot *snapshot);
 
 /*
- * From now on the threads of these processes, and of what they start, have events of their own;
- * replaces the set. The recorder's thread opens and closes them soon after; the same set in the
- * same order again changes nothing. 256 processes, 4096 descriptors and no more than a quarter of
- * RLIMIT_NOFILE: each thread takes one for each CPU and kind of event. A process is followed as a
- * whole or not; the first ones are tried first, and those that did not fit are in the status and
- * are tried again when the set changes. A child of a followed process has inherited its events and
- * takes none of its own until the parent leaves the set. With system-wide events and without
- * `dwarf` nothing is followed. Any thread. 0 or -ENOMEM.
+ * Replaces the set of processes whose threads, and those of what they start, have events of their
+ * own; the recorder's thread opens and closes them soon after. Room: 256 processes, and 4096
+ * descriptors or a quarter of RLIMIT_NOFILE; each thread takes one for each CPU and kind of event.
+ * A process is followed as a whole or not, the first ones first; those that did not fit are in the
+ * status and are tried again when the set changes. With system-wide events and without `dwarf`
+ * nothing is followed. Any thread. 0 or -ENOMEM.
  */
 int stack_recorder_follow(struct stack_recorder *recorder, const uint32_t *pids, size_t count);
 

@@ -5,21 +5,18 @@
  * 	side-band records of those processes │ their files
  *
  * A ring is paused only while it is copied, into memory that was touched before. Samples take three
- * quarters of what is allowed at most, so that there is room to say whose they are. Call chains go
- * first, they are small; of what is left, each ring may fill an equal part. Of stacks only what the
- * kernel could read is kept: it leaves room for as much as was asked for. Where samples do not say
- * their period, what they stand for is put in: of page faults, what the recorder says until now.
+ * quarters of what is allowed at most, so that there is room for the side-band records. Call chains
+ * go first, they are small; of what is left, each ring may fill an equal part. Of stacks only what
+ * the kernel could read is kept, not the room behind it. Where samples do not say their period, it
+ * is put in: of page faults, what one stands for by now.
  *
- * Files: not all of them will be opened, so they are sorted. One that no chain went through counts
- * by the stacks that may lead into it: watched processes have many, others that touched some memory
- * have one or two, but there are hundreds of them where a package is built, each with modules of
- * its own. Stacks repeat: an address is looked up once per page and lifetime of a process, in a
- * cache that forgets what collides. The history is locked for one sample at a time, so that the
+ * Files are sorted, as not all of them will be opened. One that no chain went through counts by the
+ * stacks that may lead into it. An address is looked up once per page and lifetime of a process, in
+ * a cache that forgets what collides. The history is locked for one sample at a time, so that the
  * thread of the side-band rings never waits long.
  *
- * Cgroups: asked for while the processes run; that of one that has exited is not known any more.
- * With both hierarchies mounted ("hybrid") the cpu controller may be in either: where it is not in
- * v2, all processes are in the root of that.
+ * Cgroups are read while the processes run. With both hierarchies mounted ("hybrid") the cpu
+ * controller may be in either: where it is not in v2, all processes are in the root of that.
  */
 #include "daemon/engine/stacks/stack_recorder.h"
 
@@ -44,10 +41,7 @@
 #define CGROUP_TEXT_MAX 16384     /* a dozen hierarchies, of paths of up to PATH_MAX in one or two of them */
 #define CGROUP_PATH_MAX 4097
 
-/*
- * A followed thread's stack counts as so many when files are sorted: there may be hundreds of
- * others.
- */
+/* What a followed thread's stack counts when files are sorted: there may be hundreds of others. */
 #define FOLLOWED_STACK 16u
 
 /* The order in which kinds get what room there is. */

@@ -233,10 +233,7 @@ static int open_round(struct thread_events *threads, struct root *root, struct l
 
 	if (r < 0 || new == 0)
 		return r;
-	/*
-	 * Checked before: opening hundreds of events only to find no room for the rest is
-	 * expensive.
-	 */
+	/* Before any is opened: opening hundreds only to find no room for the rest is expensive. */
 	if (threads->events + new *events_of_thread(threads) > threads->options.max_events)
 		return -ENOSPC;
 	if (!first)

@@ -71,10 +71,7 @@ void thread_events_note(struct thread_events *threads, const struct thread_event
  */
 bool thread_events_sweep(struct thread_events *threads, bool look);
 
-/*
- * Enables or disables all events of a kind, inherited ones and those that are opened later
- * included.
- */
+/* Enables or disables all events of a kind, also inherited ones and those that are opened later. */
 void thread_events_switch(struct thread_events *threads, enum perf_events_kind kind, bool on);
 
 /* What all events of an output have counted, which have `cycles`, and for how long. */
