@@ -128,6 +128,20 @@ struct sink sink_buffer(struct buffer *buffer)
 	return (struct sink){ write_buffer, buffer };
 }
 
+static int count_bytes(void *ctx, const void *data, size_t len)
+{
+	uint64_t *bytes = ctx;
+
+	(void)data;
+	*bytes += len;
+	return 0;
+}
+
+struct sink sink_count(uint64_t *bytes)
+{
+	return (struct sink){ .write = count_bytes, .ctx = bytes };
+}
+
 /* An error after some bytes is still an error: half a file is not taken for the whole. */
 
 ssize_t fd_read_all(int fd, void *buf, size_t cap)

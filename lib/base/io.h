@@ -6,6 +6,7 @@
 #define SPIKEWATCH_LIB_BASE_IO_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /*
@@ -38,6 +39,9 @@ struct sink sink_fd(const int *fd);
 
 /* Appends to buffer, which stays the caller's. -ENOMEM; -EFBIG beyond buffer->max. */
 struct sink sink_buffer(struct buffer *buffer);
+
+/* Adds the number of bytes to *bytes and keeps none. Never fails. */
+struct sink sink_count(uint64_t *bytes);
 
 /* Appends. 0; -ENOMEM; -EFBIG beyond buffer->max, and then nothing was appended. */
 int buffer_append(struct buffer *buffer, const void *data, size_t len);

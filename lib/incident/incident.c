@@ -721,6 +721,15 @@ void incident_add_capture(struct incident *incident, const struct incident_captu
 		incident->captures[incident->capture_count++] = *capture;
 }
 
+void incident_capture_without_file(struct incident_capture *capture, enum incident_capture_status status,
+				   const char *why)
+{
+	capture->status = status;
+	capture->file[0] = '\0';
+	capture->bytes = 0;
+	incident_text(capture->why, sizeof(capture->why), why);
+}
+
 double incident_severity(const struct incident_rule *rule)
 {
 	double threshold, severity;

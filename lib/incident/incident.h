@@ -178,6 +178,10 @@ void incident_merge(struct incident *incident, const struct incident_firing *fir
 /* Beyond INCIDENT_CAPTURES_MAX it is dropped. */
 void incident_add_capture(struct incident *incident, const struct incident_capture *capture);
 
+/* It has no file, and this status for that reason. */
+void incident_capture_without_file(struct incident_capture *capture, enum incident_capture_status status,
+				   const char *why);
+
 /*
  * The value divided by the threshold that it exceeded (by rule.reason): 1 is at it, 2 is twice as
  * much. 0 without a value or threshold; never negative, NaN or infinite.

@@ -238,6 +238,18 @@ static int each_member(const struct capture_context *context, struct capture_tex
 
 /* ---- raw files ---- */
 
+/* Arguments end with a NUL each; here they are separated by spaces. */
+static void put_arguments(struct capture_text *text, char *data, size_t len)
+{
+	while (len > 0 && data[len - 1] == '\0')
+		len--;
+	for (size_t i = 0; i < len; i++)
+		if (data[i] == '\0')
+			data[i] = ' ';
+	capture_put_word(text, data, len);
+	append_text(text, "\n", 1);
+}
+
 /* Adds a file of the process, below a heading. */
 static int add_file(int pid_directory, int32_t pid, const char *name, struct capture_text *text)
 {
@@ -250,29 +262,10 @@ static int add_file(int pid_directory, int32_t pid, const char *name, struct cap
 	if (len < 0)
 		return (int)len;
 	capture_printf(text, "# /proc/%d/%s\n", pid, name);
-	capture_put_lines(text, data, (size_t)len);
-	return 0;
-}
-
-/* Arguments end with a NUL each; here they are separated by spaces. */
-static int add_cmdline(int pid_directory, int32_t pid, struct capture_text *text)
-{
-	AUTO_FREE char *data = malloc(PROCESS_FILE_BYTES);
-	ssize_t len;
-
-	if (!data)
-		return -ENOMEM;
-	len = pid_directory_read(pid_directory, "cmdline", data, PROCESS_FILE_BYTES);
-	if (len < 0)
-		return (int)len;
-	while (len > 0 && data[len - 1] == '\0')
-		len--;
-	for (ssize_t i = 0; i < len; i++)
-		if (data[i] == '\0')
-			data[i] = ' ';
-	capture_printf(text, "# /proc/%d/cmdline\n", pid);
-	capture_put_word(text, data, (size_t)len);
-	capture_printf(text, "\n");
+	if (strcmp(name, "cmdline") == 0)
+		put_arguments(text, data, (size_t)len);
+	else
+		capture_put_lines(text, data, (size_t)len);
 	return 0;
 }
 
@@ -285,10 +278,8 @@ static int status_of(const struct capture_context *context, const struct capture
 	r = pid_directory_open(context->procfd, member->pid, member->start_ticks, &pid_directory);
 	if (r < 0)
 		return r;
-	r = add_cmdline(pid_directory, member->pid, text);
-	if (r < 0)
-		return r;
-	return add_file(pid_directory, member->pid, "status", text);
+	r = add_file(pid_directory, member->pid, "cmdline", text);
+	return r < 0 ? r : add_file(pid_directory, member->pid, "status", text);
 }
 
 static int capture_status(const struct capture_context *context, struct capture_text *text)
@@ -323,12 +314,12 @@ static int capture_limits(const struct capture_context *context, struct capture_
 	bool effective = false;
 
 	capture_printf(text, "# effective limits of the target: limit, value, where it is from\n");
-	if (limits && limits->cpu != UINT64_MAX) {
+	if (limits->cpu != UINT64_MAX) {
 		capture_printf(text, "cpu\t%.3f cores", (double)limits->cpu / (double)NS_PER_S);
 		print_origin(text, limits->cpu_is_machine, limits->cpu_from);
 		effective = true;
 	}
-	if (limits && limits->memory_bytes != UINT64_MAX) {
+	if (limits->memory_bytes != UINT64_MAX) {
 		capture_printf(text, "memory\t%ju bytes", (uintmax_t)limits->memory_bytes);
 		print_origin(text, limits->memory_is_machine, limits->memory_from);
 		effective = true;
@@ -541,14 +532,10 @@ static int compare_weight(const void *a, const void *b)
 								  : footprint(left->record) < footprint(right->record);
 }
 
-static int64_t signed_growth(uint64_t now, uint64_t then)
-{
-	return (int64_t)(now - then);
-}
-
 static void print_mapping(struct capture_text *text, int32_t pid, const struct maps_row *row, bool compared)
 {
-	const struct maps_record *record = row->record, *before = row->before;
+	static const struct maps_record none;
+	const struct maps_record *record = row->record, *before = row->before ? row->before : &none;
 
 	capture_printf(text, "%d\t", pid);
 	capture_put_word(text, record->name, strlen(record->name));
@@ -558,10 +545,10 @@ static void print_mapping(struct capture_text *text, int32_t pid, const struct m
 		       record->rss_bytes, record->pss_bytes, record->private_dirty_bytes, record->swap_bytes);
 	if (compared)
 		capture_printf(text, "\t%+" PRId64 "\t%+" PRId64 "\t%+" PRId64 "\t%+" PRId64,
-			       signed_growth(record->rss_bytes, before ? before->rss_bytes : 0),
-			       signed_growth(record->pss_bytes, before ? before->pss_bytes : 0),
-			       signed_growth(record->private_dirty_bytes, before ? before->private_dirty_bytes : 0),
-			       signed_growth(record->swap_bytes, before ? before->swap_bytes : 0));
+			       (int64_t)(record->rss_bytes - before->rss_bytes),
+			       (int64_t)(record->pss_bytes - before->pss_bytes),
+			       (int64_t)(record->private_dirty_bytes - before->private_dirty_bytes),
+			       (int64_t)(record->swap_bytes - before->swap_bytes));
 	else
 		capture_printf(text, "\t\t\t\t");
 	capture_printf(text, "\n");
@@ -844,7 +831,6 @@ struct ranking {
 static uint64_t ticks_since(const struct busy_snapshot *before, const struct procfs_stat *stat)
 {
 	const struct busy_record *then = before ? busy_snapshot_find(before, stat->pid, stat->start_ticks) : NULL;
-
 	return growth(stat->user_ticks + stat->system_ticks, then ? then->cpu_ticks : 0);
 }
 
@@ -1052,8 +1038,7 @@ static int write_capture(const struct capture_context *context, const struct cap
 	*ret_collected = true;
 	r = capture_text_save(&text, dirfd, ret->file, &ret->bytes);
 	if (r == 0 && text.cut)
-		incident_text(ret->why, sizeof ret->why, "cut: there was more");
-
+		incident_text(ret->why, sizeof(ret->why), "cut: there was more");
 	return r;
 }
 
@@ -1069,11 +1054,8 @@ static int judge_capture(struct incident_capture *ret, int error, bool collected
 	else if (!collected && error == -ENOENT)
 		why = "not offered by this system";
 
-	ret->status = why ? INCIDENT_CAPTURE_SKIPPED : INCIDENT_CAPTURE_FAILED;
-	ret->bytes = 0;
-	ret->file[0] = '\0';
-	incident_text(ret->why, sizeof ret->why, why ? why : strerrordesc_np(-error));
-
+	incident_capture_without_file(ret, why ? INCIDENT_CAPTURE_SKIPPED : INCIDENT_CAPTURE_FAILED,
+				      why ? why : strerrordesc_np(-error));
 	return why ? 0 : error;
 }
 
@@ -1083,10 +1065,9 @@ static struct incident_capture make_record(const struct capture *capture, bool a
 	struct incident_capture record = { .status = status };
 	const char *name = config_capture_name(capture->which);
 
-	snprintf(record.name, sizeof record.name, "%s%s", name, again ? "-again" : "");
-	incident_text(record.again_of, sizeof record.again_of, again ? name : "");
-	incident_text(record.why, sizeof record.why, why);
-
+	snprintf(record.name, sizeof(record.name), "%s%s", name, again ? "-again" : "");
+	incident_text(record.again_of, sizeof(record.again_of), again ? name : "");
+	incident_text(record.why, sizeof(record.why), why);
 	return record;
 }
 
@@ -1101,12 +1082,11 @@ static int run_capture(const struct capture_context *context, const struct captu
 	int r;
 
 	*ret = make_record(capture, context->again, INCIDENT_CAPTURE_OK, "");
-	incident_text(ret->file, sizeof ret->file, context->again ? capture->again : capture->file);
+	incident_text(ret->file, sizeof(ret->file), context->again ? capture->again : capture->file);
 	ret->has_at = context->fired.ns > 0;
 	if (ret->has_at)
 		ret->at_ns = mono_diff(clock_mono(context->clock), context->fired);
 	r = write_capture(context, capture, dirfd, ret, &collected);
-
 	return r < 0 ? judge_capture(ret, r, collected) : 0;
 }
 
@@ -1143,7 +1123,6 @@ void capture_not_taken(const struct incident_request *request, bool again, enum 
 /* A context and what it points to. */
 struct snapshot {
 	struct capture_context context;
-	struct cgroup_limits limits;
 	struct busy_snapshot busy;
 	struct capture_member members[CAPTURE_MEMBERS_MAX];
 	struct thread_baseline threads[CAPTURE_MEMBERS_MAX];
@@ -1175,7 +1154,6 @@ static size_t watched_pids(struct session *session, int32_t *pids, size_t cap)
 		if (event.type == RING_EVENT_TARGET && event.target.kind != TARGET_CGROUP)
 			count += discovery_pids(session_discovery(session), event.target.id, pids + count, cap - count);
 	}
-
 	return count;
 }
 
@@ -1194,13 +1172,12 @@ static size_t choose_members(const struct capture_options *options, const struct
 	if (!request->everything && target->kind == TARGET_CGROUP)
 		return choose_busiest(context, NULL, 0, members, CAPTURE_MEMBERS_MAX);
 
-	pids = malloc(PIDS_MAX * sizeof *pids);
+	pids = malloc(PIDS_MAX * sizeof(*pids));
 	if (!pids)
 		return 0;
 
 	count = request->everything ? watched_pids(options->session, pids, PIDS_MAX)
 				    : discovery_pids(session_discovery(options->session), target->id, pids, PIDS_MAX);
-
 	return count ? choose_busiest(context, pids, count, members, CAPTURE_MEMBERS_MAX) : 0;
 }
 
@@ -1236,13 +1213,12 @@ static void fill_snapshot(const struct capture_options *options, struct snapshot
 	const struct incident_request *request = options->request;
 
 	*snapshot = (struct snapshot){
-		.limits = request->info.limits,
 		.context = {
 			.procfd = session_procfd(options->session),
 			.clock = options->clock,
 			.mounts = session_mounts(options->session),
 			.target = &request->target,
-			.limits = &snapshot->limits,
+			.limits = &request->info.limits,
 			.members = snapshot->members,
 			.fired = request->fired,
 			.again = options->again,
@@ -1258,20 +1234,19 @@ unsigned capture_set(const struct incident_request *request, bool again)
 
 	if (request->everything)
 		captures &= CONFIG_CAPTURE_THREADS | CONFIG_CAPTURE_STATUS | CONFIG_CAPTURE_SYSTEM;
-
 	return again ? captures & CAPTURE_AGAIN : captures;
 }
 
 void capture_take(const struct capture_options *options, struct capture_processes *processes, struct incident *incident)
 {
-	struct snapshot *snapshot = malloc(sizeof *snapshot);
+	struct snapshot *snapshot = malloc(sizeof(*snapshot));
 
-	if (!snapshot && options->again)
-		capture_not_taken(options->request, true, INCIDENT_CAPTURE_SKIPPED, "no memory", incident);
-	else if (!snapshot)
-		capture_not_taken(options->request, false, INCIDENT_CAPTURE_FAILED, strerrordesc_np(ENOMEM), incident);
-	if (!snapshot)
+	if (!snapshot) {
+		capture_not_taken(options->request, options->again,
+				  options->again ? INCIDENT_CAPTURE_SKIPPED : INCIDENT_CAPTURE_FAILED,
+				  options->again ? "no memory" : strerrordesc_np(ENOMEM), incident);
 		return;
+	}
 
 	fill_snapshot(options, snapshot);
 	set_members(options, snapshot, processes);

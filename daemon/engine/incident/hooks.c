@@ -763,18 +763,15 @@ int hooks_new(const struct clock *clock, struct hooks **ret)
 		return -ENOMEM;
 
 	hooks->clock = *clock;
-	hooks->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	pthread_mutex_init(&hooks->lock, NULL);
 	hooks->buffer = malloc(READ_BYTES);
+	hooks->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (hooks->wake < 0 || !hooks->buffer) {
 		int r = hooks->wake < 0 ? -errno : -ENOMEM;
 
-		if (hooks->wake >= 0)
-			close(hooks->wake);
-		free(hooks->buffer);
-		free(hooks);
+		hooks_free(hooks);
 		return r;
 	}
-	pthread_mutex_init(&hooks->lock, NULL);
 	*ret = hooks;
 
 	return 0;
@@ -800,7 +797,7 @@ void hooks_free(struct hooks *hooks)
 		wake_thread(hooks);
 		pthread_join(hooks->thread, NULL);
 	}
-	close(hooks->wake);
+	close_one(&hooks->wake);
 	pthread_mutex_destroy(&hooks->lock);
 	free(hooks->buffer);
 	free(hooks);

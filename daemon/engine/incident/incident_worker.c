@@ -60,7 +60,7 @@
 /* For naming all stacks while the daemon stops: a fraction of systemd's TimeoutStopSec. */
 #define STOP_STACKS_NS (10 * NS_PER_S)
 
-/* Default of incident_worker_options.stuck_ns, and how often the stop checks for it. */
+/* How long one job may take while the daemon stops, by default, and how often the stop checks for it. */
 #define STUCK_NS (20 * NS_PER_S)
 #define STUCK_CHECK_NS (NS_PER_S / 4)
 
@@ -141,8 +141,7 @@ struct incident_worker {
 	pthread_t thread;
 	bool running, abandoned; /* the event loop's */
 	_Atomic uint64_t busy_since;
-	pthread_mutex_t counts_lock;
-	struct incident_worker_counts counts;
+	_Atomic uint64_t sealed, failed, removed; /* struct incident_worker_counts */
 
 	/* The thread's alone. */
 	struct steady_clock steady;
@@ -567,14 +566,6 @@ static bool is_full(int error)
 	return error == -ENOSPC || error == -EDQUOT;
 }
 
-static void fail_record(struct incident_capture *record, const char *why)
-{
-	record->status = INCIDENT_CAPTURE_FAILED;
-	record->file[0] = '\0';
-	record->bytes = 0;
-	incident_text(record->why, sizeof record->why, why);
-}
-
 static uint64_t free_bytes(int dirfd)
 {
 	struct statvfs fs;
@@ -585,8 +576,8 @@ static uint64_t free_bytes(int dirfd)
 	return (uint64_t)(geteuid() == 0 ? fs.f_bfree : fs.f_bavail) * fs.f_frsize;
 }
 
-/* Removes the largest file but the samples, and records that. False: there is none. */
-static bool drop_largest(struct incident_work *work, int error)
+/* Removes the samples, or the largest other file, and records why. False: there is none. */
+static bool drop_file(struct incident_work *work, bool samples, int error)
 {
 	struct incident_capture *largest = NULL;
 	char why[96];
@@ -594,34 +585,18 @@ static bool drop_largest(struct incident_work *work, int error)
 	for (size_t i = 0; i < work->info->capture_count; i++) {
 		struct incident_capture *capture = &work->info->captures[i];
 
-		if (*capture->file && strcmp(capture->file, INCIDENT_SAMPLES_FILE) != 0 &&
+		if (*capture->file && (strcmp(capture->file, INCIDENT_SAMPLES_FILE) == 0) == samples &&
 		    (!largest || capture->bytes > largest->bytes))
 			largest = capture;
 	}
 	if (!largest || unlinkat(spool_draft_dirfd(work->draft), largest->file, 0) < 0)
 		return false;
 
-	snprintf(why, sizeof why, "removed to make room for the rest: %s", strerrordesc_np(-error));
-	fail_record(largest, why);
+	snprintf(why, sizeof why, "%s%s",
+		 samples ? "" : "removed to make room for the rest: ", strerrordesc_np(-error));
+	incident_capture_without_file(largest, INCIDENT_CAPTURE_FAILED, why);
 
 	return true;
-}
-
-/* False: there are none. */
-static bool drop_samples(struct incident_work *work, int error)
-{
-	for (size_t i = 0; i < work->info->capture_count; i++) {
-		struct incident_capture *capture = &work->info->captures[i];
-
-		if (strcmp(capture->file, INCIDENT_SAMPLES_FILE) != 0)
-			continue;
-		if (unlinkat(spool_draft_dirfd(work->draft), capture->file, 0) < 0)
-			return false;
-		fail_record(capture, strerrordesc_np(-error));
-		return true;
-	}
-
-	return false;
 }
 
 static void on_removed(void *ctx, const struct retention_entry *entry, enum retention_reason why)
@@ -629,9 +604,7 @@ static void on_removed(void *ctx, const struct retention_entry *entry, enum rete
 	struct log_about about = { .message = MESSAGE_INCIDENT_REMOVED, .incident = entry->name };
 	struct incident_worker *worker = ctx;
 
-	pthread_mutex_lock(&worker->counts_lock);
-	worker->counts.removed++;
-	pthread_mutex_unlock(&worker->counts_lock);
+	atomic_fetch_add(&worker->removed, 1);
 	log_about(LOG_INFO, &about, "removed incident %s (severity %.2f): limit of %s", entry->name, entry->severity,
 		  retention_reason_name(why));
 }
@@ -766,16 +739,6 @@ static int write_window(const struct incident_work *work, uint64_t *ret_bytes)
 	return r;
 }
 
-static int count_bytes(void *ctx, const void *data, size_t len)
-{
-	uint64_t *bytes = ctx;
-
-	(void)data;
-	*bytes += len;
-
-	return 0;
-}
-
 /* How large samples.tsv would be: costs as much as writing it without a disk. */
 static int measure_samples(const struct incident_work *work, uint64_t *ret_bytes)
 {
@@ -786,7 +749,7 @@ static int measure_samples(const struct incident_work *work, uint64_t *ret_bytes
 		return full_recording_bytes(&options, ret_bytes);
 	}
 
-	return write_window_to(work, (struct sink){ .write = count_bytes, .ctx = ret_bytes });
+	return write_window_to(work, sink_count(ret_bytes));
 }
 
 /*
@@ -817,7 +780,7 @@ static int write_samples(struct incident_work *work, struct incident_capture *re
 	incident_text(ret->name, sizeof ret->name, config_capture_name(CONFIG_CAPTURE_SAMPLES));
 	r = work->request->everything ? write_recording(work, &ret->bytes) : write_window(work, &ret->bytes);
 	if (r < 0)
-		fail_record(ret, strerrordesc_np(-r));
+		incident_capture_without_file(ret, INCIDENT_CAPTURE_FAILED, strerrordesc_np(-r));
 
 	return r;
 }
@@ -845,7 +808,7 @@ static void add_samples(struct incident_work *work)
 		r = write_samples(work, &record);
 	}
 	if (is_full(r) && samples_would_fit(work)) {
-		while (is_full(r) && drop_largest(work, r))
+		while (is_full(r) && drop_file(work, false, r))
 			r = write_samples(work, &record);
 	}
 	incident_add_capture(work->info, &record);
@@ -907,7 +870,7 @@ static int publish_draft(struct incident_work *work)
 
 	do
 		r = spool_write(work->draft, work->info);
-	while (is_full(r) && (drop_largest(work, r) || drop_samples(work, r)));
+	while (is_full(r) && (drop_file(work, false, r) || drop_file(work, true, r)));
 	if (r < 0) {
 		spool_abort(TAKE(work->draft));
 		return r;
@@ -992,13 +955,7 @@ static void seal_work(struct incident_work *work)
 	write_stacks(work);
 	r = write_incident(work);
 
-	pthread_mutex_lock(&worker->counts_lock);
-	if (r < 0)
-		worker->counts.failed++;
-	else
-		worker->counts.sealed++;
-	pthread_mutex_unlock(&worker->counts_lock);
-
+	atomic_fetch_add(r < 0 ? &worker->failed : &worker->sealed, 1);
 	if (r < 0)
 		log_failure(&worker->failures, work->info, r, clock_mono(&worker->clock));
 	else
@@ -1085,7 +1042,7 @@ void incident_worker_enforce(struct incident_worker *worker)
 	queue_put(&worker->queue, &worker->enforce, JOB_LAST);
 }
 
-int incident_worker_new(const struct incident_worker_options *options, struct incident_worker **ret)
+int incident_worker_new(struct session *session, struct spool *spool, uint64_t stuck_ns, struct incident_worker **ret)
 {
 	struct incident_worker *worker = calloc(1, sizeof *worker);
 	sigset_t all, before;
@@ -1094,9 +1051,9 @@ int incident_worker_new(const struct incident_worker_options *options, struct in
 	if (!worker)
 		return -ENOMEM;
 
-	worker->session = options->session;
-	worker->spool = options->spool;
-	worker->stuck_ns = options->stuck_ns ? options->stuck_ns : STUCK_NS;
+	worker->session = session;
+	worker->spool = spool;
+	worker->stuck_ns = stuck_ns ? stuck_ns : STUCK_NS;
 	worker->enforce = (struct job){ .kind = JOB_ENFORCE };
 	worker->clock = real_clock();
 	steady_clock_look(&worker->steady, clock_mono(&worker->clock), clock_wall(&worker->clock));
@@ -1105,7 +1062,6 @@ int incident_worker_new(const struct incident_worker_options *options, struct in
 		free(worker);
 		return r;
 	}
-	pthread_mutex_init(&worker->counts_lock, NULL);
 	queue_init(&worker->queue);
 
 	sigfillset(&all);
@@ -1179,7 +1135,6 @@ void incident_worker_free(struct incident_worker *worker)
 
 	hooks_free(worker->hooks);
 	queue_release(&worker->queue);
-	pthread_mutex_destroy(&worker->counts_lock);
 	free(worker);
 }
 
@@ -1197,9 +1152,9 @@ clockid_t incident_worker_cpu_clock(const struct incident_worker *worker)
 	return clock;
 }
 
-void incident_worker_counts(struct incident_worker *worker, struct incident_worker_counts *ret)
+struct incident_worker_counts incident_worker_counts(const struct incident_worker *worker)
 {
-	pthread_mutex_lock(&worker->counts_lock);
-	*ret = worker->counts;
-	pthread_mutex_unlock(&worker->counts_lock);
+	return (struct incident_worker_counts){ .sealed = atomic_load(&worker->sealed),
+						.failed = atomic_load(&worker->failed),
+						.removed = atomic_load(&worker->removed) };
 }

@@ -29,20 +29,12 @@ struct incident_worker_counts {
 	uint64_t sealed, failed, removed;
 };
 
-/* Times: 0 means the default. */
-struct incident_worker_options {
-	struct session *session;
-	/* The thread's alone until incident_worker_stop, but for what spool.h says. */
-	struct spool *spool;
-	/*
-	 * How long the stop waits for one job (20 s): evidence of many gigabytes on a slow disk
-	 * takes some seconds, a blocked read of /proc forever.
-	 */
-	uint64_t stuck_ns;
-};
-
-/* Starts the thread. 0; -ENOMEM; -errno. */
-int incident_worker_new(const struct incident_worker_options *options, struct incident_worker **ret);
+/*
+ * Starts the thread, to which the spool belongs until incident_worker_stop, but for what spool.h
+ * says. stuck_ns: how long the stop waits for one job; 0: 20 s, because evidence of many gigabytes
+ * takes some seconds on a slow disk, a blocked read of /proc forever. 0; -ENOMEM; -errno.
+ */
+int incident_worker_new(struct session *session, struct spool *spool, uint64_t stuck_ns, struct incident_worker **ret);
 
 /* Stops it, and frees nothing if that returns false. NULL is fine. */
 void incident_worker_free(struct incident_worker *worker);
@@ -88,6 +80,6 @@ mono_t incident_worker_busy_since(const struct incident_worker *worker);
 clockid_t incident_worker_cpu_clock(const struct incident_worker *worker);
 
 /* Totals so far. */
-void incident_worker_counts(struct incident_worker *worker, struct incident_worker_counts *ret);
+struct incident_worker_counts incident_worker_counts(const struct incident_worker *worker);
 
 #endif

@@ -216,10 +216,15 @@ static void describe_unit(const struct incidents *incidents, const struct target
 	unit->running_ns = unit->has_running ? info->mono.ns - report.facts.started_ns : 0;
 }
 
-static void describe_labels(const struct incidents *incidents, const struct target *target, struct incident *info)
+/* False: its limits are not known to discovery. */
+static bool describe_target(const struct incidents *incidents, const struct target *target, struct incident *info)
 {
+	incident_set_target(info, target);
+	describe_unit(incidents, target, info);
 	if (info->has_container)
 		label_cache_get(session_labels(incidents->options.session), target->cgroup, &info->labels);
+
+	return discovery_limits(session_discovery(incidents->options.session), target->id, &info->limits);
 }
 
 static void describe_moment(const struct incidents *incidents, mono_t mono, wall_t wall, struct incident *info)
@@ -241,10 +246,7 @@ static void describe_firing(const struct incidents *incidents, const struct eval
 	ret->kind = INCIDENT_RULE;
 	ret->window_from = firing->from;
 	describe_rule(incidents, firing, &ret->rule);
-	incident_set_target(ret, firing->target);
-	describe_unit(incidents, firing->target, ret);
-	describe_labels(incidents, firing->target, ret);
-	if (!discovery_limits(session_discovery(incidents->options.session), firing->target->id, &ret->limits)) {
+	if (!describe_target(incidents, firing->target, ret)) {
 		ret->limits.cpu = firing->cpu_limit;
 		ret->limits.memory_bytes = firing->memory_limit;
 	}
@@ -261,10 +263,7 @@ static void describe_request(const struct incidents *incidents, const struct tar
 	incident_text(ret->rule.name, sizeof ret->rule.name, INCIDENT_MANUAL_RULE);
 	ret->rule.severity = INCIDENT_MANUAL_SEVERITY;
 	if (target) {
-		incident_set_target(ret, target);
-		describe_unit(incidents, target, ret);
-		describe_labels(incidents, target, ret);
-		discovery_limits(session_discovery(incidents->options.session), target->id, &ret->limits);
+		describe_target(incidents, target, ret);
 		return;
 	}
 
@@ -744,9 +743,6 @@ bool incidents_finish(struct incidents *incidents)
 
 int incidents_new(const struct incidents_options *options, struct incidents **ret)
 {
-	struct incident_worker_options worker = { .session = options->session,
-						  .spool = options->spool,
-						  .stuck_ns = options->config->stuck_ns };
 	struct incidents *incidents = calloc(1, sizeof *incidents);
 	int r;
 
@@ -755,7 +751,7 @@ int incidents_new(const struct incidents_options *options, struct incidents **re
 
 	incidents->options = *options;
 	incidents->clock = real_clock();
-	r = incident_worker_new(&worker, &incidents->worker);
+	r = incident_worker_new(options->session, options->spool, options->config->stuck_ns, &incidents->worker);
 	if (r < 0) {
 		free(incidents);
 		return r;
@@ -803,9 +799,8 @@ bool incidents_is_open(const struct incidents *incidents, const char *key)
 
 void incidents_counts(struct incidents *incidents, struct incidents_counts *ret)
 {
-	struct incident_worker_counts written;
+	struct incident_worker_counts written = incident_worker_counts(incidents->worker);
 
-	incident_worker_counts(incidents->worker, &written);
 	*ret = incidents->counts;
 	ret->sealed = written.sealed;
 	ret->failed = written.failed;

@@ -40,7 +40,6 @@ struct incidents_options {
 	struct session *session;
 	const struct rule_state *rule_state; /* for how often a rule has fired */
 	struct spool *spool;                 /* the worker's once incidents_new was called, but for what spool.h says */
-	uint64_t hang_ns;                    /* incident_worker_options; 0: the default */
 };
 
 /* What became of a request. */

@@ -326,22 +326,12 @@ static int start_recorder(struct full_recording *recording, struct sink sink)
 	return recorder_new(recording->cursor, sink, &recorder, &recording->recorder);
 }
 
-static int count_bytes(void *ctx, const void *data, size_t len)
-{
-	uint64_t *bytes = ctx;
-
-	(void)data;
-	*bytes += len;
-
-	return 0;
-}
-
 int full_recording_bytes(const struct full_recording_options *options, uint64_t *ret_bytes)
 {
 	struct full_recording recording = { .options = *options, .dirfd = -1, .fd = -1 };
 	struct stats stats = { 0 };
 	uint64_t bytes = 0;
-	int r = start_recorder(&recording, (struct sink){ .write = count_bytes, .ctx = &bytes });
+	int r = start_recorder(&recording, sink_count(&bytes));
 
 	ring_stats(options->ring, &stats);
 	if (r == 0)
@@ -397,23 +387,14 @@ static struct sample_window_coverage coverage_of(const struct full_recording *re
 	struct sample_window_coverage coverage = {
 		.want_before_ns = options->before_ns,
 		.want_after_ns = options->after_ns,
-		.ticks_expected = (options->before_ns + options->after_ns) / recording->interval_ns,
 		.ticks_got = counts->ticks,
 		.samples = counts->rows,
 		.samples_dropped = counts->dropped,
 		.gaps = counts->gaps,
 		.lost_pages = counts->damaged_pages,
 	};
-	double slots, rate;
 
-	if (counts->ticks == 0)
-		return coverage;
-
-	slots = (double)mono_diff(counts->last, counts->first) / (double)recording->interval_ns + 1;
-	rate = (double)counts->ticks / slots;
-	coverage.got_from_ns = mono_diff(counts->first, options->fired);
-	coverage.got_to_ns = mono_diff(counts->last, options->fired);
-	coverage.capture_rate = rate < 1 ? rate : 1;
+	sample_window_cover_ticks(options->fired, counts->first, counts->last, recording->interval_ns, &coverage);
 
 	return coverage;
 }

@@ -240,10 +240,7 @@ static int check_captures(int dirfd, struct incident *incident)
 		r = remove_name(dirfd, capture->file);
 		if (r < 0)
 			return r;
-		capture->status = INCIDENT_CAPTURE_FAILED;
-		capture->file[0] = '\0';
-		capture->bytes = 0;
-		incident_text(capture->why, sizeof capture->why, "a command has removed or replaced it");
+		incident_capture_without_file(capture, INCIDENT_CAPTURE_FAILED, "a command has removed or replaced it");
 	}
 
 	return 0;
