@@ -254,7 +254,7 @@ static void describe_changes(const struct config *old, const struct config *next
 /* What may fail comes first. 0; -errno: nothing has changed. */
 static int replace_config(struct daemon *daemon, const struct config *config)
 {
-	AUTO(evaluator_reload_dropp) struct evaluator_reload *rules = NULL;
+	struct evaluator_reload *rules = NULL;
 	AUTO(rule_counts_freep) struct rule_counts *rule_counts = NULL;
 	int r = evaluator_reload_prepare(daemon->evaluator, config, &rules);
 
@@ -262,10 +262,12 @@ static int replace_config(struct daemon *daemon, const struct config *config)
 		r = rule_counts_new(config, daemon->rule_counts, &rule_counts);
 	if (r == 0)
 		r = session_reload(daemon->session, config);
-	if (r < 0)
+	if (r < 0) {
+		evaluator_reload_drop(rules);
 		return r;
+	}
 
-	evaluator_reload_commit(TAKE(rules));
+	evaluator_reload_commit(rules);
 	incidents_reload(daemon->incidents, config);
 	control_reload(daemon->control, &config->metrics);
 	rule_counts_free(daemon->rule_counts);

@@ -436,36 +436,51 @@ static int add_dropins(struct files *files, const char *dir)
 	return r;
 }
 
-/* file or first. */
-static int load_load(const char *file, const struct config_source *first, const char *dropin_dir, struct config **ret,
-		     struct config_error *err)
+bool config_file_is_builtin(const struct config_file *file)
+{
+	return file->or_builtin && access(file->path, F_OK) < 0 && errno == ENOENT;
+}
+
+static int load_files(const struct config_file *file, struct config **ret, struct config_error *err)
 {
 	AUTO(files_free) struct files *files = calloc(1, sizeof(*files));
-	struct config_error ignored;
 	int r = 0;
 
 	if (files == NULL)
 		return -ENOMEM;
-	files->err = err != NULL ? err : &ignored;
-	if (file != NULL)
-		r = add(files, "", file);
+	files->err = err;
+	if (config_file_is_builtin(file))
+		files->source[files->count++] = (struct config_source){ .file = "built-in spikewatch.json",
+									.text = (const char *)shipped_config,
+									.len = sizeof(shipped_config) };
 	else
-		files->source[files->count++] = *first;
-	if (r == 0 && dropin_dir != NULL)
-		r = add_dropins(files, dropin_dir);
-	return r < 0 ? r : config_parse(files->source, files->count, ret, files->err);
+		r = add(files, "", file->path);
+	if (r == 0 && file->dropins != NULL)
+		r = add_dropins(files, file->dropins);
+	return r < 0 ? r : config_parse(files->source, files->count, ret, err);
 }
 
-int config_load(const char *file, const char *dropin_dir, struct config **ret, struct config_error *err)
+int config_file_load(const struct config_file *file, struct config **ret, char *message)
 {
-	return load_load(file, NULL, dropin_dir, ret, err);
-}
+	struct config_error error;
+	struct config *config;
+	int r = load_files(file, &config, &error);
 
-/* The same with a text that is there already in place of the file. */
-static int config_load_after(const struct config_source *first, const char *dropin_dir, struct config **ret,
-			     struct config_error *err)
-{
-	return load_load(NULL, first, dropin_dir, ret, err);
+	if (r == -EINVAL)
+		config_error_format(&error, message, CONFIG_FILE_MESSAGE_MAX);
+	else if (r < 0)
+		snprintf(message, CONFIG_FILE_MESSAGE_MAX, "%s: %s", file->path, strerror(-r));
+	if (r < 0)
+		return r;
+
+	if (file->proc_root)
+		config->proc_root = file->proc_root;
+	if (file->cgroup_root)
+		config->cgroup_root = file->cgroup_root;
+	config->stuck_ns = file->stuck_ns;
+	*ret = config;
+
+	return 0;
 }
 
 /* ---- the value ---- */
@@ -679,44 +694,4 @@ const char *config_capture_name(enum config_capture capture)
 		if (capture == 1u << i)
 			return names[i];
 	return NULL;
-}
-
-bool config_file_is_builtin(const struct config_file *file)
-{
-	return file->or_builtin && access(file->path, F_OK) < 0 && errno == ENOENT;
-}
-
-static int load(const struct config_file *file, struct config **ret, struct config_error *error)
-{
-	const struct config_source builtin = { .file = "built-in spikewatch.json",
-					       .text = (const char *)shipped_config,
-					       .len = sizeof(shipped_config) };
-
-	if (config_file_is_builtin(file))
-		return config_load_after(&builtin, file->dropins, ret, error);
-
-	return config_load(file->path, file->dropins, ret, error);
-}
-
-int config_file_load(const struct config_file *file, struct config **ret, char *message)
-{
-	struct config_error error;
-	struct config *config;
-	int r = load(file, &config, &error);
-
-	if (r == -EINVAL)
-		config_error_format(&error, message, CONFIG_FILE_MESSAGE_MAX);
-	else if (r < 0)
-		snprintf(message, CONFIG_FILE_MESSAGE_MAX, "%s: %s", file->path, strerror(-r));
-	if (r < 0)
-		return r;
-
-	if (file->proc_root)
-		config->proc_root = file->proc_root;
-	if (file->cgroup_root)
-		config->cgroup_root = file->cgroup_root;
-	config->stuck_ns = file->stuck_ns;
-	*ret = config;
-
-	return 0;
 }

@@ -204,12 +204,6 @@ struct config_source {
  */
 int config_parse(const struct config_source *sources, size_t count, struct config **ret, struct config_error *err);
 
-/*
- * Reads file, then the *.json files of the directory dropin_dir (may be NULL or missing) in order
- * of their names, then config_parse. 0; -ENOMEM; -EINVAL as above (a file that cannot be read too).
- */
-int config_load(const char *file, const char *dropin_dir, struct config **ret, struct config_error *err);
-
 /* Frees all of it, its texts included. NULL is fine. */
 void config_free(struct config *config);
 CLEANUP(config, free);
@@ -274,10 +268,7 @@ struct command_template_values {
 	const char *text[COMMAND_TEMPLATE_PLACEHOLDERS];
 };
 
-/* 0; -EINVAL: something in braces is no placeholder: it begins at *ret_at. */
-int command_template_check(const char *word, size_t *ret_at);
-
-/* Whether a word that command_template_check found good has this placeholder. */
+/* Whether a word of a configuration has this placeholder. */
 bool command_template_uses(const char *word, enum command_template_placeholder placeholder);
 
 /* Room for a name made safe. */
@@ -298,7 +289,7 @@ size_t command_template_expand(const char *word, const struct command_template_v
 /* Texts are borrowed, and must outlive every configuration that was loaded. */
 struct config_file {
 	const char *path;        /* absolute or as the working directory has it */
-	const char *dropins;     /* directory of *.json that are read after it, or NULL */
+	const char *dropins;     /* directory of *.json that are read after it; NULL or missing: none */
 	bool or_builtin;         /* where path does not exist: the shipped configuration, which is built in */
 	const char *proc_root;   /* instead of what the file says, or NULL */
 	const char *cgroup_root; /* the same */
@@ -316,8 +307,9 @@ struct config_file {
 bool config_file_is_builtin(const struct config_file *file);
 
 /*
- * 0; -ENOMEM; -EINVAL. Unless 0, message (CONFIG_FILE_MESSAGE_MAX bytes) says where and why. *ret
- * is the caller's: config_free.
+ * config_parse of the file, then of its drop-ins in order of their names. 0; -ENOMEM; -EINVAL (a
+ * file that cannot be read too). Unless 0, message (CONFIG_FILE_MESSAGE_MAX bytes) says where and
+ * why. *ret is the caller's: config_free.
  */
 int config_file_load(const struct config_file *file, struct config **ret, char *message);
 

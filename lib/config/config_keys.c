@@ -453,7 +453,8 @@ static int apply(const struct config_scope *scope, const struct config_field *fi
 	return 0;
 }
 
-void config_field_defaults(const struct config_field *table, size_t count, void *base)
+/* Sets every field to its default. */
+static void config_field_defaults(const struct config_field *table, size_t count, void *base)
 {
 	for (size_t i = 0; i < count; i++) {
 		char *place = (char *)base + table[i].offset;
@@ -889,7 +890,8 @@ static struct piece piece_at(const char *at)
 	return (struct piece){ COMMAND_TEMPLATE_PLACEHOLDERS, 1, true };
 }
 
-int command_template_check(const char *word, size_t *ret_at)
+/* 0; -EINVAL: something in braces is no placeholder: it begins at *ret_at. */
+static int command_template_check(const char *word, size_t *ret_at)
 {
 	for (size_t at = 0; word[at] != '\0'; at += piece_at(word + at).len) {
 		if (!piece_at(word + at).stray)
@@ -1145,7 +1147,11 @@ static const char *atom_end(const char *at)
 	return end != NULL ? end : at;
 }
 
-bool config_regex_is_cheap(const char *regex)
+/*
+ * Whether regcomp(3) compiles this POSIX extended expression within a second and a few megabytes.
+ * It need not be a valid expression: regcomp checks that.
+ */
+static bool config_regex_is_cheap(const char *regex)
 {
 	struct cost before[GROUPS_MOST + 1] = { 0 }; /* in each open group, what precedes the atom */
 	struct cost atom = { 0 };

@@ -61,9 +61,6 @@ struct config_scope {
 int config_refuse(const struct config_scope *scope, struct json_place place, const char *key, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* Sets every field to its default. */
-void config_field_defaults(const struct config_field *table, size_t count, void *base);
-
 /* Room for a value in a message. */
 #define CONFIG_SHOWN 72
 /* "text", safe to print, cut if it is long. Returns buf. */
@@ -93,12 +90,6 @@ extern const size_t config_section_field_count;
 
 /* Sets all sections to their defaults. */
 void config_section_defaults(struct config *config);
-
-/*
- * Whether regcomp(3) compiles this POSIX extended expression within a second and a few megabytes.
- * It need not be a valid expression: regcomp checks that.
- */
-bool config_regex_is_cheap(const char *regex);
 
 /* The keys of a target. */
 extern const struct config_field config_target_fields[];

@@ -296,10 +296,4 @@ int ring_cursor_seek(struct ring_cursor *cursor, mono_t since);
  */
 void ring_cursor_only(struct ring_cursor *cursor, uint32_t id);
 
-/*
- * The description of a target if this cursor has seen it, else false. Strings valid until the next
- * ring_cursor_next.
- */
-bool ring_cursor_target(const struct ring_cursor *cursor, uint32_t id, struct target *ret);
-
 #endif

@@ -998,6 +998,19 @@ static int next_target(struct ring_cursor *cursor, const uint64_t *record, struc
 	return cursor->quiet || state->announced ? AGAIN : announce(state, ret, cursor);
 }
 
+/* False: this cursor has read no description of it. */
+static bool find_description(const struct ring_cursor *cursor, uint32_t id, struct target *ret)
+{
+	const struct ring_state *state = state_find(&cursor->states, id);
+
+	if (state == NULL || state->description == NULL ||
+	    target_decode(state->description, state->description_len, ret) != 0)
+		return false;
+
+	ret->id = id;
+	return true;
+}
+
 static int next_gone(struct ring_cursor *cursor, const uint64_t *record, struct ring_event *ret)
 {
 	uint32_t id = ring_head_id(record[0]);
@@ -1022,7 +1035,7 @@ static int next_gone(struct ring_cursor *cursor, const uint64_t *record, struct 
 		.id = id,
 		.reason = (enum ring_gone_reason)(uint32_t)record[1],
 	};
-	if (!ring_cursor_target(cursor, id, &ret->target))
+	if (!find_description(cursor, id, &ret->target))
 		ret->target = (struct target){ 0 };
 	cursor->gone = id;
 	return 0;
@@ -1177,16 +1190,4 @@ int ring_cursor_seek(struct ring_cursor *cursor, mono_t since)
 void ring_cursor_only(struct ring_cursor *cursor, uint32_t id)
 {
 	cursor->only = id;
-}
-
-bool ring_cursor_target(const struct ring_cursor *cursor, uint32_t id, struct target *ret)
-{
-	const struct ring_state *state = state_find(&cursor->states, id);
-
-	if (state == NULL || state->description == NULL ||
-	    target_decode(state->description, state->description_len, ret) != 0)
-		return false;
-
-	ret->id = id;
-	return true;
 }

@@ -87,8 +87,7 @@ int stream_stats(struct stream_writer *writer, const char *json, size_t len);
 /* Hands what is buffered to the sink, in one write. */
 int stream_flush(struct stream_writer *writer);
 
-/* Rows written so far, and bytes (headers and checksums included). */
-uint64_t stream_rows(const struct stream_writer *writer);
+/* Bytes written so far, headers and checksums included. */
 uint64_t stream_bytes(const struct stream_writer *writer);
 
 /*
@@ -99,8 +98,8 @@ int stream_close(struct stream_writer *writer);
 
 /*
  * The reader takes any input: it skips foreign lines, reports and skips damaged ones, and always
- * reports what was recovered and what was lost. It is fed in pieces of any size, and never keeps more
- * than one line and the names of the columns.
+ * reports what was recovered and what was lost. It never keeps more than one line and the names of
+ * the columns.
  *
  * Both formats are read; the first good line decides which one this input holds. Streams that
  * follow one another are told apart by their START_TIME and read one after the other. Rows are
@@ -167,14 +166,12 @@ bool stream_reader_whole(const struct stream_reader_report *report);
 
 /* 0 or -ENOMEM. *events is copied. */
 int stream_reader_new(const struct stream_reader_events *events, struct stream_reader **ret);
-/* 0 or what an event returned. */
-int stream_reader_feed(struct stream_reader *stream_reader, const char *data, size_t len);
 /*
- * Feeds what fd has from its offset on, up to its end or max bytes. 0; -errno of read(2); -ENOMEM;
- * what an event returned. What was read before an error was fed.
+ * Reads fd from its offset on, up to its end or max bytes; the next call goes on from there. 0;
+ * -errno of read(2); -ENOMEM; what an event returned. What came before an error was handed out.
  */
 int stream_read_fd(struct stream_reader *stream_reader, int fd, uint64_t max);
-/* The end of the input. As stream_reader_feed; *ret is always set. */
+/* The end of the input. 0 or what an event returned; *ret is always set. */
 int stream_reader_finish(struct stream_reader *stream_reader, struct stream_reader_report *ret);
 /* NULL is fine. */
 void stream_reader_free(struct stream_reader *stream_reader);

@@ -989,7 +989,8 @@ int stream_reader_new(const struct stream_reader_events *events, struct stream_r
 	return 0;
 }
 
-int stream_reader_feed(struct stream_reader *stream_reader, const char *data, size_t len)
+/* A piece of the input, of any size. 0 or what an event returned. */
+static int feed_reader(struct stream_reader *stream_reader, const char *data, size_t len)
 {
 	if (!stream_reader->stopped)
 		stream_reader->stopped = stream_reader_lines_feed(&stream_reader->lines, data, len);
@@ -1010,7 +1011,7 @@ int stream_read_fd(struct stream_reader *stream_reader, int fd, uint64_t max)
 			continue;
 		if (len <= 0)
 			return len < 0 ? -errno : 0;
-		int r = stream_reader_feed(stream_reader, piece, (size_t)len);
+		int r = feed_reader(stream_reader, piece, (size_t)len);
 		if (r != 0)
 			return r;
 		if (events->progress)

@@ -589,11 +589,6 @@ int stream_stats(struct stream_writer *writer, const char *json, size_t len)
 	return 0;
 }
 
-uint64_t stream_rows(const struct stream_writer *writer)
-{
-	return writer->rows;
-}
-
 uint64_t stream_bytes(const struct stream_writer *writer)
 {
 	return stream_lines_bytes(&writer->lines);

@@ -2,6 +2,8 @@
  * bench_sample.c: what a look at a process costs, everything included: the reads, the ring, the end
  * of the tick. Held against the same system calls in a bare loop, in turns with it.
  */
+#include "daemon/engine/sampling/sampler.c"
+
 #include "bench_targets.h"
 #include "daemon/engine/incident/ring_recorder.h"
 #include "lib/base/base.h"
@@ -42,10 +44,11 @@ static void wait_for_tick(struct case_ *c)
 
 static double time_ours(struct case_ *c)
 {
+	struct sampler *sampler = c->sampler.sampler->threads[0].sampler;
 	uint64_t from = bench_cpu();
 
 	for (unsigned i = 0; i < c->batch; i++) {
-		samplers_tick(c->sampler.sampler);
+		take_tick(sampler, clock_mono(&sampler->deadline_timer.clock));
 		if (c->recorder)
 			bench_need(recorder_pump(c->recorder) == 0, "recorder");
 	}

@@ -6,7 +6,7 @@
 #include "bench.h"
 #include "lib/base/compress.h"
 #include "lib/stream/sample_stream.h"
-#include "lib/stream/stream.h"
+#include "lib/stream/stream_reader.c"
 #include "lib/base/io.h"
 #include "lib/model/sample.h"
 #include "lib/model/target.h"
@@ -108,8 +108,8 @@ static double time_stream_reader(const struct buffer *text)
 
 	bench_need(stream_reader_new(&events, &stream_reader) == 0, "salvage");
 	for (size_t at = 0; at < text->len; at += 65536)
-		bench_need(stream_reader_feed(stream_reader, text->data + at,
-					      text->len - at < 65536 ? text->len - at : 65536) == 0,
+		bench_need(feed_reader(stream_reader, text->data + at,
+				       text->len - at < 65536 ? text->len - at : 65536) == 0,
 			   "reading");
 	bench_need(stream_reader_finish(stream_reader, &report) == 0 && stream_reader_whole(&report) && rows == ROWS,
 		   "the stream is whole");

@@ -1,5 +1,5 @@
 /* The first line is what the placeholders stand for, the rest is a word. */
-#include "lib/config/config.h"
+#include "lib/config/config_keys.c"
 
 #include <stdint.h>
 #include <stdlib.h>

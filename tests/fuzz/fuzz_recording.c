@@ -8,6 +8,7 @@
 #include "lib/model/sample.h"
 #include "lib/model/target.h"
 #include "lib/ring/ring.h"
+#include "stream_feed.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -75,7 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (recording_new(&options, &recording) < 0)
 		abort();
 
-	int fed = stream_reader_feed(recording->stream_reader, (const char *)data, size);
+	int fed = stream_feed(recording->stream_reader, (const char *)data, size);
 	int finished = recording_finish(recording, &summary);
 
 	expect((fed == 0 || fed == -ECANCELED) && finished == fed);

@@ -5,7 +5,7 @@
  * right. Then everything is read in every way there is.
  */
 #include "lib/base/compress.h"
-#include "lib/ring/ring.h"
+#include "lib/ring/ring_reader.c"
 #include "lib/ring/ring_format.h"
 #include "lib/base/base.h"
 #include "lib/model/sample.h"
@@ -74,7 +74,7 @@ static void read_everything(struct ring *ring, bool writable)
 		drain(cursor);
 	if (ring_cursor_new(ring, RING_OLDEST, &cursor) == 0) {
 		ring_cursor_seek(cursor, info.last_tick);
-		consumed += ring_cursor_target(cursor, 1, &target);
+		consumed += find_description(cursor, 1, &target);
 		drain(cursor);
 	}
 	if (writable && ring_cursor_new_blocking(ring, 1, 1, NULL, &cursor) == 0)

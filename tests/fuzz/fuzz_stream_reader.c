@@ -3,7 +3,7 @@
  * together.
  */
 #include "lib/base/compress.h"
-#include "lib/stream/stream.h"
+#include "lib/stream/stream_reader.c"
 #include "lib/base/base.h"
 
 #include <assert.h>
@@ -92,7 +92,7 @@ static void read_in_steps(struct reading *ret, const uint8_t *data, size_t size,
 	if (stream_reader_new(&events, &stream_reader) < 0)
 		return;
 	for (size_t at = 0; at < size; at += step)
-		stream_reader_feed(stream_reader, (const char *)data + at, size - at < step ? size - at : step);
+		feed_reader(stream_reader, (const char *)data + at, size - at < step ? size - at : step);
 	stream_reader_finish(stream_reader, &ret->report);
 	stream_reader_free(stream_reader);
 }

@@ -8,6 +8,7 @@
 #include "daemon/engine/targets/discovery.h"
 #include "scene.h"
 #include "daemon/engine/sampling/sampler.h"
+#include "samplers_tick.h"
 #include "daemon/engine/targets/baseline.h"
 #include "daemon/engine/targets/containers.h"
 #include "daemon/engine/targets/target_table.h"

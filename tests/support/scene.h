@@ -301,15 +301,11 @@ static inline struct stream_reader_report scene_stream_reader(const char *path,
 	static const struct stream_reader_events nothing;
 	struct stream_reader_report report;
 	struct stream_reader *stream_reader;
-	char buf[1 << 14];
-	ssize_t got;
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
 	ck_assert_msg(fd >= 0, "%s", path);
 	ck_assert_int_eq(stream_reader_new(events ? events : &nothing, &stream_reader), 0);
-	while ((got = read(fd, buf, sizeof(buf))) > 0)
-		ck_assert_int_eq(stream_reader_feed(stream_reader, buf, (size_t)got), 0);
-	ck_assert_int_eq(got, 0);
+	ck_assert_int_eq(stream_read_fd(stream_reader, fd, UINT64_MAX), 0);
 	ck_assert_int_eq(stream_reader_finish(stream_reader, &report), 0);
 	stream_reader_free(stream_reader);
 	close(fd);

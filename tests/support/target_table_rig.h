@@ -8,6 +8,7 @@
 #include "daemon/engine/targets/target_table.h"
 #include "scene.h"
 #include "daemon/engine/sampling/sampler.h"
+#include "samplers_tick.h"
 #include "lib/base/base.h"
 #include "lib/cgroup/cgroup_limits.h"
 #include "lib/cgroup/cgroup_mounts.h"

@@ -15,6 +15,7 @@
 #include "lib/model/target.h"
 #include "lib/ring/ring.h"
 #include "lib/rules/metric.h"
+#include "ring_targets.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -124,15 +125,17 @@ static struct config *configure(void)
 /* Whether the ring has a sample of it with CPU time. */
 static bool look(const struct ring *ring, struct view *view)
 {
+	static struct ring_targets targets;
 	struct ring_cursor *cursor = NULL;
 	struct ring_event event;
 	struct target target;
 
+	ring_targets_read(ring, &targets);
 	if (ring_cursor_new(ring, RING_OLDEST, &cursor) < 0)
 		return false;
 	while (ring_cursor_next(cursor, &event) == 0) {
 		if (event.type != RING_EVENT_SAMPLE || !sample_has(event.sample, SAMPLE_CPU) ||
-		    !ring_cursor_target(cursor, event.id, &target))
+		    !ring_targets_find(&targets, event.id, &target))
 			continue;
 		view->pid = target.pid;
 		view->cpu_ns = event.sample->value[SAMPLE_CPU];

@@ -12,6 +12,7 @@
 #include "cli/base/options.h"
 #include "lib/config/config.h"
 #include "lib/config/config_keys.h"
+#include "stream_feed.h"
 #include "lib/stream/stream.h"
 #include "lib/base/base.h"
 #include "lib/base/units.h"
@@ -344,7 +345,7 @@ START_TEST(example_of_a_stream_is_whole)
 			*at = '\t';
 
 	ck_assert_int_eq(stream_reader_new(&(struct stream_reader_events){ .ctx = NULL }, &stream_reader), 0);
-	ck_assert_int_eq(stream_reader_feed(stream_reader, begin, (size_t)(end - begin)), 0);
+	ck_assert_int_eq(stream_feed(stream_reader, begin, (size_t)(end - begin)), 0);
 	ck_assert_int_ge(stream_reader_finish(stream_reader, &report), 0);
 	stream_reader_free(stream_reader);
 	ck_assert_uint_eq(report.rows, 2);

@@ -149,12 +149,10 @@ START_TEST(each_is_a_good_configuration)
 	ck_assert_uint_ge(found.gl_pathc, 5);
 	for (size_t i = 0; i < found.gl_pathc; i++) {
 		struct config *config = NULL;
-		struct config_error error;
-		char line[1024] = "";
+		char message[CONFIG_FILE_MESSAGE_MAX] = "";
 
-		if (config_load(found.gl_pathv[i], NULL, &config, &error) < 0)
-			config_error_format(&error, line, sizeof(line));
-		ck_assert_str_eq(line, "");
+		config_file_load(&(struct config_file){ .path = found.gl_pathv[i] }, &config, message);
+		ck_assert_str_eq(message, "");
 		ck_assert_uint_ge(config->targets[0].run_count, 1);
 		config_free(config);
 	}

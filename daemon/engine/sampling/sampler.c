@@ -841,11 +841,6 @@ static bool take_tick(struct sampler *sampler, mono_t now)
 	return true;
 }
 
-static void sampler_tick(struct sampler *sampler)
-{
-	take_tick(sampler, clock_mono(&sampler->deadline_timer.clock));
-}
-
 /* ---- the thread ---- */
 
 static bool stopped(const struct sampler *sampler)
@@ -1199,10 +1194,4 @@ void samplers_stats(const struct samplers *samplers, struct stats *ret)
 int samplers_thread_stats(const struct samplers *samplers, unsigned number, struct stats *ret)
 {
 	return ring_writer_stats(samplers->ring, samplers->first_writer + number, ret);
-}
-
-void samplers_tick(struct samplers *samplers)
-{
-	for (unsigned i = 0; i < samplers->count; i++)
-		sampler_tick(samplers->threads[i].sampler);
 }

@@ -109,8 +109,7 @@ unsigned samplers_count(const struct samplers *samplers);
  * reset_peaks were switched on.
  *
  * Any thread, but one at a time, and not during samplers_start or samplers_free; never waits. What is
- * posted while the threads do not run is taken by their start or by samplers_tick; of several posts,
- * the last one. 0; -ENOMEM: nothing changed, as far as there was memory to undo it.
+ * posted while the threads do not run is taken by their start; of several posts, the last one. 0; -ENOMEM: nothing changed, as far as there was memory to undo it.
  */
 int samplers_retune(struct samplers *samplers, const struct sampler_options *options);
 
@@ -152,8 +151,5 @@ void samplers_stats(const struct samplers *samplers, struct stats *ret);
 
 /* Published by one thread: number 0 to samplers_count. 0; -ENOENT: nothing yet. Any thread. */
 int samplers_thread_stats(const struct samplers *samplers, unsigned number, struct stats *ret);
-
-/* One tick of each in the calling thread, for measuring. The threads must not be running. */
-void samplers_tick(struct samplers *samplers);
 
 #endif

@@ -9,6 +9,7 @@
 #include "incidentmade.h"
 #include "lib/base/json.h"
 #include "lib/profile/pprof.h"
+#include "stream_feed.h"
 #include "lib/stream/stream.h"
 #include "scene.h"
 #include "lib/base/base.h"
@@ -469,7 +470,7 @@ START_TEST(gvisors_tools_get_a_whole_stream)
 	make(&(struct incidentmade_options){ .everything = true });
 	ck_assert_int_eq(COMMANDRUN(export, "last", "-f", "gvisor"), EXIT_OK);
 	ck_assert_int_eq(stream_reader_new(&events, &stream_reader), 0);
-	ck_assert_int_eq(stream_reader_feed(stream_reader, commandrun_output, commandrun_len), 0);
+	ck_assert_int_eq(stream_feed(stream_reader, commandrun_output, commandrun_len), 0);
 	ck_assert_int_eq(stream_reader_finish(stream_reader, &report), 0);
 	stream_reader_free(stream_reader);
 	ck_assert_int_eq(report.format, STREAM_GVISOR);

@@ -10,6 +10,7 @@
 #include <errno.h>
 
 #include "cli/replay/recording.c"
+#include "stream_feed.h"
 
 Suite *recording_suite(void);
 
@@ -109,10 +110,7 @@ static void play(void)
 	options.event = on_event;
 	options.trouble = on_trouble;
 	ck_assert_int_eq(recording_new(&options, &recording), 0);
-	for (size_t at = 0; at < text.len; at += 1000)
-		ck_assert_int_eq(stream_reader_feed(recording->stream_reader, text.data + at,
-						    text.len - at < 1000 ? text.len - at : 1000),
-				 0);
+	ck_assert_int_eq(stream_feed_pieces(recording->stream_reader, text.data, text.len, 1000), 0);
 	ck_assert_int_eq(recording_finish(recording, &summary), 0);
 	recording_free(recording);
 }
@@ -265,7 +263,7 @@ START_TEST(the_rate_of_a_recording_is_found_out)
 	put_row(1, START + 2 * NS_PER_S, &sample);
 	end_stream();
 	ck_assert_int_eq(recording_new(&options, &recording), 0);
-	ck_assert_int_eq(stream_reader_feed(recording->stream_reader, text.data, text.len), 0);
+	ck_assert_int_eq(stream_feed(recording->stream_reader, text.data, text.len), 0);
 	ck_assert_int_eq(recording_finish(recording, &summary), 0);
 	recording_free(recording);
 	ck_assert_uint_eq(summary.ticks, 2001);
@@ -465,7 +463,7 @@ START_TEST(memory_that_runs_out_is_an_error)
 		torture_arm(n);
 		int r = recording_new(&options, &recording);
 
-		r = r == 0 ? stream_reader_feed(recording->stream_reader, text.data, text.len) : r;
+		r = r == 0 ? stream_feed(recording->stream_reader, text.data, text.len) : r;
 		r = r == 0 ? recording_finish(recording, &summary) : r;
 		injected = torture_disarm();
 		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
@@ -489,7 +487,7 @@ START_TEST(an_event_handler_may_stop_it)
 
 	live_and_record(10);
 	ck_assert_int_eq(recording_new(&options, &recording), 0);
-	ck_assert_int_eq(stream_reader_feed(recording->stream_reader, text.data, text.len), -ECANCELED);
+	ck_assert_int_eq(stream_feed(recording->stream_reader, text.data, text.len), -ECANCELED);
 	ck_assert_int_eq(recording_finish(recording, &summary), -ECANCELED);
 	ck_assert_uint_eq(samples, 5);
 	recording_free(recording);

@@ -3,6 +3,7 @@
 
 #include "lib/stream/sample_stream.h"
 #include "lib/base/json.h"
+#include "stream_feed.h"
 #include "lib/stream/stream.h"
 #include "torture.h"
 #include "lib/base/base.h"
@@ -378,7 +379,7 @@ START_TEST(the_stream_has_rows_gaps_and_the_end)
 
 	ck_assert_int_eq(write_slice(sample_window, sink_buffer(&text)), 0);
 	ck_assert_int_eq(stream_reader_new(&events, &stream_reader), 0);
-	ck_assert_int_eq(stream_reader_feed(stream_reader, text.data, text.len), 0);
+	ck_assert_int_eq(stream_feed(stream_reader, text.data, text.len), 0);
 	ck_assert_int_eq(stream_reader_finish(stream_reader, &report), 0);
 	ck_assert(stream_reader_whole(&report));
 	ck_assert_uint_eq(report.columns, SAMPLE_FIELDS);

@@ -326,10 +326,10 @@ START_TEST(what_was_copied_stays_readable_while_the_page_is_recycled)
 	write_ticks(10, 0, 4);
 	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
 	ck_assert_int_eq(ring_cursor_next(cursor, &event), 0);
-	fixture_judge(cursor, &event, &tally);
+	fixture_judge(&event, &tally);
 	write_ticks(10, 4, 1000);
 	while (!(tally.lapped > 0) && ring_cursor_next(cursor, &event) == 0)
-		fixture_judge(cursor, &event, &tally);
+		fixture_judge(&event, &tally);
 	ck_assert_uint_eq(tally.ticks, 4);
 	ck_assert_uint_eq(tally.samples, 40);
 	fixture_check(&tally);
@@ -394,34 +394,6 @@ START_TEST(an_unchanged_target_stays_in_the_ring)
 		fixture_check(&tally);
 		ck_assert_uint_eq(tally.targets, 11);
 	}
-}
-END_TEST
-
-START_TEST(gone_targets_are_named_and_forgotten)
-{
-	struct ring_cursor *cursor = NULL;
-	struct ring_event event;
-	struct target target;
-
-	write_ticks(2, 0, 2);
-	ck_assert_int_eq(ring_tick_begin(writer, fixture_time(2), fixture_wall(2), 0), 0);
-	ck_assert_int_eq(ring_put_gone(writer, &targets[0].track, fixture_time(2), RING_GONE_UNWATCHED), 0);
-	ring_tick_end(writer, NULL);
-
-	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
-	do
-		ck_assert_int_eq(ring_cursor_next(cursor, &event), 0);
-	while (event.type != RING_EVENT_GONE);
-	ck_assert_uint_eq(event.id, 1);
-	ck_assert_int_eq(event.reason, RING_GONE_UNWATCHED);
-	ck_assert_str_eq(event.target.name, "target/1");
-	ck_assert(ring_cursor_target(cursor, 1, &target));
-
-	ck_assert_int_eq(ring_cursor_next(cursor, &event), 0);
-	ck_assert_int_eq(event.type, RING_EVENT_TICK_END);
-	ck_assert(!ring_cursor_target(cursor, 1, &target));
-	ck_assert(ring_cursor_target(cursor, 2, &target));
-	ring_cursor_free(cursor);
 }
 END_TEST
 
@@ -516,29 +488,6 @@ START_TEST(seek_skips_what_is_before)
 }
 END_TEST
 
-START_TEST(seek_keeps_the_state_of_idle_targets)
-{
-	struct ring_cursor *cursor = NULL;
-	struct ring_event event;
-	struct target target;
-	struct sample idle = { 0 };
-
-	sample_set(&idle, SAMPLE_CPU, 77);
-	for (uint64_t tick = 0; tick < 100; tick++) {
-		ck_assert_int_eq(ring_tick_begin(writer, fixture_time(tick), fixture_wall(tick), 0), 0);
-		ring_put_sample(writer, &targets[0].track, fixture_time(tick), &idle);
-		ring_tick_end(writer, NULL);
-	}
-	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
-	ck_assert_int_eq(ring_cursor_seek(cursor, fixture_time(50)), 0);
-	ck_assert_int_eq(ring_cursor_next(cursor, &event), 0);
-	ck_assert_int_eq(event.type, RING_EVENT_TICK);
-	ck_assert_uint_eq(event.tick, 50);
-	ck_assert(ring_cursor_target(cursor, 1, &target));
-	ring_cursor_free(cursor);
-}
-END_TEST
-
 START_TEST(a_cursor_for_one_target_passes_over_the_others)
 {
 	struct fixture_tally all;
@@ -598,26 +547,6 @@ START_TEST(a_description_that_changed_is_told_again)
 	ck_assert_int_eq(fixture_drain(cursor, &tally), RING_EMPTY);
 	fixture_check(&tally);
 	ck_assert_uint_eq(tally.targets, 2);
-	ring_cursor_free(cursor);
-}
-END_TEST
-
-START_TEST(a_target_that_is_no_longer_in_the_ring_is_forgotten)
-{
-	struct ring_cursor *cursor = NULL;
-	struct fixture_tally tally = { 0 };
-	struct target target;
-
-	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
-	write_ticks(10, 0, 10);
-	for (uint64_t tick = 10; tick < 1000; tick++) {
-		write_ticks(5, tick, tick + 1);
-		ck_assert_int_eq(fixture_drain(cursor, &tally), RING_EMPTY);
-		if (tick < 15)
-			ck_assert(ring_cursor_target(cursor, 6, &target));
-	}
-	for (uint32_t id = 1; id <= 10; id++)
-		ck_assert_int_eq(ring_cursor_target(cursor, id, &target), id <= 5);
 	ring_cursor_free(cursor);
 }
 END_TEST
@@ -689,7 +618,7 @@ START_TEST(a_call_that_ran_out_of_memory_can_be_made_again)
 		torture_arm(n);
 		while ((rc = ring_cursor_next(cursor, &event)) != RING_EMPTY) {
 			if (rc == 0)
-				fixture_judge(cursor, &event, &tally);
+				fixture_judge(&event, &tally);
 		}
 		injected = torture_disarm();
 		fixture_check(&tally);
@@ -720,14 +649,11 @@ Suite *ring_suite(void)
 	tcase_add_test(tc, what_was_copied_stays_readable_while_the_page_is_recycled);
 	tcase_add_test(tc, unchanged_target_costs_no_bytes_until_heartbeat);
 	tcase_add_test(tc, an_unchanged_target_stays_in_the_ring);
-	tcase_add_test(tc, gone_targets_are_named_and_forgotten);
 	tcase_add_test(tc, every_sample_in_the_ring_has_its_description);
 	tcase_add_test(tc, a_reader_at_the_newest_tick_gets_states_first);
 	tcase_add_test(tc, seek_skips_what_is_before);
-	tcase_add_test(tc, seek_keeps_the_state_of_idle_targets);
 	tcase_add_test(tc, a_cursor_for_one_target_passes_over_the_others);
 	tcase_add_test(tc, a_description_that_changed_is_told_again);
-	tcase_add_test(tc, a_target_that_is_no_longer_in_the_ring_is_forgotten);
 	tcase_add_test(tc, a_tick_allocates_nothing);
 	tcase_add_test(tc, every_allocation_may_fail_once);
 	tcase_add_test(tc, a_call_that_ran_out_of_memory_can_be_made_again);

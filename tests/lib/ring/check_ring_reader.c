@@ -217,6 +217,85 @@ START_TEST(a_description_is_new_once)
 }
 END_TEST
 
+/* ---- descriptions ---- */
+
+static void write_ticks(uint32_t target_count, uint64_t from, uint64_t to)
+{
+	for (uint64_t at = from; at < to; at++)
+		ck_assert_int_eq(fixture_tick(writer, targets, target_count, at), 0);
+}
+
+START_TEST(gone_targets_are_named_and_forgotten)
+{
+	struct ring_cursor *cursor = NULL;
+	struct ring_event event;
+	struct target target;
+
+	write_ticks(2, 0, 2);
+	ck_assert_int_eq(ring_tick_begin(writer, fixture_time(2), fixture_wall(2), 0), 0);
+	ck_assert_int_eq(ring_put_gone(writer, &targets[0].track, fixture_time(2), RING_GONE_UNWATCHED), 0);
+	ring_tick_end(writer, NULL);
+
+	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
+	do
+		ck_assert_int_eq(ring_cursor_next(cursor, &event), 0);
+	while (event.type != RING_EVENT_GONE);
+	ck_assert_uint_eq(event.id, 1);
+	ck_assert_int_eq(event.reason, RING_GONE_UNWATCHED);
+	ck_assert_str_eq(event.target.name, "target/1");
+	ck_assert(find_description(cursor, 1, &target));
+
+	ck_assert_int_eq(ring_cursor_next(cursor, &event), 0);
+	ck_assert_int_eq(event.type, RING_EVENT_TICK_END);
+	ck_assert(!find_description(cursor, 1, &target));
+	ck_assert(find_description(cursor, 2, &target));
+	ring_cursor_free(cursor);
+}
+END_TEST
+
+START_TEST(seek_keeps_the_state_of_idle_targets)
+{
+	struct ring_cursor *cursor = NULL;
+	struct ring_event event;
+	struct target target;
+	struct sample idle = { 0 };
+
+	sample_set(&idle, SAMPLE_CPU, 77);
+	for (tick = 0; tick < 100; tick++) {
+		ck_assert_int_eq(ring_tick_begin(writer, fixture_time(tick), fixture_wall(tick), 0), 0);
+		ring_put_sample(writer, &targets[0].track, fixture_time(tick), &idle);
+		ring_tick_end(writer, NULL);
+	}
+	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
+	ck_assert_int_eq(ring_cursor_seek(cursor, fixture_time(50)), 0);
+	ck_assert_int_eq(ring_cursor_next(cursor, &event), 0);
+	ck_assert_int_eq(event.type, RING_EVENT_TICK);
+	ck_assert_uint_eq(event.tick, 50);
+	ck_assert(find_description(cursor, 1, &target));
+	ring_cursor_free(cursor);
+}
+END_TEST
+
+START_TEST(a_target_that_is_no_longer_in_the_ring_is_forgotten)
+{
+	struct ring_cursor *cursor = NULL;
+	struct fixture_tally tally = { 0 };
+	struct target target;
+
+	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
+	write_ticks(10, 0, 10);
+	for (tick = 10; tick < 8000; tick++) {
+		write_ticks(5, tick, tick + 1);
+		ck_assert_int_eq(fixture_drain(cursor, &tally), RING_EMPTY);
+		if (tick < 15)
+			ck_assert(find_description(cursor, 6, &target));
+	}
+	for (uint32_t id = 1; id <= 10; id++)
+		ck_assert_int_eq(find_description(cursor, id, &target), id <= 5);
+	ring_cursor_free(cursor);
+}
+END_TEST
+
 Suite *ring_reader_suite(void)
 {
 	Suite *suite = suite_create("ring_reader");
@@ -227,6 +306,13 @@ Suite *ring_reader_suite(void)
 	tcase_add_test(tc, a_ring_whose_interval_changed_can_be_opened);
 	tcase_add_test(tc, the_writer_keeps_the_new_heartbeat);
 	tcase_add_test(tc, readers_look_as_far_back_as_the_longest_heartbeat_in_the_ring);
+	suite_add_tcase(suite, tc);
+
+	tc = tcase_create("descriptions");
+	tcase_add_checked_fixture(tc, set_up, tear_down);
+	tcase_add_test(tc, gone_targets_are_named_and_forgotten);
+	tcase_add_test(tc, seek_keeps_the_state_of_idle_targets);
+	tcase_add_test(tc, a_target_that_is_no_longer_in_the_ring_is_forgotten);
 	suite_add_tcase(suite, tc);
 
 	tc = tcase_create("states");

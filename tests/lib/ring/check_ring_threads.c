@@ -163,7 +163,7 @@ START_TEST(a_copy_of_a_page_that_was_recycled_meanwhile_is_not_used)
 		struct ring_event event;
 		ck_assert_int_eq(ring_cursor_new(crew.ring, RING_OLDEST, &cursor), 0);
 		for (int k = 0; k < 10 && ring_cursor_next(cursor, &event) == 0; k++)
-			fixture_judge(cursor, &event, &tally);
+			fixture_judge(&event, &tally);
 		tally.inside = false;
 		ring_cursor_free(cursor);
 	}

@@ -2,6 +2,7 @@
  * stream: what is written, byte by byte where it matters, and that errors are never forgotten. How
  * damaged streams are read is in check_stream_reader.c.
  */
+#include "stream_feed.h"
 #include "lib/stream/stream.h"
 #include "lib/base/base.h"
 #include "torture.h"
@@ -124,7 +125,7 @@ static struct stream_reader_report read_back(const struct buffer *data)
 
 	ck_assert_int_eq(stream_reader_new(&(struct stream_reader_events){ 0 }, &stream_reader), 0);
 	if (data->len)
-		stream_reader_feed(stream_reader, data->data, data->len);
+		stream_feed(stream_reader, data->data, data->len);
 	stream_reader_finish(stream_reader, &report);
 	stream_reader_free(stream_reader);
 	return report;
@@ -147,7 +148,6 @@ START_TEST(each_flush_is_one_write_between_empty_lines)
 		ck_assert_int_eq(record.data.data[before], '\n');
 		ck_assert_mem_eq(record.data.data + record.data.len - 2, "\n\n", 2);
 		ck_assert_uint_eq(stream_bytes(writer), record.data.len);
-		ck_assert_uint_eq(stream_rows(writer), n + 1);
 	}
 	ck_assert_int_eq(stream_flush(writer), 0);
 	ck_assert_uint_eq(record.writes, 3);

@@ -2,6 +2,7 @@
  * check_stream_repair.c: streams cut off anywhere are sealed and whole then; damaged ones and whole
  * ones are left alone.
  */
+#include "stream_feed.h"
 #include "lib/stream/stream.h"
 
 #include "scene.h"
@@ -77,7 +78,7 @@ static int read_back(struct stream_reader_report *ret)
 	int r;
 
 	ck_assert_int_eq(stream_reader_new(&nothing, &stream_reader), 0);
-	ck_assert_int_eq(stream_reader_feed(stream_reader, text, (size_t)len), 0);
+	ck_assert_int_eq(stream_feed(stream_reader, text, (size_t)len), 0);
 	r = stream_reader_finish(stream_reader, ret);
 	stream_reader_free(stream_reader);
 

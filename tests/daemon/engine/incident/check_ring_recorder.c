@@ -8,6 +8,7 @@
 #include "lib/incident/incident.h"
 #include "lib/incident/sample_window.h"
 #include "scene.h"
+#include "stream_feed.h"
 #include "lib/stream/stream.h"
 #include "torture.h"
 #include "lib/base/base.h"
@@ -171,7 +172,7 @@ static struct stream_reader_report read_back(void)
 	struct stream_reader *stream_reader;
 
 	ck_assert_int_eq(stream_reader_new(&events, &stream_reader), 0);
-	ck_assert_int_eq(stream_reader_feed(stream_reader, out.data, out.len), 0);
+	ck_assert_int_eq(stream_feed(stream_reader, out.data, out.len), 0);
 	ck_assert_int_eq(stream_reader_finish(stream_reader, &report), 0);
 	stream_reader_free(stream_reader);
 

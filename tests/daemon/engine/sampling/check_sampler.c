@@ -4,6 +4,7 @@
  */
 #include "daemon/engine/sampling/sampler.c"
 
+#include "samplers_tick.h"
 #include "torture.h"
 
 #include <check.h>
@@ -14,6 +15,15 @@
 #include <stdlib.h>
 
 Suite *sampler_suite(void);
+
+void samplers_tick(struct samplers *samplers)
+{
+	for (unsigned i = 0; i < samplers->count; i++) {
+		struct sampler *sampler = samplers->threads[i].sampler;
+
+		take_tick(sampler, clock_mono(&sampler->deadline_timer.clock));
+	}
+}
 
 /* ---- spsc_queue ---- */
 

@@ -1,5 +1,6 @@
 /* check_sampler_idle.c: what the ring is told of a process that was not looked at for a while. */
 #include "sampler_rig.h"
+#include "samplers_tick.h"
 
 Suite *sampler_idle_suite(void);
 

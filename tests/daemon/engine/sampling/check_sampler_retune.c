@@ -4,6 +4,7 @@
  */
 #include "sampler_rig.h"
 #include "torture.h"
+#include "samplers_tick.h"
 
 #include <errno.h>
 #include <stdatomic.h>

@@ -4,6 +4,8 @@
  */
 #include "sampler_rig.h"
 #include "torture.h"
+#include "ring_targets.h"
+#include "samplers_tick.h"
 
 #include <errno.h>
 #include <sys/resource.h>
@@ -55,10 +57,12 @@ END_TEST
 /* The name of a target as a reader knows it now. */
 static const char *name_of(uint32_t id)
 {
+	static struct ring_targets targets;
 	struct target target;
 
 	read_ring();
-	ck_assert(ring_cursor_target(cursor, id, &target));
+	ring_targets_read(ring, &targets);
+	ck_assert(ring_targets_find(&targets, id, &target));
 
 	return target.comm;
 }

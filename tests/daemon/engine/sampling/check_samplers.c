@@ -5,6 +5,7 @@
 #include "children.h"
 #include "lib/ring/ring.h"
 #include "daemon/engine/sampling/sampler.h"
+#include "samplers_tick.h"
 #include "scene.h"
 #include "torture.h"
 #include "lib/base/base.h"

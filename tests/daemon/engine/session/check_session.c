@@ -3,6 +3,7 @@
 #include "daemon/engine/session/session.h"
 #include "torture.h"
 #include "daemon/engine/sampling/sampler.h"
+#include "samplers_tick.h"
 #include "daemon/engine/targets/discovery.h"
 #include "daemon/engine/targets/target_table.h"
 #include "lib/base/base.h"

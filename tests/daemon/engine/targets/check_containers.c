@@ -9,6 +9,8 @@
 #include "lib/base/base.h"
 #include "torture.h"
 #include "daemon/engine/sampling/sampler.h"
+#include "ring_targets.h"
+#include "samplers_tick.h"
 #include "daemon/engine/stacks/stack_recorder.h"
 #include "daemon/engine/targets/target_table.h"
 #include "lib/cgroup/cgroup_limits.h"
@@ -683,28 +685,16 @@ END_TEST
 
 /* ---- targets ---- */
 
-/*
- * The last description of the one whose name begins so; its strings stay until the cursor is freed.
- */
-static bool find_target(struct ring_cursor *cursor, const char *name, struct target *ret)
+static struct ring_targets described;
+
+/* The last description of the one whose name begins so, as of the last ring_targets_read. */
+static bool find_target(const char *name, struct target *ret)
 {
-	for (uint32_t id = 1; id < 64; id++)
-		if (ring_cursor_target(cursor, id, ret) && strncmp(ret->name, name, strlen(name)) == 0)
+	for (uint32_t id = 1; id < RING_TARGETS_MAX; id++)
+		if (ring_targets_find(&described, id, ret) && strncmp(ret->name, name, strlen(name)) == 0)
 			return true;
 
 	return false;
-}
-
-static struct ring_cursor *read_ring(void)
-{
-	struct ring_cursor *cursor = NULL;
-	struct ring_event event;
-
-	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
-	while (ring_cursor_next(cursor, &event) == 0)
-		;
-
-	return cursor;
 }
 
 static bool host_labelled; /* the one of Docker is there already */
@@ -741,9 +731,8 @@ START_TEST(containers_are_targets_by_their_names_against_their_own_limits)
 	make_host("{\"name\": \"pods\", \"containers\": \"*\"}");
 	ck_assert_uint_eq(targets(), 2);
 
-	struct ring_cursor *cursor = read_ring();
-
-	ck_assert(find_target(cursor, "docker/web", &target));
+	ring_targets_read(ring, &described);
+	ck_assert(find_target("docker/web", &target));
 	ck_assert_int_eq(target.kind, TARGET_CGROUP);
 	ck_assert_str_eq(target.cgroup, "/docker/" ID);
 	ck_assert_str_eq(target.key, "pods:/docker/" ID);
@@ -753,8 +742,7 @@ START_TEST(containers_are_targets_by_their_names_against_their_own_limits)
 	ck_assert(discovery_limits(discovery, target.id, &limits));
 	ck_assert_uint_eq(limits.cpu, 500000000);
 	ck_assert_str_eq(limits.cpu_from, "/docker");
-	ck_assert(find_target(cursor, "pod/shop/web-7d9f/app", &target));
-	ring_cursor_free(cursor);
+	ck_assert(find_target("pod/shop/web-7d9f/app", &target));
 }
 END_TEST
 
@@ -829,15 +817,12 @@ END_TEST
  */
 static bool is_called(const char *name)
 {
-	struct ring_cursor *cursor;
 	struct target target;
 
 	samplers_tick(samplers);
-	cursor = read_ring();
+	ring_targets_read(ring, &described);
 
-	bool called = find_target(cursor, name, &target) && strstr(target.container, "\tother\t");
-
-	ring_cursor_free(cursor);
+	bool called = find_target(name, &target) && strstr(target.container, "\tother\t");
 
 	return called;
 }
@@ -845,7 +830,6 @@ static bool is_called(const char *name)
 START_TEST(a_target_is_renamed_with_its_container)
 {
 	struct target target;
-	struct ring_cursor *cursor;
 
 	label_host("\"containers\": \"*\"}, {\"name\": \"p\", \"containers\": \"*\", \"per\": \"process\"");
 	ck_assert_uint_eq(targets(), 3);
@@ -853,13 +837,12 @@ START_TEST(a_target_is_renamed_with_its_container)
 	containers->review_began = (mono_t){ 1 }; /* the next review is due */
 	scan();
 	scene_wait_for(is_called("docker/other") && is_called("p/10"));
-	cursor = read_ring();
-	ck_assert(find_target(cursor, "docker/other", &target));
+	ring_targets_read(ring, &described);
+	ck_assert(find_target("docker/other", &target));
 	ck_assert_str_eq(target.key, "e:/docker/" ID);
-	ck_assert(!find_target(cursor, "docker/web", &target));
-	ck_assert(find_target(cursor, "p/10", &target));
+	ck_assert(!find_target("docker/web", &target));
+	ck_assert(find_target("p/10", &target));
 	ck_assert_str_eq(target.container, "docker\t" ID "\tother\t\t\tnginx:1.27");
-	ring_cursor_free(cursor);
 	ck_assert_uint_eq(targets(), 3);
 }
 END_TEST
@@ -892,15 +875,13 @@ START_TEST(targets_of_other_selectors_know_their_container)
 	make_host("{\"name\": \"web\", \"comm\": \"web\"}, {\"name\": \"c\", \"cgroup\": \"/docker/*\"}");
 	ck_assert_uint_eq(targets(), 3);
 
-	struct ring_cursor *cursor = read_ring();
-
-	ck_assert(find_target(cursor, "web/10", &target));
+	ring_targets_read(ring, &described);
+	ck_assert(find_target("web/10", &target));
 	ck_assert_str_eq(target.container, "docker\t" ID "\tweb\t\t\tnginx:1.27");
-	ck_assert(find_target(cursor, "web/11", &target));
+	ck_assert(find_target("web/11", &target));
 	ck_assert_str_eq(target.container, "");
-	ck_assert(find_target(cursor, "/docker/" ID, &target));
+	ck_assert(find_target("/docker/" ID, &target));
 	ck_assert_str_eq(target.container, "docker\t" ID "\tweb\t\t\tnginx:1.27");
-	ring_cursor_free(cursor);
 }
 END_TEST
 
@@ -945,10 +926,8 @@ START_TEST(one_without_a_name_becomes_a_target_without_another_scan)
 	scene_wait_for(watched() == 1);
 	samplers_tick(samplers);
 
-	struct ring_cursor *cursor = read_ring();
-
-	ck_assert(find_target(cursor, "docker/a329033bf642", &target));
-	ring_cursor_free(cursor);
+	ring_targets_read(ring, &described);
+	ck_assert(find_target("docker/a329033bf642", &target));
 }
 END_TEST
 
@@ -985,12 +964,10 @@ START_TEST(who_executes_in_another_container_is_told_of_that_one)
 	ck_assert_uint_eq(targets(), 1);
 	samplers_tick(samplers);
 
-	struct ring_cursor *cursor = read_ring();
-
-	ck_assert(find_target(cursor, "web", &target));
+	ring_targets_read(ring, &described);
+	ck_assert(find_target("web", &target));
 	ck_assert_str_eq(target.cgroup, "/docker/" ID);
 	ck_assert_str_eq(target.container, "docker\t" ID "\tweb\t\t\tnginx:1.27");
-	ring_cursor_free(cursor);
 }
 END_TEST
 

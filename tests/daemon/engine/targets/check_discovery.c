@@ -8,6 +8,7 @@
 #include "skip.h"
 #include "torture.h"
 #include "lib/ring/ring.h"
+#include "samplers_tick.h"
 
 #include <malloc.h>
 #include <sys/resource.h>

@@ -4,6 +4,7 @@
  */
 #include "discovery_rig.h"
 #include "torture.h"
+#include "samplers_tick.h"
 
 #include <stdatomic.h>
 #include <sys/resource.h>

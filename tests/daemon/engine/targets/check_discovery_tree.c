@@ -5,6 +5,8 @@
 #include "discovery_rig.h"
 #include "skip.h"
 #include "lib/base/base.h"
+#include "ring_targets.h"
+#include "samplers_tick.h"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -151,21 +153,17 @@ END_TEST
 static const char *descriptions(void)
 {
 	static char text[9 * TARGET_ENCODED_MAX];
-	struct ring_cursor *cursor;
-	struct ring_event event;
+	static struct ring_targets targets;
 	struct target target;
 	size_t len = 0;
 
 	text[0] = '\0';
-	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
-	while (ring_cursor_next(cursor, &event) == 0)
-		continue;
+	ring_targets_read(ring, &targets);
 	for (uint32_t id = 1; id <= 9; id++)
-		if (ring_cursor_target(cursor, id, &target))
+		if (ring_targets_find(&targets, id, &target))
 			len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s: %s: %s", len ? ", " : "",
 						target.name, target.comm, target.cmdline);
 	ck_assert_uint_lt(len, sizeof(text));
-	ring_cursor_free(cursor);
 
 	return text;
 }

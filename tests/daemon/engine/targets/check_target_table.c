@@ -8,6 +8,7 @@
 #include "lib/base/text.h"
 #include "torture.h"
 #include "daemon/engine/sampling/sampler.h"
+#include "samplers_tick.h"
 #include "lib/config/config.h"
 #include "lib/model/target.h"
 

@@ -6,6 +6,7 @@
 
 #include "daemon/engine/targets/target_table.h"
 #include "daemon/engine/sampling/sampler.h"
+#include "samplers_tick.h"
 #include "lib/base/base.h"
 #include "lib/model/sample.h"
 #include "lib/ring/ring.h"

@@ -8,6 +8,7 @@
 #include "target_table_rig.h"
 #include "lib/base/base.h"
 #include "daemon/engine/sampling/sampler.h"
+#include "samplers_tick.h"
 #include "lib/cgroup/cgroup_limits.h"
 #include "lib/cgroup/cgroup_mounts.h"
 #include "lib/config/config.h"

@@ -5,6 +5,7 @@
  */
 #include "target_table_rig.h"
 #include "torture.h"
+#include "samplers_tick.h"
 
 #include <errno.h>
 

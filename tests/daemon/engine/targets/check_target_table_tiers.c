@@ -7,6 +7,7 @@
 #include "target_table_rig.h"
 #include "torture.h"
 #include "daemon/engine/sampling/sampler.h"
+#include "samplers_tick.h"
 #include "lib/model/target.h"
 #include "lib/source/source.h"
 

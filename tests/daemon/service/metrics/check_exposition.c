@@ -13,6 +13,7 @@
 #include "daemon/engine/dispatch/dispatcher.h"
 #include "daemon/engine/incident/incidents.h"
 #include "daemon/engine/sampling/sampler.h"
+#include "samplers_tick.h"
 #include "daemon/engine/session/session.h"
 #include "daemon/engine/stacks/stack_recorder.h"
 #include "daemon/engine/targets/containers.h"
