@@ -1,17 +1,16 @@
 /*
- * diff.c: spikewatch diff: two incidents, or what was earlier and what was later of one.
+ * diff.c: spikewatch diff compares two incidents, or the earlier and the later part of one.
  *
- * Both sides of a comparison are read into contrasts: tables whose rows are known by name and place
- * and hold the numbers of side A and of side B. Six of them, one per kind of thing (functions,
- * threads, mappings ...), make a difference, which is written as text, as JSON, or as the JSON
- * within a page of HTML. Stacks are read separately for --folded and --html: the tables come from
- * other, smaller files.
+ * Both sides are read into contrasts: tables with a row for each name and place, which holds the
+ * numbers of side A and of side B. Six of them (functions, threads, mappings ...) make a difference,
+ * which is written as text, as JSON, or as the JSON within a page of HTML. Only --folded and --html
+ * read the stacks themselves.
  *
- * A file that is not there gives a note and no table. A damaged one gives a note, no table, and
- * marks the whole difference as damaged; what else there is is still compared.
+ * A missing file gives a note and no table. A damaged one also marks the whole difference as
+ * damaged; the other tables are still compared.
  *
- * Ranks are computed whenever they are needed: 100 times an amount below 2^46 is exact, so equal
- * shares are equal numbers.
+ * Ranks are computed from the amounts whenever they are needed: 100 times an amount below 2^46 is
+ * exact, so equal shares are equal numbers.
  */
 #include "cli/base/options.h"
 #include "cli/base/output.h"
@@ -49,7 +48,7 @@ enum contrast_side { CONTRAST_A, CONTRAST_B, CONTRAST_SIDES };
 /* Numbers of one thing on one side: self and total, resident and swapped. */
 #define CONTRAST_MEASURES 2
 
-/* Shares that differ by less are the same: the change would be printed as 0.0. */
+/* Shares that differ by less are equal: the change would be printed as 0.0. */
 #define CONTRAST_POINTS_MIN 0.05
 
 struct contrast_row {
@@ -61,7 +60,7 @@ struct contrast_row {
 /* {0} is empty and legal. */
 struct contrast {
 	bool shares;     /* amounts are compared as percent of their side's sum */
-	unsigned ranked; /* growth is that of the first so many measures together; 0: 1 */
+	unsigned ranked; /* rows are ranked by the growth of this many measures together; 0: 1 */
 
 	bool known[CONTRAST_SIDES];        /* the side's file was read; unless both were, nothing is compared */
 	uint64_t sum[CONTRAST_SIDES];      /* of everything, whether in a row or not; for shares */
@@ -115,9 +114,7 @@ static int find_row(struct contrast *contrast, const struct buffer *key, size_t 
 	return 0;
 }
 
-/*
- * Adds amounts to a row, which is created if need be. Not after contrast_sort. 0 or -ENOMEM.
- */
+/* Adds amounts to a row, which is created if need be. Not after contrast_sort. 0 or -ENOMEM. */
 static int contrast_add(struct contrast *contrast, enum contrast_side side, const struct contrast_key *key,
 			const uint64_t amount[static CONTRAST_MEASURES])
 {
@@ -195,8 +192,8 @@ static void contrast_sort(struct contrast *contrast)
 }
 
 /*
- * Of the sorted rows, the at most max that have changed most: the first *ret_head and the last
- * *ret_tail. Returns how many have changed in all.
+ * Chooses the rows that have changed most, at most max: the first *ret_head and the last *ret_tail
+ * of the sorted rows. Returns how many have changed in all.
  */
 static size_t contrast_choose(const struct contrast *contrast, size_t max, size_t *ret_head, size_t *ret_tail)
 {
@@ -228,9 +225,8 @@ static void contrast_release(struct contrast *contrast)
 /*
  * ---- files to contrasts ----
  *
- * Functions come through function_rows; the other files are tables with a header, whose columns are
- * found by name. Each loader: 0; -ENOENT: there is no such file, and nothing is known; -EBADMSG: it
- * is damaged, or another kind of file; -ENOMEM; -errno.
+ * Each loader returns 0; -ENOENT: there is no such file; -EBADMSG: it is damaged, or another kind of
+ * file; -ENOMEM; -errno.
  */
 
 #define TABLE_COLUMNS_MAX 4
@@ -281,9 +277,8 @@ static int take_function(const struct function_rows_row *row, enum contrast_side
 }
 
 /*
- * functions.tsv or memory-functions.tsv: functions by name and module, with self and total; threads
- * by name and process, with the samples taken in them. Rows without samples in these phases (bits)
- * are left out.
+ * functions.tsv or memory-functions.tsv: functions by name and module, threads by name and process.
+ * Rows without samples in these phases (bits) are left out.
  */
 static int load_functions(int incidentfd, enum function_table_unit unit, enum contrast_side side, unsigned phases,
 			  struct contrast *functions, struct contrast *threads)
@@ -309,7 +304,7 @@ static int load_functions(int incidentfd, enum function_table_unit unit, enum co
 	return 0;
 }
 
-/* A table that is being read, line by line. */
+/* A table with a header, whose columns are found by name, read line by line. */
 struct table {
 	const char *at, *end;
 	const char *const *names; /* of the columns that are wanted */
@@ -317,7 +312,7 @@ struct table {
 	size_t place[TABLE_COLUMNS_MAX]; /* of each in a line */
 };
 
-/* The next line that is no remark. A rest without newline is not a line: the file was cut there. */
+/* The next line that is no remark. A last line without newline was cut, and is left out. */
 static bool next_line(struct table *table, struct function_rows_name *ret)
 {
 	while (table->at < table->end) {
@@ -408,10 +403,7 @@ static bool parse_percent(const struct function_rows_name *text, uint64_t *ret)
 	return at == end;
 }
 
-/*
- * threads.tsv or threads.again.tsv: threads by name, with CPU (in 1/CPU_PERCENT of a percent) and
- * number.
- */
+/* threads.tsv or threads.again.tsv: by name; CPU (in 1/CPU_PERCENT of a percent) and number. */
 static int load_threads(int incidentfd, const char *file, enum contrast_side side, struct contrast *threads)
 {
 	AUTO(buffer_release) struct buffer text = { .max = INCIDENT_LOAD_CAPTURE_MAX };
@@ -443,10 +435,7 @@ static bool parse_bytes(const struct function_rows_name *text, uint64_t *ret)
 	return text_parse_u64(text->text, end, ret) == end && *ret < (uint64_t)1 << 60;
 }
 
-/*
- * smaps.tsv or smaps.again.tsv: mappings of all processes by name and permissions: bytes resident
- * and swapped.
- */
+/* smaps.tsv or smaps.again.tsv: by name and permissions; bytes resident and swapped. */
 static int load_mappings(int incidentfd, const char *file, enum contrast_side side, struct contrast *mappings)
 {
 	AUTO(buffer_release) struct buffer text = { .max = INCIDENT_LOAD_CAPTURE_MAX };
@@ -604,10 +593,6 @@ static unsigned phases_of(const struct difference *difference, enum contrast_sid
 							: during;
 }
 
-/*
- * "A" and "B"; of one incident "before" and "during" for tables of stacks, "first" and "second" for
- * others.
- */
 static const char *difference_label(const struct difference *difference, enum difference_table table,
 				    enum contrast_side side)
 {
@@ -618,7 +603,6 @@ static const char *difference_label(const struct difference *difference, enum di
 	return side == CONTRAST_A ? "first" : "second";
 }
 
-/* Whether there is any table to show. */
 static bool difference_any(const struct difference *difference)
 {
 	for (size_t i = 0; i < DIFFERENCE_TABLES; i++)
@@ -670,8 +654,8 @@ static const char *why_absent(const struct incident *incident, const char *file)
 }
 
 /*
- * Turns errors of a loader (rc) into notes, but for -ENOMEM, which is returned. absent: the
- * consequence of the file not being there; NULL: that is not mentioned.
+ * Turns the error of a loader (rc) into a note, except for -ENOMEM, which is returned. absent: what
+ * a missing file means; NULL: it is not mentioned.
  */
 static int note_error(struct difference *difference, enum contrast_side side, const char *file, const char *absent,
 		      int rc)
@@ -767,7 +751,7 @@ static void note_left_out(struct difference *difference, enum difference_table t
 			 mapping_files[difference->one && side == CONTRAST_B], out == 1 ? "is" : "are");
 }
 
-/* What keeps a table from being complete. */
+/* Notes what is missing from a table. */
 static void note_gaps(struct difference *difference, enum difference_table table)
 {
 	const struct contrast *contrast = &difference->table[table];
@@ -785,8 +769,8 @@ static void note_gaps(struct difference *difference, enum difference_table table
 }
 
 /*
- * Reads both. second < 0: what was earlier and later of the first. *ret was zeroed, but for phase,
- * and is to be released in any case. 0 (what could not be read is in the notes); -ENOMEM.
+ * second < 0: the earlier and the later part of the first are compared. *ret was zeroed, but for
+ * phase, and is to be released in any case. 0 (the notes say what could not be read); -ENOMEM.
  */
 static int difference_load(int first, int second, struct difference *ret)
 {
@@ -814,7 +798,7 @@ static int difference_load(int first, int second, struct difference *ret)
 
 /* ---- the head ---- */
 
-/* How long after the first snapshot of the memory the second was taken. False: not known. */
+/* The time between the two snapshots of the memory. False: not known. */
 static bool time_between_snapshots(const struct incident *incident, char *buf, size_t cap)
 {
 	const struct incident_capture *snapshot[2] = { NULL, NULL };
@@ -867,8 +851,8 @@ static void tell_looks(const struct difference *difference, FILE *file)
 }
 
 /*
- * The incident on that side in a line; if there is one incident only, B's line says what of it is
- * compared. *ret is for free(3). 0 or -ENOMEM.
+ * A line on the incident of that side; with one incident only, B's line says what is compared. *ret
+ * is for free(3). 0 or -ENOMEM.
  */
 static int difference_headline(const struct difference *difference, enum contrast_side side, char **ret)
 {
@@ -890,7 +874,7 @@ static int difference_headline(const struct difference *difference, enum contras
 	return 0;
 }
 
-/* ---- as JSON: a side on which a row is not there is null, as is a table that is not there ---- */
+/* ---- as JSON: a row that is missing on a side is null there, as is a missing table ---- */
 
 #define ROWS_ALL SIZE_MAX
 
@@ -1022,8 +1006,8 @@ static void difference_json(const struct difference *difference, size_t rows, st
 /*
  * ---- as text ----
  *
- * Each table has columns for A, B and the change, then names. Narrow lines have only the change.
- * What is on one side only has a dash on the other, and the side's label in the column "only".
+ * Columns for A, B and the change (on narrow lines only the change), then names. A row that is on
+ * one side only has a dash on the other, and the side's label in the column "only".
  */
 
 #define WIDTH_MIN 40
@@ -1316,10 +1300,7 @@ static int print_head(const struct difference *difference, size_t width, FILE *f
 	return 0;
 }
 
-/*
- * In lines of at most width (but no less than WIDTH_MIN) characters, at most rows of each table. 0
- * or -ENOMEM.
- */
+/* At most rows of each table. 0 or -ENOMEM. */
 static int difference_print(const struct difference *difference, bool memory_first, size_t rows, size_t width,
 			    FILE *file)
 {
@@ -1346,20 +1327,14 @@ static int difference_print(const struct difference *difference, bool memory_fir
 	return 0;
 }
 
-/*
- * ---- as a page of HTML ----
- *
- * The text of the page is the two headlines and the notes; everything else is the JSON of --json,
- * and the stacks. The block of data has the id that a report's has, where the program of the page
- * looks for it.
- */
+/* ---- as a page of HTML: the headlines and the notes as text, then the JSON and the stacks ---- */
 
 /* Stacks with two counts a line, as folded_diff_write has them; NULL: there are none. */
 struct html_stacks {
 	const struct buffer *cpu, *memory;
 };
 
-/* The two headlines and the notes, as one text in *ret, for free(3). 0 or -ENOMEM. */
+/* *ret is for free(3). 0 or -ENOMEM. */
 static int make_words(const struct difference *difference, char **ret)
 {
 	char *text = NULL;
@@ -1432,7 +1407,6 @@ static int difference_html_write(const struct difference *difference, const stru
 
 #define ROWS_DEFAULT 10
 
-/* What is to be done. */
 struct job {
 	int fd[CONTRAST_SIDES]; /* the second is -1: there is one incident only */
 	const char *name[CONTRAST_SIDES];
@@ -1469,10 +1443,7 @@ static int complain_file(const struct job *job, size_t side, const char *file, i
 	return rc;
 }
 
-/*
- * From the profiles. -ENOENT: a side has none (no message); -ENOMEM; other errors were explained on
- * stderr.
- */
+/* -ENOENT: a side has no profile (no message); -ENOMEM; other errors were explained on stderr. */
 static int read_profiles(const struct job *job, const struct difference *difference, bool memory, struct sides *ret)
 {
 	for (unsigned side = 0; side < CONTRAST_SIDES; side++) {
@@ -1487,10 +1458,7 @@ static int read_profiles(const struct job *job, const struct difference *differe
 	return 0;
 }
 
-/*
- * From the folded files, which do not tell the phases apart. As read_profiles; quiet: no message
- * for -ENOENT.
- */
+/* As read_profiles, from the folded files, which have no phases. Not quiet: explains -ENOENT too. */
 static int read_folded(const struct job *job, bool memory, bool quiet, struct sides *ret)
 {
 	for (unsigned side = 0; side < CONTRAST_SIDES; side++) {
@@ -1532,10 +1500,7 @@ static int write_folded(const struct job *job, const struct difference *differen
 	return rc == 0 ? EXIT_OK : EXIT_TROUBLE;
 }
 
-/*
- * Into *ret. 0, also if there are none (see *ret_there); -ENOMEM; other errors were explained on
- * stderr.
- */
+/* 0, also if there are none (see *ret_there); -ENOMEM; other errors were explained on stderr. */
 static int pair_stacks(const struct job *job, const struct difference *difference, bool memory, struct buffer *ret,
 		       bool *ret_there)
 {

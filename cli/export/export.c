@@ -1,15 +1,14 @@
 /*
- * export.c: spikewatch export: an incident in a form that other programs read (a table of forms),
- * or a page of spikewatch report as a directory again.
+ * export.c: spikewatch export writes an incident in a form that other programs read (a table of
+ * forms), or restores the directory from a page of spikewatch report.
  *
  * Samples are written as they are read, so memory does not grow with their number. Two forms need a
- * first walk over them: gvisor for the targets and the start, perfetto because times below zero are
- * not shown. In a gVisor stream a row is a tick with all targets side by side, while samples.tsv
- * has a row per target; rows are one tick until a target comes again, or more than half an interval
- * has passed.
+ * first walk: gvisor for the targets and the start, perfetto because it shows no times below zero. A
+ * row of a gVisor stream is a tick of all targets, while samples.tsv has a row per target: rows are
+ * one tick until a target comes again, or more than half an interval has passed.
  *
- * A page is restored under another name first, and renamed when all files are in it. Its names are
- * not trusted: report_file_next lets only names of an incident's files through, and files are
+ * A page is restored into a temporary directory, which is renamed when all files are in it. Names in
+ * it are not trusted: report_file_next accepts only names of an incident's files, and files are
  * created, never opened.
  */
 #include "cli/export/export.h"
@@ -23,10 +22,8 @@
 #include "cli/report/report_file.h"
 #include "daemon/engine/incident/ring_recorder.h"
 #include "lib/base/base.h"
-#include "lib/base/io.h"
 #include "lib/base/json.h"
 #include "lib/base/text.h"
-#include "lib/incident/incident.h"
 #include "lib/incident/manifest.h"
 #include "lib/model/sample.h"
 #include "lib/model/target.h"
@@ -34,8 +31,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -45,7 +40,7 @@
 
 static const char command[] = "spikewatch export";
 
-/* Walks over the samples. EXPORTING_NOTHING: there are none, explained on stderr. */
+/* EXPORTING_NOTHING: there are no samples, explained on stderr. */
 static int walk_samples(const struct exporting *exporting,
 			int (*row)(void *, const struct sample_walk *, const struct sample_walk_row *), void *ctx,
 			struct sample_walk *ret)
@@ -222,7 +217,7 @@ static void name_column(char ret[static NAME_BYTES], const char *target, const c
 	snprintf(ret, NAME_BYTES, "/%s/%s", shown, field);
 }
 
-/* Of targets with the same name, once it is cut to this length, the later ones get a number. */
+/* Of targets whose names are equal when cut, the later ones get a number. */
 static void name_target(const struct sample_walk *walk, size_t at, char ret[static 64])
 {
 	snprintf(ret, 64, "%.50s", walk->targets[at].name[0] ? walk->targets[at].name : "?");
@@ -357,7 +352,7 @@ static int64_t pid_of(const struct sample_walk *walk, size_t target)
 	return walk->targets[target].pid ? walk->targets[target].pid : PID_TARGETS + (int64_t)target;
 }
 
-/* The members that all events have; the object stays open. */
+/* The object stays open. */
 static void begin_event(struct json_writer *json, const char *phase, const char *name, int64_t pid, double ts)
 {
 	json_begin_object(json);
@@ -612,7 +607,7 @@ static void on_fault(void *ctx, const char *name, enum manifest_fault fault)
 	note_trouble(ctx, name, manifest_fault_name(fault));
 }
 
-/* MANIFEST tells which files were left out of the page, or were damaged before it was made. */
+/* Files may be missing from the page, or were damaged before it was made. */
 static void verify_restored(struct restoring *restoring)
 {
 	int rc = manifest_verify(restoring->dirfd, on_fault, restoring);
@@ -696,9 +691,8 @@ static int restore_text(const char *path, const char *directory, const struct bu
 }
 
 /*
- * Makes directory (NULL: the incident's name, in the working directory) of the files in a page.
- * Returns the code to exit with: EXIT_TROUBLE: something failed, or is damaged or missing, and
- * everything else was restored; EXIT_USAGE: it is no report.
+ * directory NULL: the incident's name, in the working directory. Returns the code to exit with:
+ * EXIT_TROUBLE: what is not damaged or missing was restored; EXIT_USAGE: it is no report.
  */
 static int restore_page(const char *path, const char *directory)
 {

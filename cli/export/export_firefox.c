@@ -2,21 +2,19 @@
  * export_firefox.c: the processed profile format of the Firefox Profiler: src/types/profile.ts and
  * docs-developer/CHANGELOG-formats.md of github.com/firefox-devtools/profiler.
  *
- * Each target has a main thread, which its counters belong to; threads in which stacks were sampled
- * follow, or are that main thread if it is the same one.
+ * Each target has a main thread, which its counters belong to. Threads in which stacks were sampled
+ * follow, unless they are such a main thread.
  *
  * A counter is a column of differences; rows of all targets are kept and sorted by target. A target
- * that did not run has no row until its heartbeat: the CPU time of the row after such a pause was
- * used shortly before it, so a point of 0 is put there; otherwise it would be drawn as a little
- * over all of the pause.
+ * that does not run has no row until its heartbeat, and the CPU time of that row was used shortly
+ * before it: a point of 0 is inserted there, so that it is not drawn over the whole pause.
  *
- * A pprof profile tells in which phase a sample was taken, before the spike or during it, but not
- * when. So the samples of a thread are spread evenly over their phase: how often a stack was seen
- * is right, the order within the phase is not, and "extra" of the profile says so.
+ * A pprof profile tells only the phase of a sample, not its time. So the samples of a thread are
+ * spread evenly over their phase: how often a stack was seen is right, the order within the phase is
+ * not, and "extra" of the profile says so.
  */
 #include "cli/export/export_firefox.h"
 
-#include "cli/export/export.h"
 #include "cli/incident/profiles.h"
 #include "cli/incident/series.h"
 #include "lib/base/base.h"
@@ -109,10 +107,7 @@ static int by_target_and_time(const void *a, const void *b)
 	return left->order < right->order ? -1 : left->order > right->order;
 }
 
-/*
- * Reads samples.tsv. 0; -ENOENT: there is none; -ENOMEM; -errno. *ret is to be released; on failure
- * it is {0}.
- */
+/* 0; -ENOENT: there is no samples.tsv; -ENOMEM; -errno: *ret is {0}. To be released. */
 static int firefox_counters_load(int incidentfd, const struct incident *incident, struct firefox_counters *ret)
 {
 	struct firefox_counters counters = { .cut = false };
@@ -295,10 +290,7 @@ static void put_counter(const struct counter_span *span, const struct kind *kind
 	json_end_object(json);
 }
 
-/*
- * The member "counters". The main thread of target i is thread i; times count from zero_ns, since
- * the firing, on.
- */
+/* The main thread of target i is thread i; times are since zero_ns, which is since the firing. */
 static void firefox_counters_put(const struct firefox_counters *counters, const struct incident *incident,
 				 int64_t zero_ns, struct json_writer *json)
 {

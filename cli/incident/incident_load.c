@@ -21,20 +21,14 @@
 #include "cli/base/output.h"
 #include "daemon/engine/base/paths.h"
 #include "daemon/engine/incident/spool.h"
-#include "lib/base/base.h"
-#include "lib/base/io.h"
 #include "lib/base/map.h"
 #include "lib/base/text.h"
 #include "lib/base/units.h"
-#include "lib/incident/incident.h"
 #include "lib/incident/manifest.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

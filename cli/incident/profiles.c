@@ -18,25 +18,13 @@
 #include "cli/incident/profiles.h"
 
 #include "cli/base/output.h"
-#include "cli/base/plot.h"
 #include "cli/incident/incident_load.h"
 #include "lib/base/base.h"
-#include "lib/base/io.h"
-#include "lib/base/json.h"
-#include "lib/base/map.h"
 #include "lib/base/text.h"
-#include "lib/incident/incident.h"
-#include "lib/model/sample.h"
-#include "lib/profile/pprof.h"
-#include "lib/profile/stack_text.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -16,20 +16,13 @@
 #include "cli/incident/series.h"
 
 #include "cli/incident/incident_load.h"
-#include "lib/base/base.h"
 #include "lib/base/json.h"
 #include "lib/base/map.h"
 #include "lib/incident/incident.h"
-#include "lib/model/sample.h"
-#include "lib/rules/metric.h"
 #include "lib/stream/sample_stream.h"
-#include "lib/stream/stream.h"
 
 #include <errno.h>
 #include <math.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
 /* Further bytes are not read: a sparse file may claim terabytes. */

@@ -6,11 +6,7 @@
 
 #include "cli/base/output.h"
 #include "cli/base/plot.h"
-#include "cli/incident/incident_load.h"
-#include "cli/incident/series.h"
-#include "lib/base/base.h"
 #include "lib/base/units.h"
-#include "lib/incident/incident.h"
 #include "lib/incident/sample_window.h"
 #include "lib/model/target.h"
 #include "lib/rules/metric.h"
@@ -19,10 +15,6 @@
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

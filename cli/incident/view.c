@@ -11,10 +11,6 @@
 #include "cli/incident/view.h"
 
 #include "cli/base/output.h"
-#include "cli/base/plot.h"
-#include "cli/incident/incident_load.h"
-#include "cli/incident/profiles.h"
-#include "cli/incident/series.h"
 #include "cli/incident/story.h"
 #include "lib/base/base.h"
 #include "lib/base/io.h"
@@ -23,7 +19,6 @@
 #include "lib/base/text.h"
 #include "lib/base/units.h"
 #include "lib/cgroup/cgroup_limits.h"
-#include "lib/incident/incident.h"
 #include "lib/incident/sample_window.h"
 #include "lib/model/target.h"
 #include "lib/profile/stack_text.h"
@@ -32,10 +27,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

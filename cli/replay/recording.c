@@ -32,7 +32,6 @@
 #include "cli/replay/recording.h"
 
 #include "cli/incident/incident_load.h"
-#include "lib/base/base.h"
 #include "lib/base/compress.h"
 #include "lib/base/json.h"
 #include "lib/base/map.h"
@@ -40,16 +39,12 @@
 #include "lib/incident/incident.h"
 #include "lib/model/sample.h"
 #include "lib/model/target.h"
-#include "lib/ring/ring.h"
 #include "lib/stream/sample_stream.h"
-#include "lib/stream/stream.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

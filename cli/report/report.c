@@ -23,7 +23,6 @@
 #include "cli/incident/view.h"
 #include "lib/base/base.h"
 #include "lib/base/compress.h"
-#include "lib/base/io.h"
 #include "lib/base/json.h"
 #include "lib/base/text.h"
 #include "lib/base/units.h"
@@ -38,7 +37,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -11,15 +11,11 @@
 #include "cli/report/report_file.h"
 
 #include "lib/base/compress.h"
-#include "lib/base/io.h"
 #include "lib/base/text.h"
-#include "lib/incident/manifest.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
