@@ -4,15 +4,14 @@
  * profile of its kind.
  *
  * Streams: a cursor in each, at most five, and the earliest record is next. Before that, the
- * streams of followed threads are read once for when each thread was sampled first and last: where
- * a thread was sampled by system-wide events and by events of its own, the latter count.
+ * streams of followed threads are read once for the times at which each thread was sampled first
+ * and last: between them its own events count, and system-wide samples of it are left out.
  *
- * Frames: what an address came to is remembered by (mapping, address), where a mapping is what one
- * record has mapped, also by inheritance; for code of just-in-time compilers by (mapping and
- * process, address), as each process has its own map. In a call chain the first address after a
- * mark (user, kernel) is where that level executed; those behind it are return addresses, the
- * instruction after the call. The call is the byte before, which may even belong to another
- * function: a call of a function that does not return can be the last instruction of its own.
+ * Frames: the result for an address is cached by (mapping, address), where forked processes share
+ * the mapping; for code of just-in-time compilers by (mapping and process, address), as each
+ * process has its own map. In a call chain the first address after a mark (user, kernel) is where
+ * that level executed; the others are return addresses, the instruction after the call. They are
+ * looked up one byte earlier: the call can be the last instruction of its function.
  */
 #include "daemon/symbolize/symbolize.h"
 

@@ -15,19 +15,17 @@
  * /proc/kallsyms says where symbols start, not where they end, so all of them are open. Of two
  * names for one address the global one is preferred, as perf(1) does.
  *
- * Demangling: libiberty's demanglers, by the functions that hand the text over in pieces and
- * allocate nothing that grows with it. A mangled name can refer to parts of itself, so that every
- * few letters double its length, and it is not trusted: at the first piece too many longjmp(3)
- * leaves the demangler, as it cannot be stopped otherwise. At most a few bytes that it allocated
- * leak. It bounds its recursion itself, unless told not to (DMGL_NO_RECURSE_LIMIT).
+ * Demangling: libiberty's functions that pass the text on in pieces and allocate nothing that grows
+ * with it. An untrusted name can refer to parts of itself, so that every few letters double its
+ * length: beyond the limit longjmp(3) leaves the demangler, which cannot be stopped otherwise and
+ * may leak a few bytes. It bounds its recursion itself (no DMGL_NO_RECURSE_LIMIT).
  *
  * Lines: functions, inlined functions, files and lines of an address, from DWARF by two indexes,
  * both made when they are first needed: all units by address, and one unit's functions by address.
- * Then there is one function's tree to go down, in which each level that covers the address and is
- * an inlined function gives a frame. Rejected: .debug_aranges, which libdw would use, because clang
- * does not write it and half of a program would be missing; dwarf_getscopes(3), which walks all of
- * a unit for every address. Debug information can contain cycles: visited entries are counted, over
- * all calls, and beyond VISITS_MAX only the names of the symbol table are left.
+ * In the function's tree each level that covers the address and is an inlined function gives a
+ * frame. Rejected: .debug_aranges, which clang does not write; dwarf_getscopes(3), which walks all
+ * of a unit for every address. Debug information can contain cycles: visited entries are counted
+ * over all calls, and beyond VISITS_MAX only the names of the symbol table are left.
  *
  * One ELF file: libdwfl opens it and finds its symbol tables, compressed ones too; which symbol an
  * address is in follows the rules above, not libdwfl's, which gives the nearest. The file is

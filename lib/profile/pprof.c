@@ -4,16 +4,15 @@
  * library. Five kinds of messages with numbered fields, none nested deeper than three, need no
  * recursion.
  *
- * Writing: fields that are zero are left out, as proto3 has it. Fields may come in any order, so
- * what is added is encoded at once, and only the strings wait for the end. A nested message needs
- * its length in front: it is encoded in a scratch buffer. String 0 must be "", and the set counts
- * from 1, which fits.
+ * Writing: fields that are zero are left out, as in proto3. Fields may come in any order: all are
+ * encoded at once but the strings, which are written last. A nested message needs its length in
+ * front: it is encoded in a scratch buffer. String 0 is "": the set of strings counts from 1.
  *
  * Reading: one walk over the wire format fills an array for each kind of object, a second step
- * turns ids into indexes: ids are any 64-bit numbers and may be used before they are defined, and
- * strings come last in most profiles. An object takes at least two bytes of the profile but up to a
- * hundred of memory, so memory has a limit of its own. Lengths are compared with what is left
- * before anything is read. Groups, which are obsolete, are refused.
+ * turns ids into indexes: ids are any 64-bit numbers and may be used before they are defined. An
+ * object takes at least two bytes of the profile but up to a hundred of memory, so memory has a
+ * limit of its own. Lengths are compared with what is left before anything is read. Groups, which
+ * are obsolete, are refused.
  */
 #include "lib/profile/pprof.h"
 

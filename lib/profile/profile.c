@@ -2,10 +2,9 @@
  * profile.c: sums samples up, and writes the sum in three forms, each in one walk over the sets.
  *
  * Everything that may repeat is interned, from strings up to whole stacks, so a sample that is like
- * an earlier one costs look-ups and no memory. All sets share one budget. When it is spent, all
- * that is new is refused, frames included, and samples with something that was refused are
- * "(other)": what is in the profile by then is complete and stays comparable, where keeping the
- * stack but not its symbols would mix up "not known" with "no room".
+ * an earlier one costs look-ups and no memory. All sets share one budget. When it is spent, new
+ * entries are refused and samples that need one are "(other)": keeping a stack without its symbols
+ * would mix up "not known" with "no room".
  *
  * Numbers of mappings, functions and frames are those of pprof, because both count from 1 in the
  * order of the calls. "(other)" is not in the sets; each form adds it at the end.

@@ -123,16 +123,11 @@ struct cpu {
 	uint64_t count; /* of them, ever */
 };
 
-struct fault_events_options {
-	enum stack_file_stream_kind kind;        /* STACK_FILE_FAULTS or STACK_FILE_FAULTS_FOLLOWED */
-	const struct perf_events_wanted *wanted; /* borrowed */
-	const struct perf_events *rings;         /* borrowed; one for each CPU */
-	unsigned cpus;
-	int proc_fd; /* borrowed */
-};
-
 struct fault_events {
-	struct fault_events_options options;
+	bool system_wide;                /* else per-thread */
+	const struct perf_events *rings; /* borrowed; one for each CPU */
+	unsigned cpu_count;
+	int proc_fd;                      /* borrowed */
 	struct perf_events_wanted wanted; /* of one opening */
 	uint64_t period;
 	bool by_time; /* /proc/vmstat has no total: the time is taken for it */
@@ -168,15 +163,10 @@ static uint64_t read_fault_total(struct fault_events *faults, uint64_t now_ns)
 
 	if (faults->by_time)
 		return now_ns;
-	len = proc_read_file(faults->options.proc_fd, 0, "vmstat", text, sizeof(text));
+	len = proc_read_file(faults->proc_fd, 0, "vmstat", text, sizeof(text));
 	if (len > 0)
 		parse_vmstat_faults(text, (size_t)len, &faults->last_total);
 	return faults->last_total;
-}
-
-static bool is_system_wide(const struct fault_events *faults)
-{
-	return faults->options.kind == STACK_FILE_FAULTS;
 }
 
 static void begin_stretch(struct cpu *cpu, uint64_t now_ns)
@@ -190,7 +180,7 @@ static int open_fault_event(struct fault_events *faults, unsigned ring, uint64_t
 	uint64_t now_ns = monotonic_ns();
 
 	faults->wanted.fault_period = cpu->period = period;
-	cpu->fd = perf_events_follow(&faults->wanted, -1, &faults->options.rings[ring]);
+	cpu->fd = perf_events_follow(&faults->wanted, -1, &faults->rings[ring]);
 	if (cpu->fd >= 0)
 		begin_stretch(cpu, now_ns);
 	return cpu->fd < 0 && cpu->fd != -ENODEV ? cpu->fd : 0;
@@ -216,7 +206,7 @@ static void close_fault_event(struct cpu *cpu)
 static void open_fault_events(struct fault_events *faults, bool calm)
 {
 	faults->error = 0;
-	for (unsigned i = 0; is_system_wide(faults) && i < faults->options.cpus; i++) {
+	for (unsigned i = 0; faults->system_wide && i < faults->cpu_count; i++) {
 		struct cpu *cpu = &faults->cpus[i];
 		int r = 0;
 
@@ -230,7 +220,7 @@ static void open_fault_events(struct fault_events *faults, bool calm)
 /* Without the lock: it takes as long as there are threads. */
 static void switch_thread_events(const struct fault_events *faults, struct thread_events *threads, bool on)
 {
-	if (!is_system_wide(faults) && threads != NULL)
+	if (!faults->system_wide && threads != NULL)
 		thread_events_switch(threads, PERF_EVENTS_FAULTS, on);
 }
 
@@ -246,12 +236,18 @@ static struct overload_sampling_options fault_events_limits(uint64_t period)
 						   .seed = (uint32_t)getpid() };
 }
 
+static void note_ring_heads(struct fault_events *faults)
+{
+	for (unsigned i = 0; i < faults->cpu_count; i++)
+		faults->cpus[i].head = perf_ring_head(&faults->rings[i].ring);
+}
+
 /* NULL is fine. */
 static void fault_events_close(struct fault_events *faults)
 {
 	if (faults == NULL)
 		return;
-	for (unsigned i = 0; i < faults->options.cpus; i++)
+	for (unsigned i = 0; i < faults->cpu_count; i++)
 		if (faults->cpus[i].fd >= 0)
 			close(faults->cpus[i].fd);
 	pthread_mutex_destroy(&faults->lock);
@@ -259,27 +255,33 @@ static void fault_events_close(struct fault_events *faults)
 }
 
 /*
- * Opens the system-wide events. 0; -ENOMEM; -errno, and then reason, of PERF_EVENTS_REASON_MAX
- * bytes, is a message. *ret is the caller's: fault_events_close.
+ * For the rings of this kind; opens the events if they are system-wide. 0; -ENOMEM; -errno, and
+ * then reason, of PERF_EVENTS_REASON_MAX bytes, is a message. *ret is the caller's:
+ * fault_events_close.
  */
-static int fault_events_open(const struct fault_events_options *options, struct fault_events **ret, char *reason)
+static int fault_events_open(const struct stack_recorder *recorder, enum stack_file_stream_kind kind,
+			     struct fault_events **ret, char *reason)
 {
-	struct fault_events *faults = calloc(1, sizeof(*faults) + options->cpus * sizeof(struct cpu));
+	unsigned cpus = recorder->status.cpus;
+	struct fault_events *faults = calloc(1, sizeof(*faults) + cpus * sizeof(struct cpu));
 	struct overload_sampling_options limits;
 	uint64_t now_ns = monotonic_ns();
 	int r;
 
 	if (faults == NULL)
 		return -ENOMEM;
-	faults->options = *options;
-	faults->wanted = *options->wanted;
-	faults->period = perf_events_period(options->wanted);
+	faults->system_wide = kind == STACK_FILE_FAULTS;
+	faults->rings = recorder->kinds[kind].rings;
+	faults->cpu_count = cpus;
+	faults->proc_fd = recorder->proc_fd;
+	faults->wanted = recorder->kinds[kind].wanted;
+	faults->period = perf_events_period(&faults->wanted);
 	limits = fault_events_limits(faults->period);
-	for (unsigned i = 0; i < options->cpus; i++) {
+	for (unsigned i = 0; i < cpus; i++) {
 		faults->cpus[i].fd = -1;
 		faults->cpus[i].period = faults->cpus[i].phase.period = faults->period;
-		faults->cpus[i].head = perf_ring_head(&options->rings[i].ring);
 	}
+	note_ring_heads(faults);
 	read_fault_total(faults, now_ns);
 	faults->by_time = faults->last_total == 0;
 	overload_sampling_init(&faults->overload_sampling, &limits, now_ns, read_fault_total(faults, now_ns));
@@ -314,8 +316,8 @@ static uint64_t most_fault_samples(const struct fault_events *faults)
 	size_t up_to = (size_t)faults->overload_sampling.options.most * COUNT_MAX;
 	uint64_t most = 0;
 
-	for (unsigned i = 0; i < faults->options.cpus; i++) {
-		uint64_t count = perf_ring_count(&faults->options.rings[i].ring, faults->cpus[i].head, up_to);
+	for (unsigned i = 0; i < faults->cpu_count; i++) {
+		uint64_t count = perf_ring_count(&faults->rings[i].ring, faults->cpus[i].head, up_to);
 
 		count = count * faults->cpus[i].period / faults->period;
 		most = count > most ? count : most;
@@ -323,16 +325,10 @@ static uint64_t most_fault_samples(const struct fault_events *faults)
 	return most;
 }
 
-static void note_ring_heads(struct fault_events *faults)
-{
-	for (unsigned i = 0; i < faults->options.cpus; i++)
-		faults->cpus[i].head = perf_ring_head(&faults->options.rings[i].ring);
-}
-
 /* After a quiet slot: events with another than the regular period are opened anew. */
 static void restore_periods(struct fault_events *faults)
 {
-	for (unsigned i = 0; is_system_wide(faults) && i < faults->options.cpus; i++)
+	for (unsigned i = 0; faults->system_wide && i < faults->cpu_count; i++)
 		if (faults->cpus[i].period != faults->period)
 			close_fault_event(&faults->cpus[i]);
 	open_fault_events(faults, true);
@@ -344,7 +340,7 @@ static void fault_events_stop(struct fault_events *faults, struct thread_events 
 
 	switch_thread_events(faults, threads, false);
 	pthread_mutex_lock(&faults->lock);
-	for (unsigned i = 0; i < faults->options.cpus; i++)
+	for (unsigned i = 0; i < faults->cpu_count; i++)
 		close_fault_event(&faults->cpus[i]);
 	now_ns = monotonic_ns();
 	overload_sampling_stop(&faults->overload_sampling, now_ns, read_fault_total(faults, now_ns), samples);
@@ -973,16 +969,8 @@ static int open_faults(struct stack_recorder *recorder, char *reason)
 {
 	enum stack_file_stream_kind kind =
 		recorder->kinds[STACK_FILE_FAULTS].on ? STACK_FILE_FAULTS : STACK_FILE_FAULTS_FOLLOWED;
-	struct stack_source_kind *entry = &recorder->kinds[kind];
-	struct fault_events_options options = {
-		.kind = kind,
-		.wanted = &entry->wanted,
-		.rings = entry->rings,
-		.cpus = recorder->status.cpus,
-		.proc_fd = recorder->proc_fd,
-	};
 
-	return entry->on ? fault_events_open(&options, &recorder->faults, reason) : 0;
+	return recorder->kinds[kind].on ? fault_events_open(recorder, kind, &recorder->faults, reason) : 0;
 }
 
 /* The largest plan that the kernel has room for. */
