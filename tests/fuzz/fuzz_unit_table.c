@@ -170,10 +170,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static const char *const wanted[] = { "*.service", "a*", "mysql.slice" };
 	struct unit_bus_options options = { .address = "unix:path=/nonexistent" };
 	struct world world = { .bus = NULL };
+	const struct unit_table *table; /* of the bus: not used */
 	char *text = calloc(1, size + 3), *next;
 	size_t count = 0;
 
-	expect(text && unit_table_new(&world.table) == 0 && unit_bus_new(&options, &world.bus) == 0 &&
+	expect(text && unit_table_new(&world.table) == 0 && unit_bus_new(&options, &world.bus, &table) == 0 &&
 	       unit_bus_want(world.bus, wanted, ARRAY_LEN(wanted)) == 0);
 	if (size > 0)
 		memcpy(text, data, size);

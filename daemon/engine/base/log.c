@@ -59,10 +59,7 @@ static atomic_uint_fast64_t lost_unreported, lost_ever;
 
 /* ---- where to ---- */
 
-/*
- * systemd sets "device:inode" of the stream that it connected: another one if standard error was
- * redirected since.
- */
+/* "device:inode" of the stream that systemd connected: another one once stderr is redirected. */
 static bool stderr_is_journal(void)
 {
 	const char *stream = getenv("JOURNAL_STREAM");
@@ -319,10 +316,7 @@ static void mark_cut(char line[static LOG_LINE_MAX])
 	memcpy(line + len, "...", sizeof "...");
 }
 
-/*
- * The line if all of it is printable; else its escaped form, in buf. Backslashes are escaped only
- * in that case: names of units are full of them.
- */
+/* The line, or its escaped form in buf; only there backslashes are escaped: unit names have many. */
 static const char *make_printable(const char *line, char *buf, size_t cap)
 {
 	size_t len = strlen(line), backslashes = 0;

@@ -55,7 +55,6 @@ static int split_state_file(const char *file, struct paths *ret)
 	return join_path(ret->state_name, sizeof ret->state_name, slash ? slash + 1 : file, "", "");
 }
 
-/* Beside the ring. */
 static int set_control(struct paths *paths)
 {
 	const char *slash = strrchr(paths->ring, '/');
@@ -102,7 +101,6 @@ int paths_choose(const struct config *config, struct paths *ret)
 	return r < 0 ? r : split_state_file(beside, ret);
 }
 
-/* Makes the directory of a file, and those above it that are missing. 0 or -errno. */
 static int make_parent(const char *file)
 {
 	char path[PATHS_MAX];

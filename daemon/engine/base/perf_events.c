@@ -122,7 +122,6 @@ uint64_t perf_events_period(const struct perf_events_wanted *wanted)
 	return wanted->fault_period != 0 ? wanted->fault_period : (FAULTS_PER_SECOND / wanted->frequency) | 1;
 }
 
-/* Records without samples, into rings that are drained. */
 static bool is_side(const struct perf_events_wanted *wanted)
 {
 	return wanted->kind == PERF_EVENTS_SIDE || wanted->kind == PERF_EVENTS_TASKS;

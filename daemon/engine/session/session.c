@@ -330,7 +330,7 @@ int session_new(const struct config *config, const char *ring_path, struct sessi
 
 int session_seek(struct session *session)
 {
-	int r = discovery_seek(session->discovery);
+	int r = discovery_start(session->discovery, false);
 
 	return r < 0 ? failed("cannot start a thread", "", r) : 0;
 }
@@ -340,7 +340,7 @@ int session_start(struct session *session)
 	int r = samplers_start(session->samplers);
 
 	if (r == 0)
-		r = discovery_start(session->discovery);
+		r = discovery_start(session->discovery, true);
 
 	return r < 0 ? failed("cannot start a thread", "", r) : 0;
 }

@@ -46,7 +46,6 @@
 #define BUSY_SNAPSHOT_FIRST_ROOM 256
 #define STAT_MAX 1024
 
-/* Empties it, keeping its memory. {0} is legal. */
 static void busy_snapshot_begin(struct busy_snapshot *snapshot, mono_t now)
 {
 	snapshot->taken = now;
@@ -244,7 +243,6 @@ static size_t maps_snapshot_find_or_add_watched(struct maps_snapshot *snapshot, 
 	return snapshot->count++;
 }
 
-/* Skips a field and the blanks behind it. */
 static const char *skip_field(const char *at, const char *end)
 {
 	while (at < end && *at != ' ')
@@ -254,10 +252,7 @@ static const char *skip_field(const char *at, const char *end)
 	return at;
 }
 
-/*
- * "7f10c8a00000-7f10c8a22000 r--p 00000000 08:01 1835 <blanks> /usr/lib/libc.so.6"; the name is
- * missing for anonymous memory.
- */
+/* "7f10c8a00000-7f10c8a22000 r--p 00000000 08:01 1835  /usr/lib/libc.so.6"; anonymous: no name. */
 static void take_header(struct smaps_reader *reader, const char *line, size_t len)
 {
 	const char *end = line + len, *at = line, *permissions;
@@ -410,10 +405,7 @@ static int tasks_reader_grow(struct tasks_reader *reader)
 	return 0;
 }
 
-/*
- * schedstat: "284934343 5734343 1204": ns on a CPU, ns waiting for one, time slices (since 2.6.9,
- * CONFIG_SCHED_INFO).
- */
+/* schedstat (2.6.9, CONFIG_SCHED_INFO): ns on a CPU, ns waiting for one, time slices. */
 static uint64_t read_cpu(const struct tasks_reader *reader, int32_t tid, uint64_t otherwise)
 {
 	char path[48], text[128];

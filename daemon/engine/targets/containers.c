@@ -135,8 +135,7 @@ struct lookup_more {
 
 /* A list, and the file that it was read from. */
 struct known_list {
-	struct stat from;
-	bool any; /* it was read */
+	uint64_t stamp; /* 0: it was not read */
 	int error;
 	struct container_state_list *list; /* NULL: it is none, for that error */
 };
@@ -192,7 +191,6 @@ struct containers {
 
 static const struct labels no_labels;
 
-/* 0 or -ENOMEM. */
 static int label_cache_new(struct label_cache **ret)
 {
 	struct label_cache *cache = calloc(1, sizeof *cache);
@@ -212,7 +210,6 @@ static void label_slot_free(struct label_slot *slot)
 	free(slot);
 }
 
-/* Frees what was replaced. */
 static void label_cache_tidy(struct label_cache *cache)
 {
 	while (cache->replaced) {
@@ -223,7 +220,6 @@ static void label_cache_tidy(struct label_cache *cache)
 	}
 }
 
-/* NULL is fine. */
 static void label_cache_free(struct label_cache *cache)
 {
 	if (!cache)
@@ -249,7 +245,6 @@ static struct label_slot *label_slot_find(const struct label_cache *cache, const
 	return NULL;
 }
 
-/* NULL: no memory. */
 static struct label_slot *label_slot_new(const char *path, const struct labels *labels)
 {
 	struct label_slot *slot = malloc(offsetof(struct label_slot, labels) + labels_size(labels));
@@ -304,7 +299,6 @@ static const struct labels *label_cache_put(struct label_cache *cache, const cha
 	return any ? NULL : &no_labels;
 }
 
-/* They are no longer known. */
 static void label_cache_drop(struct label_cache *cache, const char *path)
 {
 	label_slot_replace(cache, path, NULL);
@@ -351,7 +345,6 @@ static int read_at(void *ctx, uint64_t offset, void *buf, size_t len)
 	return 0;
 }
 
-/* A descriptor or -errno. */
 static int open_file(int rootfd, const char *path)
 {
 	AUTO_CLOSE int fd = open_beneath(rootfd, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
@@ -550,6 +543,15 @@ static bool is_id(const char *text)
 	return strlen(text) == 64 && text[strspn(text, "0123456789abcdef")] == '\0';
 }
 
+/* r: of looking for them. */
+static void take_own_labels(struct lookup_more *more, const struct container_state_more *own, int r)
+{
+	more->labelled = own->labelled && r == 0;
+	more->error = r < 0 ? r : 0;
+	if (more->labelled)
+		more->labels = own->labels;
+}
+
 /* Puts the labels of its pod in front of its own. 0; -errno. */
 static int add_pod(struct lookup *lookup, const struct place *place, const char *space,
 		   struct container_state_more *own)
@@ -580,10 +582,7 @@ static void look_for_labels(struct lookup *lookup, const struct place *place, co
 		r = db_containerd(lookup->rootfd, space, lookup->container->id, of_pod ? own->pod_id : NULL, own);
 	else if (own->labelled && of_pod)
 		r = add_pod(lookup, place, space, own);
-	lookup->more->labelled = own->labelled && r == 0;
-	lookup->more->error = r < 0 ? r : 0;
-	if (lookup->more->labelled)
-		lookup->more->labels = own->labels;
+	take_own_labels(lookup->more, own, r);
 }
 
 /* True: this place has its file. */
@@ -637,17 +636,10 @@ static void look_for_state(struct lookup *lookup)
 	}
 }
 
-static bool is_same_file(const struct stat *a, const struct stat *b)
-{
-	return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
-	       a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
-	       a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
-}
-
 static void forget_list(struct known_list *known)
 {
 	container_state_list_free(known->list);
-	*known = (struct known_list){ .any = false };
+	*known = (struct known_list){ .stamp = 0 };
 }
 
 static int read_list(int dir, struct known_list *known)
@@ -662,10 +654,7 @@ static int read_list(int dir, struct known_list *known)
 	return r;
 }
 
-/*
- * 0; 1: it is not in the list; -errno. The file is identified before it is read: one that is
- * written meanwhile is read again.
- */
+/* 0; 1: not in the list; -errno. Stamped before reading: a later write is then another stamp. */
 static int ask_list(struct lookup *lookup, size_t i)
 {
 	struct known_list *known = &lookup->lists[i];
@@ -676,11 +665,10 @@ static int ask_list(struct lookup *lookup, size_t i)
 		forget_list(known);
 		return dir < 0 ? dir : -ENOENT;
 	}
-	if (!known->any || !is_same_file(&known->from, &status)) {
+	if (known->stamp != stamp_of(&status)) {
 		forget_list(known);
-		known->from = status;
 		known->error = read_list(dir, known);
-		known->any = known->error == 0 || known->error == -EBADMSG;
+		known->stamp = known->error == 0 || known->error == -EBADMSG ? stamp_of(&status) : 0;
 	}
 
 	return known->list ? container_state_list_find(known->list, lookup->container) : known->error;
@@ -693,11 +681,8 @@ static void look_for_podman_labels(struct lookup *lookup, size_t list)
 	int r = db_podman(lookup->rootfd, lookup->container->id, &own);
 
 	more->source.place = (unsigned)(FIRST_LIST + list);
-	more->source.stamp = stamp_of(&lookup->lists[list].from);
-	more->labelled = own.labelled && r == 0;
-	more->error = r < 0 ? r : 0;
-	if (more->labelled)
-		more->labels = own.labels;
+	more->source.stamp = lookup->lists[list].stamp;
+	take_own_labels(more, &own, r);
 }
 
 static void look_in_lists(struct lookup *lookup)
@@ -780,7 +765,6 @@ static enum lookup_result look_for_machine(struct lookup *lookup)
 	return r == 1 ? LOOKUP_OTHER : LOOKUP_FOUND;
 }
 
-/* Whether the file that the name came from is another one by now. Two or three system calls. */
 static bool is_source_changed(const struct containers *containers, const char *id, const struct name_source *source)
 {
 	char directory[PATH_MAX];
@@ -831,7 +815,6 @@ static enum lookup_result lookup_files(struct containers *containers, const stru
 
 /* ---- entries ---- */
 
-/* What the path alone says. */
 static void set_from_path(struct entry *entry)
 {
 	const struct container_path *where = &entry->about->where;
@@ -853,7 +836,6 @@ static void take_labels(struct containers *containers, struct entry *entry, cons
 		label_cache_drop(containers->labels, entry->path);
 }
 
-/* Looks for names and labels. */
 static void look_up(struct containers *containers, struct entry *entry)
 {
 	struct about *about = entry->about;
@@ -919,7 +901,6 @@ static void drop_entry(struct containers *containers, struct entry *entry)
 	free(entry);
 }
 
-/* Drops the one that was asked for longest ago. */
 static void evict_oldest(struct containers *containers)
 {
 	struct entry *oldest = TAILQ_FIRST(&containers->all), *entry;
@@ -930,7 +911,6 @@ static void evict_oldest(struct containers *containers)
 	drop_entry(containers, oldest);
 }
 
-/* NULL: no memory. */
 static struct entry *enter(struct containers *containers, const char *path, const struct container_path *where,
 			   mono_t now)
 {
@@ -1062,10 +1042,7 @@ static bool same_names(const struct container *a, const struct container *b)
 	       strcmp(a->image, b->image) == 0 && a->runtime == b->runtime;
 }
 
-/*
- * True: names or labels have changed. Files that are being removed with their container, or are
- * half written, change nothing.
- */
+/* True: names or labels have changed. Files half written, or being removed, change nothing. */
 static bool read_again(struct containers *containers, struct entry *entry)
 {
 	struct about *about = entry->about;

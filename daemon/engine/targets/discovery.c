@@ -300,10 +300,7 @@ static void process_cache_release(struct process_cache *cache)
 	map_release(&cache->records);
 }
 
-/*
- * The scan meets pid, whose CPU clock says cpu_ns (0: nothing). NULL: it has to be looked at. Else
- * it is unchanged, and counts as met.
- */
+/* NULL: it has to be looked at. Else it has not run, by cpu_ns (0: no clock), and counts as met. */
 static const struct process_record *process_cache_meet(struct process_cache *cache, int32_t pid, uint64_t cpu_ns)
 {
 	struct process_record *record = process_cache_find(cache, pid);
@@ -353,7 +350,6 @@ static void process_cache_enter(struct process_cache *cache, const struct proces
  */
 #define LATE_NS (100 * NS_PER_MS)
 
-/* NULL: no event named it lately. */
 static struct recent_pid *recent_pids_find(const struct recent_pids *recent_pids, int32_t pid)
 {
 	for (struct map_node *node = map_first(&recent_pids->pids, hash_pid(pid)); node; node = map_next(node)) {
@@ -444,7 +440,6 @@ static struct recent_pid *recent_pids_ended(struct recent_pids *recent_pids, int
 	return known;
 }
 
-/* The one that has waited longest, or NULL. */
 static struct recent_pid *recent_pids_first(struct recent_pids *recent_pids)
 {
 	for (; recent_pids->due < recent_pids->used; recent_pids->due++) {
@@ -532,7 +527,6 @@ static int section_enter(void *ctx)
 	return discovery->rescan || discovery->stop ? -ECANCELED : 0;
 }
 
-/* Reads of files of processes are done in such a section: without the lock. */
 static struct unlocked_section section_of(const struct discovery *discovery)
 {
 	return (struct unlocked_section){ .leave = section_leave,
@@ -540,7 +534,6 @@ static struct unlocked_section section_of(const struct discovery *discovery)
 					  .ctx = (void *)(uintptr_t)discovery };
 }
 
-/* For matcher_look. The texts, 18 KiB, stay as they are. */
 static void process_facts_init(struct process_facts *process_facts, const struct discovery *discovery)
 {
 	const struct target_table_options *options = &discovery->options.target_table;
@@ -551,17 +544,11 @@ static void process_facts_init(struct process_facts *process_facts, const struct
 	process_facts->unlocked_section = section_of(discovery);
 }
 
-/* Makes an eventfd readable. */
 static void signal_eventfd(int fd)
 {
 	uint64_t once = 1;
 
 	(void)!write(fd, &once, sizeof(once)); /* what is full already wakes too */
-}
-
-static void wake_thread(struct discovery *discovery)
-{
-	signal_eventfd(discovery->wake_fd);
 }
 
 /* ---- matching a process ---- */
@@ -614,10 +601,7 @@ static struct sample process_counters(const struct discovery *discovery, const s
 	return sample;
 }
 
-/*
- * Whether it becomes a new target of an entry that it is still of, because it runs another program.
- * An entry by pid means the process, whatever it runs.
- */
+/* By running another program it becomes a new target, but not of an entry by pid. */
 static bool is_new_program(const struct discovery *discovery, size_t entry, const struct process_facts *process_facts)
 {
 	return (discovery->config->targets[entry].selector > CONFIG_PIDFILE ||
@@ -671,10 +655,7 @@ static int join_entries(struct discovery *discovery, struct process_facts *proce
 	return r < 0 ? r : 0;
 }
 
-/*
- * A process that is watched for an entry was met again: its description is read anew if an event
- * said so, or it is seen to be outdated.
- */
+/* Met again: the description is read anew if an event said so, or it is seen to be outdated. */
 static int update_description(struct discovery *discovery, size_t entry, struct process_facts *process_facts,
 			      bool changed)
 {
@@ -729,10 +710,7 @@ static int match_with_entries(struct discovery *discovery, struct process_facts 
 
 /* ---- matching a cgroup ---- */
 
-/*
- * The container that the cgroup is, not one that it is in. A pending one is none yet: it comes
- * again (containers_update).
- */
+/* The container that the cgroup itself is. A pending one is none yet (see containers_update). */
 static const struct container *own_container(struct discovery *discovery, const char *path)
 {
 	const struct container *container;
@@ -759,6 +737,12 @@ static int match_cgroup_path(struct discovery *discovery, const char *path)
 	return r;
 }
 
+static void lower_to(mono_t *until, mono_t at)
+{
+	if (mono_diff(*until, at) > 0)
+		*until = at;
+}
+
 /* ---- units ---- */
 
 /*
@@ -772,10 +756,7 @@ static bool unit_runs(const struct unit *unit)
 	return strcmp(unit->facts.active_state, "inactive") != 0 && strcmp(unit->facts.active_state, "failed") != 0;
 }
 
-/*
- * Its processes were met before it was known that they are its: if its names are not in their
- * paths, a scan finds them.
- */
+/* Processes met before it was known that they are its are found by a scan. */
 static void on_unit_changed(void *ctx, const struct unit *unit, bool started)
 {
 	struct discovery *discovery = ctx;
@@ -787,29 +768,19 @@ static void on_unit_changed(void *ctx, const struct unit *unit, bool started)
 	discovery->again |= started && unit->unlike;
 }
 
-struct entry_search {
-	const char *entry;
-};
-
 static int is_of_entry(void *ctx, struct target_table_target *target)
 {
-	const struct entry_search *entry_search = ctx;
-
-	return target->what.kind != TARGET_GROUP && strcmp(target->what.entry, entry_search->entry) == 0;
+	return target->what.kind != TARGET_GROUP && strcmp(target->what.entry, ctx) == 0;
 }
 
-/*
- * The entry that selects by this name, unless it has targets: those are of a user's own systemd,
- * which the machine's knows nothing of.
- */
+/* NULL also if it has targets: they are of a user's own systemd, unknown to the machine's. */
 static const char *entry_without_targets(const struct discovery *discovery, const char *name)
 {
 	for (size_t i = 0; i < discovery->config->target_count; i++) {
 		const struct config_target *entry = &discovery->config->targets[i];
-		struct entry_search entry_search = { entry->name };
 
 		if (entry->selector == CONFIG_UNIT && strcmp(entry->pattern, name) == 0 &&
-		    !target_table_visit(discovery->target_table, is_of_entry, &entry_search))
+		    !target_table_visit(discovery->target_table, is_of_entry, (void *)(uintptr_t)entry->name))
 			return entry->name;
 	}
 
@@ -869,8 +840,7 @@ static size_t await_units(const struct discovery *discovery, mono_t now, struct 
 	polled = unit_bus_await(discovery->units, now, ret, &due) && may;
 	if (!may || mono_diff(least, due) > 0)
 		due = least; /* what is due all the time is no reason to look all the time */
-	if (mono_diff(*until, due) > 0)
-		*until = due;
+	lower_to(until, due);
 
 	return polled;
 }
@@ -922,11 +892,10 @@ static void ask_for_units(struct discovery *discovery)
 		return;
 
 	snprintf(discovery->state.units.why, sizeof(discovery->state.units.why), "%s", why ? why : "");
-	if (!why && !discovery->units && unit_bus_new(&options, &discovery->units) < 0)
+	if (!why && !discovery->units && unit_bus_new(&options, &discovery->units, &discovery->matcher->units) < 0)
 		return; /* without memory: with the next scan */
 
 	discovery->units_due = discovery->units && want_units(discovery) < 0;
-	discovery->matcher->units = discovery->units ? unit_bus_units(discovery->units) : NULL;
 }
 
 /* ---- processes that ended ---- */
@@ -990,10 +959,7 @@ static struct pid_owner owner_of_pid(const struct discovery *discovery, int32_t 
 	return (struct pid_owner){ .start_ticks = stat.start_ticks, .exiting = stat.exiting };
 }
 
-/*
- * Its exit record, to the targets that it is. renamed: it may be watched under the name that it had
- * before. True: there was one.
- */
+/* True: it is watched. renamed: it may be watched under the name that it had before. */
 static bool end_targets(struct discovery *discovery, const struct procevent *end, bool renamed,
 			const struct sample *counters)
 {
@@ -1067,7 +1033,6 @@ static void subscription_free(struct process_subscription *subscription)
 	free(subscription);
 }
 
-/* Fills in what discovery_state says of events. */
 static void add_event_counts(const struct discovery *discovery, struct discovery_state *ret)
 {
 	const struct process_subscription *subscription = discovery->subscription;
@@ -1124,10 +1089,7 @@ static int subscription_new(const struct discovery *discovery, struct process_su
 	return 0;
 }
 
-/*
- * Events of cgroups are read while an entry selects cgroups by path. What cannot be watched is
- * found by scans.
- */
+/* Wanted while an entry selects cgroups by path. What cannot be watched is found by scans. */
 static void subscribe_cgroups(struct discovery *discovery, bool wanted)
 {
 	wanted = wanted && discovery->matcher->by_path;
@@ -1179,7 +1141,6 @@ static void subscribe(struct discovery *discovery)
 
 /* ---- the CPU share of events ---- */
 
-/* Takes the CPU time since the last call out of the token bucket. */
 static void charge_cpu(struct process_subscription *subscription, mono_t now)
 {
 	uint64_t cpu_ns = real_clock_thread_cpu();
@@ -1327,7 +1288,6 @@ static void look_at_due_processes(struct discovery *discovery, mono_t now)
 	}
 }
 
-/* When events of processes may be read again. */
 static mono_t processes_readable_at(const struct discovery *discovery, mono_t now)
 {
 	const struct process_subscription *subscription = discovery->subscription;
@@ -1370,10 +1330,7 @@ static void visit_new_cgroup(void *ctx, const char *path)
 		read_process_events(discovery, discovery_pulse(discovery));
 }
 
-/*
- * Its processes were met before it had its name: where they count and not the cgroup, a scan finds
- * them.
- */
+/* Processes met before it had its name: where they count and not the cgroup, a scan finds them. */
 static void visit_named_container(void *ctx, const char *path)
 {
 	struct discovery *discovery = ctx;
@@ -1382,10 +1339,7 @@ static void visit_named_container(void *ctx, const char *path)
 	discovery->again |= match_cgroup_path(discovery, path) < 0;
 }
 
-/*
- * It has another name, or has labels now. Targets that are no longer selected leave with the next
- * scan.
- */
+/* Another name, or labels. Targets that are no longer selected leave with the next scan. */
 static void visit_other_container(void *ctx, const char *path)
 {
 	struct discovery *discovery = ctx;
@@ -1411,7 +1365,6 @@ static void read_cgroup_events(struct discovery *discovery, mono_t now)
 	discovery->again |= !whole;
 }
 
-/* Reads all events, of each source that is not suspended. */
 static void read_events(struct discovery *discovery, mono_t now)
 {
 	discovery->events_read = now;
@@ -1431,12 +1384,6 @@ static void read_events_in_scan(struct discovery *discovery, mono_t now)
 
 /* ---- waiting for events ---- */
 
-static void lower_to(mono_t *until, mono_t at)
-{
-	if (mono_diff(*until, at) > 0)
-		*until = at;
-}
-
 static mono_t later_of(mono_t one, mono_t other)
 {
 	return mono_diff(one, other) > 0 ? one : other;
@@ -1451,10 +1398,7 @@ static uint64_t give_back_pause(int64_t passed_ns)
 	return part < SETTLE_SELDOM_NS ? part : SETTLE_SELDOM_NS;
 }
 
-/*
- * True: the descriptor is to be polled. Not before it may be read again: it would be readable, and
- * would not be read.
- */
+/* True: the descriptor is to be polled, which is not before it may be read. */
 static bool await_process_events(const struct discovery *discovery, mono_t now, mono_t *until)
 {
 	struct process_subscription *subscription = discovery->subscription;
@@ -1510,10 +1454,7 @@ static size_t await_events(const struct discovery *discovery, mono_t now, struct
 
 /* ---- a scan ---- */
 
-/*
- * Between two steps of a scan: everything may be different afterwards. 0; -ECANCELED: the scan is
- * to be given up.
- */
+/* Everything may be different afterwards. 0; -ECANCELED: the scan is to be given up. */
 static int yield_in_scan(struct discovery *discovery)
 {
 	read_events_in_scan(discovery, update_pulse(discovery));
@@ -1538,10 +1479,7 @@ static bool in_watched_cgroup(struct discovery *discovery, struct process_facts 
 	return false;
 }
 
-/*
- * Whether what the entries ask of a process changes only when it runs. A sleeping process may be
- * moved to another cgroup, and its ancestors are known only by looking.
- */
+/* A sleeping process may be moved to another cgroup; its ancestors are known only by looking. */
 static bool may_skip(const struct discovery *discovery)
 {
 	return discovery->options.target_table.own_proc && !(discovery->matcher->needs & MATCH_CGROUP) &&
@@ -1584,10 +1522,7 @@ static void cache_process(struct discovery *discovery, const struct procfs_stat 
 		process_cache_enter(&discovery->process_cache, &record);
 }
 
-/*
- * A process that cannot be read is counted and passed over; being out of descriptors or memory ends
- * the scan.
- */
+/* One that cannot be read is passed over; being out of descriptors or memory ends the scan. */
 static int visit_process(struct discovery *discovery, int32_t pid, struct process_facts *process_facts)
 {
 	struct process_match match = { 0 };
@@ -1661,7 +1596,6 @@ static int visit_cgroup(void *ctx, const char *path)
 	return match_cgroup_path(discovery, path);
 }
 
-/* Reads effective limits again if that is due; they may take as much CPU as a scan. */
 static void refresh_limits(struct discovery *discovery, mono_t now)
 {
 	int64_t age = mono_diff(now, discovery->limits_read);
@@ -1679,17 +1613,6 @@ static void refresh_limits(struct discovery *discovery, mono_t now)
 	while (!discovery->limits_due && target_table_refresh_some_limits(discovery->target_table, now, &part))
 		discovery->limits_due = yield_in_scan(discovery) < 0; /* given up: once more, then */
 	discovery->limits_cpu_ns = real_clock_thread_cpu() - cpu;
-}
-
-static int visit_all(struct discovery *discovery)
-{
-	int r = visit_processes(discovery);
-
-	if (r == 0 && discovery->matcher->by_path)
-		r = cgroup_watch_walk(discovery->cgroups, discovery->options.target_table.mounts, visit_cgroup,
-				      discovery);
-
-	return r == -E2BIG ? 0 : r;
 }
 
 /* What the sampler gave back: the ends of many take their time. */
@@ -1723,7 +1646,11 @@ static int scan_locked(struct discovery *discovery)
 	baseline_scan_begin(discovery->baseline, began);
 	thread_selection_begin(discovery->thread_selection);
 	discovery->process_cache.scan++;
-	r = visit_all(discovery);
+	r = visit_processes(discovery);
+	if (r == 0 && discovery->matcher->by_path)
+		r = cgroup_watch_walk(discovery->cgroups, discovery->options.target_table.mounts, visit_cgroup,
+				      discovery);
+	r = r == -E2BIG ? 0 : r;
 	if (r < 0)
 		process_cache_sweep(&discovery->process_cache, true); /* what it met it has not told everybody */
 	if (r == -ECANCELED)
@@ -1757,10 +1684,7 @@ static int scan_locked(struct discovery *discovery)
 
 /* ---- the thread ---- */
 
-/*
- * Whether the next scan is only a safety net: events report all that it could find, no target waits
- * for room, and none is new since the last one, to be compared with its baseline.
- */
+/* Events report all it could find, no target waits for room, none waits for its first baseline. */
 static bool is_safety_net(const struct discovery *discovery, const struct target_table_counts *counts)
 {
 	const struct matcher *matcher = discovery->matcher;
@@ -1789,7 +1713,6 @@ static uint64_t pause_before_scan(const struct discovery *discovery)
 	return pause > least ? pause : least;
 }
 
-/* Sleeps, without the lock, until an event or until then. */
 static void sleep_unlocked(struct discovery *discovery, mono_t now, mono_t until)
 {
 	struct pollfd fds[POLL_MAX];
@@ -1859,10 +1782,18 @@ static void *discovery_run(void *argument)
 	return NULL;
 }
 
-int discovery_seek(struct discovery *discovery)
+int discovery_start(struct discovery *discovery, bool subscribe_first)
 {
 	sigset_t all, before;
 	int r;
+
+	if (discovery->running)
+		return 0;
+	if (subscribe_first) {
+		fair_mutex_enter(&discovery->lock);
+		subscribe(discovery);
+		fair_mutex_leave(&discovery->lock);
+	}
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -1872,18 +1803,6 @@ int discovery_seek(struct discovery *discovery)
 	discovery->running = r == 0;
 
 	return -r;
-}
-
-int discovery_start(struct discovery *discovery)
-{
-	if (discovery->running)
-		return 0;
-
-	fair_mutex_enter(&discovery->lock);
-	subscribe(discovery);
-	fair_mutex_leave(&discovery->lock);
-
-	return discovery_seek(discovery);
 }
 
 /* Waits for the end of the thread, once; later only asks. True: it has ended. */
@@ -1911,7 +1830,7 @@ bool discovery_stop(struct discovery *discovery)
 		return true;
 
 	discovery->stop = true;
-	wake_thread(discovery);
+	signal_eventfd(discovery->wake_fd);
 	discovery->abandoned = !join_thread(discovery);
 	discovery->running = discovery->abandoned;
 	discovery->stop = discovery->abandoned;
@@ -2007,7 +1926,7 @@ int discovery_reload(struct discovery *discovery, const struct config *config)
 		process_cache_sweep(&discovery->process_cache, true);
 		discovery->limits_due = discovery->units_due = true;
 		discovery->rescan = true;
-		wake_thread(discovery);
+		signal_eventfd(discovery->wake_fd);
 	}
 	fair_mutex_leave(&discovery->lock);
 
@@ -2092,7 +2011,7 @@ bool discovery_unit(struct discovery *discovery, const char *cgroup, struct unit
 
 	fair_mutex_enter(&discovery->lock);
 	if (discovery->units)
-		unit = unit_table_of(unit_bus_units(discovery->units), cgroup);
+		unit = unit_table_of(discovery->matcher->units, cgroup);
 	if (unit)
 		report_unit(unit, ret);
 	fair_mutex_leave(&discovery->lock);

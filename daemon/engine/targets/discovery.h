@@ -118,16 +118,11 @@ int discovery_reload(struct discovery *discovery, const struct config *config);
 mono_t discovery_pulse(const struct discovery *discovery);
 
 /*
- * Starts the thread, which begins with a scan, then reads events, if that is wanted and possible. 0
- * or -errno.
+ * Starts the thread, unless it runs; it begins with a scan. Events are subscribed to, if that is
+ * wanted and possible, after that scan, or first: then a process that is started from now on is
+ * reported. 0 or -errno.
  */
-int discovery_seek(struct discovery *discovery);
-
-/*
- * Subscribes to events, if that is wanted and possible, and starts the thread, which begins with a
- * scan, unless it runs: a process that is started from now on is reported. 0 or -errno.
- */
-int discovery_start(struct discovery *discovery);
+int discovery_start(struct discovery *discovery, bool subscribe_first);
 
 /*
  * The first scan of the thread: a descriptor, owned by discovery, that is readable when the scan is

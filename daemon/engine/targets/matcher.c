@@ -75,7 +75,6 @@ struct process_tree {
 	bool belated;
 };
 
-/* 0 or -ENOMEM. Nothing allocates later. */
 static int process_tree_new(struct process_tree **ret)
 {
 	struct process_tree *tree = calloc(1, sizeof(*tree));
@@ -88,7 +87,6 @@ static int process_tree_new(struct process_tree **ret)
 	return 0;
 }
 
-/* NULL is fine. */
 static void process_tree_free(struct process_tree *tree)
 {
 	free(tree);
@@ -121,7 +119,6 @@ static struct node *node_find(struct process_tree *tree, int32_t pid)
 	return index != NO_NODE ? node_at(tree, index) : NULL;
 }
 
-/* NULL: no room. */
 static struct node *node_add(struct process_tree *tree, int32_t pid)
 {
 	uint32_t index = tree->free;
@@ -174,10 +171,7 @@ static void link_to_parent(struct process_tree *tree, struct node *node, struct 
 	parent->first = index_of(tree, node);
 }
 
-/*
- * The node after this one in a walk below top, parents first; below: its children too. NULL: the
- * end.
- */
+/* The next node below top, parents first; below: its children too. NULL: the end. */
 static struct node *next_below(struct process_tree *tree, const struct node *top, struct node *node, bool below)
 {
 	if (below && node->first != NO_NODE)
@@ -188,10 +182,7 @@ static struct node *next_below(struct process_tree *tree, const struct node *top
 	return node != top ? node_at(tree, node->next) : NULL;
 }
 
-/*
- * Adds it, and what is below it, to these trees. A node that has them ends the walk down
- * (invariant).
- */
+/* To it and all below. A node that has these trees ends the walk down (invariant). */
 static void add_trees(struct process_tree *tree, struct node *top, uint64_t bits)
 {
 	if ((top->bits & bits) == bits)
@@ -257,10 +248,7 @@ static void node_remove(struct process_tree *tree, struct node *node)
 
 /* ---- events and observations ---- */
 
-/*
- * Whether a fork event is of another process than the known one with that pid: of one that was met
- * in this scan the event may be late.
- */
+/* Whether a fork is of another process than the known one; of one met in this scan it may be late. */
 static bool is_successor(const struct process_tree *tree, const struct node *known)
 {
 	return known->ended || known->forked || (known->start_ticks != 0 && known->seen != tree->scan);
@@ -313,10 +301,7 @@ static uint64_t process_tree_met(struct process_tree *tree, const struct process
 	return node->bits;
 }
 
-/*
- * It has ended: its children stay in its trees. If it is met again (only its main thread had ended)
- * it has not.
- */
+/* Its children stay in its trees. Met again (only its main thread had ended) it is alive. */
 static void process_tree_ended(struct process_tree *tree, int32_t pid)
 {
 	struct node *node = node_find(tree, pid);
@@ -351,7 +336,6 @@ static bool process_tree_find(const struct process_tree *tree, int32_t pid, uint
 
 /* ---- all nodes ---- */
 
-/* A scan of all processes begins. */
 static void process_tree_begin(struct process_tree *tree)
 {
 	tree->scan++;
@@ -365,10 +349,7 @@ static void process_tree_sweep(struct process_tree *tree)
 			node_remove(tree, node_at(tree, i));
 }
 
-/*
- * Whether processes came into a tree after they had been met, since the last call: a scan has to
- * meet them once more.
- */
+/* Whether, since the last call, processes came into a tree after they were met. */
 static bool process_tree_take_belated(struct process_tree *tree)
 {
 	bool belated = tree->belated;

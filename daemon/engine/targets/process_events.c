@@ -63,7 +63,6 @@ static int open_socket(int protocol, int receive_bytes)
 	return TAKE_FD(fd);
 }
 
-/* message begins with its struct nlmsghdr. 0 or -errno. */
 static int send_message(int fd, void *message, size_t len)
 {
 	struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };
@@ -96,10 +95,7 @@ static ssize_t receive_answer(int fd, void *buf, size_t cap)
 #define EVENT_AT (sizeof(struct nlmsghdr) + sizeof(struct cn_msg))
 #define DATA_AT (EVENT_AT + offsetof(struct proc_event, event_data))
 
-/*
- * Accepts answers, exec, and fork, comm and exit of the first thread of a process. Loads are
- * big-endian, while the words of a message are in the machine's order.
- */
+/* Accepts answers, exec; fork, comm and exit of first threads. Loads are big-endian. */
 static int filter_threads(int fd)
 {
 	struct sock_filter code[] = {
@@ -216,7 +212,6 @@ static int send_generic(int fd, uint16_t type, uint8_t command, uint16_t attribu
 	return send_message(fd, &message, offsetof(struct generic_message, text) + ((len + 3) & ~(size_t)3));
 }
 
-/* Subscribes to exit records of all possible CPUs. */
 static int register_exit_records(int fd, uint16_t family, uint8_t *buf)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_CONF);
@@ -237,10 +232,7 @@ static int register_exit_records(int fd, uint16_t family, uint8_t *buf)
 	return r;
 }
 
-/*
- * A socket with the exit records of taskstats, of all CPUs. *ret_family: the type of its messages.
- * Errors as open_connector; -ENOENT: the kernel has no taskstats.
- */
+/* Exit records of all CPUs. Errors as open_connector; -ENOENT: the kernel has no taskstats. */
 static int open_taskstats(int receive_bytes, uint16_t *ret_family)
 {
 	AUTO_CLOSE int fd = open_socket(NETLINK_GENERIC, receive_bytes);

@@ -146,7 +146,6 @@ struct target_table {
 
 /* ---- lines of limits ---- */
 
-/* What follows from the tree as it is. */
 static void line_settle(const struct target_table *table, struct target_limits_line *line)
 {
 	struct cgroup_limits limits;
@@ -209,10 +208,7 @@ static void line_drop(struct target_table *table, struct target_limits_line *lin
 	free(line);
 }
 
-/*
- * Holds the line of this text in the place of *held, which may be NULL, or that very line. 0;
- * -ENOMEM.
- */
+/* Holds the line of this text in the place of *held, which may be NULL. 0; -ENOMEM. */
 static int line_hold(struct target_table *table, const char *text, size_t len, struct target_limits_line **held)
 {
 	struct target_limits_line *line = *held;
@@ -235,7 +231,6 @@ static int line_hold(struct target_table *table, const char *text, size_t len, s
 
 /* ---- entries ---- */
 
-/* Copies name. The caller holds it. NULL: no memory. */
 static struct target_table_entry *entry_new(const char *name, uint32_t number)
 {
 	struct target_table_entry *entry = calloc(1, sizeof *entry);
@@ -290,17 +285,44 @@ static bool target_has_comm(int procfd, const struct process_observation *seen)
 	return strlen(seen->comm) == (size_t)len && memcmp(seen->comm, comm, (size_t)len) == 0;
 }
 
+/* The strings of a target, which the table owns; what.entry is the entry's. */
+static const size_t strings[] = { offsetof(struct target, name),   offsetof(struct target, key),
+				  offsetof(struct target, comm),   offsetof(struct target, cmdline),
+				  offsetof(struct target, cgroup), offsetof(struct target, container) };
+
+static const char **string_of(const struct target *what, size_t i)
+{
+	return (const char **)((uintptr_t)what + strings[i]);
+}
+
+/* Replaces all by copies of wanted's, which may be the same. False: no memory, nothing changed. */
+static bool set_strings(struct target *what, const struct target *wanted)
+{
+	char *copies[ARRAY_LEN(strings)];
+	bool whole = true;
+
+	for (size_t i = 0; i < ARRAY_LEN(strings); i++) {
+		const char *text = *string_of(wanted, i);
+
+		copies[i] = strdup(text ? text : "");
+		whole &= copies[i] != NULL;
+	}
+	for (size_t i = 0; i < ARRAY_LEN(strings); i++) {
+		free(whole ? (char *)(uintptr_t)*string_of(what, i) : copies[i]);
+		if (whole)
+			*string_of(what, i) = copies[i];
+	}
+
+	return whole;
+}
+
 /* Must be in no map, and not lent to the sampler. */
 static void target_free(struct target_table_target *target)
 {
 	sampler_target_release(&target->sampled);
 	entry_drop(target->entry);
-	free((char *)(uintptr_t)target->what.name);
-	free((char *)(uintptr_t)target->what.key);
-	free((char *)(uintptr_t)target->what.comm);
-	free((char *)(uintptr_t)target->what.cmdline);
-	free((char *)(uintptr_t)target->what.cgroup);
-	free((char *)(uintptr_t)target->what.container);
+	for (size_t i = 0; i < ARRAY_LEN(strings); i++)
+		free((char *)(uintptr_t)*string_of(&target->what, i));
 	free(target);
 }
 
@@ -312,23 +334,18 @@ static struct target_table_target *target_new(struct target_table_entry *entry, 
 	if (!target)
 		return NULL;
 
+	target->what = *what;
+	for (size_t i = 0; i < ARRAY_LEN(strings); i++)
+		*string_of(&target->what, i) = NULL;
+	if (!set_strings(&target->what, what)) {
+		free(target);
+		return NULL;
+	}
+	target->what.entry = entry->name;
 	target->entry = entry_hold(entry);
 	target->sampled.user = target;
-	target->what = *what;
-	target->what.entry = entry->name;
-	target->what.name = strdup(what->name);
-	target->what.key = strdup(what->key);
-	target->what.comm = strdup(what->comm);
-	target->what.cmdline = strdup(what->cmdline);
-	target->what.cgroup = strdup(what->cgroup);
-	target->what.container = strdup(what->container ? what->container : "");
-	if (target->what.name && target->what.key && target->what.comm && target->what.cmdline && target->what.cgroup &&
-	    target->what.container)
-		return target;
 
-	target_free(target);
-
-	return NULL;
+	return target;
 }
 
 /* An entry that can mean only one process at a time gives it its own name. */
@@ -383,56 +400,33 @@ static struct target_table_target *process_target_new(struct target_table_entry 
 	return target;
 }
 
-static void replace_string(const char **at, char *text)
-{
-	free((char *)(uintptr_t)*at);
-	*at = text;
-}
-
 /* Replaces comm, cmdline, cgroup and container (NULL: none). False: no memory, nothing changed. */
 static bool target_set_description(struct target *what, const struct process_observation *seen,
 				   const struct container *container)
 {
+	struct target wanted = *what;
 	char packed[CONTAINER_PACKED_MAX];
 
 	pack_container(container, packed);
+	wanted.comm = seen->comm;
+	wanted.cmdline = seen->cmdline;
+	wanted.cgroup = seen->cgroup;
+	wanted.container = packed;
 
-	char *comm = strdup(seen->comm), *cmdline = strdup(seen->cmdline), *cgroup = strdup(seen->cgroup);
-	char *contained = strdup(packed);
-
-	if (comm && cmdline && cgroup && contained) {
-		replace_string(&what->comm, comm);
-		replace_string(&what->cmdline, cmdline);
-		replace_string(&what->cgroup, cgroup);
-		replace_string(&what->container, contained);
-		return true;
-	}
-	free(comm);
-	free(cmdline);
-	free(cgroup);
-	free(contained);
-
-	return false;
+	return set_strings(what, &wanted);
 }
 
 /* Replaces name and container. False: no memory, nothing changed. */
 static bool target_set_container(struct target *what, const char *name, const struct container *container)
 {
+	struct target wanted = *what;
 	char packed[CONTAINER_PACKED_MAX];
 
 	pack_container(container, packed);
+	wanted.name = name;
+	wanted.container = packed;
 
-	char *called = strdup(name), *contained = strdup(packed);
-
-	if (called && contained) {
-		replace_string(&what->name, called);
-		replace_string(&what->container, contained);
-		return true;
-	}
-	free(called);
-	free(contained);
-
-	return false;
+	return set_strings(what, &wanted);
 }
 
 /* A description has room for a kilobyte (lib/model/target.h), in which a path is three times. */
@@ -599,10 +593,7 @@ static void unlink_target(struct target_table *table, struct target_table_target
  * has it when the refresh is over: until then it has what it had.
  */
 
-/*
- * Reads the limits of a process or a cgroup. What cannot be read stays as it was; of a new one it
- * is unavailable. 0; -ENOMEM.
- */
+/* What cannot be read stays as it was, at first unavailable. 0; -ENOMEM. */
 static int read_line(struct target_table *table, struct target_table_target *target)
 {
 	struct target_limits_line **line = &target->membership.line;
@@ -617,7 +608,6 @@ static int read_line(struct target_table *table, struct target_table_target *tar
 	return len < 0 ? 0 : line_hold(table, text, (size_t)len, line);
 }
 
-/* Hands them to the sampler. */
 static void apply_limits(struct target_table_target *target)
 {
 	struct target_membership *membership = &target->membership;
@@ -719,7 +709,6 @@ static bool is_to_be_asked(const struct target_table *table, const struct target
 	       ran_noticeably(table, membership, runs, time_since(membership->asked, now)) || is_its_turn(target, now);
 }
 
-/* True: its cgroup was read. */
 static bool follow_process(struct target_table *table, struct target_table_target *target, mono_t now)
 {
 	struct target_membership *membership = &target->membership;
@@ -775,10 +764,7 @@ static void refresh_end(struct target_table *table)
 			settle_group_limits(&table->options, table->list.entries[i]->group);
 }
 
-/*
- * What a refresh has settled moves to the tail of its list, so the head is the next, until it is of
- * this round.
- */
+/* Settled lines move to the tail: the head is the next, until it is of this round. */
 static bool refresh_next_line(struct target_table *table)
 {
 	struct target_limits_line *line = TAILQ_FIRST(&table->all_lines);
@@ -808,14 +794,19 @@ static bool refresh_next_target(struct target_table *table, mono_t now, unsigned
 	return true;
 }
 
+static void report_alive(const struct target_table *table)
+{
+	if (table->options.alive)
+		table->options.alive(table->options.alive_ctx);
+}
+
 bool target_table_refresh_some_limits(struct target_table *table, mono_t now, unsigned *part)
 {
 	unsigned cost_us = 0;
 
 	if (*part == 0)
 		refresh_begin(table);
-	if (table->options.alive)
-		table->options.alive(table->options.alive_ctx);
+	report_alive(table);
 	for (; *part < LIMIT_TREE_PARTS && cost_us < SLICE_US; (*part)++)
 		cost_us += (unsigned)limit_tree_refresh(table->tree, *part) * DIRECTORY_US;
 	while (cost_us < SLICE_US && refresh_next_line(table))
@@ -971,7 +962,6 @@ static int list_make(const struct target_table_options *options, const struct en
  */
 #define TIER_CHANGES_MAX 256u
 
-/* Whether a new process starts with its descriptors closed. */
 static bool starts_closed(struct target_table *table)
 {
 	if (table->tiers.making_way == 0 && !descriptors_short(table->options.procfd))
@@ -982,7 +972,6 @@ static bool starts_closed(struct target_table *table)
 	return true;
 }
 
-/* Whether a rule is about the targets of an entry. */
 static bool rule_is_about(const struct config_rule *rule, const char *entry)
 {
 	for (size_t i = 0; i < rule->target_count; i++)
@@ -992,10 +981,7 @@ static bool rule_is_about(const struct config_rule *rule, const char *entry)
 	return rule->target_count == 0;
 }
 
-/*
- * What is read of a process even while its descriptors are closed: peaks and the number of
- * descriptors, if a rule looks at them; and how long it may go without a look while it is idle.
- */
+/* What is read of a process with closed descriptors, for rules; and how seldom while it is idle. */
 static void set_needs(struct target_table *table, struct target_table_target *target)
 {
 	const struct config *config = table->options.config;
@@ -1048,7 +1034,6 @@ static int tiers_add(void *ctx, struct target_table_target *target)
 	return 0;
 }
 
-/* The hottest first. */
 static int compare_heat(const void *a, const void *b)
 {
 	const struct target_table_target *const *x = a, *const *y = b;
@@ -1061,15 +1046,22 @@ static int compare_heat(const void *a, const void *b)
 	return 0;
 }
 
-/* False: there are no descriptors for more. */
-static bool open_files(struct target_table *table, struct target_table_target *target)
+/* What is read of a process. */
+static struct source_options source_options_of(const struct target_table *table)
 {
 	const struct config_sampling *sampling = &table->options.config->sampling;
-	struct source_options wanted = {
+
+	return (struct source_options){
 		.peak_interval_ns = sampling->peak_interval_ns,
 		.fds_interval_ns = sampling->fds_interval_ns,
 		.reset_peaks = sampling->reset_peaks,
 	};
+}
+
+/* False: there are no descriptors for more. */
+static bool open_files(struct target_table *table, struct target_table_target *target)
+{
+	struct source_options wanted = source_options_of(table);
 
 	if (descriptors_short(table->options.procfd))
 		return false;
@@ -1101,10 +1093,7 @@ static bool is_hotter(const struct target_table_target *cold, const struct targe
 	       more * more > CHANCE * ((uint64_t)cold->heat + warm->heat);
 }
 
-/*
- * Those that ran least and longest ago close theirs: for cgroups, and for the closed ones that
- * still wait.
- */
+/* Those that ran least and longest ago give way to cgroups, and to closed ones that are hotter. */
 static void close_coldest(const struct tiers *tiers, struct target_table_target **cold, size_t waiting,
 			  size_t making_way)
 {
@@ -1138,10 +1127,7 @@ static void balance_tiers(struct target_table *table, struct tiers *tiers)
 	table->counts.cold = tiers->cold;
 }
 
-/*
- * After a whole scan: has some descriptors closed and opens others. Without memory for that nothing
- * changes.
- */
+/* After a whole scan. Without memory nothing changes. */
 static void tiers_balance(struct target_table *table)
 {
 	struct tiers tiers = { .count = table->counts.processes };
@@ -1194,10 +1180,7 @@ static void number_target(struct target_table *table, struct target_table_target
 	target->seen = scan;
 }
 
-/*
- * Lends an opened target to the sampler and enters it; if the queue is full the next scan meets it
- * again. Frees it otherwise. 0; -ENOMEM.
- */
+/* Queue full: freed, the next scan meets it again. 0; -ENOMEM. */
 static int lend_target(struct target_table *table, struct target_table_target *target)
 {
 	int r = reserve_targets(table, 1);
@@ -1218,7 +1201,6 @@ static int lend_target(struct target_table *table, struct target_table_target *t
 	return 0;
 }
 
-/* Asks the sampler to give it back. False: the queue is full. */
 static bool ask_back(struct target_table *table, struct target_table_target *target)
 {
 	target->leaving = samplers_remove(table->options.samplers, &target->sampled);
@@ -1318,10 +1300,7 @@ static void lend_groups(struct target_table *table)
 	}
 }
 
-/*
- * Asks back the targets of dismissed entries, groups only after all their members; then lends
- * groups that are not lent yet.
- */
+/* Members of dismissed entries are asked back before their groups; then groups are lent. */
 static void settle_debts(struct target_table *table)
 {
 	if (!table->owing)
@@ -1344,7 +1323,6 @@ static void credit_group(const struct target_table_target *target)
 	source_entry_add_exit_usage(target->group->sampled.entry, target->sampled.entry, &end);
 }
 
-/* The sampler gave it back. */
 static void take_back(struct target_table *table, struct target_table_target *target, enum sampler_return why)
 {
 	if (why == SAMPLER_REFUSED)
@@ -1384,21 +1362,10 @@ void target_table_settle(struct target_table *table)
 	table->back_count = 0;
 }
 
-static void report_alive(const struct target_table *table)
-{
-	if (table->options.alive)
-		table->options.alive(table->options.alive_ctx);
-}
-
 static int reopen_one(void *ctx, struct target_table_target *target)
 {
 	struct target_table *table = ctx;
-	const struct config_sampling *sampling = &table->options.config->sampling;
-	struct source_options wanted = {
-		.peak_interval_ns = sampling->peak_interval_ns,
-		.fds_interval_ns = sampling->fds_interval_ns,
-		.reset_peaks = sampling->reset_peaks,
-	};
+	struct source_options wanted = source_options_of(table);
 	int r;
 
 	if (target->what.kind != TARGET_PROCESS || target->reading == table->reading || target->leaving)
@@ -1579,7 +1546,6 @@ void target_table_sweep(struct target_table *table, uint64_t scan)
  * ended is not back from the sampler yet.
  */
 
-/* The counters that it ends with. */
 static void end_target(struct target_table *table, struct target_table_target *target, const struct sample *counters)
 {
 	table->counts.ended += !target->ended;
@@ -1680,10 +1646,7 @@ struct renaming {
 	int error;
 };
 
-/*
- * Members of groups are not in the ring. A cgroup within another container inside of this one is
- * left to that container.
- */
+/* Members of groups are not in the ring. A container inside of this one has its own cgroups. */
 static int rename_contained(void *ctx, struct target_table_target *target)
 {
 	struct renaming *renaming = ctx;
@@ -1782,7 +1745,6 @@ bool target_table_credit(struct target_table *table, size_t entry, const struct 
 
 /* ---- reload ---- */
 
-/* Puts list into force. Cannot fail. */
 static void enforce(struct target_table *table, const struct entry_list *list, const struct config *config)
 {
 	for (size_t i = 0; i < table->list.count; i++)
@@ -1800,7 +1762,6 @@ static void enforce(struct target_table *table, const struct entry_list *list, c
 	table->options.config = config;
 }
 
-/* Whether something is read of processes now that was not before. */
 static bool reads_more(const struct config_sampling *before, const struct config_sampling *now)
 {
 	return (now->fds_interval_ns > 0 && before->fds_interval_ns == 0) ||

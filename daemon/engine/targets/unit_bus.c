@@ -176,7 +176,6 @@ static struct known_unit *known_of(struct unit *unit)
 	return (struct known_unit *)(void *)unit;
 }
 
-/* Frees it. */
 static void unit_table_remove(struct unit_table *table, struct known_unit *unit)
 {
 	map_remove(&table->objects, &unit->object_node);
@@ -189,7 +188,6 @@ static void unit_table_remove(struct unit_table *table, struct known_unit *unit)
 	free(unit);
 }
 
-/* NULL is fine. */
 static void unit_table_free(struct unit_table *table)
 {
 	if (!table)
@@ -202,7 +200,6 @@ static void unit_table_free(struct unit_table *table)
 	free(table);
 }
 
-/* 0 or -ENOMEM. */
 static int unit_table_new(struct unit_table **ret)
 {
 	struct unit_table *table = calloc(1, sizeof(*table));
@@ -219,7 +216,6 @@ static int unit_table_new(struct unit_table **ret)
 	return 0;
 }
 
-/* NULL: there is none. */
 static struct known_unit *unit_table_find(const struct unit_table *table, const char *object)
 {
 	uint64_t hash = map_hash(object, strlen(object));
@@ -308,10 +304,7 @@ static bool is_cgroup_path(const char *cgroup)
 	return true;
 }
 
-/*
- * Where its processes are now. If that is no path of a cgroup below the root (""), the last one
- * stays. 0; -ENOMEM: nothing has changed.
- */
+/* Its cgroup now; with no path below the root ("") the last one stays. 0; -ENOMEM: no change. */
 static int unit_table_place(struct unit_table *table, struct known_unit *unit, const char *cgroup)
 {
 	char *copy;
@@ -332,7 +325,6 @@ static int unit_table_place(struct unit_table *table, struct known_unit *unit, c
 	return 0;
 }
 
-/* Whether it has a name that matches. */
 static bool unit_is_called(const struct known_unit *unit, const char *glob)
 {
 	for (const char *name = unit->shown.names; name && *name; name += strlen(name) + 1)
@@ -355,7 +347,6 @@ static const struct known_unit *with_cgroup(struct map_node *node, const char *c
 	return NULL;
 }
 
-/* The length of the path of the cgroup above; 0 for the root. */
 static size_t parent_length(const char *cgroup, size_t len)
 {
 	while (len > 0 && cgroup[--len] != '/')
@@ -448,7 +439,6 @@ static int call_systemd(struct unit_bus *bus, sd_bus_slot **ret, const char *pat
 
 /* ---- names ---- */
 
-/* May it be the name of a unit? */
 static bool is_unit_name(const char *name)
 {
 	size_t len = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789:-_.\\@");
@@ -481,10 +471,7 @@ static bool may_mean(const char *pattern, const char *suffix)
 	return !dot || strpbrk(dot, "*?[]") ? true : strcmp(dot, suffix) == 0;
 }
 
-/*
- * The name in the path of an object, if it may be one of a wanted unit with processes: ret has room
- * for UNIT_NAME_MAX and its NUL.
- */
+/* If it may be a wanted unit with processes. ret has room for UNIT_NAME_MAX and its NUL. */
 static bool name_of_object(const struct unit_bus *bus, const char *object, char *ret)
 {
 	char *name = NULL;
@@ -503,7 +490,6 @@ static bool name_of_object(const struct unit_bus *bus, const char *object, char 
 	return wanted;
 }
 
-/* Whether one of its names is wanted. */
 static bool is_wanted(const struct unit_bus *bus, const struct known_unit *unit)
 {
 	for (size_t i = 0; i < bus->wish_count; i++)
@@ -655,7 +641,6 @@ static void fetch_end(struct unit_bus_fetch *fetch)
 	fetch->unit = NULL;
 }
 
-/* Forgets it. */
 static void drop_unit(struct unit_bus *bus, struct known_unit *unit)
 {
 	if (unit->asking)
@@ -851,10 +836,7 @@ static void fetch_begin(struct unit_bus_fetch *fetch, struct known_unit *unit)
 		fail(bus, r, NULL);
 }
 
-/*
- * If the table was filled with units that turned out not to exist, lists name again those that had
- * no room.
- */
+/* Units that turned out not to exist have left room: lists name those again that had none. */
 static void relist_if_room(struct unit_bus *bus)
 {
 	if (!bus->overfull || !TAILQ_EMPTY(&bus->due) || bus->table->objects.count > UNIT_TABLE_MAX / 2)
@@ -864,7 +846,6 @@ static void relist_if_room(struct unit_bus *bus)
 	bus->relist = true;
 }
 
-/* Asks about those that are due. */
 static void ask_due(struct unit_bus *bus)
 {
 	struct known_unit *unit;
@@ -1306,7 +1287,6 @@ static void charge_cpu(struct unit_bus *bus, uint64_t cpu_ns)
 	bus->state.delays += !before && bus->spent_ns > BUDGET_NS;
 }
 
-/* True: there were some. */
 static bool take_messages(struct unit_bus *bus)
 {
 	bool any = false;
@@ -1428,7 +1408,7 @@ static int fetches_new(struct unit_bus *bus)
 	return 0;
 }
 
-int unit_bus_new(const struct unit_bus_options *options, struct unit_bus **ret)
+int unit_bus_new(const struct unit_bus_options *options, struct unit_bus **ret, const struct unit_table **ret_table)
 {
 	struct unit_bus *bus = calloc(1, sizeof(*bus));
 	int r;
@@ -1446,6 +1426,7 @@ int unit_bus_new(const struct unit_bus_options *options, struct unit_bus **ret)
 		unit_bus_free(bus);
 		return r;
 	}
+	*ret_table = bus->table;
 	*ret = bus;
 
 	return 0;
@@ -1501,11 +1482,6 @@ int unit_bus_want(struct unit_bus *bus, const char *const *names, size_t count)
 	}
 
 	return 0;
-}
-
-const struct unit_table *unit_bus_units(const struct unit_bus *bus)
-{
-	return bus->table;
 }
 
 void unit_bus_state(const struct unit_bus *bus, struct unit_bus_state *ret)

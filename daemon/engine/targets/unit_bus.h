@@ -98,8 +98,8 @@ struct unit_bus_state {
 	uint64_t delays;            /* seconds in which its CPU share was used up */
 };
 
-/* Nothing is wanted at first. 0 or -ENOMEM. */
-int unit_bus_new(const struct unit_bus_options *options, struct unit_bus **ret);
+/* Nothing is wanted at first. *ret_table is owned by the bus. 0 or -ENOMEM. */
+int unit_bus_new(const struct unit_bus_options *options, struct unit_bus **ret, const struct unit_table **ret_table);
 
 /* NULL is fine. */
 void unit_bus_free(struct unit_bus *bus);
@@ -118,9 +118,6 @@ bool unit_bus_read(struct unit_bus *bus, mono_t now);
  * lowered.
  */
 bool unit_bus_await(struct unit_bus *bus, mono_t now, struct pollfd *ret, mono_t *until);
-
-/* Owned by the bus, and always the same one. */
-const struct unit_table *unit_bus_units(const struct unit_bus *bus);
 
 /* As of now. */
 void unit_bus_state(const struct unit_bus *bus, struct unit_bus_state *ret);

@@ -922,7 +922,7 @@ START_TEST(one_without_a_name_becomes_a_target_without_another_scan)
 	make(root, path,
 	     scene_config("{\"sampling\": {\"rescan_interval\": \"1h\"}, \"targets\": [{\"name\": \"pods\", "
 			  "\"containers\": \"*\"}]}"));
-	ck_assert_int_eq(discovery_start(discovery), 0);
+	ck_assert_int_eq(discovery_start(discovery, true), 0);
 	scene_wait_for(watched() == 1);
 	samplers_tick(samplers);
 
@@ -946,7 +946,7 @@ START_TEST(processes_of_one_that_was_named_late_are_found_without_waiting_for_th
 			  "\"containers\": \"web\", \"per\": \"process\"}]}"));
 	ck_assert_uint_eq(targets(), 0);
 	put_docker(ID, "web");
-	ck_assert_int_eq(discovery_start(discovery), 0);
+	ck_assert_int_eq(discovery_start(discovery, true), 0);
 	scene_wait_for(watched() == 1);
 }
 END_TEST

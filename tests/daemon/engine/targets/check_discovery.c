@@ -343,7 +343,7 @@ START_TEST(where_events_report_everything_scans_are_further_apart)
 	make("/proc", NULL,
 	     scene_config("{\"sampling\": {\"rescan_interval\": \"100ms\"}, \"targets\": [{\"name\": \"a\", \"comm\": "
 			  "\"scene-none\"}]}"));
-	ck_assert_int_eq(discovery_start(discovery), 0);
+	ck_assert_int_eq(discovery_start(discovery, true), 0);
 	scene_wait_for((discovery_state(discovery, &state), state.scans >= 2));
 	if (state.source != PROCESS_EVENTS_NONE) {
 		scene_wait_for((discovery_state(discovery, &state), state.scan_interval_ns > 100 * NS_PER_MS));
@@ -372,7 +372,7 @@ START_TEST(the_thread_finds_processes_that_come_later)
 	     scene_config("{\"sampling\": {\"rescan_interval\": \"100ms\"}, \"targets\": [{\"name\": \"a\", \"comm\": "
 			  "\"scene-thread\"}]}"));
 	ck_assert_int_eq(samplers_start(samplers), 0);
-	ck_assert_int_eq(discovery_start(discovery), 0);
+	ck_assert_int_eq(discovery_start(discovery, true), 0);
 	scene_wait_for((discovery_state(discovery, &state), state.target_table.targets == 1));
 	actor_do(&actors[1], 'n', "scene-thread");
 	scene_wait_for((discovery_state(discovery, &state), state.target_table.targets == 2));

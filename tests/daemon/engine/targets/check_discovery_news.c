@@ -64,7 +64,7 @@ static void start(struct config *made, struct process_events_options listen)
 	};
 	ck_assert_int_eq(discovery_new(&options, &discovery), 0);
 	ck_assert_int_eq(samplers_start(samplers), 0);
-	ck_assert_int_eq(discovery_start(discovery), 0);
+	ck_assert_int_eq(discovery_start(discovery, true), 0);
 }
 
 static struct discovery_state state(void)

@@ -154,7 +154,7 @@ START_TEST(the_thread_looks_at_once)
 	     scene_config("{\"sampling\": {\"rescan_interval\": \"1h\"}, \"targets\": [{\"name\": \"a\", \"comm\": "
 			  "\"scene-none\"}]}"));
 	ck_assert_int_eq(samplers_start(samplers), 0);
-	ck_assert_int_eq(discovery_start(discovery), 0);
+	ck_assert_int_eq(discovery_start(discovery, true), 0);
 	scene_wait_for((discovery_state(discovery, &state), state.scans == 1));
 	reload(scene_config("{\"sampling\": {\"rescan_interval\": \"1h\"}, \"targets\": [{\"name\": \"a\", \"comm\": "
 			    "\"scene-reload\"}]}"));
@@ -172,7 +172,7 @@ START_TEST(however_long_the_interval_it_shows_life_while_it_waits)
 	mono_t made = discovery_pulse(discovery);
 
 	ck_assert_uint_gt(made.ns, 0);
-	ck_assert_int_eq(discovery_start(discovery), 0);
+	ck_assert_int_eq(discovery_start(discovery, true), 0);
 	scene_wait_for((discovery_state(discovery, &state), state.scans == 1));
 	for (int i = 0; i < 2; i++) {
 		mono_t before = discovery_pulse(discovery);
@@ -290,7 +290,7 @@ START_TEST(a_scan_that_takes_long_shows_life_and_gives_way_to_a_reload)
 	reload(pidfile_config(WEB));
 	ck_assert_uint_eq(targets(), 2 + PIDFILES);
 	make_pipes();
-	ck_assert_int_eq(discovery_start(discovery), 0);
+	ck_assert_int_eq(discovery_start(discovery, true), 0);
 	scene_wait_for((fd = open_pipe()) >= 0);
 	mono_t first = discovery_pulse(discovery);
 
@@ -423,7 +423,7 @@ START_TEST(reloads_while_everything_runs)
 		actors[i] = actor_start(i % 2 ? "reload-b" : "reload-a");
 	make("/proc", NULL, variant(0));
 	ck_assert_int_eq(samplers_start(samplers), 0);
-	ck_assert_int_eq(discovery_start(discovery), 0);
+	ck_assert_int_eq(discovery_start(discovery, true), 0);
 	for (int i = 1; i <= RELOADS; i++) {
 		reload(variant(i));
 		actor_do(&actors[i % (ACTORS - 1)], 'n', i % 3 ? "reload-a" : "reload-b");

@@ -62,7 +62,7 @@ START_TEST(questions_and_a_reload_are_answered_meanwhile)
 
 	make_stuck(files[_i], "{\"name\": \"w\", \"comm\": \"web\"}");
 	ck_assert_int_eq(samplers_start(samplers), 0);
-	ck_assert_int_eq(discovery_start(discovery), 0);
+	ck_assert_int_eq(discovery_start(discovery, true), 0);
 	fd = await_reader();
 	ck_assert_uint_eq(state().scans, 0);
 
@@ -88,7 +88,7 @@ START_TEST(it_is_not_waited_for_at_the_end_and_has_all_that_it_had_when_it_wakes
 
 	make_stuck(files[_i], "{\"name\": \"w\", \"comm\": \"web\"}, {\"name\": \"c\", \"cmdline\": \"--port\"}, "
 			      "{\"name\": \"g\", \"cgroup\": \"/system.slice/*\"}");
-	ck_assert_int_eq(discovery_start(discovery), 0);
+	ck_assert_int_eq(discovery_start(discovery, true), 0);
 	fd = await_reader();
 	scene_wait_for(state().reading == 10);
 	ck_assert(!discovery_stop(discovery));
@@ -118,8 +118,8 @@ START_TEST(the_first_scan_is_through_when_it_goes_on_also_if_it_was_begun_again)
 
 	make_stuck(files[_i], "{\"name\": \"w\", \"comm\": \"web\"}");
 	ck_assert_int_eq(discovery_first(discovery), DISCOVERY_SCANNING);
-	ck_assert_int_eq(discovery_seek(discovery), 0);
-	ck_assert_int_eq(discovery_start(discovery), 0);
+	ck_assert_int_eq(discovery_start(discovery, false), 0);
+	ck_assert_int_eq(discovery_start(discovery, true), 0);
 	fd = await_reader();
 	scene_wait_for(discovery_reading(discovery) == 10);
 
@@ -143,7 +143,7 @@ START_TEST(a_first_scan_that_fails_says_why)
 	make_files("{\"name\": \"w\", \"comm\": \"web\"}");
 	close(procfd);
 	procfd = -1;
-	ck_assert_int_eq(discovery_seek(discovery), 0);
+	ck_assert_int_eq(discovery_start(discovery, false), 0);
 	scene_wait_for(is_readable(discovery_first_fd(discovery)));
 	ck_assert_int_lt(discovery_first(discovery), 0);
 }

@@ -284,7 +284,7 @@ static bool started(struct config *made, enum process_events_source only)
 	options.target_table.procfd = procfd;
 	ck_assert_int_eq(discovery_new(&options, &discovery), 0);
 	ck_assert_int_eq(samplers_start(samplers), 0);
-	ck_assert_int_eq(discovery_start(discovery), 0);
+	ck_assert_int_eq(discovery_start(discovery, true), 0);
 	scene_wait_for((discovery_state(discovery, &now), now.scans >= 1));
 
 	return now.source == only;

@@ -97,7 +97,7 @@ static void start(const char *selector)
 	};
 	ck_assert_int_eq(discovery_new(&options, &discovery), 0);
 	ck_assert_int_eq(samplers_start(samplers), 0);
-	ck_assert_int_eq(discovery_start(discovery), 0);
+	ck_assert_int_eq(discovery_start(discovery, true), 0);
 }
 
 /* Steps the systemd that is played, too: for scene_wait_for. */
