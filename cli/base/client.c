@@ -179,7 +179,7 @@ static int ask_any(const struct ask *ask, struct buffer *ret)
 int ask_daemon(const struct ask *ask, struct json_document **ret)
 {
 	AUTO(buffer_release) struct buffer answer = { .max = ANSWER_MAX };
-	AUTO(ask_release) struct json_document *document = NULL;
+	AUTO(json_document_freep) struct json_document *document = NULL;
 	struct json_error error;
 	int rc = ask_any(ask, &answer);
 
@@ -199,9 +199,4 @@ int ask_daemon(const struct ask *ask, struct json_document **ret)
 	}
 	*ret = TAKE(document);
 	return EXIT_OK;
-}
-
-void ask_release(struct json_document **document)
-{
-	json_document_free(*document);
 }

@@ -53,7 +53,4 @@ struct ask {
  */
 int ask_daemon(const struct ask *ask, struct json_document **ret);
 
-/* For AUTO. */
-void ask_release(struct json_document **document);
-
 #endif

@@ -19,7 +19,7 @@
 
 static int request_reload(const char *socket)
 {
-	AUTO(ask_release) struct json_document *document = NULL;
+	AUTO(json_document_freep) struct json_document *document = NULL;
 	struct ask ask = {
 		.command = "spikewatch reload",
 		.socket = socket,
@@ -148,7 +148,7 @@ static bool is_blank(const char *target)
 
 static int request_trigger(const struct request *request)
 {
-	AUTO(ask_release) struct json_document *document = NULL;
+	AUTO(json_document_freep) struct json_document *document = NULL;
 	char line[512];
 	struct ask ask = { .command = "spikewatch trigger", .socket = request->socket, .request = line };
 	const struct json_node *root, *given;

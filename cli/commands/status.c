@@ -722,7 +722,7 @@ static void write_request(const struct status_query *query, char *buf, size_t ca
 
 static int ask_and_print(const struct request *request)
 {
-	AUTO(ask_release) struct json_document *document = NULL;
+	AUTO(json_document_freep) struct json_document *document = NULL;
 	char line[STATUS_QUERY_LINE_MAX];
 	struct ask ask = { .command = "spikewatch status", .socket = request->socket, .request = line };
 	int code;

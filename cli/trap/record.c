@@ -415,17 +415,15 @@ static int record_all(struct record *record, char **command)
 	return r;
 }
 
-/* Returns code. */
-static int release(struct record *record, int code)
+static void release(struct record *record)
 {
 	free(record->watched);
 	free(record->names);
-
-	return code;
 }
 
 int record_command(int argc, char **argv)
 {
+	AUTO(release)
 	struct record record = {
 		.output = "-",
 		.format_name = "spikewatch",
@@ -472,9 +470,9 @@ int record_command(int argc, char **argv)
 	if (make_room(&record) < 0)
 		return EXIT_TROUBLE;
 	if (check_request(&record, first < argc) < 0)
-		return release(&record, EXIT_USAGE);
+		return EXIT_USAGE;
 	if (!open_output(&record))
-		return release(&record, EXIT_TROUBLE);
+		return EXIT_TROUBLE;
 
 	log_open("spikewatch record", &(struct log_options){ .may_block = true });
 	interruption_catch();
@@ -482,5 +480,5 @@ int record_command(int argc, char **argv)
 	code = exit_code(&record, first < argc, code);
 	close(record.fd);
 
-	return release(&record, code);
+	return code;
 }

@@ -479,12 +479,6 @@ static int trap_session_new(const struct trap_session_options *options, struct t
 	return 0;
 }
 
-/* Judges new samples, and queues complete incidents for writing. 0 or -errno. */
-static int trap_session_poll(struct trap_session *trap)
-{
-	return dispatcher_poll(trap->dispatcher, clock_mono(&trap->clock));
-}
-
 /* All incidents that were wanted are complete. */
 static bool trap_session_done(const struct trap_session *trap)
 {
@@ -1068,7 +1062,7 @@ static bool is_over(struct trap *trap, mono_t now)
 static int wait_until_over(struct trap *trap)
 {
 	for (;;) {
-		int r = trap_session_poll(trap->session);
+		int r = dispatcher_poll(trap->session->dispatcher, clock_mono(&trap->clock));
 		mono_t now = clock_mono(&trap->clock);
 
 		print_written(trap);

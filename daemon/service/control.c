@@ -159,11 +159,6 @@ struct request_kind {
 		      struct control_rest *rest);
 };
 
-static void put_request_error(struct json_writer *json, const char *error)
-{
-	json_member_text(json, "error", error);
-}
-
 /* An answer is one object. NULL: no memory. */
 static struct json_writer *begin_answer(struct buffer *ret)
 {
@@ -191,7 +186,7 @@ static int refuse_request(const char *error, const char *line, struct buffer *re
 	if (!json)
 		return -ENOMEM;
 
-	put_request_error(json, error);
+	json_member_text(json, "error", error);
 	if (line)
 		json_member_text(json, "request", line);
 
@@ -250,7 +245,7 @@ static int answer_reload(const struct control_options *options, const char *argu
 	if (!json)
 		return -ENOMEM;
 	if (!done)
-		put_request_error(json, message);
+		json_member_text(json, "error", message);
 	json_member_object(json, "reload");
 	json_member_bool(json, "done", done);
 	json_member_text(json, "message", message);
@@ -266,57 +261,37 @@ struct target_search {
 	const char *name;
 	unsigned char encoded[TARGET_ENCODED_MAX];
 	size_t encoded_len, matches;
-	bool exact;
 	char suggestions[256];
 };
-
-static void keep_match(struct target_search *search, const struct target *target)
-{
-	search->encoded_len = target_encode(target, search->encoded, sizeof search->encoded);
-}
-
-static void suggest_target(struct target_search *search, const char *name)
-{
-	size_t len = strlen(search->suggestions);
-
-	snprintf(search->suggestions + len, sizeof search->suggestions - len, "%s%s", len ? ", " : "", name);
-}
 
 static int match_target(void *ctx, const struct evaluator_sight *sight)
 {
 	struct target_search *search = ctx;
 	const struct target *target = sight->target;
 
-	if (strcmp(target->name, search->name) == 0) {
-		search->exact = true;
-		search->matches = 1;
-		keep_match(search, target);
-		return 1;
-	}
-	if (strcmp(target->entry, search->name) != 0)
+	size_t len = strlen(search->suggestions);
+	bool exact = strcmp(target->name, search->name) == 0;
+
+	if (!exact && strcmp(target->entry, search->name) != 0)
 		return 0;
 
-	if (search->matches++ == 0)
-		keep_match(search, target);
+	search->matches = exact ? 1 : search->matches + 1;
+	if (search->matches == 1)
+		search->encoded_len = target_encode(target, search->encoded, sizeof search->encoded);
 	if (search->matches <= SUGGESTED_MAX)
-		suggest_target(search, target->name);
+		snprintf(search->suggestions + len, sizeof search->suggestions - len, "%s%s", len ? ", " : "",
+			 target->name);
 
-	return 0;
-}
-
-static const char *ticket_answer_name(enum incidents_answer answer)
-{
-	static const char *const names[] = {
-		[INCIDENTS_OPENED] = "opened",
-		[INCIDENTS_MERGED] = "merged",
-		[INCIDENTS_REFUSED] = "refused",
-	};
-
-	return names[answer];
+	return exact;
 }
 
 static int put_ticket(const struct incidents_ticket *ticket, struct buffer *ret)
 {
+	static const char *const answers[] = {
+		[INCIDENTS_OPENED] = "opened",
+		[INCIDENTS_MERGED] = "merged",
+		[INCIDENTS_REFUSED] = "refused",
+	};
 	struct json_writer *json = begin_answer(ret);
 	char error[256];
 
@@ -325,10 +300,10 @@ static int put_ticket(const struct incidents_ticket *ticket, struct buffer *ret)
 
 	if (ticket->answer == INCIDENTS_REFUSED) {
 		snprintf(error, sizeof error, "no incident was opened: %s", ticket->why);
-		put_request_error(json, error);
+		json_member_text(json, "error", error);
 	}
 	json_member_object(json, "trigger");
-	json_member_text(json, "answer", ticket_answer_name(ticket->answer));
+	json_member_text(json, "answer", answers[ticket->answer]);
 	json_member_text(json, "why", ticket->why);
 	json_member_text(json, "directory", ticket->directory);
 	json_member_text(json, "stem", ticket->stem);

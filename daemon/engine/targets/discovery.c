@@ -2029,6 +2029,9 @@ static void visit_unit(void *ctx, struct unit *unit)
 	const struct unit_visit *unit_visit = ctx;
 	struct unit_report reported;
 
+	if (!unit_visit->visitor->unit)
+		return;
+
 	report_unit(unit, &reported);
 	if (reported.name[0])
 		unit_visit->visitor->unit(unit_visit->visitor->ctx, &reported);
@@ -2038,7 +2041,8 @@ static void visit_missing(void *ctx, const char *name, enum unit_bus_answer answ
 {
 	const struct unit_visit *unit_visit = ctx;
 
-	if (answer == UNIT_BUS_MISSING && entry_without_targets(unit_visit->discovery, name))
+	if (unit_visit->visitor->missing && answer == UNIT_BUS_MISSING &&
+	    entry_without_targets(unit_visit->discovery, name))
 		unit_visit->visitor->missing(unit_visit->visitor->ctx, name, why);
 }
 

@@ -81,6 +81,7 @@ struct unit_report {
 	struct unit_facts facts;
 };
 
+/* Either may be NULL. */
 struct unit_visitor {
 	void (*unit)(void *ctx, const struct unit_report *unit);
 	/* There is no unit of this name, and no other target of the entry that selects it. */

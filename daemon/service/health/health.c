@@ -31,6 +31,18 @@
 /* Of jumps in a row one is logged in so much time, with the number of those before it. */
 #define HEALTH_JUMP_PAUSE_NS (60 * NS_PER_S)
 
+/* As condition_step, into about too. */
+static enum condition_turn step_condition(struct condition *condition, unsigned level, mono_t now,
+					  struct log_about *about)
+{
+	enum condition_turn turn = condition_step(condition, level, now, HEALTH_CALM_NS);
+
+	about->state = condition_state(turn);
+	about->lasted_ns = turn == CONDITION_ENDS ? condition_lasted_ns(condition) : 0;
+
+	return turn;
+}
+
 /* ---- the sampler ---- */
 
 static const struct {
@@ -150,12 +162,10 @@ void health_judge(struct health *health, const struct stats *threads, size_t cou
 
 void health_slowdown(struct health *health, uint32_t slowdown, double share)
 {
-	struct condition *budget = &health->budget;
 	struct log_about about = { .message = MESSAGE_BUDGET_EXCEEDED, .value = &share };
 	enum condition_turn turn =
-		condition_step(budget, slowdown > 1 ? condition_level(slowdown, 2) : 0, health->now, HEALTH_CALM_NS);
+		step_condition(&health->budget, slowdown > 1 ? condition_level(slowdown, 2) : 0, health->now, &about);
 
-	about.state = condition_state(turn);
 	if (turn == CONDITION_BEGINS || turn == CONDITION_WORSENS) {
 		about.count = slowdown;
 		log_about(LOG_WARNING, &about,
@@ -163,7 +173,6 @@ void health_slowdown(struct health *health, uint32_t slowdown, double share)
 			  "fits. Watch fewer targets, raise sampling.interval, or raise sampling.cpu_budget.",
 			  100 * share, slowdown);
 	} else if (turn == CONDITION_ENDS) {
-		about.lasted_ns = condition_lasted_ns(budget);
 		log_about(LOG_NOTICE, &about,
 			  "CPU budget kept again (%.1f %% of a core): sampling as configured, after %llu s",
 			  100 * share, (unsigned long long)(about.lasted_ns / NS_PER_S));
@@ -230,21 +239,15 @@ static void check_unwatched(struct health *health, enum health_unwatched kind, c
 		[UNWATCHED_UNLABELLED] = "the labels of all containers can be read",
 		[UNWATCHED_HASTY] = "processes start slowly enough to be read one by one again",
 	};
-	struct condition *condition = &health->unwatched[kind];
-	enum condition_turn turn = condition_step(condition, condition_level(count, 2), health->now, HEALTH_CALM_NS);
-	struct log_about about = {
-		.message = MESSAGE_TARGETS_UNWATCHED,
-		.state = condition_state(turn),
-		.count = count,
-	};
+	struct log_about about = { .message = MESSAGE_TARGETS_UNWATCHED, .count = count };
+	enum condition_turn turn =
+		step_condition(&health->unwatched[kind], condition_level(count, 2), health->now, &about);
 
-	if (turn == CONDITION_ENDS) {
-		about.lasted_ns = condition_lasted_ns(condition);
+	if (turn == CONDITION_ENDS)
 		log_about(LOG_NOTICE, &about, "%s, after %llu s", ends[kind],
 			  (unsigned long long)(about.lasted_ns / NS_PER_S));
-	} else if (turn != CONDITION_SAME) {
+	else if (turn != CONDITION_SAME)
 		log_unwatched(kind, state, &about);
-	}
 }
 
 /* What the limit should be, a multiple of 1024. */
@@ -257,14 +260,8 @@ static unsigned long long wanted_limit(const struct target_table_counts *counts,
 
 static void check_descriptors(struct health *health, const struct target_table_counts *counts)
 {
-	struct condition *cold = &health->cold;
-	enum condition_turn turn = condition_step(cold, condition_level(counts->cold, 2), health->now, HEALTH_CALM_NS);
-	struct log_about about = {
-		.message = MESSAGE_DESCRIPTORS_SHORT,
-		.state = condition_state(turn),
-		.count = counts->cold,
-		.lasted_ns = turn == CONDITION_ENDS ? condition_lasted_ns(cold) : 0,
-	};
+	struct log_about about = { .message = MESSAGE_DESCRIPTORS_SHORT, .count = counts->cold };
+	enum condition_turn turn = step_condition(&health->cold, condition_level(counts->cold, 2), health->now, &about);
 	struct rlimit limit = { 0 };
 
 	getrlimit(RLIMIT_NOFILE, &limit);
@@ -319,22 +316,15 @@ void health_discovery(struct health *health, const struct discovery_state *state
 
 void health_rules_behind(struct health *health, uint64_t lost_pages, mono_t now)
 {
-	struct condition *behind = &health->behind;
 	bool grew = lost_pages > health->lost_pages;
-	enum condition_turn turn;
 
-	if (!behind->on)
+	if (!health->behind.on)
 		health->lost_before = health->lost_pages;
 	health->lost_pages = lost_pages;
-	turn = condition_step(behind, grew ? condition_level(lost_pages - health->lost_before, 10) : 0, now,
-			      HEALTH_CALM_NS);
 
-	struct log_about about = {
-		.message = MESSAGE_RULES_BEHIND,
-		.state = condition_state(turn),
-		.count = lost_pages - health->lost_before,
-		.lasted_ns = turn == CONDITION_ENDS ? condition_lasted_ns(behind) : 0,
-	};
+	struct log_about about = { .message = MESSAGE_RULES_BEHIND, .count = lost_pages - health->lost_before };
+	enum condition_turn turn =
+		step_condition(&health->behind, grew ? condition_level(about.count, 10) : 0, now, &about);
 
 	if (turn == CONDITION_ENDS)
 		log_about(LOG_NOTICE, &about,

@@ -847,9 +847,10 @@ static void begin_sums(struct target_series *series)
 	}
 }
 
+/* Of ids, or of struct seen, which begins with one. */
 static int by_id(const void *a, const void *b)
 {
-	uint32_t left = ((const struct seen *)a)->id, right = ((const struct seen *)b)->id;
+	uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
 
 	return (left > right) - (left < right);
 }
@@ -921,13 +922,6 @@ static int take_id(void *ctx, const struct evaluator_sight *sight)
 	return buffer_append(ids, &sight->target->id, sizeof(sight->target->id));
 }
 
-static int compare_ids(const void *a, const void *b)
-{
-	uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
-
-	return (left > right) - (left < right);
-}
-
 static int choose_own(struct target_series *series, const struct overview *overview)
 {
 	size_t count, most = overview->config->metrics.max_targets;
@@ -941,7 +935,7 @@ static int choose_own(struct target_series *series, const struct overview *overv
 	count = ITEM_COUNT(&series->ids, uint32_t);
 	series->last_own = most > 0 ? UINT32_MAX : 0;
 	if (count > most && most > 0) {
-		qsort(series->ids.data, count, sizeof(uint32_t), compare_ids);
+		qsort(series->ids.data, count, sizeof(uint32_t), by_id);
 		series->last_own = ITEMS(&series->ids, uint32_t)[most - 1];
 	}
 
@@ -1184,36 +1178,19 @@ static int target_series_write(struct target_series *series, const struct overvi
 	return r;
 }
 
-/* 0 or -ENOMEM. */
-static int target_series_new(struct target_series **ret)
+static void target_series_release(struct target_series *series)
 {
-	struct target_series *series = calloc(1, sizeof(*series));
-
-	if (series == NULL)
-		return -ENOMEM;
-	*ret = series;
-
-	return 0;
-}
-
-/* NULL is fine. */
-static void target_series_free(struct target_series *series)
-{
-	if (series == NULL)
-		return;
-
 	free_sums(series->sums, series->sum_count);
 	buffer_release(&series->ids);
 	buffer_release(&series->own);
 	buffer_release(&series->text);
 	buffer_release(&series->seen);
 	buffer_release(&series->before);
-	free(series);
 }
 
 struct exposition {
 	wall_t started;
-	struct target_series *series;
+	struct target_series series;
 };
 
 static void begin(struct openmetrics *out, enum family family)
@@ -1457,7 +1434,7 @@ int exposition_write(struct exposition *exposition, const struct overview *overv
 	put_discovery(&out, overview);
 	put_incidents(&out, overview);
 	put_rules(&out, overview);
-	r = target_series_write(exposition->series, overview, &out);
+	r = target_series_write(&exposition->series, overview, &out);
 	if (r < 0)
 		return r;
 
@@ -1466,14 +1443,13 @@ int exposition_write(struct exposition *exposition, const struct overview *overv
 
 int exposition_new(wall_t started, struct exposition **ret)
 {
-	AUTO_FREE struct exposition *exposition = calloc(1, sizeof(*exposition));
-	int r = exposition ? target_series_new(&exposition->series) : -ENOMEM;
+	struct exposition *exposition = calloc(1, sizeof(*exposition));
 
-	if (r < 0)
-		return r;
+	if (!exposition)
+		return -ENOMEM;
 
 	exposition->started = started;
-	*ret = TAKE(exposition);
+	*ret = exposition;
 
 	return 0;
 }
@@ -1481,6 +1457,6 @@ int exposition_new(wall_t started, struct exposition **ret)
 void exposition_free(struct exposition *exposition)
 {
 	if (exposition)
-		target_series_free(exposition->series);
+		target_series_release(&exposition->series);
 	free(exposition);
 }

@@ -64,19 +64,6 @@ struct units {
 	unsigned count;
 };
 
-static void skip_unit(void *ctx, const struct unit_report *unit)
-{
-	(void)ctx;
-	(void)unit;
-}
-
-static void skip_missing(void *ctx, const char *name, const char *why)
-{
-	(void)ctx;
-	(void)name;
-	(void)why;
-}
-
 static void put_missing(void *ctx, const char *name, const char *why)
 {
 	struct units *units = ctx;
@@ -116,8 +103,8 @@ static void put_unit_list(struct json_writer *json, struct discovery *discovery,
 {
 	struct units units = { .json = json };
 	const struct unit_visitor visitor = {
-		.unit = missing ? skip_unit : put_unit,
-		.missing = missing ? put_missing : skip_missing,
+		.unit = missing ? NULL : put_unit,
+		.missing = missing ? put_missing : NULL,
 		.ctx = &units,
 	};
 
@@ -484,28 +471,6 @@ static void begin_target(struct json_writer *json, const struct overview *overvi
 	json_member_array(json, "rules");
 }
 
-static void end_target(struct json_writer *json)
-{
-	json_end_array(json);
-	json_end_object(json);
-}
-
-/* All members but those about targets. */
-static void put_head_members(struct json_writer *json, const struct overview *overview)
-{
-	struct vitals vitals;
-
-	vitals_read(session_ring(overview->session), &vitals);
-	put_daemon(json, overview, &vitals);
-	put_health(json, overview->health);
-	put_sampler(json, overview);
-	put_ring(json, overview, &vitals);
-	put_stacks(json, overview);
-	put_discovery(json, overview);
-	put_units(json, session_discovery(overview->session));
-	put_incidents(json, overview);
-}
-
 /* ---- the answer ---- */
 
 /*
@@ -662,13 +627,24 @@ static int show_rule(void *ctx, const struct evaluator_status *row)
 
 static void put_head(struct status_answer *answer, const struct overview *overview)
 {
-	json_begin_object(answer->json);
-	put_head_members(answer->json, overview);
+	struct json_writer *json = answer->json;
+	struct vitals vitals;
+
+	vitals_read(session_ring(overview->session), &vitals);
+	json_begin_object(json);
+	put_daemon(json, overview, &vitals);
+	put_health(json, overview->health);
+	put_sampler(json, overview);
+	put_ring(json, overview, &vitals);
+	put_stacks(json, overview);
+	put_discovery(json, overview);
+	put_units(json, session_discovery(overview->session));
+	put_incidents(json, overview);
 	answer->phase = ANSWER_END;
 	if (answer->asked.query.brief)
 		return;
 
-	json_member_array(answer->json, "targets");
+	json_member_array(json, "targets");
 	answer->phase = answer->picks && answer->id_count > 0 ? ANSWER_PICKING : ANSWER_TARGETS;
 }
 
@@ -677,8 +653,10 @@ static void visit_target(struct turn *turn, int (*visitor)(void *ctx, const stru
 	uint32_t id = turn->answer->ids[turn->place];
 
 	evaluator_visit_one(turn->overview->evaluator, id, visitor, turn);
-	if (turn->begun)
-		end_target(turn->answer->json);
+	if (!turn->begun)
+		return;
+	json_end_array(turn->answer->json);
+	json_end_object(turn->answer->json);
 }
 
 static void look_at_next(struct status_answer *answer, const struct overview *overview)
