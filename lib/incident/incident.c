@@ -1,17 +1,17 @@
 /*
  * incident.c: the value, its names, and incident.json.
  *
- * Strings are cut at a UTF-8 character on the way in, so that they fit plain arrays: an incident
- * is filled in while the machine may be short of memory, and nothing of that can fail.
+ * Strings are cut at a UTF-8 character to fit plain arrays, so that filling in an incident cannot
+ * fail while the machine is short of memory.
  *
- * One table has for every key of incident.json where it is in struct incident and how it is
- * written; writing and reading both walk it, so they cannot drift apart. Only the two lists
- * (merged firings, captures), the labels, and what is for people alone (a sentence, times as text)
- * are code. Units are in the names of the keys, those of value, average and thresholds in "unit".
+ * One table has the place in struct incident and the type of every key of incident.json; writing
+ * and reading both walk it. Only the two lists (merged firings, captures), the labels, the summary
+ * and times as text are code. Units are in the names of the keys, those of value, average and
+ * thresholds in "unit".
  *
- * Reading trusts nothing: a file may come from another machine or another version. Strings are cut
- * to their room, numbers must fit their type exactly, null means unknown, unknown keys and words
- * (of a later version) are ignored and not kept: no program rewrites an incident.
+ * A file may come from another machine or version: strings are cut to their room, numbers must fit
+ * their type exactly, null means unknown, unknown keys and words are ignored. They need not be
+ * kept, because no program rewrites an incident.
  */
 #include "lib/incident/incident.h"
 
@@ -742,10 +742,7 @@ double incident_severity(const struct incident_rule *rule)
 		threshold = rule->average * (100 + rule->thresholds.delta) / 100;
 	else
 		return 0;
-	/*
-	 * Anything is infinitely more than nothing; that says little, so it counts as just enough
-	 * to fire.
-	 */
+	/* A threshold of 0 counts as just reached. */
 	severity = threshold > 0 ? rule->value / threshold : 1;
 	return isfinite(severity) && severity > 0 ? severity : 0;
 }

@@ -1,10 +1,9 @@
 /*
- * incident.h: an incident as a value: what fired and why, and what was captured; and as
- * incident.json, whose keys docs/incident.md describes.
+ * incident.h: an incident as a value (what fired and why, what was captured) and as incident.json,
+ * whose keys docs/incident.md describes.
  *
- * No pointers inside: an incident is copied by assignment and owns nothing. Strings are
- * NUL-terminated, were cut to their room by incident_text, and may hold any other byte: escape them
- * for printing. Call incident_init before filling one in.
+ * It holds no pointers and is copied by assignment. Strings are NUL-terminated, cut to their room
+ * by incident_text, and may contain any other byte: escape them for printing.
  */
 #ifndef SPIKEWATCH_LIB_INCIDENT_INCIDENT_H
 #define SPIKEWATCH_LIB_INCIDENT_INCIDENT_H
@@ -27,20 +26,17 @@
 #define INCIDENT_CAPTURES_MAX 48
 #define INCIDENT_MERGED_MAX 32 /* later firings that are listed; merged_total counts them all */
 
-/*
- * The severity of an incident that was requested, which has no value to measure: as bad as ten
- * times a threshold, so that retention rarely removes it for incidents of rules.
- */
+/* Severity of a requested incident, which has no value: retention rarely removes it for others. */
 #define INCIDENT_MANUAL_SEVERITY 10.0
 
-/* The name of the "rule" of such an incident, and of the "target" of one of everything. */
+/* Name of the rule of a requested incident, and of the target of one of all targets. */
 #define INCIDENT_MANUAL_RULE "manual"
 #define INCIDENT_EVERYTHING "all"
 
 enum incident_kind {
 	INCIDENT_RULE,      /* a rule fired */
-	INCIDENT_MANUAL,    /* it was requested */
-	INCIDENT_RECOVERED, /* saved from the ring of a daemon that died while it was recording one */
+	INCIDENT_MANUAL,    /* requested */
+	INCIDENT_RECOVERED, /* saved from the ring of a daemon that was killed */
 };
 
 enum incident_capture_status {
@@ -157,7 +153,7 @@ struct incident {
 	struct incident_capture captures[INCIDENT_CAPTURES_MAX];
 };
 
-/* Everything unknown; format and version set. */
+/* Everything unknown; format and version set. Comes first. */
 void incident_init(struct incident *incident, const char *version);
 
 /* Copies text into room of cap > 0 bytes, cut at a UTF-8 character. NULL counts as "". */
@@ -166,25 +162,22 @@ void incident_text(char *ret, size_t cap, const char *text);
 /* Copies the target; strings are cut to their room. */
 void incident_set_target(struct incident *incident, const struct target *target);
 
-/* Whether it is of all targets, not of one: its target has no kind. */
+/* Whether it is of all targets: then its target has no kind. */
 bool incident_of_everything(const struct incident *incident);
 
-/*
- * Adds a firing to those merged into this incident; the list keeps the first INCIDENT_MERGED_MAX -
- * 1 and the last.
- */
+/* Merges a firing; the list keeps the first INCIDENT_MERGED_MAX - 1 and the last. */
 void incident_merge(struct incident *incident, const struct incident_firing *firing);
 
-/* Beyond INCIDENT_CAPTURES_MAX it is dropped. */
+/* Dropped beyond INCIDENT_CAPTURES_MAX. */
 void incident_add_capture(struct incident *incident, const struct incident_capture *capture);
 
-/* It has no file, and this status for that reason. */
+/* Sets status and why of a capture without a file. */
 void incident_capture_without_file(struct incident_capture *capture, enum incident_capture_status status,
 				   const char *why);
 
 /*
- * The value divided by the threshold that it exceeded (by rule.reason): 1 is at it, 2 is twice as
- * much. 0 without a value or threshold; never negative, NaN or infinite.
+ * The value divided by the threshold that it exceeded (by rule.reason), finite and not negative; 0
+ * without a value or threshold.
  */
 double incident_severity(const struct incident_rule *rule);
 
@@ -202,7 +195,7 @@ void incident_stem(wall_t wall, const char *target, const char *rule, char *ret,
 /* Whether name has the form of an incident's directory: time, dash, allowed bytes, dash, number. */
 bool incident_name_ok(const char *name);
 
-/* When it fired, by its name, to the millisecond; 0 if name begins with no time. */
+/* The time of firing in the name, to the millisecond; 0 if there is none. */
 wall_t incident_name_wall(const char *name);
 
 #define INCIDENT_FILE "incident.json"

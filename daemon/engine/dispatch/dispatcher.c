@@ -199,11 +199,6 @@ static void log_gone(struct target_log *log, const char *name, const char *why, 
 		log->gone++;
 }
 
-static void log_unwatched(struct target_log *log, const char *name, mono_t now)
-{
-	log_gone(log, name, "it is not watched any more", now);
-}
-
 static void remove_held(struct target_log *log, size_t i)
 {
 	free(log->held[i].name);
@@ -211,11 +206,13 @@ static void remove_held(struct target_log *log, size_t i)
 	memmove(log->held + i, log->held + i + 1, (log->held_count - i) * sizeof *log->held);
 }
 
+static const char not_watched[] = "it is not watched any more";
+
 /* Logs held targets: all, or those that were held long enough. */
 static void log_held(struct target_log *log, bool all, mono_t now)
 {
 	while (log->held_count > 0 && (all || mono_diff(now, log->held[0].at) >= (int64_t)LOG_HELD_NS)) {
-		log_unwatched(log, log->held[0].name, now);
+		log_gone(log, log->held[0].name, not_watched, now);
 		remove_held(log, 0);
 	}
 }
@@ -226,11 +223,11 @@ static void hold_target(struct target_log *log, const char *name, mono_t now)
 	char *copy = name ? strdup(name) : NULL;
 
 	if (!copy) {
-		log_unwatched(log, name, now);
+		log_gone(log, name, not_watched, now);
 		return;
 	}
 	if (log->held_count == LOG_HELD_MAX) {
-		log_unwatched(log, log->held[0].name, now);
+		log_gone(log, log->held[0].name, not_watched, now);
 		remove_held(log, 0);
 	}
 	log->held[log->held_count++] = (struct held_target){ copy, now };
@@ -249,8 +246,10 @@ static bool take_held(struct target_log *log, const char *name)
 	return false;
 }
 
-static void target_log_poll(struct target_log *log, mono_t now)
+void dispatcher_log_poll(struct dispatcher *dispatcher, mono_t now)
 {
+	struct target_log *log = &dispatcher->log;
+
 	log_held(log, false, now);
 	leak_bucket(log, now);
 	if (!log->flood)
@@ -276,10 +275,10 @@ static void target_log_flush(struct target_log *log, mono_t now)
 
 /* ---- the log of targets: one by one ---- */
 
-static void target_log_start(struct target_log *log, size_t present, mono_t now)
+void dispatcher_log_start(struct dispatcher *dispatcher, size_t present, mono_t now)
 {
-	log->silent = present > LOG_PRESENT_MAX ? present : 0;
-	log->silent_until = mono_add(now, LOG_PRESENT_NS);
+	dispatcher->log.silent = present > LOG_PRESENT_MAX ? present : 0;
+	dispatcher->log.silent_until = mono_add(now, LOG_PRESENT_NS);
 }
 
 /* Whether the log of the start has counted this one. */
@@ -489,16 +488,6 @@ void dispatcher_finish(struct dispatcher *dispatcher, mono_t now)
 	read_ring(dispatcher);
 	incidents_finish(dispatcher->incidents);
 	target_log_flush(&dispatcher->log, now);
-}
-
-void dispatcher_log_start(struct dispatcher *dispatcher, size_t present, mono_t now)
-{
-	target_log_start(&dispatcher->log, present, now);
-}
-
-void dispatcher_log_poll(struct dispatcher *dispatcher, mono_t now)
-{
-	target_log_poll(&dispatcher->log, now);
 }
 
 struct evaluator *dispatcher_evaluator(const struct dispatcher *dispatcher)

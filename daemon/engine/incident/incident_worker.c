@@ -399,24 +399,18 @@ static void take_captures(struct incident_work *work, bool again)
 	capture_take(&options, &work->processes, &work->captured);
 }
 
-/* Writes incident.json as it shall be if the daemon is killed before the window is over. */
+/* Writes the incident.json that counts if the daemon is killed before the window is over. */
 static void note_draft(const struct incident_work *work)
 {
-	static const struct incident_capture lost = {
-		.name = "samples",
-		.status = INCIDENT_CAPTURE_FAILED,
-		.why = "the daemon was killed; they are in the recovered incident of that moment",
-	};
-	static const struct incident_capture cut = {
-		.name = "samples",
-		.file = INCIDENT_SAMPLES_FILE,
-		.status = INCIDENT_CAPTURE_FAILED,
-		.why = "the daemon was killed: the file ends there; the rest is in the recovered incident of that "
-		       "moment",
-	};
+	struct incident_capture samples = { .name = "samples", .status = INCIDENT_CAPTURE_FAILED };
 	struct incident so_far = work->captured;
 
-	incident_add_capture(&so_far, work->recording ? &cut : &lost);
+	incident_text(samples.file, sizeof samples.file, work->recording ? INCIDENT_SAMPLES_FILE : "");
+	incident_text(samples.why, sizeof samples.why,
+		      work->recording ? "the daemon was killed: the file ends there; the rest is in the recovered "
+					"incident of that moment"
+				      : "the daemon was killed; they are in the recovered incident of that moment");
+	incident_add_capture(&so_far, &samples);
 	if (spool_note(work->draft, &so_far) < 0)
 		log_line(LOG_DEBUG, "incident %s could not be noted", spool_draft_name(work->draft));
 }

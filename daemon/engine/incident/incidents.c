@@ -1,14 +1,12 @@
 /*
- * incidents.c: the list of open incidents. Opening one copies its past from the ring at once,
- * because the ring holds it only for so long; from then on its window gets the same events as the
- * rules. An incident's state has three owners, each with a type of its own: struct open_incident is
- * the event loop's, struct incident_work (incident_worker.c) the worker's, and struct
- * incident_request is constant and read by both.
+ * incidents.c: the list of open incidents. Opening one copies its past from the ring before the
+ * ring is overwritten; from then on its window gets the same events as the rules. struct
+ * open_incident belongs to the event loop, struct incident_work (incident_worker.c) to the worker;
+ * struct incident_request is constant and both read it.
  *
- * Whether the disk has room for one more is estimated from the settings. Retention runs after each
- * incident; without room there is none after which to run it, so that what the daemon itself has
- * written would stop it forever. Therefore room is also made here, once a minute, because every
- * directory is read for it.
+ * Free disk space is checked against an estimate of the next incident's size. Retention normally
+ * runs after each incident. While space is short none is opened, so retention is also started
+ * here, once a minute: it reads every directory.
  */
 #include "daemon/engine/incident/incidents.h"
 
@@ -39,20 +37,16 @@
 /* What captures other than samples take at most. */
 #define CAPTURES_BYTES (2u << 20)
 
-/*
- * Memory for samples, as a part of what an incident may take on disk: their text is about so many
- * times longer.
- */
+/* Samples as text are about this many times longer than in memory. */
 #define SAMPLE_WINDOW_SHARE 8u
 
-/* A row of samples in a stream takes about so much. */
-#define ROW_BYTES 200u
+#define ROW_BYTES 200u /* of samples in a stream, about */
 
-/* How long an answer about disk space is used, and how often room is made while there is none. */
+/* For how long a check of the disk space holds; how often room is made while it is short. */
 #define SPACE_CHECK_NS NS_PER_S
 #define SPACE_MAKE_NS (60 * NS_PER_S)
 
-/* How often the ring is copied for an incident of all targets: often enough not to lose pages. */
+/* How often the ring is copied for an incident of all targets, so that no pages are lost. */
 #define FOLLOW_NS (500 * NS_PER_MS)
 
 #define NO_WRITER UINT32_MAX
@@ -63,7 +57,7 @@ struct open_incident {
 	struct incident_work *work;
 	struct sample_window *window; /* NULL: of all targets */
 	struct incident *info;        /* the request's, and what was merged since */
-	uint32_t writer; /* of the ring, who samples the target: only its ticks count. NO_WRITER: not known */
+	uint32_t writer; /* of the ring, that samples the target: only its ticks count. NO_WRITER: not known */
 	mono_t followed; /* the last tick in window; of all targets: of the last incident_worker_follow */
 };
 
@@ -80,10 +74,10 @@ struct incidents {
 	struct incident_worker *worker;
 	struct open_incident *open;
 	struct incidents_counts counts;
-	mono_t tick;     /* the last one, */
-	uint32_t writer; /* and whose it was */
+	mono_t tick;     /* the last one */
+	uint32_t writer; /* of that tick */
 	struct free_space space;
-	uint64_t refusing; /* so many since the last that was opened */
+	uint64_t refusing; /* refused since the last one was opened */
 	mono_t hour;       /* began with the first incident that a rule opened in it */
 	uint32_t in_hour;  /* incidents that rules have opened in that hour; 0: it has not begun */
 };
@@ -134,7 +128,7 @@ bool incidents_disk_is_short(const struct incidents *incidents)
 	return incidents->space.is_short;
 }
 
-/* ---- what the incident was about ---- */
+/* ---- describing it ---- */
 
 static void describe_machine(const struct incidents *incidents, struct incident *info)
 {
@@ -195,7 +189,7 @@ static void describe_cost(const struct incidents *incidents, mono_t now, struct 
 	cost->missed_slots = stats.missed_slots;
 }
 
-/* Of a group there is none: its processes may be of many. */
+/* A group has no unit: its processes may be in several. */
 static void describe_unit(const struct incidents *incidents, const struct target *target, struct incident *info)
 {
 	struct incident_unit *unit = &info->unit;
@@ -313,7 +307,7 @@ static uint32_t writer_of(const struct incidents *incidents, const struct incide
 static void copy_past(const struct incidents *incidents, struct open_incident *incident)
 {
 	const struct incident_request *request = incident->request;
-	/* Further back by two heartbeats, so that the state at the start of the window is known. */
+	/* Two heartbeats more, so that the values at the start of the window are known. */
 	uint64_t back = request->settings.before_ns + 2 * incidents->options.config->sampling.heartbeat_ns;
 	struct ring_event event;
 
@@ -487,7 +481,7 @@ static const char *why_refused(const struct incidents *incidents)
 	return incidents->counts.open == INCIDENTS_OPEN_MAX ? "too many are open" : NULL;
 }
 
-/* The same for rules, many of which may fire on a busy machine, each within its own limits. */
+/* The same for a rule: many rules may fire on a busy machine, each within its own limits. */
 static const char *why_rule_refused(struct incidents *incidents, mono_t now)
 {
 	uint32_t most = incidents->options.config->incidents.max_per_hour;
@@ -513,7 +507,7 @@ static void refuse(struct incidents *incidents, const char *rule, const char *ta
 			  why);
 }
 
-/* Its past was copied and it was described: from now on it is open. Frees it without memory. */
+/* Opens it after its past was copied and it was described. -ENOMEM: it is freed. */
 static int open_incident(struct incidents *incidents, struct open_incident *incident)
 {
 	struct log_about about = { .message = MESSAGE_INCIDENT_FAILED, .state = "end", .count = incidents->refusing };
@@ -550,7 +544,7 @@ enum incidents_answer incidents_fire(struct incidents *incidents, const struct e
 	if (!why && new_incident(incidents, firing->target, firing->to, firing->wall, &incident) < 0)
 		why = "no memory";
 	if (!why) {
-		/* First: the ring is overwritten while describing may wait for a scan. */
+		/* First: describing may wait for a scan while the ring is being overwritten. */
 		copy_past(incidents, incident);
 		describe_firing(incidents, firing, &incident->request->info);
 		if (open_incident(incidents, incident) < 0)

@@ -106,7 +106,6 @@ static int remove_name(int dirfd, const char *name)
 {
 	if (unlinkat(dirfd, name, 0) == 0 || errno == ENOENT)
 		return 0;
-
 	return errno == EISDIR || errno == EPERM ? directory_tree_remove(dirfd, name) : -errno;
 }
 
@@ -119,16 +118,15 @@ static void record_removed(struct leftover_files *leftover, const char *name, co
 		leftover->unlisted++;
 		return;
 	}
-	text_escape(shown, sizeof shown, name, strnlen(name, 32));
-	incident_text(record.name, sizeof record.name, INCIDENT_LEFT_FILE);
-	snprintf(record.why, sizeof record.why, "removed: %s: %s", shown, reason);
+	text_escape(shown, sizeof(shown), name, strnlen(name, 32));
+	incident_text(record.name, sizeof(record.name), INCIDENT_LEFT_FILE);
+	snprintf(record.why, sizeof(record.why), "removed: %s: %s", shown, reason);
 	incident_add_capture(leftover->incident, &record);
 }
 
 static int remove_leftover(struct leftover_files *leftover, const char *name, const char *reason)
 {
 	record_removed(leftover, name, reason);
-
 	return remove_name(leftover->dirfd, name);
 }
 
@@ -139,7 +137,6 @@ static bool is_file(int dirfd, const char *name, uint64_t *ret_bytes)
 	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
 		return false;
 	*ret_bytes = (uint64_t)st.st_size;
-
 	return true;
 }
 
@@ -150,7 +147,6 @@ static bool is_capture(const struct leftover_files *leftover, const char *name)
 	for (size_t i = 0; i < leftover->captures; i++)
 		if (strcmp(leftover->incident->captures[i].file, name) == 0)
 			return true;
-
 	return false;
 }
 
@@ -170,15 +166,15 @@ static int examine_file(void *ctx, const char *name)
 		return 0;
 	if (!is_file(leftover->dirfd, name, &bytes))
 		return remove_leftover(leftover, name, "no plain file");
-	if (!manifest_name_ok(name) || is_reserved(name) || strlen(name) >= sizeof leftover->incident->captures[0].file)
+	if (!manifest_name_ok(name) || is_reserved(name) ||
+	    strlen(name) >= sizeof(leftover->incident->captures[0].file))
 		return remove_leftover(leftover, name, "its name");
 	if (leftover->count == LEFTOVER_CANDIDATES_MAX)
 		return remove_leftover(leftover, name, "too many files");
 
-	snprintf(candidate->name, sizeof candidate->name, "%s", name);
+	snprintf(candidate->name, sizeof(candidate->name), "%s", name);
 	candidate->bytes = bytes;
 	leftover->count++;
-
 	return 0;
 }
 
@@ -188,7 +184,6 @@ static int compare_bytes(const void *a, const void *b)
 
 	if (left->bytes != right->bytes)
 		return left->bytes < right->bytes ? -1 : 1;
-
 	return strcmp(left->name, right->name);
 }
 
@@ -198,7 +193,7 @@ static int keep_or_remove(struct leftover_files *leftover, uint64_t max_bytes)
 	char shown[160], size[UNITS_TEXT_MAX];
 	size_t kept = 0;
 
-	qsort(leftover->files, leftover->count, sizeof leftover->files[0], compare_bytes);
+	qsort(leftover->files, leftover->count, sizeof(leftover->files[0]), compare_bytes);
 	for (size_t i = 0; i < leftover->count; i++) {
 		const struct leftover_file *candidate = &leftover->files[i];
 		struct incident_capture record = { .status = INCIDENT_CAPTURE_OK, .bytes = candidate->bytes };
@@ -206,20 +201,19 @@ static int keep_or_remove(struct leftover_files *leftover, uint64_t max_bytes)
 		int r;
 
 		if (fits && kept < LEFTOVER_FILES_MAX) {
-			incident_text(record.name, sizeof record.name, INCIDENT_LEFT_FILE);
-			incident_text(record.file, sizeof record.file, candidate->name);
+			incident_text(record.name, sizeof(record.name), INCIDENT_LEFT_FILE);
+			incident_text(record.file, sizeof(record.file), candidate->name);
 			incident_add_capture(leftover->incident, &record);
 			max_bytes -= candidate->bytes;
 			kept++;
 			continue;
 		}
-		snprintf(shown, sizeof shown, "%s, more than max_incident_size leaves room for",
-			 units_format_bytes(size, sizeof size, candidate->bytes));
+		snprintf(shown, sizeof(shown), "%s, more than max_incident_size leaves room for",
+			 units_format_bytes(size, sizeof(size), candidate->bytes));
 		r = remove_leftover(leftover, candidate->name, fits ? "too many files" : shown);
 		if (r < 0)
 			return r;
 	}
-
 	return 0;
 }
 
@@ -242,13 +236,12 @@ static int check_captures(int dirfd, struct incident *incident)
 			return r;
 		incident_capture_without_file(capture, INCIDENT_CAPTURE_FAILED, "a command has removed or replaced it");
 	}
-
 	return 0;
 }
 
 int leftover_files_settle(int dirfd, uint64_t max_bytes, struct incident *incident)
 {
-	AUTO_FREE struct leftover_files *leftover = calloc(1, sizeof *leftover);
+	AUTO_FREE struct leftover_files *leftover = calloc(1, sizeof(*leftover));
 	struct incident_capture more = { .status = INCIDENT_CAPTURE_FAILED };
 	int r;
 
@@ -267,10 +260,9 @@ int leftover_files_settle(int dirfd, uint64_t max_bytes, struct incident *incide
 	if (r < 0 || leftover->unlisted == 0)
 		return r;
 
-	incident_text(more.name, sizeof more.name, INCIDENT_LEFT_FILE);
-	snprintf(more.why, sizeof more.why, "removed: %zu more", leftover->unlisted);
+	incident_text(more.name, sizeof(more.name), INCIDENT_LEFT_FILE);
+	snprintf(more.why, sizeof(more.why), "removed: %zu more", leftover->unlisted);
 	incident_add_capture(incident, &more);
-
 	return 0;
 }
 
@@ -282,7 +274,6 @@ static int lock_directory(const struct spool_directory *dir)
 	while (flock(dir->fd, LOCK_EX) < 0)
 		if (errno != EINTR)
 			return -errno;
-
 	return 0;
 }
 
@@ -393,14 +384,13 @@ static int sweep_directory(const struct spool_directory *dir, struct sweep *ret)
 	*ret = (struct sweep){ .dirfd = dir->fd };
 	r = directory_list_each(dir->fd, sweep_entry, ret);
 	flock(dir->fd, LOCK_UN);
-
 	return r;
 }
 
 /* Makes it (0750) and its parents if need be, opens and sweeps it. 0; -ENOMEM; -errno. */
 static int open_directory(const char *path, struct spool_directory **ret, struct sweep *ret_swept)
 {
-	AUTO(spool_directory_unrefp) struct spool_directory *dir = calloc(1, sizeof *dir);
+	AUTO(spool_directory_unrefp) struct spool_directory *dir = calloc(1, sizeof(*dir));
 	int r;
 
 	if (!dir)
@@ -418,7 +408,6 @@ static int open_directory(const char *path, struct spool_directory **ret, struct
 	if (r < 0)
 		return r;
 	*ret = TAKE(dir);
-
 	return 0;
 }
 
@@ -481,7 +470,6 @@ static uint64_t removable_bytes(const struct retention_entry *entries, const enu
 	for (size_t i = 0; i + 1 < last; i++)
 		if (reasons[i] == RETENTION_KEEP)
 			bytes += entries[i].bytes;
-
 	return bytes;
 }
 
@@ -498,7 +486,6 @@ static enum retention_reason reason_to_remove(const struct excess *excess)
 static uint64_t wanted_free_bytes(const struct retention_limits *limits)
 {
 	uint64_t bytes;
-
 	return __builtin_add_overflow(limits->min_free_bytes, limits->next_bytes, &bytes) ? UINT64_MAX : bytes;
 }
 
@@ -541,7 +528,6 @@ const char *retention_reason_name(enum retention_reason reason)
 		[RETENTION_KEEP] = "keep",   [RETENTION_AGE] = "age",         [RETENTION_COUNT] = "count",
 		[RETENTION_BYTES] = "bytes", [RETENTION_FREE] = "free space",
 	};
-
 	return names[reason];
 }
 
@@ -718,7 +704,7 @@ static int list_entry(void *ctx, const char *name)
 	fd = openat(listing->dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || faccessat(fd, MANIFEST_NAME, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		return 0;
-	r = vector_reserve(&listing->entries, &listing->cap, listing->count + 1, sizeof *listing->entries);
+	r = vector_reserve(&listing->entries, &listing->cap, listing->count + 1, sizeof(*listing->entries));
 	if (r < 0)
 		return r;
 	r = read_severity(fd, &severity);
@@ -846,7 +832,6 @@ static int write_incident(int dirfd, const struct incident *incident)
 {
 	AUTO(buffer_release) struct buffer text = { .max = INCIDENT_BYTES_MAX };
 	int r = incident_json_write(incident, sink_buffer(&text));
-
 	return r < 0 ? r : whole_file_replace(dirfd, INCIDENT_FILE, text.data, text.len);
 }
 
@@ -859,7 +844,6 @@ int spool_note(struct spool_draft *draft, struct incident *incident)
 bool spool_lost(const struct spool_draft *draft)
 {
 	struct stat st;
-
 	return fstat(draft->dirfd, &st) == 0 && st.st_nlink == 0;
 }
 

@@ -65,15 +65,6 @@ static void raise_descriptor_limit(void)
 }
 
 /*
- * Makes the kernel grow the table of descriptors now, while there is one thread: with several
- * threads it waits for an RCU grace period, ten milliseconds of the first scan.
- */
-static void grow_descriptor_table(const struct session *session)
-{
-	(void)descriptors_short(session->procfd);
-}
-
-/*
  * Finds where this cgroup namespace begins. In a container the cgroup paths of other processes are
  * relative to that; without it some are not found.
  */
@@ -197,19 +188,17 @@ static struct sampler_options sampler_options_of(const struct config *config)
 	};
 }
 
-static unsigned thread_count(const struct config_sampling *sampling)
+static int open_samplers(struct session *session)
 {
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-
-	if (sampling->threads > 0)
-		return sampling->threads;
-	return samplers_worth(sampling->cpu_budget_percent, cpus > 0 ? (unsigned)cpus : 1);
-}
-
-static int build_sampler(struct session *session)
-{
+	const struct config_sampling *sampling = &session->config->sampling;
 	struct sampler_options options = sampler_options_of(session->config);
-	int r = samplers_new(&options, thread_count(&session->config->sampling), session->ring, &session->samplers);
+	unsigned threads = sampling->threads;
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	int r;
+
+	if (threads == 0)
+		threads = samplers_worth(sampling->cpu_budget_percent, cpus > 0 ? (unsigned)cpus : 1);
+	r = samplers_new(&options, threads, session->ring, &session->samplers);
 
 	return r < 0 ? failed("cannot build the sampler", "", r) : 0;
 }
@@ -291,12 +280,16 @@ int session_open(const struct config *config, const char *ring_path, struct sess
 	session->procfd = -1;
 	raise_descriptor_limit();
 	r = open_roots(session);
+	/*
+	 * Makes the kernel grow the descriptor table while there is one thread: with several it
+	 * waits for an RCU grace period, ten milliseconds of the first scan.
+	 */
 	if (r == 0)
-		grow_descriptor_table(session);
+		(void)descriptors_short(session->procfd);
 	if (r == 0)
 		r = open_ring(session, ring_path);
 	if (r == 0)
-		r = build_sampler(session);
+		r = open_samplers(session);
 	if (r == 0)
 		open_stacks(session);
 	if (r == 0)

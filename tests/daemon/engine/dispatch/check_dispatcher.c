@@ -17,7 +17,7 @@ Suite *dispatcher_suite(void);
 
 static struct scene_log log_file;
 static struct journal journal;
-static struct target_log target_log;
+static struct dispatcher logging; /* of which only the log of targets is used */
 static mono_t now;
 static uint32_t next_id;
 
@@ -30,7 +30,7 @@ static void setup(void)
 {
 	log_file = scene_log_catch();
 	journal = journal_open();
-	target_log = (struct target_log){ 0 };
+	logging = (struct dispatcher){ 0 };
 	now = (mono_t){ 1000 * NS_PER_S };
 	next_id = 0;
 	memset(&heard, 0, sizeof(heard));
@@ -38,7 +38,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-	target_log_release(&target_log);
+	target_log_release(&logging.log);
 	journal_close(&journal);
 	scene_log_release(&log_file);
 }
@@ -70,7 +70,7 @@ static uint32_t come(void)
 {
 	struct target target = target_of(++next_id, "nginx/7");
 
-	target_log_found(&target_log, &target, now);
+	target_log_found(&logging.log, &target, now);
 	hear();
 
 	return next_id;
@@ -78,7 +78,7 @@ static uint32_t come(void)
 
 static void go(uint32_t id)
 {
-	target_log_gone(&target_log, id, "nginx/7", RING_GONE_EXITED, now);
+	target_log_gone(&logging.log, id, "nginx/7", RING_GONE_EXITED, now);
 	hear();
 }
 
@@ -86,7 +86,7 @@ static void pass(uint64_t seconds)
 {
 	for (uint64_t i = 0; i < seconds; i++) {
 		now.ns += NS_PER_S;
-		target_log_poll(&target_log, now);
+		dispatcher_log_poll(&logging, now);
 		hear();
 	}
 }
@@ -95,21 +95,21 @@ START_TEST(a_few_are_said_by_name)
 {
 	struct target target = target_of(5, "nginx/7");
 
-	target_log_found(&target_log, &target, now);
+	target_log_found(&logging.log, &target, now);
 	ck_assert(journal_next(&journal));
 	journal_expect(&journal, "MESSAGE_ID", message_id(MESSAGE_TARGET_FOUND));
 	journal_expect(&journal, "SPIKEWATCH_TARGET", "nginx/7");
 	journal_expect(&journal, "SPIKEWATCH_COUNT", NULL);
 	journal_expect(&journal, "MESSAGE", "target nginx/7 found: a process, of entry web");
-	target_log_gone(&target_log, 5, "nginx/7", RING_GONE_EXITED, now);
+	target_log_gone(&logging.log, 5, "nginx/7", RING_GONE_EXITED, now);
 	ck_assert(journal_next(&journal));
 	journal_expect(&journal, "MESSAGE_ID", message_id(MESSAGE_TARGET_GONE));
 	journal_expect(&journal, "SPIKEWATCH_TARGET", "nginx/7");
 	journal_expect(&journal, "MESSAGE", "target nginx/7 is gone: it ended");
 	target.id = 6;
-	target_log_found(&target_log, &target, now);
+	target_log_found(&logging.log, &target, now);
 	ck_assert(journal_next(&journal));
-	target_log_gone(&target_log, 6, NULL, RING_GONE_UNWATCHED, now);
+	target_log_gone(&logging.log, 6, NULL, RING_GONE_UNWATCHED, now);
 	ck_assert(journal_next(&journal));
 	journal_expect(&journal, "MESSAGE", "target without a name is gone: it is not watched any more");
 	journal_expect(&journal, "SPIKEWATCH_TARGET", NULL);
@@ -118,7 +118,7 @@ END_TEST
 
 static void leave(uint32_t id, const char *name)
 {
-	target_log_gone(&target_log, id, name, RING_GONE_UNWATCHED, now);
+	target_log_gone(&logging.log, id, name, RING_GONE_UNWATCHED, now);
 	hear();
 }
 
@@ -129,17 +129,17 @@ START_TEST(what_leaves_and_is_back_at_once_is_no_news)
 
 	leave(id, "nginx/7");
 	now.ns += LOG_HELD_NS - 1;
-	target_log_found(&target_log, &target, now);
+	target_log_found(&logging.log, &target, now);
 	pass(3);
 	ck_assert_uint_eq(heard.entries, 1);
 
 	/* Of another name it is another one, and so it is later. */
 	leave(target.id, "nginx/7");
 	target = target_of(++next_id, "nginx/8");
-	target_log_found(&target_log, &target, now);
+	target_log_found(&logging.log, &target, now);
 	now.ns += LOG_HELD_NS;
 	target = target_of(++next_id, "nginx/7");
-	target_log_found(&target_log, &target, now);
+	target_log_found(&logging.log, &target, now);
 	/* In the order in which it was. */
 	ck_assert(journal_next(&journal));
 	journal_expect(&journal, "MESSAGE", "target nginx/8 found: a process, of entry web");
@@ -158,7 +158,7 @@ START_TEST(what_leaves_and_is_back_at_once_is_no_news)
 	come();
 	ck_assert_uint_eq(heard.found, 4);
 	ck_assert_uint_eq(heard.gone, 2);
-	ck_assert_uint_eq(target_log.held_count, 0);
+	ck_assert_uint_eq(logging.log.held_count, 0);
 }
 END_TEST
 
@@ -167,14 +167,14 @@ START_TEST(who_has_left_is_said_a_moment_later_at_the_end_or_for_want_of_room)
 	uint32_t id = come();
 
 	leave(id, "nginx/7");
-	target_log_poll(&target_log, now);
+	dispatcher_log_poll(&logging, now);
 	hear();
 	ck_assert_uint_eq(heard.gone, 0);
 	pass(1);
 	ck_assert_uint_eq(heard.gone, 1);
 
 	leave(come(), "nginx/7");
-	target_log_flush(&target_log, now);
+	target_log_flush(&logging.log, now);
 	hear();
 	ck_assert_uint_eq(heard.gone, 2);
 
@@ -182,17 +182,17 @@ START_TEST(who_has_left_is_said_a_moment_later_at_the_end_or_for_want_of_room)
 	for (int i = 0; i < 3; i++)
 		leave(come(), "nginx/7");
 	/* The last of them was the next one's first life. */
-	ck_assert_uint_eq(target_log.held_count, 1);
+	ck_assert_uint_eq(logging.log.held_count, 1);
 	for (int i = 0; i < LOG_HELD_MAX; i++) {
 		struct target target = target_of(++next_id, "other");
 		char name[32];
 
 		snprintf(name, sizeof(name), "other/%d", i);
 		target.name = name;
-		target_log_found(&target_log, &target, now);
+		target_log_found(&logging.log, &target, now);
 		leave(next_id, name);
 	}
-	ck_assert_uint_eq(target_log.held_count, LOG_HELD_MAX);
+	ck_assert_uint_eq(logging.log.held_count, LOG_HELD_MAX);
 	ck_assert_uint_eq(heard.gone, 3);
 	pass(1200);
 	ck_assert_uint_eq(heard.found, 3 + LOG_HELD_MAX);
@@ -207,7 +207,7 @@ START_TEST(a_description_that_is_repeated_is_no_news)
 	for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
 		struct target target = target_of(ids[i], "a");
 
-		target_log_found(&target_log, &target, now);
+		target_log_found(&logging.log, &target, now);
 	}
 	hear();
 	ck_assert_uint_eq(heard.found, 4);
@@ -219,7 +219,7 @@ START_TEST(a_description_that_is_repeated_is_no_news)
 	go(5);
 	go(7);
 	ck_assert_uint_eq(heard.gone, 4);
-	ck_assert_uint_eq(target_log.count, 0);
+	ck_assert_uint_eq(logging.log.count, 0);
 }
 END_TEST
 
@@ -231,7 +231,7 @@ START_TEST(a_flood_is_a_sum)
 	pass(9);
 	ck_assert_uint_eq(heard.entries, 20);
 	now.ns += NS_PER_S;
-	target_log_poll(&target_log, now);
+	dispatcher_log_poll(&logging, now);
 	ck_assert(journal_next(&journal));
 	journal_expect(&journal, "MESSAGE", "802 more targets came in the last 10 s");
 	journal_expect(&journal, "SPIKEWATCH_COUNT", "802");
@@ -264,9 +264,9 @@ START_TEST(a_flood_lasts_for_twenty_seconds_at_least)
 	now.ns += 3900 * NS_PER_MS;
 	come();
 	pass(19);
-	ck_assert(target_log.flood);
+	ck_assert(logging.log.flood);
 	pass(1);
-	ck_assert(!target_log.flood);
+	ck_assert(!logging.log.flood);
 }
 END_TEST
 
@@ -285,7 +285,7 @@ START_TEST(a_flood_that_goes_on_is_said_ever_more_rarely)
 		pass(1);
 	}
 	ck_assert_uint_eq(heard.entries, before + 4);
-	target_log_flush(&target_log, now);
+	target_log_flush(&logging.log, now);
 	hear();
 	ck_assert_uint_eq(heard.found, next_id);
 	ck_assert_uint_eq(heard.gone, next_id);
@@ -310,17 +310,17 @@ START_TEST(no_pattern_makes_more_entries_than_stated_and_all_add_up)
 		if (second >= 60)
 			ck_assert_uint_le(at[second] - at[second - 60], LOG_MINUTE_MAX);
 	}
-	target_log_flush(&target_log, now);
+	target_log_flush(&logging.log, now);
 	hear();
 	ck_assert_uint_eq(heard.found, next_id);
 	ck_assert_uint_eq(heard.gone, next_id);
-	ck_assert_uint_eq(target_log.count, 0);
+	ck_assert_uint_eq(logging.log.count, 0);
 }
 END_TEST
 
 START_TEST(many_at_the_start_are_not_said_again)
 {
-	target_log_start(&target_log, 500, now);
+	dispatcher_log_start(&logging, 500, now);
 	for (int i = 0; i < 500; i++)
 		come();
 	ck_assert_uint_eq(heard.entries, 0);
@@ -333,7 +333,7 @@ END_TEST
 
 START_TEST(a_few_at_the_start_are_said)
 {
-	target_log_start(&target_log, 3, now);
+	dispatcher_log_start(&logging, 3, now);
 	for (int i = 0; i < 3; i++)
 		come();
 	ck_assert_uint_eq(heard.found, 3);
@@ -342,7 +342,7 @@ END_TEST
 
 START_TEST(the_start_is_over_after_a_while)
 {
-	target_log_start(&target_log, 500, now);
+	dispatcher_log_start(&logging, 500, now);
 	come();
 	ck_assert_uint_eq(heard.found, 0);
 	pass(3);
@@ -359,9 +359,9 @@ START_TEST(a_clock_that_is_a_little_behind_does_no_harm)
 	now.ns -= 50 * NS_PER_MS;
 	come(); /* is one too many all the same */
 	now.ns += 50 * NS_PER_MS;
-	target_log_poll(&target_log, now);
+	dispatcher_log_poll(&logging, now);
 	ck_assert_uint_eq(heard.found, 20);
-	ck_assert(target_log.flood);
+	ck_assert(logging.log.flood);
 }
 END_TEST
 
@@ -370,11 +370,11 @@ START_TEST(without_memory_they_are_said_nevertheless)
 	struct target target = target_of(++next_id, "nginx/7");
 
 	torture_arm(1);
-	target_log_found(&target_log, &target, now);
+	target_log_found(&logging.log, &target, now);
 	ck_assert(torture_disarm());
 	hear();
 	ck_assert_uint_eq(heard.found, 1);
-	ck_assert_uint_eq(target_log.count, 0);
+	ck_assert_uint_eq(logging.log.count, 0);
 	go(next_id); /* an unknown id */
 	ck_assert_uint_eq(heard.gone, 0);
 	go(come());

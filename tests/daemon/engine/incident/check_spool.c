@@ -3,6 +3,7 @@
 #include "lib/incident/incident.h"
 #include "lib/incident/manifest.h"
 #include "daemon/engine/incident/spool.h"
+#include "scene.h"
 #include "torture.h"
 #include "lib/base/base.h"
 
@@ -657,11 +658,167 @@ START_TEST(too_deep_a_tree_is_not_removed)
 }
 END_TEST
 
+/* ---- leftover files of commands ---- */
+
+static int dirfd_of;
+
+static void setup_leftover(void)
+{
+	scene_directory(directory);
+	dirfd_of = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	incident_init(&incident, "1");
+}
+
+static void teardown_leftover(void)
+{
+	close(dirfd_of);
+	scene_remove(directory);
+}
+
+static void leave_file(const char *name, size_t bytes)
+{
+	int fd = openat(dirfd_of, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(ftruncate(fd, (off_t)bytes), 0);
+	close(fd);
+}
+
+static void add_capture_of(const char *file, uint64_t bytes)
+{
+	struct incident_capture capture = { .bytes = bytes };
+
+	incident_text(capture.name, sizeof(capture.name), "ours");
+	incident_text(capture.file, sizeof(capture.file), file);
+	incident_add_capture(&incident, &capture);
+}
+
+static bool is_there(const char *name)
+{
+	return faccessat(dirfd_of, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static const struct incident_capture *kept(const char *file)
+{
+	for (size_t i = 0; i < incident.capture_count; i++)
+		if (strcmp(incident.captures[i].file, file) == 0)
+			return &incident.captures[i];
+
+	return NULL;
+}
+
+static bool said(const char *part)
+{
+	for (size_t i = 0; i < incident.capture_count; i++)
+		if (incident.captures[i].status == INCIDENT_CAPTURE_FAILED && strstr(incident.captures[i].why, part))
+			return true;
+
+	return false;
+}
+
+START_TEST(plain_files_are_kept_and_recorded)
+{
+	leave_file("threads.tsv", 5);
+	add_capture_of("threads.tsv", 5);
+	leave_file(INCIDENT_FILE, 7);
+	leave_file("core.812", 1000);
+	ck_assert_int_eq(leftover_files_settle(dirfd_of, 1000, &incident), 0);
+	ck_assert_uint_eq(incident.capture_count, 2);
+	ck_assert_ptr_nonnull(kept("core.812"));
+	ck_assert_uint_eq(kept("core.812")->bytes, 1000);
+	ck_assert_str_eq(kept("core.812")->name, INCIDENT_LEFT_FILE);
+	ck_assert(is_there(INCIDENT_FILE) && is_there("threads.tsv") && is_there("core.812"));
+}
+END_TEST
+
+START_TEST(the_smallest_are_kept_as_long_as_there_is_room)
+{
+	leave_file("c", 600);
+	leave_file("a", 500);
+	leave_file("b", 400);
+	ck_assert_int_eq(leftover_files_settle(dirfd_of, 1000, &incident), 0);
+	ck_assert(is_there("a") && is_there("b") && !is_there("c"));
+	ck_assert(said("removed: c: 600 B, more than max_incident_size leaves room for"));
+}
+END_TEST
+
+START_TEST(what_cannot_be_sealed_is_removed_and_said)
+{
+	char longer[100];
+
+	memset(longer, 'n', sizeof(longer));
+	longer[64] = '\0'; /* a manifest would take it, a record has no room */
+	leave_file(longer, 1);
+	leave_file(".hidden", 1);
+	leave_file("a b", 1);
+	leave_file("MANIFEST", 1);
+	leave_file(INCIDENT_SAMPLES_FILE, 1);
+	ck_assert_int_eq(mkdirat(dirfd_of, "directory", 0700), 0);
+	leave_file("directory/file", 1);
+	ck_assert_int_eq(symlinkat("/etc/passwd", dirfd_of, "link"), 0);
+	ck_assert_int_eq(mkfifoat(dirfd_of, "fifo", 0600), 0);
+	leave_file("good", 1);
+	ck_assert_int_eq(leftover_files_settle(dirfd_of, 1000, &incident), 0);
+	ck_assert_ptr_nonnull(kept("good"));
+	ck_assert_uint_eq(incident.capture_count, 9);
+	ck_assert(said("removed: link: no plain file") && said("removed: a b: its name"));
+	ck_assert_int_eq(manifest_write(dirfd_of), 0);
+	ck_assert_int_eq(manifest_verify(dirfd_of, NULL, NULL), 0);
+	ck_assert(!is_there("directory") && !is_there("link") && !is_there(longer));
+}
+END_TEST
+
+START_TEST(many_files_are_bounded_and_the_rest_is_counted)
+{
+	char name[20];
+
+	for (int i = 0; i < 400; i++) {
+		snprintf(name, sizeof(name), "f%d", i);
+		leave_file(name, 1);
+	}
+	ck_assert_int_eq(leftover_files_settle(dirfd_of, 1000, &incident), 0);
+	ck_assert_uint_lt(incident.capture_count, INCIDENT_CAPTURES_MAX);
+	ck_assert(said(" more"));
+	size_t count = 0;
+
+	for (size_t i = 0; i < incident.capture_count; i++)
+		count += incident.captures[i].file[0] != '\0';
+	ck_assert_uint_eq(count, LEFTOVER_FILES_MAX);
+	ck_assert_int_eq(manifest_write(dirfd_of), 0);
+}
+END_TEST
+
+START_TEST(a_capture_that_a_command_has_removed_or_replaced_is_said)
+{
+	add_capture_of("gone.txt", 5);
+	add_capture_of("changed.txt", 5);
+	leave_file("changed.txt", 9);
+	add_capture_of("replaced.txt", 5);
+	ck_assert_int_eq(symlinkat("/etc/passwd", dirfd_of, "replaced.txt"), 0);
+	ck_assert_int_eq(leftover_files_settle(dirfd_of, 1000, &incident), 0);
+	ck_assert_int_eq(incident.captures[0].status, INCIDENT_CAPTURE_FAILED);
+	ck_assert_str_eq(incident.captures[0].file, "");
+	ck_assert_uint_eq(incident.captures[1].bytes, 9);
+	ck_assert_int_eq(incident.captures[2].status, INCIDENT_CAPTURE_FAILED);
+	ck_assert(!is_there("replaced.txt"));
+}
+END_TEST
+
+START_TEST(without_memory_it_says_so)
+{
+	torture_arm(1);
+	int r = leftover_files_settle(dirfd_of, 1000, &incident);
+
+	torture_disarm();
+	ck_assert_int_eq(r, -ENOMEM);
+}
+END_TEST
+
 Suite *spool_suite(void);
 Suite *spool_suite(void)
 {
 	Suite *suite = suite_create("spool");
-	TCase *tcase = tcase_create("all");
+	TCase *tcase = tcase_create("all"), *leftover = tcase_create("leftover files");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, a_noted_draft_of_a_writer_that_died_is_sealed_as_it_is);
@@ -690,6 +847,14 @@ Suite *spool_suite(void)
 	tcase_add_test(tcase, a_path_that_is_no_directory_is_an_error);
 	tcase_add_test(tcase, a_link_to_a_directory_is_not_entered);
 	tcase_add_test(tcase, too_deep_a_tree_is_not_removed);
+	tcase_add_checked_fixture(leftover, setup_leftover, teardown_leftover);
+	tcase_add_test(leftover, plain_files_are_kept_and_recorded);
+	tcase_add_test(leftover, the_smallest_are_kept_as_long_as_there_is_room);
+	tcase_add_test(leftover, what_cannot_be_sealed_is_removed_and_said);
+	tcase_add_test(leftover, many_files_are_bounded_and_the_rest_is_counted);
+	tcase_add_test(leftover, a_capture_that_a_command_has_removed_or_replaced_is_said);
+	tcase_add_test(leftover, without_memory_it_says_so);
 	suite_add_tcase(suite, tcase);
+	suite_add_tcase(suite, leftover);
 	return suite;
 }
