@@ -99,7 +99,7 @@ static const struct option options[] = {
 	{ 0 },
 };
 
-static bool number(const char *text, uint64_t max, uint64_t *ret)
+static bool parse_number(const char *text, uint64_t max, uint64_t *ret)
 {
 	const char *end = text + strlen(text);
 	uint64_t value;
@@ -110,17 +110,17 @@ static bool number(const char *text, uint64_t max, uint64_t *ret)
 	return true;
 }
 
-static bool descriptor(const char *text, int *ret)
+static bool parse_descriptor(const char *text, int *ret)
 {
 	uint64_t value;
 
-	if (!number(text, INT32_MAX, &value) || fcntl((int)value, F_GETFD) < 0)
+	if (!parse_number(text, INT32_MAX, &value) || fcntl((int)value, F_GETFD) < 0)
 		return false;
 	*ret = (int)value;
 	return true;
 }
 
-static bool pids(const char *text, struct setup *setup)
+static bool parse_pids(const char *text, struct setup *setup)
 {
 	const char *end = text + strlen(text);
 	uint64_t pid;
@@ -137,15 +137,15 @@ static bool pids(const char *text, struct setup *setup)
 	return false;
 }
 
-static bool set(struct setup *setup, int option)
+static bool set_option(struct setup *setup, int option)
 {
 	if (option < OUTPUTS)
-		return descriptor(optarg, &setup->outputs[option]);
+		return parse_descriptor(optarg, &setup->outputs[option]);
 	switch (option) {
 	case 'f':
-		return pids(optarg, setup);
+		return parse_pids(optarg, setup);
 	case 's':
-		return number(optarg, UINT64_MAX, &setup->spike_from_ns);
+		return parse_number(optarg, UINT64_MAX, &setup->spike_from_ns);
 	case 'r':
 		setup->raw = true;
 		return true;
@@ -153,11 +153,11 @@ static bool set(struct setup *setup, int option)
 		setup->debug_files = optarg;
 		return true;
 	case 'm':
-		return number(optarg, UINT64_MAX, &setup->memory_bytes);
+		return parse_number(optarg, UINT64_MAX, &setup->memory_bytes);
 	case 'c':
-		return number(optarg, 86400, &setup->cpu_seconds);
+		return parse_number(optarg, 86400, &setup->cpu_seconds);
 	case 'w':
-		return number(optarg, 86400, &setup->wall_seconds);
+		return parse_number(optarg, 86400, &setup->wall_seconds);
 	case 'k':
 		setup->refusal = SANDBOX_KILLS;
 		return true;
@@ -166,7 +166,7 @@ static bool set(struct setup *setup, int option)
 	}
 }
 
-static int say(const char *what, int r)
+static int report_error(const char *what, int r)
 {
 	fprintf(stderr, "spikewatch-symbolize: %s: %s\n", what, strerror(-r));
 	return r;
@@ -259,7 +259,7 @@ static const void *map_input(size_t *ret_len)
 	return data != MAP_FAILED ? data : NULL;
 }
 
-static int work(struct setup *setup, int vdso)
+static int symbolize_input(struct setup *setup, int vdso)
 {
 	struct symbolize_options how = {
 		.spike_from_ns = setup->spike_from_ns,
@@ -280,14 +280,14 @@ static int work(struct setup *setup, int vdso)
 	if (r == 0)
 		r = symbolize_run(&file, &how, profiles, &counts);
 	if (r < 0) {
-		say("the stackfile", r);
+		report_error("the stackfile", r);
 		return EXIT_STACK_FILE;
 	}
 	r = write_all(setup, profiles, &counts);
 	for (size_t i = 0; i < SYMBOLIZE_PROFILES; i++)
 		stack_profile_free(profiles[i]);
 	if (r < 0) {
-		say("writing", r);
+		report_error("writing", r);
 		return EXIT_OUTPUT;
 	}
 
@@ -308,7 +308,7 @@ int main(int argc, char **argv)
 	int option;
 
 	while (good && (option = getopt_long(argc, argv, "", options, NULL)) != -1)
-		good = set(&setup, option);
+		good = set_option(&setup, option);
 	if (!good || optind < argc) {
 		fputs(usage, stderr);
 		return EXIT_USAGE;
@@ -330,9 +330,9 @@ int main(int argc, char **argv)
 	int r = sandbox_enter(&limits, setup.refusal);
 
 	if (r < 0) {
-		say("the sandbox", r);
+		report_error("the sandbox", r);
 		return EXIT_SANDBOX;
 	}
 
-	return work(&setup, vdso);
+	return symbolize_input(&setup, vdso);
 }

@@ -248,7 +248,7 @@ struct perf_map_counts {
 	uint64_t broken; /* that were not; they are skipped */
 };
 
-static int digit(char c)
+static int hex_digit_of(char c)
 {
 	if (c >= '0' && c <= '9')
 		return c - '0';
@@ -268,10 +268,10 @@ static bool take_number(const char **at, const char *end, uint64_t *ret)
 
 	if (end - p > 2 && p[0] == '0' && (p[1] | 0x20) == 'x')
 		p += 2;
-	for (; p < end && digit(*p) >= 0; p++, digits++) {
+	for (; p < end && hex_digit_of(*p) >= 0; p++, digits++) {
 		if (value >> 60)
 			return false;
-		value = value << 4 | (uint64_t)digit(*p);
+		value = value << 4 | (uint64_t)hex_digit_of(*p);
 	}
 	if (digits == 0 || p == end || *p != ' ')
 		return false;

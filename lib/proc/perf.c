@@ -568,7 +568,7 @@ bool perf_ring_came_round(const struct perf_ring *ring)
 }
 
 /* How many records `written` bytes had, if all were like the `count` of len bytes still there. */
-static size_t estimate(uint64_t written, size_t count, uint64_t len, size_t most)
+static size_t estimate_count(uint64_t written, size_t count, uint64_t len, size_t most)
 {
 	double all = (double)count * (double)written / (double)len;
 
@@ -588,7 +588,7 @@ size_t perf_ring_count(const struct perf_ring *ring, uint64_t since, size_t most
 		       sizeof(header)); /* aligned: does not wrap */
 		if (header.size < sizeof(header) || header.size % PERF_RECORD_ALIGN != 0 ||
 		    header.size > ring->size - len || header.size > written - len)
-			return written > ring->size && count > 0 ? estimate(written, count, len, most) : most;
+			return written > ring->size && count > 0 ? estimate_count(written, count, len, most) : most;
 		len += header.size;
 		count++;
 	}

@@ -220,7 +220,7 @@ struct view {
 };
 
 /* Copies a head of size bytes out of the front. */
-static bool take(struct view *view, void *ret, size_t size)
+static bool take_bytes(struct view *view, void *ret, size_t size)
 {
 	if (view->len < size)
 		return false;
@@ -230,7 +230,7 @@ static bool take(struct view *view, void *ret, size_t size)
 	return true;
 }
 
-static void skip(struct view *view, size_t size)
+static void skip_bytes(struct view *view, size_t size)
 {
 	size = size < view->len ? size : view->len;
 	view->at += size;
@@ -247,12 +247,12 @@ static int open_message(struct view *view, uint16_t *ret_type, int *ret_error)
 	size_t whole = view->len;
 	struct nlmsgerr error;
 
-	if (!take(view, &head, sizeof(head)) || head.nlmsg_len < sizeof(head) || head.nlmsg_len > whole)
+	if (!take_bytes(view, &head, sizeof(head)) || head.nlmsg_len < sizeof(head) || head.nlmsg_len > whole)
 		return -EBADMSG;
 	view->len = head.nlmsg_len - sizeof(head);
 	*ret_type = head.nlmsg_type;
 	if (head.nlmsg_type == NLMSG_ERROR) {
-		if (!take(view, &error, sizeof(error)))
+		if (!take_bytes(view, &error, sizeof(error)))
 			return -EBADMSG;
 		*ret_error = error.error > 0 ? -error.error : error.error;
 		return PROC_EVENTS_ANSWER;
@@ -278,7 +278,7 @@ struct event_ids {
 _Static_assert(offsetof(struct proc_event, event_data) == sizeof(struct event_head), "as the kernel has it");
 _Static_assert(sizeof(((struct proc_event *)0)->event_data.fork) == sizeof(struct event_ids), "as the kernel has it");
 
-static int said(enum procevent_kind kind, int32_t pid, int32_t ppid, struct procevent *ret)
+static int set_event(enum procevent_kind kind, int32_t pid, int32_t ppid, struct procevent *ret)
 {
 	if (pid <= 0)
 		return PROC_EVENTS_OTHER;
@@ -292,21 +292,21 @@ static int read_event(uint32_t what, struct view *view, struct procevent *ret, i
 	uint32_t error;
 
 	if (what == PROC_EVENT_NONE) {
-		if (!take(view, &error, sizeof(error)))
+		if (!take_bytes(view, &error, sizeof(error)))
 			return -EBADMSG;
 		*ret_error = error <= 4095 ? -(int)error : -EBADMSG;
 		return PROC_EVENTS_ANSWER;
 	}
-	if (!take(view, &ids, what == PROC_EVENT_FORK ? sizeof(ids) : 2 * sizeof(ids.pid)))
+	if (!take_bytes(view, &ids, what == PROC_EVENT_FORK ? sizeof(ids) : 2 * sizeof(ids.pid)))
 		return -EBADMSG;
 	if (what == PROC_EVENT_FORK)
-		return ids.child_pid == ids.child_tgid ? said(PROCEVENT_FORK, ids.child_tgid, ids.tgid, ret)
+		return ids.child_pid == ids.child_tgid ? set_event(PROCEVENT_FORK, ids.child_tgid, ids.tgid, ret)
 						       : PROC_EVENTS_OTHER;
 	if (what == PROC_EVENT_EXEC)
-		return said(PROCEVENT_EXEC, ids.tgid, 0, ret);
+		return set_event(PROCEVENT_EXEC, ids.tgid, 0, ret);
 	if (ids.pid != ids.tgid || (what != PROC_EVENT_COMM && what != PROC_EVENT_EXIT))
 		return PROC_EVENTS_OTHER;
-	return said(what == PROC_EVENT_COMM ? PROCEVENT_COMM : PROCEVENT_EXIT, ids.tgid, 0, ret);
+	return set_event(what == PROC_EVENT_COMM ? PROCEVENT_COMM : PROCEVENT_EXIT, ids.tgid, 0, ret);
 }
 
 int proc_events_connector(const void *data, size_t len, struct procevent *ret, int *ret_error)
@@ -319,12 +319,12 @@ int proc_events_connector(const void *data, size_t len, struct procevent *ret, i
 
 	if (r != 0)
 		return r;
-	if (!take(&view, &message, sizeof(message)) || message.len > view.len)
+	if (!take_bytes(&view, &message, sizeof(message)) || message.len > view.len)
 		return -EBADMSG;
 	if (message.id.idx != CN_IDX_PROC || message.id.val != CN_VAL_PROC)
 		return PROC_EVENTS_OTHER;
 	view.len = message.len;
-	if (!take(&view, &event, sizeof(event)))
+	if (!take_bytes(&view, &event, sizeof(event)))
 		return -EBADMSG;
 	return read_event(event.what, &view, ret, ret_error);
 }
@@ -336,11 +336,12 @@ static bool next_attribute(struct view *view, uint16_t *ret_type, struct view *r
 {
 	struct nlattr head;
 
-	if (!take(view, &head, sizeof(head)) || head.nla_len < sizeof(head) || head.nla_len - sizeof(head) > view->len)
+	if (!take_bytes(view, &head, sizeof(head)) || head.nla_len < sizeof(head) ||
+	    head.nla_len - sizeof(head) > view->len)
 		return false;
 	*ret_type = head.nla_type & 0x3fff; /* NLA_TYPE_MASK, which is of a signed type */
 	*ret = (struct view){ view->at, head.nla_len - sizeof(head) };
-	skip(view, ((head.nla_len + 3u) & ~3u) - sizeof(head)); /* NLA_ALIGN */
+	skip_bytes(view, ((head.nla_len + 3u) & ~3u) - sizeof(head)); /* NLA_ALIGN */
 	return true;
 }
 
@@ -364,8 +365,8 @@ int proc_events_family(const void *data, size_t len, uint16_t *ret)
 
 	if (r == PROC_EVENTS_ANSWER && error < 0)
 		return error;
-	if (r != 0 || type != GENL_ID_CTRL || !take(&view, &head, sizeof(head)) ||
-	    !find_attribute(view, CTRL_ATTR_FAMILY_ID, &id) || !take(&id, ret, sizeof(*ret)))
+	if (r != 0 || type != GENL_ID_CTRL || !take_bytes(&view, &head, sizeof(head)) ||
+	    !find_attribute(view, CTRL_ATTR_FAMILY_ID, &id) || !take_bytes(&id, ret, sizeof(*ret)))
 		return -EBADMSG;
 	return 0;
 }
@@ -390,7 +391,7 @@ static bool read_exited(struct view aggregate, uint16_t id_type, struct exited *
 	size_t len;
 
 	if (!find_attribute(aggregate, id_type, &id) || !find_attribute(aggregate, TASKSTATS_TYPE_STATS, &stats) ||
-	    stats.len < STATS_LEAST || !take(&id, &ret->id, sizeof(ret->id)))
+	    stats.len < STATS_LEAST || !take_bytes(&id, &ret->id, sizeof(ret->id)))
 		return false;
 	len = stats.len < sizeof(ret->stats) ? stats.len : sizeof(ret->stats);
 	memset(&ret->stats, 0, sizeof(ret->stats));
@@ -411,7 +412,7 @@ static void divide_cpu(const struct taskstats *stats, struct procevent_totals *t
 	totals->system_ns = totals->cpu_ns - totals->user_ns;
 }
 
-static void total(const struct exited *last, const struct exited *group, struct procevent_totals *totals)
+static void sum_up_exit(const struct exited *last, const struct exited *group, struct procevent_totals *totals)
 {
 	const struct taskstats *stats = group != NULL ? &group->stats : &last->stats;
 
@@ -444,7 +445,7 @@ int proc_events_taskstats(const void *data, size_t len, uint16_t family, struct 
 		return r;
 	if (type != family)
 		return PROC_EVENTS_OTHER;
-	if (!take(&view, &head, sizeof(head)))
+	if (!take_bytes(&view, &head, sizeof(head)))
 		return -EBADMSG;
 	if (head.cmd != TASKSTATS_CMD_NEW)
 		return PROC_EVENTS_OTHER;
@@ -455,9 +456,9 @@ int proc_events_taskstats(const void *data, size_t len, uint16_t family, struct 
 	threads = find_attribute(view, TASKSTATS_TYPE_AGGR_TGID, &all);
 	if (threads && !read_exited(all, TASKSTATS_TYPE_TGID, &group))
 		return -EBADMSG;
-	r = said(PROCEVENT_TOTALS, threads ? group.id : last.id, (int32_t)last.stats.ac_ppid, ret);
+	r = set_event(PROCEVENT_TOTALS, threads ? group.id : last.id, (int32_t)last.stats.ac_ppid, ret);
 	if (r == PROC_EVENTS_EVENT)
-		total(&last, threads ? &group : NULL, &ret->totals);
+		sum_up_exit(&last, threads ? &group : NULL, &ret->totals);
 	return r;
 }
 
@@ -469,11 +470,11 @@ int proc_events_perf(const struct perf_record *record, struct procevent *ret)
 		return PROC_EVENTS_OTHER;
 	switch (record->type) {
 	case PERF_RECORD_FORK:
-		return said(PROCEVENT_FORK, (int32_t)record->pid, (int32_t)record->fork.ppid, ret);
+		return set_event(PROCEVENT_FORK, (int32_t)record->pid, (int32_t)record->fork.ppid, ret);
 	case PERF_RECORD_EXIT:
-		return said(PROCEVENT_EXIT, (int32_t)record->pid, 0, ret);
+		return set_event(PROCEVENT_EXIT, (int32_t)record->pid, 0, ret);
 	case PERF_RECORD_COMM:
-		return said(record->comm.exec ? PROCEVENT_EXEC : PROCEVENT_COMM, (int32_t)record->pid, 0, ret);
+		return set_event(record->comm.exec ? PROCEVENT_EXEC : PROCEVENT_COMM, (int32_t)record->pid, 0, ret);
 	default:
 		return PROC_EVENTS_OTHER;
 	}

@@ -67,7 +67,7 @@ static bool wire_fields_varint(struct wire_fields *fields, uint64_t *ret)
 	return false;
 }
 
-static bool skip(struct wire_fields *fields, uint64_t len)
+static bool skip_bytes(struct wire_fields *fields, uint64_t len)
 {
 	if (len > (uint64_t)(fields->end - fields->at))
 		return false;
@@ -82,7 +82,7 @@ static bool wire_fields_take_bytes(struct wire_fields *fields, struct wire_field
 	if (!wire_fields_varint(fields, &len))
 		return false;
 	ret->at = fields->at;
-	if (!skip(fields, len))
+	if (!skip_bytes(fields, len))
 		return false;
 	ret->end = fields->at;
 	return true;
@@ -102,9 +102,9 @@ static int wire_fields_next(struct wire_fields *fields, struct wire_fields_field
 	case WIRE_FIELDS_VARINT:
 		return wire_fields_varint(fields, &ret->value) ? 1 : -EBADMSG;
 	case WIRE_FIELDS_FIXED64:
-		return skip(fields, 8) ? 1 : -EBADMSG;
+		return skip_bytes(fields, 8) ? 1 : -EBADMSG;
 	case WIRE_FIELDS_FIXED32:
-		return skip(fields, 4) ? 1 : -EBADMSG;
+		return skip_bytes(fields, 4) ? 1 : -EBADMSG;
 	case WIRE_FIELDS_BYTES:
 		return wire_fields_take_bytes(fields, &ret->bytes) ? 1 : -EBADMSG;
 	default:
@@ -708,8 +708,8 @@ static int index_objects(const struct pprof_read *reader, enum object_kind kind,
  * Ids of others to places from 1 on; id and place are so far within each object of the objects. An
  * id of 0 is none.
  */
-static int resolve(struct pprof_read *reader, enum object_kind kind, size_t id_at, size_t place_at,
-		   enum object_kind others)
+static int resolve_ids(struct pprof_read *reader, enum object_kind kind, size_t id_at, size_t place_at,
+		       enum object_kind others)
 {
 	AUTO(pair_map_release) struct pair_map index = { 0 };
 	int rc = index_objects(reader, others, &index);
@@ -812,11 +812,11 @@ int pprof_read_new(const void *data, size_t len, const struct pprof_read_options
 	if (rc == 0)
 		rc = read_profile(reader);
 	if (rc == 0)
-		rc = resolve(reader, LINES, offsetof(struct pprof_read_line, function_id),
-			     offsetof(struct pprof_read_line, function), FUNCTIONS);
+		rc = resolve_ids(reader, LINES, offsetof(struct pprof_read_line, function_id),
+				 offsetof(struct pprof_read_line, function), FUNCTIONS);
 	if (rc == 0)
-		rc = resolve(reader, LOCATIONS, offsetof(struct pprof_read_location, mapping_id),
-			     offsetof(struct pprof_read_location, mapping), MAPPINGS);
+		rc = resolve_ids(reader, LOCATIONS, offsetof(struct pprof_read_location, mapping_id),
+				 offsetof(struct pprof_read_location, mapping), MAPPINGS);
 	if (rc == 0)
 		rc = resolve_frames(reader);
 	if (rc < 0)

@@ -934,7 +934,7 @@ static void function_table_add(struct function_table *table, const struct functi
 	count_self(table, &table->of_threads.tally[stack->thread - 1], stack);
 }
 
-static int descending(uint64_t a, uint64_t b)
+static int compare_descending(uint64_t a, uint64_t b)
 {
 	return a < b ? 1 : -(a > b);
 }
@@ -950,10 +950,10 @@ static int compare_heat(const struct function_table *table, const struct functio
 	int rc = 0;
 
 	for (int phase = FUNCTION_TABLE_DURING; rc == 0 && phase >= FUNCTION_TABLE_BEFORE; phase--) {
-		rc = descending(x->self[phase] + (callers ? x->total[phase] : 0),
-				y->self[phase] + (callers ? y->total[phase] : 0));
+		rc = compare_descending(x->self[phase] + (callers ? x->total[phase] : 0),
+					y->self[phase] + (callers ? y->total[phase] : 0));
 		if (rc == 0)
-			rc = descending(x->total[phase], y->total[phase]);
+			rc = compare_descending(x->total[phase], y->total[phase]);
 	}
 	return rc;
 }

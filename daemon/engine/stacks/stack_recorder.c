@@ -813,21 +813,13 @@ static void want_kind(struct stack_recorder *recorder, enum stack_file_stream_ki
 static int find_privilege(struct stack_recorder *recorder, const struct stack_recorder_options *options,
 			  struct perf_events_wanted *wanted, char *reason)
 {
-	int r = -EPERM;
+	int r = settle_wanted(wanted, options->followed_only ? OWN_THREAD : ALL_THREADS);
 
-	if (!options->followed_only) {
-		r = settle_wanted(wanted, ALL_THREADS);
-		if (r < 0)
-			perf_events_refusal(r, reason);
-		else
-			recorder->status.system_wide = true;
-		if (!is_refusal(r))
-			return r;
-	}
-	if (options->followed_only) {
-		r = settle_wanted(wanted, OWN_THREAD);
-		return r < 0 ? perf_events_refusal(r, reason) : 0;
-	}
+	if (r < 0)
+		perf_events_refusal(r, reason);
+	recorder->status.system_wide = r == 0 && !options->followed_only;
+	if (options->followed_only || !is_refusal(r))
+		return r;
 	return settle_wanted(wanted, OWN_THREAD) < 0 ? r : 0;
 }
 
@@ -1326,10 +1318,17 @@ static void reconcile_followed(struct stack_recorder *recorder, bool look)
 		publish_units(recorder);
 }
 
+static void wake_thread(const struct stack_recorder *recorder)
+{
+	const uint64_t one = 1;
+
+	while (write(recorder->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
 int stack_recorder_follow(struct stack_recorder *recorder, const uint32_t *pids, size_t count)
 {
 	AUTO_FREE uint32_t *copy = NULL;
-	uint64_t one = 1;
 	bool same;
 
 	if (recorder->threads == NULL)
@@ -1350,8 +1349,8 @@ int stack_recorder_follow(struct stack_recorder *recorder, const uint32_t *pids,
 		recorder->follow_changed = true;
 	}
 	pthread_mutex_unlock(&recorder->lock);
-	while (!same && write(recorder->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-		;
+	if (!same)
+		wake_thread(recorder);
 	return 0;
 }
 
@@ -1547,15 +1546,12 @@ int stack_recorder_open(const struct stack_recorder_options *options, struct sta
 
 static void stop_thread(struct stack_recorder *recorder)
 {
-	uint64_t one = 1;
-
 	if (!recorder->running)
 		return;
 	pthread_mutex_lock(&recorder->lock);
 	recorder->stopping = true;
 	pthread_mutex_unlock(&recorder->lock);
-	while (write(recorder->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-		;
+	wake_thread(recorder);
 	pthread_join(recorder->thread, NULL);
 }
 

@@ -21,16 +21,10 @@
 #include "daemon/engine/stacks/stack_recorder.h"
 
 #include "daemon/engine/base/clocks.h"
-#include "daemon/engine/base/perf_events.h"
 #include "daemon/engine/base/proc_read.h"
 #include "daemon/engine/stacks/stack_source.h"
-#include "lib/base/base.h"
-#include "lib/base/io.h"
 #include "lib/base/map.h"
-#include "lib/proc/mapping_history.h"
-#include "lib/proc/perf.h"
 #include "lib/proc/procfs.h"
-#include "lib/profile/stack_file.h"
 
 #include <errno.h>
 #include <stdlib.h>

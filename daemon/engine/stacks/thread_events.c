@@ -373,7 +373,7 @@ static void close_root(struct thread_events *threads, size_t index)
  * A root has inherited another's events after all, or is an old one whose pid was reused: it and
  * its descendants become descendants of the other.
  */
-static void adopt(struct thread_events *threads, struct root *child, struct root *root)
+static void adopt_root(struct thread_events *threads, struct root *child, struct root *root)
 {
 	size_t index = 0;
 
@@ -400,11 +400,11 @@ static void note_descendant(struct thread_events *threads, uint32_t pid, struct 
 	if (known == NULL && threads->descendants < DESCENDANTS_MAX)
 		add_known(threads, pid, root);
 	else if (known != NULL && known->root->pid == pid && known->root != root && known->root != threads->opening)
-		adopt(threads, known->root, root);
+		adopt_root(threads, known->root, root);
 }
 
 /* Whether what thread ptid of root, or of a descendant, started at time_ns has its events. */
-static bool inherits(const struct root *root, uint32_t ppid, uint32_t ptid, uint64_t time_ns)
+static bool inherits_events(const struct root *root, uint32_t ppid, uint32_t ptid, uint64_t time_ns)
 {
 	const struct followed_thread *parent = ppid == root->pid ? thread_of(root, ptid) : NULL;
 
@@ -435,7 +435,7 @@ void thread_events_note(struct thread_events *threads, const struct thread_event
 		return;
 	}
 	parent = find_known(threads, note->ppid);
-	if (parent == NULL || !inherits(parent->root, note->ppid, note->ptid, note->time_ns))
+	if (parent == NULL || !inherits_events(parent->root, note->ppid, note->ptid, note->time_ns))
 		return;
 	if (note->pid == note->ppid) {
 		struct followed_thread thread = { .tid = note->tid };

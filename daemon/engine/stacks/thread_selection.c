@@ -66,7 +66,7 @@ static int by_pid(const void *left, const void *right)
 }
 
 /* As of the last scan; NULL: it was not there, or another process had its number. */
-static const struct candidate *recall(const struct list *list, const struct procfs_stat *stat)
+static const struct candidate *find_in_last_scan(const struct list *list, const struct procfs_stat *stat)
 {
 	struct candidate key = { .pid = (uint32_t)stat->pid };
 	const struct candidate *found =
@@ -84,7 +84,7 @@ static bool has_room(struct list *list)
 
 void thread_selection_met(struct thread_selection *selection, const struct procfs_stat *stat, bool watched)
 {
-	const struct candidate *before = selection != NULL ? recall(&selection->last, stat) : NULL;
+	const struct candidate *before = selection != NULL ? find_in_last_scan(&selection->last, stat) : NULL;
 	uint64_t cpu_ticks = stat->user_ticks + stat->system_ticks;
 
 	if (selection == NULL || (!watched && before == NULL) || !has_room(&selection->now))
@@ -99,7 +99,7 @@ void thread_selection_met(struct thread_selection *selection, const struct procf
 }
 
 /* Twice as busy, and a tick more, is clearly busier. */
-static uint64_t weight(const struct candidate *candidate)
+static uint64_t candidate_weight(const struct candidate *candidate)
 {
 	return candidate->followed ? 2 * candidate->used_ticks + 1 : candidate->used_ticks;
 }
@@ -107,13 +107,13 @@ static uint64_t weight(const struct candidate *candidate)
 static int by_weight(const void *left, const void *right)
 {
 	const struct candidate *a = left, *b = right;
-	uint64_t of_a = weight(a), of_b = weight(b);
+	uint64_t of_a = candidate_weight(a), of_b = candidate_weight(b);
 
 	return of_a > of_b ? -1 : of_a < of_b ? 1 : by_pid(a, b);
 }
 
 /* Marks those that are to be followed; the list is ascending by pid then. */
-static void choose(struct list *list)
+static void choose_followed(struct list *list)
 {
 	if (list->count > THREAD_SELECTION_MAX)
 		qsort(list->rows, list->count, sizeof(*list->rows), by_weight);
@@ -151,7 +151,7 @@ bool thread_selection_end(struct thread_selection *selection, const uint32_t **r
 	if (selection == NULL)
 		return false;
 	last = selection->last;
-	choose(&selection->now);
+	choose_followed(&selection->now);
 	selection->last = selection->now;
 	selection->now = last;
 	if (!make_set(selection, &selection->last))
