@@ -72,8 +72,8 @@ struct options_usage {
 int options_start(const struct options_usage *usage, int argc, char **argv, int *ret_first);
 
 /*
- * Prints on stderr why a command line is wrong, and where help is. why may quote it, and so hold any
- * byte. Returns EXIT_USAGE.
+ * Prints on stderr why a command line is wrong, and where help is. why may hold any byte. Returns
+ * EXIT_USAGE.
  */
 int options_wrong(const char *command, const char *why);
 

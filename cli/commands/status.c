@@ -395,27 +395,20 @@ static void put_cut(enum column column, const char *text, size_t width)
 	const char *from = column == TARGET && *text == '/' ? strrchr(text, '/') + 1 : text;
 	size_t wide = characters(from);
 
-	if (wide <= width)
-		printf("%s%*s", from, (int)(width - wide), "");
-	else if (column == TARGET && from == text)
+	if (wide > width && column == TARGET && from == text)
 		printf("..%s", text + output_prefix(text, wide - width + 2));
 	else
-		printf("%.*s..", (int)output_prefix(from, width - 2), from);
+		output_fit(from, width, OUTPUT_PAD_RIGHT | OUTPUT_CUT_DOTS, stdout);
 }
 
 static void put_cell(enum column column, const char *text, size_t width)
 {
-	size_t wide = characters(text);
-	int space = wide < width ? (int)(width - wide) : 0;
-
-	if (wide > width)
+	if (characters(text) > width)
 		put_cut(column, text, width);
 	else if (column == WHY)
 		fputs(text, stdout);
-	else if (column >= VALUE)
-		printf("%*s%s", space, "", text);
 	else
-		printf("%s%*s", text, space, "");
+		output_fit(text, width, column >= VALUE ? OUTPUT_PAD_LEFT : OUTPUT_PAD_RIGHT, stdout);
 	printf("%*s%s", column == WHY ? 0 : GAP, "", column == WHY ? "\n" : "");
 }
 

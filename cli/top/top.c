@@ -148,10 +148,7 @@ static size_t prefix_len(const char *text, size_t width, size_t *ret_wide)
 	return at;
 }
 
-/*
- * text made printable, in at most width characters: cut and marked at its end or, tail, at its
- * front. Returns how many it takes. out has room for TOP_TEXT_LINE_MAX bytes.
- */
+/* Printable, in at most width characters: cut at its end or, tail, at its front. The width. */
 static size_t top_text_fit(const char *text, size_t width, bool utf8, bool tail, char *out)
 {
 	char printable[CELL_MAX];
@@ -231,9 +228,7 @@ static void plan_endless(size_t longest, struct top_text *text)
 	text->width[TOP_TEXT_RULES] = CELL_MAX;
 }
 
-/*
- * The columns that fit into `width` characters (0: all). longest: of the names (top_text_longest).
- */
+/* The columns that fit into width characters (0: all). longest: of the names. */
 static void top_text_plan(size_t width, bool utf8, size_t longest, struct top_text *ret)
 {
 	struct top_text text = { .utf8 = utf8 };

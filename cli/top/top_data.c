@@ -1,10 +1,10 @@
 /*
  * top_data.c: the ring, the table of targets, and the rules.
  *
- * The ring and the configuration are found as far as any process can see them: in default places,
- * and by the command line of the process whose pid is in the ring. A daemon that starts makes a new
- * file and renames it, so it is enough to check whether the name still leads to the same file; the
- * old one stays mapped until then. With a new ring target ids start again, and so does the table.
+ * The ring is looked for in default places, the configuration in the command line of the process
+ * whose pid is in the ring. A daemon that starts makes a new file and renames it, so it is enough
+ * to check whether the name still leads to the same file. With a new ring target ids start again,
+ * and so does the table.
  *
  * The table has rows in the order of their ids, which are given in order: a new one nearly always
  * goes to the end, and a binary search finds it. CPU use is the difference of two samples. A target
@@ -748,9 +748,8 @@ static void top_feed_release(struct top_feed *feed)
 }
 
 /*
- * Maps the ring that is at path now, to be read from `back_ns` before its last tick on. What was
- * attached stays so if it fails. 0; -ENOMEM; -EBADMSG: not a ring, or of another version;
- * -errno.
+ * Maps the ring at path, to be read from back_ns before its last tick on. On failure the old one
+ * stays. 0; -EBADMSG: not a ring, or of another version; -errno.
  */
 static int top_feed_attach(struct top_feed *feed, uint64_t back_ns)
 {
@@ -978,10 +977,7 @@ static void find_config(struct top_watch *watch)
 		set_file_of_daemon(watch, procfd, info.pid, path);
 }
 
-/*
- * Without rules there still are figures. One that is bad now is what the daemon would refuse too:
- * the rules stay.
- */
+/* If the configuration is bad the rules stay, as the daemon's do. */
 static int load_rules(struct top_watch *watch)
 {
 	struct top_rules *rules = NULL;
@@ -1029,10 +1025,7 @@ static int read_again(struct top_watch *watch)
 	return 0;
 }
 
-/*
- * The first place where there is a ring. What goes wrong with a ring is in place_error. 0 or
- * -ENOMEM.
- */
+/* The first place where there is a ring; else place_error says why. 0 or -ENOMEM. */
 static int attach_first(struct top_watch *watch)
 {
 	for (size_t i = 0; i < watch->places; i++) {

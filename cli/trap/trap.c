@@ -1,23 +1,16 @@
 /*
  * trap.c: spikewatch trap: waits in the foreground for a CPU or memory spike, and writes incidents
- * as the daemon would.
+ * as the daemon would: options become the text of a configuration (one parser knows the ranges),
+ * and the daemon's sampling, rules and incidents run in this process.
  *
- *     options ─▶ plan ─▶ configuration ─▶ session: the daemon's sampling, rules and incidents in
- *     this process ─▶ so many incidents, or the end of what is watched
+ * "For a second" is five windows in a row over the threshold: one window of that length would miss
+ * a burst that it cuts in two, and fire on half a burst of twice the height. Memory without a time
+ * is judged by the kernel's high-water mark, which includes what came and went between two samples.
+ * A rule is armed again when the value has come down: a spike is one incident, however long.
  *
- * The plan: the options become the text of a configuration, so that one parser knows the ranges.
- * The name of a process is set afterwards, because it may hold bytes that JSON cannot. "For a
- * second" is five windows in a row, each of them over the threshold: one window of that length
- * would miss a burst that it cuts in two, and fire on half a burst of twice the height. Memory
- * without a time is judged by the kernel's high-water mark, which sees what came and went between
- * two samples. A rule is armed again when the value has come down: a spike is one incident, however
- * long it lasts. With --tree, or a command, the target is the sum of all processes.
- *
- * The session differs from the daemon's: the ring has no name, so it ends with the process; the
- * state of the rules is never saved; the spool has no limits, so no incident of others is removed.
- *
- * Messages go to standard error, because standard output is COMMAND's, and replace the daemon's log
- * below warnings.
+ * Unlike the daemon's the ring has no name, the state of the rules is never saved, and the spool
+ * has no limits, so no incident of others is removed. Messages go to standard error, because
+ * standard output is COMMAND's.
  */
 #include "cli/base/options.h"
 #include "cli/base/output.h"
@@ -71,10 +64,7 @@
 #define CPU_DEFAULT_PERCENT 80.0
 #define CPU_DEFAULT_FOR_NS NS_PER_S
 
-/*
- * Memory that grows: by half over the average of the last half minute, once five seconds are known,
- * and not below 128 MiB.
- */
+/* By half over the average of half a minute, of which five seconds must be known. */
 #define GROWTH_PERCENT 50
 #define GROWTH_MINIMUM_BYTES (128ull << 20)
 #define GROWTH_HISTORY 30
@@ -144,10 +134,7 @@ static int resolve_cpu(struct trap_plan *plan, char *error, size_t cap)
 			   plan->cpu);
 }
 
-/*
- * Checks the options, and fills in defaults. 0; -EINVAL: error (cap bytes, terminated) says which
- * option is wrong and what was expected.
- */
+/* Checks the options, fills in defaults. 0; -EINVAL: error says what was expected. */
 static int trap_plan_resolve(struct trap_plan *plan, char *error, size_t cap)
 {
 	int r = plan->cpu ? resolve_cpu(plan, error, cap) : 0;
@@ -248,10 +235,7 @@ static const char *option_of(const char *key)
 	return key;
 }
 
-/*
- * Of a resolved plan, which must outlive *ret. 0; -ENOMEM; -EINVAL as above. *ret is for
- * config_free.
- */
+/* plan is resolved and must outlive *ret. 0; -ENOMEM; -EINVAL as above. */
 static int trap_plan_config(const struct trap_plan *plan, struct config **ret, char *error, size_t cap)
 {
 	AUTO_FREE char *text = NULL;
@@ -275,7 +259,7 @@ static int trap_plan_config(const struct trap_plan *plan, struct config **ret, c
 		return r;
 
 	if (!plan->pid)
-		config->targets[0].pattern = plan->comm;
+		config->targets[0].pattern = plan->comm; /* may hold bytes that JSON cannot */
 	/* The spool removes nothing (session), so that free space is not a condition. */
 	config->incidents.min_free_bytes = 0;
 	config->incidents.max_per_hour = 0;
@@ -284,9 +268,7 @@ static int trap_plan_config(const struct trap_plan *plan, struct config **ret, c
 	return 0;
 }
 
-/*
- * "more than 80% of a core for 1 s, or more than 512 MiB of memory". Into buf, which is returned.
- */
+/* "more than 80% of a core for 1 s, or more than 512 MiB of memory". Returns buf. */
 static const char *trap_plan_text(const struct trap_plan *plan, char *buf, size_t cap)
 {
 	char amount[UNITS_TEXT_MAX], time[UNITS_TEXT_MAX], lasting[UNITS_TEXT_MAX + 8] = "";
@@ -349,11 +331,7 @@ struct trap_session_view {
 	uint64_t open_ns; /* until the last open one is complete */
 };
 
-/*
- * The daemon's sampling, rules and incidents in this process, until so many incidents were opened.
- * Belongs to the main thread; sampling and incidents have their own.
- */
-
+/* Belongs to the main thread; sampling and incidents have their own. */
 struct trap_session {
 	struct trap_session_options options;
 	struct clock clock;
@@ -425,10 +403,7 @@ static int build_rules(struct trap_session *trap)
 	return 0;
 }
 
-/*
- * trap_session_finish first. NULL is fine. False: the configuration is still referred to
- * (session_free).
- */
+/* After trap_session_finish. False: the configuration is still in use (session_free). */
 static bool trap_session_free(struct trap_session *trap)
 {
 	if (!trap)
@@ -445,10 +420,7 @@ static bool trap_session_free(struct trap_session *trap)
 	return freed;
 }
 
-/*
- * Opens everything and makes a first scan. 0; -ENOMEM; -errno. What failed is in the log, but for
- * the directory: then *ret_directory is true.
- */
+/* Makes a first scan. 0; -errno, logged unless *ret_directory: it cannot be used. */
 static int trap_session_new(const struct trap_session_options *options, struct trap_session **ret, bool *ret_directory)
 {
 	static const struct retention_limits unlimited;
@@ -496,10 +468,7 @@ static void trap_session_finish(struct trap_session *trap)
 	dispatcher_finish(trap->dispatcher, clock_mono(&trap->clock));
 }
 
-/*
- * How many processes are watched now, the members of a sum counted; *ret_error: -errno of why one
- * could not be, or 0.
- */
+/* Processes watched now, members of a sum counted. *ret_error: why one could not be, or 0. */
 static size_t trap_session_targets(const struct trap_session *trap, int *ret_error)
 {
 	struct discovery_state found;
@@ -518,10 +487,7 @@ static int find_sum(void *ctx, const struct evaluator_sight *sight)
 	return sight->target->kind == TARGET_GROUP;
 }
 
-/*
- * How many processes of the watched sum, less this one, still run; at most LEFT_MAX. Also after
- * trap_session_finish.
- */
+/* How many processes of the watched sum, less this one, still run; at most LEFT_MAX. */
 static size_t trap_session_left(const struct trap_session *trap, int32_t but)
 {
 	int32_t pids[LEFT_MAX];
@@ -670,12 +636,7 @@ static bool trap_session_written(struct trap_session *trap, char ret[static INCI
 	return false;
 }
 
-/*
- * ---- the line on the terminal ----
- *
- * Never wider than the terminal, so that it does not wrap. If the terminal became narrower since,
- * it has wrapped the line itself: then the lines above are erased too.
- */
+/* ---- the line on the terminal: cut to its width, so that it does not wrap ---- */
 
 #define TRAP_LIVE_TEXT_MAX 512
 
@@ -738,9 +699,7 @@ static void add_values(const struct trap_plan *plan, const struct trap_session_v
 		append_text(buf, cap, plan->tree ? ", of %zu processes" : "; the nearest of %zu", view->targets);
 }
 
-/*
- * "12 s: job-812 CPU 43% of 80%, memory 84 MiB". Into buf, which is returned; names are printable.
- */
+/* "12 s: job-812 CPU 43% of 80%, memory 84 MiB", with printable names. Returns buf. */
 static const char *trap_live_text(const struct trap_plan *plan, const struct trap_session_view *view,
 				  uint64_t waited_ns, uint64_t wanted, char *buf, size_t cap)
 {
@@ -774,7 +733,7 @@ static size_t terminal_width(FILE *file)
 	return ioctl(fileno(file), TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : WIDTH_DEFAULT;
 }
 
-/* Moves the cursor to where the line begins, and erases it. */
+/* With the lines above, if the terminal became narrower since and has wrapped it. */
 static void erase_line(struct trap_live *live, size_t width)
 {
 	size_t above = live->shown > width ? (live->shown - 1) / width : 0;
@@ -903,10 +862,7 @@ static bool may_use(const char *path)
 	return stat(path, &st) < 0 ? errno == ENOENT : st.st_uid == geteuid() && access(path, W_OK | X_OK) == 0;
 }
 
-/*
- * Where `spikewatch list` looks; if that may not be written, the user's own directory. EXIT_OK or
- * EXIT_TROUBLE.
- */
+/* Where `spikewatch list` looks; if that may not be written, the user's own directory. */
 static int choose_directory(struct trap *trap)
 {
 	const char *environment = getenv("SPIKEWATCH_DIR");

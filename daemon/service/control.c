@@ -71,10 +71,7 @@
 /* How late a client may be dropped. */
 #define CLIENT_TIMER_ACCURACY_US 100000
 
-/*
- * After anything that took long, all clients are out of time at once: what they have sent, and can
- * receive, is handled first.
- */
+/* After a long pause of the loop what clients have sent is handled before they time out. */
 #define CLIENT_TIMER_PRIORITY (SD_EVENT_PRIORITY_IDLE + 1)
 
 /* Names that are suggested when the requested one means several targets. */
@@ -88,10 +85,7 @@
 
 /* What is still to be answered. {0}: nothing. */
 struct control_rest {
-	/*
-	 * Appends the next piece, which may be empty. 1: there is more; 0: this was the last;
-	 * -errno: the client is dropped.
-	 */
+	/* Appends a piece, perhaps an empty one. 1: there is more; 0: the last; -errno: drop the client. */
 	int (*more)(void *ctx, struct buffer *ret);
 	void (*end)(void *ctx); /* called once: after the last piece, or when the client is gone */
 	void *ctx;
@@ -118,9 +112,8 @@ static int *handed_fd_place(struct handed_fds *handed, int fd)
 }
 
 /*
- * Takes the descriptors, makes them non-blocking and close-on-exec, and unsets the environment for
- * programs that are started later: only the first call of a process gets any, and it must come
- * before anything else opens a descriptor. 0 or -errno (*ret is empty then).
+ * Takes the descriptors, non-blocking and close-on-exec. Only the first call of a process gets any,
+ * and it must come before anything else opens a descriptor. 0 or -errno (*ret is empty then).
  */
 static int handed_fds_take(struct handed_fds *ret)
 {

@@ -45,10 +45,7 @@
 #include <systemd/sd-event.h>
 #include <unistd.h>
 
-/*
- * Bounds of the pause between two polls of the ring: a firing is noticed within that time after its
- * window ended.
- */
+/* Between two polls of the ring: a firing is noticed within that time after its window ended. */
 #define POLL_MIN_NS (10 * NS_PER_MS)
 #define POLL_MAX_NS (50 * NS_PER_MS)
 
@@ -277,8 +274,7 @@ static int replace_config(struct daemon *daemon, const struct config *config)
 }
 
 /*
- * All of the file is put in force, or none of it. Unchanged targets keep their samples, unchanged
- * rules their history and cooldowns; no tick is missed. What only a restart can change is refused
+ * All of the file is put in force, or none of it; what only a restart can change is refused
  * (config_change.h). 0 or -errno, also logged; message says what changed or why nothing did.
  */
 static int on_reload(void *ctx, char *message)
@@ -623,9 +619,8 @@ static void take_down(struct daemon *daemon)
 }
 
 /*
- * Runs until SIGTERM or SIGINT. SIGHUP and `spikewatch reload` read file again; SIGUSR1 and
- * `spikewatch trigger` open an incident. config is what file held; it is freed. 0: a clean stop;
- * -errno: it could not start (logged), -EALREADY: another daemon has this ring.
+ * Runs until SIGTERM or SIGINT. config is what file held; it is freed. 0: a clean stop; -errno: it
+ * could not start (logged), -EALREADY: another daemon has this ring.
  */
 static int daemon_run(const struct config_file *file, struct config *config)
 {

@@ -204,21 +204,14 @@ void watchdog_keep_alive(struct watchdog *watchdog, mono_t now)
 	send_keep_alive(watchdog, samplers_pulse(session_samplers(watchdog->options.session)), now);
 }
 
-/* A quarter of what systemd allows ($WATCHDOG_USEC): a message that is late does no harm. */
-static uint64_t keep_alive_period_ns(void)
-{
-	uint64_t usec = 0;
-
-	return sd_watchdog_enabled(0, &usec) > 0 ? usec * NS_PER_US / 4 : 0;
-}
-
-/* ---- life ---- */
-
 static void set_limits(struct watchdog *watchdog, uint64_t stuck_ns)
 {
+	uint64_t usec = 0; /* what systemd allows ($WATCHDOG_USEC) */
+
 	watchdog->first_scan_ns = stuck_ns ? stuck_ns : FIRST_SCAN_NS;
 	watchdog->silence_ns = !stuck_ns ? SILENCE_NS : stuck_ns < SILENCE_MIN_NS ? SILENCE_MIN_NS : stuck_ns;
-	watchdog->period_ns = keep_alive_period_ns();
+	/* A quarter of it: a message that is late does no harm. */
+	watchdog->period_ns = sd_watchdog_enabled(0, &usec) > 0 ? usec * NS_PER_US / 4 : 0;
 }
 
 int watchdog_new(const struct watchdog_options *options, struct watchdog **ret)

@@ -16,16 +16,10 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/*
- * A condition is over when it has been good for so long: three spans, so that each has at most two
- * entries in half a minute.
- */
+/* A condition is over when it has been good for so long: at most two entries in half a minute. */
 #define HEALTH_CALM_NS (3 * HEALTH_SPAN_NS)
 
-/*
- * The wall clock was set, or the machine slept, if the clocks moved by more than this against each
- * other.
- */
+/* If clocks differ by more, the wall clock was set, or the machine slept. */
 #define HEALTH_JUMP_NS NS_PER_S
 
 /* Of jumps in a row one is logged in so much time, with the number of those before it. */

@@ -385,9 +385,7 @@ static int openmetrics_finish(struct openmetrics *writer)
 	return writer->error;
 }
 
-/*
- * Appends labels to ret as they stand in a sample: NAME="VALUE",... 0; -ENOMEM; -EFBIG.
- */
+/* Appends labels as they stand in a sample: NAME="VALUE",... 0; -ENOMEM; -EFBIG. */
 static int openmetrics_block(const struct openmetrics_label *labels, size_t count, struct buffer *ret)
 {
 	struct openmetrics writer;
@@ -472,10 +470,7 @@ static void label_names_make(const char *const *keys, size_t count, struct label
 #define OTHER "other"
 #define BLOCK_MAX 6
 
-/*
- * Appends target, entry, kind; in a container also container, in a pod namespace and pod. Returns
- * as openmetrics_block.
- */
+/* target, entry, kind; in a container also container, in a pod namespace and pod. */
 static int put_target_labels(const struct target *target, struct buffer *text)
 {
 	struct openmetrics_label labels[BLOCK_MAX] = {
@@ -499,10 +494,7 @@ static int put_target_labels(const struct target *target, struct buffer *text)
 	return openmetrics_block(labels, count, text);
 }
 
-/*
- * Appends a comma and the container's labels that are among names, if any. Returns as
- * openmetrics_block.
- */
+/* Appends a comma and those of labels that are among names, if any. As openmetrics_block. */
 static int put_container_labels(const struct labels *labels, const struct label_names *names, struct buffer *text)
 {
 	struct openmetrics_label found[CONFIG_LABELS_MAX];
@@ -820,10 +812,7 @@ static int renew_sums(struct target_series *series, const struct config *config)
 	return 0;
 }
 
-/*
- * Targets come more or less entry by entry: hint is the last result. sum_count: there is no such
- * entry.
- */
+/* Targets come more or less by entry: hint is the last result. sum_count: no such entry. */
 static size_t entry_of(const struct target_series *series, const char *entry, size_t hint)
 {
 	if (hint < series->sum_count && strcmp(series->sums[hint].entry, entry) == 0)
@@ -871,10 +860,7 @@ static const struct seen *find_seen(const struct buffer *before, const struct se
 	return count > 0 ? bsearch(key, before->data, count, sizeof(*key), by_id) : NULL;
 }
 
-/*
- * A field that could not be read this time keeps its earlier value: else the whole counter would be
- * added again when it returns.
- */
+/* What could not be read keeps its value, or the whole counter would be added when it returns. */
 static int add_to_sum(struct target_series *series, size_t entry, uint32_t id, const struct sample *sample)
 {
 	struct seen key = { .id = id, .sample = *sample };

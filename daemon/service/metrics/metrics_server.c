@@ -619,9 +619,7 @@ static int make_http_socket(const char *text, int *ret)
 	return 0;
 }
 
-/*
- * On failure libmicrohttpd does not say whether it has closed fd: leaked rather than closed twice.
- */
+/* On failure it is not known whether fd was closed: leaked rather than closed twice. */
 static int start_http(struct metrics *metrics, int fd)
 {
 	metrics->http = http.start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, metrics, MHD_OPTION_LISTEN_SOCKET,
