@@ -2,9 +2,9 @@
  * diff.c: spikewatch diff compares two incidents, or the earlier and the later part of one.
  *
  * Both sides are read into contrasts: tables with a row for each name and place, which holds the
- * numbers of side A and of side B. Six of them (functions, threads, mappings ...) make a difference,
- * which is written as text, as JSON, or as the JSON within a page of HTML. Only --folded and --html
- * read the stacks themselves.
+ * numbers of side A and of side B. Six of them (functions, threads, mappings ...) make a
+ * difference, which is written as text, as JSON, or as the JSON in a page of HTML. Only --folded and
+ * --html read the stacks themselves.
  *
  * A missing file gives a note and no table. A damaged one also marks the whole difference as
  * damaged; the other tables are still compared.
@@ -225,8 +225,8 @@ static void contrast_release(struct contrast *contrast)
 /*
  * ---- files to contrasts ----
  *
- * Each loader returns 0; -ENOENT: there is no such file; -EBADMSG: it is damaged, or another kind of
- * file; -ENOMEM; -errno.
+ * Each loader returns 0; -ENOENT: there is no such file; -EBADMSG: it is damaged, or of another
+ * kind; -ENOMEM; -errno.
  */
 
 #define TABLE_COLUMNS_MAX 4
@@ -1458,7 +1458,7 @@ static int read_profiles(const struct job *job, const struct difference *differe
 	return 0;
 }
 
-/* As read_profiles, from the folded files, which have no phases. Not quiet: explains -ENOENT too. */
+/* From the folded files, which have no phases. As read_profiles; not quiet: explains -ENOENT. */
 static int read_folded(const struct job *job, bool memory, bool quiet, struct sides *ret)
 {
 	for (unsigned side = 0; side < CONTRAST_SIDES; side++) {

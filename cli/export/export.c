@@ -3,12 +3,12 @@
  * forms), or restores the directory from a page of spikewatch report.
  *
  * Samples are written as they are read, so memory does not grow with their number. Two forms need a
- * first walk: gvisor for the targets and the start, perfetto because it shows no times below zero. A
- * row of a gVisor stream is a tick of all targets, while samples.tsv has a row per target: rows are
- * one tick until a target comes again, or more than half an interval has passed.
+ * first walk: gvisor for the targets and the start, perfetto because it shows no times below zero.
+ * A row of a gVisor stream is a tick of all targets, while samples.tsv has a row per target: rows
+ * are one tick until a target comes again, or more than half an interval has passed.
  *
- * A page is restored into a temporary directory, which is renamed when all files are in it. Names in
- * it are not trusted: report_file_next accepts only names of an incident's files, and files are
+ * A page is restored into a temporary directory, which is renamed when all files are in it. Names
+ * are not trusted: report_file_next accepts only those of an incident's files, and files are
  * created, never opened.
  */
 #include "cli/export/export.h"

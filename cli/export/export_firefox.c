@@ -10,8 +10,8 @@
  * before it: a point of 0 is inserted there, so that it is not drawn over the whole pause.
  *
  * A pprof profile tells only the phase of a sample, not its time. So the samples of a thread are
- * spread evenly over their phase: how often a stack was seen is right, the order within the phase is
- * not, and "extra" of the profile says so.
+ * spread evenly over their phase: how often a stack was seen is right, the order within the phase
+ * is not, and "extra" of the profile says so.
  */
 #include "cli/export/export_firefox.h"
 

@@ -1,20 +1,19 @@
 /*
- * incident_load.c: from what a command line says to an open incident, and its first look.
+ * incident_load.c: from the words of a command line to an open incident, and a first look at it.
  *
- * What is read may have been tampered with. Everything goes through descriptors of directories,
- * opened without following links and without blocking, and through the parsers of lib/, which are
- * fuzzed.
+ * Files may have been tampered with: they are opened below directory descriptors, without following
+ * links and without blocking, and read by the parsers of lib/, which are fuzzed.
  *
- * Names of incidents begin with their time in UTC, so sorting by name is sorting by time, and no
- * file needs to be opened for it: a list that is limited to the newest takes them from the end.
+ * Names of incidents begin with their time in UTC: sorted by name they are sorted by time, and a
+ * list that is limited to the newest is taken from the end without opening any.
  *
  * An incident that is still being written has another name and is locked by its writer (flock(2)).
- * The lock is asked for only where incident.json is there: by then the writer has taken its own,
- * and does not run into ours.
+ * The lock is tried only if incident.json exists: the writer takes its lock before it writes that,
+ * so it never meets ours.
  *
- * Dates are parsed digit by digit: strptime(3) depends on the locale, takes less than a whole text
- * and days that do not exist. What mktime(3) makes of the fields is compared with them, so 30
- * February is refused, not moved into March.
+ * Rejected for dates: strptime(3), which depends on the locale and accepts trailing text and days
+ * that do not exist. The fields are compared with what mktime(3) makes of them, so that 30 February
+ * is refused.
  */
 #include "cli/incident/incident_load.h"
 
@@ -312,7 +311,7 @@ int unsealed_each(int dirfd, int (*visit)(void *ctx, const char *name), void *ct
 	return directory_list_each(dirfd, visit_entry, &walk);
 }
 
-/* ---- a first look: incident.json, and the sizes of the other files ---- */
+/* ---- a first look ---- */
 
 /* Only the first reason is kept: others are often its consequence. */
 static void note_damage(struct incident_load_glance *glance, const char *what, const char *name)
@@ -644,7 +643,6 @@ static int refuse_none(const char *command, const char *directory, const char *q
 	return pick_refuse(command, query, "no incident has this name; see spikewatch list", -ENOENT);
 }
 
-/* The unsealed incident that a query means. */
 struct unsealed_query {
 	const char *query;
 	char name[INCIDENT_NAME_MAX + 1];

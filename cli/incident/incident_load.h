@@ -76,9 +76,7 @@ int incident_load_directory(const char *option, char *buf, size_t cap);
  */
 int incident_load_own_directory(char *buf, size_t cap);
 
-/*
- * Lists directories that have the name of an incident. 0; -ENOMEM; -errno. *ret is to be released.
- */
+/* Directories that have the name of an incident. 0; -ENOMEM; -errno. *ret is to be released. */
 int incident_load_list(int dirfd, struct incident_load_names *ret);
 void incident_load_names_release(struct incident_load_names *names);
 
@@ -96,27 +94,18 @@ int incident_load_open(int dirfd, const char *name);
 
 /*
  * Reads incident.json, and compares the sizes (not the checksums) of the files with MANIFEST.
- * Always sets both; *ret_incident is empty if it was not readable. Of one that is open the capture
- * "samples" is left out, which is there in case that its writer is killed.
+ * Always sets both; *ret_incident is empty if it was not readable, and without the capture
+ * "samples" while it is being written.
  */
 void incident_load_glance(int incidentfd, struct incident *ret_incident, struct incident_load_glance *ret);
 
-/*
- * Opens a regular file for reading, never blocking. fd; -EBADMSG: something else than a regular
- * file; -errno.
- */
+/* Opens for reading, never blocking. fd; -EBADMSG: not a regular file; -errno. */
 int incident_load_open_file(int incidentfd, const char *name);
 
-/*
- * Appends the whole of a regular file. 0; -EFBIG beyond buffer->max; -ENOMEM; as
- * incident_load_open_file.
- */
+/* Appends a whole file. 0; -EFBIG beyond buffer->max; -ENOMEM; as incident_load_open_file. */
 int incident_load_whole(int incidentfd, const char *name, struct buffer *buffer);
 
-/*
- * Appends a capture's text, up to INCIDENT_LOAD_CAPTURE_MAX. 0; -ENOMEM; as
- * incident_load_open_file.
- */
+/* Appends up to INCIDENT_LOAD_CAPTURE_MAX bytes. 0; -ENOMEM; as incident_load_open_file. */
 int incident_load_capture(int incidentfd, const char *name, struct buffer *buffer);
 
 /* Which incidents are listed. {0} lets all pass. */
@@ -134,9 +123,8 @@ bool incident_filter_name(const struct incident_filter *filter, const char *name
 bool incident_filter_content(const struct incident_filter *filter, const struct incident *incident);
 
 /*
- * Moves the names that pass to the front of names, in their order, and drops the others. Incidents
- * are read only if target or rule is asked for, the newest first and no more than it takes for
- * limit. Those that are gone meanwhile do not pass.
+ * Keeps the names that pass. Incidents are read only if target or rule is asked for, the newest
+ * first and no more than limit needs. Those that are gone meanwhile do not pass.
  */
 void incident_filter_apply(const struct incident_filter *filter, int dirfd, struct incident_load_names *names);
 

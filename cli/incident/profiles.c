@@ -1,19 +1,16 @@
 /*
  * profiles.c: three readers of an incident's stacks.
  *
- * stack_fold makes a line of each sample of the profile; folded_diff adds up equal ones. Names in
- * the profile were escaped when it was written, so a set of lib/profile's folded stacks, which
- * escapes, would make other names of them than those of the folded files.
+ * stack_fold makes a line of each sample of the profile; folded_diff adds up equal ones. Rejected:
+ * the folded stacks of lib/profile, which escape: names in the profile are escaped already.
  *
- * firefox_stacks keeps numbers as they are in the pprof profile: strings, functions and mappings
- * have the same numbers in both. A location becomes one frame per function inlined there; one
- * without any becomes a frame of a function named after its mapping.
+ * firefox_stacks keeps the numbers of strings, functions and mappings as they are in the pprof
+ * profile. A location becomes one frame per function inlined there, or a frame of a function named
+ * after its mapping.
  *
- * functions makes two rankings in one walk over the file, one for each phase, and one list of them:
- * a function that was not there before the spike, or is not there any more, has zeros beside the
- * others' numbers. Other processes are ranked separately: on a busy machine they would displace the
- * functions of what the incident is of. Threads are ranked once. The text has one layout for both
- * units, since a share of the samples and a size take the same room.
+ * functions makes a ranking for each phase in one walk over the file, and lists both: a function
+ * that was seen in one phase only has zeros in the other. Other processes are ranked separately: on
+ * a busy machine they would displace the functions of the incident's target.
  */
 #include "cli/incident/profiles.h"
 
@@ -46,7 +43,6 @@ const char *stack_fold_folded(bool memory)
 	return memory ? "memory.folded" : "cpu.folded";
 }
 
-/* Lines that are made. */
 struct folding {
 	const struct pprof_read_profile *profile;
 	struct buffer *lines;
@@ -93,7 +89,7 @@ static int push_frame(struct folding *folding, const char *open, const struct pp
 	return rc == 0 ? buffer_append(folding->lines, ";", 1) : rc;
 }
 
-/* "[libc.so.6]": the name of a place in a file without symbols. */
+/* "[libc.so.6]", for a place in a file without symbols. */
 static int push_mapping(struct folding *folding, uint32_t mapping)
 {
 	const struct pprof_read_profile *profile = folding->profile;
@@ -596,8 +592,7 @@ int firefox_stacks_put(struct firefox_stacks *stacks, struct json_writer *json)
 #define NARROW_WIDTH (AMOUNT_WIDTH + 1 + AMOUNT_WIDTH + 2)
 #define TID_WIDTH 7
 
-/* Captures that these stacks come from. */
-#define CAPTURES 3
+#define CAPTURES 3 /* that these stacks come from */
 
 static const struct {
 	const char *title, *of, *threads;
@@ -648,7 +643,6 @@ static void print_amount(const struct functions *functions, uint64_t amount, enu
 		print_share(amount, functions->sum[phase], file);
 }
 
-/* Before and during, of what is in the row. */
 static void print_pair(const struct functions *functions, const uint64_t amount[static FUNCTION_TABLE_PHASES],
 		       FILE *file)
 {
@@ -658,7 +652,6 @@ static void print_pair(const struct functions *functions, const uint64_t amount[
 	fputs("  ", file);
 }
 
-/* What stands in the columns of text. */
 struct cells {
 	const char *function, *module;
 	char thread[FUNCTIONS_NAME_MAX + 64];
@@ -737,7 +730,6 @@ static void measure_columns(const struct functions *functions, size_t line, cons
 		ret[0] = left - ret[2];
 }
 
-/* Above the first neighbour. */
 static void print_heading(const struct functions *functions, size_t i, FILE *file)
 {
 	if (functions->row[i].neighbour && (i == 0 || !functions->row[i - 1].neighbour))

@@ -2,16 +2,16 @@
  * series.c: one walk over samples.tsv serves every reader: it keeps a table of the targets, found
  * by number in a map, notes the peaks of each, and hands out the rows.
  *
- * CPU peaks are taken over windows. A window begins with a sample and ends with the first one that
- * is late enough; the next begins there. So a burst that is shorter than a window may be cut in
- * two, and its peak be up to half too low; a record of the one target has it exactly.
+ * The CPU peaks of all targets are taken over windows that follow one another: one ends with the
+ * first sample that is late enough. So a shorter burst may be split, and its peak be up to half too
+ * low; the series of one target has it exactly.
  *
- * A picture is a row of columns. Every figure is a walk over neighbouring samples (a segment),
- * added to the columns it touches. Invariant: a segment whose right end is after a gap, or whose
- * counter stepped back, adds nothing: what is not known is neither zero nor a guess.
+ * A picture is a row of columns. Each pair of neighbouring samples (a segment) is added to the
+ * columns it touches. Invariant: a segment that ends after a gap, or whose counter stepped back,
+ * adds nothing: what is not known is neither zero nor a guess.
  *
- * Rejected: drawing counters as straight lines between samples. An idle second followed by a burst
- * of 10 ms would become a second of one percent.
+ * Rejected: counters as straight lines between samples. An idle second followed by a burst of 10 ms
+ * would become a second of one percent.
  */
 #include "cli/incident/series.h"
 
@@ -436,8 +436,8 @@ static void interpolate(const struct series *series, size_t i, int64_t at_ns, st
 }
 
 /*
- * The state at a moment: counters as described in series.h. hint: a point by then, as far back as
- * the state may reach. False: nothing is known of that moment.
+ * The state at a moment, counters as described in series.h. hint: the earliest point that it may be
+ * taken from. False: it is not known.
  */
 static bool series_at(const struct series *series, int64_t at_ns, size_t hint, struct sample *ret)
 {
@@ -619,10 +619,7 @@ void series_memory(const struct series *series, const struct series_columns *col
 /* Moments of a series that are evaluated, at most: in a minute less than a millisecond apart. */
 #define ABOVE_STEPS 100000
 
-/*
- * Whether the metric over the window that ends at at_ns is known; i: last point by then; unbroken:
- * first since a gap.
- */
+/* False: it is not known. i: last point by at_ns; unbroken: first point since a gap. */
 static bool metric_at(const struct series *series, const struct series_rule *rule, int64_t at_ns, size_t i,
 		      size_t unbroken, double *ret)
 {

@@ -149,9 +149,8 @@ struct busiest_targets {
 };
 
 /*
- * Reads samples.tsv for the first of peaks (sorted), which must outlive *ret. fired: as in
- * incident.json. 0, also if the file cannot be read or not to its end; -ENOMEM. *ret is to be
- * released.
+ * Reads samples.tsv for the first of peaks (sorted), which must outlive *ret. 0, also if the file
+ * cannot be read to its end; -ENOMEM. *ret is to be released.
  */
 int busiest_targets_load(int incidentfd, wall_t fired, const struct peaks *peaks, struct busiest_targets *ret);
 void busiest_targets_release(struct busiest_targets *busiest);
@@ -179,16 +178,10 @@ struct series_rule {
 	double threshold;
 };
 
-/*
- * Time for which the metric over the window that ended there was above the threshold: in all of the
- * series. False: it was never available.
- */
+/* For how long the metric was above the threshold, in all. False: it was never available. */
 bool series_above(const struct series *series, const struct series_rule *rule, uint64_t *ret_ns);
 
-/*
- * The rule's metric over the window that ends where a column ends, as both peak and mean; threshold
- * is ignored.
- */
+/* peak and mean: the rule's metric over the window that ends with the column. */
 void series_metric(const struct series *series, const struct series_rule *rule, const struct series_columns *columns);
 
 #endif

@@ -2,11 +2,9 @@
  * view.c: one function per section. Text and JSON are made from the same columns (struct pictures);
  * the report draws the same pictures (pictures_*) at a higher resolution.
  *
- * Tables of the incident's files are cut into cells, made presentable, measured and printed. All of
- * it has a fixed size: longer cells are cut, and of further columns and rows the first are shown.
- *
- * Captures are listed as incident.json describes them; only the two snapshots of the memory maps
- * are compared here: both become rows in one order, and one walk over the two pairs equal ones.
+ * Tables of the incident's files are cut into cells, formatted, measured and printed. Memory is
+ * fixed: longer cells are cut, further columns and rows are left out. The two snapshots of the
+ * memory maps are sorted, and compared in one walk over both.
  */
 #include "cli/incident/view.h"
 
@@ -54,7 +52,7 @@ static size_t text_characters(const char *text)
 	return output_characters(text, strlen(text));
 }
 
-/* The kind that the end of a column's name tells; NULL: the name has no unit. */
+/* Where the unit begins in the name of a column, and its kind; NULL: there is none. */
 static const char *find_unit(const char *name, enum cell_kind *ret)
 {
 	static const struct {
@@ -157,10 +155,7 @@ static void table_add_row(struct table *table, const char *line, size_t len)
 	table->rows++;
 }
 
-/*
- * Narrows text columns until the line fits, the widest first; then leaves out columns from the
- * right.
- */
+/* Narrows text columns until the line fits, the widest first; then drops columns from the right. */
 static void fit_columns(struct table *table, size_t width)
 {
 	for (;;) {
@@ -236,9 +231,8 @@ static bool next_line(const char **text, const char *end, const char **ret_line,
 }
 
 /*
- * Prints the header and the first rows of text, in lines of at most width characters, and how many
- * rows are not shown. columns: names of the file's columns in the order wanted, separated by
- * spaces; NULL, or none that the file has: all of them.
+ * Prints the header and the first rows of text, and how many rows are not shown. columns: those
+ * wanted, separated by spaces; NULL, or none that the file has: all of them.
  */
 static void table_print(const char *text, size_t len, const char *columns, size_t rows, size_t width, FILE *file)
 {
@@ -566,9 +560,8 @@ static int put_change(const struct change *change, struct buffer *ret)
 }
 
 /*
- * Appends to ret a table of what has changed, the largest change first, with the columns
- * rss_growth_bytes, swap_growth_bytes, rss_bytes (of the second), permissions, mapping, pid, remark
- * ("new", "gone"). Lines of the texts that are no rows are skipped. 0; -ENOMEM.
+ * Appends to ret a table of what has changed, the largest change first; rss_bytes are those of the
+ * second snapshot. Lines that are no rows are skipped. 0; -ENOMEM.
  */
 static int growth_table(const struct buffer *first, const struct buffer *second, struct buffer *ret, size_t *ret_rows)
 {
@@ -611,9 +604,7 @@ static const struct incident_capture *find_capture(const struct incident *incide
 	return NULL;
 }
 
-/*
- * What has grown and shrunk between the two snapshots of its memory; nothing if there are no two.
- */
+/* Nothing if there are no two snapshots of the memory. */
 static void print_growth(const struct incident *incident, int incidentfd, size_t rows, size_t width, FILE *file)
 {
 	AUTO(buffer_release) struct buffer before = { .max = INCIDENT_LOAD_CAPTURE_MAX };
@@ -640,7 +631,6 @@ static void print_growth(const struct incident *incident, int incidentfd, size_t
 			    file);
 }
 
-/* The exit and duration of a command, and which capture it repeats. */
 static void print_run(const struct incident_capture *capture, FILE *file)
 {
 	char took[64];
@@ -657,7 +647,6 @@ static void print_run(const struct incident_capture *capture, FILE *file)
 	}
 }
 
-/* Each capture with its file, size and status. */
 static void print_captures(const struct incident *incident, FILE *file)
 {
 	char size[64];
@@ -896,7 +885,7 @@ static void print_open(const struct incident *incident, FILE *file)
 		story_time(incident->wall, false, time, sizeof(time)));
 }
 
-/* Functions of memory come first then. */
+/* Whether functions of memory come first. */
 static bool is_of_memory(const struct incident *incident)
 {
 	return strncmp(incident->rule.metric, "memory", strlen("memory")) == 0 ||
@@ -1029,10 +1018,7 @@ int view_json(const struct view *view, const struct plot_style *style)
 	    write_rest(view, &pictures, words, &rest) < 0)
 		return -ENOMEM;
 
-	/*
-	 * Two documents become one: incident.json as it is, without its newline, as the first
-	 * member of the other.
-	 */
+	/* incident.json, without its newline, becomes the first member of the other document. */
 	printf("{\n\"incident\": %.*s,", (int)incident.len - 1, incident.data);
 	fwrite(rest.data + 1, 1, rest.len - 1, stdout);
 	return 0;

@@ -32,16 +32,10 @@ void pictures_cpu(const struct incident *incident, const struct series *series, 
 /* Memory in bytes. */
 void pictures_memory(const struct incident *incident, struct picture *ret);
 
-/*
- * The rule's metric. False: it is CPU or memory, or there was no rule, or its window makes no
- * sense.
- */
+/* The rule's metric. False: it is CPU or memory, there was no rule, or its window is absurd. */
 bool pictures_metric(const struct incident *incident, struct picture *ret, struct series_rule *ret_rule);
 
-/*
- * The time that is shown: of the recording, the firing included. series has a point. Sets the times
- * of *ret.
- */
+/* Sets the times of *ret: those of the recording, the firing included. series has a point. */
 void pictures_range(const struct incident *incident, const struct series *series, struct series_columns *ret);
 
 struct view {
@@ -58,10 +52,8 @@ int view_load(int incidentfd, struct view *ret);
 int view_text(const struct view *view, int incidentfd, const struct plot_style *style, FILE *file);
 
 /*
- * To stdout: "incident": what incident.json says; "open": it is still being written; "damaged" and
- * why; "summary": the words; "series": what the pictures show, as many columns as fit style, null
- * where there are none; "targets": peaks of each target in the samples; "functions" and
- * "memory_functions": the hottest, see functions.h. 0; -ENOMEM.
+ * To stdout: incident.json, and what view_text shows: "summary" is the sentences, "series" the
+ * pictures, as many columns as fit style. 0; -ENOMEM.
  */
 int view_json(const struct view *view, const struct plot_style *style);
 

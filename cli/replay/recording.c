@@ -1,33 +1,29 @@
 /*
- * recording.c: a source opened, and played as the events of a ring.
+ * recording.c: opens a source, and plays it as the events of a ring.
  *
  * A ring is known by its header, an incident by being a directory; anything else is read as a
- * stream, whose reader tells whether it is one. A ring has its events already; they end with the
- * tick that is its newest when the replay begins, however fast its writer is. The rows of a stream
- * are given ticks (struct tick_clock):
+ * stream. The events of a ring end with the tick that is the newest when the replay begins. The
+ * rows of a stream are given ticks (struct tick_clock):
  *
- * A row begins a new tick if its target has had one in this tick already, or if it comes more than
- * half an interval after the tick began, or if the row before it is another writer's: a ring is
- * read tick by tick. The time of a tick is that of its first row: later than the real one by the
- * time of reading that target, which is microseconds. The evaluator takes a target that was sampled
- * in a tick as observed at the time of its row, so the lengths of windows between rows are exact.
+ * A row begins a new tick if its target already has a row in this tick, if it comes more than half
+ * an interval after the tick began, or if the row before it is another writer's. The time of a tick
+ * is that of its first row, microseconds later than the real one. The evaluator takes the time of a
+ * row as that of the sample, so the lengths of windows between rows are exact.
  *
- * A target that wakes has two rows, of the last time that it was read before and of this one: the
- * former comes late, after rows of others. It belongs to the last tick of its writer, which is
- * begun once more if another writer's came in between. Other rows that come late are dropped.
+ * A target that wakes has two rows: one of the last time it was read before, which comes late, and
+ * the present one. The late row belongs to the last tick of its writer, which is begun once more if
+ * another writer's came in between. Other late rows are dropped.
  *
- * A target that does not change has a row per heartbeat. Where no row of a writer came for longer
- * than two of them, the writer had stalled: no ticks are made up there, and the evaluator sees what
- * it would have seen. That bounds the ticks made up per row. They are made up when the writer's
- * next row comes, so after ticks of others that are later.
+ * A target that does not change has a row per heartbeat. A writer without a row for two heartbeats
+ * had stalled: no ticks are made up there, which also bounds the ticks made up per row. They are
+ * made up when the writer's next row comes, so after later ticks of others.
  *
- * Unless it is known, the interval is the shortest mean distance of some consecutive rows of one
- * target: single ticks come late and the next one early, so the shortest distance of two rows says
- * nothing.
+ * Unless it is known, the interval is the shortest mean distance of INTERVAL_ROWS consecutive rows
+ * of one target: single ticks come late, so the distance of two rows says nothing.
  *
- * Rejected: ticks exactly at the ends of windows. The row of the tick that really ended the window
- * comes a moment later, and the window would be judged with the sample before it. Ticks of all
- * writers together: one that stalls would seem to have read its targets.
+ * Rejected: ticks exactly at the ends of windows (the row that ends a window comes a moment later,
+ * so the window would be judged with the sample before it); ticks of all writers together (a writer
+ * that stalls would seem to have read its targets).
  */
 #include "cli/replay/recording.h"
 
@@ -373,8 +369,8 @@ static int emit_sample(struct recording *recording, const struct stream_target *
 }
 
 /*
- * Later rows of other targets may have come first, by up to a heartbeat; later rows of the same one
- * may not. known NULL: the row is of all (STREAM_GVISOR), or of an unknown target.
+ * Rows of other targets may be up to a heartbeat ahead, those of the same one may not. known NULL:
+ * the row is of all targets (STREAM_GVISOR), or of an unknown one.
  */
 static bool is_late(struct recording *recording, const struct stream_target *known, uint32_t id, mono_t at)
 {
@@ -462,7 +458,7 @@ static int on_column_target(void *ctx, uint32_t id, const char *name)
 	return emit_target(recording, known, &target);
 }
 
-/* The targets of another stream are others, but those of columns, which come before the start. */
+/* Another stream has other targets, except for those of columns, which come before the start. */
 static int on_start(void *ctx, wall_t start)
 {
 	struct recording *recording = ctx;

@@ -1,12 +1,11 @@
 /*
- * replay.c: spikewatch replay: the rules of a configuration over recorded samples: what would have
- * fired, what nearly did, which rules could not be judged and why.
+ * replay.c: spikewatch replay runs the rules of a configuration over recorded samples: what would
+ * have fired, what nearly did, which rules could not be judged and why.
  *
  * Every source (recording.h) is read once. Its events go to one evaluator with the rules as they
- * are and at the same time to one for each variant of --what-if, exactly as the daemon hands over
- * the events of its ring; what a recording lacks is reconstructed in recording.c, never here. Each
- * source is judged by itself: neither history nor cooldowns reach from one to the next. Firings are
- * printed while a source is read; text and JSON are written side by side from the same values.
+ * are and to one for each variant of --what-if, as the daemon hands over the events of its ring;
+ * what a recording lacks is reconstructed in recording.c only. Neither history nor cooldowns reach
+ * from one source to the next. Firings are printed while a source is read.
  *
  * --suggest keeps the highest values of each rule, and proposes the lowest threshold that fires as
  * often as asked for. It is then tried: the sources are read once more, under the proposed rules.
@@ -49,9 +48,8 @@ static const char command[] = "spikewatch replay";
 /* ---- which entry of the configuration a recorded target belongs to ---- */
 
 /*
- * The entries, compiled as the daemon compiles them. A recording holds neither the path of an
- * executable nor what a pid file said: entries by these select nothing here. Nor does a group,
- * which is known by its entry only.
+ * The entries, compiled as by the daemon. Entries by executable or pid file select nothing here,
+ * because a recording does not hold these; nor do groups, which are known by their entry only.
  */
 struct entry_assignment {
 	const struct config *config;
@@ -127,7 +125,7 @@ static bool entry_selects(const struct match *match, const struct target *target
 	return target->kind == TARGET_PROCESS && match_process(match, &facts, 0);
 }
 
-/* An entry with "outside" has nothing that is in a cgroup of an earlier one. */
+/* An entry with "outside" does not select what is in a cgroup of an earlier entry. */
 static bool is_taken(const struct entry_assignment *assignment, size_t entry, const struct target *target)
 {
 	for (size_t i = 0; assignment->config->targets[entry].outside && i < entry; i++)
@@ -153,22 +151,19 @@ static const char *entry_assignment_entry(const struct entry_assignment *assignm
 /*
  * ---- a threshold that would have fired so often ----
  *
- * Fed with a rule's own values, window by window, of which the highest are kept in a heap of
- * bounded size; then a threshold is found by bisection.
+ * The highest values of a rule's windows are kept in a heap of bounded size; the threshold is then
+ * found by bisection. With `for`, a rule fires when the least value of the windows of that time is
+ * above the threshold: that least one is the value, from a queue per target whose values only rise.
  *
- * A rule with `for` fires when the value has been above the threshold in every window of that time,
- * that is when the least of them is: so the least of the last windows takes the place of the value.
- * It is kept per target as a queue whose values only rise.
- *
- * How often a threshold fires is counted as the rule would: the first value above it, then none for
- * a cooldown. That needs all values above it in order of time, which the heap holds as long as the
- * threshold is not below what it had to drop. Other conditions (count, rearm, delta) are ignored.
+ * Firings are counted as by the rule: the first value above it, then none for a cooldown.
+ * The heap holds all values above a threshold unless it is below what was dropped. Other conditions
+ * (count, rearm, delta) are ignored.
  */
 
-/* The highest values that are kept: so many firings can be asked for. */
+/* Values that are kept, and so firings that can be asked for. */
 #define SUGGESTION_VALUES_MAX 65536
 
-/* A rule whose `for` lasts longer than so many of its windows has no suggestion. */
+/* A rule whose `for` lasts more windows has no suggestion. */
 #define SUGGESTION_HOLD_MAX 4096
 
 struct suggestion_answer {
@@ -310,10 +305,7 @@ static bool could_fire(const struct trigger_decision *decision)
 	       decision->reason != TRIGGER_ABOVE_MAXIMUM;
 }
 
-/*
- * A window of the rule on a target, in order for each target. source tells recordings apart, whose
- * targets are never the same. 0 or -ENOMEM.
- */
+/* Windows of a target come in order; targets of different sources are different. 0 or -ENOMEM. */
 static int suggestion_add(struct suggestion *suggestion, uint32_t source, const struct evaluator_firing *window)
 {
 	uint64_t late = window->to.ns % window->rule->window_ns;
@@ -413,10 +405,7 @@ static double round_in(double from, double below, double base)
 	return from;
 }
 
-/*
- * The values at which the count of firings is known and may change, sorted, each once. Their
- * number.
- */
+/* The values at which the count of firings is known and may change, sorted. Returns how many. */
 static size_t list_thresholds(const struct suggestion *suggestion, double *sorted)
 {
 	size_t count = 0, kept = 0;
@@ -431,10 +420,7 @@ static size_t list_thresholds(const struct suggestion *suggestion, double *sorte
 	return kept;
 }
 
-/*
- * The lowest threshold at which it fires at most `firings` times. Sorts what is kept: nothing can
- * be added afterwards.
- */
+/* The lowest threshold at which it fires at most `firings` times. No values can be added later. */
 static void suggestion_answer(struct suggestion *suggestion, uint64_t firings, struct suggestion_answer *ret)
 {
 	AUTO_FREE double *sorted = calloc(suggestion->count + 1, sizeof(*sorted));
@@ -647,10 +633,7 @@ static int new_evaluator(struct rule_replay *rule_replay, const struct metric_ma
 	return evaluator_new(&options, ret);
 }
 
-/*
- * Another recording begins, of this machine: targets, history and cooldowns are forgotten; counts
- * go on. 0; -ENOMEM: nothing has changed.
- */
+/* Another recording begins: only the counts go on. 0; -ENOMEM: nothing has changed. */
 static int rule_replay_again(struct rule_replay *rule_replay, const struct metric_machine *machine)
 {
 	struct evaluator *fresh;
@@ -696,10 +679,7 @@ static int rule_replay_new(const struct rule_replay_options *options, struct rul
 	return 0;
 }
 
-/*
- * Windows that did not fire although a candidate: pending, in cooldown, not re-armed, below the
- * count.
- */
+/* Candidates that did not fire: pending, in cooldown, not re-armed, below the count. */
 static uint64_t rule_replay_held_back(const struct rule_replay_rule *rule)
 {
 	uint64_t count = 0;
@@ -721,10 +701,7 @@ static void list_fields(uint32_t mask, char *buf, size_t cap)
 						sample_field_info((enum sample_field)f)->name);
 }
 
-/*
- * Why a rule was never judged, or never had a value, without a full stop into buf, always
- * terminated. False: it was judged.
- */
+/* Why a rule was never judged, or never had a value, into buf. False: it was judged. */
 static bool rule_replay_obstacle(const struct rule_replay_rule *rule, char *buf, size_t cap)
 {
 	uint32_t missing = needed_fields[rule->rule->metric] & ~rule->fields;
@@ -1114,7 +1091,7 @@ static void print_outcome(const char *what, const struct rule_replay_rule *row)
 	       row->first_known ? story_time(row->first, true, text, sizeof(text)) : "-");
 }
 
-/* base: outcomes of the configuration as it is; outcomes: of each variant, for all of its rules. */
+/* base: outcomes of the configuration as it is; outcomes: of all rules of each variant. */
 static void replay_view_whatif(struct replay_view *view, const struct what_if *what_if,
 			       const struct rule_replay_rule *base, const struct rule_replay_rule *const *outcomes)
 {

@@ -1,15 +1,14 @@
 /*
- * report.c: spikewatch report: one page that shows the incident, draws it, and holds its files
+ * report.c: spikewatch report writes one page that shows the incident and holds its files
  * (report_file.h).
  *
- * What the page draws is one JSON object, described in docs/report.md. All lines of it share one
- * grid of time, so that times are written once and zooming is the same in all pictures; values are
- * rounded to what can be seen, which halves the page. What is in the embedded files (tables,
- * stacks) is not repeated there. Files are read one after the other; the data follow them, because
- * they list the files that had to be left out.
+ * The page draws one JSON object, described in docs/report.md. All its lines share one grid of
+ * time, so that times are written once and all pictures zoom together; values are rounded to what
+ * can be seen, which halves the page. What is in the files (tables, stacks) is not repeated.
+ * The data follow the files, because they list those that had to be left out.
  *
- * The fixed parts of the page are arrays written by the build; a build without npm has none, and
- * everything but the command works without them.
+ * The fixed parts of the page are arrays written by the build; a build without npm has none, and no
+ * report command.
  */
 #include "cli/report/report.h"
 #include "cli/report/report_file.h"
@@ -60,10 +59,9 @@ static size_t escape_character(uint32_t code, char *buf, size_t cap)
 }
 
 /*
- * Writes text so that a browser shows it as it is, between tags or in a quoted attribute: what has
- * a meaning in HTML is escaped; control characters, bytes that are not UTF-8, and characters that
- * are invisible or change the direction of others become \xNN or \u{NNNN}. A backslash stays, so
- * that text that was escaped before is not escaped twice.
+ * Escapes what has a meaning in HTML. Control characters, bytes that are not UTF-8, and characters
+ * that are invisible or change the direction of others become \xNN or \u{NNNN}. A backslash stays,
+ * so that text that was escaped before is not escaped twice.
  */
 static int write_html(const struct sink *sink, const char *text, size_t len)
 {
@@ -556,10 +554,7 @@ static int write_data(const struct view *view, int incidentfd, const struct abse
 	if (rc < 0)
 		return rc;
 
-	/*
-	 * Two documents become one: incident.json as it is, without its newline, as a member of the
-	 * other.
-	 */
+	/* incident.json, without its newline, becomes a member of the other document. */
 	snprintf(head, sizeof(head), "{\"format\":%d,\"incident\":", REPORT_DATA_FORMAT);
 	rc = sink_write(&safe, head, strlen(head));
 	if (rc == 0)
@@ -660,9 +655,8 @@ static int put_page(const struct view *view, struct files *files, const struct s
 }
 
 /*
- * view: loaded from incidentfd. Files of more than file_bytes_max, and what is no regular file, are
- * left out and listed in *ret, which is set unless memory ran out. 0; -ENOMEM; -errno; what the
- * sink returned.
+ * Files of more than file_bytes_max, and what is no regular file, are left out and listed in *ret,
+ * which is set unless memory ran out. 0; -ENOMEM; -errno; what the sink returned.
  */
 static int write_report(const struct view *view, int incidentfd, uint64_t file_bytes_max, const struct sink *sink,
 			struct absent_files *ret)

@@ -1,12 +1,9 @@
 /*
  * report_file.c: marks and base64.
  *
- * The page is searched for lines that begin as a mark does. A mark is read strictly, in the one
- * form in which it is written: anything else is damage. Only ends of lines may differ, since mail
- * programs change them to CR LF.
- *
- * Rejected: a parser of HTML. A page that an HTML editor has written anew does not hold the files
- * bit for bit any more.
+ * Lines that begin as a mark does are read strictly, in the one form in which they are written:
+ * anything else is damage, except for CR LF, which mail programs make of ends of lines. Rejected: a
+ * parser of HTML, since a page saved by an HTML editor no longer holds the files bit for bit.
  */
 #include "cli/report/report_file.h"
 
@@ -45,9 +42,7 @@ static void encode_group(char out[static 4], const unsigned char *data, size_t l
 	out[3] = len > 2 ? letters[bits & 63] : '=';
 }
 
-/*
- * Writes data in lines of RFC 4648, section 4; nothing for no bytes. 0 or what the sink returned.
- */
+/* Lines as in RFC 4648, section 4; nothing for no bytes. 0 or what the sink returned. */
 static int base64_write(const struct sink *sink, const void *data, size_t len)
 {
 	const unsigned char *at = data;
