@@ -3,8 +3,8 @@
  *
  * Both sides are read into contrasts: tables with a row for each name and place, which holds the
  * numbers of side A and of side B. Six of them (functions, threads, mappings ...) make a
- * difference, which is written as text, as JSON, or as the JSON in a page of HTML. Only --folded and
- * --html read the stacks themselves.
+ * difference, which is written as text, as JSON, or as the JSON in a page of HTML. Only --folded
+ * and --html read the stacks themselves.
  *
  * A missing file gives a note and no table. A damaged one also marks the whole difference as
  * damaged; the other tables are still compared.
