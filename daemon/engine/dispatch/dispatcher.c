@@ -8,9 +8,9 @@
  * nanosecond each nanosecond and holds LOG_BURST entries.
  *
  *               no room for one more                      leaked below LOG_CALM
- *     (by name) ────────────────────▶ FLOOD (only counted) ────────────────▶ (by name)
- *                                      │        ▲
- *                                      └────────┘ a sum after 10 s, then 20 s ... 10 min
+ *     (by name) --------------------> FLOOD (only counted) ----------------> (by name)
+ *                                      |        ^
+ *                                      +--------+ a sum after 10 s, then 20 s ... 10 min
  *
  * The two levels lie apart so that a rate at the border does not swing. In a flood the bucket
  * stays full while more come than leak, so the flood ends soon after they are few. What is counted

@@ -1022,10 +1022,7 @@ static const struct capture capture_table[] = {
 	{ CONFIG_CAPTURE_SMAPS, "smaps.tsv", "smaps.again.tsv", capture_smaps },
 };
 
-/*
- * *ret_collected: whether the sources could be read; an error after that is one of writing the
- * file.
- */
+/* *ret_collected: the sources were read; an error after that is one of writing the file. */
 static int write_capture(const struct capture_context *context, const struct capture *capture, int dirfd,
 			 struct incident_capture *ret, bool *ret_collected)
 {
@@ -1071,10 +1068,7 @@ static struct incident_capture make_record(const struct capture *capture, bool a
 	return record;
 }
 
-/*
- * Writes one file into dirfd and fills in its record. 0: ok or skipped; -errno: failed, no such
- * file is left.
- */
+/* Writes one file and its record. 0: ok or skipped; -errno: failed, no such file is left. */
 static int run_capture(const struct capture_context *context, const struct capture *capture, int dirfd,
 		       struct incident_capture *ret)
 {
@@ -1181,10 +1175,7 @@ static size_t choose_members(const struct capture_options *options, const struct
 	return count ? choose_busiest(context, pids, count, members, CAPTURE_MEMBERS_MAX) : 0;
 }
 
-/*
- * The members of the snapshot: chosen and stored in *processes by the first, taken from there by
- * the second.
- */
+/* The first snapshot chooses the members and stores them in *processes. */
 static void set_members(const struct capture_options *options, struct snapshot *snapshot,
 			struct capture_processes *processes)
 {

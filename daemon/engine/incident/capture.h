@@ -43,16 +43,13 @@ struct capture_options {
 unsigned capture_set(const struct incident_request *request, bool again);
 
 /*
- * Takes them, those that vanish first and cost least first, and adds a record of each to incident.
- * The first snapshot chooses the processes and stores them in *processes; the second reads these.
+ * Takes these captures and adds a record of each to incident. The first snapshot chooses the
+ * processes and stores them in *processes, the second reads the same ones.
  */
 void capture_take(const struct capture_options *options, struct capture_processes *processes,
 		  struct incident *incident);
 
-/*
- * Adds to incident that the captures of the first or the second snapshot were not taken: SKIPPED or
- * FAILED, and why.
- */
+/* Adds a record for each capture of that snapshot to incident: SKIPPED or FAILED, and why. */
 void capture_not_taken(const struct incident_request *request, bool again, enum incident_capture_status status,
 		       const char *why, struct incident *incident);
 

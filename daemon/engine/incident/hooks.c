@@ -9,8 +9,7 @@
  * these are abandoned, and keep their slot.
  *
  * Output goes through a pipe so that it can be limited. At the limit the pipe is closed, and a
- * command that writes on is ended by SIGPIPE, as with head(1); reading and discarding endless
- * output would cost as much as the command.
+ * command that writes on is ended by SIGPIPE, as with head(1).
  *
  * Processes are started by vfork(2): fork(2) would make every page of the daemon copy-on-write, a
  * page fault in the sampler thread for each that it writes to. The child shares the daemon's memory

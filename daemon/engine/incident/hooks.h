@@ -21,10 +21,7 @@
 
 struct config_target;
 
-/*
- * Processes at once; further commands are refused, which is recorded: each takes memory while the
- * machine is short of it.
- */
+/* Processes at once. Further commands are refused: each takes memory. */
 #define HOOKS_AT_ONCE 4
 
 /* How long a command may still run when the daemon stops, and between SIGTERM and SIGKILL. */
@@ -42,7 +39,7 @@ int hook_plan_new(const struct config_target *entry, const char *rule, struct ho
 void hook_plan_free(struct hook_plan *plan);
 CLEANUP(hook_plan, free);
 
-/* Adds to the captures of an incident that none of the commands was run, and why. */
+/* Adds a record for each command to an incident: not run, and why. */
 void hook_plan_refuse(const struct hook_plan *plan, const char *why, struct incident *incident);
 
 /* The thread is started with the first command. 0; -ENOMEM; -errno. */

@@ -1,6 +1,6 @@
 /*
- * incident_worker.h: the thread that collects evidence and writes incidents, so that nothing slow
- * (disk, /proc, symbols) ever delays the rules or the sampling.
+ * incident_worker.h: the thread that collects evidence and writes incidents: all that waits for
+ * the disk, /proc or symbols.
  *
  *     incident_worker_open ──▶ incident_worker_follow (all targets only) ──▶ incident_worker_seal
  *

@@ -1,18 +1,16 @@
 /*
  * incidents.h: from "a rule fired" to a sealed directory. The event loop opens, feeds and closes
- * incidents; one worker thread collects evidence and writes, so that neither ever delays the rules
- * or the sampling.
+ * incidents; a worker thread collects evidence and writes, so rules and sampling are not delayed.
  *
  *      fire            worker: open                  `after` is over        worker: seal
- *     ─────▶ OPEN ─┬─▶ stacks, captures, commands ─┬──▶ handed over ──▶ samples, incident.json,
- *                  └─▶ window: the past from the   │                    MANIFEST, rename
- *                      ring, then every tick;    ──┘
+ *     -----> OPEN -+-> stacks, captures, commands -+--> handed over --> samples, incident.json,
+ *                  +-> window: the past from the   |                    MANIFEST, rename
+ *                      ring, then every tick;    --+
  *                      firings of the same
  *                      target are merged
  *
- * One can also be requested (incidents_trigger): of a target, as if a rule had fired, or of all
- * targets: then their samples go from the ring into the draft at once, past included, and on until
- * `after` is over.
+ * incidents_trigger requests one of a target, as if a rule had fired, or of all targets: their
+ * samples then go from the ring straight into the draft until `after` is over.
  *
  * All functions belong to the event loop.
  */
@@ -80,23 +78,21 @@ bool incidents_free(struct incidents *incidents);
 enum incidents_answer incidents_fire(struct incidents *incidents, const struct evaluator_firing *firing);
 
 /*
- * A request for an incident of this target or (NULL) of all. Merged if one of the same is open.
- * The past is copied as with a rule: of a target when this returns, of all targets as soon as the
- * worker is free, before what else is queued; what the sampler overwrites until then is missing,
- * and counted in the incident's coverage. target and its strings are copied. Always sets *ret; 0.
+ * Requests an incident of this target or (NULL) of all; merged if one of the same is open. The past
+ * of a target is copied when this returns, that of all targets as the worker's next job; what the
+ * sampler overwrites until then is counted as missing. target is copied. 0; *ret is always set.
  */
 int incidents_trigger(struct incidents *incidents, const struct target *target, struct incidents_ticket *ret);
 
 /*
- * From now on config, which must outlive incidents or the next reload; nothing refers to the old
- * one when this returns, the worker included. Open incidents keep their settings; retention has the
- * new limits from the next incident on.
+ * Replaces the configuration, which must outlive incidents or the next reload; the old one is no
+ * longer used. Open incidents keep their settings; retention uses the new limits the next time.
  */
 void incidents_reload(struct incidents *incidents, const struct config *config);
 
 /*
- * When the job that the worker does now was begun; 0: it is idle. A job of minutes is blocked in a
- * read or write.
+ * When the worker's present job began; 0: it is idle. A job of minutes is blocked in a read or
+ * write.
  */
 mono_t incidents_busy_since(const struct incidents *incidents);
 

@@ -31,8 +31,7 @@
  * INCIDENT_LEFT_FILE, the smallest first, as long as all of them have at most max_bytes. Removes
  * the others, and what cannot be sealed (directories, links, names that a manifest does not
  * allow), and records that. A capture whose file is gone or no regular file any more has failed.
- * 0; -ENOMEM;
- * -errno: something could not be removed, and the directory cannot be sealed.
+ * 0; -ENOMEM; -errno: something could not be removed, and the directory cannot be sealed.
  */
 int leftover_files_settle(int dirfd, uint64_t max_bytes, struct incident *incident);
 
@@ -98,9 +97,8 @@ const char *spool_path(const struct spool *spool);
 void spool_set_limits(struct spool *spool, const struct retention_limits *limits);
 
 /*
- * Whether the file system has room for so many bytes more. They become next_bytes of the limits, so
- * that spool_enforce makes room for them. True if the file system cannot be asked: a later write
- * fails with the reason. Costs one system call.
+ * Whether the file system has room for so many bytes more, which become next_bytes of the limits.
+ * True if that cannot be read: a later write then fails with the reason. One system call.
  */
 bool spool_predict_ok(struct spool *spool, uint64_t expected_bytes);
 
