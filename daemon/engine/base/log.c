@@ -316,7 +316,7 @@ static void mark_cut(char line[static LOG_LINE_MAX])
 	memcpy(line + len, "...", sizeof "...");
 }
 
-/* The line, or its escaped form in buf; only there backslashes are escaped: unit names have many. */
+/* The line, or its escaped form in buf. Only that escapes backslashes: unit names have many. */
 static const char *make_printable(const char *line, char *buf, size_t cap)
 {
 	size_t len = strlen(line), backslashes = 0;

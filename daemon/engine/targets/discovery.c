@@ -18,10 +18,10 @@
  * Events of processes (process_events.h) and cgroups (cgroup_watch.h) say only where to look: what
  * a process is, is read from /proc and matched as in a scan.
  *
- * 	exec, comm   looked at 2 ms later (at once for an exec from the proc connector; perf reports it
- * 	             before the command line is in place)
- * 	fork         looked at 2 ms later: most execute something until then
- * 	exit         the last counters go to the group that it was, or would have been, a member of
+ *     exec, comm   looked at 2 ms later (at once for an exec from the proc connector; perf reports it
+ *                  before the command line is in place)
+ *     fork         looked at 2 ms later: most execute something until then
+ *     exit         the last counters go to the group that it was, or would have been, a member of
  *
  * Lost events are followed by a scan. Looking costs as much as in a scan and is limited to the same
  * share of a core (a token bucket): beyond it events are only recorded, every 20 ms, until there
@@ -675,9 +675,9 @@ static int update_description(struct discovery *discovery, size_t entry, struct 
 }
 
 /*
- * Hands a process, after matcher_look, to every entry that it matches.
- * One that joins an entry, or has changed, leaves those that it is no longer of; others are left to
- * the sweep. 0; -ENOMEM, or out of descriptors.
+ * After matcher_look: hands a process to every entry that it matches. One that joins an entry, or
+ * has changed, leaves those that it is no longer of; others are left to the sweep. 0; -ENOMEM, or
+ * out of descriptors.
  */
 static int match_with_entries(struct discovery *discovery, struct process_facts *process_facts,
 			      struct process_match *match)

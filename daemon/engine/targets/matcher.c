@@ -248,7 +248,7 @@ static void node_remove(struct process_tree *tree, struct node *node)
 
 /* ---- events and observations ---- */
 
-/* Whether a fork is of another process than the known one; of one met in this scan it may be late. */
+/* Whether a fork is of another process than the known one; one met in this scan may be the same. */
 static bool is_successor(const struct process_tree *tree, const struct node *known)
 {
 	return known->ended || known->forked || (known->start_ticks != 0 && known->seen != tree->scan);

@@ -2,11 +2,11 @@
  * process_events.h: which processes fork, execute, change their name and end, from the kernel. Two
  * sources, of which the first that is permitted is taken:
  *
- * 	the proc connector  CAP_NET_ADMIN (up to Linux 6.5), in the initial network and pid namespaces.
- * 	                    With CAP_NET_ADMIN also the exit records of taskstats: what a process used
- * 	                    in all, even if it was too short-lived to be looked at
- * 	perf's records      CAP_PERFMON (or CAP_SYS_ADMIN, or kernel.perf_event_paranoid below 1), in
- * 	                    any network namespace
+ *     the proc connector  CAP_NET_ADMIN (up to Linux 6.5), in the initial network and pid namespaces.
+ *                         With CAP_NET_ADMIN also the exit records of taskstats: what a process used
+ *                         in all, even if it was too short-lived to be looked at
+ *     perf's records      CAP_PERFMON (or CAP_SYS_ADMIN, or kernel.perf_event_paranoid below 1), in
+ *                         any network namespace
  *
  * For one thread.
  */

@@ -14,11 +14,11 @@
  * directories say is in a limit_tree; a line is what follows from it. A refresh reads the
  * directories, then settles the lines, then goes over the targets, in slices: between two slices
  * targets may come and go. Which cgroup it is in is asked of a process
- * 	- that the refresh meets for the first time, and for ten seconds after that, in which managers
- * 	  move what they start;
- * 	- that an event named;
- * 	- that ran noticeably since it was last asked: a rule on a share of a limit evaluates it;
- * 	- every half minute, each at a moment of its own.
+ *     - that the refresh meets for the first time, and for ten seconds after that, in which managers
+ *       move what they start;
+ *     - that an event named;
+ *     - that ran noticeably since it was last asked: a rule on a share of a limit evaluates it;
+ *     - every half minute, each at a moment of its own.
  * So a process that is moved while it sleeps has its old limits for half a minute and one refresh
  * at most. Rejected: reading cgroup.procs. One file tells it of all processes, but v1 takes three
  * files; of a cgroup of ten thousand processes it tells ten thousand, if one is watched; and with
@@ -541,7 +541,7 @@ static struct target_table_target *find_cgroup(const struct target_table *table,
 	return NULL;
 }
 
-/* Processes with that pid, of all entries, leaving ones too: the first, or the next after `after`. */
+/* Processes with that pid, of all entries, leaving ones too: the first, or that after `after`. */
 static struct target_table_target *next_with_pid(const struct target_table *table, int32_t pid,
 						 const struct target_table_target *after)
 {

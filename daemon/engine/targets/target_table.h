@@ -4,7 +4,7 @@
  *
  *              target_table_process, _cgroup            sweep: not seen in the scan
  *     (none) ──────────────────────────▶ WATCHED ─────────────────────────▶ LEAVING ──┐
- *                                           │ the sampler found it gone        │      │ the sampler's answer
+ *                                           │ the sampler found it gone        │      │ its answer
  *                                           └──────────────────────────────────┴──────┴──▶ freed
  *
  * For one thread at a time (discovery's lock). A process is (pid, start time): a reused pid is a
@@ -173,8 +173,7 @@ int target_table_visit(struct target_table *target_table, int (*visit)(void *ctx
 		       void *ctx);
 
 /*
- * target table_events.h: the target table between two scans: single processes that begin, turn into
- * something else and end.
+ * Between two scans: single processes that begin, turn into something else and end.
  *
  * What a member of a group used between its last sample and its end is added to its group when the
  * sampler gives it back. So that nothing is told too late: first target_table_fetch, then all ends
