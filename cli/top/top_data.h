@@ -78,7 +78,7 @@ struct top_table_row {
 	struct top_table_mark window;
 	bool seen, has_cpu; /* the next two are known */
 	mono_t at;
-	uint32_t line; /* of writer_clocks.h: whose ticks say that it did not change */
+	uint32_t line; /* writer_clocks_of: whose ticks say that it did not change */
 	struct sample sample;
 	mono_t gone_at;
 	uint64_t second; /* of the clock: the last that the two below have */
@@ -89,7 +89,7 @@ struct top_table {
 	uint64_t idle_ns;               /* longest interval of idle processes, as of the last tick; 0: none */
 	uint64_t cgroup_read_ns;        /* interval of cgroups; 0: every tick */
 	mono_t now;                     /* the last tick */
-	uint32_t line;                  /* of writer_clocks.h: whose ticks come */
+	uint32_t line;                  /* writer_clocks_of: whose ticks come */
 	mono_t nows[WRITER_CLOCKS_MAX]; /* the last tick of each */
 	bool ticked;
 	uint64_t left_out;

@@ -41,7 +41,7 @@ static enum condition_turn step_condition(struct condition *condition, unsigned 
 
 static const struct {
 	enum message message;
-	double worse, worst; /* levels beyond the threshold of stats.h */
+	double worse, worst; /* levels beyond that of stats_verdicts */
 } kinds[VERDICT_KINDS] = {
 	[VERDICT_CAPTURE_RATE] = { MESSAGE_CAPTURE_RATE_LOW, 0.90, 0.50 },
 	[VERDICT_SLEEP_ERROR] = { MESSAGE_SLEEP_ERROR_HIGH, 0.25, 0.50 },

@@ -61,7 +61,7 @@ struct sd_event;
 
 struct metrics_options {
 	struct sd_event *event; /* must outlive the metrics */
-	const char *listen;     /* as listen_address.h has it; not used when a socket is handed over */
+	const char *listen;     /* as listen_address_parse reads it; not used when a socket is handed over */
 	int handed;             /* a listening TCP socket, non-blocking, the metrics' from then on; 0: none */
 	/* Appends the page to ret. 0; -errno: the client is told that there is none now. */
 	int (*render)(void *ctx, enum openmetrics_form form, struct buffer *ret);

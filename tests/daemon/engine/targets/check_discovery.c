@@ -836,7 +836,7 @@ END_TEST
 /* ---- very many processes ---- */
 
 /*
- * More than a process cache has room for (process_cache.h), of which one in a hundred is gone when
+ * More than a process cache has room for (PROCESS_CACHE_MAX), of which one in a hundred is gone when
  * it is looked at.
  */
 #define CROWD_USUAL 70000
