@@ -1,41 +1,22 @@
 /*
- * The running checksums are libdeflate's, see deflate.c.
+ * compress.c: libdeflate, whose checksums are several times as fast as zlib's, on short lines too. It
+ * compresses what is whole in memory and nothing else. One member for all of it, not one for each
+ * piece: some viewers stop reading after the first.
  *
- * The combination follows from the definition. With A = 1 + sum of bytes and B = sum of all
+ * Combining checksums follows from the definition. With A = 1 + sum of bytes and B = sum of all
  * intermediate A, both modulo 65521, running on from (A1, B1) instead of (1, 0) over n bytes adds
  * A1 - 1 to every intermediate A, so A = A1 + A2 - 1 and B = B1 + B2 + n (A1 - 1).
  */
 #include "lib/base/compress.h"
 
 #include "lib/base/base.h"
-#include "lib/base/io.h"
 
 #include <errno.h>
 #include <libdeflate.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/types.h>
-
-/*
- * libdeflate does the work: its checksums are several times as fast as zlib's, on short lines too.
- * It compresses what is whole in memory and nothing else. One member for all of it, not one for
- * each piece: some viewers stop reading after the first.
- */
 
 /* zlib's default: higher levels take twice the time for a few percent. */
 #define LEVEL 6
-
-/* Continues a checksum over len more bytes. What to start from: checksum.h. */
-static uint32_t deflate_adler32(uint32_t adler, const void *data, size_t len)
-{
-	/* With NULL libdeflate answers with the initial value instead of adler. */
-	return len ? libdeflate_adler32(adler, data, len) : adler;
-}
-
-static uint32_t deflate_crc32(uint32_t crc, const void *data, size_t len)
-{
-	return len ? libdeflate_crc32(crc, data, len) : crc;
-}
 
 static void free_compressor(struct libdeflate_compressor **compressor)
 {
@@ -130,14 +111,15 @@ int deflate_gunzip(const void *data, size_t len, size_t max, struct buffer *buff
 
 #define ADLER32_MODULUS 65521u /* the largest prime below 2^16 */
 
+/* With NULL libdeflate answers with the initial value instead of the checksum before. */
 uint32_t checksum_adler32(uint32_t adler, const void *data, size_t len)
 {
-	return deflate_adler32(adler, data, len);
+	return len ? libdeflate_adler32(adler, data, len) : adler;
 }
 
 uint32_t checksum_crc32(uint32_t crc, const void *data, size_t len)
 {
-	return deflate_crc32(crc, data, len);
+	return len ? libdeflate_crc32(crc, data, len) : crc;
 }
 
 uint32_t checksum_adler32_combine(uint32_t a, uint32_t b, uint64_t b_len)

@@ -28,13 +28,11 @@
 #include <linux/openat2.h>
 #include <poll.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/types.h>
 #include <unistd.h>
 
 /* Small enough to waste nothing on a line, large enough for most of them. */

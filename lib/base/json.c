@@ -27,8 +27,6 @@
  */
 #include "lib/base/json.h"
 
-#include "lib/base/base.h"
-#include "lib/base/io.h"
 #include "lib/base/map.h"
 #include "lib/base/text.h"
 
@@ -37,9 +35,6 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,33 +99,6 @@ static bool is_word(char c)
 	       c == '+' || c == '-';
 }
 
-size_t json_text_character(const char *text, size_t len)
-{
-	const uint8_t *byte = (const uint8_t *)text;
-	/*
-	 * The second byte is where overlong forms, surrogates and what lies beyond U+10FFFF are
-	 * told from characters (Unicode 15, table 3-7); the others are plain continuations.
-	 */
-	uint8_t low = 0x80, high = 0xbf;
-	size_t length;
-
-	if (len == 0 || byte[0] < 0x80)
-		return len == 0 ? 0 : 1;
-	length = byte[0] < 0xc2 ? 0 : byte[0] < 0xe0 ? 2 : byte[0] < 0xf0 ? 3 : byte[0] < 0xf5 ? 4 : 0;
-	if (length == 0 || length > len)
-		return 0;
-	if (byte[0] == 0xe0 || byte[0] == 0xf0)
-		low = byte[0] == 0xe0 ? 0xa0 : 0x90;
-	if (byte[0] == 0xed || byte[0] == 0xf4)
-		high = byte[0] == 0xed ? 0x9f : 0x8f;
-	if (byte[1] < low || byte[1] > high)
-		return 0;
-	for (size_t i = 2; i < length; i++)
-		if ((byte[i] & 0xc0) != 0x80)
-			return 0;
-	return length;
-}
-
 /* The offset of the first byte that is no part of a valid UTF-8 character, len if there is none. */
 static size_t json_text_utf8(const char *text, size_t len)
 {
@@ -139,7 +107,7 @@ static size_t json_text_utf8(const char *text, size_t len)
 	while (at < len && (uint8_t)text[at] < 0x80)
 		at++;
 	while (at < len) {
-		size_t length = json_text_character(text + at, len - at);
+		size_t length = text_decode(text + at, len - at, NULL);
 
 		if (length == 0)
 			return at;
@@ -264,7 +232,7 @@ static bool explain_escape(const char *text, size_t len, size_t at, const struct
 	if (text[at + 1] != '\0' && strchr("\"\\/bfnrt", text[at + 1]) != NULL)
 		return false;
 	say(message, "unknown escape \"\\%s\" in a string: expected \\\" \\\\ \\/ \\b \\f \\n \\r \\t or \\uXXXX",
-	    show(shown, text + at + 1, json_text_character(text + at + 1, len - at - 1)));
+	    show(shown, text + at + 1, text_decode(text + at + 1, len - at - 1, NULL)));
 	return true;
 }
 
@@ -343,7 +311,7 @@ static void explain_character(const struct json_text_stop *stop, size_t at, enum
 			      const struct message *message)
 {
 	const char *text = stop->text + at;
-	size_t length = json_text_character(text, stop->len - at);
+	size_t length = text_decode(text, stop->len - at, NULL);
 	const char *hint = "";
 	char shown[SHOWN_TOKEN];
 
@@ -1011,7 +979,7 @@ static char *replace_invalid(const char *text, size_t len, size_t *ret_len)
 	size_t step;
 
 	for (size_t at = 0; clean != NULL && at < len; at += step) {
-		size_t length = json_text_character(text + at, len - at);
+		size_t length = text_decode(text + at, len - at, NULL);
 
 		step = length > 0 ? length : 1;
 		length = length > 0 ? length : strlen(REPLACEMENT);

@@ -114,15 +114,12 @@ CLEANUP(json_writer, close);
 
 /*
  * Of a string with such characters no more than so many bytes are written: of a label's value
- * (labels.h) all, which become half as many again at most.
+ * (target.h) all, which become half as many again at most.
  */
 #define PRINTABLE_MAX 4096
 
 /* json_string, with those characters replaced by U+FFFD. Returns as json_string. */
 int printable_json(struct json_writer *writer, const char *text);
-
-/* Length of the valid UTF-8 character at text, 0 if there is none. */
-size_t json_text_character(const char *text, size_t len);
 
 /* NAN, which is no number, is written as null. */
 void json_member_double(struct json_writer *json, const char *key, double value);

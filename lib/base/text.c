@@ -1,12 +1,7 @@
 /* text.c: numbers are written and read in whole words; escaping works character by character. */
 #include "lib/base/text.h"
 
-#include "lib/base/io.h"
-
 #include <endian.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 /*
@@ -148,6 +143,9 @@ size_t text_decode(const char *text, size_t len, uint32_t *ret)
 
 	if (n == 0)
 		return 0;
+
+	if (!ret)
+		return n;
 
 	uint32_t code = n > 1 ? p[0] & (0x7fu >> n) : p[0];
 

@@ -30,8 +30,8 @@ const char *text_parse_u64(const char *p, const char *end, uint64_t *ret);
 const char *text_parse_hex(const char *p, const char *end, uint64_t *ret);
 
 /*
- * The length of the character of UTF-8 that text begins with, and *ret: its code; 0: there is none,
- * *ret is untouched.
+ * The length of the character of UTF-8 that text begins with, and *ret: its code, unless ret is
+ * NULL; 0: there is none, *ret is untouched.
  */
 size_t text_decode(const char *text, size_t len, uint32_t *ret);
 

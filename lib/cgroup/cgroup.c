@@ -14,15 +14,11 @@
 #include "lib/cgroup/cgroup.h"
 
 #include "lib/base/base.h"
-#include "lib/cgroup/cgroup_mounts.h"
-#include "lib/model/sample.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

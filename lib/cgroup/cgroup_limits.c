@@ -18,16 +18,11 @@
 #include "lib/base/base.h"
 #include "lib/base/map.h"
 #include "lib/cgroup/cgroup.h"
-#include "lib/cgroup/cgroup_mounts.h"
 #include "lib/proc/procfs.h"
-#include "lib/rules/metric.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 

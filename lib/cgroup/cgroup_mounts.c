@@ -20,7 +20,6 @@
  */
 #include "lib/cgroup/cgroup_mounts.h"
 
-#include "lib/base/base.h"
 #include "lib/proc/procfs.h"
 
 #include <assert.h>
@@ -29,9 +28,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/magic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -460,18 +456,13 @@ void cgroup_mounts_free(struct cgroup_mounts *mounts)
 	free(mounts);
 }
 
-static bool has_v1(const struct cgroup_mounts *mounts)
-{
-	for (int i = 0; i < CGROUP_CONTROLLERS; i++) {
-		if (mounts->v1[i])
-			return true;
-	}
-	return false;
-}
-
 enum cgroup_mode cgroup_mounts_mode(const struct cgroup_mounts *mounts)
 {
-	if (has_v1(mounts))
+	bool v1 = false;
+
+	for (int i = 0; i < CGROUP_CONTROLLERS; i++)
+		v1 |= mounts->v1[i] != NULL;
+	if (v1)
 		return mounts->v2 ? CGROUPS_HYBRID : CGROUPS_V1;
 	return mounts->v2 ? CGROUPS_V2 : CGROUPS_NONE;
 }

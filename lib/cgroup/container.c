@@ -36,12 +36,9 @@
 
 #include "lib/base/base.h"
 #include "lib/base/json.h"
-#include "lib/model/target.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -63,13 +63,7 @@
  */
 #include "lib/model/pacing.h"
 
-#include "lib/base/base.h"
-#include "lib/model/sample.h"
-
 #include <assert.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 /* The factors that gVisor's profiling metrics use. */
@@ -84,12 +78,13 @@ static uint64_t elapsed(mono_t later, mono_t earlier)
 	return diff > 0 ? (uint64_t)diff : 0;
 }
 
-/* Accounts for `slots` slots from the deadline on, and puts the deadline behind them. */
-static void pass_slots(struct schedule *schedule, uint64_t slots, uint64_t taken)
+/* Accounts for the slots that have passed by now, and for `taken` (0 or 1) that was taken. */
+static void pass_slots(struct schedule *schedule, mono_t now, uint64_t taken)
 {
+	uint64_t slots = elapsed(now, schedule->deadline) / schedule->interval_ns + taken;
+
 	if (slots == 0)
 		return;
-
 	schedule->stats->total_slots += slots;
 	schedule->stats->missed_slots += slots - taken;
 	schedule->deadline = mono_add(schedule->deadline, slots * schedule->interval_ns);
@@ -120,7 +115,7 @@ mono_t schedule_deadline(const struct schedule *schedule)
 void schedule_wake(struct schedule *schedule, mono_t now)
 {
 	schedule->stats->total_sleep_timing_error += elapsed(now, schedule->until) + elapsed(schedule->until, now);
-	pass_slots(schedule, elapsed(now, schedule->deadline) / schedule->interval_ns, 0);
+	pass_slots(schedule, now, 0);
 	schedule->woke = now;
 }
 
@@ -128,7 +123,7 @@ void schedule_done(struct schedule *schedule, mono_t now)
 {
 	schedule->stats->total_snapshots++;
 	schedule->stats->total_collection_timing_error += elapsed(now, schedule->woke);
-	pass_slots(schedule, elapsed(now, schedule->deadline) / schedule->interval_ns + 1, 1);
+	pass_slots(schedule, now, 1);
 	schedule->until = schedule->deadline;
 	schedule->backoff = SCHEDULE_BACKOFF_FIRST;
 }
@@ -148,7 +143,7 @@ mono_t schedule_backoff(struct schedule *schedule, mono_t now)
 
 void schedule_stop(struct schedule *schedule, mono_t now)
 {
-	pass_slots(schedule, elapsed(now, schedule->deadline) / schedule->interval_ns, 0);
+	pass_slots(schedule, now, 0);
 }
 
 static void end_backoff(struct schedule *schedule, mono_t now)
@@ -168,7 +163,7 @@ void schedule_set_interval(struct schedule *schedule, mono_t now, uint64_t inter
 
 	end_backoff(schedule, now);
 	if (mono_diff(now, schedule->deadline) >= 0) {
-		pass_slots(schedule, elapsed(now, schedule->deadline) / schedule->interval_ns, 0);
+		pass_slots(schedule, now, 0);
 		schedule->deadline = now;
 	} else if (mono_diff(schedule->deadline, now) > (int64_t)interval_ns) {
 		schedule->deadline = mono_add(now, interval_ns);
@@ -231,15 +226,8 @@ uint32_t cpu_budget_step(struct cpu_budget *budget, mono_t now, uint64_t cpu_ns)
 	return budget->factor;
 }
 
-static struct overload_sampling_piece *piece_of(struct overload_sampling *sampling, uint64_t number)
-{
-	return &sampling->pieces[number % OVERLOAD_SAMPLING_PIECES];
-}
-
-static const struct overload_sampling_piece *piece_at(const struct overload_sampling *sampling, uint64_t number)
-{
-	return &sampling->pieces[number % OVERLOAD_SAMPLING_PIECES];
-}
+/* The piece of that number; const if the sampling is. */
+#define piece_of(sampling, number) (&(sampling)->pieces[(number) % OVERLOAD_SAMPLING_PIECES])
 
 static uint64_t sub_or_zero(uint64_t now, uint64_t then)
 {
@@ -412,7 +400,7 @@ static uint64_t find_piece(const struct overload_sampling *sampling, uint64_t ti
 	while (low < high) {
 		uint64_t middle = low + (high - low) / 2;
 
-		if (piece_at(sampling, middle)->to_ns <= time_ns)
+		if (piece_of(sampling, middle)->to_ns <= time_ns)
 			low = middle + 1;
 		else
 			high = middle;
@@ -430,13 +418,13 @@ uint64_t overload_sampling_weigh(const struct overload_sampling *sampling, uint6
 	const struct overload_sampling_piece *piece;
 
 	if (sampling->count == 0 || (number == sampling->first + sampling->count && sampling->on) ||
-	    (number == sampling->first && time_ns < piece_at(sampling, number)->from_ns))
+	    (number == sampling->first && time_ns < piece_of(sampling, number)->from_ns))
 		return weight;
 	if (number == sampling->first + sampling->count ||
-	    (time_ns < piece_at(sampling, number)->from_ns &&
-	     time_ns - piece_at(sampling, number - 1)->to_ns < piece_at(sampling, number)->from_ns - time_ns))
+	    (time_ns < piece_of(sampling, number)->from_ns &&
+	     time_ns - piece_of(sampling, number - 1)->to_ns < piece_of(sampling, number)->from_ns - time_ns))
 		number--;
-	piece = piece_at(sampling, number);
+	piece = piece_of(sampling, number);
 	if (piece->counted == 0 || piece->gained == 0)
 		return weight;
 	return weight + scale(weight, piece->gained, piece->counted);
@@ -448,7 +436,7 @@ void overload_sampling_sum_up(const struct overload_sampling *sampling, uint64_t
 	struct overload_sampling_summary sum = { 0 };
 
 	for (uint64_t number = find_piece(sampling, from_ns); number < sampling->first + sampling->count; number++) {
-		const struct overload_sampling_piece *piece = piece_at(sampling, number);
+		const struct overload_sampling_piece *piece = piece_of(sampling, number);
 
 		if (piece->from_ns > to_ns)
 			break;

@@ -5,9 +5,6 @@
 #include "lib/model/sample.h"
 
 #include <assert.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 
 static const struct sample_field_info fields[SAMPLE_FIELDS] = {

@@ -26,15 +26,11 @@
 #include "lib/model/target.h"
 
 #include "lib/base/base.h"
-#include "lib/base/json.h"
 
 #include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <fnmatch.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -11,10 +11,6 @@
  */
 #include "lib/rules/metric.h"
 
-#include "lib/base/base.h"
-#include "lib/model/sample.h"
-
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>

@@ -24,14 +24,9 @@
  */
 #include "lib/rules/trigger.h"
 
-#include "lib/base/base.h"
-
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

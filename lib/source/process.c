@@ -35,19 +35,14 @@
  */
 #include "lib/source/process.h"
 
-#include "lib/base/base.h"
-#include "lib/model/sample.h"
 #include "lib/proc/procfs.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 /* As bits, 1 << enum process_file. */
@@ -108,7 +103,6 @@ static void drop_fd(int *fd)
 	*fd = -1;
 }
 
-/* Closes those in `files`. */
 static void process_drop(struct process *process, unsigned dropped)
 {
 	for (unsigned i = 0; i < PROCESS_FILES; i++)
@@ -119,19 +113,6 @@ static void process_drop(struct process *process, unsigned dropped)
 static void process_release(struct process *process)
 {
 	process_drop(process, PROCESS_ALL);
-}
-
-/* Takes over what process_reopen has opened: keeps what it lacks, closes the others. */
-static void process_adopt(struct process *process, const int offered[PROCESS_FILES])
-{
-	for (int i = 0; i < PROCESS_FILES; i++) {
-		int fd = offered[i];
-
-		if (process->fd[i] < 0)
-			process->fd[i] = fd;
-		else
-			drop_fd(&fd);
-	}
 }
 
 /*
@@ -452,7 +433,7 @@ int process_reader_init(struct process_reader *reader, const struct process_read
 	if (r == 0)
 		r = first_reading(reader, &files, sample);
 	if (r == 0 && !process->closed)
-		process_adopt(&reader->process, files.fd);
+		memcpy(reader->process.fd, files.fd, sizeof(files.fd));
 	else
 		process_release(&files);
 	return r;
@@ -672,6 +653,19 @@ int process_reader_reopen(struct process_reader *reader, int procfd, int32_t pid
 int process_reader_open(struct process_reader *reader, const struct process_reader_options *options)
 {
 	return offer_files(reader, &reader->who, files_for(options));
+}
+
+/* Takes over what process_reopen has opened: keeps what it lacks, closes the others. */
+static void process_adopt(struct process *process, const int offered[PROCESS_FILES])
+{
+	for (int i = 0; i < PROCESS_FILES; i++) {
+		int fd = offered[i];
+
+		if (process->fd[i] < 0)
+			process->fd[i] = fd;
+		else
+			drop_fd(&fd);
+	}
 }
 
 static void adopt(struct process_reader *reader, const struct process_reader_options *options)

@@ -24,19 +24,14 @@
  */
 #include "lib/source/source.h"
 
-#include "lib/base/base.h"
 #include "lib/cgroup/cgroup.h"
 #include "lib/cgroup/cgroup_mounts.h"
 #include "lib/model/pacing.h"
-#include "lib/model/sample.h"
 #include "lib/source/process.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -219,7 +219,7 @@ static void put_label_value(struct openmetrics *writer, const char *value)
 	const char *end = value + strlen(value), *at = value;
 
 	while (at < end) {
-		size_t len = json_text_character(at, (size_t)(end - at));
+		size_t len = text_decode(at, (size_t)(end - at), NULL);
 		const char *instead = written_as(at, len);
 
 		if (instead) {
