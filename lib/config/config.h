@@ -103,10 +103,9 @@ enum config_clock { CONFIG_CLOCK_CPU, CONFIG_CLOCK_CYCLES };
 
 /* "sampling" */
 struct config_sampling {
-	uint64_t interval_ns; /* 10ms;  100us .. 10s */
-	uint64_t
-		idle_interval_ns; /* 100ms; at least so often a process that does not run is looked at. See config_idle_of */
-	uint64_t heartbeat_ns;           /* 1s;    an unchanged target is recorded this often; of reading, see gate.h */
+	uint64_t interval_ns;            /* 10ms;  100us .. 10s */
+	uint64_t idle_interval_ns;       /* 100ms; a process that does not run is read this often: config_idle_of */
+	uint64_t heartbeat_ns;           /* 1s;    an unchanged target is recorded this often */
 	uint64_t cgroup_interval_ns;     /* 100ms; cgroup files cost more */
 	uint64_t peak_interval_ns;       /* 100ms; how often high-water marks are read, of targets that ran */
 	uint64_t fds_interval_ns;        /* 1s;    how often descriptors are counted. 0 = never */

@@ -1,8 +1,14 @@
 /*
- * config_change.c: keys are compared row by row of the table that they are read with, which also
- * says whether a running daemon can change them. What no row stores (captures, container_labels) is
- * compared by hand; it can be changed, so only the answer to "is anything different?" depends on
- * it.
+ * config_change.c: two configurations compared, and variants of one.
+ *
+ * Keys are compared row by row of the table that they are read with, which also says whether a
+ * running daemon can change them. What no row stores (captures, container_labels) is compared by
+ * hand; a reload can change it.
+ *
+ * A variant is the text of a rule with one value replaced, which is then parsed. Values consist of
+ * a few characters that need no quoting; what looks like a number is written as one, anything else
+ * as a string, so both forms of a value ("60%", 60) reach the parser. Rejected: setting the field
+ * by itself. Ranges, units and the checks between keys would be written twice.
  */
 #include "lib/config/config_change.h"
 
@@ -24,19 +30,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/*
- * what_if.c: a rule is written out as text of a configuration, with one value replaced, and read
- * back.
- *
- * Values are bytes of a fixed few characters, so that they need no quoting; what looks like a
- * number is written as one, anything else as a string, which is how the two forms of every value
- * ("60%", 60) reach the reader of configurations.
- *
- * Rejected: setting the field by itself. Ranges, units and what keys mean to one another would be
- * written twice.
- */
+/* ---- variants: a rule as text ---- */
 
-#define FILE_NAME "what-if" /* of the text that is made up; what is said of it is cut off */
+#define FILE_NAME "what-if" /* of the text of a variant; messages leave it out */
 
 __attribute__((format(printf, 2, 3))) static int refuse(char *message, const char *format, ...)
 {
@@ -47,8 +43,6 @@ __attribute__((format(printf, 2, 3))) static int refuse(char *message, const cha
 	va_end(arguments);
 	return -EINVAL;
 }
-
-/* ---- a rule as text ---- */
 
 struct text {
 	struct buffer buffer;

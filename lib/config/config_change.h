@@ -1,6 +1,7 @@
 /*
- * config_change.h: two configurations, side by side: may the second be put in force while the first
- * runs, and what is different. Pure.
+ * config_change.h: whether a running daemon can change from one configuration to another, and what
+ * differs; and the configurations that "hot.percent=60,70,80%" makes of one, with other values for
+ * keys of rules. The parser checks a changed rule, so it is refused with the parser's words. Pure.
  */
 #ifndef SPIKEWATCH_LIB_CONFIG_CONFIG_CHANGE_H
 #define SPIKEWATCH_LIB_CONFIG_CONFIG_CHANGE_H
@@ -10,16 +11,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/*
- * what_if.h: "hot.percent=60,70,80%": other values for keys of rules of a configuration, and the
- * configurations that they make. A changed rule is checked by the code that checks configurations,
- * so what is refused there is refused here, with the same words.
- */
-
 #define WHAT_IF_VARIANTS_MAX 64
 #define WHAT_IF_VALUE_MAX 63 /* bytes of a value */
 
-/* Room for a message. */
 #define WHAT_IF_MESSAGE_MAX 512
 
 /* The configuration with one key of one rule changed. */
@@ -53,16 +47,16 @@ int what_if_add(struct what_if *what_if, const struct config *base, size_t rule,
 void what_if_release(struct what_if *what_if);
 
 /*
- * 0 if next can be put in force in place of old without a restart. -EINVAL: a key differs that is
- * read at the start only. *err then says which (the first one), where it is written (of a key that
- * is written no more: the first file), what is in force and what was wanted. Values are compared as
- * they are in the configuration: "" is not the path that it stands for. err may be NULL.
+ * 0: next can replace old without a restart. -EINVAL: a key that is read at start only differs.
+ * *err (may be NULL) names the first such key, where it is written (a key that was removed: the
+ * first file), the value in force and the one wanted. Values are compared as written: "" differs
+ * from the path that it stands for.
  */
 int config_change_reloadable(const struct config *old, const struct config *next, struct config_error *err);
 
 /*
- * Entries are told by their names. A rule whose list of targets differs in names has changed, one
- * in another order has not.
+ * Entries are identified by name. A rule has changed if the set of names in its list of targets
+ * differs, not if only their order does.
  */
 struct config_change_counts {
 	size_t targets_added, targets_removed, targets_changed;

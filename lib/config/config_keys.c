@@ -45,6 +45,7 @@
 	  .size = sizeof(((strukt *)0)->member), __VA_ARGS__ }
 #define CONFIG_RANGE(s, k, type, strukt, member, initially, least, ...)                                                \
 	CONFIG_ROW(s, k, type, strukt, member, .initial = initially, .min = least, .max = __VA_ARGS__)
+// clang-format on
 
 /* ---- single values; 0 or -EINVAL ---- */
 
@@ -52,7 +53,7 @@
 #define COMMAND_TEMPLATE_LIST "{pid}, {incident}, {rule}, {target}, {name}"
 
 static int config_labels_read_metrics(const struct config_scope *scope, const struct json_node *node,
-			       struct config_metrics *ret);
+				      struct config_metrics *ret);
 static int config_run_read(const struct config_scope *scope, const struct json_node *node, struct config_target *ret);
 
 /* ---- messages ---- */
@@ -234,7 +235,8 @@ static int config_read_number(const struct config_scope *scope, const struct jso
 }
 
 /* A text without NUL, of 1 to max bytes. */
-static int config_read_text(const struct config_scope *scope, const struct json_node *node, size_t max, const char **ret)
+static int config_read_text(const struct config_scope *scope, const struct json_node *node, size_t max,
+			    const char **ret)
 {
 	char shown[CONFIG_SHOWN];
 
@@ -270,8 +272,8 @@ static int config_read_name(const struct config_scope *scope, const struct json_
 }
 
 /* One of choices: its number. */
-static int config_read_choice(const struct config_scope *scope, const struct json_node *node, const char *const *choices,
-		       unsigned *ret)
+static int config_read_choice(const struct config_scope *scope, const struct json_node *node,
+			      const char *const *choices, unsigned *ret)
 {
 	struct config_guess guess = { .word = "" };
 	char shown[CONFIG_SHOWN];
@@ -499,7 +501,8 @@ static size_t find(const struct config_field *table, size_t count, const char *s
  * one for each row of the table, or NULL. 0 or -EINVAL.
  */
 static int config_field_apply(const struct config_scope *scope, const struct config_field *table, size_t count,
-		       const char *section, const struct json_node *object, void *base, struct config_origin *origins)
+			      const char *section, const struct json_node *object, void *base,
+			      struct config_origin *origins)
 {
 	char shown[CONFIG_SHOWN];
 
@@ -572,7 +575,8 @@ static const char *const clock_choices[] = { "cpu", "cycles", NULL };
 #define PATH(s, k, how, member, ...)          ROW(s, k, how, PATH, member, .text = __VA_ARGS__)
 #define LISTEN(s, k, how, member, value)      ROW(s, k, how, LISTEN, member, .text = value)
 #define BOOL(s, k, how, member, value)        ROW(s, k, how, BOOL, member, .initial = value)
-#define SECTION_CHOICE(s, k, how, member, value, names) ROW(s, k, how, CHOICE, member, .initial = value, .choices = names)
+#define SECTION_CHOICE(s, k, how, member, value, names)                                                                \
+	ROW(s, k, how, CHOICE, member, .initial = value, .choices = names)
 #define SECTION_DURATION(s, k, how, member, ...)      RANGE(s, k, how, DURATION, member, __VA_ARGS__)
 #define BYTES(s, k, how, member, ...)         RANGE(s, k, how, BYTES, member, __VA_ARGS__)
 #define SECTION_COUNT(s, k, how, member, ...)         RANGE(s, k, how, COUNT, member, __VA_ARGS__)
@@ -623,45 +627,70 @@ const struct config_field config_section_fields[] = {
 	PATH(    "",         "runtime_root",      RESTART, runtime_root,                 "/"),
 	SECTION_OTHER(   "",         "targets"),
 	SECTION_OTHER(   "",         "rules"),
-	SECTION_DURATION("sampling", "interval",          LIVE,    sampling.interval_ns,         10 * MS,   100 * US, 10 * S),
-	SECTION_DURATION("sampling", "idle_interval",     LIVE,    sampling.idle_interval_ns,    100 * MS,  0,        SECTION_MINUTE),
-	SECTION_DURATION("sampling", "heartbeat",         LIVE,    sampling.heartbeat_ns,        S,         10 * MS,  HOUR),
-	SECTION_DURATION("sampling", "cgroup_interval",   LIVE,    sampling.cgroup_interval_ns,  100 * MS,  MS,       SECTION_MINUTE),
-	SECTION_DURATION("sampling", "peak_interval",     LIVE,    sampling.peak_interval_ns,    100 * MS,  MS,       SECTION_MINUTE),
-	SECTION_DURATION("sampling", "fds_interval",      LIVE,    sampling.fds_interval_ns,     S,         100 * MS, HOUR, .zero = true),
-	SECTION_DURATION("sampling", "limits_interval",   LIVE,    sampling.limits_interval_ns,  2 * S,     100 * MS, HOUR),
-	SECTION_DURATION("sampling", "rescan_interval",   LIVE,    sampling.rescan_interval_ns,  S,         100 * MS, HOUR),
-	SECTION_CHOICE(  "sampling", "discovery",         LIVE,    sampling.discovery,           CONFIG_DISCOVERY_AUTO, discovery_choices),
-	SECTION_CHOICE(  "sampling", "wait",              LIVE,    sampling.wait,                CONFIG_WAIT_SLEEP, wait_choices),
+	SECTION_DURATION("sampling", "interval",          LIVE,    sampling.interval_ns,         10 * MS,
+		100 * US, 10 * S),
+	SECTION_DURATION("sampling", "idle_interval",     LIVE,    sampling.idle_interval_ns,    100 * MS,  0,
+		SECTION_MINUTE),
+	SECTION_DURATION("sampling", "heartbeat",         LIVE,    sampling.heartbeat_ns,        S,         10 * MS,
+		HOUR),
+	SECTION_DURATION("sampling", "cgroup_interval",   LIVE,    sampling.cgroup_interval_ns,  100 * MS,  MS,
+		SECTION_MINUTE),
+	SECTION_DURATION("sampling", "peak_interval",     LIVE,    sampling.peak_interval_ns,    100 * MS,  MS,
+		SECTION_MINUTE),
+	SECTION_DURATION("sampling", "fds_interval",      LIVE,    sampling.fds_interval_ns,     S,
+		100 * MS, HOUR, .zero = true),
+	SECTION_DURATION("sampling", "limits_interval",   LIVE,    sampling.limits_interval_ns,  2 * S,
+		100 * MS, HOUR),
+	SECTION_DURATION("sampling", "rescan_interval",   LIVE,    sampling.rescan_interval_ns,  S,
+		100 * MS, HOUR),
+	SECTION_CHOICE(  "sampling", "discovery",         LIVE,    sampling.discovery,
+		CONFIG_DISCOVERY_AUTO, discovery_choices),
+	SECTION_CHOICE(  "sampling", "wait",              LIVE,    sampling.wait,                CONFIG_WAIT_SLEEP,
+		wait_choices),
 	BOOL(    "sampling", "reset_peaks",       LIVE,    sampling.reset_peaks,         false),
 	PERCENT( "sampling", "cpu_budget",        LIVE,    sampling.cpu_budget_percent,  10,        1,        1600),
-	SECTION_COUNT(   "sampling", "threads",           RESTART, sampling.threads,             0,         0,        16),
-	SECTION_COUNT(   "sampling", "max_targets",       LIVE,    sampling.max_targets,         10000,     1,        100000),
+	SECTION_COUNT(   "sampling", "threads",           RESTART, sampling.threads,             0,         0,
+		16),
+	SECTION_COUNT(   "sampling", "max_targets",       LIVE,    sampling.max_targets,         10000,     1,
+		100000),
 	PATH(    "ring",     "path",              RESTART, ring.path,                    ""),
 	BYTES(   "ring",     "size",              RESTART, ring.size_bytes,              16 * MIB,  16 * KIB, 16 * GIB),
 	BYTES(   "ring",     "page_size",         RESTART, ring.page_bytes,              64 * KIB,  4 * KIB,  MIB),
 	BOOL(    "ring",     "lock",              RESTART, ring.lock,                    true),
 	PATH(    "incidents", "directory",         RESTART, incidents.directory,          ""),
-	SECTION_DURATION("incidents", "before",            LIVE,    incidents.before_ns,          30 * S,    0,        HOUR),
-	SECTION_DURATION("incidents", "after",             LIVE,    incidents.after_ns,           10 * S,    0,        HOUR),
+	SECTION_DURATION("incidents", "before",            LIVE,    incidents.before_ns,          30 * S,    0,
+		HOUR),
+	SECTION_DURATION("incidents", "after",             LIVE,    incidents.after_ns,           10 * S,    0,
+		HOUR),
 	BYTES(   "incidents", "max_incident_size", LIVE,    incidents.max_incident_bytes, 64 * MIB,  MIB,      TIB),
-	BYTES(   "incidents", "max_size",          LIVE,    incidents.max_bytes,          GIB,       MIB,      1024 * TIB),
-	SECTION_COUNT(   "incidents", "max_count",         LIVE,    incidents.max_count,          200,       1,        1000000),
-	SECTION_COUNT(   "incidents", "max_per_hour",      LIVE,    incidents.max_per_hour,       30,        0,        1000000),
-	SECTION_DURATION("incidents", "max_age",           LIVE,    incidents.max_age_ns,         30 * SECTION_DAY,  SECTION_MINUTE,   3650 * SECTION_DAY),
-	BYTES(   "incidents", "min_free",          LIVE,    incidents.min_free_bytes,     256 * MIB, 0,        1024 * TIB),
+	BYTES(   "incidents", "max_size",          LIVE,    incidents.max_bytes,          GIB,       MIB,
+		1024 * TIB),
+	SECTION_COUNT(   "incidents", "max_count",         LIVE,    incidents.max_count,          200,       1,
+		1000000),
+	SECTION_COUNT(   "incidents", "max_per_hour",      LIVE,    incidents.max_per_hour,       30,        0,
+		1000000),
+	SECTION_DURATION("incidents", "max_age",           LIVE,    incidents.max_age_ns,         30 * SECTION_DAY,
+		SECTION_MINUTE,   3650 * SECTION_DAY),
+	BYTES(   "incidents", "min_free",          LIVE,    incidents.min_free_bytes,     256 * MIB, 0,
+		1024 * TIB),
 	SECTION_OTHER(   "incidents", "captures"),
 	LISTEN(  "metrics",  "listen",            LIVE,    metrics.listen,               ""),
 	PATH(    "metrics",  "textfile",          LIVE,    metrics.metrics_file,             "", .suffix = ".prom"),
-	SECTION_DURATION("metrics",  "textfile_interval", LIVE,    metrics.metrics_file_interval_ns, 15 * S,   S,        HOUR),
-	SECTION_COUNT(   "metrics",  "max_targets",       LIVE,    metrics.max_targets,          500,      1,        10000),
+	SECTION_DURATION("metrics",  "textfile_interval", LIVE,    metrics.metrics_file_interval_ns, 15 * S,   S,
+		HOUR),
+	SECTION_COUNT(   "metrics",  "max_targets",       LIVE,    metrics.max_targets,          500,      1,
+		10000),
 	SECTION_OTHER(   "metrics",  "container_labels"),
-	SECTION_CHOICE(  "stacks",   "mode",              RESTART, stacks.mode,                  CONFIG_STACKS_DWARF, stacks_choices),
-	SECTION_CHOICE(  "stacks",   "clock",             RESTART, stacks.clock,                 CONFIG_CLOCK_CPU, clock_choices),
+	SECTION_CHOICE(  "stacks",   "mode",              RESTART, stacks.mode,
+		CONFIG_STACKS_DWARF, stacks_choices),
+	SECTION_CHOICE(  "stacks",   "clock",             RESTART, stacks.clock,                 CONFIG_CLOCK_CPU,
+		clock_choices),
 	BOOL(    "stacks",   "page_faults",       RESTART, stacks.page_faults,           true),
-	SECTION_COUNT(   "stacks",   "frequency",         RESTART, stacks.frequency,             99,       1,        1000),
+	SECTION_COUNT(   "stacks",   "frequency",         RESTART, stacks.frequency,             99,       1,
+		1000),
 	BYTES(   "stacks",   "stack_size",        RESTART, stacks.stack_bytes,           8 * KIB,  KIB,      32 * KIB),
-	BYTES(   "stacks",   "ring_size",         RESTART, stacks.ring_bytes,            0,        64 * KIB, 64 * MIB, .zero = true),
+	BYTES(   "stacks",   "ring_size",         RESTART, stacks.ring_bytes,            0,        64 * KIB,
+		64 * MIB, .zero = true),
 	BYTES(   "stacks",   "max_memory",        RESTART, stacks.max_memory_bytes,      64 * MIB, MIB,      16 * GIB),
 };
 // clang-format on
@@ -1206,7 +1235,8 @@ const struct config_field config_target_fields[] = {
 	CONFIG_OTHER("", "labels"),
 	CONFIG_OTHER("", "run"),
 	/* Sooner, and nothing has moved; later than ten minutes, it is another story. */
-	CONFIG_RANGE("", "again", DURATION, struct config_target, again_ns, 0, 100 * NS_PER_MS, 600 * NS_PER_S, .zero = true),
+	CONFIG_RANGE("", "again", DURATION, struct config_target, again_ns, 0, 100 * NS_PER_MS, 600 * NS_PER_S,
+		.zero = true),
 	CONFIG_ROW("", "tree", BOOL, struct config_target, tree),
 	CONFIG_ROW("", "outside", BOOL, struct config_target, outside),
 };
@@ -1369,8 +1399,10 @@ int config_target_read(const struct config_scope *scope, const struct json_node 
 const struct config_field config_run_fields[] = {
 	CONFIG_OTHER("", "name"),
 	CONFIG_OTHER("", "command"),
-	CONFIG_RANGE("", "timeout",    DURATION, struct config_run, timeout_ns,       30 * NS_PER_S, 100 * NS_PER_MS, 600 * NS_PER_S),
-	CONFIG_RANGE("", "max_output", BYTES,    struct config_run, max_output_bytes, MIB,           KIB,             1024 * MIB),
+	CONFIG_RANGE("", "timeout",    DURATION, struct config_run, timeout_ns,       30 * NS_PER_S,
+		100 * NS_PER_MS, 600 * NS_PER_S),
+	CONFIG_RANGE("", "max_output", BYTES,    struct config_run, max_output_bytes, MIB,           KIB,
+		1024 * MIB),
 	CONFIG_OTHER("", "rules"),
 };
 // clang-format on

@@ -225,8 +225,8 @@ static void writer_clocks_inherit(struct writer_clocks *next, const struct rule_
 		next->clocks[clock] = old->clocks[clock];
 		for (size_t g = 0; g < next_plan->length_count; g++)
 			*ended_at(next, next_plan, clock, g) =
-				lengths[g] != SIZE_MAX ? *ended_at(old, plan, clock, lengths[g])
-						       : old->clocks[clock].now.ns / next_plan->lengths_ns[g];
+				lengths[g] != NOWHERE ? *ended_at(old, plan, clock, lengths[g])
+						      : old->clocks[clock].now.ns / next_plan->lengths_ns[g];
 	}
 }
 
@@ -730,16 +730,14 @@ static void carry_windows(const struct carried_state *carried_state, const struc
 			  struct judged_target *fresh)
 {
 	for (size_t g = 0; g < fresh->window_count; g++) {
-		size_t old = carried_state->lengths[g];
-		struct judged_window *to = &fresh->windows[g];
+		size_t old = carried_state->lengths[g], first = fresh->windows[g].first,
+		       count = fresh->windows[g].count;
 
-		if (old == NOWHERE || to->count == 0)
+		if (old == NOWHERE || count == 0)
 			continue;
-		to->open = judged_target->windows[old].open;
-		to->untouched = judged_target->windows[old].untouched;
-		to->edge = judged_target->windows[old].edge;
-		to->from = judged_target->windows[old].from;
-		to->peak_bytes = judged_target->windows[old].peak_bytes;
+		fresh->windows[g] = judged_target->windows[old];
+		fresh->windows[g].first = first;
+		fresh->windows[g].count = count;
 	}
 }
 
@@ -1147,25 +1145,31 @@ void evaluator_reload_commit(struct evaluator_reload *reload)
 
 /* ---- the object ---- */
 
+static int visit_pairs(const struct judged_target *judged_target,
+		       int (*visit)(void *ctx, const struct evaluator_status *status), void *ctx)
+{
+	int r = 0;
+
+	for (size_t k = 0; k < judged_target->pair_count && r == 0; k++) {
+		const struct judged_pair *pair = &judged_target->pairs[k];
+
+		r = visit(ctx, &(struct evaluator_status){
+				       .rule = pair->rule,
+				       .target = &judged_target->target,
+				       .decision = pair->judged ? &pair->decision : NULL,
+				       .memory = trigger_memory(pair->state),
+				       .reasons = trigger_reasons(pair->state),
+			       });
+	}
+	return r;
+}
+
 int evaluator_visit_one(const struct evaluator *evaluator, uint32_t id,
 			int (*visit)(void *ctx, const struct evaluator_status *status), void *ctx)
 {
 	const struct judged_target *judged_target = table_find(&evaluator->table, id);
-	int r = 0;
 
-	for (size_t k = 0; judged_target && k < judged_target->pair_count && r == 0; k++) {
-		const struct judged_pair *pair = &judged_target->pairs[k];
-		struct evaluator_status status = {
-			.rule = pair->rule,
-			.target = &judged_target->target,
-			.decision = pair->judged ? &pair->decision : NULL,
-			.memory = trigger_memory(pair->state),
-			.reasons = trigger_reasons(pair->state),
-		};
-
-		r = visit(ctx, &status);
-	}
-	return r;
+	return judged_target ? visit_pairs(judged_target, visit, ctx) : 0;
 }
 
 int evaluator_visit(const struct evaluator *evaluator, int (*visit)(void *ctx, const struct evaluator_status *status),
@@ -1174,7 +1178,7 @@ int evaluator_visit(const struct evaluator *evaluator, int (*visit)(void *ctx, c
 	int r = 0;
 
 	for (size_t i = 0; i < evaluator->table.count && r == 0; i++)
-		r = evaluator_visit_one(evaluator, evaluator->table.all[i]->target.id, visit, ctx);
+		r = visit_pairs(evaluator->table.all[i], visit, ctx);
 	return r;
 }
 

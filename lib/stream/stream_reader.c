@@ -1,6 +1,6 @@
 /*
- * stream_reader.c: three layers. Lines of ours are cut out of the input (struct stream_reader_lines);
- * columns and rows are read from them (struct stream_reader_columns, struct stream_reader_rows); and
+ * stream_reader.c: three layers. Lines of ours are cut out of the input (struct line_splitter);
+ * columns and rows are read from them (struct columns, struct row_window); and
  * they become streams again (struct stream_reader). The repair of a stream is a reader, which keeps
  * the overall checksum of what it has read, and the writer's closing lines.
  *
@@ -53,7 +53,7 @@
 #include <unistd.h>
 
 /* A line whose checksum agrees; valid during the call. */
-struct stream_reader_line {
+struct framed_line {
 	const char *content; /* without prefix and checksum; not terminated */
 	size_t len;
 	size_t framed_len; /* with the checksum, which follows the content in memory; without newline */
@@ -63,15 +63,15 @@ struct stream_reader_line {
 };
 
 /* A non-zero return stops and is returned. */
-struct stream_reader_lines_events {
-	int (*line)(void *ctx, const struct stream_reader_line *line);
+struct line_events {
+	int (*line)(void *ctx, const struct framed_line *line);
 	/* Carries a prefix of ours, but is damaged; why is static text. */
 	int (*damaged)(void *ctx, const char *why);
 	void *ctx;
 };
 
-struct stream_reader_lines {
-	struct stream_reader_lines_events events;
+struct line_splitter {
+	struct line_events events;
 	bool format_known; /* by the first good line: from then on, lines of the other format are foreign */
 	enum stream_format format;
 	uint64_t line; /* of the input, the current one, from 1; 0 before the first byte */
@@ -89,15 +89,15 @@ struct stream_reader_lines {
  * Longer descriptions in STREAM_GVISOR are not kept until the column header says which column they
  * are of.
  */
-#define STREAM_READER_COLUMNS_JSON_MAX 511
+#define HELD_JSON_MAX 511
 
-struct stream_reader_columns_held {
+struct held_description {
 	char name[STREAM_NAME_MAX + 1];
-	char json[STREAM_READER_COLUMNS_JSON_MAX + 1];
+	char json[HELD_JSON_MAX + 1];
 };
 
 /* {0}: nothing is known. */
-struct stream_reader_columns {
+struct columns {
 	size_t count;   /* 0: not known */
 	bool named;     /* by the column header */
 	uint32_t known; /* bit per column: it has a description */
@@ -111,11 +111,11 @@ struct stream_reader_columns {
 	const char *json[STREAM_COLUMNS_MAX];
 
 	size_t held_count; /* STREAM_GVISOR: descriptions seen */
-	struct stream_reader_columns_held held[STREAM_COLUMNS_MAX];
+	struct held_description held[STREAM_COLUMNS_MAX];
 };
 
 /* A value to copy. values beyond columns, and those whose bit in mask is 0, are 0. */
-struct stream_reader_row {
+struct parsed_row {
 	uint64_t seq; /* from 1; 0 in STREAM_GVISOR, whose rows have no numbers */
 	uint64_t time_ns;
 	uint32_t target; /* 0 in STREAM_GVISOR */
@@ -125,10 +125,10 @@ struct stream_reader_row {
 };
 
 /* So far back, rows that are missing can still arrive. */
-#define STREAM_READER_ROWS_LATE 63
+#define LATE_ROWS_MAX 63
 
 /* Which rows were seen. {0}: none. */
-struct stream_reader_rows {
+struct row_window {
 	uint64_t highest;
 	uint64_t seen; /* bit n: row highest - n */
 };
@@ -142,14 +142,14 @@ _Static_assert(sizeof(STREAM_PREFIX) <= sizeof(STREAM_PREFIX_GVISOR), "the longe
 static const char *const prefixes[] = { [STREAM_SPIKEWATCH] = STREAM_PREFIX, [STREAM_GVISOR] = STREAM_PREFIX_GVISOR };
 
 /* Zeroes all but data. */
-static void stream_reader_lines_init(struct stream_reader_lines *lines, const struct stream_reader_lines_events *events)
+static void lines_init(struct line_splitter *lines, const struct line_events *events)
 {
-	memset(lines, 0, offsetof(struct stream_reader_lines, data));
+	memset(lines, 0, offsetof(struct line_splitter, data));
 	lines->events = *events;
 }
 
 /* The first prefix in [p, end): NULL, or where it is and of which format. */
-static const char *find_prefix(const struct stream_reader_lines *lines, const char *p, const char *end,
+static const char *find_prefix(const struct line_splitter *lines, const char *p, const char *end,
 			       enum stream_format *ret_format)
 {
 	const char *first = NULL;
@@ -181,7 +181,7 @@ static bool parse_checksum(const char *p, const char *end, uint32_t *ret)
 }
 
 /* Reads "content\t0x5fe4a3d1". NULL: it is whole; else what is wrong with it. */
-static const char *verify(const char *p, const char *end, struct stream_reader_line *ret)
+static const char *verify(const char *p, const char *end, struct framed_line *ret)
 {
 	size_t mark_len = strlen(STREAM_CHECKSUM_MARK), closing_len = strlen(STREAM_CLOSING);
 	size_t len = (size_t)(end - p);
@@ -190,7 +190,7 @@ static const char *verify(const char *p, const char *end, struct stream_reader_l
 	if (len > closing_len && memcmp(p, STREAM_CLOSING, closing_len) == 0) {
 		if (!parse_checksum(p + closing_len, end, &adler))
 			return "the overall checksum is not a number";
-		*ret = (struct stream_reader_line){
+		*ret = (struct framed_line){
 			.content = p, .len = len, .framed_len = len, .adler = adler, .closing = true
 		};
 		return NULL;
@@ -202,14 +202,11 @@ static const char *verify(const char *p, const char *end, struct stream_reader_l
 		return "no checksum at its end";
 	if (checksum_adler32(CHECKSUM_ADLER32_EMPTY, p, (size_t)(mark - p)) != adler)
 		return "its checksum differs";
-	*ret = (struct stream_reader_line){
-		.content = p, .len = (size_t)(mark - p), .framed_len = len, .adler = adler
-	};
+	*ret = (struct framed_line){ .content = p, .len = (size_t)(mark - p), .framed_len = len, .adler = adler };
 	return NULL;
 }
 
-static int hand_out(struct stream_reader_lines *lines, enum stream_format format, struct stream_reader_line *line,
-		    bool ended)
+static int hand_out(struct line_splitter *lines, enum stream_format format, struct framed_line *line, bool ended)
 {
 	line->ended = ended;
 	lines->format = format;
@@ -218,10 +215,10 @@ static int hand_out(struct stream_reader_lines *lines, enum stream_format format
 }
 
 /* [p, end) begins with a prefix. Hands out each line of ours in it. */
-static int take_parts(struct stream_reader_lines *lines, const char *p, const char *end, bool ended)
+static int take_parts(struct line_splitter *lines, const char *p, const char *end, bool ended)
 {
 	enum stream_format format, next_format;
-	struct stream_reader_line line;
+	struct framed_line line;
 	int r = 0;
 
 	p = find_prefix(lines, p, end, &format);
@@ -238,10 +235,10 @@ static int take_parts(struct stream_reader_lines *lines, const char *p, const ch
 }
 
 /* A whole line, or what is left of it. */
-static int take(struct stream_reader_lines *lines, const char *p, const char *end, bool ended)
+static int take(struct line_splitter *lines, const char *p, const char *end, bool ended)
 {
 	enum stream_format format;
-	struct stream_reader_line line;
+	struct framed_line line;
 
 	if (end > p && end[-1] == '\r')
 		end--;
@@ -256,7 +253,7 @@ static int take(struct stream_reader_lines *lines, const char *p, const char *en
 	return take_parts(lines, first, end, ended);
 }
 
-static void keep_from(struct stream_reader_lines *lines, const char *p)
+static void keep_from(struct line_splitter *lines, const char *p)
 {
 	lines->len -= (size_t)(p - lines->data);
 	memmove(lines->data, p, lines->len);
@@ -267,7 +264,7 @@ static void keep_from(struct stream_reader_lines *lines, const char *p)
  * cannot be part of a line of ours any more. What stays begins at the last prefix, so that many
  * prefixes without newline are not moved again and again.
  */
-static int make_room(struct stream_reader_lines *lines)
+static int make_room(struct line_splitter *lines)
 {
 	const char *end = lines->data + lines->len, *keep = end - (PREFIX_LEN_MAX - 1), *last = NULL;
 	enum stream_format format;
@@ -290,7 +287,7 @@ static int make_room(struct stream_reader_lines *lines)
 	return r;
 }
 
-static int keep(struct stream_reader_lines *lines, const char *data, size_t len)
+static int keep(struct line_splitter *lines, const char *data, size_t len)
 {
 	while (len) {
 		int r = lines->len < sizeof(lines->data) ? 0 : make_room(lines);
@@ -308,7 +305,7 @@ static int keep(struct stream_reader_lines *lines, const char *data, size_t len)
 }
 
 /* The current line is over: [p, end) is what there is of it. */
-static int end_line(struct stream_reader_lines *lines, const char *p, const char *end, bool ended)
+static int end_line(struct line_splitter *lines, const char *p, const char *end, bool ended)
 {
 	int r = take(lines, p, end, ended);
 
@@ -319,7 +316,7 @@ static int end_line(struct stream_reader_lines *lines, const char *p, const char
 }
 
 /* 0 or what an event returned. How the input is cut into pieces makes no difference. */
-static int stream_reader_lines_feed(struct stream_reader_lines *lines, const char *data, size_t len)
+static int lines_feed(struct line_splitter *lines, const char *data, size_t len)
 {
 	const char *end = data + len;
 	int r = 0;
@@ -343,7 +340,7 @@ static int stream_reader_lines_feed(struct stream_reader_lines *lines, const cha
 }
 
 /* The end of the input: what there is of a last line without newline. */
-static int stream_reader_lines_finish(struct stream_reader_lines *lines)
+static int lines_finish(struct line_splitter *lines)
 {
 	return lines->inside ? end_line(lines, lines->data, lines->data + lines->len, false) : 0;
 }
@@ -351,7 +348,7 @@ static int stream_reader_lines_finish(struct stream_reader_lines *lines)
 /* ---- columns ---- */
 
 /* json: NULL if there is none. */
-static void learn(struct stream_reader_columns *columns, size_t index, const char *name, size_t len, const char *json)
+static void learn(struct columns *columns, size_t index, const char *name, size_t len, const char *json)
 {
 	char *known = columns->names[index];
 	uint32_t bit = 1u << index;
@@ -366,9 +363,9 @@ static void learn(struct stream_reader_columns *columns, size_t index, const cha
 	columns->news |= bit;
 }
 
-static bool hold(struct stream_reader_columns *columns, const char *name, size_t len, const char *json)
+static bool hold(struct columns *columns, const char *name, size_t len, const char *json)
 {
-	struct stream_reader_columns_held *held = &columns->held[columns->held_count];
+	struct held_description *held = &columns->held[columns->held_count];
 
 	if (columns->held_count == STREAM_COLUMNS_MAX)
 		return false;
@@ -376,7 +373,7 @@ static bool hold(struct stream_reader_columns *columns, const char *name, size_t
 	memcpy(held->name, name, len);
 	held->name[len] = '\0';
 	held->json[0] = '\0';
-	if (strlen(json) <= STREAM_READER_COLUMNS_JSON_MAX)
+	if (strlen(json) <= HELD_JSON_MAX)
 		memcpy(held->json, json, strlen(json) + 1);
 	return true;
 }
@@ -386,8 +383,7 @@ static bool hold(struct stream_reader_columns *columns, const char *name, size_t
  * the news are told.
  */
 /* "cpu\t{\"column\":0,\"unit\":\"ns\",\"kind\":\"counter\",\"description\":\"CPU time\"}" */
-static bool stream_reader_columns_describe(struct stream_reader_columns *columns, enum stream_format format,
-					   const char *text)
+static bool columns_describe(struct columns *columns, enum stream_format format, const char *text)
 {
 	static const char member[] = "{\"column\":";
 	size_t len = strcspn(text, "\t");
@@ -422,10 +418,10 @@ static size_t count_names(const char *text, const char *end)
 	return n <= STREAM_COLUMNS_MAX ? n : 0;
 }
 
-static const char *held_json(const struct stream_reader_columns *columns, const char *name, size_t len)
+static const char *held_json(const struct columns *columns, const char *name, size_t len)
 {
 	for (size_t i = 0; i < columns->held_count; i++) {
-		const struct stream_reader_columns_held *held = &columns->held[i];
+		const struct held_description *held = &columns->held[i];
 
 		if (strlen(held->name) == len && memcmp(held->name, name, len) == 0)
 			return *held->json ? held->json : NULL;
@@ -438,8 +434,7 @@ static const char *held_json(const struct stream_reader_columns *columns, const 
  * make no sense.
  */
 /* "cpu\tmemory", and in gVisor's format "cpu\tmemory\tChecksum" */
-static bool stream_reader_columns_name(struct stream_reader_columns *columns, enum stream_format format,
-				       const char *text)
+static bool columns_name(struct columns *columns, enum stream_format format, const char *text)
 {
 	const char *last = strrchr(text, '\t'), *end = text + strlen(text);
 
@@ -465,7 +460,7 @@ static bool stream_reader_columns_name(struct stream_reader_columns *columns, en
  * A row has count values: may it be read? If how many columns there are is not known yet, it may
  * tell.
  */
-static bool stream_reader_columns_fit(struct stream_reader_columns *columns, enum stream_format format, size_t count)
+static bool columns_fit(struct columns *columns, enum stream_format format, size_t count)
 {
 	columns->news = 0;
 	if (columns->count || (format == STREAM_GVISOR && columns->held_count != count))
@@ -480,7 +475,7 @@ static bool stream_reader_columns_fit(struct stream_reader_columns *columns, enu
 
 /* ---- rows ---- */
 
-#define WINDOW_ROWS (STREAM_READER_ROWS_LATE + 1)
+#define WINDOW_ROWS (LATE_ROWS_MAX + 1)
 
 /*
  * "1184\t\t52": reads cells, the first of them into ret[0], and returns how many there are; 0 if
@@ -521,8 +516,7 @@ static const char *parse_leading(const char *p, const char *end, uint64_t *ret)
  * Sample lines: "17\t250000000\t3\t1184\t\t52" (number, time, target, values);
  * in gVisor's format "250000000\t1184\t52" (time, values, none of them empty).
  */
-static bool stream_reader_rows_parse(enum stream_format format, const char *p, size_t len,
-				     struct stream_reader_row *ret)
+static bool row_parse(enum stream_format format, const char *p, size_t len, struct parsed_row *ret)
 {
 	bool gvisor = format == STREAM_GVISOR;
 	const char *end = p + len;
@@ -544,7 +538,7 @@ static bool stream_reader_rows_parse(enum stream_format format, const char *p, s
 }
 
 /* Was this row seen, or is it too old to tell. */
-static bool stream_reader_rows_is_copy(const struct stream_reader_rows *rows, uint64_t seq)
+static bool stream_reader_rows_is_copy(const struct row_window *rows, uint64_t seq)
 {
 	uint64_t back = rows->highest - seq;
 
@@ -554,7 +548,7 @@ static bool stream_reader_rows_is_copy(const struct stream_reader_rows *rows, ui
 }
 
 /* The stream has had `upto` > highest rows. Returns how many of them, at the end, were not seen. */
-static uint64_t stream_reader_rows_advance(struct stream_reader_rows *rows, uint64_t upto)
+static uint64_t row_window_advance(struct row_window *rows, uint64_t upto)
 {
 	uint64_t step = upto - rows->highest;
 
@@ -564,7 +558,7 @@ static uint64_t stream_reader_rows_advance(struct stream_reader_rows *rows, uint
 }
 
 /* Marks a row that is no copy and not above highest. */
-static void stream_reader_rows_mark(struct stream_reader_rows *rows, uint64_t seq)
+static void row_window_mark(struct row_window *rows, uint64_t seq)
 {
 	rows->seen |= 1ULL << (rows->highest - seq);
 }
@@ -586,9 +580,9 @@ struct stream_state {
 	bool start_known, has_row;
 	wall_t start;
 	uint32_t adler; /* of all lines so far */
-	struct stream_reader_rows rows;
-	struct stream_reader_row last_row;
-	struct stream_reader_columns columns;
+	struct row_window rows;
+	struct parsed_row last_row;
+	struct columns columns;
 };
 
 struct stream_reader {
@@ -597,7 +591,7 @@ struct stream_reader {
 	int stopped; /* what an event returned */
 	uint64_t streams_closed, streams_agreeing;
 	struct stream_state stream;
-	struct stream_reader_lines lines;
+	struct line_splitter lines;
 	size_t text_len; /* of the line before, unless it was a row */
 	char text[STREAM_LINE_MAX + 1];
 };
@@ -644,7 +638,7 @@ static void begin_stream(struct stream_reader *stream_reader)
  * The overall checksum goes on over the line, its checksum and its newline (which may have become
  * something else).
  */
-static void add_to_checksum(struct stream_reader *stream_reader, const struct stream_reader_line *line)
+static void add_to_checksum(struct stream_reader *stream_reader, const struct framed_line *line)
 {
 	struct stream_state *stream = &stream_reader->stream;
 
@@ -665,7 +659,7 @@ static int learn_start(struct stream_reader *stream_reader, wall_t start)
 						: 0;
 }
 
-static int take_closing(struct stream_reader *stream_reader, const struct stream_reader_line *line)
+static int take_closing(struct stream_reader *stream_reader, const struct framed_line *line)
 {
 	struct stream_state *stream = &stream_reader->stream;
 
@@ -689,7 +683,7 @@ static int take_closing(struct stream_reader *stream_reader, const struct stream
 
 static int tell_columns(struct stream_reader *stream_reader)
 {
-	const struct stream_reader_columns *columns = &stream_reader->stream.columns;
+	const struct columns *columns = &stream_reader->stream.columns;
 	const struct stream_reader_events *events = &stream_reader->events;
 	int r = 0;
 
@@ -701,14 +695,14 @@ static int tell_columns(struct stream_reader *stream_reader)
 
 static int take_meta(struct stream_reader *stream_reader, const char *text)
 {
-	if (!stream_reader_columns_describe(&stream_reader->stream.columns, stream_reader->lines.format, text))
+	if (!columns_describe(&stream_reader->stream.columns, stream_reader->lines.format, text))
 		return damaged(stream_reader, "it describes no column");
 	return tell_columns(stream_reader);
 }
 
 static int take_columns(struct stream_reader *stream_reader, const char *text)
 {
-	if (!stream_reader_columns_name(&stream_reader->stream.columns, stream_reader->lines.format, text))
+	if (!columns_name(&stream_reader->stream.columns, stream_reader->lines.format, text))
 		return damaged(stream_reader, "it names no columns");
 	return tell_columns(stream_reader);
 }
@@ -716,10 +710,10 @@ static int take_columns(struct stream_reader *stream_reader, const char *text)
 /* ---- rows ---- */
 
 /* Numbers tell copies apart; without them, the same values at the same nanosecond. */
-static bool is_copy(const struct stream_reader *stream_reader, const struct stream_reader_row *row)
+static bool is_copy(const struct stream_reader *stream_reader, const struct parsed_row *row)
 {
 	const struct stream_state *stream = &stream_reader->stream;
-	const struct stream_reader_row *last = &stream->last_row;
+	const struct parsed_row *last = &stream->last_row;
 
 	if (row->seq)
 		return stream_reader_rows_is_copy(&stream->rows, row->seq);
@@ -741,17 +735,17 @@ static int tell_lost(struct stream_reader *stream_reader, uint64_t lost)
 /* Not a copy. */
 static int account_row(struct stream_reader *stream_reader, uint64_t seq)
 {
-	struct stream_reader_rows *rows = &stream_reader->stream.rows;
+	struct row_window *rows = &stream_reader->stream.rows;
 	bool late = seq <= rows->highest;
-	uint64_t lost = late ? 0 : stream_reader_rows_advance(rows, seq) - 1;
+	uint64_t lost = late ? 0 : row_window_advance(rows, seq) - 1;
 
-	stream_reader_rows_mark(rows, seq);
+	row_window_mark(rows, seq);
 	stream_reader->report.late_rows += late;
 	stream_reader->report.rows_lost -= late;
 	return tell_lost(stream_reader, lost);
 }
 
-static int hand_out_row(struct stream_reader *stream_reader, const struct stream_reader_row *row)
+static int hand_out_row(struct stream_reader *stream_reader, const struct parsed_row *row)
 {
 	struct stream_reader_report *report = &stream_reader->report;
 	struct stream_state *stream = &stream_reader->stream;
@@ -769,13 +763,13 @@ static int hand_out_row(struct stream_reader *stream_reader, const struct stream
 					 row->mask);
 }
 
-static int take_row(struct stream_reader *stream_reader, const struct stream_reader_line *line)
+static int take_row(struct stream_reader *stream_reader, const struct framed_line *line)
 {
 	struct stream_state *stream = &stream_reader->stream;
-	struct stream_reader_row row;
+	struct parsed_row row;
 
 	stream_reader->text_len = 0;
-	if (!stream_reader_rows_parse(stream_reader->lines.format, line->content, line->len, &row))
+	if (!row_parse(stream_reader->lines.format, line->content, line->len, &row))
 		return damaged(stream_reader, "it is no row");
 	if (is_copy(stream_reader, &row))
 		return duplicate(stream_reader);
@@ -786,7 +780,7 @@ static int take_row(struct stream_reader *stream_reader, const struct stream_rea
 
 	if (stream->unreadable)
 		return damaged(stream_reader, other_version);
-	if (!stream_reader_columns_fit(&stream->columns, stream_reader->lines.format, row.columns))
+	if (!columns_fit(&stream->columns, stream_reader->lines.format, row.columns))
 		return damaged(stream_reader, "it does not have the columns of the stream");
 	if (!row.seq)
 		row.seq = stream->rows.highest + 1;
@@ -861,7 +855,7 @@ static int take_end(struct stream_reader *stream_reader, const char *text)
 
 	if (!parse_number(text, &rows) || rows < stream_reader->stream.rows.highest)
 		return damaged(stream_reader, "it is no number of rows");
-	return tell_lost(stream_reader, stream_reader_rows_advance(&stream_reader->stream.rows, rows));
+	return tell_lost(stream_reader, row_window_advance(&stream_reader->stream.rows, rows));
 }
 
 static int take_note(struct stream_reader *stream_reader, const char *text)
@@ -932,7 +926,7 @@ static bool begins_stream(const struct stream_reader *stream_reader, const struc
 	return stream->phase == STREAM_CLOSED || next_row <= stream->rows.highest;
 }
 
-static int take_text(struct stream_reader *stream_reader, const struct stream_reader_line *line)
+static int take_text(struct stream_reader *stream_reader, const struct framed_line *line)
 {
 	char *text = stream_reader->text;
 
@@ -958,7 +952,7 @@ static int take_text(struct stream_reader *stream_reader, const struct stream_re
 	return kind ? kind->take(stream_reader, content) : take_note(stream_reader, text);
 }
 
-static int take_line(void *ctx, const struct stream_reader_line *line)
+static int take_line(void *ctx, const struct framed_line *line)
 {
 	struct stream_reader *stream_reader = ctx;
 
@@ -983,8 +977,7 @@ int stream_reader_new(const struct stream_reader_events *events, struct stream_r
 	if (!stream_reader)
 		return -ENOMEM;
 	stream_reader->events = *events;
-	stream_reader_lines_init(&stream_reader->lines,
-				 &(struct stream_reader_lines_events){ take_line, damaged, stream_reader });
+	lines_init(&stream_reader->lines, &(struct line_events){ take_line, damaged, stream_reader });
 	*ret = stream_reader;
 	return 0;
 }
@@ -993,7 +986,7 @@ int stream_reader_new(const struct stream_reader_events *events, struct stream_r
 static int feed_reader(struct stream_reader *stream_reader, const char *data, size_t len)
 {
 	if (!stream_reader->stopped)
-		stream_reader->stopped = stream_reader_lines_feed(&stream_reader->lines, data, len);
+		stream_reader->stopped = lines_feed(&stream_reader->lines, data, len);
 	return stream_reader->stopped;
 }
 
@@ -1026,7 +1019,7 @@ int stream_reader_finish(struct stream_reader *stream_reader, struct stream_read
 	struct stream_reader_report *report = &stream_reader->report;
 
 	if (!stream_reader->stopped)
-		stream_reader->stopped = stream_reader_lines_finish(&stream_reader->lines);
+		stream_reader->stopped = lines_finish(&stream_reader->lines);
 	report->format = stream_reader->lines.format;
 	report->ours = stream_reader->lines.prefix_seen;
 	report->lines = stream_reader->lines.line;

@@ -109,7 +109,8 @@ unsigned samplers_count(const struct samplers *samplers);
  * reset_peaks were switched on.
  *
  * Any thread, but one at a time, and not during samplers_start or samplers_free; never waits. What is
- * posted while the threads do not run is taken by their start; of several posts, the last one. 0; -ENOMEM: nothing changed, as far as there was memory to undo it.
+ * posted while the threads do not run is taken by their start; of several posts, the last one. 0;
+ * -ENOMEM: nothing changed, as far as there was memory to undo it.
  */
 int samplers_retune(struct samplers *samplers, const struct sampler_options *options);
 
