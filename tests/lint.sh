@@ -111,7 +111,8 @@ rooms() {
 }
 
 lengths() {
-	wide=$(for f in $ours; do expand -t 8 "$f" | awk -v f="$f" -v max=$LINE_COLUMNS_MAX \
+	# Bytes that continue a character of UTF-8 take no column.
+	wide=$(for f in $ours; do expand -t 8 "$f" | tr -d '\200-\277' | awk -v f="$f" -v max=$LINE_COLUMNS_MAX \
 		'length($0) > max { print f ":" NR ": " length($0) " columns, more than " max }'; done)
 	test -z "$wide" || fail "$wide"
 	long=$(ctags -f - --languages=C --langmap=C:.c.h --kinds-C=f --fields=+ne --output-format=u-ctags $ours |

@@ -3,7 +3,6 @@
  * it is, samples are neither lost nor invented, memory stays within the limit, and all three forms
  * can be written.
  */
-#include "lib/profile/profile.c"
 #include "tests/support/profile_counts.h"
 #include "lib/base/io.h"
 

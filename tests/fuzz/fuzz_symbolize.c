@@ -4,7 +4,6 @@
  * nothing is believed here, for they would be ours.
  */
 #include "daemon/symbolize/symbolize.h"
-#include "lib/profile/profile.c"
 #include "tests/support/profile_counts.h"
 #include "lib/profile/stack_file.h"
 

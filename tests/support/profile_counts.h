@@ -1,9 +1,10 @@
 /*
- * profile_counts.h: what a profile holds, added up from its insides; for programs that include
- * lib/profile/profile.c.
+ * profile_counts.h: what a profile holds, added up from its insides: it includes the module itself.
  */
 #ifndef SPIKEWATCH_PROFILE_COUNTS_H
 #define SPIKEWATCH_PROFILE_COUNTS_H
+
+#include "lib/profile/profile.c"
 
 #include <stdint.h>
 

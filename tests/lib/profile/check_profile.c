@@ -3,7 +3,6 @@
  * stacks and the table of functions to the letter; the limits; hostile names; every failing
  * allocation and write. The form of pprof to the letter: check_pprof.c, tests/pprof.sh.
  */
-#include "lib/profile/profile.c"
 #include "profile_counts.h"
 #include "torture.h"
 #include "unpacked.h"
