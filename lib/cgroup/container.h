@@ -52,8 +52,8 @@ bool container_path_parse(const char *path, struct container_path *ret);
 
 /* What a document says beside names. */
 struct container_state_more {
-	struct labels
-		labels; /* are added to, but for those by which runtimes talk to themselves ("io.kubernetes.", "nerdctl/") */
+	/* Labels are added, except those that runtimes write for themselves ("io.kubernetes.", "nerdctl/"). */
+	struct labels labels;
 	bool labelled; /* it is of a kind that has the container's labels in it */
 	char pod_id[CONTAINER_TEXT_MAX +
 		    1]; /* of the sandbox, whose document has the pod's labels; "": no such container */

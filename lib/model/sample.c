@@ -49,24 +49,29 @@ static const struct verdict verdicts[VERDICT_KINDS] = {
 		.threshold = CAPTURE_RATE_MIN,
 		.what = "capture rate",
 		.cause = "Slots passed while the sampler waited for a CPU, for a slow reader, or was still collecting.",
-		.remedy = "Lengthen sampling.interval, watch fewer targets, or give the daemon a higher CPU weight or priority.",
+		.remedy = "Lengthen sampling.interval, watch fewer targets, or give the daemon a "
+			"higher CPU weight or priority.",
 	},
 	[VERDICT_SLEEP_ERROR] = {
 		.threshold = SLEEP_ERROR_MAX,
 		.what = "mean sleep timing error",
-		.cause = "The sampler is woken late: the CPUs are busy or throttled, or the interval is as short as the timer is exact.",
-		.remedy = "Lengthen sampling.interval, set sampling.wait to \"spin\", or give the daemon a higher CPU weight or priority.",
+		.cause = "The sampler is woken late: the CPUs are busy or throttled, or the "
+			"interval is as short as the timer is exact.",
+		.remedy = "Lengthen sampling.interval, set sampling.wait to \"spin\", or give the daemon a "
+			  "higher CPU weight or priority.",
 	},
 	[VERDICT_COLLECTION] = {
 		.threshold = COLLECTION_MAX,
 		.what = "mean collection time",
-		.cause = "Reading all targets takes a large part of the interval: there are many of them, or many of them are busy.",
+		.cause = "Reading all targets takes a large part of the interval: there are "
+			"many of them, or many of them are busy.",
 		.remedy = "Lengthen sampling.interval or sampling.cgroup_interval, or watch fewer targets.",
 	},
 	[VERDICT_BACKOFF] = {
 		.threshold = BACKOFF_MAX,
 		.what = "time in backoff",
-		.cause = "A blocking reader, such as a recording, does not keep up: what it writes to is slow or stopped.",
+		.cause = "A blocking reader, such as a recording, does not keep up: what it "
+			"writes to is slow or stopped.",
 		.remedy = "Record to a faster place, enlarge ring.size, or lengthen sampling.interval.",
 	},
 };

@@ -24,27 +24,37 @@
 // clang-format off
 /*      identifier          name                 unit        kind     what and where from */
 #define SAMPLE_FIELD_TABLE(X)                                                                                          \
-	X(CPU,               "cpu",               "ns",       COUNTER, "CPU time: process CPU clock; cpuacct.usage; cpu.stat usage_usec")     \
-	X(CPU_USER,          "cpu_user",          "ns",       COUNTER, "user CPU time: stat utime (clock ticks); cpuacct.stat; cpu.stat")     \
-	X(CPU_SYSTEM,        "cpu_system",        "ns",       COUNTER, "system CPU time: stat stime (clock ticks); cpuacct.stat; cpu.stat")   \
-	X(MEMORY,            "memory",            "bytes",    GAUGE,   "statm resident; memory.usage_in_bytes; memory.current")               \
-	X(MEMORY_PEAK,       "memory_peak",       "bytes",    GAUGE,   "high-water mark: VmHWM; memory.max_usage_in_bytes; memory.peak")      \
-	X(WORKING_SET,       "working_set",       "bytes",    GAUGE,   "cgroup memory less inactive_file of memory.stat")                     \
-	X(THREADS,           "threads",           "count",    GAUGE,   "stat num_threads")                                                    \
-	X(FDS,               "fds",               "count",    GAUGE,   "open descriptors: entries of /proc/<pid>/fd")                         \
-	X(MINOR_FAULTS,      "minor_faults",      "count",    COUNTER, "stat minflt; memory.stat pgfault less pgmajfault")                    \
-	X(MAJOR_FAULTS,      "major_faults",      "count",    COUNTER, "stat majflt; memory.stat pgmajfault")                                 \
-	X(PERIODS,           "periods",           "count",    COUNTER, "CPU quota periods elapsed: cpu.stat nr_periods")                      \
-	X(THROTTLED_PERIODS, "throttled_periods", "count",    COUNTER, "of them throttled: cpu.stat nr_throttled")                            \
-	X(THROTTLED,         "throttled",         "ns",       COUNTER, "time throttled, all CPUs: cpu.stat throttled_usec, throttled_time")   \
-	X(PIDS,              "pids",              "count",    GAUGE,   "tasks in the cgroup: pids.current")                                   \
-	X(CPU_PRESSURE,      "cpu_pressure",      "ns",       COUNTER, "cpu.pressure: some total")                                            \
-	X(MEMORY_PRESSURE,   "memory_pressure",   "ns",       COUNTER, "memory.pressure: some total")                                         \
-	X(IO_PRESSURE,       "io_pressure",       "ns",       COUNTER, "io.pressure: some total")                                             \
-	X(CPU_LIMIT,         "cpu_limit",         "ns/s",     LIMIT,   "effective CPU limit: 1e9 is one core")                                \
-	X(MEMORY_LIMIT,      "memory_limit",      "bytes",    LIMIT,   "effective memory limit")                                              \
-	X(PROCESSES,         "processes",         "count",    GAUGE,   "processes summed in a group target")                                  \
-	X(STATE,             "state",             "code",     GAUGE,   "stat state letter, as its ASCII code: R S D Z T ...")
+	X(CPU,               "cpu",               "ns",       COUNTER, \
+	  "CPU time: process CPU clock; cpuacct.usage; cpu.stat usage_usec") \
+	X(CPU_USER,          "cpu_user",          "ns",       COUNTER, \
+	  "user CPU time: stat utime (clock ticks); cpuacct.stat; cpu.stat") \
+	X(CPU_SYSTEM,        "cpu_system",        "ns",       COUNTER, \
+	  "system CPU time: stat stime (clock ticks); cpuacct.stat; cpu.stat") \
+	X(MEMORY,            "memory",            "bytes",    GAUGE, \
+	  "statm resident; memory.usage_in_bytes; memory.current") \
+	X(MEMORY_PEAK,       "memory_peak",       "bytes",    GAUGE, \
+	  "high-water mark: VmHWM; memory.max_usage_in_bytes; memory.peak") \
+	X(WORKING_SET,       "working_set",       "bytes",    GAUGE, \
+	  "cgroup memory less inactive_file of memory.stat") \
+	X(THREADS,           "threads",           "count",    GAUGE,   "stat num_threads") \
+	X(FDS,               "fds",               "count",    GAUGE,   "open descriptors: entries of /proc/<pid>/fd") \
+	X(MINOR_FAULTS,      "minor_faults",      "count",    COUNTER, \
+	  "stat minflt; memory.stat pgfault less pgmajfault") \
+	X(MAJOR_FAULTS,      "major_faults",      "count",    COUNTER, "stat majflt; memory.stat pgmajfault") \
+	X(PERIODS,           "periods",           "count",    COUNTER, \
+	  "CPU quota periods elapsed: cpu.stat nr_periods") \
+	X(THROTTLED_PERIODS, "throttled_periods", "count",    COUNTER, "of them throttled: cpu.stat nr_throttled") \
+	X(THROTTLED,         "throttled",         "ns",       COUNTER, \
+	  "time throttled, all CPUs: cpu.stat throttled_usec, throttled_time") \
+	X(PIDS,              "pids",              "count",    GAUGE,   "tasks in the cgroup: pids.current") \
+	X(CPU_PRESSURE,      "cpu_pressure",      "ns",       COUNTER, "cpu.pressure: some total") \
+	X(MEMORY_PRESSURE,   "memory_pressure",   "ns",       COUNTER, "memory.pressure: some total") \
+	X(IO_PRESSURE,       "io_pressure",       "ns",       COUNTER, "io.pressure: some total") \
+	X(CPU_LIMIT,         "cpu_limit",         "ns/s",     LIMIT,   "effective CPU limit: 1e9 is one core") \
+	X(MEMORY_LIMIT,      "memory_limit",      "bytes",    LIMIT,   "effective memory limit") \
+	X(PROCESSES,         "processes",         "count",    GAUGE,   "processes summed in a group target") \
+	X(STATE,             "state",             "code",     GAUGE, \
+	  "stat state letter, as its ASCII code: R S D Z T ...")
 
 enum sample_field {
 #define X(identifier, name, unit, kind, source) SAMPLE_##identifier,
@@ -131,7 +141,7 @@ static inline void sample_unset(struct sample *sample, enum sample_field field)
 	X(total_backoff_sleep,            SUM,   "time of those sleeps")                                               \
 	X(total_slots,                    SUM,   "slots that elapsed on the clock, taken or not")                      \
 	X(missed_slots,                   SUM,   "slots that were skipped because they had passed")                    \
-	X(skipped_reads,                  SUM,   "reads saved because a target had not run, or hardly")                           \
+	X(skipped_reads,                  SUM,   "reads saved because a target had not run, or hardly") \
 	X(failed_reads,                   SUM,   "reads that failed although the target exists")                       \
 	X(gone_targets,                   SUM,   "targets that vanished")                                              \
 	X(lost_records,                   SUM,   "records that did not fit because no page was free")                  \

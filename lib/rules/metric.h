@@ -13,19 +13,21 @@
 
 /* clang-format off */
 /*      identifier       name                unit        what it is */
-#define METRIC_TABLE(X)                                                                                                  \
-	X(CPU,             "cpu",             PERCENT,    "CPU used, of the effective CPU limit")                       \
-	X(CPU_CORES,       "cpu_cores",       CORES,      "CPU used, in cores")                                         \
-	X(MEMORY,          "memory",          PERCENT,    "memory used at the end of the window, of the effective limit") \
-	X(MEMORY_BYTES,    "memory_bytes",    BYTES,      "memory used at the end of the window")                       \
-	X(MEMORY_PEAK,     "memory_peak",     BYTES,      "most memory used within the window, between samples included") \
-	X(THREADS,         "threads",         COUNT,      "threads")                                                    \
-	X(FDS,             "fds",             COUNT,      "open file descriptors")                                      \
-	X(FAULTS,          "faults",          PER_SECOND, "page faults, minor and major")                               \
-	X(THROTTLED,       "throttled",       PERCENT,    "CPU quota periods in which the cgroup was throttled")        \
-	X(PIDS,            "pids",            COUNT,      "tasks in the cgroup")                                        \
-	X(CPU_PRESSURE,    "cpu_pressure",    PERCENT,    "time in which some task waited for a CPU")                   \
-	X(MEMORY_PRESSURE, "memory_pressure", PERCENT,    "time in which some task waited for memory")                  \
+#define METRIC_TABLE(X) \
+	X(CPU,             "cpu",             PERCENT,    "CPU used, of the effective CPU limit") \
+	X(CPU_CORES,       "cpu_cores",       CORES,      "CPU used, in cores") \
+	X(MEMORY,          "memory",          PERCENT, \
+	  "memory used at the end of the window, of the effective limit") \
+	X(MEMORY_BYTES,    "memory_bytes",    BYTES,      "memory used at the end of the window") \
+	X(MEMORY_PEAK,     "memory_peak",     BYTES, \
+	  "most memory used within the window, between samples included") \
+	X(THREADS,         "threads",         COUNT,      "threads") \
+	X(FDS,             "fds",             COUNT,      "open file descriptors") \
+	X(FAULTS,          "faults",          PER_SECOND, "page faults, minor and major") \
+	X(THROTTLED,       "throttled",       PERCENT,    "CPU quota periods in which the cgroup was throttled") \
+	X(PIDS,            "pids",            COUNT,      "tasks in the cgroup") \
+	X(CPU_PRESSURE,    "cpu_pressure",    PERCENT,    "time in which some task waited for a CPU") \
+	X(MEMORY_PRESSURE, "memory_pressure", PERCENT,    "time in which some task waited for memory") \
 	X(IO_PRESSURE,     "io_pressure",     PERCENT,    "time in which some task waited for I/O")
 /* clang-format on */
 

@@ -98,10 +98,10 @@ struct source_options {
 	uint64_t fds_interval_ns;    /* 0: never */
 	bool reset_peaks;            /* write 5 to clear_refs after reading VmHWM */
 	uint64_t interval_ns;        /* between two fills, for the next; see source_set_interval */
-	uint64_t
-		idle_interval_ns; /* the longest pause between two looks at a process. 0, or not above interval_ns: none */
-	uint64_t idle_grid_ns;    /* of members of groups, see above. 0: they are looked at in every fill */
-	bool read_always;         /* read everything at every fill (for measuring) */
+	/* The longest time between two samples of a process. 0, or not above interval_ns: no idle back-off. */
+	uint64_t idle_interval_ns;
+	uint64_t idle_grid_ns; /* of members of groups, see above. 0: they are looked at in every fill */
+	bool read_always;      /* read everything at every fill (for measuring) */
 };
 
 struct source_counters {
