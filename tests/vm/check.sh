@@ -71,7 +71,8 @@ put_checks_into_root() {
 	local root=$work/root
 	rm -rf "$root/vm"
 	mkdir "$root/vm"
-	cp "$here"/guest/*.py "$here/../../daemon/messages.h" "$root/vm/"
+	cp "$here"/guest/*.py "$root/vm/"
+	cp "$here/../../daemon/engine/base/log.h" "$root/vm/messages.h"
 	cp "$deb" "$root/vm/spikewatch.deb"
 	make_next
 	cp "$here/guest/checks.service" "$root/etc/systemd/system/"
