@@ -53,9 +53,10 @@ int map_reserve(struct map *map, size_t n)
 
 	if (n <= map->bucket_count && map->bucket_count > 0)
 		return 0;
+	if (n > PTRDIFF_MAX / sizeof(struct map_node *) / 2)
+		return -ENOMEM;
 	while (larger.bucket_count < n)
-		if (__builtin_mul_overflow(larger.bucket_count, 2, &larger.bucket_count))
-			return -ENOMEM;
+		larger.bucket_count *= 2;
 	larger.buckets = calloc(larger.bucket_count, sizeof(struct map_node *));
 	if (!larger.buckets)
 		return -ENOMEM;
@@ -121,6 +122,8 @@ int vector_reserve(void *array, size_t *cap, size_t need, size_t size)
 		larger = VECTOR_MIN;
 	if (larger < need)
 		larger = need;
+	if (larger > PTRDIFF_MAX / size)
+		return -ENOMEM;
 	memcpy(&elements, array, sizeof(elements)); /* the pointer may be to any type */
 	elements = reallocarray(elements, larger, size);
 	if (!elements)
