@@ -4,8 +4,9 @@
  * In. yajl calls back for each token; the callbacks build the tree. yajl does not say where a token
  * begins, only how much it has consumed, so a token begins at the first byte after the last one
  * that is no blank, comment, comma or colon. What yajl accepts wrongly is checked here: overlong
- * and surrogate UTF-8, halves of surrogate pairs (it makes them question marks), and a comment or
- * string after the last value that does not end.
+ * and surrogate UTF-8, and a comment or string after the last value that does not end. Halves of
+ * surrogate pairs it never sees: where Debian's patches are missing, its decoder reads past the end
+ * of such a string (CVE-2017-16516). So the text before the first is all it gets.
  *
  * Messages. yajl's are dropped: it says "unallowed token at this point in JSON text" and counts its
  * position past the token, sometimes past the next line. The parser only keeps where the text was
@@ -31,6 +32,7 @@
 #include "lib/base/text.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>
@@ -55,7 +57,7 @@ enum json_text_wants {
 	JSON_TEXT_ITEM,         /* after , in an array */
 };
 
-static const char *const expected[] = {
+static const char *const expected_next[] = {
 	[JSON_TEXT_VALUE] = "a value",
 	[JSON_TEXT_FIRST_KEY] = "a key in double quotes or \"}\"",
 	[JSON_TEXT_COLON] = "\":\" after the key",
@@ -152,7 +154,7 @@ static size_t json_text_skip(const char *text, size_t len, size_t at, const char
 	return len;
 }
 
-/* The value of the escape \uXXXX at raw; 0, which is no surrogate, if there is none. */
+/* The value of the escape \uXXXX at raw; 0, which is no surrogate, if that is not one. */
 static unsigned escape_value(const char *raw, size_t len)
 {
 	unsigned value = 0;
@@ -162,16 +164,18 @@ static unsigned escape_value(const char *raw, size_t len)
 	for (size_t i = 2; i < 6; i++) {
 		unsigned letter = (unsigned)(unsigned char)raw[i];
 
+		if (!isxdigit((unsigned char)raw[i]))
+			return 0;
 		value = value * 16 + (letter <= '9' ? letter - '0' : (letter | 0x20) - 'a' + 10);
 	}
 	return value;
 }
 
 /*
- * True if raw (a string as written, without quotes, escapes known to be well-formed) has an escaped
- * half of a surrogate pair without the other: no character.
+ * True if raw (a string as written, without quotes) has an escaped half of a surrogate pair without
+ * the other: no character.
  */
-static bool json_text_lone_surrogate(const char *raw, size_t len)
+static bool has_lone_surrogate(const char *raw, size_t len)
 {
 	for (size_t at = 0; at < len; at++) {
 		unsigned value;
@@ -189,6 +193,34 @@ static bool json_text_lone_surrogate(const char *raw, size_t len)
 		at++;
 	}
 	return false;
+}
+
+/*
+ * The offset of the first string with half of a surrogate pair, len if there is none. It ends
+ * strings and comments where yajl ends them: a string at the first quote that no backslash
+ * precedes. After a string or comment that does not end, or a broken escape, yajl decodes nothing.
+ */
+static size_t find_lone_surrogate(const char *text, size_t len)
+{
+	for (size_t at = 0; at < len; at++) {
+		size_t start = at;
+
+		if (text[at] == '/') {
+			at = skip_comment(text, len, start);
+			if (at == start)
+				return len;
+			at--;
+		}
+		if (text[at] != '"')
+			continue;
+		for (at++; at < len && text[at] != '"'; at++)
+			at += text[at] == '\\';
+		if (at >= len)
+			return len;
+		if (has_lone_surrogate(text + start + 1, at - start - 1))
+			return start;
+	}
+	return len;
 }
 
 static const char *show(char out[SHOWN_TOKEN], const char *text, size_t len)
@@ -210,7 +242,7 @@ static void explain_end(const struct json_text_stop *stop, enum json_text_wants 
 		say(message, "there is no value: expected an object or another JSON value");
 	else
 		say(message, "the file ends inside %s opened at line %u: expected %s", stop->inside, stop->opened_line,
-		    expected[wants]);
+		    expected_next[wants]);
 }
 
 /* A backslash at text[at], inside a string, that begins no escape. True if it was that. */
@@ -248,7 +280,7 @@ static void explain_string(const char *text, size_t len, size_t *at, enum json_t
 		uint8_t byte = (uint8_t)text[i];
 
 		if (byte == '"') {
-			say(message, "expected %s, found the string %s", expected[wants],
+			say(message, "expected %s, found the string %s", expected_next[wants],
 			    show(shown, text + *at, i + 1 - *at));
 			return;
 		}
@@ -300,11 +332,11 @@ static void explain_word(const struct json_text_stop *stop, size_t at, enum json
 		end++;
 	show(shown, stop->text + at, end - at);
 	if (!wants_value(wants))
-		say(message, "expected %s, found %s", expected[wants], shown);
+		say(message, "expected %s, found %s", expected_next[wants], shown);
 	else if (is_digit(shown[0]) || shown[0] == '-' || shown[0] == '+' || shown[0] == '.')
 		say(message, "malformed number %s: expected a number such as 10 or 0.5", shown);
 	else
-		say(message, "expected %s, found the word %s: text takes double quotes", expected[wants], shown);
+		say(message, "expected %s, found the word %s: text takes double quotes", expected_next[wants], shown);
 }
 
 static void explain_character(const struct json_text_stop *stop, size_t at, enum json_text_wants wants,
@@ -322,13 +354,13 @@ static void explain_character(const struct json_text_stop *stop, size_t at, enum
 	if (*text == '#')
 		hint = ": comments begin with //";
 	if (length == 1 && (uint8_t)*text >= 0x20 && *text != 0x7f)
-		say(message, "expected %s, found \"%c\"%s", expected[wants], *text, hint);
+		say(message, "expected %s, found \"%c\"%s", expected_next[wants], *text, hint);
 	else if (length == 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
-		say(message, "expected %s, found a byte order mark: remove it", expected[wants]);
+		say(message, "expected %s, found a byte order mark: remove it", expected_next[wants]);
 	else if (length > 1)
-		say(message, "expected %s, found \"%s\"", expected[wants], show(shown, text, length));
+		say(message, "expected %s, found \"%s\"", expected_next[wants], show(shown, text, length));
 	else
-		say(message, "expected %s, found byte 0x%02x", expected[wants], (unsigned)(uint8_t)*text);
+		say(message, "expected %s, found byte 0x%02x", expected_next[wants], (unsigned)(uint8_t)*text);
 }
 
 /* The comma or colon that was right before something that was not. */
@@ -669,29 +701,21 @@ static int on_number(void *ctx, const char *text, size_t len)
 	return done(parser, tree_number(parser->tree, parser->place, text, len));
 }
 
-typedef int tree_text_function(struct json_document *tree, struct json_place place, const char *text, size_t len);
-
-/* A string or key: steps over it and refuses halves of surrogate pairs. */
-static int add_string(struct parser *parser, tree_text_function *into, const unsigned char *text, size_t len)
-{
-	next_token(parser);
-	if (json_text_lone_surrogate(parser->text + parser->offset, parser->end - parser->offset))
-		return tree_refuse(
-			parser->tree, -EBADMSG, parser->place,
-			"half of a surrogate pair in a string: expected two escapes, or the character itself");
-	return into(parser->tree, parser->place, (const char *)text, len);
-}
-
 static int on_string(void *ctx, const unsigned char *text, size_t len)
 {
-	return done(ctx, add_string(ctx, tree_string, text, len));
+	struct parser *parser = ctx;
+
+	next_token(parser);
+	return done(parser, tree_string(parser->tree, parser->place, (const char *)text, len));
 }
 
 static int on_key(void *ctx, const unsigned char *text, size_t len)
 {
 	struct parser *parser = ctx;
-	int more = done(parser, add_string(parser, tree_key, text, len));
+	int more;
 
+	next_token(parser);
+	more = done(parser, tree_key(parser->tree, parser->place, (const char *)text, len));
 	parser->wants = JSON_TEXT_COLON;
 	return more;
 }
@@ -764,13 +788,18 @@ static int run(struct parser *parser)
 		.yajl_end_array = on_close,
 	};
 	yajl_alloc_funcs memory = { scratch_alloc, scratch_realloc, free_nothing, parser };
+	size_t safe = find_lone_surrogate(parser->text, parser->len);
 	yajl_status status;
 
 	if (setjmp(parser->out_of_memory) != 0)
 		return out_of_memory(parser->tree, parser->place);
 	parser->yajl = yajl_alloc(&callbacks, &memory, parser);
 	yajl_config(parser->yajl, yajl_allow_comments, 1);
-	status = yajl_parse(parser->yajl, (const unsigned char *)parser->text, parser->len);
+	status = yajl_parse(parser->yajl, (const unsigned char *)parser->text, safe);
+	if (status == yajl_status_ok && safe < parser->len)
+		return tree_refuse(
+			parser->tree, -EBADMSG, place_of(parser, safe),
+			"half of a surrogate pair in a string: expected two escapes, or the character itself");
 	parser->ended = true;
 	if (status == yajl_status_ok)
 		status = yajl_complete_parse(parser->yajl);

@@ -1,5 +1,22 @@
 /* JSON in: the tree and its places, and what people are told. JSON out. */
-#include "lib/base/json.h"
+#include <string.h>
+#include <yajl/yajl_parse.h>
+
+/* What yajl was given to decode. */
+static char handed_to_yajl[256];
+
+static yajl_status recorded_parse(yajl_handle yajl, const unsigned char *text, size_t len)
+{
+	if (len < sizeof(handed_to_yajl)) {
+		memcpy(handed_to_yajl, text, len);
+		handed_to_yajl[len] = '\0';
+	}
+	return yajl_parse(yajl, text, len);
+}
+
+#define yajl_parse recorded_parse
+#include "lib/base/json.c"
+#undef yajl_parse
 
 #include "lib/base/base.h"
 #include "torture.h"
@@ -14,6 +31,36 @@
 #include <string.h>
 
 Suite *json_suite(void);
+
+/* An unpatched yajl reads past the end of some strings with half of a pair: it must not see any. */
+START_TEST(yajl_decodes_no_half_of_a_surrogate_pair)
+{
+	static const struct {
+		const char *text, *handed;
+	} cases[] = {
+		{ "\"\\ud800\\\\u\"", "" },
+		{ "\"\\ud800\\u\"", "" },
+		{ "\"\\ud800\"", "" },
+		{ "[1, \"\\uDBFF\\u0041\"]", "[1, " },
+		{ "{\"a\": 1, \"\\udc00\\ud800\": 2}", "{\"a\": 1, " },
+		{ "[\"x\", \"\\ud83d\\ude00\", \"\\ud83d\\ude00\\ude00\"]", "[\"x\", \"\\ud83d\\ude00\", " },
+		{ "[\"\\\\\", /* \" */ \"\\\"\\ud800\"]", "[\"\\\\\", /* \" */ " },
+		{ "[ // \"\n\"\\ud9ab\\\"\", 1]", "[ // \"\n" },
+		{ "[\"\\\\ud800\"]", "[\"\\\\ud800\"]" },
+		{ "/* \"\\ud800\" */ [\"\\ud834\\udd1e\"]", "/* \"\\ud800\" */ [\"\\ud834\\udd1e\"]" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct json_document *document = NULL;
+		struct json_error err;
+		int r = json_parse(cases[i].text, strlen(cases[i].text), NULL, &document, &err);
+
+		ck_assert_str_eq(handed_to_yajl, cases[i].handed);
+		ck_assert_int_eq(r, strcmp(cases[i].text, cases[i].handed) == 0 ? 0 : -EBADMSG);
+		json_document_free(document);
+	}
+}
+END_TEST
 
 static struct json_document *parsed(const char *text)
 {
@@ -466,6 +513,7 @@ Suite *json_suite(void)
 	tcase_add_test(in, nul_in_keys_and_strings_is_kept);
 	tcase_add_loop_test(in, bad_text_is_refused_with_place_and_expectation, 0, (int)ARRAY_LEN(bad_texts));
 	tcase_add_test(in, nul_byte_in_the_text_is_refused);
+	tcase_add_test(in, yajl_decodes_no_half_of_a_surrogate_pair);
 	tcase_add_test(in, each_prefix_of_a_document_is_refused);
 	tcase_add_test(in, depth_beyond_the_limit_is_refused_and_never_recurses);
 	tcase_add_test(in, size_and_nodes_are_limited);
