@@ -210,6 +210,7 @@ static size_t find_lone_surrogate(const char *text, size_t len)
 			if (at == start)
 				return len;
 			at--;
+			continue;
 		}
 		if (text[at] != '"')
 			continue;
