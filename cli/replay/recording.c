@@ -95,9 +95,10 @@ static void row_interval_reset(struct row_interval *interval, uint32_t target)
 
 /* The ticks of one writer. */
 struct tick_clock_line {
-	bool started;    /* there was a tick */
-	mono_t tick;     /* the last one, */
-	uint64_t number; /* and its number */
+	bool started;      /* there was a tick */
+	mono_t tick;       /* the last one, */
+	uint64_t number;   /* and its number; */
+	uint64_t after_ns; /* it ended a hole of that length */
 };
 
 /* Start with options, summary and interval.ns. The first two must outlive it. */
@@ -125,6 +126,12 @@ static void summary_add_tick(struct recording_summary *summary, wall_t at)
 		summary->to = at;
 	summary->any = true;
 	summary->ticks++;
+}
+
+static void summary_add_hole(struct recording_summary *summary, const struct sampling_hole *hole)
+{
+	summary->holes++;
+	summary->unsampled_ns += (uint64_t)mono_diff(hole->to, hole->from);
 }
 
 /* An event within the last tick of this writer. */
@@ -277,6 +284,32 @@ static int emit_gap(struct recording *recording, uint64_t pages)
 	return r == 0 ? emit_event(&recording->clock, &event) : r;
 }
 
+/*
+ * A hole ends with a tick, and has none within: windows that ended there are judged with that tick, as
+ * the daemon did.
+ */
+static int tick_clock_hole(struct tick_clock *clock, uint32_t writer, mono_t from, mono_t to, uint64_t missed_slots)
+{
+	struct tick_clock_line *line = tick_clock_line(clock, writer);
+	int r = tick_clock_end(clock);
+
+	if (line->started && mono_diff(to, line->tick) <= 0)
+		return r;
+	if (r == 0)
+		r = tick_clock_idle_until(clock, writer, from);
+	if (r == 0)
+		r = tick_clock_begin(clock, writer, to);
+	if (r != 0)
+		return r;
+
+	struct ring_event event = tick_clock_event(clock, RING_EVENT_HOLE, writer, 0);
+
+	event.hole = (struct sampling_hole){ from, to, missed_slots };
+	line->after_ns = (uint64_t)mono_diff(to, from);
+	summary_add_hole(clock->summary, &event.hole);
+	return emit_event(clock, &event);
+}
+
 static struct stream_target *find_target(const struct recording *recording, uint32_t id)
 {
 	uint32_t at;
@@ -380,7 +413,7 @@ static bool is_late(struct recording *recording, const struct stream_target *kno
 	if (!line->started || late_ns <= (int64_t)(id ? recording->clock.interval.ns : 0))
 		return false;
 	return !known || known->at.ns == 0 || mono_diff(known->at, at) > 0 ||
-	       late_ns > (int64_t)recording->options.heartbeat_ns;
+	       late_ns > (int64_t)(recording->options.heartbeat_ns + line->after_ns);
 }
 
 static int on_own_row(struct recording *recording, mono_t at, struct stream_target *known, const struct sample_row *row)
@@ -481,6 +514,16 @@ static int on_gap(void *ctx)
 	return emit_gap(ctx, 0);
 }
 
+static int on_hole(void *ctx, const struct sample_hole *hole)
+{
+	struct recording *recording = ctx;
+	mono_t from, to;
+
+	if (!time_of(recording, hole->from_ns, &from) || !time_of(recording, hole->to_ns, &to))
+		return 0;
+	return tick_clock_hole(&recording->clock, hole->writer, from, to, hole->missed_slots);
+}
+
 static int on_gone(void *ctx, const char *json, size_t len)
 {
 	AUTO(json_document_freep) struct json_document *document = NULL;
@@ -540,6 +583,7 @@ static int recording_new(const struct recording_options *options, struct recordi
 		.row = on_row,
 		.gone = on_gone,
 		.gap = on_gap,
+		.hole = on_hole,
 		.damage = on_damage,
 		.progress = on_progress,
 		.ctx = recording,
@@ -589,6 +633,9 @@ static void count_event(struct recording_summary *summary, const struct ring_eve
 	case RING_EVENT_LAPPED:
 	case RING_EVENT_DAMAGED:
 		summary->gaps++;
+		break;
+	case RING_EVENT_HOLE:
+		summary_add_hole(summary, &event->hole);
 		break;
 	case RING_EVENT_TICK_END:
 		break;

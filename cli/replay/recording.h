@@ -39,7 +39,8 @@ struct recording_summary {
 	bool any;        /* there were ticks: the next two are set */
 	wall_t from, to; /* the earliest and the latest */
 	uint64_t ticks, samples, targets, gone;
-	uint64_t gaps;                      /* damage, lost rows or pages, GAP notes */
+	uint64_t gaps;                      /* damage, lost rows or pages, GAP notes of those */
+	uint64_t holes, unsampled_ns;       /* slots that the sampler had missed, in so many stretches */
 	uint64_t nameless;                  /* samples of targets that are not declared, or too many: dropped */
 	uint64_t late;                      /* samples that came after later ones, or at absurd times: dropped */
 	struct stream_reader_report report; /* of a stream, once it has ended */

@@ -1082,6 +1082,8 @@ static int take_event(void *ctx, const struct ring_event *event)
 			watch->since = event->wall;
 		table->idle_ns = event->idle_ns;
 		break;
+	case RING_EVENT_HOLE:
+		break;
 	case RING_EVENT_SAMPLE:
 		top_table_sample(table, event->id, event->time, event->sample);
 		break;

@@ -115,6 +115,15 @@ struct judged_targets {
 	struct judged_target *touched;
 };
 
+/* More would only be short ones. */
+#define RECENT_HOLES_MAX 8u
+
+/* The longest of those holes of a writer's ticks that a window may still reach into. */
+struct recent_holes {
+	struct sampling_hole hole[RECENT_HOLES_MAX];
+	size_t count;
+};
+
 struct writer_clock {
 	bool started;
 	mono_t now; /* of the last tick */
@@ -158,6 +167,7 @@ struct evaluator {
 	mono_t tick;      /* that is being delivered, */
 	wall_t wall;      /* the same moment on the wall clock, */
 	uint64_t idle_ns; /* and the longest pause between two reads of a process */
+	struct recent_holes recent_holes[WRITER_CLOCKS_MAX];
 };
 
 /* ---- clocks of the writers ---- */
@@ -883,6 +893,49 @@ static uint64_t limit_of(const struct sample *sample, enum sample_field field)
 	return sample_has(sample, field) ? sample->value[field] : UINT64_MAX;
 }
 
+static uint64_t hole_ns(const struct sampling_hole *hole)
+{
+	return (uint64_t)mono_diff(hole->to, hole->from);
+}
+
+static void note_hole(struct evaluator *evaluator, const struct sampling_hole *hole)
+{
+	const struct rule_plan *plan = &evaluator->plan;
+	uint64_t longest_ns = plan->length_count > 0 ? plan->lengths_ns[plan->length_count - 1] : 0;
+	struct recent_holes *recent = &evaluator->recent_holes[evaluator->clock];
+	size_t kept = 0, shortest = 0;
+
+	for (size_t i = 0; i < recent->count; i++)
+		if (mono_diff(hole->from, recent->hole[i].to) < 2 * (int64_t)longest_ns)
+			recent->hole[kept++] = recent->hole[i];
+	recent->count = kept;
+	if (kept < RECENT_HOLES_MAX) {
+		recent->hole[recent->count++] = *hole;
+		return;
+	}
+	for (size_t i = 1; i < kept; i++)
+		if (hole_ns(&recent->hole[i]) < hole_ns(&recent->hole[shortest]))
+			shortest = i;
+	if (hole_ns(hole) >= hole_ns(&recent->hole[shortest]))
+		recent->hole[shortest] = *hole;
+}
+
+static uint64_t unsampled_ns(const struct evaluator *evaluator, mono_t from, mono_t to)
+{
+	const struct recent_holes *recent = &evaluator->recent_holes[evaluator->clock];
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < recent->count; i++) {
+		const struct sampling_hole *hole = &recent->hole[i];
+		mono_t begin = mono_diff(hole->from, from) > 0 ? hole->from : from;
+		mono_t end = mono_diff(to, hole->to) > 0 ? hole->to : to;
+
+		if (mono_diff(end, begin) > 0)
+			sum += (uint64_t)mono_diff(end, begin);
+	}
+	return sum;
+}
+
 static void hand_out(struct evaluator *evaluator, const struct judged_target *judged_target,
 		     const struct judged_pair *pair, const struct judged_window *window, const struct metric_point *to,
 		     struct tick *tick)
@@ -892,6 +945,7 @@ static void hand_out(struct evaluator *evaluator, const struct judged_target *ju
 		.target = &judged_target->target,
 		.from = window->from.time,
 		.to = to->time,
+		.unsampled_ns = unsampled_ns(evaluator, window->from.time, to->time),
 		.wall = { tick->wall.ns + (uint64_t)mono_diff(to->time, tick->now) },
 		.sample = &to->sample,
 		.decision = &pair->decision,
@@ -993,6 +1047,9 @@ int evaluator_event(struct evaluator *evaluator, const struct ring_event *event)
 		evaluator->tick = event->time;
 		evaluator->wall = event->wall;
 		evaluator->idle_ns = event->idle_ns;
+		return 0;
+	case RING_EVENT_HOLE:
+		note_hole(evaluator, &event->hole);
 		return 0;
 	case RING_EVENT_SAMPLE:
 		take_sample(evaluator, event->id, event->time, event->sample);

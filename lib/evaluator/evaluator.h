@@ -44,8 +44,9 @@ struct evaluator;
 struct evaluator_firing {
 	const struct config_rule *rule;
 	const struct target *target;
-	mono_t from, to;             /* the window: the two observations it lies between */
-	wall_t wall;                 /* of to */
+	mono_t from, to;       /* the window: the two observations it lies between */
+	uint64_t unsampled_ns; /* of it, in holes of the sampling (RING_EVENT_HOLE): the value is over all of it */
+	wall_t wall;           /* of to */
 	const struct sample *sample; /* as last seen by then */
 	const struct trigger_decision *decision;
 	const struct trigger_rule *effective; /* thresholds */
@@ -98,6 +99,8 @@ CLEANUP(evaluator, free);
  *   TICK      its time, wall clock and idle interval hold up to its TICK_END
  *   TARGET    a known target is renamed; one under a new id resumes what is remembered under its
  *             key. Strings are copied.
+ *   HOLE      windows that reach into it are judged over all the time that passed, and say how much
+ *             of it was not sampled
  *   SAMPLE    O(1). Unknown targets are ignored.
  *   GONE      the open windows of the target are dropped
  *   TICK_END  targets of this writer without a sample were seen unchanged; the windows that have

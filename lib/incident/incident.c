@@ -129,6 +129,7 @@ static const struct incident_field time_fields[] = {
 	PLAIN("monotonic_ns",             INCIDENT_U64, incident, mono.ns),
 	PLAIN("window_from_monotonic_ns", INCIDENT_U64, incident, window_from.ns),
 	PLAIN("window_to_monotonic_ns",   INCIDENT_U64, incident, window_to.ns),
+	PLAIN("window_unsampled_ns",      INCIDENT_U64, incident, window_unsampled_ns),
 };
 
 static const struct incident_field machine_fields[] = {
@@ -218,6 +219,10 @@ static const struct incident_field coverage_fields[] = {
 	PLAIN("samples_dropped", INCIDENT_U64, incident, coverage.samples_dropped),
 	PLAIN("gaps",            INCIDENT_U64, incident, coverage.gaps),
 	PLAIN("lost_pages",      INCIDENT_U64, incident, coverage.lost_pages),
+	PLAIN("holes",           INCIDENT_U64, incident, coverage.holes),
+	PLAIN("missed_slots",    INCIDENT_U64, incident, coverage.missed_slots),
+	PLAIN("unsampled_ns",    INCIDENT_U64, incident, coverage.unsampled_ns),
+	PLAIN("longest_hole_ns", INCIDENT_U64, incident, coverage.longest_hole_ns),
 	MAYBE("target_gone_ns",  INCIDENT_I64, incident, coverage.gone_ns, coverage.gone),
 };
 

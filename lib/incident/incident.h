@@ -134,6 +134,7 @@ struct incident {
 	wall_t wall; /* of the firing: the end of the window */
 	mono_t mono;
 	mono_t window_from, window_to;
+	uint64_t window_unsampled_ns; /* of the window: in holes of the sampling */
 	struct incident_rule rule;
 	struct incident_target target;
 	bool has_container;

@@ -13,12 +13,16 @@
  */
 #include "lib/incident/sample_window.h"
 
+#include "lib/stream/sample_stream.h"
+
 #include <errno.h>
 #include <stdio.h>
 
 #define GAPS_MAX 64 /* that are listed; further ones are added to the last */
 #define DEFAULT_MAX_BYTES (8u << 20)
 #define CHUNK_BYTES 16384u /* small enough to waste little on a target that hardly changes */
+/* Instead of the mask of a sample: a hole. Its time is the end; its length and the missed slots follow. */
+#define HOLE_RECORD (1u << 31)
 /* Time, two masks and every field, at the longest encoding of each. */
 #define RECORD_MAX (10 + 5 + 5 + 10 * SAMPLE_FIELDS)
 
@@ -29,6 +33,7 @@ struct chunk {
 };
 
 _Static_assert(sizeof(struct chunk) == CHUNK_BYTES, "a chunk is what it says");
+_Static_assert(SAMPLE_FIELDS < 32, "no sample has a mask with HOLE_RECORD");
 
 /* What the next record is a difference to. */
 struct state {
@@ -36,7 +41,7 @@ struct state {
 	struct sample sample;
 };
 
-/* A hole: the reader was overtaken, or pages were damaged. */
+/* The reader was overtaken, or pages were damaged. */
 struct gap {
 	mono_t at; /* of the first tick after it */
 	uint64_t lost_pages;
@@ -59,6 +64,7 @@ struct cursor {
 	const struct chunk *chunk;
 	size_t offset;
 	struct state state;
+	struct sampling_hole hole; /* the record is this; missed_slots 0: a sample */
 };
 
 /* ---- encoding ---- */
@@ -117,15 +123,26 @@ static size_t encode_record(uint8_t *record, struct state *state, mono_t at, con
 	return (size_t)(end - record);
 }
 
+static size_t encode_hole(uint8_t *record, struct state *state, const struct sampling_hole *hole)
+{
+	uint8_t *end = put_varint(record, zigzag(hole->to.ns - state->time_ns));
+
+	end = put_varint(end, HOLE_RECORD);
+	end = put_varint(end, (uint64_t)mono_diff(hole->to, hole->from));
+	end = put_varint(end, hole->missed_slots);
+	state->time_ns = hole->to.ns;
+	return (size_t)(end - record);
+}
+
 static struct cursor first_record(const struct sample_window *window)
 {
 	return (struct cursor){ .chunk = window->first, .state = { .time_ns = window->from.ns } };
 }
 
-/* Decodes the next record into cursor->state. False at the end. */
+/* Decodes the next record into cursor->state or cursor->hole. False at the end. */
 static bool next_record(struct cursor *cursor)
 {
-	uint32_t changed;
+	uint32_t mask, changed;
 
 	if (cursor->chunk && cursor->offset == cursor->chunk->len) {
 		cursor->chunk = cursor->chunk->next;
@@ -135,12 +152,28 @@ static bool next_record(struct cursor *cursor)
 		return false;
 
 	cursor->state.time_ns += unzigzag(get_varint(cursor));
-	cursor->state.sample.mask = (uint32_t)get_varint(cursor);
+	mask = (uint32_t)get_varint(cursor);
+	cursor->hole.missed_slots = 0;
+	if (mask == HOLE_RECORD) {
+		cursor->hole.to = (mono_t){ cursor->state.time_ns };
+		cursor->hole.from = mono_sub(cursor->hole.to, get_varint(cursor));
+		cursor->hole.missed_slots = get_varint(cursor);
+		return true;
+	}
+	cursor->state.sample.mask = mask;
 	changed = (uint32_t)get_varint(cursor);
 	for (unsigned f = 0; f < SAMPLE_FIELDS; f++)
 		if (changed >> f & 1u)
 			cursor->state.sample.value[f] += unzigzag(get_varint(cursor));
 	return true;
+}
+
+static bool next_sample(struct cursor *cursor)
+{
+	while (next_record(cursor))
+		if (cursor->hole.missed_slots == 0)
+			return true;
+	return false;
 }
 
 /* ---- the object ---- */
@@ -230,6 +263,24 @@ void sample_window_add(struct sample_window *window, mono_t at, const struct sam
 	window->coverage.samples++;
 }
 
+void sample_window_hole(struct sample_window *window, const struct sampling_hole *hole)
+{
+	struct chunk *chunk;
+
+	struct sampling_hole inside = *hole;
+
+	if (mono_diff(hole->to, window->from) <= 0 || mono_diff(window->to, hole->from) <= 0)
+		return;
+	if (mono_diff(window->from, hole->from) > 0)
+		inside.from = window->from;
+	if (mono_diff(hole->to, window->to) > 0)
+		inside.to = window->to;
+	sample_window_cover_hole(&inside, &window->coverage);
+	chunk = chunk_with_room(window);
+	if (chunk)
+		chunk->len += encode_hole(chunk->data + chunk->len, &window->state, hole);
+}
+
 void sample_window_gap(struct sample_window *window, mono_t at, uint64_t lost_pages)
 {
 	if (!in_window(window, at))
@@ -277,6 +328,18 @@ void sample_window_cover_ticks(mono_t fired, mono_t first, mono_t last, uint64_t
 	coverage->capture_rate = rate < 1 ? rate : 1;
 }
 
+void sample_window_cover_hole(const struct sampling_hole *hole, struct sample_window_coverage *coverage)
+{
+	uint64_t length_ns = (uint64_t)mono_diff(hole->to, hole->from);
+
+	coverage->gaps++;
+	coverage->holes++;
+	coverage->missed_slots += hole->missed_slots;
+	coverage->unsampled_ns += length_ns;
+	if (length_ns > coverage->longest_hole_ns)
+		coverage->longest_hole_ns = length_ns;
+}
+
 void sample_window_coverage(const struct sample_window *window, uint64_t interval_ns,
 			    struct sample_window_coverage *ret)
 {
@@ -292,7 +355,7 @@ static bool advance_trail(struct cursor *trail, bool *valid, uint64_t lead_ns, u
 {
 	struct cursor ahead = *trail;
 
-	while (next_record(&ahead) && (int64_t)(lead_ns - ahead.state.time_ns) >= (int64_t)window_ns) {
+	while (next_sample(&ahead) && (int64_t)(lead_ns - ahead.state.time_ns) >= (int64_t)window_ns) {
 		*trail = ahead;
 		*valid = true;
 	}
@@ -304,7 +367,7 @@ static void cpu_peak(const struct sample_window *window, struct sample_window_pe
 	struct cursor lead = first_record(window), trail = first_record(window);
 	bool valid = false;
 
-	while (next_record(&lead)) {
+	while (next_sample(&lead)) {
 		const struct sample *now = &lead.state.sample, *then = &trail.state.sample;
 		double cores;
 
@@ -327,7 +390,7 @@ static void memory_peaks(const struct sample_window *window, struct sample_windo
 	bool marked = false;
 	uint64_t mark = 0, rose_to = 0;
 
-	while (next_record(&cursor)) {
+	while (next_sample(&cursor)) {
 		const struct sample *sample = &cursor.state.sample;
 
 		if (sample_has(sample, SAMPLE_MEMORY)) {
@@ -395,7 +458,9 @@ int sample_window_write(const struct sample_window *window, struct stream_writer
 		mono_t at = { cursor.state.time_ns };
 
 		r = note_gaps(window, writer, start, at, &gap);
-		if (r == 0)
+		if (r == 0 && cursor.hole.missed_slots > 0)
+			r = sample_stream_hole(writer, &cursor.hole, 0, start);
+		else if (r == 0)
 			r = stream_row(writer, since(start, at), target, sample->value, sample->mask);
 		if (r < 0)
 			return r;

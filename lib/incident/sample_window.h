@@ -38,8 +38,12 @@ struct sample_window_coverage {
 	uint64_t ticks_got;
 	double capture_rate; /* ticks got, of the slots between the first and the last; 0 .. 1; 0 with no tick */
 	uint64_t samples, samples_dropped;
-	uint64_t gaps, lost_pages;
-	bool gone; /* the target ended within the window */
+	uint64_t gaps, lost_pages; /* holes, and losses of the reader; pages in those */
+	uint64_t holes;            /* of the gaps: slots that the sampler missed (struct sampling_hole), */
+	uint64_t missed_slots;     /* so many in all, */
+	uint64_t unsampled_ns;     /* over so long, from tick to tick; */
+	uint64_t longest_hole_ns;  /* the longest */
+	bool gone;                 /* the target ended within the window */
 	int64_t gone_ns;
 };
 
@@ -67,7 +71,10 @@ void sample_window_tick(struct sample_window *window, mono_t at);
  */
 void sample_window_add(struct sample_window *window, mono_t at, const struct sample *sample);
 
-/* Ticks are missing before `at`. */
+/* A hole of the target's writer. Comes before the samples of the tick that ends it. */
+void sample_window_hole(struct sample_window *window, const struct sampling_hole *hole);
+
+/* Ticks that were taken are missing before `at`. */
 void sample_window_gap(struct sample_window *window, mono_t at, uint64_t lost_pages);
 
 /* The target ended. */
@@ -84,6 +91,9 @@ void sample_window_coverage(const struct sample_window *window, uint64_t interva
 void sample_window_cover_ticks(mono_t fired, mono_t first, mono_t last, uint64_t interval_ns,
 			       struct sample_window_coverage *coverage);
 
+/* Counts a hole. */
+void sample_window_cover_hole(const struct sampling_hole *hole, struct sample_window_coverage *coverage);
+
 /*
  * cpu_window_ns: the grain of the CPU peak; shorter than 100 ms says little, because the kernel
  * charges CPU time by the tick.
@@ -91,7 +101,7 @@ void sample_window_cover_ticks(mono_t fired, mono_t first, mono_t last, uint64_t
 void sample_window_peaks(const struct sample_window *window, uint64_t cpu_window_ns, struct sample_window_peaks *ret);
 
 /*
- * Writes rows, GAP notes where ticks are missing, and a GONE note into a stream whose columns are
+ * Writes rows, GAP notes where ticks are missing or were lost, and a GONE note into a stream whose columns are
  * columns_of_samples and whose START_TIME is the wall clock at `start`. The target must have been
  * declared; nothing is closed. 0 or the writer's first error.
  */

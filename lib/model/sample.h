@@ -4,6 +4,8 @@
 #ifndef SPIKEWATCH_LIB_MODEL_SAMPLE_H
 #define SPIKEWATCH_LIB_MODEL_SAMPLE_H
 
+#include "lib/base/base.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -117,6 +119,15 @@ static inline void sample_unset(struct sample *sample, enum sample_field field)
 {
 	sample->mask &= ~(1u << field);
 }
+
+/*
+ * A hole: the sampler missed slots between two of its ticks, because it was stopped, had no CPU, or
+ * waited. What a target used meanwhile is known as a sum only.
+ */
+struct sampling_hole {
+	mono_t from, to; /* the two ticks */
+	uint64_t missed_slots;
+};
 
 /*
  * The first eight names are those that gVisor's profiling metrics print in their STATS line; the

@@ -155,6 +155,8 @@ static bool record_valid(const struct ring_copy *copy, uint32_t at, uint32_t siz
 		       size >= RING_TARGET_BYTES + (uint32_t)record[1];
 	case RING_GONE:
 		return size >= RING_GONE_BYTES;
+	case RING_HOLE:
+		return size >= RING_HOLE_BYTES;
 	default:
 		return true;
 	}
@@ -1041,12 +1043,33 @@ static int next_gone(struct ring_cursor *cursor, const uint64_t *record, struct 
 	return 0;
 }
 
+static int next_hole(struct ring_cursor *cursor, const uint64_t *record, struct ring_event *ret)
+{
+	cursor->current->parsed += ring_head_size(record[0]);
+	if (record[1] >= cursor->time.ns) {
+		mark_damaged(cursor);
+		return AGAIN;
+	}
+	if (cursor->quiet)
+		return AGAIN;
+
+	*ret = (struct ring_event){
+		.type = RING_EVENT_HOLE,
+		.time = cursor->time,
+		.tick = cursor->number,
+		.writer = cursor->writer,
+		.hole = { .from = { record[1] }, .to = cursor->time, .missed_slots = record[2] },
+	};
+	return 0;
+}
+
 /* Passes over the records of other targets, up to the end of the page or of the tick. */
 static void pass_over(const struct ring_cursor *cursor, struct ring_copy *copy)
 {
 	while (copy->parsed < copy->have) {
 		uint64_t head = copy_head(copy, copy->parsed);
-		if (ring_head_type(head) == RING_TICK || ring_head_id(head) == cursor->only)
+		if (ring_head_type(head) == RING_TICK || ring_head_type(head) == RING_HOLE ||
+		    ring_head_id(head) == cursor->only)
 			return;
 
 		copy->parsed += ring_head_size(head);
@@ -1072,6 +1095,8 @@ static int next_record(struct ring_cursor *cursor, struct ring_event *ret)
 		return next_target(cursor, record, ret);
 	case RING_GONE:
 		return next_gone(cursor, record, ret);
+	case RING_HOLE:
+		return next_hole(cursor, record, ret);
 	default:
 		copy->parsed += ring_head_size(record[0]);
 		return AGAIN;

@@ -316,6 +316,8 @@ struct ring_writer {
 	uint64_t seq;
 	uint32_t at; /* where the next record goes, bytes of payload */
 
+	mono_t last; /* time of the last tick that was published */
+	bool has_last;
 	mono_t now; /* of this tick, and so on */
 	wall_t wall;
 	uint64_t heartbeat_ns;
@@ -665,6 +667,22 @@ int ring_put_gone(struct ring_writer *writer, struct ring_track *track, mono_t a
 	return 0;
 }
 
+int ring_put_hole(struct ring_writer *writer, uint64_t missed_slots)
+{
+	if (!writer->has_last || missed_slots == 0)
+		return RING_UNCHANGED;
+
+	int rc = reserve_bytes(writer, RING_HOLE_BYTES);
+	if (rc != 0)
+		return rc;
+
+	put_word(writer, ring_head(RING_HOLE_BYTES, RING_HOLE, 0, 0));
+	put_word(writer, writer->last.ns);
+	put_word(writer, missed_slots);
+	count_record(writer, RING_HOLE_BYTES);
+	return 0;
+}
+
 /* Publishes the part of the tick in one page: the store of `used` makes it visible. */
 static void publish_part(const struct ring_writer *writer, const struct part *part, uint64_t number)
 {
@@ -697,6 +715,8 @@ void ring_tick_end(struct ring_writer *writer, const struct stats *stats)
 	suspend_page(writer);
 	writer->parts_count = 0;
 	writer->ticking = false;
+	writer->last = writer->now;
+	writer->has_last = true;
 }
 
 void ring_writer_account(const struct ring_writer *writer, struct stats *ret)

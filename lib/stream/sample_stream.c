@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 _Static_assert(SAMPLE_FIELDS <= STREAM_COLUMNS_MAX, "every field has a column");
@@ -80,6 +81,21 @@ int columns_target_json(const struct target *target, uint32_t looker, struct buf
 	}
 	buffer->len--; /* the newline that ends a document */
 	return 0;
+}
+
+int sample_stream_hole(struct stream_writer *stream_writer, const struct sampling_hole *hole, uint32_t writer,
+		       mono_t start)
+{
+	int64_t from_ns = mono_diff(hole->from, start), to_ns = mono_diff(hole->to, start);
+	char json[160], number[32] = "";
+
+	if (writer > 0)
+		snprintf(number, sizeof(number), ",\"writer\":%u", writer);
+	int len = snprintf(json, sizeof(json), "{\"from_ns\":%jd,\"time_ns\":%jd,\"missed_slots\":%ju%s}",
+			   (intmax_t)(from_ns > 0 ? from_ns : 0), (intmax_t)(to_ns > 0 ? to_ns : 0),
+			   (uintmax_t)hole->missed_slots, number);
+
+	return stream_note(stream_writer, "GAP", json, (size_t)len);
 }
 
 /* Start times above it are no whole numbers in a double, and no clock has ticked so often. */
@@ -185,12 +201,42 @@ static int on_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t target, co
 	return stream->events.row ? stream->events.row(stream->events.ctx, &row) : 0;
 }
 
+/* In a double, times are whole numbers of at most 128 ns up to here: thirty years. */
+#define TIME_MAX_NS 1e18
+
+/* What sample_stream_hole writes. False: a gap of another kind. */
+static bool read_hole(const struct json_node *object, struct sample_hole *ret)
+{
+	ret->from_ns = (uint64_t)target_json_number(object, "from_ns", TIME_MAX_NS);
+	ret->to_ns = (uint64_t)target_json_number(object, "time_ns", TIME_MAX_NS);
+	ret->missed_slots = (uint64_t)target_json_number(object, "missed_slots", TIME_MAX_NS);
+	ret->writer = (uint32_t)target_json_number(object, "writer", UINT32_MAX);
+	return ret->missed_slots > 0 && ret->to_ns > ret->from_ns;
+}
+
+static int on_gap(const struct sample_stream *stream, const char *json, size_t len)
+{
+	const struct sample_stream_events *events = &stream->events;
+	AUTO(json_document_freep) struct json_document *document = NULL;
+	struct sample_hole hole = { .stream = stream };
+
+	if (events->hole) {
+		int r = json_parse(json, len, NULL, &document, NULL);
+
+		if (r == -ENOMEM)
+			return r;
+		if (r == 0 && read_hole(json_root(document), &hole))
+			return events->hole(events->ctx, &hole);
+	}
+	return events->gap ? events->gap(events->ctx) : 0;
+}
+
 static int on_note(void *ctx, const char *kind, const char *json, size_t len)
 {
 	const struct sample_stream_events *events = &((struct sample_stream *)ctx)->events;
 
 	if (strcmp(kind, "GAP") == 0)
-		return events->gap ? events->gap(events->ctx) : 0;
+		return on_gap(ctx, json, len);
 	return strcmp(kind, "GONE") == 0 && events->gone ? events->gone(events->ctx, json, len) : 0;
 }
 
@@ -243,13 +289,29 @@ void sample_row_sample(const struct sample_row *row, uint32_t id, struct sample 
 
 #define SINCE_MAX_NS (INT64_C(86400) * 1000000000)
 
-bool sample_row_since(const struct sample_row *row, wall_t moment, int64_t *ret_ns)
+static bool time_since(const struct sample_stream *stream, uint64_t time_ns, wall_t moment, int64_t *ret_ns)
 {
-	uint64_t at = row->stream->start.ns + row->time_ns;
+	uint64_t at = stream->start.ns + time_ns;
 	int64_t since = (int64_t)(at - moment.ns);
 
-	if (!row->stream->started || at < row->time_ns || since > SINCE_MAX_NS || since < -SINCE_MAX_NS)
+	if (!stream->started || at < time_ns || since > SINCE_MAX_NS || since < -SINCE_MAX_NS)
 		return false;
 	*ret_ns = since;
+	return true;
+}
+
+bool sample_row_since(const struct sample_row *row, wall_t moment, int64_t *ret_ns)
+{
+	return time_since(row->stream, row->time_ns, moment, ret_ns);
+}
+
+bool sample_hole_since(const struct sample_hole *hole, wall_t moment, int64_t *ret_from_ns, int64_t *ret_to_ns)
+{
+	int64_t from_ns;
+
+	if (!time_since(hole->stream, hole->from_ns, moment, &from_ns) ||
+	    !time_since(hole->stream, hole->to_ns, moment, ret_to_ns))
+		return false;
+	*ret_from_ns = from_ns;
 	return true;
 }

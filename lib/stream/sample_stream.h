@@ -30,6 +30,13 @@ void columns_of_samples(struct stream_column ret[static SAMPLE_FIELDS]);
 int columns_target_json(const struct target *target, uint32_t writer, struct buffer *buffer);
 
 /*
+ * Writes a hole of this writer as a GAP remark; start: what the times of rows count from. 0 or the
+ * stream's first error.
+ */
+int sample_stream_hole(struct stream_writer *stream_writer, const struct sampling_hole *hole, uint32_t writer,
+		       mono_t start);
+
+/*
  * The target that an object describes. What is missing or of the wrong type is empty, 0 or, for the
  * kind, a process. Strings belong to the document.
  */
@@ -47,6 +54,14 @@ struct sample_row {
 	uint32_t mask;
 };
 
+/* A stretch without ticks of one writer, as in struct sampling_hole. */
+struct sample_hole {
+	const struct sample_stream *stream;
+	uint64_t from_ns, to_ns; /* since the start of its stream */
+	uint64_t missed_slots;
+	uint32_t writer;
+};
+
 /*
  * What is handed out; any may be NULL. A non-zero return stops and is returned by the reader.
  * Strings are valid during the call.
@@ -61,8 +76,14 @@ struct sample_stream_events {
 	int (*row)(void *ctx, const struct sample_row *row);
 	/* A target ended; json: {"target":3,...}. */
 	int (*gone)(void *ctx, const char *json, size_t len);
-	/* Samples may be missing between the rows before and after. */
+	/* Samples may be missing between the rows before and after, of every target. */
 	int (*gap)(void *ctx);
+	/*
+	 * The sampler took none between two times, as sample_stream_hole writes it: nothing is missing
+	 * of what there was, and CPU time between the rows before and after is of all that time. Times
+	 * count from `start` of the stream. NULL: counts as a gap.
+	 */
+	int (*hole)(void *ctx, const struct sample_hole *hole);
 	/* As in struct stream_reader_events; with lost rows a gap follows. */
 	void (*damage)(void *ctx, uint64_t line, uint64_t rows_lost, const char *why);
 	void (*progress)(void *ctx, uint64_t bytes);
@@ -92,5 +113,8 @@ void sample_row_sample(const struct sample_row *row, uint32_t id, struct sample 
  * which is nonsense in the file of an incident and would overflow arithmetic later.
  */
 bool sample_row_since(const struct sample_row *row, wall_t moment, int64_t *ret_ns);
+
+/* The same of a hole. */
+bool sample_hole_since(const struct sample_hole *hole, wall_t moment, int64_t *ret_from_ns, int64_t *ret_to_ns);
 
 #endif

@@ -56,6 +56,9 @@ static int on_event(void *ctx, const struct ring_event *event)
 		break;
 	case RING_EVENT_GONE:
 		break;
+	case RING_EVENT_HOLE:
+		expect(seen->open && event->hole.missed_slots > 0 && event->hole.from.ns < event->hole.to.ns);
+		break;
 	case RING_EVENT_LAPPED:
 	case RING_EVENT_DAMAGED:
 		expect(!seen->open);

@@ -34,6 +34,8 @@ struct fixture_tally {
 	uint64_t lapped;      /* events */
 	uint64_t lost_pages;  /* of LAPPED */
 	uint64_t damaged;     /* events */
+	uint64_t holes;       /* events */
+	uint64_t missed;      /* slots in them */
 	uint64_t first_tick;  /* number */
 	uint64_t last_tick;   /* number */
 	uint64_t wrong;       /* samples that fixture_sample() never makes */
@@ -189,6 +191,11 @@ static inline void fixture_judge(const struct ring_event *event, struct fixture_
 		tally->ends++;
 		tally->disordered += !tally->inside;
 		tally->inside = false;
+		break;
+	case RING_EVENT_HOLE:
+		tally->holes++;
+		tally->missed += event->hole.missed_slots;
+		tally->disordered += !tally->inside;
 		break;
 	case RING_EVENT_LAPPED:
 		tally->lapped++;

@@ -35,6 +35,7 @@ static struct {
 	uint64_t gone[TARGETS_MAX + 1];
 	enum ring_gone_reason reason;
 	struct sample last[TARGETS_MAX + 1]; /* by id */
+	uint64_t missed;                     /* slots, in RING_EVENT_HOLE */
 	uint64_t holes;                      /* lapped, damaged, ticks whose number is not the next */
 } seen;
 
@@ -144,6 +145,9 @@ static inline void note(const struct ring_event *event)
 	case RING_EVENT_GONE:
 		seen.gone[event->id]++;
 		seen.reason = event->reason;
+		break;
+	case RING_EVENT_HOLE:
+		seen.missed += event->hole.missed_slots;
 		break;
 	case RING_EVENT_LAPPED:
 	case RING_EVENT_DAMAGED:

@@ -439,6 +439,9 @@ static int on_event(struct dispatcher *dispatcher, const struct ring_event *even
 		dispatcher->tick = event->time;
 		incidents_tick(dispatcher->incidents, event->time, event->writer);
 		break;
+	case RING_EVENT_HOLE:
+		incidents_hole(dispatcher->incidents, &event->hole);
+		break;
 	case RING_EVENT_SAMPLE:
 		incidents_sample(dispatcher->incidents, event->id, event->time, event->sample);
 		break;

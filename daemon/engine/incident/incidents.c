@@ -239,6 +239,7 @@ static void describe_firing(const struct incidents *incidents, const struct eval
 	describe_moment(incidents, firing->to, firing->wall, ret);
 	ret->kind = INCIDENT_RULE;
 	ret->window_from = firing->from;
+	ret->window_unsampled_ns = firing->unsampled_ns;
 	describe_rule(incidents, firing, &ret->rule);
 	if (!describe_target(incidents, firing->target, ret)) {
 		ret->limits.cpu = firing->cpu_limit;
@@ -318,6 +319,8 @@ static void copy_past(const struct incidents *incidents, struct open_incident *i
 		if (event.type == RING_EVENT_TICK && is_of_writer(incident, event.writer)) {
 			sample_window_tick(incident->window, event.time);
 			incident->followed = event.time;
+		} else if (event.type == RING_EVENT_HOLE && is_of_writer(incident, event.writer)) {
+			sample_window_hole(incident->window, &event.hole);
 		} else if (event.type == RING_EVENT_SAMPLE && event.id == request->target.id) {
 			sample_window_add(incident->window, event.time, event.sample);
 		} else if (event.type == RING_EVENT_GONE && event.id == request->target.id) {
@@ -654,6 +657,13 @@ void incidents_tick(struct incidents *incidents, mono_t at, uint32_t writer)
 static bool is_new(const struct incidents *incidents, const struct open_incident *incident)
 {
 	return mono_diff(incidents->tick, incident->followed) > 0;
+}
+
+void incidents_hole(struct incidents *incidents, const struct sampling_hole *hole)
+{
+	for (struct open_incident *incident = incidents->open; incident; incident = incident->next)
+		if (incident->window && is_of_writer(incident, incidents->writer) && is_new(incidents, incident))
+			sample_window_hole(incident->window, hole);
 }
 
 static bool is_of_target(const struct open_incident *incident, uint32_t id)

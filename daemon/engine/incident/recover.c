@@ -92,6 +92,7 @@ static void survey_event(struct survey *survey, const struct ring_event *event)
 		report->lost_pages += event->lost_pages;
 		survey->pages += event->lost_pages;
 		break;
+	case RING_EVENT_HOLE:
 	case RING_EVENT_TICK_END:
 		break;
 	}
@@ -133,8 +134,9 @@ static int close_recorder(struct recorder *recorder, const struct stats *stats, 
 	/* A live writer may have overtaken this walk where it had not overtaken the first. */
 	report->ticks = counts.ticks;
 	report->samples = counts.rows;
-	if (counts.damaged_pages > report->lost_pages)
-		report->lost_pages = counts.damaged_pages;
+	if (counts.coverage.lost_pages > report->lost_pages)
+		report->lost_pages = counts.coverage.lost_pages;
+	report->sampling = counts.coverage;
 
 	return r < 0 ? r : closed;
 }
@@ -188,12 +190,13 @@ static void describe_recovered(const struct ring *ring, const struct recover_rep
 	incident->window_to = report->to;
 	incident_text(incident->rule.name, sizeof incident->rule.name, "recovered");
 	incident_text(incident->target.name, sizeof incident->target.name, "all");
+	incident->coverage = report->sampling;
 	incident->coverage.want_before_ns = before_ns ? before_ns : (uint64_t)mono_diff(report->to, report->from);
 	incident->coverage.got_from_ns = mono_diff(report->from, report->to);
 	incident->coverage.ticks_got = report->ticks;
 	incident->coverage.samples = report->samples;
 	incident->coverage.ticks_expected = report->slots;
-	incident->coverage.gaps = report->hole_count;
+	incident->coverage.gaps = report->hole_count + report->sampling.holes;
 	incident->coverage.lost_pages = report->lost_pages;
 	incident->cost.interval_ns = ring_interval_ns(ring);
 	incident->cost.idle_ns = info.idle_ns;

@@ -28,8 +28,9 @@ struct recover_report {
 	uint64_t targets, gone; /* seen; of them ended */
 	uint64_t samples;
 	uint64_t lost_pages;
-	size_t hole_count;
+	size_t hole_count; /* what is missing of the ring */
 	struct recover_hole holes[RECOVER_HOLES_MAX];
+	struct sample_window_coverage sampling; /* holes: what the sampler missed */
 };
 
 /*

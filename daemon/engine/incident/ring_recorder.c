@@ -200,10 +200,17 @@ static int on_loss(struct recorder *recorder, const struct ring_event *event)
 	char json[64];
 	int len = snprintf(json, sizeof json, "{\"lost_pages\":%llu}", (unsigned long long)event->lost_pages);
 
-	recorder->counts.gaps++;
-	recorder->counts.damaged_pages += event->lost_pages;
+	recorder->counts.coverage.gaps++;
+	recorder->counts.coverage.lost_pages += event->lost_pages;
 
 	return stream_note(recorder->writer, "GAP", json, (size_t)len);
+}
+
+static int on_hole(struct recorder *recorder, const struct ring_event *event)
+{
+	sample_window_cover_hole(&event->hole, &recorder->counts.coverage);
+
+	return sample_stream_hole(recorder->writer, &event->hole, event->writer, recorder->options.start);
 }
 
 static int on_tick(struct recorder *recorder, mono_t at)
@@ -230,6 +237,8 @@ static int on_event(struct recorder *recorder, const struct ring_event *event)
 	switch (event->type) {
 	case RING_EVENT_TICK:
 		return on_tick(recorder, event->time);
+	case RING_EVENT_HOLE:
+		return recorder->done ? 0 : on_hole(recorder, event);
 	case RING_EVENT_SAMPLE:
 		return on_sample(recorder, event);
 	case RING_EVENT_TARGET:
@@ -384,16 +393,13 @@ static struct sample_window_coverage coverage_of(const struct full_recording *re
 						 const struct recorder_counts *counts)
 {
 	const struct full_recording_options *options = &recording->options;
-	struct sample_window_coverage coverage = {
-		.want_before_ns = options->before_ns,
-		.want_after_ns = options->after_ns,
-		.ticks_got = counts->ticks,
-		.samples = counts->rows,
-		.samples_dropped = counts->dropped,
-		.gaps = counts->gaps,
-		.lost_pages = counts->damaged_pages,
-	};
+	struct sample_window_coverage coverage = counts->coverage;
 
+	coverage.want_before_ns = options->before_ns;
+	coverage.want_after_ns = options->after_ns;
+	coverage.ticks_got = counts->ticks;
+	coverage.samples = counts->rows;
+	coverage.samples_dropped = counts->dropped;
 	sample_window_cover_ticks(options->fired, counts->first, counts->last, recording->interval_ns, &coverage);
 
 	return coverage;

@@ -42,12 +42,11 @@ struct recorder_options {
 
 struct recorder_counts {
 	uint64_t ticks, rows;
-	uint64_t targets;       /* seen */
-	uint64_t gone;          /* of them ended */
-	uint64_t dropped;       /* rows beyond max_bytes */
-	uint64_t gaps;          /* holes: the cursor was overtaken, or pages were damaged, */
-	uint64_t damaged_pages; /* so many in all */
-	mono_t first, last;     /* ticks; 0 with none */
+	uint64_t targets;                       /* seen */
+	uint64_t gone;                          /* of them ended */
+	uint64_t dropped;                       /* rows beyond max_bytes */
+	struct sample_window_coverage coverage; /* gaps, lost_pages, and what is counted of holes */
+	mono_t first, last;                     /* ticks; 0 with none */
 };
 
 /*

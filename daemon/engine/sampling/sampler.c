@@ -478,7 +478,8 @@ struct sampler {
 	struct schedule schedule;
 	struct budget budget;
 	struct stats stats;
-	bool resync; /* records were lost: show everything */
+	uint64_t missed_told; /* of stats.missed_slots: those that the ring knows of */
+	bool resync;          /* records were lost: show everything */
 	struct spsc_queue *commands, *returns;
 	struct option_handoff_box option_handoffs;
 	struct deadline_timer deadline_timer;
@@ -805,6 +806,13 @@ static void count_source(struct sampler *sampler)
 	sampler->stats.failed_reads = counters.failed_reads;
 }
 
+/* What was missed since the last tick, by a stop, by waiting, or by a collection that took too long. */
+static void publish_hole(struct sampler *sampler)
+{
+	note_put(sampler, ring_put_hole(sampler->writer, sampler->stats.missed_slots - sampler->missed_told));
+	sampler->missed_told = sampler->stats.missed_slots;
+}
+
 /* Asks for room for the longest records of every target. False: a reader holds the next page. */
 static bool begin_tick(struct sampler *sampler, mono_t now)
 {
@@ -825,6 +833,7 @@ static bool take_tick(struct sampler *sampler, mono_t now)
 		return false;
 
 	schedule_wake(&sampler->schedule, now);
+	publish_hole(sampler);
 	take_commands(sampler, now);
 	fill_source(sampler, now);
 	publish_all(sampler);
@@ -858,6 +867,7 @@ static void take_last_look(struct sampler *sampler)
 	if (!begin_tick(sampler, now))
 		return;
 
+	publish_hole(sampler);
 	take_commands(sampler, now); /* of a run that ends before its first tick */
 	source_read_all_now(sampler->source);
 	fill_source(sampler, now);

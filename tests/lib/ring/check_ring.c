@@ -520,6 +520,54 @@ START_TEST(a_cursor_for_one_target_passes_over_the_others)
 }
 END_TEST
 
+/* A tick after so many missed slots; those are of the fixture's interval. */
+static void write_tick_after_hole(uint64_t tick, uint64_t missed_slots, int expected)
+{
+	struct sample sample;
+
+	ck_assert_int_eq(ring_tick_begin(writer, fixture_time(tick), fixture_wall(tick), 0), 0);
+	ck_assert_int_eq(ring_put_hole(writer, missed_slots), expected);
+	fixture_sample(1, fixture_time(tick), &sample);
+	ck_assert_int_eq(ring_put_sample(writer, &targets[0].track, fixture_time(tick), &sample), 0);
+	ring_tick_end(writer, NULL);
+}
+
+START_TEST(a_hole_comes_before_the_samples_of_the_tick_that_ends_it)
+{
+	AUTO(ring_cursor_freep) struct ring_cursor *cursor = NULL;
+	struct ring_event event = { 0 };
+
+	write_tick_after_hole(0, 7, RING_UNCHANGED); /* nothing is missed before the first tick */
+	write_tick_after_hole(1, 0, RING_UNCHANGED);
+	write_tick_after_hole(2000, 1998, 0);
+	write_tick_after_hole(2001, 0, RING_UNCHANGED);
+
+	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
+	ring_cursor_only(cursor, 99); /* a cursor of one target is told, too */
+	for (uint64_t tick = 0; tick < 4; tick++) {
+		ck_assert_int_eq(ring_cursor_next(cursor, &event), 0);
+		ck_assert_int_eq(event.type, RING_EVENT_TICK);
+		ck_assert_int_eq(ring_cursor_next(cursor, &event), 0);
+		if (tick == 2) {
+			ck_assert_int_eq(event.type, RING_EVENT_HOLE);
+			ck_assert_uint_eq(event.time.ns, fixture_time(2000).ns);
+			ck_assert_uint_eq(event.hole.from.ns, fixture_time(1).ns);
+			ck_assert_uint_eq(event.hole.to.ns, fixture_time(2000).ns);
+			ck_assert_uint_eq(event.hole.missed_slots, 1998);
+			ck_assert_int_eq(ring_cursor_next(cursor, &event), 0);
+		}
+		ck_assert_int_eq(event.type, RING_EVENT_TICK_END);
+	}
+
+	struct fixture_tally tally;
+	fixture_read(ring, RING_OLDEST, &tally);
+	fixture_check(&tally);
+	ck_assert_uint_eq(tally.holes, 1);
+	ck_assert_uint_eq(tally.missed, 1998);
+	ck_assert_uint_eq(tally.samples, 4);
+}
+END_TEST
+
 START_TEST(a_description_that_changed_is_told_again)
 {
 	struct ring_cursor *cursor = NULL;
@@ -653,6 +701,7 @@ Suite *ring_suite(void)
 	tcase_add_test(tc, a_reader_at_the_newest_tick_gets_states_first);
 	tcase_add_test(tc, seek_skips_what_is_before);
 	tcase_add_test(tc, a_cursor_for_one_target_passes_over_the_others);
+	tcase_add_test(tc, a_hole_comes_before_the_samples_of_the_tick_that_ends_it);
 	tcase_add_test(tc, a_description_that_changed_is_told_again);
 	tcase_add_test(tc, a_tick_allocates_nothing);
 	tcase_add_test(tc, every_allocation_may_fail_once);

@@ -300,7 +300,7 @@ START_TEST(a_hole_is_noted_and_what_comes_after_it_is_right)
 	write_ticks(5, 5000); /* round the ring several times */
 	ck_assert_int_eq(recorder_pump(recorder), 0);
 	recorder_counts(recorder, &counts);
-	ck_assert_uint_gt(counts.damaged_pages, 0);
+	ck_assert_uint_gt(counts.coverage.lost_pages, 0);
 	ck_assert_int_eq(recorder_close(recorder, &stats), 0);
 
 	struct stream_reader_report report = read_back();
