@@ -453,13 +453,7 @@ static void start_control(struct daemon *daemon)
 
 static int open_spool(struct daemon *daemon)
 {
-	const struct config_incidents *incidents = &daemon->config->incidents;
-	struct retention_limits limits = {
-		.max_bytes = incidents->max_bytes,
-		.max_count = incidents->max_count,
-		.max_age_ns = incidents->max_age_ns,
-		.min_free_bytes = incidents->min_free_bytes,
-	};
+	struct retention_limits limits = retention_limits_of(daemon->config);
 	size_t swept = 0;
 	int r = spool_open(daemon->paths.incidents, &limits, &daemon->spool, &swept);
 	if (r < 0)

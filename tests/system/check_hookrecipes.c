@@ -91,7 +91,7 @@ static void run_recipe(const char *file, int32_t pid, int port)
 	ck_assert_int_eq(config_parse(&source, 1, &config, &error), 0);
 	ck_assert_int_eq(hook_plan_new(&config->targets[0], "memory", &plan), 0);
 	ck_assert_ptr_nonnull(plan);
-	ck_assert_int_eq(hooks_new(&clock, &hooks), 0);
+	ck_assert_int_eq(hooks_new(&clock, 0, &hooks), 0);
 
 	struct hooks_scene scene = {
 		.plan = plan,

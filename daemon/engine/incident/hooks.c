@@ -22,6 +22,7 @@
 #include "daemon/engine/incident/hooks.h"
 
 #include "daemon/engine/base/proc_read.h"
+#include "daemon/engine/base/thread.h"
 #include "lib/base/io.h"
 #include "lib/base/units.h"
 #include "lib/config/config.h"
@@ -52,6 +53,9 @@
 
 /* As in a login. Some programs close all possible descriptors, and the daemon's limit is high. */
 #define FILES_MAX 1024
+
+/* A command may still run so long when the daemon stops. */
+#define HOOKS_STOP_NS (2 * NS_PER_S)
 
 /* How long the end of a killed process is waited for. */
 #define UNKILLABLE_NS (5 * NS_PER_S)
@@ -102,6 +106,7 @@ struct hook_run {
 
 struct hooks {
 	struct clock clock;
+	uint64_t stop_ns;
 	int wake;
 	pthread_t thread;
 	bool running; /* the thread */
@@ -647,7 +652,7 @@ static void reap_abandoned(struct hooks *hooks)
 /* Does what is due of a run now. */
 static void check_run(struct hooks *hooks, struct hook_run *run, bool stopping)
 {
-	mono_t now = clock_mono(&hooks->clock), last = mono_add(now, HOOKS_STOP_NS);
+	mono_t now = clock_mono(&hooks->clock), last = mono_add(now, hooks->stop_ns);
 	siginfo_t how = { 0 };
 
 	if (run->has_proc) {
@@ -754,7 +759,7 @@ static void wake_thread(struct hooks *hooks)
 	(void)!write(hooks->wake, &(uint64_t){ 1 }, sizeof(uint64_t));
 }
 
-int hooks_new(const struct clock *clock, struct hooks **ret)
+int hooks_new(const struct clock *clock, uint64_t stop_ns, struct hooks **ret)
 {
 	struct hooks *hooks = calloc(1, sizeof *hooks);
 
@@ -762,6 +767,7 @@ int hooks_new(const struct clock *clock, struct hooks **ret)
 		return -ENOMEM;
 
 	hooks->clock = *clock;
+	hooks->stop_ns = stop_ns ? stop_ns : HOOKS_STOP_NS;
 	pthread_mutex_init(&hooks->lock, NULL);
 	hooks->buffer = malloc(READ_BYTES);
 	hooks->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -804,7 +810,6 @@ void hooks_free(struct hooks *hooks)
 
 static int start_thread(struct hooks *hooks)
 {
-	sigset_t all, before;
 	int r;
 
 	if (hooks->running)
@@ -812,13 +817,10 @@ static int start_thread(struct hooks *hooks)
 
 	/* Some parents leave SIGCHLD ignored: the kernel would discard the exit status. */
 	signal(SIGCHLD, SIG_DFL);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(&hooks->thread, NULL, run_thread, hooks);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	r = thread_start(&hooks->thread, run_thread, hooks);
 	hooks->running = r == 0;
 
-	return -r;
+	return r;
 }
 
 int hooks_start(struct hooks *hooks, const struct hooks_scene *scene, struct hook_run **ret)

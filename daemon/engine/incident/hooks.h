@@ -24,8 +24,7 @@ struct config_target;
 /* Processes at once. Further commands are refused: each takes memory. */
 #define HOOKS_AT_ONCE 4
 
-/* How long a command may still run when the daemon stops, and between SIGTERM and SIGKILL. */
-#define HOOKS_STOP_NS (2 * NS_PER_S)
+/* Between SIGTERM and SIGKILL. */
 #define HOOKS_GRACE_NS (1 * NS_PER_S)
 
 struct hook_plan; /* the commands of one incident, copied from the configuration */
@@ -42,13 +41,16 @@ CLEANUP(hook_plan, free);
 /* Adds a record for each command to an incident: not run, and why. */
 void hook_plan_refuse(const struct hook_plan *plan, const char *why, struct incident *incident);
 
-/* The thread is started with the first command. 0; -ENOMEM; -errno. */
-int hooks_new(const struct clock *clock, struct hooks **ret);
+/*
+ * stop_ns: how long a command may still run after hooks_stop; 0: 2 s. The thread is started with
+ * the first command. 0; -ENOMEM; -errno.
+ */
+int hooks_new(const struct clock *clock, uint64_t stop_ns, struct hooks **ret);
 
 /* Waits for what runs: call hooks_stop first. NULL is fine. */
 void hooks_free(struct hooks *hooks);
 
-/* What runs is given HOOKS_STOP_NS; nothing more is started. Any thread. */
+/* What runs is given stop_ns; nothing more is started. Any thread. */
 void hooks_stop(struct hooks *hooks);
 
 /* The plan, dirfd and what done needs must outlive the run; the rest is copied. */

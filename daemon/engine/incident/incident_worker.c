@@ -26,6 +26,7 @@
 
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/log.h"
+#include "daemon/engine/base/thread.h"
 #include "daemon/engine/incident/capture.h"
 #include "daemon/engine/incident/hooks.h"
 #include "daemon/engine/incident/ring_recorder.h"
@@ -44,7 +45,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -1039,7 +1039,6 @@ void incident_worker_enforce(struct incident_worker *worker)
 int incident_worker_new(struct session *session, struct spool *spool, uint64_t stuck_ns, struct incident_worker **ret)
 {
 	struct incident_worker *worker = calloc(1, sizeof *worker);
-	sigset_t all, before;
 	int r;
 
 	if (!worker)
@@ -1051,37 +1050,22 @@ int incident_worker_new(struct session *session, struct spool *spool, uint64_t s
 	worker->enforce = (struct job){ .kind = JOB_ENFORCE };
 	worker->clock = real_clock();
 	steady_clock_look(&worker->steady, clock_mono(&worker->clock), clock_wall(&worker->clock));
-	r = hooks_new(&worker->clock, &worker->hooks);
+	r = hooks_new(&worker->clock, stuck_ns, &worker->hooks);
 	if (r < 0) {
 		free(worker);
 		return r;
 	}
 	queue_init(&worker->queue);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(&worker->thread, NULL, run_worker, worker);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	r = thread_start(&worker->thread, run_worker, worker);
 	worker->running = r == 0;
-	if (r != 0) {
+	if (r < 0) {
 		incident_worker_free(worker);
-		return -r;
+		return r;
 	}
 	*ret = worker;
 
 	return 0;
-}
-
-/* Waits for the thread for so long. True: it has ended. */
-static bool join_worker(struct incident_worker *worker, uint64_t wait_ns)
-{
-	wall_t until = { clock_wall(&worker->clock).ns + wait_ns };
-	struct timespec deadline = { .tv_sec = (time_t)(until.ns / NS_PER_S), .tv_nsec = (long)(until.ns % NS_PER_S) };
-
-	if (wait_ns == 0)
-		return pthread_tryjoin_np(worker->thread, NULL) == 0;
-
-	return pthread_timedjoin_np(worker->thread, NULL, &deadline) == 0;
 }
 
 /* Waits for the thread as long as no job takes longer than stuck_ns. True: it has ended. */
@@ -1089,7 +1073,7 @@ static bool await_worker(struct incident_worker *worker)
 {
 	mono_t since = clock_mono(&worker->clock); /* when its job was begun, or the wait, if that was later */
 
-	while (!join_worker(worker, STUCK_CHECK_NS)) {
+	while (!thread_join_within(worker->thread, STUCK_CHECK_NS)) {
 		mono_t busy = incident_worker_busy_since(worker), now = clock_mono(&worker->clock);
 
 		if (busy.ns == 0 || mono_diff(busy, since) > 0)
@@ -1107,7 +1091,7 @@ bool incident_worker_stop(struct incident_worker *worker)
 		return true;
 
 	if (worker->abandoned) {
-		worker->running = !join_worker(worker, 0);
+		worker->running = !thread_join_within(worker->thread, 0);
 		return !worker->running;
 	}
 	hooks_stop(worker->hooks);

@@ -779,12 +779,7 @@ bool incidents_free(struct incidents *incidents)
 
 void incidents_reload(struct incidents *incidents, const struct config *config)
 {
-	struct retention_limits limits = {
-		.max_bytes = config->incidents.max_bytes,
-		.max_count = config->incidents.max_count,
-		.max_age_ns = config->incidents.max_age_ns,
-		.min_free_bytes = config->incidents.min_free_bytes,
-	};
+	struct retention_limits limits = retention_limits_of(config);
 
 	incidents->options.config = config;
 	incidents->space.checked = (mono_t){ 0 };

@@ -32,6 +32,7 @@
 #include "lib/base/map.h"
 #include "lib/base/text.h"
 #include "lib/base/units.h"
+#include "lib/config/config.h"
 #include "lib/incident/manifest.h"
 #include "lib/stream/stream.h"
 
@@ -483,6 +484,16 @@ static enum retention_reason reason_to_remove(const struct excess *excess)
 }
 
 /* min_free_bytes and next_bytes. */
+struct retention_limits retention_limits_of(const struct config *config)
+{
+	return (struct retention_limits){
+		.max_bytes = config->incidents.max_bytes,
+		.max_count = config->incidents.max_count,
+		.max_age_ns = config->incidents.max_age_ns,
+		.min_free_bytes = config->incidents.min_free_bytes,
+	};
+}
+
 static uint64_t wanted_free_bytes(const struct retention_limits *limits)
 {
 	uint64_t bytes;

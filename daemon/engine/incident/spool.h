@@ -20,6 +20,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct config;
+
 /* Behind the name of a directory that is being written, or removed. */
 #define SPOOL_DIRECTORY_SUFFIX ".tmp"
 
@@ -43,6 +45,9 @@ struct retention_limits {
 	uint64_t min_free_bytes; /* of the file system, left for others */
 	uint64_t next_bytes;     /* and for the next incident */
 };
+
+/* Those of the configuration; next_bytes is 0. */
+struct retention_limits retention_limits_of(const struct config *config);
 
 /* A sealed incident. */
 struct retention_entry {

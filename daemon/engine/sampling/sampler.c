@@ -26,6 +26,7 @@
 #include "daemon/engine/sampling/sampler.h"
 
 #include "daemon/engine/base/clocks.h"
+#include "daemon/engine/base/thread.h"
 #include "lib/base/base.h"
 #include "lib/config/config.h"
 #include "lib/model/pacing.h"
@@ -38,7 +39,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -929,19 +929,14 @@ static void sampler_sit(struct sampler *sampler, const struct sampler_seat *seat
 
 static int sampler_start(struct sampler *sampler)
 {
-	sigset_t all, before;
 	int r;
 
-	/* Signals are for the main thread. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
 	atomic_store(&sampler->stop, false);
 	deadline_timer_beat(&sampler->deadline_timer, clock_mono(&sampler->deadline_timer.clock));
-	r = pthread_create(&sampler->thread, NULL, run, sampler);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	r = thread_start(&sampler->thread, run, sampler);
 	sampler->running = r == 0;
 
-	return -r;
+	return r;
 }
 
 struct samplers {

@@ -14,6 +14,7 @@
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/perf_events.h"
 #include "daemon/engine/base/proc_read.h"
+#include "daemon/engine/base/thread.h"
 #include "daemon/engine/stacks/stack_source.h"
 #include "daemon/engine/stacks/thread_events.h"
 #include "lib/base/map.h"
@@ -23,7 +24,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -1503,15 +1503,10 @@ static int open_resources(struct stack_recorder *recorder, const struct stack_re
 
 static int start_thread(struct stack_recorder *recorder)
 {
-	sigset_t all, before;
-	int r;
+	int r = thread_start(&recorder->thread, recorder_thread, recorder);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(&recorder->thread, NULL, recorder_thread, recorder);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (r != 0)
-		return -r;
+	if (r < 0)
+		return r;
 	recorder->running = true;
 	pthread_setname_np(recorder->thread, "stacks");
 	return 0;

@@ -37,6 +37,7 @@
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/base/proc_read.h"
+#include "daemon/engine/base/thread.h"
 #include "daemon/engine/stacks/stack_recorder.h"
 #include "daemon/engine/stacks/thread_selection.h"
 #include "daemon/engine/targets/baseline.h"
@@ -54,7 +55,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -1784,7 +1784,6 @@ static void *discovery_run(void *argument)
 
 int discovery_start(struct discovery *discovery, bool subscribe_first)
 {
-	sigset_t all, before;
 	int r;
 
 	if (discovery->running)
@@ -1795,28 +1794,22 @@ int discovery_start(struct discovery *discovery, bool subscribe_first)
 		fair_mutex_leave(&discovery->lock);
 	}
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
 	discovery->stop = false;
-	r = pthread_create(&discovery->thread, NULL, discovery_run, discovery);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	r = thread_start(&discovery->thread, discovery_run, discovery);
 	discovery->running = r == 0;
 
-	return -r;
+	return r;
 }
 
 /* Waits for the end of the thread, once; later only asks. True: it has ended. */
 static bool join_thread(struct discovery *discovery)
 {
-	struct clock clock = real_clock();
 	uint64_t wait_ns = discovery->config->stuck_ns ? discovery->config->stuck_ns : STOP_NS;
-	wall_t until = { clock_wall(&clock).ns + wait_ns };
-	struct timespec deadline = { .tv_sec = (time_t)(until.ns / NS_PER_S), .tv_nsec = (long)(until.ns % NS_PER_S) };
 
-	if (discovery->abandoned)
-		return pthread_tryjoin_np(discovery->thread, NULL) == 0;
-	if (pthread_timedjoin_np(discovery->thread, NULL, &deadline) == 0)
+	if (thread_join_within(discovery->thread, discovery->abandoned ? 0 : wait_ns))
 		return true;
+	if (discovery->abandoned)
+		return false;
 
 	log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_THREAD_STUCK, .thread = "discovery" },
 		  "discovery blocks in a read of /proc: not waiting for it any longer");

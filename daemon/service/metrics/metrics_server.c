@@ -17,6 +17,7 @@
  */
 #include "daemon/service/metrics/metrics_server.h"
 
+#include "daemon/engine/base/thread.h"
 #include "lib/base/units.h"
 
 #include <arpa/inet.h>
@@ -144,20 +145,6 @@ static void *write_pages(void *arg)
 	return NULL;
 }
 
-/* Signals are for the main thread. */
-static int start_writer(struct metrics_file *metrics_file)
-{
-	sigset_t all, before;
-	int r;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = -pthread_create(&metrics_file->thread, NULL, write_pages, metrics_file);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-
-	return r;
-}
-
 static int name_files(struct metrics_file *metrics_file, const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -189,7 +176,7 @@ int metrics_file_new(const char *path, struct metrics_file **ret)
 	pthread_condattr_destroy(&attributes);
 	r = name_files(metrics_file, path);
 	if (r == 0)
-		r = start_writer(metrics_file);
+		r = thread_start(&metrics_file->thread, write_pages, metrics_file);
 	if (r < 0) {
 		free_metrics_file(metrics_file);
 		return r;

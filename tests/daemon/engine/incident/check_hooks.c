@@ -40,7 +40,7 @@ static void setup(void)
 	scene_directory(directory);
 	dirfd_of = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	ck_assert_int_ge(dirfd_of, 0);
-	ck_assert_int_eq(hooks_new(&the_clock, &hooks), 0);
+	ck_assert_int_eq(hooks_new(&the_clock, 0, &hooks), 0);
 }
 
 static void teardown(void)
@@ -439,10 +439,11 @@ START_TEST(when_the_daemon_stops_what_runs_is_ended_and_nothing_more_begins)
 {
 	begin(&ones[0], "[" SH("a", "echo here > there; sleep 1000", "") "," SH("b", "true", "") "]", "memory-a", 0);
 	scene_wait_for(faccessat(dirfd_of, "there", F_OK, 0) == 0);
+	hooks->stop_ns = 100 * NS_PER_MS; /* read by the thread once it is told to stop */
 	hooks_stop(hooks);
 	wait_for(&ones[0]);
 	ck_assert_str_eq(ones[0].incident.captures[0].why, "ended because the daemon was stopped");
-	ck_assert_uint_ge(ones[0].incident.captures[0].duration_ns, HOOKS_STOP_NS);
+	ck_assert_uint_ge(ones[0].incident.captures[0].duration_ns, hooks->stop_ns);
 	ck_assert_int_eq(ones[0].incident.captures[1].status, INCIDENT_CAPTURE_SKIPPED);
 	ck_assert_str_eq(ones[0].incident.captures[1].why, "the daemon was being stopped");
 }
@@ -520,7 +521,7 @@ START_TEST(whatever_allocation_fails_nothing_is_left)
 		struct hooks *more = NULL;
 
 		torture_arm(n);
-		int r = hooks_new(&the_clock, &more);
+		int r = hooks_new(&the_clock, 0, &more);
 
 		injected = torture_disarm();
 		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
