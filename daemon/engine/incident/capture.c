@@ -16,6 +16,7 @@
  */
 #include "daemon/engine/incident/capture.h"
 
+#include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/proc_read.h"
 #include "daemon/engine/incident/incident_request.h"
 #include "daemon/engine/session/session.h"
@@ -44,6 +45,15 @@
 
 #define CAPTURE_BYTES_MAX (1u << 20)
 
+/*
+ * CPU time of all captures of one snapshot: 60 GiB of memory in small pages, 50,000 threads, or
+ * 80,000 processes. What is left is left out, and the file and its record say so.
+ */
+#define CAPTURE_CPU_MS 250
+#define LEFT_OUT "left out: the captures of a snapshot take at most " STRINGIFY(CAPTURE_CPU_MS) " ms of CPU time"
+#define STRINGIFY(number) STRINGIFY_EXPANDED(number)
+#define STRINGIFY_EXPANDED(number) #number
+
 /* The captures of the second snapshot: those whose content changes within seconds. */
 #define CAPTURE_AGAIN (CONFIG_CAPTURE_THREADS | CONFIG_CAPTURE_STATUS | CONFIG_CAPTURE_SMAPS)
 
@@ -65,6 +75,7 @@ struct capture_context {
 	const struct capture_member *members;
 	size_t member_count;              /* at most CAPTURE_MEMBERS_MAX */
 	const struct busy_snapshot *busy; /* a scan of /proc some seconds ago; NULL: none */
+	uint64_t cpu_end_ns;              /* CPU time of the thread at which it stops */
 	mono_t fired;                     /* records hold the time since it; 0: they do not */
 	bool again;                       /* the second snapshot */
 };
@@ -74,8 +85,9 @@ struct capture_context {
 /* {.buffer.max = ...} is ready for use. Beyond the limit or without memory, text is dropped. */
 struct capture_text {
 	struct buffer buffer;
-	bool cut;  /* something was dropped because of the limit */
-	int error; /* -ENOMEM, or why a source could not be read: nothing is saved */
+	bool cut;      /* something was dropped because of the limit */
+	bool left_out; /* something was not read because the CPU time was used up */
+	int error;     /* -ENOMEM, or why a source could not be read: nothing is saved */
 };
 
 #define PIECE_BYTES 256 /* escaped at a time: four times as much at worst */
@@ -217,13 +229,27 @@ static void capture_text_release(struct capture_text *text)
 typedef int member_fn(const struct capture_context *context, const struct capture_member *member,
 		      struct capture_text *text);
 
+static bool is_out_of_time(const struct capture_context *context, struct capture_text *text)
+{
+	text->left_out |= real_clock_thread_cpu() >= context->cpu_end_ns;
+	return text->left_out;
+}
+
+static int leave_out(const struct capture_member *member, struct capture_text *text)
+{
+	text->left_out = true;
+	capture_printf(text, "# process %d is " LEFT_OUT "\n", member->pid);
+	return 0;
+}
+
 static int each_member(const struct capture_context *context, struct capture_text *text, member_fn *visit)
 {
 	int error = -ESRCH;
 	bool any = false;
 
 	for (size_t i = 0; i < context->member_count; i++) {
-		int r = visit(context, &context->members[i], text);
+		const struct capture_member *member = &context->members[i];
+		int r = is_out_of_time(context, text) ? leave_out(member, text) : visit(context, member, text);
 
 		if (r == -ESRCH)
 			capture_printf(text, "# process %d has exited\n", context->members[i].pid);
@@ -475,6 +501,10 @@ static int collect_threads(const struct capture_context *context, struct capture
 		AUTO_FREE struct thread_snapshot *snapshot = NULL;
 		int r;
 
+		if (is_out_of_time(context, text)) {
+			leave_out(member, text);
+			continue;
+		}
 		r = thread_snapshot_take(context->procfd, member->pid, member->start_ticks, clock_mono(context->clock),
 					 &snapshot);
 		/* The uptime is read after the threads: none is younger. */
@@ -487,7 +517,7 @@ static int collect_threads(const struct capture_context *context, struct capture
 		if (r < 0)
 			error = r;
 	}
-	return table->count > 0 ? 0 : error;
+	return table->count > 0 || text->left_out ? 0 : error;
 }
 
 static int capture_threads(const struct capture_context *context, struct capture_text *text)
@@ -532,7 +562,9 @@ static int compare_weight(const void *a, const void *b)
 								  : footprint(left->record) < footprint(right->record);
 }
 
-static void print_mapping(struct capture_text *text, int32_t pid, const struct maps_row *row, bool compared)
+enum { KNOWN_PSS = 1, KNOWN_GROWTH = 2, KNOWN_PSS_GROWTH = 4 };
+
+static void print_mapping(struct capture_text *text, int32_t pid, const struct maps_row *row, unsigned known)
 {
 	static const struct maps_record none;
 	const struct maps_record *record = row->record, *before = row->before ? row->before : &none;
@@ -541,17 +573,50 @@ static void print_mapping(struct capture_text *text, int32_t pid, const struct m
 	capture_put_word(text, record->name, strlen(record->name));
 	capture_printf(text, "\t");
 	capture_put_word(text, record->permissions, strlen(record->permissions));
-	capture_printf(text, "\t%u\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64, record->mappings,
-		       record->rss_bytes, record->pss_bytes, record->private_dirty_bytes, record->swap_bytes);
-	if (compared)
-		capture_printf(text, "\t%+" PRId64 "\t%+" PRId64 "\t%+" PRId64 "\t%+" PRId64,
-			       (int64_t)(record->rss_bytes - before->rss_bytes),
-			       (int64_t)(record->pss_bytes - before->pss_bytes),
-			       (int64_t)(record->private_dirty_bytes - before->private_dirty_bytes),
-			       (int64_t)(record->swap_bytes - before->swap_bytes));
+	capture_printf(text, "\t%u\t%" PRIu64, record->mappings, record->rss_bytes);
+	if (known & KNOWN_PSS)
+		capture_printf(text, "\t%" PRIu64 "\t%" PRIu64, record->pss_bytes, record->private_dirty_bytes);
 	else
-		capture_printf(text, "\t\t\t\t");
-	capture_printf(text, "\n");
+		capture_printf(text, "\t\t");
+	capture_printf(text, "\t%" PRIu64, record->swap_bytes);
+	if (!(known & KNOWN_GROWTH)) {
+		capture_printf(text, "\t\t\t\t\n");
+		return;
+	}
+	capture_printf(text, "\t%+" PRId64, (int64_t)(record->rss_bytes - before->rss_bytes));
+	if (known & KNOWN_PSS_GROWTH)
+		capture_printf(text, "\t%+" PRId64 "\t%+" PRId64, (int64_t)(record->pss_bytes - before->pss_bytes),
+			       (int64_t)(record->private_dirty_bytes - before->private_dirty_bytes));
+	else
+		capture_printf(text, "\t\t");
+	capture_printf(text, "\t%+" PRId64 "\n", (int64_t)(record->swap_bytes - before->swap_bytes));
+}
+
+/* What of the columns is not known is left empty. */
+static unsigned say_what_is_known(const struct capture_member *member, const struct maps_snapshot *now,
+				  struct capture_text *text)
+{
+	const struct maps_snapshot *before = member->maps;
+	unsigned known = now->by_pages ? 0 : KNOWN_PSS;
+
+	if (!before)
+		capture_printf(text, "# process %d: no baseline: growth is not known, largest first\n", member->pid);
+	else if (before->left_out)
+		capture_printf(text,
+			       "# process %d: no baseline, since it has more memory than can be read in passing:"
+			       " growth is not known, largest first\n",
+			       member->pid);
+	else
+		capture_printf(text, "# process %d: growth within the last %.1f s\n", member->pid,
+			       ns_to_ms(growth(now->taken.ns, before->taken.ns)) / 1000);
+	if (before && !before->left_out)
+		known |= KNOWN_GROWTH | (known && !before->by_pages ? KNOWN_PSS_GROWTH : 0);
+	if (now->by_pages)
+		capture_printf(text,
+			       "# process %d: its smaps was not read, which would have held it up:"
+			       " pss and private_dirty are not known\n",
+			       member->pid);
+	return known;
 }
 
 static int maps_of(const struct capture_context *context, const struct capture_member *member,
@@ -559,30 +624,31 @@ static int maps_of(const struct capture_context *context, const struct capture_m
 {
 	AUTO_FREE struct maps_snapshot *now = NULL;
 	AUTO_FREE struct maps_row *rows = NULL;
+	uint64_t cpu_ns = real_clock_thread_cpu();
+	unsigned known;
 	int r;
 
-	r = maps_snapshot_take(context->procfd, member->pid, member->start_ticks, clock_mono(context->clock), &now);
+	r = maps_snapshot_take(context->procfd, member->pid, member->start_ticks, clock_mono(context->clock),
+			       context->cpu_end_ns > cpu_ns ? context->cpu_end_ns - cpu_ns : 0, &now);
 	if (r < 0)
 		return r;
+	if (now->left_out)
+		return leave_out(member, text);
 	rows = calloc(now->count + 1, sizeof(*rows));
 	if (!rows)
 		return -ENOMEM;
 
+	known = say_what_is_known(member, now, text);
 	for (size_t i = 0; i < now->count; i++) {
 		const struct maps_record *record = &now->records[i];
-		const struct maps_record *before = member->maps ? maps_snapshot_find(member->maps, record) : NULL;
+		const struct maps_record *before =
+			known & KNOWN_GROWTH ? maps_snapshot_find(member->maps, record) : NULL;
 
 		rows[i] = (struct maps_row){ record, before, footprint(record) - footprint(before) };
 	}
 	qsort(rows, now->count, sizeof(rows[0]), compare_weight);
-
-	if (member->maps)
-		capture_printf(text, "# process %d: growth within the last %.1f s\n", member->pid,
-			       ns_to_ms(growth(now->taken.ns, member->maps->taken.ns)) / 1000);
-	else
-		capture_printf(text, "# process %d: no baseline: growth is not known, largest first\n", member->pid);
 	for (size_t i = 0; i < now->count; i++)
-		print_mapping(text, member->pid, &rows[i], member->maps != NULL);
+		print_mapping(text, member->pid, &rows[i], known);
 	return 0;
 }
 
@@ -826,6 +892,7 @@ struct ranking {
 	struct busy_row *rows;
 	size_t count, room;
 	size_t processes;
+	uint64_t cpu_end_ns; /* of the context */
 };
 
 static uint64_t ticks_since(const struct busy_snapshot *before, const struct procfs_stat *stat)
@@ -840,6 +907,8 @@ static int rank_process(void *ctx, const struct procfs_stat *stat)
 	uint64_t ticks = ticks_since(ranking->before, stat);
 	size_t at = ranking->count, name_len;
 
+	if (real_clock_thread_cpu() >= ranking->cpu_end_ns)
+		return 1;
 	ranking->processes++;
 	while (at > 0 && ranking->rows[at - 1].ticks < ticks)
 		at--;
@@ -873,7 +942,9 @@ static void print_busy(struct capture_text *text, const struct busy_row *row, ui
 static int add_busiest(const struct capture_context *context, struct capture_text *text)
 {
 	struct busy_row rows[BUSIEST];
-	struct ranking ranking = { .before = context->busy, .rows = rows, .room = BUSIEST };
+	struct ranking ranking = {
+		.before = context->busy, .rows = rows, .room = BUSIEST, .cpu_end_ns = context->cpu_end_ns
+	};
 	mono_t now = clock_mono(context->clock);
 	uint64_t since_ns = context->busy ? growth(now.ns, context->busy->taken.ns) : 0;
 	int r;
@@ -881,6 +952,8 @@ static int add_busiest(const struct capture_context *context, struct capture_tex
 	r = busy_snapshot_scan(context->procfd, rank_process, &ranking);
 	if (r < 0)
 		return r;
+	if (r > 0)
+		text->left_out = true;
 	if (context->busy)
 		capture_printf(text, "# the busiest of %zu processes within the last %.1f s; 100 percent is one core\n",
 			       ranking.processes, (double)since_ns / (double)NS_PER_S);
@@ -981,7 +1054,7 @@ static size_t choose_busiest(const struct capture_context *context, const int32_
 {
 	AUTO_FREE int32_t *own = NULL;
 	struct busy_row rows[CAPTURE_MEMBERS_MAX];
-	struct ranking ranking = { .before = context->busy, .rows = rows };
+	struct ranking ranking = { .before = context->busy, .rows = rows, .cpu_end_ns = context->cpu_end_ns };
 
 	ranking.room = cap < CAPTURE_MEMBERS_MAX ? cap : CAPTURE_MEMBERS_MAX;
 	if (pid_count == 0 && context->target->kind == TARGET_CGROUP) {
@@ -1010,8 +1083,8 @@ struct capture {
 };
 
 /*
- * In the order of taking: what vanishes first comes first, what stops the target (reading smaps
- * holds its mmap lock) comes last.
+ * In the order of taking: what vanishes first comes first, what takes longest, and the mmap lock of
+ * the target (maps_snapshot.h), comes last.
  */
 static const struct capture capture_table[] = {
 	{ CONFIG_CAPTURE_THREADS, "threads.tsv", "threads.again.tsv", capture_threads },
@@ -1034,8 +1107,8 @@ static int write_capture(const struct capture_context *context, const struct cap
 
 	*ret_collected = true;
 	r = capture_text_save(&text, dirfd, ret->file, &ret->bytes);
-	if (r == 0 && text.cut)
-		incident_text(ret->why, sizeof(ret->why), "cut: there was more");
+	if (r == 0 && (text.cut || text.left_out))
+		incident_text(ret->why, sizeof(ret->why), text.cut ? "cut: there was more" : "in part " LEFT_OUT);
 	return r;
 }
 
@@ -1211,6 +1284,7 @@ static void fill_snapshot(const struct capture_options *options, struct snapshot
 			.target = &request->target,
 			.limits = &request->info.limits,
 			.members = snapshot->members,
+			.cpu_end_ns = real_clock_thread_cpu() + CAPTURE_CPU_MS * NS_PER_MS,
 			.fired = request->fired,
 			.again = options->again,
 		},

@@ -1,14 +1,9 @@
 /*
- * baseline.c: snapshots of all processes, of the mappings of one, and of its threads; and the
- * baselines: two busy snapshots, the last whole one and the one being built, and a map of watched
- * processes.
+ * baseline.c: snapshots of all processes and of the threads of one; and the baselines: two busy
+ * snapshots, the last whole one and the one being built, and a map of watched processes.
  *
  * Busy snapshots: three numbers per process in one array. The kernel lists /proc by ascending pid,
  * so the array is mostly sorted already.
- *
- * Mappings: smaps of a large process has megabytes, so it is never kept: it is read in pieces, line
- * by line, into one record per name. A record is searched for from the last one that was found:
- * mappings of one file are adjacent.
  *
  * Threads: stat counts in ticks of 10 ms, so over a second it tells one percent from two; schedstat
  * has nanoseconds but no split into user and system. Both are read; without schedstat the sum of
@@ -20,12 +15,12 @@
  */
 #include "daemon/engine/targets/baseline.h"
 
+#include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/proc_read.h"
 #include "lib/base/io.h"
 #include "lib/base/map.h"
 #include "lib/base/text.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -184,196 +179,6 @@ int busy_snapshot_scan(int procfd, int (*visit)(void *ctx, const struct procfs_s
 	struct stat_scan scan = { procfd, visit, ctx };
 
 	return directory_list_each(procfd, visit_process, &scan);
-}
-
-/* ---- snapshots of mappings ---- */
-
-#define PIECE_BYTES 65536
-#define OTHER "[other]"
-#define ANONYMOUS "[anon]"
-#define MAPPINGS_MAX 262144 /* four times the kernel's default limit, vm.max_map_count */
-
-struct smaps_reader {
-	struct maps_snapshot *snapshot; /* with room for MAPS_SNAPSHOT_MAX records */
-	size_t current;                 /* record of the mapping whose lines are being read */
-	uint32_t mappings;
-};
-
-const struct maps_record *maps_snapshot_find(const struct maps_snapshot *snapshot, const struct maps_record *like)
-{
-	for (size_t i = 0; i < snapshot->count; i++)
-		if (strcmp(snapshot->records[i].name, like->name) == 0 &&
-		    strcmp(snapshot->records[i].permissions, like->permissions) == 0)
-			return &snapshot->records[i];
-	return NULL;
-}
-
-/* The end of a long path says more than its beginning. */
-static void set_name(struct maps_record *record, const char *name, size_t len)
-{
-	size_t cap = sizeof(record->name) - 1;
-
-	if (len > cap) {
-		name += len - cap;
-		len = cap;
-	}
-	memcpy(record->name, name, len);
-	record->name[len] = '\0';
-}
-
-/* The record of this name, new if needed; the last record takes all that have no room. */
-static size_t maps_snapshot_find_or_add_watched(struct maps_snapshot *snapshot, size_t current,
-						const struct maps_record *like)
-{
-	const struct maps_record *found = NULL;
-
-	if (current < snapshot->count && strcmp(snapshot->records[current].name, like->name) == 0 &&
-	    strcmp(snapshot->records[current].permissions, like->permissions) == 0)
-		return current;
-	found = maps_snapshot_find(snapshot, like);
-	if (found)
-		return (size_t)(found - snapshot->records);
-	if (snapshot->count == MAPS_SNAPSHOT_MAX)
-		return MAPS_SNAPSHOT_MAX - 1;
-	snapshot->records[snapshot->count] = *like;
-	if (snapshot->count == MAPS_SNAPSHOT_MAX - 1) {
-		set_name(&snapshot->records[snapshot->count], OTHER, sizeof(OTHER) - 1);
-		snapshot->records[snapshot->count].permissions[0] = '\0';
-	}
-	return snapshot->count++;
-}
-
-static const char *skip_field(const char *at, const char *end)
-{
-	while (at < end && *at != ' ')
-		at++;
-	while (at < end && *at == ' ')
-		at++;
-	return at;
-}
-
-/* "7f10c8a00000-7f10c8a22000 r--p 00000000 08:01 1835  /usr/lib/libc.so.6"; anonymous: no name. */
-static void take_header(struct smaps_reader *reader, const char *line, size_t len)
-{
-	const char *end = line + len, *at = line, *permissions;
-	struct maps_record like = { 0 };
-
-	while (at < end && isxdigit((unsigned char)*at))
-		at++;
-	if (at == line || at == end || *at != '-')
-		return;
-	permissions = skip_field(at, end);
-	if (end - permissions < 4)
-		return;
-	memcpy(like.permissions, permissions, 4);
-	at = permissions;
-	for (int field = 0; field < 4; field++)
-		at = skip_field(at, end);
-	if (at < end)
-		set_name(&like, at, (size_t)(end - at));
-	else
-		set_name(&like, ANONYMOUS, sizeof(ANONYMOUS) - 1);
-
-	reader->current = maps_snapshot_find_or_add_watched(reader->snapshot, reader->current, &like);
-	reader->snapshot->records[reader->current].mappings++;
-	reader->mappings++;
-}
-
-/* "Rss:                 132 kB", with its newline. */
-static void take_amount(struct smaps_reader *reader, const char *line, size_t len)
-{
-	struct maps_record *record = &reader->snapshot->records[reader->current];
-	uint64_t bytes;
-
-	if (reader->mappings == 0)
-		return;
-	if (procfs_kb_parse(line, len, "Rss", &bytes) == 0)
-		record->rss_bytes += bytes;
-	else if (procfs_kb_parse(line, len, "Pss", &bytes) == 0)
-		record->pss_bytes += bytes;
-	else if (procfs_kb_parse(line, len, "Private_Dirty", &bytes) == 0)
-		record->private_dirty_bytes += bytes;
-	else if (procfs_kb_parse(line, len, "Swap", &bytes) == 0)
-		record->swap_bytes += bytes;
-}
-
-/* Takes the whole lines of text; returns how many bytes they are. */
-static size_t take_lines(struct smaps_reader *reader, const char *text, size_t len)
-{
-	size_t used = 0;
-
-	for (;;) {
-		const char *line = text + used, *newline = memchr(line, '\n', len - used);
-		size_t line_len;
-
-		if (!newline)
-			return used;
-		line_len = (size_t)(newline - line);
-		/* Names of amounts begin with a capital, addresses with a digit or "a" to "f". */
-		if (line_len > 0 && isupper((unsigned char)*line))
-			take_amount(reader, line, line_len + 1);
-		else
-			take_header(reader, line, line_len);
-		used += line_len + 1;
-	}
-}
-
-static int read_smaps(int fd, struct smaps_reader *reader)
-{
-	AUTO_FREE char *text = malloc(PIECE_BYTES);
-	size_t kept = 0;
-
-	if (!text)
-		return -ENOMEM;
-	while (reader->mappings < MAPPINGS_MAX) {
-		ssize_t n = read(fd, text + kept, PIECE_BYTES - kept);
-		size_t used;
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			return 0;
-		kept += (size_t)n;
-		used = take_lines(reader, text, kept);
-		if (used == 0 && kept == PIECE_BYTES)
-			used = kept; /* no line of smaps is so long */
-		memmove(text, text + used, kept - used);
-		kept -= used;
-	}
-	return 0;
-}
-
-int maps_snapshot_take(int procfd, int32_t pid, uint64_t start_ticks, mono_t now, struct maps_snapshot **ret)
-{
-	AUTO_CLOSE int pid_directory = -1;
-	AUTO_CLOSE int fd = -1;
-	AUTO_FREE struct maps_snapshot *snapshot = NULL;
-	struct smaps_reader reader = { 0 };
-	struct maps_snapshot *fitting;
-	int r;
-
-	r = pid_directory_open(procfd, pid, start_ticks, &pid_directory);
-	if (r < 0)
-		return r;
-	fd = pid_directory_file(pid_directory, "smaps");
-	if (fd < 0)
-		return fd;
-	snapshot = malloc(sizeof(*snapshot) + MAPS_SNAPSHOT_MAX * sizeof(snapshot->records[0]));
-	if (!snapshot)
-		return -ENOMEM;
-
-	*snapshot = (struct maps_snapshot){ .taken = now };
-	reader.snapshot = snapshot;
-	r = read_smaps(fd, &reader);
-	if (r < 0)
-		return r;
-	fitting = realloc(snapshot, sizeof(*snapshot) + snapshot->count * sizeof(snapshot->records[0]));
-	if (fitting)
-		snapshot = fitting;
-	*ret = TAKE(snapshot);
-	return 0;
 }
 
 /* ---- snapshots of threads ---- */
@@ -586,9 +391,14 @@ void thread_baseline_release(struct thread_baseline *baseline)
 /* One thread costs 5 us: a scan spends at most 10 ms here. */
 #define THREADS_PER_SCAN 2000u
 
-/* The watched process is blocked while its smaps is read: few at a time, and seldom. */
+/*
+ * Mappings: few processes at a time and seldom, and at most a hundredth of a CPU for all of them:
+ * what has been read took its hundredfold until the next is read.
+ */
 #define MAPS_PER_SCAN 2u
 #define MAPS_INTERVAL_NS (60 * NS_PER_S)
+#define MAPS_CPU_NS (100 * NS_PER_MS) /* of one process: 25 GiB in small pages */
+#define MAPS_CPU_SHARE 100u
 
 struct watched_process {
 	struct map_node node;
@@ -609,6 +419,7 @@ struct baseline {
 	uint64_t scan;
 	mono_t now;
 	size_t threads_left, maps_left;
+	mono_t maps_from;   /* not before */
 	int32_t serve_from; /* pids below were served by the scan before */
 	int32_t starved;    /* the first pid that this scan could not serve */
 };
@@ -671,7 +482,7 @@ void baseline_scan_begin(struct baseline *baseline, mono_t now)
 	baseline->scan++;
 	baseline->now = now;
 	baseline->threads_left = THREADS_PER_SCAN;
-	baseline->maps_left = MAPS_PER_SCAN;
+	baseline->maps_left = mono_diff(now, baseline->maps_from) >= 0 ? MAPS_PER_SCAN : 0;
 	baseline->starved = 0;
 	busy_snapshot_begin(&baseline->growing, now);
 }
@@ -766,9 +577,16 @@ static void take_maps(struct baseline *baseline, struct watched_process *process
 	process->maps_tried = baseline->now;
 	unlocked_section_leave(&baseline->section, process->pid);
 
-	int r = maps_snapshot_take(baseline->procfd, process->pid, process->start_ticks, baseline->now, &maps);
+	uint64_t cpu_ns = real_clock_thread_cpu();
+	int r = maps_snapshot_take(baseline->procfd, process->pid, process->start_ticks, baseline->now, MAPS_CPU_NS,
+				   &maps);
 
+	cpu_ns = real_clock_thread_cpu() - cpu_ns;
 	unlocked_section_enter(&baseline->section);
+	if (cpu_ns * MAPS_CPU_SHARE > NS_PER_S) {
+		baseline->maps_left = 0;
+		baseline->maps_from = mono_add(baseline->now, cpu_ns * MAPS_CPU_SHARE);
+	}
 	if (r < 0)
 		return;
 
@@ -848,19 +666,15 @@ void baseline_scan_end(struct baseline *baseline)
 
 /* ---- copies ---- */
 
-static void *copy_bytes(const void *data, size_t size)
-{
-	void *copy = data ? malloc(size) : NULL;
-
-	if (copy)
-		memcpy(copy, data, size);
-
-	return copy;
-}
-
 static struct thread_snapshot *copy_threads(const struct thread_snapshot *snapshot)
 {
-	return copy_bytes(snapshot, snapshot ? sizeof *snapshot + snapshot->count * sizeof snapshot->records[0] : 0);
+	size_t size = snapshot ? sizeof *snapshot + snapshot->count * sizeof snapshot->records[0] : 0;
+	struct thread_snapshot *copy = snapshot ? malloc(size) : NULL;
+
+	if (copy)
+		memcpy(copy, snapshot, size);
+
+	return copy;
 }
 
 void baseline_copy(const struct baseline *baseline, int32_t pid, struct thread_baseline *ret_threads,
@@ -875,9 +689,7 @@ void baseline_copy(const struct baseline *baseline, int32_t pid, struct thread_b
 
 	ret_threads->older = copy_threads(process->threads.older);
 	ret_threads->newer = copy_threads(process->threads.newer);
-	*ret_maps = copy_bytes(
-		process->maps,
-		process->maps ? sizeof *process->maps + process->maps->count * sizeof process->maps->records[0] : 0);
+	*ret_maps = maps_snapshot_copy(process->maps);
 }
 
 int baseline_copy_busy(const struct baseline *baseline, struct busy_snapshot *ret)

@@ -1,7 +1,7 @@
 /*
- * baseline.h: snapshots of CPU use and mappings, and those of a moment ago: CPU per thread and
- * mappings of watched processes, CPU of every process of the host. Captures are compared with
- * these, so that an incident can say what a thread did *before* the trigger.
+ * baseline.h: snapshots of CPU use, and those of a moment ago: CPU per thread and mappings
+ * (maps_snapshot.h) of watched processes, CPU of every process of the host. Captures are compared
+ * with these, so that an incident can say what a thread did *before* the trigger.
  *
  * Baselines are updated by the scans of discovery, under its lock. A process that has not run since
  * the last scan costs nothing: its last snapshot is still valid. Each scan has a budget of threads
@@ -11,6 +11,7 @@
 #define SPIKEWATCH_DAEMON_ENGINE_TARGETS_BASELINE_H
 
 #include "daemon/engine/targets/fair_mutex.h"
+#include "daemon/engine/targets/maps_snapshot.h"
 #include "lib/base/base.h"
 #include "lib/proc/procfs.h"
 
@@ -47,41 +48,6 @@ const struct busy_record *busy_snapshot_find(const struct busy_snapshot *snapsho
  * returned. The stat's comm is valid during the call. 0; -errno: the proc root cannot be read.
  */
 int busy_snapshot_scan(int procfd, int (*visit)(void *ctx, const struct procfs_stat *stat), void *ctx);
-
-/*
- * The memory that a process had mapped at a moment, summed by what is mapped (path or [heap],
- * [stack], [anon], and permissions). Reading smaps makes the kernel walk all page tables of the
- * process: some milliseconds per GiB resident, in which it cannot change its mappings. So this is
- * taken seldom: when a target appears, and when an incident is written.
- */
-
-/* Different names beyond are summed into one record called "[other]". */
-#define MAPS_SNAPSHOT_MAX 512
-
-struct maps_record {
-	char name[112];      /* cut at the front; may hold any byte but NUL */
-	char permissions[5]; /* "rw-p" */
-	uint32_t mappings;
-	uint64_t rss_bytes;
-	uint64_t pss_bytes;
-	uint64_t private_dirty_bytes;
-	uint64_t swap_bytes;
-};
-
-struct maps_snapshot {
-	mono_t taken;
-	size_t count; /* unsorted */
-	struct maps_record records[];
-};
-
-/*
- * For free(3). 0; -ESRCH: gone; -EACCES: not allowed to look; -ENOENT: the kernel has no smaps;
- * -ENOMEM; -errno.
- */
-int maps_snapshot_take(int procfd, int32_t pid, uint64_t start_ticks, mono_t now, struct maps_snapshot **ret);
-
-/* The record of the same name and permissions, NULL if there is none. */
-const struct maps_record *maps_snapshot_find(const struct maps_snapshot *snapshot, const struct maps_record *like);
 
 /*
  * How much CPU time each thread of a process had used at a moment: the difference of two names the

@@ -24,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -92,7 +93,7 @@ static void setup(void)
 	threads = (struct thread_baseline){ 0 };
 	ck_assert_int_eq(thread_snapshot_take(beforefd, 1234, 5678, before, &snapshot), 0);
 	threads.newer = snapshot;
-	ck_assert_int_eq(maps_snapshot_take(beforefd, 1234, 5678, before, &maps), 0);
+	ck_assert_int_eq(maps_snapshot_take(beforefd, 1234, 5678, before, NS_PER_S, &maps), 0);
 	snapshot_busy(beforefd, before);
 	ck_assert_int_eq(cgroup_mounts_new(DATA "proc-now", DATA "cgroup", &mounts), 0);
 
@@ -117,7 +118,8 @@ static void setup(void)
 					    .limits = &limits,
 					    .members = members,
 					    .member_count = 1,
-					    .busy = &busy };
+					    .busy = &busy,
+					    .cpu_end_ns = UINT64_MAX };
 }
 
 static void teardown(void)
@@ -319,6 +321,67 @@ START_TEST(memory_without_baseline_says_so)
 	has(text, "# process 1234: no baseline: growth is not known, largest first\n"
 		  "1234\t[heap]\trw-p\t1\t20480000\t20480000\t20480000\t0\t\t\t\t\n1234\t[anon]\t");
 	free(text);
+}
+END_TEST
+
+START_TEST(what_page_tables_do_not_say_is_empty)
+{
+	char *text;
+
+	maps->by_pages = true;
+	text = run(CONFIG_CAPTURE_SMAPS);
+	has(text, "1234\t[heap]\trw-p\t1\t20480000\t20480000\t20480000\t0\t+19456000\t\t\t+0\n");
+	free(text);
+	unlinkat(outfd, "smaps.tsv", 0);
+
+	maps->by_pages = false;
+	maps->left_out = true;
+	text = run(CONFIG_CAPTURE_SMAPS);
+	has(text, "# process 1234: no baseline, since it has more memory than can be read in passing:");
+	has(text, "1234\t[heap]\trw-p\t1\t20480000\t20480000\t20480000\t0\t\t\t\t\n");
+	free(text);
+}
+END_TEST
+
+START_TEST(a_large_process_is_not_read_by_smaps)
+{
+	size_t bytes = 48u << 20;
+	char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct capture_member self = { .pid = getpid() };
+	int procfd = open("/proc", O_RDONLY | O_DIRECTORY);
+	char expected[160], *text;
+
+	ck_assert(memory != MAP_FAILED);
+	memset(memory, 1, bytes);
+	context.procfd = procfd;
+	context.members = &self;
+	text = run(CONFIG_CAPTURE_SMAPS);
+	snprintf(expected, sizeof(expected),
+		 "\n# process %d: its smaps was not read, which would have held it up: pss and private_dirty are "
+		 "not known\n",
+		 getpid());
+	has(text, expected);
+	free(text);
+	munmap(memory, bytes);
+	close(procfd);
+}
+END_TEST
+
+START_TEST(what_the_cpu_time_does_not_allow_is_left_out_and_said)
+{
+	static const enum config_capture all[] = { CONFIG_CAPTURE_THREADS, CONFIG_CAPTURE_STATUS,
+						   CONFIG_CAPTURE_SMAPS };
+
+	context.cpu_end_ns = 1;
+	for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+		char *text = run(all[i]);
+
+		has(text, "# process 1234 is left out: the captures of a snapshot take at most 250 ms of CPU time\n");
+		lacks(text, "\n1234\t");
+		ck_assert_str_eq(record.why,
+				 "in part left out: the captures of a snapshot take at most 250 ms of CPU time");
+		free(text);
+	}
 }
 END_TEST
 
@@ -564,37 +627,6 @@ START_TEST(long_words_are_escaped_without_splitting_characters)
 }
 END_TEST
 
-START_TEST(very_many_mappings_are_summed)
-{
-	char path[128];
-	struct maps_snapshot *snapshot;
-	uint64_t rss = 0;
-	FILE *file;
-	int fd;
-
-	ck_assert_int_eq(mkdirat(outfd, "50", 0700), 0);
-	snprintf(path, sizeof(path), "%s/50/smaps", directory);
-	file = fopen(path, "w");
-	for (int i = 0; i < 3000; i++)
-		fprintf(file, "%x000-%x000 r--p 00000000 08:02 %d   /lib/%0200d\nRss:    4 kB\n", i + 1, i + 2, i,
-			i % 1500);
-	fclose(file);
-	ck_assert_int_eq(maps_snapshot_take(outfd, 50, 0, now, &snapshot), 0);
-	ck_assert_uint_eq(snapshot->count, MAPS_SNAPSHOT_MAX);
-	ck_assert_str_eq(snapshot->records[MAPS_SNAPSHOT_MAX - 1].name, "[other]");
-	for (size_t i = 0; i < snapshot->count; i++)
-		rss += snapshot->records[i].rss_bytes;
-	ck_assert_uint_eq(rss, 3000 * 4096);
-	free(snapshot);
-	fd = openat(outfd, "50/smaps", O_WRONLY | O_TRUNC);
-	ck_assert_int_eq(write(fd, "Rss: 4 kB\nnonsense\n1-\n\n-\n", 26), 26);
-	close(fd);
-	ck_assert_int_eq(maps_snapshot_take(outfd, 50, 0, now, &snapshot), 0);
-	ck_assert_uint_eq(snapshot->count, 0);
-	free(snapshot);
-}
-END_TEST
-
 Suite *capture_suite(void);
 Suite *capture_suite(void)
 {
@@ -611,6 +643,9 @@ Suite *capture_suite(void)
 	tcase_add_test(tcase, limits_say_where_they_are_from);
 	tcase_add_test(tcase, memory_that_grew_most_is_first);
 	tcase_add_test(tcase, memory_without_baseline_says_so);
+	tcase_add_test(tcase, what_page_tables_do_not_say_is_empty);
+	tcase_add_test(tcase, a_large_process_is_not_read_by_smaps);
+	tcase_add_test(tcase, what_the_cpu_time_does_not_allow_is_left_out_and_said);
 	tcase_add_test(tcase, cgroup_files_are_raw_with_their_paths);
 	tcase_add_test(tcase, a_cgroup_outlives_its_processes);
 	tcase_add_test(tcase, the_machine_in_a_page);
@@ -624,7 +659,6 @@ Suite *capture_suite(void)
 	tcase_add_test(tcase, this_process_can_be_looked_at);
 	tcase_add_test(tcase, text_is_cut_at_a_line_and_says_so);
 	tcase_add_test(tcase, long_words_are_escaped_without_splitting_characters);
-	tcase_add_test(tcase, very_many_mappings_are_summed);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
