@@ -23,6 +23,7 @@
 
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/log.h"
+#include "daemon/service/health/file_writer.h"
 #include "daemon/service/metrics/exposition.h"
 #include "daemon/service/metrics/metrics_server.h"
 #include "daemon/service/status/status_document.h"
@@ -695,9 +696,9 @@ struct control {
 	struct control_socket *socket;
 	struct exposition *exposition;
 	struct metrics *metrics;
-	bool metrics_handed;     /* its socket was handed over */
-	char listen[LISTEN_MAX]; /* of the metrics; "": none */
-	struct metrics_file *metrics_file;
+	bool metrics_handed;              /* its socket was handed over */
+	char listen[LISTEN_MAX];          /* of the metrics; "": none */
+	struct file_writer *metrics_file; /* for the textfile collector of node_exporter */
 	sd_event_source *metrics_file_timer;
 	char metrics_file_path[PATHS_MAX]; /* "": none */
 	uint64_t metrics_file_interval_ns;
@@ -784,8 +785,8 @@ static int on_metrics_file(sd_event_source *source, uint64_t usec, void *userdat
 
 	(void)usec;
 	if (r == 0)
-		r = metrics_file_put(control->metrics_file, &page);
-	if (r != METRICS_FILE_BUSY)
+		r = file_writer_put(control->metrics_file, &page);
+	if (r != FILE_WRITER_BUSY)
 		log_metrics_file(control, r);
 	sd_event_source_set_time_relative(source, control->metrics_file_interval_ns / NS_PER_US);
 
@@ -806,14 +807,18 @@ static int add_metrics_file_timer(struct control *control)
 static void stop_metrics_file(struct control *control)
 {
 	control->metrics_file_timer = sd_event_source_disable_unref(control->metrics_file_timer);
-	metrics_file_free(control->metrics_file);
+	file_writer_free(control->metrics_file);
 	control->metrics_file = NULL;
 	control->metrics_file_path[0] = '\0';
 	control->metrics_file_failing = false;
 }
 
+/* The file is removed at the end, so that no stale figures are collected. */
 static void start_metrics_file(struct control *control, const struct config_metrics *config)
 {
+	static const struct file_writer_options options = { .kind = WHOLE_FILE_PUBLIC,
+							    .transient = true,
+							    .patience_ns = 2 * NS_PER_S };
 	int r;
 
 	if (!*config->metrics_file)
@@ -821,7 +826,7 @@ static void start_metrics_file(struct control *control, const struct config_metr
 
 	snprintf(control->metrics_file_path, sizeof control->metrics_file_path, "%s", config->metrics_file);
 	control->metrics_file_interval_ns = config->metrics_file_interval_ns;
-	r = metrics_file_new(config->metrics_file, &control->metrics_file);
+	r = file_writer_new(config->metrics_file, &options, &control->metrics_file);
 	if (r == 0)
 		r = add_metrics_file_timer(control);
 	if (r < 0) {

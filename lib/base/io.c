@@ -222,24 +222,23 @@ int whole_file_read(int dirfd, const char *name, struct buffer *text)
 	return n < 0 ? -errno : 0;
 }
 
-/* Makes a new file and brings it to the disk. */
-static int write_new(int dirfd, const char *name, const void *data, size_t len)
+static int write_new(int dirfd, const char *name, const void *data, size_t len, enum whole_file_kind kind)
 {
 	AUTO_CLOSE int fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
 	int r;
 
-	if (fd < 0)
+	if (fd < 0 || (kind == WHOLE_FILE_PUBLIC && fchmod(fd, 0644) < 0))
 		return -errno;
 
 	r = sink_write_all(fd, data, len);
 	if (r < 0)
 		return r;
-	if (fsync(fd) < 0)
+	if (kind == WHOLE_FILE_DURABLE && fsync(fd) < 0)
 		return -errno;
 	return close(TAKE_FD(fd)) < 0 ? -errno : 0;
 }
 
-int whole_file_replace(int dirfd, const char *name, const void *data, size_t len)
+int whole_file_replace(int dirfd, const char *name, const void *data, size_t len, enum whole_file_kind kind)
 {
 	char temporary[WHOLE_FILE_NAME_SIZE];
 	int r;
@@ -249,14 +248,14 @@ int whole_file_replace(int dirfd, const char *name, const void *data, size_t len
 	if (unlinkat(dirfd, temporary, 0) < 0 && errno != ENOENT)
 		return -errno;
 
-	r = write_new(dirfd, temporary, data, len);
+	r = write_new(dirfd, temporary, data, len, kind);
 	if (r == 0 && renameat(dirfd, temporary, dirfd, name) < 0)
 		r = -errno;
 	if (r < 0) {
 		unlinkat(dirfd, temporary, 0);
 		return r;
 	}
-	return fsync(dirfd) < 0 ? -errno : 0;
+	return kind == WHOLE_FILE_DURABLE && fsync(dirfd) < 0 ? -errno : 0;
 }
 
 struct level {

@@ -72,13 +72,17 @@ int directory_list_each(int dirfd, int (*visit)(void *ctx, const char *name), vo
  */
 int whole_file_read(int dirfd, const char *name, struct buffer *text);
 
+enum whole_file_kind {
+	WHOLE_FILE_DURABLE, /* mode 0640, less the umask; on the disk before it has its name */
+	WHOLE_FILE_PUBLIC,  /* mode 0644; not synchronised: it is written again soon */
+};
+
 /*
  * Replaces the file: a reader sees the old or the new text, never a part. Writes data under the
- * temporary name ".NAME.tmp", brings it to the disk, renames it (mode 0640, less the umask). 0 or
- * -errno: the old file then stays, whole, unless it was the very last step that failed, the fsync
- * of the directory.
+ * temporary name ".NAME.tmp" and renames it. 0 or -errno: the old file then stays, whole, unless it
+ * was the very last step that failed, the fsync of the directory.
  */
-int whole_file_replace(int dirfd, const char *name, const void *data, size_t len);
+int whole_file_replace(int dirfd, const char *name, const void *data, size_t len, enum whole_file_kind kind);
 
 /*
  * An incident has no directories inside; what a command may have made there is removed to this

@@ -298,23 +298,13 @@ static int rule_state_write(const struct rule_state *rule_state, struct sink sin
 	return r < 0 ? r : closed;
 }
 
-int rule_state_save(struct rule_state *rule_state, int dirfd, const char *name)
+int rule_state_text(struct rule_state *rule_state, struct buffer *text)
 {
-	AUTO(buffer_release) struct buffer text = { 0 };
-	int r;
+	int r = rule_state_write(rule_state, sink_buffer(text));
 
-	if (!rule_state->changed)
-		return 0;
-
-	r = rule_state_write(rule_state, sink_buffer(&text));
-	if (r < 0)
-		return r;
-	r = whole_file_replace(dirfd, name, text.data, text.len);
-	if (r < 0)
-		return r;
-
-	rule_state->changed = false;
-	return 0;
+	if (r == 0)
+		rule_state->changed = false;
+	return r;
 }
 
 /* ---- reading ---- */

@@ -14,6 +14,7 @@
 
 #define RULE_STATE_ENTRIES_MAX 20000
 
+struct buffer;
 struct rule_state;
 
 /*
@@ -32,11 +33,8 @@ void rule_state_free(struct rule_state *rule_state);
  */
 int rule_state_load(struct rule_state *rule_state, int dirfd, const char *name, char *error, size_t cap);
 
-/*
- * Replaces the file if anything changed since the last save or load. 0 or -errno: the old file stays
- * whole (unless only the final fsync of the directory failed), and the change stays unsaved.
- */
-int rule_state_save(struct rule_state *rule_state, int dirfd, const char *name);
+/* Appends the text of the file; what has changed counts as saved. 0; -ENOMEM: nothing does. */
+int rule_state_text(struct rule_state *rule_state, struct buffer *text);
 
 /* True and *ret if something is remembered. */
 bool rule_state_get(const struct rule_state *rule_state, const char *rule, const char *key, struct trigger_memory *ret);
@@ -45,7 +43,7 @@ bool rule_state_get(const struct rule_state *rule_state, const char *rule, const
 int rule_state_put(struct rule_state *rule_state, const char *rule, const char *key,
 		   const struct trigger_memory *value);
 
-/* True if rule_state_save has something to write. */
+/* True if anything has changed since the last rule_state_text or rule_state_load. */
 bool rule_state_changed(const struct rule_state *rule_state);
 
 #endif

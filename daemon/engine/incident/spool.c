@@ -843,7 +843,7 @@ static int write_incident(int dirfd, const struct incident *incident)
 {
 	AUTO(buffer_release) struct buffer text = { .max = INCIDENT_BYTES_MAX };
 	int r = incident_json_write(incident, sink_buffer(&text));
-	return r < 0 ? r : whole_file_replace(dirfd, INCIDENT_FILE, text.data, text.len);
+	return r < 0 ? r : whole_file_replace(dirfd, INCIDENT_FILE, text.data, text.len, WHOLE_FILE_DURABLE);
 }
 
 int spool_note(struct spool_draft *draft, struct incident *incident)

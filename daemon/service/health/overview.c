@@ -5,7 +5,8 @@
  * allocation beyond it would fail, so then only the ring is locked (session.c). MCL_ONFAULT locks
  * pages as they are touched: the process does not grow by it.
  *
- * The state directory is opened for each save: it may have been removed, or mounted over.
+ * The state file is written by a thread, because the disk may block: the event loop makes the text
+ * and takes note of the result when it saves next. While one text is being written changes gather.
  */
 #include "daemon/service/health/overview.h"
 
@@ -13,6 +14,8 @@
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/base/proc_read.h"
 #include "lib/base/io.h"
+#include "daemon/service/health/file_writer.h"
+#include "lib/base/units.h"
 #include "lib/evaluator/rule_state.h"
 
 #include <errno.h>
@@ -114,6 +117,7 @@ void privileges_look(const struct config *config, struct privileges *ret)
 struct state_file {
 	const struct paths *paths;
 	struct rule_state *rule_state;
+	struct file_writer *writer;
 	bool failing;
 };
 
@@ -122,6 +126,7 @@ static void state_file_release(struct state_file **file)
 	if (!*file)
 		return;
 
+	file_writer_free((*file)->writer);
 	rule_state_free((*file)->rule_state);
 	free(*file);
 }
@@ -176,8 +181,9 @@ static int load_state(struct state_file *file)
 
 int state_file_open(const struct paths *paths, int procfd, struct state_file **ret)
 {
+	static const struct file_writer_options options = { .make_directory = true, .patience_ns = 10 * NS_PER_S };
 	AUTO(state_file_release) struct state_file *file = calloc(1, sizeof *file);
-	char boot_id[64];
+	char boot_id[64], path[sizeof paths->state + sizeof paths->state_name + 1];
 	int r;
 
 	if (!file)
@@ -188,6 +194,9 @@ int state_file_open(const struct paths *paths, int procfd, struct state_file **r
 	r = rule_state_new(boot_id, &file->rule_state);
 	if (r == 0)
 		r = load_state(file);
+	snprintf(path, sizeof path, "%s/%s", paths->state, paths->state_name);
+	if (r == 0)
+		r = file_writer_new(path, &options, &file->writer);
 	if (r < 0)
 		return r;
 
@@ -201,25 +210,11 @@ struct rule_state *state_file_rules(const struct state_file *file)
 	return file->rule_state;
 }
 
-static int save_state(const struct state_file *file)
+static void report_save(struct state_file *file, int error)
 {
-	AUTO_CLOSE int dirfd = open_state_directory(file->paths);
-
-	if (dirfd < 0)
-		return dirfd;
-
-	return rule_state_save(file->rule_state, dirfd, file->paths->state_name);
-}
-
-void state_file_save(struct state_file *file)
-{
-	struct log_about about = { .message = MESSAGE_STATE_NOT_SAVED };
+	struct log_about about = { .message = MESSAGE_STATE_NOT_SAVED, .error = error };
 	bool before = file->failing;
 
-	if (!rule_state_changed(file->rule_state))
-		return;
-
-	about.error = save_state(file);
 	file->failing = about.error < 0;
 	if (file->failing && !before) {
 		about.state = "begin";
@@ -232,6 +227,25 @@ void state_file_save(struct state_file *file)
 	}
 }
 
+void state_file_save(struct state_file *file)
+{
+	AUTO(buffer_release) struct buffer text = { 0 };
+	int r = file_writer_result(file->writer);
+
+	if (r == FILE_WRITER_BUSY)
+		return;
+
+	report_save(file, r);
+	if (!file->failing && !rule_state_changed(file->rule_state))
+		return;
+
+	r = rule_state_text(file->rule_state, &text);
+	if (r < 0)
+		report_save(file, r);
+	else
+		file_writer_put(file->writer, &text);
+}
+
 bool state_file_is_failing(const struct state_file *file)
 {
 	return file->failing;
@@ -239,8 +253,15 @@ bool state_file_is_failing(const struct state_file *file)
 
 void state_file_close(struct state_file *file)
 {
-	if (file)
-		state_file_save(file);
+	int r;
+
+	if (!file)
+		return;
+
+	file_writer_wait(file->writer);
+	state_file_save(file);
+	r = file_writer_wait(file->writer);
+	report_save(file, r == FILE_WRITER_BUSY ? -ETIMEDOUT : r);
 	state_file_release(&file);
 }
 

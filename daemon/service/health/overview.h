@@ -50,13 +50,19 @@ int state_file_open(const struct paths *paths, int procfd, struct state_file **r
 /* Stays the file's. */
 struct rule_state *state_file_rules(const struct state_file *file);
 
-/* Writes it if it has changed. A directory that was removed is made again. */
+/*
+ * Hands it to the writing thread if it has changed, or could not be written, and nothing is being
+ * written; otherwise a later call does. A directory that was removed is made again. Never waits.
+ */
 void state_file_save(struct state_file *file);
 
-/* True: the last save failed. */
+/* True: the last text that was written failed, as far as state_file_save has seen. */
 bool state_file_is_failing(const struct state_file *file);
 
-/* Saves, closes, frees. NULL is fine. */
+/*
+ * Saves, closes, frees. Waits for a blocked disk at most ten seconds for each of two texts; what
+ * could not be saved is logged. NULL is fine.
+ */
 void state_file_close(struct state_file *file);
 
 /*

@@ -7,243 +7,27 @@
  * connections are listed here too, and sockets that are open for too long are shut down, which the
  * library sees as the end of the connection. A connection ends after one answer. Rejected: a thread
  * of libmicrohttpd. The figures belong to the main thread, and would need a lock there.
- *
- * The file is written by a thread, one page at a time:
- *
- *     IDLE ── put ──▶ WRITING ── written, or failed ──▶ IDLE; free: removes the file ──▶ DONE
- *
- * A thread that is blocked in the kernel can neither be stopped nor joined: after a while
- * metrics_file_free leaves the object to it, and the thread frees it when it ends.
  */
 #include "daemon/service/metrics/metrics_server.h"
 
-#include "daemon/engine/base/thread.h"
 #include "lib/base/units.h"
 
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <microhttpd.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <systemd/sd-event.h>
 #include <time.h>
 #include <unistd.h>
 
-/* How long metrics_file_free waits for a disk that is blocked. */
-#define METRICS_FILE_PATIENCE_NS (2 * NS_PER_S)
-
 /* For the whole connection: sending the request and receiving the answer. */
 #define METRICS_PATIENCE_NS (5 * NS_PER_S)
-
-/* ---- the file ---- */
-
-enum metrics_file_state { IDLE, WRITING, DONE };
-
-struct metrics_file {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	pthread_t thread;
-	char *directory, *name, *temporary; /* the latter two within the directory */
-	struct buffer page;
-	enum metrics_file_state state;
-	int error; /* of the last page */
-	bool ending, abandoned;
-};
-
-static int write_temporary(const struct metrics_file *metrics_file, int dirfd)
-{
-	AUTO_CLOSE int fd = -1;
-	int r;
-
-	unlinkat(dirfd, metrics_file->temporary, 0); /* of a daemon that was killed */
-	fd = openat(dirfd, metrics_file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-	if (fd < 0 || fchmod(fd, 0644) < 0)
-		return -errno;
-
-	r = sink_write_all(fd, metrics_file->page.data, metrics_file->page.len);
-	if (r < 0)
-		return r;
-
-	return close(TAKE_FD(fd)) < 0 ? -errno : 0;
-}
-
-static int write_page(const struct metrics_file *metrics_file)
-{
-	AUTO_CLOSE int dirfd = open(metrics_file->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int r;
-
-	if (dirfd < 0)
-		return -errno;
-
-	r = write_temporary(metrics_file, dirfd);
-	if (r == 0 && renameat(dirfd, metrics_file->temporary, dirfd, metrics_file->name) < 0)
-		r = -errno;
-	if (r < 0)
-		unlinkat(dirfd, metrics_file->temporary, 0);
-
-	return r;
-}
-
-static void remove_page(const struct metrics_file *metrics_file)
-{
-	AUTO_CLOSE int dirfd = open(metrics_file->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	if (dirfd >= 0)
-		unlinkat(dirfd, metrics_file->name, 0);
-}
-
-static void free_metrics_file(struct metrics_file *metrics_file)
-{
-	pthread_cond_destroy(&metrics_file->changed);
-	pthread_mutex_destroy(&metrics_file->lock);
-	buffer_release(&metrics_file->page);
-	free(metrics_file->directory);
-	free(metrics_file->name);
-	free(metrics_file->temporary);
-	free(metrics_file);
-}
-
-/* The page and the names are the thread's while it writes. */
-static void *write_pages(void *arg)
-{
-	struct metrics_file *metrics_file = arg;
-	bool abandoned;
-
-	pthread_mutex_lock(&metrics_file->lock);
-	while (!metrics_file->ending) {
-		if (metrics_file->state != WRITING) {
-			pthread_cond_wait(&metrics_file->changed, &metrics_file->lock);
-			continue;
-		}
-		pthread_mutex_unlock(&metrics_file->lock);
-		int r = write_page(metrics_file);
-
-		pthread_mutex_lock(&metrics_file->lock);
-		metrics_file->error = r;
-		metrics_file->state = IDLE;
-	}
-	pthread_mutex_unlock(&metrics_file->lock);
-	remove_page(metrics_file);
-
-	pthread_mutex_lock(&metrics_file->lock);
-	metrics_file->state = DONE;
-	abandoned = metrics_file->abandoned;
-	pthread_cond_signal(&metrics_file->changed);
-	pthread_mutex_unlock(&metrics_file->lock);
-	if (abandoned)
-		free_metrics_file(metrics_file);
-
-	return NULL;
-}
-
-static int name_files(struct metrics_file *metrics_file, const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	if (*path != '/' || !slash[1] || strcmp(slash, "/.") == 0 || strcmp(slash, "/..") == 0)
-		return -EINVAL;
-
-	metrics_file->directory = strndup(path, slash == path ? 1 : (size_t)(slash - path));
-	metrics_file->name = strdup(slash + 1);
-	if (asprintf(&metrics_file->temporary, ".%s.tmp", slash + 1) < 0)
-		metrics_file->temporary = NULL;
-
-	return metrics_file->directory && metrics_file->name && metrics_file->temporary ? 0 : -ENOMEM;
-}
-
-int metrics_file_new(const char *path, struct metrics_file **ret)
-{
-	struct metrics_file *metrics_file = calloc(1, sizeof(*metrics_file));
-	pthread_condattr_t attributes;
-	int r;
-
-	if (metrics_file == NULL)
-		return -ENOMEM;
-
-	pthread_mutex_init(&metrics_file->lock, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&metrics_file->changed, &attributes);
-	pthread_condattr_destroy(&attributes);
-	r = name_files(metrics_file, path);
-	if (r == 0)
-		r = thread_start(&metrics_file->thread, write_pages, metrics_file);
-	if (r < 0) {
-		free_metrics_file(metrics_file);
-		return r;
-	}
-	*ret = metrics_file;
-
-	return 0;
-}
-
-int metrics_file_put(struct metrics_file *metrics_file, struct buffer *text)
-{
-	struct buffer page = *text;
-	int r = METRICS_FILE_BUSY;
-
-	*text = (struct buffer){ .max = text->max };
-	pthread_mutex_lock(&metrics_file->lock);
-	if (metrics_file->state == IDLE) {
-		struct buffer old = metrics_file->page;
-
-		r = metrics_file->error;
-		metrics_file->page = page;
-		page = old;
-		metrics_file->error = 0;
-		metrics_file->state = WRITING;
-		pthread_cond_signal(&metrics_file->changed);
-	}
-	pthread_mutex_unlock(&metrics_file->lock);
-	buffer_release(&page);
-
-	return r;
-}
-
-/* Waits, at most METRICS_FILE_PATIENCE_NS. True: the thread is done. */
-static bool wait_until_done(struct metrics_file *metrics_file)
-{
-	struct timespec until;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += (time_t)(METRICS_FILE_PATIENCE_NS / NS_PER_S);
-	while (metrics_file->state != DONE)
-		if (pthread_cond_timedwait(&metrics_file->changed, &metrics_file->lock, &until) == ETIMEDOUT)
-			break;
-
-	return metrics_file->state == DONE;
-}
-
-void metrics_file_free(struct metrics_file *metrics_file)
-{
-	bool done;
-
-	if (metrics_file == NULL)
-		return;
-
-	pthread_mutex_lock(&metrics_file->lock);
-	metrics_file->ending = true;
-	pthread_cond_signal(&metrics_file->changed);
-	done = wait_until_done(metrics_file);
-	metrics_file->abandoned = !done;
-	if (!done)
-		pthread_detach(metrics_file->thread);
-	pthread_mutex_unlock(&metrics_file->lock);
-	if (!done)
-		return;
-
-	pthread_join(metrics_file->thread, NULL);
-	free_metrics_file(metrics_file);
-}
 
 /* ---- the server ---- */
 

@@ -1,5 +1,5 @@
 /*
- * metrics_server.h: the HTTP server for the metrics (GET /metrics), and the file with them.
+ * metrics_server.h: the HTTP server for the metrics (GET /metrics).
  *
  * The server runs in the main loop at its lowest priority: pages are made between two polls of the
  * ring. There is neither TLS nor authentication: it is meant for loopback, or to be behind a socket
@@ -11,37 +11,6 @@
 #include "daemon/service/metrics/exposition.h"
 #include "lib/base/base.h"
 #include "lib/base/io.h"
-
-/*
- * The metrics as a file, for the textfile collector of node_exporter: written under another name in
- * the same directory and renamed, so that a reader sees the old page or the new one. Mode 0644, not
- * synchronised: after a crash the next page is seconds away. A thread does the writing, because the
- * disk may block for minutes and the rules must not wait for it.
- */
-
-struct metrics_file;
-
-/* Condition (positive return). */
-enum { METRICS_FILE_BUSY = 1 };
-
-/*
- * path: absolute; is copied. Its directory may come later. Starts the thread. 0; -ENOMEM; -EINVAL:
- * no file can have that name; -errno.
- */
-int metrics_file_new(const char *path, struct metrics_file **ret);
-
-/*
- * Hands a page over; *text is empty then. 0; METRICS_FILE_BUSY: the one before is still being
- * written, this one is dropped; -errno: the one before could not be written, this one is tried now.
- * Never waits.
- */
-int metrics_file_put(struct metrics_file *metrics_file, struct buffer *text);
-
-/*
- * Removes the file, so that no stale figures are collected, and ends the thread. A thread that is
- * blocked for more than two seconds is left to end when it can. NULL is fine.
- */
-void metrics_file_free(struct metrics_file *metrics_file);
 
 struct metrics;
 struct sd_event;

@@ -708,11 +708,12 @@ START_TEST(pending_and_cooling_are_found_out_from_the_samples)
 }
 END_TEST
 
-/* As the daemon writes it: see memo.c. */
+/* As the daemon writes it. */
 static void remember(uint64_t cooldown_until_ms)
 {
 	struct trigger_memory memory = { .cooldown_until = { cooldown_until_ms * NS_PER_MS }, .fired = 1 };
 	AUTO_CLOSE int dirfd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	AUTO(buffer_release) struct buffer text = { 0 };
 	char boot_id[64] = "";
 	struct rule_state *rule_state;
 	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
@@ -723,7 +724,8 @@ static void remember(uint64_t cooldown_until_ms)
 	boot_id[strcspn(boot_id, "\n")] = '\0';
 	ck_assert_int_eq(rule_state_new(boot_id, &rule_state), 0);
 	ck_assert_int_eq(rule_state_put(rule_state, "hot", "a:12@7", &memory), 0);
-	ck_assert_int_eq(rule_state_save(rule_state, dirfd, "state.json"), 0);
+	ck_assert_int_eq(rule_state_text(rule_state, &text), 0);
+	ck_assert_int_eq(whole_file_replace(dirfd, "state.json", text.data, text.len, WHOLE_FILE_DURABLE), 0);
 	rule_state_free(rule_state);
 }
 

@@ -51,9 +51,9 @@ START_TEST(reads_what_was_written)
 	AUTO(buffer_release) struct buffer buffer = { 0 };
 
 	ck_assert_int_eq(whole_file_read(at, "state", &buffer), -ENOENT);
-	ck_assert_int_eq(whole_file_replace(at, "state", "one", 3), 0);
+	ck_assert_int_eq(whole_file_replace(at, "state", "one", 3, WHOLE_FILE_DURABLE), 0);
 	assert_holds("one");
-	ck_assert_int_eq(whole_file_replace(at, "state", "", 0), 0);
+	ck_assert_int_eq(whole_file_replace(at, "state", "", 0, WHOLE_FILE_DURABLE), 0);
 	ck_assert_int_eq(whole_file_read(at, "state", &buffer), 0);
 	ck_assert_uint_eq(buffer.len, 0);
 	ck_assert_int_eq(faccessat(at, ".state.tmp", F_OK, 0), -1);
@@ -65,7 +65,7 @@ START_TEST(reads_no_more_than_allowed)
 	AUTO(buffer_release) struct buffer exact = { .max = 5 };
 	AUTO(buffer_release) struct buffer less = { .max = 4 };
 
-	ck_assert_int_eq(whole_file_replace(at, "state", "12345", 5), 0);
+	ck_assert_int_eq(whole_file_replace(at, "state", "12345", 5, WHOLE_FILE_DURABLE), 0);
 	ck_assert_int_eq(whole_file_read(at, "state", &exact), 0);
 	ck_assert_int_eq(whole_file_read(at, "state", &less), -EFBIG);
 }
@@ -88,7 +88,7 @@ START_TEST(leftover_of_a_killed_process_is_in_nobodys_way)
 	AUTO_CLOSE int fd = openat(at, ".state.tmp", O_CREAT | O_WRONLY | O_CLOEXEC, 0400);
 
 	ck_assert_int_ge(fd, 0);
-	ck_assert_int_eq(whole_file_replace(at, "state", "new", 3), 0);
+	ck_assert_int_eq(whole_file_replace(at, "state", "new", 3, WHOLE_FILE_DURABLE), 0);
 	assert_holds("new");
 }
 END_TEST
@@ -99,7 +99,7 @@ START_TEST(name_that_is_too_long_is_refused)
 
 	memset(name, 'n', sizeof(name));
 	name[251] = '\0';
-	ck_assert_int_eq(whole_file_replace(at, name, "", 0), -ENAMETOOLONG);
+	ck_assert_int_eq(whole_file_replace(at, name, "", 0, WHOLE_FILE_DURABLE), -ENAMETOOLONG);
 }
 END_TEST
 
@@ -118,7 +118,7 @@ static int replace_limited(rlim_t bytes, const char *text)
 		signal(SIGXFSZ, SIG_IGN);
 		if (setrlimit(RLIMIT_FSIZE, &limit) < 0)
 			_exit(255);
-		_exit(-whole_file_replace(at, "state", text, strlen(text)));
+		_exit(-whole_file_replace(at, "state", text, strlen(text), WHOLE_FILE_DURABLE));
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert(WIFEXITED(status));
@@ -129,7 +129,7 @@ START_TEST(write_that_fails_leaves_the_old_file_whole)
 {
 	const char *text = "something new";
 
-	ck_assert_int_eq(whole_file_replace(at, "state", "old", 3), 0);
+	ck_assert_int_eq(whole_file_replace(at, "state", "old", 3, WHOLE_FILE_DURABLE), 0);
 	for (size_t bytes = 0; bytes < strlen(text); bytes++) {
 		ck_assert_int_eq(replace_limited(bytes, text), -EFBIG);
 		assert_holds("old");
@@ -143,10 +143,10 @@ END_TEST
 START_TEST(file_that_cannot_be_replaced_is_an_error)
 {
 	ck_assert_int_eq(mkdirat(at, "state", 0700), 0);
-	ck_assert_int_eq(whole_file_replace(at, "state", "x", 1), -EISDIR);
+	ck_assert_int_eq(whole_file_replace(at, "state", "x", 1, WHOLE_FILE_DURABLE), -EISDIR);
 	ck_assert_int_eq(faccessat(at, ".state.tmp", F_OK, 0), -1);
 	ck_assert_int_eq(unlinkat(at, "state", AT_REMOVEDIR), 0);
-	ck_assert_int_eq(whole_file_replace(-1, "state", "x", 1), -EBADF);
+	ck_assert_int_eq(whole_file_replace(-1, "state", "x", 1, WHOLE_FILE_DURABLE), -EBADF);
 }
 END_TEST
 

@@ -1,0 +1,244 @@
+/*
+ * file_writer.c: the thread and its owner share one text:
+ *
+ *     IDLE ── put ──▶ WRITING ── written, or failed ──▶ IDLE ── free ──▶ DONE
+ *
+ * The text and the names are the thread's while it writes. A thread that is blocked in the kernel
+ * can neither be stopped nor joined: after a while file_writer_free leaves the object to it, and
+ * the thread frees it when it ends. Rejected: a queue. Each text replaces the one before, so what
+ * could be queued is out of date.
+ */
+#include "daemon/service/health/file_writer.h"
+
+#include "daemon/engine/base/thread.h"
+#include "lib/base/units.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum file_writer_state { IDLE, WRITING, DONE };
+
+struct file_writer {
+	struct file_writer_options options;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	pthread_t thread;
+	char *directory, *name;
+	struct buffer text;
+	enum file_writer_state state;
+	int error; /* of the last text */
+	bool ending, abandoned;
+};
+
+static int open_directory(const struct file_writer *writer)
+{
+	int fd = open(writer->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0 && errno == ENOENT && writer->options.make_directory) {
+		int r = directory_tree_make(writer->directory);
+
+		if (r < 0)
+			return r;
+		fd = open(writer->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	}
+	return fd < 0 ? -errno : fd;
+}
+
+static int write_text(const struct file_writer *writer)
+{
+	AUTO_CLOSE int dirfd = open_directory(writer);
+
+	if (dirfd < 0)
+		return dirfd;
+	return whole_file_replace(dirfd, writer->name, writer->text.data, writer->text.len, writer->options.kind);
+}
+
+static void remove_file(const struct file_writer *writer)
+{
+	AUTO_CLOSE int dirfd = open(writer->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (dirfd >= 0)
+		unlinkat(dirfd, writer->name, 0);
+}
+
+static void release_writer(struct file_writer *writer)
+{
+	pthread_cond_destroy(&writer->changed);
+	pthread_mutex_destroy(&writer->lock);
+	buffer_release(&writer->text);
+	free(writer->directory);
+	free(writer->name);
+	free(writer);
+}
+
+static void *write_texts(void *arg)
+{
+	struct file_writer *writer = arg;
+	bool abandoned;
+
+	pthread_mutex_lock(&writer->lock);
+	while (!writer->ending || writer->state == WRITING) {
+		int r;
+
+		if (writer->state != WRITING) {
+			pthread_cond_wait(&writer->changed, &writer->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&writer->lock);
+		r = write_text(writer);
+		pthread_mutex_lock(&writer->lock);
+		writer->error = r;
+		writer->state = IDLE;
+		pthread_cond_signal(&writer->changed);
+	}
+	pthread_mutex_unlock(&writer->lock);
+	if (writer->options.transient)
+		remove_file(writer);
+
+	pthread_mutex_lock(&writer->lock);
+	writer->state = DONE;
+	abandoned = writer->abandoned;
+	pthread_cond_signal(&writer->changed);
+	pthread_mutex_unlock(&writer->lock);
+	if (abandoned)
+		release_writer(writer);
+	return NULL;
+}
+
+static int split_path(struct file_writer *writer, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	if (*path != '/' || !slash[1] || strcmp(slash, "/.") == 0 || strcmp(slash, "/..") == 0)
+		return -EINVAL;
+
+	writer->directory = strndup(path, slash == path ? 1 : (size_t)(slash - path));
+	writer->name = strdup(slash + 1);
+	return writer->directory && writer->name ? 0 : -ENOMEM;
+}
+
+int file_writer_new(const char *path, const struct file_writer_options *options, struct file_writer **ret)
+{
+	struct file_writer *writer = calloc(1, sizeof(*writer));
+	pthread_condattr_t attributes;
+	int r;
+
+	if (writer == NULL)
+		return -ENOMEM;
+
+	writer->options = *options;
+	pthread_mutex_init(&writer->lock, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&writer->changed, &attributes);
+	pthread_condattr_destroy(&attributes);
+	r = split_path(writer, path);
+	if (r == 0)
+		r = thread_start(&writer->thread, write_texts, writer);
+	if (r < 0) {
+		release_writer(writer);
+		return r;
+	}
+	*ret = writer;
+	return 0;
+}
+
+static int result_of(const struct file_writer *writer)
+{
+	return writer->state == WRITING ? FILE_WRITER_BUSY : writer->error;
+}
+
+int file_writer_result(struct file_writer *writer)
+{
+	int r;
+
+	pthread_mutex_lock(&writer->lock);
+	r = result_of(writer);
+	pthread_mutex_unlock(&writer->lock);
+	return r;
+}
+
+int file_writer_put(struct file_writer *writer, struct buffer *text)
+{
+	struct buffer unused = *text;
+	int r;
+
+	*text = (struct buffer){ .max = text->max };
+	pthread_mutex_lock(&writer->lock);
+	r = result_of(writer);
+	if (r <= 0) {
+		struct buffer old = writer->text;
+
+		writer->text = unused;
+		unused = old;
+		writer->error = 0;
+		writer->state = WRITING;
+		pthread_cond_signal(&writer->changed);
+	}
+	pthread_mutex_unlock(&writer->lock);
+	buffer_release(&unused);
+	return r;
+}
+
+/* Waits as long as waits() is true, at most patience_ns. Under the lock. */
+static void wait_while(struct file_writer *writer, bool (*waits)(const struct file_writer *writer))
+{
+	struct timespec until;
+	uint64_t end;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	end = (uint64_t)until.tv_sec * NS_PER_S + (uint64_t)until.tv_nsec + writer->options.patience_ns;
+	until = (struct timespec){ (time_t)(end / NS_PER_S), (long)(end % NS_PER_S) };
+	while (waits(writer))
+		if (pthread_cond_timedwait(&writer->changed, &writer->lock, &until) == ETIMEDOUT)
+			return;
+}
+
+static bool is_writing(const struct file_writer *writer)
+{
+	return writer->state == WRITING;
+}
+
+static bool is_alive(const struct file_writer *writer)
+{
+	return writer->state != DONE;
+}
+
+int file_writer_wait(struct file_writer *writer)
+{
+	int r;
+
+	pthread_mutex_lock(&writer->lock);
+	wait_while(writer, is_writing);
+	r = result_of(writer);
+	pthread_mutex_unlock(&writer->lock);
+	return r;
+}
+
+void file_writer_free(struct file_writer *writer)
+{
+	bool done;
+
+	if (writer == NULL)
+		return;
+
+	pthread_mutex_lock(&writer->lock);
+	writer->ending = true;
+	pthread_cond_signal(&writer->changed);
+	wait_while(writer, is_alive);
+	done = writer->state == DONE;
+	writer->abandoned = !done;
+	if (!done)
+		pthread_detach(writer->thread);
+	pthread_mutex_unlock(&writer->lock);
+	if (!done)
+		return;
+
+	pthread_join(writer->thread, NULL);
+	release_writer(writer);
+}
