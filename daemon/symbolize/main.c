@@ -48,7 +48,6 @@ static const char usage[] =
 	"  --memory-pprof=FD, --memory-folded=FD, --memory-functions=FD   and that of memory. Any may be left out; of "
 	"a\n"
 	"                         profile without samples nothing is written\n"
-	"  --focus=PID,...        the table of functions is about these; of others it has the names\n"
 	"  --spike-from=NS        begin of the spike, CLOCK_MONOTONIC (default: when the rule fired)\n"
 	"  --raw                  read no binaries: addresses count for the files they are in\n"
 	"  --debug-files=DIR      separate debug files by build id (default: " DEBUG_FILES_DIRECTORY "; \"\": none)\n"
@@ -61,9 +60,6 @@ static const char usage[] =
 #define FORMS 3
 #define OUTPUTS (SYMBOLIZE_PROFILES * FORMS)
 
-/* Processes in the focus. */
-#define FOCUS_MAX 64
-
 struct setup {
 	int outputs[OUTPUTS]; /* in the order of enum stack_profile_quantity, of each in that of `forms` */
 	uint64_t spike_from_ns, memory_bytes, cpu_seconds, wall_seconds;
@@ -71,8 +67,6 @@ struct setup {
 	bool raw;
 	enum sandbox_refusal refusal;
 	int debug_socket; /* of debug_files_start; -1 */
-	int32_t focus[FOCUS_MAX];
-	size_t focus_count;
 };
 
 static int (*const forms[FORMS])(const struct stack_profile *, const struct sink *) = {
@@ -88,7 +82,6 @@ static const struct option options[] = {
 	{ "memory-pprof", required_argument, NULL, FORMS },
 	{ "memory-folded", required_argument, NULL, FORMS + 1 },
 	{ "memory-functions", required_argument, NULL, FORMS + 2 },
-	{ "focus", required_argument, NULL, 'f' },
 	{ "spike-from", required_argument, NULL, 's' },
 	{ "raw", no_argument, NULL, 'r' },
 	{ "debug-files", required_argument, NULL, 'd' },
@@ -120,30 +113,11 @@ static bool parse_descriptor(const char *text, int *ret)
 	return true;
 }
 
-static bool parse_pids(const char *text, struct setup *setup)
-{
-	const char *end = text + strlen(text);
-	uint64_t pid;
-
-	for (; setup->focus_count < FOCUS_MAX; text++) {
-		text = text_parse_u64(text, end, &pid);
-		if (text == NULL || pid == 0 || pid > INT32_MAX)
-			return false;
-		setup->focus[setup->focus_count++] = (int32_t)pid;
-		if (*text != ',')
-			return text == end;
-	}
-
-	return false;
-}
-
 static bool set_option(struct setup *setup, int option)
 {
 	if (option < OUTPUTS)
 		return parse_descriptor(optarg, &setup->outputs[option]);
 	switch (option) {
-	case 'f':
-		return parse_pids(optarg, setup);
 	case 's':
 		return parse_number(optarg, UINT64_MAX, &setup->spike_from_ns);
 	case 'r':
@@ -263,8 +237,6 @@ static int symbolize_input(struct setup *setup, int vdso)
 {
 	struct symbolize_options how = {
 		.spike_from_ns = setup->spike_from_ns,
-		.focus = setup->focus,
-		.focus_count = setup->focus_count,
 		.raw = setup->raw,
 		.vdso = vdso,
 		.debug_file = setup->debug_socket >= 0 ? ask_debug_file : NULL,

@@ -558,6 +558,7 @@ static int replay_sample(struct symbolizing *job, const struct stack_file_stream
 		.process = address_spaces_name(job->spaces, record->pid),
 		.thread = address_spaces_name(job->spaces, record->tid),
 		.cgroup = cgroup_of(job->file, record->pid),
+		.other = !stack_file_is_member(job->file, record->pid, record->time_ns),
 		.frames = frames,
 	};
 	int r;
@@ -633,8 +634,6 @@ static int begin_profile(struct symbolizing *job, enum stack_profile_quantity qu
 		.to_ns = head->to_ns,
 		.spike_from_ns = spike_from_ns > 0 ? spike_from_ns : head->fired_mono_ns,
 		.period_ns = quantity == STACK_PROFILE_CPU ? period_ns(job->file) : 0,
-		.focus = job->options->focus,
-		.focus_count = job->options->focus_count,
 	};
 	int r = stack_profile_new(&options, &job->profiles[quantity]);
 

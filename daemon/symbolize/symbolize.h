@@ -18,9 +18,7 @@
 
 struct symbolize_options {
 	uint64_t spike_from_ns; /* stack_profile_options. 0: the firing */
-	const int32_t *focus;   /* stack_profile_options; borrowed until the profile is freed */
-	size_t focus_count;
-	bool raw; /* reads no binaries: addresses in them count for their mappings */
+	bool raw;               /* reads no binaries: addresses in them count for their mappings */
 	int vdso; /* descriptor of a copy of the vDSO that processes of this machine have, taken over; -1: none */
 	/* Opens the debug file, or what debug files share, of a build id; -1: none. May be NULL. */
 	int (*debug_file)(void *ctx, const uint8_t *build_id, size_t len);

@@ -171,6 +171,13 @@ struct target {
 		*container; /* the one that it is, or is in: container_pack; NULL or "": none. What is decoded has "" */
 };
 
+/* A process that was, or is, part of a target, and when. As in stack files (stack_file.h). */
+struct target_member {
+	int32_t pid;
+	uint32_t reserved;       /* 0 */
+	uint64_t from_ns, to_ns; /* CLOCK_MONOTONIC; UINT64_MAX: it still is */
+};
+
 /*
  * Packs a target into buf. Returns the length used, a multiple of 8 and at most TARGET_ENCODED_MAX,
  * never fails; cap must be at least TARGET_ENCODED_MAX.

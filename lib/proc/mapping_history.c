@@ -986,6 +986,13 @@ bool mapping_history_knows_thread(const struct mapping_history *history, uint32_
 	return lifetime != NULL && lifetime_name_at(lifetime, tid, time_ns) != NULL;
 }
 
+uint32_t mapping_history_parent(const struct mapping_history *history, uint32_t pid, uint64_t time_ns)
+{
+	const struct lifetime *lifetime = lifetime_at(history, pid, time_ns);
+
+	return lifetime != NULL ? lifetime->parent : 0;
+}
+
 uint64_t mapping_history_began(const struct mapping_history *history, uint32_t pid, uint64_t time_ns)
 {
 	const struct lifetime *lifetime = lifetime_at(history, pid, time_ns);

@@ -73,6 +73,9 @@ void mapping_history_seed_thread(struct mapping_history *history, uint32_t pid, 
 /* Whether the name of this thread, at this time, is known. */
 bool mapping_history_knows_thread(const struct mapping_history *history, uint32_t pid, uint32_t tid, uint64_t time_ns);
 
+/* The process that pid, as of time_ns, was forked from. 0: unknown. */
+uint32_t mapping_history_parent(const struct mapping_history *history, uint32_t pid, uint64_t time_ns);
+
 /* When the lifetime of pid at time_ns began. 0: unknown. */
 uint64_t mapping_history_began(const struct mapping_history *history, uint32_t pid, uint64_t time_ns);
 

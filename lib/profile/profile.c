@@ -63,6 +63,7 @@ struct stack_profile_frame_key {
 struct stack_profile_thread_key {
 	int32_t pid, tid;
 	uint32_t process, thread, cgroup; /* strings; cgroup 0: not known */
+	uint32_t other;                   /* 1: it is not part of the target */
 };
 
 /* Samples of a stack. */
@@ -241,7 +242,7 @@ static void count_sample(const struct stack_profile *profile, struct stack_profi
 
 static int put_thread(struct stack_profile *profile, const struct stack_profile_sample *sample, uint32_t *ret)
 {
-	struct stack_profile_thread_key key = { .pid = sample->pid, .tid = sample->tid };
+	struct stack_profile_thread_key key = { .pid = sample->pid, .tid = sample->tid, .other = sample->other };
 	int rc = put_string(profile, sample->process ? sample->process : "", &key.process);
 
 	if (rc == 0)
@@ -494,7 +495,8 @@ static int put_pprof_stack(const struct stack_profile *profile, struct pprof *pp
 			[2] = { .key = "process_id", .number = thread->pid },
 			[3] = { .key = "thread", .text = text_of(profile, thread->thread) },
 			[4] = { .key = "thread_id", .number = thread->tid },
-			[5] = { .key = thread->cgroup ? "cgroup" : NULL, .text = text_of(profile, thread->cgroup) },
+			[5] = { .key = "target", .text = thread->other ? "no" : "yes" },
+			[6] = { .key = thread->cgroup ? "cgroup" : NULL, .text = text_of(profile, thread->cgroup) },
 		},
 	};
 
@@ -1229,18 +1231,8 @@ static int by_thread(const void *a, const void *b, void *ctx)
 	return first != second ? (first > second) - (first < second) : (x > y) - (x < y);
 }
 
-static bool is_in_focus(const struct stack_profile *profile, int32_t pid)
-{
-	const struct stack_profile_options *options = &profile->options;
-
-	for (size_t i = 0; i < options->focus_count; i++)
-		if (options->focus[i] == pid)
-			return true;
-	return options->focus_count == 0;
-}
-
-/* A process that is not in focus is one function of its name. */
-static int fill_in_unfocused(struct table_filling *filling, const struct stack_profile_thread_key *key,
+/* A process that is not part of the target is one function of its name. */
+static int fill_in_neighbour(struct table_filling *filling, const struct stack_profile_thread_key *key,
 			     struct function_table_stack *stack)
 {
 	uint32_t function;
@@ -1266,8 +1258,8 @@ static int fill_in_stack(struct table_filling *filling, uint32_t number)
 
 	memcpy(stack.samples, tally->samples, sizeof(stack.samples));
 	memcpy(stack.weight, tally->weight, sizeof(stack.weight));
-	if (!is_in_focus(profile, thread_of(profile, thread)->pid))
-		return fill_in_unfocused(filling, thread_of(profile, thread), &stack);
+	if (thread_of(profile, thread)->other)
+		return fill_in_neighbour(filling, thread_of(profile, thread), &stack);
 
 	filling->stack.len = 0;
 	for (size_t i = 0; i < count; i++) {

@@ -56,8 +56,6 @@ struct stack_profile_options {
 	uint64_t spike_from_ns;  /* the rule's window begins: samples are "before" or "during" it */
 	uint64_t period_ns;      /* CPU: of CPU time, between two samples */
 	uint64_t period_bytes;   /* MEMORY: bytes between two samples, if that is so; 0: not known */
-	const int32_t *focus;    /* pids whose functions are listed; of others only their names are */
-	size_t focus_count;      /* 0: all. Borrowed until the profile is freed */
 	size_t stacks_max;       /* 0: STACK_PROFILE_STACKS_DEFAULT */
 	size_t bytes_max;        /* of memory; 0: STACK_PROFILE_BYTES_DEFAULT. Writing takes about as much again */
 };
@@ -88,6 +86,7 @@ struct stack_profile_sample {
 	int32_t pid, tid;
 	const char *process, *thread; /* their names; NULL: not known */
 	const char *cgroup;           /* "" or NULL: not known */
+	bool other;                   /* of a process that is not part of the target: no functions are listed */
 	const uint32_t *frames;       /* what stack_profile_frame gave, leaf first */
 	size_t frame_count;           /* 0: counts for a stack of one frame, "[no stack]" */
 	uint64_t count;               /* samples, or page faults, it stands for */
@@ -117,8 +116,8 @@ int stack_profile_add(struct stack_profile *profile, const struct stack_profile_
  * Write it; may be repeated. 0; -ENOMEM; what sink returns.
  *
  * pprof: gzip; values samples/count and cpu/nanoseconds, or faults/count and memory/bytes, of which
- * the second is the default; labels process, process_id, thread, thread_id, cgroup and phase
- * ("before", "during") of each sample.
+ * the second is the default; labels process, process_id, thread, thread_id, cgroup, phase ("before",
+ * "during") and target ("yes", "no": sample.other) of each sample.
  * folded: "process;root;...;leaf count", before and during together; counts are samples, or bytes.
  * functions: the table of stack_text.h, in samples, or bytes.
  */

@@ -1,5 +1,5 @@
 /*
- * stack_file.c: four tables and the streams, in one pass each way. The sizes of all of them are in
+ * stack_file.c: five tables and the streams, in one pass each way. The sizes of all of them are in
  * the head and the table of streams, so the length of the file is known: any other length is an
  * error.
  */
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define STACK_FILE_MAGIC "SPKSTACK" /* without its terminator */
-#define STACK_FILE_VERSION 2u
+#define STACK_FILE_VERSION 3u
 
 static size_t pad_to_8(size_t len)
 {
@@ -17,6 +17,11 @@ static size_t pad_to_8(size_t len)
 }
 
 /* ---- writing ---- */
+
+static int write_some(const void *bytes, size_t len, const struct sink *sink)
+{
+	return len > 0 ? sink_write(sink, bytes, len) : 0;
+}
 
 static int write_streams(const struct stack_file_content *content, const struct sink *sink)
 {
@@ -79,11 +84,6 @@ static int write_texts(const struct stack_file_content *content, size_t len, con
 	return r < 0 || pad_to_8(len) == len ? r : sink_write(sink, zeroes, pad_to_8(len) - len);
 }
 
-static int write_some(const void *records, size_t bytes, const struct sink *sink)
-{
-	return bytes > 0 ? sink_write(sink, records, bytes) : 0;
-}
-
 static int write_records(const struct stack_file_content *content, const struct sink *sink)
 {
 	int r = 0;
@@ -110,7 +110,7 @@ int stack_file_write(const struct stack_file_content *content, const struct sink
 	for (size_t i = 0; i < content->cgroup_count; i++)
 		strings += strlen(content->cgroups[i].path) + 1;
 	if (pad_to_8(strings) > UINT32_MAX || content->entry_count > UINT32_MAX || content->cgroup_count > UINT32_MAX ||
-	    content->stream_count > UINT32_MAX)
+	    content->stream_count > UINT32_MAX || content->member_count > UINT32_MAX)
 		return -EOVERFLOW;
 	memcpy(head.magic, STACK_FILE_MAGIC, sizeof(head.magic));
 	head.version = STACK_FILE_VERSION;
@@ -119,6 +119,7 @@ int stack_file_write(const struct stack_file_content *content, const struct sink
 	head.streams = (uint32_t)content->stream_count;
 	head.binaries = (uint32_t)content->entry_count;
 	head.processes = (uint32_t)content->cgroup_count;
+	head.members = (uint32_t)content->member_count;
 
 	r = sink_write(sink, &head, sizeof(head));
 	if (r == 0)
@@ -127,6 +128,8 @@ int stack_file_write(const struct stack_file_content *content, const struct sink
 		r = write_binaries(content, sink);
 	if (r == 0)
 		r = write_processes(content, paths, sink);
+	if (r == 0)
+		r = write_some(content->members, content->member_count * sizeof(*content->members), sink);
 	if (r == 0)
 		r = write_texts(content, strings, sink);
 	return r == 0 ? write_records(content, sink) : r;
@@ -185,6 +188,14 @@ static bool processes_hold(const struct stack_file *file)
 	return true;
 }
 
+static bool members_hold(const struct stack_file *file)
+{
+	for (uint32_t i = 1; i < file->head->members; i++)
+		if (file->members[i].pid < file->members[i - 1].pid)
+			return false;
+	return true;
+}
+
 int stack_file_parse(const void *data, size_t len, struct stack_file *ret)
 {
 	const struct stack_file_head *head = data;
@@ -200,17 +211,40 @@ int stack_file_parse(const void *data, size_t len, struct stack_file *ret)
 	/* No overflow: each number has 32 bits. */
 	size_t tables = sizeof(*head) + head->streams * sizeof(struct stack_file_stream) +
 			head->binaries * sizeof(struct stack_file_binary) +
-			head->processes * sizeof(struct stack_file_process) + head->string_bytes;
+			head->processes * sizeof(struct stack_file_process) +
+			head->members * sizeof(struct target_member) + head->string_bytes;
 
 	if (tables > len)
 		return -EBADMSG;
 	file.streams = (const void *)(head + 1);
 	file.binaries = (const void *)(file.streams + head->streams);
 	file.processes = (const void *)(file.binaries + head->binaries);
-	file.strings = (const char *)(file.processes + head->processes);
+	file.members = (const void *)(file.processes + head->processes);
+	file.strings = (const char *)(file.members + head->members);
 	if (!streams_hold(&file, (const uint8_t *)data + tables, len - tables) || !binaries_hold(&file) ||
-	    !processes_hold(&file))
+	    !processes_hold(&file) || !members_hold(&file))
 		return -EBADMSG;
 	*ret = file;
 	return 0;
+}
+
+bool stack_file_is_member(const struct stack_file *file, uint32_t pid, uint64_t time_ns)
+{
+	const struct target_member *members = file->members;
+	size_t low = 0, high = file->head->members;
+
+	if (file->head->everyone)
+		return true;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (members[middle].pid < (int32_t)pid)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (; low < file->head->members && members[low].pid == (int32_t)pid; low++)
+		if (time_ns >= members[low].from_ns && time_ns <= members[low].to_ns)
+			return true;
+	return false;
 }

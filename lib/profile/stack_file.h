@@ -5,6 +5,7 @@
  *   struct stack_file_stream   x head.streams
  *   struct stack_file_binary   x head.binaries
  *   struct stack_file_process  x head.processes
+ *   struct target_member       x head.members
  *   texts                     head.string_bytes (a multiple of 8), each terminated: paths, cgroups
  *   perf records              of each stream in turn, its record_bytes of them, ordered by time, as
  *   the kernel lays them out with sample_id_all
@@ -16,6 +17,7 @@
 #define SPIKEWATCH_LIB_PROFILE_STACK_FILE_H
 
 #include "lib/base/io.h"
+#include "lib/model/target.h"
 #include "lib/proc/perf.h"
 
 enum stack_file_kind {
@@ -58,6 +60,8 @@ struct stack_file_head {
 	uint32_t streams;
 	uint32_t binaries;
 	uint32_t processes;
+	uint32_t members;
+	uint32_t everyone;       /* 1: all processes are part of the target, whatever members says */
 	uint32_t frequency;      /* samples a second of a CPU that is busy */
 	uint64_t fired_mono_ns;  /* when the rule fired */
 	uint64_t fired_wall_ns;  /* the same moment, CLOCK_REALTIME */
@@ -82,7 +86,8 @@ struct stack_file_binary {
 	struct perf_record_file file; /* of STACK_FILE_ELF: bit by bit what the MMAP2 records have */
 };
 
-_Static_assert(sizeof(struct stack_file_head) == 72, "no holes");
+_Static_assert(sizeof(struct stack_file_head) == 80, "no holes");
+_Static_assert(sizeof(struct target_member) == 24, "no holes");
 _Static_assert(sizeof(struct stack_file_stream) == 56, "no holes");
 _Static_assert(sizeof(struct stack_file_process) == 16, "no holes");
 _Static_assert(sizeof(struct stack_file_binary) == 72, "no holes");
@@ -107,8 +112,8 @@ struct stack_file_cgroup {
 };
 
 /*
- * What is written. head: magic, version, head_bytes, string_bytes, streams, binaries and processes
- * are filled in.
+ * What is written. head: magic, version, head_bytes, string_bytes, streams, binaries, processes and
+ * members are filled in.
  */
 struct stack_file_content {
 	struct stack_file_head head;
@@ -118,6 +123,8 @@ struct stack_file_content {
 	size_t entry_count;
 	const struct stack_file_cgroup *cgroups; /* ascending by pid */
 	size_t cgroup_count;
+	const struct target_member *members; /* ascending by pid, which may be there more than once */
+	size_t member_count;
 };
 
 /* A file that was checked: everything points into it. */
@@ -126,6 +133,7 @@ struct stack_file {
 	const struct stack_file_stream *streams;    /* head->streams of them; kinds are known and different */
 	const struct stack_file_binary *binaries;   /* head->binaries of them; each path_offset and path_len hold */
 	const struct stack_file_process *processes; /* head->processes of them, ascending by pid; texts hold */
+	const struct target_member *members;        /* head->members of them, ascending by pid */
 	const char *strings;
 	const uint8_t *records[STACK_FILE_STREAM_KINDS]; /* of streams[i], aligned to PERF_RECORD_ALIGN */
 };
@@ -138,5 +146,8 @@ int stack_file_write(const struct stack_file_content *content, const struct sink
  * it and its paths end. 0; -EBADMSG; -EPROTONOSUPPORT: another version.
  */
 int stack_file_parse(const void *data, size_t len, struct stack_file *ret);
+
+/* Whether a process was part of the target at time_ns. */
+bool stack_file_is_member(const struct stack_file *file, uint32_t pid, uint64_t time_ns);
 
 #endif

@@ -317,7 +317,7 @@ static void measure_incident(const struct program *program)
 	secured = bench_now() - from;
 	bench_need(capture != NULL, "the rings");
 	from = bench_now();
-	stack_capture_write(capture, &(struct stack_capture_focus){ .count = 0 }, dirfd, NULL, &info);
+	stack_capture_write(capture, &(struct stack_capture_members){ .everyone = true }, dirfd, NULL, &info);
 	written = bench_now() - from;
 	bench_report((struct bench_row){ .what = "stacks: from the firing to what the rings hold being secured",
 					 .unit = "ms",

@@ -351,6 +351,7 @@ static inline int rig_run(struct rig *rig, const char *option)
 
 	struct stack_file_content content = {
 		.head = {
+			.everyone = 1,
 			.page_bytes = 4096,
 			.frequency = 99,
 			.fired_mono_ns = RIG_FIRED_NS,

@@ -117,6 +117,8 @@ struct incident_work {
 	struct full_recording *recording; /* of all targets; NULL: none, or it has failed */
 	int recording_error;              /* why */
 	struct stack_capture *stacks;     /* what the rings held at the firing; NULL: nothing */
+	struct target_member *members;    /* as far as they are known, those of the time before the firing */
+	size_t member_count;
 	struct capture_processes processes;
 	struct hook_run *run; /* the commands, from their start until they are reported */
 	mono_t again_at;      /* when the second snapshot is due; 0: there is none, or it was taken */
@@ -319,6 +321,7 @@ static void work_free(struct incident_work *work)
 	full_recording_abort(work->recording);
 	spool_abort(work->draft);
 	stack_capture_free(work->stacks);
+	free(work->members);
 	hook_plan_free(work->request->hooks);
 	free(work->request);
 	free(work->info);
@@ -367,23 +370,54 @@ static void begin_draft(struct incident_work *work)
 		open_recording(work);
 }
 
+/*
+ * Adds the processes that have been part of the target: now, and in the time before as far as it is
+ * remembered. Without memory some are missing.
+ */
+static void add_members(struct incident_work *work)
+{
+	const struct incident_request *request = work->request;
+	struct target_member self = { .pid = request->target.pid, .to_ns = UINT64_MAX };
+	AUTO_FREE struct target_member *found = NULL;
+	const struct target_member *members = &self;
+	size_t count = request->target.kind == TARGET_PROCESS;
+
+	if (request->target.kind == TARGET_GROUP &&
+	    discovery_members(session_discovery(work->worker->session), request->target.id,
+			      mono_sub(request->fired, request->settings.before_ns).ns, &found, &count) == 0)
+		members = found;
+
+	struct target_member *grown =
+		reallocarray(work->members, work->member_count + count + 1, sizeof *work->members);
+
+	if (!grown)
+		return;
+	memcpy(grown + work->member_count, members, count * sizeof *members);
+	work->members = grown;
+	work->member_count += count;
+}
+
 /* Copies what the perf rings hold of the time before the firing, or adds a record of why not. */
 static void secure_stacks(struct incident_work *work)
 {
+	const struct incident_request *request = work->request;
 	struct session *session = work->worker->session;
 	struct stack_capture_options options = {
 		.recorder = session_stacks(session),
 		.procfd = session_procfd(session),
 		.symbolizer = session_symbolizer(session),
-		.before_ns = work->request->settings.before_ns,
-		.spike_from_ns = work->request->info.window_from.ns,
-		.fired = work->request->fired,
-		.wall = work->request->wall,
+		.before_ns = request->settings.before_ns,
+		.spike_from_ns = request->info.window_from.ns,
+		.cgroup = request->target.kind == TARGET_CGROUP ? request->target.cgroup : NULL,
+		.fired = request->fired,
+		.wall = request->wall,
 		.held = &work->worker->stacks_held,
 	};
 
 	if (options.recorder)
 		work->stacks = stack_capture_secure(&options, &work->captured);
+	if (work->stacks)
+		add_members(work);
 }
 
 static void take_captures(struct incident_work *work, bool again)
@@ -616,21 +650,6 @@ static void enforce_limits(struct incident_worker *worker)
 
 /* ---- seal: stacks ---- */
 
-/* The processes whose symbols matter most. None: of all targets, every process does. */
-static void choose_stack_focus(const struct incident_work *work, struct stack_capture_focus *ret)
-{
-	const struct incident_request *request = work->request;
-
-	ret->count = 0;
-	if (request->everything)
-		return;
-	if (request->target.kind == TARGET_GROUP)
-		ret->count = discovery_pids(session_discovery(work->worker->session), request->target.id, ret->pids,
-					    SYMBOLIZER_FOCUS_MAX);
-	for (size_t i = 0; ret->count == i && i < work->processes.count; i++)
-		ret->pids[ret->count++] = work->processes.process[i].pid;
-}
-
 static void run_urgent_job(struct job *job)
 {
 	if (job->kind == JOB_OPEN)
@@ -662,13 +681,15 @@ static bool while_naming(void *ctx)
 static void write_stacks(struct incident_work *work)
 {
 	const struct symbolizer_waiting waiting = { while_naming, work->worker };
-	struct stack_capture_focus focus;
+	struct stack_capture_members members = { .everyone = work->request->everything };
 
 	if (!work->stacks || !work->draft)
 		return;
 
-	choose_stack_focus(work, &focus);
-	stack_capture_write(TAKE(work->stacks), &focus, spool_draft_dirfd(work->draft), &waiting, &work->captured);
+	add_members(work);
+	members.members = work->members;
+	members.count = work->member_count;
+	stack_capture_write(TAKE(work->stacks), &members, spool_draft_dirfd(work->draft), &waiting, &work->captured);
 }
 
 /* ---- seal: samples ---- */

@@ -226,8 +226,6 @@ struct symbolizer_job {
 	const struct stack_bundle *bundle;
 	int outputs[SYMBOLIZER_OUTPUTS];
 	uint64_t spike_from_ns;
-	const int32_t *focus;
-	size_t focus_count;                       /* at most SYMBOLIZER_FOCUS_MAX; 0: all processes */
 	bool raw;                                 /* it is not to read any file: no names */
 	const struct symbolizer_waiting *waiting; /* NULL: nothing */
 };
@@ -252,19 +250,9 @@ static const struct symbolizer_output {
 struct child {
 	const struct symbolizer_job *job;
 	int speaking;
-	char *words[SYMBOLIZER_OUTPUTS + 6];
-	char text[SYMBOLIZER_OUTPUTS + 2][64], focus[16 + 12 * SYMBOLIZER_FOCUS_MAX];
+	char *words[SYMBOLIZER_OUTPUTS + 5];
+	char text[SYMBOLIZER_OUTPUTS + 2][64];
 };
-
-/* "--focus=1,2,3" */
-static char *focus_option(const struct symbolizer_job *job, char *buf, size_t cap)
-{
-	size_t len = (size_t)snprintf(buf, cap, "--focus");
-
-	for (size_t i = 0; i < job->focus_count && len < cap; i++)
-		len += (size_t)snprintf(buf + len, cap - len, "%c%d", i ? ',' : '=', job->focus[i]);
-	return buf;
-}
 
 static void build_arguments(struct child *child)
 {
@@ -280,8 +268,6 @@ static void build_arguments(struct child *child)
 	snprintf(child->text[texts++], sizeof child->text[0], "--wall=%llu", SYMBOLIZER_PATIENCE_NS / NS_PER_S);
 	for (int i = 0; i < texts; i++)
 		child->words[count++] = child->text[i];
-	if (job->focus_count)
-		child->words[count++] = focus_option(job, child->focus, sizeof child->focus);
 	if (job->raw)
 		child->words[count++] = raw;
 	child->words[count] = NULL;
@@ -461,6 +447,20 @@ struct stack_capture {
 	size_t held; /* of options.held, by this one */
 };
 
+static int by_pid(const void *left, const void *right)
+{
+	const uint32_t *a = left, *b = right;
+
+	return *a < *b ? -1 : *a > *b;
+}
+
+static int by_member(const void *left, const void *right)
+{
+	const struct target_member *a = left, *b = right;
+
+	return a->pid < b->pid ? -1 : a->pid > b->pid;
+}
+
 /* ---- looking ---- */
 
 static void count_held(struct stack_capture *capture)
@@ -492,16 +492,22 @@ void stack_capture_free(struct stack_capture *capture)
 	malloc_trim(0); /* an incident takes megabytes for a while, and there may be none for weeks */
 }
 
-static int take_snapshot(struct stack_recorder *recorder, uint64_t from_ns, size_t held,
+static int take_snapshot(const struct stack_capture_options *options, uint64_t from_ns, size_t held,
 			 struct stack_recorder_snapshot *ret)
 {
 	struct stack_recorder_status status;
 
-	stack_recorder_status(recorder, &status);
+	stack_recorder_status(options->recorder, &status);
 
 	size_t most = status.memory_bytes + SIDEBAND_MAX;
+	int r = stack_recorder_snapshot(options->recorder, from_ns, UINT64_MAX,
+					held < 2 * most ? (2 * most - held) / 2 : 1, ret);
 
-	return stack_recorder_snapshot(recorder, from_ns, UINT64_MAX, held < 2 * most ? (2 * most - held) / 2 : 1, ret);
+	if (r == 0 && options->cgroup)
+		r = stack_recorder_find_inside(options->recorder, options->cgroup, ret);
+	if (r < 0)
+		stack_recorder_snapshot_release(ret);
+	return r;
 }
 
 static const struct stack_recorder_stream *find_stream(const struct stack_recorder_snapshot *snapshot, uint32_t kind)
@@ -599,10 +605,53 @@ static size_t join_cgroups(const struct stack_capture *capture, struct stack_fil
 	return count;
 }
 
-static int write_stack_file(const struct stack_capture *capture, int *ret_fd)
+/* ---- members ---- */
+
+static bool is_sampled(const struct stack_recorder_snapshot *snapshot, int32_t pid)
+{
+	const uint32_t key = (uint32_t)pid;
+
+	return bsearch(&key, snapshot->pids, snapshot->pid_count, sizeof key, by_pid) != NULL;
+}
+
+static size_t add_processes_inside(const struct stack_recorder_snapshot *snapshot, struct target_member *members)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; snapshot->inside && i < snapshot->pid_count; i++)
+		if (snapshot->inside[i])
+			members[count++] =
+				(struct target_member){ .pid = (int32_t)snapshot->pids[i], .to_ns = UINT64_MAX };
+	return count;
+}
+
+/* Those that have samples, and those inside the cgroup; sorted. *ret is the caller's. 0 or -ENOMEM. */
+static int sampled_members(const struct stack_capture *capture, const struct stack_capture_members *known,
+			   struct target_member **ret, size_t *ret_count)
+{
+	const struct stack_recorder_snapshot *a = &capture->first, *b = &capture->second;
+	struct target_member *members = calloc(known->count + a->pid_count + b->pid_count + 1, sizeof *members);
+	size_t count = 0;
+
+	if (!members)
+		return -ENOMEM;
+
+	for (size_t i = 0; i < known->count; i++)
+		if (is_sampled(a, known->members[i].pid) || is_sampled(b, known->members[i].pid))
+			members[count++] = known->members[i];
+	count += add_processes_inside(a, members + count);
+	count += add_processes_inside(b, members + count);
+	qsort(members, count, sizeof *members, by_member);
+	*ret = members;
+	*ret_count = count;
+	return 0;
+}
+
+static int write_stack_file(const struct stack_capture *capture, const struct stack_capture_members *known, int *ret_fd)
 {
 	AUTO_CLOSE int fd = memfd_create("stackfile", MFD_CLOEXEC);
 	AUTO_FREE struct stack_file_cgroup *cgroups = NULL;
+	AUTO_FREE struct target_member *members = NULL;
 	struct stack_file_records streams[STACK_FILE_STREAM_KINDS];
 	struct stack_recorder_status status;
 	struct stack_file_content content = {
@@ -616,10 +665,15 @@ static int write_stack_file(const struct stack_capture *capture, int *ret_fd)
 
 	if (fd < 0)
 		return -errno;
+	r = sampled_members(capture, known, &members, &content.member_count);
+	if (r < 0)
+		return r;
 
 	stack_recorder_status(capture->options.recorder, &status);
 	content.cgroups = cgroups;
+	content.members = members;
 	content.head = (struct stack_file_head){
+		.everyone = known->everyone,
 		.page_bytes = (uint32_t)sysconf(_SC_PAGESIZE),
 		.frequency = status.frequency,
 		.fired_mono_ns = capture->options.fired.ns,
@@ -816,7 +870,7 @@ static void drop_records(struct stack_recorder_snapshot *snapshot)
 }
 
 /* 0; 1: it succeeded only without reading any file, and why says why; 2: not even so; -errno. */
-static int run_symbolizer(struct stack_capture *capture, const struct stack_capture_focus *focus,
+static int run_symbolizer(struct stack_capture *capture, const struct stack_capture_members *members,
 			  const struct symbolizer_waiting *waiting, const int outputs[SYMBOLIZER_OUTPUTS],
 			  char why[WHY_MAX])
 {
@@ -825,8 +879,6 @@ static int run_symbolizer(struct stack_capture *capture, const struct stack_capt
 		.program = capture->options.symbolizer,
 		.bundle = &capture->bundle,
 		.spike_from_ns = capture->options.spike_from_ns,
-		.focus = focus->pids,
-		.focus_count = focus->count,
 		.waiting = waiting,
 	};
 	char again[WHY_MAX];
@@ -835,7 +887,7 @@ static int run_symbolizer(struct stack_capture *capture, const struct stack_capt
 	memcpy(job.outputs, outputs, sizeof job.outputs);
 	stack_bundle_add(&capture->bundle, capture->options.procfd, &capture->second, STACK_BUNDLE_FILES_MAX);
 	stack_bundle_add_kernel(&capture->bundle, capture->options.procfd);
-	r = write_stack_file(capture, &stack_file);
+	r = write_stack_file(capture, members, &stack_file);
 	job.stack_file = stack_file;
 	drop_records(&capture->first);
 	release_held(capture);
@@ -860,7 +912,7 @@ struct stack_capture *stack_capture_secure(const struct stack_capture_options *o
 
 	if (capture) {
 		capture->options = *options;
-		r = take_snapshot(options->recorder, from.ns, options->held ? *options->held : 0, &capture->first);
+		r = take_snapshot(options, from.ns, options->held ? *options->held : 0, &capture->first);
 	}
 	if (r == 0) {
 		count_held(capture);
@@ -873,19 +925,19 @@ struct stack_capture *stack_capture_secure(const struct stack_capture_options *o
 	return NULL;
 }
 
-void stack_capture_write(struct stack_capture *capture, const struct stack_capture_focus *focus, int dirfd,
+void stack_capture_write(struct stack_capture *capture, const struct stack_capture_members *members, int dirfd,
 			 const struct symbolizer_waiting *waiting, struct incident *info)
 {
 	int outputs[SYMBOLIZER_OUTPUTS] = { -1, -1, -1, -1, -1, -1 };
 	char why[WHY_MAX] = "";
-	int r = take_snapshot(capture->options.recorder, capture->first.to_ns, 0, &capture->second);
+	int r = take_snapshot(&capture->options, capture->first.to_ns, 0, &capture->second);
 
 	if (r == 0)
 		r = merge_sideband(capture);
 	if (r == 0)
 		r = open_outputs(outputs, dirfd);
 	if (r == 0)
-		r = run_symbolizer(capture, focus, waiting, outputs, why);
+		r = run_symbolizer(capture, members, waiting, outputs, why);
 	if (r < 0)
 		snprintf(why, sizeof why, "%s", strerrordesc_np(-r));
 	if (r == 0 || r == 1)

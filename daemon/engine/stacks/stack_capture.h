@@ -14,13 +14,11 @@
 #include "daemon/engine/stacks/stack_recorder.h"
 #include "lib/base/base.h"
 #include "lib/incident/incident.h"
+#include "lib/model/target.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-/* Processes that the tables of functions are about. */
-#define SYMBOLIZER_FOCUS_MAX 64
 
 /* What the worker does while spikewatch-symbolize runs. */
 struct symbolizer_waiting {
@@ -43,6 +41,7 @@ struct stack_capture_options {
 	const char *symbolizer; /* path of the program */
 	uint64_t before_ns;     /* how far back */
 	uint64_t spike_from_ns; /* begin of the rule's window */
+	const char *cgroup;     /* processes in it and below are part of the target; NULL: of no cgroup */
 	mono_t fired;
 	wall_t wall; /* of fired */
 	/*
@@ -59,10 +58,14 @@ struct stack_capture_options {
  */
 struct stack_capture *stack_capture_secure(const struct stack_capture_options *options, struct incident *info);
 
-/* The incident's own processes: the tables of functions are about them. */
-struct stack_capture_focus {
-	int32_t pids[SYMBOLIZER_FOCUS_MAX];
-	size_t count; /* 0: all */
+/*
+ * The processes that were part of the target at any time, beside those of its cgroup: tables of
+ * functions are about them.
+ */
+struct stack_capture_members {
+	bool everyone; /* every process is */
+	const struct target_member *members;
+	size_t count;
 };
 
 /*
@@ -70,7 +73,7 @@ struct stack_capture_focus {
  * outcome is added to info. If reading the mapped files kills the program, it is run again without
  * reading any: twice 30 s at most. waiting: what to do meanwhile, or NULL. capture is freed.
  */
-void stack_capture_write(struct stack_capture *capture, const struct stack_capture_focus *focus, int dirfd,
+void stack_capture_write(struct stack_capture *capture, const struct stack_capture_members *members, int dirfd,
 			 const struct symbolizer_waiting *waiting, struct incident *info);
 
 /* NULL is fine. */

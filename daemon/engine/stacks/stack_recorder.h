@@ -92,7 +92,11 @@ struct stack_recorder_snapshot {
 	size_t file_count;
 	uint32_t *pids; /* of the samples, ascending, without 0 */
 	size_t pid_count;
-	/* Of running pids, ascending: in v2, or if that is the root the cpu controller's, or "/" */
+	bool *inside; /* of each of pids: see stack_recorder_find_inside; NULL: not asked for */
+	/*
+	 * Of pids, ascending: in v2, or if that is the root the cpu controller's, or "/". Of one that
+	 * has ended, that of the process that it was forked from, if that runs, and so on.
+	 */
 	struct stack_file_cgroup *cgroups;
 	size_t cgroup_count;
 	uint64_t from_ns, to_ns;                 /* what was asked for, and not after it was taken */
@@ -111,6 +115,14 @@ struct stack_recorder_snapshot {
  */
 int stack_recorder_snapshot(struct stack_recorder *recorder, uint64_t from_ns, uint64_t to_ns, size_t max_bytes,
 			    struct stack_recorder_snapshot *ret);
+
+/*
+ * Sets snapshot->inside: which of pids are in this cgroup, of any hierarchy, or below it; of those
+ * that have ended, as far as it is known which processes they were forked from, by the first of
+ * these that runs. 0 or -ENOMEM.
+ */
+int stack_recorder_find_inside(struct stack_recorder *recorder, const char *cgroup,
+			       struct stack_recorder_snapshot *snapshot);
 
 /* {0} is fine. */
 void stack_recorder_snapshot_release(struct stack_recorder_snapshot *snapshot);

@@ -15,7 +15,8 @@
  * a cache that forgets what collides. The history is locked for one sample at a time, so that the
  * thread of the side-band rings never waits long.
  *
- * Cgroups are read while the processes run. With both hierarchies mounted ("hybrid") the cpu
+ * Cgroups are read while the processes run; one that has ended was most likely in that of its
+ * parent, which is where fork(2) puts it. With both hierarchies mounted ("hybrid") the cpu
  * controller may be in either: where it is not in v2, all processes are in the root of that.
  */
 #include "daemon/engine/stacks/stack_recorder.h"
@@ -89,8 +90,81 @@ static bool parse_cgroup(const char *text, size_t len, char *path, size_t cap)
 	return true;
 }
 
+/* How far the process that one was forked from is looked for, among those that have ended. */
+#define ANCESTORS_MAX 32u
+
+/* Whether the cgroups of a process are the roots of all hierarchies. */
+static bool is_in_roots(const char *text, size_t len)
+{
+	struct procfs_cgroup line;
+	size_t offset = 0;
+
+	while (procfs_cgroup_next(text, len, &offset, &line) > 0)
+		if (line.path_len > 1)
+			return false;
+	return true;
+}
+
+static bool is_exiting(const struct stack_source *source, uint32_t pid)
+{
+	char text[1024];
+	ssize_t len = proc_read_file(source->proc_fd, (int32_t)pid, "stat", text, sizeof(text));
+	struct procfs_stat stat;
+
+	return len < 0 || procfs_stat_parse(text, (size_t)len, &stat) < 0 || stat.exiting;
+}
+
 /*
- * The cgroups of those of snapshot->pids that run; their paths are appended to snapshot->paths and
+ * The text of /proc/<pid>/cgroup; of a process that has ended, of the nearest process before it
+ * that runs. Its length; 0: not known.
+ */
+static size_t read_cgroups(const struct stack_source *source, uint32_t pid, uint64_t time_ns, char *text, size_t cap)
+{
+	for (unsigned i = 0; pid != 0 && i < ANCESTORS_MAX; i++) {
+		ssize_t len = proc_read_file(source->proc_fd, (int32_t)pid, "cgroup", text, cap);
+
+		/* Of a process that is exiting, v1 hierarchies say "/". */
+		if (len > 0 && (!is_in_roots(text, (size_t)len) || !is_exiting(source, pid)))
+			return (size_t)len;
+		pthread_mutex_lock(source->lock);
+		pid = mapping_history_parent(source->history, pid, time_ns);
+		pthread_mutex_unlock(source->lock);
+	}
+	return 0;
+}
+
+/* Whether a line of /proc/<pid>/cgroup has this cgroup, or one below it. */
+static bool has_cgroup(const char *text, size_t len, const char *cgroup)
+{
+	struct procfs_cgroup line;
+	size_t offset = 0, cgroup_len = strlen(cgroup);
+
+	while (procfs_cgroup_next(text, len, &offset, &line) > 0)
+		if (line.path_len >= cgroup_len && memcmp(line.path, cgroup, cgroup_len) == 0 &&
+		    (line.path_len == cgroup_len || line.path[cgroup_len] == '/' || cgroup_len == 1))
+			return true;
+	return false;
+}
+
+int stack_recorder_find_inside(struct stack_recorder *recorder, const char *cgroup,
+			       struct stack_recorder_snapshot *snapshot)
+{
+	const struct stack_source source = stack_source_of(recorder);
+	AUTO_FREE char *text = malloc(CGROUP_TEXT_MAX);
+
+	snapshot->inside = calloc(snapshot->pid_count + 1, sizeof(*snapshot->inside));
+	if (text == NULL || snapshot->inside == NULL)
+		return -ENOMEM;
+	for (size_t i = 0; i < snapshot->pid_count; i++) {
+		size_t len = read_cgroups(&source, snapshot->pids[i], snapshot->to_ns, text, CGROUP_TEXT_MAX);
+
+		snapshot->inside[i] = has_cgroup(text, len, cgroup);
+	}
+	return 0;
+}
+
+/*
+ * The cgroups of snapshot->pids; their paths are appended to snapshot->paths and
  * are resolved by settle_cgroups, when that does not grow any more. 0 or -ENOMEM.
  */
 static int look_up_cgroups(const struct stack_source *source, struct stack_recorder_snapshot *snapshot)
@@ -103,9 +177,9 @@ static int look_up_cgroups(const struct stack_source *source, struct stack_recor
 		return -ENOMEM;
 	for (size_t i = 0; r == 0 && i < snapshot->pid_count; i++) {
 		uint32_t pid = snapshot->pids[i];
-		ssize_t len = proc_read_file(source->proc_fd, (int32_t)pid, "cgroup", text, sizeof(text));
+		size_t len = read_cgroups(source, pid, snapshot->to_ns, text, sizeof(text));
 
-		if (len <= 0 || !parse_cgroup(text, (size_t)len, path, sizeof(path)))
+		if (len == 0 || !parse_cgroup(text, len, path, sizeof(path)))
 			continue;
 		r = buffer_append(&snapshot->paths, path, strlen(path) + 1);
 		if (r == 0)
@@ -730,6 +804,7 @@ void stack_recorder_snapshot_release(struct stack_recorder_snapshot *snapshot)
 	buffer_release(&snapshot->paths);
 	free(snapshot->files);
 	free(snapshot->pids);
+	free(snapshot->inside);
 	free(snapshot->cgroups);
 	*snapshot = (struct stack_recorder_snapshot){ 0 };
 }

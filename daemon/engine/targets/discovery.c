@@ -933,11 +933,16 @@ static bool was_in_group(const struct discovery *discovery, size_t entry, const 
 static void credit_unseen_process(struct discovery *discovery, const struct procevent *end,
 				  const struct recent_pid *recent_pid, const struct sample *sample)
 {
+	/* The event is read a while after the end, and the pid is not used again so soon. */
+	uint64_t end_ns = recent_pid->at.ns, elapsed_ns = end->totals.elapsed_ns + NS_PER_S;
+	const struct target_member when = { .pid = end->pid,
+					    .from_ns = end_ns > elapsed_ns ? end_ns - elapsed_ns : 0,
+					    .to_ns = end_ns };
 	bool credited = false;
 
 	for (size_t i = 0; i < discovery->config->target_count; i++)
 		if (was_in_group(discovery, i, end, recent_pid))
-			credited |= target_table_credit(discovery->target_table, i, sample);
+			credited |= target_table_credit(discovery->target_table, i, &when, sample);
 	discovery->state.credited += credited;
 }
 
@@ -1963,6 +1968,16 @@ size_t discovery_pids(struct discovery *discovery, uint32_t target_id, int32_t *
 	fair_mutex_leave(&discovery->lock);
 
 	return count;
+}
+
+int discovery_members(struct discovery *discovery, uint32_t target_id, uint64_t since_ns, struct target_member **ret,
+		      size_t *ret_count)
+{
+	fair_mutex_enter(&discovery->lock);
+	int r = target_table_query_members(discovery->target_table, target_id, since_ns, ret, ret_count);
+	fair_mutex_leave(&discovery->lock);
+
+	return r;
 }
 
 bool discovery_limits(struct discovery *discovery, uint32_t target_id, struct cgroup_limits *ret)

@@ -157,6 +157,10 @@ void discovery_free(struct discovery *discovery);
  */
 size_t discovery_pids(struct discovery *discovery, uint32_t target_id, int32_t *pids, size_t cap);
 
+/* target_table_query_members for other threads. */
+int discovery_members(struct discovery *discovery, uint32_t target_id, uint64_t since_ns, struct target_member **ret,
+		      size_t *ret_count);
+
 /* The effective limits of a target as last read. False: it is gone. Any thread. */
 bool discovery_limits(struct discovery *discovery, uint32_t target_id, struct cgroup_limits *ret);
 

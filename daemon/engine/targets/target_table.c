@@ -67,6 +67,17 @@
  */
 #define BACK_MAX 64u
 
+/*
+ * Members that have left are remembered for the stacks of incidents: at two thousand a second for
+ * half a minute. Memory is taken as they leave, 2 MiB at most.
+ */
+#define PAST_MEMBERS_MAX 65536u
+
+struct past_member {
+	uint32_t target; /* the group */
+	struct target_member member;
+};
+
 /* Limits of all processes in the same cgroups, or of one cgroup; there while a target holds it. */
 struct target_limits_line {
 	struct map_node node;
@@ -139,6 +150,9 @@ struct target_table {
 	TAILQ_HEAD(, target_limits_line) all_lines;
 	uint64_t line_numbers; /* the last that was given */
 	uint64_t round;        /* of refreshes */
+
+	struct past_member *past; /* used round and round */
+	uint64_t past_count;      /* ever */
 
 	struct returned_target back[BACK_MAX];
 	size_t back_count;
@@ -1160,8 +1174,45 @@ static void enter_target(struct target_table *table, struct target_table_target 
 	*count_of(table, target) += 1;
 }
 
+/* A start time lies up to a tick after the number that stat shows. */
+static struct target_member member_of(const struct target *what, uint64_t to_ns)
+{
+	uint64_t boot_ns = what->start_ticks * (NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK)), now_boot_ns;
+	uint64_t asleep_ns;
+	mono_t now;
+	wall_t wall;
+
+	real_clock_together(&now, &wall, &now_boot_ns);
+	asleep_ns = now_boot_ns > now.ns ? now_boot_ns - now.ns : 0;
+
+	return (struct target_member){ .pid = what->pid,
+				       .from_ns = boot_ns > asleep_ns ? boot_ns - asleep_ns : 0,
+				       .to_ns = to_ns };
+}
+
+static void remember_member(struct target_table *table, const struct target_table_target *group,
+			    const struct target_member *member)
+{
+	if (table->past)
+		table->past[table->past_count++ % PAST_MEMBERS_MAX] =
+			(struct past_member){ .target = group->what.id, .member = *member };
+}
+
+static void remember_target(struct target_table *table, const struct target_table_target *target)
+{
+	struct clock clock = real_clock();
+	struct target_member member;
+
+	if (!target->group)
+		return;
+
+	member = member_of(&target->what, clock_mono(&clock).ns);
+	remember_member(table, target->group, &member);
+}
+
 static void forget_target(struct target_table *table, struct target_table_target *target)
 {
+	remember_target(table, target);
 	unlink_target(table, target);
 	line_drop(table, target->membership.line);
 	target->membership.line = NULL;
@@ -1732,12 +1783,14 @@ bool target_table_end(struct target_table *table, const struct target_table_endi
 	return found;
 }
 
-bool target_table_credit(struct target_table *table, size_t entry, const struct sample *counters)
+bool target_table_credit(struct target_table *table, size_t entry, const struct target_member *when,
+			 const struct sample *counters)
 {
 	struct target_table_target *group = table->list.entries[entry]->group;
 
 	if (!group)
 		return false;
+	remember_member(table, group, when);
 	source_entry_add_exit_usage(group->sampled.entry, NULL, counters);
 
 	return true;
@@ -1814,7 +1867,10 @@ int target_table_new(const struct target_table_options *options, struct target_t
 	table->options = *options;
 	TAILQ_INIT(&table->all);
 	TAILQ_INIT(&table->all_lines);
-	r = limit_tree_new(options->mounts, &options->machine, &table->tree);
+	table->past = calloc(PAST_MEMBERS_MAX, sizeof *table->past);
+	r = table->past ? 0 : -ENOMEM;
+	if (r == 0)
+		r = limit_tree_new(options->mounts, &options->machine, &table->tree);
 	if (r == 0)
 		r = target_table_reload(table, options->config);
 	if (r < 0) {
@@ -1841,6 +1897,7 @@ void target_table_free(struct target_table *table)
 	map_release(&table->lines);
 	map_release(&table->identities);
 	map_release(&table->pids);
+	free(table->past);
 	free(table);
 }
 
@@ -1887,6 +1944,49 @@ size_t target_table_query_pids(struct target_table *table, uint32_t id, int32_t 
 	target_table_visit(table, collect_pid, &query);
 
 	return query.count;
+}
+
+struct member_query {
+	uint32_t id;
+	struct target_member *members;
+	size_t count;
+};
+
+static int collect_member(void *ctx, struct target_table_target *target)
+{
+	struct member_query *query = ctx;
+
+	if (target->group && target->group->what.id == query->id)
+		query->members[query->count++] = member_of(&target->what, UINT64_MAX);
+
+	return 0;
+}
+
+static void collect_past_members(const struct target_table *table, uint64_t since_ns, struct member_query *query)
+{
+	uint64_t kept = table->past_count < PAST_MEMBERS_MAX ? table->past_count : PAST_MEMBERS_MAX;
+
+	for (uint64_t i = 0; i < kept; i++)
+		if (table->past[i].target == query->id && table->past[i].member.to_ns >= since_ns)
+			query->members[query->count++] = table->past[i].member;
+}
+
+int target_table_query_members(struct target_table *table, uint32_t id, uint64_t since_ns, struct target_member **ret,
+			       size_t *ret_count)
+{
+	uint64_t past = table->past_count < PAST_MEMBERS_MAX ? table->past_count : PAST_MEMBERS_MAX;
+	struct member_query query = { .id = id,
+				      .members = calloc(table->identities.count + past + 1, sizeof(*query.members)) };
+
+	if (!query.members)
+		return -ENOMEM;
+
+	target_table_visit(table, collect_member, &query);
+	collect_past_members(table, since_ns, &query);
+	*ret = query.members;
+	*ret_count = query.count;
+
+	return 0;
 }
 
 struct limits_query {

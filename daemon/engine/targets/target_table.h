@@ -243,13 +243,22 @@ struct target_table_ending {
 bool target_table_end(struct target_table *target_table, const struct target_table_ending *ending);
 
 /*
- * A process that never was a member ended, and its counters belong to this entry's group. False:
- * the entry has none.
+ * A process that never was a member ended, when says which and when it began and ended, and its
+ * counters belong to this entry's group. False: the entry has none.
  */
-bool target_table_credit(struct target_table *target_table, size_t entry, const struct sample *counters);
+bool target_table_credit(struct target_table *target_table, size_t entry, const struct target_member *when,
+			 const struct sample *counters);
 
 /* At most cap pids of a target: its own, or its members'; 0 for a cgroup. Their number. */
 size_t target_table_query_pids(struct target_table *target_table, uint32_t id, int32_t *pids, size_t cap);
+
+/*
+ * The processes that were part of a group at any time since since_ns (CLOCK_MONOTONIC), as far as
+ * they are remembered: of those that have ended or left, the last 65,536 of all groups. 0 and
+ * *ret, of *ret_count, the caller's; -ENOMEM.
+ */
+int target_table_query_members(struct target_table *target_table, uint32_t id, uint64_t since_ns,
+			       struct target_member **ret, size_t *ret_count);
 
 /* Where no limits are known they are unavailable. False: there is no such target. */
 bool target_table_query_limits(struct target_table *target_table, uint32_t id, struct cgroup_limits *ret);

@@ -164,11 +164,9 @@ START_TEST(the_top_thread_does_not_depend_on_the_order_of_samples)
 }
 END_TEST
 
-START_TEST(of_processes_out_of_focus_there_is_the_name)
+START_TEST(of_processes_that_are_not_of_the_target_there_is_the_name)
 {
 	AUTO(stack_profile_freep) struct stack_profile *profile = NULL;
-	const int32_t focus[] = { 7, 1 };
-	struct stack_profile_options options = usual;
 	uint32_t number;
 	struct stack_profile_sample sample = {
 		.time_ns = SPIKE,
@@ -178,12 +176,11 @@ START_TEST(of_processes_out_of_focus_there_is_the_name)
 		.thread = "t",
 		.frames = &number,
 		.frame_count = 1,
+		.other = true,
 		.count = 3,
 	};
 
-	options.focus = focus;
-	options.focus_count = ARRAY_LEN(focus);
-	ck_assert_int_eq(stack_profile_new(&options, &profile), 0);
+	ck_assert_int_eq(stack_profile_new(&usual, &profile), 0);
 	ck_assert_int_eq(add(profile, SPIKE, 1, "fm", 2), 0);
 	ck_assert_int_eq(frame(profile, 0, 1, "hidden", &number), 0);
 	ck_assert_int_eq(stack_profile_add(profile, &sample), 0);
@@ -1049,7 +1046,7 @@ Suite *profile_suite(void)
 	tcase_add_test(profile, samples_before_and_during_are_told_apart);
 	tcase_add_test(profile, build_ids_go_into_the_profile_as_hexadecimal);
 	tcase_add_test(profile, the_top_thread_does_not_depend_on_the_order_of_samples);
-	tcase_add_test(profile, of_processes_out_of_focus_there_is_the_name);
+	tcase_add_test(profile, of_processes_that_are_not_of_the_target_there_is_the_name);
 	tcase_add_test(profile, frames_without_names_are_called_after_their_module);
 	tcase_add_test(profile, inlined_functions_are_frames_of_their_own);
 	tcase_add_test(profile, stacks_beyond_the_limit_are_other);

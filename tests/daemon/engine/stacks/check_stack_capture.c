@@ -140,7 +140,7 @@ static void fails_with(const char *symbolizer, const char *why)
 	struct stack_capture *capture = stack_capture_secure(&options, &info);
 
 	ck_assert_ptr_nonnull(capture);
-	stack_capture_write(capture, &(struct stack_capture_focus){ .count = 0 }, dirfd, NULL, &info);
+	stack_capture_write(capture, &(struct stack_capture_members){ .everyone = true }, dirfd, NULL, &info);
 	ck_assert_uint_eq(info.capture_count, 1);
 	ck_assert_int_eq(info.captures[0].status, INCIDENT_CAPTURE_FAILED);
 	ck_assert_msg(strstr(info.captures[0].why, why), "%s", info.captures[0].why);
@@ -206,7 +206,7 @@ START_TEST(a_symboliser_that_is_killed_by_what_it_reads_costs_the_names)
 
 	ck_assert_ptr_nonnull(capture);
 	burn_here();
-	stack_capture_write(capture, &(struct stack_capture_focus){ .count = 0 }, dirfd, NULL, &info);
+	stack_capture_write(capture, &(struct stack_capture_members){ .everyone = true }, dirfd, NULL, &info);
 	ck_assert_uint_ge(info.capture_count, 3);
 	ck_assert_str_eq(info.captures[0].name, "stacks");
 	ck_assert_int_eq(info.captures[0].status, INCIDENT_CAPTURE_OK);
@@ -298,7 +298,7 @@ static void look_beside(struct stack_recorder *recorder, size_t others, struct i
 	if (others == 0)
 		ck_assert_uint_gt(held, 0);
 	burn_here();
-	stack_capture_write(capture, &(struct stack_capture_focus){ .count = 0 }, dirfd, NULL, info);
+	stack_capture_write(capture, &(struct stack_capture_members){ .everyone = true }, dirfd, NULL, info);
 	ck_assert_uint_eq(held, others);
 	for (size_t i = 0; i < SYMBOLIZER_OUTPUTS; i++)
 		unlinkat(dirfd, symbolizer_outputs[i].file, 0);

@@ -104,13 +104,14 @@ END_TEST
 
 START_TEST(one_who_was_no_member_is_credited_as_a_whole)
 {
+	const struct target_member when = { .pid = 11, .from_ns = 5, .to_ns = 9 };
 	struct sample end = used(500);
 
 	make(8, GROUP);
 	settle();
 	ck_assert(!over(&end));
-	ck_assert(target_table_credit(target_table, 0, &end));
-	ck_assert(target_table_credit(target_table, 0, &end));
+	ck_assert(target_table_credit(target_table, 0, &when, &end));
+	ck_assert(target_table_credit(target_table, 0, &when, &end));
 	ck_assert_uint_eq(group_cpu(), 1000);
 }
 END_TEST
@@ -120,7 +121,7 @@ START_TEST(an_entry_without_a_group_credits_nobody)
 	struct sample end = used(500);
 
 	make(8, SINGLE);
-	ck_assert(!target_table_credit(target_table, 0, &end));
+	ck_assert(!target_table_credit(target_table, 0, &(struct target_member){ .pid = 11 }, &end));
 }
 END_TEST
 
