@@ -234,17 +234,17 @@ static void contrast_release(struct contrast *contrast)
 /* Amounts of CPU are thousandths of a percent, so that they are whole numbers. */
 #define CPU_PERCENT 1000.0
 
-static int add_named(struct contrast *contrast, enum contrast_side side, const struct function_rows_name name[static 2],
+static int add_named(struct contrast *contrast, enum contrast_side side, const struct text_part name[static 2],
 		     const uint64_t amount[static CONTRAST_MEASURES])
 {
 	AUTO(buffer_release) struct buffer clean = { 0 };
 	size_t name_len;
 	struct contrast_key key;
-	int rc = clean_text_append(&clean, name[0].text, name[0].len);
+	int rc = clean_text_append(&clean, name[0].at, name[0].len);
 
 	name_len = clean.len;
 	if (rc == 0)
-		rc = clean_text_append(&clean, name[1].text, name[1].len);
+		rc = clean_text_append(&clean, name[1].at, name[1].len);
 	if (rc < 0)
 		return rc;
 	if (clean.len == 0)
@@ -271,9 +271,8 @@ static int take_function(const struct function_rows_row *row, enum contrast_side
 
 	if (amount[0] == 0 && amount[1] == 0)
 		return 0;
-	return is_function
-		       ? add_named(functions, side, (struct function_rows_name[]){ row->function, row->module }, amount)
-		       : add_named(threads, side, (struct function_rows_name[]){ row->thread, row->process }, amount);
+	return is_function ? add_named(functions, side, (struct text_part[]){ row->function, row->module }, amount)
+			   : add_named(threads, side, (struct text_part[]){ row->thread, row->process }, amount);
 }
 
 /*
@@ -306,68 +305,47 @@ static int load_functions(int incidentfd, enum function_table_unit unit, enum co
 
 /* A table with a header, whose columns are found by name, read line by line. */
 struct table {
-	const char *at, *end;
+	struct text_part rest;
 	const char *const *names; /* of the columns that are wanted */
 	size_t count;
 	size_t place[TABLE_COLUMNS_MAX]; /* of each in a line */
 };
 
 /* The next line that is no remark. A last line without newline was cut, and is left out. */
-static bool next_line(struct table *table, struct function_rows_name *ret)
+static bool next_line(struct table *table, struct text_part *ret)
 {
-	while (table->at < table->end) {
-		const char *newline = memchr(table->at, '\n', (size_t)(table->end - table->at));
-
-		if (!newline)
-			return false;
-		*ret = (struct function_rows_name){ table->at, (size_t)(newline - table->at) };
-		table->at = newline + 1;
-		if (ret->len > 0 && ret->text[0] != '#')
+	while (text_cut(&table->rest, '\n', ret) && table->rest.at != NULL)
+		if (ret->len > 0 && ret->at[0] != '#')
 			return true;
-	}
 	return false;
 }
 
-static struct function_rows_name table_cell(const struct function_rows_name *line, size_t place)
+static struct text_part table_cell(const struct text_part *line, size_t place)
 {
-	const char *at = line->text, *end = line->text + line->len;
+	struct text_part rest = *line, cell;
 
-	for (;; place--) {
-		const char *tab = at < end ? memchr(at, '\t', (size_t)(end - at)) : NULL;
-		const char *stop = tab ? tab : end;
-
-		if (place == 0)
-			return (struct function_rows_name){ at, (size_t)(stop - at) };
-		if (!tab)
-			return (struct function_rows_name){ "", 0 };
-		at = tab + 1;
-	}
+	while (text_cut(&rest, '\t', &cell))
+		if (place-- == 0)
+			return cell;
+	return (struct text_part){ "", 0 };
 }
 
-static bool find_column(const struct function_rows_name *header, const char *name, size_t *ret)
+static bool find_column(const struct text_part *header, const char *name, size_t *ret)
 {
-	size_t place = 0, count = 1;
+	struct text_part rest = *header, cell;
 
-	for (size_t i = 0; i < header->len; i++)
-		count += header->text[i] == '\t';
-	for (; place < count; place++) {
-		struct function_rows_name text = table_cell(header, place);
-
-		if (text.len == strlen(name) && memcmp(text.text, name, text.len) == 0) {
-			*ret = place;
+	for (*ret = 0; text_cut(&rest, '\t', &cell); ++*ret)
+		if (text_part_is(&cell, name))
 			return true;
-		}
-	}
 	return false;
 }
 
 /* False: a column is missing. */
 static bool start_table(struct table *table, const struct buffer *text)
 {
-	struct function_rows_name header;
+	struct text_part header;
 
-	table->at = text->data ? text->data : "";
-	table->end = table->at + text->len;
+	table->rest = (struct text_part){ text->data, text->len };
 	if (!next_line(table, &header))
 		return false;
 	for (size_t i = 0; i < table->count; i++)
@@ -376,9 +354,9 @@ static bool start_table(struct table *table, const struct buffer *text)
 	return true;
 }
 
-static bool next_row(struct table *table, struct function_rows_name ret[static TABLE_COLUMNS_MAX])
+static bool next_row(struct table *table, struct text_part ret[static TABLE_COLUMNS_MAX])
 {
-	struct function_rows_name line;
+	struct text_part line;
 
 	if (!next_line(table, &line))
 		return false;
@@ -388,12 +366,12 @@ static bool next_row(struct table *table, struct function_rows_name ret[static T
 }
 
 /* "93.6", in thousandths. False: it is no such number. */
-static bool parse_percent(const struct function_rows_name *text, uint64_t *ret)
+static bool parse_percent(const struct text_part *text, uint64_t *ret)
 {
-	const char *end = text->text + text->len, *at;
+	const char *end = text->at + text->len, *at;
 	uint64_t whole, part = 0, scale = 100;
 
-	at = text_parse_u64(text->text, end, &whole);
+	at = text_parse_u64(text->at, end, &whole);
 	if (!at || whole > (uint64_t)1 << 40)
 		return false;
 	if (at < end && *at == '.')
@@ -408,7 +386,7 @@ static int load_threads(int incidentfd, const char *file, enum contrast_side sid
 {
 	AUTO(buffer_release) struct buffer text = { .max = INCIDENT_LOAD_CAPTURE_MAX };
 	struct table table = { .names = (const char *const[]){ "name", "cpu_percent" }, .count = 2 };
-	struct function_rows_name column[TABLE_COLUMNS_MAX];
+	struct text_part column[TABLE_COLUMNS_MAX];
 	int rc = incident_load_capture(incidentfd, file, &text);
 
 	if (rc < 0)
@@ -421,18 +399,18 @@ static int load_threads(int incidentfd, const char *file, enum contrast_side sid
 		/* CPU is empty for a thread that was seen for the first time. */
 		if (!parse_percent(&column[1], &amount[0]))
 			threads->left_out[side]++;
-		rc = add_named(threads, side, (struct function_rows_name[]){ column[0], { "", 0 } }, amount);
+		rc = add_named(threads, side, (struct text_part[]){ column[0], { "", 0 } }, amount);
 	}
 	threads->known[side] = rc == 0;
 	return rc;
 }
 
-static bool parse_bytes(const struct function_rows_name *text, uint64_t *ret)
+static bool parse_bytes(const struct text_part *text, uint64_t *ret)
 {
-	const char *end = text->text + text->len;
+	const char *end = text->at + text->len;
 
 	/* So bounded, sums and differences do not overflow. */
-	return text_parse_u64(text->text, end, ret) == end && *ret < (uint64_t)1 << 60;
+	return text_parse_u64(text->at, end, ret) == end && *ret < (uint64_t)1 << 60;
 }
 
 /* smaps.tsv or smaps.again.tsv: by name and permissions; bytes resident and swapped. */
@@ -441,7 +419,7 @@ static int load_mappings(int incidentfd, const char *file, enum contrast_side si
 	AUTO(buffer_release) struct buffer text = { .max = INCIDENT_LOAD_CAPTURE_MAX };
 	struct table table = { .names = (const char *const[]){ "mapping", "permissions", "rss_bytes", "swap_bytes" },
 			       .count = 4 };
-	struct function_rows_name column[TABLE_COLUMNS_MAX];
+	struct text_part column[TABLE_COLUMNS_MAX];
 	int rc = incident_load_capture(incidentfd, file, &text);
 
 	if (rc < 0)

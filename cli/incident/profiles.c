@@ -972,20 +972,20 @@ static void rank_row(struct ranking *ranking, const struct function_rows_row *ro
 static bool is_ranked(const struct ranking *ranking, const struct function_rows_row *row)
 {
 	for (size_t i = 0; i < ranking->count; i++)
-		if (ranking->row[i].function.text == row->function.text)
+		if (ranking->row[i].function.at == row->function.at)
 			return true;
 	return false;
 }
 
-static void copy_name(char ret[static FUNCTIONS_NAME_MAX], const struct function_rows_name *name)
+static void copy_name(char ret[static FUNCTIONS_NAME_MAX], const struct text_part *name)
 {
-	text_escape_again(ret, FUNCTIONS_NAME_MAX, name->len ? name->text : "", name->len);
+	text_escape_again(ret, FUNCTIONS_NAME_MAX, name->len ? name->at : "", name->len);
 }
 
 static bool is_neighbour(const struct function_rows_row *row)
 {
 	return row->module.len == strlen(FUNCTION_TABLE_NEIGHBOUR) &&
-	       memcmp(row->module.text, FUNCTION_TABLE_NEIGHBOUR, row->module.len) == 0;
+	       memcmp(row->module.at, FUNCTION_TABLE_NEIGHBOUR, row->module.len) == 0;
 }
 
 static void copy_row(const struct function_rows_row *from, struct functions_row *row)
@@ -1008,7 +1008,7 @@ static void copy_row(const struct function_rows_row *from, struct functions_row 
 static bool has_made_up_name(const struct function_rows_row *row, const char *name)
 {
 	return row->module.len == 0 && row->function.len == strlen(name) &&
-	       memcmp(row->function.text, name, row->function.len) == 0;
+	       memcmp(row->function.at, name, row->function.len) == 0;
 }
 
 static void note_missing_stacks(const struct function_rows_row *row, struct functions *ret)

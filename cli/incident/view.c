@@ -132,17 +132,16 @@ static void finish_header(struct table *table, const char *columns)
 	}
 }
 
-static void table_add_row(struct table *table, const char *line, size_t len)
+static void table_add_row(struct table *table, struct text_part line)
 {
-	const char *end = line + len;
 	bool header = table->rows == 0;
+	struct text_part part;
 
-	for (size_t c = 0; c < TABLE_COLUMNS_MAX && line <= end && (header || c < table->columns); c++) {
-		const char *tab = memchr(line, '\t', (size_t)(end - line));
+	for (size_t c = 0; c < (header ? TABLE_COLUMNS_MAX : table->columns) && text_cut(&line, '\t', &part); c++) {
 		char *cell = table->cell[table->rows][c];
 		size_t wide;
 
-		format_cell(header ? CELL_PLAIN : table->kind[c], line, (size_t)((tab ? tab : end) - line), cell);
+		format_cell(header ? CELL_PLAIN : table->kind[c], part.at, part.len, cell);
 		if (header)
 			table->columns = c + 1;
 		else if (table->kind[c] == CELL_PLAIN && *cell && !is_number(cell))
@@ -150,7 +149,6 @@ static void table_add_row(struct table *table, const char *line, size_t len)
 		wide = text_characters(cell);
 		if (wide > table->width[c])
 			table->width[c] = wide;
-		line = tab ? tab + 1 : end + 1;
 	}
 	table->rows++;
 }
@@ -203,31 +201,18 @@ static void print_rows(const struct table *table, FILE *file)
 	}
 }
 
-static void print_remark(const char *line, size_t len, size_t width, FILE *file)
+static void print_remark(struct text_part line, size_t width, FILE *file)
 {
 	char shown[512] = "(";
 	size_t used;
 
-	while (len > 0 && (*line == '#' || *line == ' ')) {
-		line++;
-		len--;
+	while (line.len > 0 && (*line.at == '#' || *line.at == ' ')) {
+		line.at++;
+		line.len--;
 	}
-	used = 1 + text_escape_again(shown + 1, sizeof(shown) - 3, line, len);
+	used = 1 + text_escape_again(shown + 1, sizeof(shown) - 3, line.at, line.len);
 	memcpy(shown + used, ")", 2);
 	output_wrap(shown, width, file);
-}
-
-static bool next_line(const char **text, const char *end, const char **ret_line, size_t *ret_len)
-{
-	const char *newline;
-
-	if (*text == end)
-		return false;
-	newline = memchr(*text, '\n', (size_t)(end - *text));
-	*ret_line = *text;
-	*ret_len = (size_t)((newline ? newline : end) - *text);
-	*text = newline ? newline + 1 : end;
-	return true;
 }
 
 /*
@@ -237,18 +222,18 @@ static bool next_line(const char **text, const char *end, const char **ret_line,
 static void table_print(const char *text, size_t len, const char *columns, size_t rows, size_t width, FILE *file)
 {
 	AUTO_FREE struct table *table = calloc(1, sizeof(*table));
-	const char *end = text + len, *at = text, *line;
-	size_t line_len, total = 0;
+	struct text_part rest = { text, len }, line;
+	size_t total = 0;
 
 	if (!table)
 		return;
 	if (rows > TABLE_ROWS_MAX)
 		rows = TABLE_ROWS_MAX;
-	while (next_line(&at, end, &line, &line_len)) {
-		if (line_len == 0 || *line == '#')
+	while (text_cut(&rest, '\n', &line)) {
+		if (line.len == 0 || *line.at == '#')
 			continue;
 		if (table->rows <= rows)
-			table_add_row(table, line, line_len);
+			table_add_row(table, line);
 		if (total++ == 0)
 			finish_header(table, columns);
 	}
@@ -259,10 +244,9 @@ static void table_print(const char *text, size_t len, const char *columns, size_
 	print_rows(table, file);
 	if (total > table->rows)
 		fprintf(file, "(%zu more)\n", total - table->rows);
-	for (at = text; next_line(&at, end, &line, &line_len);) {
-		if (line_len > 0 && *line == '#')
-			print_remark(line, line_len, width, file);
-	}
+	for (rest = (struct text_part){ text, len }; text_cut(&rest, '\n', &line);)
+		if (line.len > 0 && *line.at == '#')
+			print_remark(line, width, file);
 }
 
 /* ---- what a picture shows ---- */
@@ -396,15 +380,10 @@ void pictures_range(const struct incident *incident, const struct series *series
 /* Columns of smaps.tsv that are read; docs/incident.md. */
 enum { COLUMN_PID, COLUMN_MAPPING, COLUMN_PERMISSIONS, COLUMN_RSS = 4, COLUMN_SWAP = 7, COLUMNS };
 
-struct piece {
-	const char *at;
-	size_t len;
-};
-
 enum growth { GROWTH_RSS, GROWTH_SWAP, GROWTHS };
 
 struct row {
-	struct piece pid, mapping, permissions;
+	struct text_part pid, mapping, permissions;
 	uint64_t bytes[GROWTHS];
 };
 
@@ -422,7 +401,7 @@ static void rows_release(struct rows *rows)
 	free(rows->row);
 }
 
-static bool read_number(const struct piece *piece, uint64_t *ret)
+static bool read_number(const struct text_part *piece, uint64_t *ret)
 {
 	const char *end = piece->at + piece->len;
 
@@ -430,20 +409,14 @@ static bool read_number(const struct piece *piece, uint64_t *ret)
 	return text_parse_u64(piece->at, end, ret) == end && *ret < (uint64_t)1 << 60;
 }
 
-static bool read_row(const char *at, const char *end, struct row *ret)
+static bool read_row(struct text_part line, struct row *ret)
 {
-	struct piece column[COLUMNS] = { { NULL, 0 } };
+	struct text_part column[COLUMNS];
 	uint64_t pid;
 
-	for (size_t i = 0; i < COLUMNS; i++) {
-		const char *tab = at < end ? memchr(at, '\t', (size_t)(end - at)) : NULL;
-		const char *stop = tab ? tab : end;
-
-		column[i] = (struct piece){ at, (size_t)(stop - at) };
-		if (!tab && i + 1 < COLUMNS)
+	for (size_t i = 0; i < COLUMNS; i++)
+		if (!text_cut(&line, '\t', &column[i]))
 			return false;
-		at = tab ? tab + 1 : end;
-	}
 	ret->pid = column[COLUMN_PID];
 	ret->mapping = column[COLUMN_MAPPING];
 	ret->permissions = column[COLUMN_PERMISSIONS];
@@ -451,38 +424,27 @@ static bool read_row(const char *at, const char *end, struct row *ret)
 	       read_number(&column[COLUMN_SWAP], &ret->bytes[GROWTH_SWAP]);
 }
 
-static int compare_pieces(const struct piece *a, const struct piece *b)
-{
-	size_t least = a->len < b->len ? a->len : b->len;
-	int order = memcmp(a->at, b->at, least);
-
-	return order != 0 ? order : (a->len > b->len) - (a->len < b->len);
-}
-
 static int compare_rows(const void *a, const void *b)
 {
 	const struct row *left = a, *right = b;
-	int order = compare_pieces(&left->pid, &right->pid);
+	int order = text_part_compare(&left->pid, &right->pid);
 
 	if (order == 0)
-		order = compare_pieces(&left->mapping, &right->mapping);
-	return order != 0 ? order : compare_pieces(&left->permissions, &right->permissions);
+		order = text_part_compare(&left->mapping, &right->mapping);
+	return order != 0 ? order : text_part_compare(&left->permissions, &right->permissions);
 }
 
 static int read_rows(const struct buffer *text, struct rows *ret)
 {
-	const char *end = text->data + text->len;
+	struct text_part rest = { text->data, text->len }, line;
+	struct row row;
 
-	for (const char *at = text->data; at && at < end;) {
-		const char *newline = memchr(at, '\n', (size_t)(end - at)), *stop = newline ? newline : end;
-		struct row row;
-
-		if (read_row(at, stop, &row)) {
-			if (vector_reserve(&ret->row, &ret->cap, ret->count + 1, sizeof(*ret->row)) < 0)
-				return -ENOMEM;
-			ret->row[ret->count++] = row;
-		}
-		at = stop + 1;
+	while (text_cut(&rest, '\n', &line)) {
+		if (!read_row(line, &row))
+			continue;
+		if (vector_reserve(&ret->row, &ret->cap, ret->count + 1, sizeof(*ret->row)) < 0)
+			return -ENOMEM;
+		ret->row[ret->count++] = row;
 	}
 	if (ret->count > 0)
 		qsort(ret->row, ret->count, sizeof(*ret->row), compare_rows);
@@ -531,7 +493,7 @@ static size_t find_changes(const struct rows *before, const struct rows *after, 
 	return count;
 }
 
-static int put_piece(struct buffer *ret, const struct piece *piece)
+static int put_piece(struct buffer *ret, const struct text_part *piece)
 {
 	int r = buffer_append(ret, piece->at, piece->len);
 

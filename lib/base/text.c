@@ -4,6 +4,34 @@
 #include <endian.h>
 #include <string.h>
 
+/* ---- parts ---- */
+
+bool text_cut(struct text_part *rest, char separator, struct text_part *ret)
+{
+	const char *end = rest->len > 0 ? memchr(rest->at, separator, rest->len) : NULL;
+
+	if (!rest->at)
+		return false;
+	*ret = (struct text_part){ rest->at, end ? (size_t)(end - rest->at) : rest->len };
+	*rest = end ? (struct text_part){ end + 1, rest->len - ret->len - 1 } : (struct text_part){ NULL, 0 };
+
+	return true;
+}
+
+bool text_part_is(const struct text_part *part, const char *text)
+{
+	return part->len == strlen(text) && memcmp(part->at, text, part->len) == 0;
+}
+
+int text_part_compare(const struct text_part *a, const struct text_part *b)
+{
+	int order = memcmp(a->at, b->at, a->len < b->len ? a->len : b->len);
+
+	return order != 0 ? order : (a->len > b->len) - (a->len < b->len);
+}
+
+/* ---- numbers ---- */
+
 /*
  * Decimal digits are made eight at a time inside one 64-bit word: the number is split in halves,
  * quarters and digits, each step working on all lanes at once, with a multiplication and a shift

@@ -11,6 +11,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* len bytes of a text, not terminated. */
+struct text_part {
+	const char *at;
+	size_t len;
+};
+
+/*
+ * Takes what stands before the next separator off *rest, and the separator; behind the last part
+ * rest->at is NULL. False: it was NULL.
+ */
+bool text_cut(struct text_part *rest, char separator, struct text_part *ret);
+
+bool text_part_is(const struct text_part *part, const char *text);
+
+/* By bytes, as strcmp(3). */
+int text_part_compare(const struct text_part *a, const struct text_part *b);
+
 /*
  * Room that text_put_u64 and text_put_hex need at out: they store whole words, so up to so many
  * bytes are overwritten although fewer are part of the number.

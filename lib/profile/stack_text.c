@@ -20,8 +20,7 @@
 /* ---- comparing two texts of folded stacks ---- */
 
 struct stack {
-	const char *at;
-	size_t len;
+	struct text_part name;
 	uint64_t count;
 };
 
@@ -42,40 +41,26 @@ static uint64_t add_up(uint64_t a, uint64_t b)
 }
 
 /* "a;b 12". */
-static bool read_line(const char *at, const char *end, struct stack *ret)
+static bool read_line(const struct text_part *line, struct stack *ret)
 {
-	const char *space = at < end ? memrchr(at, ' ', (size_t)(end - at)) : NULL;
+	const char *end = line->at + line->len, *space = memrchr(line->at, ' ', line->len);
 
-	if (!space || space == at || text_parse_u64(space + 1, end, &ret->count) != end)
+	if (!space || space == line->at || text_parse_u64(space + 1, end, &ret->count) != end)
 		return false;
-	ret->at = at;
-	ret->len = (size_t)(space - at);
+	ret->name = (struct text_part){ line->at, (size_t)(space - line->at) };
 	return true;
-}
-
-/* The next line that is not empty, from *at on, which moves. */
-static bool folded_diff_next_line(const char **at, const char *end, const char **ret_from, const char **ret_to)
-{
-	while (*at < end) {
-		const char *newline = memchr(*at, '\n', (size_t)(end - *at));
-
-		*ret_from = *at;
-		*ret_to = newline ? newline : end;
-		*at = *ret_to + 1;
-		if (*ret_to > *ret_from)
-			return true;
-	}
-	return false;
 }
 
 bool folded_diff_check(const struct buffer *text, uint64_t *ret_sum)
 {
-	const char *at = text->data, *from, *to;
+	struct text_part rest = { text->data, text->len }, line;
 	struct stack stack;
 	uint64_t sum = 0;
 
-	while (text->len > 0 && folded_diff_next_line(&at, text->data + text->len, &from, &to)) {
-		if (!read_line(from, to, &stack))
+	while (text_cut(&rest, '\n', &line)) {
+		if (line.len == 0)
+			continue;
+		if (!read_line(&line, &stack))
 			return false;
 		sum = add_up(sum, stack.count);
 	}
@@ -86,14 +71,13 @@ bool folded_diff_check(const struct buffer *text, uint64_t *ret_sum)
 static int compare_stacks(const void *a, const void *b)
 {
 	const struct stack *left = a, *right = b;
-	int order = memcmp(left->at, right->at, left->len < right->len ? left->len : right->len);
 
-	return order != 0 ? order : (left->len > right->len) - (left->len < right->len);
+	return text_part_compare(&left->name, &right->name);
 }
 
 static int read_stacks(const struct buffer *text, struct stacks *ret)
 {
-	const char *at = text->data, *end = text->data + text->len, *from, *to;
+	struct text_part rest = { text->data, text->len }, line;
 	size_t lines = 1;
 
 	for (size_t i = 0; i < text->len; i++)
@@ -101,8 +85,8 @@ static int read_stacks(const struct buffer *text, struct stacks *ret)
 	ret->stack = calloc(lines, sizeof(*ret->stack));
 	if (!ret->stack)
 		return -ENOMEM;
-	while (text->len > 0 && folded_diff_next_line(&at, end, &from, &to)) {
-		if (!read_line(from, to, &ret->stack[ret->count]))
+	while (text_cut(&rest, '\n', &line)) {
+		if (line.len == 0 || !read_line(&line, &ret->stack[ret->count]))
 			continue;
 		ret->sum = add_up(ret->sum, ret->stack[ret->count++].count);
 	}
@@ -126,7 +110,7 @@ static int write_pair(const struct stack *stack, uint64_t first, uint64_t second
 	AUTO(buffer_release) struct buffer line = { 0 };
 	char counts[64];
 	int len = snprintf(counts, sizeof(counts), " %" PRIu64 " %" PRIu64 "\n", first, second);
-	int rc = clean_text_append(&line, stack->at, stack->len);
+	int rc = clean_text_append(&line, stack->name.at, stack->name.len);
 
 	if (rc == 0)
 		rc = buffer_append(&line, counts, (size_t)len);
@@ -220,55 +204,26 @@ static const char *const sums[] = {
 	[FUNCTION_TABLE_IN_BYTES] = FUNCTION_TABLE_BYTES " ",
 };
 
-static bool next_line(struct function_rows *rows, struct function_rows_name *ret)
+/* A last line without newline was cut, and is left out. */
+static bool next_line(struct function_rows *rows, struct text_part *ret)
 {
-	const char *newline = rows->at < rows->end ? memchr(rows->at, '\n', (size_t)(rows->end - rows->at)) : NULL;
-
-	if (!newline)
-		return false;
-	*ret = (struct function_rows_name){ rows->at, (size_t)(newline - rows->at) };
-	rows->at = newline + 1;
-	return true;
+	return text_cut(&rows->rest, '\n', ret) && rows->rest.at != NULL;
 }
 
-/* Cuts the first cell off the line. False: there is none left. */
-static bool next_cell(struct function_rows_name *line, struct function_rows_name *ret)
+static bool parse_count(const struct text_part *cell, uint64_t *ret)
 {
-	const char *tab;
+	const char *end = cell->at + cell->len;
 
-	if (!line->text)
-		return false;
-	tab = line->len > 0 ? memchr(line->text, '\t', line->len) : NULL;
-	*ret = *line;
-	if (tab) {
-		ret->len = (size_t)(tab - line->text);
-		line->text = tab + 1;
-		line->len -= ret->len + 1;
-	} else {
-		line->text = NULL;
-	}
-	return true;
-}
-
-static bool cell_is(const struct function_rows_name *cell, const char *name)
-{
-	return cell->len == strlen(name) && memcmp(cell->text, name, cell->len) == 0;
-}
-
-static bool parse_count(const struct function_rows_name *cell, uint64_t *ret)
-{
-	const char *end = cell->text + cell->len;
-
-	return text_parse_u64(cell->text, end, ret) == end;
+	return text_parse_u64(cell->at, end, ret) == end;
 }
 
 /* "40.125": digits, and up to six of them behind a point. */
-static bool parse_ms(const struct function_rows_name *cell, uint64_t *ret_ns)
+static bool parse_ms(const struct text_part *cell, uint64_t *ret_ns)
 {
-	const char *end = cell->text + cell->len, *at;
+	const char *end = cell->at + cell->len, *at;
 	uint64_t whole, part = 0, scale = 1000000;
 
-	at = text_parse_u64(cell->text, end, &whole);
+	at = text_parse_u64(cell->at, end, &whole);
 	if (!at || whole > UINT64_MAX / 1000000 - 1)
 		return false;
 	if (at < end && *at == '.')
@@ -280,10 +235,10 @@ static bool parse_ms(const struct function_rows_name *cell, uint64_t *ret_ns)
 	return at == end;
 }
 
-static bool parse_id(const struct function_rows_name *cell, int64_t *ret)
+static bool parse_id(const struct text_part *cell, int64_t *ret)
 {
-	bool minus = cell->len > 0 && *cell->text == '-';
-	struct function_rows_name digits = { cell->text + minus, cell->len - minus };
+	bool minus = cell->len > 0 && *cell->at == '-';
+	struct text_part digits = { cell->at + minus, cell->len - minus };
 	uint64_t value;
 
 	if (!parse_count(&digits, &value) || value > INT32_MAX)
@@ -292,7 +247,7 @@ static bool parse_id(const struct function_rows_name *cell, int64_t *ret)
 	return true;
 }
 
-static bool take_cell(const struct column *column, const struct function_rows_name *cell, struct function_rows_row *row)
+static bool take_cell(const struct column *column, const struct text_part *cell, struct function_rows_row *row)
 {
 	void *to = (char *)row + column->at;
 
@@ -304,21 +259,21 @@ static bool take_cell(const struct column *column, const struct function_rows_na
 	case CELL_ID:
 		return parse_id(cell, to);
 	case CELL_NAME:
-		*(struct function_rows_name *)to = *cell;
+		*(struct text_part *)to = *cell;
 	}
 	return true;
 }
 
-static bool read_header(struct function_rows *rows, struct function_rows_name line)
+static bool read_header(struct function_rows *rows, struct text_part line)
 {
-	struct function_rows_name cell;
+	struct text_part cell;
 	bool found = false;
 
-	while (rows->column_count < ARRAY_LEN(rows->columns) && next_cell(&line, &cell)) {
+	while (rows->column_count < ARRAY_LEN(rows->columns) && text_cut(&line, '\t', &cell)) {
 		unsigned char *number = &rows->columns[rows->column_count++];
 
 		for (size_t i = 0; i < ARRAY_LEN(columns); i++)
-			if (cell_is(&cell, columns[i].name))
+			if (text_part_is(&cell, columns[i].name))
 				*number = (unsigned char)(i + 1);
 		found |= *number == 1;
 	}
@@ -326,13 +281,12 @@ static bool read_header(struct function_rows *rows, struct function_rows_name li
 }
 
 /* "# samples before, during: 31, 66", "# bytes before, during: 8192, 4096" */
-static bool read_sums(const struct function_rows_name *line, const char *prefix,
-		      uint64_t ret[static FUNCTION_TABLE_PHASES])
+static bool read_sums(const struct text_part *line, const char *prefix, uint64_t ret[static FUNCTION_TABLE_PHASES])
 {
-	const char *end = line->text + line->len, *at = line->text + strlen(prefix);
+	const char *end = line->at + line->len, *at = line->at + strlen(prefix);
 	uint64_t before, during;
 
-	if (line->len < strlen(prefix) || memcmp(line->text, prefix, strlen(prefix)) != 0)
+	if (line->len < strlen(prefix) || memcmp(line->at, prefix, strlen(prefix)) != 0)
 		return false;
 	at = text_parse_u64(at, end, &before);
 	if (!at || end - at < 2 || at[0] != ',' || at[1] != ' ' || text_parse_u64(at + 2, end, &during) != end)
@@ -343,7 +297,7 @@ static bool read_sums(const struct function_rows_name *line, const char *prefix,
 	return true;
 }
 
-static bool read_remark(struct function_rows *rows, const struct function_rows_name *line)
+static bool read_remark(struct function_rows *rows, const struct text_part *line)
 {
 	for (unsigned unit = 0; unit < ARRAY_LEN(sums); unit++)
 		if (read_sums(line, sums[unit], rows->sum)) {
@@ -354,15 +308,15 @@ static bool read_remark(struct function_rows *rows, const struct function_rows_n
 }
 
 /* "# 3 more functions" */
-static bool read_more(const struct function_rows_name *line, const char *remark, uint64_t *ret)
+static bool read_more(const struct text_part *line, const char *remark, uint64_t *ret)
 {
-	const char *end = line->text + line->len, *at = line->len > 2 ? text_parse_u64(line->text + 2, end, ret) : NULL;
+	const char *end = line->at + line->len, *at = line->len > 2 ? text_parse_u64(line->at + 2, end, ret) : NULL;
 
-	return at && line->text[1] == ' ' && (size_t)(end - at) == strlen(remark) &&
+	return at && line->at[1] == ' ' && (size_t)(end - at) == strlen(remark) &&
 	       memcmp(at, remark, strlen(remark)) == 0;
 }
 
-static void read_left_out(struct function_rows *rows, const struct function_rows_name *line)
+static void read_left_out(struct function_rows *rows, const struct text_part *line)
 {
 	uint64_t more;
 
@@ -374,29 +328,28 @@ static void read_left_out(struct function_rows *rows, const struct function_rows
 
 bool function_rows_start(struct function_rows *rows, const char *text, size_t len)
 {
-	struct function_rows_name line;
-	const char *first;
+	struct text_part line, first;
 
-	*rows = (struct function_rows){ .at = text, .end = text + len };
+	*rows = (struct function_rows){ .rest = { text, len } };
 	if (!next_line(rows, &line) || !read_header(rows, line))
 		return false;
-	first = rows->at;
+	first = rows->rest;
 	if (next_line(rows, &line) && !read_remark(rows, &line))
-		rows->at = first;
+		rows->rest = first;
 	return true;
 }
 
 bool function_rows_next(struct function_rows *rows, struct function_rows_row *ret)
 {
-	struct function_rows_name line, cell;
+	struct text_part line, cell;
 
 	while (next_line(rows, &line)) {
 		struct function_rows_row row = { 0 };
-		bool is_remark = line.len > 0 && *line.text == '#', good = line.len > 0 && !is_remark;
+		bool is_remark = line.len > 0 && *line.at == '#', good = line.len > 0 && !is_remark;
 
 		if (is_remark)
 			read_left_out(rows, &line);
-		for (size_t c = 0; good && c < rows->column_count && next_cell(&line, &cell); c++)
+		for (size_t c = 0; good && c < rows->column_count && text_cut(&line, '\t', &cell); c++)
 			if (rows->columns[c] > 0)
 				good = take_cell(&columns[rows->columns[c] - 1], &cell, &row);
 		if (good && (row.function.len > 0 || row.thread.len > 0 || row.tid != 0)) {

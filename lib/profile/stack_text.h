@@ -5,7 +5,7 @@
 #ifndef SPIKEWATCH_LIB_PROFILE_STACK_TEXT_H
 #define SPIKEWATCH_LIB_PROFILE_STACK_TEXT_H
 
-#include "lib/base/io.h"
+#include "lib/base/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -70,16 +70,13 @@ enum function_table_phase { FUNCTION_TABLE_BEFORE, FUNCTION_TABLE_DURING, FUNCTI
 /* What the numbers of a table are. */
 enum function_table_unit { FUNCTION_TABLE_IN_SAMPLES, FUNCTION_TABLE_IN_BYTES };
 
-/* Bytes of the text, not terminated; as text_escape wrote them, but not trusted. */
-struct function_rows_name {
-	const char *text;
-	size_t len;
-};
-
-/* A column that is not there is empty, or 0. Numbers are in the unit of the table. */
+/*
+ * A column that is not there is empty, or 0. Numbers are in the unit of the table. Names are parts
+ * of the text, as text_escape wrote them, but not trusted.
+ */
 struct function_rows_row {
-	struct function_rows_name function; /* empty: the row is of a thread */
-	struct function_rows_name module, thread, process;
+	struct text_part function; /* empty: the row is of a thread */
+	struct text_part module, thread, process;
 	uint64_t self[FUNCTION_TABLE_PHASES], total[FUNCTION_TABLE_PHASES];
 	uint64_t self_ns;     /* during; of samples */
 	uint64_t self_faults; /* during; of bytes */
@@ -92,7 +89,7 @@ struct function_rows_row {
  * order, are no error. The text must outlive it and is not trusted.
  */
 struct function_rows {
-	const char *at, *end;
+	struct text_part rest;
 	unsigned char columns[16]; /* which known one each of them is, from 1; 0: none */
 	size_t column_count;
 	enum function_table_unit unit;

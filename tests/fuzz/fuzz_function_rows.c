@@ -9,12 +9,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check_name(const struct function_rows_name *name, const char *text, size_t size)
+static void check_name(const struct text_part *name, const char *text, size_t size)
 {
 	if (name->len == 0)
 		return;
-	if (name->text < text || name->text + name->len > text + size || memchr(name->text, '\t', name->len) ||
-	    memchr(name->text, '\n', name->len))
+	if (name->at < text || name->at + name->len > text + size || memchr(name->at, '\t', name->len) ||
+	    memchr(name->at, '\n', name->len))
 		abort();
 }
 

@@ -102,13 +102,7 @@ struct openmetrics {
 
 #define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
 
-/* A part of the Accept header. */
-struct span {
-	const char *at;
-	size_t len;
-};
-
-static struct span trimmed(struct span span)
+static struct text_part trimmed(struct text_part span)
 {
 	while (span.len > 0 && (*span.at == ' ' || *span.at == '\t'))
 		span.at++, span.len--;
@@ -119,25 +113,22 @@ static struct span trimmed(struct span span)
 }
 
 /* Takes what stands before the next `separator` off *rest. */
-static struct span next_part(struct span *rest, char separator)
+static struct text_part next_part(struct text_part *rest, char separator)
 {
-	const char *end = memchr(rest->at, separator, rest->len);
-	size_t len = end ? (size_t)(end - rest->at) : rest->len;
-	struct span part = { rest->at, len };
+	struct text_part part = { "", 0 };
 
-	rest->at += len + (end != NULL);
-	rest->len -= len + (end != NULL);
+	text_cut(rest, separator, &part);
 
 	return trimmed(part);
 }
 
-static bool span_is(struct span span, const char *text)
+static bool span_is(struct text_part span, const char *text)
 {
 	return span.len == strlen(text) && strncasecmp(span.at, text, span.len) == 0;
 }
 
 /* "0.75" as thousandths. What is no weight is 1000, as if it were not there. */
-static unsigned read_weight(struct span span)
+static unsigned read_weight(struct text_part span)
 {
 	unsigned weight = 0, scale = 1000;
 
@@ -155,15 +146,15 @@ static unsigned read_weight(struct span span)
 
 enum openmetrics_form openmetrics_negotiate(const char *accept)
 {
-	struct span rest = { accept ? accept : "", accept ? strlen(accept) : 0 };
+	struct text_part rest = { accept ? accept : "", accept ? strlen(accept) : 0 };
 	unsigned plain = 0, open = 0;
 
 	while (rest.len > 0) {
-		struct span item = next_part(&rest, ','), type = next_part(&item, ';'), version = { "", 0 };
+		struct text_part item = next_part(&rest, ','), type = next_part(&item, ';'), version = { "", 0 };
 		unsigned weight = 1000;
 
 		while (item.len > 0) {
-			struct span parameter = next_part(&item, ';'), name = next_part(&parameter, '=');
+			struct text_part parameter = next_part(&item, ';'), name = next_part(&parameter, '=');
 
 			if (span_is(name, "q"))
 				weight = read_weight(trimmed(parameter));

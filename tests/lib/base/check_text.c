@@ -2,6 +2,7 @@
  * text: numbers at the edges where their length changes, and text no terminal should see.
  */
 #include "lib/base/text.h"
+#include "lib/base/base.h"
 
 #include <check.h>
 #include <inttypes.h>
@@ -169,6 +170,55 @@ START_TEST(a_short_buffer_never_holds_half_a_character)
 }
 END_TEST
 
+START_TEST(a_text_is_cut_at_its_separators)
+{
+	static const struct {
+		const char *text, *parts; /* each with a '|' behind it */
+	} cases[] = {
+		{ "", "|" }, { "a", "a|" }, { ";", "||" }, { "a;", "a||" }, { ";a", "|a|" }, { "a;bc;;d", "a|bc||d|" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct text_part rest = { cases[i].text, strlen(cases[i].text) }, part;
+		char parts[32] = "";
+
+		while (text_cut(&rest, ';', &part)) {
+			strncat(parts, part.at, part.len);
+			strcat(parts, "|");
+		}
+		ck_assert_str_eq(parts, cases[i].parts);
+		ck_assert_ptr_null(rest.at);
+	}
+
+	struct text_part none = { NULL, 0 }, part;
+
+	ck_assert(!text_cut(&none, ';', &part));
+}
+END_TEST
+
+START_TEST(parts_are_compared_by_bytes)
+{
+	static const struct {
+		struct text_part a, b;
+		int order;
+	} cases[] = {
+		{ { "a", 1 }, { "ab", 1 }, 0 }, { { "a", 1 }, { "ab", 2 }, -1 },  { { "b", 1 }, { "ab", 2 }, 1 },
+		{ { "", 0 }, { "a", 1 }, -1 },  { { "\xff", 1 }, { "a", 1 }, 1 },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		int there = text_part_compare(&cases[i].a, &cases[i].b),
+		    back = text_part_compare(&cases[i].b, &cases[i].a);
+
+		ck_assert_msg((there > 0) - (there < 0) == cases[i].order, "case %zu", i);
+		ck_assert_int_eq((back > 0) - (back < 0), -cases[i].order);
+	}
+	ck_assert(text_part_is(&(struct text_part){ "abc", 2 }, "ab"));
+	ck_assert(!text_part_is(&(struct text_part){ "abc", 3 }, "ab"));
+	ck_assert(!text_part_is(&(struct text_part){ "ab", 2 }, "ac"));
+}
+END_TEST
+
 Suite *text_suite(void)
 {
 	Suite *suite = suite_create("text");
@@ -184,6 +234,8 @@ Suite *text_suite(void)
 	tcase_add_test(tcase, control_characters_and_the_backslash_are_escaped);
 	tcase_add_test(tcase, bytes_that_are_not_utf8_are_escaped);
 	tcase_add_test(tcase, a_short_buffer_never_holds_half_a_character);
+	tcase_add_test(tcase, a_text_is_cut_at_its_separators);
+	tcase_add_test(tcase, parts_are_compared_by_bytes);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

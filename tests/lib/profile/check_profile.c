@@ -900,10 +900,10 @@ START_TEST(a_table_of_memory_counts_bytes)
 }
 END_TEST
 
-static void name_is(const struct function_rows_name *name, const char *text)
+static void name_is(const struct text_part *name, const char *text)
 {
 	ck_assert_uint_eq(name->len, strlen(text));
-	ck_assert_mem_eq(name->text, text, name->len);
+	ck_assert_mem_eq(name->at, text, name->len);
 }
 
 START_TEST(a_table_that_was_written_comes_back)

@@ -122,10 +122,10 @@ END_TEST
 
 /* ---- the table of functions ---- */
 
-static void name_is(const struct function_rows_name *name, const char *text)
+static void name_is(const struct text_part *name, const char *text)
 {
 	ck_assert_uint_eq(name->len, strlen(text));
-	ck_assert_mem_eq(name->text, text, name->len);
+	ck_assert_mem_eq(name->at, text, name->len);
 }
 
 START_TEST(a_thread_may_have_no_name)
