@@ -52,10 +52,15 @@ static const struct config_help config_help[] = {
 
 	KEY("sampling", "interval", "How often processes are sampled."),
 	KEY("sampling", "idle_interval",
-		"A process that does not run is sampled less and less often, down to this interval, or to a quarter "
-		"of the shortest `window` of the rules on it if that is less; one that hardly runs is read that "
-		"often ([idle processes](#idle-processes)). 0, or not longer than `interval`: a process is sampled "
-		"at every `interval`, and read whenever it ran."),
+		"Memory and threads of a process that hardly runs are read this often, or four times in the shortest "
+		"`window` of the rules on it if that is more often; with `idle_backoff`, one that does not run is "
+		"looked at less and less often, down to this interval ([idle processes](#idle-processes)). 0, or not "
+		"longer than `interval`: a process is looked at in every `interval`, and read whenever it ran."),
+	KEY("sampling", "idle_backoff",
+		"`auto`: every process is looked at in every `interval` while that fits `cpu_budget`; else those "
+		"that sleep are looked at less often, which the journal, `spikewatch status` and incidents say. "
+		"Processes of very many threads, a look at which costs more than 0.2 % of a core, are looked at less "
+		"often while they sleep. `always`: all that sleep are, to save CPU time; `never`: none is."),
 	KEY("sampling", "heartbeat",
 		"A target that does not change is recorded at least this often. A process that does not run is read "
 		"then, and later up to eight times less often ([what is read](#what-is-read-of-a-process))."),
@@ -77,7 +82,8 @@ static const struct config_help config_help[] = {
 		"Writes `clear_refs` of watched processes, and `memory.max_usage_in_bytes` (v1) or `memory.peak` "
 		"(v2, Linux 6.12, for this reader only) of watched cgroups."),
 	KEY("sampling", "cpu_budget",
-		"Of one core, for the whole daemon. Above it the interval is lengthened, and the journal says so."),
+		"Of one core, for the whole daemon. Above it processes that sleep are looked at less often (`idle_backoff`); if that is not enough the interval is "
+		"lengthened. The journal says so."),
 	KEY("sampling", "threads",
 		"Sampler threads. 0: as many as `cpu_budget` could keep busy, and not more than there are CPUs "
 		"([threads](#threads))."),

@@ -63,7 +63,7 @@ static void print_figures(const struct json_node *root, size_t width)
 	put_paragraph(width, "watches %ju targets (and %ju members of groups) of %ju processes, every %s%s%s%s",
 		      (uintmax_t)answer_whole(found, "targets"), (uintmax_t)answer_whole(found, "members"),
 		      (uintmax_t)answer_whole(found, "processes"), answer_duration(sampler, "interval_ns", a),
-		      idle ? ", those that are idle every " : "",
+		      idle ? ", those that sleep at least every " : "",
 		      idle ? answer_duration(sampler, "idle_interval_ns", b) : "", text);
 	put_paragraph(width, "captured %s, woken %s late, reading all targets takes %s",
 		      units_format_percent(a, UNITS_TEXT_MAX, answer_number(sampler, "capture_percent", NAN)),
@@ -179,11 +179,18 @@ static void print_health(const struct json_node *root, size_t width)
 {
 	const struct json_node *daemon = answer_member(root, "daemon"), *found = answer_member(root, "discovery"),
 			       *incidents = answer_member(root, "incidents");
-	char why[200];
+	char why[200], since[UNITS_TEXT_MAX], late[UNITS_TEXT_MAX];
 
 	print_figures(root, width);
 	print_stacks(answer_member(root, "stacks"), width);
 	print_units(answer_member(root, "units"), width);
+	if (answer_number(daemon, "backing_off_ns", NAN) >= 0)
+		put_paragraph(
+			width,
+			"! for %s, to keep sampling.cpu_budget, processes that sleep are looked at less often: the "
+			"onset of a spike may be seen up to %s late",
+			answer_duration(daemon, "backing_off_ns", since),
+			answer_duration(answer_member(root, "sampler"), "idle_interval_ns", late));
 	if (answer_whole(daemon, "slowdown") > 1)
 		put_paragraph(width, "! sampling %ju times slower than configured, to keep sampling.cpu_budget",
 			      (uintmax_t)answer_whole(daemon, "slowdown"));

@@ -50,7 +50,7 @@ struct watched {
 struct record {
 	const char *pids, *output, *format_name;
 	uint64_t interval_ns, duration_ns, ring_bytes;
-	bool spin, quiet, tree;
+	bool spin, idle_backoff, quiet, tree;
 	enum stream_format format;
 	int fd;                     /* of the sink */
 	struct stopped_child child; /* COMMAND, or none */
@@ -156,8 +156,11 @@ static int build_config(const struct record *record, struct config **ret)
 	if (!file)
 		return -ENOMEM;
 
-	fprintf(file, "{\"sampling\": {\"interval\": \"%lluns\", \"rescan_interval\": \"%s\", \"wait\": \"%s\"},\n",
-		(unsigned long long)record->interval_ns, rescan, record->spin ? "spin" : "sleep");
+	fprintf(file,
+		"{\"sampling\": {\"interval\": \"%lluns\", \"rescan_interval\": \"%s\", \"wait\": \"%s\", "
+		"\"idle_backoff\": \"%s\"},\n",
+		(unsigned long long)record->interval_ns, rescan, record->spin ? "spin" : "sleep",
+		record->idle_backoff ? "always" : "never");
 	fprintf(file, " \"ring\": {\"size\": \"%lluB\"},\n \"targets\": [", (unsigned long long)record->ring_bytes);
 	for (size_t i = 0; i < record->watched_count; i++)
 		fprintf(file, "%s\n  {\"name\": \"%s\", \"pid\": %d%s}", i ? "," : "", record->watched[i].name,
@@ -442,6 +445,8 @@ int record_command(int argc, char **argv)
 		  &record.duration_ns },
 		{ 0, "ring-size", OPTION_SIZE, "SIZE", "buffer between sampling and writing (8MiB)",
 		  &record.ring_bytes },
+		{ 0, "idle-backoff", OPTION_FLAG, NULL,
+		  "look at what sleeps 10 times a second: costs less, misses onsets", &record.idle_backoff },
 		{ 0, "spin", OPTION_FLAG, NULL, "spin before each sample: exact, costs 10 % of a core", &record.spin },
 		{ 'q', "quiet", OPTION_FLAG, NULL, "no report at the end", &record.quiet },
 	};

@@ -95,6 +95,8 @@ enum config_capture {
 
 enum config_discovery { CONFIG_DISCOVERY_AUTO, CONFIG_DISCOVERY_RESCAN };
 
+enum config_idle_backoff { CONFIG_IDLE_BACKOFF_AUTO, CONFIG_IDLE_BACKOFF_ALWAYS, CONFIG_IDLE_BACKOFF_NEVER };
+
 enum config_wait { CONFIG_WAIT_SLEEP, CONFIG_WAIT_YIELD, CONFIG_WAIT_SPIN };
 
 enum config_stacks_mode { CONFIG_STACKS_OFF, CONFIG_STACKS_FRAME_POINTERS, CONFIG_STACKS_DWARF };
@@ -103,14 +105,15 @@ enum config_clock { CONFIG_CLOCK_CPU, CONFIG_CLOCK_CYCLES };
 
 /* "sampling" */
 struct config_sampling {
-	uint64_t interval_ns;            /* 10ms;  100us .. 10s */
-	uint64_t idle_interval_ns;       /* 100ms; a process that does not run is read this often: config_idle_of */
-	uint64_t heartbeat_ns;           /* 1s;    an unchanged target is recorded this often */
-	uint64_t cgroup_interval_ns;     /* 100ms; cgroup files cost more */
-	uint64_t peak_interval_ns;       /* 100ms; how often high-water marks are read, of targets that ran */
-	uint64_t fds_interval_ns;        /* 1s;    how often descriptors are counted. 0 = never */
-	uint64_t limits_interval_ns;     /* 2s;    how often effective limits are read again */
-	uint64_t rescan_interval_ns;     /* 1s;    how often new targets are looked for */
+	uint64_t interval_ns;                  /* 10ms;  100us .. 10s */
+	uint64_t idle_interval_ns;             /* 100ms; how long what hardly runs may be unread: config_idle_of */
+	enum config_idle_backoff idle_backoff; /* auto; whether what does not run is looked at so rarely, too */
+	uint64_t heartbeat_ns;                 /* 1s;    an unchanged target is recorded this often */
+	uint64_t cgroup_interval_ns;           /* 100ms; cgroup files cost more */
+	uint64_t peak_interval_ns;             /* 100ms; how often high-water marks are read, of targets that ran */
+	uint64_t fds_interval_ns;              /* 1s;    how often descriptors are counted. 0 = never */
+	uint64_t limits_interval_ns;           /* 2s;    how often effective limits are read again */
+	uint64_t rescan_interval_ns;           /* 1s;    how often new targets are looked for */
 	enum config_discovery discovery; /* auto; whether the kernel is asked to tell of processes between rescans */
 	enum config_wait wait;           /* sleep */
 	bool reset_peaks;          /* false; reset VmHWM after reading it (writes clear_refs of the watched process) */

@@ -561,6 +561,7 @@ static int config_check_glob(const struct config_scope *scope, const struct json
 #define SECTION_DAY (24 * HOUR)
 
 static const char *const discovery_choices[] = { "auto", "rescan", NULL };
+static const char *const idle_backoff_choices[] = { "auto", "always", "never", NULL };
 static const char *const wait_choices[] = { "sleep", "yield", "spin", NULL };
 static const char *const stacks_choices[] = { "off", "frame-pointers", "dwarf", NULL };
 static const char *const clock_choices[] = { "cpu", "cycles", NULL };
@@ -587,7 +588,9 @@ static const char *const clock_choices[] = { "cpu", "cycles", NULL };
  * interval         10 ms catches peaks of 20 ms, at 1 to 3 % of a core for hundreds of processes.
  *                  Below 100 us one pass over a few targets takes longer than the interval; above
  *                  10 s it is monitoring.
- * idle_interval    A tenth of the reads of idle processes; one that wakes is read 100 ms later at most.
+ * idle_interval    Memory that is 100 ms old at most; with back-off a tenth of the looks at processes that
+ *                  sleep, and an onset that is 100 ms late at most.
+ * idle_backoff     A look is what shows a burst of 5 ms: given up only for the CPU budget.
  * heartbeat        A page of the ring is filled in seconds: a target should be in each.
  * cgroup_interval  cgroup files cost three times what a process does, and on large trees the kernel
  *                  sums up first.
@@ -631,6 +634,8 @@ const struct config_field config_section_fields[] = {
 		100 * US, 10 * S),
 	SECTION_DURATION("sampling", "idle_interval",     LIVE,    sampling.idle_interval_ns,    100 * MS,  0,
 		SECTION_MINUTE),
+	SECTION_CHOICE(  "sampling", "idle_backoff",      LIVE,    sampling.idle_backoff,
+		CONFIG_IDLE_BACKOFF_AUTO, idle_backoff_choices),
 	SECTION_DURATION("sampling", "heartbeat",         LIVE,    sampling.heartbeat_ns,        S,         10 * MS,
 		HOUR),
 	SECTION_DURATION("sampling", "cgroup_interval",   LIVE,    sampling.cgroup_interval_ns,  100 * MS,  MS,

@@ -175,9 +175,10 @@ void schedule_set_interval(struct schedule *schedule, mono_t now, uint64_t inter
 
 /*
  * Half the interval costs about twice as much: recover only if that would still leave a quarter of
- * the budget.
+ * the budget. The same of what all looks at sleeping targets would cost.
  */
 #define CPU_BUDGET_RECOVER_BELOW 0.375
+#define CPU_BUDGET_ALL_LOOKS_BELOW 0.75
 
 void cpu_budget_init(struct cpu_budget *budget, double budget_percent, mono_t now, uint64_t cpu_ns)
 {
@@ -189,16 +190,35 @@ void cpu_budget_init(struct cpu_budget *budget, double budget_percent, mono_t no
 	};
 }
 
+static void spend_less(struct cpu_budget *budget)
+{
+	if (budget->may_back_off && !budget->backs_off)
+		budget->backs_off = true;
+	else if (budget->factor < CPU_BUDGET_FACTOR_MAX)
+		budget->factor *= 2;
+}
+
+/* Whether the next less frugal way would have fitted into the period. saved: CPU seconds per second. */
+static bool is_calm(const struct cpu_budget *budget, double saved)
+{
+	if (budget->factor > 1)
+		return budget->share <= budget->budget * CPU_BUDGET_RECOVER_BELOW;
+	return budget->backs_off && budget->share + saved <= budget->budget * CPU_BUDGET_ALL_LOOKS_BELOW;
+}
+
 uint32_t cpu_budget_step(struct cpu_budget *budget, mono_t now, uint64_t cpu_ns)
 {
 	int64_t elapsed = mono_diff(now, budget->since);
+	double saved;
 
 	if (elapsed <= 0)
 		return budget->factor;
 
 	budget->share = cpu_ns > budget->cpu_ns ? (double)(cpu_ns - budget->cpu_ns) / (double)elapsed : 0;
+	saved = (double)(budget->saved_ns - budget->saved_before_ns) / (double)elapsed;
 	budget->since = now;
 	budget->cpu_ns = cpu_ns;
+	budget->saved_before_ns = budget->saved_ns;
 
 	if (budget->budget <= 0)
 		return budget->factor;
@@ -208,20 +228,22 @@ uint32_t cpu_budget_step(struct cpu_budget *budget, mono_t now, uint64_t cpu_ns)
 		if (++budget->hot < CPU_BUDGET_HOT)
 			return budget->factor;
 		budget->hot = 0;
-		if (budget->factor < CPU_BUDGET_FACTOR_MAX)
-			budget->factor *= 2;
+		spend_less(budget);
 		return budget->factor;
 	}
 	budget->hot = 0;
 
-	if (budget->factor == 1 || budget->share > budget->budget * CPU_BUDGET_RECOVER_BELOW) {
+	if (!is_calm(budget, saved)) {
 		budget->calm = 0;
 		return budget->factor;
 	}
 
 	if (++budget->calm >= CPU_BUDGET_CALM) {
 		budget->calm = 0;
-		budget->factor /= 2;
+		if (budget->factor > 1)
+			budget->factor /= 2;
+		else
+			budget->backs_off = false;
 	}
 	return budget->factor;
 }

@@ -78,14 +78,16 @@ void schedule_stop(struct schedule *schedule, mono_t now);
 void schedule_set_interval(struct schedule *schedule, mono_t now, uint64_t interval_ns);
 
 /*
- * struct cpu_budget: keeps the recorder within its CPU budget by lengthening the sampling interval,
- * and shortens it again.
+ * struct cpu_budget: keeps the recorder within its CPU budget: first by backing off from targets
+ * that sleep (struct idle_backoff), then by lengthening the sampling interval; and takes both back.
  *
  * Once a period the owner reports how much CPU time the whole process has used. After
- * CPU_BUDGET_HOT periods in a row above the budget the interval doubles (up to
- * CPU_BUDGET_FACTOR_MAX times the configured one): a single one may be due to the first look at
- * everything. After CPU_BUDGET_CALM calm periods, in which half the interval would still have
- * fitted into the budget, it halves. The gap between the two conditions prevents oscillation.
+ * CPU_BUDGET_HOT periods in a row above the budget (a single one may be due to the first look at
+ * everything) it backs off, if it may and does not yet; else the interval doubles (up to
+ * CPU_BUDGET_FACTOR_MAX times the configured one). After CPU_BUDGET_CALM calm periods, in which half
+ * the interval would still have fitted into the budget, it halves; and at the configured interval,
+ * after as many in which what backing off saved would have fitted too, it looks at everything in
+ * every tick again. The gap between the conditions prevents oscillation.
  */
 
 #define CPU_BUDGET_PERIOD_NS NS_PER_S
@@ -100,6 +102,10 @@ struct cpu_budget {
 	uint32_t factor;    /* interval in force / interval configured: a power of two */
 	uint32_t hot, calm; /* periods of that kind in a row */
 	double share;       /* of the last whole period: CPU seconds per second */
+	bool may_back_off;  /* the caller's, after cpu_budget_init */
+	bool backs_off;     /* from targets that sleep */
+	uint64_t saved_ns;  /* the caller's: what backing off saved in all, before each step */
+	uint64_t saved_before_ns;
 };
 
 /* budget_percent: of one core. cpu_ns: process CPU time at now. */

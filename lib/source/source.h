@@ -15,19 +15,20 @@
  * A process that hardly runs is followed by its clock: CPU is new, and exact, in each fill; its
  * files are read when it has used a fiftieth of the interval since they were read (and at most 200
  * us), in every fill in which it ran as long as its memory changes, and at the latest
- * idle_interval_ns (or its own: source_entry_set_idle) after the first fill that saw it run. Only
- * where idle targets are skipped (below), and not of processes without a clock or without
- * descriptors.
+ * idle_interval_ns (or its own: source_entry_set_idle) after the first fill that saw it run. Not of
+ * processes without a clock or without descriptors.
  *
  * High-water marks and descriptor counts are read at their own intervals if the process ran since,
  * at the latest one interval after it stopped running. The total of its CPU clock is CPU; without
  * the clock it is utime + stime.
  *
- * Idle back-off (pacing.h): a process that does not change is looked at less and less often, and in
- * every fill again from the first look on that sees it change. What that look finds was used since
- * the look before: source_entry_woke. Members of groups are also looked at in the first fill at or
- * after each multiple of idle_grid_ns: as of those fills the sums are exact; in between they lack
- * what members have begun to use since they were last looked at.
+ * Every process is looked at in every fill, unless there is idle back-off (pacing.h): a process that
+ * does not change is then looked at less and less often, and in every fill again from the first look
+ * on that sees it change. What that look finds was used since the look before: source_entry_woke.
+ * Members of groups are also looked at in the first fill at or after each multiple of idle_grid_ns:
+ * as of those fills the sums are exact; in between they lack what members have begun to use since
+ * they were last looked at. With SOURCE_BACKOFF_COSTLY there is back-off from those alone a look at
+ * which costs much, because they have very many threads.
  *
  * Group sums never step back: a member's counters count from when its entry was made (or from its
  * beginning: source_entry_set_whole), and stay in the sum when it leaves, where what it used until
@@ -90,6 +91,9 @@ enum source_status {
 	SOURCE_GONE,    /* the process or cgroup no longer exists; sample is the last that was seen */
 };
 
+/* From which processes that do not change there is idle back-off. */
+enum source_backoff { SOURCE_BACKOFF_NONE, SOURCE_BACKOFF_COSTLY, SOURCE_BACKOFF_ALL };
+
 struct source_options {
 	uint32_t capacity;           /* entries, members of groups included */
 	uint64_t heartbeat_ns;       /* 0: 1 s */
@@ -98,13 +102,18 @@ struct source_options {
 	uint64_t fds_interval_ns;    /* 0: never */
 	bool reset_peaks;            /* write 5 to clear_refs after reading VmHWM */
 	uint64_t interval_ns;        /* between two fills, for the next; see source_set_interval */
-	/* The longest time between two samples of a process. 0, or not above interval_ns: no idle back-off. */
+	/*
+	 * The longest time between two looks at a process, by back-off (twice that at a costly one), and
+	 * how long its files may be left unread. 0, or not above interval_ns: neither.
+	 */
 	uint64_t idle_interval_ns;
+	enum source_backoff backoff;
 	uint64_t idle_grid_ns; /* of members of groups, see above. 0: they are looked at in every fill */
 	bool read_always;      /* read everything at every fill (for measuring) */
 };
 
 struct source_counters {
+	uint64_t looks;         /* at processes */
 	uint64_t skipped_reads; /* looks after which no file was read: saved by gating */
 	uint64_t saved_looks;   /* saved by backing off */
 	uint64_t failed_reads;  /* errors other than "gone" */
@@ -240,6 +249,12 @@ void source_remove(struct source *source, struct source_entry *entry);
 
 /* From now on there is so much time between two fills. */
 void source_set_interval(struct source *source, uint64_t interval_ns);
+
+/* From the next fill on. If there is less back-off than before, that fill looks at everything. */
+void source_set_backoff(struct source *source, enum source_backoff backoff);
+
+/* The longest time between two looks at a process, by back-off, as of the next fill; 0: none. */
+uint64_t source_longest_pause(const struct source *source);
 
 /*
  * In the next fill everything is looked at and is in source_seen, and from then on as often as if

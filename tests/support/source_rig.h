@@ -14,17 +14,6 @@
 
 #define S NS_PER_S
 
-/*
- * A clock that a test sets; every look at it moves it by a nanosecond, so that reads can be told
- * apart.
- */
-static inline mono_t stepping_mono(void *ctx)
-{
-	mono_t *at = ctx;
-
-	return (mono_t){ at->ns++ };
-}
-
 static inline wall_t no_wall(void *ctx)
 {
 	(void)ctx;
@@ -36,13 +25,24 @@ struct bench {
 	struct source *source;
 	int procfd;
 	mono_t at;
+	uint64_t step_ns; /* at first 1 */
 };
+
+/* A clock that a test sets; every look at it moves it by a step, so that reads can be told apart. */
+static inline mono_t stepping_mono(void *ctx)
+{
+	struct bench *bench = ctx;
+
+	bench->at.ns += bench->step_ns;
+	return (mono_t){ bench->at.ns - bench->step_ns };
+}
 
 static inline void bench_open(struct bench *bench, const char *proc_root, struct source_options options)
 {
-	const struct clock clock = { stepping_mono, no_wall, &bench->at };
+	const struct clock clock = { stepping_mono, no_wall, bench };
 
 	bench->at.ns = 1;
+	bench->step_ns = 1;
 	bench->procfd = open(proc_root, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	ck_assert_int_ge(bench->procfd, 0);
 	options.capacity = options.capacity ? options.capacity : 8;

@@ -149,6 +149,7 @@ struct budget {
 	clockid_t exempt;            /* of a thread whose CPU time is not budgeted */
 	bool has_exempt;
 	_Atomic uint32_t slowdown;
+	_Atomic uint64_t backs_off_since; /* from processes that sleep, to keep to it; 0: it does not */
 	_Atomic uint32_t share_ppm;
 };
 
@@ -161,11 +162,23 @@ static uint64_t spent(const struct budget *budget)
 	return all > exempt ? all - exempt : 0;
 }
 
-/* No slowdown; CPU time that was spent before does not count. percent: of one core; <= 0: no limit. */
-static void budget_restart(struct budget *budget, double percent, mono_t now)
+/*
+ * No slowdown; CPU time that was spent before does not count. percent: of one core; <= 0: no limit.
+ * may_back_off: from processes that sleep, before it slows down.
+ */
+static void budget_restart(struct budget *budget, double percent, bool may_back_off, mono_t now)
 {
 	cpu_budget_init(&budget->cpu_budget, percent, now, spent(budget));
+	budget->cpu_budget.may_back_off = may_back_off;
 	atomic_store_explicit(&budget->slowdown, 1, memory_order_relaxed);
+	atomic_store_explicit(&budget->backs_off_since, 0, memory_order_relaxed);
+}
+
+static uint64_t budget_backs_off_since(const struct budget *budget)
+{
+	const struct budget *leader = budget->leader ? budget->leader : budget;
+
+	return atomic_load_explicit(&leader->backs_off_since, memory_order_relaxed);
 }
 
 static void budget_exempt(struct budget *budget, clockid_t thread_clock)
@@ -179,8 +192,19 @@ static uint32_t budget_slowdown(const struct budget *budget)
 	return atomic_load_explicit(&budget->slowdown, memory_order_relaxed);
 }
 
-/* To be called often. Sets the factor in force from now on; whether a period has ended. */
-static bool budget_look(struct budget *budget, mono_t now, uint32_t *ret_factor)
+static void note_backoff(struct budget *budget, mono_t now)
+{
+	bool before = atomic_load_explicit(&budget->backs_off_since, memory_order_relaxed) != 0;
+
+	if (budget->cpu_budget.backs_off != before)
+		atomic_store_explicit(&budget->backs_off_since, before ? 0 : now.ns, memory_order_relaxed);
+}
+
+/*
+ * To be called often. saved_ns: what backing off has saved all threads so far. Sets the factor in force
+ * from now on; whether a period has ended.
+ */
+static bool budget_look(struct budget *budget, mono_t now, uint64_t saved_ns, uint32_t *ret_factor)
 {
 	bool over = cpu_budget_due(&budget->cpu_budget, now);
 
@@ -189,11 +213,13 @@ static bool budget_look(struct budget *budget, mono_t now, uint32_t *ret_factor)
 			budget->cpu_budget.since = now;
 		*ret_factor = budget_slowdown(budget->leader);
 	} else {
+		budget->cpu_budget.saved_ns = saved_ns;
 		*ret_factor =
 			over ? cpu_budget_step(&budget->cpu_budget, now, spent(budget)) : budget->cpu_budget.factor;
 		if (over)
 			atomic_store_explicit(&budget->share_ppm, (uint32_t)(budget->cpu_budget.share * 1e6),
 					      memory_order_relaxed);
+		note_backoff(budget, now);
 	}
 	atomic_store_explicit(&budget->slowdown, *ret_factor, memory_order_relaxed);
 
@@ -462,6 +488,9 @@ struct sampler_seat {
 /* How many commands one tick takes at most: adding is cheap (20 ns), but a tick has a deadline. */
 #define COMMANDS_PER_TICK 1024u
 
+/* Over so many ticks the cost of a look is averaged. */
+#define LOOK_COST_TICKS 64
+
 /*
  * Timer slack: the kernel may group wake-ups by so much. 1 us costs nothing here and keeps the mean
  * error below 50 us.
@@ -480,6 +509,9 @@ struct sampler {
 	struct stats stats;
 	uint64_t missed_told; /* of stats.missed_slots: those that the ring knows of */
 	bool resync;          /* records were lost: show everything */
+	/* What backing off saves: how many looks there were, what one takes, what those not taken would have. */
+	uint64_t looks;
+	double look_ns, saved_ns;
 	struct spsc_queue *commands, *returns;
 	struct option_handoff_box option_handoffs;
 	struct deadline_timer deadline_timer;
@@ -487,6 +519,26 @@ struct sampler {
 	bool running;
 	_Atomic bool stop;
 };
+
+/* The budget backs off only from what the options do not spare anyway. */
+static bool may_back_off(const struct sampler_options *options)
+{
+	return options->source.backoff == SOURCE_BACKOFF_COSTLY &&
+	       options->source.idle_interval_ns > options->source.interval_ns;
+}
+
+static void restart_budget(struct sampler *sampler, mono_t now)
+{
+	budget_restart(&sampler->budget, sampler->options.cpu_budget_percent, may_back_off(&sampler->options), now);
+}
+
+/* Between two fills. */
+static void follow_backoff(struct sampler *sampler)
+{
+	bool backs_off = may_back_off(&sampler->options) && budget_backs_off_since(&sampler->budget) != 0;
+
+	source_set_backoff(sampler->source, backs_off ? SOURCE_BACKOFF_ALL : sampler->options.source.backoff);
+}
 
 /* CPU time that was spent before, on opening and on the first scan, is not that of sampling. */
 static void restart_clocks(struct sampler *sampler)
@@ -496,8 +548,9 @@ static void restart_clocks(struct sampler *sampler)
 		sampler->seat.of ? sampler->options.source.interval_ns * sampler->seat.number / sampler->seat.of : 0;
 
 	schedule_init(&sampler->schedule, &sampler->stats, mono_add(now, turn_ns), sampler->options.source.interval_ns);
-	budget_restart(&sampler->budget, sampler->options.cpu_budget_percent, now);
+	restart_budget(sampler, now);
 	deadline_timer_beat(&sampler->deadline_timer, now);
+	follow_backoff(sampler);
 }
 
 static struct sampler_options with_defaults(const struct sampler_options *options)
@@ -508,11 +561,6 @@ static struct sampler_options with_defaults(const struct sampler_options *option
 		full.source.heartbeat_ns = NS_PER_S;
 
 	return full;
-}
-
-static uint64_t idle_in_force(const struct source_options *options)
-{
-	return options->idle_interval_ns > options->interval_ns ? options->idle_interval_ns : 0;
 }
 
 /* It stops after the tick in progress, without a wait for it. sampler_stop is still due. */
@@ -570,8 +618,8 @@ static int sampler_new(const struct sampler_options *options, struct ring *ring,
 		return r;
 	}
 
-	ring_writer_idle(sampler->writer, idle_in_force(&sampler->options.source));
 	restart_clocks(sampler);
+	ring_writer_idle(sampler->writer, source_longest_pause(sampler->source));
 	*ret = sampler;
 
 	return 0;
@@ -660,14 +708,17 @@ static void take_option_handoff(struct sampler *sampler, mono_t now)
 	if (!sampler->seat.leader)
 		ring_writer_retune(sampler->writer, sampler->options.source.interval_ns,
 				   sampler->options.source.heartbeat_ns);
-	ring_writer_idle(sampler->writer, idle_in_force(&sampler->options.source));
 	if (before.source.interval_ns == sampler->options.source.interval_ns &&
-	    before.cpu_budget_percent == sampler->options.cpu_budget_percent)
+	    before.cpu_budget_percent == sampler->options.cpu_budget_percent &&
+	    may_back_off(&before) == may_back_off(&sampler->options)) {
+		follow_backoff(sampler);
 		return;
+	}
 
 	if (sampler->schedule.interval_ns != sampler->options.source.interval_ns)
 		schedule_set_interval(&sampler->schedule, now, sampler->options.source.interval_ns);
-	budget_restart(&sampler->budget, sampler->options.cpu_budget_percent, now);
+	restart_budget(sampler, now);
+	follow_backoff(sampler);
 	source_set_interval(sampler->source, sampler->options.source.interval_ns);
 }
 
@@ -788,19 +839,33 @@ static void apply_budget(struct sampler *sampler, mono_t now)
 {
 	uint32_t factor, before = sampler_slowdown(sampler);
 
-	if (budget_look(&sampler->budget, now, &factor))
+	if (budget_look(&sampler->budget, now, (uint64_t)sampler->saved_ns, &factor))
 		sampler->stats.own_cpu = real_clock_thread_cpu();
+	follow_backoff(sampler);
 	if (factor == before)
 		return;
 	schedule_set_interval(&sampler->schedule, now, sampler->options.source.interval_ns * factor);
 	source_set_interval(sampler->source, sampler->options.source.interval_ns * factor);
 }
 
-static void count_source(struct sampler *sampler)
+/* What a look takes is the mean of the last ticks, with all that a tick costs; alike in all threads. */
+static void count_saved(struct sampler *sampler, const struct source_counters *counters, uint64_t took_ns)
+{
+	uint64_t looks = counters->looks - sampler->looks, saved = counters->saved_looks - sampler->stats.saved_looks;
+	double threads = sampler->seat.of > 1 ? sampler->seat.of : 1;
+
+	if (looks > 0)
+		sampler->look_ns += ((double)took_ns / (double)looks - sampler->look_ns) / LOOK_COST_TICKS;
+	sampler->looks = counters->looks;
+	sampler->saved_ns += (double)saved * sampler->look_ns * threads;
+}
+
+static void count_source(struct sampler *sampler, uint64_t took_ns)
 {
 	struct source_counters counters;
 
 	source_counters(sampler->source, &counters);
+	count_saved(sampler, &counters, took_ns);
 	sampler->stats.skipped_reads = counters.skipped_reads;
 	sampler->stats.saved_looks = counters.saved_looks;
 	sampler->stats.failed_reads = counters.failed_reads;
@@ -819,6 +884,7 @@ static bool begin_tick(struct sampler *sampler, mono_t now)
 	size_t count;
 
 	source_entries(sampler->source, &count);
+	ring_writer_idle(sampler->writer, source_longest_pause(sampler->source));
 
 	return ring_tick_begin(sampler->writer, now, clock_wall(&sampler->deadline_timer.clock),
 			       (count + 1) * RING_TARGET_MAX) != RING_HELD;
@@ -843,7 +909,7 @@ static bool take_tick(struct sampler *sampler, mono_t now)
 	collect_gone(sampler, end);
 	schedule_done(&sampler->schedule, end);
 	deadline_timer_beat(&sampler->deadline_timer, end);
-	count_source(sampler);
+	count_source(sampler, (uint64_t)mono_diff(end, now));
 	apply_budget(sampler, end);
 	ring_tick_end(sampler->writer, &sampler->stats);
 
@@ -1158,6 +1224,11 @@ void samplers_exempt(struct samplers *samplers, clockid_t thread_clock)
 uint32_t samplers_slowdown(const struct samplers *samplers)
 {
 	return sampler_slowdown(samplers->threads[0].sampler);
+}
+
+mono_t samplers_back_off_since(const struct samplers *samplers)
+{
+	return (mono_t){ budget_backs_off_since(&samplers->threads[0].sampler->budget) };
 }
 
 double samplers_cpu_share(const struct samplers *samplers)

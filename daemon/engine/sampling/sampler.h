@@ -135,6 +135,12 @@ void samplers_exempt(struct samplers *samplers, clockid_t thread_clock);
 /* Interval in force / interval configured: above 1 while the CPU budget is exceeded. Any thread. */
 uint32_t samplers_slowdown(const struct samplers *samplers);
 
+/*
+ * Since when processes that sleep are looked at less often to keep to the CPU budget; 0: they are not, or
+ * only because the options say so. Any thread.
+ */
+mono_t samplers_back_off_since(const struct samplers *samplers);
+
 /* CPU share of the process in the last second, of one core, without what is exempt. Any thread. */
 double samplers_cpu_share(const struct samplers *samplers);
 

@@ -166,6 +166,14 @@ static int open_ring(struct session *session, const char *path)
 	return 0;
 }
 
+/* What the budget asks for beyond it is the samplers' affair. */
+static enum source_backoff backoff_of(enum config_idle_backoff configured)
+{
+	if (configured == CONFIG_IDLE_BACKOFF_AUTO)
+		return SOURCE_BACKOFF_COSTLY;
+	return configured == CONFIG_IDLE_BACKOFF_ALWAYS ? SOURCE_BACKOFF_ALL : SOURCE_BACKOFF_NONE;
+}
+
 static struct sampler_options sampler_options_of(const struct config *config)
 {
 	const struct config_sampling *sampling = &config->sampling;
@@ -176,6 +184,7 @@ static struct sampler_options sampler_options_of(const struct config *config)
 			.capacity = sampling->max_targets + (uint32_t)config->target_count,
 			.heartbeat_ns = sampling->heartbeat_ns,
 			.idle_interval_ns = config_idle_ns(config),
+			.backoff = backoff_of(sampling->idle_backoff),
 			.idle_grid_ns = config_idle_grid_ns(config),
 			.cgroup_interval_ns = sampling->cgroup_interval_ns,
 			.interval_ns = sampling->interval_ns,

@@ -154,23 +154,30 @@ void health_judge(struct health *health, const struct stats *threads, size_t cou
 		judge_verdict(health, kind, &worst[kind]);
 }
 
-void health_slowdown(struct health *health, uint32_t slowdown, double share)
+void health_budget(struct health *health, uint64_t late_ns, uint32_t slowdown, double share)
 {
 	struct log_about about = { .message = MESSAGE_BUDGET_EXCEEDED, .value = &share };
-	enum condition_turn turn =
-		step_condition(&health->budget, slowdown > 1 ? condition_level(slowdown, 2) : 0, health->now, &about);
+	unsigned level = slowdown > 1 ? condition_level(slowdown, 2) : late_ns > 0;
+	enum condition_turn turn = step_condition(&health->budget, level, health->now, &about);
+	char late[UNITS_TEXT_MAX];
 
-	if (turn == CONDITION_BEGINS || turn == CONDITION_WORSENS) {
-		about.count = slowdown;
+	about.count = slowdown;
+	if (turn == CONDITION_ENDS)
+		log_about(LOG_NOTICE, &about,
+			  "CPU budget kept again (%.1f %% of a core): sampling as configured, after %llu s",
+			  100 * share, (unsigned long long)(about.lasted_ns / NS_PER_S));
+	else if (turn != CONDITION_SAME && slowdown > 1)
 		log_about(LOG_WARNING, &about,
 			  "CPU budget exceeded (%.1f %% of a core): sampling %u times slower than configured until it "
 			  "fits. Watch fewer targets, raise sampling.interval, or raise sampling.cpu_budget.",
 			  100 * share, slowdown);
-	} else if (turn == CONDITION_ENDS) {
-		log_about(LOG_NOTICE, &about,
-			  "CPU budget kept again (%.1f %% of a core): sampling as configured, after %llu s",
-			  100 * share, (unsigned long long)(about.lasted_ns / NS_PER_S));
-	}
+	else if (turn != CONDITION_SAME)
+		log_about(
+			LOG_WARNING, &about,
+			"CPU budget exceeded (%.1f %% of a core): processes that sleep are looked at less often until "
+			"it fits, so the onset of a spike may be seen up to %s late. Watch fewer targets, raise "
+			"sampling.interval, or raise sampling.cpu_budget.",
+			100 * share, units_format_duration(late, sizeof late, late_ns));
 }
 
 /* ---- targets ---- */

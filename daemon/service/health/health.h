@@ -94,8 +94,12 @@ struct health {
  */
 void health_judge(struct health *health, const struct stats *threads, size_t count, mono_t now);
 
-/* Whether the CPU budget lengthens the interval. share: CPU of this process, of one core. */
-void health_slowdown(struct health *health, uint32_t slowdown, double share);
+/*
+ * What the CPU budget takes. late_ns: how late the onset of what slept may be seen because it is looked
+ * at less often for that; 0: it is not. slowdown: of the interval. share: CPU of this process, of one
+ * core.
+ */
+void health_budget(struct health *health, uint64_t late_ns, uint32_t slowdown, double share);
 
 /*
  * Which targets cannot be watched, and why; which processes have no descriptors of their own; how

@@ -158,6 +158,7 @@ static void put_lacks(struct json_writer *json, const struct privileges *privile
 static void put_daemon(struct json_writer *json, const struct overview *overview, const struct vitals *vitals)
 {
 	struct samplers *samplers = session_samplers(overview->session);
+	mono_t backs_off = samplers_back_off_since(samplers);
 
 	json_member_object(json, "daemon");
 	json_member_text(json, "version", SPIKEWATCH_VERSION);
@@ -165,6 +166,8 @@ static void put_daemon(struct json_writer *json, const struct overview *overview
 	json_member_u64(json, "uptime_ns", (uint64_t)mono_diff(overview->now, overview->started));
 	json_member_u64(json, "interval_ns", overview->config->sampling.interval_ns);
 	json_member_u64(json, "slowdown", samplers_slowdown(samplers));
+	json_member_double(json, "backing_off_ns",
+			   or_null(backs_off.ns != 0, (double)mono_diff(overview->now, backs_off)));
 	json_member_double(json, "cpu_percent", 100 * samplers_cpu_share(samplers));
 	json_member_u64(json, "memory_bytes", vitals->resident_bytes);
 	json_member_u64(json, "open_fds", vitals->open_fds);

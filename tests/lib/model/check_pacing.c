@@ -364,12 +364,59 @@ START_TEST(does_not_swing_when_half_the_interval_would_not_fit)
 }
 END_TEST
 
+/* saved: CPU seconds per second that backing off is said to save. */
+static uint32_t run_saving(struct cpu_budget *cpu_budget, unsigned periods, double share, double saved)
+{
+	uint32_t factor = 0;
+
+	for (unsigned i = 0; i < periods; i++) {
+		cpu_budget->saved_ns += (uint64_t)(saved * 1e9);
+		factor = run_periods(cpu_budget, 1, share);
+	}
+	return factor;
+}
+
+START_TEST(it_backs_off_before_it_is_slower_and_is_faster_before_it_looks_at_all)
+{
+	struct cpu_budget cpu_budget;
+
+	cpu_budget_init(&cpu_budget, 10, (mono_t){ 0 }, 0);
+	cpu_budget.may_back_off = true;
+	ck_assert_uint_eq(run_periods(&cpu_budget, CPU_BUDGET_HOT - 1, 0.2), 1);
+	ck_assert(!cpu_budget.backs_off);
+	ck_assert_uint_eq(run_periods(&cpu_budget, 1, 0.2), 1);
+	ck_assert(cpu_budget.backs_off);
+	ck_assert_uint_eq(run_saving(&cpu_budget, CPU_BUDGET_HOT, 0.11, 0.03), 2);
+	ck_assert_uint_eq(run_saving(&cpu_budget, CPU_BUDGET_CALM, 0.03, 0.03), 1);
+	ck_assert(cpu_budget.backs_off);
+	ck_assert_uint_eq(run_saving(&cpu_budget, CPU_BUDGET_CALM - 1, 0.03, 0.03), 1);
+	ck_assert(cpu_budget.backs_off);
+	run_saving(&cpu_budget, 1, 0.03, 0.03);
+	ck_assert(!cpu_budget.backs_off);
+}
+END_TEST
+
+START_TEST(it_goes_on_backing_off_while_all_looks_would_not_fit)
+{
+	struct cpu_budget cpu_budget;
+
+	cpu_budget_init(&cpu_budget, 10, (mono_t){ 0 }, 0);
+	cpu_budget.may_back_off = true;
+	run_periods(&cpu_budget, CPU_BUDGET_HOT, 0.11);
+	run_saving(&cpu_budget, 200, 0.02, 0.09);
+	ck_assert(cpu_budget.backs_off);
+	ck_assert_uint_eq(cpu_budget.factor, 1);
+}
+END_TEST
+
 START_TEST(without_a_budget_never_interferes)
 {
 	struct cpu_budget cpu_budget;
 
 	cpu_budget_init(&cpu_budget, 0, (mono_t){ 0 }, 0);
+	cpu_budget.may_back_off = true;
 	ck_assert_uint_eq(run_periods(&cpu_budget, 10, 3.0), 1);
+	ck_assert(!cpu_budget.backs_off);
 	ck_assert(cpu_budget.share > 2.9);
 }
 END_TEST
@@ -775,6 +822,8 @@ Suite *pacing_suite(void)
 	tcase_add_test(tcase, doubles_while_above_the_budget_up_to_a_limit);
 	tcase_add_test(tcase, halves_only_after_calm_periods_in_a_row);
 	tcase_add_test(tcase, does_not_swing_when_half_the_interval_would_not_fit);
+	tcase_add_test(tcase, it_backs_off_before_it_is_slower_and_is_faster_before_it_looks_at_all);
+	tcase_add_test(tcase, it_goes_on_backing_off_while_all_looks_would_not_fit);
 	tcase_add_test(tcase, without_a_budget_never_interferes);
 	tcase_add_test(tcase, a_clock_that_stands_still_is_harmless);
 	suite_add_tcase(suite, tcase);

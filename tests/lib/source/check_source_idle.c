@@ -6,6 +6,8 @@
 #include "source_rig.h"
 #include "lib/base/base.h"
 
+#include <pthread.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 
 Suite *source_idle_suite(void);
@@ -21,6 +23,7 @@ static const struct source_options backing_off = {
 	.peak_interval_ns = UINT64_MAX,
 	.interval_ns = INTERVAL,
 	.idle_interval_ns = IDLE,
+	.backoff = SOURCE_BACKOFF_ALL,
 };
 
 static struct bench bench;
@@ -480,10 +483,156 @@ START_TEST(what_is_gone_is_found_so_and_met_until_it_is_removed)
 }
 END_TEST
 
+/* Without back-off a process that sleeps for seconds is looked at in every fill, and its burst is seen in the next. */
+START_TEST(without_back_off_every_fill_looks_at_every_process)
+{
+	struct source_options options = backing_off;
+	struct child child = child_start();
+	mono_t before;
+
+	options.backoff = _i == 0 ? SOURCE_BACKOFF_NONE : SOURCE_BACKOFF_COSTLY;
+	begin("/proc", options);
+	struct source_entry *entry = add_process(&bench, child.pid, true, NULL);
+	for (unsigned i = 0; i < 300; i++) {
+		fill_now();
+		ck_assert(was_looked_at(entry));
+		now += INTERVAL;
+	}
+	ck_assert_uint_eq(saved(), 0);
+	ck_assert_uint_eq(source_longest_pause(bench.source), 0);
+	child_do(&child, 'b');
+	fill_now();
+	ck_assert_int_eq(source_entry_status(entry), SOURCE_CHANGED);
+	ck_assert(!source_entry_woke(entry, &before));
+	drop(&bench, entry);
+	bench_close(&bench);
+	child_reap(&child);
+}
+END_TEST
+
+START_TEST(back_off_begins_and_ends_when_it_is_said)
+{
+	struct source_options options = backing_off;
+	struct child child = child_start();
+
+	options.backoff = SOURCE_BACKOFF_COSTLY;
+	begin("/proc", options);
+	struct source_entry *entry = add_process(&bench, child.pid, true, NULL);
+	pass(2 * S);
+	ck_assert_uint_eq(saved(), 0);
+	source_set_backoff(bench.source, SOURCE_BACKOFF_ALL);
+	ck_assert_uint_eq(source_longest_pause(bench.source), IDLE);
+	pass(2 * S);
+	ck_assert_uint_gt(saved(), 150);
+	while (was_looked_at(entry)) {
+		now += INTERVAL;
+		fill_now();
+	}
+
+	uint64_t before = saved();
+
+	source_set_backoff(bench.source, SOURCE_BACKOFF_COSTLY);
+	ck_assert_uint_eq(source_longest_pause(bench.source), 0);
+	for (unsigned i = 0; i < 50; i++) {
+		now += INTERVAL;
+		fill_now();
+		ck_assert(was_looked_at(entry));
+	}
+	ck_assert_uint_eq(saved(), before);
+	drop(&bench, entry);
+	bench_close(&bench);
+	child_reap(&child);
+}
+END_TEST
+
+static void *sleep_for_ever(void *unused)
+{
+	for (;;)
+		pause();
+	return unused;
+}
+
+/* A child with so many threads that sleep, once it has them all. */
+static pid_t start_threads(unsigned count)
+{
+	int ready[2];
+	char byte;
+
+	ck_assert_int_eq(pipe(ready), 0);
+
+	pid_t pid = fork();
+
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0) {
+		pthread_t thread;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (unsigned i = 1; i < count; i++)
+			if (pthread_create(&thread, NULL, sleep_for_ever, NULL) != 0)
+				_exit(EXIT_FAILURE);
+		if (write(ready[1], "", 1) != 1)
+			_exit(EXIT_FAILURE);
+		sleep_for_ever(NULL);
+	}
+	close(ready[1]);
+	ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	return pid;
+}
+
+/*
+ * By the rig's clock a look takes step_ns: for what has many threads that is what it costs, and it is
+ * looked at so rarely that this is a five-hundredth of the time, but not less often than every two idle
+ * intervals. Others are not concerned.
+ */
+START_TEST(a_process_whose_looks_cost_much_is_looked_at_less_often)
+{
+	static const uint64_t costs_ns[] = { 2 * NS_PER_US, 100 * NS_PER_US, MS };
+	static const uint64_t pauses_ns[] = { 0, 50 * MS, 2 * IDLE };
+	struct source_options options = backing_off;
+	struct child child = child_start();
+	pid_t crowd = start_threads(100);
+	uint64_t last = 0, longest = 0;
+
+	options.backoff = _i < 3 ? SOURCE_BACKOFF_COSTLY : SOURCE_BACKOFF_NONE;
+	begin("/proc", options);
+	bench.step_ns = costs_ns[_i % 3];
+	struct source_entry *costly = add_process(&bench, crowd, true, NULL);
+	struct source_entry *cheap = add_process(&bench, child.pid, true, NULL);
+	pass(4 * S);
+	for (unsigned i = 0; i < 200; i++, now += INTERVAL) {
+		fill_now();
+		ck_assert(was_looked_at(cheap));
+		if (!was_looked_at(costly))
+			continue;
+		if (last > 0 && now - last > longest)
+			longest = now - last;
+		last = now;
+	}
+	ck_assert_uint_eq(longest, _i < 3 && pauses_ns[_i] > 0 ? pauses_ns[_i] : INTERVAL);
+	ck_assert_uint_eq(source_longest_pause(bench.source), _i < 3 ? pauses_ns[_i] : 0);
+	drop(&bench, costly);
+	pass(S);
+	ck_assert_uint_eq(source_longest_pause(bench.source), 0);
+	drop(&bench, cheap);
+	bench_close(&bench);
+	child_reap(&child);
+	kill(crowd, SIGKILL);
+	waitpid(crowd, NULL, 0);
+}
+END_TEST
+
 Suite *source_idle_suite(void)
 {
 	Suite *suite = suite_create("source_idle");
-	TCase *tcase = tcase_create("pauses");
+	TCase *tcase = tcase_create("whether");
+
+	tcase_add_loop_test(tcase, without_back_off_every_fill_looks_at_every_process, 0, 2);
+	tcase_add_test(tcase, back_off_begins_and_ends_when_it_is_said);
+	tcase_add_loop_test(tcase, a_process_whose_looks_cost_much_is_looked_at_less_often, 0, 6);
+	suite_add_tcase(suite, tcase);
+
+	tcase = tcase_create("pauses");
 
 	tcase_add_loop_test(tcase, an_idle_process_is_looked_at_ever_less_often_down_to_the_idle_interval, 0, 2);
 	tcase_add_test(tcase, what_wakes_is_told_with_all_that_it_used_and_since_when);

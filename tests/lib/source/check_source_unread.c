@@ -29,6 +29,7 @@ static const struct source_options telling = {
 	.peak_interval_ns = UINT64_MAX,
 	.interval_ns = INTERVAL,
 	.idle_interval_ns = IDLE,
+	.backoff = SOURCE_BACKOFF_ALL,
 };
 
 /* What the files of the process say. */
@@ -434,7 +435,7 @@ START_TEST(what_is_told_is_what_was_read_and_never_later_than_said)
 	static struct seen seen[STEPS];
 	struct source *full = NULL;
 	struct source_options options = telling;
-	const struct clock clock = { stepping_mono, no_wall, &bench.at };
+	const struct clock clock = { stepping_mono, no_wall, &bench };
 	struct files files = { 100, 1, 400 };
 	uint32_t seed = 42;
 	unsigned later = 0;

@@ -417,8 +417,8 @@ static void budget_begin(double percent)
 {
 	leader = (struct budget){ 0 };
 	follower = (struct budget){ .leader = &leader };
-	budget_restart(&leader, percent, (mono_t){ BEGIN });
-	budget_restart(&follower, percent, (mono_t){ BEGIN });
+	budget_restart(&leader, percent, false, (mono_t){ BEGIN });
+	budget_restart(&follower, percent, false, (mono_t){ BEGIN });
 }
 
 /* Until the CPU clock of the process has moved on. */
@@ -436,8 +436,8 @@ static uint32_t look_after(uint64_t periods, bool *ret_over, uint32_t *ret_follo
 	mono_t now = { BEGIN + periods * CPU_BUDGET_PERIOD_NS };
 	uint32_t factor;
 
-	*ret_over = budget_look(&leader, now, &factor);
-	ck_assert_int_eq(budget_look(&follower, now, ret_follower), *ret_over);
+	*ret_over = budget_look(&leader, now, 0, &factor);
+	ck_assert_int_eq(budget_look(&follower, now, 0, ret_follower), *ret_over);
 	ck_assert_uint_eq(budget_slowdown(&leader), factor);
 	ck_assert_uint_eq(budget_slowdown(&follower), *ret_follower);
 
@@ -473,13 +473,13 @@ START_TEST(a_factor_is_in_force_before_the_next_period)
 	budget_begin(TOO_LITTLE);
 	for (uint64_t period = 1; period <= CPU_BUDGET_HOT; period++) {
 		budget_work();
-		ck_assert(budget_look(&leader, (mono_t){ BEGIN + period * CPU_BUDGET_PERIOD_NS }, &factor));
+		ck_assert(budget_look(&leader, (mono_t){ BEGIN + period * CPU_BUDGET_PERIOD_NS }, 0, &factor));
 	}
 	ck_assert_uint_eq(factor, 2);
-	ck_assert(!budget_look(&follower, soon, &factor));
+	ck_assert(!budget_look(&follower, soon, 0, &factor));
 	ck_assert_uint_eq(factor, 2);
-	ck_assert(budget_look(&follower, later, &factor));
-	ck_assert(!budget_look(&follower, later, &factor)); /* another one has begun */
+	ck_assert(budget_look(&follower, later, 0, &factor));
+	ck_assert(!budget_look(&follower, later, 0, &factor)); /* another one has begun */
 }
 END_TEST
 
@@ -508,7 +508,7 @@ START_TEST(a_restart_forgets_the_slowdown_and_what_was_spent)
 		look_after(period, &over, &followers);
 	}
 	ck_assert_uint_gt(budget_slowdown(&leader), 1);
-	budget_restart(&leader, 0, (mono_t){ BEGIN + 4 * CPU_BUDGET_PERIOD_NS });
+	budget_restart(&leader, 0, false, (mono_t){ BEGIN + 4 * CPU_BUDGET_PERIOD_NS });
 	ck_assert_uint_eq(budget_slowdown(&leader), 1);
 	for (uint64_t period = 5; period <= 9; period++) {
 		budget_work();
@@ -529,7 +529,7 @@ START_TEST(what_is_exempt_does_not_count)
 
 	budget_begin(TOO_LITTLE);
 	budget_exempt(&leader, CLOCK_PROCESS_CPUTIME_ID);
-	budget_restart(&leader, TOO_LITTLE, (mono_t){ BEGIN });
+	budget_restart(&leader, TOO_LITTLE, false, (mono_t){ BEGIN });
 	for (uint64_t period = 1; period <= 6; period++) {
 		budget_work();
 		look_after(period, &over, &followers);

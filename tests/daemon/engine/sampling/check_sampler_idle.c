@@ -16,6 +16,7 @@ static void begin(void)
 							.heartbeat_ns = heartbeat_ns,
 							.peak_interval_ns = UINT64_MAX,
 							.idle_interval_ns = 500 * NS_PER_MS,
+							.backoff = SOURCE_BACKOFF_ALL,
 							.interval_ns = NS_PER_MS } };
 
 	struct ring_options ring_options = { .size_bytes = 1 << 20, .page_bytes = 65536, .heartbeat_ns = heartbeat_ns };
@@ -108,6 +109,44 @@ START_TEST(who_is_looked_at_in_every_tick_has_one_record)
 }
 END_TEST
 
+/* Of a budget that nothing fits into, two periods take what may be spared: the ring says so, and the interval is as before. */
+START_TEST(it_backs_off_when_the_cpu_budget_is_short_and_not_before)
+{
+	struct child child = child_start();
+	struct ring_info info;
+
+	begin();
+	options.source.backoff = SOURCE_BACKOFF_COSTLY;
+	options.cpu_budget_percent = _i == 0 ? 1600 : 1e-9;
+	ck_assert_int_eq(samplers_retune(sampler, &options), 0);
+	add_process(0, child.pid, NULL);
+	for (unsigned i = 0; i < TICKS_MAX && samplers_back_off_since(sampler).ns == 0; i++) {
+		nap();
+		samplers_tick(sampler);
+		if (_i == 0 && i == 3000)
+			break; /* some three periods */
+	}
+	ck_assert_uint_eq(samplers_slowdown(sampler), 1);
+	ck_assert(_i == 0 || saved_looks() == 0);
+	ck_assert_int_eq(samplers_back_off_since(sampler).ns != 0, _i == 1);
+	if (_i == 1)
+		tick_until_idle(5);
+	samplers_tick(sampler);
+	ring_info(ring, &info);
+	ck_assert_uint_eq(info.idle_ns, _i == 0 ? 0 : 500 * NS_PER_MS);
+	ck_assert_int_eq(saved_looks() > 0, _i == 1);
+
+	options.source.backoff = SOURCE_BACKOFF_NONE; /* "never" */
+	ck_assert_int_eq(samplers_retune(sampler, &options), 0);
+	samplers_tick(sampler);
+	samplers_tick(sampler);
+	ring_info(ring, &info);
+	ck_assert_uint_eq(info.idle_ns, 0);
+	ck_assert_uint_eq(samplers_back_off_since(sampler).ns, 0);
+	child_reap(&child);
+}
+END_TEST
+
 START_TEST(a_changed_idle_interval_counts_at_once_and_is_told)
 {
 	struct child child = child_start();
@@ -170,6 +209,7 @@ Suite *sampler_idle_suite(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, who_wakes_has_a_record_of_when_he_was_last_seen_asleep);
 	tcase_add_test(tcase, who_is_looked_at_in_every_tick_has_one_record);
+	tcase_add_loop_test(tcase, it_backs_off_when_the_cpu_budget_is_short_and_not_before, 0, 2);
 	tcase_add_test(tcase, a_changed_idle_interval_counts_at_once_and_is_told);
 	tcase_add_test(tcase, a_run_ends_with_a_look_at_all);
 	suite_add_tcase(suite, tcase);

@@ -220,29 +220,44 @@ static void pass(uint64_t seconds)
 	}
 }
 
+START_TEST(backing_off_is_said_with_how_late_an_onset_may_be)
+{
+	pass(1);
+	health_budget(&health, 100 * NS_PER_MS, 1, 0.12);
+	said("onset of a spike may be seen up to 100 ms late");
+	health_budget(&health, 100 * NS_PER_MS, 1, 0.09);
+	said("");
+	health_budget(&health, 100 * NS_PER_MS, 2, 0.2);
+	said("2 times slower");
+	pass(60);
+	health_budget(&health, 0, 1, 0.01);
+	said("sampling as configured");
+}
+END_TEST
+
 START_TEST(slowing_down_is_said_for_each_step_and_once_when_it_is_over)
 {
 	pass(1);
-	health_slowdown(&health, 1, 0.01);
+	health_budget(&health, 0, 1, 0.01);
 	said("");
-	health_slowdown(&health, 2, 0.2);
+	health_budget(&health, 0, 2, 0.2);
 	said("2 times slower");
-	health_slowdown(&health, 2, 0.2);
+	health_budget(&health, 0, 2, 0.2);
 	said("");
-	health_slowdown(&health, 4, 0.2);
+	health_budget(&health, 0, 4, 0.2);
 	said("4 times slower");
 	pass(20);
-	health_slowdown(&health, 2, 0.01);
-	health_slowdown(&health, 1, 0.01);
-	health_slowdown(&health, 4, 0.2);
+	health_budget(&health, 0, 2, 0.01);
+	health_budget(&health, 0, 1, 0.01);
+	health_budget(&health, 0, 4, 0.2);
 	said("");
 	pass(29);
-	health_slowdown(&health, 1, 0.01);
+	health_budget(&health, 0, 1, 0.01);
 	said("");
 	pass(1);
-	health_slowdown(&health, 1, 0.01);
+	health_budget(&health, 0, 1, 0.01);
 	said("sampling as configured, after 20 s");
-	health_slowdown(&health, 1, 0.01);
+	health_budget(&health, 0, 1, 0.01);
 	said("");
 }
 END_TEST
@@ -542,6 +557,7 @@ Suite *health_suite(void)
 	tcase_add_test(tcase, discovery_that_is_stuck_is_said_with_the_process_that_it_hangs_in);
 	tcase_add_test(tcase, nothing_is_judged_before_a_span_is_over);
 	tcase_add_test(tcase, a_warning_names_cause_and_remedy);
+	tcase_add_test(tcase, backing_off_is_said_with_how_late_an_onset_may_be);
 	tcase_add_test(tcase, slowing_down_is_said_for_each_step_and_once_when_it_is_over);
 	tcase_add_test(tcase, targets_that_cannot_be_watched_are_said_once);
 	tcase_add_test(tcase, processes_without_descriptors_are_said_with_the_limit);
