@@ -5,7 +5,8 @@
  * The scale is chosen so that every bar and every level fits and its quarters are round numbers. A
  * bar is solid up to the mean of its column and shaded from there to the peak, so a burst shorter
  * than a column is seen and is not mistaken for one that filled it. A column of which nothing is
- * known is blank and interrupts the axis; a column of zeros does not.
+ * known is blank and interrupts the axis; a column of zeros does not. A column that was not looked at
+ * is dotted from top to bottom.
  *
  * Braille would double the resolution, but cannot show two shades, and fonts disagree about it.
  */
@@ -28,15 +29,15 @@
 struct glyphs {
 	const char *const *steps;
 	int step_count;
-	const char *shade, *trigger, *trigger_foot, *axis, *foot;
+	const char *shade, *hole, *trigger, *trigger_foot, *axis, *foot;
 	const char *level[PLOT_LEVELS_MAX];
 };
 
 static const char *const utf8_steps[] = { "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" };
 static const char *const ascii_steps[] = { ".", "#" };
 
-static const struct glyphs utf8_glyphs = { utf8_steps, 8, "░", "┊", "▲", "┤", "─", { "─", "╌", "┄" } };
-static const struct glyphs ascii_glyphs = { ascii_steps, 2, ":", "|", "^", "|", "-", { "-", "=", "~" } };
+static const struct glyphs utf8_glyphs = { utf8_steps, 8, "░", "·", "┊", "▲", "┤", "─", { "─", "╌", "┄" } };
+static const struct glyphs ascii_glyphs = { ascii_steps, 2, ":", "?", "|", "^", "|", "-", { "-", "=", "~" } };
 
 /* What plot_cell needs to know. */
 struct canvas {
@@ -49,7 +50,7 @@ struct canvas {
 	size_t trigger_column; /* columns: not in the picture */
 };
 
-enum ink { INK_NONE, INK_BAR, INK_SHADE, INK_LEVEL, INK_TRIGGER };
+enum ink { INK_NONE, INK_BAR, INK_SHADE, INK_HOLE, INK_LEVEL, INK_TRIGGER };
 
 static bool known(double value)
 {
@@ -190,13 +191,19 @@ static int level_in(const struct canvas *canvas, unsigned row)
 	return -1;
 }
 
+static bool in_hole(const struct canvas *canvas, size_t column)
+{
+	return canvas->plot->hole && canvas->plot->hole[column];
+}
+
 static const char *plot_cell(const struct canvas *canvas, unsigned row, size_t column, enum ink *ret_ink)
 {
 	const struct glyphs *glyphs = canvas->glyphs;
 	double peak = canvas->plot->peak[column];
 	double mean = canvas->plot->mean ? canvas->plot->mean[column] : peak;
-	int peak_fill = known(peak) ? fill(canvas, row, peak) : 0;
-	int mean_fill = known(mean) ? fill(canvas, row, mean) : 0;
+	bool hole = in_hole(canvas, column);
+	int peak_fill = known(peak) && !hole ? fill(canvas, row, peak) : 0;
+	int mean_fill = known(mean) && !hole ? fill(canvas, row, mean) : 0;
 	int level = level_in(canvas, row);
 
 	if (mean_fill > 0 && (mean_fill >= peak_fill || mean_fill * 2 >= glyphs->step_count)) {
@@ -215,6 +222,10 @@ static const char *plot_cell(const struct canvas *canvas, unsigned row, size_t c
 		*ret_ink = INK_LEVEL;
 		return glyphs->level[level];
 	}
+	if (hole) {
+		*ret_ink = INK_HOLE;
+		return glyphs->hole;
+	}
 	*ret_ink = INK_NONE;
 	return " ";
 }
@@ -222,8 +233,8 @@ static const char *plot_cell(const struct canvas *canvas, unsigned row, size_t c
 static void set_ink(const struct canvas *canvas, enum ink ink)
 {
 	static const char *const codes[] = {
-		[INK_NONE] = "\033[0m",     [INK_BAR] = "\033[0;36m",       [INK_SHADE] = "\033[0;2;36m",
-		[INK_LEVEL] = "\033[0;33m", [INK_TRIGGER] = "\033[0;1;31m",
+		[INK_NONE] = "\033[0m",   [INK_BAR] = "\033[0;36m",   [INK_SHADE] = "\033[0;2;36m",
+		[INK_HOLE] = "\033[0;2m", [INK_LEVEL] = "\033[0;33m", [INK_TRIGGER] = "\033[0;1;31m",
 	};
 
 	if (canvas->style->color)
@@ -277,7 +288,10 @@ static void draw_axis(const struct canvas *canvas)
 			fputs(glyphs->trigger_foot, canvas->file);
 			set_ink(canvas, INK_NONE);
 		} else {
-			fputs(known(plot->peak[column]) ? glyphs->foot : " ", canvas->file);
+			fputs(in_hole(canvas, column)     ? glyphs->hole
+			      : known(plot->peak[column]) ? glyphs->foot
+							  : " ",
+			      canvas->file);
 		}
 	}
 	fputc('\n', canvas->file);
@@ -324,7 +338,7 @@ static void draw_legend(const struct canvas *canvas)
 	size_t width = LABEL_WIDTH + 2 + plot->columns, used = 0;
 	char text[128], value[32];
 
-	for (size_t i = 0; i < plot->levels + 2; i++) {
+	for (size_t i = 0; i < plot->levels + 3; i++) {
 		size_t len;
 
 		if (i < plot->levels && i < PLOT_LEVELS_MAX && known(plot->level[i].value))
@@ -332,7 +346,9 @@ static void draw_legend(const struct canvas *canvas)
 				 units_format(value, sizeof(value), plot->unit, plot->level[i].value, UNITS_COLUMN));
 		else if (i == plot->levels && plot->mean)
 			snprintf(text, sizeof(text), "%s peak within a column", canvas->glyphs->shade);
-		else if (i == plot->levels + 1 && canvas->trigger_column < plot->columns)
+		else if (i == plot->levels + 1 && plot->hole && plot->hole_is)
+			snprintf(text, sizeof(text), "%s %s", canvas->glyphs->hole, plot->hole_is);
+		else if (i == plot->levels + 2 && canvas->trigger_column < plot->columns)
 			snprintf(text, sizeof(text), "%s trigger", canvas->glyphs->trigger_foot);
 		else
 			continue;

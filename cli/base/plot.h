@@ -33,6 +33,8 @@ struct plot {
 	enum unit_kind unit;
 	const double *peak;  /* one per column; NAN: nothing is known there, shown as a gap */
 	const double *mean;  /* as peak, or NULL: only peaks are drawn */
+	const bool *hole;    /* columns that were not looked at: drawn as such, whatever the others say. Or NULL */
+	const char *hole_is; /* what the legend says of them, trusted text */
 	size_t columns;      /* plot_columns() or fewer */
 	double from_s, to_s; /* time of the left and right edge; the trigger is at 0 */
 	bool trigger;        /* there was one: mark 0 */

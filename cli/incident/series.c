@@ -8,7 +8,8 @@
  *
  * A picture is a row of columns. Each pair of neighbouring samples (a segment) is added to the
  * columns it touches. Invariant: a segment that ends after a gap, or whose counter stepped back,
- * adds nothing: what is not known is neither zero nor a guess.
+ * adds nothing, and a column that lies in a hole has no value: what is not known is neither zero nor
+ * a guess. A hole shorter than half a column is not seen; its CPU time is spread over the hole.
  *
  * Rejected: counters as straight lines between samples. An idle second followed by a burst of 10 ms
  * would become a second of one percent.
@@ -36,6 +37,74 @@
 
 /* Further points are not kept: 500 s at 1 kHz. */
 #define POINTS_MAX 500000
+
+/* Further holes count as gaps. */
+#define HOLES_MAX 500000
+
+/* ---- holes ---- */
+
+/* The last one that begins before at_ns; NULL: none. */
+static const struct series_hole *hole_before(const struct series_holes *holes, int64_t at_ns)
+{
+	size_t low = 0, high = holes->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (holes->hole[middle].from_ns < at_ns)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low > 0 ? &holes->hole[low - 1] : NULL;
+}
+
+/* The one that a moment lies in, its ends excluded; NULL: none. */
+static const struct series_hole *hole_at(const struct series_holes *holes, int64_t at_ns)
+{
+	const struct series_hole *hole = hole_before(holes, at_ns);
+
+	return hole && hole->to_ns > at_ns ? hole : NULL;
+}
+
+bool series_moved_since(const struct series_holes *holes, uint32_t writer, int64_t from_ns, int64_t to_ns,
+			int64_t grain_ns, int64_t *ret_ns)
+{
+	const struct series_hole *hole = hole_before(holes, to_ns);
+	int64_t slot_ns;
+
+	*ret_ns = to_ns - from_ns > grain_ns ? to_ns - grain_ns : from_ns;
+	while (hole && hole->writer != writer)
+		hole = hole > holes->hole ? hole - 1 : NULL;
+	if (!hole || hole->to_ns <= from_ns)
+		return false;
+	/* The tick that ends it takes less than a slot; in a later one the target was seen unchanged before. */
+	slot_ns = (hole->to_ns - hole->from_ns) / ((int64_t)hole->missed_slots + 1);
+	if (to_ns - hole->to_ns >= slot_ns || hole->from_ns >= *ret_ns)
+		return false;
+	*ret_ns = hole->from_ns > from_ns ? hole->from_ns : from_ns;
+	return true;
+}
+
+static void holes_release(struct series_holes *holes)
+{
+	free(holes->hole);
+	*holes = (struct series_holes){ 0 };
+}
+
+/* 0; -ENOMEM. In the order of their beginnings, too: one writer's do not overlap. */
+static int holes_add(struct series_holes *holes, const struct series_hole *hole)
+{
+	size_t at = holes->count;
+
+	if (vector_reserve(&holes->hole, &holes->cap, holes->count + 1, sizeof(*holes->hole)) < 0)
+		return -ENOMEM;
+	for (; at > 0 && holes->hole[at - 1].from_ns > hole->from_ns; at--)
+		holes->hole[at] = holes->hole[at - 1];
+	holes->hole[at] = *hole;
+	holes->count++;
+	return 0;
+}
 
 /* ---- one series ---- */
 
@@ -69,6 +138,7 @@ static int series_add(struct series *series, const struct series_point *point)
 static void series_release(struct series *series)
 {
 	free(series->points);
+	holes_release(&series->holes);
 	*series = (struct series){ 0 };
 }
 
@@ -127,6 +197,7 @@ static int on_target(void *ctx, uint32_t id, const char *json, size_t len)
 	copy_text(json_member(json_root(document), "name"), target->name, sizeof(target->name));
 	copy_text(json_member(json_root(document), "kind"), target->kind, sizeof(target->kind));
 	target->pid = (int32_t)target_json_number(json_root(document), "pid", INT32_MAX);
+	target->writer = (uint32_t)target_json_number(json_root(document), "writer", UINT32_MAX);
 	return 0;
 }
 
@@ -206,6 +277,17 @@ static int on_gap(void *ctx)
 	return 0;
 }
 
+static int on_hole(void *ctx, const struct sample_hole *from)
+{
+	struct walking *walking = ctx;
+	struct series_hole hole = { .missed_slots = from->missed_slots, .writer = from->writer };
+
+	if (walking->walk.holes.count == HOLES_MAX ||
+	    !sample_hole_since(from, walking->fired, &hole.from_ns, &hole.to_ns))
+		return on_gap(ctx);
+	return holes_add(&walking->walk.holes, &hole);
+}
+
 static int on_gone(void *ctx, const char *json, size_t len)
 {
 	struct walking *walking = ctx;
@@ -229,7 +311,12 @@ static void walking_release(struct walking *walking)
 static int walk_file(struct walking *walking, int fd, int *ret_error)
 {
 	struct sample_stream stream = {
-		.events = { .target = on_target, .row = on_row, .gone = on_gone, .gap = on_gap, .ctx = walking },
+		.events = { .target = on_target,
+			    .row = on_row,
+			    .gone = on_gone,
+			    .gap = on_gap,
+			    .hole = on_hole,
+			    .ctx = walking },
 	};
 	AUTO(stream_reader_freep) struct stream_reader *stream_reader = NULL;
 	int r = sample_stream_reader(&stream, &stream_reader);
@@ -260,6 +347,7 @@ int sample_walk_run(int incidentfd, wall_t fired, const struct sample_walk_visit
 void sample_walk_release(struct sample_walk *walk)
 {
 	free(walk->targets);
+	holes_release(&walk->holes);
 	*walk = (struct sample_walk){ 0 };
 }
 
@@ -278,6 +366,17 @@ static int keep_first_target(void *ctx, const struct sample_walk *walk, const st
 	r = series_add(&samples->series, &point);
 	samples->cut |= r == SERIES_FULL;
 	return r < 0 ? r : 0;
+}
+
+/* The holes of a target's writer, when all are known. 0 or -ENOMEM. */
+static int take_holes(const struct sample_walk *walk, size_t target, struct series *series)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && target < walk->count && i < walk->holes.count; i++)
+		if (walk->holes.hole[i].writer == walk->targets[target].writer)
+			r = holes_add(&series->holes, &walk->holes.hole[i]);
+	return r;
 }
 
 static int compare_peaks(const void *a, const void *b)
@@ -327,6 +426,8 @@ int incident_samples_load(int incidentfd, wall_t fired, struct incident_samples 
 
 	if (r == 0)
 		r = take_peaks(&walking.walk, &samples.peaks);
+	if (r == 0)
+		r = take_holes(&walking.walk, samples.first, &samples.series);
 	if (r < 0)
 		return r;
 	/* What could be read before an I/O error is shown. */
@@ -373,7 +474,13 @@ int busiest_targets_load(int incidentfd, wall_t fired, const struct peaks *peaks
 		ret->count = BUSIEST_TARGETS_MAX;
 	for (size_t i = 0; i < ret->count; i++)
 		ret->member[i].target = &peaks->target[i];
-	if (sample_walk_run(incidentfd, fired, &visit, &walk) != -ENOMEM)
+	int r = sample_walk_run(incidentfd, fired, &visit, &walk);
+
+	for (size_t i = 0; r == 0 && i < ret->count; i++)
+		for (size_t t = 0; r == 0 && t < walk.count; t++)
+			if (walk.targets[t].id == ret->member[i].target->id)
+				r = take_holes(&walk, t, &ret->member[i].series);
+	if (r != -ENOMEM)
 		return 0;
 	busiest_targets_release(ret);
 	return -ENOMEM;
@@ -391,10 +498,12 @@ void busiest_targets_release(struct busiest_targets *busiest)
 /* When the target began to change on its way to point i > 0. */
 static int64_t moved_since(const struct series *series, size_t i)
 {
-	int64_t from = series->points[i - 1].at_ns, grain = (int64_t)series->grain_ns;
-	int64_t to = series->points[i].at_ns;
+	uint32_t writer = series->holes.count > 0 ? series->holes.hole[0].writer : 0;
+	int64_t since;
 
-	return to - from > grain ? to - grain : from;
+	series_moved_since(&series->holes, writer, series->points[i - 1].at_ns, series->points[i].at_ns,
+			   (int64_t)series->grain_ns, &since);
+	return since;
 }
 
 /* Index of the last point no later than at, from hint on; count: none. */
@@ -452,6 +561,32 @@ static bool series_at(const struct series *series, int64_t at_ns, size_t hint, s
 	if (series->points[i + 1].after_gap)
 		return false;
 	interpolate(series, i, at_ns, ret);
+	return true;
+}
+
+/*
+ * When a window begins that is to begin at at_ns: a counter is known at the ends of a hole. False: the
+ * window is not known.
+ */
+static bool window_start(const struct series *series, int64_t at_ns, uint64_t window_ns, int64_t *ret_ns)
+{
+	const struct series_hole *hole = hole_at(&series->holes, at_ns);
+
+	if (hole && hole->to_ns - hole->from_ns >= (int64_t)window_ns)
+		return false;
+	*ret_ns = hole ? hole->from_ns : at_ns;
+	return true;
+}
+
+bool series_hole_cpu(const struct series *series, const struct series_hole *hole, double *ret_cores)
+{
+	struct sample from, to;
+
+	if (!series_at(series, hole->from_ns, 0, &from) || !series_at(series, hole->to_ns, 0, &to) ||
+	    !sample_has(&from, SAMPLE_CPU) || !sample_has(&to, SAMPLE_CPU) ||
+	    to.value[SAMPLE_CPU] < from.value[SAMPLE_CPU])
+		return false;
+	*ret_cores = (double)(to.value[SAMPLE_CPU] - from.value[SAMPLE_CPU]) / (double)(hole->to_ns - hole->from_ns);
 	return true;
 }
 
@@ -533,6 +668,34 @@ static void end_columns(const struct series_columns *columns, const double *know
 	}
 }
 
+/* What lies in long holes is not known. */
+static void blank_holes(const struct series *series, const struct series_columns *columns)
+{
+	double width = column_ns(columns);
+	AUTO_FREE double *within = calloc(columns->count ? columns->count : 1, sizeof(double));
+
+	for (size_t i = 0; columns->hole && i < columns->count; i++)
+		columns->hole[i] = false;
+	for (size_t h = 0; within && h < series->holes.count; h++) {
+		const struct series_hole *hole = &series->holes.hole[h];
+		double from = (double)(hole->from_ns - columns->from_ns), to = (double)(hole->to_ns - columns->from_ns);
+
+		if (to - from < width / 2 || to <= 0)
+			continue;
+		for (size_t i = from > 0 ? (size_t)(from / width) : 0; i < columns->count && (double)i * width < to;
+		     i++) {
+			double begin = fmax(from, (double)i * width), end = fmin(to, (double)(i + 1) * width);
+
+			within[i] += end - begin;
+			if (within[i] < width / 2)
+				continue;
+			columns->mean[i] = columns->peak[i] = NAN;
+			if (columns->hole)
+				columns->hole[i] = true;
+		}
+	}
+}
+
 static bool cpu_moved(const struct series_point *a, const struct series_point *b)
 {
 	return !b->after_gap && sample_has(&a->sample, SAMPLE_CPU) && sample_has(&b->sample, SAMPLE_CPU) &&
@@ -558,20 +721,24 @@ void series_cpu(const struct series *series, uint64_t window_ns, const struct se
 	for (size_t i = 1; known && i < series->count; i++) {
 		const struct series_point *b = &series->points[i];
 		struct sample then;
+		int64_t from_ns;
 
 		if (!cpu_moved(b - 1, b)) {
 			unbroken = i;
 			continue;
 		}
 		cpu_segment(series, i, columns, known);
-		if (series_at(series, b->at_ns - (int64_t)window_ns, unbroken, &then) && sample_has(&then, SAMPLE_CPU))
+		if (window_start(series, b->at_ns - (int64_t)window_ns, window_ns, &from_ns) &&
+		    series_at(series, from_ns, unbroken, &then) && sample_has(&then, SAMPLE_CPU))
 			/* A window that ends at the edge of two columns belongs to the first. */
 			raise_peak(columns, b->at_ns - 1,
-				   (double)(b->sample.value[SAMPLE_CPU] - then.value[SAMPLE_CPU]) / (double)window_ns);
+				   (double)(b->sample.value[SAMPLE_CPU] - then.value[SAMPLE_CPU]) /
+					   (double)(b->at_ns - from_ns));
 	}
 	if (known && series->count > 0)
 		spread_rate(columns, known, series->points[series->count - 1].at_ns, columns->known_to_ns, 0);
 	end_columns(columns, known);
+	blank_holes(series, columns);
 }
 
 /*
@@ -612,6 +779,7 @@ void series_memory(const struct series *series, const struct series_columns *col
 			spread_rate(columns, known, a->at_ns, until, (double)a->sample.value[SAMPLE_MEMORY]);
 	}
 	end_columns(columns, known);
+	blank_holes(series, columns);
 }
 
 /* ---- above the threshold ---- */
@@ -623,12 +791,16 @@ void series_memory(const struct series *series, const struct series_columns *col
 static bool metric_at(const struct series *series, const struct series_rule *rule, int64_t at_ns, size_t i,
 		      size_t unbroken, double *ret)
 {
-	struct metric_point from = { .time = { 0 } }, to = { .time = { rule->window_ns } };
+	struct metric_point from = { .time = { 0 } }, to = { .time = { 0 } };
+	int64_t from_ns;
 
+	if (hole_at(&series->holes, at_ns) ||
+	    !window_start(series, at_ns - (int64_t)rule->window_ns, rule->window_ns, &from_ns))
+		return false;
 	memory_of(series, i, &to.peak_bytes);
+	to.time.ns = (uint64_t)(at_ns - from_ns);
 
-	return series_at(series, at_ns, i, &to.sample) &&
-	       series_at(series, at_ns - (int64_t)rule->window_ns, unbroken, &from.sample) &&
+	return series_at(series, at_ns, i, &to.sample) && series_at(series, from_ns, unbroken, &from.sample) &&
 	       metric_value(rule->metric, rule->of, &rule->machine, &from, &to, ret);
 }
 

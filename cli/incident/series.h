@@ -6,7 +6,8 @@
  *
  * A target that did not change has no samples until its heartbeat. So a counter stands still from
  * one sample to shortly (one grain) before the next, and moves only then; a gauge keeps its value
- * until the next sample.
+ * until the next sample. In a hole, where the sampler missed its ticks, a counter may have moved at any
+ * time: only its average is known.
  */
 #ifndef SPIKEWATCH_CLI_INCIDENT_SERIES_H
 #define SPIKEWATCH_CLI_INCIDENT_SERIES_H
@@ -19,6 +20,29 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* ---- holes ---- */
+
+/* The ticks of one writer on both sides of slots that it missed. Times are since the firing. */
+struct series_hole {
+	int64_t from_ns, to_ns; /* to > from */
+	uint64_t missed_slots;  /* > 0 */
+	uint32_t writer;
+};
+
+/* In the order of their ends. {0} is empty and legal. */
+struct series_holes {
+	struct series_hole *hole;
+	size_t count, cap;
+};
+
+/*
+ * Since when a counter can have moved that differs in two samples of a target: the beginning of the
+ * hole that the second one ends, else grain_ns before that. Holes of other writers are passed over.
+ * Whether it is such a hole.
+ */
+bool series_moved_since(const struct series_holes *holes, uint32_t writer, int64_t from_ns, int64_t to_ns,
+			int64_t grain_ns, int64_t *ret_ns);
 
 /* ---- row by row ---- */
 
@@ -36,10 +60,11 @@ struct target_peak {
 };
 
 struct sample_walk_target {
-	uint32_t id;    /* in the file */
-	char name[256]; /* "": not known; may hold any byte */
-	char kind[16];  /* "process", "cgroup", "group"; "": not known */
-	int32_t pid;    /* 0: none */
+	uint32_t id;     /* in the file */
+	char name[256];  /* "": not known; may hold any byte */
+	char kind[16];   /* "process", "cgroup", "group"; "": not known */
+	int32_t pid;     /* 0: none */
+	uint32_t writer; /* whose holes count */
 	uint64_t rows;
 	bool gap; /* samples may be missing before its next row */
 	struct target_peak peak;
@@ -56,9 +81,10 @@ struct sample_walk {
 	struct sample_walk_target *targets; /* in the order in which they were met */
 	size_t count, cap;
 	uint64_t rows;
-	int64_t from_ns, to_ns; /* of the rows, since the firing; 0 without any */
-	uint64_t dropped;       /* rows at absurd times, or of too many targets */
-	bool gone;              /* a target ended */
+	int64_t from_ns, to_ns;    /* of the rows, since the firing; 0 without any */
+	uint64_t dropped;          /* rows at absurd times, or of too many targets */
+	bool gone;                 /* a target ended */
+	struct series_holes holes; /* so far: one may overlap rows before it */
 	struct stream_reader_report report;
 };
 
@@ -87,7 +113,8 @@ struct series_point {
 struct series {
 	struct series_point *points; /* at_ns never steps back */
 	size_t count, cap;
-	uint64_t grain_ns; /* the shortest distance of two samples; 0: fewer than two */
+	struct series_holes holes; /* of its writer */
+	uint64_t grain_ns;         /* the shortest distance of two samples; 0: fewer than two */
 };
 
 /* A picture of so many columns. */
@@ -96,6 +123,7 @@ struct series_columns {
 	int64_t known_to_ns;    /* the target was sampled until then, whether or not it changed */
 	size_t count;
 	double *peak, *mean; /* count each; NAN: unknown */
+	bool *hole;          /* count; set where the column is unknown because it lies in a hole. May be NULL */
 };
 
 struct peaks_target {
@@ -159,7 +187,8 @@ void busiest_targets_release(struct busiest_targets *busiest);
 
 /*
  * CPU in cores. mean: over the column; peak: the highest over any window_ns that ends in the
- * column, at least the mean; a window that reaches into a gap does not count.
+ * column, at least the mean. A window that reaches into a gap, or into a hole of its length or more,
+ * does not count; one that begins in a shorter hole begins with that.
  */
 void series_cpu(const struct series *series, uint64_t window_ns, const struct series_columns *columns);
 
@@ -168,6 +197,9 @@ void series_cpu(const struct series *series, uint64_t window_ns, const struct se
  * that mark.
  */
 void series_memory(const struct series *series, const struct series_columns *columns);
+
+/* The average over a hole, in cores. False: not known. */
+bool series_hole_cpu(const struct series *series, const struct series_hole *hole, double *ret_cores);
 
 /* What series_above and series_metric compute. */
 struct series_rule {

@@ -311,6 +311,59 @@ static void tell_gone(const struct incident *incident, FILE *file)
 		ns < 0 ? "before" : "after");
 }
 
+/* "1 hole of 2.01 s" or "7 holes, 3.1 s in all, the longest 2.01 s". */
+const char *story_holes(const struct sample_window_coverage *coverage, char *buf, size_t cap)
+{
+	char all[64], longest[64];
+
+	units_format_duration(longest, sizeof(longest), coverage->longest_hole_ns);
+	if (coverage->holes == 1)
+		snprintf(buf, cap, "1 hole of %s", longest);
+	else
+		snprintf(buf, cap, "%ju holes, %s in all, the longest %s", (uintmax_t)coverage->holes,
+			 units_format_duration(all, sizeof(all), coverage->unsampled_ns), longest);
+	return buf;
+}
+
+static const struct series_hole *longest_hole(const struct series_holes *holes)
+{
+	const struct series_hole *longest = NULL;
+
+	for (size_t i = 0; i < holes->count; i++) {
+		const struct series_hole *hole = &holes->hole[i];
+
+		if (!longest || hole->to_ns - hole->from_ns > longest->to_ns - longest->from_ns)
+			longest = hole;
+	}
+	return longest;
+}
+
+/* Shorter ones than this are told by the capture rate alone. */
+#define HOLE_TOLD_NS (50 * NS_PER_MS)
+
+static void tell_holes(const struct incident *incident, const struct incident_samples *samples, FILE *file)
+{
+	const struct sample_window_coverage *coverage = &incident->coverage;
+	const struct series_hole *longest = longest_hole(&samples->series.holes);
+	uint64_t window_ns = (uint64_t)mono_diff(incident->window_to, incident->window_from);
+	char text[192];
+
+	if (incident->kind == INCIDENT_RULE && incident->window_unsampled_ns > 0 &&
+	    incident->window_unsampled_ns * 2 >= window_ns)
+		fprintf(file,
+			" The sampler took nothing in %s of the window that was judged: the value is the average of "
+			"all of it.",
+			units_format_duration(text, sizeof(text), incident->window_unsampled_ns));
+	if (coverage->longest_hole_ns < HOLE_TOLD_NS)
+		return;
+	fprintf(file, " The sampling has %s", story_holes(coverage, text, sizeof(text)));
+	if (longest)
+		fprintf(file, ", from %s %s it fired",
+			units_format_duration(text, sizeof(text), (uint64_t)llabs(longest->from_ns)),
+			longest->from_ns < 0 ? "before" : "after");
+	fputs(": what was used in it is known as a sum only.", file);
+}
+
 /* Adds an item to the list of losses. */
 __attribute__((format(printf, 3, 4))) static void add_lost(FILE *file, unsigned *count, const char *format, ...)
 {
@@ -336,6 +389,7 @@ static bool samples_ended(const struct incident *incident)
 static void tell_lost(const struct incident *incident, const struct incident_samples *samples, FILE *file)
 {
 	const struct sample_window_coverage *coverage = &incident->coverage;
+	uint64_t gaps = coverage->gaps > coverage->holes ? coverage->gaps - coverage->holes : 0;
 	unsigned count = 0;
 	char text[64];
 
@@ -350,9 +404,9 @@ static void tell_lost(const struct incident *incident, const struct incident_sam
 		add_lost(file, &count, "the end of the samples, which were cut off");
 	else if (samples_ended(incident))
 		add_lost(file, &count, "the later samples (why: see Evidence)");
-	if (coverage->gaps)
-		add_lost(file, &count, "%ju %s of ticks that the reader did not get in time", (uintmax_t)coverage->gaps,
-			 coverage->gaps == 1 ? "stretch" : "stretches");
+	if (gaps)
+		add_lost(file, &count, "%ju %s of ticks that the reader did not get in time", (uintmax_t)gaps,
+			 gaps == 1 ? "stretch" : "stretches");
 	if (coverage->samples_dropped)
 		add_lost(file, &count, "%ju samples for which there was no room", (uintmax_t)coverage->samples_dropped);
 	if (coverage->capture_rate > 0 && coverage->capture_rate < 0.99)
@@ -390,5 +444,6 @@ void story_tell(const struct incident *incident, const struct incident_samples *
 	tell_peaks(incident, file);
 	tell_gone(incident, file);
 	tell_merged(incident, file);
+	tell_holes(incident, samples, file);
 	tell_lost(incident, samples, file);
 }

@@ -645,11 +645,13 @@ struct pictures {
 	struct series_columns cpu, memory;
 	struct picture cpu_picture;
 	double *values; /* all four, for free(3) */
+	bool *hole;     /* of both, likewise */
 };
 
 static void free_pictures(struct pictures *pictures)
 {
 	free(pictures->values);
+	free(pictures->hole);
 }
 
 int view_load(int incidentfd, struct view *ret)
@@ -677,11 +679,13 @@ static int make_pictures(const struct view *view, const struct plot_style *style
 	if (series->count == 0 || incident_of_everything(&view->incident))
 		return 0;
 	ret->values = calloc(columns * 4, sizeof(double));
-	if (!ret->values)
+	ret->hole = calloc(columns, sizeof(bool));
+	if (!ret->values || !ret->hole)
 		return -ENOMEM;
 
 	pictures_range(&view->incident, series, &ret->cpu);
 	ret->cpu.count = columns;
+	ret->cpu.hole = ret->hole;
 	ret->memory = ret->cpu;
 	ret->cpu.peak = ret->values;
 	ret->cpu.mean = ret->values + columns;
@@ -703,7 +707,44 @@ static bool any_known(const struct series_columns *columns)
 	return false;
 }
 
-static void draw_picture(const struct series_columns *columns, const struct picture *picture,
+/*
+ * "no samples for 2.01 s; 97.3 % on average": of the holes that are drawn. With a scale of 0 without
+ * the average. "": there are none.
+ */
+static void describe_holes(const struct series *series, const struct series_columns *columns,
+			   const struct picture *picture, char *buf, size_t cap)
+{
+	int64_t column_ns = (columns->to_ns - columns->from_ns) / (int64_t)columns->count;
+	double used = 0, all_ns = 0;
+	char length[64], times[32] = "", average[64] = "", value[64];
+	bool known = picture->scale > 0;
+	unsigned count = 0;
+
+	*buf = '\0';
+	for (size_t i = 0; i < series->holes.count; i++) {
+		const struct series_hole *hole = &series->holes.hole[i];
+		double cores, ns = (double)(hole->to_ns - hole->from_ns);
+
+		if (ns * 2 < (double)column_ns)
+			continue;
+		count++;
+		all_ns += ns;
+		known = known && series_hole_cpu(series, hole, &cores);
+		used += known ? cores * ns : 0;
+	}
+	if (count == 0)
+		return;
+	if (count > 1)
+		snprintf(times, sizeof(times), " %u times,", count);
+	if (known)
+		snprintf(average, sizeof(average), "; %s on average",
+			 units_format(value, sizeof(value), picture->unit, used / all_ns * picture->scale,
+				      UNITS_COLUMN));
+	snprintf(buf, cap, "no samples%s for %s%s%s", times,
+		 units_format_duration(length, sizeof(length), (uint64_t)all_ns), count > 1 ? " in all" : "", average);
+}
+
+static void draw_picture(const struct series_columns *columns, const struct picture *picture, const char *hole_is,
 			 const struct plot_style *style, FILE *file)
 {
 	struct plot plot = {
@@ -711,6 +752,8 @@ static void draw_picture(const struct series_columns *columns, const struct pict
 		.unit = picture->unit,
 		.peak = columns->peak,
 		.mean = columns->mean,
+		.hole = *hole_is ? columns->hole : NULL,
+		.hole_is = hole_is,
 		.columns = columns->count,
 		.from_s = (double)columns->from_ns / 1e9,
 		.to_s = (double)columns->to_ns / 1e9,
@@ -725,24 +768,31 @@ static void draw_picture(const struct series_columns *columns, const struct pict
 	plot_draw(&plot, style, file);
 }
 
-static void draw_cpu(const struct pictures *pictures, const struct plot_style *style, FILE *file)
+static void draw_cpu(const struct series *series, const struct pictures *pictures, const struct plot_style *style,
+		     FILE *file)
 {
 	struct picture picture = pictures->cpu_picture;
 	size_t len = strlen(picture.title);
-	char window[64];
+	char window[64], hole_is[120] = "";
 
+	if (pictures->cpu.count > 0)
+		describe_holes(series, &pictures->cpu, &picture, hole_is, sizeof(hole_is));
 	snprintf(picture.title + len, sizeof(picture.title) - len, " (peaks: over %s)",
 		 units_format_duration(window, sizeof(window), picture.window_ns));
-	draw_picture(&pictures->cpu, &picture, style, file);
+	draw_picture(&pictures->cpu, &picture, hole_is, style, file);
 }
 
-static void draw_memory(const struct incident *incident, const struct pictures *pictures,
+static void draw_memory(const struct incident *incident, const struct series *series, const struct pictures *pictures,
 			const struct plot_style *style, FILE *file)
 {
+	const struct picture without_average = { .scale = 0 };
 	struct picture picture;
+	char hole_is[120] = "";
 
 	pictures_memory(incident, &picture);
-	draw_picture(&pictures->memory, &picture, style, file);
+	if (pictures->memory.count > 0)
+		describe_holes(series, &pictures->memory, &without_average, hole_is, sizeof(hole_is));
+	draw_picture(&pictures->memory, &picture, hole_is, style, file);
 }
 
 static int write_words(const struct view *view, char **ret)
@@ -872,8 +922,8 @@ int view_text(const struct view *view, int incidentfd, const struct plot_style *
 		fprintf(file, "DAMAGED: %s. See spikewatch verify.\n\n", view->glance.why);
 	if (view->glance.readable)
 		output_wrap(words, width, file);
-	draw_cpu(&pictures, style, file);
-	draw_memory(incident, &pictures, style, file);
+	draw_cpu(&view->samples.series, &pictures, style, file);
+	draw_memory(incident, &view->samples.series, &pictures, style, file);
 	if (incident_of_everything(incident))
 		print_targets(&view->samples.peaks, file);
 	if (is_of_memory(incident))
@@ -912,7 +962,25 @@ static void put_columns(struct json_writer *json, const char *key, const struct 
 	json_end_object(json);
 }
 
-static void put_series(struct json_writer *json, const struct pictures *pictures)
+static void put_holes(struct json_writer *json, const struct series *series, const struct picture *picture)
+{
+	json_member_array(json, "holes");
+	for (size_t i = 0; i < series->holes.count; i++) {
+		const struct series_hole *hole = &series->holes.hole[i];
+		double cores;
+
+		json_begin_object(json);
+		json_member_i64(json, "from_ns", hole->from_ns);
+		json_member_i64(json, "to_ns", hole->to_ns);
+		json_member_u64(json, "missed_slots", hole->missed_slots);
+		json_member_double(json, picture->unit == UNIT_CORES ? "cpu_cores" : "cpu_percent",
+				   series_hole_cpu(series, hole, &cores) ? cores * picture->scale : NAN);
+		json_end_object(json);
+	}
+	json_end_array(json);
+}
+
+static void put_series(struct json_writer *json, const struct series *series, const struct pictures *pictures)
 {
 	json_key(json, "series");
 	if (pictures->cpu.count == 0) {
@@ -925,6 +993,7 @@ static void put_series(struct json_writer *json, const struct pictures *pictures
 	json_member_u64(json, "peak_window_ns", pictures->cpu_picture.window_ns);
 	put_columns(json, pictures->cpu_picture.unit == UNIT_CORES ? "cpu_cores" : "cpu_percent", &pictures->cpu);
 	put_columns(json, "memory_bytes", &pictures->memory);
+	put_holes(json, series, &pictures->cpu_picture);
 	json_end_object(json);
 }
 
@@ -961,7 +1030,7 @@ static int write_rest(const struct view *view, const struct pictures *pictures, 
 	if (view->glance.damaged)
 		json_member_text(json, "why", view->glance.why);
 	json_member_text(json, "summary", words);
-	put_series(json, pictures);
+	put_series(json, &view->samples.series, pictures);
 	put_targets(json, &view->samples.peaks);
 	functions_json(&view->functions, json);
 	functions_json(&view->memory_functions, json);

@@ -930,8 +930,9 @@ static uint64_t unsampled_ns(const struct evaluator *evaluator, mono_t from, mon
 		mono_t begin = mono_diff(hole->from, from) > 0 ? hole->from : from;
 		mono_t end = mono_diff(to, hole->to) > 0 ? hole->to : to;
 
+		/* Between any two ticks there is an interval in which nothing is sampled. */
 		if (mono_diff(end, begin) > 0)
-			sum += (uint64_t)mono_diff(end, begin);
+			sum += (uint64_t)mono_diff(end, begin) / (hole->missed_slots + 1) * hole->missed_slots;
 	}
 	return sum;
 }

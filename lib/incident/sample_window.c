@@ -335,7 +335,7 @@ void sample_window_cover_hole(const struct sampling_hole *hole, struct sample_wi
 	coverage->gaps++;
 	coverage->holes++;
 	coverage->missed_slots += hole->missed_slots;
-	coverage->unsampled_ns += length_ns;
+	coverage->unsampled_ns += length_ns / (hole->missed_slots + 1) * hole->missed_slots;
 	if (length_ns > coverage->longest_hole_ns)
 		coverage->longest_hole_ns = length_ns;
 }

@@ -41,8 +41,8 @@ struct sample_window_coverage {
 	uint64_t gaps, lost_pages; /* holes, and losses of the reader; pages in those */
 	uint64_t holes;            /* of the gaps: slots that the sampler missed (struct sampling_hole), */
 	uint64_t missed_slots;     /* so many in all, */
-	uint64_t unsampled_ns;     /* over so long, from tick to tick; */
-	uint64_t longest_hole_ns;  /* the longest */
+	uint64_t unsampled_ns;     /* over so long: what is more than an interval between two ticks; */
+	uint64_t longest_hole_ns;  /* the longest, from tick to tick */
 	bool gone;                 /* the target ended within the window */
 	int64_t gone_ns;
 };

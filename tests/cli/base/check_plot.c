@@ -159,6 +159,27 @@ START_TEST(gap_interrupts_the_axis_and_zero_does_not)
 }
 END_TEST
 
+START_TEST(hole_is_dotted_whatever_the_values_are)
+{
+	double peak[] = { 1, 1, NAN, 1, 1, 1, 1, 1 };
+	const bool hole[] = { false, false, true, true, false, false, false, false };
+	struct plot plot = { .title = "t",
+			     .peak = peak,
+			     .hole = hole,
+			     .hole_is = "no samples for 2.01 s",
+			     .columns = 8,
+			     .from_s = 0,
+			     .to_s = 8,
+			     .rows = 4 };
+
+	AUTO_FREE char *text = draw(&plot, &ascii);
+
+	ck_assert_ptr_nonnull(strstr(text, "|##\?\?####\n"));
+	ck_assert_ptr_nonnull(strstr(text, "|--\?\?----\n"));
+	ck_assert_ptr_nonnull(strstr(text, "? no samples for 2.01 s\n"));
+}
+END_TEST
+
 START_TEST(trigger_is_marked_at_its_time)
 {
 	double peak[8] = { 0 };
@@ -324,6 +345,7 @@ Suite *plot_suite(void)
 	tcase_add_test(tcase, ascii_picture_holds_nothing_but_ascii);
 	tcase_add_test(tcase, no_line_is_wider_than_the_terminal);
 	tcase_add_test(tcase, gap_interrupts_the_axis_and_zero_does_not);
+	tcase_add_test(tcase, hole_is_dotted_whatever_the_values_are);
 	tcase_add_test(tcase, trigger_is_marked_at_its_time);
 	tcase_add_test(tcase, trigger_outside_of_the_picture_is_not_marked);
 	tcase_add_test(tcase, short_burst_is_seen_above_its_mean);

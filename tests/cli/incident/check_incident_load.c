@@ -103,7 +103,7 @@ START_TEST(gap_and_end_of_the_target_are_known)
 	AUTO(incident_samples_release) struct incident_samples samples = { 0 };
 	double peak, mean;
 	const struct series_columns at_gap = {
-		-INT64_C(5000000000), -INT64_C(4999000000), -INT64_C(4999000000), 1, &peak, &mean
+		-INT64_C(5000000000), -INT64_C(4999000000), -INT64_C(4999000000), 1, &peak, &mean, NULL
 	};
 	size_t gaps = 0;
 

@@ -38,10 +38,12 @@ static void burst(struct series *series)
 
 #define COLUMNS 4
 static double column_peak[COLUMNS], column_mean[COLUMNS];
+static bool column_hole[COLUMNS];
 
 static struct series_columns columns_of(int64_t from_ms, int64_t to_ms)
 {
-	return (struct series_columns){ from_ms * MS, to_ms * MS, to_ms * MS, COLUMNS, column_peak, column_mean };
+	return (struct series_columns){ from_ms * MS, to_ms * MS,  to_ms * MS, COLUMNS,
+					column_peak,  column_mean, column_hole };
 }
 
 static void near(double value, double expected)
@@ -96,6 +98,119 @@ START_TEST(gap_is_unknown)
 	ck_assert(isnan(column_peak[1]) && isnan(column_peak[2]));
 	near(column_mean[3], 0);
 	ck_assert(!series_at(&series, 2000 * MS, 0, &sample));
+}
+END_TEST
+
+static void add_hole(struct series *series, int64_t from_ms, int64_t to_ms, uint64_t missed_slots)
+{
+	const struct series_hole hole = { .from_ns = from_ms * MS, .to_ns = to_ms * MS, .missed_slots = missed_slots };
+
+	ck_assert_int_eq(holes_add(&series->holes, &hole), 0);
+}
+
+/* 10 ms apart, half a core; from 1,000 to 3,010 ms a hole, in which 1.5 cores are used. */
+static void series_with_hole(struct series *series)
+{
+	uint64_t cpu_ms = 0;
+
+	for (int64_t at = 0; at <= 1000; at += 10, cpu_ms += 5)
+		add_point(series, at, cpu_ms, 10, 10, false);
+	add_hole(series, 1000, 3010, 200);
+	cpu_ms += 3010;
+	for (int64_t at = 3010; at <= 4000; at += 10, cpu_ms += 5)
+		add_point(series, at, cpu_ms, 20, 20, false);
+}
+
+START_TEST(what_a_hole_hides_is_no_spike)
+{
+	AUTO(series_release) struct series series = { 0 };
+	struct series_columns columns = columns_of(0, 4000);
+	double cores;
+
+	series_with_hole(&series);
+	series_cpu(&series, 100 * MS, &columns);
+	near(column_mean[0], 0.5);
+	ck_assert(isnan(column_mean[1]) && isnan(column_peak[1]) && column_hole[1]);
+	ck_assert(isnan(column_mean[2]) && isnan(column_peak[2]) && column_hole[2]);
+	ck_assert(!column_hole[0] && !column_hole[3]);
+	ck_assert_double_lt(column_peak[3], 0.52); /* no window of 100 ms reaches into it */
+	ck_assert_double_gt(column_mean[3], 0.49);
+	ck_assert(series_hole_cpu(&series, &series.holes.hole[0], &cores));
+	ck_assert_double_eq_tol(cores, 3015.0 / 2010, 1e-6);
+
+	series_memory(&series, &columns);
+	ck_assert(isnan(column_mean[1]) && column_hole[1]);
+	near(column_mean[0], 10);
+	near(column_mean[3], 19.9); /* the first 10 ms of it lie in the hole */
+}
+END_TEST
+
+START_TEST(no_window_of_a_rule_is_told_from_a_hole)
+{
+	const struct series_rule rule = { .metric = METRIC_CPU_CORES, .window_ns = 500 * MS, .threshold = 0.6 };
+	AUTO(series_release) struct series series = { 0 };
+	struct series_columns columns = columns_of(0, 4000);
+	uint64_t above_ns = 1;
+
+	series_with_hole(&series);
+	ck_assert(series_above(&series, &rule, &above_ns));
+	ck_assert_uint_eq(above_ns, 0);
+	series_metric(&series, &rule, &columns);
+	near(column_peak[0], 0.5);
+	ck_assert(isnan(column_peak[1]) && isnan(column_peak[2]));
+	near(column_peak[3], 0.5);
+}
+END_TEST
+
+START_TEST(a_missed_slot_is_averaged_and_not_blanked)
+{
+	AUTO(series_release) struct series series = { 0 };
+	struct series_columns columns = columns_of(0, 400);
+	uint64_t cpu_ms = 0;
+
+	/* A core, all the time; of three slots the third is missed. */
+	for (int64_t at = 0; at <= 400; at += 10, cpu_ms += 10) {
+		if (at % 30 == 20)
+			continue;
+		add_point(&series, at, cpu_ms, 10, 10, false);
+		if (at % 30 == 0 && at > 0)
+			add_hole(&series, at - 20, at, 1);
+	}
+	series_cpu(&series, 10 * MS, &columns);
+	for (size_t i = 0; i < COLUMNS; i++) {
+		near(column_mean[i], 1);
+		near(column_peak[i], 1);
+		ck_assert(!column_hole[i]);
+	}
+}
+END_TEST
+
+START_TEST(a_target_seen_unchanged_after_a_hole_moved_after_it)
+{
+	AUTO(series_release) struct series series = { 0 };
+	struct series_columns columns = columns_of(0, 4000);
+	int64_t since;
+
+	add_point(&series, 0, 0, 10, 10, false);
+	add_point(&series, 10, 0, 10, 10, false);
+	add_hole(&series, 100, 2100, 199);
+	add_point(&series, 3500, 10, 10, 10, false); /* ticks from 2,100 ms on had no record */
+	series_cpu(&series, 10 * MS, &columns);
+	near(column_mean[3], 0.01);
+	near(column_mean[2], 0);
+	ck_assert(column_hole[0] && column_hole[1]);
+
+	/* Of another writer; before; and in the tick that ends it, which takes its time. */
+	ck_assert(!series_moved_since(&series.holes, 1, 50 * MS, 2101 * MS, 10 * MS, &since));
+	ck_assert_int_eq(since, 2091 * MS);
+	ck_assert(!series_moved_since(&series.holes, 0, 50 * MS, 90 * MS, 10 * MS, &since));
+	ck_assert(series_moved_since(&series.holes, 0, 50 * MS, 2105 * MS, MS, &since));
+	ck_assert_int_eq(since, 100 * MS);
+	ck_assert(series_moved_since(&series.holes, 0, 102 * MS, 2105 * MS, MS, &since));
+	ck_assert_int_eq(since, 102 * MS);
+	/* The sampler was stopped in the middle of a tick, after other targets were read. */
+	ck_assert(series_moved_since(&series.holes, 0, 90 * MS, 2095 * MS, 10 * MS, &since));
+	ck_assert_int_eq(since, 100 * MS);
 }
 END_TEST
 
@@ -353,6 +468,10 @@ Suite *series_suite(void)
 	tcase_add_test(tcase, burst_after_silence_is_not_smeared);
 	tcase_add_test(tcase, counter_stands_still_until_shortly_before_the_sample);
 	tcase_add_test(tcase, gap_is_unknown);
+	tcase_add_test(tcase, what_a_hole_hides_is_no_spike);
+	tcase_add_test(tcase, no_window_of_a_rule_is_told_from_a_hole);
+	tcase_add_test(tcase, a_missed_slot_is_averaged_and_not_blanked);
+	tcase_add_test(tcase, a_target_seen_unchanged_after_a_hole_moved_after_it);
 	tcase_add_test(tcase, counter_that_steps_back_is_unknown);
 	tcase_add_test(tcase, memory_between_samples_is_seen_by_its_mark);
 	tcase_add_test(tcase, time_above_the_threshold_is_that_of_the_burst);
