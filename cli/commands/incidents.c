@@ -579,6 +579,8 @@ static void print_text(const struct verification *verification)
 		if (verification->code != EXIT_OK)
 			printf(" recovered, %ju known to be lost, %ju damaged lines", (uintmax_t)report->rows_lost,
 			       (uintmax_t)report->damaged_lines);
+		if (report->rows_unchecked)
+			printf(", %ju rows not covered by a CRC", (uintmax_t)report->rows_unchecked);
 		if (report->foreign_lines)
 			printf(", %ju foreign lines skipped", (uintmax_t)report->foreign_lines);
 	}
@@ -593,6 +595,8 @@ static void put_report(struct json_writer *json, const struct stream_reader_repo
 	json_member_u64(json, "rows_lost", report->rows_lost);
 	json_member_u64(json, "damaged_lines", report->damaged_lines);
 	json_member_u64(json, "foreign_lines", report->foreign_lines);
+	json_member_u64(json, "crc_differs", report->crc_differs);
+	json_member_u64(json, "rows_unchecked", report->rows_unchecked);
 	json_member_bool(json, "complete", report->complete);
 	json_member_bool(json, "checksum_ok", report->checksum_ok);
 }

@@ -103,8 +103,9 @@ int stream_close(struct stream_writer *writer);
  *
  * Both formats are read; the first good line decides which one this input holds. Streams that
  * follow one another are told apart by their START_TIME and read one after the other. Rows are
- * handed out once each: copies of a row are counted, and one that comes up to 63 rows late is
- * handed out late. Streams written at the same time into one log are not told apart.
+ * handed out once each: copies of a row are counted, and one that comes late is handed out late,
+ * unless more than 4,096 separate ranges of rows are missing. Streams written at the same time into
+ * one log are not told apart.
  */
 
 struct stream_reader;
@@ -145,23 +146,25 @@ struct stream_reader_events {
 
 struct stream_reader_report {
 	enum stream_format format;
-	bool ours;                            /* at least one line carries our prefix */
-	bool complete;                        /* the closing checksum line was there, of every stream */
-	bool checksum_ok;                     /* and it agrees. It cannot if a line was lost, or came out of order */
-	size_t columns;                       /* of the last stream; 0: not known */
-	uint64_t streams;                     /* that followed one another */
-	uint64_t lines;                       /* of the input */
-	uint64_t foreign_lines;               /* not ours, skipped; empty lines are not counted */
-	uint64_t damaged_lines;               /* carry our prefix but fail their checksum or make no sense */
-	uint64_t duplicate_lines;             /* copies, skipped */
-	uint64_t late_rows;                   /* handed out out of order */
-	uint64_t rows;                        /* recovered */
-	uint64_t rows_lost;                   /* known to be missing, by their numbers (STREAM_GVISOR has none) */
-	uint32_t adler;                       /* of the last stream so far, as its closing line would say it */
+	bool ours;                /* at least one line carries our prefix */
+	bool complete;            /* the closing checksum line was there, of every stream */
+	bool checksum_ok;         /* and it agrees. It cannot if a line was lost, or came out of order */
+	size_t columns;           /* of the last stream; 0: not known */
+	uint64_t streams;         /* that followed one another */
+	uint64_t lines;           /* of the input */
+	uint64_t foreign_lines;   /* not ours, skipped; empty lines are not counted */
+	uint64_t damaged_lines;   /* carry our prefix but fail their checksum or make no sense */
+	uint64_t duplicate_lines; /* copies, skipped */
+	uint64_t late_rows;       /* handed out out of order */
+	uint64_t rows;            /* recovered */
+	uint64_t rows_lost;       /* known to be missing, by their numbers (STREAM_GVISOR has none) */
+	uint64_t crc_differs;     /* CRC lines that do not agree, or are missing */
+	uint64_t rows_unchecked;  /* of rows: no CRC line vouches for them, in streams that have CRC lines */
+	uint32_t adler;           /* of the last stream so far, as its closing line would say it */
 	uint64_t first_time_ns, last_time_ns; /* least and greatest of the rows of the last stream; 0 with no rows */
 };
 
-/* Whole: ours, complete, checksum_ok, nothing damaged or lost. */
+/* Whole: ours, complete, checksum_ok, no line damaged, lost or unchecked. */
 bool stream_reader_whole(const struct stream_reader_report *report);
 
 /* 0 or -ENOMEM. *events is copied. */

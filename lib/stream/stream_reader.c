@@ -18,19 +18,27 @@
  * would shift the others. So they are held until the column header has given the names; if that is
  * lost, until a row shows that there are as many of them as values.
  *
- * Rows are accounted for as in an anti-replay window: the highest number seen, and one bit for each of
- * the 64 at and below it. A step of more than one is a loss, a number below with its bit clear is a
- * late row and no loss after all, everything else is a copy. So nothing grows with the input, and no
- * row is handed out twice.
+ * Rows are accounted for by the highest number seen and the ranges of numbers below it that are
+ * missing. A step of more than one is a loss, a number in such a range is a late row and no loss after
+ * all, everything else is a copy. The ranges are bounded in number, so nothing grows with the input,
+ * and no row is handed out twice.
+ *
+ * A CRC line says which rows it covers, and the sum of their CRCs. Rows that arrived wait for it in
+ * spans of consecutive numbers; a CRC line whose rows are not all there waits for them in its turn.
+ * Either way the sum is compared when the last of them has arrived. Lines without a number (headers,
+ * remarks) belong to the CRC line that comes next.
  *
  * Streams. What is known of the current stream is one struct, zeroed when the next stream begins:
  *
  *     nothing --first line--> open --ADLER32--> closed --line of another stream--> open ...
  *
  * Another stream shows by its START_TIME, which FORMAT has too, so that either may be lost. Where both
- * were lost before, the number of its next row in FORMAT tells: numbers do not step back within a
- * stream. In gVisor's format, which has no such numbers and no repeated headers, a description after
- * the column header begins another stream.
+ * were lost before, the number of its next row in FORMAT tells: where that row was seen, or is the
+ * first, another stream begins.
+ *
+ * gVisor's format has no such numbers, and writes headers once. There a description after the column
+ * header begins another stream if it is not known. Known ones are copies, or the beginning of another
+ * stream with the same columns: they are remembered until the line behind them tells.
  *
  * Repair. Where anything but the last line is damaged the stream is left as it is: a closing checksum
  * says that all of it is as it was written.
@@ -124,13 +132,47 @@ struct parsed_row {
 	uint64_t values[STREAM_COLUMNS_MAX];
 };
 
-/* So far back, rows that are missing can still arrive. */
-#define LATE_ROWS_MAX 63
+/*
+ * Bounds of what is remembered. Missing rows are kept as ranges: one misplaced sector makes two, and
+ * one torn row one. When there are too many, the shortest is given up.
+ */
+#define RANGES_MAX 4096
+#define SPANS_MAX 64
+#define BLOCKS_MAX 64
 
-/* Which rows were seen. {0}: none. */
-struct row_window {
+struct row_range {
+	uint64_t first, last;
+};
+
+/* Rows that arrived, one after the other, and that no CRC line has covered yet; sum of their CRCs. */
+struct row_span {
+	struct row_range rows;
+	uint32_t sum;
+};
+
+/* What a CRC line covers: how many of its rows are missing, and the sum of their CRCs. */
+struct row_block {
+	struct row_range rows;
+	uint64_t missing;
+	uint32_t sum;
+};
+
+/* Which rows were seen, and which of them were checked. Nothing: no row. */
+struct row_ledger {
 	uint64_t highest;
-	uint64_t seen; /* bit n: row highest - n */
+	uint64_t unchecked; /* rows that no CRC line will cover any more */
+	size_t missing_count, span_count, block_count;
+	struct row_range missing[RANGES_MAX]; /* ascending */
+	struct row_span spans[SPANS_MAX];     /* the last is the one that grows */
+	struct row_block blocks[BLOCKS_MAX];
+};
+
+enum block_verdict {
+	BLOCK_AGREES,
+	BLOCK_DIFFERS,
+	BLOCK_WAITS,     /* for rows that are missing */
+	BLOCK_IS_COPY,   /* of one that was judged */
+	BLOCK_UNCHECKED, /* which of the rows it covers is not known: a CRC line is missing */
 };
 
 /* ---- lines ---- */
@@ -363,6 +405,21 @@ static void learn(struct columns *columns, size_t index, const char *name, size_
 	columns->news |= bit;
 }
 
+/* Which of the held descriptions is the same as this META; held_count: none. */
+static size_t find_held(const struct columns *columns, const char *text)
+{
+	size_t len = strcspn(text, "\t"), i = 0;
+
+	for (; i < columns->held_count; i++) {
+		const struct held_description *held = &columns->held[i];
+
+		if (strlen(held->name) == len && memcmp(held->name, text, len) == 0 && text[len] &&
+		    strcmp(held->json, text + len + 1) == 0)
+			break;
+	}
+	return i;
+}
+
 static bool hold(struct columns *columns, const char *name, size_t len, const char *json)
 {
 	struct held_description *held = &columns->held[columns->held_count];
@@ -416,6 +473,19 @@ static size_t count_names(const char *text, const char *end)
 		p += len + 1;
 	}
 	return n <= STREAM_COLUMNS_MAX ? n : 0;
+}
+
+/* Whether a column header gives the names that are known. */
+static bool columns_are(const struct columns *columns, const char *text)
+{
+	for (size_t i = 0; i < columns->count; i++) {
+		size_t len = strcspn(text, "\t");
+
+		if (strlen(columns->names[i]) != len || memcmp(columns->names[i], text, len) != 0 || !text[len])
+			return false;
+		text += len + 1;
+	}
+	return columns->named && strcmp(text, "Checksum") == 0;
 }
 
 static const char *held_json(const struct columns *columns, const char *name, size_t len)
@@ -474,8 +544,6 @@ static bool columns_fit(struct columns *columns, enum stream_format format, size
 }
 
 /* ---- rows ---- */
-
-#define WINDOW_ROWS (LATE_ROWS_MAX + 1)
 
 /*
  * "1184\t\t52": reads cells, the first of them into ret[0], and returns how many there are; 0 if
@@ -537,30 +605,219 @@ static bool row_parse(enum stream_format format, const char *p, size_t len, stru
 	return ret->columns && (!gvisor || ret->mask == UINT32_MAX >> (STREAM_COLUMNS_MAX - ret->columns));
 }
 
-/* Was this row seen, or is it too old to tell. */
-static bool stream_reader_rows_is_copy(const struct row_window *rows, uint64_t seq)
-{
-	uint64_t back = rows->highest - seq;
+/* ---- which rows were seen ---- */
 
-	if (seq > rows->highest)
-		return false;
-	return back >= WINDOW_ROWS || (rows->seen >> back & 1);
+static void ledger_reset(struct row_ledger *ledger)
+{
+	ledger->highest = ledger->unchecked = 0;
+	ledger->missing_count = ledger->span_count = ledger->block_count = 0;
 }
 
-/* The stream has had `upto` > highest rows. Returns how many of them, at the end, were not seen. */
-static uint64_t row_window_advance(struct row_window *rows, uint64_t upto)
+static bool holds_row(const struct row_range *range, uint64_t seq)
 {
-	uint64_t step = upto - rows->highest;
-
-	rows->seen = step < WINDOW_ROWS ? rows->seen << step : 0;
-	rows->highest = upto;
-	return step;
+	return seq >= range->first && seq <= range->last;
 }
 
-/* Marks a row that is no copy and not above highest. */
-static void row_window_mark(struct row_window *rows, uint64_t seq)
+static uint64_t range_rows(const struct row_range *range)
 {
-	rows->seen |= 1ULL << (rows->highest - seq);
+	return range->last - range->first + 1;
+}
+
+/* How many rows are in both. */
+static uint64_t rows_in_both(const struct row_range *a, const struct row_range *b)
+{
+	uint64_t first = a->first > b->first ? a->first : b->first, last = a->last < b->last ? a->last : b->last;
+
+	return first <= last ? last - first + 1 : 0;
+}
+
+/* The first range of missing rows that does not end before this row. */
+static size_t find_missing(const struct row_ledger *ledger, uint64_t seq)
+{
+	size_t low = 0, high = ledger->missing_count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (ledger->missing[middle].last < seq)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static bool is_missing(const struct row_ledger *ledger, uint64_t seq)
+{
+	size_t i = find_missing(ledger, seq);
+
+	return i < ledger->missing_count && ledger->missing[i].first <= seq;
+}
+
+static void remove_missing(struct row_ledger *ledger, size_t i)
+{
+	memmove(&ledger->missing[i], &ledger->missing[i + 1],
+		(--ledger->missing_count - i) * sizeof(ledger->missing[0]));
+}
+
+/* Copies of rows of the range that is given up are no longer told from late rows. */
+static void insert_missing(struct row_ledger *ledger, size_t i, struct row_range range)
+{
+	if (ledger->missing_count == RANGES_MAX) {
+		size_t shortest = 0;
+
+		for (size_t k = 1; k < RANGES_MAX; k++)
+			if (range_rows(&ledger->missing[k]) < range_rows(&ledger->missing[shortest]))
+				shortest = k;
+		remove_missing(ledger, shortest);
+		i -= i > shortest;
+	}
+	memmove(&ledger->missing[i + 1], &ledger->missing[i],
+		(ledger->missing_count++ - i) * sizeof(ledger->missing[0]));
+	ledger->missing[i] = range;
+}
+
+/* The stream has had `upto` rows. Returns how many of them are missing now that were not before. */
+static uint64_t ledger_advance(struct row_ledger *ledger, uint64_t upto)
+{
+	struct row_range range = { ledger->highest + 1, upto };
+
+	if (upto <= ledger->highest)
+		return 0;
+	insert_missing(ledger, ledger->missing_count, range);
+	ledger->highest = upto;
+	return range_rows(&range);
+}
+
+/* A row that was missing arrives. */
+static void ledger_found(struct row_ledger *ledger, uint64_t seq)
+{
+	size_t i = find_missing(ledger, seq);
+	struct row_range *range = &ledger->missing[i];
+	struct row_range after = { seq + 1, range->last };
+
+	if (range->first == range->last) {
+		remove_missing(ledger, i);
+	} else if (seq == range->first) {
+		range->first++;
+	} else {
+		range->last = seq - 1;
+		if (seq < after.last)
+			insert_missing(ledger, i + 1, after);
+	}
+}
+
+/* ---- which rows were checked ---- */
+
+static void remove_span(struct row_ledger *ledger, size_t i)
+{
+	memmove(&ledger->spans[i], &ledger->spans[i + 1], (--ledger->span_count - i) * sizeof(ledger->spans[0]));
+}
+
+/* No CRC line has come for this row. */
+static void keep_unchecked(struct row_ledger *ledger, uint64_t seq, uint32_t crc)
+{
+	struct row_span *last = ledger->span_count ? &ledger->spans[ledger->span_count - 1] : NULL;
+
+	if (last && last->rows.last + 1 == seq) {
+		last->rows.last = seq;
+		last->sum += crc;
+		return;
+	}
+	if (ledger->span_count == SPANS_MAX) {
+		ledger->unchecked += range_rows(&ledger->spans[0].rows);
+		remove_span(ledger, 0);
+	}
+	ledger->spans[ledger->span_count++] = (struct row_span){ { seq, seq }, crc };
+}
+
+static void remove_block(struct row_ledger *ledger, size_t i)
+{
+	memmove(&ledger->blocks[i], &ledger->blocks[i + 1], (--ledger->block_count - i) * sizeof(ledger->blocks[0]));
+}
+
+/* A row arrives, which is no copy. The verdict is on a block that waited for it. */
+static enum block_verdict ledger_check_row(struct row_ledger *ledger, uint64_t seq, uint32_t crc)
+{
+	for (size_t i = 0; i < ledger->block_count; i++) {
+		struct row_block *block = &ledger->blocks[i];
+
+		if (!holds_row(&block->rows, seq))
+			continue;
+		block->sum -= crc;
+		if (--block->missing)
+			return BLOCK_WAITS;
+		bool agrees = !block->sum;
+		remove_block(ledger, i);
+		return agrees ? BLOCK_AGREES : BLOCK_DIFFERS;
+	}
+	keep_unchecked(ledger, seq, crc);
+	return BLOCK_WAITS;
+}
+
+/* Takes the rows that are waiting for it out of the spans. False: some are of other blocks too. */
+static bool collect_spans(struct row_ledger *ledger, struct row_block *block, uint64_t *ret_rows)
+{
+	bool clean = true;
+
+	*ret_rows = 0;
+	for (size_t i = 0; i < ledger->span_count;) {
+		const struct row_span *span = &ledger->spans[i];
+		uint64_t rows = range_rows(&span->rows), within = rows_in_both(&span->rows, &block->rows);
+
+		if (!within) {
+			i++;
+			continue;
+		}
+		clean &= within == rows;
+		*ret_rows += rows;
+		block->sum -= span->sum;
+		remove_span(ledger, i);
+	}
+	return clean;
+}
+
+/* A CRC line for at least one row, none of them above the highest. */
+static enum block_verdict ledger_check_block(struct row_ledger *ledger, const struct row_range *rows, uint32_t sum)
+{
+	struct row_block block = { .rows = *rows, .sum = sum };
+	uint64_t arrived;
+	bool clean = collect_spans(ledger, &block, &arrived);
+
+	for (size_t i = find_missing(ledger, rows->first); i < ledger->missing_count; i++) {
+		if (ledger->missing[i].first > rows->last)
+			break;
+		block.missing += rows_in_both(&ledger->missing[i], rows);
+	}
+	for (size_t i = 0; i < ledger->block_count; i++)
+		if (ledger->blocks[i].rows.first == rows->first)
+			return BLOCK_IS_COPY;
+	if (!arrived && !block.missing)
+		return BLOCK_IS_COPY;
+	if (!clean || arrived + block.missing != range_rows(rows)) {
+		ledger->unchecked += arrived;
+		return BLOCK_UNCHECKED;
+	}
+	if (!block.missing)
+		return block.sum ? BLOCK_DIFFERS : BLOCK_AGREES;
+	if (ledger->block_count == BLOCKS_MAX) {
+		ledger->unchecked += range_rows(&ledger->blocks[0].rows) - ledger->blocks[0].missing;
+		remove_block(ledger, 0);
+	}
+	ledger->blocks[ledger->block_count++] = block;
+	return BLOCK_WAITS;
+}
+
+/* Rows that arrived and that no CRC line has agreed with or contradicted. */
+static uint64_t ledger_unchecked(const struct row_ledger *ledger)
+{
+	uint64_t rows = ledger->unchecked;
+
+	for (size_t i = 0; i < ledger->span_count; i++)
+		rows += range_rows(&ledger->spans[i].rows);
+	for (size_t i = 0; i < ledger->block_count; i++)
+		rows += range_rows(&ledger->blocks[i].rows) - ledger->blocks[i].missing;
+	return rows;
 }
 
 /* ---- streams ---- */
@@ -579,10 +836,24 @@ struct stream_state {
 	bool unreadable; /* of another version */
 	bool start_known, has_row;
 	wall_t start;
+	bool checked;   /* there is a CRC line for every line */
 	uint32_t adler; /* of all lines so far */
-	struct row_window rows;
 	struct parsed_row last_row;
+
+	/* Since the last CRC line. */
+	uint32_t adler_before;
+	uint32_t lines_sum;
+	uint64_t lines; /* that are neither rows nor CRC lines */
+	uint64_t rows;
+
 	struct columns columns;
+};
+
+/* STREAM_GVISOR: known descriptions that came again. */
+struct repeated_headers {
+	size_t count;
+	unsigned char held[STREAM_COLUMNS_MAX]; /* which ones */
+	uint32_t adler;                         /* of them alone */
 };
 
 struct stream_reader {
@@ -590,7 +861,10 @@ struct stream_reader {
 	struct stream_reader_report report;
 	int stopped; /* what an event returned */
 	uint64_t streams_closed, streams_agreeing;
+	uint64_t rows_unchecked; /* of streams before this one */
 	struct stream_state stream;
+	struct repeated_headers repeated;
+	struct row_ledger rows; /* of this stream; not in its state, to be zeroed in parts */
 	struct line_splitter lines;
 	size_t text_len; /* of the line before, unless it was a row */
 	char text[STREAM_LINE_MAX + 1];
@@ -618,6 +892,13 @@ static int damaged(void *ctx, const char *why)
 	return tell_damage(stream_reader, 0, why);
 }
 
+/* A CRC is not that of the lines before it. */
+static int crc_differs(struct stream_reader *stream_reader, const char *why)
+{
+	stream_reader->report.crc_differs++;
+	return tell_damage(stream_reader, 0, why);
+}
+
 static int duplicate(struct stream_reader *stream_reader)
 {
 	stream_reader->report.duplicate_lines++;
@@ -626,9 +907,32 @@ static int duplicate(struct stream_reader *stream_reader)
 
 /* ---- streams ---- */
 
+/* Rows of the stream that were handed out and that no CRC line vouches for. */
+static uint64_t rows_unchecked(const struct stream_reader *stream_reader)
+{
+	return stream_reader->stream.checked ? ledger_unchecked(&stream_reader->rows) : 0;
+}
+
+/* With the descriptions that turn out not to be repeated ones of the stream before. */
 static void begin_stream(struct stream_reader *stream_reader)
 {
-	stream_reader->stream = (struct stream_state){ .phase = STREAM_OPEN, .adler = CHECKSUM_ADLER32_EMPTY };
+	struct repeated_headers *repeated = &stream_reader->repeated;
+	struct columns *columns = &stream_reader->stream.columns;
+	struct held_description held[STREAM_COLUMNS_MAX];
+
+	for (size_t i = 0; i < repeated->count; i++)
+		held[i] = columns->held[repeated->held[i]];
+	stream_reader->rows_unchecked += rows_unchecked(stream_reader);
+	stream_reader->stream = (struct stream_state){ .phase = STREAM_OPEN,
+						       .adler = CHECKSUM_ADLER32_EMPTY,
+						       .adler_before = CHECKSUM_ADLER32_EMPTY };
+	ledger_reset(&stream_reader->rows);
+	if (repeated->count) {
+		memcpy(columns->held, held, repeated->count * sizeof(held[0]));
+		columns->held_count = repeated->count;
+		stream_reader->stream.adler = repeated->adler;
+		repeated->count = 0;
+	}
 	stream_reader->report.streams++;
 	stream_reader->report.first_time_ns = 0;
 	stream_reader->report.last_time_ns = 0;
@@ -638,13 +942,23 @@ static void begin_stream(struct stream_reader *stream_reader)
  * The overall checksum goes on over the line, its checksum and its newline (which may have become
  * something else).
  */
+static void add_line(uint32_t *adler, const struct framed_line *line)
+{
+	*adler = checksum_adler32_combine(*adler, line->adler, line->len);
+	*adler = checksum_adler32(*adler, line->content + line->len, line->framed_len - line->len);
+	*adler = checksum_adler32(*adler, "\n", 1);
+}
+
 static void add_to_checksum(struct stream_reader *stream_reader, const struct framed_line *line)
 {
-	struct stream_state *stream = &stream_reader->stream;
+	add_line(&stream_reader->stream.adler, line);
+}
 
-	stream->adler = checksum_adler32_combine(stream->adler, line->adler, line->len);
-	stream->adler = checksum_adler32(stream->adler, line->content + line->len, line->framed_len - line->len);
-	stream->adler = checksum_adler32(stream->adler, "\n", 1);
+/* The descriptions that came again were copies. */
+static void drop_repeated(struct stream_reader *stream_reader)
+{
+	stream_reader->report.duplicate_lines += stream_reader->repeated.count;
+	stream_reader->repeated.count = 0;
 }
 
 static int learn_start(struct stream_reader *stream_reader, wall_t start)
@@ -663,6 +977,7 @@ static int take_closing(struct stream_reader *stream_reader, const struct framed
 {
 	struct stream_state *stream = &stream_reader->stream;
 
+	drop_repeated(stream_reader);
 	if (stream->phase == STREAM_CLOSED)
 		return duplicate(stream_reader);
 	if (stream->phase == STREAM_NOTHING)
@@ -674,9 +989,12 @@ static int take_closing(struct stream_reader *stream_reader, const struct framed
 	stream->phase = STREAM_CLOSED;
 	stream_reader->streams_closed++;
 	stream_reader->streams_agreeing += agrees;
-	return agrees ? 0
-		      : tell_damage(stream_reader, 0,
-				    "the overall checksum differs: not every line was recovered in order");
+	if (!agrees)
+		return tell_damage(stream_reader, 0,
+				   "the overall checksum differs: not every line was recovered in order");
+	if (stream->checked && (stream->lines || stream_reader->rows.span_count))
+		return crc_differs(stream_reader, "the CRC of the lines before it is missing");
+	return 0;
 }
 
 /* ---- columns ---- */
@@ -716,7 +1034,7 @@ static bool is_copy(const struct stream_reader *stream_reader, const struct pars
 	const struct parsed_row *last = &stream->last_row;
 
 	if (row->seq)
-		return stream_reader_rows_is_copy(&stream->rows, row->seq);
+		return row->seq <= stream_reader->rows.highest && !is_missing(&stream_reader->rows, row->seq);
 	return stream->has_row && row->time_ns == last->time_ns &&
 	       memcmp(row->values, last->values, sizeof(row->values)) == 0;
 }
@@ -732,17 +1050,33 @@ static int tell_lost(struct stream_reader *stream_reader, uint64_t lost)
 	return tell_damage(stream_reader, lost, "rows are missing before it");
 }
 
-/* Not a copy. */
-static int account_row(struct stream_reader *stream_reader, uint64_t seq)
-{
-	struct row_window *rows = &stream_reader->stream.rows;
-	bool late = seq <= rows->highest;
-	uint64_t lost = late ? 0 : row_window_advance(rows, seq) - 1;
+static const char row_changed[] = "the CRC differs: a row that it covers was changed, and its checksum still agrees";
 
-	row_window_mark(rows, seq);
-	stream_reader->report.late_rows += late;
-	stream_reader->report.rows_lost -= late;
-	return tell_lost(stream_reader, lost);
+/* Not a copy. */
+static int account_row(struct stream_reader *stream_reader, const struct framed_line *line, uint64_t seq)
+{
+	struct row_ledger *rows = &stream_reader->rows;
+	int r = 0;
+
+	if (seq == rows->highest + 1) {
+		rows->highest = seq;
+	} else {
+		bool late = seq <= rows->highest;
+		uint64_t lost = ledger_advance(rows, seq - 1);
+
+		if (late)
+			ledger_found(rows, seq);
+		else
+			rows->highest = seq;
+		stream_reader->report.late_rows += late;
+		stream_reader->report.rows_lost -= late;
+		r = tell_lost(stream_reader, lost);
+	}
+	if (r || is_gvisor(stream_reader))
+		return r;
+	stream_reader->stream.rows++;
+	uint32_t crc = checksum_crc32(CHECKSUM_CRC32_EMPTY, line->content, line->len);
+	return ledger_check_row(rows, seq, crc) == BLOCK_DIFFERS ? crc_differs(stream_reader, row_changed) : 0;
 }
 
 static int hand_out_row(struct stream_reader *stream_reader, const struct parsed_row *row)
@@ -769,12 +1103,13 @@ static int take_row(struct stream_reader *stream_reader, const struct framed_lin
 	struct parsed_row row;
 
 	stream_reader->text_len = 0;
+	drop_repeated(stream_reader);
 	if (!row_parse(stream_reader->lines.format, line->content, line->len, &row))
 		return damaged(stream_reader, "it is no row");
 	if (is_copy(stream_reader, &row))
 		return duplicate(stream_reader);
 	if (stream->phase == STREAM_NOTHING ||
-	    (stream->phase == STREAM_CLOSED && (!row.seq || row.seq > stream->rows.highest)))
+	    (stream->phase == STREAM_CLOSED && (!row.seq || row.seq > stream_reader->rows.highest)))
 		begin_stream(stream_reader);
 	add_to_checksum(stream_reader, line);
 
@@ -783,10 +1118,10 @@ static int take_row(struct stream_reader *stream_reader, const struct framed_lin
 	if (!columns_fit(&stream->columns, stream_reader->lines.format, row.columns))
 		return damaged(stream_reader, "it does not have the columns of the stream");
 	if (!row.seq)
-		row.seq = stream->rows.highest + 1;
+		row.seq = stream_reader->rows.highest + 1;
 	int r = tell_columns(stream_reader);
 	if (!r)
-		r = account_row(stream_reader, row.seq);
+		r = account_row(stream_reader, line, row.seq);
 	return r ? r : hand_out_row(stream_reader, &row);
 }
 
@@ -819,6 +1154,7 @@ static int take_format(struct stream_reader *stream_reader, const char *json)
 		return r ? r : damaged(stream_reader, other_version);
 	if (!stream->columns.count && json_number(json, "\"columns\":", &columns) && columns <= STREAM_COLUMNS_MAX)
 		stream->columns.count = columns;
+	stream->checked |= strstr(json, STREAM_CRC_ANNOUNCED) != NULL;
 	return r;
 }
 
@@ -853,9 +1189,99 @@ static int take_end(struct stream_reader *stream_reader, const char *text)
 {
 	uint64_t rows;
 
-	if (!parse_number(text, &rows) || rows < stream_reader->stream.rows.highest)
+	if (!parse_number(text, &rows) || rows < stream_reader->rows.highest)
 		return damaged(stream_reader, "it is no number of rows");
-	return tell_lost(stream_reader, row_window_advance(&stream_reader->stream.rows, rows));
+	return tell_lost(stream_reader, ledger_advance(&stream_reader->rows, rows));
+}
+
+/* All of it as it is written, because Adler-32 vouches for little; later versions may append members. */
+static bool parse_block(const char *json, struct stream_block *ret)
+{
+	static const char *const names[] = { "{" STREAM_CRC_FIRST_ROW, "," STREAM_CRC_ROWS, "," STREAM_CRC_ROWS_SUM,
+					     "," STREAM_CRC_LINES, "," STREAM_CRC_LINES_SUM };
+	const char *end = json + strlen(json);
+	uint64_t values[ARRAY_LEN(names)];
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		size_t len = strlen(names[i]);
+
+		if (strncmp(json, names[i], len) != 0)
+			return false;
+		json = text_parse_u64(json + len, end, &values[i]);
+		if (!json)
+			return false;
+	}
+	if ((strcmp(json, "}") != 0 && strncmp(json, ",\"", 2) != 0) || !values[0] ||
+	    values[1] > UINT64_MAX - values[0] || values[2] > UINT32_MAX || values[4] > UINT32_MAX)
+		return false;
+	*ret = (struct stream_block){ .first_row = values[0],
+				      .rows = values[1],
+				      .rows_sum = (uint32_t)values[2],
+				      .lines = values[3],
+				      .lines_sum = (uint32_t)values[4] };
+	return true;
+}
+
+static enum block_verdict check_rows(struct stream_reader *stream_reader, const struct stream_block *block)
+{
+	struct row_range rows = { block->first_row, block->first_row + block->rows - 1 };
+
+	return block->rows ? ledger_check_block(&stream_reader->rows, &rows, block->rows_sum) : BLOCK_AGREES;
+}
+
+/*
+ * All lines since the last CRC line are copies of some before it, so they are left out of the overall
+ * checksum too.
+ */
+static int take_copied_block(struct stream_reader *stream_reader)
+{
+	struct stream_state *stream = &stream_reader->stream;
+
+	if (!stream->rows) {
+		stream->adler = stream->adler_before;
+		stream_reader->report.duplicate_lines += stream->lines;
+	}
+	return duplicate(stream_reader);
+}
+
+static int check_lines(struct stream_reader *stream_reader, const struct stream_block *block)
+{
+	const struct stream_state *stream = &stream_reader->stream;
+
+	if (stream->lines != block->lines)
+		return crc_differs(stream_reader,
+				   "the CRC differs: a header or a remark before it is missing, doubled or misplaced");
+	if (stream->lines_sum != block->lines_sum)
+		return crc_differs(stream_reader,
+				   "the CRC differs: a header or a remark was changed, and its checksum still agrees");
+	return 0;
+}
+
+static int take_crc(struct stream_reader *stream_reader, const char *json)
+{
+	struct stream_state *stream = &stream_reader->stream;
+	struct stream_block block;
+	int r;
+
+	if (!parse_block(json, &block))
+		return damaged(stream_reader, "it is no CRC");
+	stream->checked = true;
+	r = tell_lost(stream_reader, ledger_advance(&stream_reader->rows, block.first_row + block.rows - 1));
+
+	enum block_verdict verdict = r ? BLOCK_WAITS : check_rows(stream_reader, &block);
+	if (verdict == BLOCK_IS_COPY)
+		r = take_copied_block(stream_reader);
+	else if (verdict == BLOCK_DIFFERS)
+		r = crc_differs(stream_reader, row_changed);
+	else if (verdict == BLOCK_UNCHECKED)
+		r = crc_differs(stream_reader,
+				"rows before it cannot be checked: another line with their CRC is missing");
+	else if (verdict == BLOCK_AGREES)
+		r = check_lines(stream_reader, &block);
+	stream->rows = stream->lines = 0;
+	stream->lines_sum = 0;
+	stream->adler_before = stream->adler;
+	return r;
 }
 
 static int take_note(struct stream_reader *stream_reader, const char *text)
@@ -889,6 +1315,7 @@ static const struct kind kinds[] = {
 	{ "Seq\tTime (ns)\tTarget", take_columns,    true },
 	{ "Time (ns)",              take_columns,    true },
 	{ "END",                    take_end,        true },
+	{ STREAM_CRC_KIND,          take_crc,        true },
 	{ "STATS",                  take_stats,      false },
 };
 // clang-format on
@@ -911,8 +1338,8 @@ static bool begins_stream(const struct stream_reader *stream_reader, const struc
 
 	if (stream->phase == STREAM_NOTHING)
 		return true;
-	if (is_gvisor(stream_reader) &&
-	    (stream->phase == STREAM_CLOSED || (kind && kind->take == take_meta && stream->columns.named)))
+	if (is_gvisor(stream_reader) && (stream->phase == STREAM_CLOSED || stream_reader->repeated.count ||
+					 (kind && kind->take == take_meta && stream->columns.named)))
 		return true;
 	if (kind && kind->take == take_format) {
 		if (!json_number(content, "\"start_ns\":", &start))
@@ -923,7 +1350,52 @@ static bool begins_stream(const struct stream_reader *stream_reader, const struc
 	}
 	if (stream->start_known)
 		return start != stream->start.ns;
-	return stream->phase == STREAM_CLOSED || next_row <= stream->rows.highest;
+	if (next_row > 1 && is_missing(&stream_reader->rows, next_row))
+		return false; /* it was misplaced */
+	return stream->phase == STREAM_CLOSED || next_row <= stream_reader->rows.highest;
+}
+
+/*
+ * STREAM_GVISOR, in an open stream: a header that is known. A column header or START_TIME behind all
+ * descriptions is one only if there was the other one too.
+ */
+static bool is_header_again(struct stream_reader *stream_reader, const struct kind *kind, const char *content,
+			    const struct framed_line *line)
+{
+	const struct stream_state *stream = &stream_reader->stream;
+	struct repeated_headers *repeated = &stream_reader->repeated;
+	bool all = repeated->count && repeated->count == stream->columns.held_count;
+	uint64_t start;
+
+	if (kind && kind->take == take_meta) {
+		size_t held = find_held(&stream->columns, content);
+
+		if (held == stream->columns.held_count)
+			return false;
+		if (!stream->columns.named || repeated->count == STREAM_COLUMNS_MAX) {
+			stream_reader->report.duplicate_lines++;
+			return true;
+		}
+		if (!repeated->count)
+			repeated->adler = CHECKSUM_ADLER32_EMPTY;
+		repeated->held[repeated->count++] = (unsigned char)held;
+		add_line(&repeated->adler, line);
+		return true;
+	}
+	bool known = kind && kind->take == take_columns && !all && columns_are(&stream->columns, content);
+	if (kind && kind->take == take_start_time && parse_number(content, &start))
+		known = stream->start_known ? start == stream->start.ns : !all && repeated->count;
+	if (known || !kind || (kind->take != take_columns && kind->take != take_start_time))
+		drop_repeated(stream_reader);
+	stream_reader->report.duplicate_lines += known;
+	return known;
+}
+
+/* Behind the closing line there are copies; or what it overtook, as long as rows are missing. */
+static bool is_over(const struct stream_reader *stream_reader, const struct kind *kind)
+{
+	return stream_reader->stream.phase == STREAM_CLOSED &&
+	       (!stream_reader->rows.missing_count || !kind || !kind->once);
 }
 
 static int take_text(struct stream_reader *stream_reader, const struct framed_line *line)
@@ -941,11 +1413,18 @@ static int take_text(struct stream_reader *stream_reader, const struct framed_li
 	if (copy && kind && kind->once)
 		return duplicate(stream_reader);
 	const char *content = kind ? text + strlen(kind->name) + 1 : text;
+	if (is_gvisor(stream_reader) && stream_reader->stream.phase == STREAM_OPEN &&
+	    is_header_again(stream_reader, kind, content, line))
+		return 0;
 	if (begins_stream(stream_reader, kind, content))
 		begin_stream(stream_reader);
-	if (stream_reader->stream.phase == STREAM_CLOSED)
+	if (is_over(stream_reader, kind))
 		return duplicate(stream_reader);
 	add_to_checksum(stream_reader, line);
+	if (!kind || kind->take != take_crc) {
+		stream_reader->stream.lines++;
+		stream_reader->stream.lines_sum += checksum_crc32(CHECKSUM_CRC32_EMPTY, line->content, line->len);
+	}
 
 	if (stream_reader->stream.unreadable && !(kind && kind->take == take_format))
 		return damaged(stream_reader, other_version);
@@ -967,7 +1446,8 @@ static int take_line(void *ctx, const struct framed_line *line)
 
 bool stream_reader_whole(const struct stream_reader_report *report)
 {
-	return report->ours && report->complete && report->checksum_ok && !report->damaged_lines && !report->rows_lost;
+	return report->ours && report->complete && report->checksum_ok && !report->damaged_lines &&
+	       !report->rows_lost && !report->crc_differs && !report->rows_unchecked;
 }
 
 int stream_reader_new(const struct stream_reader_events *events, struct stream_reader **ret)
@@ -1020,12 +1500,14 @@ int stream_reader_finish(struct stream_reader *stream_reader, struct stream_read
 
 	if (!stream_reader->stopped)
 		stream_reader->stopped = lines_finish(&stream_reader->lines);
+	drop_repeated(stream_reader);
 	report->format = stream_reader->lines.format;
 	report->ours = stream_reader->lines.prefix_seen;
 	report->lines = stream_reader->lines.line;
 	report->adler = stream_reader->stream.adler;
 	report->foreign_lines = stream_reader->lines.foreign_lines;
 	report->columns = stream_reader->stream.columns.count;
+	report->rows_unchecked = stream_reader->rows_unchecked + rows_unchecked(stream_reader);
 	report->complete = report->streams && stream_reader->streams_closed == report->streams;
 	report->checksum_ok = report->complete && stream_reader->streams_agreeing == report->streams;
 	*ret = *report;
@@ -1073,7 +1555,7 @@ static bool is_closable(const struct stream_reader_report *report)
 {
 	return report->ours && report->streams == 1 && !report->complete && report->format == STREAM_SPIKEWATCH &&
 	       report->damaged_lines == 0 && report->duplicate_lines == 0 && report->foreign_lines == 0 &&
-	       report->rows_lost == 0;
+	       report->rows_lost == 0 && report->crc_differs == 0;
 }
 
 static void release_lines(struct stream_lines *lines)
@@ -1081,16 +1563,25 @@ static void release_lines(struct stream_lines *lines)
 	stream_lines_release(lines);
 }
 
-static int append_end(int fd, const struct stream_reader_report *report, bool counted)
+/* The last CRC line covers what was written since the one before. */
+static int append_end(int fd, const struct stream_reader *stream_reader, bool counted)
 {
 	AUTO(release_lines) struct stream_lines lines = { 0 };
+	const struct stream_state *stream = &stream_reader->stream;
+	const struct row_ledger *rows = &stream_reader->rows;
 	char text[40];
-	int len = snprintf(text, sizeof(text), "END\t%ju", (uintmax_t)report->rows);
+	int len = snprintf(text, sizeof(text), "END\t%ju", (uintmax_t)rows->highest);
 	int r = stream_lines_init(&lines, sink_fd(&fd), STREAM_PREFIX, STREAM_LINE_MAX, sizeof(text));
 
 	if (r < 0)
 		return r;
-	lines.adler = report->adler;
+	lines.adler = stream->adler;
+	lines.checked = stream->checked;
+	lines.block = (struct stream_block){ .first_row = rows->highest + 1 - stream->rows,
+					     .rows = stream->rows,
+					     .rows_sum = rows->span_count ? rows->spans[0].sum : 0,
+					     .lines = stream->lines,
+					     .lines_sum = stream->lines_sum };
 	r = counted ? 0 : stream_lines_put(&lines, text, (size_t)len);
 
 	return r < 0 ? r : stream_lines_close(&lines);
@@ -1117,5 +1608,5 @@ int stream_repair(int fd)
 	if (ftruncate(fd, end) < 0 || lseek(fd, end, SEEK_SET) < 0)
 		return -errno;
 
-	return append_end(fd, &report, counted);
+	return append_end(fd, stream_reader, counted);
 }

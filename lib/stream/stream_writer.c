@@ -38,13 +38,21 @@
 /* Empty line, prefix, checksum (its digits take up whole words), newline, empty line. */
 #define LINE_FRAME 64
 
+/* A CRC line, for which there is always room. */
+#define CRC_ROOM (LINE_FRAME + 64 + 5 * TEXT_NUMBER_ROOM)
+
 _Static_assert(sizeof("\n" STREAM_PREFIX_GVISOR STREAM_CHECKSUM_MARK "\n\n") + TEXT_NUMBER_ROOM <= LINE_FRAME,
 	       "the frame of a line fits");
 
-static char *lines_put_bytes(char *out, const char *data, size_t len)
+static char *put_bytes(char *out, const char *data, size_t len)
 {
 	memcpy(out, data, len);
 	return out + len;
+}
+
+static char *put_text(char *out, const char *text)
+{
+	return put_bytes(out, text, strlen(text));
 }
 
 static int grow(struct stream_lines *lines, size_t cap)
@@ -67,7 +75,7 @@ int stream_lines_init(struct stream_lines *lines, struct sink sink, const char *
 		.flush_bytes = flush_bytes,
 		.adler = CHECKSUM_ADLER32_EMPTY,
 	};
-	return grow(lines, flush_bytes + room + LINE_FRAME);
+	return grow(lines, flush_bytes + room + LINE_FRAME + CRC_ROOM);
 }
 
 void stream_lines_release(struct stream_lines *lines)
@@ -76,8 +84,51 @@ void stream_lines_release(struct stream_lines *lines)
 	lines->data = NULL;
 }
 
+/* The line that begins at lines->content ends. Returns the CRC-32 of its content. */
+static uint32_t finish_line(struct stream_lines *lines, char *end)
+{
+	const char *content = lines->data + lines->content;
+	size_t len = (size_t)(end - content);
+	uint32_t adler = checksum_adler32(CHECKSUM_ADLER32_EMPTY, content, len);
+	uint32_t crc = lines->checked ? checksum_crc32(CHECKSUM_CRC32_EMPTY, content, len) : 0;
+	char *p = text_put_hex(put_text(end, STREAM_CHECKSUM_MARK), adler);
+
+	*p++ = '\n';
+	lines->adler = checksum_adler32_combine(lines->adler, adler, len);
+	lines->adler = checksum_adler32(lines->adler, end, (size_t)(p - end));
+	lines->len = (size_t)(p - lines->data);
+	return crc;
+}
+
+static char *begin_line(struct stream_lines *lines)
+{
+	char *p = lines->data + lines->len;
+
+	if (!lines->len)
+		*p++ = '\n';
+	p = put_bytes(p, lines->prefix, lines->prefix_len);
+	lines->content = (size_t)(p - lines->data);
+	return p;
+}
+
+/* {"first_row":1,"rows":4,"rows_crc":437977852,"lines":9,"lines_crc":1873151559} */
+static void put_crc(struct stream_lines *lines)
+{
+	const struct stream_block *block = &lines->block;
+
+	if (!lines->checked || lines->error || (!block->rows && !block->lines))
+		return;
+	char *p = put_text(begin_line(lines), STREAM_CRC_KIND "\t{" STREAM_CRC_FIRST_ROW);
+	p = put_text(text_put_u64(p, block->first_row), "," STREAM_CRC_ROWS);
+	p = put_text(text_put_u64(p, block->rows), "," STREAM_CRC_ROWS_SUM);
+	p = put_text(text_put_u64(p, block->rows_sum), "," STREAM_CRC_LINES);
+	p = put_text(text_put_u64(p, block->lines), "," STREAM_CRC_LINES_SUM);
+	finish_line(lines, put_text(text_put_u64(p, block->lines_sum), "}"));
+	lines->block = (struct stream_block){ .first_row = block->first_row + block->rows };
+}
+
 /* Hands what is buffered to the sink, in one write. 0 or the sink's first error. */
-static int stream_lines_flush(struct stream_lines *lines)
+static int write_lines(struct stream_lines *lines)
 {
 	if (!lines->len) /* always so after an error */
 		return lines->error;
@@ -89,11 +140,18 @@ static int stream_lines_flush(struct stream_lines *lines)
 	return lines->error;
 }
 
+static int stream_lines_flush(struct stream_lines *lines)
+{
+	put_crc(lines);
+	return write_lines(lines);
+}
+
 /* Room for a line at the end of the buffer. */
 static int reserve(struct stream_lines *lines, size_t bytes)
 {
 	if (bytes > STREAM_LINE_MAX)
 		return -EINVAL;
+	bytes += CRC_ROOM;
 	if (lines->len + bytes <= lines->cap)
 		return 0;
 
@@ -112,27 +170,22 @@ static int stream_lines_begin(struct stream_lines *lines, size_t room, char **re
 
 	if (r < 0)
 		return r;
-	char *p = lines->data + lines->len;
-	if (!lines->len)
-		*p++ = '\n';
-	p = lines_put_bytes(p, lines->prefix, lines->prefix_len);
-	lines->content = (size_t)(p - lines->data);
-	*ret = p;
+	*ret = begin_line(lines);
 	return 0;
 }
 
 /* 0 or the sink's first error. */
 static int stream_lines_end(struct stream_lines *lines, char *end)
 {
-	const char *content = lines->data + lines->content;
-	size_t len = (size_t)(end - content);
-	uint32_t adler = checksum_adler32(CHECKSUM_ADLER32_EMPTY, content, len);
-	char *p = text_put_hex(lines_put_bytes(end, STREAM_CHECKSUM_MARK, strlen(STREAM_CHECKSUM_MARK)), adler);
+	lines->block.lines_sum += finish_line(lines, end);
+	lines->block.lines++;
+	return lines->len < lines->flush_bytes ? 0 : stream_lines_flush(lines);
+}
 
-	*p++ = '\n';
-	lines->adler = checksum_adler32_combine(lines->adler, adler, len);
-	lines->adler = checksum_adler32(lines->adler, end, (size_t)(p - end));
-	lines->len = (size_t)(p - lines->data);
+static int stream_lines_end_row(struct stream_lines *lines, char *end)
+{
+	lines->block.rows_sum += finish_line(lines, end);
+	lines->block.rows++;
 	return lines->len < lines->flush_bytes ? 0 : stream_lines_flush(lines);
 }
 
@@ -141,20 +194,21 @@ int stream_lines_put(struct stream_lines *lines, const char *content, size_t len
 	char *p;
 	int r = stream_lines_begin(lines, len, &p);
 
-	return r < 0 ? r : stream_lines_end(lines, lines_put_bytes(p, content, len));
+	return r < 0 ? r : stream_lines_end(lines, put_bytes(p, content, len));
 }
 
 int stream_lines_close(struct stream_lines *lines)
 {
 	char *p;
-	int r = stream_lines_begin(lines, strlen(STREAM_CLOSING), &p);
+	int r = stream_lines_begin(lines, CRC_ROOM + strlen(STREAM_CLOSING), &p);
 
 	if (r < 0)
 		return r;
-	p = text_put_hex(lines_put_bytes(p, STREAM_CLOSING, strlen(STREAM_CLOSING)), lines->adler);
+	put_crc(lines);
+	p = text_put_hex(put_text(begin_line(lines), STREAM_CLOSING), lines->adler);
 	*p++ = '\n';
 	lines->len = (size_t)(p - lines->data);
-	return stream_lines_flush(lines);
+	return write_lines(lines);
 }
 
 /* Bytes put so far. */
@@ -196,17 +250,6 @@ struct stream_writer {
 	uint64_t last[STREAM_COLUMNS_MAX]; /* gVisor: the last available values */
 	struct buffer stats;               /* gVisor: what stream_close writes */
 };
-
-static char *put_bytes(char *out, const char *data, size_t len)
-{
-	memcpy(out, data, len);
-	return out + len;
-}
-
-static char *put_text(char *out, const char *text)
-{
-	return put_bytes(out, text, strlen(text));
-}
 
 /* A JSON string; control characters have been refused before. */
 static char *put_json_string(char *out, const char *text)
@@ -257,7 +300,7 @@ static int put_format(struct stream_writer *writer)
 	p = put_text(p, "FORMAT\t{\"name\":\"spikewatch-stream\",\"version\":1,\"start_ns\":");
 	p = put_text(text_put_u64(p, writer->start.ns), ",\"columns\":");
 	p = put_text(text_put_u64(p, writer->column_count), ",\"next_row\":");
-	p = put_text(text_put_u64(p, writer->rows + 1), "}");
+	p = put_text(text_put_u64(p, writer->rows + 1), "," STREAM_CRC_ANNOUNCED "}");
 	return stream_lines_end(&writer->lines, p);
 }
 
@@ -406,6 +449,8 @@ int stream_writer_new(struct sink sink, const struct stream_options *options, st
 	int r = stream_lines_init(&writer->lines, sink,
 				  options->format == STREAM_GVISOR ? STREAM_PREFIX_GVISOR : STREAM_PREFIX,
 				  options->flush_bytes ? options->flush_bytes : FLUSH_BYTES_DEFAULT, ROW_ROOM);
+	writer->lines.checked = options->format == STREAM_SPIKEWATCH;
+	writer->lines.block.first_row = 1;
 	if (!r)
 		r = put_headers(writer);
 	if (r < 0)
@@ -543,20 +588,21 @@ int stream_row(struct stream_writer *writer, uint64_t time_ns, uint32_t target, 
 
 	writer->rows++;
 	if (gvisor)
-		return stream_lines_end(&writer->lines,
-					put_cells_gvisor(writer, text_put_u64(p, time_ns), values, mask));
+		return stream_lines_end_row(&writer->lines,
+					    put_cells_gvisor(writer, text_put_u64(p, time_ns), values, mask));
 
 	p = text_put_u64(p, writer->rows);
 	*p++ = '\t';
 	p = text_put_u64(p, time_ns);
 	*p++ = '\t';
 	p = text_put_u64(p, target);
-	return stream_lines_end(&writer->lines, put_cells(writer, p, values, mask));
+	return stream_lines_end_row(&writer->lines, put_cells(writer, p, values, mask));
 }
 
 static bool is_note_kind(const char *kind)
 {
-	static const char *const ours[] = { "FORMAT", "META", "TARGET", "START_TIME", "STATS", "END", "ADLER32" };
+	static const char *const ours[] = { "FORMAT", "META", "TARGET",  "START_TIME",
+					    "STATS",  "END",  "ADLER32", STREAM_CRC_KIND };
 
 	for (size_t i = 0; i < ARRAY_LEN(ours); i++)
 		if (strcmp(kind, ours[i]) == 0)

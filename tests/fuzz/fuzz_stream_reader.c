@@ -111,6 +111,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	assert(!report->checksum_ok || report->complete);
 	assert(!report->complete || report->ours);
 	assert(report->foreign_lines <= report->lines && report->lines <= size);
+	assert(report->rows_unchecked <= report->rows);
 	assert(!stream_reader_whole(report) || (report->checksum_ok && !report->rows_lost && !report->damaged_lines));
+	assert(!stream_reader_whole(report) || (!report->crc_differs && !report->rows_unchecked));
 	return 0;
 }

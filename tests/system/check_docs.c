@@ -353,6 +353,65 @@ START_TEST(example_of_a_stream_is_whole)
 }
 END_TEST
 
+#define PAGE_STREAM_FORMAT "docs/stream-format.md"
+#define GOLDEN_STREAM "tests/data/stream/spikewatch.txt"
+
+/* What the script of the document says of a text. */
+static void run_stream_script(const char *text, size_t len, char *ret, size_t cap)
+{
+	AUTO_FREE char *page = read_page(PAGE_STREAM_FORMAT);
+	char *begin = strstr(page, "```python\n"), *end = begin ? strstr(begin, "\n```\n") : NULL;
+	char script[] = "/tmp/spikewatch-script-XXXXXX", stream[] = "/tmp/spikewatch-stream-XXXXXX", command[128];
+	int fd = mkstemp(script);
+
+	ck_assert_ptr_nonnull(end);
+	begin += strlen("```python\n");
+	ck_assert(fd >= 0 && write(fd, begin, (size_t)(end - begin)) == end - begin && close(fd) == 0);
+	fd = mkstemp(stream);
+	ck_assert(fd >= 0 && write(fd, text, len) == (ssize_t)len && close(fd) == 0);
+	snprintf(command, sizeof command, "python3 %s %s", script, stream);
+
+	FILE *pipe = popen(command, "r");
+	ck_assert_ptr_nonnull(pipe);
+	ret[fread(ret, 1, cap - 1, pipe)] = '\0';
+	ck_assert_int_eq(pclose(pipe), 0);
+	unlink(script);
+	unlink(stream);
+}
+
+START_TEST(script_of_the_stream_format_checks_streams)
+{
+	static const char whole[] = "9 rows, 0 lost, 0 damaged lines, 0 CRCs differ, 0 rows without one, "
+				    "overall checksum: agrees\n";
+	AUTO_FREE char *text = scene_read(GOLDEN_STREAM);
+	char said[256];
+
+	if (system("python3 -c 'import zlib' 2>/dev/null") != 0)
+		SKIP_TEST("there is no python3");
+	ck_assert_ptr_nonnull(text);
+	run_stream_script(text, strlen(text), said, sizeof said);
+	ck_assert_str_eq(said, whole);
+
+	/* The same Adler-32. */
+	memcpy(strstr(text, "32768"), "41678", 5);
+	run_stream_script(text, strlen(text), said, sizeof said);
+	ck_assert_ptr_nonnull(strstr(said, "0 damaged lines, 1 CRCs differ"));
+	memcpy(strstr(text, "41678"), "32768", 5);
+
+	/* Every header and every row comes twice, with something foreign in between. */
+	char *doubled = calloc(3, strlen(text)), *out = doubled;
+	for (const char *p = text; *p; p += strcspn(p, "\n") + 1) {
+		bool remark = strstr(p, "STATS") == p + 11 || strstr(p, "GAP") == p + 11;
+
+		for (int i = 0; i < (remark || *p == '\n' ? 1 : 2); i++)
+			out = mempcpy(mempcpy(out, p, strcspn(p, "\n")), "\n\r\n", 3);
+	}
+	run_stream_script(doubled, strlen(doubled), said, sizeof said);
+	free(doubled);
+	ck_assert_str_eq(said, whole);
+}
+END_TEST
+
 /* ---- documents about the source against the tree ---- */
 
 #define ARCHITECTURE "docs/ARCHITECTURE.md"
@@ -466,6 +525,7 @@ Suite *docs_suite(void)
 	suite_add_tcase(suite, tree);
 	tcase_add_test(examples, examples_of_configurations_are_good);
 	tcase_add_test(examples, example_of_a_stream_is_whole);
+	tcase_add_test(examples, script_of_the_stream_format_checks_streams);
 	suite_add_tcase(suite, examples);
 
 	return suite;
