@@ -105,7 +105,7 @@ says "of memory: the unit, and a page for each sample" memory-raw 'PeriodType: m
 	'Time: 2026-11-20 03:14:52.123 +0000 UTC' 'Duration: 15s' 'Samples:' 'faults/count memory/bytes[dflt]'
 says "of memory: faults and bytes of a sample" memory-raw '25600 104857600: 3 4 2' \
 	'cgroup:[/db.slice] phase:[during] process:[postgres] target:[yes] thread:[hash-join]' 'process_id:[812] thread_id:[815]'
-says "of memory: sizes, if nobody asks for faults" memory-top \
+says "of memory: sizes, if faults are not asked for" memory-top \
 	'Duration: 15s, Total samples = 121.50MB'
 says "of memory: the table of functions" memory-top '100MB 82.30% 82.30% 100MB 82.30% [libc.so.6]' \
 	'20MB 16.46% 98.77% 120MB 98.77% build_hash' '1.50MB 1.23% 100% 1.50MB 1.23% tuplesort' \
@@ -191,7 +191,7 @@ else
 	within "of an incident: the functions that burned, 70:30" real-cpu burn_seventy burn_thirty 70 8
 	profile=real-memory.pb.gz
 	pprof $ours >"$out/real-memory" || { bad "pprof of an incident's memory"; cat "$out/stderr"; }
-	within "of an incident: who grew, 3:1" real-memory grow_three grow_one 75 10
+	within "of an incident: what grew, 3:1" real-memory grow_three grow_one 75 10
 fi
 
 [ -z "$failed" ] && printf '\ncheck-pprof: all held\n' || printf '\ncheck-pprof: FAILED\n'

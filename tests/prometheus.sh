@@ -40,7 +40,7 @@ within() {
 	done
 }
 
-# A port that nobody has at this moment.
+# A port that is free at this moment.
 free_port() {
 	local port
 	for _ in $(seq 100); do
@@ -132,8 +132,8 @@ check_pages() {
 	say "the pages"
 	get -D "$out/head-plain" -o "$out/plain" "$page"
 	get -D "$out/head-open" -o "$out/open" -H 'Accept: application/openmetrics-text;version=1.0.0,*/*;q=0.1' "$page"
-	check "0.0.4 to whoever asks for nothing" grep -qi '^content-type: text/plain; version=0.0.4' "$out/head-plain"
-	check "OpenMetrics to whoever asks for it" grep -qi '^content-type: application/openmetrics-text; version=1.0.0' \
+	check "0.0.4 without an Accept header" grep -qi '^content-type: text/plain; version=0.0.4' "$out/head-plain"
+	check "OpenMetrics to a client that asks for it" grep -qi '^content-type: application/openmetrics-text; version=1.0.0' \
 		"$out/head-open"
 	check "OpenMetrics ends with its mark" test "$(tail -n 1 "$out/open")" = '# EOF'
 	check "promtool check metrics has nothing to say" test -z "$(promtool check metrics <"$out/plain" 2>&1 || echo failed)"

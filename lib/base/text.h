@@ -23,6 +23,7 @@ struct text_part {
  */
 bool text_cut(struct text_part *rest, char separator, struct text_part *ret);
 
+/* Equal to text, to the byte. */
 bool text_part_is(const struct text_part *part, const char *text);
 
 /* By bytes, as strcmp(3). */

@@ -130,7 +130,7 @@ static void exec_peer(const struct rig *rig, const struct peer *peer, const char
 	_exit(127);
 }
 
-/* Asks for the figures once. False: nobody answered. */
+/* Asks for the figures once. False: there was no answer. */
 static bool scrape(const struct rig *rig)
 {
 	struct sockaddr_in address = { .sin_family = AF_INET,

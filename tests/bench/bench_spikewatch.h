@@ -30,7 +30,7 @@ struct bench_spikewatch {
 	int said_fd; /* what it says */
 	char said[8192];
 	size_t said_len;
-	char last[256];    /* line of it, for who asks why it ended */
+	char last[256];    /* line of it, says why it ended */
 	struct ring *ring; /* NULL: bench_spikewatch_meter was not called */
 };
 

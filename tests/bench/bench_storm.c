@@ -4,7 +4,7 @@
  * processes are watched 100 times a second.
  *
  * Told: what the daemon takes, how many of its ticks come when they are due, whether memory and
- * descriptors are afterwards as they were before, what the forking costs who forks, with and
+ * descriptors are afterwards as they were before, what forking costs the parent, with and
  * without the daemon in turns, and how many of those that came are neither looked at nor counted as
  * missed.
  */
@@ -35,7 +35,7 @@ struct rig {
 	pid_t first; /* the process they are named after */
 };
 
-/* What a storm came to for who made it. */
+/* What a storm cost the process that made it. */
 struct storm {
 	uint64_t count;
 	uint64_t cpu_ns; /* its own and its children's */
@@ -265,8 +265,8 @@ static void report_account(const struct account *from, const struct account *to,
 }
 
 /*
- * For its call stacks it keeps, within a bound, which files they who ended had mapped: without that
- * all is given back.
+ * For its call stacks it keeps, within a bound, which files ended processes had mapped: without
+ * that all is given back.
  */
 static void report_memory(struct rig *rig, const struct kind *kind)
 {

@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const uint8_t *nul = size > 0 ? memchr(data, '\0', size) : NULL;
 	size_t len = nul ? (size_t)(nul - data) : size;
-	/* Nobody writes to them. */
+	/* They are not written to. */
 	struct buffer first = { .data = (char *)(uintptr_t)data, .len = len };
 	struct buffer second = { .data = (char *)(uintptr_t)data + len + (nul ? 1 : 0),
 				 .len = nul ? size - len - 1 : 0 };

@@ -2,8 +2,8 @@
  * make_config_reference.c: the reference of the configuration, from the parser's tables and
  * docs/config_help.h. Between the lines with "generated keys of SECTION" and "end of generated
  * keys" of each file named, the keys of that section are written, or the metrics of rules:
- * into *.md as a table of Markdown, else as a list of mdoc(7). With --check nothing is written; the exit code says whether all is as
- * it would be.
+ * into *.md as a table of Markdown, else as a list of mdoc(7). With --check nothing is written; the
+ * exit code says whether all is as it would be.
  */
 #include "docs/config_help.h"
 

@@ -1,5 +1,5 @@
 /*
- * make_incident.c: incidents for those who look at reports with a browser (tests/report.sh), in the
+ * make_incident.c: incidents for reports in a browser (tests/report.sh), in the
  * directory that is the only argument:
  *
  * 	hostile     of one process, with stacks of CPU and memory; names are markup, quotes, marks that
@@ -25,7 +25,7 @@
 #define MS UINT64_C(1000000)
 #define FIRED (UINT64_C(100000) * MS)
 
-/* As it would be written by somebody who wants it to become something else than text. */
+/* As an attacker would write it, who wants it to become something else than text. */
 #define HOSTILE_COMM "<b>\"'\xe2\x80\xae\xff"
 #define HOSTILE_FUNCTION "<script>document.title='owned'</script>"
 #define HOSTILE_TURNED "exe\xe2\x80\xaegpj.\"onload=x"

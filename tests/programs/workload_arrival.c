@@ -1,18 +1,24 @@
 /*
- * workload_arrival.c: processes that come and go, and know what they used. What one says it writes
- * to a file when it is done, 16 bytes: its pid and its CPU time in ns, both as 64 bits.
+ * workload_arrival.c: processes that come and go, and know what they used. A report is 16 bytes
+ * appended to FILE: pid and CPU time in ns, both as 64 bits.
  *
- * usage: workload_arrival burn CPU_US FILE                 burns so much, says it, exits
- *                         storm COUNT CPU_US FILE PROGRAM  so many, one after the other: PROGRAM burn CPU_US FILE; then a
- *                         line: how many, and the CPU time
- *                                                          of them all to their very end, in ns
- *                         forks COUNT CPU_US               so many children that execute nothing, one after the other, each
- *                         burns so much and ends; then
- *                                                          the same line, with its own CPU time so far
- *                         stops FILE                       stops itself, says what it used, exits
- *                         turns CPU_US FILE PROGRAM        stops; burns; executes PROGRAM rests CPU_US FILE
- *                         renames CPU_US FILE NAME         stops; burns; takes the name and goes on as rests
- *                         rests CPU_US FILE                burns; says what it used; stops; and so on
+ * usage: workload_arrival burn CPU_US FILE
+ *                             uses so much CPU time, reports, exits
+ *                         storm COUNT CPU_US FILE PROGRAM
+ *                             runs "PROGRAM burn CPU_US FILE" COUNT times, one after the other;
+ *                             then prints a line: how many, and the CPU time of all of them to
+ *                             their very end, in ns
+ *                         forks COUNT CPU_US
+ *                             forks COUNT children, one after the other, which execute nothing,
+ *                             use so much and end; then the same line, with its own CPU time
+ *                         stops FILE
+ *                             stops itself, reports, exits
+ *                         turns CPU_US FILE PROGRAM
+ *                             stops; uses CPU time; executes "PROGRAM rests CPU_US FILE"
+ *                         renames CPU_US FILE NAME
+ *                             stops; uses CPU time; changes its name and goes on as rests
+ *                         rests CPU_US FILE
+ *                             uses CPU time; reports; stops; and so on
  */
 #include <fcntl.h>
 #include <signal.h>

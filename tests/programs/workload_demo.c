@@ -142,7 +142,7 @@ static double balloon(double *ret_ms)
 /*
  * In a virtual machine the first touch of a page is many times slower than the next, because the
  * host has to find memory too. A child takes and frees the memory once, just before, so that the
- * real balloon finds it warm. It goes by another name, so that nobody who watches this program
+ * real balloon finds it warm. It goes by another name, so that a rule on this program
  * takes it for a part of it.
  */
 static void rehearse(void)

@@ -1,6 +1,6 @@
 /*
- * workload_stacks.c: programs whose stacks are known. Stops itself first, so that whoever watches
- * can get ready; goes on with SIGCONT; says "done" and sleeps until it is killed, unless it is said
+ * workload_stacks.c: programs whose stacks are known. Stops itself first, so that the test
+ * can get ready; goes on with SIGCONT; prints "done" and sleeps until it is killed, unless it is told
  * to exit. Built like everything else, without frame pointers where the compiler does without.
  *
  * usage: workload_stacks burst CPU_MS       burn_burst
@@ -10,8 +10,8 @@
  *                        qsort CPU_MS       libc calls back into a comparison that burns
  *                        library CPU_MS FILE   burn_in_library of a shared library that is loaded only then
  *                        exit CPU_MS        burns, and has exited a moment later
- *                        memory MIB         of it three parts are touched by grow_three, one by grow_one, within some two
- *                        seconds
+ *                        memory MIB         grow_three touches three parts of it, grow_one one, within some
+ *                                           two seconds
  *                        flood MIB          the same, as fast as it can, and keeps it
  *                        compiled CPU_MS    code made at run time, with a perf map
  *                        children CPU_MS    burns in children that live 100 ms each

@@ -1,6 +1,6 @@
 /*
  * incidentmade.h: an incident as the daemon writes it, made of a small story with the real writers,
- * for tests of those who read it: 10 s before and 5 s after a burst of 300 ms on a target that is
+ * for tests of its readers: 10 s before and 5 s after a burst of 300 ms on a target that is
  * limited to half a core and 256 MiB.
  */
 #ifndef SPIKEWATCH_TESTS_INCIDENTMADE_H

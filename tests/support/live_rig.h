@@ -104,7 +104,7 @@ static inline const char *place(const char *name)
 	return path;
 }
 
-/* Whether it says so, asked as anybody would; for free(3). */
+/* The answer to a request without privileges; for free(3). */
 static inline char *status(void)
 {
 	const char *said = place("said"), *asked = place("asked");

@@ -98,7 +98,7 @@ static inline void own_cgroups_drop(const char *name)
 	}
 }
 
-/* In all hierarchies but those that want more before they take somebody: v1's cpuset. */
+/* In all hierarchies but those that want more before they take a process: v1's cpuset. */
 static inline void own_cgroups_join(const char *name, pid_t pid)
 {
 	char path[640], number[16];

@@ -1,5 +1,5 @@
 /*
- * program.h: the programs that were built, run as anybody runs them. Where they are is in
+ * program.h: the programs that were built, run as a user runs them. Where they are is in
  * $SPIKEWATCH_BUILD, which make check sets; without it the tests that need them say so and pass.
  */
 #ifndef SPIKEWATCH_TESTS_PROGRAM_H

@@ -1,6 +1,6 @@
 /*
  * sampler_rig.h: a sampler on a ring in memory, targets that are processes of our own, and a reader
- * who keeps book.
+ * that keep account.
  */
 #ifndef SPIKEWATCH_TESTS_SAMPLER_RIG_H
 #define SPIKEWATCH_TESTS_SAMPLER_RIG_H

@@ -1,5 +1,5 @@
 /*
- * unpacked.h: gzip undone, for tests of those who write it.
+ * unpacked.h: gzip undone, for tests of its writers.
  */
 #ifndef SPIKEWATCH_TESTS_UNPACKED_H
 #define SPIKEWATCH_TESTS_UNPACKED_H

@@ -3,8 +3,8 @@
  * its ring says of them. They know what they used (workload_arrival.c). Each by every way in which
  * the daemon may hear of processes and that this machine has.
  *
- * Nothing is held against a clock: who has to be seen stands still until he was, and what is summed
- * up is waited for.
+ * Nothing is held against a clock: what has to be seen stands still until it was, and what is
+ * summed up is waited for.
  */
 #include "live_rig.h"
 
@@ -143,8 +143,8 @@ static uint64_t storm(const char *program, const char *count, const char *us, ui
 }
 
 /*
- * Whether anything of a storm was lost, which is counted: then less is known of it. Who came and
- * went unseen left a record.
+ * Whether anything of a storm was lost, which is counted: then less is known of it. Processes that
+ * came and went unseen left a record.
  */
 static bool something_was_lost(void)
 {

@@ -213,7 +213,7 @@ START_TEST(no_jobs_is_one)
 }
 END_TEST
 
-/* Who is told to end takes its suites, and what their tests started, with it. */
+/* Told to end, it ends its suites and what their tests started. */
 START_TEST(nothing_is_left_of_a_crew_that_was_killed)
 {
 	int words[2];
@@ -236,7 +236,7 @@ START_TEST(nothing_is_left_of_a_crew_that_was_killed)
 	kill(pid, SIGKILL);
 	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 
-	/* the end of the pipe comes when the last who could write to it has gone */
+	/* the end of the pipe comes when the last writer has closed it */
 	struct pollfd end = { .fd = words[0], .events = POLLIN };
 
 	ck_assert_int_eq(poll(&end, 1, 30000), 1);

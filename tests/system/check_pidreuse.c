@@ -4,7 +4,7 @@
  * which it may hear of them. Nothing that one used may be ascribed to another, also where both
  * began in the same hundredth of a second, which is all that /proc says of when.
  *
- * clone3(2) gives a child the pid that is asked for, so nobody else's pids are touched. They know
+ * clone3(2) gives a child the pid that is asked for, so no other pids are touched. They know
  * what they used.
  */
 #include "live_rig.h"
@@ -71,7 +71,7 @@ static void live(enum kind kind, uint64_t for_ns, bool stops)
 	_exit(0);
 }
 
-/* A child with that pid; -EEXIST: somebody has it; -EPERM: it is not allowed. */
+/* A child with that pid; -EEXIST: it is in use; -EPERM: it is not allowed. */
 static pid_t fork_as(pid_t pid)
 {
 	struct clone_args arguments = { .exit_signal = SIGCHLD,
@@ -83,7 +83,7 @@ static pid_t fork_as(pid_t pid)
 }
 
 /*
- * A pid that nobody has and that nobody will have soon: they go upwards. 0: they may not be chosen
+ * A pid that is not in use and will not be soon: they go upwards. 0: they may not be chosen
  * here.
  */
 static pid_t choose(void)
@@ -178,7 +178,7 @@ static void take_turns(void)
 	}
 }
 
-/* Whatever the sampler knew of a group when nobody was in it any more is in the ring. */
+/* What the sampler knew of a group when its last member had left is in the ring. */
 static void await_ticks(const char *name)
 {
 	uint64_t ticks = told("ring", "ticks");
@@ -264,8 +264,8 @@ static void scan_again(void)
 
 /*
  * The news of the end come when another one has the pid, and has used much more. Then the first one
- * leaves, and the next one, whose beginning is taken for late news of him who ended, is found by a
- * scan; or the kernel had no room for all of the news, and a scan has followed at once.
+ * leaves, and the next one, whose beginning is taken for late news of the one that ended, is found
+ * by a scan; or the kernel had no room for all of the news, and a scan has followed at once.
  */
 START_TEST(what_the_next_one_uses_is_not_taken_for_what_the_last_one_used)
 {
@@ -274,7 +274,7 @@ START_TEST(what_the_next_one_uses_is_not_taken_for_what_the_last_one_used)
 	keep_apart();
 	begin(IDLE, 0, true);
 	await_stop(reused);
-	scan_again(); /* where news come late it was taken for late news of who had the pid before */
+	scan_again(); /* where news come late it was taken for late news of the previous process of that pid */
 	live_wait_for(counted("members") == 1);
 	live_wait_for(read_on("i").samples > 0);
 	kill(server.pid, SIGSTOP);
@@ -291,7 +291,7 @@ START_TEST(what_the_next_one_uses_is_not_taken_for_what_the_last_one_used)
 	await_ticks("b");
 	kill(reused, SIGCONT);
 	await_stop(reused);
-	live_wait_for(read_on("b").cpu_ns > 0); /* so it was he */
+	live_wait_for(read_on("b").cpu_ns > 0); /* so it was this one */
 	kill(reused, SIGKILL);
 	end(BUSY);
 	live_wait_for(counted("members") == 0);
@@ -331,7 +331,7 @@ START_TEST(who_changes_its_name_before_it_ends_is_not_another)
 	 * A scan follows where news were lost, or could not be heard in time: what it finds at its
 	 * end is what was sampled last. Exit records come by a way of their own: where thousands of
 	 * other processes' news wait, they may be heard before the change of the name. What it used
-	 * is then that of who was called so in the end, but it is not lost.
+	 * is then that of the last process of that name, but it is not lost.
 	 */
 	uint64_t scans = counted("scans"), missed = counted("missed");
 

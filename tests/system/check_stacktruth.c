@@ -34,7 +34,7 @@ static void teardown(void)
 #define FINE "{\"mode\": \"dwarf\", \"frequency\": 999, \"stack_size\": \"1KiB\", \"max_memory\": \"1GiB\"}"
 #define FINE_BEFORE "20s" /* that much fits */
 
-/* A workload from its start to an incident that somebody asked for when it was done. */
+/* A workload from its start to an incident that was asked for when it was done. */
 static void run(const char *stacks, const char *what, const char *much, const char *file)
 {
 	const char *arguments[] = { rig.workload, what, much, file, NULL };
@@ -224,7 +224,7 @@ END_TEST
 
 /* ---- a mount namespace of its own ---- */
 
-/* In a child: a file system that nobody else sees, with the workload in it. */
+/* In a child: a file system that no other process sees, with the workload in it. */
 static void start_inside(const char *inner)
 {
 	char program[256], command[1024];

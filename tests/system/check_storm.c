@@ -12,7 +12,7 @@
 
 Suite *storm_suite(void);
 
-/* More than fit into the kernel's buffers while nobody reads them. */
+/* More than fit into the kernel's buffers while they are not read. */
 #define FORKS_LOST 3000u
 
 #define LIFE_US "100"
@@ -176,7 +176,7 @@ START_TEST(every_process_of_a_storm_is_looked_at_or_known_by_its_end_or_counted_
 END_TEST
 
 /*
- * Whoever stands still hears nothing; when it goes on it knows that it does not know, looks, and
+ * A stopped daemon gets no news; when it goes on it notices the loss, scans, and
  * hears again.
  */
 START_TEST(news_that_were_lost_are_counted_and_a_scan_finds_who_lasts)

@@ -314,7 +314,10 @@ START_TEST(captures_stay_where_removing_them_would_not_do)
 	struct incident incident;
 
 	if (mount_small(spool_at, "8m")) {
-		/* The window is still open when the disk is full, so hundreds of rows are yet to be written. */
+		/*
+		 * The window is still open when the disk is full, so hundreds of rows are yet to be
+		 * written.
+		 */
 		before_text = after_text = "10s";
 		start("0B", RULE("never", "10s"));
 		actor_do(&actor, 'b', "hot-thread");
@@ -374,7 +377,7 @@ END_TEST
 
 /* ---- no descriptors ---- */
 
-/* Nobody in this process opens anything any more. */
+/* This process opens nothing any more. */
 static struct rlimit take_descriptors(unsigned left)
 {
 	struct rlimit limit, low;

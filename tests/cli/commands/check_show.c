@@ -551,7 +551,7 @@ START_TEST(what_is_still_being_written_is_neither_whole_nor_damaged)
 	ck_assert_int_eq(RUN(export, "-d", path, "--format", "csv", "cpu-high"), EXIT_TROUBLE);
 	says("still being written; spikewatch show shows what there is so far");
 
-	/* Whoever wrote it is dead. */
+	/* Its writer is dead. */
 	ck_assert_int_eq(flock(lock, LOCK_UN), 0);
 	ck_assert_int_eq(RUN(list, "-d", path), EXIT_OK);
 	says_not(INCIDENTMADE_ID);

@@ -414,7 +414,9 @@ START_TEST(a_terminal_that_hangs_up_ends_it)
 	scene_wait_for(drew("worker"));
 	close(terminal.fd);
 	scene_wait_for(waitpid(terminal.program.pid, &status, WNOHANG) != 0);
-	/* The kernel says so twice: to the leader of the session and to who has the terminal. */
+	/*
+	 * The kernel says so twice: to the leader of the session and to the owner of the terminal.
+	 */
 	ck_assert(WIFEXITED(status) || WTERMSIG(status) == SIGHUP);
 }
 END_TEST

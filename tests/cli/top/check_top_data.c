@@ -181,7 +181,7 @@ START_TEST(a_target_whose_writer_hangs_is_not_taken_for_idle)
 		if (i >= 200 && i < 400)
 			continue;
 		table.line = writer_clocks_of(1);
-		see(1, i / 100.0 + 0.001, cpu = i * 0.005, 1); /* half a core, also while nobody looks */
+		see(1, i / 100.0 + 0.001, cpu = i * 0.005, 1); /* half a core, also between two looks */
 		tick(i / 100.0 + 0.001);
 		if (i == 401) {
 			ck_assert_double_eq_tol(only_row()->cpu_cores, 0.5, 0.02);

@@ -1,6 +1,6 @@
 /*
  * check_record.c: spikewatch record as it is used: on processes that end, on commands, into pipes
- * that nobody reads.
+ * without a reader.
  */
 #include "program.h"
 #include "skip.h"

@@ -1,6 +1,6 @@
 /*
  * check_trap.c: spikewatch trap as it is used: on real processes that burn CPU or take memory, on
- * commands, by people who press Ctrl-C.
+ * commands, and ended by Ctrl-C.
  *
  * Thresholds are far below what is done and above nothing, so that a busy machine only makes it
  * slower.
@@ -506,7 +506,7 @@ START_TEST(an_ordinary_user_needs_no_rights)
 	program_said(directory, "wrote 20");
 	ck_assert_int_eq(count_incidents(incidents), 1);
 
-	/* Of somebody else's process there are numbers. */
+	/* Of another user's process there are numbers. */
 	struct actor actor = actor_start("scene-trap");
 
 	program = program_start(TRAP(SOON, "-p", pid_text(&actor)), directory, -1, 65534);

@@ -1,6 +1,6 @@
 /*
- * check_control.c: the control socket with clients that leave, stall or flood it; requests and their
- * answers; descriptors that systemd hands over; and the daemon, asked over each of them.
+ * check_control.c: the control socket with clients that leave, stall or flood it; requests and
+ * their answers; descriptors that systemd hands over; and the daemon, asked over each of them.
  */
 #include "daemon/service/control.c"
 
@@ -394,8 +394,8 @@ START_TEST(a_slow_client_gets_a_long_answer_whole)
 END_TEST
 
 /*
- * While the daemon was busy with something else: all are out of time when it comes back, and none of
- * them is to blame.
+ * While the daemon was busy with something else: all are out of time when it comes back, and none
+ * of them is to blame.
  */
 START_TEST(a_request_is_answered_however_late)
 {
@@ -451,7 +451,7 @@ START_TEST(other_events_are_handled_between_two_pieces)
 	sd_event_source_unref(urgent);
 	close(counter);
 
-	/* Who asks in the middle is answered in the middle. */
+	/* A request amid others is answered amid them. */
 	answer_bytes = 0;
 	ck_assert_int_ge(send(quick, "quick\n", 6, MSG_NOSIGNAL), 6);
 	for (int i = 0; i < 50 && is_unanswered(quick); i++) {

@@ -1,6 +1,6 @@
 /*
  * check_daemon.c: spikewatchd as it is run: what it says and how it exits, stopped, killed, started
- * twice, by root and by anybody.
+ * twice, by root and by other users.
  */
 #include "lib/incident/incident.h"
 #include "lib/incident/manifest.h"

@@ -339,7 +339,7 @@ START_TEST(metrics_are_written_where_the_configuration_says_now)
 	free(text);
 	scene_wait_for(access(first, F_OK) == 0);
 
-	/* Another interval counts at once: nobody waits for the hour. */
+	/* Another interval counts at once, not after the hour. */
 	ck_assert_int_eq(unlink(first), 0);
 	snprintf(metrics, sizeof(metrics), "\"textfile\": \"%s\", \"textfile_interval\": \"1s\"", first);
 	configure_metrics("4MiB", "", HOT, metrics);
@@ -361,7 +361,7 @@ START_TEST(metrics_are_written_where_the_configuration_says_now)
 }
 END_TEST
 
-/* A port of an address of loopback that nobody else uses. */
+/* A port of an address of loopback that is not in use. */
 static struct sockaddr_in address_of(uint16_t port)
 {
 	return (struct sockaddr_in){
@@ -383,7 +383,7 @@ static int take(uint16_t port)
 	return fd;
 }
 
-/* Whether somebody takes connections there. */
+/* Whether connections are accepted there. */
 static bool listens(uint16_t port)
 {
 	struct sockaddr_in address = address_of(port);

@@ -1,6 +1,6 @@
 /*
- * check_address_space.c: who had what mapped, record by record; and pair_map.h, which remembers
- * what came of it.
+ * check_address_space.c: which process had what mapped, record by record; and pair_map.h, which
+ * remembers what came of it.
  */
 #include "daemon/symbolize/address_space.h"
 #include "lib/base/map.h"

@@ -196,7 +196,7 @@ END_TEST
 
 START_TEST(torture_fails_the_allocation_it_was_told_to)
 {
-	void *volatile got[4]; /* volatile: a compiler may do without memory that nobody looks at */
+	void *volatile got[4]; /* volatile: a compiler may remove memory that is not read */
 	unsigned long before = torture_allocations();
 
 	torture_arm(3);

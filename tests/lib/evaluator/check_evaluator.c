@@ -852,7 +852,7 @@ START_TEST(high_water_marks_count_when_they_move_even_if_reset_between)
 	add_rule("peak", METRIC_MEMORY_PEAK, S);
 	start();
 	watch(1, "a");
-	memory(1, 10 * S, 100, 5000); /* made before anybody looked */
+	memory(1, 10 * S, 100, 5000); /* made before the first look */
 	tick(10 * S);
 	tick(11 * S);
 	memory(1, 11 * S + 100 * MS, 100, 6000);

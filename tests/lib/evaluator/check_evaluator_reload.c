@@ -1,7 +1,7 @@
 /*
  * check_evaluator_reload.c: what a new configuration leaves alone, what it begins anew, and what it
  * drops. Each configuration is parsed and freed as soon as the next one is in force, so that a
- * sanitizer sees who still refers to it.
+ * sanitizer sees what still refers to it.
  */
 #include "evaluator_bench.h"
 #include "torture.h"

@@ -1,6 +1,6 @@
 /*
- * check_pacing.c: schedule, CPU budget, sampling period, idle back-off, token bucket, rate limit and
- * condition, on a clock that the tests move. Overload sampling: check_overload_sampling.c.
+ * check_pacing.c: schedule, CPU budget, sampling period, idle back-off, token bucket, rate limit
+ * and condition, on a clock that the tests move. Overload sampling: check_overload_sampling.c.
  */
 #include "lib/model/pacing.h"
 #include "lib/base/base.h"
@@ -589,7 +589,7 @@ START_TEST(a_reader_knows_as_much_as_follows)
 	/* A record that says nothing new says when it was seen. */
 	ck_assert_uint_eq(idle_backoff_seen_at(mono_add(at, 8 * S), &since, mono_add(at, 8 * S + 50 * MS), 100 * MS).ns,
 			  at.ns + 8 * S);
-	/* Who does not know when it changed takes it to be long ago. */
+	/* Without a time of the last change, it is taken to be long ago. */
 	ck_assert_uint_eq(idle_backoff_seen_at(at, NULL, mono_add(at, 80 * MS), 100 * MS).ns, at.ns);
 	ck_assert_uint_eq(idle_backoff_seen_at(at, NULL, mono_add(at, 120 * MS), 100 * MS).ns, at.ns + 20 * MS);
 	/* A tick from before the record. */

@@ -103,7 +103,7 @@ START_TEST(of_a_container_its_image_is_cut_before_names_are)
 }
 END_TEST
 
-/* Whoever knows nothing of containers can read what is in none. */
+/* A reader that does not know containers can read what is in none. */
 START_TEST(without_a_container_there_is_no_string_for_it)
 {
 	struct target target = a_process(), back;

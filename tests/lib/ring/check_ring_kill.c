@@ -97,7 +97,7 @@ struct several {
 	uint64_t *published;
 };
 
-/* As publish. Who is held by another's page tries again. */
+/* As publish. A writer that another's page holds up tries again. */
 static void *publish_one(void *ctx)
 {
 	const struct several *several = ctx;
@@ -134,7 +134,7 @@ static _Noreturn void publish_several(struct ring *ring, uint32_t target_count, 
 }
 
 /*
- * The time of the newest tick of whoever has these targets; 0: there is none in the ring, or none
+ * The time of the newest tick of the writer of these targets; 0: there is none in the ring, or none
  * that says anything.
  */
 static uint64_t newest_of(const struct ring *ring, uint32_t number)

@@ -77,7 +77,7 @@ static void check_true(const struct fixture_tally *tally, size_t at)
 	ck_assert_msg(tally->disordered == 0 && tally->ends == tally->ticks, "byte %zu: half a tick", at);
 	ck_assert_msg(tally->samples <= whole.samples, "byte %zu: more samples than there were", at);
 	ck_assert_msg(tally->samples == whole.samples || tally->damaged + tally->lapped > 0 || (at >= 128 && at < PAGE),
-		      "byte %zu: samples are missing and nobody says so", at);
+		      "byte %zu: samples are missing without a word", at);
 }
 
 START_TEST(every_flipped_byte_is_refused_or_found)

@@ -194,7 +194,7 @@ static const struct {
 	{ 50, 40, 100, 101, 101 }, /* it rose */
 	{ 50, 40, 100,  90,  90 }, /* it was reset, and rose again */
 	{ 50, 95, 100,  90,  95 },
-	{ 50, 40,   0, 500,  50 }, /* nobody knows when it was made */
+	{ 50, 40,   0, 500,  50 }, /* it is not known when it was made */
 	{ 50, 40, 500,   0,  50 },
 };
 /* clang-format on */

@@ -312,7 +312,7 @@ START_TEST(what_was_opened_for_nothing_is_closed)
 }
 END_TEST
 
-/* Leaves fd behind on the stack, for whoever takes it up as it is. */
+/* Leaves fd behind on the stack, for a function that reads it uninitialised. */
 static __attribute__((noinline)) void soil_stack(int fd)
 {
 	volatile int left[8192];

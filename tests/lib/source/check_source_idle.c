@@ -197,7 +197,7 @@ START_TEST(what_could_not_be_read_for_a_while_is_told_since_when)
 	last = source_entry_at(entry);
 	source_read_all_now(bench.source);
 	fill_now();
-	ck_assert(!is_seen(entry)); /* nobody knows what it is like */
+	ck_assert(!is_seen(entry)); /* its state is not known */
 	now += INTERVAL;
 	say(fd, woke, strlen(woke));
 	fill_now();

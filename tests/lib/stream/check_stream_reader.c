@@ -1033,7 +1033,7 @@ START_TEST(an_interrupted_stream_before_another_is_not_whole)
 		read_all(&got, data.data, data.len);
 		ck_assert_uint_eq(got.report.streams, 2);
 		ck_assert_uint_eq(got.report.rows, 9);
-		ck_assert_uint_eq(got.report.rows_lost, 0); /* nobody knows of the fifth */
+		ck_assert_uint_eq(got.report.rows_lost, 0); /* the fifth is not known of */
 		ck_assert(!got.report.complete && !got.report.checksum_ok);
 		ck_assert_ptr_nonnull(strstr(got.events.data, "start 200\n"));
 	}

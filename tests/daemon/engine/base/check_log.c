@@ -245,7 +245,7 @@ START_TEST(a_command_waits_for_its_reader)
 		_exit(0);
 	}
 	dup2(log_file.file, STDERR_FILENO);
-	nanosleep(&(struct timespec){ .tv_nsec = 100 * NS_PER_MS }, NULL); /* longer than anybody has patience */
+	nanosleep(&(struct timespec){ .tv_nsec = 100 * NS_PER_MS }, NULL); /* longer than an entry waits */
 	while ((got = read(fd, text, sizeof(text))) > 0)
 		for (ssize_t i = 0; i < got; i++)
 			seen += text[i] == '\n';

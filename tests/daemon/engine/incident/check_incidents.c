@@ -339,7 +339,7 @@ END_TEST
 /* More than the ring can have brought by itself. */
 #define MANY_TICKS 20000u
 
-/* Whoever sampled the target last looks at it: a tick of another writer covers nothing. */
+/* Only the writer that sampled the target last covers time: a tick of another one does not. */
 START_TEST(only_the_ticks_of_who_looks_at_the_target_count)
 {
 	const uint32_t looker = 1, ticking = (uint32_t)_i;

@@ -151,8 +151,8 @@ START_TEST(only_making_it_allocates)
 END_TEST
 
 /*
- * What the item points to was written before it was handed over, and is seen so by whoever queue_takes
- * it.
+ * What the item points to was written before it was handed over, and is seen so by the thread that
+ * takes it.
  */
 static uint32_t payload[256];
 
@@ -519,8 +519,8 @@ START_TEST(a_restart_forgets_the_slowdown_and_what_was_spent)
 END_TEST
 
 /*
- * The clock of the whole process stands for a thread that does all the budget_work: nothing is left that
- * counts.
+ * The clock of the whole process stands for a thread that does all the budget_work: nothing is left
+ * that counts.
  */
 START_TEST(what_is_exempt_does_not_count)
 {

@@ -1,6 +1,6 @@
 /*
- * check_sampler_tick.c: ticks that allocate nothing and open nothing, and the answers to the cold side.
- * Ticks are taken in the test's own thread.
+ * check_sampler_tick.c: ticks that allocate nothing and open nothing, and the answers to the cold
+ * side. Ticks are taken in the test's own thread.
  */
 #include "sampler_rig.h"
 #include "torture.h"
@@ -22,7 +22,7 @@ START_TEST(a_tick_allocates_nothing_and_opens_nothing)
 		add_process(i, children[i].pid, NULL);
 	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	none = (struct rlimit){ 0, limit.rlim_max };
-	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0); /* from here on nobody can open anything */
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0); /* from here on nothing can be opened */
 
 	unsigned long before = torture_allocations();
 	for (int i = 0; i < 50; i++)
@@ -94,7 +94,7 @@ START_TEST(a_target_that_is_called_something_else_is_described_anew)
 		ck_assert_uint_eq(seen.described, i + 2);
 	}
 
-	/* Two more that nobody has taken when it goes. */
+	/* Two more that have not been taken when it ends. */
 	for (int i = 0; i < 2; i++)
 		ck_assert_int_eq(sampler_target_describe_anew(&watched[0].sampled, &what), 0);
 	torture_arm(1);
@@ -239,7 +239,7 @@ START_TEST(a_full_queue_says_so_and_every_command_in_it_is_answered)
 	ck_assert_uint_gt(queued, 1000);
 	ck_assert_uint_lt(queued, 100000);
 	for (int i = 0; i < 100; i++)
-		samplers_tick(sampler); /* nobody takes the answers yet */
+		samplers_tick(sampler); /* the answers are not taken yet */
 	for (int i = 0; i < 2; i++) {
 		while (samplers_returned(sampler, &returned, &why))
 			answered += why == SAMPLER_REMOVED;
@@ -254,7 +254,7 @@ START_TEST(what_did_not_fit_is_shown_when_there_is_room_again)
 	struct child child = child_start();
 	struct stats stats;
 
-	heartbeat_ns = 3600 * NS_PER_S; /* who does not change is not shown again by itself */
+	heartbeat_ns = 3600 * NS_PER_S; /* a target that does not change is not written again by itself */
 	make(NS_PER_MS, TARGETS_MAX, 17 * 4096, 4096);
 	ck_assert_int_eq(ring_cursor_new_blocking(ring, getpid(), 0, NULL, &cursor), 0);
 	while (pages_claimed() < 15)

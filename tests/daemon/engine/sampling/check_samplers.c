@@ -1,5 +1,5 @@
 /*
- * check_samplers.c: several sampler threads as one: who gets what, what comes back, and what they
+ * check_samplers.c: several sampler threads as one: which gets what, what comes back, and what they
  * say together.
  */
 #include "children.h"
@@ -111,7 +111,7 @@ static void answers_no_more(void)
 	ck_assert(!samplers_returned(samplers, &returned, &why));
 }
 
-/* ---- who gets what ---- */
+/* ---- which sampler gets what ---- */
 
 START_TEST(a_budget_is_worth_as_many_threads_as_it_has_cores)
 {
@@ -240,7 +240,7 @@ START_TEST(what_ends_comes_back_from_every_thread)
 	}
 	ck_assert_uint_eq(gone, 0x3f);
 
-	/* Nobody has any: it begins with the first again. */
+	/* None has any: it begins with the first again. */
 	for (unsigned i = 0; i < 3; i++)
 		ck_assert_uint_eq(add_group()->thread, i);
 }

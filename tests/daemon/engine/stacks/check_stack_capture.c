@@ -105,7 +105,7 @@ START_TEST(the_incident_is_whole_and_lists_its_profile)
 }
 END_TEST
 
-/* Until there are samples for sure: 25 of them, if it is chance who is sampled. */
+/* Until there are samples for sure: 25 of them, if chance decides what is sampled. */
 static void burn_here(void)
 {
 	clock_t until = clock() + CLOCKS_PER_SEC / 4;

@@ -1,5 +1,5 @@
 /*
- * check_stack_recorder_follow.c: events on the threads of some processes: who is sampled, how
+ * check_stack_recorder_follow.c: events on the threads of some processes: which are sampled, how
  * often, what happens when they begin, end, or are too many. Needs to be allowed to open perf
  * events; says so if it is not.
  */

@@ -33,7 +33,7 @@ static void check_plan(uint64_t chains, uint64_t stacks, uint64_t faults)
 	ck_assert_uint_eq(plan.ring_bytes[STACK_FILE_SIDEBAND], 64 * KB);
 	ck_assert_uint_eq(plan.ring_bytes[STACK_FILE_CPU], chains);
 	ck_assert_uint_eq(plan.ring_bytes[STACK_FILE_CPU_FOLLOWED], stacks);
-	/* of everybody, or of who is followed: never both */
+	/* of all processes, or of those that are followed: never both */
 	ck_assert_uint_eq(plan.ring_bytes[STACK_FILE_FAULTS], needs.system_wide ? faults : 0);
 	ck_assert_uint_eq(plan.ring_bytes[STACK_FILE_FAULTS_FOLLOWED], needs.system_wide ? 0 : faults);
 	ck_assert_uint_eq(plan_bytes(&plan), 64 * KB + chains + stacks + faults);

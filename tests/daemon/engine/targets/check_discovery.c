@@ -245,8 +245,8 @@ START_TEST(a_process_that_takes_another_name_leaves)
 	ck_assert_uint_eq(targets(), 1);
 	actor_do(&actor, 'n', "scene-after");
 	/*
-	 * Who still runs is not seen to have run before the kernel has charged it: it may be passed
-	 * over once.
+	 * A process that still runs is not seen to have run before the kernel has charged it: it
+	 * may be passed over once.
 	 */
 	for (int i = 0; i < 100 && scan().target_table.left == 0; i++)
 		usleep(10000);
@@ -836,8 +836,8 @@ END_TEST
 /* ---- very many processes ---- */
 
 /*
- * More than a process cache has room for (PROCESS_CACHE_MAX), of which one in a hundred is gone when
- * it is looked at.
+ * More than a process cache has room for (PROCESS_CACHE_MAX), of which one in a hundred is gone
+ * when it is looked at.
  */
 #define CROWD_USUAL 70000
 #define GONE_EVERY 100

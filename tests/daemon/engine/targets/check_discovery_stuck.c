@@ -1,7 +1,7 @@
 /*
  * check_discovery_stuck.c: a file of a process whose reading does not come to an end, as one does
  * not whose memory map is locked in the kernel. Here it is a pipe that is not written. Nothing
- * is held against a clock: who is not answered waits for ever, and the test fails.
+ * is held against a clock: a question without an answer waits for ever, and the test fails.
  */
 #include "daemon/engine/targets/discovery.h"
 #include "discovery_rig.h"

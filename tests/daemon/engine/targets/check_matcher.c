@@ -1,4 +1,7 @@
-/* check_matcher.c: the process tree: the trees of a process, in whatever order events come. White box. */
+/*
+ * check_matcher.c: the process tree: the trees of a process, in whatever order events come. White
+ * box.
+ */
 #include "daemon/engine/targets/matcher.c"
 #include "torture.h"
 
@@ -151,7 +154,7 @@ START_TEST(the_next_with_the_same_pid_is_another)
 	ck_assert_uint_eq(met_as(10, INIT, 5556, 0), 0);
 	ck_assert_uint_eq(met(12, 10, 0), 0);
 
-	/* The same by its fork, before anybody looked. */
+	/* The same by its fork, before it was looked at. */
 	met(40, INIT, TREE);
 	process_tree_forked(process_tree, 40, 41);
 	process_tree_ended(process_tree, 41);

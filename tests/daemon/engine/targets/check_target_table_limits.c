@@ -114,7 +114,7 @@ START_TEST(limits_are_read_in_slices_and_a_group_has_its_own_all_along)
 }
 END_TEST
 
-/* ---- who is asked when ---- */
+/* ---- which is asked when ---- */
 
 /* Cgroups of our own, whose limits can be changed: /a and /b. */
 static char tree[64];

@@ -1,5 +1,5 @@
 /*
- * check_target_table_tiers.c: who keeps descriptors when there are too few, in processes made of
+ * check_target_table_tiers.c: which keep descriptors when there are too few, in processes made of
  * files that run as the test wants.
  */
 #include "daemon/engine/targets/target_table.h"

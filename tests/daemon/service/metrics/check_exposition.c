@@ -613,7 +613,7 @@ START_TEST(sums_never_count_backwards)
 	see(2, 1, 1000, 2);
 	write_page(OPENMETRICS_0_0_4);
 	expect(CPU A("one") " 50");
-	expect(CPU LABELS_OTHER " 0"); /* what it used before anybody looked is not what is used now */
+	expect(CPU LABELS_OTHER " 0"); /* what it used before the first look is not what it uses now */
 	see(2, 2, 1007, 2);
 	see(3, 2, 500, 3);
 	write_page(OPENMETRICS_0_0_4);

@@ -1,5 +1,5 @@
 /*
- * check_metrics.c: the metrics' server among clients who stall, send garbage, leave or never read;
+ * check_metrics.c: the metrics' server among clients that stall, send garbage, leave or never read;
  * served in this process by an event loop turned by hand.
  */
 #include "daemon/service/metrics/metrics_server.h"
@@ -361,7 +361,7 @@ START_TEST(it_listens_where_it_is_told_or_says_why_not)
 	ck_assert_int_eq(try_listen(text, &metrics), 0);
 	expect("GET /metrics HTTP/1.1\r\n" HOST "\r\n", OK, "text/plain", "plain\n");
 
-	/* The connection has just ended: that is in nobody's way. */
+	/* The connection has just ended, which disturbs nothing. */
 	metrics_free(metrics);
 	metrics = NULL;
 	ck_assert_int_eq(try_listen(text + strlen("127.0.0.1:"), &metrics), 0);
