@@ -1,16 +1,16 @@
 /*
  * main.c: spikewatch: finds the command and runs it. What all commands share is here: the locale of
- * characters (numbers stay in the C locale: output is for scripts too), SIGPIPE, and write errors
- * of stdout, which stdio reports at the latest when it is closed.
+ * characters (numbers stay in the C locale: output is for scripts too), and write errors of stdout,
+ * which stdio reports at the latest when it is closed.
  */
 #include "cli/base/options.h"
+#include "cli/base/output.h"
 #include "lib/base/base.h"
 #include "lib/base/text.h"
 
 #include <errno.h>
 #include <locale.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -123,8 +123,6 @@ static int finish(int code)
 int main(int argc, char **argv)
 {
 	setlocale(LC_CTYPE, "");
-	/* Writing to a closed pipe then fails with EPIPE, and the command ends in good order. */
-	signal(SIGPIPE, SIG_IGN);
-
-	return finish(dispatch(argc, argv));
+	process_setup();
+	return finish(output_code(dispatch(argc, argv)));
 }

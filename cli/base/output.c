@@ -16,6 +16,42 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define LACKS_SHOWN_MAX 10
+
+/* ---- the process ---- */
+
+static mode_t umask_before;
+
+void process_setup(void)
+{
+	umask_before = umask(077);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+}
+
+void process_setup_undo(void)
+{
+	umask(umask_before);
+	signal(SIGPIPE, SIG_DFL);
+	signal(SIGXFSZ, SIG_DFL);
+}
+
+static unsigned lacks;
+
+int output_incomplete(const char *what, int error)
+{
+	if (error >= 0 || error == -ENOENT || error == -EBADMSG)
+		return error;
+	if (lacks++ < LACKS_SHOWN_MAX)
+		output_complain("spikewatch: incomplete", what, strerror(-error));
+	return error;
+}
+
+int output_code(int code)
+{
+	return lacks > 0 && code == EXIT_OK ? EXIT_TROUBLE : code;
+}
+
 /* ---- signals ---- */
 
 static volatile sig_atomic_t interrupted, to_pass_on;
@@ -58,16 +94,26 @@ static int print_error(const struct output_file *out, const char *path, int erro
 	return EXIT_TROUBLE;
 }
 
-/* Anything but a plain file cannot be replaced, only written to. */
-static bool is_replaceable(const char *path)
+/*
+ * Anything but a plain file cannot be replaced, only written to. *permissions: of the file that is
+ * replaced; 0: there is none.
+ */
+static bool is_replaceable(const char *path, mode_t *permissions)
 {
 	struct stat st;
 
-	return stat(path, &st) < 0 || S_ISREG(st.st_mode);
+	*permissions = 0;
+	if (stat(path, &st) < 0)
+		return true;
+	*permissions = st.st_mode & 0777;
+	return S_ISREG(st.st_mode);
 }
 
-/* Sets out->kept if everything was written. */
-static int write_open(struct output_file *out, const char *path, const char *mode)
+/*
+ * Sets out->kept if everything was written. permissions: that the file shall have; 0: those that it
+ * has.
+ */
+static int write_open(struct output_file *out, const char *path, const char *mode, mode_t permissions)
 {
 	FILE *file = fopen(path, mode);
 	bool keep = false, failed;
@@ -78,6 +124,8 @@ static int write_open(struct output_file *out, const char *path, const char *mod
 	code = out->write(out->ctx, file, &keep);
 	errno = 0;
 	failed = ferror(file) != 0;
+	if (permissions != 0)
+		fchmod(fileno(file), permissions);
 	if (fclose(file) != 0 || failed)
 		return print_error(out, path, errno);
 	out->kept = code == EXIT_OK || keep;
@@ -87,17 +135,18 @@ static int write_open(struct output_file *out, const char *path, const char *mod
 int output_file_write(struct output_file *out)
 {
 	char temporary[PATH_MAX];
+	mode_t permissions;
 	int code, len;
 
 	out->kept = false;
 	if (strcmp(out->path, "-") == 0)
 		return out->write(out->ctx, stdout, &out->kept);
-	if (!is_replaceable(out->path))
-		return write_open(out, out->path, "we");
+	if (!is_replaceable(out->path, &permissions))
+		return write_open(out, out->path, "we", 0);
 	len = snprintf(temporary, sizeof(temporary), "%s.tmp-%d", out->path, (int)getpid());
 	if (len < 0 || (size_t)len >= sizeof(temporary))
 		return print_error(out, out->path, ENAMETOOLONG);
-	code = write_open(out, temporary, "wxe");
+	code = write_open(out, temporary, "wxe", permissions);
 	if (out->kept && rename(temporary, out->path) == 0)
 		return code;
 	if (out->kept)

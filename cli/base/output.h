@@ -16,6 +16,15 @@
 struct json_writer;
 
 /*
+ * At the start: files and directories that the command makes are its user's alone (umask(2)), since
+ * they hold command lines and stacks; a write error is a result, not a signal (SIGPIPE, SIGXFSZ).
+ */
+void process_setup(void);
+
+/* In a child, before execve(2): both as they were before process_setup. */
+void process_setup_undo(void);
+
+/*
  * From now on SIGINT, SIGTERM and SIGHUP (unless it was ignored, as nohup(1) does) are recorded and
  * do not end the process. A second SIGINT ends it at once, with 130.
  */
@@ -29,6 +38,16 @@ int interruption_signal(void);
  * foreground processes, and must not be sent to a child again.
  */
 int interruption_to_pass_on(void);
+
+/*
+ * Notes that the output lacks something, because of error (-errno) of what: said on stderr, and
+ * output_code makes the exit code EXIT_TROUBLE. Not for 0, -ENOENT and -EBADMSG: what is missing or
+ * damaged is for the output to say. Returns error.
+ */
+int output_incomplete(const char *what, int error);
+
+/* code, or EXIT_TROUBLE instead of EXIT_OK if something was noted. */
+int output_code(int code);
 
 /*
  * Calls write with a stream, whose errors it need not check, and returns its exit code;

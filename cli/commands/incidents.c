@@ -164,8 +164,8 @@ static void list_one(struct listing *listing, const char *id)
 	struct incident_load_glance glance;
 	struct incident incident;
 
-	/* The daemon may have removed it since it was listed. */
-	if (fd < 0)
+	/* -ENOENT: the daemon has removed it since it was listed. */
+	if (output_incomplete(id, fd) < 0)
 		return;
 	incident_load_glance(fd, &incident, &glance);
 	list_row(listing, id, &incident, &glance);
@@ -178,7 +178,7 @@ static int list_open(void *ctx, const char *id)
 	struct incident_load_glance glance;
 	struct incident incident;
 
-	if (fd < 0 || !incident_filter_name(listing->filter, id))
+	if (output_incomplete(id, fd) < 0 || !incident_filter_name(listing->filter, id))
 		return 0;
 	incident_load_glance(fd, &incident, &glance);
 	if (glance.open && incident_filter_content(listing->filter, &incident))
@@ -193,7 +193,7 @@ static void list_all(struct listing *listing, const struct incident_load_names *
 	for (size_t i = 0; i < names->count; i++)
 		list_one(listing, names->name[i]);
 	if (listing->dirfd >= 0)
-		unsealed_each(listing->dirfd, list_open, listing);
+		output_incomplete(directory, unsealed_each(listing->dirfd, list_open, listing));
 	if (listing->json) {
 		json_end_array(listing->json);
 	} else if (listing->shown == 0) {

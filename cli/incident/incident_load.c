@@ -232,7 +232,8 @@ static bool filter_passes(const struct incident_filter *filter, int dirfd, const
 	if (!filter->target && !filter->rule)
 		return true;
 	fd = incident_load_open(dirfd, name);
-	return fd >= 0 && incident_json_read(fd, &incident) == 0 && incident_filter_content(filter, &incident);
+	return output_incomplete(name, fd) >= 0 && output_incomplete(name, incident_json_read(fd, &incident)) == 0 &&
+	       incident_filter_content(filter, &incident);
 }
 
 void incident_filter_apply(const struct incident_filter *filter, int dirfd, struct incident_load_names *names)
@@ -261,10 +262,17 @@ struct walk {
 	void *ctx;
 };
 
+static bool has_file(int incidentfd, const char *name)
+{
+	if (faccessat(incidentfd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return true;
+	output_incomplete(name, -errno);
+	return false;
+}
+
 bool unsealed_is_written(int incidentfd)
 {
-	if (faccessat(incidentfd, INCIDENT_FILE, F_OK, AT_SYMLINK_NOFOLLOW) < 0 ||
-	    faccessat(incidentfd, MANIFEST_NAME, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+	if (!has_file(incidentfd, INCIDENT_FILE) || has_file(incidentfd, MANIFEST_NAME))
 		return false;
 	if (flock(incidentfd, LOCK_SH | LOCK_NB) < 0)
 		return errno == EWOULDBLOCK;
@@ -301,7 +309,7 @@ static int visit_entry(void *ctx, const char *entry)
 		return 0;
 	fd = unsealed_open(walk->dirfd, name);
 
-	return fd >= 0 && unsealed_is_written(fd) ? walk->visit(walk->ctx, name) : 0;
+	return output_incomplete(name, fd) >= 0 && unsealed_is_written(fd) ? walk->visit(walk->ctx, name) : 0;
 }
 
 int unsealed_each(int dirfd, int (*visit)(void *ctx, const char *name), void *ctx)
@@ -340,8 +348,12 @@ static void glance_files(int incidentfd, struct incident_load_glance *glance)
 	struct manifest manifest;
 	int rc = read_manifest(incidentfd, &manifest);
 
-	if (rc < 0) {
-		note_damage(glance, rc == -ENOENT ? "is missing" : "is damaged", MANIFEST_NAME);
+	if (output_incomplete(MANIFEST_NAME, rc) < 0) {
+		note_damage(glance,
+			    rc == -ENOENT    ? "is missing"
+			    : rc == -EBADMSG ? "is damaged"
+					     : strerror(-rc),
+			    MANIFEST_NAME);
 		return;
 	}
 	for (size_t i = 0; i < manifest.count; i++) {
@@ -349,7 +361,9 @@ static void glance_files(int incidentfd, struct incident_load_glance *glance)
 		struct stat st;
 
 		if (fstatat(incidentfd, entry->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-			note_damage(glance, "is missing", entry->name);
+			note_damage(glance,
+				    output_incomplete(entry->name, -errno) == -ENOENT ? "is missing" : "cannot be read",
+				    entry->name);
 		else if (!S_ISREG(st.st_mode))
 			note_damage(glance, "is no plain file", entry->name);
 		else if ((uint64_t)st.st_size != entry->size_bytes)
@@ -376,7 +390,7 @@ void incident_load_glance(int incidentfd, struct incident *ret_incident, struct 
 	int rc;
 
 	*ret = (struct incident_load_glance){ 0 };
-	rc = incident_json_read(incidentfd, ret_incident);
+	rc = output_incomplete(INCIDENT_FILE, incident_json_read(incidentfd, ret_incident));
 	ret->readable = rc == 0;
 	if (rc < 0) {
 		incident_init(ret_incident, "");
@@ -451,8 +465,13 @@ static int add_name(void *ctx, const char *name)
 	struct incident_load_names *names = &listing->names;
 	struct stat st;
 
-	if (!incident_name_ok(name) || fstatat(listing->dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-	    !S_ISDIR(st.st_mode))
+	if (!incident_name_ok(name))
+		return 0;
+	if (fstatat(listing->dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+		output_incomplete(name, -errno);
+		return 0;
+	}
+	if (!S_ISDIR(st.st_mode))
 		return 0;
 	names->cut = names->count == INCIDENT_LOAD_NAMES_MAX;
 	if (names->cut)
@@ -537,9 +556,9 @@ int incident_load_open_file(int incidentfd, const char *name)
 	struct stat st;
 
 	if (fd < 0)
-		return errno == ELOOP || errno == ENXIO ? -EBADMSG : -errno;
+		return output_incomplete(name, errno == ELOOP || errno == ENXIO ? -EBADMSG : -errno);
 	if (fstat(fd, &st) < 0)
-		return -errno;
+		return output_incomplete(name, -errno);
 	if (!S_ISREG(st.st_mode))
 		return -EBADMSG;
 	return TAKE_FD(fd);
@@ -571,7 +590,7 @@ static int read_text(int incidentfd, const char *name, uint64_t max, struct buff
 {
 	AUTO_CLOSE int fd = incident_load_open_file(incidentfd, name);
 
-	return fd < 0 ? fd : append_fd(fd, max, buffer);
+	return fd < 0 ? fd : output_incomplete(name, append_fd(fd, max, buffer));
 }
 
 int incident_load_whole(int incidentfd, const char *name, struct buffer *buffer)
@@ -612,7 +631,10 @@ size_t incident_pick_hidden(const char *command, int dirfd, const struct inciden
 	for (size_t i = 0; i < names->count; i++) {
 		AUTO_CLOSE int fd = incident_load_open(dirfd, names->name[i]);
 
-		hidden += fd == -EACCES || fd == -EPERM;
+		if (fd == -EACCES || fd == -EPERM)
+			hidden++;
+		else
+			output_incomplete(names->name[i], fd);
 	}
 	if (hidden)
 		fprintf(stderr,

@@ -16,6 +16,7 @@
  */
 #include "cli/incident/series.h"
 
+#include "cli/base/output.h"
 #include "cli/incident/incident_load.h"
 #include "lib/base/json.h"
 #include "lib/base/map.h"
@@ -431,6 +432,7 @@ int incident_samples_load(int incidentfd, wall_t fired, struct incident_samples 
 	if (r < 0)
 		return r;
 	/* What could be read before an I/O error is shown. */
+	output_incomplete(INCIDENT_SAMPLES_FILE, samples.error);
 	if (samples.series.count > 0)
 		samples.error = 0;
 	samples.report = walking.walk.report;
@@ -645,11 +647,16 @@ static void raise_peak(const struct series_columns *columns, int64_t at_ns, doub
 /* NULL without memory: the picture is then one gap. */
 static double *begin_columns(const struct series_columns *columns)
 {
+	double *known;
+
 	for (size_t i = 0; i < columns->count; i++) {
 		columns->mean[i] = 0;
 		columns->peak[i] = NAN;
 	}
-	return calloc(columns->count ? columns->count : 1, sizeof(double));
+	known = calloc(columns->count ? columns->count : 1, sizeof(double));
+	if (!known)
+		output_incomplete("a picture", -ENOMEM);
+	return known;
 }
 
 /* Sums become means, gaps become unknown, no peak is below its mean. */

@@ -225,8 +225,10 @@ static void table_print(const char *text, size_t len, const char *columns, size_
 	struct text_part rest = { text, len }, line;
 	size_t total = 0;
 
-	if (!table)
+	if (!table) {
+		output_incomplete("a table", -ENOMEM);
 		return;
+	}
 	if (rows > TABLE_ROWS_MAX)
 		rows = TABLE_ROWS_MAX;
 	while (text_cut(&rest, '\n', &line)) {
@@ -575,11 +577,11 @@ static void print_growth(const struct incident *incident, int incidentfd, size_t
 	const struct incident_capture *first = find_capture(incident, "smaps");
 	const struct incident_capture *second = find_capture(incident, "smaps-again");
 	char between[64] = "";
-	size_t changes;
+	size_t changes = 0;
 
 	if (!first || !second || incident_load_capture(incidentfd, first->file, &before) < 0 ||
 	    incident_load_capture(incidentfd, second->file, &after) < 0 ||
-	    growth_table(&before, &after, &table, &changes) < 0)
+	    output_incomplete("the growth of memory", growth_table(&before, &after, &table, &changes)) < 0)
 		return;
 	if (first->has_at && second->has_at && second->at_ns > first->at_ns)
 		units_format_duration(between, sizeof(between), (uint64_t)second->at_ns - (uint64_t)first->at_ns);

@@ -27,6 +27,7 @@
  */
 #include "cli/replay/recording.h"
 
+#include "cli/base/output.h"
 #include "cli/incident/incident_load.h"
 #include "lib/base/compress.h"
 #include "lib/base/json.h"
@@ -680,7 +681,7 @@ static void read_description(int dirfd, struct replay_source *source)
 {
 	AUTO_FREE struct incident *incident = malloc(sizeof(*incident));
 
-	if (!incident || incident_json_read(dirfd, incident) < 0)
+	if (output_incomplete(INCIDENT_FILE, incident ? incident_json_read(dirfd, incident) : -ENOMEM) < 0)
 		return;
 	if (incident->mono.ns > 0 && incident->mono.ns < INT64_MAX && incident->wall.ns < INT64_MAX) {
 		source->has_clock = true;

@@ -592,7 +592,7 @@ static int list_file(void *ctx, const char *name)
 	struct stat st;
 
 	if (fstatat(files->dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		leave_out(files, name, 0, strerror(errno));
+		leave_out(files, name, 0, strerror(-output_incomplete(name, -errno)));
 	else if (!S_ISREG(st.st_mode))
 		leave_out(files, name, 0, "not a plain file");
 	else if (!manifest_name_ok(name))

@@ -44,7 +44,7 @@ __attribute__((noreturn)) static void run_child(const char *who, char *const *wo
 	take_name(words[0]);
 	if (write(gate, "", 1) != 1 || read(gate, &go, 1) != 1)
 		_exit(NOT_FOUND);
-	signal(SIGPIPE, SIG_DFL);
+	process_setup_undo();
 	sigaction(SIGCHLD, of_children, NULL);
 	execvp(words[0], words);
 

@@ -104,6 +104,7 @@ static void block_signals(void)
 		sigaddset(&set, SIGHUP);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* a limit of size is a write error */
 }
 
 static int failed(const char *what, const char *which, int error)

@@ -1,0 +1,442 @@
+/*
+ * check_faults.c: each system call and allocation of a command fails once. Then either the output
+ * is the same, or the command says what is wrong and its exit code is not 0: never another answer
+ * that looks like the right one, never a crash.
+ *
+ * A command runs in a child process that is traced: at the chosen entry the tracer replaces the
+ * system call by an invalid one, and its result by the error (or it shortens the count). Which calls
+ * a command makes does not depend on time, so the first run, without a fault, tells how many there
+ * are. Allocations that glibc makes itself fail by brk(2) and mmap(2).
+ */
+#include "incidentmade.h"
+#include "scene.h"
+#include "torture.h"
+
+int spikewatch_main(int argc, char **argv);
+
+#define main spikewatch_main
+#include "cli/main.c"
+#undef main
+
+#include <fcntl.h>
+#include <linux/elf.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+
+Suite *faults_suite(void);
+
+#ifdef __x86_64__
+
+static char directory[64];
+
+static char *in_directory(const char *name)
+{
+	static char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	return path;
+}
+
+static void setup(void)
+{
+	static const struct incidentmade_options first = { .name = NULL };
+	static const struct incidentmade_options second = { .name = "20261120T041502.123Z-postgres_812-cpu-high-2",
+							    .gap = true };
+	int fd = incidentmade_directory(directory, sizeof(directory));
+
+	setenv("LC_ALL", "C", 1); /* without the files of a locale */
+	incidentmade_write(fd, &first);
+	incidentmade_write(fd, &second);
+	close(fd);
+	scene_write(in_directory("rules.json"),
+		    "{\"targets\": [{\"name\": \"db\", \"comm\": \"postgres\"}],"
+		    " \"rules\": [{\"name\": \"busy\", \"targets\": [\"db\"], \"metric\": \"cpu\", \"percent\": 20}]}");
+}
+
+static void teardown(void)
+{
+	incidentmade_remove(directory);
+}
+
+enum fault {
+	FAULT_NONE,
+	FAULT_ERROR,       /* the error that is likely for the call */
+	FAULT_DESCRIPTORS, /* EMFILE, of what makes a descriptor */
+	FAULT_SHORT,       /* half of what was asked for is read or written */
+	FAULT_ALLOCATION   /* the nth allocation of our own code */
+};
+
+struct run {
+	int status; /* of waitpid(2) */
+	long calls; /* system calls that can fail */
+	bool injected;
+	unsigned long long call; /* the one that failed */
+	unsigned long long brk;  /* the last result of brk(2) */
+	char *out, *err;         /* from malloc */
+};
+
+/* The error that the system call fails with; 0: it is none that fails, or says nothing about it. */
+static int error_of(unsigned long long call, enum fault fault)
+{
+	switch (call) {
+	case SYS_openat:
+	case SYS_open:
+	case SYS_faccessat:
+	case SYS_faccessat2:
+		return fault == FAULT_DESCRIPTORS ? EMFILE : EACCES;
+	case SYS_memfd_create:
+	case SYS_dup:
+		return EMFILE;
+	case SYS_read:
+	case SYS_pread64:
+	case SYS_readv:
+	case SYS_getdents64:
+	case SYS_fstat:
+	case SYS_newfstatat:
+	case SYS_statx:
+		return EIO;
+	case SYS_write:
+	case SYS_pwrite64:
+	case SYS_writev:
+	case SYS_fsync:
+		return ENOSPC;
+	case SYS_rename:
+	case SYS_renameat:
+	case SYS_renameat2:
+		return EROFS;
+	case SYS_brk:
+	case SYS_mmap:
+	case SYS_mremap:
+		return ENOMEM;
+	default:
+		return 0;
+	}
+}
+
+static bool has_count(unsigned long long call)
+{
+	return call == SYS_read || call == SYS_pread64 || call == SYS_write || call == SYS_pwrite64;
+}
+
+static bool suits(unsigned long long call, enum fault fault)
+{
+	if (fault == FAULT_SHORT)
+		return has_count(call);
+	if (fault == FAULT_DESCRIPTORS)
+		return error_of(call, fault) == EMFILE && call != SYS_faccessat && call != SYS_faccessat2;
+	return error_of(call, fault) != 0;
+}
+
+/* Of files that the command writes; 0: no limit. */
+static rlim_t file_size_max;
+
+/* The traced process: begins with a stop, so that nothing of what is here counts. */
+static void be_the_command(char **words, int out, int err, enum fault fault, long nth)
+{
+	int argc = 0, code;
+
+	while (words[argc])
+		argc++;
+	dup2(out, STDOUT_FILENO);
+	dup2(err, STDERR_FILENO);
+	alarm(20);
+	if (file_size_max > 0)
+		setrlimit(RLIMIT_FSIZE, &(struct rlimit){ file_size_max, file_size_max });
+	ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+	raise(SIGSTOP);
+	if (fault == FAULT_ALLOCATION)
+		torture_arm(nth);
+	code = spikewatch_main(argc, words);
+	if (fault == FAULT_ALLOCATION && torture_disarm())
+		kill(getpid(), SIGWINCH); /* tells the tracer */
+	fflush(stderr);
+	_exit(code);
+}
+
+static void get_registers(pid_t pid, struct user_regs_struct *ret)
+{
+	struct iovec io = { ret, sizeof(*ret) };
+
+	ck_assert_int_eq(ptrace(PTRACE_GETREGSET, pid, (void *)NT_PRSTATUS, &io), 0);
+}
+
+static void set_registers(pid_t pid, struct user_regs_struct *registers)
+{
+	struct iovec io = { registers, sizeof(*registers) };
+
+	ck_assert_int_eq(ptrace(PTRACE_SETREGSET, pid, (void *)NT_PRSTATUS, &io), 0);
+}
+
+/* At the entry of a system call: the chosen one is spoilt. */
+static int at_entry(pid_t pid, enum fault fault, long nth, struct run *run)
+{
+	struct user_regs_struct registers;
+	int error;
+
+	get_registers(pid, &registers);
+	if (!suits(registers.orig_rax, fault) || ++run->calls != nth)
+		return 0;
+	run->injected = true;
+	run->call = registers.orig_rax;
+	if (fault == FAULT_SHORT) {
+		registers.rdx = (registers.rdx + 1) / 2;
+		set_registers(pid, &registers);
+		return 0;
+	}
+	error = error_of(registers.orig_rax, fault);
+	registers.orig_rax = (unsigned long long)-1;
+	set_registers(pid, &registers);
+	return error;
+}
+
+static void at_exit_of_call(pid_t pid, int error, struct run *run)
+{
+	struct user_regs_struct registers;
+
+	get_registers(pid, &registers);
+	if (error == 0 && registers.orig_rax == SYS_brk)
+		run->brk = registers.rax;
+	if (error == 0)
+		return;
+	/* brk(2) that fails returns the end as it is. */
+	registers.rax = run->call == SYS_brk ? run->brk : (unsigned long long)-error;
+	set_registers(pid, &registers);
+}
+
+static void trace(pid_t pid, enum fault fault, long nth, struct run *run)
+{
+	bool counting = fault != FAULT_NONE && fault != FAULT_ALLOCATION, inside = false;
+	int error = 0, deliver = 0;
+
+	ck_assert_int_eq(waitpid(pid, &run->status, 0), pid);
+	ck_assert(WIFSTOPPED(run->status));
+	ptrace(PTRACE_SETOPTIONS, pid, NULL, (void *)(PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL));
+	for (;;) {
+		ptrace(counting ? PTRACE_SYSCALL : PTRACE_CONT, pid, NULL, (void *)(uintptr_t)deliver);
+		ck_assert_int_eq(waitpid(pid, &run->status, 0), pid);
+		if (!WIFSTOPPED(run->status))
+			return;
+		deliver = WSTOPSIG(run->status);
+		if (deliver == SIGWINCH)
+			run->injected = true;
+		if (deliver != (SIGTRAP | 0x80))
+			continue;
+		deliver = 0;
+		inside = !inside;
+		if (inside)
+			error = at_entry(pid, fault, nth, run);
+		else
+			at_exit_of_call(pid, error, run);
+		if (!inside && run->injected)
+			counting = false;
+	}
+}
+
+static char *text_of(int fd)
+{
+	off_t size = lseek(fd, 0, SEEK_END);
+	char *text = calloc(1, (size_t)size + 1);
+
+	ck_assert_int_eq(pread(fd, text, (size_t)size, 0), size);
+	close(fd);
+	return text;
+}
+
+static struct run run_command(char **words, enum fault fault, long nth)
+{
+	int out = memfd_create("out", MFD_CLOEXEC), err = memfd_create("err", MFD_CLOEXEC);
+	struct run run = { 0 };
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0)
+		be_the_command(words, out, err, fault, nth);
+	trace(pid, fault, nth, &run);
+	run.out = text_of(out);
+	run.err = text_of(err);
+	return run;
+}
+
+static void release(struct run *run)
+{
+	free(run->out);
+	free(run->err);
+}
+
+static const char *const fault_names[] = { "none", "error", "EMFILE", "short", "allocation" };
+
+/* Where two texts begin to differ. */
+static size_t common(const char *one, const char *other)
+{
+	size_t n = 0;
+
+	while (one[n] && one[n] == other[n])
+		n++;
+	return n;
+}
+
+/* What is wrong with an answer: it is neither the same nor says that it is none. NULL: nothing. */
+static const char *fault_of(const struct run *good, const struct run *run)
+{
+	bool same = strcmp(run->out, good->out) == 0;
+
+	if (!WIFEXITED(run->status))
+		return "crashed";
+	if (!same && WEXITSTATUS(run->status) == 0)
+		return "another answer, exit code 0";
+	if (same && run->status != good->status && !*run->err)
+		return "failed without a word";
+	return NULL;
+}
+
+static bool check_run(char **words, const struct run *good, const struct run *run, enum fault fault, long nth)
+{
+	const char *wrong = fault_of(good, run);
+	size_t at = common(run->out, good->out);
+
+	if (wrong)
+		fprintf(stderr, "%s %s, %s %ld (call %llu): %s, status %x\n  %.80s\n  not %.80s\n  %s\n", words[1],
+			words[2], fault_names[fault], nth, run->call, wrong, (unsigned)run->status, run->out + at,
+			good->out + at, run->err);
+	return wrong == NULL;
+}
+
+static void try_faults(char **words)
+{
+	struct run good = run_command(words, FAULT_NONE, 0);
+	unsigned wrong = 0;
+
+	ck_assert_msg(WIFEXITED(good.status) && WEXITSTATUS(good.status) == 0, "%s: %s", words[1], good.err);
+	for (enum fault fault = FAULT_ERROR; fault <= FAULT_ALLOCATION; fault++) {
+		bool injected = true;
+		long nth;
+
+		for (nth = 1; injected; nth++) {
+			struct run run = run_command(words, fault, nth);
+
+			injected = run.injected;
+			if (injected && !check_run(words, &good, &run, fault, nth))
+				wrong++;
+			release(&run);
+		}
+		ck_assert_msg(nth > 2 || fault == FAULT_DESCRIPTORS, "%s: no %s was injected", words[1],
+			      fault_names[fault]);
+	}
+	release(&good);
+	ck_assert_msg(wrong == 0, "%s: %u faults gave another answer, listed above", words[1], wrong);
+}
+
+#define TRY(...) try_faults((char *[]){ (char *)(uintptr_t) "spikewatch", __VA_ARGS__, NULL })
+
+#define TEST_OF(name, ...) \
+	START_TEST(name) \
+	{ \
+		TRY(__VA_ARGS__); \
+	} \
+	END_TEST
+
+static mode_t mode_of(const char *path)
+{
+	struct stat st;
+
+	ck_assert_int_eq(stat(path, &st), 0);
+	return st.st_mode & 07777;
+}
+
+/* A page holds command lines and stacks. */
+START_TEST(files_are_private_unless_they_replace_one_that_is_not)
+{
+	char *words[] = { "spikewatch", "report", "-o", in_directory("page.html"), "-d", directory, "last", NULL };
+	struct run run = run_command(words, FAULT_NONE, 0);
+
+	ck_assert_msg(run.status == 0, "%s", run.err);
+	ck_assert_uint_eq(mode_of(words[3]), 0600);
+	release(&run);
+	ck_assert_int_eq(chmod(words[3], 0644), 0);
+	run = run_command(words, FAULT_NONE, 0);
+	ck_assert_msg(run.status == 0, "%s", run.err);
+	ck_assert_uint_eq(mode_of(words[3]), 0644);
+	release(&run);
+}
+END_TEST
+
+START_TEST(limit_of_file_size_is_a_write_error)
+{
+	char *words[] = { "spikewatch", "report", "-o", in_directory("page.html"), "-d", directory, "last", NULL };
+	struct run run;
+
+	file_size_max = 1000;
+	run = run_command(words, FAULT_NONE, 0);
+	ck_assert(WIFEXITED(run.status) && WEXITSTATUS(run.status) == EXIT_TROUBLE);
+	ck_assert_msg(strstr(run.err, "File too large"), "%s", run.err);
+	ck_assert_int_lt(access(words[3], F_OK), 0);
+	release(&run);
+}
+END_TEST
+
+// clang-format off
+TEST_OF(list_never_lies_by_silence, "list", "-d", directory)
+TEST_OF(list_as_json_never_lies_by_silence, "list", "--json", "-d", directory)
+TEST_OF(show_never_lies_by_silence, "show", "-d", directory, "last")
+TEST_OF(show_as_json_never_lies_by_silence, "show", "--json", "-d", directory, "last")
+TEST_OF(verify_never_lies_by_silence, "verify", in_directory(INCIDENTMADE_ID))
+TEST_OF(diff_never_lies_by_silence, "diff", "-d", directory, "high-1", "high-2")
+TEST_OF(csv_never_lies_by_silence, "export", "--format", "csv", "-d", directory, "last")
+TEST_OF(perfetto_never_lies_by_silence, "export", "--format", "perfetto", "-d", directory, "last")
+TEST_OF(report_never_lies_by_silence, "report", "-o", "-", "-d", directory, "last")
+TEST_OF(replay_never_lies_by_silence, "replay", "-c", in_directory("rules.json"), "-d", directory, "last")
+// clang-format on
+
+Suite *faults_suite(void)
+{
+	Suite *suite = suite_create("faults");
+	TCase *tcase = tcase_create("faults");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_set_timeout(tcase, 300);
+	tcase_add_test(tcase, files_are_private_unless_they_replace_one_that_is_not);
+	tcase_add_test(tcase, limit_of_file_size_is_a_write_error);
+	tcase_add_test(tcase, list_never_lies_by_silence);
+	tcase_add_test(tcase, list_as_json_never_lies_by_silence);
+	tcase_add_test(tcase, show_never_lies_by_silence);
+	tcase_add_test(tcase, show_as_json_never_lies_by_silence);
+	tcase_add_test(tcase, verify_never_lies_by_silence);
+	tcase_add_test(tcase, diff_never_lies_by_silence);
+	tcase_add_test(tcase, csv_never_lies_by_silence);
+	tcase_add_test(tcase, perfetto_never_lies_by_silence);
+	tcase_add_test(tcase, report_never_lies_by_silence);
+	tcase_add_test(tcase, replay_never_lies_by_silence);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}
+
+#else
+
+#include "skip.h"
+
+START_TEST(faults_are_injected)
+{
+	SKIP_TEST("registers of this architecture are not known to it");
+}
+END_TEST
+
+Suite *faults_suite(void)
+{
+	Suite *suite = suite_create("faults");
+	TCase *tcase = tcase_create("faults");
+
+	tcase_add_test(tcase, faults_are_injected);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}
+
+#endif
