@@ -107,8 +107,8 @@ static const struct config_help config_help[] = {
 		"How many rules open in an hour, of all targets together; the hour begins with the first one, and "
 		"again after a restart. Further firings are logged once and open none. 0: no limit."),
 	KEY("incidents", "max_age",
-		"Older ones are removed when the next one is sealed, unless the time of day was set, or the daemon "
-		"started, within the last hour."),
+		"Older ones are removed, within an hour. Age is how long daemons have looked after the directory "
+		"since: setting the time of day removes nothing, and time without a daemon does not count."),
 	KEY("incidents", "min_free", "What must stay free on the file system."),
 	KEY_OF("incidents", "captures", "array", "all", "samples, threads, status, smaps, limits, cgroup, system",
 		"What is written beside `incident.json`."),

@@ -725,7 +725,8 @@ static int prune_dry_run(const char *directory, const struct retention_limits *l
 	reasons = calloc(count, sizeof(*reasons));
 	if (!reasons)
 		return -ENOMEM;
-	retention_choose(limits, now, UINT64_MAX, entries, reasons, count);
+	retention_age_by_names(entries, count, now);
+	retention_choose(limits, UINT64_MAX, entries, reasons, count);
 	for (size_t i = 0; i < count; i++)
 		if (reasons[i] != RETENTION_KEEP)
 			on_removed(pruning, &entries[i], reasons[i]);
@@ -751,7 +752,7 @@ static int prune(const char *directory, const struct retention_limits *limits, w
 	/* The spool looks at SPOOL_ENTRIES_MAX incidents at a time. */
 	do {
 		before = pruning->count;
-		rc = spool_enforce(spool, now, on_removed, pruning);
+		rc = spool_enforce(spool, (struct spool_now){ .wall = now }, on_removed, pruning);
 	} while (rc == 0 && pruning->count > before);
 	return rc;
 }

@@ -49,6 +49,9 @@
 #define POLL_MIN_NS (10 * NS_PER_MS)
 #define POLL_MAX_NS (50 * NS_PER_MS)
 
+/* The time of day is slewed slowly; more than this within a second is a step. */
+#define CLOCK_STEP_NS (2 * (int64_t)NS_PER_S)
+
 struct daemon {
 	const struct config_file *file;
 	struct config *config;
@@ -57,6 +60,7 @@ struct daemon {
 	struct spool *spool;
 	struct session *session;
 	struct state_file *state_file;
+	int64_t wall_ahead_ns; /* of CLOCK_BOOTTIME, at the last look; 0: not looked yet */
 	struct privileges privileges;
 	struct dispatcher *dispatcher;
 	struct evaluator *evaluator; /* the dispatcher's */
@@ -338,12 +342,33 @@ static int on_poll(sd_event_source *source, uint64_t usec, void *userdata)
 	return 0;
 }
 
+/* The time of day names incidents and orders them; nothing else depends on it. */
+static void notice_clock_step(struct daemon *daemon)
+{
+	char text[UNITS_TEXT_MAX];
+	uint64_t boot_ns;
+	int64_t ahead_ns, step_ns;
+	mono_t mono;
+	wall_t wall;
+
+	real_clock_together(&mono, &wall, &boot_ns);
+	ahead_ns = (int64_t)(wall.ns - boot_ns);
+	step_ns = ahead_ns - daemon->wall_ahead_ns;
+	if (daemon->wall_ahead_ns != 0 && (step_ns > CLOCK_STEP_NS || step_ns < -CLOCK_STEP_NS))
+		log_line(LOG_NOTICE,
+			 "the time of day was set %s by %s: incidents are named by it, but none is removed for that",
+			 step_ns > 0 ? "forward" : "back",
+			 units_format_duration(text, sizeof(text), (uint64_t)(step_ns > 0 ? step_ns : -step_ns)));
+	daemon->wall_ahead_ns = ahead_ns;
+}
+
 static int on_second(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct daemon *daemon = userdata;
 
 	(void)usec;
 	watchdog_check(daemon->watchdog);
+	notice_clock_step(daemon);
 	save_state(daemon);
 	sd_event_source_set_time_relative(source, 1000000);
 

@@ -1,12 +1,6 @@
 /* clocks.c: the only file of the daemon that asks the kernel for the time. */
 #include "daemon/engine/base/clocks.h"
 
-/* The wall clock is trusted after so much time without a step; the first look counts as one. */
-#define STEADY_CLOCK_NS (3600 * NS_PER_S)
-
-/* Beyond this difference between two looks it was set, or the machine was suspended. */
-#define STEADY_CLOCK_STEP_NS (60 * NS_PER_S)
-
 static uint64_t read_clock(clockid_t id)
 {
 	struct timespec now = { 0 };
@@ -69,23 +63,4 @@ void real_clock_sleep_until(mono_t until)
 	};
 
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
-}
-
-static bool is_step(int64_t before_ns, int64_t after_ns)
-{
-	int64_t step = after_ns - before_ns;
-
-	return step > (int64_t)STEADY_CLOCK_STEP_NS || step < -(int64_t)STEADY_CLOCK_STEP_NS;
-}
-
-wall_t steady_clock_look(struct steady_clock *clock, mono_t mono, wall_t wall)
-{
-	int64_t ahead = (int64_t)(wall.ns - mono.ns);
-
-	if (!clock->looked || is_step(clock->ahead_ns, ahead))
-		clock->since = mono;
-	clock->looked = true;
-	clock->ahead_ns = ahead;
-
-	return mono_diff(mono, clock->since) >= (int64_t)STEADY_CLOCK_NS ? wall : (wall_t){ 0 };
 }

@@ -1,8 +1,5 @@
 /*
- * clocks.h: the clocks of the machine as a struct clock, CPU clocks, and the steady clock: the wall
- * clock, trusted only when it has not been stepped for a while. Files that are removed for their
- * age are lost: a clock that a machine woke up with, or that was set by mistake, must not decide
- * that.
+ * clocks.h: the clocks of the machine as a struct clock, and CPU clocks.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_BASE_CLOCKS_H
 #define SPIKEWATCH_DAEMON_ENGINE_BASE_CLOCKS_H
@@ -36,18 +33,5 @@ uint64_t real_clock_cpu_of(clockid_t clock);
 
 /* Sleeps until `until` or a signal. */
 void real_clock_sleep_until(mono_t until);
-
-/* Zeroed is the right start. */
-struct steady_clock {
-	bool looked;
-	int64_t ahead_ns; /* of the monotonic clock, at the last look */
-	mono_t since;     /* no step since then */
-};
-
-/*
- * Compares both clocks. The wall clock if it has been steady for an hour; else 0, at which no file
- * is old. Pure; for one thread.
- */
-wall_t steady_clock_look(struct steady_clock *clock, mono_t mono, wall_t wall);
 
 #endif

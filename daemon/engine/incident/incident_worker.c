@@ -146,7 +146,6 @@ struct incident_worker {
 	_Atomic uint64_t sealed, failed, removed; /* struct incident_worker_counts */
 
 	/* The thread's alone. */
-	struct steady_clock steady;
 	struct write_failures failures;
 	size_t stacks_held;          /* by incidents that are open */
 	mono_t stop_by;              /* for naming stacks; 0: the stop was not noticed yet */
@@ -640,8 +639,13 @@ static void on_removed(void *ctx, const struct retention_entry *entry, enum rete
 /* Without a directory the limits cannot be kept either: the same error is logged once. */
 static void enforce_limits(struct incident_worker *worker)
 {
-	wall_t now = steady_clock_look(&worker->steady, clock_mono(&worker->clock), clock_wall(&worker->clock));
-	int r = spool_enforce(worker->spool, now, on_removed, worker);
+	struct spool_now now = { 0 };
+	wall_t wall;
+	mono_t mono;
+	int r;
+
+	real_clock_together(&mono, &wall, &now.boot_ns);
+	r = spool_enforce(worker->spool, now, on_removed, worker);
 
 	if (r < 0 && r != worker->enforce_error)
 		log_line(LOG_WARNING, "cannot keep the limits of the incident directory: %s", strerror(-r));
@@ -819,7 +823,7 @@ static void add_samples(struct incident_work *work)
 
 	if (is_full(r)) {
 		/* Without a time, by size only: age can wait. */
-		spool_enforce(work->worker->spool, (wall_t){ 0 }, on_removed, work->worker);
+		spool_enforce(work->worker->spool, (struct spool_now){ 0 }, on_removed, work->worker);
 		r = write_samples(work, &record);
 	}
 	if (is_full(r) && samples_would_fit(work)) {
@@ -1070,7 +1074,6 @@ int incident_worker_new(struct session *session, struct spool *spool, uint64_t s
 	worker->stuck_ns = stuck_ns ? stuck_ns : STUCK_NS;
 	worker->enforce = (struct job){ .kind = JOB_ENFORCE };
 	worker->clock = real_clock();
-	steady_clock_look(&worker->steady, clock_mono(&worker->clock), clock_wall(&worker->clock));
 	r = hooks_new(&worker->clock, stuck_ns, &worker->hooks);
 	if (r < 0) {
 		free(worker);

@@ -68,12 +68,16 @@ struct free_space {
 	bool is_short;
 };
 
+/* So often incidents are removed for their age although none is sealed. */
+#define ENFORCE_NS (3600 * NS_PER_S)
+
 struct incidents {
 	struct incidents_options options;
 	struct clock clock;
 	struct incident_worker *worker;
 	struct open_incident *open;
 	struct incidents_counts counts;
+	mono_t enforced; /* when the limits of the spool were last kept, besides after each incident */
 	mono_t tick;     /* the last one */
 	uint32_t writer; /* of that tick */
 	struct free_space space;
@@ -732,6 +736,10 @@ void incidents_poll(struct incidents *incidents, mono_t now)
 		}
 		follow_everything(incidents, *at, now);
 		at = &(*at)->next;
+	}
+	if (mono_diff(now, incidents->enforced) > (int64_t)ENFORCE_NS) {
+		incidents->enforced = now;
+		incident_worker_enforce(incidents->worker);
 	}
 }
 

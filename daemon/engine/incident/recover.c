@@ -281,7 +281,7 @@ static void set_ring_aside(const char *path, int error)
 /* A daemon that is killed again and again before it seals an incident must not fill the disk. */
 static void enforce_limits(struct spool *spool)
 {
-	int r = spool_enforce(spool, (wall_t){ 0 }, NULL, NULL); /* without a time: the clock may not be set yet */
+	int r = spool_enforce(spool, (struct spool_now){ 0 }, NULL, NULL);
 
 	if (r < 0)
 		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_DISK_SHORT, .error = r },

@@ -20,6 +20,11 @@
  * a younger one must go. For free space nothing is removed in vain: where other files have filled
  * the file system so far that removing all incidents would not be enough, they stay.
  *
+ * Age is not read off a clock that can be set: it is how long incidents have been in a spool that a
+ * daemon looks after, by CLOCK_BOOTTIME, and is kept in a small file beside them (struct ages).
+ * Where that is lost, ages start again, and incidents are kept for longer; time without a daemon
+ * does not count. Order is by the times in the names.
+ *
  * Leftover files: a manifest lists regular files with plain names only, so whatever else a command
  * has made would make the incident impossible to seal, and is removed.
  *
@@ -84,13 +89,30 @@ struct spool_directory {
 	unsigned holders;
 };
 
+/* An incident and when it was first seen. */
+struct first_seen {
+	char name[INCIDENT_NAME_MAX + 1];
+	uint64_t at_ns; /* of looked_after_ns */
+};
+
+/* How long incidents have been in the spool. The worker's. */
+struct ages {
+	bool loaded;
+	uint64_t looked_after_ns; /* that daemons have looked after the spool, as far as is known */
+	uint64_t saved_ns;        /* looked_after_ns in the file */
+	uint64_t boot_ns;         /* CLOCK_BOOTTIME of the last look */
+	struct first_seen *seen;  /* sorted by name */
+	size_t count;
+};
+
 struct spool {
 	char *path; /* never changes */
 	struct spool_directory *dir;
 	pthread_mutex_t lock; /* of limits, and of nothing else */
 	struct retention_limits limits;
 	size_t adopted; /* when it was opened */
-	bool dirty;     /* a draft could not be removed */
+	struct ages ages;
+	bool dirty; /* a draft could not be removed */
 };
 
 struct spool_draft {
@@ -500,8 +522,14 @@ static uint64_t wanted_free_bytes(const struct retention_limits *limits)
 	return __builtin_add_overflow(limits->min_free_bytes, limits->next_bytes, &bytes) ? UINT64_MAX : bytes;
 }
 
-void retention_choose(const struct retention_limits *limits, wall_t now, uint64_t free_bytes,
-		      struct retention_entry *entries, enum retention_reason *reasons, size_t count)
+void retention_age_by_names(struct retention_entry *entries, size_t count, wall_t now)
+{
+	for (size_t i = 0; i < count; i++)
+		entries[i].age_ns = subtract(now.ns, entries[i].wall.ns);
+}
+
+void retention_choose(const struct retention_limits *limits, uint64_t free_bytes, struct retention_entry *entries,
+		      enum retention_reason *reasons, size_t count)
 {
 	struct excess excess = { .count = excess_over(count, limits->max_count), .left = count };
 	uint64_t total = 0;
@@ -516,7 +544,7 @@ void retention_choose(const struct retention_limits *limits, wall_t now, uint64_
 
 	for (size_t i = 0; i < count; i++) {
 		reasons[i] = RETENTION_KEEP;
-		if (limits->max_age_ns > 0 && subtract(now.ns, entries[i].wall.ns) > limits->max_age_ns) {
+		if (limits->max_age_ns > 0 && entries[i].age_ns > limits->max_age_ns) {
 			reasons[i] = RETENTION_AGE;
 			count_removed(&excess, &entries[i]);
 		}
@@ -579,6 +607,7 @@ void spool_free(struct spool *spool)
 		return;
 	spool_directory_unref(spool->dir);
 	pthread_mutex_destroy(&spool->lock);
+	free(spool->ages.seen);
 	free(spool->path);
 	free(spool);
 }
@@ -923,7 +952,140 @@ static int remove_sealed(int dirfd, const char *name)
 	return directory_tree_remove(dirfd, temporary);
 }
 
-int spool_enforce(struct spool *spool, wall_t now,
+/* ---- ages ---- */
+
+#define AGES_FILE ".ages"
+#define AGES_HEADER "spikewatch ages 1"
+#define AGES_BYTES_MAX ((size_t)4 << 20)
+#define AGES_SAVE_NS (3600 * NS_PER_S) /* what a daemon that is killed may lose of them */
+
+static int compare_seen(const void *a, const void *b)
+{
+	return strcmp(((const struct first_seen *)a)->name, ((const struct first_seen *)b)->name);
+}
+
+/* A line of the file: a name, or the header, and a number. False: it is none. */
+static bool ages_line(const char *line, struct first_seen *ret)
+{
+	const char *tab = strchr(line, '\t');
+	size_t len = tab ? (size_t)(tab - line) : 0;
+	char *end;
+
+	if (len == 0 || len >= sizeof(ret->name) || tab[1] < '0' || tab[1] > '9')
+		return false;
+	memcpy(ret->name, line, len);
+	ret->name[len] = '\0';
+	ret->at_ns = strtoull(tab + 1, &end, 10);
+	return *end == '\0';
+}
+
+/* Nothing of a file that is damaged is used. -ENOMEM or 0. */
+static int ages_parse(struct ages *ages, char *text)
+{
+	struct ages read = { 0 };
+	struct first_seen line;
+	size_t cap = 0;
+	char *rest = text, *at;
+	int r = 0;
+
+	for (bool header = true; r == 0 && (at = strsep(&rest, "\n")) != NULL; header = false) {
+		if (*at == '\0' && rest == NULL)
+			break;
+		if (!ages_line(at, &line) || (header && strcmp(line.name, AGES_HEADER) != 0)) {
+			free(read.seen);
+			return 0;
+		}
+		if (header) {
+			read.looked_after_ns = read.saved_ns = line.at_ns;
+			continue;
+		}
+		r = vector_reserve(&read.seen, &cap, read.count + 1, sizeof(*read.seen));
+		if (r == 0)
+			read.seen[read.count++] = line;
+	}
+	if (r < 0) {
+		free(read.seen);
+		return r;
+	}
+	if (read.count > 0)
+		qsort(read.seen, read.count, sizeof(*read.seen), compare_seen);
+	*ages = read;
+	return 0;
+}
+
+static int ages_load(struct ages *ages, int dirfd)
+{
+	AUTO(buffer_release) struct buffer text = { .max = AGES_BYTES_MAX };
+	int r = whole_file_read(dirfd, AGES_FILE, &text);
+
+	if (r == 0)
+		r = buffer_append(&text, "", 1);
+	if (r == 0)
+		r = ages_parse(ages, text.data);
+	ages->loaded = r != -ENOMEM;
+	return r == -ENOMEM ? r : 0;
+}
+
+static int put_age(struct buffer *text, const char *name, uint64_t ns)
+{
+	char line[INCIDENT_NAME_MAX + 24];
+
+	return buffer_append(text, line, (size_t)snprintf(line, sizeof(line), "%s\t%ju\n", name, (uintmax_t)ns));
+}
+
+static int ages_save(struct ages *ages, int dirfd)
+{
+	AUTO(buffer_release) struct buffer text = { 0 };
+	int r = put_age(&text, AGES_HEADER, ages->looked_after_ns);
+
+	for (size_t i = 0; r == 0 && i < ages->count; i++)
+		r = put_age(&text, ages->seen[i].name, ages->seen[i].at_ns);
+	if (r == 0)
+		r = whole_file_replace(dirfd, AGES_FILE, text.data, text.len, WHOLE_FILE_DURABLE);
+	if (r == 0)
+		ages->saved_ns = ages->looked_after_ns;
+	return r;
+}
+
+/*
+ * Sets age_ns of all. A file that cannot be written is no reason to keep none of the limits. 0;
+ * -ENOMEM.
+ */
+static int ages_update(struct ages *ages, int dirfd, uint64_t boot_ns, struct retention_entry *entries, size_t count)
+{
+	AUTO_FREE struct first_seen *seen = calloc(count + 1, sizeof(*seen));
+	size_t known = 0;
+	int r = seen ? 0 : -ENOMEM;
+
+	if (r == 0 && !ages->loaded)
+		r = ages_load(ages, dirfd);
+	if (r < 0)
+		return r;
+
+	if (ages->boot_ns > 0)
+		ages->looked_after_ns += subtract(boot_ns, ages->boot_ns);
+	ages->boot_ns = boot_ns;
+	for (size_t i = 0; i < count; i++) {
+		const struct first_seen *before = NULL;
+
+		memcpy(seen[i].name, entries[i].name, sizeof(seen[i].name));
+		if (ages->count > 0)
+			before = bsearch(&seen[i], ages->seen, ages->count, sizeof(*seen), compare_seen);
+		known += before != NULL;
+		seen[i].at_ns = before ? before->at_ns : ages->looked_after_ns;
+		entries[i].age_ns = subtract(ages->looked_after_ns, seen[i].at_ns);
+	}
+	if (known < count || known < ages->count || ages->looked_after_ns - ages->saved_ns > AGES_SAVE_NS) {
+		qsort(seen, count, sizeof(*seen), compare_seen);
+		free(ages->seen);
+		ages->seen = TAKE(seen);
+		ages->count = count;
+		ages_save(ages, dirfd);
+	}
+	return 0;
+}
+
+int spool_enforce(struct spool *spool, struct spool_now now,
 		  void (*removed)(void *ctx, const struct retention_entry *entry, enum retention_reason why), void *ctx)
 {
 	AUTO_FREE struct retention_entry *entries = NULL;
@@ -945,7 +1107,13 @@ int spool_enforce(struct spool *spool, wall_t now,
 	if (r < 0)
 		return r;
 
-	retention_choose(&limits, now, left, entries, reasons, count);
+	if (now.boot_ns > 0)
+		r = ages_update(&spool->ages, spool->dir->fd, now.boot_ns, entries, count);
+	else if (now.wall.ns > 0)
+		retention_age_by_names(entries, count, now.wall);
+	if (r < 0)
+		return r;
+	retention_choose(&limits, left, entries, reasons, count);
 	for (size_t i = 0; i < count; i++) {
 		if (reasons[i] == RETENTION_KEEP)
 			continue;

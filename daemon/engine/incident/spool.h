@@ -54,6 +54,7 @@ struct retention_entry {
 	char name[INCIDENT_NAME_MAX + 1];
 	wall_t wall;     /* when it fired: the time in its name */
 	uint64_t bytes;  /* disk space: sizes, each rounded up to 4 KiB */
+	uint64_t age_ns; /* 0: not known */
 	double severity; /* of incident.json; 0 if that cannot be read */
 };
 
@@ -71,8 +72,11 @@ enum retention_reason {
  * For free space the most severe one is never removed, and none is if all others would not be
  * enough. free_bytes: free on the file system now. Pure.
  */
-void retention_choose(const struct retention_limits *limits, wall_t now, uint64_t free_bytes,
-		      struct retention_entry *entries, enum retention_reason *reasons, size_t count);
+void retention_choose(const struct retention_limits *limits, uint64_t free_bytes, struct retention_entry *entries,
+		      enum retention_reason *reasons, size_t count);
+
+/* Ages by the times in the names: for a person who says how old is too old. */
+void retention_age_by_names(struct retention_entry *entries, size_t count, wall_t now);
 
 /* "keep", "age", "count", "bytes", "free space". */
 const char *retention_reason_name(enum retention_reason reason);
@@ -155,12 +159,17 @@ int spool_note(struct spool_draft *draft, struct incident *incident);
 /* Removes what was written and frees the draft. NULL is fine. */
 void spool_abort(struct spool_draft *draft);
 
+/* What ages are measured by; {0}: none goes for its age. */
+struct spool_now {
+	wall_t wall;      /* by the times in the names */
+	uint64_t boot_ns; /* CLOCK_BOOTTIME: by how long the incidents have been in a spool that is looked after */
+};
+
 /*
- * Removes what retention_choose chooses; removed (may be NULL) is called for each. now: the wall
- * clock; 0: none goes for its age. 0; -ENOMEM; -errno: the first failure, after which the others
- * were still removed.
+ * Removes what retention_choose chooses; removed (may be NULL) is called for each. 0; -ENOMEM;
+ * -errno: the first failure, after which the others were still removed.
  */
-int spool_enforce(struct spool *spool, wall_t now,
+int spool_enforce(struct spool *spool, struct spool_now now,
 		  void (*removed)(void *ctx, const struct retention_entry *entry, enum retention_reason why),
 		  void *ctx);
 

@@ -258,7 +258,7 @@ START_TEST(what_is_not_ours_is_never_touched)
 	put(spoolfd, "20000102T000000.000Z-file-r-1.tmp", 1);
 	spool_free(spool);
 	spool = open_spool(1, 1);
-	ck_assert_int_eq(spool_enforce(spool, (wall_t){ UINT64_MAX }, NULL, NULL), 0);
+	ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ .wall = { UINT64_MAX } }, NULL, NULL), 0);
 	ck_assert_uint_eq(count_names(""), 6);
 	ck_assert_int_eq(access(outside, F_OK), 0);
 	close(spoolfd);
@@ -281,7 +281,7 @@ START_TEST(links_inside_an_incident_are_removed_and_not_followed)
 	ck_assert_int_eq(symlinkat(directory, dirfd, "dirlink"), 0);
 	ck_assert_int_eq(mkdirat(dirfd, "sub", 0700), 0);
 	ck_assert_int_eq(mkdirat(dirfd, "sub/sub", 0700), 0);
-	ck_assert_int_eq(spool_enforce(spool, (wall_t){ 0 }, NULL, NULL), 0);
+	ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ 0 }, NULL, NULL), 0);
 	ck_assert_uint_eq(count_names(""), 1);
 	ck_assert_int_eq(access(outside, F_OK), 0);
 	close(dirfd);
@@ -314,7 +314,7 @@ START_TEST(the_worst_are_kept_not_the_newest)
 	add(spool, 3, 7, 1);
 	add(spool, 4, 1.5, 1);
 	add(spool, 5, 1.2, 1);
-	ck_assert_int_eq(spool_enforce(spool, (wall_t){ 0 }, note, &removals), 0);
+	ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ 0 }, note, &removals), 0);
 	ck_assert_str_eq(removals.text, "1.2:count 1.5:count ");
 	severities(left);
 	ck_assert_str_eq(left, "9 7 1.5 "); /* of equals the older one went */
@@ -331,7 +331,7 @@ START_TEST(bytes_are_bounded)
 	add(spool, 1, 3, 8192); /* 16,384 each, with incident.json and MANIFEST */
 	add(spool, 2, 2, 8192);
 	add(spool, 3, 1, 8192);
-	ck_assert_int_eq(spool_enforce(spool, (wall_t){ 0 }, NULL, NULL), 0);
+	ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ 0 }, NULL, NULL), 0);
 	severities(left);
 	ck_assert_str_eq(left, "3 2 ");
 	spool_free(spool);
@@ -350,9 +350,60 @@ START_TEST(age_goes_first_and_makes_room_for_the_rest)
 	add(spool, 3, 2, 1);
 	spool_free(spool);
 	ck_assert_int_eq(spool_open(path, &limits, &spool, NULL), 0);
-	ck_assert_int_eq(spool_enforce(spool, now, note, &removals), 0);
+	ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ .wall = now }, note, &removals), 0);
 	ck_assert_str_eq(removals.text, "9:age ");
 	spool_free(spool);
+}
+END_TEST
+
+/* A boot clock that begins again is another boot: time in between is not known. */
+START_TEST(age_is_time_in_the_spool_and_not_the_time_of_day)
+{
+	static const uint64_t hour = 3600 * NS_PER_S;
+	struct retention_limits limits = { .max_age_ns = 10 * DAY };
+	struct removals removals = { "" };
+	struct spool *spool = open_spool(0, 0);
+
+	add(spool, 1, 9, 1);
+	spool_free(spool);
+	ck_assert_int_eq(spool_open(path, &limits, &spool, NULL), 0);
+	ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ .boot_ns = hour }, note, &removals), 0);
+	ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ .boot_ns = hour + 6 * DAY }, note, &removals), 0);
+	add(spool, 2, 1, 1);
+	ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ .boot_ns = hour + 6 * DAY }, note, &removals), 0);
+	spool_free(spool);
+	ck_assert_int_eq(spool_open(path, &limits, &spool, NULL), 0);
+	ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ .boot_ns = 1 }, note, &removals), 0);
+	ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ .boot_ns = 4 * DAY }, note, &removals), 0);
+	ck_assert_str_eq(removals.text, "");
+	ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ .boot_ns = 4 * DAY + hour }, note, &removals), 0);
+	ck_assert_str_eq(removals.text, "9:age ");
+	spool_free(spool);
+}
+END_TEST
+
+START_TEST(ages_start_again_when_their_file_is_damaged)
+{
+	static const char *const texts[] = { "", "spikewatch ages 2\t7\n", "spikewatch ages 1\tx\n",
+					     "spikewatch ages 1\t99999999999999999\nno number\n",
+					     "spikewatch ages 1\t99999999999999999\n\t5\n" };
+	struct retention_limits limits = { .max_age_ns = DAY };
+
+	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+		struct removals removals = { "" };
+		struct spool *spool = open_spool(0, 0);
+		char file[160];
+
+		add(spool, 1 + (unsigned)i, 9, 1);
+		spool_free(spool);
+		snprintf(file, sizeof(file), "%s/.ages", path);
+		scene_write(file, "%s", texts[i]);
+		ck_assert_int_eq(spool_open(path, &limits, &spool, NULL), 0);
+		ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ .boot_ns = 1 }, note, &removals), 0);
+		ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ .boot_ns = 2 }, note, &removals), 0);
+		ck_assert_str_eq(removals.text, "");
+		spool_free(spool);
+	}
 }
 END_TEST
 
@@ -362,7 +413,8 @@ START_TEST(a_clock_set_back_makes_nothing_old)
 	struct retention_entry entry = { .wall = { 100 * DAY } };
 	enum retention_reason reason = RETENTION_AGE;
 
-	retention_choose(&limits, (wall_t){ DAY }, UINT64_MAX, &entry, &reason, 1);
+	retention_age_by_names(&entry, 1, (wall_t){ DAY });
+	retention_choose(&limits, UINT64_MAX, &entry, &reason, 1);
 	ck_assert_int_eq(reason, RETENTION_KEEP);
 }
 END_TEST
@@ -382,7 +434,7 @@ START_TEST(a_file_system_filled_by_others_costs_nothing)
 	ck_assert_int_eq(spool_open(path, &limits, &spool, NULL), 0);
 	ck_assert(!spool_predict_ok(spool, 0));
 	ck_assert(!spool_predict_ok(spool, 1));
-	ck_assert_int_eq(spool_enforce(spool, (wall_t){ 0 }, NULL, NULL), 0);
+	ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ 0 }, NULL, NULL), 0);
 	severities(left);
 	ck_assert_str_eq(left, "1 5 2 "); /* in vain */
 	spool_free(spool);
@@ -397,12 +449,12 @@ START_TEST(free_space_never_costs_the_worst)
 					     { .severity = 2, .bytes = 100 } };
 	enum retention_reason reasons[3];
 
-	retention_choose(&limits, (wall_t){ 0 }, 800, entries, reasons, 3);
+	retention_choose(&limits, 800, entries, reasons, 3);
 	ck_assert_int_eq(reasons[0], RETENTION_FREE);
 	ck_assert_int_eq(reasons[1], RETENTION_FREE);
 	ck_assert_int_eq(reasons[2], RETENTION_KEEP);
 
-	retention_choose(&limits, (wall_t){ 0 }, 799, entries, reasons, 3);
+	retention_choose(&limits, 799, entries, reasons, 3);
 	for (size_t i = 0; i < 3; i++)
 		ck_assert_int_eq(reasons[i], RETENTION_KEEP);
 }
@@ -416,7 +468,7 @@ START_TEST(only_what_is_needed_goes_for_free_space)
 					     { .severity = 2, .bytes = 100 } };
 	enum retention_reason reasons[3];
 
-	retention_choose(&limits, (wall_t){ 0 }, 900, entries, reasons, 3);
+	retention_choose(&limits, 900, entries, reasons, 3);
 	ck_assert_double_eq(entries[0].severity, 1);
 	ck_assert_int_eq(reasons[0], RETENTION_FREE);
 	ck_assert_int_eq(reasons[1], RETENTION_KEEP);
@@ -433,7 +485,7 @@ START_TEST(an_unreadable_incident_counts_as_mild)
 	add(spool, 1, 1, 1);
 	add(spool, 2, 5, 1);
 	ck_assert_int_eq(unlinkat(spoolfd, "20000103T000000.000Z-t-r-1/incident.json", 0), 0);
-	ck_assert_int_eq(spool_enforce(spool, (wall_t){ 0 }, NULL, NULL), 0);
+	ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ 0 }, NULL, NULL), 0);
 	severities(left);
 	ck_assert_str_eq(left, "1 ");
 	close(spoolfd);
@@ -504,7 +556,7 @@ START_TEST(retention_without_memory_removes_nothing)
 		int r;
 
 		torture_arm(n);
-		r = spool_enforce(spool, (wall_t){ 0 }, NULL, NULL);
+		r = spool_enforce(spool, (struct spool_now){ 0 }, NULL, NULL);
 		injected = torture_disarm();
 		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
 		severities(left);
@@ -522,11 +574,11 @@ START_TEST(new_limits_hold_from_the_next_time_on)
 
 	add(spool, 1, 1, 1);
 	add(spool, 2, 2, 1);
-	ck_assert_int_eq(spool_enforce(spool, (wall_t){ 0 }, NULL, NULL), 0);
+	ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ 0 }, NULL, NULL), 0);
 	severities(left);
 	ck_assert_str_eq(left, "1 2 ");
 	spool_set_limits(spool, &limits);
-	ck_assert_int_eq(spool_enforce(spool, (wall_t){ 0 }, NULL, NULL), 0);
+	ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ 0 }, NULL, NULL), 0);
 	severities(left);
 	ck_assert_str_eq(left, "2 ");
 	ck_assert(spool_predict_ok(spool, 1));
@@ -831,6 +883,8 @@ Suite *spool_suite(void)
 	tcase_add_test(tcase, the_worst_are_kept_not_the_newest);
 	tcase_add_test(tcase, bytes_are_bounded);
 	tcase_add_test(tcase, age_goes_first_and_makes_room_for_the_rest);
+	tcase_add_test(tcase, age_is_time_in_the_spool_and_not_the_time_of_day);
+	tcase_add_test(tcase, ages_start_again_when_their_file_is_damaged);
 	tcase_add_test(tcase, a_clock_set_back_makes_nothing_old);
 	tcase_add_test(tcase, a_file_system_filled_by_others_costs_nothing);
 	tcase_add_test(tcase, free_space_never_costs_the_worst);
