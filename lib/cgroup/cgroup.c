@@ -4,9 +4,7 @@
  * opened if it is there, and what is not there is unavailable.
  *
  * v1 wins where a controller is mounted there, as it can be in one hierarchy only. cpu.stat and
- * pressure exist in every v2 cgroup, controllers or not. Every file is read every time: the values
- * are independent of each other (memory is charged to whichever cgroup touches it first, pressure
- * grows while no task runs), so none of them tells that the others are unchanged.
+ * pressure exist in every v2 cgroup, controllers or not.
  *
  * v1 and v2 have the same file names with other keys. One table of keys serves both: a key that is
  * missing leaves its value unavailable, so no caller has to know the version that wrote a file.
@@ -465,6 +463,28 @@ int cgroup_files_read(struct cgroup_files *files, struct sample *sample)
 
 	*sample = fresh;
 	return result;
+}
+
+int cgroup_files_usage(const struct cgroup_files *files, uint64_t *ret_ns)
+{
+	/* Both kinds begin with it: "usage_usec 27647792\n..." */
+	enum cgroup_file file = files->live >> CGROUP_FILE_CPU_USAGE & 1 ? CGROUP_FILE_CPU_USAGE : CGROUP_FILE_CPU_STAT;
+	struct sample sample = { 0 };
+	char buf[64];
+
+	if (!(files->live >> file & 1))
+		return -ENODATA;
+
+	ssize_t len = pread(files->fd[file], buf, sizeof(buf), 0);
+	if (len < 0)
+		return -errno;
+
+	int r = table[file].parse(buf, (size_t)len, table[file].field, &sample);
+	if (r == 0 && !sample_has(&sample, SAMPLE_CPU))
+		r = -ENODATA;
+	if (r == 0)
+		*ret_ns = sample.value[SAMPLE_CPU];
+	return r;
 }
 
 void cgroup_files_reset_peak(struct cgroup_files *files)

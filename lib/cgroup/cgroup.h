@@ -67,6 +67,12 @@ void cgroup_files_release(struct cgroup_files *files);
 int cgroup_files_read(struct cgroup_files *files, struct sample *sample);
 
 /*
+ * The CPU time it has used, ns, with what is below it, as cgroup_files_read has it: one short read. 0;
+ * -ENODATA: no file tells; -errno, -ENODEV if it is gone.
+ */
+int cgroup_files_usage(const struct cgroup_files *files, uint64_t *ret_ns);
+
+/*
  * Lets the high-water mark of memory start anew: v1 memory.max_usage_in_bytes, for everybody; v2
  * memory.peak since Linux 6.12, for this descriptor only. Where that is not possible nothing
  * happens.

@@ -53,6 +53,19 @@ struct source_group {
 	_Atomic uint64_t exit_usage[SUM_COUNTERS]; /* by the control thread */
 };
 
+/*
+ * A cgroup whose usage counter stands still has not run, and is asked nothing else but at heartbeats. It
+ * is settled when it was read once more after that and found as before: what grows although nothing runs
+ * (pressure) is read as long as it does.
+ */
+struct source_cgroup {
+	struct cgroup_files files;
+	uint64_t due_ns;       /* the next look */
+	uint64_t heartbeat_ns; /* when to read it although it stands still */
+	uint8_t doublings;     /* of the heartbeat */
+	bool settled;
+};
+
 struct source_entry {
 	/* Of looks. */
 	_Alignas(SOURCE_CACHE_LINE) mono_t changed; /* when a look last saw that it had changed */
@@ -76,11 +89,10 @@ struct source_entry {
 	struct process_reader reader; /* of a process */
 
 	struct sample sample;
-	struct sum_part part;        /* of a member: what is in the sum */
-	struct source_group *group;  /* of a group */
-	struct cgroup_files *cgroup; /* of a cgroup */
-	uint64_t cgroup_due_ns;
-	uint32_t listed_index; /* in source->listed */
+	struct sum_part part;         /* of a member: what is in the sum */
+	struct source_group *group;   /* of a group */
+	struct source_cgroup *cgroup; /* of a cgroup */
+	uint32_t listed_index;        /* in source->listed */
 	_Atomic uint64_t cpu_limit;
 	_Atomic uint64_t memory_limit;
 	void *user;
@@ -295,21 +307,21 @@ int source_entry_process_closed(int procfd, int32_t pid, uint64_t start_ticks, b
 int source_entry_cgroup(const struct cgroup_mounts *mounts, const char *path, void *user, struct source_entry **ret)
 {
 	AUTO(source_entry_freep) struct source_entry *entry = NULL;
-	AUTO_FREE struct cgroup_files *files = NULL;
+	AUTO_FREE struct source_cgroup *cgroup = NULL;
 
 	int r = new_entry(ENTRY_CGROUP, user, &entry);
 	if (r < 0)
 		return r;
 
-	files = calloc(1, sizeof(*files));
-	if (!files)
+	cgroup = calloc(1, sizeof(*cgroup));
+	if (!cgroup)
 		return -ENOMEM;
 
-	r = cgroup_files_init(files, mounts, path);
+	r = cgroup_files_init(&cgroup->files, mounts, path);
 	if (r < 0)
 		return r;
 
-	entry->cgroup = TAKE(files);
+	entry->cgroup = TAKE(cgroup);
 	*ret = TAKE(entry);
 	return 0;
 }
@@ -341,7 +353,7 @@ void source_entry_free(struct source_entry *entry)
 	if (entry->kind == ENTRY_PROCESS)
 		process_reader_release(&entry->reader);
 	if (entry->cgroup)
-		cgroup_files_release(entry->cgroup);
+		cgroup_files_release(&entry->cgroup->files);
 	free(entry->cgroup);
 	free(entry->group);
 	free(entry);
@@ -485,6 +497,10 @@ void source_room_free(struct source_room *room)
  */
 #define STEP_SHIFT 16
 #define FILLS_APART_MAX_NS (3600 * NS_PER_S)
+
+/* In so many parts of their interval cgroups are read; see process.c for how often heartbeats double. */
+#define CGROUP_PHASES 64
+#define CGROUP_DOUBLINGS_MAX 3
 
 /*
  * Entries that stand beside each other were as a rule made one after the other and are near each
@@ -646,17 +662,66 @@ static void fill_process(struct source *source, struct source_entry *entry, mono
 	entry->fresh = false;
 }
 
+/* The next look: half a tick before the one that is meant, which may come a little early. */
+static uint64_t next_look_ns(const struct source *source, mono_t now)
+{
+	uint64_t early_ns = source->pace.interval_ns / 2;
+
+	return now.ns + source->cgroup_interval_ns - (early_ns < source->cgroup_interval_ns / 2 ? early_ns : 0);
+}
+
+/* The first pause is a part of the interval: cgroups that came together are read in different ticks. */
+static uint64_t first_look_ns(const struct source *source, const struct source_entry *entry, mono_t now)
+{
+	return next_look_ns(source, now) - source->cgroup_interval_ns / CGROUP_PHASES * (entry->index % CGROUP_PHASES);
+}
+
+/* Whether nothing needs to be read of it: it has not run, and what it was when that was first seen is known. */
+static bool cgroup_is_still(const struct source *source, const struct source_entry *entry, mono_t now)
+{
+	const struct source_cgroup *cgroup = entry->cgroup;
+	uint64_t usage_ns;
+
+	if (!cgroup->settled || now.ns >= cgroup->heartbeat_ns || source->reader_options.read_always)
+		return false;
+	return cgroup_files_usage(&cgroup->files, &usage_ns) == 0 && sample_has(&entry->sample, SAMPLE_CPU) &&
+	       usage_ns == entry->sample.value[SAMPLE_CPU];
+}
+
+/* Its heartbeats are 1, 2, 4 and then 8 apart while they find nothing. */
+static void note_cgroup_reading(const struct source *source, struct source_entry *entry, mono_t now, bool changed)
+{
+	struct source_cgroup *cgroup = entry->cgroup;
+	uint64_t beat_ns = source->reader_options.heartbeat_ns;
+
+	if (changed || !cgroup->settled)
+		cgroup->doublings = 0;
+	else if (cgroup->doublings < CGROUP_DOUBLINGS_MAX)
+		cgroup->doublings++;
+	cgroup->settled = !changed;
+	cgroup->heartbeat_ns = now.ns + (beat_ns << cgroup->doublings);
+}
+
 static void fill_cgroup(struct source *source, struct source_entry *entry, mono_t now)
 {
+	struct source_cgroup *cgroup = entry->cgroup;
+	bool due = now.ns >= cgroup->due_ns, read = due && !cgroup_is_still(source, entry, now);
+	struct sample before = entry->sample;
+	int r = 0;
+
 	entry->status = SOURCE_SAME;
-	if (now.ns < entry->cgroup_due_ns && !has_new_limits(entry))
+	if (!due && !has_new_limits(entry))
 		return;
 
-	struct sample before = entry->sample;
-	int r = cgroup_files_read(entry->cgroup, &entry->sample);
-	if (source->reader_options.reset_peaks)
-		cgroup_files_reset_peak(entry->cgroup);
-	entry->at = clock_mono(&source->clock);
+	if (read) {
+		r = cgroup_files_read(&cgroup->files, &entry->sample);
+		if (source->reader_options.reset_peaks)
+			cgroup_files_reset_peak(&cgroup->files);
+	}
+	if (due) {
+		entry->at = clock_mono(&source->clock);
+		cgroup->due_ns = entry->fresh ? first_look_ns(source, entry, now) : next_look_ns(source, now);
+	}
 	put_limits(entry);
 	if (r == -ENOENT) {
 		mark_gone(entry);
@@ -664,9 +729,10 @@ static void fill_cgroup(struct source *source, struct source_entry *entry, mono_
 	}
 
 	source->failed_reads += r < 0;
-	entry->cgroup_due_ns = now.ns + source->cgroup_interval_ns;
 	entry->status = is_changed(entry, &before) ? SOURCE_CHANGED : SOURCE_SAME;
 	entry->fresh = false;
+	if (read)
+		note_cgroup_reading(source, entry, now, r < 0 || entry->status == SOURCE_CHANGED);
 }
 
 /* What is added after the flag was cleared sets it again. */
@@ -776,7 +842,7 @@ static uint32_t cgroup_due(const struct source *source, const struct source_entr
 {
 	uint64_t soonest_ns = now.ns + source->pace.idle_ns;
 
-	return step_of(source, entry->cgroup_due_ns < soonest_ns ? entry->cgroup_due_ns : soonest_ns);
+	return step_of(source, entry->cgroup->due_ns < soonest_ns ? entry->cgroup->due_ns : soonest_ns);
 }
 
 /* What is gone is met again in every fill until it is removed. */
@@ -982,10 +1048,8 @@ void source_free(struct source *source)
 static void retune_entry(struct source *source, struct source_entry *entry, const struct process_reader_options *before,
 			 mono_t now)
 {
-	uint64_t cgroup_due_ns = now.ns + source->cgroup_interval_ns;
-
-	if (entry->kind == ENTRY_CGROUP && cgroup_due_ns < entry->cgroup_due_ns)
-		entry->cgroup_due_ns = cgroup_due_ns;
+	if (entry->kind == ENTRY_CGROUP && first_look_ns(source, entry, now) < entry->cgroup->due_ns)
+		entry->cgroup->due_ns = first_look_ns(source, entry, now);
 	if (entry->kind != ENTRY_PROCESS || entry->status == SOURCE_GONE ||
 	    !process_reader_retune(&entry->reader, before, &source->reader_options, now, &entry->sample))
 		return;

@@ -18,6 +18,10 @@
  * idle_interval_ns (or its own: source_entry_set_idle) after the first fill that saw it run. Not of
  * processes without a clock or without descriptors.
  *
+ * A cgroup is looked at in its interval: its usage counter is read, and if that stands still nothing
+ * else, but once more after it stopped and at heartbeats, which back off alike. Looks at cgroups are
+ * spread over the fills.
+ *
  * High-water marks and descriptor counts are read at their own intervals if the process ran since,
  * at the latest one interval after it stopped running. The total of its CPU clock is CPU; without
  * the clock it is utime + stime.
