@@ -600,13 +600,13 @@ static const struct {
 } text_forms[] = {
 	[FUNCTION_TABLE_IN_SAMPLES] = {
 		.title = "Hottest functions",
-		.of = "percent of the samples",
-		.threads = "Threads that used the CPU (percent of the samples)",
+		.of = "percent of its own samples",
+		.threads = "Threads that used the CPU (percent of its own samples)",
 		.captures = { "stacks", "stacks-folded", "functions" },
 	},
 	[FUNCTION_TABLE_IN_BYTES] = {
 		.title = "What made memory grow",
-		.of = "bytes touched for the first time",
+		.of = "bytes that it touched for the first time",
 		.threads = "Threads that touched new memory (bytes)",
 		.captures = { "memory-stacks", "memory-folded", "memory-functions" },
 	},
@@ -631,8 +631,9 @@ static void print_share(uint64_t part, uint64_t all, FILE *file)
 		fprintf(file, "%*s", AMOUNT_WIDTH, "-");
 }
 
-static void print_amount(const struct functions *functions, uint64_t amount, enum function_table_phase phase,
-			 FILE *file)
+/* Of own rows the share of what is its own, of other processes that of all. */
+static void print_amount(const struct functions *functions, const struct functions_row *row, uint64_t amount,
+			 enum function_table_phase phase, FILE *file)
 {
 	char size[UNITS_TEXT_MAX];
 
@@ -640,15 +641,15 @@ static void print_amount(const struct functions *functions, uint64_t amount, enu
 		fprintf(file, "%*s", AMOUNT_WIDTH,
 			units_format(size, sizeof(size), UNIT_BYTES, (double)amount, UNITS_NARROW));
 	else
-		print_share(amount, functions->sum[phase], file);
+		print_share(amount, (row->neighbour ? functions->sum : functions->own)[phase], file);
 }
 
-static void print_pair(const struct functions *functions, const uint64_t amount[static FUNCTION_TABLE_PHASES],
-		       FILE *file)
+static void print_pair(const struct functions *functions, const struct functions_row *row,
+		       const uint64_t amount[static FUNCTION_TABLE_PHASES], FILE *file)
 {
-	print_amount(functions, amount[FUNCTION_TABLE_BEFORE], FUNCTION_TABLE_BEFORE, file);
+	print_amount(functions, row, amount[FUNCTION_TABLE_BEFORE], FUNCTION_TABLE_BEFORE, file);
 	fputc(' ', file);
-	print_amount(functions, amount[FUNCTION_TABLE_DURING], FUNCTION_TABLE_DURING, file);
+	print_amount(functions, row, amount[FUNCTION_TABLE_DURING], FUNCTION_TABLE_DURING, file);
 	fputs("  ", file);
 }
 
@@ -688,9 +689,9 @@ static size_t widest_of(size_t width, const char *text, size_t max)
 static void print_numbers(const struct functions *functions, const struct functions_row *row, FILE *file)
 {
 	for (unsigned p = 0; p < FUNCTION_TABLE_PHASES; p++) {
-		print_amount(functions, row->self[p], p, file);
+		print_amount(functions, row, row->self[p], p, file);
 		fputc(' ', file);
-		print_amount(functions, row->total[p], p, file);
+		print_amount(functions, row, row->total[p], p, file);
 		fputs("  ", file);
 	}
 }
@@ -730,10 +731,14 @@ static void measure_columns(const struct functions *functions, size_t line, cons
 		ret[0] = left - ret[2];
 }
 
-static void print_heading(const struct functions *functions, size_t i, FILE *file)
+/* Before the first row of another process. */
+static void print_heading(const struct functions *functions, const struct functions_row *rows, size_t i, FILE *file)
 {
-	if (functions->row[i].neighbour && (i == 0 || !functions->row[i - 1].neighbour))
-		fputs("other processes:\n", file);
+	if (!rows[i].neighbour || (i > 0 && rows[i - 1].neighbour))
+		return;
+	fputs(functions->unit == FUNCTION_TABLE_IN_BYTES ? "other processes:\n"
+							 : "other processes (percent of all):\n",
+	      file);
 }
 
 static void print_full(const struct functions *functions, size_t line, FILE *file)
@@ -746,7 +751,7 @@ static void print_full(const struct functions *functions, size_t line, FILE *fil
 	fprintf(file, "%13s  %13s\n%6s %6s  %6s %6s  ", "before", "during", "self", "total", "self", "total");
 	print_names(&head, width, file);
 	for (size_t i = 0; i < functions->count; i++) {
-		print_heading(functions, i, file);
+		print_heading(functions, functions->row, i, file);
 		print_numbers(functions, &functions->row[i], file);
 		make_cells(&functions->row[i], &cells);
 		print_names(&cells, width, file);
@@ -757,8 +762,8 @@ static void print_narrow(const struct functions *functions, size_t line, FILE *f
 {
 	fprintf(file, "%6s %6s  function\n", "before", "during");
 	for (size_t i = 0; i < functions->count; i++) {
-		print_heading(functions, i, file);
-		print_pair(functions, functions->row[i].total, file);
+		print_heading(functions, functions->row, i, file);
+		print_pair(functions, &functions->row[i], functions->row[i].total, file);
 		output_fit(functions->row[i].function, line - NARROW_WIDTH, OUTPUT_CUT_DOTS, file);
 		fputc('\n', file);
 	}
@@ -790,7 +795,8 @@ static void print_threads(const struct functions *functions, size_t line, FILE *
 		const struct functions_row *row = &functions->thread[i];
 		char process[FUNCTIONS_NAME_MAX + 32];
 
-		print_pair(functions, row->self, file);
+		print_heading(functions, functions->thread, i, file);
+		print_pair(functions, row, row->self, file);
 		fprintf(file, "%*jd  ", TID_WIDTH, (intmax_t)row->tid);
 		output_fit(row->thread[0] ? row->thread : "?", width, fit, file);
 		if (with_process) {
@@ -878,14 +884,18 @@ void functions_print(const struct functions *functions, const struct incident *i
 {
 	size_t line = style->width > FUNCTIONS_WIDTH_MIN ? style->width : FUNCTIONS_WIDTH_MIN;
 	enum function_table_unit unit = functions->unit;
-	char title[200], before[64], during[64];
+	char title[480], all[192] = "", before[64], during[64];
 
 	if (functions->count == 0)
 		return;
 	fputc('\n', file);
-	snprintf(title, sizeof(title), "%s (%s: %s before the spike, %s during it)", text_forms[unit].title,
-		 text_forms[unit].of, amount_text(unit, functions->sum[FUNCTION_TABLE_BEFORE], before, sizeof(before)),
-		 amount_text(unit, functions->sum[FUNCTION_TABLE_DURING], during, sizeof(during)));
+	if (memcmp(functions->own, functions->sum, sizeof(functions->own)) != 0)
+		snprintf(all, sizeof(all), "; of all processes %s and %s",
+			 amount_text(unit, functions->sum[FUNCTION_TABLE_BEFORE], before, sizeof(before)),
+			 amount_text(unit, functions->sum[FUNCTION_TABLE_DURING], during, sizeof(during)));
+	snprintf(title, sizeof(title), "%s (%s: %s before the spike, %s during it%s)", text_forms[unit].title,
+		 text_forms[unit].of, amount_text(unit, functions->own[FUNCTION_TABLE_BEFORE], before, sizeof(before)),
+		 amount_text(unit, functions->own[FUNCTION_TABLE_DURING], during, sizeof(during)), all);
 	output_wrap(title, line, file);
 	if (line < WIDTH_FULL)
 		print_narrow(functions, line, file);
@@ -902,12 +912,12 @@ void functions_print(const struct functions *functions, const struct incident *i
 _Static_assert(FUNCTIONS_SHOWN <= ROWS_MAX && FUNCTIONS_THREADS_SHOWN <= ROWS_MAX, "all that is shown is ranked");
 
 static const struct {
-	const char *file, *key, *before, *during, *beside, *top;
+	const char *file, *key, *before, *during, *own_before, *own_during, *beside, *top;
 } forms[] = {
 	[FUNCTION_TABLE_IN_SAMPLES] = { FUNCTIONS_FILE, "functions", "samples_before", "samples_during",
-					"self_during_ns", "top_samples" },
+					"own_samples_before", "own_samples_during", "self_during_ns", "top_samples" },
 	[FUNCTION_TABLE_IN_BYTES] = { FUNCTIONS_MEMORY_FILE, "memory_functions", "bytes_before", "bytes_during",
-				      "self_during_faults", "top_bytes" },
+				      "own_bytes_before", "own_bytes_during", "self_during_faults", "top_bytes" },
 };
 
 /* Rows of the text, the hottest first. */
@@ -1026,6 +1036,7 @@ static void choose_rows(const char *text, size_t len, struct functions *ret)
 	struct ranking during = { .max = FUNCTIONS_SHOWN, .phase = FUNCTION_TABLE_DURING, .callers = callers };
 	struct ranking neighbours = { .max = FUNCTIONS_NEIGHBOURS_SHOWN, .phase = FUNCTION_TABLE_DURING, .tie = true };
 	struct ranking threads = { .max = FUNCTIONS_THREADS_SHOWN, .phase = FUNCTION_TABLE_DURING, .tie = true };
+	struct ranking foreign = { .max = FUNCTIONS_NEIGHBOURS_SHOWN, .phase = FUNCTION_TABLE_DURING, .tie = true };
 	struct function_rows rows;
 	struct function_rows_row row;
 
@@ -1033,13 +1044,17 @@ static void choose_rows(const char *text, size_t len, struct functions *ret)
 	if (!ret->there)
 		return;
 	memcpy(ret->sum, rows.sum, sizeof(ret->sum));
+	/* Where the file does not say it: what is left without the others. */
+	memcpy(ret->own, rows.has_own ? rows.own : rows.sum, sizeof(ret->own));
 	while (function_rows_next(&rows, &row)) {
 		if (row.function.len == 0) {
-			rank_row(&threads, &row);
+			rank_row(is_neighbour(&row) ? &foreign : &threads, &row);
 			continue;
 		}
 		if (is_neighbour(&row)) {
 			rank_row(&neighbours, &row);
+			for (unsigned p = 0; p < FUNCTION_TABLE_PHASES && !rows.has_own; p++)
+				ret->own[p] -= row.self[p] < ret->own[p] ? row.self[p] : ret->own[p];
 			continue;
 		}
 		rank_row(&before, &row);
@@ -1055,6 +1070,8 @@ static void choose_rows(const char *text, size_t len, struct functions *ret)
 		copy_row(&neighbours.row[i], &ret->row[ret->count++]);
 	for (size_t i = 0; i < threads.count; i++)
 		copy_row(&threads.row[i], &ret->thread[ret->thread_count++]);
+	for (size_t i = 0; i < foreign.count; i++)
+		copy_row(&foreign.row[i], &ret->thread[ret->thread_count++]);
 	ret->more_functions = rows.more_functions;
 	ret->more_threads = rows.more_threads;
 }
@@ -1095,6 +1112,7 @@ static void put_thread(struct json_writer *json, enum function_table_unit unit, 
 	json_member_i64(json, "tid", row->tid);
 	json_member_text(json, "process", row->process);
 	json_member_i64(json, "pid", row->pid);
+	json_member_bool(json, "own", !row->neighbour);
 	json_member_u64(json, forms[unit].before, row->self[FUNCTION_TABLE_BEFORE]);
 	json_member_u64(json, forms[unit].during, row->self[FUNCTION_TABLE_DURING]);
 	json_end_object(json);
@@ -1112,6 +1130,8 @@ void functions_json(const struct functions *functions, struct json_writer *json)
 	json_begin_object(json);
 	json_member_u64(json, forms[unit].before, functions->sum[FUNCTION_TABLE_BEFORE]);
 	json_member_u64(json, forms[unit].during, functions->sum[FUNCTION_TABLE_DURING]);
+	json_member_u64(json, forms[unit].own_before, functions->own[FUNCTION_TABLE_BEFORE]);
+	json_member_u64(json, forms[unit].own_during, functions->own[FUNCTION_TABLE_DURING]);
 	json_member_array(json, "hottest");
 	for (size_t i = 0; i < functions->count; i++)
 		put_function(json, unit, &functions->row[i]);

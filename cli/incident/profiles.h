@@ -91,13 +91,13 @@ int firefox_stacks_put(struct firefox_stacks *stacks, struct json_writer *json);
 /* Lines are not made narrower. */
 #define FUNCTIONS_WIDTH_MIN 40
 
-/* A function, or a thread: that has no function and no module. Names are safe to print. */
+/* A function, or a thread: that has no function. Names are safe to print. */
 struct functions_row {
 	char function[FUNCTIONS_NAME_MAX];
 	char module[FUNCTIONS_NAME_MAX];  /* a path, "[kernel]", or FUNCTION_TABLE_NEIGHBOUR; "": not known */
 	char thread[FUNCTIONS_NAME_MAX];  /* in which it was seen most; "": not known */
 	char process[FUNCTIONS_NAME_MAX]; /* of the thread */
-	bool neighbour;                   /* no function: a process of which the incident is not */
+	bool neighbour;                   /* a process that the incident is not of, or a thread of one */
 	int64_t tid, pid;
 	uint64_t self[FUNCTION_TABLE_PHASES], total[FUNCTION_TABLE_PHASES]; /* in the unit */
 	uint64_t self_ns, self_faults;                                      /* during; in samples, in bytes */
@@ -108,7 +108,8 @@ struct functions_row {
 struct functions {
 	bool there; /* the file could be read */
 	enum function_table_unit unit;
-	uint64_t sum[FUNCTION_TABLE_PHASES];
+	uint64_t sum[FUNCTION_TABLE_PHASES]; /* of all processes */
+	uint64_t own[FUNCTION_TABLE_PHASES]; /* of those of the incident */
 	/*
 	 * The hottest during the spike; then those of the hottest before it that are not among
 	 * them; then neighbours, the busiest during the spike first, those busier before it first
@@ -117,8 +118,8 @@ struct functions {
 	 */
 	struct functions_row row[2 * FUNCTIONS_SHOWN + FUNCTIONS_NEIGHBOURS_SHOWN];
 	size_t count;
-	/* The busiest during the spike, the busier before it first among equals. */
-	struct functions_row thread[FUNCTIONS_THREADS_SHOWN];
+	/* The busiest during the spike, the busier before it first among equals; then neighbours'. */
+	struct functions_row thread[FUNCTIONS_THREADS_SHOWN + FUNCTIONS_NEIGHBOURS_SHOWN];
 	size_t thread_count;
 	uint64_t other[FUNCTION_TABLE_PHASES];    /* of stacks for which there was no room */
 	uint64_t no_stack[FUNCTION_TABLE_PHASES]; /* of what has no stack */

@@ -359,6 +359,28 @@ static void put_time(struct drawing *drawing)
 	json_end_object(drawing->json);
 }
 
+/* Of what is drawn; "cpu" is the average over it, in the unit of the picture of CPU. */
+static void put_holes(struct drawing *drawing)
+{
+	const struct series *series = &drawing->view->samples.series;
+	struct picture picture;
+
+	pictures_cpu(&drawing->view->incident, series, &picture);
+	json_member_array(drawing->json, "holes");
+	for (size_t i = 0; i < series->holes.count; i++) {
+		const struct series_hole *hole = &series->holes.hole[i];
+		double cores;
+
+		json_begin_object(drawing->json);
+		json_member_i64(drawing->json, "from_ns", hole->from_ns);
+		json_member_i64(drawing->json, "to_ns", hole->to_ns);
+		json_key(drawing->json, "cpu");
+		put_value(drawing->json, series_hole_cpu(series, hole, &cores) ? cores * picture.scale : NAN, 1e2);
+		json_end_object(drawing->json);
+	}
+	json_end_array(drawing->json);
+}
+
 static int put_one_target(struct drawing *drawing)
 {
 	int rc = make_columns(drawing, &drawing->view->samples.series, POINTS_MAX);
@@ -366,6 +388,7 @@ static int put_one_target(struct drawing *drawing)
 	if (rc < 0)
 		return rc;
 	put_time(drawing);
+	put_holes(drawing);
 	json_member_array(drawing->json, "plots");
 	put_cpu(drawing);
 	put_memory(drawing);
@@ -423,6 +446,7 @@ static int put_everything(struct drawing *drawing, int incidentfd)
 	if (rc < 0)
 		return rc;
 	put_time(drawing);
+	put_holes(drawing);
 	json_member_array(drawing->json, "plots");
 	put_busiest(drawing, busiest_targets, "cpu", &cpu);
 	put_busiest(drawing, busiest_targets, "memory", &memory);

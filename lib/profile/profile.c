@@ -786,10 +786,11 @@ struct function_tally {
 	uint64_t self[FUNCTION_TABLE_PHASES], total[FUNCTION_TABLE_PHASES];
 	uint64_t beside; /* during: CPU time, or faults */
 	uint64_t stack;  /* the last one it was counted for */
+	bool neighbour;  /* a thread of a process that the incident is not of */
 	struct part now, best;
 };
 
-/* Of threads there is no more than self and beside. */
+/* Of threads there is no more than self, beside and neighbour. */
 struct function_tallies {
 	struct function_tally *tally; /* by number, less 1 */
 	size_t cap;
@@ -808,14 +809,14 @@ struct function_table {
 	struct buffer key;
 	struct function_tallies of_functions, of_threads;
 	uint64_t stacks;
-	uint64_t sum[FUNCTION_TABLE_PHASES];
+	uint64_t sum[FUNCTION_TABLE_PHASES], others[FUNCTION_TABLE_PHASES]; /* others: of it, not of the incident */
 };
 
 static const struct {
-	const char *header, *sums;
+	const char *header, *sums, *own;
 } table_heads[] = {
-	[FUNCTION_TABLE_IN_SAMPLES] = { FUNCTION_TABLE_HEADER, FUNCTION_TABLE_SAMPLES },
-	[FUNCTION_TABLE_IN_BYTES] = { FUNCTION_TABLE_HEADER_BYTES, FUNCTION_TABLE_BYTES },
+	[FUNCTION_TABLE_IN_SAMPLES] = { FUNCTION_TABLE_HEADER, FUNCTION_TABLE_SAMPLES, FUNCTION_TABLE_OWN_SAMPLES },
+	[FUNCTION_TABLE_IN_BYTES] = { FUNCTION_TABLE_HEADER_BYTES, FUNCTION_TABLE_BYTES, FUNCTION_TABLE_OWN_BYTES },
 };
 
 static void function_table_release(struct function_table *table)
@@ -1062,8 +1063,10 @@ static int write_function_row(const struct function_table *table, uint32_t numbe
 static int write_thread_row(const struct function_table *table, uint32_t number, const struct sink *sink)
 {
 	const struct function_tally *tally = &table->of_threads.tally[number - 1];
-	int rc = sink_write(sink, "\t\t", 2);
+	int rc = sink_write(sink, "\t", 1);
 
+	if (rc == 0)
+		rc = write_name(sink, tally->neighbour ? FUNCTION_TABLE_NEIGHBOUR : "", "\t");
 	if (rc == 0)
 		rc = write_numbers(table, tally, tally->self, sink);
 	return rc == 0 ? write_thread(table, number, tally->self[phase_of(tally->self)], sink) : rc;
@@ -1071,11 +1074,16 @@ static int write_thread_row(const struct function_table *table, uint32_t number,
 
 static int write_head(const struct function_table *table, const struct sink *sink)
 {
-	char text[sizeof(FUNCTION_TABLE_HEADER_BYTES) + 100];
+	const uint64_t *sum = table->sum, *others = table->others;
+	char text[sizeof(FUNCTION_TABLE_HEADER_BYTES) + 200];
+	int used = snprintf(text, sizeof(text), "%s\n%s %ju, %ju\n", table_heads[table->unit].header,
+			    table_heads[table->unit].sums, (uintmax_t)sum[FUNCTION_TABLE_BEFORE],
+			    (uintmax_t)sum[FUNCTION_TABLE_DURING]);
 
-	snprintf(text, sizeof(text), "%s\n%s %ju, %ju\n", table_heads[table->unit].header,
-		 table_heads[table->unit].sums, (uintmax_t)table->sum[FUNCTION_TABLE_BEFORE],
-		 (uintmax_t)table->sum[FUNCTION_TABLE_DURING]);
+	if (others[FUNCTION_TABLE_BEFORE] + others[FUNCTION_TABLE_DURING] > 0)
+		snprintf(text + used, sizeof(text) - (size_t)used, "%s %ju, %ju\n", table_heads[table->unit].own,
+			 (uintmax_t)(sum[FUNCTION_TABLE_BEFORE] - others[FUNCTION_TABLE_BEFORE]),
+			 (uintmax_t)(sum[FUNCTION_TABLE_DURING] - others[FUNCTION_TABLE_DURING]));
 	return sink_write(sink, text, strlen(text));
 }
 
@@ -1239,6 +1247,9 @@ static int fill_in_neighbour(struct table_filling *filling, const struct stack_p
 	int rc = function_table_function(&filling->list, text_of(filling->profile, key->process),
 					 FUNCTION_TABLE_NEIGHBOUR, &function);
 
+	for (unsigned p = 0; p < FUNCTION_TABLE_PHASES; p++)
+		filling->list.others[p] += table_amounts(&filling->list, stack)[p];
+	filling->list.of_threads.tally[stack->thread - 1].neighbour = true;
 	stack->functions = &function;
 	stack->count = 1;
 	if (rc == 0)
@@ -1260,7 +1271,6 @@ static int fill_in_stack(struct table_filling *filling, uint32_t number)
 	memcpy(stack.weight, tally->weight, sizeof(stack.weight));
 	if (thread_of(profile, thread)->other)
 		return fill_in_neighbour(filling, thread_of(profile, thread), &stack);
-
 	filling->stack.len = 0;
 	for (size_t i = 0; i < count; i++) {
 		const struct stack_profile_frame_key *frame = frame_of(profile, frames[i]);

@@ -204,6 +204,11 @@ static const char *const sums[] = {
 	[FUNCTION_TABLE_IN_BYTES] = FUNCTION_TABLE_BYTES " ",
 };
 
+static const char *const own_sums[] = {
+	[FUNCTION_TABLE_IN_SAMPLES] = FUNCTION_TABLE_OWN_SAMPLES " ",
+	[FUNCTION_TABLE_IN_BYTES] = FUNCTION_TABLE_OWN_BYTES " ",
+};
+
 /* A last line without newline was cut, and is left out. */
 static bool next_line(struct function_rows *rows, struct text_part *ret)
 {
@@ -334,7 +339,13 @@ bool function_rows_start(struct function_rows *rows, const char *text, size_t le
 	if (!next_line(rows, &line) || !read_header(rows, line))
 		return false;
 	first = rows->rest;
-	if (next_line(rows, &line) && !read_remark(rows, &line))
+	if (!next_line(rows, &line) || !read_remark(rows, &line)) {
+		rows->rest = first;
+		return true;
+	}
+	first = rows->rest;
+	rows->has_own = next_line(rows, &line) && read_sums(&line, own_sums[rows->unit], rows->own);
+	if (!rows->has_own)
 		rows->rest = first;
 	return true;
 }

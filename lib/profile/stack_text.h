@@ -39,8 +39,8 @@ int folded_diff_write(const struct buffer *first, const struct buffer *second, b
  * top_thread, top_tid, top_process, top_pid, and top_samples or top_bytes: the thread in which the
  * function was seen most, during the spike, or before it if it was not seen during it.
  *
- * After the functions come the threads: lines without function and module, whose total is their
- * self. Both parts are sorted by self during the spike (of memory by self plus total), then before
+ * After the functions come the threads: lines without function, whose total is their self, and
+ * without module, unless they are another process's. Both parts are sorted by self during the spike (of memory by self plus total), then before
  * it, then by name, and end with a remark if rows are left out. Names are escaped (text_escape).
  */
 
@@ -57,6 +57,10 @@ int folded_diff_write(const struct buffer *first, const struct buffer *second, b
  */
 #define FUNCTION_TABLE_SAMPLES "# samples before, during:"
 #define FUNCTION_TABLE_BYTES "# bytes before, during:"
+
+/* The next line, if there are other processes: the same without them. */
+#define FUNCTION_TABLE_OWN_SAMPLES "# own samples before, during:"
+#define FUNCTION_TABLE_OWN_BYTES "# own bytes before, during:"
 
 /* What the remarks about rows that are left out end with, "# 3 more functions". */
 #define FUNCTION_TABLE_MORE_FUNCTIONS " more functions"
@@ -94,6 +98,8 @@ struct function_rows {
 	size_t column_count;
 	enum function_table_unit unit;
 	uint64_t sum[FUNCTION_TABLE_PHASES];   /* of all functions; 0, 0 if it does not say so */
+	uint64_t own[FUNCTION_TABLE_PHASES];   /* of them those of the incident, */
+	bool has_own;                          /* if it says so */
 	uint64_t more_functions, more_threads; /* left out, as far as remarks before this row say so */
 };
 

@@ -64,6 +64,26 @@ function drawMarks(self, plot, marks) {
 			ctx.fillRect(left, bbox.top, Math.max(right - left, ratio), bbox.height);
 	}
 
+	// Where the sampler took nothing: dots over the whole height, and what is known.
+	for (const hole of marks.holes) {
+		const left = Math.max(x(hole.from), bbox.left);
+		const right = Math.min(x(hole.to), bbox.left + bbox.width);
+		if (right - left < 2 * ratio)
+			continue;
+		ctx.fillStyle = c.text;
+		ctx.globalAlpha = 0.4;
+		for (let dotX = left + 3 * ratio; dotX < right; dotX += 6 * ratio)
+			for (let dotY = bbox.top + 3 * ratio; dotY < bbox.top + bbox.height; dotY += 6 * ratio)
+				ctx.fillRect(dotX, dotY, ratio, ratio);
+		ctx.globalAlpha = 1;
+		if (right - left < 90 * ratio)
+			continue;
+		ctx.textAlign = 'center';
+		ctx.textBaseline = 'middle';
+		const average = plot.id === 'cpu' && hole.cpu !== null ? `, ${format.quantity(hole.cpu, plot.unit)} on average` : '';
+		ctx.fillText(`no samples${average}`, (left + right) / 2, bbox.top + bbox.height / 2, right - left);
+	}
+
 	const taken = [];
 	for (const { name, value } of plot.levels) {
 		const color = name === 'limit' ? c.limit : c.threshold;

@@ -85,7 +85,8 @@ export function time() {
 	const box = section('time', 'Over time',
 		el('p', { class: 'hint' }, 'Drag over a plot, or use the keys +, \u2212, 0 and the arrows: all plots show the same time. 0 is when it fired. Single samples may exceed a limit: the kernel counts CPU time by its tick.'));
 	// Plots need a width: they are made once the section is in the page.
-	box.start = () => plots(data, { window: incident.kind === 'rule' ? incident.rule.window_ns / 1e9 : 0, moments: moments() }, box);
+	box.start = () => plots(data, { window: incident.kind === 'rule' ? incident.rule.window_ns / 1e9 : 0, moments: moments(),
+		holes: (data.holes ?? []).map(hole => ({ from: hole.from_ns / 1e9, to: hole.to_ns / 1e9, cpu: hole.cpu })) }, box);
 	return box;
 }
 
@@ -145,26 +146,33 @@ function remarks(list) {
 
 const moduleOf = row => row.module?.split('/').pop() ?? '';
 
-// { before, during } out of the remark "samples before, during: 31, 66".
-function sumsOf(parsed) {
-	const match = parsed.remarks.map(text => /^(samples|bytes) before, during: (\d+), (\d+)$/.exec(text)).find(Boolean);
-	return match ? { unit: match[1], before: Number(match[2]), during: Number(match[3]) } : { unit: 'samples', before: 0, during: 0 };
+// { before, during } out of the remark "samples before, during: 31, 66", or "own samples before, during: 30, 60".
+function sumsOf(parsed, own = '') {
+	const match = parsed.remarks.map(text => new RegExp(`^${own}(samples|bytes) before, during: (\\d+), (\\d+)$`).exec(text)).find(Boolean);
+	return match ? { unit: match[1], before: Number(match[2]), during: Number(match[3]) } : own ? sumsOf(parsed) : { unit: 'samples', before: 0, during: 0 };
 }
 
-function sharesOf(sums) {
+const isNeighbour = row => row.module === '(another process)';
+
+// Of a row of the target the share of what is its own, of other processes that of all.
+function sharesOf(parsed) {
+	const own = sumsOf(parsed, 'own '), all = sumsOf(parsed);
 	return [['self_before', 'self before'], ['total_before', 'total before'], ['self_during', 'self during'], ['total_during', 'total during']]
 		.map(([key, title]) => {
-			const all = key.endsWith('before') ? sums.before : sums.during;
-			return { key, title, number: true, text: row => format.share(Number(row[key]), all), bar: row => all > 0 ? Number(row[key]) / all : 0 };
+			const phase = key.endsWith('before') ? 'before' : 'during';
+			const sum = row => (isNeighbour(row) ? all : own)[phase];
+			return { key, title, number: true, text: row => format.share(Number(row[key]), sum(row)), bar: row => sum(row) > 0 ? Number(row[key]) / sum(row) : 0 };
 		});
 }
 
+const ownFirst = rows => [...rows.filter(row => !isNeighbour(row)), ...rows.filter(isNeighbour)];
+
 function functionsTable(name, caption) {
 	const parsed = read(name);
-	const rows = parsed.rows.filter(row => row.function);
+	const rows = ownFirst(parsed.rows.filter(row => row.function));
 	if (!rows.length)
 		return null;
-	const [selfBefore, totalBefore, selfDuring, totalDuring] = sharesOf(sumsOf(parsed));
+	const [selfBefore, totalBefore, selfDuring, totalDuring] = sharesOf(parsed);
 	return el('div', {}, table({
 		caption, rows,
 		columns: [{ key: 'function', title: 'function' }, selfDuring, totalDuring, selfBefore, totalBefore, { key: 'module', title: 'in', text: moduleOf },
@@ -173,7 +181,7 @@ function functionsTable(name, caption) {
 }
 
 export function functions() {
-	const content = inOrder(functionsTable('functions.tsv', 'By CPU time, shares of all samples'),
+	const content = inOrder(functionsTable('functions.tsv', 'By CPU time: shares of the target\u2019s own samples; of other processes shares of all'),
 		functionsTable('memory-functions.tsv', 'By memory touched for the first time'));
 	return content.length ? section('functions', 'Functions', content) : null;
 }
@@ -183,8 +191,8 @@ function stackThreads(name, caption) {
 	const rows = parsed.rows.filter(row => !row.function && row.top_thread !== undefined && row.top_tid);
 	if (!rows.length)
 		return null;
-	const [, before, , during] = sharesOf(sumsOf(parsed));
-	rows.sort((a, b) => Number(b.total_during) - Number(a.total_during));
+	const [, before, , during] = sharesOf(parsed);
+	rows.sort((a, b) => isNeighbour(a) - isNeighbour(b) || Number(b.total_during) - Number(a.total_during));
 	return el('div', {}, table({
 		caption, rows, shown: 8,
 		columns: [{ key: 'top_thread', title: 'thread', text: row => row.top_thread || '?' }, { key: 'top_tid', title: 'tid', number: true },
@@ -212,7 +220,7 @@ function laterBy(name) {
 export function threads() {
 	const content = [threadsTable('threads.tsv', `When it fired${laterBy('threads.tsv')}`),
 		threadsTable('threads.again.tsv', `A second snapshot${laterBy('threads.again.tsv')}`),
-		...inOrder(stackThreads('functions.tsv', 'By their call stacks: shares of all CPU samples'),
+		...inOrder(stackThreads('functions.tsv', 'By their call stacks: shares of the target\u2019s own CPU samples; of other processes shares of all'),
 			stackThreads('memory-functions.tsv', 'By their call stacks: shares of the memory touched'))].filter(Boolean);
 	return content.length ? section('threads', 'Threads', content) : null;
 }
@@ -322,7 +330,10 @@ function losses() {
 		list.push(`${(100 - 100 * c.capture_rate).toFixed(1)} % of the ticks`);
 	if (c.want_before_ns < 86400e9 && c.got_from_ns > 1e9 - c.want_before_ns)
 		list.push(`the first ${format.duration(c.got_from_ns + c.want_before_ns)}, before the recorder was there`);
-	say(c.gaps, `${c.gaps === 1 ? 'hole' : 'holes'} in the samples, with ${format.count(c.lost_pages)} pages of the ring`);
+	say(c.gaps - (c.holes ?? 0), `${c.gaps - (c.holes ?? 0) === 1 ? 'gap' : 'gaps'} in the samples, with ${format.count(c.lost_pages)} pages of the ring`);
+	if (c.holes > 0)
+		list.push(`${format.count(c.holes)} ${c.holes === 1 ? 'hole' : 'holes'} in the sampling, ${format.count(c.missed_slots)} slots, ${
+			format.duration(c.unsampled_ns)} in all, the longest ${format.duration(c.longest_hole_ns)}: what was used in them is known as a sum only`);
 	say(c.samples_dropped, 'samples for which there was no room');
 	if (samples.cut)
 		list.push('samples that are not drawn: there are too many, or their times make no sense');

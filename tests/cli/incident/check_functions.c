@@ -200,15 +200,39 @@ START_TEST(busy_neighbours_leave_room_for_what_the_incident_is_of)
 	ck_assert_str_eq(functions.row[2].function, "noisy11");
 	ck_assert(functions.row[2].neighbour);
 	ck_assert_ptr_nonnull(strstr(output, "  idle      db      t/7\n"
-					     "other processes:\n"
+					     "other processes (percent of all):\n"
 					     "  11.0   11.0     5.0    5.0  noisy11           t/9, 2 %\n"));
 	show(40, &functions);
-	ck_assert_ptr_nonnull(strstr(output, "  idle\nother processes:\n  11.0    5.0  noisy11\n"));
+	ck_assert_ptr_nonnull(strstr(output, "  idle\nother processes (percent of all):\n  11.0    5.0  noisy11\n"));
 	harmless(40);
 	/* Nothing else was seen. */
 	*strstr(text, "sort\t") = '\0';
 	show_text(text, 80, &functions);
-	ck_assert_ptr_nonnull(strstr(output, "busiest thread\nother processes:\n"));
+	ck_assert_ptr_nonnull(strstr(output, "busiest thread\nother processes (percent of all):\n"));
+}
+END_TEST
+
+START_TEST(shares_are_of_the_own_samples_first_and_of_the_machine_second)
+{
+	struct functions functions;
+
+	show_text(FUNCTION_TABLE_HEADER
+		  "\n" FUNCTION_TABLE_SAMPLES " 400, 1000\n" FUNCTION_TABLE_OWN_SAMPLES " 40, 200\n"
+		  "spin\t/bin/spin\t40\t40\t150\t150\t0\ta\t7\t150\tspin\t7\n"
+		  "noisy\t" FUNCTION_TABLE_NEIGHBOUR "\t360\t360\t800\t800\t0\tb\t9\t800\tnoisy\t9\n"
+		  "\t" FUNCTION_TABLE_NEIGHBOUR "\t360\t360\t800\t800\t0\tb\t9\t800\tnoisy\t9\n"
+		  "\t\t40\t40\t200\t200\t0\ta\t7\t200\tspin\t7\n",
+		  120, &functions);
+	ck_assert_uint_eq(functions.own[FUNCTION_TABLE_BEFORE], 40);
+	ck_assert_uint_eq(functions.own[FUNCTION_TABLE_DURING], 200);
+	ck_assert_ptr_nonnull(strstr(output, "(percent of its own samples: 40 before the spike, 200 during it; "
+					     "of all processes 400 and 1000)\n"));
+	ck_assert_ptr_nonnull(strstr(output, " 100.0  100.0    75.0   75.0  spin"));
+	ck_assert_ptr_nonnull(strstr(output, "other processes (percent of all):\n  90.0   90.0    80.0   80.0  noisy"));
+	/* Threads of others come last, though they are busier. */
+	ck_assert_ptr_nonnull(strstr(output, " 100.0  100.0        7  a       spin/7\n"
+					     "other processes (percent of all):\n"
+					     "  90.0   80.0        9  b       noisy/9\n"));
 }
 END_TEST
 
@@ -320,11 +344,12 @@ START_TEST(json_has_the_numbers_of_the_file)
 					"\t\t2\t2\t4\t4\t40\thot\t815\t4\tp\t812\n# 6 more functions\n",
 		  80, &functions);
 	json_is(&functions,
-		"{\"functions\":{\"samples_before\":7,\"samples_during\":8,\"hottest\":[{\"function\":\"f\","
+		"{\"functions\":{\"samples_before\":7,\"samples_during\":8,"
+		"\"own_samples_before\":7,\"own_samples_during\":8,\"hottest\":[{\"function\":\"f\","
 		"\"module\":\"m\",\"self_before\":1,\"total_before\":2,\"self_during\":3,\"total_during\":4,"
 		"\"self_during_ns\":30500000,\"top_thread\":\"\\\\x1b\",\"top_tid\":815,\"top_samples\":4,"
 		"\"top_process\":\"p\",\"top_pid\":812}],\"threads\":[{\"thread\":\"hot\",\"tid\":815,"
-		"\"process\":\"p\",\"pid\":812,\"samples_before\":2,\"samples_during\":4}],"
+		"\"process\":\"p\",\"pid\":812,\"own\":true,\"samples_before\":2,\"samples_during\":4}],"
 		"\"functions_left_out\":6,\"threads_left_out\":0}}\n");
 	unit = FUNCTION_TABLE_IN_BYTES;
 	show_text(FUNCTION_TABLE_HEADER_BYTES "\n" FUNCTION_TABLE_BYTES
@@ -332,11 +357,12 @@ START_TEST(json_has_the_numbers_of_the_file)
 					      "\t\t2\t2\t4\t4\t1\thot\t815\t4\tp\t812\n# 6 more threads\n",
 		  80, &functions);
 	json_is(&functions,
-		"{\"memory_functions\":{\"bytes_before\":7,\"bytes_during\":8,\"hottest\":[{\"function\":\"f\","
+		"{\"memory_functions\":{\"bytes_before\":7,\"bytes_during\":8,"
+		"\"own_bytes_before\":7,\"own_bytes_during\":8,\"hottest\":[{\"function\":\"f\","
 		"\"module\":\"m\",\"self_before\":1,\"total_before\":2,\"self_during\":3,\"total_during\":4,"
 		"\"self_during_faults\":5,\"top_thread\":\"t\",\"top_tid\":815,\"top_bytes\":4,"
 		"\"top_process\":\"p\",\"top_pid\":812}],\"threads\":[{\"thread\":\"hot\",\"tid\":815,"
-		"\"process\":\"p\",\"pid\":812,\"bytes_before\":2,\"bytes_during\":4}],"
+		"\"process\":\"p\",\"pid\":812,\"own\":true,\"bytes_before\":2,\"bytes_during\":4}],"
 		"\"functions_left_out\":0,\"threads_left_out\":6}}\n");
 	unlinkat(dirfd_of_test, FUNCTIONS_MEMORY_FILE, 0);
 	show(80, &functions);
@@ -468,6 +494,7 @@ Suite *functions_suite(void)
 	tcase_add_test(tcase, shows_what_the_golden_text_shows);
 	tcase_add_test(tcase, memory_is_shown_in_bytes);
 	tcase_add_test(tcase, busy_neighbours_leave_room_for_what_the_incident_is_of);
+	tcase_add_test(tcase, shares_are_of_the_own_samples_first_and_of_the_machine_second);
 	tcase_add_test(tcase, sizes_are_no_wider_than_their_column);
 	tcase_add_test(tcase, a_table_of_the_other_unit_is_none);
 	tcase_add_test(tcase, losses_are_reported);

@@ -185,11 +185,11 @@ START_TEST(of_processes_that_are_not_of_the_target_there_is_the_name)
 	ck_assert_int_eq(frame(profile, 0, 1, "hidden", &number), 0);
 	ck_assert_int_eq(stack_profile_add(profile, &sample), 0);
 	writes(stack_profile_write_functions, profile,
-	       FUNCTION_TABLE_HEADER "\n" FUNCTION_TABLE_SAMPLES " 0, 5\n"
+	       FUNCTION_TABLE_HEADER "\n" FUNCTION_TABLE_SAMPLES " 0, 5\n" FUNCTION_TABLE_OWN_SAMPLES " 0, 2\n"
 				     "noisy\t(another process)\t0\t0\t3\t3\t0.000\tt\t22\t3\tnoisy\t2\n"
 				     "f\t\t0\t0\t2\t2\t0.000\tt\t1\t2\tp\t1\n"
 				     "m\t\t0\t0\t0\t2\t0.000\tt\t1\t2\tp\t1\n"
-				     "\t\t0\t0\t3\t3\t0.000\tt\t22\t3\tnoisy\t2\n"
+				     "\t(another process)\t0\t0\t3\t3\t0.000\tt\t22\t3\tnoisy\t2\n"
 				     "\t\t0\t0\t2\t2\t0.000\tt\t1\t2\tp\t1\n");
 	writes(stack_profile_write_folded, profile, "noisy;hidden 3\np;m;f 2\n");
 }
