@@ -151,9 +151,10 @@ static const char *entry_assignment_entry(const struct entry_assignment *assignm
 /*
  * ---- a threshold that would have fired so often ----
  *
- * The highest values of a rule's windows are kept in a heap of bounded size; the threshold is then
- * found by bisection. With `for`, a rule fires when the least value of the windows of that time is
- * above the threshold: that least one is the value, from a queue per target whose values only rise.
+ * The highest values of a rule's windows, which overlap, are kept in a heap of bounded size; the
+ * threshold is then found by bisection. With `for`, a rule fires when the least value of all windows
+ * that ended in that time is above the threshold: that least one is the value, from a queue per target
+ * whose values only rise.
  *
  * Firings are counted as by the rule: the first value above it, then none for a cooldown.
  * The heap holds all values above a threshold unless it is below what was dropped. Other conditions
@@ -179,19 +180,19 @@ struct value {
 	uint32_t owner;
 };
 
-/* The last windows of one target, without those that a later, lower one makes irrelevant. */
+/* The windows of one target in the time of `for`, without those that a later, lower one makes irrelevant. */
 struct hold {
 	struct held {
 		double value;
-		uint64_t window; /* number in the row */
-	} * queue;               /* a ring of hold_windows; NULL with one */
-	size_t first, count;
-	uint64_t row; /* consecutive windows that could fire */
+		uint64_t end_ns;
+	} * queue; /* [first, count) */
+	size_t first, count, cap;
+	bool in_row;       /* the last window could fire, and all */
+	uint64_t since_ns; /* from this end on */
 };
 
 struct suggestion {
 	const struct config_rule *rule;
-	size_t hold_windows;
 	struct value *values; /* the lowest first, as a heap, until sorted */
 	size_t count, cap;
 	bool dropped, sorted;
@@ -262,39 +263,46 @@ static int add_owner(struct suggestion *suggestion, uint32_t source, uint32_t id
 	struct hold *hold = &suggestion->holds[suggestion->owner_count];
 
 	*hold = (struct hold){ 0 };
-	if (suggestion->hold_windows > 1) {
-		hold->queue = calloc(suggestion->hold_windows, sizeof(*hold->queue));
-		if (!hold->queue)
-			return -ENOMEM;
-	}
 	*ret = (uint32_t)suggestion->owner_count;
 	pair_map_put(&suggestion->owners, source, id, *ret);
-	if (!pair_map_get(&suggestion->owners, source, id, ret)) {
-		free(hold->queue);
+	if (!pair_map_get(&suggestion->owners, source, id, ret))
 		return -ENOMEM;
-	}
 	suggestion->owner_count++;
 	return 0;
 }
 
-/* True: *ret is the least value of the last hold_windows windows. */
-static bool hold_add(struct hold *hold, size_t windows, double value, double *ret)
+/* Room for one more at the end. 0 or -ENOMEM. */
+static int hold_reserve(struct hold *hold)
 {
-	uint64_t number = hold->row++;
+	if (hold->count < hold->cap || hold->first == 0)
+		return vector_reserve(&hold->queue, &hold->cap, hold->count + 1, sizeof(*hold->queue));
 
-	if (windows == 1) {
-		*ret = value;
-		return true;
-	}
-	while (hold->count > 0 && hold->queue[(hold->first + hold->count - 1) % windows].value >= value)
+	memmove(hold->queue, hold->queue + hold->first, (hold->count - hold->first) * sizeof(*hold->queue));
+	hold->count -= hold->first;
+	hold->first = 0;
+	return 0;
+}
+
+enum { HOLD_TOO_SHORT = 1 };
+
+/* 0: *ret is the least value of the windows of for_ns; HOLD_TOO_SHORT: the row is; -ENOMEM. */
+static int hold_add(struct hold *hold, uint64_t for_ns, double value, uint64_t end_ns, double *ret)
+{
+	int r;
+
+	if (!hold->in_row)
+		hold->since_ns = end_ns;
+	hold->in_row = true;
+	while (hold->count > hold->first && hold->queue[hold->count - 1].value >= value)
 		hold->count--;
-	if (hold->count > 0 && hold->queue[hold->first].window + windows <= number) {
-		hold->first = (hold->first + 1) % windows;
-		hold->count--;
-	}
-	hold->queue[(hold->first + hold->count++) % windows] = (struct held){ value, number };
+	while (hold->first < hold->count && hold->queue[hold->first].end_ns + for_ns < end_ns)
+		hold->first++;
+	r = hold_reserve(hold);
+	if (r < 0)
+		return r;
+	hold->queue[hold->count++] = (struct held){ value, end_ns };
 	*ret = hold->queue[hold->first].value;
-	return hold->row >= windows;
+	return end_ns - hold->since_ns >= for_ns ? 0 : HOLD_TOO_SHORT;
 }
 
 /* Whether a lower threshold would have made this window a candidate. */
@@ -308,7 +316,6 @@ static bool could_fire(const struct trigger_decision *decision)
 /* Windows of a target come in order; targets of different sources are different. 0 or -ENOMEM. */
 static int suggestion_add(struct suggestion *suggestion, uint32_t source, const struct evaluator_firing *window)
 {
-	uint64_t late = window->to.ns % window->rule->window_ns;
 	uint32_t owner;
 	double least;
 	int r = 0;
@@ -321,16 +328,16 @@ static int suggestion_add(struct suggestion *suggestion, uint32_t source, const 
 	struct hold *hold = &suggestion->holds[owner];
 
 	if (!could_fire(window->decision)) {
-		hold->count = 0;
-		hold->row = 0;
+		hold->first = hold->count = 0;
+		hold->in_row = false;
 		return 0;
 	}
-	if (!hold_add(hold, suggestion->hold_windows, window->decision->value, &least))
-		return 0;
+	r = hold_add(hold, suggestion->rule->trigger.for_ns, window->decision->value, window->end.ns, &least);
+	if (r != 0)
+		return r < 0 ? r : 0;
 	if (suggestion->count == 0 || least > suggestion->highest)
 		suggestion->highest = least;
-	/* Cooldowns are counted between the nominal ends of windows, as by the rule. */
-	return keep_value(suggestion, (struct value){ least, window->to.ns - late, owner });
+	return keep_value(suggestion, (struct value){ least, window->end.ns, owner });
 }
 
 static int by_time(const void *a, const void *b)
@@ -349,15 +356,18 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Of two firings of a target: after one, `for` begins anew. */
-static uint64_t least_distance_ns(const struct trigger_rule *trigger)
+/* Of two firings of a target: after one, `for` begins anew; and their windows do not overlap. */
+static uint64_t least_distance_ns(const struct config_rule *rule)
 {
-	return trigger->for_ns > trigger->cooldown_ns ? trigger->for_ns : trigger->cooldown_ns;
+	uint64_t least =
+		rule->trigger.for_ns > rule->trigger.cooldown_ns ? rule->trigger.for_ns : rule->trigger.cooldown_ns;
+
+	return least > rule->window_ns ? least : rule->window_ns;
 }
 
 static uint64_t count_firings(const struct suggestion *suggestion, double threshold)
 {
-	uint64_t apart = least_distance_ns(&suggestion->rule->trigger), last = 0, firings = 0;
+	uint64_t apart = least_distance_ns(suggestion->rule), last = 0, firings = 0;
 	bool fired = false;
 
 	for (size_t i = 0; i < suggestion->count; i++) {
@@ -465,7 +475,6 @@ static int suggestion_new(const struct config_rule *rule, struct suggestion **re
 		return -ENOMEM;
 
 	suggestion->rule = rule;
-	suggestion->hold_windows = windows;
 	*ret = suggestion;
 	return 0;
 }
@@ -497,8 +506,8 @@ struct rule_replay_miss {
 struct rule_replay_rule {
 	const struct config_rule *rule;
 	bool addressed;                    /* there was a target that it is for */
-	uint64_t windows, fired;           /* judged; of them fired */
-	uint64_t reasons[TRIGGER_REASONS]; /* of all windows */
+	uint64_t windows, fired;           /* counted (trigger.h); of them fired */
+	uint64_t reasons[TRIGGER_REASONS]; /* of these windows */
 	uint64_t unlimited; /* windows as a share of a limit that was not recorded, and so of the machine */
 	uint32_t fields;    /* in any of the samples that it saw */
 	bool first_known;
@@ -510,9 +519,10 @@ struct rule_replay_options {
 	const struct config *config; /* must outlive the rule replay */
 	struct metric_machine machine;
 	/*
-	 * May be NULL. witness sees every window, before fire, which sees those that fired; a
+	 * May be NULL. witness sees the windows, before fire, which sees those that fired; a
 	 * non-zero return of fire ends the event.
 	 */
+	bool every_window; /* for witness, see evaluator.h */
 	int (*fire)(void *ctx, const struct evaluator_firing *firing);
 	void (*witness)(void *ctx, const struct evaluator_firing *window);
 	void *ctx;
@@ -580,10 +590,12 @@ static void rule_replay_on_window(void *ctx, const struct evaluator_firing *wind
 	struct rule_replay *rule_replay = ctx;
 	struct rule_replay_rule *row = rule_row(rule_replay, window->rule);
 
-	row->windows++;
-	row->reasons[window->decision->reason]++;
 	row->fields |= window->sample->mask;
-	row->unlimited += is_unlimited(window);
+	if (window->decision->counted) {
+		row->windows++;
+		row->reasons[window->decision->counted_reason]++;
+		row->unlimited += is_unlimited(window);
+	}
 	note_miss(&row->miss, window);
 	if (rule_replay->options.witness)
 		rule_replay->options.witness(rule_replay->options.ctx, window);
@@ -627,6 +639,7 @@ static int new_evaluator(struct rule_replay *rule_replay, const struct metric_ma
 		.machine = *machine,
 		.fire = rule_replay_on_fire,
 		.witness = rule_replay_on_window,
+		.every_window = rule_replay->options.every_window,
 		.ctx = rule_replay,
 	};
 
@@ -1530,6 +1543,7 @@ static int play_all(struct replay *replay)
 	const struct rule_replay_options options = {
 		.config = replay->config,
 		.machine = replay->machine,
+		.every_window = replay->rate_count > 0,
 		.fire = on_fire,
 		.witness = on_window,
 		.ctx = replay,

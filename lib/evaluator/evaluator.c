@@ -1,10 +1,27 @@
 /*
- * evaluator.c: targets come and go, windows end, rules step.
+ * evaluator.c: targets come and go, windows slide, rules step.
+ *
+ * Windows. Time is cut into steps, STEPS to a window length, at the same moments for all targets. At
+ * the end of each step one window ends, which began STEPS steps before; every STEPS-th of them is a
+ * whole one, and those lie end to end. So a stretch as long as a window lies at most half a step
+ * beside one of them. A step is no shorter than a tick: several that end with one tick are one.
+ *
+ * What is kept. A rate is the difference of two values of a counter. So for each window length that
+ * a target has rules of, the values of the counters that these rules compare (metric_counters) are
+ * kept as of the end of the last STEPS steps, each with its time, and shared by the rules; no
+ * samples. Metrics that only look at the end of a window need no past at all, peaks the most in each
+ * step.
+ *
+ * Cost. A tick in which no step ends costs one comparison per window length. At the end of a step
+ * only those targets are visited that had a sample in it, or of which a rule waits for something: a
+ * target that has not changed can have no higher value than in the step before. At the end of a whole
+ * window all are. Its rules are asked in the order of the plan, those of one length are neighbours.
  *
  * Observations. A tick without a sample of a target means that the target is unchanged, so its last
  * observation moves on with the ticks: time of the tick + offset of its last sample from that
  * sample's tick (the sampler visits targets in the same order every time). A process that wakes up
- * after a minute has therefore used its CPU time since the last tick, not within that minute.
+ * after a minute has therefore used its CPU time since the last tick, not within that minute. For a
+ * target without samples the ends of steps are written down late, when a sample comes (catch_up).
  *
  * Idle processes are not read in every tick (idle_backoff.h), so their observation stays behind the
  * tick by the longest pause that the time without a change allows. A window may begin that much
@@ -14,14 +31,10 @@
  * ticks in between say nothing: their observation moves on in steps of that interval, half an
  * interval late, so that a read which slips by a tick is not taken for an idle one.
  *
- * Cost. A tick costs one division per window length. Work is done only for the lengths of which a
- * window has ended, and only for targets that a rule of that length applies to. The rules of a
- * target are ordered by window length, so those that share a window are neighbours. A sample costs
- * a look-up and a copy.
- *
  * Short windows. When less than half of a window lies between its two observations (the sampler
- * stalled almost up to its end, or a cgroup was not read again) it stays open and is judged with
- * the next one. Otherwise the resolution of CPU counters would look like a spike.
+ * stalled almost up to its end, or a cgroup was not read again) it is not judged; a whole one stays
+ * open and is judged with the next. Otherwise the resolution of CPU counters would look like a spike.
+ * A stall that is longer than a window is judged once, over the time that passed.
  *
  * Several writers. Each sampler thread ticks by itself and says nothing of the targets of another,
  * so each has a clock, and a window of a target ends with the ticks of its writer.
@@ -31,12 +44,16 @@
  * cooldown.
  *
  * Reload. Every target that stays is made once more for the new rules, with fresh triggers and all
- * the memory that this takes; then what is worth keeping is swapped in, which cannot fail. What is
+ * the memory that this takes; then what is worth keeping is moved in, which cannot fail. What is
  * left over is freed like any target. A lowest id for each entry tells targets of a changed entry,
  * which the ring may describe again, from those of the new one.
  *
- * Rejected: windows that slide with every tick: a hundred evaluations where one answers the
- * question, and histories that overlap themselves.
+ * Memory. A target has one block for its rules: windows, pairs, observations and triggers.
+ *
+ * Rejected: a window that ends with every tick and begins at any (a thousand observations for a
+ * second at 1 kHz, to catch what lies less than a twentieth beside); interpolation between two
+ * observations (it shows more than was possible when a burst begins between them); reading the ring
+ * backwards (a recording that is replayed has none).
  */
 #include "lib/evaluator/evaluator.h"
 
@@ -58,6 +75,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Steps in a window: half of one is what a burst as long as the window may lie beside it. */
+#define STEPS 10u
+
 /* The rules of a configuration, sorted by window length, and the lengths. {0} is empty and legal. */
 struct rule_plan {
 	const struct config_rule **rules;
@@ -68,49 +88,75 @@ struct rule_plan {
 
 /* One rule on one target. */
 struct judged_pair {
-	const struct config_rule *rule;
-	struct trigger_state *state;
-	struct trigger_decision decision;
-	bool judged; /* decision is known */
-	bool owed;   /* could not be put into the rule state for want of memory, or was not yet */
+	uint32_t trigger;   /* where its state is in the block of the target, in words */
+	uint32_t rule : 30; /* in the plan */
+	bool owed : 1;      /* could not be put into the rule state for want of memory, or was not yet */
+	bool bursting : 1;  /* above the threshold in the last step, although the window was not */
 };
 
-/* The window that all rules of one length share on one target. */
+_Static_assert(sizeof(struct judged_pair) == 8, "there is one for each target of each rule");
+
+/*
+ * What all rules of one length share on one target: observations at the ends of the last STEPS steps,
+ * and one more at the beginning of the whole window under way. Each is a time, the counters in `fields`
+ * in their order, and with has_peak the most memory in the step that it ends. Steps are numbered from
+ * the beginning of the clock; 32 bits are enough to compare them.
+ */
 struct judged_window {
-	bool open;
-	bool untouched; /* the target has not changed since from */
-	mono_t edge;    /* where from would be if the target had been read in that tick */
-	struct metric_point from;
-	uint64_t peak_bytes; /* most memory since from, from included */
-	size_t first, count; /* its pairs */
+	uint64_t *observations; /* `words` each */
+	uint64_t peak_bytes;    /* most memory since the end of the last step, that included */
+	uint32_t step;          /* the last one that an observation is kept of */
+	uint32_t base;          /* the one that the whole window under way began with */
+	uint32_t touched;       /* those after this one were taken since the target last changed */
+	uint32_t fields;        /* counters that are kept */
+	uint32_t first, count;  /* its pairs */
+	uint8_t words, known;   /* observations of steps before the last one, at most STEPS */
+	bool open, based : 1, has_peak : 1, waits : 1; /* waits: a rule does, see pair_waits */
+};
+
+/* A counter that was missing; that was not kept, because no rule compared it. */
+#define MISSING UINT64_MAX
+#define NOT_KEPT (UINT64_MAX - 1)
+
+/* All that a target has for its rules: made for one plan, exchanged by a reload. */
+struct judged_rules {
+	struct judged_window *windows; /* one for each length of the plan, in its order */
+	struct judged_pair *pairs;
+	uint64_t *triggers;
+	size_t window_count, pair_count;
+	uint64_t block[]; /* what these point to */
 };
 
 /* What a sample touches comes first. */
 struct judged_target {
 	struct map_node node;          /* its hash is the id */
 	struct judged_target *touched; /* next of those sampled since the last tick */
-	uint32_t clock;                /* of the writer whose ticks it moves on with */
-	bool is_touched;
-	bool seen;                     /* at, since, offset_ns and sample are known */
-	bool since_known;              /* and since is exact */
-	uint64_t read_ns;              /* how often it is read; 0: every tick */
-	mono_t since;                  /* of the sample that was the last to differ from the one before */
-	mono_t at;                     /* of the last sample */
-	int64_t offset_ns;             /* at, less the time of its tick */
-	struct judged_window *windows; /* one for each length of the plan, in its order */
-	size_t window_count;
-	struct sample sample;
-	struct judged_pair *pairs;
-	size_t pair_count;
+	struct judged_rules *rules;
 	size_t index; /* in the table's array */
+	bool is_touched;
+	bool seen;                /* at, since, offset_ns and last are known */
+	bool since_known;         /* and since is exact */
+	uint64_t read_ns;         /* how often it is read; 0: every tick */
+	mono_t since;             /* of the sample that was the last to differ from the one before */
+	mono_t at;                /* of the last sample */
+	int64_t offset_ns;        /* at, less the time of its tick */
+	struct metric_point last; /* the sample; its time and peak are those of the window being judged */
 	struct target target;
 	char *strings; /* of target */
+};
+
+/* What is asked of every target at the end of a step. */
+struct table_row {
+	struct judged_target *target;
+	uint64_t sampled; /* number of the tick with its last sample */
+	uint32_t clock;   /* of the writer whose ticks it moves on with */
+	bool waits;       /* one of its windows does, or is not open */
 };
 
 /* {0} is empty and legal. */
 struct judged_targets {
 	struct map map; /* by id. Ids are given in order, so their low bits spread them evenly */
-	struct judged_target **all;
+	struct table_row *all;
 	size_t count, cap;
 	struct judged_target *touched;
 };
@@ -129,10 +175,19 @@ struct writer_clock {
 	mono_t now; /* of the last tick */
 };
 
-/* How far the ticks of each writer have come, and which windows have ended by then. */
+/* The steps of one window length on one clock. */
+struct step_clock {
+	uint64_t ended;             /* steps that have ended since the clock's epoch */
+	uint64_t number;            /* of the tick that last ended any */
+	mono_t next;                /* when the next one ends */
+	mono_t edges[STEPS];        /* the ticks that ended the last ones; step n is at n % STEPS */
+	mono_t edges_before[STEPS]; /* the same as of the tick before the last that ended any */
+};
+
+/* How far the ticks of each writer have come, and which steps have ended by then. */
 struct writer_clocks {
 	struct writer_clock clocks[WRITER_CLOCKS_MAX];
-	uint64_t *ended; /* of each clock, windows of each length that have ended since the clock's epoch */
+	struct step_clock *steps; /* of each clock, one for each length */
 };
 
 #define NOWHERE SIZE_MAX
@@ -163,41 +218,69 @@ struct evaluator {
 	struct rule_plan plan;
 	struct writer_clocks writer_clocks;
 	struct judged_targets table;
-	uint32_t clock;   /* of the writer whose events come */
-	mono_t tick;      /* that is being delivered, */
-	wall_t wall;      /* the same moment on the wall clock, */
-	uint64_t idle_ns; /* and the longest pause between two reads of a process */
+	uint32_t clock;           /* of the writer whose events come */
+	uint64_t number;          /* of the tick: how many have ended, of all writers */
+	mono_t tick;              /* that is being delivered, */
+	wall_t wall;              /* the same moment on the wall clock, */
+	uint64_t idle_ns;         /* and the longest pause between two reads of a process */
+	struct metric_point from; /* scratch: where the window begins that is being judged */
 	struct recent_holes recent_holes[WRITER_CLOCKS_MAX];
 };
 
+/* ---- steps ---- */
+
+static uint64_t step_length(uint64_t window_ns)
+{
+	return (window_ns + STEPS - 1) / STEPS;
+}
+
+/* How many steps have ended by then. */
+static uint64_t steps_by(uint64_t ns, uint64_t window_ns)
+{
+	return ns / window_ns * STEPS + ns % window_ns / step_length(window_ns);
+}
+
+/* When a step ends. */
+static mono_t end_of_step(uint64_t step, uint64_t window_ns)
+{
+	return (mono_t){ step / STEPS * window_ns + step % STEPS * step_length(window_ns) };
+}
+
 /* ---- clocks of the writers ---- */
 
-static uint64_t *ended_at(const struct writer_clocks *writer_clocks, const struct rule_plan *plan, uint32_t clock,
-			  size_t g)
+static struct step_clock *step_clock_of(const struct writer_clocks *writer_clocks, const struct rule_plan *plan,
+					uint32_t clock, size_t g)
 {
-	return &writer_clocks->ended[clock * plan->length_count + g];
+	return &writer_clocks->steps[clock * plan->length_count + g];
 }
 
 /* For the window lengths of a plan. 0 or -ENOMEM. */
 static int writer_clocks_init(struct writer_clocks *writer_clocks, const struct rule_plan *plan)
 {
-	uint64_t *ended = calloc(WRITER_CLOCKS_MAX * plan->length_count + 1, sizeof(*ended));
+	struct step_clock *steps = calloc(WRITER_CLOCKS_MAX * plan->length_count + 1, sizeof(*steps));
 
-	if (!ended)
+	if (!steps)
 		return -ENOMEM;
 
-	*writer_clocks = (struct writer_clocks){ .ended = ended };
+	*writer_clocks = (struct writer_clocks){ .steps = steps };
 	return 0;
 }
 
 static void writer_clocks_release(struct writer_clocks *writer_clocks)
 {
-	free(writer_clocks->ended);
+	free(writer_clocks->steps);
 	*writer_clocks = (struct writer_clocks){ 0 };
 }
 
+/* Steps that ended before now are not asked about. */
+static void begin_steps(struct step_clock *steps, uint64_t now_ns, uint64_t window_ns)
+{
+	*steps = (struct step_clock){ .ended = steps_by(now_ns - 1, window_ns) };
+	steps->next = end_of_step(steps->ended + 1, window_ns);
+}
+
 /*
- * A tick. False: time went back (another boot, say). Then, and with the first tick, a window ends only
+ * A tick. False: time went back (another boot, say). Then, and with the first tick, a step ends only
  * if its end is exactly now.
  */
 static bool writer_clocks_step(struct writer_clocks *writer_clocks, const struct rule_plan *plan, uint32_t clock,
@@ -208,35 +291,51 @@ static bool writer_clocks_step(struct writer_clocks *writer_clocks, const struct
 
 	if (!at->started || back)
 		for (size_t g = 0; g < plan->length_count; g++)
-			*ended_at(writer_clocks, plan, clock, g) = (now.ns - 1) / plan->lengths_ns[g];
+			begin_steps(step_clock_of(writer_clocks, plan, clock, g), now.ns, plan->lengths_ns[g]);
 	*at = (struct writer_clock){ true, now };
 	return !back;
 }
 
-/* Whether windows of the plan's length g have ended since the last call. */
+/*
+ * Whether steps of the plan's length g have ended since the last call. *ret_before: how many had by
+ * then.
+ */
 static bool writer_clocks_end(struct writer_clocks *writer_clocks, const struct rule_plan *plan, uint32_t clock,
-			      size_t g)
+			      size_t g, uint64_t *ret_before)
 {
-	uint64_t *ended = ended_at(writer_clocks, plan, clock, g);
-	uint64_t before = *ended;
+	struct step_clock *steps = step_clock_of(writer_clocks, plan, clock, g);
+	mono_t now = writer_clocks->clocks[clock].now;
 
-	*ended = writer_clocks->clocks[clock].now.ns / plan->lengths_ns[g];
-	return *ended != before;
+	if (mono_diff(now, steps->next) < 0)
+		return false;
+
+	*ret_before = steps->ended;
+	steps->ended = steps_by(now.ns, plan->lengths_ns[g]);
+	steps->next = end_of_step(steps->ended + 1, plan->lengths_ns[g]);
+	memcpy(steps->edges_before, steps->edges, sizeof(steps->edges));
+	for (uint64_t n = steps->ended - *ret_before < STEPS ? *ret_before + 1 : steps->ended - STEPS + 1;
+	     n <= steps->ended; n++)
+		steps->edges[n % STEPS] = now;
+	return true;
 }
 
 /*
  * Makes next, of next_plan, continue old. lengths: for each length of next_plan its place in plan;
- * NOWHERE: it is new, has no window open, and begins with its next end.
+ * NOWHERE: it is new, has no window open, and begins with the end of its next step.
  */
 static void writer_clocks_inherit(struct writer_clocks *next, const struct rule_plan *next_plan,
 				  const struct writer_clocks *old, const struct rule_plan *plan, const size_t *lengths)
 {
 	for (uint32_t clock = 0; clock < WRITER_CLOCKS_MAX; clock++) {
 		next->clocks[clock] = old->clocks[clock];
-		for (size_t g = 0; g < next_plan->length_count; g++)
-			*ended_at(next, next_plan, clock, g) =
-				lengths[g] != NOWHERE ? *ended_at(old, plan, clock, lengths[g])
-						      : old->clocks[clock].now.ns / next_plan->lengths_ns[g];
+		for (size_t g = 0; g < next_plan->length_count; g++) {
+			struct step_clock *steps = step_clock_of(next, next_plan, clock, g);
+
+			if (lengths[g] != NOWHERE)
+				*steps = *step_clock_of(old, plan, clock, lengths[g]);
+			else
+				begin_steps(steps, old->clocks[clock].now.ns + 1, next_plan->lengths_ns[g]);
+		}
 	}
 }
 
@@ -279,15 +378,142 @@ static void rule_plan_release(struct rule_plan *plan)
 	*plan = (struct rule_plan){ 0 };
 }
 
+/* ---- the rules of a target ---- */
+
+static struct trigger_state *trigger_of(const struct judged_rules *rules, const struct judged_pair *pair)
+{
+	return (struct trigger_state *)(rules->triggers + pair->trigger);
+}
+
+static void judged_rules_free(struct judged_rules *rules)
+{
+	if (!rules)
+		return;
+
+	for (size_t i = 0; i < rules->pair_count; i++)
+		trigger_state_release(trigger_of(rules, &rules->pairs[i]));
+	free(rules);
+}
+
+CLEANUP(judged_rules, free);
+
+static bool rule_applies(const struct config_rule *rule, const struct target *target)
+{
+	for (size_t i = 0; i < rule->target_count; i++)
+		if (strcmp(rule->targets[i], target->entry) == 0)
+			return true;
+	return rule->target_count == 0;
+}
+
+/* How many words a block needs. */
+struct block_size {
+	size_t windows, pairs, observations, triggers;
+};
+
+static size_t words_of(size_t bytes)
+{
+	return (bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t);
+}
+
+static uint8_t words_of_observation(uint32_t fields, bool has_peak)
+{
+	return (uint8_t)(1 + __builtin_popcount(fields) + has_peak);
+}
+
+/*
+ * Visits the rules that apply to a target: first without a block, to measure it, then with one, to
+ * fill it. windows: of the plan's lengths, zeroed; they get their layout.
+ */
+static void lay_out(const struct rule_plan *plan, const struct target *target, struct judged_rules *rules,
+		    struct judged_window *windows, struct block_size *ret)
+{
+	size_t g = 0;
+
+	*ret = (struct block_size){ .windows = words_of(plan->length_count * sizeof(*windows)) };
+	for (size_t i = 0; i < plan->rule_count; i++) {
+		const struct config_rule *rule = plan->rules[i];
+
+		if (!rule_applies(rule, target))
+			continue;
+		while (plan->lengths_ns[g] != rule->window_ns)
+			g++;
+		if (windows[g].count++ == 0)
+			windows[g].first = (uint32_t)ret->pairs;
+		windows[g].fields |= metric_counters(rule->metric);
+		windows[g].has_peak |= rule->metric == METRIC_MEMORY_PEAK;
+		if (rules)
+			rules->pairs[ret->pairs] =
+				(struct judged_pair){ .trigger = (uint32_t)ret->triggers, .rule = i & 0x3fffffff };
+		ret->pairs++;
+		ret->triggers += words_of(trigger_state_size(&rule->trigger));
+	}
+	for (g = 0; g < plan->length_count; g++) {
+		windows[g].words = words_of_observation(windows[g].fields, windows[g].has_peak);
+		if (rules)
+			windows[g].observations = rules->triggers + ret->triggers + ret->observations;
+		if (windows[g].count > 0)
+			ret->observations += (STEPS + 1) * windows[g].words;
+	}
+}
+
+/* What is remembered of each. 0 or -ENOMEM. */
+static int resume_rules(const struct rule_plan *plan, const struct target *target, const struct rule_state *rule_state,
+			struct judged_rules *rules, size_t pairs)
+{
+	struct trigger_memory memory;
+
+	for (; rules->pair_count < pairs; rules->pair_count++) {
+		const struct judged_pair *pair = &rules->pairs[rules->pair_count];
+		const struct config_rule *rule = plan->rules[pair->rule];
+
+		trigger_state_init(trigger_of(rules, pair), &rule->trigger);
+		if (!rule_state_get(rule_state, rule->name, target->key, &memory))
+			continue;
+		if (trigger_restore(trigger_of(rules, pair), &memory) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Pairs a target with the rules that name its entry. 0 or -ENOMEM. */
+static int judged_rules_new(const struct rule_plan *plan, const struct target *target,
+			    const struct rule_state *rule_state, struct judged_rules **ret)
+{
+	AUTO_FREE struct judged_window *measured = calloc(plan->length_count + 1, sizeof(*measured));
+	AUTO(judged_rules_freep) struct judged_rules *rules = NULL;
+	struct block_size size;
+
+	if (!measured)
+		return -ENOMEM;
+
+	lay_out(plan, target, NULL, measured, &size);
+
+	size_t pair_words = words_of(size.pairs * sizeof(struct judged_pair));
+	size_t words = size.windows + pair_words + size.triggers + size.observations;
+
+	rules = calloc(1, sizeof(*rules) + words * sizeof(uint64_t));
+	if (!rules)
+		return -ENOMEM;
+
+	rules->windows = (struct judged_window *)rules->block;
+	rules->pairs = (struct judged_pair *)(rules->block + size.windows);
+	rules->triggers = rules->block + size.windows + pair_words;
+	rules->window_count = plan->length_count;
+	lay_out(plan, target, rules, rules->windows, &size);
+	int r = resume_rules(plan, target, rule_state, rules, size.pairs);
+	if (r < 0)
+		return r;
+
+	*ret = TAKE(rules);
+	return 0;
+}
+
 static void judged_target_free(struct judged_target *judged_target)
 {
 	if (!judged_target)
 		return;
 
-	for (size_t i = 0; i < judged_target->pair_count; i++)
-		trigger_state_free(judged_target->pairs[i].state);
-	free(judged_target->pairs);
-	free(judged_target->windows);
+	judged_rules_free(judged_target->rules);
 	free(judged_target->strings);
 	free(judged_target);
 }
@@ -322,67 +548,7 @@ static int copy_target(const struct target *target, struct target *ret, char **r
 	return 0;
 }
 
-static bool rule_applies(const struct config_rule *rule, const struct target *target)
-{
-	for (size_t i = 0; i < rule->target_count; i++)
-		if (strcmp(rule->targets[i], target->entry) == 0)
-			return true;
-	return rule->target_count == 0;
-}
-
-static int add_pair(struct judged_target *judged_target, const struct config_rule *rule,
-		    const struct rule_state *rule_state)
-{
-	struct judged_pair *pair = &judged_target->pairs[judged_target->pair_count];
-	struct trigger_memory memory;
-	int r = trigger_state_new(&rule->trigger, &pair->state);
-
-	if (r < 0)
-		return r;
-
-	judged_target->pair_count++;
-	pair->rule = rule;
-	if (rule_state_get(rule_state, rule->name, judged_target->target.key, &memory))
-		trigger_restore(pair->state, &memory);
-	return 0;
-}
-
-static size_t count_rules(const struct rule_plan *plan, const struct target *target)
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < plan->rule_count; i++)
-		count += rule_applies(plan->rules[i], target);
-	return count;
-}
-
-static int add_pairs(struct judged_target *judged_target, const struct rule_plan *plan,
-		     const struct rule_state *rule_state)
-{
-	size_t g = 0;
-
-	for (size_t i = 0; i < plan->rule_count; i++) {
-		const struct config_rule *rule = plan->rules[i];
-		int r;
-
-		if (!rule_applies(rule, &judged_target->target))
-			continue;
-		while (plan->lengths_ns[g] != rule->window_ns)
-			g++;
-		if (judged_target->windows[g].count++ == 0)
-			judged_target->windows[g].first = judged_target->pair_count;
-
-		r = add_pair(judged_target, rule, rule_state);
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
-/*
- * Copies the target, pairs it with the rules that name its entry, and resumes what is remembered of
- * each. 0 or -ENOMEM.
- */
+/* Copies the target and pairs it with its rules. 0 or -ENOMEM. */
 static int judged_target_new(const struct rule_plan *plan, const struct target *target, uint64_t read_ns,
 			     const struct rule_state *rule_state, struct judged_target **ret)
 {
@@ -396,15 +562,7 @@ static int judged_target_new(const struct rule_plan *plan, const struct target *
 	r = copy_target(target, &judged_target->target, &judged_target->strings);
 	if (r < 0)
 		return r;
-	size_t rules = count_rules(plan, &judged_target->target);
-
-	judged_target->windows = calloc(plan->length_count ? plan->length_count : 1, sizeof(*judged_target->windows));
-	judged_target->pairs = calloc(rules ? rules : 1, sizeof(*judged_target->pairs));
-	if (!judged_target->windows || !judged_target->pairs)
-		return -ENOMEM;
-	judged_target->window_count = plan->length_count;
-
-	r = add_pairs(judged_target, plan, rule_state);
+	r = judged_rules_new(plan, &judged_target->target, rule_state, &judged_target->rules);
 	if (r < 0)
 		return r;
 
@@ -439,64 +597,7 @@ static int judged_target_rename(struct judged_target *judged_target, const struc
 	return 0;
 }
 
-/* It was read unchanged at `at`: no window may begin later with this state. */
-static void hold_back(struct judged_target *judged_target, mono_t at)
-{
-	for (size_t i = 0; i < judged_target->window_count; i++) {
-		struct judged_window *window = &judged_target->windows[i];
-
-		if (window->untouched && mono_diff(window->from.time, at) > 0)
-			window->from.time = at;
-	}
-}
-
-/* It has changed since `at`, and was unchanged from the beginning of the windows up to then. */
-static void move_up(struct judged_target *judged_target, mono_t at)
-{
-	for (size_t i = 0; i < judged_target->window_count; i++) {
-		struct judged_window *window = &judged_target->windows[i];
-		mono_t from = mono_diff(at, window->edge) < 0 ? at : window->edge;
-
-		if (window->untouched && mono_diff(from, window->from.time) > 0)
-			window->from.time = from;
-		window->untouched = false;
-	}
-}
-
-static void note_change(struct judged_target *judged_target, mono_t at, const struct sample *sample)
-{
-	bool same = judged_target->seen && judged_target->sample.mask == sample->mask &&
-		    sample_difference(&judged_target->sample, sample) == 0;
-
-	if (!judged_target->seen)
-		judged_target->since_known = false;
-	else if (!same)
-		judged_target->since_known = true;
-	if (!same)
-		judged_target->since = at;
-	if (!judged_target->seen || judged_target->read_ns > 0)
-		return;
-	if (same)
-		hold_back(judged_target, at);
-	else
-		move_up(judged_target, judged_target->at);
-}
-
-/* A sample of the target. */
-static void judged_target_see(struct judged_target *judged_target, mono_t at, const struct sample *sample)
-{
-	note_change(judged_target, at, sample);
-
-	uint64_t peak = metric_peak(judged_target->seen ? &judged_target->sample : sample, sample);
-
-	for (size_t i = 0; i < judged_target->window_count; i++)
-		if (judged_target->windows[i].peak_bytes < peak)
-			judged_target->windows[i].peak_bytes = peak;
-
-	judged_target->sample = *sample;
-	judged_target->at = at;
-	judged_target->seen = true;
-}
+/* ---- observations ---- */
 
 /* When the target is read in that tick, if it is. */
 static mono_t seen_in(const struct judged_target *judged_target, mono_t now)
@@ -524,23 +625,187 @@ static mono_t judged_target_seen_at(const struct judged_target *judged_target, m
 	return mono_add(judged_target->at, (uint64_t)age / judged_target->read_ns * judged_target->read_ns);
 }
 
-/* Opens one of its windows at the end of tick now; *from is the observation that it begins with. */
-static void judged_target_open(const struct judged_target *judged_target, struct judged_window *window,
-			       const struct metric_point *from, mono_t now)
+/* Of the end of a step, which must be one of the last STEPS. */
+static uint64_t *observation_of(const struct judged_window *window, uint64_t step)
 {
-	window->open = true;
-	window->untouched = true;
-	window->edge = seen_in(judged_target, now);
-	window->from = *from;
-	window->peak_bytes = metric_peak(&judged_target->sample, &judged_target->sample);
+	return window->observations + step % STEPS * window->words;
+}
+
+/* Of the beginning of the whole window under way. */
+static uint64_t *base_of(const struct judged_window *window)
+{
+	return window->observations + STEPS * window->words;
+}
+
+static mono_t time_of(const uint64_t *observation)
+{
+	return (mono_t){ observation[0] };
+}
+
+/* peak_bytes: in the step that it ends. */
+static void put_observation(const struct judged_window *window, uint64_t *observation, mono_t at,
+			    const struct sample *sample, uint64_t peak_bytes)
+{
+	uint64_t *word = observation;
+
+	*word++ = at.ns;
+	for (uint32_t left = window->fields; left != 0; left &= left - 1) {
+		enum sample_field field = (enum sample_field)__builtin_ctz(left);
+
+		*word++ = sample_has(sample, field) ? sample->value[field] : MISSING;
+	}
+	if (window->has_peak)
+		*word = peak_bytes;
+}
+
+/* As a point from which metrics can be computed. Returns the fields that were not kept by then. */
+static uint32_t get_observation(const struct judged_window *window, const uint64_t *observation,
+				struct metric_point *ret)
+{
+	const uint64_t *word = observation;
+	uint32_t not_kept = 0;
+
+	ret->time.ns = *word++;
+	ret->sample.mask = 0;
+	for (uint32_t left = window->fields; left != 0; left &= left - 1, word++) {
+		uint32_t bit = left & -left;
+
+		ret->sample.value[__builtin_ctz(left)] = *word;
+		ret->sample.mask |= *word < NOT_KEPT ? bit : 0;
+		not_kept |= *word == NOT_KEPT ? bit : 0;
+	}
+	return not_kept;
+}
+
+static uint64_t peak_now(const struct judged_target *judged_target)
+{
+	return metric_peak(&judged_target->last.sample, &judged_target->last.sample);
+}
+
+/* ---- windows ---- */
+
+/* Moves an observation that was made up for a tick without a sample. */
+static void move_observation(uint64_t *observation, mono_t at)
+{
+	observation[0] = at.ns;
+}
+
+/* How many observations were taken since the target last changed, of steps up to the last one. */
+static uint32_t untouched(const struct judged_window *window)
+{
+	uint32_t count = window->step - window->touched;
+
+	return count < STEPS ? count : STEPS;
+}
+
+/* Whether the base is the observation of that step, which is one of the last STEPS. */
+static bool is_base(const struct judged_window *window, uint64_t step)
+{
+	return window->based && window->base == (uint32_t)step;
+}
+
+/* It was read unchanged at `at`: no window may begin later with this state. */
+static void hold_back(struct judged_window *window, const struct step_clock *steps, mono_t at)
+{
+	for (uint64_t i = untouched(window); i-- > 0;) {
+		uint64_t step = steps->ended - i, *observation = observation_of(window, step);
+
+		if (mono_diff(time_of(observation), at) <= 0)
+			continue;
+		move_observation(observation, at);
+		if (is_base(window, step))
+			move_observation(base_of(window), at);
+	}
+}
+
+/* It has changed since `at`, and was unchanged from its last change up to then. */
+static void move_up(const struct judged_target *judged_target, struct judged_window *window,
+		    const struct step_clock *steps, mono_t at)
+{
+	for (uint64_t i = untouched(window); i-- > 0;) {
+		uint64_t step = steps->ended - i, *observation = observation_of(window, step);
+		mono_t edge = seen_in(judged_target, steps->edges[step % STEPS]);
+		mono_t from = mono_diff(at, edge) < 0 ? at : edge;
+
+		if (mono_diff(from, time_of(observation)) <= 0)
+			continue;
+		move_observation(observation, from);
+		if (is_base(window, step))
+			move_observation(base_of(window), from);
+	}
+	window->touched = window->step;
+}
+
+/*
+ * Writes down the observations of the steps up to `ended` in which nothing was heard of the target.
+ * edges: of the last STEPS of them.
+ */
+static void catch_up(const struct judged_target *judged_target, struct judged_window *window, uint64_t ended,
+		     const mono_t *edges, uint64_t idle_ns)
+{
+	uint32_t missing = (uint32_t)ended - window->step;
+	uint64_t peak;
+
+	if (!window->open || missing == 0)
+		return;
+
+	peak = peak_now(judged_target);
+	for (uint64_t i = missing < STEPS ? missing : STEPS; i-- > 0;) {
+		uint64_t step = ended - i;
+
+		put_observation(window, observation_of(window, step),
+				judged_target_seen_at(judged_target, edges[step % STEPS], idle_ns),
+				&judged_target->last.sample, i + 1 == missing ? window->peak_bytes : peak);
+	}
+	window->known = missing < STEPS - window->known ? (uint8_t)(window->known + missing) : STEPS;
+	window->step = (uint32_t)ended;
+	window->peak_bytes = peak;
+}
+
+/* Takes in a sample; the one before is still there. */
+static void see_in_window(const struct judged_target *judged_target, struct judged_window *window,
+			  const struct step_clock *steps, bool same, mono_t at)
+{
+	if (!window->open || judged_target->read_ns > 0)
+		return;
+	if (same)
+		hold_back(window, steps, at);
+	else
+		move_up(judged_target, window, steps, judged_target->at);
+}
+
+/* A sample of the target. steps: of its clock, for all lengths. */
+static void judged_target_see(struct judged_target *judged_target, const struct step_clock *steps, uint64_t idle_ns,
+			      mono_t at, const struct sample *sample)
+{
+	struct sample *last = &judged_target->last.sample;
+	bool same = judged_target->seen && last->mask == sample->mask && sample_difference(last, sample) == 0;
+	uint64_t peak = metric_peak(judged_target->seen ? last : sample, sample);
+	struct judged_rules *rules = judged_target->rules;
+
+	for (size_t g = 0; judged_target->seen && g < rules->window_count; g++) {
+		struct judged_window *window = &rules->windows[g];
+
+		catch_up(judged_target, window, steps[g].ended, steps[g].edges, idle_ns);
+		see_in_window(judged_target, window, &steps[g], same, at);
+		if (window->peak_bytes < peak)
+			window->peak_bytes = peak;
+	}
+
+	judged_target->since_known = judged_target->seen && (judged_target->since_known || !same);
+	if (!same)
+		judged_target->since = at;
+	*last = *sample;
+	judged_target->at = at;
+	judged_target->seen = true;
 }
 
 /* Drops its open windows; it is unseen until its next sample. */
 static void judged_target_lose(struct judged_target *judged_target)
 {
 	judged_target->seen = false;
-	for (size_t i = 0; i < judged_target->window_count; i++)
-		judged_target->windows[i].open = false;
+	for (size_t g = 0; g < judged_target->rules->window_count; g++)
+		judged_target->rules->windows[g].open = false;
 }
 
 /* ---- the table ---- */
@@ -559,16 +824,16 @@ static struct judged_target *table_find(const struct judged_targets *table, uint
 /* Makes room for one more. 0 or -ENOMEM. */
 static int table_reserve(struct judged_targets *table)
 {
-	int r = vector_reserve(&table->all, &table->cap, table->count + 1, sizeof(struct judged_target *));
+	int r = vector_reserve(&table->all, &table->cap, table->count + 1, sizeof(*table->all));
 
 	return r < 0 ? r : map_reserve(&table->map, table->count + 1);
 }
 
 /* Takes a target, for which there must be room, and whose id must be new. */
-static void table_add(struct judged_targets *table, struct judged_target *judged_target)
+static void table_add(struct judged_targets *table, struct judged_target *judged_target, uint32_t clock)
 {
 	judged_target->index = table->count;
-	table->all[table->count++] = judged_target;
+	table->all[table->count++] = (struct table_row){ .target = judged_target, .clock = clock, .waits = true };
 	map_insert(&table->map, &judged_target->node, judged_target->target.id);
 }
 
@@ -587,11 +852,11 @@ static void untouch(struct judged_targets *table, struct judged_target *judged_t
 /* Frees a target; the last one of the array takes its place. */
 static void table_remove(struct judged_targets *table, struct judged_target *judged_target)
 {
-	struct judged_target *last = table->all[--table->count];
+	struct table_row last = table->all[--table->count];
 
 	map_remove(&table->map, &judged_target->node);
 	untouch(table, judged_target);
-	last->index = judged_target->index;
+	last.target->index = judged_target->index;
 	table->all[judged_target->index] = last;
 	judged_target_free(judged_target);
 }
@@ -620,7 +885,7 @@ static void table_settle(struct judged_targets *table, uint32_t clock, mono_t no
 	for (struct judged_target **link = &table->touched; *link;) {
 		struct judged_target *judged_target = *link;
 
-		if (judged_target->clock != clock) {
+		if (table->all[judged_target->index].clock != clock) {
 			link = &judged_target->touched;
 			continue;
 		}
@@ -643,7 +908,7 @@ static void table_forget_touched(struct judged_targets *table)
 static void table_release(struct judged_targets *table)
 {
 	for (size_t i = 0; i < table->count; i++)
-		judged_target_free(table->all[i]);
+		judged_target_free(table->all[i].target);
 	free(table->all);
 	map_release(&table->map);
 	*table = (struct judged_targets){ 0 };
@@ -698,56 +963,80 @@ static void carried_state_release(struct carried_state *carried_state)
 	*carried_state = (struct carried_state){ 0 };
 }
 
-static void carry_pair(struct judged_pair *from, struct judged_pair *to, bool same)
+static void carry_pair(struct judged_rules *old, struct judged_pair *from, struct judged_rules *next,
+		       struct judged_pair *to, const struct config_rule *same)
 {
-	struct trigger_state *state = to->state;
+	struct trigger_state *old_state = trigger_of(old, from), *next_state = trigger_of(next, to);
 
 	if (!same) {
 		/* The fresh state was made from the rule state, which may lack what the old one has. */
-		to->owed = !trigger_memory_equal(trigger_memory(from->state), trigger_memory(to->state));
-		trigger_restore(to->state, trigger_memory(from->state));
+		to->owed = !trigger_memory_equal(trigger_memory(old_state), trigger_memory(next_state));
+		trigger_inherit(next_state, old_state);
 		return;
 	}
 
-	to->state = from->state;
-	from->state = state;
-	to->decision = from->decision;
-	to->judged = from->judged;
+	trigger_state_swap(old_state, next_state, &same->trigger);
 	to->owed = from->owed;
+	to->bursting = from->bursting;
 }
 
-static void carry_pairs(struct carried_state *carried_state, struct judged_target *judged_target,
-			struct judged_target *fresh)
+static void carry_pairs(struct carried_state *carried_state, const struct rule_plan *plan, struct judged_rules *old,
+			const struct rule_plan *next_plan, struct judged_rules *next)
 {
-	for (size_t i = 0; i < judged_target->pair_count; i++)
-		carried_state->pairs[judged_target->pairs[i].rule - carried_state->old->rules] =
-			&judged_target->pairs[i];
+	for (size_t i = 0; i < old->pair_count; i++)
+		carried_state->pairs[plan->rules[old->pairs[i].rule] - carried_state->old->rules] = &old->pairs[i];
 
-	for (size_t i = 0; i < fresh->pair_count; i++) {
-		const struct carried_rule *rule =
-			&carried_state->rules[fresh->pairs[i].rule - carried_state->next->rules];
-		struct judged_pair *from = rule->old != NOWHERE ? carried_state->pairs[rule->old] : NULL;
+	for (size_t i = 0; i < next->pair_count; i++) {
+		const struct config_rule *rule = next_plan->rules[next->pairs[i].rule];
+		const struct carried_rule *carried = &carried_state->rules[rule - carried_state->next->rules];
+		struct judged_pair *from = carried->old != NOWHERE ? carried_state->pairs[carried->old] : NULL;
 
 		if (from)
-			carry_pair(from, &fresh->pairs[i], rule->same);
+			carry_pair(old, from, next, &next->pairs[i], carried->same ? rule : NULL);
 	}
 
-	for (size_t i = 0; i < judged_target->pair_count; i++)
-		carried_state->pairs[judged_target->pairs[i].rule - carried_state->old->rules] = NULL;
+	for (size_t i = 0; i < old->pair_count; i++)
+		carried_state->pairs[plan->rules[old->pairs[i].rule] - carried_state->old->rules] = NULL;
 }
 
-static void carry_windows(const struct carried_state *carried_state, const struct judged_target *judged_target,
-			  struct judged_target *fresh)
+/* The same moment with the counters of another window. */
+static void carry_observation(const struct judged_window *old, const uint64_t *from, const struct judged_window *next,
+			      uint64_t *to)
 {
-	for (size_t g = 0; g < fresh->window_count; g++) {
-		size_t old = carried_state->lengths[g], first = fresh->windows[g].first,
-		       count = fresh->windows[g].count;
+	struct metric_point point;
+	uint32_t not_kept = get_observation(old, from, &point) | (next->fields & ~old->fields);
 
-		if (old == NOWHERE || count == 0)
+	put_observation(next, to, point.time, &point.sample, old->has_peak ? from[old->words - 1] : 0);
+	for (uint32_t left = next->fields; left != 0; left &= left - 1) {
+		to++;
+		if (not_kept & left & -left)
+			*to = NOT_KEPT;
+	}
+}
+
+/* A window goes on if rules of its length apply to the target before and after. */
+static void carry_windows(const struct carried_state *carried_state, const struct judged_rules *old,
+			  struct judged_rules *next)
+{
+	for (size_t g = 0; g < next->window_count; g++) {
+		struct judged_window *to = &next->windows[g], layout = *to;
+		const struct judged_window *from;
+
+		if (carried_state->lengths[g] == NOWHERE || to->count == 0)
 			continue;
-		fresh->windows[g] = judged_target->windows[old];
-		fresh->windows[g].first = first;
-		fresh->windows[g].count = count;
+		from = &old->windows[carried_state->lengths[g]];
+		if (from->count == 0)
+			continue;
+		*to = *from;
+		to->observations = layout.observations;
+		to->fields = layout.fields;
+		to->first = layout.first;
+		to->count = layout.count;
+		to->words = layout.words;
+		to->has_peak = layout.has_peak;
+		for (size_t i = 0; i <= STEPS; i++)
+			carry_observation(from, from->observations + i * from->words, to,
+					  to->observations + i * to->words);
 	}
 }
 
@@ -755,27 +1044,20 @@ static void carry_windows(const struct carried_state *carried_state, const struc
  * Makes a target of the old plan into one of the next plan. fresh: the same target, made with the
  * next plan; it gets what the target has no more use for, to be freed. Rules that judge as before
  * keep their whole state; others begin with the cooldown, the count and the high-water mark they
- * had. A window stays open if rules of its length apply to the target before and after: one that was
- * left open without rules would be as long, once a rule is back, as that took. Never fails.
+ * had. Never fails.
  */
-static void carry_target(struct carried_state *carried_state, struct judged_target *judged_target,
+static void carry_target(struct carried_state *carried_state, const struct rule_plan *plan,
+			 struct judged_target *judged_target, const struct rule_plan *next_plan,
 			 struct judged_target *fresh)
 {
-	struct judged_target old = *judged_target;
+	struct judged_rules *old = judged_target->rules;
 
-	carry_pairs(carried_state, judged_target, fresh);
-	carry_windows(carried_state, judged_target, fresh);
+	carry_pairs(carried_state, plan, old, next_plan, fresh->rules);
+	carry_windows(carried_state, old, fresh->rules);
 
 	judged_target->read_ns = fresh->read_ns;
-	judged_target->windows = fresh->windows;
-	judged_target->window_count = fresh->window_count;
-	judged_target->pairs = fresh->pairs;
-	judged_target->pair_count = fresh->pair_count;
-
-	fresh->windows = old.windows;
-	fresh->window_count = old.window_count;
-	fresh->pairs = old.pairs;
-	fresh->pair_count = old.pair_count;
+	judged_target->rules = fresh->rules;
+	fresh->rules = old;
 }
 
 /* The end of one tick. */
@@ -815,11 +1097,7 @@ static int new_target(const struct evaluator *evaluator, const struct config *co
 {
 	uint64_t read_ns = target->kind == TARGET_CGROUP ? config->sampling.cgroup_interval_ns : 0;
 
-	int r = judged_target_new(plan, target, read_ns, evaluator->options.rule_state, ret);
-
-	if (r == 0)
-		(*ret)->clock = evaluator->clock;
-	return r;
+	return judged_target_new(plan, target, read_ns, evaluator->options.rule_state, ret);
 }
 
 static int take_target(struct evaluator *evaluator, const struct target *target)
@@ -839,7 +1117,7 @@ static int take_target(struct evaluator *evaluator, const struct target *target)
 	r = new_target(evaluator, evaluator->options.config, &evaluator->plan, target, &judged_target);
 	if (r < 0)
 		return r;
-	table_add(&evaluator->table, judged_target);
+	table_add(&evaluator->table, judged_target, evaluator->clock);
 	return 0;
 }
 
@@ -858,15 +1136,26 @@ static void take_sample(struct evaluator *evaluator, uint32_t id, mono_t at, con
 	if (!judged_target)
 		return;
 
-	judged_target->clock = evaluator->clock;
-	judged_target_see(judged_target, at, sample);
+	struct table_row *row = &evaluator->table.all[judged_target->index];
+
+	row->clock = evaluator->clock;
+	row->sampled = evaluator->number;
+	judged_target_see(judged_target,
+			  step_clock_of(&evaluator->writer_clocks, &evaluator->plan, evaluator->clock, 0),
+			  evaluator->idle_ns, at, sample);
 	table_touch(&evaluator->table, judged_target);
+}
+
+static void lose_row(struct table_row *row)
+{
+	row->waits = true;
+	judged_target_lose(row->target);
 }
 
 static void drop_all_windows(struct evaluator *evaluator)
 {
 	for (size_t i = 0; i < evaluator->table.count; i++)
-		judged_target_lose(evaluator->table.all[i]);
+		lose_row(&evaluator->table.all[i]);
 	table_forget_touched(&evaluator->table);
 }
 
@@ -874,8 +1163,8 @@ static void drop_all_windows(struct evaluator *evaluator)
 static void lose_targets_of_clock(struct evaluator *evaluator)
 {
 	for (size_t i = 0; i < evaluator->table.count; i++)
-		if (evaluator->table.all[i]->clock == evaluator->clock)
-			judged_target_lose(evaluator->table.all[i]);
+		if (evaluator->table.all[i].clock == evaluator->clock)
+			lose_row(&evaluator->table.all[i]);
 }
 
 /* ---- judging ---- */
@@ -937,105 +1226,378 @@ static uint64_t unsampled_ns(const struct evaluator *evaluator, mono_t from, mon
 	return sum;
 }
 
-static void hand_out(struct evaluator *evaluator, const struct judged_target *judged_target,
-		     const struct judged_pair *pair, const struct judged_window *window, const struct metric_point *to,
-		     struct tick *tick)
+/* One position of a window on one target, and what its rules have in common. */
+struct position {
+	struct judged_target *target;
+	struct judged_window *window;
+	struct trigger_window end; /* without a value */
+	uint64_t before;           /* the last step that had ended before this tick */
+	uint32_t not_kept;         /* counters that are not known where it begins */
+	bool changed;              /* the target had a sample since the last step */
+};
+
+static void hand_out(struct evaluator *evaluator, const struct position *position, const struct config_rule *rule,
+		     const struct trigger_decision *decision, struct tick *tick)
 {
+	const struct metric_point *to = &position->target->last;
 	struct evaluator_firing firing = {
-		.rule = pair->rule,
-		.target = &judged_target->target,
-		.from = window->from.time,
+		.rule = rule,
+		.target = &position->target->target,
+		.from = evaluator->from.time,
 		.to = to->time,
-		.unsampled_ns = unsampled_ns(evaluator, window->from.time, to->time),
+		.unsampled_ns = unsampled_ns(evaluator, evaluator->from.time, to->time),
+		.end = position->end.now,
+		.whole = position->end.whole,
 		.wall = { tick->wall.ns + (uint64_t)mono_diff(to->time, tick->now) },
 		.sample = &to->sample,
-		.decision = &pair->decision,
-		.effective = &pair->rule->trigger,
+		.decision = decision,
+		.effective = &rule->trigger,
 		.cpu_limit = limit_of(&to->sample, SAMPLE_CPU_LIMIT),
 		.memory_limit = limit_of(&to->sample, SAMPLE_MEMORY_LIMIT),
 	};
 
 	if (evaluator->options.witness)
 		evaluator->options.witness(evaluator->options.ctx, &firing);
-	int r = pair->decision.fires ? evaluator->options.fire(evaluator->options.ctx, &firing) : 0;
+	int r = decision->fires ? evaluator->options.fire(evaluator->options.ctx, &firing) : 0;
 	if (tick->result == 0)
 		tick->result = r;
 }
 
 /* before: what was remembered. What cannot be put for want of memory is put after the next step. */
 static void remember(struct evaluator *evaluator, const struct judged_target *judged_target, struct judged_pair *pair,
-		     const struct trigger_memory *before)
+		     const struct config_rule *rule, const struct trigger_memory *before)
 {
-	const struct trigger_memory *memory = trigger_memory(pair->state);
+	const struct trigger_memory *memory = trigger_memory(trigger_of(judged_target->rules, pair));
 
 	if (!pair->owed && trigger_memory_equal(memory, before))
 		return;
-	pair->owed =
-		rule_state_put(evaluator->options.rule_state, pair->rule->name, judged_target->target.key, memory) < 0;
+	pair->owed = rule_state_put(evaluator->options.rule_state, rule->name, judged_target->target.key, memory) < 0;
+}
+
+/* ---- judging: bursts that no window catches ---- */
+
+/* The value of a metric between two observations; limits are those of the last sample. */
+static bool value_between(const struct evaluator *evaluator, const struct position *position,
+			  const struct config_rule *rule, const uint64_t *from, const uint64_t *to, double *ret)
+{
+	struct metric_point begin, end = position->target->last;
+	uint32_t kept = end.sample.mask & ~position->window->fields;
+
+	get_observation(position->window, from, &begin);
+	if (to) {
+		get_observation(position->window, to, &end);
+		end.sample.mask |= kept;
+	}
+	return metric_value(rule->metric, rule->of, &evaluator->options.machine, &begin, &end, ret);
+}
+
+/* The burst ended with the last step: how long was it? */
+static void note_burst(const struct evaluator *evaluator, const struct position *position,
+		       const struct config_rule *rule, double threshold, struct judged_pair *pair)
+{
+	const struct judged_window *window = position->window;
+	const uint64_t *end = observation_of(window, position->before), *begin = end;
+	struct trigger_burst burst = { .end = time_of(end), .best = position->end.value };
+	double value;
+
+	for (uint64_t i = 1; i < window->known; i++) {
+		const uint64_t *earlier = observation_of(window, position->before - i);
+
+		if (!value_between(evaluator, position, rule, earlier, begin, &value) || value <= threshold)
+			break;
+		begin = earlier;
+	}
+	if (begin == end || !value_between(evaluator, position, rule, begin, end, &burst.value))
+		return;
+
+	burst.length_ns = (uint64_t)mono_diff(time_of(end), time_of(begin));
+	trigger_note_burst(trigger_of(position->target->rules, pair), &burst);
 }
 
 /*
- * The trigger's clock is the nominal end of the window: `for` and cooldowns are whole numbers of
- * windows, exactly.
+ * A window below the threshold: is a part of it above? A part that is a tenth of it is not, unless the
+ * whole has more than a tenth of the threshold. Metrics that are no rate have no parts.
  */
-static void judge(struct evaluator *evaluator, const struct judged_target *judged_target, struct judged_pair *pair,
-		  const struct judged_window *window, const struct metric_point *to, struct tick *tick)
+static void look_for_bursts(const struct evaluator *evaluator, const struct position *position,
+			    const struct config_rule *rule, struct judged_pair *pair)
 {
-	const struct config_rule *rule = pair->rule;
-	uint64_t late = tick->now.ns % rule->window_ns;
-	const struct trigger_memory before = *trigger_memory(pair->state);
-	double value = 0;
-	bool available = metric_value(rule->metric, rule->of, &evaluator->options.machine, &window->from, to, &value);
+	bool is_rate = metric_counters(rule->metric) != 0 && rule->metric != METRIC_THROTTLED;
+	bool was_bursting = pair->bursting;
+	double threshold, value;
 
-	trigger_step(pair->state, &rule->trigger, (mono_t){ tick->now.ns - late }, (wall_t){ tick->wall.ns - late },
-		     available, value, ask_disk_ok(evaluator, tick), &pair->decision);
-	pair->judged = true;
-	remember(evaluator, judged_target, pair, &before);
-	if (evaluator->options.judged)
-		evaluator->options.judged(evaluator->options.ctx, pair->rule, &pair->decision);
-	if (pair->decision.fires || evaluator->options.witness)
-		hand_out(evaluator, judged_target, pair, window, to, tick);
-}
-
-static void end_window(struct evaluator *evaluator, struct judged_target *judged_target, struct judged_window *window,
-		       uint64_t window_ns, struct tick *tick)
-{
-	struct metric_point to = { judged_target_seen_at(judged_target, tick->now, evaluator->idle_ns),
-				   judged_target->sample, window->peak_bytes };
-
-	if (window->open && mono_diff(to.time, window->from.time) < (int64_t)(window_ns / 2))
+	pair->bursting = false;
+	if (!is_rate || !position->end.available || position->window->known == 0)
+		return;
+	if (!was_bursting && position->end.value <= 0)
+		return;
+	if (!trigger_threshold(trigger_of(position->target->rules, pair), &rule->trigger, &threshold))
+		return;
+	if (!was_bursting && position->end.value * STEPS <= threshold)
 		return;
 
-	for (size_t i = 0; window->open && i < window->count; i++)
-		judge(evaluator, judged_target, &judged_target->pairs[window->first + i], window, &to, tick);
-
-	judged_target_open(judged_target, window, &to, tick->now);
+	pair->bursting = value_between(evaluator, position, rule, observation_of(position->window, position->before),
+				       NULL, &value) &&
+			 value > threshold;
+	if (was_bursting && !pair->bursting)
+		note_burst(evaluator, position, rule, threshold, pair);
 }
 
-static void end_windows(struct evaluator *evaluator, size_t g, struct tick *tick)
-{
-	for (size_t i = 0; i < evaluator->table.count; i++) {
-		struct judged_target *judged_target = evaluator->table.all[i];
+/* ---- judging: rules ---- */
 
-		if (judged_target->seen && judged_target->clock == evaluator->clock &&
-		    judged_target->windows[g].count > 0)
-			end_window(evaluator, judged_target, &judged_target->windows[g], evaluator->plan.lengths_ns[g],
-				   tick);
+static void tell_counted(const struct evaluator *evaluator, const struct config_rule *rule,
+			 const struct trigger_decision *decision)
+{
+	struct trigger_decision counted = *decision;
+
+	counted.reason = decision->counted_reason;
+	if (decision->counted && evaluator->options.judged)
+		evaluator->options.judged(evaluator->options.ctx, rule, &counted);
+}
+
+/* Returns 0; -ENOMEM: nothing was judged. */
+static int step(struct evaluator *evaluator, struct position *position, const struct config_rule *rule,
+		struct judged_pair *pair, struct trigger_decision *ret)
+{
+	struct trigger_state *state = trigger_of(position->target->rules, pair);
+	const struct trigger_memory before = *trigger_memory(state);
+	int r = trigger_step(state, &rule->trigger, &position->end, ret);
+
+	if (r < 0)
+		return r;
+
+	remember(evaluator, position->target, pair, rule, &before);
+	tell_counted(evaluator, rule, ret);
+	return 0;
+}
+
+static void judge(struct evaluator *evaluator, struct position *position, struct judged_pair *pair, struct tick *tick)
+{
+	const struct config_rule *rule = evaluator->plan.rules[pair->rule];
+	struct trigger_state *state = trigger_of(position->target->rules, pair);
+	bool asked = position->end.whole || position->changed || pair->bursting || trigger_is_waiting(state);
+	struct trigger_decision decision = { .fires = false };
+	bool wanted;
+
+	if (metric_counters(rule->metric) & position->not_kept)
+		return;
+	if (!asked && !evaluator->options.every_window)
+		return;
+
+	position->end.available = metric_value(rule->metric, rule->of, &evaluator->options.machine, &evaluator->from,
+					       &position->target->last, &position->end.value);
+	wanted = asked && trigger_wants(state, &rule->trigger, &position->end);
+	position->end.disk_ok = wanted && ask_disk_ok(evaluator, tick);
+	if (wanted || position->end.whole) {
+		int r = step(evaluator, position, rule, pair, &decision);
+
+		if (r < 0 && tick->result == 0)
+			tick->result = r;
+		if (r < 0)
+			return;
+	} else if (evaluator->options.witness) {
+		trigger_peek(state, &rule->trigger, &position->end, &decision);
 	}
+
+	if (decision.candidate)
+		pair->bursting = false;
+	else if (asked)
+		look_for_bursts(evaluator, position, rule, pair);
+	if (decision.fires || evaluator->options.witness)
+		hand_out(evaluator, position, rule, &decision, tick);
+}
+
+/* from: where the window begins. At least half of it must lie between that and its end. */
+static void judge_all(struct evaluator *evaluator, struct position *position, const uint64_t *from, struct tick *tick)
+{
+	struct judged_window *window = position->window;
+
+	position->not_kept = get_observation(window, from, &evaluator->from);
+	window->waits = false;
+	for (size_t i = 0; i < window->count; i++) {
+		struct judged_pair *pair = &position->target->rules->pairs[window->first + i];
+
+		judge(evaluator, position, pair, tick);
+		window->waits |= pair->bursting || trigger_is_waiting(trigger_of(position->target->rules, pair));
+	}
+}
+
+/* ---- judging: windows ---- */
+
+static bool is_long_enough(const struct position *position, const uint64_t *from)
+{
+	return mono_diff(position->target->last.time, time_of(from)) >= (int64_t)(position->end.window_ns / 2);
+}
+
+/* Most memory since the end of a step, which is one of the last STEPS before this tick. */
+static uint64_t peak_since(const struct position *position, uint64_t step)
+{
+	const struct judged_window *window = position->window;
+	uint64_t peak = window->peak_bytes;
+
+	for (uint64_t i = step + 1; window->has_peak && i <= position->before; i++) {
+		const uint64_t *observation = observation_of(window, i);
+
+		if (peak < observation[window->words - 1])
+			peak = observation[window->words - 1];
+	}
+	return peak;
+}
+
+/* Steps that have passed since the whole window under way began, up to `step`. */
+static uint32_t since_base(const struct judged_window *window, uint64_t step)
+{
+	return (uint32_t)step - window->base;
+}
+
+/* Judges the whole window that has ended. False: it is too short, and stays open. */
+static bool end_whole(struct evaluator *evaluator, struct position *position, struct tick *tick)
+{
+	uint32_t steps = since_base(position->window, position->before);
+
+	if (!is_long_enough(position, base_of(position->window)))
+		return false;
+
+	position->end.apart = true;
+	position->target->last.peak_bytes = peak_since(position, position->before - (steps < STEPS ? steps : STEPS));
+	judge_all(evaluator, position, base_of(position->window), tick);
+	return true;
+}
+
+/* Judges the window that has ended with a step. ended: its number. */
+static void slide(struct evaluator *evaluator, struct position *position, uint64_t ended, struct tick *tick)
+{
+	const struct judged_window *window = position->window;
+	const uint64_t *from = observation_of(window, ended);
+
+	if (window->known + (ended - position->before) < STEPS || ended - position->before >= STEPS ||
+	    !is_long_enough(position, from))
+		return;
+
+	position->end.apart = !window->based || (int32_t)(since_base(window, ended) - STEPS) >= 0;
+	position->target->last.peak_bytes = peak_since(position, ended - STEPS);
+	judge_all(evaluator, position, from, tick);
+}
+
+/* The target's last sample is its observation at the end of these steps. */
+static void keep_observations(const struct judged_target *judged_target, struct judged_window *window, uint64_t before,
+			      uint64_t ended)
+{
+	for (uint64_t i = ended - before < STEPS ? before + 1 : ended - STEPS + 1; i <= ended; i++)
+		put_observation(window, observation_of(window, i), judged_target->last.time,
+				&judged_target->last.sample, window->peak_bytes);
+	window->known = ended - before < STEPS - window->known ? (uint8_t)(window->known + (ended - before)) : STEPS;
+	window->step = (uint32_t)ended;
+	window->peak_bytes = peak_now(judged_target);
+}
+
+static void open_whole(const struct position *position, uint64_t ended)
+{
+	struct judged_window *window = position->window;
+
+	window->based = true;
+	window->base = (uint32_t)(ended / STEPS * STEPS);
+	put_observation(window, base_of(window), position->target->last.time, &position->target->last.sample, 0);
+}
+
+static void open_window(const struct judged_target *judged_target, struct judged_window *window, uint64_t ended)
+{
+	window->open = true;
+	window->based = false;
+	window->waits = true; /* a rule may have been waiting before a gap */
+	window->known = 0;
+	window->touched = (uint32_t)(ended - 1);
+	window->peak_bytes = peak_now(judged_target);
+	keep_observations(judged_target, window, ended - 1, ended);
+	window->known = 0;
+}
+
+/* Steps of one length have ended, for one target. */
+static void end_steps(struct evaluator *evaluator, struct position *position, const struct step_clock *steps,
+		      struct tick *tick)
+{
+	struct judged_target *judged_target = position->target;
+	struct judged_window *window = position->window;
+	bool opens = !window->open;
+
+	catch_up(judged_target, window, position->before, steps->edges_before, evaluator->idle_ns);
+	judged_target->last.time = judged_target_seen_at(judged_target, tick->now, evaluator->idle_ns);
+	if (opens)
+		open_window(judged_target, window, steps->ended);
+
+	bool rebase = position->end.whole && (!window->based || end_whole(evaluator, position, tick));
+
+	if (!opens && (!position->end.whole || !window->based)) {
+		position->end.whole = false;
+		slide(evaluator, position, steps->ended, tick);
+	}
+	if (rebase)
+		open_whole(position, steps->ended);
+	if (!opens)
+		keep_observations(judged_target, window, position->before, steps->ended);
+}
+
+static bool target_waits(const struct judged_target *judged_target)
+{
+	const struct judged_rules *rules = judged_target->rules;
+
+	for (size_t g = 0; g < rules->window_count; g++)
+		if (rules->windows[g].count > 0 && (!rules->windows[g].open || rules->windows[g].waits))
+			return true;
+	return false;
+}
+
+/* Steps of the plan's length g have ended on the clock of this tick. */
+static void end_steps_of_all(struct evaluator *evaluator, size_t g, uint64_t before, struct tick *tick)
+{
+	struct step_clock *steps = step_clock_of(&evaluator->writer_clocks, &evaluator->plan, evaluator->clock, g);
+	uint64_t window_ns = evaluator->plan.lengths_ns[g];
+	bool whole = steps->ended / STEPS != before / STEPS;
+	/* The trigger's clock is the nominal end: `for` and cooldowns are whole numbers of steps, exactly. */
+	mono_t now = end_of_step(whole ? steps->ended / STEPS * STEPS : steps->ended, window_ns);
+	uint64_t late = (uint64_t)mono_diff(tick->now, now);
+
+	for (size_t i = 0; i < evaluator->table.count; i++) {
+		struct table_row *row = &evaluator->table.all[i];
+		bool changed = row->sampled > steps->number;
+
+		if (row->clock != evaluator->clock ||
+		    (!whole && !changed && !row->waits && !evaluator->options.every_window))
+			continue;
+		if (!row->target->seen || row->target->rules->windows[g].count == 0)
+			continue;
+
+		struct position position = {
+			.target = row->target,
+			.window = &row->target->rules->windows[g],
+			.end = { .now = now,
+				 .wall = { tick->wall.ns - late },
+				 .window_ns = window_ns,
+				 .step_ns = (steps->ended - before) * step_length(window_ns),
+				 .whole = whole },
+			.before = before,
+			.changed = changed,
+		};
+
+		end_steps(evaluator, &position, steps, tick);
+		row->waits = target_waits(row->target);
+	}
+	steps->number = evaluator->number;
 }
 
 static int end_tick(struct evaluator *evaluator)
 {
 	mono_t now = evaluator->tick;
 	struct tick tick = { .now = now, .wall = evaluator->wall, .disk_ok = true };
+	uint64_t before;
 
 	if (!writer_clocks_step(&evaluator->writer_clocks, &evaluator->plan, evaluator->clock, now))
 		lose_targets_of_clock(evaluator);
 	table_settle(&evaluator->table, evaluator->clock, now);
 
 	for (size_t g = 0; g < evaluator->plan.length_count; g++)
-		if (writer_clocks_end(&evaluator->writer_clocks, &evaluator->plan, evaluator->clock, g))
-			end_windows(evaluator, g, &tick);
+		if (writer_clocks_end(&evaluator->writer_clocks, &evaluator->plan, evaluator->clock, g, &before))
+			end_steps_of_all(evaluator, g, before, &tick);
+	evaluator->number++;
 	return tick.result;
 }
 
@@ -1116,7 +1678,7 @@ static void prepare_entries(const struct evaluator *evaluator, struct evaluator_
 static int prepare_targets(const struct evaluator *evaluator, struct evaluator_reload *reload)
 {
 	for (size_t i = 0; i < evaluator->table.count; i++) {
-		const struct target *target = &evaluator->table.all[i]->target;
+		const struct target *target = &evaluator->table.all[i].target->target;
 		size_t at = entry_of(reload->config, target->entry);
 		int r;
 
@@ -1158,10 +1720,14 @@ static int prepare(const struct evaluator *evaluator, struct evaluator_reload *r
 static void carry_targets(struct evaluator *evaluator, struct evaluator_reload *reload)
 {
 	for (size_t i = evaluator->table.count; i-- > 0;) {
-		if (reload->fresh[i])
-			carry_target(&reload->carried_state, evaluator->table.all[i], reload->fresh[i]);
-		else
-			table_remove(&evaluator->table, evaluator->table.all[i]);
+		struct table_row *row = &evaluator->table.all[i];
+
+		if (!reload->fresh[i]) {
+			table_remove(&evaluator->table, row->target);
+			continue;
+		}
+		carry_target(&reload->carried_state, &evaluator->plan, row->target, &reload->plan, reload->fresh[i]);
+		row->waits = target_waits(row->target);
 	}
 }
 
@@ -1203,20 +1769,26 @@ void evaluator_reload_commit(struct evaluator_reload *reload)
 
 /* ---- the object ---- */
 
-static int visit_pairs(const struct judged_target *judged_target,
+static int visit_pairs(const struct evaluator *evaluator, const struct judged_target *judged_target,
 		       int (*visit)(void *ctx, const struct evaluator_status *status), void *ctx)
 {
 	int r = 0;
 
-	for (size_t k = 0; k < judged_target->pair_count && r == 0; k++) {
-		const struct judged_pair *pair = &judged_target->pairs[k];
+	for (size_t k = 0; k < judged_target->rules->pair_count && r == 0; k++) {
+		const struct judged_pair *pair = &judged_target->rules->pairs[k];
+		const struct config_rule *rule = evaluator->plan.rules[pair->rule];
+		const struct trigger_state *state = trigger_of(judged_target->rules, pair);
+		struct trigger_decision decision;
+		uint32_t reasons[TRIGGER_REASONS];
 
+		trigger_reasons(state, reasons);
 		r = visit(ctx, &(struct evaluator_status){
-				       .rule = pair->rule,
+				       .rule = rule,
 				       .target = &judged_target->target,
-				       .decision = pair->judged ? &pair->decision : NULL,
-				       .memory = trigger_memory(pair->state),
-				       .reasons = trigger_reasons(pair->state),
+				       .decision = trigger_last(state, &rule->trigger, &decision) ? &decision : NULL,
+				       .memory = trigger_memory(state),
+				       .reasons = reasons,
+				       .burst = trigger_last_burst(state),
 			       });
 	}
 	return r;
@@ -1227,7 +1799,7 @@ int evaluator_visit_one(const struct evaluator *evaluator, uint32_t id,
 {
 	const struct judged_target *judged_target = table_find(&evaluator->table, id);
 
-	return judged_target ? visit_pairs(judged_target, visit, ctx) : 0;
+	return judged_target ? visit_pairs(evaluator, judged_target, visit, ctx) : 0;
 }
 
 int evaluator_visit(const struct evaluator *evaluator, int (*visit)(void *ctx, const struct evaluator_status *status),
@@ -1236,7 +1808,7 @@ int evaluator_visit(const struct evaluator *evaluator, int (*visit)(void *ctx, c
 	int r = 0;
 
 	for (size_t i = 0; i < evaluator->table.count && r == 0; i++)
-		r = visit_pairs(evaluator->table.all[i], visit, ctx);
+		r = visit_pairs(evaluator, evaluator->table.all[i].target, visit, ctx);
 	return r;
 }
 
@@ -1244,8 +1816,8 @@ int evaluator_visit_targets(const struct evaluator *evaluator,
 			    int (*visit)(void *ctx, const struct evaluator_sight *sight), void *ctx)
 {
 	for (size_t i = 0; i < evaluator->table.count; i++) {
-		const struct judged_target *judged_target = evaluator->table.all[i];
-		const struct sample *sample = judged_target->seen ? &judged_target->sample : NULL;
+		const struct judged_target *judged_target = evaluator->table.all[i].target;
+		const struct sample *sample = judged_target->seen ? &judged_target->last.sample : NULL;
 		struct evaluator_sight sight = { &judged_target->target, judged_target->seen, judged_target->at,
 						 sample };
 		int r = visit(ctx, &sight);

@@ -4,11 +4,12 @@
  * window has ended. The same events lead to the same decisions: time comes with the events. Pure;
  * allocates only when a target appears or the configuration changes.
  *
- * Windows of a rule are consecutive and aligned: they end at multiples of their length on the
- * monotonic clock. A window is judged by the first tick at or after its end, over the time between
- * the two observations of the target that are nearest to its ends. Windows in which the sampler
- * stalled are judged once, over the time that really passed. The first window of a target begins at
- * the first such end at which it is known: a part of a window is not judged.
+ * Windows slide: one ends every tenth of its length, at the same moments of the monotonic clock for
+ * all targets, and is judged by the first tick at or after that end, over the time between the two
+ * observations of the target that are nearest to its ends. Every tenth of them ends at a multiple of
+ * its length: these whole windows lie end to end, make the history, and are counted. Windows in which
+ * the sampler stalled are judged once, over the time that really passed. The first window of a target
+ * begins at the first end of a step at which it is known: a part of a window is not judged.
  */
 #ifndef SPIKEWATCH_LIB_EVALUATOR_EVALUATOR_H
 #define SPIKEWATCH_LIB_EVALUATOR_EVALUATOR_H
@@ -40,12 +41,14 @@ static inline uint32_t writer_clocks_of(uint32_t writer)
 
 struct evaluator;
 
-/* One rule fired on one target, or one of its windows was judged. Valid during the call. */
+/* One rule fired on one target, or looked at one of its windows. Valid during the call. */
 struct evaluator_firing {
 	const struct config_rule *rule;
 	const struct target *target;
 	mono_t from, to;       /* the window: the two observations it lies between */
 	uint64_t unsampled_ns; /* of it, in holes of the sampling (RING_EVENT_HOLE): the value is over all of it */
+	mono_t end;            /* nominal: `for` and cooldowns are counted between these */
+	bool whole;            /* one of those that lie end to end */
 	wall_t wall;           /* of to */
 	const struct sample *sample; /* as last seen by then */
 	const struct trigger_decision *decision;
@@ -59,7 +62,8 @@ struct evaluator_status {
 	const struct target *target;
 	const struct trigger_decision *decision; /* the last one; NULL before the first window ended */
 	const struct trigger_memory *memory;
-	const uint32_t *reasons; /* TRIGGER_REASONS counters */
+	const uint32_t *reasons;    /* TRIGGER_REASONS counters, of windows */
+	struct trigger_burst burst; /* the last one that no window caught */
 };
 
 /* What is known of one target. Valid during the call. */
@@ -77,10 +81,18 @@ struct evaluator_options {
 	/* The callbacks must not call back into the evaluator. */
 	int (*fire)(void *ctx, const struct evaluator_firing *firing);
 	bool (*disk_ok)(void *ctx); /* NULL: always. Called at most once in a tick */
-	/* After every window that was judged, before fire; for counters. May be NULL. */
+	/*
+	 * After every window that was counted (trigger_reasons), before fire, with decision->reason as
+	 * counted; for counters. May be NULL.
+	 */
 	void (*judged)(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision);
-	/* The same with everything there is to report of the window; decision->fires: fire is next. May be NULL. */
+	/*
+	 * Windows that end, whole or not, in the order of their ends, with everything there is to report
+	 * of them; decision->fires: fire is next. Left out are those that need no judging because the target
+	 * has not changed, unless every_window. Decisions are the same in either case. May be NULL.
+	 */
 	void (*witness)(void *ctx, const struct evaluator_firing *window);
+	bool every_window;
 	void *ctx;
 };
 

@@ -63,6 +63,22 @@ const char *metric_of_name(enum metric_of of)
 	return names[of];
 }
 
+#define BIT(field) (1u << SAMPLE_##field)
+
+uint32_t metric_counters(enum metric metric)
+{
+	static const uint32_t counters[METRICS] = {
+		[METRIC_CPU] = BIT(CPU),
+		[METRIC_CPU_CORES] = BIT(CPU),
+		[METRIC_FAULTS] = BIT(MINOR_FAULTS) | BIT(MAJOR_FAULTS),
+		[METRIC_THROTTLED] = BIT(PERIODS) | BIT(THROTTLED_PERIODS),
+		[METRIC_CPU_PRESSURE] = BIT(CPU_PRESSURE),
+		[METRIC_MEMORY_PRESSURE] = BIT(MEMORY_PRESSURE),
+		[METRIC_IO_PRESSURE] = BIT(IO_PRESSURE),
+	};
+	return counters[metric];
+}
+
 uint64_t metric_peak(const struct sample *from, const struct sample *to)
 {
 	uint64_t peak = sample_has(to, SAMPLE_MEMORY) ? to->value[SAMPLE_MEMORY] : 0;

@@ -38,6 +38,12 @@ enum metric {
 		METRICS
 };
 
+/*
+ * The fields of a sample that the metric compares between the two ends of a window, as a mask: 0 for
+ * those that only look at its end, and for memory_peak.
+ */
+uint32_t metric_counters(enum metric metric);
+
 /* What a percentage is of. Only cpu and memory look at it. */
 enum metric_of { METRIC_OF_LIMIT, METRIC_OF_CORE, METRIC_OF_MACHINE };
 

@@ -2,15 +2,19 @@
  * trigger.c: one step of one rule on one target.
  *
  * A step is: advance the clocks, judge the value (is it a candidate?), check what suppresses a
- * candidate, fire or not, and only then add the value to the history. So the average never includes
- * the value it is compared with, and includes every other one: candidates, values above the maximum
- * and values of the warm-up.
+ * candidate, fire or not, and count.
+ *
+ * Windows slide, the history tumbles: it is made of the whole windows only, which lie end to end, so
+ * that every moment is in it once. A window under test overlaps the last whole one unless it begins
+ * at its end. So the value of a whole window is held back until a window is judged that begins when
+ * it has ended: the average never includes a part of what it is compared with, and includes every
+ * other value: candidates, values above the maximum and values of the warm-up.
  *
  * The average. Subtracting what leaves a running sum leaves rounding errors behind: after a value
  * of 1e18 has passed through, the sum of small numbers is wrong by hundreds. So nothing is ever
- * subtracted. `slots` is filled from the front; when it is full, each slot is replaced by the sum
+ * subtracted. The slots are filled from the front; when all are full, each is replaced by the sum
  * of itself and all slots after it, and filling starts again at the front. At any position p the
- * last `capacity` values then sum up to (old slots p and later: slots[p]) + (new slots before p:
+ * last `capacity` values then sum up to (old slots p and later: slot p) + (new slots before p:
  * `recent`). Invariant: slots [0, position) hold values, slots [position, filled) hold such sums.
  *
  * Time. Spans that are under way (cooldown, the count's period) end on the monotonic clock, which
@@ -20,7 +24,15 @@
  *
  * Holding. A candidate holds from the end of the first window in which it was one, within a
  * cooldown too; any other judgement, "unavailable" included, ends that. A firing starts it anew, so
- * a rule with `for` and without cooldown fires once per `for`, not at every step.
+ * a rule with `for` and without cooldown fires once per `for`. Windows of two firings never overlap:
+ * a rule without either fires once per window, not once per step.
+ *
+ * Maximum. A window that slides into a time of high values shows every value below them on its way
+ * up, and again on its way down. So with `maximum` a candidate waits as long as the value still
+ * rises, a window's length at most, and a window that overlaps one above the maximum counts as that.
+ *
+ * Memory. There is a state for each target of each rule, and most of them never see a candidate. What
+ * only candidates need is allocated with the first one.
  */
 #include "lib/rules/trigger.h"
 
@@ -36,56 +48,115 @@
  */
 #define WALL_STEP_NS (5 * NS_PER_S)
 
-/*
- * There is one for each target of each rule: counters of half the size, and no room between the
- * fields.
- */
-struct trigger_state {
+/* What a state has to remember once there was a candidate, or a value that was too high. */
+struct trigger_past {
 	struct trigger_memory memory;
-	mono_t cooldown_end;  /* while memory.cooldown_until is not 0 */
-	mono_t period_end;    /* while memory.count is not 0 and the rule has a period */
-	mono_t pending_since; /* of the first candidate in a row, or of the last firing */
-	uint32_t reasons[TRIGGER_REASONS];
-	uint16_t capacity; /* windows of history */
-	uint16_t filled;   /* windows in it, at most capacity */
-	uint16_t position; /* of the next value */
-	bool anchored;     /* the two ends above are known: a step was taken since the memory was restored */
-	bool pending;      /* the last value was a candidate */
-	double recent;     /* sum of slots [0, position) */
-	double slots[];
+	mono_t now;                        /* of the last step */
+	mono_t cooldown_end;               /* while memory.cooldown_until is not 0 */
+	mono_t period_end;                 /* while memory.count is not 0 and the rule has a period */
+	mono_t pending_since;              /* of the first candidate in a row, or of the last firing */
+	mono_t apart_from;                 /* firings before this time would overlap the last one */
+	mono_t above_until;                /* windows that end before this time overlap one that was too high */
+	uint32_t reasons[TRIGGER_REASONS]; /* the first one that is not in PLAIN_REASONS, and so on */
+	struct trigger_burst burst;
+	bool anchored; /* the ends above are known: a step was taken since the memory was restored */
+};
+
+/* Counted in each state; all others in its past. */
+enum plain_reason { PLAIN_UNAVAILABLE, PLAIN_WARMING_UP, PLAIN_BELOW_MINIMUM, PLAIN_WITHIN_BOUNDS, PLAIN_REASONS };
+
+struct trigger_state {
+	struct trigger_past *past; /* NULL: nothing happened yet */
+	double value;              /* of the last step */
+	double held;               /* of the last whole window: not in the history yet */
+	double recent;             /* sum of slots [0, position) */
+	uint32_t reasons[PLAIN_REASONS];
+	uint16_t capacity;                       /* windows of history */
+	uint16_t filled;                         /* windows in it, at most capacity */
+	uint16_t position;                       /* of the next value */
+	uint8_t reason, candidate_reason, phase; /* of the last step */
+	uint8_t nearest;                         /* reason that came nearest to a firing since the last whole window */
+	bool stepped : 1, available : 1, fires : 1;
+	bool is_held : 1;
+	bool pending : 1; /* the last value was a candidate */
+	bool counted : 1; /* the window under way: it fired */
+	bool wide : 1;    /* slots are doubles, else floats */
+	uint64_t slots[];
 };
 
 _Static_assert(TRIGGER_HISTORY_MAX < UINT16_MAX, "a position in the history has 16 bits");
+_Static_assert(sizeof(struct trigger_state) == 64, "as trigger.h says");
 
-int trigger_state_new(const struct trigger_rule *rule, struct trigger_state **ret)
+size_t trigger_state_size(const struct trigger_rule *rule)
 {
-	struct trigger_state *state;
+	size_t bytes = rule->history * (rule->has_delta ? sizeof(double) : sizeof(float));
 
+	return sizeof(struct trigger_state) + (bytes + 7) / 8 * 8;
+}
+
+void trigger_state_init(struct trigger_state *state, const struct trigger_rule *rule)
+{
 	assert(rule->history >= 1 && rule->history <= TRIGGER_HISTORY_MAX);
 
-	state = calloc(1, sizeof(*state) + rule->history * sizeof(state->slots[0]));
-	if (!state)
+	state->capacity = (uint16_t)rule->history;
+	state->wide = rule->has_delta;
+}
+
+void trigger_state_release(struct trigger_state *state)
+{
+	free(state->past);
+	state->past = NULL;
+}
+
+void trigger_state_swap(struct trigger_state *a, struct trigger_state *b, const struct trigger_rule *rule)
+{
+	uint64_t *words_of_a = (uint64_t *)a, *words_of_b = (uint64_t *)b;
+
+	for (size_t i = 0; i < trigger_state_size(rule) / sizeof(uint64_t); i++) {
+		uint64_t word = words_of_a[i];
+
+		words_of_a[i] = words_of_b[i];
+		words_of_b[i] = word;
+	}
+}
+
+/* NULL: no memory. */
+static struct trigger_past *past_of(struct trigger_state *state)
+{
+	if (!state->past)
+		state->past = calloc(1, sizeof(*state->past));
+	return state->past;
+}
+
+int trigger_restore(struct trigger_state *state, const struct trigger_memory *memory)
+{
+	struct trigger_past *past = past_of(state);
+
+	if (!past)
 		return -ENOMEM;
 
-	state->capacity = (uint16_t)rule->history;
-	*ret = state;
+	past->memory = *memory;
+	past->anchored = false;
 	return 0;
 }
 
-void trigger_state_free(struct trigger_state *state)
+void trigger_inherit(struct trigger_state *state, struct trigger_state *old)
 {
-	free(state);
-}
+	struct trigger_past *past = old->past;
 
-void trigger_restore(struct trigger_state *state, const struct trigger_memory *memory)
-{
-	state->memory = *memory;
-	state->anchored = false;
+	if (!past)
+		return;
+
+	old->past = state->past;
+	*past = (struct trigger_past){ .memory = past->memory };
+	state->past = past;
 }
 
 const struct trigger_memory *trigger_memory(const struct trigger_state *state)
 {
-	return &state->memory;
+	static const struct trigger_memory nothing;
+
+	return state->past ? &state->past->memory : &nothing;
 }
 
 bool trigger_memory_equal(const struct trigger_memory *a, const struct trigger_memory *b)
@@ -95,12 +166,87 @@ bool trigger_memory_equal(const struct trigger_memory *a, const struct trigger_m
 	       a->disarmed == b->disarmed;
 }
 
-const uint32_t *trigger_reasons(const struct trigger_state *state)
+/* ---- counters ---- */
+
+/* PLAIN_REASONS: it is counted in the past. */
+static enum plain_reason plain_reason_of(enum trigger_reason reason)
 {
-	return state->reasons;
+	switch (reason) {
+	case TRIGGER_UNAVAILABLE:
+		return PLAIN_UNAVAILABLE;
+	case TRIGGER_WARMING_UP:
+		return PLAIN_WARMING_UP;
+	case TRIGGER_BELOW_MINIMUM:
+		return PLAIN_BELOW_MINIMUM;
+	case TRIGGER_WITHIN_BOUNDS:
+		return PLAIN_WITHIN_BOUNDS;
+	default:
+		return PLAIN_REASONS;
+	}
+}
+
+void trigger_reasons(const struct trigger_state *state, uint32_t *ret)
+{
+	for (unsigned i = 0; i < TRIGGER_REASONS; i++) {
+		enum plain_reason plain = plain_reason_of((enum trigger_reason)i);
+
+		ret[i] = plain < PLAIN_REASONS ? state->reasons[plain] : state->past ? state->past->reasons[i] : 0;
+	}
+}
+
+/* How near to a firing a reason is. */
+static unsigned nearness(enum trigger_reason reason)
+{
+	static const uint8_t order[TRIGGER_REASONS] = {
+		[TRIGGER_UNAVAILABLE] = 0,   [TRIGGER_WARMING_UP] = 1,     [TRIGGER_BELOW_MINIMUM] = 2,
+		[TRIGGER_WITHIN_BOUNDS] = 3, [TRIGGER_ABOVE_MAXIMUM] = 4,  [TRIGGER_PENDING] = 5,
+		[TRIGGER_COOLDOWN] = 6,      [TRIGGER_NOT_REARMED] = 7,    [TRIGGER_COUNT_LIMIT] = 8,
+		[TRIGGER_DISK_BUDGET] = 9,   [TRIGGER_ABOVE_PERCENT] = 10, [TRIGGER_ABOVE_AVERAGE] = 10,
+	};
+	return order[reason];
+}
+
+static void count_reason(struct trigger_state *state, enum trigger_reason reason, struct trigger_decision *decision)
+{
+	enum plain_reason plain = plain_reason_of(reason);
+	uint32_t *counter = plain < PLAIN_REASONS ? &state->reasons[plain] : &state->past->reasons[reason];
+
+	*counter += *counter < UINT32_MAX;
+	decision->counted = true;
+	decision->counted_reason = reason;
+}
+
+/* A window counts when it fires, or when it is over. */
+static void count(struct trigger_state *state, bool whole, struct trigger_decision *decision)
+{
+	if (nearness(decision->reason) > nearness((enum trigger_reason)state->nearest))
+		state->nearest = (uint8_t)decision->reason;
+
+	if (decision->fires)
+		count_reason(state, decision->reason, decision);
+	else if (whole && !state->counted)
+		count_reason(state, (enum trigger_reason)state->nearest, decision);
+
+	if (whole || decision->fires) {
+		state->counted = decision->fires && !whole;
+		state->nearest = TRIGGER_UNAVAILABLE;
+	}
 }
 
 /* ---- history ---- */
+
+static double slot(const struct trigger_state *state, size_t i)
+{
+	return state->wide ? ((const double *)state->slots)[i] : (double)((const float *)state->slots)[i];
+}
+
+static void set_slot(struct trigger_state *state, size_t i, double value)
+{
+	if (state->wide)
+		((double *)state->slots)[i] = value;
+	else
+		((float *)state->slots)[i] = (float)value;
+}
 
 static bool history_average(const struct trigger_state *state, double *ret)
 {
@@ -109,7 +255,7 @@ static bool history_average(const struct trigger_state *state, double *ret)
 	if (state->filled == 0)
 		return false;
 	if (state->position < state->filled)
-		sum += state->slots[state->position];
+		sum += slot(state, state->position);
 
 	*ret = sum / state->filled;
 	return true;
@@ -117,17 +263,31 @@ static bool history_average(const struct trigger_state *state, double *ret)
 
 static void history_add(struct trigger_state *state, double value)
 {
-	state->slots[state->position++] = value;
+	double sum = 0;
+
+	set_slot(state, state->position++, value);
 	state->recent += value;
 	if (state->filled < state->capacity)
 		state->filled++;
 	if (state->position < state->capacity)
 		return;
 
-	for (uint32_t i = state->capacity - 1; i > 0; i--)
-		state->slots[i - 1] += state->slots[i];
+	for (size_t i = state->capacity; i-- > 0;) {
+		sum += slot(state, i);
+		set_slot(state, i, sum);
+	}
 	state->position = 0;
 	state->recent = 0;
+}
+
+/* The last whole window is history for a window that does not overlap it. */
+static void admit_held(struct trigger_state *state, bool apart)
+{
+	if (!apart || !state->is_held)
+		return;
+
+	state->is_held = false;
+	history_add(state, state->held);
 }
 
 /* ---- time ---- */
@@ -170,27 +330,28 @@ static void follow_wall(wall_t *remembered, uint64_t actual_ns)
  * Finds on the monotonic clock of this life the ends that an earlier one remembered on the wall
  * clock.
  */
-static void anchor(struct trigger_state *state, const struct trigger_rule *rule, mono_t now, wall_t wall)
+static void anchor(struct trigger_past *past, const struct trigger_rule *rule, mono_t now, wall_t wall)
 {
-	const struct trigger_memory *memory = &state->memory;
+	const struct trigger_memory *memory = &past->memory;
 	uint64_t period_until = add_capped(memory->count_since.ns, rule->count_period_ns);
 
-	state->cooldown_end = mono_add(now, wall_left(memory->cooldown_until.ns, wall, rule->cooldown_ns));
-	state->period_end = mono_add(now, wall_left(period_until, wall, rule->count_period_ns));
-	state->anchored = true;
+	past->cooldown_end = mono_add(now, wall_left(memory->cooldown_until.ns, wall, rule->cooldown_ns));
+	past->period_end = mono_add(now, wall_left(period_until, wall, rule->count_period_ns));
+	past->anchored = true;
 }
 
 /* Ends what is over at now, and keeps what is not true to the wall clock. */
-static void keep_time(struct trigger_state *state, const struct trigger_rule *rule, mono_t now, wall_t wall)
+static void keep_time(struct trigger_past *past, const struct trigger_rule *rule, mono_t now, wall_t wall)
 {
-	struct trigger_memory *memory = &state->memory;
+	struct trigger_memory *memory = &past->memory;
 	uint64_t left;
 
-	if (!state->anchored)
-		anchor(state, rule, now, wall);
+	if (!past->anchored)
+		anchor(past, rule, now, wall);
+	past->now = now;
 
 	if (memory->cooldown_until.ns != 0) {
-		left = mono_left(state->cooldown_end, now);
+		left = mono_left(past->cooldown_end, now);
 		if (left == 0)
 			memory->cooldown_until.ns = 0;
 		else
@@ -198,7 +359,7 @@ static void keep_time(struct trigger_state *state, const struct trigger_rule *ru
 	}
 
 	if (memory->count > 0 && rule->count_period_ns > 0) {
-		left = mono_left(state->period_end, now);
+		left = mono_left(past->period_end, now);
 		if (left == 0) {
 			memory->count = 0;
 			memory->count_since.ns = 0;
@@ -217,8 +378,23 @@ static double average_threshold(const struct trigger_rule *rule, double average)
 	return average * (100 + rule->delta) / 100;
 }
 
+/* Whether a window overlaps one that ended a window's length before `until`. Not if the clock began anew since. */
+static bool overlaps(const struct trigger_window *window, mono_t until)
+{
+	int64_t left = mono_diff(until, window->now);
+
+	return left > 0 && left <= (int64_t)window->window_ns;
+}
+
+/* Whether it overlaps a window that was too high. */
+static bool is_near_maximum(const struct trigger_state *state, const struct trigger_rule *rule,
+			    const struct trigger_window *window)
+{
+	return rule->has_maximum && state->past && overlaps(window, state->past->above_until);
+}
+
 static enum trigger_reason judge(const struct trigger_state *state, const struct trigger_rule *rule,
-				 const struct trigger_decision *decision)
+				 const struct trigger_window *window, const struct trigger_decision *decision)
 {
 	double value = decision->value;
 
@@ -231,7 +407,7 @@ static enum trigger_reason judge(const struct trigger_state *state, const struct
 	if (rule->has_maximum && value >= rule->maximum)
 		return TRIGGER_ABOVE_MAXIMUM;
 	if (rule->has_percent && value > rule->percent)
-		return TRIGGER_ABOVE_PERCENT;
+		return is_near_maximum(state, rule, window) ? TRIGGER_ABOVE_MAXIMUM : TRIGGER_ABOVE_PERCENT;
 
 	/*
 	 * Nothing after a long time of nothing is no spike, although 0 >= 0: only more than nothing
@@ -239,7 +415,7 @@ static enum trigger_reason judge(const struct trigger_state *state, const struct
 	 */
 	if (rule->has_delta && decision->has_average && value > 0 &&
 	    value >= average_threshold(rule, decision->average))
-		return TRIGGER_ABOVE_AVERAGE;
+		return is_near_maximum(state, rule, window) ? TRIGGER_ABOVE_MAXIMUM : TRIGGER_ABOVE_AVERAGE;
 	return TRIGGER_WITHIN_BOUNDS;
 }
 
@@ -275,33 +451,46 @@ static void measure_distance(const struct trigger_rule *rule, enum trigger_reaso
 		decision->distance = threshold - decision->value;
 }
 
-static bool is_rearmed(const struct trigger_state *state, const struct trigger_rule *rule,
-		       const struct trigger_decision *decision)
+static bool is_rearmed(const struct trigger_state *state, const struct trigger_rule *rule, bool available, double value)
 {
+	const struct trigger_memory *memory = trigger_memory(state);
+
 	switch (rule->rearm) {
 	case TRIGGER_REARM_COOLDOWN:
 		return true;
 	case TRIGGER_REARM_BELOW:
-		return !state->memory.disarmed;
+		return !memory->disarmed;
 	case TRIGGER_REARM_HIGH_WATER:
-		return state->memory.fired == 0 || (decision->available && decision->value > state->memory.high_water);
+		return memory->fired == 0 || (available && value > memory->high_water);
 	}
 	return true;
 }
 
-/* Why a candidate must not fire; its own reason if it may. */
-static enum trigger_reason holds_back(const struct trigger_state *state, const struct trigger_rule *rule,
-				      const struct trigger_decision *decision, bool disk_ok)
+/* Whether the value may be on its way to something higher. */
+static bool is_rising(const struct trigger_state *state, const struct trigger_rule *rule,
+		      const struct trigger_window *window, const struct trigger_decision *decision)
 {
-	if (decision->pending_ns < rule->for_ns)
+	return rule->has_maximum && window->step_ns < window->window_ns && decision->pending_ns < window->window_ns &&
+	       decision->value > state->value;
+}
+
+/* Why a candidate must not fire; its own reason if it may. value: still the one before. */
+static enum trigger_reason holds_back(const struct trigger_state *state, const struct trigger_rule *rule,
+				      const struct trigger_window *window, const struct trigger_decision *decision)
+{
+	const struct trigger_past *past = state->past;
+
+	if (decision->pending_ns < rule->for_ns || is_rising(state, rule, window, decision))
 		return TRIGGER_PENDING;
-	if (state->memory.cooldown_until.ns != 0)
+	if (past->memory.cooldown_until.ns != 0)
 		return TRIGGER_COOLDOWN;
-	if (!is_rearmed(state, rule, decision))
+	if (overlaps(window, past->apart_from))
+		return TRIGGER_PENDING;
+	if (!is_rearmed(state, rule, decision->available, decision->value))
 		return TRIGGER_NOT_REARMED;
-	if (rule->count > 0 && state->memory.count >= rule->count)
+	if (rule->count > 0 && past->memory.count >= rule->count)
 		return TRIGGER_COUNT_LIMIT;
-	if (!disk_ok)
+	if (!window->disk_ok)
 		return TRIGGER_DISK_BUDGET;
 	return decision->candidate_reason;
 }
@@ -314,78 +503,198 @@ static void hold(struct trigger_state *state, mono_t now, struct trigger_decisio
 	}
 
 	if (!state->pending)
-		state->pending_since = now;
+		state->past->pending_since = now;
 	state->pending = true;
-	decision->pending_ns = mono_left(now, state->pending_since);
+	decision->pending_ns = mono_left(now, state->past->pending_since);
 }
 
-static void fire(struct trigger_state *state, const struct trigger_rule *rule, mono_t now, wall_t wall, double value)
+static void fire(struct trigger_past *past, const struct trigger_rule *rule, const struct trigger_window *window)
 {
-	struct trigger_memory *memory = &state->memory;
+	struct trigger_memory *memory = &past->memory;
 
 	if (rule->cooldown_ns > 0) {
-		state->cooldown_end = mono_add(now, rule->cooldown_ns);
-		memory->cooldown_until.ns = add_capped(wall.ns, rule->cooldown_ns);
+		past->cooldown_end = mono_add(window->now, rule->cooldown_ns);
+		memory->cooldown_until.ns = add_capped(window->wall.ns, rule->cooldown_ns);
 	}
 	if (memory->count == 0) {
-		state->period_end = mono_add(now, rule->count_period_ns);
-		memory->count_since = wall;
+		past->period_end = mono_add(window->now, rule->count_period_ns);
+		memory->count_since = window->wall;
 	}
 	if (memory->count < UINT32_MAX)
 		memory->count++;
-	if (memory->fired == 0 || value > memory->high_water)
-		memory->high_water = value;
+	if (memory->fired == 0 || window->value > memory->high_water)
+		memory->high_water = window->value;
 	memory->fired++;
 	memory->disarmed = rule->rearm == TRIGGER_REARM_BELOW;
-	state->pending_since = now;
+	past->pending_since = window->now;
+	past->apart_from = mono_add(window->now, window->window_ns);
 }
 
 static enum trigger_phase phase_after(const struct trigger_state *state, const struct trigger_rule *rule,
 				      const struct trigger_decision *decision)
 {
-	if (state->memory.cooldown_until.ns != 0)
+	if (trigger_memory(state)->cooldown_until.ns != 0)
 		return TRIGGER_IN_COOLDOWN;
-	if (!is_rearmed(state, rule, decision))
+	if (!is_rearmed(state, rule, decision->available, decision->value))
 		return TRIGGER_DISARMED;
 	return decision->reason == TRIGGER_PENDING ? TRIGGER_IN_PENDING : TRIGGER_ARMED;
 }
 
-void trigger_step(struct trigger_state *state, const struct trigger_rule *rule, mono_t now, wall_t wall, bool available,
-		  double value, bool disk_ok, struct trigger_decision *ret)
+static bool is_candidate(enum trigger_reason judgement)
 {
-	struct trigger_decision decision = { .available = available && isfinite(value) };
+	return judgement == TRIGGER_ABOVE_PERCENT || judgement == TRIGGER_ABOVE_AVERAGE;
+}
+
+/* What the value is by itself, whatever has happened before. */
+static void look(const struct trigger_state *state, const struct trigger_rule *rule,
+		 const struct trigger_window *window, struct trigger_decision *ret)
+{
+	*ret = (struct trigger_decision){ .available = window->available && isfinite(window->value) };
+	ret->value = ret->available ? window->value : 0;
+	ret->has_average = history_average(state, &ret->average);
+	ret->reason = judge(state, rule, window, ret);
+	measure_distance(rule, ret->reason, ret);
+	ret->candidate = is_candidate(ret->reason);
+	ret->candidate_reason = ret->candidate ? ret->reason : TRIGGER_UNAVAILABLE;
+}
+
+bool trigger_is_waiting(const struct trigger_state *state)
+{
+	return state->pending || (state->past && state->past->memory.disarmed);
+}
+
+bool trigger_wants(struct trigger_state *state, const struct trigger_rule *rule, const struct trigger_window *window)
+{
+	struct trigger_decision decision = { .available = window->available && isfinite(window->value),
+					     .value = window->value };
 	enum trigger_reason judgement;
+
+	admit_held(state, window->apart);
+	if (trigger_is_waiting(state))
+		return true;
+	if (rule->has_delta)
+		decision.has_average = history_average(state, &decision.average);
+
+	judgement = judge(state, rule, window, &decision);
+	return is_candidate(judgement) || judgement == TRIGGER_ABOVE_MAXIMUM;
+}
+
+void trigger_peek(const struct trigger_state *state, const struct trigger_rule *rule,
+		  const struct trigger_window *window, struct trigger_decision *ret)
+{
+	look(state, rule, window, ret);
+	ret->phase = phase_after(state, rule, ret);
+}
+
+bool trigger_threshold(const struct trigger_state *state, const struct trigger_rule *rule, double *ret)
+{
+	struct trigger_decision decision = { 0 };
+
+	if (state->filled < rule->warmup)
+		return false;
+	decision.has_average = rule->has_delta && history_average(state, &decision.average);
+	return lowest_threshold(rule, &decision, ret);
+}
+
+/* Judges a candidate, which may fire. */
+static void step_candidate(struct trigger_state *state, const struct trigger_rule *rule,
+			   const struct trigger_window *window, struct trigger_decision *decision)
+{
+	decision->reason = holds_back(state, rule, window, decision);
+	decision->fires = decision->reason == decision->candidate_reason;
+	if (decision->fires)
+		fire(state->past, rule, window);
+}
+
+/* Takes in the decision, and the value of a whole window. */
+static void keep_decision(struct trigger_state *state, bool whole, const struct trigger_decision *decision)
+{
+	state->stepped = true;
+	state->value = decision->value;
+	state->available = decision->available;
+	state->fires = decision->fires;
+	state->reason = (uint8_t)decision->reason;
+	state->candidate_reason = (uint8_t)decision->candidate_reason;
+	state->phase = (uint8_t)decision->phase;
+	if (whole && decision->available) {
+		state->held = decision->value;
+		state->is_held = true;
+	}
+}
+
+int trigger_step(struct trigger_state *state, const struct trigger_rule *rule, const struct trigger_window *window,
+		 struct trigger_decision *ret)
+{
+	struct trigger_decision decision;
 
 	assert(rule->history == state->capacity);
 
-	keep_time(state, rule, now, wall);
+	admit_held(state, window->apart);
+	if (state->past)
+		keep_time(state->past, rule, window->now, window->wall);
 
-	decision.value = decision.available ? value : 0;
-	decision.has_average = history_average(state, &decision.average);
-	judgement = judge(state, rule, &decision);
-	measure_distance(rule, judgement, &decision);
-	decision.reason = judgement;
-	decision.candidate = judgement == TRIGGER_ABOVE_PERCENT || judgement == TRIGGER_ABOVE_AVERAGE;
-	hold(state, now, &decision);
-
-	if (judgement == TRIGGER_BELOW_MINIMUM || judgement == TRIGGER_WITHIN_BOUNDS)
-		state->memory.disarmed = false;
-
-	if (decision.candidate) {
-		decision.candidate_reason = judgement;
-		decision.reason = holds_back(state, rule, &decision, disk_ok);
-		decision.fires = decision.reason == judgement;
+	look(state, rule, window, &decision);
+	if ((decision.candidate || decision.reason == TRIGGER_ABOVE_MAXIMUM) && !state->past) {
+		if (!past_of(state))
+			return -ENOMEM;
+		keep_time(state->past, rule, window->now, window->wall);
 	}
-	if (decision.fires)
-		fire(state, rule, now, wall, decision.value);
-	if (decision.available)
-		history_add(state, decision.value);
 
-	if (state->memory.cooldown_until.ns != 0)
-		decision.cooldown_left_ns = mono_left(state->cooldown_end, now);
+	hold(state, window->now, &decision);
+	if (state->past && (decision.reason == TRIGGER_BELOW_MINIMUM || decision.reason == TRIGGER_WITHIN_BOUNDS))
+		state->past->memory.disarmed = false;
+	if (decision.reason == TRIGGER_ABOVE_MAXIMUM && decision.value >= rule->maximum)
+		state->past->above_until = mono_add(window->now, window->window_ns);
+	if (decision.candidate)
+		step_candidate(state, rule, window, &decision);
+
+	if (trigger_memory(state)->cooldown_until.ns != 0)
+		decision.cooldown_left_ns = mono_left(state->past->cooldown_end, window->now);
 	decision.phase = phase_after(state, rule, &decision);
-	state->reasons[decision.reason] += state->reasons[decision.reason] < UINT32_MAX;
+	keep_decision(state, window->whole, &decision);
+	count(state, window->whole, &decision);
 	*ret = decision;
+	return 0;
+}
+
+bool trigger_last(const struct trigger_state *state, const struct trigger_rule *rule, struct trigger_decision *ret)
+{
+	const struct trigger_past *past = state->past;
+
+	if (!state->stepped)
+		return false;
+
+	*ret = (struct trigger_decision){
+		.value = state->value,
+		.reason = (enum trigger_reason)state->reason,
+		.candidate_reason = (enum trigger_reason)state->candidate_reason,
+		.phase = (enum trigger_phase)state->phase,
+		.fires = state->fires,
+		.available = state->available,
+		.candidate = is_candidate((enum trigger_reason)state->candidate_reason),
+	};
+	ret->has_average = history_average(state, &ret->average);
+	measure_distance(rule, ret->candidate ? ret->candidate_reason : ret->reason, ret);
+	if (past && ret->candidate)
+		ret->pending_ns = mono_left(past->now, past->pending_since);
+	if (past && past->memory.cooldown_until.ns != 0)
+		ret->cooldown_left_ns = mono_left(past->cooldown_end, past->now);
+	return true;
+}
+
+/* ---- bursts that no window caught ---- */
+
+void trigger_note_burst(struct trigger_state *state, const struct trigger_burst *burst)
+{
+	struct trigger_past *past = past_of(state);
+
+	if (past)
+		past->burst = *burst;
+}
+
+struct trigger_burst trigger_last_burst(const struct trigger_state *state)
+{
+	return state->past ? state->past->burst : (struct trigger_burst){ 0 };
 }
 
 const char *trigger_reason_name(enum trigger_reason reason)

@@ -28,7 +28,7 @@ enum trigger_reason {
 	TRIGGER_ABOVE_AVERAGE, /* candidate: value >= average x (100 + delta) / 100, and more than nothing */
 	TRIGGER_WITHIN_BOUNDS, /* else */
 	/* why a candidate did not fire */
-	TRIGGER_PENDING, /* has not held for `for` yet, counted from its last firing if that is later */
+	TRIGGER_PENDING, /* has not held for `for` yet; overlaps the window that fired last; still rises (`maximum`) */
 	TRIGGER_COOLDOWN,
 	TRIGGER_NOT_REARMED, /* has not been below the threshold since it fired, or is not above the high-water mark */
 	TRIGGER_COUNT_LIMIT,
@@ -80,6 +80,24 @@ bool trigger_memory_equal(const struct trigger_memory *a, const struct trigger_m
 struct trigger_state; /* opaque: one per (rule, target) */
 
 /*
+ * One position of a sliding window, as far as the trigger has to know it.
+ *
+ * Windows of a rule overlap: one ends every step_ns. Of those, the whole ones lie end to end: they
+ * alone make the history, and each is counted once.
+ */
+struct trigger_window {
+	mono_t now; /* its end */
+	wall_t wall;
+	uint64_t window_ns; /* length of the rule's windows */
+	uint64_t step_ns;   /* since the end of the one judged or judgeable before */
+	bool whole;
+	bool apart;     /* begins when the last whole one had ended, or later */
+	bool disk_ok;   /* there is room for an incident; need not be known unless trigger_wants says so */
+	bool available; /* there is a value; one that is no finite number is unavailable */
+	double value;
+};
+
+/*
  * One judgement. A step of a rule that waits for `for` within its cooldown has the reason PENDING
  * and the phase IN_COOLDOWN: the phase says what the rule waits for, the reason what this value
  * lacked first. There is one for each target of each rule: no room between its fields.
@@ -97,21 +115,48 @@ struct trigger_decision {
 	bool candidate;
 	bool available;
 	bool has_average;
-	bool has_distance; /* judged against a threshold, and not held to be too high */
+	bool has_distance;                  /* judged against a threshold, and not held to be too high */
+	bool counted;                       /* this step counted a window, for the next one: */
+	enum trigger_reason counted_reason; /* what came nearest to a firing in it */
 };
 
-/* 0 or -ENOMEM. All memory is taken here: 8 bytes for each window of history. */
-int trigger_state_new(const struct trigger_rule *rule, struct trigger_state **ret);
+/*
+ * A stretch above the threshold that no window caught: it was shorter than the window, or as long
+ * but in no window from end to end.
+ */
+struct trigger_burst {
+	mono_t end; /* ns 0: there was none */
+	uint64_t length_ns;
+	double value; /* over its length */
+	double best;  /* over the window that showed most of it */
+};
 
-/* NULL is fine. */
-void trigger_state_free(struct trigger_state *state);
+/*
+ * Bytes of a state, a multiple of 8: 64, and for each window of history 8, or 4 without `delta`:
+ * then the average is only shown, and kept to seven digits. What the first candidate has to remember
+ * is allocated with it.
+ */
+size_t trigger_state_size(const struct trigger_rule *rule);
+
+/* In zeroed storage of that size, aligned to 8 bytes. */
+void trigger_state_init(struct trigger_state *state, const struct trigger_rule *rule);
+void trigger_state_release(struct trigger_state *state);
+
+/* Exchanges two states of equal rules. */
+void trigger_state_swap(struct trigger_state *a, struct trigger_state *b, const struct trigger_rule *rule);
 
 /*
  * Resumes what an earlier life remembered; before the first step. A cooldown or a count's period
  * that would take longer than the rule's own (the clock was set, the rule was changed) is cut to
- * that at the first step.
+ * that at the first step. 0 or -ENOMEM.
  */
-void trigger_restore(struct trigger_state *state, const struct trigger_memory *memory);
+int trigger_restore(struct trigger_state *state, const struct trigger_memory *memory);
+
+/*
+ * A fresh state of a rule that changed remembers what the old one does, which has no more use for
+ * it. Never fails.
+ */
+void trigger_inherit(struct trigger_state *state, struct trigger_state *old);
 
 /*
  * What to remember, as of the last step. Within one life time is measured on the monotonic clock,
@@ -120,19 +165,46 @@ void trigger_restore(struct trigger_state *state, const struct trigger_memory *m
 const struct trigger_memory *trigger_memory(const struct trigger_state *state);
 
 /*
- * Judges one window: `value` is ignored unless available; one that is no finite number is
- * unavailable. disk_ok: there is room for an incident. now and wall are the end of the window. The
- * value enters the history after it was judged, whatever the judgement. rule is the one the state
- * was made for. Never fails, never allocates; the cost does not depend on history.
+ * Whether a window that is not whole must be stepped: it is a candidate, or too high, or ends
+ * something that is under way. Any other one changes nothing but the value that is shown. The value
+ * of a whole window that this one does not overlap enters the history. Cheap.
  */
-void trigger_step(struct trigger_state *state, const struct trigger_rule *rule, mono_t now, wall_t wall, bool available,
-		  double value, bool disk_ok, struct trigger_decision *ret);
+bool trigger_wants(struct trigger_state *state, const struct trigger_rule *rule, const struct trigger_window *window);
+
+/* Whether something is under way, so that windows matter even if the target has not changed. */
+bool trigger_is_waiting(const struct trigger_state *state);
 
 /*
- * How often each reason was given, TRIGGER_REASONS counters, which stop at their largest value; for
- * candidates that did not fire this is what was suppressed.
+ * Judges one window. The value of a whole one enters the history when the next one that it does not
+ * overlap is judged, whatever the judgement. rule is the one the state was made for. 0; -ENOMEM, at
+ * the first candidate: nothing was judged. The cost does not depend on history.
  */
-const uint32_t *trigger_reasons(const struct trigger_state *state);
+int trigger_step(struct trigger_state *state, const struct trigger_rule *rule, const struct trigger_window *window,
+		 struct trigger_decision *ret);
+
+/* The last decision, without what it counted. False: there was none. */
+bool trigger_last(const struct trigger_state *state, const struct trigger_rule *rule, struct trigger_decision *ret);
+
+/* What trigger_step would say of a window that is not whole, without a step. */
+void trigger_peek(const struct trigger_state *state, const struct trigger_rule *rule,
+		  const struct trigger_window *window, struct trigger_decision *ret);
+
+/* The value above which a window would be a candidate now. False: none would. */
+bool trigger_threshold(const struct trigger_state *state, const struct trigger_rule *rule, double *ret);
+
+/* Remembers a burst, for trigger_burst; without memory for it, nothing. */
+void trigger_note_burst(struct trigger_state *state, const struct trigger_burst *burst);
+
+/* The last burst that was noted. */
+struct trigger_burst trigger_last_burst(const struct trigger_state *state);
+
+/*
+ * How many windows were counted for each reason, in ret[TRIGGER_REASONS]; the counters stop at their
+ * largest value. A window counts once: when it fires, or else when it is over, for what came nearest
+ * to a firing among all that ended in it. For candidates that did not fire this is what was
+ * suppressed.
+ */
+void trigger_reasons(const struct trigger_state *state, uint32_t *ret);
 
 /*
  * "unavailable", "warming-up", "below-minimum", "above-maximum", "above-percent", "above-average",

@@ -157,19 +157,33 @@ static double time_steps(const struct rig *rig)
 	struct trigger_decision decision;
 	uint64_t took = 0;
 
-	for (size_t i = 0; i < TARGETS * RULES; i++)
-		bench_need(trigger_state_new(&rig->config->rules[i % RULES].trigger, &states[i]) == 0, "trigger");
+	for (size_t i = 0; i < TARGETS * RULES; i++) {
+		const struct trigger_rule *rule = &rig->config->rules[i % RULES].trigger;
+
+		states[i] = calloc(1, trigger_state_size(rule));
+		bench_need(states[i] != NULL, "trigger");
+		trigger_state_init(states[i], rule);
+	}
 	for (unsigned round = 0; round < 20; round++) {
 		mono_t now = mono_add(rig->now, round * NS_PER_S);
 		uint64_t from = bench_cpu();
 
+		const struct trigger_window window = { .now = now,
+						       .wall = { now.ns },
+						       .window_ns = NS_PER_S,
+						       .step_ns = NS_PER_S,
+						       .whole = true,
+						       .apart = true,
+						       .available = true,
+						       .value = 0.5,
+						       .disk_ok = true };
+
 		for (size_t i = 0; i < TARGETS * RULES; i++)
-			trigger_step(states[i], &rig->config->rules[i % RULES].trigger, now, (wall_t){ now.ns }, true,
-				     0.5, true, &decision);
+			trigger_step(states[i], &rig->config->rules[i % RULES].trigger, &window, &decision);
 		took += bench_cpu() - from;
 	}
 	for (size_t i = 0; i < TARGETS * RULES; i++)
-		trigger_state_free(states[i]);
+		free(states[i]);
 	return (double)took / 20 / TARGETS / RULES;
 }
 

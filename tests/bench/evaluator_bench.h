@@ -43,6 +43,7 @@ static size_t firing_count;
 static int answer, then_answer; /* of the next firing, and of those after it */
 static bool disk_full;
 static unsigned disk_questions;
+static void (*witness)(void *ctx, const struct evaluator_firing *window);
 
 static inline int fire(void *ctx, const struct evaluator_firing *firing)
 {
@@ -94,6 +95,7 @@ static inline void start(void)
 		.rule_state = rule_state,
 		.fire = fire,
 		.disk_ok = disk_ok,
+		.witness = witness,
 	};
 
 	ck_assert_int_eq(evaluator_new(&options, &evaluator), 0);
@@ -110,6 +112,7 @@ static inline void begin(void)
 	answer = then_answer = 0;
 	disk_full = false;
 	disk_questions = 0;
+	witness = NULL;
 	ck_assert_int_eq(rule_state_new("boot", &rule_state), 0);
 }
 

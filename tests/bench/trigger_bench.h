@@ -9,6 +9,7 @@
 #include "lib/rules/trigger.h"
 
 #include <check.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define S NS_PER_S
@@ -19,8 +20,16 @@ static struct trigger_bench {
 	struct trigger_state *state;
 	struct trigger_decision decision;
 	uint64_t now_ns, wall_ahead_ns;
+	uint64_t window_ns, step_ns;
 	bool disk_full;
 } bench;
+
+static inline void make_state(void)
+{
+	bench.state = calloc(1, trigger_state_size(&bench.rule));
+	ck_assert_ptr_nonnull(bench.state);
+	trigger_state_init(bench.state, &bench.rule);
+}
 
 static inline void begin(struct trigger_rule rule)
 {
@@ -30,12 +39,14 @@ static inline void begin(struct trigger_rule rule)
 		bench.rule.history = 10;
 	bench.now_ns = 1000 * S;
 	bench.wall_ahead_ns = 1000000 * S;
-	ck_assert_int_eq(trigger_state_new(&bench.rule, &bench.state), 0);
+	bench.window_ns = bench.step_ns = S;
+	make_state();
 }
 
 static inline void end(void)
 {
-	trigger_state_free(bench.state);
+	trigger_state_release(bench.state);
+	free(bench.state);
 	bench.state = NULL;
 }
 
@@ -44,10 +55,41 @@ static inline uint64_t wall_ns(void)
 	return bench.now_ns + bench.wall_ahead_ns;
 }
 
+static inline struct trigger_window window_of(bool whole, bool available, double value)
+{
+	return (struct trigger_window){
+		.now = { bench.now_ns },
+		.wall = { wall_ns() },
+		.window_ns = bench.window_ns,
+		.step_ns = bench.step_ns,
+		.whole = whole,
+		.apart = whole,
+		.disk_ok = !bench.disk_full,
+		.available = available,
+		.value = value,
+	};
+}
+
+/* Judges a whole window. */
 static inline void step(bool available, double value)
 {
-	trigger_step(bench.state, &bench.rule, (mono_t){ bench.now_ns }, (wall_t){ wall_ns() }, available, value,
-		     !bench.disk_full, &bench.decision);
+	const struct trigger_window window = window_of(true, available, value);
+
+	ck_assert_int_eq(trigger_step(bench.state, &bench.rule, &window, &bench.decision), 0);
+}
+
+/* Judges, if it is wanted, a window that ends a step after the last one and is not whole. */
+static inline enum trigger_reason slide(double value)
+{
+	bench.now_ns += bench.step_ns;
+
+	const struct trigger_window window = window_of(false, true, value);
+
+	if (trigger_wants(bench.state, &bench.rule, &window))
+		ck_assert_int_eq(trigger_step(bench.state, &bench.rule, &window, &bench.decision), 0);
+	else
+		trigger_peek(bench.state, &bench.rule, &window, &bench.decision);
+	return bench.decision.reason;
 }
 
 /* Judges a window that ends ns after the last one. */
@@ -80,9 +122,9 @@ static inline void restart(uint64_t pause_ns)
 {
 	struct trigger_memory kept = memory();
 
-	trigger_state_free(bench.state);
-	ck_assert_int_eq(trigger_state_new(&bench.rule, &bench.state), 0);
-	trigger_restore(bench.state, &kept);
+	end();
+	make_state();
+	ck_assert_int_eq(trigger_restore(bench.state, &kept), 0);
 	bench.wall_ahead_ns = wall_ns() + pause_ns - 5 * S;
 	bench.now_ns = 5 * S;
 }

@@ -616,6 +616,7 @@ START_TEST(thresholds_are_round)
 			struct evaluator_firing window = { .rule = &config->rules[0],
 							   .target = &target,
 							   .to = { (10 + k) * NS_PER_S },
+							   .end = { (10 + k) * NS_PER_S },
 							   .sample = &sample,
 							   .decision = &decision };
 
@@ -686,7 +687,7 @@ START_TEST(memory_that_runs_out_suggests_nothing)
 
 		for (unsigned i = 0; r == 0 && i < 300; i++) {
 			target.id = 1 + i % 20;
-			window.to.ns += 100 * NS_PER_MS;
+			window.end.ns += 100 * NS_PER_MS;
 			r = suggestion_add(one, 0, &window);
 		}
 		injected = torture_disarm();

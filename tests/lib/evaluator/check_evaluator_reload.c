@@ -245,7 +245,7 @@ START_TEST(rule_that_changed_has_its_cooldown_even_if_the_memo_does_not)
 	cpu(1, 10 * S, 0);
 	tick(10 * S);
 	cpu(1, 11 * S, S);
-	torture_arm(1);
+	torture_arm(2);
 	tick(11 * S);
 	ck_assert(torture_disarm());
 	ck_assert_uint_eq(firing_count, 1);
@@ -307,12 +307,12 @@ START_TEST(new_length_is_not_judged_over_a_part)
 	firing_count = 0;
 	reload(CONFIG(WEB, "{\"name\":\"three\",\"metric\":\"cpu\",\"of\":\"core\",\"percent\":1,\"warmup\":0,"
 			   "\"window\":\"3s\"}," HOT(",\"cooldown\":\"30d\"")));
-	half_busy(1, 14 * S + 600 * MS, 18 * S - 100 * MS, 100 * MS);
+	half_busy(1, 14 * S + 600 * MS, 17 * S + 600 * MS, 100 * MS);
 	ck_assert(!look("three", "a").judged);
-	half_busy(1, 18 * S, 18 * S, 100 * MS);
+	half_busy(1, 17 * S + 700 * MS, 17 * S + 700 * MS, 100 * MS);
 	ck_assert_uint_eq(firing_count, 1);
-	ck_assert_uint_eq(firings[0].from.ns, 15 * S);
-	ck_assert_uint_eq(firings[0].to.ns, 18 * S);
+	ck_assert_uint_eq(firings[0].from.ns, 14 * S + 700 * MS);
+	ck_assert_uint_eq(firings[0].to.ns, 17 * S + 700 * MS);
 	ck_assert_uint_eq(look("hot", "a").decision.value > 0, 1);
 }
 END_TEST
@@ -322,11 +322,11 @@ START_TEST(new_length_before_the_first_tick_begins_as_at_the_start)
 	start_with(CONFIG(WEB, COOL("")));
 	watch(1, "a");
 	reload(CONFIG(WEB, HOT(",\"window\":\"3s\"")));
-	half_busy(1, 10 * S, 15 * S - 100 * MS, 100 * MS);
+	half_busy(1, 10 * S, 13 * S + 100 * MS, 100 * MS);
 	ck_assert_uint_eq(firing_count, 0);
-	half_busy(1, 15 * S, 15 * S, 100 * MS);
+	half_busy(1, 13 * S + 200 * MS, 13 * S + 200 * MS, 100 * MS);
 	ck_assert_uint_eq(firing_count, 1);
-	ck_assert_uint_eq(firings[0].from.ns, 12 * S);
+	ck_assert_uint_eq(firings[0].from.ns, 10 * S + 200 * MS);
 }
 END_TEST
 
@@ -351,11 +351,11 @@ START_TEST(window_that_no_rule_looked_at_is_not_resumed)
 	half_busy(1, 10 * S + 600 * MS, 20 * S + 500 * MS, 100 * MS);
 	ck_assert_uint_eq(firing_count, 0);
 	reload(CONFIG(WEB "," CACHE, HOT(",\"targets\":[\"web\"]")));
-	half_busy(1, 20 * S + 600 * MS, 21 * S, 100 * MS);
+	half_busy(1, 20 * S + 600 * MS, 21 * S + 500 * MS, 100 * MS);
 	ck_assert_uint_eq(firing_count, 0);
-	half_busy(1, 21 * S + 100 * MS, 22 * S, 100 * MS);
+	half_busy(1, 21 * S + 600 * MS, 21 * S + 600 * MS, 100 * MS);
 	ck_assert_uint_eq(firing_count, 1);
-	ck_assert_uint_eq(firings[0].from.ns, 21 * S);
+	ck_assert_uint_eq(firings[0].from.ns, 20 * S + 600 * MS);
 }
 END_TEST
 
