@@ -96,6 +96,7 @@ static inline void start(void)
 		.fire = fire,
 		.disk_ok = disk_ok,
 		.witness = witness,
+		.every_window = witness != NULL,
 	};
 
 	ck_assert_int_eq(evaluator_new(&options, &evaluator), 0);

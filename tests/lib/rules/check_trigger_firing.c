@@ -400,6 +400,117 @@ static TCase *holding_back(void)
 	return tcase;
 }
 
+/* ---- windows that overlap: ten to a second ---- */
+
+static void begin_sliding(struct trigger_rule rule)
+{
+	begin(rule);
+	bench.step_ns = S / 10;
+}
+
+START_TEST(windows_of_two_firings_do_not_overlap)
+{
+	begin_sliding((struct trigger_rule){ .has_percent = true, .percent = 70 });
+	ck_assert_fires(slide(71));
+	for (int i = 0; i < 9; i++)
+		ck_assert_reason(slide(71), TRIGGER_PENDING);
+	ck_assert_fires(slide(71));
+	slide(1); /* another burst */
+	ck_assert_reason(slide(90), TRIGGER_PENDING);
+	ck_assert_uint_eq(memory().fired, 2);
+	end();
+}
+END_TEST
+
+START_TEST(value_that_rises_through_the_range_below_the_maximum_does_not_fire)
+{
+	begin_sliding((struct trigger_rule){ .has_percent = true, .percent = 70, .has_maximum = true, .maximum = 90 });
+	slide(60);
+	ck_assert_reason(slide(71), TRIGGER_PENDING); /* on its way up */
+	ck_assert_reason(slide(80), TRIGGER_PENDING);
+	ck_assert_reason(slide(99), TRIGGER_ABOVE_MAXIMUM);
+	for (int i = 0; i < 9; i++)
+		ck_assert_reason(slide(80), TRIGGER_ABOVE_MAXIMUM); /* and down */
+	ck_assert_fires(slide(80));
+	end();
+
+	begin_sliding((struct trigger_rule){ .has_percent = true, .percent = 70, .has_maximum = true, .maximum = 90 });
+	slide(60);
+	slide(71);
+	ck_assert_fires(slide(71)); /* it rises no more */
+	end();
+
+	begin_sliding((struct trigger_rule){ .has_percent = true, .percent = 70, .has_maximum = true, .maximum = 90 });
+	for (int i = 0; i < 10; i++)
+		ck_assert_reason(slide(71 + i), TRIGGER_PENDING);
+	ck_assert_fires(slide(81)); /* for a window's length */
+	end();
+}
+END_TEST
+
+START_TEST(every_window_within_for_must_be_a_candidate)
+{
+	begin_sliding((struct trigger_rule){ .has_percent = true, .percent = 70, .for_ns = S });
+	for (int i = 0; i < 9; i++)
+		ck_assert_reason(slide(71), TRIGGER_PENDING);
+	ck_assert_reason(slide(70), TRIGGER_WITHIN_BOUNDS);
+	for (int i = 0; i < 10; i++)
+		ck_assert_reason(slide(71), TRIGGER_PENDING);
+	ck_assert_fires(slide(71));
+	end();
+}
+END_TEST
+
+START_TEST(average_excludes_the_window_that_the_one_under_test_overlaps)
+{
+	begin_sliding((struct trigger_rule){ .has_delta = true, .delta = 50, .history = 4, .warmup = 1 });
+	ck_assert_reason(next(10), TRIGGER_WARMING_UP);
+	ck_assert_reason(slide(40), TRIGGER_WARMING_UP); /* a part of it is under test */
+	ck_assert_reason(after(S * 9 / 10, 12), TRIGGER_WITHIN_BOUNDS);
+	ck_assert_double_eq(bench.decision.average, 10);
+	ck_assert_fires(slide(15)); /* 12 is not history yet */
+	ck_assert_double_eq(bench.decision.average, 10);
+	after(S * 9 / 10, 12);
+	ck_assert_double_eq(bench.decision.average, 11);
+	end();
+}
+END_TEST
+
+START_TEST(window_counts_once_for_what_came_nearest_to_a_firing)
+{
+	uint32_t reasons[TRIGGER_REASONS];
+
+	begin_sliding((struct trigger_rule){ .has_percent = true, .percent = 70, .cooldown_ns = 2 * S });
+	slide(50);
+	ck_assert_fires(slide(71));
+	ck_assert(bench.decision.counted && bench.decision.counted_reason == TRIGGER_ABOVE_PERCENT);
+	slide(71);
+	after(S / 10 * 7, 1); /* the end of the window that fired */
+	ck_assert(!bench.decision.counted);
+	slide(71);
+	after(S / 10 * 9, 1); /* of one that was a candidate for a while */
+	ck_assert(bench.decision.counted && bench.decision.counted_reason == TRIGGER_COOLDOWN);
+	after(S, 1);
+	trigger_reasons(bench.state, reasons);
+	ck_assert_uint_eq(reasons[TRIGGER_ABOVE_PERCENT], 1);
+	ck_assert_uint_eq(reasons[TRIGGER_COOLDOWN], 1);
+	ck_assert_uint_eq(reasons[TRIGGER_WITHIN_BOUNDS], 1);
+	end();
+}
+END_TEST
+
+static TCase *overlapping(void)
+{
+	TCase *tcase = tcase_create("overlapping");
+
+	tcase_add_test(tcase, windows_of_two_firings_do_not_overlap);
+	tcase_add_test(tcase, value_that_rises_through_the_range_below_the_maximum_does_not_fire);
+	tcase_add_test(tcase, every_window_within_for_must_be_a_candidate);
+	tcase_add_test(tcase, average_excludes_the_window_that_the_one_under_test_overlaps);
+	tcase_add_test(tcase, window_counts_once_for_what_came_nearest_to_a_firing);
+	return tcase;
+}
+
 static TCase *lives(void)
 {
 	TCase *tcase = tcase_create("lives");
@@ -418,6 +529,7 @@ Suite *trigger_firing_suite(void)
 	Suite *suite = suite_create("trigger_firing");
 
 	suite_add_tcase(suite, holding_back());
+	suite_add_tcase(suite, overlapping());
 	suite_add_tcase(suite, lives());
 	return suite;
 }
