@@ -76,7 +76,12 @@ static const struct config_help config_help[] = {
 		"watched at once ([new processes](#new-processes)); `rescan`: scans only."),
 	KEY("sampling", "wait",
 		"How the last part of the time to a deadline is spent: sleeping, which costs least, yielding the "
-		"CPU, or spinning, which is most exact and takes 5 to 10 % of a core."),
+		"CPU, or spinning, which is most exact on a machine with a CPU to spare and takes 5 to 10 % of a "
+		"core. On a busy machine neither helps: see `scheduling`."),
+	KEY("sampling", "scheduling",
+		"`auto`: sampler threads have real-time priority (SCHED_FIFO 1), where that is allowed, for as long "
+		"as they keep within `cpu_budget`; else a short time slice; `normal`: no real-time priority "
+		"([busy machines](#busy-machines))."),
 	KEY("sampling", "reset_peaks",
 		"Reset high-water marks of memory after each reading, so that each peak is that of its interval. "
 		"Writes `clear_refs` of watched processes, and `memory.max_usage_in_bytes` (v1) or `memory.peak` "

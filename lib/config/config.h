@@ -99,6 +99,8 @@ enum config_idle_backoff { CONFIG_IDLE_BACKOFF_AUTO, CONFIG_IDLE_BACKOFF_ALWAYS,
 
 enum config_wait { CONFIG_WAIT_SLEEP, CONFIG_WAIT_YIELD, CONFIG_WAIT_SPIN };
 
+enum config_scheduling { CONFIG_SCHEDULING_AUTO, CONFIG_SCHEDULING_NORMAL };
+
 enum config_stacks_mode { CONFIG_STACKS_OFF, CONFIG_STACKS_FRAME_POINTERS, CONFIG_STACKS_DWARF };
 
 enum config_clock { CONFIG_CLOCK_CPU, CONFIG_CLOCK_CYCLES };
@@ -116,6 +118,7 @@ struct config_sampling {
 	uint64_t rescan_interval_ns;           /* 1s;    how often new targets are looked for */
 	enum config_discovery discovery; /* auto; whether the kernel is asked to tell of processes between rescans */
 	enum config_wait wait;           /* sleep */
+	enum config_scheduling scheduling; /* auto: with real-time priority where that is allowed */
 	bool reset_peaks;          /* false; reset VmHWM after reading it (writes clear_refs of the watched process) */
 	double cpu_budget_percent; /* 10; of one core, for the whole daemon */
 	uint32_t threads;          /* 0: chosen: as many as the CPU budget could ever use */

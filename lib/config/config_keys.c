@@ -563,6 +563,7 @@ static int config_check_glob(const struct config_scope *scope, const struct json
 static const char *const discovery_choices[] = { "auto", "rescan", NULL };
 static const char *const idle_backoff_choices[] = { "auto", "always", "never", NULL };
 static const char *const wait_choices[] = { "sleep", "yield", "spin", NULL };
+static const char *const scheduling_choices[] = { "auto", "normal", NULL };
 static const char *const stacks_choices[] = { "off", "frame-pointers", "dwarf", NULL };
 static const char *const clock_choices[] = { "cpu", "cycles", NULL };
 
@@ -652,6 +653,8 @@ const struct config_field config_section_fields[] = {
 		CONFIG_DISCOVERY_AUTO, discovery_choices),
 	SECTION_CHOICE(  "sampling", "wait",              LIVE,    sampling.wait,                CONFIG_WAIT_SLEEP,
 		wait_choices),
+	SECTION_CHOICE(  "sampling", "scheduling",        LIVE,    sampling.scheduling,
+		CONFIG_SCHEDULING_AUTO, scheduling_choices),
 	BOOL(    "sampling", "reset_peaks",       LIVE,    sampling.reset_peaks,         false),
 	PERCENT( "sampling", "cpu_budget",        LIVE,    sampling.cpu_budget_percent,  10,        1,        1600),
 	SECTION_COUNT(   "sampling", "threads",           RESTART, sampling.threads,             0,         0,

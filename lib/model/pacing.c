@@ -180,60 +180,98 @@ void schedule_set_interval(struct schedule *schedule, mono_t now, uint64_t inter
 #define CPU_BUDGET_RECOVER_BELOW 0.375
 #define CPU_BUDGET_ALL_LOOKS_BELOW 0.75
 
-void cpu_budget_init(struct cpu_budget *budget, double budget_percent, mono_t now, uint64_t cpu_ns)
+/* Of a quota. */
+#define CPU_BUDGET_OF_QUOTA 0.5
+
+void cpu_budget_init(struct cpu_budget *budget, double budget_percent, mono_t now, const struct cpu_use *used)
 {
 	*budget = (struct cpu_budget){
 		.budget = budget_percent / 100,
 		.since = now,
-		.cpu_ns = cpu_ns,
+		.used = *used,
 		.factor = 1,
 	};
 }
 
-static void spend_less(struct cpu_budget *budget)
+double cpu_budget_allowed(const struct cpu_budget *budget, double quota)
 {
-	if (budget->may_back_off && !budget->backs_off)
+	double of_quota = quota * CPU_BUDGET_OF_QUOTA;
+
+	return budget->budget > 0 && of_quota > 0 && of_quota < budget->budget ? of_quota : budget->budget;
+}
+
+static double grown_share(uint64_t later, uint64_t earlier, int64_t elapsed_ns)
+{
+	return later > earlier ? (double)(later - earlier) / (double)elapsed_ns : 0;
+}
+
+/*
+ * The next factor: at which the samples of all slots, those that were missed too, and whatever else
+ * the process does stay below allowed. Where the rest alone is above it, a longer interval can only help a
+ * little: twice the factor.
+ */
+static uint32_t longer(const struct cpu_budget *budget, double allowed, double sampling, double captured)
+{
+	double rest = budget->share > sampling ? budget->share - sampling : 0, all = sampling / captured;
+	uint32_t factor = budget->factor * 2;
+
+	while (rest < allowed && factor < CPU_BUDGET_FACTOR_MAX && rest + all * budget->factor / factor > allowed)
+		factor *= 2;
+	return factor < CPU_BUDGET_FACTOR_MAX ? factor : CPU_BUDGET_FACTOR_MAX;
+}
+
+/* Slots are missed that count: backing off was not enough, and waiting for another period would not help. */
+#define CPU_BUDGET_CAPTURED_LOW 0.9
+
+static void spend_less(struct cpu_budget *budget, double allowed, double sampling, double captured)
+{
+	if (budget->may_back_off && !budget->backs_off) {
 		budget->backs_off = true;
-	else if (budget->factor < CPU_BUDGET_FACTOR_MAX)
-		budget->factor *= 2;
+		budget->hot = captured < CPU_BUDGET_CAPTURED_LOW ? CPU_BUDGET_HOT - 1 : 0;
+	} else {
+		budget->factor = longer(budget, allowed, sampling, captured);
+	}
 }
 
 /* Whether the next less frugal way would have fitted into the period. saved: CPU seconds per second. */
-static bool is_calm(const struct cpu_budget *budget, double saved)
+static bool is_calm(const struct cpu_budget *budget, double allowed, double saved)
 {
 	if (budget->factor > 1)
-		return budget->share <= budget->budget * CPU_BUDGET_RECOVER_BELOW;
-	return budget->backs_off && budget->share + saved <= budget->budget * CPU_BUDGET_ALL_LOOKS_BELOW;
+		return budget->share <= allowed * CPU_BUDGET_RECOVER_BELOW;
+	return budget->backs_off && budget->share + saved <= allowed * CPU_BUDGET_ALL_LOOKS_BELOW;
 }
 
-uint32_t cpu_budget_step(struct cpu_budget *budget, mono_t now, uint64_t cpu_ns)
+uint32_t cpu_budget_step(struct cpu_budget *budget, mono_t now, const struct cpu_use *used, double quota)
 {
-	int64_t elapsed = mono_diff(now, budget->since);
-	double saved;
+	struct cpu_use before = budget->used;
+	int64_t passed = mono_diff(now, budget->since);
+	double allowed = cpu_budget_allowed(budget, quota);
 
-	if (elapsed <= 0)
+	if (passed <= 0)
 		return budget->factor;
 
-	budget->share = cpu_ns > budget->cpu_ns ? (double)(cpu_ns - budget->cpu_ns) / (double)elapsed : 0;
-	saved = (double)(budget->saved_ns - budget->saved_before_ns) / (double)elapsed;
+	budget->share = grown_share(used->cpu_ns, before.cpu_ns, passed);
 	budget->since = now;
-	budget->cpu_ns = cpu_ns;
-	budget->saved_before_ns = budget->saved_ns;
+	budget->used = *used;
 
-	if (budget->budget <= 0)
+	if (allowed <= 0)
 		return budget->factor;
 
-	if (budget->share > budget->budget) {
+	if (budget->share > allowed) {
+		double sampling = grown_share(used->sampling_ns, before.sampling_ns, passed);
+		uint64_t slots = used->slots - before.slots, taken = used->snapshots - before.snapshots;
+		double captured = taken > 0 && taken < slots ? (double)taken / (double)slots : 1;
+
 		budget->calm = 0;
 		if (++budget->hot < CPU_BUDGET_HOT)
 			return budget->factor;
 		budget->hot = 0;
-		spend_less(budget);
+		spend_less(budget, allowed, sampling, captured);
 		return budget->factor;
 	}
 	budget->hot = 0;
 
-	if (!is_calm(budget, saved)) {
+	if (!is_calm(budget, allowed, grown_share(used->saved_ns, before.saved_ns, passed))) {
 		budget->calm = 0;
 		return budget->factor;
 	}

@@ -81,10 +81,15 @@ void schedule_set_interval(struct schedule *schedule, mono_t now, uint64_t inter
  * struct cpu_budget: keeps the recorder within its CPU budget: first by backing off from targets
  * that sleep (struct idle_backoff), then by lengthening the sampling interval; and takes both back.
  *
- * Once a period the owner reports how much CPU time the whole process has used. After
- * CPU_BUDGET_HOT periods in a row above the budget (a single one may be due to the first look at
- * everything) it backs off, if it may and does not yet; else the interval doubles (up to
- * CPU_BUDGET_FACTOR_MAX times the configured one). After CPU_BUDGET_CALM calm periods, in which half
+ * The budget is what was configured, or half of what a CPU quota of the recorder's cgroup allows if
+ * that is less: a process that uses its whole quota is stopped for most of each quota period, and
+ * other threads need some of it.
+ *
+ * Once a period the owner reports how much CPU time was used. After CPU_BUDGET_HOT periods in a row
+ * above the budget (a single one may be due to the first look at everything) it backs off, if it may
+ * and does not yet; else the interval is doubled (up to CPU_BUDGET_FACTOR_MAX times the configured
+ * one), at once as often as it takes for all slots to fit. Where backing off was not enough, and slots
+ * are missed, one more period is enough. After CPU_BUDGET_CALM calm periods, in which half
  * the interval would still have fitted into the budget, it halves; and at the configured interval,
  * after as many in which what backing off saved would have fitted too, it looks at everything in
  * every tick again. The gap between the conditions prevents oscillation.
@@ -95,21 +100,32 @@ void schedule_set_interval(struct schedule *schedule, mono_t now, uint64_t inter
 #define CPU_BUDGET_HOT 2u   /* periods */
 #define CPU_BUDGET_CALM 10u /* periods */
 
-struct cpu_budget {
-	double budget;      /* CPU seconds per second; <= 0: no limit */
-	mono_t since;       /* start of the running period */
-	uint64_t cpu_ns;    /* process CPU time then */
-	uint32_t factor;    /* interval in force / interval configured: a power of two */
-	uint32_t hot, calm; /* periods of that kind in a row */
-	double share;       /* of the last whole period: CPU seconds per second */
-	bool may_back_off;  /* the caller's, after cpu_budget_init */
-	bool backs_off;     /* from targets that sleep */
-	uint64_t saved_ns;  /* the caller's: what backing off saved in all, before each step */
-	uint64_t saved_before_ns;
+/* Totals. */
+struct cpu_use {
+	uint64_t cpu_ns;      /* CPU time of the process */
+	uint64_t sampling_ns; /* of it, what grows with the rate of sampling */
+	uint64_t saved_ns;    /* what backing off saved */
+	uint64_t slots, snapshots;
 };
 
-/* budget_percent: of one core. cpu_ns: process CPU time at now. */
-void cpu_budget_init(struct cpu_budget *budget, double budget_percent, mono_t now, uint64_t cpu_ns);
+struct cpu_budget {
+	double budget;       /* CPU seconds per second; <= 0: no limit */
+	mono_t since;        /* start of the running period */
+	struct cpu_use used; /* until then */
+	uint32_t factor;     /* interval in force / interval configured: a power of two */
+	uint32_t hot, calm;  /* periods of that kind in a row */
+	double share;        /* of the last whole period: CPU seconds per second */
+	bool may_back_off;   /* the caller's, after cpu_budget_init */
+	bool backs_off;      /* from targets that sleep */
+};
+
+/* budget_percent: of one core. used: as of now. */
+void cpu_budget_init(struct cpu_budget *budget, double budget_percent, mono_t now, const struct cpu_use *used);
+
+/*
+ * What may be used, CPU seconds per second, under a quota (the same unit; <= 0: none). <= 0: no limit.
+ */
+double cpu_budget_allowed(const struct cpu_budget *budget, double quota);
 
 /* Whether a period is over, so that cpu_budget_step is worth a reading of the CPU clock. */
 static inline int cpu_budget_due(const struct cpu_budget *budget, mono_t now)
@@ -117,8 +133,11 @@ static inline int cpu_budget_due(const struct cpu_budget *budget, mono_t now)
 	return mono_diff(now, budget->since) >= (int64_t)CPU_BUDGET_PERIOD_NS;
 }
 
-/* Ends a period. Returns the factor from now on, which the caller reports if it has changed. */
-uint32_t cpu_budget_step(struct cpu_budget *budget, mono_t now, uint64_t cpu_ns);
+/*
+ * Ends a period, in which there was such a quota (as for cpu_budget_allowed). used: as of now.
+ * Returns the factor from now on, which the caller reports if it has changed.
+ */
+uint32_t cpu_budget_step(struct cpu_budget *budget, mono_t now, const struct cpu_use *used, double quota);
 
 /*
  * struct overload_sampling: when to stop counting events that come too fast, when to resume, and

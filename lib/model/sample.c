@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 static const struct sample_field_info fields[SAMPLE_FIELDS] = {
 #define X(identifier, name, unit, kind, source) [SAMPLE_##identifier] = { name, unit, SAMPLE_##kind, source },
@@ -45,21 +46,8 @@ const char *sample_kind_name(enum sample_kind kind)
 #define BACKOFF_MAX 0.05
 
 static const struct verdict verdicts[VERDICT_KINDS] = {
-	[VERDICT_CAPTURE_RATE] = {
-		.threshold = CAPTURE_RATE_MIN,
-		.what = "capture rate",
-		.cause = "Slots passed while the sampler waited for a CPU, for a slow reader, or was still collecting.",
-		.remedy = "Lengthen sampling.interval, watch fewer targets, or give the daemon a "
-			"higher CPU weight or priority.",
-	},
-	[VERDICT_SLEEP_ERROR] = {
-		.threshold = SLEEP_ERROR_MAX,
-		.what = "mean sleep timing error",
-		.cause = "The sampler is woken late: the CPUs are busy or throttled, or the "
-			"interval is as short as the timer is exact.",
-		.remedy = "Lengthen sampling.interval, set sampling.wait to \"spin\", or give the daemon a "
-			  "higher CPU weight or priority.",
-	},
+	[VERDICT_CAPTURE_RATE] = { .threshold = CAPTURE_RATE_MIN, .what = "capture rate" },
+	[VERDICT_SLEEP_ERROR] = { .threshold = SLEEP_ERROR_MAX, .what = "mean sleep timing error" },
 	[VERDICT_COLLECTION] = {
 		.threshold = COLLECTION_MAX,
 		.what = "mean collection time",
@@ -74,6 +62,50 @@ static const struct verdict verdicts[VERDICT_KINDS] = {
 			"writes to is slow or stopped.",
 		.remedy = "Record to a faster place, enlarge ring.size, or lengthen sampling.interval.",
 	},
+};
+
+/* Why slots are missed, or wake-ups late. */
+enum lateness {
+	LATE_QUOTA,
+	LATE_STOPPED,
+	LATE_READER,
+	LATE_BUSY,
+	LATE_BUSY_REAL_TIME,
+	LATE_RUNNING,
+	LATE_TIMER,
+	LATE_UNKNOWN,
+	LATENESSES
+};
+
+static const struct {
+	const char *cause, *remedy;
+} latenesses[LATENESSES] = {
+	[LATE_QUOTA] = { "The CPU quota of its cgroup is used up, and the kernel stopped the sampler with it.",
+			 "Raise the quota (CPUQuota=, cpu.max, the container's limit), lengthen sampling.interval, or "
+			 "watch fewer targets." },
+	[LATE_STOPPED] = { "The sampler neither ran nor waited for a CPU: the process was stopped (SIGSTOP, a debugger, "
+			   "a frozen cgroup), or the virtual machine was.",
+			   "Continue the process; in a virtual machine, see that its host is not short of CPUs." },
+	[LATE_READER] = { "A blocking reader, such as a recording, does not keep up: what it writes to is slow or "
+			  "stopped.",
+			  "Record to a faster place, enlarge ring.size, or lengthen sampling.interval." },
+	[LATE_BUSY] = { "The CPUs are busy: the sampler was ready to run, and waited for one.",
+			"Let it have real-time priority: LimitRTPRIO=1 in the unit, CAP_SYS_NICE in a container, "
+			"and sampling.scheduling \"auto\"; or give it a higher CPU weight. Spinning does not help." },
+	[LATE_BUSY_REAL_TIME] = { "The CPUs are busy with other real-time threads, or the kernel limits the CPU time of "
+				  "all of them: the sampler has real-time priority, and waited for a CPU all the same.",
+				  "Look for processes of a higher real-time priority, and at kernel.sched_rt_runtime_us "
+				  "and cpu.rt_runtime_us." },
+	[LATE_RUNNING] = { "Reading all targets takes longer than the interval: there are many of them, or many of "
+			      "them are busy.",
+			      "Lengthen sampling.interval or sampling.cgroup_interval, or watch fewer targets." },
+	[LATE_TIMER] = { "The interval is as short as the timer is exact: a CPU that sleeps takes tens of microseconds "
+			 "to wake up.",
+			 "Lengthen sampling.interval or, on a machine with a CPU to spare, set sampling.wait to "
+			 "\"spin\"." },
+	[LATE_UNKNOWN] = { "The sampler waited for a CPU or for a slow reader, was stopped, or was still collecting.",
+			   "Lengthen sampling.interval, watch fewer targets, or give the daemon a higher CPU weight or "
+			   "priority." },
 };
 
 static uint64_t merge_SUM(uint64_t a, uint64_t b)
@@ -120,14 +152,59 @@ static double run_ns(const struct stats *now, const struct stats *since)
 	       (double)(grown(now->cheap_last_collection_nanos, now->cheap_start_nanos) + now->collection_rate);
 }
 
+/* The largest of times[LATENESSES] is the cause. */
+static void name_cause(const uint64_t times[LATENESSES], struct verdict *verdict)
+{
+	enum lateness most = LATE_UNKNOWN;
+
+	for (enum lateness why = 0; why < LATENESSES; why++)
+		if (times[why] > times[most])
+			most = why;
+	verdict->cause = latenesses[most].cause;
+	verdict->cause_ns = times[most];
+	verdict->remedy = latenesses[most].remedy;
+}
+
+/* As much of *time as there is, up to most. */
+static uint64_t take_from(uint64_t *time, uint64_t most)
+{
+	uint64_t taken = *time < most ? *time : most;
+
+	*time -= taken;
+	return taken;
+}
+
+/*
+ * How much of lost_ns each cause explains, if the thread waited so long for a CPU. A thread that a
+ * quota stops is ready to run; whether that is a wait for a CPU depends on the kernel's version.
+ */
+static void explain(const struct stats *now, const struct stats *since, uint64_t lost_ns, uint64_t waited_ns,
+		    uint64_t ret[LATENESSES])
+{
+	uint64_t quota_ns = grown(now->throttled, since->throttled);
+	uint64_t stopped_ns = grown(now->stopped, since->stopped);
+	uint64_t reader_ns = grown(now->total_backoff_sleep, since->total_backoff_sleep);
+
+	memset(ret, 0, LATENESSES * sizeof *ret);
+	ret[LATE_QUOTA] = take_from(&waited_ns, quota_ns);
+	ret[LATE_QUOTA] += take_from(&stopped_ns, quota_ns - ret[LATE_QUOTA]);
+	take_from(&lost_ns, ret[LATE_QUOTA]);
+	ret[LATE_STOPPED] = take_from(&lost_ns, stopped_ns);
+	ret[now->real_time > 0 ? LATE_BUSY_REAL_TIME : LATE_BUSY] = take_from(&lost_ns, waited_ns);
+	ret[LATE_READER] = take_from(&lost_ns, reader_ns);
+	ret[now->run_delay > 0 ? LATE_RUNNING : LATE_UNKNOWN] = lost_ns;
+}
+
 void stats_verdicts(const struct stats *now, const struct stats *since, struct verdict ret[VERDICT_KINDS])
 {
 	uint64_t slots = grown(now->total_slots, since->total_slots);
 	uint64_t snapshots = grown(now->total_snapshots, since->total_snapshots);
+	uint64_t missed_ns = grown(now->missed_slots, since->missed_slots) * now->collection_rate;
 	uint64_t sleep_error = grown(now->total_sleep_timing_error, since->total_sleep_timing_error);
 	uint64_t collection = grown(now->total_collection_timing_error, since->total_collection_timing_error);
 	uint64_t backoff = grown(now->total_backoff_sleep, since->total_backoff_sleep);
 	double intervals = (double)snapshots * (double)now->collection_rate;
+	uint64_t times[LATENESSES];
 
 	for (unsigned kind = 0; kind < VERDICT_KINDS; kind++)
 		ret[kind] = verdicts[kind];
@@ -136,6 +213,13 @@ void stats_verdicts(const struct stats *now, const struct stats *since, struct v
 	ret[VERDICT_SLEEP_ERROR].ratio = ratio(sleep_error, intervals);
 	ret[VERDICT_COLLECTION].ratio = ratio(collection, intervals);
 	ret[VERDICT_BACKOFF].ratio = ratio(backoff, run_ns(now, since));
+
+	explain(now, since, missed_ns, grown(now->starved, since->starved), times);
+	name_cause(times, &ret[VERDICT_CAPTURE_RATE]);
+	explain(now, since, sleep_error, grown(now->run_delay, since->run_delay), times);
+	times[LATE_TIMER] = times[LATE_RUNNING];
+	times[LATE_RUNNING] = 0;
+	name_cause(times, &ret[VERDICT_SLEEP_ERROR]);
 
 	for (unsigned kind = 0; kind < VERDICT_KINDS && slots > 0; kind++)
 		ret[kind].bad = kind == VERDICT_CAPTURE_RATE ? ret[kind].ratio < ret[kind].threshold

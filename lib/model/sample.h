@@ -136,7 +136,7 @@ struct sampling_hole {
  *
  * Each sampler thread has counters of its own; those of a ring are all of them merged
  * (stats_merge). The second column says how: SUM; MOST, the greatest; FIRST, the smallest that is
- * not zero. Slots are those of every thread: with four threads four elapse in an interval, and the
+ * not zero. threads and real_time are not totals. Slots are those of every thread: with four threads four elapse in an interval, and the
  * capture rate stays what was taken of what elapsed.
  */
 
@@ -160,7 +160,12 @@ struct sampling_hole {
 	X(bytes,                          SUM,   "bytes written to the ring")                                          \
 	X(own_cpu,                        SUM,   "CPU time of the sampler thread")                                     \
 	X(saved_looks,                    SUM,   "looks at processes that were idle, saved by taking them less often") \
-	X(threads,                        SUM,   "sampler threads that these are the counters of; 0: one")
+	X(threads,                        SUM,   "sampler threads that these are the counters of; 0: one")             \
+	X(run_delay,                      SUM,   "time that the sampler thread waited for a CPU (schedstat)")          \
+	X(starved,                        SUM,   "of run_delay, what made it miss slots")                              \
+	X(stopped,                        SUM,   "time of missed slots in which it neither ran nor waited for a CPU")  \
+	X(throttled,                      MOST,  "time that the CPU quota stopped the daemon's cgroup, of all CPUs")   \
+	X(real_time,                      SUM,   "sampler threads that have real-time priority now")
 // clang-format on
 
 struct stats {
@@ -181,6 +186,7 @@ struct verdict {
 	double threshold;   /* the value it is held against: 0.99, 0.10, 0.10, 0.05 */
 	const char *what;   /* "capture rate", ...: static text */
 	const char *cause;  /* likely cause, a sentence: static text */
+	uint64_t cause_ns;  /* for how long it lasted in the time judged, of all threads; 0: not measured */
 	const char *remedy; /* what to do about it, a sentence: static text */
 };
 
@@ -188,7 +194,8 @@ struct verdict {
  * Judges the work done between two states of the counters (*since may be all zero: since the start)
  * into ret[VERDICT_KINDS]. Capture rate = snapshots / slots elapsed on the clock, so it falls when
  * slots are missed. Means are held against the interval in force in *now. With no slot elapsed
- * nothing is bad.
+ * nothing is bad. The cause of a low capture rate or of late wake-ups is that which took the most
+ * time: a CPU quota, a stop of the process, a slow reader, busy CPUs, the collection itself.
  */
 void stats_verdicts(const struct stats *now, const struct stats *since, struct verdict ret[VERDICT_KINDS]);
 

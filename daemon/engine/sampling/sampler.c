@@ -127,11 +127,15 @@ static void pause_briefly(enum config_wait wait)
 #endif
 }
 
-/* Sleeps, and is on time by yielding or spinning at the end, if wait says so. */
-static void deadline_timer_wait(struct deadline_timer *deadline_timer, mono_t deadline, enum config_wait wait)
+/*
+ * Sleeps, and is on time by yielding or spinning at the end, if wait says so: for most_ns at most.
+ */
+static void deadline_timer_wait(struct deadline_timer *deadline_timer, mono_t deadline, enum config_wait wait,
+				uint64_t most_ns)
 {
 	uint64_t early = wait == CONFIG_WAIT_SPIN ? SPIN_NS : wait == CONFIG_WAIT_YIELD ? YIELD_NS : 0;
 
+	early = early < most_ns ? early : most_ns;
 	deadline_timer_sleep(deadline_timer, mono_sub(deadline, early));
 	while (early && !called(deadline_timer) && mono_diff(deadline, clock_mono(&deadline_timer->clock)) > 0)
 		pause_briefly(wait);
@@ -141,11 +145,15 @@ static void deadline_timer_wait(struct deadline_timer *deadline_timer, mono_t de
 
 /*
  * The CPU time that the process may take: the leading thread measures (cpu_budget.h) and sets how much
- * slower than configured all threads are; the others follow. {0} before budget_restart.
+ * slower than configured all threads are; the others follow. {0} but for stats before budget_restart.
  */
 struct budget {
 	struct cpu_budget cpu_budget;
 	const struct budget *leader; /* NULL: this one */
+	const struct stats *stats;   /* of this thread */
+	unsigned threads;            /* how many do about the same as this one; 0: it is the only one */
+	_Atomic uint64_t quota_ns;   /* CPU time a second that its cgroup may use; 0: no quota */
+	_Atomic uint64_t throttled_ns;
 	clockid_t exempt;            /* of a thread whose CPU time is not budgeted */
 	bool has_exempt;
 	_Atomic uint32_t slowdown;
@@ -162,13 +170,37 @@ static uint64_t spent(const struct budget *budget)
 	return all > exempt ? all - exempt : 0;
 }
 
+/* What was used, as of now. The calling thread is the one that the budget is of. */
+static struct cpu_use used(const struct budget *budget, uint64_t saved_ns)
+{
+	unsigned threads = budget->threads ? budget->threads : 1;
+
+	return (struct cpu_use){
+		.cpu_ns = spent(budget),
+		.sampling_ns = real_clock_thread_cpu() * threads,
+		.saved_ns = saved_ns,
+		.slots = budget->stats->total_slots,
+		.snapshots = budget->stats->total_snapshots,
+	};
+}
+
+/* CPU seconds per second. */
+static double quota_of(const struct budget *budget)
+{
+	const struct budget *leader = budget->leader ? budget->leader : budget;
+
+	return (double)atomic_load_explicit(&leader->quota_ns, memory_order_relaxed) / (double)NS_PER_S;
+}
+
 /*
  * No slowdown; CPU time that was spent before does not count. percent: of one core; <= 0: no limit.
  * may_back_off: from processes that sleep, before it slows down.
  */
 static void budget_restart(struct budget *budget, double percent, bool may_back_off, mono_t now)
 {
-	cpu_budget_init(&budget->cpu_budget, percent, now, spent(budget));
+	struct cpu_use before = used(budget, 0);
+
+	cpu_budget_init(&budget->cpu_budget, percent, now, &before);
 	budget->cpu_budget.may_back_off = may_back_off;
 	atomic_store_explicit(&budget->slowdown, 1, memory_order_relaxed);
 	atomic_store_explicit(&budget->backs_off_since, 0, memory_order_relaxed);
@@ -213,12 +245,14 @@ static bool budget_look(struct budget *budget, mono_t now, uint64_t saved_ns, ui
 			budget->cpu_budget.since = now;
 		*ret_factor = budget_slowdown(budget->leader);
 	} else {
-		budget->cpu_budget.saved_ns = saved_ns;
-		*ret_factor =
-			over ? cpu_budget_step(&budget->cpu_budget, now, spent(budget)) : budget->cpu_budget.factor;
-		if (over)
+		*ret_factor = budget->cpu_budget.factor;
+		if (over) {
+			struct cpu_use until_now = used(budget, saved_ns);
+
+			*ret_factor = cpu_budget_step(&budget->cpu_budget, now, &until_now, quota_of(budget));
 			atomic_store_explicit(&budget->share_ppm, (uint32_t)(budget->cpu_budget.share * 1e6),
 					      memory_order_relaxed);
+		}
 		note_backoff(budget, now);
 	}
 	atomic_store_explicit(&budget->slowdown, *ret_factor, memory_order_relaxed);
@@ -515,6 +549,10 @@ struct sampler {
 	struct spsc_queue *commands, *returns;
 	struct option_handoff_box option_handoffs;
 	struct deadline_timer deadline_timer;
+	struct scheduling scheduling;
+	struct {
+		uint64_t run_delay_ns, cpu_ns;
+	} seen; /* of the thread, at the last look */
 	pthread_t thread;
 	bool running;
 	_Atomic bool stop;
@@ -605,6 +643,8 @@ static int sampler_new(const struct sampler_options *options, struct ring *ring,
 	sampler->options = with_defaults(options);
 	sampler->deadline_timer.clock = real_clock();
 	sampler->stats.threads = 1;
+	sampler->scheduling.schedstat = -1;
+	sampler->budget.stats = &sampler->stats;
 
 	r = source_new(&sampler->options.source, &sampler->deadline_timer.clock, &sampler->source);
 	if (r == 0)
@@ -708,6 +748,7 @@ static void take_option_handoff(struct sampler *sampler, mono_t now)
 	if (!sampler->seat.leader)
 		ring_writer_retune(sampler->writer, sampler->options.source.interval_ns,
 				   sampler->options.source.heartbeat_ns);
+	scheduling_change(&sampler->scheduling, sampler->options.scheduling, now);
 	if (before.source.interval_ns == sampler->options.source.interval_ns &&
 	    before.cpu_budget_percent == sampler->options.cpu_budget_percent &&
 	    may_back_off(&before) == may_back_off(&sampler->options)) {
@@ -835,12 +876,72 @@ static void collect_gone(struct sampler *sampler, mono_t now)
 			return;
 }
 
+/* What the kernel says of the thread. Returns how long it has waited for a CPU since the last time. */
+static uint64_t look_at_thread(struct sampler *sampler)
+{
+	uint64_t run_delay_ns = scheduling_run_delay(&sampler->scheduling);
+	uint64_t waited_ns = run_delay_ns > sampler->seen.run_delay_ns ? run_delay_ns - sampler->seen.run_delay_ns : 0;
+
+	sampler->seen.run_delay_ns = run_delay_ns;
+	sampler->seen.cpu_ns = real_clock_thread_cpu();
+	sampler->stats.run_delay += waited_ns;
+	sampler->stats.own_cpu = sampler->seen.cpu_ns;
+	sampler->stats.real_time = scheduling_class_of(&sampler->scheduling) == SCHEDULING_REAL_TIME;
+
+	return waited_ns;
+}
+
+/*
+ * Slots were missed, and the thread was so late: what part of that it waited for a CPU, and what part it
+ * neither did so nor ran. In the latter is what could have been a missed slot alone. Time that it
+ * waited or ran earlier, since the last look, may count here: a second at most passes between two.
+ */
+static void account_lateness(struct sampler *sampler, uint64_t late_ns)
+{
+	uint64_t cpu_ns = sampler->seen.cpu_ns, waited_ns = look_at_thread(sampler);
+
+	if (sampler->seen.run_delay_ns == 0)
+		return; /* the kernel does not say */
+
+	waited_ns = waited_ns < late_ns ? waited_ns : late_ns;
+	sampler->stats.starved += waited_ns;
+	late_ns -= waited_ns;
+	cpu_ns = sampler->seen.cpu_ns - cpu_ns;
+	if (late_ns > cpu_ns && late_ns - cpu_ns >= sampler->schedule.interval_ns)
+		sampler->stats.stopped += late_ns - cpu_ns;
+}
+
+static void wake(struct sampler *sampler, mono_t now)
+{
+	uint64_t missed = sampler->stats.missed_slots;
+	int64_t late_ns = mono_diff(now, sampler->schedule.until);
+
+	schedule_wake(&sampler->schedule, now);
+	if (sampler->stats.missed_slots > missed && late_ns > 0)
+		account_lateness(sampler, (uint64_t)late_ns);
+}
+
+static void finish(struct sampler *sampler, mono_t now)
+{
+	uint64_t missed = sampler->stats.missed_slots;
+	int64_t took_ns = mono_diff(now, sampler->schedule.woke);
+
+	schedule_done(&sampler->schedule, now);
+	if (sampler->stats.missed_slots > missed && took_ns > 0)
+		account_lateness(sampler, (uint64_t)took_ns);
+}
+
 static void apply_budget(struct sampler *sampler, mono_t now)
 {
+	struct budget *budget = &sampler->budget;
 	uint32_t factor, before = sampler_slowdown(sampler);
 
-	if (budget_look(&sampler->budget, now, (uint64_t)sampler->saved_ns, &factor))
-		sampler->stats.own_cpu = real_clock_thread_cpu();
+	if (budget_look(budget, now, (uint64_t)sampler->saved_ns, &factor)) {
+		look_at_thread(sampler);
+		sampler->stats.throttled = atomic_load_explicit(&budget->throttled_ns, memory_order_relaxed);
+		scheduling_look(&sampler->scheduling, now, sampler->seen.cpu_ns,
+				cpu_budget_allowed(&budget->cpu_budget, quota_of(budget)));
+	}
 	follow_backoff(sampler);
 	if (factor == before)
 		return;
@@ -898,7 +999,7 @@ static bool take_tick(struct sampler *sampler, mono_t now)
 	if (!begin_tick(sampler, now))
 		return false;
 
-	schedule_wake(&sampler->schedule, now);
+	wake(sampler, now);
 	publish_hole(sampler);
 	take_commands(sampler, now);
 	fill_source(sampler, now);
@@ -907,7 +1008,7 @@ static bool take_tick(struct sampler *sampler, mono_t now)
 	mono_t end = clock_mono(&sampler->deadline_timer.clock);
 
 	collect_gone(sampler, end);
-	schedule_done(&sampler->schedule, end);
+	finish(sampler, end);
 	deadline_timer_beat(&sampler->deadline_timer, end);
 	count_source(sampler, (uint64_t)mono_diff(end, now));
 	apply_budget(sampler, end);
@@ -929,7 +1030,7 @@ static void take_last_look(struct sampler *sampler)
 	mono_t now = clock_mono(&sampler->deadline_timer.clock);
 
 	schedule_stop(&sampler->schedule, now);
-	sampler->stats.own_cpu = real_clock_thread_cpu();
+	look_at_thread(sampler);
 	if (!begin_tick(sampler, now))
 		return;
 
@@ -951,18 +1052,27 @@ static void name_thread(const struct sampler_seat *seat)
 	prctl(PR_SET_NAME, name);
 }
 
+/* A thread with real-time priority must sleep in each interval: nothing else lets normal ones run. */
+static uint64_t longest_spin_ns(const struct sampler *sampler)
+{
+	return sampler->stats.real_time ? sampler->schedule.interval_ns / 4 : UINT64_MAX;
+}
+
 static void *run(void *argument)
 {
 	struct sampler *sampler = argument;
 
 	name_thread(&sampler->seat);
 	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
+	sampler->seen.run_delay_ns = sampler->seen.cpu_ns = 0;
+	scheduling_start(&sampler->scheduling, sampler->options.scheduling, clock_mono(&sampler->deadline_timer.clock));
+	sampler->stats.real_time = scheduling_class_of(&sampler->scheduling) == SCHEDULING_REAL_TIME;
 	take_option_handoff(sampler, clock_mono(&sampler->deadline_timer.clock));
 	restart_clocks(sampler);
 
 	for (;;) {
 		deadline_timer_wait(&sampler->deadline_timer, schedule_deadline(&sampler->schedule),
-				    sampler->options.wait);
+				    sampler->options.wait, longest_spin_ns(sampler));
 		deadline_timer_answer(&sampler->deadline_timer);
 		if (stopped(sampler))
 			break;
@@ -977,6 +1087,7 @@ static void *run(void *argument)
 	}
 
 	take_last_look(sampler);
+	scheduling_end(&sampler->scheduling);
 
 	return NULL;
 }
@@ -990,6 +1101,7 @@ static void sampler_sit(struct sampler *sampler, const struct sampler_seat *seat
 {
 	sampler->seat = *seat;
 	sampler->budget.leader = seat->leader ? &seat->leader->budget : NULL;
+	sampler->budget.threads = seat->of;
 	restart_clocks(sampler);
 }
 
@@ -1219,6 +1331,25 @@ bool samplers_returned(struct samplers *samplers, struct sampler_target **ret, e
 void samplers_exempt(struct samplers *samplers, clockid_t thread_clock)
 {
 	sampler_exempt(samplers->threads[0].sampler, thread_clock);
+}
+
+void samplers_quota(struct samplers *samplers, uint64_t per_second_ns, uint64_t throttled_ns)
+{
+	struct budget *budget = &samplers->threads[0].sampler->budget;
+
+	atomic_store_explicit(&budget->quota_ns, per_second_ns == UINT64_MAX ? 0 : per_second_ns, memory_order_relaxed);
+	atomic_store_explicit(&budget->throttled_ns, throttled_ns, memory_order_relaxed);
+}
+
+enum scheduling_class samplers_scheduling(const struct samplers *samplers, enum scheduling_reason *ret_reason)
+{
+	const struct scheduling *worst = &samplers->threads[0].sampler->scheduling;
+
+	for (unsigned i = 1; i < samplers->count; i++)
+		if (scheduling_class_of(&samplers->threads[i].sampler->scheduling) < scheduling_class_of(worst))
+			worst = &samplers->threads[i].sampler->scheduling;
+	*ret_reason = scheduling_reason_of(worst);
+	return scheduling_class_of(worst);
 }
 
 uint32_t samplers_slowdown(const struct samplers *samplers)

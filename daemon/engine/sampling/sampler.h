@@ -14,6 +14,7 @@
 #ifndef SPIKEWATCH_DAEMON_ENGINE_SAMPLING_SAMPLER_H
 #define SPIKEWATCH_DAEMON_ENGINE_SAMPLING_SAMPLER_H
 
+#include "daemon/engine/sampling/scheduling.h"
 #include "lib/base/base.h"
 #include "lib/config/config.h"
 #include "lib/model/sample.h"
@@ -32,6 +33,7 @@ struct samplers;
 struct sampler_options {
 	struct source_options source; /* its interval_ns is the sampler's */
 	enum config_wait wait;
+	enum config_scheduling scheduling;
 	double cpu_budget_percent; /* of one core, for the whole process; <= 0: no limit */
 };
 
@@ -131,6 +133,15 @@ bool samplers_returned(struct samplers *samplers, struct sampler_target **ret, e
  * Before samplers_start.
  */
 void samplers_exempt(struct samplers *samplers, clockid_t thread_clock);
+
+/*
+ * The CPU quota of the process's cgroup, and how long that has stopped it so far: see cpu_budget
+ * (pacing.h) and struct stats. per_second_ns: CPU time; UINT64_MAX: none. Any thread.
+ */
+void samplers_quota(struct samplers *samplers, uint64_t per_second_ns, uint64_t throttled_ns);
+
+/* Of the thread that is worst off. *ret_reason: why it has no real-time priority. Any thread. */
+enum scheduling_class samplers_scheduling(const struct samplers *samplers, enum scheduling_reason *ret_reason);
 
 /* Interval in force / interval configured: above 1 while the CPU budget is exceeded. Any thread. */
 uint32_t samplers_slowdown(const struct samplers *samplers);

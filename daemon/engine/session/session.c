@@ -193,6 +193,7 @@ static struct sampler_options sampler_options_of(const struct config *config)
 			.reset_peaks = sampling->reset_peaks,
 		},
 		.wait = sampling->wait,
+		.scheduling = sampling->scheduling,
 		.cpu_budget_percent = sampling->cpu_budget_percent,
 	};
 }
