@@ -67,6 +67,7 @@ static const struct verdict verdicts[VERDICT_KINDS] = {
 /* Why slots are missed, or wake-ups late. */
 enum lateness {
 	LATE_QUOTA,
+	LATE_STOLEN,
 	LATE_STOPPED,
 	LATE_READER,
 	LATE_BUSY,
@@ -83,9 +84,11 @@ static const struct {
 	[LATE_QUOTA] = { "The CPU quota of its cgroup is used up, and the kernel stopped the sampler with it.",
 			 "Raise the quota (CPUQuota=, cpu.max, the container's limit), lengthen sampling.interval, or "
 			 "watch fewer targets." },
+	[LATE_STOLEN] = { "The hypervisor gave the CPUs to other virtual machines (steal).",
+			  "Give this machine CPUs of its own, or see that its host is not short of them." },
 	[LATE_STOPPED] = { "The sampler neither ran nor waited for a CPU: the process was stopped (SIGSTOP, a debugger, "
 			   "a frozen cgroup), or the virtual machine was.",
-			   "Continue the process; in a virtual machine, see that its host is not short of CPUs." },
+			   "See what stops it." },
 	[LATE_READER] = { "A blocking reader, such as a recording, does not keep up: what it writes to is slow or "
 			  "stopped.",
 			  "Record to a faster place, enlarge ring.size, or lengthen sampling.interval." },
@@ -189,6 +192,8 @@ static void explain(const struct stats *now, const struct stats *since, uint64_t
 	ret[LATE_QUOTA] = take_from(&waited_ns, quota_ns);
 	ret[LATE_QUOTA] += take_from(&stopped_ns, quota_ns - ret[LATE_QUOTA]);
 	take_from(&lost_ns, ret[LATE_QUOTA]);
+	ret[LATE_STOLEN] = take_from(&stopped_ns, grown(now->stolen, since->stolen));
+	take_from(&lost_ns, ret[LATE_STOLEN]);
 	ret[LATE_STOPPED] = take_from(&lost_ns, stopped_ns);
 	ret[now->real_time > 0 ? LATE_BUSY_REAL_TIME : LATE_BUSY] = take_from(&lost_ns, waited_ns);
 	ret[LATE_READER] = take_from(&lost_ns, reader_ns);

@@ -165,6 +165,7 @@ struct sampling_hole {
 	X(starved,                        SUM,   "of run_delay, what made it miss slots")                              \
 	X(stopped,                        SUM,   "time of missed slots in which it neither ran nor waited for a CPU")  \
 	X(throttled,                      MOST,  "time that the CPU quota stopped the daemon's cgroup, of all CPUs")   \
+	X(stolen,                         MOST,  "time that the hypervisor took CPUs away, of all CPUs")               \
 	X(real_time,                      SUM,   "sampler threads that have real-time priority now")
 // clang-format on
 

@@ -152,8 +152,8 @@ struct budget {
 	const struct budget *leader; /* NULL: this one */
 	const struct stats *stats;   /* of this thread */
 	unsigned threads;            /* how many do about the same as this one; 0: it is the only one */
-	_Atomic uint64_t quota_ns;   /* CPU time a second that its cgroup may use; 0: no quota */
-	_Atomic uint64_t throttled_ns;
+	_Atomic uint64_t quota_ns;   /* as in struct samplers_supply, but 0: no quota */
+	_Atomic uint64_t throttled_ns, stolen_ns;
 	clockid_t exempt;            /* of a thread whose CPU time is not budgeted */
 	bool has_exempt;
 	_Atomic uint32_t slowdown;
@@ -939,6 +939,7 @@ static void apply_budget(struct sampler *sampler, mono_t now)
 	if (budget_look(budget, now, (uint64_t)sampler->saved_ns, &factor)) {
 		look_at_thread(sampler);
 		sampler->stats.throttled = atomic_load_explicit(&budget->throttled_ns, memory_order_relaxed);
+		sampler->stats.stolen = atomic_load_explicit(&budget->stolen_ns, memory_order_relaxed);
 		scheduling_look(&sampler->scheduling, now, sampler->seen.cpu_ns,
 				cpu_budget_allowed(&budget->cpu_budget, quota_of(budget)));
 	}
@@ -1333,12 +1334,14 @@ void samplers_exempt(struct samplers *samplers, clockid_t thread_clock)
 	sampler_exempt(samplers->threads[0].sampler, thread_clock);
 }
 
-void samplers_quota(struct samplers *samplers, uint64_t per_second_ns, uint64_t throttled_ns)
+void samplers_supply(struct samplers *samplers, const struct samplers_supply *supply)
 {
 	struct budget *budget = &samplers->threads[0].sampler->budget;
+	uint64_t quota_ns = supply->quota_ns == UINT64_MAX ? 0 : supply->quota_ns;
 
-	atomic_store_explicit(&budget->quota_ns, per_second_ns == UINT64_MAX ? 0 : per_second_ns, memory_order_relaxed);
-	atomic_store_explicit(&budget->throttled_ns, throttled_ns, memory_order_relaxed);
+	atomic_store_explicit(&budget->quota_ns, quota_ns, memory_order_relaxed);
+	atomic_store_explicit(&budget->throttled_ns, supply->throttled_ns, memory_order_relaxed);
+	atomic_store_explicit(&budget->stolen_ns, supply->stolen_ns, memory_order_relaxed);
 }
 
 enum scheduling_class samplers_scheduling(const struct samplers *samplers, enum scheduling_reason *ret_reason)

@@ -134,11 +134,15 @@ bool samplers_returned(struct samplers *samplers, struct sampler_target **ret, e
  */
 void samplers_exempt(struct samplers *samplers, clockid_t thread_clock);
 
-/*
- * The CPU quota of the process's cgroup, and how long that has stopped it so far: see cpu_budget
- * (pacing.h) and struct stats. per_second_ns: CPU time; UINT64_MAX: none. Any thread.
- */
-void samplers_quota(struct samplers *samplers, uint64_t per_second_ns, uint64_t throttled_ns);
+/* What CPU time there is for this process: for the CPU budget (pacing.h), and for struct stats. */
+struct samplers_supply {
+	uint64_t quota_ns;     /* that its cgroup may use in a second; UINT64_MAX: no quota */
+	uint64_t throttled_ns; /* how long the quota has stopped it, on all CPUs */
+	uint64_t stolen_ns;    /* how long a hypervisor took CPUs away, of all CPUs */
+};
+
+/* Any thread, one at a time. */
+void samplers_supply(struct samplers *samplers, const struct samplers_supply *supply);
 
 /* Of the thread that is worst off. *ret_reason: why it has no real-time priority. Any thread. */
 enum scheduling_class samplers_scheduling(const struct samplers *samplers, enum scheduling_reason *ret_reason);

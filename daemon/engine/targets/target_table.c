@@ -35,11 +35,13 @@
 
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/proc_read.h"
+#include "lib/cgroup/cgroup.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A process is asked for its cgroup at every refresh for so long; then so often. */
 #define LIMITS_YOUNG_NS (10 * NS_PER_S)
@@ -145,6 +147,15 @@ struct target_table {
 		size_t making_way; /* and in the last one */
 	} tiers;
 
+	/* What this process may use, for the samplers. */
+	struct {
+		struct target_limits_line *line; /* NULL: its cgroups are not known */
+		char from[256];                  /* the cgroup whose quota it is */
+		struct cgroup_files files;       /* of that */
+		uint64_t throttled_first_ns;     /* of that, when it was opened */
+		uint64_t stolen_first_ns;
+	} self;
+
 	struct limit_tree *tree;
 	struct map lines;
 	TAILQ_HEAD(, target_limits_line) all_lines;
@@ -241,6 +252,79 @@ static int line_hold(struct target_table *table, const char *text, size_t len, s
 	*held = line;
 
 	return 0;
+}
+
+/* ---- what this process may use ---- */
+
+/* The quota may be that of another cgroup than before. */
+static void follow_quota(struct target_table *table, const char *from)
+{
+	if (strcmp(from, table->self.from) == 0)
+		return;
+
+	cgroup_files_release(&table->self.files);
+	snprintf(table->self.from, sizeof table->self.from, "%s", from);
+	table->self.throttled_first_ns = UINT64_MAX;
+	cgroup_files_init(&table->self.files, table->options.mounts, from); /* "": none */
+}
+
+/* The eighth number of /proc/stat, in clock ticks of all CPUs. 0: none, or not known. */
+static uint64_t stolen_ns(int procfd)
+{
+	unsigned long long ticks;
+	char line[256];
+
+	if (proc_read_line(procfd, 0, "stat", line, sizeof line) < 0 ||
+	    sscanf(line, "cpu %*u %*u %*u %*u %*u %*u %*u %llu", &ticks) != 1)
+		return 0;
+
+	return ticks * (NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK));
+}
+
+static uint64_t since_first(uint64_t *first, uint64_t now)
+{
+	*first = now < *first ? now : *first;
+
+	return now - *first;
+}
+
+/* For the CPU budget, and for the causes of missed slots. */
+static void tell_samplers(struct target_table *table)
+{
+	struct samplers_supply supply = {
+		.quota_ns = UINT64_MAX,
+		.stolen_ns = since_first(&table->self.stolen_first_ns, stolen_ns(table->options.procfd)),
+	};
+	struct cgroup_limits limits = { .cpu_is_machine = true };
+	struct sample sample = { 0 };
+
+	if (table->self.line)
+		limit_tree_limits(table->tree, &table->self.line->place, &limits);
+	follow_quota(table, limits.cpu_from);
+	if (!limits.cpu_is_machine)
+		supply.quota_ns = limits.cpu;
+	if (cgroup_files_read(&table->self.files, &sample) == 0 && sample_has(&sample, SAMPLE_THROTTLED))
+		supply.throttled_ns =
+			since_first(&table->self.throttled_first_ns, sample.value[SAMPLE_THROTTLED]);
+	samplers_supply(table->options.samplers, &supply);
+}
+
+static void self_init(struct target_table *table)
+{
+	char text[CGROUP_TEXT_MAX];
+	ssize_t len = proc_read_file(table->options.procfd, 0, "self/cgroup", text, sizeof text);
+
+	cgroup_files_init(&table->self.files, table->options.mounts, "");
+	table->self.stolen_first_ns = UINT64_MAX;
+	if (len > 0)
+		line_hold(table, text, (size_t)len, &table->self.line);
+	tell_samplers(table);
+}
+
+static void self_release(struct target_table *table)
+{
+	line_drop(table, table->self.line);
+	cgroup_files_release(&table->self.files);
 }
 
 /* ---- entries ---- */
@@ -776,6 +860,7 @@ static void refresh_end(struct target_table *table)
 	for (size_t i = 0; i < table->list.count; i++)
 		if (table->list.entries[i]->group)
 			settle_group_limits(&table->options, table->list.entries[i]->group);
+	tell_samplers(table);
 }
 
 /* Settled lines move to the tail: the head is the next, until it is of this round. */
@@ -1872,6 +1957,8 @@ int target_table_new(const struct target_table_options *options, struct target_t
 	if (r == 0)
 		r = limit_tree_new(options->mounts, &options->machine, &table->tree);
 	if (r == 0)
+		self_init(table);
+	if (r == 0)
 		r = target_table_reload(table, options->config);
 	if (r < 0) {
 		target_table_free(table);
@@ -1893,6 +1980,7 @@ void target_table_free(struct target_table *table)
 		target_free(target);
 	}
 	list_release(&table->list);
+	self_release(table);
 	limit_tree_free(table->tree);
 	map_release(&table->lines);
 	map_release(&table->identities);

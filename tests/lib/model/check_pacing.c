@@ -294,23 +294,57 @@ END_TEST
 
 /* ---- CPU budget: down fast and up slowly, without swinging ---- */
 
-/* Runs periods of one second at a share of one core; returns the last factor. */
-static uint32_t run_periods(struct cpu_budget *cpu_budget, unsigned periods, double share)
+static const struct cpu_use unused;
+
+/*
+ * Runs periods of one second at a share of one core, in which backing off is said to save that much;
+ * returns the last factor.
+ */
+static uint32_t run_saving(struct cpu_budget *cpu_budget, unsigned periods, double share, double saved)
 {
 	uint32_t factor = cpu_budget->factor;
 
-	for (unsigned i = 0; i < periods; i++)
-		factor = cpu_budget_step(cpu_budget, mono_add(cpu_budget->since, NS_PER_S),
-					 cpu_budget->cpu_ns + (uint64_t)(share * 1e9));
+	for (unsigned i = 0; i < periods; i++) {
+		struct cpu_use used = cpu_budget->used;
+
+		used.cpu_ns += (uint64_t)(share * 1e9);
+		used.saved_ns += (uint64_t)(saved * 1e9);
+		factor = cpu_budget_step(cpu_budget, mono_add(cpu_budget->since, NS_PER_S), &used, 0);
+	}
 
 	return factor;
+}
+
+static uint32_t run_periods(struct cpu_budget *cpu_budget, unsigned periods, double share)
+{
+	return run_saving(cpu_budget, periods, share, 0);
+}
+
+/*
+ * A second of a process that needs `rest` of a core beside sampling, and `all` for the samples of all
+ * slots at factor 1, 1,000 of them, and gets no more than there is. The part of the slots that it took.
+ */
+static double run_short(struct cpu_budget *cpu_budget, double rest, double all, double there_is, double quota)
+{
+	struct cpu_use used = cpu_budget->used;
+	double wanted = all / cpu_budget->factor, left = there_is - rest;
+	double sampling = wanted < left ? wanted : left;
+	uint64_t slots = 1000 / cpu_budget->factor;
+
+	used.cpu_ns += (uint64_t)((rest + sampling) * 1e9);
+	used.sampling_ns += (uint64_t)(sampling * 1e9);
+	used.slots += slots;
+	used.snapshots += (uint64_t)((double)slots * sampling / wanted);
+	cpu_budget_step(cpu_budget, mono_add(cpu_budget->since, NS_PER_S), &used, quota);
+
+	return sampling / wanted;
 }
 
 START_TEST(stays_at_one_within_the_budget)
 {
 	struct cpu_budget cpu_budget;
 
-	cpu_budget_init(&cpu_budget, 10, (mono_t){ 5 }, 100);
+	cpu_budget_init(&cpu_budget, 10, (mono_t){ 5 }, &(struct cpu_use){ .cpu_ns = 100 });
 	ck_assert_uint_eq(run_periods(&cpu_budget, 100, 0.10), 1);
 	ck_assert(!cpu_budget_due(&cpu_budget, mono_add(cpu_budget.since, NS_PER_S - 1)));
 	ck_assert(cpu_budget_due(&cpu_budget, mono_add(cpu_budget.since, NS_PER_S)));
@@ -321,7 +355,7 @@ START_TEST(one_period_above_the_budget_is_forgiven)
 {
 	struct cpu_budget cpu_budget;
 
-	cpu_budget_init(&cpu_budget, 10, (mono_t){ 0 }, 0);
+	cpu_budget_init(&cpu_budget, 10, (mono_t){ 0 }, &unused);
 	for (int i = 0; i < 10; i++) {
 		ck_assert_uint_eq(run_periods(&cpu_budget, CPU_BUDGET_HOT - 1, 0.5), 1);
 		ck_assert_uint_eq(run_periods(&cpu_budget, 1, 0.05), 1);
@@ -333,7 +367,7 @@ START_TEST(doubles_while_above_the_budget_up_to_a_limit)
 {
 	struct cpu_budget cpu_budget;
 
-	cpu_budget_init(&cpu_budget, 10, (mono_t){ 0 }, 0);
+	cpu_budget_init(&cpu_budget, 10, (mono_t){ 0 }, &unused);
 	ck_assert_uint_eq(run_periods(&cpu_budget, CPU_BUDGET_HOT, 0.11), 2);
 	ck_assert_uint_eq(run_periods(&cpu_budget, CPU_BUDGET_HOT, 0.11), 4);
 	ck_assert_uint_eq(run_periods(&cpu_budget, 50, 0.5), CPU_BUDGET_FACTOR_MAX);
@@ -344,7 +378,7 @@ START_TEST(halves_only_after_calm_periods_in_a_row)
 {
 	struct cpu_budget cpu_budget;
 
-	cpu_budget_init(&cpu_budget, 10, (mono_t){ 0 }, 0);
+	cpu_budget_init(&cpu_budget, 10, (mono_t){ 0 }, &unused);
 	run_periods(&cpu_budget, 2 * CPU_BUDGET_HOT, 0.2);
 	ck_assert_uint_eq(run_periods(&cpu_budget, CPU_BUDGET_CALM - 1, 0.03), 4);
 	ck_assert_uint_eq(run_periods(&cpu_budget, 1, 0.06), 4);
@@ -358,29 +392,17 @@ START_TEST(does_not_swing_when_half_the_interval_would_not_fit)
 {
 	struct cpu_budget cpu_budget;
 
-	cpu_budget_init(&cpu_budget, 10, (mono_t){ 0 }, 0);
+	cpu_budget_init(&cpu_budget, 10, (mono_t){ 0 }, &unused);
 	run_periods(&cpu_budget, CPU_BUDGET_HOT, 0.16);
 	ck_assert_uint_eq(run_periods(&cpu_budget, 100, 0.08), 2);
 }
 END_TEST
 
-/* saved: CPU seconds per second that backing off is said to save. */
-static uint32_t run_saving(struct cpu_budget *cpu_budget, unsigned periods, double share, double saved)
-{
-	uint32_t factor = 0;
-
-	for (unsigned i = 0; i < periods; i++) {
-		cpu_budget->saved_ns += (uint64_t)(saved * 1e9);
-		factor = run_periods(cpu_budget, 1, share);
-	}
-	return factor;
-}
-
 START_TEST(it_backs_off_before_it_is_slower_and_is_faster_before_it_looks_at_all)
 {
 	struct cpu_budget cpu_budget;
 
-	cpu_budget_init(&cpu_budget, 10, (mono_t){ 0 }, 0);
+	cpu_budget_init(&cpu_budget, 10, (mono_t){ 0 }, &unused);
 	cpu_budget.may_back_off = true;
 	ck_assert_uint_eq(run_periods(&cpu_budget, CPU_BUDGET_HOT - 1, 0.2), 1);
 	ck_assert(!cpu_budget.backs_off);
@@ -400,7 +422,7 @@ START_TEST(it_goes_on_backing_off_while_all_looks_would_not_fit)
 {
 	struct cpu_budget cpu_budget;
 
-	cpu_budget_init(&cpu_budget, 10, (mono_t){ 0 }, 0);
+	cpu_budget_init(&cpu_budget, 10, (mono_t){ 0 }, &unused);
 	cpu_budget.may_back_off = true;
 	run_periods(&cpu_budget, CPU_BUDGET_HOT, 0.11);
 	run_saving(&cpu_budget, 200, 0.02, 0.09);
@@ -413,7 +435,7 @@ START_TEST(without_a_budget_never_interferes)
 {
 	struct cpu_budget cpu_budget;
 
-	cpu_budget_init(&cpu_budget, 0, (mono_t){ 0 }, 0);
+	cpu_budget_init(&cpu_budget, 0, (mono_t){ 0 }, &unused);
 	cpu_budget.may_back_off = true;
 	ck_assert_uint_eq(run_periods(&cpu_budget, 10, 3.0), 1);
 	ck_assert(!cpu_budget.backs_off);
@@ -425,9 +447,58 @@ START_TEST(a_clock_that_stands_still_is_harmless)
 {
 	struct cpu_budget cpu_budget;
 
-	cpu_budget_init(&cpu_budget, 10, (mono_t){ 7 }, 0);
-	ck_assert_uint_eq(cpu_budget_step(&cpu_budget, (mono_t){ 7 }, 1000), 1);
-	ck_assert_uint_eq(cpu_budget_step(&cpu_budget, (mono_t){ 3 }, 1000), 1);
+	cpu_budget_init(&cpu_budget, 10, (mono_t){ 7 }, &unused);
+	ck_assert_uint_eq(cpu_budget_step(&cpu_budget, (mono_t){ 7 }, &(struct cpu_use){ .cpu_ns = 1000 }, 0), 1);
+	ck_assert_uint_eq(cpu_budget_step(&cpu_budget, (mono_t){ 3 }, &(struct cpu_use){ .cpu_ns = 1000 }, 0), 1);
+}
+END_TEST
+
+START_TEST(a_budget_that_is_far_exceeded_is_kept_at_once)
+{
+	struct cpu_budget cpu_budget;
+
+	cpu_budget_init(&cpu_budget, 10, (mono_t){ 0 }, &unused);
+	for (unsigned i = 0; i < CPU_BUDGET_HOT; i++)
+		run_short(&cpu_budget, 0.02, 0.6, 1, 0);
+	ck_assert_uint_eq(cpu_budget.factor, 8); /* 0.6 / 8 + 0.02 fits into 0.1, 0.6 / 4 does not */
+	for (unsigned i = 0; i < 60; i++)
+		ck_assert_double_eq(run_short(&cpu_budget, 0.02, 0.6, 1, 0), 1);
+	ck_assert_uint_eq(cpu_budget.factor, 8);
+}
+END_TEST
+
+/* Five percent of a core for what would take thirty: settled in two periods, without a missed slot. */
+START_TEST(settles_under_a_quota_at_a_rate_that_it_can_keep)
+{
+	struct cpu_budget cpu_budget;
+	uint32_t settled;
+
+	cpu_budget_init(&cpu_budget, 10, (mono_t){ 0 }, &unused);
+	for (unsigned i = 0; i < CPU_BUDGET_HOT; i++)
+		ck_assert_double_le(run_short(&cpu_budget, 0.01, 0.3, 0.05, 0.05), 0.2);
+	settled = cpu_budget.factor;
+	ck_assert_uint_ge(settled, 16);
+	for (unsigned i = 0; i < 60; i++)
+		ck_assert_double_eq(run_short(&cpu_budget, 0.01, 0.3, 0.05, 0.05), 1);
+	ck_assert_uint_eq(cpu_budget.factor, settled);
+
+	/* The quota is lifted. */
+	for (unsigned i = 0; i < 10 * CPU_BUDGET_CALM; i++)
+		run_short(&cpu_budget, 0.01, 0.3, 1, 0);
+	ck_assert_uint_eq(cpu_budget.factor, 4);
+}
+END_TEST
+
+START_TEST(a_quota_counts_only_where_it_is_less_than_the_budget)
+{
+	struct cpu_budget cpu_budget;
+
+	cpu_budget_init(&cpu_budget, 10, (mono_t){ 0 }, &unused);
+	ck_assert_double_eq(cpu_budget_allowed(&cpu_budget, 0), 0.1);
+	ck_assert_double_eq(cpu_budget_allowed(&cpu_budget, 4), 0.1);
+	ck_assert_double_eq(cpu_budget_allowed(&cpu_budget, 0.05), 0.025);
+	cpu_budget_init(&cpu_budget, 0, (mono_t){ 0 }, &unused);
+	ck_assert_double_le(cpu_budget_allowed(&cpu_budget, 0.05), 0); /* the interval is as asked for */
 }
 END_TEST
 
@@ -826,6 +897,9 @@ Suite *pacing_suite(void)
 	tcase_add_test(tcase, it_goes_on_backing_off_while_all_looks_would_not_fit);
 	tcase_add_test(tcase, without_a_budget_never_interferes);
 	tcase_add_test(tcase, a_clock_that_stands_still_is_harmless);
+	tcase_add_test(tcase, a_budget_that_is_far_exceeded_is_kept_at_once);
+	tcase_add_test(tcase, settles_under_a_quota_at_a_rate_that_it_can_keep);
+	tcase_add_test(tcase, a_quota_counts_only_where_it_is_less_than_the_budget);
 	suite_add_tcase(suite, tcase);
 
 	tcase = tcase_create("sampling_period");

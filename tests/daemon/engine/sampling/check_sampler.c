@@ -349,7 +349,7 @@ START_TEST(it_sleeps_until_then_and_not_less)
 	for (int i = 0; i < 3; i++) {
 		mono_t until = mono_add(timer_now(), 3 * NS_PER_MS);
 
-		deadline_timer_wait(&tested_timer, until, waits[i]);
+		deadline_timer_wait(&tested_timer, until, waits[i], UINT64_MAX);
 		ck_assert_int_ge(mono_diff(timer_now(), until), 0);
 	}
 }
@@ -371,8 +371,8 @@ START_TEST(who_was_called_does_not_wait_until_the_call_is_answered)
 
 	deadline_timer_call(&tested_timer);
 	deadline_timer_sleep(&tested_timer, far);
-	deadline_timer_wait(&tested_timer, far, CONFIG_WAIT_SPIN);
-	deadline_timer_wait(&tested_timer, far, CONFIG_WAIT_YIELD);
+	deadline_timer_wait(&tested_timer, far, CONFIG_WAIT_SPIN, UINT64_MAX);
+	deadline_timer_wait(&tested_timer, far, CONFIG_WAIT_YIELD, UINT64_MAX);
 	deadline_timer_answer(&tested_timer);
 
 	mono_t near = mono_add(timer_now(), NS_PER_MS);
@@ -415,8 +415,10 @@ static struct budget leader, follower;
 
 static void budget_begin(double percent)
 {
-	leader = (struct budget){ 0 };
-	follower = (struct budget){ .leader = &leader };
+	static const struct stats stats;
+
+	leader = (struct budget){ .stats = &stats };
+	follower = (struct budget){ .leader = &leader, .stats = &stats };
 	budget_restart(&leader, percent, false, (mono_t){ BEGIN });
 	budget_restart(&follower, percent, false, (mono_t){ BEGIN });
 }
