@@ -151,11 +151,15 @@ static void check_samplers(const struct watchdog *watchdog, mono_t now)
 	const struct samplers *samplers = session_samplers(watchdog->options.session);
 	struct stats threads[SAMPLERS_MAX] = { 0 };
 	size_t count = samplers_count(samplers);
+	enum scheduling_reason reason;
+	enum scheduling_class class;
 	struct ring_info ring;
 
 	for (unsigned i = 0; i < count; i++)
 		samplers_thread_stats(samplers, i, &threads[i]); /* none yet: zeros, which are not judged */
 	health_judge(watchdog->options.health, threads, count, now);
+	class = samplers_scheduling(samplers, &reason);
+	health_scheduling(watchdog->options.health, class, reason);
 	ring_info(session_ring(watchdog->options.session), &ring);
 	health_budget(watchdog->options.health, samplers_back_off_since(samplers).ns ? ring.idle_ns : 0,
 		      samplers_slowdown(samplers), samplers_cpu_share(samplers));

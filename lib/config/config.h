@@ -116,8 +116,8 @@ struct config_sampling {
 	uint64_t fds_interval_ns;              /* 1s;    how often descriptors are counted. 0 = never */
 	uint64_t limits_interval_ns;           /* 2s;    how often effective limits are read again */
 	uint64_t rescan_interval_ns;           /* 1s;    how often new targets are looked for */
-	enum config_discovery discovery; /* auto; whether the kernel is asked to tell of processes between rescans */
-	enum config_wait wait;           /* sleep */
+	enum config_discovery discovery;   /* auto; whether the kernel is asked to tell of processes between rescans */
+	enum config_wait wait;             /* sleep */
 	enum config_scheduling scheduling; /* auto: with real-time priority where that is allowed */
 	bool reset_peaks;          /* false; reset VmHWM after reading it (writes clear_refs of the watched process) */
 	double cpu_budget_percent; /* 10; of one core, for the whole daemon */

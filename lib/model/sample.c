@@ -86,7 +86,8 @@ static const struct {
 			 "watch fewer targets." },
 	[LATE_STOLEN] = { "The hypervisor gave the CPUs to other virtual machines (steal).",
 			  "Give this machine CPUs of its own, or see that its host is not short of them." },
-	[LATE_STOPPED] = { "The sampler neither ran nor waited for a CPU: the process was stopped (SIGSTOP, a debugger, "
+	[LATE_STOPPED] = { "The sampler neither ran nor waited for a CPU: the process was stopped (SIGSTOP, a "
+			   "debugger, "
 			   "a frozen cgroup), or the virtual machine was.",
 			   "See what stops it." },
 	[LATE_READER] = { "A blocking reader, such as a recording, does not keep up: what it writes to is slow or "
@@ -95,13 +96,15 @@ static const struct {
 	[LATE_BUSY] = { "The CPUs are busy: the sampler was ready to run, and waited for one.",
 			"Let it have real-time priority: LimitRTPRIO=1 in the unit, CAP_SYS_NICE in a container, "
 			"and sampling.scheduling \"auto\"; or give it a higher CPU weight. Spinning does not help." },
-	[LATE_BUSY_REAL_TIME] = { "The CPUs are busy with other real-time threads, or the kernel limits the CPU time of "
+	[LATE_BUSY_REAL_TIME] = { "The CPUs are busy with other real-time threads, or the kernel limits the CPU time "
+				  "of "
 				  "all of them: the sampler has real-time priority, and waited for a CPU all the same.",
-				  "Look for processes of a higher real-time priority, and at kernel.sched_rt_runtime_us "
+				  "Look for processes of a higher real-time priority, and at "
+				  "kernel.sched_rt_runtime_us "
 				  "and cpu.rt_runtime_us." },
 	[LATE_RUNNING] = { "Reading all targets takes longer than the interval: there are many of them, or many of "
-			      "them are busy.",
-			      "Lengthen sampling.interval or sampling.cgroup_interval, or watch fewer targets." },
+			   "them are busy.",
+			   "Lengthen sampling.interval or sampling.cgroup_interval, or watch fewer targets." },
 	[LATE_TIMER] = { "The interval is as short as the timer is exact: a CPU that sleeps takes tens of microseconds "
 			 "to wake up.",
 			 "Lengthen sampling.interval or, on a machine with a CPU to spare, set sampling.wait to "

@@ -258,6 +258,12 @@ static void set_limits(uint64_t max_file_bytes)
 	}
 	limit = (struct rlimit){ 0, 0 };
 	setrlimit(RLIMIT_CORE, &limit);
+	/* Both are the samplers' (scheduling.h). */
+	setrlimit(RLIMIT_RTPRIO, &limit);
+	if (getrlimit(RLIMIT_RTTIME, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_RTTIME, &limit);
+	}
 }
 
 static void reset_signals(void)

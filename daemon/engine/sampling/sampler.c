@@ -154,7 +154,7 @@ struct budget {
 	unsigned threads;            /* how many do about the same as this one; 0: it is the only one */
 	_Atomic uint64_t quota_ns;   /* as in struct samplers_supply, but 0: no quota */
 	_Atomic uint64_t throttled_ns, stolen_ns;
-	clockid_t exempt;            /* of a thread whose CPU time is not budgeted */
+	clockid_t exempt; /* of a thread whose CPU time is not budgeted */
 	bool has_exempt;
 	_Atomic uint32_t slowdown;
 	_Atomic uint64_t backs_off_since; /* from processes that sleep, to keep to it; 0: it does not */

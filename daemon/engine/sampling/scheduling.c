@@ -74,8 +74,9 @@ const char *scheduling_reason_text(enum scheduling_reason reason)
 		[SCHEDULING_NO_REASON] = "",
 		[SCHEDULING_CONFIGURED] = "sampling.scheduling is \"normal\"",
 		[SCHEDULING_UNPRIVILEGED] = "it takes LimitRTPRIO=1 (RLIMIT_RTPRIO) or CAP_SYS_NICE",
-		[SCHEDULING_REFUSED] = "permitted, but refused by a filter of system calls (RestrictRealtime=, "
-				       "SystemCallFilter=) or by a cgroup without real-time run time (cpu.rt_runtime_us)",
+		[SCHEDULING_REFUSED] =
+			"permitted, but refused by a filter of system calls (RestrictRealtime=, "
+			"SystemCallFilter=) or by a cgroup without real-time run time (cpu.rt_runtime_us)",
 		[SCHEDULING_DISABLED] = "kernel.sched_rt_runtime_us is 0",
 		[SCHEDULING_FAILED] = "the kernel refused it",
 		[SCHEDULING_ENDLESS] = "it ran for 200 ms without a sleep",
@@ -111,8 +112,7 @@ static enum scheduling_class be_normal(const struct scheduling *scheduling)
 				     .runtime = SLICE_SHORT_NS };
 	struct attributes found = { 0 };
 
-	if (set_attributes(&wanted) < 0 ||
-	    syscall(SYS_sched_getattr, 0, &found, (unsigned)sizeof found, 0) < 0)
+	if (set_attributes(&wanted) < 0 || syscall(SYS_sched_getattr, 0, &found, (unsigned)sizeof found, 0) < 0)
 		return SCHEDULING_NORMAL;
 
 	return found.runtime == SLICE_SHORT_NS ? SCHEDULING_SHORT_SLICE : SCHEDULING_NORMAL;
@@ -223,8 +223,7 @@ static void apply(struct scheduling *scheduling)
 		reason = be_real_time(scheduling);
 	}
 	scheduling->costly = scheduling->held = 0;
-	set_state(scheduling,
-		  reason == SCHEDULING_NO_REASON ? SCHEDULING_REAL_TIME : be_normal(scheduling), reason);
+	set_state(scheduling, reason == SCHEDULING_NO_REASON ? SCHEDULING_REAL_TIME : be_normal(scheduling), reason);
 }
 
 void scheduling_start(struct scheduling *scheduling, enum config_scheduling wanted, mono_t now)

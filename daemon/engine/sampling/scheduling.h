@@ -22,12 +22,12 @@ enum scheduling_class {
 
 /* Why a thread has no real-time priority. */
 enum scheduling_reason {
-	SCHEDULING_NO_REASON,   /* it has, or does not run */
-	SCHEDULING_CONFIGURED,  /* sampling.scheduling "normal" */
+	SCHEDULING_NO_REASON,    /* it has, or does not run */
+	SCHEDULING_CONFIGURED,   /* sampling.scheduling "normal" */
 	SCHEDULING_UNPRIVILEGED, /* neither CAP_SYS_NICE nor RLIMIT_RTPRIO */
-	SCHEDULING_REFUSED,     /* one of both, but a filter of system calls or the cgroup forbids it */
-	SCHEDULING_DISABLED,    /* kernel.sched_rt_runtime_us is 0 */
-	SCHEDULING_FAILED,      /* any other error */
+	SCHEDULING_REFUSED,      /* one of both, but a filter of system calls or the cgroup forbids it */
+	SCHEDULING_DISABLED,     /* kernel.sched_rt_runtime_us is 0 */
+	SCHEDULING_FAILED,       /* any other error */
 	/* It had, and gets it back after a while. */
 	SCHEDULING_ENDLESS, /* it ran for SCHEDULING_RUN_MAX_NS without a sleep */
 	SCHEDULING_COSTLY,  /* it used more CPU than its budget for SCHEDULING_PERIODS */

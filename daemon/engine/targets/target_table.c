@@ -304,8 +304,7 @@ static void tell_samplers(struct target_table *table)
 	if (!limits.cpu_is_machine)
 		supply.quota_ns = limits.cpu;
 	if (cgroup_files_read(&table->self.files, &sample) == 0 && sample_has(&sample, SAMPLE_THROTTLED))
-		supply.throttled_ns =
-			since_first(&table->self.throttled_first_ns, sample.value[SAMPLE_THROTTLED]);
+		supply.throttled_ns = since_first(&table->self.throttled_first_ns, sample.value[SAMPLE_THROTTLED]);
 	samplers_supply(table->options.samplers, &supply);
 }
 

@@ -86,11 +86,14 @@ static void log_bad_verdict(int kind, const struct verdict *verdict, const char 
 			    const char *when)
 {
 	struct log_about about = about_verdict(kind, verdict);
+	char lasted[32] = "";
 
 	about.state = state;
-	log_about(LOG_WARNING, &about, "%s: %s is %.2f %% (%s %.0f %%). %s %s", when, what, 100 * verdict->ratio,
+	if (verdict->cause_ns > 0)
+		snprintf(lasted, sizeof lasted, "%.2f s: ", (double)verdict->cause_ns / NS_PER_S);
+	log_about(LOG_WARNING, &about, "%s: %s is %.2f %% (%s %.0f %%). %s%s %s", when, what, 100 * verdict->ratio,
 		  kind == VERDICT_CAPTURE_RATE ? "expected at least" : "expected at most", 100 * verdict->threshold,
-		  verdict->cause, verdict->remedy);
+		  lasted, verdict->cause, verdict->remedy);
 }
 
 static void log_recovered(int kind, const struct verdict *verdict, const struct condition *condition)
@@ -178,6 +181,46 @@ void health_budget(struct health *health, uint64_t late_ns, uint32_t slowdown, d
 			"it fits, so the onset of a spike may be seen up to %s late. Watch fewer targets, raise "
 			"sampling.interval, or raise sampling.cpu_budget.",
 			100 * share, units_format_duration(late, sizeof late, late_ns));
+}
+
+static void log_scheduling(enum scheduling_class class, enum scheduling_reason reason)
+{
+	const char *instead = class == SCHEDULING_SHORT_SLICE ? "a short time slice" : "the CPU weight";
+
+	if (class == SCHEDULING_REAL_TIME)
+		log_line(LOG_INFO, "the samplers have real-time priority: they run also when the CPUs are taken");
+	else if (reason == SCHEDULING_CONFIGURED)
+		log_line(LOG_INFO, "the samplers have no real-time priority: %s", scheduling_reason_text(reason));
+	else
+		log_about(LOG_NOTICE, &(struct log_about){ .message = MESSAGE_FEATURE_OFF },
+			  "the samplers have no real-time priority: %s. When the CPUs are busy, %s decides how many "
+			  "samples are missed.",
+			  scheduling_reason_text(reason), instead);
+}
+
+void health_scheduling(struct health *health, enum scheduling_class class, enum scheduling_reason reason)
+{
+	struct log_about about = { .message = MESSAGE_PRIORITY_WITHDRAWN };
+	bool withdrawn = scheduling_was_withdrawn(reason);
+	/* The sampler gives it back after a minute at the earliest: that is calm enough. */
+	enum condition_turn turn = condition_step(&health->withdrawn, withdrawn, health->now, 0);
+
+	about.state = condition_state(turn);
+	if (turn == CONDITION_BEGINS) {
+		log_about(LOG_WARNING, &about,
+			  "a sampler lost its real-time priority: %s. It is scheduled as any other thread for a minute "
+			  "or more. Lengthen sampling.interval, watch fewer targets, or raise sampling.cpu_budget.",
+			  scheduling_reason_text(reason));
+	} else if (turn == CONDITION_ENDS) {
+		about.lasted_ns = condition_lasted_ns(&health->withdrawn);
+		log_about(LOG_NOTICE, &about, "the samplers have real-time priority again, after %llu s",
+			  (unsigned long long)(about.lasted_ns / NS_PER_S));
+	}
+	if (!health->scheduling_logged && (class == SCHEDULING_REAL_TIME || reason != SCHEDULING_NO_REASON)) {
+		health->scheduling_logged = true;
+		if (!withdrawn)
+			log_scheduling(class, reason);
+	}
 }
 
 /* ---- targets ---- */

@@ -69,6 +69,8 @@ struct health {
 	uint64_t episodes[VERDICT_KINDS];
 	struct condition verdicts[VERDICT_KINDS];
 	struct condition budget;
+	struct condition withdrawn; /* the samplers' real-time priority */
+	bool scheduling_logged;
 	struct condition unwatched[UNWATCHED_KINDS];
 	struct condition cold; /* processes without descriptors */
 	bool source_logged;
@@ -100,6 +102,12 @@ void health_judge(struct health *health, const struct stats *threads, size_t cou
  * core.
  */
 void health_budget(struct health *health, uint64_t late_ns, uint32_t slowdown, double share);
+
+/*
+ * Whether the samplers run with real-time priority, and why they do not: once, and whenever it is
+ * withdrawn or given back.
+ */
+void health_scheduling(struct health *health, enum scheduling_class class, enum scheduling_reason reason);
 
 /*
  * Which targets cannot be watched, and why; which processes have no descriptors of their own; how

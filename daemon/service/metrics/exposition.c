@@ -564,6 +564,18 @@ static int put_sum_labels(const char *entry, struct buffer *text)
 	X(RECORDS, "spikewatch_sampler_records", COUNTER, "", "", "Records written to the ring.") \
 	X(RECORDED, "spikewatch_sampler_recorded_bytes", COUNTER, "bytes", "", "Bytes written to the ring.") \
 	X(SAMPLER_CPU, "spikewatch_sampler_cpu_seconds", COUNTER, "seconds", "", "CPU time of the sampler threads.") \
+	X(RUN_DELAY, "spikewatch_sampler_run_delay_seconds", COUNTER, "seconds", \
+	  "", "Time that the sampler threads waited for a CPU.") \
+	X(STARVED, "spikewatch_sampler_starved_seconds", COUNTER, "seconds", \
+	  "", "Of that, what made them miss slots.") \
+	X(STOPPED, "spikewatch_sampler_stopped_seconds", COUNTER, "seconds", \
+	  "", "Time of missed slots in which they neither ran nor waited for a CPU.") \
+	X(THROTTLED_SELF, "spikewatch_sampler_throttled_seconds", COUNTER, "seconds", \
+	  "", "Time that a CPU quota stopped the daemon's cgroup, of all CPUs.") \
+	X(STOLEN, "spikewatch_sampler_stolen_seconds", COUNTER, "seconds", \
+	  "", "Time that the hypervisor took CPUs away, of all CPUs.") \
+	X(REAL_TIME, "spikewatch_sampler_real_time_threads", GAUGE, "", \
+	  "", "Sampler threads that have real-time priority now.") \
 	X(SAMPLER_THREADS, "spikewatch_sampler_threads", GAUGE, "", \
 	  "", "Sampler threads; the figures above are sums over them.") \
 	X(VERDICT_RATIO, "spikewatch_sampler_verdict_ratio", GAUGE, "ratio", \
@@ -1237,6 +1249,12 @@ static const struct {
 	{ FAMILY_RECORDS, offsetof(struct stats, records) },
 	{ FAMILY_RECORDED, offsetof(struct stats, bytes) },
 	{ FAMILY_SAMPLER_CPU, offsetof(struct stats, own_cpu) },
+	{ FAMILY_RUN_DELAY, offsetof(struct stats, run_delay) },
+	{ FAMILY_STARVED, offsetof(struct stats, starved) },
+	{ FAMILY_STOPPED, offsetof(struct stats, stopped) },
+	{ FAMILY_THROTTLED_SELF, offsetof(struct stats, throttled) },
+	{ FAMILY_STOLEN, offsetof(struct stats, stolen) },
+	{ FAMILY_REAL_TIME, offsetof(struct stats, real_time) },
 	{ FAMILY_SAMPLER_THREADS, offsetof(struct stats, threads) },
 };
 

@@ -218,6 +218,7 @@ static void put_verdicts(struct json_writer *json, const struct health *health, 
 		json_member_u64(json, "episodes", health->episodes[i]);
 		if (verdicts[i].bad || health->bad[i]) {
 			json_member_text(json, "cause", verdicts[i].cause);
+			json_member_u64(json, "cause_ns", verdicts[i].cause_ns);
 			json_member_text(json, "remedy", verdicts[i].remedy);
 		}
 		json_end_object(json);
@@ -236,6 +237,8 @@ static void put_sampler(struct json_writer *json, const struct overview *overvie
 	struct verdict verdicts[VERDICT_KINDS];
 	struct stats stats = { 0 };
 	struct ring_info info;
+	enum scheduling_reason reason;
+	enum scheduling_class class = samplers_scheduling(session_samplers(overview->session), &reason);
 
 	ring_info(session_ring(overview->session), &info);
 	ring_stats(session_ring(overview->session), &stats);
@@ -256,6 +259,13 @@ static void put_sampler(struct json_writer *json, const struct overview *overvie
 	json_member_u64(json, "lost_records", stats.lost_records);
 	json_member_u64(json, "failed_reads", stats.failed_reads);
 	json_member_u64(json, "cpu_ns", stats.own_cpu);
+	json_member_text(json, "scheduling", scheduling_class_name(class));
+	json_member_text(json, "scheduling_why", scheduling_reason_text(reason));
+	json_member_u64(json, "run_delay_ns", stats.run_delay);
+	json_member_u64(json, "starved_ns", stats.starved);
+	json_member_u64(json, "stopped_ns", stats.stopped);
+	json_member_u64(json, "throttled_ns", stats.throttled);
+	json_member_u64(json, "stolen_ns", stats.stolen);
 	put_verdicts(json, overview->health, verdicts);
 	json_end_object(json);
 }

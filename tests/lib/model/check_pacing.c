@@ -485,7 +485,7 @@ START_TEST(settles_under_a_quota_at_a_rate_that_it_can_keep)
 	/* The quota is lifted. */
 	for (unsigned i = 0; i < 10 * CPU_BUDGET_CALM; i++)
 		run_short(&cpu_budget, 0.01, 0.3, 1, 0);
-	ck_assert_uint_eq(cpu_budget.factor, 4);
+	ck_assert_uint_eq(cpu_budget.factor, 8); /* half the interval would not leave enough */
 }
 END_TEST
 

