@@ -102,11 +102,49 @@ char *text_put_hex(char *out, uint64_t value)
 	return out;
 }
 
+/* How many of eight bytes are digits, up to the first that is none, and their value. */
+static unsigned parse_word(const char *p, uint64_t *ret)
+{
+	uint64_t word;
+
+	memcpy(&word, p, sizeof(word));
+	word = le64toh(word) ^ 0x3030303030303030ULL;
+
+	/* The high bit of each byte that is above 9. */
+	uint64_t others = (((word & 0x7f7f7f7f7f7f7f7fULL) + 0x7676767676767676ULL) | word) & 0x8080808080808080ULL;
+	unsigned digits = others ? (unsigned)__builtin_ctzll(others) / 8 : 8;
+
+	if (digits == 0)
+		return 0;
+	/* Zeros in front; then pairs of digits, and pairs of pairs with those behind them, as in eight_digits. */
+	word <<= 8 * (8 - digits);
+	word = word * 10 + (word >> 8);
+	*ret = ((word & 0x000000ff000000ffULL) * (100 + (1000000ULL << 32)) +
+		(word >> 16 & 0x000000ff000000ffULL) * (1 + (10000ULL << 32))) >>
+	       32;
+	return digits;
+}
+
 const char *text_parse_u64(const char *p, const char *end, uint64_t *ret)
 {
+	static const uint32_t powers[] = { 1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000 };
 	const char *start = p;
-	uint64_t value = 0;
+	uint64_t value = 0, low;
 
+	/* Sixteen digits cannot overflow. */
+	for (int word = 0; word < 2 && end - p >= 8; word++) {
+		unsigned digits = parse_word(p, &low);
+
+		if (digits > 0)
+			value = value * powers[digits] + low;
+		p += digits;
+		if (digits == 8)
+			continue;
+		if (p == start)
+			return NULL;
+		*ret = value;
+		return p;
+	}
 	for (; p < end && *p >= '0' && *p <= '9'; p++)
 		if (__builtin_mul_overflow(value, 10, &value) ||
 		    __builtin_add_overflow(value, (uint64_t)(*p - '0'), &value))

@@ -88,6 +88,30 @@ START_TEST(digits_are_read_up_to_the_first_other_byte)
 }
 END_TEST
 
+START_TEST(numbers_of_every_length_are_read_before_every_byte)
+{
+	char text[64];
+
+	for (unsigned digits = 1; digits <= 20; digits++) {
+		for (int after = 0; after < 256; after++) {
+			uint64_t value = 7, want = 0;
+
+			memset(text, '5', sizeof(text)); /* behind the end: not to be read as digits */
+			for (unsigned i = 0; i < digits; i++) {
+				text[i] = (char)('0' + (i ? (i * 7 + digits) % 10 : 1));
+				want = want * 10 + (uint64_t)(text[i] - '0');
+			}
+			text[digits] = (char)after;
+			bool digit = after >= '0' && after <= '9';
+			for (size_t len = digits; len <= digits + (digit ? 0 : 12); len++) {
+				ck_assert_ptr_eq(text_parse_u64(text, text + len, &value), text + digits);
+				ck_assert_uint_eq(value, want);
+			}
+		}
+	}
+}
+END_TEST
+
 START_TEST(what_is_no_number_or_does_not_fit_is_refused)
 {
 	const char *const bad[] = { "", "-1", "+1", " 1", "x", "18446744073709551616", "99999999999999999999" };
@@ -229,6 +253,7 @@ Suite *text_suite(void)
 	tcase_add_test(tcase, every_group_of_four_digits_is_right);
 	tcase_add_test(tcase, a_number_stays_within_its_room);
 	tcase_add_test(tcase, digits_are_read_up_to_the_first_other_byte);
+	tcase_add_test(tcase, numbers_of_every_length_are_read_before_every_byte);
 	tcase_add_test(tcase, what_is_no_number_or_does_not_fit_is_refused);
 	tcase_add_test(tcase, hexadecimal_is_lower_case_and_at_most_64_bits);
 	tcase_add_test(tcase, printable_text_stays_as_it_is);
