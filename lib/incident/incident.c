@@ -173,6 +173,7 @@ static const struct incident_field target_fields[] = {
 	STRING("comm",           incident, target.comm),
 	STRING("cmdline",        incident, target.cmdline),
 	STRING("cgroup",         incident, target.cgroup),
+	SPARSE_STRING("owner",   incident, target.owner),
 };
 
 static const char *runtime_name(unsigned value)

@@ -90,6 +90,8 @@ struct incident_rule {
 	uint32_t count;  /* of them in the current count period */
 };
 
+#define INCIDENT_OWNER_MAX 64
+
 struct incident_target {
 	enum target_kind kind;
 	int32_t pid;
@@ -100,6 +102,7 @@ struct incident_target {
 	char comm[64];
 	char cmdline[TARGET_ENCODED_MAX];
 	char cgroup[512];
+	char owner[INCIDENT_OWNER_MAX]; /* whose share of limits it takes: "uid 1000", "service nginx", "root"; "" */
 };
 
 /* The unit of systemd that the target is, or is in, as it was when the rule fired. */

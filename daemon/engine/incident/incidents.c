@@ -32,6 +32,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 
 /* What captures other than samples take at most. */
@@ -71,6 +72,15 @@ struct free_space {
 /* So often incidents are removed for their age although none is sealed. */
 #define ENFORCE_NS (3600 * NS_PER_S)
 
+#define OWNERS_MAX 64
+#define OWNER_UID_MIN 1000 /* smaller ones are the system's */
+
+/* What an owner has of the limits. */
+struct owner_share {
+	char owner[INCIDENT_OWNER_MAX]; /* "": free */
+	uint32_t open, in_hour;
+};
+
 struct incidents {
 	struct incidents_options options;
 	struct clock clock;
@@ -83,7 +93,8 @@ struct incidents {
 	struct free_space space;
 	uint64_t refusing; /* refused since the last one was opened */
 	mono_t hour;       /* began with the first incident that a rule opened in it */
-	uint32_t in_hour;  /* incidents that rules have opened in that hour; 0: it has not begun */
+	struct owner_share shares[OWNERS_MAX];
+	uint32_t in_hour; /* incidents that rules have opened in that hour; 0: it has not begun */
 };
 
 /* ---- disk space ---- */
@@ -214,10 +225,59 @@ static void describe_unit(const struct incidents *incidents, const struct target
 	unit->running_ns = unit->has_running ? info->mono.ns - report.facts.started_ns : 0;
 }
 
+/* "uid N" of the user slice that the cgroup is in. False: it is in none. */
+static bool owner_by_slice(const char *cgroup, char owner[static INCIDENT_OWNER_MAX])
+{
+	unsigned uid;
+	int end = 0;
+
+	for (const char *at = cgroup; (at = strstr(at, "/user-")) != NULL; at++)
+		if (sscanf(at, "/user-%u.slice%n", &uid, &end) == 1 && end > 0) {
+			snprintf(owner, INCIDENT_OWNER_MAX, "uid %u", uid);
+			return true;
+		}
+
+	return false;
+}
+
+static uid_t uid_of_process(const struct incidents *incidents, const struct target *target)
+{
+	char name[16];
+	struct stat st;
+
+	snprintf(name, sizeof name, "%d", target->pid);
+
+	return target->kind == TARGET_PROCESS && fstatat(session_procfd(incidents->options.session), name, &st, 0) == 0
+		       ? st.st_uid
+		       : 0;
+}
+
+/*
+ * Whose share an incident takes: its user's; without a user of its own (root's, a group of
+ * processes) its service's or cgroup's, or its entry's.
+ */
+static void find_owner(const struct incidents *incidents, const struct target *target,
+		       char owner[static INCIDENT_OWNER_MAX])
+{
+	const char *slash = strrchr(target->cgroup, '/');
+	uid_t uid = uid_of_process(incidents, target);
+
+	if (uid > 0)
+		snprintf(owner, INCIDENT_OWNER_MAX, "uid %u", uid);
+	else if (owner_by_slice(target->cgroup, owner))
+		;
+	else if (slash && slash[1])
+		snprintf(owner, INCIDENT_OWNER_MAX, "cgroup %.50s", slash + 1);
+	else
+		snprintf(owner, INCIDENT_OWNER_MAX, target->kind == TARGET_GROUP ? "entry %.50s" : "root",
+			 target->entry);
+}
+
 /* False: its limits are not known to discovery. */
 static bool describe_target(const struct incidents *incidents, const struct target *target, struct incident *info)
 {
 	incident_set_target(info, target);
+	find_owner(incidents, target, info->target.owner);
 	describe_unit(incidents, target, info);
 	if (info->has_container)
 		label_cache_get(session_labels(incidents->options.session), target->cgroup, &info->labels);
@@ -267,6 +327,7 @@ static void describe_request(const struct incidents *incidents, const struct tar
 	}
 
 	incident_text(ret->target.name, sizeof ret->target.name, INCIDENT_EVERYTHING);
+	incident_text(ret->target.owner, sizeof ret->target.owner, "root");
 	ret->limits.cpu = (uint64_t)(machine->cores * 1e9);
 	ret->limits.cpu_is_machine = true;
 	ret->limits.memory_bytes = machine->memory_bytes;
@@ -482,23 +543,80 @@ static void plan_follow_ups(const struct config *config, struct incident_request
 		incident_add_capture(&request->info, &failed);
 }
 
-/* Why no more may be opened; NULL: one may. */
-static const char *why_refused(const struct incidents *incidents)
+/* ---- shares: no user takes the incidents of others ---- */
+
+/* Of people: what root and system users run is not limited to a share. */
+static bool is_limited(const char *owner)
 {
-	return incidents->counts.open == INCIDENTS_OPEN_MAX ? "too many are open" : NULL;
+	return strncmp(owner, "uid ", 4) == 0 && strtoul(owner + 4, NULL, 10) >= OWNER_UID_MIN;
+}
+
+/* Owners beyond OWNERS_MAX within an hour have one share together, the last. */
+static struct owner_share *share_of(struct incidents *incidents, const char *owner)
+{
+	struct owner_share *shares = incidents->shares;
+	size_t i = 0;
+
+	while (i < OWNERS_MAX - 1 && *shares[i].owner && strcmp(shares[i].owner, owner) != 0)
+		i++;
+	if (i < OWNERS_MAX - 1)
+		incident_text(shares[i].owner, sizeof shares[i].owner, owner);
+
+	return &shares[i];
+}
+
+static void forget_hour(struct incidents *incidents)
+{
+	size_t kept = 0;
+
+	incidents->in_hour = 0;
+	for (size_t i = 0; i < OWNERS_MAX; i++) {
+		struct owner_share share = incidents->shares[i];
+
+		incidents->shares[i] = (struct owner_share){ 0 };
+		share.in_hour = 0;
+		if (share.open > 0)
+			incidents->shares[i == OWNERS_MAX - 1 ? i : kept++] = share;
+	}
+}
+
+/* Whether an owner has as much as is left of the limit: so each gets half of what is left. */
+static bool has_its_share(const char *owner, size_t own, size_t all, size_t most)
+{
+	return is_limited(owner) && own >= most - all;
+}
+
+/* Why no more may be opened; NULL: one may. */
+static const char *why_refused(struct incidents *incidents, const char *owner)
+{
+	struct incidents_counts counts;
+	const struct owner_share *share = share_of(incidents, owner);
+
+	incidents_counts(incidents, &counts);
+	if (counts.open >= INCIDENTS_OPEN_MAX)
+		return "too many are open";
+	if (counts.pending >= INCIDENTS_PENDING_MAX)
+		return "too many wait to be written";
+	if (has_its_share(owner, share->open, counts.open, INCIDENTS_OPEN_MAX) ||
+	    (is_limited(owner) && counts.pending >= INCIDENTS_PENDING_MAX * 3 / 4))
+		return "its user has its share of those that may be open";
+
+	return NULL;
 }
 
 /* The same for a rule: many rules may fire on a busy machine, each within its own limits. */
-static const char *why_rule_refused(struct incidents *incidents, mono_t now)
+static const char *why_rule_refused(struct incidents *incidents, const char *owner, mono_t now)
 {
 	uint32_t most = incidents->options.config->incidents.max_per_hour;
 
 	if (mono_diff(now, incidents->hour) >= (int64_t)(3600 * NS_PER_S))
-		incidents->in_hour = 0;
+		forget_hour(incidents);
 	if (most && incidents->in_hour >= most)
 		return "there were incidents.max_per_hour within an hour";
+	if (most && has_its_share(owner, share_of(incidents, owner)->in_hour, incidents->in_hour, most))
+		return "its user has its share of incidents.max_per_hour";
 
-	return why_refused(incidents);
+	return why_refused(incidents, owner);
 }
 
 /* Logged when refusals begin and when they are over, not each time. */
@@ -535,6 +653,7 @@ static int open_incident(struct incidents *incidents, struct open_incident *inci
 	incidents->open = incident;
 	incidents->counts.open++;
 	incidents->counts.opened++;
+	share_of(incidents, incident->info->target.owner)->open++;
 
 	return 0;
 }
@@ -542,12 +661,15 @@ static int open_incident(struct incidents *incidents, struct open_incident *inci
 enum incidents_answer incidents_fire(struct incidents *incidents, const struct evaluator_firing *firing)
 {
 	struct open_incident *incident = find_open(incidents, firing->target->key);
-	const char *why = why_rule_refused(incidents, firing->to);
+	char owner[INCIDENT_OWNER_MAX];
+	const char *why;
 
 	if (incident) {
 		merge_firing(incidents, incident, firing);
 		return INCIDENTS_MERGED;
 	}
+	find_owner(incidents, firing->target, owner);
+	why = why_rule_refused(incidents, owner, firing->to);
 	if (!why && new_incident(incidents, firing->target, firing->to, firing->wall, &incident) < 0)
 		why = "no memory";
 	if (!why) {
@@ -564,6 +686,7 @@ enum incidents_answer incidents_fire(struct incidents *incidents, const struct e
 
 	if (incidents->in_hour++ == 0)
 		incidents->hour = firing->to;
+	share_of(incidents, owner)->in_hour++;
 	log_fired(firing, "");
 
 	return INCIDENTS_OPENED;
@@ -609,7 +732,8 @@ int incidents_trigger(struct incidents *incidents, const struct target *target, 
 	struct open_incident *incident = find_open(incidents, target ? target->key : NULL);
 	mono_t now = clock_mono(&incidents->clock);
 	wall_t wall = clock_wall(&incidents->clock);
-	const char *why = why_refused(incidents);
+	char owner[INCIDENT_OWNER_MAX] = "root";
+	const char *why;
 
 	*ret = (struct incidents_ticket){ .why = "", .directory = spool_path(incidents->options.spool) };
 	incidents->counts.manual++;
@@ -619,6 +743,9 @@ int incidents_trigger(struct incidents *incidents, const struct target *target, 
 		ret->answer = INCIDENTS_MERGED;
 		return give_ticket(incidents, incident, now, ret);
 	}
+	if (target)
+		find_owner(incidents, target, owner);
+	why = why_refused(incidents, owner);
 	if (!why && !incidents_disk_ok(incidents, now))
 		why = "too little disk space";
 	if (!why && new_incident(incidents, target, now, wall, &incident) < 0)
@@ -721,8 +848,11 @@ static void close_incident(struct incidents *incidents, struct open_incident **a
 {
 	struct open_incident *incident = *at;
 
+	struct owner_share *share = share_of(incidents, incident->info->target.owner);
+
 	*at = incident->next;
 	incidents->counts.open--;
+	share->open -= share->open > 0;
 	incident_worker_seal(incidents->worker, incident->work, incident->window, incident->info);
 	free(incident);
 }
@@ -812,4 +942,5 @@ void incidents_counts(struct incidents *incidents, struct incidents_counts *ret)
 	ret->sealed = written.sealed;
 	ret->failed = written.failed;
 	ret->removed = written.removed;
+	ret->pending = (size_t)(ret->opened - ret->sealed - ret->failed);
 }

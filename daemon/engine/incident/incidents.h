@@ -33,6 +33,9 @@ struct incidents;
 /* Open at once; further firings are refused, which is logged. Each holds its window in memory. */
 #define INCIDENTS_OPEN_MAX 16u
 
+/* Open or not yet sealed: so much memory and so many descriptors a slow disk can hold up. */
+#define INCIDENTS_PENDING_MAX 32u
+
 struct incidents_options {
 	const struct config *config;
 	struct session *session;
@@ -63,6 +66,7 @@ struct incidents_counts {
 	uint64_t manual;  /* requests by hand, whatever became of them */
 	uint64_t removed; /* by the limits of retention */
 	size_t open;
+	size_t pending; /* open, or over and not yet sealed */
 };
 
 /* Starts the worker. 0; -ENOMEM; -errno. */

@@ -481,17 +481,24 @@ static void count_removed(struct excess *excess, const struct retention_entry *e
 	excess->left--;
 }
 
-/* What may be removed for free space: never the most severe, which is the last. */
+/* The last of those that are kept; count: none is. */
+static size_t most_severe(const enum retention_reason *reasons, size_t count)
+{
+	for (size_t i = count; i > 0; i--)
+		if (reasons[i - 1] == RETENTION_KEEP)
+			return i - 1;
+	return count;
+}
+
+/* What may be removed for free space: never the most severe. */
 static uint64_t removable_bytes(const struct retention_entry *entries, const enum retention_reason *reasons,
 				size_t count)
 {
+	size_t spared = most_severe(reasons, count);
 	uint64_t bytes = 0;
-	size_t last = count;
 
-	while (last > 0 && reasons[last - 1] != RETENTION_KEEP)
-		last--;
-	for (size_t i = 0; i + 1 < last; i++)
-		if (reasons[i] == RETENTION_KEEP)
+	for (size_t i = 0; i < count; i++)
+		if (reasons[i] == RETENTION_KEEP && i != spared)
 			bytes += entries[i].bytes;
 	return bytes;
 }
@@ -503,6 +510,78 @@ static enum retention_reason reason_to_remove(const struct excess *excess)
 	if (excess->bytes > 0)
 		return RETENTION_BYTES;
 	return excess->free > 0 && excess->left > 1 ? RETENTION_FREE : RETENTION_KEEP;
+}
+
+/* Owners beyond are taken as one. */
+#define HOLDINGS_MAX 256
+
+/* What one owner has. */
+struct holding {
+	const char *owner;
+	uint64_t bytes;
+	size_t count;
+	size_t next; /* entries before it are not the owner's, or go */
+};
+
+struct holdings {
+	struct holding of[HOLDINGS_MAX];
+	size_t count;
+};
+
+static uint16_t find_holding(struct holdings *holdings, const char *owner)
+{
+	for (size_t i = 0; i < holdings->count; i++)
+		if (strcmp(holdings->of[i].owner, owner) == 0)
+			return (uint16_t)i;
+	if (holdings->count < HOLDINGS_MAX)
+		holdings->of[holdings->count++] = (struct holding){ .owner = owner };
+	return (uint16_t)(holdings->count - 1);
+}
+
+static void sum_holdings(struct holdings *holdings, struct retention_entry *entries,
+			 const enum retention_reason *reasons, size_t count)
+{
+	holdings->count = 0;
+	for (size_t i = 0; i < count; i++) {
+		entries[i].holding = find_holding(holdings, entries[i].owner);
+		if (reasons[i] != RETENTION_KEEP)
+			continue;
+		holdings->of[entries[i].holding].bytes += entries[i].bytes;
+		holdings->of[entries[i].holding].count++;
+	}
+}
+
+/*
+ * The entry to remove next: the mildest of the owner who has most. Never the one at spared; count:
+ * none is left.
+ */
+static size_t next_victim(struct holdings *holdings, const struct retention_entry *entries,
+			  const enum retention_reason *reasons, size_t count, bool by_count, size_t spared)
+{
+	for (;;) {
+		struct holding *largest = NULL;
+		uint64_t most = 0;
+
+		for (size_t i = 0; i < holdings->count; i++) {
+			uint64_t amount = by_count ? holdings->of[i].count : holdings->of[i].bytes;
+
+			if (amount <= most)
+				continue;
+			most = amount;
+			largest = &holdings->of[i];
+		}
+		if (!largest)
+			return count;
+		for (size_t i = largest->next; i < count; i++) {
+			if (&holdings->of[entries[i].holding] != largest || reasons[i] != RETENTION_KEEP || i == spared)
+				continue;
+			largest->next = i + 1;
+			largest->bytes = subtract(largest->bytes, entries[i].bytes);
+			largest->count--;
+			return i;
+		}
+		*largest = (struct holding){ .owner = largest->owner };
+	}
 }
 
 /* min_free_bytes and next_bytes. */
@@ -532,6 +611,8 @@ void retention_choose(const struct retention_limits *limits, uint64_t free_bytes
 		      enum retention_reason *reasons, size_t count)
 {
 	struct excess excess = { .count = excess_over(count, limits->max_count), .left = count };
+	enum retention_reason why;
+	struct holdings holdings;
 	uint64_t total = 0;
 
 	if (count == 0)
@@ -551,13 +632,15 @@ void retention_choose(const struct retention_limits *limits, uint64_t free_bytes
 	}
 	if (excess.free > removable_bytes(entries, reasons, count))
 		excess.free = 0;
-	for (size_t i = 0; i < count; i++) {
-		if (reasons[i] != RETENTION_KEEP)
-			continue;
-		reasons[i] = reason_to_remove(&excess);
-		if (reasons[i] == RETENTION_KEEP)
+	sum_holdings(&holdings, entries, reasons, count);
+	while ((why = reason_to_remove(&excess)) != RETENTION_KEEP) {
+		size_t victim = next_victim(&holdings, entries, reasons, count, why == RETENTION_COUNT,
+					    why == RETENTION_FREE ? most_severe(reasons, count) : count);
+
+		if (victim == count)
 			return;
-		count_removed(&excess, &entries[i]);
+		reasons[victim] = why;
+		count_removed(&excess, &entries[victim]);
 	}
 }
 
@@ -715,7 +798,7 @@ static int add_size(void *ctx, const char *name)
 }
 
 /* 0 for one that cannot be parsed; lack of memory or descriptors is an error instead. */
-static int read_severity(int dirfd, double *ret)
+static int read_severity(int dirfd, struct retention_entry *ret)
 {
 	AUTO_FREE struct incident *incident = malloc(sizeof(*incident));
 	int r;
@@ -725,7 +808,8 @@ static int read_severity(int dirfd, double *ret)
 	r = incident_json_read(dirfd, incident);
 	if (r == -ENOMEM || r == -EMFILE || r == -ENFILE)
 		return r;
-	*ret = r < 0 ? 0 : incident->rule.severity;
+	ret->severity = r < 0 ? 0 : incident->rule.severity;
+	incident_text(ret->owner, sizeof(ret->owner), r < 0 ? "" : incident->target.owner);
 	return 0;
 }
 
@@ -734,8 +818,7 @@ static int list_entry(void *ctx, const char *name)
 {
 	struct listing *listing = ctx;
 	AUTO_CLOSE int fd = -1;
-	struct retention_entry *entry;
-	double severity = 0;
+	struct retention_entry entry = { .wall = incident_name_wall(name) };
 	struct size_sum sum;
 	int r;
 
@@ -747,16 +830,16 @@ static int list_entry(void *ctx, const char *name)
 	r = vector_reserve(&listing->entries, &listing->cap, listing->count + 1, sizeof(*listing->entries));
 	if (r < 0)
 		return r;
-	r = read_severity(fd, &severity);
+	r = read_severity(fd, &entry);
 	if (r < 0)
 		return r;
 	sum = (struct size_sum){ .dirfd = fd };
 	r = directory_list_each(fd, add_size, &sum);
 	if (r < 0)
 		return r;
-	entry = &listing->entries[listing->count++];
-	*entry = (struct retention_entry){ .wall = incident_name_wall(name), .bytes = sum.bytes, .severity = severity };
-	memcpy(entry->name, name, strlen(name));
+	entry.bytes = sum.bytes;
+	memcpy(entry.name, name, strlen(name));
+	listing->entries[listing->count++] = entry;
 	return 0;
 }
 

@@ -52,10 +52,12 @@ struct retention_limits retention_limits_of(const struct config *config);
 /* A sealed incident. */
 struct retention_entry {
 	char name[INCIDENT_NAME_MAX + 1];
-	wall_t wall;     /* when it fired: the time in its name */
-	uint64_t bytes;  /* disk space: sizes, each rounded up to 4 KiB */
-	uint64_t age_ns; /* 0: not known */
-	double severity; /* of incident.json; 0 if that cannot be read */
+	wall_t wall;                    /* when it fired: the time in its name */
+	uint64_t bytes;                 /* disk space: sizes, each rounded up to 4 KiB */
+	uint64_t age_ns;                /* 0: not known */
+	double severity;                /* of incident.json; 0 if that cannot be read */
+	char owner[INCIDENT_OWNER_MAX]; /* likewise; "" */
+	uint16_t holding;               /* retention_choose's */
 };
 
 enum retention_reason {
@@ -68,7 +70,8 @@ enum retention_reason {
 
 /*
  * Sorts entries, the mildest first (of equals the oldest), and sets reasons[i] for entries[i]:
- * first those over age, then the mildest until count, bytes and free space are within the limits.
+ * first those over age; then, until count, bytes and free space are within the limits, the mildest
+ * of the owner who has most: so no owner's incidents displace those of one who has fewer.
  * For free space the most severe one is never removed, and none is if all others would not be
  * enough. free_bytes: free on the file system now. Pure.
  */

@@ -373,6 +373,7 @@ static void put_incidents(struct json_writer *json, const struct overview *overv
 	json_member_u64(json, "failed", counts.failed);
 	json_member_u64(json, "refused", counts.refused);
 	json_member_u64(json, "open", counts.open);
+	json_member_u64(json, "pending", counts.pending);
 	json_member_bool(json, "disk_short", incidents_disk_is_short(overview->incidents));
 	json_member_bool(json, "memory_unsaved", overview->state_file && state_file_is_failing(overview->state_file));
 	json_end_object(json);

@@ -237,6 +237,8 @@ START_TEST(samples_that_do_not_fit_are_left_out_and_the_incident_says_so)
 END_TEST
 
 /* A rule that has fired on target number i, without anything having happened. */
+static const char *fired_cgroup = "";
+
 static void fire_later(unsigned i, uint64_t later_ns)
 {
 	char name[32];
@@ -251,7 +253,7 @@ static void fire_later(unsigned i, uint64_t later_ns)
 				 .key = name,
 				 .comm = "",
 				 .cmdline = "",
-				 .cgroup = "" };
+				 .cgroup = fired_cgroup };
 	struct evaluator_firing firing = {
 		.rule = &config->rules[0],
 		.target = &target,
@@ -298,6 +300,52 @@ START_TEST(too_many_at_once_are_refused_and_the_others_are_written)
 	incidents_counts(incidents, &counts);
 	ck_assert_uint_eq(counts.sealed, INCIDENTS_OPEN_MAX);
 	ck_assert_uint_eq(count_directories(path), INCIDENTS_OPEN_MAX);
+	actor_end(&actor);
+}
+END_TEST
+
+static uint64_t open_now(void)
+{
+	struct incidents_counts counts;
+
+	incidents_counts(incidents, &counts);
+	return counts.open;
+}
+
+/* A user has at most half of what is left; services and root have all of it. */
+START_TEST(a_user_leaves_room_for_others)
+{
+	start("0B", RULE("hot", "100ms"));
+	fired_cgroup = "/user.slice/user-1001.slice/session-3.scope";
+	for (unsigned i = 0; i < 1000; i++)
+		fire(i);
+	ck_assert_uint_eq(open_now(), 8);
+	fired_cgroup = "/user.slice/user-1002.slice/user@1002.service/app.slice/b.scope";
+	for (unsigned i = 1000; i < 1010; i++)
+		fire(i);
+	ck_assert_uint_eq(open_now(), 12);
+	fired_cgroup = "/system.slice/nginx.service";
+	for (unsigned i = 1010; i < 1020; i++)
+		fire(i);
+	ck_assert_uint_eq(open_now(), INCIDENTS_OPEN_MAX);
+	stop();
+	actor_end(&actor);
+}
+END_TEST
+
+START_TEST(a_user_leaves_incidents_of_the_hour_for_others)
+{
+	start("0B", RULE("hot", "100ms"));
+	config->incidents.max_per_hour = 6;
+	fired_cgroup = "/user.slice/user-1001.slice/session-3.scope";
+	for (unsigned i = 0; i < 10; i++)
+		fire(i);
+	ck_assert_uint_eq(open_now(), 3);
+	fired_cgroup = "/system.slice/nginx.service";
+	for (unsigned i = 10; i < 20; i++)
+		fire(i);
+	ck_assert_uint_eq(open_now(), 6);
+	stop();
 	actor_end(&actor);
 }
 END_TEST
@@ -379,6 +427,8 @@ Suite *incidents_suite(void)
 	tcase_add_test(tcase, samples_that_do_not_fit_are_left_out_and_the_incident_says_so);
 	tcase_add_test(tcase, too_many_at_once_are_refused_and_the_others_are_written);
 	tcase_add_test(tcase, in_an_hour_rules_open_no_more_than_they_may);
+	tcase_add_test(tcase, a_user_leaves_room_for_others);
+	tcase_add_test(tcase, a_user_leaves_incidents_of_the_hour_for_others);
 	tcase_add_loop_test(tcase, only_the_ticks_of_who_looks_at_the_target_count, 0, 2);
 	suite_add_tcase(suite, tcase);
 

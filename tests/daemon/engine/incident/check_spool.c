@@ -441,6 +441,61 @@ START_TEST(a_file_system_filled_by_others_costs_nothing)
 }
 END_TEST
 
+/* A user who makes a thousand severe incidents loses own ones; of each owner the worst stay. */
+START_TEST(no_owner_displaces_the_incidents_of_another)
+{
+	static struct retention_entry entries[1010];
+	static enum retention_reason reasons[1010];
+	struct retention_limits limits = { .max_count = 40 };
+	size_t kept[3] = { 0 };
+	double worst = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(entries); i++) {
+		struct retention_entry *entry = &entries[i];
+
+		entry->bytes = 4096;
+		entry->severity = i < 1000 ? 10 + (double)i : 1 + (double)(i - 1000) / 100;
+		snprintf(entry->name, sizeof(entry->name), "%zu", i);
+		snprintf(entry->owner, sizeof(entry->owner), "%s",
+			 i < 1000   ? "uid 1001"
+			 : i < 1004 ? "cgroup nginx.service"
+				    : "uid 1002");
+	}
+	retention_choose(&limits, UINT64_MAX, entries, reasons, ARRAY_LEN(entries));
+	for (size_t i = 0; i < ARRAY_LEN(entries); i++) {
+		if (reasons[i] != RETENTION_KEEP)
+			continue;
+		kept[strcmp(entries[i].owner, "uid 1001") == 0   ? 0
+		     : strcmp(entries[i].owner, "uid 1002") == 0 ? 1
+								 : 2]++;
+		if (entries[i].severity > worst)
+			worst = entries[i].severity;
+	}
+	ck_assert_uint_eq(kept[1], 6);
+	ck_assert_uint_eq(kept[2], 4);
+	ck_assert_uint_eq(kept[0], 30);
+	ck_assert_double_eq(worst, 1009);
+}
+END_TEST
+
+START_TEST(owners_beyond_all_bounds_are_sorted_in_reasonable_time)
+{
+	static struct retention_entry entries[10000];
+	static enum retention_reason reasons[10000];
+	struct retention_limits limits = { .max_bytes = 4096 };
+	size_t kept = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(entries); i++) {
+		entries[i].bytes = 4096;
+		snprintf(entries[i].owner, sizeof(entries[i].owner), "uid %zu", i);
+	}
+	retention_choose(&limits, UINT64_MAX, entries, reasons, ARRAY_LEN(entries));
+	for (size_t i = 0; i < ARRAY_LEN(entries); i++)
+		kept += reasons[i] == RETENTION_KEEP;
+	ck_assert_uint_eq(kept, 1);
+}
+END_TEST
+
 START_TEST(free_space_never_costs_the_worst)
 {
 	struct retention_limits limits = { .min_free_bytes = 1000 };
@@ -887,6 +942,8 @@ Suite *spool_suite(void)
 	tcase_add_test(tcase, ages_start_again_when_their_file_is_damaged);
 	tcase_add_test(tcase, a_clock_set_back_makes_nothing_old);
 	tcase_add_test(tcase, a_file_system_filled_by_others_costs_nothing);
+	tcase_add_test(tcase, no_owner_displaces_the_incidents_of_another);
+	tcase_add_test(tcase, owners_beyond_all_bounds_are_sorted_in_reasonable_time);
 	tcase_add_test(tcase, free_space_never_costs_the_worst);
 	tcase_add_test(tcase, only_what_is_needed_goes_for_free_space);
 	tcase_add_test(tcase, an_unreadable_incident_counts_as_mild);
