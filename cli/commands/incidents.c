@@ -19,8 +19,10 @@
 #include "lib/base/units.h"
 #include "lib/incident/incident.h"
 #include "lib/incident/manifest.h"
+#include "lib/incident/sample_window.h"
 #include "lib/model/target.h"
 #include "lib/rules/metric.h"
+#include "lib/stream/sample_stream.h"
 #include "lib/stream/stream.h"
 
 #include <errno.h>
@@ -371,6 +373,7 @@ struct verification {
 	bool open;        /* still being written: no more and no less is known */
 	bool has_report;
 	struct stream_reader_report report;
+	struct sample_window_coverage coverage; /* gaps and holes that the stream tells of */
 	struct finding findings[FINDINGS_MAX];
 	uint64_t finding_count; /* may exceed what is kept */
 };
@@ -405,9 +408,24 @@ static int on_damage(void *ctx, uint64_t line, uint64_t rows_lost, const char *w
 	return 0;
 }
 
+/* The file is whole without what was never sampled; what was lost in the ring is told, too. */
+static int on_note(void *ctx, const char *kind, const char *json, size_t len)
+{
+	struct verification *verification = ctx;
+	struct sample_hole hole;
+	int r = strcmp(kind, "GAP") == 0 ? sample_stream_hole_read(json, len, &hole) : -EINVAL;
+
+	if (r == 0)
+		sample_window_cover_hole(&(struct sampling_hole){ { hole.from_ns }, { hole.to_ns }, hole.missed_slots },
+					 &verification->coverage);
+	else if (r == SAMPLE_STREAM_LOSS)
+		verification->coverage.gaps++;
+	return 0;
+}
+
 static void verify_stream(struct verification *verification, int fd, const char *name)
 {
-	struct stream_reader_events events = { .damage = on_damage, .ctx = verification };
+	struct stream_reader_events events = { .note = on_note, .damage = on_damage, .ctx = verification };
 	AUTO(stream_reader_freep) struct stream_reader *stream_reader = NULL;
 	struct stream_reader_report *report = &verification->report;
 	int rc;
@@ -568,6 +586,18 @@ static void print_findings(const struct verification *verification)
 		printf("  and %ju more\n", (uintmax_t)(verification->finding_count - FINDINGS_MAX));
 }
 
+static void print_holes(const struct sample_window_coverage *coverage)
+{
+	uint64_t lost = coverage->gaps - coverage->holes;
+	char text[192];
+
+	if (coverage->holes > 0)
+		printf("; but the sampling has %s", story_holes(coverage, text, sizeof(text)));
+	if (lost > 0)
+		printf("; but %ju %s of samples did not get into it", (uintmax_t)lost,
+		       lost == 1 ? "stretch" : "stretches");
+}
+
 static void print_text(const struct verification *verification)
 {
 	const struct stream_reader_report *report = &verification->report;
@@ -584,6 +614,7 @@ static void print_text(const struct verification *verification)
 		if (report->foreign_lines)
 			printf(", %ju foreign lines skipped", (uintmax_t)report->foreign_lines);
 	}
+	print_holes(&verification->coverage);
 	putchar('\n');
 	print_findings(verification);
 }
@@ -626,8 +657,14 @@ static void put_json(struct json_writer *json, const struct verification *verifi
 	else
 		json_member_null(json, "kind");
 	json_member_text(json, "verdict", verdict_name(verification));
-	if (verification->has_report)
+	if (verification->has_report) {
 		put_report(json, &verification->report);
+		json_member_u64(json, "gaps", verification->coverage.gaps);
+		json_member_u64(json, "holes", verification->coverage.holes);
+		json_member_u64(json, "missed_slots", verification->coverage.missed_slots);
+		json_member_u64(json, "unsampled_ns", verification->coverage.unsampled_ns);
+		json_member_u64(json, "longest_hole_ns", verification->coverage.longest_hole_ns);
+	}
 	put_findings(json, verification);
 	json_end_object(json);
 }

@@ -78,6 +78,17 @@ static void put_csv_text(FILE *out, const char *text)
 	fputc('"', out);
 }
 
+/* How much of the time since the target's row before lies in the hole that this row's tick has ended. */
+static int64_t unsampled_before(const struct sample_walk *walk, const struct sample_walk_row *row)
+{
+	int64_t since_ns;
+
+	return series_moved_since(&walk->holes, walk->targets[row->target].writer, row->before_ns, row->at_ns, 0,
+				  &since_ns)
+		       ? row->at_ns - since_ns
+		       : 0;
+}
+
 static int csv_row(void *ctx, const struct sample_walk *walk, const struct sample_walk_row *row)
 {
 	const struct exporting *exporting = ctx;
@@ -89,7 +100,7 @@ static int csv_row(void *ctx, const struct sample_walk *walk, const struct sampl
 		if (sample_has(&row->sample, (enum sample_field)f))
 			fprintf(exporting->out, "%llu", (unsigned long long)row->sample.value[f]);
 	}
-	fputs("\r\n", exporting->out);
+	fprintf(exporting->out, ",%lld\r\n", (long long)unsampled_before(walk, row));
 	return 0;
 }
 
@@ -103,7 +114,7 @@ static int export_rows_csv(const struct exporting *exporting)
 
 		fprintf(exporting->out, ",%s[%s]", info->name, info->unit);
 	}
-	fputs("\r\n", exporting->out);
+	fputs(",unsampled_before[ns]\r\n", exporting->out);
 	return walk_samples(exporting, csv_row, (void *)(uintptr_t)exporting, &walk);
 }
 
@@ -150,6 +161,26 @@ static int json_row(void *ctx, const struct sample_walk *walk, const struct samp
 	return json_end_array(json);
 }
 
+static void put_holes(struct json_writer *json, const struct sample_walk *walk)
+{
+	json_member_array(json, "holes");
+	for (size_t i = 0; i < walk->holes.count; i++) {
+		const struct series_hole *hole = &walk->holes.hole[i];
+
+		json_begin_object(json);
+		json_member_i64(json, "from_ns", hole->from_ns);
+		json_member_i64(json, "to_ns", hole->to_ns);
+		json_member_u64(json, "missed_slots", hole->missed_slots);
+		json_member_array(json, "targets");
+		for (size_t t = 0; t < walk->count; t++)
+			if (walk->targets[t].writer == hole->writer)
+				json_u64(json, t);
+		json_end_array(json);
+		json_end_object(json);
+	}
+	json_end_array(json);
+}
+
 static void put_targets(struct json_writer *json, const struct sample_walk *walk)
 {
 	json_member_array(json, "targets");
@@ -182,6 +213,7 @@ static int export_rows_json(const struct exporting *exporting)
 	rc = walk_samples(exporting, json_row, json, &walk);
 	json_end_array(json);
 	put_targets(json, &walk);
+	put_holes(json, &walk);
 	json_end_object(json);
 	closed = json_writer_close(json);
 	return rc ? rc : closed;
@@ -308,6 +340,11 @@ static int export_rows_gvisor(const struct exporting *exporting)
 		fprintf(stderr, "%s: there is no sample in " INCIDENT_SAMPLES_FILE "\n", command);
 		return EXPORTING_NOTHING;
 	}
+	if (first.holes.count > 0)
+		fprintf(stderr,
+			"%s: gvisor cannot say that the sampling has %zu %s; a reader spreads CPU time over the time "
+			"between two rows\n",
+			command, first.holes.count, first.holes.count == 1 ? "hole" : "holes");
 	rc = begin_gvisor(&gvisor, &first);
 	if (rc < 0)
 		return rc;
@@ -322,7 +359,8 @@ static int export_rows_gvisor(const struct exporting *exporting)
 
 /* For what has no pid: above the kernel's PID_MAX_LIMIT. */
 #define PID_INCIDENT 4194305
-#define PID_TARGETS 4194306
+#define PID_HOLES 4194306 /* only a tid */
+#define PID_TARGETS 4194307
 
 /* Of a target, between two rows. */
 struct last {
@@ -337,6 +375,7 @@ struct trace {
 	int64_t from_ns, to_ns; /* of all rows, since the firing */
 	struct last *last;      /* of each target */
 	size_t last_count;
+	const struct series_holes *holes; /* of the first walk: all */
 };
 
 /* In microseconds since the first row; not negative. */
@@ -373,13 +412,20 @@ static void put_counter(const struct trace *trace, int64_t pid, int64_t at_ns, c
 }
 
 /* CPU is drawn from the row before to this one: a counter holds from its event on. */
-static void put_cpu(const struct trace *trace, struct last *last, int64_t pid, const struct sample_walk_row *row)
+static void put_cpu(const struct trace *trace, struct last *last, int64_t pid, uint32_t writer,
+		    const struct sample_walk_row *row)
 {
 	uint64_t cpu_ns = row->sample.value[SAMPLE_CPU];
+	const struct export_step step = { .holes = trace->holes,
+					  .writer = writer,
+					  .interval_ns = trace->incident->cost.interval_ns,
+					  .from_ns = last->at_ns,
+					  .to_ns = row->at_ns,
+					  .cpu_ns = cpu_ns - last->cpu_ns };
 	int64_t since = row->at_ns - last->at_ns, ran_ns;
 
 	if (last->has && !row->gap && since > 0 && cpu_ns >= last->cpu_ns) {
-		if (export_ran_ns(since, cpu_ns - last->cpu_ns, trace->incident->cost.interval_ns, &ran_ns)) {
+		if (export_ran_ns(&step, &ran_ns)) {
 			put_counter(trace, pid, last->at_ns, "cpu (cores)", 0);
 			last->at_ns = row->at_ns - ran_ns;
 			since = ran_ns;
@@ -406,7 +452,7 @@ static int write_row(void *ctx, const struct sample_walk *walk, const struct sam
 	if (row->target >= trace->last_count)
 		return 0;
 	if (sample_has(&row->sample, SAMPLE_CPU))
-		put_cpu(trace, &trace->last[row->target], pid, row);
+		put_cpu(trace, &trace->last[row->target], pid, walk->targets[row->target].writer, row);
 	for (size_t i = 0; i < ARRAY_LEN(gauges); i++)
 		if (sample_has(&row->sample, gauges[i].field))
 			put_counter(trace, pid, row->at_ns, gauges[i].name, (double)row->sample.value[gauges[i].field]);
@@ -442,6 +488,25 @@ static void put_slice(const struct trace *trace, const char *name, int64_t from_
 	json_end_object(trace->json);
 }
 
+/* On a line of their own: they overlap the phases. */
+static void put_trace_holes(const struct trace *trace)
+{
+	for (size_t i = 0; i < trace->holes->count; i++) {
+		const struct series_hole *hole = &trace->holes->hole[i];
+		double from = trace_time(trace, hole->from_ns), to = trace_time(trace, hole->to_ns);
+
+		json_begin_object(trace->json);
+		json_member_text(trace->json, "ph", "X");
+		json_member_text(trace->json, "name", "no samples: CPU is the average");
+		json_member_i64(trace->json, "pid", PID_INCIDENT);
+		json_member_i64(trace->json, "tid", PID_HOLES);
+		json_member_double(trace->json, "ts", from);
+		json_member_text(trace->json, "cat", "hole");
+		json_member_double(trace->json, "dur", to - from);
+		json_end_object(trace->json);
+	}
+}
+
 static void put_phases(const struct trace *trace)
 {
 	const struct incident *incident = trace->incident;
@@ -470,6 +535,7 @@ static int write_events(struct trace *trace, int fd)
 	if (rc == 0) {
 		put_names(trace, &walk);
 		put_phases(trace);
+		put_trace_holes(trace);
 	}
 	json_end_array(trace->json);
 	return rc;
@@ -519,6 +585,7 @@ static int export_trace_write(const struct exporting *exporting)
 	trace.to_ns = walk.to_ns;
 	trace.last = last;
 	trace.last_count = walk.count;
+	trace.holes = &walk.holes;
 	return write_trace(&trace, exporting);
 }
 

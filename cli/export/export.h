@@ -4,6 +4,7 @@
 #ifndef SPIKEWATCH_CLI_EXPORT_EXPORT_H
 #define SPIKEWATCH_CLI_EXPORT_EXPORT_H
 
+#include "cli/incident/series.h"
 #include "lib/base/io.h"
 #include "lib/incident/incident.h"
 
@@ -25,16 +26,31 @@ struct exporting {
  */
 enum { EXPORTING_NOTHING = 1 };
 
-/*
- * A target that does not run has no row until its heartbeat, so the CPU time used over a pause of
- * since_ns was used shortly before its end: over *ret_ns, which is interval_ns (of the sampler), or
- * as long as one core needs for cpu_ns. False: it may have run all the time.
- */
-static inline bool export_ran_ns(int64_t since_ns, uint64_t cpu_ns, uint64_t interval_ns, int64_t *ret_ns)
-{
-	uint64_t ran_ns = cpu_ns > interval_ns ? cpu_ns : interval_ns;
+/* A row of a target and the one before. */
+struct export_step {
+	const struct series_holes *holes; /* of all of the incident */
+	uint32_t writer;                  /* of the target */
+	uint64_t interval_ns;             /* of the sampler */
+	int64_t from_ns, to_ns;           /* of the rows */
+	uint64_t cpu_ns;                  /* used between them */
+};
 
-	if (interval_ns == 0 || since_ns <= 0 || (uint64_t)since_ns <= 2 * ran_ns)
+/*
+ * A target that does not run has no row until its heartbeat, so the CPU time used over a pause was
+ * used shortly before its end: over *ret_ns, which is the interval, or as long as one core needs for
+ * it; after a hole at any time in that. False: it may have run all the time.
+ */
+static inline bool export_ran_ns(const struct export_step *step, int64_t *ret_ns)
+{
+	uint64_t ran_ns = step->cpu_ns > step->interval_ns ? step->cpu_ns : step->interval_ns;
+	int64_t since_ns = step->to_ns - step->from_ns, moved_ns;
+
+	if (series_moved_since(step->holes, step->writer, step->from_ns, step->to_ns, (int64_t)step->interval_ns,
+			       &moved_ns)) {
+		*ret_ns = step->to_ns - moved_ns;
+		return moved_ns > step->from_ns;
+	}
+	if (step->interval_ns == 0 || since_ns <= 0 || (uint64_t)since_ns <= 2 * ran_ns)
 		return false;
 	*ret_ns = (int64_t)ran_ns;
 	return true;

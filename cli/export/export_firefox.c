@@ -150,32 +150,49 @@ static void put_point(struct columns *columns, int64_t at_ns, double count)
 		json_double(columns->counts, count);
 }
 
+/* The points of one target. */
+struct counter_span {
+	const struct firefox_counters *counters;
+	size_t target, first, count;
+	uint64_t interval_ns;
+	int64_t zero_ns;
+};
+
 /* In milliseconds of CPU time; per millisecond that is cores. */
-static void put_cpu(const struct counter_point *points, size_t count, uint64_t interval_ns, struct columns *columns)
+static void put_cpu(const struct counter_span *span, struct columns *columns)
 {
+	const struct counter_point *points = span->counters->points + span->first;
 	const struct counter_point *last = NULL;
 
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < span->count; i++) {
 		const struct counter_point *point = &points[i];
 		bool follows = last && !point->gap && point->cpu_ns >= last->cpu_ns;
 		int64_t ran_ns;
 
 		if (!point->has_cpu)
 			continue;
-		if (follows &&
-		    export_ran_ns(point->at_ns - last->at_ns, point->cpu_ns - last->cpu_ns, interval_ns, &ran_ns))
-			put_point(columns, point->at_ns - ran_ns, 0);
+		if (follows) {
+			const struct export_step step = { .holes = &span->counters->walk.holes,
+							  .writer = span->counters->walk.targets[span->target].writer,
+							  .interval_ns = span->interval_ns,
+							  .from_ns = last->at_ns,
+							  .to_ns = point->at_ns,
+							  .cpu_ns = point->cpu_ns - last->cpu_ns };
+
+			if (export_ran_ns(&step, &ran_ns))
+				put_point(columns, point->at_ns - ran_ns, 0);
+		}
 		put_point(columns, point->at_ns, follows ? (double)(point->cpu_ns - last->cpu_ns) / 1e6 : 0);
 		last = point;
 	}
 }
 
-static void put_memory(const struct counter_point *points, size_t count, uint64_t interval_ns, struct columns *columns)
+static void put_memory(const struct counter_span *span, struct columns *columns)
 {
+	const struct counter_point *points = span->counters->points + span->first;
 	uint64_t before = 0;
 
-	(void)interval_ns;
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < span->count; i++) {
 		if (!points[i].has_memory)
 			continue;
 		put_point(columns, points[i].at_ns, (double)points[i].memory_bytes - (double)before);
@@ -190,7 +207,7 @@ struct row {
 static const struct kind {
 	const char *name, *category, *description, *graph, *unit, *color, *label;
 	unsigned weight;
-	void (*put)(const struct counter_point *points, size_t count, uint64_t interval_ns, struct columns *columns);
+	void (*put)(const struct counter_span *span, struct columns *columns);
 	struct row rows[2];
 } kinds[] = {
 	{ "CPU",
@@ -245,26 +262,17 @@ static void put_display(const struct kind *kind, struct json_writer *json)
 	json_end_object(json);
 }
 
-/* The points of one target. */
-struct counter_span {
-	const struct firefox_counters *counters;
-	size_t target, first, count;
-	uint64_t interval_ns;
-	int64_t zero_ns;
-};
-
 static void put_counter_samples(const struct counter_span *span, const struct kind *kind, struct json_writer *json)
 {
-	const struct counter_point *points = span->counters->points + span->first;
 	struct columns columns = { .times = json, .zero_ns = span->zero_ns };
 
 	json_member_object(json, "samples");
 	json_member_array(json, "time");
-	kind->put(points, span->count, span->interval_ns, &columns);
+	kind->put(span, &columns);
 	json_end_array(json);
 	columns = (struct columns){ .counts = json, .zero_ns = span->zero_ns };
 	json_member_array(json, "count");
-	kind->put(points, span->count, span->interval_ns, &columns);
+	kind->put(span, &columns);
 	json_end_array(json);
 	json_member_u64(json, "length", columns.length);
 	json_end_object(json);
@@ -275,7 +283,7 @@ static void put_counter(const struct counter_span *span, const struct kind *kind
 	struct columns columns = { .zero_ns = span->zero_ns };
 	char pid[32];
 
-	kind->put(span->counters->points + span->first, span->count, span->interval_ns, &columns);
+	kind->put(span, &columns);
 	if (columns.length == 0)
 		return;
 	target_pid(span->counters, span->target, pid);
@@ -682,14 +690,27 @@ static void put_samples(const struct firefox_export *export, const struct thread
 	json_end_object(export->json);
 }
 
-/* ---- markers: the window of the rule, and the firing ---- */
+/* ---- markers: the window of the rule, the firing, and the holes of the sampling ---- */
 
-static void put_pair(struct json_writer *json, const char *key, double first, double second)
+struct marker {
+	const char *what;
+	double from, to; /* in the unit of the profile; equal: an instant */
+};
+
+/* A column: of each marker, one of them. */
+enum marker_column { MARKER_NAME, MARKER_START, MARKER_END, MARKER_PHASE, MARKER_CATEGORY };
+
+static void put_marker_column(const struct firefox_export *export, const char *key, enum marker_column column,
+			      const struct marker *markers, size_t count)
 {
-	json_member_array(json, key);
-	json_double(json, first);
-	json_double(json, second);
-	json_end_array(json);
+	json_member_array(export->json, key);
+	for (size_t i = 0; i < count; i++)
+		json_double(export->json, column == MARKER_NAME    ? export->marker
+					  : column == MARKER_START ? markers[i].from
+					  : column == MARKER_END   ? markers[i].to
+					  : column == MARKER_PHASE ? markers[i].to > markers[i].from
+								   : FIREFOX_STACKS_OTHER);
+	json_end_array(export->json);
 }
 
 static void put_marker_data(const struct firefox_export *export, const char *what)
@@ -710,26 +731,33 @@ static void put_empty_column(struct json_writer *json, const char *key)
 	json_end_array(json);
 }
 
+/* Further holes have no marker. */
+#define HOLE_MARKERS_MAX 1000
+
 static void put_markers(const struct firefox_export *export, bool has)
 {
-	static const char *const columns[] = { "data", "name", "startTime", "endTime", "phase", "category" };
-	double window = since_zero(export, export->window_ns), fired = since_zero(export, 0);
+	const struct series_holes *holes = &export->counters.walk.holes;
+	struct marker markers[2 + HOLE_MARKERS_MAX] = {
+		{ "the window of the rule", since_zero(export, export->window_ns), since_zero(export, 0) },
+		{ "fired", since_zero(export, 0), since_zero(export, 0) },
+	};
+	size_t count = has ? 2 : 0;
 
+	for (size_t i = 0; has && i < holes->count && i < HOLE_MARKERS_MAX; i++)
+		markers[count++] =
+			(struct marker){ "no samples: CPU is the average", since_zero(export, holes->hole[i].from_ns),
+					 since_zero(export, holes->hole[i].to_ns) };
 	json_member_object(export->json, "markers");
-	for (size_t i = 0; i < ARRAY_LEN(columns) && !has; i++)
-		put_empty_column(export->json, columns[i]);
-	if (has) {
-		json_member_array(export->json, "data");
-		put_marker_data(export, "the window of the rule");
-		put_marker_data(export, "fired");
-		json_end_array(export->json);
-		put_pair(export->json, "name", export->marker, export->marker);
-		put_pair(export->json, "startTime", window, fired);
-		put_pair(export->json, "endTime", fired, fired);
-		put_pair(export->json, "phase", 1, 0); /* an interval, an instant */
-		put_pair(export->json, "category", FIREFOX_STACKS_OTHER, FIREFOX_STACKS_OTHER);
-	}
-	json_member_i64(export->json, "length", has ? 2 : 0);
+	json_member_array(export->json, "data");
+	for (size_t i = 0; i < count; i++)
+		put_marker_data(export, markers[i].what);
+	json_end_array(export->json);
+	put_marker_column(export, "name", MARKER_NAME, markers, count);
+	put_marker_column(export, "startTime", MARKER_START, markers, count);
+	put_marker_column(export, "endTime", MARKER_END, markers, count);
+	put_marker_column(export, "phase", MARKER_PHASE, markers, count);
+	put_marker_column(export, "category", MARKER_CATEGORY, markers, count);
+	json_member_i64(export->json, "length", (int64_t)count);
 	json_end_object(export->json);
 }
 

@@ -243,6 +243,8 @@ static int take_row(struct walking *walking, struct sample_walk_row *row)
 
 	row->gap = target->gap;
 	target->gap = false;
+	row->before_ns = target->rows > 0 ? target->last_ns : row->at_ns;
+	target->last_ns = row->at_ns;
 	target->rows++;
 	if (walk->rows == 0 || row->at_ns < walk->from_ns)
 		walk->from_ns = row->at_ns;

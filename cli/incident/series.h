@@ -66,14 +66,16 @@ struct sample_walk_target {
 	int32_t pid;     /* 0: none */
 	uint32_t writer; /* whose holes count */
 	uint64_t rows;
-	bool gap; /* samples may be missing before its next row */
+	int64_t last_ns; /* of the last row */
+	bool gap;        /* samples may be missing before its next row */
 	struct target_peak peak;
 };
 
 struct sample_walk_row {
-	size_t target; /* place in targets */
-	int64_t at_ns; /* since the firing */
-	bool gap;      /* samples of this target may be missing before this one */
+	size_t target;     /* place in targets */
+	int64_t at_ns;     /* since the firing */
+	bool gap;          /* samples of this target may be missing before this one */
+	int64_t before_ns; /* of this target's row before; at_ns: there is none */
 	struct sample sample;
 };
 

@@ -132,7 +132,8 @@ static void summary_add_tick(struct recording_summary *summary, wall_t at)
 static void summary_add_hole(struct recording_summary *summary, const struct sampling_hole *hole)
 {
 	summary->holes++;
-	summary->unsampled_ns += (uint64_t)mono_diff(hole->to, hole->from);
+	summary->unsampled_ns +=
+		(uint64_t)mono_diff(hole->to, hole->from) / (hole->missed_slots + 1) * hole->missed_slots;
 }
 
 /* An event within the last tick of this writer. */

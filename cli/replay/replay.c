@@ -877,6 +877,8 @@ static void put_source_end(struct json_writer *json, const struct replay_view *v
 	json_member_u64(json, "samples", summary->samples);
 	json_member_u64(json, "targets", summary->targets);
 	json_member_u64(json, "gaps", summary->gaps);
+	json_member_u64(json, "holes", summary->holes);
+	json_member_u64(json, "unsampled_ns", summary->unsampled_ns);
 	json_member_u64(json, "troubles", view->troubles);
 	json_member_u64(json, "samples_passed_over", summary->nameless + summary->late);
 	json_end_object(json);
@@ -907,6 +909,10 @@ static void replay_view_source_end(struct replay_view *view, const struct replay
 	       (uintmax_t)summary->samples);
 	if (summary->gaps > 0)
 		printf(", %ju %s", (uintmax_t)summary->gaps, summary->gaps == 1 ? "gap" : "gaps");
+	if (summary->holes > 0)
+		printf(", %ju %s of the sampling (%s)", (uintmax_t)summary->holes,
+		       summary->holes == 1 ? "hole" : "holes",
+		       units_format_duration(text, sizeof(text), summary->unsampled_ns));
 	putchar('\n');
 }
 
@@ -951,6 +957,9 @@ static void print_why(const struct evaluator_firing *firing)
 	if (average)
 		printf("%s%s", minimum ? "; the average was " : ", above the average of ",
 		       units_format(text, sizeof(text), unit, firing->decision->average, UNITS_READING));
+	if (firing->unsampled_ns > 0 && firing->unsampled_ns * 2 >= (uint64_t)mono_diff(firing->to, firing->from))
+		printf("; %s of the window were not sampled",
+		       units_format_duration(text, sizeof(text), firing->unsampled_ns));
 	putchar('\n');
 }
 
@@ -962,6 +971,7 @@ static void put_firing(struct json_writer *json, const struct evaluator_firing *
 	json_member_u64(json, "wall", firing->wall.ns);
 	json_member_u64(json, "mono", firing->to.ns);
 	json_member_u64(json, "window_ns", (uint64_t)mono_diff(firing->to, firing->from));
+	json_member_u64(json, "window_unsampled_ns", firing->unsampled_ns);
 	json_member_text(json, "rule", firing->rule->name);
 	json_member_text(json, "target", firing->target->name);
 	json_member_text(json, "key", firing->target->key);

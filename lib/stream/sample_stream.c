@@ -204,30 +204,33 @@ static int on_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t target, co
 /* In a double, times are whole numbers of at most 128 ns up to here: thirty years. */
 #define TIME_MAX_NS 1e18
 
-/* What sample_stream_hole writes. False: a gap of another kind. */
-static bool read_hole(const struct json_node *object, struct sample_hole *ret)
+int sample_stream_hole_read(const char *json, size_t len, struct sample_hole *ret)
 {
+	AUTO(json_document_freep) struct json_document *document = NULL;
+	int r = json_parse(json, len, NULL, &document, NULL);
+
+	if (r < 0)
+		return r == -ENOMEM ? r : SAMPLE_STREAM_LOSS;
+
+	const struct json_node *object = json_root(document);
+
 	ret->from_ns = (uint64_t)target_json_number(object, "from_ns", TIME_MAX_NS);
 	ret->to_ns = (uint64_t)target_json_number(object, "time_ns", TIME_MAX_NS);
 	ret->missed_slots = (uint64_t)target_json_number(object, "missed_slots", TIME_MAX_NS);
 	ret->writer = (uint32_t)target_json_number(object, "writer", UINT32_MAX);
-	return ret->missed_slots > 0 && ret->to_ns > ret->from_ns;
+	return ret->missed_slots > 0 && ret->to_ns > ret->from_ns ? 0 : SAMPLE_STREAM_LOSS;
 }
 
 static int on_gap(const struct sample_stream *stream, const char *json, size_t len)
 {
 	const struct sample_stream_events *events = &stream->events;
-	AUTO(json_document_freep) struct json_document *document = NULL;
 	struct sample_hole hole = { .stream = stream };
+	int r = events->hole ? sample_stream_hole_read(json, len, &hole) : SAMPLE_STREAM_LOSS;
 
-	if (events->hole) {
-		int r = json_parse(json, len, NULL, &document, NULL);
-
-		if (r == -ENOMEM)
-			return r;
-		if (r == 0 && read_hole(json_root(document), &hole))
-			return events->hole(events->ctx, &hole);
-	}
+	if (r < 0)
+		return r;
+	if (r == 0)
+		return events->hole(events->ctx, &hole);
 	return events->gap ? events->gap(events->ctx) : 0;
 }
 

