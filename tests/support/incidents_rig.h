@@ -28,79 +28,83 @@
 #define BEFORE (500 * NS_PER_MS)
 #define AFTER (300 * NS_PER_MS)
 
-static char directory[64], spool_at[128];
-static struct scene_log log_file;
-static struct config *config;
-static struct actor actor;
-static struct session *session;
-static struct rule_state *rule_state;
-static struct spool *spool;
-static struct incidents *incidents;
-static struct evaluator *evaluator;
-static struct dispatcher *dispatcher;
-static struct clock the_clock;
-static const char *before_text, *after_text; /* the window of incidents */
+struct incidents_rig {
+	char directory[64], spool_at[128];
+	struct scene_log log_file;
+	struct config *config;
+	struct actor actor;
+	struct session *session;
+	struct rule_state *rule_state;
+	struct spool *spool;
+	struct incidents *incidents;
+	struct evaluator *evaluator;
+	struct dispatcher *dispatcher;
+	struct clock clock;
+	const char *before_text, *after_text; /* the window of incidents */
+};
 
-static inline void setup(void)
+static inline void incidents_rig_setup(struct incidents_rig *rig)
 {
-	the_clock = real_clock();
-	before_text = "500ms";
-	after_text = "300ms";
-	log_file = scene_log_catch();
-	scene_directory(directory);
-	snprintf(spool_at, sizeof(spool_at), "%s/incidents", directory);
-	actor = actor_start("scene-burner");
+	rig->clock = real_clock();
+	rig->before_text = "500ms";
+	rig->after_text = "300ms";
+	rig->log_file = scene_log_catch();
+	scene_directory(rig->directory);
+	snprintf(rig->spool_at, sizeof(rig->spool_at), "%s/incidents", rig->directory);
+	rig->actor = actor_start("scene-burner");
 }
 
-static inline void teardown(void)
+static inline void incidents_rig_teardown(struct incidents_rig *rig)
 {
-	dispatcher_close(dispatcher);
-	rule_state_free(rule_state);
-	session_free(session);
-	spool_free(spool);
-	config_free(config);
-	scene_remove(directory);
-	scene_log_release(&log_file);
+	dispatcher_close(rig->dispatcher);
+	rule_state_free(rig->rule_state);
+	session_free(rig->session);
+	spool_free(rig->spool);
+	config_free(rig->config);
+	scene_remove(rig->directory);
+	scene_log_release(&rig->log_file);
 }
 
-static inline void build_rules(void)
+static inline void build_rules(struct incidents_rig *rig)
 {
-	struct dispatcher_options options = {
-		.config = config, .session = session, .spool = spool, .rule_state = rule_state, .check_disk = true
-	};
+	struct dispatcher_options options = { .config = rig->config,
+					      .session = rig->session,
+					      .spool = rig->spool,
+					      .rule_state = rig->rule_state,
+					      .check_disk = true };
 
-	ck_assert_int_eq(dispatcher_open(&options, &dispatcher), 0);
-	evaluator = dispatcher_evaluator(dispatcher);
-	incidents = dispatcher_incidents(dispatcher);
+	ck_assert_int_eq(dispatcher_open(&options, &rig->dispatcher), 0);
+	rig->evaluator = dispatcher_evaluator(rig->dispatcher);
+	rig->incidents = dispatcher_incidents(rig->dispatcher);
 }
 
-static inline uint64_t ticks(void)
+static inline uint64_t ticks(struct incidents_rig *rig)
 {
 	struct ring_info info = { 0 };
 
-	ring_info(session_ring(session), &info);
+	ring_info(session_ring(rig->session), &info);
 
 	return info.ticks;
 }
 
 /* Everything is running when this returns. */
-static inline void start(const char *min_free, const char *rules)
+static inline void start(struct incidents_rig *rig, const char *min_free, const char *rules)
 {
-	config = scene_config(
+	rig->config = scene_config(
 		"{\"sampling\": {\"interval\": \"2ms\", \"rescan_interval\": \"100ms\", \"cpu_budget\": \"100%%\"},"
 		"\"ring\": {\"size\": \"4MiB\", \"lock\": false}, \"stacks\": \"off\","
 		"\"incidents\": {\"before\": \"%s\", \"after\": \"%s\", \"min_free\": \"%s\"},"
 		"\"targets\": [{\"name\": \"burner\", \"pid\": %d}], \"rules\": [%s]}",
-		before_text, after_text, min_free, actor.pid, rules);
+		rig->before_text, rig->after_text, min_free, rig->actor.pid, rules);
 
-	struct retention_limits limits = { .min_free_bytes = config->incidents.min_free_bytes };
+	struct retention_limits limits = { .min_free_bytes = rig->config->incidents.min_free_bytes };
 
-	ck_assert_int_eq(spool_open(spool_at, &limits, &spool, NULL), 0);
-	ck_assert_int_eq(session_new(config, NULL, &session), 0);
-	ck_assert_int_eq(rule_state_new("", &rule_state), 0);
-	build_rules();
-	ck_assert_int_eq(session_start(session), 0);
-	scene_wait_for(ticks() > 0);
+	ck_assert_int_eq(spool_open(rig->spool_at, &limits, &rig->spool, NULL), 0);
+	ck_assert_int_eq(session_new(rig->config, NULL, &rig->session), 0);
+	ck_assert_int_eq(rule_state_new("", &rig->rule_state), 0);
+	build_rules(rig);
+	ck_assert_int_eq(session_start(rig->session), 0);
+	scene_wait_for(ticks(rig) > 0);
 }
 
 /* A fifth of a core is little, for a machine that has other things to do. */
@@ -108,45 +112,45 @@ static inline void start(const char *min_free, const char *rules)
 	"{\"name\": \"" name "\", \"metric\": \"cpu\", \"of\": \"core\", \"window\": \"" window \
 	"\", \"percent\": \"20%\", \"warmup\": 1, \"cooldown\": \"1h\"}"
 
-static inline struct incidents_counts poll_once(void)
+static inline struct incidents_counts poll_once(struct incidents_rig *rig)
 {
 	struct incidents_counts counts;
 
-	ck_assert_int_eq(dispatcher_poll(dispatcher, clock_mono(&the_clock)), 0);
-	incidents_counts(incidents, &counts);
+	ck_assert_int_eq(dispatcher_poll(rig->dispatcher, clock_mono(&rig->clock)), 0);
+	incidents_counts(rig->incidents, &counts);
 
 	return counts;
 }
 
 /* What happens before the spike: enough for the whole window before it. */
-static inline void let_pass(uint64_t ns)
+static inline void let_pass(struct incidents_rig *rig, uint64_t ns)
 {
-	mono_t until = mono_add(clock_mono(&the_clock), ns);
+	mono_t until = mono_add(clock_mono(&rig->clock), ns);
 
-	while (mono_diff(until, clock_mono(&the_clock)) > 0) {
-		poll_once();
+	while (mono_diff(until, clock_mono(&rig->clock)) > 0) {
+		poll_once(rig);
 		scene_nap();
 	}
 }
 
 /* Stops everything. */
-static inline void stop(void)
+static inline void stop(struct incidents_rig *rig)
 {
-	session_stop(session);
-	poll_once();
-	incidents_finish(incidents);
+	session_stop(rig->session);
+	poll_once(rig);
+	incidents_finish(rig->incidents);
 }
 
 /* How many directories are there; the last one's path in ret. Temporary ones count too. */
-static inline size_t count_directories(char ret[400])
+static inline size_t count_directories(struct incidents_rig *rig, char ret[400])
 {
-	DIR *dir = opendir(spool_at);
+	DIR *dir = opendir(rig->spool_at);
 	size_t count = 0;
 
 	for (struct dirent *item; dir && (item = readdir(dir));) {
 		if (item->d_name[0] == '.')
 			continue;
-		snprintf(ret, 400, "%s/%s", spool_at, item->d_name);
+		snprintf(ret, 400, "%s/%s", rig->spool_at, item->d_name);
 		count++;
 	}
 	if (dir)
@@ -156,9 +160,9 @@ static inline size_t count_directories(char ret[400])
 }
 
 /* The only incident; it must be whole. */
-static inline void read_incident(char path[400], struct incident *ret)
+static inline void read_incident(struct incidents_rig *rig, char path[400], struct incident *ret)
 {
-	ck_assert_uint_eq(count_directories(path), 1);
+	ck_assert_uint_eq(count_directories(rig, path), 1);
 	int dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	ck_assert_int_eq(manifest_verify(dirfd, NULL, NULL), 0);

@@ -39,16 +39,18 @@ struct tally {
 #define LIVE_WAIT_NS (80 * NS_PER_S)
 #define LIVE_TIMEOUT_S 120
 
-static char directory[64], workload[PATH_MAX], spikewatchd[512], spikewatch[512];
-static char file[128]; /* what processes say when they are done */
-static struct program server;
-static struct ring *ring;
-static struct ring_cursor *cursor;
-static struct tally tallies[TALLIES_MAX];
-static size_t tally_count;
-static bool able;
-static uint64_t live_began_ns;
-static const char *further; /* sections of the configuration, each with a comma behind it */
+struct live_rig {
+	char directory[64], workload[PATH_MAX], spikewatchd[512], spikewatch[512];
+	char file[128]; /* what processes say when they are done */
+	struct program server;
+	struct ring *ring;
+	struct ring_cursor *cursor;
+	struct tally tallies[TALLIES_MAX];
+	size_t tally_count;
+	bool able;
+	uint64_t began_ns;
+	const char *further; /* sections of the configuration, each with a comma behind it */
+};
 
 static inline uint64_t live_now_ns(void)
 {
@@ -59,56 +61,56 @@ static inline uint64_t live_now_ns(void)
 	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-static inline void setup(void)
+static inline void live_rig_setup(struct live_rig *rig)
 {
 	char found[512];
 
-	live_began_ns = live_now_ns();
-	scene_directory(directory);
-	snprintf(file, sizeof(file), "%s/used", directory);
-	server.pid = 0;
-	ring = NULL;
-	cursor = NULL;
-	tally_count = 0;
-	further = "";
-	able = program_find("workload_arrival", found) && realpath(found, workload) &&
-	       program_find("spikewatchd", spikewatchd) && program_find("spikewatch", spikewatch);
+	rig->began_ns = live_now_ns();
+	scene_directory(rig->directory);
+	snprintf(rig->file, sizeof(rig->file), "%s/used", rig->directory);
+	rig->server.pid = 0;
+	rig->ring = NULL;
+	rig->cursor = NULL;
+	rig->tally_count = 0;
+	rig->further = "";
+	rig->able = program_find("workload_arrival", found) && realpath(found, rig->workload) &&
+		    program_find("spikewatchd", rig->spikewatchd) && program_find("spikewatch", rig->spikewatch);
 }
 
-static inline void end_server(void)
+static inline void end_server(struct live_rig *rig)
 {
-	kill(server.pid, SIGTERM);
-	ck_assert_int_eq(program_wait(&server), 0);
-	server.pid = 0;
+	kill(rig->server.pid, SIGTERM);
+	ck_assert_int_eq(program_wait(&rig->server), 0);
+	rig->server.pid = 0;
 }
 
-static inline void teardown(void)
+static inline void live_rig_teardown(struct live_rig *rig)
 {
-	ring_cursor_free(cursor);
-	ring_free(ring);
-	if (server.pid > 0)
-		end_server();
-	scene_remove(directory);
+	ring_cursor_free(rig->cursor);
+	ring_free(rig->ring);
+	if (rig->server.pid > 0)
+		end_server(rig);
+	scene_remove(rig->directory);
 }
 
 /* ---- the daemon ---- */
 
-static inline const char *place(const char *name)
+static inline const char *place(struct live_rig *rig, const char *name)
 {
 	static char paths[4][128];
 	static unsigned next;
 	char *path = paths[next++ % 4];
 
-	snprintf(path, sizeof(paths[0]), "%s/%s", directory, name);
+	snprintf(path, sizeof(paths[0]), "%s/%s", rig->directory, name);
 
 	return path;
 }
 
 /* The answer to a request without privileges; for free(3). */
-static inline char *status(void)
+static inline char *status(struct live_rig *rig)
 {
-	const char *said = place("said"), *asked = place("asked");
-	const char *arguments[] = { spikewatch, "status", "--json", "--socket", place("control"), NULL };
+	const char *said = place(rig, "said"), *asked = place(rig, "asked");
+	const char *arguments[] = { rig->spikewatch, "status", "--json", "--socket", place(rig, "control"), NULL };
 	int out = open(said, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 
 	mkdir(asked, 0755);
@@ -124,15 +126,16 @@ static inline char *status(void)
 /* ---- waiting ---- */
 
 /* Says how things stand, and fails. */
-static inline void live_give_up(const char *condition)
+static inline void live_give_up(struct live_rig *rig, const char *condition)
 {
-	char *log = scene_read(server.err), *text = status();
+	char *log = scene_read(rig->server.err), *text = status(rig);
 
 	fprintf(stderr, "waited in vain for: %s\nthe log: %s\nthe status: %s\n", condition, log ? log : "",
 		text ? text : "");
-	for (size_t i = 0; i < tally_count && i < 20; i++)
-		fprintf(stderr, "in the ring: %s, id %u, %u samples, gone %u, %ju us\n", tallies[i].name, tallies[i].id,
-			tallies[i].samples, tallies[i].gone, (uintmax_t)tallies[i].cpu_ns / 1000);
+	for (size_t i = 0; i < rig->tally_count && i < 20; i++)
+		fprintf(stderr, "in the ring: %s, id %u, %u samples, gone %u, %ju us\n", rig->tallies[i].name,
+			rig->tallies[i].id, rig->tallies[i].samples, rig->tallies[i].gone,
+			(uintmax_t)rig->tallies[i].cpu_ns / 1000);
 	free(log);
 	free(text);
 	ck_abort_msg("waited in vain for: %s", condition);
@@ -144,19 +147,19 @@ static inline void live_nap(void)
 	nanosleep(&(struct timespec){ .tv_nsec = 25000000 }, NULL);
 }
 
-#define live_wait_for(condition) \
+#define live_wait_for(rig, condition) \
 	do { \
 		while (!(condition)) { \
-			if (live_now_ns() - live_began_ns > LIVE_WAIT_NS) \
-				live_give_up(#condition); \
+			if (live_now_ns() - (rig)->began_ns > LIVE_WAIT_NS) \
+				live_give_up(rig, #condition); \
 			live_nap(); \
 		} \
 	} while (0)
 
 /* A number of a section of the status. */
-static inline uint64_t told(const char *section, const char *member)
+static inline uint64_t told(struct live_rig *rig, const char *section, const char *member)
 {
-	char *text = status(), key[48], *at;
+	char *text = status(rig), key[48], *at;
 	uint64_t value;
 
 	snprintf(key, sizeof(key), "\"%s\": {", section);
@@ -170,14 +173,14 @@ static inline uint64_t told(const char *section, const char *member)
 	return value;
 }
 
-static inline uint64_t counted(const char *member)
+static inline uint64_t counted(struct live_rig *rig, const char *member)
 {
-	return told("discovery", member);
+	return told(rig, "discovery", member);
 }
 
-static inline bool discovery_says(const char *part)
+static inline bool discovery_says(struct live_rig *rig, const char *part)
 {
-	char *text = status();
+	char *text = status(rig);
 	bool says = text && strstr(text, part);
 
 	free(text);
@@ -186,43 +189,43 @@ static inline bool discovery_says(const char *part)
 }
 
 /* In a network namespace of its own the connector says nothing, and perf's records are heard. */
-static inline void start_server(bool apart)
+static inline void start_server(struct live_rig *rig, bool apart)
 {
-	const char *arguments[] = { spikewatchd, "-c", place("config"), NULL };
+	const char *arguments[] = { rig->spikewatchd, "-c", place(rig, "config"), NULL };
 	int own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
 
 	ck_assert(!apart || unshare(CLONE_NEWNET) == 0);
-	server = program_start(arguments, directory, -1, 0);
+	rig->server = program_start(arguments, rig->directory, -1, 0);
 	ck_assert(!apart || setns(own, CLONE_NEWNET) == 0);
 	close(own);
 }
 
 /* True: it runs, and hears in this way. */
-static inline bool start(enum way way, const char *targets, const char *rules)
+static inline bool start(struct live_rig *rig, enum way way, const char *targets, const char *rules)
 {
 	static const char *const sources[] = { "\"connector\"", "\"perf\"", "\"rescan\"" };
 
-	if (!able)
+	if (!rig->able)
 		return false;
 	if (geteuid() != 0) {
 		fprintf(stderr, "skipped: hearing of processes takes root\n");
 		return false;
 	}
 	scene_write(
-		place("config"),
+		place(rig, "config"),
 		"{%s\"ring\": {\"path\": \"%s/ring\", \"size\": \"8MiB\", \"lock\": false}, \"stacks\": \"off\",\n"
 		"\"sampling\": {\"cpu_budget\": \"100%%\", \"interval\": \"10ms\", \"rescan_interval\": \"%s\",\n"
 		"\"discovery\": \"%s\"}, \"incidents\": {\"directory\": \"%s/incidents\", \"min_free\": \"0B\",\n"
 		"\"before\": \"1s\", \"after\": \"0s\", \"captures\": [\"samples\"]}, \"state_file\": \"%s/state\",\n"
 		"\"targets\": [%s], \"rules\": [%s]}\n",
-		further, directory, way == RESCAN ? "100ms" : "1h", way == RESCAN ? "rescan" : "auto", directory,
-		directory, targets, rules);
-	start_server(way == PERF);
-	live_wait_for(scene_says(server.err, "watching "));
-	live_wait_for(counted("scans") > 1); /* before it runs, and when it does */
-	ck_assert_int_eq(ring_open(AT_FDCWD, place("ring"), false, &ring), 0);
-	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
-	if (discovery_says(sources[way]))
+		rig->further, rig->directory, way == RESCAN ? "100ms" : "1h", way == RESCAN ? "rescan" : "auto",
+		rig->directory, rig->directory, targets, rules);
+	start_server(rig, way == PERF);
+	live_wait_for(rig, scene_says(rig->server.err, "watching "));
+	live_wait_for(rig, counted(rig, "scans") > 1); /* before it runs, and when it does */
+	ck_assert_int_eq(ring_open(AT_FDCWD, place(rig, "ring"), false, &rig->ring), 0);
+	ck_assert_int_eq(ring_cursor_new(rig->ring, RING_OLDEST, &rig->cursor), 0);
+	if (discovery_says(rig, sources[way]))
 		return true;
 	fprintf(stderr, "skipped: %s is not to be had here\n", sources[way]);
 
@@ -231,21 +234,21 @@ static inline bool start(enum way way, const char *targets, const char *rules)
 
 /* ---- the ring ---- */
 
-static inline struct tally *tally_of(uint32_t id)
+static inline struct tally *tally_of(struct live_rig *rig, uint32_t id)
 {
-	for (size_t i = tally_count; i-- > 0;)
-		if (tallies[i].id == id)
-			return &tallies[i];
+	for (size_t i = rig->tally_count; i-- > 0;)
+		if (rig->tallies[i].id == id)
+			return &rig->tallies[i];
 
 	return NULL;
 }
 
-static inline void take(const struct ring_event *event)
+static inline void take(struct live_rig *rig, const struct ring_event *event)
 {
-	struct tally *tally = event->id ? tally_of(event->id) : NULL;
+	struct tally *tally = event->id ? tally_of(rig, event->id) : NULL;
 
-	if (event->type == RING_EVENT_TARGET && !tally && tally_count < TALLIES_MAX) {
-		tally = &tallies[tally_count++];
+	if (event->type == RING_EVENT_TARGET && !tally && rig->tally_count < TALLIES_MAX) {
+		tally = &rig->tallies[rig->tally_count++];
 		*tally = (struct tally){ .id = event->id, .described = 1 };
 		snprintf(tally->name, sizeof(tally->name), "%s", event->target.name);
 	}
@@ -261,17 +264,17 @@ static inline void take(const struct ring_event *event)
 }
 
 /* Of the target of this name that came last, as of now; of one that there is none of, nothing. */
-static inline struct tally read_on(const char *name)
+static inline struct tally read_on(struct live_rig *rig, const char *name)
 {
 	struct ring_event event;
 
-	while (ring_cursor_next(cursor, &event) == 0) {
+	while (ring_cursor_next(rig->cursor, &event) == 0) {
 		ck_assert_int_ne(event.type, RING_EVENT_LAPPED);
-		take(&event);
+		take(rig, &event);
 	}
-	for (size_t i = tally_count; i-- > 0;)
-		if (strcmp(tallies[i].name, name) == 0)
-			return tallies[i];
+	for (size_t i = rig->tally_count; i-- > 0;)
+		if (strcmp(rig->tallies[i].name, name) == 0)
+			return rig->tallies[i];
 
 	return (struct tally){ 0 };
 }
@@ -279,14 +282,14 @@ static inline struct tally read_on(const char *name)
 /* ---- processes ---- */
 
 /* The workload under another name, by which entries know it. */
-static inline const char *program_called(const char *name)
+static inline const char *program_called(struct live_rig *rig, const char *name)
 {
 	static char paths[2][128];
 	static unsigned next;
 	char *path = paths[next++ % 2];
 
-	snprintf(path, sizeof(paths[0]), "%s/%s", directory, name);
-	ck_assert(symlink(workload, path) == 0 || errno == EEXIST);
+	snprintf(path, sizeof(paths[0]), "%s/%s", rig->directory, name);
+	ck_assert(symlink(rig->workload, path) == 0 || errno == EEXIST);
 
 	return path;
 }

@@ -24,8 +24,10 @@
 
 #define WAIT_NS (60 * NS_PER_S) /* for what takes half a second on an idle machine */
 
-static struct stack_recorder *recorder;
-static struct stack_recorder_snapshot snapshot;
+struct stack_recorder_rig {
+	struct stack_recorder *recorder;
+	struct stack_recorder_snapshot snapshot;
+};
 
 static inline uint64_t now_ns(void)
 {
@@ -34,10 +36,10 @@ static inline uint64_t now_ns(void)
 	return clock_mono(&clock).ns;
 }
 
-static inline bool begin_with(const struct stack_recorder_options *options)
+static inline bool begin_with(struct stack_recorder_rig *rig, const struct stack_recorder_options *options)
 {
 	char reason[STACK_RECORDER_REASON_MAX];
-	int r = stack_recorder_open(options, &recorder, reason);
+	int r = stack_recorder_open(options, &rig->recorder, reason);
 
 	if (r == 0)
 		return true;
@@ -46,24 +48,24 @@ static inline bool begin_with(const struct stack_recorder_options *options)
 }
 
 /* False: not allowed here. */
-static inline bool begin(void)
+static inline bool begin(struct stack_recorder_rig *rig)
 {
 	struct stack_recorder_status status;
 
-	if (!begin_with(&(struct stack_recorder_options){ 0 }))
+	if (!begin_with(rig, &(struct stack_recorder_options){ 0 }))
 		return false;
-	stack_recorder_status(recorder, &status);
+	stack_recorder_status(rig->recorder, &status);
 	if (status.system_wide)
 		return true;
-	stack_recorder_close(recorder);
+	stack_recorder_close(rig->recorder);
 	return skip_because("system-wide perf events are not allowed");
 }
 
-static inline void end(void)
+static inline void end(struct stack_recorder_rig *rig)
 {
-	stack_recorder_snapshot_release(&snapshot);
-	stack_recorder_close(recorder);
-	recorder = NULL;
+	stack_recorder_snapshot_release(&rig->snapshot);
+	stack_recorder_close(rig->recorder);
+	rig->recorder = NULL;
 }
 
 __attribute__((noinline, noclone, unused)) static void burn_here(volatile uint64_t *counter)
@@ -128,11 +130,12 @@ struct seen {
 	char comm[32];
 };
 
-static inline const struct stack_recorder_stream *stream_of(enum stack_file_stream_kind kind)
+static inline const struct stack_recorder_stream *stream_of(struct stack_recorder_rig *rig,
+							    enum stack_file_stream_kind kind)
 {
-	for (size_t i = 0; i < snapshot.stream_count; i++)
-		if (snapshot.streams[i].head.kind == (uint32_t)kind)
-			return &snapshot.streams[i];
+	for (size_t i = 0; i < rig->snapshot.stream_count; i++)
+		if (rig->snapshot.streams[i].head.kind == (uint32_t)kind)
+			return &rig->snapshot.streams[i];
 	return NULL;
 }
 
@@ -191,46 +194,46 @@ static inline void look_through(const struct stack_recorder_stream *stream, pid_
 }
 
 /* What the records say of pid: those of the book, and samples of this kind. */
-static inline struct seen look_in(enum stack_file_stream_kind kind, pid_t pid)
+static inline struct seen look_in(struct stack_recorder_rig *rig, enum stack_file_stream_kind kind, pid_t pid)
 {
 	struct seen seen = { 0 };
 
-	ck_assert_uint_eq(snapshot.streams[0].head.kind, STACK_FILE_SIDEBAND);
-	look_through(&snapshot.streams[0], pid, &seen);
-	if (stream_of(kind) != NULL)
-		look_through(stream_of(kind), pid, &seen);
+	ck_assert_uint_eq(rig->snapshot.streams[0].head.kind, STACK_FILE_SIDEBAND);
+	look_through(&rig->snapshot.streams[0], pid, &seen);
+	if (stream_of(rig, kind) != NULL)
+		look_through(stream_of(rig, kind), pid, &seen);
 	return seen;
 }
 
-static inline struct seen look(pid_t pid)
+static inline struct seen look(struct stack_recorder_rig *rig, pid_t pid)
 {
-	return look_in(STACK_FILE_CPU, pid);
+	return look_in(rig, STACK_FILE_CPU, pid);
 }
 
-static inline struct stack_recorder_status status_now(void)
+static inline struct stack_recorder_status status_now(struct stack_recorder_rig *rig)
 {
 	struct stack_recorder_status status;
 
-	stack_recorder_status(recorder, &status);
+	stack_recorder_status(rig->recorder, &status);
 	return status;
 }
 
-static inline void wait_until_followed(unsigned processes)
+static inline void wait_until_followed(struct stack_recorder_rig *rig, unsigned processes)
 {
 	uint64_t deadline = now_ns() + WAIT_NS;
 
-	while (status_now().followed_processes != processes) {
+	while (status_now(rig).followed_processes != processes) {
 		ck_assert_uint_lt(now_ns(), deadline);
 		usleep(5000);
 	}
 }
 
-static inline void follow_one(pid_t pid)
+static inline void follow_one(struct stack_recorder_rig *rig, pid_t pid)
 {
 	uint32_t one = (uint32_t)pid;
 
-	ck_assert_int_eq(stack_recorder_follow(recorder, &one, 1), 0);
-	wait_until_followed(1);
+	ck_assert_int_eq(stack_recorder_follow(rig->recorder, &one, 1), 0);
+	wait_until_followed(rig, 1);
 }
 
 #endif

@@ -12,10 +12,22 @@
 
 Suite *arrival_suite(void);
 
+static struct live_rig rig;
+
+static void setup(void)
+{
+	live_rig_setup(&rig);
+}
+
+static void teardown(void)
+{
+	live_rig_teardown(&rig);
+}
+
 /* All that they said: how many they were, and their CPU time. */
 static uint64_t said_ns(size_t *ret_count, uint64_t *ret_longest)
 {
-	int fd = open(file, O_RDONLY | O_CLOEXEC);
+	int fd = open(rig.file, O_RDONLY | O_CLOEXEC);
 	uint64_t words[2], sum = 0;
 
 	*ret_count = 0;
@@ -35,27 +47,27 @@ static uint64_t said_ns(size_t *ret_count, uint64_t *ret_longest)
 
 START_TEST(a_process_that_executed_is_described_sampled_and_its_end_is_told)
 {
-	const char *name = own("one"), *program = program_called(name);
-	const char *arguments[] = { program, "stops", file, NULL };
+	const char *name = own("one"), *program = program_called(&rig, name);
+	const char *arguments[] = { program, "stops", rig.file, NULL };
 	char targets[128], target[48];
 	pid_t pid;
 
 	snprintf(targets, sizeof(targets), "{\"name\": \"e\", \"comm\": \"%s\"}", name);
-	if (!start((enum way)_i, targets, ""))
+	if (!start(&rig, (enum way)_i, targets, ""))
 		return;
 	pid = run(arguments);
 	await_stop(pid);
 	snprintf(target, sizeof(target), "e/%d", pid);
-	live_wait_for(read_on(target).samples > 0);
-	ck_assert_uint_eq(read_on(target).gone, 0);
-	ck_assert_uint_gt(read_on(target).cpu_ns, 0);
-	ck_assert_uint_le(read_on(target).cpu_ns, cpu_of(pid));
+	live_wait_for(&rig, read_on(&rig, target).samples > 0);
+	ck_assert_uint_eq(read_on(&rig, target).gone, 0);
+	ck_assert_uint_gt(read_on(&rig, target).cpu_ns, 0);
+	ck_assert_uint_le(read_on(&rig, target).cpu_ns, cpu_of(pid));
 	kill(pid, SIGCONT);
 	await_end(pid);
-	live_wait_for(read_on(target).gone == 1);
-	ck_assert_uint_eq(read_on(target).described, 1);
-	if (_i != RESCAN && counted("overruns") == 0 && counted("storms") == 0)
-		ck_assert_uint_eq(counted("scans"), 2);
+	live_wait_for(&rig, read_on(&rig, target).gone == 1);
+	ck_assert_uint_eq(read_on(&rig, target).described, 1);
+	if (_i != RESCAN && counted(&rig, "overruns") == 0 && counted(&rig, "storms") == 0)
+		ck_assert_uint_eq(counted(&rig, "scans"), 2);
 }
 END_TEST
 
@@ -65,15 +77,15 @@ END_TEST
 /* With both hands of the machine full. */
 START_TEST(a_process_of_30_ms_is_seen_with_what_it_used)
 {
-	const char *name = own("short"), *program = program_called(name);
-	const char *arguments[] = { program, "burn", "30000", file, NULL };
-	const char *load[] = { workload, "burn", "100000000", file, NULL };
+	const char *name = own("short"), *program = program_called(&rig, name);
+	const char *arguments[] = { program, "burn", "30000", rig.file, NULL };
+	const char *load[] = { rig.workload, "burn", "100000000", rig.file, NULL };
 	char targets[128];
 	unsigned seen = 0;
 	pid_t loads[2];
 
 	snprintf(targets, sizeof(targets), "{\"name\": \"e\", \"comm\": \"%s\"}", name);
-	if (!start((enum way)_i, targets, ""))
+	if (!start(&rig, (enum way)_i, targets, ""))
 		return;
 	for (int i = 0; i < 2; i++)
 		loads[i] = run(load);
@@ -84,9 +96,9 @@ START_TEST(a_process_of_30_ms_is_seen_with_what_it_used)
 
 		await_end(pid);
 		snprintf(target, sizeof(target), "e/%d", pid);
-		for (int naps = 0; naps < 100 && read_on(target).gone == 0; naps++)
+		for (int naps = 0; naps < 100 && read_on(&rig, target).gone == 0; naps++)
 			scene_nap();
-		tally = read_on(target);
+		tally = read_on(&rig, target);
 		ck_assert(!tally.stepped_back);
 		ck_assert_uint_le(tally.cpu_ns, 2 * LIFE_NS);
 		seen += tally.samples > 0 && tally.cpu_ns >= LIFE_NS / 3;
@@ -116,22 +128,22 @@ END_TEST
 /* A storm of such processes; what they used to their very end, and in *ret_least what they said. */
 static uint64_t storm(const char *program, const char *count, const char *us, uint64_t *ret_least)
 {
-	const char *arguments[] = { workload, "storm", count, us, file, program, NULL };
+	const char *arguments[] = { rig.workload, "storm", count, us, rig.file, program, NULL };
 	struct program storming;
 	unsigned long long used;
 	uint64_t longest;
 	unsigned long done;
 	size_t spoke;
-	const char *apart = place("storming");
-	int out = open(place("storm"), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	const char *apart = place(&rig, "storming");
+	int out = open(place(&rig, "storm"), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 
 	mkdir(apart, 0755);
-	unlink(file);
+	unlink(rig.file);
 	storming = program_start(arguments, apart, out, 0);
 	close(out);
 	ck_assert_int_eq(program_wait(&storming), 0);
 
-	char *text = scene_read(place("storm"));
+	char *text = scene_read(place(&rig, "storm"));
 
 	ck_assert_int_eq(sscanf(text, "%lu %llu", &done, &used), 2);
 	free(text);
@@ -148,29 +160,29 @@ static uint64_t storm(const char *program, const char *count, const char *us, ui
  */
 static bool something_was_lost(void)
 {
-	return counted("overruns") > 0;
+	return counted(&rig, "overruns") > 0;
 }
 
 START_TEST(the_sum_of_a_group_is_what_its_short_processes_used)
 {
-	const char *name = own("many"), *program = program_called(name);
+	const char *name = own("many"), *program = program_called(&rig, name);
 	uint64_t least, most;
 	char targets[128];
 	bool lost;
 
 	snprintf(targets, sizeof(targets), "{\"name\": \"g\", \"comm\": \"%s\", \"per\": \"group\"}", name);
-	if (!start(CONNECTOR, targets, "") || !discovery_says("\"exit_records\": true"))
+	if (!start(&rig, CONNECTOR, targets, "") || !discovery_says(&rig, "\"exit_records\": true"))
 		return;
 	most = storm(program, "200", SHORT_US, &least);
 	ck_assert_uint_ge(least, MANY * SHORT_NS);
-	for (int naps = 0; naps < 1000 && read_on("g").cpu_ns < least; naps++)
+	for (int naps = 0; naps < 1000 && read_on(&rig, "g").cpu_ns < least; naps++)
 		scene_nap();
 	lost = something_was_lost();
-	ck_assert_msg(lost || read_on("g").cpu_ns + GRAIN_NS >= least, "%ju of %ju us are in the sum",
-		      (uintmax_t)read_on("g").cpu_ns / 1000, (uintmax_t)least / 1000);
-	ck_assert_msg(read_on("g").cpu_ns <= most + MANY * NS_PER_US, "%ju of at most %ju us are in the sum",
-		      (uintmax_t)read_on("g").cpu_ns / 1000, (uintmax_t)most / 1000);
-	ck_assert(!read_on("g").stepped_back);
+	ck_assert_msg(lost || read_on(&rig, "g").cpu_ns + GRAIN_NS >= least, "%ju of %ju us are in the sum",
+		      (uintmax_t)read_on(&rig, "g").cpu_ns / 1000, (uintmax_t)least / 1000);
+	ck_assert_msg(read_on(&rig, "g").cpu_ns <= most + MANY * NS_PER_US, "%ju of at most %ju us are in the sum",
+		      (uintmax_t)read_on(&rig, "g").cpu_ns / 1000, (uintmax_t)most / 1000);
+	ck_assert(!read_on(&rig, "g").stepped_back);
 }
 END_TEST
 
@@ -181,7 +193,7 @@ static bool incident_says(const char *part)
 	glob_t found;
 	bool says = false;
 
-	snprintf(pattern, sizeof(pattern), "%s/incidents/*[0-9]/incident.json", directory);
+	snprintf(pattern, sizeof(pattern), "%s/incidents/*[0-9]/incident.json", rig.directory);
 	if (glob(pattern, 0, NULL, &found) == 0)
 		says = scene_says(found.gl_pathv[0], part);
 	globfree(&found);
@@ -191,21 +203,21 @@ static bool incident_says(const char *part)
 
 START_TEST(a_rule_on_a_group_fires_for_processes_none_of_which_is_long)
 {
-	const char *name = own("many"), *program = program_called(name);
+	const char *name = own("many"), *program = program_called(&rig, name);
 	uint64_t least, longest, used;
 	char targets[128];
 	size_t count;
 
 	snprintf(targets, sizeof(targets), "{\"name\": \"g\", \"comm\": \"%s\", \"per\": \"group\"}", name);
-	if (!start(CONNECTOR, targets,
+	if (!start(&rig, CONNECTOR, targets,
 		   "{\"name\": \"storm\", \"metric\": \"cpu\", \"of\": \"core\", \"window\": \"100ms\", \"percent\": "
 		   "\"10%\", \"warmup\": 1}") ||
-	    !discovery_says("\"exit_records\": true"))
+	    !discovery_says(&rig, "\"exit_records\": true"))
 		return;
-	for (int i = 0; i < 20 && !scene_says(server.err, "rule storm fired"); i++)
+	for (int i = 0; i < 20 && !scene_says(rig.server.err, "rule storm fired"); i++)
 		storm(program, "100", SHORT_US, &least);
-	live_wait_for(scene_says(server.err, "rule storm fired"));
-	live_wait_for(incident_says("\"name\": \"storm\""));
+	live_wait_for(&rig, scene_says(rig.server.err, "rule storm fired"));
+	live_wait_for(&rig, incident_says("\"name\": \"storm\""));
 	ck_assert(incident_says("\"kind\": \"group\""));
 	ck_assert(incident_says("\"name\": \"g\""));
 	ck_assert(incident_says("\"metric\": \"cpu\""));
@@ -234,9 +246,9 @@ static bool goes_on(pid_t pid)
 static void goes_over(enum way way, const char *what)
 {
 	const char *a = own("before"), *b = own("after");
-	const char *first = program_called(a), *second = program_called(b);
+	const char *first = program_called(&rig, a), *second = program_called(&rig, b);
 	bool turns = strcmp(what, "turns") == 0;
-	const char *arguments[] = { first, what, "40000", file, turns ? second : b, NULL };
+	const char *arguments[] = { first, what, "40000", rig.file, turns ? second : b, NULL };
 	char targets[256];
 	uint64_t from, to;
 	pid_t pid;
@@ -245,24 +257,24 @@ static void goes_over(enum way way, const char *what)
 		 "{\"name\": \"b\", \"comm\": \"%s\", \"per\": \"group\"}, {\"name\": \"a\", \"comm\": \"%s\", "
 		 "\"per\": \"group\"}",
 		 b, a);
-	if (!start(way, targets, ""))
+	if (!start(&rig, way, targets, ""))
 		return;
 	pid = run(arguments);
 	await_stop(pid);
-	live_wait_for(counted("members") == 1);
-	live_wait_for(read_on("a").samples > 0);
+	live_wait_for(&rig, counted(&rig, "members") == 1);
+	live_wait_for(&rig, read_on(&rig, "a").samples > 0);
 	from = cpu_of(pid);
 	goes_on(pid);
 	ck_assert_uint_ge(cpu_of(pid) - from, 2 * 40 * NS_PER_MS);
-	live_wait_for(read_on("b").cpu_ns > 0 || (goes_on(pid) && false));
+	live_wait_for(&rig, read_on(&rig, "b").cpu_ns > 0 || (goes_on(pid) && false));
 	to = cpu_of(pid);
-	live_wait_for(read_on("a").cpu_ns + read_on("b").cpu_ns >= to - from);
-	live_wait_for(counted("members") == 1);
-	ck_assert_uint_le(read_on("a").cpu_ns + read_on("b").cpu_ns, to);
+	live_wait_for(&rig, read_on(&rig, "a").cpu_ns + read_on(&rig, "b").cpu_ns >= to - from);
+	live_wait_for(&rig, counted(&rig, "members") == 1);
+	ck_assert_uint_le(read_on(&rig, "a").cpu_ns + read_on(&rig, "b").cpu_ns, to);
 	kill(pid, SIGKILL);
 	await_end(pid);
-	live_wait_for(counted("members") == 0);
-	ck_assert_uint_le(read_on("a").cpu_ns + read_on("b").cpu_ns, to + NS_PER_MS);
+	live_wait_for(&rig, counted(&rig, "members") == 0);
+	ck_assert_uint_le(read_on(&rig, "a").cpu_ns + read_on(&rig, "b").cpu_ns, to + NS_PER_MS);
 }
 
 START_TEST(one_that_executes_another_program_goes_over_and_nothing_is_lost_or_counted_twice)

@@ -10,6 +10,18 @@
 
 Suite *churn_suite(void);
 
+static struct live_rig rig;
+
+static void setup(void)
+{
+	live_rig_setup(&rig);
+}
+
+static void teardown(void)
+{
+	live_rig_teardown(&rig);
+}
+
 #define CGROUPS 300u
 
 static void make_own(void)
@@ -28,7 +40,7 @@ static bool start_over_cgroups(enum way way)
 	}
 	snprintf(targets, sizeof(targets), "{\"name\": \"c\", \"cgroup\": \"%s/*\"}", own_cgroups_name);
 
-	return start(way, targets, "{\"name\": \"memory\", \"metric\": \"memory_bytes\", \"above\": \"1TiB\"}");
+	return start(&rig, way, targets, "{\"name\": \"memory\", \"metric\": \"memory_bytes\", \"above\": \"1TiB\"}");
 }
 
 /* What the daemon holds on to. */
@@ -41,7 +53,7 @@ static size_t watches_of(const char *fd)
 	char path[300], *text;
 	size_t count = 0;
 
-	snprintf(path, sizeof(path), "/proc/%d/fdinfo/%s", server.pid, fd);
+	snprintf(path, sizeof(path), "/proc/%d/fdinfo/%s", rig.server.pid, fd);
 	text = scene_read(path);
 	for (const char *at = text; at && (at = strstr(at, "inotify wd:")); at++)
 		count++;
@@ -55,7 +67,7 @@ static struct holdings holdings(void)
 	struct holdings found = { 0 };
 	char path[32];
 
-	snprintf(path, sizeof(path), "/proc/%d/fd", server.pid);
+	snprintf(path, sizeof(path), "/proc/%d/fd", rig.server.pid);
 
 	DIR *dir = opendir(path);
 
@@ -92,19 +104,19 @@ static size_t all_ended(void)
 {
 	size_t count = 0;
 
-	read_on("");
-	for (size_t i = 0; i < tally_count; i++) {
-		ck_assert_uint_le(tallies[i].gone, 1);
-		count += tallies[i].gone;
+	read_on(&rig, "");
+	for (size_t i = 0; i < rig.tally_count; i++) {
+		ck_assert_uint_le(rig.tallies[i].gone, 1);
+		count += rig.tallies[i].gone;
 	}
 
-	return count == tally_count ? count : SIZE_MAX;
+	return count == rig.tally_count ? count : SIZE_MAX;
 }
 
 /* By the rules too. */
 static bool is_forgotten(void)
 {
-	char *text = status();
+	char *text = status(&rig);
 	bool forgotten = text && !strstr(text, own_cgroups_name + 1);
 
 	free(text);
@@ -114,11 +126,11 @@ static bool is_forgotten(void)
 
 static void nothing_is_left(struct holdings before)
 {
-	live_wait_for(counted("targets") == 0);
-	live_wait_for(all_ended() != SIZE_MAX);
-	live_wait_for(holds_no_more_than(before));
+	live_wait_for(&rig, counted(&rig, "targets") == 0);
+	live_wait_for(&rig, all_ended() != SIZE_MAX);
+	live_wait_for(&rig, holds_no_more_than(before));
 
-	live_wait_for(is_forgotten());
+	live_wait_for(&rig, is_forgotten());
 }
 
 START_TEST(cgroups_that_go_at_once_are_heard_of_and_leave_nothing)
@@ -133,7 +145,7 @@ START_TEST(cgroups_that_go_at_once_are_heard_of_and_leave_nothing)
 		own_cgroups_drop(nth(i));
 	}
 	if (_i != RESCAN)
-		live_wait_for(counted("cgroups_heard") >= CGROUPS || counted("overruns") > 0);
+		live_wait_for(&rig, counted(&rig, "cgroups_heard") >= CGROUPS || counted(&rig, "overruns") > 0);
 	nothing_is_left(before);
 }
 END_TEST
@@ -148,7 +160,7 @@ START_TEST(cgroups_that_stay_are_all_targets_and_when_they_go_all_have_ended)
 	before = holdings();
 	for (unsigned i = 0; i < count; i++)
 		ck_assert_int_eq(own_cgroups_add(nth(i)), 0);
-	live_wait_for(counted("targets") == count);
+	live_wait_for(&rig, counted(&rig, "targets") == count);
 	for (unsigned i = 0; i < count; i++)
 		own_cgroups_drop(nth(i));
 	nothing_is_left(before);
@@ -166,7 +178,7 @@ START_TEST(a_cgroup_that_comes_again_is_another_target)
 	before = holdings();
 	for (unsigned i = 1; i <= 5; i++) {
 		ck_assert_int_eq(own_cgroups_add("same"), 0);
-		live_wait_for(counted("targets") == 1);
+		live_wait_for(&rig, counted(&rig, "targets") == 1);
 		own_cgroups_drop("same");
 		nothing_is_left(before);
 		ck_assert_uint_eq(all_ended(), i);

@@ -9,6 +9,18 @@
 
 Suite *manual_suite(void);
 
+static struct incidents_rig rig;
+
+static void setup(void)
+{
+	incidents_rig_setup(&rig);
+}
+
+static void teardown(void)
+{
+	incidents_rig_teardown(&rig);
+}
+
 /* The target that the configuration names, as the ring describes it. */
 static void find_target(struct target *ret, char storage[TARGET_ENCODED_MAX])
 {
@@ -17,7 +29,7 @@ static void find_target(struct target *ret, char storage[TARGET_ENCODED_MAX])
 	bool found = false;
 
 	for (int naps = 0; naps < SCENE_NAPS && !found; naps++) {
-		ck_assert_int_eq(ring_cursor_new(session_ring(session), RING_OLDEST, &cursor), 0);
+		ck_assert_int_eq(ring_cursor_new(session_ring(rig.session), RING_OLDEST, &cursor), 0);
 		while (!found && ring_cursor_next(cursor, &event) == 0)
 			found = event.type == RING_EVENT_TARGET;
 		if (found)
@@ -36,9 +48,9 @@ static struct incidents_ticket ask(const struct target *target, enum incidents_a
 {
 	struct incidents_ticket ticket;
 
-	ck_assert_int_eq(incidents_trigger(incidents, target, &ticket), 0);
+	ck_assert_int_eq(incidents_trigger(rig.incidents, target, &ticket), 0);
 	ck_assert_int_eq(ticket.answer, answer);
-	ck_assert_str_eq(ticket.directory, spool_at);
+	ck_assert_str_eq(ticket.directory, rig.spool_at);
 
 	return ticket;
 }
@@ -54,32 +66,32 @@ START_TEST(a_target_is_recorded_as_if_a_rule_had_fired)
 	struct incident incident;
 	struct target target;
 
-	start("0B", RULE("hot", "100ms"));
+	start(&rig, "0B", RULE("hot", "100ms"));
 	find_target(&target, storage);
-	let_pass(BEFORE + 100 * NS_PER_MS);
+	let_pass(&rig, BEFORE + 100 * NS_PER_MS);
 
 	struct incidents_ticket ticket = ask(&target, INCIDENTS_OPENED);
 
 	ck_assert_uint_gt(ticket.sealed_in_ns, 0);
 	ck_assert_uint_le(ticket.sealed_in_ns, AFTER);
 	ck_assert_str_eq(ticket.why, "");
-	scene_wait_for(poll_once().sealed == 1);
-	stop();
-	read_incident(path, &incident);
+	scene_wait_for(poll_once(&rig).sealed == 1);
+	stop(&rig);
+	read_incident(&rig, path, &incident);
 	ck_assert(begins_with(incident.id, ticket.stem));
 	ck_assert_int_eq(incident.kind, INCIDENT_MANUAL);
 	ck_assert(!incident_of_everything(&incident));
 	ck_assert_str_eq(incident.rule.name, "manual");
 	ck_assert(!incident.rule.has_value);
 	ck_assert_double_eq(incident.rule.severity, INCIDENT_MANUAL_SEVERITY);
-	ck_assert_int_eq(incident.target.pid, actor.pid);
+	ck_assert_int_eq(incident.target.pid, rig.actor.pid);
 	ck_assert_int_lt(incident.coverage.got_from_ns, -(int64_t)BEFORE * 9 / 10);
 	ck_assert_int_gt(incident.coverage.got_to_ns, 0);
 	ck_assert_int_eq(capture_of(&incident, "threads"), INCIDENT_CAPTURE_OK);
 	ck_assert_int_eq(capture_of(&incident, "status"), INCIDENT_CAPTURE_OK);
 	ck_assert_uint_eq(scene_rows(path, INCIDENT_SAMPLES_FILE).count, incident.coverage.samples);
-	ck_assert_uint_eq(poll_once().manual, 1);
-	actor_end(&actor);
+	ck_assert_uint_eq(poll_once(&rig).manual, 1);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -89,18 +101,18 @@ START_TEST(everything_is_recorded_with_its_past_and_what_comes)
 	struct incident incident;
 	struct target target;
 
-	start("0B", RULE("hot", "100ms"));
+	start(&rig, "0B", RULE("hot", "100ms"));
 	find_target(&target, storage);
-	actor_do(&actor, 'b', "hot-thread");
-	let_pass(BEFORE + 100 * NS_PER_MS);
+	actor_do(&rig.actor, 'b', "hot-thread");
+	let_pass(&rig, BEFORE + 100 * NS_PER_MS);
 
 	struct incidents_ticket ticket = ask(NULL, INCIDENTS_OPENED);
 
 	ck_assert_ptr_nonnull(strstr(ticket.stem, "Z-all-manual"));
 	/* What the rule's own incident does is another story. */
-	scene_wait_for(poll_once().sealed >= 1 && poll_once().open == 0);
-	stop();
-	snprintf(path, sizeof(path), "%s/%s-1", spool_at, ticket.stem);
+	scene_wait_for(poll_once(&rig).sealed >= 1 && poll_once(&rig).open == 0);
+	stop(&rig);
+	snprintf(path, sizeof(path), "%s/%s-1", rig.spool_at, ticket.stem);
 	int dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	ck_assert_int_ge(dirfd, 0);
@@ -129,7 +141,7 @@ START_TEST(everything_is_recorded_with_its_past_and_what_comes)
 	ck_assert_int_eq(capture_of(&incident, "threads"), INCIDENT_CAPTURE_OK);
 	snprintf(file, sizeof(file), "%s/threads.tsv", path);
 	ck_assert(scene_says(file, "hot-thread"));
-	actor_end(&actor);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -138,26 +150,26 @@ START_TEST(a_second_request_is_merged_and_says_so)
 	char path[400];
 	struct incident incident;
 
-	start("0B", RULE("hot", "100ms"));
+	start(&rig, "0B", RULE("hot", "100ms"));
 	struct incidents_ticket first = ask(NULL, INCIDENTS_OPENED);
 
-	poll_once();
+	poll_once(&rig);
 	struct incidents_ticket second = ask(NULL, INCIDENTS_MERGED);
 
 	ck_assert_str_eq(first.stem, second.stem);
 	ck_assert_uint_le(second.sealed_in_ns, first.sealed_in_ns);
-	stop();
-	read_incident(path, &incident);
+	stop(&rig);
+	read_incident(&rig, path, &incident);
 	ck_assert_uint_eq(incident.merged_total, 1);
 	ck_assert_int_eq(incident.merged[0].kind, INCIDENT_MANUAL);
 	ck_assert(!incident.merged[0].has_value);
 
-	char *text = scene_log_text(&log_file);
+	char *text = scene_log_text(&rig.log_file);
 
 	ck_assert_ptr_nonnull(strstr(text, "an incident of everything was asked for by hand"));
 	ck_assert_ptr_nonnull(strstr(text, "merged into the one that is open"));
 	free(text);
-	actor_end(&actor);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -167,18 +179,18 @@ START_TEST(a_request_joins_the_incident_of_a_rule_and_makes_it_worth_keeping)
 	struct incident incident;
 	struct target target;
 
-	start("0B", RULE("hot", "100ms"));
+	start(&rig, "0B", RULE("hot", "100ms"));
 	find_target(&target, storage);
-	actor_do(&actor, 'b', "hot-thread");
-	scene_wait_for(poll_once().opened == 1);
+	actor_do(&rig.actor, 'b', "hot-thread");
+	scene_wait_for(poll_once(&rig).opened == 1);
 	ask(&target, INCIDENTS_MERGED);
-	stop();
-	read_incident(path, &incident);
+	stop(&rig);
+	read_incident(&rig, path, &incident);
 	ck_assert_int_eq(incident.kind, INCIDENT_RULE);
 	ck_assert_str_eq(incident.rule.name, "hot");
 	ck_assert_int_eq(incident.merged[0].kind, INCIDENT_MANUAL);
 	ck_assert_double_ge(incident.rule.severity, INCIDENT_MANUAL_SEVERITY);
-	actor_end(&actor);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -186,16 +198,16 @@ START_TEST(too_little_space_refuses_and_says_why)
 {
 	char path[400];
 
-	start("1000TiB", RULE("hot", "100ms"));
+	start(&rig, "1000TiB", RULE("hot", "100ms"));
 	struct incidents_ticket ticket = ask(NULL, INCIDENTS_REFUSED);
 
 	ck_assert_str_eq(ticket.why, "too little disk space");
 	ck_assert_str_eq(ticket.stem, "");
 	ck_assert_uint_eq(ticket.sealed_in_ns, 0);
-	stop();
-	ck_assert_uint_eq(poll_once().refused, 1);
-	ck_assert_uint_eq(count_directories(path), 0);
-	actor_end(&actor);
+	stop(&rig);
+	ck_assert_uint_eq(poll_once(&rig).refused, 1);
+	ck_assert_uint_eq(count_directories(&rig, path), 0);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -212,15 +224,15 @@ START_TEST(too_many_at_once_are_refused)
 				 .cmdline = "",
 				 .cgroup = "" };
 
-	start("0B", RULE("hot", "100ms"));
+	start(&rig, "0B", RULE("hot", "100ms"));
 	for (unsigned i = 0; i < INCIDENTS_OPEN_MAX; i++) {
 		snprintf(name, sizeof(name), "target-%u", i);
 		ask(&target, INCIDENTS_OPENED);
 	}
 	ck_assert_str_eq(ask(NULL, INCIDENTS_REFUSED).why, "too many are open");
-	stop();
-	ck_assert_uint_eq(poll_once().sealed, INCIDENTS_OPEN_MAX);
-	actor_end(&actor);
+	stop(&rig);
+	ck_assert_uint_eq(poll_once(&rig).sealed, INCIDENTS_OPEN_MAX);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -230,15 +242,15 @@ START_TEST(a_reload_changes_what_comes_and_not_what_is_open)
 	struct incident incident;
 	struct config *before, *after;
 
-	start("0B", RULE("hot", "100ms"));
+	start(&rig, "0B", RULE("hot", "100ms"));
 	after = scene_config(
 		"{\"incidents\": {\"before\": \"50ms\", \"after\": \"10ms\", \"max_count\": 1, \"min_free\": \"0B\", "
 		"\"captures\": [\"samples\"]}, \"targets\": [{\"name\": \"burner\", \"pid\": %d}], \"rules\": [%s]}",
-		actor.pid, RULE("hot", "100ms"));
-	before = config;
-	let_pass(300 * NS_PER_MS);
+		rig.actor.pid, RULE("hot", "100ms"));
+	before = rig.config;
+	let_pass(&rig, 300 * NS_PER_MS);
 	ask(NULL, INCIDENTS_OPENED);
-	incidents_reload(incidents, after);
+	incidents_reload(rig.incidents, after);
 
 	/* No incident may refer to it any more; the rules of this test do. */
 	memset(&before->incidents, 0xff, sizeof(before->incidents));
@@ -247,40 +259,40 @@ START_TEST(a_reload_changes_what_comes_and_not_what_is_open)
 	for (int naps = 0; naps < SCENE_NAPS; naps++) {
 		struct incidents_counts counts;
 
-		incidents_poll(incidents, clock_mono(&the_clock));
-		incidents_counts(incidents, &counts);
+		incidents_poll(rig.incidents, clock_mono(&rig.clock));
+		incidents_counts(rig.incidents, &counts);
 		if (counts.sealed == 1)
 			break;
 		scene_nap();
 	}
-	read_incident(path, &incident);
+	read_incident(&rig, path, &incident);
 	ck_assert_uint_eq(incident.coverage.want_before_ns, BEFORE);
 	ck_assert_uint_eq(incident.coverage.want_after_ns, AFTER);
 	ck_assert_int_eq(capture_of(&incident, "system"), INCIDENT_CAPTURE_OK);
 
 	/* The next one is of the new one, and there is room for one only. */
 	ask(NULL, INCIDENTS_OPENED);
-	session_stop(session);
-	incidents_finish(incidents);
-	read_incident(path, &incident);
+	session_stop(rig.session);
+	incidents_finish(rig.incidents);
+	read_incident(&rig, path, &incident);
 	ck_assert_uint_eq(incident.coverage.want_before_ns, 50 * NS_PER_MS);
 	ck_assert_uint_eq(incident.capture_count, 1);
 	ck_assert_int_eq(capture_of(&incident, "samples"), INCIDENT_CAPTURE_OK);
-	dispatcher_close(dispatcher);
-	dispatcher = NULL;
+	dispatcher_close(rig.dispatcher);
+	rig.dispatcher = NULL;
 	config_free(after);
-	actor_end(&actor);
+	actor_end(&rig.actor);
 }
 END_TEST
 
 START_TEST(a_worker_with_nothing_to_do_is_idle)
 {
-	start("0B", RULE("hot", "100ms"));
-	ck_assert_uint_eq(incidents_busy_since(incidents).ns, 0);
+	start(&rig, "0B", RULE("hot", "100ms"));
+	ck_assert_uint_eq(incidents_busy_since(rig.incidents).ns, 0);
 	ask(NULL, INCIDENTS_OPENED);
-	stop();
-	ck_assert_uint_eq(incidents_busy_since(incidents).ns, 0);
-	actor_end(&actor);
+	stop(&rig);
+	ck_assert_uint_eq(incidents_busy_since(rig.incidents).ns, 0);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -289,22 +301,22 @@ START_TEST(a_worker_that_is_stuck_says_since_when)
 {
 	int fd;
 
-	start("0B", RULE("hot", "100ms"));
-	fd = open(spool_at, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	start(&rig, "0B", RULE("hot", "100ms"));
+	fd = open(rig.spool_at, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
-	mono_t asked = clock_mono(&the_clock);
+	mono_t asked = clock_mono(&rig.clock);
 
 	ask(NULL, INCIDENTS_OPENED);
-	scene_wait_for(incidents_busy_since(incidents).ns != 0);
-	mono_t since = incidents_busy_since(incidents);
+	scene_wait_for(incidents_busy_since(rig.incidents).ns != 0);
+	mono_t since = incidents_busy_since(rig.incidents);
 
 	ck_assert_int_ge(mono_diff(since, asked), 0);
-	let_pass(100 * NS_PER_MS);
-	ck_assert_uint_eq(incidents_busy_since(incidents).ns, since.ns);
+	let_pass(&rig, 100 * NS_PER_MS);
+	ck_assert_uint_eq(incidents_busy_since(rig.incidents).ns, since.ns);
 	close(fd);
-	scene_wait_for(incidents_busy_since(incidents).ns != since.ns);
-	stop();
-	actor_end(&actor);
+	scene_wait_for(incidents_busy_since(rig.incidents).ns != since.ns);
+	stop(&rig);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -315,28 +327,28 @@ START_TEST(what_comes_is_written_as_it_comes)
 	struct config *longer;
 	struct target target;
 
-	start("0B", RULE("hot", "100ms"));
+	start(&rig, "0B", RULE("hot", "100ms"));
 	find_target(&target, storage);
 	longer = scene_config(
 		"{\"incidents\": {\"after\": \"60s\", \"min_free\": \"0B\"}, \"targets\": [{\"name\": \"burner\", "
 		"\"pid\": %d}], \"rules\": [%s]}",
-		actor.pid, RULE("hot", "100ms"));
-	incidents_reload(incidents, longer);
-	actor_do(&actor, 'b', "hot-thread");
+		rig.actor.pid, RULE("hot", "100ms"));
+	incidents_reload(rig.incidents, longer);
+	actor_do(&rig.actor, 'b', "hot-thread");
 
 	struct incidents_ticket ticket = ask(NULL, INCIDENTS_OPENED);
 
-	snprintf(path, sizeof(path), "%s/%s-1.tmp/%s", spool_at, ticket.stem, INCIDENT_SAMPLES_FILE);
+	snprintf(path, sizeof(path), "%s/%s-1.tmp/%s", rig.spool_at, ticket.stem, INCIDENT_SAMPLES_FILE);
 	scene_wait_for(stat(path, &first) == 0 && first.st_size > 0);
-	let_pass(100 * NS_PER_MS);
+	let_pass(&rig, 100 * NS_PER_MS);
 	ck_assert_int_eq(stat(path, &first), 0);
 	/* A minute before its end. */
-	scene_wait_for((poll_once(), stat(path, &later) == 0 && later.st_size > first.st_size));
-	stop();
-	dispatcher_close(dispatcher);
-	dispatcher = NULL;
+	scene_wait_for((poll_once(&rig), stat(path, &later) == 0 && later.st_size > first.st_size));
+	stop(&rig);
+	dispatcher_close(rig.dispatcher);
+	rig.dispatcher = NULL;
 	config_free(longer);
-	actor_end(&actor);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -362,18 +374,18 @@ START_TEST(everything_comes_before_what_else_is_queued)
 	} events;
 	int fd, watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 
-	start("0B", RULE("hot", "100ms"));
-	fd = open(spool_at, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	start(&rig, "0B", RULE("hot", "100ms"));
+	fd = open(rig.spool_at, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
 	snprintf(name, sizeof(name), "stuck");
 	ask(&target, INCIDENTS_OPENED);
-	scene_wait_for(incidents_busy_since(incidents).ns != 0);
+	scene_wait_for(incidents_busy_since(rig.incidents).ns != 0);
 	snprintf(name, sizeof(name), "queued");
 	ask(&target, INCIDENTS_OPENED);
 	ask(NULL, INCIDENTS_OPENED);
-	ck_assert_int_ge(inotify_add_watch(watch, spool_at, IN_CREATE), 0);
+	ck_assert_int_ge(inotify_add_watch(watch, rig.spool_at, IN_CREATE), 0);
 	close(fd);
-	stop();
+	stop(&rig);
 
 	ssize_t len = read(watch, &events, sizeof(events));
 
@@ -387,7 +399,7 @@ START_TEST(everything_comes_before_what_else_is_queued)
 	ck_assert_ptr_nonnull(strstr(first, "-all-manual"));
 	ck_assert_ptr_nonnull(strstr(second, "-queued-manual"));
 	close(watch);
-	actor_end(&actor);
+	actor_end(&rig.actor);
 }
 END_TEST
 

@@ -12,6 +12,18 @@
 
 Suite *oddities_suite(void);
 
+static struct live_rig rig;
+
+static void setup(void)
+{
+	live_rig_setup(&rig);
+}
+
+static void teardown(void)
+{
+	live_rig_teardown(&rig);
+}
+
 #define ODD 11u
 #define TOUCHED_BYTES (256u << 10)
 #define LONGEST 255 /* bytes of a name */
@@ -64,14 +76,14 @@ static pid_t start_in(const char *name)
 /* What the command says; for free(3). */
 static char *said_by(const char *first, const char *second)
 {
-	const char *arguments[] = { spikewatch, first, second, "-d", place("incidents"), NULL };
-	int out = open(place("said"), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-	struct program program = program_start(arguments, directory, out, 0);
+	const char *arguments[] = { rig.spikewatch, first, second, "-d", place(&rig, "incidents"), NULL };
+	int out = open(place(&rig, "said"), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	struct program program = program_start(arguments, rig.directory, out, 0);
 
 	close(out);
 	ck_assert_int_eq(program_wait(&program), 0);
 
-	return scene_read(place("said"));
+	return scene_read(place(&rig, "said"));
 }
 
 static void holds_nothing_that_steers_a_terminal(char *text)
@@ -91,7 +103,7 @@ static bool is_described(const char *name)
 	bool found = false;
 
 	snprintf(path, sizeof(path), "%s/%s", own_cgroups_name, name);
-	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &look), 0);
+	ck_assert_int_eq(ring_cursor_new(rig.ring, RING_OLDEST, &look), 0);
 	while (!found && ring_cursor_next(look, &event) == 0)
 		found = event.type == RING_EVENT_TARGET && strcmp(event.target.cgroup, path) == 0;
 	ring_cursor_free(look);
@@ -106,11 +118,11 @@ static size_t incidents_that_are_good(void)
 	glob_t found;
 	size_t count = 0;
 
-	snprintf(pattern, sizeof(pattern), "%s/incidents/*[0-9]/incident.json", directory);
+	snprintf(pattern, sizeof(pattern), "%s/incidents/*[0-9]/incident.json", rig.directory);
 	if (glob(pattern, 0, NULL, &found) == 0)
 		count = found.gl_pathc;
 	for (size_t i = 0; i < count; i++) {
-		const char *name = found.gl_pathv[i] + strlen(directory) + strlen("/incidents/");
+		const char *name = found.gl_pathv[i] + strlen(rig.directory) + strlen("/incidents/");
 		char *text = scene_read(found.gl_pathv[i]);
 
 		ck_assert_uint_eq(strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"),
@@ -125,7 +137,7 @@ static size_t incidents_that_are_good(void)
 
 static bool status_is_good(void)
 {
-	char *text = status();
+	char *text = status(&rig);
 	bool good = is_json(text);
 
 	free(text);
@@ -147,27 +159,27 @@ START_TEST(a_cgroup_may_be_called_anything)
 		members[i] = start_in(odd_names[i]);
 	}
 	snprintf(metrics, sizeof(metrics), "\"metrics\": {\"textfile\": \"%s\", \"textfile_interval\": \"1s\"},",
-		 place("figures.prom"));
-	further = metrics;
+		 place(&rig, "figures.prom"));
+	rig.further = metrics;
 	snprintf(targets, sizeof(targets), "{\"name\": \"c\", \"cgroup\": \"%s/*\"}", own_cgroups_name);
-	if (!start(CONNECTOR, targets,
+	if (!start(&rig, CONNECTOR, targets,
 		   "{\"name\": \"m\", \"metric\": \"memory_bytes\", \"above\": \"64KiB\", \"window\": \"200ms\"}"))
 		return;
-	scene_wait_for(counted("targets") == ODD);
+	scene_wait_for(counted(&rig, "targets") == ODD);
 	scene_wait_for(incidents_that_are_good() == ODD);
 	for (unsigned i = 0; i < ODD; i++)
 		ck_assert_msg(is_described(odd_names[i]), "%s", odd_names[i]);
 	ck_assert(status_is_good());
 	holds_nothing_that_steers_a_terminal(said_by("list", "--limit=100"));
 	holds_nothing_that_steers_a_terminal(said_by("show", "last"));
-	scene_wait_for(scene_says(place("figures.prom"), "quote\\\"'`"));
-	ck_assert(!scene_says(place("figures.prom"), "\033"));
+	scene_wait_for(scene_says(place(&rig, "figures.prom"), "quote\\\"'`"));
+	ck_assert(!scene_says(place(&rig, "figures.prom"), "\033"));
 	for (unsigned i = 0; i < ODD; i++) {
 		kill(members[i], SIGKILL);
 		await_end(members[i]);
 		own_cgroups_drop(odd_names[i]);
 	}
-	scene_wait_for(counted("targets") == 0);
+	scene_wait_for(counted(&rig, "targets") == 0);
 }
 END_TEST
 
@@ -186,16 +198,16 @@ START_TEST(a_process_with_nearly_two_mebibytes_of_arguments_is_found_by_its_firs
 	for (unsigned i = 0; i < ARGUMENTS; i++)
 		arguments[4 + i] = filler;
 	snprintf(targets, sizeof(targets), "{\"name\": \"e\", \"cmdline\": \"%s yy*\"}", mark);
-	if (!start((enum way)_i, targets, "{\"name\": \"m\", \"metric\": \"memory_bytes\", \"above\": \"1TiB\"}"))
+	if (!start(&rig, (enum way)_i, targets, "{\"name\": \"m\", \"metric\": \"memory_bytes\", \"above\": \"1TiB\"}"))
 		return;
 	pid = run(arguments);
 	await_stop(pid);
 	snprintf(target, sizeof(target), "e/%d", pid);
-	scene_wait_for(read_on(target).samples > 0);
+	scene_wait_for(read_on(&rig, target).samples > 0);
 	ck_assert(status_is_good());
 	kill(pid, SIGKILL);
 	await_end(pid);
-	scene_wait_for(read_on(target).gone == 1);
+	scene_wait_for(read_on(&rig, target).gone == 1);
 }
 END_TEST
 
@@ -207,7 +219,7 @@ static bool is_watched(const char *name)
 	uint32_t id = 0;
 	bool sampled = false;
 
-	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &look), 0);
+	ck_assert_int_eq(ring_cursor_new(rig.ring, RING_OLDEST, &look), 0);
 	while (!sampled && ring_cursor_next(look, &event) == 0) {
 		if (event.type == RING_EVENT_TARGET && strcmp(event.target.name, name) == 0)
 			id = event.id;
@@ -222,7 +234,7 @@ START_TEST(an_entry_may_match_everything_on_the_machine)
 {
 	char target[48];
 
-	if (!start((enum way)_i,
+	if (!start(&rig, (enum way)_i,
 		   "{\"name\": \"each\", \"cmdline\": \".*\"}, {\"name\": \"sum\", \"cmdline\": \".*\", \"per\": "
 		   "\"group\"}, "
 		   "{\"name\": \"cgroups\", \"cgroup\": \"/**\"}",
@@ -230,12 +242,12 @@ START_TEST(an_entry_may_match_everything_on_the_machine)
 		return;
 	snprintf(target, sizeof(target), "each/%d", getpid());
 	scene_wait_for(is_watched(target));
-	snprintf(target, sizeof(target), "each/%d", server.pid); /* itself too */
+	snprintf(target, sizeof(target), "each/%d", rig.server.pid); /* itself too */
 	scene_wait_for(is_watched(target));
 	scene_wait_for(is_watched("sum"));
-	ck_assert_uint_gt(counted("members"), 2);
-	ck_assert_uint_eq(counted("refused"), 0);
-	ck_assert_uint_eq(counted("failed"), 0);
+	ck_assert_uint_gt(counted(&rig, "members"), 2);
+	ck_assert_uint_eq(counted(&rig, "refused"), 0);
+	ck_assert_uint_eq(counted(&rig, "failed"), 0);
 	ck_assert(status_is_good());
 }
 END_TEST

@@ -16,6 +16,18 @@
 
 Suite *pidreuse_suite(void);
 
+static struct live_rig rig;
+
+static void setup(void)
+{
+	live_rig_setup(&rig);
+}
+
+static void teardown(void)
+{
+	live_rig_teardown(&rig);
+}
+
 #define ROUNDS 60u
 
 /*
@@ -156,7 +168,7 @@ static bool start_with(enum way way, const char *per)
 		 "{\"name\": \"b\", \"comm\": \"%s\", \"per\": \"%s\"}, {\"name\": \"i\", \"comm\": \"%s\", \"per\": "
 		 "\"%s\"}",
 		 names[BUSY], per, names[IDLE], per);
-	if (!start(way, targets, ""))
+	if (!start(&rig, way, targets, ""))
 		return false;
 	reused = choose();
 	if (reused == 0)
@@ -181,22 +193,22 @@ static void take_turns(void)
 /* What the sampler knew of a group when its last member had left is in the ring. */
 static void await_ticks(const char *name)
 {
-	uint64_t ticks = told("ring", "ticks");
+	uint64_t ticks = told(&rig, "ring", "ticks");
 
-	live_wait_for(told("ring", "ticks") > ticks + 2);
-	read_on(name);
+	live_wait_for(&rig, told(&rig, "ring", "ticks") > ticks + 2);
+	read_on(&rig, name);
 }
 
 static void reload(void)
 {
-	const char *arguments[] = { spikewatch, "reload", "--socket", place("control"), NULL };
+	const char *arguments[] = { rig.spikewatch, "reload", "--socket", place(&rig, "control"), NULL };
 
-	ck_assert_int_eq(program_run(arguments, place("asked")), 0);
+	ck_assert_int_eq(program_run(arguments, place(&rig, "asked")), 0);
 }
 
 static void is_no_more_than_was_used(const char *name, enum kind kind)
 {
-	uint64_t cpu = read_on(name).cpu_ns;
+	uint64_t cpu = read_on(&rig, name).cpu_ns;
 
 	ck_assert_msg(cpu <= used[kind].most, "%ju us are in the sum of %s, whose processes used %ju",
 		      (uintmax_t)cpu / 1000, names[kind], (uintmax_t)used[kind].most / 1000);
@@ -205,7 +217,7 @@ static void is_no_more_than_was_used(const char *name, enum kind kind)
 /* Of one that is sampled when a scan begins the last milliseconds may be missing. */
 static bool has_nearly_all(const char *name, enum kind kind)
 {
-	return read_on(name).cpu_ns >= used[kind].least / 10 * 9;
+	return read_on(&rig, name).cpu_ns >= used[kind].least / 10 * 9;
 }
 
 START_TEST(a_group_has_nothing_of_what_others_used_with_the_same_pid)
@@ -213,14 +225,15 @@ START_TEST(a_group_has_nothing_of_what_others_used_with_the_same_pid)
 	if (!start_with((enum way)_i, "group"))
 		return;
 	take_turns();
-	live_wait_for(counted("members") == 0);
-	if (_i == CONNECTOR && discovery_says("\"exit_records\": true"))
-		live_wait_for(has_nearly_all("b", BUSY) || counted("overruns") + counted("storms") > 0);
+	live_wait_for(&rig, counted(&rig, "members") == 0);
+	if (_i == CONNECTOR && discovery_says(&rig, "\"exit_records\": true"))
+		live_wait_for(&rig,
+			      has_nearly_all("b", BUSY) || counted(&rig, "overruns") + counted(&rig, "storms") > 0);
 	await_ticks("b");
 	is_no_more_than_was_used("b", BUSY);
 	is_no_more_than_was_used("i", IDLE);
-	ck_assert(!read_on("b").stepped_back);
-	ck_assert(!read_on("i").stepped_back);
+	ck_assert(!read_on(&rig, "b").stepped_back);
+	ck_assert(!read_on(&rig, "i").stepped_back);
 }
 END_TEST
 
@@ -232,16 +245,16 @@ START_TEST(each_process_is_a_target_of_its_own_with_what_it_used)
 	if (!start_with((enum way)_i, "process"))
 		return;
 	take_turns();
-	live_wait_for(counted("targets") == 0);
-	read_on("");
-	for (size_t i = 0; i < tally_count; i++) {
-		enum kind kind = tallies[i].name[0] == 'b' ? BUSY : IDLE;
+	live_wait_for(&rig, counted(&rig, "targets") == 0);
+	read_on(&rig, "");
+	for (size_t i = 0; i < rig.tally_count; i++) {
+		enum kind kind = rig.tallies[i].name[0] == 'b' ? BUSY : IDLE;
 
-		ck_assert(!tallies[i].stepped_back);
-		ck_assert_msg(tallies[i].cpu_ns <= used[kind].greatest, "%s has %ju us, none used more than %ju",
-			      tallies[i].name, (uintmax_t)tallies[i].cpu_ns / 1000,
+		ck_assert(!rig.tallies[i].stepped_back);
+		ck_assert_msg(rig.tallies[i].cpu_ns <= used[kind].greatest, "%s has %ju us, none used more than %ju",
+			      rig.tallies[i].name, (uintmax_t)rig.tallies[i].cpu_ns / 1000,
 			      (uintmax_t)used[kind].greatest / 1000);
-		sums[kind] += tallies[i].cpu_ns;
+		sums[kind] += rig.tallies[i].cpu_ns;
 		counts[kind]++;
 	}
 	for (int kind = 0; kind < KINDS; kind++) {
@@ -254,10 +267,10 @@ END_TEST
 /* A whole scan after this, whatever was heard before. */
 static void scan_again(void)
 {
-	uint64_t scans = counted("scans");
+	uint64_t scans = counted(&rig, "scans");
 
 	reload();
-	live_wait_for(counted("scans") > scans);
+	live_wait_for(&rig, counted(&rig, "scans") > scans);
 }
 
 #define WORK_NS (200 * NS_PER_MS)
@@ -275,26 +288,26 @@ START_TEST(what_the_next_one_uses_is_not_taken_for_what_the_last_one_used)
 	begin(IDLE, 0, true);
 	await_stop(reused);
 	scan_again(); /* where news come late it was taken for late news of the previous process of that pid */
-	live_wait_for(counted("members") == 1);
-	live_wait_for(read_on("i").samples > 0);
-	kill(server.pid, SIGSTOP);
-	await_stop(server.pid);
+	live_wait_for(&rig, counted(&rig, "members") == 1);
+	live_wait_for(&rig, read_on(&rig, "i").samples > 0);
+	kill(rig.server.pid, SIGSTOP);
+	await_stop(rig.server.pid);
 	kill(reused, SIGKILL);
 	end(IDLE);
 	begin(BUSY, WORK_NS, true);
 	await_stop(reused);
-	kill(server.pid, SIGCONT);
-	for (int naps = 0; naps < 20 && counted("members") > 0; naps++)
+	kill(rig.server.pid, SIGCONT);
+	for (int naps = 0; naps < 20 && counted(&rig, "members") > 0; naps++)
 		live_nap();
 	scan_again();
-	live_wait_for(counted("members") == 1);
+	live_wait_for(&rig, counted(&rig, "members") == 1);
 	await_ticks("b");
 	kill(reused, SIGCONT);
 	await_stop(reused);
-	live_wait_for(read_on("b").cpu_ns > 0); /* so it was this one */
+	live_wait_for(&rig, read_on(&rig, "b").cpu_ns > 0); /* so it was this one */
 	kill(reused, SIGKILL);
 	end(BUSY);
-	live_wait_for(counted("members") == 0);
+	live_wait_for(&rig, counted(&rig, "members") == 0);
 	await_ticks("b");
 	is_no_more_than_was_used("i", IDLE);
 	is_no_more_than_was_used("b", BUSY);
@@ -315,7 +328,7 @@ static void work_and_change_the_name(void)
 
 START_TEST(who_changes_its_name_before_it_ends_is_not_another)
 {
-	if (!start_with(CONNECTOR, "group") || !discovery_says("\"exit_records\": true"))
+	if (!start_with(CONNECTOR, "group") || !discovery_says(&rig, "\"exit_records\": true"))
 		return;
 
 	pid_t pid = fork();
@@ -324,8 +337,8 @@ START_TEST(who_changes_its_name_before_it_ends_is_not_another)
 	if (pid == 0)
 		work_and_change_the_name();
 	await_stop(pid);
-	live_wait_for(counted("members") == 1);
-	live_wait_for(read_on("b").samples > 0);
+	live_wait_for(&rig, counted(&rig, "members") == 1);
+	live_wait_for(&rig, read_on(&rig, "b").samples > 0);
 
 	/*
 	 * A scan follows where news were lost, or could not be heard in time: what it finds at its
@@ -333,16 +346,17 @@ START_TEST(who_changes_its_name_before_it_ends_is_not_another)
 	 * other processes' news wait, they may be heard before the change of the name. What it used
 	 * is then that of the last process of that name, but it is not lost.
 	 */
-	uint64_t scans = counted("scans"), missed = counted("missed");
+	uint64_t scans = counted(&rig, "scans"), missed = counted(&rig, "missed");
 
-	kill(server.pid, SIGSTOP);
-	await_stop(server.pid);
+	kill(rig.server.pid, SIGSTOP);
+	await_stop(rig.server.pid);
 	kill(pid, SIGCONT);
 	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
-	kill(server.pid, SIGCONT);
-	live_wait_for(counted("members") == 0);
-	live_wait_for(read_on("b").cpu_ns >= 40 * NS_PER_MS || counted("scans") > scans ||
-		      (counted("missed") > missed + 100 && read_on("i").cpu_ns >= 40 * NS_PER_MS));
+	kill(rig.server.pid, SIGCONT);
+	live_wait_for(&rig, counted(&rig, "members") == 0);
+	live_wait_for(&rig,
+		      read_on(&rig, "b").cpu_ns >= 40 * NS_PER_MS || counted(&rig, "scans") > scans ||
+			      (counted(&rig, "missed") > missed + 100 && read_on(&rig, "i").cpu_ns >= 40 * NS_PER_MS));
 }
 END_TEST
 

@@ -12,6 +12,18 @@
 
 Suite *storm_suite(void);
 
+static struct live_rig rig;
+
+static void setup(void)
+{
+	live_rig_setup(&rig);
+}
+
+static void teardown(void)
+{
+	live_rig_teardown(&rig);
+}
+
 /* More than fit into the kernel's buffers while they are not read. */
 #define FORKS_LOST 3000u
 
@@ -38,8 +50,8 @@ static const bool memory_is_told = true;
 static uint64_t storm(const char *program, unsigned forks)
 {
 	char count[16];
-	const char *arguments[] = { program, "forks", count, LIFE_US, NULL }, *apart = place("storming");
-	int out = open(place("storm"), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	const char *arguments[] = { program, "forks", count, LIFE_US, NULL }, *apart = place(&rig, "storming");
+	int out = open(place(&rig, "storm"), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 	unsigned long long used;
 	unsigned long done;
 
@@ -51,7 +63,7 @@ static uint64_t storm(const char *program, unsigned forks)
 	close(out);
 	ck_assert_int_eq(program_wait(&storming), 0);
 
-	char *text = scene_read(place("storm"));
+	char *text = scene_read(place(&rig, "storm"));
 
 	ck_assert_int_eq(sscanf(text, "%lu %llu", &done, &used), 2);
 	free(text);
@@ -65,7 +77,7 @@ static size_t descriptors(void)
 	size_t count = 0;
 	char path[32];
 
-	snprintf(path, sizeof(path), "/proc/%d/fd", server.pid);
+	snprintf(path, sizeof(path), "/proc/%d/fd", rig.server.pid);
 
 	DIR *dir = opendir(path);
 
@@ -88,7 +100,7 @@ static const char *group_called(const char *name)
 
 static pid_t start_lasting(const char *program)
 {
-	const char *arguments[] = { program, "stops", file, NULL };
+	const char *arguments[] = { program, "stops", rig.file, NULL };
 	pid_t pid = run(arguments);
 
 	await_stop(pid);
@@ -110,10 +122,10 @@ struct account {
 
 static struct account take_account(void)
 {
-	return (struct account){ .looks = counted("looks"),
-				 .missed = counted("missed"),
-				 .overruns = counted("overruns"),
-				 .cpu_ns = read_on("g").cpu_ns };
+	return (struct account){ .looks = counted(&rig, "looks"),
+				 .missed = counted(&rig, "missed"),
+				 .overruns = counted(&rig, "overruns"),
+				 .cpu_ns = read_on(&rig, "g").cpu_ns };
 }
 
 /* Others' processes on this machine are looked at too. */
@@ -127,11 +139,11 @@ static bool is_accounted_for(const struct account *before)
 /* Where nothing is heard, and a scan meets whom it meets, nothing is claimed. */
 static void nothing_is_claimed(void)
 {
-	ck_assert(discovery_says("\"exit_records\": false"));
-	ck_assert_uint_eq(counted("events"), 0);
-	ck_assert_uint_eq(counted("looks"), 0);
-	ck_assert_uint_eq(counted("missed"), 0);
-	ck_assert_uint_eq(counted("credited"), 0);
+	ck_assert(discovery_says(&rig, "\"exit_records\": false"));
+	ck_assert_uint_eq(counted(&rig, "events"), 0);
+	ck_assert_uint_eq(counted(&rig, "looks"), 0);
+	ck_assert_uint_eq(counted(&rig, "missed"), 0);
+	ck_assert_uint_eq(counted(&rig, "credited"), 0);
 }
 
 /* One storm, and what is said of it. */
@@ -143,35 +155,35 @@ static void holds(enum way way, const char *program)
 	if (way == RESCAN)
 		nothing_is_claimed();
 	else
-		live_wait_for(is_accounted_for(&before));
-	if (way == CONNECTOR && discovery_says("\"exit_records\": true"))
-		live_wait_for(counted("overruns") > before.overruns ||
-			      read_on("g").cpu_ns - before.cpu_ns + GRAIN_NS >= FORKS * LIFE_NS);
-	live_wait_for(counted("members") == 0);
-	ck_assert(!read_on("g").stepped_back);
-	ck_assert_msg(read_on("g").cpu_ns - before.cpu_ns <= used + FORKS * NS_PER_US + GRAIN_NS,
-		      "%ju us are in the sum, %ju were used", (uintmax_t)(read_on("g").cpu_ns - before.cpu_ns) / 1000,
-		      (uintmax_t)used / 1000);
+		live_wait_for(&rig, is_accounted_for(&before));
+	if (way == CONNECTOR && discovery_says(&rig, "\"exit_records\": true"))
+		live_wait_for(&rig, counted(&rig, "overruns") > before.overruns ||
+					    read_on(&rig, "g").cpu_ns - before.cpu_ns + GRAIN_NS >= FORKS * LIFE_NS);
+	live_wait_for(&rig, counted(&rig, "members") == 0);
+	ck_assert(!read_on(&rig, "g").stepped_back);
+	ck_assert_msg(read_on(&rig, "g").cpu_ns - before.cpu_ns <= used + FORKS * NS_PER_US + GRAIN_NS,
+		      "%ju us are in the sum, %ju were used",
+		      (uintmax_t)(read_on(&rig, "g").cpu_ns - before.cpu_ns) / 1000, (uintmax_t)used / 1000);
 }
 
 START_TEST(every_process_of_a_storm_is_looked_at_or_known_by_its_end_or_counted_as_missed)
 {
-	const char *name = own("storm"), *program = program_called(name);
+	const char *name = own("storm"), *program = program_called(&rig, name);
 	uint64_t memory;
 	size_t open;
 
-	if (!start((enum way)_i, group_called(name), ""))
+	if (!start(&rig, (enum way)_i, group_called(name), ""))
 		return;
 	open = descriptors();
 	holds((enum way)_i, program);
-	live_wait_for(descriptors() <= open);
+	live_wait_for(&rig, descriptors() <= open);
 	if (_i != CONNECTOR)
 		return; /* once is enough: what is kept is the same */
-	memory = told("daemon", "memory_bytes");
+	memory = told(&rig, "daemon", "memory_bytes");
 	holds((enum way)_i, program);
-	live_wait_for(descriptors() <= open);
+	live_wait_for(&rig, descriptors() <= open);
 	if (memory_is_told)
-		live_wait_for(told("daemon", "memory_bytes") <= memory + GROWTH_MAX);
+		live_wait_for(&rig, told(&rig, "daemon", "memory_bytes") <= memory + GROWTH_MAX);
 }
 END_TEST
 
@@ -181,32 +193,32 @@ END_TEST
  */
 START_TEST(news_that_were_lost_are_counted_and_a_scan_finds_who_lasts)
 {
-	const char *name = own("lost"), *program = program_called(name);
+	const char *name = own("lost"), *program = program_called(&rig, name);
 	pid_t lasting, later;
 	uint64_t scans;
 	size_t open;
 
-	if (!start((enum way)_i, group_called(name), ""))
+	if (!start(&rig, (enum way)_i, group_called(name), ""))
 		return;
 	open = descriptors();
-	scans = counted("scans");
-	ck_assert_uint_eq(counted("overruns"), 0);
-	kill(server.pid, SIGSTOP);
-	await_stop(server.pid);
+	scans = counted(&rig, "scans");
+	ck_assert_uint_eq(counted(&rig, "overruns"), 0);
+	kill(rig.server.pid, SIGSTOP);
+	await_stop(rig.server.pid);
 	storm(program, FORKS_LOST);
 	lasting = start_lasting(program);
-	kill(server.pid, SIGCONT);
-	live_wait_for(counted("overruns") > 0);
-	live_wait_for(counted("scans") > scans);
-	live_wait_for(counted("members") == 1);
-	live_wait_for(read_on("g").samples > 0);
+	kill(rig.server.pid, SIGCONT);
+	live_wait_for(&rig, counted(&rig, "overruns") > 0);
+	live_wait_for(&rig, counted(&rig, "scans") > scans);
+	live_wait_for(&rig, counted(&rig, "members") == 1);
+	live_wait_for(&rig, read_on(&rig, "g").samples > 0);
 	later = start_lasting(program);
-	live_wait_for(counted("members") == 2);
+	live_wait_for(&rig, counted(&rig, "members") == 2);
 	end_lasting(lasting);
 	end_lasting(later);
-	live_wait_for(counted("members") == 0);
-	live_wait_for(descriptors() <= open);
-	ck_assert(!read_on("g").stepped_back);
+	live_wait_for(&rig, counted(&rig, "members") == 0);
+	live_wait_for(&rig, descriptors() <= open);
+	ck_assert(!read_on(&rig, "g").stepped_back);
 }
 END_TEST
 

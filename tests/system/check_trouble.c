@@ -16,10 +16,22 @@
 
 Suite *trouble_suite(void);
 
+static struct incidents_rig rig;
+
+static void setup(void)
+{
+	incidents_rig_setup(&rig);
+}
+
+static void teardown(void)
+{
+	incidents_rig_teardown(&rig);
+}
+
 /* What is sealed, or given up, is counted before it is said, and before limits are kept. */
 static void await_idle(void)
 {
-	scene_wait_for(incidents_busy_since(incidents).ns == 0);
+	scene_wait_for(incidents_busy_since(rig.incidents).ns == 0);
 }
 
 /*
@@ -30,23 +42,23 @@ static struct incidents_counts record(void)
 {
 	struct target target = { .id = 1,
 				 .kind = TARGET_PROCESS,
-				 .pid = actor.pid,
+				 .pid = rig.actor.pid,
 				 .entry = "burner",
 				 .name = "burner",
 				 .key = "burner",
 				 .comm = "",
 				 .cmdline = "",
 				 .cgroup = "" };
-	struct incidents_counts before = poll_once();
+	struct incidents_counts before = poll_once(&rig);
 	struct incidents_counts counts = before;
 	struct incidents_ticket ticket;
 
-	target.start_ticks = scene_start_ticks(actor.pid);
-	ck_assert_int_eq(incidents_trigger(incidents, &target, &ticket), 0);
+	target.start_ticks = scene_start_ticks(rig.actor.pid);
+	ck_assert_int_eq(incidents_trigger(rig.incidents, &target, &ticket), 0);
 	ck_assert_int_eq(ticket.answer, INCIDENTS_OPENED);
 	for (int naps = 0; naps < SCENE_NAPS && counts.sealed + counts.failed == before.sealed + before.failed;
 	     naps++) {
-		counts = poll_once();
+		counts = poll_once(&rig);
 		scene_nap();
 	}
 	await_idle();
@@ -62,15 +74,15 @@ static void open_one(const struct target *target)
 	char path[400];
 
 	/* From the first tick on there are the targets. */
-	scene_wait_for((ring_info(session_ring(session), &info), info.ticks > 0));
-	ck_assert_int_eq(incidents_trigger(incidents, target, &ticket), 0);
-	snprintf(path, sizeof(path), "%s/%s-1.tmp/incident.json", spool_at, ticket.stem);
-	scene_wait_for(access(path, F_OK) == 0 && incidents_busy_since(incidents).ns == 0);
+	scene_wait_for((ring_info(session_ring(rig.session), &info), info.ticks > 0));
+	ck_assert_int_eq(incidents_trigger(rig.incidents, target, &ticket), 0);
+	snprintf(path, sizeof(path), "%s/%s-1.tmp/incident.json", rig.spool_at, ticket.stem);
+	scene_wait_for(access(path, F_OK) == 0 && incidents_busy_since(rig.incidents).ns == 0);
 }
 
 static void says(const char *part)
 {
-	char *text = scene_log_text(&log_file);
+	char *text = scene_log_text(&rig.log_file);
 
 	ck_assert_msg(strstr(text, part) != NULL, "expected \"%s\", it said: %s", part, text);
 	free(text);
@@ -81,7 +93,7 @@ static bool mount_small(const char *path, const char *size)
 	char options[64];
 
 	if (geteuid() != 0 || unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
-		dprintf(log_file.before, "check_trouble: needs root and a mount namespace: left out\n");
+		dprintf(rig.log_file.before, "check_trouble: needs root and a mount namespace: left out\n");
 		return false;
 	}
 	snprintf(options, sizeof(options), "size=%s,mode=0750", size);
@@ -96,7 +108,7 @@ static void fill(void)
 {
 	char path[400], page[4096] = { 1 };
 
-	snprintf(path, sizeof(path), "%s/filler", spool_at);
+	snprintf(path, sizeof(path), "%s/filler", rig.spool_at);
 	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 
 	ck_assert_int_ge(fd, 0);
@@ -110,7 +122,7 @@ static void remove_filler(void)
 {
 	char path[400];
 
-	snprintf(path, sizeof(path), "%s/filler", spool_at);
+	snprintf(path, sizeof(path), "%s/filler", rig.spool_at);
 	ck_assert_int_eq(unlink(path), 0);
 }
 
@@ -122,15 +134,15 @@ START_TEST(a_directory_that_was_removed_is_made_anew)
 	char path[400];
 	struct incident incident;
 
-	start("0B", RULE("hot", "100ms"));
-	scene_remove(spool_at);
+	start(&rig, "0B", RULE("hot", "100ms"));
+	scene_remove(rig.spool_at);
 	ck_assert_uint_eq(record().sealed, 1);
-	stop();
-	ck_assert_int_eq(stat(spool_at, &st), 0);
+	stop(&rig);
+	ck_assert_int_eq(stat(rig.spool_at, &st), 0);
 	ck_assert_uint_eq(st.st_mode & 07027, 0);
-	read_incident(path, &incident);
+	read_incident(&rig, path, &incident);
 	ck_assert_int_eq(capture_of(&incident, "status"), INCIDENT_CAPTURE_OK);
-	actor_end(&actor);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -139,12 +151,12 @@ START_TEST(so_is_one_whose_parent_was_removed)
 	char path[400];
 	struct incident incident;
 
-	start("0B", RULE("hot", "100ms"));
-	scene_remove(directory);
+	start(&rig, "0B", RULE("hot", "100ms"));
+	scene_remove(rig.directory);
 	ck_assert_uint_eq(record().sealed, 1);
-	stop();
-	read_incident(path, &incident);
-	actor_end(&actor);
+	stop(&rig);
+	read_incident(&rig, path, &incident);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -153,16 +165,16 @@ START_TEST(what_was_captured_before_it_was_removed_is_said_to_be_lost)
 	char path[400];
 	struct incident incident;
 
-	start("0B", RULE("hot", "100ms"));
+	start(&rig, "0B", RULE("hot", "100ms"));
 	open_one(NULL);
-	scene_remove(spool_at);
-	scene_wait_for(poll_once().sealed == 1);
-	stop();
-	read_incident(path, &incident);
+	scene_remove(rig.spool_at);
+	scene_wait_for(poll_once(&rig).sealed == 1);
+	stop(&rig);
+	read_incident(&rig, path, &incident);
 	ck_assert_int_eq(capture_of(&incident, "status"), INCIDENT_CAPTURE_FAILED);
 	ck_assert_int_eq(capture_of(&incident, "samples"), INCIDENT_CAPTURE_OK);
 	ck_assert_uint_gt(scene_rows(path, INCIDENT_SAMPLES_FILE).count, 0);
-	actor_end(&actor);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -171,17 +183,17 @@ START_TEST(what_is_open_moves_into_a_directory_that_replaced_it)
 	char path[400], aside[200];
 	struct incident incident;
 
-	start("0B", RULE("hot", "100ms"));
+	start(&rig, "0B", RULE("hot", "100ms"));
 	open_one(NULL);
-	snprintf(aside, sizeof(aside), "%s.old", spool_at);
-	ck_assert_int_eq(rename(spool_at, aside), 0);
-	ck_assert_int_eq(mkdir(spool_at, 0700), 0);
-	scene_wait_for(poll_once().sealed == 1);
-	stop();
-	read_incident(path, &incident);
+	snprintf(aside, sizeof(aside), "%s.old", rig.spool_at);
+	ck_assert_int_eq(rename(rig.spool_at, aside), 0);
+	ck_assert_int_eq(mkdir(rig.spool_at, 0700), 0);
+	scene_wait_for(poll_once(&rig).sealed == 1);
+	stop(&rig);
+	read_incident(&rig, path, &incident);
 	ck_assert_int_eq(capture_of(&incident, "status"), INCIDENT_CAPTURE_OK);
 	ck_assert_int_eq(rmdir(aside), 0);
-	actor_end(&actor);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -189,24 +201,24 @@ END_TEST
 
 START_TEST(a_lasting_trouble_is_said_when_it_begins_and_when_it_ends)
 {
-	start("0B", RULE("hot", "100ms"));
-	scene_remove(spool_at);
-	scene_write(spool_at, "a file is in the way");
+	start(&rig, "0B", RULE("hot", "100ms"));
+	scene_remove(rig.spool_at);
+	scene_write(rig.spool_at, "a file is in the way");
 	ck_assert_uint_eq(record().failed, 1);
 	says("could not be written: Not a directory");
 	ck_assert_uint_eq(record().failed, 2);
-	char *text = scene_log_text(&log_file);
+	char *text = scene_log_text(&rig.log_file);
 
 	ck_assert_ptr_null(strstr(text, "could not be written"));
 	free(text);
-	uint64_t evaluations = feed_judged(evaluator);
+	uint64_t evaluations = feed_judged(rig.evaluator);
 
-	ck_assert_int_eq(unlink(spool_at), 0);
+	ck_assert_int_eq(unlink(rig.spool_at), 0);
 	ck_assert_uint_eq(record().sealed, 1);
-	ck_assert_uint_gt(feed_judged(evaluator), evaluations); /* rules went on */
+	ck_assert_uint_gt(feed_judged(rig.evaluator), evaluations); /* rules went on */
 	says("incidents can be written again; 2 could not");
-	stop();
-	actor_end(&actor);
+	stop(&rig);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -214,21 +226,21 @@ START_TEST(a_read_only_file_system_fails_honestly_and_works_again)
 {
 	char path[400];
 
-	if (mount_small(spool_at, "8m")) {
-		start("0B", RULE("hot", "100ms"));
-		ck_assert_int_eq(mount(NULL, spool_at, NULL, MS_REMOUNT | MS_RDONLY, NULL), 0);
+	if (mount_small(rig.spool_at, "8m")) {
+		start(&rig, "0B", RULE("hot", "100ms"));
+		ck_assert_int_eq(mount(NULL, rig.spool_at, NULL, MS_REMOUNT | MS_RDONLY, NULL), 0);
 		ck_assert_uint_eq(record().failed, 1);
 		says("could not be written: Read-only file system");
-		ck_assert_uint_eq(count_directories(path), 0);
-		ck_assert_int_eq(mount(NULL, spool_at, NULL, MS_REMOUNT, NULL), 0);
+		ck_assert_uint_eq(count_directories(&rig, path), 0);
+		ck_assert_int_eq(mount(NULL, rig.spool_at, NULL, MS_REMOUNT, NULL), 0);
 		ck_assert_uint_eq(record().sealed, 1);
-		stop();
-		spool_free(TAKE(spool));
-		ck_assert_int_eq(umount2(spool_at, MNT_DETACH), 0);
+		stop(&rig);
+		spool_free(TAKE(rig.spool));
+		ck_assert_int_eq(umount2(rig.spool_at, MNT_DETACH), 0);
 	} else {
-		start("0B", RULE("hot", "100ms"));
+		start(&rig, "0B", RULE("hot", "100ms"));
 	}
-	actor_end(&actor);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -240,10 +252,10 @@ START_TEST(old_incidents_make_room_for_the_next)
 	char path[400], padding[420];
 	struct incidents_ticket ticket;
 
-	if (mount_small(spool_at, "8m")) {
-		start("0B", RULE("never", "10s"));
+	if (mount_small(rig.spool_at, "8m")) {
+		start(&rig, "0B", RULE("never", "10s"));
 		record();
-		ck_assert_uint_eq(count_directories(path), 1);
+		ck_assert_uint_eq(count_directories(&rig, path), 1);
 		snprintf(padding, sizeof(padding), "%s/padding", path);
 		int fd = open(padding, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 
@@ -251,23 +263,23 @@ START_TEST(old_incidents_make_room_for_the_next)
 		close(fd);
 		record();
 		fill();
-		let_pass(1100 * NS_PER_MS); /* so long the last answer about the disk is believed */
-		ck_assert_int_eq(incidents_trigger(incidents, NULL, &ticket), 0);
+		let_pass(&rig, 1100 * NS_PER_MS); /* so long the last answer about the disk is believed */
+		ck_assert_int_eq(incidents_trigger(rig.incidents, NULL, &ticket), 0);
 		ck_assert_int_eq(ticket.answer, INCIDENTS_REFUSED);
-		ck_assert(incidents_disk_is_short(incidents));
-		scene_wait_for(poll_once().removed == 1);
+		ck_assert(incidents_disk_is_short(rig.incidents));
+		scene_wait_for(poll_once(&rig).removed == 1);
 		ck_assert_int_lt(access(padding, F_OK), 0);
-		let_pass(1100 * NS_PER_MS);
-		ck_assert_int_eq(incidents_trigger(incidents, NULL, &ticket), 0);
+		let_pass(&rig, 1100 * NS_PER_MS);
+		ck_assert_int_eq(incidents_trigger(rig.incidents, NULL, &ticket), 0);
 		ck_assert_int_eq(ticket.answer, INCIDENTS_OPENED);
-		ck_assert(!incidents_disk_is_short(incidents));
-		stop();
-		spool_free(TAKE(spool));
-		ck_assert_int_eq(umount2(spool_at, MNT_DETACH), 0);
+		ck_assert(!incidents_disk_is_short(rig.incidents));
+		stop(&rig);
+		spool_free(TAKE(rig.spool));
+		ck_assert_int_eq(umount2(rig.spool_at, MNT_DETACH), 0);
 	} else {
-		start("0B", RULE("never", "10s"));
+		start(&rig, "0B", RULE("never", "10s"));
 	}
-	actor_end(&actor);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -277,11 +289,11 @@ START_TEST(samples_displace_captures_on_a_full_disk)
 	struct incident incident;
 	size_t removed = 0;
 
-	if (mount_small(spool_at, "8m")) {
-		start("0B", RULE("hot", "100ms"));
+	if (mount_small(rig.spool_at, "8m")) {
+		start(&rig, "0B", RULE("hot", "100ms"));
 		open_one(&(struct target){ .id = 9,
 					   .kind = TARGET_PROCESS,
-					   .pid = actor.pid,
+					   .pid = rig.actor.pid,
 					   .entry = "x",
 					   .name = "x",
 					   .key = "x",
@@ -289,22 +301,22 @@ START_TEST(samples_displace_captures_on_a_full_disk)
 					   .cmdline = "",
 					   .cgroup = "" });
 		fill();
-		scene_wait_for(poll_once().sealed == 1);
-		stop();
+		scene_wait_for(poll_once(&rig).sealed == 1);
+		stop(&rig);
 		remove_filler();
-		read_incident(path, &incident);
+		read_incident(&rig, path, &incident);
 		ck_assert_int_eq(capture_of(&incident, "samples"), INCIDENT_CAPTURE_OK);
 		for (size_t i = 0; i < incident.capture_count; i++)
 			removed += strstr(incident.captures[i].why,
 					  "removed to make room for the rest: No space left") != NULL;
 		ck_assert_uint_gt(removed, 0);
 		ck_assert_uint_eq(scene_rows(path, INCIDENT_SAMPLES_FILE).count, incident.coverage.samples);
-		spool_free(TAKE(spool));
-		ck_assert_int_eq(umount2(spool_at, MNT_DETACH), 0);
+		spool_free(TAKE(rig.spool));
+		ck_assert_int_eq(umount2(rig.spool_at, MNT_DETACH), 0);
 	} else {
-		start("0B", RULE("hot", "100ms"));
+		start(&rig, "0B", RULE("hot", "100ms"));
 	}
-	actor_end(&actor);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -313,32 +325,32 @@ START_TEST(captures_stay_where_removing_them_would_not_do)
 	char path[400];
 	struct incident incident;
 
-	if (mount_small(spool_at, "8m")) {
+	if (mount_small(rig.spool_at, "8m")) {
 		/*
 		 * The window is still open when the disk is full, so hundreds of rows are yet to be
 		 * written.
 		 */
-		before_text = after_text = "10s";
-		start("0B", RULE("never", "10s"));
-		actor_do(&actor, 'b', "hot-thread");
-		scene_wait_for((poll_once(), ticks() > 400));
+		rig.before_text = rig.after_text = "10s";
+		start(&rig, "0B", RULE("never", "10s"));
+		actor_do(&rig.actor, 'b', "hot-thread");
+		scene_wait_for((poll_once(&rig), ticks(&rig) > 400));
 		open_one(NULL);
 		fill();
-		uint64_t full = ticks();
+		uint64_t full = ticks(&rig);
 
-		scene_wait_for(ticks() > full + 400);
-		stop();
+		scene_wait_for(ticks(&rig) > full + 400);
+		stop(&rig);
 		remove_filler();
-		read_incident(path, &incident);
+		read_incident(&rig, path, &incident);
 		ck_assert_int_eq(capture_of(&incident, "samples"), INCIDENT_CAPTURE_FAILED);
 		ck_assert_int_eq(capture_of(&incident, "system"), INCIDENT_CAPTURE_OK);
 		ck_assert_int_eq(capture_of(&incident, "status"), INCIDENT_CAPTURE_OK);
-		spool_free(TAKE(spool));
-		ck_assert_int_eq(umount2(spool_at, MNT_DETACH), 0);
+		spool_free(TAKE(rig.spool));
+		ck_assert_int_eq(umount2(rig.spool_at, MNT_DETACH), 0);
 	} else {
-		start("0B", RULE("never", "10s"));
+		start(&rig, "0B", RULE("never", "10s"));
 	}
-	actor_end(&actor);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -346,32 +358,32 @@ START_TEST(a_disk_without_any_room_leaves_nothing_and_recovers_by_itself)
 {
 	char path[400];
 
-	if (mount_small(spool_at, "8m")) {
-		start("0B", RULE("hot", "100ms"));
-		int fd = open(spool_at, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (mount_small(rig.spool_at, "8m")) {
+		start(&rig, "0B", RULE("hot", "100ms"));
+		int fd = open(rig.spool_at, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		struct incidents_ticket ticket;
 
 		/*
 		 * The room is taken between the question whether there is some and the first byte.
 		 */
 		ck_assert_int_eq(flock(fd, LOCK_EX), 0);
-		ck_assert_int_eq(incidents_trigger(incidents, NULL, &ticket), 0);
+		ck_assert_int_eq(incidents_trigger(rig.incidents, NULL, &ticket), 0);
 		ck_assert_int_eq(ticket.answer, INCIDENTS_OPENED);
 		fill();
 		close(fd);
-		scene_wait_for(poll_once().failed == 1);
+		scene_wait_for(poll_once(&rig).failed == 1);
 		await_idle();
 		says("could not be written: No space left on device");
-		ck_assert_uint_eq(count_directories(path), 1); /* the filler */
+		ck_assert_uint_eq(count_directories(&rig, path), 1); /* the filler */
 		remove_filler();
 		ck_assert_uint_eq(record().sealed, 1);
-		stop();
-		spool_free(TAKE(spool));
-		ck_assert_int_eq(umount2(spool_at, MNT_DETACH), 0);
+		stop(&rig);
+		spool_free(TAKE(rig.spool));
+		ck_assert_int_eq(umount2(rig.spool_at, MNT_DETACH), 0);
 	} else {
-		start("0B", RULE("hot", "100ms"));
+		start(&rig, "0B", RULE("hot", "100ms"));
 	}
-	actor_end(&actor);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -395,11 +407,11 @@ START_TEST(without_descriptors_an_incident_fails_and_the_next_one_does_not)
 {
 	char path[400];
 
-	start("0B", RULE("hot", "100ms"));
-	uint64_t start_ticks = scene_start_ticks(actor.pid);
+	start(&rig, "0B", RULE("hot", "100ms"));
+	uint64_t start_ticks = scene_start_ticks(rig.actor.pid);
 	struct target target = { .id = 1,
 				 .kind = TARGET_PROCESS,
-				 .pid = actor.pid,
+				 .pid = rig.actor.pid,
 				 .start_ticks = start_ticks,
 				 .entry = "",
 				 .name = "burner",
@@ -411,10 +423,10 @@ START_TEST(without_descriptors_an_incident_fails_and_the_next_one_does_not)
 	struct incidents_ticket ticket;
 	struct rlimit limit = take_descriptors(0);
 
-	incidents_trigger(incidents, &target, &ticket);
+	incidents_trigger(rig.incidents, &target, &ticket);
 	for (int naps = 0; naps < SCENE_NAPS && counts.sealed + counts.failed == 0; naps++) {
-		dispatcher_poll(dispatcher, clock_mono(&the_clock));
-		incidents_counts(incidents, &counts);
+		dispatcher_poll(rig.dispatcher, clock_mono(&rig.clock));
+		incidents_counts(rig.incidents, &counts);
 		scene_nap();
 	}
 	setrlimit(RLIMIT_NOFILE, &limit);
@@ -422,9 +434,9 @@ START_TEST(without_descriptors_an_incident_fails_and_the_next_one_does_not)
 	ck_assert_uint_eq(counts.failed, 1);
 	says("could not be written: Too many open files");
 	ck_assert_uint_eq(record().sealed, 1);
-	stop();
-	ck_assert_uint_eq(count_directories(path), 1); /* what could not even be removed is gone, too */
-	actor_end(&actor);
+	stop(&rig);
+	ck_assert_uint_eq(count_directories(&rig, path), 1); /* what could not even be removed is gone, too */
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -433,9 +445,9 @@ START_TEST(captures_that_ran_out_of_descriptors_say_so)
 	char path[400];
 	struct incident incident;
 
-	start("0B", RULE("hot", "100ms"));
-	session_stop(session); /* its threads would give descriptors back */
-	int fd = open(spool_at, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	start(&rig, "0B", RULE("hot", "100ms"));
+	session_stop(rig.session); /* its threads would give descriptors back */
+	int fd = open(rig.spool_at, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	/*
 	 * The worker gets as far as the lock of the directory, and there its descriptors are taken
@@ -445,7 +457,7 @@ START_TEST(captures_that_ran_out_of_descriptors_say_so)
 	struct incidents_ticket ticket;
 	struct target target = { .id = 1,
 				 .kind = TARGET_PROCESS,
-				 .pid = actor.pid,
+				 .pid = rig.actor.pid,
 				 .entry = "",
 				 .name = "burner",
 				 .key = "burner",
@@ -453,18 +465,18 @@ START_TEST(captures_that_ran_out_of_descriptors_say_so)
 				 .cmdline = "",
 				 .cgroup = "" };
 
-	incidents_trigger(incidents, &target, &ticket);
-	scene_wait_for(incidents_busy_since(incidents).ns != 0);
+	incidents_trigger(rig.incidents, &target, &ticket);
+	scene_wait_for(incidents_busy_since(rig.incidents).ns != 0);
 	struct rlimit limit = take_descriptors(0);
 
 	flock(fd, LOCK_UN);
-	for (int naps = 0; naps < SCENE_NAPS && incidents_busy_since(incidents).ns != 0; naps++)
+	for (int naps = 0; naps < SCENE_NAPS && incidents_busy_since(rig.incidents).ns != 0; naps++)
 		scene_nap();
 	setrlimit(RLIMIT_NOFILE, &limit);
 	close(fd);
-	scene_wait_for(poll_once().sealed == 1);
-	stop();
-	read_incident(path, &incident);
+	scene_wait_for(poll_once(&rig).sealed == 1);
+	stop(&rig);
+	read_incident(&rig, path, &incident);
 	for (size_t i = 0; i < incident.capture_count; i++) {
 		const struct incident_capture *capture = &incident.captures[i];
 
@@ -474,7 +486,7 @@ START_TEST(captures_that_ran_out_of_descriptors_say_so)
 		ck_assert_str_eq(capture->why, "Too many open files");
 	}
 	ck_assert_int_eq(capture_of(&incident, "samples"), INCIDENT_CAPTURE_OK);
-	actor_end(&actor);
+	actor_end(&rig.actor);
 }
 END_TEST
 

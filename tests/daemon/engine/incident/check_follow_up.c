@@ -8,32 +8,44 @@
 
 Suite *follow_up_suite(void);
 
+static struct incidents_rig rig;
+
+static void setup(void)
+{
+	incidents_rig_setup(&rig);
+}
+
+static void teardown(void)
+{
+	incidents_rig_teardown(&rig);
+}
+
 /* more: of the target entry, JSON. */
 static void start_with(const char *more, const char *after)
 {
-	config = scene_config(
+	rig.config = scene_config(
 		"{\"sampling\": {\"interval\": \"2ms\", \"rescan_interval\": \"100ms\", \"cpu_budget\": \"100%%\"},"
 		"\"ring\": {\"size\": \"4MiB\", \"lock\": false}, \"stacks\": \"off\","
 		"\"incidents\": {\"before\": \"100ms\", \"after\": \"%s\", \"min_free\": \"0B\", "
 		"\"max_incident_size\": \"2MiB\"},"
 		"\"targets\": [{\"name\": \"burner\", \"pid\": %d, %s}], \"rules\": [%s]}",
-		after, actor.pid, more, RULE("memory-x", "100ms"));
+		after, rig.actor.pid, more, RULE("memory-x", "100ms"));
 
 	struct retention_limits limits = { .min_free_bytes = 0 };
 
-	ck_assert_int_eq(spool_open(spool_at, &limits, &spool, NULL), 0);
-	ck_assert_int_eq(session_new(config, NULL, &session), 0);
-	ck_assert_int_eq(rule_state_new("", &rule_state), 0);
-	build_rules();
-	ck_assert_int_eq(session_start(session), 0);
+	ck_assert_int_eq(spool_open(rig.spool_at, &limits, &rig.spool, NULL), 0);
+	ck_assert_int_eq(session_new(rig.config, NULL, &rig.session), 0);
+	ck_assert_int_eq(rule_state_new("", &rig.rule_state), 0);
+	build_rules(&rig);
+	ck_assert_int_eq(session_start(rig.session), 0);
 }
 
 static void request(void)
 {
 	struct target target = { .id = 1,
 				 .kind = TARGET_PROCESS,
-				 .pid = actor.pid,
-				 .start_ticks = scene_start_ticks(actor.pid),
+				 .pid = rig.actor.pid,
+				 .start_ticks = scene_start_ticks(rig.actor.pid),
 				 .entry = "burner",
 				 .name = "burner",
 				 .key = "burner",
@@ -42,7 +54,7 @@ static void request(void)
 				 .cgroup = "" };
 	struct incidents_ticket ticket;
 
-	ck_assert_int_eq(incidents_trigger(incidents, &target, &ticket), 0);
+	ck_assert_int_eq(incidents_trigger(rig.incidents, &target, &ticket), 0);
 	ck_assert_int_eq(ticket.answer, INCIDENTS_OPENED);
 }
 
@@ -68,13 +80,13 @@ START_TEST(commands_and_what_they_leave_are_sealed_with_the_incident)
 				   "") "," SH("cpu", "true", ",\"rules\":[\"memory-*\"]") "]",
 		   "100ms");
 	request();
-	scene_wait_for(poll_once().sealed == 1);
-	stop();
-	read_incident(path, &incident);
+	scene_wait_for(poll_once(&rig).sealed == 1);
+	stop(&rig);
+	read_incident(&rig, path, &incident);
 	ck_assert_int_eq(find(&incident, "run-who")->status, INCIDENT_CAPTURE_OK);
 	char *text = read_file(path, "run-who.txt");
 
-	ck_assert_int_eq(strtol(text, NULL, 10), actor.pid);
+	ck_assert_int_eq(strtol(text, NULL, 10), rig.actor.pid);
 	free(text);
 	text = read_file(path, "left.txt");
 	ck_assert_str_eq(text, "mine\n");
@@ -93,7 +105,7 @@ START_TEST(commands_and_what_they_leave_are_sealed_with_the_incident)
 	for (size_t i = 0; i < incident.capture_count; i++)
 		removed += strncmp(incident.captures[i].why, "removed: ", 9) == 0;
 	ck_assert_uint_ge(removed, 2); /* d and big; almost, if the rest leaves no room for it */
-	actor_end(&actor);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -105,30 +117,30 @@ START_TEST(a_slow_command_holds_up_only_its_own_incident)
 	 * Its window is over, but not its command; another incident comes and goes meanwhile, of
 	 * everything.
 	 */
-	scene_wait_for(poll_once().open == 0);
-	let_pass(200 * NS_PER_MS);
-	ck_assert_uint_eq(poll_once().sealed, 0);
+	scene_wait_for(poll_once(&rig).open == 0);
+	let_pass(&rig, 200 * NS_PER_MS);
+	ck_assert_uint_eq(poll_once(&rig).sealed, 0);
 
 	struct incidents_ticket ticket;
 
-	ck_assert_int_eq(incidents_trigger(incidents, NULL, &ticket), 0);
-	scene_wait_for(poll_once().sealed == 1);
+	ck_assert_int_eq(incidents_trigger(rig.incidents, NULL, &ticket), 0);
+	scene_wait_for(poll_once(&rig).sealed == 1);
 
 	char path[400], go[500];
-	DIR *dir = opendir(spool_at);
+	DIR *dir = opendir(rig.spool_at);
 	struct dirent *item;
 
 	*go = '\0';
 	while ((item = readdir(dir)))
 		if (strstr(item->d_name, ".tmp"))
-			snprintf(go, sizeof(go), "%s/%s/go", spool_at, item->d_name);
+			snprintf(go, sizeof(go), "%s/%s/go", rig.spool_at, item->d_name);
 	closedir(dir);
 	ck_assert_str_ne(go, "");
 	scene_write(go, "now");
-	scene_wait_for(poll_once().sealed == 2);
-	stop();
-	ck_assert_uint_eq(count_directories(path), 2);
-	actor_end(&actor);
+	scene_wait_for(poll_once(&rig).sealed == 2);
+	stop(&rig);
+	ck_assert_uint_eq(count_directories(&rig, path), 2);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -150,16 +162,16 @@ START_TEST(stopping_gives_commands_a_moment_and_seals)
 						       "") "," SH("never", "true", "") "]",
 		   "10s");
 	request();
-	scene_wait_for((poll_once(), count_directories(path) == 1 && is_there(path, "begun")));
-	stop();
-	read_incident(path, &incident);
+	scene_wait_for((poll_once(&rig), count_directories(&rig, path) == 1 && is_there(path, "begun")));
+	stop(&rig);
+	read_incident(&rig, path, &incident);
 	ck_assert_str_eq(find(&incident, "run-endless")->why, "ended because the daemon was stopped");
 	ck_assert_str_eq(find(&incident, "run-never")->why, "the daemon was being stopped");
 	ck_assert_int_eq(find(&incident, "smaps-again")->status, INCIDENT_CAPTURE_SKIPPED);
 	ck_assert_str_eq(find(&incident, "smaps-again")->why, "the daemon was being stopped");
 	ck_assert_str_eq(find(&incident, "smaps-again")->again_of, "smaps");
 	ck_assert_int_eq(find(&incident, "samples")->status, INCIDENT_CAPTURE_OK);
-	actor_end(&actor);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -170,12 +182,12 @@ START_TEST(the_second_look_shows_what_has_grown_meanwhile)
 
 	start_with("\"again\": \"1500ms\"", "2s"); /* a firing meanwhile is merged */
 	request();
-	scene_wait_for((poll_once(), count_directories(path) == 1 && is_there(path, "smaps.tsv") &&
-					     incidents_busy_since(incidents).ns == 0));
-	actor_do(&actor, 'm', "");
-	scene_wait_for(poll_once().sealed == 1);
-	stop();
-	read_incident(path, &incident);
+	scene_wait_for((poll_once(&rig), count_directories(&rig, path) == 1 && is_there(path, "smaps.tsv") &&
+						 incidents_busy_since(rig.incidents).ns == 0));
+	actor_do(&rig.actor, 'm', "");
+	scene_wait_for(poll_once(&rig).sealed == 1);
+	stop(&rig);
+	read_incident(&rig, path, &incident);
 
 	const struct incident_capture *first = find(&incident, "smaps"), *second = find(&incident, "smaps-again");
 
@@ -187,7 +199,7 @@ START_TEST(the_second_look_shows_what_has_grown_meanwhile)
 	ck_assert_str_eq(find(&incident, "threads-again")->file, "threads.again.tsv");
 	ck_assert_str_eq(find(&incident, "status-again")->file, "status.again.txt");
 
-	snprintf(shown, sizeof(shown), "%s/shown", directory);
+	snprintf(shown, sizeof(shown), "%s/shown", rig.directory);
 	int saved = dup(STDOUT_FILENO), out = open(shown, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	char *words[] = { (char[]){ "show" }, path, NULL };
 
@@ -209,7 +221,7 @@ START_TEST(the_second_look_shows_what_has_grown_meanwhile)
 	ck_assert_msg(strstr(growth, "+32 MiB"), "%s", growth);
 	ck_assert_msg(strstr(text, "smaps.again.tsv, "), "%s", text);
 	ck_assert_msg(strstr(text, ", again smaps"), "%s", text);
-	actor_end(&actor);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -221,24 +233,24 @@ START_TEST(a_reload_while_commands_run_takes_nothing_from_them)
 
 	start_with("\"run\": [" SH("a", "sleep 0.3; echo a", "") "," SH("b", "echo b", "") "]", "50ms");
 	request();
-	let_pass(100 * NS_PER_MS);
-	old = config;
-	config = scene_config("{\"targets\": [{\"name\": \"burner\", \"pid\": %d}]}", actor.pid);
-	incidents_reload(incidents, config);
+	let_pass(&rig, 100 * NS_PER_MS);
+	old = rig.config;
+	rig.config = scene_config("{\"targets\": [{\"name\": \"burner\", \"pid\": %d}]}", rig.actor.pid);
+	incidents_reload(rig.incidents, rig.config);
 	struct evaluator_reload *reload;
 
-	ck_assert_int_eq(evaluator_reload_prepare(evaluator, config, &reload), 0);
-	ck_assert_int_eq(session_reload(session, config), 0);
+	ck_assert_int_eq(evaluator_reload_prepare(rig.evaluator, rig.config, &reload), 0);
+	ck_assert_int_eq(session_reload(rig.session, rig.config), 0);
 	evaluator_reload_commit(reload);
 	config_free(old);
-	scene_wait_for(poll_once().sealed == 1);
-	stop();
-	read_incident(path, &incident);
+	scene_wait_for(poll_once(&rig).sealed == 1);
+	stop(&rig);
+	read_incident(&rig, path, &incident);
 	char *text = read_file(path, "run-b.txt");
 
 	ck_assert_str_eq(text, "b\n");
 	free(text);
-	actor_end(&actor);
+	actor_end(&rig.actor);
 }
 END_TEST
 

@@ -7,23 +7,35 @@
 
 Suite *incidents_suite(void);
 
+static struct incidents_rig rig;
+
+static void setup(void)
+{
+	incidents_rig_setup(&rig);
+}
+
+static void teardown(void)
+{
+	incidents_rig_teardown(&rig);
+}
+
 START_TEST(a_thread_that_burns_becomes_a_sealed_incident_that_names_it)
 {
 	char path[400];
 	struct incident incident;
 
-	start("0B", RULE("hot", "100ms"));
-	let_pass(BEFORE + 200 * NS_PER_MS);
-	actor_do(&actor, 'b', "hot-thread");
+	start(&rig, "0B", RULE("hot", "100ms"));
+	let_pass(&rig, BEFORE + 200 * NS_PER_MS);
+	actor_do(&rig.actor, 'b', "hot-thread");
 	/* In large bites: when the rule fires the ring holds ticks that come by once more. */
-	scene_wait_for((usleep(30000), poll_once().sealed == 1));
-	stop();
-	read_incident(path, &incident);
+	scene_wait_for((usleep(30000), poll_once(&rig).sealed == 1));
+	stop(&rig);
+	read_incident(&rig, path, &incident);
 	ck_assert_str_eq(incident.rule.name, "hot");
 	ck_assert_str_eq(incident.rule.reason, "above-percent");
 	ck_assert(incident.rule.has_value && incident.rule.value > 20);
-	ck_assert_int_eq(incident.target.pid, actor.pid);
-	ck_assert_uint_eq(incident.target.start_ticks, scene_start_ticks(actor.pid));
+	ck_assert_int_eq(incident.target.pid, rig.actor.pid);
+	ck_assert_uint_eq(incident.target.start_ticks, scene_start_ticks(rig.actor.pid));
 
 	/*
 	 * The window before and after is covered, but for a tick at either end, or a moment of a
@@ -56,7 +68,7 @@ START_TEST(a_thread_that_burns_becomes_a_sealed_incident_that_names_it)
 		ck_assert_int_ne(incident.captures[i].status, INCIDENT_CAPTURE_FAILED);
 	ck_assert_int_eq(capture_of(&incident, "samples"), INCIDENT_CAPTURE_OK);
 	ck_assert_int_eq(capture_of(&incident, "status"), INCIDENT_CAPTURE_OK);
-	actor_end(&actor);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -66,22 +78,22 @@ START_TEST(a_second_firing_is_merged_into_the_one_that_is_open)
 	struct incident incident;
 
 	/* Windows that end together see the same: both fire, however late that is. */
-	start("0B", RULE("hot", "100ms") "," RULE("hotter", "100ms"));
-	let_pass(300 * NS_PER_MS);
-	actor_do(&actor, 'b', "hot-thread");
-	scene_wait_for(poll_once().sealed == 1);
-	stop();
-	struct incidents_counts counts = poll_once();
+	start(&rig, "0B", RULE("hot", "100ms") "," RULE("hotter", "100ms"));
+	let_pass(&rig, 300 * NS_PER_MS);
+	actor_do(&rig.actor, 'b', "hot-thread");
+	scene_wait_for(poll_once(&rig).sealed == 1);
+	stop(&rig);
+	struct incidents_counts counts = poll_once(&rig);
 
 	ck_assert_uint_eq(counts.opened, 1);
 	ck_assert_uint_eq(counts.merged, 1);
 	ck_assert_uint_eq(counts.open, 0);
-	read_incident(path, &incident);
+	read_incident(&rig, path, &incident);
 	ck_assert_uint_eq(incident.merged_total, 1);
 	ck_assert_uint_eq(incident.merged_count, 1);
 	ck_assert_str_ne(incident.merged[0].rule, incident.rule.name);
 	ck_assert(incident.merged[0].has_value && incident.merged[0].value > 20);
-	actor_end(&actor);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -90,18 +102,18 @@ START_TEST(a_target_that_dies_within_the_window_is_sealed_and_said_to_be_gone)
 	char path[400];
 	struct incident incident;
 
-	start("0B", RULE("hot", "100ms"));
-	let_pass(300 * NS_PER_MS);
-	actor_do(&actor, 'b', "hot-thread");
-	scene_wait_for(poll_once().opened == 1);
-	actor_end(&actor);
-	scene_wait_for(poll_once().sealed == 1);
-	uint64_t evaluations = feed_judged(evaluator);
+	start(&rig, "0B", RULE("hot", "100ms"));
+	let_pass(&rig, 300 * NS_PER_MS);
+	actor_do(&rig.actor, 'b', "hot-thread");
+	scene_wait_for(poll_once(&rig).opened == 1);
+	actor_end(&rig.actor);
+	scene_wait_for(poll_once(&rig).sealed == 1);
+	uint64_t evaluations = feed_judged(rig.evaluator);
 
-	let_pass(250 * NS_PER_MS);
-	ck_assert_uint_eq(feed_judged(evaluator), evaluations); /* the dead are not judged */
-	stop();
-	read_incident(path, &incident);
+	let_pass(&rig, 250 * NS_PER_MS);
+	ck_assert_uint_eq(feed_judged(rig.evaluator), evaluations); /* the dead are not judged */
+	stop(&rig);
+	read_incident(&rig, path, &incident);
 	ck_assert(incident.coverage.gone);
 	ck_assert_int_gt(incident.coverage.gone_ns, 0);
 	ck_assert_uint_eq(scene_rows(path, INCIDENT_SAMPLES_FILE).gone, 1);
@@ -113,22 +125,22 @@ START_TEST(stopping_seals_what_is_open)
 	char path[400];
 	struct incident incident;
 
-	start("0B", RULE("hot", "100ms"));
-	let_pass(200 * NS_PER_MS);
-	actor_do(&actor, 'b', "hot-thread");
-	scene_wait_for(poll_once().opened == 1);
-	stop();
-	read_incident(path, &incident);
+	start(&rig, "0B", RULE("hot", "100ms"));
+	let_pass(&rig, 200 * NS_PER_MS);
+	actor_do(&rig.actor, 'b', "hot-thread");
+	scene_wait_for(poll_once(&rig).opened == 1);
+	stop(&rig);
+	read_incident(&rig, path, &incident);
 	ck_assert_uint_eq(incident.coverage.want_after_ns, AFTER);
 	scene_rows(path, INCIDENT_SAMPLES_FILE);
-	actor_end(&actor);
+	actor_end(&rig.actor);
 }
 END_TEST
 
 /* How often it was said since this was last asked. */
 static unsigned times_said(const char *part)
 {
-	char *text = scene_log_text(&log_file);
+	char *text = scene_log_text(&rig.log_file);
 	unsigned times = 0;
 
 	for (const char *at = text; (at = strstr(at, part)); at++)
@@ -143,15 +155,15 @@ START_TEST(without_disk_space_nothing_fires_and_it_is_said_once)
 	unsigned times;
 	char path[400];
 
-	start("1000TiB", RULE("hot", "100ms"));
-	actor_do(&actor, 'b', "hot-thread");
-	scene_wait_for((poll_once(), times = times_said("too little disk space")) > 0);
-	let_pass(500 * NS_PER_MS);
-	stop();
+	start(&rig, "1000TiB", RULE("hot", "100ms"));
+	actor_do(&rig.actor, 'b', "hot-thread");
+	scene_wait_for((poll_once(&rig), times = times_said("too little disk space")) > 0);
+	let_pass(&rig, 500 * NS_PER_MS);
+	stop(&rig);
 	ck_assert_uint_eq(times + times_said("too little disk space"), 1);
-	ck_assert_uint_eq(poll_once().opened, 0);
-	ck_assert_uint_eq(count_directories(path), 0);
-	actor_end(&actor);
+	ck_assert_uint_eq(poll_once(&rig).opened, 0);
+	ck_assert_uint_eq(count_directories(&rig, path), 0);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -159,20 +171,20 @@ START_TEST(a_spool_that_cannot_be_made_anew_is_said)
 {
 	char path[400];
 
-	start("0B", RULE("hot", "100ms"));
-	scene_remove(spool_at);
-	scene_write(spool_at, "a file is in the way");
-	actor_do(&actor, 'b', "hot-thread");
-	scene_wait_for(poll_once().failed == 1);
-	stop();
-	ck_assert_uint_eq(poll_once().sealed, 0);
-	ck_assert_uint_eq(count_directories(path), 0);
+	start(&rig, "0B", RULE("hot", "100ms"));
+	scene_remove(rig.spool_at);
+	scene_write(rig.spool_at, "a file is in the way");
+	actor_do(&rig.actor, 'b', "hot-thread");
+	scene_wait_for(poll_once(&rig).failed == 1);
+	stop(&rig);
+	ck_assert_uint_eq(poll_once(&rig).sealed, 0);
+	ck_assert_uint_eq(count_directories(&rig, path), 0);
 
-	char *text = scene_log_text(&log_file);
+	char *text = scene_log_text(&rig.log_file);
 
 	ck_assert_ptr_nonnull(strstr(text, "could not be written: Not a directory"));
 	free(text);
-	actor_end(&actor);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -185,18 +197,18 @@ static struct incidents_counts end_on_full_disk(rlim_t bytes)
 	struct rlimit limit, none;
 	struct incidents_counts counts = { 0 };
 
-	scene_wait_for(poll_once().opened == 1);
+	scene_wait_for(poll_once(&rig).opened == 1);
 	signal(SIGXFSZ, SIG_IGN);
 	getrlimit(RLIMIT_FSIZE, &limit);
 	none = (struct rlimit){ bytes, limit.rlim_max };
 	setrlimit(RLIMIT_FSIZE, &none);
 	for (int naps = 0; naps < SCENE_NAPS && counts.sealed + counts.failed == 0; naps++) {
-		dispatcher_poll(dispatcher, clock_mono(&the_clock));
-		incidents_counts(incidents, &counts);
+		dispatcher_poll(rig.dispatcher, clock_mono(&rig.clock));
+		incidents_counts(rig.incidents, &counts);
 		scene_nap();
 	}
 	setrlimit(RLIMIT_FSIZE, &limit);
-	stop();
+	stop(&rig);
 
 	return counts;
 }
@@ -205,16 +217,16 @@ START_TEST(a_disk_that_is_full_leaves_nothing_half_written)
 {
 	char path[400];
 
-	start("0B", RULE("hot", "100ms"));
-	actor_do(&actor, 'b', "hot-thread");
+	start(&rig, "0B", RULE("hot", "100ms"));
+	actor_do(&rig.actor, 'b', "hot-thread");
 	struct incidents_counts counts = end_on_full_disk(1024);
-	char *text = scene_log_text(&log_file);
+	char *text = scene_log_text(&rig.log_file);
 
 	ck_assert_uint_eq(counts.failed, 1);
-	ck_assert_uint_eq(count_directories(path), 0);
+	ck_assert_uint_eq(count_directories(&rig, path), 0);
 	ck_assert_msg(strstr(text, "could not be written: File too large") != NULL, "%s", text);
 	free(text);
-	actor_end(&actor);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -223,16 +235,16 @@ START_TEST(samples_that_do_not_fit_are_left_out_and_the_incident_says_so)
 	char path[400], file[500];
 	struct incident incident;
 
-	start("0B", RULE("hot", "100ms"));
-	actor_do(&actor, 'b', "hot-thread");
+	start(&rig, "0B", RULE("hot", "100ms"));
+	actor_do(&rig.actor, 'b', "hot-thread");
 	struct incidents_counts counts = end_on_full_disk(6000);
 
 	ck_assert_uint_eq(counts.sealed, 1);
-	read_incident(path, &incident);
+	read_incident(&rig, path, &incident);
 	ck_assert_int_eq(capture_of(&incident, "samples"), INCIDENT_CAPTURE_FAILED);
 	snprintf(file, sizeof(file), "%s/%s", path, INCIDENT_SAMPLES_FILE);
 	ck_assert_int_lt(access(file, F_OK), 0);
-	actor_end(&actor);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -255,19 +267,19 @@ static void fire_later(unsigned i, uint64_t later_ns)
 				 .cmdline = "",
 				 .cgroup = fired_cgroup };
 	struct evaluator_firing firing = {
-		.rule = &config->rules[0],
+		.rule = &rig.config->rules[0],
 		.target = &target,
-		.to = mono_add(clock_mono(&the_clock), later_ns),
-		.wall = clock_wall(&the_clock),
+		.to = mono_add(clock_mono(&rig.clock), later_ns),
+		.wall = clock_wall(&rig.clock),
 		.decision = &decision,
-		.effective = &config->rules[0].trigger,
+		.effective = &rig.config->rules[0].trigger,
 		.cpu_limit = UINT64_MAX,
 		.memory_limit = UINT64_MAX,
 	};
 
 	firing.from = mono_sub(firing.to, NS_PER_MS);
 	snprintf(name, sizeof(name), "target-%u", i);
-	incidents_fire(incidents, &firing);
+	incidents_fire(rig.incidents, &firing);
 }
 
 static void fire(unsigned i)
@@ -280,27 +292,27 @@ START_TEST(too_many_at_once_are_refused_and_the_others_are_written)
 	struct incidents_counts counts;
 	char path[400];
 
-	start("0B", RULE("hot", "100ms"));
+	start(&rig, "0B", RULE("hot", "100ms"));
 	for (unsigned i = 0; i < INCIDENTS_OPEN_MAX + 3; i++)
 		fire(i);
 	fire(0);
-	incidents_counts(incidents, &counts);
+	incidents_counts(rig.incidents, &counts);
 	ck_assert_uint_eq(counts.open, INCIDENTS_OPEN_MAX);
 	ck_assert_uint_eq(counts.refused, 3);
 	ck_assert_uint_eq(counts.merged, 1);
-	incidents_gap(incidents, clock_mono(&the_clock), 2);
+	incidents_gap(rig.incidents, clock_mono(&rig.clock), 2);
 
-	char *text = scene_log_text(&log_file);
+	char *text = scene_log_text(&rig.log_file);
 	char *first = strstr(text, "too many are open");
 
 	ck_assert_ptr_nonnull(first);
 	ck_assert_ptr_null(strstr(first + 1, "too many are open"));
 	free(text);
-	stop();
-	incidents_counts(incidents, &counts);
+	stop(&rig);
+	incidents_counts(rig.incidents, &counts);
 	ck_assert_uint_eq(counts.sealed, INCIDENTS_OPEN_MAX);
-	ck_assert_uint_eq(count_directories(path), INCIDENTS_OPEN_MAX);
-	actor_end(&actor);
+	ck_assert_uint_eq(count_directories(&rig, path), INCIDENTS_OPEN_MAX);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -354,33 +366,33 @@ START_TEST(in_an_hour_rules_open_no_more_than_they_may)
 {
 	struct incidents_counts counts;
 
-	start("0B", RULE("hot", "100ms"));
-	config->incidents.max_per_hour = 2;
+	start(&rig, "0B", RULE("hot", "100ms"));
+	rig.config->incidents.max_per_hour = 2;
 	for (unsigned i = 0; i < 4; i++)
 		fire(i);
 	fire(1);
-	incidents_counts(incidents, &counts);
+	incidents_counts(rig.incidents, &counts);
 	ck_assert_uint_eq(counts.open, 2);
 	ck_assert_uint_eq(counts.refused, 2);
 	ck_assert_uint_eq(counts.merged, 1);
 
-	char *text = scene_log_text(&log_file);
+	char *text = scene_log_text(&rig.log_file);
 
 	ck_assert_ptr_nonnull(strstr(text, "no incident was opened: there were incidents.max_per_hour within an hour"));
 	free(text);
 	fire_later(5, 3500 * NS_PER_S);
-	incidents_counts(incidents, &counts);
+	incidents_counts(rig.incidents, &counts);
 	ck_assert_uint_eq(counts.open, 2);
 	fire_later(6, 3700 * NS_PER_S);
-	incidents_counts(incidents, &counts);
+	incidents_counts(rig.incidents, &counts);
 	ck_assert_uint_eq(counts.open, 3);
-	config->incidents.max_per_hour = 0;
+	rig.config->incidents.max_per_hour = 0;
 	for (unsigned i = 7; i < 12; i++)
 		fire_later(i, 3700 * NS_PER_S);
-	incidents_counts(incidents, &counts);
+	incidents_counts(rig.incidents, &counts);
 	ck_assert_uint_eq(counts.open, 8);
-	stop();
-	actor_end(&actor);
+	stop(&rig);
+	actor_end(&rig.actor);
 }
 END_TEST
 
@@ -395,19 +407,19 @@ START_TEST(only_the_ticks_of_who_looks_at_the_target_count)
 	struct incident incident;
 	char path[400];
 
-	start("0B", RULE("hot", "100ms"));
+	start(&rig, "0B", RULE("hot", "100ms"));
 	fire(0);
-	mono_t now = mono_add(clock_mono(&the_clock), NS_PER_MS);
+	mono_t now = mono_add(clock_mono(&rig.clock), NS_PER_MS);
 
-	incidents_tick(incidents, now, looker);
+	incidents_tick(rig.incidents, now, looker);
 	sample_set(&sample, SAMPLE_CPU, 1);
-	incidents_sample(incidents, 1000, now, &sample);
+	incidents_sample(rig.incidents, 1000, now, &sample);
 	for (uint64_t i = 1; i <= MANY_TICKS; i++)
-		incidents_tick(incidents, mono_add(now, i * NS_PER_US), ticking);
-	stop();
-	read_incident(path, &incident);
+		incidents_tick(rig.incidents, mono_add(now, i * NS_PER_US), ticking);
+	stop(&rig);
+	read_incident(&rig, path, &incident);
 	ck_assert_uint_eq(incident.coverage.ticks_got >= MANY_TICKS, ticking == looker);
-	actor_end(&actor);
+	actor_end(&rig.actor);
 }
 END_TEST
 

@@ -13,6 +13,8 @@
 
 Suite *stack_recorder_follow_suite(void);
 
+static struct stack_recorder_rig rig;
+
 static const struct stack_recorder_options with_stacks = { .dwarf = true };
 /*
  * A thousand small samples a second, in rings that hold all of them: of everybody's it is chance
@@ -26,12 +28,12 @@ static const struct stack_recorder_options followed_only = { .followed_only = tr
 /* False: not here. */
 static bool begin_with_stacks_of(const struct stack_recorder_options *options)
 {
-	if (!begin_with(options))
+	if (!begin_with(&rig, options))
 		return false;
-	if (status_now().dwarf)
+	if (status_now(&rig).dwarf)
 		return true;
-	skip_because("%s", status_now().limits);
-	end();
+	skip_because("%s", status_now(&rig).limits);
+	end(&rig);
 	return false;
 }
 
@@ -54,8 +56,8 @@ static unsigned open_descriptors(void)
 
 static void take_all(void)
 {
-	stack_recorder_snapshot_release(&snapshot);
-	ck_assert_int_eq(stack_recorder_snapshot(recorder, 0, UINT64_MAX, 0, &snapshot), 0);
+	stack_recorder_snapshot_release(&rig.snapshot);
+	ck_assert_int_eq(stack_recorder_snapshot(rig.recorder, 0, UINT64_MAX, 0, &rig.snapshot), 0);
 }
 
 START_TEST(a_followed_process_is_sampled_with_registers_and_stack)
@@ -66,23 +68,23 @@ START_TEST(a_followed_process_is_sampled_with_registers_and_stack)
 	if (!begin_with_stacks())
 		SKIP_TEST("%s", skip_reason);
 	pid = burning_child();
-	follow_one(pid);
-	ck_assert_uint_eq(status_now().followed_threads, 1);
-	ck_assert_uint_eq(status_now().not_followed, 0);
+	follow_one(&rig, pid);
+	ck_assert_uint_eq(status_now(&rig).followed_threads, 1);
+	ck_assert_uint_eq(status_now(&rig).not_followed, 0);
 	wait_until_it_burned(pid, 400 * NS_PER_MS);
 	stop_child(pid);
 	take_all();
 	end_child(pid);
-	seen = look_in(STACK_FILE_CPU_FOLLOWED, pid);
+	seen = look_in(&rig, STACK_FILE_CPU_FOLLOWED, pid);
 	ck_assert_uint_ge(seen.samples, 10);
 	ck_assert_uint_eq(seen.with_stack, seen.samples);
 	ck_assert_uint_ge(seen.in_function * 10, seen.samples * 8);
 	ck_assert_str_eq(seen.comm, "burning;child");
-	ck_assert_uint_eq(stream_of(STACK_FILE_CPU_FOLLOWED)->head.stack_bytes, 8192);
-	ck_assert_uint_eq(stream_of(STACK_FILE_CPU_FOLLOWED)->head.units_per_second, NS_PER_S);
+	ck_assert_uint_eq(stream_of(&rig, STACK_FILE_CPU_FOLLOWED)->head.stack_bytes, 8192);
+	ck_assert_uint_eq(stream_of(&rig, STACK_FILE_CPU_FOLLOWED)->head.units_per_second, NS_PER_S);
 	/* everybody's event saw it as well */
-	ck_assert_uint_ge(look_in(STACK_FILE_CPU, pid).samples, 10);
-	end();
+	ck_assert_uint_ge(look_in(&rig, STACK_FILE_CPU, pid).samples, 10);
+	end(&rig);
 }
 END_TEST
 
@@ -100,11 +102,11 @@ START_TEST(all_modules_of_a_process_with_stacks_are_listed)
 	if (!begin_with_stacks())
 		SKIP_TEST("%s", skip_reason);
 	pid = burning_child();
-	follow_one(pid);
+	follow_one(&rig, pid);
 	wait_until_it_burned(pid, 200 * NS_PER_MS);
 	stop_child(pid);
 	take_all();
-	stacks = look_in(STACK_FILE_CPU_FOLLOWED, pid).samples;
+	stacks = look_in(&rig, STACK_FILE_CPU_FOLLOWED, pid).samples;
 	ck_assert_uint_gt(stacks, 0);
 	snprintf(name, sizeof(name), "/proc/%d/maps", pid);
 	maps = fopen(name, "r");
@@ -116,17 +118,18 @@ START_TEST(all_modules_of_a_process_with_stacks_are_listed)
 		if (path == NULL || strstr(line, "r-xp") == NULL)
 			continue;
 		in_maps++;
-		for (size_t i = 0; i < snapshot.file_count; i++)
-			found += strcmp(snapshot.files[i].path, path) == 0 && snapshot.files[i].stacks >= 16 * stacks;
+		for (size_t i = 0; i < rig.snapshot.file_count; i++)
+			found += strcmp(rig.snapshot.files[i].path, path) == 0 &&
+				 rig.snapshot.files[i].stacks >= 16 * stacks;
 	}
 	fclose(maps);
 	end_child(pid);
 	ck_assert_uint_ge(in_maps, 2);
 	ck_assert_uint_ge(found, in_maps);
-	for (size_t i = 1; i < snapshot.file_count; i++)
-		ck_assert_uint_ge(snapshot.files[i - 1].frames + snapshot.files[i - 1].stacks,
-				  snapshot.files[i].frames + snapshot.files[i].stacks);
-	end();
+	for (size_t i = 1; i < rig.snapshot.file_count; i++)
+		ck_assert_uint_ge(rig.snapshot.files[i - 1].frames + rig.snapshot.files[i - 1].stacks,
+				  rig.snapshot.files[i].frames + rig.snapshot.files[i].stacks);
+	end(&rig);
 }
 END_TEST
 
@@ -205,7 +208,7 @@ static void wait_for_threads(pid_t pid, unsigned count)
 /* How many threads of pid there are samples of. */
 static unsigned sampled_threads(enum stack_file_stream_kind kind, pid_t pid)
 {
-	const struct stack_recorder_stream *stream = stream_of(kind);
+	const struct stack_recorder_stream *stream = stream_of(&rig, kind);
 	const struct perf_record_format format = { stream->head.sample_type, stream->head.regs_user };
 	uint32_t tids[64];
 	unsigned count = 0;
@@ -244,21 +247,21 @@ START_TEST(all_threads_are_sampled_and_those_that_begin_later)
 	int fd;
 	pid_t pid;
 
-	if (!begin_with(&followed_only))
+	if (!begin_with(&rig, &followed_only))
 		SKIP_TEST("%s", skip_reason);
 	pid = child_of_threads(&fd);
 	wait_for_threads(pid, 4);
-	follow_one(pid);
-	ck_assert_uint_eq(status_now().followed_threads, 4);
+	follow_one(&rig, pid);
+	ck_assert_uint_eq(status_now(&rig).followed_threads, 4);
 	wait_until_sampled(pid, 3);
 	ck_assert_int_eq(write(fd, "xx", 2), 2);
 	wait_for_threads(pid, 8);
 	wait_until_sampled(pid, 7);
 	/* they have inherited: nothing was opened for them */
-	ck_assert_uint_eq(status_now().followed_threads, 4);
+	ck_assert_uint_eq(status_now(&rig).followed_threads, 4);
 	end_child(pid);
 	close(fd);
-	end();
+	end(&rig);
 }
 END_TEST
 
@@ -266,7 +269,7 @@ END_TEST
 
 static uint64_t period_of(enum stack_file_stream_kind kind, pid_t pid)
 {
-	return look_in(kind, pid).period;
+	return look_in(&rig, kind, pid).period;
 }
 
 /* A child that forks: the grandchild burns. Both pids. */
@@ -292,7 +295,7 @@ static pid_t forking_child(pid_t *ret_grandchild, int *ret_fd)
 			;
 		_exit(0);
 	}
-	follow_one(pid);
+	follow_one(&rig, pid);
 	ck_assert_int_eq(write(go[1], "x", 1), 1);
 	ck_assert_int_eq(read(told[0], ret_grandchild, sizeof(*ret_grandchild)), sizeof(*ret_grandchild));
 	close(go[0]);
@@ -306,7 +309,7 @@ static void wait_until_threads(unsigned threads)
 {
 	uint64_t deadline = now_ns() + WAIT_NS;
 
-	while (status_now().followed_threads != threads) {
+	while (status_now(&rig).followed_threads != threads) {
 		ck_assert_uint_lt(now_ns(), deadline);
 		usleep(5000);
 	}
@@ -337,8 +340,8 @@ START_TEST(what_a_followed_process_starts_is_followed_and_counted_once)
 	pid = forking_child(&grandchild, &fd);
 	pids[0] = (uint32_t)pid;
 	pids[1] = (uint32_t)grandchild;
-	ck_assert_int_eq(stack_recorder_follow(recorder, pids, 2), 0);
-	wait_until_followed(2);
+	ck_assert_int_eq(stack_recorder_follow(rig.recorder, pids, 2), 0);
+	wait_until_followed(&rig, 2);
 	/*
 	 * that of the child: the grandchild has inherited it, which the next look at the side rings
 	 * may tell
@@ -352,16 +355,16 @@ START_TEST(what_a_followed_process_starts_is_followed_and_counted_once)
 	 * The child leaves the set: the grandchild gets events of its own, and is still counted
 	 * once.
 	 */
-	ck_assert_int_eq(stack_recorder_follow(recorder, pids + 1, 1), 0);
-	wait_until_followed(1);
-	ck_assert_uint_eq(status_now().followed_threads, 1);
+	ck_assert_int_eq(stack_recorder_follow(rig.recorder, pids + 1, 1), 0);
+	wait_until_followed(&rig, 1);
+	ck_assert_uint_eq(status_now(&rig).followed_threads, 1);
 	wait_until_it_burned(grandchild, 600 * NS_PER_MS);
 	take_all();
 	check_counted_once(grandchild);
 	kill(grandchild, SIGKILL);
 	close(fd);
 	end_child(pid);
-	end();
+	end(&rig);
 }
 END_TEST
 
@@ -372,23 +375,23 @@ START_TEST(what_a_process_started_is_followed_on_when_that_has_exited)
 	uint64_t deadline;
 	int fd;
 
-	if (!begin_with(&followed_only))
+	if (!begin_with(&rig, &followed_only))
 		SKIP_TEST("%s", skip_reason);
 	/* or it ends with the child */
 	pid = forking_child(&grandchild, &fd);
 	pids[0] = (uint32_t)pid;
 	pids[1] = (uint32_t)grandchild;
-	ck_assert_int_eq(stack_recorder_follow(recorder, pids, 2), 0);
-	wait_until_followed(2);
+	ck_assert_int_eq(stack_recorder_follow(rig.recorder, pids, 2), 0);
+	wait_until_followed(&rig, 2);
 	kill(grandchild, SIGKILL);
 	close(fd);
 	end_child(pid);
 	deadline = now_ns() + WAIT_NS;
-	while (status_now().followed_threads != 0 || status_now().followed_processes != 0) {
+	while (status_now(&rig).followed_threads != 0 || status_now(&rig).followed_processes != 0) {
 		ck_assert_uint_lt(now_ns(), deadline);
 		usleep(10000);
 	}
-	end();
+	end(&rig);
 }
 END_TEST
 
@@ -400,24 +403,24 @@ START_TEST(followed_only_has_names_and_mappings_of_those_that_exited)
 	pid_t pid, grandchild;
 	int fd;
 
-	if (!begin_with(&followed_only))
+	if (!begin_with(&rig, &followed_only))
 		SKIP_TEST("%s", skip_reason);
-	ck_assert(!status_now().system_wide);
+	ck_assert(!status_now(&rig).system_wide);
 	pid = forking_child(&grandchild, &fd);
 	wait_until_it_burned(grandchild, 300 * NS_PER_MS);
 	kill(grandchild, SIGKILL);
 	close(fd);
 	end_child(pid);
 	take_all();
-	ck_assert_ptr_null(stream_of(STACK_FILE_CPU));
-	ck_assert_ptr_null(stream_of(STACK_FILE_FAULTS));
-	seen = look_in(STACK_FILE_CPU_FOLLOWED, grandchild);
+	ck_assert_ptr_null(stream_of(&rig, STACK_FILE_CPU));
+	ck_assert_ptr_null(stream_of(&rig, STACK_FILE_FAULTS));
+	seen = look_in(&rig, STACK_FILE_CPU_FOLLOWED, grandchild);
 	ck_assert_uint_ge(seen.samples, 10);
 	ck_assert_uint_ge(seen.in_function * 10, seen.samples * 8);
 	ck_assert_str_eq(seen.comm, "burning;child");
 	ck_assert_uint_ge(seen.maps, 2);
-	ck_assert_uint_eq(snapshot.unmapped, 0);
-	end();
+	ck_assert_uint_eq(rig.snapshot.unmapped, 0);
+	end(&rig);
 }
 END_TEST
 
@@ -434,15 +437,15 @@ static void as_nobody(void)
 	ck_assert_int_eq(setresuid(65534, 65534, 65534), 0);
 	/* or the user may not trace its own children */
 	ck_assert_int_eq(prctl(PR_SET_DUMPABLE, 1), 0);
-	ck_assert_msg(stack_recorder_open(&with_stacks, &recorder, reason) == 0, "%s", reason);
-	stack_recorder_status(recorder, &status);
+	ck_assert_msg(stack_recorder_open(&with_stacks, &rig.recorder, reason) == 0, "%s", reason);
+	stack_recorder_status(rig.recorder, &status);
 	if (status.system_wide)
 		_exit(0);
 	ck_assert_ptr_nonnull(strstr(reason, "; kernel.perf_event_paranoid is "));
 	pid = forking_child(&grandchild, &fd);
 	wait_until_it_burned(grandchild, 400 * NS_PER_MS);
 	take_all();
-	seen = look_in(STACK_FILE_CPU_FOLLOWED, grandchild);
+	seen = look_in(&rig, STACK_FILE_CPU_FOLLOWED, grandchild);
 	ck_assert_uint_ge(seen.samples, 10);
 	ck_assert_uint_eq(seen.with_stack, status.dwarf ? seen.samples : 0);
 	ck_assert_uint_ge(seen.in_function * 10, seen.samples * 8);
@@ -454,9 +457,9 @@ static void as_nobody(void)
 	end_child(pid);
 	/* root's: not allowed */
 	parent = (uint32_t)getppid();
-	ck_assert_int_eq(stack_recorder_follow(recorder, &parent, 1), 0);
+	ck_assert_int_eq(stack_recorder_follow(rig.recorder, &parent, 1), 0);
 	deadline = now_ns() + WAIT_NS;
-	while (status_now().not_followed != 1) {
+	while (status_now(&rig).not_followed != 1) {
 		ck_assert_uint_lt(now_ns(), deadline);
 		usleep(10000);
 	}
@@ -472,14 +475,14 @@ static void as_nobody_without_memory(void)
 	struct stack_recorder_status before;
 	char reason[STACK_RECORDER_REASON_MAX];
 
-	before = status_now();
-	stack_recorder_close(recorder);
+	before = status_now(&rig);
+	stack_recorder_close(rig.recorder);
 	ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &none), 0);
-	ck_assert_msg(stack_recorder_open(&with_stacks, &recorder, reason) == 0, "%s", reason);
-	ck_assert_uint_le(status_now().ring_bytes, before.ring_bytes);
-	ck_assert_int_eq(status_now().dwarf, status_now().limits[0] == '\0');
-	ck_assert(status_now().dwarf || strstr(status_now().limits, "RLIMIT_MEMLOCK") != NULL);
-	stack_recorder_close(recorder);
+	ck_assert_msg(stack_recorder_open(&with_stacks, &rig.recorder, reason) == 0, "%s", reason);
+	ck_assert_uint_le(status_now(&rig).ring_bytes, before.ring_bytes);
+	ck_assert_int_eq(status_now(&rig).dwarf, status_now(&rig).limits[0] == '\0');
+	ck_assert(status_now(&rig).dwarf || strstr(status_now(&rig).limits, "RLIMIT_MEMLOCK") != NULL);
+	stack_recorder_close(rig.recorder);
 }
 
 static int paranoid(void)
@@ -504,7 +507,7 @@ START_TEST(an_ordinary_user_may_follow_its_own)
 	}
 	if (!begin_with_stacks())
 		SKIP_TEST("%s", skip_reason);
-	end();
+	end(&rig);
 	pid = fork();
 	if (pid == 0) {
 		as_nobody();
@@ -574,14 +577,14 @@ static uint64_t all_faults(void)
  */
 static void check_faults(enum stack_file_stream_kind kind, pid_t pid, uint64_t touched, uint64_t others)
 {
-	struct seen seen = look_in(kind, pid);
+	struct seen seen = look_in(&rig, kind, pid);
 
 	ck_assert_uint_ge(seen.samples, 5);
 	/* each says how many it stands for */
 	ck_assert_msg(seen.period + 10 * others > touched / 4 * 3 && seen.period < touched / 3 * 4 + others,
 		      "%ju faults of %ju, others had %ju", (uintmax_t)seen.period, (uintmax_t)touched,
 		      (uintmax_t)others);
-	ck_assert_uint_eq(stream_of(kind)->head.units_per_second, 0);
+	ck_assert_uint_eq(stream_of(&rig, kind)->head.units_per_second, 0);
 }
 
 START_TEST(page_faults_are_sampled_and_their_periods_say_how_many)
@@ -592,7 +595,7 @@ START_TEST(page_faults_are_sampled_and_their_periods_say_how_many)
 	if (!begin_with_stacks())
 		SKIP_TEST("%s", skip_reason);
 	pid = touching_child();
-	follow_one(pid);
+	follow_one(&rig, pid);
 	wait_until_it_burned(pid, 800 * NS_PER_MS);
 	stop_child(pid);
 	touched = faults_of(pid);
@@ -601,10 +604,10 @@ START_TEST(page_faults_are_sampled_and_their_periods_say_how_many)
 	end_child(pid);
 	/* one event of everybody, with stacks, and none of its own */
 	check_faults(STACK_FILE_FAULTS, pid, touched, all - touched);
-	ck_assert_uint_gt(look_in(STACK_FILE_FAULTS, pid).with_stack, 0);
-	ck_assert_ptr_null(stream_of(STACK_FILE_FAULTS_FOLLOWED));
-	ck_assert_int_eq(status_now().faults_error, 0);
-	end();
+	ck_assert_uint_gt(look_in(&rig, STACK_FILE_FAULTS, pid).with_stack, 0);
+	ck_assert_ptr_null(stream_of(&rig, STACK_FILE_FAULTS_FOLLOWED));
+	ck_assert_int_eq(status_now(&rig).faults_error, 0);
+	end(&rig);
 }
 END_TEST
 
@@ -613,10 +616,10 @@ START_TEST(page_faults_of_followed_threads_are_sampled_and_their_periods_say_how
 	uint64_t before, touched, all = all_faults();
 	pid_t pid;
 
-	if (!begin_with(&followed_only))
+	if (!begin_with(&rig, &followed_only))
 		SKIP_TEST("%s", skip_reason);
 	pid = touching_child();
-	follow_one(pid);
+	follow_one(&rig, pid);
 	before = faults_of(pid);
 	wait_until_it_burned(pid, 800 * NS_PER_MS);
 	stop_child(pid);
@@ -626,20 +629,20 @@ START_TEST(page_faults_of_followed_threads_are_sampled_and_their_periods_say_how
 	end_child(pid);
 	/* with what it had before it was followed */
 	check_faults(STACK_FILE_FAULTS_FOLLOWED, pid, touched, all - touched);
-	ck_assert_ptr_null(stream_of(STACK_FILE_FAULTS));
-	end();
+	ck_assert_ptr_null(stream_of(&rig, STACK_FILE_FAULTS));
+	end(&rig);
 }
 END_TEST
 
 START_TEST(without_page_faults_there_are_none)
 {
-	if (!begin_with(&(struct stack_recorder_options){ .dwarf = true, .without_faults = true }))
+	if (!begin_with(&rig, &(struct stack_recorder_options){ .dwarf = true, .without_faults = true }))
 		SKIP_TEST("%s", skip_reason);
-	ck_assert(!status_now().faults);
+	ck_assert(!status_now(&rig).faults);
 	take_all();
-	ck_assert_ptr_null(stream_of(STACK_FILE_FAULTS));
-	ck_assert_ptr_null(stream_of(STACK_FILE_FAULTS_FOLLOWED));
-	end();
+	ck_assert_ptr_null(stream_of(&rig, STACK_FILE_FAULTS));
+	ck_assert_ptr_null(stream_of(&rig, STACK_FILE_FAULTS_FOLLOWED));
+	end(&rig);
 }
 END_TEST
 
@@ -652,33 +655,33 @@ START_TEST(descriptors_of_those_that_left_or_exited_are_given_back)
 	pid_t pid;
 
 	/* events of page faults are closed and opened as others on this machine have it */
-	if (!begin_with(&(struct stack_recorder_options){ .dwarf = true, .without_faults = true }))
+	if (!begin_with(&rig, &(struct stack_recorder_options){ .dwarf = true, .without_faults = true }))
 		SKIP_TEST("%s", skip_reason);
-	ck_assert(status_now().dwarf || status_now().limits[0] != '\0');
-	if (!status_now().dwarf) {
-		skip_because("%s", status_now().limits);
-		end();
+	ck_assert(status_now(&rig).dwarf || status_now(&rig).limits[0] != '\0');
+	if (!status_now(&rig).dwarf) {
+		skip_because("%s", status_now(&rig).limits);
+		end(&rig);
 		SKIP_TEST("%s", skip_reason);
 	}
 	before = open_descriptors();
-	status_cpus = status_now().cpus;
+	status_cpus = status_now(&rig).cpus;
 	pid = burning_child();
-	follow_one(pid);
+	follow_one(&rig, pid);
 	ck_assert_uint_eq(open_descriptors(), before + status_cpus);
-	ck_assert_int_eq(stack_recorder_follow(recorder, NULL, 0), 0);
-	wait_until_followed(0);
+	ck_assert_int_eq(stack_recorder_follow(rig.recorder, NULL, 0), 0);
+	wait_until_followed(&rig, 0);
 	ck_assert_uint_eq(open_descriptors(), before);
 
-	follow_one(pid);
+	follow_one(&rig, pid);
 	end_child(pid);
 	deadline = now_ns() + WAIT_NS;
 	while (open_descriptors() != before) {
 		ck_assert_uint_lt(now_ns(), deadline);
 		usleep(10000);
 	}
-	wait_until_followed(0);
-	ck_assert_uint_eq(status_now().not_followed, 0);
-	end();
+	wait_until_followed(&rig, 0);
+	ck_assert_uint_eq(status_now(&rig).not_followed, 0);
+	end(&rig);
 }
 END_TEST
 
@@ -694,29 +697,29 @@ START_TEST(what_does_not_fit_is_told_and_tried_again_when_the_set_changes)
 	if (!begin_with_stacks())
 		SKIP_TEST("%s", skip_reason);
 	room = 3;
-	few.rlim_cur = 4UL * (room * status_now().cpus) + 3;
-	end();
+	few.rlim_cur = 4UL * (room * status_now(&rig).cpus) + 3;
+	end(&rig);
 	if (few.rlim_cur < 64) /* more than what is open already */
 		few.rlim_cur = 64;
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
 	ck_assert(begin_with_stacks());
-	room = (unsigned)(few.rlim_cur / 4 / status_now().cpus);
+	room = (unsigned)(few.rlim_cur / 4 / status_now(&rig).cpus);
 	ck_assert_uint_ge(room, 3);
 	for (int i = 0; i < 12; i++)
 		pids[i] = (uint32_t)burning_child();
-	ck_assert_int_eq(stack_recorder_follow(recorder, pids, 12), 0);
-	wait_until_followed(room < 12 ? room : 12);
-	ck_assert_uint_eq(status_now().not_followed, room < 12 ? 12 - room : 0);
+	ck_assert_int_eq(stack_recorder_follow(rig.recorder, pids, 12), 0);
+	wait_until_followed(&rig, room < 12 ? room : 12);
+	ck_assert_uint_eq(status_now(&rig).not_followed, room < 12 ? 12 - room : 0);
 	/* the first go first; now the others */
-	ck_assert_int_eq(stack_recorder_follow(recorder, pids + 9, 3), 0);
+	ck_assert_int_eq(stack_recorder_follow(rig.recorder, pids + 9, 3), 0);
 	deadline = now_ns() + WAIT_NS;
-	while (status_now().followed_processes != 3 || status_now().not_followed != 0) {
+	while (status_now(&rig).followed_processes != 3 || status_now(&rig).not_followed != 0) {
 		ck_assert_uint_lt(now_ns(), deadline);
 		usleep(10000);
 	}
 	for (int i = 0; i < 12; i++)
 		end_child((pid_t)pids[i]);
-	end();
+	end(&rig);
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 END_TEST
@@ -728,10 +731,10 @@ START_TEST(nobody_there_is_nobody_to_follow)
 	if (!begin_with_stacks())
 		SKIP_TEST("%s", skip_reason);
 	pids[1] = pids[2] = (uint32_t)getpid();
-	ck_assert_int_eq(stack_recorder_follow(recorder, pids, 3), 0);
-	wait_until_followed(1);
-	ck_assert_uint_eq(status_now().not_followed, 0);
-	end();
+	ck_assert_int_eq(stack_recorder_follow(rig.recorder, pids, 3), 0);
+	wait_until_followed(&rig, 1);
+	ck_assert_uint_eq(status_now(&rig).not_followed, 0);
+	end(&rig);
 }
 END_TEST
 
@@ -747,7 +750,7 @@ static void *change_the_set(void *argument)
 	struct changer *changer = argument;
 
 	for (unsigned i = 0; i < 10000 && !__atomic_load_n(&changer->stop, __ATOMIC_RELAXED); i++) {
-		stack_recorder_follow(recorder, changer->pids, i % 3);
+		stack_recorder_follow(rig.recorder, changer->pids, i % 3);
 		usleep(1000);
 	}
 	return NULL;
@@ -767,11 +770,11 @@ START_TEST(the_set_may_change_while_snapshots_are_taken)
 		take_all();
 	__atomic_store_n(&changer.stop, 1, __ATOMIC_RELAXED);
 	ck_assert_int_eq(pthread_join(thread, NULL), 0);
-	ck_assert_int_eq(stack_recorder_follow(recorder, changer.pids, 2), 0);
-	wait_until_followed(2);
+	ck_assert_int_eq(stack_recorder_follow(rig.recorder, changer.pids, 2), 0);
+	wait_until_followed(&rig, 2);
 	end_child((pid_t)changer.pids[0]);
 	end_child((pid_t)changer.pids[1]);
-	end();
+	end(&rig);
 }
 END_TEST
 
@@ -782,26 +785,26 @@ START_TEST(every_allocation_of_a_snapshot_with_stacks_may_fail)
 	bool injected = true;
 	pid_t pid;
 
-	if (!begin_with(&small))
+	if (!begin_with(&rig, &small))
 		SKIP_TEST("%s", skip_reason);
 	pid = burning_child();
-	if (status_now().dwarf)
-		follow_one(pid);
+	if (status_now(&rig).dwarf)
+		follow_one(&rig, pid);
 	wait_until_it_burned(pid, 100 * NS_PER_MS);
-	stack_recorder_follow(recorder, NULL, 0);
-	wait_until_followed(0);
+	stack_recorder_follow(rig.recorder, NULL, 0);
+	wait_until_followed(&rig, 0);
 	end_child(pid);
 	for (long n = 1; injected && n < 100000; n++) {
 		int r;
 
 		torture_arm(n);
-		r = stack_recorder_snapshot(recorder, 0, UINT64_MAX, 0, &snapshot);
+		r = stack_recorder_snapshot(rig.recorder, 0, UINT64_MAX, 0, &rig.snapshot);
 		injected = torture_disarm();
 		ck_assert(r == 0 || (injected && r == -ENOMEM));
-		stack_recorder_snapshot_release(&snapshot);
+		stack_recorder_snapshot_release(&rig.snapshot);
 	}
 	ck_assert(!injected);
-	end();
+	end(&rig);
 }
 END_TEST
 

@@ -22,6 +22,18 @@
 
 Suite *containers_suite(void);
 
+static struct discovery_rig rig;
+
+static void setup(void)
+{
+	discovery_rig_setup(&rig);
+}
+
+static void teardown(void)
+{
+	discovery_rig_teardown(&rig);
+}
+
 void container_labels_put(struct label_cache *cache, const char *path, const struct labels *labels)
 {
 	ck_assert_ptr_nonnull(label_cache_put(cache, path, labels));
@@ -42,8 +54,8 @@ __attribute__((format(printf, 2, 3))) static void put(const char *path, const ch
 	char whole[1024], text[4096];
 	va_list arguments;
 
-	snprintf(whole, sizeof(whole), "%s/%s", root, path);
-	for (char *at = whole + strlen(root) + 1; (at = strchr(at, '/')) != NULL; at++) {
+	snprintf(whole, sizeof(whole), "%s/%s", rig.root, path);
+	for (char *at = whole + strlen(rig.root) + 1; (at = strchr(at, '/')) != NULL; at++) {
 		*at = '\0';
 		ck_assert(mkdir(whole, 0755) == 0 || errno == EEXIST);
 		*at = '/';
@@ -95,9 +107,9 @@ static void know_containers(void)
 {
 	char path[128];
 
-	snprintf(path, sizeof(path), "%s/host", root);
+	snprintf(path, sizeof(path), "%s/host", rig.root);
 	ck_assert(mkdir(path, 0755) == 0 || errno == EEXIST);
-	ck_assert_int_eq(containers_new(path, &containers), 0);
+	ck_assert_int_eq(containers_new(path, &rig.containers), 0);
 }
 
 static mono_t at(uint64_t ms)
@@ -111,7 +123,7 @@ static const char *title_of(const char *cgroup, uint64_t ms, enum containers_ans
 	const struct container *container;
 	bool own;
 
-	ck_assert_int_eq(containers_find(containers, cgroup, at(ms), &container, &own), expected);
+	ck_assert_int_eq(containers_find(rig.containers, cgroup, at(ms), &container, &own), expected);
 	ck_assert(!own == (strstr(cgroup, "/below") != NULL));
 	container_title(container, title, sizeof(title));
 
@@ -123,7 +135,7 @@ static bool is_none(const char *cgroup)
 	const struct container *container;
 	bool own;
 
-	return containers_find(containers, cgroup, at(0), &container, &own) == CONTAINERS_NONE;
+	return containers_find(rig.containers, cgroup, at(0), &container, &own) == CONTAINERS_NONE;
 }
 
 /* ---- names ---- */
@@ -160,7 +172,7 @@ START_TEST(a_list_is_read_again_when_it_is_another_one)
 	ck_assert_str_eq(title_of("/a/libpod-" IDLE_ID, 0, CONTAINERS_KNOWN), "podman/db");
 
 	/* As Podman does it. */
-	snprintf(path, sizeof(path), "%s/%s", root, file);
+	snprintf(path, sizeof(path), "%s/%s", rig.root, file);
 	snprintf(aside, sizeof(aside), "%s.new", path);
 	scene_write(aside, "%s", "[{\"id\":\"" ID "\",\"names\":[\"ab\"]}]");
 	ck_assert_int_eq(rename(aside, path), 0);
@@ -176,7 +188,7 @@ START_TEST(a_path_that_only_looks_like_a_container_is_none)
 	ck_assert(is_none("/foo/bar"));
 	ck_assert(is_none("/foo/bar"));
 	ck_assert(is_none("/system.slice/nginx.service"));
-	ck_assert_uint_eq(containers->entries.count, 1);
+	ck_assert_uint_eq(rig.containers->entries.count, 1);
 }
 END_TEST
 
@@ -210,8 +222,8 @@ START_TEST(without_files_there_is_no_waiting_and_the_id_stands_for_the_name)
 	know_containers();
 	ck_assert_str_eq(title_of("/docker/" ID, 0, CONTAINERS_KNOWN), "docker/a329033bf642");
 	ck_assert_str_eq(title_of(POD "/" POD_ID, 0, CONTAINERS_KNOWN), "container/bf3f9300cd34");
-	containers_free(containers);
-	ck_assert_int_eq(containers_new("/nowhere/at/all", &containers), 0);
+	containers_free(rig.containers);
+	ck_assert_int_eq(containers_new("/nowhere/at/all", &rig.containers), 0);
 	ck_assert_str_eq(title_of("/docker/" ID, 0, CONTAINERS_KNOWN), "docker/a329033bf642");
 	ck_assert(is_none("/default/web"));
 }
@@ -238,7 +250,7 @@ START_TEST(an_id_cannot_hold_what_separates_fields)
 	bool own;
 
 	know_containers();
-	ck_assert_int_eq(containers_find(containers, "/lxc.payload.a\tb\tc\td\n", at(0), &container, &own),
+	ck_assert_int_eq(containers_find(rig.containers, "/lxc.payload.a\tb\tc\td\n", at(0), &container, &own),
 			 CONTAINERS_KNOWN);
 	container_pack(container, packed, sizeof(packed));
 	ck_assert(container_unpack(packed, &unpacked));
@@ -267,7 +279,7 @@ START_TEST(of_many_that_are_waited_for_each_time_a_few_are_looked_for)
 	}
 	do {
 		before = settled;
-		containers_retry(containers, at(600), count_any, &settled);
+		containers_retry(rig.containers, at(600), count_any, &settled);
 		ck_assert_int_le(settled - before, 20);
 		calls++;
 	} while (settled > before);
@@ -290,14 +302,14 @@ START_TEST(a_name_that_is_written_later_is_waited_for)
 	put_docker(POD_ID, "other");
 	know_containers();
 	title_of("/docker/" ID, 0, CONTAINERS_PENDING);
-	ck_assert(containers_next(containers, &next));
+	ck_assert(containers_next(rig.containers, &next));
 	ck_assert_uint_eq(next.ns, at(20).ns);
 	put_docker(ID, "late");
-	containers_retry(containers, at(19), count, &settled);
+	containers_retry(rig.containers, at(19), count, &settled);
 	ck_assert_int_eq(settled, 0);
-	containers_retry(containers, at(20), count, &settled);
+	containers_retry(rig.containers, at(20), count, &settled);
 	ck_assert_int_eq(settled, 1);
-	ck_assert(!containers_next(containers, &next));
+	ck_assert(!containers_next(rig.containers, &next));
 	ck_assert_str_eq(title_of("/docker/" ID, 20, CONTAINERS_KNOWN), "docker/late");
 }
 END_TEST
@@ -310,14 +322,14 @@ START_TEST(a_name_that_never_comes_is_given_up)
 	put_docker(POD_ID, "other");
 	know_containers();
 	title_of("/docker/" ID, 0, CONTAINERS_PENDING);
-	containers_retry(containers, at(20), count, &settled);
-	ck_assert(containers_next(containers, &next));
+	containers_retry(rig.containers, at(20), count, &settled);
+	ck_assert(containers_next(rig.containers, &next));
 	ck_assert_uint_eq(next.ns, at(100).ns);
-	containers_retry(containers, at(100), count, &settled);
-	ck_assert(containers_next(containers, &next));
+	containers_retry(rig.containers, at(100), count, &settled);
+	ck_assert(containers_next(rig.containers, &next));
 	ck_assert_uint_eq(next.ns, at(0).ns + CONTAINERS_WAIT_NS);
 	ck_assert_int_eq(settled, 0);
-	containers_retry(containers, next, count, &settled);
+	containers_retry(rig.containers, next, count, &settled);
 	ck_assert_int_eq(settled, 1);
 	ck_assert_str_eq(title_of("/docker/" ID, 700, CONTAINERS_KNOWN), "docker/a329033bf642");
 }
@@ -338,12 +350,12 @@ START_TEST(who_is_not_asked_for_is_forgotten)
 	know_containers();
 	title_of("/docker/" ID, 0, CONTAINERS_KNOWN);
 	title_of("/docker/" POD_ID, 50000, CONTAINERS_KNOWN);
-	containers_forget(containers, at(60000), NS_PER_S);
-	ck_assert_uint_eq(containers->entries.count, 2);
-	containers_forget(containers, at(61000), 30 * NS_PER_S);
-	ck_assert_uint_eq(containers->entries.count, 2);
-	containers_forget(containers, at(61000), NS_PER_S);
-	ck_assert_uint_eq(containers->entries.count, 1);
+	containers_forget(rig.containers, at(60000), NS_PER_S);
+	ck_assert_uint_eq(rig.containers->entries.count, 2);
+	containers_forget(rig.containers, at(61000), 30 * NS_PER_S);
+	ck_assert_uint_eq(rig.containers->entries.count, 2);
+	containers_forget(rig.containers, at(61000), NS_PER_S);
+	ck_assert_uint_eq(rig.containers->entries.count, 1);
 	put_docker(ID, "again");
 	ck_assert_str_eq(title_of("/docker/" ID, 61000, CONTAINERS_KNOWN), "docker/again");
 }
@@ -358,7 +370,7 @@ START_TEST(no_more_are_remembered_than_there_is_room_for)
 		snprintf(path, sizeof(path), "/lxc.payload.n%u", i);
 		title_of(path, i, CONTAINERS_KNOWN);
 	}
-	ck_assert_uint_eq(containers->entries.count, CONTAINERS_MAX);
+	ck_assert_uint_eq(rig.containers->entries.count, CONTAINERS_MAX);
 	ck_assert_str_eq(title_of("/lxc.payload.n0", 10000, CONTAINERS_KNOWN), "lxc/n0");
 }
 END_TEST
@@ -375,7 +387,7 @@ START_TEST(of_what_is_no_container_little_is_kept)
 		ck_assert(is_none(path));
 	}
 	after = mallinfo2();
-	ck_assert_uint_eq(containers->entries.count, 1000);
+	ck_assert_uint_eq(rig.containers->entries.count, 1000);
 	ck_assert_uint_le(after.uordblks - before.uordblks, 1000 * 160); /* 0 under a sanitizer's allocator */
 }
 END_TEST
@@ -387,9 +399,9 @@ START_TEST(links_do_not_lead_out_of_the_root)
 	put_docker(ID, "inside");
 	put("host/data/outer/" POD_ID "/config.v2.json", "{\"Name\":\"/moved\"}");
 	put("outside/" IDLE_ID "/config.v2.json", "{\"Name\":\"/outside\"}");
-	snprintf(link, sizeof(link), "%s/host/var/lib/docker/containers/" POD_ID, root);
+	snprintf(link, sizeof(link), "%s/host/var/lib/docker/containers/" POD_ID, rig.root);
 	ck_assert_int_eq(symlink("/data/outer/" POD_ID, link), 0);
-	snprintf(link, sizeof(link), "%s/host/var/lib/docker/containers/" IDLE_ID, root);
+	snprintf(link, sizeof(link), "%s/host/var/lib/docker/containers/" IDLE_ID, rig.root);
 	ck_assert_int_eq(symlink("../../../../../outside/" IDLE_ID, link), 0);
 	know_containers();
 	ck_assert_str_eq(title_of("/docker/" POD_ID, 0, CONTAINERS_KNOWN), "docker/moved");
@@ -442,7 +454,7 @@ static void put_database(const char *path, const char *database)
 
 	put(path, "%s", "");
 	snprintf(from, sizeof(from), "tests/fuzz/corpus/bolt_file/%s", database);
-	snprintf(to, sizeof(to), "%s/%s", root, path);
+	snprintf(to, sizeof(to), "%s/%s", rig.root, path);
 
 	FILE *in = fopen(from, "re"), *out = fopen(to, "we");
 
@@ -462,8 +474,8 @@ static const char *labels_of(const char *cgroup, uint64_t ms)
 	size_t len = 0;
 	bool own, any;
 
-	ck_assert_int_eq(containers_find(containers, cgroup, at(ms), &container, &own), CONTAINERS_KNOWN);
-	any = label_cache_get(containers_labels(containers), cgroup, &copy);
+	ck_assert_int_eq(containers_find(rig.containers, cgroup, at(ms), &container, &own), CONTAINERS_KNOWN);
+	any = label_cache_get(containers_labels(rig.containers), cgroup, &copy);
 	ck_assert_int_eq(any, container->labels && container->labels->count > 0);
 	if (!container->labels)
 		return "?";
@@ -503,7 +515,7 @@ START_TEST(labels_of_a_pod_are_with_its_sandbox)
 
 	put("host/run/containers/storage/overlay-containers/" SANDBOX_ID "/userdata/config.json",
 	    "{\"annotations\":{\"io.kubernetes.cri-o.Labels\":\"{\\\"app\\\":\\\"pod\\\",\\\"tier\\\":\\\"1\\\"}\"}}");
-	containers_free(containers);
+	containers_free(rig.containers);
 	know_containers();
 	ck_assert_str_eq(labels_of(POD "/crio-" POD_ID, 0), "app=pod tier=1 ");
 }
@@ -566,13 +578,13 @@ START_TEST(labels_of_podman_are_in_its_database)
 	know_containers();
 	snprintf(cgroup, sizeof(cgroup), "/libpod_parent/libpod-%s", id);
 	ck_assert_str_eq(labels_of(cgroup, 0), "?");
-	ck_assert_uint_eq(containers_unlabelled(containers, &error), 1);
+	ck_assert_uint_eq(containers_unlabelled(rig.containers, &error), 1);
 	ck_assert_int_eq(error, -ENOENT);
-	containers_free(containers);
+	containers_free(rig.containers);
 	put_database("host/var/lib/containers/storage/libpod/bolt_state.db", "podman");
 	know_containers();
 	ck_assert_str_eq(labels_of(cgroup, 0), "app=web team=core ");
-	ck_assert_uint_eq(containers_unlabelled(containers, &error), 0);
+	ck_assert_uint_eq(containers_unlabelled(rig.containers, &error), 0);
 	ck_assert_int_eq(error, 0);
 }
 END_TEST
@@ -583,7 +595,7 @@ static int review(uint64_t from_ms, uint64_t to_ms)
 	int visits = 0;
 
 	for (uint64_t ms = from_ms; ms <= to_ms; ms += 1000)
-		containers_review(containers, at(ms), count_any, &visits);
+		containers_review(rig.containers, at(ms), count_any, &visits);
 
 	return visits;
 }
@@ -616,7 +628,7 @@ START_TEST(a_container_whose_files_go_first_keeps_its_name)
 	know_containers();
 	review(0, 0);
 	title_of("/docker/" ID, 0, CONTAINERS_KNOWN);
-	snprintf(path, sizeof(path), "%s/host/var/lib/docker/containers/" ID "/config.v2.json", root);
+	snprintf(path, sizeof(path), "%s/host/var/lib/docker/containers/" ID "/config.v2.json", rig.root);
 	ck_assert_int_eq(unlink(path), 0);
 	ck_assert_int_eq(review(1000, 60000), 0);
 	ck_assert_str_eq(title_of("/docker/" ID, 60000, CONTAINERS_KNOWN), "docker/web");
@@ -644,7 +656,7 @@ START_TEST(a_review_looks_at_a_few_at_a_time)
 	unsigned calls = 0;
 
 	know_containers();
-	containers_review(containers, at(0), count_any, &visits);
+	containers_review(rig.containers, at(0), count_any, &visits);
 	for (unsigned i = 0; i < 200; i++) {
 		snprintf(path, sizeof(path), "%064x", i);
 		put_labelled(path, "n", "{}");
@@ -656,7 +668,7 @@ START_TEST(a_review_looks_at_a_few_at_a_time)
 	for (; visits < 200 && calls < 100; calls++) {
 		int before = visits;
 
-		containers_review(containers, at(31000), count_any, &visits);
+		containers_review(rig.containers, at(31000), count_any, &visits);
 		ck_assert_int_le(visits - before, 16);
 	}
 	ck_assert_int_eq(visits, 200);
@@ -672,13 +684,13 @@ START_TEST(labels_that_are_replaced_stay_readable_until_the_scan_is_over)
 	put_labelled(ID, "web", "{\"app\":\"shop\"}");
 	know_containers();
 	review(0, 0);
-	containers_find(containers, "/docker/" ID, at(0), &container, &own);
+	containers_find(rig.containers, "/docker/" ID, at(0), &container, &own);
 	before = container->labels;
 	put_labelled(ID, "web", "{\"app\":\"other\"}");
 	ck_assert_int_eq(review(31000, 31000), 1);
 	ck_assert_str_eq(labels_get(before, "app"), "shop");
 	ck_assert_str_eq(labels_of("/docker/" ID, 31000), "app=other ");
-	containers_forget(containers, at(31000), NS_PER_S);
+	containers_forget(rig.containers, at(31000), NS_PER_S);
 	ck_assert_str_eq(labels_of("/docker/" ID, 31000), "app=other ");
 }
 END_TEST
@@ -715,11 +727,11 @@ static void make_host(const char *entries)
 		put_docker(ID, "web");
 	put_cri(POD_ID, "container", "app");
 	put_cri(IDLE_ID, "sandbox", "");
-	appear(10, "web", "web", 500, "/docker/" ID "/below");
-	appear(11, "web", "web", 501, "/system.slice/nginx.service");
+	appear(&rig, 10, "web", "web", 500, "/docker/" ID "/below");
+	appear(&rig, 11, "web", "web", 501, "/system.slice/nginx.service");
 	know_containers();
-	snprintf(path, sizeof(path), "%s/cgroup", root);
-	make(root, path, scene_config("{\"targets\": [%s]}", entries));
+	snprintf(path, sizeof(path), "%s/cgroup", rig.root);
+	make(&rig, rig.root, path, scene_config("{\"targets\": [%s]}", entries));
 }
 
 START_TEST(containers_are_targets_by_their_names_against_their_own_limits)
@@ -729,9 +741,9 @@ START_TEST(containers_are_targets_by_their_names_against_their_own_limits)
 	struct target target;
 
 	make_host("{\"name\": \"pods\", \"containers\": \"*\"}");
-	ck_assert_uint_eq(targets(), 2);
+	ck_assert_uint_eq(targets(&rig), 2);
 
-	ring_targets_read(ring, &described);
+	ring_targets_read(rig.ring, &described);
 	ck_assert(find_target("docker/web", &target));
 	ck_assert_int_eq(target.kind, TARGET_CGROUP);
 	ck_assert_str_eq(target.cgroup, "/docker/" ID);
@@ -739,7 +751,7 @@ START_TEST(containers_are_targets_by_their_names_against_their_own_limits)
 	ck_assert(container_unpack(target.container, &container));
 	ck_assert_int_eq(container.runtime, CONTAINER_DOCKER);
 	ck_assert_str_eq(container.image, "nginx:1.27");
-	ck_assert(discovery_limits(discovery, target.id, &limits));
+	ck_assert(discovery_limits(rig.discovery, target.id, &limits));
 	ck_assert_uint_eq(limits.cpu, 500000000);
 	ck_assert_str_eq(limits.cpu_from, "/docker");
 	ck_assert(find_target("pod/shop/web-7d9f/app", &target));
@@ -789,7 +801,7 @@ static void label_host(const char *entry)
 START_TEST(labels_select)
 {
 	label_host(label_selections[_i].entry);
-	ck_assert_uint_eq(targets(), label_selections[_i].targets);
+	ck_assert_uint_eq(targets(&rig), label_selections[_i].targets);
 }
 END_TEST
 
@@ -797,7 +809,7 @@ END_TEST
 START_TEST(containers_whose_labels_cannot_be_read_are_counted_while_somebody_asks_for_labels)
 {
 	label_host("\"containers\": \"*\", \"labels\": {\"app\": \"*\"}");
-	struct discovery_state state = scan();
+	struct discovery_state state = scan(&rig);
 
 	ck_assert_uint_eq(state.unlabelled, 1);
 	ck_assert_str_eq(state.unlabelled_why, "no file that would have them is there");
@@ -807,7 +819,7 @@ END_TEST
 START_TEST(nobody_asks_for_labels_and_none_are_missed)
 {
 	label_host("\"containers\": \"*\"");
-	ck_assert_uint_eq(scan().unlabelled, 0);
+	ck_assert_uint_eq(scan(&rig).unlabelled, 0);
 }
 END_TEST
 
@@ -819,8 +831,8 @@ static bool is_called(const char *name)
 {
 	struct target target;
 
-	samplers_tick(samplers);
-	ring_targets_read(ring, &described);
+	samplers_tick(rig.samplers);
+	ring_targets_read(rig.ring, &described);
 
 	bool called = find_target(name, &target) && strstr(target.container, "\tother\t");
 
@@ -832,18 +844,18 @@ START_TEST(a_target_is_renamed_with_its_container)
 	struct target target;
 
 	label_host("\"containers\": \"*\"}, {\"name\": \"p\", \"containers\": \"*\", \"per\": \"process\"");
-	ck_assert_uint_eq(targets(), 3);
+	ck_assert_uint_eq(targets(&rig), 3);
 	put_labelled(ID, "other", "{}");
-	containers->review_began = (mono_t){ 1 }; /* the next review is due */
-	scan();
+	rig.containers->review_began = (mono_t){ 1 }; /* the next review is due */
+	scan(&rig);
 	scene_wait_for(is_called("docker/other") && is_called("p/10"));
-	ring_targets_read(ring, &described);
+	ring_targets_read(rig.ring, &described);
 	ck_assert(find_target("docker/other", &target));
 	ck_assert_str_eq(target.key, "e:/docker/" ID);
 	ck_assert(!find_target("docker/web", &target));
 	ck_assert(find_target("p/10", &target));
 	ck_assert_str_eq(target.container, "docker\t" ID "\tother\t\t\tnginx:1.27");
-	ck_assert_uint_eq(targets(), 3);
+	ck_assert_uint_eq(targets(&rig), 3);
 }
 END_TEST
 
@@ -853,7 +865,7 @@ START_TEST(patterns_select)
 
 	snprintf(entry, sizeof(entry), "{\"name\": \"e\", %s}", selections[_i].entry);
 	make_host(entry);
-	ck_assert_uint_eq(targets(), selections[_i].targets);
+	ck_assert_uint_eq(targets(&rig), selections[_i].targets);
 }
 END_TEST
 
@@ -862,8 +874,8 @@ START_TEST(processes_of_containers_are_summed)
 	struct discovery_state state;
 
 	make_host("{\"name\": \"all\", \"containers\": \"*\", \"per\": \"group\"}");
-	targets();
-	state = scan();
+	targets(&rig);
+	state = scan(&rig);
 	ck_assert_uint_eq(state.target_table.members, 1);
 }
 END_TEST
@@ -873,9 +885,9 @@ START_TEST(targets_of_other_selectors_know_their_container)
 	struct target target;
 
 	make_host("{\"name\": \"web\", \"comm\": \"web\"}, {\"name\": \"c\", \"cgroup\": \"/docker/*\"}");
-	ck_assert_uint_eq(targets(), 3);
+	ck_assert_uint_eq(targets(&rig), 3);
 
-	ring_targets_read(ring, &described);
+	ring_targets_read(rig.ring, &described);
 	ck_assert(find_target("web/10", &target));
 	ck_assert_str_eq(target.container, "docker\t" ID "\tweb\t\t\tnginx:1.27");
 	ck_assert(find_target("web/11", &target));
@@ -890,10 +902,10 @@ START_TEST(a_container_that_is_gone_is_let_go)
 	char path[256];
 
 	make_host("{\"name\": \"pods\", \"containers\": \"web\"}");
-	ck_assert_uint_eq(targets(), 1);
-	snprintf(path, sizeof(path), "%s/cgroup/docker/" ID, root);
+	ck_assert_uint_eq(targets(&rig), 1);
+	snprintf(path, sizeof(path), "%s/cgroup/docker/" ID, rig.root);
 	scene_remove(path);
-	ck_assert_uint_eq(targets(), 0);
+	ck_assert_uint_eq(targets(&rig), 0);
 }
 END_TEST
 
@@ -901,8 +913,8 @@ static size_t watched(void)
 {
 	struct discovery_state state;
 
-	samplers_tick(samplers);
-	discovery_state(discovery, &state);
+	samplers_tick(rig.samplers);
+	discovery_state(rig.discovery, &state);
 
 	return state.target_table.targets;
 }
@@ -918,15 +930,15 @@ START_TEST(one_without_a_name_becomes_a_target_without_another_scan)
 
 	char path[128];
 
-	snprintf(path, sizeof(path), "%s/cgroup", root);
-	make(root, path,
+	snprintf(path, sizeof(path), "%s/cgroup", rig.root);
+	make(&rig, rig.root, path,
 	     scene_config("{\"sampling\": {\"rescan_interval\": \"1h\"}, \"targets\": [{\"name\": \"pods\", "
 			  "\"containers\": \"*\"}]}"));
-	ck_assert_int_eq(discovery_start(discovery, true), 0);
+	ck_assert_int_eq(discovery_start(rig.discovery, true), 0);
 	scene_wait_for(watched() == 1);
-	samplers_tick(samplers);
+	samplers_tick(rig.samplers);
 
-	ring_targets_read(ring, &described);
+	ring_targets_read(rig.ring, &described);
 	ck_assert(find_target("docker/a329033bf642", &target));
 }
 END_TEST
@@ -938,15 +950,15 @@ START_TEST(processes_of_one_that_was_named_late_are_found_without_waiting_for_th
 	put_cgroup("", "max 100000");
 	put_cgroup("/docker/" ID, "max 100000");
 	put_docker(POD_ID, "other");
-	appear(10, "web", "web", 500, "/docker/" ID);
+	appear(&rig, 10, "web", "web", 500, "/docker/" ID);
 	know_containers();
-	snprintf(path, sizeof(path), "%s/cgroup", root);
-	make(root, path,
+	snprintf(path, sizeof(path), "%s/cgroup", rig.root);
+	make(&rig, rig.root, path,
 	     scene_config("{\"sampling\": {\"rescan_interval\": \"1h\"}, \"targets\": [{\"name\": \"pods\", "
 			  "\"containers\": \"web\", \"per\": \"process\"}]}"));
-	ck_assert_uint_eq(targets(), 0);
+	ck_assert_uint_eq(targets(&rig), 0);
 	put_docker(ID, "web");
-	ck_assert_int_eq(discovery_start(discovery, true), 0);
+	ck_assert_int_eq(discovery_start(rig.discovery, true), 0);
 	scene_wait_for(watched() == 1);
 }
 END_TEST
@@ -957,14 +969,14 @@ START_TEST(who_executes_in_another_container_is_told_of_that_one)
 	char path[128];
 
 	make_host("{\"name\": \"web\", \"pid\": 11}");
-	ck_assert_uint_eq(targets(), 1);
-	appear(11, "app", "app", 501, "/docker/" ID);
-	snprintf(path, sizeof(path), "%s/11/stat", root); /* what is idle says nothing of itself */
+	ck_assert_uint_eq(targets(&rig), 1);
+	appear(&rig, 11, "app", "app", 501, "/docker/" ID);
+	snprintf(path, sizeof(path), "%s/11/stat", rig.root); /* what is idle says nothing of itself */
 	scene_write(path, "11 (app) S 1 1 1 0 -1 0 10 0 0 0 90 5 0 0 20 0 3 0 501 1000000 100 0\n");
-	ck_assert_uint_eq(targets(), 1);
-	samplers_tick(samplers);
+	ck_assert_uint_eq(targets(&rig), 1);
+	samplers_tick(rig.samplers);
 
-	ring_targets_read(ring, &described);
+	ring_targets_read(rig.ring, &described);
 	ck_assert(find_target("web", &target));
 	ck_assert_str_eq(target.cgroup, "/docker/" ID);
 	ck_assert_str_eq(target.container, "docker\t" ID "\tweb\t\t\tnginx:1.27");

@@ -16,48 +16,60 @@
 
 Suite *discovery_suite(void);
 
+static struct discovery_rig rig;
+
+static void setup(void)
+{
+	discovery_rig_setup(&rig);
+}
+
+static void teardown(void)
+{
+	discovery_rig_teardown(&rig);
+}
+
 #define ENTRY(selector) "{\"name\": \"e\", " selector "}"
 
 START_TEST(finds_by_comm)
 {
-	make_files(ENTRY("\"comm\": \"web\""));
-	ck_assert_uint_eq(targets(), 2);
+	make_files(&rig, ENTRY("\"comm\": \"web\""));
+	ck_assert_uint_eq(targets(&rig), 2);
 }
 END_TEST
 
 START_TEST(finds_odd_names)
 {
-	make_files(ENTRY("\"comm\": \"a) b\""));
-	ck_assert_uint_eq(targets(), 1);
+	make_files(&rig, ENTRY("\"comm\": \"a) b\""));
+	ck_assert_uint_eq(targets(&rig), 1);
 }
 END_TEST
 
 START_TEST(finds_by_cmdline)
 {
-	make_files(ENTRY("\"cmdline\": \"^web --port 81$\""));
-	ck_assert_uint_eq(targets(), 1);
+	make_files(&rig, ENTRY("\"cmdline\": \"^web --port 81$\""));
+	ck_assert_uint_eq(targets(&rig), 1);
 }
 END_TEST
 
 START_TEST(finds_by_exe_also_when_it_was_replaced)
 {
-	make_files(ENTRY("\"exe\": \"/opt/bin/w*\""));
-	ck_assert_uint_eq(targets(), 2);
+	make_files(&rig, ENTRY("\"exe\": \"/opt/bin/w*\""));
+	ck_assert_uint_eq(targets(&rig), 2);
 }
 END_TEST
 
 START_TEST(finds_by_pid)
 {
-	make_files(ENTRY("\"pid\": 11"));
-	ck_assert_uint_eq(targets(), 1);
+	make_files(&rig, ENTRY("\"pid\": 11"));
+	ck_assert_uint_eq(targets(&rig), 1);
 }
 END_TEST
 
 START_TEST(finds_by_cgroup_and_unit)
 {
-	make_files("{\"name\": \"a\", \"cgroup\": \"/system.slice/*\", \"per\": \"process\"},"
-		   "{\"name\": \"b\", \"unit\": \"postgresql.service\", \"per\": \"process\"}");
-	ck_assert_uint_eq(targets(), 2);
+	make_files(&rig, "{\"name\": \"a\", \"cgroup\": \"/system.slice/*\", \"per\": \"process\"},"
+			 "{\"name\": \"b\", \"unit\": \"postgresql.service\", \"per\": \"process\"}");
+	ck_assert_uint_eq(targets(&rig), 2);
 }
 END_TEST
 
@@ -66,43 +78,43 @@ END_TEST
 /* Of three processes one is in the service. */
 START_TEST(outside_are_processes_that_no_entry_before_has)
 {
-	make_files("{\"name\": \"a\", \"unit\": \"*.service\"}, " OUTSIDE_PROCESSES);
-	ck_assert_uint_eq(targets(), 1 + 2);
-	appear(11, "web", "web|--port|81", 501, "/system.slice/postgresql.service/below");
-	ck_assert_uint_eq(targets(), 1 + 1);
-	appear(10, "web", "web|--port|80", 500, "/elsewhere");
-	ck_assert_uint_eq(targets(), 1 + 2);
+	make_files(&rig, "{\"name\": \"a\", \"unit\": \"*.service\"}, " OUTSIDE_PROCESSES);
+	ck_assert_uint_eq(targets(&rig), 1 + 2);
+	appear(&rig, 11, "web", "web|--port|81", 501, "/system.slice/postgresql.service/below");
+	ck_assert_uint_eq(targets(&rig), 1 + 1);
+	appear(&rig, 10, "web", "web|--port|80", 500, "/elsewhere");
+	ck_assert_uint_eq(targets(&rig), 1 + 2);
 }
 END_TEST
 
 START_TEST(outside_counts_only_entries_before)
 {
-	make_files(OUTSIDE_PROCESSES ", {\"name\": \"a\", \"unit\": \"*.service\"}");
-	ck_assert_uint_eq(targets(), 1 + 3);
+	make_files(&rig, OUTSIDE_PROCESSES ", {\"name\": \"a\", \"unit\": \"*.service\"}");
+	ck_assert_uint_eq(targets(&rig), 1 + 3);
 }
 END_TEST
 
 START_TEST(outside_are_cgroups_that_no_entry_before_has)
 {
-	make_files("{\"name\": \"a\", \"unit\": \"*.service\"},"
-		   "{\"name\": \"b\", \"cgroup\": \"/system.slice/*\", \"outside\": true}");
-	ck_assert_uint_eq(targets(), 1);
+	make_files(&rig, "{\"name\": \"a\", \"unit\": \"*.service\"},"
+			 "{\"name\": \"b\", \"cgroup\": \"/system.slice/*\", \"outside\": true}");
+	ck_assert_uint_eq(targets(&rig), 1);
 }
 END_TEST
 
 START_TEST(finds_cgroups_by_path)
 {
-	make_files(ENTRY("\"cgroup\": \"/system.slice/*\", \"per\": \"cgroup\""));
-	ck_assert_uint_eq(targets(), 1);
+	make_files(&rig, ENTRY("\"cgroup\": \"/system.slice/*\", \"per\": \"cgroup\""));
+	ck_assert_uint_eq(targets(&rig), 1);
 }
 END_TEST
 
 START_TEST(finds_the_cgroup_of_matching_processes)
 {
-	make_files(ENTRY("\"cmdline\": \"port 80\", \"per\": \"cgroup\""));
-	ck_assert_uint_eq(targets(), 1);
-	vanish(10);
-	ck_assert_uint_eq(targets(), 0);
+	make_files(&rig, ENTRY("\"cmdline\": \"port 80\", \"per\": \"cgroup\""));
+	ck_assert_uint_eq(targets(&rig), 1);
+	vanish(&rig, 10);
+	ck_assert_uint_eq(targets(&rig), 0);
 }
 END_TEST
 
@@ -112,20 +124,20 @@ START_TEST(a_pid_file_is_read_again_by_every_scan)
 	int32_t pid = 0;
 	uint32_t id = 0;
 
-	snprintf(path, sizeof(path), "%s/pidfile", root);
-	appear(10, "web", "web", 500, "/");
-	appear(11, "web", "web", 501, "/");
-	make(root, "tests/data/cgroup/v1",
+	snprintf(path, sizeof(path), "%s/pidfile", rig.root);
+	appear(&rig, 10, "web", "web", 500, "/");
+	appear(&rig, 11, "web", "web", 501, "/");
+	make(&rig, rig.root, "tests/data/cgroup/v1",
 	     scene_config("{\"targets\": [{\"name\": \"e\", \"pidfile\": \"%s\"}]}", path));
-	ck_assert_uint_eq(targets(), 0);
+	ck_assert_uint_eq(targets(&rig), 0);
 	scene_write(path, "10\n");
-	ck_assert_uint_eq(targets(), 1);
-	ck_assert_uint_eq(discovery_pids(discovery, ++id, &pid, 1), 1);
+	ck_assert_uint_eq(targets(&rig), 1);
+	ck_assert_uint_eq(discovery_pids(rig.discovery, ++id, &pid, 1), 1);
 	ck_assert_int_eq(pid, 10);
 	scene_write(path, "11\n");
-	ck_assert_uint_eq(targets(), 1);
-	ck_assert_uint_eq(discovery_pids(discovery, id, &pid, 1), 0);
-	ck_assert_uint_eq(discovery_pids(discovery, ++id, &pid, 1), 1);
+	ck_assert_uint_eq(targets(&rig), 1);
+	ck_assert_uint_eq(discovery_pids(rig.discovery, id, &pid, 1), 0);
+	ck_assert_uint_eq(discovery_pids(rig.discovery, ++id, &pid, 1), 1);
 	ck_assert_int_eq(pid, 11);
 }
 END_TEST
@@ -134,28 +146,28 @@ START_TEST(a_group_is_one_target_and_knows_its_members)
 {
 	int32_t pids[8];
 
-	make_files(ENTRY("\"comm\": \"web\", \"per\": \"group\""));
-	ck_assert_uint_eq(targets(), 1);
-	ck_assert_uint_eq(scan().target_table.members, 2);
-	ck_assert_uint_eq(discovery_pids(discovery, 1, pids, 8), 2);
+	make_files(&rig, ENTRY("\"comm\": \"web\", \"per\": \"group\""));
+	ck_assert_uint_eq(targets(&rig), 1);
+	ck_assert_uint_eq(scan(&rig).target_table.members, 2);
+	ck_assert_uint_eq(discovery_pids(rig.discovery, 1, pids, 8), 2);
 	ck_assert_int_eq(pids[0] + pids[1], 21);
-	ck_assert_uint_eq(discovery_pids(discovery, 1, pids, 1), 1);
-	ck_assert_uint_eq(discovery_pids(discovery, 99, pids, 8), 0);
+	ck_assert_uint_eq(discovery_pids(rig.discovery, 1, pids, 1), 1);
+	ck_assert_uint_eq(discovery_pids(rig.discovery, 99, pids, 8), 0);
 }
 END_TEST
 
 START_TEST(a_new_process_becomes_a_target_and_one_that_ended_leaves)
 {
-	make_files(ENTRY("\"comm\": \"web\""));
-	ck_assert_uint_eq(targets(), 2);
-	appear(20, "web", "", 600, "/");
-	ck_assert_uint_eq(targets(), 3);
-	vanish(10);
-	ck_assert_uint_eq(targets(), 2);
-	appear(11, "changed", "", 501, "/");
-	ck_assert_uint_eq(targets(), 1);
-	ck_assert_uint_eq(scan().target_table.found, 3);
-	ck_assert_uint_eq(scan().target_table.left, 2);
+	make_files(&rig, ENTRY("\"comm\": \"web\""));
+	ck_assert_uint_eq(targets(&rig), 2);
+	appear(&rig, 20, "web", "", 600, "/");
+	ck_assert_uint_eq(targets(&rig), 3);
+	vanish(&rig, 10);
+	ck_assert_uint_eq(targets(&rig), 2);
+	appear(&rig, 11, "changed", "", 501, "/");
+	ck_assert_uint_eq(targets(&rig), 1);
+	ck_assert_uint_eq(scan(&rig).target_table.found, 3);
+	ck_assert_uint_eq(scan(&rig).target_table.left, 2);
 }
 END_TEST
 
@@ -163,14 +175,14 @@ START_TEST(a_pid_that_is_used_again_is_a_new_target)
 {
 	struct cgroup_limits limits;
 
-	make_files(ENTRY("\"pid\": 10"));
-	ck_assert_uint_eq(targets(), 1);
-	ck_assert(discovery_limits(discovery, 1, &limits));
-	appear(10, "other", "", 900, "/");
-	ck_assert_uint_eq(targets(), 1);
-	ck_assert_uint_eq(scan().target_table.found, 2);
-	ck_assert(!discovery_limits(discovery, 1, &limits));
-	ck_assert(discovery_limits(discovery, 2, &limits));
+	make_files(&rig, ENTRY("\"pid\": 10"));
+	ck_assert_uint_eq(targets(&rig), 1);
+	ck_assert(discovery_limits(rig.discovery, 1, &limits));
+	appear(&rig, 10, "other", "", 900, "/");
+	ck_assert_uint_eq(targets(&rig), 1);
+	ck_assert_uint_eq(scan(&rig).target_table.found, 2);
+	ck_assert(!discovery_limits(rig.discovery, 1, &limits));
+	ck_assert(discovery_limits(rig.discovery, 2, &limits));
 }
 END_TEST
 
@@ -178,12 +190,12 @@ START_TEST(counts_what_is_there)
 {
 	char path[128];
 
-	make_files(ENTRY("\"comm\": \"web\""));
-	snprintf(path, sizeof(path), "%s/99", root);
+	make_files(&rig, ENTRY("\"comm\": \"web\""));
+	snprintf(path, sizeof(path), "%s/99", rig.root);
 	mkdir(path, 0700); /* ends while it is looked at */
-	snprintf(path, sizeof(path), "%s/77x", root);
+	snprintf(path, sizeof(path), "%s/77x", rig.root);
 	mkdir(path, 0700); /* no process */
-	struct discovery_state state = scan();
+	struct discovery_state state = scan(&rig);
 
 	ck_assert_uint_eq(state.processes, 4);
 	ck_assert_uint_eq(state.unreadable, 0);
@@ -199,7 +211,7 @@ static int fill_gaps(int *gaps, size_t cap, size_t *count)
 	for (int fd = 0; fd < 1024; fd++)
 		if (fcntl(fd, F_GETFD) >= 0)
 			highest = fd;
-	for (*count = 0; (free_one = dup(procfd)) < highest && *count < cap; (*count)++)
+	for (*count = 0; (free_one = dup(rig.procfd)) < highest && *count < cap; (*count)++)
 		gaps[*count] = free_one;
 	close(free_one);
 
@@ -213,23 +225,23 @@ START_TEST(a_scan_without_descriptors_removes_no_target)
 	size_t count;
 	int gaps[64], last;
 
-	make_files(ENTRY("\"comm\": \"web\""));
-	ck_assert_uint_eq(targets(), 2);
+	make_files(&rig, ENTRY("\"comm\": \"web\""));
+	ck_assert_uint_eq(targets(&rig), 2);
 	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	last = fill_gaps(gaps, sizeof(gaps) / sizeof(gaps[0]), &count);
 	for (int room = 0; room < 3; room++) {
 		/* None at all; one for the directory and none for the files in it; one more. */
 		few = (struct rlimit){ (rlim_t)(last + room), limit.rlim_max };
 		setrlimit(RLIMIT_NOFILE, &few);
-		int r = discovery_scan(discovery);
+		int r = discovery_scan(rig.discovery);
 		setrlimit(RLIMIT_NOFILE, &limit);
-		samplers_tick(samplers);
+		samplers_tick(rig.samplers);
 		ck_assert_int_eq(r, 0);
-		discovery_state(discovery, &state);
+		discovery_state(rig.discovery, &state);
 		ck_assert_int_eq(state.error, room < 2 ? -EMFILE : 0);
-		ck_assert_uint_eq(scan().target_table.targets, 2);
+		ck_assert_uint_eq(scan(&rig).target_table.targets, 2);
 	}
-	ck_assert_uint_eq(scan().target_table.found, 2);
+	ck_assert_uint_eq(scan(&rig).target_table.found, 2);
 	while (count > 0)
 		close(gaps[--count]);
 }
@@ -239,23 +251,23 @@ START_TEST(a_process_that_takes_another_name_leaves)
 {
 	struct actor actor = actor_start("scene-before");
 
-	make("/proc", NULL,
+	make(&rig, "/proc", NULL,
 	     scene_config("{\"targets\": [{\"name\": \"a\", \"comm\": \"scene-before\"},"
 			  "{\"name\": \"b\", \"comm\": \"scene-after\"}]}"));
-	ck_assert_uint_eq(targets(), 1);
+	ck_assert_uint_eq(targets(&rig), 1);
 	actor_do(&actor, 'n', "scene-after");
 	/*
 	 * A process that still runs is not seen to have run before the kernel has charged it: it
 	 * may be passed over once.
 	 */
-	for (int i = 0; i < 100 && scan().target_table.left == 0; i++)
+	for (int i = 0; i < 100 && scan(&rig).target_table.left == 0; i++)
 		usleep(10000);
-	ck_assert_uint_eq(targets(), 1);
-	ck_assert_uint_eq(scan().target_table.left, 1);
+	ck_assert_uint_eq(targets(&rig), 1);
+	ck_assert_uint_eq(scan(&rig).target_table.left, 1);
 	actor_do(&actor, 'n', "scene-else");
-	for (int i = 0; i < 100 && targets() > 0; i++)
+	for (int i = 0; i < 100 && targets(&rig) > 0; i++)
 		usleep(10000);
-	ck_assert_uint_eq(targets(), 0);
+	ck_assert_uint_eq(targets(&rig), 0);
 	actor_end(&actor);
 }
 END_TEST
@@ -265,17 +277,17 @@ START_TEST(a_process_that_has_not_run_is_not_looked_at_and_stays)
 {
 	struct actor actor = actor_start("scene-asleep");
 
-	make("/proc", NULL, scene_config("{\"targets\": [{\"name\": \"a\", \"comm\": \"scene-asleep\"}]}"));
-	ck_assert_uint_eq(targets(), 1);
+	make(&rig, "/proc", NULL, scene_config("{\"targets\": [{\"name\": \"a\", \"comm\": \"scene-asleep\"}]}"));
+	ck_assert_uint_eq(targets(&rig), 1);
 	for (int i = 0; i < 20; i++)
-		ck_assert_uint_eq(scan().target_table.targets, 1);
-	ck_assert_uint_gt(scan().unchanged, 0);
-	ck_assert_uint_lt(scan().unchanged, scan().processes); /* this one runs */
-	ck_assert_uint_eq(scan().target_table.left, 0);
-	ck_assert_uint_eq(scan().target_table.found, 1);
+		ck_assert_uint_eq(scan(&rig).target_table.targets, 1);
+	ck_assert_uint_gt(scan(&rig).unchanged, 0);
+	ck_assert_uint_lt(scan(&rig).unchanged, scan(&rig).processes); /* this one runs */
+	ck_assert_uint_eq(scan(&rig).target_table.left, 0);
+	ck_assert_uint_eq(scan(&rig).target_table.found, 1);
 	kill(actor.pid, SIGKILL);
 	ck_assert_int_eq(waitpid(actor.pid, NULL, 0), actor.pid);
-	ck_assert_uint_eq(targets(), 0);
+	ck_assert_uint_eq(targets(&rig), 0);
 }
 END_TEST
 
@@ -284,24 +296,24 @@ START_TEST(a_process_that_has_not_run_is_looked_at_after_a_reload)
 	struct actor actor = actor_start("scene-asleep");
 	struct config *before;
 
-	make("/proc", NULL, scene_config("{\"targets\": [{\"name\": \"a\", \"comm\": \"scene-other\"}]}"));
+	make(&rig, "/proc", NULL, scene_config("{\"targets\": [{\"name\": \"a\", \"comm\": \"scene-other\"}]}"));
 	for (int i = 0; i < 3; i++)
-		ck_assert_uint_eq(targets(), 0);
-	before = config;
-	config = scene_config("{\"targets\": [{\"name\": \"a\", \"comm\": \"scene-asleep\"}]}");
-	ck_assert_int_eq(discovery_reload(discovery, config), 0);
+		ck_assert_uint_eq(targets(&rig), 0);
+	before = rig.config;
+	rig.config = scene_config("{\"targets\": [{\"name\": \"a\", \"comm\": \"scene-asleep\"}]}");
+	ck_assert_int_eq(discovery_reload(rig.discovery, rig.config), 0);
 	config_free(before);
-	ck_assert_uint_eq(targets(), 1);
+	ck_assert_uint_eq(targets(&rig), 1);
 	actor_end(&actor);
 }
 END_TEST
 
 START_TEST(where_an_entry_selects_by_cgroup_every_process_is_looked_at)
 {
-	make("/proc", NULL,
+	make(&rig, "/proc", NULL,
 	     scene_config("{\"targets\": [{\"name\": \"a\", \"cgroup\": \"/**\", \"per\": \"process\"}]}"));
 	for (int i = 0; i < 3; i++)
-		ck_assert_uint_eq(scan().unchanged, 0);
+		ck_assert_uint_eq(scan(&rig).unchanged, 0);
 }
 END_TEST
 
@@ -309,16 +321,16 @@ START_TEST(a_process_that_was_refused_is_looked_at_until_there_is_room)
 {
 	struct actor actors[2] = { actor_start("scene-asleep"), actor_start("scene-asleep") };
 
-	make("/proc", NULL,
+	make(&rig, "/proc", NULL,
 	     scene_config("{\"sampling\": {\"max_targets\": 1}, \"targets\": [{\"name\": \"a\", \"comm\": "
 			  "\"scene-asleep\"}]}"));
 	for (int i = 0; i < 4; i++)
-		ck_assert_uint_eq(targets(), 1);
-	ck_assert_uint_eq(scan().target_table.refused, 1);
+		ck_assert_uint_eq(targets(&rig), 1);
+	ck_assert_uint_eq(scan(&rig).target_table.refused, 1);
 	actor_end(&actors[0]);
-	targets();
-	ck_assert_uint_eq(targets(), 1);
-	ck_assert_uint_eq(scan().target_table.found, 2);
+	targets(&rig);
+	ck_assert_uint_eq(targets(&rig), 1);
+	ck_assert_uint_eq(scan(&rig).target_table.found, 2);
 	actor_end(&actors[1]);
 }
 END_TEST
@@ -340,21 +352,21 @@ START_TEST(where_events_report_everything_scans_are_further_apart)
 				pause();
 		}
 	}
-	make("/proc", NULL,
+	make(&rig, "/proc", NULL,
 	     scene_config("{\"sampling\": {\"rescan_interval\": \"100ms\"}, \"targets\": [{\"name\": \"a\", \"comm\": "
 			  "\"scene-none\"}]}"));
-	ck_assert_int_eq(discovery_start(discovery, true), 0);
-	scene_wait_for((discovery_state(discovery, &state), state.scans >= 2));
+	ck_assert_int_eq(discovery_start(rig.discovery, true), 0);
+	scene_wait_for((discovery_state(rig.discovery, &state), state.scans >= 2));
 	if (state.source != PROCESS_EVENTS_NONE) {
-		scene_wait_for((discovery_state(discovery, &state), state.scan_interval_ns > 100 * NS_PER_MS));
-		scene_wait_for((discovery_state(discovery, &state), state.scan_interval_ns <= NS_PER_S));
+		scene_wait_for((discovery_state(rig.discovery, &state), state.scan_interval_ns > 100 * NS_PER_MS));
+		scene_wait_for((discovery_state(rig.discovery, &state), state.scan_interval_ns <= NS_PER_S));
 	}
-	before = config;
-	config = scene_config("{\"sampling\": {\"rescan_interval\": \"1h\"}, \"targets\": [{\"name\": \"a\", "
-			      "\"cmdline\": \"scene-none\"}]}");
-	ck_assert_int_eq(discovery_reload(discovery, config), 0);
+	before = rig.config;
+	rig.config = scene_config("{\"sampling\": {\"rescan_interval\": \"1h\"}, \"targets\": [{\"name\": \"a\", "
+				  "\"cmdline\": \"scene-none\"}]}");
+	ck_assert_int_eq(discovery_reload(rig.discovery, rig.config), 0);
 	config_free(before);
-	scene_wait_for((discovery_state(discovery, &state), state.scan_interval_ns == 3600 * NS_PER_S));
+	scene_wait_for((discovery_state(rig.discovery, &state), state.scan_interval_ns == 3600 * NS_PER_S));
 	for (int i = 0; i < CROWD; i++)
 		kill(crowd[i], SIGKILL);
 	for (int i = 0; i < CROWD; i++)
@@ -368,20 +380,20 @@ START_TEST(the_thread_finds_processes_that_come_later)
 	struct discovery_state state;
 	struct ring_info info;
 
-	make("/proc", NULL,
+	make(&rig, "/proc", NULL,
 	     scene_config("{\"sampling\": {\"rescan_interval\": \"100ms\"}, \"targets\": [{\"name\": \"a\", \"comm\": "
 			  "\"scene-thread\"}]}"));
-	ck_assert_int_eq(samplers_start(samplers), 0);
-	ck_assert_int_eq(discovery_start(discovery, true), 0);
-	scene_wait_for((discovery_state(discovery, &state), state.target_table.targets == 1));
+	ck_assert_int_eq(samplers_start(rig.samplers), 0);
+	ck_assert_int_eq(discovery_start(rig.discovery, true), 0);
+	scene_wait_for((discovery_state(rig.discovery, &state), state.target_table.targets == 1));
 	actor_do(&actors[1], 'n', "scene-thread");
-	scene_wait_for((discovery_state(discovery, &state), state.target_table.targets == 2));
+	scene_wait_for((discovery_state(rig.discovery, &state), state.target_table.targets == 2));
 	actor_end(&actors[0]);
-	scene_wait_for((discovery_state(discovery, &state), state.target_table.targets == 1));
-	discovery_stop(discovery);
-	discovery_stop(discovery);
-	samplers_stop(samplers);
-	ring_info(ring, &info);
+	scene_wait_for((discovery_state(rig.discovery, &state), state.target_table.targets == 1));
+	discovery_stop(rig.discovery);
+	discovery_stop(rig.discovery);
+	samplers_stop(rig.samplers);
+	ring_info(rig.ring, &info);
 	ck_assert_uint_gt(info.ticks, 0);
 	actor_end(&actors[1]);
 }
@@ -396,14 +408,14 @@ START_TEST(the_baseline_of_a_watched_process_names_its_hot_thread)
 	const struct thread_record *hot = NULL;
 	uint64_t ran = 0;
 
-	make("/proc", NULL,
+	make(&rig, "/proc", NULL,
 	     scene_config("{\"incidents\": {\"captures\": [\"samples\"]}, \"targets\": [{\"name\": \"a\", \"comm\": "
 			  "\"scene-hot\"}]}"));
 	actor_do(&actor, 'b', "burner");
 	for (int naps = 0; !hot && naps < SCENE_NAPS; naps++) {
-		scan();
+		scan(&rig);
 		scene_nap();
-		discovery_baselines(discovery, actor.pid, &threads, &maps);
+		discovery_baselines(rig.discovery, actor.pid, &threads, &maps);
 		ck_assert_ptr_null(maps); /* not asked for */
 		for (size_t i = 0; threads.newer && threads.older && i < threads.newer->count; i++) {
 			const struct thread_record *now = &threads.newer->records[i];
@@ -418,10 +430,10 @@ START_TEST(the_baseline_of_a_watched_process_names_its_hot_thread)
 		thread_baseline_release(&threads);
 	}
 	ck_assert_ptr_nonnull(hot);
-	ck_assert_int_eq(discovery_busy(discovery, &busy), 0);
+	ck_assert_int_eq(discovery_busy(rig.discovery, &busy), 0);
 	ck_assert_ptr_nonnull(busy_snapshot_find(&busy, actor.pid, scene_start_ticks(actor.pid)));
 	busy_snapshot_release(&busy);
-	discovery_baselines(discovery, getpid(), &threads, &maps); /* not watched */
+	discovery_baselines(rig.discovery, getpid(), &threads, &maps); /* not watched */
 	ck_assert_ptr_null(threads.newer);
 	actor_end(&actor);
 }
@@ -455,14 +467,14 @@ START_TEST(cgroups_come_and_go)
 		own_cgroup(name, true);
 		SKIP_TEST("needs root and cgroup v1");
 	}
-	make("/proc", NULL, scene_config("{\"targets\": [{\"name\": \"c\", \"cgroup\": \"/%s\"}]}", name));
-	size_t found = targets();
+	make(&rig, "/proc", NULL, scene_config("{\"targets\": [{\"name\": \"c\", \"cgroup\": \"/%s\"}]}", name));
+	size_t found = targets(&rig);
 	bool removed = own_cgroup(name, true);
 
 	ck_assert_uint_eq(found, 1);
 	ck_assert(removed);
-	ck_assert_uint_eq(targets(), 0);
-	ck_assert_uint_eq(scan().target_table.left, 1);
+	ck_assert_uint_eq(targets(&rig), 0);
+	ck_assert_uint_eq(scan(&rig).target_table.left, 1);
 }
 END_TEST
 
@@ -490,48 +502,48 @@ static TCase *selectors(void)
 /* As its thread does. */
 static void refresh_limits_locked(mono_t now)
 {
-	fair_mutex_enter(&discovery->lock);
-	refresh_limits(discovery, now);
-	fair_mutex_leave(&discovery->lock);
+	fair_mutex_enter(&rig.discovery->lock);
+	refresh_limits(rig.discovery, now);
+	fair_mutex_leave(&rig.discovery->lock);
 }
 
 START_TEST(limits_are_read_again_no_more_often_than_their_share_allows)
 {
-	make_files("{\"name\": \"w\", \"comm\": \"web\"}");
-	scan();
+	make_files(&rig, "{\"name\": \"w\", \"comm\": \"web\"}");
+	scan(&rig);
 
-	mono_t read = discovery->limits_read, soon = mono_add(read, (DISCOVERY_SHARE - 1) * NS_PER_S);
+	mono_t read = rig.discovery->limits_read, soon = mono_add(read, (DISCOVERY_SHARE - 1) * NS_PER_S);
 	mono_t later = mono_add(read, (DISCOVERY_SHARE + 1) * NS_PER_S);
 
-	ck_assert_uint_gt(discovery->limits_cpu_ns, 0);
-	discovery->limits_cpu_ns = NS_PER_S;
+	ck_assert_uint_gt(rig.discovery->limits_cpu_ns, 0);
+	rig.discovery->limits_cpu_ns = NS_PER_S;
 	refresh_limits_locked(soon);
-	ck_assert_uint_eq(discovery->limits_read.ns, read.ns);
+	ck_assert_uint_eq(rig.discovery->limits_read.ns, read.ns);
 	refresh_limits_locked(later);
-	ck_assert_uint_eq(discovery->limits_read.ns, later.ns);
-	ck_assert_uint_lt(discovery->limits_cpu_ns, NS_PER_S);
+	ck_assert_uint_eq(rig.discovery->limits_read.ns, later.ns);
+	ck_assert_uint_lt(rig.discovery->limits_cpu_ns, NS_PER_S);
 
 	/* Another configuration need not wait for that. */
-	discovery->limits_cpu_ns = NS_PER_S;
-	discovery->limits_due = true;
+	rig.discovery->limits_cpu_ns = NS_PER_S;
+	rig.discovery->limits_due = true;
 	refresh_limits_locked(mono_add(later, 1));
-	ck_assert_uint_eq(discovery->limits_read.ns, later.ns + 1);
+	ck_assert_uint_eq(rig.discovery->limits_read.ns, later.ns + 1);
 }
 END_TEST
 
 START_TEST(limits_that_are_given_up_halfway_are_due_again)
 {
-	make_files("{\"name\": \"w\", \"comm\": \"web\"}");
+	make_files(&rig, "{\"name\": \"w\", \"comm\": \"web\"}");
 	for (int pid = 100; pid < 160; pid++) /* too many for one slice */
-		appear(pid, "web", "web", 500, "/");
-	scan();
+		appear(&rig, pid, "web", "web", 500, "/");
+	scan(&rig);
 
-	discovery->limits_due = discovery->rescan = true;
-	refresh_limits_locked(discovery->limits_read);
-	ck_assert(discovery->limits_due);
-	discovery->rescan = false;
-	refresh_limits_locked(discovery->limits_read);
-	ck_assert(!discovery->limits_due);
+	rig.discovery->limits_due = rig.discovery->rescan = true;
+	refresh_limits_locked(rig.discovery->limits_read);
+	ck_assert(rig.discovery->limits_due);
+	rig.discovery->rescan = false;
+	refresh_limits_locked(rig.discovery->limits_read);
+	ck_assert(!rig.discovery->limits_due);
 }
 END_TEST
 
@@ -540,17 +552,17 @@ START_TEST(a_scan_that_fails_counts_as_work_too)
 	struct rlimit before, none;
 	struct discovery_state state;
 
-	make_files("{\"name\": \"w\", \"comm\": \"web\"}");
-	scan();
-	discovery->scan_cpu_ns = 0;
+	make_files(&rig, "{\"name\": \"w\", \"comm\": \"web\"}");
+	scan(&rig);
+	rig.discovery->scan_cpu_ns = 0;
 	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
 	none = (struct rlimit){ 0, before.rlim_max };
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
-	discovery_scan(discovery);
+	discovery_scan(rig.discovery);
 	setrlimit(RLIMIT_NOFILE, &before);
-	discovery_state(discovery, &state);
+	discovery_state(rig.discovery, &state);
 	ck_assert_int_eq(state.error, -EMFILE);
-	ck_assert_uint_gt(discovery->scan_cpu_ns, 0);
+	ck_assert_uint_gt(rig.discovery->scan_cpu_ns, 0);
 }
 END_TEST
 
@@ -572,7 +584,7 @@ static void make_tree(void)
 {
 	char path[128];
 
-	snprintf(tree, sizeof(tree), "%s/tree", root);
+	snprintf(tree, sizeof(tree), "%s/tree", rig.root);
 	make_cgroup("");
 	snprintf(path, sizeof(path), "%s/cgroup.controllers", tree);
 	scene_write(path, "cpu memory\n");
@@ -581,9 +593,9 @@ static void make_tree(void)
 /* As the thread does. */
 static void hear_at(mono_t now)
 {
-	fair_mutex_enter(&discovery->lock);
-	read_events(discovery, now);
-	fair_mutex_leave(&discovery->lock);
+	fair_mutex_enter(&rig.discovery->lock);
+	read_events(rig.discovery, now);
+	fair_mutex_leave(&rig.discovery->lock);
 }
 
 /* Until when it would sleep from now on; *ret_polled: how many descriptors may wake it before. */
@@ -592,7 +604,7 @@ static mono_t sleeps_until(mono_t now, size_t *ret_polled)
 	struct pollfd fds[POLL_MAX];
 	mono_t until = mono_add(now, FAR);
 
-	*ret_polled = await_events(discovery, now, fds, &until);
+	*ret_polled = await_events(rig.discovery, now, fds, &until);
 
 	return until;
 }
@@ -619,11 +631,11 @@ START_TEST(without_new_cgroups_it_sleeps_and_polls)
 	size_t polled;
 
 	make_tree();
-	make(root, tree,
+	make(&rig, rig.root, tree,
 	     scene_config("{\"targets\": [{\"name\": \"e\", \"cgroup\": \"/jobs-*\", \"per\": \"cgroup\"}]}"));
-	subscribe(discovery);
-	scan();
-	now = update_pulse(discovery);
+	subscribe(rig.discovery);
+	scan(&rig);
+	now = update_pulse(rig.discovery);
 	assert_sleeps(now, 2);
 
 	/* Two in a row: it rests, and is not woken before; the first of them is due in a moment. */
@@ -636,17 +648,17 @@ START_TEST(without_new_cgroups_it_sleeps_and_polls)
 
 	/* They have been handed out: nothing more to be waited for. */
 	hear_at(mono_add(now, NS_PER_S));
-	ck_assert_uint_eq(discovery->state.cgroups_heard, 2);
+	ck_assert_uint_eq(rig.discovery->state.cgroups_heard, 2);
 	assert_sleeps(mono_add(now, 2 * NS_PER_S), 2);
 }
 END_TEST
 
 START_TEST(while_no_entry_selects_units_there_is_nothing_to_wait_for)
 {
-	make("/proc", NULL, scene_config("{\"targets\": [{\"name\": \"e\", \"comm\": \"no process has\"}]}"));
-	ask_for_units(discovery);
-	ck_assert_ptr_nonnull(discovery->units);
-	assert_sleeps(update_pulse(discovery), 1);
+	make(&rig, "/proc", NULL, scene_config("{\"targets\": [{\"name\": \"e\", \"comm\": \"no process has\"}]}"));
+	ask_for_units(rig.discovery);
+	ck_assert_ptr_nonnull(rig.discovery->units);
+	assert_sleeps(update_pulse(rig.discovery), 1);
 }
 END_TEST
 
@@ -706,7 +718,7 @@ static struct order order_of(pid_t pid)
 {
 	struct order order = { .pid = pid };
 
-	target_table_visit(discovery->target_table, note, &order);
+	target_table_visit(rig.discovery->target_table, note, &order);
 
 	return order;
 }
@@ -728,14 +740,14 @@ START_TEST(a_process_that_comes_while_cgroups_are_looked_at_does_not_wait_for_al
 	pid_t pid;
 
 	make_tree();
-	make("/proc", tree,
+	make(&rig, "/proc", tree,
 	     scene_config("{\"targets\": [{\"name\": \"c\", \"cgroup\": \"/jobs-*\", \"per\": \"cgroup\"}, "
 			  "{\"name\": \"p\", \"comm\": \"%s\"}]}",
 			  own_name()));
-	subscribe(discovery);
-	if (!discovery->subscription)
+	subscribe(rig.discovery);
+	if (!rig.discovery->subscription)
 		SKIP_TEST("no source of process events is permitted");
-	scan();
+	scan(&rig);
 	pid = sleeper_called(own_name());
 	for (int i = 0; i < 8; i++) {
 		snprintf(path, sizeof(path), "/jobs-%d", i);
@@ -747,15 +759,15 @@ START_TEST(a_process_that_comes_while_cgroups_are_looked_at_does_not_wait_for_al
 	}
 
 	/* Both are heard of; the process may be looked at a moment after the first cgroup. */
-	now = update_pulse(discovery);
-	discovery->subscription->rate_limit = (struct rate_limit){ 0 };
+	now = update_pulse(rig.discovery);
+	rig.discovery->subscription->rate_limit = (struct rate_limit){ 0 };
 	hear_at(mono_sub(now, NS_PER_S));
 	ck_assert_uint_eq(order_of(pid).process, 0);
-	discovery->subscription->rate_limit.until = mono_add(now, 1);
+	rig.discovery->subscription->rate_limit.until = mono_add(now, 1);
 	hear_at(now);
 	order = order_of(pid);
 	end_child(pid);
-	ck_assert_uint_eq(discovery->state.cgroups_heard, 8);
+	ck_assert_uint_eq(rig.discovery->state.cgroups_heard, 8);
 	ck_assert_uint_gt(order.last_cgroup, 0);
 	ck_assert_uint_gt(order.process, 0);
 	ck_assert_uint_lt(order.process, order.last_cgroup);
@@ -765,8 +777,8 @@ END_TEST
 /* Nothing is left of the share as of then. */
 static void exhaust(mono_t now)
 {
-	discovery->subscription->token_bucket.left_ns = -(int64_t)NS_PER_MS;
-	discovery->subscription->token_bucket.filled = now;
+	rig.discovery->subscription->token_bucket.left_ns = -(int64_t)NS_PER_MS;
+	rig.discovery->subscription->token_bucket.filled = now;
 }
 
 START_TEST(a_process_that_comes_when_the_share_is_used_up_is_late_and_counted)
@@ -775,29 +787,29 @@ START_TEST(a_process_that_comes_when_the_share_is_used_up_is_late_and_counted)
 	uint64_t looks;
 	pid_t pid;
 
-	make("/proc", NULL, scene_config("{\"targets\": [{\"name\": \"p\", \"comm\": \"%s\"}]}", own_name()));
-	subscribe(discovery);
-	if (!discovery->subscription)
+	make(&rig, "/proc", NULL, scene_config("{\"targets\": [{\"name\": \"p\", \"comm\": \"%s\"}]}", own_name()));
+	subscribe(rig.discovery);
+	if (!rig.discovery->subscription)
 		SKIP_TEST("no source of process events is permitted");
-	scan();
-	now = update_pulse(discovery);
+	scan(&rig);
+	now = update_pulse(rig.discovery);
 	exhaust(now);
 	hear_at(mono_add(now, 20 * NS_PER_MS)); /* finds it taken */
 	pid = sleeper_called(own_name());
-	looks = discovery->state.looks;
+	looks = rig.discovery->state.looks;
 	hear_at(mono_add(now, 40 * NS_PER_MS));
-	ck_assert(discovery->state.held_off);
-	ck_assert_uint_eq(discovery->state.looks, looks);
+	ck_assert(rig.discovery->state.held_off);
+	ck_assert_uint_eq(rig.discovery->state.looks, looks);
 	ck_assert_uint_eq(order_of(pid).process, 0);
 
 	/* There is something left again. */
 	hear_at(mono_add(now, 500 * NS_PER_MS));
 	end_child(pid);
 	ck_assert_uint_gt(order_of(pid).process, 0);
-	ck_assert_uint_ge(discovery->state.late, 1);
-	ck_assert_uint_eq(discovery->state.storms, 0);
+	ck_assert_uint_ge(rig.discovery->state.late, 1);
+	ck_assert_uint_eq(rig.discovery->state.storms, 0);
 	hear_at(mono_add(now, NS_PER_S));
-	ck_assert(!discovery->state.held_off);
+	ck_assert(!rig.discovery->state.held_off);
 }
 END_TEST
 
@@ -807,28 +819,28 @@ START_TEST(a_process_that_has_waited_a_second_for_the_share_is_left_to_a_scan)
 	uint64_t late;
 	pid_t pid;
 
-	make("/proc", NULL, scene_config("{\"targets\": [{\"name\": \"p\", \"comm\": \"%s\"}]}", own_name()));
-	subscribe(discovery);
-	if (!discovery->subscription)
+	make(&rig, "/proc", NULL, scene_config("{\"targets\": [{\"name\": \"p\", \"comm\": \"%s\"}]}", own_name()));
+	subscribe(rig.discovery);
+	if (!rig.discovery->subscription)
 		SKIP_TEST("no source of process events is permitted");
-	scan();
+	scan(&rig);
 	pid = sleeper_called(own_name());
-	now = update_pulse(discovery);
-	discovery->again = false;
+	now = update_pulse(rig.discovery);
+	rig.discovery->again = false;
 	for (unsigned i = 0; i < 60; i++) {
-		ck_assert_uint_eq(discovery->state.storms, i * 20 > 1000);
-		late = discovery->state.late;
+		ck_assert_uint_eq(rig.discovery->state.storms, i * 20 > 1000);
+		late = rig.discovery->state.late;
 		exhaust(now);
 		now = mono_add(now, 20 * NS_PER_MS);
 		hear_at(now);
-		if (discovery->state.storms > 0)
+		if (rig.discovery->state.storms > 0)
 			break;
 	}
 	end_child(pid);
-	ck_assert_uint_eq(discovery->state.storms, 1);
-	ck_assert_uint_gt(discovery->state.late, late);
-	ck_assert(discovery->again);
-	ck_assert(!recent_pids_next(&discovery->subscription->recent_pids, 0, &next));
+	ck_assert_uint_eq(rig.discovery->state.storms, 1);
+	ck_assert_uint_gt(rig.discovery->state.late, late);
+	ck_assert(rig.discovery->again);
+	ck_assert(!recent_pids_next(&rig.discovery->subscription->recent_pids, 0, &next));
 	ck_assert_uint_eq(order_of(pid).process, 0);
 }
 END_TEST
@@ -908,7 +920,7 @@ static void crowd_disperse(void)
 
 static void make_crowd(const char *comm)
 {
-	make(crowd_root, "tests/data/cgroup/v1",
+	make(&rig, crowd_root, "tests/data/cgroup/v1",
 	     scene_config("{\"sampling\": {\"max_targets\": %d}, \"targets\": [{\"name\": \"m\", \"comm\": \"%s\"}]}",
 			  WATCHED, comm));
 }
@@ -929,13 +941,13 @@ START_TEST(very_many_processes_are_all_met_and_those_without_room_are_counted)
 
 	make_crowd("many");
 	for (int i = 0; i < 3; i++) {
-		struct discovery_state state = scan();
+		struct discovery_state state = scan(&rig);
 
 		ck_assert_int_eq(state.error, 0);
 		ck_assert_uint_eq(state.processes, (size_t)crowd);
 		ck_assert_uint_eq(state.target_table.targets, WATCHED);
 		ck_assert_uint_eq(state.target_table.refused, (size_t)crowd - gone() - RARE - WATCHED);
-		ck_assert_uint_ge(state.scan_interval_ns, DISCOVERY_SHARE * discovery->scan_cpu_ns);
+		ck_assert_uint_ge(state.scan_interval_ns, DISCOVERY_SHARE * rig.discovery->scan_cpu_ns);
 
 		/* As much after each scan: nothing piles up. */
 		size_t grown = mallinfo2().uordblks - bytes;
@@ -943,7 +955,7 @@ START_TEST(very_many_processes_are_all_met_and_those_without_room_are_counted)
 		ck_assert_uint_lt(grown, (size_t)crowd * BYTES_EACH);
 		if (measured)
 			printf("%d processes: a scan took %.2f s, %.2f s of CPU, %.1f MiB, the next %.0f s later\n",
-			       crowd, (double)state.last_scan_ns / 1e9, (double)discovery->scan_cpu_ns / 1e9,
+			       crowd, (double)state.last_scan_ns / 1e9, (double)rig.discovery->scan_cpu_ns / 1e9,
 			       (double)grown / (1 << 20), (double)state.scan_interval_ns / 1e9);
 	}
 }
@@ -952,11 +964,11 @@ END_TEST
 START_TEST(the_few_that_are_selected_are_found_among_very_many)
 {
 	make_crowd("rare");
-	ck_assert_uint_eq(scan().target_table.targets, RARE);
-	ck_assert_uint_eq(scan().target_table.refused, 0);
+	ck_assert_uint_eq(scan(&rig).target_table.targets, RARE);
+	ck_assert_uint_eq(scan(&rig).target_table.refused, 0);
 	for (int pid = first_pid(); pid < PID_MOST; pid++)
 		if (is_rare(pid))
-			ck_assert(target_table_knows(discovery->target_table, pid));
+			ck_assert(target_table_knows(rig.discovery->target_table, pid));
 }
 END_TEST
 
@@ -964,7 +976,7 @@ static void *scan_once(void *argument)
 {
 	_Atomic bool *over = argument;
 
-	ck_assert_int_eq(discovery_scan(discovery), 0);
+	ck_assert_int_eq(discovery_scan(rig.discovery), 0);
 	*over = true;
 
 	return NULL;
@@ -988,11 +1000,11 @@ static bool is_asked_within_a_scan(uint64_t *longest_ns)
 	while (!over && (measured || !within)) {
 		uint64_t began = now_ns(), waited_ns;
 
-		fair_mutex_enter(&discovery->lock);
+		fair_mutex_enter(&rig.discovery->lock);
 		waited_ns = now_ns() - began;
 		*longest_ns = waited_ns > *longest_ns ? waited_ns : *longest_ns;
-		within |= discovery->processes > 0 && discovery->processes < (uint64_t)crowd;
-		fair_mutex_leave(&discovery->lock);
+		within |= rig.discovery->processes > 0 && rig.discovery->processes < (uint64_t)crowd;
+		fair_mutex_leave(&rig.discovery->lock);
 		if (measured)
 			scene_nap();
 	}

@@ -11,6 +11,18 @@
 
 Suite *discovery_news_suite(void);
 
+static struct discovery_rig rig;
+
+static void setup(void)
+{
+	discovery_rig_setup(&rig);
+}
+
+static void teardown(void)
+{
+	discovery_rig_teardown(&rig);
+}
+
 #define HOURLY "\"sampling\": {\"rescan_interval\": \"1h\"}, "
 #define ENTRY(selector) "{\"name\": \"e\", " selector "}"
 #define SHORT_ENTRY ENTRY("\"comm\": \"short@\"")
@@ -46,32 +58,32 @@ static void start(struct config *made, struct process_events_options listen)
 	struct sampler_options sampler_options = { .source = { .capacity = 4096, .interval_ns = 2 * NS_PER_MS } };
 
 	own("");
-	config = made;
-	procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	ck_assert_int_eq(cgroup_mounts_new("/proc", cgroup_root, &mounts), 0);
-	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);
-	ck_assert_int_eq(samplers_new(&sampler_options, 1, ring, &samplers), 0);
+	rig.config = made;
+	rig.procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_eq(cgroup_mounts_new("/proc", cgroup_root, &rig.mounts), 0);
+	ck_assert_int_eq(ring_create_anonymous(&ring_options, &rig.ring), 0);
+	ck_assert_int_eq(samplers_new(&sampler_options, 1, rig.ring, &rig.samplers), 0);
 	options = (struct discovery_options){
 		.target_table = {
 			.machine = { .cores = 2, .memory_bytes = 1 << 30 },
-			.config = config,
-			.samplers = samplers,
-			.mounts = mounts,
-			.procfd = procfd,
+			.config = rig.config,
+			.samplers = rig.samplers,
+			.mounts = rig.mounts,
+			.procfd = rig.procfd,
 			.own_proc = true,
 		},
 		.listen = listen,
 	};
-	ck_assert_int_eq(discovery_new(&options, &discovery), 0);
-	ck_assert_int_eq(samplers_start(samplers), 0);
-	ck_assert_int_eq(discovery_start(discovery, true), 0);
+	ck_assert_int_eq(discovery_new(&options, &rig.discovery), 0);
+	ck_assert_int_eq(samplers_start(rig.samplers), 0);
+	ck_assert_int_eq(discovery_start(rig.discovery, true), 0);
 }
 
 static struct discovery_state state(void)
 {
 	struct discovery_state found;
 
-	discovery_state(discovery, &found);
+	discovery_state(rig.discovery, &found);
 
 	return found;
 }
@@ -107,7 +119,7 @@ static void read_on(struct tally *tally)
 	struct ring_event event;
 
 	if (!tally->cursor)
-		ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &tally->cursor), 0);
+		ck_assert_int_eq(ring_cursor_new(rig.ring, RING_OLDEST, &tally->cursor), 0);
 	while (ring_cursor_next(tally->cursor, &event) == 0) {
 		if (event.type == RING_EVENT_TARGET && strcmp(event.target.name, tally->name) == 0) {
 			tally->id = event.id;
@@ -144,7 +156,7 @@ static void release(struct tally *tally)
 /* A program of that name: the shell. */
 static void make_program(const char *name, char path[128])
 {
-	snprintf(path, 128, "%s/%s", root, name);
+	snprintf(path, 128, "%s/%s", rig.root, name);
 	ck_assert(symlink("/bin/sh", path) == 0 || errno == EEXIST);
 }
 
@@ -268,7 +280,7 @@ START_TEST(a_target_that_executes_another_program_is_another_target)
 	pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		snprintf(path, sizeof(path), "%s/%s", root, own("after@"));
+		snprintf(path, sizeof(path), "%s/%s", rig.root, own("after@"));
 		if (read(go[0], &byte, 1) == 1)
 			execl(path, path, "-c", "kill -STOP $$", (char *)NULL);
 		_exit(1);
@@ -425,18 +437,18 @@ START_TEST(listening_begins_and_ceases_with_the_configuration)
 	ck_assert_int_eq(state().source, PROCESS_EVENTS_NONE);
 	ck_assert_str_eq(state().source_why, "sampling.discovery is \"rescan\"");
 
-	first = config;
-	config = scene_config("%s", own("{" HOURLY "\"targets\": [" SHORT_ENTRY "]}"));
-	ck_assert_int_eq(discovery_reload(discovery, config), 0);
+	first = rig.config;
+	rig.config = scene_config("%s", own("{" HOURLY "\"targets\": [" SHORT_ENTRY "]}"));
+	ck_assert_int_eq(discovery_reload(rig.discovery, rig.config), 0);
 	config_free(first);
 	scene_wait_for(state().scans >= 2);
 	scene_wait_for(state().source != PROCESS_EVENTS_NONE || state().source_why[0] != '\0');
 
-	second = config;
-	config = scene_config(
+	second = rig.config;
+	rig.config = scene_config(
 		"{\"sampling\": {\"rescan_interval\": \"1h\", \"discovery\": \"rescan\"}, \"targets\": [" ENTRY(
 			"\"comm\": \"short@\"") "]}");
-	ck_assert_int_eq(discovery_reload(discovery, config), 0);
+	ck_assert_int_eq(discovery_reload(rig.discovery, rig.config), 0);
 	config_free(second);
 	scene_wait_for(state().scans >= 3);
 	ck_assert_int_eq(state().source, PROCESS_EVENTS_NONE);
@@ -460,11 +472,11 @@ START_TEST(a_cgroup_that_comes_is_a_target_without_a_scan)
 	static char tree[96];
 	char path[128], made[128];
 
-	snprintf(tree, sizeof(tree), "%s/tree", root);
+	snprintf(tree, sizeof(tree), "%s/tree", rig.root);
 	ck_assert_int_eq(mkdir(tree, 0700), 0);
 	snprintf(path, sizeof(path), "%s/cgroup.controllers", tree);
 	scene_write(path, "cpu memory\n");
-	snprintf(made, sizeof(made), "%s/made", root);
+	snprintf(made, sizeof(made), "%s/made", rig.root);
 	make_cgroup(made);
 	cgroup_root = tree;
 	start(scene_config("{" HOURLY "\"targets\": [" ENTRY("\"cgroup\": \"/jobs-*\", \"per\": \"cgroup\"") "]}"),

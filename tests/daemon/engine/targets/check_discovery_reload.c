@@ -11,11 +11,23 @@
 
 Suite *discovery_reload_suite(void);
 
+static struct discovery_rig rig;
+
+static void setup(void)
+{
+	discovery_rig_setup(&rig);
+}
+
+static void teardown(void)
+{
+	discovery_rig_teardown(&rig);
+}
+
 static void reload(struct config *new)
 {
-	ck_assert_int_eq(discovery_reload(discovery, new), 0);
-	config_free(config);
-	config = new;
+	ck_assert_int_eq(discovery_reload(rig.discovery, new), 0);
+	config_free(rig.config);
+	rig.config = new;
 }
 
 #define ENTRIES(...) scene_config("{\"targets\": [" __VA_ARGS__ "]}")
@@ -25,35 +37,35 @@ START_TEST(selectors_of_the_new_configuration_are_in_force)
 {
 	struct cgroup_limits limits;
 
-	make_files(WEB);
-	ck_assert_uint_eq(targets(), 2);
+	make_files(&rig, WEB);
+	ck_assert_uint_eq(targets(&rig), 2);
 	reload(ENTRIES("{\"name\": \"f\", \"cmdline\": \"port 81\"}," WEB));
-	ck_assert_uint_eq(targets(), 3);
-	ck_assert(discovery_limits(discovery, 1, &limits) && discovery_limits(discovery, 2, &limits));
+	ck_assert_uint_eq(targets(&rig), 3);
+	ck_assert(discovery_limits(rig.discovery, 1, &limits) && discovery_limits(rig.discovery, 2, &limits));
 	reload(ENTRIES("{\"name\": \"s\", \"cgroup\": \"/system.slice/*\"}"));
-	ck_assert_uint_eq(targets(), 1);
-	ck_assert(!discovery_limits(discovery, 1, &limits) && !discovery_limits(discovery, 3, &limits));
+	ck_assert_uint_eq(targets(&rig), 1);
+	ck_assert(!discovery_limits(rig.discovery, 1, &limits) && !discovery_limits(rig.discovery, 3, &limits));
 	reload(ENTRIES("{\"name\": \"g\", \"exe\": \"/opt/bin/w*\", \"per\": \"group\"}"));
-	ck_assert_uint_eq(targets(), 1);
-	ck_assert_uint_eq(scan().target_table.members, 2);
+	ck_assert_uint_eq(targets(&rig), 1);
+	ck_assert_uint_eq(scan(&rig).target_table.members, 2);
 	reload(ENTRIES("{\"name\": \"p\", \"pid\": 12}"));
-	ck_assert_uint_eq(targets(), 1);
-	ck_assert_uint_eq(scan().target_table.members, 0);
-	ck_assert_uint_eq(scan().target_table.leaving, 0);
+	ck_assert_uint_eq(targets(&rig), 1);
+	ck_assert_uint_eq(scan(&rig).target_table.members, 0);
+	ck_assert_uint_eq(scan(&rig).target_table.leaving, 0);
 }
 END_TEST
 
 START_TEST(intervals_and_maximum_are_the_new_ones)
 {
-	make_files(WEB);
-	ck_assert_uint_eq(targets(), 2);
+	make_files(&rig, WEB);
+	ck_assert_uint_eq(targets(&rig), 2);
 	reload(scene_config("{\"sampling\": {\"max_targets\": 3}, \"targets\": [" WEB ","
 			    "{\"name\": \"x\", \"cmdline\": \"web\"}]}"));
-	ck_assert_uint_eq(targets(), 3);
-	ck_assert_uint_eq(scan().target_table.refused, 1);
+	ck_assert_uint_eq(targets(&rig), 3);
+	ck_assert_uint_eq(scan(&rig).target_table.refused, 1);
 	reload(scene_config("{\"targets\": [" WEB ",{\"name\": \"x\", \"cmdline\": \"web\"}]}"));
-	ck_assert_uint_eq(targets(), 4);
-	ck_assert_uint_eq(scan().target_table.found, 4);
+	ck_assert_uint_eq(targets(&rig), 4);
+	ck_assert_uint_eq(scan(&rig).target_table.found, 4);
 }
 END_TEST
 
@@ -61,23 +73,23 @@ START_TEST(limits_are_read_again)
 {
 	struct cgroup_limits before, after;
 
-	make_files(WEB);
+	make_files(&rig, WEB);
 	reload(scene_config("{\"sampling\": {\"limits_interval\": \"1h\"}, \"targets\": [" WEB "]}"));
-	ck_assert_uint_eq(targets(), 2);
+	ck_assert_uint_eq(targets(&rig), 2);
 	uint32_t id = 0;
 	int32_t pid = 0;
 
 	for (id = 1; pid != 10 && id < 4; id++)
-		discovery_pids(discovery, id, &pid, 1);
+		discovery_pids(rig.discovery, id, &pid, 1);
 	id--;
-	ck_assert(discovery_limits(discovery, id, &before));
-	appear(10, "web", "web|--port|80", 500, "/"); /* it moved */
-	ck_assert_uint_eq(targets(), 2);
-	ck_assert(discovery_limits(discovery, id, &after));
+	ck_assert(discovery_limits(rig.discovery, id, &before));
+	appear(&rig, 10, "web", "web|--port|80", 500, "/"); /* it moved */
+	ck_assert_uint_eq(targets(&rig), 2);
+	ck_assert(discovery_limits(rig.discovery, id, &after));
 	ck_assert_uint_eq(before.memory_bytes, after.memory_bytes);
 	reload(scene_config("{\"sampling\": {\"limits_interval\": \"1h\"}, \"targets\": [" WEB "]}"));
-	ck_assert_uint_eq(targets(), 2);
-	ck_assert(discovery_limits(discovery, id, &after));
+	ck_assert_uint_eq(targets(&rig), 2);
+	ck_assert(discovery_limits(rig.discovery, id, &after));
 	ck_assert_uint_ne(before.memory_bytes, after.memory_bytes);
 }
 END_TEST
@@ -87,7 +99,7 @@ static bool has_maps(int32_t pid)
 	struct thread_baseline threads;
 	struct maps_snapshot *maps = NULL;
 
-	discovery_baselines(discovery, pid, &threads, &maps);
+	discovery_baselines(rig.discovery, pid, &threads, &maps);
 	thread_baseline_release(&threads);
 	bool has = maps != NULL;
 
@@ -100,18 +112,18 @@ START_TEST(mappings_are_kept_as_the_captures_say)
 {
 	struct actor actor = actor_start("scene-maps");
 
-	make("/proc", NULL,
+	make(&rig, "/proc", NULL,
 	     scene_config("{\"incidents\": {\"captures\": [\"samples\"]}, \"targets\": [{\"name\": \"a\", \"comm\": "
 			  "\"scene-maps\"}]}"));
-	ck_assert_uint_eq(targets(), 1);
+	ck_assert_uint_eq(targets(&rig), 1);
 	ck_assert(!has_maps(actor.pid));
 	reload(ENTRIES("{\"name\": \"a\", \"comm\": \"scene-maps\"}"));
-	ck_assert_uint_eq(targets(), 1);
+	ck_assert_uint_eq(targets(&rig), 1);
 	ck_assert(has_maps(actor.pid));
 	reload(scene_config("{\"incidents\": {\"captures\": [\"samples\"]}, \"targets\": [{\"name\": \"a\", \"comm\": "
 			    "\"scene-maps\"}]}"));
 	ck_assert(!has_maps(actor.pid));
-	ck_assert_uint_eq(targets(), 1);
+	ck_assert_uint_eq(targets(&rig), 1);
 	ck_assert(!has_maps(actor.pid));
 	actor_end(&actor);
 }
@@ -123,25 +135,25 @@ START_TEST(when_any_allocation_fails_nothing_has_changed)
 				     "{\"name\": \"g\", \"comm\": \"web\", \"per\": \"group\"}");
 	bool injected = true;
 
-	make_files(WEB);
-	ck_assert_uint_eq(targets(), 2);
+	make_files(&rig, WEB);
+	ck_assert_uint_eq(targets(&rig), 2);
 	for (long n = 1; injected; n++) {
 		torture_arm(n);
-		int r = discovery_reload(discovery, new);
+		int r = discovery_reload(rig.discovery, new);
 		injected = torture_disarm();
 		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
 		if (!injected)
 			break;
-		struct discovery_state state = scan();
+		struct discovery_state state = scan(&rig);
 
 		ck_assert_uint_eq(state.target_table.targets, 2);
 		ck_assert_uint_eq(state.target_table.found, 2);
 		ck_assert_uint_eq(state.target_table.left, 0);
 	}
-	config_free(config);
-	config = new;
-	ck_assert_uint_eq(targets(), 2); /* f's one, and the group */
-	ck_assert_uint_eq(scan().target_table.members, 2);
+	config_free(rig.config);
+	rig.config = new;
+	ck_assert_uint_eq(targets(&rig), 2); /* f's one, and the group */
+	ck_assert_uint_eq(scan(&rig).target_table.members, 2);
 }
 END_TEST
 
@@ -150,15 +162,15 @@ START_TEST(the_thread_looks_at_once)
 	struct actor actor = actor_start("scene-reload");
 	struct discovery_state state;
 
-	make("/proc", NULL,
+	make(&rig, "/proc", NULL,
 	     scene_config("{\"sampling\": {\"rescan_interval\": \"1h\"}, \"targets\": [{\"name\": \"a\", \"comm\": "
 			  "\"scene-none\"}]}"));
-	ck_assert_int_eq(samplers_start(samplers), 0);
-	ck_assert_int_eq(discovery_start(discovery, true), 0);
-	scene_wait_for((discovery_state(discovery, &state), state.scans == 1));
+	ck_assert_int_eq(samplers_start(rig.samplers), 0);
+	ck_assert_int_eq(discovery_start(rig.discovery, true), 0);
+	scene_wait_for((discovery_state(rig.discovery, &state), state.scans == 1));
 	reload(scene_config("{\"sampling\": {\"rescan_interval\": \"1h\"}, \"targets\": [{\"name\": \"a\", \"comm\": "
 			    "\"scene-reload\"}]}"));
-	scene_wait_for((discovery_state(discovery, &state), state.target_table.targets == 1));
+	scene_wait_for((discovery_state(rig.discovery, &state), state.target_table.targets == 1));
 	actor_end(&actor);
 }
 END_TEST
@@ -167,19 +179,19 @@ START_TEST(however_long_the_interval_it_shows_life_while_it_waits)
 {
 	struct discovery_state state;
 
-	make_files(WEB);
+	make_files(&rig, WEB);
 	reload(scene_config("{\"sampling\": {\"rescan_interval\": \"1h\"}, \"targets\": [" WEB "]}"));
-	mono_t made = discovery_pulse(discovery);
+	mono_t made = discovery_pulse(rig.discovery);
 
 	ck_assert_uint_gt(made.ns, 0);
-	ck_assert_int_eq(discovery_start(discovery, true), 0);
-	scene_wait_for((discovery_state(discovery, &state), state.scans == 1));
+	ck_assert_int_eq(discovery_start(rig.discovery, true), 0);
+	scene_wait_for((discovery_state(rig.discovery, &state), state.scans == 1));
 	for (int i = 0; i < 2; i++) {
-		mono_t before = discovery_pulse(discovery);
+		mono_t before = discovery_pulse(rig.discovery);
 
-		scene_wait_for(mono_diff(discovery_pulse(discovery), before) > (int64_t)(100 * NS_PER_MS));
+		scene_wait_for(mono_diff(discovery_pulse(rig.discovery), before) > (int64_t)(100 * NS_PER_MS));
 	}
-	discovery_state(discovery, &state);
+	discovery_state(rig.discovery, &state);
 	ck_assert_uint_eq(state.scans, 1);
 }
 END_TEST
@@ -198,7 +210,7 @@ static _Atomic bool reloaded, finish;
 
 static void *reload_it(void *new)
 {
-	int r = discovery_reload(discovery, new);
+	int r = discovery_reload(rig.discovery, new);
 	atomic_store(&reloaded, true);
 
 	return (void *)(intptr_t)r;
@@ -251,7 +263,7 @@ static struct config *pidfile_config(const char *more)
 
 	for (int i = 0; i < PIDFILES; i++)
 		len += (size_t)snprintf(entries + len, sizeof(entries) - len,
-					"{\"name\": \"p%d\", \"pidfile\": \"%s/pidfile%d\"},", i, root, i);
+					"{\"name\": \"p%d\", \"pidfile\": \"%s/pidfile%d\"},", i, rig.root, i);
 
 	return scene_config("{\"targets\": [%s%s]}", entries, more);
 }
@@ -261,8 +273,8 @@ static void make_pidfiles(void)
 	char path[128];
 
 	for (int i = 0; i < PIDFILES; i++) {
-		appear(30 + i, "pid", "pid", 500, "/");
-		snprintf(path, sizeof(path), "%s/pidfile%d", root, i);
+		appear(&rig, 30 + i, "pid", "pid", 500, "/");
+		snprintf(path, sizeof(path), "%s/pidfile%d", rig.root, i);
 		scene_write(path, "%d\n", 30 + i);
 	}
 }
@@ -270,9 +282,9 @@ static void make_pidfiles(void)
 static void make_pipes(void)
 {
 	for (int i = 0; i < PIPES; i++) {
-		snprintf(pipes[i], sizeof(pipes[i]), "%s/%d", root, 20 + i);
+		snprintf(pipes[i], sizeof(pipes[i]), "%s/%d", rig.root, 20 + i);
 		ck_assert_int_eq(mkdir(pipes[i], 0700), 0);
-		snprintf(pipes[i], sizeof(pipes[i]), "%s/%d/stat", root, 20 + i);
+		snprintf(pipes[i], sizeof(pipes[i]), "%s/%d/stat", rig.root, 20 + i);
 		ck_assert_int_eq(mkfifo(pipes[i], 0600), 0);
 	}
 }
@@ -285,18 +297,18 @@ START_TEST(a_scan_that_takes_long_shows_life_and_gives_way_to_a_reload)
 	void *result;
 	int fd = -1;
 
-	make_files(WEB);
+	make_files(&rig, WEB);
 	make_pidfiles();
 	reload(pidfile_config(WEB));
-	ck_assert_uint_eq(targets(), 2 + PIDFILES);
+	ck_assert_uint_eq(targets(&rig), 2 + PIDFILES);
 	make_pipes();
-	ck_assert_int_eq(discovery_start(discovery, true), 0);
+	ck_assert_int_eq(discovery_start(rig.discovery, true), 0);
 	scene_wait_for((fd = open_pipe()) >= 0);
-	mono_t first = discovery_pulse(discovery);
+	mono_t first = discovery_pulse(rig.discovery);
 
 	feed(fd);
 	scene_wait_for((fd = open_pipe()) >= 0);
-	ck_assert_int_gt(mono_diff(discovery_pulse(discovery), first), 0);
+	ck_assert_int_gt(mono_diff(discovery_pulse(rig.discovery), first), 0);
 
 	new = pidfile_config("{\"name\": \"f\", \"cmdline\": \"port 81\"}");
 	ck_assert_int_eq(pthread_create(&thread, NULL, reload_it, new), 0);
@@ -304,12 +316,12 @@ START_TEST(a_scan_that_takes_long_shows_life_and_gives_way_to_a_reload)
 	feed(fd);
 	pthread_join(thread, &result);
 	ck_assert_ptr_null(result);
-	config_free(config);
-	config = new;
+	config_free(rig.config);
+	rig.config = new;
 
 	ck_assert_int_eq(pthread_create(&keeper, NULL, keep_open, NULL), 0);
-	scene_wait_for((discovery_state(discovery, &state), state.scans > 2));
-	discovery_stop(discovery);
+	scene_wait_for((discovery_state(rig.discovery, &state), state.scans > 2));
+	discovery_stop(rig.discovery);
 	atomic_store(&finish, true);
 	pthread_join(keeper, NULL);
 	ck_assert_int_eq(state.error, 0);
@@ -327,21 +339,21 @@ START_TEST(what_targets_may_not_take_is_left_to_others)
 	int fds[64], opened = 0;
 
 	for (int pid = 100; pid < 150; pid++)
-		appear(pid, "web", "web", 500, "/");
-	make_files(WEB);
+		appear(&rig, pid, "web", "web", 500, "/");
+	make_files(&rig, WEB);
 	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
 	limit = (struct rlimit){ 100, before.rlim_max };
 	setrlimit(RLIMIT_NOFILE, &limit);
-	int r = discovery_scan(discovery);
-	samplers_tick(samplers);
-	discovery_state(discovery, &full);
+	int r = discovery_scan(rig.discovery);
+	samplers_tick(rig.samplers);
+	discovery_state(rig.discovery, &full);
 	while (opened < 64 && (fds[opened] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
 		opened++;
 	for (int i = 0; i < opened; i++)
 		close(fds[i]);
-	int r2 = discovery_scan(discovery);
-	samplers_tick(samplers);
-	discovery_state(discovery, &again);
+	int r2 = discovery_scan(rig.discovery);
+	samplers_tick(rig.samplers);
+	discovery_state(rig.discovery, &again);
 	setrlimit(RLIMIT_NOFILE, &before);
 	ck_assert_int_eq(r, 0);
 	ck_assert_int_eq(r2, 0);
@@ -357,10 +369,10 @@ START_TEST(what_targets_may_not_take_is_left_to_others)
 	ck_assert_uint_eq(again.target_table.found, full.target_table.found);
 	ck_assert_uint_eq(again.target_table.left, 0);
 	ck_assert_uint_eq(again.target_table.cold, full.target_table.cold);
-	eased = scan();
+	eased = scan(&rig);
 	ck_assert_uint_eq(eased.target_table.targets, 52);
-	samplers_tick(samplers);
-	eased = scan();
+	samplers_tick(rig.samplers);
+	eased = scan(&rig);
 	ck_assert_uint_eq(eased.target_table.cold, 0);
 }
 END_TEST
@@ -371,24 +383,24 @@ START_TEST(a_reload_works_when_descriptors_are_short)
 	struct discovery_state state;
 
 	for (int pid = 100; pid < 150; pid++)
-		appear(pid, "web", "web", 500, "/");
-	make_files(WEB);
+		appear(&rig, pid, "web", "web", 500, "/");
+	make_files(&rig, WEB);
 	struct config *new = ENTRIES("{\"name\": \"f\", \"comm\": \"web\"}");
 
 	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
 	limit = (struct rlimit){ 100, before.rlim_max };
 	setrlimit(RLIMIT_NOFILE, &limit);
-	discovery_scan(discovery);
-	samplers_tick(samplers);
-	int r = discovery_reload(discovery, new);
+	discovery_scan(rig.discovery);
+	samplers_tick(rig.samplers);
+	int r = discovery_reload(rig.discovery, new);
 	for (int i = 0; i < 4; i++) {
-		discovery_scan(discovery);
-		samplers_tick(samplers);
+		discovery_scan(rig.discovery);
+		samplers_tick(rig.samplers);
 	}
-	discovery_state(discovery, &state);
+	discovery_state(rig.discovery, &state);
 	setrlimit(RLIMIT_NOFILE, &before);
-	config_free(config);
-	config = new;
+	config_free(rig.config);
+	rig.config = new;
 	ck_assert_int_eq(r, 0);
 	ck_assert_uint_eq(state.target_table.targets, 52);
 	ck_assert_uint_gt(state.target_table.cold, 0);
@@ -421,14 +433,14 @@ START_TEST(reloads_while_everything_runs)
 
 	for (int i = 0; i < ACTORS; i++)
 		actors[i] = actor_start(i % 2 ? "reload-b" : "reload-a");
-	make("/proc", NULL, variant(0));
-	ck_assert_int_eq(samplers_start(samplers), 0);
-	ck_assert_int_eq(discovery_start(discovery, true), 0);
+	make(&rig, "/proc", NULL, variant(0));
+	ck_assert_int_eq(samplers_start(rig.samplers), 0);
+	ck_assert_int_eq(discovery_start(rig.discovery, true), 0);
 	for (int i = 1; i <= RELOADS; i++) {
 		reload(variant(i));
 		actor_do(&actors[i % (ACTORS - 1)], 'n', i % 3 ? "reload-a" : "reload-b");
-		discovery_pids(discovery, (uint32_t)i, pids, 4);
-		ck_assert_uint_gt(discovery_pulse(discovery).ns, 0);
+		discovery_pids(rig.discovery, (uint32_t)i, pids, 4);
+		ck_assert_uint_gt(discovery_pulse(rig.discovery).ns, 0);
 		if (i == RELOADS / 2)
 			actor_end(&actors[ACTORS - 1]);
 		if (i % 10 == 0)
@@ -437,11 +449,11 @@ START_TEST(reloads_while_everything_runs)
 	for (int i = 0; i < ACTORS - 1; i++)
 		actor_do(&actors[i], 'n', "reload-b");
 	reload(variant(0));
-	scene_wait_for((discovery_state(discovery, &state), state.target_table.targets == ACTORS - 1 &&
-								    state.target_table.members == 0 &&
-								    state.target_table.leaving == 0));
-	discovery_stop(discovery);
-	samplers_stop(samplers);
+	scene_wait_for((discovery_state(rig.discovery, &state), state.target_table.targets == ACTORS - 1 &&
+									state.target_table.members == 0 &&
+									state.target_table.leaving == 0));
+	discovery_stop(rig.discovery);
+	samplers_stop(rig.samplers);
 	for (int i = 0; i < ACTORS - 1; i++)
 		actor_end(&actors[i]);
 }

@@ -13,6 +13,18 @@
 
 Suite *discovery_stuck_suite(void);
 
+static struct discovery_rig rig;
+
+static void setup(void)
+{
+	discovery_rig_setup(&rig);
+}
+
+static void teardown(void)
+{
+	discovery_rig_teardown(&rig);
+}
+
 /* Each is read of a process that an entry selects by name. */
 static const char *const files[] = { "stat", "cmdline", "cgroup" };
 
@@ -22,9 +34,9 @@ static char saved[160];
 /* The file of process 10 is a pipe. */
 static void make_stuck(const char *file, const char *entries)
 {
-	make_files(entries);
-	snprintf(stuck, sizeof(stuck), "%s/10/%s", root, file);
-	snprintf(saved, sizeof(saved), "%s/saved", root);
+	make_files(&rig, entries);
+	snprintf(stuck, sizeof(stuck), "%s/10/%s", rig.root, file);
+	snprintf(saved, sizeof(saved), "%s/saved", rig.root);
 	ck_assert_int_eq(rename(stuck, saved), 0);
 	ck_assert_int_eq(mkfifo(stuck, 0600), 0);
 }
@@ -50,7 +62,7 @@ static struct discovery_state state(void)
 {
 	struct discovery_state found;
 
-	discovery_state(discovery, &found);
+	discovery_state(rig.discovery, &found);
 
 	return found;
 }
@@ -61,16 +73,16 @@ START_TEST(questions_and_a_reload_are_answered_meanwhile)
 	int fd;
 
 	make_stuck(files[_i], "{\"name\": \"w\", \"comm\": \"web\"}");
-	ck_assert_int_eq(samplers_start(samplers), 0);
-	ck_assert_int_eq(discovery_start(discovery, true), 0);
+	ck_assert_int_eq(samplers_start(rig.samplers), 0);
+	ck_assert_int_eq(discovery_start(rig.discovery, true), 0);
 	fd = await_reader();
 	ck_assert_uint_eq(state().scans, 0);
 
-	first = config;
-	config = scene_config(
+	first = rig.config;
+	rig.config = scene_config(
 		"{\"targets\": [{\"name\": \"other\", \"comm\": \"web\"}, {\"name\": \"g\", \"comm\": \"none\", "
 		"\"per\": \"group\"}]}");
-	ck_assert_int_eq(discovery_reload(discovery, config), 0);
+	ck_assert_int_eq(discovery_reload(rig.discovery, rig.config), 0);
 	config_free(first);
 	ck_assert_uint_eq(state().scans, 0);
 
@@ -88,17 +100,17 @@ START_TEST(it_is_not_waited_for_at_the_end_and_has_all_that_it_had_when_it_wakes
 
 	make_stuck(files[_i], "{\"name\": \"w\", \"comm\": \"web\"}, {\"name\": \"c\", \"cmdline\": \"--port\"}, "
 			      "{\"name\": \"g\", \"cgroup\": \"/system.slice/*\"}");
-	ck_assert_int_eq(discovery_start(discovery, true), 0);
+	ck_assert_int_eq(discovery_start(rig.discovery, true), 0);
 	fd = await_reader();
 	scene_wait_for(state().reading == 10);
-	ck_assert(!discovery_stop(discovery));
-	ck_assert(!discovery_stop(discovery));
-	discovery_free(discovery);
+	ck_assert(!discovery_stop(rig.discovery));
+	ck_assert(!discovery_stop(rig.discovery));
+	discovery_free(rig.discovery);
 	ck_assert_int_eq(state().reading, 10);
 
 	/* It ends by itself, without another scan. */
 	release_reader(fd);
-	scene_wait_for(discovery_stop(discovery));
+	scene_wait_for(discovery_stop(rig.discovery));
 	ck_assert_uint_eq(state().scans, 0);
 	ck_assert_int_eq(state().reading, 0);
 }
@@ -117,35 +129,35 @@ START_TEST(the_first_scan_is_through_when_it_goes_on_also_if_it_was_begun_again)
 	int fd;
 
 	make_stuck(files[_i], "{\"name\": \"w\", \"comm\": \"web\"}");
-	ck_assert_int_eq(discovery_first(discovery), DISCOVERY_SCANNING);
-	ck_assert_int_eq(discovery_start(discovery, false), 0);
-	ck_assert_int_eq(discovery_start(discovery, true), 0);
+	ck_assert_int_eq(discovery_first(rig.discovery), DISCOVERY_SCANNING);
+	ck_assert_int_eq(discovery_start(rig.discovery, false), 0);
+	ck_assert_int_eq(discovery_start(rig.discovery, true), 0);
 	fd = await_reader();
-	scene_wait_for(discovery_reading(discovery) == 10);
+	scene_wait_for(discovery_reading(rig.discovery) == 10);
 
 	/* The scan that hangs is given up, and is none. */
-	first = config;
-	config = scene_config("{\"targets\": [{\"name\": \"other\", \"comm\": \"web\"}]}");
-	ck_assert_int_eq(discovery_reload(discovery, config), 0);
+	first = rig.config;
+	rig.config = scene_config("{\"targets\": [{\"name\": \"other\", \"comm\": \"web\"}]}");
+	ck_assert_int_eq(discovery_reload(rig.discovery, rig.config), 0);
 	config_free(first);
-	ck_assert_int_eq(discovery_first(discovery), DISCOVERY_SCANNING);
-	ck_assert(!is_readable(discovery_first_fd(discovery)));
+	ck_assert_int_eq(discovery_first(rig.discovery), DISCOVERY_SCANNING);
+	ck_assert(!is_readable(discovery_first_fd(rig.discovery)));
 
 	release_reader(fd);
-	scene_wait_for(is_readable(discovery_first_fd(discovery)));
-	ck_assert_int_eq(discovery_first(discovery), 0);
+	scene_wait_for(is_readable(discovery_first_fd(rig.discovery)));
+	ck_assert_int_eq(discovery_first(rig.discovery), 0);
 	scene_wait_for(state().scans >= 1);
 }
 END_TEST
 
 START_TEST(a_first_scan_that_fails_says_why)
 {
-	make_files("{\"name\": \"w\", \"comm\": \"web\"}");
-	close(procfd);
-	procfd = -1;
-	ck_assert_int_eq(discovery_start(discovery, false), 0);
-	scene_wait_for(is_readable(discovery_first_fd(discovery)));
-	ck_assert_int_lt(discovery_first(discovery), 0);
+	make_files(&rig, "{\"name\": \"w\", \"comm\": \"web\"}");
+	close(rig.procfd);
+	rig.procfd = -1;
+	ck_assert_int_eq(discovery_start(rig.discovery, false), 0);
+	scene_wait_for(is_readable(discovery_first_fd(rig.discovery)));
+	ck_assert_int_lt(discovery_first(rig.discovery), 0);
 }
 END_TEST
 

@@ -13,6 +13,18 @@
 
 Suite *discovery_tree_suite(void);
 
+static struct discovery_rig rig;
+
+static void setup(void)
+{
+	discovery_rig_setup(&rig);
+}
+
+static void teardown(void)
+{
+	discovery_rig_teardown(&rig);
+}
+
 #define GROUP "{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\", \"tree\": true}"
 #define EACH "{\"name\": \"e\", \"comm\": \"app\", \"tree\": true}"
 #define PIDS_MAX 16
@@ -23,8 +35,8 @@ static void appear_below(int pid, int ppid, const char *comm, uint64_t start)
 {
 	char path[128];
 
-	appear(pid, comm, comm, start, "/");
-	snprintf(path, sizeof(path), "%s/%d/stat", root, pid);
+	appear(&rig, pid, comm, comm, start, "/");
+	snprintf(path, sizeof(path), "%s/%d/stat", rig.root, pid);
 	scene_write(path, "%d (%s) S %d 1 1 0 -1 0 10 0 0 0 5 5 0 0 20 0 3 0 %llu 1000000 100 0\n", pid, comm, ppid,
 		    (unsigned long long)start);
 }
@@ -41,9 +53,9 @@ static const char *members(uint32_t id)
 	int32_t pids[PIDS_MAX];
 	size_t count, len = 0;
 
-	scan();
-	scan();
-	count = discovery_pids(discovery, id, pids, PIDS_MAX);
+	scan(&rig);
+	scan(&rig);
+	count = discovery_pids(rig.discovery, id, pids, PIDS_MAX);
 	text[0] = '\0';
 	for (int32_t pid = 1; pid < 10000; pid++)
 		for (size_t i = 0; i < count; i++)
@@ -60,12 +72,12 @@ START_TEST(descendants_are_members)
 	appear_below(200, 100, "sh", 60);
 	appear_below(300, 200, "cc1", 70);
 	appear_below(400, 1, "sh", 80);
-	make(root, root, wanted(GROUP));
+	make(&rig, rig.root, rig.root, wanted(GROUP));
 	ck_assert_str_eq(members(1), "100 200 300 ");
 
 	/* Its parents end; it does not leave. */
-	vanish(200);
-	vanish(100);
+	vanish(&rig, 200);
+	vanish(&rig, 100);
 	appear_below(300, 1, "cc1", 70);
 	ck_assert_str_eq(members(1), "300 ");
 	ck_assert_str_eq(members(1), "300 ");
@@ -83,7 +95,7 @@ START_TEST(who_executes_something_else_stays_with_its_descendants)
 	appear_below(1, 0, "init", 1);
 	appear_below(100, 1, "app", 50);
 	appear_below(200, 100, "sh", 60);
-	make(root, root, wanted(GROUP));
+	make(&rig, rig.root, rig.root, wanted(GROUP));
 	ck_assert_str_eq(members(1), "100 200 ");
 	appear_below(100, 1, "other", 50);
 	appear_below(200, 100, "ls", 60);
@@ -97,7 +109,7 @@ START_TEST(children_that_are_met_before_their_parent_are_found_by_the_next_scan)
 	appear_below(1, 0, "init", 1);
 	appear_below(900, 1, "sh", 50);
 	appear_below(100, 900, "cc1", 60);
-	make(root, root, wanted(GROUP));
+	make(&rig, rig.root, rig.root, wanted(GROUP));
 	ck_assert_str_eq(members(1), "");
 	appear_below(900, 1, "app", 50);
 	ck_assert_str_eq(members(1), "100 900 ");
@@ -113,9 +125,9 @@ static const char *names(void)
 	size_t len = 0;
 
 	text[0] = '\0';
-	scan();
-	scan();
-	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
+	scan(&rig);
+	scan(&rig);
+	ck_assert_int_eq(ring_cursor_new(rig.ring, RING_OLDEST, &cursor), 0);
 	while (ring_cursor_next(cursor, &event) == 0)
 		if (event.type == RING_EVENT_TARGET && len < sizeof(text) / 2)
 			len += (size_t)snprintf(text + len, sizeof(text) - len, "%s ", event.target.name);
@@ -129,8 +141,8 @@ START_TEST(each_is_a_target_of_its_own)
 	appear_below(1, 0, "init", 1);
 	appear_below(100, 1, "app", 50);
 	appear_below(200, 100, "sh", 60);
-	make(root, root, wanted(EACH));
-	ck_assert_uint_eq(targets(), 2);
+	make(&rig, rig.root, rig.root, wanted(EACH));
+	ck_assert_uint_eq(targets(&rig), 2);
 	ck_assert_ptr_nonnull(strstr(names(), "e/100 "));
 	ck_assert_ptr_nonnull(strstr(names(), "e/200 "));
 }
@@ -141,8 +153,8 @@ START_TEST(the_process_of_an_entry_by_pid_has_its_name_and_its_descendants_have_
 	appear_below(1, 0, "init", 1);
 	appear_below(100, 1, "app", 50);
 	appear_below(200, 100, "sh", 60);
-	make(root, root, wanted("{\"name\": \"p\", \"pid\": 100, \"tree\": true}"));
-	ck_assert_uint_eq(targets(), 2);
+	make(&rig, rig.root, rig.root, wanted("{\"name\": \"p\", \"pid\": 100, \"tree\": true}"));
+	ck_assert_uint_eq(targets(&rig), 2);
 	ck_assert_ptr_nonnull(strstr(names(), "p "));
 	ck_assert_ptr_nonnull(strstr(names(), "p/200 "));
 	ck_assert_ptr_null(strstr(names(), "p/100"));
@@ -158,7 +170,7 @@ static const char *descriptions(void)
 	size_t len = 0;
 
 	text[0] = '\0';
-	ring_targets_read(ring, &targets);
+	ring_targets_read(rig.ring, &targets);
 	for (uint32_t id = 1; id <= 9; id++)
 		if (ring_targets_find(&targets, id, &target))
 			len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s: %s: %s", len ? ", " : "",
@@ -174,8 +186,8 @@ static void appear_with_arguments(int pid, const char *comm, const char *cmdline
 	static unsigned used; /* CPU time, so that it has something to say */
 	char path[128];
 
-	appear(pid, comm, cmdline, 50, "/");
-	snprintf(path, sizeof(path), "%s/%d/stat", root, pid);
+	appear(&rig, pid, comm, cmdline, 50, "/");
+	snprintf(path, sizeof(path), "%s/%d/stat", rig.root, pid);
 	scene_write(path,
 		    "%d (%s) S 1 1 1 0 -1 0 10 0 0 0 %u 5 0 0 20 0 3 0 50 1000000 100 0 0 0 0 0 0 0 0 0 0 0 0 0 17 1 0 "
 		    "0 0 0 0 0 0 0 "
@@ -185,8 +197,8 @@ static void appear_with_arguments(int pid, const char *comm, const char *cmdline
 
 static const char *after_a_scan(void)
 {
-	scan();
-	samplers_tick(samplers);
+	scan(&rig);
+	samplers_tick(rig.samplers);
 
 	return descriptions();
 }
@@ -207,7 +219,7 @@ static const struct {
 START_TEST(a_target_that_is_called_something_else_is_described_anew_by_scans)
 {
 	appear_with_arguments(100, "app", "app|one", 7000);
-	make(root, root, wanted(described[_i].entry));
+	make(&rig, rig.root, rig.root, wanted(described[_i].entry));
 	ck_assert_str_eq(after_a_scan(), described[_i].before);
 	appear_with_arguments(100, "renamed", "renamed|two", 7000);
 	ck_assert_str_eq(after_a_scan(), described[_i].renamed);
@@ -224,9 +236,9 @@ static void reload(const char *entries)
 {
 	struct config *next = wanted(entries);
 
-	ck_assert_int_eq(discovery_reload(discovery, next), 0);
-	config_free(config);
-	config = next;
+	ck_assert_int_eq(discovery_reload(rig.discovery, next), 0);
+	config_free(rig.config);
+	rig.config = next;
 }
 
 START_TEST(a_reload_keeps_trees_of_entries_that_stay)
@@ -234,9 +246,9 @@ START_TEST(a_reload_keeps_trees_of_entries_that_stay)
 	appear_below(1, 0, "init", 1);
 	appear_below(100, 1, "app", 50);
 	appear_below(200, 100, "sh", 60);
-	make(root, root, wanted(GROUP));
+	make(&rig, rig.root, rig.root, wanted(GROUP));
 	ck_assert_str_eq(members(1), "100 200 ");
-	vanish(100);
+	vanish(&rig, 100);
 	appear_below(200, 1, "sh", 60);
 	ck_assert_str_eq(members(1), "200 ");
 
@@ -250,7 +262,7 @@ START_TEST(a_reload_keeps_trees_of_entries_that_stay)
 	reload("{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\"}");
 	ck_assert_str_eq(members(1), "");
 	reload(GROUP);
-	ck_assert_uint_eq(scan().target_table.members, 0);
+	ck_assert_uint_eq(scan(&rig).target_table.members, 0);
 }
 END_TEST
 
@@ -274,18 +286,18 @@ static bool started(struct config *made, enum process_events_source only)
 	struct sampler_options sampler_options = { .source = { .capacity = 4096, .interval_ns = 2 * NS_PER_MS } };
 	struct discovery_state now;
 
-	config = made;
-	procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	ck_assert_int_eq(cgroup_mounts_new("/proc", NULL, &mounts), 0);
-	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);
-	ck_assert_int_eq(samplers_new(&sampler_options, 1, ring, &samplers), 0);
-	options.target_table.samplers = samplers;
-	options.target_table.mounts = mounts;
-	options.target_table.procfd = procfd;
-	ck_assert_int_eq(discovery_new(&options, &discovery), 0);
-	ck_assert_int_eq(samplers_start(samplers), 0);
-	ck_assert_int_eq(discovery_start(discovery, true), 0);
-	scene_wait_for((discovery_state(discovery, &now), now.scans >= 1));
+	rig.config = made;
+	rig.procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_eq(cgroup_mounts_new("/proc", NULL, &rig.mounts), 0);
+	ck_assert_int_eq(ring_create_anonymous(&ring_options, &rig.ring), 0);
+	ck_assert_int_eq(samplers_new(&sampler_options, 1, rig.ring, &rig.samplers), 0);
+	options.target_table.samplers = rig.samplers;
+	options.target_table.mounts = rig.mounts;
+	options.target_table.procfd = rig.procfd;
+	ck_assert_int_eq(discovery_new(&options, &rig.discovery), 0);
+	ck_assert_int_eq(samplers_start(rig.samplers), 0);
+	ck_assert_int_eq(discovery_start(rig.discovery, true), 0);
+	scene_wait_for((discovery_state(rig.discovery, &now), now.scans >= 1));
 
 	return now.source == only;
 }
@@ -293,7 +305,7 @@ static bool started(struct config *made, enum process_events_source only)
 static bool has_member(int32_t pid)
 {
 	int32_t pids[PIDS_MAX];
-	size_t count = discovery_pids(discovery, 1, pids, PIDS_MAX);
+	size_t count = discovery_pids(rig.discovery, 1, pids, PIDS_MAX);
 
 	for (size_t i = 0; i < count; i++)
 		if (pids[i] == pid)

@@ -7,6 +7,8 @@
 
 Suite *discovery_units_suite(void);
 
+static struct discovery_rig rig;
+
 #define MARIADB "/system.slice/mariadb.service"
 #define KEY "e:" MARIADB
 
@@ -20,11 +22,11 @@ static void setup_units(void)
 {
 	char path[128];
 
-	setup();
+	discovery_rig_setup(&rig);
 	fake = (struct fake_systemd){ .fd = -1 };
-	fake_listen(&fake, root);
+	fake_listen(&fake, rig.root);
 	snprintf(address, sizeof(address), "unix:path=%s", fake.path);
-	snprintf(tree, sizeof(tree), "%s/tree", root);
+	snprintf(tree, sizeof(tree), "%s/tree", rig.root);
 	ck_assert_int_eq(mkdir(tree, 0700), 0);
 	snprintf(path, sizeof(path), "%s/cgroup.controllers", tree);
 	scene_write(path, "cpu memory\n");
@@ -36,11 +38,11 @@ static void setup_units(void)
 
 static void teardown_units(void)
 {
-	if (discovery)
-		discovery_stop(discovery);
+	if (rig.discovery)
+		discovery_stop(rig.discovery);
 	ring_cursor_free(cursor);
 	fake_end(&fake);
-	teardown();
+	discovery_rig_teardown(&rig);
 }
 
 /* A cgroup with the files that are read, as a whole. */
@@ -48,7 +50,7 @@ static void make_unit(const char *path)
 {
 	char made[128], file[160];
 
-	snprintf(made, sizeof(made), "%s/made", root);
+	snprintf(made, sizeof(made), "%s/made", rig.root);
 	ck_assert_int_eq(mkdir(made, 0700), 0);
 	snprintf(file, sizeof(file), "%s/cpu.stat", made);
 	scene_write(file, "usage_usec 10\nuser_usec 5\nsystem_usec 5\n");
@@ -78,26 +80,26 @@ static void start(const char *selector)
 	struct sampler_options sampler_options = { .source = { .capacity = 64, .interval_ns = 5 * NS_PER_MS } };
 
 	selected = selector;
-	config = config_of(selector);
-	procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	ck_assert_int_eq(cgroup_mounts_new("/proc", tree, &mounts), 0);
-	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);
-	ck_assert_int_eq(samplers_new(&sampler_options, 1, ring, &samplers), 0);
+	rig.config = config_of(selector);
+	rig.procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_eq(cgroup_mounts_new("/proc", tree, &rig.mounts), 0);
+	ck_assert_int_eq(ring_create_anonymous(&ring_options, &rig.ring), 0);
+	ck_assert_int_eq(samplers_new(&sampler_options, 1, rig.ring, &rig.samplers), 0);
 
 	struct discovery_options options = {
 		.target_table = {
 			.machine = { .cores = 2, .memory_bytes = 1 << 30 },
-			.config = config,
-			.samplers = samplers,
-			.mounts = mounts,
-			.procfd = procfd,
+			.config = rig.config,
+			.samplers = rig.samplers,
+			.mounts = rig.mounts,
+			.procfd = rig.procfd,
 			.own_proc = true,
 		},
 		.unit_bus = address,
 	};
-	ck_assert_int_eq(discovery_new(&options, &discovery), 0);
-	ck_assert_int_eq(samplers_start(samplers), 0);
-	ck_assert_int_eq(discovery_start(discovery, true), 0);
+	ck_assert_int_eq(discovery_new(&options, &rig.discovery), 0);
+	ck_assert_int_eq(samplers_start(rig.samplers), 0);
+	ck_assert_int_eq(discovery_start(rig.discovery, true), 0);
 }
 
 /* Steps the systemd that is played, too: for scene_wait_for. */
@@ -106,16 +108,16 @@ static struct discovery_state state(void)
 	struct discovery_state found;
 
 	fake_step(&fake);
-	discovery_state(discovery, &found);
+	discovery_state(rig.discovery, &found);
 
 	return found;
 }
 
 static void reload(struct config *after)
 {
-	ck_assert_int_eq(discovery_reload(discovery, after), 0);
-	config_free(config);
-	config = after;
+	ck_assert_int_eq(discovery_reload(rig.discovery, after), 0);
+	config_free(rig.config);
+	rig.config = after;
 }
 
 /* A directory that is removed is gone only when it is looked for: another scan. */
@@ -130,7 +132,7 @@ static unsigned descriptions(void)
 
 	state();
 	if (!cursor)
-		ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
+		ck_assert_int_eq(ring_cursor_new(rig.ring, RING_OLDEST, &cursor), 0);
 	while (ring_cursor_next(cursor, &event) == 0)
 		described += event.type == RING_EVENT_TARGET && strcmp(event.target.key, KEY) == 0;
 
@@ -158,11 +160,11 @@ START_TEST(a_unit_is_a_target_by_its_alias_and_after_a_restart_under_the_same_ke
 	scene_wait_for(state().target_table.targets == 1);
 	scene_wait_for(descriptions() == 1);
 	ck_assert_uint_eq(state().scans, 1);
-	ck_assert(discovery_unit(discovery, MARIADB "/x", &report));
+	ck_assert(discovery_unit(rig.discovery, MARIADB "/x", &report));
 	ck_assert_str_eq(report.name, "mariadb.service");
 	ck_assert_str_eq(report.cgroup, MARIADB);
 	ck_assert_uint_eq(report.facts.main_pid, 4711);
-	ck_assert(!discovery_unit(discovery, "/system.slice", &report));
+	ck_assert(!discovery_unit(rig.discovery, "/system.slice", &report));
 
 	units[0].active = "inactive";
 	units[0].cgroup = NULL;
@@ -177,7 +179,7 @@ START_TEST(a_unit_is_a_target_by_its_alias_and_after_a_restart_under_the_same_ke
 	fake_changed(&fake, "mariadb.service");
 	scene_wait_for(state().units.restarts == 1);
 	scene_wait_for(descriptions() == 2);
-	ck_assert(discovery_unit(discovery, MARIADB, &report));
+	ck_assert(discovery_unit(rig.discovery, MARIADB, &report));
 	ck_assert_uint_eq(report.facts.restarts, 1);
 }
 END_TEST
@@ -222,7 +224,7 @@ START_TEST(a_unit_that_does_not_exist_is_said_unless_something_of_its_name_is_th
 	make_unit("/system.slice/of-user.service");
 	start("\"unit\": \"ngnix.service\"");
 	scene_wait_for(state().units.connected);
-	discovery_visit_units(discovery, &visitor);
+	discovery_visit_units(rig.discovery, &visitor);
 	ck_assert_str_eq(missing, "ngnix.service: there is no such unit");
 	ck_assert_uint_eq(units, 0);
 
@@ -233,9 +235,9 @@ START_TEST(a_unit_that_does_not_exist_is_said_unless_something_of_its_name_is_th
 	scene_wait_for(state().units.connected && fake.lists > lists);
 	for (int i = 0; i < 10; i++)
 		scene_nap();
-	discovery_visit_units(discovery, &visitor);
+	discovery_visit_units(rig.discovery, &visitor);
 	ck_assert_str_eq(missing, "");
-	discovery_stop(discovery);
+	discovery_stop(rig.discovery);
 	text = scene_log_text(&log);
 	scene_log_release(&log);
 	ck_assert_ptr_nonnull(strstr(text, "target e: no unit ngnix.service: there is no such unit"));

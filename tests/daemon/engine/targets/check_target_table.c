@@ -17,72 +17,84 @@
 
 Suite *target_table_suite(void);
 
+static struct target_table_rig rig;
+
+static void setup(void)
+{
+	target_table_rig_setup(&rig);
+}
+
+static void teardown(void)
+{
+	target_table_rig_teardown(&rig);
+}
+
 START_TEST(a_process_is_watched_once_however_often_it_is_met)
 {
-	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
-	appear(10, 500, "/");
-	ck_assert(!target_table_process_known(target_table, 0, 10, 500, 1));
+	make(&rig, 8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	appear(&rig, 10, 500, "/");
+	ck_assert(!target_table_process_known(rig.table, 0, 10, 500, 1));
 	for (uint64_t scan = 1; scan <= 3; scan++) {
-		ck_assert_int_eq(meet(0, 10, 500, scan), 0);
-		target_table_sweep(target_table, scan);
-		settle();
+		ck_assert_int_eq(meet(&rig, 0, 10, 500, scan), 0);
+		target_table_sweep(rig.table, scan);
+		settle(&rig);
 	}
-	ck_assert(target_table_process_known(target_table, 0, 10, 500, 3));
-	ck_assert_uint_eq(counts().targets, 1);
-	ck_assert_uint_eq(counts().found, 1);
-	ck_assert_uint_eq(counts().left, 0);
-	ck_assert_str_eq(find("a:10@500")->what.name, "a/10");
-	ck_assert_str_eq(find("a:10@500")->what.cmdline, "app -x");
+	ck_assert(target_table_process_known(rig.table, 0, 10, 500, 3));
+	ck_assert_uint_eq(counts(&rig).targets, 1);
+	ck_assert_uint_eq(counts(&rig).found, 1);
+	ck_assert_uint_eq(counts(&rig).left, 0);
+	ck_assert_str_eq(find(&rig, "a:10@500")->what.name, "a/10");
+	ck_assert_str_eq(find(&rig, "a:10@500")->what.cmdline, "app -x");
 }
 END_TEST
 
 START_TEST(what_was_not_seen_leaves_when_the_sampler_gave_it_back)
 {
-	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
-	appear(10, 500, "/");
-	appear(11, 501, "/");
-	meet(0, 10, 500, 1);
-	meet(0, 11, 501, 1);
-	settle();
-	ck_assert(target_table_process_known(target_table, 0, 11, 501, 2));
-	target_table_sweep(target_table, 2);
-	target_table_collect(target_table);
-	ck_assert_uint_eq(counts().targets, 2); /* still lent */
-	settle();
-	ck_assert_uint_eq(counts().targets, 1);
-	ck_assert_uint_eq(counts().left, 1);
-	ck_assert_ptr_null(find("a:10@500"));
-	ck_assert_ptr_nonnull(find("a:11@501"));
+	make(&rig, 8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	appear(&rig, 10, 500, "/");
+	appear(&rig, 11, 501, "/");
+	meet(&rig, 0, 10, 500, 1);
+	meet(&rig, 0, 11, 501, 1);
+	settle(&rig);
+	ck_assert(target_table_process_known(rig.table, 0, 11, 501, 2));
+	target_table_sweep(rig.table, 2);
+	target_table_collect(rig.table);
+	ck_assert_uint_eq(counts(&rig).targets, 2); /* still lent */
+	settle(&rig);
+	ck_assert_uint_eq(counts(&rig).targets, 1);
+	ck_assert_uint_eq(counts(&rig).left, 1);
+	ck_assert_ptr_null(find(&rig, "a:10@500"));
+	ck_assert_ptr_nonnull(find(&rig, "a:11@501"));
 }
 END_TEST
 
 START_TEST(a_pid_that_is_used_again_is_a_new_target)
 {
-	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
-	appear(10, 500, "/");
-	meet(0, 10, 500, 1);
-	settle();
-	uint32_t old = find("a:10@500")->what.id;
+	make(&rig, 8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	appear(&rig, 10, 500, "/");
+	meet(&rig, 0, 10, 500, 1);
+	settle(&rig);
+	uint32_t old = find(&rig, "a:10@500")->what.id;
 
-	appear(10, 900, "/");
-	ck_assert(!target_table_process_known(target_table, 0, 10, 900, 2));
-	meet(0, 10, 900, 2);
-	target_table_sweep(target_table, 2);
-	settle();
-	ck_assert_ptr_null(find("a:10@500"));
-	ck_assert_uint_ne(find("a:10@900")->what.id, old);
-	ck_assert_uint_eq(counts().targets, 1);
+	appear(&rig, 10, 900, "/");
+	ck_assert(!target_table_process_known(rig.table, 0, 10, 900, 2));
+	meet(&rig, 0, 10, 900, 2);
+	target_table_sweep(rig.table, 2);
+	settle(&rig);
+	ck_assert_ptr_null(find(&rig, "a:10@500"));
+	ck_assert_uint_ne(find(&rig, "a:10@900")->what.id, old);
+	ck_assert_uint_eq(counts(&rig).targets, 1);
 }
 END_TEST
 
 START_TEST(one_that_ends_between_scan_and_opening_is_nothing)
 {
-	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
-	ck_assert_int_eq(meet(0, 10, 500, 1), TARGET_TABLE_ENDED);
-	appear(11, 500, "/");
-	ck_assert_int_eq(meet(0, 11, 499, 1), TARGET_TABLE_ENDED); /* another one by now */
-	ck_assert_uint_eq(counts().targets, 0);
-	ck_assert_uint_eq(counts().failed, 0);
+	make(&rig, 8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	ck_assert_int_eq(meet(&rig, 0, 10, 500, 1), TARGET_TABLE_ENDED);
+	appear(&rig, 11, 500, "/");
+	ck_assert_int_eq(meet(&rig, 0, 11, 499, 1), TARGET_TABLE_ENDED); /* another one by now */
+	ck_assert_uint_eq(counts(&rig).targets, 0);
+	ck_assert_uint_eq(counts(&rig).failed, 0);
 }
 END_TEST
 
@@ -91,92 +103,92 @@ START_TEST(one_whose_pid_another_has_before_it_is_opened_is_not_taken_for_him)
 {
 	char path[128];
 
-	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
-	appear(10, 500, "/");
-	snprintf(path, sizeof(path), "%s/10/comm", root);
+	make(&rig, 8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	appear(&rig, 10, 500, "/");
+	snprintf(path, sizeof(path), "%s/10/comm", rig.root);
 	scene_write(path, "ape\n");
-	ck_assert_int_eq(meet(0, 10, 500, 1), 0);
-	ck_assert_uint_eq(counts().targets, 0);
-	ck_assert_uint_eq(counts().cold, 0);
-	ck_assert(!target_table_process_known(target_table, 0, 10, 500, 1));
+	ck_assert_int_eq(meet(&rig, 0, 10, 500, 1), 0);
+	ck_assert_uint_eq(counts(&rig).targets, 0);
+	ck_assert_uint_eq(counts(&rig).cold, 0);
+	ck_assert(!target_table_process_known(rig.table, 0, 10, 500, 1));
 	scene_write(path, "app\n");
-	ck_assert_int_eq(meet(0, 10, 500, 2), 0);
-	ck_assert_uint_eq(counts().targets, 1);
+	ck_assert_int_eq(meet(&rig, 0, 10, 500, 2), 0);
+	ck_assert_uint_eq(counts(&rig).targets, 1);
 }
 END_TEST
 
 START_TEST(an_entry_of_one_process_gives_it_its_name)
 {
-	make(8, "{\"targets\": [{\"name\": \"main\", \"pid\": 10}]}");
-	appear(10, 500, "/");
-	meet(0, 10, 500, 1);
-	ck_assert_str_eq(find("main")->what.name, "main"); /* and its key: cooldowns outlive a restart of it */
+	make(&rig, 8, "{\"targets\": [{\"name\": \"main\", \"pid\": 10}]}");
+	appear(&rig, 10, 500, "/");
+	meet(&rig, 0, 10, 500, 1);
+	ck_assert_str_eq(find(&rig, "main")->what.name, "main"); /* and its key: cooldowns outlive a restart of it */
 }
 END_TEST
 
 START_TEST(beyond_max_targets_they_are_refused_and_taken_when_there_is_room)
 {
-	make(8, "{\"sampling\": {\"max_targets\": 2}, \"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	make(&rig, 8, "{\"sampling\": {\"max_targets\": 2}, \"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
 	for (int pid = 10; pid < 13; pid++) {
-		appear(pid, 500, "/");
-		ck_assert_int_eq(meet(0, pid, 500, 1), 0);
+		appear(&rig, pid, 500, "/");
+		ck_assert_int_eq(meet(&rig, 0, pid, 500, 1), 0);
 	}
-	target_table_sweep(target_table, 1);
-	ck_assert_uint_eq(counts().targets, 2);
-	ck_assert_uint_eq(counts().refused, 1);
-	target_table_sweep(target_table, 2);
-	settle();
-	ck_assert_uint_eq(counts().targets, 0);
-	ck_assert_uint_eq(counts().refused, 0); /* none was refused in this scan */
-	ck_assert_int_eq(meet(0, 12, 500, 3), 0);
-	ck_assert_uint_eq(counts().targets, 1);
+	target_table_sweep(rig.table, 1);
+	ck_assert_uint_eq(counts(&rig).targets, 2);
+	ck_assert_uint_eq(counts(&rig).refused, 1);
+	target_table_sweep(rig.table, 2);
+	settle(&rig);
+	ck_assert_uint_eq(counts(&rig).targets, 0);
+	ck_assert_uint_eq(counts(&rig).refused, 0); /* none was refused in this scan */
+	ck_assert_int_eq(meet(&rig, 0, 12, 500, 3), 0);
+	ck_assert_uint_eq(counts(&rig).targets, 1);
 }
 END_TEST
 
 START_TEST(one_that_the_sampler_refuses_while_it_leaves_is_freed_once)
 {
-	make(1, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	make(&rig, 1, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
 	for (int pid = 10; pid < 13; pid++) {
-		appear(pid, 500, "/");
-		meet(0, pid, 500, 1);
+		appear(&rig, pid, 500, "/");
+		meet(&rig, 0, pid, 500, 1);
 	}
-	target_table_sweep(target_table, 2); /* before the sampler has even seen them */
-	settle();
-	settle();
-	ck_assert_uint_eq(counts().targets, 0);
-	ck_assert_uint_eq(counts().left, 3);
-	ck_assert_uint_eq(visited(), 0);
+	target_table_sweep(rig.table, 2); /* before the sampler has even seen them */
+	settle(&rig);
+	settle(&rig);
+	ck_assert_uint_eq(counts(&rig).targets, 0);
+	ck_assert_uint_eq(counts(&rig).left, 3);
+	ck_assert_uint_eq(visited(&rig), 0);
 }
 END_TEST
 
 START_TEST(members_belong_to_their_group)
 {
-	make(8, "{\"targets\": [{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\"}]}");
-	appear(10, 500, "/");
-	appear(11, 501, "/");
-	meet(0, 10, 500, 1);
-	meet(0, 11, 501, 1);
-	settle();
-	ck_assert_uint_eq(counts().targets, 1);
-	ck_assert_uint_eq(counts().members, 2);
-	ck_assert_ptr_eq(find("g:10@500")->group, find("g"));
-	target_table_sweep(target_table, 2);
-	settle();
-	ck_assert_uint_eq(counts().targets, 1); /* the group stays */
-	ck_assert_uint_eq(counts().members, 0);
-	ck_assert_ptr_nonnull(find("g"));
+	make(&rig, 8, "{\"targets\": [{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\"}]}");
+	appear(&rig, 10, 500, "/");
+	appear(&rig, 11, 501, "/");
+	meet(&rig, 0, 10, 500, 1);
+	meet(&rig, 0, 11, 501, 1);
+	settle(&rig);
+	ck_assert_uint_eq(counts(&rig).targets, 1);
+	ck_assert_uint_eq(counts(&rig).members, 2);
+	ck_assert_ptr_eq(find(&rig, "g:10@500")->group, find(&rig, "g"));
+	target_table_sweep(rig.table, 2);
+	settle(&rig);
+	ck_assert_uint_eq(counts(&rig).targets, 1); /* the group stays */
+	ck_assert_uint_eq(counts(&rig).members, 0);
+	ck_assert_ptr_nonnull(find(&rig, "g"));
 }
 END_TEST
 
 START_TEST(a_process_of_two_entries_is_two_targets)
 {
-	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}, {\"name\": \"b\", \"cmdline\": \"app\"}]}");
-	appear(10, 500, "/");
-	meet(0, 10, 500, 1);
-	meet(1, 10, 500, 1);
-	settle();
-	ck_assert_uint_eq(counts().targets, 2);
-	ck_assert_uint_ne(find("a:10@500")->what.id, find("b:10@500")->what.id);
+	make(&rig, 8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}, {\"name\": \"b\", \"cmdline\": \"app\"}]}");
+	appear(&rig, 10, 500, "/");
+	meet(&rig, 0, 10, 500, 1);
+	meet(&rig, 1, 10, 500, 1);
+	settle(&rig);
+	ck_assert_uint_eq(counts(&rig).targets, 2);
+	ck_assert_uint_ne(find(&rig, "a:10@500")->what.id, find(&rig, "b:10@500")->what.id);
 }
 END_TEST
 
@@ -184,17 +196,17 @@ START_TEST(cgroups_are_found_by_path)
 {
 	const char *path = "/system.slice/postgresql.service";
 
-	make(8, "{\"targets\": [{\"name\": \"s\", \"cgroup\": \"/system.slice/*\"}]}");
-	ck_assert_int_eq(target_table_cgroup(target_table, 0, path, 1), 0);
-	ck_assert_int_eq(target_table_cgroup(target_table, 0, path, 1), 0);
-	ck_assert_int_eq(target_table_cgroup(target_table, 0, "/nowhere", 1), 0);
-	settle();
-	ck_assert_uint_eq(counts().targets, 1);
-	ck_assert_uint_eq(counts().failed, 0);
-	ck_assert_str_eq(find("s:/system.slice/postgresql.service")->what.name, path);
-	target_table_sweep(target_table, 2);
-	settle();
-	ck_assert_uint_eq(counts().targets, 0);
+	make(&rig, 8, "{\"targets\": [{\"name\": \"s\", \"cgroup\": \"/system.slice/*\"}]}");
+	ck_assert_int_eq(target_table_cgroup(rig.table, 0, path, 1), 0);
+	ck_assert_int_eq(target_table_cgroup(rig.table, 0, path, 1), 0);
+	ck_assert_int_eq(target_table_cgroup(rig.table, 0, "/nowhere", 1), 0);
+	settle(&rig);
+	ck_assert_uint_eq(counts(&rig).targets, 1);
+	ck_assert_uint_eq(counts(&rig).failed, 0);
+	ck_assert_str_eq(find(&rig, "s:/system.slice/postgresql.service")->what.name, path);
+	target_table_sweep(rig.table, 2);
+	settle(&rig);
+	ck_assert_uint_eq(counts(&rig).targets, 0);
 }
 END_TEST
 
@@ -205,19 +217,19 @@ START_TEST(a_full_queue_to_the_sampler_only_delays)
 	enum sampler_return why;
 	unsigned queued = 0;
 
-	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
-	appear(10, 500, "/");
-	while (samplers_remove(samplers, &dummy))
+	make(&rig, 8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	appear(&rig, 10, 500, "/");
+	while (samplers_remove(rig.samplers, &dummy))
 		queued++;
-	ck_assert_int_eq(meet(0, 10, 500, 1), 0);
-	ck_assert_uint_eq(counts().targets, 0);
+	ck_assert_int_eq(meet(&rig, 0, 10, 500, 1), 0);
+	ck_assert_uint_eq(counts(&rig).targets, 0);
 	while (queued) {
-		samplers_tick(samplers);
-		while (samplers_returned(samplers, &returned, &why))
+		samplers_tick(rig.samplers);
+		while (samplers_returned(rig.samplers, &returned, &why))
 			queued--;
 	}
-	ck_assert_int_eq(meet(0, 10, 500, 2), 0);
-	ck_assert_uint_eq(counts().targets, 1);
+	ck_assert_int_eq(meet(&rig, 0, 10, 500, 2), 0);
+	ck_assert_uint_eq(counts(&rig).targets, 1);
 }
 END_TEST
 
@@ -286,18 +298,18 @@ START_TEST(running_out_of_descriptors_is_counted)
 {
 	struct rlimit limit, none;
 
-	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
-	appear(10, 500, "/");
+	make(&rig, 8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	appear(&rig, 10, 500, "/");
 	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	none = (struct rlimit){ 0, limit.rlim_max };
 	setrlimit(RLIMIT_NOFILE, &none);
-	int r = meet(0, 10, 500, 1);
+	int r = meet(&rig, 0, 10, 500, 1);
 	setrlimit(RLIMIT_NOFILE, &limit);
 	ck_assert_int_eq(r, 0);
-	target_table_sweep(target_table, 1);
-	ck_assert_uint_eq(counts().failed, 1);
-	ck_assert_int_eq(counts().last_error, -EMFILE);
-	ck_assert_uint_eq(counts().targets, 0);
+	target_table_sweep(rig.table, 1);
+	ck_assert_uint_eq(counts(&rig).failed, 1);
+	ck_assert_int_eq(counts(&rig).last_error, -EMFILE);
+	ck_assert_uint_eq(counts(&rig).targets, 0);
 }
 END_TEST
 
@@ -305,24 +317,24 @@ START_TEST(every_allocation_may_fail)
 {
 	bool injected = true;
 
-	config = scene_config("{\"targets\": [{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\"}]}");
-	appear(10, 500, "/");
-	make_sampler(100);
+	rig.config = scene_config("{\"targets\": [{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\"}]}");
+	appear(&rig, 10, 500, "/");
+	make_sampler(&rig, 100);
 	for (long n = 1; injected; n++) {
-		target_table = NULL;
+		rig.table = NULL;
 		torture_arm(n);
-		int r = target_table_new(&options, &target_table);
+		int r = target_table_new(&rig.options, &rig.table);
 		injected = torture_disarm();
 		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
 	}
-	settle();
+	settle(&rig);
 	injected = true;
 	for (long n = 1; injected; n++) {
 		torture_arm(n);
-		int r = meet(0, 10, 500, 1);
+		int r = meet(&rig, 0, 10, 500, 1);
 		injected = torture_disarm();
 		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
-		ck_assert_uint_eq(counts().members, injected ? 0 : 1);
+		ck_assert_uint_eq(counts(&rig).members, injected ? 0 : 1);
 	}
 }
 END_TEST
@@ -334,34 +346,34 @@ static size_t cgroups_kept(void)
 	size_t count = 0;
 
 	for (unsigned part = 0; part < LIMIT_TREE_PARTS; part++)
-		count += limit_tree_refresh(target_table->tree, part);
+		count += limit_tree_refresh(rig.table->tree, part);
 
 	return count;
 }
 
 START_TEST(limits_of_cgroups_are_forgotten_with_the_last_process_in_them)
 {
-	make(MANY, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	make(&rig, MANY, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
 	for (int pid = 10; pid < 10 + MANY; pid++) {
 		char cgroup[32];
 
 		snprintf(cgroup, sizeof(cgroup), "/a/%d", pid);
-		appear(pid, 500, cgroup);
-		meet(0, pid, 500, 1);
+		appear(&rig, pid, 500, cgroup);
+		meet(&rig, 0, pid, 500, 1);
 	}
-	settle();
-	ck_assert_uint_eq(target_table->lines.count, MANY);
+	settle(&rig);
+	ck_assert_uint_eq(rig.table->lines.count, MANY);
 	ck_assert_uint_eq(cgroups_kept(), 2 * (MANY + 2));
 	for (int pid = 10; pid < 10 + MANY; pid++)
-		appear(pid, 500, "/b");
-	refresh_limits((mono_t){ NS_PER_S });
-	ck_assert_uint_eq(target_table->lines.count, 1);
+		appear(&rig, pid, 500, "/b");
+	refresh_limits(&rig, (mono_t){ NS_PER_S });
+	ck_assert_uint_eq(rig.table->lines.count, 1);
 	ck_assert_uint_eq(cgroups_kept(), 4); /* "/" and "/b", of memory and of CPU */
-	target_table_sweep(target_table, 2);
-	settle();
-	settle();
-	ck_assert_uint_eq(counts().targets, 0);
-	ck_assert_uint_eq(target_table->lines.count, 0);
+	target_table_sweep(rig.table, 2);
+	settle(&rig);
+	settle(&rig);
+	ck_assert_uint_eq(counts(&rig).targets, 0);
+	ck_assert_uint_eq(rig.table->lines.count, 0);
 	ck_assert_uint_eq(cgroups_kept(), 0);
 }
 END_TEST

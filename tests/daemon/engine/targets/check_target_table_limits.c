@@ -20,6 +20,18 @@
 
 Suite *target_table_limits_suite(void);
 
+static struct target_table_rig rig;
+
+static void setup(void)
+{
+	target_table_rig_setup(&rig);
+}
+
+static void teardown(void)
+{
+	target_table_rig_teardown(&rig);
+}
+
 /* As by default. */
 #define INTERVAL_S 2
 
@@ -36,49 +48,49 @@ START_TEST(limits_are_those_of_the_cgroup)
 {
 	struct cgroup_limits expected = { 0 };
 
-	make(8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
-	appear(10, 500, "/system.slice/postgresql.service");
-	appear(11, 500, "/");
-	meet(0, 10, 500, 1);
-	meet(0, 11, 500, 1);
-	ck_assert_int_eq(limits_of_process(mounts, &options.machine, procfd, 10, &expected), 0);
+	make(&rig, 8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	appear(&rig, 10, 500, "/system.slice/postgresql.service");
+	appear(&rig, 11, 500, "/");
+	meet(&rig, 0, 10, 500, 1);
+	meet(&rig, 0, 11, 500, 1);
+	ck_assert_int_eq(limits_of_process(rig.mounts, &rig.options.machine, rig.procfd, 10, &expected), 0);
 	ck_assert(!expected.memory_is_machine);
-	ck_assert_uint_eq(limits_of("a:10@500").cpu, expected.cpu);
-	ck_assert_uint_eq(limits_of("a:10@500").memory_bytes, expected.memory_bytes);
-	ck_assert_uint_ne(limits_of("a:11@500").memory_bytes, expected.memory_bytes);
+	ck_assert_uint_eq(limits_of(&rig, "a:10@500").cpu, expected.cpu);
+	ck_assert_uint_eq(limits_of(&rig, "a:10@500").memory_bytes, expected.memory_bytes);
+	ck_assert_uint_ne(limits_of(&rig, "a:11@500").memory_bytes, expected.memory_bytes);
 
 	/* It moves to another cgroup. */
-	appear(10, 500, "/");
-	refresh_limits(at(0));
-	ck_assert_uint_eq(limits_of("a:10@500").memory_bytes, limits_of("a:11@500").memory_bytes);
+	appear(&rig, 10, 500, "/");
+	refresh_limits(&rig, at(0));
+	ck_assert_uint_eq(limits_of(&rig, "a:10@500").memory_bytes, limits_of(&rig, "a:11@500").memory_bytes);
 }
 END_TEST
 
 START_TEST(a_group_has_the_limits_its_members_share_or_the_machines)
 {
-	make(8, "{\"targets\": [{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\"}]}");
-	ck_assert_uint_eq(limits_of("g").cpu, 4 * NS_PER_S);
-	ck_assert_uint_eq(limits_of("g").memory_bytes, 8ull << 30);
-	appear(10, 500, "/system.slice/postgresql.service");
-	appear(11, 500, "/system.slice/postgresql.service");
-	meet(0, 10, 500, 1);
-	meet(0, 11, 500, 1);
-	refresh_limits(at(0));
-	ck_assert_uint_eq(limits_of("g").memory_bytes, limits_of("g:10@500").memory_bytes);
-	ck_assert_uint_lt(limits_of("g").memory_bytes, 8ull << 30);
+	make(&rig, 8, "{\"targets\": [{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\"}]}");
+	ck_assert_uint_eq(limits_of(&rig, "g").cpu, 4 * NS_PER_S);
+	ck_assert_uint_eq(limits_of(&rig, "g").memory_bytes, 8ull << 30);
+	appear(&rig, 10, 500, "/system.slice/postgresql.service");
+	appear(&rig, 11, 500, "/system.slice/postgresql.service");
+	meet(&rig, 0, 10, 500, 1);
+	meet(&rig, 0, 11, 500, 1);
+	refresh_limits(&rig, at(0));
+	ck_assert_uint_eq(limits_of(&rig, "g").memory_bytes, limits_of(&rig, "g:10@500").memory_bytes);
+	ck_assert_uint_lt(limits_of(&rig, "g").memory_bytes, 8ull << 30);
 
 	/*
 	 * One from elsewhere joins: what the group had still is a number until the next refresh,
 	 * and then the machine's.
 	 */
-	appear(12, 500, "/huge");
-	meet(0, 12, 500, 2);
-	ck_assert_uint_ne(limits_of("g").memory_bytes, UINT64_MAX);
-	ck_assert_uint_ne(limits_of("g").cpu, UINT64_MAX);
-	refresh_limits(at(0));
-	ck_assert_uint_eq(limits_of("g").memory_bytes, 8ull << 30);
-	ck_assert(limits_of("g").memory_is_machine);
-	ck_assert_str_eq(limits_of("g").memory_from, "");
+	appear(&rig, 12, 500, "/huge");
+	meet(&rig, 0, 12, 500, 2);
+	ck_assert_uint_ne(limits_of(&rig, "g").memory_bytes, UINT64_MAX);
+	ck_assert_uint_ne(limits_of(&rig, "g").cpu, UINT64_MAX);
+	refresh_limits(&rig, at(0));
+	ck_assert_uint_eq(limits_of(&rig, "g").memory_bytes, 8ull << 30);
+	ck_assert(limits_of(&rig, "g").memory_is_machine);
+	ck_assert_str_eq(limits_of(&rig, "g").memory_from, "");
 }
 END_TEST
 
@@ -86,31 +98,31 @@ START_TEST(limits_are_read_in_slices_and_a_group_has_its_own_all_along)
 {
 	unsigned part = 0, slices = 0;
 
-	make(200, "{\"targets\": [{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\"}]}");
-	appear(10, 500, "/system.slice/postgresql.service");
-	appear(11, 500, "/system.slice/postgresql.service");
+	make(&rig, 200, "{\"targets\": [{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\"}]}");
+	appear(&rig, 10, 500, "/system.slice/postgresql.service");
+	appear(&rig, 11, 500, "/system.slice/postgresql.service");
 	for (int pid = 100; pid < 200; pid++)
-		appear(pid, 500, "/system.slice/postgresql.service");
-	meet(0, 10, 500, 1);
-	meet(0, 11, 500, 1);
+		appear(&rig, pid, 500, "/system.slice/postgresql.service");
+	meet(&rig, 0, 10, 500, 1);
+	meet(&rig, 0, 11, 500, 1);
 	for (int pid = 100; pid < 200; pid++)
-		meet(0, pid, 500, 1);
-	refresh_limits(at(0));
+		meet(&rig, 0, pid, 500, 1);
+	refresh_limits(&rig, at(0));
 
-	struct cgroup_limits shared = limits_of("g");
+	struct cgroup_limits shared = limits_of(&rig, "g");
 
 	ck_assert_uint_lt(shared.memory_bytes, 8ull << 30);
-	appear(11, 500, "/huge");
-	while (target_table_refresh_some_limits(target_table, at(2), &part)) {
-		struct cgroup_limits now = limits_of("g");
+	appear(&rig, 11, 500, "/huge");
+	while (target_table_refresh_some_limits(rig.table, at(2), &part)) {
+		struct cgroup_limits now = limits_of(&rig, "g");
 
 		ck_assert_mem_eq(&now, &shared, sizeof shared);
 		if (++slices == 2) /* one that comes in between */
-			meet(0, 10, 501, 1);
+			meet(&rig, 0, 10, 501, 1);
 	}
 	ck_assert_uint_eq(part, 0);
 	ck_assert_uint_gt(slices, 2);
-	ck_assert_uint_eq(limits_of("g").memory_bytes, 8ull << 30);
+	ck_assert_uint_eq(limits_of(&rig, "g").memory_bytes, 8ull << 30);
 }
 END_TEST
 
@@ -135,7 +147,7 @@ static void setup_tree(void)
 						   "cpu,cpuacct", "cpu,cpuacct/a", "cpu,cpuacct/b" };
 	char path[128];
 
-	setup();
+	target_table_rig_setup(&rig);
 	scene_directory(tree);
 	for (size_t i = 0; i < sizeof directories / sizeof directories[0]; i++) {
 		snprintf(path, sizeof(path), "%s/%s", tree, directories[i]);
@@ -145,22 +157,22 @@ static void setup_tree(void)
 	scene_write(path, "1000\n");
 	set_quota("/a", 100);
 	set_quota("/b", 200);
-	cgroup_mounts_free(mounts);
-	ck_assert_int_eq(cgroup_mounts_new(root, tree, &mounts), 0);
+	cgroup_mounts_free(rig.mounts);
+	ck_assert_int_eq(cgroup_mounts_new(rig.root, tree, &rig.mounts), 0);
 }
 
 static void teardown_tree(void)
 {
-	teardown();
+	target_table_rig_teardown(&rig);
 	scene_remove(tree);
 }
 
 /* What the sampler says. */
 static uint64_t sampled_percent(const char *key)
 {
-	samplers_tick(samplers);
+	samplers_tick(rig.samplers);
 
-	return source_entry_sample(find(key)->sampled.entry)->value[SAMPLE_CPU_LIMIT] / 10000000;
+	return source_entry_sample(find(&rig, key)->sampled.entry)->value[SAMPLE_CPU_LIMIT] / 10000000;
 }
 
 /* It uses CPU time in so many ticks. */
@@ -169,25 +181,25 @@ static void run_for(int pid, unsigned ticks)
 	static unsigned used = 5;
 	char path[128];
 
-	snprintf(path, sizeof(path), "%s/%d/stat", root, pid);
+	snprintf(path, sizeof(path), "%s/%d/stat", rig.root, pid);
 	for (unsigned i = 0; i < ticks; i++) {
 		scene_write(path, "%d (app) S 1 1 1 0 -1 0 10 0 0 0 %u 5 0 0 20 0 3 0 500 1000000 100 0\n", pid,
 			    ++used);
-		samplers_tick(samplers);
+		samplers_tick(rig.samplers);
 	}
 }
 
 /* Processes that have been there for a minute, in /a. */
 static void make_old(int count)
 {
-	make((uint32_t)count + 1, PROCESSES);
+	make(&rig, (uint32_t)count + 1, PROCESSES);
 	for (int pid = 10; pid < 10 + count; pid++) {
-		appear(pid, 500, "/a");
-		ck_assert_int_eq(meet(0, pid, 500, 1), 0);
+		appear(&rig, pid, 500, "/a");
+		ck_assert_int_eq(meet(&rig, 0, pid, 500, 1), 0);
 	}
-	settle();
+	settle(&rig);
 	for (uint64_t seconds = 0; seconds <= 60; seconds += INTERVAL_S)
-		refresh_limits(at(seconds));
+		refresh_limits(&rig, at(seconds));
 	ck_assert_uint_eq(sampled_percent("a:10@500"), 100);
 }
 
@@ -197,7 +209,7 @@ static unsigned refreshes_until_noticed(void)
 	unsigned count = 0;
 
 	while (sampled_percent("a:10@500") != 200 && count < 100)
-		refresh_limits(at(60 + INTERVAL_S * ++count));
+		refresh_limits(&rig, at(60 + INTERVAL_S * ++count));
 
 	return count;
 }
@@ -205,18 +217,18 @@ static unsigned refreshes_until_noticed(void)
 START_TEST(a_process_that_is_moved_while_it_runs_has_its_new_limits_after_the_next_refresh)
 {
 	make_old(1);
-	appear(10, 500, "/b");
+	appear(&rig, 10, 500, "/b");
 	run_for(10, 20);
 	ck_assert_uint_eq(refreshes_until_noticed(), 1);
-	ck_assert_str_eq(limits_of("a:10@500").cpu_from, "/b");
+	ck_assert_str_eq(limits_of(&rig, "a:10@500").cpu_from, "/b");
 }
 END_TEST
 
 START_TEST(at_a_slow_rate_a_single_look_is_running)
 {
 	make_old(1);
-	config->sampling.interval_ns = NS_PER_S;
-	appear(10, 500, "/b");
+	rig.config->sampling.interval_ns = NS_PER_S;
+	appear(&rig, 10, 500, "/b");
 	run_for(10, 1);
 	ck_assert_uint_eq(refreshes_until_noticed(), 1);
 }
@@ -225,7 +237,7 @@ END_TEST
 START_TEST(one_that_is_moved_in_its_sleep_has_them_within_half_a_minute_and_a_refresh)
 {
 	make_old(1);
-	appear(10, 500, "/b");
+	appear(&rig, 10, 500, "/b");
 	unsigned took = refreshes_until_noticed();
 
 	ck_assert_uint_gt(took, 1);
@@ -235,16 +247,16 @@ END_TEST
 
 START_TEST(one_that_has_just_come_is_asked_every_time)
 {
-	make(1, PROCESSES);
-	appear(10, 500, "/a");
-	meet(0, 10, 500, 1);
-	settle();
+	make(&rig, 1, PROCESSES);
+	appear(&rig, 10, 500, "/a");
+	meet(&rig, 0, 10, 500, 1);
+	settle(&rig);
 	for (uint64_t seconds = 0; seconds < 10; seconds += INTERVAL_S) {
 		const char *where = seconds / INTERVAL_S % 2 ? "/b" : "/a";
 
-		appear(10, 500, where);
-		refresh_limits(at(seconds));
-		ck_assert_str_eq(limits_of("a:10@500").cpu_from, where);
+		appear(&rig, 10, 500, where);
+		refresh_limits(&rig, at(seconds));
+		ck_assert_str_eq(limits_of(&rig, "a:10@500").cpu_from, where);
 	}
 }
 END_TEST
@@ -256,8 +268,8 @@ START_TEST(one_that_executes_something_is_asked_at_the_next_refresh)
 	};
 
 	make_old(1);
-	appear(10, 500, "/b");
-	ck_assert_int_eq(target_table_describe(target_table, 0, &seen), 0);
+	appear(&rig, 10, 500, "/b");
+	ck_assert_int_eq(target_table_describe(rig.table, 0, &seen), 0);
 	ck_assert_uint_eq(refreshes_until_noticed(), 1);
 }
 END_TEST
@@ -266,26 +278,27 @@ START_TEST(a_quota_that_changes_is_everybodys_after_the_next_refresh)
 {
 	static const char *const keys[] = { "p:10@500", "p:11@500", "g:10@500", "g", "c:/a" };
 
-	make(16, "{\"targets\": [{\"name\": \"p\", \"comm\": \"app\"},"
-		 "{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\"},"
-		 "{\"name\": \"c\", \"cgroup\": \"/*\"}]}");
+	make(&rig, 16,
+	     "{\"targets\": [{\"name\": \"p\", \"comm\": \"app\"},"
+	     "{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\"},"
+	     "{\"name\": \"c\", \"cgroup\": \"/*\"}]}");
 	for (int pid = 10; pid < 12; pid++) {
-		appear(pid, 500, "/a");
-		meet(0, pid, 500, 1);
-		meet(1, pid, 500, 1);
+		appear(&rig, pid, 500, "/a");
+		meet(&rig, 0, pid, 500, 1);
+		meet(&rig, 1, pid, 500, 1);
 	}
-	ck_assert_int_eq(target_table_cgroup(target_table, 2, "/a", 1), 0);
-	settle();
+	ck_assert_int_eq(target_table_cgroup(rig.table, 2, "/a", 1), 0);
+	settle(&rig);
 	for (uint64_t seconds = 0; seconds <= 60; seconds += INTERVAL_S)
-		refresh_limits(at(seconds));
+		refresh_limits(&rig, at(seconds));
 	for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
 		ck_assert_uint_eq(sampled_percent(keys[i]), 100);
 	set_quota("/a", 30);
-	refresh_limits(at(62));
+	refresh_limits(&rig, at(62));
 	for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
 		ck_assert_uint_eq(sampled_percent(keys[i]), 30);
-		ck_assert_uint_eq(limits_of(keys[i]).cpu, 300000000);
-		ck_assert_str_eq(limits_of(keys[i]).cpu_from, "/a");
+		ck_assert_uint_eq(limits_of(&rig, keys[i]).cpu, 300000000);
+		ck_assert_str_eq(limits_of(&rig, keys[i]).cpu_from, "/a");
 	}
 }
 END_TEST
@@ -301,7 +314,7 @@ static int watch_openings(void)
 
 	ck_assert_int_ge(fd, 0);
 	for (int pid = 10; pid < 10 + CROWD; pid++) {
-		snprintf(path, sizeof(path), "%s/%d/cgroup", root, pid);
+		snprintf(path, sizeof(path), "%s/%d/cgroup", rig.root, pid);
 		ck_assert_int_ge(inotify_add_watch(fd, path, IN_OPEN), 0);
 	}
 
@@ -341,7 +354,7 @@ START_TEST(those_who_sleep_are_asked_twice_a_minute_and_not_all_at_once)
 	make_old(CROWD);
 	AUTO_CLOSE int fd = watch_openings();
 	for (uint64_t seconds = 62; seconds <= 120; seconds += INTERVAL_S) {
-		refresh_limits(at(seconds));
+		refresh_limits(&rig, at(seconds));
 		unsigned count = openings(fd);
 
 		sum += count;
@@ -361,7 +374,7 @@ START_TEST(those_who_run_are_asked_every_time_and_nobody_else_for_that)
 	for (uint64_t seconds = 62; seconds <= 120; seconds += INTERVAL_S) {
 		run_for(10, 20);
 		run_for(11, 20);
-		refresh_limits(at(seconds));
+		refresh_limits(&rig, at(seconds));
 		sum += openings(fd);
 	}
 	ck_assert_uint_eq(sum, 2 * (CROWD - 2) + 2 * 30);
@@ -373,14 +386,14 @@ START_TEST(a_slice_asks_no_more_than_some)
 	unsigned part = 0, sum = 0;
 	bool more = true;
 
-	make(CROWD, PROCESSES);
+	make(&rig, CROWD, PROCESSES);
 	for (int pid = 10; pid < 10 + CROWD; pid++) {
-		appear(pid, 500, pid % 2 ? "/a" : "/b");
-		meet(0, pid, 500, 1);
+		appear(&rig, pid, 500, pid % 2 ? "/a" : "/b");
+		meet(&rig, 0, pid, 500, 1);
 	}
 	AUTO_CLOSE int fd = watch_openings();
 	while (more) {
-		more = target_table_refresh_some_limits(target_table, at(0), &part);
+		more = target_table_refresh_some_limits(rig.table, at(0), &part);
 		unsigned count = openings(fd);
 
 		ck_assert_uint_le(count, 40); /* so many fit into half a millisecond, and the rest of a bucket */

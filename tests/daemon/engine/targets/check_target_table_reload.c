@@ -11,6 +11,18 @@
 
 Suite *target_table_reload_suite(void);
 
+static struct target_table_rig rig;
+
+static void setup(void)
+{
+	target_table_rig_setup(&rig);
+}
+
+static void teardown(void)
+{
+	target_table_rig_teardown(&rig);
+}
+
 #define A "{\"name\": \"a\", \"comm\": \"app\"}"
 #define B "{\"name\": \"b\", \"comm\": \"other\"}"
 #define G "{\"name\": \"g\", \"comm\": \"app\", \"per\": \"group\"}"
@@ -19,9 +31,9 @@ static void reload(const char *entries)
 {
 	struct config *new = scene_config("{\"targets\": [%s]}", entries);
 
-	ck_assert_int_eq(target_table_reload(target_table, new), 0);
-	config_free(config);
-	config = new;
+	ck_assert_int_eq(target_table_reload(rig.table, new), 0);
+	config_free(rig.config);
+	rig.config = new;
 }
 
 static void begin(const char *entries)
@@ -29,16 +41,16 @@ static void begin(const char *entries)
 	char text[1024];
 
 	snprintf(text, sizeof(text), "{\"targets\": [%s]}", entries);
-	make(64, text);
+	make(&rig, 64, text);
 	for (int pid = 10; pid < 13; pid++)
-		appear(pid, 500, "/");
+		appear(&rig, pid, 500, "/");
 }
 
 /* Everybody of 10, 11 and 12 is met for an entry. */
 static void meet_all(size_t entry, uint64_t scan)
 {
 	for (int pid = 10; pid < 13; pid++)
-		ck_assert_int_eq(meet(entry, pid, 500, scan), 0);
+		ck_assert_int_eq(meet(&rig, entry, pid, 500, scan), 0);
 }
 
 struct said {
@@ -52,7 +64,7 @@ static struct said said_of(uint32_t id)
 	struct ring_event event;
 	struct said said = { 0 };
 
-	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
+	ck_assert_int_eq(ring_cursor_new(rig.ring, RING_OLDEST, &cursor), 0);
 	while (ring_cursor_next(cursor, &event) == 0) {
 		if (event.type == RING_EVENT_GONE && event.id == id)
 			said.gone++;
@@ -84,7 +96,7 @@ static struct target_table_target *find_staying(const char *key)
 {
 	struct stayer stayer = { .key = key };
 
-	target_table_visit(target_table, look_for_stayer, &stayer);
+	target_table_visit(rig.table, look_for_stayer, &stayer);
 
 	return stayer.found;
 }
@@ -100,12 +112,12 @@ START_TEST(the_same_configuration_changes_nothing)
 	begin(A "," G);
 	meet_all(0, 1);
 	meet_all(1, 1);
-	settle();
-	struct target_table_target *group = find("g");
-	struct target_table_counts before = counts();
+	settle(&rig);
+	struct target_table_target *group = find(&rig, "g");
+	struct target_table_counts before = counts(&rig);
 
 	for (int i = 0; i < 3; i++) {
-		targets[i] = find(keys[i]);
+		targets[i] = find(&rig, keys[i]);
 		ids[i] = targets[i]->what.id;
 		entries[i] = targets[i]->sampled.entry;
 	}
@@ -113,22 +125,22 @@ START_TEST(the_same_configuration_changes_nothing)
 		reload(A "," G);
 		meet_all(0, scan);
 		meet_all(1, scan);
-		target_table_sweep(target_table, scan);
-		settle();
+		target_table_sweep(rig.table, scan);
+		settle(&rig);
 	}
-	struct target_table_counts after = counts();
+	struct target_table_counts after = counts(&rig);
 
 	ck_assert_int_eq(memcmp(&before, &after, sizeof(before)), 0);
 	for (int i = 0; i < 3; i++) {
-		ck_assert_ptr_eq(find(keys[i]), targets[i]);
+		ck_assert_ptr_eq(find(&rig, keys[i]), targets[i]);
 		ck_assert_uint_eq(targets[i]->what.id, ids[i]);
 		ck_assert_ptr_eq(targets[i]->sampled.entry, entries[i]);
 		ck_assert_str_eq(targets[i]->what.entry, "a");
 		ck_assert_uint_eq(said_of(ids[i]).gone, 0);
 		ck_assert_uint_ge(said_of(ids[i]).sampled, 1);
 	}
-	ck_assert_ptr_eq(find("g"), group);
-	ck_assert_ptr_eq(find("g:10@500")->group, group);
+	ck_assert_ptr_eq(find(&rig, "g"), group);
+	ck_assert_ptr_eq(find(&rig, "g:10@500")->group, group);
 	ck_assert_uint_eq(said_of(group->what.id).gone, 0);
 	ck_assert_uint_eq(after.left, 0);
 }
@@ -138,18 +150,18 @@ START_TEST(an_entry_that_moves_takes_its_targets_along)
 {
 	begin(A "," B);
 	meet_all(0, 1);
-	settle();
-	uint32_t id = find("a:10@500")->what.id;
+	settle(&rig);
+	uint32_t id = find(&rig, "a:10@500")->what.id;
 
 	reload(B "," A);
-	ck_assert(target_table_process_known(target_table, 1, 10, 500, 2));
-	ck_assert(!target_table_process_known(target_table, 0, 10, 500, 2));
+	ck_assert(target_table_process_known(rig.table, 1, 10, 500, 2));
+	ck_assert(!target_table_process_known(rig.table, 0, 10, 500, 2));
 	meet_all(1, 2);
-	target_table_sweep(target_table, 2);
-	settle();
-	ck_assert_uint_eq(counts().targets, 3);
-	ck_assert_uint_eq(counts().found, 3);
-	ck_assert_uint_eq(find("a:10@500")->what.id, id);
+	target_table_sweep(rig.table, 2);
+	settle(&rig);
+	ck_assert_uint_eq(counts(&rig).targets, 3);
+	ck_assert_uint_eq(counts(&rig).found, 3);
+	ck_assert_uint_eq(find(&rig, "a:10@500")->what.id, id);
 }
 END_TEST
 
@@ -157,23 +169,23 @@ START_TEST(an_entry_with_another_name_is_another)
 {
 	begin(A);
 	meet_all(0, 1);
-	settle();
-	uint32_t id = find("a:10@500")->what.id;
+	settle(&rig);
+	uint32_t id = find(&rig, "a:10@500")->what.id;
 
 	reload("{\"name\": \"z\", \"comm\": \"app\"}");
-	ck_assert_uint_eq(counts().leaving, 3);
-	ck_assert_uint_eq(counts().targets, 3);
-	ck_assert_str_eq(find("a:10@500")->what.entry, "a"); /* its configuration is freed */
-	ck_assert(!target_table_process_known(target_table, 0, 10, 500, 2));
+	ck_assert_uint_eq(counts(&rig).leaving, 3);
+	ck_assert_uint_eq(counts(&rig).targets, 3);
+	ck_assert_str_eq(find(&rig, "a:10@500")->what.entry, "a"); /* its configuration is freed */
+	ck_assert(!target_table_process_known(rig.table, 0, 10, 500, 2));
 	meet_all(0, 2);
-	target_table_sweep(target_table, 2);
-	ck_assert_uint_eq(counts().targets, 6);
-	settle();
-	ck_assert_uint_eq(counts().targets, 3);
-	ck_assert_uint_eq(counts().left, 3);
-	ck_assert_uint_eq(counts().leaving, 0);
-	ck_assert_ptr_null(find("a:10@500"));
-	ck_assert_str_eq(find("z:10@500")->what.entry, "z");
+	target_table_sweep(rig.table, 2);
+	ck_assert_uint_eq(counts(&rig).targets, 6);
+	settle(&rig);
+	ck_assert_uint_eq(counts(&rig).targets, 3);
+	ck_assert_uint_eq(counts(&rig).left, 3);
+	ck_assert_uint_eq(counts(&rig).leaving, 0);
+	ck_assert_ptr_null(find(&rig, "a:10@500"));
+	ck_assert_str_eq(find(&rig, "z:10@500")->what.entry, "z");
 	ck_assert_uint_eq(said_of(id).gone, 1);
 }
 END_TEST
@@ -182,18 +194,18 @@ START_TEST(the_same_process_under_the_same_key_goes_and_comes)
 {
 	begin(A);
 	meet_all(0, 1);
-	settle();
-	uint32_t old = find("a:10@500")->what.id;
+	settle(&rig);
+	uint32_t old = find(&rig, "a:10@500")->what.id;
 
 	reload("{\"name\": \"a\", \"cmdline\": \"app\"}");
 	meet_all(0, 2);
 	uint32_t new = find_staying("a:10@500")->what.id;
 
 	ck_assert_uint_ne(old, new);
-	target_table_sweep(target_table, 2);
-	settle();
-	ck_assert_uint_eq(counts().targets, 3);
-	ck_assert_uint_eq(find("a:10@500")->what.id, new);
+	target_table_sweep(rig.table, 2);
+	settle(&rig);
+	ck_assert_uint_eq(counts(&rig).targets, 3);
+	ck_assert_uint_eq(find(&rig, "a:10@500")->what.id, new);
 	ck_assert_uint_eq(said_of(old).gone, 1);
 	ck_assert_uint_eq(said_of(new).gone, 0);
 	ck_assert_uint_ge(said_of(new).sampled, 1);
@@ -205,22 +217,22 @@ START_TEST(a_removed_entry_lets_its_targets_go_and_an_added_one_takes_them)
 	begin(A "," B);
 	meet_all(0, 1);
 	meet_all(1, 1);
-	settle();
-	uint32_t kept = find("b:11@500")->what.id;
+	settle(&rig);
+	uint32_t kept = find(&rig, "b:11@500")->what.id;
 
 	reload(B);
-	settle();
-	ck_assert_uint_eq(counts().targets, 3);
-	ck_assert_ptr_null(find("a:10@500"));
-	ck_assert_uint_eq(find("b:11@500")->what.id, kept);
+	settle(&rig);
+	ck_assert_uint_eq(counts(&rig).targets, 3);
+	ck_assert_ptr_null(find(&rig, "a:10@500"));
+	ck_assert_uint_eq(find(&rig, "b:11@500")->what.id, kept);
 	reload(A "," B);
 	meet_all(0, 2);
 	meet_all(1, 2);
-	target_table_sweep(target_table, 2);
-	settle();
-	ck_assert_uint_eq(counts().targets, 6);
-	ck_assert_uint_eq(find("b:11@500")->what.id, kept);
-	ck_assert_uint_eq(counts().found, 9);
+	target_table_sweep(rig.table, 2);
+	settle(&rig);
+	ck_assert_uint_eq(counts(&rig).targets, 6);
+	ck_assert_uint_eq(find(&rig, "b:11@500")->what.id, kept);
+	ck_assert_uint_eq(counts(&rig).found, 9);
 }
 END_TEST
 
@@ -229,14 +241,14 @@ START_TEST(a_removed_cgroup_entry_lets_its_cgroups_go)
 	const char *path = "/system.slice/postgresql.service";
 
 	begin("{\"name\": \"s\", \"cgroup\": \"/system.slice/*\"}");
-	ck_assert_int_eq(target_table_cgroup(target_table, 0, path, 1), 0);
-	settle();
+	ck_assert_int_eq(target_table_cgroup(rig.table, 0, path, 1), 0);
+	settle(&rig);
 	reload("{\"name\": \"t\", \"cgroup\": \"/system.slice/*\"}");
-	ck_assert_int_eq(target_table_cgroup(target_table, 0, path, 2), 0);
-	ck_assert_uint_eq(visited(), 2);
-	settle();
-	ck_assert_uint_eq(visited(), 1);
-	ck_assert_str_eq(find("t:/system.slice/postgresql.service")->what.entry, "t");
+	ck_assert_int_eq(target_table_cgroup(rig.table, 0, path, 2), 0);
+	ck_assert_uint_eq(visited(&rig), 2);
+	settle(&rig);
+	ck_assert_uint_eq(visited(&rig), 1);
+	ck_assert_str_eq(find(&rig, "t:/system.slice/postgresql.service")->what.entry, "t");
 }
 END_TEST
 
@@ -244,16 +256,16 @@ START_TEST(a_group_that_is_removed_goes_with_its_members)
 {
 	begin(G "," B);
 	meet_all(0, 1);
-	settle();
-	uint32_t id = find("g")->what.id;
+	settle(&rig);
+	uint32_t id = find(&rig, "g")->what.id;
 
-	ck_assert_uint_eq(counts().members, 3);
+	ck_assert_uint_eq(counts(&rig).members, 3);
 	reload(B);
-	ck_assert_uint_eq(counts().leaving, 4);
-	settle();
-	ck_assert_uint_eq(visited(), 0);
-	ck_assert_uint_eq(counts().members, 0);
-	ck_assert_uint_eq(counts().targets, 0);
+	ck_assert_uint_eq(counts(&rig).leaving, 4);
+	settle(&rig);
+	ck_assert_uint_eq(visited(&rig), 0);
+	ck_assert_uint_eq(counts(&rig).members, 0);
+	ck_assert_uint_eq(counts(&rig).targets, 0);
 	ck_assert_uint_eq(said_of(id).gone, 1);
 }
 END_TEST
@@ -262,12 +274,12 @@ START_TEST(a_group_that_is_added_is_there_at_once)
 {
 	begin(B);
 	reload(B "," G);
-	ck_assert_uint_eq(counts().targets, 1);
+	ck_assert_uint_eq(counts(&rig).targets, 1);
 	meet_all(1, 2);
-	settle();
-	ck_assert_uint_eq(counts().members, 3);
-	ck_assert_uint_ge(said_of(find("g")->what.id).sampled, 1);
-	ck_assert_uint_eq(limits_of("g").cpu, 4 * NS_PER_S);
+	settle(&rig);
+	ck_assert_uint_eq(counts(&rig).members, 3);
+	ck_assert_uint_ge(said_of(find(&rig, "g")->what.id).sampled, 1);
+	ck_assert_uint_eq(limits_of(&rig, "g").cpu, 4 * NS_PER_S);
 }
 END_TEST
 
@@ -275,21 +287,21 @@ START_TEST(a_group_that_is_changed_is_another_with_the_same_members)
 {
 	begin(G);
 	meet_all(0, 1);
-	settle();
-	struct target_table_target *old = find("g");
+	settle(&rig);
+	struct target_table_target *old = find(&rig, "g");
 	uint32_t old_id = old->what.id;
 
 	reload("{\"name\": \"g\", \"cmdline\": \"app\", \"per\": \"group\"}");
 	meet_all(0, 2);
-	target_table_sweep(target_table, 2);
-	ck_assert_uint_eq(counts().targets, 2);
-	ck_assert_uint_eq(counts().members, 6);
-	refresh_limits((mono_t){ NS_PER_S }); /* while both are there */
-	settle();
-	ck_assert_uint_eq(counts().targets, 1);
-	ck_assert_uint_eq(counts().members, 3);
-	ck_assert_uint_ne(find("g")->what.id, old_id);
-	ck_assert_ptr_eq(find("g:10@500")->group, find("g"));
+	target_table_sweep(rig.table, 2);
+	ck_assert_uint_eq(counts(&rig).targets, 2);
+	ck_assert_uint_eq(counts(&rig).members, 6);
+	refresh_limits(&rig, (mono_t){ NS_PER_S }); /* while both are there */
+	settle(&rig);
+	ck_assert_uint_eq(counts(&rig).targets, 1);
+	ck_assert_uint_eq(counts(&rig).members, 3);
+	ck_assert_uint_ne(find(&rig, "g")->what.id, old_id);
+	ck_assert_ptr_eq(find(&rig, "g:10@500")->group, find(&rig, "g"));
 	ck_assert_uint_eq(said_of(old_id).gone, 1);
 }
 END_TEST
@@ -298,16 +310,16 @@ START_TEST(a_group_can_become_single_processes_and_back)
 {
 	begin(G);
 	meet_all(0, 1);
-	settle();
+	settle(&rig);
 	for (uint64_t scan = 2; scan < 8; scan++) {
 		bool single = scan % 2 == 0;
 
 		reload(single ? "{\"name\": \"g\", \"comm\": \"app\"}" : G);
 		meet_all(0, scan);
-		target_table_sweep(target_table, scan);
-		settle();
-		ck_assert_uint_eq(counts().targets, single ? 3 : 1);
-		ck_assert_uint_eq(counts().members, single ? 0 : 3);
+		target_table_sweep(rig.table, scan);
+		settle(&rig);
+		ck_assert_uint_eq(counts(&rig).targets, single ? 3 : 1);
+		ck_assert_uint_eq(counts(&rig).members, single ? 0 : 3);
 	}
 }
 END_TEST
@@ -318,15 +330,15 @@ START_TEST(members_that_ended_meanwhile_do_not_keep_their_group)
 
 	begin(G);
 	meet_all(0, 1);
-	settle();
+	settle(&rig);
 	for (int pid = 10; pid < 13; pid++) {
-		snprintf(path, sizeof(path), "%s/%d", root, pid);
+		snprintf(path, sizeof(path), "%s/%d", rig.root, pid);
 		scene_remove(path);
 	}
 	reload(B);
 	for (int i = 0; i < 3; i++)
-		settle();
-	ck_assert_uint_eq(visited(), 0);
+		settle(&rig);
+	ck_assert_uint_eq(visited(&rig), 0);
 }
 END_TEST
 
@@ -335,19 +347,19 @@ START_TEST(reloads_in_a_row_need_no_tick_in_between)
 	begin(A "," G);
 	meet_all(0, 1);
 	meet_all(1, 1);
-	settle();
+	settle(&rig);
 	reload(B);
 	reload(A "," G); /* another A and another G */
 	reload(B "," G);
 	reload(A "," G);
 	meet_all(0, 2);
 	meet_all(1, 2);
-	target_table_sweep(target_table, 2);
-	settle();
-	ck_assert_uint_eq(counts().targets, 4);
-	ck_assert_uint_eq(counts().members, 3);
-	ck_assert_uint_eq(counts().leaving, 0);
-	ck_assert_uint_eq(visited(), 7);
+	target_table_sweep(rig.table, 2);
+	settle(&rig);
+	ck_assert_uint_eq(counts(&rig).targets, 4);
+	ck_assert_uint_eq(counts(&rig).members, 3);
+	ck_assert_uint_eq(counts(&rig).leaving, 0);
+	ck_assert_uint_eq(visited(&rig), 7);
 }
 END_TEST
 
@@ -355,13 +367,13 @@ START_TEST(one_that_was_leaving_anyway_leaves_once)
 {
 	begin(A);
 	meet_all(0, 1);
-	settle();
-	target_table_sweep(target_table, 2);
+	settle(&rig);
+	target_table_sweep(rig.table, 2);
 	reload(B);
-	settle();
-	settle();
-	ck_assert_uint_eq(visited(), 0);
-	ck_assert_uint_eq(counts().left, 3);
+	settle(&rig);
+	settle(&rig);
+	ck_assert_uint_eq(visited(&rig), 0);
+	ck_assert_uint_eq(counts(&rig).left, 3);
 }
 END_TEST
 
@@ -375,8 +387,8 @@ static void take_answers(unsigned count)
 	enum sampler_return why;
 
 	for (unsigned naps = 0; count > 0 && naps < 100; naps++) {
-		samplers_tick(samplers);
-		while (count > 0 && samplers_returned(samplers, &returned, &why))
+		samplers_tick(rig.samplers);
+		while (count > 0 && samplers_returned(rig.samplers, &returned, &why))
 			count--;
 	}
 	ck_assert_uint_eq(count, 0);
@@ -388,11 +400,11 @@ static unsigned fill_queue(unsigned room)
 	static struct sampler_target dummy;
 	unsigned length = 0;
 
-	while (samplers_remove(samplers, &dummy))
+	while (samplers_remove(rig.samplers, &dummy))
 		length++;
 	take_answers(length);
 	for (unsigned i = 0; i < length - room; i++)
-		ck_assert(samplers_remove(samplers, &dummy));
+		ck_assert(samplers_remove(rig.samplers, &dummy));
 
 	return length - room;
 }
@@ -402,28 +414,28 @@ START_TEST(a_full_queue_to_the_sampler_only_delays)
 	begin(A "," G);
 	meet_all(0, 1);
 	meet_all(1, 1);
-	settle();
+	settle(&rig);
 	unsigned queued = fill_queue(0);
 
 	reload("{\"name\": \"a\", \"cmdline\": \"app\"}, {\"name\": \"h\", \"comm\": \"app\", \"per\": \"group\"}");
-	ck_assert_uint_eq(counts().leaving, 0);
-	ck_assert(counts().owing);
+	ck_assert_uint_eq(counts(&rig).leaving, 0);
+	ck_assert(counts(&rig).owing);
 	meet_all(0, 2);
 	meet_all(1, 2);
-	ck_assert_uint_eq(counts().targets, 5); /* three processes, the old group and the new */
-	ck_assert_uint_eq(counts().members, 3);
+	ck_assert_uint_eq(counts(&rig).targets, 5); /* three processes, the old group and the new */
+	ck_assert_uint_eq(counts(&rig).members, 3);
 	take_answers(queued);
-	target_table_collect(target_table);
-	ck_assert(!counts().owing);
-	ck_assert_uint_eq(counts().leaving, 7);
+	target_table_collect(rig.table);
+	ck_assert(!counts(&rig).owing);
+	ck_assert_uint_eq(counts(&rig).leaving, 7);
 	meet_all(0, 3);
 	meet_all(1, 3);
-	target_table_sweep(target_table, 3);
-	settle();
-	ck_assert_uint_eq(counts().targets, 4);
-	ck_assert_uint_eq(counts().members, 3);
-	ck_assert_ptr_nonnull(find("h"));
-	ck_assert_ptr_null(find("g"));
+	target_table_sweep(rig.table, 3);
+	settle(&rig);
+	ck_assert_uint_eq(counts(&rig).targets, 4);
+	ck_assert_uint_eq(counts(&rig).members, 3);
+	ck_assert_ptr_nonnull(find(&rig, "h"));
+	ck_assert_ptr_null(find(&rig, "g"));
 }
 END_TEST
 
@@ -431,25 +443,25 @@ START_TEST(a_group_is_asked_for_when_all_its_members_are)
 {
 	begin(G);
 	meet_all(0, 1);
-	settle();
+	settle(&rig);
 	for (unsigned room = 0; room < 5; room++) {
 		uint64_t scan = 2 + room;
-		struct target_table_target *group = find("g");
+		struct target_table_target *group = find(&rig, "g");
 		unsigned queued = fill_queue(room);
 
 		reload(B);
-		ck_assert_uint_eq(counts().leaving, room < 4 ? room : 4);
+		ck_assert_uint_eq(counts(&rig).leaving, room < 4 ? room : 4);
 		ck_assert_int_eq(group->leaving, room >= 4);
-		ck_assert_int_eq(counts().owing, room < 4);
+		ck_assert_int_eq(counts(&rig).owing, room < 4);
 		take_answers(queued);
-		target_table_collect(target_table);
-		settle();
-		ck_assert_uint_eq(visited(), 0);
+		target_table_collect(rig.table);
+		settle(&rig);
+		ck_assert_uint_eq(visited(&rig), 0);
 		reload(G);
 		meet_all(0, scan);
-		target_table_sweep(target_table, scan);
-		settle();
-		ck_assert_uint_eq(visited(), 4);
+		target_table_sweep(rig.table, scan);
+		settle(&rig);
+		ck_assert_uint_eq(visited(&rig), 4);
 	}
 }
 END_TEST
@@ -458,62 +470,62 @@ START_TEST(a_successor_waits_for_who_must_leave)
 {
 	begin(A);
 	meet_all(0, 1);
-	settle();
+	settle(&rig);
 	unsigned queued = fill_queue(1);
 
 	reload("{\"name\": \"a\", \"cmdline\": \"app\"}");
-	ck_assert_uint_eq(counts().leaving, 1);
+	ck_assert_uint_eq(counts(&rig).leaving, 1);
 	take_answers(queued);
 	meet_all(0, 2); /* now there is room, but two have not been asked yet */
-	ck_assert_uint_eq(counts().found, 3);
-	target_table_collect(target_table);
-	ck_assert_uint_eq(counts().targets, 2);
-	ck_assert_uint_eq(counts().leaving, 2);
+	ck_assert_uint_eq(counts(&rig).found, 3);
+	target_table_collect(rig.table);
+	ck_assert_uint_eq(counts(&rig).targets, 2);
+	ck_assert_uint_eq(counts(&rig).leaving, 2);
 	meet_all(0, 3);
-	target_table_sweep(target_table, 3);
-	settle();
-	ck_assert_uint_eq(counts().targets, 3);
-	ck_assert_uint_eq(counts().found, 6);
+	target_table_sweep(rig.table, 3);
+	settle(&rig);
+	ck_assert_uint_eq(counts(&rig).targets, 3);
+	ck_assert_uint_eq(counts(&rig).found, 6);
 }
 END_TEST
 
 START_TEST(a_group_that_finds_the_sampler_full_is_lent_when_there_is_room)
 {
-	make(1, "{\"targets\": [" A "]}");
-	appear(10, 500, "/");
-	meet(0, 10, 500, 1);
-	settle();
+	make(&rig, 1, "{\"targets\": [" A "]}");
+	appear(&rig, 10, 500, "/");
+	meet(&rig, 0, 10, 500, 1);
+	settle(&rig);
 	reload(A "," G);
-	settle(); /* refused */
-	settle(); /* and again */
-	struct target_table_target *group = find("g");
+	settle(&rig); /* refused */
+	settle(&rig); /* and again */
+	struct target_table_target *group = find(&rig, "g");
 
 	ck_assert_ptr_nonnull(group);
 	ck_assert_uint_eq(said_of(group->what.id).sampled, 0);
 	reload(G);
 	for (int i = 0; i < 4; i++)
-		settle();
-	ck_assert_ptr_eq(find("g"), group);
+		settle(&rig);
+	ck_assert_ptr_eq(find(&rig, "g"), group);
 	ck_assert_uint_ge(said_of(group->what.id).sampled, 1);
-	ck_assert_uint_eq(visited(), 1);
+	ck_assert_uint_eq(visited(&rig), 1);
 }
 END_TEST
 
 START_TEST(a_group_that_the_sampler_never_had_can_leave)
 {
-	make(1, "{\"targets\": [" A "]}");
-	appear(10, 500, "/");
-	meet(0, 10, 500, 1);
-	settle();
+	make(&rig, 1, "{\"targets\": [" A "]}");
+	appear(&rig, 10, 500, "/");
+	meet(&rig, 0, 10, 500, 1);
+	settle(&rig);
 	reload(A "," G);
-	meet(1, 10, 500, 2);
-	settle();
-	meet(1, 10, 500, 3);
+	meet(&rig, 1, 10, 500, 2);
+	settle(&rig);
+	meet(&rig, 1, 10, 500, 3);
 	reload(A);
 	for (int i = 0; i < 4; i++)
-		settle();
-	ck_assert_uint_eq(visited(), 1);
-	ck_assert_ptr_nonnull(find("a:10@500"));
+		settle(&rig);
+	ck_assert_uint_eq(visited(&rig), 1);
+	ck_assert_ptr_nonnull(find(&rig, "a:10@500"));
 }
 END_TEST
 
@@ -521,41 +533,41 @@ START_TEST(above_a_smaller_maximum_nobody_is_sent_away)
 {
 	begin(A);
 	meet_all(0, 1);
-	settle();
+	settle(&rig);
 	struct config *new = scene_config("{\"sampling\": {\"max_targets\": 1}, \"targets\": [" A "]}");
 
-	ck_assert_int_eq(target_table_reload(target_table, new), 0);
-	config_free(config);
-	config = new;
-	appear(13, 500, "/");
+	ck_assert_int_eq(target_table_reload(rig.table, new), 0);
+	config_free(rig.config);
+	rig.config = new;
+	appear(&rig, 13, 500, "/");
 	meet_all(0, 2);
-	ck_assert_int_eq(meet(0, 13, 500, 2), 0);
-	target_table_sweep(target_table, 2);
-	settle();
-	ck_assert_uint_eq(counts().targets, 3);
-	ck_assert_uint_eq(counts().refused, 1);
+	ck_assert_int_eq(meet(&rig, 0, 13, 500, 2), 0);
+	target_table_sweep(rig.table, 2);
+	settle(&rig);
+	ck_assert_uint_eq(counts(&rig).targets, 3);
+	ck_assert_uint_eq(counts(&rig).refused, 1);
 }
 END_TEST
 
 START_TEST(the_place_of_one_that_leaves_is_free_for_its_successor)
 {
-	make(4, "{\"sampling\": {\"max_targets\": 3}, \"targets\": [" A "]}");
+	make(&rig, 4, "{\"sampling\": {\"max_targets\": 3}, \"targets\": [" A "]}");
 	for (int pid = 10; pid < 13; pid++)
-		appear(pid, 500, "/");
+		appear(&rig, pid, 500, "/");
 	meet_all(0, 1);
-	settle();
+	settle(&rig);
 	struct config *new = scene_config(
 		"{\"sampling\": {\"max_targets\": 3}, \"targets\": [{\"name\": \"z\", \"comm\": \"app\"}]}");
 
-	ck_assert_int_eq(target_table_reload(target_table, new), 0);
-	config_free(config);
-	config = new;
+	ck_assert_int_eq(target_table_reload(rig.table, new), 0);
+	config_free(rig.config);
+	rig.config = new;
 	meet_all(0, 2);
-	target_table_sweep(target_table, 2);
-	settle();
-	ck_assert_uint_eq(counts().refused, 0);
-	ck_assert_uint_eq(counts().targets, 3);
-	ck_assert_ptr_nonnull(find("z:12@500"));
+	target_table_sweep(rig.table, 2);
+	settle(&rig);
+	ck_assert_uint_eq(counts(&rig).refused, 0);
+	ck_assert_uint_eq(counts(&rig).targets, 3);
+	ck_assert_ptr_nonnull(find(&rig, "z:12@500"));
 }
 END_TEST
 
@@ -568,40 +580,40 @@ START_TEST(when_any_allocation_fails_nothing_has_changed)
 	begin(A "," G);
 	meet_all(0, 1);
 	meet_all(1, 1);
-	settle();
-	struct target_table_counts before = counts();
-	struct target_table_target *first = find("a:10@500"), *group = find("g");
+	settle(&rig);
+	struct target_table_counts before = counts(&rig);
+	struct target_table_target *first = find(&rig, "a:10@500"), *group = find(&rig, "g");
 
 	for (long n = 1; injected; n++) {
 		torture_arm(n);
-		int r = target_table_reload(target_table, new);
+		int r = target_table_reload(rig.table, new);
 		injected = torture_disarm();
 		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
 		if (!injected) {
 			ck_assert_int_gt(n, 10); /* list; b; h and i with seven each */
 			break;
 		}
-		struct target_table_counts after = counts();
+		struct target_table_counts after = counts(&rig);
 
 		ck_assert_int_eq(memcmp(&before, &after, sizeof(before)), 0);
-		ck_assert_ptr_eq(find("a:10@500"), first);
-		ck_assert_ptr_eq(find("g"), group);
-		ck_assert_ptr_null(find("h"));
-		ck_assert(target_table_process_known(target_table, 0, 10, 500, 1));
-		ck_assert(target_table_process_known(target_table, 1, 10, 500, 1));
-		target_table_sweep(target_table, 1);
-		settle();
+		ck_assert_ptr_eq(find(&rig, "a:10@500"), first);
+		ck_assert_ptr_eq(find(&rig, "g"), group);
+		ck_assert_ptr_null(find(&rig, "h"));
+		ck_assert(target_table_process_known(rig.table, 0, 10, 500, 1));
+		ck_assert(target_table_process_known(rig.table, 1, 10, 500, 1));
+		target_table_sweep(rig.table, 1);
+		settle(&rig);
 	}
-	config_free(config);
-	config = new;
+	config_free(rig.config);
+	rig.config = new;
 	meet_all(1, 2);
-	target_table_sweep(target_table, 2);
-	settle();
-	ck_assert_ptr_eq(find("a:10@500"), first);
-	ck_assert_ptr_null(find("g"));
-	ck_assert_ptr_nonnull(find("i"));
-	ck_assert_uint_eq(counts().targets, 5);
-	ck_assert_uint_eq(counts().members, 0);
+	target_table_sweep(rig.table, 2);
+	settle(&rig);
+	ck_assert_ptr_eq(find(&rig, "a:10@500"), first);
+	ck_assert_ptr_null(find(&rig, "g"));
+	ck_assert_ptr_nonnull(find(&rig, "i"));
+	ck_assert_uint_eq(counts(&rig).targets, 5);
+	ck_assert_uint_eq(counts(&rig).members, 0);
 }
 END_TEST
 

@@ -15,6 +15,18 @@
 
 Suite *target_table_tiers_suite(void);
 
+static struct target_table_rig rig;
+
+static void setup(void)
+{
+	target_table_rig_setup(&rig);
+}
+
+static void teardown(void)
+{
+	target_table_rig_teardown(&rig);
+}
+
 #define APP "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}"
 #define FIRST 100
 #define MANY 40
@@ -28,7 +40,7 @@ static void run(int pid, unsigned ticks)
 	char path[128];
 
 	used += ticks;
-	snprintf(path, sizeof path, "%s/%d/stat", root, pid);
+	snprintf(path, sizeof path, "%s/%d/stat", rig.root, pid);
 	scene_write(path, "%d (app) S 1 1 1 0 -1 0 10 0 0 0 %u 5 0 0 20 0 3 0 500 1000000 100 0\n", pid, 100 + used);
 }
 
@@ -41,15 +53,15 @@ static void pass_with(const char *cgroup, int processes, int first, int last)
 	for (int tick = 0; tick < 5; tick++) {
 		for (int pid = first; pid < last; pid++)
 			run(pid, 1);
-		samplers_tick(samplers);
+		samplers_tick(rig.samplers);
 	}
 	scan++;
-	target_table_collect(target_table);
+	target_table_collect(rig.table);
 	for (int pid = FIRST; pid < FIRST + processes; pid++)
-		ck_assert_int_eq(meet(0, pid, 500, scan), 0);
+		ck_assert_int_eq(meet(&rig, 0, pid, 500, scan), 0);
 	if (cgroup)
-		ck_assert_int_eq(target_table_cgroup(target_table, 1, cgroup, scan), 0);
-	target_table_sweep(target_table, scan);
+		ck_assert_int_eq(target_table_cgroup(rig.table, 1, cgroup, scan), 0);
+	target_table_sweep(rig.table, scan);
 }
 
 static void pass(int processes, int first, int last)
@@ -79,7 +91,7 @@ static struct tier_count tiers(int first, int last)
 {
 	struct tier_count count = { .first = first, .last = last };
 
-	target_table_visit(target_table, count_one, &count);
+	target_table_visit(rig.table, count_one, &count);
 
 	return count;
 }
@@ -102,12 +114,12 @@ static struct rlimit limit_to(unsigned more)
 static void begin(const char *text, int processes)
 {
 	scan = 0;
-	make(256, text);
+	make(&rig, 256, text);
 	for (int pid = FIRST; pid < FIRST + processes; pid++) {
 		char path[128];
 
-		appear(pid, 500, "/");
-		snprintf(path, sizeof path, "%s/%d/status", root, pid);
+		appear(&rig, pid, 500, "/");
+		snprintf(path, sizeof path, "%s/%d/status", rig.root, pid);
 		scene_write(path, "VmHWM:\t 100 kB\n");
 	}
 }
@@ -117,8 +129,8 @@ START_TEST(nobody_is_cold_while_there_are_enough)
 	begin(APP, MANY);
 	pass(MANY, 0, 0);
 	pass(MANY, 0, 0);
-	ck_assert_uint_eq(counts().processes, MANY);
-	ck_assert_uint_eq(counts().cold, 0);
+	ck_assert_uint_eq(counts(&rig).processes, MANY);
+	ck_assert_uint_eq(counts(&rig).cold, 0);
 	ck_assert_uint_eq(tiers(0, 1000).warm, MANY);
 }
 END_TEST
@@ -130,7 +142,7 @@ START_TEST(all_are_watched_when_there_are_too_few_and_warm_again_when_not)
 
 	for (int i = 0; i < 4; i++)
 		pass(MANY, 0, 0);
-	struct target_table_counts few = counts();
+	struct target_table_counts few = counts(&rig);
 	bool is_short = descriptors_short(STDERR_FILENO);
 
 	setrlimit(RLIMIT_NOFILE, &before);
@@ -143,7 +155,7 @@ START_TEST(all_are_watched_when_there_are_too_few_and_warm_again_when_not)
 	ck_assert_uint_eq(few.cold, tiers(0, 1000).cold);
 	for (int i = 0; i < 3; i++)
 		pass(MANY, 0, 0);
-	ck_assert_uint_eq(counts().cold, 0);
+	ck_assert_uint_eq(counts(&rig).cold, 0);
 	ck_assert_uint_eq(tiers(0, 1000).warm, MANY);
 }
 END_TEST
@@ -192,7 +204,7 @@ START_TEST(who_runs_once_in_a_while_stays_cold)
 	for (int i = 0; i < 8; i++) { /* twice between two scans, then not */
 		for (int times = 0; times < 2 && i % 2 == 0; times++) {
 			run(FIRST + MANY - 1, 1);
-			samplers_tick(samplers);
+			samplers_tick(rig.samplers);
 		}
 		pass(MANY, 0, 0);
 	}
@@ -216,9 +228,9 @@ START_TEST(processes_make_room_for_cgroups)
 
 	for (int i = 0; i < 4; i++) {
 		pass_with("/system.slice/postgresql.service", MANY, 0, 0);
-		failed += counts().failed;
+		failed += counts(&rig).failed;
 	}
-	struct target_table_counts last = counts();
+	struct target_table_counts last = counts(&rig);
 	struct tier_count all = tiers(0, 1000);
 
 	setrlimit(RLIMIT_NOFILE, &before);
@@ -238,7 +250,7 @@ START_TEST(without_memory_everything_stays_as_it_is)
 	struct tier_count earlier = tiers(0, 1000);
 
 	torture_arm(1);
-	target_table_sweep(target_table, scan);
+	target_table_sweep(rig.table, scan);
 	bool injected = torture_disarm();
 	struct tier_count later = tiers(0, 1000);
 
@@ -246,7 +258,7 @@ START_TEST(without_memory_everything_stays_as_it_is)
 	ck_assert(injected);
 	ck_assert_uint_eq(earlier.cold, later.cold);
 	pass(MANY, 0, 0);
-	ck_assert_uint_eq(counts().targets, MANY);
+	ck_assert_uint_eq(counts(&rig).targets, MANY);
 }
 END_TEST
 
@@ -261,7 +273,7 @@ static void pass_by_chance(int processes, unsigned most)
 			if (seed >> 63)
 				run(pid, 1);
 		}
-		samplers_tick(samplers);
+		samplers_tick(rig.samplers);
 	}
 	pass(processes, 0, 0);
 }
@@ -287,11 +299,11 @@ START_TEST(who_runs_as_often_as_others_does_not_change_places_for_ever)
 
 	for (int i = 0; i < 10; i++)
 		pass_by_chance(MANY, 8);
-	target_table_visit(target_table, count_opened, &opened);
+	target_table_visit(rig.table, count_opened, &opened);
 	opened = 0;
 	for (int i = 0; i < 40; i++) {
 		pass_by_chance(MANY, 8);
-		target_table_visit(target_table, count_opened, &opened);
+		target_table_visit(rig.table, count_opened, &opened);
 	}
 	struct tier_count count = tiers(0, 1000);
 	setrlimit(RLIMIT_NOFILE, &before);
