@@ -88,27 +88,22 @@ static size_t line_width(const char *line)
 	return width;
 }
 
-START_TEST(draws_ascii_as_the_golden_picture)
+START_TEST(draws_the_golden_pictures)
 {
-	double peak[COLUMNS_MAX] = { 0 }, mean[COLUMNS_MAX] = { 0 };
-	struct plot plot = cpu_plot(peak, mean);
+	const struct {
+		const char *name;
+		const struct plot_style *style;
+	} cases[] = { { "ascii", &ascii }, { "utf8", &utf8 } };
 
-	fill(peak, mean, plot.columns);
-	AUTO_FREE char *text = draw(&plot, &ascii);
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		double peak[COLUMNS_MAX] = { 0 }, mean[COLUMNS_MAX] = { 0 };
+		struct plot plot = cpu_plot(peak, mean);
 
-	ck_assert(golden("ascii", text));
-}
-END_TEST
+		fill(peak, mean, plot.columns);
+		AUTO_FREE char *text = draw(&plot, cases[i].style);
 
-START_TEST(draws_blocks_as_the_golden_picture)
-{
-	double peak[COLUMNS_MAX] = { 0 }, mean[COLUMNS_MAX] = { 0 };
-	struct plot plot = cpu_plot(peak, mean);
-
-	fill(peak, mean, plot.columns);
-	AUTO_FREE char *text = draw(&plot, &utf8);
-
-	ck_assert(golden("utf8", text));
+		ck_assert(golden(cases[i].name, text));
+	}
 }
 END_TEST
 
@@ -340,8 +335,7 @@ Suite *plot_suite(void)
 	Suite *suite = suite_create("plot");
 	TCase *tcase = tcase_create("plot");
 
-	tcase_add_test(tcase, draws_ascii_as_the_golden_picture);
-	tcase_add_test(tcase, draws_blocks_as_the_golden_picture);
+	tcase_add_test(tcase, draws_the_golden_pictures);
 	tcase_add_test(tcase, ascii_picture_holds_nothing_but_ascii);
 	tcase_add_test(tcase, no_line_is_wider_than_the_terminal);
 	tcase_add_test(tcase, gap_interrupts_the_axis_and_zero_does_not);

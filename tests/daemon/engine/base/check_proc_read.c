@@ -153,37 +153,53 @@ END_TEST
 
 START_TEST(only_numbers_are_pids)
 {
-	ck_assert_int_eq(proc_read_pid_of("1"), 1);
-	ck_assert_int_eq(proc_read_pid_of("4194304"), 4194304);
-	ck_assert_int_eq(proc_read_pid_of("2147483647"), INT32_MAX);
-	ck_assert_int_eq(proc_read_pid_of("2147483648"), 0);
-	ck_assert_int_eq(proc_read_pid_of("99999999999999999999"), 0);
-	ck_assert_int_eq(proc_read_pid_of(""), 0);
-	ck_assert_int_eq(proc_read_pid_of("self"), 0);
-	ck_assert_int_eq(proc_read_pid_of("12x"), 0);
-	ck_assert_int_eq(proc_read_pid_of("-1"), 0);
-	ck_assert_int_eq(proc_read_pid_of(".."), 0);
+	static const struct {
+		const char *text;
+		int32_t pid;
+	} cases[] = {
+		{ "1", 1 },
+		{ "4194304", 4194304 },
+		{ "2147483647", INT32_MAX },
+		{ "2147483648", 0 },
+		{ "99999999999999999999", 0 },
+		{ "", 0 },
+		{ "self", 0 },
+		{ "12x", 0 },
+		{ "-1", 0 },
+		{ "..", 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+		ck_assert_msg(proc_read_pid_of(cases[i].text) == cases[i].pid, "%s", cases[i].text);
 }
 END_TEST
 
-static int32_t pidfile(const char *text)
-{
-	put("pidfile", text, strlen(text));
-
-	return proc_read_pidfile(path);
-}
-
 START_TEST(a_pid_file_says_a_pid_or_nothing)
 {
-	ck_assert_int_eq(pidfile("812\n"), 812);
-	ck_assert_int_eq(pidfile(" 812"), 812);
-	ck_assert_int_eq(pidfile(""), 0);
-	ck_assert_int_eq(pidfile("none"), 0);
-	ck_assert_int_eq(pidfile("-5"), 0);
-	ck_assert_int_eq(pidfile("0"), 0);
-	ck_assert_int_eq(pidfile("99999999999"), 0);
+	static const struct {
+		const char *text;
+		int32_t pid;
+	} cases[] = {
+		{ "812\n", 812 }, { " 812", 812 },      { "", 0 }, { "none", 0 }, { "-5", 0 },
+		{ "0", 0 },       { "99999999999", 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		put("pidfile", cases[i].text, strlen(cases[i].text));
+		ck_assert_msg(proc_read_pidfile(path) == cases[i].pid, "%s", cases[i].text);
+	}
 	ck_assert_int_eq(proc_read_pidfile("/nowhere/pidfile"), 0);
 	ck_assert_int_eq(proc_read_pidfile(root), 0);
+}
+END_TEST
+
+/* As in a program that was started without standard input. */
+START_TEST(a_file_that_is_opened_as_descriptor_0_is_read)
+{
+	put("10/comm", "postgres", 8);
+	close(STDIN_FILENO);
+	ck_assert_int_eq(proc_read_file(procfd, 10, "comm", buf, sizeof(buf)), 8);
+	ck_assert_str_eq(buf, "postgres");
 }
 END_TEST
 
@@ -210,6 +226,7 @@ Suite *proc_read_suite(void)
 	tcase_add_test(tcase, arguments_are_joined_by_spaces);
 	tcase_add_test(tcase, arguments_that_do_not_fit_are_cut_at_a_character);
 	tcase_add_test(tcase, two_mebibytes_of_arguments_are_read_as_far_as_there_is_room);
+	tcase_add_test(tcase, a_file_that_is_opened_as_descriptor_0_is_read);
 	tcase_add_test(tcase, only_numbers_are_pids);
 	tcase_add_test(tcase, a_pid_file_says_a_pid_or_nothing);
 	tcase_add_test(tcase, a_pipe_as_pid_file_does_not_hold_us_up);
