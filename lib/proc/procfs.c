@@ -100,7 +100,9 @@ int procfs_stat_parse(const char *buf, size_t len, struct procfs_stat *ret)
 	skip_fields(&cursor, 1); /* cmajflt */
 	stat.user_ticks = take_number(&cursor);
 	stat.system_ticks = take_number(&cursor);
-	skip_fields(&cursor, 4); /* cutime cstime priority nice */
+	stat.waited_ticks = take_number(&cursor);
+	stat.waited_ticks += take_number(&cursor);
+	skip_fields(&cursor, 2); /* priority nice */
 	stat.threads = take_number(&cursor);
 	skip_fields(&cursor, 1); /* itrealvalue */
 	stat.start_ticks = take_number(&cursor);

@@ -45,6 +45,7 @@
 #include "daemon/engine/targets/containers.h"
 #include "daemon/engine/targets/fair_mutex.h"
 #include "daemon/engine/targets/matcher.h"
+#include "daemon/engine/targets/waited_times.h"
 #include "lib/base/io.h"
 #include "lib/base/map.h"
 #include "lib/config/selection.h"
@@ -182,6 +183,7 @@ struct process_subscription {
 	int listener_fd;
 	struct recent_pids recent_pids;
 	struct process_facts process_facts;
+	struct waited_times *waited_times;
 	struct procevent events[4 * PROCESS_EVENTS_BATCH];
 	bool in_read;       /* they are being read: not once more inside that */
 	bool more;          /* the last read found some */
@@ -930,6 +932,20 @@ static bool was_in_group(const struct discovery *discovery, size_t entry, const 
 	return (stays || same) && target_table_is_member(discovery->target_table, entry, end->ppid);
 }
 
+/* The entries, as bits, in whose groups a process counts, or would have counted, when it ended. */
+static uint64_t groups_of_ended(const struct discovery *discovery, const struct procevent *end,
+				const struct recent_pid *recent_pid, bool unseen)
+{
+	uint64_t groups = 0;
+
+	for (size_t i = 0; i < discovery->config->target_count && i < 64; i++)
+		if (target_table_is_member(discovery->target_table, i, end->pid) ||
+		    (unseen && was_in_group(discovery, i, end, recent_pid)))
+			groups |= UINT64_C(1) << i;
+
+	return groups;
+}
+
 static void credit_unseen_process(struct discovery *discovery, const struct procevent *end,
 				  const struct recent_pid *recent_pid, const struct sample *sample)
 {
@@ -983,16 +999,48 @@ static bool end_targets(struct discovery *discovery, const struct procevent *end
 	return target_table_end(discovery->target_table, &ending);
 }
 
+/*
+ * How stale a record is at most, of each thread: a scheduler tick (100 Hz), and what the end itself
+ * takes. How many threads there were is not known.
+ */
+#define STALE_NS (12 * NS_PER_MS)
+#define STALE_THREADS_NS NS_PER_S
+
+/* The CPU time that the record of a process does not have, as far as it can be told; see waited_times.h. */
+static uint64_t missing_in_record(struct discovery *discovery, const struct procevent *end, uint64_t groups, mono_t now)
+{
+	const struct procevent_totals *totals = &end->totals;
+	uint64_t cpu_ns = real_clock_cpu_of(real_clock_of(end->pid));
+	struct waited_child child = {
+		.pid = end->pid,
+		.parent_pid = end->ppid,
+		.cpu_ns = totals->cpu_ns,
+		.missing_ns = totals->threads ? STALE_THREADS_NS : STALE_NS,
+		.gone = cpu_ns == 0,
+		.groups = groups,
+	};
+
+	/* A zombie's clock is exact. It may already be that of another process, which is younger. */
+	if (cpu_ns > totals->cpu_ns && cpu_ns - totals->cpu_ns < child.missing_ns)
+		child.cpu_ns = cpu_ns;
+
+	return child.cpu_ns - totals->cpu_ns + waited_times_child(discovery->subscription->waited_times, &child, now);
+}
+
 static void on_exit_record(struct discovery *discovery, const struct procevent *end, mono_t now)
 {
 	const struct procevent_totals *totals = &end->totals;
 	struct process_subscription *subscription = discovery->subscription;
 	struct recent_pid *recent_pid = recent_pids_find(&subscription->recent_pids, end->pid);
 	bool met = recent_pid && recent_pid->state == RECENT_MET;
+	/* An older one was met by a scan, and did not match. */
+	bool young = totals->elapsed_ns < (uint64_t)mono_diff(now, discovery->scan_began);
+	uint64_t more_ns =
+		missing_in_record(discovery, end, groups_of_ended(discovery, end, recent_pid, !met && young), now);
 	struct sample sample = { 0 };
 
-	sample_set(&sample, SAMPLE_CPU, totals->cpu_ns);
-	sample_set(&sample, SAMPLE_CPU_USER, totals->user_ns);
+	sample_set(&sample, SAMPLE_CPU, totals->cpu_ns + more_ns);
+	sample_set(&sample, SAMPLE_CPU_USER, totals->user_ns + more_ns);
 	sample_set(&sample, SAMPLE_CPU_SYSTEM, totals->system_ns);
 	sample_set(&sample, SAMPLE_MINOR_FAULTS, totals->minor_faults);
 	sample_set(&sample, SAMPLE_MAJOR_FAULTS, totals->major_faults);
@@ -1000,8 +1048,7 @@ static void on_exit_record(struct discovery *discovery, const struct procevent *
 	if (recent_pid && recent_pid->state == RECENT_GONE)
 		met = met || !recent_pid->missed; /* it was met before it ended */
 	recent_pid = recent_pids_ended(&subscription->recent_pids, end->pid, now);
-	/* An older one was met by a scan, and did not match. */
-	if (!met && totals->elapsed_ns < (uint64_t)mono_diff(now, discovery->scan_began))
+	if (!met && young)
 		credit_unseen_process(discovery, end, recent_pid, &sample);
 }
 
@@ -1034,6 +1081,7 @@ static void on_exit_event(struct discovery *discovery, int32_t pid, mono_t now)
 static void subscription_free(struct process_subscription *subscription)
 {
 	process_events_close(subscription->listener);
+	waited_times_free(subscription->waited_times);
 	map_release(&subscription->recent_pids.pids);
 	free(subscription);
 }
@@ -1082,6 +1130,8 @@ static int subscription_new(const struct discovery *discovery, struct process_su
 	subscription->missed = discovery->state.missed;
 	subscription->dropped = discovery->state.dropped;
 	r = map_reserve(&subscription->recent_pids.pids, RECENT_PIDS_MAX);
+	if (r == 0)
+		r = waited_times_new(discovery->options.target_table.procfd, &subscription->waited_times);
 	if (r == 0)
 		r = process_events_open(&discovery->options.listen, &subscription->listener, ret_info);
 	if (r < 0) {
@@ -1293,6 +1343,19 @@ static void look_at_due_processes(struct discovery *discovery, mono_t now)
 	}
 }
 
+/* For waited_times_settle. */
+static void credit_rest(void *ctx, uint64_t groups, uint64_t cpu_ns)
+{
+	struct discovery *discovery = ctx;
+	struct sample sample = { 0 };
+
+	sample_set(&sample, SAMPLE_CPU, cpu_ns);
+	sample_set(&sample, SAMPLE_CPU_USER, cpu_ns);
+	for (size_t i = 0; i < discovery->config->target_count && i < 64; i++)
+		if (groups >> i & 1)
+			target_table_credit(discovery->target_table, i, NULL, &sample);
+}
+
 static mono_t processes_readable_at(const struct discovery *discovery, mono_t now)
 {
 	const struct process_subscription *subscription = discovery->subscription;
@@ -1316,6 +1379,7 @@ static void read_process_events(struct discovery *discovery, mono_t now)
 	target_table_fetch(discovery->target_table);
 	read_process_batches(discovery, now);
 	target_table_settle(discovery->target_table);
+	waited_times_settle(subscription->waited_times, now, credit_rest, discovery);
 	look_at_due_processes(discovery, now);
 	discovery->again |= matcher_is_behind(discovery->matcher);
 	if (subscription->more)
@@ -1418,6 +1482,8 @@ static bool await_process_events(const struct discovery *discovery, mono_t now, 
 		lower_to(until, mono_add(now, give_back_pause(mono_diff(now, subscription->rate_limit.last))));
 	if (discovery->state.held_off)
 		lower_to(until, may);
+	if (waited_times_due(subscription->waited_times, &next))
+		lower_to(until, later_of(next, may));
 	if (mono_diff(may, now) <= 0)
 		return true;
 	lower_to(until, may);

@@ -1874,7 +1874,8 @@ bool target_table_credit(struct target_table *table, size_t entry, const struct 
 
 	if (!group)
 		return false;
-	remember_member(table, group, when);
+	if (when)
+		remember_member(table, group, when);
 	source_entry_add_exit_usage(group->sampled.entry, NULL, counters);
 
 	return true;

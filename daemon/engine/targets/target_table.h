@@ -244,7 +244,8 @@ bool target_table_end(struct target_table *target_table, const struct target_tab
 
 /*
  * A process that never was a member ended, when says which and when it began and ended, and its
- * counters belong to this entry's group. False: the entry has none.
+ * counters belong to this entry's group; NULL: counters of members that ended before. False: the
+ * entry has none.
  */
 bool target_table_credit(struct target_table *target_table, size_t entry, const struct target_member *when,
 			 const struct sample *counters);
