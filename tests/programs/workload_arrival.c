@@ -11,6 +11,9 @@
  *                         forks COUNT CPU_US
  *                             forks COUNT children, one after the other, which execute nothing,
  *                             use so much and end; then the same line, with its own CPU time
+ *                         spins COUNT US
+ *                             the same, but a child ends after that time by the wall clock: its
+ *                             CPU clock is never read
  *                         stops FILE
  *                             stops itself, reports, exits
  *                         turns CPU_US FILE PROGRAM
@@ -104,7 +107,19 @@ static uint64_t used_by(int who)
 	return ns_of(&usage.ru_utime) + ns_of(&usage.ru_stime);
 }
 
-static void forks(char **arguments)
+static void spin(const char *us)
+{
+	struct timespec now;
+	uint64_t until = 0, ns;
+
+	do {
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+		until = until ? until : ns + strtoull(us, NULL, 10) * 1000;
+	} while (ns < until);
+}
+
+static void forks(char **arguments, void (*use)(const char *us))
 {
 	unsigned long count = strtoul(arguments[0], NULL, 10), done = 0;
 
@@ -112,7 +127,7 @@ static void forks(char **arguments)
 		pid_t pid = fork();
 
 		if (pid == 0) {
-			burn(arguments[1]);
+			use(arguments[1]);
 			_exit(0);
 		}
 		if (pid < 0 || waitpid(pid, NULL, 0) != pid)
@@ -133,7 +148,9 @@ int main(int argc, char **argv)
 	} else if (strcmp(what, "storm") == 0 && argc == 6) {
 		storm(given);
 	} else if (strcmp(what, "forks") == 0 && argc == 4) {
-		forks(given);
+		forks(given, burn);
+	} else if (strcmp(what, "spins") == 0 && argc == 4) {
+		forks(given, spin);
 	} else if (strcmp(what, "stops") == 0 && argc == 3) {
 		raise(SIGSTOP);
 		say(given[0]);

@@ -913,14 +913,14 @@ static void ask_for_units(struct discovery *discovery)
  * process, but never to one that lives.
  */
 
-/* Whether a process that was never looked at was of this group, by its exit record. */
+/* Whether a process that was never looked at was of this group, by its exit record. recent_pid: NULL: no event. */
 static bool was_in_group(const struct discovery *discovery, size_t entry, const struct procevent *end,
 			 const struct recent_pid *recent_pid)
 {
 	const struct config_target *config = &discovery->config->targets[entry];
 	struct match_facts facts = { .pid = end->pid, .comm = end->totals.comm };
 	bool stays = config->selector >= CONFIG_CGROUP;
-	bool same = recent_pid->forked && !recent_pid->executed;
+	bool same = recent_pid && recent_pid->forked && !recent_pid->executed;
 
 	if (config->per != CONFIG_PER_GROUP)
 		return false;
@@ -946,14 +946,16 @@ static uint64_t groups_of_ended(const struct discovery *discovery, const struct 
 	return groups;
 }
 
+/* So far from the end of a process its event is read; its pid is not used again so soon. */
+#define END_NS (500 * NS_PER_MS)
+
 static void credit_unseen_process(struct discovery *discovery, const struct procevent *end,
 				  const struct recent_pid *recent_pid, const struct sample *sample)
 {
-	/* The event is read a while after the end, and the pid is not used again so soon. */
-	uint64_t end_ns = recent_pid->at.ns, elapsed_ns = end->totals.elapsed_ns + NS_PER_S;
+	uint64_t end_ns = recent_pid->at.ns, elapsed_ns = end->totals.elapsed_ns + END_NS;
 	const struct target_member when = { .pid = end->pid,
 					    .from_ns = end_ns > elapsed_ns ? end_ns - elapsed_ns : 0,
-					    .to_ns = end_ns };
+					    .to_ns = end_ns + END_NS };
 	bool credited = false;
 
 	for (size_t i = 0; i < discovery->config->target_count; i++)
@@ -1004,7 +1006,7 @@ static bool end_targets(struct discovery *discovery, const struct procevent *end
  * takes. How many threads there were is not known.
  */
 #define STALE_NS (12 * NS_PER_MS)
-#define STALE_THREADS_NS NS_PER_S
+#define STALE_THREADS_NS (250 * NS_PER_MS)
 
 /* The CPU time that the record of a process does not have, as far as it can be told; see waited_times.h. */
 static uint64_t missing_in_record(struct discovery *discovery, const struct procevent *end, uint64_t groups, mono_t now)
@@ -1987,6 +1989,8 @@ int discovery_reload(struct discovery *discovery, const struct config *config)
 		discovery->options.target_table.config = config;
 		baseline_set_maps(discovery->baseline, config->incidents.captures & CONFIG_CAPTURE_SMAPS);
 		thread_selection_forget(discovery->thread_selection);
+		if (discovery->subscription)
+			waited_times_forget_groups(discovery->subscription->waited_times);
 		process_cache_sweep(&discovery->process_cache, true);
 		discovery->limits_due = discovery->units_due = true;
 		discovery->rescan = true;

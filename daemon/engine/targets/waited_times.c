@@ -39,6 +39,12 @@
 #define SETTLE_NS (10 * NS_PER_MS)
 #define SETTLE_MAX_NS (2 * NS_PER_S)
 
+/*
+ * No more is handed out at a time: what a parent that waits late may have of twenty children or
+ * more. A jump as small as that may be of a child that had waited for children before it was known.
+ */
+#define LIMIT_MAX_NS (250 * NS_PER_MS)
+
 /* How long a jump is believed to come from an exit that will be known in a moment. */
 #define JUMP_NS (100 * NS_PER_MS)
 
@@ -161,16 +167,25 @@ static uint64_t not_shown_ns(const struct waited_times *times, const struct acco
 	return waited_ns / 100 < times->tick_ns ? waited_ns / 100 : times->tick_ns;
 }
 
+static void raise_limit(struct account *account, uint64_t by_ns)
+{
+	account->limit_ns += by_ns;
+	account->limit_ns = account->limit_ns < LIMIT_MAX_NS ? account->limit_ns : LIMIT_MAX_NS;
+}
+
 static void add_missing(struct account *account, uint64_t missing_ns)
 {
 	account->owed_ns += missing_ns;
+	account->limit_ns -= missing_ns < account->limit_ns ? missing_ns : account->limit_ns;
 	account->part_ns = account->owed_ns / (account->children ? account->children : 1) + 1;
 	account->children = 0;
 }
 
 static void take_from_owed(struct account *account, uint64_t surplus_ns)
 {
-	account->owed_ns -= surplus_ns < account->owed_ns ? surplus_ns : account->owed_ns;
+	surplus_ns = surplus_ns < account->owed_ns ? surplus_ns : account->owed_ns;
+	account->owed_ns -= surplus_ns;
+	raise_limit(account, surplus_ns);
 }
 
 /* Compares with what was waited for. The balance, ns: what is missing, or, less than 0, too much. */
@@ -194,8 +209,6 @@ static int64_t balance_account(const struct waited_times *times, struct account 
 		add_missing(account, (uint64_t)missing_ns);
 	else
 		take_from_owed(account, (uint64_t)-missing_ns);
-	if (missing_ns > -(int64_t)grain_ns)
-		account->limit_ns -= account->limit_ns / 4;
 
 	return missing_ns;
 }
@@ -212,27 +225,35 @@ static uint64_t hand_out(struct account *account, uint64_t most_ns)
 
 /* ---- children ---- */
 
-/* All that a process had waited for goes into the account of its own parent. */
-static uint64_t take_over(struct waited_times *times, const struct waited_child *child, uint64_t *ret_part_ns)
+/* What a process that ended had waited for itself. */
+struct inheritance {
+	uint64_t waited_ns;  /* as far as it is known */
+	uint64_t missing_ns; /* in that, at most */
+	uint64_t rest_ns;    /* of it, what was missing and not handed out yet */
+};
+
+static struct inheritance close_account_of(struct waited_times *times, int32_t pid)
 {
-	struct account *own = find_account(times, child->pid);
-	int64_t waited_ns;
+	struct account *account = find_account(times, pid);
+	struct inheritance own = { 0 };
 
-	if (!own)
-		return 0;
+	if (!account)
+		return own;
 
-	*ret_part_ns = hand_out(own, UINT64_MAX);
-	waited_ns = own->opening_ns + (int64_t)own->known_ns;
-	close_account(times, own);
+	own.rest_ns = hand_out(account, UINT64_MAX);
+	own.missing_ns = account->limit_ns;
+	if (account->opening_ns + (int64_t)account->known_ns > 0)
+		own.waited_ns = (uint64_t)(account->opening_ns + (int64_t)account->known_ns);
+	close_account(times, account);
 
-	return waited_ns > 0 ? (uint64_t)waited_ns : 0;
+	return own;
 }
 
 static void enter_child(struct waited_times *times, struct account *account, const struct waited_child *child,
-			uint64_t waited_ns, mono_t now)
+			const struct inheritance *own, mono_t now)
 {
-	account->known_ns += child->cpu_ns + waited_ns;
-	account->limit_ns += child->missing_ns;
+	account->known_ns += child->cpu_ns + own->waited_ns;
+	raise_limit(account, child->missing_ns + own->missing_ns);
 	account->children++;
 	account->last_pid = child->pid;
 	account->last_groups = child->groups;
@@ -244,22 +265,23 @@ static void enter_child(struct waited_times *times, struct account *account, con
 
 uint64_t waited_times_child(struct waited_times *times, const struct waited_child *child, mono_t now)
 {
-	uint64_t rest_ns = 0, waited_ns = take_over(times, child, &rest_ns), parent_ns;
+	struct inheritance own = close_account_of(times, child->pid);
+	uint64_t parent_ns;
 	struct account *account = child->parent_pid > 0 ? find_account(times, child->parent_pid) : NULL;
 
 	if (!account && child->parent_pid > 0 && child->groups)
 		account = open_account(times, child);
 	if (!account)
-		return rest_ns;
+		return own.rest_ns;
 
-	enter_child(times, account, child, waited_ns, now);
+	enter_child(times, account, child, &own, now);
 	if (mono_diff(now, account->read) >= (int64_t)READ_NS) {
 		account->read = now;
 		if (read_account(times, account, &parent_ns))
 			balance_account(times, account, parent_ns, now);
 	}
 
-	return rest_ns + hand_out(account, account->part_ns);
+	return own.rest_ns + hand_out(account, account->part_ns);
 }
 
 /* ---- what is left over ---- */
@@ -299,6 +321,14 @@ void waited_times_settle(struct waited_times *times, mono_t now,
 	TAILQ_FOREACH(account, &times->used, all)
 	if (account->due.ns && mono_diff(now, account->due) >= 0)
 		settle_account(times, account, now, credit, ctx);
+}
+
+void waited_times_forget_groups(struct waited_times *times)
+{
+	struct account *account;
+
+	TAILQ_FOREACH(account, &times->used, all)
+	account->last_groups = 0;
 }
 
 bool waited_times_due(const struct waited_times *times, mono_t *ret)

@@ -58,6 +58,9 @@ uint64_t waited_times_child(struct waited_times *times, const struct waited_chil
 void waited_times_settle(struct waited_times *times, mono_t now,
 			 void (*credit)(void *ctx, uint64_t groups, uint64_t cpu_ns), void *ctx);
 
+/* Groups mean something else from now on: what is left over of children that ended is not handed out. */
+void waited_times_forget_groups(struct waited_times *times);
+
 /* When waited_times_settle has something to do. False: not before another child ends. */
 bool waited_times_due(const struct waited_times *times, mono_t *ret);
 
