@@ -1111,6 +1111,7 @@ struct module {
 	bool opened;
 	enum module_state state;
 	struct elf_file *elf_file;
+	const struct module *same; /* of the same build, opened before; NULL: this one is read */
 	uint8_t build_id[ELF_FILE_BUILD_ID_MAX];
 	size_t build_id_len;
 	struct buffer text; /* of a perf map or kallsyms */
@@ -1248,6 +1249,23 @@ static bool is_same_build(const struct module *module, const struct perf_record_
 					   memcmp(file->build_id, module->build_id, module->build_id_len) == 0);
 }
 
+/*
+ * The same library in another mount namespace has a descriptor of its own. Reading the symbols of the C
+ * library takes 20 ms.
+ */
+static const struct module *find_build(const struct modules *modules, const struct module *module)
+{
+	for (size_t i = 0; i < modules->count && module->build_id_len > 0; i++) {
+		const struct module *other = &modules->all[i];
+
+		if (other != module && other->elf_file && other->state == MODULE_GOOD && !other->same &&
+		    other->build_id_len == module->build_id_len &&
+		    memcmp(other->build_id, module->build_id, module->build_id_len) == 0)
+			return other;
+	}
+	return NULL;
+}
+
 static void open_elf(struct modules *modules, struct module *module, const struct perf_record_file *file)
 {
 	if (modules->options->raw || !may_open(module))
@@ -1265,6 +1283,9 @@ static void open_elf(struct modules *modules, struct module *module, const struc
 	}
 	module->state = MODULE_GOOD;
 	modules->counts->binaries_read++;
+	module->same = find_build(modules, module);
+	if (module->same)
+		return;
 	find_debug_file(modules, module);
 	module->elf_file->ask = modules->options->debug_file;
 	module->elf_file->ctx = modules->options->ctx;
@@ -1280,7 +1301,7 @@ struct elf_file *modules_elf(struct modules *modules, const struct address_space
 		return NULL;
 	open_elf(modules, module, &mapping->file);
 	*ret_state = module->state;
-	return module->state == MODULE_GOOD ? module->elf_file : NULL;
+	return module->state == MODULE_GOOD ? (module->same ? module->same : module)->elf_file : NULL;
 }
 
 static size_t symbol_name_at(const struct symtable *symbols, uint64_t address, const char **ret)

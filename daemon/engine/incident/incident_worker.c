@@ -148,6 +148,7 @@ struct incident_worker {
 	/* The thread's alone. */
 	struct write_failures failures;
 	size_t stacks_held;          /* by incidents that are open */
+	int kernel_symbols;          /* for their stacks; -1 */
 	mono_t stop_by;              /* for naming stacks; 0: the stop was not noticed yet */
 	int enforce_error;           /* of the last spool_enforce */
 	struct incident_work *again; /* list of works whose second snapshot is pending */
@@ -411,6 +412,7 @@ static void secure_stacks(struct incident_work *work)
 		.fired = request->fired,
 		.wall = request->wall,
 		.held = &work->worker->stacks_held,
+		.kernel_symbols = &work->worker->kernel_symbols,
 	};
 
 	if (options.recorder)
@@ -583,6 +585,8 @@ static void open_work(struct incident_work *work)
 		note_draft(work);
 		start_commands(work);
 	}
+	if (work->stacks)
+		stack_capture_prepare(work->stacks);
 	work_finished(&work->worker->queue, work);
 }
 
@@ -980,6 +984,8 @@ static void seal_work(struct incident_work *work)
 	else
 		log_sealed(&worker->failures, work->info);
 	work_free(work);
+	if (worker->stacks_held == 0 && worker->kernel_symbols >= 0)
+		close(TAKE_FD(worker->kernel_symbols));
 	if (r == 0)
 		enforce_limits(worker);
 }
@@ -1071,6 +1077,7 @@ int incident_worker_new(struct session *session, struct spool *spool, uint64_t s
 
 	worker->session = session;
 	worker->spool = spool;
+	worker->kernel_symbols = -1;
 	worker->stuck_ns = stuck_ns ? stuck_ns : STUCK_NS;
 	worker->enforce = (struct job){ .kind = JOB_ENFORCE };
 	worker->clock = real_clock();
@@ -1135,6 +1142,7 @@ void incident_worker_free(struct incident_worker *worker)
 	if (!worker || !incident_worker_stop(worker))
 		return;
 
+	scope_close(&worker->kernel_symbols);
 	hooks_free(worker->hooks);
 	queue_release(&worker->queue);
 	free(worker);

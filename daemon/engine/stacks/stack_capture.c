@@ -195,12 +195,12 @@ static void stack_bundle_add(struct stack_bundle *bundle, int procfd, const stru
 		add_perf_map(bundle, procfd, snapshot->pids[i]);
 }
 
-/* The kernel's symbols, if they may be read. Once. */
-static void stack_bundle_add_kernel(struct stack_bundle *bundle, int procfd)
+/* The kernel's symbols, if they may be read: of the copy, unless it is -1. Once. */
+static void stack_bundle_add_kernel(struct stack_bundle *bundle, int procfd, int copy)
 {
 	struct stack_file_binary binary = { .kind = STACK_FILE_KALLSYMS };
 
-	binary.fd = openat(procfd, "kallsyms", O_RDONLY | O_CLOEXEC);
+	binary.fd = copy >= 0 ? fcntl(copy, F_DUPFD_CLOEXEC, 0) : openat(procfd, "kallsyms", O_RDONLY | O_CLOEXEC);
 	if (binary.fd >= 0)
 		bundle->entries[bundle->count++] =
 			(struct stack_file_entry){ .binary = binary, .path = "/proc/kallsyms" };
@@ -553,6 +553,22 @@ static int merge_sideband(struct stack_capture *capture)
 	return r;
 }
 
+void stack_capture_prepare(struct stack_capture *capture)
+{
+	int *shared = capture->options.kernel_symbols;
+	AUTO_CLOSE int from =
+		shared && *shared < 0 ? openat(capture->options.procfd, "kallsyms", O_RDONLY | O_CLOEXEC) : -1;
+	AUTO_CLOSE int copy = from >= 0 ? memfd_create("kallsyms", MFD_CLOEXEC) : -1;
+	char piece[16384];
+	ssize_t len = -1;
+
+	while (copy >= 0 && (len = read(from, piece, sizeof piece)) > 0)
+		if (sink_write_all(copy, piece, (size_t)len) < 0)
+			return;
+	if (len == 0)
+		*shared = TAKE_FD(copy);
+}
+
 /* ---- the stack file ---- */
 
 /*
@@ -886,7 +902,8 @@ static int run_symbolizer(struct stack_capture *capture, const struct stack_capt
 
 	memcpy(job.outputs, outputs, sizeof job.outputs);
 	stack_bundle_add(&capture->bundle, capture->options.procfd, &capture->second, STACK_BUNDLE_FILES_MAX);
-	stack_bundle_add_kernel(&capture->bundle, capture->options.procfd);
+	stack_bundle_add_kernel(&capture->bundle, capture->options.procfd,
+				capture->options.kernel_symbols ? *capture->options.kernel_symbols : -1);
 	r = write_stack_file(capture, members, &stack_file);
 	job.stack_file = stack_file;
 	drop_records(&capture->first);

@@ -50,6 +50,8 @@ struct stack_capture_options {
 	 * out, and the incident says so. NULL: as if there were no others.
 	 */
 	size_t *held;
+	/* A copy of /proc/kallsyms for all waiting captures (stack_capture_prepare); -1: none. NULL: none ever. */
+	int *kernel_symbols;
 };
 
 /*
@@ -57,6 +59,12 @@ struct stack_capture_options {
  * could not be read, info says why.
  */
 struct stack_capture *stack_capture_secure(const struct stack_capture_options *options, struct incident *info);
+
+/*
+ * What can be done while the window is still open: the kernel takes up to 0.1 s to list its symbols.
+ * They are copied, some 5 MB, unless *kernel_symbols is a descriptor already, which the caller closes.
+ */
+void stack_capture_prepare(struct stack_capture *capture);
 
 /*
  * The processes that were part of the target at any time, beside those of its cgroup: tables of
