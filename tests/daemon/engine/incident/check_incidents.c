@@ -320,14 +320,14 @@ static uint64_t open_now(void)
 {
 	struct incidents_counts counts;
 
-	incidents_counts(incidents, &counts);
+	incidents_counts(rig.incidents, &counts);
 	return counts.open;
 }
 
 /* A user has at most half of what is left; services and root have all of it. */
 START_TEST(a_user_leaves_room_for_others)
 {
-	start("0B", RULE("hot", "100ms"));
+	start(&rig, "0B", RULE("hot", "100ms"));
 	fired_cgroup = "/user.slice/user-1001.slice/session-3.scope";
 	for (unsigned i = 0; i < 1000; i++)
 		fire(i);
@@ -340,15 +340,15 @@ START_TEST(a_user_leaves_room_for_others)
 	for (unsigned i = 1010; i < 1020; i++)
 		fire(i);
 	ck_assert_uint_eq(open_now(), INCIDENTS_OPEN_MAX);
-	stop();
-	actor_end(&actor);
+	stop(&rig);
+	actor_end(&rig.actor);
 }
 END_TEST
 
 START_TEST(a_user_leaves_incidents_of_the_hour_for_others)
 {
-	start("0B", RULE("hot", "100ms"));
-	config->incidents.max_per_hour = 6;
+	start(&rig, "0B", RULE("hot", "100ms"));
+	rig.config->incidents.max_per_hour = 6;
 	fired_cgroup = "/user.slice/user-1001.slice/session-3.scope";
 	for (unsigned i = 0; i < 10; i++)
 		fire(i);
@@ -357,8 +357,8 @@ START_TEST(a_user_leaves_incidents_of_the_hour_for_others)
 	for (unsigned i = 10; i < 20; i++)
 		fire(i);
 	ck_assert_uint_eq(open_now(), 6);
-	stop();
-	actor_end(&actor);
+	stop(&rig);
+	actor_end(&rig.actor);
 }
 END_TEST
 
