@@ -14,6 +14,7 @@
  */
 #include "daemon/engine/targets/process_events.h"
 
+#include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/perf_events.h"
 #include "lib/base/base.h"
 #include "lib/proc/perf.h"
@@ -42,8 +43,11 @@
 
 #define RECEIVE_BYTES (1 << 20)
 
-/* Timeout of the kernel's answer, which is there when sending has returned. */
-#define ANSWER_MS 200
+/*
+ * Timeout of the kernel's answer, which is there when sending has returned. In a pid namespace with
+ * the host's network events arrive, but no answer ever does, and their pids are the host's.
+ */
+#define ANSWER_NS (500 * NS_PER_MS)
 
 /* ---- sockets ---- */
 
@@ -72,15 +76,27 @@ static int send_message(int fd, void *message, size_t len)
 	return sendto(fd, message, len, 0, (struct sockaddr *)&kernel, sizeof(kernel)) < 0 ? -errno : 0;
 }
 
-/* Waits for the kernel's next datagram. Its length; 0: not the kernel's; -ETIMEDOUT; -errno. */
-static ssize_t receive_answer(int fd, void *buf, size_t cap)
+static mono_t answer_deadline(void)
 {
+	struct clock clock = real_clock();
+
+	return mono_add(clock_mono(&clock), ANSWER_NS);
+}
+
+/*
+ * Waits for the kernel's next datagram, but not beyond the deadline. Its length; 0: not the
+ * kernel's; -ETIMEDOUT; -errno.
+ */
+static ssize_t receive_answer(int fd, mono_t deadline, void *buf, size_t cap)
+{
+	struct clock clock = real_clock();
+	int64_t left_ns = mono_diff(deadline, clock_mono(&clock));
 	struct pollfd wait = { .fd = fd, .events = POLLIN };
 	struct sockaddr_nl from = { 0 };
 	socklen_t from_len = sizeof(from);
 	ssize_t len;
 
-	if (poll(&wait, 1, ANSWER_MS) <= 0)
+	if (left_ns <= 0 || poll(&wait, 1, (int)(left_ns / (int64_t)NS_PER_MS) + 1) <= 0)
 		return -ETIMEDOUT;
 	len = recvfrom(fd, buf, cap, MSG_DONTWAIT, (struct sockaddr *)&from, &from_len);
 	if (len < 0)
@@ -145,15 +161,14 @@ static int await_answer(int fd, uint8_t *buf)
 	struct procevent event;
 	int error = 0;
 
-	for (int tries = 0; tries < 10000; tries++) {
-		ssize_t len = receive_answer(fd, buf, MESSAGE_BYTES);
+	for (mono_t deadline = answer_deadline();;) {
+		ssize_t len = receive_answer(fd, deadline, buf, MESSAGE_BYTES);
 
 		if (len < 0)
 			return len == -ENOBUFS ? 0 : (int)len;
 		if (len > 0 && proc_events_connector(buf, (size_t)len, &event, &error) == PROC_EVENTS_ANSWER)
 			return error;
 	}
-	return 0;
 }
 
 /*
@@ -221,8 +236,8 @@ static int register_exit_records(int fd, uint16_t family, uint8_t *buf)
 
 	snprintf(mask, sizeof(mask), "0-%ld", cpus > 1 ? cpus - 1 : 0);
 	r = send_generic(fd, family, TASKSTATS_CMD_GET, TASKSTATS_CMD_ATTR_REGISTER_CPUMASK, mask);
-	for (int tries = 0; r == 0 && tries < 10000; tries++) {
-		ssize_t len = receive_answer(fd, buf, MESSAGE_BYTES);
+	for (mono_t deadline = answer_deadline(); r == 0;) {
+		ssize_t len = receive_answer(fd, deadline, buf, MESSAGE_BYTES);
 
 		if (len < 0)
 			return (int)len;
@@ -246,7 +261,7 @@ static int open_taskstats(int receive_bytes, uint16_t *ret_family)
 	r = send_generic(fd, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_NAME, TASKSTATS_GENL_NAME);
 	if (r < 0)
 		return r;
-	len = receive_answer(fd, buf, sizeof(buf));
+	len = receive_answer(fd, answer_deadline(), buf, sizeof(buf));
 	if (len < 0)
 		return (int)len;
 	r = proc_events_family(buf, (size_t)len, &family);

@@ -6,6 +6,7 @@
 #include "skip.h"
 #include "scene.h"
 #include "torture.h"
+#include "daemon/engine/base/clocks.h"
 #include "lib/proc/procfs.h"
 
 #include <errno.h>
@@ -157,6 +158,51 @@ START_TEST(in_another_network_namespace_there_is_no_connector)
 }
 END_TEST
 
+/* The namespace's connector: 0 if it was refused within a second, with its reason. */
+static int open_in_namespace(void)
+{
+	struct clock clock = real_clock();
+	mono_t begin = clock_mono(&clock);
+
+	if (opened(PROCESS_EVENTS_CONNECTOR) != NULL)
+		return 1;
+	return *info.why && mono_diff(clock_mono(&clock), begin) < (int64_t)NS_PER_S ? 0 : 2;
+}
+
+/* The host's events arrive there for ever, the answer to the subscription does not. */
+START_TEST(in_a_pid_namespace_with_the_hosts_network_there_is_no_connector)
+{
+	struct process_events *host = opened(PROCESS_EVENTS_CONNECTOR);
+	int status = 0;
+	pid_t pid;
+
+	if (host == NULL)
+		SKIP_TEST("no proc connector: %s", info.why);
+	pid = fork();
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0) {
+		if (unshare(CLONE_NEWPID) < 0)
+			_exit(3);
+		pid = fork();
+		if (pid == 0)
+			_exit(open_in_namespace());
+		waitpid(pid, &status, 0);
+		_exit(WEXITSTATUS(status));
+	}
+	while (waitpid(pid, &status, WNOHANG) == 0) {
+		pid_t busy = fork();
+
+		if (busy == 0)
+			_exit(0);
+		waitpid(busy, NULL, 0);
+	}
+	process_events_close(host);
+	if (WEXITSTATUS(status) == 3)
+		SKIP_TEST("no pid namespaces");
+	ck_assert_int_eq(WEXITSTATUS(status), 0);
+}
+END_TEST
+
 START_TEST(without_memory_it_does_not_open)
 {
 	bool injected = true;
@@ -184,6 +230,7 @@ Suite *process_events_suite(void)
 	tcase_add_test(tcase, all_that_it_used_is_heard_last);
 	tcase_add_loop_test(tcase, what_found_no_room_is_said, 0, 2);
 	tcase_add_test(tcase, in_another_network_namespace_there_is_no_connector);
+	tcase_add_test(tcase, in_a_pid_namespace_with_the_hosts_network_there_is_no_connector);
 	tcase_add_loop_test(tcase, without_memory_it_does_not_open, 0, 2);
 	suite_add_tcase(suite, tcase);
 
