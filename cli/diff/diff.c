@@ -696,6 +696,17 @@ static int load_side(struct difference *difference, enum contrast_side side, int
 	return rc;
 }
 
+/* The kernel counts stacks and threads all the same. */
+static void note_holes(struct difference *difference, enum contrast_side side)
+{
+	const struct sample_window_coverage *coverage = &difference->incident[side].coverage;
+	char text[192];
+
+	if (coverage->longest_hole_ns >= STORY_HOLE_NS)
+		add_note(difference, false, "%s: the sampling has %s; the CPU used in it is known as a sum only",
+			 side_subject(difference, side), story_holes(coverage, text, sizeof(text)));
+}
+
 static void load_incident(struct difference *difference, enum contrast_side side, int fd)
 {
 	struct incident_load_glance seen;
@@ -703,6 +714,7 @@ static void load_incident(struct difference *difference, enum contrast_side side
 	incident_load_glance(fd, &difference->incident[side], &seen);
 	if (seen.damaged)
 		add_note(difference, true, "%s is damaged: %s", side_subject(difference, side), seen.why);
+	note_holes(difference, side);
 }
 
 static const char *plural_s(uint64_t count)

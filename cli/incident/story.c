@@ -338,9 +338,6 @@ static const struct series_hole *longest_hole(const struct series_holes *holes)
 	return longest;
 }
 
-/* Shorter ones than this are told by the capture rate alone. */
-#define HOLE_TOLD_NS (50 * NS_PER_MS)
-
 static void tell_holes(const struct incident *incident, const struct incident_samples *samples, FILE *file)
 {
 	const struct sample_window_coverage *coverage = &incident->coverage;
@@ -354,7 +351,7 @@ static void tell_holes(const struct incident *incident, const struct incident_sa
 			" The sampler took nothing in %s of the window that was judged: the value is the average of "
 			"all of it.",
 			units_format_duration(text, sizeof(text), incident->window_unsampled_ns));
-	if (coverage->longest_hole_ns < HOLE_TOLD_NS)
+	if (coverage->longest_hole_ns < STORY_HOLE_NS)
 		return;
 	fprintf(file, " The sampling has %s", story_holes(coverage, text, sizeof(text)));
 	if (longest)

@@ -25,6 +25,9 @@ const char *story_comparison(const struct incident_rule *rule, char *buf, size_t
 /* Local time: "2026-11-20 11:45:01+0000", with milliseconds if precise. Returns buf. */
 const char *story_time(wall_t wall, bool precise, char *buf, size_t cap);
 
+/* Shorter holes of the sampling are told by the capture rate alone. */
+#define STORY_HOLE_NS (50 * NS_PER_MS)
+
 /* "1 hole of 2.01 s" or "7 holes, 3.1 s in all, the longest 2.01 s": of the sampling. Returns buf. */
 const char *story_holes(const struct sample_window_coverage *coverage, char *buf, size_t cap);
 

@@ -262,7 +262,7 @@ static void top_text_plan(size_t width, bool utf8, size_t longest, struct top_te
 
 /* ---- cells ---- */
 
-/* A character for each value, from bottom to top of the range; what is not known is a space. */
+/* A character for each value, from bottom to top of the range; what is not known is a space, a hole is dotted. */
 static void top_text_spark(const double *values, size_t count, double bottom, double top, bool utf8, char *out,
 			   size_t cap)
 {
@@ -276,6 +276,8 @@ static void top_text_spark(const double *values, size_t count, double bottom, do
 		size_t level = part <= 0 ? 0 : part >= 1 ? levels - 1 : (size_t)(part * (double)levels);
 		const char *mark = isnan(values[i]) ? " " : (utf8 ? blocks : ascii)[level];
 
+		if (values[i] <= TOP_TABLE_HOLE)
+			mark = utf8 ? "·" : "?";
 		len += (size_t)snprintf(out + len, cap - len, "%s", mark);
 	}
 }
@@ -301,7 +303,7 @@ static void put_memory_minute(const struct top_table *table, const struct top_ta
 	top_table_history(table, row, TOP_TABLE_MEMORY_BYTES, values, width);
 	for (size_t i = 0; i < width; i++) {
 		top = values[i] > top ? values[i] : top;
-		bottom = values[i] < bottom ? values[i] : bottom;
+		bottom = values[i] >= 0 && values[i] < bottom ? values[i] : bottom;
 	}
 	if (bottom + top / 10 > top)
 		top = bottom + top / 10;

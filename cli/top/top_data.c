@@ -288,6 +288,25 @@ static void top_table_gap(struct top_table *table)
 	table->ticked = false;
 }
 
+/* CPU over it is its average; seconds that lie in it have no value of their own. */
+static void top_table_hole(struct top_table *table, const struct sampling_hole *hole)
+{
+	uint64_t first = hole->from.ns / NS_PER_S, last = hole->to.ns / NS_PER_S;
+
+	if (mono_diff(hole->to, hole->from) < (int64_t)(NS_PER_S / 2))
+		return;
+	table->last_hole = *hole;
+	if (last - first >= TOP_TABLE_SECONDS)
+		first = last - TOP_TABLE_SECONDS + 1;
+	for (uint64_t s = first; s <= last; s++) {
+		uint64_t from = s * NS_PER_S > hole->from.ns ? s * NS_PER_S : hole->from.ns;
+		uint64_t to = (s + 1) * NS_PER_S < hole->to.ns ? (s + 1) * NS_PER_S : hole->to.ns;
+
+		if (to > from && to - from >= NS_PER_S / 2)
+			table->hole[table->line][s % TOP_TABLE_SECONDS] = s + 1;
+	}
+}
+
 /* Takes out those that ended long enough ago. */
 static void remove_ended(struct top_table *table)
 {
@@ -475,6 +494,8 @@ void top_table_history(const struct top_table *table, const struct top_table_row
 		bool known = row->second > 0 && second <= row->second && second + TOP_TABLE_SECONDS > row->second;
 		double value = known ? (double)values[second % TOP_TABLE_SECONDS] : NAN;
 
+		if (table->hole[row->line][second % TOP_TABLE_SECONDS] == second + 1)
+			value = TOP_TABLE_HOLE;
 		if (!isnan(value) && !(*cell >= value))
 			*cell = value;
 	}
@@ -1083,6 +1104,7 @@ static int take_event(void *ctx, const struct ring_event *event)
 		table->idle_ns = event->idle_ns;
 		break;
 	case RING_EVENT_HOLE:
+		top_table_hole(table, &event->hole);
 		break;
 	case RING_EVENT_SAMPLE:
 		top_table_sample(table, event->id, event->time, event->sample);
@@ -1186,6 +1208,21 @@ static bool state_note(const struct top_watch *watch, mono_t now, char *buf)
 	return state != TOP_FEED_LIVE;
 }
 
+/* As long as it is in what is shown. */
+static bool hole_note(const struct top_table *table, char *buf)
+{
+	const struct sampling_hole *hole = &table->last_hole;
+	int64_t ago_ns = mono_diff(table->now, hole->to);
+	char length[64];
+
+	if (hole->missed_slots == 0 || ago_ns < 0 || ago_ns > (int64_t)(TOP_TABLE_SECONDS * NS_PER_S))
+		return false;
+	snprintf(buf, TOP_WATCH_NOTE_MAX, "the sampler took nothing for %s, %.0f s ago; CPU over it is the average",
+		 units_format_duration(length, sizeof(length), (uint64_t)mono_diff(hole->to, hole->from)),
+		 (double)ago_ns / 1e9);
+	return true;
+}
+
 bool top_watch_note(const struct top_watch *watch, mono_t now, size_t index, char *buf)
 {
 	const struct top_feed *feed = &watch->feed;
@@ -1202,6 +1239,8 @@ bool top_watch_note(const struct top_watch *watch, mono_t now, size_t index, cha
 			 (uintmax_t)feed->lost_pages);
 		return true;
 	}
+	if (hole_note(&watch->table, buf) && index-- == 0)
+		return true;
 	if (watch->table.left_out > 0 && index-- == 0) {
 		snprintf(buf, TOP_WATCH_NOTE_MAX, "more than %u targets; %ju are left out", TOP_TABLE_TARGETS_MAX,
 			 (uintmax_t)watch->table.left_out);

@@ -92,6 +92,8 @@ struct top_table {
 	uint32_t line;                  /* writer_clocks_of: whose ticks come */
 	mono_t nows[WRITER_CLOCKS_MAX]; /* the last tick of each */
 	bool ticked;
+	uint64_t hole[WRITER_CLOCKS_MAX][TOP_TABLE_SECONDS]; /* a second of the clock, less than half sampled; + 1 */
+	struct sampling_hole last_hole;                      /* of half a second or more; missed_slots 0: none yet */
 	uint64_t left_out;
 	struct top_table_row **row; /* by id */
 	size_t count, cap;
@@ -118,6 +120,9 @@ struct top_table_list {
 int top_table_view(struct top_table *table, const struct top_table_wish *wish, struct top_table_list *ret);
 
 enum top_table_series { TOP_TABLE_CPU_CORES, TOP_TABLE_MEMORY_BYTES };
+
+/* The value of a cell that lies in a hole of the sampling. */
+#define TOP_TABLE_HOLE (-1.0)
 
 /*
  * The last minute in count cells, oldest first: the highest value in each; NAN: not known. count: 1

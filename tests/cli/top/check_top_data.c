@@ -154,6 +154,29 @@ START_TEST(a_burst_after_silence_is_not_spread_over_it)
 }
 END_TEST
 
+START_TEST(a_hole_of_the_sampling_is_no_spike_and_is_told)
+{
+	const struct sampling_hole hole = { at(4.99), at(7.49), 250 };
+	double cells[60], cpu = run_target(0, 1, 0, 0);
+	char note[TOP_WATCH_NOTE_MAX];
+
+	meet(1, "a");
+	cpu = run_target(1, 5, cpu, 0.5);
+	top_table_hole(&table, &hole);
+	run_target(7.49, 9.5, cpu + 2.5, 0.5); /* a core in the hole */
+	ck_assert_double_eq_tol(only_row()->cpu_peak, 1, 0.03);
+	top_table_history(&table, only_row(), TOP_TABLE_CPU_CORES, cells, 60);
+	ck_assert_double_eq(cells[55], TOP_TABLE_HOLE);
+	ck_assert_double_eq(cells[56], TOP_TABLE_HOLE);
+	ck_assert_double_eq_tol(cells[54], 0.5, 0.02);
+	ck_assert_double_eq_tol(cells[58], 0.5, 0.02);
+	ck_assert(hole_note(&table, note));
+	ck_assert_str_eq(note, "the sampler took nothing for 2.5 s, 2 s ago; CPU over it is the average");
+	run_target(60, 68, 0, 0);
+	ck_assert(!hole_note(&table, note));
+}
+END_TEST
+
 START_TEST(a_cgroup_is_not_taken_for_idle_between_two_looks_at_it)
 {
 	double cpu = 0;
@@ -950,6 +973,7 @@ Suite *top_data_suite(void)
 		cpu_is_that_of_the_last_second_or_two,
 		who_does_not_run_leaves_no_records_and_falls_to_nothing,
 		a_burst_after_silence_is_not_spread_over_it,
+		a_hole_of_the_sampling_is_no_spike_and_is_told,
 		a_cgroup_is_not_taken_for_idle_between_two_looks_at_it,
 		a_target_whose_writer_hangs_is_not_taken_for_idle,
 		ticks_of_two_that_overlap_do_not_turn_the_clock_back,
