@@ -220,6 +220,15 @@ START_TEST(without_memory_it_does_not_open)
 }
 END_TEST
 
+/* As in a program that was started without standard input: descriptor 0 is closed again, too. */
+START_TEST(descriptor_0_is_not_left_open)
+{
+	close(STDIN_FILENO);
+	process_events_close(opened(sources[_i]));
+	ck_assert_int_eq(fcntl(STDIN_FILENO, F_GETFD), -1);
+}
+END_TEST
+
 Suite *process_events_suite(void)
 {
 	Suite *suite = suite_create("process_events");
@@ -232,6 +241,7 @@ Suite *process_events_suite(void)
 	tcase_add_test(tcase, in_another_network_namespace_there_is_no_connector);
 	tcase_add_test(tcase, in_a_pid_namespace_with_the_hosts_network_there_is_no_connector);
 	tcase_add_loop_test(tcase, without_memory_it_does_not_open, 0, 2);
+	tcase_add_loop_test(tcase, descriptor_0_is_not_left_open, 0, 2);
 	suite_add_tcase(suite, tcase);
 
 	return suite;
