@@ -139,8 +139,8 @@ static int filter_threads(int fd)
 	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) < 0 ? -errno : 0;
 }
 
-/* PROC_CN_MCAST_LISTEN or _IGNORE. 0 or -errno of sending it. */
-static int send_connector(int fd, enum proc_cn_mcast_op what)
+/* PROC_CN_MCAST_LISTEN or _IGNORE. mark: the answer has mark + 1. 0 or -errno of sending it. */
+static int send_connector(int fd, enum proc_cn_mcast_op what, uint32_t mark)
 {
 	struct {
 		struct nlmsghdr head;
@@ -148,15 +148,28 @@ static int send_connector(int fd, enum proc_cn_mcast_op what)
 		uint32_t what;
 	} request = {
 		.head = { .nlmsg_type = NLMSG_DONE },
-		.message = { .id = { CN_IDX_PROC, CN_VAL_PROC }, .len = sizeof(request.what) },
+		.message = { .id = { CN_IDX_PROC, CN_VAL_PROC }, .ack = mark, .len = sizeof(request.what) },
 		.what = what,
 	};
 
 	return send_message(fd, &request, sizeof(request));
 }
 
+/* Answers go to all that listen: those to other programs are none. */
+static bool is_answer_to(const uint8_t *buf, size_t len, uint32_t mark)
+{
+	struct nlmsghdr head;
+	struct cn_msg message;
+
+	if (len < sizeof(head) + sizeof(message))
+		return true;
+	memcpy(&head, buf, sizeof(head));
+	memcpy(&message, buf + sizeof(head), sizeof(message));
+	return head.nlmsg_type == NLMSG_ERROR || message.ack == mark + 1;
+}
+
 /* Events may come before the answer. They are dropped: a scan follows. */
-static int await_answer(int fd, uint8_t *buf)
+static int await_answer(int fd, uint32_t mark, uint8_t *buf)
 {
 	struct procevent event;
 	int error = 0;
@@ -166,7 +179,8 @@ static int await_answer(int fd, uint8_t *buf)
 
 		if (len < 0)
 			return len == -ENOBUFS ? 0 : (int)len;
-		if (len > 0 && proc_events_connector(buf, (size_t)len, &event, &error) == PROC_EVENTS_ANSWER)
+		if (len > 0 && proc_events_connector(buf, (size_t)len, &event, &error) == PROC_EVENTS_ANSWER &&
+		    is_answer_to(buf, (size_t)len, mark))
 			return error;
 	}
 }
@@ -178,6 +192,7 @@ static int await_answer(int fd, uint8_t *buf)
  */
 static int open_connector(int receive_bytes)
 {
+	uint32_t mark = (uint32_t)answer_deadline().ns ^ (uint32_t)getpid() << 16;
 	int group = CN_IDX_PROC, r;
 	uint8_t buf[MESSAGE_BYTES];
 	AUTO_CLOSE int fd = open_socket(NETLINK_CONNECTOR, receive_bytes);
@@ -188,16 +203,16 @@ static int open_connector(int receive_bytes)
 	if (r == 0 && setsockopt(fd, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &group, sizeof(group)) < 0)
 		r = -errno;
 	if (r == 0)
-		r = send_connector(fd, PROC_CN_MCAST_LISTEN);
+		r = send_connector(fd, PROC_CN_MCAST_LISTEN, mark);
 	if (r == 0)
-		r = await_answer(fd, buf);
+		r = await_answer(fd, mark, buf);
 
 	return r < 0 ? r : TAKE_FD(fd);
 }
 
 static void close_connector(int fd)
 {
-	send_connector(fd, PROC_CN_MCAST_IGNORE); /* kernels before 6.6 count listeners */
+	send_connector(fd, PROC_CN_MCAST_IGNORE, 0); /* kernels before 6.6 count listeners */
 	close(fd);
 }
 
