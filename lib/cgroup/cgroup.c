@@ -389,7 +389,8 @@ static int open_file(const char *name, enum cgroup_file file)
 	return fd >= 0 ? fd : open(name, O_RDONLY | O_CLOEXEC);
 }
 
-int cgroup_files_init(struct cgroup_files *files, const struct cgroup_mounts *mounts, const char *path)
+/* wanted: 1 << enum cgroup_file */
+static int init_files(struct cgroup_files *files, const struct cgroup_mounts *mounts, const char *path, uint32_t wanted)
 {
 	char name[PATH_MAX];
 
@@ -401,7 +402,7 @@ int cgroup_files_init(struct cgroup_files *files, const struct cgroup_mounts *mo
 	for (int i = 0; i < CGROUP_FILES; i++) {
 		const char *file;
 		const char *dir = find_file(mounts, (enum cgroup_file)i, &file);
-		if (!dir)
+		if (!dir || !(wanted >> i & 1))
 			continue;
 
 		int r = 0;
@@ -417,6 +418,16 @@ int cgroup_files_init(struct cgroup_files *files, const struct cgroup_mounts *mo
 		}
 	}
 	return files->live != 0 ? 0 : -ENOENT;
+}
+
+int cgroup_files_init(struct cgroup_files *files, const struct cgroup_mounts *mounts, const char *path)
+{
+	return init_files(files, mounts, path, UINT32_MAX);
+}
+
+int cgroup_files_init_usage(struct cgroup_files *files, const struct cgroup_mounts *mounts, const char *path)
+{
+	return init_files(files, mounts, path, 1u << CGROUP_FILE_CPU_USAGE | 1u << CGROUP_FILE_CPU_STAT);
 }
 
 void cgroup_files_release(struct cgroup_files *files)

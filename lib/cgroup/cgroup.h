@@ -58,6 +58,8 @@ struct cgroup_files {
  * -ENAMETOOLONG, -EMFILE, -errno.
  */
 int cgroup_files_init(struct cgroup_files *files, const struct cgroup_mounts *mounts, const char *path);
+/* Only what cgroup_files_usage needs. */
+int cgroup_files_init_usage(struct cgroup_files *files, const struct cgroup_mounts *mounts, const char *path);
 void cgroup_files_release(struct cgroup_files *files);
 
 /*

@@ -75,7 +75,9 @@ struct source_entry {
 	uint32_t index; /* in source->entries */
 	struct source_group *member_of; /* of a member */
 	_Atomic uint64_t idle_ns;       /* the longest pause of this one */
-	uint32_t look_ns;               /* of a process of many threads: what a look takes, as a rule */
+	_Atomic(struct source_gate *) gate;
+	uint32_t gate_moves; /* as of the last look that asked it; 0: none since there is a gate */
+	uint32_t gate_due;   /* in steps: when a process is asked whatever the gate says */
 
 	/* The second cache line ends within the reader. */
 	_Alignas(SOURCE_CACHE_LINE) uint8_t kind; /* enum entry_kind */
@@ -89,13 +91,26 @@ struct source_entry {
 	struct process_reader reader; /* of a process */
 
 	struct sample sample;
-	struct sum_part part;         /* of a member: what is in the sum */
-	struct source_group *group;   /* of a group */
-	struct source_cgroup *cgroup; /* of a cgroup */
-	uint32_t listed_index;        /* in source->listed */
+	struct sum_part part;          /* of a member: what is in the sum */
+	struct source_group *group;    /* of a group */
+	struct source_cgroup *cgroup;  /* of a cgroup */
+	uint32_t look_ns;              /* of a process of many threads: what a look takes, as a rule */
+	uint32_t listed_index;         /* in source->listed */
+	struct source_gate *gate_hold; /* the control thread's: what it ever was behind */
 	_Atomic uint64_t cpu_limit;
 	_Atomic uint64_t memory_limit;
 	void *user;
+};
+
+/* Read by the source that used it first; to others it is always open. */
+struct source_gate {
+	struct cgroup_files files;
+	uint32_t holders; /* the control thread's */
+	_Atomic(const struct source *) owner;
+	uint64_t usage_ns;
+	uint32_t moves; /* how often it was found to have moved, from 1 on */
+	uint32_t fill;  /* the last that read it */
+	mono_t at;      /* then */
 };
 
 _Static_assert(offsetof(struct source_entry, reader.asked) < 2 * SOURCE_CACHE_LINE,
@@ -119,7 +134,7 @@ struct source {
 	struct clock clock;
 	mono_t looked_at; /* when idle processes are being looked at */
 	uint32_t looks;   /* since that was asked */
-	uint64_t all_looks, skipped_reads, saved_looks, failed_reads;
+	uint64_t all_looks, gated_looks, skipped_reads, saved_looks, failed_reads;
 	struct source_room *room;
 	struct source_entry **entries; /* in the room: everything inside */
 	struct source_entry **listed;  /* all but members */
@@ -326,6 +341,42 @@ int source_entry_cgroup(const struct cgroup_mounts *mounts, const char *path, vo
 	return 0;
 }
 
+int source_gate_new(const struct cgroup_mounts *mounts, const char *path, struct source_gate **ret)
+{
+	AUTO_FREE struct source_gate *gate = calloc(1, sizeof(*gate));
+	if (!gate)
+		return -ENOMEM;
+
+	int r = cgroup_files_init_usage(&gate->files, mounts, path);
+	if (r < 0)
+		return r;
+
+	gate->holders = 1;
+	*ret = TAKE(gate);
+	return 0;
+}
+
+void source_gate_drop(struct source_gate *gate)
+{
+	if (!gate || --gate->holders > 0)
+		return;
+
+	cgroup_files_release(&gate->files);
+	free(gate);
+}
+
+void source_entry_set_gate(struct source_entry *entry, struct source_gate *gate)
+{
+	if (gate && entry->gate_hold)
+		return;
+
+	if (gate) {
+		entry->gate_hold = gate;
+		gate->holders++;
+	}
+	atomic_store_explicit(&entry->gate, gate, memory_order_release);
+}
+
 int source_entry_group(void *user, struct source_entry **ret)
 {
 	AUTO(source_entry_freep) struct source_entry *entry = NULL;
@@ -354,6 +405,7 @@ void source_entry_free(struct source_entry *entry)
 		process_reader_release(&entry->reader);
 	if (entry->cgroup)
 		cgroup_files_release(&entry->cgroup->files);
+	source_gate_drop(entry->gate_hold);
 	free(entry->cgroup);
 	free(entry->group);
 	free(entry);
@@ -491,6 +543,9 @@ void source_room_free(struct source_room *room)
 #define COSTLY_IDLE_INTERVALS 2
 #define LOOK_NS_MAX (10 * (int64_t)NS_PER_MS)
 
+/* So long a process is believed to be in the cgroup that it was in. */
+#define GATE_TRUST_NS NS_PER_S
+
 /*
  * Of a due time. They are compared by difference, which holds for 2^31 of them (39 h): see
  * begin_fill.
@@ -498,8 +553,12 @@ void source_room_free(struct source_room *room)
 #define STEP_SHIFT 16
 #define FILLS_APART_MAX_NS (3600 * NS_PER_S)
 
-/* In so many parts of their interval cgroups are read; see process.c for how often heartbeats double. */
+/*
+ * In so many parts of their interval cgroups are read, in an order that is even however many there are;
+ * see process.c for how often heartbeats double.
+ */
 #define CGROUP_PHASES 64
+#define CGROUP_PHASE_STEP 39
 #define CGROUP_DOUBLINGS_MAX 3
 
 /*
@@ -633,6 +692,57 @@ static enum process_reader_due look_at_process(struct source *source, struct sou
 	return due;
 }
 
+static void read_gate(struct source *source, struct source_gate *gate)
+{
+	uint64_t usage_ns = 0;
+	int r = cgroup_files_usage(&gate->files, &usage_ns);
+
+	gate->moves += r < 0 || usage_ns != gate->usage_ns || gate->moves == 0;
+	gate->usage_ns = usage_ns;
+	gate->fill = source->fills;
+	gate->at = clock_mono(&source->clock);
+}
+
+/* As of this fill; NULL: there is none, or it is another thread's. */
+static struct source_gate *gate_of(struct source *source, const struct source_entry *entry)
+{
+	struct source_gate *gate = atomic_load_explicit(&entry->gate, memory_order_acquire);
+	const struct source *owner = NULL;
+
+	if (!gate)
+		return NULL;
+	if (atomic_load_explicit(&gate->owner, memory_order_relaxed) != source &&
+	    !atomic_compare_exchange_strong(&gate->owner, &owner, source))
+		return NULL;
+	if (gate->fill != source->fills)
+		read_gate(source, gate);
+	return gate;
+}
+
+/* Whether a process need not be asked: nothing in its cgroup has run since it was, and nothing is due. */
+static bool is_behind_closed_gate(const struct source *source, const struct source_entry *entry,
+				  const struct source_gate *gate, mono_t now)
+{
+	const struct process_reader *reader = &entry->reader;
+
+	return gate->moves == entry->gate_moves && (int32_t)(source->step - entry->gate_due) < 0 && !source->all_due &&
+	       reader->settled && !reader->unread && now.ns < reader->due_ns &&
+	       atomic_load_explicit(&reader->asked, memory_order_relaxed) == 0 && !entry->fresh &&
+	       !has_new_limits(entry) && !source->reader_options.read_always;
+}
+
+/*
+ * It ran although its cgroup has not: it is in another one by now. What it used may be as old as the last
+ * look that asked it. Not if the cgroup ran in the last moment, too.
+ */
+static bool has_left_gate(struct source *source, const struct source_entry *entry, struct source_gate *gate)
+{
+	if (!entry->reader.ran || gate->moves != entry->gate_moves)
+		return false;
+	read_gate(source, gate);
+	return gate->moves == entry->gate_moves;
+}
+
 static void fill_process(struct source *source, struct source_entry *entry, mono_t now)
 {
 	enum process_reader_due due = look_at_process(source, entry, now);
@@ -673,17 +783,23 @@ static uint64_t next_look_ns(const struct source *source, mono_t now)
 /* The first pause is a part of the interval: cgroups that came together are read in different ticks. */
 static uint64_t first_look_ns(const struct source *source, const struct source_entry *entry, mono_t now)
 {
-	return next_look_ns(source, now) - source->cgroup_interval_ns / CGROUP_PHASES * (entry->index % CGROUP_PHASES);
+	return next_look_ns(source, now) -
+	       source->cgroup_interval_ns / CGROUP_PHASES * (entry->index * CGROUP_PHASE_STEP % CGROUP_PHASES);
 }
 
 /* Whether nothing needs to be read of it: it has not run, and what it was when that was first seen is known. */
-static bool cgroup_is_still(const struct source *source, const struct source_entry *entry, mono_t now)
+static bool cgroup_is_still(struct source *source, struct source_entry *entry, mono_t now)
 {
 	const struct source_cgroup *cgroup = entry->cgroup;
+	const struct source_gate *gate = gate_of(source, entry);
+	bool closed = gate && gate->moves == entry->gate_moves;
 	uint64_t usage_ns;
 
+	entry->gate_moves = gate ? gate->moves : 0;
 	if (!cgroup->settled || now.ns >= cgroup->heartbeat_ns || source->reader_options.read_always)
 		return false;
+	if (closed)
+		return true;
 	return cgroup_files_usage(&cgroup->files, &usage_ns) == 0 && sample_has(&entry->sample, SAMPLE_CPU) &&
 	       usage_ns == entry->sample.value[SAMPLE_CPU];
 }
@@ -803,6 +919,14 @@ static uint32_t step_of(const struct source *source, uint64_t ns)
 	return (uint32_t)((ns - source->origin.ns) >> STEP_SHIFT);
 }
 
+/* Of a step that is near the present one: its beginning. */
+static mono_t source_time(const struct source *source, uint32_t step)
+{
+	int64_t steps = (int32_t)(step - source->step);
+
+	return (mono_t){ (uint64_t)((int64_t)source->filled.ns + steps * (1 << STEP_SHIFT)) };
+}
+
 /* The longest pause of a process, also if it is short of an interval. */
 static uint64_t pause_of(struct source *source, const struct source_entry *entry)
 {
@@ -867,13 +991,39 @@ static void note_look(const struct source *source, struct source_entry *entry, m
 		entry->changed = entry->at;
 }
 
+/* *before: when it was last looked at for certain. */
+static void look_behind_gate(struct source *source, struct source_entry *entry, mono_t now, mono_t *before)
+{
+	struct source_gate *gate = gate_of(source, entry);
+
+	if (gate && is_behind_closed_gate(source, entry, gate, now)) {
+		source->skipped_reads++;
+		source->gated_looks++;
+		entry->at = gate->at;
+		entry->status = SOURCE_SAME;
+		return;
+	}
+
+	fill_process(source, entry, now);
+	if (!gate)
+		return;
+	if (has_left_gate(source, entry, gate)) {
+		atomic_store_explicit(&entry->gate, NULL, memory_order_relaxed);
+		*before = mono_sub(source_time(source, entry->gate_due), GATE_TRUST_NS);
+		entry->fill = 0;
+		return;
+	}
+	entry->gate_moves = gate->moves;
+	entry->gate_due = step_of(source, now.ns + GATE_TRUST_NS);
+}
+
 static void look(struct source *source, struct source_entry *entry, mono_t now)
 {
 	mono_t before = entry->at;
 
 	entry->unreadable = false;
 	if (entry->status != SOURCE_GONE && entry->kind == ENTRY_PROCESS)
-		fill_process(source, entry, now);
+		look_behind_gate(source, entry, now, &before);
 	else if (entry->status != SOURCE_GONE && entry->kind == ENTRY_CGROUP)
 		fill_cgroup(source, entry, now);
 	if (!entry->unreadable)
@@ -1197,6 +1347,7 @@ void source_counters(const struct source *source, struct source_counters *ret)
 {
 	*ret = (struct source_counters){
 		.looks = source->all_looks,
+		.gated_looks = source->gated_looks,
 		.skipped_reads = source->skipped_reads,
 		.saved_looks = source->saved_looks,
 		.failed_reads = source->failed_reads,

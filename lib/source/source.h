@@ -22,6 +22,9 @@
  * else, but once more after it stopped and at heartbeats, which back off alike. Looks at cgroups are
  * spread over the fills.
  *
+ * Entries behind a gate (source_gate_new) whose counter stands still count as looked at: they have not
+ * run.
+ *
  * High-water marks and descriptor counts are read at their own intervals if the process ran since,
  * at the latest one interval after it stopped running. The total of its CPU clock is CPU; without
  * the clock it is utime + stime.
@@ -87,6 +90,7 @@ void sum_kept(const struct sum_counters *kept, struct sample *ret);
 struct source;
 struct source_entry;
 struct source_room;
+struct source_gate;
 struct cgroup_mounts; /* cgroup_mount.h */
 
 enum source_status {
@@ -118,6 +122,7 @@ struct source_options {
 
 struct source_counters {
 	uint64_t looks;         /* at processes */
+	uint64_t gated_looks;   /* of those: not asked, because their cgroup has not run */
 	uint64_t skipped_reads; /* looks after which no file was read: saved by gating */
 	uint64_t saved_looks;   /* saved by backing off */
 	uint64_t failed_reads;  /* errors other than "gone" */
@@ -149,6 +154,21 @@ int source_entry_process_closed(int procfd, int32_t pid, uint64_t start_ticks, b
  * no controller knows it; -errno.
  */
 int source_entry_cgroup(const struct cgroup_mounts *mounts, const char *path, void *user, struct source_entry **ret);
+
+/*
+ * A gate: the usage counter of a cgroup, read once in a fill for all entries that are in it, at whatever
+ * depth. While it stands still none of them has run, so none is asked. Control thread; a gate lives until
+ * the caller and all its entries are freed. 0; -ENOENT; -errno.
+ */
+int source_gate_new(const struct cgroup_mounts *mounts, const char *path, struct source_gate **ret);
+/* The caller's hold. NULL is fine. */
+void source_gate_drop(struct source_gate *gate);
+
+/*
+ * The entry is in this cgroup. Once in the life of an entry; NULL: it is not any more. A process that was
+ * moved without that is asked within a second, and then in every fill. Also while it is in a source.
+ */
+void source_entry_set_gate(struct source_entry *entry, struct source_gate *gate);
 
 /* An empty group. */
 int source_entry_group(void *user, struct source_entry **ret);

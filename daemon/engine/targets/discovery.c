@@ -68,6 +68,9 @@
 /* A scan may take 1/50 of a core, and so may looks between scans; CPU time counts. */
 #define DISCOVERY_SHARE 50u
 
+/* Reading limits may take so much less: they change rarely, and a cgroup has several files of them. */
+#define LIMITS_SHARE 250u
+
 /*
  * Where events report everything, scans take no more than one part in so many of a core, but are
  * not further apart than so many rescan intervals: captures compare with what a scan has seen.
@@ -1672,7 +1675,7 @@ static int visit_cgroup(void *ctx, const char *path)
 static void refresh_limits(struct discovery *discovery, mono_t now)
 {
 	int64_t age = mono_diff(now, discovery->limits_read);
-	uint64_t least = discovery->limits_cpu_ns * DISCOVERY_SHARE,
+	uint64_t least = discovery->limits_cpu_ns * LIMITS_SHARE,
 		 interval = discovery->config->sampling.limits_interval_ns;
 	unsigned part = 0;
 

@@ -38,6 +38,7 @@
 #include "lib/cgroup/cgroup.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,6 +60,9 @@
  */
 #define RUNS_NOTICEABLE 16u
 #define RUNS_SHARE 4u
+
+/* In so many processes a cgroup's usage counter costs less than they do. */
+#define GATE_HOLDERS 4u
 
 /* Of /proc/PID/cgroup: a dozen v1 hierarchies with a pod's path each. */
 #define CGROUP_TEXT_MAX 16384u
@@ -89,6 +93,9 @@ struct target_limits_line {
 	uint32_t version;           /* changes when they do */
 	uint64_t number;            /* its own; never used again */
 	struct limit_tree_place place;
+	struct source_gate
+		*gate; /* of the processes in it; NULL: none yet, or the usage of their cgroup is not known */
+	bool gate_tried;
 	uint32_t holders, len;
 	char text[]; /* a path begins with '/', the text of /proc/PID/cgroup with a digit */
 };
@@ -162,6 +169,11 @@ struct target_table {
 	uint64_t line_numbers; /* the last that was given */
 	uint64_t round;        /* of refreshes */
 
+	struct {
+		struct source_gate *gate;
+		char *path;
+	} siblings; /* the parent of the cgroup that was opened last */
+
 	struct past_member *past; /* used round and round */
 	uint64_t past_count;      /* ever */
 
@@ -230,6 +242,7 @@ static void line_drop(struct target_table *table, struct target_limits_line *lin
 	map_remove(&table->lines, &line->node);
 	TAILQ_REMOVE(&table->all_lines, line, all);
 	limit_tree_drop(table->tree, &line->place);
+	source_gate_drop(line->gate);
 	free(line);
 }
 
@@ -835,6 +848,44 @@ static void refresh_begin(struct target_table *table)
 	}
 }
 
+/* In the root something always runs. */
+static struct source_gate *gate_of_line(struct target_table *table, struct target_limits_line *line)
+{
+	const struct cgroup_mounts *mounts = table->options.mounts;
+	char path[PATH_MAX];
+
+	if (line->gate_tried || line->holders < GATE_HOLDERS)
+		return line->gate;
+
+	line->gate_tried = true;
+	if (cgroup_path_from(mounts, line->text, line->len, CGROUP_CPUACCT, path, sizeof path) < 0 &&
+	    cgroup_path_from(mounts, line->text, line->len, CGROUP_CPU, path, sizeof path) < 0)
+		return NULL;
+	if (strcmp(path, "/") != 0 && source_gate_new(mounts, path, &line->gate) < 0)
+		line->gate = NULL;
+	return line->gate;
+}
+
+/* Processes that have been in their cgroup for a while are only asked when it has run. */
+static void follow_gate(struct target_table *table, struct target_table_target *target,
+			const struct target_limits_line *before, mono_t now)
+{
+	struct target_membership *membership = &target->membership;
+
+	if (target->what.kind != TARGET_PROCESS)
+		return;
+	if (membership->line != before && before)
+		source_entry_set_gate(target->sampled.entry, NULL);
+	if (membership->gated || !membership->line || time_since(membership->met, now) < LIMITS_YOUNG_NS)
+		return;
+
+	struct source_gate *gate = gate_of_line(table, membership->line);
+
+	if (gate)
+		source_entry_set_gate(target->sampled.entry, gate);
+	membership->gated = gate != NULL;
+}
+
 /* Returns the cost in microseconds. */
 static unsigned refresh_one(struct target_table *table, struct target_table_target *target, mono_t now)
 {
@@ -846,6 +897,7 @@ static unsigned refresh_one(struct target_table *table, struct target_table_targ
 	bool asked = follow_process(table, target, now);
 	const struct target_limits_line *line = target->membership.line;
 
+	follow_gate(table, target, before, now);
 	if (line != before || (line && line->version != target->membership.version))
 		apply_limits(target);
 	if (target->group)
@@ -1617,6 +1669,26 @@ int target_table_process(struct target_table *table, size_t entry, const struct 
 	return lend_opened(table, target, r);
 }
 
+/* Of the cgroup that this one is in, unless that is the root. NULL: none. They come one beside the other. */
+static struct source_gate *gate_of_siblings(struct target_table *table, const char *path)
+{
+	size_t len = (size_t)(strrchr(path, '/') - path);
+	AUTO_FREE char *parent = len > 0 ? strndup(path, len) : NULL;
+	struct source_gate *gate = NULL;
+
+	if (!parent)
+		return NULL;
+	if (table->siblings.path && strcmp(table->siblings.path, parent) == 0)
+		return table->siblings.gate;
+	if (source_gate_new(table->options.mounts, parent, &gate) < 0)
+		gate = NULL;
+	source_gate_drop(table->siblings.gate);
+	free(table->siblings.path);
+	table->siblings.gate = gate;
+	table->siblings.path = TAKE(parent);
+	return gate;
+}
+
 int target_table_cgroup(struct target_table *table, size_t entry, const char *path, uint64_t scan)
 {
 	struct target_table_target *target = find_cgroup(table, table->list.entries[entry], path);
@@ -1643,6 +1715,8 @@ int target_table_cgroup(struct target_table *table, size_t entry, const char *pa
 
 	int r = source_entry_cgroup(table->options.mounts, path, &target->sampled, &target->sampled.entry);
 
+	if (r == 0)
+		source_entry_set_gate(target->sampled.entry, gate_of_siblings(table, path));
 	r = lend_opened(table, target, r);
 
 	return r < 0 ? r : 0;
@@ -1981,6 +2055,8 @@ void target_table_free(struct target_table *table)
 	}
 	list_release(&table->list);
 	self_release(table);
+	source_gate_drop(table->siblings.gate);
+	free(table->siblings.path);
 	limit_tree_free(table->tree);
 	map_release(&table->lines);
 	map_release(&table->identities);

@@ -58,6 +58,7 @@ struct target_membership {
 	uint32_t runs;                   /* source_entry_runs then */
 	uint32_t version;                /* of the line, when the sampler was told */
 	bool event;                      /* it executed something since */
+	bool gated;                      /* the sampler was told of the line's gate */
 };
 
 /* A target, for visitors. */

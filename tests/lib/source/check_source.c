@@ -396,6 +396,205 @@ START_TEST(a_cgroup_is_read_at_its_interval)
 }
 END_TEST
 
+/* ---- cgroups that have not run: a tree of files, as of v1 ---- */
+
+static char tree[64];
+
+static void set_file(const char *controller, const char *path, const char *name, unsigned long long number)
+{
+	char file[256];
+	const char *parts[] = { "", controller, path };
+
+	for (size_t i = 0, len = 0; i < ARRAY_LEN(parts); i++) {
+		len += (size_t)snprintf(file + len, sizeof(file) - len, "%s%s", i ? "/" : tree, parts[i]);
+		for (char *at = file + strlen(tree) + 1; (at = strchr(at, '/')); *at++ = '/') {
+			*at = '\0';
+			mkdir(file, 0755);
+		}
+		mkdir(file, 0755);
+	}
+	snprintf(strchr(file, '\0'), sizeof(file) - strlen(file), "/%s", name);
+
+	FILE *out = fopen(file, "w");
+
+	ck_assert_ptr_nonnull(out);
+	ck_assert_int_gt(fprintf(out, "%llu\n", number), 0);
+	ck_assert_int_eq(fclose(out), 0);
+}
+
+static struct cgroup_mounts *make_tree(void)
+{
+	struct cgroup_mounts *mounts;
+
+	snprintf(tree, sizeof(tree), "/tmp/check-source-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(tree));
+	set_file("cpuacct", "pods", "cpuacct.usage", 1000);
+	set_file("cpuacct", "pods/one", "cpuacct.usage", 500);
+	set_file("memory", "pods/one", "memory.usage_in_bytes", 4096);
+	ck_assert_int_eq(cgroup_mounts_new("tests/data/proc", tree, &mounts), 0);
+	return mounts;
+}
+
+static void drop_tree(struct cgroup_mounts *mounts)
+{
+	char command[128];
+
+	cgroup_mounts_free(mounts);
+	snprintf(command, sizeof(command), "rm -r %s", tree);
+	ck_assert_int_eq(system(command), 0);
+}
+
+#define CGROUP_INTERVAL 100
+
+/* Memory that changes while the usage stands still is read at the heartbeat, else with the next look. */
+START_TEST(a_cgroup_that_has_not_run_is_asked_for_its_usage_alone)
+{
+	struct bench bench;
+	struct cgroup_mounts *mounts = make_tree();
+	struct source_entry *entry = NULL;
+	uint64_t now = 1000;
+
+	bench_open(&bench, "tests/data/proc",
+		   (struct source_options){ .cgroup_interval_ns = CGROUP_INTERVAL, .heartbeat_ns = 100000 });
+	ck_assert_int_eq(source_entry_cgroup(mounts, "/pods/one", NULL, &entry), 0);
+	ck_assert_int_eq(source_add(bench.source, entry, NULL), 0);
+	for (int i = 0; i < 3; i++)
+		fill(&bench, now += CGROUP_INTERVAL, entry);
+	set_file("memory", "pods/one", "memory.usage_in_bytes", 8192);
+	ck_assert_int_eq(fill(&bench, now += CGROUP_INTERVAL, entry), SOURCE_SAME);
+	ck_assert_uint_ge(source_entry_at(entry).ns, 1); /* it was looked at */
+	ck_assert_uint_eq(value(entry, SAMPLE_MEMORY), 4096);
+	set_file("cpuacct", "pods/one", "cpuacct.usage", 501);
+	ck_assert_int_eq(fill(&bench, now += CGROUP_INTERVAL, entry), SOURCE_CHANGED);
+	ck_assert_uint_eq(value(entry, SAMPLE_CPU), 501);
+	ck_assert_uint_eq(value(entry, SAMPLE_MEMORY), 8192);
+	set_file("memory", "pods/one", "memory.usage_in_bytes", 12288); /* right after it stopped */
+	ck_assert_int_eq(fill(&bench, now += CGROUP_INTERVAL, entry), SOURCE_CHANGED);
+	set_file("memory", "pods/one", "memory.usage_in_bytes", 16384); /* and as long as something changes */
+	ck_assert_int_eq(fill(&bench, now += CGROUP_INTERVAL, entry), SOURCE_CHANGED);
+	ck_assert_int_eq(fill(&bench, now += CGROUP_INTERVAL, entry), SOURCE_SAME);
+	set_file("memory", "pods/one", "memory.usage_in_bytes", 4096);
+	ck_assert_int_eq(fill(&bench, now += CGROUP_INTERVAL, entry), SOURCE_SAME);
+	ck_assert_int_eq(fill(&bench, now += 200000, entry), SOURCE_CHANGED); /* the heartbeat */
+	ck_assert_uint_eq(value(entry, SAMPLE_MEMORY), 4096);
+	drop(&bench, entry);
+	bench_close(&bench);
+	drop_tree(mounts);
+}
+END_TEST
+
+START_TEST(cgroups_below_one_that_has_not_run_are_asked_nothing)
+{
+	struct bench bench;
+	struct cgroup_mounts *mounts = make_tree();
+	struct source_entry *entry = NULL;
+	struct source_gate *gate = NULL;
+	uint64_t now = 1000;
+
+	bench_open(&bench, "tests/data/proc",
+		   (struct source_options){ .cgroup_interval_ns = CGROUP_INTERVAL, .heartbeat_ns = 100000 });
+	ck_assert_int_eq(source_gate_new(mounts, "/nobody", &gate), -ENOENT);
+	ck_assert_int_eq(source_gate_new(mounts, "/pods", &gate), 0);
+	ck_assert_int_eq(source_entry_cgroup(mounts, "/pods/one", NULL, &entry), 0);
+	source_entry_set_gate(entry, gate);
+	source_gate_drop(gate);
+	ck_assert_int_eq(source_add(bench.source, entry, NULL), 0);
+	for (int i = 0; i < 3; i++)
+		fill(&bench, now += CGROUP_INTERVAL, entry);
+	set_file("cpuacct", "pods/one", "cpuacct.usage", 501); /* which cannot be: so it shows that it is not read */
+	ck_assert_int_eq(fill(&bench, now += CGROUP_INTERVAL, entry), SOURCE_SAME);
+	set_file("cpuacct", "pods", "cpuacct.usage", 1001);
+	ck_assert_int_eq(fill(&bench, now += CGROUP_INTERVAL, entry), SOURCE_CHANGED);
+	ck_assert_uint_eq(value(entry, SAMPLE_CPU), 501);
+	drop(&bench, entry);
+	bench_close(&bench);
+	drop_tree(mounts);
+}
+END_TEST
+
+/* One that was moved out unnoticed is asked after a second, and then always: no CPU time is lost. */
+START_TEST(processes_in_a_cgroup_that_has_not_run_are_not_asked)
+{
+	struct bench bench;
+	struct cgroup_mounts *mounts = make_tree();
+	struct source_gate *gate = NULL;
+	struct source_counters counters;
+	struct child child = child_start();
+	uint64_t now = 50 * S, used;
+	mono_t before;
+
+	bench_open(&bench, "/proc",
+		   (struct source_options){
+			   .heartbeat_ns = 1000 * S, .peak_interval_ns = UINT64_MAX, .interval_ns = S / 100 });
+	ck_assert_int_eq(source_gate_new(mounts, "/pods/one", &gate), 0);
+
+	struct source_entry *entry = add_process(&bench, child.pid, true, NULL);
+
+	source_entry_set_gate(entry, gate);
+	source_gate_drop(gate);
+	for (int i = 0; i < 4; i++)
+		fill(&bench, now += S / 100, entry);
+	source_counters(bench.source, &counters);
+	ck_assert_uint_gt(counters.gated_looks, 0);
+
+	child_do(&child, 'b');
+	set_file("cpuacct", "pods/one", "cpuacct.usage", 501);
+	used = value(entry, SAMPLE_CPU);
+	ck_assert_int_eq(fill(&bench, now += S / 100, entry), SOURCE_CHANGED);
+	ck_assert(!source_entry_woke(entry, &before));
+	ck_assert_uint_ge(value(entry, SAMPLE_CPU), used + BURNT_NS);
+
+	for (int i = 0; i < 3; i++)
+		fill(&bench, now += S / 100, entry);
+	used = value(entry, SAMPLE_CPU);
+	child_do(&child, 'b');
+	ck_assert_int_eq(fill(&bench, now += S / 100, entry), SOURCE_SAME);
+	ck_assert_int_eq(fill(&bench, now += S, entry), SOURCE_CHANGED);
+	ck_assert_uint_ge(value(entry, SAMPLE_CPU), used + BURNT_NS);
+	ck_assert(source_entry_woke(entry, &before));
+	ck_assert_int_ge(mono_diff((mono_t){ now }, before), (int64_t)S);
+
+	used = value(entry, SAMPLE_CPU);
+	child_do(&child, 'b');
+	ck_assert_int_eq(fill(&bench, now += S / 100, entry), SOURCE_CHANGED);
+	ck_assert_uint_ge(value(entry, SAMPLE_CPU), used + BURNT_NS);
+	drop(&bench, entry);
+	bench_close(&bench);
+	drop_tree(mounts);
+	child_reap(&child);
+}
+END_TEST
+
+START_TEST(looks_at_cgroups_are_spread_over_the_fills)
+{
+	struct bench bench;
+	struct cgroup_mounts *mounts = make_tree();
+	struct source_entry *entries[50];
+	uint64_t now = 100 * S;
+
+	bench_open(&bench, "tests/data/proc",
+		   (struct source_options){ .capacity = 50, .cgroup_interval_ns = S / 10, .interval_ns = S / 100 });
+	for (size_t i = 0; i < ARRAY_LEN(entries); i++) {
+		ck_assert_int_eq(source_entry_cgroup(mounts, "/pods/one", NULL, &entries[i]), 0);
+		ck_assert_int_eq(source_add(bench.source, entries[i], NULL), 0);
+	}
+	for (int tick = 0; tick < 60; tick++) {
+		unsigned looked = 0;
+
+		bench.at.ns = now += S / 100;
+		source_fill(bench.source, (mono_t){ now });
+		for (size_t i = 0; i < ARRAY_LEN(entries); i++)
+			looked += source_entry_at(entries[i]).ns >= now;
+		if (tick >= 20)
+			ck_assert(looked >= 1 && looked <= 15);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(entries); i++)
+		drop(&bench, entries[i]);
+	bench_close(&bench);
+	drop_tree(mounts);
+}
+END_TEST
+
 START_TEST(a_fill_allocates_nothing)
 {
 	struct bench bench;
@@ -506,6 +705,10 @@ Suite *source_suite(void)
 	tcase_add_test(tcase, a_full_source_takes_no_more);
 	tcase_add_test(tcase, a_file_that_breaks_is_counted_and_read_again);
 	tcase_add_test(tcase, a_cgroup_is_read_at_its_interval);
+	tcase_add_test(tcase, a_cgroup_that_has_not_run_is_asked_for_its_usage_alone);
+	tcase_add_test(tcase, cgroups_below_one_that_has_not_run_are_asked_nothing);
+	tcase_add_test(tcase, processes_in_a_cgroup_that_has_not_run_are_not_asked);
+	tcase_add_test(tcase, looks_at_cgroups_are_spread_over_the_fills);
 	tcase_add_test(tcase, a_fill_allocates_nothing);
 	tcase_add_loop_test(tcase, every_allocation_may_fail, 0, 3);
 	tcase_add_test(tcase, a_source_without_memory_is_refused);

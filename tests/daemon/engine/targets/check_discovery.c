@@ -512,8 +512,8 @@ START_TEST(limits_are_read_again_no_more_often_than_their_share_allows)
 	make_files(&rig, "{\"name\": \"w\", \"comm\": \"web\"}");
 	scan(&rig);
 
-	mono_t read = rig.discovery->limits_read, soon = mono_add(read, (DISCOVERY_SHARE - 1) * NS_PER_S);
-	mono_t later = mono_add(read, (DISCOVERY_SHARE + 1) * NS_PER_S);
+	mono_t read = rig.discovery->limits_read, soon = mono_add(read, (LIMITS_SHARE - 1) * NS_PER_S);
+	mono_t later = mono_add(read, (LIMITS_SHARE + 1) * NS_PER_S);
 
 	ck_assert_uint_gt(rig.discovery->limits_cpu_ns, 0);
 	rig.discovery->limits_cpu_ns = NS_PER_S;
