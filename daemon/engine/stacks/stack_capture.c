@@ -56,7 +56,10 @@ struct stack_bundle {
 	size_t count, files, perf_maps;
 };
 
-/* Opens only a regular file: the path was chosen by an untrusted process. -1: it is none. */
+/*
+ * Opens only a regular file: the path was chosen by an untrusted process. Does not wait for a lease
+ * (F_SETLEASE), which any user may hold. -1: it is none, or leased.
+ */
 static int open_regular(int procfd, const char *path, int flags)
 {
 	AUTO_CLOSE int fd = openat(procfd, path, O_PATH | O_CLOEXEC | flags);
@@ -67,7 +70,7 @@ static int open_regular(int procfd, const char *path, int flags)
 		return -1;
 
 	snprintf(again, sizeof again, "/proc/self/fd/%d", fd);
-	return open(again, O_RDONLY | O_CLOEXEC);
+	return open(again, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 }
 
 static bool is_mapped_file(int fd, const struct perf_record_file *file)

@@ -13,7 +13,9 @@
 #include "lib/model/pacing.h"
 #include "lib/profile/stack_file.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 
 Suite *stack_capture_suite(void);
 
@@ -328,6 +330,58 @@ START_TEST(where_others_hold_all_there_is_the_past_is_left_out_and_that_is_said)
 }
 END_TEST
 
+/* A process that holds a write lease on a file, and does not give it up. */
+static pid_t start_lessee(const char *path)
+{
+	int said[2];
+	char byte;
+	pid_t pid;
+
+	ck_assert_int_eq(pipe(said), 0);
+	pid = fork();
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0) {
+		int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		signal(SIGIO, SIG_IGN);
+		if (fcntl(fd, F_SETLEASE, F_WRLCK) < 0)
+			_exit(1);
+		(void)!write(said[1], "", 1);
+		pause();
+		_exit(0);
+	}
+	close(said[1]);
+	if (read(said[0], &byte, 1) != 1)
+		pid = -1;
+	close(said[0]);
+	return pid;
+}
+
+/* Opening it would wait for 45 s (/proc/sys/fs/lease-break-time), and for longer with more leases. */
+START_TEST(a_lease_does_not_hold_up_the_daemon)
+{
+	char path[] = "/tmp/check_stack_capture.XXXXXX";
+	int fd = mkstemp(path), procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	pid_t pid;
+
+	close(fd);
+	pid = start_lessee(path);
+	if (pid < 0)
+		SKIP_TEST("no leases on /tmp");
+	alarm(10);
+	ck_assert_int_eq(open_regular(procfd, path, 0), -1);
+	alarm(0);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	fd = open_regular(procfd, path, 0);
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+	close(procfd);
+	unlink(path);
+}
+END_TEST
+
 START_TEST(that_there_are_no_samples_and_why_is_said)
 {
 	struct stack_recorder_options how = { .followed_only = true };
@@ -445,6 +499,7 @@ Suite *stack_capture_suite(void)
 	tcase_add_test(tcase, a_symboliser_ends_when_the_daemon_does);
 	tcase_add_test(tcase, where_others_hold_all_there_is_the_past_is_left_out_and_that_is_said);
 	tcase_add_test(tcase, that_there_are_no_samples_and_why_is_said);
+	tcase_add_test(tcase, a_lease_does_not_hold_up_the_daemon);
 	tcase_add_test(tcase, how_many_page_faults_were_counted_is_said_if_not_all_were);
 	tcase_add_test(tcase, a_file_that_was_replaced_while_it_is_mapped_is_the_one_that_is_mapped);
 	tcase_add_test(tcase, the_symboliser_goes_first_where_memory_runs_out);
