@@ -276,7 +276,7 @@ static void top_text_spark(const double *values, size_t count, double bottom, do
 		size_t level = part <= 0 ? 0 : part >= 1 ? levels - 1 : (size_t)(part * (double)levels);
 		const char *mark = isnan(values[i]) ? " " : (utf8 ? blocks : ascii)[level];
 
-		if (values[i] <= TOP_TABLE_HOLE)
+		if (isinf(values[i]) && values[i] < 0)
 			mark = utf8 ? "·" : "?";
 		len += (size_t)snprintf(out + len, cap - len, "%s", mark);
 	}

@@ -19,6 +19,7 @@
 #include "lib/model/target.h"
 #include "lib/rules/metric.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -122,7 +123,7 @@ int top_table_view(struct top_table *table, const struct top_table_wish *wish, s
 enum top_table_series { TOP_TABLE_CPU_CORES, TOP_TABLE_MEMORY_BYTES };
 
 /* The value of a cell that lies in a hole of the sampling. */
-#define TOP_TABLE_HOLE (-1.0)
+#define TOP_TABLE_HOLE (-INFINITY)
 
 /*
  * The last minute in count cells, oldest first: the highest value in each; NAN: not known. count: 1
