@@ -408,7 +408,10 @@ static void tell_lost(const struct incident *incident, const struct incident_sam
 		add_lost(file, &count, "%ju samples for which there was no room", (uintmax_t)coverage->samples_dropped);
 	if (coverage->capture_rate > 0 && coverage->capture_rate < 0.99)
 		add_lost(file, &count, "%.1f %% of the ticks", (1 - coverage->capture_rate) * 100);
-	fputs(count ? "." : " Nothing was lost.", file);
+	fputs(count                                        ? "."
+	      : coverage->longest_hole_ns >= STORY_HOLE_NS ? " Nothing of what was sampled was lost."
+							   : " Nothing was lost.",
+	      file);
 	if (coverage->want_before_ns < DAY_NS &&
 	    coverage->got_from_ns > -(int64_t)coverage->want_before_ns + (int64_t)NS_PER_S)
 		fprintf(file, " The recording begins %s %s it fired.",

@@ -373,6 +373,17 @@ void pictures_range(const struct incident *incident, const struct series *series
 		if (!coverage->gone)
 			ret->known_to_ns = last;
 	}
+	/* Holes at its edges belong to it, as far as they lie in the window. */
+	for (size_t i = 0; i < series->holes.count; i++) {
+		int64_t from = series->holes.hole[i].from_ns, to = series->holes.hole[i].to_ns;
+
+		from = from > -(int64_t)coverage->want_before_ns ? from : -(int64_t)coverage->want_before_ns;
+		to = to < (int64_t)coverage->want_after_ns ? to : (int64_t)coverage->want_after_ns;
+		if (from < first && from > first - most)
+			first = from;
+		if (to > last && to < last + most)
+			last = to;
+	}
 	ret->from_ns = first < 0 ? first : 0;
 	ret->to_ns = last > ret->from_ns ? last : ret->from_ns + 1;
 }
@@ -727,7 +738,7 @@ static void describe_holes(const struct series *series, const struct series_colu
 		const struct series_hole *hole = &series->holes.hole[i];
 		double cores, ns = (double)(hole->to_ns - hole->from_ns);
 
-		if (ns * 2 < (double)column_ns)
+		if (ns * 2 < (double)column_ns || hole->to_ns <= columns->from_ns || hole->from_ns >= columns->to_ns)
 			continue;
 		count++;
 		all_ns += ns;

@@ -54,7 +54,7 @@ static void printed(const char *part)
 {
 	AUTO_FREE char *text = scene_read(out_path);
 
-	ck_assert_msg(text && strstr(text, part), "expected \"%s\" in: %s", part, text ? text : "nothing");
+	ck_assert_msg(text && strstr(text, part), "expected \"%s\" in: %.3000s", part, text ? text : "nothing");
 }
 
 /* extra: more of "sampling". Without stacks, which nothing is decided by. */
@@ -202,8 +202,13 @@ static unsigned expect_incidents(void)
 	return count;
 }
 
-/* Runs a daemon over a process that burns, grows and threads; its log is left in log_path. */
-static void run_daemon(const char *extra, char log_path[160])
+#define STOPPED_NS (2 * NS_PER_S)
+
+/*
+ * Runs a daemon over a process that burns, grows and threads; its log is left in log_path. stopped: for
+ * a while, when everything has fired.
+ */
+static void run_daemon(const char *extra, bool stopped, char log_path[160])
 {
 	struct actor actor = actor_start("scene-replay");
 
@@ -218,6 +223,11 @@ static void run_daemon(const char *extra, char log_path[160])
 	actor_do(&actor, 'b', "hot-thread");
 	scene_wait_for(scene_says(program.err, "rule hot fired") && scene_says(program.err, "rule jump fired") &&
 		       scene_says(program.err, "rule held fired") && scene_says(program.err, "rule many fired"));
+	if (stopped) {
+		kill(program.pid, SIGSTOP);
+		nanosleep(&(struct timespec){ .tv_sec = STOPPED_NS / NS_PER_S }, NULL);
+		kill(program.pid, SIGCONT);
+	}
 	for (int naps = 0; naps < 500; naps++)
 		scene_nap();
 	kill(program.pid, SIGTERM);
@@ -228,12 +238,12 @@ static void run_daemon(const char *extra, char log_path[160])
 }
 
 /* As the daemon has it that is told so in "sampling". */
-static void expect_same_decisions(const char *extra)
+static void expect_same_decisions(const char *extra, bool stopped)
 {
 	static struct firings real, replayed;
 	char log_path[160];
 
-	run_daemon(extra, log_path);
+	run_daemon(extra, stopped, log_path);
 	ck_assert_int_eq(REPLAY(ring_path), 0);
 	read_log(log_path, &real);
 	read_replay(&replayed);
@@ -254,7 +264,129 @@ START_TEST(a_replay_decides_as_the_daemon_did)
 {
 	if (!built)
 		SKIP_TEST(NOT_BUILT);
-	expect_same_decisions("");
+	expect_same_decisions("", false);
+}
+END_TEST
+
+/* ---- a daemon that is stopped for a while ---- */
+
+#define RUN(...) replay((const char *const[]){ spikewatch, __VA_ARGS__, NULL })
+
+/* The path of an incident whose samples have the hole. */
+static void find_incident_with_hole(char ret[400], struct incident *ret_incident)
+{
+	DIR *dir = opendir(incidents);
+	bool found = false;
+
+	ck_assert_ptr_nonnull(dir);
+	for (struct dirent *item; !found && (item = readdir(dir));) {
+		AUTO_CLOSE int fd = openat(dirfd(dir), item->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		found = item->d_name[0] != '.' && incident_json_read(fd, ret_incident) == 0 &&
+			ret_incident->coverage.longest_hole_ns >= STOPPED_NS / 2;
+		snprintf(ret, 400, "%s/%s", incidents, item->d_name);
+	}
+	closedir(dir);
+	ck_assert_msg(found, "no incident tells of the hole");
+}
+
+/* The replay is of the firing whose window lies in the hole. */
+static void expect_unsampled_window(void)
+{
+	AUTO_FREE char *text = scene_read(out_path);
+	struct json_document *document;
+	unsigned count = 0;
+
+	ck_assert_int_eq(json_parse(text, strlen(text), NULL, &document, NULL), 0);
+	const struct json_node *firings = json_member(json_member(json_root(document), "sources")->first, "firings");
+
+	for (const struct json_node *at = firings->first; at; at = at->next) {
+		unsigned long long all = number(at, "window_ns"), unsampled = number(at, "window_unsampled_ns");
+
+		ck_assert_uint_le(unsampled, all);
+		count += unsampled > STOPPED_NS / 2;
+	}
+	json_document_free(document);
+	ck_assert_uint_ge(count, 1);
+}
+
+/* The highest of a row of numbers; what is null is passed over, and counted. */
+static double highest(const struct json_node *array, unsigned *ret_nulls)
+{
+	double most = 0;
+
+	*ret_nulls = 0;
+	for (const struct json_node *at = array->first; at; at = at->next) {
+		*ret_nulls += at->type == JSON_NULL;
+		if (at->type == JSON_NUMBER && at->number > most)
+			most = at->number;
+	}
+	return most;
+}
+
+/* All that ran is no more than the machine has; columns in the hole have no value. */
+static void expect_no_spike(void)
+{
+	AUTO_FREE char *text = scene_read(out_path);
+	const double most = 110.0 * (double)sysconf(_SC_NPROCESSORS_ONLN);
+	struct json_document *document;
+	unsigned unknown;
+
+	ck_assert_int_eq(json_parse(text, strlen(text), NULL, &document, NULL), 0);
+	const struct json_node *series = json_member(json_root(document), "series");
+	const struct json_node *cpu = json_member(series, "cpu_percent"), *holes = json_member(series, "holes");
+	double longest = 0;
+
+	ck_assert_ptr_nonnull(strstr(json_member(json_root(document), "summary")->text, " The sampling has "));
+	if (!cpu)
+		cpu = json_member(series, "cpu_cores");
+	ck_assert_double_le(highest(json_member(cpu, "peak"), &unknown), most);
+	ck_assert_uint_ge(unknown, 5);
+	ck_assert_double_le(highest(json_member(cpu, "mean"), &unknown), most);
+	for (const struct json_node *at = holes->first; at; at = at->next) {
+		double length = json_member(at, "to_ns")->number - json_member(at, "from_ns")->number;
+
+		longest = length > longest ? length : longest;
+	}
+	ck_assert_double_ge(longest, STOPPED_NS / 2);
+	json_document_free(document);
+}
+
+START_TEST(a_daemon_that_was_stopped_leaves_a_hole_and_no_spike)
+{
+	static struct incident incident;
+	char path[400];
+
+	if (!built)
+		SKIP_TEST(NOT_BUILT);
+	expect_same_decisions("", true);
+	ck_assert_int_eq(REPLAY("--json", ring_path), 0);
+	expect_unsampled_window();
+
+	find_incident_with_hole(path, &incident);
+	ck_assert_uint_ge(incident.coverage.holes, 1);
+	ck_assert_uint_ge(incident.coverage.gaps, incident.coverage.holes);
+	ck_assert_uint_ge(incident.coverage.missed_slots, STOPPED_NS / 2 / (5 * NS_PER_MS));
+	ck_assert_uint_ge(incident.coverage.unsampled_ns, STOPPED_NS / 4);
+	ck_assert_int_eq(RUN("show", path), 0);
+	printed("no samples");
+	ck_assert_int_eq(RUN("show", "--json", path), 0);
+	expect_no_spike();
+	ck_assert_int_eq(RUN("verify", path), 0);
+	printed(": whole, ");
+	printed("; but the sampling has ");
+	ck_assert_int_eq(RUN("verify", "--json", path), 0);
+	printed("\"missed_slots\": ");
+	ck_assert_int_eq(RUN("export", "--format", "json", path), 0);
+	printed("\"holes\":[{\"from_ns\":");
+	ck_assert_int_eq(RUN("export", "--format", "csv", path), 0);
+	printed(",unsampled_before[ns]\r\n");
+	ck_assert_int_eq(RUN("export", "--format", "perfetto", path), 0);
+	printed("no samples: CPU is the average");
+	ck_assert_int_eq(RUN("export", "--format", "firefox", path), 0);
+	printed("no samples: CPU is the average");
+	ck_assert_int_eq(RUN("replay", "-c", config_path, "-s", path), 0);
+	printed(" of the sampling (");
 }
 END_TEST
 
@@ -275,7 +407,7 @@ START_TEST(a_replay_decides_as_a_daemon_with_several_threads_did)
 	if (!built)
 		SKIP_TEST(NOT_BUILT);
 
-	expect_same_decisions(", \"threads\": 3");
+	expect_same_decisions(", \"threads\": 3", false);
 	ck_assert_uint_eq(writers_of_ring(), 3);
 }
 END_TEST
@@ -388,6 +520,7 @@ Suite *replay_suite(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, a_replay_decides_as_the_daemon_did);
+	tcase_add_test(tcase, a_daemon_that_was_stopped_leaves_a_hole_and_no_spike);
 	tcase_add_test(tcase, a_replay_decides_as_a_daemon_with_several_threads_did);
 	tcase_add_test(tcase, a_recording_is_judged_and_tried_with_other_values);
 	tcase_add_test(tcase, a_damaged_recording_is_judged_with_a_warning);
