@@ -54,6 +54,7 @@ struct found {
 	size_t count;
 	char path[STACK_PROFILE_NAME_MAX + 1];
 	char name[STACK_PROFILE_NAME_MAX + 1];
+	bool unnamed;     /* the name is only where the function begins */
 	uint8_t replaced; /* the mapping's file is another one by now */
 };
 
@@ -72,15 +73,30 @@ static void set_function_name(struct found *found, const char *name, size_t len)
 	found->count = 1;
 }
 
+/* "[libfoo.so.1+0x1240]": a function of a stripped file, by the address at which it begins there. */
+static void name_by_start(const struct address_space_mapping *mapping, uint64_t start, struct found *found)
+{
+	const char *slash = strrchr(mapping->path, '/');
+	char name[STACK_PROFILE_NAME_MAX + 1];
+	int len = snprintf(name, sizeof(name), "[%.200s+0x%jx]", slash ? slash + 1 : mapping->path, (uintmax_t)start);
+
+	set_function_name(found, name, (size_t)len);
+	found->unnamed = true;
+}
+
 static void find_in_elf(struct elf_file *file, const struct address_space_mapping *mapping, uint64_t address,
 			struct found *found)
 {
 	struct elf_file_name names[ELF_FILE_NAMES_MAX];
-	uint64_t inside;
+	uint64_t inside, start;
 
 	if (!elf_file_address(file, address - mapping->start + mapping->offset_bytes, &inside))
 		return;
 	found->count = elf_file_names(file, inside, names);
+	if (found->count == 0 && elf_file_function(file, inside, &start))
+		name_by_start(mapping, start, found);
+	if (found->unnamed)
+		return;
 	for (size_t i = 0; i < found->count; i++)
 		found->lines[i] = (struct stack_profile_line){ names[i].function, names[i].file, names[i].line };
 }
@@ -121,7 +137,7 @@ static int add_frame(struct call_stack *stack, const struct found *found, uint64
 static int remember_frame(struct call_stack *stack, uint64_t whose, const struct found *found, uint64_t address,
 			  uint32_t *ret)
 {
-	bool named = found->count > 0;
+	bool named = found->count > 0 && !found->unnamed;
 	int r = add_frame(stack, found, address, ret);
 
 	if (r == 0 && *ret <= UINT32_MAX >> 2)

@@ -33,7 +33,8 @@
  * the file: where a process has loaded it does not matter, because both sides know offsets in the
  * file (elf_file_address). The name of a function is the linkage name of the debug
  * information, demangled, else that of the symbol, which says foo.part.0 where it is only part of
- * foo, else that in the source. Inlined functions have no symbol.
+ * foo, else that in the source. Inlined functions have no symbol. Where there is no name, .eh_frame
+ * still says where functions begin and end: strip(1) leaves it, because exceptions need it.
  *
  * Modules: one for each binary of the stack file and one for the vDSO. Texts (perf maps, kallsyms)
  * are read whole: their size is not known before, and a perf map still grows.
@@ -746,8 +747,10 @@ struct elf_file {
 	int (*ask)(void *ctx, const uint8_t *build_id, size_t len); /* opens the latter; may be NULL */
 	void *ctx;
 	uint64_t lines_bias;
-	Dwarf_CFI *eh; /* unwinding tables; NULL: none, or not yet read */
-	bool eh_read, is_x86_64;
+	Dwarf_CFI *eh;                    /* unwinding tables; NULL: none, or not yet read */
+	bool eh_read, is_x86_64, is_wide; /* wide: 64 bits, little-endian, as this machine */
+	struct ranges described;          /* by .eh_frame: functions, but not their names */
+	bool described_read;
 	struct arena texts;
 	bool read;
 };
@@ -758,6 +761,7 @@ static void elf_file_free(struct elf_file *file)
 	if (file == NULL)
 		return;
 	elf_lines_free(file->lines);
+	free(file->described.all);
 	symtable_release(&file->symbols);
 	arena_release(&file->texts);
 	if (file->eh != NULL)
@@ -799,6 +803,8 @@ static int read_segments(struct elf_file *file)
 	    elf_getphdrnum(file->elf, &count) != 0)
 		return -ENOEXEC;
 	file->is_x86_64 = header.e_machine == EM_X86_64 && header.e_ident[EI_CLASS] == ELFCLASS64;
+	file->is_wide = header.e_ident[EI_CLASS] == ELFCLASS64 && header.e_ident[EI_DATA] == ELFDATA2LSB &&
+			sizeof(void *) == 8 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
 	for (size_t i = 0; i < count && i <= INT32_MAX && file->segment_count < SEGMENTS_MAX; i++) {
 		GElf_Phdr program;
 
@@ -1055,6 +1061,124 @@ bool elf_file_unwind_rule(struct elf_file *file, uint64_t address, struct Dwarf_
 	return file->dwarf != NULL &&
 	       find_rule(dwarf_getcfi(file->dwarf), address - (file->lines_bias - file->bias), ret);
 }
+
+/* ---- functions without names ---- */
+
+/* Bytes of a pointer in .eh_frame, by its encoding (LSB, 10.5.1); 0: of variable length. */
+static size_t encoded_bytes(uint8_t encoding)
+{
+	static const uint8_t bytes[16] = {
+		[0x0] = 8, [0x2] = 2, [0x3] = 4, [0x4] = 8, [0xa] = 2, [0xb] = 4, [0xc] = 8
+	};
+
+	return bytes[encoding & 0x0f];
+}
+
+/* How the functions of a CIE are encoded: "zPLR" lists what its augmentation data hold. False: not known. */
+static bool find_encoding(const Dwarf_CIE *cie, uint8_t *ret)
+{
+	const uint8_t *data = cie->augmentation_data, *end = data + cie->augmentation_data_size;
+
+	*ret = 0;
+	if (cie->augmentation[0] != 'z')
+		return cie->augmentation[0] == '\0';
+	for (const char *letter = cie->augmentation + 1; *letter != '\0' && *letter != 'R'; letter++) {
+		size_t bytes = *letter == 'P' && data < end ? encoded_bytes(*data) : 0;
+
+		if (*letter == 'P' && bytes == 0)
+			return false;
+		data += *letter == 'L' || *letter == 'P' ? 1 + bytes : 0;
+	}
+	if (strchr(cie->augmentation, 'R') != NULL) {
+		if (data >= end)
+			return false;
+		*ret = *data;
+	}
+	return true;
+}
+
+/* Where a function begins and its length; false: encoded in another way than compilers do. */
+static bool read_function(const Dwarf_FDE *fde, uint8_t encoding, uint64_t address, struct range *ret)
+{
+	size_t bytes = encoded_bytes(encoding);
+	uint64_t length = 0;
+	int64_t start = 0;
+
+	if (bytes < 4 || (size_t)(fde->end - fde->start) < 2 * bytes || (encoding & 0x70 & ~DW_EH_PE_pcrel) != 0)
+		return false;
+	memcpy(&start, fde->start, bytes);
+	memcpy(&length, fde->start + bytes, bytes);
+	if (bytes == 4 && (encoding & 0x08) != 0)
+		start = (int32_t)start;
+	ret->low = (uint64_t)start + ((encoding & DW_EH_PE_pcrel) != 0 ? address : 0);
+	ret->what = ret->low;
+	return !__builtin_add_overflow(ret->low, length, &ret->high) && ret->low != 0;
+}
+
+/* address: of the section. */
+static int read_functions_of(struct elf_file *file, Elf_Data *data, uint64_t address)
+{
+	const unsigned char *ident = (const unsigned char *)elf_getident(file->elf, NULL), *begin = data->d_buf;
+	Dwarf_Off next = 0, at = 0, cie_at = UINT64_MAX;
+	Dwarf_CFI_Entry entry;
+	uint8_t encoding = 0;
+	int r = 0;
+
+	while (r == 0 && file->described.count < SYMTABLE_MAX &&
+	       dwarf_next_cfi(ident, data, true, at, &next, &entry) == 0) {
+		struct range found;
+		Dwarf_CFI_Entry cie;
+		Dwarf_Off unused;
+
+		at = next;
+		if (dwarf_cfi_cie_p(&entry))
+			continue;
+		if (entry.fde.CIE_pointer != cie_at) {
+			cie_at = UINT64_MAX;
+			if (dwarf_next_cfi(ident, data, true, entry.fde.CIE_pointer, &unused, &cie) != 0 ||
+			    !dwarf_cfi_cie_p(&cie) || !find_encoding(&cie.cie, &encoding))
+				continue;
+			cie_at = entry.fde.CIE_pointer;
+		}
+		if (read_function(&entry.fde, encoding, address + (uint64_t)(entry.fde.start - begin), &found))
+			r = ranges_add(&file->described, &found);
+	}
+	return r;
+}
+
+static void read_described(struct elf_file *file)
+{
+	size_t names;
+
+	file->described_read = true;
+	if (!file->is_wide || elf_getshdrstrndx(file->elf, &names) != 0)
+		return;
+	for (Elf_Scn *section = NULL; (section = elf_nextscn(file->elf, section)) != NULL;) {
+		GElf_Shdr header;
+		const char *name = gelf_getshdr(section, &header) ? elf_strptr(file->elf, names, header.sh_name) : NULL;
+		Elf_Data *data = name != NULL && strcmp(name, ".eh_frame") == 0 && header.sh_type != SHT_NOBITS
+					 ? elf_rawdata(section, NULL)
+					 : NULL;
+
+		if (data != NULL && data->d_buf != NULL && read_functions_of(file, data, header.sh_addr) < 0)
+			file->described.count = 0;
+	}
+	ranges_sort(&file->described);
+}
+
+bool elf_file_function(struct elf_file *file, uint64_t address, uint64_t *ret_start)
+{
+	if (!file->described_read)
+		read_described(file);
+
+	const struct range *range = ranges_find(&file->described, address);
+
+	if (range != NULL)
+		*ret_start = range->low;
+	return range != NULL;
+}
+
+/* ---- names ---- */
 
 static const char *copy_demangled(struct elf_file *file, const char *name, size_t len)
 {

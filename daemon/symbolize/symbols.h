@@ -59,6 +59,12 @@ bool elf_file_address(const struct elf_file *names, uint64_t offset_bytes, uint6
 size_t elf_file_names(struct elf_file *names, uint64_t address, struct elf_file_name ret[ELF_FILE_NAMES_MAX]);
 
 /*
+ * Where the function at a virtual address of the file begins, by .eh_frame, which a stripped file has
+ * too. False: it does not say.
+ */
+bool elf_file_function(struct elf_file *names, uint64_t address, uint64_t *ret_start);
+
+/*
  * The rule by which the caller of a function at a virtual address of the file is found, from
  * .eh_frame, else .debug_frame, each read when it is first needed; to be freed with free(3). False:
  * there is none, or the file is not of x86-64.

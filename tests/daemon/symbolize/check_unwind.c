@@ -261,10 +261,18 @@ START_TEST(the_frame_pointers_of_a_deep_stack_go_on_where_its_copy_ends)
 }
 END_TEST
 
+/* "[bare+0x1139]" becomes "[bare]". */
+static void leave_out_starts(char *text)
+{
+	for (char *at; (at = strstr(text, "+0x")) != NULL; text = at)
+		memmove(at, strchr(at, ']'), strlen(strchr(at, ']')) + 1);
+}
+
 START_TEST(a_stripped_program_is_unwound)
 {
 	if (!profile("-O2 -fomit-frame-pointer -s", "bare"))
 		SKIP_TEST("%s", skip_reason);
+	leave_out_starts(rig.folded);
 	/* _start, main, 21 times recurse() and burn(). */
 	struct share share = share_of("[bare];[bare]", "bare;[bare];", ";[bare]", 24);
 
