@@ -30,7 +30,9 @@
 #include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/vfs.h>
 
 #define CGROUP_TREE_ROOTS_MAX 8
@@ -143,6 +145,7 @@ struct walk {
 	size_t earlier_count;
 	uint32_t visited;
 	bool bounded; /* something was left out */
+	bool links;   /* the number of links of a directory of this tree tells its subdirectories */
 	size_t len;
 	char path[PATH_MAX]; /* below the root; "" is the root itself */
 };
@@ -182,6 +185,23 @@ static bool is_directory(int dir_fd, const struct dirent *item)
 
 static int walk_directory(struct walk *walk, int fd, int depth);
 
+static int walk_open(struct walk *walk, int dir_fd, const char *name, int depth)
+{
+	int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT || errno == EACCES ? 0 : -errno;
+
+	return walk_directory(walk, fd, depth);
+}
+
+/* Most cgroups are, and listing their thirty files costs ten times as much. Asked after the visit, which may watch it. */
+static bool is_leaf(const struct walk *walk, int dir_fd, const char *name)
+{
+	struct stat st;
+
+	return walk->links && fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_nlink == 2;
+}
+
 static int walk_child(struct walk *walk, int dir_fd, const char *name, int depth)
 {
 	size_t len = walk->len;
@@ -192,14 +212,15 @@ static int walk_child(struct walk *walk, int dir_fd, const char *name, int depth
 		return 0;
 	}
 
-	int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
-		return errno == ENOENT || errno == EACCES ? 0 : -errno;
+	if (faccessat(dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		return 0;
 
 	walk->path[len] = '/';
 	memcpy(walk->path + len + 1, name, name_len + 1);
 	walk->len = len + 1 + name_len;
-	int r = walk_directory(walk, fd, depth + 1);
+	int r = visit_path(walk);
+	if (r == 0 && !is_leaf(walk, dir_fd, name))
+		r = walk_open(walk, dir_fd, name, depth + 1);
 	walk->len = len;
 	walk->path[len] = '\0';
 	return r;
@@ -215,7 +236,7 @@ static int walk_directory(struct walk *walk, int fd, int depth)
 	}
 
 	const struct dirent *item;
-	int r = visit_path(walk);
+	int r = 0;
 	while (r == 0 && (item = readdir(dir))) {
 		if (strcmp(item->d_name, ".") != 0 && strcmp(item->d_name, "..") != 0 && is_directory(dirfd(dir), item))
 			r = walk_child(walk, dirfd(dir), item->d_name, depth);
@@ -237,7 +258,16 @@ static int walk_tree(struct walk *walk, const char *root)
 		return -errno;
 	}
 
-	int r = walk_directory(walk, fd, 0);
+	struct statfs fs;
+
+	/* In others it may be 1 or 2 whatever is in it. */
+	walk->links = fstatfs(fd, &fs) == 0 && (fs.f_type == CGROUP_SUPER_MAGIC || fs.f_type == CGROUP2_SUPER_MAGIC);
+
+	int r = visit_path(walk);
+	if (r == 0)
+		r = walk_directory(walk, fd, 0);
+	else
+		close(fd);
 	walk->earlier[walk->earlier_count++] = kept;
 	return r;
 }
