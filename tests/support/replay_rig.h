@@ -40,7 +40,10 @@ struct rig_list {
 	uint64_t percent_windows; /* of the rule "percent" */
 };
 
-static struct rig_list rig_real, rig_replayed;
+struct replay_rig {
+	struct rig_list real, replayed;
+	uint64_t seed;
+};
 
 static inline int rig_fire(void *ctx, const struct evaluator_firing *firing)
 {
@@ -67,14 +70,14 @@ static inline int rig_compare(const void *a, const void *b)
 }
 
 /* The same firings; those of one tick come in no particular order. */
-static inline void rig_expect_same(void)
+static inline void rig_expect_same(struct replay_rig *rig)
 {
-	ck_assert_uint_gt(rig_real.count, 0);
-	ck_assert_uint_eq(rig_replayed.count, rig_real.count);
-	qsort(rig_real.firings, rig_real.count, sizeof(struct rig_firing), rig_compare);
-	qsort(rig_replayed.firings, rig_replayed.count, sizeof(struct rig_firing), rig_compare);
-	for (size_t i = 0; i < rig_real.count; i++) {
-		const struct rig_firing *real = &rig_real.firings[i], *replayed = &rig_replayed.firings[i];
+	ck_assert_uint_gt(rig->real.count, 0);
+	ck_assert_uint_eq(rig->replayed.count, rig->real.count);
+	qsort(rig->real.firings, rig->real.count, sizeof(struct rig_firing), rig_compare);
+	qsort(rig->replayed.firings, rig->replayed.count, sizeof(struct rig_firing), rig_compare);
+	for (size_t i = 0; i < rig->real.count; i++) {
+		const struct rig_firing *real = &rig->real.firings[i], *replayed = &rig->replayed.firings[i];
 
 		ck_assert_msg(
 			rig_compare(real, replayed) == 0,
@@ -127,10 +130,10 @@ static inline struct target rig_target(uint32_t id)
 	};
 }
 
-static inline struct evaluator *rig_evaluator(const struct config *config)
+static inline struct evaluator *rig_evaluator(struct replay_rig *rig, const struct config *config)
 {
 	const struct evaluator_options options = {
-		.config = config, .machine = rig_machine, .fire = rig_fire, .ctx = &rig_real
+		.config = config, .machine = rig_machine, .fire = rig_fire, .ctx = &rig->real
 	};
 	struct evaluator *evaluator;
 
@@ -147,14 +150,14 @@ static inline void rig_window(void *ctx, const struct evaluator_firing *window)
 }
 
 /* An evaluator that is fed with what is replayed. */
-static inline struct evaluator *rig_replayer(const struct config *config)
+static inline struct evaluator *rig_replayer(struct replay_rig *rig, const struct config *config)
 {
 	const struct evaluator_options options = {
-		.config = config, .machine = rig_machine, .fire = rig_fire, .witness = rig_window, .ctx = &rig_replayed
+		.config = config, .machine = rig_machine, .fire = rig_fire, .witness = rig_window, .ctx = &rig->replayed
 	};
 	struct evaluator *evaluator;
 
-	rig_replayed.percent_windows = 0;
+	rig->replayed.percent_windows = 0;
 	ck_assert_int_eq(evaluator_new(&options, &evaluator), 0);
 
 	return evaluator;
@@ -180,31 +183,29 @@ static inline struct recording_options rig_tape(struct evaluator *replayer)
 
 /* ---- chance that is the same every time ---- */
 
-static uint64_t rig_seed;
-
-static inline uint64_t rig_random(uint64_t below)
+static inline uint64_t rig_random(struct replay_rig *rig, uint64_t below)
 {
-	rig_seed = rig_seed * 6364136223846793005ULL + 1442695040888963407ULL;
+	rig->seed = rig->seed * 6364136223846793005ULL + 1442695040888963407ULL;
 
-	return (rig_seed >> 33) % below;
+	return (rig->seed >> 33) % below;
 }
 
 /* A target that works, rests, grows and shrinks. Its CPU time rises in every tick if it is busy. */
-static inline void rig_live(struct sample *sample, bool busy, uint64_t passed_ns)
+static inline void rig_live(struct replay_rig *rig, struct sample *sample, bool busy, uint64_t passed_ns)
 {
 	uint64_t cpu = sample->value[SAMPLE_CPU] + (busy ? 1 : 0);
 
-	if (busy || rig_random(3) == 0)
-		cpu += rig_random(2 * passed_ns);
+	if (busy || rig_random(rig, 3) == 0)
+		cpu += rig_random(rig, 2 * passed_ns);
 	sample_set(sample, SAMPLE_CPU, cpu);
 	sample_set(sample, SAMPLE_CPU_LIMIT, 2 * NS_PER_S);
-	if (rig_random(20) == 0)
-		sample_set(sample, SAMPLE_MEMORY, (10 + rig_random(80)) << 20);
-	if (rig_random(50) == 0)
-		sample_set(sample, SAMPLE_MEMORY_PEAK, (60 + rig_random(60)) << 20);
-	if (rig_random(10) == 0)
-		sample_set(sample, SAMPLE_THREADS, 1 + rig_random(18));
-	if (rig_random(200) == 0)
+	if (rig_random(rig, 20) == 0)
+		sample_set(sample, SAMPLE_MEMORY, (10 + rig_random(rig, 80)) << 20);
+	if (rig_random(rig, 50) == 0)
+		sample_set(sample, SAMPLE_MEMORY_PEAK, (60 + rig_random(rig, 60)) << 20);
+	if (rig_random(rig, 10) == 0)
+		sample_set(sample, SAMPLE_THREADS, 1 + rig_random(rig, 18));
+	if (rig_random(rig, 200) == 0)
 		sample_unset(sample, SAMPLE_THREADS);
 }
 

@@ -14,6 +14,8 @@
 
 Suite *recording_suite(void);
 
+static struct replay_rig rig;
+
 static struct config *config;
 static struct evaluator *replayer; /* is fed with what is played */
 static struct buffer text;
@@ -25,7 +27,7 @@ static uint64_t troubles;
 static void new_replayer(void)
 {
 	evaluator_free(replayer);
-	replayer = rig_replayer(config);
+	replayer = rig_replayer(&rig, config);
 }
 
 static void setup(void)
@@ -33,8 +35,8 @@ static void setup(void)
 	config = rig_config();
 	replayer = NULL;
 	new_replayer();
-	rig_real.count = rig_replayed.count = 0;
-	rig_seed = 1;
+	rig.real.count = rig.replayed.count = 0;
+	rig.seed = 1;
 	text = (struct buffer){ 0 };
 	troubles = 0;
 }
@@ -124,9 +126,9 @@ static void live_one_tick(struct evaluator *evaluator, struct sample *samples, u
 {
 	feeding.writer = looker;
 	for (uint32_t i = looker; i < RIG_TARGETS; i += writers) {
-		mono_t at = mono_add(now, i == looker ? 0 : i * 20000 + rig_random(20000));
+		mono_t at = mono_add(now, i == looker ? 0 : i * 20000 + rig_random(&rig, 20000));
 
-		rig_live(&samples[i], true, RIG_INTERVAL);
+		rig_live(&rig, &samples[i], true, RIG_INTERVAL);
 		feed_sample(evaluator, i + 1, at, &samples[i]);
 		put_row(i + 1, at.ns, &samples[i]);
 	}
@@ -139,7 +141,7 @@ static void live_one_tick(struct evaluator *evaluator, struct sample *samples, u
  */
 static void live_and_record_with(uint32_t writers, unsigned ticks)
 {
-	struct evaluator *evaluator = rig_evaluator(config);
+	struct evaluator *evaluator = rig_evaluator(&rig, config);
 	struct sample samples[RIG_TARGETS] = { { 0 } };
 	mono_t now = { START };
 
@@ -152,7 +154,7 @@ static void live_and_record_with(uint32_t writers, unsigned ticks)
 		ck_assert_int_eq(feed_target(evaluator, &target), 0);
 	}
 	for (unsigned tick = 0; tick < ticks; tick++) {
-		now = mono_add(now, RIG_INTERVAL - NS_PER_MS + rig_random(2 * NS_PER_MS));
+		now = mono_add(now, RIG_INTERVAL - NS_PER_MS + rig_random(&rig, 2 * NS_PER_MS));
 		for (uint32_t w = 0; w < writers; w++)
 			if (w == 0 || w + 1 < writers || tick % 700 < 480)
 				live_one_tick(evaluator, samples, w, writers, mono_add(now, w * NS_PER_MS));
@@ -171,8 +173,8 @@ START_TEST(a_stream_of_busy_targets_decides_as_was_decided)
 	for (uint64_t seed = 1; seed <= 20; seed++) {
 		new_replayer();
 
-		rig_real.count = rig_replayed.count = 0;
-		rig_seed = seed;
+		rig.real.count = rig.replayed.count = 0;
+		rig.seed = seed;
 		text.len = 0;
 		live_and_record(1000);
 		play();
@@ -181,7 +183,7 @@ START_TEST(a_stream_of_busy_targets_decides_as_was_decided)
 		ck_assert_uint_eq(summary.targets, RIG_TARGETS);
 		ck_assert_uint_eq(summary.late + summary.nameless + summary.gaps + troubles, 0);
 		ck_assert(stream_reader_whole(&summary.report));
-		rig_expect_same();
+		rig_expect_same(&rig);
 	}
 }
 END_TEST
@@ -192,15 +194,15 @@ START_TEST(targets_of_a_writer_that_hangs_are_not_idle_because_others_go_on)
 		for (uint32_t writers = 2; writers <= RIG_TARGETS; writers++) {
 			new_replayer();
 
-			rig_real.count = rig_replayed.count = 0;
-			rig_seed = seed;
+			rig.real.count = rig.replayed.count = 0;
+			rig.seed = seed;
 			text.len = 0;
 			live_and_record_with(writers, 1400);
 			play();
 			ck_assert_uint_eq(summary.ticks, (writers - 1) * 1400 + 960);
 			ck_assert_uint_eq(summary.late + summary.nameless + summary.gaps + troubles, 0);
 			ck_assert(stream_reader_whole(&summary.report));
-			rig_expect_same();
+			rig_expect_same(&rig);
 		}
 	}
 }
@@ -228,7 +230,7 @@ START_TEST(a_target_that_stands_still_is_judged_on)
 	put_row(1, START + 3 * NS_PER_S, &sample);
 	end_stream();
 	play();
-	ck_assert_uint_eq(rig_replayed.percent_windows, 30);
+	ck_assert_uint_eq(rig.replayed.percent_windows, 30);
 	ck_assert_uint_eq(summary.ticks, 301);
 }
 END_TEST
@@ -245,7 +247,7 @@ START_TEST(where_the_writer_stalled_no_ticks_are_made_up)
 	end_stream();
 	play();
 	ck_assert_uint_eq(summary.ticks, 202);
-	ck_assert_uint_eq(rig_replayed.percent_windows, 21); /* one of them over four seconds */
+	ck_assert_uint_eq(rig.replayed.percent_windows, 21); /* one of them over four seconds */
 }
 END_TEST
 
@@ -286,7 +288,7 @@ START_TEST(gaps_ends_and_unknown_targets_are_handed_on)
 	put_row(1, START + 160 * NS_PER_MS, &sample);
 	end_stream();
 	play();
-	ck_assert_uint_eq(rig_replayed.percent_windows, 0); /* the gap has cut the only one */
+	ck_assert_uint_eq(rig.replayed.percent_windows, 0); /* the gap has cut the only one */
 	ck_assert_uint_eq(summary.gaps, 1);
 	ck_assert_uint_eq(summary.gone, 1);
 	ck_assert_uint_eq(summary.nameless, 2);
@@ -309,7 +311,7 @@ START_TEST(rows_out_of_time_are_passed_over)
 	play();
 	ck_assert_uint_eq(summary.late, 2);
 	ck_assert_uint_eq(summary.samples, 32);
-	ck_assert_uint_eq(rig_replayed.percent_windows, 3);
+	ck_assert_uint_eq(rig.replayed.percent_windows, 3);
 }
 END_TEST
 
@@ -378,7 +380,7 @@ START_TEST(targets_of_a_second_stream_are_others)
 	}
 	play();
 	ck_assert_uint_eq(summary.targets, 2);
-	ck_assert_uint_eq(rig_replayed.percent_windows, 4);
+	ck_assert_uint_eq(rig.replayed.percent_windows, 4);
 	ck_assert_uint_eq(summary.late, 0);
 }
 END_TEST
@@ -421,12 +423,12 @@ START_TEST(gvisors_format_is_read_by_the_names_of_its_columns)
 	play();
 	ck_assert_uint_eq(summary.targets, 2);
 	ck_assert_uint_eq(summary.ticks, 301);
-	ck_assert_uint_eq(rig_replayed.percent_windows, 60); /* of both */
+	ck_assert_uint_eq(rig.replayed.percent_windows, 60); /* of both */
 	uint64_t fired = 0;
 
-	for (size_t i = 0; i < rig_replayed.count; i++)
-		if (strcmp(rig_replayed.firings[i].rule, "count") == 0) {
-			ck_assert_str_eq(rig_replayed.firings[i].target, "web");
+	for (size_t i = 0; i < rig.replayed.count; i++)
+		if (strcmp(rig.replayed.firings[i].rule, "count") == 0) {
+			ck_assert_str_eq(rig.replayed.firings[i].target, "web");
 			fired++;
 		}
 	ck_assert_uint_gt(fired, 0);

@@ -14,12 +14,14 @@
 
 Suite *rule_replay_suite(void);
 
+static struct replay_rig rig;
+
 static struct config *config;
 
 static struct rule_replay *new_rule_replay(void)
 {
 	const struct rule_replay_options options = {
-		.config = config, .machine = rig_machine, .fire = rig_fire, .ctx = &rig_replayed
+		.config = config, .machine = rig_machine, .fire = rig_fire, .ctx = &rig.replayed
 	};
 	struct rule_replay *made;
 
@@ -46,8 +48,8 @@ static void play_ring(struct ring *ring, struct rule_replay *rule_replay, struct
 static void setup(void)
 {
 	config = rig_config();
-	rig_real.count = rig_replayed.count = 0;
-	rig_seed = 1;
+	rig.real.count = rig.replayed.count = 0;
+	rig.seed = 1;
 }
 
 static void teardown(void)
@@ -83,9 +85,9 @@ static void live(struct world *world, mono_t now, uint64_t passed_ns)
 
 	ck_assert_int_eq(ring_tick_begin(world->writer, now, wall, 0), 0);
 	for (size_t i = world->first; i < world->first + world->count; i++) {
-		mono_t at = mono_add(now, rig_random(50000));
+		mono_t at = mono_add(now, rig_random(&rig, 50000));
 
-		rig_live(&world->samples[i], i == 0, passed_ns);
+		rig_live(&rig, &world->samples[i], i == 0, passed_ns);
 		if (ring_put_sample(world->writer, &world->tracks[i], at, &world->samples[i]) == 0)
 			feed_sample(world->evaluator, world->tracks[i].id, at, &world->samples[i]);
 	}
@@ -111,15 +113,15 @@ static struct ring *live_for(unsigned ticks)
 	const struct ring_options options = { .size_bytes = 32u << 20, .interval_ns = RIG_INTERVAL };
 	mono_t now = { 77 * NS_PER_S + 3333333 };
 
-	world = (struct world){ .evaluator = rig_evaluator(config), .count = RIG_TARGETS };
+	world = (struct world){ .evaluator = rig_evaluator(&rig, config), .count = RIG_TARGETS };
 	ck_assert_int_eq(ring_create_anonymous(&options, &world.ring), 0);
 	ck_assert_int_eq(ring_writer_new(world.ring, &world.writer), 0);
 	for (size_t i = 0; i < RIG_TARGETS; i++)
 		appear(&world, i);
 	for (unsigned tick = 0; tick < ticks; tick++) {
 		/* Late now and then, stalled once in a while. */
-		uint64_t passed =
-			RIG_INTERVAL + rig_random(3) * NS_PER_MS + (rig_random(100) == 0) * rig_random(NS_PER_S);
+		uint64_t passed = RIG_INTERVAL + rig_random(&rig, 3) * NS_PER_MS +
+				  (rig_random(&rig, 100) == 0) * rig_random(&rig, NS_PER_S);
 
 		now = mono_add(now, passed);
 		if (tick > 0 && tick % (ticks / 4) == 0)
@@ -139,14 +141,14 @@ START_TEST(a_replay_of_the_ring_decides_as_was_decided)
 		struct rule_replay *rule_replay = new_rule_replay();
 		struct recording_summary summary;
 
-		rig_real.count = rig_replayed.count = 0;
-		rig_seed = seed;
+		rig.real.count = rig.replayed.count = 0;
+		rig.seed = seed;
 		struct ring *ring = live_for(1000);
 
 		play_ring(ring, rule_replay, &summary);
 		ck_assert_uint_eq(summary.ticks, 1000);
 		ck_assert_uint_eq(summary.gone, 3);
-		rig_expect_same();
+		rig_expect_same(&rig);
 		rule_replay_free(rule_replay);
 	}
 }
@@ -483,7 +485,7 @@ static void configure(const char *rest)
 		"\"above\": 1, \"warmup\": 0, %s } ] }",
 		rest);
 	collecting = NULL;
-	rig_seed = 1;
+	rig.seed = 1;
 	fired = 0;
 }
 
@@ -519,7 +521,7 @@ static uint64_t live_threads(unsigned windows, uint64_t seed)
 	struct sample samples[3] = { { 0 } };
 
 	fired = 0;
-	rig_seed = seed;
+	rig.seed = seed;
 	ck_assert_int_eq(rule_replay_new(&options, &rule_replay), 0);
 	for (uint32_t id = 1; id <= 3; id++) {
 		event.target = rig_target(id);
@@ -530,9 +532,9 @@ static uint64_t live_threads(unsigned windows, uint64_t seed)
 		ck_assert_int_eq(rule_replay_event(rule_replay, &event), 0);
 		event.type = RING_EVENT_SAMPLE;
 		for (uint32_t id = 1; id <= 3; id++) {
-			uint64_t threads = 5 + rig_random(40);
+			uint64_t threads = 5 + rig_random(&rig, 40);
 
-			if (rig_random(3) == 0)
+			if (rig_random(&rig, 3) == 0)
 				sample_set(&samples[id - 1], SAMPLE_THREADS, threads * threads);
 			event.id = id;
 			event.sample = &samples[id - 1];
