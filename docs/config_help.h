@@ -217,7 +217,9 @@ static const struct config_help config_help[] = {
 	KEY("rules", "of",
 		"What 100 % is: the effective limit of the target, which is the machine if it has none, one core "
 		"(for `cpu` only), or the machine. For `cpu` and `memory`."),
-	KEY("rules", "window", "What a value is computed over: at least two readings of a rate, one of a level."),
+	KEY("rules", "window",
+		"What a value is computed over: at least two readings of a rate, one of a level. It slides: one "
+		"ends every tenth of its length."),
 	KEY_OF("rules", "percent", "percentage", NULL, "0% to 100000%",
 		"Fire when the value is above it. For metrics in percent."),
 	KEY_OF("rules", "above", "in the unit of the metric", NULL, NULL,

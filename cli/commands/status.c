@@ -264,6 +264,30 @@ static void put_threshold(const struct json_node *rule, char *buf, size_t cap)
 		snprintf(buf, cap, "+%s", units_format_percent(text, UNITS_TEXT_MAX, delta));
 }
 
+/* What was there below the threshold. */
+static const char *describe_bounds(const struct json_node *rule)
+{
+	const struct json_node *burst = answer_member(rule, "burst");
+
+	if (!burst)
+		return "within bounds";
+	return strcmp(answer_text(burst, "why"), "too-short") == 0 ? "burst too short" : "burst badly placed";
+}
+
+/* The last burst that no window showed, in a line of its own. */
+static void put_burst(const struct json_node *rule)
+{
+	const struct json_node *burst = answer_member(rule, "burst");
+	char length[UNITS_TEXT_MAX], ago[UNITS_TEXT_MAX], height[UNITS_TEXT_MAX], best[UNITS_TEXT_MAX];
+
+	if (!burst)
+		return;
+	units_format(height, sizeof(height), unit_of(rule), answer_number(burst, "value", 0), UNITS_READING);
+	units_format(best, sizeof(best), unit_of(rule), answer_number(burst, "best_window", 0), UNITS_READING);
+	printf("    %s ago a burst of %s at %s: %s in the window\n", answer_duration(burst, "ended_ago_ns", ago),
+	       answer_duration(burst, "length_ns", length), height, best);
+}
+
 /* Why the last window did not fire. */
 static void put_lack(const struct json_node *rule, const char *reason, char *buf, size_t cap)
 {
@@ -283,8 +307,10 @@ static void put_lack(const struct json_node *rule, const char *reason, char *buf
 	else if (strcmp(reason, "above-maximum") == 0)
 		snprintf(buf, cap, "above maximum %s", value(rule, "maximum", a, sizeof(a)));
 	else if (strcmp(reason, "within-bounds") == 0 && threshold > 0 && distance >= 0)
-		snprintf(buf, cap, "within bounds, %s below",
+		snprintf(buf, cap, "%s, %s below", describe_bounds(rule),
 			 units_format_percent(a, UNITS_TEXT_MAX, 100 * distance / threshold));
+	else if (strcmp(reason, "pending") == 0 && answer_whole(rule, "for_ns") == 0)
+		snprintf(buf, cap, "pending, of the window that fired or still rising");
 	else if (strcmp(reason, "pending") == 0)
 		snprintf(buf, cap, "pending %s of %s", answer_duration(rule, "pending_ns", a),
 			 answer_duration(rule, "for_ns", b));
@@ -499,6 +525,8 @@ static void view_print(const struct row *rows, size_t count, bool counts, size_t
 	for (size_t i = 0; i < count; i++) {
 		put_cells(&rows[i], &cells);
 		put_line(&cells, widths);
+		if (counts)
+			put_burst(rows[i].rule);
 		if (counts)
 			put_counts(rows[i].rule, width);
 		if (counts && (i == 0 || rows[i - 1].target != rows[i].target))

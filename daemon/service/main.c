@@ -2,9 +2,10 @@
  * main.c: spikewatchd: parses the command line, loads the configuration, opens everything, runs the
  * event loop, closes everything.
  *
- * The main thread has the loop. It wakes up for a poll of the ring (ten times per shortest window,
- * within bounds), for the checks of each second (watchdog.h), for requests (control.h) and for
- * signals. What may take long is done by other threads: sampling, discovery, the incident worker.
+ * The main thread has the loop. It wakes up for a poll of the ring (when a tick of the samplers has
+ * ended a window of some rule, and every 50 ms for the incidents), for the checks of each second
+ * (watchdog.h), for requests (control.h) and for signals. What may take long is done by other
+ * threads: sampling, discovery, the incident worker.
  */
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/log.h"
@@ -13,6 +14,7 @@
 #include "daemon/engine/incident/incidents.h"
 #include "daemon/engine/incident/recover.h"
 #include "daemon/engine/incident/spool.h"
+#include "daemon/engine/sampling/sampler.h"
 #include "daemon/engine/session/session.h"
 #include "daemon/engine/targets/discovery.h"
 #include "daemon/service/control.h"
@@ -40,13 +42,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sysexits.h>
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
 #include <unistd.h>
 
-/* Between two polls of the ring: a firing is noticed within that time after its window ended. */
-#define POLL_MIN_NS (10 * NS_PER_MS)
+/*
+ * Between two polls of the ring. A window that ends in the first of these is judged at the end of it, else
+ * with the tick that ends it; open incidents are fed, and closed, at least every second of these.
+ */
+#define POLL_MIN_NS (5 * NS_PER_MS)
 #define POLL_MAX_NS (50 * NS_PER_MS)
 
 /* The time of day is slewed slowly; more than this within a second is a step. */
@@ -68,8 +75,8 @@ struct daemon {
 	struct health health;
 	struct clock clock;
 	mono_t started;
-	uint64_t poll_ns;
 	sd_event *event;
+	sd_event_source *poll_timer;
 	struct rule_counts *rule_counts;
 	struct control *control;
 	struct watchdog *watchdog;
@@ -193,19 +200,6 @@ static void save_state(struct daemon *daemon)
 
 /* ---- reload ---- */
 
-static uint64_t choose_poll(const struct config *config)
-{
-	uint64_t shortest = UINT64_MAX;
-
-	for (size_t i = 0; i < config->rule_count; i++)
-		if (config->rules[i].window_ns < shortest)
-			shortest = config->rules[i].window_ns;
-
-	uint64_t pause = shortest / 10;
-
-	return pause < POLL_MIN_NS ? POLL_MIN_NS : pause > POLL_MAX_NS ? POLL_MAX_NS : pause;
-}
-
 static int refuse_reload(const char *message, int error)
 {
 	log_about(LOG_ERR, &(struct log_about){ .message = MESSAGE_RELOAD_REFUSED, .error = error },
@@ -310,7 +304,6 @@ static int on_reload(void *ctx, char *message)
 	describe_changes(daemon->config, config, message);
 	config_free(daemon->config);
 	daemon->config = TAKE(config);
-	daemon->poll_ns = choose_poll(daemon->config);
 	log_about(LOG_NOTICE, &(struct log_about){ .message = MESSAGE_RELOADED }, "reloaded: %s", message);
 	privileges_look(daemon->config, &daemon->privileges);
 
@@ -326,18 +319,44 @@ static int on_trigger(void *ctx, const struct target *target, struct incidents_t
 	return incidents_trigger(daemon->incidents, target, ret);
 }
 
-static int on_poll(sd_event_source *source, uint64_t usec, void *userdata)
+/* The samplers are to wake this thread with the tick that ends the next window. */
+static void set_alarm(struct daemon *daemon, mono_t now)
 {
-	struct daemon *daemon = userdata;
+	mono_t next = evaluator_next_end(daemon->evaluator), soonest = mono_add(now, POLL_MIN_NS);
+
+	samplers_set_alarm(session_samplers(daemon->session), next.ns > soonest.ns ? next : soonest);
+}
+
+static void poll_ring(struct daemon *daemon)
+{
 	int r = dispatcher_poll(daemon->dispatcher, clock_mono(&daemon->clock));
 
-	(void)usec;
 	if (r < 0)
 		log_line(LOG_ERR, "cannot read the ring: %s", strerror(-r));
 	if (daemon->save_now)
 		save_state(daemon);
 	watchdog_keep_alive(daemon->watchdog, clock_mono(&daemon->clock));
-	sd_event_source_set_time_relative(source, daemon->poll_ns / NS_PER_US);
+	set_alarm(daemon, clock_mono(&daemon->clock));
+	sd_event_source_set_time_relative(daemon->poll_timer, POLL_MAX_NS / NS_PER_US);
+}
+
+static int on_poll(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	(void)source;
+	(void)usec;
+	poll_ring(userdata);
+
+	return 0;
+}
+
+static int on_alarm(sd_event_source *source, int fd, uint32_t events, void *userdata)
+{
+	eventfd_t times;
+
+	(void)source;
+	(void)events;
+	eventfd_read(fd, &times);
+	poll_ring(userdata);
 
 	return 0;
 }
@@ -407,7 +426,9 @@ static int on_trigger_signal(sd_event_source *source, const struct signalfd_sigi
 	return on_trigger(userdata, NULL, &ticket);
 }
 
-static int add_timer(struct daemon *daemon, uint64_t accuracy_us, sd_event_time_handler_t handler)
+/* ret: NULL, or the timer, which is the loop's. */
+static int add_timer(struct daemon *daemon, uint64_t accuracy_us, sd_event_time_handler_t handler,
+		     sd_event_source **ret)
 {
 	sd_event_source *source;
 	int r = sd_event_add_time_relative(daemon->event, &source, CLOCK_MONOTONIC, 0, accuracy_us, handler, daemon);
@@ -417,9 +438,18 @@ static int add_timer(struct daemon *daemon, uint64_t accuracy_us, sd_event_time_
 
 	sd_event_source_set_enabled(source, SD_EVENT_ON);
 	sd_event_source_set_floating(source, 1);
+	if (ret)
+		*ret = source;
 	sd_event_source_unref(source);
 
 	return 0;
+}
+
+static int add_alarm(struct daemon *daemon)
+{
+	int fd = samplers_open_alarm(session_samplers(daemon->session));
+
+	return fd < 0 ? fd : sd_event_add_io(daemon->event, NULL, fd, EPOLLIN, on_alarm, daemon);
 }
 
 static int build_loop(struct daemon *daemon)
@@ -565,15 +595,17 @@ static int on_ready(void *ctx, int result)
 	if (result < 0)
 		return failed("cannot scan for targets in", daemon->config->proc_root, result);
 
+	r = add_timer(daemon, 1000, on_poll, &daemon->poll_timer);
+	if (r >= 0)
+		r = add_timer(daemon, 100000, on_second, NULL);
+	if (r >= 0)
+		r = add_alarm(daemon);
+	if (r < 0)
+		return failed("cannot build", "the event loop", r);
+
 	r = session_start(daemon->session);
 	if (r < 0)
 		return r;
-
-	r = add_timer(daemon, 1000, on_poll);
-	if (r >= 0)
-		r = add_timer(daemon, 100000, on_second);
-	if (r < 0)
-		return failed("cannot build", "the event loop", r);
 
 	fill_overview(daemon, &overview);
 	log_started(&overview, daemon->dispatcher);
@@ -650,7 +682,6 @@ static int daemon_run(const struct config_file *file, struct config *config)
 		.lock_fd = -1,
 		.had_terminal = has_terminal(),
 		.clock = real_clock(),
-		.poll_ns = choose_poll(config),
 	};
 	int r;
 

@@ -1601,6 +1601,20 @@ static int end_tick(struct evaluator *evaluator)
 	return tick.result;
 }
 
+mono_t evaluator_next_end(const struct evaluator *evaluator)
+{
+	const struct rule_plan *plan = &evaluator->plan;
+	mono_t earliest = { UINT64_MAX };
+
+	for (uint32_t clock = 0; clock < WRITER_CLOCKS_MAX; clock++)
+		for (size_t g = 0; evaluator->writer_clocks.clocks[clock].started && g < plan->length_count; g++) {
+			mono_t next = step_clock_of(&evaluator->writer_clocks, plan, clock, g)->next;
+
+			earliest = next.ns < earliest.ns ? next : earliest;
+		}
+	return earliest;
+}
+
 int evaluator_event(struct evaluator *evaluator, const struct ring_event *event)
 {
 	if (event->type != RING_EVENT_LAPPED && event->type != RING_EVENT_DAMAGED)

@@ -126,6 +126,12 @@ CLEANUP(evaluator, free);
 int evaluator_event(struct evaluator *evaluator, const struct ring_event *event);
 
 /*
+ * When the next window ends that a tick has not ended yet: before that, no tick makes a rule fire.
+ * UINT64_MAX: there are no rules, or there was no tick.
+ */
+mono_t evaluator_next_end(const struct evaluator *evaluator);
+
+/*
  * Another configuration, in two steps: prepare takes all memory and changes nothing; drop undoes it.
  * commit puts config in force, and nothing refers to the previous one afterwards; it cannot fail.
  * config must outlive the evaluator. No events in between. 0 or -ENOMEM. Not from within fire.

@@ -46,8 +46,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <time.h>
+#include <unistd.h>
 
 /* ---- the timer of a thread ---- */
 
@@ -533,8 +535,15 @@ struct sampler_seat {
 
 enum command { COMMAND_ADD = 1, COMMAND_REMOVE };
 
+/* Who waits for a tick, see samplers_set_alarm. */
+struct alarm {
+	_Atomic uint64_t at_ns; /* UINT64_MAX: none */
+	int fd;                 /* -1: nobody does */
+};
+
 struct sampler {
 	struct sampler_options options;
+	struct alarm *alarm; /* of all threads; NULL: none */
 	struct sampler_seat seat;
 	struct ring_writer *writer;
 	struct source *source;
@@ -993,6 +1002,17 @@ static bool begin_tick(struct sampler *sampler, mono_t now)
 }
 
 /* A tick at `now`. Returns false if it could not begin because a reader holds the next page. */
+/* After the tick at now was published. */
+static void ring_alarm(const struct sampler *sampler, mono_t now)
+{
+	struct alarm *alarm = sampler->alarm;
+
+	if (!alarm || now.ns < atomic_load_explicit(&alarm->at_ns, memory_order_relaxed))
+		return;
+	if (atomic_exchange(&alarm->at_ns, UINT64_MAX) != UINT64_MAX)
+		eventfd_write(alarm->fd, 1);
+}
+
 static bool take_tick(struct sampler *sampler, mono_t now)
 {
 	deadline_timer_beat(&sampler->deadline_timer, now);
@@ -1014,6 +1034,7 @@ static bool take_tick(struct sampler *sampler, mono_t now)
 	count_source(sampler, (uint64_t)mono_diff(end, now));
 	apply_budget(sampler, end);
 	ring_tick_end(sampler->writer, &sampler->stats);
+	ring_alarm(sampler, now);
 
 	return true;
 }
@@ -1127,6 +1148,7 @@ struct samplers {
 	struct sampler_target *refused;
 	struct sampler_target **refused_end;
 	uint64_t first_writer; /* the ring's number of the first */
+	struct alarm alarm;
 	struct {
 		struct sampler *sampler;
 		size_t placed;
@@ -1174,6 +1196,7 @@ int samplers_new(const struct sampler_options *options, unsigned count, struct r
 	samplers->ring = ring;
 	samplers->options = *options;
 	samplers->refused_end = &samplers->refused;
+	samplers->alarm = (struct alarm){ .at_ns = UINT64_MAX, .fd = -1 };
 	for (unsigned i = 0; i < count; i++) {
 		int r = add_thread(samplers, count);
 
@@ -1199,7 +1222,27 @@ void samplers_free(struct samplers *samplers)
 	samplers_stop(samplers); /* before the first is freed: the others read its slowdown */
 	for (unsigned i = samplers->count; i-- > 0;)
 		sampler_free(samplers->threads[i].sampler);
+	if (samplers->alarm.fd >= 0)
+		close(samplers->alarm.fd);
 	free(samplers);
+}
+
+int samplers_open_alarm(struct samplers *samplers)
+{
+	int fd = samplers->alarm.fd >= 0 ? samplers->alarm.fd : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+
+	if (fd < 0)
+		return -errno;
+
+	samplers->alarm.fd = fd;
+	for (unsigned i = 0; i < samplers->count; i++)
+		samplers->threads[i].sampler->alarm = &samplers->alarm;
+	return fd;
+}
+
+void samplers_set_alarm(struct samplers *samplers, mono_t at)
+{
+	atomic_store_explicit(&samplers->alarm.at_ns, at.ns, memory_order_relaxed);
 }
 
 unsigned samplers_count(const struct samplers *samplers)

@@ -116,6 +116,15 @@ unsigned samplers_count(const struct samplers *samplers);
  */
 int samplers_retune(struct samplers *samplers, const struct sampler_options *options);
 
+/*
+ * A descriptor that becomes readable (eventfd(2)) after a tick of any thread at or after the time of the
+ * last samplers_set_alarm, once for each call. It is the samplers'. Before samplers_start. -errno.
+ */
+int samplers_open_alarm(struct samplers *samplers);
+
+/* UINT64_MAX: never. Costs the samplers a comparison per tick, and a write(2) when it goes off. */
+void samplers_set_alarm(struct samplers *samplers, mono_t at);
+
 /* Starts all threads or none. 0 or -errno. */
 int samplers_start(struct samplers *samplers);
 void samplers_stop(struct samplers *samplers);

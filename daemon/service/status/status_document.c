@@ -421,7 +421,25 @@ static void put_reasons(struct json_writer *json, const uint32_t *reasons)
 	json_end_object(json);
 }
 
-static void put_rule(struct json_writer *json, const struct evaluator_status *row)
+/* The last one that no window caught; nothing if there was none. */
+static void put_burst(struct json_writer *json, const struct evaluator_status *row, mono_t now)
+{
+	const struct trigger_burst *burst = &row->burst;
+	int64_t ago_ns = mono_diff(now, burst->end);
+
+	if (burst->length_ns == 0)
+		return;
+
+	json_member_object(json, "burst");
+	json_member_u64(json, "ended_ago_ns", ago_ns > 0 ? (uint64_t)ago_ns : 0);
+	json_member_u64(json, "length_ns", burst->length_ns);
+	json_member_double(json, "value", burst->value);
+	json_member_double(json, "best_window", burst->best);
+	json_member_text(json, "why", burst->length_ns < row->rule->window_ns ? "too-short" : "badly-placed");
+	json_end_object(json);
+}
+
+static void put_rule(struct json_writer *json, const struct evaluator_status *row, mono_t now)
 {
 	json_begin_object(json);
 	json_member_text(json, "rule", row->rule->name);
@@ -431,6 +449,7 @@ static void put_rule(struct json_writer *json, const struct evaluator_status *ro
 	if (row->decision)
 		put_decision(json, row->decision);
 	put_thresholds(json, row->rule);
+	put_burst(json, row, now);
 	json_member_u64(json, "fired", row->memory->fired);
 	json_member_u64(json, "count", row->memory->count);
 	json_member_double(json, "high_water", or_null(row->memory->fired > 0, row->memory->high_water));
@@ -634,7 +653,7 @@ static int show_rule(void *ctx, const struct evaluator_status *row)
 	if (!turn->begun)
 		begin_target(answer->json, turn->overview, row->target);
 	turn->begun = true;
-	put_rule(answer->json, row);
+	put_rule(answer->json, row, turn->overview->now);
 
 	return 0;
 }

@@ -135,6 +135,8 @@ static void says_nothing_of(const char *part)
 
 static const char answer[] = HEAD TARGET("web/1", "web",
 					 "{" CPU JUDGED("70.4", "80", "9.6", "within-bounds", "armed") //
+					 "\"burst\":{\"ended_ago_ns\":12000000000,\"length_ns\":600000000,"
+					 "\"value\":100,\"best_window\":71,\"why\":\"too-short\"},"
 					 "\"fired\":0,\"reasons\":{\"within-bounds\":12}},"
 					 "{" MEMORY "\"value\":1048576,\"reason\":\"warming-up\",\"phase\":\"armed\","
 					 "\"reasons\":{\"warming-up\":3}}") "," //
@@ -174,7 +176,7 @@ static const char expected_text[] = "spikewatchd 0.1.0, pid 1234, up 3.2 h: 1.25
 				    "web/2      cpu       95%        80%      20%  cooldown, 41 s left\n"
 				    "db         cpu       90%        80%      20%  fired; cooldown 1 min\n"
 				    "a-servi..  cpu       85%        80%      20%  count limit, 5 of 5\n"
-				    "web/1      cpu     70.4%        80%      20%  within bounds, 12% below\n"
+				    "web/1      cpu     70.4%        80%      20%  burst too short, 12% below\n"
 				    "web/1      memory  1 MiB       +50%        -  warming up 3/5\n"
 				    "web/3      memory  1 MiB       +50%        -  below minimum 256 MiB\n"
 				    "a-servi..  cpu         -        80%        -  unavailable\n"

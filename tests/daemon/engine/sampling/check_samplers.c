@@ -14,6 +14,7 @@
 #include "lib/source/source.h"
 
 #include <errno.h>
+#include <poll.h>
 
 Suite *samplers_suite(void);
 
@@ -475,6 +476,30 @@ START_TEST(each_backs_off_by_itself_and_stopping_does_not_wait_for_a_reader)
 }
 END_TEST
 
+START_TEST(an_alarm_goes_off_once_after_the_tick_it_is_set_for)
+{
+	struct pollfd alarm = { .events = POLLIN };
+	struct timespec clock;
+	uint64_t times;
+
+	make(2, 4, 5 * NS_PER_MS);
+	alarm.fd = samplers_open_alarm(samplers);
+	ck_assert_int_ge(alarm.fd, 0);
+	ck_assert_int_eq(samplers_start(samplers), 0);
+	ck_assert_int_eq(poll(&alarm, 1, 50), 0); /* it was not set */
+
+	clock_gettime(CLOCK_MONOTONIC, &clock);
+	mono_t at = { (uint64_t)clock.tv_sec * NS_PER_S + (uint64_t)clock.tv_nsec + 30 * NS_PER_MS };
+	samplers_set_alarm(samplers, at);
+	ck_assert_int_eq(poll(&alarm, 1, 10000), 1);
+	clock_gettime(CLOCK_MONOTONIC, &clock);
+	ck_assert_uint_ge((uint64_t)clock.tv_sec * NS_PER_S + (uint64_t)clock.tv_nsec, at.ns);
+	ck_assert_int_eq(read(alarm.fd, &times, sizeof(times)), sizeof(times));
+	ck_assert_uint_eq(times, 1);
+	ck_assert_int_eq(poll(&alarm, 1, 50), 0);
+}
+END_TEST
+
 START_TEST(they_start_and_stop_again_and_again)
 {
 	struct ring_info info;
@@ -545,6 +570,7 @@ Suite *samplers_suite(void)
 	tcase_add_test(threads, four_threads_have_the_exact_times_of_all);
 	tcase_add_test(threads, one_budget_slows_all_of_them_down);
 	tcase_add_test(threads, each_backs_off_by_itself_and_stopping_does_not_wait_for_a_reader);
+	tcase_add_test(threads, an_alarm_goes_off_once_after_the_tick_it_is_set_for);
 	tcase_add_test(threads, they_start_and_stop_again_and_again);
 	suite_add_tcase(suite, threads);
 
