@@ -136,8 +136,8 @@ struct sampling_hole {
  *
  * Each sampler thread has counters of its own; those of a ring are all of them merged
  * (stats_merge). The second column says how: SUM; MOST, the greatest; FIRST, the smallest that is
- * not zero. threads and real_time are not totals. Slots are those of every thread: with four threads four elapse in an interval, and the
- * capture rate stays what was taken of what elapsed.
+ * not zero. threads and real_time are not totals. Slots are those of every thread: with four threads
+ * four elapse in an interval, and the capture rate stays what was taken of what elapsed.
  */
 
 // clang-format off

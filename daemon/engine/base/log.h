@@ -45,7 +45,7 @@
 	X(COLLECTION_SLOW, "07e75758108a4549914f7a4c929362c4") \
 	X(BACKOFF, "bb47a76b87714fa1a68399177e4b5ad5")           /* a blocking reader holds the sampler up */ \
 	X(BUDGET_EXCEEDED, "09f1b420623544f58d8bc6578fb78630")   /* sampling more slowly than configured */ \
-	X(PRIORITY_WITHDRAWN, "5e8d2c90b7a14f3d9c61e04ab7f3d812") /* the samplers have no real-time priority for a while */ \
+	X(PRIORITY_WITHDRAWN, "4a2eb83361f4433db90ce0d0ba877993") /* of a sampler: real-time, for a while */ \
 	X(RING_RECOVERED, "198b8266c4dc475389fd593effdccc8c")    /* of a daemon that was killed */ \
 	X(RULES_BEHIND, "ea965d5d40444055a7198ca0046b343d")      /* the rules were overtaken by the sampler */ \
 	X(TARGETS_UNWATCHED, "045457b1d9b34131b5f081e86642cda7") /* some that match cannot be watched */ \

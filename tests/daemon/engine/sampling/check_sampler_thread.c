@@ -3,6 +3,10 @@
  * exceeded.
  */
 #include "sampler_rig.h"
+#include "lib/model/sample.h"
+#include "skip.h"
+
+#include <sys/wait.h>
 
 Suite *sampler_thread_suite(void);
 
@@ -93,6 +97,66 @@ START_TEST(stopping_does_not_wait_for_a_reader)
 }
 END_TEST
 
+/* Of the samplers in a child, which runs until it is asked to end. */
+static struct stats stats_of_stopped(uint64_t stopped_ms)
+{
+	int fds[2], status;
+	struct stats stats = { 0 };
+
+	make(10 * NS_PER_MS, 8, 1 << 20, 16384);
+	ck_assert_int_eq(pipe(fds), 0);
+
+	pid_t child = fork();
+
+	if (child == 0) {
+		char end;
+
+		ck_assert_int_eq(samplers_start(sampler), 0);
+		while (ring_stats(ring, &stats) < 0 || stats.total_snapshots < 20)
+			nap();
+		ck_assert_int_eq(write(fds[1], "", 1), 1);
+		raise(SIGSTOP);
+		for (uint64_t slots = stats.total_slots; stats.total_slots < slots + 50; ring_stats(ring, &stats))
+			nap();
+		samplers_stop(sampler);
+		samplers_stats(sampler, &stats);
+		end = (char)(write(fds[1], &stats, sizeof stats) != sizeof stats);
+		_exit(end);
+	}
+
+	char ready;
+
+	ck_assert_int_eq(read(fds[0], &ready, 1), 1);
+	ck_assert_int_eq(waitpid(child, &status, WUNTRACED), child);
+	ck_assert(WIFSTOPPED(status));
+	usleep((useconds_t)stopped_ms * 1000);
+	kill(child, SIGCONT);
+	ck_assert_int_eq(read(fds[0], &stats, sizeof stats), (int)sizeof stats);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(status, 0);
+	close(fds[0]);
+	close(fds[1]);
+	return stats;
+}
+
+START_TEST(a_process_that_was_stopped_is_told_from_one_that_waited_for_a_cpu)
+{
+	static const struct stats nothing;
+	struct stats stats = stats_of_stopped(1000);
+	struct verdict verdicts[VERDICT_KINDS];
+
+	if (stats.run_delay == 0)
+		SKIP_TEST("the kernel does not say how long a thread waited for a CPU");
+	ck_assert_uint_ge(stats.missed_slots, 98);
+	ck_assert_uint_ge(stats.stopped, 900 * NS_PER_MS);
+	stats_verdicts(&stats, &nothing, verdicts);
+	ck_assert(verdicts[VERDICT_CAPTURE_RATE].bad);
+	ck_assert_msg(strstr(verdicts[VERDICT_CAPTURE_RATE].cause, "SIGSTOP"), "%s",
+		      verdicts[VERDICT_CAPTURE_RATE].cause);
+	ck_assert_uint_ge(verdicts[VERDICT_CAPTURE_RATE].cause_ns, 900 * NS_PER_MS);
+}
+END_TEST
+
 START_TEST(a_budget_that_is_exceeded_lengthens_the_interval)
 {
 	struct ring_options ring_options = { .size_bytes = 1 << 20, .page_bytes = 16384 };
@@ -123,6 +187,7 @@ Suite *sampler_thread_suite(void)
 	tcase_add_test(tcase, it_starts_and_stops_again_and_again);
 	tcase_add_test(tcase, a_run_of_no_length_has_seen_its_targets);
 	tcase_add_test(tcase, stopping_does_not_wait_for_a_reader);
+	tcase_add_test(tcase, a_process_that_was_stopped_is_told_from_one_that_waited_for_a_cpu);
 	tcase_add_test(tcase, a_budget_that_is_exceeded_lengthens_the_interval);
 	suite_add_tcase(suite, tcase);
 
