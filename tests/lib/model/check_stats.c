@@ -219,7 +219,7 @@ START_TEST(the_cause_of_missed_slots_is_what_took_the_most_time)
 	now.starved = now.run_delay = 700 * NS_PER_MS;
 	assert_cause(&now, "CPUs are busy: the sampler was ready", 700 * NS_PER_MS);
 	now.real_time = 1;
-	assert_cause(&now, "other real-time threads", 700 * NS_PER_MS);
+	assert_cause(&now, "has real-time priority", 700 * NS_PER_MS);
 	now.starved = 0;
 	now.stopped = 900 * NS_PER_MS;
 	assert_cause(&now, "SIGSTOP", 900 * NS_PER_MS);
