@@ -96,12 +96,12 @@ static const struct {
 	[LATE_BUSY] = { "The CPUs are busy: the sampler was ready to run, and waited for one.",
 			"Let it have real-time priority: LimitRTPRIO=1 in the unit, CAP_SYS_NICE in a container, "
 			"and sampling.scheduling \"auto\"; or give it a higher CPU weight. Spinning does not help." },
-	[LATE_BUSY_REAL_TIME] = { "The CPUs are busy with other real-time threads, or the kernel limits the CPU time "
-				  "of "
-				  "all of them: the sampler has real-time priority, and waited for a CPU all the same.",
-				  "Look for processes of a higher real-time priority, and at "
-				  "kernel.sched_rt_runtime_us "
-				  "and cpu.rt_runtime_us." },
+	[LATE_BUSY_REAL_TIME] = { "The sampler has real-time priority, and waited for a CPU all the same: other "
+				  "real-time "
+				  "threads or the kernel itself are busy, or the CPU time of real-time threads is "
+				  "limited.",
+				  "Look for processes with real-time priority, and at kernel.sched_rt_runtime_us and "
+				  "cpu.rt_runtime_us; lengthen sampling.interval." },
 	[LATE_RUNNING] = { "Reading all targets takes longer than the interval: there are many of them, or many of "
 			   "them are busy.",
 			   "Lengthen sampling.interval or sampling.cgroup_interval, or watch fewer targets." },
