@@ -50,7 +50,7 @@ static void configure(struct bench_spikewatch *daemon, const char *sampling)
 			   "  \"ring\": { \"path\": \"%s/ring\", \"size\": \"64MiB\", \"lock\": false },"
 			   "  \"incidents\": { \"directory\": \"%s/incidents\" }, \"state_file\": \"%s/state\","
 			   "  \"targets\": [ { \"name\": \"bench\", \"comm\": \"bench_busy\", \"per\": \"process\" } ],"
-			   "  \"rules\": [ { \"name\": \"never\", \"metric\": \"memory\", \"above\": \"1TiB\" } ] }",
+			   "  \"rules\": [ { \"name\": \"never\", \"metric\": \"threads\", \"above\": 1000000 } ] }",
 			   sampling, dir, dir, dir);
 
 	bench_need(len > 0 && (size_t)len < sizeof daemon->text, "a configuration that fits");
