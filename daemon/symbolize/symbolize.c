@@ -520,8 +520,10 @@ static void weigh_sample(const struct symbolizing *job, const struct stack_file_
 			 struct stack_profile_sample *sample)
 {
 	if (quantity_of(stream) == STACK_PROFILE_MEMORY) {
-		sample->count = period > 0 ? period : 1;
-		sample->weight = saturated((unsigned __int128)sample->count * job->file->head->page_bytes);
+		uint64_t pages = period > 0 ? period & ~STACK_FILE_LARGE_PAGES : 1;
+
+		sample->count = period & STACK_FILE_LARGE_PAGES ? 0 : pages;
+		sample->weight = saturated((unsigned __int128)pages * job->file->head->page_bytes);
 		return;
 	}
 	sample->count = 1;

@@ -95,6 +95,24 @@ static void decode_stack(struct cursor *cursor, struct perf_record_sample *sampl
 	sample->stack_bytes = (size_t)filled;
 }
 
+/* A size of 32 bits and as many bytes, together whole words. */
+static void decode_raw(struct cursor *cursor, struct perf_record_sample *sample)
+{
+	const uint8_t *at = cursor->at;
+	uint32_t size = 0;
+
+	if (cursor->left >= sizeof(size))
+		memcpy(&size, at, sizeof(size));
+	if ((sizeof(size) + size) % 8 != 0 || !take_words(cursor, (sizeof(size) + size) / 8)) {
+		cursor->failed = true;
+		return;
+	}
+	if (size > sizeof(size)) { /* else only padding */
+		sample->raw = at + sizeof(size);
+		sample->raw_bytes = size;
+	}
+}
+
 static void decode_sample(const struct perf_record_format *format, struct cursor *cursor, struct perf_record *ret)
 {
 	uint64_t type = format->sample_type;
@@ -115,6 +133,8 @@ static void decode_sample(const struct perf_record_format *format, struct cursor
 		sample->chain_len = take_word(cursor);
 		sample->chain = take_words(cursor, sample->chain_len);
 	}
+	if (type & PERF_SAMPLE_RAW)
+		decode_raw(cursor, sample);
 	if (type & PERF_SAMPLE_REGS_USER) {
 		sample->regs_abi = take_word(cursor);
 		sample->regs_len = sample->regs_abi == PERF_SAMPLE_REGS_ABI_NONE
@@ -415,7 +435,7 @@ int perf_record_encode(const struct perf_record_format *format, const struct per
 	int r;
 
 	if ((format->sample_type | PERF_RECORD_FRAME_POINTERS) != format->sample_type ||
-	    (format->sample_type & ~PERF_RECORD_SAMPLE_TYPES))
+	    (format->sample_type & ~(PERF_RECORD_SAMPLE_TYPES & ~(uint64_t)PERF_SAMPLE_RAW)))
 		return -EINVAL;
 	encode_bytes(&encoder, &head, sizeof(head));
 	r = encode_body(format, &encoder, record);

@@ -19,7 +19,7 @@
 /* The bits of sample_type that perf_record_decode can read. */
 #define PERF_RECORD_SAMPLE_TYPES \
 	((uint64_t)(PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU | PERF_SAMPLE_PERIOD | \
-		    PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER))
+		    PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_RAW | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER))
 
 /* What spikewatch samples with. */
 #define PERF_RECORD_FRAME_POINTERS \
@@ -67,6 +67,8 @@ struct perf_record_sample {
 	uint64_t period;       /* ns, for the CPU clock */
 	const uint64_t *chain; /* innermost first, with marks such as PERF_CONTEXT_USER (>= PERF_CONTEXT_MAX) */
 	size_t chain_len;
+	const uint8_t *raw;   /* what the event adds; NULL: nothing */
+	size_t raw_bytes;     /* of raw, with padding */
 	uint64_t regs_abi;    /* PERF_SAMPLE_REGS_ABI_*; NONE: no registers */
 	const uint64_t *regs; /* one for each bit of regs_user, from the lowest; NULL without */
 	size_t regs_len;
@@ -121,7 +123,8 @@ int perf_record_decode(const struct perf_record_format *format, const void *data
  * (all of PERF_RECORD_FRAME_POINTERS at least) and sample_id_all into buf, 8-aligned. Of a stack,
  * what was read is written, padded to a word, without the room that the kernel leaves behind it.
  * record->size is ignored, *ret_size is what was written. 0; -ENOSPC: longer than cap, or than a
- * record can be; -EINVAL: another type or format, or not as many registers as the format has.
+ * record can be; -EINVAL: another type or format, one with PERF_SAMPLE_RAW too, or not as many
+ * registers as the format has.
  */
 int perf_record_encode(const struct perf_record_format *format, const struct perf_record *record, void *buf, size_t cap,
 		       size_t *ret_size);

@@ -40,6 +40,12 @@ enum stack_file_stream_kind {
 	STACK_FILE_STREAM_KINDS,
 };
 
+/*
+ * Of the period of a sample of page faults: it is no fault, but so many pages that came with others
+ * beyond the one page of each.
+ */
+#define STACK_FILE_LARGE_PAGES (1ULL << 63)
+
 struct stack_file_stream {
 	uint32_t kind;             /* enum stack_file_stream_kind; each at most once */
 	uint32_t stack_bytes;      /* attr.sample_stack_user; 0 without PERF_SAMPLE_STACK_USER */

@@ -13,6 +13,7 @@
  *                        memory MIB         grow_three touches three parts of it, grow_one one, within some
  *                                           two seconds
  *                        flood MIB          the same, as fast as it can, and keeps it
+ *                        huge MIB           the same, but grow_three touches huge pages
  *                        compiled CPU_MS    code made at run time, with a perf map
  *                        children CPU_MS    burns in children that live 100 ms each
  */
@@ -268,6 +269,24 @@ static void run_memory(size_t mib, long nap_ns)
 	}
 }
 
+/* In three steps. Reserves more than it touches: huge pages are aligned. */
+static void run_huge(size_t mib)
+{
+	const size_t huge = 2 << 20, total = mib << 20, step = total / 12 / huge * huge;
+	unsigned char *three = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned char *one = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (three == MAP_FAILED || one == MAP_FAILED)
+		exit(1);
+	madvise(three, total, MADV_HUGEPAGE);
+	madvise(one, total, MADV_NOHUGEPAGE);
+	three += huge - (uintptr_t)three % huge;
+	for (int i = 0; i < 3; i++, three += 3 * step, one += step) {
+		grow_three(three, 3 * step);
+		grow_one(one, step);
+	}
+}
+
 /* ---- compiled at run time ---- */
 
 static void run_compiled(void)
@@ -316,6 +335,8 @@ int main(int argc, char **argv)
 		run_memory(wanted_ms, 2000000);
 	else if (strcmp(what, "flood") == 0)
 		run_memory(wanted_ms, 0);
+	else if (strcmp(what, "huge") == 0)
+		run_huge(wanted_ms);
 	else if (strcmp(what, "compiled") == 0)
 		run_compiled();
 	else if (strcmp(what, "children") == 0)

@@ -2,10 +2,13 @@
  * check_stacktruth.c: workloads whose stacks are known, the real daemon as it is by default, and
  * what an incident says of them.
  */
+#include "daemon/engine/base/proc_read.h"
 #include "lib/model/sample.h"
+#include "skip.h"
 #include "stacks_rig.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
 
@@ -303,6 +306,35 @@ START_TEST(memory_that_grew_three_to_one_is_so_in_the_profile)
 }
 END_TEST
 
+#define HUGE_MIB 1600
+#define HUGE_MIB_TEXT "1600"
+
+/*
+ * A sample stands for 4 MiB of either: 300 and 100 of them. The sum of what was touched in huge
+ * pages is exact but for what was left on each CPU.
+ */
+START_TEST(memory_in_huge_pages_weighs_what_it_brings)
+{
+	const double bytes = HUGE_MIB / 12 / 2 * 2 * 12 * 1048576.0;
+	char text[256] = "";
+	double all;
+
+	if (!able)
+		return;
+	if (geteuid() != 0)
+		SKIP_TEST("samples of huge pages take CAP_BPF");
+	proc_read_file(AT_FDCWD, 0, "/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof(text));
+	if (*text == '\0' || strstr(text, "[never]"))
+		SKIP_TEST("no transparent huge pages here");
+
+	run(DWARF, "huge", HUGE_MIB_TEXT, NULL);
+	all = grown_bytes(0.75 * 0.15 / 4);
+	if (!(all > 0.85 * bytes && all < 1.15 * bytes))
+		stacks_rig_give_up(&rig, "memory.folded", "%.0f bytes of %.0f", all, bytes);
+	stacks_rig_end(&rig);
+}
+END_TEST
+
 static double page_faults(void)
 {
 	char *text = scene_read("/proc/vmstat"), *at = text ? strstr(text, "\npgfault ") : NULL;
@@ -524,6 +556,7 @@ Suite *stacktruth_suite(void)
 	tcase_add_test(tcase, a_process_that_exits_right_at_its_spike_has_names);
 	tcase_add_test(tcase, a_program_of_another_mount_namespace_has_names);
 	tcase_add_test(tcase, memory_that_grew_three_to_one_is_so_in_the_profile);
+	tcase_add_test(tcase, memory_in_huge_pages_weighs_what_it_brings);
 	tcase_add_test(tcase, half_a_gigabyte_at_once_has_its_bytes);
 	tcase_add_test(tcase, a_burst_of_two_hundred_megabytes_has_its_stacks);
 	tcase_add_test(tcase, the_profile_has_as_many_cpu_seconds_as_the_samples);

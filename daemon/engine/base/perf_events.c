@@ -110,8 +110,10 @@ struct perf_record_format perf_events_format(const struct perf_events_wanted *wa
 
 	if (wanted->stack_bytes != 0)
 		format = (struct perf_record_format){ .sample_type = PERF_RECORD_DWARF, .regs_user = REGS_USER };
-	if (wanted->kind == PERF_EVENTS_FAULTS)
+	if (wanted->kind == PERF_EVENTS_FAULTS || wanted->kind == PERF_EVENTS_LARGE_PAGES)
 		format.sample_type &= ~(uint64_t)PERF_SAMPLE_PERIOD;
+	if (wanted->large_pages)
+		format.sample_type |= PERF_SAMPLE_RAW;
 	return format;
 }
 
@@ -180,6 +182,12 @@ static struct perf_event_attr sample_attr(const struct perf_events_wanted *wante
 			attr.watermark = 0;
 			attr.wakeup_events = wanted->wake_samples;
 		}
+		return attr;
+	}
+	if (wanted->kind == PERF_EVENTS_LARGE_PAGES) {
+		attr.config = PERF_COUNT_SW_BPF_OUTPUT;
+		attr.sample_period = 1;
+		attr.exclude_callchain_kernel = 1; /* how it was allocated, as it always is */
 		return attr;
 	}
 	attr.freq = 1;

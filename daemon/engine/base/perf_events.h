@@ -20,10 +20,11 @@
 #define PERF_EVENTS_REASON_MAX 200
 
 enum perf_events_kind {
-	PERF_EVENTS_CPU,    /* SAMPLE: what runs on a busy CPU, by the clock or by cycles */
-	PERF_EVENTS_FAULTS, /* SAMPLE: page faults; each stands for perf_events_period of them */
-	PERF_EVENTS_SIDE,   /* MMAP2, COMM, FORK and EXIT */
-	PERF_EVENTS_TASKS,  /* COMM, FORK and EXIT */
+	PERF_EVENTS_CPU,         /* SAMPLE: what runs on a busy CPU, by the clock or by cycles */
+	PERF_EVENTS_FAULTS,      /* SAMPLE: page faults; each stands for perf_events_period of them */
+	PERF_EVENTS_SIDE,        /* MMAP2, COMM, FORK and EXIT */
+	PERF_EVENTS_TASKS,       /* COMM, FORK and EXIT */
+	PERF_EVENTS_LARGE_PAGES, /* SAMPLE: what a BPF program writes, into rings of PERF_EVENTS_FAULTS */
 	PERF_EVENTS_KINDS,
 };
 
@@ -37,6 +38,7 @@ struct perf_events_wanted {
 	bool user_only;      /* not while the kernel runs, nor its part of the call chain: what takes no privilege */
 	bool build_ids;      /* PERF_EVENTS_SIDE: Linux 5.12 */
 	uint32_t wake_samples; /* PERF_EVENTS_FAULTS: the ring is readable after so many; 0: never */
+	bool large_pages;      /* PERF_EVENTS_FAULTS: the ring takes samples of PERF_EVENTS_LARGE_PAGES, too */
 	uint64_t fault_period; /* PERF_EVENTS_FAULTS: each stands for so many; 0: by frequency */
 };
 
@@ -55,7 +57,10 @@ struct perf_events {
 /* Whether registers and stacks can be sampled on this machine. */
 bool perf_events_can_dwarf(void);
 
-/* How the records of these events are read. Samples of faults do not say their period. */
+/*
+ * How the records of these events are read. Samples of faults do not say their period. Those of
+ * large pages have raw data: how many small ones they stand for, 64 bits.
+ */
 struct perf_record_format perf_events_format(const struct perf_events_wanted *wanted);
 
 /*

@@ -803,6 +803,11 @@ static void describe_faults(const struct stack_capture *capture, const struct st
 				  sizeof(text));
 	if (*text)
 		add_text(why, cap, "%s", text);
+	if (*status->large_pages)
+		add_text(why, cap, "a huge page counts as a small one: %s", status->large_pages);
+	else if (status->large_pages_off_ns > capture->first.from_ns)
+		add_text(why, cap,
+			 "huge pages count as small ones from the first two seconds of too many page faults on");
 	if (status->faults_error != 0)
 		add_text(why, cap, "page faults are not sampled any more: perf_event_open: %s",
 			 strerrordesc_np(-status->faults_error));

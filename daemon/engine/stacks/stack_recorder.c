@@ -14,6 +14,7 @@
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/perf_events.h"
 #include "daemon/engine/base/proc_read.h"
+#include "daemon/engine/stacks/large_pages.h"
 #include "daemon/engine/base/thread.h"
 #include "daemon/engine/stacks/stack_source.h"
 #include "daemon/engine/stacks/thread_events.h"
@@ -102,6 +103,9 @@ static uint64_t monotonic_ns(void)
 #define FAULTS_PER_SLOT 4000u
 #define FAULTS_PER_BURST 80000u
 
+/* Samples of large pages cost each small one 50 ns: five percent, for so long. */
+#define LARGE_PAGES_OVERLOAD_NS (2 * NS_PER_S)
+
 /* Slots that are counted back in a ring, if the thread was not scheduled in time. */
 #define COUNT_MAX 64u
 
@@ -118,7 +122,8 @@ struct cpu {
 	int fd;          /* the system-wide event; -1: closed, or there is none */
 	uint64_t period; /* of fd */
 	struct sampling_period phase;
-	uint64_t head; /* of the ring when the slot began */
+	uint64_t head;  /* of the ring when the slot began */
+	uint64_t large; /* samples of large pages then */
 	struct stretch stretches[STRETCHES];
 	uint64_t count; /* of them, ever */
 };
@@ -135,6 +140,9 @@ struct fault_events {
 	pthread_mutex_t lock; /* of all below; only the recorder's thread writes, and reads without it */
 	struct overload_sampling overload_sampling;
 	int error;
+	struct large_pages *large;  /* NULL: not sampled; of the thread */
+	uint64_t overload_since_ns; /* 0: there is none; of the thread */
+	uint64_t large_off_ns;      /* when their samples were last seen to be off; 0: never */
 	struct cpu cpus[];
 };
 
@@ -238,8 +246,12 @@ static struct overload_sampling_options fault_events_limits(uint64_t period)
 
 static void note_ring_heads(struct fault_events *faults)
 {
-	for (unsigned i = 0; i < faults->cpu_count; i++)
-		faults->cpus[i].head = perf_ring_head(&faults->rings[i].ring);
+	for (unsigned i = 0; i < faults->cpu_count; i++) {
+		struct cpu *cpu = &faults->cpus[i];
+
+		cpu->head = perf_ring_head(&faults->rings[i].ring);
+		cpu->large = faults->large ? large_pages_samples(faults->large, faults->rings[i].cpu) : 0;
+	}
 }
 
 /* NULL is fine. */
@@ -247,6 +259,7 @@ static void fault_events_close(struct fault_events *faults)
 {
 	if (faults == NULL)
 		return;
+	large_pages_close(faults->large);
 	for (unsigned i = 0; i < faults->cpu_count; i++)
 		if (faults->cpus[i].fd >= 0)
 			close(faults->cpus[i].fd);
@@ -318,7 +331,11 @@ static uint64_t most_fault_samples(const struct fault_events *faults)
 
 	for (unsigned i = 0; i < faults->cpu_count; i++) {
 		uint64_t count = perf_ring_count(&faults->rings[i].ring, faults->cpus[i].head, up_to);
+		uint64_t large =
+			faults->large ? large_pages_samples(faults->large, faults->rings[i].cpu) - faults->cpus[i].large
+				      : 0;
 
+		count = count > large ? count - large : 0;
 		count = count * faults->cpus[i].period / faults->period;
 		most = count > most ? count : most;
 	}
@@ -364,11 +381,35 @@ static void fault_events_begin(struct fault_events *faults, struct thread_events
 		switch_thread_events(faults, threads, true);
 }
 
+/*
+ * A program that only touches small pages pays for samples of large ones, too: after a while of
+ * that they are off until there are fewer faults.
+ */
+static void switch_large_pages(struct fault_events *faults, uint64_t now_ns)
+{
+	if (faults->large == NULL)
+		return;
+	if (!faults->overload_sampling.watchful) {
+		faults->overload_since_ns = 0;
+		large_pages_switch(faults->large, true);
+		return;
+	}
+	if (faults->overload_since_ns == 0)
+		faults->overload_since_ns = now_ns;
+	if (now_ns - faults->overload_since_ns < LARGE_PAGES_OVERLOAD_NS)
+		return;
+	large_pages_switch(faults->large, false);
+	pthread_mutex_lock(&faults->lock);
+	faults->large_off_ns = now_ns;
+	pthread_mutex_unlock(&faults->lock);
+}
+
 /* Closes or opens the events. threads: NULL unless there are per-thread ones. */
 static void fault_events_look(struct fault_events *faults, struct thread_events *threads)
 {
 	uint64_t now_ns = monotonic_ns(), samples;
 
+	switch_large_pages(faults, now_ns);
 	if (!faults->overload_sampling.on) {
 		if (now_ns >= faults->overload_sampling.next_ns)
 			fault_events_begin(faults, threads, 0);
@@ -430,12 +471,13 @@ void stack_source_faults(const struct stack_source *source, uint64_t from_ns, ui
 }
 
 /* Why there are no events on some CPU that should have one: -errno; 0: there are. Any thread. */
-static int fault_events_error(struct fault_events *faults)
+static int fault_events_error(struct fault_events *faults, uint64_t *ret_large_off_ns)
 {
 	int error;
 
 	pthread_mutex_lock(&faults->lock);
 	error = faults->error;
+	*ret_large_off_ns = faults->large_off_ns;
 	pthread_mutex_unlock(&faults->lock);
 	return error;
 }
@@ -805,8 +847,10 @@ static void want_kind(struct stack_recorder *recorder, enum stack_file_stream_ki
 	entry->apart = entry->followed || kind == STACK_FILE_FAULTS;
 	if (event == PERF_EVENTS_FAULTS)
 		entry->wanted.wake_samples = fault_events_limits(perf_events_period(&entry->wanted)).most;
+	entry->wanted.large_pages = kind == STACK_FILE_FAULTS;
 	entry->format = entry->written = perf_events_format(&entry->wanted);
 	entry->written.sample_type |= PERF_SAMPLE_PERIOD;
+	entry->written.sample_type &= ~(uint64_t)PERF_SAMPLE_RAW;
 }
 
 /* Tries system-wide events, then those of our own threads. 0; -errno and then reason. */
@@ -965,6 +1009,21 @@ static int open_faults(struct stack_recorder *recorder, char *reason)
 	return recorder->kinds[kind].on ? fault_events_open(recorder, kind, &recorder->faults, reason) : 0;
 }
 
+/* Without them page faults are sampled all the same; the status says why. */
+static void open_large_pages(struct stack_recorder *recorder)
+{
+	struct fault_events *faults = recorder->faults;
+	char *why = recorder->status.large_pages;
+
+	if (faults == NULL)
+		return;
+	if (!faults->system_wide)
+		snprintf(why, STACK_RECORDER_REASON_MAX, "page faults are not sampled system-wide");
+	else
+		large_pages_open(&faults->wanted, faults->rings, faults->cpu_count, &faults->large, why);
+	note_ring_heads(faults);
+}
+
 /* The largest plan that the kernel has room for. */
 static int open_plan(struct stack_recorder *recorder, struct ring_needs *needs, const struct perf_events_wanted *wanted,
 		     struct ring_plan *plan, char *reason)
@@ -1034,9 +1093,11 @@ static int open_events(struct stack_recorder *recorder, const struct stack_recor
 	recorder->opened_busy_ns = read_busy_ns(recorder->proc_fd);
 	recorder->opened_ns = monotonic_ns();
 	r = open_plan(recorder, &needs, &wanted, &plan, reason);
-	if (r == 0)
-		describe_status(recorder, options, &wanted, &needs, &plan);
-	return r;
+	if (r < 0)
+		return r;
+	describe_status(recorder, options, &wanted, &needs, &plan);
+	open_large_pages(recorder);
+	return 0;
 }
 
 /* ---- from the side-band rings into the history ----
@@ -1579,7 +1640,8 @@ void stack_recorder_status(struct stack_recorder *recorder, struct stack_recorde
 	ret->followed_processes = recorder->followed.processes;
 	ret->followed_threads = recorder->followed.threads;
 	ret->not_followed = recorder->followed.not_followed;
-	ret->faults_error = recorder->faults != NULL ? fault_events_error(recorder->faults) : 0;
+	if (recorder->faults != NULL)
+		ret->faults_error = fault_events_error(recorder->faults, &ret->large_pages_off_ns);
 	mapping_history_stats(recorder->history, &ret->history);
 	pthread_mutex_unlock(&recorder->lock);
 }

@@ -143,6 +143,8 @@ struct stack_recorder_status {
 	bool kernel;         /* call chains have the kernel's part */
 	int faults_error;    /* why there are no samples of them any more on some CPU: -errno; 0: there are */
 	bool faults, cycles; /* there are samples of page faults; CPU samples are by the hardware's cycles */
+	char large_pages[STACK_RECORDER_REASON_MAX]; /* why a large page counts as a small one; "": it does not */
+	uint64_t large_pages_off_ns; /* when there were last too many page faults to see large ones; 0: never */
 	char limits[STACK_RECORDER_REASON_MAX]; /* what was asked for and cannot be had, and why; "" if nothing */
 	unsigned followed_processes, followed_threads; /* now, not counting what they started since */
 	unsigned not_followed; /* processes that were asked for, run, and have no events: no room or not allowed */

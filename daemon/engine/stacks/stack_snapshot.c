@@ -439,8 +439,12 @@ static const void *rewrite_sample(struct ring_capture *capture, enum stack_file_
 	*ret_size = record->size;
 	if (record->type != PERF_RECORD_SAMPLE || (period == 0 && entry->wanted.stack_bytes == 0))
 		return bytes;
-	if (period != 0)
+	if (record->sample.raw_bytes >= sizeof(copy.sample.period)) {
+		memcpy(&copy.sample.period, record->sample.raw, sizeof(copy.sample.period));
+		copy.sample.period |= STACK_FILE_LARGE_PAGES;
+	} else if (period != 0) {
 		copy.sample.period = stack_source_fault_weight(capture->source, capture->ring, record->time_ns);
+	}
 	if (perf_record_encode(&entry->written, &copy, capture->scratch, PERF_RECORD_SIZE_MAX, ret_size) < 0)
 		return NULL;
 	return capture->scratch;
@@ -451,6 +455,18 @@ static uint32_t stacks_of_sample(const struct ring_capture *capture, enum stack_
 	if (capture->source->kinds[kind].wanted.stack_bytes == 0)
 		return 0;
 	return kind == STACK_FILE_CPU_FOLLOWED || kind == STACK_FILE_FAULTS_FOLLOWED ? FOLLOWED_STACK : 1;
+}
+
+/*
+ * Large pages that the kernel makes of small ones (khugepaged) are no new memory. Its threads have
+ * no part of a call chain in user mode.
+ */
+static bool is_of_kernel_thread(const struct perf_record_sample *sample)
+{
+	for (size_t i = 0; i < sample->chain_len; i++)
+		if (sample->chain[i] == (uint64_t)PERF_CONTEXT_USER)
+			return false;
+	return sample->raw_bytes > 0;
 }
 
 /* 0 or -ENOMEM. */
@@ -465,6 +481,8 @@ static int keep_record(struct ring_capture *capture, enum stack_file_stream_kind
 	if (record->time_ns < snapshot->from_ns || record->time_ns > snapshot->to_ns)
 		return 0;
 	if (record->type != PERF_RECORD_SAMPLE && record->type != PERF_RECORD_LOST)
+		return 0;
+	if (record->type == PERF_RECORD_SAMPLE && is_of_kernel_thread(&record->sample))
 		return 0;
 	bytes = rewrite_sample(capture, kind, bytes, record, &size);
 	r = bytes != NULL ? perf_merge_add(&capture->merges[kind], bytes, size, record->time_ns) : -EFBIG;
