@@ -54,8 +54,6 @@ struct large_pages {
 	int events_map, accounts_map, program, link;
 	const volatile struct account *accounts; /* the map, read-only */
 	size_t accounts_bytes;
-	unsigned event_count;
-	int events[];
 };
 
 static int bpf(enum bpf_cmd command, union bpf_attr *attr)
@@ -185,7 +183,7 @@ static int create_maps(struct large_pages *large, uint32_t entries)
 	return 0;
 }
 
-/* The event through which samples of a CPU get into its ring. */
+/* The event through which samples of a CPU get into its ring. The map keeps it open. */
 static int open_event(struct large_pages *large, const struct perf_events_wanted *wanted,
 		      const struct perf_events *ring)
 {
@@ -197,10 +195,10 @@ static int open_event(struct large_pages *large, const struct perf_events_wanted
 	fd = perf_events_follow(&output, -1, ring);
 	if (fd < 0)
 		return fd == -ENODEV ? 0 : fd; /* offline by now */
-	large->events[large->event_count++] = fd;
 	attr.key = (uint64_t)(uintptr_t)&ring->cpu;
 	attr.value = (uint64_t)(uintptr_t)&fd;
 	r = bpf(BPF_MAP_UPDATE_ELEM, &attr);
+	close(fd);
 	return r < 0 ? r : 0;
 }
 
@@ -224,13 +222,11 @@ static int open_all(struct large_pages *large, const struct perf_events_wanted *
 int large_pages_open(const struct perf_events_wanted *wanted, const struct perf_events *rings, unsigned cpus,
 		     struct large_pages **ret, char *reason)
 {
-	struct large_pages *large = calloc(1, sizeof(*large) + cpus * sizeof(large->events[0]));
+	struct large_pages *large = calloc(1, sizeof(*large));
 	int r;
 
-	if (!large) {
-		snprintf(reason, PERF_EVENTS_REASON_MAX, "no memory");
+	if (!large)
 		return -ENOMEM;
-	}
 	large->events_map = large->accounts_map = large->program = large->link = -1;
 	r = open_all(large, wanted, rings, cpus);
 	if (r < 0) {
@@ -254,8 +250,6 @@ void large_pages_close(struct large_pages *large)
 		return;
 	close_one(large->link);
 	close_one(large->program);
-	for (unsigned i = 0; i < large->event_count; i++)
-		close(large->events[i]);
 	if (large->accounts)
 		munmap((void *)large->accounts, large->accounts_bytes);
 	close_one(large->events_map);

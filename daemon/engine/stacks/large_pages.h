@@ -15,7 +15,7 @@ struct large_pages;
 /*
  * Begins to write samples of PERF_EVENTS_LARGE_PAGES into rings that are opened for page faults
  * with `large_pages`, cpus of them, borrowed. wanted: of those. Takes CAP_BPF and CAP_PERFMON
- * (Linux 5.8; before, CAP_SYS_ADMIN). 0; -errno, and then reason, of
+ * (Linux 5.8; before, CAP_SYS_ADMIN). 0; -ENOMEM; -errno, and then reason, of
  * PERF_EVENTS_REASON_MAX bytes, is a message. *ret is the caller's: large_pages_close.
  */
 int large_pages_open(const struct perf_events_wanted *wanted, const struct perf_events *rings, unsigned cpus,

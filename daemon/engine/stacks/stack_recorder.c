@@ -1009,19 +1009,21 @@ static int open_faults(struct stack_recorder *recorder, char *reason)
 	return recorder->kinds[kind].on ? fault_events_open(recorder, kind, &recorder->faults, reason) : 0;
 }
 
-/* Without them page faults are sampled all the same; the status says why. */
-static void open_large_pages(struct stack_recorder *recorder)
+/* 0, and if they cannot be had the status says why; -ENOMEM. */
+static int open_large_pages(struct stack_recorder *recorder)
 {
 	struct fault_events *faults = recorder->faults;
 	char *why = recorder->status.large_pages;
+	int r = 0;
 
 	if (faults == NULL)
-		return;
+		return 0;
 	if (!faults->system_wide)
 		snprintf(why, STACK_RECORDER_REASON_MAX, "page faults are not sampled system-wide");
 	else
-		large_pages_open(&faults->wanted, faults->rings, faults->cpu_count, &faults->large, why);
+		r = large_pages_open(&faults->wanted, faults->rings, faults->cpu_count, &faults->large, why);
 	note_ring_heads(faults);
+	return r == -ENOMEM ? r : 0;
 }
 
 /* The largest plan that the kernel has room for. */
@@ -1096,8 +1098,7 @@ static int open_events(struct stack_recorder *recorder, const struct stack_recor
 	if (r < 0)
 		return r;
 	describe_status(recorder, options, &wanted, &needs, &plan);
-	open_large_pages(recorder);
-	return 0;
+	return open_large_pages(recorder);
 }
 
 /* ---- from the side-band rings into the history ----

@@ -13,6 +13,7 @@ from harness import check, equal, eventually, expect, run, within
 
 CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE = 1 << 2, 1 << 19
 CAP_PERFMON = 1 << 38
+CAP_BPF = 1 << 39
 
 
 def process(field):
@@ -30,7 +31,7 @@ def _():
 @check("it has three capabilities and no others")
 def _():
     for kind in "CapEff", "CapPrm", "CapBnd":
-        equal(int(process(kind)[0], 16), CAP_DAC_READ_SEARCH | CAP_SYS_PTRACE | CAP_PERFMON, kind)
+        equal(int(process(kind)[0], 16), CAP_DAC_READ_SEARCH | CAP_SYS_PTRACE | CAP_PERFMON | CAP_BPF, kind)
 
 
 @check("it cannot get more rights, and is confined to system calls")
