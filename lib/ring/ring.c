@@ -59,12 +59,15 @@ static int geometry_of(const struct ring_options *options, struct geometry *ret)
 	uint64_t size = options->size_bytes != 0 ? options->size_bytes : RING_SIZE_DEFAULT;
 	uint32_t page = options->page_bytes != 0 ? options->page_bytes : RING_PAGE_DEFAULT;
 
-	if (!page_bytes_valid(page) || size < RING_HEADER_BYTES + (uint64_t)RING_PAGES_MIN * page || size > INT64_MAX)
+	if (!page_bytes_valid(page) || size < (uint64_t)RING_PAGES_MIN * page || size > INT64_MAX)
 		return -EINVAL;
 
 	uint64_t count = (size - RING_HEADER_BYTES) / page;
 	if (count > UINT32_MAX)
 		return -EINVAL;
+	/* Of the least size the header is not taken off. */
+	if (count < RING_PAGES_MIN)
+		count = RING_PAGES_MIN;
 
 	ret->page_bytes = page;
 	ret->page_count = (uint32_t)count;

@@ -51,8 +51,8 @@ enum {
 typedef bool ring_alive(int32_t pid, uint64_t start_ticks);
 
 struct ring_options {
-	uint64_t size_bytes;   /* of the whole file; rounded down to whole pages. 0: 16 MiB. At least 4 pages. */
-	uint32_t page_bytes;   /* a power of two, 4 KiB .. 1 MiB. 0: 64 KiB. */
+	uint64_t size_bytes; /* of the file, rounded down to whole pages and their header; from 4 pages on. 0: 16 MiB */
+	uint32_t page_bytes; /* a power of two, 4 KiB .. 1 MiB. 0: 64 KiB. */
 	uint64_t interval_ns;  /* of the sampler, for readers; see ring_writer_retune */
 	uint64_t heartbeat_ns; /* a target unchanged for this long is written once more. 0: 1 s */
 	uint8_t boot_id[16];   /* which boot the monotonic times belong to */

@@ -129,10 +129,28 @@ START_TEST(counters_are_published_with_the_tick)
 }
 END_TEST
 
+/* What the configuration and `record --ring-size` say is the least. */
+START_TEST(four_pages_are_enough)
+{
+	static const uint32_t pages[] = { 4096, 65536, 1 << 20 };
+
+	for (size_t i = 0; i < ARRAY_LEN(pages); i++) {
+		for (uint64_t more = 0; more < 3 * 4096; more += 4095) {
+			const struct ring_options least = { .size_bytes = 4 * (uint64_t)pages[i] + more,
+							    .page_bytes = pages[i] };
+			struct ring *ring = NULL;
+
+			ck_assert_int_eq(ring_create_anonymous(&least, &ring), 0);
+			ring_free(ring);
+		}
+	}
+}
+END_TEST
+
 START_TEST(options_out_of_range_are_refused)
 {
 	static const struct ring_options wrong[] = {
-		{ .size_bytes = PAGE + 3 * PAGE + PAGE - 1, .page_bytes = PAGE },
+		{ .size_bytes = 4 * PAGE - 1, .page_bytes = PAGE },
 		{ .size_bytes = 1 << 20, .page_bytes = 2048 },
 		{ .size_bytes = 1 << 20, .page_bytes = 5000 },
 		{ .size_bytes = 1 << 24, .page_bytes = 1 << 21 },
@@ -275,6 +293,7 @@ Suite *ring_file_suite(void)
 	tcase_add_test(tc, a_ring_can_be_read_after_its_writer_is_gone);
 	tcase_add_test(tc, the_header_says_what_it_was_made_with);
 	tcase_add_test(tc, counters_are_published_with_the_tick);
+	tcase_add_test(tc, four_pages_are_enough);
 	tcase_add_test(tc, options_out_of_range_are_refused);
 	tcase_add_test(tc, zeroed_options_make_a_ring);
 	tcase_add_test(tc, what_is_no_ring_is_refused);
