@@ -23,6 +23,7 @@ struct stacks_rig {
 	char workload[128], name[16];          /* under a unique name: stacks are system-wide */
 	char config[128], out[128], said[128]; /* of the daemon; what the workload said; what a command said */
 	struct program work, daemon;
+	const char *keys;           /* of the target, beside its pid: ", ..." */
 	const char *before, *after; /* how far an incident goes back, and how long it goes on */
 	int asked;
 	char incident[512];
@@ -56,7 +57,7 @@ static inline bool stacks_rig_find_workload(struct stacks_rig *rig)
 /* False: something is missing here, which was said. */
 static inline bool stacks_rig_init(struct stacks_rig *rig)
 {
-	*rig = (struct stacks_rig){ .before = "60s", .after = "0s" };
+	*rig = (struct stacks_rig){ .before = "60s", .after = "0s", .keys = "" };
 	scene_directory(rig->directory);
 	snprintf(rig->config, sizeof(rig->config), "%s/config.json", rig->directory);
 	snprintf(rig->out, sizeof(rig->out), "%s/out", rig->directory);
@@ -142,8 +143,8 @@ static inline void stacks_rig_start_daemon(struct stacks_rig *rig, const char *s
 		    "\"sampling\": {\"cpu_budget\": \"100%%\"}, \"stacks\": %s,\n"
 		    "\"incidents\": {\"directory\": \"%s/incidents\", \"before\": \"%s\", \"after\": \"%s\",\n"
 		    "\"min_free\": \"0B\", \"captures\": [\"samples\"]},\n"
-		    "\"targets\": [{\"name\": \"work\", \"pid\": %d}], \"rules\": %s}\n",
-		    rig->directory, stacks, rig->directory, rig->before, rig->after, rig->work.pid, rules);
+		    "\"targets\": [{\"name\": \"work\", \"pid\": %d%s}], \"rules\": %s}\n",
+		    rig->directory, stacks, rig->directory, rig->before, rig->after, rig->work.pid, rig->keys, rules);
 	rig->daemon = program_start(arguments, rig->directory, -1, 0);
 	scene_wait_for(scene_says(rig->daemon.err, "watching 1 targets"));
 	if (follows)

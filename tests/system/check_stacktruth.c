@@ -176,6 +176,31 @@ START_TEST(children_that_live_a_tenth_of_a_second_are_named)
 }
 END_TEST
 
+/* They have all ended when the incident begins: that they were members is remembered. */
+START_TEST(functions_of_members_that_have_ended_are_those_of_their_group)
+{
+	unsigned long all, own;
+	char other[64];
+
+	if (!able)
+		return;
+
+	rig.keys = ", \"per\": \"group\", \"tree\": true";
+	run(DWARF, "children", BURN_MS_TEXT, NULL);
+	all = CALLED(";burn_in_child");
+	own = stacks_rig_function(&rig, "functions.tsv", "burn_in_child").total;
+	ck_assert_uint_gt(all, 0);
+	ck_assert_msg(100 * own >= 99 * all, "%lu of %lu", own, all);
+	snprintf(other, sizeof(other), "\n%s\t(another process)\t", rig.name);
+
+	char *text = stacks_rig_file(&rig, "functions.tsv");
+
+	ck_assert_ptr_null(strstr(text, other));
+	free(text);
+	stacks_rig_end(&rig);
+}
+END_TEST
+
 /* ---- the end of a process ---- */
 
 static bool sealed(struct stacks_rig *target)
@@ -553,6 +578,7 @@ Suite *stacktruth_suite(void)
 	tcase_add_test(tcase, a_library_that_was_loaded_late_is_known);
 	tcase_add_test(tcase, code_that_was_compiled_at_run_time_has_the_name_of_its_perf_map);
 	tcase_add_test(tcase, children_that_live_a_tenth_of_a_second_are_named);
+	tcase_add_test(tcase, functions_of_members_that_have_ended_are_those_of_their_group);
 	tcase_add_test(tcase, a_process_that_exits_right_at_its_spike_has_names);
 	tcase_add_test(tcase, a_program_of_another_mount_namespace_has_names);
 	tcase_add_test(tcase, memory_that_grew_three_to_one_is_so_in_the_profile);

@@ -949,8 +949,11 @@ static uint64_t groups_of_ended(const struct discovery *discovery, const struct 
 	return groups;
 }
 
-/* So far from the end of a process its event is read; its pid is not used again so soon. */
-#define END_NS (500 * NS_PER_MS)
+/*
+ * So long after the end of a process its record is read, in a storm, and in any case its pid is not
+ * used again so soon.
+ */
+#define END_NS (5 * NS_PER_S)
 
 static void credit_unseen_process(struct discovery *discovery, const struct procevent *end,
 				  const struct recent_pid *recent_pid, const struct sample *sample)
@@ -1691,10 +1694,21 @@ static void refresh_limits(struct discovery *discovery, mono_t now)
 	discovery->limits_cpu_ns = real_clock_thread_cpu() - cpu;
 }
 
-/* What the sampler gave back: the ends of many take their time. */
+/*
+ * What the sampler gave back: the ends of many take their time. Of those that ended the exit records
+ * are there, and have to be known first.
+ */
 static void take_given_back(struct discovery *discovery)
 {
+	struct process_subscription *subscription = discovery->subscription;
+
 	while (target_table_fetch(discovery->target_table)) {
+		if (subscription && !subscription->in_read) {
+			subscription->in_read = true;
+			subscription->charged_ns = real_clock_thread_cpu();
+			read_process_batches(discovery, update_pulse(discovery));
+			subscription->in_read = false;
+		}
 		target_table_settle(discovery->target_table);
 		read_events_in_scan(discovery, update_pulse(discovery));
 	}

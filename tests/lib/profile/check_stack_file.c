@@ -110,6 +110,35 @@ START_TEST(cgroups_of_processes_come_back)
 }
 END_TEST
 
+START_TEST(a_process_is_a_member_only_while_it_was_one)
+{
+	static const struct target_member members[] = {
+		{ .pid = 7, .from_ns = 10, .to_ns = 20 },
+		{ .pid = 7, .from_ns = 40, .to_ns = UINT64_MAX },
+		{ .pid = 9, .from_ns = 0, .to_ns = 5 },
+	};
+	struct stack_file_content of_members = content;
+	struct buffer buffer = { 0 };
+	const struct sink sink = sink_buffer(&buffer);
+	struct stack_file file;
+
+	of_members.members = members;
+	of_members.member_count = ARRAY_LEN(members);
+	ck_assert_int_eq(stack_file_write(&of_members, &sink), 0);
+	ck_assert_int_eq(stack_file_parse(buffer.data, buffer.len, &file), 0);
+	ck_assert(stack_file_is_member(&file, 7, 10) && stack_file_is_member(&file, 7, 20));
+	ck_assert(!stack_file_is_member(&file, 7, 9) && !stack_file_is_member(&file, 7, 21));
+	ck_assert(stack_file_is_member(&file, 7, 40) && stack_file_is_member(&file, 9, 5));
+	ck_assert(!stack_file_is_member(&file, 9, 6) && !stack_file_is_member(&file, 8, 5));
+	buffer_release(&buffer);
+	of_members.head.everyone = 1;
+	ck_assert_int_eq(stack_file_write(&of_members, &sink), 0);
+	ck_assert_int_eq(stack_file_parse(buffer.data, buffer.len, &file), 0);
+	ck_assert(stack_file_is_member(&file, 8, 1));
+	buffer_release(&buffer);
+}
+END_TEST
+
 START_TEST(empty_file_is_a_file)
 {
 	const struct stack_file_content empty = { 0 };
@@ -258,6 +287,7 @@ Suite *stack_file_suite(void)
 	tcase_add_test(tcase, file_comes_back);
 	tcase_add_test(tcase, streams_come_back_each_with_its_records);
 	tcase_add_test(tcase, cgroups_of_processes_come_back);
+	tcase_add_test(tcase, a_process_is_a_member_only_while_it_was_one);
 	tcase_add_test(tcase, empty_file_is_a_file);
 	tcase_add_test(tcase, every_other_length_is_refused);
 	tcase_add_test(tcase, flipped_bytes_stay_inside);
