@@ -128,7 +128,7 @@ static void print_losses(const struct outcome *outcome)
 static void print_outcome(const struct request *request, const struct outcome *outcome)
 {
 	const struct recover_report *report = &outcome->report;
-	char text[80], span[UNITS_TEXT_MAX];
+	char text[80], span[UNITS_TEXT_MAX], holes[192];
 
 	printf("%llu ticks of %s, the last one at %s:\n%llu samples of %llu target%s, %llu of which had ended.\n",
 	       (unsigned long long)report->ticks,
@@ -141,6 +141,8 @@ static void print_outcome(const struct request *request, const struct outcome *o
 		printf("%s\n", outcome->clean ? "Its daemon stopped in order."
 					      : "Its daemon was killed, or its machine went down.");
 	print_losses(outcome);
+	if (report->sampling.longest_hole_ns >= STORY_HOLE_NS)
+		printf("The sampling has %s.\n", story_holes(&report->sampling, holes, sizeof(holes)));
 	if (outcome->adopted)
 		printf("%zu incident%s that was being written then %s sealed as far as it had come.\n",
 		       outcome->adopted, outcome->adopted == 1 ? "" : "s", outcome->adopted == 1 ? "was" : "were");
@@ -182,6 +184,10 @@ static void put_outcome(struct json_writer *json, const struct outcome *outcome)
 	json_member_u64(json, "missing_bytes", outcome->file.missing_bytes);
 	json_member_u64(json, "unreadable_bytes", outcome->file.unreadable_bytes);
 	put_holes(json, report);
+	json_member_u64(json, "sampling_holes", report->sampling.holes);
+	json_member_u64(json, "missed_slots", report->sampling.missed_slots);
+	json_member_u64(json, "unsampled_ns", report->sampling.unsampled_ns);
+	json_member_u64(json, "longest_hole_ns", report->sampling.longest_hole_ns);
 	json_member_u64(json, "adopted", outcome->adopted);
 	json_end_object(json);
 }

@@ -736,8 +736,7 @@ static void print_heading(const struct functions *functions, const struct functi
 {
 	if (!rows[i].neighbour || (i > 0 && rows[i - 1].neighbour))
 		return;
-	fputs(functions->unit == FUNCTION_TABLE_IN_BYTES ? "other processes:\n"
-							 : "other processes (percent of all):\n",
+	fputs(functions->unit == FUNCTION_TABLE_IN_BYTES ? "other processes:\n" : "other processes (percent of all):\n",
 	      file);
 }
 

@@ -40,8 +40,9 @@ int folded_diff_write(const struct buffer *first, const struct buffer *second, b
  * function was seen most, during the spike, or before it if it was not seen during it.
  *
  * After the functions come the threads: lines without function, whose total is their self, and
- * without module, unless they are another process's. Both parts are sorted by self during the spike (of memory by self plus total), then before
- * it, then by name, and end with a remark if rows are left out. Names are escaped (text_escape).
+ * without module, unless they are another process's. Both parts are sorted by self during the spike
+ * (of memory by self plus total), then before it, then by name, and end with a remark if rows are
+ * left out. Names are escaped (text_escape).
  */
 
 /* The header lines of the tables, without the newline. */
