@@ -178,6 +178,36 @@ START_TEST(bytes_that_are_not_utf8_are_escaped)
 }
 END_TEST
 
+START_TEST(characters_are_decoded_at_the_limits_of_their_lengths)
+{
+	static const struct {
+		const char *text;
+		size_t len, decoded; /* 0: no character */
+		uint32_t code;
+	} cases[] = {
+		{ "\x7f", 1, 1, 0x7f },
+		{ "\x80", 1, 0, 0 },
+		{ "\xbf", 1, 0, 0 },
+		{ "\xc1\xbf", 2, 0, 0 },
+		{ "\xc2\x80", 2, 2, 0x80 },
+		{ "\xdf\xbf", 2, 2, 0x7ff },
+		{ "\xe0\xa0\x80", 3, 3, 0x800 },
+		{ "\xef\xbf\xbf", 3, 3, 0xffff },
+		{ "\xf0\x90\x80\x80", 4, 4, 0x10000 },
+		{ "\xf4\x8f\xbf\xbf", 4, 4, 0x10ffff },
+		{ "\xf5\x80\x80\x80", 4, 0, 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		uint32_t code = 0;
+
+		ck_assert_msg(text_decode(cases[i].text, cases[i].len, &code) == cases[i].decoded, "case %zu", i);
+		ck_assert_uint_eq(code, cases[i].code);
+		ck_assert_uint_eq(text_decode(cases[i].text, cases[i].len - 1, &code), 0);
+	}
+}
+END_TEST
+
 START_TEST(a_short_buffer_never_holds_half_a_character)
 {
 	const char *text = "\xe2\x82\xac\x01\xe2\x82\xac";
@@ -259,6 +289,7 @@ Suite *text_suite(void)
 	tcase_add_test(tcase, printable_text_stays_as_it_is);
 	tcase_add_test(tcase, control_characters_and_the_backslash_are_escaped);
 	tcase_add_test(tcase, bytes_that_are_not_utf8_are_escaped);
+	tcase_add_test(tcase, characters_are_decoded_at_the_limits_of_their_lengths);
 	tcase_add_test(tcase, a_short_buffer_never_holds_half_a_character);
 	tcase_add_test(tcase, a_text_is_cut_at_its_separators);
 	tcase_add_test(tcase, parts_are_compared_by_bytes);

@@ -191,6 +191,26 @@ START_TEST(a_damaged_meta_leaves_the_other)
 }
 END_TEST
 
+/* Its checksum is right. */
+START_TEST(a_file_of_another_kind_or_version_is_none)
+{
+	for (size_t field = 0; field <= 4; field += 4) {
+		struct file file = load("containerd");
+
+		for (unsigned which = 0; which < 2; which++) {
+			char *meta = file.data + which * PAGE + 16;
+			uint64_t hash;
+
+			meta[field] ^= 1;
+			hash = sum(meta, 56);
+			memcpy(meta + 56, &hash, sizeof(hash));
+		}
+		ck_assert_int_eq(ask_pod(&file), -EBADMSG);
+		free(file.data);
+	}
+}
+END_TEST
+
 START_TEST(what_is_written_while_it_is_read_is_read_again)
 {
 	/* Once, at whichever read it is; and all the time. */
@@ -320,6 +340,7 @@ Suite *bolt_file_suite(void)
 	tcase_add_test(tcase, what_is_not_there_is_told);
 	tcase_add_test(tcase, a_container_of_podman_is_read);
 	tcase_add_test(tcase, a_damaged_meta_leaves_the_other);
+	tcase_add_test(tcase, a_file_of_another_kind_or_version_is_none);
 	tcase_add_test(tcase, what_is_written_while_it_is_read_is_read_again);
 	tcase_add_test(tcase, a_file_that_ends_early_is_damaged);
 	tcase_add_test(tcase, flipped_bytes_do_no_harm);
