@@ -31,19 +31,22 @@ struct fixture_tally {
 	uint64_t samples;
 	uint64_t targets;
 	uint64_t gone;
-	uint64_t lapped;      /* events */
-	uint64_t lost_pages;  /* of LAPPED */
-	uint64_t damaged;     /* events */
-	uint64_t holes;       /* events */
-	uint64_t missed;      /* slots in them */
-	uint64_t first_tick;  /* number */
-	uint64_t last_tick;   /* number */
-	uint64_t wrong;       /* samples that fixture_sample() never makes */
-	uint64_t nameless;    /* samples and ends whose description did not come before */
-	uint64_t misnamed;    /* descriptions that fixture_target_init() never makes */
-	uint64_t disordered;  /* events outside of a tick, and ends without a beginning */
-	bool announced[4096]; /* ids whose description was delivered */
-	bool inside;          /* between TICK and TICK_END */
+	uint64_t lapped;     /* events */
+	uint64_t lost_pages; /* of LAPPED */
+	uint64_t damaged;    /* events */
+	uint64_t holes;      /* events */
+	uint64_t missed;     /* slots in them */
+	uint64_t first_tick; /* number */
+	uint64_t last_tick;  /* number */
+	uint64_t wrong;      /* samples that fixture_sample() never makes */
+	uint64_t nameless;   /* samples and ends whose description did not come before */
+	uint64_t misnamed;   /* descriptions that fixture_target_init() never makes */
+	uint64_t disordered; /* events outside of a tick, and ends without a beginning */
+	struct {
+		uint32_t id; /* 0: none */
+		bool named;  /* as fixture_target_init did */
+	} described[4096];   /* by id modulo their number: what a reader knows of a target */
+	bool inside;         /* between TICK and TICK_END */
 };
 
 /* A ring of `pages` pages of 4 KiB. */
@@ -172,12 +175,15 @@ static inline void fixture_judge(const struct ring_event *event, struct fixture_
 		fixture_sample(event->id, event->time, &expected);
 		tally->samples++;
 		tally->wrong += !fixture_same(event->sample, &expected);
-		tally->nameless += !tally->announced[event->id % 4096];
+		tally->nameless += tally->described[event->id % 4096].id != event->id;
+		tally->misnamed +=
+			tally->described[event->id % 4096].id == event->id && !tally->described[event->id % 4096].named;
 		tally->disordered += !tally->inside;
 		break;
 	case RING_EVENT_TARGET:
 		tally->targets++;
-		tally->announced[event->id % 4096] = true;
+		tally->described[event->id % 4096].id = event->target.id;
+		tally->described[event->id % 4096].named = fixture_named(&event->target, event->id);
 		tally->misnamed += !fixture_named(&event->target, event->id);
 		tally->disordered += !tally->inside;
 		break;
@@ -185,6 +191,7 @@ static inline void fixture_judge(const struct ring_event *event, struct fixture_
 		tally->gone++;
 		tally->nameless += event->target.id == 0;
 		tally->misnamed += event->target.id != 0 && !fixture_named(&event->target, event->id);
+		tally->described[event->id % 4096].id = 0; /* no sample may follow */
 		tally->disordered += !tally->inside;
 		break;
 	case RING_EVENT_TICK_END:

@@ -746,6 +746,151 @@ START_TEST(other_rules_and_entries_change_no_decision_of_those_that_stay)
 }
 END_TEST
 
+/* ---- what a witness sees, and the order of writers ---- */
+
+struct outcome {
+	uint64_t fired, windows, counted;
+};
+
+static int add_firing(void *ctx, const struct evaluator_firing *firing)
+{
+	struct outcome *outcome = ctx;
+	uint64_t hash = mix_text(mix_text(7, firing->rule->name), firing->target->name);
+
+	hash = MIX(hash, firing->from);
+	hash = MIX(hash, firing->to);
+	outcome->fired += mix_decision(hash, firing->decision);
+	return 0;
+}
+
+static void add_window(void *ctx, const struct evaluator_firing *window)
+{
+	((struct outcome *)ctx)->windows += !window->decision->fires || window->decision->candidate;
+}
+
+static void add_counted(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision)
+{
+	struct outcome *outcome = ctx;
+
+	outcome->counted += mix_text(MIX(3, decision->reason), rule->name);
+}
+
+#define PROPERTY_EVENTS 40000
+#define PROPERTY_WRITERS 3u
+
+/* Ticks of three writers, with holes; samples of some of their targets. */
+struct property_feed {
+	struct ring_event *events;
+	struct sample *samples;
+	size_t count;
+};
+
+static struct ring_event *add_event(struct property_feed *feed, enum ring_event_type type, uint64_t at, uint32_t writer)
+{
+	struct ring_event *event = &feed->events[feed->count++];
+
+	ck_assert_uint_lt(feed->count, PROPERTY_EVENTS);
+	*event = (struct ring_event){ .type = type, .time = { at }, .wall = { at + WALL_AHEAD }, .writer = writer };
+	return event;
+}
+
+static void make_tick(struct property_feed *feed, uint64_t at, uint32_t writer, struct sample *now)
+{
+	add_event(feed, RING_EVENT_TICK, at, writer);
+	for (uint32_t id = writer + 1; id <= 9; id += PROPERTY_WRITERS) {
+		struct sample *sample = &feed->samples[feed->count];
+
+		if (dice(3) == 0)
+			continue;
+		now[id].value[SAMPLE_CPU] += dice(3) ? dice(12 * MS) : 0;
+		now[id].value[SAMPLE_MEMORY] = dice(4) ? now[id].value[SAMPLE_MEMORY] : dice(4000);
+		*sample = now[id];
+
+		struct ring_event *event = add_event(feed, RING_EVENT_SAMPLE, at + id * 100, writer);
+
+		event->id = id;
+		event->sample = sample;
+	}
+	add_event(feed, RING_EVENT_TICK_END, at, writer);
+}
+
+static void make_feed(struct property_feed *feed)
+{
+	uint64_t at[PROPERTY_WRITERS] = { 10 * S, 10 * S + 3 * MS, 10 * S + 7 * MS };
+	struct sample now[10] = { 0 };
+	static const char *const entries[] = { "web", "cache", "unit" };
+
+	for (uint32_t id = 1; id <= 9; id++) {
+		static char names[10][8];
+		struct ring_event *event = add_event(feed, RING_EVENT_TARGET, 10 * S, (id - 1) % PROPERTY_WRITERS);
+
+		snprintf(names[id], sizeof(names[id]), "t%u", id);
+		event->target = make_target(id, names[id]);
+		event->target.entry = entries[id % 3];
+		sample_set(&now[id], SAMPLE_CPU, 1000);
+		sample_set(&now[id], SAMPLE_MEMORY, 10);
+	}
+	while (at[0] < 16 * S) {
+		uint32_t writer = (uint32_t)dice(PROPERTY_WRITERS);
+
+		if (at[writer] > at[0] + S || (writer == 0 && at[1] + S < at[0]))
+			continue;
+		make_tick(feed, at[writer], writer, now);
+		at[writer] += dice(60) ? 9 * MS + dice(2 * MS) : dice(700 * MS);
+	}
+}
+
+/* in_lumps: all ticks of the first writer come first, and so on. */
+static struct outcome judge_feed(const struct property_feed *feed, bool every_window, bool in_lumps)
+{
+	struct config *with = parsed(alike[0]);
+	struct outcome outcome = { 0 };
+	struct evaluator *judge = NULL;
+	const struct evaluator_options options = {
+		.config = with,
+		.machine = { .cores = 4, .memory_bytes = 1 << 20 },
+		.fire = add_firing,
+		.judged = add_counted,
+		.witness = every_window ? add_window : NULL,
+		.every_window = every_window,
+		.ctx = &outcome,
+	};
+
+	ck_assert_int_eq(evaluator_new(&options, &judge), 0);
+	for (uint32_t writer = 0; writer < (in_lumps ? PROPERTY_WRITERS : 1); writer++)
+		for (size_t i = 0; i < feed->count; i++)
+			if (!in_lumps || feed->events[i].writer == writer)
+				ck_assert_int_eq(evaluator_event(judge, &feed->events[i]), 0);
+	evaluator_free(judge);
+	config_free(with);
+	return outcome;
+}
+
+START_TEST(decisions_depend_on_no_witness_and_on_no_order_of_writers)
+{
+	struct property_feed feed = {
+		.events = calloc(PROPERTY_EVENTS, sizeof(struct ring_event)),
+		.samples = calloc(PROPERTY_EVENTS, sizeof(struct sample)),
+	};
+	struct outcome plain, watched, lumps;
+
+	ck_assert(feed.events && feed.samples);
+	dice_state = 88172645463325252u + (uint64_t)_i * 104729;
+	make_feed(&feed);
+	plain = judge_feed(&feed, false, false);
+	watched = judge_feed(&feed, true, false);
+	lumps = judge_feed(&feed, false, true);
+	ck_assert_uint_ne(plain.fired, 0);
+	ck_assert_uint_gt(watched.windows, 0);
+	ck_assert_uint_eq(watched.fired, plain.fired);
+	ck_assert_uint_eq(watched.counted, plain.counted);
+	ck_assert_uint_eq(lumps.fired, plain.fired);
+	ck_assert_uint_eq(lumps.counted, plain.counted);
+	free(feed.events);
+	free(feed.samples);
+}
+END_TEST
+
 static TCase *cases(void)
 {
 	TCase *tcase = tcase_create("reload");
@@ -766,6 +911,7 @@ static TCase *cases(void)
 	tcase_add_test(tcase, targets_of_an_entry_that_is_gone_are_dropped_until_it_is_back_under_new_ids);
 	tcase_add_test(tcase, many_targets_are_dropped_between_sample_and_tick);
 	tcase_add_test(tcase, every_allocation_of_a_reload_may_fail_and_then_nothing_has_changed);
+	tcase_add_loop_test(tcase, decisions_depend_on_no_witness_and_on_no_order_of_writers, 0, 8);
 	tcase_add_loop_test(tcase, equal_configuration_changes_no_decision, 0, 8);
 	tcase_add_loop_test(tcase, other_rules_and_entries_change_no_decision_of_those_that_stay, 0, 8);
 	return tcase;

@@ -447,14 +447,15 @@ START_TEST(a_reader_at_the_newest_tick_gets_states_first)
 		ck_assert_int_eq(ring_cursor_next(cursor, &event), 0);
 		ck_assert_int_eq(event.type, RING_EVENT_TARGET);
 		ck_assert(fixture_named(&event.target, event.id));
-		tally.announced[event.id] = true;
+		tally.described[event.id].id = event.id;
+		tally.described[event.id].named = true;
 		ck_assert_int_eq(ring_cursor_next(cursor, &event), 0);
 		ck_assert_int_eq(event.type, RING_EVENT_SAMPLE);
 		fixture_sample(event.id, mono_add(fixture_time(499), event.id - 1), &expected);
 		ck_assert(fixture_same(event.sample, &expected));
 	}
 	for (uint32_t id = 1; id <= 20; id++)
-		ck_assert(tally.announced[id]);
+		ck_assert_uint_eq(tally.described[id].id, id);
 	ck_assert_int_eq(ring_cursor_next(cursor, &event), RING_EMPTY);
 
 	write_ticks(20, 500, 520);
