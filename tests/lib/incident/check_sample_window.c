@@ -188,6 +188,51 @@ START_TEST(coverage_says_what_there_is)
 }
 END_TEST
 
+START_TEST(a_hole_is_kept_counted_and_no_peak)
+{
+	struct sample_window *sample_window = make(0);
+	const struct sampling_hole holes[] = {
+		{ at(88 * S), at(91 * S), 299 },         /* begins before the window: only a second of it counts */
+		{ at(95 * S), at(95 * S + 20 * MS), 1 }, /* one slot */
+		{ at(97 * S), at(99 * S), 199 },
+		{ at(200 * S), at(201 * S), 99 }, /* not of this window */
+	};
+	struct sample_window_coverage coverage;
+	struct sample_window_peaks peaks;
+	struct sample sample = { 0 };
+	size_t kept = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(holes); i++) {
+		sample_set(&sample, SAMPLE_CPU, i * S);
+		sample_window_hole(sample_window, &holes[i]);
+		sample_window_add(sample_window, holes[i].to, &sample);
+	}
+	sample_window_coverage(sample_window, 10 * MS, &coverage);
+	ck_assert_uint_eq(coverage.gaps, 3);
+	ck_assert_uint_eq(coverage.holes, 3);
+	ck_assert_uint_eq(coverage.missed_slots, 299 + 1 + 199);
+	ck_assert_uint_eq(coverage.longest_hole_ns, 2 * S);
+	ck_assert_double_eq_tol((double)coverage.unsampled_ns, 2.99e9, 0.03e9);
+	ck_assert_uint_eq(coverage.lost_pages, 0);
+
+	for (struct cursor cursor = first_record(sample_window); next_record(&cursor);) {
+		if (cursor.hole.missed_slots == 0)
+			continue;
+		ck_assert_uint_eq(cursor.hole.from.ns, holes[kept].from.ns);
+		ck_assert_uint_eq(cursor.hole.to.ns, holes[kept].to.ns);
+		ck_assert_uint_eq(cursor.hole.missed_slots, holes[kept].missed_slots);
+		kept++;
+	}
+	ck_assert_uint_eq(kept, 3);
+
+	/* A second of CPU time in each: over the four seconds between two samples, however short the window. */
+	sample_window_peaks(sample_window, 10 * MS, &peaks);
+	ck_assert(peaks.has_cpu);
+	ck_assert_double_eq_tol(peaks.cpu_cores, 1.0 / 3.98, 0.01);
+	sample_window_free(sample_window);
+}
+END_TEST
+
 START_TEST(many_gaps_are_added_up)
 {
 	struct sample_window *sample_window = make(0);
@@ -472,6 +517,7 @@ Suite *sample_window_suite(void)
 	tcase_add_test(tcase, memory_is_bounded_and_what_is_dropped_is_counted);
 	tcase_add_test(tcase, an_ordinary_sample_takes_little_memory);
 	tcase_add_test(tcase, coverage_says_what_there_is);
+	tcase_add_test(tcase, a_hole_is_kept_counted_and_no_peak);
 	tcase_add_test(tcase, many_gaps_are_added_up);
 	tcase_add_test(tcase, the_peak_is_that_of_the_burst);
 	tcase_add_test(tcase, a_high_water_mark_from_before_the_window_is_no_peak);
