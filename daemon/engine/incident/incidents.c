@@ -296,6 +296,21 @@ static void describe_moment(const struct incidents *incidents, mono_t mono, wall
 	describe_cost(incidents, mono, &info->cost);
 }
 
+/* What is not known to be limited is limited by the machine. */
+static void limit_by_machine(const struct incidents *incidents, struct cgroup_limits *limits)
+{
+	const struct metric_machine *machine = session_machine(incidents->options.session);
+
+	if (limits->cpu == 0 || limits->cpu == UINT64_MAX) {
+		limits->cpu = (uint64_t)(machine->cores * 1e9);
+		limits->cpu_is_machine = true;
+	}
+	if (limits->memory_bytes == 0 || limits->memory_bytes == UINT64_MAX) {
+		limits->memory_bytes = machine->memory_bytes;
+		limits->memory_is_machine = true;
+	}
+}
+
 /* Of a rule that fired. */
 static void describe_firing(const struct incidents *incidents, const struct evaluator_firing *firing,
 			    struct incident *ret)
@@ -309,29 +324,24 @@ static void describe_firing(const struct incidents *incidents, const struct eval
 		ret->limits.cpu = firing->cpu_limit;
 		ret->limits.memory_bytes = firing->memory_limit;
 	}
+	limit_by_machine(incidents, &ret->limits);
 }
 
 /* Of a request at that moment; target NULL: of all targets. */
 static void describe_request(const struct incidents *incidents, const struct target *target, mono_t mono, wall_t wall,
 			     struct incident *ret)
 {
-	const struct metric_machine *machine = session_machine(incidents->options.session);
-
 	describe_moment(incidents, mono, wall, ret);
 	ret->kind = INCIDENT_MANUAL;
 	incident_text(ret->rule.name, sizeof ret->rule.name, INCIDENT_MANUAL_RULE);
 	ret->rule.severity = INCIDENT_MANUAL_SEVERITY;
 	if (target) {
 		describe_target(incidents, target, ret);
-		return;
+	} else {
+		incident_text(ret->target.name, sizeof ret->target.name, INCIDENT_EVERYTHING);
+		incident_text(ret->target.owner, sizeof ret->target.owner, "root");
 	}
-
-	incident_text(ret->target.name, sizeof ret->target.name, INCIDENT_EVERYTHING);
-	incident_text(ret->target.owner, sizeof ret->target.owner, "root");
-	ret->limits.cpu = (uint64_t)(machine->cores * 1e9);
-	ret->limits.cpu_is_machine = true;
-	ret->limits.memory_bytes = machine->memory_bytes;
-	ret->limits.memory_is_machine = true;
+	limit_by_machine(incidents, &ret->limits);
 }
 
 /* ---- the past ---- */

@@ -287,6 +287,23 @@ static void fire(unsigned i)
 	fire_later(i, 0);
 }
 
+START_TEST(what_is_not_known_to_be_limited_is_limited_by_the_machine)
+{
+	char path[400];
+	struct incident incident;
+	double cores;
+
+	start(&rig, "0B", RULE("hot", "100ms"));
+	cores = session_machine(rig.session)->cores;
+	fire(0);
+	stop(&rig);
+	read_incident(&rig, path, &incident);
+	ck_assert_uint_eq(incident.limits.cpu, (uint64_t)(cores * 1e9));
+	ck_assert(incident.limits.cpu_is_machine && incident.limits.memory_is_machine);
+	actor_end(&rig.actor);
+}
+END_TEST
+
 START_TEST(too_many_at_once_are_refused_and_the_others_are_written)
 {
 	struct incidents_counts counts;
@@ -437,6 +454,7 @@ Suite *incidents_suite(void)
 	tcase_add_test(tcase, a_spool_that_cannot_be_made_anew_is_said);
 	tcase_add_test(tcase, a_disk_that_is_full_leaves_nothing_half_written);
 	tcase_add_test(tcase, samples_that_do_not_fit_are_left_out_and_the_incident_says_so);
+	tcase_add_test(tcase, what_is_not_known_to_be_limited_is_limited_by_the_machine);
 	tcase_add_test(tcase, too_many_at_once_are_refused_and_the_others_are_written);
 	tcase_add_test(tcase, in_an_hour_rules_open_no_more_than_they_may);
 	tcase_add_test(tcase, a_user_leaves_room_for_others);
