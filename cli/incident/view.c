@@ -917,6 +917,64 @@ static bool is_of_memory(const struct incident *incident)
 	       strcmp(incident->rule.metric, "faults") == 0;
 }
 
+/* A difference of more is explained. */
+#define GROWN_ABOUT_PERCENT 15
+
+/* By how much the target's memory changed over the samples. False: there are no two. */
+static bool memory_change(const struct series *series, int64_t *ret_bytes, int64_t *ret_from_ns, int64_t *ret_to_ns)
+{
+	const struct series_point *first = NULL, *last = NULL;
+
+	for (size_t i = 0; i < series->count; i++)
+		if (sample_has(&series->points[i].sample, SAMPLE_MEMORY)) {
+			first = first ? first : &series->points[i];
+			last = &series->points[i];
+		}
+	if (first == last)
+		return false;
+	*ret_bytes = (int64_t)(last->sample.value[SAMPLE_MEMORY] - first->sample.value[SAMPLE_MEMORY]);
+	*ret_from_ns = first->at_ns;
+	*ret_to_ns = last->at_ns;
+	return true;
+}
+
+/* What was touched, and what the target's memory grew by; why these differ. */
+static void print_memory_change(double touched, const struct series *series, size_t width, FILE *file)
+{
+	double about = 1 + GROWN_ABOUT_PERCENT / 100.0, grown;
+	char text[640], touched_text[64], grown_text[64];
+	const char *why = "";
+	int64_t bytes, from_ns, to_ns;
+
+	if (!memory_change(series, &bytes, &from_ns, &to_ns))
+		return;
+	grown = bytes > 0 ? (double)bytes : 0;
+	if (touched > about * grown)
+		why = ". Memory that was freed, swapped out, or given back and touched again makes the difference";
+	else if (grown > about * touched)
+		why = ". Pages of files, of which one fault brings several, pages that were already there and are now"
+		      " shared, huge pages that count as small ones (Evidence says if so) and what was touched before "
+		      "the"
+		      " stacks begin make the difference";
+	units_format_bytes(touched_text, sizeof(touched_text), (uint64_t)touched);
+	units_format_bytes(grown_text, sizeof(grown_text), (uint64_t)(bytes < 0 ? -bytes : bytes));
+	snprintf(text, sizeof(text), "In all it touched %s; its memory %s by %s from %+.1f s to %+.1f s%s.",
+		 touched_text, bytes < 0 ? "shrank" : "grew", grown_text, (double)from_ns / NS_PER_S,
+		 (double)to_ns / NS_PER_S, why);
+	fputc('\n', file);
+	output_wrap(text, width, file);
+}
+
+static void print_memory_functions(const struct view *view, const struct plot_style *style, size_t width, FILE *file)
+{
+	const struct functions *functions = &view->memory_functions;
+	double touched = (double)functions->own[FUNCTION_TABLE_BEFORE] + (double)functions->own[FUNCTION_TABLE_DURING];
+
+	functions_print(functions, &view->incident, style, file);
+	if (functions->count > 0 && !incident_of_everything(&view->incident))
+		print_memory_change(touched, &view->samples.series, width, file);
+}
+
 int view_text(const struct view *view, int incidentfd, const struct plot_style *style, FILE *file)
 {
 	const struct incident *incident = &view->incident;
@@ -940,13 +998,13 @@ int view_text(const struct view *view, int incidentfd, const struct plot_style *
 	if (incident_of_everything(incident))
 		print_targets(&view->samples.peaks, file);
 	if (is_of_memory(incident))
-		functions_print(&view->memory_functions, incident, style, file);
+		print_memory_functions(view, style, width, file);
 	print_capture(incident, incidentfd, "threads", "Busiest threads",
 		      "pid tid name state cpu_ms cpu_percent user_ms system_ms since_ms remark", THREADS_SHOWN, style,
 		      file);
 	functions_print(&view->functions, incident, style, file);
 	if (!is_of_memory(incident))
-		functions_print(&view->memory_functions, incident, style, file);
+		print_memory_functions(view, style, width, file);
 	print_capture(incident, incidentfd, "smaps", "What grew",
 		      "rss_growth_bytes rss_bytes swap_bytes permissions mapping pid", MAPS_SHOWN, style, file);
 	print_growth(incident, incidentfd, MAPS_SHOWN, style->width, file);
@@ -1032,6 +1090,7 @@ static void put_targets(struct json_writer *json, const struct peaks *peaks)
 /* Everything but the incident itself, as an object. */
 static int write_rest(const struct view *view, const struct pictures *pictures, const char *words, struct buffer *ret)
 {
+	int64_t bytes, from_ns, to_ns;
 	struct json_writer *json;
 	int rc = json_writer_new(sink_buffer(ret), true, &json);
 
@@ -1047,6 +1106,8 @@ static int write_rest(const struct view *view, const struct pictures *pictures, 
 	put_targets(json, &view->samples.peaks);
 	functions_json(&view->functions, json);
 	functions_json(&view->memory_functions, json);
+	if (memory_change(&view->samples.series, &bytes, &from_ns, &to_ns))
+		json_member_i64(json, "memory_growth_bytes", bytes);
 	json_end_object(json);
 	return json_writer_close(json);
 }

@@ -84,6 +84,36 @@ START_TEST(whatever_allocation_fails_it_is_reported)
 }
 END_TEST
 
+#define MIB 1048576.0
+
+static void expect_change(double touched, uint64_t before, uint64_t after, const char *expected)
+{
+	struct series_point points[3] = { { .at_ns = -2000000000 }, { .at_ns = 0 }, { .at_ns = 1500000000 } };
+	struct series series = { .points = points, .count = 3 };
+	char *text = NULL;
+	size_t len = 0;
+	FILE *file = open_memstream(&text, &len);
+
+	ck_assert_ptr_nonnull(file);
+	sample_set(&points[0].sample, SAMPLE_MEMORY, before); /* the one in between has none */
+	sample_set(&points[2].sample, SAMPLE_MEMORY, after);
+	print_memory_change(touched, &series, 1000, file);
+	ck_assert_int_eq(fclose(file), 0);
+	ck_assert_msg(strstr(text, expected), "%s", text);
+	free(text);
+}
+
+START_TEST(what_was_touched_stands_beside_what_memory_grew_by)
+{
+	expect_change(100 * MIB, 7, 7 + 100 * (1 << 20),
+		      "\nIn all it touched 100 MiB; its memory grew by 100 MiB from -2.0 s to +1.5 s.\n");
+	expect_change(120 * MIB, 0, 100 << 20, " to +1.5 s. Memory that was freed, ");
+	expect_change(80 * MIB, 0, 100 << 20, " to +1.5 s. Pages of files, ");
+	expect_change(80 * MIB, 100 << 20, 0,
+		      "its memory shrank by 100 MiB from -2.0 s to +1.5 s. Memory that was freed");
+}
+END_TEST
+
 Suite *view_suite(void)
 {
 	Suite *suite = suite_create("view");
@@ -93,6 +123,7 @@ Suite *view_suite(void)
 	tcase_add_test(tcase, the_same_mapping_of_two_processes_is_two);
 	tcase_add_test(tcase, nothing_and_nonsense_are_no_rows);
 	tcase_add_test(tcase, whatever_allocation_fails_it_is_reported);
+	tcase_add_test(tcase, what_was_touched_stands_beside_what_memory_grew_by);
 	suite_add_tcase(suite, tcase);
 
 	return suite;
