@@ -125,6 +125,7 @@ static void fails_with(const char *symbolizer, const char *why)
 	struct stack_recorder *recorder;
 	struct clock clock = real_clock();
 	struct incident info;
+	int symbols = -1;
 	int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int dirfd = open(rig.directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -134,12 +135,23 @@ static void fails_with(const char *symbolizer, const char *why)
 	struct stack_capture_options options = {
 		.recorder = recorder,
 		.procfd = procfd,
+		.kernel_symbols = &symbols,
 		.symbolizer = symbolizer,
 		.before_ns = NS_PER_S,
 		.fired = clock_mono(&clock),
 		.wall = clock_wall(&clock),
 	};
 	struct stack_capture *capture = stack_capture_secure(&options, &info);
+
+	ck_assert_ptr_nonnull(capture);
+	stack_capture_prepare(capture);
+	int listed = symbols;
+	char line[64] = "";
+	ck_assert_int_ge(listed, 0);
+	ck_assert_int_gt(pread(listed, line, sizeof(line) - 1, 0), 20);
+	ck_assert_uint_gt(strspn(line, "0123456789abcdef"), 7); /* "ffffffff81000000 T _text" */
+	stack_capture_prepare(capture);
+	ck_assert_int_eq(symbols, listed);
 
 	ck_assert_ptr_nonnull(capture);
 	stack_capture_write(capture, &(struct stack_capture_members){ .everyone = true }, dirfd, NULL, &info);
@@ -150,6 +162,7 @@ static void fails_with(const char *symbolizer, const char *why)
 	snprintf(left, sizeof(left), "%s/cpu.pb.gz", rig.directory);
 	ck_assert_int_lt(access(left, F_OK), 0);
 	stack_recorder_close(recorder);
+	close(symbols);
 	close(procfd);
 	close(dirfd);
 }
