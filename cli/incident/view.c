@@ -892,6 +892,12 @@ static void print_recording(const struct view *view, FILE *file)
 		(uintmax_t)coverage->ticks_got, (uintmax_t)coverage->ticks_expected,
 		units_format_duration(text, sizeof(text), cost->interval_ns), coverage->capture_rate * 100,
 		(uintmax_t)coverage->samples, incident_of_everything(&view->incident) ? "" : " of this target");
+	if (coverage->onset_late_ns > 0)
+		fprintf(file,
+			"  while it slept it was looked at less often, to save CPU time: what it used in the first %s "
+			"after\n"
+			"  that is drawn evenly over that time, and may have begun anywhere in it\n",
+			units_format_duration(text, sizeof(text), coverage->onset_late_ns));
 	/* Since the sampler started, not of this incident alone. */
 	fprintf(file, "  the sampler so far: %.2f %% of a core, %s late on average, %ju slots missed\n",
 		cost->cpu_percent, units_format_duration(text, sizeof(text), cost->mean_sleep_error_ns),

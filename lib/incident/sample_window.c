@@ -55,6 +55,9 @@ struct sample_window {
 	struct state state;
 	struct sample_window_coverage coverage; /* the counters; what depends on the ticks is added on request */
 	mono_t first_tick, last_tick;
+	uint64_t tick_ns, idle_ns; /* since the tick before the last; of the last */
+	mono_t looked_at;          /* the last record, */
+	uint64_t looked_cpu_ns;    /* and the CPU time in it */
 	struct gap gaps[GAPS_MAX];
 	size_t gap_count;
 };
@@ -215,10 +218,12 @@ static bool in_window(const struct sample_window *window, mono_t at)
 	return mono_diff(at, window->from) >= 0 && mono_diff(window->to, at) >= 0;
 }
 
-void sample_window_tick(struct sample_window *window, mono_t at)
+void sample_window_tick(struct sample_window *window, mono_t at, uint64_t idle_ns)
 {
 	if (!in_window(window, at))
 		return;
+	window->tick_ns = window->coverage.ticks_got > 0 ? (uint64_t)mono_diff(at, window->last_tick) : 0;
+	window->idle_ns = idle_ns;
 	if (window->coverage.ticks_got++ == 0)
 		window->first_tick = at;
 	window->last_tick = at;
@@ -248,12 +253,31 @@ static struct chunk *chunk_with_room(struct sample_window *window)
 	return chunk;
 }
 
+/*
+ * What ran after a pause has a record of the look before it: a longer time since a record is one in which
+ * the target was looked at and found as it was.
+ */
+static void note_pause(struct sample_window *window, mono_t at, const struct sample *sample)
+{
+	uint64_t cpu_ns = sample_has(sample, SAMPLE_CPU) ? sample->value[SAMPLE_CPU] : 0;
+	uint64_t pause_ns = window->looked_at.ns > 0 && mono_diff(at, window->looked_at) > 0
+				    ? (uint64_t)mono_diff(at, window->looked_at)
+				    : 0;
+
+	if (cpu_ns > window->looked_cpu_ns && window->idle_ns > 0 && pause_ns > window->tick_ns + window->tick_ns / 2 &&
+	    pause_ns <= window->idle_ns + window->tick_ns && pause_ns > window->coverage.onset_late_ns)
+		window->coverage.onset_late_ns = pause_ns;
+	window->looked_at = at;
+	window->looked_cpu_ns = cpu_ns;
+}
+
 void sample_window_add(struct sample_window *window, mono_t at, const struct sample *sample)
 {
 	struct chunk *chunk;
 
 	if (!in_window(window, at))
 		return;
+	note_pause(window, at, sample);
 	chunk = chunk_with_room(window);
 	if (!chunk) {
 		window->coverage.samples_dropped++;

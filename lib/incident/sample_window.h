@@ -43,7 +43,8 @@ struct sample_window_coverage {
 	uint64_t missed_slots;     /* so many in all, */
 	uint64_t unsampled_ns;     /* over so long: what is more than an interval between two ticks; */
 	uint64_t longest_hole_ns;  /* the longest, from tick to tick */
-	bool gone;                 /* the target ended within the window */
+	uint64_t onset_late_ns; /* the longest pause between two looks by back-off in which the target ran; 0: none */
+	bool gone;              /* the target ended within the window */
 	int64_t gone_ns;
 };
 
@@ -63,8 +64,8 @@ int sample_window_new(const struct sample_window_options *options, struct sample
 void sample_window_free(struct sample_window *window);
 CLEANUP(sample_window, free);
 
-/* A tick was taken, whether or not the target changed: what coverage is computed from. */
-void sample_window_tick(struct sample_window *window, mono_t at);
+/* A tick was taken, whether or not the target changed: what coverage is computed from. idle_ns: as the event has it (ring.h). */
+void sample_window_tick(struct sample_window *window, mono_t at, uint64_t idle_ns);
 
 /*
  * A sample. Never fails: without memory it is dropped and counted. Times may step back by a little.

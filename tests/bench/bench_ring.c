@@ -181,7 +181,7 @@ static double time_slice(const struct rig *rig, uint64_t *ret_samples)
 	ring_cursor_only(cursor, 7);
 	while (ring_cursor_next(cursor, &event) == 0) {
 		if (event.type == RING_EVENT_TICK)
-			sample_window_tick(sample_window, event.time);
+			sample_window_tick(sample_window, event.time, 0);
 		else if (event.type == RING_EVENT_SAMPLE && event.id == 7)
 			sample_window_add(sample_window, event.time, event.sample);
 	}

@@ -110,7 +110,7 @@ static struct sample_window *make_slice(const struct incidentmade_options *optio
 			continue;
 		if (options->gap && at == -4 * (int64_t)NS_PER_S)
 			sample_window_gap(sample_window, mono, 3);
-		sample_window_tick(sample_window, mono);
+		sample_window_tick(sample_window, mono, 0);
 		sample_at(at, &sample);
 		if (written(at))
 			sample_window_add(sample_window, mono, &sample);

@@ -334,6 +334,9 @@ function losses() {
 	if (c.holes > 0)
 		list.push(`${format.count(c.holes)} ${c.holes === 1 ? 'hole' : 'holes'} in the sampling, ${format.count(c.missed_slots)} slots, ${
 			format.duration(c.unsampled_ns)} in all, the longest ${format.duration(c.longest_hole_ns)}: what was used in them is known as a sum only`);
+	if (c.onset_late_ns > 0)
+		list.push(`when a spike began, to ${format.duration(c.onset_late_ns)}: while the target slept it was looked at less often, and what it used in the first ${
+			format.duration(c.onset_late_ns)} after that is drawn evenly over that time`);
 	say(c.samples_dropped, 'samples for which there was no room');
 	if (samples.cut)
 		list.push('samples that are not drawn: there are too many, or their times make no sense');

@@ -437,7 +437,7 @@ static int on_event(struct dispatcher *dispatcher, const struct ring_event *even
 	case RING_EVENT_TICK:
 		dispatcher->counts.ticks++;
 		dispatcher->tick = event->time;
-		incidents_tick(dispatcher->incidents, event->time, event->writer);
+		incidents_tick(dispatcher->incidents, event->time, event->idle_ns, event->writer);
 		break;
 	case RING_EVENT_HOLE:
 		incidents_hole(dispatcher->incidents, &event->hole);

@@ -392,7 +392,7 @@ static void copy_past(const struct incidents *incidents, struct open_incident *i
 
 	while (cursor && ring_cursor_next(cursor, &event) == 0) {
 		if (event.type == RING_EVENT_TICK && is_of_writer(incident, event.writer)) {
-			sample_window_tick(incident->window, event.time);
+			sample_window_tick(incident->window, event.time, event.idle_ns);
 			incident->followed = event.time;
 		} else if (event.type == RING_EVENT_HOLE && is_of_writer(incident, event.writer)) {
 			sample_window_hole(incident->window, &event.hole);
@@ -785,13 +785,13 @@ int incidents_trigger(struct incidents *incidents, const struct target *target, 
 
 /* ---- the ring's events ---- */
 
-void incidents_tick(struct incidents *incidents, mono_t at, uint32_t writer)
+void incidents_tick(struct incidents *incidents, mono_t at, uint64_t idle_ns, uint32_t writer)
 {
 	incidents->tick = at;
 	incidents->writer = writer;
 	for (struct open_incident *incident = incidents->open; incident; incident = incident->next)
 		if (incident->window && is_of_writer(incident, writer) && mono_diff(at, incident->followed) > 0)
-			sample_window_tick(incident->window, at);
+			sample_window_tick(incident->window, at, idle_ns);
 }
 
 /* Ticks that copy_past has read come again here: they are skipped. */

@@ -110,7 +110,7 @@ bool incidents_disk_ok(struct incidents *incidents, mono_t now);
 bool incidents_disk_is_short(const struct incidents *incidents);
 
 /* The ring's events, in order. */
-void incidents_tick(struct incidents *incidents, mono_t at, uint32_t writer);
+void incidents_tick(struct incidents *incidents, mono_t at, uint64_t idle_ns, uint32_t writer);
 void incidents_hole(struct incidents *incidents, const struct sampling_hole *hole);
 void incidents_sample(struct incidents *incidents, uint32_t id, mono_t at, const struct sample *sample);
 void incidents_gone(struct incidents *incidents, uint32_t id, mono_t at);

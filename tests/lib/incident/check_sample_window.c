@@ -96,8 +96,8 @@ START_TEST(what_is_outside_of_the_window_is_dropped)
 	sample_window_add(sample_window, at(90 * S), &sample);
 	sample_window_add(sample_window, at(105 * S), &sample);
 	sample_window_add(sample_window, at(105 * S + 1), &sample);
-	sample_window_tick(sample_window, at(90 * S - 1));
-	sample_window_tick(sample_window, at(106 * S));
+	sample_window_tick(sample_window, at(90 * S - 1), 0);
+	sample_window_tick(sample_window, at(106 * S), 0);
 	sample_window_gap(sample_window, at(89 * S), 3);
 	sample_window_gone(sample_window, at(106 * S));
 	sample_window_coverage(sample_window, S, &coverage);
@@ -169,7 +169,7 @@ START_TEST(coverage_says_what_there_is)
 
 	for (uint64_t i = 0; i <= 1000; i++)
 		if (i < 400 || i >= 500) /* a tenth is missing */
-			sample_window_tick(sample_window, at(92 * S + i * 10 * MS));
+			sample_window_tick(sample_window, at(92 * S + i * 10 * MS), 0);
 	sample_window_gap(sample_window, at(97 * S), 2);
 	sample_window_gone(sample_window, at(103 * S));
 	sample_window_coverage(sample_window, 10 * MS, &coverage);

@@ -428,11 +428,11 @@ START_TEST(only_the_ticks_of_who_looks_at_the_target_count)
 	fire(0);
 	mono_t now = mono_add(clock_mono(&rig.clock), NS_PER_MS);
 
-	incidents_tick(rig.incidents, now, looker);
+	incidents_tick(rig.incidents, now, 0, looker);
 	sample_set(&sample, SAMPLE_CPU, 1);
 	incidents_sample(rig.incidents, 1000, now, &sample);
 	for (uint64_t i = 1; i <= MANY_TICKS; i++)
-		incidents_tick(rig.incidents, mono_add(now, i * NS_PER_US), ticking);
+		incidents_tick(rig.incidents, mono_add(now, i * NS_PER_US), 0, ticking);
 	stop(&rig);
 	read_incident(&rig, path, &incident);
 	ck_assert_uint_eq(incident.coverage.ticks_got >= MANY_TICKS, ticking == looker);
