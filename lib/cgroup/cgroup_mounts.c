@@ -194,7 +194,7 @@ static int walk_open(struct walk *walk, int dir_fd, const char *name, int depth)
 	return walk_directory(walk, fd, depth);
 }
 
-/* Most cgroups are, and listing their thirty files costs ten times as much. Asked after the visit, which may watch it. */
+/* Most are, and listing thirty files costs ten times as much. Asked after the visit, which may watch it. */
 static bool is_leaf(const struct walk *walk, int dir_fd, const char *name)
 {
 	struct stat st;

@@ -64,7 +64,10 @@ int sample_window_new(const struct sample_window_options *options, struct sample
 void sample_window_free(struct sample_window *window);
 CLEANUP(sample_window, free);
 
-/* A tick was taken, whether or not the target changed: what coverage is computed from. idle_ns: as the event has it (ring.h). */
+/*
+ * A tick was taken, whether or not the target changed: what coverage is computed from. idle_ns: as the
+ * event has it (ring.h).
+ */
 void sample_window_tick(struct sample_window *window, mono_t at, uint64_t idle_ns);
 
 /*

@@ -85,6 +85,26 @@ START_TEST(what_goes_in_comes_out)
 }
 END_TEST
 
+/* What ran in a pause of 80 ms, with the record of the look before it; without back-off there is no pause. */
+START_TEST(a_pause_in_which_it_ran_is_how_late_its_onset_is)
+{
+	struct sample_window *sample_window = make(0);
+	struct sample_window_coverage coverage;
+	struct sample sample = { 0 };
+	uint64_t idle_ns = _i == 0 ? 100 * MS : 0;
+
+	for (unsigned i = 0; i <= 20; i++) {
+		sample_window_tick(sample_window, at(92 * S + i * 10 * MS), idle_ns);
+		sample_set(&sample, SAMPLE_CPU, i < 10 ? 5 : i);
+		if (i == 0 || i == 2 || i >= 10)
+			sample_window_add(sample_window, at(92 * S + i * 10 * MS), &sample);
+	}
+	sample_window_coverage(sample_window, 10 * MS, &coverage);
+	ck_assert_uint_eq(coverage.onset_late_ns, _i == 0 ? 80 * MS : 0);
+	sample_window_free(sample_window);
+}
+END_TEST
+
 START_TEST(what_is_outside_of_the_window_is_dropped)
 {
 	struct sample_window *sample_window = make(0);
@@ -512,6 +532,7 @@ Suite *sample_window_suite(void)
 	TCase *tcase = tcase_create("all");
 
 	tcase_add_test(tcase, what_goes_in_comes_out);
+	tcase_add_loop_test(tcase, a_pause_in_which_it_ran_is_how_late_its_onset_is, 0, 2);
 	tcase_add_test(tcase, what_is_outside_of_the_window_is_dropped);
 	tcase_add_test(tcase, a_window_longer_than_the_machine_is_up_begins_at_zero);
 	tcase_add_test(tcase, memory_is_bounded_and_what_is_dropped_is_counted);
