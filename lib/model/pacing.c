@@ -87,6 +87,7 @@ static void pass_slots(struct schedule *schedule, mono_t now, uint64_t taken)
 		return;
 	schedule->stats->total_slots += slots;
 	schedule->stats->missed_slots += slots - taken;
+	schedule->stats->missed_time += (slots - taken) * schedule->interval_ns;
 	schedule->deadline = mono_add(schedule->deadline, slots * schedule->interval_ns);
 	schedule->stats->cheap_last_collection_nanos = schedule->deadline.ns - schedule->interval_ns;
 }
@@ -207,30 +208,28 @@ static double grown_share(uint64_t later, uint64_t earlier, int64_t elapsed_ns)
 
 /*
  * The next factor: at which the samples of all slots, those that were missed too, and whatever else
- * the process does stay below allowed. Where the rest alone is above it, a longer interval can only help a
- * little: twice the factor.
+ * the process does stay below allowed. The rest counts up to a half of that: what is beyond does not
+ * become less by sampling more slowly, and may be a scan that ends. Under a quota, where each step that is
+ * too short costs hundreds of slots, four times the factor at least.
  */
 static uint32_t longer(const struct cpu_budget *budget, double allowed, double sampling, double captured)
 {
+	bool by_quota = allowed < budget->budget;
 	double rest = budget->share > sampling ? budget->share - sampling : 0, all = sampling / captured;
-	uint32_t factor = budget->factor * 2;
+	uint32_t factor = budget->factor * (by_quota ? 4 : 2);
 
-	while (rest < allowed && factor < CPU_BUDGET_FACTOR_MAX && rest + all * budget->factor / factor > allowed)
+	rest = rest < allowed / 2 ? rest : allowed / 2;
+	while (factor < CPU_BUDGET_FACTOR_MAX && rest + all * budget->factor / factor > allowed)
 		factor *= 2;
 	return factor < CPU_BUDGET_FACTOR_MAX ? factor : CPU_BUDGET_FACTOR_MAX;
 }
 
-/* Slots are missed that count: backing off was not enough, and waiting for another period would not help. */
-#define CPU_BUDGET_CAPTURED_LOW 0.9
-
 static void spend_less(struct cpu_budget *budget, double allowed, double sampling, double captured)
 {
-	if (budget->may_back_off && !budget->backs_off) {
+	if (budget->may_back_off && !budget->backs_off)
 		budget->backs_off = true;
-		budget->hot = captured < CPU_BUDGET_CAPTURED_LOW ? CPU_BUDGET_HOT - 1 : 0;
-	} else {
+	else
 		budget->factor = longer(budget, allowed, sampling, captured);
-	}
 }
 
 /* Whether the next less frugal way would have fitted into the period. saved: CPU seconds per second. */
@@ -263,7 +262,7 @@ uint32_t cpu_budget_step(struct cpu_budget *budget, mono_t now, const struct cpu
 		double captured = taken > 0 && taken < slots ? (double)taken / (double)slots : 1;
 
 		budget->calm = 0;
-		if (++budget->hot < CPU_BUDGET_HOT)
+		if (++budget->hot < CPU_BUDGET_HOT && allowed >= budget->budget)
 			return budget->factor;
 		budget->hot = 0;
 		spend_less(budget, allowed, sampling, captured);

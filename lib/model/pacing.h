@@ -88,8 +88,8 @@ void schedule_set_interval(struct schedule *schedule, mono_t now, uint64_t inter
  * Once a period the owner reports how much CPU time was used. After CPU_BUDGET_HOT periods in a row
  * above the budget (a single one may be due to the first look at everything) it backs off, if it may
  * and does not yet; else the interval is doubled (up to CPU_BUDGET_FACTOR_MAX times the configured
- * one), at once as often as it takes for all slots to fit. Where backing off was not enough, and slots
- * are missed, one more period is enough. After CPU_BUDGET_CALM calm periods, in which half
+ * one), at once as often as it takes for all slots to fit. Above a quota, after which slots are missed
+ * by the hundred, one period is enough. After CPU_BUDGET_CALM calm periods, in which half
  * the interval would still have fitted into the budget, it halves; and at the configured interval,
  * after as many in which what backing off saved would have fitted too, it looks at everything in
  * every tick again. The gap between the conditions prevents oscillation.

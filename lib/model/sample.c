@@ -207,7 +207,7 @@ void stats_verdicts(const struct stats *now, const struct stats *since, struct v
 {
 	uint64_t slots = grown(now->total_slots, since->total_slots);
 	uint64_t snapshots = grown(now->total_snapshots, since->total_snapshots);
-	uint64_t missed_ns = grown(now->missed_slots, since->missed_slots) * now->collection_rate;
+	uint64_t missed_ns = grown(now->missed_time, since->missed_time);
 	uint64_t sleep_error = grown(now->total_sleep_timing_error, since->total_sleep_timing_error);
 	uint64_t collection = grown(now->total_collection_timing_error, since->total_collection_timing_error);
 	uint64_t backoff = grown(now->total_backoff_sleep, since->total_backoff_sleep);

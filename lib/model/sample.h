@@ -161,6 +161,7 @@ struct sampling_hole {
 	X(own_cpu,                        SUM,   "CPU time of the sampler thread")                                     \
 	X(saved_looks,                    SUM,   "looks at processes that were idle, saved by taking them less often") \
 	X(threads,                        SUM,   "sampler threads that these are the counters of; 0: one")             \
+	X(missed_time,                    SUM,   "time of missed slots")                                               \
 	X(run_delay,                      SUM,   "time that the sampler thread waited for a CPU (schedstat)")          \
 	X(starved,                        SUM,   "of run_delay, what made it miss slots")                              \
 	X(stopped,                        SUM,   "time of missed slots in which it neither ran nor waited for a CPU")  \

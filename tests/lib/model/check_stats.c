@@ -194,6 +194,7 @@ static struct stats bad_run(void)
 
 	now.total_snapshots = 900;
 	now.missed_slots = 100;
+	now.missed_time = NS_PER_S;
 	now.run_delay = NS_PER_MS; /* the kernel says it */
 	return now;
 }
