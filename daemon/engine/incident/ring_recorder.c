@@ -343,8 +343,12 @@ int full_recording_bytes(const struct full_recording_options *options, uint64_t 
 	int r = start_recorder(&recording, sink_count(&bytes));
 
 	ring_stats(options->ring, &stats);
-	if (r == 0)
+	if (r == 0) {
+		int followed = full_recording_follow(&recording); /* a flush adds a checksum of its own */
+
 		r = recorder_close(recording.recorder, &stats);
+		r = followed < 0 ? followed : r;
+	}
 	ring_cursor_free(recording.cursor);
 	if (r == 0)
 		*ret_bytes = bytes;
