@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 /* Watches; the kernel's own limit (fs.inotify.max_user_watches) is some 8,000 or more. */
-#define CGROUP_WATCH_MAX 4096u
+#define CGROUP_WATCH_MAX 16384u
 
 #define ROOTS_MAX (1 + CGROUP_CONTROLLERS)
 #define WAITING_MAX 256u
