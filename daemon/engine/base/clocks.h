@@ -1,12 +1,15 @@
 /*
- * clocks.h: the clocks of the machine as a struct clock, and CPU clocks.
+ * clocks.h: clocks and threads of this program: the clocks of the machine as a struct clock, CPU
+ * clocks; threads started without signals and waited for with a limit.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_BASE_CLOCKS_H
 #define SPIKEWATCH_DAEMON_ENGINE_BASE_CLOCKS_H
 
 #include "lib/base/base.h"
 
+#include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <time.h>
 
 /* CLOCK_MONOTONIC and CLOCK_REALTIME through the vDSO. */
@@ -33,5 +36,16 @@ uint64_t real_clock_cpu_of(clockid_t clock);
 
 /* Sleeps until `until` or a signal. */
 void real_clock_sleep_until(mono_t until);
+
+/*
+ * Starts run(ctx) in a thread in which all signals are blocked: they are for the main thread. 0;
+ * -errno.
+ */
+int thread_start(pthread_t *ret, void *(*run)(void *), void *ctx);
+
+/*
+ * Waits at most wait_ns for the end of a thread; 0: only asks. True: it has ended, and is joined.
+ */
+bool thread_join_within(pthread_t thread, uint64_t wait_ns);
 
 #endif

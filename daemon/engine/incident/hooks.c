@@ -22,7 +22,7 @@
 #include "daemon/engine/incident/hooks.h"
 
 #include "daemon/engine/base/proc_read.h"
-#include "daemon/engine/base/thread.h"
+#include "daemon/engine/base/clocks.h"
 #include "lib/base/io.h"
 #include "lib/base/units.h"
 #include "lib/config/config.h"

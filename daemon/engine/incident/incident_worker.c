@@ -26,7 +26,6 @@
 
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/log.h"
-#include "daemon/engine/base/thread.h"
 #include "daemon/engine/incident/capture.h"
 #include "daemon/engine/incident/hooks.h"
 #include "daemon/engine/incident/ring_recorder.h"

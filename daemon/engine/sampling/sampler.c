@@ -26,7 +26,6 @@
 #include "daemon/engine/sampling/sampler.h"
 
 #include "daemon/engine/base/clocks.h"
-#include "daemon/engine/base/thread.h"
 #include "lib/base/base.h"
 #include "lib/config/config.h"
 #include "lib/model/pacing.h"
@@ -535,10 +534,10 @@ struct sampler_seat {
 
 enum command { COMMAND_ADD = 1, COMMAND_REMOVE };
 
-/* Who waits for a tick, see samplers_set_alarm. */
+/* What waits for a tick, see samplers_set_alarm. */
 struct alarm {
 	_Atomic uint64_t at_ns; /* UINT64_MAX: none */
-	int fd;                 /* -1: nobody does */
+	int fd;                 /* -1: nothing does */
 };
 
 struct sampler {

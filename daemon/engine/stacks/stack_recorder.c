@@ -15,7 +15,6 @@
 #include "daemon/engine/base/perf_events.h"
 #include "daemon/engine/base/proc_read.h"
 #include "daemon/engine/stacks/large_pages.h"
-#include "daemon/engine/base/thread.h"
 #include "daemon/engine/stacks/stack_source.h"
 #include "daemon/engine/stacks/thread_events.h"
 #include "lib/base/map.h"

@@ -37,7 +37,6 @@
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/base/proc_read.h"
-#include "daemon/engine/base/thread.h"
 #include "daemon/engine/stacks/stack_recorder.h"
 #include "daemon/engine/stacks/thread_selection.h"
 #include "daemon/engine/targets/baseline.h"

@@ -10,7 +10,7 @@
  */
 #include "daemon/service/health/file_writer.h"
 
-#include "daemon/engine/base/thread.h"
+#include "daemon/engine/base/clocks.h"
 #include "lib/base/units.h"
 
 #include <errno.h>

@@ -1,12 +1,12 @@
-/* check_thread.c: threads are started without signals, and waited for with a limit. */
-#include "daemon/engine/base/thread.h"
+/* check_clocks.c: threads are started without signals, and waited for with a limit. */
+#include "daemon/engine/base/clocks.h"
 #include "lib/base/base.h"
 
 #include <check.h>
 #include <signal.h>
 #include <stdatomic.h>
 
-Suite *thread_suite(void);
+Suite *clocks_suite(void);
 
 struct seen {
 	sigset_t mask;
@@ -57,9 +57,9 @@ START_TEST(the_wait_for_its_end_is_limited)
 }
 END_TEST
 
-Suite *thread_suite(void)
+Suite *clocks_suite(void)
 {
-	Suite *suite = suite_create("thread");
+	Suite *suite = suite_create("clocks");
 	TCase *tcase = tcase_create("threads");
 
 	tcase_add_test(tcase, signals_are_blocked_in_it_and_as_before_in_the_caller);
