@@ -36,35 +36,11 @@ const char *answer_text(const struct json_node *node, const char *key)
 	return found && found->type == JSON_STRING ? found->text : "";
 }
 
-bool answer_is_true(const struct json_node *node, const char *key)
-{
-	const struct json_node *found = answer_member(node, key);
-
-	return found && found->type == JSON_BOOL && found->boolean;
-}
-
 uint64_t answer_whole(const struct json_node *node, const char *key)
 {
 	double number = answer_number(node, key, 0);
 
 	return number > 0 && number < 1e19 ? (uint64_t)number : 0;
-}
-
-const struct json_node *answer_first(const struct json_node *node, const char *key)
-{
-	const struct json_node *found = answer_member(node, key);
-
-	return found && found->type == JSON_ARRAY ? found->first : NULL;
-}
-
-const char *answer_duration(const struct json_node *node, const char *key, char buf[UNITS_TEXT_MAX])
-{
-	return units_format_duration(buf, UNITS_TEXT_MAX, answer_whole(node, key));
-}
-
-const char *answer_bytes(const struct json_node *node, const char *key, char buf[UNITS_TEXT_MAX])
-{
-	return units_format_bytes(buf, UNITS_TEXT_MAX, answer_whole(node, key));
 }
 
 /* The daemon answers with at most 64 MiB, in pieces, each within two seconds. */

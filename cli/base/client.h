@@ -17,9 +17,6 @@
 /* The member called key, or NULL. */
 const struct json_node *answer_member(const struct json_node *node, const char *key);
 
-/* The first element of the array called key, or NULL. */
-const struct json_node *answer_first(const struct json_node *node, const char *key);
-
 /* The number called key, or otherwise. */
 double answer_number(const struct json_node *node, const char *key, double otherwise);
 
@@ -28,13 +25,6 @@ uint64_t answer_whole(const struct json_node *node, const char *key);
 
 /* The text called key, or "". */
 const char *answer_text(const struct json_node *node, const char *key);
-
-/* Whether the member called key is true. */
-bool answer_is_true(const struct json_node *node, const char *key);
-
-/* A time in nanoseconds, a number of bytes, for people. Return buf. */
-const char *answer_duration(const struct json_node *node, const char *key, char buf[UNITS_TEXT_MAX]);
-const char *answer_bytes(const struct json_node *node, const char *key, char buf[UNITS_TEXT_MAX]);
 
 /* The text called key, escaped, cut to the size of buf (an array). */
 #define ANSWER_TEXT(node, key, buf) \

@@ -29,6 +29,35 @@
 #include <string.h>
 #include <sys/types.h>
 
+/* ---- members of the answer ---- */
+
+/* The first element of the array called key, or NULL. */
+static const struct json_node *answer_first(const struct json_node *node, const char *key)
+{
+	const struct json_node *found = answer_member(node, key);
+
+	return found && found->type == JSON_ARRAY ? found->first : NULL;
+}
+
+/* Whether the member called key is true. */
+static bool answer_is_true(const struct json_node *node, const char *key)
+{
+	const struct json_node *found = answer_member(node, key);
+
+	return found && found->type == JSON_BOOL && found->boolean;
+}
+
+/* A time in nanoseconds, a number of bytes, for people. Return buf. */
+static const char *answer_duration(const struct json_node *node, const char *key, char buf[UNITS_TEXT_MAX])
+{
+	return units_format_duration(buf, UNITS_TEXT_MAX, answer_whole(node, key));
+}
+
+static const char *answer_bytes(const struct json_node *node, const char *key, char buf[UNITS_TEXT_MAX])
+{
+	return units_format_bytes(buf, UNITS_TEXT_MAX, answer_whole(node, key));
+}
+
 /* ---- health: figures, then a paragraph for each problem, then what is switched off ---- */
 
 /* On stdout, in lines of at most width characters. */

@@ -9,6 +9,9 @@
  * that does not run has no row until its heartbeat, and the CPU time of that row was used shortly
  * before it: a point of 0 is inserted there, so that it is not drawn over the whole pause.
  *
+ * Strings, functions and mappings keep the numbers that they have in the pprof profile. A location
+ * becomes one frame per function inlined there, or a frame of a function named after its mapping.
+ *
  * A pprof profile tells only the phase of a sample, not its time. So the samples of a thread are
  * spread evenly over their phase: how often a stack was seen is right, the order within the phase
  * is not, and "extra" of the profile says so.
@@ -317,6 +320,419 @@ static void firefox_counters_put(const struct firefox_counters *counters, const 
 			put_counter(&span, &kinds[k], json);
 	}
 	json_end_array(json);
+}
+
+/* ---- the tables that all threads of a profile share, made from a pprof profile ---- */
+
+/* Categories of frames: places in profile.meta.categories. */
+enum firefox_stacks_category { FIREFOX_STACKS_OTHER, FIREFOX_STACKS_USER, FIREFOX_STACKS_KERNEL };
+
+/* {0}: without stacks; strings may be added to it. */
+struct firefox_stacks {
+	struct pprof_read *reader; /* NULL: there is no profile */
+	const struct pprof_read_profile *profile;
+	uint32_t *frame_first; /* of each location: its outermost function first */
+	uint32_t frame_count;
+	int32_t *resources; /* of each function: a mapping; -1: none */
+	struct intern stacks;
+	struct intern strings; /* behind those of the profile */
+};
+
+/* A node of the tree of stacks. Compared as bytes: no padding. */
+struct node {
+	uint32_t prefix; /* number of the node above; 0: a root */
+	uint32_t frame;
+};
+
+/* Counts frames, and finds what each function is in. */
+static int index_profile(struct firefox_stacks *stacks)
+{
+	const struct pprof_read_profile *profile = stacks->profile;
+
+	stacks->frame_first = calloc((size_t)profile->location_count + 1, sizeof(*stacks->frame_first));
+	stacks->resources = calloc((size_t)profile->function_count + 1, sizeof(*stacks->resources));
+	if (!stacks->frame_first || !stacks->resources)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < profile->function_count; i++)
+		stacks->resources[i] = -1;
+	for (uint32_t i = 0; i < profile->location_count; i++) {
+		const struct pprof_read_location *location = &profile->locations[i];
+
+		stacks->frame_first[i] = stacks->frame_count;
+		stacks->frame_count += location->line_count ? location->line_count : 1;
+		for (uint32_t n = 0; n < location->line_count; n++) {
+			uint32_t function = profile->lines[location->line_first + n].function;
+
+			if (function && location->mapping)
+				stacks->resources[function - 1] = (int32_t)location->mapping - 1;
+		}
+	}
+	return 0;
+}
+
+static void firefox_stacks_release(struct firefox_stacks *stacks)
+{
+	intern_release(&stacks->stacks);
+	intern_release(&stacks->strings);
+	free(stacks->frame_first);
+	free(stacks->resources);
+	pprof_read_free(stacks->reader);
+	*stacks = (struct firefox_stacks){ 0 };
+}
+
+/* Reads the file. As stack_fold_open; on failure *ret is {0}. To be released. */
+static int firefox_stacks_load(int incidentfd, bool memory, struct firefox_stacks *ret)
+{
+	AUTO(firefox_stacks_release) struct firefox_stacks stacks = { 0 };
+	int rc = stack_fold_open(incidentfd, memory, &stacks.reader);
+
+	*ret = (struct firefox_stacks){ 0 };
+	if (rc < 0)
+		return rc;
+	stacks.profile = pprof_read_profile(stacks.reader);
+	rc = index_profile(&stacks);
+	if (rc < 0)
+		return rc;
+	*ret = stacks;
+	stacks = (struct firefox_stacks){ 0 };
+	return 0;
+}
+
+static uint32_t profile_strings(const struct firefox_stacks *stacks)
+{
+	return stacks->profile ? stacks->profile->string_count : 0;
+}
+
+/* The place of a string that is added if need be. 0 or -ENOMEM. */
+static int firefox_stacks_string(struct firefox_stacks *stacks, const char *text, uint32_t *ret)
+{
+	struct intern_budget budget = { 0 };
+	uint32_t number;
+	int rc = intern_put(&stacks->strings, &budget, text, strlen(text), &number);
+
+	if (rc == 0)
+		*ret = profile_strings(stacks) + number - 1;
+	return rc < 0 ? rc : 0;
+}
+
+/* The place of a sample's stack in stackTable; -1: it has no frame. 0 or -ENOMEM. */
+static int firefox_stacks_stack(struct firefox_stacks *stacks, const struct pprof_read_sample *sample, int64_t *ret)
+{
+	const struct pprof_read_profile *profile = stacks->profile;
+	struct intern_budget budget = { 0 };
+	uint32_t number = 0;
+
+	for (uint32_t i = sample->frame_count; i > 0; i--) {
+		uint32_t location = profile->frames[sample->frame_first + i - 1];
+		uint32_t count = profile->locations[location].line_count;
+
+		for (uint32_t n = 0; n < (count ? count : 1); n++) {
+			const struct node node = { number, stacks->frame_first[location] + n };
+			int rc = intern_put(&stacks->stacks, &budget, &node, sizeof(node), &number);
+
+			if (rc < 0)
+				return rc;
+		}
+	}
+	*ret = (int64_t)number - 1;
+	return 0;
+}
+
+/* What a column holds: in every row the same, or something of the frame. */
+enum table_value { NOTHING, NO, ZERO, MINUS_ONE, ONE, FRAME_DEPTH, FRAME_CATEGORY, FRAME_FUNCTION, FRAME_LINE };
+
+struct table_column {
+	const char *key;
+	enum table_value value;
+};
+
+static void put_constant(struct json_writer *json, enum table_value value)
+{
+	if (value == NOTHING)
+		json_null(json);
+	else if (value == NO)
+		json_bool(json, false);
+	else
+		json_i64(json, value == ZERO ? 0 : value == ONE ? 1 : -1);
+}
+
+static void put_constants(struct json_writer *json, uint32_t rows, const struct table_column *columns, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		json_member_array(json, columns[i].key);
+		for (uint32_t row = 0; row < rows; row++)
+			put_constant(json, columns[i].value);
+		json_end_array(json);
+	}
+}
+
+static void end_table(struct json_writer *json, uint32_t length)
+{
+	json_member_u64(json, "length", length);
+	json_end_object(json);
+}
+
+static void put_stacks(const struct firefox_stacks *stacks, struct json_writer *json)
+{
+	uint32_t count = stacks->stacks.count;
+	size_t len;
+
+	json_member_object(json, "stackTable");
+	json_member_array(json, "frame");
+	for (uint32_t i = 1; i <= count; i++)
+		json_u64(json, ((const struct node *)intern_get(&stacks->stacks, i, &len))->frame);
+	json_end_array(json);
+	json_member_array(json, "prefixOffset");
+	for (uint32_t i = 1; i <= count; i++) {
+		uint32_t prefix = ((const struct node *)intern_get(&stacks->stacks, i, &len))->prefix;
+
+		json_u64(json, prefix ? i - prefix : 0);
+	}
+	json_end_array(json);
+	end_table(json, count);
+}
+
+static enum firefox_stacks_category category_of(const struct pprof_read_profile *profile, uint32_t mapping)
+{
+	static const char kernel[] = "[kernel";
+	const struct pprof_read_text *file;
+
+	if (mapping == 0)
+		return FIREFOX_STACKS_OTHER;
+	file = &profile->strings[profile->mappings[mapping - 1].file];
+	if (file->len >= strlen(kernel) && memcmp(file->at, kernel, strlen(kernel)) == 0)
+		return FIREFOX_STACKS_KERNEL;
+	return FIREFOX_STACKS_USER;
+}
+
+/*
+ * A frame is a location and one of its functions. depth: which, the outermost first. Functions of
+ * the profile are followed by one for each mapping, [0] for none.
+ */
+static void put_frame_value(const struct pprof_read_profile *profile, const struct pprof_read_location *location,
+			    uint32_t depth, enum table_value value, struct json_writer *json)
+{
+	static const struct pprof_read_line unknown;
+	const struct pprof_read_line *line =
+		location->line_count ? &profile->lines[location->line_first + location->line_count - 1 - depth]
+				     : &unknown;
+
+	if (value == FRAME_DEPTH)
+		json_u64(json, depth < UINT8_MAX ? depth : UINT8_MAX);
+	else if (value == FRAME_CATEGORY)
+		json_u64(json, category_of(profile, location->mapping));
+	else if (value == FRAME_FUNCTION)
+		json_u64(json,
+			 line->function ? line->function - 1 : (uint64_t)profile->function_count + location->mapping);
+	else if (value == FRAME_LINE && line->line > 0)
+		json_i64(json, line->line);
+	else
+		put_constant(json, value == FRAME_LINE ? NOTHING : value);
+}
+
+static void put_frame_column(const struct firefox_stacks *stacks, const struct table_column *column,
+			     struct json_writer *json)
+{
+	const struct pprof_read_profile *profile = stacks->profile;
+
+	json_member_array(json, column->key);
+	for (uint32_t i = 0; profile && i < profile->location_count; i++)
+		for (uint32_t depth = 0; depth == 0 || depth < profile->locations[i].line_count; depth++)
+			put_frame_value(profile, &profile->locations[i], depth, column->value, json);
+	json_end_array(json);
+}
+
+static void put_frames(const struct firefox_stacks *stacks, struct json_writer *json)
+{
+	static const struct table_column columns[] = {
+		{ "address", MINUS_ONE },        { "lib", MINUS_ONE },
+		{ "inlineDepth", FRAME_DEPTH },  { "category", FRAME_CATEGORY },
+		{ "subcategory", ZERO },         { "func", FRAME_FUNCTION },
+		{ "nativeSymbol", NOTHING },     { "innerWindowID", ZERO },
+		{ "line", FRAME_LINE },          { "column", NOTHING },
+		{ "originalLocation", NOTHING },
+	};
+
+	json_member_object(json, "frameTable");
+	for (size_t i = 0; i < ARRAY_LEN(columns); i++)
+		put_frame_column(stacks, &columns[i], json);
+	end_table(json, stacks->frame_count);
+}
+
+/* "[libc.so.6]". */
+static int name_mapping(struct firefox_stacks *stacks, uint32_t mapping, uint32_t *ret)
+{
+	const struct pprof_read_text *file;
+	char name[300];
+	size_t len;
+
+	if (mapping == 0)
+		return firefox_stacks_string(stacks, "?", ret);
+	file = &stacks->profile->strings[stacks->profile->mappings[mapping - 1].file];
+	for (len = 0; len < file->len && len < 250 && file->at[file->len - 1 - len] != '/'; len++)
+		;
+	if (len > 0 && file->at[file->len - len] == '[')
+		snprintf(name, sizeof(name), "%.*s", (int)len, file->at + file->len - len);
+	else
+		snprintf(name, sizeof(name), "[%.*s]", (int)len, len ? file->at + file->len - len : "");
+	return firefox_stacks_string(stacks, name, ret);
+}
+
+static int put_names(struct firefox_stacks *stacks, struct json_writer *json)
+{
+	const struct pprof_read_profile *profile = stacks->profile;
+	int rc = 0;
+
+	json_member_array(json, "name");
+	for (uint32_t i = 0; profile && i < profile->function_count; i++)
+		json_u64(json, profile->functions[i].name);
+	for (uint32_t i = 0; profile && i <= profile->mapping_count && rc == 0; i++) {
+		uint32_t string = 0;
+
+		rc = name_mapping(stacks, i, &string);
+		json_u64(json, string);
+	}
+	json_end_array(json);
+	return rc;
+}
+
+static void put_resource_of_functions(const struct firefox_stacks *stacks, struct json_writer *json)
+{
+	const struct pprof_read_profile *profile = stacks->profile;
+
+	json_member_array(json, "resource");
+	for (uint32_t i = 0; profile && i < profile->function_count; i++)
+		json_i64(json, stacks->resources[i]);
+	for (uint32_t i = 0; profile && i <= profile->mapping_count; i++)
+		json_i64(json, (int64_t)i - 1);
+	json_end_array(json);
+}
+
+/* One source per function that has a file; equal ones are not merged. */
+static void put_sources_of_functions(const struct firefox_stacks *stacks, struct json_writer *json)
+{
+	const struct pprof_read_profile *profile = stacks->profile;
+	uint64_t source = 0;
+
+	json_member_array(json, "source");
+	for (uint32_t i = 0; profile && i < profile->function_count; i++) {
+		if (profile->functions[i].file)
+			json_u64(json, source++);
+		else
+			json_null(json);
+	}
+	for (uint32_t i = 0; profile && i <= profile->mapping_count; i++)
+		json_null(json);
+	json_end_array(json);
+}
+
+static int put_functions(struct firefox_stacks *stacks, struct json_writer *json)
+{
+	const struct pprof_read_profile *profile = stacks->profile;
+	static const struct table_column flags[] = { { "isJS", NO }, { "relevantForJS", NO } };
+	static const struct table_column places[] = { { "lineNumber", NOTHING },
+						      { "columnNumber", NOTHING },
+						      { "originalLocation", NOTHING } };
+	uint32_t count = profile ? profile->function_count + profile->mapping_count + 1 : 0;
+	int rc;
+
+	json_member_object(json, "funcTable");
+	rc = put_names(stacks, json);
+	put_constants(json, count, flags, ARRAY_LEN(flags));
+	put_resource_of_functions(stacks, json);
+	put_sources_of_functions(stacks, json);
+	put_constants(json, count, places, ARRAY_LEN(places));
+	end_table(json, count);
+	return rc;
+}
+
+static void put_resources(const struct firefox_stacks *stacks, struct json_writer *json)
+{
+	const struct pprof_read_profile *profile = stacks->profile;
+	static const struct table_column columns[] = { { "host", NOTHING }, { "type", ONE /* a library */ } };
+	uint32_t count = profile ? profile->mapping_count : 0;
+
+	json_member_object(json, "resourceTable");
+	json_member_array(json, "name");
+	for (uint32_t i = 0; i < count; i++)
+		json_u64(json, profile->mappings[i].file);
+	json_end_array(json);
+	put_constants(json, count, columns, ARRAY_LEN(columns));
+	end_table(json, count);
+}
+
+static void put_sources(const struct firefox_stacks *stacks, struct json_writer *json)
+{
+	const struct pprof_read_profile *profile = stacks->profile;
+	static const struct table_column columns[] = {
+		{ "id", NOTHING },           { "startLine", ONE },   { "startColumn", ONE },
+		{ "sourceMapURL", NOTHING }, { "content", NOTHING },
+	};
+	uint32_t count = 0;
+
+	json_member_object(json, "sources");
+	json_member_array(json, "filename");
+	for (uint32_t i = 0; profile && i < profile->function_count; i++) {
+		if (!profile->functions[i].file)
+			continue;
+		json_u64(json, profile->functions[i].file);
+		count++;
+	}
+	json_end_array(json);
+	put_constants(json, count, columns, ARRAY_LEN(columns));
+	end_table(json, count);
+}
+
+static void put_empty(struct json_writer *json, const char *key, const struct table_column *columns, size_t count)
+{
+	json_member_object(json, key);
+	put_constants(json, 0, columns, count);
+	end_table(json, 0);
+}
+
+static int put_strings(const struct firefox_stacks *stacks, struct json_writer *json)
+{
+	int rc = 0;
+
+	json_member_array(json, "stringArray");
+	for (uint32_t i = 0; i < profile_strings(stacks) && rc == 0; i++) {
+		AUTO_FREE char *text = strndup(stacks->profile->strings[i].len ? stacks->profile->strings[i].at : "",
+					       stacks->profile->strings[i].len);
+
+		if (!text)
+			rc = -ENOMEM;
+		else
+			printable_json(json, text);
+	}
+	for (uint32_t i = 1; i <= stacks->strings.count; i++)
+		printable_json(json, intern_text(&stacks->strings, i));
+	json_end_array(json);
+	return rc;
+}
+
+/*
+ * The member "shared", after all stacks and strings are there. 0 or -ENOMEM; errors of writing stay
+ * in the writer.
+ */
+static int firefox_stacks_put(struct firefox_stacks *stacks, struct json_writer *json)
+{
+	static const struct table_column symbols[] = {
+		{ "libIndex", 0 }, { "address", 0 }, { "name", 0 }, { "functionSize", 0 }
+	};
+	static const struct table_column places[] = { { "source", 0 }, { "line", 0 }, { "column", 0 } };
+	int rc, strings;
+
+	json_member_object(json, "shared");
+	put_stacks(stacks, json);
+	put_frames(stacks, json);
+	rc = put_functions(stacks, json);
+	put_resources(stacks, json);
+	put_empty(json, "nativeSymbols", symbols, ARRAY_LEN(symbols));
+	put_sources(stacks, json);
+	put_empty(json, "sourceLocationTable", places, ARRAY_LEN(places));
+	strings = put_strings(stacks, json); /* functions have added theirs */
+	json_end_object(json);
+	return rc < 0 ? rc : strings;
 }
 
 /* ---- meta: mostly that all is symbolised and nothing is from a browser ---- */
@@ -843,7 +1259,7 @@ static int load_incident(struct firefox_export *export)
 {
 	const struct exporting *exporting = export->exporting;
 	int samples = firefox_counters_load(exporting->fd, export->incident, &export->counters);
-	int stacks = firefox_stacks_load(exporting->fd, stack_fold_profile(exporting->memory), &export->stacks);
+	int stacks = firefox_stacks_load(exporting->fd, exporting->memory, &export->stacks);
 
 	if (samples == -ENOENT && stacks == -ENOENT) {
 		fprintf(stderr, "spikewatch export: the incident has neither samples nor stacks\n");

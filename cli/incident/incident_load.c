@@ -27,7 +27,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -197,59 +196,6 @@ int moment_parse(const char *text, wall_t now, wall_t *ret)
 	if ((!skip_byte(&parsed, 'T') && !skip_byte(&parsed, ' ')) || !read_time(&parsed))
 		return -EINVAL;
 	return make_moment(&parsed, ret);
-}
-
-/* ---- filters ---- */
-
-bool incident_filter_name(const struct incident_filter *filter, const char *name)
-{
-	wall_t wall = incident_name_wall(name);
-	uint64_t until_ns = filter->until.ns;
-
-	/* Names are cut to milliseconds: an incident of since's own millisecond may be younger. */
-	if (filter->since.ns && wall.ns / NS_PER_MS < filter->since.ns / NS_PER_MS)
-		return false;
-	return until_ns == 0 || wall.ns < until_ns;
-}
-
-bool incident_filter_content(const struct incident_filter *filter, const struct incident *incident)
-{
-	const char *rule = incident->rule.name[0] ? incident->rule.name : incident_kind_name(incident->kind);
-
-	if (filter->target && fnmatch(filter->target, incident->target.name, 0) != 0 &&
-	    (incident->target.entry[0] == '\0' || fnmatch(filter->target, incident->target.entry, 0) != 0))
-		return false;
-	return !filter->rule || fnmatch(filter->rule, rule, 0) == 0;
-}
-
-static bool filter_passes(const struct incident_filter *filter, int dirfd, const char *name)
-{
-	AUTO_CLOSE int fd = -1;
-	struct incident incident;
-
-	if (!incident_filter_name(filter, name))
-		return false;
-	if (!filter->target && !filter->rule)
-		return true;
-	fd = incident_load_open(dirfd, name);
-	return output_incomplete(name, fd) >= 0 && output_incomplete(name, incident_json_read(fd, &incident)) == 0 &&
-	       incident_filter_content(filter, &incident);
-}
-
-void incident_filter_apply(const struct incident_filter *filter, int dirfd, struct incident_load_names *names)
-{
-	size_t at = names->count, wanted = filter->limit ? filter->limit : names->count;
-
-	for (size_t i = names->count; i > 0 && names->count - at < wanted; i--) {
-		if (!filter_passes(filter, dirfd, names->name[i - 1]))
-			continue;
-		at--;
-		if (at != i - 1)
-			memcpy(names->name[at], names->name[i - 1], sizeof(names->name[at]));
-	}
-	if (names->count > at && at > 0)
-		memmove(names->name[0], names->name[at], (names->count - at) * sizeof(names->name[0]));
-	names->count -= at;
 }
 
 /* ---- incidents that are being written ---- */

@@ -1,8 +1,8 @@
 /*
  * incident_load.h: finds and opens incidents: the times and names that a command line gives, lists
- * and filters of directories, incidents that are still being written, a first look at one, its
- * files. Nothing in an incident is trusted: only regular files are opened, sizes are capped, links
- * are not followed, and what is damaged is read as far as it goes and reported.
+ * of directories, incidents that are still being written, a first look at one, its files. Nothing in
+ * an incident is trusted: only regular files are opened, sizes are capped, links are not followed,
+ * and what is damaged is read as far as it goes and reported.
  */
 #ifndef SPIKEWATCH_CLI_INCIDENT_INCIDENT_LOAD_H
 #define SPIKEWATCH_CLI_INCIDENT_INCIDENT_LOAD_H
@@ -107,26 +107,6 @@ int incident_load_whole(int incidentfd, const char *name, struct buffer *buffer)
 
 /* Appends up to INCIDENT_LOAD_CAPTURE_MAX bytes. 0; -ENOMEM; as incident_load_open_file. */
 int incident_load_capture(int incidentfd, const char *name, struct buffer *buffer);
-
-/* Which incidents are listed. {0} lets all pass. */
-struct incident_filter {
-	wall_t since, until; /* [since, until); 0: no such bound. Of the firing, to the millisecond */
-	const char *target;  /* wildcards (fnmatch(3)); of its name, or of its entry in the configuration */
-	const char *rule;    /* wildcards; of the rule, or "manual", "recovered" */
-	size_t limit;        /* the newest so many; 0: no limit */
-};
-
-/* By what the name alone tells; if it does not pass, there is no need to read the incident. */
-bool incident_filter_name(const struct incident_filter *filter, const char *name);
-
-/* By the rest. An incident that cannot be read passes if target and rule are not asked for. */
-bool incident_filter_content(const struct incident_filter *filter, const struct incident *incident);
-
-/*
- * Keeps the names that pass. Incidents are read only if target or rule is asked for, the newest
- * first and no more than limit needs. Those that are gone meanwhile do not pass.
- */
-void incident_filter_apply(const struct incident_filter *filter, int dirfd, struct incident_load_names *names);
 
 /*
  * Unsealed incidents are still being written: their directories have a temporary name, and their

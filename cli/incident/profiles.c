@@ -1,12 +1,8 @@
 /*
- * profiles.c: three readers of an incident's stacks.
+ * profiles.c: two readers of an incident's stacks.
  *
  * stack_fold makes a line of each sample of the profile; folded_diff adds up equal ones. Rejected:
  * the folded stacks of lib/profile, which escape: names in the profile are escaped already.
- *
- * firefox_stacks keeps the numbers of strings, functions and mappings as they are in the pprof
- * profile. A location becomes one frame per function inlined there, or a frame of a function named
- * after its mapping.
  *
  * functions makes a ranking for each phase in one walk over the file, and lists both: a function
  * that was seen in one phase only has zeros in the other. Other processes are ranked separately: on
@@ -151,25 +147,34 @@ enum function_table_phase stack_fold_phase(const struct pprof_read_profile *prof
 	return FUNCTION_TABLE_DURING;
 }
 
+int stack_fold_open(int incidentfd, bool memory, struct pprof_read **ret)
+{
+	AUTO(buffer_release) struct buffer bytes = { .max = FILE_MAX };
+	int rc = incident_load_whole(incidentfd, stack_fold_profile(memory), &bytes);
+
+	return rc < 0 ? rc : pprof_read_new(bytes.data, bytes.len, NULL, ret);
+}
+
 int stack_fold_read(int incidentfd, bool memory, unsigned phases, struct buffer *ret)
 {
-	AUTO(firefox_stacks_release) struct firefox_stacks stacks = { 0 };
+	AUTO(pprof_read_freep) struct pprof_read *reader = NULL;
 	AUTO(release_folding) struct folding folding = { 0 };
-	int value, rc = firefox_stacks_load(incidentfd, stack_fold_profile(memory), &stacks);
+	const struct pprof_read_profile *profile;
+	int value, rc = stack_fold_open(incidentfd, memory, &reader);
 
 	if (rc < 0)
 		return rc;
-	folding.profile = stacks.profile;
+	profile = pprof_read_profile(reader);
+	folding.profile = profile;
 	folding.lines = ret;
 	ret->max = LINES_MAX;
-	value = memory ? pprof_read_value(stacks.profile, "memory", "bytes")
-		       : pprof_read_value(stacks.profile, "samples", "count");
+	value = memory ? pprof_read_value(profile, "memory", "bytes") : pprof_read_value(profile, "samples", "count");
 	if (value < 0)
 		return -EBADMSG;
-	for (uint32_t i = 0; i < stacks.profile->sample_count && rc == 0; i++) {
-		const struct pprof_read_sample *sample = &stacks.profile->samples[i];
+	for (uint32_t i = 0; i < profile->sample_count && rc == 0; i++) {
+		const struct pprof_read_sample *sample = &profile->samples[i];
 
-		if (sample->values[value] > 0 && (phases >> stack_fold_phase(stacks.profile, sample) & 1u))
+		if (sample->values[value] > 0 && (phases >> stack_fold_phase(profile, sample) & 1u))
 			rc = push_stack(&folding, sample, (uint64_t)sample->values[value]);
 	}
 	return rc;
@@ -183,401 +188,6 @@ int stack_fold_read_folded(int incidentfd, bool memory, struct buffer *ret)
 	ret->max = FILE_MAX;
 	rc = incident_load_whole(incidentfd, stack_fold_folded(memory), ret);
 	return rc == 0 && !folded_diff_check(ret, &sum) ? -EBADMSG : rc;
-}
-
-/* ---- tables of the Firefox Profiler ---- */
-
-/* A node of the tree of stacks. Compared as bytes: no padding. */
-struct node {
-	uint32_t prefix; /* number of the node above; 0: a root */
-	uint32_t frame;
-};
-
-/* Counts frames, and finds what each function is in. */
-static int index_profile(struct firefox_stacks *stacks)
-{
-	const struct pprof_read_profile *profile = stacks->profile;
-
-	stacks->frame_first = calloc((size_t)profile->location_count + 1, sizeof(*stacks->frame_first));
-	stacks->resources = calloc((size_t)profile->function_count + 1, sizeof(*stacks->resources));
-	if (!stacks->frame_first || !stacks->resources)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < profile->function_count; i++)
-		stacks->resources[i] = -1;
-	for (uint32_t i = 0; i < profile->location_count; i++) {
-		const struct pprof_read_location *location = &profile->locations[i];
-
-		stacks->frame_first[i] = stacks->frame_count;
-		stacks->frame_count += location->line_count ? location->line_count : 1;
-		for (uint32_t n = 0; n < location->line_count; n++) {
-			uint32_t function = profile->lines[location->line_first + n].function;
-
-			if (function && location->mapping)
-				stacks->resources[function - 1] = (int32_t)location->mapping - 1;
-		}
-	}
-	return 0;
-}
-
-int firefox_stacks_load(int incidentfd, const char *file, struct firefox_stacks *ret)
-{
-	AUTO(buffer_release) struct buffer bytes = { .max = FILE_MAX };
-	AUTO(firefox_stacks_release) struct firefox_stacks stacks = { 0 };
-	int rc;
-
-	*ret = (struct firefox_stacks){ 0 };
-	rc = incident_load_whole(incidentfd, file, &bytes);
-	if (rc == 0)
-		rc = pprof_read_new(bytes.data, bytes.len, NULL, &stacks.reader);
-	if (rc < 0)
-		return rc;
-	stacks.profile = pprof_read_profile(stacks.reader);
-	rc = index_profile(&stacks);
-	if (rc < 0)
-		return rc;
-	*ret = stacks;
-	stacks = (struct firefox_stacks){ 0 };
-	return 0;
-}
-
-void firefox_stacks_release(struct firefox_stacks *stacks)
-{
-	intern_release(&stacks->stacks);
-	intern_release(&stacks->strings);
-	free(stacks->frame_first);
-	free(stacks->resources);
-	pprof_read_free(stacks->reader);
-	*stacks = (struct firefox_stacks){ 0 };
-}
-
-static uint32_t profile_strings(const struct firefox_stacks *stacks)
-{
-	return stacks->profile ? stacks->profile->string_count : 0;
-}
-
-int firefox_stacks_string(struct firefox_stacks *stacks, const char *text, uint32_t *ret)
-{
-	struct intern_budget budget = { 0 };
-	uint32_t number;
-	int rc = intern_put(&stacks->strings, &budget, text, strlen(text), &number);
-
-	if (rc == 0)
-		*ret = profile_strings(stacks) + number - 1;
-	return rc < 0 ? rc : 0;
-}
-
-int firefox_stacks_stack(struct firefox_stacks *stacks, const struct pprof_read_sample *sample, int64_t *ret)
-{
-	const struct pprof_read_profile *profile = stacks->profile;
-	struct intern_budget budget = { 0 };
-	uint32_t number = 0;
-
-	for (uint32_t i = sample->frame_count; i > 0; i--) {
-		uint32_t location = profile->frames[sample->frame_first + i - 1];
-		uint32_t count = profile->locations[location].line_count;
-
-		for (uint32_t n = 0; n < (count ? count : 1); n++) {
-			const struct node node = { number, stacks->frame_first[location] + n };
-			int rc = intern_put(&stacks->stacks, &budget, &node, sizeof(node), &number);
-
-			if (rc < 0)
-				return rc;
-		}
-	}
-	*ret = (int64_t)number - 1;
-	return 0;
-}
-
-/* What a column holds: in every row the same, or something of the frame. */
-enum column_value { NOTHING, NO, ZERO, MINUS_ONE, ONE, FRAME_DEPTH, FRAME_CATEGORY, FRAME_FUNCTION, FRAME_LINE };
-
-struct column {
-	const char *key;
-	enum column_value value;
-};
-
-static void put_constant(struct json_writer *json, enum column_value value)
-{
-	if (value == NOTHING)
-		json_null(json);
-	else if (value == NO)
-		json_bool(json, false);
-	else
-		json_i64(json, value == ZERO ? 0 : value == ONE ? 1 : -1);
-}
-
-static void put_constants(struct json_writer *json, uint32_t rows, const struct column *columns, size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		json_member_array(json, columns[i].key);
-		for (uint32_t row = 0; row < rows; row++)
-			put_constant(json, columns[i].value);
-		json_end_array(json);
-	}
-}
-
-static void end_table(struct json_writer *json, uint32_t length)
-{
-	json_member_u64(json, "length", length);
-	json_end_object(json);
-}
-
-static void put_stacks(const struct firefox_stacks *stacks, struct json_writer *json)
-{
-	uint32_t count = stacks->stacks.count;
-	size_t len;
-
-	json_member_object(json, "stackTable");
-	json_member_array(json, "frame");
-	for (uint32_t i = 1; i <= count; i++)
-		json_u64(json, ((const struct node *)intern_get(&stacks->stacks, i, &len))->frame);
-	json_end_array(json);
-	json_member_array(json, "prefixOffset");
-	for (uint32_t i = 1; i <= count; i++) {
-		uint32_t prefix = ((const struct node *)intern_get(&stacks->stacks, i, &len))->prefix;
-
-		json_u64(json, prefix ? i - prefix : 0);
-	}
-	json_end_array(json);
-	end_table(json, count);
-}
-
-static enum firefox_stacks_category category_of(const struct pprof_read_profile *profile, uint32_t mapping)
-{
-	static const char kernel[] = "[kernel";
-	const struct pprof_read_text *file;
-
-	if (mapping == 0)
-		return FIREFOX_STACKS_OTHER;
-	file = &profile->strings[profile->mappings[mapping - 1].file];
-	if (file->len >= strlen(kernel) && memcmp(file->at, kernel, strlen(kernel)) == 0)
-		return FIREFOX_STACKS_KERNEL;
-	return FIREFOX_STACKS_USER;
-}
-
-/*
- * A frame is a location and one of its functions. depth: which, the outermost first. Functions of
- * the profile are followed by one for each mapping, [0] for none.
- */
-static void put_frame_value(const struct pprof_read_profile *profile, const struct pprof_read_location *location,
-			    uint32_t depth, enum column_value value, struct json_writer *json)
-{
-	static const struct pprof_read_line unknown;
-	const struct pprof_read_line *line =
-		location->line_count ? &profile->lines[location->line_first + location->line_count - 1 - depth]
-				     : &unknown;
-
-	if (value == FRAME_DEPTH)
-		json_u64(json, depth < UINT8_MAX ? depth : UINT8_MAX);
-	else if (value == FRAME_CATEGORY)
-		json_u64(json, category_of(profile, location->mapping));
-	else if (value == FRAME_FUNCTION)
-		json_u64(json,
-			 line->function ? line->function - 1 : (uint64_t)profile->function_count + location->mapping);
-	else if (value == FRAME_LINE && line->line > 0)
-		json_i64(json, line->line);
-	else
-		put_constant(json, value == FRAME_LINE ? NOTHING : value);
-}
-
-static void put_frame_column(const struct firefox_stacks *stacks, const struct column *column, struct json_writer *json)
-{
-	const struct pprof_read_profile *profile = stacks->profile;
-
-	json_member_array(json, column->key);
-	for (uint32_t i = 0; profile && i < profile->location_count; i++)
-		for (uint32_t depth = 0; depth == 0 || depth < profile->locations[i].line_count; depth++)
-			put_frame_value(profile, &profile->locations[i], depth, column->value, json);
-	json_end_array(json);
-}
-
-static void put_frames(const struct firefox_stacks *stacks, struct json_writer *json)
-{
-	static const struct column columns[] = {
-		{ "address", MINUS_ONE },        { "lib", MINUS_ONE },
-		{ "inlineDepth", FRAME_DEPTH },  { "category", FRAME_CATEGORY },
-		{ "subcategory", ZERO },         { "func", FRAME_FUNCTION },
-		{ "nativeSymbol", NOTHING },     { "innerWindowID", ZERO },
-		{ "line", FRAME_LINE },          { "column", NOTHING },
-		{ "originalLocation", NOTHING },
-	};
-
-	json_member_object(json, "frameTable");
-	for (size_t i = 0; i < ARRAY_LEN(columns); i++)
-		put_frame_column(stacks, &columns[i], json);
-	end_table(json, stacks->frame_count);
-}
-
-/* "[libc.so.6]". */
-static int name_mapping(struct firefox_stacks *stacks, uint32_t mapping, uint32_t *ret)
-{
-	const struct pprof_read_text *file;
-	char name[300];
-	size_t len;
-
-	if (mapping == 0)
-		return firefox_stacks_string(stacks, "?", ret);
-	file = &stacks->profile->strings[stacks->profile->mappings[mapping - 1].file];
-	for (len = 0; len < file->len && len < 250 && file->at[file->len - 1 - len] != '/'; len++)
-		;
-	if (len > 0 && file->at[file->len - len] == '[')
-		snprintf(name, sizeof(name), "%.*s", (int)len, file->at + file->len - len);
-	else
-		snprintf(name, sizeof(name), "[%.*s]", (int)len, len ? file->at + file->len - len : "");
-	return firefox_stacks_string(stacks, name, ret);
-}
-
-static int put_names(struct firefox_stacks *stacks, struct json_writer *json)
-{
-	const struct pprof_read_profile *profile = stacks->profile;
-	int rc = 0;
-
-	json_member_array(json, "name");
-	for (uint32_t i = 0; profile && i < profile->function_count; i++)
-		json_u64(json, profile->functions[i].name);
-	for (uint32_t i = 0; profile && i <= profile->mapping_count && rc == 0; i++) {
-		uint32_t string = 0;
-
-		rc = name_mapping(stacks, i, &string);
-		json_u64(json, string);
-	}
-	json_end_array(json);
-	return rc;
-}
-
-static void put_resource_of_functions(const struct firefox_stacks *stacks, struct json_writer *json)
-{
-	const struct pprof_read_profile *profile = stacks->profile;
-
-	json_member_array(json, "resource");
-	for (uint32_t i = 0; profile && i < profile->function_count; i++)
-		json_i64(json, stacks->resources[i]);
-	for (uint32_t i = 0; profile && i <= profile->mapping_count; i++)
-		json_i64(json, (int64_t)i - 1);
-	json_end_array(json);
-}
-
-/* One source per function that has a file; equal ones are not merged. */
-static void put_sources_of_functions(const struct firefox_stacks *stacks, struct json_writer *json)
-{
-	const struct pprof_read_profile *profile = stacks->profile;
-	uint64_t source = 0;
-
-	json_member_array(json, "source");
-	for (uint32_t i = 0; profile && i < profile->function_count; i++) {
-		if (profile->functions[i].file)
-			json_u64(json, source++);
-		else
-			json_null(json);
-	}
-	for (uint32_t i = 0; profile && i <= profile->mapping_count; i++)
-		json_null(json);
-	json_end_array(json);
-}
-
-static int put_functions(struct firefox_stacks *stacks, struct json_writer *json)
-{
-	const struct pprof_read_profile *profile = stacks->profile;
-	static const struct column flags[] = { { "isJS", NO }, { "relevantForJS", NO } };
-	static const struct column places[] = { { "lineNumber", NOTHING },
-						{ "columnNumber", NOTHING },
-						{ "originalLocation", NOTHING } };
-	uint32_t count = profile ? profile->function_count + profile->mapping_count + 1 : 0;
-	int rc;
-
-	json_member_object(json, "funcTable");
-	rc = put_names(stacks, json);
-	put_constants(json, count, flags, ARRAY_LEN(flags));
-	put_resource_of_functions(stacks, json);
-	put_sources_of_functions(stacks, json);
-	put_constants(json, count, places, ARRAY_LEN(places));
-	end_table(json, count);
-	return rc;
-}
-
-static void put_resources(const struct firefox_stacks *stacks, struct json_writer *json)
-{
-	const struct pprof_read_profile *profile = stacks->profile;
-	static const struct column columns[] = { { "host", NOTHING }, { "type", ONE /* a library */ } };
-	uint32_t count = profile ? profile->mapping_count : 0;
-
-	json_member_object(json, "resourceTable");
-	json_member_array(json, "name");
-	for (uint32_t i = 0; i < count; i++)
-		json_u64(json, profile->mappings[i].file);
-	json_end_array(json);
-	put_constants(json, count, columns, ARRAY_LEN(columns));
-	end_table(json, count);
-}
-
-static void put_sources(const struct firefox_stacks *stacks, struct json_writer *json)
-{
-	const struct pprof_read_profile *profile = stacks->profile;
-	static const struct column columns[] = {
-		{ "id", NOTHING },           { "startLine", ONE },   { "startColumn", ONE },
-		{ "sourceMapURL", NOTHING }, { "content", NOTHING },
-	};
-	uint32_t count = 0;
-
-	json_member_object(json, "sources");
-	json_member_array(json, "filename");
-	for (uint32_t i = 0; profile && i < profile->function_count; i++) {
-		if (!profile->functions[i].file)
-			continue;
-		json_u64(json, profile->functions[i].file);
-		count++;
-	}
-	json_end_array(json);
-	put_constants(json, count, columns, ARRAY_LEN(columns));
-	end_table(json, count);
-}
-
-static void put_empty(struct json_writer *json, const char *key, const struct column *columns, size_t count)
-{
-	json_member_object(json, key);
-	put_constants(json, 0, columns, count);
-	end_table(json, 0);
-}
-
-static int put_strings(const struct firefox_stacks *stacks, struct json_writer *json)
-{
-	int rc = 0;
-
-	json_member_array(json, "stringArray");
-	for (uint32_t i = 0; i < profile_strings(stacks) && rc == 0; i++) {
-		AUTO_FREE char *text = strndup(stacks->profile->strings[i].len ? stacks->profile->strings[i].at : "",
-					       stacks->profile->strings[i].len);
-
-		if (!text)
-			rc = -ENOMEM;
-		else
-			printable_json(json, text);
-	}
-	for (uint32_t i = 1; i <= stacks->strings.count; i++)
-		printable_json(json, intern_text(&stacks->strings, i));
-	json_end_array(json);
-	return rc;
-}
-
-int firefox_stacks_put(struct firefox_stacks *stacks, struct json_writer *json)
-{
-	static const struct column symbols[] = {
-		{ "libIndex", 0 }, { "address", 0 }, { "name", 0 }, { "functionSize", 0 }
-	};
-	static const struct column places[] = { { "source", 0 }, { "line", 0 }, { "column", 0 } };
-	int rc, strings;
-
-	json_member_object(json, "shared");
-	put_stacks(stacks, json);
-	put_frames(stacks, json);
-	rc = put_functions(stacks, json);
-	put_resources(stacks, json);
-	put_empty(json, "nativeSymbols", symbols, ARRAY_LEN(symbols));
-	put_sources(stacks, json);
-	put_empty(json, "sourceLocationTable", places, ARRAY_LEN(places));
-	strings = put_strings(stacks, json); /* functions have added theirs */
-	json_end_object(json);
-	return rc < 0 ? rc : strings;
 }
 
 /* ---- functions as text: narrow lines have only totals and the name ---- */

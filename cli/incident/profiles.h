@@ -1,7 +1,7 @@
 /*
- * profiles.h: the stacks of an incident, of the CPU or of memory: as folded lines, as tables of the
- * Firefox Profiler, and as the hottest functions and busiest threads before the spike and during
- * it. Nothing in the files is trusted.
+ * profiles.h: the stacks of an incident, of the CPU or of memory: as folded lines, and as the
+ * hottest functions and busiest threads before the spike and during it. Nothing in the files is
+ * trusted.
  */
 #ifndef SPIKEWATCH_CLI_INCIDENT_PROFILES_H
 #define SPIKEWATCH_CLI_INCIDENT_PROFILES_H
@@ -9,9 +9,7 @@
 #include "cli/base/plot.h"
 #include "lib/base/io.h"
 #include "lib/base/json.h"
-#include "lib/base/map.h"
 #include "lib/incident/incident.h"
-#include "lib/model/sample.h"
 #include "lib/profile/pprof.h"
 #include "lib/profile/stack_text.h"
 
@@ -29,9 +27,14 @@ const char *stack_fold_profile(bool memory);
 const char *stack_fold_folded(bool memory);
 
 /*
+ * Reads the profile. 0 and *ret: pprof_read_free; -ENOENT: there is no such file; -EBADMSG: damaged;
+ * -EFBIG; -ENOMEM; -errno.
+ */
+int stack_fold_open(int incidentfd, bool memory, struct pprof_read **ret);
+
+/*
  * Appends those of the profile, in samples or in bytes of memory. phases: bits of 1 <<
- * FUNCTION_TABLE_BEFORE and 1 << FUNCTION_TABLE_DURING. 0; -ENOENT: there is no such file;
- * -EBADMSG: damaged; -EFBIG; -ENOMEM; -errno.
+ * FUNCTION_TABLE_BEFORE and 1 << FUNCTION_TABLE_DURING. Returns as the above.
  */
 int stack_fold_read(int incidentfd, bool memory, unsigned phases, struct buffer *ret);
 
@@ -41,38 +44,6 @@ enum function_table_phase stack_fold_phase(const struct pprof_read_profile *prof
 
 /* Appends the folded file: all phases. Returns as the above. */
 int stack_fold_read_folded(int incidentfd, bool memory, struct buffer *ret);
-
-/* ---- the tables that all threads of a Firefox profile share, made from a pprof profile ---- */
-
-/* Categories of frames: places in profile.meta.categories. */
-enum firefox_stacks_category { FIREFOX_STACKS_OTHER, FIREFOX_STACKS_USER, FIREFOX_STACKS_KERNEL };
-
-/* {0}: without stacks; strings may be added to it. */
-struct firefox_stacks {
-	struct pprof_read *reader; /* NULL: there is no profile */
-	const struct pprof_read_profile *profile;
-	uint32_t *frame_first; /* of each location: its outermost function first */
-	uint32_t frame_count;
-	int32_t *resources; /* of each function: a mapping; -1: none */
-	struct intern stacks;
-	struct intern strings; /* behind those of the profile */
-};
-
-/* Reads the file. 0; -ENOENT, -EBADMSG, -EFBIG, -ENOMEM, -errno: *ret is {0}. To be released. */
-int firefox_stacks_load(int incidentfd, const char *file, struct firefox_stacks *ret);
-void firefox_stacks_release(struct firefox_stacks *stacks);
-
-/* The place of a string that is added if need be. 0 or -ENOMEM. */
-int firefox_stacks_string(struct firefox_stacks *stacks, const char *text, uint32_t *ret);
-
-/* The place of a sample's stack in stackTable; -1: it has no frame. 0 or -ENOMEM. */
-int firefox_stacks_stack(struct firefox_stacks *stacks, const struct pprof_read_sample *sample, int64_t *ret);
-
-/*
- * The member "shared", after all stacks and strings are there. 0 or -ENOMEM; errors of writing stay
- * in the writer.
- */
-int firefox_stacks_put(struct firefox_stacks *stacks, struct json_writer *json);
 
 /* ---- functions and threads ---- */
 
