@@ -765,6 +765,7 @@ int stack_profile_write_folded(const struct stack_profile *profile, const struct
 struct function_table_thread {
 	int32_t pid, tid;
 	const char *process, *name;
+	bool neighbour; /* while its process was not part of the target: a row of its own */
 };
 
 /* One stack of one thread, with how often it was seen. */
@@ -786,11 +787,10 @@ struct function_tally {
 	uint64_t self[FUNCTION_TABLE_PHASES], total[FUNCTION_TABLE_PHASES];
 	uint64_t beside; /* during: CPU time, or faults */
 	uint64_t stack;  /* the last one it was counted for */
-	bool neighbour;  /* a thread of a process that the incident is not of */
 	struct part now, best;
 };
 
-/* Of threads there is no more than self, beside and neighbour. */
+/* Of threads there is no more than self and beside. */
 struct function_tallies {
 	struct function_tally *tally; /* by number, less 1 */
 	size_t cap;
@@ -799,6 +799,7 @@ struct function_tallies {
 /* Followed by the name, NUL, the process. */
 struct thread_key {
 	int32_t pid, tid;
+	uint32_t neighbour; /* 1: of a process that the incident is not of */
 };
 
 struct function_table {
@@ -866,7 +867,7 @@ static int function_table_function(struct function_table *table, const char *nam
 static int function_table_thread(struct function_table *table, const struct function_table_thread *thread,
 				 uint32_t *ret)
 {
-	const struct thread_key key = { thread->pid, thread->tid };
+	const struct thread_key key = { thread->pid, thread->tid, thread->neighbour };
 	int rc;
 
 	table->key.len = 0;
@@ -1063,10 +1064,12 @@ static int write_function_row(const struct function_table *table, uint32_t numbe
 static int write_thread_row(const struct function_table *table, uint32_t number, const struct sink *sink)
 {
 	const struct function_tally *tally = &table->of_threads.tally[number - 1];
+	struct thread_key key;
 	int rc = sink_write(sink, "\t", 1);
 
+	table_thread(table, number, &key);
 	if (rc == 0)
-		rc = write_name(sink, tally->neighbour ? FUNCTION_TABLE_NEIGHBOUR : "", "\t");
+		rc = write_name(sink, key.neighbour ? FUNCTION_TABLE_NEIGHBOUR : "", "\t");
 	if (rc == 0)
 		rc = write_numbers(table, tally, tally->self, sink);
 	return rc == 0 ? write_thread(table, number, tally->self[phase_of(tally->self)], sink) : rc;
@@ -1215,7 +1218,7 @@ static int name_functions_and_threads(struct table_filling *filling)
 	for (uint32_t i = 1; i <= profile->threads.count && rc == 0; i++) {
 		const struct stack_profile_thread_key *key = thread_of(profile, i);
 		const struct function_table_thread thread = { key->pid, key->tid, text_of(profile, key->process),
-							      text_of(profile, key->thread) };
+							      text_of(profile, key->thread), key->other != 0 };
 
 		rc = function_table_thread(&filling->list, &thread, &filling->threads[i - 1]);
 	}
@@ -1249,7 +1252,6 @@ static int fill_in_neighbour(struct table_filling *filling, const struct stack_p
 
 	for (unsigned p = 0; p < FUNCTION_TABLE_PHASES; p++)
 		filling->list.others[p] += table_amounts(&filling->list, stack)[p];
-	filling->list.of_threads.tally[stack->thread - 1].neighbour = true;
 	stack->functions = &function;
 	stack->count = 1;
 	if (rc == 0)
@@ -1298,8 +1300,8 @@ static int fill_in_other(struct table_filling *filling)
 		return 0;
 	rc = function_table_function(&filling->list, OTHER, "", &function);
 	if (rc == 0)
-		rc = function_table_thread(&filling->list, &(struct function_table_thread){ 0, 0, "", OTHER },
-					   &stack.thread);
+		rc = function_table_thread(
+			&filling->list, &(struct function_table_thread){ .process = "", .name = OTHER }, &stack.thread);
 	memcpy(stack.samples, other->samples, sizeof(stack.samples));
 	memcpy(stack.weight, other->weight, sizeof(stack.weight));
 	if (rc == 0)

@@ -192,6 +192,20 @@ START_TEST(of_processes_that_are_not_of_the_target_there_is_the_name)
 				     "\t(another process)\t0\t0\t3\t3\t0.000\tt\t22\t3\tnoisy\t2\n"
 				     "\t\t0\t0\t2\t2\t0.000\tt\t1\t2\tp\t1\n");
 	writes(stack_profile_write_folded, profile, "noisy;hidden 3\np;m;f 2\n");
+
+	/* Of a process that was part of the target only for a time. */
+	sample.other = false;
+	sample.time_ns = SPIKE - 1;
+	ck_assert_int_eq(stack_profile_add(profile, &sample), 0);
+	writes(stack_profile_write_functions, profile,
+	       FUNCTION_TABLE_HEADER "\n" FUNCTION_TABLE_SAMPLES " 3, 5\n" FUNCTION_TABLE_OWN_SAMPLES " 3, 2\n"
+				     "noisy\t(another process)\t0\t0\t3\t3\t0.000\tt\t22\t3\tnoisy\t2\n"
+				     "f\t\t0\t0\t2\t2\t0.000\tt\t1\t2\tp\t1\n"
+				     "m\t\t0\t0\t0\t2\t0.000\tt\t1\t2\tp\t1\n"
+				     "hidden\t\t3\t3\t0\t0\t0.000\tt\t22\t3\tnoisy\t2\n"
+				     "\t(another process)\t0\t0\t3\t3\t0.000\tt\t22\t3\tnoisy\t2\n"
+				     "\t\t0\t0\t2\t2\t0.000\tt\t1\t2\tp\t1\n"
+				     "\t\t3\t3\t0\t0\t0.000\tt\t22\t3\tnoisy\t2\n");
 }
 END_TEST
 
@@ -664,7 +678,8 @@ static int add_to_table(struct function_table *list, int32_t tid, const char *fr
 	int rc;
 
 	snprintf(name, sizeof(name), "t%d", (int)tid);
-	rc = function_table_thread(list, &(struct function_table_thread){ 100 + tid, tid, "p", name }, &stack.thread);
+	rc = function_table_thread(list, &(struct function_table_thread){ 100 + tid, tid, "p", name, false },
+				   &stack.thread);
 	for (; *frames && rc == 0; frames++)
 		rc = function_table_function(list, (char[]){ *frames, '\0' }, "m", &functions[stack.count++]);
 	if (rc == 0)
@@ -760,9 +775,9 @@ START_TEST(hostile_names_stay_one_cell)
 	struct function_table_stack stack = { .functions = &function, .count = 1, .samples = { 0, 1 } };
 
 	ck_assert_int_eq(function_table_function(&list, "f\tg\n\x1b", "#\xff", &function), 0);
-	ck_assert_int_eq(
-		function_table_thread(&list, &(struct function_table_thread){ -2, -1, "p\nq", "a\tb" }, &stack.thread),
-		0);
+	ck_assert_int_eq(function_table_thread(&list, &(struct function_table_thread){ -2, -1, "p\nq", "a\tb", false },
+					       &stack.thread),
+			 0);
 	function_table_add(&list, &stack);
 	table_is(&list,
 		 FUNCTION_TABLE_SAMPLES " 0, 1\n"
@@ -780,8 +795,9 @@ START_TEST(no_more_rows_than_the_limit)
 	uint32_t function;
 	struct function_table_stack stack = { .functions = &function, .count = 1, .samples = { 1, 0 } };
 
-	ck_assert_int_eq(function_table_thread(&list, &(struct function_table_thread){ 1, 1, "p", "t" }, &stack.thread),
-			 0);
+	ck_assert_int_eq(
+		function_table_thread(&list, &(struct function_table_thread){ 1, 1, "p", "t", false }, &stack.thread),
+		0);
 	for (unsigned i = 0; i < FUNCTION_TABLE_ROWS_MAX + 3; i++) {
 		snprintf(name, sizeof(name), "f%u", i);
 		ck_assert_int_eq(function_table_function(&list, name, "", &function), 0);
@@ -807,8 +823,9 @@ START_TEST(long_names_do_not_crowd_out_the_threads)
 
 	memset(name, '\1', sizeof(name) - 1);
 	name[1000] = '\0';
-	ck_assert_int_eq(function_table_thread(&list, &(struct function_table_thread){ 7, 8, "p", "t" }, &stack.thread),
-			 0);
+	ck_assert_int_eq(
+		function_table_thread(&list, &(struct function_table_thread){ 7, 8, "p", "t", false }, &stack.thread),
+		0);
 	for (unsigned i = 0; i < 1000; i++) {
 		snprintf(name, 8, "f%05u:", i);
 		name[7] = '\1';
@@ -839,8 +856,9 @@ START_TEST(no_more_threads_than_the_limit)
 
 	for (int32_t tid = 1; tid <= FUNCTION_TABLE_THREADS_MAX + 2; tid++)
 		ck_assert_int_eq(add_to_table(&list, tid, "f", 0, tid <= 2 ? 1 : 2), 0);
-	ck_assert_int_eq(
-		function_table_thread(&list, &(struct function_table_thread){ 1, 1, "p", "never seen" }, &unseen), 0);
+	ck_assert_int_eq(function_table_thread(&list, &(struct function_table_thread){ 1, 1, "p", "never seen", false },
+					       &unseen),
+			 0);
 	ck_assert_int_eq(function_table_write(&list, &sink), 0);
 	ck_assert_int_eq(buffer_append(&out, "", 1), 0);
 	/* Equals are in the order of their numbers, and the least are left out. */
@@ -857,11 +875,11 @@ START_TEST(threads_of_one_number_are_told_apart_by_their_names_and_processes)
 	AUTO(function_table_release) struct function_table list = { 0 };
 	uint32_t a, b, c, d, e;
 
-	ck_assert_int_eq(function_table_thread(&list, &(struct function_table_thread){ 1, 2, "p", "t" }, &a), 0);
-	ck_assert_int_eq(function_table_thread(&list, &(struct function_table_thread){ 1, 2, "p", "u" }, &b), 0);
-	ck_assert_int_eq(function_table_thread(&list, &(struct function_table_thread){ 1, 2, "q", "t" }, &c), 0);
-	ck_assert_int_eq(function_table_thread(&list, &(struct function_table_thread){ 3, 2, "p", "t" }, &d), 0);
-	ck_assert_int_eq(function_table_thread(&list, &(struct function_table_thread){ 1, 2, "p", "t" }, &e), 0);
+	ck_assert_int_eq(function_table_thread(&list, &(struct function_table_thread){ 1, 2, "p", "t", false }, &a), 0);
+	ck_assert_int_eq(function_table_thread(&list, &(struct function_table_thread){ 1, 2, "p", "u", false }, &b), 0);
+	ck_assert_int_eq(function_table_thread(&list, &(struct function_table_thread){ 1, 2, "q", "t", false }, &c), 0);
+	ck_assert_int_eq(function_table_thread(&list, &(struct function_table_thread){ 3, 2, "p", "t", false }, &d), 0);
+	ck_assert_int_eq(function_table_thread(&list, &(struct function_table_thread){ 1, 2, "p", "t", false }, &e), 0);
 	ck_assert(a != b && a != c && a != d && b != c && b != d && c != d);
 	ck_assert_uint_eq(a, e);
 }
@@ -879,14 +897,16 @@ START_TEST(a_table_of_memory_counts_bytes)
 
 	ck_assert_int_eq(function_table_function(&list, "memset", "m", &functions[0]), 0);
 	ck_assert_int_eq(function_table_function(&list, "grow", "m", &functions[1]), 0);
-	ck_assert_int_eq(function_table_thread(&list, &(struct function_table_thread){ 5, 6, "p", "t" }, &stack.thread),
-			 0);
+	ck_assert_int_eq(
+		function_table_thread(&list, &(struct function_table_thread){ 5, 6, "p", "t", false }, &stack.thread),
+		0);
 	function_table_add(&list, &stack);
 	/* More faults, but fewer bytes. */
 	stack.samples[FUNCTION_TABLE_DURING] = 100;
 	stack.weight[FUNCTION_TABLE_DURING] = 409600;
-	ck_assert_int_eq(function_table_thread(&list, &(struct function_table_thread){ 5, 7, "p", "t" }, &stack.thread),
-			 0);
+	ck_assert_int_eq(
+		function_table_thread(&list, &(struct function_table_thread){ 5, 7, "p", "t", false }, &stack.thread),
+		0);
 	function_table_add(&list, &stack);
 	ck_assert_int_eq(function_table_write(&list, &sink), 0);
 	ck_assert_int_eq(buffer_append(&out, "", 1), 0);
@@ -917,9 +937,9 @@ START_TEST(a_table_that_was_written_comes_back)
 	struct function_rows_row row;
 
 	ck_assert_int_eq(function_table_function(&list, "a\tb", "/lib/x.so", &function), 0);
-	ck_assert_int_eq(function_table_thread(&list,
-					       &(struct function_table_thread){ 812, -7, "post\tgres", "worker 1" },
-					       &stack.thread),
+	ck_assert_int_eq(function_table_thread(
+				 &list, &(struct function_table_thread){ 812, -7, "post\tgres", "worker 1", false },
+				 &stack.thread),
 			 0);
 	stack.samples[FUNCTION_TABLE_BEFORE] = 3;
 	stack.samples[FUNCTION_TABLE_DURING] = UINT64_C(1) << 40;
@@ -970,8 +990,9 @@ START_TEST(bytes_come_back_as_bytes)
 	struct function_rows_row row;
 
 	ck_assert_int_eq(function_table_function(&list, "grow", "", &function), 0);
-	ck_assert_int_eq(
-		function_table_thread(&list, &(struct function_table_thread){ 812, 813, "p", "t" }, &stack.thread), 0);
+	ck_assert_int_eq(function_table_thread(&list, &(struct function_table_thread){ 812, 813, "p", "t", false },
+					       &stack.thread),
+			 0);
 	function_table_add(&list, &stack);
 	ck_assert_int_eq(function_table_write(&list, &sink), 0);
 	ck_assert(function_rows_start(&rows, out.data, out.len));
