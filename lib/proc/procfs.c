@@ -95,7 +95,7 @@ int procfs_stat_parse(const char *buf, size_t len, struct procfs_stat *ret)
 	skip_fields(&cursor, 4); /* pgrp session tty_nr tpgid */
 	stat.exiting = (take_number(&cursor) & PROCFS_FLAG_EXITING) != 0;
 	stat.minor_faults = take_number(&cursor);
-	skip_fields(&cursor, 1); /* cminflt */
+	stat.waited_minor_faults = take_number(&cursor);
 	stat.major_faults = take_number(&cursor);
 	skip_fields(&cursor, 1); /* cmajflt */
 	stat.user_ticks = take_number(&cursor);

@@ -29,6 +29,7 @@ struct procfs_stat {
 	uint64_t major_faults;
 	uint64_t user_ticks;   /* clock ticks, sysconf(_SC_CLK_TCK) in a second */
 	uint64_t system_ticks; /* clock ticks */
+	uint64_t waited_minor_faults;
 	uint64_t waited_ticks; /* clock ticks; of children that it has waited for, with those of theirs */
 	uint64_t threads;
 	uint64_t start_ticks; /* clock ticks since boot */

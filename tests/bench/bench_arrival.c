@@ -1,6 +1,7 @@
 /*
  * bench_arrival.c: how soon a process is sampled, from its exec to its first sample in the ring;
- * and what it costs discovery to keep an eye on a host full of processes.
+ * how exact the CPU time of a group is whose processes live for less than a scheduler tick; and what
+ * it costs discovery to keep an eye on a host full of processes.
  *
  * The daemon is the one that was built beside this program. Where the proc connector is not
  * allowed, or not wanted for a row, perf's records are heard, as in a network namespace of its own.
@@ -14,6 +15,8 @@
 #include <dirent.h>
 #include <ftw.h>
 #include <limits.h>
+#include <math.h>
+#include <sys/resource.h>
 
 #define ARRIVALS 200u
 #define INTERVAL_MS 10u
@@ -25,7 +28,8 @@ static const char config_text[] =
 	"{ \"sampling\": { \"interval\": \"%ums\", \"cpu_budget\": \"100%%\", \"discovery\": \"%s\" },"
 	"  \"ring\": { \"path\": \"%s/ring\", \"size\": \"16MiB\", \"lock\": false },"
 	"  \"incidents\": { \"directory\": \"%s/incidents\", \"min_free\": \"0\" }, \"stacks\": \"off\","
-	"  \"targets\": [ { \"name\": \"arrival\", \"comm\": \"bench_arrival\" } ], \"rules\": [] }";
+	"  \"targets\": [ { \"name\": \"arrival\", \"comm\": \"bench_arrival\" },"
+	"    { \"name\": \"group\", \"comm\": \"bench_short\", \"per\": \"group\" } ], \"rules\": [] }";
 
 struct rig {
 	char dir[64], program[PATH_MAX];
@@ -33,7 +37,8 @@ struct rig {
 	struct ring *ring;
 	struct ring_cursor *cursor;
 	_Atomic uint64_t *executed_at;
-	double delays[ARRIVALS]; /* ms */
+	_Atomic uint64_t *used_ns; /* by a parent and its children */
+	double delays[ARRIVALS];   /* ms */
 	unsigned count;
 };
 
@@ -163,6 +168,90 @@ static void report_arrivals(struct rig *rig, const char *source, bool apart)
 		.what = "  not within two seconds", .unit = "", .measured = ARRIVALS - rig->count });
 }
 
+/* ---- the sum of a group ---- */
+
+#define SHORT_S 5u
+
+static uint64_t used_by(int who)
+{
+	struct rusage usage;
+
+	getrusage(who, &usage);
+
+	return (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * NS_PER_S +
+	       (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * NS_PER_US;
+}
+
+/* Children that never read their CPU clock, which would make their exit records exact. */
+static void run_short_children(const struct rig *rig, unsigned least_us, unsigned most_us)
+{
+	uint64_t until = bench_now() + SHORT_S * NS_PER_S;
+	unsigned seed = 1;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, "bench_short");
+	while (bench_now() < until) {
+		unsigned us = least_us + (unsigned)rand_r(&seed) % (most_us - least_us + 1);
+		pid_t pid = fork();
+
+		bench_need(pid >= 0, "fork");
+		if (pid == 0) {
+			for (uint64_t end = bench_now() + us * NS_PER_US; bench_now() < end;)
+				continue;
+			_exit(0);
+		}
+		waitpid(pid, NULL, 0);
+	}
+	atomic_store(rig->used_ns, used_by(RUSAGE_SELF) + used_by(RUSAGE_CHILDREN));
+	for (;;)
+		pause();
+}
+
+/* What the group has used, as its last sample says, ns. */
+static uint64_t read_group(struct rig *rig)
+{
+	struct ring_event event;
+	uint32_t id = 0;
+	uint64_t ns = 0;
+
+	while (ring_cursor_next(rig->cursor, &event) == 0) {
+		bench_need(event.type != RING_EVENT_LAPPED, "all samples");
+		if (event.type == RING_EVENT_TARGET && strcmp(event.target.name, "group") == 0)
+			id = event.id;
+		else if (event.type == RING_EVENT_SAMPLE && id != 0 && event.id == id)
+			ns = event.sample->value[SAMPLE_CPU];
+	}
+	return ns;
+}
+
+static void report_group(struct rig *rig, unsigned least_us, unsigned most_us)
+{
+	char what[100];
+
+	atomic_store(rig->used_ns, 0);
+	start_daemon(rig, "auto", false);
+
+	pid_t pid = fork();
+
+	bench_need(pid >= 0, "fork");
+	if (pid == 0)
+		run_short_children(rig, least_us, most_us);
+	while (atomic_load(rig->used_ns) == 0)
+		bench_sleep(10 * NS_PER_MS);
+	bench_sleep(NS_PER_S / 2);
+
+	double used = (double)atomic_load(rig->used_ns), sum = (double)read_group(rig);
+
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	end_daemon(rig);
+	snprintf(what, sizeof what, "CPU of a group whose processes live for %.1f to %.1f ms: off by", least_us / 1e3,
+		 most_us / 1e3);
+	bench_report((struct bench_row){ what, "%", 100 * fabs(sum / used - 1), 0, BENCH_AT_MOST, 1 });
+	bench_report((struct bench_row){ "  above what they used", "%", sum > used ? 100 * (sum / used - 1) : 0, 0,
+					 BENCH_AT_MOST, 0.02 });
+}
+
 /* ---- what discovery costs ---- */
 
 /* CPU time of a thread of the daemon's by its name, ns. */
@@ -236,11 +325,15 @@ int main(int argc, char **argv)
 	bench_raise_descriptors();
 	rig.executed_at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	bench_need(rig.executed_at != MAP_FAILED, "shared memory");
+	rig.used_ns = rig.executed_at + 1;
 	snprintf(rig.dir, sizeof rig.dir, "%s/spikewatch-bench-XXXXXX", parent);
 	bench_need(mkdtemp(rig.dir), rig.dir);
 	report_arrivals(&rig, "proc connector", false);
 	if (geteuid() == 0)
 		report_arrivals(&rig, "perf events", true);
+	report_group(&rig, 3000, 8000);
+	report_group(&rig, 1000, 2000);
+	report_group(&rig, 200, 500);
 	for (size_t count = 1000; count <= 5000; count += 4000) {
 		report_cost(&rig, count, "rescan");
 		report_cost(&rig, count, "auto");

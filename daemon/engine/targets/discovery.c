@@ -1023,6 +1023,7 @@ static uint64_t missing_in_record(struct discovery *discovery, const struct proc
 		.parent_pid = end->ppid,
 		.cpu_ns = totals->cpu_ns,
 		.missing_ns = totals->threads ? STALE_THREADS_NS : STALE_NS,
+		.faults = totals->minor_faults,
 		.gone = cpu_ns == 0,
 		.groups = groups,
 	};

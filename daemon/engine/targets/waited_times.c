@@ -2,7 +2,9 @@
  * waited_times.c: accounts of parents in a map by pid, and in a list by when they last lost a child.
  *
  * An account begins with the first exit that is seen of a child. What its parent had waited for by
- * then is its opening balance. A parent that ends takes its account with it: what it has waited for
+ * then is its opening balance: nothing if that is proven by the page faults, which are shown exactly,
+ * else as much as stat may not show is added, so that nothing is handed out that is not certain.
+ * A parent that ends takes its account with it: what it has waited for
  * is part of what its own parent then waits for.
  *
  * Times are read between two events, so a child may be known here and not be waited for yet, or the
@@ -29,6 +31,8 @@
 
 #define STAT_MAX 1024
 
+#define FAULTS_AFTER_RECORD 4
+
 /* No process has waited for more: ninety years of a CPU. */
 #define WAITED_MAX (UINT64_C(1) << 38)
 
@@ -53,8 +57,10 @@ struct account {
 	TAILQ_ENTRY(account) all; /* the one that lost a child last is the last */
 	int32_t pid;
 	uint64_t start_ticks;
-	int64_t opening_ns; /* waited for before */
-	bool from_birth;    /* it had not waited for anybody: the opening balance is exact */
+	int64_t opening_ns; /* waited for before, as it was shown */
+	uint64_t hidden_ns; /* and what was not shown of it, at most */
+	bool may_be_new;    /* it may have waited for no others: then that is nothing */
+	uint64_t faults;    /* minor, of children, with theirs */
 	uint64_t known_ns;  /* of children, with theirs: records and parts */
 	uint64_t owed_ns;   /* missing, and not handed out yet */
 	uint64_t part_ns;   /* of it, for each child */
@@ -71,8 +77,8 @@ TAILQ_HEAD(account_list, account);
 
 struct waited_times {
 	int procfd;
-	uint64_t tick_ns;
-	struct map accounts; /* of parents, by pid */
+	uint64_t tick_ns, grain_ns; /* two times are shown, each less than a tick below the truth */
+	struct map accounts;        /* of parents, by pid */
 	struct account_list used, unused;
 	struct account slots[ACCOUNTS_MAX];
 };
@@ -103,8 +109,15 @@ static void close_account(struct waited_times *times, struct account *account)
 	TAILQ_INSERT_HEAD(&times->unused, account, all);
 }
 
+/* What stat says of a parent. */
+struct waited {
+	uint64_t start_ticks;
+	uint64_t shown_ns; /* of what it has waited for: at most two ticks less */
+	uint64_t faults;   /* minor, of the same processes: exact */
+};
+
 /* False: the process is gone. */
-static bool read_waited(const struct waited_times *times, int32_t pid, uint64_t *ret_start_ticks, uint64_t *ret_ns)
+static bool read_waited(const struct waited_times *times, int32_t pid, struct waited *ret)
 {
 	char text[STAT_MAX];
 	struct procfs_stat stat;
@@ -113,26 +126,53 @@ static bool read_waited(const struct waited_times *times, int32_t pid, uint64_t 
 	if (len < 0 || procfs_stat_parse(text, (size_t)len, &stat) < 0 || stat.waited_ticks > WAITED_MAX)
 		return false;
 
-	*ret_start_ticks = stat.start_ticks;
-	*ret_ns = stat.waited_ticks * times->tick_ns;
+	*ret = (struct waited){
+		.start_ticks = stat.start_ticks,
+		.shown_ns = stat.waited_ticks * times->tick_ns,
+		.faults = stat.waited_minor_faults,
+	};
 
 	return true;
 }
 
 /* Reads the times of its parent. False: it has ended, and what is known is still of use. */
-static bool read_account(const struct waited_times *times, const struct account *account, uint64_t *ret_ns)
+static bool read_account(const struct waited_times *times, const struct account *account, struct waited *ret)
 {
-	uint64_t start_ticks;
+	return read_waited(times, account->pid, ret) && ret->start_ticks == account->start_ticks;
+}
 
-	return read_waited(times, account->pid, &start_ticks, ret_ns) && start_ticks == account->start_ticks;
+/* What a process that ended had waited for itself. */
+struct inheritance {
+	uint64_t waited_ns;  /* as far as it is known, and what may be of others */
+	uint64_t missing_ns; /* in that, at most */
+	uint64_t rest_ns;    /* of it, what was missing and not handed out yet */
+	uint64_t faults;     /* of those that it had waited for */
+};
+
+/*
+ * The faults of all that it has waited for are those of the children that are known: there were no
+ * others. Any other one would have had more than these few, which may happen after the record.
+ */
+static void learn_whether_new(struct account *account, const struct waited *waited)
+{
+	int64_t others = (int64_t)(waited->faults - account->faults);
+
+	if (others < -FAULTS_AFTER_RECORD || others > FAULTS_AFTER_RECORD)
+		return;
+
+	account->may_be_new = false;
+	account->opening_ns = 0;
+	account->hidden_ns = 0;
 }
 
 /* NULL: the parent is gone. */
-static struct account *open_account(struct waited_times *times, const struct waited_child *child)
+static struct account *open_account(struct waited_times *times, const struct waited_child *child,
+				    const struct inheritance *own)
 {
-	uint64_t start_ticks, waited_ns;
+	uint64_t its_ns = child->gone ? child->cpu_ns + own->waited_ns : 0;
+	struct waited waited;
 
-	if (!read_waited(times, child->parent_pid, &start_ticks, &waited_ns))
+	if (!read_waited(times, child->parent_pid, &waited))
 		return NULL;
 	if (TAILQ_EMPTY(&times->unused))
 		close_account(times, TAILQ_FIRST(&times->used));
@@ -144,28 +184,18 @@ static struct account *open_account(struct waited_times *times, const struct wai
 	*account = (struct account){
 		.all = account->all,
 		.pid = child->parent_pid,
-		.start_ticks = start_ticks,
-		.opening_ns = waited_ns ? (int64_t)waited_ns - (child->gone ? (int64_t)child->cpu_ns : 0) : 0,
-		.from_birth = waited_ns == 0,
+		.start_ticks = waited.start_ticks,
+		.opening_ns = (int64_t)waited.shown_ns - (int64_t)its_ns,
+		.hidden_ns = times->grain_ns,
+		.may_be_new = waited.shown_ns <= its_ns + child->missing_ns + own->missing_ns + times->grain_ns,
 	};
+	learn_whether_new(account, &waited);
 	map_insert(&times->accounts, &account->node, hash_pid(account->pid));
 
 	return account;
 }
 
 /* ---- the balance ---- */
-
-/*
- * Two times are shown, each less than a tick below the truth. Half of that is added, where the
- * opening balance does not lack as much, and it is a hundredth at most.
- */
-static uint64_t not_shown_ns(const struct waited_times *times, const struct account *account, uint64_t waited_ns)
-{
-	if (!account->from_birth)
-		return 0;
-
-	return waited_ns / 100 < times->tick_ns ? waited_ns / 100 : times->tick_ns;
-}
 
 static void raise_limit(struct account *account, uint64_t by_ns)
 {
@@ -188,20 +218,26 @@ static void take_from_owed(struct account *account, uint64_t surplus_ns)
 	raise_limit(account, surplus_ns);
 }
 
-/* Compares with what was waited for. The balance, ns: what is missing, or, less than 0, too much. */
-static int64_t balance_account(const struct waited_times *times, struct account *account, uint64_t waited_ns,
-			       mono_t now)
+/* What was waited for is explained by what is known and by others: these are as many as can be. */
+static void balance_by_opening(const struct waited_times *times, struct account *account, int64_t missing_ns)
 {
-	uint64_t grain_ns = 2 * times->tick_ns;
-	int64_t missing_ns = (int64_t)(waited_ns + not_shown_ns(times, account, waited_ns)) - account->opening_ns -
-			     (int64_t)(account->known_ns + account->owed_ns);
+	account->opening_ns += missing_ns + (int64_t)account->hidden_ns;
+	account->hidden_ns = times->grain_ns;
+	account->may_be_new = false;
+}
 
-	if (missing_ns > (int64_t)(account->limit_ns + grain_ns)) {
+/* Compares with what is shown. The balance, ns: what is missing, or, less than 0, not shown. */
+static int64_t balance_account(const struct waited_times *times, struct account *account, uint64_t shown_ns, mono_t now)
+{
+	int64_t missing_ns = (int64_t)shown_ns - account->opening_ns -
+			     (int64_t)(account->hidden_ns + account->known_ns + account->owed_ns);
+
+	if (missing_ns > (int64_t)(account->limit_ns + times->grain_ns)) {
 		if (account->jumped.ns == 0)
 			account->jumped = now;
 		if (mono_diff(now, account->jumped) < (int64_t)JUMP_NS)
 			return missing_ns;
-		account->opening_ns += missing_ns;
+		balance_by_opening(times, account, missing_ns);
 		missing_ns = 0;
 	}
 	account->jumped = (mono_t){ 0 };
@@ -225,25 +261,20 @@ static uint64_t hand_out(struct account *account, uint64_t most_ns)
 
 /* ---- children ---- */
 
-/* What a process that ended had waited for itself. */
-struct inheritance {
-	uint64_t waited_ns;  /* as far as it is known */
-	uint64_t missing_ns; /* in that, at most */
-	uint64_t rest_ns;    /* of it, what was missing and not handed out yet */
-};
-
 static struct inheritance close_account_of(struct waited_times *times, int32_t pid)
 {
 	struct account *account = find_account(times, pid);
 	struct inheritance own = { 0 };
+	int64_t waited_ns;
 
 	if (!account)
 		return own;
 
 	own.rest_ns = hand_out(account, UINT64_MAX);
 	own.missing_ns = account->limit_ns;
-	if (account->opening_ns + (int64_t)account->known_ns > 0)
-		own.waited_ns = (uint64_t)(account->opening_ns + (int64_t)account->known_ns);
+	own.faults = account->faults;
+	waited_ns = account->opening_ns + (int64_t)(account->hidden_ns + account->known_ns);
+	own.waited_ns = waited_ns > 0 ? (uint64_t)waited_ns : 0;
 	close_account(times, account);
 
 	return own;
@@ -253,6 +284,7 @@ static void enter_child(struct waited_times *times, struct account *account, con
 			const struct inheritance *own, mono_t now)
 {
 	account->known_ns += child->cpu_ns + own->waited_ns;
+	account->faults += child->faults + own->faults;
 	raise_limit(account, child->missing_ns + own->missing_ns);
 	account->children++;
 	account->last_pid = child->pid;
@@ -266,19 +298,22 @@ static void enter_child(struct waited_times *times, struct account *account, con
 uint64_t waited_times_child(struct waited_times *times, const struct waited_child *child, mono_t now)
 {
 	struct inheritance own = close_account_of(times, child->pid);
-	uint64_t parent_ns;
+	struct waited waited;
 	struct account *account = child->parent_pid > 0 ? find_account(times, child->parent_pid) : NULL;
 
 	if (!account && child->parent_pid > 0 && child->groups)
-		account = open_account(times, child);
+		account = open_account(times, child, &own);
 	if (!account)
 		return own.rest_ns;
 
 	enter_child(times, account, child, &own, now);
 	if (mono_diff(now, account->read) >= (int64_t)READ_NS) {
 		account->read = now;
-		if (read_account(times, account, &parent_ns))
-			balance_account(times, account, parent_ns, now);
+		if (read_account(times, account, &waited)) {
+			if (account->may_be_new && child->gone)
+				learn_whether_new(account, &waited);
+			balance_account(times, account, waited.shown_ns, now);
+		}
 	}
 
 	return own.rest_ns + hand_out(account, account->part_ns);
@@ -288,24 +323,27 @@ uint64_t waited_times_child(struct waited_times *times, const struct waited_chil
 
 static bool is_gone(const struct waited_times *times, int32_t pid)
 {
-	uint64_t start_ticks, waited_ns;
+	struct waited waited;
 
-	return !read_waited(times, pid, &start_ticks, &waited_ns);
+	return !read_waited(times, pid, &waited);
 }
 
 static void settle_account(struct waited_times *times, struct account *account, mono_t now,
 			   void (*credit)(void *ctx, uint64_t groups, uint64_t cpu_ns), void *ctx)
 {
-	uint64_t waited_ns, left_ns, passed_ns = (uint64_t)mono_diff(now, account->ended);
+	struct waited waited;
+	uint64_t left_ns, passed_ns = (uint64_t)mono_diff(now, account->ended);
 	int64_t missing_ns;
 
-	if (!read_account(times, account, &waited_ns)) {
+	if (!read_account(times, account, &waited)) {
 		account->due = (mono_t){ 0 }; /* its own end is still to be known */
 		return;
 	}
-	missing_ns = balance_account(times, account, waited_ns, now);
-	if (missing_ns < -(int64_t)(2 * times->tick_ns) && is_gone(times, account->last_pid))
-		account->opening_ns += missing_ns;
+	if (account->may_be_new && is_gone(times, account->last_pid))
+		learn_whether_new(account, &waited);
+	missing_ns = balance_account(times, account, waited.shown_ns, now);
+	if (missing_ns < -(int64_t)times->grain_ns && is_gone(times, account->last_pid))
+		balance_by_opening(times, account, missing_ns);
 	left_ns = hand_out(account, passed_ns < 4 * SETTLE_NS ? (account->owed_ns + 1) / 2 : UINT64_MAX);
 	if (left_ns && account->last_groups)
 		credit(ctx, account->last_groups, left_ns);
@@ -360,6 +398,7 @@ int waited_times_new(int procfd, struct waited_times **ret)
 
 	times->procfd = procfd;
 	times->tick_ns = NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK);
+	times->grain_ns = 2 * times->tick_ns;
 	TAILQ_INIT(&times->used);
 	TAILQ_INIT(&times->unused);
 	for (size_t i = 0; i < ACCOUNTS_MAX; i++)

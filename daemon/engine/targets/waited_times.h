@@ -12,8 +12,12 @@
  *
  *     waited for  ├──────── known: records and parts ────────┤── missing ──┤
  *
- * The account is within two clock ticks of the truth for any number of children. A parent that does
- * not wait (SIGCHLD ignored) has no such time; of its children there are the records alone. What was
+ * Never more than the truth: what stat does not show yet, less than two clock ticks, follows when it
+ * is shown, or when the parent itself is waited for. Of a parent that had waited for others before
+ * its account was opened, less than two clock ticks of that may not have been shown: as much is held
+ * back for good. So an account lacks at most two clock ticks, or four, for any number of children.
+ *
+ * A parent that does not wait (SIGCHLD ignored) has no such time; of its children there are the records alone. What was
  * waited for and cannot be explained by an exit that was seen is never handed out.
  *
  * Bounded: 512 parents, of which the one that lost a child longest ago is forgotten. For one thread
@@ -40,6 +44,7 @@ struct waited_child {
 	int32_t pid, parent_pid;
 	uint64_t cpu_ns;     /* what is known of its CPU time; at most what it was */
 	uint64_t missing_ns; /* no more than this is missing in it */
+	uint64_t faults;     /* minor page faults; 0: not known */
 	bool gone;           /* its parent has waited for it */
 	uint64_t groups;     /* the caller's, for what is left over; 0: it counts nowhere */
 };
