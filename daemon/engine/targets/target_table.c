@@ -1542,11 +1542,21 @@ bool target_table_fetch(struct target_table *table)
 	return table->back_count > 0;
 }
 
+static void forget_siblings(struct target_table *table)
+{
+	source_gate_drop(table->siblings.gate);
+	free(table->siblings.path);
+	table->siblings.gate = NULL;
+	table->siblings.path = NULL;
+}
+
 void target_table_settle(struct target_table *table)
 {
 	for (size_t i = 0; i < table->back_count; i++)
 		take_back(table, table->back[i].sampled->user, table->back[i].why);
 	table->back_count = 0;
+	if (TAILQ_EMPTY(&table->all))
+		forget_siblings(table);
 }
 
 static int reopen_one(void *ctx, struct target_table_target *target)
@@ -2055,8 +2065,7 @@ void target_table_free(struct target_table *table)
 	}
 	list_release(&table->list);
 	self_release(table);
-	source_gate_drop(table->siblings.gate);
-	free(table->siblings.path);
+	forget_siblings(table);
 	limit_tree_free(table->tree);
 	map_release(&table->lines);
 	map_release(&table->identities);
