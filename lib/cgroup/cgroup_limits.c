@@ -158,6 +158,7 @@ struct limit_tree_node {
 	struct limit_tree_node *next;   /* in its bucket */
 	uint32_t holders;
 	uint8_t hierarchy;
+	uint32_t round;                    /* the last in which it was read; 0: only when it was made */
 	uint64_t own[CGROUP_LIMITS_KINDS]; /* UINT64_MAX: no limit here */
 	char name[];                       /* "" is the root */
 };
@@ -254,11 +255,12 @@ static int open_node(const struct limit_tree *tree, const struct limit_tree_node
 	return fd < 0 ? -errno : fd;
 }
 
-static void read_node(const struct limit_tree *tree, struct limit_tree_node *node)
+static void read_node(const struct limit_tree *tree, struct limit_tree_node *node, uint32_t round)
 {
 	const struct hierarchy *hierarchy = &tree->hierarchies[node->hierarchy];
 	AUTO_CLOSE int dir_fd = open_node(tree, node);
 
+	node->round = round;
 	if (is_shortage(dir_fd))
 		return;
 
@@ -270,12 +272,27 @@ static void read_node(const struct limit_tree *tree, struct limit_tree_node *nod
 	}
 }
 
-size_t limit_tree_refresh(struct limit_tree *tree, unsigned part)
+size_t limit_tree_refresh(struct limit_tree *tree, unsigned part, uint32_t round)
 {
 	size_t count = 0;
 
 	for (struct limit_tree_node *node = tree->buckets[part]; node; node = node->next, count++)
-		read_node(tree, node);
+		read_node(tree, node, round);
+	return count;
+}
+
+size_t limit_tree_read(struct limit_tree *tree, const struct limit_tree_place *place, uint32_t round)
+{
+	size_t count = 0;
+
+	for (int kind = 0; kind < CGROUP_LIMITS_KINDS; kind++) {
+		for (struct limit_tree_node *node = place->at[kind]; node; node = node->parent) {
+			if (node->round == round)
+				continue;
+			read_node(tree, node, round);
+			count++;
+		}
+	}
 	return count;
 }
 
@@ -332,7 +349,7 @@ static struct limit_tree_node *descend(struct limit_tree *tree, struct limit_tre
 	memcpy(node->name, name, len);
 	node->name[len] = '\0';
 	*bucket = node;
-	read_node(tree, node);
+	read_node(tree, node, 0);
 	return node;
 }
 

@@ -2,8 +2,8 @@
  * cgroup_limits.h: effective limits: the minimum over a cgroup and all its ancestors, then the
  * machine. "max", -1, v1's huge number, a missing file or controller mean "no limit here".
  *
- * A cgroup's own directory is read when it is first asked about and then by limit_tree_refresh,
- * once for all that are in it or below it. Memory: some 70 bytes for each cgroup that is asked
+ * A cgroup's own directory is read when it is first asked about and then by limit_tree_refresh and
+ * limit_tree_read, once for all that are in it or below it. Memory: some 70 bytes for each cgroup that is asked
  * about, and each of its ancestors, in each hierarchy that limits something. Cold path.
  */
 #ifndef SPIKEWATCH_LIB_CGROUP_CGROUP_LIMITS_H
@@ -67,11 +67,14 @@ void limit_tree_drop(struct limit_tree *tree, struct limit_tree_place *place);
 void limit_tree_limits(const struct limit_tree *tree, const struct limit_tree_place *place, struct cgroup_limits *ret);
 
 /*
- * Reads part number `part` of LIMIT_TREE_PARTS of all cgroups anew. Returns how many are kept in it:
- * a dozen system calls each at most. One that cannot be read for want of descriptors keeps its
- * previous limits.
+ * Reads part number `part` of LIMIT_TREE_PARTS of all cgroups anew, in a round, which the caller
+ * numbers from 1 on. Returns how many directories were read: a dozen system calls each at most. One
+ * that cannot be read for want of descriptors keeps its previous limits.
  */
 #define LIMIT_TREE_PARTS 512u
-size_t limit_tree_refresh(struct limit_tree *tree, unsigned part);
+size_t limit_tree_refresh(struct limit_tree *tree, unsigned part, uint32_t round);
+
+/* The same for the cgroups of a place and those above them, as far as they were not read in this round. */
+size_t limit_tree_read(struct limit_tree *tree, const struct limit_tree_place *place, uint32_t round);
 
 #endif

@@ -64,6 +64,7 @@ struct source_cgroup {
 	uint64_t heartbeat_ns; /* when to read it although it stands still */
 	uint8_t doublings;     /* of the heartbeat */
 	bool settled;
+	_Atomic uint32_t runs; /* how often it was found changed; written by the owner of the source */
 };
 
 struct source_entry {
@@ -491,7 +492,8 @@ bool source_entry_is_closed(const struct source_entry *entry)
 
 uint32_t source_entry_runs(const struct source_entry *entry)
 {
-	return process_reader_runs(&entry->reader);
+	return entry->kind == ENTRY_CGROUP ? atomic_load_explicit(&entry->cgroup->runs, memory_order_relaxed)
+					   : process_reader_runs(&entry->reader);
 }
 
 void source_entry_need(struct source_entry *entry, bool peak, bool fds)
@@ -815,6 +817,8 @@ static void note_cgroup_reading(const struct source *source, struct source_entry
 	else if (cgroup->doublings < CGROUP_DOUBLINGS_MAX)
 		cgroup->doublings++;
 	cgroup->settled = !changed;
+	if (changed)
+		atomic_store_explicit(&cgroup->runs, cgroup->runs + 1, memory_order_relaxed);
 	cgroup->heartbeat_ns = now.ns + (beat_ns << cgroup->doublings);
 }
 

@@ -225,7 +225,10 @@ void source_entry_close_files(struct source_entry *entry);
 /* Whether it is a process that has no descriptors, as of the last fill. Any thread. */
 bool source_entry_is_closed(const struct source_entry *entry);
 
-/* How often a process was read after it had run, modulo 2^32. Any thread. */
+/*
+ * How often a process was read after it had run; how often a cgroup was found changed. Modulo 2^32. Any
+ * thread.
+ */
 uint32_t source_entry_runs(const struct source_entry *entry);
 
 /*

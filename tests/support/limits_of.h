@@ -17,7 +17,7 @@ static inline size_t limits_kept(struct limit_tree *tree)
 	size_t count = 0;
 
 	for (unsigned part = 0; part < LIMIT_TREE_PARTS; part++)
-		count += limit_tree_refresh(tree, part);
+		count += limit_tree_refresh(tree, part, 1);
 
 	return count;
 }

@@ -11,9 +11,10 @@
  *
  * Effective limits are cached as lines: one for all processes in the same cgroups, found by the
  * text of /proc/PID/cgroup, so that a thousand processes of ten services are ten lines. What
- * directories say is in a limit_tree; a line is what follows from it. A refresh reads the
- * directories, then settles the lines, then goes over the targets, in slices: between two slices
- * targets may come and go. Which cgroup it is in is asked of a process
+ * directories say is in a limit_tree; a line is what follows from it. A refresh reads directories,
+ * in turn if there are many, then settles the lines, then goes over the targets and reads the
+ * directories of those that ran since the last one, in slices: between two slices targets may come
+ * and go. Which cgroup it is in is asked of a process
  *     - that the refresh meets for the first time, and for ten seconds after that, in which managers
  *       move what they start;
  *     - that an event named;
@@ -47,6 +48,13 @@
 /* A process is asked for its cgroup at every refresh for so long; then so often. */
 #define LIMITS_YOUNG_NS (10 * NS_PER_S)
 #define LIMITS_LONG_NS (30 * NS_PER_S)
+
+/*
+ * Directories that a refresh reads whether anything ran in their cgroups or not: so many for each
+ * second of limits_interval, but not fewer than the second number.
+ */
+#define TURN_PER_S 128u
+#define TURN_MIN 256u
 
 /* Work of a slice of a refresh, and what its parts cost, in microseconds, rounded up. */
 #define SLICE_US 500u
@@ -168,6 +176,8 @@ struct target_table {
 	TAILQ_HEAD(, target_limits_line) all_lines;
 	uint64_t line_numbers; /* the last that was given */
 	uint64_t round;        /* of refreshes */
+	unsigned turn;         /* the part of the tree that is read next */
+	uint64_t turn_left;    /* directories that this refresh has yet to read in turn */
 
 	struct {
 		struct source_gate *gate;
@@ -842,6 +852,9 @@ static bool follow_process(struct target_table *table, struct target_table_targe
 static void refresh_begin(struct target_table *table)
 {
 	table->round++;
+	table->turn_left = table->options.config->sampling.limits_interval_ns / NS_PER_S * TURN_PER_S;
+	if (table->turn_left < TURN_MIN)
+		table->turn_left = TURN_MIN;
 	for (size_t i = 0; i < table->list.count; i++) {
 		table->list.entries[i]->merged = (struct cgroup_limits){ 0 };
 		table->list.entries[i]->merged_line = 0;
@@ -886,6 +899,39 @@ static void follow_gate(struct target_table *table, struct target_table_target *
 	membership->gated = gate != NULL;
 }
 
+/*
+ * Limits matter to what runs: they are read in every refresh, once for all that are in the cgroup. Others
+ * that share the line have them one refresh later. Returns how many directories were read.
+ */
+static unsigned read_limits_of_running(struct target_table *table, struct target_table_target *target)
+{
+	struct target_limits_line *line = target->membership.line;
+	uint32_t runs = source_entry_runs(target->sampled.entry);
+	size_t count = 0;
+
+	if (line && runs != target->membership.refreshed_runs)
+		count = limit_tree_read(table->tree, &line->place, (uint32_t)table->round);
+	if (count > 0)
+		line_settle(table, line);
+	target->membership.refreshed_runs = runs;
+
+	return (unsigned)count;
+}
+
+/* The next directories in turn. Returns the cost in microseconds. */
+static unsigned refresh_part(struct target_table *table)
+{
+	if (table->turn_left == 0)
+		return 0;
+
+	size_t count = limit_tree_refresh(table->tree, table->turn, (uint32_t)table->round);
+
+	table->turn = (table->turn + 1) % LIMIT_TREE_PARTS;
+	table->turn_left -= count < table->turn_left ? count : table->turn_left;
+
+	return (unsigned)count * DIRECTORY_US;
+}
+
 /* Returns the cost in microseconds. */
 static unsigned refresh_one(struct target_table *table, struct target_table_target *target, mono_t now)
 {
@@ -895,6 +941,7 @@ static unsigned refresh_one(struct target_table *table, struct target_table_targ
 		return LOOK_US;
 
 	bool asked = follow_process(table, target, now);
+	unsigned read = read_limits_of_running(table, target);
 	const struct target_limits_line *line = target->membership.line;
 
 	follow_gate(table, target, before, now);
@@ -903,7 +950,7 @@ static unsigned refresh_one(struct target_table *table, struct target_table_targ
 	if (target->group)
 		merge_member_limits(table, target->entry, line);
 
-	return asked ? ASKING_US : LOOK_US;
+	return (asked ? ASKING_US : LOOK_US) + read * DIRECTORY_US;
 }
 
 static void refresh_end(struct target_table *table)
@@ -911,6 +958,8 @@ static void refresh_end(struct target_table *table)
 	for (size_t i = 0; i < table->list.count; i++)
 		if (table->list.entries[i]->group)
 			settle_group_limits(&table->options, table->list.entries[i]->group);
+	if (table->self.line)
+		limit_tree_read(table->tree, &table->self.line->place, (uint32_t)table->round);
 	tell_samplers(table);
 }
 
@@ -958,7 +1007,7 @@ bool target_table_refresh_some_limits(struct target_table *table, mono_t now, un
 		refresh_begin(table);
 	report_alive(table);
 	for (; *part < LIMIT_TREE_PARTS && cost_us < SLICE_US; (*part)++)
-		cost_us += (unsigned)limit_tree_refresh(table->tree, *part) * DIRECTORY_US;
+		cost_us += refresh_part(table);
 	while (cost_us < SLICE_US && refresh_next_line(table))
 		cost_us += LOOK_US;
 	while (cost_us < SLICE_US && refresh_next_target(table, now, &cost_us))

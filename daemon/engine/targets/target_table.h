@@ -56,6 +56,7 @@ struct target_membership {
 	struct target_limits_line *line; /* held; NULL: limits are not known */
 	mono_t met, asked;               /* by a refresh: first, and when its cgroup was last read */
 	uint32_t runs;                   /* source_entry_runs then */
+	uint32_t refreshed_runs;         /* and in the last refresh of limits */
 	uint32_t version;                /* of the line, when the sampler was told */
 	bool event;                      /* it executed something since */
 	bool gated;                      /* the sampler was told of the line's gate */

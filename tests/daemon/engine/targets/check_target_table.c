@@ -346,7 +346,7 @@ static size_t cgroups_kept(void)
 	size_t count = 0;
 
 	for (unsigned part = 0; part < LIMIT_TREE_PARTS; part++)
-		count += limit_tree_refresh(rig.table->tree, part);
+		count += limit_tree_refresh(rig.table->tree, part, 1);
 
 	return count;
 }

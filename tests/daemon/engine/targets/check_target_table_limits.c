@@ -404,6 +404,88 @@ START_TEST(a_slice_asks_no_more_than_some)
 }
 END_TEST
 
+/* ---- more cgroups than are read at once ---- */
+
+#define MANY 100
+
+/* Of each: /many/N/in/it, with a quota of one core. The descriptor tells of readings of the quotas. */
+static int make_many(void)
+{
+	static const char *const hierarchies[] = { "memory", "cpu,cpuacct" };
+	static const char *const levels[] = { "/many", "", "/in", "/in/it" };
+	int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	char path[160], cgroup[64];
+
+	ck_assert_int_ge(fd, 0);
+	make(&rig, MANY, "{\"targets\": [{\"name\": \"c\", \"cgroup\": \"/many/*/in/it\"}]}");
+	for (int i = 0; i < MANY; i++) {
+		for (int k = 0; k < 8; k++) {
+			snprintf(path, sizeof path, "%s/%s/many", tree, hierarchies[k / 4]);
+			if (k % 4 > 0)
+				snprintf(path + strlen(path), 32, "/%d%s", i, levels[k % 4]);
+			ck_assert(mkdir(path, 0700) == 0 || errno == EEXIST);
+		}
+		snprintf(cgroup, sizeof cgroup, "/many/%d/in/it", i);
+		set_quota(cgroup, 100);
+		snprintf(path, sizeof path, "%s/cpu,cpuacct%s/cpuacct.usage", tree, cgroup);
+		scene_write(path, "1000\n");
+		snprintf(path, sizeof path, "%s/cpu,cpuacct%s/cpu.cfs_quota_us", tree, cgroup);
+		ck_assert_int_eq(target_table_cgroup(rig.table, 0, cgroup, 1), 0);
+		ck_assert_int_ge(inotify_add_watch(fd, path, IN_OPEN), 0);
+	}
+	settle(&rig);
+	refresh_limits(&rig, at(0));
+	openings(fd);
+	return fd;
+}
+
+START_TEST(of_many_cgroups_those_that_run_are_read_every_time_and_the_others_in_turn)
+{
+	AUTO_CLOSE int fd = make_many();
+	char path[160];
+
+	snprintf(path, sizeof path, "%s/cpu,cpuacct/many/7/in/it/cpuacct.usage", tree);
+	for (unsigned i = 1; i <= 6; i++) {
+		set_quota("/many/7/in/it", 100 + i);
+		openings(fd);
+		scene_write(path, "%u\n", 1000 + i * 1000);
+		samplers_tick(rig.samplers);
+		refresh_limits(&rig, at(2 * i));
+		ck_assert_uint_eq(sampled_percent("c:/many/7/in/it"), 100 + i);
+		ck_assert_uint_lt(openings(fd), MANY);
+	}
+}
+END_TEST
+
+START_TEST(of_many_cgroups_one_that_sleeps_is_read_when_its_turn_comes)
+{
+	AUTO_CLOSE int fd = make_many();
+	unsigned sum = 0;
+
+	for (int i = 0; i < MANY; i++) {
+		char cgroup[64];
+
+		snprintf(cgroup, sizeof cgroup, "/many/%d/in/it", i);
+		set_quota(cgroup, 30);
+	}
+	openings(fd);
+	for (unsigned i = 1; i <= 3; i++) { /* of 607 directories 256 each time */
+		refresh_limits(&rig, at(2 * i));
+		unsigned count = openings(fd);
+
+		ck_assert_uint_lt(count, MANY);
+		sum += count;
+	}
+	ck_assert_uint_ge(sum, MANY);
+	for (int i = 0; i < MANY; i++) {
+		char key[64];
+
+		snprintf(key, sizeof key, "c:/many/%d/in/it", i);
+		ck_assert_uint_eq(sampled_percent(key), 30);
+	}
+}
+END_TEST
+
 Suite *target_table_limits_suite(void)
 {
 	Suite *suite = suite_create("target_table_limits");
@@ -426,6 +508,8 @@ Suite *target_table_limits_suite(void)
 	tcase_add_test(costs, those_who_sleep_are_asked_twice_a_minute_and_not_all_at_once);
 	tcase_add_test(costs, those_who_run_are_asked_every_time_and_nobody_else_for_that);
 	tcase_add_test(costs, a_slice_asks_no_more_than_some);
+	tcase_add_test(costs, of_many_cgroups_those_that_run_are_read_every_time_and_the_others_in_turn);
+	tcase_add_test(costs, of_many_cgroups_one_that_sleeps_is_read_when_its_turn_comes);
 	suite_add_tcase(suite, costs);
 
 	return suite;
