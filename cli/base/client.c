@@ -17,18 +17,6 @@
 #include <sys/uio.h>
 #include <sys/un.h>
 
-const struct json_node *answer_member(const struct json_node *node, const char *key)
-{
-	return node ? json_member(node, key) : NULL;
-}
-
-double answer_number(const struct json_node *node, const char *key, double otherwise)
-{
-	const struct json_node *found = answer_member(node, key);
-
-	return found && found->type == JSON_NUMBER ? found->number : otherwise;
-}
-
 const char *answer_text(const struct json_node *node, const char *key)
 {
 	const struct json_node *found = answer_member(node, key);

@@ -15,10 +15,18 @@
 #include <string.h>
 
 /* The member called key, or NULL. */
-const struct json_node *answer_member(const struct json_node *node, const char *key);
+static inline const struct json_node *answer_member(const struct json_node *node, const char *key)
+{
+	return node ? json_member(node, key) : NULL;
+}
 
 /* The number called key, or otherwise. */
-double answer_number(const struct json_node *node, const char *key, double otherwise);
+static inline double answer_number(const struct json_node *node, const char *key, double otherwise)
+{
+	const struct json_node *found = answer_member(node, key);
+
+	return found && found->type == JSON_NUMBER ? found->number : otherwise;
+}
 
 /* The same as a count or a time; anything else is 0. */
 uint64_t answer_whole(const struct json_node *node, const char *key);

@@ -29,16 +29,6 @@
 /* Of lines. */
 #define LINES_MAX ((size_t)1 << 30)
 
-const char *stack_fold_profile(bool memory)
-{
-	return memory ? "memory.pb.gz" : "cpu.pb.gz";
-}
-
-const char *stack_fold_folded(bool memory)
-{
-	return memory ? "memory.folded" : "cpu.folded";
-}
-
 struct folding {
 	const struct pprof_read_profile *profile;
 	struct buffer *lines;

@@ -23,8 +23,15 @@
 /*
  * cpu.pb.gz or memory.pb.gz, whose samples have a phase; cpu.folded or memory.folded, whose do not.
  */
-const char *stack_fold_profile(bool memory);
-const char *stack_fold_folded(bool memory);
+static inline const char *stack_fold_profile(bool memory)
+{
+	return memory ? "memory.pb.gz" : "cpu.pb.gz";
+}
+
+static inline const char *stack_fold_folded(bool memory)
+{
+	return memory ? "memory.folded" : "cpu.folded";
+}
 
 /*
  * Reads the profile. 0 and *ret: pprof_read_free; -ENOENT: there is no such file; -EBADMSG: damaged;

@@ -214,7 +214,7 @@ static size_t still_there(const struct record *record, struct session *session)
 {
 	struct discovery_state found;
 
-	discovery_state(session_discovery(session), &found);
+	discovery_state(session_parts(session).discovery, &found);
 
 	return found.target_table.members + found.target_table.targets -
 	       (record->format == STREAM_GVISOR ? record->trees : 0);
@@ -300,7 +300,7 @@ static int run_session(struct record *record, struct session *session)
 		.names = record->names,
 		.name_count = record->watched_count,
 	};
-	int r = ring_cursor_new_blocking(session_ring(session), getpid(), 0, NULL, &cursor);
+	int r = ring_cursor_new_blocking(session_parts(session).ring, getpid(), 0, NULL, &cursor);
 
 	if (r == 0)
 		r = recorder_new(cursor, (struct sink){ write_output, record }, &options, &recorder);
@@ -314,7 +314,7 @@ static int run_session(struct record *record, struct session *session)
 		r = pump_until_over(record, session, recorder, options.start);
 	session_stop(session);
 
-	samplers_stats(session_samplers(session), &stats);
+	samplers_stats(session_parts(session).samplers, &stats);
 	int pumped = recorder_pump(recorder);
 
 	recorder_counts(recorder, &counts);
@@ -387,7 +387,7 @@ static int check_found(const struct record *record, struct session *session)
 	struct discovery_state found;
 	size_t count = still_there(record, session);
 
-	discovery_state(session_discovery(session), &found);
+	discovery_state(session_parts(session).discovery, &found);
 	if (!count)
 		fprintf(stderr, "spikewatch record: nothing to record: %s\n",
 			strerror(found.target_table.failed ? -found.target_table.last_error : ESRCH));

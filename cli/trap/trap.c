@@ -473,7 +473,7 @@ static size_t trap_session_targets(const struct trap_session *trap, int *ret_err
 {
 	struct discovery_state found;
 
-	discovery_state(session_discovery(trap->session), &found);
+	discovery_state(session_parts(trap->session).discovery, &found);
 	*ret_error = found.target_table.failed ? found.target_table.last_error : 0;
 
 	return trap->options.config->targets[0].per == CONFIG_PER_GROUP ? found.target_table.members
@@ -497,7 +497,7 @@ static size_t trap_session_left(const struct trap_session *trap, int32_t but)
 	if (evaluator_visit_targets(trap->evaluator, find_sum, &id) == 0)
 		return 0;
 
-	size_t count = discovery_pids(session_discovery(trap->session), id, pids, LEFT_MAX);
+	size_t count = discovery_pids(session_parts(trap->session).discovery, id, pids, LEFT_MAX);
 
 	for (size_t i = 0; i < count; i++)
 		left += pids[i] != but && (kill(pids[i], 0) == 0 || errno == EPERM);
@@ -898,7 +898,8 @@ static void put_quoted(const char *text)
 static void print_waiting(struct trap *trap)
 {
 	char what[TRAP_PLAN_TEXT_MAX];
-	const char *off = session_stacks_off(trap->session->session); /* "": there are stacks, or they are not wanted */
+	const char *off =
+		session_parts(trap->session->session).stacks_off; /* "": there are stacks, or they are not wanted */
 	int error;
 
 	if (*off)

@@ -131,12 +131,13 @@ static void log_started(const struct overview *overview, struct dispatcher *disp
 {
 	struct discovery_state found;
 
-	discovery_state(session_discovery(overview->session), &found);
+	discovery_state(session_parts(overview->session).discovery, &found);
 	log_about(LOG_INFO, &(struct log_about){ .message = MESSAGE_STARTED },
 		  "watching %zu targets of %zu entries with %zu rules every %.6g ms; cgroups: %s; incidents in %s",
 		  found.target_table.targets, overview->config->target_count, overview->config->rule_count,
 		  (double)overview->config->sampling.interval_ns / 1e6,
-		  cgroup_mode_name(cgroup_mounts_mode(session_mounts(overview->session))), overview->paths->incidents);
+		  cgroup_mode_name(cgroup_mounts_mode(session_parts(overview->session).mounts)),
+		  overview->paths->incidents);
 	dispatcher_log_start(dispatcher, found.target_table.targets, overview->now);
 	if (found.target_table.targets == 0)
 		log_line(LOG_NOTICE, "no target matches yet; new processes and cgroups are picked up as they start");
@@ -151,7 +152,7 @@ static void log_stopped(const struct overview *overview)
 
 	incidents_counts(overview->incidents, &counts);
 	dispatcher_counts(overview->dispatcher, &dispatched);
-	if (ring_stats(session_ring(overview->session), &stats) == 0)
+	if (ring_stats(session_parts(overview->session).ring, &stats) == 0)
 		health_summary(overview->health, &stats);
 	if (dispatched.lost_pages)
 		log_about(LOG_WARNING,
@@ -324,7 +325,7 @@ static void set_alarm(struct daemon *daemon, mono_t now)
 {
 	mono_t next = evaluator_next_end(daemon->evaluator), soonest = mono_add(now, POLL_MIN_NS);
 
-	samplers_set_alarm(session_samplers(daemon->session), next.ns > soonest.ns ? next : soonest);
+	samplers_set_alarm(session_parts(daemon->session).samplers, next.ns > soonest.ns ? next : soonest);
 }
 
 static void poll_ring(struct daemon *daemon)
@@ -447,7 +448,7 @@ static int add_timer(struct daemon *daemon, uint64_t accuracy_us, sd_event_time_
 
 static int add_alarm(struct daemon *daemon)
 {
-	int fd = samplers_open_alarm(session_samplers(daemon->session));
+	int fd = samplers_open_alarm(session_parts(daemon->session).samplers);
 
 	return fd < 0 ? fd : sd_event_add_io(daemon->event, NULL, fd, EPOLLIN, on_alarm, daemon);
 }
@@ -569,7 +570,7 @@ static int build(struct daemon *daemon)
 	if (r == 0)
 		r = session_seek(daemon->session);
 	if (r == 0)
-		r = state_file_open(&daemon->paths, session_procfd(daemon->session), &daemon->state_file);
+		r = state_file_open(&daemon->paths, session_parts(daemon->session).procfd, &daemon->state_file);
 	if (r == 0)
 		r = build_rules(daemon);
 	if (r == 0)

@@ -79,14 +79,14 @@ static int on_first_scan(sd_event_source *source, int fd, uint32_t events, void 
 	(void)fd;
 	(void)events;
 
-	return be_ready(watchdog, discovery_first(session_discovery(watchdog->options.session)));
+	return be_ready(watchdog, discovery_first(session_parts(watchdog->options.session).discovery));
 }
 
 static int on_first_scan_late(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct watchdog *watchdog = userdata;
 	struct log_about about = { .message = MESSAGE_THREAD_STUCK, .thread = "discovery" };
-	const struct discovery *discovery = session_discovery(watchdog->options.session);
+	const struct discovery *discovery = session_parts(watchdog->options.session).discovery;
 	int32_t reading = discovery_reading(discovery);
 	double seconds = (double)watchdog->first_scan_ns / NS_PER_S;
 
@@ -127,7 +127,7 @@ static void check_sampler_threads(const struct watchdog *watchdog, mono_t now)
 		"sampler/6",  "sampler/7",  "sampler/8",  "sampler/9",  "sampler/10", "sampler/11",
 		"sampler/12", "sampler/13", "sampler/14", "sampler/15",
 	};
-	const struct samplers *samplers = session_samplers(watchdog->options.session);
+	const struct samplers *samplers = session_parts(watchdog->options.session).samplers;
 	unsigned count = samplers_count(samplers);
 
 	for (unsigned i = 0; i < count; i++)
@@ -138,7 +138,7 @@ static void check_sampler_threads(const struct watchdog *watchdog, mono_t now)
 static void check_threads(const struct watchdog *watchdog, mono_t now)
 {
 	const struct watchdog_options *options = &watchdog->options;
-	mono_t pulse = discovery_pulse(session_discovery(options->session));
+	mono_t pulse = discovery_pulse(session_parts(options->session).discovery);
 	mono_t busy = incidents_busy_since(options->incidents);
 
 	check_sampler_threads(watchdog, now);
@@ -148,7 +148,7 @@ static void check_threads(const struct watchdog *watchdog, mono_t now)
 
 static void check_samplers(const struct watchdog *watchdog, mono_t now)
 {
-	const struct samplers *samplers = session_samplers(watchdog->options.session);
+	const struct samplers *samplers = session_parts(watchdog->options.session).samplers;
 	struct stats threads[SAMPLERS_MAX] = { 0 };
 	size_t count = samplers_count(samplers);
 	enum scheduling_reason reason;
@@ -160,7 +160,7 @@ static void check_samplers(const struct watchdog *watchdog, mono_t now)
 	health_judge(watchdog->options.health, threads, count, now);
 	class = samplers_scheduling(samplers, &reason);
 	health_scheduling(watchdog->options.health, class, reason);
-	ring_info(session_ring(watchdog->options.session), &ring);
+	ring_info(session_parts(watchdog->options.session).ring, &ring);
 	health_budget(watchdog->options.health, samplers_back_off_since(samplers).ns ? ring.idle_ns : 0,
 		      samplers_slowdown(samplers), samplers_cpu_share(samplers));
 }
@@ -177,7 +177,7 @@ void watchdog_check(struct watchdog *watchdog)
 	mono_t mono;
 
 	check_samplers(watchdog, now);
-	discovery_state(session_discovery(options->session), &found);
+	discovery_state(session_parts(options->session).discovery, &found);
 	health_discovery(options->health, &found);
 	dispatcher_counts(options->dispatcher, &dispatched);
 	health_rules_behind(options->health, dispatched.lost_pages, now);
@@ -187,7 +187,7 @@ void watchdog_check(struct watchdog *watchdog)
 	if (incidents_disk_is_short(options->incidents))
 		incidents_disk_ok(options->incidents, now); /* notices the end before a rule would fire */
 	dispatcher_log_poll(options->dispatcher, now);
-	if (ring_evict_reader(session_ring(options->session), proc_read_is_alive))
+	if (ring_evict_reader(session_parts(options->session).ring, proc_read_is_alive))
 		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_BACKOFF, .state = "end" },
 			  "a reader that had stopped the ring has died: it was removed, and sampling continues");
 }
@@ -208,7 +208,7 @@ static bool send_keep_alive(struct watchdog *watchdog, mono_t last_sign, mono_t 
 
 void watchdog_keep_alive(struct watchdog *watchdog, mono_t now)
 {
-	send_keep_alive(watchdog, samplers_pulse(session_samplers(watchdog->options.session)), now);
+	send_keep_alive(watchdog, samplers_pulse(session_parts(watchdog->options.session).samplers), now);
 }
 
 static void set_limits(struct watchdog *watchdog, uint64_t stuck_ns)
@@ -232,7 +232,8 @@ int watchdog_new(const struct watchdog_options *options, struct watchdog **ret)
 	watchdog->options = *options;
 	set_limits(watchdog, options->stuck_ns);
 	r = sd_event_add_io(options->event, &watchdog->first_scan,
-			    discovery_first_fd(session_discovery(options->session)), EPOLLIN, on_first_scan, watchdog);
+			    discovery_first_fd(session_parts(options->session).discovery), EPOLLIN, on_first_scan,
+			    watchdog);
 	if (r >= 0)
 		r = sd_event_add_time_relative(options->event, &watchdog->first_scan_timer, CLOCK_MONOTONIC,
 					       watchdog->first_scan_ns / NS_PER_US, 0, on_first_scan_late, watchdog);

@@ -552,8 +552,3 @@ bool status_query_wants(const struct status_query *query, const char *target, co
 
 	return is_named(query, target, entry, rule);
 }
-
-bool status_query_chooses(const struct status_query *query)
-{
-	return query->target || query->rule || query->name_count > 0;
-}

@@ -117,6 +117,9 @@ int status_query_format(const struct status_query *query, char *buf, size_t cap)
 bool status_query_wants(const struct status_query *query, const char *target, const char *entry, const char *rule);
 
 /* Whether it asks for some targets and rules only. */
-bool status_query_chooses(const struct status_query *query);
+static inline bool status_query_chooses(const struct status_query *query)
+{
+	return query->target || query->rule || query->name_count > 0;
+}
 
 #endif

@@ -709,23 +709,12 @@ void incident_set_target(struct incident *incident, const struct target *target)
 	incident->has_container = container_unpack(target->container, &incident->container);
 }
 
-bool incident_of_everything(const struct incident *incident)
-{
-	return incident->kind != INCIDENT_RULE && (unsigned)incident->target.kind == 0;
-}
-
 void incident_merge(struct incident *incident, const struct incident_firing *firing)
 {
 	incident->merged_total++;
 	if (incident->merged_count < INCIDENT_MERGED_MAX)
 		incident->merged_count++;
 	incident->merged[incident->merged_count - 1] = *firing;
-}
-
-void incident_add_capture(struct incident *incident, const struct incident_capture *capture)
-{
-	if (incident->capture_count < INCIDENT_CAPTURES_MAX)
-		incident->captures[incident->capture_count++] = *capture;
 }
 
 void incident_capture_without_file(struct incident_capture *capture, enum incident_capture_status status,

@@ -167,13 +167,20 @@ void incident_text(char *ret, size_t cap, const char *text);
 void incident_set_target(struct incident *incident, const struct target *target);
 
 /* Whether it is of all targets: then its target has no kind. */
-bool incident_of_everything(const struct incident *incident);
+static inline bool incident_of_everything(const struct incident *incident)
+{
+	return incident->kind != INCIDENT_RULE && (unsigned)incident->target.kind == 0;
+}
 
 /* Merges a firing; the list keeps the first INCIDENT_MERGED_MAX - 1 and the last. */
 void incident_merge(struct incident *incident, const struct incident_firing *firing);
 
 /* Dropped beyond INCIDENT_CAPTURES_MAX. */
-void incident_add_capture(struct incident *incident, const struct incident_capture *capture);
+static inline void incident_add_capture(struct incident *incident, const struct incident_capture *capture)
+{
+	if (incident->capture_count < INCIDENT_CAPTURES_MAX)
+		incident->captures[incident->capture_count++] = *capture;
+}
 
 /* Sets status and why of a capture without a file. */
 void incident_capture_without_file(struct incident_capture *capture, enum incident_capture_status status,

@@ -108,11 +108,6 @@ void schedule_init(struct schedule *schedule, struct stats *stats, mono_t now, u
 	stats->cheap_start_nanos = now.ns;
 }
 
-mono_t schedule_deadline(const struct schedule *schedule)
-{
-	return schedule->deadline;
-}
-
 void schedule_wake(struct schedule *schedule, mono_t now)
 {
 	schedule->stats->total_sleep_timing_error += elapsed(now, schedule->until) + elapsed(schedule->until, now);
@@ -181,9 +176,6 @@ void schedule_set_interval(struct schedule *schedule, mono_t now, uint64_t inter
 #define CPU_BUDGET_RECOVER_BELOW 0.375
 #define CPU_BUDGET_ALL_LOOKS_BELOW 0.75
 
-/* Of a quota. */
-#define CPU_BUDGET_OF_QUOTA 0.5
-
 void cpu_budget_init(struct cpu_budget *budget, double budget_percent, mono_t now, const struct cpu_use *used)
 {
 	*budget = (struct cpu_budget){
@@ -192,13 +184,6 @@ void cpu_budget_init(struct cpu_budget *budget, double budget_percent, mono_t no
 		.used = *used,
 		.factor = 1,
 	};
-}
-
-double cpu_budget_allowed(const struct cpu_budget *budget, double quota)
-{
-	double of_quota = quota * CPU_BUDGET_OF_QUOTA;
-
-	return budget->budget > 0 && of_quota > 0 && of_quota < budget->budget ? of_quota : budget->budget;
 }
 
 static double grown_share(uint64_t later, uint64_t earlier, int64_t elapsed_ns)
@@ -430,13 +415,6 @@ void overload_sampling_stop(struct overload_sampling *sampling, uint64_t now_ns,
 	start_span(sampling, now_ns, total);
 }
 
-uint64_t overload_sampling_next_ns(const struct overload_sampling *sampling)
-{
-	if (!sampling->on)
-		return sampling->next_ns;
-	return sampling->watchful ? sampling->slot_ns + sampling->options.slot_ns : UINT64_MAX;
-}
-
 /* In a gap, its events so far go to the last piece: what follows is not known. */
 void overload_sampling_settle(struct overload_sampling *sampling, uint64_t now_ns, uint64_t total)
 {
@@ -611,11 +589,6 @@ void rate_limit_event(struct rate_limit *limit, uint64_t gap_ns, mono_t now)
 	limit->until = often ? mono_add(now, gap_ns) : now;
 }
 
-bool rate_limit_allows(const struct rate_limit *limit, mono_t now)
-{
-	return mono_diff(now, limit->until) >= 0;
-}
-
 enum condition_turn condition_step(struct condition *condition, unsigned level, mono_t now, uint64_t calm_ns)
 {
 	if (level == 0) {
@@ -636,13 +609,6 @@ enum condition_turn condition_step(struct condition *condition, unsigned level, 
 	if (worse)
 		condition->worst = level;
 	return began ? CONDITION_BEGINS : worse ? CONDITION_WORSENS : CONDITION_SAME;
-}
-
-uint64_t condition_lasted_ns(const struct condition *condition)
-{
-	int64_t lasted = mono_diff(condition->last, condition->began);
-
-	return lasted > 0 ? (uint64_t)lasted : 0;
 }
 
 const char *condition_state(enum condition_turn turn)

@@ -41,7 +41,10 @@ struct schedule {
 void schedule_init(struct schedule *schedule, struct stats *stats, mono_t now, uint64_t interval_ns);
 
 /* When to take the next snapshot. */
-mono_t schedule_deadline(const struct schedule *schedule);
+static inline mono_t schedule_deadline(const struct schedule *schedule)
+{
+	return schedule->deadline;
+}
 
 /*
  * The sampler is awake at now and about to collect: counts the timing error, held against the
@@ -122,10 +125,18 @@ struct cpu_budget {
 /* budget_percent: of one core. used: as of now. */
 void cpu_budget_init(struct cpu_budget *budget, double budget_percent, mono_t now, const struct cpu_use *used);
 
+/* Of a quota. */
+#define CPU_BUDGET_OF_QUOTA 0.5
+
 /*
  * What may be used, CPU seconds per second, under a quota (the same unit; <= 0: none). <= 0: no limit.
  */
-double cpu_budget_allowed(const struct cpu_budget *budget, double quota);
+static inline double cpu_budget_allowed(const struct cpu_budget *budget, double quota)
+{
+	double of_quota = quota * CPU_BUDGET_OF_QUOTA;
+
+	return budget->budget > 0 && of_quota > 0 && of_quota < budget->budget ? of_quota : budget->budget;
+}
 
 /* Whether a period is over, so that cpu_budget_step is worth a reading of the CPU clock. */
 static inline int cpu_budget_due(const struct cpu_budget *budget, mono_t now)
@@ -229,7 +240,12 @@ void overload_sampling_stop(struct overload_sampling *sampling, uint64_t now_ns,
  * When to call overload_sampling_judge or, while nothing is counted, overload_sampling_begin, even
  * if there were no samples. UINT64_MAX: no need.
  */
-uint64_t overload_sampling_next_ns(const struct overload_sampling *sampling);
+static inline uint64_t overload_sampling_next_ns(const struct overload_sampling *sampling)
+{
+	if (!sampling->on)
+		return sampling->next_ns;
+	return sampling->watchful ? sampling->slot_ns + sampling->options.slot_ns : UINT64_MAX;
+}
 
 /*
  * Events until now are settled: later samples will not stand for them. Before the weights of
@@ -342,7 +358,10 @@ struct rate_limit {
 void rate_limit_event(struct rate_limit *limit, uint64_t gap_ns, mono_t now);
 
 /* Whether it may be read. */
-bool rate_limit_allows(const struct rate_limit *limit, mono_t now);
+static inline bool rate_limit_allows(const struct rate_limit *limit, mono_t now)
+{
+	return mono_diff(now, limit->until) >= 0;
+}
 
 /*
  * struct condition: when to report something that is bad for a while: when it begins, when it is
@@ -369,7 +388,12 @@ struct condition {
 enum condition_turn condition_step(struct condition *condition, unsigned level, mono_t now, uint64_t calm_ns);
 
 /* From the first to the last bad look; also right after it has ended. */
-uint64_t condition_lasted_ns(const struct condition *condition);
+static inline uint64_t condition_lasted_ns(const struct condition *condition)
+{
+	int64_t lasted = mono_diff(condition->last, condition->began);
+
+	return lasted > 0 ? (uint64_t)lasted : 0;
+}
 
 /* "begin", "change", "end": for log_about. NULL of CONDITION_SAME. */
 const char *condition_state(enum condition_turn turn);

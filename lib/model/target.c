@@ -156,11 +156,6 @@ const char *labels_next(const struct labels *labels, const char *key)
 	return next < labels->text + labels->len ? next : NULL;
 }
 
-const char *labels_value(const char *key)
-{
-	return key + strlen(key) + 1;
-}
-
 const char *labels_get(const struct labels *labels, const char *key)
 {
 	for (const char *at = labels_next(labels, NULL); at; at = labels_next(labels, at))
@@ -282,16 +277,6 @@ void labels_merge(struct labels *labels, const struct labels *other)
 		add(labels, &(struct pair){ key, value, strlen(key), strlen(value) }, &kept);
 	}
 	labels->left_out += other->left_out;
-}
-
-size_t labels_size(const struct labels *labels)
-{
-	return offsetof(struct labels, text) + labels->len;
-}
-
-void labels_copy(struct labels *ret, const struct labels *labels)
-{
-	memcpy(ret, labels, labels_size(labels));
 }
 
 void labels_json(struct json_writer *json, const char *key, const struct labels *labels)

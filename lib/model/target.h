@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /*
  * The labels of a container, or of its pod, of bounded size; untrusted. Keys are of visible ASCII
@@ -53,7 +54,10 @@ void labels_merge(struct labels *labels, const struct labels *other);
 const char *labels_next(const struct labels *labels, const char *key);
 
 /* The value of a key that labels_next has given. */
-const char *labels_value(const char *key);
+static inline const char *labels_value(const char *key)
+{
+	return key + strlen(key) + 1;
+}
 
 /* The value of that key; NULL: there is no such label. */
 const char *labels_get(const struct labels *labels, const char *key);
@@ -62,8 +66,15 @@ const char *labels_get(const struct labels *labels, const char *key);
  * The bytes of a struct labels that are in use: it may be kept in so many, and is then only read.
  * Copies those.
  */
-size_t labels_size(const struct labels *labels);
-void labels_copy(struct labels *ret, const struct labels *labels);
+static inline size_t labels_size(const struct labels *labels)
+{
+	return offsetof(struct labels, text) + labels->len;
+}
+
+static inline void labels_copy(struct labels *ret, const struct labels *labels)
+{
+	memcpy(ret, labels, labels_size(labels));
+}
 
 /* An object with a member for each. */
 void labels_json(struct json_writer *json, const char *key, const struct labels *labels);

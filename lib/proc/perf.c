@@ -454,11 +454,6 @@ int perf_record_encode(const struct perf_record_format *format, const struct per
 	return 0;
 }
 
-bool perf_record_file_same(const struct perf_record_file *a, const struct perf_record_file *b)
-{
-	return memcmp(a, b, sizeof(*a)) == 0;
-}
-
 int perf_merge_add(struct perf_merge *merge, const void *record, size_t size, uint64_t time_ns)
 {
 	size_t at = merge->bytes.len;
@@ -511,12 +506,6 @@ int perf_merge_write(const struct perf_merge *merge, const struct sink *sink)
 	return r;
 }
 
-void perf_merge_clear(struct perf_merge *merge)
-{
-	merge->count = 0;
-	merge->bytes.len = 0;
-}
-
 void perf_merge_release(struct perf_merge *merge)
 {
 	buffer_release(&merge->bytes);
@@ -536,11 +525,6 @@ int perf_ring_init(struct perf_ring *ring, void *base, size_t map_bytes, size_t 
 }
 
 /* Acquire: all that the kernel wrote before it published head is visible. */
-uint64_t perf_ring_head(const struct perf_ring *ring)
-{
-	return __atomic_load_n(&ring->page->data_head, __ATOMIC_ACQUIRE);
-}
-
 /* len bytes from the free-running position on, in two pieces where the ring wraps. */
 static void copy_out(const struct perf_ring *ring, uint64_t position, void *buf, size_t len)
 {
@@ -580,11 +564,6 @@ void perf_ring_snapshot(const struct perf_ring *ring, void *buf, size_t *ret_len
 	*ret_len = len;
 	if (ret_torn != NULL)
 		*ret_torn = torn;
-}
-
-bool perf_ring_came_round(const struct perf_ring *ring)
-{
-	return 0 - perf_ring_head(ring) > ring->size;
 }
 
 /* How many records `written` bytes had, if all were like the `count` of len bytes still there. */

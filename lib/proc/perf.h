@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* The bits of sample_type that perf_record_decode can read. */
 #define PERF_RECORD_SAMPLE_TYPES \
@@ -130,7 +131,10 @@ int perf_record_encode(const struct perf_record_format *format, const struct per
 		       size_t *ret_size);
 
 /* Whether both identify the same file; two that are all zeroes are the same. */
-bool perf_record_file_same(const struct perf_record_file *a, const struct perf_record_file *b);
+static inline bool perf_record_file_same(const struct perf_record_file *a, const struct perf_record_file *b)
+{
+	return memcmp(a, b, sizeof(*a)) == 0;
+}
 
 /* Records of many rings in the order of their times; of the same time, as they were added. */
 struct perf_merge_entry {
@@ -155,7 +159,11 @@ void perf_merge_sort(struct perf_merge *merge);
 const void *perf_merge_record(const struct perf_merge *merge, size_t index, size_t *ret_size);
 
 /* Empty again; the memory stays for the next. */
-void perf_merge_clear(struct perf_merge *merge);
+static inline void perf_merge_clear(struct perf_merge *merge)
+{
+	merge->count = 0;
+	merge->bytes.len = 0;
+}
 
 /* Writes all, in order. 0 or what the sink returned. */
 int perf_merge_write(const struct perf_merge *merge, const struct sink *sink);
@@ -185,11 +193,17 @@ int perf_ring_init(struct perf_ring *ring, void *base, size_t map_bytes, size_t 
  */
 void perf_ring_snapshot(const struct perf_ring *ring, void *buf, size_t *ret_len, bool *ret_torn);
 
-/* Whether an overwriting ring has wrapped: if not, it holds everything since it was opened. */
-bool perf_ring_came_round(const struct perf_ring *ring);
-
 /* The position of an overwriting ring, for perf_ring_count. */
-uint64_t perf_ring_head(const struct perf_ring *ring);
+static inline uint64_t perf_ring_head(const struct perf_ring *ring)
+{
+	return __atomic_load_n(&ring->page->data_head, __ATOMIC_ACQUIRE);
+}
+
+/* Whether an overwriting ring has wrapped: if not, it holds everything since it was opened. */
+static inline bool perf_ring_came_round(const struct perf_ring *ring)
+{
+	return 0 - perf_ring_head(ring) > ring->size;
+}
 
 /*
  * How many records were written to an overwriting ring since position `since`, at most `most`.

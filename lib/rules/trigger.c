@@ -159,13 +159,6 @@ const struct trigger_memory *trigger_memory(const struct trigger_state *state)
 	return state->past ? &state->past->memory : &nothing;
 }
 
-bool trigger_memory_equal(const struct trigger_memory *a, const struct trigger_memory *b)
-{
-	return a->cooldown_until.ns == b->cooldown_until.ns && a->count_since.ns == b->count_since.ns &&
-	       a->count == b->count && a->fired == b->fired && a->high_water == b->high_water &&
-	       a->disarmed == b->disarmed;
-}
-
 /* ---- counters ---- */
 
 /* PLAIN_REASONS: it is counted in the past. */

@@ -75,7 +75,12 @@ struct trigger_memory {
 };
 
 /* True if there is nothing new to remember. */
-bool trigger_memory_equal(const struct trigger_memory *a, const struct trigger_memory *b);
+static inline bool trigger_memory_equal(const struct trigger_memory *a, const struct trigger_memory *b)
+{
+	return a->cooldown_until.ns == b->cooldown_until.ns && a->count_since.ns == b->count_since.ns &&
+	       a->count == b->count && a->fired == b->fired && a->high_water == b->high_water &&
+	       a->disarmed == b->disarmed;
+}
 
 struct trigger_state; /* opaque: one per (rule, target) */
 

@@ -165,7 +165,11 @@ struct stream_reader_report {
 };
 
 /* Whole: ours, complete, checksum_ok, no line damaged, lost or unchecked. */
-bool stream_reader_whole(const struct stream_reader_report *report);
+static inline bool stream_reader_whole(const struct stream_reader_report *report)
+{
+	return report->ours && report->complete && report->checksum_ok && !report->damaged_lines &&
+	       !report->rows_lost && !report->crc_differs && !report->rows_unchecked;
+}
 
 /* 0 or -ENOMEM. *events is copied. */
 int stream_reader_new(const struct stream_reader_events *events, struct stream_reader **ret);

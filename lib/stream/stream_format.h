@@ -1,6 +1,6 @@
 /*
- * stream_format.h: the frame of a stream's lines: prefix, content, checksum, and the buffer in which
- * they are composed. For the modules of the stream only.
+ * stream_format.h: the frame of a stream's lines: prefix, content, checksum; and how a stream ends
+ * that its writer left open. For the modules of the stream only.
  */
 #ifndef SPIKEWATCH_LIB_STREAM_STREAM_FORMAT_H
 #define SPIKEWATCH_LIB_STREAM_STREAM_FORMAT_H
@@ -44,32 +44,16 @@ struct stream_block {
 	uint32_t rows_sum, lines_sum;
 };
 
-struct stream_lines {
-	struct sink sink;
-	const char *prefix;
-	size_t prefix_len;
-	size_t flush_bytes;
-	int error;                 /* the first one of the sink: sticky */
-	char *data;                /* what is not written yet */
-	size_t len, cap;           /* len 0: nothing since the last flush */
-	size_t content;            /* where the content of the line being composed begins */
+/* What a stream that its writer left open has up to its last whole line. */
+struct stream_rest {
 	uint32_t adler;            /* overall */
-	bool checked;              /* a CRC line ends each flush */
-	struct stream_block block; /* of the next CRC line */
-	uint64_t flushed_bytes;
+	bool checked;              /* it has CRC lines */
+	struct stream_block block; /* of the last CRC line, which is missing */
+	uint64_t rows;             /* ever */
+	bool counted;              /* the line that says so is there */
 };
 
-/*
- * prefix must outlive lines. Contents of up to room bytes never allocate later. 0 or -ENOMEM.
- */
-int stream_lines_init(struct stream_lines *lines, struct sink sink, const char *prefix, size_t flush_bytes,
-		      size_t room);
-void stream_lines_release(struct stream_lines *lines);
-
-/* One line that is no row. 0; -EINVAL: longer than STREAM_LINE_MAX; -ENOMEM; the sink's first error. */
-int stream_lines_put(struct stream_lines *lines, const char *content, size_t len);
-
-/* Puts the last CRC line and the overall checksum, and flushes. 0; -ENOMEM; the sink's first error. */
-int stream_lines_close(struct stream_lines *lines);
+/* Writes what is missing at the end. 0; -ENOMEM; the sink's first error. */
+int stream_rest_close(const struct stream_rest *rest, struct sink sink);
 
 #endif

@@ -1448,12 +1448,6 @@ static int take_line(void *ctx, const struct framed_line *line)
 
 /* ---- life ---- */
 
-bool stream_reader_whole(const struct stream_reader_report *report)
-{
-	return report->ours && report->complete && report->checksum_ok && !report->damaged_lines &&
-	       !report->rows_lost && !report->crc_differs && !report->rows_unchecked;
-}
-
 int stream_reader_new(const struct stream_reader_events *events, struct stream_reader **ret)
 {
 	struct stream_reader *stream_reader = calloc(1, sizeof(*stream_reader));
@@ -1562,33 +1556,24 @@ static bool is_closable(const struct stream_reader_report *report)
 	       report->rows_lost == 0 && report->crc_differs == 0;
 }
 
-static void release_lines(struct stream_lines *lines)
-{
-	stream_lines_release(lines);
-}
-
 /* The last CRC line covers what was written since the one before. */
 static int append_end(int fd, const struct stream_reader *stream_reader, bool counted)
 {
-	AUTO(release_lines) struct stream_lines lines = { 0 };
 	const struct stream_state *stream = &stream_reader->stream;
 	const struct row_ledger *rows = &stream_reader->rows;
-	char text[40];
-	int len = snprintf(text, sizeof(text), "END\t%ju", (uintmax_t)rows->highest);
-	int r = stream_lines_init(&lines, sink_fd(&fd), STREAM_PREFIX, STREAM_LINE_MAX, sizeof(text));
+	struct stream_rest rest = {
+		.adler = stream->adler,
+		.checked = stream->checked,
+		.block = { .first_row = rows->highest + 1 - stream->rows,
+			   .rows = stream->rows,
+			   .rows_sum = rows->span_count ? rows->spans[0].sum : 0,
+			   .lines = stream->lines,
+			   .lines_sum = stream->lines_sum },
+		.rows = rows->highest,
+		.counted = counted,
+	};
 
-	if (r < 0)
-		return r;
-	lines.adler = stream->adler;
-	lines.checked = stream->checked;
-	lines.block = (struct stream_block){ .first_row = rows->highest + 1 - stream->rows,
-					     .rows = stream->rows,
-					     .rows_sum = rows->span_count ? rows->spans[0].sum : 0,
-					     .lines = stream->lines,
-					     .lines_sum = stream->lines_sum };
-	r = counted ? 0 : stream_lines_put(&lines, text, (size_t)len);
-
-	return r < 0 ? r : stream_lines_close(&lines);
+	return stream_rest_close(&rest, sink_fd(&fd));
 }
 
 int stream_repair(int fd)

@@ -55,6 +55,22 @@ static char *put_text(char *out, const char *text)
 	return put_bytes(out, text, strlen(text));
 }
 
+/* The buffer in which lines are composed. */
+struct stream_lines {
+	struct sink sink;
+	const char *prefix;
+	size_t prefix_len;
+	size_t flush_bytes;
+	int error;                 /* the first one of the sink: sticky */
+	char *data;                /* what is not written yet */
+	size_t len, cap;           /* len 0: nothing since the last flush */
+	size_t content;            /* where the content of the line being composed begins */
+	uint32_t adler;            /* overall */
+	bool checked;              /* a CRC line ends each flush */
+	struct stream_block block; /* of the next CRC line */
+	uint64_t flushed_bytes;
+};
+
 static int grow(struct stream_lines *lines, size_t cap)
 {
 	char *data = realloc(lines->data, cap);
@@ -66,7 +82,11 @@ static int grow(struct stream_lines *lines, size_t cap)
 	return 0;
 }
 
-int stream_lines_init(struct stream_lines *lines, struct sink sink, const char *prefix, size_t flush_bytes, size_t room)
+/*
+ * prefix must outlive lines. Contents of up to room bytes never allocate later. 0 or -ENOMEM.
+ */
+static int stream_lines_init(struct stream_lines *lines, struct sink sink, const char *prefix, size_t flush_bytes,
+			     size_t room)
 {
 	*lines = (struct stream_lines){
 		.sink = sink,
@@ -78,7 +98,7 @@ int stream_lines_init(struct stream_lines *lines, struct sink sink, const char *
 	return grow(lines, flush_bytes + room + LINE_FRAME + CRC_ROOM);
 }
 
-void stream_lines_release(struct stream_lines *lines)
+static void stream_lines_release(struct stream_lines *lines)
 {
 	free(lines->data);
 	lines->data = NULL;
@@ -189,7 +209,8 @@ static int stream_lines_end_row(struct stream_lines *lines, char *end)
 	return lines->len < lines->flush_bytes ? 0 : stream_lines_flush(lines);
 }
 
-int stream_lines_put(struct stream_lines *lines, const char *content, size_t len)
+/* One line that is no row. 0; -EINVAL: longer than STREAM_LINE_MAX; -ENOMEM; the sink's first error. */
+static int stream_lines_put(struct stream_lines *lines, const char *content, size_t len)
 {
 	char *p;
 	int r = stream_lines_begin(lines, len, &p);
@@ -197,7 +218,8 @@ int stream_lines_put(struct stream_lines *lines, const char *content, size_t len
 	return r < 0 ? r : stream_lines_end(lines, put_bytes(p, content, len));
 }
 
-int stream_lines_close(struct stream_lines *lines)
+/* Puts the last CRC line and the overall checksum, and flushes. 0; -ENOMEM; the sink's first error. */
+static int stream_lines_close(struct stream_lines *lines)
 {
 	char *p;
 	int r = stream_lines_begin(lines, CRC_ROOM + strlen(STREAM_CLOSING), &p);
@@ -209,6 +231,30 @@ int stream_lines_close(struct stream_lines *lines)
 	*p++ = '\n';
 	lines->len = (size_t)(p - lines->data);
 	return write_lines(lines);
+}
+
+/* How many rows there were. */
+static int stream_lines_put_end(struct stream_lines *lines, uint64_t rows)
+{
+	char *p;
+	int r = stream_lines_begin(lines, 16 + TEXT_NUMBER_ROOM, &p);
+
+	return r < 0 ? r : stream_lines_end(lines, text_put_u64(put_text(p, "END\t"), rows));
+}
+
+int stream_rest_close(const struct stream_rest *rest, struct sink sink)
+{
+	AUTO(stream_lines_release) struct stream_lines lines = { 0 };
+	int r = stream_lines_init(&lines, sink, STREAM_PREFIX, STREAM_LINE_MAX, 16 + TEXT_NUMBER_ROOM);
+
+	if (r < 0)
+		return r;
+	lines.adler = rest->adler;
+	lines.checked = rest->checked;
+	lines.block = rest->block;
+	r = rest->counted ? 0 : stream_lines_put_end(&lines, rest->rows);
+
+	return r < 0 ? r : stream_lines_close(&lines);
 }
 
 /* Bytes put so far. */
@@ -478,13 +524,10 @@ int stream_writer_new(struct sink sink, const struct stream_options *options, st
 
 static int put_end(struct stream_writer *writer)
 {
-	char *p;
+	if (writer->format != STREAM_GVISOR)
+		return stream_lines_put_end(&writer->lines, writer->rows);
 
-	if (writer->format == STREAM_GVISOR)
-		return writer->stats.len ? put_remark(writer, "STATS", writer->stats.data, writer->stats.len) : 0;
-
-	int r = stream_lines_begin(&writer->lines, 16 + TEXT_NUMBER_ROOM, &p);
-	return r < 0 ? r : stream_lines_end(&writer->lines, text_put_u64(put_text(p, "END\t"), writer->rows));
+	return writer->stats.len ? put_remark(writer, "STATS", writer->stats.data, writer->stats.len) : 0;
 }
 
 int stream_close(struct stream_writer *closing)

@@ -82,7 +82,7 @@ static inline uint64_t ticks(struct incidents_rig *rig)
 {
 	struct ring_info info = { 0 };
 
-	ring_info(session_ring(rig->session), &info);
+	ring_info(session_parts(rig->session).ring, &info);
 
 	return info.ticks;
 }

@@ -155,11 +155,11 @@ static void watch_from_inside(struct view *view)
 	if (session_new(config, NULL, &session) < 0 || session_start(session) < 0)
 		_exit(2);
 	view->reader = getpid();
-	ring_info(session_ring(session), &info);
+	ring_info(session_parts(session).ring, &info);
 	view->own_start = info.pid == getpid() && info.start_ticks == scene_start_ticks(getpid());
-	for (int naps = 0; naps < SCENE_NAPS && !look(session_ring(session), view); naps++)
+	for (int naps = 0; naps < SCENE_NAPS && !look(session_parts(session).ring, view); naps++)
 		scene_nap();
-	discovery_limits(session_discovery(session), 1, &view->limits);
+	discovery_limits(session_parts(session).discovery, 1, &view->limits);
 	session_free(session);
 	config_free(config);
 }

@@ -29,7 +29,7 @@ static void find_target(struct target *ret, char storage[TARGET_ENCODED_MAX])
 	bool found = false;
 
 	for (int naps = 0; naps < SCENE_NAPS && !found; naps++) {
-		ck_assert_int_eq(ring_cursor_new(session_ring(rig.session), RING_OLDEST, &cursor), 0);
+		ck_assert_int_eq(ring_cursor_new(session_parts(rig.session).ring, RING_OLDEST, &cursor), 0);
 		while (!found && ring_cursor_next(cursor, &event) == 0)
 			found = event.type == RING_EVENT_TARGET;
 		if (found)

@@ -74,7 +74,7 @@ static void open_one(const struct target *target)
 	char path[400];
 
 	/* From the first tick on there are the targets. */
-	scene_wait_for((ring_info(session_ring(rig.session), &info), info.ticks > 0));
+	scene_wait_for((ring_info(session_parts(rig.session).ring, &info), info.ticks > 0));
 	ck_assert_int_eq(incidents_trigger(rig.incidents, target, &ticket), 0);
 	snprintf(path, sizeof(path), "%s/%s-1.tmp/incident.json", rig.spool_at, ticket.stem);
 	scene_wait_for(access(path, F_OK) == 0 && incidents_busy_since(rig.incidents).ns == 0);

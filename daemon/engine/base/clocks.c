@@ -42,16 +42,6 @@ void real_clock_together(mono_t *ret_mono, wall_t *ret_wall, uint64_t *ret_boot_
 	}
 }
 
-uint64_t real_clock_process_cpu(void)
-{
-	return read_clock(CLOCK_PROCESS_CPUTIME_ID);
-}
-
-uint64_t real_clock_thread_cpu(void)
-{
-	return read_clock(CLOCK_THREAD_CPUTIME_ID);
-}
-
 uint64_t real_clock_cpu_of(clockid_t clock)
 {
 	return read_clock(clock);

@@ -21,10 +21,6 @@ struct clock real_clock(void);
  */
 void real_clock_together(mono_t *ret_mono, wall_t *ret_wall, uint64_t *ret_boot_ns);
 
-/* CPU time of this process, all threads; of the calling thread. Nanoseconds. */
-uint64_t real_clock_process_cpu(void);
-uint64_t real_clock_thread_cpu(void);
-
 /* The CPU clock of a process, as clock_getcpuclockid(3), which would also check that it exists. */
 static inline clockid_t real_clock_of(int32_t pid)
 {
@@ -33,6 +29,17 @@ static inline clockid_t real_clock_of(int32_t pid)
 
 /* CPU time by the clock of a thread (pthread_getcpuclockid(3)) or process; 0 if it has ended. */
 uint64_t real_clock_cpu_of(clockid_t clock);
+
+/* CPU time of this process, all threads; of the calling thread. Nanoseconds. */
+static inline uint64_t real_clock_process_cpu(void)
+{
+	return real_clock_cpu_of(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+static inline uint64_t real_clock_thread_cpu(void)
+{
+	return real_clock_cpu_of(CLOCK_THREAD_CPUTIME_ID);
+}
 
 /* Sleeps until `until` or a signal. */
 void real_clock_sleep_until(mono_t until);

@@ -369,7 +369,7 @@ int dispatcher_open(const struct dispatcher_options *options, struct dispatcher 
 	};
 	struct evaluator_options evaluator = {
 		.config = options->config,
-		.machine = *session_machine(options->session),
+		.machine = *session_parts(options->session).machine,
 		.rule_state = options->rule_state,
 		.fire = on_fire,
 		.disk_ok = options->check_disk ? on_disk_ok : NULL,
@@ -387,7 +387,7 @@ int dispatcher_open(const struct dispatcher_options *options, struct dispatcher 
 	if (r == 0)
 		r = evaluator_new(&evaluator, &dispatcher->evaluator);
 	if (r == 0)
-		r = ring_cursor_new(session_ring(options->session), RING_NEWEST, &dispatcher->cursor);
+		r = ring_cursor_new(session_parts(options->session).ring, RING_NEWEST, &dispatcher->cursor);
 	if (r < 0) {
 		dispatcher_close(dispatcher);
 		return r;

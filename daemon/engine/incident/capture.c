@@ -1213,13 +1213,14 @@ static size_t watched_pids(struct session *session, int32_t *pids, size_t cap)
 	struct ring_event event;
 	size_t count = 0;
 
-	if (ring_cursor_new(session_ring(session), RING_NEWEST, &cursor) < 0)
+	if (ring_cursor_new(session_parts(session).ring, RING_NEWEST, &cursor) < 0)
 		return 0;
 
 	/* Present targets are described before the first tick. */
 	while (count < cap && ring_cursor_next(cursor, &event) == 0 && event.type != RING_EVENT_TICK) {
 		if (event.type == RING_EVENT_TARGET && event.target.kind != TARGET_CGROUP)
-			count += discovery_pids(session_discovery(session), event.target.id, pids + count, cap - count);
+			count += discovery_pids(session_parts(session).discovery, event.target.id, pids + count,
+						cap - count);
 	}
 	return count;
 }
@@ -1243,8 +1244,9 @@ static size_t choose_members(const struct capture_options *options, const struct
 	if (!pids)
 		return 0;
 
-	count = request->everything ? watched_pids(options->session, pids, PIDS_MAX)
-				    : discovery_pids(session_discovery(options->session), target->id, pids, PIDS_MAX);
+	count = request->everything
+			? watched_pids(options->session, pids, PIDS_MAX)
+			: discovery_pids(session_parts(options->session).discovery, target->id, pids, PIDS_MAX);
 	return count ? choose_busiest(context, pids, count, members, CAPTURE_MEMBERS_MAX) : 0;
 }
 
@@ -1265,7 +1267,7 @@ static void set_members(const struct capture_options *options, struct snapshot *
 		members[i] = (struct capture_member){ .pid = processes->process[i].pid,
 						      .start_ticks = processes->process[i].start_ticks,
 						      .threads = &snapshot->threads[i] };
-		discovery_baselines(session_discovery(options->session), members[i].pid, &snapshot->threads[i],
+		discovery_baselines(session_parts(options->session).discovery, members[i].pid, &snapshot->threads[i],
 				    &snapshot->maps[i]);
 		members[i].maps = snapshot->maps[i];
 	}
@@ -1278,9 +1280,9 @@ static void fill_snapshot(const struct capture_options *options, struct snapshot
 
 	*snapshot = (struct snapshot){
 		.context = {
-			.procfd = session_procfd(options->session),
+			.procfd = session_parts(options->session).procfd,
 			.clock = options->clock,
-			.mounts = session_mounts(options->session),
+			.mounts = session_parts(options->session).mounts,
 			.target = &request->target,
 			.limits = &request->info.limits,
 			.members = snapshot->members,
@@ -1289,7 +1291,7 @@ static void fill_snapshot(const struct capture_options *options, struct snapshot
 			.again = options->again,
 		},
 	};
-	if (discovery_busy(session_discovery(options->session), &snapshot->busy) == 0)
+	if (discovery_busy(session_parts(options->session).discovery, &snapshot->busy) == 0)
 		snapshot->context.busy = &snapshot->busy;
 }
 

@@ -339,7 +339,7 @@ static struct full_recording_options recording_options(const struct incident_wor
 	const struct incident_request *request = work->request;
 
 	return (struct full_recording_options){
-		.ring = session_ring(work->worker->session),
+		.ring = session_parts(work->worker->session).ring,
 		.fired = request->fired,
 		.wall = request->wall,
 		.before_ns = request->settings.before_ns,
@@ -382,7 +382,7 @@ static void add_members(struct incident_work *work)
 	size_t count = request->target.kind == TARGET_PROCESS;
 
 	if (request->target.kind == TARGET_GROUP &&
-	    discovery_members(session_discovery(work->worker->session), request->target.id,
+	    discovery_members(session_parts(work->worker->session).discovery, request->target.id,
 			      mono_sub(request->fired, request->settings.before_ns).ns, &found, &count) == 0)
 		members = found;
 
@@ -402,9 +402,9 @@ static void secure_stacks(struct incident_work *work)
 	const struct incident_request *request = work->request;
 	struct session *session = work->worker->session;
 	struct stack_capture_options options = {
-		.recorder = session_stacks(session),
-		.procfd = session_procfd(session),
-		.symbolizer = session_symbolizer(session),
+		.recorder = session_parts(session).stacks,
+		.procfd = session_parts(session).procfd,
+		.symbolizer = session_parts(session).symbolizer,
 		.before_ns = request->settings.before_ns,
 		.spike_from_ns = request->info.window_from.ns,
 		.cgroup = request->target.kind == TARGET_CGROUP ? request->target.cgroup : NULL,
@@ -466,7 +466,7 @@ static void start_commands(struct incident_work *work)
 	struct hooks_scene scene = {
 		.plan = request->hooks,
 		.dirfd = spool_draft_dirfd(work->draft),
-		.procfd = session_procfd(worker->session),
+		.procfd = session_parts(worker->session).procfd,
 		.pid = work->processes.count ? work->processes.process[0].pid : 0,
 		.start_ticks = work->processes.count ? work->processes.process[0].start_ticks : 0,
 		.rule = request->info.rule.name,

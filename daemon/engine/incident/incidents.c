@@ -149,7 +149,7 @@ static void describe_machine(const struct incidents *incidents, struct incident 
 {
 	struct utsname name;
 	char boot_id[64];
-	ssize_t len = proc_read_line(session_procfd(incidents->options.session), 0, "sys/kernel/random/boot_id",
+	ssize_t len = proc_read_line(session_parts(incidents->options.session).procfd, 0, "sys/kernel/random/boot_id",
 				     boot_id, sizeof boot_id);
 
 	if (uname(&name) == 0) {
@@ -191,11 +191,11 @@ static void describe_cost(const struct incidents *incidents, mono_t now, struct 
 	struct stats stats;
 	int64_t run;
 
-	if (ring_stats(session_ring(incidents->options.session), &stats) < 0 || stats.total_snapshots == 0)
+	if (ring_stats(session_parts(incidents->options.session).ring, &stats) < 0 || stats.total_snapshots == 0)
 		return;
 
 	run = mono_diff(now, (mono_t){ stats.cheap_start_nanos });
-	ring_info(session_ring(incidents->options.session), &ring);
+	ring_info(session_parts(incidents->options.session).ring, &ring);
 	cost->interval_ns = stats.collection_rate;
 	cost->idle_ns = ring.idle_ns;
 	cost->cpu_percent = run > 0 ? 100 * (double)stats.own_cpu / (double)run : 0;
@@ -210,7 +210,8 @@ static void describe_unit(const struct incidents *incidents, const struct target
 	struct incident_unit *unit = &info->unit;
 	struct unit_report report;
 
-	if (!*target->cgroup || !discovery_unit(session_discovery(incidents->options.session), target->cgroup, &report))
+	if (!*target->cgroup ||
+	    !discovery_unit(session_parts(incidents->options.session).discovery, target->cgroup, &report))
 		return;
 
 	info->has_unit = true;
@@ -247,7 +248,8 @@ static uid_t uid_of_process(const struct incidents *incidents, const struct targ
 
 	snprintf(name, sizeof name, "%d", target->pid);
 
-	return target->kind == TARGET_PROCESS && fstatat(session_procfd(incidents->options.session), name, &st, 0) == 0
+	return target->kind == TARGET_PROCESS &&
+			       fstatat(session_parts(incidents->options.session).procfd, name, &st, 0) == 0
 		       ? st.st_uid
 		       : 0;
 }
@@ -280,9 +282,9 @@ static bool describe_target(const struct incidents *incidents, const struct targ
 	find_owner(incidents, target, info->target.owner);
 	describe_unit(incidents, target, info);
 	if (info->has_container)
-		label_cache_get(session_labels(incidents->options.session), target->cgroup, &info->labels);
+		label_cache_get(session_parts(incidents->options.session).labels, target->cgroup, &info->labels);
 
-	return discovery_limits(session_discovery(incidents->options.session), target->id, &info->limits);
+	return discovery_limits(session_parts(incidents->options.session).discovery, target->id, &info->limits);
 }
 
 static void describe_moment(const struct incidents *incidents, mono_t mono, wall_t wall, struct incident *info)
@@ -299,7 +301,7 @@ static void describe_moment(const struct incidents *incidents, mono_t mono, wall
 /* What is not known to be limited is limited by the machine. */
 static void limit_by_machine(const struct incidents *incidents, struct cgroup_limits *limits)
 {
-	const struct metric_machine *machine = session_machine(incidents->options.session);
+	const struct metric_machine *machine = session_parts(incidents->options.session).machine;
 
 	if (limits->cpu == 0 || limits->cpu == UINT64_MAX) {
 		limits->cpu = (uint64_t)(machine->cores * 1e9);
@@ -358,7 +360,7 @@ static struct ring_cursor *past_of(const struct incidents *incidents, const stru
 {
 	struct ring_cursor *cursor;
 
-	if (ring_cursor_new(session_ring(incidents->options.session), RING_OLDEST, &cursor) < 0)
+	if (ring_cursor_new(session_parts(incidents->options.session).ring, RING_OLDEST, &cursor) < 0)
 		return NULL;
 
 	ring_cursor_seek(cursor, mono_sub(request->fired, back));
@@ -516,7 +518,7 @@ static int new_incident(const struct incidents *incidents, const struct target *
 
 	request->fired = fired;
 	request->wall = wall;
-	request->settings = settings_of(incidents->options.config, session_ring(incidents->options.session));
+	request->settings = settings_of(incidents->options.config, session_parts(incidents->options.session).ring);
 	request->everything = !target;
 	if (target)
 		target_decode(request->encoded, target_encode(target, request->encoded, sizeof request->encoded),
@@ -908,7 +910,7 @@ int incidents_new(const struct incidents_options *options, struct incidents **re
 		free(incidents);
 		return r;
 	}
-	samplers_exempt(session_samplers(options->session), incident_worker_cpu_clock(incidents->worker));
+	samplers_exempt(session_parts(options->session).samplers, incident_worker_cpu_clock(incidents->worker));
 	*ret = incidents;
 
 	return 0;

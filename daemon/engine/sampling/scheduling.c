@@ -43,7 +43,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -309,14 +308,4 @@ uint64_t scheduling_run_delay(const struct scheduling *scheduling)
 	strtoull(text, &end, 10);
 
 	return strtoull(end, NULL, 10);
-}
-
-enum scheduling_class scheduling_class_of(const struct scheduling *scheduling)
-{
-	return (enum scheduling_class)atomic_load_explicit(&scheduling->class, memory_order_relaxed);
-}
-
-enum scheduling_reason scheduling_reason_of(const struct scheduling *scheduling)
-{
-	return (enum scheduling_reason)atomic_load_explicit(&scheduling->reason, memory_order_relaxed);
 }

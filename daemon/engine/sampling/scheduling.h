@@ -11,6 +11,7 @@
 #include "lib/base/base.h"
 #include "lib/config/config.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -93,7 +94,14 @@ void scheduling_look(struct scheduling *scheduling, mono_t now, uint64_t cpu_ns,
 uint64_t scheduling_run_delay(const struct scheduling *scheduling);
 
 /* Any thread. */
-enum scheduling_class scheduling_class_of(const struct scheduling *scheduling);
-enum scheduling_reason scheduling_reason_of(const struct scheduling *scheduling);
+static inline enum scheduling_class scheduling_class_of(const struct scheduling *scheduling)
+{
+	return (enum scheduling_class)atomic_load_explicit(&scheduling->class, memory_order_relaxed);
+}
+
+static inline enum scheduling_reason scheduling_reason_of(const struct scheduling *scheduling)
+{
+	return (enum scheduling_reason)atomic_load_explicit(&scheduling->reason, memory_order_relaxed);
+}
 
 #endif

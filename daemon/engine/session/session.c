@@ -399,52 +399,18 @@ bool session_free(struct session *session)
 	return true;
 }
 
-struct ring *session_ring(struct session *session)
+struct session_parts session_parts(const struct session *session)
 {
-	return session->ring;
-}
-
-struct label_cache *session_labels(struct session *session)
-{
-	return containers_labels(session->containers);
-}
-
-struct samplers *session_samplers(struct session *session)
-{
-	return session->samplers;
-}
-
-struct discovery *session_discovery(struct session *session)
-{
-	return session->discovery;
-}
-
-const struct cgroup_mounts *session_mounts(const struct session *session)
-{
-	return session->mounts;
-}
-
-const struct metric_machine *session_machine(const struct session *session)
-{
-	return &session->machine;
-}
-
-int session_procfd(const struct session *session)
-{
-	return session->procfd;
-}
-
-struct stack_recorder *session_stacks(struct session *session)
-{
-	return session->stacks;
-}
-
-const char *session_stacks_off(const struct session *session)
-{
-	return session->stacks_off;
-}
-
-const char *session_symbolizer(const struct session *session)
-{
-	return session->symbolizer;
+	return (struct session_parts){
+		.ring = session->ring,
+		.samplers = session->samplers,
+		.discovery = session->discovery,
+		.labels = containers_labels(session->containers),
+		.mounts = session->mounts,
+		.machine = &session->machine,
+		.procfd = session->procfd,
+		.stacks = session->stacks,
+		.stacks_off = session->stacks_off,
+		.symbolizer = session->symbolizer,
+	};
 }

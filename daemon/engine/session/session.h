@@ -55,23 +55,25 @@ bool session_stop(struct session *session);
  */
 bool session_free(struct session *session);
 
-/* Its parts, which stay the session's. */
-struct ring *session_ring(struct session *session);
-struct samplers *session_samplers(struct session *session);
-struct discovery *session_discovery(struct session *session);
-struct label_cache *session_labels(struct session *session);
-const struct cgroup_mounts *session_mounts(const struct session *session);
-const struct metric_machine *session_machine(const struct session *session);
-int session_procfd(const struct session *session);
+/* What a session consists of. */
+struct session_parts {
+	struct ring *ring;
+	struct samplers *samplers;
+	struct discovery *discovery;
+	struct label_cache *labels;
+	const struct cgroup_mounts *mounts;
+	const struct metric_machine *machine;
+	int procfd;
+	struct stack_recorder *stacks; /* NULL: there is none */
+	/*
+	 * Why there are no stacks: "" if they are not configured. With stacks: why processes of other
+	 * users have none: "" if they have.
+	 */
+	const char *stacks_off;
+	const char *symbolizer; /* the path of spikewatch-symbolize, if there are stacks */
+};
 
-/*
- * NULL: there is none, and session_stacks_off returns why: "" if it is not configured. With one, it
- * returns why processes of other users have no stacks: "" if they have.
- */
-struct stack_recorder *session_stacks(struct session *session);
-const char *session_stacks_off(const struct session *session);
-
-/* The path of spikewatch-symbolize, if there are stacks. */
-const char *session_symbolizer(const struct session *session);
+/* They stay the session's, and are the same until it ends. */
+struct session_parts session_parts(const struct session *session);
 
 #endif

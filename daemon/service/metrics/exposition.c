@@ -1145,7 +1145,7 @@ static int put_families(const struct target_series *series, struct openmetrics *
 static int target_series_write(struct target_series *series, const struct overview *overview, struct openmetrics *out)
 {
 	const struct config_metrics *metrics = &overview->config->metrics;
-	struct visit visit = { .series = series, .labels = session_labels(overview->session) };
+	struct visit visit = { .series = series, .labels = session_parts(overview->session).labels };
 	int r = renew_sums(series, overview->config);
 
 	label_names_make(metrics->container_labels, metrics->container_label_count, &series->names);
@@ -1216,7 +1216,7 @@ static void put_daemon(struct openmetrics *out, const struct exposition *exposit
 		       const struct vitals *vitals)
 {
 	struct openmetrics_labels version = labelled("version", SPIKEWATCH_VERSION);
-	const struct samplers *samplers = session_samplers(overview->session);
+	const struct samplers *samplers = session_parts(overview->session).samplers;
 
 	begin(out, FAMILY_BUILD);
 	openmetrics_u64(out, &version, 1);
@@ -1301,7 +1301,7 @@ static void put_sampler(struct openmetrics *out, const struct overview *overview
 	struct verdict verdicts[VERDICT_KINDS];
 	struct stats stats = { 0 };
 
-	if (ring_stats(session_ring(overview->session), &stats) < 0)
+	if (ring_stats(session_parts(overview->session).ring, &stats) < 0)
 		return;
 
 	stats_verdicts(&stats, &nothing, verdicts);
@@ -1315,7 +1315,7 @@ static void put_ring(struct openmetrics *out, const struct overview *overview, c
 	struct dispatcher_counts watched;
 	struct ring_info info;
 
-	ring_info(session_ring(overview->session), &info);
+	ring_info(session_parts(overview->session).ring, &info);
 	dispatcher_counts(overview->dispatcher, &watched);
 	put_u64(out, FAMILY_RING_SIZE, info.size_bytes);
 	put_ns(out, FAMILY_RING_HISTORY, vitals->history_ns);
@@ -1330,7 +1330,7 @@ static void put_discovery(struct openmetrics *out, const struct overview *overvi
 {
 	struct discovery_state found;
 
-	discovery_state(session_discovery(overview->session), &found);
+	discovery_state(session_parts(overview->session).discovery, &found);
 	put_u64(out, FAMILY_TARGETS, found.target_table.targets);
 	put_u64(out, FAMILY_MEMBERS, found.target_table.members);
 	put_u64(out, FAMILY_PROCESSES, found.processes);
@@ -1421,7 +1421,7 @@ int exposition_write(struct exposition *exposition, const struct overview *overv
 	struct vitals vitals;
 	int r;
 
-	vitals_read(session_ring(overview->session), &vitals);
+	vitals_read(session_parts(overview->session).ring, &vitals);
 	openmetrics_init(&out, sink_buffer(ret), form);
 	put_daemon(&out, exposition, overview, &vitals);
 	put_sampler(&out, overview);

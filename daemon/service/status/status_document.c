@@ -157,7 +157,7 @@ static void put_lacks(struct json_writer *json, const struct privileges *privile
 
 static void put_daemon(struct json_writer *json, const struct overview *overview, const struct vitals *vitals)
 {
-	struct samplers *samplers = session_samplers(overview->session);
+	struct samplers *samplers = session_parts(overview->session).samplers;
 	mono_t backs_off = samplers_back_off_since(samplers);
 
 	json_member_object(json, "daemon");
@@ -238,13 +238,13 @@ static void put_sampler(struct json_writer *json, const struct overview *overvie
 	struct stats stats = { 0 };
 	struct ring_info info;
 	enum scheduling_reason reason;
-	enum scheduling_class class = samplers_scheduling(session_samplers(overview->session), &reason);
+	enum scheduling_class class = samplers_scheduling(session_parts(overview->session).samplers, &reason);
 
-	ring_info(session_ring(overview->session), &info);
-	ring_stats(session_ring(overview->session), &stats);
+	ring_info(session_parts(overview->session).ring, &info);
+	ring_stats(session_parts(overview->session).ring, &stats);
 	stats_verdicts(&stats, &nothing, verdicts);
 	json_member_object(json, "sampler");
-	json_member_u64(json, "threads", samplers_count(session_samplers(overview->session)));
+	json_member_u64(json, "threads", samplers_count(session_parts(overview->session).samplers));
 	json_member_double(json, "capture_percent", 100 * verdicts[VERDICT_CAPTURE_RATE].ratio);
 	json_member_double(json, "mean_sleep_error_ns", mean(stats.total_sleep_timing_error, stats.total_snapshots));
 	json_member_double(json, "mean_collection_ns",
@@ -272,7 +272,7 @@ static void put_sampler(struct json_writer *json, const struct overview *overvie
 
 static void put_ring(struct json_writer *json, const struct overview *overview, const struct vitals *vitals)
 {
-	struct ring *ring = session_ring(overview->session);
+	struct ring *ring = session_parts(overview->session).ring;
 	struct dispatcher_counts watched;
 	struct ring_info info;
 
@@ -290,7 +290,7 @@ static void put_ring(struct json_writer *json, const struct overview *overview, 
 
 static void put_stacks(struct json_writer *json, const struct overview *overview)
 {
-	struct stack_recorder *recorder = session_stacks(overview->session);
+	struct stack_recorder *recorder = session_parts(overview->session).stacks;
 	struct stack_recorder_status status;
 
 	json_member_object(json, "stacks");
@@ -311,8 +311,8 @@ static void put_stacks(struct json_writer *json, const struct overview *overview
 		json_member_u64(json, "memory_bytes", status.memory_bytes);
 		json_member_u64(json, "lost_mappings", status.side_lost);
 	}
-	if (!session_stacks(overview->session) || *session_stacks_off(overview->session))
-		json_member_text(json, "why", session_stacks_off(overview->session));
+	if (!session_parts(overview->session).stacks || *session_parts(overview->session).stacks_off)
+		json_member_text(json, "why", session_parts(overview->session).stacks_off);
 	json_end_object(json);
 }
 
@@ -336,7 +336,7 @@ static void put_discovery(struct json_writer *json, const struct overview *overv
 {
 	struct discovery_state found;
 
-	discovery_state(session_discovery(overview->session), &found);
+	discovery_state(session_parts(overview->session).discovery, &found);
 	json_member_object(json, "discovery");
 	json_member_u64(json, "targets", found.target_table.targets);
 	json_member_u64(json, "members", found.target_table.members);
@@ -481,7 +481,7 @@ static void put_labels(struct json_writer *json, const struct overview *overview
 	struct labels labels;
 
 	if (!target->container || !*target->container ||
-	    !label_cache_get(session_labels(overview->session), target->cgroup, &labels))
+	    !label_cache_get(session_parts(overview->session).labels, target->cgroup, &labels))
 		return;
 
 	labels_json(json, "labels", &labels);
@@ -663,7 +663,7 @@ static void put_head(struct status_answer *answer, const struct overview *overvi
 	struct json_writer *json = answer->json;
 	struct vitals vitals;
 
-	vitals_read(session_ring(overview->session), &vitals);
+	vitals_read(session_parts(overview->session).ring, &vitals);
 	json_begin_object(json);
 	put_daemon(json, overview, &vitals);
 	put_health(json, overview->health);
@@ -671,7 +671,7 @@ static void put_head(struct status_answer *answer, const struct overview *overvi
 	put_ring(json, overview, &vitals);
 	put_stacks(json, overview);
 	put_discovery(json, overview);
-	put_units(json, session_discovery(overview->session));
+	put_units(json, session_parts(overview->session).discovery);
 	put_incidents(json, overview);
 	answer->phase = ANSWER_END;
 	if (answer->asked.query.brief)

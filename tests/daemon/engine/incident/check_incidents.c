@@ -294,7 +294,7 @@ START_TEST(what_is_not_known_to_be_limited_is_limited_by_the_machine)
 	double cores;
 
 	start(&rig, "0B", RULE("hot", "100ms"));
-	cores = session_machine(rig.session)->cores;
+	cores = session_parts(rig.session).machine->cores;
 	fire(0);
 	stop(&rig);
 	read_incident(&rig, path, &incident);

@@ -71,13 +71,13 @@ START_TEST(who_is_there_at_the_start_is_in_the_first_tick)
 
 	configure("/proc");
 	ck_assert_int_eq(session_new(config, NULL, &session), 0);
-	discovery_state(session_discovery(session), &state);
+	discovery_state(session_parts(session).discovery, &state);
 	ck_assert_uint_eq(state.target_table.targets, 1);
 	ck_assert_int_eq(session_start(session), 0);
-	scene_wait_for((ring_info(session_ring(session), &info), info.ticks > 0));
+	scene_wait_for((ring_info(session_parts(session).ring, &info), info.ticks > 0));
 	session_stop(session);
 	session_stop(session);
-	ck_assert_uint_eq(first_samples(session_ring(session)), 1);
+	ck_assert_uint_eq(first_samples(session_parts(session).ring), 1);
 	session_free(session);
 }
 END_TEST
@@ -187,20 +187,20 @@ START_TEST(another_configuration_reaches_all_parts_and_what_is_watched_stays)
 	config = variant("1ms", "0", "");
 	ck_assert_int_eq(session_new(config, NULL, &session), 0);
 	ck_assert_int_eq(session_start(session), 0);
-	scene_wait_for((ring_info(session_ring(session), &info), info.ticks > 3));
-	ck_assert(!newest_of_first(session_ring(session)).has_fds);
+	scene_wait_for((ring_info(session_parts(session).ring, &info), info.ticks > 3));
+	ck_assert(!newest_of_first(session_parts(session).ring).has_fds);
 	take_over(session,
 		  variant("2ms", "100ms", ", {\"name\": \"g\", \"comm\": \"scene-session\", \"per\": \"group\"}"));
-	scene_wait_for((ring_interval_ns(session_ring(session)) == 2 * NS_PER_MS));
-	scene_wait_for((discovery_state(session_discovery(session), &state), state.target_table.members == 1));
+	scene_wait_for((ring_interval_ns(session_parts(session).ring) == 2 * NS_PER_MS));
+	scene_wait_for((discovery_state(session_parts(session).discovery, &state), state.target_table.members == 1));
 	ck_assert_uint_eq(state.target_table.targets, 2);
-	scene_wait_for(newest_of_first(session_ring(session)).has_fds); /* it was opened without */
+	scene_wait_for(newest_of_first(session_parts(session).ring).has_fds); /* it was opened without */
 	take_over(session, variant("1ms", "0", ""));
-	scene_wait_for((discovery_state(session_discovery(session), &state), state.target_table.targets == 1));
-	scene_wait_for((ring_interval_ns(session_ring(session)) == NS_PER_MS));
+	scene_wait_for((discovery_state(session_parts(session).discovery, &state), state.target_table.targets == 1));
+	scene_wait_for((ring_interval_ns(session_parts(session).ring) == NS_PER_MS));
 	session_stop(session);
 	ck_assert_uint_eq(state.target_table.members, 0);
-	ck_assert(!newest_of_first(session_ring(session)).gone);
+	ck_assert(!newest_of_first(session_parts(session).ring).gone);
 	session_free(session);
 }
 END_TEST
@@ -221,9 +221,9 @@ START_TEST(a_reload_for_which_there_is_no_memory_changes_nothing)
 		int r = session_reload(session, new);
 		injected = torture_disarm();
 		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
-		samplers_tick(session_samplers(session));
-		ck_assert_uint_eq(ring_interval_ns(session_ring(session)), (injected ? 1 : 2) * NS_PER_MS);
-		discovery_state(session_discovery(session), &state);
+		samplers_tick(session_parts(session).samplers);
+		ck_assert_uint_eq(ring_interval_ns(session_parts(session).ring), (injected ? 1 : 2) * NS_PER_MS);
+		discovery_state(session_parts(session).discovery, &state);
 		ck_assert_uint_eq(state.target_table.targets, injected ? 1 : 2);
 	}
 	config_free(config);

@@ -351,7 +351,7 @@ static void build(unsigned max_targets)
 	incidents = dispatcher_incidents(dispatcher);
 	ck_assert_int_eq(rule_counts_new(config, NULL, &rule_counts), 0);
 	ck_assert_int_eq(exposition_new((wall_t){ 1500000000 }, &exposition), 0);
-	samplers_tick(session_samplers(session));
+	samplers_tick(session_parts(session).samplers);
 }
 
 static void teardown(void)
@@ -529,7 +529,7 @@ static void label_container(const char *key, const char *value)
 
 	labels_add(&labels, "unnamed", 7, "x", 1);
 	labels_add(&labels, key, strlen(key), value, strlen(value));
-	container_labels_put(session_labels(session), "/docker/" ID, &labels);
+	container_labels_put(session_parts(session).labels, "/docker/" ID, &labels);
 }
 
 /* A process within the container too, but none that is in none. */
