@@ -273,18 +273,20 @@ static void drain(int from)
 }
 
 struct stats_seen {
-	unsigned long long backoff_sleeps, lost_records, gaps;
+	unsigned long long backoff_sleeps, lost_records, saved_looks, gaps;
 };
 
 static int on_stats(void *ctx, const char *json, size_t len)
 {
 	struct stats_seen *seen = ctx;
 	const char *sleeps = strstr(json, "\"num_backoff_sleeps\":"), *lost = strstr(json, "\"lost_records\":");
+	const char *saved = strstr(json, "\"saved_looks\":");
 
 	(void)len;
-	ck_assert(sleeps && lost);
+	ck_assert(sleeps && lost && saved);
 	seen->backoff_sleeps = strtoull(strchr(sleeps, ':') + 1, NULL, 10);
 	seen->lost_records = strtoull(strchr(lost, ':') + 1, NULL, 10);
+	seen->saved_looks = strtoull(strchr(saved, ':') + 1, NULL, 10);
 
 	return 0;
 }
@@ -298,6 +300,34 @@ static int on_note(void *ctx, const char *kind, const char *json, size_t len)
 
 	return 0;
 }
+
+static unsigned long long looks_saved(void)
+{
+	struct stats_seen seen = { 0 };
+	struct stream_reader_events events = { .stats = on_stats, .note = on_note, .ctx = &seen };
+	struct stream_reader_report report = scene_stream_reader(output, &events);
+
+	ck_assert(stream_reader_whole(&report));
+
+	return seen.saved_looks;
+}
+
+START_TEST(what_sleeps_is_looked_at_in_every_tick_unless_back_off_is_asked_for)
+{
+	if (!built)
+		SKIP_TEST("the programs were not built");
+
+	struct actor actor = actor_start("scene-record");
+	const char *pid = pid_text(&actor);
+
+	ck_assert_int_eq(program_run(RECORD("-d", "1s", "-i", "5ms", "-o", output, "-p", pid), directory), 0);
+	ck_assert_uint_eq(looks_saved(), 0);
+	ck_assert_int_eq(
+		program_run(RECORD("--idle-backoff", "-d", "1s", "-i", "5ms", "-o", output, "-p", pid), directory), 0);
+	ck_assert_uint_gt(looks_saved(), 0);
+	actor_end(&actor);
+}
+END_TEST
 
 /* Records into a pipe that is not read for so long. How often the sampler had to wait. */
 static unsigned long long record_into_slow_pipe(const struct actor *actor, int hold_ms)
@@ -491,6 +521,7 @@ Suite *record_suite(void)
 	tcase_add_test(tcase, gvisors_format_has_room_for_few);
 	tcase_add_test(tcase, what_is_no_process_is_not_waited_for);
 	tcase_add_test(tcase, it_stops_in_good_order_when_it_is_told_to);
+	tcase_add_test(tcase, what_sleeps_is_looked_at_in_every_tick_unless_back_off_is_asked_for);
 	tcase_add_test(tcase, a_pipe_that_is_not_read_slows_the_sampling_and_loses_nothing);
 	tcase_add_test(tcase, a_sink_that_fails_is_said);
 	tcase_add_loop_test(tcase, wrong_usage_is_explained, 0, (int)(sizeof(mistakes) / sizeof(mistakes[0])));
