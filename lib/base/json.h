@@ -122,17 +122,54 @@ CLEANUP(json_writer, close);
 int printable_json(struct json_writer *writer, const char *text);
 
 /* NAN, which is no number, is written as null. */
-void json_member_double(struct json_writer *json, const char *key, double value);
-void json_member_u64(struct json_writer *json, const char *key, uint64_t value);
-void json_member_i64(struct json_writer *json, const char *key, int64_t value);
-void json_member_bool(struct json_writer *json, const char *key, bool value);
-void json_member_null(struct json_writer *json, const char *key);
+static inline void json_member_double(struct json_writer *json, const char *key, double value)
+{
+	json_key(json, key);
+	json_double(json, value);
+}
+
+static inline void json_member_u64(struct json_writer *json, const char *key, uint64_t value)
+{
+	json_key(json, key);
+	json_u64(json, value);
+}
+
+static inline void json_member_i64(struct json_writer *json, const char *key, int64_t value)
+{
+	json_key(json, key);
+	json_i64(json, value);
+}
+
+static inline void json_member_bool(struct json_writer *json, const char *key, bool value)
+{
+	json_key(json, key);
+	json_bool(json, value);
+}
+
+static inline void json_member_null(struct json_writer *json, const char *key)
+{
+	json_key(json, key);
+	json_null(json);
+}
 
 /* An untrusted text: printable_json. */
-void json_member_text(struct json_writer *json, const char *key, const char *text);
+static inline void json_member_text(struct json_writer *json, const char *key, const char *text)
+{
+	json_key(json, key);
+	printable_json(json, text);
+}
 
 /* Begin one, for json_end_object and json_end_array. */
-void json_member_object(struct json_writer *json, const char *key);
-void json_member_array(struct json_writer *json, const char *key);
+static inline void json_member_object(struct json_writer *json, const char *key)
+{
+	json_key(json, key);
+	json_begin_object(json);
+}
+
+static inline void json_member_array(struct json_writer *json, const char *key)
+{
+	json_key(json, key);
+	json_begin_array(json);
+}
 
 #endif
