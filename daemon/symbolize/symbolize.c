@@ -43,7 +43,6 @@ struct call_stack {
 
 /* First numbers of pairs that are not ids of mappings, which count from 1 and stay below 2^31. */
 #define OF_KERNEL UINT64_MAX
-#define OF_NOTHING (UINT64_MAX - 1)
 #define OF_PROCESS(mapping, pid) (1ull << 63 | (mapping) << 32 | (pid))
 
 /* A frame to be made: where it is, and its functions. */
