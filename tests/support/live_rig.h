@@ -207,10 +207,8 @@ static inline bool start(struct live_rig *rig, enum way way, const char *targets
 
 	if (!rig->able)
 		return false;
-	if (geteuid() != 0) {
-		fprintf(stderr, "skipped: hearing of processes takes root\n");
-		return false;
-	}
+	if (geteuid() != 0)
+		return skip_because("hearing of processes takes root");
 	scene_write(
 		place(rig, "config"),
 		"{%s\"ring\": {\"path\": \"%s/ring\", \"size\": \"8MiB\", \"lock\": false}, \"stacks\": \"off\",\n"
@@ -227,9 +225,8 @@ static inline bool start(struct live_rig *rig, enum way way, const char *targets
 	ck_assert_int_eq(ring_cursor_new(rig->ring, RING_OLDEST, &rig->cursor), 0);
 	if (discovery_says(rig, sources[way]))
 		return true;
-	fprintf(stderr, "skipped: %s is not to be had here\n", sources[way]);
 
-	return false;
+	return skip_because("%s is not to be had here", sources[way]);
 }
 
 /* ---- the ring ---- */

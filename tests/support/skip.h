@@ -27,6 +27,12 @@ __attribute__((format(printf, 1, 2), unused)) static bool skip_because(const cha
 	return false;
 }
 
+/* The reason that a helper has set, or that there is none. */
+__attribute__((unused)) static const char *skip_why(void)
+{
+	return *skip_reason ? skip_reason : "what it needs is not to be had here";
+}
+
 /* Ends the test, in START_TEST only, with a reason as for printf: what is missing here. */
 #define SKIP_TEST(...) \
 	do { \

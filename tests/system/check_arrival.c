@@ -54,7 +54,7 @@ START_TEST(a_process_that_executed_is_described_sampled_and_its_end_is_told)
 
 	snprintf(targets, sizeof(targets), "{\"name\": \"e\", \"comm\": \"%s\"}", name);
 	if (!start(&rig, (enum way)_i, targets, ""))
-		return;
+		SKIP_TEST("%s", skip_why());
 	pid = run(arguments);
 	await_stop(pid);
 	snprintf(target, sizeof(target), "e/%d", pid);
@@ -86,7 +86,7 @@ START_TEST(a_process_of_30_ms_is_seen_with_what_it_used)
 
 	snprintf(targets, sizeof(targets), "{\"name\": \"e\", \"comm\": \"%s\"}", name);
 	if (!start(&rig, (enum way)_i, targets, ""))
-		return;
+		SKIP_TEST("%s", skip_why());
 	for (int i = 0; i < 2; i++)
 		loads[i] = run(load);
 	for (int i = 0; i < LIVES; i++) {
@@ -176,7 +176,7 @@ START_TEST(the_sum_of_a_group_is_what_its_short_processes_used)
 
 	snprintf(targets, sizeof(targets), "{\"name\": \"g\", \"comm\": \"%s\", \"per\": \"group\"}", name);
 	if (!start(&rig, CONNECTOR, targets, "") || !discovery_says(&rig, "\"exit_records\": true"))
-		return;
+		SKIP_TEST("%s", skip_why());
 	most = storm(program, "200", SHORT_US, &least);
 	ck_assert_uint_ge(least, MANY * SHORT_NS);
 	for (int naps = 0; naps < 1000 && read_on(&rig, "g").cpu_ns < least; naps++)
@@ -207,7 +207,7 @@ START_TEST(the_sum_of_a_group_is_exact_to_a_hundredth_for_children_that_never_re
 
 	snprintf(targets, sizeof(targets), "{\"name\": \"g\", \"comm\": \"%s\", \"per\": \"group\"}", name);
 	if (!start(&rig, CONNECTOR, targets, "") || !discovery_says(&rig, "\"exit_records\": true"))
-		return;
+		SKIP_TEST("%s", skip_why());
 	out = open(place(&rig, "storm"), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 	mkdir(place(&rig, "storming"), 0755);
 	spinning = program_start(arguments, place(&rig, "storming"), out, 0);
@@ -221,7 +221,7 @@ START_TEST(the_sum_of_a_group_is_exact_to_a_hundredth_for_children_that_never_re
 	for (int naps = 0; naps < 500 && read_on(&rig, "g").cpu_ns + NOT_SHOWN_NS < used; naps++)
 		scene_nap();
 	if (something_was_lost())
-		return;
+		SKIP_TEST("events of processes were lost on a busy machine");
 	ck_assert_msg(read_on(&rig, "g").cpu_ns + NOT_SHOWN_NS >= used &&
 			      read_on(&rig, "g").cpu_ns <= used + ROUNDED_NS,
 		      "%ju of %llu us are in the sum", (uintmax_t)read_on(&rig, "g").cpu_ns / 1000, used / 1000);

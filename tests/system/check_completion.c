@@ -39,9 +39,7 @@ static bool can_complete(void)
 		return false;
 	if (access("/bin/bash", X_OK) == 0)
 		return true;
-	fprintf(stderr, "skipped: there is no bash\n");
-
-	return false;
+	return skip_because("there is no bash");
 }
 
 /* Presses the tabulator behind a line of words, in the syntax of the shell. */
@@ -75,7 +73,7 @@ START_TEST(offers_every_command)
 	char program[512], names[PROGRAM_COMMANDS_MAX][16];
 
 	if (!can_complete() || !program_find("spikewatch", program))
-		return;
+		SKIP_TEST("%s", skip_why());
 
 	complete("spikewatch \"\"");
 	for (size_t i = 0, count = program_commands(program, names); i < count; i++)
@@ -88,7 +86,7 @@ END_TEST
 START_TEST(offers_the_options_of_the_command)
 {
 	if (!can_complete())
-		return;
+		SKIP_TEST("%s", skip_why());
 
 	complete("spikewatch list --");
 	ck_assert(offers("--directory") && offers("--json") && offers("--help"));
@@ -105,7 +103,7 @@ START_TEST(offers_incidents_that_are_finished)
 	char path[120];
 
 	if (!can_complete())
-		return;
+		SKIP_TEST("%s", skip_why());
 
 	complete("spikewatch show 2026");
 	ck_assert_str_eq(offered, "\n20261120T031502.123Z-web_1-cpu-1\n");
@@ -123,7 +121,7 @@ END_TEST
 START_TEST(offers_values_and_files)
 {
 	if (!can_complete())
-		return;
+		SKIP_TEST("%s", skip_why());
 
 	complete("spikewatch record -f \"\"");
 	ck_assert_str_eq(offered, "\nspikewatch\ngvisor\n");

@@ -171,10 +171,8 @@ static bool start_with(enum way way, const char *per)
 	if (!start(&rig, way, targets, ""))
 		return false;
 	reused = choose();
-	if (reused == 0)
-		fprintf(stderr, "skipped: pids may not be chosen here\n");
 
-	return reused != 0;
+	return reused != 0 || skip_because("pids may not be chosen here");
 }
 
 /*
@@ -223,7 +221,7 @@ static bool has_nearly_all(const char *name, enum kind kind)
 START_TEST(a_group_has_nothing_of_what_others_used_with_the_same_pid)
 {
 	if (!start_with((enum way)_i, "group"))
-		return;
+		SKIP_TEST("%s", skip_why());
 	take_turns();
 	live_wait_for(&rig, counted(&rig, "members") == 0);
 	if (_i == CONNECTOR && discovery_says(&rig, "\"exit_records\": true"))
@@ -243,7 +241,7 @@ START_TEST(each_process_is_a_target_of_its_own_with_what_it_used)
 	unsigned counts[KINDS] = { 0 };
 
 	if (!start_with((enum way)_i, "process"))
-		return;
+		SKIP_TEST("%s", skip_why());
 	take_turns();
 	live_wait_for(&rig, counted(&rig, "targets") == 0);
 	read_on(&rig, "");
@@ -283,7 +281,7 @@ static void scan_again(void)
 START_TEST(what_the_next_one_uses_is_not_taken_for_what_the_last_one_used)
 {
 	if (!start_with((enum way)_i, "group"))
-		return;
+		SKIP_TEST("%s", skip_why());
 	keep_apart();
 	begin(IDLE, 0, true);
 	await_stop(reused);
@@ -329,7 +327,7 @@ static void work_and_change_the_name(void)
 START_TEST(who_changes_its_name_before_it_ends_is_not_another)
 {
 	if (!start_with(CONNECTOR, "group") || !discovery_says(&rig, "\"exit_records\": true"))
-		return;
+		SKIP_TEST("%s", skip_why());
 
 	pid_t pid = fork();
 

@@ -80,7 +80,7 @@ static void has_nearly_all(unsigned long count, const char *program, int cpu_ms)
 START_TEST(one_hot_thread_among_fifty_is_named)
 {
 	if (!able)
-		return;
+		SKIP_TEST("%s", skip_why());
 
 	run(DWARF, "threads", BURN_MS_TEXT, NULL);
 	has_nearly_all(stacks_rig_function(&rig, "functions.tsv", "burn_hot").total, rig.name, BURN_MS);
@@ -104,7 +104,7 @@ START_TEST(every_level_of_a_recursion_is_there)
 	size_t len = 0;
 
 	if (!able)
-		return;
+		SKIP_TEST("%s", skip_why());
 
 	run(DWARF, "recursion", BURN_MS_TEXT, NULL);
 	for (int i = 0; i < 20; i++)
@@ -119,7 +119,7 @@ END_TEST
 START_TEST(who_is_called_back_by_a_library_without_frame_pointers_has_its_callers)
 {
 	if (!able)
-		return;
+		SKIP_TEST("%s", skip_why());
 
 	run(DWARF, "qsort", BURN_MS_TEXT, NULL);
 	has_nearly_all(CALLED(";main;", ";sort_all;", ";compare_slowly"), rig.name, BURN_MS);
@@ -132,7 +132,7 @@ START_TEST(a_library_that_was_loaded_late_is_known)
 	char library[128], command[512];
 
 	if (!able)
-		return;
+		SKIP_TEST("%s", skip_why());
 
 	snprintf(library, sizeof(library), "%s/late.so", rig.directory);
 	snprintf(command, sizeof(command), "%s/late.c", rig.directory);
@@ -151,7 +151,7 @@ END_TEST
 START_TEST(code_that_was_compiled_at_run_time_has_the_name_of_its_perf_map)
 {
 	if (!able)
-		return;
+		SKIP_TEST("%s", skip_why());
 
 #ifdef __x86_64__
 	char map[64];
@@ -168,7 +168,7 @@ END_TEST
 START_TEST(children_that_live_a_tenth_of_a_second_are_named)
 {
 	if (!able)
-		return;
+		SKIP_TEST("%s", skip_why());
 
 	run(DWARF, "children", BURN_MS_TEXT, NULL);
 	has_nearly_all(CALLED(";main;", ";burn_in_child"), rig.name, BURN_MS);
@@ -183,7 +183,7 @@ START_TEST(functions_of_members_that_have_ended_are_those_of_their_group)
 	char other[64];
 
 	if (!able)
-		return;
+		SKIP_TEST("%s", skip_why());
 
 	rig.keys = ", \"per\": \"group\", \"tree\": true";
 	run(DWARF, "children", BURN_MS_TEXT, NULL);
@@ -233,7 +233,7 @@ START_TEST(a_process_that_exits_right_at_its_spike_has_names)
 	const char *arguments[] = { rig.workload, "exit", "600", NULL };
 
 	if (!able)
-		return;
+		SKIP_TEST("%s", skip_why());
 
 	rig.after = "1s";
 	stacks_rig_start_work(&rig, arguments);
@@ -280,11 +280,9 @@ START_TEST(a_program_of_another_mount_namespace_has_names)
 	char inner[128], unseen[160];
 
 	if (!able)
-		return;
-	if (geteuid() != 0) {
-		fprintf(stderr, "skipped: making mount namespaces takes root\n");
-		return;
-	}
+		SKIP_TEST("%s", skip_why());
+	if (geteuid() != 0)
+		SKIP_TEST("making mount namespaces takes root");
 
 	stacks_rig_place(&rig, "inner", inner);
 	start_inside(inner);
@@ -321,7 +319,7 @@ static double grown_bytes(double by)
 START_TEST(memory_that_grew_three_to_one_is_so_in_the_profile)
 {
 	if (!able)
-		return;
+		SKIP_TEST("%s", skip_why());
 
 	rig.before = FINE_BEFORE;
 	run(FINE, "memory", "600", NULL);
@@ -345,14 +343,15 @@ START_TEST(memory_in_huge_pages_weighs_what_it_brings)
 	double all;
 
 	if (!able)
-		return;
+		SKIP_TEST("%s", skip_why());
 	if (geteuid() != 0)
 		SKIP_TEST("samples of huge pages take CAP_BPF");
 	proc_read_file(AT_FDCWD, 0, "/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof(text));
 	if (*text == '\0' || strstr(text, "[never]"))
 		SKIP_TEST("no transparent huge pages here");
 
-	run(DWARF, "huge", HUGE_MIB_TEXT, NULL);
+	rig.before = FINE_BEFORE;
+	run(FINE, "huge", HUGE_MIB_TEXT, NULL);
 	all = grown_bytes(0.75 * 0.15 / 4);
 	if (!(all > 0.85 * bytes && all < 1.15 * bytes))
 		stacks_rig_give_up(&rig, "memory.folded", "%.0f bytes of %.0f", all, bytes);
@@ -484,7 +483,7 @@ static double stolen_seconds(void)
 START_TEST(the_profile_has_as_many_cpu_seconds_as_the_samples)
 {
 	if (!able)
-		return;
+		SKIP_TEST("%s", skip_why());
 
 	double stolen = stolen_seconds();
 
@@ -529,11 +528,9 @@ START_TEST(functions_of_python_have_their_names)
 	const char *arguments[] = { python, "-X", "perf", script, NULL };
 
 	if (!able)
-		return;
-	if (!find_python(python)) {
-		fprintf(stderr, "skipped: no python3 of 3.12 or later\n");
-		return;
-	}
+		SKIP_TEST("%s", skip_why());
+	if (!find_python(python))
+		SKIP_TEST("no python3 of 3.12 or later");
 
 	snprintf(script, sizeof(script), "%s/burn.py", rig.directory);
 	scene_write(script,

@@ -132,7 +132,7 @@ START_TEST(a_slow_command_holds_up_only_its_own_incident)
 
 	*go = '\0';
 	while ((item = readdir(dir)))
-		if (strstr(item->d_name, ".tmp"))
+		if (*item->d_name != '.' && strstr(item->d_name, ".tmp"))
 			snprintf(go, sizeof(go), "%s/%s/go", rig.spool_at, item->d_name);
 	closedir(dir);
 	ck_assert_str_ne(go, "");
