@@ -3,6 +3,7 @@
  * for processes, mounts and cgroups, and the host's /proc, cgroups and files mounted elsewhere.
  * What it sees is compared with what is seen from outside. Needs root.
  */
+#include "skip.h"
 #include "lib/cgroup/cgroup_mounts.h"
 #include "limits_of.h"
 #include "scene.h"
