@@ -57,19 +57,22 @@ struct account {
 	TAILQ_ENTRY(account) all; /* the one that lost a child last is the last */
 	int32_t pid;
 	uint64_t start_ticks;
-	int64_t opening_ns; /* waited for before, as it was shown */
-	uint64_t hidden_ns; /* and what was not shown of it, at most */
-	bool may_be_new;    /* it may have waited for no others: then that is nothing */
-	uint64_t faults;    /* minor, of children, with theirs */
-	uint64_t known_ns;  /* of children, with theirs: records and parts */
-	uint64_t owed_ns;   /* missing, and not handed out yet */
-	uint64_t part_ns;   /* of it, for each child */
-	uint64_t limit_ns;  /* what can be missing of the children that ended of late */
-	uint64_t children;  /* since something was missing */
-	mono_t jumped;      /* since when more is missing than can be; 0: it is not */
-	mono_t read, ended; /* stat; the last child */
-	mono_t due;         /* the next settlement; 0: there is none */
-	int32_t last_pid;   /* the last child */
+	int64_t opening_ns;   /* waited for before, as it was shown */
+	uint64_t hidden_ns;   /* and what was not shown of it, at most */
+	bool may_be_new;      /* it may have waited for no others: then that is nothing */
+	uint64_t faults;      /* minor, of children, with theirs */
+	uint64_t known_ns;    /* of children, with theirs: records and parts */
+	uint64_t owed_ns;     /* missing, and not handed out yet */
+	uint64_t part_ns;     /* of it, for each child */
+	uint64_t limit_ns;    /* what can be missing of the children that ended of late */
+	uint64_t children;    /* since something was missing */
+	uint64_t groups;      /* of these, */
+	bool mixed;           /* but not of all of them */
+	uint64_t owed_groups; /* of those of which it is missing */
+	mono_t jumped;        /* since when more is missing than can be; 0: it is not */
+	mono_t read, ended;   /* stat; the last child */
+	mono_t due;           /* the next settlement; 0: there is none */
+	int32_t last_pid;     /* the last child */
 	uint64_t last_groups;
 };
 
@@ -203,10 +206,24 @@ static void raise_limit(struct account *account, uint64_t by_ns)
 	account->limit_ns = account->limit_ns < LIMIT_MAX_NS ? account->limit_ns : LIMIT_MAX_NS;
 }
 
+/*
+ * Of children that count in different groups it is not known in which ones it is missing: then it
+ * counts in none. Those that count nowhere have their parts like others.
+ */
 static void add_missing(struct account *account, uint64_t missing_ns)
 {
-	account->owed_ns += missing_ns;
 	account->limit_ns -= missing_ns < account->limit_ns ? missing_ns : account->limit_ns;
+	if (account->mixed) {
+		account->known_ns += missing_ns;
+		account->children = 0;
+		return;
+	}
+	if (account->groups && account->owed_groups != account->groups) {
+		account->known_ns += account->owed_ns;
+		account->owed_ns = 0;
+		account->owed_groups = account->groups;
+	}
+	account->owed_ns += missing_ns;
 	account->part_ns = account->owed_ns / (account->children ? account->children : 1) + 1;
 	account->children = 0;
 }
@@ -249,9 +266,12 @@ static int64_t balance_account(const struct waited_times *times, struct account 
 	return missing_ns;
 }
 
-static uint64_t hand_out(struct account *account, uint64_t most_ns)
+static uint64_t hand_out(struct account *account, uint64_t groups, uint64_t most_ns)
 {
 	uint64_t part_ns = most_ns < account->owed_ns ? most_ns : account->owed_ns;
+
+	if (groups && groups != account->owed_groups)
+		return 0;
 
 	account->owed_ns -= part_ns;
 	account->known_ns += part_ns;
@@ -261,16 +281,17 @@ static uint64_t hand_out(struct account *account, uint64_t most_ns)
 
 /* ---- children ---- */
 
-static struct inheritance close_account_of(struct waited_times *times, int32_t pid)
+static struct inheritance close_account_of(struct waited_times *times, const struct waited_child *child)
 {
-	struct account *account = find_account(times, pid);
+	struct account *account = find_account(times, child->pid);
 	struct inheritance own = { 0 };
 	int64_t waited_ns;
 
 	if (!account)
 		return own;
 
-	own.rest_ns = hand_out(account, UINT64_MAX);
+	own.rest_ns = hand_out(account, child->groups, UINT64_MAX);
+	account->known_ns += account->owed_ns; /* of groups that this child is not in */
 	own.missing_ns = account->limit_ns;
 	own.faults = account->faults;
 	waited_ns = account->opening_ns + (int64_t)(account->hidden_ns + account->known_ns);
@@ -286,7 +307,12 @@ static void enter_child(struct waited_times *times, struct account *account, con
 	account->known_ns += child->cpu_ns + own->waited_ns;
 	account->faults += child->faults + own->faults;
 	raise_limit(account, child->missing_ns + own->missing_ns);
-	account->children++;
+	if (account->children++ == 0) {
+		account->groups = 0;
+		account->mixed = false;
+	}
+	account->mixed |= child->groups && account->groups && account->groups != child->groups;
+	account->groups = child->groups ? child->groups : account->groups;
 	account->last_pid = child->pid;
 	account->last_groups = child->groups;
 	account->ended = now;
@@ -297,7 +323,7 @@ static void enter_child(struct waited_times *times, struct account *account, con
 
 uint64_t waited_times_child(struct waited_times *times, const struct waited_child *child, mono_t now)
 {
-	struct inheritance own = close_account_of(times, child->pid);
+	struct inheritance own = close_account_of(times, child);
 	struct waited waited;
 	struct account *account = child->parent_pid > 0 ? find_account(times, child->parent_pid) : NULL;
 
@@ -316,7 +342,7 @@ uint64_t waited_times_child(struct waited_times *times, const struct waited_chil
 		}
 	}
 
-	return own.rest_ns + hand_out(account, account->part_ns);
+	return own.rest_ns + hand_out(account, child->groups, account->part_ns);
 }
 
 /* ---- what is left over ---- */
@@ -344,7 +370,8 @@ static void settle_account(struct waited_times *times, struct account *account, 
 	missing_ns = balance_account(times, account, waited.shown_ns, now);
 	if (missing_ns < -(int64_t)times->grain_ns && is_gone(times, account->last_pid))
 		balance_by_opening(times, account, missing_ns);
-	left_ns = hand_out(account, passed_ns < 4 * SETTLE_NS ? (account->owed_ns + 1) / 2 : UINT64_MAX);
+	left_ns = hand_out(account, account->last_groups,
+			   passed_ns < 4 * SETTLE_NS ? (account->owed_ns + 1) / 2 : UINT64_MAX);
 	if (left_ns && account->last_groups)
 		credit(ctx, account->last_groups, left_ns);
 	account->due = passed_ns < SETTLE_MAX_NS ? mono_add(now, passed_ns > SETTLE_NS ? passed_ns : SETTLE_NS)

@@ -7,8 +7,9 @@
  * /proc/PID/stat): exact, but shown in steps of a clock tick (10 ms), and for all children together.
  *
  * So each parent has an account: what it has waited for, less what is known of the children that
- * ended, is missing. That is handed out in equal parts to the next children, which are in all
- * likelihood like those before, to be counted where they are counted.
+ * ended, is missing. That is handed out in equal parts to the next children of the same groups,
+ * which are in all likelihood like those before. Where children of different groups ended between
+ * two looks, it is not known in which what was missing belongs: it is counted in none.
  *
  *     waited for  ├──────── known: records and parts ────────┤── missing ──┤
  *
