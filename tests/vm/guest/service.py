@@ -151,7 +151,8 @@ class Since:
 
 
 def incident_names():
-    return {path.name for path in INCIDENTS.iterdir() if not path.name.endswith(".tmp")} if INCIDENTS.exists() else set()
+    names = {path.name for path in INCIDENTS.iterdir()} if INCIDENTS.exists() else set()
+    return {name for name in names if not name.endswith(".tmp") and not name.startswith(".")}
 
 
 def unfinished():
