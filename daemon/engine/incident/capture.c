@@ -529,7 +529,8 @@ static int capture_threads(const struct capture_context *context, struct capture
 		       "# CPU time of each thread within the last since_ms milliseconds; 100 percent is one core\n");
 	r = collect_threads(context, text, &table);
 	if (r == 0) {
-		qsort(table.rows, table.count, sizeof(table.rows[0]), compare_threads);
+		if (table.count > 0)
+			qsort(table.rows, table.count, sizeof(table.rows[0]), compare_threads);
 		capture_printf(text,
 			       "pid\ttid\tname\tstate\tcpu_ms\tcpu_percent\tuser_ms\tsystem_ms\tsince_ms\tremark\n");
 		for (size_t i = 0; i < table.count; i++)
