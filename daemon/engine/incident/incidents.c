@@ -226,19 +226,21 @@ static void describe_unit(const struct incidents *incidents, const struct target
 	unit->running_ns = unit->has_running ? info->mono.ns - report.facts.started_ns : 0;
 }
 
-/* "uid N" of the user slice that the cgroup is in. False: it is in none. */
+/*
+ * "uid N" of the user slice that the cgroup is in. False: it is in none. Only systemd's own: below
+ * it, and in a service, anyone may make cgroups of any name.
+ */
 static bool owner_by_slice(const char *cgroup, char owner[static INCIDENT_OWNER_MAX])
 {
 	unsigned uid;
 	int end = 0;
 
-	for (const char *at = cgroup; (at = strstr(at, "/user-")) != NULL; at++)
-		if (sscanf(at, "/user-%u.slice%n", &uid, &end) == 1 && end > 0) {
-			snprintf(owner, INCIDENT_OWNER_MAX, "uid %u", uid);
-			return true;
-		}
+	if (sscanf(cgroup, "/user.slice/user-%u.slice%n", &uid, &end) != 1 || end == 0)
+		return false;
 
-	return false;
+	snprintf(owner, INCIDENT_OWNER_MAX, "uid %u", uid);
+
+	return true;
 }
 
 static uid_t uid_of_process(const struct incidents *incidents, const struct target *target)

@@ -18,8 +18,9 @@
  * its account was opened, less than two clock ticks of that may not have been shown: as much is held
  * back for good. So an account lacks at most two clock ticks, or four, for any number of children.
  *
- * A parent that does not wait (SIGCHLD ignored) has no such time; of its children there are the records alone. What was
- * waited for and cannot be explained by an exit that was seen is never handed out.
+ * A parent that does not wait (SIGCHLD ignored) has no such time; of its children there are the
+ * records alone. What was waited for and cannot be explained by an exit that was seen is never
+ * handed out.
  *
  * Bounded: 512 parents, of which the one that lost a child longest ago is forgotten. For one thread
  * at a time.
