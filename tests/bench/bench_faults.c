@@ -11,7 +11,6 @@
 #include "lib/base/base.h"
 #include "daemon/engine/base/perf_events.h"
 #include "daemon/engine/stacks/stack_recorder.h"
-#include "daemon/engine/stacks/stack_source.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

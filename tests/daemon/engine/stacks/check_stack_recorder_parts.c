@@ -1,6 +1,7 @@
 /*
  * check_stack_recorder_parts.c: the parts of the recorder that open no events: how large rings are,
- * cycles as time, what /proc/stat and /proc/vmstat say. White-box: includes the module.
+ * cycles as time, what /proc/stat and /proc/vmstat say, which cgroup stands for a process.
+ * White-box: includes the module.
  */
 #include "daemon/engine/stacks/stack_recorder.c"
 
@@ -219,6 +220,32 @@ START_TEST(samples_of_faults_have_a_period_that_is_put_in)
 }
 END_TEST
 
+/* ---- cgroups ---- */
+
+static const char *cgroup_of(const char *text)
+{
+	static char path[64];
+
+	return parse_cgroup(text, strlen(text), path, sizeof(path)) ? path : NULL;
+}
+
+START_TEST(a_process_has_one_cgroup_that_stands_for_it)
+{
+	ck_assert_str_eq(cgroup_of("0::/system.slice/a.service\n"), "/system.slice/a.service");
+	ck_assert_str_eq(cgroup_of("0::/\n"), "/");
+	/* hybrid: the cpu controller is where it is used */
+	ck_assert_str_eq(cgroup_of("5:memory:/m\n4:cpu,cpuacct:/c\n0::/\n"), "/c");
+	ck_assert_str_eq(cgroup_of("0::/\n4:cpuacct,cpu:/c\n"), "/c");
+	ck_assert_str_eq(cgroup_of("4:cpu,cpuacct:/c\n0::/u\n"), "/u");
+	/* v1 alone */
+	ck_assert_str_eq(cgroup_of("4:cpu:/c\n1:name=systemd:/s\n"), "/c");
+	ck_assert_ptr_null(cgroup_of("4:cpuset:/c\n3:cpuacct:/d\n1:name=systemd:/s\n"));
+	ck_assert_ptr_null(cgroup_of(""));
+	ck_assert_ptr_null(
+		cgroup_of("0::/of-a-path-that-is-longer-than-the-room-that-there-is-for-it-here-and-so-on\n"));
+}
+END_TEST
+
 Suite *stack_recorder_parts_suite(void)
 {
 	Suite *suite = suite_create("stack_recorder_parts");
@@ -234,6 +261,7 @@ Suite *stack_recorder_parts_suite(void)
 	tcase_add_test(tcase, a_tenth_of_a_second_has_four_samples_whatever_that_is_in_faults);
 	tcase_add_test(tcase, a_quarter_of_the_descriptors_may_be_events);
 	tcase_add_test(tcase, samples_of_faults_have_a_period_that_is_put_in);
+	tcase_add_test(tcase, a_process_has_one_cgroup_that_stands_for_it);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
