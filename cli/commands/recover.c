@@ -5,7 +5,6 @@
  */
 #include "cli/base/options.h"
 #include "cli/base/output.h"
-#include "cli/base/ring_file.h"
 #include "cli/incident/incident_load.h"
 #include "cli/incident/story.h"
 #include "daemon/engine/incident/recover.h"
@@ -33,7 +32,7 @@ struct request {
 /* The result. */
 struct outcome {
 	struct recover_report report;
-	struct ring_file_state file;
+	struct ring_damage damage;
 	bool clean;     /* the ring's daemon stopped in order */
 	size_t adopted; /* unfinished incidents that were sealed on the way */
 	char directory[INCIDENT_LOAD_PATH_MAX];
@@ -70,15 +69,15 @@ static int take_lock(const char *ring, int *ret)
 	return 0;
 }
 
-static int open_ring(const struct request *request, struct ring **ret, struct ring_file_state *ret_state)
+static int open_ring(const struct request *request, struct ring **ret, struct ring_damage *ret_damage)
 {
 	int rc;
 
-	*ret_state = (struct ring_file_state){ 0 };
+	*ret_damage = (struct ring_damage){ 0 };
 	if (request->live)
 		rc = ring_open(AT_FDCWD, request->ring, false, ret);
 	else
-		rc = ring_file_open(request->ring, ret, ret_state);
+		rc = ring_open_damaged(request->ring, ret, ret_damage);
 	if (rc == -EBADMSG)
 		return refuse(request->ring, "not a ring, one of another version, or one without its header",
 			      EXIT_USAGE);
@@ -109,19 +108,20 @@ static void print_holes(const struct recover_report *report)
 static void print_losses(const struct outcome *outcome)
 {
 	const struct recover_report *report = &outcome->report;
-	const struct ring_file_state *file = &outcome->file;
+	const struct ring_damage *damage = &outcome->damage;
 	char size[UNITS_TEXT_MAX];
 
-	if (report->hole_count == 0 && report->lost_pages == 0 && file->missing_bytes == 0 &&
-	    file->unreadable_bytes == 0) {
+	if (report->hole_count == 0 && report->lost_pages == 0 && damage->missing_bytes == 0 &&
+	    damage->unreadable_bytes == 0) {
 		printf("Nothing of what it held was lost.\n");
 		return;
 	}
 	printf("Lost:\n");
-	if (file->missing_bytes)
-		printf("  the file is too short by %s\n", units_format_bytes(size, sizeof(size), file->missing_bytes));
-	if (file->unreadable_bytes)
-		printf("  %s of it cannot be read\n", units_format_bytes(size, sizeof(size), file->unreadable_bytes));
+	if (damage->missing_bytes)
+		printf("  the file is too short by %s\n",
+		       units_format_bytes(size, sizeof(size), damage->missing_bytes));
+	if (damage->unreadable_bytes)
+		printf("  %s of it cannot be read\n", units_format_bytes(size, sizeof(size), damage->unreadable_bytes));
 	print_holes(report);
 }
 
@@ -181,8 +181,8 @@ static void put_outcome(struct json_writer *json, const struct outcome *outcome)
 	json_member_u64(json, "targets", report->targets);
 	json_member_u64(json, "targets_gone", report->gone);
 	json_member_u64(json, "lost_pages", report->lost_pages);
-	json_member_u64(json, "missing_bytes", outcome->file.missing_bytes);
-	json_member_u64(json, "unreadable_bytes", outcome->file.unreadable_bytes);
+	json_member_u64(json, "missing_bytes", outcome->damage.missing_bytes);
+	json_member_u64(json, "unreadable_bytes", outcome->damage.unreadable_bytes);
 	put_holes(json, report);
 	json_member_u64(json, "sampling_holes", report->sampling.holes);
 	json_member_u64(json, "missed_slots", report->sampling.missed_slots);
@@ -241,7 +241,7 @@ static int run(const struct request *request)
 	if (!request->live)
 		code = take_lock(request->ring, &lock);
 	if (code == 0)
-		code = open_ring(request, &ring, &outcome->file);
+		code = open_ring(request, &ring, &outcome->damage);
 	if (code != 0)
 		return code;
 	ring_info(ring, &info);

@@ -11,11 +11,10 @@
  * are not trusted: report_file_next accepts only those of an incident's files, and files are
  * created, never opened.
  */
-#include "cli/export/export.h"
 
 #include "cli/base/options.h"
 #include "cli/base/output.h"
-#include "cli/export/export_firefox.h"
+#include "cli/export/export.h"
 #include "cli/incident/incident_load.h"
 #include "cli/incident/profiles.h"
 #include "cli/incident/series.h"

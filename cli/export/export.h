@@ -56,4 +56,11 @@ static inline bool export_ran_ns(const struct export_step *step, int64_t *ret_ns
 	return true;
 }
 
+/*
+ * Writes a profile of the Firefox Profiler (profiler.firefox.com), in the processed profile format:
+ * samples as counters, stacks as threads. Samples and stacks may each be missing. 0;
+ * EXPORTING_NOTHING: both are; -EBADMSG: the profile of stacks is damaged; -ENOMEM; -errno.
+ */
+int export_firefox_write(const struct exporting *exporting);
+
 #endif

@@ -16,7 +16,7 @@
  * spread evenly over their phase: how often a stack was seen is right, the order within the phase
  * is not, and "extra" of the profile says so.
  */
-#include "cli/export/export_firefox.h"
+#include "cli/export/export.h"
 
 #include "cli/incident/profiles.h"
 #include "cli/incident/series.h"

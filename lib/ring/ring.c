@@ -112,19 +112,6 @@ static bool header_valid(const struct ring_header *header)
 	       header->crc == header_sum(header);
 }
 
-int ring_size(const void *head, size_t len, uint64_t *ret_bytes)
-{
-	struct ring_header header;
-
-	if (len < sizeof(header))
-		return -EBADMSG;
-	memcpy(&header, head, sizeof(header));
-	if (!header_valid(&header))
-		return -EBADMSG;
-	*ret_bytes = file_bytes(&header);
-	return 0;
-}
-
 /* Maps fd and makes the object; the header is not checked yet. */
 static int map(int fd, size_t size_bytes, bool writable, struct ring **ret)
 {
@@ -310,4 +297,150 @@ bool ring_evict_reader(struct ring *ring, ring_alive *alive)
 	uint64_t owner = ring_load_acquire(&ring->header->reader_owner);
 
 	return owner != 0 && ring_reader_dead(owner, alive) && ring_swap(&ring->header->reader_owner, owner, 0);
+}
+
+/* ---- a ring that a killed daemon left ----
+ *
+ * A mapping cannot report that a byte cannot be read, read(2) can. So the file is read once, and if
+ * that fails it is copied, block by block, into a memfd, which is opened through /proc/self/fd.
+ */
+
+/* A larger size in the header is rejected if the file is shorter. */
+#define DAMAGED_BYTES_MAX ((uint64_t)4 << 30)
+
+#define BLOCK_BYTES 65536
+#define SECTOR_BYTES 4096 /* if a block cannot be read as a whole */
+
+struct salvage {
+	int from;
+	int to; /* -1: only read */
+	uint64_t size;
+	struct ring_damage damage;
+	char block[BLOCK_BYTES];
+};
+
+/* As many as there are, up to len. Bytes or -errno. */
+static ssize_t read_at(int fd, char *data, size_t len, uint64_t offset)
+{
+	size_t got = 0;
+
+	while (got < len) {
+		ssize_t n = pread(fd, data + got, len - got, (off_t)(offset + got));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		got += (size_t)n;
+	}
+	return (ssize_t)got;
+}
+
+/* Copies what can be read of a piece; the rest stays zero. 0; -errno of writing. */
+static int salvage_piece(struct salvage *salvage, size_t len, uint64_t offset)
+{
+	ssize_t got = read_at(salvage->from, salvage->block, len, offset);
+
+	if (got < 0 && len > SECTOR_BYTES) {
+		for (size_t at = 0; at < len; at += SECTOR_BYTES) {
+			int rc = salvage_piece(salvage, len - at < SECTOR_BYTES ? len - at : SECTOR_BYTES, offset + at);
+
+			if (rc < 0)
+				return rc;
+		}
+		return 0;
+	}
+	if (got < 0) {
+		salvage->damage.unreadable_bytes += len;
+		return 0;
+	}
+	salvage->damage.missing_bytes += len - (size_t)got;
+	for (size_t put = 0; salvage->to >= 0 && put < (size_t)got;) {
+		ssize_t n = pwrite(salvage->to, salvage->block + put, (size_t)got - put, (off_t)(offset + put));
+
+		if (n < 0)
+			return -errno;
+		put += (size_t)n;
+	}
+	return 0;
+}
+
+static int salvage_file(struct salvage *salvage)
+{
+	salvage->damage = (struct ring_damage){ 0 };
+	for (uint64_t at = 0; at < salvage->size; at += BLOCK_BYTES) {
+		uint64_t left = salvage->size - at;
+		int rc = salvage_piece(salvage, left < BLOCK_BYTES ? (size_t)left : BLOCK_BYTES, at);
+
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static int open_salvaged(struct salvage *salvage, struct ring **ret)
+{
+	AUTO_CLOSE int fd = memfd_create("spikewatch-ring", MFD_CLOEXEC);
+	char name[40];
+	int rc;
+
+	if (fd < 0 || ftruncate(fd, (off_t)salvage->size) < 0)
+		return -errno;
+	salvage->to = fd;
+	rc = salvage_file(salvage);
+	if (rc < 0)
+		return rc;
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	return ring_open(AT_FDCWD, name, false, ret);
+}
+
+/* The size that its header says. */
+static int find_salvage_size(struct salvage *salvage)
+{
+	struct ring_header header;
+	struct stat st;
+	ssize_t got;
+
+	if (fstat(salvage->from, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EBADMSG;
+	got = read_at(salvage->from, (char *)&header, sizeof(header), 0);
+	if (got < 0)
+		return (int)got;
+	if ((size_t)got < sizeof(header) || !header_valid(&header))
+		return -EBADMSG;
+	salvage->size = file_bytes(&header);
+	if ((uint64_t)st.st_size > salvage->size)
+		return -EBADMSG;
+	return (uint64_t)st.st_size < salvage->size && salvage->size > DAMAGED_BYTES_MAX ? -EBADMSG : 0;
+}
+
+int ring_open_damaged(const char *path, struct ring **ret, struct ring_damage *ret_damage)
+{
+	AUTO_FREE struct salvage *salvage = calloc(1, sizeof(*salvage));
+	/* Not blocking: the name may lead to a FIFO. */
+	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	int rc;
+
+	if (fd < 0)
+		return -errno;
+	if (!salvage)
+		return -ENOMEM;
+	salvage->from = fd;
+	salvage->to = -1;
+	rc = find_salvage_size(salvage);
+	if (rc == 0)
+		rc = salvage_file(salvage);
+	if (rc < 0)
+		return rc;
+	if (salvage->damage.missing_bytes == 0 && salvage->damage.unreadable_bytes == 0)
+		rc = ring_open(AT_FDCWD, path, false, ret);
+	else
+		rc = open_salvaged(salvage, ret);
+	if (rc == 0)
+		*ret_damage = salvage->damage;
+	return rc;
 }

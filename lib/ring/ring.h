@@ -93,12 +93,20 @@ int ring_create(int dirfd, const char *name, const struct ring_options *options,
  */
 int ring_open(int dirfd, const char *name, bool writable, struct ring **ret);
 
+/* What a ring file lacks. */
+struct ring_damage {
+	uint64_t missing_bytes;    /* the file is that much too short */
+	uint64_t unreadable_bytes; /* in blocks that gave an I/O error */
+};
+
 /*
- * The size of a ring file that begins with these bytes (4 KiB of them), as its header says: a file
- * that was cut off can be opened once it is made that long again; the missing pages then count as
- * damaged or never used. 0; -EBADMSG: not a ring, or of another version.
+ * Opens a ring that a killed daemon has left, read-only, also if its file is cut off or has sectors
+ * that cannot be read, which in a mapping would be a SIGBUS: reads the file once. Where all of it is
+ * there the ring is the file itself, else a copy in memory that has zeros for what is missing; the
+ * missing pages then count as damaged or never used. 0, *ret and *ret_damage; -EBADMSG: not a ring,
+ * of another version, or without its header; -ENOMEM; -errno.
  */
-int ring_size(const void *head, size_t len, uint64_t *ret_bytes);
+int ring_open_damaged(const char *path, struct ring **ret, struct ring_damage *ret_damage);
 
 /* A ring in anonymous shared memory: the same object without a name. */
 int ring_create_anonymous(const struct ring_options *options, struct ring **ret);

@@ -11,7 +11,6 @@
 #include "lib/incident/manifest.h"
 #include "daemon/engine/incident/recover.h"
 #include "ring_fixture.h"
-#include "cli/base/ring_file.h"
 #include "lib/base/base.h"
 #include "daemon/engine/incident/spool.h"
 #include "torture.h"
@@ -346,7 +345,7 @@ END_TEST
 
 START_TEST(a_cut_ring_is_opened_or_memory_is_short)
 {
-	struct ring_file_state state;
+	struct ring_damage state;
 	struct ring *ring = NULL;
 	bool injected = true;
 
@@ -355,7 +354,7 @@ START_TEST(a_cut_ring_is_opened_or_memory_is_short)
 		int rc;
 
 		torture_arm(n);
-		rc = ring_file_open(ring_path, &ring, &state);
+		rc = ring_open_damaged(ring_path, &ring, &state);
 		injected = torture_disarm();
 		ck_assert_int_eq(rc, injected ? -ENOMEM : 0);
 	}
