@@ -1,19 +1,15 @@
 /*
  * main.c: spikewatch: finds the command and runs it. What all commands share is here: the locale of
- * characters (numbers stay in the C locale: output is for scripts too), and write errors of stdout,
- * which stdio reports at the latest when it is closed.
+ * characters (numbers stay in the C locale: output is for scripts too).
  */
 #include "cli/base/options.h"
 #include "cli/base/output.h"
 #include "lib/base/base.h"
 #include "lib/base/text.h"
 
-#include <errno.h>
 #include <locale.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #ifndef SPIKEWATCH_VERSION
 #define SPIKEWATCH_VERSION "unknown"
@@ -97,32 +93,9 @@ static int dispatch(int argc, char **argv)
 	return unknown_command(word);
 }
 
-/* stdio does not keep the errno of an earlier write; a pipe without a reader polls as POLLERR. */
-static bool is_closed_pipe(int fd)
-{
-	struct pollfd pollfd = { .fd = fd, .events = POLLOUT };
-
-	return poll(&pollfd, 1, 0) == 1 && pollfd.revents & POLLERR;
-}
-
-/*
- * Reports write errors, a full disk for one; a reader that closed the pipe (head) is not reported.
- */
-static int finish(int code)
-{
-	bool failed = ferror(stdout) != 0, closed = failed && is_closed_pipe(STDOUT_FILENO);
-
-	errno = 0;
-	if (fclose(stdout) == 0 && !failed)
-		return code;
-	if (errno != EPIPE && !closed)
-		fprintf(stderr, "spikewatch: cannot write the output: %s\n", errno ? strerror(errno) : "write error");
-	return code == EXIT_OK ? EXIT_TROUBLE : code;
-}
-
 int main(int argc, char **argv)
 {
 	setlocale(LC_CTYPE, "");
 	process_setup();
-	return finish(output_code(dispatch(argc, argv)));
+	return process_finish(output_code(dispatch(argc, argv)));
 }

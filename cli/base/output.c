@@ -1,6 +1,7 @@
 /*
- * output.c: stdio keeps the write errors. A file is written under another name and renamed, so that
- * an existing one is replaced by a whole one or stays.
+ * output.c: stdio keeps that a write failed, but not why: what commands write to goes through a
+ * stream that keeps the first errno. A file is written under another name and renamed, so that an
+ * existing one is replaced by a whole one or stays.
  */
 #include "cli/base/output.h"
 
@@ -10,6 +11,7 @@
 #include "lib/base/text.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <string.h>
@@ -18,15 +20,72 @@
 
 #define LACKS_SHOWN_MAX 10
 
+/* ---- streams that keep the first error ---- */
+
+struct descriptor_stream {
+	int fd;
+	int error; /* the errno of the first write that failed, or of close(2); 0: none */
+};
+
+static ssize_t descriptor_stream_write(void *ctx, const char *data, size_t len)
+{
+	struct descriptor_stream *stream = ctx;
+	int r = sink_write_all(stream->fd, data, len);
+
+	if (r == 0)
+		return (ssize_t)len;
+	if (stream->error == 0)
+		stream->error = -r;
+	errno = -r;
+	return 0;
+}
+
+static int descriptor_stream_close(void *ctx)
+{
+	struct descriptor_stream *stream = ctx;
+
+	if (close(stream->fd) == 0)
+		return 0;
+	if (stream->error == 0)
+		stream->error = errno;
+	return EOF;
+}
+
+/* Writes to stream->fd, and closes it with itself; *stream must outlive it. NULL: no memory. */
+static FILE *descriptor_stream_open(struct descriptor_stream *stream)
+{
+	return fopencookie(stream, "w",
+			   (cookie_io_functions_t){ .write = descriptor_stream_write, .close = descriptor_stream_close });
+}
+
 /* ---- the process ---- */
 
 static mode_t umask_before;
+static struct descriptor_stream standard_output = { .fd = STDOUT_FILENO };
 
 void process_setup(void)
 {
+	FILE *file = isatty(STDOUT_FILENO) ? NULL : descriptor_stream_open(&standard_output);
+
+	if (file)
+		stdout = file;
 	umask_before = umask(077);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
+}
+
+int process_finish(int code)
+{
+	bool failed = ferror(stdout) != 0;
+	int error;
+
+	errno = 0;
+	if (fclose(stdout) == 0 && !failed)
+		return code;
+	error = standard_output.error ? standard_output.error : errno;
+	if (error != EPIPE)
+		fprintf(stderr, "spikewatch: cannot write the output: %s\n", error ? strerror(error) : "write error");
+	return code == EXIT_OK ? EXIT_TROUBLE : code;
 }
 
 void process_setup_undo(void)
@@ -110,24 +169,28 @@ static bool is_replaceable(const char *path, mode_t *permissions)
 }
 
 /*
- * Sets out->kept if everything was written. permissions: that the file shall have; 0: those that it
- * has.
+ * Sets out->kept if everything was written. flags: of open(2), beside O_WRONLY. permissions: that the
+ * file shall have; 0: those that it has.
  */
-static int write_open(struct output_file *out, const char *path, const char *mode, mode_t permissions)
+static int write_open(struct output_file *out, const char *path, int flags, mode_t permissions)
 {
-	FILE *file = fopen(path, mode);
+	struct descriptor_stream stream = { .fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666) };
+	FILE *file = stream.fd >= 0 ? descriptor_stream_open(&stream) : NULL;
 	bool keep = false, failed;
 	int code;
 
-	if (!file)
-		return print_error(out, path, errno);
+	if (!file) {
+		code = print_error(out, path, errno);
+		scope_close(&stream.fd);
+		return code;
+	}
 	code = out->write(out->ctx, file, &keep);
-	errno = 0;
 	failed = ferror(file) != 0;
 	if (permissions != 0)
-		fchmod(fileno(file), permissions);
+		fchmod(stream.fd, permissions);
+	errno = 0;
 	if (fclose(file) != 0 || failed)
-		return print_error(out, path, errno);
+		return print_error(out, path, stream.error ? stream.error : errno);
 	out->kept = code == EXIT_OK || keep;
 	return code;
 }
@@ -142,11 +205,11 @@ int output_file_write(struct output_file *out)
 	if (strcmp(out->path, "-") == 0)
 		return out->write(out->ctx, stdout, &out->kept);
 	if (!is_replaceable(out->path, &permissions))
-		return write_open(out, out->path, "we", 0);
+		return write_open(out, out->path, O_TRUNC, 0);
 	len = snprintf(temporary, sizeof(temporary), "%s.tmp-%d", out->path, (int)getpid());
 	if (len < 0 || (size_t)len >= sizeof(temporary))
 		return print_error(out, out->path, ENAMETOOLONG);
-	code = write_open(out, temporary, "wxe", permissions);
+	code = write_open(out, temporary, O_EXCL, permissions);
 	if (out->kept && rename(temporary, out->path) == 0)
 		return code;
 	if (out->kept)

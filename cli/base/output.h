@@ -1,7 +1,7 @@
 /*
  * output.h: what commands print: untrusted strings escaped, JSON, files that are replaced as a
  * whole; and the signals that end a command in order. Write errors of stdout are reported once, at
- * the end (main.c).
+ * the end (process_finish).
  */
 #ifndef SPIKEWATCH_CLI_BASE_OUTPUT_H
 #define SPIKEWATCH_CLI_BASE_OUTPUT_H
@@ -20,6 +20,12 @@ struct json_writer;
  * they hold command lines and stacks; a write error is a result, not a signal (SIGPIPE, SIGXFSZ).
  */
 void process_setup(void);
+
+/*
+ * At the end: closes stdout and says why it could not be written, a full disk for one; a reader that
+ * closed the pipe (head) is not reported. Returns code, or EXIT_TROUBLE instead of EXIT_OK.
+ */
+int process_finish(int code);
 
 /* In a child, before execve(2): both as they were before process_setup. */
 void process_setup_undo(void);

@@ -18,6 +18,7 @@ int spikewatch_main(int argc, char **argv);
 #include "cli/main.c"
 #undef main
 
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/elf.h>
 #include <stdlib.h>

@@ -460,6 +460,37 @@ START_TEST(a_closed_pipe_is_not_reported)
 }
 END_TEST
 
+/* By the end of a page stdio knows only that one of many writes has failed. */
+START_TEST(why_it_could_not_be_written_is_said_wherever_it_goes)
+{
+	static const char *const outputs[][2] = {
+		{ "/dev/full", "spikewatch report: /dev/full: No space left on device\n" },
+		{ "-", "spikewatch: cannot write the output: No space left on device\n" },
+	};
+	char program[512], incident[500], directory[64];
+	int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+
+	if (!report_page_built())
+		SKIP_TEST("built without npm");
+	if (!program_find("spikewatch", program))
+		SKIP_TEST("spikewatch is not below $SPIKEWATCH_BUILD");
+	make_page(NULL);
+	snprintf(incident, sizeof(incident), "%s/%s", path, INCIDENTMADE_ID);
+	scene_directory(directory);
+	for (size_t i = 0; i < ARRAY_LEN(outputs); i++) {
+		const char *const words[] = { program, "report", "-o", outputs[i][0], incident, NULL };
+		struct program run = program_start(words, directory, full, 0);
+
+		ck_assert_int_eq(program_wait(&run), EXIT_TROUBLE);
+		AUTO_FREE char *said = scene_read(run.err);
+
+		ck_assert_str_eq(said, outputs[i][1]);
+	}
+	close(full);
+	scene_remove(directory);
+}
+END_TEST
+
 START_TEST(the_command_writes_a_page_or_says_that_it_cannot)
 {
 	char incident[500], out[500];
@@ -586,6 +617,7 @@ Suite *report_suite(void)
 	tcase_add_test(trouble, without_samples_and_incident_json_there_is_still_a_page);
 	tcase_add_test(trouble, without_memory_it_says_so_or_leaves_a_hole);
 	tcase_add_test(trouble, a_closed_pipe_is_not_reported);
+	tcase_add_test(trouble, why_it_could_not_be_written_is_said_wherever_it_goes);
 	tcase_add_test(trouble, a_disk_that_is_full_is_reported);
 
 	tcase_add_test(text, plain_text_stays);
