@@ -54,8 +54,9 @@ static int descriptor_stream_close(void *ctx)
 /* Writes to stream->fd, and closes it with itself; *stream must outlive it. NULL: no memory. */
 static FILE *descriptor_stream_open(struct descriptor_stream *stream)
 {
-	return fopencookie(stream, "w",
-			   (cookie_io_functions_t){ .write = descriptor_stream_write, .close = descriptor_stream_close });
+	return fopencookie(
+		stream, "w",
+		(cookie_io_functions_t){ .write = descriptor_stream_write, .close = descriptor_stream_close });
 }
 
 /* ---- the process ---- */

@@ -2,6 +2,7 @@
 # An OCI image of the Debian package: a minimal system of this machine's release with the package in it, as one layer, in an archive that skopeo,
 # podman, ctr and docker (25 and later) load: spikewatch-VERSION.oci.tar. The same package, release and date give the same bytes, as long as the
 # release's packages are the same. Needs mmdebstrap, and root or a user who may make namespaces. $B: where the package is and the image goes;
+# What the container may do is for who starts it to say: docs/containers.md lists the capabilities, SYS_NICE and BPF among them, and what each is for.
 # $VERSION; $MIRROR: of Debian or Ubuntu, by default where this machine has its own packages from; SOURCE_DATE_EPOCH: seconds since 1970.
 set -eu
 

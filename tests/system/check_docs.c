@@ -505,6 +505,56 @@ START_TEST(architecture_names_every_room)
 }
 END_TEST
 
+/* ---- what a container may do ---- */
+
+static bool is_capability(char c)
+{
+	return (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+/* The words in capitals of a text up to its end character: "SYS_PTRACE,BPF", "CAP_SYS_PTRACE CAP_BPF". */
+static void read_capabilities(const char *text, char end, struct words *ret)
+{
+	for (size_t len; *text && *text != end; text += len > 0 ? len : 1) {
+		for (len = 0; is_capability(text[len]); len++)
+			;
+		if (len >= 3)
+			words_add(ret, strncmp(text, "CAP_", 4) == 0 ? text + 4 : text,
+				  strncmp(text, "CAP_", 4) == 0 ? len - 4 : len);
+	}
+}
+
+/* Of containers: those of the unit; those that stand for its limits; and nothing else. */
+START_TEST(containers_have_the_privileges_of_the_unit)
+{
+	AUTO_FREE char *unit = read_page("systemd/spikewatchd.service");
+	AUTO_FREE char *manifest = read_page("conf/kubernetes/daemonset.yaml");
+	AUTO_FREE char *page = read_page("docs/containers.md");
+	struct words wanted = { 0 }, kubernetes = { 0 }, podman = { 0 };
+	const char *line = find_line(unit, "CapabilityBoundingSet=");
+
+	ck_assert_ptr_nonnull(line);
+	read_capabilities(line, '\n', &wanted);
+	if (find_line(unit, "LimitRTPRIO="))
+		add(&wanted, "SYS_NICE");
+	if (find_line(unit, "LimitMEMLOCK="))
+		add(&wanted, "IPC_LOCK");
+	for (line = strstr(manifest, "add:\n"); (line = strstr(line, "- ")) && is_capability(line[2]); line++)
+		read_capabilities(line, '\n', &kubernetes);
+	expect_same(&wanted, &kubernetes, "conf/kubernetes/daemonset.yaml");
+	line = strstr(page, "--cap-add=");
+	ck_assert_ptr_nonnull(line);
+	read_capabilities(line, ' ', &podman);
+	expect_same(&wanted, &podman, "docs/containers.md");
+	for (size_t i = 0; i < wanted.count; i++) {
+		char row[64];
+
+		snprintf(row, sizeof(row), "`%s` |", wanted.word[i]);
+		ck_assert_msg(strstr(page, row), "docs/containers.md does not say what %s is for", wanted.word[i]);
+	}
+}
+END_TEST
+
 Suite *docs_suite(void)
 {
 	Suite *suite = suite_create("docs");
@@ -522,6 +572,7 @@ Suite *docs_suite(void)
 	suite_add_tcase(suite, pages);
 	tcase_add_loop_test(tree, files_and_functions_that_documents_name_exist, 0, (int)ARRAY_LEN(tree_pages));
 	tcase_add_test(tree, architecture_names_every_room);
+	tcase_add_test(tree, containers_have_the_privileges_of_the_unit);
 	suite_add_tcase(suite, tree);
 	tcase_add_test(examples, examples_of_configurations_are_good);
 	tcase_add_test(examples, example_of_a_stream_is_whole);
