@@ -9,7 +9,7 @@
  * 	take what is handed over ─▶ copy the vDSO, start the debug file process ─▶ enter the sandbox
  * 	─▶ parse ─▶ symbolize_run ─▶ write
  */
-#include "daemon/symbolize/sandbox.h"
+#include "daemon/engine/base/sandbox.h"
 #include "daemon/symbolize/symbolize.h"
 #include "lib/base/base.h"
 #include "lib/base/io.h"
@@ -233,6 +233,12 @@ static const void *map_input(size_t *ret_len)
 	return data != MAP_FAILED ? data : NULL;
 }
 
+/*
+ * Descriptors can only be closed or received. As many as a parent hands over: the limit is on their
+ * numbers.
+ */
+#define DESCRIPTORS_MAX 4096
+
 static int symbolize_input(struct setup *setup, int vdso)
 {
 	struct symbolize_options how = {
@@ -298,6 +304,7 @@ int main(int argc, char **argv)
 		.cpu_seconds = (unsigned)setup.cpu_seconds,
 		.wall_seconds = (unsigned)setup.wall_seconds,
 		.file_bytes = 256u << 20,
+		.files = DESCRIPTORS_MAX,
 	};
 	int r = sandbox_enter(&limits, setup.refusal);
 

@@ -16,7 +16,7 @@
  * build id get into the path, so a request cannot reach any file but the world-readable ones in the
  * directory.
  */
-#include "daemon/symbolize/sandbox.h"
+#include "daemon/engine/base/sandbox.h"
 
 #include "lib/base/base.h"
 
@@ -27,6 +27,7 @@
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -38,7 +39,7 @@
 #include <unistd.h>
 
 /* no_new_privs, capabilities, groups, tracing. 0; -errno; -EPERM: capabilities are left. */
-static int sandbox_drop_privileges(void)
+static int sandbox_drop_privileges(bool groups)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = { 0 }, left[_LINUX_CAPABILITY_U32S_3] = { 0 };
@@ -46,7 +47,8 @@ static int sandbox_drop_privileges(void)
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		return -errno;
 	/* May fail: without CAP_SETGID or CAP_SETPCAP nothing can be gained by these. */
-	(void)setgroups(0, NULL);
+	if (groups)
+		(void)setgroups(0, NULL);
 	(void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 	for (unsigned long capability = 0; prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0; capability++)
 		;
@@ -163,7 +165,7 @@ int debug_files_start(const char *directory, int *ret_fd)
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close_all_but(&dir, &theirs);
-		if (sandbox_drop_privileges() < 0)
+		if (sandbox_drop_privileges(true) < 0)
 			_exit(1);
 		serve_debug_files(dir, theirs);
 	}
@@ -227,37 +229,81 @@ int debug_files_ask(int fd, const uint8_t *build_id, size_t len)
 #define NUMBERS_END UINT32_MAX
 #endif
 
+/* A call, or one with an argument of which the kernel reads 32 bits. */
+struct call {
+	unsigned number;
+	enum { ALWAYS, WITH, WITHOUT, EQUAL } when; /* a bit of value is set in the argument; none is; they are equal */
+	unsigned argument;
+	uint32_t value;
+	uint32_t action; /* 0: that of the table */
+};
+
 /* clang-format off */
-static const unsigned allowed[] = {
-	SYS_read, SYS_pread64, SYS_readv, SYS_write, SYS_writev, SYS_lseek, SYS_fstat, SYS_close,
-	SYS_recvmsg, SYS_sendmsg,
-	SYS_munmap, SYS_mremap, SYS_madvise, SYS_brk,
-	SYS_futex, SYS_sched_yield, SYS_clock_gettime, SYS_getrandom,
-	SYS_exit, SYS_exit_group, SYS_rt_sigreturn, SYS_restart_syscall,
+#define CALL(name) { .number = SYS_##name }
+#define NOT_THERE (SECCOMP_RET_ERRNO | ENOSYS)
+#define REFUSED (SECCOMP_RET_ERRNO | EPERM)
+
+/* Of sandbox_enter: what works on open descriptors and memory. */
+static const struct call reads_and_writes[] = {
+	CALL(read), CALL(pread64), CALL(readv), CALL(write), CALL(writev), CALL(lseek), CALL(fstat), CALL(close),
+	CALL(recvmsg), CALL(sendmsg),
+	CALL(munmap), CALL(mremap), CALL(madvise), CALL(brk),
+	CALL(futex), CALL(sched_yield), CALL(clock_gettime), CALL(getrandom),
+	CALL(exit), CALL(exit_group), CALL(rt_sigreturn), CALL(restart_syscall),
 #ifdef SYS_newfstatat
-	SYS_newfstatat,
+	CALL(newfstatat),
 #endif
 #if SANITIZED
-	SYS_getpid, SYS_gettid, SYS_sigaltstack, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_prlimit64,
+	CALL(getpid), CALL(gettid), CALL(sigaltstack), CALL(rt_sigaction), CALL(rt_sigprocmask), CALL(prlimit64),
+#endif
+	{ SYS_mmap, WITHOUT, 2, PROT_EXEC, 0 },
+	{ SYS_mprotect, WITHOUT, 2, PROT_EXEC, 0 },
+	{ SYS_fcntl, EQUAL, 1, F_GETFD, 0 },
+	{ SYS_fcntl, EQUAL, 1, F_GETFL, 0 },
+};
+
+/*
+ * Of sandbox_command: what looks into other processes, changes the system, or reaches parts of the
+ * kernel that a command which looks at something does not need.
+ */
+static const struct call not_for_commands[] = {
+	CALL(ptrace), CALL(process_vm_readv), CALL(process_vm_writev), CALL(kcmp),
+	CALL(perf_event_open), CALL(bpf), CALL(userfaultfd),
+	CALL(unshare), CALL(setns), CALL(mount), CALL(umount2), CALL(pivot_root), CALL(chroot),
+	CALL(init_module), CALL(finit_module), CALL(delete_module), CALL(kexec_load), CALL(reboot),
+	CALL(swapon), CALL(swapoff), CALL(acct), CALL(quotactl), CALL(syslog),
+	CALL(settimeofday), CALL(clock_settime), CALL(adjtimex), CALL(clock_adjtime),
+	CALL(sethostname), CALL(setdomainname),
+	CALL(add_key), CALL(request_key), CALL(keyctl),
+	CALL(open_by_handle_at), CALL(name_to_handle_at), CALL(fanotify_init),
+	CALL(personality), CALL(mbind), CALL(migrate_pages), CALL(move_pages),
+	{ SYS_clone, WITH, 0, CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC, 0 },
+#ifdef SYS_clone3
+	{ .number = SYS_clone3, .action = NOT_THERE }, /* its flags are in memory: the C library uses clone(2) then */
+#endif
+#ifdef SYS_kexec_file_load
+	CALL(kexec_file_load),
+#endif
+#ifdef SYS_io_uring_setup
+	CALL(io_uring_setup), CALL(io_uring_enter), CALL(io_uring_register),
+#endif
+#ifdef SYS_open_tree
+	CALL(open_tree), CALL(move_mount), CALL(fsopen), CALL(fsconfig), CALL(fsmount), CALL(fspick),
+#endif
+#ifdef SYS_pidfd_getfd
+	CALL(pidfd_getfd),
+#endif
+#ifdef SYS_process_madvise
+	CALL(process_madvise),
+#endif
+#ifdef SYS_iopl
+	CALL(iopl), CALL(ioperm),
 #endif
 };
 /* clang-format on */
 
-/* Allowed if a bit of this argument, a number that the kernel reads 32 bits of, is not set. */
-static const struct without {
-	unsigned number, argument, bits;
-} withouts[] = {
-	{ SYS_mmap, 2, PROT_EXEC },
-	{ SYS_mprotect, 2, PROT_EXEC },
-};
-
-#define STATEMENTS_MAX 96
-
-/*
- * Descriptors can only be closed or received. As many as a parent hands over: the limit is on their
- * numbers.
- */
-#define DESCRIPTORS_MAX 4096
+/* Of a seccomp(2) filter here; the kernel takes BPF_MAXINSNS. */
+#define STATEMENTS_MAX 1024
 
 struct program {
 	struct sock_filter statements[STATEMENTS_MAX];
@@ -266,7 +312,8 @@ struct program {
 
 static void add_statement(struct program *program, struct sock_filter statement)
 {
-	program->statements[program->count++] = statement;
+	if (program->count < STATEMENTS_MAX)
+		program->statements[program->count++] = statement;
 }
 
 static void add_load(struct program *program, size_t offset)
@@ -279,11 +326,11 @@ static void add_return(struct program *program, uint32_t action)
 	add_statement(program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, action));
 }
 
-/* The answer, if what was loaded compares so with value; else it goes on. */
-static void add_return_if(struct program *program, unsigned comparison, uint32_t value, uint32_t action)
+/* Goes on with the next statement if what was loaded compares so, else behind `otherwise` more. */
+static void add_test(struct program *program, unsigned comparison, uint32_t value, uint8_t otherwise)
 {
-	add_statement(program, (struct sock_filter)BPF_JUMP((uint16_t)(BPF_JMP | comparison | BPF_K), value, 0, 1));
-	add_return(program, action);
+	add_statement(program,
+		      (struct sock_filter)BPF_JUMP((uint16_t)(BPF_JMP | comparison | BPF_K), value, 0, otherwise));
 }
 
 static size_t argument_offset(unsigned index)
@@ -293,43 +340,49 @@ static size_t argument_offset(unsigned index)
 	return offsetof(struct seccomp_data, args) + index * sizeof(uint64_t) + low_half;
 }
 
-static void write_program(struct program *program, uint32_t refused)
+/* The number of the call is loaded, before and after. */
+static void add_call(struct program *program, const struct call *call, uint32_t action)
 {
-	_Static_assert(8 + 2 * ARRAY_LEN(allowed) + 5 * (ARRAY_LEN(withouts) + 1) <= STATEMENTS_MAX, "room for all");
-	add_load(program, offsetof(struct seccomp_data, arch));
-	add_statement(program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0));
-	add_return(program, SECCOMP_RET_KILL_PROCESS);
-	add_load(program, offsetof(struct seccomp_data, nr));
-	add_return_if(program, BPF_JGE, NUMBERS_END, refused);
-	for (size_t i = 0; i < ARRAY_LEN(allowed); i++)
-		add_return_if(program, BPF_JEQ, allowed[i], SECCOMP_RET_ALLOW);
-	for (size_t i = 0; i < ARRAY_LEN(withouts); i++) {
-		add_statement(program,
-			      (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, withouts[i].number, 0, 4));
-		add_load(program, argument_offset(withouts[i].argument));
-		add_return_if(program, BPF_JSET, withouts[i].bits, refused);
-		add_return(program, SECCOMP_RET_ALLOW);
+	if (call->when == ALWAYS) {
+		add_test(program, BPF_JEQ, call->number, 1);
+		add_return(program, action);
+		return;
 	}
-	add_statement(program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fcntl, 0, 5));
-	add_load(program, argument_offset(1));
-	add_return_if(program, BPF_JEQ, F_GETFD, SECCOMP_RET_ALLOW);
-	add_return_if(program, BPF_JEQ, F_GETFL, SECCOMP_RET_ALLOW);
-	add_return(program, refused);
+	add_test(program, BPF_JEQ, call->number, call->when == WITHOUT ? 5 : 4);
+	add_load(program, argument_offset(call->argument));
+	add_test(program, call->when == EQUAL ? BPF_JEQ : BPF_JSET, call->value, 1);
+	if (call->when == WITHOUT)
+		add_statement(program, (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, 1));
+	add_return(program, action);
+	add_load(program, offsetof(struct seccomp_data, nr));
 }
 
-static int filter_calls(enum sandbox_refusal refusal)
+/* 0; -ENOSYS: the filter was not made for this machine; -errno. */
+static int filter_calls(const struct call *calls, size_t count, uint32_t matched, uint32_t others)
 {
 	struct program program = { .count = 0 };
 
 	if (ARCHITECTURE == 0)
 		return -ENOSYS;
-	write_program(&program, refusal == SANDBOX_KILLS ? SECCOMP_RET_KILL_PROCESS : SECCOMP_RET_ERRNO | EPERM);
+	add_load(&program, offsetof(struct seccomp_data, arch));
+	add_test(&program, BPF_JEQ, ARCHITECTURE, 1);
+	add_statement(&program, (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, 1));
+	add_return(&program, SECCOMP_RET_KILL_PROCESS);
+	add_load(&program, offsetof(struct seccomp_data, nr));
+	add_test(&program, BPF_JGE, NUMBERS_END, 1);
+	add_return(&program, REFUSED);
+	for (size_t i = 0; i < count; i++)
+		add_call(&program, &calls[i], calls[i].action ? calls[i].action : matched);
+	add_return(&program, others);
+	if (program.count == STATEMENTS_MAX)
+		return -E2BIG;
 
 	struct sock_fprog filter = { .len = program.count, .filter = program.statements };
 
 	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) < 0 ? -errno : 0;
 }
 
+/* Never above what it is. 0 or -errno. */
 static int set_limit(int what, uint64_t soft, uint64_t hard)
 {
 	struct rlimit limit;
@@ -341,14 +394,17 @@ static int set_limit(int what, uint64_t soft, uint64_t hard)
 	return setrlimit((__rlimit_resource_t)what, &limit) < 0 ? -errno : 0;
 }
 
-static int set_limits(const struct sandbox_limits *limits)
+int sandbox_limit(const struct sandbox_limits *limits)
 {
 	int r = set_limit(RLIMIT_CORE, 0, 0);
 
+	/* Both are the samplers' (scheduling.h). */
 	if (r == 0)
-		r = set_limit(RLIMIT_NPROC, 0, 0);
+		r = set_limit(RLIMIT_RTPRIO, 0, 0);
 	if (r == 0)
-		r = set_limit(RLIMIT_NOFILE, DESCRIPTORS_MAX, DESCRIPTORS_MAX);
+		r = set_limit(RLIMIT_RTTIME, RLIM_INFINITY, RLIM_INFINITY);
+	if (r == 0 && limits->files > 0)
+		r = set_limit(RLIMIT_NOFILE, limits->files, limits->files);
 	if (r == 0 && limits->address_space_bytes > 0 && !SANITIZED)
 		r = set_limit(RLIMIT_AS, limits->address_space_bytes, limits->address_space_bytes);
 	/* SIGXCPU can be caught, and here it is not: a second more, and it is SIGKILL. */
@@ -377,11 +433,23 @@ int sandbox_enter(const struct sandbox_limits *limits, enum sandbox_refusal refu
 	int r = let_signals_kill();
 
 	if (r == 0)
-		r = set_limits(limits);
+		r = sandbox_limit(limits);
 	if (r == 0)
-		r = sandbox_drop_privileges();
+		r = set_limit(RLIMIT_NPROC, 0, 0);
+	if (r == 0)
+		r = sandbox_drop_privileges(true);
 	if (r < 0)
 		return r;
 	alarm(limits->wall_seconds);
-	return filter_calls(refusal);
+	return filter_calls(reads_and_writes, ARRAY_LEN(reads_and_writes), SECCOMP_RET_ALLOW,
+			    refusal == SANDBOX_KILLS ? SECCOMP_RET_KILL_PROCESS : REFUSED);
+}
+
+int sandbox_command(const struct sandbox_limits *limits)
+{
+	int r = sandbox_limit(limits);
+
+	if (r == 0)
+		r = sandbox_drop_privileges(false);
+	return r < 0 ? r : filter_calls(not_for_commands, ARRAY_LEN(not_for_commands), REFUSED, SECCOMP_RET_ALLOW);
 }

@@ -1,8 +1,9 @@
 /*
- * sandbox.h: gives up, for good, every right that parsing an untrusted file does not need.
+ * sandbox.h: gives up, for good, every right that is not needed: for what parses an untrusted file,
+ * for commands of the configuration, and for the recorder itself.
  */
-#ifndef SPIKEWATCH_DAEMON_SYMBOLIZE_SANDBOX_H
-#define SPIKEWATCH_DAEMON_SYMBOLIZE_SANDBOX_H
+#ifndef SPIKEWATCH_DAEMON_ENGINE_BASE_SANDBOX_H
+#define SPIKEWATCH_DAEMON_ENGINE_BASE_SANDBOX_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,13 +31,17 @@ int debug_files_start(const char *directory, int *ret_fd);
  */
 int debug_files_ask(int fd, const uint8_t *build_id, size_t len);
 
-/* Zero means: without that limit. */
+/* Zero means: without that limit. What it is already is never raised. */
 struct sandbox_limits {
 	uint64_t address_space_bytes; /* not applied in a build with a sanitizer, which reserves terabytes */
 	unsigned cpu_seconds;         /* then the process is killed (SIGXCPU) */
-	unsigned wall_seconds;        /* then the process is killed (SIGALRM) */
+	unsigned wall_seconds;        /* sandbox_enter: then the process is killed (SIGALRM) */
 	uint64_t file_bytes;          /* of each file that is written; then the process is killed (SIGXFSZ) */
+	unsigned files;               /* numbers of descriptors */
 };
+
+/* Only the limits, and neither a core nor real-time priority. 0 or -errno. */
+int sandbox_limit(const struct sandbox_limits *limits);
 
 /* Whether a forbidden system call kills the process (SIGSYS), or fails with EPERM. */
 enum sandbox_refusal {
@@ -46,11 +51,20 @@ enum sandbox_refusal {
 
 /*
  * For this process, which must have one thread: no_new_privs, no capabilities, no supplementary
- * groups, no core dump, no tracing by others of the same user, the limits, and only the system
- * calls that reading and writing of open descriptors and non-executable memory take: what is needed
- * must be open before. 0; -errno: the sandbox is not complete, and nothing untrusted may be read;
- * -EPERM also when capabilities are left that may not be dropped.
+ * groups, no processes, no core dump, no tracing by others of the same user, the limits, and only
+ * the system calls that reading and writing of open descriptors and non-executable memory take:
+ * what is needed must be open before. 0; -errno: the sandbox is not complete, and nothing untrusted
+ * may be read; -EPERM also when capabilities are left that may not be dropped.
  */
 int sandbox_enter(const struct sandbox_limits *limits, enum sandbox_refusal refusal);
+
+/*
+ * For this process before it executes a program that is to look at something: no_new_privs, no
+ * capabilities in any set (the bounding set only if CAP_SETPCAP is there; without capabilities and
+ * with no_new_privs nothing can be gained by it), the limits, and a filter that refuses tracing,
+ * reading and writing of other processes' memory, namespaces, mounts, keys, BPF, perf events and
+ * what changes the system. Returns as sandbox_enter.
+ */
+int sandbox_command(const struct sandbox_limits *limits);
 
 #endif

@@ -2,7 +2,7 @@
  * check_sandbox.c: what can still be done in there, and what cannot. Each test is a process of its
  * own, which does not come back.
  */
-#include "daemon/symbolize/sandbox.c"
+#include "daemon/engine/base/sandbox.c"
 #include "lib/base/base.h"
 
 #include <check.h>
@@ -188,7 +188,7 @@ START_TEST(privileges_are_gone)
 		struct __user_cap_data_struct left[_LINUX_CAPABILITY_U32S_3] = { 0 };
 		bool root = geteuid() == 0;
 
-		if (sandbox_drop_privileges() < 0 || syscall(SYS_capget, &header, left) < 0)
+		if (sandbox_drop_privileges(true) < 0 || syscall(SYS_capget, &header, left) < 0)
 			_exit(1);
 		if (left[0].effective | left[0].permitted | left[1].effective | left[1].permitted)
 			_exit(2);
