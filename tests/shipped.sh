@@ -81,7 +81,7 @@ burn() {
 # The sealed incident of cpu-core that names the process, in words.
 incident() {
 	for found in "$dir"/state/incidents/*-cpu-core-[0-9]; do
-		test -e "$found" && "$build/spikewatch" show "$found" 2>/dev/null | grep -q "$name" && echo "$found" && return
+		test -e "$found" && "$build/spikewatch" show --full "$found" 2>/dev/null | grep -q "$name" && echo "$found" && return
 	done
 	return 1
 }

@@ -14,8 +14,10 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define LACKS_SHOWN_MAX 10
@@ -62,6 +64,7 @@ static FILE *descriptor_stream_open(struct descriptor_stream *stream)
 /* ---- the process ---- */
 
 static mode_t umask_before;
+static pid_t pager_pid; /* 0: there is none */
 static struct descriptor_stream standard_output = { .fd = STDOUT_FILENO };
 
 void process_setup(void)
@@ -81,9 +84,16 @@ int process_finish(int code)
 	int error;
 
 	errno = 0;
-	if (fclose(stdout) == 0 && !failed)
-		return code;
+	failed |= fclose(stdout) != 0;
 	error = standard_output.error ? standard_output.error : errno;
+	if (pager_pid > 0)
+		while (waitpid(pager_pid, NULL, 0) < 0 && errno == EINTR)
+			;
+	if (!failed)
+		return code;
+	/* A pager that is left before the end of the text is no error. */
+	if (error == EPIPE && pager_pid > 0)
+		return code;
 	if (error != EPIPE)
 		fprintf(stderr, "spikewatch: cannot write the output: %s\n", error ? strerror(error) : "write error");
 	return code == EXIT_OK ? EXIT_TROUBLE : code;
@@ -220,6 +230,47 @@ int output_file_write(struct output_file *out)
 	return code;
 }
 
+/* ---- the pager ---- */
+
+static _Noreturn void run_pager(int input)
+{
+	const char *pager = getenv("PAGER");
+
+	dup2(input, STDIN_FILENO);
+	process_setup_undo();
+	setenv("LESS", "FRX", 0);
+	if (pager)
+		execl("/bin/sh", "sh", "-c", pager, (char *)NULL);
+	execlp("less", "less", (char *)NULL);
+	execlp("more", "more", (char *)NULL);
+	execlp("cat", "cat", (char *)NULL);
+	_exit(127);
+}
+
+void output_page(void)
+{
+	const char *pager = getenv("PAGER");
+	int ends[2];
+
+	if (pager_pid > 0 || !isatty(STDOUT_FILENO) || (pager && !*pager) || pipe2(ends, O_CLOEXEC) < 0)
+		return;
+	fflush(stdout);
+	pager_pid = fork();
+	if (pager_pid == 0)
+		run_pager(ends[0]);
+	if (pager_pid > 0) {
+		FILE *file = descriptor_stream_open(&standard_output);
+
+		if (file)
+			stdout = file;
+		/* The pager handles Ctrl-C. */
+		signal(SIGINT, SIG_IGN);
+		dup2(ends[1], STDOUT_FILENO);
+	}
+	close(ends[0]);
+	close(ends[1]);
+}
+
 /* ---- text ---- */
 
 #define NAME_BYTES "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
@@ -320,9 +371,13 @@ void output_fit(const char *text, size_t width, unsigned how, FILE *file)
 {
 	size_t have = output_characters(text, strlen(text)), dots = how & OUTPUT_CUT_DOTS ? 2 : 0;
 	int pad = have < width ? (int)(width - have) : 0;
+	size_t tail = (width - dots) * 2 / 5, head = width - dots - tail;
 
 	if (have > width && width > 3 && (how & OUTPUT_CUT_PATHS) && *text == '/')
 		fprintf(file, "..%s", text + output_prefix(text, have - width + 2));
+	else if (have > width && dots && width > 6)
+		fprintf(file, "%.*s..%s", (int)output_prefix(text, head), text,
+			text + output_prefix(text, have - tail));
 	else if (have > width)
 		fprintf(file, "%.*s%s", (int)output_prefix(text, width - dots), text, dots ? ".." : "");
 	else

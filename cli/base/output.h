@@ -22,8 +22,9 @@ struct json_writer;
 void process_setup(void);
 
 /*
- * At the end: closes stdout and says why it could not be written, a full disk for one; a reader that
- * closed the pipe (head) is not reported. Returns code, or EXIT_TROUBLE instead of EXIT_OK.
+ * At the end: closes stdout, waits until the pager was left, and says why stdout could not be
+ * written, a full disk for one; a reader that closed the pipe (head) is not reported. Returns code,
+ * or EXIT_TROUBLE instead of EXIT_OK.
  */
 int process_finish(int code);
 
@@ -96,6 +97,13 @@ int output_json_new(struct json_writer **ret);
 /* Prints "command: what: why" on stderr, what escaped. why may be NULL. */
 void output_complain(const char *command, const char *what, const char *why);
 
+/*
+ * If standard output is a terminal, what is printed from now on goes through $PAGER (empty: nothing
+ * does), else less(1), else more(1). less is told by LESS=FRX, unless $LESS is set, to end at once
+ * if all fits the screen. What cannot be paged is printed.
+ */
+void output_page(void);
+
 /* Prints "out of memory" on stderr. Returns EXIT_TROUBLE. */
 int output_no_memory(void);
 
@@ -109,7 +117,7 @@ size_t output_prefix(const char *text, size_t count);
 enum output_fit {
 	OUTPUT_PAD_LEFT = 1,  /* spaces before it */
 	OUTPUT_PAD_RIGHT = 2, /* spaces behind it */
-	OUTPUT_CUT_DOTS = 4,  /* what is cut ends with two dots; without it, it just ends */
+	OUTPUT_CUT_DOTS = 4,  /* two dots stand for the middle that is cut; without it, the end is cut */
 	OUTPUT_CUT_PATHS = 8, /* a path begins with two dots instead, because its end says more */
 };
 

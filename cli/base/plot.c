@@ -24,6 +24,7 @@
 #define LABEL_WIDTH 9 /* "1023.5 MiB" is shown as "1023 MiB" */
 #define ROWS_DEFAULT 8
 #define ROWS_MAX 40
+#define LEVEL_FAR 1.5 /* times everything seen: such a level is not drawn */
 
 /* The characters of a style. Steps go from the lowest filling of a cell to a full one. */
 struct glyphs {
@@ -57,30 +58,31 @@ static bool known(double value)
 	return isfinite(value);
 }
 
-static unsigned width_of(FILE *file)
+/* A variable of the environment, else what the terminal says, else usual; within min and max. */
+static unsigned screen_size(const char *variable, unsigned short terminal, unsigned usual, unsigned min, unsigned max)
 {
-	const char *columns = getenv("COLUMNS");
-	struct winsize size;
-	unsigned long width = 0;
+	const char *text = getenv(variable);
+	unsigned long size = text ? strtoul(text, NULL, 10) : 0;
 
-	if (columns)
-		width = strtoul(columns, NULL, 10);
-	if (width == 0 && ioctl(fileno(file), TIOCGWINSZ, &size) == 0)
-		width = size.ws_col;
-	if (width == 0)
-		return PLOT_WIDTH_DEFAULT;
-	if (width < PLOT_WIDTH_MIN)
-		return PLOT_WIDTH_MIN;
-	return width > PLOT_WIDTH_MAX ? PLOT_WIDTH_MAX : (unsigned)width;
+	if (size == 0)
+		size = terminal;
+	if (size == 0)
+		return usual;
+	return size < min ? min : size > max ? max : (unsigned)size;
 }
 
 void plot_style_detect(FILE *file, struct plot_style *ret)
 {
 	const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+	struct winsize size = { 0 };
+
+	if (ioctl(fileno(file), TIOCGWINSZ, &size) < 0)
+		size = (struct winsize){ 0 };
 
 	ret->utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 	ret->color = isatty(fileno(file)) && !(no_color && *no_color) && term && strcmp(term, "dumb") != 0;
-	ret->width = width_of(file);
+	ret->width = screen_size("COLUMNS", size.ws_col, PLOT_WIDTH_DEFAULT, PLOT_WIDTH_MIN, PLOT_WIDTH_MAX);
+	ret->lines = screen_size("LINES", size.ws_row, PLOT_LINES_DEFAULT, PLOT_LINES_DEFAULT / 2, PLOT_LINES_MAX);
 }
 
 size_t plot_columns(const struct plot_style *style)
@@ -147,7 +149,7 @@ static double scale_top(const struct plot *plot)
 		 * A limit far above everything seen would flatten the picture: it is named, not
 		 * drawn.
 		 */
-		if (known(plot->level[i].value) && plot->level[i].value > top && plot->level[i].value < top * 4)
+		if (known(plot->level[i].value) && plot->level[i].value > top && plot->level[i].value < top * LEVEL_FAR)
 			top = plot->level[i].value;
 	}
 	if (top <= 0)
@@ -331,26 +333,36 @@ static void draw_times(const struct canvas *canvas)
 	fprintf(canvas->file, "%*s  %.*s\n", LABEL_WIDTH, "", (int)end, line);
 }
 
+/* An entry of the legend into buf. False: there is none of this number. */
+static bool legend_entry(const struct canvas *canvas, size_t i, char *buf, size_t cap)
+{
+	const struct plot *plot = canvas->plot;
+	char value[32];
+
+	if (i < plot->levels && i < PLOT_LEVELS_MAX && known(plot->level[i].value))
+		snprintf(buf, cap, "%s %s %s", canvas->glyphs->level[i], plot->level[i].name,
+			 units_format(value, sizeof(value), plot->unit, plot->level[i].value, UNITS_COLUMN));
+	else if (i == plot->levels && plot->mean && !plot->terse)
+		snprintf(buf, cap, "%s peak within a column", canvas->glyphs->shade);
+	else if (i == plot->levels + 1 && plot->hole && plot->hole_is)
+		snprintf(buf, cap, "%s %s", canvas->glyphs->hole, plot->hole_is);
+	else if (i == plot->levels + 2 && canvas->trigger_column < plot->columns && !plot->terse)
+		snprintf(buf, cap, "%s trigger", canvas->glyphs->trigger_foot);
+	else
+		return false;
+	return true;
+}
+
 /* Wrapped at the width. */
 static void draw_legend(const struct canvas *canvas)
 {
-	const struct plot *plot = canvas->plot;
-	size_t width = LABEL_WIDTH + 2 + plot->columns, used = 0;
-	char text[128], value[32];
+	size_t width = LABEL_WIDTH + 2 + canvas->plot->columns, used = 0;
+	char text[128];
 
-	for (size_t i = 0; i < plot->levels + 3; i++) {
+	for (size_t i = 0; i < canvas->plot->levels + 3; i++) {
 		size_t len;
 
-		if (i < plot->levels && i < PLOT_LEVELS_MAX && known(plot->level[i].value))
-			snprintf(text, sizeof(text), "%s %s %s", canvas->glyphs->level[i], plot->level[i].name,
-				 units_format(value, sizeof(value), plot->unit, plot->level[i].value, UNITS_COLUMN));
-		else if (i == plot->levels && plot->mean)
-			snprintf(text, sizeof(text), "%s peak within a column", canvas->glyphs->shade);
-		else if (i == plot->levels + 1 && plot->hole && plot->hole_is)
-			snprintf(text, sizeof(text), "%s %s", canvas->glyphs->hole, plot->hole_is);
-		else if (i == plot->levels + 2 && canvas->trigger_column < plot->columns)
-			snprintf(text, sizeof(text), "%s trigger", canvas->glyphs->trigger_foot);
-		else
+		if (!legend_entry(canvas, i, text, sizeof(text)))
 			continue;
 		len = strlen(text) + 3;
 		if (used > 0 && used + len > width) {
@@ -362,6 +374,22 @@ static void draw_legend(const struct canvas *canvas)
 	}
 	if (used > 0)
 		fputc('\n', canvas->file);
+}
+
+/* The title, and behind it as much of a terse legend as fits. */
+static void draw_title(const struct canvas *canvas)
+{
+	size_t used = strlen(canvas->plot->title);
+	char text[128];
+
+	fputs(canvas->plot->title, canvas->file);
+	for (size_t i = 0; canvas->plot->terse && i < canvas->plot->levels + 3; i++) {
+		if (!legend_entry(canvas, i, text, sizeof(text)) || used + 3 + strlen(text) > canvas->style->width + 2)
+			continue;
+		fprintf(canvas->file, "   %s", text);
+		used += 3 + strlen(text);
+	}
+	fputc('\n', canvas->file);
 }
 
 void plot_draw(const struct plot *plot, const struct plot_style *style, FILE *file)
@@ -385,10 +413,11 @@ void plot_draw(const struct plot *plot, const struct plot_style *style, FILE *fi
 			canvas.trigger_column = plot->columns - 1;
 	}
 
-	fprintf(file, "%s\n", plot->title);
+	draw_title(&canvas);
 	for (unsigned row = canvas.rows; row-- > 0;)
 		draw_row(&canvas, row);
 	draw_axis(&canvas);
 	draw_times(&canvas);
-	draw_legend(&canvas);
+	if (!plot->terse)
+		draw_legend(&canvas);
 }

@@ -18,6 +18,7 @@ struct plot_style {
 	bool utf8;      /* block characters; else ASCII */
 	bool color;     /* ANSI colours */
 	unsigned width; /* of a line, in characters */
+	unsigned lines; /* of a screen */
 };
 
 /* A level drawn across the picture: a threshold, a limit. */
@@ -41,15 +42,19 @@ struct plot {
 	struct plot_level level[PLOT_LEVELS_MAX];
 	size_t levels;
 	unsigned rows; /* 0: 8 */
+	bool terse;    /* the legend has levels and holes only, and stands behind the title if it fits */
 };
 
 #define PLOT_WIDTH_DEFAULT 80
 #define PLOT_WIDTH_MIN 30
 #define PLOT_WIDTH_MAX 400
+#define PLOT_LINES_DEFAULT 24
+#define PLOT_LINES_MAX 200
 
 /*
- * What suits file: characters by the locale (LC_CTYPE must be set), width by $COLUMNS, else the
- * terminal, else 80; colour on terminals unless $NO_COLOR is set or $TERM is dumb.
+ * What suits file: characters by the locale (LC_CTYPE must be set), width by $COLUMNS and lines by
+ * $LINES, else the terminal, else 80 by 24; colour on terminals unless $NO_COLOR is set or $TERM is
+ * dumb.
  */
 void plot_style_detect(FILE *file, struct plot_style *ret);
 

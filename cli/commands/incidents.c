@@ -364,7 +364,7 @@ int list_command(int argc, char **argv)
 
 /* ---- show ---- */
 
-static int show(int fd, bool json)
+static int show(int fd, bool json, bool full)
 {
 	AUTO_FREE struct view *view = calloc(1, sizeof(*view));
 	struct plot_style style;
@@ -376,10 +376,14 @@ static int show(int fd, bool json)
 	if (rc < 0)
 		return output_no_memory();
 	plot_style_detect(stdout, &style);
+	if (full && !json)
+		output_page();
 	if (json)
 		rc = view_json(view, &style);
-	else
+	else if (full)
 		rc = view_text(view, fd, &style, stdout);
+	else
+		rc = view_brief(view, &style, stdout);
 	if (rc == 0)
 		rc = view->glance.damaged ? EXIT_TROUBLE : EXIT_OK;
 	else
@@ -391,9 +395,10 @@ static int show(int fd, bool json)
 int show_command(int argc, char **argv)
 {
 	const char *directory = NULL;
-	bool json = false;
+	bool json = false, full = false;
 	const struct option_spec options[] = {
 		OPTION_DIRECTORY(&directory),
+		{ 'f', "full", OPTION_FLAG, NULL, "all that there is, by $PAGER on a terminal", &full },
 		{ 0, "json", OPTION_FLAG, NULL, "the incident, its summary and its series as JSON", &json },
 	};
 	const struct options_usage usage = {
@@ -402,8 +407,10 @@ int show_command(int argc, char **argv)
 		.summary = "Shows one incident: in words, pictures and numbers.",
 		.description = INCIDENT_PICK_HELP
 		"\n"
-		"NO_COLOR and COLUMNS are honoured; pictures are ASCII where the locale is not UTF-8.",
-		.example = "spikewatch show last\nspikewatch show ./20261120T031502.123Z-postgres_812-cpu-high-1",
+		"Without --full: what fits the screen. NO_COLOR, COLUMNS and LINES are honoured;\n"
+		"pictures are ASCII where the locale is not UTF-8.",
+		.example = "spikewatch show last\nspikewatch show --full last\nspikewatch show "
+			   "./20261120T031502.123Z-postgres_812-cpu-high-1",
 		.exits = "0 shown, also as far as it is written, 1 not found, or shown but damaged,\n"
 			 "2 wrong usage, or not an incident",
 		.options = options,
@@ -419,7 +426,7 @@ int show_command(int argc, char **argv)
 	rc = incident_pick_any(usage.command, directory, argv[first], &fd);
 	if (rc != 0)
 		return rc == INCIDENT_PICK_FOREIGN ? EXIT_USAGE : EXIT_TROUBLE;
-	return show(fd, json);
+	return show(fd, json, full);
 }
 
 /* ---- verify ---- */

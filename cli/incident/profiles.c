@@ -504,6 +504,74 @@ void functions_print(const struct functions *functions, const struct incident *i
 	print_losses(functions, incident, line, file);
 }
 
+/* ---- the same, brief ---- */
+
+#define BRIEF_WIDTH (3 * (AMOUNT_WIDTH + 1) + 1) /* of the numbers and the spaces after them */
+
+/* Whether row is of the target and was seen during the spike. */
+static bool is_brief(const struct functions_row *row)
+{
+	return !row->neighbour && row->total[FUNCTION_TABLE_DURING] > 0;
+}
+
+static void print_brief_functions(const struct functions *functions, size_t rows, size_t line, FILE *file)
+{
+	const struct cells head = { "function", "module", "busiest thread" };
+	size_t width[3] = { 0, strlen(head.module), strlen(head.thread) }, left = line - BRIEF_WIDTH, printed = 0;
+	struct cells cells;
+
+	for (size_t i = 0; i < functions->count && i < rows; i++) {
+		make_cells(&functions->row[i], &cells);
+		width[1] = widest_of(width[1], cells.module, left / 4);
+		width[2] = widest_of(width[2], cells.thread, left / 3);
+	}
+	width[0] = left - width[1] - width[2] - 4;
+	fprintf(file, "%*s %*s %*s  ", AMOUNT_WIDTH, "before", AMOUNT_WIDTH, "self", AMOUNT_WIDTH, "total");
+	print_names(&head, width, file);
+	for (size_t i = 0; i < functions->count && printed < rows; i++) {
+		const struct functions_row *row = &functions->row[i];
+
+		if (!is_brief(row))
+			continue;
+		print_amount(functions, row, row->self[FUNCTION_TABLE_BEFORE], FUNCTION_TABLE_BEFORE, file);
+		fputc(' ', file);
+		print_amount(functions, row, row->self[FUNCTION_TABLE_DURING], FUNCTION_TABLE_DURING, file);
+		fputc(' ', file);
+		print_amount(functions, row, row->total[FUNCTION_TABLE_DURING], FUNCTION_TABLE_DURING, file);
+		fputs("  ", file);
+		make_cells(row, &cells);
+		print_names(&cells, width, file);
+		printed++;
+	}
+}
+
+void functions_print_brief(const struct functions *functions, size_t rows, size_t threads,
+			   const struct plot_style *style, FILE *file)
+{
+	size_t line = style->width > WIDTH_FULL ? style->width : WIDTH_FULL, printed = 0;
+	char process[FUNCTIONS_NAME_MAX + 32];
+
+	if (functions->count > 0 && is_brief(&functions->row[0]))
+		print_brief_functions(functions, rows, line, file);
+	for (size_t i = 0; i < functions->thread_count && printed < threads; i++) {
+		const struct functions_row *row = &functions->thread[i];
+
+		if (!is_brief(row))
+			continue;
+		if (printed++ == 0)
+			fprintf(file, "%*s %*s %*s  thread of process\n", AMOUNT_WIDTH, "before", AMOUNT_WIDTH,
+				"during", AMOUNT_WIDTH, "tid");
+		print_amount(functions, row, row->self[FUNCTION_TABLE_BEFORE], FUNCTION_TABLE_BEFORE, file);
+		fputc(' ', file);
+		print_amount(functions, row, row->self[FUNCTION_TABLE_DURING], FUNCTION_TABLE_DURING, file);
+		fprintf(file, " %*jd  ", AMOUNT_WIDTH, (intmax_t)row->tid);
+		output_fit(row->thread[0] ? row->thread : "?", 20, OUTPUT_CUT_DOTS, file);
+		fputs(" of ", file);
+		output_fit(process_text(row, process, sizeof(process)), line - BRIEF_WIDTH - 24, OUTPUT_CUT_DOTS, file);
+		fputc('\n', file);
+	}
+}
+
 /* ---- functions, ranked ---- */
 
 #define ROWS_MAX 10
@@ -628,6 +696,55 @@ static void note_missing_stacks(const struct function_rows_row *row, struct func
 		memcpy(ret->no_stack, row->self, sizeof(ret->no_stack));
 }
 
+/* ---- spikewatch's own processes ---- */
+
+static const char itself_name[] = "spikewatch itself";
+
+/* What its programs are called, as far as the kernel keeps names. */
+static bool is_itself(const struct text_part *process)
+{
+	static const char *const names[] = { "spikewatchd", "spikewatch", "spikewatch-symb", "spikewatch-symbolize" };
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (process->len == strlen(names[i]) && memcmp(process->at, names[i], process->len) == 0)
+			return true;
+	return false;
+}
+
+static void add_to_itself(struct function_rows_row *itself, const struct function_rows_row *row)
+{
+	for (unsigned p = 0; p < FUNCTION_TABLE_PHASES; p++) {
+		itself->self[p] += row->self[p];
+		itself->total[p] += row->total[p];
+	}
+	itself->self_ns += row->self_ns;
+	itself->self_faults += row->self_faults;
+	itself->module = (struct text_part){ FUNCTION_TABLE_NEIGHBOUR, strlen(FUNCTION_TABLE_NEIGHBOUR) };
+}
+
+/* ---- the function that is named first ---- */
+
+/* Whether row says more than the one chosen so far: deeper, and still half of all. */
+static bool is_lead(const struct function_rows_row *row, const struct function_rows_row *lead, uint64_t own)
+{
+	uint64_t total = row->total[FUNCTION_TABLE_DURING], least = lead->total[FUNCTION_TABLE_DURING];
+	bool half = total > 0 && total >= own - own / 2, lead_half = least > 0 && least >= own - own / 2;
+
+	if (row->module.len == 0)
+		return false;
+	if (half != lead_half)
+		return half;
+	if (half && total != least)
+		return total < least;
+	return row->self[FUNCTION_TABLE_DURING] > lead->self[FUNCTION_TABLE_DURING];
+}
+
+static void subtract_neighbour(struct functions *ret, const struct function_rows_row *row)
+{
+	for (unsigned p = 0; p < FUNCTION_TABLE_PHASES; p++)
+		ret->own[p] -= row->self[p] < ret->own[p] ? row->self[p] : ret->own[p];
+}
+
 static void choose_rows(const char *text, size_t len, struct functions *ret)
 {
 	bool callers = ret->unit == FUNCTION_TABLE_IN_BYTES;
@@ -636,8 +753,10 @@ static void choose_rows(const char *text, size_t len, struct functions *ret)
 	struct ranking neighbours = { .max = FUNCTIONS_NEIGHBOURS_SHOWN, .phase = FUNCTION_TABLE_DURING, .tie = true };
 	struct ranking threads = { .max = FUNCTIONS_THREADS_SHOWN, .phase = FUNCTION_TABLE_DURING, .tie = true };
 	struct ranking foreign = { .max = FUNCTIONS_NEIGHBOURS_SHOWN, .phase = FUNCTION_TABLE_DURING, .tie = true };
+	struct function_rows_row row, lead = { 0 };
+	struct function_rows_row itself = { .function = { itself_name, strlen(itself_name) } };
+	struct function_rows_row own_threads = { .process = { itself_name, strlen(itself_name) } };
 	struct function_rows rows;
-	struct function_rows_row row;
 
 	ret->there = function_rows_start(&rows, text, len) && rows.unit == ret->unit;
 	if (!ret->there)
@@ -646,20 +765,31 @@ static void choose_rows(const char *text, size_t len, struct functions *ret)
 	/* Where the file does not say it: what is left without the others. */
 	memcpy(ret->own, rows.has_own ? rows.own : rows.sum, sizeof(ret->own));
 	while (function_rows_next(&rows, &row)) {
+		if (is_neighbour(&row) && is_itself(row.function.len > 0 ? &row.function : &row.process)) {
+			if (row.function.len > 0 && !rows.has_own)
+				subtract_neighbour(ret, &row);
+			add_to_itself(row.function.len > 0 ? &itself : &own_threads, &row);
+			continue;
+		}
 		if (row.function.len == 0) {
 			rank_row(is_neighbour(&row) ? &foreign : &threads, &row);
 			continue;
 		}
 		if (is_neighbour(&row)) {
 			rank_row(&neighbours, &row);
-			for (unsigned p = 0; p < FUNCTION_TABLE_PHASES && !rows.has_own; p++)
-				ret->own[p] -= row.self[p] < ret->own[p] ? row.self[p] : ret->own[p];
+			if (!rows.has_own)
+				subtract_neighbour(ret, &row);
 			continue;
 		}
+		if (is_lead(&row, &lead, ret->own[FUNCTION_TABLE_DURING]))
+			lead = row;
 		rank_row(&before, &row);
 		rank_row(&during, &row);
 		note_missing_stacks(&row, ret);
 	}
+	rank_row(&neighbours, &itself);
+	rank_row(&foreign, &own_threads);
+	copy_row(&lead, &ret->lead);
 	for (size_t i = 0; i < during.count; i++)
 		copy_row(&during.row[i], &ret->row[ret->count++]);
 	for (size_t i = 0; i < before.count; i++)

@@ -92,13 +92,18 @@ struct functions {
 	 * The hottest during the spike; then those of the hottest before it that are not among
 	 * them; then neighbours, the busiest during the spike first, those busier before it first
 	 * among equals: however busy they are, they leave room for the functions of what the
-	 * incident is of.
+	 * incident is of. Spikewatch's own processes are one neighbour, "spikewatch itself".
 	 */
 	struct functions_row row[2 * FUNCTIONS_SHOWN + FUNCTIONS_NEIGHBOURS_SHOWN];
 	size_t count;
 	/* The busiest during the spike, the busier before it first among equals; then neighbours'. */
 	struct functions_row thread[FUNCTIONS_THREADS_SHOWN + FUNCTIONS_NEIGHBOURS_SHOWN];
 	size_t thread_count;
+	/*
+	 * The innermost function of the target that was on at least half of its stacks during the
+	 * spike, or the hottest if there is none. No name: there are no functions.
+	 */
+	struct functions_row lead;
 	uint64_t other[FUNCTION_TABLE_PHASES];    /* of stacks for which there was no room */
 	uint64_t no_stack[FUNCTION_TABLE_PHASES]; /* of what has no stack */
 	uint64_t more_functions, more_threads;    /* left out of the file */
@@ -117,6 +122,13 @@ int functions_load(int incidentfd, enum function_table_unit unit, struct functio
  */
 void functions_print(const struct functions *functions, const struct incident *incident, const struct plot_style *style,
 		     FILE *file);
+
+/*
+ * Prints the target's functions that were hottest during the spike, and its threads, at most so many
+ * of each, without what was lost; nothing if there are none.
+ */
+void functions_print_brief(const struct functions *functions, size_t rows, size_t threads,
+			   const struct plot_style *style, FILE *file);
 
 /*
  * The member "functions", or "memory_functions": null if there are none. Errors stay in the writer.

@@ -383,7 +383,8 @@ static bool samples_ended(const struct incident *incident)
 	return false;
 }
 
-static void tell_lost(const struct incident *incident, const struct incident_samples *samples, FILE *file)
+/* nothing: also say that nothing was lost, and where the recording begins. */
+static void tell_lost(const struct incident *incident, const struct incident_samples *samples, bool nothing, FILE *file)
 {
 	const struct sample_window_coverage *coverage = &incident->coverage;
 	uint64_t gaps = coverage->gaps > coverage->holes ? coverage->gaps - coverage->holes : 0;
@@ -408,10 +409,13 @@ static void tell_lost(const struct incident *incident, const struct incident_sam
 		add_lost(file, &count, "%ju samples for which there was no room", (uintmax_t)coverage->samples_dropped);
 	if (coverage->capture_rate > 0 && coverage->capture_rate < 0.99)
 		add_lost(file, &count, "%.1f %% of the ticks", (1 - coverage->capture_rate) * 100);
-	fputs(count                                        ? "."
-	      : coverage->longest_hole_ns >= STORY_HOLE_NS ? " Nothing of what was sampled was lost."
-							   : " Nothing was lost.",
-	      file);
+	if (count > 0)
+		fputs(".", file);
+	if (!nothing)
+		return;
+	/* Of the stacks something may be: that stands with them. */
+	if (count == 0)
+		fputs(" No sample was lost.", file);
 	if (coverage->want_before_ns < DAY_NS &&
 	    coverage->got_from_ns > -(int64_t)coverage->want_before_ns + (int64_t)NS_PER_S)
 		fprintf(file, " The recording begins %s %s it fired.",
@@ -445,5 +449,53 @@ void story_tell(const struct incident *incident, const struct incident_samples *
 	tell_gone(incident, file);
 	tell_merged(incident, file);
 	tell_holes(incident, samples, file);
-	tell_lost(incident, samples, file);
+	tell_lost(incident, samples, true, file);
+}
+
+/* As it stands behind the target's name, without the value. */
+static void tell_reason(const struct incident *incident, FILE *file)
+{
+	char text[64];
+
+	if (incident->kind == INCIDENT_RECOVERED)
+		fprintf(file, "the last %s before the daemon died",
+			units_format_duration(text, sizeof(text), recovered_ns(incident)));
+	else if (incident->kind == INCIDENT_MANUAL)
+		fputs("recorded because it was asked for", file);
+	else
+		fputs("its rule fired", file);
+}
+
+void story_headline(const struct incident *incident, const struct incident_samples *samples, FILE *file)
+{
+	const struct incident_rule *rule = &incident->rule;
+	char text[64];
+	double level;
+	uint64_t ns;
+
+	if (incident_of_everything(incident))
+		fputs("all targets", file);
+	else
+		tell_target(&incident->target, file);
+	fputs(": ", file);
+	if (incident->kind != INCIDENT_RULE || !rule->has_value) {
+		tell_reason(incident, file);
+		return;
+	}
+	fprintf(file, "%s was ", metric_subject(rule->metric));
+	tell_value(rule, file);
+	if (!story_threshold(rule, &level))
+		return;
+	fprintf(file, ", above %s", story_value(rule->unit, level, text, sizeof(text)));
+	if (story_above(incident, &samples->series, &ns) && ns > 0)
+		fprintf(file, " for %s", units_format_duration(text, sizeof(text), ns));
+}
+
+void story_tell_rest(const struct incident *incident, const struct incident_samples *samples, FILE *file)
+{
+	tell_peaks(incident, file);
+	tell_gone(incident, file);
+	tell_merged(incident, file);
+	tell_holes(incident, samples, file);
+	tell_lost(incident, samples, false, file);
 }

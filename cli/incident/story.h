@@ -31,6 +31,15 @@ const char *story_time(wall_t wall, bool precise, char *buf, size_t cap);
 /* "1 hole of 2.01 s" or "7 holes, 3.1 s in all, the longest 2.01 s": of the sampling. Returns buf. */
 const char *story_holes(const struct sample_window_coverage *coverage, char *buf, size_t cap);
 
+/*
+ * What happened in one sentence: "postgres-812: CPU use was 182.4 % of one core over 1 s, above 80 %
+ * for 2.1 s". No newline; names are escaped.
+ */
+void story_headline(const struct incident *incident, const struct incident_samples *samples, FILE *file);
+
+/* How high CPU and memory went; then holes, the target's end and losses, if any. As story_tell. */
+void story_tell_rest(const struct incident *incident, const struct incident_samples *samples, FILE *file);
+
 /* How long the rule's metric was above its threshold in the samples. False: that is not known. */
 bool story_above(const struct incident *incident, const struct series *series, uint64_t *ret_ns);
 

@@ -757,8 +757,9 @@ static void describe_holes(const struct series *series, const struct series_colu
 		 units_format_duration(length, sizeof(length), (uint64_t)all_ns), count > 1 ? " in all" : "", average);
 }
 
+/* rows: of a brief one; 0: with its whole legend and an empty line before it. */
 static void draw_picture(const struct series_columns *columns, const struct picture *picture, const char *hole_is,
-			 const struct plot_style *style, FILE *file)
+			 unsigned rows, const struct plot_style *style, FILE *file)
 {
 	struct plot plot = {
 		.title = picture->title,
@@ -772,17 +773,20 @@ static void draw_picture(const struct series_columns *columns, const struct pict
 		.to_s = (double)columns->to_ns / 1e9,
 		.trigger = true,
 		.levels = picture->levels,
+		.rows = rows,
+		.terse = rows > 0,
 	};
 
 	if (!any_known(columns))
 		return;
 	memcpy(plot.level, picture->level, sizeof(plot.level));
-	fputc('\n', file);
+	if (rows == 0)
+		fputc('\n', file);
 	plot_draw(&plot, style, file);
 }
 
-static void draw_cpu(const struct series *series, const struct pictures *pictures, const struct plot_style *style,
-		     FILE *file)
+static void draw_cpu(const struct series *series, const struct pictures *pictures, unsigned rows,
+		     const struct plot_style *style, FILE *file)
 {
 	struct picture picture = pictures->cpu_picture;
 	size_t len = strlen(picture.title);
@@ -792,11 +796,11 @@ static void draw_cpu(const struct series *series, const struct pictures *picture
 		describe_holes(series, &pictures->cpu, &picture, hole_is, sizeof(hole_is));
 	snprintf(picture.title + len, sizeof(picture.title) - len, " (peaks: over %s)",
 		 units_format_duration(window, sizeof(window), picture.window_ns));
-	draw_picture(&pictures->cpu, &picture, hole_is, style, file);
+	draw_picture(&pictures->cpu, &picture, hole_is, rows, style, file);
 }
 
 static void draw_memory(const struct incident *incident, const struct series *series, const struct pictures *pictures,
-			const struct plot_style *style, FILE *file)
+			unsigned rows, const struct plot_style *style, FILE *file)
 {
 	const struct picture without_average = { .scale = 0 };
 	struct picture picture;
@@ -805,7 +809,7 @@ static void draw_memory(const struct incident *incident, const struct series *se
 	pictures_memory(incident, &picture);
 	if (pictures->memory.count > 0)
 		describe_holes(series, &pictures->memory, &without_average, hole_is, sizeof(hole_is));
-	draw_picture(&pictures->memory, &picture, hole_is, style, file);
+	draw_picture(&pictures->memory, &picture, hole_is, rows, style, file);
 }
 
 static int write_words(const struct view *view, char **ret)
@@ -981,6 +985,155 @@ static void print_memory_functions(const struct view *view, const struct plot_st
 		print_memory_change(touched, &view->samples.series, width, file);
 }
 
+/* ---- what fits a screen ---- */
+
+/* Rows of a picture; functions and threads on a small screen and on a larger one (lines). */
+#define BRIEF_ROWS_MIN 4
+#define BRIEF_ROWS_MAX 12
+#define BRIEF_LARGE 32
+#define BRIEF_COMMAND_MAX 4096
+
+/* "; 71 % of it in tuplesort_performsort". Of what the picture is of. */
+static void print_lead(const struct functions *functions, FILE *file)
+{
+	uint64_t own = functions->own[FUNCTION_TABLE_DURING];
+	const struct functions_row *lead = &functions->lead;
+
+	if (lead->function[0] == '\0' || own == 0)
+		return;
+	fprintf(file, "; %.0f %% %s in %s", 100 * (double)lead->total[FUNCTION_TABLE_DURING] / (double)own,
+		functions->unit == FUNCTION_TABLE_IN_BYTES ? "of the new memory" : "of its CPU time", lead->function);
+}
+
+/* What it ran, or where it ran: one line. */
+static void print_origin(const struct view *view, size_t width, FILE *file)
+{
+	const struct incident_target *target = &view->incident.target;
+	const char *what = target->cmdline[0]        ? target->cmdline
+			   : view->incident.has_unit ? view->incident.unit.name
+						     : target->cgroup;
+	char text[BRIEF_COMMAND_MAX];
+
+	if (!*what)
+		return;
+	text_escape(text, sizeof(text), what, strlen(what));
+	output_fit(text, width, OUTPUT_CUT_DOTS, file);
+	fputc('\n', file);
+}
+
+/* Why there are no functions, if the incident says it. */
+static void print_no_functions(const struct incident *incident, size_t width, FILE *file)
+{
+	char text[4 * sizeof(incident->captures[0].why) + 64];
+
+	for (size_t i = 0; i < incident->capture_count; i++) {
+		const struct incident_capture *capture = &incident->captures[i];
+		size_t used;
+
+		if (strcmp(capture->name, "stacks") != 0 || capture->status == INCIDENT_CAPTURE_OK || !capture->why[0])
+			continue;
+		used = (size_t)snprintf(text, sizeof(text), "No functions: ");
+		text_escape(text + used, sizeof(text) - used, capture->why, strlen(capture->why));
+		output_wrap(text, width, file);
+	}
+}
+
+static void print_brief_top(const struct view *view, size_t width, FILE *file)
+{
+	const struct functions *functions = is_of_memory(&view->incident) ? &view->memory_functions : &view->functions;
+	AUTO_FREE char *words = NULL;
+	size_t len;
+	FILE *headline = open_memstream(&words, &len);
+
+	output_escaped(file, view->incident.id[0] ? view->incident.id : "(an incident without a name)");
+	fputc('\n', file);
+	if (view->glance.open)
+		fputs("BEING WRITTEN: samples and pictures come when its window is over.\n", file);
+	if (view->glance.damaged)
+		fprintf(file, "DAMAGED: %s. See spikewatch verify.\n", view->glance.why);
+	if (!headline) {
+		output_incomplete("the headline", -ENOMEM);
+		return;
+	}
+	story_headline(&view->incident, &view->samples, headline);
+	print_lead(functions, headline);
+	fputc('.', headline);
+	if (fclose(headline) == 0 && view->glance.readable)
+		output_wrap(words, width, file);
+	print_origin(view, width, file);
+}
+
+static void print_brief_bottom(const struct view *view, const struct plot_style *style, size_t width, FILE *file)
+{
+	bool of_memory = is_of_memory(&view->incident), large = style->lines >= BRIEF_LARGE;
+	const struct functions *functions = of_memory ? &view->memory_functions : &view->functions;
+	AUTO_FREE char *words = NULL;
+	size_t len;
+	FILE *rest = open_memstream(&words, &len);
+
+	if (functions->count > 0 && functions->lead.function[0])
+		fprintf(file, "\n%s\n",
+			of_memory ? "Where it touched new memory (bytes)"
+				  : "Where its CPU time went (percent of its own, before and during the spike)");
+	functions_print_brief(functions, large ? 8 : 3, large ? 4 : 2, style, file);
+	if (functions->count == 0)
+		print_no_functions(&view->incident, width, file);
+	if (!rest) {
+		output_incomplete("a sentence", -ENOMEM);
+		return;
+	}
+	story_tell_rest(&view->incident, &view->samples, rest);
+	if (fclose(rest) == 0 && view->glance.readable && *words)
+		output_wrap(words + 1, width, file);
+	fputs("All of it: spikewatch show --full; as a page: spikewatch report\n", file);
+}
+
+static unsigned count_lines(const char *text)
+{
+	unsigned lines = 0;
+
+	for (; *text; text++)
+		lines += *text == '\n';
+	return lines;
+}
+
+int view_brief(const struct view *view, const struct plot_style *style, FILE *file)
+{
+	size_t width = style->width < TEXT_WIDTH_MAX ? style->width : TEXT_WIDTH_MAX, len;
+	AUTO(free_pictures) struct pictures pictures = { 0 };
+	AUTO_FREE char *top = NULL, *bottom = NULL;
+	FILE *above = open_memstream(&top, &len), *below = open_memstream(&bottom, &len);
+	unsigned taken, rows;
+	int rc = make_pictures(view, style, &pictures);
+
+	if (above && rc == 0)
+		print_brief_top(view, width, above);
+	if (below && rc == 0)
+		print_brief_bottom(view, style, width, below);
+	if (!above || fclose(above) != 0)
+		rc = -ENOMEM;
+	if (!below || fclose(below) != 0)
+		rc = -ENOMEM;
+	if (rc < 0)
+		return rc;
+	/* Title, axis and times of the picture; an empty line before it; the line of the prompt. */
+	taken = count_lines(top) + count_lines(bottom) + 5;
+	rows = style->lines > taken ? style->lines - taken : 0;
+	rows = rows < BRIEF_ROWS_MIN ? BRIEF_ROWS_MIN : rows > BRIEF_ROWS_MAX ? BRIEF_ROWS_MAX : rows;
+	fputs(top, file);
+	fputc('\n', file);
+	if (is_of_memory(&view->incident))
+		draw_memory(&view->incident, &view->samples.series, &pictures, rows, style, file);
+	else
+		draw_cpu(&view->samples.series, &pictures, rows, style, file);
+	if (incident_of_everything(&view->incident))
+		print_targets(&view->samples.peaks, file);
+	fputs(bottom, file);
+	return 0;
+}
+
+/* ---- everything ---- */
+
 int view_text(const struct view *view, int incidentfd, const struct plot_style *style, FILE *file)
 {
 	const struct incident *incident = &view->incident;
@@ -999,8 +1152,8 @@ int view_text(const struct view *view, int incidentfd, const struct plot_style *
 		fprintf(file, "DAMAGED: %s. See spikewatch verify.\n\n", view->glance.why);
 	if (view->glance.readable)
 		output_wrap(words, width, file);
-	draw_cpu(&view->samples.series, &pictures, style, file);
-	draw_memory(incident, &view->samples.series, &pictures, style, file);
+	draw_cpu(&view->samples.series, &pictures, 0, style, file);
+	draw_memory(incident, &view->samples.series, &pictures, 0, style, file);
 	if (incident_of_everything(incident))
 		print_targets(&view->samples.peaks, file);
 	if (is_of_memory(incident))

@@ -48,6 +48,12 @@ struct view {
 /* Reads the incident, its samples and functions. 0; -ENOMEM. ret->samples is to be released. */
 int view_load(int incidentfd, struct view *ret);
 
+/*
+ * What fits one screen of style: a headline, the picture of what fired, the hottest functions and
+ * threads, and what was lost. 0; -ENOMEM.
+ */
+int view_brief(const struct view *view, const struct plot_style *style, FILE *file);
+
 /* Sentences, pictures, tables. Other captures are read from incidentfd. 0; -ENOMEM. */
 int view_text(const struct view *view, int incidentfd, const struct plot_style *style, FILE *file);
 

@@ -388,6 +388,7 @@ END_TEST
 TEST_OF(list_never_lies_by_silence, "list", "-d", directory)
 TEST_OF(list_as_json_never_lies_by_silence, "list", "--json", "-d", directory)
 TEST_OF(show_never_lies_by_silence, "show", "-d", directory, "last")
+TEST_OF(show_in_full_never_lies_by_silence, "show", "--full", "-d", directory, "last")
 TEST_OF(show_as_json_never_lies_by_silence, "show", "--json", "-d", directory, "last")
 TEST_OF(verify_never_lies_by_silence, "verify", in_directory(INCIDENTMADE_ID))
 TEST_OF(diff_never_lies_by_silence, "diff", "-d", directory, "high-1", "high-2")
@@ -409,6 +410,7 @@ Suite *faults_suite(void)
 	tcase_add_test(tcase, list_never_lies_by_silence);
 	tcase_add_test(tcase, list_as_json_never_lies_by_silence);
 	tcase_add_test(tcase, show_never_lies_by_silence);
+	tcase_add_test(tcase, show_in_full_never_lies_by_silence);
 	tcase_add_test(tcase, show_as_json_never_lies_by_silence);
 	tcase_add_test(tcase, verify_never_lies_by_silence);
 	tcase_add_test(tcase, diff_never_lies_by_silence);

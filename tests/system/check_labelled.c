@@ -230,7 +230,8 @@ START_TEST(a_container_that_is_watched_by_its_labels_says_them_everywhere)
 	ck_assert_uint_eq(incident.labels.count, 3);
 
 	snprintf(sealed, sizeof(sealed), "%s/incidents/%s", directory, incident.id);
-	expect_output((const char *const[]){ spikewatch, "show", sealed, NULL }, "app.kubernetes.io/name=shop-web");
+	expect_output((const char *const[]){ spikewatch, "show", "--full", sealed, NULL },
+		      "app.kubernetes.io/name=shop-web");
 	snprintf(socket, sizeof(socket), "%s/control", directory);
 	snprintf(name, sizeof(name), "shop/%d", sleepers[0]);
 	expect_output((const char *const[]){ spikewatch, "status", "--socket", socket, name, NULL }, "team=core");

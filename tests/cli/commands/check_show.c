@@ -3,6 +3,7 @@
  * print is read back.
  */
 #include "cli/base/options.h"
+#include "cli/base/output.h"
 #include "lib/profile/stack_text.h"
 #include "lib/incident/incident.h"
 #include "incidentmade.h"
@@ -19,6 +20,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #define OUTPUT_MAX 65536
 
@@ -151,16 +153,115 @@ static void golden(const char *name)
 START_TEST(shows_what_the_golden_text_shows)
 {
 	make(&(struct incidentmade_options){ .gap = true, .gone = true });
-	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	ck_assert_int_eq(RUN(show, "--full", "last"), EXIT_OK);
 	golden("gap_and_gone");
+}
+END_TEST
+
+static unsigned lines_of_output(void)
+{
+	unsigned lines = 0;
+
+	for (const char *at = output; *at; at++)
+		lines += *at == '\n';
+	return lines;
+}
+
+#define BURNT \
+	FUNCTION_TABLE_HEADER \
+	"\n" FUNCTION_TABLE_SAMPLES " 200, 100\n" FUNCTION_TABLE_OWN_SAMPLES " 100, 50\n" \
+	"qsort_compare\t/bin/db\t2\t4\t20\t24\t200.000\thot\t815\t25\tpostgres\t812\n" \
+	"spin\t/bin/db\t2\t4\t10\t12\t100.000\thot\t815\t12\tpostgres\t812\n" \
+	"sort_tuples\t/bin/db\t2\t4\t5\t35\t50.000\thot\t815\t35\tpostgres\t812\n" \
+	"main\t/bin/db\t0\t90\t0\t50\t0.000\thot\t815\t50\tpostgres\t812\n" \
+	"yes\t" FUNCTION_TABLE_NEIGHBOUR "\t50\t50\t20\t20\t200.000\tyes\t900\t20\tyes\t900\n" \
+	"spikewatchd\t" FUNCTION_TABLE_NEIGHBOUR "\t30\t30\t16\t16\t160.000\tsampler\t7\t9\tspikewatchd\t6\n" \
+	"spikewatch-symb\t" FUNCTION_TABLE_NEIGHBOUR "\t20\t20\t14\t14\t140.000\tx\t8\t9\tspikewatch-symb\t8\n"
+
+START_TEST(one_screen_answers_first)
+{
+	make(&(struct incidentmade_options){ .functions = BURNT });
+	for (unsigned lines = 24; lines <= 40; lines += 16) {
+		char text[16];
+
+		snprintf(text, sizeof(text), "%u", lines);
+		setenv("LINES", text, 1);
+		ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+		unsetenv("LINES");
+		ck_assert_msg(lines_of_output() < lines && lines_of_output() >= lines - 12, "%s", output);
+		/* The innermost of the functions that were on half of the stacks. */
+		says("70 % of its CPU time in sort_tuples.");
+		says("CPU, percent of the limit");
+		says("  40.0   48.0  qsort_compare");
+		says("--full");
+		says_not("yes");
+		says_not("\nMemory");
+		for (const char *line = output; line; line = strchr(line + 1, '\n'))
+			ck_assert_uint_le(strcspn(line + 1, "\n"), 80);
+	}
+	ck_assert_int_eq(RUN(show, "--full", "last"), EXIT_OK);
+	ck_assert_uint_gt(lines_of_output(), 40);
+}
+END_TEST
+
+START_TEST(own_processes_are_one_line)
+{
+	make(&(struct incidentmade_options){ .functions = BURNT });
+	ck_assert_int_eq(RUN(show, "--full", "last"), EXIT_OK);
+	says("  25.0   25.0    30.0   30.0  spikewatch itself");
+	says("yes");
+	says_not("spikewatchd");
+	says_not("spikewatch-symb");
+}
+END_TEST
+
+/* Runs show on a terminal, $PAGER included; what came out is in output. */
+static int run_on_terminal(const char *pager, char **words)
+{
+	size_t len = 0;
+	ssize_t got;
+	int terminal, status;
+	pid_t pid = forkpty(&terminal, NULL, NULL, NULL);
+
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0) {
+		setenv("PAGER", pager, 1);
+		setenv("NO_COLOR", "1", 1);
+		_exit(process_finish(show_command(words[1] && words[2] ? 3 : 2, words)));
+	}
+	while (len < sizeof(output) - 1 && (got = read(terminal, output + len, sizeof(output) - 1 - len)) > 0)
+		len += (size_t)got;
+	output[len] = '\0';
+	close(terminal);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	return WEXITSTATUS(status);
+}
+
+START_TEST(all_of_it_goes_through_the_pager)
+{
+	char *full[] = { (char[]){ "show" }, (char[]){ "--full" }, (char[]){ "last" }, NULL };
+	char *brief[] = { (char[]){ "show" }, (char[]){ "last" }, NULL };
+
+	make(NULL);
+	ck_assert_int_eq(run_on_terminal("sed 's/^/paged: /'", full), EXIT_OK);
+	says("paged: Recording");
+	ck_assert_int_eq(run_on_terminal("sed 's/^/paged: /'", brief), EXIT_OK);
+	says_not("paged:");
+	ck_assert_int_eq(run_on_terminal("", full), EXIT_OK);
+	says_not("paged:");
+	says("Recording");
+	/* One that is left early is no error. */
+	ck_assert_int_eq(run_on_terminal("head -n 1", full), EXIT_OK);
+	says(INCIDENTMADE_ID);
+	says_not("Recording");
 }
 END_TEST
 
 START_TEST(whole_incident_says_that_nothing_was_lost)
 {
 	make(NULL);
-	ck_assert_int_eq(RUN(show, "postgres"), EXIT_OK);
-	says("Nothing was\nlost.");
+	ck_assert_int_eq(RUN(show, "--full", "postgres"), EXIT_OK);
+	says("No sample was\nlost.");
 	says("182.4 % of its");
 	says("hot-loop");
 	says("memory peaked at 190 MiB");
@@ -171,7 +272,7 @@ END_TEST
 START_TEST(shows_by_path_too)
 {
 	make(NULL);
-	ck_assert_int_eq(RUN(show, (char *)path_of("")), EXIT_OK);
+	ck_assert_int_eq(RUN(show, "--full", (char *)path_of("")), EXIT_OK);
 	says(INCIDENTMADE_ID);
 }
 END_TEST
@@ -182,7 +283,7 @@ START_TEST(json_holds_incident_summary_and_series)
 	const struct json_node *root, *series;
 
 	make(NULL);
-	ck_assert_int_eq(RUN(show, "last", "--json"), EXIT_OK);
+	ck_assert_int_eq(RUN(show, "--full", "last", "--json"), EXIT_OK);
 	document = parsed();
 	root = json_root(document);
 	ck_assert_ptr_nonnull(json_member(json_member(root, "incident"), "rule"));
@@ -201,7 +302,7 @@ START_TEST(what_was_asked_for_by_hand_has_no_value_and_no_threshold)
 	const struct json_node *row;
 
 	make(&(struct incidentmade_options){ .manual = true });
-	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	ck_assert_int_eq(RUN(show, "--full", "last"), EXIT_OK);
 	says("a record of postgres/812 was asked for by hand.");
 	says("It was also asked for by hand.");
 	says_not("threshold");
@@ -227,7 +328,7 @@ START_TEST(of_everything_targets_are_listed_by_their_peaks)
 	const char *first, *second;
 
 	make(&(struct incidentmade_options){ .manual = true, .everything = true });
-	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	ck_assert_int_eq(RUN(show, "--full", "last"), EXIT_OK);
 	says("a record of all targets was asked for by hand");
 	says("Targets by their peaks");
 	first = strstr(output, "2.00 cores     160 MiB  greedy/9");
@@ -235,7 +336,7 @@ START_TEST(of_everything_targets_are_listed_by_their_peaks)
 	ck_assert_msg(first && second && first < second, "%s", output);
 	says_not("\nMemory");
 	says_not("of this target");
-	ck_assert_int_eq(RUN(show, "last", "--json"), EXIT_OK);
+	ck_assert_int_eq(RUN(show, "--full", "last", "--json"), EXIT_OK);
 	document = parsed();
 	ck_assert_int_eq(json_member(json_root(document), "series")->type, JSON_NULL);
 	targets = json_member(json_root(document), "targets");
@@ -254,10 +355,10 @@ START_TEST(functions_of_the_spike_are_shown_beside_those_before_it)
 	make(&(struct incidentmade_options){ .functions = FUNCTION_TABLE_HEADER
 					     "\n" FUNCTION_TABLE_SAMPLES " 200, 50\n"
 					     "spin\t/bin/db\t2\t4\t40\t45\t400.000\thot\t815\t45\n" });
-	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	ck_assert_int_eq(RUN(show, "--full", "last"), EXIT_OK);
 	says("Hottest functions (percent of its own samples: 200 before the spike, 50");
 	says("   1.0    2.0    80.0   90.0  spin      db      hot/815\n");
-	ck_assert_int_eq(RUN(show, "last", "--json"), EXIT_OK);
+	ck_assert_int_eq(RUN(show, "--full", "last", "--json"), EXIT_OK);
 	document = parsed();
 	functions = json_member(json_root(document), "functions");
 	ck_assert_double_eq(json_member(functions, "samples_before")->number, 200);
@@ -273,7 +374,7 @@ START_TEST(of_memory_it_shows_first_what_made_it_grow)
 					     .functions = FUNCTION_TABLE_HEADER "\nspin\t\t0\t0\t1\t1\n",
 					     .memory_functions = FUNCTION_TABLE_HEADER_BYTES
 					     "\n" FUNCTION_TABLE_BYTES " 0, 1\ngrow\t\t0\t0\t1\t1\n" });
-	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	ck_assert_int_eq(RUN(show, "--full", "last"), EXIT_OK);
 	ck_assert_ptr_null(strstr(strstr(output, "made memory grow") + 1, "made memory grow"));
 	says("\nHottest functions (percent");
 	ck_assert_int_eq(strstr(output, "made memory grow") < strstr(output, "Hottest functions"), _i);
@@ -285,9 +386,9 @@ START_TEST(without_a_table_of_functions_nothing_is_said_of_them)
 	struct json_document *document;
 
 	make(NULL);
-	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	ck_assert_int_eq(RUN(show, "--full", "last"), EXIT_OK);
 	says_not("Hottest");
-	ck_assert_int_eq(RUN(show, "last", "--json"), EXIT_OK);
+	ck_assert_int_eq(RUN(show, "--full", "last", "--json"), EXIT_OK);
 	document = parsed();
 	ck_assert_int_eq(json_member(json_root(document), "functions")->type, JSON_NULL);
 	json_document_free(document);
@@ -298,16 +399,16 @@ START_TEST(what_is_not_there_is_said)
 {
 	char page[400];
 
-	ck_assert_int_eq(RUN(show, "last"), EXIT_TROUBLE);
+	ck_assert_int_eq(RUN(show, "--full", "last"), EXIT_TROUBLE);
 	says("there are no incidents");
 	incidentmade_write(dirfd_of_test, &(struct incidentmade_options){ 0 });
-	ck_assert_int_eq(RUN(show, "lost"), EXIT_TROUBLE);
+	ck_assert_int_eq(RUN(show, "--full", "lost"), EXIT_TROUBLE);
 	says("no incident has this name");
 	snprintf(page, sizeof(page), "%s/" INCIDENTMADE_ID "/incident.json", path);
-	ck_assert_int_eq(RUN(show, page), EXIT_TROUBLE);
+	ck_assert_int_eq(RUN(show, "--full", page), EXIT_TROUBLE);
 	says("a file, not the directory of an incident");
-	ck_assert_int_eq(RUN(show, "/nonexistent/incident"), EXIT_TROUBLE);
-	ck_assert_int_eq(RUN(show, path), EXIT_USAGE);
+	ck_assert_int_eq(RUN(show, "--full", "/nonexistent/incident"), EXIT_TROUBLE);
+	ck_assert_int_eq(RUN(show, "--full", path), EXIT_USAGE);
 	says("there is no incident.json in it");
 	ck_assert_int_eq(RUN(show), EXIT_USAGE);
 	says("ID|PATH is missing");
@@ -318,7 +419,7 @@ START_TEST(ambiguous_names_are_refused)
 {
 	make(NULL);
 	make(&(struct incidentmade_options){ .name = "20261120T031502.123Z-postgres_812-cpu-high-2" });
-	ck_assert_int_eq(RUN(show, "postgres"), EXIT_TROUBLE);
+	ck_assert_int_eq(RUN(show, "--full", "postgres"), EXIT_TROUBLE);
 	says("more than one incident");
 	says("-high-2");
 }
@@ -328,7 +429,7 @@ START_TEST(incident_without_samples_still_says_what_fired)
 {
 	make(NULL);
 	ck_assert_int_eq(unlink(path_of("samples.tsv")), 0);
-	ck_assert_int_eq(RUN(show, "last"), EXIT_TROUBLE);
+	ck_assert_int_eq(RUN(show, "--full", "last"), EXIT_TROUBLE);
 	says("DAMAGED: samples.tsv is missing");
 	says("Lost: the samples");
 	says("cpu-high");
@@ -339,9 +440,9 @@ START_TEST(incident_that_cannot_be_read_is_shown_as_far_as_it_goes)
 {
 	make(NULL);
 	ck_assert_int_eq(truncate(path_of(INCIDENT_FILE), 20), 0);
-	ck_assert_int_eq(RUN(show, "last"), EXIT_TROUBLE);
+	ck_assert_int_eq(RUN(show, "--full", "last"), EXIT_TROUBLE);
 	says("DAMAGED: incident.json is damaged");
-	ck_assert_int_eq(RUN(show, "last", "--json"), EXIT_TROUBLE);
+	ck_assert_int_eq(RUN(show, "--full", "last", "--json"), EXIT_TROUBLE);
 	json_document_free(parsed());
 	ck_assert_int_eq(RUN(list), EXIT_OK);
 	says("DAMAGED");
@@ -351,13 +452,13 @@ END_TEST
 START_TEST(escapes_of_a_hostile_name_never_reach_the_terminal)
 {
 	make(&(struct incidentmade_options){ .comm = "\033]0;pwned\a\033[2J\r\n\x7f\xc2\x9b" });
-	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	ck_assert_int_eq(RUN(show, "--full", "last"), EXIT_OK);
 	harmless();
-	ck_assert_int_eq(RUN(show, "last", "--json"), EXIT_OK);
+	ck_assert_int_eq(RUN(show, "--full", "last", "--json"), EXIT_OK);
 	harmless();
 	ck_assert_int_eq(RUN(list), EXIT_OK);
 	harmless();
-	ck_assert_int_eq(RUN(show, "\033[31mred"), EXIT_TROUBLE);
+	ck_assert_int_eq(RUN(show, "--full", "\033[31mred"), EXIT_TROUBLE);
 	harmless();
 }
 END_TEST
@@ -375,7 +476,7 @@ START_TEST(hostile_evidence_never_reaches_the_terminal)
 	memcpy(row + 1000, bad, strlen(bad));
 	memset(row + 1000 + strlen(bad), 'x', sizeof(row) - 1000 - strlen(bad));
 	ck_assert_int_eq(write(fd, row, sizeof(row)), sizeof(row));
-	ck_assert_int_eq(RUN(show, "last"), EXIT_TROUBLE);
+	ck_assert_int_eq(RUN(show, "--full", "last"), EXIT_TROUBLE);
 	harmless();
 }
 END_TEST
@@ -392,7 +493,7 @@ START_TEST(empty_directory_says_so)
 	says("There are no incidents in /nonexistent: there is no such directory.\n");
 	ck_assert_int_eq(RUN(list, "--json"), EXIT_OK);
 	ck_assert_str_eq(output, "[]\n");
-	ck_assert_int_eq(RUN(show, "last"), EXIT_TROUBLE);
+	ck_assert_int_eq(RUN(show, "--full", "last"), EXIT_TROUBLE);
 	says("/nonexistent: there is no such directory; use -d DIR for another one\n");
 }
 END_TEST
@@ -526,17 +627,18 @@ START_TEST(what_is_still_being_written_is_listed_and_shown_as_far_as_it_goes)
 	ck_assert(!json_member(json_root(document)->first, "damaged")->boolean);
 	json_document_free(document);
 
-	ck_assert_int_eq(RUN(show, "-d", path, "cpu-high"), EXIT_OK);
+	ck_assert_int_eq(RUN(show, "--full", "-d", path, "cpu-high"), EXIT_OK);
 	says("BEING WRITTEN since 2026-11-20 03:15:02");
 	says("Busiest threads");
 	says_not("DAMAGED");
 	says_not("Recording");
 	says_not("Lost");
-	ck_assert_int_eq(RUN(show, "-d", path, "--json", "cpu-high"), EXIT_OK);
+	ck_assert_int_eq(RUN(show, "--full", "-d", path, "--json", "cpu-high"), EXIT_OK);
 	document = parsed();
 	ck_assert(json_member(json_root(document), "open")->boolean);
 	json_document_free(document);
-	ck_assert_int_eq(RUN(show, "-d", path, "last"), EXIT_TROUBLE); /* it is not the last of those that there are */
+	ck_assert_int_eq(RUN(show, "--full", "-d", path, "last"),
+			 EXIT_TROUBLE); /* it is not the last of those that there are */
 }
 END_TEST
 
@@ -555,7 +657,7 @@ START_TEST(what_is_still_being_written_is_neither_whole_nor_damaged)
 	ck_assert_int_eq(flock(lock, LOCK_UN), 0);
 	ck_assert_int_eq(RUN(list, "-d", path), EXIT_OK);
 	says_not(INCIDENTMADE_ID);
-	ck_assert_int_eq(RUN(show, whole), EXIT_TROUBLE);
+	ck_assert_int_eq(RUN(show, "--full", whole), EXIT_TROUBLE);
 	says("DAMAGED: MANIFEST is missing");
 	ck_assert_int_eq(RUN(verify, whole), EXIT_TROUBLE);
 	says(": damaged");
@@ -602,6 +704,9 @@ Suite *show_suite(void)
 
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
 	tcase_add_test(tcase, shows_what_the_golden_text_shows);
+	tcase_add_test(tcase, one_screen_answers_first);
+	tcase_add_test(tcase, own_processes_are_one_line);
+	tcase_add_test(tcase, all_of_it_goes_through_the_pager);
 	tcase_add_test(tcase, whole_incident_says_that_nothing_was_lost);
 	tcase_add_test(tcase, shows_by_path_too);
 	tcase_add_test(tcase, json_holds_incident_summary_and_series);

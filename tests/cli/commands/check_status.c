@@ -175,12 +175,12 @@ static const char expected_text[] = "spikewatchd 0.1.0, pid 1234, up 3.2 h: 1.25
 				    "web/3      cpu       99%        80%      20%  pending 1.2 s of 3 s; cooldown 2 s\n"
 				    "web/2      cpu       95%        80%      20%  cooldown, 41 s left\n"
 				    "db         cpu       90%        80%      20%  fired; cooldown 1 min\n"
-				    "a-servi..  cpu       85%        80%      20%  count limit, 5 of 5\n"
+				    "a-ser..ce  cpu       85%        80%      20%  count limit, 5 of 5\n"
 				    "web/1      cpu     70.4%        80%      20%  burst too short, 12% below\n"
 				    "web/1      memory  1 MiB       +50%        -  warming up 3/5\n"
 				    "web/3      memory  1 MiB       +50%        -  below minimum 256 MiB\n"
-				    "a-servi..  cpu         -        80%        -  unavailable\n"
-				    "a-servi..  memory      -       +50%        -  no window has ended yet\n"
+				    "a-ser..ce  cpu         -        80%        -  unavailable\n"
+				    "a-ser..ce  memory      -       +50%        -  no window has ended yet\n"
 				    "The daemon left 7 out: its answer would have been too large.\n";
 
 static void fits(void)

@@ -368,7 +368,7 @@ START_TEST(a_daemon_that_was_stopped_leaves_a_hole_and_no_spike)
 	ck_assert_uint_ge(incident.coverage.gaps, incident.coverage.holes);
 	ck_assert_uint_ge(incident.coverage.missed_slots, STOPPED_NS / 2 / (5 * NS_PER_MS));
 	ck_assert_uint_ge(incident.coverage.unsampled_ns, STOPPED_NS / 4);
-	ck_assert_int_eq(RUN("show", path), 0);
+	ck_assert_int_eq(RUN("show", "--full", path), 0);
 	printed("no samples");
 	ck_assert_int_eq(RUN("show", "--json", path), 0);
 	expect_no_spike();

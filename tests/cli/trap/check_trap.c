@@ -550,7 +550,8 @@ START_TEST(show_finds_it_at_once_and_nothing_else_is_left)
 			    directory),
 		0);
 	program_said(directory, "to see it: spikewatch show last\n");
-	ck_assert_int_eq(program_run((const char *const[]){ spikewatch, "show", "last", NULL }, directory), 0);
+	ck_assert_int_eq(program_run((const char *const[]){ spikewatch, "show", "--full", "last", NULL }, directory),
+			 0);
 	snprintf(spool, sizeof(spool), "%s/spikewatch/incidents", paths[3]);
 	ck_assert_int_eq(count_incidents(spool), 1);
 	for (size_t i = 0; i + 1 < ARRAY_LEN(names); i++)

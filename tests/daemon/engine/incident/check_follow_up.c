@@ -201,12 +201,12 @@ START_TEST(the_second_look_shows_what_has_grown_meanwhile)
 
 	snprintf(shown, sizeof(shown), "%s/shown", rig.directory);
 	int saved = dup(STDOUT_FILENO), out = open(shown, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-	char *words[] = { (char[]){ "show" }, path, NULL };
+	char *words[] = { (char[]){ "show" }, (char[]){ "--full" }, path, NULL };
 
 	fflush(stdout);
 	dup2(out, STDOUT_FILENO);
 	setenv("COLUMNS", "100", 1);
-	ck_assert_int_eq(show_command(2, words), 0);
+	ck_assert_int_eq(show_command(3, words), 0);
 	fflush(stdout);
 	dup2(saved, STDOUT_FILENO);
 	close(saved);
