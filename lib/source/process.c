@@ -231,6 +231,14 @@ static int process_cpu(const struct process *process, uint64_t *ret_ns)
 	return 0;
 }
 
+bool process_clock_stands(clockid_t clock, uint64_t cpu_ns)
+{
+	struct process process = { .clock = clock };
+	uint64_t found_ns = 0;
+
+	return process_cpu(&process, &found_ns) == 0 && found_ns == cpu_ns;
+}
+
 static void put_stat(const struct procfs_stat *stat, struct sample *sample)
 {
 	uint64_t ns_per_tick = NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK);

@@ -196,6 +196,9 @@ static inline void process_reader_need(struct process_reader *reader, bool peak,
 enum process_reader_due process_reader_look(struct process_reader *reader, const struct process_reader_options *options,
 					    mono_t now, uint64_t defer_ns);
 
+/* Whether this clock of a process still says so; false also where it cannot be asked. */
+bool process_clock_stands(clockid_t clock, uint64_t cpu_ns);
+
 /*
  * After PROCESS_READER_CLOCK: CPU in *sample is what the clock said; all else in it stays as of the
  * last reading.

@@ -9,9 +9,15 @@
  * the entry and then sets a flag in its first cache lines, where the next fill sees it in passing.
  *
  * When each entry is due is in an array of its own, four bytes an entry: that is all that a fill
- * touches of those that are not due. Of an entry that is, it touches the first two cache lines; the
- * next entry's are prefetched while the kernel answers for this one. Points in time are steps of 65
- * us since the first fill, rounded down: an entry may be read so much too early, never too late.
+ * touches of those that are not due. Points in time are steps of 65 us since the first fill, rounded
+ * down: an entry may be read so much too early, never too late.
+ *
+ * Of a process that sleeps a fill touches 16 bytes (quick_look), which say what its clock showed and
+ * until when that is all there is to be known: with a thousand processes the kernel's own records fill
+ * the caches, and each line that is touched here drives one of those out. Only where the clock has moved,
+ * or something else is due, is the entry itself looked at. When quick looks were, is noted once for
+ * sixteen neighbours and taken into the entry when it leaves them (end_quick). What the control thread
+ * sets in an entry therefore sets a flag of the source, too: the next fill then looks at all entries.
  *
  * A group is a sum that is changed by differences whenever a member changed, so its cost is that of
  * the members that changed. A counter contributes the growth of the highest value seen: the
@@ -86,18 +92,19 @@ struct source_entry {
 	bool fresh;                               /* not in source_seen yet */
 	bool whole;                               /* of a member: counts from its beginning */
 	bool many_threads;                        /* of a process: what a look takes is measured */
-	bool unreadable;         /* the last look could not read it: `at` and all that is known are older */
-	_Atomic bool limits_set; /* new limits to take over */
-	mono_t at;
+	bool unreadable;              /* the last look could not read it: `at` and all that is known are older */
+	_Atomic bool limits_set;      /* new limits to take over */
+	mono_t at;                    /* but see source_entry_at */
 	struct process_reader reader; /* of a process */
 
 	struct sample sample;
-	struct sum_part part;          /* of a member: what is in the sum */
-	struct source_group *group;    /* of a group */
-	struct source_cgroup *cgroup;  /* of a cgroup */
-	uint32_t look_ns;              /* of a process of many threads: what a look takes, as a rule */
-	uint32_t listed_index;         /* in source->listed */
-	struct source_gate *gate_hold; /* the control thread's: what it ever was behind */
+	struct sum_part part;            /* of a member: what is in the sum */
+	struct source_group *group;      /* of a group */
+	struct source_cgroup *cgroup;    /* of a cgroup */
+	uint32_t look_ns;                /* of a process of many threads: what a look takes, as a rule */
+	uint32_t listed_index;           /* in source->listed */
+	struct source_gate *gate_hold;   /* the control thread's: what it ever was behind */
+	_Atomic(struct source *) inside; /* NULL: in none */
 	_Atomic uint64_t cpu_limit;
 	_Atomic uint64_t memory_limit;
 	void *user;
@@ -114,10 +121,20 @@ struct source_gate {
 	mono_t at;      /* then */
 };
 
-_Static_assert(offsetof(struct source_entry, reader.asked) < 2 * SOURCE_CACHE_LINE,
-	       "an idle process needs two cache lines");
+/* All that is needed of a process whose clock stands still. */
+struct quick_look {
+	uint64_t cpu_ns; /* what the clock says */
+	clockid_t clock; /* 0: the entry has to be looked at */
+	uint32_t until;  /* in steps: from then on, too */
+};
 
-/* SOURCE_LISTS arrays of `capacity`, and behind them one of as many uint32_t. */
+/* So many neighbours have one time of their quick looks: it takes some 3 us. */
+#define QUICK_NEIGHBOURS 16
+
+/*
+ * SOURCE_LISTS arrays of `capacity` pointers; behind them as many quick looks, their times in this fill and
+ * in the one before, and as many uint32_t.
+ */
 #define SOURCE_LISTS 5
 struct source_room {
 	uint32_t capacity;
@@ -140,10 +157,13 @@ struct source {
 	struct source_entry **entries; /* in the room: everything inside */
 	struct source_entry **listed;  /* all but members */
 	struct source_entry **gone;    /* members, as of the last fill */
-	struct source_entry **seen;    /* as of the last fill; during it, what is due */
+	struct source_entry **seen;    /* as of the last fill */
 	struct source_entry **groups;
-	uint32_t *due;     /* of each of entries */
-	uint32_t capacity; /* the room's; less after source_retune if more were inside */
+	struct quick_look *quick; /* of each of entries */
+	mono_t *quick_at[2];      /* of QUICK_NEIGHBOURS of them, in fills of even and odd numbers */
+	_Atomic bool asked;       /* the control thread has set something in an entry */
+	uint32_t *due;            /* of each of entries */
+	uint32_t capacity;        /* the room's; less after source_retune if more were inside */
 	uint32_t count;
 	uint32_t listed_count;
 	uint32_t gone_count;
@@ -156,6 +176,34 @@ struct source {
 	mono_t filled; /* the last fill */
 	bool all_due;  /* the next or present fill is for all */
 };
+
+/* The entry is looked at itself from now on. last: the number of the last fill that looked at it. */
+static void end_quick(struct source *source, uint32_t i, uint32_t last)
+{
+	struct source_entry *entry = source->entries[i];
+
+	if (source->quick[i].clock != 0 && entry->fill != last) {
+		entry->at = source->quick_at[last % 2][i / QUICK_NEIGHBOURS];
+		entry->fill = last;
+	}
+	source->quick[i].clock = 0;
+}
+
+/* Between two fills; last is as of the one to come. */
+static void end_all_quick(struct source *source, uint32_t last)
+{
+	for (uint32_t i = 0; i < source->count; i++)
+		end_quick(source, i, last);
+}
+
+/* The control thread: something was set in the entry that a quick look would not see. */
+static void call_attention(struct source_entry *entry)
+{
+	struct source *source = atomic_load_explicit(&entry->inside, memory_order_acquire);
+
+	if (source)
+		atomic_store_explicit(&source->asked, true, memory_order_release);
+}
 
 /* Of all entries, in the next fill. */
 static inline void source_all_due(struct source *source)
@@ -376,6 +424,7 @@ void source_entry_set_gate(struct source_entry *entry, struct source_gate *gate)
 		gate->holders++;
 	}
 	atomic_store_explicit(&entry->gate, gate, memory_order_release);
+	call_attention(entry);
 }
 
 int source_entry_group(void *user, struct source_entry **ret)
@@ -418,9 +467,14 @@ void source_entry_free(struct source_entry *entry)
  */
 void source_entry_set_limits(struct source_entry *entry, uint64_t cpu_limit, uint64_t memory_limit)
 {
+	if (atomic_load_explicit(&entry->cpu_limit, memory_order_relaxed) == cpu_limit &&
+	    atomic_load_explicit(&entry->memory_limit, memory_order_relaxed) == memory_limit)
+		return;
+
 	atomic_store_explicit(&entry->cpu_limit, cpu_limit, memory_order_relaxed);
 	atomic_store_explicit(&entry->memory_limit, memory_limit, memory_order_relaxed);
 	atomic_store_explicit(&entry->limits_set, true, memory_order_release);
+	call_attention(entry);
 }
 
 void source_entry_set_whole(struct source_entry *entry)
@@ -465,8 +519,10 @@ int source_entry_reopen(struct source_entry *entry, int procfd, int32_t pid, uin
 	assert(entry->kind == ENTRY_PROCESS);
 
 	struct process_reader_options options = files_options(wanted);
+	int r = process_reader_reopen(&entry->reader, procfd, pid, start_ticks, &options);
 
-	return process_reader_reopen(&entry->reader, procfd, pid, start_ticks, &options);
+	call_attention(entry);
+	return r;
 }
 
 int source_entry_open_files(struct source_entry *entry, const struct source_options *wanted)
@@ -474,8 +530,10 @@ int source_entry_open_files(struct source_entry *entry, const struct source_opti
 	assert(entry->kind == ENTRY_PROCESS);
 
 	struct process_reader_options options = files_options(wanted);
+	int r = process_reader_open(&entry->reader, &options);
 
-	return process_reader_open(&entry->reader, &options);
+	call_attention(entry);
+	return r;
 }
 
 void source_entry_close_files(struct source_entry *entry)
@@ -483,6 +541,7 @@ void source_entry_close_files(struct source_entry *entry)
 	assert(entry->kind == ENTRY_PROCESS);
 
 	process_reader_close(&entry->reader);
+	call_attention(entry);
 }
 
 bool source_entry_is_closed(const struct source_entry *entry)
@@ -508,10 +567,16 @@ void source_entry_set_idle(struct source_entry *entry, uint64_t idle_ns)
 	atomic_store_explicit(&entry->idle_ns, idle_ns, memory_order_relaxed);
 }
 
+static size_t quick_times(uint32_t capacity)
+{
+	return ((size_t)capacity + QUICK_NEIGHBOURS - 1) / QUICK_NEIGHBOURS;
+}
+
 int source_room_new(uint32_t capacity, struct source_room **ret)
 {
-	size_t each = SOURCE_LISTS * sizeof(struct source_entry *) + sizeof(uint32_t);
-	struct source_room *room = calloc(1, sizeof(*room) + capacity * each);
+	size_t each = SOURCE_LISTS * sizeof(struct source_entry *) + sizeof(struct quick_look) + sizeof(uint32_t);
+	size_t times = 2 * quick_times(capacity) * sizeof(mono_t);
+	struct source_room *room = calloc(1, sizeof(*room) + capacity * each + times);
 	if (!room)
 		return -ENOMEM;
 
@@ -1021,8 +1086,48 @@ static void look_behind_gate(struct source *source, struct source_entry *entry, 
 	entry->gate_due = step_of(source, now.ns + GATE_TRUST_NS);
 }
 
+/* As long as its clock stands still there is nothing else to look at, and no pause between two looks. */
+static bool may_be_quick(const struct source *source, const struct source_entry *entry)
+{
+	const struct process_reader *reader = &entry->reader;
+
+	return entry->kind == ENTRY_PROCESS && entry->status == SOURCE_SAME && !entry->unreadable && !entry->fresh &&
+	       reader->process.clock != 0 && reader->settled && !reader->unread && !entry->many_threads &&
+	       source->backoff != SOURCE_BACKOFF_ALL && !source->reader_options.read_always &&
+	       !atomic_load_explicit(&entry->gate, memory_order_relaxed);
+}
+
+static void begin_quick(struct source *source, const struct source_entry *entry, mono_t now)
+{
+	uint64_t until_ns = entry->reader.due_ns, shown_ns = entry->shown.ns + source->reader_options.heartbeat_ns;
+
+	if (!entry->member_of && shown_ns < until_ns)
+		until_ns = shown_ns;
+	if (until_ns <= now.ns)
+		return;
+	source->quick[entry->index] = (struct quick_look){
+		.cpu_ns = entry->reader.cpu_ns,
+		.clock = entry->reader.process.clock,
+		.until = step_of(source, until_ns),
+	};
+}
+
+/* Whether entry i needs no more than this. */
+static bool look_quickly(struct source *source, uint32_t i, mono_t *at)
+{
+	const struct quick_look *quick = &source->quick[i];
+
+	if (quick->clock == 0 || (int32_t)(source->step - quick->until) >= 0 || source->all_due)
+		return false;
+	if (at->ns == 0)
+		*at = clock_mono(&source->clock);
+	return process_clock_stands(quick->clock, quick->cpu_ns);
+}
+
 static void look(struct source *source, struct source_entry *entry, mono_t now)
 {
+	end_quick(source, entry->index, source->fills - 1);
+
 	mono_t before = entry->at;
 
 	entry->unreadable = false;
@@ -1035,6 +1140,10 @@ static void look(struct source *source, struct source_entry *entry, mono_t now)
 	source->due[entry->index] = next_due(source, entry, now);
 	if (entry->status == SOURCE_GONE && entry->member_of)
 		source->gone[source->gone_count++] = entry;
+	if (!entry->member_of && entry->kind != ENTRY_GROUP)
+		show(source, entry);
+	if (may_be_quick(source, entry))
+		begin_quick(source, entry, now);
 }
 
 /* No pause lasts as long as a span: each of them is met again in it. */
@@ -1058,21 +1167,14 @@ static void begin_fill(struct source *source, mono_t now)
 	source->step = step_of(source, now.ns);
 	if (lost)
 		source_all_due(source);
+	if (lost || atomic_load_explicit(&source->asked, memory_order_relaxed)) {
+		atomic_exchange_explicit(&source->asked, false, memory_order_acquire);
+		end_all_quick(source, source->fills - 1);
+	}
 	begin_span(source, now);
 	source->gone_count = 0;
 	source->seen_count = 0;
 	source->looks = 0;
-}
-
-/* Into `seen`, which is overwritten from its beginning while it is worked off. */
-static uint32_t find_due(struct source *source)
-{
-	uint32_t count = 0;
-
-	for (uint32_t i = 0; i < source->count; i++)
-		if ((int32_t)(source->step - source->due[i]) >= 0)
-			source->seen[count++] = source->entries[i];
-	return count;
 }
 
 static void fetch(const struct source_entry *entry)
@@ -1081,22 +1183,43 @@ static void fetch(const struct source_entry *entry)
 	__builtin_prefetch(&entry->kind, 1);
 }
 
+static bool is_due(const struct source *source, uint32_t i)
+{
+	return (int32_t)(source->step - source->due[i]) >= 0;
+}
+
+/* Those from first to end, which have one time of their quick looks. Returns how many processes were due. */
+static uint32_t look_at_neighbours(struct source *source, uint32_t first, uint32_t end, mono_t now)
+{
+	mono_t *at = &source->quick_at[source->fills % 2][first / QUICK_NEIGHBOURS];
+	uint32_t processes = 0;
+
+	*at = (mono_t){ 0 };
+	for (uint32_t i = first; i < end; i++) {
+		if (!is_due(source, i))
+			continue;
+		if (look_quickly(source, i, at)) {
+			source->skipped_reads++;
+			processes++;
+			continue;
+		}
+		if (i + 1 < end && source->quick[i + 1].clock == 0)
+			fetch(source->entries[i + 1]);
+		look(source, source->entries[i], now);
+		processes += source->entries[i]->kind == ENTRY_PROCESS;
+	}
+	return processes;
+}
+
 void source_fill(struct source *source, mono_t now)
 {
 	uint32_t processes = 0;
 
 	begin_fill(source, now);
+	for (uint32_t i = 0; i < source->count; i += QUICK_NEIGHBOURS) {
+		uint32_t end = source->count - i < QUICK_NEIGHBOURS ? source->count : i + QUICK_NEIGHBOURS;
 
-	uint32_t count = find_due(source);
-	for (uint32_t i = 0; i < count; i++) {
-		struct source_entry *entry = source->seen[i];
-
-		if (i + 1 < count)
-			fetch(source->seen[i + 1]);
-		look(source, entry, now);
-		processes += entry->kind == ENTRY_PROCESS;
-		if (!entry->member_of && entry->kind != ENTRY_GROUP)
-			show(source, entry);
+		processes += look_at_neighbours(source, i, end, now);
 	}
 	source->all_looks += processes;
 	source->saved_looks += source->process_count - processes;
@@ -1122,9 +1245,12 @@ static void move_into(struct source *source, struct source_room *room)
 	struct source_entry **listed = entries + room->capacity;
 	struct source_entry **groups = listed + room->capacity;
 	struct source_entry **gone = groups + room->capacity;
-	uint32_t *due = (uint32_t *)(void *)(room->slots + (size_t)SOURCE_LISTS * room->capacity);
+	struct quick_look *quick = (struct quick_look *)(void *)(room->slots + (size_t)SOURCE_LISTS * room->capacity);
+	mono_t *quick_at = (mono_t *)(void *)(quick + room->capacity);
+	uint32_t *due = (uint32_t *)(void *)(quick_at + 2 * quick_times(room->capacity));
 
 	if (source->count > 0) {
+		end_all_quick(source, source->fills);
 		memcpy(entries, source->entries, source->count * sizeof(struct source_entry *));
 		memcpy(listed, source->listed, source->listed_count * sizeof(struct source_entry *));
 		memcpy(groups, source->groups, source->group_count * sizeof(struct source_entry *));
@@ -1134,6 +1260,9 @@ static void move_into(struct source *source, struct source_room *room)
 	source->entries = entries;
 	source->listed = listed;
 	source->groups = groups;
+	source->quick = quick;
+	source->quick_at[0] = quick_at;
+	source->quick_at[1] = quick_at + quick_times(room->capacity);
 	source->due = due;
 	source->gone = gone;
 	source->gone_count = 0;
@@ -1193,8 +1322,10 @@ void source_free(struct source *source)
 	if (!source)
 		return;
 
-	for (uint32_t i = 0; i < source->count; i++)
+	for (uint32_t i = 0; i < source->count; i++) {
 		source->entries[i]->index = SOURCE_NO_INDEX;
+		atomic_store_explicit(&source->entries[i]->inside, NULL, memory_order_relaxed);
+	}
 	source_room_free(source->room);
 	free(source);
 }
@@ -1223,6 +1354,8 @@ void source_set_backoff(struct source *source, enum source_backoff backoff)
 {
 	if (backoff < source->backoff)
 		source_all_due(source);
+	if (backoff != source->backoff)
+		end_all_quick(source, source->fills);
 	if (backoff == SOURCE_BACKOFF_NONE)
 		source->costly_pause_ns[0] = source->costly_pause_ns[1] = 0;
 	source->backoff = backoff;
@@ -1249,6 +1382,7 @@ struct source_room *source_retune(struct source *source, const struct source_opt
 {
 	struct process_reader_options before = source->reader_options;
 
+	end_all_quick(source, source->fills);
 	set_options(source, options);
 	for (uint32_t i = 0; i < source->count; i++)
 		retune_entry(source, source->entries[i], &before, now);
@@ -1277,7 +1411,9 @@ int source_add(struct source *source, struct source_entry *entry, struct source_
 	entry->fill = source->fills;
 	entry->at = entry->shown = (mono_t){ 0 };
 	source->due[source->count] = source->step;
+	source->quick[source->count].clock = 0;
 	source->entries[source->count++] = entry;
+	atomic_store_explicit(&entry->inside, source, memory_order_release);
 	source->process_count += entry->kind == ENTRY_PROCESS;
 	if (entry->kind == ENTRY_GROUP)
 		source->groups[source->group_count++] = entry;
@@ -1305,6 +1441,10 @@ void source_remove(struct source *source, struct source_entry *entry)
 {
 	assert(entry->index < source->count && source->entries[entry->index] == entry);
 	assert(!entry->group || entry->group->members == 0);
+
+	end_quick(source, entry->index, source->fills);
+	end_quick(source, source->count - 1, source->fills);
+	atomic_store_explicit(&entry->inside, NULL, memory_order_relaxed);
 
 	struct source_entry *last = source->entries[--source->count];
 	source->entries[entry->index] = last;
@@ -1365,7 +1505,12 @@ enum source_status source_entry_status(const struct source_entry *entry)
 
 mono_t source_entry_at(const struct source_entry *entry)
 {
-	return entry->at;
+	const struct source *source = atomic_load_explicit(&entry->inside, memory_order_relaxed);
+
+	if (!source || source->quick[entry->index].clock == 0 || entry->fill == source->fills)
+		return entry->at;
+
+	return source->quick_at[source->fills % 2][entry->index / QUICK_NEIGHBOURS];
 }
 
 bool source_entry_woke(const struct source_entry *entry, mono_t *ret_before)
