@@ -35,6 +35,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -55,6 +56,9 @@
  */
 #define POLL_MIN_NS (5 * NS_PER_MS)
 #define POLL_MAX_NS (50 * NS_PER_MS)
+
+/* How long the end waits for a reader of the log that does not read. */
+#define LOG_STOP_NS (2 * NS_PER_S)
 
 /* The time of day is slewed slowly; more than this within a second is a step. */
 #define CLOCK_STEP_NS (2 * (int64_t)NS_PER_S)
@@ -116,6 +120,19 @@ static void block_signals(void)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a limit of size is a write error */
+}
+
+/*
+ * Evidence is large and short-lived. In maps of its own each piece goes back to the kernel when it is
+ * freed; among small blocks of the heap, where malloc(3) puts such pieces once it has seen some freed,
+ * one small block behind it keeps all of it.
+ */
+#define OWN_MAP_BYTES (128 << 10)
+
+static void keep_evidence_apart(void)
+{
+	mallopt(M_MMAP_THRESHOLD, OWN_MAP_BYTES);
+	mallopt(M_TRIM_THRESHOLD, OWN_MAP_BYTES);
 }
 
 static int failed(const char *what, const char *which, int error)
@@ -687,13 +704,16 @@ static int daemon_run(const struct config_file *file, struct config *config)
 	int r;
 
 	daemon.started = clock_mono(&daemon.clock);
+	keep_evidence_apart();
 	block_signals();
+	log_start();
 	r = control_new(&daemon.control);
 	if (r == 0)
 		r = build(&daemon);
 	if (r == 0)
 		r = run(&daemon);
 	take_down(&daemon);
+	log_stop(LOG_STOP_NS);
 
 	return r;
 }

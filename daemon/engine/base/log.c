@@ -17,20 +17,28 @@
  *
  * The timeout is the socket's (SO_SNDTIMEO): poll(2) does not see the receiver's queue, which is
  * what fills up.
+ *
+ * The daemon's threads do not even wait for that: between log_start and log_stop entries go through a
+ * queue of bytes to a thread that waits for the reader as long as it takes. What finds the queue full
+ * is lost and counted, as is an entry that timed out without the thread. A thread that is blocked in
+ * the kernel when it is to end is left behind; what it uses is static.
  */
 #include "daemon/engine/base/log.h"
 
+#include "daemon/engine/base/clocks.h"
 #include "lib/base/base.h"
 #include "lib/base/text.h"
 
 #include <endian.h>
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -194,14 +202,14 @@ static void put_about(struct entry *entry, const struct log_about *about)
 		put_number(entry, "ERRNO", "%d", abs(about->error));
 }
 
-static int send_datagram(struct entry *entry)
+static int send_datagram(const struct iovec *parts, size_t count)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	struct msghdr header = {
 		.msg_name = &address,
 		.msg_namelen = sizeof address,
-		.msg_iov = entry->parts,
-		.msg_iovlen = entry->count,
+		.msg_iov = (struct iovec *)(uintptr_t)parts,
+		.msg_iovlen = count,
 	};
 	int flags = MSG_NOSIGNAL | (atomic_load(&stalled) ? MSG_DONTWAIT : 0);
 	ssize_t sent;
@@ -211,26 +219,18 @@ static int send_datagram(struct entry *entry)
 		sent = sendmsg(journal_fd, &header, flags);
 	while (sent < 0 && errno == EINTR);
 	if (sent < 0)
-		return -errno;
+		return errno == ENOBUFS || errno == ENOMEM || errno == EWOULDBLOCK ? -EAGAIN : -errno;
 
 	return 0;
 }
 
-/* 0; -EAGAIN: no room; -errno: there is no journal to be reached. */
-static int send_to_journal(int priority, const struct log_about *about, const char *message)
+static void put_entry(struct entry *entry, int priority, const struct log_about *about, const char *message)
 {
-	struct entry entry = { .count = 0 };
-	int r;
-
-	put_value(&entry, "MESSAGE", message, strlen(message));
-	put_number(&entry, "PRIORITY", "%d", priority);
-	put_text(&entry, "SYSLOG_IDENTIFIER", program_name);
+	put_value(entry, "MESSAGE", message, strlen(message));
+	put_number(entry, "PRIORITY", "%d", priority);
+	put_text(entry, "SYSLOG_IDENTIFIER", program_name);
 	if (about)
-		put_about(&entry, about);
-
-	r = send_datagram(&entry);
-
-	return r == -ENOBUFS || r == -ENOMEM || r == -EWOULDBLOCK ? -EAGAIN : r;
+		put_about(entry, about);
 }
 
 /* ---- standard error ---- */
@@ -279,14 +279,184 @@ static int send_to_stderr(int priority, const char *message)
 	return writev(STDERR_FILENO, entry.parts, (int)entry.count) < 0 ? -errno : 0;
 }
 
-/* ---- lines ---- */
-
-static bool deliver(int priority, const struct log_about *about, const char *message)
+/* 0; -EAGAIN: no room, or there was none for the last one; -errno. */
+static int send_parts(int priority, const struct iovec *parts, size_t count, const char *message)
 {
-	int r = journal_fd >= 0 ? send_to_journal(priority, about, message) : -ENOTCONN;
+	int r = journal_fd >= 0 ? send_datagram(parts, count) : -ENOTCONN;
 
 	if (r < 0 && r != -EAGAIN)
 		r = send_to_stderr(priority, message);
+
+	return r;
+}
+
+/* ---- the queue and the thread that empties it ---- */
+
+/* A few seconds of a storm: a line and its fields take 300 bytes as a rule, 12 KiB at most. */
+#define QUEUE_BYTES ((size_t)256 << 10)
+#define QUEUED_MAX ((size_t)16 << 10)
+
+/* Without a journal: only its message. */
+struct queued {
+	size_t len;
+	int priority;
+	char message[PRINTABLE_LINE_MAX];
+	char entry[QUEUED_MAX]; /* len bytes, for the journal */
+};
+
+enum writer_state {
+	WRITER_NONE,
+	WRITER_RUNS,
+	WRITER_ENDS, /* when the queue is empty */
+	WRITER_LEFT, /* blocked in the kernel: nothing is written any more */
+};
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	pthread_t thread;
+	_Atomic int state; /* enum writer_state; changed under the lock */
+	char bytes[QUEUE_BYTES];
+	size_t first, used;
+} writer = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+
+/* The lock is held. */
+static void queue_put(const void *data, size_t len)
+{
+	size_t at = (writer.first + writer.used) % QUEUE_BYTES;
+	size_t straight = len < QUEUE_BYTES - at ? len : QUEUE_BYTES - at;
+
+	memcpy(writer.bytes + at, data, straight);
+	memcpy(writer.bytes, (const char *)data + straight, len - straight);
+	writer.used += len;
+}
+
+/* The lock is held. */
+static void queue_get(void *data, size_t len)
+{
+	size_t straight = len < QUEUE_BYTES - writer.first ? len : QUEUE_BYTES - writer.first;
+
+	memcpy(data, writer.bytes + writer.first, straight);
+	memcpy((char *)data + straight, writer.bytes, len - straight);
+	writer.first = (writer.first + len) % QUEUE_BYTES;
+	writer.used -= len;
+}
+
+static size_t len_of(const struct entry *entry)
+{
+	size_t len = 0;
+
+	for (size_t i = 0; i < entry->count; i++)
+		len += entry->parts[i].iov_len;
+
+	return len;
+}
+
+/* False: there is no room. */
+static bool enqueue(int priority, const struct entry *entry, const char *message)
+{
+	size_t sizes[2] = { strlen(message), len_of(entry) };
+	bool fits;
+
+	pthread_mutex_lock(&writer.lock);
+	fits = sizes[1] <= QUEUED_MAX &&
+	       sizeof sizes + sizeof priority + sizes[0] + sizes[1] <= QUEUE_BYTES - writer.used;
+	if (fits) {
+		queue_put(sizes, sizeof sizes);
+		queue_put(&priority, sizeof priority);
+		queue_put(message, sizes[0]);
+		for (size_t i = 0; i < entry->count; i++)
+			queue_put(entry->parts[i].iov_base, entry->parts[i].iov_len);
+		pthread_cond_broadcast(&writer.changed);
+	}
+	pthread_mutex_unlock(&writer.lock);
+
+	return fits;
+}
+
+/* False: the queue is empty, and is to stay so. */
+static bool dequeue(struct queued *ret)
+{
+	size_t sizes[2];
+	bool found;
+
+	pthread_mutex_lock(&writer.lock);
+	while (writer.used == 0 && writer.state == WRITER_RUNS)
+		pthread_cond_wait(&writer.changed, &writer.lock);
+	found = writer.used > 0;
+	if (found) {
+		queue_get(sizes, sizeof sizes);
+		queue_get(&ret->priority, sizeof ret->priority);
+		queue_get(ret->message, sizes[0]);
+		ret->message[sizes[0]] = '\0';
+		queue_get(ret->entry, sizes[1]);
+		ret->len = sizes[1];
+	}
+	pthread_mutex_unlock(&writer.lock);
+
+	return found;
+}
+
+/* Waits for room as long as it takes, or until nothing waits for the thread any more. */
+static void write_queued(const struct queued *line)
+{
+	struct iovec whole = { (void *)(uintptr_t)line->entry, line->len };
+	mono_t since = { 0 };
+	int r;
+
+	while ((r = send_parts(line->priority, &whole, 1, line->message)) == -EAGAIN && writer.state != WRITER_LEFT) {
+		struct clock clock = real_clock();
+		mono_t now = clock_mono(&clock);
+
+		/* A full receive buffer is waited for in the call, lack of memory in the kernel is not. */
+		if (since.ns && mono_diff(now, since) < (int64_t)LOG_PATIENCE_NS / 2)
+			real_clock_sleep_until(mono_add(now, LOG_PATIENCE_NS));
+		since = now;
+	}
+	if (r < 0) {
+		atomic_fetch_add(&lost_unreported, 1);
+		atomic_fetch_add(&lost_ever, 1);
+	}
+}
+
+static void *run_writer(void *ctx)
+{
+	static struct queued line;
+
+	(void)ctx;
+	prctl(PR_SET_NAME, "log");
+	while (dequeue(&line))
+		write_queued(&line);
+
+	return NULL;
+}
+
+int log_start(void)
+{
+	int r;
+
+	writer.state = WRITER_RUNS;
+	r = thread_start(&writer.thread, run_writer, NULL);
+	if (r < 0)
+		writer.state = WRITER_NONE;
+
+	return r;
+}
+
+/* ---- lines ---- */
+
+/* False: it is lost. */
+static bool deliver(int priority, const struct log_about *about, const char *message)
+{
+	struct entry entry = { .count = 0 };
+	int r;
+
+	if (journal_fd >= 0)
+		put_entry(&entry, priority, about, message);
+	if (writer.state != WRITER_NONE)
+		return writer.state != WRITER_LEFT && enqueue(priority, &entry, message);
+
+	r = send_parts(priority, entry.parts, entry.count, message);
 	atomic_store(&stalled, r == -EAGAIN);
 
 	return r == 0;
@@ -304,6 +474,29 @@ static void report_lost(void)
 	snprintf(message, sizeof message, "%llu entries were lost: the reader was too slow", (unsigned long long)lost);
 	if (!deliver(LOG_WARNING, &about, message))
 		atomic_fetch_add(&lost_unreported, lost);
+}
+
+bool log_stop(uint64_t patience_ns)
+{
+	if (writer.state != WRITER_RUNS)
+		return writer.state == WRITER_NONE;
+
+	pthread_mutex_lock(&writer.lock);
+	writer.state = WRITER_ENDS;
+	pthread_cond_broadcast(&writer.changed);
+	pthread_mutex_unlock(&writer.lock);
+	if (thread_join_within(writer.thread, patience_ns)) {
+		writer.state = WRITER_NONE;
+		report_lost();
+		return true;
+	}
+
+	pthread_mutex_lock(&writer.lock);
+	writer.state = WRITER_LEFT;
+	pthread_mutex_unlock(&writer.lock);
+	pthread_detach(writer.thread);
+
+	return false;
 }
 
 /* Ends a line that was cut with "...", between two characters. */

@@ -5,10 +5,11 @@
  * Log once, where a decision is made. Any thread may log, except the sampler's: that one counts,
  * and the main thread logs the counts. Nothing is allocated.
  *
- * A slow reader does not block a thread: an entry waits at most 20 ms for room in the journal's
- * socket (or in the pipe behind standard error), and after one that timed out no other waits until
- * one gets through. An entry without room is lost and counted; the first one that gets through
- * afterwards is preceded by MESSAGE_ENTRIES_LOST with the count.
+ * A slow reader does not block a thread: between log_start and log_stop entries are queued, in 256
+ * KiB, for a thread that writes them. Otherwise an entry waits at most 20 ms for room in the
+ * journal's socket (or in the pipe behind standard error), and after one that timed out no other
+ * waits until one gets through. An entry without room is lost and counted; the first one that gets
+ * through afterwards is preceded by MESSAGE_ENTRIES_LOST with the count.
  *
  * Text that another user controls (the name of a process) cannot forge lines or fields: on standard
  * error and in MESSAGE control characters and invalid UTF-8 are written as \xNN; other fields hold
@@ -101,6 +102,15 @@ void log_open(const char *program, const struct log_options *options);
  * log_open.
  */
 void log_only(int priority);
+
+/* From now on no thread waits for a reader, or for the disk behind standard error. 0; -errno: each still does. */
+int log_start(void);
+
+/*
+ * Waits at most patience_ns until all that is queued was written. False: the reader did not take it, or
+ * blocks; this and all later entries are lost. After log_start, or without effect.
+ */
+bool log_stop(uint64_t patience_ns);
 
 /* Entries lost so far, ever. Any thread. */
 uint64_t log_lost(void);

@@ -43,6 +43,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -983,6 +984,7 @@ static void seal_work(struct incident_work *work)
 	else
 		log_sealed(&worker->failures, work->info);
 	work_free(work);
+	malloc_trim(0); /* an incident takes megabytes for a while, and there may be none for weeks */
 	if (worker->stacks_held == 0 && worker->kernel_symbols >= 0)
 		close(TAKE_FD(worker->kernel_symbols));
 	if (r == 0)

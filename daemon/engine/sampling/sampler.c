@@ -36,6 +36,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -46,6 +47,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
@@ -1079,11 +1081,41 @@ static uint64_t longest_spin_ns(const struct sampler *sampler)
 	return sampler->stats.real_time ? sampler->schedule.interval_ns / 4 : UINT64_MAX;
 }
 
+/* Of a stack: the deepest path of a tick takes 16 KiB. */
+#define STACK_LOCKED ((size_t)64 << 10)
+
+/* Of the calling thread: the end where a stack begins. */
+static void lock_stack(void)
+{
+	pthread_attr_t attributes;
+	size_t size = 0;
+	void *at = NULL;
+
+	if (pthread_getattr_np(pthread_self(), &attributes) != 0)
+		return;
+	pthread_attr_getstack(&attributes, &at, &size);
+	pthread_attr_destroy(&attributes);
+	if (size > STACK_LOCKED)
+		mlock2((char *)at + size - STACK_LOCKED, STACK_LOCKED, MLOCK_ONFAULT);
+}
+
+/* Where that is not allowed it works unlocked. That is said once, of the code (overview.c). */
+static void lock_memory(struct sampler *sampler)
+{
+	void *const tables[] = { sampler, sampler->source, sampler->writer, sampler->commands, sampler->returns };
+
+	lock_stack();
+	for (size_t i = 0; i < ARRAY_LEN(tables); i++)
+		mlock2(tables[i], malloc_usable_size(tables[i]), MLOCK_ONFAULT);
+}
+
 static void *run(void *argument)
 {
 	struct sampler *sampler = argument;
 
 	name_thread(&sampler->seat);
+	if (sampler->options.lock_memory)
+		lock_memory(sampler);
 	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
 	sampler->seen.run_delay_ns = sampler->seen.cpu_ns = 0;
 	scheduling_start(&sampler->scheduling, sampler->options.scheduling, clock_mono(&sampler->deadline_timer.clock));

@@ -35,6 +35,7 @@ struct sampler_options {
 	enum config_wait wait;
 	enum config_scheduling scheduling;
 	double cpu_budget_percent; /* of one core, for the whole process; <= 0: no limit */
+	bool lock_memory;          /* of the threads: their stacks and tables */
 };
 
 /*

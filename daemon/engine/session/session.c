@@ -195,6 +195,7 @@ static struct sampler_options sampler_options_of(const struct config *config)
 		.wait = sampling->wait,
 		.scheduling = sampling->scheduling,
 		.cpu_budget_percent = sampling->cpu_budget_percent,
+		.lock_memory = config->ring.lock,
 	};
 }
 

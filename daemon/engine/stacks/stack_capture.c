@@ -25,7 +25,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -492,7 +491,6 @@ void stack_capture_free(struct stack_capture *capture)
 	buffer_release(&capture->sideband);
 	stack_bundle_close(&capture->bundle);
 	free(capture);
-	malloc_trim(0); /* an incident takes megabytes for a while, and there may be none for weeks */
 }
 
 static int take_snapshot(const struct stack_capture_options *options, uint64_t from_ns, size_t held,

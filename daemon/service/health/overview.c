@@ -1,9 +1,11 @@
 /*
  * overview.c: figures of the process are read from /proc/self when they are asked for.
  *
- * Memory is locked only where that cannot fail later: with a limited RLIMIT_MEMLOCK every later
- * allocation beyond it would fail, so then only the ring is locked (session.c). MCL_ONFAULT locks
- * pages as they are touched: the process does not grow by it.
+ * What sampling runs on is locked, range by range: here code and data of the program and of the C
+ * library, in sampler.c the stacks and tables of the samplers, in session.c the ring. With
+ * MLOCK_ONFAULT pages are locked as they are touched, so the process does not grow by it. Rejected:
+ * mlockall(MCL_FUTURE). It locks what evidence takes for a moment too, and madvise(2) refuses locked
+ * pages, so that malloc_trim(3) could give nothing back.
  *
  * The state file is written by a thread, because the disk may block: the event loop makes the text
  * and takes note of the result when it saves next. While one text is being written changes gather.
@@ -21,6 +23,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <link.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +31,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- privileges ---- */
@@ -53,7 +57,7 @@ static const struct need needs[] = {
 
 static const struct privileges_lack memory_lock = {
 	"LimitMEMLOCK=infinity or CAP_IPC_LOCK",
-	"keeping all of spikewatchd in memory when the machine swaps (the ring is locked on its own)",
+	"keeping the code that samples in memory when the machine swaps (the ring is locked on its own)",
 };
 
 /* Bit n: capability n is effective. All set if capget(2) fails. */
@@ -68,16 +72,49 @@ static uint64_t capabilities(void)
 	return (uint64_t)data[1].effective << 32 | data[0].effective;
 }
 
-/* 0; -EPERM: the limit is too low; -errno. */
-static int lock_memory(uint64_t held)
+static bool holds(const struct dl_phdr_info *object, uintptr_t address)
+{
+	for (size_t i = 0; i < object->dlpi_phnum; i++)
+		if (object->dlpi_phdr[i].p_type == PT_LOAD &&
+		    address - object->dlpi_addr - object->dlpi_phdr[i].p_vaddr < object->dlpi_phdr[i].p_memsz)
+			return true;
+
+	return false;
+}
+
+/* Locks the segments of the program and of the C library. -errno ends the walk. */
+static int lock_object(struct dl_phdr_info *object, size_t size, void *ctx)
+{
+	int *error = ctx;
+
+	(void)size;
+	if (!holds(object, (uintptr_t)privileges_look) && !holds(object, (uintptr_t)clock_nanosleep))
+		return 0;
+
+	for (size_t i = 0; i < object->dlpi_phnum && *error == 0; i++) {
+		const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
+		const void *at = (const void *)(object->dlpi_addr + segment->p_vaddr);
+
+		if (segment->p_type == PT_LOAD && mlock2(at, segment->p_memsz, MLOCK_ONFAULT) < 0)
+			*error = -errno;
+	}
+
+	return *error;
+}
+
+/* 0; -EPERM: the limit is too low, and rings for stacks need what there is; -errno. */
+static int lock_code(uint64_t held)
 {
 	struct rlimit limit;
+	int error = 0;
 
 	if (!(held & (1ull << CAP_IPC_LOCK)) &&
 	    (getrlimit(RLIMIT_MEMLOCK, &limit) < 0 || limit.rlim_cur != RLIM_INFINITY))
 		return -EPERM;
 
-	return mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) < 0 ? -errno : 0;
+	dl_iterate_phdr(lock_object, &error);
+
+	return error;
 }
 
 static bool is_among(const struct privileges *privileges, const struct privileges_lack *lack)
@@ -106,7 +143,7 @@ void privileges_look(const struct config *config, struct privileges *ret)
 	for (size_t i = 0; i < ARRAY_LEN(needs); i++)
 		if (!(held & (1ull << needs[i].capability)) && (!needs[i].wanted || needs[i].wanted(config)))
 			add_lack(&found, ret, &needs[i].lack);
-	if (config->ring.lock && lock_memory(held) < 0)
+	if (config->ring.lock && lock_code(held) < 0)
 		add_lack(&found, ret, &memory_lock);
 
 	*ret = found;

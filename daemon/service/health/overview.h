@@ -32,9 +32,9 @@ struct privileges {
 };
 
 /*
- * Finds out what this process lacks of what the configuration needs, and locks its memory
- * (mlockall(2)) if ring.lock wants that and it may. ret has what was found before ({0}: nothing):
- * what is new is logged.
+ * Finds out what this process lacks of what the configuration needs, and locks the code that
+ * samples into memory (mlock(2)) if ring.lock wants that. ret has what was found before ({0}:
+ * nothing): what is new is logged.
  */
 void privileges_look(const struct config *config, struct privileges *ret);
 

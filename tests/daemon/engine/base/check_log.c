@@ -226,6 +226,120 @@ START_TEST(a_pipe_that_is_not_read_loses_lines_and_hears_how_many)
 }
 END_TEST
 
+/* What the pipe holds: lines that end in a number, in order. How many; *ret: how many are said to be lost. */
+static uint64_t read_numbered(int fd, uint64_t *ret_lost)
+{
+	static char text[1 << 20];
+	uint64_t count = 0, number, lost;
+	size_t len = 0;
+	ssize_t got;
+
+	*ret_lost = 0;
+	while ((got = read(fd, text + len, sizeof(text) - 1 - len)) > 0)
+		len += (size_t)got;
+	text[len] = '\0';
+	for (char *rest = text, *line; (line = strsep(&rest, "\n")) != NULL;) {
+		if (sscanf(line, "scene: warning: %ju entries were lost", &lost) == 1)
+			*ret_lost += lost;
+		if (sscanf(line, "scene: a line that is long enough to fill a pipe: %ju", &number) != 1)
+			continue;
+		ck_assert_uint_ge(number, count);
+		count++;
+	}
+
+	return count;
+}
+
+static void log_numbered(uint64_t count)
+{
+	for (uint64_t i = 0; i < count; i++)
+		log_line(LOG_INFO, "a line that is long enough to fill a pipe: %ju %0100d", (uintmax_t)i, 0);
+}
+
+/* Nothing reads until all lines are logged, or the log waits. How many arrive. */
+static uint64_t log_into_idle_pipe(uint64_t lines, uint64_t *ret_lost)
+{
+	uint64_t count;
+	pid_t pid;
+	int fd;
+
+	log_open("scene", NULL);
+	to_pipe(&fd);
+	pid = fork();
+	if (pid == 0) {
+		close(fd);
+		_exit(log_start() < 0 ? 1 : (log_numbered(lines), log_stop(20 * NS_PER_S)) ? 0 : 2);
+	}
+	dup2(log_file.file, STDERR_FILENO);
+	nanosleep(&(struct timespec){ .tv_nsec = 100 * NS_PER_MS }, NULL); /* longer than an entry waits */
+	count = read_numbered(fd, ret_lost);
+	close(fd);
+
+	int how = 0;
+
+	ck_assert_int_eq(waitpid(pid, &how, 0), pid);
+	ck_assert_int_eq(how, 0);
+
+	return count;
+}
+
+START_TEST(what_a_slow_reader_does_not_take_is_kept_for_it)
+{
+	uint64_t lost;
+
+	ck_assert_uint_eq(log_into_idle_pipe(1500, &lost), 1500); /* 230 KB: three times what the pipe holds */
+	ck_assert_uint_eq(lost, 0);
+}
+END_TEST
+
+START_TEST(what_is_beyond_the_queue_is_counted)
+{
+	uint64_t lost, count = log_into_idle_pipe(20000, &lost);
+
+	ck_assert_uint_lt(count, 20000);
+	ck_assert_uint_gt(count, 1500);
+	ck_assert_uint_eq(count + lost, 20000);
+}
+END_TEST
+
+START_TEST(a_reader_that_never_reads_does_not_keep_the_end_waiting)
+{
+	int fd;
+	pid_t pid;
+	int how = 0;
+
+	log_open("scene", NULL);
+	to_pipe(&fd);
+	pid = fork();
+	if (pid == 0) {
+		if (log_start() < 0)
+			_exit(1);
+		log_numbered(20000);
+		_exit(log_stop(100 * NS_PER_MS) ? 2 : (log_numbered(10), 0));
+	}
+	dup2(log_file.file, STDERR_FILENO);
+	ck_assert_int_eq(waitpid(pid, &how, 0), pid);
+	ck_assert_int_eq(how, 0);
+	close(fd);
+}
+END_TEST
+
+START_TEST(entries_through_the_thread_are_whole)
+{
+	struct log_about about = { .message = MESSAGE_RULE_FIRED, .rule = "cpu-hot", .target = "two\nlines" };
+
+	ck_assert_int_eq(log_start(), 0);
+	log_about(LOG_WARNING, &about, "so %s", "it is");
+	ck_assert(log_stop(10 * NS_PER_S));
+	ck_assert(journal_next(&journal));
+	journal_expect(&journal, "MESSAGE", "so it is");
+	journal_expect(&journal, "PRIORITY", "4");
+	journal_expect(&journal, "MESSAGE_ID", message_id(MESSAGE_RULE_FIRED));
+	journal_expect(&journal, "SPIKEWATCH_RULE", "cpu-hot");
+	journal_expect(&journal, "SPIKEWATCH_TARGET", "two\nlines");
+}
+END_TEST
+
 START_TEST(a_command_waits_for_its_reader)
 {
 	const int lines = 3000;
@@ -271,6 +385,10 @@ Suite *log_suite(void)
 	tcase_add_test(tcase, a_journal_that_does_not_read_loses_entries_and_hears_how_many);
 	tcase_add_test(tcase, a_journal_that_comes_back_is_found_again);
 	tcase_add_test(tcase, a_pipe_that_is_not_read_loses_lines_and_hears_how_many);
+	tcase_add_test(tcase, what_a_slow_reader_does_not_take_is_kept_for_it);
+	tcase_add_test(tcase, what_is_beyond_the_queue_is_counted);
+	tcase_add_test(tcase, a_reader_that_never_reads_does_not_keep_the_end_waiting);
+	tcase_add_test(tcase, entries_through_the_thread_are_whole);
 	tcase_add_test(tcase, a_command_waits_for_its_reader);
 	suite_add_tcase(suite, tcase);
 
