@@ -155,7 +155,7 @@ confined() {
 	confine libdeflate "${include}libdeflate" lib/base/compress.c
 	confine libmicrohttpd "${include}microhttpd" daemon/service/metrics/metrics_server.c
 	confine libiberty "${include}libiberty" daemon/symbolize/symbols.c
-	confine elfutils "${include}(elfutils/|gelf|libelf|dwarf)" daemon/symbolize/symbols.c daemon/symbolize/unwind.c
+	confine elfutils "${include}(elfutils/|gelf|libelf|dwarf)" daemon/symbolize/symbols.c
 	confine libsystemd "${include}systemd/" daemon/service/control.c daemon/service/main.c daemon/service/watchdog.c \
 		daemon/service/metrics/metrics_server.c daemon/engine/targets/unit_bus.c
 }

@@ -17,7 +17,6 @@
 
 #include "daemon/symbolize/address_space.h"
 #include "daemon/symbolize/symbols.h"
-#include "daemon/symbolize/unwind.h"
 #include "lib/base/base.h"
 #include "lib/base/map.h"
 #include "lib/proc/perf.h"
@@ -269,8 +268,8 @@ static size_t length_to_mark(const uint64_t *chain, size_t len)
 
 /*
  * The frames of a sample, of a stream of this format, innermost first, at most
- * STACK_PROFILE_FRAMES_MAX: the kernel's part, and of the process what unwind.h finds. Counts them.
- * 0 or -ENOMEM.
+ * STACK_PROFILE_FRAMES_MAX: the kernel's part, and of the process what unwind_sample finds. Counts
+ * them. 0 or -ENOMEM.
  */
 static int call_stack_frames(struct call_stack *stack, const struct perf_record_format *format,
 			     const struct perf_record *record, uint32_t *ret, size_t *ret_count)

@@ -1,7 +1,7 @@
 /*
- * symbols.h: names for addresses, and the files that they come from: the binaries of a stack file,
- * the vDSO, perf maps of just-in-time compilers and the kernel's symbols, each opened when it is
- * first needed.
+ * symbols.h: names for addresses, stacks unwound, and the files that both come from: the binaries of
+ * a stack file, the vDSO, perf maps of just-in-time compilers and the kernel's symbols, each opened
+ * when it is first needed.
  *
  * The files are not trusted and the libraries that read them are large: only for a process in a
  * sandbox, which may be killed by a file. Nothing is opened but the descriptors that are given: no
@@ -11,6 +11,7 @@
 #define SPIKEWATCH_DAEMON_SYMBOLIZE_SYMBOLS_H
 
 #include "daemon/symbolize/address_space.h"
+#include "lib/proc/perf.h"
 #include "lib/profile/stack_file.h"
 
 #include <stdbool.h>
@@ -19,7 +20,6 @@
 
 struct symbolize_options;
 struct symbolize_counts;
-struct Dwarf_Frame_s; /* libdw's */
 
 /*
  * Functions at one address: the function itself and those inlined into it. Of more, the innermost
@@ -64,13 +64,6 @@ size_t elf_file_names(struct elf_file *names, uint64_t address, struct elf_file_
  */
 bool elf_file_function(struct elf_file *names, uint64_t address, uint64_t *ret_start);
 
-/*
- * The rule by which the caller of a function at a virtual address of the file is found, from
- * .eh_frame, else .debug_frame, each read when it is first needed; to be freed with free(3). False:
- * there is none, or the file is not of x86-64.
- */
-bool elf_file_unwind_rule(struct elf_file *names, uint64_t address, struct Dwarf_Frame_s **ret);
-
 struct modules;
 
 enum module_state {
@@ -101,5 +94,43 @@ size_t modules_compiled(struct modules *modules, uint32_t pid, uint64_t address,
 
 /* The function of the kernel at address: the same. */
 size_t modules_kernel(struct modules *modules, uint64_t address, const char **ret);
+
+/*
+ * The user part of a sample's stack, from its registers and the copy of its stack by the
+ * unwinding tables of the mapped files, together with the chain that the kernel followed by frame
+ * pointers. x86-64; elsewhere the kernel's chain is all there is.
+ *
+ * The tables find a caller whether the function keeps a frame pointer or not, if its file was
+ * handed over, is the one that was mapped, and has tables. In code without any (that of
+ * just-in-time compilers) the frame pointer is followed. Where that or the copy of the stack ends,
+ * the frames of the kernel's chain beyond the last common function are appended; if there is none
+ * in common, the one with more frames is taken.
+ */
+
+#define UNWIND_FRAMES_MAX 512
+
+struct unwind {
+	uint64_t addresses[UNWIND_FRAMES_MAX]; /* innermost first */
+	bool exact[UNWIND_FRAMES_MAX];         /* executed there; else a return address */
+	size_t count;
+	size_t by_tables; /* of them: whose caller was found by tables */
+	bool cut;         /* the stack is deeper than its copy, and the last frame is not its first function */
+};
+
+/* The process to look in. */
+struct unwind_place {
+	const struct address_spaces *spaces;
+	struct modules *modules;
+	uint32_t pid;
+};
+
+/*
+ * chain: the user part of the kernel's, without marks, innermost first; its first address is exact.
+ * All of *ret is set. A function takes some microseconds, and the first one of a file the time to
+ * read its tables.
+ */
+void unwind_sample(const struct unwind_place *place, const struct perf_record_format *format,
+		   const struct perf_record_sample *sample, const uint64_t *chain, size_t chain_len,
+		   struct unwind *ret);
 
 #endif

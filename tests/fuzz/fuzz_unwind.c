@@ -3,7 +3,6 @@
  * caller. What is there: 17 registers, a number of bytes of the stack, they, and the file.
  */
 #include "daemon/symbolize/symbols.c"
-#include "daemon/symbolize/unwind.c"
 #include "lib/base/base.h"
 #include "lib/base/io.h"
 #include "lib/proc/perf.h"

@@ -1085,7 +1085,7 @@ struct capture {
 
 /*
  * In the order of taking: what vanishes first comes first, what takes longest, and the mmap lock of
- * the target (maps_snapshot.h), comes last.
+ * the target (baseline.h), comes last.
  */
 static const struct capture capture_table[] = {
 	{ CONFIG_CAPTURE_THREADS, "threads.tsv", "threads.again.tsv", capture_threads },

@@ -2,7 +2,7 @@
  * check_baseline.c: how things were a moment ago, over a /proc made of files whose figures are
  * known.
  */
-#include "daemon/engine/targets/baseline.c"
+#include "daemon/engine/targets/baseline.h"
 #include "scene.h"
 #include "torture.h"
 #include "lib/base/base.h"
@@ -129,7 +129,7 @@ START_TEST(a_process_that_did_not_run_costs_nothing_and_its_snapshot_holds)
 }
 END_TEST
 
-START_TEST(whom_nobody_asked_about_keeps_what_it_has)
+START_TEST(snapshots_of_a_process_that_is_not_watched_stay)
 {
 	struct procfs_stat stat = stat_of(10, 500, 100), stranger = stat_of(11, 500, 100);
 
@@ -151,7 +151,7 @@ START_TEST(whom_nobody_asked_about_keeps_what_it_has)
 }
 END_TEST
 
-START_TEST(who_is_not_met_is_forgotten)
+START_TEST(a_process_that_no_scan_met_is_forgotten)
 {
 	appear(10, 500, 100);
 	scan(10, 500, 100);
@@ -257,7 +257,7 @@ START_TEST(mappings_of_few_are_read_in_one_scan_and_all_get_their_turn)
 }
 END_TEST
 
-START_TEST(who_waits_for_his_mappings_is_owed_something_only_while_there_is_a_share_left)
+START_TEST(mappings_are_owed_only_while_there_is_cpu_time_left_for_them)
 {
 	for (int pid = 10; pid < 13; pid++)
 		appear(pid, 500, 100);
@@ -304,26 +304,6 @@ START_TEST(when_there_are_too_many_threads_they_take_turns)
 }
 END_TEST
 
-START_TEST(a_crowd_that_has_gone_leaves_no_room_behind)
-{
-	struct busy_snapshot snapshot = { 0 };
-
-	for (unsigned turn = 0; turn < 10; turn++) {
-		busy_snapshot_begin(&snapshot, now);
-		for (int pid = 1; pid <= (turn == 0 ? 10000 : 100); pid++) {
-			struct procfs_stat stat = stat_of(pid, 1, 1);
-
-			ck_assert_int_eq(busy_snapshot_add(&snapshot, &stat), 0);
-		}
-		busy_snapshot_end(&snapshot);
-		ck_assert_ptr_nonnull(busy_snapshot_find(&snapshot, 100, 1));
-	}
-	ck_assert_uint_eq(snapshot.count, 100);
-	ck_assert_uint_le(snapshot.room, 512);
-	busy_snapshot_release(&snapshot);
-}
-END_TEST
-
 START_TEST(every_allocation_may_fail)
 {
 	bool injected = true;
@@ -359,15 +339,14 @@ Suite *baseline_suite(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, the_last_two_snapshots_tell_what_a_thread_did);
 	tcase_add_test(tcase, a_process_that_did_not_run_costs_nothing_and_its_snapshot_holds);
-	tcase_add_test(tcase, whom_nobody_asked_about_keeps_what_it_has);
-	tcase_add_test(tcase, who_is_not_met_is_forgotten);
+	tcase_add_test(tcase, snapshots_of_a_process_that_is_not_watched_stay);
+	tcase_add_test(tcase, a_process_that_no_scan_met_is_forgotten);
 	tcase_add_test(tcase, a_scan_that_is_not_ended_changes_nothing);
 	tcase_add_test(tcase, a_reused_pid_starts_afresh);
 	tcase_add_test(tcase, mappings_are_read_seldom);
 	tcase_add_test(tcase, mappings_of_few_are_read_in_one_scan_and_all_get_their_turn);
-	tcase_add_test(tcase, who_waits_for_his_mappings_is_owed_something_only_while_there_is_a_share_left);
+	tcase_add_test(tcase, mappings_are_owed_only_while_there_is_cpu_time_left_for_them);
 	tcase_add_test(tcase, when_there_are_too_many_threads_they_take_turns);
-	tcase_add_test(tcase, a_crowd_that_has_gone_leaves_no_room_behind);
 	tcase_add_test(tcase, every_allocation_may_fail);
 	suite_add_tcase(suite, tcase);
 

@@ -1,8 +1,8 @@
 /*
- * check_maps_snapshot.c: memory by what is mapped, from files whose figures are known, and from the
- * page tables of a process that knows what it has touched.
+ * check_snapshots.c: memory by what is mapped, from files whose figures are known, and from the page
+ * tables of a process that knows what it has touched; the CPU time of all processes.
  */
-#include "daemon/engine/targets/maps_snapshot.c"
+#include "daemon/engine/targets/baseline.c"
 #include "scene.h"
 #include "skip.h"
 
@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-Suite *maps_snapshot_suite(void);
+Suite *snapshots_suite(void);
 
 #define MIB (1ULL << 20)
 #define RESERVED (1ULL << 38) /* 256 GiB */
@@ -202,9 +202,31 @@ START_TEST(what_takes_too_long_has_no_records_but_is_a_snapshot)
 }
 END_TEST
 
-Suite *maps_snapshot_suite(void)
+/* ---- all processes ---- */
+
+START_TEST(a_busy_snapshot_gives_memory_back)
 {
-	Suite *suite = suite_create("maps_snapshot");
+	struct busy_snapshot busy = { 0 };
+
+	for (unsigned turn = 0; turn < 10; turn++) {
+		busy_snapshot_begin(&busy, (mono_t){ NS_PER_S });
+		for (int pid = 1; pid <= (turn == 0 ? 10000 : 100); pid++) {
+			struct procfs_stat stat = { .pid = pid, .start_ticks = 1, .user_ticks = 1 };
+
+			ck_assert_int_eq(busy_snapshot_add(&busy, &stat), 0);
+		}
+		busy_snapshot_end(&busy);
+		ck_assert_ptr_nonnull(busy_snapshot_find(&busy, 100, 1));
+	}
+	ck_assert_uint_eq(busy.count, 100);
+	ck_assert_uint_le(busy.room, 512);
+	busy_snapshot_release(&busy);
+}
+END_TEST
+
+Suite *snapshots_suite(void)
+{
+	Suite *suite = suite_create("snapshots");
 	TCase *tcase = tcase_create("maps_snapshot");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
@@ -217,6 +239,7 @@ Suite *maps_snapshot_suite(void)
 	tcase_add_test(tcase, older_kernels_do_not_read_the_holes_of_a_reservation);
 	tcase_add_test(tcase, a_large_process_is_read_by_its_page_tables);
 	tcase_add_test(tcase, what_takes_too_long_has_no_records_but_is_a_snapshot);
+	tcase_add_test(tcase, a_busy_snapshot_gives_memory_back);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
