@@ -36,6 +36,11 @@
  * foo, else that in the source. Inlined functions have no symbol. Where there is no name, .eh_frame
  * still says where functions begin and end: strip(1) leaves it, because exceptions need it.
  *
+ * Debug information is often compressed (ELF, SHF_COMPRESSED), and libdw decompresses all sections
+ * that it knows when it opens a file. Those that are needed are decompressed before that, by
+ * libdeflate, in half the time; those that are not, places of variables for the most part, are
+ * emptied. What libdeflate is not given (other formats, files of other machines) libelf reads.
+ *
  * Modules: one for each binary of the stack file and one for the vDSO. Texts (perf maps, kallsyms)
  * are read whole: their size is not known before, and a perf map still grows.
  */
@@ -43,6 +48,7 @@
 
 #include "daemon/symbolize/symbolize.h"
 #include "lib/base/base.h"
+#include "lib/base/compress.h"
 #include "lib/base/io.h"
 #include "lib/base/map.h"
 #include "lib/base/text.h"
@@ -751,8 +757,16 @@ struct elf_file {
 	bool eh_read, is_x86_64, is_wide; /* wide: 64 bits, little-endian, as this machine */
 	struct ranges described;          /* by .eh_frame: functions, but not their names */
 	bool described_read;
+	struct inflated *inflated; /* sections of the debug information */
+	uint64_t inflated_bytes;
 	struct arena texts;
 	bool read;
+};
+
+struct inflated {
+	struct inflated *next;
+	size_t len;
+	unsigned char data[];
 };
 
 /* NULL is fine. */
@@ -773,6 +787,10 @@ static void elf_file_free(struct elf_file *file)
 	elf_end(file->shared_elf);
 	scope_close(&file->shared_fd);
 	scope_close(&file->debug_fd);
+	for (struct inflated *inflated = file->inflated, *next; inflated != NULL; inflated = next) {
+		next = inflated->next;
+		free(inflated);
+	}
 	free(file);
 }
 
@@ -794,6 +812,15 @@ static int find_no_elf(Dwfl_Module *module, void **userdata, const char *name, D
 	return -1;
 }
 
+/* 64 bits, little-endian, as this machine. */
+static bool is_wide(Elf *elf)
+{
+	const char *ident = elf_getident(elf, NULL);
+
+	return ident != NULL && ident[EI_CLASS] == ELFCLASS64 && ident[EI_DATA] == ELFDATA2LSB && sizeof(void *) == 8 &&
+	       __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
+}
+
 static int read_segments(struct elf_file *file)
 {
 	GElf_Ehdr header;
@@ -803,8 +830,7 @@ static int read_segments(struct elf_file *file)
 	    elf_getphdrnum(file->elf, &count) != 0)
 		return -ENOEXEC;
 	file->is_x86_64 = header.e_machine == EM_X86_64 && header.e_ident[EI_CLASS] == ELFCLASS64;
-	file->is_wide = header.e_ident[EI_CLASS] == ELFCLASS64 && header.e_ident[EI_DATA] == ELFDATA2LSB &&
-			sizeof(void *) == 8 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
+	file->is_wide = is_wide(file->elf);
 	for (size_t i = 0; i < count && i <= INT32_MAX && file->segment_count < SEGMENTS_MAX; i++) {
 		GElf_Phdr program;
 
@@ -980,6 +1006,102 @@ static bool symbol_from(Elf *elf, GElf_Word index, const GElf_Sym *symbol, const
 	return true;
 }
 
+/* More is left to libelf. Of the largest browser .debug_info has 3 GB. */
+#define INFLATED_MAX ((uint64_t)4 << 30)
+
+/* Deflate makes nothing smaller than by this factor: a larger size is wrong. */
+#define DEFLATE_MOST 1032
+
+/*
+ * What the section holds, decompressed; NULL: it is not compressed in this format, or damaged, or
+ * memory is short.
+ */
+static struct inflated *inflate_section(const Elf_Data *data, uint64_t room)
+{
+	Elf64_Chdr header;
+
+	if (data->d_size < sizeof(header))
+		return NULL;
+	memcpy(&header, data->d_buf, sizeof(header));
+	if (header.ch_type != ELFCOMPRESS_ZLIB || header.ch_size > room || header.ch_size / DEFLATE_MOST > data->d_size)
+		return NULL;
+
+	struct inflated *inflated = malloc(sizeof(*inflated) + header.ch_size);
+
+	if (inflated == NULL)
+		return NULL;
+	*inflated = (struct inflated){ .len = header.ch_size };
+	if (inflate_zlib((const char *)data->d_buf + sizeof(header), data->d_size - sizeof(header), inflated->data,
+			 inflated->len) == 0)
+		return inflated;
+	free(inflated);
+	return NULL;
+}
+
+/* Whether names and lines of functions are read from the section. */
+static bool is_needed(const char *name)
+{
+	static const char *const others[] = { ".debug_loclists", ".debug_loc",          ".debug_aranges",
+					      ".debug_macro",    ".debug_macinfo",      ".debug_pubnames",
+					      ".debug_pubtypes", ".debug_gnu_pubnames", ".debug_gnu_pubtypes" };
+
+	for (size_t i = 0; i < ARRAY_LEN(others); i++)
+		if (strcmp(name, others[i]) == 0)
+			return false;
+	return true;
+}
+
+/*
+ * Puts in the place of the section's compressed bytes, in memory, what they hold, or nothing where it
+ * is not needed: libdw takes it as a section that never was compressed, or is not there.
+ */
+static void inflate_in_place(struct elf_file *file, Elf_Scn *section, const char *name)
+{
+	GElf_Shdr header;
+	Elf_Data *raw, *data;
+	struct inflated *inflated = NULL;
+
+	if (gelf_getshdr(section, &header) == NULL || !(header.sh_flags & SHF_COMPRESSED) ||
+	    strncmp(name, ".debug_", 7) != 0)
+		return;
+	/* Two views of the same bytes; which of them libdw reads depends on its version. */
+	raw = elf_rawdata(section, NULL);
+	data = elf_getdata(section, NULL);
+	if (raw == NULL || data == NULL || raw->d_buf == NULL)
+		return;
+	if (is_needed(name)) {
+		inflated = inflate_section(raw, INFLATED_MAX - file->inflated_bytes);
+		if (inflated == NULL)
+			return;
+		inflated->next = file->inflated;
+		file->inflated = inflated;
+		file->inflated_bytes += inflated->len;
+	}
+	header.sh_flags &= ~(GElf_Xword)SHF_COMPRESSED;
+	header.sh_size = inflated != NULL ? inflated->len : 0;
+	if (gelf_update_shdr(section, &header) == 0)
+		return;
+	raw->d_buf = data->d_buf = inflated != NULL ? inflated->data : NULL;
+	raw->d_size = data->d_size = header.sh_size;
+}
+
+static void inflate_debug_sections(struct elf_file *file, Elf *elf)
+{
+	size_t names;
+
+	if (!is_wide(elf) || elf_getshdrstrndx(elf, &names) != 0)
+		return;
+	for (Elf_Scn *section = NULL; (section = elf_nextscn(elf, section)) != NULL;) {
+		GElf_Shdr header;
+		const char *name =
+			gelf_getshdr(section, &header) != NULL ? elf_strptr(elf, names, header.sh_name) : NULL;
+
+		if (name != NULL)
+			inflate_in_place(file, section, name);
+	}
+}
+
+/* Of symbols that libdwfl takes from a debug file that file's debug sections are decompressed, too. */
 static int read_symbols(struct elf_file *file)
 {
 	int count = dwfl_module_getsymtab(file->module);
@@ -1000,6 +1122,7 @@ static int read_symbols(struct elf_file *file)
 		if (elf != last) {
 			full = has_full_table(elf);
 			last = elf;
+			inflate_debug_sections(file, elf);
 		}
 		found.start = address - file->bias;
 		if (symbol_from(elf, section, &symbol, name, full, &found) && symtable_add(&file->symbols, &found) < 0)
@@ -1022,10 +1145,12 @@ static void read_shared(struct elf_file *file)
 	file->shared_fd = file->ask(file->ctx, wanted, (size_t)len);
 	if (file->shared_fd < 0)
 		return;
-	file->shared_elf = elf_begin(file->shared_fd, ELF_C_READ_MMAP, NULL);
+	file->shared_elf = elf_begin(file->shared_fd, ELF_C_READ_MMAP_PRIVATE, NULL);
 	if (file->shared_elf != NULL && build_id_of(file->shared_elf, found) == (size_t)len &&
-	    memcmp(found, wanted, (size_t)len) == 0)
+	    memcmp(found, wanted, (size_t)len) == 0) {
+		inflate_debug_sections(file, file->shared_elf);
 		file->shared = dwarf_begin_elf(file->shared_elf, DWARF_C_READ, NULL);
+	}
 	if (file->shared != NULL)
 		dwarf_setalt(file->dwarf, file->shared);
 }
@@ -1033,13 +1158,14 @@ static void read_shared(struct elf_file *file)
 static void elf_file_read_all(struct elf_file *file)
 {
 	file->read = true;
+	if (read_symbols(file) < 0)
+		symtable_release(&file->symbols);
+	inflate_debug_sections(file, file->elf);
 	file->dwarf = dwfl_module_getdwarf(file->module, &file->lines_bias);
 	if (file->dwarf != NULL)
 		read_shared(file);
 	if (file->dwarf != NULL && elf_lines_new(file->dwarf, &file->lines) < 0)
 		file->lines = NULL;
-	if (read_symbols(file) < 0)
-		symtable_release(&file->symbols);
 }
 
 static bool find_rule(Dwarf_CFI *tables, uint64_t address, Dwarf_Frame **ret)

@@ -112,6 +112,17 @@ int deflate_gunzip(const void *data, size_t len, size_t max, struct buffer *buff
 	return 0;
 }
 
+int inflate_zlib(const void *data, size_t len, void *ret, size_t ret_len)
+{
+	AUTO(free_decompressor) struct libdeflate_decompressor *decompressor = libdeflate_alloc_decompressor();
+
+	if (!decompressor)
+		return -ENOMEM;
+	/* Without a place for the length it must be exactly ret_len. */
+	return libdeflate_zlib_decompress(decompressor, data, len, ret, ret_len, NULL) == LIBDEFLATE_SUCCESS ? 0
+													     : -EBADMSG;
+}
+
 #define ADLER32_MODULUS 65521u /* the largest prime below 2^16 */
 
 /* Up to here the sums below do not overflow 32 bits. */

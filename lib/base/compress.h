@@ -1,5 +1,5 @@
 /*
- * compress.h: gzip (RFC 1952), Adler-32 (RFC 1950) and CRC-32 (IEEE 802.3). The only module that
+ * compress.h: gzip (RFC 1952), zlib and Adler-32 (RFC 1950) and CRC-32 (IEEE 802.3). The only module that
  * knows libdeflate.
  */
 #ifndef SPIKEWATCH_LIB_BASE_COMPRESS_H
@@ -21,6 +21,12 @@ int deflate_gzip(const void *data, size_t len, const struct sink *sink);
  * gzip, cut off or damaged; -EFBIG; -ENOMEM. What was appended by then stays.
  */
 int deflate_gunzip(const void *data, size_t len, size_t max, struct buffer *buffer);
+
+/*
+ * What a zlib stream (RFC 1950) of len bytes holds, which must be exactly ret_len bytes, to ret. 0;
+ * -EBADMSG: it is not, or is damaged; -ENOMEM. *ret may be written to all the same.
+ */
+int inflate_zlib(const void *data, size_t len, void *ret, size_t ret_len);
 
 /* Checksums of nothing: what a running checksum starts from. */
 #define CHECKSUM_ADLER32_EMPTY 1u

@@ -214,8 +214,18 @@ START_TEST(the_same_build_id_gives_names)
 }
 END_TEST
 
+/* Distributions compress them. What is damaged, here .debug_info, leaves the names of symbols. */
 START_TEST(a_separate_debug_file_is_found_by_build_id)
 {
+	static const char *const forms[] = {
+		"true", "objcopy --compress-debug-sections=zlib debug/ab/cd*",
+		"objcopy --compress-debug-sections=zlib-gnu debug/ab/cd*",
+		"objcopy --compress-debug-sections=zlib debug/ab/cd* && at=$((0x$(readelf -SW "
+		"debug/ab/cd* | sed -n 's/.* .debug_info *PROGBITS *[0-9a-f]* \\([0-9a-f]*\\) .*/\\1/p'))) "
+		"&& printf 'xxxxxxxxxxxxxxxx' | dd of=$(echo debug/ab/cd*) bs=1 seek=$((at + 40)) "
+		"conv=notrunc 2>/dev/null"
+	};
+	bool damaged = _i == 3;
 	char option[128];
 
 	if (!there)
@@ -227,6 +237,7 @@ START_TEST(a_separate_debug_file_is_found_by_build_id)
 			  "debug/ab/cd030405060708090a0b0c0d0e0f1011121314.debug && strip workload -o stripped && "
 			  "rm workload && mv stripped workload"),
 		0);
+	ck_assert_int_eq(rig_shell(&rig, "%s", forms[_i]), 0);
 	/*
 	 * The process still has the file mapped that is gone; what is handed over is the one
 	 * without symbols.
@@ -243,7 +254,8 @@ START_TEST(a_separate_debug_file_is_found_by_build_id)
 	snprintf(option, sizeof(option), "--debug-files=%s/debug", rig.dir);
 	ck_assert_int_eq(rig_run(&rig, option), 0);
 	ck_assert_uint_eq(rig_count(&rig, "debug_files"), 1);
-	rig_expect(&rig, "burner;main;caller;with_inlined;middle;deepest", 1);
+	rig_expect(&rig, damaged ? "burner;main;caller;with_inlined" : "burner;main;caller;with_inlined;middle;deepest",
+		   1);
 	rig_expect(&rig, "burner;main;caller;hidden", 1);
 	rig_end(&process);
 }
@@ -639,7 +651,7 @@ Suite *symbolize_suite(void)
 	tcase_add_test(core, a_stripped_program_has_the_names_of_its_dynamic_symbols);
 	tcase_add_test(core, another_build_id_gives_no_names);
 	tcase_add_test(core, the_same_build_id_gives_names);
-	tcase_add_test(core, a_separate_debug_file_is_found_by_build_id);
+	tcase_add_loop_test(core, a_separate_debug_file_is_found_by_build_id, 0, 4);
 	tcase_add_test(core, debug_information_that_files_share_is_found_by_build_id);
 	tcase_add_test(core, compressed_symbols_of_a_stripped_program_are_read);
 	tcase_add_test(core, names_of_cpp_are_demangled);

@@ -3,6 +3,7 @@
  * names of C++ and Rust as their sources have them.
  */
 #include "daemon/symbolize/symbols.c"
+#include "skip.h"
 #include "torture.h"
 
 #include <check.h>
@@ -378,12 +379,68 @@ START_TEST(a_name_in_itself_many_times_over_ends)
 }
 END_TEST
 
+/* ---- compressed debug information ---- */
+
+/* A program with or without it compressed: the names and lines of main, and what libdw need not decompress. */
+static size_t names_of_main(const char *flags, struct elf_file_name names[ELF_FILE_NAMES_MAX], struct elf_file **ret)
+{
+	char directory[] = "/tmp/spikewatch-symbols-XXXXXX", command[512], program[64];
+	size_t count = 0;
+	GElf_Ehdr header;
+
+	ck_assert_ptr_nonnull(mkdtemp(directory));
+	snprintf(program, sizeof(program), "%s/program", directory);
+	snprintf(command, sizeof(command),
+		 "(echo 'int main(int argc, char **argv) { int sum = 0; while (argv[sum]) sum += argc; return sum; }'; "
+		 "for i in $(seq 100); do echo \"int f$i(int a) { int b = a * $i; while (b > 3) b /= a; return b; }\"; "
+		 "done) | "
+		 "gcc -x c -O1 -g %s -nostartfiles -Wl,-e,main -no-pie -o %s - 2>/dev/null",
+		 flags, program);
+	if (system(command) == 0 && elf_file_open(open(program, O_RDONLY | O_CLOEXEC), ret) == 0 &&
+	    gelf_getehdr((*ret)->elf, &header) != NULL)
+		count = elf_file_names(*ret, header.e_entry, names);
+	unlink(program);
+	rmdir(directory);
+	return count;
+}
+
+START_TEST(compressed_debug_information_is_decompressed_as_far_as_it_is_needed)
+{
+	struct elf_file_name plain_names[ELF_FILE_NAMES_MAX], names[ELF_FILE_NAMES_MAX];
+	struct elf_file *plain = NULL, *compressed = NULL;
+	size_t count = names_of_main("", plain_names, &plain);
+
+	if (count == 0)
+		SKIP_TEST("there is no compiler");
+	ck_assert_uint_eq(names_of_main("-gz=zlib", names, &compressed), count);
+	ck_assert_str_eq(names[0].function, "main");
+	ck_assert_str_eq(names[0].file, plain_names[0].file);
+	ck_assert_uint_eq(names[0].line, plain_names[0].line);
+	ck_assert_uint_eq(names[0].line, 1);
+	ck_assert_ptr_null(plain->inflated);
+	ck_assert_ptr_nonnull(compressed->inflated);
+	for (Elf_Scn *section = NULL; (section = elf_nextscn(compressed->elf, section)) != NULL;) {
+		GElf_Shdr header;
+		size_t strings;
+
+		ck_assert_ptr_nonnull(gelf_getshdr(section, &header));
+		ck_assert_int_eq(elf_getshdrstrndx(compressed->elf, &strings), 0);
+		ck_assert_uint_eq(header.sh_flags & SHF_COMPRESSED, 0);
+		if (strcmp(elf_strptr(compressed->elf, strings, header.sh_name), ".debug_loclists") == 0)
+			ck_assert_uint_eq(header.sh_size, 0);
+	}
+	elf_file_free(plain);
+	elf_file_free(compressed);
+}
+END_TEST
+
 Suite *symbols_suite(void);
 Suite *symbols_suite(void)
 {
 	Suite *suite = suite_create("symbols");
 	TCase *tables = tcase_create("tables");
 	TCase *demangling = tcase_create("demangling");
+	TCase *files = tcase_create("files");
 
 	tcase_add_checked_fixture(tables, setup, teardown);
 	tcase_add_test(tables, an_address_is_in_a_symbol_only_within_its_size);
@@ -409,6 +466,8 @@ Suite *symbols_suite(void)
 	tcase_add_test(demangling, a_name_that_doubles_with_every_few_letters_stays);
 	tcase_add_test(demangling, a_name_in_itself_many_times_over_ends);
 	suite_add_tcase(suite, demangling);
+	tcase_add_test(files, compressed_debug_information_is_decompressed_as_far_as_it_is_needed);
+	suite_add_tcase(suite, files);
 
 	return suite;
 }

@@ -64,6 +64,34 @@ START_TEST(what_was_packed_can_be_unpacked)
 }
 END_TEST
 
+/* "hello" as zlib 1.2.13 writes it, with each byte damaged in turn, too short and too long. */
+START_TEST(a_zlib_stream_is_taken_whole_or_not_at_all)
+{
+	static const unsigned char hello[] = { 0x78, 0x9c, 0xcb, 0x48, 0xcd, 0xc9, 0xc9,
+					       0x07, 0x00, 0x06, 0x2c, 0x02, 0x15 };
+	unsigned char damaged[sizeof(hello)];
+	size_t refused = 0;
+	char out[8];
+
+	ck_assert_int_eq(inflate_zlib(hello, sizeof(hello), out, 5), 0);
+	ck_assert_mem_eq(out, "hello", 5);
+	ck_assert_int_eq(inflate_zlib(hello, sizeof(hello), out, 4), -EBADMSG);
+	ck_assert_int_eq(inflate_zlib(hello, sizeof(hello), out, 6), -EBADMSG);
+	for (size_t len = 0; len < sizeof(hello); len++)
+		ck_assert_int_eq(inflate_zlib(hello, len, out, 5), -EBADMSG);
+	for (size_t i = 2; i < sizeof(hello); i++) {
+		memcpy(damaged, hello, sizeof(hello));
+		damaged[i] ^= 0x40;
+		/* Some bits only fill the last byte of the compressed text. */
+		if (inflate_zlib(damaged, sizeof(damaged), out, 5) == 0)
+			ck_assert_mem_eq(out, "hello", 5);
+		else
+			refused++;
+	}
+	ck_assert_uint_ge(refused, sizeof(hello) - 3);
+}
+END_TEST
+
 START_TEST(errors_of_the_sink_come_back)
 {
 	long left = 5;
@@ -96,6 +124,7 @@ Suite *deflate_suite(void)
 	TCase *tcase = tcase_create("gzip");
 
 	tcase_add_test(tcase, what_was_packed_can_be_unpacked);
+	tcase_add_test(tcase, a_zlib_stream_is_taken_whole_or_not_at_all);
 	tcase_add_test(tcase, errors_of_the_sink_come_back);
 	tcase_add_test(tcase, any_allocation_may_fail);
 	suite_add_tcase(suite, tcase);
