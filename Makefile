@@ -7,6 +7,9 @@ VERSION := 0.1.0
 B ?= build
 SANITIZE ?=
 FUZZ_SECONDS ?= 60
+# How long `make soak` runs, and beside how many forks a second.
+SECONDS ?= 600
+FORKS ?= 2000
 # Suites that make check runs side by side; many of them wait most of the time.
 CHECK_JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$((n < 8 ? n + 1 : 8)))
 FUZZ_CC ?= clang
@@ -91,7 +94,7 @@ LINK = $(CC) $(CFLAGS) $(HARDEN) -pthread $(LDHARDEN) -Wl,--as-needed $(LDFLAGS)
 TORTURE := $(patsubst %,-Wl$(,)--wrap=%,malloc calloc realloc reallocarray strdup strndup aligned_alloc posix_memalign)
 NOTED := $(patsubst %,-Wl$(,)--wrap=%,mkdtemp mkstemp mkdir)
 
-.PHONY: all demo check docs bench lint fuzz install uninstall clean help deps deps-build deps-fuzz deps-deb FORCE
+.PHONY: all demo check docs bench soak lint fuzz install uninstall clean help deps deps-build deps-fuzz deps-deb FORCE
 .PHONY: deb check-deb check-units check-vm check-prometheus check-pprof check-report report deps-page deps-report image
 .DELETE_ON_ERROR:
 
@@ -104,7 +107,7 @@ all: $(B)/libspikewatch.a $(PROGRAMS) $(HELPERS)
 # ---- compile and link ----
 
 # What these goals need is installed before the first object is compiled.
-ifneq ($(filter check demo deps deps-build bench,$(MAKECMDGOALS)),)
+ifneq ($(filter check demo deps deps-build bench soak,$(MAKECMDGOALS)),)
 $(B)/flags $(B)/cli/report/tools: | deps-build
 endif
 ifneq ($(filter deb image check-vm,$(MAKECMDGOALS)),)
@@ -206,6 +209,7 @@ help:
 	@echo 'make demo         show what it does, on this machine, within a few minutes'
 	@echo 'make check        run all tests and the fuzz corpora (SUITES="ring pacer": only these suites; CHECK_JOBS=1)'
 	@echo 'make bench        measure what it costs'
+	@echo 'make soak         run it for long beside hostile neighbours (SECONDS=$(SECONDS) FORKS=$(FORKS)), or kill it (KILLS=1000)'
 	@echo 'make lint         check the style: layers, length, banned calls, contracts, format'
 	@echo 'make docs         write the reference of the configuration from the tables of the parser'
 	@echo 'make fuzz         fuzz with libFuzzer (FUZZ=NAME, FUZZ_SECONDS=$(FUZZ_SECONDS) each)'
@@ -268,6 +272,10 @@ demo: deps-build $(PROGRAMS) $(HELPERS) $(TOOL_BINS)
 bench: deps-build $(PROGRAMS) $(HELPERS) $(TOOL_BINS)
 	@B=$(B) sh tests/deps.sh peers
 	@sh tests/bench/bench.sh $(BENCH_BINS)
+
+# KILLS=ROUNDS: kill it so many times instead.
+soak: deps-build $(PROGRAMS) $(HELPERS) $(B)/workload_soak
+	@B=$(B) bash tests/soak/soak.sh $(if $(KILLS),kill $(KILLS),run $(SECONDS) $(FORKS))
 
 lint:
 	@sh tests/deps.sh build lint
