@@ -20,7 +20,7 @@ static void require(bool condition)
 static void look_at(struct elf_file *file, uint64_t address)
 {
 	struct elf_file_name names[ELF_FILE_NAMES_MAX];
-	struct Dwarf_Frame_s *rule;
+	Dwarf_Frame *rule;
 	uint64_t start, mapped;
 	size_t count;
 
@@ -32,7 +32,7 @@ static void look_at(struct elf_file *file, uint64_t address)
 		require(strlen(names[i].function) > 0 && (names[i].file == NULL || strlen(names[i].file) < 1 << 20));
 	if (elf_file_function(file, address, &start))
 		require(start <= address);
-	if (elf_file_unwind_rule(file, address, &rule))
+	if (find_caller_rule(file, address, &rule))
 		free(rule);
 }
 

@@ -2,7 +2,7 @@
  * fuzz_smaps.c: any bytes as /proc/PID/smaps or maps, as two reads give them: only whole lines are
  * taken, and what was mapped is counted once.
  */
-#include "daemon/engine/targets/maps_snapshot.c"
+#include "daemon/engine/targets/baseline.c"
 
 #include <assert.h>
 
