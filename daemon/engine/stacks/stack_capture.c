@@ -1,6 +1,7 @@
 /*
  * stack_capture.c: two snapshots of the rings, put together; the files they refer to, opened with
- * the daemon's privileges and handed to spikewatch-symbolize, one child for one incident.
+ * the daemon's privileges by a child (foreign.h) and handed to spikewatch-symbolize, one child for one
+ * incident.
  *
  * The second snapshot begins where the first has ended, so of each kind of sample the records of
  * both are in order, one after the other. Side-band records of a process that is in both are there
@@ -17,6 +18,7 @@
 #include "daemon/engine/stacks/stack_capture.h"
 
 #include "daemon/engine/base/clocks.h"
+#include "daemon/engine/base/foreign.h"
 #include "daemon/engine/base/paths.h"
 #include "lib/base/io.h"
 #include "lib/model/pacing.h"
@@ -53,41 +55,41 @@ struct stack_bundle {
 	struct stack_file_entry entries[STACK_BUNDLE_ENTRIES_MAX]; /* paths are the snapshots', or in `names` */
 	char names[STACK_BUNDLE_PERF_MAPS_MAX][64];
 	size_t count, files, perf_maps;
+	size_t unanswered;  /* of the last stack_bundle_add: not opened, as they do not answer */
+	size_t too_large;   /* likewise, to be copied from where they are */
+	uint64_t waited_ns; /* for those that did not answer */
 };
 
-/*
- * Opens only a regular file: the path was chosen by an untrusted process. Does not wait for a lease
- * (F_SETLEASE), which any user may hold. -1: it is none, or leased.
- */
-static int open_regular(int procfd, const char *path, int flags)
+/* What an incident waits for files that do not answer: three of different users. */
+#define FILES_PATIENCE_NS (3 * FOREIGN_PATIENCE_NS)
+
+static bool is_mapped_file(const struct stat *st, const struct perf_record_file *file)
 {
-	AUTO_CLOSE int fd = openat(procfd, path, O_PATH | O_CLOEXEC | flags);
-	char again[32];
-	struct stat st;
-
-	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-		return -1;
-
-	snprintf(again, sizeof again, "/proc/self/fd/%d", fd);
-	return open(again, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	return file->build_id_len > 0 ||
+	       (major(st->st_dev) == file->major && minor(st->st_dev) == file->minor && st->st_ino == file->inode);
 }
 
-static bool is_mapped_file(int fd, const struct perf_record_file *file)
+/* What did not answer, and for how long that went on. -1: not opened. */
+static int open_foreign(struct stack_bundle *bundle, int procfd, uint32_t pid, const char *path, int flags,
+			struct stat *ret_status)
 {
-	struct stat st;
+	struct clock clock = real_clock();
+	mono_t begin = clock_mono(&clock);
+	int fd = bundle->waited_ns < FILES_PATIENCE_NS
+			 ? foreign_open(FOREIGN_INCIDENTS, procfd, (int32_t)pid, path, flags, ret_status)
+			 : -EBUSY;
 
-	if (fstat(fd, &st) < 0)
-		return false;
-	return file->build_id_len > 0 ||
-	       (major(st.st_dev) == file->major && minor(st.st_dev) == file->minor && st.st_ino == file->inode);
+	if (fd == -ETIMEDOUT)
+		bundle->waited_ns += (uint64_t)mono_diff(clock_mono(&clock), begin);
+	return fd;
 }
 
 /*
  * Through its mapping, which takes CAP_CHECKPOINT_RESTORE (or CAP_SYS_ADMIN) and also reaches what
  * was deleted, replaced by a newer version, or is of another mount; as the process sees it; and
- * when the process is gone, at the same path here. -1: not found.
+ * when the process is gone, at the same path here. -ENOENT: not found; or foreign.h's.
  */
-static int open_mapped(int procfd, const struct stack_recorder_file *file)
+static int open_mapped(struct stack_bundle *bundle, int procfd, const struct stack_recorder_file *file)
 {
 	char paths[3][4200];
 
@@ -96,13 +98,16 @@ static int open_mapped(int procfd, const struct stack_recorder_file *file)
 		 (uintmax_t)file->end);
 	snprintf(paths[2], sizeof paths[2], "%s", file->path);
 	for (int way = 0; way < 3; way++) {
-		AUTO_CLOSE int fd = open_regular(procfd, paths[way], 0);
+		struct stat st;
+		AUTO_CLOSE int fd = open_foreign(bundle, procfd, file->pid, paths[way], 0, &st);
 
-		if (fd >= 0 && is_mapped_file(fd, &file->file))
+		if (fd >= 0 && is_mapped_file(&st, &file->file))
 			return TAKE_FD(fd);
+		if (fd == -ETIMEDOUT || fd == -EBUSY || fd == -EFBIG)
+			return fd;
 	}
 
-	return -1;
+	return -ENOENT;
 }
 
 static struct stack_file_entry *find_file(struct stack_bundle *bundle, const struct stack_recorder_file *file)
@@ -129,8 +134,13 @@ static void add_file(struct stack_bundle *bundle, int procfd, const struct stack
 			.path = file->path,
 		};
 	}
+	if (entry->binary.fd >= 0)
+		return;
+	entry->binary.fd = open_mapped(bundle, procfd, file);
+	bundle->unanswered += entry->binary.fd == -ETIMEDOUT || entry->binary.fd == -EBUSY;
+	bundle->too_large += entry->binary.fd == -EFBIG;
 	if (entry->binary.fd < 0)
-		entry->binary.fd = open_mapped(procfd, file);
+		entry->binary.fd = -1;
 }
 
 /* The pid in the innermost pid namespace, by which its perf map is named. */
@@ -167,13 +177,15 @@ static void add_perf_map(struct stack_bundle *bundle, int procfd, uint32_t pid)
 {
 	struct stack_file_binary binary = { .kind = STACK_FILE_PERF_MAP, .pid = pid };
 	char *path = bundle->names[bundle->perf_maps], full[96];
+	struct stat st;
 
 	if (has_perf_map(bundle, pid))
 		return;
 
 	snprintf(path, sizeof bundle->names[0], "/tmp/perf-%u.map", inner_pid(procfd, pid));
 	snprintf(full, sizeof full, "%u/root%s", pid, path);
-	binary.fd = open_regular(procfd, full, O_NOFOLLOW);
+	binary.fd = open_foreign(bundle, procfd, pid, full, O_NOFOLLOW, &st);
+	bundle->unanswered += binary.fd == -ETIMEDOUT || binary.fd == -EBUSY;
 	if (binary.fd < 0)
 		return;
 
@@ -190,6 +202,7 @@ static void stack_bundle_add(struct stack_bundle *bundle, int procfd, const stru
 {
 	if (files_max > STACK_BUNDLE_FILES_MAX)
 		files_max = STACK_BUNDLE_FILES_MAX;
+	bundle->unanswered = bundle->too_large = 0;
 	for (size_t i = 0; i < snapshot->file_count; i++)
 		if (snapshot->files[i].path[0] == '/')
 			add_file(bundle, procfd, &snapshot->files[i], files_max);
@@ -849,6 +862,10 @@ static void describe_restrictions(const struct stack_capture *capture, bool memo
 	struct stack_recorder_status status;
 
 	stack_recorder_status(capture->options.recorder, &status);
+	if (capture->bundle.unanswered)
+		add_text(why, WHY_MAX, "no names from %zu files: they do not answer", capture->bundle.unanswered);
+	if (capture->bundle.too_large)
+		add_text(why, WHY_MAX, "no names from %zu files: %s", capture->bundle.too_large, foreign_error(-EFBIG));
 	describe_gaps(capture, memory, why, WHY_MAX);
 	if (!status.system_wide)
 		add_text(why, WHY_MAX, "stacks are of watched processes of this user only");

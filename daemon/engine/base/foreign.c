@@ -1,0 +1,705 @@
+/*
+ * foreign.c: both sides: the lanes of this process, and the child (children.h).
+ *
+ * The child has none of our memory, locks and descriptors, so that one that is left behind holds
+ * nothing. It keeps the three capabilities that reading takes, closes what it has opened before it
+ * answers (closing may wait, too), and handles one request at a time, so that it is known which one
+ * hangs.
+ *
+ * 	this process                                     the child
+ * 	request, with the directory's descriptor  ───▶
+ * 	                                          ◀───   pieces of data, the last with the error, or with
+ * 	                                                 the descriptor of a file
+ * 	no last piece in time: SIGKILL
+ * 	not gone within END_MS: left behind              ends when the file answers
+ *
+ * What this process gets as a descriptor is a file of a file system in own_systems[], or a copy in
+ * memory: it may be read, mapped and closed without waiting. overlayfs passes everything on to file
+ * systems below it, and each user may mount one in a user namespace of its own; one that was mounted
+ * in ours is the administrator's. Rejected: the descriptor of the file in any case (close(2) is a
+ * request to a FUSE server, which no signal interrupts once the server has read it); threads (one that
+ * waits keeps the process from ending).
+ *
+ * The sums are of the process, like its limits: there is one set of lanes, not one of each session.
+ */
+#include "daemon/engine/base/foreign.h"
+
+#include "daemon/engine/base/children.h"
+#include "daemon/engine/base/clocks.h"
+#include "daemon/engine/base/log.h"
+#include "daemon/engine/base/proc_read.h"
+#include "lib/base/map.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/capability.h>
+#include <linux/magic.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+/* How long the end of a child that was killed is waited for: it is immediate, or takes for ever. */
+#define END_MS 200
+
+/* A user whose file hangs is refused for so long, the double of it after the next, and so on. */
+#define REFUSE_NS (4 * NS_PER_S)
+#define REFUSE_DOUBLED_MAX 4u
+
+/* So long after the last refusal has ended, it begins with REFUSE_NS again. */
+#define FORGET_NS (60 * NS_PER_S)
+
+/* Users whose files hang; the one that did so longest ago is forgotten for another. */
+#define OWNERS_MAX 64u
+
+#define PIECE_BYTES 32768u
+
+enum request_kind { REQUEST_READ, REQUEST_CALL, REQUEST_OPEN };
+
+struct request {
+	uint32_t kind; /* enum request_kind */
+	int32_t pid;
+	int32_t flags;
+	uint32_t argument_len;
+	uint64_t cap;
+	foreign_function *function; /* the child is a copy of this process */
+	char argument[FOREIGN_ARGUMENT_MAX];
+	char path[PATH_MAX + 64]; /* sent up to its NUL */
+};
+
+struct piece {
+	int32_t error; /* of the last: 0 or -errno */
+	uint32_t last;
+	char data[PIECE_BYTES]; /* what the message has beyond the head */
+};
+
+#define PIECE_HEAD offsetof(struct piece, data)
+
+union control {
+	struct cmsghdr head;
+	char room[CMSG_SPACE(sizeof(int))];
+};
+
+/* fd -1: none. */
+static void message_set_fd(struct msghdr *message, union control *control, int fd)
+{
+	if (fd < 0)
+		return;
+	memset(control, 0, sizeof(*control));
+	message->msg_control = control->room;
+	message->msg_controllen = sizeof(control->room);
+	control->head = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)),
+					  .cmsg_level = SOL_SOCKET,
+					  .cmsg_type = SCM_RIGHTS };
+	memcpy(CMSG_DATA(&control->head), &fd, sizeof(fd));
+}
+
+static int message_take_fd(struct msghdr *message)
+{
+	const struct cmsghdr *control = CMSG_FIRSTHDR(message);
+	int fd = -1;
+
+	if (control && control->cmsg_level == SOL_SOCKET && control->cmsg_type == SCM_RIGHTS)
+		memcpy(&fd, CMSG_DATA(control), sizeof(fd));
+	return fd;
+}
+
+/* ---- the child ---- */
+
+static uint64_t kept_capabilities(void)
+{
+	return 1ULL << CAP_SYS_PTRACE | 1ULL << CAP_DAC_READ_SEARCH | 1ULL << CAP_CHECKPOINT_RESTORE;
+}
+
+/* Gives up all others. What may not be stays as it is. */
+static void drop_capabilities(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = { 0 };
+
+	if (syscall(SYS_capget, &header, data) < 0)
+		return;
+	for (unsigned i = 0; i < ARRAY_LEN(data); i++) {
+		data[i].permitted &= (uint32_t)(kept_capabilities() >> 32 * i);
+		data[i].effective = data[i].permitted;
+		data[i].inheritable = 0;
+	}
+	(void)syscall(SYS_capset, &header, data);
+}
+
+static void send_piece(const struct piece *piece, size_t len, int fd)
+{
+	union control control;
+	struct iovec bytes = { .iov_base = (void *)(uintptr_t)piece, .iov_len = PIECE_HEAD + len };
+	struct msghdr message = { .msg_iov = &bytes, .msg_iovlen = 1 };
+
+	message_set_fd(&message, &control, fd);
+	if (sendmsg(STDIN_FILENO, &message, MSG_NOSIGNAL) < 0)
+		_exit(1);
+}
+
+static void send_end(int error)
+{
+	struct piece end = { .error = error, .last = 1 };
+
+	send_piece(&end, 0, -1);
+}
+
+/* A sink. */
+static int send_data(void *ctx, const void *data, size_t len)
+{
+	struct piece piece = { .error = 0 };
+
+	(void)ctx;
+	for (size_t at = 0; at < len;) {
+		size_t size = len - at < PIECE_BYTES ? len - at : PIECE_BYTES;
+
+		memcpy(piece.data, (const char *)data + at, size);
+		send_piece(&piece, size, -1);
+		at += size;
+	}
+	return 0;
+}
+
+static int send_file(int fd, uint64_t cap)
+{
+	struct piece piece = { .error = 0 };
+
+	while (cap > 0) {
+		ssize_t len = read(fd, piece.data, cap < PIECE_BYTES ? cap : PIECE_BYTES);
+
+		if (len < 0 && errno == EINTR)
+			continue;
+		if (len <= 0)
+			return len < 0 ? -errno : 0;
+		send_piece(&piece, (size_t)len, -1);
+		cap -= (uint64_t)len;
+	}
+	return 0;
+}
+
+static void answer_read(int dirfd, const struct request *request)
+{
+	int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | request->flags;
+	int fd = openat(dirfd, request->path, flags), r = fd < 0 ? -errno : send_file(fd, request->cap);
+
+	if (fd >= 0)
+		close(fd);
+	send_end(r);
+}
+
+static void answer_call(int dirfd, const struct request *request)
+{
+	const struct sink sink = { .write = send_data };
+
+	send_end(request->function(dirfd, request->argument, request->argument_len, &sink));
+}
+
+/* Whether a process has another user namespace than this one. One that is gone has not. */
+static bool has_own_users(int procfd, int32_t pid)
+{
+	struct stat own, its;
+	char path[32];
+
+	snprintf(path, sizeof(path), "%d/ns/user", pid);
+	return stat("/proc/self/ns/user", &own) < 0 ||
+	       (fstatat(procfd, path, &its, 0) < 0 ? errno != ENOENT && errno != ESRCH : its.st_ino != own.st_ino);
+}
+
+/* Whether a file is of this machine's own: of a file system that no process answers for. */
+static bool is_of_own_system(int fd, int procfd, int32_t pid)
+{
+	static const uint32_t own_systems[] = {
+		EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC,   BTRFS_SUPER_MAGIC, TMPFS_MAGIC,
+		RAMFS_MAGIC,      F2FS_SUPER_MAGIC,  SQUASHFS_MAGIC,    EROFS_SUPER_MAGIC_V1,
+		HUGETLBFS_MAGIC,  ISOFS_SUPER_MAGIC, MSDOS_SUPER_MAGIC, 0x2fc12fc1 /* ZFS */,
+		0xca451a4e /* bcachefs */
+	};
+	struct statfs system;
+
+	if (fstatfs(fd, &system) < 0)
+		return false;
+	for (size_t i = 0; i < ARRAY_LEN(own_systems); i++)
+		if ((uint32_t)system.f_type == own_systems[i])
+			return true;
+	return (uint32_t)system.f_type == OVERLAYFS_SUPER_MAGIC && !has_own_users(procfd, pid);
+}
+
+/* A descriptor or -errno. */
+static int copy_file(int fd)
+{
+	AUTO_CLOSE int copy = memfd_create("file", MFD_CLOEXEC);
+	char block[65536];
+	uint64_t bytes = 0;
+	ssize_t len = -1;
+	int r = copy < 0 ? -errno : 0;
+
+	while (r == 0 && (len = read(fd, block, sizeof(block))) > 0) {
+		bytes += (uint64_t)len;
+		r = bytes > FOREIGN_COPY_BYTES_MAX ? -EFBIG : sink_write_all(copy, block, (size_t)len);
+	}
+	if (r < 0)
+		return r;
+	return len < 0 ? -errno : TAKE_FD(copy);
+}
+
+/* Does not wait for a lease (F_SETLEASE), which any user may hold. A descriptor or -errno. */
+static int open_regular(int procfd, const struct request *request, struct stat *ret_status)
+{
+	int path = openat(procfd, request->path, O_PATH | O_CLOEXEC | request->flags), fd, copy;
+	char again[32];
+
+	if (path < 0 || fstat(path, ret_status) < 0)
+		return -errno;
+	if (!S_ISREG(ret_status->st_mode))
+		return -EINVAL;
+	if (ret_status->st_size > FOREIGN_COPY_BYTES_MAX && !is_of_own_system(path, procfd, request->pid))
+		return -EFBIG;
+
+	snprintf(again, sizeof(again), "/proc/self/fd/%d", path);
+	fd = open(again, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return -errno;
+	if (is_of_own_system(fd, procfd, request->pid))
+		return fd;
+	copy = copy_file(fd);
+	close(fd);
+	return copy;
+}
+
+static void answer_open(int procfd, const struct request *request)
+{
+	struct piece piece = { .last = 1 };
+	struct stat status;
+	int fd = open_regular(procfd, request, &status);
+
+	if (fd < 0) {
+		send_end(fd);
+		return;
+	}
+	memcpy(piece.data, &status, sizeof(status));
+	send_piece(&piece, sizeof(status), fd);
+}
+
+/* All that a request has opened is closed: descriptors of open_regular stay open until its end. */
+static void close_leftovers(void)
+{
+	(void)syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, 0);
+}
+
+static bool serve_request(void)
+{
+	struct request request;
+	union control control;
+	struct iovec bytes = { .iov_base = &request, .iov_len = sizeof(request) - 1 };
+	struct msghdr message = {
+		.msg_iov = &bytes, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof(control.room)
+	};
+	ssize_t len = recvmsg(STDIN_FILENO, &message, MSG_CMSG_CLOEXEC);
+	int dirfd = len > 0 ? message_take_fd(&message) : -1;
+
+	if (len <= 0)
+		return len < 0 && errno == EINTR;
+	((char *)&request)[len] = '\0';
+	if (dirfd < 0)
+		dirfd = AT_FDCWD;
+	if (request.kind == REQUEST_READ)
+		answer_read(dirfd, &request);
+	else if (request.kind == REQUEST_CALL)
+		answer_call(dirfd, &request);
+	else
+		answer_open(dirfd, &request);
+	close_leftovers();
+	return true;
+}
+
+/* For child_start. */
+static int serve_requests(const void *argument, size_t len)
+{
+	(void)argument;
+	(void)len;
+	prctl(PR_SET_NAME, "reader");
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	drop_capabilities();
+	while (serve_request())
+		continue;
+	return 0;
+}
+
+/* ---- users whose files hang, and children that are left behind ---- */
+
+struct owner {
+	uint64_t id; /* a user; beyond 32 bits: a path */
+	unsigned hangs, left;
+	mono_t until; /* refused up to here; 0: a free entry */
+};
+
+/* All lanes may ask at once before it is known that they are too many. */
+#define LEFT_ROOM (FOREIGN_LEFT_MAX + FOREIGN_LANES)
+
+static struct {
+	pthread_mutex_t lock;
+	struct owner owners[OWNERS_MAX];
+	struct {
+		struct child child; /* fd 0: a free entry */
+		uint64_t owner;
+	} left[LEFT_ROOM];
+	struct foreign_counts counts;
+	atomic_bool calm; /* nobody hangs, and nothing is left behind */
+} sums = { .lock = PTHREAD_MUTEX_INITIALIZER, .calm = true };
+
+static mono_t now_mono(void)
+{
+	struct clock clock = real_clock();
+
+	return clock_mono(&clock);
+}
+
+/* "Uid:\t1000\t1000\t1000\t1000" in status, which waits for nothing; a directory says root's for some. */
+static uint64_t owner_of(int procfd, int32_t pid, const char *path)
+{
+	char text[4096];
+	const char *line = NULL;
+	unsigned uid;
+
+	if (pid > 0 && proc_read_file(procfd, pid, "status", text, sizeof(text)) > 0)
+		line = strstr(text, "\nUid:\t");
+	if (line && sscanf(line, "\nUid:\t%u", &uid) == 1)
+		return uid;
+	return map_hash(path, strlen(path)) | 1ULL << 63;
+}
+
+static struct owner *find_owner(uint64_t id)
+{
+	for (size_t i = 0; i < OWNERS_MAX; i++)
+		if (sums.owners[i].until.ns > 0 && sums.owners[i].id == id)
+			return &sums.owners[i];
+	return NULL;
+}
+
+static struct owner *add_owner(uint64_t id)
+{
+	struct owner *oldest = NULL, *known = find_owner(id);
+
+	for (size_t i = 0; i < OWNERS_MAX && !known; i++) {
+		struct owner *owner = &sums.owners[i];
+
+		if (owner->left == 0 && (!oldest || owner->until.ns < oldest->until.ns))
+			oldest = owner;
+	}
+	/* More than half have none left behind: LEFT_ROOM. */
+	if (!known)
+		*oldest = (struct owner){ .id = id };
+	return known ? known : oldest;
+}
+
+static void reap_left(void)
+{
+	for (size_t i = 0; i < ARRAY_LEN(sums.left); i++) {
+		struct owner *owner;
+		struct child_end end;
+
+		if (sums.left[i].child.fd <= 0 || !child_ended(&sums.left[i].child, &end))
+			continue;
+		child_close(&sums.left[i].child);
+		owner = find_owner(sums.left[i].owner);
+		if (owner && owner->left > 0)
+			owner->left--;
+		sums.counts.left--;
+	}
+}
+
+static void forget_owners(mono_t now)
+{
+	bool calm = sums.counts.left == 0;
+
+	for (size_t i = 0; i < OWNERS_MAX; i++) {
+		struct owner *owner = &sums.owners[i];
+
+		if (owner->left == 0 && mono_diff(now, owner->until) > (int64_t)FORGET_NS)
+			owner->until.ns = 0;
+		calm &= owner->until.ns == 0;
+	}
+	sums.calm = calm;
+}
+
+static bool is_refused(uint64_t id, mono_t now)
+{
+	const struct owner *owner;
+	bool refused;
+
+	pthread_mutex_lock(&sums.lock);
+	reap_left();
+	forget_owners(now);
+	owner = find_owner(id);
+	refused = sums.counts.left >= (id < 1000 ? FOREIGN_LEFT_MAX : FOREIGN_LEFT_OF_USERS) ||
+		  (owner && (owner->left >= FOREIGN_LEFT_PER_USER || mono_diff(owner->until, now) > 0));
+	sums.counts.refused += refused;
+	pthread_mutex_unlock(&sums.lock);
+	return refused;
+}
+
+/* left: that is left behind, taken over; its fd -1: none is. */
+static void note_hang(uint64_t id, struct child left, mono_t now)
+{
+	struct owner *owner;
+	size_t at = 0;
+
+	pthread_mutex_lock(&sums.lock);
+	owner = add_owner(id);
+	owner->until =
+		mono_add(now, REFUSE_NS << (owner->hangs < REFUSE_DOUBLED_MAX ? owner->hangs : REFUSE_DOUBLED_MAX));
+	owner->hangs++;
+	sums.counts.hung++;
+	sums.calm = false;
+	/* There is room: beyond FOREIGN_LEFT_MAX nothing is tried. */
+	while (left.fd >= 0 && sums.left[at].child.fd > 0)
+		at++;
+	if (left.fd >= 0) {
+		sums.left[at].child = left;
+		sums.left[at].owner = id;
+		sums.counts.left++;
+		owner->left++;
+	}
+	pthread_mutex_unlock(&sums.lock);
+}
+
+struct foreign_counts foreign_counts(void)
+{
+	struct foreign_counts counts;
+
+	pthread_mutex_lock(&sums.lock);
+	reap_left();
+	counts = sums.counts;
+	pthread_mutex_unlock(&sums.lock);
+	return counts;
+}
+
+/* ---- lanes ---- */
+
+struct lane {
+	pthread_mutex_t lock;
+	struct child child;
+	int socket; /* 0: there is no child */
+};
+
+static struct lane lanes[FOREIGN_LANES] = {
+	[FOREIGN_DISCOVERY] = { .lock = PTHREAD_MUTEX_INITIALIZER },
+	[FOREIGN_STACKS] = { .lock = PTHREAD_MUTEX_INITIALIZER },
+	[FOREIGN_INCIDENTS] = { .lock = PTHREAD_MUTEX_INITIALIZER },
+};
+
+static int start_child(struct lane *lane)
+{
+	int pair[2], r;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return -errno;
+
+	AUTO_CLOSE int ours = pair[0];
+	AUTO_CLOSE int theirs = pair[1];
+	const struct child_descriptor descriptor = { .fd = theirs, .as = STDIN_FILENO };
+
+	r = child_start(&(struct child_options){ .run = serve_requests,
+						 .descriptors = &descriptor,
+						 .descriptor_count = 1,
+						 .rights = CHILD_CAPABILITIES,
+						 .oom_score_adj = 1000 },
+			&lane->child);
+	if (r == 0)
+		lane->socket = TAKE_FD(ours);
+	return r;
+}
+
+/* The next request starts another one. The old one if it is left behind, else {-1}. */
+static struct child drop_child(struct lane *lane)
+{
+	struct child child = lane->child;
+	struct pollfd wait = { .fd = child.fd, .events = POLLIN };
+	struct child_end end;
+
+	close(lane->socket);
+	lane->socket = 0;
+	child_signal(&child, SIGKILL);
+	poll(&wait, 1, END_MS);
+	if (child_ended(&child, &end))
+		child_close(&child);
+	return child;
+}
+
+struct answer {
+	char *data; /* cap bytes */
+	size_t cap, len;
+	int fd; /* -1: none */
+};
+
+/* 1: that was the last piece; 0: there are more; -ETIMEDOUT; -EPIPE: the child has ended; -errno. */
+static int receive_piece(const struct lane *lane, mono_t deadline, struct answer *answer, int *ret_error)
+{
+	struct piece head;
+	union control control;
+	struct iovec parts[2] = { { .iov_base = &head, .iov_len = PIECE_HEAD },
+				  { .iov_base = answer->data + answer->len, .iov_len = answer->cap - answer->len } };
+	struct msghdr message = {
+		.msg_iov = parts, .msg_iovlen = 2, .msg_control = control.room, .msg_controllen = sizeof(control.room)
+	};
+	struct pollfd wait = { .fd = lane->socket, .events = POLLIN };
+	int64_t left_ns = mono_diff(deadline, now_mono());
+	struct timespec timeout = { .tv_sec = left_ns / (int64_t)NS_PER_S, .tv_nsec = left_ns % (int64_t)NS_PER_S };
+	ssize_t len;
+
+	if (left_ns <= 0)
+		return -ETIMEDOUT;
+	if (ppoll(&wait, 1, &timeout, NULL) <= 0)
+		return 0;
+	len = recvmsg(lane->socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	if (len < 0)
+		return errno == EINTR || errno == EAGAIN ? 0 : errno == ECONNRESET ? -EPIPE : -errno;
+	if ((size_t)len < PIECE_HEAD)
+		return -EPIPE;
+	if (message.msg_flags & MSG_TRUNC)
+		return -EMSGSIZE;
+	answer->len += (size_t)len - PIECE_HEAD;
+	if (answer->fd < 0)
+		answer->fd = message_take_fd(&message);
+	*ret_error = head.error;
+	return head.last != 0;
+}
+
+static int exchange(struct lane *lane, const struct request *request, int dirfd, struct answer *answer)
+{
+	union control control;
+	struct iovec bytes = { .iov_base = (void *)(uintptr_t)request,
+			       .iov_len = offsetof(struct request, path) + strlen(request->path) };
+	struct msghdr message = { .msg_iov = &bytes, .msg_iovlen = 1 };
+	mono_t deadline = mono_add(now_mono(), FOREIGN_PATIENCE_NS);
+	int r = 0, error = 0;
+
+	message_set_fd(&message, &control, dirfd);
+	if (sendmsg(lane->socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+		return -EPIPE;
+	while (r == 0)
+		r = receive_piece(lane, deadline, answer, &error);
+	return r > 0 ? error : r;
+}
+
+/* What a child that has ended did not answer is asked once more. */
+static int ask_lane(struct lane *lane, const struct request *request, int dirfd, struct answer *answer,
+		    struct child *ret_left)
+{
+	int r = -EPIPE;
+
+	*ret_left = (struct child){ .fd = -1 };
+	for (int tries = 0; r == -EPIPE && tries < 2; tries++) {
+		answer->len = 0;
+		r = lane->socket > 0 ? 0 : start_child(lane);
+		if (r < 0)
+			return r;
+		r = exchange(lane, request, dirfd, answer);
+		if (r == -EPIPE || r == -ETIMEDOUT || r == -EMSGSIZE)
+			*ret_left = drop_child(lane);
+	}
+	return r == -EPIPE || r == -EMSGSIZE ? -EIO : r;
+}
+
+static int ask(enum foreign_lane which, const struct request *request, int dirfd, int32_t pid, struct answer *answer)
+{
+	struct lane *lane = &lanes[which];
+	uint64_t owner;
+	struct child left;
+	int r;
+
+	if (!sums.calm && is_refused(owner_of(dirfd, pid, request->path), now_mono()))
+		return -EBUSY;
+	pthread_mutex_lock(&lane->lock);
+	r = ask_lane(lane, request, dirfd, answer, &left);
+	pthread_mutex_unlock(&lane->lock);
+	if (r != -ETIMEDOUT && left.fd < 0)
+		return r;
+
+	owner = owner_of(dirfd, pid, request->path);
+	note_hang(owner, left, now_mono());
+	log_line(LOG_WARNING, "%s%s did not answer within %llu s%s", request->path[0] == '/' ? "" : "/proc/",
+		 request->path, FOREIGN_PATIENCE_NS / NS_PER_S,
+		 left.fd >= 0 ? "; the process that waits for it is left behind" : "");
+	return r;
+}
+
+/* ---- requests ---- */
+
+ssize_t foreign_read(enum foreign_lane lane, int dirfd, int32_t pid, const char *path, char *buf, size_t cap)
+{
+	struct request request = { .kind = REQUEST_READ, .cap = cap - 1, .flags = pid > 0 ? O_NOFOLLOW : 0 };
+	struct answer answer = { .data = buf, .cap = cap - 1, .fd = -1 };
+	int r;
+
+	if (pid > 0)
+		snprintf(request.path, sizeof(request.path), "%d/%s", pid, path);
+	else if ((size_t)snprintf(request.path, sizeof(request.path), "%s", path) >= sizeof(request.path))
+		return -ENAMETOOLONG;
+	r = ask(lane, &request, dirfd, pid, &answer);
+	scope_close(&answer.fd);
+	buf[answer.len] = '\0';
+	if (r < 0)
+		return pid > 0 && r == -ENOENT ? -ESRCH : r;
+	return (ssize_t)answer.len;
+}
+
+ssize_t foreign_call(enum foreign_lane lane, int dirfd, int32_t pid, const char *path, foreign_function *function,
+		     const void *argument, size_t len, void *buf, size_t cap)
+{
+	struct request request = {
+		.kind = REQUEST_CALL, .pid = pid, .function = function, .argument_len = (uint32_t)len
+	};
+	struct answer answer = { .data = buf, .cap = cap, .fd = -1 };
+	int r;
+
+	assert(len <= sizeof(request.argument));
+	memcpy(request.argument, argument, len);
+	snprintf(request.path, sizeof(request.path), "%d/%s", pid, path);
+	r = ask(lane, &request, dirfd, pid, &answer);
+	scope_close(&answer.fd);
+	return r < 0 ? r : (ssize_t)answer.len;
+}
+
+int foreign_open(enum foreign_lane lane, int procfd, int32_t pid, const char *path, int flags, struct stat *ret_status)
+{
+	struct request request = { .kind = REQUEST_OPEN, .pid = pid, .flags = flags };
+	struct stat status;
+	struct answer answer = { .data = (char *)&status, .cap = sizeof(status), .fd = -1 };
+	int r;
+
+	if ((size_t)snprintf(request.path, sizeof(request.path), "%s", path) >= sizeof(request.path))
+		return -ENAMETOOLONG;
+	r = ask(lane, &request, procfd, pid, &answer);
+	if (r == 0 && (answer.fd < 0 || answer.len != sizeof(status)))
+		r = -EIO;
+	if (r < 0) {
+		scope_close(&answer.fd);
+		return r;
+	}
+	*ret_status = status;
+	return answer.fd;
+}
+
+const char *foreign_error(int error)
+{
+	if (error == -ETIMEDOUT)
+		return "did not answer in time";
+	if (error == -EBUSY)
+		return "not read: files of its user do not answer";
+	if (error == -EFBIG)
+		return "too large to be copied from its file system";
+	return strerrordesc_np(-error);
+}

@@ -1,0 +1,90 @@
+/*
+ * foreign.h: what another user can make wait, read by a child process that may be left behind.
+ *
+ * A file on a file system that does not answer (FUSE, NFS) holds whoever opens, reads or even closes
+ * it, and no signal ends that. The same goes for /proc/PID/cmdline, maps, smaps and pagemap, which
+ * wait for a page of the process, or for its mmap lock. So no thread of this process touches any of
+ * these; see "What may wait" in docs/ARCHITECTURE.md for which files are which.
+ *
+ * Each lane has a child, which is started when it is first needed, answers one request at a time and
+ * ends with this process. One that does not answer in time is killed; if it cannot be, it is left
+ * behind, and counted. A user whose file did that is refused for a while, which grows each time, so
+ * that one user cannot use up the time of others.
+ *
+ * All functions may be called by any thread. Requests of a lane wait for each other, those of
+ * different lanes do not. Results beyond -errno:
+ *
+ * 	-ETIMEDOUT  it did not answer in time
+ * 	-EBUSY      refused: other files of that user do not answer, or too many children are left behind
+ */
+#ifndef SPIKEWATCH_DAEMON_ENGINE_BASE_FOREIGN_H
+#define SPIKEWATCH_DAEMON_ENGINE_BASE_FOREIGN_H
+
+#include "lib/base/base.h"
+#include "lib/base/io.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+/* By the thread that asks. */
+enum foreign_lane {
+	FOREIGN_DISCOVERY,
+	FOREIGN_STACKS,
+	FOREIGN_INCIDENTS,
+	FOREIGN_LANES,
+};
+
+/* How long one request may take. The answer is in memory within microseconds, or does not come. */
+#define FOREIGN_PATIENCE_NS (2 * NS_PER_S)
+
+/* Children that are left behind: on account of one user; of users from 1000 up; in all. */
+#define FOREIGN_LEFT_PER_USER 2u
+#define FOREIGN_LEFT_OF_USERS 12u
+#define FOREIGN_LEFT_MAX 16u
+
+/* A larger file is not copied: see foreign_open. */
+#define FOREIGN_COPY_BYTES_MAX (64u << 20)
+
+/*
+ * Reads <dirfd>/<pid>/<path>, with pid 0 <dirfd>/<path>, up to cap - 1 bytes, and terminates them. A
+ * link is followed only with pid 0. The length; -ESRCH: the process is gone; -errno; see above.
+ */
+ssize_t foreign_read(enum foreign_lane lane, int dirfd, int32_t pid, const char *path, char *buf, size_t cap);
+
+/* What a child does for foreign_call: writes its result to `to`. dirfd is its own copy. 0 or -errno. */
+typedef int foreign_function(int dirfd, const void *argument, size_t len, const struct sink *to);
+
+/*
+ * Has a child call function, with argument (at most FOREIGN_ARGUMENT_MAX bytes): what takes more than one
+ * read. pid, path: what it will read, as for foreign_read. Its result, up to cap bytes, in buf. The length;
+ * what function returned; -EIO: a longer one; see above.
+ */
+ssize_t foreign_call(enum foreign_lane lane, int dirfd, int32_t pid, const char *path, foreign_function *function,
+		     const void *argument, size_t len, void *buf, size_t cap);
+
+#define FOREIGN_ARGUMENT_MAX 64
+
+/*
+ * A regular file <procfd>/<path>, for reading: itself where its file system is one of this machine's
+ * own, which cannot wait for a process; else a copy in memory. pid: of whom it is. flags: O_NOFOLLOW or
+ * 0. *ret_status: of the file itself. The descriptor, with which nothing waits; -EINVAL: not a regular
+ * file; -EWOULDBLOCK: leased (F_SETLEASE); -EFBIG: too large for a copy; -errno; see above.
+ */
+int foreign_open(enum foreign_lane lane, int procfd, int32_t pid, const char *path, int flags, struct stat *ret_status);
+
+/* Of an error of these functions: what to tell. Static. */
+const char *foreign_error(int error);
+
+/* Since the start of this process. */
+struct foreign_counts {
+	unsigned left;    /* children that are left behind now */
+	uint64_t hung;    /* requests that got no answer in time */
+	uint64_t refused; /* requests that were not tried */
+};
+
+/* At this moment. */
+struct foreign_counts foreign_counts(void);
+
+#endif

@@ -1,0 +1,340 @@
+/*
+ * check_foreign.c: a file system that does not answer, in each of its requests; processes whose
+ * memory cannot be read; a child that is stopped; limits of what is left behind.
+ */
+#include "daemon/engine/base/foreign.c"
+#include "fuse_mount.h"
+#include "skip.h"
+
+#include <check.h>
+
+Suite *foreign_suite(void);
+
+static struct fuse_mount fuse;
+static int procfd;
+static char text[4096];
+
+static void setup(void)
+{
+	procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_ge(procfd, 0);
+}
+
+static void teardown(void)
+{
+	close(procfd);
+}
+
+static uint64_t since_ms(mono_t from)
+{
+	return (uint64_t)mono_diff(now_mono(), from) / NS_PER_MS;
+}
+
+/* What is left behind ends when the server does. */
+static void expect_nothing_left(void)
+{
+	for (int i = 0; i < 500 && foreign_counts().left > 0; i++)
+		usleep(10000);
+	ck_assert_uint_eq(foreign_counts().left, 0);
+}
+
+START_TEST(reads_a_file_of_a_process)
+{
+	char own[4096];
+	int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+	ssize_t len = read(fd, own, sizeof(own));
+
+	close(fd);
+	ck_assert_int_eq(foreign_read(FOREIGN_DISCOVERY, procfd, getpid(), "cmdline", text, sizeof(text)), len);
+	ck_assert_mem_eq(text, own, (size_t)len);
+	ck_assert_int_eq(foreign_read(FOREIGN_DISCOVERY, procfd, getpid(), "cmdline", text, 5), 4);
+	ck_assert_int_eq(strncmp(text, own, 4), 0);
+	ck_assert_uint_eq(strlen(text), 4);
+	ck_assert_int_eq(foreign_read(FOREIGN_DISCOVERY, procfd, INT32_MAX, "cmdline", text, sizeof(text)), -ESRCH);
+	ck_assert_int_eq(foreign_read(FOREIGN_DISCOVERY, AT_FDCWD, 0, "/tmp/there/is/none", text, sizeof(text)),
+			 -ENOENT);
+}
+END_TEST
+
+/* More than one message has. */
+START_TEST(reads_a_large_file_whole)
+{
+	size_t size = 3 * PIECE_BYTES + 17;
+	char path[] = "/tmp/check_foreign.XXXXXX", *data = malloc(size), *found = malloc(size + 1);
+	int fd = mkstemp(path);
+
+	for (size_t i = 0; i < size; i++)
+		data[i] = (char)(i * 31 >> 4);
+	ck_assert_int_eq(sink_write_all(fd, data, size), 0);
+	ck_assert_int_eq(foreign_read(FOREIGN_STACKS, AT_FDCWD, 0, path, found, size + 1), (ssize_t)size);
+	ck_assert_mem_eq(found, data, size);
+	close(fd);
+	unlink(path);
+	free(data);
+	free(found);
+}
+END_TEST
+
+static int count_to(int dirfd, const void *argument, size_t len, const struct sink *to)
+{
+	unsigned end;
+
+	ck_assert_uint_eq(len, sizeof(end));
+	memcpy(&end, argument, sizeof(end));
+	for (unsigned i = 0; i < end; i++)
+		sink_write(to, &i, sizeof(i));
+	return faccessat(dirfd, "self", F_OK, 0) == 0 ? 0 : -errno;
+}
+
+START_TEST(the_child_calls_a_function)
+{
+	unsigned found[100], end = 100;
+
+	ck_assert_int_eq(
+		foreign_call(FOREIGN_STACKS, procfd, 1, "x", count_to, &end, sizeof(end), found, sizeof(found)),
+		sizeof(found));
+	for (unsigned i = 0; i < end; i++)
+		ck_assert_uint_eq(found[i], i);
+	ck_assert_int_eq(
+		foreign_call(FOREIGN_STACKS, procfd, 1, "x", count_to, &end, sizeof(end), found, sizeof(found) - 1),
+		-EIO);
+	ck_assert_int_eq(
+		foreign_call(FOREIGN_STACKS, AT_FDCWD, 1, "x", count_to, &end, sizeof(end), found, sizeof(found)),
+		-ENOENT);
+}
+END_TEST
+
+START_TEST(a_file_of_this_machine_is_handed_over_itself)
+{
+	char path[] = "/tmp/check_foreign.XXXXXX";
+	struct stat named, status, opened;
+	int own = mkstemp(path), fd;
+
+	ck_assert_int_eq(sink_write_all(own, "abc", 3), 0);
+	ck_assert_int_eq(fstat(own, &named), 0);
+	fd = foreign_open(FOREIGN_INCIDENTS, procfd, 0, path, 0, &status);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(fstat(fd, &opened), 0);
+	ck_assert_uint_eq(opened.st_ino, named.st_ino);
+	ck_assert_uint_eq(status.st_ino, named.st_ino);
+	close(fd);
+	close(own);
+	unlink(path);
+	ck_assert_int_eq(foreign_open(FOREIGN_INCIDENTS, procfd, 0, path, 0, &status), -ENOENT);
+	ck_assert_int_eq(foreign_open(FOREIGN_INCIDENTS, procfd, 0, "/dev/null", 0, &status), -EINVAL);
+}
+END_TEST
+
+/* Of a file system that may stop to answer, this process has nothing open: not even to close it. */
+START_TEST(a_file_of_a_server_is_copied)
+{
+	struct stat status, opened;
+	char data[16];
+	int fd;
+
+	if (!fuse_mount_begin(&fuse, "/proc/self/exe"))
+		SKIP_TEST("%s", skip_why());
+	fd = foreign_open(FOREIGN_INCIDENTS, procfd, 0, fuse.file, 0, &status);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_uint_eq(status.st_ino, 2);
+	ck_assert_int_eq(fstat(fd, &opened), 0);
+	ck_assert_uint_ne(opened.st_dev, status.st_dev);
+	ck_assert_int_eq(opened.st_size, status.st_size);
+	ck_assert_int_eq(pread(fd, data, 4, 0), 4);
+	ck_assert_mem_eq(data, "\177ELF", 4);
+	fuse_mount_hang(&fuse, FUSE_HANGS(FUSE_READ) | FUSE_HANGS(FUSE_FLUSH));
+	ck_assert_int_eq(pread(fd, data, 4, status.st_size - 4), 4);
+	close(fd);
+	fuse_mount_end(&fuse);
+}
+END_TEST
+
+static const uint64_t hangs[] = { FUSE_HANGS(FUSE_LOOKUP), FUSE_HANGS(FUSE_GETATTR), FUSE_HANGS(FUSE_OPEN),
+				  FUSE_HANGS(FUSE_READ),   FUSE_HANGS(FUSE_FLUSH),   FUSE_HANGS(FUSE_STATFS) };
+
+/* The child is left behind; later requests of others are answered as before, at once. */
+START_TEST(a_server_that_does_not_answer_costs_its_file)
+{
+	struct stat status;
+	mono_t from;
+
+	if (!fuse_mount_begin(&fuse, "/proc/self/exe"))
+		SKIP_TEST("%s", skip_why());
+	fuse_mount_hang(&fuse, hangs[_i]);
+	from = now_mono();
+	ck_assert_int_eq(foreign_open(FOREIGN_INCIDENTS, procfd, 0, fuse.file, 0, &status), -ETIMEDOUT);
+	ck_assert_uint_lt(since_ms(from), 10000);
+	ck_assert_uint_gt(fuse.shared->ignored, 0);
+	ck_assert_uint_eq(foreign_counts().left, 1);
+	ck_assert_uint_eq(foreign_counts().hung, 1);
+	ck_assert_int_gt(foreign_read(FOREIGN_INCIDENTS, procfd, getpid(), "maps", text, sizeof(text)), 0);
+
+	/* The same once more is not even tried. */
+	ck_assert_int_eq(foreign_open(FOREIGN_INCIDENTS, procfd, 0, fuse.file, 0, &status), -EBUSY);
+	ck_assert_uint_eq(foreign_counts().refused, 1);
+	ck_assert_uint_eq(foreign_counts().left, 1);
+	fuse_mount_end(&fuse);
+	expect_nothing_left();
+}
+END_TEST
+
+/* Of one whose mmap lock is taken, too. What waits for that can be killed. */
+START_TEST(a_process_whose_memory_is_locked_costs_its_own)
+{
+	pid_t pid;
+
+	if (!fuse_mount_begin(&fuse, "/proc/self/exe"))
+		SKIP_TEST("%s", skip_why());
+	pid = fuse_mount_lock_process(&fuse, 0);
+	ck_assert_int_eq(foreign_read(FOREIGN_DISCOVERY, procfd, pid, "cmdline", text, sizeof(text)), -ETIMEDOUT);
+	ck_assert_str_eq(foreign_error(-ETIMEDOUT), "did not answer in time");
+	sums.owners[0].until.ns = 1;
+	ck_assert_int_eq(foreign_read(FOREIGN_INCIDENTS, procfd, pid, "smaps", text, sizeof(text)), -ETIMEDOUT);
+	ck_assert_uint_eq(foreign_counts().hung, 2);
+	ck_assert_uint_eq(foreign_counts().left, 0);
+	fuse_mount_end(&fuse);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+END_TEST
+
+/* A process that is read and belongs to this user, but does nothing. */
+static pid_t start_idle(uid_t uid)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (setuid(uid) < 0)
+			_exit(1);
+		pause();
+		_exit(0);
+	}
+	return pid;
+}
+
+/* Many files of one user leave two children behind; another user's are read all the time. */
+START_TEST(a_user_cannot_use_up_the_children)
+{
+	pid_t user, other;
+	struct stat status;
+	int hung = 0, refused = 0;
+
+	if (!fuse_mount_begin(&fuse, "/proc/self/exe"))
+		SKIP_TEST("%s", skip_why());
+	user = start_idle(4001);
+	other = start_idle(4002);
+	usleep(50000);
+	fuse_mount_hang(&fuse, FUSE_HANGS(FUSE_OPEN));
+	for (size_t i = 0; i < 6; i++) {
+		int r = foreign_open(FOREIGN_DISCOVERY, procfd, user, fuse.file, 0, &status);
+
+		hung += r == -ETIMEDOUT;
+		refused += r == -EBUSY;
+		for (size_t owner = 0; owner < OWNERS_MAX; owner++) /* as if the pause was over */
+			if (sums.owners[owner].until.ns > 0)
+				sums.owners[owner].until.ns = 1;
+		ck_assert_int_gt(foreign_read(FOREIGN_DISCOVERY, procfd, other, "cmdline", text, sizeof(text)), 0);
+	}
+	ck_assert_int_eq(hung, FOREIGN_LEFT_PER_USER);
+	ck_assert_int_eq(refused, 6 - FOREIGN_LEFT_PER_USER);
+	ck_assert_uint_eq(foreign_counts().left, FOREIGN_LEFT_PER_USER);
+	fuse_mount_end(&fuse);
+	expect_nothing_left();
+	kill(user, SIGKILL);
+	kill(other, SIGKILL);
+}
+END_TEST
+
+START_TEST(a_child_that_is_stopped_is_replaced)
+{
+	ck_assert_int_gt(foreign_read(FOREIGN_DISCOVERY, procfd, getpid(), "cmdline", text, sizeof(text)), 0);
+	kill(lanes[FOREIGN_DISCOVERY].child.pid, SIGSTOP);
+	ck_assert_int_eq(foreign_read(FOREIGN_DISCOVERY, procfd, getppid(), "cmdline", text, sizeof(text)), -ETIMEDOUT);
+	ck_assert_uint_eq(foreign_counts().left, 0);
+	for (size_t owner = 0; owner < OWNERS_MAX; owner++)
+		sums.owners[owner].until.ns = 0;
+	ck_assert_int_gt(foreign_read(FOREIGN_DISCOVERY, procfd, getpid(), "cmdline", text, sizeof(text)), 0);
+}
+END_TEST
+
+START_TEST(a_child_that_was_killed_is_replaced_at_once)
+{
+	ck_assert_int_gt(foreign_read(FOREIGN_DISCOVERY, procfd, getpid(), "cmdline", text, sizeof(text)), 0);
+	kill(lanes[FOREIGN_DISCOVERY].child.pid, SIGKILL);
+	ck_assert_int_gt(foreign_read(FOREIGN_DISCOVERY, procfd, getpid(), "cmdline", text, sizeof(text)), 0);
+	ck_assert_uint_eq(foreign_counts().hung, 0);
+}
+END_TEST
+
+/* A user is refused for longer each time, and forgotten after a while. */
+START_TEST(what_hangs_again_is_refused_for_longer)
+{
+	mono_t now = { NS_PER_S };
+
+	for (unsigned i = 0; i < 7; i++) {
+		uint64_t pause_ns = REFUSE_NS << (i < REFUSE_DOUBLED_MAX ? i : REFUSE_DOUBLED_MAX);
+
+		note_hang(4001, (struct child){ .fd = -1 }, now);
+		ck_assert(is_refused(4001, mono_add(now, pause_ns - 1)));
+		ck_assert(!is_refused(4002, now));
+		ck_assert(!is_refused(4001, mono_add(now, pause_ns)));
+		now = mono_add(now, pause_ns);
+	}
+	now = mono_add(now, FORGET_NS + 1);
+	ck_assert(!is_refused(4001, now));
+	ck_assert(sums.calm);
+	note_hang(4001, (struct child){ .fd = -1 }, now);
+	ck_assert(!is_refused(4001, mono_add(now, REFUSE_NS)));
+}
+END_TEST
+
+/* It has none of the descriptors of this process, and no more rights than reading takes. */
+START_TEST(the_child_has_nothing_of_ours)
+{
+	char path[64], line[256];
+	int fds = 0, held = open("/dev/null", O_RDONLY); /* on purpose not closed on execution */
+	FILE *file;
+
+	ck_assert_int_ge(held, 3);
+	ck_assert_int_gt(foreign_read(FOREIGN_DISCOVERY, procfd, getpid(), "cmdline", text, sizeof(text)), 0);
+	for (int fd = 0; fd < 64; fd++) {
+		snprintf(path, sizeof(path), "/proc/%d/fd/%d", lanes[FOREIGN_DISCOVERY].child.pid, fd);
+		fds += readlink(path, line, sizeof(line)) > 0;
+	}
+	ck_assert_int_le(fds, 4); /* that of /proc, perhaps: it is closed after the answer */
+	snprintf(path, sizeof(path), "/proc/%d/status", lanes[FOREIGN_DISCOVERY].child.pid);
+	file = fopen(path, "re");
+	ck_assert_ptr_nonnull(file);
+	while (fgets(line, sizeof(line), file)) {
+		if (strncmp(line, "CapPrm:", 7) == 0)
+			ck_assert_uint_eq(strtoull(line + 7, NULL, 16) & ~kept_capabilities(), 0);
+		if (strncmp(line, "NoNewPrivs:", 11) == 0)
+			ck_assert_int_eq(atoll(line + 11), 1);
+	}
+	fclose(file);
+}
+END_TEST
+
+Suite *foreign_suite(void)
+{
+	Suite *suite = suite_create("foreign");
+	TCase *tcase = tcase_create("foreign");
+
+	tcase_set_timeout(tcase, 60);
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, reads_a_file_of_a_process);
+	tcase_add_test(tcase, reads_a_large_file_whole);
+	tcase_add_test(tcase, the_child_calls_a_function);
+	tcase_add_test(tcase, a_file_of_this_machine_is_handed_over_itself);
+	tcase_add_test(tcase, a_file_of_a_server_is_copied);
+	tcase_add_loop_test(tcase, a_server_that_does_not_answer_costs_its_file, 0, (int)ARRAY_LEN(hangs));
+	tcase_add_test(tcase, a_process_whose_memory_is_locked_costs_its_own);
+	tcase_add_test(tcase, a_user_cannot_use_up_the_children);
+	tcase_add_test(tcase, a_child_that_is_stopped_is_replaced);
+	tcase_add_test(tcase, a_child_that_was_killed_is_replaced_at_once);
+	tcase_add_test(tcase, what_hangs_again_is_refused_for_longer);
+	tcase_add_test(tcase, the_child_has_nothing_of_ours);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}
