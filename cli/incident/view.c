@@ -16,7 +16,7 @@
 #include "lib/base/map.h"
 #include "lib/base/text.h"
 #include "lib/base/units.h"
-#include "lib/cgroup/cgroup_limits.h"
+#include "lib/cgroup/cgroup.h"
 #include "lib/incident/sample_window.h"
 #include "lib/model/target.h"
 #include "lib/profile/stack_text.h"

@@ -20,7 +20,7 @@
 #include "lib/base/json.h"
 #include "lib/base/map.h"
 #include "lib/base/units.h"
-#include "lib/cgroup/cgroup_limits.h"
+#include "lib/cgroup/cgroup.h"
 #include "lib/config/config.h"
 #include "lib/config/config_change.h"
 #include "lib/config/selection.h"

@@ -25,7 +25,7 @@
 #include "cli/base/output.h"
 #include "daemon/engine/base/proc_read.h"
 #include "lib/base/map.h"
-#include "lib/cgroup/cgroup_limits.h"
+#include "lib/cgroup/cgroup.h"
 #include "lib/evaluator/rule_state.h"
 #include "lib/model/pacing.h"
 #include "lib/ring/ring.h"

@@ -9,29 +9,11 @@
 
 #include "lib/cgroup/cgroup_mounts.h"
 #include "lib/model/sample.h"
+#include "lib/rules/metric.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-/*
- * Parsers: pure, of any bytes. What is cut short counts as missing: a number must be followed by
- * the byte that ends it.
- */
-
-/* A file that is one number. 0 or -EBADMSG. */
-int cgroup_files_number_parse(const char *buf, size_t len, uint64_t *ret);
-
-/*
- * A limit in bytes: "max", "-1" and v1's huge number (2^62 and more) are UINT64_MAX: no limit. 0 or
- * -EBADMSG.
- */
-int cgroup_files_limit_parse(const char *buf, size_t len, uint64_t *ret_bytes);
-
-/* v2 cpu.max; quota UINT64_MAX: no limit. period is never 0. 0 or -EBADMSG. */
-int cgroup_files_cpu_max_parse(const char *buf, size_t len, uint64_t *ret_quota_us, uint64_t *ret_period_us);
-
-/* How many CPUs a list such as "0-3,8" names; an empty one names 0. 0 or -EBADMSG. */
-int cgroup_files_cpus_parse(const char *buf, size_t len, uint32_t *ret_count);
 
 enum cgroup_file {
 	CGROUP_FILE_CPU_USAGE,
@@ -80,5 +62,75 @@ int cgroup_files_usage(const struct cgroup_files *files, uint64_t *ret_ns);
  * happens.
  */
 void cgroup_files_reset_peak(struct cgroup_files *files);
+
+/*
+ * Effective limits: the minimum over a cgroup and all its ancestors, then the
+ * machine. "max", -1, v1's huge number, a missing file or controller mean "no limit here".
+ *
+ * A cgroup's own directory is read when it is first asked about and then by limit_tree_refresh and
+ * limit_tree_read, once for all that are in it or below it. Memory: some 70 bytes for each cgroup that is asked
+ * about, and each of its ancestors, in each hierarchy that limits something. Cold path.
+ */
+
+/* Effective limits. UINT64_MAX: not known at all (never zero cores). */
+struct cgroup_limits {
+	uint64_t cpu; /* CPU nanoseconds per second: 1e9 is one core; quota, cpuset and online CPUs */
+	uint64_t memory_bytes;
+	bool cpu_is_machine; /* no cgroup limits it: the machine does */
+	bool memory_is_machine;
+	char cpu_from[256]; /* the cgroup whose limit it is, "" if the machine */
+	char memory_from[256];
+};
+
+/*
+ * Reads the machine: online CPUs (sys_cpu_online: "" or a fixture's file), MemTotal of
+ * <procfd>/meminfo. 0 or -errno.
+ */
+int cgroup_limits_machine(int procfd, const char *sys_cpu_online, struct metric_machine *ret);
+
+/* What is limited, in the order in which it counts if it is the same. */
+enum cgroup_limits_kind { CGROUP_LIMITS_QUOTA, CGROUP_LIMITS_CPUSET, CGROUP_LIMITS_MEMORY, CGROUP_LIMITS_KINDS };
+
+struct limit_tree;
+struct limit_tree_node;
+
+/*
+ * The cgroups of a process or cgroup, one for each kind of limit; NULL: none is known. {0} is
+ * nowhere, where only the machine limits.
+ */
+struct limit_tree_place {
+	struct limit_tree_node *at[CGROUP_LIMITS_KINDS];
+};
+
+/* mounts must outlive it. 0 or -ENOMEM. */
+int limit_tree_new(const struct cgroup_mounts *mounts, const struct metric_machine *machine, struct limit_tree **ret);
+
+/* NULL is fine. Places that are still held are gone with it. */
+void limit_tree_free(struct limit_tree *tree);
+
+/*
+ * The place of a cgroup path, in whichever hierarchies; that of a process, by the text of its
+ * /proc/<pid>/cgroup. A path that leads outside of the reader's cgroup namespace ("/../x") has no
+ * directory here and is nowhere. 0; -ENOMEM: nothing is held.
+ */
+int limit_tree_hold_cgroup(struct limit_tree *tree, const char *path, struct limit_tree_place *ret);
+int limit_tree_hold_process(struct limit_tree *tree, const char *text, size_t len, struct limit_tree_place *ret);
+
+/* *place is nowhere then. */
+void limit_tree_drop(struct limit_tree *tree, struct limit_tree_place *place);
+
+/* As last read. */
+void limit_tree_limits(const struct limit_tree *tree, const struct limit_tree_place *place, struct cgroup_limits *ret);
+
+/*
+ * Reads part number `part` of LIMIT_TREE_PARTS of all cgroups anew, in a round, which the caller
+ * numbers from 1 on. Returns how many directories were read: a dozen system calls each at most. One
+ * that cannot be read for want of descriptors keeps its previous limits.
+ */
+#define LIMIT_TREE_PARTS 512u
+size_t limit_tree_refresh(struct limit_tree *tree, unsigned part, uint32_t round);
+
+/* The same for the cgroups of a place and those above them, as far as they were not read in this round. */
+size_t limit_tree_read(struct limit_tree *tree, const struct limit_tree_place *place, uint32_t round);
 
 #endif

@@ -10,7 +10,7 @@
 
 #include "lib/base/base.h"
 #include "lib/base/io.h"
-#include "lib/cgroup/cgroup_limits.h"
+#include "lib/cgroup/cgroup.h"
 #include "lib/incident/sample_window.h"
 #include "lib/model/target.h"
 #include "lib/rules/metric.h"

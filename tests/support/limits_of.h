@@ -4,7 +4,7 @@
 #ifndef SPIKEWATCH_TESTS_LIMITS_OF_H
 #define SPIKEWATCH_TESTS_LIMITS_OF_H
 
-#include "lib/cgroup/cgroup_limits.h"
+#include "lib/cgroup/cgroup.h"
 #include "daemon/engine/base/proc_read.h"
 #include "lib/cgroup/cgroup_mounts.h"
 #include "lib/rules/metric.h"

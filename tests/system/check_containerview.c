@@ -10,7 +10,7 @@
 #include "lib/base/base.h"
 #include "daemon/engine/session/session.h"
 #include "daemon/engine/targets/discovery.h"
-#include "lib/cgroup/cgroup_limits.h"
+#include "lib/cgroup/cgroup.h"
 #include "lib/config/config.h"
 #include "lib/model/sample.h"
 #include "lib/model/target.h"

@@ -8,7 +8,7 @@
 #include "lib/incident/sample_window.h"
 #include "lib/stream/stream.h"
 #include "lib/base/io.h"
-#include "lib/cgroup/cgroup_limits.h"
+#include "lib/cgroup/cgroup.h"
 #include "lib/model/sample.h"
 #include "lib/model/target.h"
 #include "lib/rules/metric.h"

@@ -24,7 +24,7 @@
 #include "daemon/engine/targets/discovery.h"
 #include "lib/base/io.h"
 #include "lib/base/text.h"
-#include "lib/cgroup/cgroup_limits.h"
+#include "lib/cgroup/cgroup.h"
 #include "lib/cgroup/cgroup_mounts.h"
 #include "lib/config/config.h"
 #include "lib/model/target.h"

@@ -17,7 +17,7 @@
 #include "daemon/engine/targets/discovery.h"
 #include "daemon/engine/targets/target_table.h"
 #include "lib/base/base.h"
-#include "lib/cgroup/cgroup_limits.h"
+#include "lib/cgroup/cgroup.h"
 #include "lib/cgroup/cgroup_mounts.h"
 #include "lib/proc/perf.h"
 #include "lib/proc/procfs.h"

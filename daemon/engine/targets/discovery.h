@@ -28,7 +28,7 @@
 #include "daemon/engine/targets/target_table.h"
 #include "daemon/engine/targets/unit_bus.h"
 #include "lib/base/base.h"
-#include "lib/cgroup/cgroup_limits.h"
+#include "lib/cgroup/cgroup.h"
 #include "lib/config/config.h"
 
 #include <stdbool.h>

@@ -21,7 +21,7 @@
 #include "daemon/engine/targets/containers.h"
 #include "lib/base/base.h"
 #include "lib/base/map.h"
-#include "lib/cgroup/cgroup_limits.h"
+#include "lib/cgroup/cgroup.h"
 #include "lib/cgroup/cgroup_mounts.h"
 #include "lib/config/config.h"
 #include "lib/model/sample.h"

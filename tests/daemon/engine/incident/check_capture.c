@@ -9,7 +9,7 @@
 #include "lib/base/base.h"
 #include "torture.h"
 #include "daemon/engine/targets/baseline.h"
-#include "lib/cgroup/cgroup_limits.h"
+#include "lib/cgroup/cgroup.h"
 #include "lib/cgroup/cgroup_mounts.h"
 #include "lib/config/config.h"
 #include "lib/incident/incident.h"

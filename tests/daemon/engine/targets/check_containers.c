@@ -13,7 +13,7 @@
 #include "samplers_tick.h"
 #include "daemon/engine/stacks/stack_recorder.h"
 #include "daemon/engine/targets/target_table.h"
-#include "lib/cgroup/cgroup_limits.h"
+#include "lib/cgroup/cgroup.h"
 #include "lib/model/target.h"
 #include "lib/proc/perf.h"
 #include "lib/ring/ring.h"

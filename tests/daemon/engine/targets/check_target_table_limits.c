@@ -9,7 +9,7 @@
 #include "lib/base/base.h"
 #include "daemon/engine/sampling/sampler.h"
 #include "samplers_tick.h"
-#include "lib/cgroup/cgroup_limits.h"
+#include "lib/cgroup/cgroup.h"
 #include "lib/cgroup/cgroup_mounts.h"
 #include "lib/config/config.h"
 #include "lib/model/sample.h"
