@@ -83,6 +83,15 @@ __attribute__((format(printf, 3, 4))) static int fail_parse(char *error, size_t 
 	return -EINVAL;
 }
 
+/* "10": a whole number without unit. */
+static bool read_seconds(const char *text, uint64_t *ret_ns)
+{
+	uint64_t seconds;
+
+	return units_count(text, strlen(text), &seconds) == 0 &&
+	       !__builtin_mul_overflow(seconds, (uint64_t)1000000000, ret_ns);
+}
+
 static int set_value(const struct option_spec *option, const char *text, char *error, size_t cap)
 {
 	uint64_t number = 0;
@@ -99,13 +108,16 @@ static int set_value(const struct option_spec *option, const char *text, char *e
 			return fail_parse(error, cap, "--%s: \"%s\" is not a whole number", option->name, text);
 		break;
 	case OPTION_DURATION:
+		if (read_seconds(text, &number))
+			break;
 		if (units_duration(text, strlen(text), &number) < 0)
-			return fail_parse(error, cap, "--%s: \"%s\" is not a duration such as 10ms, 1.5s or 2min",
+			return fail_parse(error, cap,
+					  "--%s: \"%s\" is not a time such as 10ms, 1.5s, 2min or 10 (seconds)",
 					  option->name, text);
 		break;
 	case OPTION_SIZE:
 		if (units_bytes(text, strlen(text), &number) < 0)
-			return fail_parse(error, cap, "--%s: \"%s\" is not a size such as 64KiB or 512MiB",
+			return fail_parse(error, cap, "--%s: \"%s\" is not a size such as 64K, 512MiB or 2G",
 					  option->name, text);
 		break;
 	}

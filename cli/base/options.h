@@ -23,8 +23,8 @@ enum option_kind {
 	OPTION_FLAG,     /* bool */
 	OPTION_TEXT,     /* const char *, points into argv */
 	OPTION_NUMBER,   /* uint64_t, decimal */
-	OPTION_DURATION, /* uint64_t, nanoseconds: "10ms" */
-	OPTION_SIZE,     /* uint64_t, bytes: "512MiB" */
+	OPTION_DURATION, /* uint64_t, nanoseconds: "10ms"; "10" is seconds */
+	OPTION_SIZE,     /* uint64_t, bytes: "512MiB", "512M" */
 };
 
 struct option_spec {

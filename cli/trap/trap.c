@@ -8,6 +8,9 @@
  * is judged by the kernel's high-water mark, which includes what came and went between two samples.
  * A rule is armed again when the value has come down: a spike is one incident, however long.
  *
+ * Each threshold of memory is a rule, and counts as an incident of its own even if an earlier one is
+ * still being recorded and takes it in. SIGUSR1 requests an incident at once.
+ *
  * Unlike the daemon's the ring has no name, the state of the rules is never saved, and the spool
  * has no limits, so no incident of others is removed. Messages go to standard error, because
  * standard output is COMMAND's.
@@ -39,6 +42,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -48,6 +52,8 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define SELF "spikewatch trap"
@@ -75,6 +81,7 @@
 #define WINDOW_MIN_NS (100 * NS_PER_MS)
 #define WINDOW_MAX_NS NS_PER_S
 #define WINDOW_MEMORY_NS (200 * NS_PER_MS)
+#define WINDOW_DESCRIPTORS_NS NS_PER_S
 
 /* The shortest window has two samples. */
 #define FOR_MIN_NS (20 * NS_PER_MS)
@@ -84,18 +91,29 @@
 /* TASK_COMM_LEN less its NUL: the kernel cuts longer names. */
 #define COMM_MAX 15
 
-#define TRAP_PLAN_TEXT_MAX 320
+#define TRAP_PLAN_TEXT_MAX 640
+
+/* Of disk: what the largest incidents need. */
+#define ROOM_MIN_BYTES (64ull << 20)
 
 /* How long an incident continues by default: the height of the spike, and perhaps its end. */
 #define TRAP_PLAN_AFTER_NS (3 * NS_PER_S)
 
+/* Of memory. */
+#define MEMORY_MAX 8
+
+#define PLAN_RULES_MAX (MEMORY_MAX + 4)
+
 /* Texts are borrowed, and must outlive the configuration. */
 struct trap_plan {
-	const char *comm;      /* all processes of this name, later ones too; NULL: trap_plan_watch says which */
-	const char *cpu;       /* "80%", of a core; NULL: not given */
-	const char *stacks;    /* a mode of the configuration; NULL: its default */
-	uint64_t memory_bytes; /* 0: not given */
-	uint64_t for_ns;       /* how long it has to last; 0: a second for CPU, no time for memory */
+	const char *comm;   /* all processes of this name, later ones too; NULL: trap_plan_watch says which */
+	const char *cpu;    /* "80%", of a core; NULL: not given */
+	const char *stacks; /* a mode of the configuration; NULL: its default */
+	uint64_t memory_bytes[MEMORY_MAX]; /* rising */
+	size_t memory_count;               /* 0: not given */
+	uint64_t threads, descriptors;     /* 0: not given */
+	uint64_t spacing_ns;               /* between two incidents of a threshold */
+	uint64_t for_ns;                   /* how long it has to last; 0: a second for CPU, no time for memory */
 	uint64_t after_ns;
 	bool tree; /* with all processes that they start, as one sum */
 	/* Set by trap_plan_watch and trap_plan_resolve. */
@@ -134,6 +152,28 @@ static int resolve_cpu(struct trap_plan *plan, char *error, size_t cap)
 			   plan->cpu);
 }
 
+/* "100M,200M": each is a threshold. 0; -EINVAL: error says what was expected. */
+static int read_memory(struct trap_plan *plan, const char *text, char *error, size_t cap)
+{
+	for (const char *at = text;; at++) {
+		size_t len = strcspn(at, ",");
+		uint64_t *bytes = &plan->memory_bytes[plan->memory_count];
+
+		if (plan->memory_count == MEMORY_MAX)
+			return refuse_plan(error, cap, "--memory: at most %d sizes", MEMORY_MAX);
+		if (units_bytes(at, len, bytes) < 0 || *bytes == 0)
+			return refuse_plan(error, cap, "--memory: \"%.*s\" is not a size such as 200M or 2GiB",
+					   (int)(len < 40 ? len : 40), at);
+		if (plan->memory_count > 0 && *bytes <= bytes[-1])
+			return refuse_plan(error, cap, "--memory %.80s: expected sizes that rise, as in 100M,200M",
+					   text);
+		plan->memory_count++;
+		at += len;
+		if (*at == '\0')
+			return 0;
+	}
+}
+
 /* Checks the options, fills in defaults. 0; -EINVAL: error says what was expected. */
 static int trap_plan_resolve(struct trap_plan *plan, char *error, size_t cap)
 {
@@ -151,7 +191,7 @@ static int trap_plan_resolve(struct trap_plan *plan, char *error, size_t cap)
 	if (plan->stacks && plan->stacks[strspn(plan->stacks, "abcdefghijklmnopqrstuvwxyz-")] != '\0')
 		return refuse_plan(error, cap, "--stacks %s: expected off, frame-pointers or dwarf", plan->stacks);
 
-	if (!plan->cpu && !plan->memory_bytes) {
+	if (!plan->cpu && !plan->memory_count && !plan->threads && !plan->descriptors) {
 		plan->cpu_percent = CPU_DEFAULT_PERCENT;
 		plan->growth = true;
 	}
@@ -174,10 +214,31 @@ static void write_times(FILE *file, uint64_t for_ns)
 		(unsigned long long)(for_ns - window_ns));
 }
 
+/* A rule for a number. least_ns: descriptors are counted once a second. */
+static void write_count(FILE *file, const struct trap_plan *plan, const char *metric, uint64_t above, uint64_t least_ns,
+			const char **comma, const char *ending)
+{
+	uint64_t for_ns = plan->for_ns > least_ns ? plan->for_ns : least_ns;
+
+	if (above == 0)
+		return;
+	fprintf(file, "%s{\"name\": \"%s\", \"metric\": \"%s\", \"warmup\": 0, ", *comma, metric, metric);
+	if (least_ns >= NS_PER_S)
+		fprintf(file, "\"window\": \"%lluns\", \"for\": \"%lluns\", ", (unsigned long long)least_ns,
+			(unsigned long long)(for_ns - least_ns));
+	else
+		write_times(file, for_ns);
+	fprintf(file, "\"above\": %llu, %s", (unsigned long long)above, ending);
+	*comma = ",";
+}
+
 static void write_rules(FILE *file, const struct trap_plan *plan)
 {
-	static const char ending[] = "\"cooldown\": \"0s\", \"rearm\": \"below\"}\n";
+	char ending[96];
 	const char *comma = "";
+
+	snprintf(ending, sizeof ending, "\"cooldown\": \"%lluns\", \"rearm\": \"below\"}\n",
+		 (unsigned long long)plan->spacing_ns);
 
 	if (plan->cpu_percent > 0) {
 		fprintf(file, "{\"name\": \"cpu\", \"metric\": \"cpu\", \"of\": \"core\", \"warmup\": 0, ");
@@ -185,13 +246,19 @@ static void write_rules(FILE *file, const struct trap_plan *plan)
 		fprintf(file, "\"percent\": \"%.6f%%\", %s", plan->cpu_percent, ending);
 		comma = ",";
 	}
-	if (plan->memory_bytes) {
-		fprintf(file, "%s{\"name\": \"memory\", \"metric\": \"%s\", \"warmup\": 0, ", comma,
+	for (size_t i = 0; i < plan->memory_count; i++) {
+		char number[16] = "";
+
+		if (plan->memory_count > 1)
+			snprintf(number, sizeof number, "-%zu", i + 1);
+		fprintf(file, "%s{\"name\": \"memory%s\", \"metric\": \"%s\", \"warmup\": 0, ", comma, number,
 			plan->for_ns ? "memory_bytes" : "memory_peak");
 		write_times(file, plan->for_ns ? plan->for_ns : WINDOW_MEMORY_NS);
-		fprintf(file, "\"above\": \"%lluB\", %s", (unsigned long long)plan->memory_bytes, ending);
+		fprintf(file, "\"above\": \"%lluB\", %s", (unsigned long long)plan->memory_bytes[i], ending);
 		comma = ",";
 	}
+	write_count(file, plan, "threads", plan->threads, plan->for_ns ? 0 : WINDOW_MEMORY_NS, &comma, ending);
+	write_count(file, plan, "fds", plan->descriptors, WINDOW_DESCRIPTORS_NS, &comma, ending);
 	if (plan->growth)
 		fprintf(file,
 			"%s{\"name\": \"memory-growth\", \"metric\": \"memory_bytes\", \"window\": \"1s\", \"delta\": "
@@ -268,10 +335,23 @@ static int trap_plan_config(const struct trap_plan *plan, struct config **ret, c
 	return 0;
 }
 
+/* "100 MiB, 200 MiB". Returns buf. */
+static const char *memory_text(const struct trap_plan *plan, char *buf, size_t cap)
+{
+	char amount[UNITS_TEXT_MAX];
+	size_t at = 0;
+
+	for (size_t i = 0; i < plan->memory_count; i++)
+		at += (size_t)snprintf(buf + at, cap - at, "%s%s", i ? ", " : "",
+				       units_format_bytes(amount, sizeof amount, plan->memory_bytes[i]));
+
+	return buf;
+}
+
 /* "more than 80% of a core for 1 s, or more than 512 MiB of memory". Returns buf. */
 static const char *trap_plan_text(const struct trap_plan *plan, char *buf, size_t cap)
 {
-	char amount[UNITS_TEXT_MAX], time[UNITS_TEXT_MAX], lasting[UNITS_TEXT_MAX + 8] = "";
+	char amount[MEMORY_MAX * (UNITS_TEXT_MAX + 2)], time[UNITS_TEXT_MAX], lasting[UNITS_TEXT_MAX + 8] = "";
 	size_t at = 0;
 
 	buf[0] = '\0';
@@ -281,10 +361,15 @@ static const char *trap_plan_text(const struct trap_plan *plan, char *buf, size_
 	if (plan->cpu_percent > 0)
 		at += (size_t)snprintf(buf, cap, "more than %s of a core%s",
 				       units_format_percent(amount, sizeof amount, plan->cpu_percent), lasting);
-	if (plan->memory_bytes)
+	if (plan->memory_count > 0)
 		at += (size_t)snprintf(buf + at, cap - at, "%smore than %s of memory%s", at ? ", or " : "",
-				       units_format_bytes(amount, sizeof amount, plan->memory_bytes),
-				       plan->for_ns ? lasting : "");
+				       memory_text(plan, amount, sizeof amount), plan->for_ns ? lasting : "");
+	if (plan->threads)
+		at += (size_t)snprintf(buf + at, cap - at, "%smore than %llu threads%s", at ? ", or " : "",
+				       (unsigned long long)plan->threads, plan->for_ns ? lasting : "");
+	if (plan->descriptors)
+		at += (size_t)snprintf(buf + at, cap - at, "%smore than %llu open descriptors%s", at ? ", or " : "",
+				       (unsigned long long)plan->descriptors, plan->for_ns ? lasting : "");
 	if (plan->growth)
 		snprintf(buf + at, cap - at, "%smemory that grows by half, to %s or more", at ? ", or " : "",
 			 units_format_bytes(amount, sizeof amount, GROWTH_MINIMUM_BYTES));
@@ -341,12 +426,18 @@ struct trap_session {
 	struct dispatcher *dispatcher;
 	struct evaluator *evaluator; /* the dispatcher's */
 	struct incidents *incidents; /* the dispatcher's */
-	uint64_t opened;
+	uint64_t opened;             /* and thresholds that fell into an open one, each once */
+	bool seen[PLAN_RULES_MAX];   /* rules that fired */
 	mono_t open_until;
 	struct caught *caught;
 	size_t caught_count;
 	double most_cpu_percent, most_memory_bytes; /* judged of any target; 0 without a rule for it */
 };
+
+static bool *seen_rule(struct trap_session *trap, const struct config_rule *rule)
+{
+	return &trap->seen[rule - trap->options.config->rules];
+}
 
 static void on_opened(void *ctx, const struct evaluator_firing *firing)
 {
@@ -354,6 +445,7 @@ static void on_opened(void *ctx, const struct evaluator_firing *firing)
 	uint64_t after_ns = trap->options.config->incidents.after_ns;
 
 	trap->opened++;
+	*seen_rule(trap, firing->rule) = true;
 	trap->open_until = mono_add(firing->to, after_ns);
 	if (trap->caught_count < TRAP_SESSION_CAUGHT_MAX)
 		incident_stem(firing->wall, firing->target->name, firing->rule->name,
@@ -364,9 +456,16 @@ static void on_opened(void *ctx, const struct evaluator_firing *firing)
 /* Once enough were opened, a firing may still be merged into one that is open. */
 static bool on_fired(void *ctx, const struct evaluator_firing *firing)
 {
-	const struct trap_session *trap = ctx;
+	struct trap_session *trap = ctx;
+	bool open = incidents_is_open(trap->incidents, firing->target->key);
 
-	return trap->opened < trap->options.count || incidents_is_open(trap->incidents, firing->target->key);
+	if (open && trap->opened < trap->options.count && !*seen_rule(trap, firing->rule)) {
+		*seen_rule(trap, firing->rule) = true;
+		trap->opened++;
+		trap->options.caught(trap->options.ctx, firing);
+	}
+
+	return trap->opened < trap->options.count || open;
 }
 
 static void on_judged(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision)
@@ -374,6 +473,8 @@ static void on_judged(void *ctx, const struct config_rule *rule, const struct tr
 	struct trap_session *trap = ctx;
 	double *most = rule->metric == METRIC_CPU ? &trap->most_cpu_percent : &trap->most_memory_bytes;
 
+	if (rule->metric == METRIC_THREADS || rule->metric == METRIC_FDS)
+		return;
 	if (decision->available && decision->value > *most)
 		*most = decision->value;
 }
@@ -449,6 +550,34 @@ static int trap_session_new(const struct trap_session_options *options, struct t
 	*ret = trap;
 
 	return 0;
+}
+
+static int find_target(void *ctx, const struct evaluator_sight *sight)
+{
+	const struct target **found = ctx;
+
+	*found = sight->target;
+
+	return 1;
+}
+
+/* An incident now: of the process, or the sum, that is watched; of several processes of all. */
+static void trap_session_request(struct trap_session *trap, struct incidents_ticket *ret)
+{
+	const struct target *target = NULL;
+	uint64_t after_ns = trap->options.config->incidents.after_ns;
+	struct discovery_state found;
+
+	discovery_state(session_parts(trap->session).discovery, &found);
+	if (found.target_table.targets == 1)
+		evaluator_visit_targets(trap->evaluator, find_target, &target);
+	incidents_trigger(trap->incidents, target, ret);
+	if (ret->answer != INCIDENTS_OPENED)
+		return;
+	trap->opened++;
+	trap->open_until = mono_add(clock_mono(&trap->clock), after_ns);
+	if (trap->caught_count < TRAP_SESSION_CAUGHT_MAX)
+		memcpy(trap->caught[trap->caught_count++].stem, ret->stem, sizeof ret->stem);
 }
 
 /* All incidents that were wanted are complete. */
@@ -680,6 +809,17 @@ static const char *seconds_text(uint64_t ns, char *buf, size_t cap)
 	return buf;
 }
 
+/* The threshold that is reached next, or the last. */
+static uint64_t next_memory(const struct trap_plan *plan, uint64_t bytes)
+{
+	size_t i = 0;
+
+	while (i + 1 < plan->memory_count && plan->memory_bytes[i] < bytes)
+		i++;
+
+	return plan->memory_bytes[i];
+}
+
 static void add_values(const struct trap_plan *plan, const struct trap_session_view *view, char *buf, size_t cap)
 {
 	char value[UNITS_TEXT_MAX], name[4 * sizeof view->name + 1];
@@ -693,8 +833,9 @@ static void add_values(const struct trap_plan *plan, const struct trap_session_v
 	if (view->has_memory)
 		append_text(buf, cap, "%s memory %s", view->has_cpu ? "," : "",
 			    units_format_bytes(value, sizeof value, view->memory_bytes));
-	if (view->has_memory && plan->memory_bytes)
-		append_text(buf, cap, " of %s", units_format_bytes(value, sizeof value, plan->memory_bytes));
+	if (view->has_memory && plan->memory_count > 0)
+		append_text(buf, cap, " of %s",
+			    units_format_bytes(value, sizeof value, next_memory(plan, view->memory_bytes)));
 	if (view->targets > 1)
 		append_text(buf, cap, plan->tree ? ", of %zu processes" : "; the nearest of %zu", view->targets);
 }
@@ -768,12 +909,71 @@ static void trap_live_erase(struct trap_live *live)
 	fflush(live->file);
 }
 
+/* ---- SIGUSR1 ---- */
+
+static volatile sig_atomic_t requested;
+
+static void on_request(int number)
+{
+	(void)number;
+	requested = 1;
+}
+
+/* ---- core dumps ---- */
+
+#define CORE_PROGRAM "gcore"
+
+/* Whether $PATH has the program. */
+static bool has_core_program(void)
+{
+	const char *path = getenv("PATH");
+	char whole[PATH_MAX];
+
+	while (path && *path) {
+		size_t len = strcspn(path, ":");
+
+		snprintf(whole, sizeof whole, "%.*s/" CORE_PROGRAM, (int)len, path);
+		if (access(whole, X_OK) == 0)
+			return true;
+		path += len + (path[len] == ':');
+	}
+
+	return false;
+}
+
+/* Its output is of no use but for errors. Never returns. */
+static _Noreturn void run_core_program(const char *prefix, int32_t pid)
+{
+	int nowhere = open("/dev/null", O_RDWR);
+	char text[16];
+
+	snprintf(text, sizeof text, "%d", pid);
+	if (nowhere >= 0) {
+		dup2(nowhere, STDIN_FILENO);
+		dup2(nowhere, STDOUT_FILENO);
+		dup2(nowhere, STDERR_FILENO);
+	}
+	signal(SIGPIPE, SIG_DFL);
+	signal(SIGXFSZ, SIG_DFL);
+	execlp(CORE_PROGRAM, CORE_PROGRAM, "-o", prefix, text, (char *)NULL);
+	_exit(127);
+}
+
 /* ---- the command ---- */
+
+struct core_dump {
+	pid_t program; /* 0: none runs */
+	char path[INCIDENT_LOAD_PATH_MAX + 64];
+};
 
 struct trap {
 	struct trap_plan plan;
 	const char *pid_text, *output;
-	uint64_t count, timeout_ns, memory_bytes, for_ns;
+	const char *memory_text;
+	uint64_t count, timeout_ns, threads, descriptors, for_ns;
+	bool ran;  /* the command was let go */
+	bool core; /* a core dump at each catch, by gcore(1) */
+	struct core_dump dump;
 	char directory[INCIDENT_LOAD_PATH_MAX];
 	struct stopped_child child;
 	struct trap_live live;
@@ -839,15 +1039,24 @@ static int check_request(struct trap *trap, char *const *command)
 					   : "nothing to wait for: expected --pid PID, --comm NAME or -- COMMAND");
 	if (trap->count == 0)
 		return options_wrong(SELF, "--count 0: expected at least 1");
-	if (trap->memory_bytes == 0)
-		return options_wrong(SELF, "--memory 0: expected a size such as 512MiB");
+	if (trap->threads == 0)
+		return options_wrong(SELF, "--threads 0: expected at least 1");
+	if (trap->descriptors == 0)
+		return options_wrong(SELF, "--fds 0: expected at least 1");
 	if (trap->for_ns == 0)
 		return options_wrong(SELF, "--for 0s: out of range: expected 20ms to 1h");
-	trap->plan.memory_bytes = trap->memory_bytes == NOT_GIVEN ? 0 : trap->memory_bytes;
+	if (trap->memory_text && read_memory(&trap->plan, trap->memory_text, error, sizeof error) < 0)
+		return options_wrong(SELF, error);
+	trap->plan.threads = trap->threads == NOT_GIVEN ? 0 : trap->threads;
+	trap->plan.descriptors = trap->descriptors == NOT_GIVEN ? 0 : trap->descriptors;
 	trap->plan.for_ns = trap->for_ns == NOT_GIVEN ? 0 : trap->for_ns;
+	if (trap->count == NOT_GIVEN)
+		trap->count = trap->plan.memory_count > 1 ? trap->plan.memory_count : 1;
 
 	int code = trap->pid_text ? check_pid(trap) : EXIT_OK;
 
+	if (code == EXIT_OK && trap->core && !has_core_program())
+		code = options_wrong(SELF, "--core: " CORE_PROGRAM " is not installed (Debian: package gdb)");
 	if (code == EXIT_OK && trap_plan_resolve(&trap->plan, error, sizeof error) < 0)
 		code = options_wrong(SELF, error);
 
@@ -915,18 +1124,85 @@ static void print_waiting(struct trap *trap)
 	}
 }
 
+/* Says what became of the dump that is being written, and waits for it if wait. */
+static void finish_core(struct trap *trap, bool wait)
+{
+	struct core_dump *dump = &trap->dump;
+	int status;
+
+	if (dump->program == 0 || waitpid(dump->program, &status, wait ? 0 : WNOHANG) != dump->program)
+		return;
+	dump->program = 0;
+	trap_live_erase(&trap->live);
+	if (access(dump->path, F_OK) == 0)
+		fprintf(stderr, SELF ": wrote %s\n", dump->path);
+	else
+		fprintf(stderr, SELF ": no core dump: " CORE_PROGRAM " could not write %s\n", dump->path);
+}
+
+/* Starts a dump of the process; of a sum that of its first one. It stops while it is written. */
+static void dump_core(struct trap *trap, const struct evaluator_firing *firing)
+{
+	int32_t pid = firing->target->kind == TARGET_PROCESS ? firing->target->pid : trap->plan.pid;
+	char stem[INCIDENT_NAME_MAX + 1], prefix[INCIDENT_LOAD_PATH_MAX + 32];
+
+	finish_core(trap, false);
+	if (trap->dump.program != 0 || pid == 0) {
+		fprintf(stderr, SELF ": no core dump of this one: %s\n",
+			pid == 0 ? "the sum has no first process" : "another one is being written");
+		return;
+	}
+	incident_stem(firing->wall, firing->target->name, firing->rule->name, stem, sizeof stem);
+	snprintf(prefix, sizeof prefix, "%s/core.%.20s", trap->directory, stem);
+	snprintf(trap->dump.path, sizeof trap->dump.path, "%s.%d", prefix, pid);
+	trap->dump.program = fork();
+	if (trap->dump.program == 0)
+		run_core_program(prefix, pid);
+	if (trap->dump.program < 0) {
+		fprintf(stderr, SELF ": no core dump: %s\n", strerror(errno));
+		trap->dump.program = 0;
+	}
+}
+
+/* SIGUSR1 has come. */
+static void take_request(struct trap *trap)
+{
+	struct incidents_ticket ticket;
+	char after[UNITS_TEXT_MAX];
+
+	requested = 0;
+	trap_session_request(trap->session, &ticket);
+	trap_live_erase(&trap->live);
+	if (ticket.answer == INCIDENTS_REFUSED)
+		fprintf(stderr, SELF ": asked for an incident by SIGUSR1: refused: %s\n", ticket.why);
+	else
+		fprintf(stderr, SELF ": asked for an incident by SIGUSR1%s; recording %s more\n",
+			ticket.answer == INCIDENTS_MERGED ? ": it is part of the one that is open" : "",
+			units_format_duration(after, sizeof after, ticket.sealed_in_ns));
+}
+
 static void on_caught(void *ctx, const struct evaluator_firing *firing)
 {
 	struct trap *trap = ctx;
-	bool is_cpu = firing->rule->metric == METRIC_CPU;
+	enum metric metric = firing->rule->metric;
 	char value[64], after[UNITS_TEXT_MAX];
 
 	trap_live_erase(&trap->live);
-	units_format(value, sizeof value, metric_unit(firing->rule->metric), firing->decision->value, UNITS_READING);
+	units_format(value, sizeof value, metric_unit(metric), firing->decision->value, UNITS_READING);
 	fprintf(stderr, SELF ": caught ");
 	output_escaped(stderr, firing->target->name);
-	fprintf(stderr, ": %s%s%s; recording %s more\n", is_cpu ? "CPU " : "memory ", value, is_cpu ? " of a core" : "",
+	fprintf(stderr, ": %s%s%s; recording %s more\n",
+		metric == METRIC_CPU                               ? "CPU "
+		: metric == METRIC_THREADS || metric == METRIC_FDS ? ""
+								   : "memory ",
+		value,
+		metric == METRIC_CPU       ? " of a core"
+		: metric == METRIC_THREADS ? " threads"
+		: metric == METRIC_FDS     ? " open descriptors"
+					   : "",
 		units_format_duration(after, sizeof after, trap->plan.after_ns));
+	if (trap->core)
+		dump_core(trap, firing);
 }
 
 static void print_written(struct trap *trap)
@@ -952,6 +1228,16 @@ static void print_nothing_caught(struct trap *trap)
 		fprintf(stderr, "%s memory %s", cpu_percent > 0 ? "," : "; the most was",
 			units_format_bytes(memory, sizeof memory, (uint64_t)memory_bytes));
 	fputc('\n', stderr);
+}
+
+/* What was caught and is not there: the log above says why. */
+static void print_unwritten(const struct trap *trap)
+{
+	uint64_t failed = trap_session_failed(trap->session);
+
+	if (failed > 0)
+		fprintf(stderr, SELF ": %llu of %llu that were caught could not be written\n",
+			(unsigned long long)failed, (unsigned long long)trap->session->opened);
 }
 
 /* Daemons that the command has started outlive it, and are not watched any more. */
@@ -1023,6 +1309,9 @@ static int wait_until_over(struct trap *trap)
 		mono_t now = clock_mono(&trap->clock);
 
 		print_written(trap);
+		finish_core(trap, false);
+		if (requested)
+			take_request(trap);
 		if (r < 0 || is_over(trap, now))
 			return r;
 		redraw(trap, now);
@@ -1043,11 +1332,42 @@ static int check_found(struct trap *trap)
 	return r;
 }
 
+/* That incidents can be written is tried now, and not when there is one. 0 or -errno, printed. */
+static int check_room(const struct trap *trap)
+{
+	char path[INCIDENT_LOAD_PATH_MAX + 32], room[UNITS_TEXT_MAX];
+	struct statvfs disk;
+	int r = 0;
+
+	snprintf(path, sizeof path, "%s/.trap-%d", trap->directory, getpid());
+	if (mkdir(path, 0700) < 0 || rmdir(path) < 0 || statvfs(trap->directory, &disk) < 0)
+		r = -errno;
+	if (r < 0) {
+		fprintf(stderr, SELF ": ");
+		output_escaped(stderr, trap->directory);
+		fprintf(stderr, ": %s; give another one with -o DIR\n", strerror(-r));
+	} else if ((uint64_t)disk.f_bavail * disk.f_frsize < ROOM_MIN_BYTES) {
+		r = -ENOSPC;
+		fprintf(stderr, SELF ": ");
+		output_escaped(stderr, trap->directory);
+		fprintf(stderr,
+			": only %s of disk are free, and an incident may need %llu MiB; give another one with -o DIR\n",
+			units_format_bytes(room, sizeof room, (uint64_t)disk.f_bavail * disk.f_frsize),
+			ROOM_MIN_BYTES >> 20);
+	}
+
+	return r;
+}
+
 /* 0 or -errno, printed. */
 static int wait_for_spike(struct trap *trap)
 {
 	int r = check_found(trap);
 
+	if (r < 0)
+		return r;
+
+	r = check_room(trap);
 	if (r < 0)
 		return r;
 
@@ -1057,6 +1377,7 @@ static int wait_for_spike(struct trap *trap)
 	r = session_start(trap->session->session);
 	if (r == 0)
 		r = stopped_child_open(&trap->child);
+	trap->ran = r == 0;
 	if (r == 0)
 		r = wait_until_over(trap);
 	if (r < 0)
@@ -1065,9 +1386,11 @@ static int wait_for_spike(struct trap *trap)
 	trap_live_erase(&trap->live);
 	trap_session_finish(trap->session);
 	print_written(trap);
+	finish_core(trap, true);
 	if (trap->written)
 		print_next(trap);
-	else if (r == 0)
+	print_unwritten(trap);
+	if (r == 0 && trap->session->opened == 0)
 		print_nothing_caught(trap);
 	print_left(trap);
 
@@ -1115,10 +1438,11 @@ static int exit_code(struct trap *trap, bool has_command, int result)
 
 	if (result > 0)
 		return result;
+	/* One that was never let go has no code of its own. */
+	if (has_command && trap->ran)
+		return code;
 	if (result < 0)
 		return EXIT_TROUBLE;
-	if (has_command)
-		return code;
 
 	return trap->written ? EXIT_OK : EXIT_TROUBLE;
 }
@@ -1131,6 +1455,8 @@ static int trap_all(struct trap *trap, char *const *command)
 	log_open(SELF, &(struct log_options){ .may_block = true });
 	log_only(LOG_WARNING);
 	interruption_catch();
+	signal(SIGUSR1, on_request);
+	signal(SIGCHLD, SIG_DFL);
 	if (*command)
 		r = stopped_child_fork(SELF, command, &trap->child);
 	if (r < 0)
@@ -1148,8 +1474,9 @@ static int trap_all(struct trap *trap, char *const *command)
 
 int trap_command(int argc, char **argv)
 {
-	struct trap trap = { .count = 1,
-			     .memory_bytes = NOT_GIVEN,
+	struct trap trap = { .count = NOT_GIVEN,
+			     .threads = NOT_GIVEN,
+			     .descriptors = NOT_GIVEN,
 			     .for_ns = NOT_GIVEN,
 			     .child = { .gate = -1 },
 			     .clock = real_clock(),
@@ -1159,9 +1486,16 @@ int trap_command(int argc, char **argv)
 		{ 0, "comm", OPTION_TEXT, "NAME", "all processes of this name, later ones too", &trap.plan.comm },
 		{ 0, "tree", OPTION_FLAG, NULL, "with all that they start, as one sum", &trap.plan.tree },
 		{ 0, "cpu", OPTION_TEXT, "PERCENT", "more than this of one core (80%)", &trap.plan.cpu },
-		{ 0, "memory", OPTION_SIZE, "SIZE", "more memory than this", &trap.memory_bytes },
-		{ 0, "for", OPTION_DURATION, "TIME", "for this long (CPU 1s, memory at once)", &trap.for_ns },
-		{ 'n', "count", OPTION_NUMBER, "COUNT", "end after this many incidents (1)", &trap.count },
+		{ 0, "memory", OPTION_TEXT, "SIZE[,SIZE...]", "more memory than this; of several, each once",
+		  &trap.memory_text },
+		{ 0, "threads", OPTION_NUMBER, "COUNT", "more threads than this", &trap.threads },
+		{ 0, "fds", OPTION_NUMBER, "COUNT", "more open descriptors than this", &trap.descriptors },
+		{ 0, "for", OPTION_DURATION, "TIME", "for this long (CPU 1s, all else at once)", &trap.for_ns },
+		{ 'n', "count", OPTION_NUMBER, "COUNT", "end after this many incidents (1; one of each --memory)",
+		  &trap.count },
+		{ 0, "spacing", OPTION_DURATION, "TIME", "at least this long between two of a kind (0)",
+		  &trap.plan.spacing_ns },
+		{ 0, "core", OPTION_FLAG, NULL, "a core dump of the process at each catch, by gcore(1)", &trap.core },
 		{ 0, "after", OPTION_DURATION, "TIME", "an incident continues for this long (3s)",
 		  &trap.plan.after_ns },
 		{ 't', "timeout", OPTION_DURATION, "TIME", "give up after this time (never)", &trap.timeout_ns },
@@ -1176,9 +1510,10 @@ int trap_command(int argc, char **argv)
 		.description =
 			"Without --cpu and --memory: 80% of a core for 1 s, or memory that grows by half.\n"
 			"COMMAND is watched with all that it starts, daemons too, as one sum: 800% are eight busy\n"
-			"cores. The incident says which of the processes it was.",
-		.example = "spikewatch trap -p 812 --cpu 150% --memory 2GiB\n"
-			   "spikewatch trap --memory 8GiB -- make -j8\n"
+			"cores. The incident says which of the processes it was. SIGUSR1 requests an incident.",
+		.example = "spikewatch trap -p 812 --cpu 150% --memory 2G\n"
+			   "spikewatch trap --comm java --memory 1G,2G,4G --for 10\n"
+			   "spikewatch trap --memory 8G -- make -j8\n"
 			   "spikewatch trap -- python3 job.py && spikewatch show last",
 		.exits = "that of COMMAND; else 0 caught, 1 nothing caught or trouble, 2 wrong usage",
 		.options = options,

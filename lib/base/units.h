@@ -21,8 +21,8 @@
 int units_duration(const char *text, size_t len, uint64_t *ret_ns);
 
 /*
- * "100B", "64KiB", "512MiB", "1GiB", "2TiB" (powers of 1024), "1kB" or "1KB", "10MB", "1GB", "1TB"
- * (powers of 1000).
+ * "100B", "64KiB", "512MiB", "1GiB", "2TiB", and as dd(1) reads them "64K" or "64k", "512M", "1G",
+ * "2T" (powers of 1024), "1kB" or "1KB", "10MB", "1GB", "1TB" (powers of 1000).
  */
 int units_bytes(const char *text, size_t len, uint64_t *ret_bytes);
 

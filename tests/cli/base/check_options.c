@@ -168,9 +168,10 @@ END_TEST
 
 START_TEST(values_of_the_wrong_kind_say_what_was_expected)
 {
-	refused(WORDS("--before", "10"), "not a duration such as 10ms");
-	refused(WORDS("--before", ""), "not a duration");
-	refused(WORDS("--max-size", "many"), "not a size such as 64KiB");
+	refused(WORDS("--before", "0.5"), "not a time such as 10ms");
+	refused(WORDS("--before", "99999999999"), "not a time");
+	refused(WORDS("--before", ""), "not a time");
+	refused(WORDS("--max-size", "many"), "not a size such as 64K");
 	refused(WORDS("--number", "-1"), "not a whole number");
 	refused(WORDS("--number", "+1"), "not a whole number");
 	refused(WORDS("--number", "99999999999999999999"), "not a whole number");

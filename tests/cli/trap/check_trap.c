@@ -12,6 +12,8 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <glob.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
@@ -192,6 +194,132 @@ START_TEST(memory_that_stays_is_one_spike)
 	program_said(directory, ": memory ");
 	ck_assert_int_eq(count_incidents(incidents), 1);
 	actor_end(&actor);
+}
+END_TEST
+
+/* Python-free: a shell whose variable doubles. */
+#define GROW "a=x; i=0; while [ $i -lt 26 ]; do a=$a$a; i=$((i+1)); done; sleep 0.3; exit 5"
+
+START_TEST(each_of_several_sizes_is_caught_once)
+{
+	if (!built)
+		SKIP_TEST("the programs were not built");
+
+	struct program program = program_start(TRAP(NO_STACKS, "--memory", "16M,48M", "-t", "20", "--after", "0s", "-o",
+						    incidents, "--", "sh", "-c", GROW),
+					       directory, -1, 0);
+
+	ck_assert_int_eq(program_wait(&program), 5);
+	AUTO_FREE char *text = words_of(&program);
+	const char *first = strstr(text, ": memory ");
+
+	expect_words(text, "more than 16 MiB, 48 MiB of memory");
+	ck_assert_msg(first && strstr(first + 1, ": memory "), "%s", text);
+}
+END_TEST
+
+START_TEST(many_descriptors_are_caught)
+{
+	if (!built)
+		SKIP_TEST("the programs were not built");
+
+	struct program program = program_start(TRAP(NO_STACKS, "--fds", "6", "-t", "20", "--after", "0s", "-o",
+						    incidents, "--", "sh", "-c",
+						    "exec 3</dev/null 4</dev/null 5</dev/null 6</dev/null 7</dev/null "
+						    "8</dev/null 9</dev/null; sleep 3"),
+					       directory, -1, 0);
+
+	ck_assert_int_eq(program_wait(&program), 0);
+	program_said(directory, " open descriptors; recording");
+	ck_assert_int_eq(count_incidents(incidents), 1);
+}
+END_TEST
+
+START_TEST(a_signal_requests_an_incident)
+{
+	if (!built)
+		SKIP_TEST("the programs were not built");
+
+	struct actor actor = actor_start("scene-trap");
+	struct program program = program_start(TRAP(NO_STACKS, "--cpu", "100000%", "-t", "20", "--after", "0s", "-o",
+						    incidents, "-p", pid_text(&actor)),
+					       directory, -1, 0);
+
+	wait_for_words(&program, "waiting for");
+	ck_assert_int_eq(kill(program.pid, SIGUSR1), 0);
+	ck_assert_int_eq(program_wait(&program), 0);
+	program_said(directory, "asked for an incident by SIGUSR1; recording");
+	ck_assert_int_eq(count_incidents(incidents), 1);
+	AUTO_FREE char *json = read_incident();
+	expect_words(json, "\"kind\": \"manual\"");
+	actor_end(&actor);
+}
+END_TEST
+
+START_TEST(a_core_dump_is_written_at_the_catch)
+{
+	char pattern[256], path[300];
+	struct stat st;
+	glob_t found;
+
+	if (!built)
+		SKIP_TEST("the programs were not built");
+	if (access("/usr/bin/gcore", X_OK) < 0)
+		SKIP_TEST("gcore is not installed");
+
+	struct actor actor = actor_start("scene-trap");
+
+	snprintf(path, sizeof(path), "%luB", resident(actor.pid) + (16u << 20));
+	struct program program = program_start(TRAP(NO_STACKS, "--memory", path, "--core", "-t", "20", "--after", "0s",
+						    "-o", incidents, "-p", pid_text(&actor)),
+					       directory, -1, 0);
+
+	wait_for_words(&program, "waiting for");
+	actor_do(&actor, 'm', "");
+	ck_assert_int_eq(program_wait(&program), 0);
+	program_said(directory, "/core.2");
+	snprintf(pattern, sizeof(pattern), "%s/core.*.%d", incidents, actor.pid);
+	ck_assert_int_eq(glob(pattern, 0, NULL, &found), 0);
+	ck_assert_int_eq(stat(found.gl_pathv[0], &st), 0);
+	ck_assert_int_gt(st.st_size, 16 << 20);
+	ck_assert_uint_eq(st.st_mode & 077, 0);
+	unlink(found.gl_pathv[0]);
+	globfree(&found);
+	actor_end(&actor);
+}
+END_TEST
+
+START_TEST(without_gcore_no_core_dump_is_promised)
+{
+	const char *const arguments[] = { "/usr/bin/env", "PATH=/nowhere", spikewatch, "trap",
+					  "--core",       "--comm",        "a",        NULL };
+
+	if (!built)
+		SKIP_TEST("the programs were not built");
+
+	ck_assert_int_eq(program_run(arguments, directory), 2);
+	program_said(directory, "gcore is not installed");
+}
+END_TEST
+
+START_TEST(a_catch_that_cannot_be_written_is_said_and_the_code_of_the_command_kept)
+{
+	char command[400];
+	struct stat st;
+
+	if (!built)
+		SKIP_TEST("the programs were not built");
+
+	snprintf(command, sizeof(command), "rm -rf %s; : >%s; " BURN(9), incidents, incidents);
+	/* What the command removes while it is watched cannot be written to. */
+	struct program program = program_start(TRAP(NO_STACKS, "--cpu", "2%", "--for", "100ms", "--after", "0s", "-o",
+						    incidents, "--", "sh", "-c", command),
+					       directory, -1, 0);
+
+	ck_assert_int_eq(program_wait(&program), 9);
+	program_said(directory, "1 of 1 that were caught could not be written");
+	ck_assert_int_eq(stat(incidents, &st), 0);
+	ck_assert(S_ISREG(st.st_mode));
 }
 END_TEST
 
@@ -587,7 +715,11 @@ static const struct {
 	{ { "-p", "4194304" }, "there is no such process" },
 	{ { "812" }, "did you mean -p 812?" },
 	{ { "--comm", "a", "--count", "0" }, "expected at least 1" },
-	{ { "--comm", "a", "--memory", "0" }, "--memory 0: expected a size" },
+	{ { "--comm", "a", "--memory", "0" }, "--memory: \"0\" is not a size" },
+	{ { "--comm", "a", "--memory", "2G,1G" }, "expected sizes that rise" },
+	{ { "--comm", "a", "--threads", "0" }, "--threads 0: expected at least 1" },
+	{ { "--comm", "a", "--fds", "0" }, "--fds 0: expected at least 1" },
+	{ { "--comm", "a", "--timeout", "0.5" }, "is not a time such as" },
 	{ { "--comm", "a", "--for", "0s" }, "--for 0s: out of range" },
 	{ { "--comm", "a", "--cpu", "fast" }, "--cpu fast: expected a percentage" },
 	{ { "--comm", "a-name-of-sixteen" }, "the kernel cuts names to 15 bytes" },
@@ -689,6 +821,12 @@ Suite *trap_suite(void)
 	tcase_add_test(tcase, a_process_that_burns_is_caught);
 	tcase_add_test(tcase, each_spike_is_an_incident_until_there_are_enough);
 	tcase_add_test(tcase, memory_that_stays_is_one_spike);
+	tcase_add_test(tcase, each_of_several_sizes_is_caught_once);
+	tcase_add_test(tcase, many_descriptors_are_caught);
+	tcase_add_test(tcase, a_signal_requests_an_incident);
+	tcase_add_test(tcase, a_core_dump_is_written_at_the_catch);
+	tcase_add_test(tcase, without_gcore_no_core_dump_is_promised);
+	tcase_add_test(tcase, a_catch_that_cannot_be_written_is_said_and_the_code_of_the_command_kept);
 	tcase_add_test(tcase, a_process_that_does_not_exist_yet_is_waited_for);
 	tcase_add_test(tcase, what_comes_when_there_are_enough_is_left_alone);
 	tcase_add_test(tcase, a_command_is_watched_and_its_exit_code_is_ours);

@@ -96,7 +96,7 @@ END_TEST
 
 START_TEST(memory_without_a_time_is_its_peak_and_with_one_what_stays)
 {
-	struct trap_plan plan = { .memory_bytes = 512 << 20, .comm = "a" };
+	struct trap_plan plan = { .memory_bytes = { 512 << 20 }, .memory_count = 1, .comm = "a" };
 	char text[TRAP_PLAN_TEXT_MAX];
 	struct config *config = make(&plan);
 
@@ -107,7 +107,9 @@ START_TEST(memory_without_a_time_is_its_peak_and_with_one_what_stays)
 	ck_assert_str_eq(trap_plan_text(&plan, text, sizeof(text)), "more than 512 MiB of memory");
 	config_free(config);
 
-	plan = (struct trap_plan){ .memory_bytes = 512 << 20, .comm = "a", .cpu = "50", .for_ns = 2 * NS_PER_S };
+	plan = (struct trap_plan){
+		.memory_bytes = { 512 << 20 }, .memory_count = 1, .comm = "a", .cpu = "50", .for_ns = 2 * NS_PER_S
+	};
 	config = make(&plan);
 	ck_assert_uint_eq(config->rule_count, 2);
 	ck_assert_int_eq(rule_of(config, "memory")->metric, METRIC_MEMORY_BYTES);
@@ -173,9 +175,57 @@ START_TEST(what_cannot_be_is_refused_by_option)
 }
 END_TEST
 
+START_TEST(each_of_several_sizes_is_a_rule)
+{
+	struct trap_plan plan = { .comm = "a", .threads = 40, .descriptors = 500, .spacing_ns = 5 * NS_PER_S };
+	char text[TRAP_PLAN_TEXT_MAX];
+
+	ck_assert_int_eq(read_memory(&plan, "100M,1.5GiB", error, sizeof(error)), 0);
+	struct config *config = make(&plan);
+
+	ck_assert_uint_eq(config->rule_count, 4);
+	ck_assert_double_eq(rule_of(config, "memory-1")->trigger.percent, 100 << 20);
+	ck_assert_double_eq(rule_of(config, "memory-2")->trigger.percent, 1536.0 * (1 << 20));
+	ck_assert_uint_eq(rule_of(config, "memory-2")->trigger.cooldown_ns, 5 * NS_PER_S);
+	ck_assert_int_eq(rule_of(config, "threads")->metric, METRIC_THREADS);
+	ck_assert_double_eq(rule_of(config, "threads")->trigger.percent, 40);
+	ck_assert_int_eq(rule_of(config, "fds")->metric, METRIC_FDS);
+	ck_assert_double_eq(rule_of(config, "fds")->trigger.percent, 500);
+	ck_assert_str_eq(
+		trap_plan_text(&plan, text, sizeof(text)),
+		"more than 100 MiB, 1.5 GiB of memory, or more than 40 threads, or more than 500 open descriptors");
+	config_free(config);
+}
+END_TEST
+
+START_TEST(sizes_that_make_no_sense_are_refused)
+{
+	static const struct {
+		const char *text, *says;
+	} cases[] = {
+		{ "", "\"\" is not a size" },
+		{ "0", "\"0\" is not a size" },
+		{ "100M,", "\"\" is not a size" },
+		{ "100M,5x", "\"5x\" is not a size" },
+		{ "2G,1G", "expected sizes that rise" },
+		{ "1M,1M", "expected sizes that rise" },
+		{ "1M,2M,3M,4M,5M,6M,7M,8M,9M", "at most 8 sizes" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct trap_plan plan = { .comm = "a" };
+
+		ck_assert_int_eq(read_memory(&plan, cases[i].text, error, sizeof(error)), -EINVAL);
+		ck_assert_msg(strstr(error, cases[i].says), "%s: %s", cases[i].text, error);
+	}
+}
+END_TEST
+
 START_TEST(every_allocation_may_fail)
 {
-	struct trap_plan plan = { .comm = "a", .cpu = "80%", .memory_bytes = 1 << 20, .stacks = "off" };
+	struct trap_plan plan = {
+		.comm = "a", .cpu = "80%", .memory_bytes = { 1 << 20 }, .memory_count = 1, .stacks = "off"
+	};
 	bool injected = true;
 
 	ck_assert_int_eq(trap_plan_resolve(&plan, error, sizeof(error)), 0);
@@ -203,7 +253,7 @@ static const char *say(const struct trap_plan *plan, const struct trap_session_v
 
 START_TEST(it_says_values_and_what_they_are_held_against)
 {
-	struct trap_plan plan = { .cpu_percent = 80, .memory_bytes = 512 << 20 };
+	struct trap_plan plan = { .cpu_percent = 80, .memory_bytes = { 512 << 20 }, .memory_count = 1 };
 	struct trap_session_view view = {
 		.targets = 1,
 		.name = "job-812",
@@ -214,7 +264,7 @@ START_TEST(it_says_values_and_what_they_are_held_against)
 	};
 
 	ck_assert_str_eq(say(&plan, &view, 1), "12.3 s: job-812 CPU 43% of 80%, memory 84 MiB of 512 MiB");
-	plan.memory_bytes = 0;
+	plan.memory_count = 0;
 	view.pending_ns = 600 * NS_PER_MS;
 	ck_assert_str_eq(say(&plan, &view, 1), "12.3 s: job-812 CPU 43% of 80%, memory 84 MiB; over for 0.6 s");
 	view.has_cpu = false;
@@ -324,7 +374,7 @@ static struct config *config;
 
 static void setup(void)
 {
-	struct trap_plan plan = { .memory_bytes = 1 << 20, .after_ns = 0 };
+	struct trap_plan plan = { .memory_bytes = { 1 << 20 }, .memory_count = 1, .after_ns = 0 };
 
 	scene_directory(directory);
 	trap_plan_watch(&plan, getpid(), "scene");
@@ -404,6 +454,8 @@ Suite *trap_plan_suite(void)
 	tcase_add_loop_test(tcase, any_time_is_split_into_windows_that_add_up_to_it, 0, 8);
 	tcase_add_test(tcase, a_name_may_hold_any_bytes);
 	tcase_add_loop_test(tcase, what_cannot_be_is_refused_by_option, 0, (int)ARRAY_LEN(mistakes));
+	tcase_add_test(tcase, each_of_several_sizes_is_a_rule);
+	tcase_add_test(tcase, sizes_that_make_no_sense_are_refused);
 	tcase_add_test(tcase, every_allocation_may_fail);
 	suite_add_tcase(suite, tcase);
 

@@ -101,7 +101,7 @@ END_TEST
 
 START_TEST(what_is_no_size_is_refused)
 {
-	static const char *const texts[] = { "",    "1",    "512",  "512M", "512k", "512mib",
+	static const char *const texts[] = { "",    "1",    "512",  "512m", "512g", "512mib",
 					     "-1B", "1.5B", "1 2B", "1Ki",  "10s" };
 
 	assert_refuses(units_bytes, -EINVAL, texts, ARRAY_LEN(texts));
