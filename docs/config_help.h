@@ -207,6 +207,9 @@ static const struct config_help config_help[] = {
 	KEY_OF("run", "rules", "array of texts", NULL, "at most 16",
 		"Globs over names of rules: it runs only for their incidents, and for those that were requested by "
 		"hand if `manual` matches. A glob that matches no rule is an error. By default it runs for all."),
+	KEY("run", "privileged",
+		"It keeps the capabilities of the daemon, its way to gain more (set-uid), and what it may do to other "
+		"processes: for what traces, or must be root. By default it has none of it."),
 
 	KEY_OF("rules", "name", "name, required", NULL, NULL,
 		"Unique; part of the names of incidents."),

@@ -19,6 +19,7 @@
 #include "cli/base/output.h"
 #include "cli/incident/incident_load.h"
 #include "cli/trap/child.h"
+#include "daemon/engine/base/children.h"
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/base/proc_read.h"
@@ -1459,6 +1460,8 @@ static int trap_all(struct trap *trap, char *const *command)
 	signal(SIGCHLD, SIG_DFL);
 	if (*command)
 		r = stopped_child_fork(SELF, command, &trap->child);
+	if (r == 0)
+		r = children_begin();
 	if (r < 0)
 		fprintf(stderr, SELF ": %s\n", strerror(-r));
 	if (r == 0 && *command)

@@ -7,6 +7,7 @@
  * (watchdog.h), for requests (control.h) and for signals. What may take long is done by other
  * threads: sampling, discovery, the incident worker.
  */
+#include "daemon/engine/base/children.h"
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/base/paths.h"
@@ -819,12 +820,16 @@ int main(int argc, char **argv)
 	struct request request = { .file = { .path = PATHS_CONFIG, .dropins = PATHS_DROPINS, .or_builtin = true } };
 	char message[CONFIG_FILE_MESSAGE_MAX];
 	struct config *config;
-	int code = parse(argc, argv, &request), r;
+	int code = parse(argc, argv, &request), r, begun = 0;
 
 	if (code >= 0)
 		return code;
 
+	if (!request.check)
+		begun = children_begin(); /* as early as can be: it keeps the memory that there is by now */
 	log_open("spikewatchd", &(struct log_options){ .verbose = request.verbose });
+	if (begun < 0)
+		log_line(LOG_WARNING, "commands and the symboliser cannot be started: %s", strerror(-begun));
 	r = config_file_load(&request.file, &config, message);
 	if (r < 0) {
 		log_line(LOG_ERR, "%s", message);

@@ -278,7 +278,7 @@ static bool same_texts(const char *const *a, size_t count_a, const char *const *
 static bool same_run(const struct config_run *a, const struct config_run *b)
 {
 	return strcmp(a->name, b->name) == 0 && a->timeout_ns == b->timeout_ns &&
-	       a->max_output_bytes == b->max_output_bytes &&
+	       a->max_output_bytes == b->max_output_bytes && a->privileged == b->privileged &&
 	       same_texts(a->words, a->word_count, b->words, b->word_count) &&
 	       same_texts(a->rules, a->rule_count, b->rules, b->rule_count);
 }

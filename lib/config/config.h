@@ -46,6 +46,7 @@ struct config_run {
 	uint64_t max_output_bytes; /* 1MiB */
 	const char **rules;        /* globs over names of rules; rule_count 0: all */
 	size_t rule_count;
+	bool privileged; /* keeps the capabilities of the daemon */
 };
 
 #define CONFIG_LABELS_MAX 16 /* that a target entry asks for, or metrics have */

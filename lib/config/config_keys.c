@@ -1436,6 +1436,7 @@ const struct config_field config_run_fields[] = {
 	CONFIG_RANGE("", "max_output", BYTES,    struct config_run, max_output_bytes, MIB,           KIB,
 		1024 * MIB),
 	CONFIG_OTHER("", "rules"),
+	CONFIG_ROW("", "privileged", BOOL, struct config_run, privileged),
 };
 // clang-format on
 const size_t config_run_field_count = ARRAY_LEN(config_run_fields);

@@ -546,7 +546,7 @@ _Noreturn static void be_keeper(int socket)
 	prctl(PR_SET_NAME, "keeper");
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	setsid();
-	if (null < 0 || chdir("/") < 0)
+	if (null < 0)
 		_exit(1);
 	socket = fcntl(socket, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 	for (int number = 0; number <= STDERR_FILENO; number++)

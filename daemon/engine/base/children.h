@@ -36,7 +36,7 @@ struct child_descriptor {
 	int as; /* its number in the child, or one of: */
 };
 
-#define CHILD_DIRECTORY (-1) /* its working directory, instead of / */
+#define CHILD_DIRECTORY (-1) /* its working directory, instead of that of the keeper */
 #define CHILD_HOLDS (-2)     /* kept open, by the minder, until all of it have ended: for locks */
 
 #define CHILD_DESCRIPTORS_MAX 1024

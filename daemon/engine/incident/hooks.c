@@ -1,28 +1,25 @@
 /*
- * hooks.c: one thread in a poll(2) over the output pipes and pidfds of what runs, and over an
- * eventfd by which others wake it. A run belongs to that thread until its done is called; only the
- * list of new runs and two flags are shared.
+ * hooks.c: one thread in a poll(2) over the output pipes and ends of what runs (children.h), and
+ * over an eventfd by which others wake it. A run belongs to that thread until its done is called;
+ * only the list of new runs and two flags are shared.
  *
- * Invariants. A process is reaped only after SIGKILL was sent to its whole group: until then its
- * pid, which is the id of the group, cannot be reused. At most HOOKS_AT_ONCE processes are not
- * reaped, including those that not even SIGKILL has ended (they wait for a disk or a network):
- * these are abandoned, and keep their slot.
+ * At most HOOKS_AT_ONCE commands have not ended, including those that not even SIGKILL has ended
+ * (they wait for a disk or a network): these are abandoned, and keep their slot.
  *
  * Output goes through a pipe so that it can be limited. At the limit the pipe is closed, and a
  * command that writes on is ended by SIGPIPE, as with head(1).
  *
- * Processes are started by vfork(2): fork(2) would make every page of the daemon copy-on-write, a
- * page fault in the sampler thread for each that it writes to. The child shares the daemon's memory
- * until execve(2), so it calls system calls only. posix_spawn(3) cannot set limits, PDEATHSIG or
- * oom_score_adj.
+ * The lock of the draft is held, too, by what looks after a command: a draft whose lock is free is
+ * written by nothing any more.
  *
  * Rejected: the incident worker's thread, which may be busy for seconds; a thread for each; a
  * queue, in which a dump waits until there is nothing left to see.
  */
 #include "daemon/engine/incident/hooks.h"
 
-#include "daemon/engine/base/proc_read.h"
+#include "daemon/engine/base/children.h"
 #include "daemon/engine/base/clocks.h"
+#include "daemon/engine/base/proc_read.h"
 #include "lib/base/io.h"
 #include "lib/base/units.h"
 #include "lib/config/config.h"
@@ -41,10 +38,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/types.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define ARGUMENTS_MAX 65536 /* bytes of the words of a command */
@@ -54,20 +48,24 @@
 /* As in a login. Some programs close all possible descriptors, and the daemon's limit is high. */
 #define FILES_MAX 1024
 
+/*
+ * Address space, which is no memory: runtimes reserve some gigabytes. CPU time: all of its timeout
+ * on so many CPUs.
+ */
+#define ADDRESS_SPACE_MAX ((uint64_t)16 << 30)
+#define CPUS_MAX 4
+
 /* A command may still run so long when the daemon stops. */
 #define HOOKS_STOP_NS (2 * NS_PER_S)
 
 /* How long the end of a killed process is waited for. */
 #define UNKILLABLE_NS (5 * NS_PER_S)
 
-/* Without pidfds (before Linux 5.3) processes are checked so often. */
-#define CHECK_MS 100
-
 struct hook_command {
 	char name[CONFIG_RUN_NAME_MAX + 1];
 	char **words; /* with placeholders; NULL at the end */
 	uint64_t timeout_ns, max_output_bytes;
-	bool wants_pid;
+	bool wants_pid, privileged;
 };
 
 struct hook_plan {
@@ -86,8 +84,8 @@ struct hook_process {
 	struct incident_capture *record;
 	int dirfd; /* of the incident's draft */
 	enum hook_process_phase phase;
-	pid_t pid;            /* and the id of its group */
-	int pidfd, out, file; /* -1: none, at its end, not yet created */
+	struct child child;
+	int out, file; /* -1: at its end, not yet created */
 	mono_t began, deadline;
 	bool stopped; /* ended because the daemon stops */
 	bool cut;
@@ -115,9 +113,9 @@ struct hooks {
 	bool stop, end;
 	/* The thread's. */
 	struct hook_run *runs;
-	size_t alive;                   /* processes not yet reaped */
-	pid_t abandoned[HOOKS_AT_ONCE]; /* of them; 0: none */
-	char *buffer;                   /* READ_BYTES */
+	size_t alive;                          /* have not ended */
+	struct child abandoned[HOOKS_AT_ONCE]; /* of them; pid 0: none */
+	char *buffer;                          /* READ_BYTES */
 };
 
 /* ---- the plan ---- */
@@ -140,6 +138,7 @@ static int copy_command(const struct config_run *run, struct hook_command *ret)
 	snprintf(ret->name, sizeof ret->name, "%s", run->name);
 	ret->timeout_ns = run->timeout_ns;
 	ret->max_output_bytes = run->max_output_bytes;
+	ret->privileged = run->privileged;
 	ret->words = calloc(run->word_count + 1, sizeof *ret->words);
 	if (!ret->words)
 		return -ENOMEM;
@@ -223,115 +222,6 @@ static int hook_plan_words(const struct hook_command *command, const struct comm
 	return 0;
 }
 
-/* ---- spawn ---- */
-
-struct hook_spawn_options {
-	char *const *words;       /* ends with NULL; the first is the program's path */
-	char *const *environment; /* ends with NULL */
-	int dirfd;                /* its working directory */
-	int out;                  /* stdout and stderr; stays the caller's */
-	uint64_t max_file_bytes;  /* RLIMIT_FSIZE */
-};
-
-/* The daemon's own score makes it the last that the OOM killer chooses. */
-static void reset_oom_score(void)
-{
-	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-
-	if (fd < 0)
-		return;
-	(void)!write(fd, "0", 1);
-	close(fd);
-}
-
-static void set_limits(uint64_t max_file_bytes)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur > FILES_MAX) {
-		limit.rlim_cur = FILES_MAX;
-		setrlimit(RLIMIT_NOFILE, &limit);
-	}
-	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_max > max_file_bytes) {
-		limit = (struct rlimit){ max_file_bytes, max_file_bytes };
-		setrlimit(RLIMIT_FSIZE, &limit);
-	}
-	limit = (struct rlimit){ 0, 0 };
-	setrlimit(RLIMIT_CORE, &limit);
-	/* Both are the samplers' (scheduling.h). */
-	setrlimit(RLIMIT_RTPRIO, &limit);
-	if (getrlimit(RLIMIT_RTTIME, &limit) == 0) {
-		limit.rlim_cur = limit.rlim_max;
-		setrlimit(RLIMIT_RTTIME, &limit);
-	}
-}
-
-static void reset_signals(void)
-{
-	struct sigaction standard = { .sa_handler = SIG_DFL };
-
-	for (int number = 1; number < NSIG; number++)
-		sigaction(number, &standard, NULL); /* fails for SIGKILL, SIGSTOP and the C library's */
-}
-
-/* In the child of vfork(2). Returns only on failure: errno. */
-static int exec_command(const struct hook_spawn_options *options, int null, int out)
-{
-	sigset_t none;
-
-	setpgid(0, 0);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	reset_signals();
-	set_limits(options->max_file_bytes);
-	reset_oom_score();
-	if (dup2(null, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 || dup2(out, STDERR_FILENO) < 0 ||
-	    fchdir(options->dirfd) < 0)
-		return errno;
-
-	/* All should be close-on-exec: for descriptors of a library that are not. */
-	syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	execve(options->words[0], options->words, options->environment);
-
-	return errno;
-}
-
-/*
- * Starts a program in a process group of its own, with /dev/null as input, no descriptor but its
- * output, signals and limits as in a login. 0: *ret is its pid and the id of its group; it dies
- * with the calling thread. -errno: it was not started. The calling thread waits for the execve(2),
- * others do not; all signals should be blocked in it.
- */
-static int hook_spawn(const struct hook_spawn_options *options, pid_t *ret)
-{
-	/* Above the standard descriptors, or dup2(2) could overwrite one before its use. */
-	AUTO_CLOSE int out = fcntl(options->out, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-	AUTO_CLOSE int first = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	AUTO_CLOSE int null = first < 0 ? -1 : fcntl(first, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-	volatile int error = 0;
-	pid_t pid;
-
-	if (out < 0 || null < 0)
-		return -errno;
-
-	pid = vfork();
-	if (pid < 0)
-		return -errno;
-	if (pid == 0) {
-		error = exec_command(options, null, out);
-		_exit(127);
-	}
-	if (error == 0) {
-		*ret = pid;
-		return 0;
-	}
-	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-		;
-
-	return -error;
-}
-
 /* ---- a process: its output ---- */
 
 static void close_one(int *fd)
@@ -345,7 +235,7 @@ static void hook_process_release(struct hook_process *proc)
 {
 	close_one(&proc->out);
 	close_one(&proc->file);
-	close_one(&proc->pidfd);
+	child_close(&proc->child);
 }
 
 /* The file is created with the first output. */
@@ -422,6 +312,31 @@ static int make_pipe(int *ret_out, int *ret_write_end)
 	return fcntl(ends[0], F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 }
 
+static int start_command(const struct hook_run *run, struct hook_process *proc, char *const *words,
+			 char *const *environment, int out)
+{
+	const struct hook_command *command = proc->command;
+	struct child_descriptor descriptors[] = { { out, STDOUT_FILENO },
+						  { out, STDERR_FILENO },
+						  { proc->dirfd, CHILD_DIRECTORY },
+						  { proc->dirfd, CHILD_HOLDS } };
+	struct child_options options = {
+		.words = words,
+		.environment = environment,
+		.descriptors = descriptors,
+		.descriptor_count = ARRAY_LEN(descriptors),
+		.rights = command->privileged ? CHILD_CAPABILITIES : CHILD_NONE,
+		.limits = { .file_bytes = run->scene.max_bytes, .files = FILES_MAX },
+	};
+
+	if (!command->privileged) {
+		options.limits.address_space_bytes = ADDRESS_SPACE_MAX;
+		options.limits.cpu_seconds =
+			CPUS_MAX * (unsigned)((command->timeout_ns + HOOKS_GRACE_NS) / NS_PER_S + 1);
+	}
+	return child_start(&options, &proc->child);
+}
+
 static int spawn_with_pipe(const struct hook_run *run, const char *path, struct hook_process *proc)
 {
 	char pid[16] = "";
@@ -449,12 +364,7 @@ static int spawn_with_pipe(const struct hook_run *run, const char *path, struct 
 	if (r < 0)
 		return r;
 
-	return hook_spawn(&(struct hook_spawn_options){ .words = words,
-							.environment = environment,
-							.dirfd = proc->dirfd,
-							.out = write_end,
-							.max_file_bytes = run->scene.max_bytes },
-			  &proc->pid);
+	return start_command(run, proc, words, environment, write_end);
 }
 
 static const struct hook_command *command_of(const struct hook_run *run)
@@ -475,7 +385,7 @@ static int start_process(struct hook_run *run, mono_t now)
 		.command = command,
 		.record = record_of(run),
 		.dirfd = run->scene.dirfd,
-		.pidfd = -1,
+		.child = { .fd = -1 },
 		.out = -1,
 		.file = -1,
 		.began = now,
@@ -490,7 +400,6 @@ static int start_process(struct hook_run *run, mono_t now)
 		hook_process_release(&proc);
 		return r;
 	}
-	proc.pidfd = (int)syscall(SYS_pidfd_open, proc.pid, 0);
 	run->proc = proc;
 
 	return 0;
@@ -499,16 +408,16 @@ static int start_process(struct hook_run *run, mono_t now)
 /* ---- a process: its end ---- */
 
 /* Records how it has ended. */
-static void hook_process_judge(struct hook_process *proc, const siginfo_t *how)
+static void hook_process_judge(struct hook_process *proc, const struct child_end *how)
 {
 	struct incident_capture *record = proc->record;
 	char limit[UNITS_TEXT_MAX] = "";
 	bool ended = proc->phase != HOOK_PROCESS_RUNNING;
 
-	record->has_exit = how->si_code == CLD_EXITED;
+	record->has_exit = how->code == CLD_EXITED;
 	record->has_signal = !record->has_exit;
-	record->exit_status = record->has_exit ? how->si_status : 0;
-	record->signal = record->has_signal ? how->si_status : 0;
+	record->exit_status = record->has_exit ? how->status : 0;
+	record->signal = record->has_signal ? how->status : 0;
 	record->status = INCIDENT_CAPTURE_FAILED;
 
 	if (ended && proc->stopped)
@@ -519,11 +428,11 @@ static void hook_process_judge(struct hook_process *proc, const siginfo_t *how)
 	else if (proc->write_error < 0)
 		snprintf(record->why, sizeof record->why, "its output could not be written: %s",
 			 strerrordesc_np(-proc->write_error));
-	else if (record->has_signal && how->si_status == SIGXFSZ)
+	else if (record->has_signal && how->status == SIGXFSZ)
 		snprintf(record->why, sizeof record->why, "ended because a file of it grew beyond max_incident_size");
-	else if (record->has_signal && !(proc->cut && how->si_status == SIGPIPE))
-		snprintf(record->why, sizeof record->why, "ended by signal %d (%s)", how->si_status,
-			 sigdescr_np(how->si_status) ? sigdescr_np(how->si_status) : "of the user");
+	else if (record->has_signal && !(proc->cut && how->status == SIGPIPE))
+		snprintf(record->why, sizeof record->why, "ended by signal %d (%s)", how->status,
+			 sigdescr_np(how->status) ? sigdescr_np(how->status) : "of the user");
 	else if (record->exit_status != 0)
 		snprintf(record->why, sizeof record->why, "exit status %d", record->exit_status);
 	else
@@ -596,14 +505,11 @@ static void start_next_command(struct hooks *hooks, struct hook_run *run, bool s
 	run->has_proc = true;
 }
 
-/* It has ended; it is reaped after the rest of its group was killed. */
-static void finish_command(struct hooks *hooks, struct hook_run *run, const siginfo_t *how, mono_t now)
+/* It has ended, with all that it has started. */
+static void finish_command(struct hooks *hooks, struct hook_run *run, const struct child_end *how, mono_t now)
 {
 	struct incident_capture *record = record_of(run);
 
-	kill(-run->proc.pid, SIGKILL);
-	while (waitpid(run->proc.pid, NULL, 0) < 0 && errno == EINTR)
-		;
 	hooks->alive--;
 	hook_process_read(&run->proc, hooks->buffer, true);
 	record->has_duration = true;
@@ -617,13 +523,15 @@ static void abandon_command(struct hooks *hooks, struct hook_run *run, mono_t no
 	struct incident_capture *record = record_of(run);
 	size_t i = 0;
 
-	while (hooks->abandoned[i])
+	while (hooks->abandoned[i].pid)
 		i++;
-	hooks->abandoned[i] = run->proc.pid;
+	hooks->abandoned[i] = run->proc.child;
+	run->proc.child.fd = -1;
 	record->has_duration = true;
 	record->duration_ns = (uint64_t)mono_diff(now, run->proc.began);
 	record->status = INCIDENT_CAPTURE_FAILED;
-	snprintf(record->why, sizeof record->why, "process %d could not be ended: not even SIGKILL did", run->proc.pid);
+	snprintf(record->why, sizeof record->why, "process %d could not be ended: not even SIGKILL did",
+		 run->proc.child.pid);
 	advance_run(run);
 }
 
@@ -631,11 +539,11 @@ static void abandon_command(struct hooks *hooks, struct hook_run *run, mono_t no
 static void signal_overdue(struct hooks *hooks, struct hook_run *run, mono_t now)
 {
 	if (run->proc.phase == HOOK_PROCESS_RUNNING) {
-		kill(-run->proc.pid, SIGTERM);
+		child_signal(&run->proc.child, SIGTERM);
 		run->proc.phase = HOOK_PROCESS_TERMINATED;
 		run->proc.deadline = mono_add(now, HOOKS_GRACE_NS);
 	} else if (run->proc.phase == HOOK_PROCESS_TERMINATED) {
-		kill(-run->proc.pid, SIGKILL);
+		child_signal(&run->proc.child, SIGKILL);
 		run->proc.phase = HOOK_PROCESS_KILLED;
 		run->proc.deadline = mono_add(now, UNKILLABLE_NS);
 	} else {
@@ -645,10 +553,13 @@ static void signal_overdue(struct hooks *hooks, struct hook_run *run, mono_t now
 
 static void reap_abandoned(struct hooks *hooks)
 {
+	struct child_end how;
+
 	for (size_t i = 0; i < HOOKS_AT_ONCE; i++) {
-		if (!hooks->abandoned[i] || waitpid(hooks->abandoned[i], NULL, WNOHANG) == 0)
+		if (!hooks->abandoned[i].pid || !child_ended(&hooks->abandoned[i], &how))
 			continue;
-		hooks->abandoned[i] = 0;
+		child_close(&hooks->abandoned[i]);
+		hooks->abandoned[i].pid = 0;
 		hooks->alive--;
 	}
 }
@@ -659,12 +570,11 @@ static void reap_abandoned(struct hooks *hooks)
 static void check_run(struct hooks *hooks, struct hook_run *run, bool stopping)
 {
 	mono_t now = clock_mono(&hooks->clock), last = mono_add(now, hooks->stop_ns);
-	siginfo_t how = { 0 };
+	struct child_end how;
 
 	if (run->has_proc) {
 		hook_process_read(&run->proc, hooks->buffer, false);
-		if (waitid(P_PID, (id_t)run->proc.pid, &how, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-		    how.si_pid == run->proc.pid) {
+		if (child_ended(&run->proc.child, &how)) {
 			finish_command(hooks, run, &how, now);
 		} else if (stopping && run->proc.phase == HOOK_PROCESS_RUNNING &&
 			   mono_diff(run->proc.deadline, last) > 0) {
@@ -707,8 +617,6 @@ static int poll_timeout_ms(const struct hooks *hooks, mono_t now)
 	for (const struct hook_run *run = hooks->runs; run; run = run->next) {
 		int64_t left = mono_diff(run->proc.deadline, now);
 
-		if (run->proc.pidfd < 0 && left > CHECK_MS * (int64_t)NS_PER_MS)
-			left = CHECK_MS * (int64_t)NS_PER_MS;
 		if (left < least)
 			least = left > 0 ? left : 0;
 	}
@@ -726,7 +634,7 @@ static void wait_for_event(struct hooks *hooks)
 	for (const struct hook_run *run = hooks->runs; run; run = run->next) {
 		assert(count + 2 <= ARRAY_LEN(polled));
 		polled[count++] = (struct pollfd){ .fd = run->proc.out, .events = POLLIN };
-		polled[count++] = (struct pollfd){ .fd = run->proc.pidfd, .events = POLLIN };
+		polled[count++] = (struct pollfd){ .fd = run->proc.child.fd, .events = POLLIN };
 	}
 	poll(polled, count, poll_timeout_ms(hooks, clock_mono(&hooks->clock)));
 	(void)!read(hooks->wake, &woken, sizeof woken);
@@ -821,8 +729,6 @@ static int start_thread(struct hooks *hooks)
 	if (hooks->running)
 		return 0;
 
-	/* Some parents leave SIGCHLD ignored: the kernel would discard the exit status. */
-	signal(SIGCHLD, SIG_DFL);
 	r = thread_start(&hooks->thread, run_thread, hooks);
 	hooks->running = r == 0;
 

@@ -12,11 +12,12 @@
  * as early as possible: the mount namespace of a process ends with it. Those that cannot be opened
  * have the descriptor -1, and are named for their build id.
  *
- * The child gets descriptors by their numbers here: nothing is renumbered but 0, 1 and 2. Between
- * fork and exec only async-signal-safe functions are called.
+ * The child (children.h) has the outputs and the files at fixed numbers, which are those in the
+ * stack file. Its minder holds the lock of the draft that the outputs are in.
  */
 #include "daemon/engine/stacks/stack_capture.h"
 
+#include "daemon/engine/base/children.h"
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/foreign.h"
 #include "daemon/engine/base/paths.h"
@@ -34,10 +35,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* What it may take, by the clock. */
@@ -235,8 +234,14 @@ static void stack_bundle_close(struct stack_bundle *bundle)
 /* What it writes: the name of the capture in the incident, and of the file. */
 #define SYMBOLIZER_OUTPUTS 6
 
+/* Numbers that descriptors have there. */
+#define FIRST_OUTPUT (STDERR_FILENO + 1)
+#define FIRST_FILE (FIRST_OUTPUT + SYMBOLIZER_OUTPUTS)
+#define DESCRIPTORS_MAX (FIRST_FILE + STACK_BUNDLE_ENTRIES_MAX + 1)
+
 struct symbolizer_job {
 	const char *program;
+	int dirfd;      /* of the draft */
 	int stack_file; /* at its beginning */
 	const struct stack_bundle *bundle;
 	int outputs[SYMBOLIZER_OUTPUTS];
@@ -262,76 +267,52 @@ static const struct symbolizer_output {
 /* How often symbolizer_waiting is called. */
 #define LOOK_MS 100
 
-struct child {
-	const struct symbolizer_job *job;
-	int speaking;
+/* How long the end of one that was killed is waited for. */
+#define UNKILLABLE_NS (5 * NS_PER_S)
+
+struct arguments {
 	char *words[SYMBOLIZER_OUTPUTS + 5];
 	char text[SYMBOLIZER_OUTPUTS + 2][64];
 };
 
-static void build_arguments(struct child *child)
+static void build_arguments(const struct symbolizer_job *job, struct arguments *ret)
 {
 	static char raw[] = "--raw";
-	const struct symbolizer_job *job = child->job;
 	int count = 0, texts = 0;
 
-	child->words[count++] = (char *)(uintptr_t)job->program;
+	ret->words[count++] = (char *)(uintptr_t)job->program;
 	for (; texts < SYMBOLIZER_OUTPUTS; texts++)
-		snprintf(child->text[texts], sizeof child->text[0], "%s=%d", symbolizer_outputs[texts].option,
-			 job->outputs[texts]);
-	snprintf(child->text[texts++], sizeof child->text[0], "--spike-from=%ju", (uintmax_t)job->spike_from_ns);
-	snprintf(child->text[texts++], sizeof child->text[0], "--wall=%llu", SYMBOLIZER_PATIENCE_NS / NS_PER_S);
+		snprintf(ret->text[texts], sizeof ret->text[0], "%s=%d", symbolizer_outputs[texts].option,
+			 FIRST_OUTPUT + texts);
+	snprintf(ret->text[texts++], sizeof ret->text[0], "--spike-from=%ju", (uintmax_t)job->spike_from_ns);
+	snprintf(ret->text[texts++], sizeof ret->text[0], "--wall=%llu", SYMBOLIZER_PATIENCE_NS / NS_PER_S);
 	for (int i = 0; i < texts; i++)
-		child->words[count++] = child->text[i];
+		ret->words[count++] = ret->text[i];
 	if (job->raw)
-		child->words[count++] = raw;
-	child->words[count] = NULL;
+		ret->words[count++] = raw;
+	ret->words[count] = NULL;
 }
 
-static void keep_open(int fd)
+/* Room: DESCRIPTORS_MAX. */
+static size_t list_descriptors(const struct symbolizer_job *job, int out, struct child_descriptor *ret)
 {
-	if (fd >= 0)
-		fcntl(fd, F_SETFD, 0);
-}
+	const struct stack_bundle *bundle = job->bundle;
+	size_t count = 0;
 
-/* The OOM killer takes this process, and not the recorder, whose protection it has inherited. */
-static void offer_for_oom(void)
-{
-	AUTO_CLOSE int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-
-	if (fd >= 0 && write(fd, "1000", 4) < 0)
-		return; /* then it is as it was */
-}
-
-/* In the child, after fork(2). */
-_Noreturn static void exec_child(const struct child *child)
-{
-	static char path[] = "PATH=/usr/bin:/bin";
-	char *const environment[] = { path, NULL };
-	const struct stack_bundle *bundle = child->job->bundle;
-	sigset_t none;
-
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	/*
-	 * Otherwise the service's ambient capabilities are kept across execve(2), and may not be
-	 * given up (capset(2)): the symboliser would refuse to work.
-	 */
-	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-	setpgid(0, 0);
-	offer_for_oom();
-	dup2(child->job->stack_file, STDIN_FILENO);
-	dup2(child->speaking, STDOUT_FILENO);
-	dup2(child->speaking, STDERR_FILENO);
+	ret[count++] = (struct child_descriptor){ job->stack_file, STDIN_FILENO };
+	ret[count++] = (struct child_descriptor){ out, STDOUT_FILENO };
+	ret[count++] = (struct child_descriptor){ out, STDERR_FILENO };
+	ret[count++] = (struct child_descriptor){ job->dirfd, CHILD_HOLDS };
 	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++)
-		keep_open(child->job->outputs[i]);
+		if (job->outputs[i] >= 0)
+			ret[count++] = (struct child_descriptor){ job->outputs[i], FIRST_OUTPUT + i };
 	for (size_t i = 0; i < bundle->count; i++)
-		keep_open(bundle->entries[i].binary.fd);
-	execve(child->words[0], child->words, environment);
-	_exit(127);
+		if (bundle->entries[i].binary.fd >= 0)
+			ret[count++] = (struct child_descriptor){ bundle->entries[i].binary.fd, FIRST_FILE + (int)i };
+	return count;
 }
 
-enum child_end { BY_ITSELF, TOO_LATE, STOPPED };
+enum symbolizer_end { BY_ITSELF, TOO_LATE, STOPPED };
 
 static bool may_go_on(const struct symbolizer_job *job)
 {
@@ -339,9 +320,10 @@ static bool may_go_on(const struct symbolizer_job *job)
 }
 
 /* Reads its output until its end or the deadline, and keeps as much as there is room for. */
-static enum child_end read_output(const struct symbolizer_job *job, int fd, mono_t deadline, char *said, size_t cap)
+static enum symbolizer_end read_output(const struct symbolizer_job *job, int fd, mono_t deadline, char *said,
+				       size_t cap)
 {
-	enum child_end end = BY_ITSELF;
+	enum symbolizer_end end = BY_ITSELF;
 	struct clock clock = real_clock();
 	size_t len = 0;
 	char scrap[512];
@@ -367,63 +349,88 @@ static enum child_end read_output(const struct symbolizer_job *job, int fd, mono
 	return end;
 }
 
-/* 0; -errno; positive: its wait(2) status. said: its output. */
-static int run_child(struct child *child, char *said, enum child_end *ret_end)
+static int start_child(const struct symbolizer_job *job, int out, struct child *ret)
+{
+	static char path[] = "PATH=/usr/bin:/bin";
+	char *const environment[] = { path, NULL };
+	struct child_descriptor descriptors[DESCRIPTORS_MAX];
+	struct arguments arguments;
+	struct child_options options = {
+		.words = arguments.words,
+		.environment = environment,
+		.descriptors = descriptors,
+		.descriptor_count = list_descriptors(job, out, descriptors),
+		.limits = { .files = 2 * DESCRIPTORS_MAX },
+		.oom_score_adj = 1000, /* this one, and not the recorder */
+	};
+
+	build_arguments(job, &arguments);
+	return child_start(&options, ret);
+}
+
+/* It has closed its output, or used up its time. */
+static struct child_end end_child(struct child *child)
+{
+	struct pollfd wait = { .fd = child->fd, .events = POLLIN };
+	struct child_end how = { .code = CLD_KILLED, .status = SIGKILL };
+
+	child_signal(child, SIGKILL);
+	if (poll(&wait, 1, (int)(UNKILLABLE_NS / NS_PER_MS)) > 0)
+		child_ended(child, &how);
+	child_close(child);
+	return how;
+}
+
+/* 0; -errno: it was not started. said: its output. */
+static int run_child(const struct symbolizer_job *job, char *said, enum symbolizer_end *ret_end, struct child_end *ret)
 {
 	struct clock clock = real_clock();
 	AUTO_CLOSE int listening = -1, speaking = -1;
-	int pipe[2], status = 0;
-	pid_t pid;
+	struct child child;
+	int pipe[2], r;
 
-	if (lseek(child->job->stack_file, 0, SEEK_SET) < 0 || pipe2(pipe, O_CLOEXEC) < 0)
+	if (lseek(job->stack_file, 0, SEEK_SET) < 0 || pipe2(pipe, O_CLOEXEC) < 0)
 		return -errno;
 	listening = pipe[0];
 	speaking = pipe[1];
-	child->speaking = speaking;
-	pid = fork();
-	if (pid < 0)
-		return -errno;
-	if (pid == 0)
-		exec_child(child);
+	r = start_child(job, speaking, &child);
+	if (r < 0)
+		return r;
 
 	close(speaking);
 	speaking = -1;
-	*ret_end = read_output(child->job, listening,
-			       mono_add(clock_mono(&clock), SYMBOLIZER_PATIENCE_NS + 2 * NS_PER_S), said, SAID_MAX);
-	kill(-pid, SIGKILL); /* it has closed its output, or used up its time */
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		continue;
-	return status;
+	*ret_end = read_output(job, listening, mono_add(clock_mono(&clock), SYMBOLIZER_PATIENCE_NS + 2 * NS_PER_S),
+			       said, SAID_MAX);
+	*ret = end_child(&child);
+	return 0;
 }
 
-static void describe_end(int status, enum child_end end, const char *said, char *why, size_t cap)
+static void describe_end(const struct child_end *how, enum symbolizer_end end, const char *said, char *why, size_t cap)
 {
+	bool signalled = how->code != CLD_EXITED;
+
 	if (end == STOPPED)
 		snprintf(why, cap, "the daemon was being stopped");
-	else if (end == TOO_LATE || (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM))
+	else if (end == TOO_LATE || (signalled && how->status == SIGALRM))
 		snprintf(why, cap, "the symboliser took more than %llu s", SYMBOLIZER_PATIENCE_NS / NS_PER_S);
-	else if (WIFSIGNALED(status))
-		snprintf(why, cap, "the symboliser was ended by signal %d (%s)", WTERMSIG(status),
-			 strsignal(WTERMSIG(status)));
+	else if (signalled)
+		snprintf(why, cap, "the symboliser was ended by signal %d (%s)", how->status, strsignal(how->status));
 	else
-		snprintf(why, cap, "the symboliser failed with %d: %.*s", WEXITSTATUS(status), (int)strcspn(said, "\n"),
-			 said);
+		snprintf(why, cap, "the symboliser failed with %d: %.*s", how->status, (int)strcspn(said, "\n"), said);
 }
 
 /* 0; -errno: it was not started; 1: it failed, and why says how. Its outputs may be partial. */
 static int symbolizer_run(const struct symbolizer_job *job, char *why, size_t cap)
 {
-	struct child child = { .job = job };
 	char said[SAID_MAX] = "";
-	enum child_end end = STOPPED;
-	int r = 1;
+	enum symbolizer_end end = STOPPED;
+	struct child_end how = { .code = CLD_EXITED, .status = 1 };
+	int r = may_go_on(job) ? run_child(job, said, &end, &how) : 0;
 
-	build_arguments(&child);
-	if (may_go_on(job))
-		r = run_child(&child, said, &end);
-	if (r > 0)
-		describe_end(r, end, said, why, cap);
-	return r > 0 ? 1 : r;
+	if (r < 0 || (how.code == CLD_EXITED && how.status == 0))
+		return r;
+	describe_end(&how, end, said, why, cap);
+	return 1;
 }
 
 /* ---- the program ---- */
@@ -677,24 +684,38 @@ static int sampled_members(const struct stack_capture *capture, const struct sta
 	return 0;
 }
 
+/* Those of the bundle, with the numbers that they have in the symboliser. The caller's; NULL: no memory. */
+static struct stack_file_entry *numbered_entries(const struct stack_bundle *bundle)
+{
+	struct stack_file_entry *entries = calloc(bundle->count + 1, sizeof *entries);
+
+	for (size_t i = 0; entries && i < bundle->count; i++) {
+		entries[i] = bundle->entries[i];
+		if (entries[i].binary.fd >= 0)
+			entries[i].binary.fd = FIRST_FILE + (int)i;
+	}
+	return entries;
+}
+
 static int write_stack_file(const struct stack_capture *capture, const struct stack_capture_members *known, int *ret_fd)
 {
 	AUTO_CLOSE int fd = memfd_create("stackfile", MFD_CLOEXEC);
+	AUTO_FREE struct stack_file_entry *entries = numbered_entries(&capture->bundle);
 	AUTO_FREE struct stack_file_cgroup *cgroups = NULL;
 	AUTO_FREE struct target_member *members = NULL;
 	struct stack_file_records streams[STACK_FILE_STREAM_KINDS];
 	struct stack_recorder_status status;
 	struct stack_file_content content = {
 		.streams = streams,
-		.entries = capture->bundle.entries,
+		.entries = entries,
 		.entry_count = capture->bundle.count,
 		.cgroup_count = join_cgroups(capture, &cgroups),
 	};
 	struct sink sink = sink_fd(&fd);
 	int r;
 
-	if (fd < 0)
-		return -errno;
+	if (fd < 0 || !entries)
+		return fd < 0 ? -errno : -ENOMEM;
 	r = sampled_members(capture, known, &members, &content.member_count);
 	if (r < 0)
 		return r;
@@ -910,12 +931,13 @@ static void drop_records(struct stack_recorder_snapshot *snapshot)
 
 /* 0; 1: it succeeded only without reading any file, and why says why; 2: not even so; -errno. */
 static int run_symbolizer(struct stack_capture *capture, const struct stack_capture_members *members,
-			  const struct symbolizer_waiting *waiting, const int outputs[SYMBOLIZER_OUTPUTS],
+			  const struct symbolizer_waiting *waiting, int dirfd, const int outputs[SYMBOLIZER_OUTPUTS],
 			  char why[WHY_MAX])
 {
 	AUTO_CLOSE int stack_file = -1;
 	struct symbolizer_job job = {
 		.program = capture->options.symbolizer,
+		.dirfd = dirfd,
 		.bundle = &capture->bundle,
 		.spike_from_ns = capture->options.spike_from_ns,
 		.waiting = waiting,
@@ -977,7 +999,7 @@ void stack_capture_write(struct stack_capture *capture, const struct stack_captu
 	if (r == 0)
 		r = open_outputs(outputs, dirfd);
 	if (r == 0)
-		r = run_symbolizer(capture, members, waiting, outputs, why);
+		r = run_symbolizer(capture, members, waiting, dirfd, outputs, why);
 	if (r < 0)
 		snprintf(why, sizeof why, "%s", strerrordesc_np(-r));
 	if (r == 0 || r == 1)

@@ -261,6 +261,7 @@ START_TEST(what_an_incident_runs_is_a_change_that_keeps_the_target)
 		",\"run\":[{\"name\":\"a\",\"command\":[\"/x\"],\"timeout\":\"1s\"}]",
 		",\"run\":[{\"name\":\"a\",\"command\":[\"/x\"],\"max_output\":\"1KiB\"}]",
 		",\"run\":[{\"name\":\"a\",\"command\":[\"/x\"],\"rules\":[\"manual\"]}]",
+		",\"run\":[{\"name\":\"a\",\"command\":[\"/x\"],\"privileged\":true}]",
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(captures); i++) {

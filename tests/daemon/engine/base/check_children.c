@@ -318,6 +318,7 @@ START_TEST(nothing_outlives_a_recorder_that_is_killed_by_a_second_and_the_lock_i
 	AUTO_CLOSE int lock = openat(dirfd_of, "lock", O_RDWR | O_CLOEXEC);
 	off_t bytes;
 
+	scene_wait_for(written() > 0);
 	ck_assert(lives(fled));
 	ck_assert_int_lt(flock(lock, LOCK_EX | LOCK_NB), 0);
 	kill(recorder, SIGKILL);
