@@ -121,6 +121,10 @@ static void pad(size_t printed, size_t width)
 
 static const char *value_text(const struct incident *incident, char *buf, size_t cap)
 {
+	if (incident->kind == INCIDENT_STORM) {
+		snprintf(buf, cap, "%ju firings", (uintmax_t)incident->merged_total);
+		return buf;
+	}
 	return incident->kind == INCIDENT_MANUAL ? "asked for by hand" : story_comparison(&incident->rule, buf, cap);
 }
 

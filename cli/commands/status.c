@@ -80,6 +80,8 @@ static void print_figures(const struct json_node *root, size_t width)
 	char a[UNITS_TEXT_MAX], b[UNITS_TEXT_MAX], c[UNITS_TEXT_MAX], text[64];
 	uintmax_t threads = (uintmax_t)answer_whole(sampler, "threads");
 	bool idle = answer_whole(sampler, "idle_interval_ns") > 0;
+	uintmax_t open = (uintmax_t)answer_whole(incidents, "open");
+	uintmax_t pending = (uintmax_t)answer_whole(incidents, "pending");
 
 	put_paragraph(width, "spikewatchd %.32s, pid %ju, up %s: %s of a core, %s, %ju fds",
 		      ANSWER_TEXT(daemon, "version", text), (uintmax_t)answer_whole(daemon, "pid"),
@@ -98,9 +100,12 @@ static void print_figures(const struct json_node *root, size_t width)
 		      units_format_percent(a, UNITS_TEXT_MAX, answer_number(sampler, "capture_percent", NAN)),
 		      answer_duration(sampler, "mean_sleep_error_ns", b),
 		      answer_duration(sampler, "mean_collection_ns", c));
-	put_paragraph(width, "the ring holds %s in %s; incidents: %ju sealed, %ju open, %ju merged",
+	*text = '\0';
+	if (pending > open)
+		snprintf(text, sizeof(text), ", %ju being written", pending - open);
+	put_paragraph(width, "the ring holds %s in %s; incidents: %ju sealed, %ju open%s, %ju merged",
 		      answer_duration(ring, "history_ns", a), answer_bytes(ring, "size_bytes", b),
-		      (uintmax_t)answer_whole(incidents, "sealed"), (uintmax_t)answer_whole(incidents, "open"),
+		      (uintmax_t)answer_whole(incidents, "sealed"), open, text,
 		      (uintmax_t)answer_whole(incidents, "merged"));
 }
 
@@ -152,7 +157,7 @@ static const struct {
 	  "unlabelled_why" },
 	{ "health", "lost_log_entries", "entries of the log were lost: the journal did not take them in time", NULL },
 	{ "incidents", "failed", "incidents could not be written; the log says why", NULL },
-	{ "incidents", "refused", "firings were refused because too many incidents were open", NULL },
+	{ "incidents", "refused", "firings opened no incident of their own: incidents of kind storm count them", NULL },
 };
 
 static void print_alarms(const struct json_node *root, size_t width)
@@ -207,7 +212,8 @@ static void print_units(const struct json_node *units, size_t width)
 static void print_health(const struct json_node *root, size_t width)
 {
 	const struct json_node *daemon = answer_member(root, "daemon"), *found = answer_member(root, "discovery"),
-			       *incidents = answer_member(root, "incidents");
+			       *incidents = answer_member(root, "incidents"),
+			       *storm = answer_member(incidents, "storm");
 	char why[200], since[UNITS_TEXT_MAX], late[UNITS_TEXT_MAX];
 
 	print_figures(root, width);
@@ -231,6 +237,13 @@ static void print_health(const struct json_node *root, size_t width)
 	if (answer_is_true(incidents, "disk_short"))
 		put_paragraph(width, "! too little disk space for incidents (incidents.min_free): rules do not fire "
 				     "until there is more");
+	if (answer_whole(storm, "firings") > 0)
+		put_paragraph(
+			width,
+			"! for %s more rules fire than incidents are opened: %ju firings of %ju rules and targets "
+			"are counted, and will be in an incident of kind storm",
+			answer_duration(storm, "since_ns", since), (uintmax_t)answer_whole(storm, "firings"),
+			(uintmax_t)answer_whole(storm, "rules_and_targets"));
 	if (answer_is_true(incidents, "memory_unsaved"))
 		put_paragraph(width, "! cooldowns and counts cannot be saved and would not survive a restart; the log "
 				     "says why");

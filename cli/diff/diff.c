@@ -818,7 +818,10 @@ static void tell_incident(const struct incident *incident, FILE *file)
 	if (incident->kind == INCIDENT_RULE)
 		fprintf(file, "%s %s", text, story_comparison(&incident->rule, comparison, sizeof(comparison)));
 	else
-		fputs(incident->kind == INCIDENT_MANUAL ? "asked for by hand" : "saved from a ring", file);
+		fputs(incident->kind == INCIDENT_MANUAL  ? "asked for by hand"
+		      : incident->kind == INCIDENT_STORM ? "firings without an incident of their own"
+							 : "saved from a ring",
+		      file);
 	text_escape(text, sizeof(text), incident->hostname, strlen(incident->hostname));
 	if (text[0])
 		fprintf(file, ", on %s", text);

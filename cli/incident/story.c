@@ -199,6 +199,13 @@ static void tell_what(const struct incident *incident, FILE *file)
 	if (incident->kind == INCIDENT_RECOVERED) {
 		fprintf(file, "the daemon died. This is what its ring held of all targets, the last %s.",
 			units_format_duration(text, sizeof(text), recovered_ns(incident)));
+	} else if (incident->kind == INCIDENT_STORM) {
+		fprintf(file,
+			"rules began to fire more often than incidents are opened. In %s %ju firings opened none of "
+			"their own; here they are counted.",
+			units_format_duration(text, sizeof(text),
+					      (uint64_t)mono_diff(incident->window_to, incident->window_from)),
+			(uintmax_t)incident->merged_total);
 	} else if (incident->kind == INCIDENT_MANUAL) {
 		fputs("a record of ", file);
 		if (incident_of_everything(incident))
@@ -442,6 +449,8 @@ static void tell_merged(const struct incident *incident, FILE *file)
 void story_tell(const struct incident *incident, const struct incident_samples *samples, FILE *file)
 {
 	tell_what(incident, file);
+	if (incident->kind == INCIDENT_STORM)
+		return;
 	tell_unit(incident, file);
 	tell_labels(&incident->labels, file);
 	tell_duration(incident, samples, file);
@@ -462,6 +471,8 @@ static void tell_reason(const struct incident *incident, FILE *file)
 			units_format_duration(text, sizeof(text), recovered_ns(incident)));
 	else if (incident->kind == INCIDENT_MANUAL)
 		fputs("recorded because it was asked for", file);
+	else if (incident->kind == INCIDENT_STORM)
+		fprintf(file, "%ju firings opened no incident of their own", (uintmax_t)incident->merged_total);
 	else
 		fputs("its rule fired", file);
 }
@@ -493,6 +504,8 @@ void story_headline(const struct incident *incident, const struct incident_sampl
 
 void story_tell_rest(const struct incident *incident, const struct incident_samples *samples, FILE *file)
 {
+	if (incident->kind == INCIDENT_STORM)
+		return;
 	tell_peaks(incident, file);
 	tell_gone(incident, file);
 	tell_merged(incident, file);

@@ -650,6 +650,7 @@ static void print_captures(const struct incident *incident, FILE *file)
 
 #define THREADS_SHOWN 8
 #define MAPS_SHOWN 8
+#define STORM_SHOWN 20
 #define TARGETS_SHOWN 20
 #define TEXT_WIDTH_MAX 100 /* longer lines are hard to read */
 
@@ -1167,9 +1168,13 @@ int view_text(const struct view *view, int incidentfd, const struct plot_style *
 	print_capture(incident, incidentfd, "smaps", "What grew",
 		      "rss_growth_bytes rss_bytes swap_bytes permissions mapping pid", MAPS_SHOWN, style, file);
 	print_growth(incident, incidentfd, MAPS_SHOWN, style->width, file);
-	print_limits(&incident->limits, file);
-	if (!view->glance.open)
-		print_recording(view, file);
+	print_capture(incident, incidentfd, incident_kind_name(INCIDENT_STORM), "Firings, the worst first",
+		      "firings rule target worst severity first_ns last_ns owner why", STORM_SHOWN, style, file);
+	if (incident->kind != INCIDENT_STORM) {
+		print_limits(&incident->limits, file);
+		if (!view->glance.open)
+			print_recording(view, file);
+	}
 	print_captures(incident, file);
 	return 0;
 }

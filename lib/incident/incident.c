@@ -80,7 +80,7 @@ struct incident_fields {
 
 static const char *kind_name(unsigned value)
 {
-	return value <= INCIDENT_RECOVERED ? incident_kind_name(value) : NULL;
+	return value <= INCIDENT_STORM ? incident_kind_name(value) : NULL;
 }
 
 static const char *target_name(unsigned value)
@@ -371,6 +371,9 @@ static void put_summary(struct json_writer *writer, const struct incident *incid
 
 	if (incident->kind == INCIDENT_MANUAL)
 		len = snprintf(text, sizeof(text), "asked for by hand: %s", incident->target.name);
+	else if (incident->kind == INCIDENT_STORM)
+		len = snprintf(text, sizeof(text), "%ju firings opened no incident of their own",
+			       (uintmax_t)incident->merged_total);
 	else if (incident->kind != INCIDENT_RULE)
 		len = snprintf(text, sizeof(text), "%s incident of %s", incident_kind_name(incident->kind),
 			       incident->target.name);
@@ -746,7 +749,10 @@ double incident_severity(const struct incident_rule *rule)
 const char *incident_kind_name(enum incident_kind kind)
 {
 	static const char *const names[] = {
-		[INCIDENT_RULE] = "rule", [INCIDENT_MANUAL] = "manual", [INCIDENT_RECOVERED] = "recovered"
+		[INCIDENT_RULE] = "rule",
+		[INCIDENT_MANUAL] = "manual",
+		[INCIDENT_RECOVERED] = "recovered",
+		[INCIDENT_STORM] = "storm",
 	};
 
 	return names[kind];

@@ -33,10 +33,16 @@
 #define INCIDENT_MANUAL_RULE "manual"
 #define INCIDENT_EVERYTHING "all"
 
+/* The same of a storm, its owner, and the file with a row for each rule and target. */
+#define INCIDENT_STORM_RULE "storm"
+#define INCIDENT_STORM_TARGET "many"
+#define INCIDENT_STORM_FILE "storm.tsv"
+
 enum incident_kind {
 	INCIDENT_RULE,      /* a rule fired */
 	INCIDENT_MANUAL,    /* requested */
 	INCIDENT_RECOVERED, /* saved from the ring of a daemon that was killed */
+	INCIDENT_STORM,     /* counts firings that opened none of their own: merged_total of them */
 };
 
 enum incident_capture_status {
@@ -192,7 +198,7 @@ void incident_capture_without_file(struct incident_capture *capture, enum incide
  */
 double incident_severity(const struct incident_rule *rule);
 
-/* "rule", "manual", "recovered" / "ok", "skipped", "failed". */
+/* "rule", "manual", "recovered", "storm" / "ok", "skipped", "failed". */
 const char *incident_kind_name(enum incident_kind kind);
 const char *incident_capture_status_name(enum incident_capture_status status);
 

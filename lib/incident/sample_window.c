@@ -16,6 +16,7 @@
 #include "lib/stream/sample_stream.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #define GAPS_MAX 64 /* that are listed; further ones are added to the last */
@@ -210,6 +211,8 @@ void sample_window_free(struct sample_window *window)
 		window->first = chunk->next;
 		free(chunk);
 	}
+	if (window->options.shared_bytes)
+		atomic_fetch_sub(window->options.shared_bytes, window->chunk_count * sizeof(struct chunk));
 	free(window);
 }
 
@@ -229,18 +232,26 @@ void sample_window_tick(struct sample_window *window, mono_t at, uint64_t idle_n
 	window->last_tick = at;
 }
 
-/* A chunk with room for one more record; NULL at the limit or without memory. */
+/* A chunk with room for one more record; NULL at a limit or without memory. */
 static struct chunk *chunk_with_room(struct sample_window *window)
 {
+	_Atomic size_t *shared = window->options.shared_bytes;
 	struct chunk *chunk = window->last;
 
 	if (chunk && sizeof(chunk->data) - chunk->len >= RECORD_MAX)
 		return chunk;
 	if ((window->chunk_count + 1) * sizeof(*chunk) > window->options.max_bytes)
 		return NULL;
-	chunk = malloc(sizeof(*chunk));
-	if (!chunk)
+	if (shared && atomic_fetch_add(shared, sizeof(*chunk)) + sizeof(*chunk) > window->options.shared_max) {
+		atomic_fetch_sub(shared, sizeof(*chunk));
 		return NULL;
+	}
+	chunk = malloc(sizeof(*chunk));
+	if (!chunk) {
+		if (shared)
+			atomic_fetch_sub(shared, sizeof(*chunk));
+		return NULL;
+	}
 
 	chunk->next = NULL;
 	chunk->len = 0;

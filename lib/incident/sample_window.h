@@ -25,6 +25,9 @@ struct sample_window_options {
 	uint64_t before_ns;
 	uint64_t after_ns;
 	size_t max_bytes; /* of memory for samples. 0: 8 MiB */
+	/* What all windows that share it have, at most shared_max; must outlive them. NULL: no such limit. */
+	_Atomic size_t *shared_bytes;
+	size_t shared_max;
 };
 
 /*

@@ -110,6 +110,10 @@ struct incident_work {
 	struct sample_window *window; /* NULL: of all targets */
 	struct incident *info;        /* becomes incident.json */
 
+	/* Of incident_worker_record. */
+	const char *file;
+	struct buffer text;
+
 	/* The worker's alone. */
 	struct spool_draft *draft;
 	int draft_error;                  /* why there is no draft */
@@ -318,6 +322,7 @@ static void work_hand_over(struct job_queue *queue, struct incident_work *work)
 static void work_free(struct incident_work *work)
 {
 	sample_window_free(work->window);
+	buffer_release(&work->text);
 	full_recording_abort(work->recording);
 	spool_abort(work->draft);
 	stack_capture_free(work->stacks);
@@ -837,6 +842,20 @@ static void add_samples(struct incident_work *work)
 	incident_add_capture(work->info, &record);
 }
 
+/* Of incident_worker_record: all that there is. */
+static int add_text(struct incident_work *work)
+{
+	struct incident_capture record = { .bytes = work->text.len };
+	int r = whole_file_replace(spool_draft_dirfd(work->draft), work->file, work->text.data, work->text.len,
+				   WHOLE_FILE_DURABLE);
+
+	incident_text(record.name, sizeof record.name, incident_kind_name(work->info->kind));
+	incident_text(record.file, sizeof record.file, work->file);
+	incident_add_capture(work->info, &record);
+
+	return r;
+}
+
 /* ---- seal: the directory ---- */
 
 /*
@@ -917,7 +936,7 @@ static int write_incident(struct incident_work *work)
 		incident_add_capture(work->info, &work->captured.captures[i]);
 	if (work->window)
 		describe_window(work);
-	r = settle_leftover_files(work);
+	r = work->file ? add_text(work) : settle_leftover_files(work);
 	if (r < 0) {
 		spool_abort(TAKE(work->draft));
 		return r;
@@ -1061,6 +1080,35 @@ void incident_worker_seal(struct incident_worker *worker, struct incident_work *
 	work->window = window;
 	work->info = info;
 	work_hand_over(&worker->queue, work);
+}
+
+int incident_worker_record(struct incident_worker *worker, struct incident *info, const char *file, struct buffer *text)
+{
+	struct incident_work *work = calloc(1, sizeof *work);
+	struct incident_request *request = calloc(1, sizeof *request);
+
+	if (!work || !request) {
+		free(work);
+		free(request);
+		free(info);
+		return -ENOMEM;
+	}
+
+	request->everything = true;
+	request->target.name = info->target.name;
+	request->wall = info->wall;
+	request->info = *info;
+	work->worker = worker;
+	work->request = request;
+	work->captured = *info;
+	work->seal = (struct job){ .kind = JOB_SEAL, .work = work };
+	work->draft_error = -ENOENT;
+	work->file = file;
+	work->text = *text;
+	*text = (struct buffer){ .max = text->max };
+	incident_worker_seal(worker, work, NULL, info);
+
+	return 0;
 }
 
 void incident_worker_enforce(struct incident_worker *worker)

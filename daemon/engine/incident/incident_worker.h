@@ -18,6 +18,7 @@
 #include <stdint.h>
 #include <time.h>
 
+struct buffer;
 struct sample_window;
 struct session;
 struct spool;
@@ -60,6 +61,13 @@ void incident_worker_follow(struct incident_worker *worker, struct incident_work
  */
 void incident_worker_seal(struct incident_worker *worker, struct incident_work *work, struct sample_window *window,
 			  struct incident *info);
+
+/*
+ * Queues an incident that is one file, whose text is taken: *text is empty then. Takes info, from
+ * malloc, of all targets. 0; -ENOMEM.
+ */
+int incident_worker_record(struct incident_worker *worker, struct incident *info, const char *file,
+			   struct buffer *text);
 
 /* Queues spool_enforce alone, for room for the next incident, unless it is queued already. */
 void incident_worker_enforce(struct incident_worker *worker);

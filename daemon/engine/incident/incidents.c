@@ -22,6 +22,9 @@
 #include "daemon/engine/targets/containers.h"
 #include "daemon/engine/targets/discovery.h"
 #include "daemon/engine/targets/unit_bus.h"
+#include "lib/base/map.h"
+#include "lib/base/text.h"
+#include "lib/base/units.h"
 #include "lib/evaluator/rule_state.h"
 #include "lib/incident/sample_window.h"
 #include "lib/ring/ring.h"
@@ -29,6 +32,7 @@
 #include "lib/rules/trigger.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,6 +85,29 @@ struct owner_share {
 	uint32_t open, in_hour;
 };
 
+/* Firings of one rule on one target that opened no incident. */
+struct storm_row {
+	uint64_t hash; /* of rule and key */
+	char rule[64], key[128], name[128];
+	char owner[INCIDENT_OWNER_MAX];
+	const char *why;     /* the last; static */
+	enum unit_kind unit; /* of value */
+	uint64_t firings;
+	wall_t first, last;
+	bool has_value;
+	double value, severity; /* the worst */
+};
+
+/* {0}: there is none. */
+struct storm {
+	struct storm_row *rows;
+	size_t count, cap;
+	struct storm_row others; /* beyond INCIDENTS_STORM_ROWS_MAX, or without memory */
+	uint64_t firings;
+	mono_t first, last;
+	wall_t wall; /* of first */
+};
+
 struct incidents {
 	struct incidents_options options;
 	struct clock clock;
@@ -94,7 +121,10 @@ struct incidents {
 	uint64_t refusing; /* refused since the last one was opened */
 	mono_t hour;       /* began with the first incident that a rule opened in it */
 	struct owner_share shares[OWNERS_MAX];
-	uint32_t in_hour; /* incidents that rules have opened in that hour; 0: it has not begun */
+	uint32_t in_hour;             /* incidents that rules have opened in that hour; 0: it has not begun */
+	_Atomic size_t windows_bytes; /* of all windows that are not freed */
+	struct storm storm;
+	mono_t stormed; /* when one was recorded last; 0: never */
 };
 
 /* ---- disk space ---- */
@@ -495,7 +525,7 @@ static void free_unopened(struct open_incident *incident)
 }
 
 /* Of all targets if target is NULL: without a window. */
-static int new_incident(const struct incidents *incidents, const struct target *target, mono_t fired, wall_t wall,
+static int new_incident(struct incidents *incidents, const struct target *target, mono_t fired, wall_t wall,
 			struct open_incident **ret)
 {
 	const struct config_incidents *config = &incidents->options.config->incidents;
@@ -506,6 +536,8 @@ static int new_incident(const struct incidents *incidents, const struct target *
 		.before_ns = config->before_ns,
 		.after_ns = config->after_ns,
 		.max_bytes = config->max_incident_bytes / SAMPLE_WINDOW_SHARE,
+		.shared_bytes = &incidents->windows_bytes,
+		.shared_max = INCIDENTS_WINDOWS_BYTES,
 	};
 
 	if (!incident)
@@ -611,6 +643,8 @@ static const char *why_refused(struct incidents *incidents, const char *owner)
 		return "too many are open";
 	if (counts.pending >= INCIDENTS_PENDING_MAX)
 		return "too many wait to be written";
+	if (incidents->windows_bytes > INCIDENTS_WINDOWS_BYTES / 4 * 3)
+		return "those that are open have the memory that all may have";
 	if (has_its_share(owner, share->open, counts.open, INCIDENTS_OPEN_MAX) ||
 	    (is_limited(owner) && counts.pending >= INCIDENTS_PENDING_MAX * 3 / 4))
 		return "its user has its share of those that may be open";
@@ -642,8 +676,9 @@ static void refuse(struct incidents *incidents, const char *rule, const char *ta
 
 	incidents->counts.refused++;
 	if (incidents->refusing++ == 0)
-		log_about(LOG_WARNING, &about, "rule %s fired on %s, but no incident was opened: %s", rule, target,
-			  why);
+		log_about(LOG_WARNING, &about,
+			  "rule %s fired on %s, but no incident was opened: %s. What fires without one is counted",
+			  rule, target, why);
 }
 
 /* Opens it after its past was copied and it was described. -ENOMEM: it is freed. */
@@ -672,6 +707,165 @@ static int open_incident(struct incidents *incidents, struct open_incident *inci
 	return 0;
 }
 
+/* ---- the storm: firings without an incident of their own ---- */
+
+static uint64_t row_hash(const char *rule, const char *key)
+{
+	return map_hash(rule, strlen(rule)) ^ map_hash(key, strlen(key)) * 31;
+}
+
+/* Its row, a new one if need be; the row of all others if there is no room. */
+static struct storm_row *storm_row_of(struct storm *storm, const struct evaluator_firing *firing, const char *owner)
+{
+	uint64_t hash = row_hash(firing->rule->name, firing->target->key);
+	struct storm_row *row = storm->rows;
+
+	while (row < storm->rows + storm->count && (row->hash != hash || strcmp(row->rule, firing->rule->name) != 0 ||
+						    strncmp(row->key, firing->target->key, sizeof row->key - 1) != 0))
+		row++;
+	if (row < storm->rows + storm->count)
+		return row;
+	if (storm->count == INCIDENTS_STORM_ROWS_MAX ||
+	    vector_reserve(&storm->rows, &storm->cap, storm->count + 1, sizeof *storm->rows) < 0)
+		return &storm->others;
+
+	row = &storm->rows[storm->count++];
+	*row = (struct storm_row){ .hash = hash };
+	incident_text(row->rule, sizeof row->rule, firing->rule->name);
+	incident_text(row->key, sizeof row->key, firing->target->key);
+	incident_text(row->name, sizeof row->name, firing->target->name);
+	incident_text(row->owner, sizeof row->owner, owner);
+
+	return row;
+}
+
+static void storm_add(struct incidents *incidents, const struct evaluator_firing *firing, const char *owner,
+		      const char *why)
+{
+	struct storm *storm = &incidents->storm;
+	struct storm_row *row = storm_row_of(storm, firing, owner);
+	struct incident_rule rule = { .has_value = false };
+
+	describe_rule(incidents, firing, &rule);
+	if (storm->firings++ == 0) {
+		storm->first = firing->to;
+		storm->wall = firing->wall;
+	}
+	storm->last = firing->to;
+	if (row->firings++ == 0)
+		row->first = firing->wall;
+	row->last = firing->wall;
+	row->why = why;
+	if (rule.has_value && (!row->has_value || rule.severity > row->severity)) {
+		row->has_value = true;
+		row->value = rule.value;
+		row->severity = rule.severity;
+		row->unit = metric_unit(firing->rule->metric);
+	}
+}
+
+/* The worst first, then those that fired most. */
+static int by_severity(const void *left, const void *right)
+{
+	const struct storm_row *a = left, *b = right;
+
+	if (a->severity != b->severity)
+		return a->severity > b->severity ? -1 : 1;
+	return a->firings != b->firings ? (a->firings > b->firings ? -1 : 1) : 0;
+}
+
+static int write_row(struct buffer *text, const struct storm_row *row, wall_t begin)
+{
+	char rule[4 * sizeof row->rule], name[4 * sizeof row->name], owner[4 * sizeof row->owner];
+	char value[32] = "", worst[64] = "", line[2048];
+	int len;
+
+	text_escape(rule, sizeof rule, row->rule, strlen(row->rule));
+	text_escape(name, sizeof name, row->name, strlen(row->name));
+	text_escape(owner, sizeof owner, row->owner, strlen(row->owner));
+	if (row->has_value) {
+		snprintf(value, sizeof value, "%.6g", row->value);
+		units_format(worst, sizeof worst, row->unit, row->value, UNITS_READING);
+	}
+	len = snprintf(line, sizeof line, "%ju\t%s\t%s\t%s\t%.2f\t%ju\t%ju\t%s\t%s\t%s\t%s\n", (uintmax_t)row->firings,
+		       rule, name, worst, row->severity, (uintmax_t)(row->first.ns - begin.ns),
+		       (uintmax_t)(row->last.ns - begin.ns), value, row->has_value ? units_name(row->unit) : "", owner,
+		       row->why);
+
+	return buffer_append(text, line, (size_t)len);
+}
+
+static int write_storm(struct storm *storm, struct buffer *ret)
+{
+	static const char head[] =
+		"firings\trule\ttarget\tworst\tseverity\tfirst_ns\tlast_ns\tvalue\tunit\towner\twhy\n";
+	int r = buffer_append(ret, head, sizeof head - 1);
+
+	qsort(storm->rows, storm->count, sizeof *storm->rows, by_severity);
+	for (size_t i = 0; r == 0 && i < storm->count; i++)
+		r = write_row(ret, &storm->rows[i], storm->wall);
+	if (r == 0 && storm->others.firings)
+		r = write_row(ret, &storm->others, storm->wall);
+
+	return r;
+}
+
+static void describe_storm(const struct incidents *incidents, struct incident *info)
+{
+	const struct storm *storm = &incidents->storm;
+	double others = storm->others.severity;
+
+	describe_moment(incidents, storm->first, storm->wall, info);
+	info->kind = INCIDENT_STORM;
+	info->window_to = storm->last;
+	info->merged_total = storm->firings;
+	incident_text(info->rule.name, sizeof info->rule.name, INCIDENT_STORM_RULE);
+	incident_text(info->target.name, sizeof info->target.name, INCIDENT_STORM_TARGET);
+	incident_text(info->target.owner, sizeof info->target.owner, INCIDENT_STORM_RULE);
+	info->rule.severity = storm->count > 0 && storm->rows[0].severity > others ? storm->rows[0].severity : others;
+}
+
+static void log_storm(const struct storm *storm, const char *what)
+{
+	struct log_about about = { .message = MESSAGE_STORM, .count = storm->firings };
+	double seconds = (double)mono_diff(storm->last, storm->first) / NS_PER_S;
+
+	log_about(LOG_WARNING, &about,
+		  "in %.0f s %ju firings of %zu rules and targets opened no incident of their own: %s", seconds,
+		  (uintmax_t)storm->firings, storm->count + (storm->others.firings > 0), what);
+}
+
+static void record_storm(struct incidents *incidents, mono_t now)
+{
+	struct incident *info = calloc(1, sizeof *info);
+	struct storm *storm = &incidents->storm;
+	AUTO(buffer_release) struct buffer text = { 0 };
+	char stem[INCIDENT_NAME_MAX + 1];
+	int r = info ? write_storm(storm, &text) : -ENOMEM;
+
+	if (r == 0) {
+		describe_storm(incidents, info);
+		incident_stem(info->wall, info->target.name, info->rule.name, stem, sizeof stem);
+		r = incident_worker_record(incidents->worker, TAKE(info), INCIDENT_STORM_FILE, &text);
+	}
+	log_storm(storm, r < 0 ? "no memory to record them" : stem);
+	incidents->counts.opened += r == 0;
+	incidents->stormed = now;
+	free(info);
+	free(storm->rows);
+	*storm = (struct storm){ 0 };
+}
+
+static void poll_storm(struct incidents *incidents, mono_t now)
+{
+	const struct storm *storm = &incidents->storm;
+	bool spaced = !incidents->stormed.ns || mono_diff(now, incidents->stormed) >= (int64_t)INCIDENTS_STORM_MAX_NS;
+
+	if (storm->firings && (mono_diff(now, storm->first) >= (int64_t)INCIDENTS_STORM_MAX_NS ||
+			       (spaced && mono_diff(now, storm->last) >= (int64_t)INCIDENTS_STORM_CALM_NS)))
+		record_storm(incidents, now);
+}
+
 enum incidents_answer incidents_fire(struct incidents *incidents, const struct evaluator_firing *firing)
 {
 	struct open_incident *incident = find_open(incidents, firing->target->key);
@@ -695,6 +889,7 @@ enum incidents_answer incidents_fire(struct incidents *incidents, const struct e
 	}
 	if (why) {
 		refuse(incidents, firing->rule->name, firing->target->name, why);
+		storm_add(incidents, firing, owner, why);
 		return INCIDENTS_REFUSED;
 	}
 
@@ -881,6 +1076,7 @@ void incidents_poll(struct incidents *incidents, mono_t now)
 		follow_everything(incidents, *at, now);
 		at = &(*at)->next;
 	}
+	poll_storm(incidents, now);
 	if (mono_diff(now, incidents->enforced) > (int64_t)ENFORCE_NS) {
 		incidents->enforced = now;
 		incident_worker_enforce(incidents->worker);
@@ -891,6 +1087,8 @@ bool incidents_finish(struct incidents *incidents)
 {
 	while (incidents->open)
 		close_incident(incidents, &incidents->open);
+	if (incidents->storm.firings)
+		record_storm(incidents, clock_mono(&incidents->clock));
 
 	return incident_worker_stop(incidents->worker);
 }
@@ -924,7 +1122,8 @@ bool incidents_free(struct incidents *incidents)
 
 	if (incidents)
 		incident_worker_free(incidents->worker);
-	free(incidents);
+	if (ended)
+		free(incidents); /* or windows that the worker has still refer to it */
 
 	return ended;
 }
@@ -957,4 +1156,7 @@ void incidents_counts(struct incidents *incidents, struct incidents_counts *ret)
 	ret->failed = written.failed;
 	ret->removed = written.removed;
 	ret->pending = (size_t)(ret->opened - ret->sealed - ret->failed);
+	ret->storm_firings = incidents->storm.firings;
+	ret->storm_rows = incidents->storm.count + (incidents->storm.others.firings > 0);
+	ret->storm_since = incidents->storm.first;
 }

@@ -12,6 +12,9 @@
  * incidents_trigger requests one of a target, as if a rule had fired, or of all targets: their
  * samples then go from the ring straight into the draft until `after` is over.
  *
+ * Bounded: in number, memory and descriptors. A firing beyond the bounds is counted in a storm, and
+ * as soon as there is room again the next one opens an incident.
+ *
  * All functions belong to the event loop.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_INCIDENT_INCIDENTS_H
@@ -33,8 +36,22 @@ struct incidents;
 /* Open at once; further firings are refused, which is logged. Each holds its window in memory. */
 #define INCIDENTS_OPEN_MAX 16u
 
-/* Open or not yet sealed: so much memory and so many descriptors a slow disk can hold up. */
+/*
+ * Open or not yet sealed: so many directories (each some descriptors) a slow disk can hold up. All
+ * their windows together have so much memory; when three quarters are taken none is opened.
+ */
 #define INCIDENTS_PENDING_MAX 32u
+#define INCIDENTS_WINDOWS_BYTES ((size_t)32 << 20)
+
+/*
+ * Firings that open none are counted in a storm, by rule and target: an incident of its own kind
+ * (incident.h), sealed when none was refused for so long, at the latest so long after the first;
+ * two storms are recorded within that time only when the daemon stops. Beyond so many rows what
+ * comes is one row.
+ */
+#define INCIDENTS_STORM_CALM_NS (30 * NS_PER_S)
+#define INCIDENTS_STORM_MAX_NS (600 * NS_PER_S)
+#define INCIDENTS_STORM_ROWS_MAX 1024u
 
 struct incidents_options {
 	const struct config *config;
@@ -62,11 +79,15 @@ struct incidents_ticket {
 struct incidents_counts {
 	uint64_t opened, sealed, merged;
 	uint64_t failed;  /* could not be written */
-	uint64_t refused; /* too many open, no memory, no room */
+	uint64_t refused; /* firings, which a storm counts, and requests: too many open, no memory, no room */
 	uint64_t manual;  /* requests by hand, whatever became of them */
 	uint64_t removed; /* by the limits of retention */
 	size_t open;
 	size_t pending; /* open, or over and not yet sealed */
+	/* Of the storm that is not recorded yet; 0: there is none. */
+	uint64_t storm_firings;
+	uint64_t storm_rows; /* rules and targets */
+	mono_t storm_since;
 };
 
 /* Starts the worker. 0; -ENOMEM; -errno. */
@@ -77,7 +98,7 @@ bool incidents_free(struct incidents *incidents);
 
 /*
  * A rule fired: opens an incident, its past copied when this returns, or merges into the one that
- * is open for this target. A refusal is logged.
+ * is open for this target. A refusal is logged, and counted in a storm.
  */
 enum incidents_answer incidents_fire(struct incidents *incidents, const struct evaluator_firing *firing);
 

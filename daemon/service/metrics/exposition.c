@@ -637,7 +637,10 @@ static int put_sum_labels(const char *entry, struct buffer *text)
 	  "", "Incidents that were asked for by hand, whatever became of them.") \
 	X(INCIDENTS_REMOVED, "spikewatch_incidents_removed", COUNTER, "", \
 	  "", "Incidents removed by the limits of bytes, count and age.") \
-	X(INCIDENTS_OPEN, "spikewatch_incidents_open", GAUGE, "", "", "Incidents being recorded or written.") \
+	X(INCIDENTS_OPEN, "spikewatch_incidents_open", GAUGE, "", "", "Incidents being recorded.") \
+	X(INCIDENTS_PENDING, "spikewatch_incidents_pending", GAUGE, "", "", "Incidents being recorded or written.") \
+	X(STORM_FIRINGS, "spikewatch_incidents_storm_firings", GAUGE, "", \
+	  "", "Firings that the storm which is not recorded yet has counted.") \
 	X(RULE_WINDOWS, "spikewatch_rule_windows", COUNTER, "", "rule", "Windows judged.") \
 	X(RULE_UNAVAILABLE, "spikewatch_rule_unavailable", COUNTER, "", "rule", "Windows of them without a value.") \
 	X(RULE_SUPPRESSED, "spikewatch_rule_suppressed", COUNTER, "", \
@@ -1366,6 +1369,8 @@ static void put_incidents(struct openmetrics *out, const struct overview *overvi
 	put_u64(out, FAMILY_INCIDENTS_MANUAL, counts.manual);
 	put_u64(out, FAMILY_INCIDENTS_REMOVED, counts.removed);
 	put_u64(out, FAMILY_INCIDENTS_OPEN, counts.open);
+	put_u64(out, FAMILY_INCIDENTS_PENDING, counts.pending);
+	put_u64(out, FAMILY_STORM_FIRINGS, counts.storm_firings);
 }
 
 /* ---- rules ---- */

@@ -361,6 +361,16 @@ static void put_discovery(struct json_writer *json, const struct overview *overv
 	json_end_object(json);
 }
 
+static void put_storm(struct json_writer *json, const struct incidents_counts *counts, mono_t now)
+{
+	json_member_object(json, "storm");
+	json_member_u64(json, "firings", counts->storm_firings);
+	json_member_u64(json, "rules_and_targets", counts->storm_rows);
+	if (counts->storm_firings)
+		json_member_i64(json, "since_ns", mono_diff(now, counts->storm_since));
+	json_end_object(json);
+}
+
 static void put_incidents(struct json_writer *json, const struct overview *overview)
 {
 	struct incidents_counts counts;
@@ -374,6 +384,7 @@ static void put_incidents(struct json_writer *json, const struct overview *overv
 	json_member_u64(json, "refused", counts.refused);
 	json_member_u64(json, "open", counts.open);
 	json_member_u64(json, "pending", counts.pending);
+	put_storm(json, &counts, overview->now);
 	json_member_bool(json, "disk_short", incidents_disk_is_short(overview->incidents));
 	json_member_bool(json, "memory_unsaved", overview->state_file && state_file_is_failing(overview->state_file));
 	json_end_object(json);

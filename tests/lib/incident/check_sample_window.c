@@ -164,6 +164,37 @@ START_TEST(memory_is_bounded_and_what_is_dropped_is_counted)
 }
 END_TEST
 
+START_TEST(windows_that_share_memory_have_no_more_together_and_give_it_back)
+{
+	_Atomic size_t shared = 0;
+	struct sample_window_options options = { .fired = at(100 * S),
+						 .before_ns = 10 * S,
+						 .after_ns = 5 * S,
+						 .shared_bytes = &shared,
+						 .shared_max = 60000 };
+	struct sample_window_coverage coverage;
+	struct sample_window *windows[3];
+	uint64_t seed = 7, dropped = 0;
+
+	for (unsigned w = 0; w < 3; w++) {
+		ck_assert_int_eq(sample_window_new(&options, &windows[w]), 0);
+		for (uint64_t i = 0; i < 500; i++) {
+			struct sample sample = random_sample(&seed);
+
+			sample_window_add(windows[w], at(90 * S + i * MS), &sample);
+		}
+		sample_window_coverage(windows[w], MS, &coverage);
+		dropped += coverage.samples_dropped;
+	}
+	ck_assert_uint_gt(shared, 30000);
+	ck_assert_uint_le(shared, 60000);
+	ck_assert_uint_gt(dropped, 0);
+	for (unsigned w = 0; w < 3; w++)
+		sample_window_free(windows[w]);
+	ck_assert_uint_eq(shared, 0);
+}
+END_TEST
+
 START_TEST(an_ordinary_sample_takes_little_memory)
 {
 	struct sample_window *sample_window = make(0);
@@ -536,6 +567,7 @@ Suite *sample_window_suite(void)
 	tcase_add_test(tcase, what_is_outside_of_the_window_is_dropped);
 	tcase_add_test(tcase, a_window_longer_than_the_machine_is_up_begins_at_zero);
 	tcase_add_test(tcase, memory_is_bounded_and_what_is_dropped_is_counted);
+	tcase_add_test(tcase, windows_that_share_memory_have_no_more_together_and_give_it_back);
 	tcase_add_test(tcase, an_ordinary_sample_takes_little_memory);
 	tcase_add_test(tcase, coverage_says_what_there_is);
 	tcase_add_test(tcase, a_hole_is_kept_counted_and_no_peak);

@@ -250,12 +250,13 @@ END_TEST
 
 /* A rule that has fired on target number i, without anything having happened. */
 static const char *fired_cgroup = "";
+static double fired_value = 50;
 
 static void fire_later(unsigned i, uint64_t later_ns)
 {
 	char name[32];
 	struct trigger_decision decision = {
-		.fires = true, .available = true, .value = 50, .candidate_reason = TRIGGER_ABOVE_PERCENT
+		.fires = true, .available = true, .value = fired_value, .candidate_reason = TRIGGER_ABOVE_PERCENT
 	};
 	struct target target = { .id = 1000 + i,
 				 .kind = TARGET_PROCESS,
@@ -327,8 +328,133 @@ START_TEST(too_many_at_once_are_refused_and_the_others_are_written)
 	free(text);
 	stop(&rig);
 	incidents_counts(rig.incidents, &counts);
-	ck_assert_uint_eq(counts.sealed, INCIDENTS_OPEN_MAX);
-	ck_assert_uint_eq(count_directories(&rig, path), INCIDENTS_OPEN_MAX);
+	ck_assert_uint_eq(counts.sealed, INCIDENTS_OPEN_MAX + 1); /* and the storm */
+	ck_assert_uint_eq(count_directories(&rig, path), INCIDENTS_OPEN_MAX + 1);
+	actor_end(&rig.actor);
+}
+END_TEST
+
+static struct incidents_counts counts_now(void)
+{
+	struct incidents_counts counts;
+
+	incidents_counts(rig.incidents, &counts);
+	return counts;
+}
+
+/* The sealed storm, whole, and the text of its file, for free(3); NULL: there is none. */
+static char *read_storm(struct incident *ret)
+{
+	DIR *dir = opendir(rig.spool_at);
+	char path[400], *text = NULL;
+
+	for (struct dirent *item; !text && (item = readdir(dir));) {
+		if (!strstr(item->d_name, "-many-storm-") || strstr(item->d_name, ".tmp"))
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", rig.spool_at, item->d_name);
+		int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		ck_assert_int_eq(manifest_verify(fd, NULL, NULL), 0);
+		ck_assert_int_eq(incident_json_read(fd, ret), 0);
+		close(fd);
+		text = read_file(path, INCIDENT_STORM_FILE);
+	}
+	closedir(dir);
+
+	return text;
+}
+
+START_TEST(firings_without_an_incident_are_counted_by_rule_and_target)
+{
+	struct incident storm;
+
+	start(&rig, "0B", RULE("hot", "100ms"));
+	for (unsigned i = 0; i < INCIDENTS_OPEN_MAX; i++)
+		fire(i);
+	for (fired_value = 30; fired_value <= 90; fired_value += 20)
+		fire(20);
+	fired_value = 40;
+	fire(20);
+	fire(21);
+	ck_assert_uint_eq(counts_now().storm_firings, 6);
+	ck_assert_uint_eq(counts_now().storm_rows, 2);
+	incidents_poll(rig.incidents, mono_add(clock_mono(&rig.clock), INCIDENTS_STORM_CALM_NS - NS_PER_S));
+	ck_assert_uint_eq(counts_now().storm_firings, 6);
+	incidents_poll(rig.incidents, mono_add(clock_mono(&rig.clock), INCIDENTS_STORM_CALM_NS + NS_PER_S));
+	ck_assert_uint_eq(counts_now().storm_firings, 0);
+	stop(&rig);
+
+	char *text = read_storm(&storm);
+
+	ck_assert_ptr_nonnull(text);
+	ck_assert_int_eq(storm.kind, INCIDENT_STORM);
+	ck_assert_uint_eq(storm.merged_total, 6);
+	ck_assert_double_eq_tol(storm.rule.severity, 4.5, 0.001); /* 90 % over 20 % */
+	ck_assert_ptr_nonnull(strstr(text, "\n5\thot\ttarget-20\t90%\t4.50\t0\t"));
+	ck_assert_ptr_nonnull(strstr(text, "\n1\thot\ttarget-21\t40%\t2.00\t"));
+	ck_assert_ptr_nonnull(strstr(text, "too many are open"));
+	free(text);
+	actor_end(&rig.actor);
+}
+END_TEST
+
+START_TEST(a_storm_of_any_size_is_counted_in_bounded_memory)
+{
+	const unsigned many = INCIDENTS_STORM_ROWS_MAX + 500;
+	struct incident storm;
+	unsigned lines = 0;
+
+	start(&rig, "0B", RULE("hot", "100ms"));
+	for (unsigned i = 0; i < INCIDENTS_OPEN_MAX + many; i++)
+		fire(i);
+	ck_assert_uint_eq(counts_now().storm_firings, many);
+	ck_assert_uint_eq(counts_now().storm_rows, INCIDENTS_STORM_ROWS_MAX + 1);
+	stop(&rig);
+
+	char *text = read_storm(&storm);
+
+	ck_assert_ptr_nonnull(text);
+	ck_assert_uint_eq(storm.merged_total, many);
+	for (const char *at = text; (at = strchr(at, '\n')); at++)
+		lines++;
+	ck_assert_uint_eq(lines, INCIDENTS_STORM_ROWS_MAX + 2); /* and the heading */
+	ck_assert_ptr_nonnull(strstr(text, "\n500\t\t\t"));
+	free(text);
+	actor_end(&rig.actor);
+}
+END_TEST
+
+/* A limit of the hour refuses firings for an hour: that is no incident each half minute. */
+START_TEST(storms_are_not_recorded_one_after_the_other)
+{
+	start(&rig, "0B", RULE("hot", "100ms"));
+	rig.config->incidents.max_per_hour = 1;
+	fire(0);
+	fire(1);
+	incidents_poll(rig.incidents, mono_add(clock_mono(&rig.clock), INCIDENTS_STORM_CALM_NS + NS_PER_S));
+	ck_assert_uint_eq(counts_now().opened, 2);
+	fire_later(2, 100 * NS_PER_S);
+	incidents_poll(rig.incidents, mono_add(clock_mono(&rig.clock), 300 * NS_PER_S));
+	ck_assert_uint_eq(counts_now().storm_firings, 1);
+	incidents_poll(rig.incidents, mono_add(clock_mono(&rig.clock), 100 * NS_PER_S + INCIDENTS_STORM_MAX_NS));
+	ck_assert_uint_eq(counts_now().storm_firings, 0);
+	ck_assert_uint_eq(counts_now().opened, 3);
+	stop(&rig);
+	actor_end(&rig.actor);
+}
+END_TEST
+
+START_TEST(what_becomes_free_is_taken_by_the_next_firing)
+{
+	start(&rig, "0B", RULE("hot", "100ms"));
+	for (unsigned i = 0; i < INCIDENTS_OPEN_MAX + 1; i++)
+		fire(i);
+	ck_assert_uint_eq(counts_now().refused, 1);
+	scene_wait_for(poll_once(&rig).open < INCIDENTS_OPEN_MAX);
+	fire(50);
+	ck_assert_uint_eq(counts_now().refused, 1);
+	ck_assert_uint_eq(counts_now().opened, INCIDENTS_OPEN_MAX + 1);
+	stop(&rig);
 	actor_end(&rig.actor);
 }
 END_TEST
@@ -456,6 +582,10 @@ Suite *incidents_suite(void)
 	tcase_add_test(tcase, samples_that_do_not_fit_are_left_out_and_the_incident_says_so);
 	tcase_add_test(tcase, what_is_not_known_to_be_limited_is_limited_by_the_machine);
 	tcase_add_test(tcase, too_many_at_once_are_refused_and_the_others_are_written);
+	tcase_add_test(tcase, firings_without_an_incident_are_counted_by_rule_and_target);
+	tcase_add_test(tcase, a_storm_of_any_size_is_counted_in_bounded_memory);
+	tcase_add_test(tcase, storms_are_not_recorded_one_after_the_other);
+	tcase_add_test(tcase, what_becomes_free_is_taken_by_the_next_firing);
 	tcase_add_test(tcase, in_an_hour_rules_open_no_more_than_they_may);
 	tcase_add_test(tcase, a_user_leaves_room_for_others);
 	tcase_add_test(tcase, a_user_leaves_incidents_of_the_hour_for_others);
