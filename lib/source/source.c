@@ -477,14 +477,10 @@ void source_entry_set_limits(struct source_entry *entry, uint64_t cpu_limit, uin
 	call_attention(entry);
 }
 
-void source_entry_set_whole(struct source_entry *entry)
+void source_entry_count_whole(struct source_entry *entry, const struct sample *since)
 {
-	entry->whole = true;
-}
-
-void source_entry_set_since(struct source_entry *entry, const struct sample *since)
-{
-	sum_begin(&entry->part, since, &entry->sample);
+	if (since != NULL)
+		sum_begin(&entry->part, since, &entry->sample);
 	entry->whole = true;
 }
 

@@ -38,7 +38,7 @@
  * which costs much, because they have very many threads.
  *
  * Group sums never step back: a member's counters count from when its entry was made (or from its
- * beginning: source_entry_set_whole), and stay in the sum when it leaves, where what it used until
+ * beginning: source_entry_count_whole), and stay in the sum when it leaves, where what it used until
  * its end may be added (source_entry_add_exit_usage); gauges are the sum over living members and
  * available while every one of them has them. Limits, states and high-water marks of a group are
  * unavailable: the peak of a sum is not the sum of the peaks.
@@ -179,15 +179,10 @@ CLEANUP(source_entry, free);
 
 /*
  * A process that has just begun: as a member of a group it counts with all that it used before its
- * entry was made. Before source_add.
+ * entry was made; or, if it was counted elsewhere until it had used `since`, with what is beyond.
+ * since may be NULL. Before source_add.
  */
-void source_entry_set_whole(struct source_entry *entry);
-
-/*
- * A process that was counted elsewhere until it had used so much: as a member of a group it counts
- * with what is beyond. Before source_add.
- */
-void source_entry_set_since(struct source_entry *entry, const struct sample *since);
+void source_entry_count_whole(struct source_entry *entry, const struct sample *since);
 
 /*
  * What a process had used when it ended is added to a group. member: its entry, which was in that

@@ -2,7 +2,7 @@
  * thread_events.h: perf events on the threads of some processes, as many as there is room for;
  * closed and opened as the set changes. Child processes inherit the events of a followed one, which
  * is known from fork notes: they get none of their own, which would count them twice. For one
- * thread at a time.
+ * thread at a time. And the choice of those processes, made by another thread.
  *
  * A process is followed as a whole or not at all. Events of one that has exited stay while a
  * descendant runs.
@@ -12,6 +12,11 @@
 
 #include "daemon/engine/base/perf_events.h"
 #include "lib/base/base.h"
+#include "lib/proc/procfs.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 struct thread_events;
 
@@ -79,5 +84,47 @@ void thread_events_count(const struct thread_events *threads, size_t output, uin
 
 /* As of now. */
 void thread_events_status(const struct thread_events *threads, struct thread_events_status *ret);
+
+/*
+ * Which of the watched processes get events of their own
+ * (stack_recorder_follow): all, or the busiest if they are many. Fed by the scans of discovery,
+ * under whose lock it is. Where no per-thread events are wanted there is none: all but
+ * thread_selection_new take NULL and do nothing.
+ *
+ *   thread_selection_begin ─▶ thread_selection_met for every process ─▶ thread_selection_end: the
+ *   set, if it has changed
+ */
+
+/* Processes in the set: each of their threads takes descriptors on every CPU. */
+#define THREAD_SELECTION_MAX 256u
+
+/* Processes among which those are chosen; more are not looked at. */
+#define THREAD_SELECTION_CANDIDATES_MAX 16384u
+
+struct thread_selection;
+
+/* 0 or -ENOMEM. */
+int thread_selection_new(struct thread_selection **ret);
+
+/* Frees it. */
+void thread_selection_free(struct thread_selection *selection);
+
+/* A scan begins; it may follow one that was given up. */
+void thread_selection_begin(struct thread_selection *selection);
+
+/*
+ * The scan met this process. watched: it is a target, or belongs to one. False may also mean that
+ * it was not looked at, because it did not run since the last scan: then it is watched if it was.
+ */
+void thread_selection_met(struct thread_selection *selection, const struct procfs_stat *stat, bool watched);
+
+/*
+ * The scan is over: a process that was not met is gone. True: the set has changed; *ret_pids, valid
+ * until the next call, is all of it, ascending.
+ */
+bool thread_selection_end(struct thread_selection *selection, const uint32_t **ret_pids, size_t *ret_count);
+
+/* The set of watched processes has changed: none is watched until the next scan says so. */
+void thread_selection_forget(struct thread_selection *selection);
 
 #endif

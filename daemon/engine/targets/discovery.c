@@ -38,7 +38,7 @@
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/base/proc_read.h"
 #include "daemon/engine/stacks/stack_recorder.h"
-#include "daemon/engine/stacks/thread_selection.h"
+#include "daemon/engine/stacks/thread_events.h"
 #include "daemon/engine/targets/baseline.h"
 #include "daemon/engine/targets/cgroup_watch.h"
 #include "daemon/engine/targets/containers.h"

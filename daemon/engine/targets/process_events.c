@@ -581,14 +581,3 @@ void process_events_close(struct process_events *events)
 	free(events->rings);
 	free(events);
 }
-
-const char *process_events_name(enum process_events_source source)
-{
-	static const char *const names[] = {
-		[PROCESS_EVENTS_NONE] = "rescan",
-		[PROCESS_EVENTS_CONNECTOR] = "connector",
-		[PROCESS_EVENTS_PERF] = "perf",
-	};
-
-	return names[source];
-}

@@ -61,7 +61,4 @@ size_t process_events_read(struct process_events *events, struct procevent *batc
 
 #define PROCESS_EVENTS_BATCH 64u
 
-/* "connector", "perf", "rescan" (NONE): static text. */
-const char *process_events_name(enum process_events_source source);
-
 #endif

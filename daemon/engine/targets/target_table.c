@@ -1718,10 +1718,8 @@ int target_table_process(struct target_table *table, size_t entry, const struct 
 		return 0; /* it is another process: its event, or the next scan, finds it */
 	}
 	table->counts.cold += cold && r == 0;
-	if (r == 0 && seen->since)
-		source_entry_set_since(target->sampled.entry, seen->since);
-	else if (r == 0 && seen->whole)
-		source_entry_set_whole(target->sampled.entry);
+	if (r == 0 && (seen->since || seen->whole))
+		source_entry_count_whole(target->sampled.entry, seen->since);
 	if (r == 0 && target->names_group)
 		r = describe_target(table, group, seen);
 

@@ -318,7 +318,13 @@ static void put_stacks(struct json_writer *json, const struct overview *overview
 
 static void put_process_events(struct json_writer *json, const struct discovery_state *found)
 {
-	json_member_text(json, "source", process_events_name(found->source));
+	static const char *const sources[] = {
+		[PROCESS_EVENTS_NONE] = "rescan",
+		[PROCESS_EVENTS_CONNECTOR] = "connector",
+		[PROCESS_EVENTS_PERF] = "perf",
+	};
+
+	json_member_text(json, "source", sources[found->source]);
 	if (found->source_why[0])
 		json_member_text(json, "source_why", found->source_why);
 	json_member_bool(json, "exit_records", found->exit_totals);

@@ -1,5 +1,5 @@
 /* check_thread_selection.c: which of the watched processes get events of their own. */
-#include "daemon/engine/stacks/thread_selection.h"
+#include "daemon/engine/stacks/thread_events.h"
 #include "torture.h"
 #include "lib/proc/procfs.h"
 
