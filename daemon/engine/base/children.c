@@ -719,6 +719,14 @@ static int send_order(int to, const struct child_options *options)
 	return r;
 }
 
+/* A minder that ends before it has read all that was sent: that is told first, then what it has said. */
+static ssize_t recv_last(int from, void *data, size_t cap)
+{
+	ssize_t len = recv(from, data, cap, MSG_DONTWAIT);
+
+	return len < 0 && errno == ECONNRESET ? recv(from, data, cap, MSG_DONTWAIT) : len;
+}
+
 static int wait_for_answer(int from, struct answer *ret)
 {
 	struct pollfd polled = { .fd = from, .events = POLLIN };
@@ -730,10 +738,7 @@ static int wait_for_answer(int from, struct answer *ret)
 	while (r < 0 && errno == EINTR);
 	if (r <= 0)
 		return r < 0 ? -errno : -ETIMEDOUT;
-	len = recv(from, ret, sizeof *ret, 0);
-	/* Closed before it had read all that was sent: that is told first, then the answer. */
-	if (len < 0 && errno == ECONNRESET)
-		len = recv(from, ret, sizeof *ret, MSG_DONTWAIT);
+	len = recv_last(from, ret, sizeof *ret);
 	return len == sizeof *ret ? ret->error : -EPIPE;
 }
 
@@ -762,7 +767,7 @@ void child_signal(const struct child *child, int signal)
 bool child_ended(const struct child *child, struct child_end *ret)
 {
 	struct child_end end;
-	ssize_t len = recv(child->fd, &end, sizeof end, MSG_DONTWAIT);
+	ssize_t len = recv_last(child->fd, &end, sizeof end);
 
 	if (len < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;

@@ -129,6 +129,19 @@ START_TEST(how_it_ended_is_told)
 }
 END_TEST
 
+START_TEST(a_signal_that_comes_too_late_changes_nothing_of_its_end)
+{
+	for (int i = 0; i < 100; i++) {
+		struct child child;
+
+		ck_assert_int_eq(start_shell("exit 7", NULL, &child), 0);
+		for (int more = 0; more < i; more++)
+			child_signal(&child, 0);
+		ck_assert_int_eq(wait_for_end(&child).status, 7);
+	}
+}
+END_TEST
+
 START_TEST(what_cannot_be_started_says_why)
 {
 	char *words[] = { "/nonexistent/program", NULL };
@@ -488,6 +501,7 @@ Suite *children_suite(void)
 	tcase_set_timeout(tcase, 120);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, how_it_ended_is_told);
+	tcase_add_test(tcase, a_signal_that_comes_too_late_changes_nothing_of_its_end);
 	tcase_add_test(tcase, what_cannot_be_started_says_why);
 	tcase_add_test(tcase, it_has_the_descriptors_that_it_was_given_and_no_others);
 	tcase_add_test(tcase, hundreds_of_descriptors_arrive_in_their_order);
