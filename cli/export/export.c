@@ -774,6 +774,10 @@ static int restore_page(const char *path, const char *directory)
 
 /* ---- the command ---- */
 
+/* Of text that is escaped at a time. The daemon writes folded stacks of some MiB. */
+#define FOLDED_PIECE ((size_t)512)
+#define FOLDED_MAX ((size_t)256 << 20)
+
 /* A file of the incident as it is. */
 static int copy_file(const struct exporting *exporting, const char *name)
 {
@@ -801,9 +805,43 @@ static int copy_pprof(const struct exporting *exporting)
 	return copy_file(exporting, stack_fold_profile(exporting->memory));
 }
 
+/* Escaped as it was written: an incident that was sent to us may hold anything. */
+static void put_folded_line(const char *line, size_t len, FILE *out)
+{
+	char piece[4 * FOLDED_PIECE + 1];
+
+	for (size_t at = 0; at < len;) {
+		size_t take = len - at < FOLDED_PIECE ? len - at : FOLDED_PIECE, back = 0;
+
+		/* Pieces end between characters. */
+		while (at + take < len && back < 3 && ((unsigned char)line[at + take - back] & 0xC0) == 0x80)
+			back++;
+		take -= back;
+		fwrite(piece, 1, text_escape_again(piece, sizeof(piece), line + at, take), out);
+		at += take;
+	}
+}
+
 static int copy_folded(const struct exporting *exporting)
 {
-	return copy_file(exporting, stack_fold_folded(exporting->memory));
+	AUTO(buffer_release) struct buffer text = { .max = FOLDED_MAX };
+	const char *name = stack_fold_folded(exporting->memory);
+	int r = incident_load_whole(exporting->fd, name, &text);
+
+	if (r == -ENOENT)
+		return copy_file(exporting, name); /* says so */
+	if (r < 0)
+		return r;
+	for (size_t at = 0; at < text.len;) {
+		const char *newline = memchr(text.data + at, '\n', text.len - at);
+		size_t len = newline ? (size_t)(newline - text.data) - at : text.len - at;
+
+		put_folded_line(text.data + at, len, exporting->out);
+		if (newline)
+			fputc('\n', exporting->out);
+		at += len + 1;
+	}
+	return 0;
 }
 
 static const struct form {

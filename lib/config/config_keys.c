@@ -76,18 +76,25 @@ static int config_run_read(const struct config_scope *scope, const struct json_n
 /* Beyond this a double does not hold every whole number. */
 #define COUNT_MAX 9007199254740992.0
 
+/* key: NULL: of the section itself; there may be NUL in it. */
+static void name_key(const struct config_scope *scope, const char *key, size_t len)
+{
+	char shown[64] = "";
+
+	if (key != NULL)
+		text_escape(shown, sizeof(shown), key, len);
+	snprintf(scope->err->key, sizeof(scope->err->key), "%s%s%s", scope->path,
+		 scope->path[0] != '\0' && key != NULL ? "." : "", shown);
+}
+
 int config_refuse(const struct config_scope *scope, struct json_place place, const char *key, const char *format, ...)
 {
 	struct config_error *err = scope->err;
-	char shown[64] = "";
 	va_list args;
 
 	*err = (struct config_error){ .line = place.line, .column = place.column };
 	snprintf(err->file, sizeof(err->file), "%s", scope->file);
-	if (key != NULL)
-		text_escape(shown, sizeof(shown), key, strlen(key));
-	snprintf(err->key, sizeof(err->key), "%s%s%s", scope->path, scope->path[0] != '\0' && key != NULL ? "." : "",
-		 shown);
+	name_key(scope, key, key != NULL ? strlen(key) : 0);
 	va_start(args, format);
 	vsnprintf(err->message, sizeof(err->message), format, args);
 	va_end(args);
@@ -196,6 +203,10 @@ static int read_quantity(const struct config_scope *scope, const struct json_nod
 
 	if (r == 0)
 		return 0;
+	if (node->type == JSON_NUMBER && node->number == 0) { /* needs no unit, in quotes or without */
+		*ret = 0;
+		return 0;
+	}
 	config_found(node, shown);
 	if (r == -ERANGE)
 		return config_refuse_value(scope, node, "too large: expected %s such as \"%s\", found %s",
@@ -331,6 +342,9 @@ static int read_path(const struct config_scope *scope, const struct config_field
 					   config_found(node, shown));
 	if (field->suffix != NULL && !ends_with(path, field->suffix))
 		return config_refuse_value(scope, node, "expected a path that ends in %s, found %s", field->suffix,
+					   config_found(node, shown));
+	if (field->is_file && ends_with(path, "/"))
+		return config_refuse_value(scope, node, "expected the path of a file, found %s",
 					   config_found(node, shown));
 	*ret = path;
 	return 0;
@@ -491,14 +505,18 @@ static void config_field_defaults(const struct config_field *table, size_t count
 static int unknown_key(const struct config_scope *scope, const struct config_field *table, size_t count,
 		       const char *section, const struct json_node *node)
 {
-	struct config_guess guess = { .word = node->key };
+	bool has_nul = strlen(node->key) != node->key_len; /* it is like none */
+	struct config_guess guess = { .word = has_nul ? "" : node->key };
 	char hint[240];
+	int r;
 
 	for (size_t i = 0; i < count; i++)
 		if (strcmp(table[i].section, section) == 0)
 			config_guess_offer(&guess, table[i].key);
-	return config_refuse(scope, node->key_place, node->key, "unknown key; %s",
-			     config_guess_say(&guess, hint, sizeof(hint)));
+	r = config_refuse(scope, node->key_place, node->key, "unknown key; %s",
+			  config_guess_say(&guess, hint, sizeof(hint)));
+	name_key(scope, node->key, node->key_len);
+	return r;
 }
 
 /* The row of a member, count if there is none. */
@@ -641,7 +659,7 @@ const struct config_field config_section_fields[] = {
 	SECTION_OTHER(   "",         "incidents"),
 	SECTION_OTHER(   "",         "metrics"),
 	SECTION_OTHER(   "",         "stacks"),
-	PATH(    "",         "state_file",        RESTART, state_file,                   ""),
+	PATH(    "",         "state_file",        RESTART, state_file,                   "", .is_file = true),
 	PATH(    "",         "proc_root",         RESTART, proc_root,                    "/proc"),
 	PATH(    "",         "cgroup_root",       RESTART, cgroup_root,                  ""),
 	PATH(    "",         "runtime_root",      RESTART, runtime_root,                 "/"),
@@ -677,7 +695,7 @@ const struct config_field config_section_fields[] = {
 		16),
 	SECTION_COUNT(   "sampling", "max_targets",       LIVE,    sampling.max_targets,         10000,     1,
 		100000),
-	PATH(    "ring",     "path",              RESTART, ring.path,                    ""),
+	PATH(    "ring",     "path",              RESTART, ring.path,                    "", .is_file = true),
 	BYTES(   "ring",     "size",              RESTART, ring.size_bytes,              16 * MIB,  16 * KIB, 16 * GIB),
 	BYTES(   "ring",     "page_size",         RESTART, ring.page_bytes,              64 * KIB,  4 * KIB,  MIB),
 	BOOL(    "ring",     "lock",              RESTART, ring.lock,                    true),
@@ -1644,6 +1662,17 @@ static int config_run_agree(const struct config_scope *scope, const struct json_
 /* A thousand times: a larger percentage is more likely a mistaken unit. */
 #define PERCENT_MAX 100000.0
 
+/*
+ * Above these no value can be, so a rule would never fire: all memory that addresses of 57 bits
+ * name, eight times; CPUs and tasks that a kernel can be built for (PID_MAX_LIMIT), descriptors of
+ * all of them (fs.nr_open is at most 2^30), a page fault in each nanosecond of each CPU.
+ */
+#define BYTES_MAX 0x1p60
+#define CORES_MAX 65536.0
+#define TASKS_MAX 4194303.0
+#define FDS_MAX 0x1p52
+#define FAULTS_MAX 65536e9
+
 static const char *const of_choices[] = { "limit", "core", "machine", NULL };
 static const char *const rearm_choices[] = { "cooldown", "below", "high-water", NULL };
 
@@ -1740,24 +1769,50 @@ static int check_of(const struct reading *reading)
 	return 0;
 }
 
+static double value_max(enum metric metric, enum unit_kind unit)
+{
+	switch (unit) {
+	case UNIT_PERCENT:
+		return PERCENT_MAX;
+	case UNIT_BYTES:
+		return BYTES_MAX;
+	case UNIT_CORES:
+		return CORES_MAX;
+	case UNIT_PER_SECOND:
+		return FAULTS_MAX;
+	default:
+		return metric == METRIC_FDS ? FDS_MAX : TASKS_MAX;
+	}
+}
+
 /* A value in the unit of the metric. */
 static int read_value(const struct reading *reading, const struct json_node *node, enum unit_kind unit, double *ret)
 {
+	char most_shown[UNITS_TEXT_MAX];
 	uint64_t bytes = 0;
+	double most;
 	int r;
 
 	if (unit == UNIT_BYTES) {
 		r = config_read_bytes(reading->scope, node, &bytes);
-		if (r == 0)
-			*ret = (double)bytes;
-		return r;
+		*ret = (double)bytes;
+	} else if (unit == UNIT_PERCENT) {
+		r = config_read_percent(reading->scope, node, ret);
+	} else {
+		r = config_read_number(reading->scope, node, ret);
 	}
-	if (unit != UNIT_PERCENT)
-		return config_read_number(reading->scope, node, ret);
-	r = config_read_percent(reading->scope, node, ret);
-	if (r == 0 && *ret > PERCENT_MAX)
-		return refuse(reading, node->key, "out of range: expected at most %.0f%%", PERCENT_MAX);
-	return r;
+	if (r < 0)
+		return r;
+	most = value_max(reading->rule->metric, unit);
+	if (*ret <= most)
+		return 0;
+	if (unit == UNIT_PERCENT)
+		snprintf(most_shown, sizeof(most_shown), "%.0f%%", most);
+	else if (unit == UNIT_BYTES)
+		units_format_bytes(most_shown, sizeof(most_shown), (uint64_t)most);
+	else
+		snprintf(most_shown, sizeof(most_shown), "%.0f", most);
+	return refuse(reading, node->key, "out of range: expected at most %s", most_shown);
 }
 
 static int read_threshold(const struct reading *reading, const char *key, enum unit_kind unit, bool *ret_has,

@@ -44,6 +44,7 @@ struct config_field {
 	bool zero;                  /* 0 is allowed below min */
 	const char *text;           /* default of a PATH or LISTEN */
 	const char *suffix;         /* what a PATH ends in; NULL: anything */
+	bool is_file;               /* a PATH that does not end in / */
 	const char *const *choices; /* ends with NULL */
 };
 

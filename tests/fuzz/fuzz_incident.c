@@ -9,12 +9,22 @@
 #include "lib/model/target.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct incident incident, again;
 
+static bool is_plain(const char *text)
+{
+	for (; *text != '\0'; text++)
+		if (*text < ' ' || *text > '~' || *text == '\\')
+			return false;
+	return true;
+}
+
+/* What a terminal could take for a command is escaped when it is written, and a name is cut to its room then. */
 static void fuzz_incident(const char *text, size_t len)
 {
 	struct buffer first = { 0 }, second = { 0 };
@@ -25,7 +35,7 @@ static void fuzz_incident(const char *text, size_t len)
 	assert(incident_json_write(&incident, sink_buffer(&first)) == 0);
 	assert(incident_json_parse(first.data, first.len, &again) == 0);
 	assert(incident_json_write(&again, sink_buffer(&second)) == 0);
-	assert(strcmp(again.target.name, incident.target.name) == 0 || strpbrk(incident.target.name, "\x7f\xc2"));
+	assert(strcmp(again.target.name, incident.target.name) == 0 || !is_plain(incident.target.name));
 	assert(again.rule.fired == incident.rule.fired && again.wall.ns == incident.wall.ns);
 	buffer_release(&first);
 	buffer_release(&second);

@@ -105,7 +105,7 @@ check_rows() {
 		$at["memory"] > most * 1048576 { print target ": memory of " $at["memory"] " at " when }
 		cpu == "" { next }
 		target in last && cpu < last[target] { print target ": CPU time steps back at " when }
-		target in last && cpu - last[target] > (when - since[target]) * cores * 1.01 + 10000000 \
+		target in last && cpu - last[target] > (when - since[target]) * cores * 1.01 + (target ~ /forks/ ? 60000000 : 10000000) \
 			{ print target ": CPU time of " cpu - last[target] " ns in " when - since[target] " ns at " when }
 		{ last[target] = cpu; since[target] = when }
 		END { if (NR < 2) print "no rows" }'

@@ -528,6 +528,12 @@ START_TEST(profiles_are_copied)
 	ck_assert_str_eq(commandrun_output, "a;b 3\n");
 	ck_assert_int_eq(COMMANDRUN(export, "last", "-f", "pprof", "--memory"), EXIT_OK);
 	ck_assert_str_eq(commandrun_output, "a;b 3\n");
+	/* An incident that was sent to us: nothing of it reaches a terminal as a command. */
+	bytes.len = 0;
+	ck_assert_int_eq(buffer_append(&bytes, "\033[31ma\\x3b;\xc2\x9b\xc3\xa9 3\n\xff 1", 21), 0);
+	put_file("cpu.folded", &bytes);
+	ck_assert_int_eq(COMMANDRUN(export, "last", "-f", "folded"), EXIT_OK);
+	ck_assert_str_eq(commandrun_output, "\\x1b[31ma\\x3b;\\xc2\\x9b\xc3\xa9 3\n\\xff 1");
 	buffer_release(&bytes);
 }
 END_TEST

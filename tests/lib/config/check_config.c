@@ -81,7 +81,7 @@ static const struct bad bad_texts[] = {
 	  "t.json:1:2: nonsense: unknown key; expected one of sampling, ring, incidents, metrics, stacks, "
 	  "state_file, proc_root, cgroup_root, runtime_root, targets, rules" },
 	{ "{\"ring\":{\"si\\u0000ze\":1}}",
-	  "t.json:1:10: ring.si: unknown key; expected one of path, size, page_size, lock" },
+	  "t.json:1:10: ring.si\\x00ze: unknown key; expected one of path, size, page_size, lock" },
 	{ "{\"ring\":{\"a\\nb\":1}}",
 	  "t.json:1:10: ring.a\\x0ab: unknown key; expected one of path, size, page_size, lock" },
 	{ "{\"ring\":{\"size\":\"1MiB\",\"size\":\"2MiB\"}}",
@@ -175,6 +175,8 @@ static const struct bad bad_texts[] = {
 	{ "{\"proc_root\":\"\"}", "t.json:1:14: proc_root: empty: expected at least one character" },
 	{ "{\"proc_root\":\"/a\\u0000b\"}",
 	  "t.json:1:14: proc_root: NUL byte in a string: expected text without \\u0000" },
+	{ "{\"state_file\":\"/\"}", "t.json:1:15: state_file: expected the path of a file, found \"/\"" },
+	{ "{\"ring\":{\"path\":\"/run/x/\"}}", "t.json:1:17: ring.path: expected the path of a file, found \"/run/x/\"" },
 	{ "{\"state_file\":null}", "t.json:1:15: state_file: expected a string, found null" },
 	{ "{\"incidents\":{\"captures\":[\"samples\",\"thread\"]}}",
 	  "t.json:1:37: incidents.captures[1]: expected one of samples, threads, status, smaps, limits, cgroup, "
@@ -321,6 +323,19 @@ static const struct bad bad_texts[] = {
 	  "t.json:2:41: rules[0].above: expected a number of at least 0, without unit and quotes, found \"9\"" },
 	{ RULE("\"name\":\"r\",\"metric\":\"cpu\",\"percent\":-1"),
 	  "t.json:2:39: rules[0].percent: expected a percentage such as \"70%\", found -1" },
+	/* no value is ever so high */
+	{ RULE("\"name\":\"r\",\"metric\":\"memory_bytes\",\"above\":\"18446744073709551615B\""),
+	  "t.json:2:46: rules[0].above: out of range: expected at most 1048576 TiB" },
+	{ RULE("\"name\":\"r\",\"metric\":\"threads\",\"above\":1e308"),
+	  "t.json:2:41: rules[0].above: out of range: expected at most 4194303" },
+	{ RULE("\"name\":\"r\",\"metric\":\"threads\",\"delta\":50,\"minimum\":4194304"),
+	  "t.json:2:54: rules[0].minimum: out of range: expected at most 4194303" },
+	{ RULE("\"name\":\"r\",\"metric\":\"fds\",\"above\":1e16"),
+	  "t.json:2:37: rules[0].above: out of range: expected at most 4503599627370496" },
+	{ RULE("\"name\":\"r\",\"metric\":\"cpu_cores\",\"above\":65537"),
+	  "t.json:2:43: rules[0].above: out of range: expected at most 65536" },
+	{ RULE("\"name\":\"r\",\"metric\":\"faults\",\"above\":1e14"),
+	  "t.json:2:40: rules[0].above: out of range: expected at most 65536000000000" },
 	{ RULE("\"name\":\"r\",\"metric\":\"cpu\",\"percent\":1e9"),
 	  "t.json:2:39: rules[0].percent: out of range: expected at most 100000%" },
 	{ RULE("\"name\":\"r\",\"metric\":\"cpu\",\"delta\":0"),
@@ -486,7 +501,7 @@ END_TEST
 START_TEST(whole_configuration_is_taken)
 {
 	struct config *config = parsed(
-		"{\"sampling\":{\"interval\":\"1ms\",\"fds_interval\":\"0s\",\"wait\":\"spin\",\"cpu_budget\":12.5},"
+		"{\"sampling\":{\"interval\":\"1ms\",\"fds_interval\":0,\"wait\":\"spin\",\"cpu_budget\":12.5},"
 		"\"ring\":{\"page_size\":\"4KiB\"},\"incidents\":{\"captures\":[\"samples\",\"system\"]},"
 		"\"metrics\":{\"listen\":\"[::]:7745\",\"textfile\":\"/t/a.prom\",\"textfile_interval\":\"1m\","
 		"\"max_targets\":7},\"stacks\":{\"mode\":\"frame-pointers\",\"frequency\":7,\"ring_size\":\"2MiB\","
@@ -496,7 +511,7 @@ START_TEST(whole_configuration_is_taken)
 		"{\"name\":\"c\",\"unit\":\"y*\",\"per\":\"group\"}],"
 		"\"rules\":[{\"name\":\"r\",\"targets\":[\"b\",\"a\"],\"metric\":\"cpu\",\"of\":\"machine\","
 		"\"percent\":"
-		"\"80%\",\"delta\":50,\"minimum\":5,\"maximum\":\"1000%\",\"for\":\"1s\",\"cooldown\":\"0s\",\"count\":"
+		"\"80%\",\"delta\":50,\"minimum\":5,\"maximum\":\"1000%\",\"for\":\"1s\",\"cooldown\":\"0\",\"count\":"
 		"3,"
 		"\"count_period\":\"0s\",\"rearm\":\"high-water\"},"
 		"{\"name\":\"s\",\"metric\":\"memory_bytes\",\"above\":\"1GiB\",\"targets\":\"*\"}]}");
