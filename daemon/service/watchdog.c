@@ -184,8 +184,6 @@ void watchdog_check(struct watchdog *watchdog)
 	real_clock_together(&mono, &wall, &boot_ns);
 	health_clock(options->health, mono, wall, boot_ns);
 	check_threads(watchdog, now);
-	if (incidents_disk_is_short(options->incidents))
-		incidents_disk_ok(options->incidents, now); /* notices the end before a rule would fire */
 	dispatcher_log_poll(options->dispatcher, now);
 	if (ring_evict_reader(session_parts(options->session).ring, proc_read_is_alive))
 		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_BACKOFF, .state = "end" },

@@ -199,6 +199,7 @@ START_TEST(too_little_space_refuses_and_says_why)
 	char path[400];
 
 	start(&rig, "1000TiB", RULE("hot", "100ms"));
+	scene_wait_for((poll_once(&rig), incidents_disk_is_short(rig.incidents)));
 	struct incidents_ticket ticket = ask(NULL, INCIDENTS_REFUSED);
 
 	ck_assert_str_eq(ticket.why, "too little disk space");

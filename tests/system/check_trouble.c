@@ -376,6 +376,7 @@ START_TEST(a_disk_without_any_room_leaves_nothing_and_recovers_by_itself)
 		says("could not be written: No space left on device");
 		ck_assert_uint_eq(count_directories(&rig, path), 1); /* the filler */
 		remove_filler();
+		scene_wait_for((poll_once(&rig), !incidents_disk_is_short(rig.incidents)));
 		ck_assert_uint_eq(record().sealed, 1);
 		stop(&rig);
 		spool_free(TAKE(rig.spool));

@@ -348,7 +348,7 @@ static bool on_disk_ok(void *ctx)
 {
 	struct dispatcher *dispatcher = ctx;
 
-	return incidents_disk_ok(dispatcher->incidents, clock_mono(&dispatcher->clock));
+	return !incidents_disk_is_short(dispatcher->incidents);
 }
 
 static void on_judged(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision)

@@ -73,7 +73,7 @@
 /* File systems allocate blocks of this size. */
 #define BLOCK_BYTES 4096u
 
-enum job_kind { JOB_OPEN, JOB_FOLLOW, JOB_SEAL, JOB_ENFORCE };
+enum job_kind { JOB_OPEN, JOB_FOLLOW, JOB_SEAL, JOB_ENFORCE, JOB_SPACE };
 
 enum job_order {
 	JOB_LAST,
@@ -84,7 +84,7 @@ enum job_order {
 /* Part of the struct it belongs to. All but kind and work under the queue's lock. */
 struct job {
 	struct job *next;
-	struct incident_work *work; /* NULL: JOB_ENFORCE */
+	struct incident_work *work; /* NULL: JOB_ENFORCE, JOB_SPACE */
 	enum job_kind kind;
 	bool urgent, queued;
 };
@@ -142,7 +142,9 @@ struct incident_worker {
 	struct clock clock;
 	uint64_t stuck_ns;
 	struct job_queue queue;
-	struct job enforce;
+	struct job enforce, space;
+	_Atomic uint64_t expected_bytes; /* of space */
+	_Atomic bool space_is_short;     /* its answer */
 	struct hooks *hooks;
 	pthread_t thread;
 	bool running, abandoned; /* the event loop's */
@@ -663,9 +665,11 @@ static void enforce_limits(struct incident_worker *worker)
 
 /* ---- seal: stacks ---- */
 
-static void run_urgent_job(struct job *job)
+static void run_urgent_job(struct incident_worker *worker, struct job *job)
 {
-	if (job->kind == JOB_OPEN)
+	if (job->kind == JOB_SPACE)
+		worker->space_is_short = !spool_predict_ok(worker->spool, worker->expected_bytes);
+	else if (job->kind == JOB_OPEN)
 		open_work(job->work);
 	else
 		follow_recording(job->work);
@@ -680,7 +684,7 @@ static bool while_naming(void *ctx)
 	struct job *job = queue_next_urgent(&worker->queue);
 
 	if (job)
-		run_urgent_job(job);
+		run_urgent_job(worker, job);
 	else if (again && mono_diff(now, again->again_at) >= 0)
 		finish_again(again);
 	if (!queue_stopping(&worker->queue))
@@ -1019,7 +1023,7 @@ static void run_job(struct incident_worker *worker, struct job *job)
 	else if (job->kind == JOB_SEAL)
 		seal_work(job->work);
 	else
-		run_urgent_job(job);
+		run_urgent_job(worker, job);
 }
 
 static void *run_worker(void *argument)
@@ -1116,6 +1120,16 @@ void incident_worker_enforce(struct incident_worker *worker)
 	queue_put(&worker->queue, &worker->enforce, JOB_LAST);
 }
 
+bool incident_worker_has_space(struct incident_worker *worker, uint64_t expected_bytes)
+{
+	if (expected_bytes) {
+		worker->expected_bytes = expected_bytes;
+		queue_put(&worker->queue, &worker->space, JOB_URGENT);
+	}
+
+	return !worker->space_is_short;
+}
+
 int incident_worker_new(struct session *session, struct spool *spool, uint64_t stuck_ns, struct incident_worker **ret)
 {
 	struct incident_worker *worker = calloc(1, sizeof *worker);
@@ -1129,6 +1143,7 @@ int incident_worker_new(struct session *session, struct spool *spool, uint64_t s
 	worker->kernel_symbols = -1;
 	worker->stuck_ns = stuck_ns ? stuck_ns : STUCK_NS;
 	worker->enforce = (struct job){ .kind = JOB_ENFORCE };
+	worker->space = (struct job){ .kind = JOB_SPACE };
 	worker->clock = real_clock();
 	r = hooks_new(&worker->clock, stuck_ns, &worker->hooks);
 	if (r < 0) {

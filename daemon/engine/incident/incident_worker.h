@@ -73,6 +73,12 @@ int incident_worker_record(struct incident_worker *worker, struct incident *info
 void incident_worker_enforce(struct incident_worker *worker);
 
 /*
+ * Whether the file system had room when the worker looked last; true as long as it has not.
+ * expected_bytes: has it look again, for so many bytes; 0: no. A look may wait for the disk.
+ */
+bool incident_worker_has_space(struct incident_worker *worker, uint64_t expected_bytes);
+
+/*
  * Finishes all jobs and ends the thread: commands are stopped (hooks_stop), second snapshots are
  * skipped. True: it has ended, or had before. False: one job takes longer than stuck_ns, mostly in
  * a read of the files of a process (logged). It may continue at any time, so the session and the

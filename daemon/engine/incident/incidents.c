@@ -4,8 +4,8 @@
  * open_incident belongs to the event loop, struct incident_work (incident_worker.c) to the worker;
  * struct incident_request is constant and both read it.
  *
- * Free disk space is checked against an estimate of the next incident's size. Retention normally
- * runs after each incident. While space is short none is opened, so retention is also started
+ * Each second the worker checks free disk space against an estimate of the next incident's size.
+ * Retention normally runs after each incident. While space is short none is opened, so retention is also started
  * here, once a minute: it reads every directory.
  */
 #include "daemon/engine/incident/incidents.h"
@@ -47,7 +47,7 @@
 
 #define ROW_BYTES 200u /* of samples in a stream, about */
 
-/* For how long a check of the disk space holds; how often room is made while it is short. */
+/* How often disk space is looked for; how often room is made while it is short. */
 #define SPACE_CHECK_NS NS_PER_S
 #define SPACE_MAKE_NS (60 * NS_PER_S)
 
@@ -148,24 +148,21 @@ static void log_space(const struct free_space *space, bool ok)
 			  "there is disk space for incidents again");
 }
 
-bool incidents_disk_ok(struct incidents *incidents, mono_t now)
+/* The worker looks: a disk that blocks does not hold up the rules. */
+static void poll_space(struct incidents *incidents, mono_t now)
 {
 	struct free_space *space = &incidents->space;
-	bool ok;
+	bool due = !space->checked.ns || mono_diff(now, space->checked) >= (int64_t)SPACE_CHECK_NS;
+	bool ok = incident_worker_has_space(incidents->worker, due ? expected_bytes(incidents->options.config) : 0);
 
-	if (space->checked.ns && mono_diff(now, space->checked) < (int64_t)SPACE_CHECK_NS)
-		return !space->is_short;
-
-	ok = spool_predict_ok(incidents->options.spool, expected_bytes(incidents->options.config));
+	if (due)
+		space->checked = now;
 	log_space(space, ok);
 	if (!ok && (!space->is_short || mono_diff(now, space->made) > (int64_t)SPACE_MAKE_NS)) {
 		space->made = now;
 		incident_worker_enforce(incidents->worker);
 	}
 	space->is_short = !ok;
-	space->checked = now;
-
-	return ok;
 }
 
 bool incidents_disk_is_short(const struct incidents *incidents)
@@ -955,7 +952,7 @@ int incidents_trigger(struct incidents *incidents, const struct target *target, 
 	if (target)
 		find_owner(incidents, target, owner);
 	why = why_refused(incidents, owner);
-	if (!why && !incidents_disk_ok(incidents, now))
+	if (!why && incidents->space.is_short)
 		why = "too little disk space";
 	if (!why && new_incident(incidents, target, now, wall, &incident) < 0)
 		why = "no memory";
@@ -1077,6 +1074,7 @@ void incidents_poll(struct incidents *incidents, mono_t now)
 		at = &(*at)->next;
 	}
 	poll_storm(incidents, now);
+	poll_space(incidents, now);
 	if (mono_diff(now, incidents->enforced) > (int64_t)ENFORCE_NS) {
 		incidents->enforced = now;
 		incident_worker_enforce(incidents->worker);

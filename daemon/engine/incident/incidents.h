@@ -122,12 +122,9 @@ void incidents_reload(struct incidents *incidents, const struct config *config);
 mono_t incidents_busy_since(const struct incidents *incidents);
 
 /*
- * Whether there is disk space for one more; checked at most once a second. If not, the worker
- * removes old incidents, if that would be enough.
+ * Whether there is too little disk space for one more: looked for each second of incidents_poll, by
+ * the worker, which then removes old incidents, if that would be enough.
  */
-bool incidents_disk_ok(struct incidents *incidents, mono_t now);
-
-/* The last answer of incidents_disk_ok, negated. */
 bool incidents_disk_is_short(const struct incidents *incidents);
 
 /* The ring's events, in order. */
