@@ -2,9 +2,9 @@
  * matcher.c: the compiled entries, made as a whole, so that a reload exchanges them in one step;
  * and the process tree.
  *
- * The tree is a forest of nodes in one array, found by pid through chains of indices. Invariant: a
- * node has all bits of its parent. So the trees of a process are read from its own node, and when a
- * node is removed its children move to its parent with no change of bits. Parents are needed for
+ * The tree is a forest of nodes in one array, of which only the pages that were used exist. Invariant:
+ * a node has all bits of its parent. So the trees of a process are read from its own node, and when
+ * a node is removed its children move to its parent with no change of bits. Parents are needed for
  * one thing: a process may become a root when it has descendants already (it executed something,
  * the configuration changed), also through descendants that have ended.
  *
@@ -15,13 +15,11 @@
  *
  * Nodes of processes that ended stay for a while: perf's records of several CPUs are not in order,
  * and the fork of a child may be read after the exit of its parent.
- *
- * The chains are not a struct map: nodes are moved by index in one array of which only the pages
- * that were used are there.
  */
 #include "daemon/engine/targets/matcher.h"
 
 #include "daemon/engine/base/proc_read.h"
+#include "lib/base/map.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -32,7 +30,7 @@
 /* Trees are bits. */
 #define PROCESS_TREE_TREES 64u
 
-/* Processes, with those that ended lately: 3.9 MiB, of which only used pages exist. */
+/* Processes, with those that ended lately: 4.5 MiB with the map, of which only used pages exist. */
 #define PROCESS_TREE_MAX 65536u
 
 /* Remembered of those that ended, for events of their children that come later. */
@@ -45,51 +43,54 @@ struct process_tree_process {
 	uint64_t start_ticks;
 };
 
-#define BUCKETS 16384u
 #define NO_NODE 0u /* nodes[0] is no process */
 
-_Static_assert((BUCKETS & (BUCKETS - 1)) == 0, "pids are cut to a bucket");
-
 struct node {
-	uint64_t start_ticks; /* 0: not met yet */
+	struct map_node by_pid; /* its hash is the pid */
+	uint64_t start_ticks;   /* 0: not met yet */
 	uint64_t bits;
-	uint32_t parent, first, next, previous; /* its parent, its first child, its siblings */
-	uint32_t chain;                         /* next in its bucket, or of those that are free */
-	uint32_t seen;                          /* the last scan that met it, or in which an event named it */
-	uint32_t place;                         /* if ended: its index in the array of those */
-	int32_t pid;                            /* 0: free */
-	bool forked;                            /* by a fork event */
+	uint32_t parent, first, next,
+		previous; /* its parent, its first child, its siblings; next: of those free, too */
+	uint32_t seen;    /* the last scan that met it, or in which an event named it */
+	uint32_t place;   /* if ended: its index in the array of those */
+	int32_t pid;      /* 0: free */
+	bool forked;      /* by a fork event */
 	bool ended;
 };
 
 struct process_tree {
 	struct node nodes[PROCESS_TREE_MAX + 1];
-	uint32_t buckets[BUCKETS];
+	struct map pids;
 	uint32_t ended[PROCESS_TREE_ENDED_MAX]; /* a ring, NO_NODE where one was removed */
 	uint32_t ended_next;
 	uint32_t used; /* nodes beyond were never used */
 	uint32_t free;
 	uint32_t scan;
-	size_t count;
 	uint64_t dropped;
 	bool belated;
 };
 
+static void process_tree_free(struct process_tree *tree)
+{
+	if (tree == NULL)
+		return;
+	map_release(&tree->pids);
+	free(tree);
+}
+
+/* All that it will ever take. */
 static int process_tree_new(struct process_tree **ret)
 {
 	struct process_tree *tree = calloc(1, sizeof(*tree));
 
-	if (!tree)
+	if (!tree || map_reserve(&tree->pids, PROCESS_TREE_MAX) < 0) {
+		free(tree);
 		return -ENOMEM;
+	}
 
 	*ret = tree;
 
 	return 0;
-}
-
-static void process_tree_free(struct process_tree *tree)
-{
-	free(tree);
 }
 
 /* ---- nodes ---- */
@@ -104,19 +105,11 @@ static uint32_t index_of(const struct process_tree *tree, const struct node *nod
 	return (uint32_t)(node - tree->nodes);
 }
 
-static uint32_t bucket_of(int32_t pid)
+static struct node *node_find(const struct process_tree *tree, int32_t pid)
 {
-	return (uint32_t)pid & (BUCKETS - 1);
-}
+	struct map_node *node = map_first(&tree->pids, (uint32_t)pid);
 
-static struct node *node_find(struct process_tree *tree, int32_t pid)
-{
-	uint32_t index = tree->buckets[bucket_of(pid)];
-
-	while (index != NO_NODE && tree->nodes[index].pid != pid)
-		index = tree->nodes[index].chain;
-
-	return index != NO_NODE ? node_at(tree, index) : NULL;
+	return node != NULL ? MAP_ENTRY(node, struct node, by_pid) : NULL;
 }
 
 static struct node *node_add(struct process_tree *tree, int32_t pid)
@@ -124,19 +117,15 @@ static struct node *node_add(struct process_tree *tree, int32_t pid)
 	uint32_t index = tree->free;
 
 	if (index != NO_NODE)
-		tree->free = node_at(tree, index)->chain;
+		tree->free = node_at(tree, index)->next;
 	else if (tree->used < PROCESS_TREE_MAX)
 		index = ++tree->used;
 	if (index == NO_NODE) {
 		tree->dropped++;
 		return NULL;
 	}
-
-	uint32_t *bucket = &tree->buckets[bucket_of(pid)];
-
-	*node_at(tree, index) = (struct node){ .pid = pid, .seen = tree->scan, .chain = *bucket };
-	*bucket = index;
-	tree->count++;
+	*node_at(tree, index) = (struct node){ .pid = pid, .seen = tree->scan };
+	map_insert(&tree->pids, &node_at(tree, index)->by_pid, (uint32_t)pid);
 
 	return node_at(tree, index);
 }
@@ -227,8 +216,6 @@ static void mark_alive(struct process_tree *tree, struct node *node)
 
 static void node_remove(struct process_tree *tree, struct node *node)
 {
-	uint32_t index = index_of(tree, node), *bucket = &tree->buckets[bucket_of(node->pid)];
-
 	while (node->first != NO_NODE) {
 		struct node *child = node_at(tree, node->first);
 
@@ -238,12 +225,9 @@ static void node_remove(struct process_tree *tree, struct node *node)
 	}
 	unlink_from_parent(tree, node);
 	mark_alive(tree, node);
-	while (*bucket != index)
-		bucket = &node_at(tree, *bucket)->chain;
-	*bucket = node->chain;
-	*node = (struct node){ .chain = tree->free };
-	tree->free = index;
-	tree->count--;
+	map_remove(&tree->pids, &node->by_pid);
+	*node = (struct node){ .next = tree->free };
+	tree->free = index_of(tree, node);
 }
 
 /* ---- events and observations ---- */
@@ -322,16 +306,12 @@ static void process_tree_ended(struct process_tree *tree, int32_t pid)
 /* The trees of a process, which may have ended lately. False: not known. */
 static bool process_tree_find(const struct process_tree *tree, int32_t pid, uint64_t *ret)
 {
-	uint32_t index = tree->buckets[bucket_of(pid)];
+	const struct node *node = node_find(tree, pid);
 
-	while (index != NO_NODE && tree->nodes[index].pid != pid)
-		index = tree->nodes[index].chain;
-	if (index == NO_NODE)
-		return false;
+	if (node != NULL)
+		*ret = node->bits;
 
-	*ret = tree->nodes[index].bits;
-
-	return true;
+	return node != NULL;
 }
 
 /* ---- all nodes ---- */

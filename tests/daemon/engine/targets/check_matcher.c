@@ -102,7 +102,7 @@ START_TEST(an_orphan_stays_where_only_scans_see)
 	process_tree_begin(process_tree);
 	ck_assert_uint_eq(met(12, INIT, 0), TREE);
 	process_tree_sweep(process_tree);
-	ck_assert_uint_eq(process_tree->count, 1);
+	ck_assert_uint_eq(process_tree->pids.count, 1);
 	ck_assert_uint_eq(trees_of(12), TREE);
 }
 END_TEST
@@ -246,7 +246,7 @@ START_TEST(children_of_one_that_is_forgotten_are_its_parents)
 	met(10, INIT, 0);
 	met(12, INIT, 0);
 	process_tree_sweep(process_tree);
-	ck_assert_uint_eq(process_tree->count, 2);
+	ck_assert_uint_eq(process_tree->pids.count, 2);
 	ck_assert_uint_eq(met(10, INIT, TREE), TREE);
 	ck_assert_uint_eq(trees_of(12), TREE);
 }
@@ -316,7 +316,7 @@ START_TEST(an_end_that_is_told_twice_or_wrongly_takes_one_place)
 	}
 	ck_assert_uint_eq(trees_of(10), 0); /* as many ended after it as are remembered */
 	ck_assert_uint_eq(trees_of(20), OTHER);
-	ck_assert_uint_eq(process_tree->count, PROCESS_TREE_ENDED_MAX + 2); /* with 20 and init */
+	ck_assert_uint_eq(process_tree->pids.count, PROCESS_TREE_ENDED_MAX + 2); /* with 20 and init */
 }
 END_TEST
 
@@ -367,7 +367,7 @@ START_TEST(memory_is_bounded)
 		process_tree_ended(process_tree, pid);
 	}
 	ck_assert_uint_eq(trees_of(pid), TREE);
-	ck_assert_uint_le(process_tree->count, PROCESS_TREE_ENDED_MAX + 2); /* and the two that live */
+	ck_assert_uint_le(process_tree->pids.count, PROCESS_TREE_ENDED_MAX + 2); /* and the two that live */
 	ck_assert_uint_eq(process_tree->dropped, 0);
 	before = torture_allocations();
 
@@ -378,13 +378,13 @@ START_TEST(memory_is_bounded)
 		known = known && met(1000000 + (int32_t)i, pid, OTHER) == (TREE | OTHER);
 	ck_assert_uint_eq(torture_allocations(), before);
 	ck_assert(known);
-	ck_assert_uint_eq(process_tree->count, PROCESS_TREE_MAX);
+	ck_assert_uint_eq(process_tree->pids.count, PROCESS_TREE_MAX);
 	ck_assert_uint_gt(process_tree->dropped, 0);
 	process_tree_forked(process_tree, 5000001, 5000002);
 
 	process_tree_begin(process_tree);
 	process_tree_sweep(process_tree);
-	ck_assert_uint_eq(process_tree->count, 0);
+	ck_assert_uint_eq(process_tree->pids.count, 0);
 }
 END_TEST
 
