@@ -13,6 +13,8 @@ FORKS ?= 2000
 # Suites that make check runs side by side; many of them wait most of the time.
 CHECK_JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 1); echo $$((n < 8 ? n + 1 : 8)))
 FUZZ_CC ?= clang
+BPF_CC ?= clang
+BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool /sbin/bpftool) bpftool)
 
 prefix ?= /usr
 bindir ?= $(prefix)/bin
@@ -28,7 +30,8 @@ completiondir ?= $(prefix)/share/bash-completion/completions
 
 MAINS := $(wildcard daemon/service/main.c daemon/symbolize/main.c cli/main.c)
 LIB_C := $(wildcard lib/*/*.c)
-DAEMON_C := $(wildcard daemon/*/*.c daemon/*/*/*.c)
+# Programs for the kernel are compiled by another compiler, into a header.
+DAEMON_C := $(filter-out %.bpf.c,$(wildcard daemon/*/*.c daemon/*/*/*.c))
 CLI_C := $(wildcard cli/*.c cli/*/*.c)
 SUITE_C := $(filter-out tests/support/%,$(sort $(foreach d,tests/*/ tests/*/*/ tests/*/*/*/,$(wildcard $(d)check_*.c))))
 SUITES := $(patsubst check_%.c,%,$(notdir $(SUITE_C)))
@@ -79,7 +82,7 @@ $(B)/tests/%.o: INCLUDES = $(TEST_INCLUDES)
 
 # Asked once and not before a recipe needs them: `make check` installs pkg-config on a bare machine first.
 ask = $(shell pkg-config $(1) 2>/dev/null || echo $(2))
-LIBS = $(eval LIBS := $(call ask,--libs libcgroup libsystemd yajl libdeflate ncursesw,-lcgroup -lsystemd -lyajl -ldeflate -lncursesw -ltinfo -ldl) -lm)$(LIBS)
+LIBS = $(eval LIBS := $(call ask,--libs libcgroup libsystemd yajl libdeflate ncursesw,-lcgroup -lsystemd -lyajl -ldeflate -lncursesw -ltinfo -ldl) $(call ask,--libs libbpf) -lm)$(LIBS)
 # Of what names functions; --as-needed leaves them out of everything else.
 SYMBOL_LIBS = $(eval SYMBOL_LIBS := $(call ask,--libs libdw libelf,-ldw -lelf) -liberty)$(SYMBOL_LIBS)
 CHECK_LIBS = $(eval CHECK_LIBS := $(call ask,--libs check,-lcheck -lsubunit -lrt -lm -pthread))$(CHECK_LIBS)
@@ -98,8 +101,8 @@ NOTED := $(patsubst %,-Wl$(,)--wrap=%,mkdtemp mkstemp mkdir)
 .PHONY: deb check-deb check-units check-vm check-prometheus check-pprof check-report report deps-page deps-report image
 .DELETE_ON_ERROR:
 
-# What had to be left out of this build, and the command that brings it: one line, the last.
-say_missing = @test ! -s $(B)/cli/report/missing || cat $(B)/cli/report/missing
+# What had to be left out of this build, and the command that brings it: a line each, the last.
+say_missing = @cat $(B)/cli/report/missing $(B)/switches.missing 2>/dev/null || true
 
 all: $(B)/libspikewatch.a $(PROGRAMS) $(HELPERS)
 	$(say_missing)
@@ -108,10 +111,10 @@ all: $(B)/libspikewatch.a $(PROGRAMS) $(HELPERS)
 
 # What these goals need is installed before the first object is compiled.
 ifneq ($(filter check demo deps deps-build bench soak,$(MAKECMDGOALS)),)
-$(B)/flags $(B)/cli/report/tools: | deps-build
+$(B)/flags $(B)/cli/report/tools $(B)/switches.tools: | deps-build
 endif
 ifneq ($(filter deb image check-vm,$(MAKECMDGOALS)),)
-$(B)/flags $(B)/cli/report/tools: | deps-deb
+$(B)/flags $(B)/cli/report/tools $(B)/switches.tools: | deps-deb
 endif
 ifneq ($(filter fuzz,$(MAKECMDGOALS)),)
 $(B)/flags: | deps-fuzz
@@ -156,6 +159,30 @@ $(B)/cli/report/page.h: $(B)/cli/report/tools $(REPORT_SOURCES)
 
 $(B)/cli/report/report.o $(B)/libfuzzer/cli/report/report.o $(B)/tests/cli/report/check_report.o: $(B)/cli/report/page.h
 $(B)/cli/report/report.o: INCLUDES += -iquote $(B)
+
+# The program in the kernel (daemon/engine/kernel/kernel_accounts.h), and the functions that load it. Without its compiler all else is built.
+SWITCHES := daemon/engine/kernel/switches.bpf.c
+BPF_FLAGS := -g -O2 -target bpf -mcpu=v2 -ffreestanding -D__TARGET_ARCH_x86 -Wall -Wextra -Werror -Wno-unused-parameter
+
+$(B)/switches.tools: FORCE
+	@mkdir -p $(@D)
+	@{ command -v $(BPF_CC); command -v $(BPFTOOL); pkg-config --modversion libbpf; true; } 2>/dev/null | cmp -s - $@ || \
+		{ command -v $(BPF_CC); command -v $(BPFTOOL); pkg-config --modversion libbpf; true; } >$@ 2>/dev/null
+
+$(B)/switches.skel.h: $(SWITCHES) lib/source/cpu_accounts_layout.h $(B)/switches.tools
+	$(call say,BPF )
+	@rm -f $(B)/switches.missing
+	$(Q)if test $$(wc -l <$(B)/switches.tools) -lt 3; then \
+		echo '#define SPIKEWATCH_WITHOUT_SWITCHES "clang, bpftool or libbpf was missing"' >$@; \
+		echo 'Missing in this build: CPU time from the scheduler, for which clang, bpftool and libbpf are needed. To get them: make deps' \
+			>$(B)/switches.missing; \
+	else \
+		$(BPF_CC) $(BPF_FLAGS) -iquote . -idirafter /usr/include/$$($(CC) -print-multiarch) -c $< -o $(B)/switches.bpf.o && \
+		{ echo '#pragma GCC system_header' && $(BPFTOOL) gen skeleton $(B)/switches.bpf.o name switches; } >$@; \
+	fi
+
+$(B)/daemon/engine/kernel/kernel_accounts.o $(B)/libfuzzer/daemon/engine/kernel/kernel_accounts.o: $(B)/switches.skel.h
+$(B)/daemon/engine/kernel/kernel_accounts.o: INCLUDES += -iquote $(B)
 
 # The shipped configuration is built into spikewatchd.
 $(B)/shipped.h: conf/spikewatch.json
@@ -230,14 +257,14 @@ help:
 	@echo 'B=DIR             another build directory    SANITIZE=address,undefined   CC=clang   V=1'
 
 deps:
-	@sh tests/deps.sh build page lint package
+	@sh tests/deps.sh build page kernel lint package
 
-# Without the page where it cannot be had; what is missing is said at the end.
+# Without the page, or the program in the kernel, where it cannot be had; what is missing is said at the end.
 deps-build:
-	@sh tests/deps.sh build page || sh tests/deps.sh build
+	@sh tests/deps.sh build page kernel || { sh tests/deps.sh build page; sh tests/deps.sh build kernel; } || sh tests/deps.sh build
 
 deps-deb:
-	@sh tests/deps.sh build page package || sh tests/deps.sh build package
+	@sh tests/deps.sh build page kernel package || sh tests/deps.sh build kernel package
 
 deps-page:
 	@sh tests/deps.sh build page

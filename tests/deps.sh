@@ -1,5 +1,5 @@
 #!/bin/sh
-# Usage: deps.sh [--list] [make] [build] [page] [lint] [fuzz] [units] [package] [deb] [vm] [prometheus] [pprof] [report] [peers]
+# Usage: deps.sh [--list] [make] [build] [page] [kernel] [lint] [fuzz] [units] [package] [deb] [vm] [prometheus] [pprof] [report] [peers]
 # Looks whether what these need is there, by compiling, linking and calling it, and installs Debian packages only if it
 # is not: those that are missing, by name. Says nothing when nothing is missing. --list: installs nothing, and names what would be installed where
 # nothing is there, one a line.
@@ -93,6 +93,13 @@ build() {
 	has dbus-daemon || need dbus-daemon
 }
 
+# The program in the kernel that adds up CPU time: its compiler, what makes a header of it, and what loads it.
+kernel() {
+	has clang || need clang
+	has bpftool || test -x /usr/sbin/bpftool -a -z "$list" || need bpftool
+	library libbpf-dev 'libbpf_set_print(0)' libbpf stddef.h bpf/libbpf.h
+}
+
 lint() {
 	has clang-format || need clang-format
 	has ctags || need universal-ctags
@@ -173,7 +180,7 @@ peers() {
 for what in "${@:-build}"; do
 	case $what in
 	make) maker ;;
-	build | page | lint | fuzz | units | package | deb | vm | prometheus | pprof | report | peers) $what ;;
+	build | page | kernel | lint | fuzz | units | package | deb | vm | prometheus | pprof | report | peers) $what ;;
 	*) echo "deps.sh: unknown: $what" >&2 && exit 2 ;;
 	esac
 done

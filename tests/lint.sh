@@ -154,6 +154,7 @@ confined() {
 	confine yajl "${include}yajl" lib/base/json.c
 	confine libdeflate "${include}libdeflate" lib/base/compress.c
 	confine libmicrohttpd "${include}microhttpd" daemon/service/metrics/metrics_server.c
+	confine libbpf "${include}bpf/" daemon/engine/kernel/kernel_accounts.c daemon/engine/kernel/switches.bpf.c
 	confine libiberty "${include}libiberty" daemon/symbolize/symbols.c
 	confine elfutils "${include}(elfutils/|gelf|libelf|dwarf)" daemon/symbolize/symbols.c
 	confine libsystemd "${include}systemd/" daemon/service/control.c daemon/service/main.c daemon/service/watchdog.c \

@@ -722,8 +722,22 @@ static void leave_unread(struct process_reader *reader, const struct process_rea
 	reader->pending |= pending_after_running(options);
 }
 
+/* 0; -ESRCH, -errno: the clock cannot be asked. */
+static int learn_cpu(struct process_reader *reader, const struct process_told *told)
+{
+	uint64_t cpu_ns = 0;
+	int r = told && !told->ended ? 0 : process_cpu(&reader->process, &cpu_ns);
+
+	if (told)
+		cpu_ns = told->cpu_ns;
+	reader->was_told |= told != NULL;
+	if ((told || r == 0) && !(reader->was_told && cpu_ns < reader->cpu_ns))
+		reader->cpu_ns = cpu_ns;
+	return r;
+}
+
 enum process_reader_due process_reader_look(struct process_reader *reader, const struct process_reader_options *options,
-					    mono_t now, uint64_t defer_ns)
+					    mono_t now, uint64_t defer_ns, const struct process_told *told)
 {
 	uint64_t before_ns = reader->cpu_ns;
 
@@ -731,7 +745,7 @@ enum process_reader_due process_reader_look(struct process_reader *reader, const
 		apply_requests(reader, options);
 	reader->ran = true;
 	if (reader->process.clock != 0) {
-		if (process_cpu(&reader->process, &reader->cpu_ns) < 0)
+		if (learn_cpu(reader, told) < 0)
 			reader->process.clock = 0; /* the files will say whether it is gone */
 		else
 			reader->ran = reader->cpu_ns != before_ns || options->read_always;

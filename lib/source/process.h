@@ -104,6 +104,7 @@ struct process_reader {
 	uint8_t spread;        /* step of the heartbeats' spreading */
 	uint8_t doublings;     /* how often the heartbeat was doubled */
 	bool moving;           /* the last reading found its memory changed */
+	bool was_told;         /* cpu_ns was told: what the clock says may be less */
 	bool same_pages;       /* the last reading found no page come since the high-water mark was read */
 	uint64_t defer_ns;     /* as of the last look that saw it run */
 	uint64_t read_cpu_ns;  /* cpu_ns at the last reading */
@@ -186,15 +187,22 @@ static inline void process_reader_need(struct process_reader *reader, bool peak,
 	atomic_store_explicit(&reader->needed, needed, memory_order_relaxed);
 }
 
+/* What is known of its CPU time without asking its clock. */
+struct process_told {
+	uint64_t cpu_ns;
+	bool ended; /* it may be gone: the clock is asked all the same, whether it is there */
+};
+
 /*
- * Looks at the clock. defer_ns: for how long the files may be left unread after it ran; 0: not
+ * Looks at the clock; or does not, if told is not NULL, and believes that, but for a step back. The same
+ * of the clock once anything was told. defer_ns: for how long the files may be left unread after it ran; 0: not
  * at all. Of PROCESS_READER_FILES, what the clock says is not to be believed before
  * process_reader_read. Of PROCESS_READER_CLOCK it is, but for one case: the pid came to belong to
  * another process, the clock of which is ahead of this one's by less than unread_max_ns; that is
  * found out when the files are read.
  */
 enum process_reader_due process_reader_look(struct process_reader *reader, const struct process_reader_options *options,
-					    mono_t now, uint64_t defer_ns);
+					    mono_t now, uint64_t defer_ns, const struct process_told *told);
 
 /* Whether this clock of a process still says so; false also where it cannot be asked. */
 bool process_clock_stands(clockid_t clock, uint64_t cpu_ns);

@@ -33,6 +33,7 @@
 #include "lib/cgroup/cgroup.h"
 #include "lib/cgroup/cgroup_mounts.h"
 #include "lib/model/pacing.h"
+#include "lib/source/cpu_accounts.h"
 #include "lib/source/process.h"
 
 #include <assert.h>
@@ -89,22 +90,27 @@ struct source_entry {
 	/* The second cache line ends within the reader. */
 	_Alignas(SOURCE_CACHE_LINE) uint8_t kind; /* enum entry_kind */
 	uint8_t status;                           /* enum source_status */
-	bool fresh;                               /* not in source_seen yet */
-	bool whole;                               /* of a member: counts from its beginning */
-	bool many_threads;                        /* of a process: what a look takes is measured */
-	bool unreadable;              /* the last look could not read it: `at` and all that is known are older */
+	bool fresh : 1;                           /* not in source_seen yet */
+	bool whole : 1;                           /* of a member: counts from its beginning */
+	bool many_threads : 1;                    /* of a process: what a look takes is measured */
+	bool unreadable : 1; /* the last look could not read it: `at` and all that is known are older */
+	bool is_followed : 1;
 	_Atomic bool limits_set;      /* new limits to take over */
+	_Atomic bool account_named;   /* `account` is new */
 	mono_t at;                    /* but see source_entry_at */
 	struct process_reader reader; /* of a process */
 
 	struct sample sample;
-	struct sum_part part;            /* of a member: what is in the sum */
-	struct source_group *group;      /* of a group */
-	struct source_cgroup *cgroup;    /* of a cgroup */
-	uint32_t look_ns;                /* of a process of many threads: what a look takes, as a rule */
-	uint32_t listed_index;           /* in source->listed */
-	struct source_gate *gate_hold;   /* the control thread's: what it ever was behind */
-	_Atomic(struct source *) inside; /* NULL: in none */
+	struct sum_part part;               /* of a member: what is in the sum */
+	struct source_group *group;         /* of a group */
+	struct source_cgroup *cgroup;       /* of a cgroup */
+	uint32_t followed;                  /* of one that is followed: the account */
+	struct source_entry *next_followed; /* with the same account: a process may be several targets */
+	_Atomic uint32_t account;           /* that the control thread has named */
+	uint32_t look_ns;                   /* of a process of many threads: what a look takes, as a rule */
+	uint32_t listed_index;              /* in source->listed */
+	struct source_gate *gate_hold;      /* the control thread's: what it ever was behind */
+	_Atomic(struct source *) inside;    /* NULL: in none */
 	_Atomic uint64_t cpu_limit;
 	_Atomic uint64_t memory_limit;
 	void *user;
@@ -163,7 +169,16 @@ struct source {
 	mono_t *quick_at[2];      /* of QUICK_NEIGHBOURS of them, in fills of even and odd numbers */
 	_Atomic bool asked;       /* the control thread has set something in an entry */
 	uint32_t *due;            /* of each of entries */
-	uint32_t capacity;        /* the room's; less after source_retune if more were inside */
+	struct {
+		const struct cpu_accounts *shared; /* NULL: there are none */
+		struct cpu_accounts_reader *reader;
+		struct source_entry **owners; /* of each account; NULL: none is followed */
+		uint32_t count;               /* of entries that are followed */
+		uint32_t looks;               /* at them, in this fill */
+		mono_t at, before;            /* when the accounts were read, for this fill and the one before */
+		uint64_t overruns;
+	} accounts;
+	uint32_t capacity; /* the room's; less after source_retune if more were inside */
 	uint32_t count;
 	uint32_t listed_count;
 	uint32_t gone_count;
@@ -568,6 +583,15 @@ static size_t quick_times(uint32_t capacity)
 	return ((size_t)capacity + QUICK_NEIGHBOURS - 1) / QUICK_NEIGHBOURS;
 }
 
+void source_entry_follow(struct source_entry *entry, uint32_t account)
+{
+	assert(entry->kind == ENTRY_PROCESS);
+
+	atomic_store_explicit(&entry->account, account, memory_order_relaxed);
+	atomic_store_explicit(&entry->account_named, true, memory_order_release);
+	call_attention(entry);
+}
+
 int source_room_new(uint32_t capacity, struct source_room **ret)
 {
 	size_t each = SOURCE_LISTS * sizeof(struct source_entry *) + sizeof(struct quick_look) + sizeof(uint32_t);
@@ -741,15 +765,116 @@ static void note_cost(struct source_entry *entry, int64_t took_ns)
 	entry->look_ns = (uint32_t)(before_ns > 0 ? (7 * before_ns + took_ns) / 8 : took_ns);
 }
 
+/* ---- accounts ---- */
+
+/* In steps, rounded down. */
+static uint32_t step_of(const struct source *source, uint64_t ns)
+{
+	return (uint32_t)((ns - source->origin.ns) >> STEP_SHIFT);
+}
+
+static void unfollow(struct source *source, struct source_entry *entry)
+{
+	if (!entry->is_followed)
+		return;
+
+	struct source_entry **at = &source->accounts.owners[entry->followed];
+
+	while (*at != entry)
+		at = &(*at)->next_followed;
+	*at = entry->next_followed;
+	source->accounts.count--;
+	entry->is_followed = false;
+}
+
+/* Takes over what the control thread has named; while the accounts are off, when they are on again. */
+static void choose_account(struct source *source, struct source_entry *entry)
+{
+	if (!atomic_load_explicit(&entry->account_named, memory_order_relaxed) || source->accounts.at.ns == 0)
+		return;
+
+	atomic_exchange_explicit(&entry->account_named, false, memory_order_acquire);
+	unfollow(source, entry);
+
+	uint32_t account = atomic_load_explicit(&entry->account, memory_order_relaxed);
+
+	if (account >= source->accounts.shared->capacity || entry->reader.process.clock == 0)
+		return;
+	entry->is_followed = true;
+	entry->followed = account;
+	entry->next_followed = source->accounts.owners[account];
+	source->accounts.owners[account] = entry;
+	source->accounts.count++;
+}
+
+static void note_account(void *ctx, uint32_t account)
+{
+	struct source *source = ctx;
+
+	for (struct source_entry *entry = source->accounts.owners[account]; entry; entry = entry->next_followed)
+		source->due[entry->index] = source->step;
+}
+
+/* What ran since the last fill is due in this one. */
+static void read_accounts(struct source *source)
+{
+	bool on = source->accounts.shared && atomic_load_explicit(&source->accounts.shared->on, memory_order_acquire);
+
+	source->accounts.looks = 0;
+	source->accounts.before = source->accounts.at;
+	source->accounts.at = (mono_t){ 0 };
+	if (!on) {
+		for (uint32_t i = 0; source->accounts.count > 0 && i < source->count; i++) {
+			unfollow(source, source->entries[i]);
+			source->due[i] = source->step;
+		}
+		return;
+	}
+
+	source->accounts.at = clock_mono(&source->clock);
+	if (cpu_accounts_reader_begin(source->accounts.reader, note_account, source))
+		return;
+	source->accounts.overruns++;
+	source_all_due(source);
+}
+
+static enum process_reader_due look_at_followed(struct source *source, struct source_entry *entry, mono_t now)
+{
+	struct cpu_accounts_use use;
+
+	cpu_accounts_reader_use(source->accounts.reader, entry->followed, clock_mono(&source->clock), &use);
+	source->accounts.looks++;
+	return process_reader_look(&entry->reader, &source->reader_options, now, defer_of(source, entry),
+				   &(struct process_told){ .cpu_ns = use.cpu_ns, .ended = use.ended });
+}
+
+/*
+ * The next look at a process that is followed, if it does not run: at a heartbeat, which is its own so
+ * that they are spread; in the next fill, if it was not seen standing still yet, or has ended.
+ */
+static uint32_t followed_due(const struct source *source, const struct source_entry *entry, mono_t now)
+{
+	const struct process_reader *reader = &entry->reader;
+	uint64_t due_ns = now.ns + reader->heartbeat_ns;
+
+	if (!reader->settled || entry->unreadable || source->reader_options.read_always ||
+	    source->accounts.shared->accounts[entry->followed].exited)
+		return source->step;
+	return step_of(source, reader->due_ns < due_ns ? reader->due_ns : due_ns);
+}
+
 static enum process_reader_due look_at_process(struct source *source, struct source_entry *entry, mono_t now)
 {
 	uint64_t defer_ns = defer_of(source, entry);
 
+	choose_account(source, entry);
+	if (entry->is_followed)
+		return look_at_followed(source, entry, now);
 	if (!entry->many_threads)
-		return process_reader_look(&entry->reader, &source->reader_options, now, defer_ns);
+		return process_reader_look(&entry->reader, &source->reader_options, now, defer_ns, NULL);
 
 	mono_t before = clock_mono(&source->clock);
-	enum process_reader_due due = process_reader_look(&entry->reader, &source->reader_options, now, defer_ns);
+	enum process_reader_due due = process_reader_look(&entry->reader, &source->reader_options, now, defer_ns, NULL);
 
 	note_cost(entry, mono_diff(clock_mono(&source->clock), before));
 	return due;
@@ -932,10 +1057,13 @@ static void take_exit_usage(struct source_group *group)
 
 static bool to_be_shown(const struct source *source, const struct source_entry *entry)
 {
+	uint64_t heartbeat_ns = entry->is_followed ? entry->reader.heartbeat_ns - source->pace.interval_ns / 2
+						   : source->reader_options.heartbeat_ns;
+
 	if (entry->unreadable)
 		return false;
 	return entry->status != SOURCE_SAME || source->all_due ||
-	       mono_diff(entry->at, entry->shown) >= (int64_t)source->reader_options.heartbeat_ns;
+	       mono_diff(entry->at, entry->shown) >= (int64_t)heartbeat_ns;
 }
 
 static void show(struct source *source, struct source_entry *entry)
@@ -978,12 +1106,6 @@ static void fill_groups(struct source *source)
 	}
 }
 
-/* In steps, rounded down. */
-static uint32_t step_of(const struct source *source, uint64_t ns)
-{
-	return (uint32_t)((ns - source->origin.ns) >> STEP_SHIFT);
-}
-
 /* Of a step that is near the present one: its beginning. */
 static mono_t source_time(const struct source *source, uint32_t step)
 {
@@ -1009,6 +1131,9 @@ static uint64_t pause_of(struct source *source, const struct source_entry *entry
 
 static uint32_t process_due(struct source *source, const struct source_entry *entry, mono_t now)
 {
+	if (entry->is_followed)
+		return followed_due(source, entry, now);
+
 	int64_t still_ns = mono_diff(now, entry->changed);
 	struct idle_backoff pace = { .interval_ns = source->pace.interval_ns, .idle_ns = pause_of(source, entry) };
 
@@ -1059,7 +1184,7 @@ static void note_look(const struct source *source, struct source_entry *entry, m
 /* *before: when it was last looked at for certain. */
 static void look_behind_gate(struct source *source, struct source_entry *entry, mono_t now, mono_t *before)
 {
-	struct source_gate *gate = gate_of(source, entry);
+	struct source_gate *gate = entry->is_followed ? NULL : gate_of(source, entry);
 
 	if (gate && is_behind_closed_gate(source, entry, gate, now)) {
 		source->skipped_reads++;
@@ -1087,10 +1212,10 @@ static bool may_be_quick(const struct source *source, const struct source_entry 
 {
 	const struct process_reader *reader = &entry->reader;
 
-	return entry->kind == ENTRY_PROCESS && entry->status == SOURCE_SAME && !entry->unreadable && !entry->fresh &&
-	       reader->process.clock != 0 && reader->settled && !reader->unread && !entry->many_threads &&
-	       source->backoff != SOURCE_BACKOFF_ALL && !source->reader_options.read_always &&
-	       !atomic_load_explicit(&entry->gate, memory_order_relaxed);
+	return entry->kind == ENTRY_PROCESS && !entry->is_followed && entry->status == SOURCE_SAME &&
+	       !entry->unreadable && !entry->fresh && reader->process.clock != 0 && reader->settled &&
+	       !reader->unread && !entry->many_threads && source->backoff != SOURCE_BACKOFF_ALL &&
+	       !source->reader_options.read_always && !atomic_load_explicit(&entry->gate, memory_order_relaxed);
 }
 
 static void begin_quick(struct source *source, const struct source_entry *entry, mono_t now)
@@ -1125,6 +1250,10 @@ static void look(struct source *source, struct source_entry *entry, mono_t now)
 	end_quick(source, entry->index, source->fills - 1);
 
 	mono_t before = entry->at;
+
+	/* What did not run is not looked at: it was as before when the accounts were read. */
+	if (entry->is_followed && mono_diff(source->accounts.before, before) > 0)
+		before = source->accounts.before;
 
 	entry->unreadable = false;
 	if (entry->status != SOURCE_GONE && entry->kind == ENTRY_PROCESS)
@@ -1166,6 +1295,8 @@ static void begin_fill(struct source *source, mono_t now)
 	if (lost || atomic_load_explicit(&source->asked, memory_order_relaxed)) {
 		atomic_exchange_explicit(&source->asked, false, memory_order_acquire);
 		end_all_quick(source, source->fills - 1);
+		if (source->accounts.count > 0)
+			source_all_due(source);
 	}
 	begin_span(source, now);
 	source->gone_count = 0;
@@ -1212,13 +1343,15 @@ void source_fill(struct source *source, mono_t now)
 	uint32_t processes = 0;
 
 	begin_fill(source, now);
+	read_accounts(source);
 	for (uint32_t i = 0; i < source->count; i += QUICK_NEIGHBOURS) {
 		uint32_t end = source->count - i < QUICK_NEIGHBOURS ? source->count : i + QUICK_NEIGHBOURS;
 
 		processes += look_at_neighbours(source, i, end, now);
 	}
 	source->all_looks += processes;
-	source->saved_looks += source->process_count - processes;
+	/* Those that are followed are not looked at because they have not run: backing off saves nothing. */
+	source->saved_looks += (source->process_count - source->accounts.count) - (processes - source->accounts.looks);
 	fill_groups(source);
 	source->all_due = false;
 }
@@ -1293,6 +1426,19 @@ static void set_options(struct source *source, const struct source_options *opti
 	source->capacity = options->capacity;
 }
 
+static int open_accounts(struct source *source, const struct cpu_accounts *accounts)
+{
+	if (!accounts)
+		return 0;
+
+	source->accounts.owners = calloc(accounts->capacity, sizeof(struct source_entry *));
+	if (!source->accounts.owners)
+		return -ENOMEM;
+
+	source->accounts.shared = accounts;
+	return cpu_accounts_reader_new(accounts, &source->accounts.reader);
+}
+
 int source_new(const struct source_options *options, const struct clock *clock, struct source **ret)
 {
 	struct source *source = calloc(1, sizeof(*source));
@@ -1309,6 +1455,11 @@ int source_new(const struct source_options *options, const struct clock *clock, 
 	set_options(source, options);
 	source->clock = *clock;
 	move_into(source, room);
+	r = open_accounts(source, options->accounts);
+	if (r < 0) {
+		source_free(source);
+		return r;
+	}
 	*ret = source;
 	return 0;
 }
@@ -1323,6 +1474,8 @@ void source_free(struct source *source)
 		atomic_store_explicit(&source->entries[i]->inside, NULL, memory_order_relaxed);
 	}
 	source_room_free(source->room);
+	cpu_accounts_reader_free(source->accounts.reader);
+	free(source->accounts.owners);
 	free(source);
 }
 
@@ -1441,6 +1594,7 @@ void source_remove(struct source *source, struct source_entry *entry)
 	end_quick(source, entry->index, source->fills);
 	end_quick(source, source->count - 1, source->fills);
 	atomic_store_explicit(&entry->inside, NULL, memory_order_relaxed);
+	unfollow(source, entry);
 
 	struct source_entry *last = source->entries[--source->count];
 	source->entries[entry->index] = last;
@@ -1486,6 +1640,8 @@ struct source_entry *const *source_gone_members(const struct source *source, siz
 void source_counters(const struct source *source, struct source_counters *ret)
 {
 	*ret = (struct source_counters){
+		.followed = source->accounts.count,
+		.overruns = source->accounts.overruns,
 		.looks = source->all_looks,
 		.gated_looks = source->gated_looks,
 		.skipped_reads = source->skipped_reads,

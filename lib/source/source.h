@@ -29,6 +29,9 @@
  * at the latest one interval after it stopped running. The total of its CPU clock is CPU; without
  * the clock it is utime + stime.
  *
+ * Of a process that has an account (source_entry_follow) all of this is so, but that nothing is asked:
+ * the account says which processes ran, and only those are looked at.
+ *
  * Every process is looked at in every fill, unless there is idle back-off (pacing.h): a process that
  * does not change is then looked at less and less often, and in every fill again from the first look
  * on that sees it change. What that look finds was used since the look before: source_entry_woke.
@@ -92,6 +95,7 @@ struct source_entry;
 struct source_room;
 struct source_gate;
 struct cgroup_mounts; /* cgroup_mount.h */
+struct cpu_accounts;  /* cpu_accounts.h */
 
 enum source_status {
 	SOURCE_SAME,    /* nothing moved since the last fill; `at` says when that was seen, within a few us */
@@ -118,9 +122,13 @@ struct source_options {
 	enum source_backoff backoff;
 	uint64_t idle_grid_ns; /* of members of groups, see above. 0: they are looked at in every fill */
 	bool read_always;      /* read everything at every fill (for measuring) */
+	/* NULL: there are none. Of one source only, and the same in all its options. */
+	const struct cpu_accounts *accounts;
 };
 
 struct source_counters {
+	uint64_t followed;      /* processes whose CPU time comes from an account, now */
+	uint64_t overruns;      /* fills that looked at all of those because a log was too short */
 	uint64_t looks;         /* at processes */
 	uint64_t gated_looks;   /* of those: not asked, because their cgroup has not run */
 	uint64_t skipped_reads; /* looks after which no file was read: saved by gating */
@@ -237,6 +245,13 @@ void source_entry_need(struct source_entry *entry, bool peak, bool fds);
  * idle_interval_ns counts where it is less. To begin with, that alone. Any thread.
  */
 void source_entry_set_idle(struct source_entry *entry, uint64_t idle_ns);
+
+/*
+ * The CPU time of a process comes from that account (CPU_ACCOUNT_NONE: from its clock) from its next
+ * look on; while the accounts are off (cpu_accounts.h), from its clock. It is looked at when the account
+ * says that it ran, and else at heartbeats. Never steps back. Any thread.
+ */
+void source_entry_follow(struct source_entry *entry, uint32_t account);
 
 /* Room for `capacity` entries, for source_retune. 0 or -ENOMEM. */
 int source_room_new(uint32_t capacity, struct source_room **ret);

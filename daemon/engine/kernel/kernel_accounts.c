@@ -1,0 +1,816 @@
+/*
+ * kernel_accounts.c: loading, the table of accounts, and the watch over both.
+ *
+ * The seam. An account counts runs that end from the moment its process is in the kernel's table, each
+ * in full, also one that had begun before. What the process used earlier is the base:
+ *
+ *	base  =  clock  -  what is in the clock of runs that go on  -  what the account has by then
+ *
+ * The clock of a process sums up its threads as of their last tick or switch. Of a thread that runs the
+ * slot says what it had when the run began, and its schedstat what it has in the clock now. All of it is
+ * read until it is of one state: the clock, the account and the slots read the same before and after.
+ * Ticks and switches are milliseconds apart or tens of microseconds, reading takes ten; a process that
+ * moves too fast for that keeps its clock, and is tried again later.
+ *
+ * The comparison. While nothing of a process runs, its clock and its account are equal, but for threads
+ * that ended: the kernel adds up what they had when they were released, the account also what they ran
+ * after that. Runs in which a thread was ending are counted apart (`ending_ns`), and bound that.
+ */
+#include "daemon/engine/kernel/kernel_accounts.h"
+
+#include "daemon/engine/base/clocks.h"
+#include "daemon/engine/base/log.h"
+#include "daemon/engine/base/perf_events.h"
+#include "daemon/engine/base/proc_read.h"
+
+/* What the Makefile makes of switches.bpf.c, or SPIKEWATCH_WITHOUT_SWITCHES. */
+#include "switches.skel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#ifdef SPIKEWATCH_WITHOUT_SWITCHES
+
+int kernel_accounts_open(const struct kernel_accounts_options *options, struct kernel_accounts **ret,
+			 char reason[KERNEL_ACCOUNTS_REASON_MAX])
+{
+	(void)options;
+	(void)ret;
+	snprintf(reason, KERNEL_ACCOUNTS_REASON_MAX, "this build is without it (%s)", SPIKEWATCH_WITHOUT_SWITCHES);
+	return -ENOSYS;
+}
+
+void kernel_accounts_close(struct kernel_accounts *accounts)
+{
+	(void)accounts;
+}
+
+const struct cpu_accounts *kernel_accounts_shared(const struct kernel_accounts *accounts)
+{
+	(void)accounts;
+	return NULL;
+}
+
+int kernel_accounts_watch(struct kernel_accounts *accounts, int32_t pid, uint64_t start_ticks, uint32_t *ret_account)
+{
+	(void)accounts;
+	(void)pid;
+	(void)start_ticks;
+	(void)ret_account;
+	return -ENODEV;
+}
+
+void kernel_accounts_unwatch(struct kernel_accounts *accounts, uint32_t account)
+{
+	(void)accounts;
+	(void)account;
+}
+
+void kernel_accounts_check(struct kernel_accounts *accounts, mono_t now, uint64_t interval_ns)
+{
+	(void)accounts;
+	(void)now;
+	(void)interval_ns;
+}
+
+void kernel_accounts_state(struct kernel_accounts *accounts, struct kernel_accounts_state *ret)
+{
+	(void)accounts;
+	*ret = (struct kernel_accounts_state){ .on = false };
+}
+
+#else
+
+#include <bpf/bpf.h>
+
+/* A program that still ran when an account was given up has ended long before. */
+#define REUSE_NS NS_PER_S
+
+/* Of the base and of a comparison: some 15 us each. */
+#define TRIES 20
+
+/* As many processes can run on one CPU between two ticks without all being looked at. A power of two. */
+#define LOG_LENGTH 4096
+
+/*
+ * What a switch costs with the program, what a look at a clock costs without it (cold caches), and how
+ * many switches a second are always fine: half a percent of a core.
+ */
+#define SWITCH_NS 200
+#define LOOK_NS 900
+#define SWITCHES_FREE 25000
+
+/* So many checks in a row turn it off, and on again. */
+#define COSTLY_CHECKS 5
+#define CHEAP_CHECKS 30
+
+/* Of those that run a process is tried at the next check. */
+#define COMPARED_MAX 8
+
+/* Who holds this name uses the accounts: one program on a machine pays for the switches. */
+#define OWNER_NAME "spikewatch-cpu-accounts"
+
+/* User's side of an account. */
+struct seat {
+	uint64_t start_ticks;
+	uint32_t watches;
+	mono_t freed;  /* not in use: since when */
+	uint32_t next; /* not in use: the one that is reused after it */
+};
+
+struct kernel_accounts {
+	struct kernel_accounts_options options;
+	struct switches *skeleton;
+	struct cpu_accounts shared;
+	void *mapped[3];
+	size_t mapped_bytes[3];
+	struct seat *seats;
+	uint32_t free_first, free_last; /* CPU_ACCOUNT_NONE: none */
+	uint32_t compared_next;
+	int owner; /* a socket that has the name */
+	struct bpf_link *links[3];
+	uint64_t switches, others; /* as of the last check: ours; of the whole machine */
+	mono_t checked;
+	unsigned costly, cheap; /* checks in a row */
+	uint32_t worth;         /* processes that were watched while it was on */
+	bool wrong;             /* it disagreed once: never again */
+	pthread_mutex_t lock;
+	struct kernel_accounts_state state; /* under the lock */
+};
+
+/* ---- one process ---- */
+
+static struct cpu_account *account_at(const struct kernel_accounts *accounts, uint32_t account)
+{
+	return (struct cpu_account *)(uintptr_t)&accounts->shared.accounts[account];
+}
+
+static void next_generation(struct kernel_accounts *accounts)
+{
+	__atomic_fetch_add(&accounts->skeleton->bss->words.generation, 1, __ATOMIC_SEQ_CST);
+}
+
+/* What the clock of the process has of this thread. 0; -errno. */
+static int thread_cpu(const struct kernel_accounts *accounts, uint32_t pid, uint32_t tid, uint64_t *ret_ns)
+{
+	char path[64], text[96];
+
+	snprintf(path, sizeof(path), "%u/task/%u/schedstat", pid, tid);
+
+	ssize_t len = proc_read_file(accounts->options.procfd, 0, path, text, sizeof(text));
+	if (len <= 0)
+		return len < 0 ? (int)len : -ESRCH;
+	*ret_ns = strtoull(text, NULL, 10);
+	return 0;
+}
+
+/* What of the clock is of runs that go on, and a number that changes when one begins or ends. */
+static int runs_in_clock(const struct kernel_accounts *accounts, uint32_t pid, uint64_t *ret_ns, uint64_t *ret_version)
+{
+	struct cpu_slot slot;
+	uint64_t ns = 0;
+
+	*ret_ns = *ret_version = 0;
+	for (uint32_t cpu = 0; cpu < accounts->shared.cpus; cpu++) {
+		if (!cpu_accounts_slot(&accounts->shared, cpu, &slot))
+			return -EAGAIN;
+		if (slot.tgid != pid || slot.tid == CPU_SLOT_UNKNOWN)
+			continue;
+		if (thread_cpu(accounts, pid, slot.tid, &ns) < 0 || ns < slot.run_ns)
+			return -EAGAIN;
+		*ret_ns += ns - slot.run_ns;
+		*ret_version += slot.sequence * (cpu + 1);
+	}
+	return 0;
+}
+
+/* What the process had used by runs that have ended, and what the account has of it, in one state. */
+struct settled {
+	uint64_t clock_ns, account_ns;
+	bool still; /* nothing of it runs */
+};
+
+/* 0; -ESRCH; -EAGAIN. */
+static int settle(const struct kernel_accounts *accounts, uint32_t account, uint32_t pid, struct settled *ret)
+{
+	const volatile uint64_t *counted = &accounts->shared.accounts[account].run_ns;
+	clockid_t clock = real_clock_of((int32_t)pid);
+	uint64_t running_ns, again_ns, version, version_again;
+
+	for (int i = 0; i < TRIES; i++) {
+		uint64_t account_ns = __atomic_load_n(counted, __ATOMIC_SEQ_CST);
+		uint64_t clock_ns = real_clock_cpu_of(clock);
+
+		if (runs_in_clock(accounts, pid, &running_ns, &version) < 0)
+			continue;
+		if (real_clock_cpu_of(clock) != clock_ns ||
+		    runs_in_clock(accounts, pid, &again_ns, &version_again) < 0 || again_ns != running_ns ||
+		    version_again != version || __atomic_load_n(counted, __ATOMIC_SEQ_CST) != account_ns ||
+		    running_ns > clock_ns)
+			continue;
+		*ret = (struct settled){ clock_ns - running_ns, account_ns, version == 0 };
+		return 0;
+	}
+	return -EAGAIN;
+}
+
+/* ---- the table ---- */
+
+static uint32_t take_free(struct kernel_accounts *accounts)
+{
+	uint32_t account = accounts->free_first;
+	struct clock clock = real_clock();
+
+	if (account == CPU_ACCOUNT_NONE)
+		return account;
+
+	struct seat *seat = &accounts->seats[account];
+
+	if (seat->freed.ns != 0 && mono_diff(clock_mono(&clock), seat->freed) < (int64_t)REUSE_NS)
+		return CPU_ACCOUNT_NONE;
+	accounts->free_first = seat->next;
+	if (accounts->free_first == CPU_ACCOUNT_NONE)
+		accounts->free_last = CPU_ACCOUNT_NONE;
+	return account;
+}
+
+static void give_free(struct kernel_accounts *accounts, uint32_t account)
+{
+	struct clock clock = real_clock();
+	struct seat *seat = &accounts->seats[account];
+
+	seat->freed = clock_mono(&clock);
+	seat->next = CPU_ACCOUNT_NONE;
+	if (accounts->free_last == CPU_ACCOUNT_NONE)
+		accounts->free_first = account;
+	else
+		accounts->seats[accounts->free_last].next = account;
+	accounts->free_last = account;
+}
+
+/* The process is in the kernel's table no more. */
+static void leave(struct kernel_accounts *accounts, uint32_t account)
+{
+	uint32_t pid = atomic_load(&accounts->shared.pids[account]), found;
+	int map = bpf_map__fd(accounts->skeleton->maps.watched);
+
+	if (pid == 0)
+		return;
+	if (bpf_map_lookup_elem(map, &pid, &found) == 0 && found == account)
+		bpf_map_delete_elem(map, &pid);
+	atomic_store(&accounts->shared.pids[account], 0);
+	next_generation(accounts);
+}
+
+static void count(struct kernel_accounts *accounts, uint64_t *counter)
+{
+	pthread_mutex_lock(&accounts->lock);
+	++*counter;
+	pthread_mutex_unlock(&accounts->lock);
+}
+
+static void count_watched(struct kernel_accounts *accounts, int by)
+{
+	pthread_mutex_lock(&accounts->lock);
+	accounts->state.watched += (uint32_t)by;
+	pthread_mutex_unlock(&accounts->lock);
+}
+
+/* Of the process, if it is watched. One that had its id before is not. */
+static uint32_t find(struct kernel_accounts *accounts, uint32_t pid, uint64_t start_ticks)
+{
+	for (uint32_t i = 0; i < accounts->options.capacity; i++) {
+		if (atomic_load_explicit(&accounts->shared.pids[i], memory_order_relaxed) != pid)
+			continue;
+		if (accounts->seats[i].start_ticks == start_ticks)
+			return i;
+		leave(accounts, i);
+	}
+	return CPU_ACCOUNT_NONE;
+}
+
+static int enter(struct kernel_accounts *accounts, uint32_t account, uint32_t pid)
+{
+	struct settled settled;
+	int r;
+
+	memset(account_at(accounts, account), 0, sizeof(struct cpu_account));
+	accounts->shared.base_ns[account] = 0;
+	if (bpf_map_update_elem(bpf_map__fd(accounts->skeleton->maps.watched), &pid, &account, BPF_ANY) < 0)
+		return -errno;
+	atomic_store(&accounts->shared.pids[account], pid);
+	next_generation(accounts);
+
+	r = settle(accounts, account, pid, &settled);
+	if (r < 0)
+		return r;
+	accounts->shared.base_ns[account] = settled.clock_ns - settled.account_ns;
+	return 0;
+}
+
+int kernel_accounts_watch(struct kernel_accounts *accounts, int32_t pid, uint64_t start_ticks, uint32_t *ret_account)
+{
+	if (!atomic_load(&accounts->shared.on))
+		return -ENODEV;
+
+	uint32_t account = find(accounts, (uint32_t)pid, start_ticks);
+
+	if (account == CPU_ACCOUNT_NONE) {
+		account = take_free(accounts);
+		if (account == CPU_ACCOUNT_NONE) {
+			count(accounts, &accounts->state.refused);
+			return -ENOSPC;
+		}
+
+		int r = enter(accounts, account, (uint32_t)pid);
+		if (r < 0) {
+			leave(accounts, account);
+			give_free(accounts, account);
+			return r;
+		}
+		accounts->seats[account].start_ticks = start_ticks;
+		count_watched(accounts, 1);
+	}
+	accounts->seats[account].watches++;
+	*ret_account = account;
+	return 0;
+}
+
+void kernel_accounts_unwatch(struct kernel_accounts *accounts, uint32_t account)
+{
+	if (--accounts->seats[account].watches > 0)
+		return;
+
+	leave(accounts, account);
+	give_free(accounts, account);
+	count_watched(accounts, -1);
+}
+
+/* ---- attaching ---- */
+
+static void detach(struct kernel_accounts *accounts)
+{
+	atomic_store(&accounts->shared.on, false);
+	for (size_t i = 0; i < ARRAY_LEN(accounts->links); i++) {
+		bpf_link__destroy(accounts->links[i]);
+		accounts->links[i] = NULL;
+	}
+}
+
+/* Each CPU has to switch once before it is known what runs there: this thread goes to all of them. */
+static void visit_cpus(const struct kernel_accounts *accounts)
+{
+	uint32_t cpus = accounts->shared.cpus;
+	size_t bytes = CPU_ALLOC_SIZE(cpus);
+	AUTO_FREE cpu_set_t *before = calloc(1, bytes), *one = calloc(1, bytes);
+
+	if (!before || !one || sched_getaffinity(0, bytes, before) < 0)
+		return;
+	for (uint32_t cpu = 0; cpu < cpus; cpu++) {
+		CPU_ZERO_S(bytes, one);
+		CPU_SET_S(cpu, bytes, one);
+		(void)sched_setaffinity(0, bytes, one);
+	}
+	sched_setaffinity(0, bytes, before);
+}
+
+/* A CPU that is online and of which nothing is known; -1: none. */
+static int unknown_cpu(const struct kernel_accounts *accounts)
+{
+	for (uint32_t cpu = 0; cpu < accounts->shared.cpus; cpu++)
+		if (accounts->shared.slots[cpu].tid == CPU_SLOT_UNKNOWN && perf_events_cpu_is_online(cpu))
+			return (int)cpu;
+	return -1;
+}
+
+static int attach(struct kernel_accounts *accounts, char *reason)
+{
+	struct bpf_program *const programs[] = { accounts->skeleton->progs.on_fork, accounts->skeleton->progs.on_exit,
+						 accounts->skeleton->progs.on_switch };
+	struct cpu_slot *slots = (struct cpu_slot *)(uintptr_t)accounts->shared.slots;
+	struct clock clock = real_clock();
+	int cpu = -1;
+
+	for (uint32_t i = 0; i < accounts->shared.cpus; i++) {
+		slots[i].tid = slots[i].tgid = CPU_SLOT_UNKNOWN;
+		slots[i].account = CPU_ACCOUNT_NONE;
+		slots[i].sequence += slots[i].sequence & 1;
+	}
+	for (size_t i = 0; i < ARRAY_LEN(programs); i++) {
+		accounts->links[i] = bpf_program__attach(programs[i]);
+		if (!accounts->links[i]) {
+			int r = -errno;
+
+			detach(accounts);
+			snprintf(reason, KERNEL_ACCOUNTS_REASON_MAX, "the program cannot be attached: %s",
+				 strerrordesc_np(-r));
+			return r;
+		}
+	}
+	for (int i = 0; i < 10; i++) {
+		visit_cpus(accounts);
+		cpu = unknown_cpu(accounts);
+		if (cpu < 0)
+			break;
+		real_clock_sleep_until(mono_add(clock_mono(&clock), 5 * NS_PER_MS));
+	}
+	if (cpu >= 0) {
+		detach(accounts);
+		snprintf(reason, KERNEL_ACCOUNTS_REASON_MAX,
+			 "CPU %d does not switch, and this process may not run on it", cpu);
+		return -EAGAIN;
+	}
+	accounts->switches = accounts->others = 0;
+	accounts->checked = (mono_t){ 0 };
+	accounts->costly = accounts->cheap = 0;
+	atomic_store(&accounts->shared.on, true);
+	return 0;
+}
+
+/* ---- loading ---- */
+
+static int print_library(enum libbpf_print_level level, const char *format, va_list arguments)
+{
+	char text[LOG_LINE_MAX];
+
+	if (level == LIBBPF_DEBUG)
+		return 0;
+	vsnprintf(text, sizeof(text), format, arguments);
+	text[strcspn(text, "\n")] = '\0';
+	log_line(LOG_DEBUG, "%s", text);
+	return 0;
+}
+
+/* The pid namespace that the kernel's numbers are of: the inode of its file never changes (PROC_PID_INIT_INO). */
+static bool is_first_pid_namespace(void)
+{
+	struct stat stat;
+
+	return fstatat(AT_FDCWD, "/proc/self/ns/pid", &stat, 0) == 0 && stat.st_ino == 0xEFFFFFFC;
+}
+
+static bool is_locked_down(void)
+{
+	char text[128] = "";
+	ssize_t len = proc_read_file(AT_FDCWD, 0, "/sys/kernel/security/lockdown", text, sizeof(text) - 1);
+
+	return len > 0 && strstr(text, "[confidentiality]");
+}
+
+/* 0; -errno and *reason. */
+static int check_place(char *reason)
+{
+	int r = 0;
+
+#if !defined(__x86_64__)
+	snprintf(reason, KERNEL_ACCOUNTS_REASON_MAX, "it was not proven on this kind of CPU");
+	r = -ENOTSUP;
+#endif
+	if (r == 0 && !is_first_pid_namespace()) {
+		snprintf(reason, KERNEL_ACCOUNTS_REASON_MAX, "this is not the machine's first pid namespace");
+		r = -ENOTSUP;
+	}
+	if (r == 0 && access("/sys/kernel/btf/vmlinux", R_OK) < 0) {
+		r = -errno;
+		snprintf(reason, KERNEL_ACCOUNTS_REASON_MAX,
+			 "the kernel's type information, /sys/kernel/btf/vmlinux: %s", strerrordesc_np(-r));
+	}
+	return r;
+}
+
+static int take_ownership(struct kernel_accounts *accounts, char *reason)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int r = 0;
+
+	memcpy(address.sun_path + 1, OWNER_NAME, sizeof(OWNER_NAME) - 1);
+	accounts->owner = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (accounts->owner < 0 || bind(accounts->owner, (const struct sockaddr *)&address,
+					(socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof(OWNER_NAME))) < 0)
+		r = -errno;
+	if (r < 0)
+		snprintf(reason, KERNEL_ACCOUNTS_REASON_MAX, "%s",
+			 r == -EADDRINUSE ? "another spikewatch on this machine uses it" : strerrordesc_np(-r));
+	return r;
+}
+
+static int map_array(struct kernel_accounts *accounts, size_t number, const struct bpf_map *map, size_t bytes,
+		     void *ret)
+{
+	void *mapped;
+
+	bytes = (bytes + 4095) & ~(size_t)4095;
+	mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0);
+	if (mapped == MAP_FAILED)
+		return -errno;
+	accounts->mapped[number] = mapped;
+	accounts->mapped_bytes[number] = bytes;
+	memcpy(ret, &mapped, sizeof(mapped));
+	return 0;
+}
+
+static int map_arrays(struct kernel_accounts *accounts)
+{
+	struct cpu_accounts *shared = &accounts->shared;
+	int r = map_array(accounts, 0, accounts->skeleton->maps.accounts, shared->capacity * sizeof(struct cpu_account),
+			  &shared->accounts);
+
+	if (r == 0)
+		r = map_array(accounts, 1, accounts->skeleton->maps.slots, shared->cpus * sizeof(struct cpu_slot),
+			      &shared->slots);
+	if (r == 0)
+		r = map_array(accounts, 2, accounts->skeleton->maps.logs,
+			      (size_t)shared->cpus * shared->log_length * sizeof(uint64_t), &shared->logs);
+	shared->words = &accounts->skeleton->bss->words;
+	return r;
+}
+
+static int load(struct kernel_accounts *accounts, char *reason)
+{
+	const struct cpu_accounts *shared = &accounts->shared;
+	struct switches *skeleton;
+	int r;
+
+	libbpf_set_print(print_library);
+	skeleton = accounts->skeleton = switches__open();
+	if (!skeleton) {
+		r = -errno;
+	} else {
+		skeleton->rodata->log_length = shared->log_length;
+		r = bpf_map__set_max_entries(skeleton->maps.accounts, shared->capacity);
+		if (r == 0)
+			r = bpf_map__set_max_entries(skeleton->maps.watched, shared->capacity);
+		if (r == 0)
+			r = bpf_map__set_max_entries(skeleton->maps.slots, shared->cpus);
+		if (r == 0)
+			r = bpf_map__set_max_entries(skeleton->maps.logs, shared->cpus * shared->log_length);
+		if (r == 0)
+			r = switches__load(skeleton);
+	}
+	if (r == -EPERM)
+		snprintf(reason, KERNEL_ACCOUNTS_REASON_MAX, "%s",
+			 is_locked_down() ? "the kernel is locked down (confidentiality)"
+					  : "bpf(2) is not permitted: CAP_BPF and CAP_PERFMON are needed");
+	else if (r < 0)
+		snprintf(reason, KERNEL_ACCOUNTS_REASON_MAX, "the kernel does not take the program: %s",
+			 strerrordesc_np(-r));
+	return r;
+}
+
+static int prepare(struct kernel_accounts *accounts)
+{
+	uint32_t capacity = accounts->options.capacity;
+	int cpus = libbpf_num_possible_cpus();
+
+	if (cpus < 0)
+		return cpus;
+	accounts->shared.capacity = accounts->state.capacity = capacity;
+	accounts->shared.cpus = (uint32_t)cpus;
+	accounts->shared.log_length = LOG_LENGTH;
+	accounts->seats = calloc(capacity, sizeof(accounts->seats[0]));
+	accounts->shared.base_ns = calloc(capacity, sizeof(uint64_t));
+	accounts->shared.pids = calloc(capacity, sizeof(uint32_t));
+	if (!accounts->seats || !accounts->shared.base_ns || !accounts->shared.pids)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < capacity; i++)
+		accounts->seats[i].next = i + 1 < capacity ? i + 1 : CPU_ACCOUNT_NONE;
+	accounts->free_last = capacity - 1;
+	return 0;
+}
+
+static int open_all(struct kernel_accounts *accounts, char *reason)
+{
+	int r = check_place(reason);
+
+	if (r == 0)
+		r = take_ownership(accounts, reason);
+	if (r == 0)
+		r = prepare(accounts);
+	if (r == 0)
+		r = load(accounts, reason);
+	if (r == 0)
+		r = map_arrays(accounts);
+	return r == 0 ? attach(accounts, reason) : r;
+}
+
+int kernel_accounts_open(const struct kernel_accounts_options *options, struct kernel_accounts **ret,
+			 char reason[KERNEL_ACCOUNTS_REASON_MAX])
+{
+	struct kernel_accounts *accounts = calloc(1, sizeof(*accounts));
+
+	*reason = '\0';
+	if (!accounts)
+		return -ENOMEM;
+	accounts->options = *options;
+	accounts->owner = -1;
+	pthread_mutex_init(&accounts->lock, NULL);
+
+	int r = open_all(accounts, reason);
+	if (r < 0) {
+		if (!*reason)
+			snprintf(reason, KERNEL_ACCOUNTS_REASON_MAX, "%s", strerrordesc_np(-r));
+		kernel_accounts_close(accounts);
+		return r;
+	}
+	accounts->state.on = true;
+	*ret = accounts;
+	return 0;
+}
+
+void kernel_accounts_close(struct kernel_accounts *accounts)
+{
+	if (!accounts)
+		return;
+
+	detach(accounts);
+	for (size_t i = 0; i < ARRAY_LEN(accounts->mapped); i++)
+		if (accounts->mapped[i])
+			munmap(accounts->mapped[i], accounts->mapped_bytes[i]);
+	switches__destroy(accounts->skeleton);
+	if (accounts->owner >= 0)
+		close(accounts->owner);
+	free(accounts->seats);
+	free(accounts->shared.base_ns);
+	free(accounts->shared.pids);
+	pthread_mutex_destroy(&accounts->lock);
+	free(accounts);
+}
+
+const struct cpu_accounts *kernel_accounts_shared(const struct kernel_accounts *accounts)
+{
+	return &accounts->shared;
+}
+
+/* ---- the watch ---- */
+
+static void turn_off(struct kernel_accounts *accounts, const char *reason)
+{
+	detach(accounts);
+	pthread_mutex_lock(&accounts->lock);
+	accounts->state.on = false;
+	accounts->state.detached++;
+	snprintf(accounts->state.reason, sizeof(accounts->state.reason), "%s", reason);
+	pthread_mutex_unlock(&accounts->lock);
+	log_about(accounts->wrong ? LOG_WARNING : LOG_NOTICE,
+		  &(struct log_about){ .message = MESSAGE_FEATURE_OFF, .state = "begin" },
+		  "CPU time is read from files, no longer from the scheduler: %s", reason);
+}
+
+static void turn_on(struct kernel_accounts *accounts)
+{
+	char reason[KERNEL_ACCOUNTS_REASON_MAX];
+
+	if (attach(accounts, reason) < 0) {
+		log_line(LOG_NOTICE, "CPU time stays read from files: %s", reason);
+		accounts->cheap = 0;
+		return;
+	}
+	pthread_mutex_lock(&accounts->lock);
+	accounts->state.on = true;
+	accounts->state.reason[0] = '\0';
+	pthread_mutex_unlock(&accounts->lock);
+	log_about(LOG_NOTICE, &(struct log_about){ .message = MESSAGE_FEATURE_OFF, .state = "end" },
+		  "CPU time comes from the scheduler again");
+}
+
+/* True: it was possible now. */
+static bool compare(struct kernel_accounts *accounts, uint32_t account)
+{
+	uint32_t pid = atomic_load(&accounts->shared.pids[account]);
+	const volatile struct cpu_account *sum = &accounts->shared.accounts[account];
+	uint64_t ending_ns = __atomic_load_n(&sum->ending_ns, __ATOMIC_SEQ_CST);
+	struct settled settled;
+	char reason[KERNEL_ACCOUNTS_REASON_MAX];
+
+	if (pid == 0 || sum->exited || settle(accounts, account, pid, &settled) < 0 || !settled.still ||
+	    settled.clock_ns == 0 || ending_ns != __atomic_load_n(&sum->ending_ns, __ATOMIC_SEQ_CST))
+		return false;
+
+	uint64_t total_ns = accounts->shared.base_ns[account] + settled.account_ns;
+
+	count(accounts, &accounts->state.compared);
+	if (total_ns >= settled.clock_ns && total_ns - settled.clock_ns <= ending_ns)
+		return true;
+	if (sum->exited)
+		return false; /* it ended meanwhile, and another process may have its id */
+	accounts->wrong = true;
+	snprintf(reason, sizeof(reason), "of process %u it counted %llu ns where the kernel's clock says %llu", pid,
+		 (unsigned long long)total_ns, (unsigned long long)settled.clock_ns);
+	turn_off(accounts, reason);
+	return true;
+}
+
+static void compare_one(struct kernel_accounts *accounts)
+{
+	unsigned tried = 0;
+
+	for (uint32_t i = 0; i < accounts->options.capacity && tried < COMPARED_MAX; i++) {
+		uint32_t account = accounts->compared_next;
+
+		accounts->compared_next = (account + 1) % accounts->options.capacity;
+		if (accounts->seats[account].watches == 0)
+			continue;
+		tried++;
+		if (compare(accounts, account))
+			return;
+	}
+}
+
+/* Of the whole machine, as the kernel counts them. */
+static uint64_t machine_switches(const struct kernel_accounts *accounts)
+{
+	enum { STAT_MAX = 65536 };
+	AUTO_FREE char *text = malloc(STAT_MAX);
+	ssize_t len = text ? proc_read_file(accounts->options.procfd, 0, "stat", text, STAT_MAX - 1) : -ENOMEM;
+
+	if (len <= 0)
+		return 0;
+	text[len] = '\0';
+
+	const char *line = strstr(text, "\nctxt ");
+
+	return line ? strtoull(line + 6, NULL, 10) : 0;
+}
+
+static uint64_t own_switches(const struct kernel_accounts *accounts)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t cpu = 0; cpu < accounts->shared.cpus; cpu++)
+		sum += accounts->shared.slots[cpu].switches;
+	return sum;
+}
+
+/* Switches in a second since the last check; of the whole machine while the program is not attached. */
+static uint64_t switch_rate(struct kernel_accounts *accounts, mono_t now)
+{
+	bool on = atomic_load(&accounts->shared.on);
+	uint64_t counted = on ? own_switches(accounts) : machine_switches(accounts);
+	uint64_t *last = on ? &accounts->switches : &accounts->others;
+	int64_t passed_ns = accounts->checked.ns ? mono_diff(now, accounts->checked) : 0;
+	uint64_t grown = *last > 0 && counted > *last ? counted - *last : 0;
+
+	*last = counted;
+	accounts->checked = now;
+	return passed_ns > 0 ? (uint64_t)((double)grown * (double)NS_PER_S / (double)passed_ns) : 0;
+}
+
+static void judge_cost(struct kernel_accounts *accounts, uint64_t rate, uint64_t interval_ns)
+{
+	double cost_ns = (double)rate * SWITCH_NS;
+	bool on = atomic_load(&accounts->shared.on);
+
+	if (on)
+		accounts->worth = accounts->state.watched;
+
+	double saved_ns = (double)accounts->worth * (double)NS_PER_S / (double)interval_ns * LOOK_NS;
+	char reason[KERNEL_ACCOUNTS_REASON_MAX];
+
+	if (on) {
+		accounts->costly = rate > SWITCHES_FREE && cost_ns > saved_ns ? accounts->costly + 1 : 0;
+		if (accounts->costly < COSTLY_CHECKS)
+			return;
+		snprintf(reason, sizeof(reason), "at %llu switches a second counting them costs more than it saves",
+			 (unsigned long long)rate);
+		accounts->others = 0;
+		accounts->cheap = 0;
+		turn_off(accounts, reason);
+		return;
+	}
+	accounts->cheap = rate < SWITCHES_FREE / 2 || cost_ns < saved_ns / 2 ? accounts->cheap + 1 : 0;
+	if (accounts->cheap >= CHEAP_CHECKS)
+		turn_on(accounts);
+}
+
+void kernel_accounts_check(struct kernel_accounts *accounts, mono_t now, uint64_t interval_ns)
+{
+	uint64_t rate = switch_rate(accounts, now);
+
+	pthread_mutex_lock(&accounts->lock);
+	accounts->state.switches_per_s = rate;
+	accounts->state.missed = accounts->skeleton->bss->missed;
+	pthread_mutex_unlock(&accounts->lock);
+	if (atomic_load(&accounts->shared.on))
+		compare_one(accounts);
+	if (!accounts->wrong && !accounts->options.at_any_cost)
+		judge_cost(accounts, rate, interval_ns);
+}
+
+void kernel_accounts_state(struct kernel_accounts *accounts, struct kernel_accounts_state *ret)
+{
+	pthread_mutex_lock(&accounts->lock);
+	*ret = accounts->state;
+	pthread_mutex_unlock(&accounts->lock);
+}
+
+#endif

@@ -1,0 +1,70 @@
+/*
+ * kernel_accounts.h: has the scheduler add up the CPU time of watched processes, by a BPF program at
+ * each switch (switches.bpf.c), and keeps the accounts that the sampler reads (lib/source/cpu_accounts.h).
+ *
+ * One thread, that of discovery, but for kernel_accounts_state. Nothing is pinned: the program is
+ * gone when this process is, however it ends.
+ */
+#ifndef SPIKEWATCH_DAEMON_ENGINE_KERNEL_KERNEL_ACCOUNTS_H
+#define SPIKEWATCH_DAEMON_ENGINE_KERNEL_KERNEL_ACCOUNTS_H
+
+#include "lib/base/base.h"
+#include "lib/source/cpu_accounts.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define KERNEL_ACCOUNTS_REASON_MAX 256
+
+struct kernel_accounts;
+
+struct kernel_accounts_options {
+	int procfd;        /* the /proc of this pid namespace; must outlive it */
+	uint32_t capacity; /* processes that can be watched */
+	bool at_any_cost;  /* also when there are so many switches that reading clocks would cost less */
+};
+
+/*
+ * Loads and attaches the program. Moves the calling thread to each CPU for a moment, so that what runs
+ * there is known. 0; -errno, and reason, a sentence without full stop, says why.
+ */
+int kernel_accounts_open(const struct kernel_accounts_options *options, struct kernel_accounts **ret,
+			 char reason[KERNEL_ACCOUNTS_REASON_MAX]);
+/* The readers must be gone. NULL is fine. */
+void kernel_accounts_close(struct kernel_accounts *accounts);
+
+/* What its readers need. Valid until it is closed. */
+const struct cpu_accounts *kernel_accounts_shared(const struct kernel_accounts *accounts);
+
+/*
+ * The process has an account from now on, in which is all that it has used so far and will use. The
+ * same process may be watched several times and has one account. 0; -ENOSPC: all are in use; -EAGAIN:
+ * it did not stand still for long enough to be counted exactly, try again later; -ENODEV: they are off;
+ * -errno.
+ */
+int kernel_accounts_watch(struct kernel_accounts *accounts, int32_t pid, uint64_t start_ticks, uint32_t *ret_account);
+/* Once for each watch. The account is not used again within a second. */
+void kernel_accounts_unwatch(struct kernel_accounts *accounts, uint32_t account);
+
+/*
+ * About once a second: compares the account of a process that stands still with its clock, and what
+ * switches cost with what reading clocks every interval_ns would. Turns accounts off and on again by
+ * that, and logs it. Whoever watches looks at kernel_accounts_is_on after it.
+ */
+void kernel_accounts_check(struct kernel_accounts *accounts, mono_t now, uint64_t interval_ns);
+
+struct kernel_accounts_state {
+	bool on;
+	char reason[KERNEL_ACCOUNTS_REASON_MAX]; /* why it is off; "" */
+	uint64_t switches_per_s;                 /* on all CPUs, while it is on */
+	uint32_t watched, capacity;
+	uint64_t refused;  /* watches for which there was no account */
+	uint64_t missed;   /* runs that could not be counted, because their beginning was not seen */
+	uint64_t compared; /* with the clock */
+	uint64_t detached; /* how often it was turned off */
+};
+
+/* Any thread. */
+void kernel_accounts_state(struct kernel_accounts *accounts, struct kernel_accounts_state *ret);
+
+#endif

@@ -1,0 +1,200 @@
+/*
+ * switches.bpf.c: the program in the kernel that adds up CPU time where it is known anyway, at each
+ * switch from one task to another (kernel_accounts.h loads it, cpu_accounts.h reads what it writes).
+ *
+ *	switch on a CPU:  account of what ran  +=  its run, as the scheduler counted it
+ *	                  slot of the CPU       =  what runs from now on, and since when
+ *
+ * The scheduler brings a task's sum_exec_runtime up to date before the tracepoint, so the sum of the
+ * differences is its own sum: nothing is measured here. The account goes by the process (tgid), which
+ * stays when a thread calls exec and takes over the first thread's id. At the first change in an epoch
+ * an account gets into the log of the CPU, so the reader looks at what ran and at nothing else.
+ *
+ * Rejected: task storage, which needs an entry for each thread (made in the program, which can fail
+ * without an error), an iterator to find what runs already, and a rule for the thread that two of them
+ * meet; a bitmap, which needs an atomic OR (Linux 5.12) and a look at all its words. Nothing here needs
+ * more than Linux 5.5 has: tp_btf, arrays that can be mapped.
+ */
+#include <linux/bpf.h>
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <stdbool.h>
+
+#include "lib/source/cpu_accounts_layout.h"
+
+/* What is used of the kernel's structures; where it is in them is found out when the program is loaded. */
+#define KERNEL __attribute__((preserve_access_index))
+
+struct sched_entity {
+	uint64_t sum_exec_runtime;
+} KERNEL;
+
+struct sched_info {
+	unsigned long long run_delay;
+} KERNEL;
+
+struct signal_struct {
+	struct {
+		int counter;
+	} live; /* threads that have not begun to end */
+} KERNEL;
+
+struct task_struct {
+	unsigned int flags;
+	int pid, tgid;
+	struct sched_entity se;
+	struct sched_info sched_info;
+	struct signal_struct *signal;
+} KERNEL;
+
+#define PF_EXITING 0x4 /* linux/sched.h */
+
+char gpl[] SEC("license") = "GPL"; /* of the functions that it calls */
+
+/* The sizes of all maps are set before loading. */
+#define MAPPED_ARRAY(name, what) \
+	struct { \
+		__uint(type, BPF_MAP_TYPE_ARRAY); \
+		__uint(map_flags, BPF_F_MMAPABLE); \
+		__uint(max_entries, 1); \
+		__type(key, uint32_t); \
+		__type(value, what); \
+	} name SEC(".maps")
+
+MAPPED_ARRAY(accounts, struct cpu_account);
+MAPPED_ARRAY(slots, struct cpu_slot); /* by CPU */
+MAPPED_ARRAY(logs, uint64_t);         /* accounts; log_length for each CPU, in turns */
+
+/* tgid -> account. Written by the reader. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, uint32_t);
+} watched SEC(".maps");
+
+struct cpu_accounts_words words;
+uint64_t missed; /* runs whose beginning was not seen */
+
+const volatile uint32_t log_length = 1; /* a power of two */
+
+static uint32_t account_of(uint32_t tgid)
+{
+	const uint32_t *account = tgid ? bpf_map_lookup_elem(&watched, &tgid) : NULL;
+
+	return account ? *account : CPU_ACCOUNT_NONE;
+}
+
+/* After the account was changed: the reader changes the epoch before it looks at the log and at accounts. */
+static void put_into_log(struct cpu_slot *slot, uint32_t cpu, uint32_t index, struct cpu_account *account)
+{
+	uint32_t epoch = *(volatile uint32_t *)&words.epoch;
+
+	if (account->epoch == epoch)
+		return;
+
+	uint32_t at = cpu * log_length + ((uint32_t)slot->logged & (log_length - 1));
+	uint64_t *entry = bpf_map_lookup_elem(&logs, &at);
+
+	if (!entry)
+		return;
+	account->epoch = epoch;
+	*(volatile uint64_t *)entry = index;
+	*(volatile uint64_t *)&slot->logged = slot->logged + 1;
+}
+
+/* exec by another thread than the first gives it the first one's id. */
+static bool is_in_slot(const struct cpu_slot *slot, const struct task_struct *task)
+{
+	uint32_t tid = (uint32_t)task->pid, tgid = (uint32_t)task->tgid;
+
+	return slot->tid == tid || (tid == tgid && slot->tgid == tgid);
+}
+
+static void end_run(struct cpu_slot *slot, uint32_t cpu, const struct task_struct *task)
+{
+	uint32_t index = slot->account;
+
+	if (task->pid == 0 || slot->tid == CPU_SLOT_UNKNOWN)
+		return;
+	if (!is_in_slot(slot, task)) {
+		__sync_fetch_and_add(&missed, 1);
+		return;
+	}
+	if (slot->generation != *(volatile uint32_t *)&words.generation)
+		index = account_of((uint32_t)task->tgid);
+	if (index == CPU_ACCOUNT_NONE)
+		return;
+
+	struct cpu_account *account = bpf_map_lookup_elem(&accounts, &index);
+
+	if (!account)
+		return;
+
+	uint64_t run_ns = task->se.sum_exec_runtime - slot->run_ns;
+
+	__sync_fetch_and_add(&account->wait_ns, task->sched_info.run_delay - slot->wait_ns);
+	__sync_fetch_and_add(&account->runs, 1);
+	if (task->flags & PF_EXITING)
+		__sync_fetch_and_add(&account->ending_ns, run_ns);
+	__sync_fetch_and_add(&account->run_ns, run_ns);
+	put_into_log(slot, cpu, index, account);
+}
+
+static void begin_run(struct cpu_slot *slot, const struct task_struct *task)
+{
+	slot->since_ns = bpf_ktime_get_ns();
+	slot->run_ns = task->se.sum_exec_runtime;
+	slot->wait_ns = task->sched_info.run_delay;
+	slot->tid = (uint32_t)task->pid;
+	slot->tgid = (uint32_t)task->tgid;
+	slot->generation = *(volatile uint32_t *)&words.generation;
+	slot->account = account_of((uint32_t)task->tgid);
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	uint32_t cpu = bpf_get_smp_processor_id();
+	struct cpu_slot *slot = bpf_map_lookup_elem(&slots, &cpu);
+
+	if (!slot)
+		return 0;
+
+	uint64_t sequence = slot->sequence;
+
+	*(volatile uint64_t *)&slot->sequence = sequence + 1;
+	slot->switches++;
+	end_run(slot, cpu, prev);
+	begin_run(slot, next);
+	*(volatile uint64_t *)&slot->sequence = sequence + 2;
+	return 0;
+}
+
+/* The last thread of a process begins to end: from now on the reader asks whether it is still there. */
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(on_exit, struct task_struct *task)
+{
+	if (task->signal->live.counter > 0)
+		return 0;
+
+	uint32_t index = account_of((uint32_t)task->tgid);
+	struct cpu_account *account = index == CPU_ACCOUNT_NONE ? NULL : bpf_map_lookup_elem(&accounts, &index);
+
+	if (account)
+		account->exited = 1;
+	return 0;
+}
+
+/* A new process cannot be the one that was watched by that id. */
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
+{
+	uint32_t tgid = (uint32_t)child->tgid;
+
+	if (child->pid == child->tgid)
+		bpf_map_delete_elem(&watched, &tgid);
+	return 0;
+}

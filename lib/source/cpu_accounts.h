@@ -1,0 +1,79 @@
+/*
+ * cpu_accounts.h: reads what the program in the kernel adds up (cpu_accounts_layout.h): which
+ * processes ran since the last tick, and how much CPU time each has used until now, with the runs
+ * that go on. Without a system call, without a lock.
+ */
+#ifndef SPIKEWATCH_LIB_SOURCE_CPU_ACCOUNTS_H
+#define SPIKEWATCH_LIB_SOURCE_CPU_ACCOUNTS_H
+
+#include "lib/base/base.h"
+#include "lib/source/cpu_accounts_layout.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The memory, of the one who had it mapped; it outlives its readers. */
+struct cpu_accounts {
+	const volatile struct cpu_slot *slots;
+	const volatile struct cpu_account *accounts;
+	const volatile uint64_t *logs;
+	volatile struct cpu_accounts_words *words;
+	uint64_t *base_ns;      /* of each account: what its process had used before; written before it is in use */
+	_Atomic uint32_t *pids; /* the same: of its process; 0: not in use. The generation changes after it */
+	uint32_t cpus, capacity;
+	uint32_t log_length; /* of each CPU; a power of two */
+	_Atomic bool on;     /* what is read is to be believed */
+};
+
+struct cpu_accounts_reader;
+
+/* The only reader of the logs. 0 or -ENOMEM. */
+int cpu_accounts_reader_new(const struct cpu_accounts *accounts, struct cpu_accounts_reader **ret);
+/* NULL is fine. */
+void cpu_accounts_reader_free(struct cpu_accounts_reader *reader);
+CLEANUP(cpu_accounts_reader, free);
+
+/*
+ * Of each account that changed since the last call, or in which something runs now: changed(ctx,
+ * account), perhaps more than once. False: some may have been left out, because a log was too short.
+ */
+bool cpu_accounts_reader_begin(struct cpu_accounts_reader *reader, void (*changed)(void *ctx, uint32_t account),
+			       void *ctx);
+
+/* What a process has used. */
+struct cpu_accounts_use {
+	uint64_t cpu_ns;  /* with the runs that were found by the last begin and go on, as of now */
+	uint64_t wait_ns; /* before runs that have ended */
+	bool ended;       /* its last thread has begun to end; it may be gone */
+};
+
+/*
+ * cpu_ns may be less than it was before: a run that goes on counts as the time since it began, and
+ * when it ends as the scheduler counts it, which takes out interrupts.
+ */
+void cpu_accounts_reader_use(const struct cpu_accounts_reader *reader, uint32_t account, mono_t now,
+			     struct cpu_accounts_use *ret);
+
+/* A slot is written within a microsecond; an interrupt, or one of the host, may come between. */
+#define CPU_SLOT_TRIES 1000
+
+/* What runs on a CPU, as one state. False: it is being written, time after time. */
+static inline bool cpu_accounts_slot(const struct cpu_accounts *accounts, uint32_t cpu, struct cpu_slot *ret)
+{
+	const volatile struct cpu_slot *slot = &accounts->slots[cpu];
+
+	for (int i = 0; i < CPU_SLOT_TRIES; i++) {
+		uint64_t sequence = __atomic_load_n(&slot->sequence, __ATOMIC_ACQUIRE);
+
+		if (sequence & 1)
+			continue;
+		*ret = *slot;
+		atomic_thread_fence(memory_order_acquire);
+		if (__atomic_load_n(&slot->sequence, __ATOMIC_RELAXED) == sequence)
+			return true;
+	}
+	return false;
+}
+
+#endif

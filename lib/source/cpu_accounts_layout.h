@@ -1,0 +1,57 @@
+/*
+ * cpu_accounts_layout.h: memory that a program in the kernel (daemon/engine/kernel/switches.bpf.c) and
+ * its reader (cpu_accounts.h) share. Self-contained, because it is compiled for both.
+ *
+ * Native byte order. The writer is the kernel, but for struct cpu_accounts_words, which the reader
+ * writes. What one CPU writes another one sees in that order: so it is on x86-64 alone.
+ */
+#ifndef SPIKEWATCH_LIB_SOURCE_CPU_ACCOUNTS_LAYOUT_H
+#define SPIKEWATCH_LIB_SOURCE_CPU_ACCOUNTS_LAYOUT_H
+
+#include <stdint.h>
+
+/* Of a slot: what runs there is not watched. */
+#define CPU_ACCOUNT_NONE UINT32_MAX
+
+/* Of a slot: no switch was seen there yet, so when the task that runs began to is not known. */
+#define CPU_SLOT_UNKNOWN UINT32_MAX
+
+/* One watched process: what its threads used in runs that have ended. A cache line. */
+struct cpu_account {
+	uint64_t run_ns;    /* as the scheduler counts it */
+	uint64_t wait_ns;   /* runnable, but not running: before those runs */
+	uint64_t runs;      /* that have ended */
+	uint32_t epoch;     /* in which it was last put into a log */
+	uint32_t exited;    /* its last thread has begun to end */
+	uint64_t ending_ns; /* of run_ns, runs in which a thread was ending: the process's clock may lack them */
+	uint64_t unused[3];
+};
+
+/*
+ * What runs on one CPU, and since when. Odd `sequence`: being written, and the account of what ran
+ * before is, too. A cache line.
+ */
+struct cpu_slot {
+	uint64_t sequence;
+	uint64_t since_ns; /* CLOCK_MONOTONIC */
+	uint64_t run_ns;   /* of the thread, when the run began */
+	uint64_t wait_ns;  /* the same: all its waiting before the one that ended then */
+	uint32_t account;  /* CPU_ACCOUNT_NONE */
+	uint32_t tid;      /* 0: idle; CPU_SLOT_UNKNOWN */
+	uint32_t tgid;
+	uint32_t generation; /* of the table of watched processes, as of since_ns */
+	uint64_t switches;   /* in all */
+	uint64_t logged;     /* in all, into the log of this CPU */
+};
+
+_Static_assert(sizeof(struct cpu_account) == 64 && sizeof(struct cpu_slot) == 64, "a cache line each");
+
+/*
+ * The reader's. An account gets into the log of a CPU at its first change in an epoch.
+ */
+struct cpu_accounts_words {
+	uint32_t epoch;      /* from 1 on */
+	uint32_t generation; /* to be changed whenever the table of watched processes was */
+};
+
+#endif
