@@ -106,6 +106,9 @@ enum config_stacks_mode { CONFIG_STACKS_OFF, CONFIG_STACKS_FRAME_POINTERS, CONFI
 
 enum config_clock { CONFIG_CLOCK_CPU, CONFIG_CLOCK_CYCLES };
 
+/* Of CPU time. */
+enum config_cpu_source { CONFIG_CPU_SOURCE_AUTO, CONFIG_CPU_SOURCE_KERNEL, CONFIG_CPU_SOURCE_FILES };
+
 /* "sampling" */
 struct config_sampling {
 	uint64_t interval_ns;                  /* 10ms;  100us .. 10s */
@@ -119,6 +122,7 @@ struct config_sampling {
 	uint64_t rescan_interval_ns;           /* 1s;    how often new targets are looked for */
 	enum config_discovery discovery;   /* auto; whether the kernel is asked to tell of processes between rescans */
 	enum config_wait wait;             /* sleep */
+	enum config_cpu_source source;     /* auto */
 	enum config_scheduling scheduling; /* auto: with real-time priority where that is allowed */
 	bool reset_peaks;          /* false; reset VmHWM after reading it (writes clear_refs of the watched process) */
 	double cpu_budget_percent; /* 10; of one core, for the whole daemon */

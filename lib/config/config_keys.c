@@ -597,6 +597,7 @@ static int config_check_glob(const struct config_scope *scope, const struct json
 static const char *const discovery_choices[] = { "auto", "rescan", NULL };
 static const char *const idle_backoff_choices[] = { "auto", "always", "never", NULL };
 static const char *const wait_choices[] = { "sleep", "yield", "spin", NULL };
+static const char *const source_choices[] = { "auto", "kernel", "files", NULL };
 static const char *const scheduling_choices[] = { "auto", "normal", NULL };
 static const char *const stacks_choices[] = { "off", "frame-pointers", "dwarf", NULL };
 static const char *const clock_choices[] = { "cpu", "cycles", NULL };
@@ -685,6 +686,8 @@ const struct config_field config_section_fields[] = {
 		100 * MS, HOUR),
 	SECTION_CHOICE(  "sampling", "discovery",         LIVE,    sampling.discovery,
 		CONFIG_DISCOVERY_AUTO, discovery_choices),
+	SECTION_CHOICE(  "sampling", "source",            RESTART, sampling.source,              CONFIG_CPU_SOURCE_AUTO,
+		source_choices),
 	SECTION_CHOICE(  "sampling", "wait",              LIVE,    sampling.wait,                CONFIG_WAIT_SLEEP,
 		wait_choices),
 	SECTION_CHOICE(  "sampling", "scheduling",        LIVE,    sampling.scheduling,

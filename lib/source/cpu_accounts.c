@@ -190,4 +190,5 @@ void cpu_accounts_reader_use(const struct cpu_accounts_reader *reader, uint32_t 
 	ret->cpu_ns = reader->accounts->base_ns[account] + ended_ns + going_ns;
 	ret->wait_ns = load(&sum->wait_ns);
 	ret->ended = sum->exited != 0;
+	ret->lost = sum->lost != 0;
 }

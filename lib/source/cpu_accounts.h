@@ -46,6 +46,7 @@ struct cpu_accounts_use {
 	uint64_t cpu_ns;  /* with the runs that were found by the last begin and go on, as of now */
 	uint64_t wait_ns; /* before runs that have ended */
 	bool ended;       /* its last thread has begun to end; it may be gone */
+	bool lost;        /* a run is missing: cpu_ns is not to be believed */
 };
 
 /*

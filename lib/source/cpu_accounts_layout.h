@@ -22,7 +22,8 @@ struct cpu_account {
 	uint64_t wait_ns;   /* runnable, but not running: before those runs */
 	uint64_t runs;      /* that have ended */
 	uint32_t epoch;     /* in which it was last put into a log */
-	uint32_t exited;    /* its last thread has begun to end */
+	uint16_t exited;    /* its last thread has begun to end */
+	uint16_t lost;      /* a run was not counted: the switch at its end was not seen */
 	uint64_t ending_ns; /* of run_ns, runs in which a thread was ending: the process's clock may lack them */
 	uint64_t unused[3];
 };

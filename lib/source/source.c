@@ -691,6 +691,14 @@ static void mark_gone(struct source_entry *entry)
 		sum_leave(&entry->member_of->sum, &entry->part);
 }
 
+/* An account has what a process used until its end. */
+static void count_to_end(struct source_entry *entry)
+{
+	sample_set(&entry->sample, SAMPLE_CPU, entry->reader.cpu_ns);
+	if (entry->member_of)
+		sum_update(&entry->member_of->sum, &entry->part, &entry->sample);
+}
+
 static void read_process(struct source *source, struct source_entry *entry, mono_t now)
 {
 	struct sample before = entry->sample;
@@ -710,6 +718,8 @@ static void read_process(struct source *source, struct source_entry *entry, mono
 	put_limits(entry);
 	entry->at = at;
 	if (r == -ESRCH) {
+		if (entry->is_followed)
+			count_to_end(entry);
 		mark_gone(entry);
 		return;
 	}
@@ -838,14 +848,18 @@ static void read_accounts(struct source *source)
 	source_all_due(source);
 }
 
-static enum process_reader_due look_at_followed(struct source *source, struct source_entry *entry, mono_t now)
+/* What its account says. False: it is not to be believed any more, and the process is not followed. */
+static bool ask_account(struct source *source, struct source_entry *entry, struct process_told *ret)
 {
 	struct cpu_accounts_use use;
 
 	cpu_accounts_reader_use(source->accounts.reader, entry->followed, clock_mono(&source->clock), &use);
-	source->accounts.looks++;
-	return process_reader_look(&entry->reader, &source->reader_options, now, defer_of(source, entry),
-				   &(struct process_told){ .cpu_ns = use.cpu_ns, .ended = use.ended });
+	*ret = (struct process_told){ .cpu_ns = use.cpu_ns, .ended = use.ended };
+	if (use.lost)
+		unfollow(source, entry);
+	else
+		source->accounts.looks++;
+	return !use.lost;
 }
 
 /*
@@ -866,10 +880,11 @@ static uint32_t followed_due(const struct source *source, const struct source_en
 static enum process_reader_due look_at_process(struct source *source, struct source_entry *entry, mono_t now)
 {
 	uint64_t defer_ns = defer_of(source, entry);
+	struct process_told told;
 
 	choose_account(source, entry);
-	if (entry->is_followed)
-		return look_at_followed(source, entry, now);
+	if (entry->is_followed && ask_account(source, entry, &told))
+		return process_reader_look(&entry->reader, &source->reader_options, now, defer_ns, &told);
 	if (!entry->many_threads)
 		return process_reader_look(&entry->reader, &source->reader_options, now, defer_ns, NULL);
 

@@ -248,8 +248,8 @@ void source_entry_set_idle(struct source_entry *entry, uint64_t idle_ns);
 
 /*
  * The CPU time of a process comes from that account (CPU_ACCOUNT_NONE: from its clock) from its next
- * look on; while the accounts are off (cpu_accounts.h), from its clock. It is looked at when the account
- * says that it ran, and else at heartbeats. Never steps back. Any thread.
+ * look on; from its clock while the accounts are off, and once the account has lost a run (cpu_accounts.h).
+ * It is looked at when the account says that it ran, and else at heartbeats. Never steps back. Any thread.
  */
 void source_entry_follow(struct source_entry *entry, uint32_t account);
 

@@ -22,6 +22,7 @@
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/base/perf_events.h"
 #include "daemon/engine/base/proc_read.h"
+#include "lib/proc/procfs.h"
 
 /* What the Makefile makes of switches.bpf.c, or SPIKEWATCH_WITHOUT_SWITCHES. */
 #include "switches.skel.h"
@@ -286,17 +287,27 @@ static void count_watched(struct kernel_accounts *accounts, int by)
 	pthread_mutex_unlock(&accounts->lock);
 }
 
-/* Of the process, if it is watched. One that had its id before is not. */
+/* Of the process, if it is watched. One that had its id before is not, nor an account that has lost a run. */
 static uint32_t find(struct kernel_accounts *accounts, uint32_t pid, uint64_t start_ticks)
 {
 	for (uint32_t i = 0; i < accounts->options.capacity; i++) {
 		if (atomic_load_explicit(&accounts->shared.pids[i], memory_order_relaxed) != pid)
 			continue;
-		if (accounts->seats[i].start_ticks == start_ticks)
+		if (accounts->seats[i].start_ticks == start_ticks && !accounts->shared.accounts[i].lost)
 			return i;
 		leave(accounts, i);
 	}
 	return CPU_ACCOUNT_NONE;
+}
+
+/* The kernel has told of its end already. */
+static bool has_ended(const struct kernel_accounts *accounts, uint32_t pid)
+{
+	char text[1024];
+	struct procfs_stat stat;
+	ssize_t len = proc_read_file(accounts->options.procfd, (int32_t)pid, "stat", text, sizeof(text));
+
+	return len < 0 || procfs_stat_parse(text, (size_t)len, &stat) < 0 || stat.state == 'Z' || stat.state == 'X';
 }
 
 static int enter(struct kernel_accounts *accounts, uint32_t account, uint32_t pid)
@@ -314,6 +325,8 @@ static int enter(struct kernel_accounts *accounts, uint32_t account, uint32_t pi
 	r = settle(accounts, account, pid, &settled);
 	if (r < 0)
 		return r;
+	if (has_ended(accounts, pid))
+		return -ESRCH;
 	accounts->shared.base_ns[account] = settled.clock_ns - settled.account_ns;
 	return 0;
 }
@@ -692,7 +705,7 @@ static bool compare(struct kernel_accounts *accounts, uint32_t account)
 	struct settled settled;
 	char reason[KERNEL_ACCOUNTS_REASON_MAX];
 
-	if (pid == 0 || sum->exited || settle(accounts, account, pid, &settled) < 0 || !settled.still ||
+	if (pid == 0 || sum->exited || sum->lost || settle(accounts, account, pid, &settled) < 0 || !settled.still ||
 	    settled.clock_ns == 0 || ending_ns != __atomic_load_n(&sum->ending_ns, __ATOMIC_SEQ_CST))
 		return false;
 
@@ -701,8 +714,9 @@ static bool compare(struct kernel_accounts *accounts, uint32_t account)
 	count(accounts, &accounts->state.compared);
 	if (total_ns >= settled.clock_ns && total_ns - settled.clock_ns <= ending_ns)
 		return true;
-	if (sum->exited)
-		return false; /* it ended meanwhile, and another process may have its id */
+	/* It lost a run or ended meanwhile; another process may have its id. */
+	if (sum->exited || sum->lost || !proc_read_is_alive((int32_t)pid, accounts->seats[account].start_ticks))
+		return false;
 	accounts->wrong = true;
 	snprintf(reason, sizeof(reason), "of process %u it counted %llu ns where the kernel's clock says %llu", pid,
 		 (unsigned long long)total_ns, (unsigned long long)settled.clock_ns);

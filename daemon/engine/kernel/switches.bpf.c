@@ -10,6 +10,10 @@
  * stays when a thread calls exec and takes over the first thread's id. At the first change in an epoch
  * an account gets into the log of the CPU, so the reader looks at what ran and at nothing else.
  *
+ * A switch may be hidden from tracing (some hypervisors hide what their agent in the guest does). Then the
+ * next one is from a task that is not in the slot: the process that is there has lost a run and says so;
+ * of the other the scheduler itself knows when its run began, unless it has real-time priority.
+ *
  * Rejected: task storage, which needs an entry for each thread (made in the program, which can fail
  * without an error), an iterator to find what runs already, and a rule for the thread that two of them
  * meet; a bitmap, which needs an atomic OR (Linux 5.12) and a look at all its words. Nothing here needs
@@ -29,6 +33,7 @@
 
 struct sched_entity {
 	uint64_t sum_exec_runtime;
+	uint64_t prev_sum_exec_runtime; /* when it was last chosen to run; of the fair class alone */
 } KERNEL;
 
 struct sched_info {
@@ -42,14 +47,18 @@ struct signal_struct {
 } KERNEL;
 
 struct task_struct {
-	unsigned int flags;
+	unsigned int flags, policy;
 	int pid, tgid;
 	struct sched_entity se;
 	struct sched_info sched_info;
 	struct signal_struct *signal;
 } KERNEL;
 
-#define PF_EXITING 0x4 /* linux/sched.h */
+/* linux/sched.h */
+#define PF_EXITING 0x4
+#define SCHED_NORMAL 0
+#define SCHED_BATCH 3
+#define SCHED_IDLE 5
 
 char gpl[] SEC("license") = "GPL"; /* of the functions that it calls */
 
@@ -76,7 +85,7 @@ struct {
 } watched SEC(".maps");
 
 struct cpu_accounts_words words;
-uint64_t missed; /* runs whose beginning was not seen */
+uint64_t missed; /* switches that were not seen */
 
 const volatile uint32_t log_length = 1; /* a power of two */
 
@@ -113,22 +122,52 @@ static bool is_in_slot(const struct cpu_slot *slot, const struct task_struct *ta
 	return slot->tid == tid || (tid == tgid && slot->tgid == tgid);
 }
 
+static bool is_fair(const struct task_struct *task)
+{
+	return task->policy == SCHED_NORMAL || task->policy == SCHED_BATCH || task->policy == SCHED_IDLE;
+}
+
+/* This one has lost a run. */
+static void note_loss(struct cpu_slot *slot, uint32_t cpu, uint32_t tgid)
+{
+	uint32_t index = account_of(tgid);
+	struct cpu_account *account = index == CPU_ACCOUNT_NONE ? NULL : bpf_map_lookup_elem(&accounts, &index);
+
+	if (!account)
+		return;
+	account->lost = 1;
+	put_into_log(slot, cpu, index, account);
+}
+
+/* Sets what the slot would say of the run. False: it is not known. */
+static bool find_beginning(struct cpu_slot *slot, uint32_t cpu, const struct task_struct *task)
+{
+	__sync_fetch_and_add(&missed, 1);
+	note_loss(slot, cpu, slot->tgid);
+	if (!is_fair(task)) {
+		note_loss(slot, cpu, (uint32_t)task->tgid);
+		return false;
+	}
+	slot->run_ns = task->se.prev_sum_exec_runtime;
+	slot->wait_ns = task->sched_info.run_delay;
+	slot->account = account_of((uint32_t)task->tgid);
+	slot->generation = *(volatile uint32_t *)&words.generation;
+	return true;
+}
+
 static void end_run(struct cpu_slot *slot, uint32_t cpu, const struct task_struct *task)
 {
-	uint32_t index = slot->account;
-
 	if (task->pid == 0 || slot->tid == CPU_SLOT_UNKNOWN)
 		return;
-	if (!is_in_slot(slot, task)) {
-		__sync_fetch_and_add(&missed, 1);
-		return;
-	}
-	if (slot->generation != *(volatile uint32_t *)&words.generation)
-		index = account_of((uint32_t)task->tgid);
-	if (index == CPU_ACCOUNT_NONE)
+	if (!is_in_slot(slot, task) && !find_beginning(slot, cpu, task))
 		return;
 
-	struct cpu_account *account = bpf_map_lookup_elem(&accounts, &index);
+	uint32_t index = slot->account;
+
+	if (slot->generation != *(volatile uint32_t *)&words.generation)
+		index = account_of((uint32_t)task->tgid);
+
+	struct cpu_account *account = index == CPU_ACCOUNT_NONE ? NULL : bpf_map_lookup_elem(&accounts, &index);
 
 	if (!account)
 		return;

@@ -10,6 +10,7 @@
 
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/base/proc_read.h"
+#include "daemon/engine/kernel/kernel_accounts.h"
 #include "daemon/engine/sampling/sampler.h"
 #include "daemon/engine/stacks/stack_capture.h"
 #include "daemon/engine/stacks/stack_recorder.h"
@@ -41,6 +42,8 @@ struct session {
 	struct samplers *samplers;
 	struct discovery *discovery;
 	struct stack_recorder *stacks;
+	struct kernel_accounts *accounts;
+	char accounts_off[KERNEL_ACCOUNTS_REASON_MAX];
 	char stacks_off[STACK_RECORDER_REASON_MAX];
 	char symbolizer[1024];
 };
@@ -174,7 +177,7 @@ static enum source_backoff backoff_of(enum config_idle_backoff configured)
 	return configured == CONFIG_IDLE_BACKOFF_ALWAYS ? SOURCE_BACKOFF_ALL : SOURCE_BACKOFF_NONE;
 }
 
-static struct sampler_options sampler_options_of(const struct config *config)
+static struct sampler_options sampler_options_of(const struct session *session, const struct config *config)
 {
 	const struct config_sampling *sampling = &config->sampling;
 
@@ -191,27 +194,13 @@ static struct sampler_options sampler_options_of(const struct config *config)
 			.peak_interval_ns = sampling->peak_interval_ns,
 			.fds_interval_ns = sampling->fds_interval_ns,
 			.reset_peaks = sampling->reset_peaks,
+			.accounts = session->accounts ? kernel_accounts_shared(session->accounts) : NULL,
 		},
 		.wait = sampling->wait,
 		.scheduling = sampling->scheduling,
 		.cpu_budget_percent = sampling->cpu_budget_percent,
 		.lock_memory = config->ring.lock,
 	};
-}
-
-static int open_samplers(struct session *session)
-{
-	const struct config_sampling *sampling = &session->config->sampling;
-	struct sampler_options options = sampler_options_of(session->config);
-	unsigned threads = sampling->threads;
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	int r;
-
-	if (threads == 0)
-		threads = samplers_worth(sampling->cpu_budget_percent, cpus > 0 ? (unsigned)cpus : 1);
-	r = samplers_new(&options, threads, session->ring, &session->samplers);
-
-	return r < 0 ? failed("cannot build the sampler", "", r) : 0;
 }
 
 /*
@@ -223,6 +212,48 @@ static bool is_own_proc(int procfd)
 	ssize_t len = proc_read_link(procfd, 0, "self", self, sizeof self);
 
 	return len > 0 && strtol(self, NULL, 10) == getpid();
+}
+
+static unsigned sampler_threads(const struct config *config)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (config->sampling.threads > 0)
+		return config->sampling.threads;
+	return samplers_worth(config->sampling.cpu_budget_percent, cpus > 0 ? (unsigned)cpus : 1);
+}
+
+/* Optional: without them CPU clocks are asked. */
+static void open_accounts(struct session *session)
+{
+	const struct config_sampling *sampling = &session->config->sampling;
+	struct kernel_accounts_options options = {
+		.procfd = session->procfd,
+		.capacity = sampling->max_targets,
+		.at_any_cost = sampling->source == CONFIG_CPU_SOURCE_KERNEL,
+	};
+
+	if (sampling->source == CONFIG_CPU_SOURCE_FILES)
+		return;
+	if (!is_own_proc(session->procfd))
+		snprintf(session->accounts_off, sizeof session->accounts_off,
+			 "the proc root is not this machine's /proc");
+	else if (sampler_threads(session->config) > 1)
+		snprintf(session->accounts_off, sizeof session->accounts_off, "there are several sampler threads");
+	else
+		kernel_accounts_open(&options, &session->accounts, session->accounts_off);
+	if (!session->accounts)
+		log_about(sampling->source == CONFIG_CPU_SOURCE_KERNEL ? LOG_WARNING : LOG_INFO,
+			  &(struct log_about){ .message = MESSAGE_FEATURE_OFF },
+			  "CPU time is read from files, not from the scheduler: %s", session->accounts_off);
+}
+
+static int open_samplers(struct session *session)
+{
+	struct sampler_options options = sampler_options_of(session, session->config);
+	int r = samplers_new(&options, sampler_threads(session->config), session->ring, &session->samplers);
+
+	return r < 0 ? failed("cannot build the sampler", "", r) : 0;
 }
 
 /* Stacks are optional: without them everything else works. */
@@ -271,6 +302,7 @@ static int build_discovery(struct session *session)
 			.machine = session->machine,
 			.procfd = session->procfd,
 			.own_proc = is_own_proc(session->procfd),
+			.accounts = session->accounts,
 		},
 		.stacks = session->stacks,
 	};
@@ -299,6 +331,8 @@ int session_open(const struct config *config, const char *ring_path, struct sess
 		(void)descriptors_short(session->procfd);
 	if (r == 0)
 		r = open_ring(session, ring_path);
+	if (r == 0)
+		open_accounts(session);
 	if (r == 0)
 		r = open_samplers(session);
 	if (r == 0)
@@ -352,7 +386,8 @@ int session_start(struct session *session)
 /* The samplers first: they need room for what discovery then finds. */
 int session_reload(struct session *session, const struct config *config)
 {
-	struct sampler_options before = sampler_options_of(session->config), after = sampler_options_of(config);
+	struct sampler_options before = sampler_options_of(session, session->config),
+			       after = sampler_options_of(session, config);
 	int r = samplers_retune(session->samplers, &after);
 
 	if (r < 0)
@@ -388,6 +423,7 @@ bool session_free(struct session *session)
 	stack_recorder_close(session->stacks);
 	samplers_free(session->samplers);
 	discovery_free(session->discovery);
+	kernel_accounts_close(session->accounts);
 	if (session->ring)
 		ring_finish(session->ring);
 	ring_free(session->ring);
@@ -412,6 +448,8 @@ struct session_parts session_parts(const struct session *session)
 		.procfd = session->procfd,
 		.stacks = session->stacks,
 		.stacks_off = session->stacks_off,
+		.accounts = session->accounts,
+		.accounts_off = session->accounts_off,
 		.symbolizer = session->symbolizer,
 	};
 }

@@ -35,7 +35,7 @@ int session_start(struct session *session);
 
 /*
  * Replaces the configuration while everything runs: samplers_retune and discovery_reload. What
- * only a restart can change (ring.*, proc_root, cgroup_root, sampling.threads) must be equal in
+ * only a restart can change (ring.*, proc_root, cgroup_root, sampling.threads and source) must be equal in
  * both. 0: config is in force and must outlive the session, and the one before is no longer used.
  * -ENOMEM, -errno: the one before is still in force. Nothing is logged. Only the thread that made
  * the session.
@@ -70,6 +70,9 @@ struct session_parts {
 	 * users have none: "" if they have.
 	 */
 	const char *stacks_off;
+	/* Of CPU time; NULL: files alone, for the reason accounts_off: "" if that is what is configured. */
+	struct kernel_accounts *accounts;
+	const char *accounts_off;
 	const char *symbolizer; /* the path of spikewatch-symbolize, if there are stacks */
 };
 

@@ -230,6 +230,8 @@ struct discovery {
 	mono_t limits_read;
 	uint64_t limits_cpu_ns; /* what that took */
 	bool limits_due;        /* whenever they were read */
+	mono_t accounts_checked;
+	bool accounts_left; /* some have no account in the kernel yet, or still one */
 
 	pthread_t thread;
 	int wake_fd;
@@ -1816,6 +1818,24 @@ static void sleep_unlocked(struct discovery *discovery, mono_t now, mono_t until
 	fair_mutex_enter(&discovery->lock);
 }
 
+/* How often what the kernel adds up is compared with clocks, and its cost is judged. */
+#define ACCOUNTS_INTERVAL_NS NS_PER_S
+
+static void check_accounts(struct discovery *discovery, mono_t now)
+{
+	struct kernel_accounts *accounts = discovery->options.target_table.accounts;
+	bool due = mono_diff(now, discovery->accounts_checked) >= (int64_t)ACCOUNTS_INTERVAL_NS;
+
+	if (!accounts || !(due || discovery->accounts_left))
+		return;
+
+	if (due) {
+		discovery->accounts_checked = now;
+		kernel_accounts_check(accounts, now, discovery->config->sampling.interval_ns);
+	}
+	discovery->accounts_left = target_table_keep_accounts(discovery->target_table);
+}
+
 /* Until the next scan is due or the thread is to stop; in slices, for the liveness timestamp. */
 static void wait_locked(struct discovery *discovery)
 {
@@ -1828,6 +1848,7 @@ static void wait_locked(struct discovery *discovery)
 			return;
 		read_events(discovery, now);
 		refresh_limits(discovery, now);
+		check_accounts(discovery, now);
 		sleep_unlocked(discovery, now, mono_diff(due, slice_end) < 0 ? due : slice_end);
 	}
 }

@@ -464,6 +464,7 @@ static struct target_table_target *target_new(struct target_table_entry *entry, 
 	target->what.entry = entry->name;
 	target->entry = entry_hold(entry);
 	target->sampled.user = target;
+	target->account = CPU_ACCOUNT_NONE;
 
 	return target;
 }
@@ -1395,9 +1396,81 @@ static void remember_target(struct target_table *table, const struct target_tabl
 	remember_member(table, target->group, &member);
 }
 
+/* ---- accounts in the kernel ---- */
+
+/* Giving an account takes 20 us, with the lock held. */
+#define ACCOUNTS_AT_ONCE 256
+
+static bool accounts_are_on(const struct target_table *table)
+{
+	return table->options.accounts &&
+	       atomic_load_explicit(&kernel_accounts_shared(table->options.accounts)->on, memory_order_acquire);
+}
+
+/* What is hidden from tracing so often has its clock asked for good. */
+#define LOSSES_MAX 3
+
+/* Where there is none for it, its clock is asked. */
+static void open_account(struct target_table *table, struct target_table_target *target)
+{
+	if (target->what.kind != TARGET_PROCESS || target->account != CPU_ACCOUNT_NONE || !accounts_are_on(table) ||
+	    target->losses >= LOSSES_MAX ||
+	    kernel_accounts_watch(table->options.accounts, target->what.pid, target->what.start_ticks,
+				  &target->account) < 0)
+		return;
+	source_entry_follow(target->sampled.entry, target->account);
+}
+
+/* It is in no source, or the accounts are off. */
+static void close_account(struct target_table *table, struct target_table_target *target)
+{
+	if (target->account == CPU_ACCOUNT_NONE)
+		return;
+
+	kernel_accounts_unwatch(table->options.accounts, target->account);
+	target->account = CPU_ACCOUNT_NONE;
+}
+
+struct keeping {
+	struct target_table *table;
+	bool on;
+	unsigned done;
+};
+
+static bool has_lost(const struct target_table *table, const struct target_table_target *target)
+{
+	return target->account != CPU_ACCOUNT_NONE &&
+	       kernel_accounts_shared(table->options.accounts)->accounts[target->account].lost;
+}
+
+static int keep_account(void *ctx, struct target_table_target *target)
+{
+	struct keeping *keeping = ctx;
+	bool has = target->account != CPU_ACCOUNT_NONE, lost = has_lost(keeping->table, target);
+
+	if (target->what.kind != TARGET_PROCESS || target->leaving || (keeping->on == has && !lost))
+		return 0;
+	if (has) {
+		source_entry_follow(target->sampled.entry, CPU_ACCOUNT_NONE);
+		close_account(keeping->table, target);
+		target->losses += lost;
+	}
+	if (keeping->on)
+		open_account(keeping->table, target);
+	return ++keeping->done == ACCOUNTS_AT_ONCE;
+}
+
+bool target_table_keep_accounts(struct target_table *table)
+{
+	struct keeping keeping = { .table = table, .on = accounts_are_on(table) };
+
+	return table->options.accounts && target_table_visit(table, keep_account, &keeping) > 0;
+}
+
 static void forget_target(struct target_table *table, struct target_table_target *target)
 {
 	remember_target(table, target);
+	close_account(table, target);
 	unlink_target(table, target);
 	line_drop(table, target->membership.line);
 	target->membership.line = NULL;
@@ -1425,7 +1498,9 @@ static int lend_target(struct target_table *table, struct target_table_target *t
 		r = sampler_target_describe(&target->sampled, &target->what);
 	apply_limits(target);
 	set_needs(table, target);
+	open_account(table, target);
 	if (r < 0 || !samplers_add(table->options.samplers, &target->sampled)) {
+		close_account(table, target);
 		line_drop(table, target->membership.line);
 		target->membership.line = NULL;
 		target_free(target);
@@ -2106,6 +2181,7 @@ void target_table_free(struct target_table *table)
 		return;
 
 	for (struct target_table_target *target; (target = TAILQ_FIRST(&table->all));) {
+		close_account(table, target);
 		unlink_target(table, target);
 		line_drop(table, target->membership.line);
 		target_free(target);

@@ -17,6 +17,7 @@
 #ifndef SPIKEWATCH_DAEMON_ENGINE_TARGETS_TARGET_TABLE_H
 #define SPIKEWATCH_DAEMON_ENGINE_TARGETS_TARGET_TABLE_H
 
+#include "daemon/engine/kernel/kernel_accounts.h"
 #include "daemon/engine/sampling/sampler.h"
 #include "daemon/engine/targets/containers.h"
 #include "lib/base/base.h"
@@ -43,8 +44,9 @@ struct target_table_options {
 	struct containers *containers; /* NULL: targets have no containers */
 	struct metric_machine machine;
 	int procfd;
-	bool own_proc;            /* procfd is the real /proc of this pid namespace: CPU clocks can be read */
-	void (*alive)(void *ctx); /* called often during long work; may be NULL */
+	bool own_proc;                    /* procfd is the real /proc of this pid namespace: CPU clocks can be read */
+	struct kernel_accounts *accounts; /* of CPU time; NULL: there are none */
+	void (*alive)(void *ctx);         /* called often during long work; may be NULL */
 	void *alive_ctx;
 };
 
@@ -74,6 +76,8 @@ struct target_table_target {
 	TAILQ_ENTRY(target_table_target) all;
 	uint64_t seen;         /* the last scan that met it */
 	uint64_t arguments_at; /* of a process, when it was described */
+	uint32_t account;      /* of its CPU time in the kernel; CPU_ACCOUNT_NONE */
+	uint32_t losses;       /* accounts that have lost a run */
 	bool names_group;      /* its name is that of its group */
 	bool unlent;           /* a group that the sampler has yet to be given */
 	uint32_t reading;      /* what it was opened for */
@@ -122,6 +126,12 @@ int target_table_reload(struct target_table *target_table, const struct config *
 
 /* The sampler must be gone or stopped for good. NULL is fine. */
 void target_table_free(struct target_table *target_table);
+
+/*
+ * Gives processes that have none an account in the kernel, while those are on, and takes all back while
+ * they are off. A part of them: true: call again soon.
+ */
+bool target_table_keep_accounts(struct target_table *target_table);
 
 /* Conditions (positive returns). */
 enum { TARGET_TABLE_ENDED = 1 };

@@ -23,6 +23,7 @@
 #include "daemon/engine/base/paths.h"
 #include "daemon/engine/dispatch/dispatcher.h"
 #include "daemon/engine/incident/incidents.h"
+#include "daemon/engine/kernel/kernel_accounts.h"
 #include "daemon/engine/sampling/sampler.h"
 #include "daemon/engine/session/session.h"
 #include "daemon/engine/stacks/stack_recorder.h"
@@ -267,6 +268,31 @@ static void put_sampler(struct json_writer *json, const struct overview *overvie
 	json_member_u64(json, "throttled_ns", stats.throttled);
 	json_member_u64(json, "stolen_ns", stats.stolen);
 	put_verdicts(json, overview->health, verdicts);
+	json_end_object(json);
+}
+
+static void put_source(struct json_writer *json, const struct overview *overview)
+{
+	static const char *const wanted[] = { "auto", "kernel", "files" };
+	struct session_parts parts = session_parts(overview->session);
+	struct kernel_accounts_state state = { .on = false };
+
+	snprintf(state.reason, sizeof state.reason, "%s", parts.accounts_off);
+	if (parts.accounts)
+		kernel_accounts_state(parts.accounts, &state);
+	json_member_object(json, "cpu_time");
+	json_member_text(json, "wanted", wanted[overview->config->sampling.source]);
+	json_member_text(json, "source", state.on ? "kernel" : "files");
+	json_member_text(json, "why", state.reason);
+	if (parts.accounts) {
+		json_member_u64(json, "watched", state.watched);
+		json_member_u64(json, "capacity", state.capacity);
+		json_member_u64(json, "refused", state.refused);
+		json_member_u64(json, "missed_runs", state.missed);
+		json_member_u64(json, "compared", state.compared);
+		json_member_u64(json, "detached", state.detached);
+		json_member_u64(json, "switches_per_second", state.switches_per_s);
+	}
 	json_end_object(json);
 }
 
@@ -685,6 +711,7 @@ static void put_head(struct status_answer *answer, const struct overview *overvi
 	put_daemon(json, overview, &vitals);
 	put_health(json, overview->health);
 	put_sampler(json, overview);
+	put_source(json, overview);
 	put_ring(json, overview, &vitals);
 	put_stacks(json, overview);
 	put_discovery(json, overview);
