@@ -28,6 +28,7 @@
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/base/proc_read.h"
+#include "lib/base/text.h"
 #include "lib/base/map.h"
 
 #include <assert.h>
@@ -191,7 +192,7 @@ static int send_file(int fd, uint64_t cap)
 
 static void answer_read(int dirfd, const struct request *request)
 {
-	int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | request->flags;
+	int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | request->flags;
 	int fd = openat(dirfd, request->path, flags), r = fd < 0 ? -errno : send_file(fd, request->cap);
 
 	if (fd >= 0)
@@ -640,7 +641,7 @@ static int ask(enum foreign_lane which, const struct request *request, int dirfd
 
 ssize_t foreign_read(enum foreign_lane lane, int dirfd, int32_t pid, const char *path, char *buf, size_t cap)
 {
-	struct request request = { .kind = REQUEST_READ, .cap = cap - 1, .flags = pid > 0 ? O_NOFOLLOW : 0 };
+	struct request request = { .kind = REQUEST_READ, .cap = cap - 1, .flags = pid > 0 ? O_NOFOLLOW : O_NONBLOCK };
 	struct answer answer = { .data = buf, .cap = cap - 1, .fd = -1 };
 	int r;
 
@@ -654,6 +655,50 @@ ssize_t foreign_read(enum foreign_lane lane, int dirfd, int32_t pid, const char 
 	if (r < 0)
 		return pid > 0 && r == -ENOENT ? -ESRCH : r;
 	return (ssize_t)answer.len;
+}
+
+/* The length of a text that was cut at len, without an incomplete UTF-8 character at its end. */
+static ssize_t whole_characters(const char *text, ssize_t len)
+{
+	uint32_t code;
+
+	for (ssize_t last = 1; last <= 3 && last <= len; last++) {
+		const char *at = text + len - last;
+
+		if (((unsigned char)*at & 0xc0) == 0xc0)
+			return text_decode(at, (size_t)last, &code) == 0 ? len - last : len;
+		if (((unsigned char)*at & 0xc0) != 0x80)
+			return len;
+	}
+
+	return len;
+}
+
+ssize_t foreign_cmdline(enum foreign_lane lane, int procfd, int32_t pid, char *buf, size_t cap)
+{
+	ssize_t len = foreign_read(lane, procfd, pid, "cmdline", buf, cap);
+
+	if (len > 0 && (size_t)len == cap - 1)
+		len = whole_characters(buf, len);
+	while (len > 0 && buf[len - 1] == '\0')
+		len--;
+	for (ssize_t i = 0; i < len; i++)
+		if (buf[i] == '\0')
+			buf[i] = ' ';
+	if (len >= 0)
+		buf[len] = '\0';
+	return len;
+}
+
+int32_t foreign_pidfile(enum foreign_lane lane, const char *path)
+{
+	char text[32] = "";
+	ssize_t len = foreign_read(lane, AT_FDCWD, 0, path, text, sizeof(text));
+	long pid = len > 0 ? strtol(text, NULL, 10) : 0;
+
+	if (len == -ETIMEDOUT || len == -EBUSY)
+		return (int32_t)len;
+	return pid > 0 && pid <= INT32_MAX ? (int32_t)pid : 0;
 }
 
 ssize_t foreign_call(enum foreign_lane lane, int dirfd, int32_t pid, const char *path, foreign_function *function,

@@ -53,6 +53,15 @@ enum foreign_lane {
  */
 ssize_t foreign_read(enum foreign_lane lane, int dirfd, int32_t pid, const char *path, char *buf, size_t cap);
 
+/*
+ * The arguments of a process, joined by spaces; "" for kernel threads. What does not fit is cut at
+ * a character. Returns as foreign_read.
+ */
+ssize_t foreign_cmdline(enum foreign_lane lane, int procfd, int32_t pid, char *buf, size_t cap);
+
+/* The pid that a pid file says; 0: there is no such file, or it says none; -ETIMEDOUT, -EBUSY: see above. */
+int32_t foreign_pidfile(enum foreign_lane lane, const char *path);
+
 /* What a child does for foreign_call: writes its result to `to`. dirfd is its own copy. 0 or -errno. */
 typedef int foreign_function(int dirfd, const void *argument, size_t len, const struct sink *to);
 

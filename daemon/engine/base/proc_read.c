@@ -18,7 +18,6 @@
 
 #include "lib/base/base.h"
 #include "lib/base/io.h"
-#include "lib/base/text.h"
 #include "lib/proc/procfs.h"
 
 #include <errno.h>
@@ -90,40 +89,6 @@ ssize_t proc_read_link(int procfd, int32_t pid, const char *name, char *buf, siz
 	return len;
 }
 
-/* The length of a text that was cut at len, without an incomplete UTF-8 character at its end. */
-static ssize_t whole_characters(const char *text, ssize_t len)
-{
-	uint32_t code;
-
-	for (ssize_t last = 1; last <= 3 && last <= len; last++) {
-		const char *at = text + len - last;
-
-		if (((unsigned char)*at & 0xc0) == 0xc0)
-			return text_decode(at, (size_t)last, &code) == 0 ? len - last : len;
-		if (((unsigned char)*at & 0xc0) != 0x80)
-			return len;
-	}
-
-	return len;
-}
-
-ssize_t proc_read_cmdline(int procfd, int32_t pid, char *buf, size_t cap)
-{
-	ssize_t len = proc_read_file(procfd, pid, "cmdline", buf, cap);
-
-	if (len > 0 && (size_t)len == cap - 1)
-		len = whole_characters(buf, len);
-	while (len > 0 && buf[len - 1] == '\0')
-		len--;
-	for (ssize_t i = 0; i < len; i++)
-		if (buf[i] == '\0')
-			buf[i] = ' ';
-	if (len >= 0)
-		buf[len] = '\0';
-
-	return len;
-}
-
 int32_t proc_read_pid_of(const char *name)
 {
 	int64_t pid = 0;
@@ -135,16 +100,6 @@ int32_t proc_read_pid_of(const char *name)
 	}
 
 	return pid <= INT32_MAX ? (int32_t)pid : 0;
-}
-
-int32_t proc_read_pidfile(const char *path)
-{
-	char text[32] = "";
-	AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-	long pid = len > 0 ? strtol(text, NULL, 10) : 0;
-
-	return pid > 0 && pid <= INT32_MAX ? (int32_t)pid : 0;
 }
 
 bool proc_read_is_alive(int32_t pid, uint64_t start_ticks)

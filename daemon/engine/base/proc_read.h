@@ -1,5 +1,6 @@
 /*
- * proc_read.h: files of processes below a /proc, for everything but samples; and the reserve of
+ * proc_read.h: files of processes below a /proc, for everything but samples, those that no process can make
+ * wait (others: foreign.h); and the reserve of
  * file descriptors that targets do not get, so that a daemon that watches all it can still answers
  * queries and writes incidents.
  */
@@ -23,17 +24,8 @@ ssize_t proc_read_line(int procfd, int32_t pid, const char *name, char *buf, siz
 /* The same for a symbolic link's target; a trailing " (deleted)" is taken off. */
 ssize_t proc_read_link(int procfd, int32_t pid, const char *name, char *buf, size_t cap);
 
-/*
- * The arguments of a process, joined by spaces; "" for kernel threads. What does not fit is cut at
- * a character. Returns as proc_read_file.
- */
-ssize_t proc_read_cmdline(int procfd, int32_t pid, char *buf, size_t cap);
-
 /* The name of a directory of /proc as a pid; 0: it is something else. */
 int32_t proc_read_pid_of(const char *name);
-
-/* The pid that a pid file says; 0: there is no such file, or it says none. */
-int32_t proc_read_pidfile(const char *path);
 
 /*
  * Whether a process of this pid namespace with this start time runs; start_ticks 0: whichever has

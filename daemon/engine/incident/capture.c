@@ -17,6 +17,7 @@
 #include "daemon/engine/incident/capture.h"
 
 #include "daemon/engine/base/clocks.h"
+#include "daemon/engine/base/foreign.h"
 #include "daemon/engine/base/proc_read.h"
 #include "daemon/engine/incident/incident_request.h"
 #include "daemon/engine/session/session.h"
@@ -51,6 +52,7 @@
  */
 #define CAPTURE_CPU_MS 250
 #define LEFT_OUT "left out: the captures of a snapshot take at most " STRINGIFY(CAPTURE_CPU_MS) " ms of CPU time"
+#define UNANSWERED "did not answer in time, or others of its user did not"
 #define STRINGIFY(number) STRINGIFY_EXPANDED(number)
 #define STRINGIFY_EXPANDED(number) #number
 
@@ -75,7 +77,8 @@ struct capture_context {
 	const struct capture_member *members;
 	size_t member_count;              /* at most CAPTURE_MEMBERS_MAX */
 	const struct busy_snapshot *busy; /* a scan of /proc some seconds ago; NULL: none */
-	uint64_t cpu_end_ns;              /* CPU time of the thread at which it stops */
+	uint64_t cpu_end_ns;              /* CPU time of the thread, and of children for it, at which it stops */
+	uint64_t *children_cpu_ns;        /* NULL: none is counted */
 	mono_t fired;                     /* records hold the time since it; 0: they do not */
 	bool again;                       /* the second snapshot */
 };
@@ -85,9 +88,10 @@ struct capture_context {
 /* {.buffer.max = ...} is ready for use. Beyond the limit or without memory, text is dropped. */
 struct capture_text {
 	struct buffer buffer;
-	bool cut;      /* something was dropped because of the limit */
-	bool left_out; /* something was not read because the CPU time was used up */
-	int error;     /* -ENOMEM, or why a source could not be read: nothing is saved */
+	bool cut;        /* something was dropped because of the limit */
+	bool left_out;   /* something was not read because the CPU time was used up */
+	bool unanswered; /* something was not read because it did not answer */
+	int error;       /* -ENOMEM, or why a source could not be read: nothing is saved */
 };
 
 #define PIECE_BYTES 256 /* escaped at a time: four times as much at worst */
@@ -229,9 +233,14 @@ static void capture_text_release(struct capture_text *text)
 typedef int member_fn(const struct capture_context *context, const struct capture_member *member,
 		      struct capture_text *text);
 
+static uint64_t used_cpu(const struct capture_context *context)
+{
+	return real_clock_thread_cpu() + (context->children_cpu_ns ? *context->children_cpu_ns : 0);
+}
+
 static bool is_out_of_time(const struct capture_context *context, struct capture_text *text)
 {
-	text->left_out |= real_clock_thread_cpu() >= context->cpu_end_ns;
+	text->left_out |= used_cpu(context) >= context->cpu_end_ns;
 	return text->left_out;
 }
 
@@ -254,7 +263,8 @@ static int each_member(const struct capture_context *context, struct capture_tex
 		if (r == -ESRCH)
 			capture_printf(text, "# process %d has exited\n", context->members[i].pid);
 		else if (r < 0)
-			capture_printf(text, "# process %d: %s\n", context->members[i].pid, strerrordesc_np(-r));
+			capture_printf(text, "# process %d: %s\n", context->members[i].pid, foreign_error(r));
+		text->unanswered |= r == -ETIMEDOUT || r == -EBUSY;
 		if (r < 0 && r != -ESRCH)
 			error = r;
 		any |= r >= 0;
@@ -288,10 +298,28 @@ static int add_file(int pid_directory, int32_t pid, const char *name, struct cap
 	if (len < 0)
 		return (int)len;
 	capture_printf(text, "# /proc/%d/%s\n", pid, name);
-	if (strcmp(name, "cmdline") == 0)
-		put_arguments(text, data, (size_t)len);
-	else
-		capture_put_lines(text, data, (size_t)len);
+	capture_put_lines(text, data, (size_t)len);
+	return 0;
+}
+
+/* The arguments are read by a child, since that may wait; what they are not does not keep the rest away. */
+static int add_cmdline(const struct capture_context *context, int32_t pid, struct capture_text *text)
+{
+	AUTO_FREE char *data = malloc(PROCESS_FILE_BYTES);
+	ssize_t len;
+
+	if (!data)
+		return -ENOMEM;
+	len = foreign_read(FOREIGN_INCIDENTS, context->procfd, pid, "cmdline", data, PROCESS_FILE_BYTES);
+	if (len == -ETIMEDOUT || len == -EBUSY) {
+		capture_printf(text, "# /proc/%d/cmdline: %s\n", pid, foreign_error((int)len));
+		text->unanswered = true;
+		return 0;
+	}
+	if (len < 0)
+		return (int)len;
+	capture_printf(text, "# /proc/%d/cmdline\n", pid);
+	put_arguments(text, data, (size_t)len);
 	return 0;
 }
 
@@ -304,7 +332,7 @@ static int status_of(const struct capture_context *context, const struct capture
 	r = pid_directory_open(context->procfd, member->pid, member->start_ticks, &pid_directory);
 	if (r < 0)
 		return r;
-	r = add_file(pid_directory, member->pid, "cmdline", text);
+	r = add_cmdline(context, member->pid, text);
 	return r < 0 ? r : add_file(pid_directory, member->pid, "status", text);
 }
 
@@ -486,7 +514,7 @@ static uint64_t read_uptime(int procfd)
 	char text[64], *end;
 	double seconds;
 
-	if (pid_directory_read(procfd, "uptime", text, sizeof(text)) <= 0)
+	if (foreign_read(FOREIGN_INCIDENTS, procfd, 0, "uptime", text, sizeof(text)) <= 0)
 		return 0;
 	seconds = strtod(text, &end);
 	return end != text && seconds > 0 && seconds < UPTIME_MAX_S ? (uint64_t)(seconds * (double)NS_PER_S) : 0;
@@ -625,14 +653,17 @@ static int maps_of(const struct capture_context *context, const struct capture_m
 {
 	AUTO_FREE struct maps_snapshot *now = NULL;
 	AUTO_FREE struct maps_row *rows = NULL;
-	uint64_t cpu_ns = real_clock_thread_cpu();
+	uint64_t cpu_ns = used_cpu(context);
 	unsigned known;
 	int r;
 
-	r = maps_snapshot_take(context->procfd, member->pid, member->start_ticks, clock_mono(context->clock),
+	r = maps_snapshot_take(FOREIGN_INCIDENTS, context->procfd, member->pid, member->start_ticks,
+			       clock_mono(context->clock),
 			       context->cpu_end_ns > cpu_ns ? context->cpu_end_ns - cpu_ns : 0, &now);
 	if (r < 0)
 		return r;
+	if (context->children_cpu_ns)
+		*context->children_cpu_ns += now->cpu_ns;
 	if (now->left_out)
 		return leave_out(member, text);
 	rows = calloc(now->count + 1, sizeof(*rows));
@@ -843,13 +874,16 @@ static int capture_cgroup(const struct capture_context *context, struct capture_
 
 /* ---- the machine ---- */
 
+/* In a container a file system of a process (lxcfs) may be mounted on some of them. */
 static void add_machine_file(int procfd, const char *name, struct capture_text *text)
 {
 	char data[SMALL_BYTES];
-	ssize_t len = pid_directory_read(procfd, name, data, sizeof(data));
+	ssize_t len = foreign_read(FOREIGN_INCIDENTS, procfd, 0, name, data, sizeof(data));
 
 	note_own_error(text, len);
-	if (len < 0)
+	if (len == -ETIMEDOUT || len == -EBUSY)
+		capture_printf(text, "# /proc/%s: %s\n", name, foreign_error((int)len));
+	else if (len < 0)
 		capture_printf(text, "# /proc/%s: not available\n", name);
 	else
 		capture_printf(text, "# /proc/%s\n", name);
@@ -865,7 +899,7 @@ static void add_meminfo(int procfd, struct capture_text *text)
 					     "Mapped",     "Shmem",       "Slab",         "SReclaimable", "SUnreclaim",
 					     "PageTables", "CommitLimit", "Committed_AS" };
 	char data[SMALL_BYTES];
-	ssize_t len = pid_directory_read(procfd, "meminfo", data, sizeof(data));
+	ssize_t len = foreign_read(FOREIGN_INCIDENTS, procfd, 0, "meminfo", data, sizeof(data));
 
 	note_own_error(text, len);
 	capture_printf(text, "# /proc/meminfo%s\n", len < 0 ? ": not available" : "");
@@ -1108,8 +1142,11 @@ static int write_capture(const struct capture_context *context, const struct cap
 
 	*ret_collected = true;
 	r = capture_text_save(&text, dirfd, ret->file, &ret->bytes);
-	if (r == 0 && (text.cut || text.left_out))
-		incident_text(ret->why, sizeof(ret->why), text.cut ? "cut: there was more" : "in part " LEFT_OUT);
+	if (r == 0 && (text.cut || text.left_out || text.unanswered))
+		incident_text(ret->why, sizeof(ret->why),
+			      text.cut        ? "cut: there was more"
+			      : text.left_out ? "in part " LEFT_OUT
+					      : "in part left out: it " UNANSWERED);
 	return r;
 }
 
@@ -1126,7 +1163,7 @@ static int judge_capture(struct incident_capture *ret, int error, bool collected
 		why = "not offered by this system";
 
 	incident_capture_without_file(ret, why ? INCIDENT_CAPTURE_SKIPPED : INCIDENT_CAPTURE_FAILED,
-				      why ? why : strerrordesc_np(-error));
+				      why ? why : foreign_error(error));
 	return why ? 0 : error;
 }
 
@@ -1191,6 +1228,7 @@ void capture_not_taken(const struct incident_request *request, bool again, enum 
 /* A context and what it points to. */
 struct snapshot {
 	struct capture_context context;
+	uint64_t children_cpu_ns;
 	struct busy_snapshot busy;
 	struct capture_member members[CAPTURE_MEMBERS_MAX];
 	struct thread_baseline threads[CAPTURE_MEMBERS_MAX];
@@ -1288,6 +1326,7 @@ static void fill_snapshot(const struct capture_options *options, struct snapshot
 			.limits = &request->info.limits,
 			.members = snapshot->members,
 			.cpu_end_ns = real_clock_thread_cpu() + CAPTURE_CPU_MS * NS_PER_MS,
+			.children_cpu_ns = &snapshot->children_cpu_ns,
 			.fired = request->fired,
 			.again = options->again,
 		},

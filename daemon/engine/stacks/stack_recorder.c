@@ -13,6 +13,7 @@
 
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/perf_events.h"
+#include "daemon/engine/base/foreign.h"
 #include "daemon/engine/base/proc_read.h"
 #include "daemon/engine/stacks/large_pages.h"
 #include "daemon/engine/stacks/thread_events.h"
@@ -1239,21 +1240,21 @@ static bool history_knows(struct stack_recorder *recorder, uint32_t pid, uint64_
 
 static void seed_process(struct stack_recorder *recorder, uint32_t pid)
 {
-	struct buffer maps = { .max = MAPS_BYTES_MAX };
+	AUTO_FREE char *maps = malloc(MAPS_BYTES_MAX + 1); /* of which only what is read is ever in memory */
 	uint64_t now_ns = monotonic_ns();
 	char name[48], comm[32];
+	ssize_t len =
+		maps ? foreign_read(FOREIGN_STACKS, recorder->proc_fd, (int32_t)pid, "maps", maps, MAPS_BYTES_MAX + 1)
+		     : -ENOMEM;
 
-	snprintf(name, sizeof(name), "%u/maps", pid);
-	if (whole_file_read(recorder->proc_fd, name, &maps) == 0) {
-		snprintf(name, sizeof(name), "%u/comm", pid);
-		read_comm(recorder->proc_fd, name, comm);
-		drain_sideband(recorder);
-		pthread_mutex_lock(&recorder->lock);
-		mapping_history_seed(recorder->history, pid, comm[0] != '\0' ? comm : NULL, maps.data, maps.len,
-				     now_ns);
-		pthread_mutex_unlock(&recorder->lock);
-	}
-	buffer_release(&maps);
+	if (len < 0)
+		return;
+	snprintf(name, sizeof(name), "%u/comm", pid);
+	read_comm(recorder->proc_fd, name, comm);
+	drain_sideband(recorder);
+	pthread_mutex_lock(&recorder->lock);
+	mapping_history_seed(recorder->history, pid, comm[0] != '\0' ? comm : NULL, maps, (size_t)len, now_ns);
+	pthread_mutex_unlock(&recorder->lock);
 }
 
 static void look_up_thread(struct stack_recorder *recorder, const struct thread_hit *hit)

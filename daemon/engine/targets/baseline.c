@@ -17,12 +17,14 @@
 #include "daemon/engine/targets/baseline.h"
 
 #include "daemon/engine/base/clocks.h"
+#include "daemon/engine/base/foreign.h"
 #include "daemon/engine/base/proc_read.h"
 #include "lib/base/io.h"
 #include "lib/base/map.h"
 #include "lib/base/text.h"
 #include "lib/proc/procfs.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -799,33 +801,58 @@ static size_t snapshot_bytes(size_t count)
 	return sizeof(struct maps_snapshot) + count * sizeof(struct maps_record);
 }
 
-int maps_snapshot_take(int procfd, int32_t pid, uint64_t start_ticks, mono_t now, uint64_t cpu_ns,
-		       struct maps_snapshot **ret)
+struct maps_request {
+	uint64_t start_ticks, cpu_ns;
+	mono_t now;
+	int32_t pid;
+};
+
+/* A foreign_function: what is read waits for the process. */
+static int read_snapshot(int procfd, const void *argument, size_t len, const struct sink *to)
 {
 	AUTO_CLOSE int pid_directory = -1;
-	AUTO_FREE struct maps_snapshot *snapshot = NULL;
+	AUTO_FREE struct maps_snapshot *snapshot = malloc(snapshot_bytes(MAPS_SNAPSHOT_MAX));
 	struct reader reader = { .can_scan = true, .page_bytes = (uint64_t)sysconf(_SC_PAGESIZE) };
-	struct maps_snapshot *fitting;
+	uint64_t cpu_before_ns = real_clock_thread_cpu();
+	struct maps_request request;
 	int r;
 
-	r = pid_directory_open(procfd, pid, start_ticks, &pid_directory);
-	if (r < 0)
-		return r;
-	snapshot = malloc(snapshot_bytes(MAPS_SNAPSHOT_MAX));
-	if (!snapshot)
-		return -ENOMEM;
+	assert(len == sizeof(request));
+	memcpy(&request, argument, len);
+	r = pid_directory_open(procfd, request.pid, request.start_ticks, &pid_directory);
+	if (r < 0 || !snapshot)
+		return r < 0 ? r : -ENOMEM;
 
-	*snapshot = (struct maps_snapshot){ .taken = now };
+	*snapshot = (struct maps_snapshot){ .taken = request.now };
 	reader.snapshot = snapshot;
-	reader.cpu_end_ns = real_clock_thread_cpu();
-	reader.cpu_end_ns = cpu_ns < UINT64_MAX - reader.cpu_end_ns ? reader.cpu_end_ns + cpu_ns : UINT64_MAX;
+	reader.cpu_end_ns = request.cpu_ns < UINT64_MAX - cpu_before_ns ? cpu_before_ns + request.cpu_ns : UINT64_MAX;
 	reader.paused_ns = monotonic_ns();
 	r = read_mappings(pid_directory, &reader);
 	if (r < 0)
 		return r;
 	if (snapshot->left_out)
 		snapshot->count = 0;
-	fitting = realloc(snapshot, snapshot_bytes(snapshot->count));
+	snapshot->cpu_ns = real_clock_thread_cpu() - cpu_before_ns;
+	return sink_write(to, snapshot, snapshot_bytes(snapshot->count));
+}
+
+int maps_snapshot_take(enum foreign_lane lane, int procfd, int32_t pid, uint64_t start_ticks, mono_t now,
+		       uint64_t cpu_ns, struct maps_snapshot **ret)
+{
+	const struct maps_request request = { start_ticks, cpu_ns, now, pid };
+	AUTO_FREE struct maps_snapshot *snapshot = malloc(snapshot_bytes(MAPS_SNAPSHOT_MAX));
+	struct maps_snapshot *fitting;
+	ssize_t len;
+
+	if (!snapshot)
+		return -ENOMEM;
+	len = foreign_call(lane, procfd, pid, "smaps", read_snapshot, &request, sizeof(request), snapshot,
+			   snapshot_bytes(MAPS_SNAPSHOT_MAX));
+	if (len < 0)
+		return (int)len;
+	if ((size_t)len < sizeof(*snapshot) || (size_t)len != snapshot_bytes(snapshot->count))
+		return -EIO;
+	fitting = realloc(snapshot, (size_t)len);
 	if (fitting)
 		snapshot = fitting;
 	*ret = TAKE(snapshot);
@@ -1033,18 +1060,16 @@ static void take_maps(struct baseline *baseline, struct watched_process *process
 	process->maps_tried = baseline->now;
 	unlocked_section_leave(&baseline->section, process->pid);
 
-	uint64_t cpu_ns = real_clock_thread_cpu();
-	int r = maps_snapshot_take(baseline->procfd, process->pid, process->start_ticks, baseline->now, MAPS_CPU_NS,
-				   &maps);
+	int r = maps_snapshot_take(FOREIGN_DISCOVERY, baseline->procfd, process->pid, process->start_ticks,
+				   baseline->now, MAPS_CPU_NS, &maps);
 
-	cpu_ns = real_clock_thread_cpu() - cpu_ns;
 	unlocked_section_enter(&baseline->section);
-	if (cpu_ns * MAPS_CPU_SHARE > NS_PER_S) {
-		baseline->maps_left = 0;
-		baseline->maps_from = mono_add(baseline->now, cpu_ns * MAPS_CPU_SHARE);
-	}
 	if (r < 0)
 		return;
+	if (maps->cpu_ns * MAPS_CPU_SHARE > NS_PER_S) {
+		baseline->maps_left = 0;
+		baseline->maps_from = mono_add(baseline->now, maps->cpu_ns * MAPS_CPU_SHARE);
+	}
 
 	free(process->maps);
 	process->maps = maps;

@@ -10,6 +10,7 @@
 #ifndef SPIKEWATCH_DAEMON_ENGINE_TARGETS_BASELINE_H
 #define SPIKEWATCH_DAEMON_ENGINE_TARGETS_BASELINE_H
 
+#include "daemon/engine/base/foreign.h"
 #include "daemon/engine/targets/fair_mutex.h"
 #include "lib/base/base.h"
 #include "lib/proc/procfs.h"
@@ -118,20 +119,21 @@ struct maps_record {
 
 struct maps_snapshot {
 	mono_t taken;
-	bool by_pages; /* the process is too large for smaps */
-	bool left_out; /* too large to be read in the CPU time: there are no records */
-	size_t count;  /* unsorted */
+	bool by_pages;   /* the process is too large for smaps */
+	bool left_out;   /* too large to be read in the CPU time: there are no records */
+	uint64_t cpu_ns; /* CPU time that it took */
+	size_t count;    /* unsorted */
 	struct maps_record records[];
 };
 
 /*
  * Of the memory of a small process smaps says all; of a larger one the page tables are read,
  * which takes 15 ns a page by PAGEMAP_SCAN (Linux 6.7) and 50 ns by /proc/<pid>/pagemap. cpu_ns: of
- * the calling thread at most. *ret is for free(3). 0; -ESRCH: gone;
- * -EACCES: not allowed to look; -ENOENT: the kernel has no such files; -ENOMEM; -errno.
+ * the child that reads at most. *ret is for free(3). 0; -ESRCH: gone; -EACCES: not allowed to look;
+ * -ENOENT: the kernel has no such files; -ENOMEM; -errno; -ETIMEDOUT, -EBUSY: as in foreign.h.
  */
-int maps_snapshot_take(int procfd, int32_t pid, uint64_t start_ticks, mono_t now, uint64_t cpu_ns,
-		       struct maps_snapshot **ret);
+int maps_snapshot_take(enum foreign_lane lane, int procfd, int32_t pid, uint64_t start_ticks, mono_t now,
+		       uint64_t cpu_ns, struct maps_snapshot **ret);
 
 /* The record of the same name and permissions, NULL if there is none. */
 const struct maps_record *maps_snapshot_find(const struct maps_snapshot *snapshot, const struct maps_record *like);

@@ -1721,6 +1721,7 @@ static int scan_locked(struct discovery *discovery)
 {
 	mono_t began = update_pulse(discovery);
 	uint64_t cpu = real_clock_thread_cpu();
+	struct unlocked_section section = section_of(discovery);
 	struct target_table_counts counts;
 	const uint32_t *pids;
 	size_t pid_count;
@@ -1733,7 +1734,10 @@ static int scan_locked(struct discovery *discovery)
 	discovery->processes = discovery->unreadable = discovery->unchanged = 0;
 	take_given_back(discovery);
 	target_table_collect(discovery->target_table);
-	if (matcher_scan_begin(discovery->matcher))
+	r = matcher_scan_begin(discovery->matcher, &section);
+	if (r < 0)
+		return r;
+	if (r > 0)
 		process_cache_sweep(&discovery->process_cache, true);
 	baseline_scan_begin(discovery->baseline, began);
 	thread_selection_begin(discovery->thread_selection);

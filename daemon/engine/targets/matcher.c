@@ -18,10 +18,13 @@
  */
 #include "daemon/engine/targets/matcher.h"
 
+#include "daemon/engine/base/foreign.h"
 #include "daemon/engine/base/proc_read.h"
 #include "lib/base/map.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -405,8 +408,8 @@ static ssize_t read_files(struct process_facts *process_facts, unsigned missing)
 		process_facts->facts.exe = r > 0 ? process_facts->exe : NULL;
 	}
 	if (!process_facts_starved(r) && (missing & MATCH_CMDLINE)) {
-		r = proc_read_cmdline(process_facts->procfd, pid, process_facts->cmdline,
-				      sizeof process_facts->cmdline);
+		r = foreign_cmdline(FOREIGN_DISCOVERY, process_facts->procfd, pid, process_facts->cmdline,
+				    sizeof process_facts->cmdline);
 		process_facts->facts.cmdline = r >= 0 ? process_facts->cmdline : NULL;
 	}
 	if (!process_facts_starved(r) && (missing & MATCH_CGROUP)) {
@@ -659,18 +662,34 @@ bool matcher_was_in_tree(const struct matcher *matcher, size_t i, int32_t pid, i
 	return (trees & matcher->trees[i]) != 0;
 }
 
-bool matcher_scan_begin(struct matcher *matcher)
+/* A pid file may be where nothing answers: it then says what it said. 1: it has changed; 0; -ECANCELED. */
+static int read_pidfile(struct matcher *matcher, size_t i, const struct unlocked_section *section)
 {
-	bool changed = false;
+	char path[PATH_MAX];
+	int32_t pid;
+
+	snprintf(path, sizeof path, "%s", matcher->entries[i].pattern);
+	unlocked_section_leave(section, 0);
+	pid = foreign_pidfile(FOREIGN_DISCOVERY, path);
+	if (unlocked_section_enter(section) < 0)
+		return -ECANCELED;
+	if (pid < 0 || pid == matcher->pidfile_pids[i])
+		return 0;
+	matcher->pidfile_pids[i] = pid;
+
+	return 1;
+}
+
+int matcher_scan_begin(struct matcher *matcher, const struct unlocked_section *section)
+{
+	int changed = 0;
 
 	for (size_t i = 0; i < matcher->count; i++) {
-		if (matcher->entries[i].selector != CONFIG_PIDFILE)
-			continue;
+		int r = matcher->entries[i].selector == CONFIG_PIDFILE ? read_pidfile(matcher, i, section) : 0;
 
-		int32_t before = matcher->pidfile_pids[i];
-
-		matcher->pidfile_pids[i] = proc_read_pidfile(matcher->entries[i].pattern);
-		changed |= matcher->pidfile_pids[i] != before;
+		if (r < 0)
+			return r;
+		changed |= r;
 	}
 	if (matcher->process_tree) {
 		process_tree_take_belated(matcher->process_tree);

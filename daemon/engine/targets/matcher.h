@@ -114,8 +114,11 @@ void matcher_event(struct matcher *matcher, const struct procevent *event);
 /* Whether a process that was never looked at, or else its parent, was in the tree of entry i. */
 bool matcher_was_in_tree(const struct matcher *matcher, size_t i, int32_t pid, int32_t ppid);
 
-/* A scan of all processes begins: reads the pid files again. True: one has changed. */
-bool matcher_scan_begin(struct matcher *matcher);
+/*
+ * A scan of all processes begins: reads the pid files again, in the section. 1: one has changed; 0;
+ * -ECANCELED: the section's, and the matcher may be gone.
+ */
+int matcher_scan_begin(struct matcher *matcher, const struct unlocked_section *section);
 
 /* It is over. True: it met descendants before their ancestors, and another would find more. */
 bool matcher_scan_end(struct matcher *matcher);

@@ -1,5 +1,5 @@
 /*
- * check_daemon_stuck.c: spikewatchd on a /proc in which the command line of a process is a FIFO
+ * check_daemon_stuck.c: spikewatchd on a /proc in which a file of a process is a FIFO
  * without a writer: a read that blocks, at the start, while the daemon runs and when it stops.
  * --stuck-after shortens what is otherwise waited for.
  */
@@ -64,6 +64,13 @@ static void configure(const char *captures, const char *targets)
 		    directory, cgroups, directory, directory, captures, directory, targets);
 }
 
+/* The file of process 10 that is going to be a pipe. */
+static void write_file(const char *name)
+{
+	snprintf(stuck, sizeof(stuck), "%s/proc/10/%s", directory, name);
+	scene_write(stuck, strcmp(name, "cgroup") == 0 ? "4:cpu,cpuacct:/x\n3:memory:/x\n" : "web");
+}
+
 static void make_proc(void)
 {
 	ck_assert_int_eq(mkdir(place("proc"), 0700), 0);
@@ -71,9 +78,8 @@ static void make_proc(void)
 	scene_write(place("proc/meminfo"), "MemTotal: 1048576 kB\n");
 	scene_write(place("proc/10/stat"), "10 (web) S 1 1 1 0 -1 0 10 0 0 0 5 5 0 0 20 0 3 0 500 1000000 100 0\n");
 	scene_write(place("proc/10/statm"), "200 100 50 1 0 60 0\n");
-	scene_write(place("proc/10/cgroup"), "4:cpu,cpuacct:/x\n3:memory:/x\n");
-	snprintf(stuck, sizeof(stuck), "%s/proc/10/cmdline", directory);
-	scene_write(stuck, "web");
+	scene_write(place("proc/10/cmdline"), "web");
+	write_file("cgroup");
 	configure("\"captures\": [\"samples\"]", "{\"name\": \"web\", \"cmdline\": \"web\"},\n"
 						 "{\"name\": \"x\", \"cgroup\": \"/x\", \"per\": \"process\"}");
 }
@@ -212,7 +218,7 @@ START_TEST(a_blocked_first_scan_is_reported_and_the_daemon_becomes_ready_without
 
 	/* The scan continues, and finds what is there now. */
 	unlink(stuck);
-	scene_write(stuck, "web");
+	write_file("cgroup");
 	close(fd);
 	await_message(&program, "target web/10 found");
 	kill(program.pid, SIGTERM);
@@ -220,16 +226,14 @@ START_TEST(a_blocked_first_scan_is_reported_and_the_daemon_becomes_ready_without
 }
 END_TEST
 
-/*
- * No target selects by the command line here, so discovery does not read it again. The capture
- * "status" does.
- */
+/* The capture "status" reads it, and nothing else. */
 START_TEST(a_capture_that_blocks_does_not_keep_it_from_stopping)
 {
 	if (!built)
 		SKIP_TEST("spikewatchd and spikewatch were not built");
 
 	configure("\"captures\": [\"samples\", \"status\"]", "{\"name\": \"web\", \"comm\": \"web\"}");
+	write_file("status");
 
 	struct program program = start();
 
@@ -247,12 +251,73 @@ START_TEST(a_capture_that_blocks_does_not_keep_it_from_stopping)
 
 	/* The next start recovers what the ring held, as after a crash. */
 	unlink(stuck);
-	scene_write(stuck, "web");
+	write_file("status");
 	program = start();
 	await_message(&program, "watching ");
 	scene_wait_for(sealed() == 1);
 	kill(program.pid, SIGTERM);
 	ck_assert_int_eq(program_wait(&program), 0);
+}
+END_TEST
+
+/* The text of a file of the only incident, for free(3). */
+static char *incident_file(const char *name)
+{
+	DIR *dir = opendir(place("incidents"));
+	char *text = NULL;
+
+	for (struct dirent *item; dir && (item = readdir(dir));) {
+		struct buffer found = { 0 };
+		int fd = item->d_name[0] == '.' ? -1 : openat(dirfd(dir), item->d_name, O_RDONLY | O_DIRECTORY);
+
+		if (fd < 0)
+			continue;
+		if (whole_file_read(fd, name, &found) == 0 && buffer_append(&found, "", 1) == 0)
+			text = found.data;
+		close(fd);
+	}
+	closedir(dir);
+	return text;
+}
+
+/*
+ * A command line that does not come, as one whose process holds its mmap lock: it is missing in the
+ * incident, which says so, and nothing else is.
+ */
+START_TEST(a_command_line_that_does_not_come_is_missing_in_the_incident)
+{
+	char *text;
+
+	if (!built)
+		SKIP_TEST("spikewatchd and spikewatch were not built");
+
+	configure("\"captures\": [\"samples\", \"status\"]", "{\"name\": \"web\", \"comm\": \"web\"}");
+	scene_write(place("proc/10/status"), "Name:\tweb\nUid:\t1234\t1234\t1234\t1234\n");
+	write_file("cmdline");
+
+	struct program program = start();
+
+	await_message(&program, "target web/10 found");
+	make_stuck();
+	kill(program.pid, SIGUSR1);
+
+	int fd = await_reader();
+
+	await_message(&program, "/proc/10/cmdline did not answer within 2 s");
+	kill(program.pid, SIGTERM);
+	ck_assert_int_eq(program_wait(&program), 0);
+	program_said(directory, "stopped: 1 incidents sealed");
+	ck_assert_int_eq(sealed(), 1);
+	close(fd);
+
+	text = incident_file("status.txt");
+	ck_assert_ptr_nonnull(text);
+	ck_assert_msg(strstr(text, "# /proc/10/cmdline: did not answer in time\n"), "%s", text);
+	ck_assert_msg(strstr(text, "Name:\tweb\n"), "%s", text);
+	free(text);
+	text = incident_file("incident.json");
+	ck_assert_msg(strstr(text, "in part left out: it did not answer in time"), "%s", text);
+	free(text);
 }
 END_TEST
 
@@ -283,6 +348,7 @@ Suite *daemon_stuck_suite(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, a_blocked_scan_is_reported_and_stops_neither_the_keep_alive_nor_the_stop);
 	tcase_add_test(tcase, a_blocked_first_scan_is_reported_and_the_daemon_becomes_ready_without_it);
+	tcase_add_test(tcase, a_command_line_that_does_not_come_is_missing_in_the_incident);
 	tcase_add_test(tcase, a_capture_that_blocks_does_not_keep_it_from_stopping);
 	tcase_add_test(tcase, a_signal_ends_a_start_that_is_blocked);
 	suite_add_tcase(suite, tcase);

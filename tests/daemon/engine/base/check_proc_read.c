@@ -1,4 +1,5 @@
 /* check_proc_read.c: small files, links and names below a proc root. */
+#include "daemon/engine/base/foreign.h"
 #include "daemon/engine/base/proc_read.h"
 #include "scene.h"
 
@@ -60,7 +61,7 @@ START_TEST(a_process_that_is_gone_is_a_condition_a_missing_file_of_the_host_is_n
 {
 	ck_assert_int_eq(proc_read_file(procfd, 11, "comm", buf, sizeof(buf)), -ESRCH);
 	ck_assert_int_eq(proc_read_link(procfd, 11, "exe", buf, sizeof(buf)), -ESRCH);
-	ck_assert_int_eq(proc_read_cmdline(procfd, 11, buf, sizeof(buf)), -ESRCH);
+	ck_assert_int_eq(foreign_cmdline(FOREIGN_DISCOVERY, procfd, 11, buf, sizeof(buf)), -ESRCH);
 	ck_assert_int_eq(proc_read_file(procfd, 0, "uptime", buf, sizeof(buf)), -ENOENT);
 }
 END_TEST
@@ -101,15 +102,15 @@ END_TEST
 START_TEST(arguments_are_joined_by_spaces)
 {
 	put("10/cmdline", "a\0b c\0\0d\0", 9);
-	ck_assert_int_eq(proc_read_cmdline(procfd, 10, buf, sizeof(buf)), 8);
+	ck_assert_int_eq(foreign_cmdline(FOREIGN_DISCOVERY, procfd, 10, buf, sizeof(buf)), 8);
 	ck_assert_str_eq(buf, "a b c  d");
 	put("10/cmdline", "", 0);
-	ck_assert_int_eq(proc_read_cmdline(procfd, 10, buf, sizeof(buf)), 0);
+	ck_assert_int_eq(foreign_cmdline(FOREIGN_DISCOVERY, procfd, 10, buf, sizeof(buf)), 0);
 	ck_assert_str_eq(buf, "");
 	put("10/cmdline", "\0\0\0", 3);
-	ck_assert_int_eq(proc_read_cmdline(procfd, 10, buf, sizeof(buf)), 0);
+	ck_assert_int_eq(foreign_cmdline(FOREIGN_DISCOVERY, procfd, 10, buf, sizeof(buf)), 0);
 	put("10/cmdline", "no end", 6);
-	ck_assert_int_eq(proc_read_cmdline(procfd, 10, buf, sizeof(buf)), 6);
+	ck_assert_int_eq(foreign_cmdline(FOREIGN_DISCOVERY, procfd, 10, buf, sizeof(buf)), 6);
 }
 END_TEST
 
@@ -127,13 +128,14 @@ START_TEST(arguments_that_do_not_fit_are_cut_at_a_character)
 		for (size_t fit = 1; fit < len; fit++) {
 			snprintf(text, sizeof(text), "app -x%sand more", tails[i]);
 			put("10/cmdline", text, strlen(text));
-			ssize_t got = proc_read_cmdline(procfd, 10, buf, 6 + fit + 1);
+			ssize_t got = foreign_cmdline(FOREIGN_DISCOVERY, procfd, 10, buf, 6 + fit + 1);
 
 			ck_assert_int_eq(got, (ssize_t)(6 + fit) - lost[i][fit]);
 			ck_assert_int_eq(buf[got], '\0');
 			ck_assert_int_eq(strncmp(buf, text, (size_t)got), 0);
 		}
-		ck_assert_int_eq(proc_read_cmdline(procfd, 10, buf, 6 + len + 1), (ssize_t)(6 + len) - lost[i][0]);
+		ck_assert_int_eq(foreign_cmdline(FOREIGN_DISCOVERY, procfd, 10, buf, 6 + len + 1),
+				 (ssize_t)(6 + len) - lost[i][0]);
 	}
 }
 END_TEST
@@ -145,7 +147,7 @@ START_TEST(two_mebibytes_of_arguments_are_read_as_far_as_there_is_room)
 
 	memset(text, 'a', len);
 	put("10/cmdline", text, len);
-	ck_assert_int_eq(proc_read_cmdline(procfd, 10, text, 8192), 8191);
+	ck_assert_int_eq(foreign_cmdline(FOREIGN_DISCOVERY, procfd, 10, text, 8192), 8191);
 	ck_assert_uint_eq(strlen(text), 8191);
 	free(text);
 }
@@ -186,10 +188,10 @@ START_TEST(a_pid_file_says_a_pid_or_nothing)
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		put("pidfile", cases[i].text, strlen(cases[i].text));
-		ck_assert_msg(proc_read_pidfile(path) == cases[i].pid, "%s", cases[i].text);
+		ck_assert_msg(foreign_pidfile(FOREIGN_DISCOVERY, path) == cases[i].pid, "%s", cases[i].text);
 	}
-	ck_assert_int_eq(proc_read_pidfile("/nowhere/pidfile"), 0);
-	ck_assert_int_eq(proc_read_pidfile(root), 0);
+	ck_assert_int_eq(foreign_pidfile(FOREIGN_DISCOVERY, "/nowhere/pidfile"), 0);
+	ck_assert_int_eq(foreign_pidfile(FOREIGN_DISCOVERY, root), 0);
 }
 END_TEST
 
@@ -207,7 +209,7 @@ START_TEST(a_pipe_as_pid_file_does_not_hold_us_up)
 {
 	snprintf(path, sizeof(path), "%s/fifo", root);
 	ck_assert_int_eq(mkfifo(path, 0600), 0);
-	ck_assert_int_eq(proc_read_pidfile(path), 0);
+	ck_assert_int_eq(foreign_pidfile(FOREIGN_DISCOVERY, path), 0);
 }
 END_TEST
 

@@ -93,7 +93,7 @@ static void setup(void)
 	threads = (struct thread_baseline){ 0 };
 	ck_assert_int_eq(thread_snapshot_take(beforefd, 1234, 5678, before, &snapshot), 0);
 	threads.newer = snapshot;
-	ck_assert_int_eq(maps_snapshot_take(beforefd, 1234, 5678, before, NS_PER_S, &maps), 0);
+	ck_assert_int_eq(maps_snapshot_take(FOREIGN_INCIDENTS, beforefd, 1234, 5678, before, NS_PER_S, &maps), 0);
 	snapshot_busy(beforefd, before);
 	ck_assert_int_eq(cgroup_mounts_new(DATA "proc-now", DATA "cgroup", &mounts), 0);
 

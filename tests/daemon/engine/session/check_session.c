@@ -234,7 +234,7 @@ END_TEST
 
 /* ---- a thread that hangs ---- */
 
-static char proc[96], stuck[128]; /* the latter is a pipe where a command line should be */
+static char proc[96], stuck[128]; /* the latter is a pipe where a file of a process should be */
 
 static void make_proc(void)
 {
@@ -242,7 +242,7 @@ static void make_proc(void)
 
 	ck_assert_ptr_nonnull(realpath("tests/data/cgroup/v1", cgroups));
 	snprintf(proc, sizeof(proc), "%s/proc", directory);
-	snprintf(stuck, sizeof(stuck), "%s/10/cmdline", proc);
+	snprintf(stuck, sizeof(stuck), "%s/10/cgroup", proc);
 	snprintf(text, sizeof(text), "%s/10", proc);
 	ck_assert_int_eq(mkdir(proc, 0700), 0);
 	ck_assert_int_eq(mkdir(text, 0700), 0);
@@ -261,8 +261,7 @@ static void make_proc(void)
 }
 
 /*
- * What comes after the command line in the same read is the cgroup, which is told by what the
- * session has found of the hierarchies.
+ * After the read the cgroup is told by what the session has found of the hierarchies.
  */
 START_TEST(a_thread_that_hangs_at_the_end_finds_everything_when_it_wakes)
 {
@@ -271,6 +270,7 @@ START_TEST(a_thread_that_hangs_at_the_end_finds_everything_when_it_wakes)
 
 	make_proc();
 	ck_assert_int_eq(session_new(config, path, &session), 0);
+	ck_assert_int_eq(unlink(stuck), 0);
 	ck_assert_int_eq(mkfifo(stuck, 0600), 0);
 	ck_assert_int_eq(session_start(session), 0);
 	scene_wait_for((fd = open(stuck, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) >= 0);

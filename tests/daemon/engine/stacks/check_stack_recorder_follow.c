@@ -3,6 +3,7 @@
  * often, what happens when they begin, end, or are too many. Needs to be allowed to open perf
  * events; says so if it is not.
  */
+#include "daemon/engine/base/foreign.h"
 #include "stack_recorder_rig.h"
 #include "torture.h"
 
@@ -650,6 +651,7 @@ END_TEST
 
 START_TEST(descriptors_of_those_that_left_or_exited_are_given_back)
 {
+	char text[32];
 	unsigned before, status_cpus;
 	uint64_t deadline;
 	pid_t pid;
@@ -663,6 +665,8 @@ START_TEST(descriptors_of_those_that_left_or_exited_are_given_back)
 		end(&rig);
 		SKIP_TEST("%s", skip_reason);
 	}
+	/* What it is read with has some, from now on. */
+	ck_assert_int_gt(foreign_read(FOREIGN_STACKS, -1, 0, "/proc/self/comm", text, sizeof(text)), 0);
 	before = open_descriptors();
 	status_cpus = status_now(&rig).cpus;
 	pid = burning_child();

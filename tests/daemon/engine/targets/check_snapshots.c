@@ -50,7 +50,7 @@ START_TEST(very_many_mappings_are_summed)
 		fprintf(file, "%x000-%x000 r--p 00000000 08:02 %d   /lib/%0200d\nRss:    4 kB\n", i + 1, i + 2, i,
 			i % 1500);
 	fclose(file);
-	ck_assert_int_eq(maps_snapshot_take(rootfd, 50, 0, (mono_t){ 7 }, NS_PER_S, &snapshot), 0);
+	ck_assert_int_eq(maps_snapshot_take(FOREIGN_INCIDENTS, rootfd, 50, 0, (mono_t){ 7 }, NS_PER_S, &snapshot), 0);
 	ck_assert(!snapshot->by_pages);
 	ck_assert_uint_eq(snapshot->count, MAPS_SNAPSHOT_MAX);
 	ck_assert_str_eq(snapshot->records[MAPS_SNAPSHOT_MAX - 1].name, "[other]");
@@ -66,7 +66,7 @@ START_TEST(nonsense_is_passed_over)
 
 	snprintf(path, sizeof(path), "%s/50/smaps", root);
 	scene_write(path, "Rss: 4 kB\nnonsense\n1-\n\n-\n1-2\nz-3 rw-p 0 0 0 x\n");
-	ck_assert_int_eq(maps_snapshot_take(rootfd, 50, 0, (mono_t){ 7 }, NS_PER_S, &snapshot), 0);
+	ck_assert_int_eq(maps_snapshot_take(FOREIGN_INCIDENTS, rootfd, 50, 0, (mono_t){ 7 }, NS_PER_S, &snapshot), 0);
 	ck_assert_uint_eq(snapshot->count, 0);
 }
 END_TEST
@@ -81,7 +81,8 @@ START_TEST(a_process_too_large_for_smaps_that_has_no_page_tables_to_read_is_not_
 	scene_write(path, "50 (app) S 1 1 1 0 -1 0 10 0 0 0 0 0 0 0 20 0 1 0 5 1000000 100 0\n");
 	snprintf(path, sizeof(path), "%s/50/status", root);
 	scene_write(path, "Name:\tapp\nVmRSS:\t   40000 kB\n");
-	ck_assert_int_eq(maps_snapshot_take(rootfd, 50, 0, (mono_t){ 7 }, NS_PER_S, &snapshot), -ENOENT);
+	ck_assert_int_eq(maps_snapshot_take(FOREIGN_INCIDENTS, rootfd, 50, 0, (mono_t){ 7 }, NS_PER_S, &snapshot),
+			 -ENOENT);
 }
 END_TEST
 
@@ -178,7 +179,8 @@ START_TEST(a_large_process_is_read_by_its_page_tables)
 	struct maps_record like = { .name = ANONYMOUS, .permissions = "rw-p" };
 	const struct maps_record *record;
 
-	ck_assert_int_eq(maps_snapshot_take(procfd, getpid(), 0, (mono_t){ 7 }, 60 * NS_PER_S, &snapshot), 0);
+	ck_assert_int_eq(
+		maps_snapshot_take(FOREIGN_INCIDENTS, procfd, getpid(), 0, (mono_t){ 7 }, 60 * NS_PER_S, &snapshot), 0);
 	ck_assert(snapshot->by_pages);
 	if (snapshot->left_out)
 		SKIP_TEST("no PAGEMAP_SCAN (Linux 6.7)");
@@ -195,7 +197,7 @@ START_TEST(what_takes_too_long_has_no_records_but_is_a_snapshot)
 {
 	struct reservation made = reserve();
 
-	ck_assert_int_eq(maps_snapshot_take(procfd, getpid(), 0, (mono_t){ 7 }, 0, &snapshot), 0);
+	ck_assert_int_eq(maps_snapshot_take(FOREIGN_INCIDENTS, procfd, getpid(), 0, (mono_t){ 7 }, 0, &snapshot), 0);
 	ck_assert(snapshot->left_out);
 	ck_assert_uint_eq(snapshot->count, 0);
 	munmap(made.memory, RESERVED);
