@@ -1,17 +1,15 @@
 /*
- * address_space.c: a hash table of tasks (open addressing, never shrunk), each with its name and,
- * for a process, its mappings: an array that is sorted and free of overlaps. After a fork both
- * processes point to one array, which counts them; a process that maps something copies it first.
+ * address_space.c: a map of tasks, each with its name and, for a process, its mappings: an array
+ * that is sorted and free of overlaps. After a fork both processes point to one array, which counts
+ * them; a process that maps something copies it first.
  *
  * A task that has ended is only marked: the samples of its last moments have the same time, and its
- * other threads may still run. When the table is full, marked tasks are removed.
+ * other threads may still run. When there are too many tasks, marked ones are removed.
  *
- * Rejected: lib/proc/mapping_history, which interprets the same four records. That answers for a
- * moment in the past: it keeps covered mappings, searches linearly, bounds mappings per process and
- * forgets the oldest. Here the present of a replay is asked for, once for every frame of every
- * sample and every step of the unwinder: by binary search; a file of which a part is covered comes
- * back as the part that is left, because its bounds go into the profile; names are found by thread
- * alone; nothing is forgotten silently. Both behind one interface would be two implementations.
+ * Not lib/proc/mapping_history, which interprets the same four records: that answers for any moment
+ * of the past, from unsorted mappings, bounded for each process, of which it forgets the oldest. Here
+ * the present of a replay is asked for, for every frame of every sample, by binary search; a covered
+ * file comes back as the part that is left; and nothing is forgotten silently.
  */
 #include "daemon/symbolize/address_space.h"
 
@@ -34,16 +32,15 @@ struct mappings {
 };
 
 struct task {
-	uint32_t id;
-	bool used, ended;
+	struct map_node node; /* its hash is the id */
+	bool ended;
 	char name[COMM_LEN]; /* "": not known */
 	struct mappings *mappings;
 };
 
 struct address_spaces {
 	struct address_spaces_limits limits;
-	struct task *tasks;
-	size_t task_count, slots; /* slots: a power of two, at least twice limits.tasks once it is full */
+	struct map tasks;
 	size_t mapping_count;
 	uint64_t last_id;
 	uint64_t dropped;
@@ -75,82 +72,53 @@ static void mappings_unref(struct address_spaces *spaces, struct task *task)
 	free(mappings);
 }
 
+static void task_free(struct address_spaces *spaces, struct task *task)
+{
+	map_remove(&spaces->tasks, &task->node);
+	mappings_unref(spaces, task);
+	free(task);
+}
+
 void address_spaces_free(struct address_spaces *spaces)
 {
 	if (spaces == NULL)
 		return;
-	for (size_t i = 0; i < spaces->slots; i++)
-		mappings_unref(spaces, &spaces->tasks[i]);
-	free(spaces->tasks);
+	MAP_FOR_EACH(node, &spaces->tasks)
+		task_free(spaces, MAP_ENTRY(node, struct task, node));
+	map_release(&spaces->tasks);
 	intern_release(&spaces->paths);
 	free(spaces);
 }
 
-/* The slot of a task, or the free one where it would be. */
-static struct task *slot_of(struct task *tasks, size_t slots, uint32_t id)
-{
-	size_t at = (id * 2654435769u) & (slots - 1);
-
-	while (tasks[at].used && tasks[at].id != id)
-		at = (at + 1) & (slots - 1);
-	return &tasks[at];
-}
-
 static struct task *task_find(const struct address_spaces *spaces, uint32_t id)
 {
-	struct task *task = spaces->slots > 0 ? slot_of(spaces->tasks, spaces->slots, id) : NULL;
+	struct map_node *node = map_first(&spaces->tasks, id);
 
-	return task != NULL && task->used ? task : NULL;
+	return node != NULL ? MAP_ENTRY(node, struct task, node) : NULL;
 }
 
-/* Moves the tasks to a table of so many slots; without_ended: only those that have not ended. */
-static int rehash(struct address_spaces *spaces, size_t slots, bool without_ended)
+static void remove_ended(struct address_spaces *spaces)
 {
-	struct task *tasks = calloc(slots, sizeof(*tasks));
-
-	if (tasks == NULL)
-		return -ENOMEM;
-	spaces->task_count = 0;
-	for (size_t i = 0; i < spaces->slots; i++) {
-		struct task *task = &spaces->tasks[i];
-
-		if (!task->used)
-			continue;
-		if (task->ended && without_ended) {
-			mappings_unref(spaces, task);
-			continue;
-		}
-		*slot_of(tasks, slots, task->id) = *task;
-		spaces->task_count++;
-	}
-	free(spaces->tasks);
-	spaces->tasks = tasks;
-	spaces->slots = slots;
-	return 0;
+	MAP_FOR_EACH(node, &spaces->tasks)
+		if (MAP_ENTRY(node, struct task, node)->ended)
+			task_free(spaces, MAP_ENTRY(node, struct task, node));
 }
 
 /* 0; -ENOMEM; -ENOSPC: there are too many. */
 static int task_get(struct address_spaces *spaces, uint32_t id, struct task **ret)
 {
 	struct task *task = task_find(spaces, id);
-	int r = 0;
 
-	if (task != NULL) {
-		*ret = task;
-		return 0;
+	if (task == NULL) {
+		if (spaces->tasks.count >= spaces->limits.tasks)
+			remove_ended(spaces);
+		if (spaces->tasks.count >= spaces->limits.tasks)
+			return -ENOSPC;
+		task = map_reserve(&spaces->tasks, spaces->tasks.count + 1) == 0 ? calloc(1, sizeof(*task)) : NULL;
+		if (task == NULL)
+			return -ENOMEM;
+		map_insert(&spaces->tasks, &task->node, id);
 	}
-	if (spaces->task_count >= spaces->limits.tasks)
-		r = rehash(spaces, spaces->slots, true);
-	else if (2 * (spaces->task_count + 1) > spaces->slots)
-		r = rehash(spaces, spaces->slots > 0 ? 2 * spaces->slots : 64, false);
-	if (r < 0)
-		return r;
-	if (spaces->task_count >= spaces->limits.tasks)
-		return -ENOSPC;
-
-	task = slot_of(spaces->tasks, spaces->slots, id);
-	*task = (struct task){ .id = id, .used = true };
-	spaces->task_count++;
 	*ret = task;
 	return 0;
 }
