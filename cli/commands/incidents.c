@@ -188,7 +188,7 @@ static bool is_narrow(void)
 	return isatty(STDOUT_FILENO) && style.width < FULL_WIDTH;
 }
 
-static void put_row(struct json_writer *json, const char *id, const struct incident *incident,
+static void put_row(struct json_writer *json, const char *directory, const char *id, const struct incident *incident,
 		    const struct incident_load_glance *glance)
 {
 	double threshold = 0;
@@ -196,6 +196,7 @@ static void put_row(struct json_writer *json, const char *id, const struct incid
 
 	json_begin_object(json);
 	json_member_text(json, "id", id);
+	json_member_text(json, "directory", directory);
 	json_member_u64(json, "time_ns", incident->wall.ns);
 	json_member_text(json, "kind", incident_kind_name(incident->kind));
 	json_member_text(json, "target", incident->target.name);
@@ -217,17 +218,24 @@ struct listing {
 	const struct incident_filter *filter;
 	struct json_writer *json; /* NULL: text */
 	bool narrow;
+	bool several; /* directories are listed, each with its name above */
+	const char *directory;
 	size_t shown;
 };
 
 static void list_row(struct listing *listing, const char *id, const struct incident *incident,
 		     const struct incident_load_glance *glance)
 {
-	if (!listing->json && listing->shown == 0)
+	if (!listing->json && listing->shown == 0) {
+		if (listing->several) {
+			output_escaped(stdout, listing->directory);
+			printf(":\n");
+		}
 		print_header(listing->narrow);
+	}
 	listing->shown++;
 	if (listing->json)
-		put_row(listing->json, id, incident, glance);
+		put_row(listing->json, listing->directory, id, incident, glance);
 	else
 		print_row(id, incident, glance, listing->narrow);
 }
@@ -262,15 +270,12 @@ static int list_open(void *ctx, const char *id)
 
 static void list_all(struct listing *listing, const struct incident_load_names *names, const char *directory)
 {
-	if (listing->json)
-		json_begin_array(listing->json);
+	listing->directory = directory;
 	for (size_t i = 0; i < names->count; i++)
 		list_one(listing, names->name[i]);
 	if (listing->dirfd >= 0)
 		output_incomplete(directory, unsealed_each(listing->dirfd, list_open, listing));
-	if (listing->json) {
-		json_end_array(listing->json);
-	} else if (listing->shown == 0) {
+	if (!listing->json && listing->shown == 0) {
 		printf(names->cap > 0 ? "No incident in " : "There are no incidents in ");
 		output_escaped(stdout, directory);
 		printf(names->cap > 0        ? " matches.\n"
@@ -295,33 +300,58 @@ static int read_moment(const char *option, const char *text, wall_t now, wall_t 
 	return -EINVAL;
 }
 
-/* The code to exit with. */
-static int list(const char *option, const struct incident_filter *filter, bool json_wanted)
+/* Of one directory; the next one stands below an empty line. The code to exit with. */
+static int list_directory(const char *directory, bool must_be_there, struct listing *listing)
 {
 	AUTO(incident_load_names_release) struct incident_load_names names = { 0 };
-	AUTO(json_writer_closep) struct json_writer *json = NULL;
-	AUTO_CLOSE int dirfd = -1;
-	char directory[INCIDENT_LOAD_PATH_MAX];
+	AUTO_CLOSE int dirfd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	size_t hidden;
-	int rc = incident_pick_directory("spikewatch list", option, directory, sizeof(directory));
+	int rc;
 
-	if (rc < 0)
-		return EXIT_TROUBLE;
-	dirfd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	/* The default directory may not exist yet. */
-	if (dirfd < 0 && (errno != ENOENT || option))
+	if (dirfd < 0 && (errno != ENOENT || must_be_there))
 		return cannot_use("spikewatch list", directory, -errno);
 	rc = dirfd >= 0 ? incident_load_list(dirfd, &names) : 0;
 	if (rc < 0)
 		return cannot_use("spikewatch list", directory, rc);
+	hidden = incident_pick_hidden("spikewatch list", dirfd, &names);
+	incident_filter_apply(listing->filter, dirfd, &names);
+	listing->dirfd = dirfd;
+	list_all(listing, &names, directory);
+	return hidden ? EXIT_TROUBLE : EXIT_OK;
+}
+
+/* The code to exit with. */
+static int list(const char *option, const struct incident_filter *filter, bool json_wanted)
+{
+	AUTO(json_writer_closep) struct json_writer *json = NULL;
+	struct listing listing = { .filter = filter, .narrow = is_narrow() };
+	struct incident_load_places places;
+	int code = EXIT_OK;
+
+	if (incident_load_places(option, &places) < 0)
+		return incident_pick_directory("spikewatch list", option, places.path[0], sizeof(places.path[0])) < 0
+			       ? EXIT_TROUBLE
+			       : EXIT_OK;
 	if (json_wanted && output_json_new(&json) < 0)
 		return output_no_memory();
 
-	hidden = incident_pick_hidden("spikewatch list", dirfd, &names);
-	incident_filter_apply(filter, dirfd, &names);
-	list_all(&(struct listing){ .dirfd = dirfd, .filter = filter, .json = json, .narrow = is_narrow() }, &names,
-		 directory);
-	return hidden ? EXIT_TROUBLE : EXIT_OK;
+	listing.json = json;
+	listing.several = places.count > 1;
+	if (json)
+		json_begin_array(json);
+	for (size_t i = 0; i < places.count; i++) {
+		int rc;
+
+		if (i > 0 && !json)
+			putchar('\n');
+		listing.shown = 0;
+		/* The default directory may not exist yet. */
+		rc = list_directory(places.path[i], option != NULL, &listing);
+		code = rc != EXIT_OK ? rc : code;
+	}
+	if (json)
+		json_end_array(json);
+	return code;
 }
 
 int list_command(int argc, char **argv)
@@ -344,10 +374,10 @@ int list_command(int argc, char **argv)
 		.command = "spikewatch list",
 		.summary = "Lists incidents, newest last.",
 		.description =
-			"DIR is by default $SPIKEWATCH_DIR, else /var/lib/spikewatch/incidents if it can be read,\n"
-			"else ~/.local/state/spikewatch/incidents ($XDG_STATE_HOME). What is still being written\n"
-			"comes last and says so; what is damaged is marked: only sizes are checked here, see\n"
-			"spikewatch verify.",
+			"DIR is by default $SPIKEWATCH_DIR, else /var/lib/spikewatch/incidents and\n"
+			"~/.local/state/spikewatch/incidents ($XDG_STATE_HOME), as far as they are there. What is\n"
+			"still being written comes last and says so; what is damaged is marked: only sizes are\n"
+			"checked here, see spikewatch verify.",
 		.example = "spikewatch list --since yesterday --target 'db*'\n"
 			   "spikewatch list --json | jq -r '.[] | select(.damaged) | .id'",
 		.exits = "0 listed (perhaps none), 1 the directory or some of it cannot be read, 2 wrong usage",

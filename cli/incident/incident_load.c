@@ -387,6 +387,23 @@ int incident_load_directory(const char *option, char *buf, size_t cap)
 	return len >= 0 && (size_t)len < cap ? 0 : -ENAMETOOLONG;
 }
 
+int incident_load_places(const char *option, struct incident_load_places *ret)
+{
+	const char *environment = getenv("SPIKEWATCH_DIR");
+	int rc = incident_load_directory(option, ret->path[0], sizeof(ret->path[0]));
+	struct stat first, second;
+
+	ret->count = rc < 0 ? 0 : 1;
+	if (rc < 0 || option || (environment && *environment) ||
+	    incident_load_own_directory(ret->path[1], sizeof(ret->path[1])) < 0)
+		return rc;
+	/* Both are one if the first was not there, or if they are links. */
+	if (stat(ret->path[0], &first) == 0 && stat(ret->path[1], &second) == 0 && S_ISDIR(second.st_mode) &&
+	    (first.st_dev != second.st_dev || first.st_ino != second.st_ino))
+		ret->count = 2;
+	return 0;
+}
+
 /* ---- names ---- */
 
 struct listing {
@@ -570,6 +587,40 @@ int incident_pick_directory(const char *command, const char *option, char *buf, 
 	return rc < 0 ? pick_refuse(command, "the directory of incidents is not known", strerror(-rc), rc) : 0;
 }
 
+/* The newest incident in path that query stands for. False: none. */
+static bool find_newest(const char *path, const char *query, char ret[static INCIDENT_NAME_MAX + 1])
+{
+	AUTO(incident_load_names_release) struct incident_load_names names = { 0 };
+	AUTO_CLOSE int dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	const char *name;
+
+	if (dirfd < 0 || incident_load_list(dirfd, &names) < 0 ||
+	    incident_load_find(&names, query, &name) == INCIDENT_LOAD_NONE)
+		return false;
+	incident_text(ret, INCIDENT_NAME_MAX + 1, name);
+	return true;
+}
+
+int incident_pick_place(const char *command, const char *option, const char *query, char *buf, size_t cap)
+{
+	struct incident_load_places places;
+	char name[INCIDENT_LOAD_PLACES_MAX][INCIDENT_NAME_MAX + 1] = { "" };
+	size_t place = 0;
+
+	if (incident_load_places(option, &places) < 0 || places.count < 2)
+		return incident_pick_directory(command, option, buf, cap);
+	for (size_t i = 0; i < places.count; i++) {
+		if (find_newest(places.path[i], query, name[i]) && strcmp(name[i], name[place]) > 0)
+			place = i;
+	}
+	if (*name[place]) {
+		fprintf(stderr, "%s: from ", command);
+		output_escaped(stderr, places.path[place]);
+		fputc('\n', stderr);
+	}
+	return (size_t)snprintf(buf, cap, "%s", places.path[place]) < cap ? 0 : -ENAMETOOLONG;
+}
+
 size_t incident_pick_hidden(const char *command, int dirfd, const struct incident_load_names *names)
 {
 	size_t hidden = 0;
@@ -669,7 +720,7 @@ static int open_any(const char *command, const char *option, const char *query)
 		rc = incident_load_open(AT_FDCWD, strcmp(query, ".") == 0 ? "./" : query);
 		return rc >= 0 ? rc : pick_refuse(command, query, is_file(query) ? NOT_A_DIRECTORY : strerror(-rc), rc);
 	}
-	rc = incident_pick_directory(command, option, directory, sizeof(directory));
+	rc = incident_pick_place(command, option, query, directory, sizeof(directory));
 	if (rc < 0)
 		return rc;
 	return open_by_id(command, directory, query);

@@ -76,6 +76,20 @@ int incident_load_directory(const char *option, char *buf, size_t cap);
  */
 int incident_load_own_directory(char *buf, size_t cap);
 
+/* Where incidents may be. */
+enum { INCIDENT_LOAD_PLACES_MAX = 2 };
+struct incident_load_places {
+	char path[INCIDENT_LOAD_PLACES_MAX][INCIDENT_LOAD_PATH_MAX];
+	size_t count;
+};
+
+/*
+ * All directories to look into: that of option or $SPIKEWATCH_DIR alone; else the system's and this
+ * user's own, as far as they are there, or, if neither is, that of incident_load_directory. Returns
+ * as that.
+ */
+int incident_load_places(const char *option, struct incident_load_places *ret);
+
 /* Directories that have the name of an incident. 0; -ENOMEM; -errno. *ret is to be released. */
 int incident_load_list(int dirfd, struct incident_load_names *ret);
 void incident_load_names_release(struct incident_load_names *names);
@@ -129,6 +143,13 @@ int unsealed_each(int dirfd, int (*visit)(void *ctx, const char *name), void *ct
 #define INCIDENT_PICK_HELP \
 	"ID is the name of an incident, or its beginning, or any part of it that no other has;\n" \
 	"\"last\" is the newest. With a slash it is the path of an incident's directory."
+
+/*
+ * The directory in which query is, an id or "last": of incident_load_places the one that has the
+ * newest incident that matches, which is said on stderr if there are two; the first if none does.
+ * Returns as incident_load_directory; errors are explained on stderr.
+ */
+int incident_pick_place(const char *command, const char *option, const char *query, char *buf, size_t cap);
 
 /* As incident_load_directory; errors are explained on stderr. */
 int incident_pick_directory(const char *command, const char *option, char *buf, size_t cap);

@@ -35,12 +35,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char command[] = "spikewatch replay";
@@ -1194,6 +1196,19 @@ static void print_proposal(const struct proposal *proposal)
 }
 
 /* span_ns: how much time was replayed. */
+#define DAY_NS (86400 * NS_PER_S)
+
+/* What suggestions from so little are worth. */
+static const char *suggestion_worth(uint64_t span_ns)
+{
+	if (span_ns < NS_PER_S * 3600)
+		return ": too little for\nmore than a first guess: a working day has other hours. Replay a day, better "
+		       "a week";
+	if (span_ns < DAY_NS)
+		return ": less than a day,\nso nothing is known of its other hours. Replay a day, better a week";
+	return ": less than a week,\nso nothing is known of its other days";
+}
+
 static void replay_view_proposals(struct replay_view *view, const struct proposal *proposals, size_t count,
 				  uint64_t span_ns)
 {
@@ -1206,8 +1221,9 @@ static void replay_view_proposals(struct replay_view *view, const struct proposa
 		json_end_array(view->json);
 		return;
 	}
-	printf("\nThresholds that fire so often; %s were replayed\n",
-	       units_format_duration(span, sizeof(span), span_ns));
+	printf("\nThresholds that fire so often; %s were replayed%s\n",
+	       units_format_duration(span, sizeof(span), span_ns),
+	       span_ns < 7 * DAY_NS ? suggestion_worth(span_ns) : "");
 	printf("%-14s  %6s  %-22s  %5s  %s\n", "Rule", "A day", "Threshold", "Fired", "Highest seen");
 	for (size_t i = 0; i < count; i++)
 		if (i == 0 || is_proposal(&proposals[i]) || proposals[i].rule != proposals[i - 1].rule)
@@ -1216,7 +1232,6 @@ static void replay_view_proposals(struct replay_view *view, const struct proposa
 
 /* ---- a run over all sources ---- */
 
-#define DAY_NS (86400 * NS_PER_S)
 
 #define RATES_MAX 8
 
@@ -1613,6 +1628,131 @@ static int check_as(struct replay *replay)
 	return replay_complain(message);
 }
 
+/* ---- the rule that an incident has recorded ---- */
+
+/* The incident that operand stands for. False: it stands for something else, or no rule fired. */
+static bool load_incident(struct replay *replay, const char *operand, struct incident *ret)
+{
+	AUTO(incident_load_names_release) struct incident_load_names names = { 0 };
+	AUTO_CLOSE int dirfd = -1, fd = -1;
+	struct incident_load_glance glance;
+	const char *name = operand;
+	struct stat st;
+
+	if (stat(operand, &st) == 0) {
+		fd = S_ISDIR(st.st_mode) ? open(operand, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	} else if (!strchr(operand, '/') && incident_pick_place("spikewatch replay", replay->directory, operand,
+								replay->incidents, sizeof(replay->incidents)) == 0) {
+		dirfd = open(replay->incidents, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (dirfd >= 0 && incident_load_list(dirfd, &names) == 0 &&
+		    incident_load_find(&names, operand, &name) == 0)
+			fd = incident_load_open(dirfd, name);
+	}
+	if (fd < 0)
+		return false;
+	incident_load_glance(fd, ret, &glance);
+	return glance.readable && ret->kind == INCIDENT_RULE;
+}
+
+static void put_threshold(struct json_writer *json, const char *key, const char *unit, bool has, double value)
+{
+	char text[32];
+
+	if (has && strcmp(unit, "bytes") == 0) {
+		snprintf(text, sizeof(text), "%.0fB", value);
+		json_member_text(json, key, text);
+	} else if (has) {
+		json_member_double(json, key, value);
+	}
+}
+
+static void put_duration(struct json_writer *json, const char *key, uint64_t ns)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%" PRIu64 "ns", ns);
+	json_member_text(json, key, text);
+}
+
+static void put_recorded_rule(struct json_writer *json, const struct incident_rule *rule)
+{
+	const struct trigger_rule *thresholds = &rule->thresholds;
+	bool percent = strcmp(rule->unit, "percent") == 0;
+
+	json_begin_object(json);
+	json_member_text(json, "name", rule->name);
+	json_member_text(json, "metric", rule->metric);
+	if (*rule->of)
+		json_member_text(json, "of", rule->of);
+	put_duration(json, "window", rule->window_ns);
+	put_threshold(json, percent ? "percent" : "above", rule->unit, thresholds->has_percent, thresholds->percent);
+	put_threshold(json, "delta", "percent", thresholds->has_delta, thresholds->delta);
+	put_threshold(json, "minimum", rule->unit, thresholds->has_minimum, thresholds->minimum);
+	put_threshold(json, "maximum", rule->unit, thresholds->has_maximum, thresholds->maximum);
+	put_duration(json, "for", thresholds->for_ns);
+	json_member_u64(json, "warmup", thresholds->warmup);
+	json_member_u64(json, "history", thresholds->history);
+	put_duration(json, "cooldown", thresholds->cooldown_ns);
+	json_member_text(json, "rearm", trigger_rearm_name(thresholds->rearm));
+	json_end_object(json);
+}
+
+/* A configuration with this rule, and an entry for the target as it was called. 0; -ENOMEM; -EINVAL. */
+static int config_of_incident(const struct incident *incident, struct config **ret)
+{
+	AUTO(buffer_release) struct buffer text = { 0 };
+	struct config_source source = { .file = INCIDENT_FILE };
+	struct config_error wrong;
+	struct json_writer *json;
+	int r = json_writer_new(sink_buffer(&text), false, &json);
+
+	if (r < 0)
+		return r;
+	json_begin_object(json);
+	json_member_array(json, "targets");
+	json_begin_object(json);
+	json_member_text(json, "name", incident->target.entry);
+	json_member_text(json, "comm", "?");
+	if (incident->target.kind == TARGET_GROUP)
+		json_member_text(json, "per", "group");
+	json_end_object(json);
+	json_end_array(json);
+	json_member_array(json, "rules");
+	put_recorded_rule(json, &incident->rule);
+	json_end_array(json);
+	json_end_object(json);
+	r = json_writer_close(json);
+	if (r < 0)
+		return r;
+	source.text = text.data;
+	source.len = text.len;
+	return config_parse(&source, 1, ret, &wrong);
+}
+
+/* 1: the rule is that of the incident that is replayed; 0: there is none; -ENOMEM. */
+static int load_recorded_rule(struct replay *replay)
+{
+	AUTO_FREE struct incident *incident = NULL;
+	int r;
+
+	if (replay->config_path || replay->source_count != 1)
+		return 0;
+	incident = calloc(1, sizeof(*incident));
+	if (!incident)
+		return -ENOMEM;
+	if (!load_incident(replay, replay->sources[0], incident))
+		return 0;
+	r = config_of_incident(incident, &replay->config);
+	if (r == -EINVAL)
+		return 0;
+	if (r < 0)
+		return r;
+	fputs("spikewatch replay: the rule is \"", stderr);
+	output_escaped(stderr, incident->rule.name);
+	fputs("\" as the incident recorded it; -c FILE takes those of a configuration\n", stderr);
+	return 1;
+}
+
 static int load_config(struct replay *replay)
 {
 	const struct config_file file = {
@@ -1620,8 +1760,11 @@ static int load_config(struct replay *replay)
 		.dropins = replay->config_path ? NULL : PATHS_DROPINS,
 	};
 	char message[CONFIG_FILE_MESSAGE_MAX];
-	int r = config_file_load(&file, &replay->config, message);
+	int r = load_recorded_rule(replay);
 
+	if (r != 0)
+		return r < 0 ? r : 0;
+	r = config_file_load(&file, &replay->config, message);
 	if (r == -EINVAL) {
 		int code = replay_complain(message);
 
@@ -1674,7 +1817,8 @@ static int find_files(struct replay *replay)
 
 	if (!directory && *replay->config->incidents.directory)
 		directory = replay->config->incidents.directory;
-	if (incident_load_directory(directory, replay->incidents, sizeof(replay->incidents)) < 0)
+	/* Else where the incident was found whose rule is replayed. */
+	if (!*replay->incidents && incident_load_directory(directory, replay->incidents, sizeof(replay->incidents)) < 0)
 		snprintf(replay->incidents, sizeof(replay->incidents), ".");
 	if (replay->source_count > 0)
 		return 0;

@@ -116,11 +116,6 @@ static void put_threshold(struct text *text, const char *key, bool has, double v
 		put(text, ", \"%s\": %.17g", key, value);
 }
 
-static const char *rearm_name(enum trigger_rearm rearm)
-{
-	return rearm == TRIGGER_REARM_BELOW ? "below" : rearm == TRIGGER_REARM_HIGH_WATER ? "high-water" : "cooldown";
-}
-
 static void put_rule(struct text *text, const struct config_rule *rule)
 {
 	const struct trigger_rule *trigger = &rule->trigger;
@@ -140,7 +135,7 @@ static void put_rule(struct text *text, const struct config_rule *rule)
 	put_duration(text, "cooldown", trigger->cooldown_ns);
 	put_count(text, "count", trigger->count);
 	put_duration(text, "count_period", trigger->count_period_ns);
-	put_word(text, "rearm", rearm_name(trigger->rearm));
+	put_word(text, "rearm", trigger_rearm_name(trigger->rearm));
 	/* "above" of a percentage, or the other way round: refused where it is read. */
 	if (!text->done)
 		replaces(text, text->key);

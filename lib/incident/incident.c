@@ -93,16 +93,9 @@ static const char *status_name(unsigned value)
 	return value <= INCIDENT_CAPTURE_FAILED ? incident_capture_status_name(value) : NULL;
 }
 
-/* As the configuration writes them. */
 static const char *rearm_name(unsigned value)
 {
-	static const char *const names[] = {
-		[TRIGGER_REARM_COOLDOWN] = "cooldown",
-		[TRIGGER_REARM_BELOW] = "below",
-		[TRIGGER_REARM_HIGH_WATER] = "high-water",
-	};
-
-	return value < ARRAY_LEN(names) ? names[value] : NULL;
+	return value <= TRIGGER_REARM_HIGH_WATER ? trigger_rearm_name(value) : NULL;
 }
 
 /* clang-format off */

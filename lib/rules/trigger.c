@@ -690,6 +690,11 @@ struct trigger_burst trigger_last_burst(const struct trigger_state *state)
 	return state->past ? state->past->burst : (struct trigger_burst){ 0 };
 }
 
+const char *trigger_rearm_name(enum trigger_rearm rearm)
+{
+	return rearm == TRIGGER_REARM_BELOW ? "below" : rearm == TRIGGER_REARM_HIGH_WATER ? "high-water" : "cooldown";
+}
+
 const char *trigger_reason_name(enum trigger_reason reason)
 {
 	static const char *const names[TRIGGER_REASONS] = {

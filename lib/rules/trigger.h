@@ -217,6 +217,9 @@ void trigger_reasons(const struct trigger_state *state, uint32_t *ret);
  */
 const char *trigger_reason_name(enum trigger_reason reason);
 
+/* As the configuration writes it. */
+const char *trigger_rearm_name(enum trigger_rearm rearm);
+
 /* "armed", "pending", "cooldown", "disarmed". */
 const char *trigger_phase_name(enum trigger_phase phase);
 

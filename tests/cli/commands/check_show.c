@@ -7,6 +7,7 @@
 #include "lib/profile/stack_text.h"
 #include "lib/incident/incident.h"
 #include "incidentmade.h"
+#include "skip.h"
 #include "lib/base/json.h"
 #include "lib/incident/manifest.h"
 #include "lib/base/base.h"
@@ -15,10 +16,12 @@
 #include <check.h>
 #include <fcntl.h>
 #include <pty.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -533,6 +536,60 @@ START_TEST(on_a_narrow_terminal_it_lists_what_the_id_does_not_say)
 }
 END_TEST
 
+#define SYSTEM "/var/lib/spikewatch/incidents"
+
+/* In a mount namespace of this test: a directory of the system, and one of the user's own. */
+static bool make_two_places(void)
+{
+	static char own[400], command[2400];
+
+	if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    mount("tmpfs", "/var/lib", "tmpfs", 0, NULL) < 0)
+		return false;
+	make(NULL);
+	snprintf(own, sizeof(own), "%s/own", path);
+	snprintf(command, sizeof(command),
+		 "mkdir -p " SYSTEM " %s/spikewatch/incidents && cp -r %s/" INCIDENTMADE_ID " " SYSTEM
+		 " && mv %s/" INCIDENTMADE_ID " %s/spikewatch/incidents/20261121T031502.123Z-own_1-cpu-high-1",
+		 own, path, path, own);
+	ck_assert_int_eq(system(command), 0);
+	unsetenv("SPIKEWATCH_DIR");
+	setenv("XDG_STATE_HOME", own, 1);
+	return true;
+}
+
+START_TEST(all_places_are_looked_at)
+{
+	struct json_document *document;
+	char where[500];
+
+	if (!make_two_places())
+		SKIP_TEST("no mount namespace may be made");
+	ck_assert_int_eq(RUN(list), EXIT_OK);
+	says(SYSTEM ":\nTIME");
+	says("  " INCIDENTMADE_ID "\n");
+	snprintf(where, sizeof(where), "\n%s/own/spikewatch/incidents:\nTIME", path);
+	says(where);
+	ck_assert_int_eq(RUN(list, "--json"), EXIT_OK);
+	document = parsed();
+	ck_assert_uint_eq(json_root(document)->count, 2);
+	ck_assert_str_eq(json_member(json_root(document)->first, "directory")->text, SYSTEM);
+	json_document_free(document);
+
+	/* The newest is the user's own; the other one is found by its name. */
+	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	snprintf(where, sizeof(where), "spikewatch show: from %s/own/spikewatch/incidents\n", path);
+	says(where);
+	ck_assert_int_eq(RUN(show, "postgres_812"), EXIT_OK);
+	says("spikewatch show: from " SYSTEM "\n");
+	ck_assert_int_eq(RUN(show, "nothing"), EXIT_TROUBLE);
+	says("no incident has this name");
+	/* A directory that is named is the only one. */
+	ck_assert_int_eq(RUN(list, "-d", SYSTEM), EXIT_OK);
+	says_not("own/");
+}
+END_TEST
+
 START_TEST(lists_value_against_threshold)
 {
 	struct json_document *document;
@@ -723,6 +780,7 @@ Suite *show_suite(void)
 	tcase_add_test(tcase, hostile_evidence_never_reaches_the_terminal);
 	tcase_add_test(tcase, empty_directory_says_so);
 	tcase_add_test(tcase, on_a_narrow_terminal_it_lists_what_the_id_does_not_say);
+	tcase_add_test(tcase, all_places_are_looked_at);
 	tcase_add_test(tcase, lists_value_against_threshold);
 	tcase_add_test(tcase, whole_incident_is_verified);
 	tcase_add_test(tcase, one_flipped_byte_in_any_file_is_found);

@@ -482,6 +482,29 @@ START_TEST(a_damaged_recording_is_judged_with_a_warning)
 }
 END_TEST
 
+START_TEST(an_incident_is_judged_by_the_rule_that_it_recorded)
+{
+	char trapped[400], burn[200];
+
+	if (!built)
+		SKIP_TEST(NOT_BUILT);
+	snprintf(trapped, sizeof(trapped), "%s/trapped", directory);
+	snprintf(burn, sizeof(burn), "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done");
+	ck_assert_int_eq(program_run((const char *const[]){ spikewatch, "trap", "--stacks", "off", "--cpu", "3%",
+							    "--for", "100ms", "--after", "0s", "-o", trapped, "--",
+							    "sh", "-c", burn, NULL },
+				     directory),
+			 0);
+	ck_assert_int_eq(replay((const char *const[]){ spikewatch, "replay", "-d", trapped, "last", NULL }), 0);
+	printed("> 3%");
+	program_said(directory, "the rule is \"cpu\" as the incident recorded it");
+	/* That of a configuration, if one is given. */
+	scene_write(config_path, "%s", RULES);
+	ck_assert_int_eq(REPLAY("-d", trapped, "last"), 0);
+	printed("hot ");
+}
+END_TEST
+
 START_TEST(wrong_usage_is_reported)
 {
 	if (!built)
@@ -524,6 +547,7 @@ Suite *replay_suite(void)
 	tcase_add_test(tcase, a_replay_decides_as_a_daemon_with_several_threads_did);
 	tcase_add_test(tcase, a_recording_is_judged_and_tried_with_other_values);
 	tcase_add_test(tcase, a_damaged_recording_is_judged_with_a_warning);
+	tcase_add_test(tcase, an_incident_is_judged_by_the_rule_that_it_recorded);
 	tcase_add_test(tcase, wrong_usage_is_reported);
 	suite_add_tcase(suite, tcase);
 
