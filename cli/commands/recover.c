@@ -197,6 +197,8 @@ static int save_incident(const struct request *request, const struct ring *ring,
 {
 	const struct retention_limits limits = { 0 };
 	AUTO(spool_freep) struct spool *spool = NULL;
+	const struct spool_swept *swept;
+	size_t count;
 	int rc = incident_load_directory(request->directory, outcome->directory, sizeof(outcome->directory));
 
 	if (rc < 0)
@@ -204,7 +206,10 @@ static int save_incident(const struct request *request, const struct ring *ring,
 	rc = spool_open(outcome->directory, &limits, &spool, NULL);
 	if (rc < 0)
 		return refuse(outcome->directory, strerror(-rc), EXIT_TROUBLE);
-	outcome->adopted = spool_adopted(spool);
+	outcome->adopted = 0;
+	count = spool_swept(spool, &swept);
+	for (size_t i = 0; i < count && i < SPOOL_SWEPT_MAX; i++)
+		outcome->adopted += swept[i].adopted;
 	rc = recover_save(ring, request->before_ns, spool, &outcome->report);
 	if (rc < 0)
 		return refuse(outcome->directory, strerror(-rc), EXIT_TROUBLE);

@@ -64,6 +64,9 @@
 /* The time of day is slewed slowly; more than this within a second is a step. */
 #define CLOCK_STEP_NS (2 * (int64_t)NS_PER_S)
 
+/* How long what a killed daemon has started is waited for: it ends within a second. */
+#define ORPHANS_NS (2 * NS_PER_S)
+
 struct daemon {
 	const struct config_file *file;
 	struct config *config;
@@ -526,20 +529,39 @@ static void start_control(struct daemon *daemon)
 
 /* ---- build ---- */
 
+/* What became of the drafts of a daemon that was killed. */
+static void log_swept(const struct spool *spool)
+{
+	const struct spool_swept *swept;
+	size_t count = spool_swept(spool, &swept);
+
+	for (size_t i = 0; i < count && i < SPOOL_SWEPT_MAX; i++) {
+		struct log_about about = { .incident = swept[i].name };
+
+		if (swept[i].adopted)
+			log_about(LOG_NOTICE, &about,
+				  "incident %s of a daemon that was killed was sealed as far as it was written "
+				  "(severity %.2f)",
+				  swept[i].name, swept[i].severity);
+		else
+			log_about(LOG_NOTICE, &about,
+				  "incident %s of a daemon that was killed held nothing yet, or was being removed, and "
+				  "was removed",
+				  swept[i].name);
+	}
+	if (count > SPOOL_SWEPT_MAX)
+		log_line(LOG_NOTICE, "incidents of a daemon that was killed: %zu more were sealed or removed",
+			 count - SPOOL_SWEPT_MAX);
+}
+
 static int open_spool(struct daemon *daemon)
 {
 	struct retention_limits limits = retention_limits_of(daemon->config);
-	size_t swept = 0;
-	int r = spool_open(daemon->paths.incidents, &limits, &daemon->spool, &swept);
+	int r = spool_open(daemon->paths.incidents, &limits, &daemon->spool, NULL);
 	if (r < 0)
 		return failed("cannot use the incident directory", daemon->paths.incidents, r);
-	if (spool_adopted(daemon->spool))
-		log_line(LOG_NOTICE,
-			 "incidents of a daemon that was killed were sealed as far as they were written: %zu",
-			 spool_adopted(daemon->spool));
-	if (swept)
-		log_line(LOG_NOTICE, "incidents of a daemon that was killed held nothing yet and were removed: %zu",
-			 swept);
+	spool_wait(daemon->spool, ORPHANS_NS);
+	log_swept(daemon->spool);
 
 	return 0;
 }

@@ -5,9 +5,15 @@
 #include "torture.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 static _Thread_local long countdown; /* 0: not armed, or done */
 static _Thread_local bool injected;
@@ -98,6 +104,86 @@ char *__wrap_strdup(const char *text)
 char *__wrap_strndup(const char *text, size_t len)
 {
 	return refuse() ? NULL : __real_strndup(text, len);
+}
+
+/* ---- killed at a step ---- */
+
+static atomic_long steps_left; /* 0: not armed */
+
+void torture_kill_at(long nth)
+{
+	atomic_store(&steps_left, nth);
+}
+
+static void step(void)
+{
+	if (atomic_load(&steps_left) > 0 && atomic_fetch_sub(&steps_left, 1) == 1)
+		kill(getpid(), SIGKILL);
+}
+
+int __real_openat(int dirfd, const char *path, int flags, ...);
+ssize_t __real_write(int fd, const void *data, size_t len);
+int __real_renameat(int from_dir, const char *from, int to_dir, const char *to);
+int __real_unlinkat(int dirfd, const char *path, int flags);
+int __real_fsync(int fd);
+int __real_ftruncate(int fd, off_t len);
+int __real_flock(int fd, int operation);
+
+int __wrap_openat(int dirfd, const char *path, int flags, ...);
+ssize_t __wrap_write(int fd, const void *data, size_t len);
+int __wrap_renameat(int from_dir, const char *from, int to_dir, const char *to);
+int __wrap_unlinkat(int dirfd, const char *path, int flags);
+int __wrap_fsync(int fd);
+int __wrap_ftruncate(int fd, off_t len);
+int __wrap_flock(int fd, int operation);
+
+int __wrap_openat(int dirfd, const char *path, int flags, ...)
+{
+	mode_t mode = 0;
+	va_list arguments;
+
+	va_start(arguments, flags);
+	if (flags & (O_CREAT | O_TMPFILE))
+		mode = va_arg(arguments, mode_t);
+	va_end(arguments);
+	step();
+	return __real_openat(dirfd, path, flags, mode);
+}
+
+ssize_t __wrap_write(int fd, const void *data, size_t len)
+{
+	step();
+	return __real_write(fd, data, len);
+}
+
+int __wrap_renameat(int from_dir, const char *from, int to_dir, const char *to)
+{
+	step();
+	return __real_renameat(from_dir, from, to_dir, to);
+}
+
+int __wrap_unlinkat(int dirfd, const char *path, int flags)
+{
+	step();
+	return __real_unlinkat(dirfd, path, flags);
+}
+
+int __wrap_fsync(int fd)
+{
+	step();
+	return __real_fsync(fd);
+}
+
+int __wrap_ftruncate(int fd, off_t len)
+{
+	step();
+	return __real_ftruncate(fd, len);
+}
+
+int __wrap_flock(int fd, int operation)
+{
+	step();
+	return __real_flock(fd, operation);
 }
 
 static int torture_write(void *ctx, const void *data, size_t len)

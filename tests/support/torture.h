@@ -1,5 +1,5 @@
 /*
- * torture.h: makes allocations and writes fail on purpose.
+ * torture.h: makes allocations and writes fail on purpose, and kills processes at chosen steps.
  *
  * The test binary is linked with --wrap, so that calls of malloc(3) and its kin from our code (and
  * from libraries that are linked statically, Check among them) pass through here; what libc and
@@ -32,6 +32,14 @@ bool torture_disarm(void);
  * allocates.
  */
 unsigned long torture_allocations(void);
+
+/*
+ * This process is killed by SIGKILL just before the nth call from now on, of any of its threads,
+ * that changes files or their locks: openat(2), write(2), renameat(2), unlinkat(2), fsync(2),
+ * ftruncate(2), flock(2). nth counts from 1; 0: it is not. For a fork that is to die at each step of
+ * what it does.
+ */
+void torture_kill_at(long nth);
 
 /*
  * Takes *bytes_left bytes, counting it down; the first write that does not fit, and every later

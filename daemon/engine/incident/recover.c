@@ -184,6 +184,7 @@ static void describe_recovered(const struct ring *ring, const struct recover_rep
 	ring_info(ring, &info);
 	incident_init(incident, SPIKEWATCH_VERSION);
 	incident->kind = INCIDENT_RECOVERED;
+	incident->rule.severity = report->severity;
 	incident->wall = report->to_wall;
 	incident->mono = report->to;
 	incident->window_from = report->from;
@@ -230,6 +231,22 @@ static int seal_recovered(const struct ring *ring, mono_t since, uint64_t before
 	return spool_seal(draft, &incident);
 }
 
+/*
+ * What was recorded when the daemon was killed is as severe as the incidents that were open then;
+ * without any it is as one that has just reached its threshold.
+ */
+static double severity_of_adopted(const struct spool *spool)
+{
+	const struct spool_swept *swept;
+	size_t count = spool_swept(spool, &swept);
+	double severity = 1;
+
+	for (size_t i = 0; i < count && i < SPOOL_SWEPT_MAX; i++)
+		if (swept[i].adopted && swept[i].severity > severity)
+			severity = swept[i].severity;
+	return severity;
+}
+
 int recover_save(const struct ring *ring, uint64_t before_ns, struct spool *spool, struct recover_report *ret)
 {
 	struct recover_report report = { 0 };
@@ -242,6 +259,7 @@ int recover_save(const struct ring *ring, uint64_t before_ns, struct spool *spoo
 	ring_info(ring, &info);
 	since = before_ns ? mono_sub(info.last_tick, before_ns) : (mono_t){ 0 };
 	report.interval_ns = ring_interval_ns(ring);
+	report.severity = severity_of_adopted(spool);
 	r = survey_ring(ring, since, info.last_tick, &report);
 	if (r < 0)
 		return r;
@@ -268,6 +286,15 @@ int recover_save(const struct ring *ring, uint64_t before_ns, struct spool *spoo
 
 /* ---- the daemon's start ---- */
 
+static void on_removed(void *ctx, const struct retention_entry *entry, enum retention_reason why)
+{
+	struct log_about about = { .message = MESSAGE_INCIDENT_REMOVED, .incident = entry->name };
+
+	(void)ctx;
+	log_about(LOG_INFO, &about, "removed incident %s (severity %.2f): limit of %s", entry->name, entry->severity,
+		  retention_reason_name(why));
+}
+
 static void set_ring_aside(const char *path, int error)
 {
 	char aside[4096];
@@ -281,7 +308,7 @@ static void set_ring_aside(const char *path, int error)
 /* A daemon that is killed again and again before it seals an incident must not fill the disk. */
 static void enforce_limits(struct spool *spool)
 {
-	int r = spool_enforce(spool, (struct spool_now){ 0 }, NULL, NULL);
+	int r = spool_enforce(spool, (struct spool_now){ 0 }, on_removed, NULL);
 
 	if (r < 0)
 		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_DISK_SHORT, .error = r },

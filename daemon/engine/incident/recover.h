@@ -28,6 +28,7 @@ struct recover_report {
 	uint64_t targets, gone; /* seen; of them ended */
 	uint64_t samples;
 	uint64_t lost_pages;
+	double severity;   /* that of the worst incident that was open then, at least 1 */
 	size_t hole_count; /* what is missing of the ring */
 	struct recover_hole holes[RECOVER_HOLES_MAX];
 	struct sample_window_coverage sampling; /* holes: what the sampler missed */

@@ -7,8 +7,14 @@
  * process holds locked is garbage.
  *
  * Which process is alive is asked of flock(2), which ends with its holder: a writer locks its
- * draft for as long as it lives, and a sweep takes what it can lock. The lock of the spool's
- * directory keeps a sweep away from a draft that was made but is not locked yet.
+ * draft for as long as it lives, and a sweep takes what it can lock. What the writer has started
+ * holds the same lock (children.h): after a kill -9 a draft can be locked when nothing writes to it
+ * any more, and not before. The lock of the spool's directory keeps a sweep away from a draft that
+ * was made but is not locked yet.
+ *
+ * A draft that a sweep takes is removed if it has no incident.json, that is until spool_note, and
+ * sealed else: as it is when its MANIFEST is right (killed before the rename), or with what was
+ * described, samples up to the last whole line, and what commands have left.
  *
  * The spool is its path. A descriptor outlives the name of its directory, and what is written
  * through it then is lost; so before each incident the descriptor is compared with the path, and a
@@ -33,6 +39,7 @@
  */
 #include "daemon/engine/incident/spool.h"
 
+#include "daemon/engine/base/clocks.h"
 #include "lib/base/io.h"
 #include "lib/base/map.h"
 #include "lib/base/text.h"
@@ -58,7 +65,8 @@
 #define TEMPORARY_MAX (INCIDENT_NAME_MAX + sizeof(SPOOL_DIRECTORY_SUFFIX))
 
 #define BLOCK_BYTES 4096u
-#define NUMBER_MAX 9999u /* incidents of one target and rule within a millisecond */
+#define SPOOL_LOOK_NS (10 * NS_PER_MS) /* at a lock that is waited for */
+#define NUMBER_MAX 9999u               /* incidents of one target and rule within a millisecond */
 
 /*
  * Records of removed leftover files; room is left for the files that are kept, the samples and
@@ -110,7 +118,8 @@ struct spool {
 	struct spool_directory *dir;
 	pthread_mutex_t lock; /* of limits, and of nothing else */
 	struct retention_limits limits;
-	size_t adopted; /* when it was opened */
+	struct spool_swept swept[SPOOL_SWEPT_MAX]; /* the first of them */
+	size_t swept_count;                        /* all */
 	struct ages ages;
 	bool dirty; /* a draft could not be removed */
 };
@@ -330,8 +339,9 @@ static int directory_is_at(const struct spool_directory *dir, const char *path)
 /* What became of the drafts of writers that have died. */
 struct sweep {
 	int dirfd;
+	struct spool *spool; /* to be told */
 	size_t removed;
-	size_t adopted; /* sealed as far as they were written */
+	size_t locked; /* of living ones, and of those whose children live */
 };
 
 static bool is_temporary(const char *name)
@@ -347,71 +357,142 @@ static bool is_temporary(const char *name)
 }
 
 /*
- * Adds the end that the writer could not write; on failure the file stays as it is: readers say
- * what is missing.
+ * Adds the end that the writer could not write, or leaves the file as it is: readers say what is
+ * missing. How many rows it has; 0: there is no file either.
  */
-static void repair_samples(int dirfd)
+static uint64_t repair_samples(int dirfd, uint64_t *ret_bytes)
 {
+	static const struct stream_reader_events nothing;
 	AUTO_CLOSE int fd = openat(dirfd, INCIDENT_SAMPLES_FILE, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	AUTO(stream_reader_freep) struct stream_reader *reader = NULL;
+	struct stream_reader_report report;
 	struct stat st;
 
-	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && stream_repair(fd) == 0)
-		fsync(fd);
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return 0;
+	(void)stream_repair(fd);
+	if (lseek(fd, 0, SEEK_SET) < 0 || fstat(fd, &st) < 0 || stream_reader_new(&nothing, &reader) < 0 ||
+	    stream_read_fd(reader, fd, UINT64_MAX) < 0 || stream_reader_finish(reader, &report) < 0)
+		return 0;
+	*ret_bytes = (uint64_t)st.st_size;
+	return report.rows;
 }
 
-/* Seals a draft that spool_note has described, with what was captured at the firing. */
-static bool adopt_draft(const struct sweep *sweep, int fd, const char *temporary)
+static struct incident_capture *find_samples(struct incident *incident)
 {
-	char name[TEMPORARY_MAX];
-	struct incident incident;
+	for (size_t i = 0; i < incident->capture_count; i++)
+		if (strcmp(incident->captures[i].name, "samples") == 0)
+			return &incident->captures[i];
+	return NULL;
+}
 
-	snprintf(name, sizeof(name), "%.*s", (int)(strlen(temporary) - strlen(SPOOL_DIRECTORY_SUFFIX)), temporary);
-	if (incident_json_read(fd, &incident) < 0)
-		return false;
-	unlinkat(fd, MANIFEST_NAME, 0); /* the writer died while it sealed */
-	repair_samples(fd);
-	if (manifest_write(fd) < 0) {
-		/* A command may have left what cannot be listed. */
-		unlinkat(fd, MANIFEST_NAME, 0);
-		if (leftover_files_settle(fd, UINT64_MAX, &incident) < 0 || manifest_write(fd) < 0)
-			return false;
+/* A file without a row is removed. */
+static void settle_samples(int dirfd, struct incident *incident)
+{
+	struct incident_capture cut = { .name = "samples", .status = INCIDENT_CAPTURE_FAILED };
+	struct incident_capture *capture = find_samples(incident);
+
+	if (repair_samples(dirfd, &cut.bytes) == 0) {
+		unlinkat(dirfd, INCIDENT_SAMPLES_FILE, 0);
+		if (capture && *capture->file)
+			incident_capture_without_file(capture, INCIDENT_CAPTURE_FAILED,
+						      "the daemon was killed before the first was written; they are "
+						      "in the recovered incident of that moment");
+		return;
 	}
-	return renameat(sweep->dirfd, temporary, sweep->dirfd, name) == 0;
+	incident_text(cut.file, sizeof(cut.file), INCIDENT_SAMPLES_FILE);
+	incident_text(
+		cut.why, sizeof(cut.why),
+		"the daemon was killed: the file ends there; the rest is in the recovered incident of that moment");
+	if (capture)
+		*capture = cut;
+	else
+		incident_add_capture(incident, &cut);
+}
+
+static int write_incident(int dirfd, const struct incident *incident)
+{
+	AUTO(buffer_release) struct buffer text = { .max = INCIDENT_BYTES_MAX };
+	int r = incident_json_write(incident, sink_buffer(&text));
+	return r < 0 ? r : whole_file_replace(dirfd, INCIDENT_FILE, text.data, text.len, WHOLE_FILE_DURABLE);
+}
+
+/* Brings a draft into the state in which it can be sealed. 0 or -errno. */
+static int finish_draft(int dirfd, struct incident *incident)
+{
+	static const char *const parts[] = { MANIFEST_NAME, "." MANIFEST_NAME ".tmp", "." INCIDENT_FILE ".tmp" };
+	int r;
+
+	for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+		if (unlinkat(dirfd, parts[i], 0) < 0 && errno != ENOENT)
+			return -errno;
+	settle_samples(dirfd, incident);
+	r = leftover_files_settle(dirfd, UINT64_MAX, incident);
+	if (r == 0)
+		r = write_incident(dirfd, incident);
+	return r < 0 ? r : manifest_write(dirfd);
+}
+
+/* Seals a draft that spool_note has described. */
+static bool adopt_draft(const struct sweep *sweep, int fd, const char *temporary, struct spool_swept *ret)
+{
+	AUTO_FREE struct incident *incident = malloc(sizeof(*incident));
+
+	if (!incident || incident_json_read(fd, incident) < 0)
+		return false;
+	ret->severity = incident->rule.severity;
+	if (manifest_verify(fd, NULL, NULL) != 0 && finish_draft(fd, incident) < 0)
+		return false;
+	return renameat(sweep->dirfd, temporary, sweep->dirfd, ret->name) == 0 && fsync(sweep->dirfd) == 0;
+}
+
+static void note_swept(struct spool *spool, const struct spool_swept *swept)
+{
+	if (spool->swept_count < SPOOL_SWEPT_MAX)
+		spool->swept[spool->swept_count] = *swept;
+	spool->swept_count++;
 }
 
 /* What cannot be removed is left for the next sweep. */
 static int sweep_entry(void *ctx, const char *name)
 {
 	struct sweep *sweep = ctx;
+	struct spool_swept swept = { .adopted = false };
 	AUTO_CLOSE int fd = -1;
 
 	if (!is_temporary(name))
 		return 0;
 	fd = openat(sweep->dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+	if (fd < 0)
 		return 0;
-	if (adopt_draft(sweep, fd, name))
-		sweep->adopted++;
-	else if (directory_tree_remove(sweep->dirfd, name) == 0)
-		sweep->removed++;
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		sweep->locked++;
+		return 0;
+	}
+	snprintf(swept.name, sizeof(swept.name), "%.*s", (int)(strlen(name) - strlen(SPOOL_DIRECTORY_SUFFIX)), name);
+	swept.adopted = adopt_draft(sweep, fd, name, &swept);
+	if (!swept.adopted && directory_tree_remove(sweep->dirfd, name) < 0)
+		return 0;
+	sweep->removed += !swept.adopted;
+	note_swept(sweep->spool, &swept);
 	return 0;
 }
 
 /* Drafts of living writers stay, this process's included. 0 or -errno. */
-static int sweep_directory(const struct spool_directory *dir, struct sweep *ret)
+static int sweep_directory(struct spool *spool, const struct spool_directory *dir, struct sweep *ret)
 {
 	int r = lock_directory(dir);
 
 	if (r < 0)
 		return r;
-	*ret = (struct sweep){ .dirfd = dir->fd };
+	*ret = (struct sweep){ .dirfd = dir->fd, .spool = spool };
 	r = directory_list_each(dir->fd, sweep_entry, ret);
 	flock(dir->fd, LOCK_UN);
 	return r;
 }
 
 /* Makes it (0750) and its parents if need be, opens and sweeps it. 0; -ENOMEM; -errno. */
-static int open_directory(const char *path, struct spool_directory **ret, struct sweep *ret_swept)
+static int open_directory(struct spool *spool, struct spool_directory **ret, struct sweep *ret_swept)
 {
 	AUTO(spool_directory_unrefp) struct spool_directory *dir = calloc(1, sizeof(*dir));
 	int r;
@@ -421,13 +502,13 @@ static int open_directory(const char *path, struct spool_directory **ret, struct
 
 	dir->holders = 1;
 	dir->fd = -1;
-	r = directory_tree_make(path);
+	r = directory_tree_make(spool->path);
 	if (r < 0)
 		return r;
-	dir->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	dir->fd = open(spool->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir->fd < 0)
 		return -errno;
-	r = sweep_directory(dir, ret_swept);
+	r = sweep_directory(spool, dir, ret_swept);
 	if (r < 0)
 		return r;
 	*ret = TAKE(dir);
@@ -673,11 +754,10 @@ int spool_open(const char *path, const struct retention_limits *limits, struct s
 	spool->path = strdup(path);
 	if (!spool->path)
 		return -ENOMEM;
-	r = open_directory(path, &spool->dir, &swept);
+	r = open_directory(spool, &spool->dir, &swept);
 	if (r < 0)
 		return r;
 
-	spool->adopted = swept.adopted;
 	if (ret_swept)
 		*ret_swept = swept.removed;
 	*ret = TAKE(spool);
@@ -700,9 +780,22 @@ const char *spool_path(const struct spool *spool)
 	return spool->path;
 }
 
-size_t spool_adopted(const struct spool *spool)
+size_t spool_swept(const struct spool *spool, const struct spool_swept **ret)
 {
-	return spool->adopted;
+	*ret = spool->swept;
+	return spool->swept_count;
+}
+
+void spool_wait(struct spool *spool, uint64_t patience_ns)
+{
+	struct clock clock = real_clock();
+	mono_t now = clock_mono(&clock), end = mono_add(now, patience_ns);
+	struct sweep swept;
+
+	while (sweep_directory(spool, spool->dir, &swept) == 0 && swept.locked > 0 && mono_diff(end, now) > 0) {
+		now = mono_add(clock_mono(&clock), SPOOL_LOOK_NS);
+		real_clock_sleep_until(now);
+	}
 }
 
 /*
@@ -716,10 +809,10 @@ static int refresh_directory(struct spool *spool)
 	int r = directory_is_at(spool->dir, spool->path);
 
 	if (r > 0 && spool->dirty)
-		spool->dirty = sweep_directory(spool->dir, &swept) < 0;
+		spool->dirty = sweep_directory(spool, spool->dir, &swept) < 0;
 	if (r != 0)
 		return r < 0 ? r : 0;
-	r = open_directory(spool->path, &dir, &swept);
+	r = open_directory(spool, &dir, &swept);
 	if (r < 0)
 		return r;
 	spool_directory_unref(spool->dir);
@@ -951,13 +1044,6 @@ void spool_abort(struct spool_draft *draft)
 	free_draft(draft);
 }
 
-static int write_incident(int dirfd, const struct incident *incident)
-{
-	AUTO(buffer_release) struct buffer text = { .max = INCIDENT_BYTES_MAX };
-	int r = incident_json_write(incident, sink_buffer(&text));
-	return r < 0 ? r : whole_file_replace(dirfd, INCIDENT_FILE, text.data, text.len, WHOLE_FILE_DURABLE);
-}
-
 int spool_note(struct spool_draft *draft, struct incident *incident)
 {
 	memcpy(incident->id, draft->name, sizeof(incident->id));
@@ -1025,13 +1111,16 @@ int spool_seal(struct spool_draft *draft, struct incident *incident)
 
 /* ---- removal ---- */
 
+/* incident.json first: what is left if this is interrupted is removed by the next sweep, not sealed again. */
 static int remove_sealed(int dirfd, const char *name)
 {
-	char temporary[TEMPORARY_MAX];
+	char temporary[TEMPORARY_MAX], described[TEMPORARY_MAX + sizeof("/" INCIDENT_FILE)];
 
 	set_temporary(temporary, name);
 	if (renameat(dirfd, name, dirfd, temporary) < 0)
 		return -errno;
+	snprintf(described, sizeof(described), "%s/" INCIDENT_FILE, temporary);
+	unlinkat(dirfd, described, 0);
 	return directory_tree_remove(dirfd, temporary);
 }
 

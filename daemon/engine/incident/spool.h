@@ -95,8 +95,27 @@ struct spool_draft; /* an incident that is being written */
  */
 int spool_open(const char *path, const struct retention_limits *limits, struct spool **ret, size_t *ret_swept);
 
-/* How many drafts of writers that have died were sealed when the spool was opened. */
-size_t spool_adopted(const struct spool *spool);
+/* A draft of a writer that has died: sealed, or removed because it held nothing yet. */
+struct spool_swept {
+	char name[INCIDENT_NAME_MAX + 1];
+	bool adopted;
+	double severity; /* of an adopted one */
+};
+
+#define SPOOL_SWEPT_MAX 64
+
+/*
+ * Drafts that were swept since the spool was opened: how many; *ret: the first SPOOL_SWEPT_MAX of
+ * them, the spool's.
+ */
+size_t spool_swept(const struct spool *spool, const struct spool_swept **ret);
+
+/*
+ * Waits, for so long at most, while drafts are locked: for what a writer that was killed has
+ * started, which ends within a second (children.h). Sweeps those that become free. Those that do
+ * not are left to the next sweep.
+ */
+void spool_wait(struct spool *spool, uint64_t patience_ns);
 
 /* NULL is fine. Drafts must be gone. */
 void spool_free(struct spool *spool);

@@ -754,17 +754,28 @@ static void add_record(struct incident *info, int output, enum incident_capture_
 	incident_add_capture(info, &record);
 }
 
+/* Under this name a file is not whole yet: no name of a file of an incident begins with a dot. */
+static const char *part_name(int output, char ret[64])
+{
+	snprintf(ret, 64, ".%s.part", symbolizer_outputs[output].file);
+	return ret;
+}
+
 static void report_failure(int dirfd, struct incident *info, const char *why)
 {
+	char part[64];
+
 	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++)
-		unlinkat(dirfd, symbolizer_outputs[i].file, 0);
+		unlinkat(dirfd, part_name(i, part), 0);
 	add_record(info, 0, INCIDENT_CAPTURE_FAILED, 0, why);
 }
 
 static int open_outputs(int outputs[SYMBOLIZER_OUTPUTS], int dirfd)
 {
+	char part[64];
+
 	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++) {
-		outputs[i] = openat(dirfd, symbolizer_outputs[i].file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
+		outputs[i] = openat(dirfd, part_name(i, part), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
 		if (outputs[i] < 0)
 			return -errno;
 	}
@@ -896,13 +907,13 @@ static void describe_restrictions(const struct stack_capture *capture, bool memo
 		add_text(why, WHY_MAX, "of %u watched processes there are no whole stacks", status.not_followed);
 }
 
-/* Empty outputs are removed. */
+/* Empty outputs are removed, the others get their names. */
 static void report_outputs(const struct stack_capture *capture, const int outputs[SYMBOLIZER_OUTPUTS], int dirfd,
 			   const char *nameless, struct incident *info)
 {
 	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++) {
 		bool memory = i >= SYMBOLIZER_OUTPUTS / 2, first = i % (SYMBOLIZER_OUTPUTS / 2) == 0;
-		char why[WHY_MAX] = "";
+		char why[WHY_MAX] = "", part[64];
 		struct stat st;
 		bool empty = fstat(outputs[i], &st) < 0 || st.st_size == 0;
 
@@ -912,8 +923,8 @@ static void report_outputs(const struct stack_capture *capture, const int output
 			add_text(why, sizeof why, "no names: %s", nameless);
 		if (first)
 			describe_restrictions(capture, memory, why);
-		if (empty)
-			unlinkat(dirfd, symbolizer_outputs[i].file, 0);
+		if (empty || renameat(dirfd, part_name(i, part), dirfd, symbolizer_outputs[i].file) < 0)
+			unlinkat(dirfd, part_name(i, part), 0);
 		else
 			add_record(info, i, INCIDENT_CAPTURE_OK, (uint64_t)st.st_size, why);
 		/* Without page faults nothing is missing. */

@@ -2,6 +2,7 @@
 #include "lib/base/io.h"
 #include "lib/incident/incident.h"
 #include "lib/incident/manifest.h"
+#include "lib/stream/stream.h"
 #include "daemon/engine/incident/spool.h"
 #include "scene.h"
 #include "torture.h"
@@ -209,6 +210,7 @@ START_TEST(a_noted_draft_of_a_writer_that_died_is_sealed_as_it_is)
 	struct spool *own, *other;
 	struct spool_draft *draft;
 	struct incident noted, back;
+	const struct spool_swept *what;
 	size_t swept = 9;
 	pid_t child;
 	int fd;
@@ -228,7 +230,9 @@ START_TEST(a_noted_draft_of_a_writer_that_died_is_sealed_as_it_is)
 	ck_assert_int_eq(waitpid(child, NULL, 0), child);
 	ck_assert_int_eq(spool_open(path, &limits, &other, &swept), 0);
 	ck_assert_uint_eq(swept, 0);
-	ck_assert_uint_eq(spool_adopted(other), 1);
+	ck_assert_uint_eq(spool_swept(other, &what), 1);
+	ck_assert(what[0].adopted);
+	ck_assert_str_eq(what[0].name, "20000102T000000.000Z-dead-r-1");
 	fd = openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY);
 	int incidentfd = openat(fd, "20000102T000000.000Z-dead-r-1", O_RDONLY | O_DIRECTORY);
 	ck_assert_int_ge(incidentfd, 0);
@@ -239,6 +243,225 @@ START_TEST(a_noted_draft_of_a_writer_that_died_is_sealed_as_it_is)
 	close(incidentfd);
 	close(fd);
 	spool_free(other);
+}
+END_TEST
+
+/* ---- killed at each step ---- */
+
+#define OLD_SEVERITY 1.5
+#define NEW_SEVERITY 7.5
+
+/* A part of the samples in each write. */
+static int write_rows(int dirfd)
+{
+	AUTO_CLOSE int fd = openat(dirfd, INCIDENT_SAMPLES_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
+	static const struct stream_column column = { "cpu", "ns", "counter", "CPU time" };
+	struct stream_options options = { .columns = &column, .column_count = 1, .flush_bytes = 200 };
+	struct stream_writer *writer;
+	int r = stream_writer_new(sink_fd(&fd), &options, &writer);
+
+	for (uint64_t i = 0; r == 0 && i < 20; i++)
+		r = stream_row(writer, i, 1, &i, 1);
+	return r < 0 ? r : stream_close(writer);
+}
+
+/* As the incident worker seals one: what is known at the firing, then samples and the rest. */
+static int seal_one(struct spool *spool)
+{
+	struct incident_capture none = { .name = "samples", .status = INCIDENT_CAPTURE_FAILED, .why = "killed" };
+	struct incident_capture threads = { .name = "threads", .file = "threads.tsv", .bytes = 10 };
+	struct incident_capture samples = { .name = "samples", .file = INCIDENT_SAMPLES_FILE };
+	struct incident made, noted;
+	struct spool_draft *draft;
+	int r = spool_begin(spool, "20000102T000000.000Z-new-r", &draft), dirfd;
+
+	if (r < 0)
+		return r;
+	dirfd = spool_draft_dirfd(draft);
+	incident_init(&made, "1");
+	made.rule.severity = NEW_SEVERITY;
+	whole_file_replace(dirfd, "threads.tsv", "0123456789", 10, WHOLE_FILE_DURABLE);
+	incident_add_capture(&made, &threads);
+	noted = made;
+	incident_add_capture(&noted, &none);
+	r = spool_note(draft, &noted);
+	/* The symboliser's. */
+	if (r == 0)
+		r = whole_file_replace(dirfd, ".cpu.folded.part", "torn", 4, WHOLE_FILE_PUBLIC);
+	if (r == 0 && renameat(dirfd, ".cpu.folded.part", dirfd, "cpu.folded") < 0)
+		r = -errno;
+	if (r == 0)
+		r = leftover_files_settle(dirfd, 1 << 20, &made);
+	if (r == 0)
+		r = write_rows(dirfd);
+	incident_add_capture(&made, &samples);
+	return r < 0 ? r : spool_seal(draft, &made);
+}
+
+/* Never returns: it is killed at that step, or exits with 0 when there is none any more. */
+static void seal_until(long step)
+{
+	struct retention_limits limits = { .max_count = 1 };
+	struct spool *spool;
+
+	if (spool_open(path, &limits, &spool, NULL) < 0)
+		_exit(1);
+	torture_kill_at(step);
+	if (seal_one(spool) < 0 || spool_enforce(spool, (struct spool_now){ 0 }, NULL, NULL) < 0)
+		_exit(2);
+	torture_kill_at(0);
+	_exit(0);
+}
+
+/* Of a sealed one: nothing in it is empty, and its samples are said as they are. */
+static void check_whole(const char *name, double severity)
+{
+	char at[200], file[300];
+	struct incident back;
+
+	snprintf(at, sizeof(at), "%s/%s", path, name);
+	AUTO_CLOSE int fd = open(at, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(manifest_verify(fd, NULL, NULL), 0);
+	ck_assert_int_eq(incident_json_read(fd, &back), 0);
+	ck_assert(back.rule.severity == severity);
+	ck_assert_str_eq(back.id, name);
+
+	bool listed = false;
+	struct stat st;
+
+	for (size_t i = 0; i < back.capture_count; i++) {
+		const struct incident_capture *capture = &back.captures[i];
+
+		listed |= strcmp(capture->file, INCIDENT_SAMPLES_FILE) == 0;
+		if (!*capture->file)
+			continue;
+		ck_assert_msg(fstatat(fd, capture->file, &st, 0) == 0, "%s of %s", capture->file, name);
+		ck_assert_int_gt(st.st_size, 0);
+	}
+	snprintf(file, sizeof(file), "%s/" INCIDENT_SAMPLES_FILE, at);
+	ck_assert_msg((access(file, F_OK) == 0) == listed, "%s: samples that are not said", name);
+	if (listed) {
+		AUTO_CLOSE int samples = openat(fd, INCIDENT_SAMPLES_FILE, O_RDONLY | O_CLOEXEC);
+		static const struct stream_reader_events nothing;
+		struct stream_reader_report report;
+		struct stream_reader *reader;
+
+		ck_assert_int_eq(stream_reader_new(&nothing, &reader), 0);
+		ck_assert_int_eq(stream_read_fd(reader, samples, UINT64_MAX), 0);
+		ck_assert_int_eq(stream_reader_finish(reader, &report), 0);
+		ck_assert_uint_gt(report.rows, 0);
+		ck_assert(stream_reader_whole(&report));
+		stream_reader_free(reader);
+	}
+}
+
+/* What the next start finds: names, before and after. */
+static void check_what_was_left(void)
+{
+	bool draft = count_names("-new-r-1.tmp") > 0, draft_of_old = count_names("-old-r-1.tmp") > 0;
+	const struct spool_swept *swept;
+	struct retention_limits limits = { 0 };
+	struct spool *spool;
+	size_t sealed = 0;
+
+	ck_assert_int_eq(spool_open(path, &limits, &spool, NULL), 0);
+	ck_assert_uint_eq(count_names(".tmp"), 0);
+	ck_assert_uint_eq(spool_swept(spool, &swept), (size_t)draft + draft_of_old); /* all is said */
+	if (count_names("-new-r-1") > 0) {
+		check_whole("20000102T000000.000Z-new-r-1", NEW_SEVERITY);
+		sealed++;
+	}
+	if (draft) {
+		ck_assert_str_eq(swept[0].name, "20000102T000000.000Z-new-r-1");
+		ck_assert(swept[0].adopted == (sealed > 0));
+		ck_assert(!swept[0].adopted || swept[0].severity == NEW_SEVERITY);
+	}
+	if (count_names("-old-r-1") > 0) {
+		check_whole("20000101T000000.000Z-old-r-1", OLD_SEVERITY);
+		sealed++;
+	}
+	ck_assert_uint_ge(sealed, 1);
+	spool_free(spool);
+}
+
+START_TEST(a_writer_that_is_killed_at_any_step_leaves_a_whole_incident_or_none_and_that_is_said)
+{
+	int status = -1;
+	long step = 0;
+
+	while (status != 0) {
+		struct retention_limits limits = { 0 };
+		struct spool_draft *draft;
+		struct spool *spool;
+
+		ck_assert_int_eq(spool_open(path, &limits, &spool, NULL), 0);
+		ck_assert_int_eq(spool_begin(spool, "20000101T000000.000Z-old-r", &draft), 0);
+		put(spool_draft_dirfd(draft), "data.txt", 100);
+		incident.rule.severity = OLD_SEVERITY;
+		ck_assert_int_eq(spool_seal(draft, &incident), 0);
+		spool_free(spool);
+
+		step++;
+
+		pid_t child = fork();
+
+		if (child == 0)
+			seal_until(step);
+		ck_assert_int_eq(waitpid(child, &status, 0), child);
+		ck_assert_msg(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL), "step %ld: %x", step,
+			      status);
+		check_what_was_left();
+		ck_assert_int_eq(directory_tree_remove(AT_FDCWD, directory), 0);
+		ck_assert_int_eq(mkdir(directory, 0700), 0);
+	}
+	ck_assert_int_gt(step, 30);
+}
+END_TEST
+
+START_TEST(a_draft_that_children_of_a_killed_writer_hold_is_waited_for)
+{
+	struct retention_limits limits = { 0 };
+	const struct spool_swept *swept;
+	struct spool *spool;
+	int ends[2];
+
+	ck_assert_int_eq(pipe(ends), 0);
+
+	pid_t writer = fork();
+
+	if (writer == 0) {
+		struct spool_draft *draft;
+
+		incident.rule.severity = NEW_SEVERITY;
+		if (spool_open(path, &limits, &spool, NULL) < 0 ||
+		    spool_begin(spool, "20000102T000000.000Z-new-r", &draft) < 0 || spool_note(draft, &incident) < 0)
+			_exit(1);
+		if (fork() == 0) { /* has the lock of the draft, too, and writes for a while */
+			for (int i = 0; i < 30; i++) {
+				usleep(10000);
+				put(spool_draft_dirfd(draft), (char[]){ 'a' + (char)(i % 26), '0' + (char)(i / 26), 0 },
+				    1);
+			}
+			_exit(0);
+		}
+		(void)!write(ends[1], "", 1);
+		pause();
+	}
+	ck_assert_int_eq(read(ends[0], (char[1]){ 0 }, 1), 1);
+	kill(writer, SIGKILL);
+	ck_assert_int_eq(waitpid(writer, NULL, 0), writer);
+	ck_assert_int_eq(spool_open(path, &limits, &spool, NULL), 0);
+	ck_assert_uint_eq(spool_swept(spool, &swept), 0); /* it is written to */
+	ck_assert_uint_eq(count_names("-new-r-1.tmp"), 1);
+	spool_wait(spool, 60 * NS_PER_S);
+	ck_assert_uint_eq(spool_swept(spool, &swept), 1);
+	ck_assert(swept[0].adopted);
+	check_whole("20000102T000000.000Z-new-r-1", NEW_SEVERITY);
+	spool_free(spool);
+	close(ends[0]);
+	close(ends[1]);
 }
 END_TEST
 
@@ -933,6 +1156,8 @@ Suite *spool_suite(void)
 	tcase_add_test(tcase, a_draft_is_not_listed_and_an_abort_leaves_nothing);
 	tcase_add_test(tcase, numbers_make_names_unique);
 	tcase_add_test(tcase, what_a_dead_writer_left_is_swept_and_a_living_one_is_not);
+	tcase_add_test(tcase, a_writer_that_is_killed_at_any_step_leaves_a_whole_incident_or_none_and_that_is_said);
+	tcase_add_test(tcase, a_draft_that_children_of_a_killed_writer_hold_is_waited_for);
 	tcase_add_test(tcase, what_is_not_ours_is_never_touched);
 	tcase_add_test(tcase, links_inside_an_incident_are_removed_and_not_followed);
 	tcase_add_test(tcase, the_worst_are_kept_not_the_newest);
