@@ -1232,7 +1232,6 @@ static void replay_view_proposals(struct replay_view *view, const struct proposa
 
 /* ---- a run over all sources ---- */
 
-
 #define RATES_MAX 8
 
 /* The same events under several configurations. */
