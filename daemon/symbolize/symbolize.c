@@ -683,8 +683,6 @@ int symbolize_run(const struct stack_file *file, const struct symbolize_options 
 
 	if (r == 0)
 		r = symbolize_all(&job);
-	if (r == 0)
-		*ret_counts = counts;
 	for (int i = 0; i < SYMBOLIZE_PROFILES; i++) {
 		if (r == 0)
 			ret[i] = TAKE(job.profiles[i]);
@@ -694,5 +692,7 @@ int symbolize_run(const struct stack_file *file, const struct symbolize_options 
 	stack_streams_free(job.streams);
 	address_spaces_free(job.spaces);
 	modules_free(job.modules);
+	if (r == 0)
+		*ret_counts = counts;
 	return r;
 }

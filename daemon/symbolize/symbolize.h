@@ -48,7 +48,7 @@ struct symbolize_options {
 		count(frames_unmapped)      /* of frames: in no known mapping */ \
 		count(frames_replaced)      /* of frames: the file is another one by now */ \
 		count(binaries_read) count(binaries_replaced) /* another build id */ \
-		count(binaries_unreadable)                    /* no ELF file, or a damaged one */ \
+		count(binaries_unreadable)                    /* no ELF file, damaged, or symbols too large */ \
 		count(debug_files)                            /* separate ones that were found */ \
 		count(perf_map_lines_broken)
 

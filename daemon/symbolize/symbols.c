@@ -760,7 +760,7 @@ struct elf_file {
 	struct inflated *inflated; /* sections of the debug information */
 	uint64_t inflated_bytes;
 	struct arena texts;
-	bool read;
+	bool read, unread; /* unread: there is a table of symbols, too large or damaged */
 };
 
 struct inflated {
@@ -1108,6 +1108,8 @@ static int read_symbols(struct elf_file *file)
 	Elf *last = NULL;
 	bool full = false;
 
+	if (count < 0)
+		return -ENOENT;
 	for (int i = 0; i < count; i++) {
 		struct symtable_symbol found = { 0 };
 		GElf_Sym symbol;
@@ -1157,8 +1159,11 @@ static void read_shared(struct elf_file *file)
 
 static void elf_file_read_all(struct elf_file *file)
 {
+	int r = read_symbols(file);
+
 	file->read = true;
-	if (read_symbols(file) < 0)
+	file->unread = r == -ENOMEM || (r < 0 && has_full_table(file->elf));
+	if (r < 0)
 		symtable_release(&file->symbols);
 	inflate_debug_sections(file, file->elf);
 	file->dwarf = dwfl_module_getdwarf(file->module, &file->lines_bias);
@@ -1415,6 +1420,7 @@ void modules_free(struct modules *modules)
 	for (size_t i = 0; i < modules->count; i++) {
 		struct module *module = &modules->all[i];
 
+		modules->counts->binaries_unreadable += module->elf_file != NULL && module->elf_file->unread;
 		elf_file_free(module->elf_file);
 		symtable_release(&module->symbols);
 		buffer_release(&module->text);

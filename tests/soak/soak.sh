@@ -272,7 +272,7 @@ count_orphans() {
 kill_rounds() {
 	local rounds=$1 round orphans=0 begin=$EPOCHSECONDS
 	configure 300ms 300ms ''
-	"$out/bin/workload_soak" spikes 500 200 32 >"$out/truth" &
+	"$out/bin/workload_soak" spikes 500 100 32 >"$out/truth" &
 	workloads+=($!)
 	for round in $(seq "$rounds"); do
 		start_daemon

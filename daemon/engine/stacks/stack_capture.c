@@ -246,6 +246,7 @@ struct symbolizer_job {
 	const struct stack_bundle *bundle;
 	int outputs[SYMBOLIZER_OUTPUTS];
 	uint64_t spike_from_ns;
+	size_t *unreadable;                       /* files that it could not read; not set if it fails */
 	bool raw;                                 /* it is not to read any file: no names */
 	const struct symbolizer_waiting *waiting; /* NULL: nothing */
 };
@@ -419,6 +420,14 @@ static void describe_end(const struct child_end *how, enum symbolizer_end end, c
 		snprintf(why, cap, "the symboliser failed with %d: %.*s", how->status, (int)strcspn(said, "\n"), said);
 }
 
+/* A line of what the symboliser says that it counted: "frames\t1234". */
+static size_t count_said(const char *said, const char *name)
+{
+	const char *at = strstr(said, name);
+
+	return at ? strtoul(at + strlen(name), NULL, 10) : 0;
+}
+
 /* 0; -errno: it was not started; 1: it failed, and why says how. Its outputs may be partial. */
 static int symbolizer_run(const struct symbolizer_job *job, char *why, size_t cap)
 {
@@ -427,6 +436,8 @@ static int symbolizer_run(const struct symbolizer_job *job, char *why, size_t ca
 	struct child_end how = { .code = CLD_EXITED, .status = 1 };
 	int r = may_go_on(job) ? run_child(job, said, &end, &how) : 0;
 
+	if (r == 0 && how.code == CLD_EXITED && how.status == 0 && *job->unreadable == 0)
+		*job->unreadable = count_said(said, "binaries_unreadable\t");
 	if (r < 0 || (how.code == CLD_EXITED && how.status == 0))
 		return r;
 	describe_end(&how, end, said, why, cap);
@@ -466,7 +477,8 @@ struct stack_capture {
 	struct stack_recorder_snapshot first, second;
 	struct buffer sideband; /* of both */
 	struct stack_bundle bundle;
-	size_t held; /* of options.held, by this one */
+	size_t held;       /* of options.held, by this one */
+	size_t unreadable; /* files, or their symbols, by the symboliser */
 };
 
 static int by_pid(const void *left, const void *right)
@@ -898,6 +910,8 @@ static void describe_restrictions(const struct stack_capture *capture, bool memo
 		add_text(why, WHY_MAX, "no names from %zu files: they do not answer", capture->bundle.unanswered);
 	if (capture->bundle.too_large)
 		add_text(why, WHY_MAX, "no names from %zu files: %s", capture->bundle.too_large, foreign_error(-EFBIG));
+	if (capture->unreadable)
+		add_text(why, WHY_MAX, "no names from %zu files: their symbols cannot be read", capture->unreadable);
 	describe_gaps(capture, memory, why, WHY_MAX);
 	if (!status.system_wide)
 		add_text(why, WHY_MAX, "stacks are of watched processes of this user only");
@@ -951,6 +965,7 @@ static int run_symbolizer(struct stack_capture *capture, const struct stack_capt
 		.dirfd = dirfd,
 		.bundle = &capture->bundle,
 		.spike_from_ns = capture->options.spike_from_ns,
+		.unreadable = &capture->unreadable,
 		.waiting = waiting,
 	};
 	char again[WHY_MAX];
