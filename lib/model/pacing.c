@@ -175,6 +175,7 @@ void schedule_set_interval(struct schedule *schedule, mono_t now, uint64_t inter
  */
 #define CPU_BUDGET_RECOVER_BELOW 0.375
 #define CPU_BUDGET_ALL_LOOKS_BELOW 0.75
+#define CPU_BUDGET_FIRST_BELOW 0.75
 
 void cpu_budget_init(struct cpu_budget *budget, double budget_percent, mono_t now, const struct cpu_use *used)
 {
@@ -209,6 +210,17 @@ static uint32_t longer(const struct cpu_budget *budget, double allowed, double s
 	return factor < CPU_BUDGET_FACTOR_MAX ? factor : CPU_BUDGET_FACTOR_MAX;
 }
 
+/* The shortest interval not above the present one with which all would have fitted into the period. */
+static uint32_t found(const struct cpu_budget *budget, double allowed, double sampling, double captured)
+{
+	double rest = budget->share - sampling, all = sampling / captured * budget->factor;
+	uint32_t factor = budget->factor;
+
+	while (factor > 1 && rest + all / (factor / 2) <= allowed * CPU_BUDGET_FIRST_BELOW)
+		factor /= 2;
+	return factor;
+}
+
 static void spend_less(struct cpu_budget *budget, double allowed, double sampling, double captured)
 {
 	if (budget->may_back_off && !budget->backs_off)
@@ -241,11 +253,11 @@ uint32_t cpu_budget_step(struct cpu_budget *budget, mono_t now, const struct cpu
 	if (allowed <= 0)
 		return budget->factor;
 
-	if (budget->share > allowed) {
-		double sampling = grown_share(used->sampling_ns, before.sampling_ns, passed);
-		uint64_t slots = used->slots - before.slots, taken = used->snapshots - before.snapshots;
-		double captured = taken > 0 && taken < slots ? (double)taken / (double)slots : 1;
+	double sampling = grown_share(used->sampling_ns, before.sampling_ns, passed);
+	uint64_t slots = used->slots - before.slots, taken = used->snapshots - before.snapshots;
+	double captured = taken > 0 && taken < slots ? (double)taken / (double)slots : 1;
 
+	if (budget->share > allowed) {
 		budget->calm = 0;
 		if (++budget->hot < CPU_BUDGET_HOT && allowed >= budget->budget)
 			return budget->factor;
@@ -254,6 +266,11 @@ uint32_t cpu_budget_step(struct cpu_budget *budget, mono_t now, const struct cpu
 		return budget->factor;
 	}
 	budget->hot = 0;
+	if (budget->finding > 0) {
+		budget->finding--;
+		budget->factor = found(budget, allowed, sampling, captured);
+		return budget->factor;
+	}
 
 	if (!is_calm(budget, allowed, grown_share(used->saved_ns, before.saved_ns, passed))) {
 		budget->calm = 0;

@@ -96,12 +96,18 @@ void schedule_set_interval(struct schedule *schedule, mono_t now, uint64_t inter
  * the interval would still have fitted into the budget, it halves; and at the configured interval,
  * after as many in which what backing off saved would have fitted too, it looks at everything in
  * every tick again. The gap between the conditions prevents oscillation.
+ *
+ * Where there is a quota from the start it begins with the longest interval (cpu_budget_begin): the first
+ * scan and the first look at everything need what there is. From the first period that fits on it goes
+ * to the shortest interval that would have fitted into three quarters, at once, and so for
+ * CPU_BUDGET_FINDING periods.
  */
 
 #define CPU_BUDGET_PERIOD_NS NS_PER_S
 #define CPU_BUDGET_FACTOR_MAX 64u
 #define CPU_BUDGET_HOT 2u   /* periods */
 #define CPU_BUDGET_CALM 10u /* periods */
+#define CPU_BUDGET_FINDING 3u
 
 /* Totals. */
 struct cpu_use {
@@ -120,6 +126,7 @@ struct cpu_budget {
 	double share;        /* of the last whole period: CPU seconds per second */
 	bool may_back_off;   /* the caller's, after cpu_budget_init */
 	bool backs_off;      /* from targets that sleep */
+	uint32_t finding;    /* periods that are left in which it finds the first rate */
 };
 
 /* budget_percent: of one core. used: as of now. */
@@ -136,6 +143,15 @@ static inline double cpu_budget_allowed(const struct cpu_budget *budget, double 
 	double of_quota = quota * CPU_BUDGET_OF_QUOTA;
 
 	return budget->budget > 0 && of_quota > 0 && of_quota < budget->budget ? of_quota : budget->budget;
+}
+
+/* After cpu_budget_init: nothing was sampled so far, and there is such a quota. */
+static inline void cpu_budget_begin(struct cpu_budget *budget, double quota)
+{
+	if (cpu_budget_allowed(budget, quota) >= budget->budget)
+		return;
+	budget->factor = CPU_BUDGET_FACTOR_MAX;
+	budget->finding = CPU_BUDGET_FINDING;
 }
 
 /* Whether a period is over, so that cpu_budget_step is worth a reading of the CPU clock. */

@@ -32,6 +32,7 @@ struct bench_spikewatch {
 	size_t said_len;
 	char last[256];    /* line of it, says why it ended */
 	struct ring *ring; /* NULL: bench_spikewatch_meter was not called */
+	const char *group; /* cgroup.procs of the cgroup that it is started in; NULL: that of the benchmark */
 };
 
 static inline int bench_remove_entry(const char *path, const struct stat *stat, int type, struct FTW *ftw)
@@ -148,8 +149,15 @@ static inline uint64_t bench_spikewatch_hear(struct bench_spikewatch *daemon, co
 	}
 }
 
-/* Returns when it watches what it found in its first scan. */
-static inline void bench_spikewatch_start(struct bench_spikewatch *daemon)
+static inline void bench_enter_group(const char *group)
+{
+	FILE *file = fopen(group, "w");
+
+	bench_need(file && fputs("0\n", file) >= 0 && fclose(file) == 0, group);
+}
+
+/* Returns at once. */
+static inline void bench_spikewatch_begin(struct bench_spikewatch *daemon)
 {
 	char path[sizeof daemon->dir + 8];
 	int ends[2];
@@ -162,11 +170,19 @@ static inline void bench_spikewatch_start(struct bench_spikewatch *daemon)
 	bench_need(pipe2(ends, O_CLOEXEC) == 0, "pipe");
 	daemon->pid = fork();
 	bench_need(daemon->pid >= 0, "fork");
+	if (daemon->pid == 0 && daemon->group)
+		bench_enter_group(daemon->group);
 	if (daemon->pid == 0)
 		bench_spikewatch_exec(path, ends[1]);
 	close(ends[1]);
 	daemon->said_fd = ends[0];
 	daemon->said_len = 0;
+}
+
+/* Returns when it watches what it found in its first scan. */
+static inline void bench_spikewatch_start(struct bench_spikewatch *daemon)
+{
+	bench_spikewatch_begin(daemon);
 	bench_need(bench_spikewatch_hear(daemon, "watching ", bench_now() + 30 * NS_PER_S), "the daemon watches");
 }
 

@@ -209,6 +209,15 @@ static void budget_restart(struct budget *budget, double percent, bool may_back_
 	atomic_store_explicit(&budget->backs_off_since, 0, memory_order_relaxed);
 }
 
+/* At the start: under a quota the factor is one from which it finds its rate. Returns the factor. */
+static uint32_t budget_start_slowly(struct budget *budget)
+{
+	cpu_budget_begin(&budget->cpu_budget, quota_of(budget));
+	atomic_store_explicit(&budget->slowdown, budget->cpu_budget.factor, memory_order_relaxed);
+
+	return budget->cpu_budget.factor;
+}
+
 static uint64_t budget_backs_off_since(const struct budget *budget)
 {
 	const struct budget *leader = budget->leader ? budget->leader : budget;
@@ -1109,6 +1118,18 @@ static void lock_memory(struct sampler *sampler)
 		mlock2(tables[i], malloc_usable_size(tables[i]), MLOCK_ONFAULT);
 }
 
+/* What there is under a quota is needed for the first look at everything. */
+static void begin_slowly(struct sampler *sampler)
+{
+	uint64_t interval_ns = sampler->options.source.interval_ns * budget_start_slowly(&sampler->budget);
+
+	if (interval_ns == sampler->schedule.interval_ns)
+		return;
+
+	schedule_set_interval(&sampler->schedule, clock_mono(&sampler->deadline_timer.clock), interval_ns);
+	source_set_interval(sampler->source, interval_ns);
+}
+
 static void *run(void *argument)
 {
 	struct sampler *sampler = argument;
@@ -1122,6 +1143,7 @@ static void *run(void *argument)
 	sampler->stats.real_time = scheduling_class_of(&sampler->scheduling) == SCHEDULING_REAL_TIME;
 	take_option_handoff(sampler, clock_mono(&sampler->deadline_timer.clock));
 	restart_clocks(sampler);
+	begin_slowly(sampler);
 
 	for (;;) {
 		deadline_timer_wait(&sampler->deadline_timer, schedule_deadline(&sampler->schedule),

@@ -488,6 +488,39 @@ START_TEST(settles_under_a_quota_at_a_rate_that_it_can_keep)
 }
 END_TEST
 
+/* A first period that is lost to the first scan; then the interval is found at once, and kept. */
+START_TEST(under_a_quota_it_begins_with_the_longest_interval_and_finds_one_that_fits)
+{
+	static const struct {
+		double rest, all, quota;
+		uint32_t factor;
+	} cases[] = {
+		{ 0.002, 0.3, 0.05, 32 }, /* 0.3 / 32 + 0.002 is within three quarters of 0.025, 0.3 / 16 is not */
+		{ 0.002, 3.0, 0.05, CPU_BUDGET_FACTOR_MAX },
+		{ 0.002, 0.01, 0.05, 1 },
+		{ 0.01, 0.3, 0.5, 1 }, /* more than twice the budget: no reason to begin slowly */
+	};
+	struct cpu_budget cpu_budget;
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		double quota = cases[i].quota;
+
+		cpu_budget_init(&cpu_budget, 10, (mono_t){ 0 }, &unused);
+		cpu_budget_begin(&cpu_budget, quota);
+		ck_assert_uint_eq(cpu_budget.factor, quota < 0.2 ? CPU_BUDGET_FACTOR_MAX : 1);
+		if (quota >= 0.2)
+			continue;
+		run_short(&cpu_budget, quota * 0.9, cases[i].all, quota, quota);
+		ck_assert_uint_eq(cpu_budget.factor, CPU_BUDGET_FACTOR_MAX);
+		run_short(&cpu_budget, cases[i].rest, cases[i].all, quota, quota);
+		ck_assert_uint_eq(cpu_budget.factor, cases[i].factor);
+		for (unsigned k = 0; k < 60; k++)
+			run_short(&cpu_budget, cases[i].rest, cases[i].all, quota, quota);
+		ck_assert_uint_eq(cpu_budget.factor, cases[i].factor);
+	}
+}
+END_TEST
+
 START_TEST(a_quota_counts_only_where_it_is_less_than_the_budget)
 {
 	struct cpu_budget cpu_budget;
@@ -898,6 +931,7 @@ Suite *pacing_suite(void)
 	tcase_add_test(tcase, a_clock_that_stands_still_is_harmless);
 	tcase_add_test(tcase, a_budget_that_is_far_exceeded_is_kept_at_once);
 	tcase_add_test(tcase, settles_under_a_quota_at_a_rate_that_it_can_keep);
+	tcase_add_test(tcase, under_a_quota_it_begins_with_the_longest_interval_and_finds_one_that_fits);
 	tcase_add_test(tcase, a_quota_counts_only_where_it_is_less_than_the_budget);
 	suite_add_tcase(suite, tcase);
 
