@@ -114,7 +114,7 @@ static unsigned long symbolizer_kib(void)
 	DIR *proc = opendir("/proc");
 
 	for (struct dirent *entry; proc && (entry = readdir(proc)) != NULL;) {
-		pid_t pid = atoi(entry->d_name), above = pid;
+		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10), above = pid;
 		char path[64], exe[512];
 		ssize_t len;
 
