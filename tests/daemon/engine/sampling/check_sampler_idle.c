@@ -4,6 +4,18 @@
 
 Suite *sampler_idle_suite(void);
 
+static struct sampler_rig rig;
+
+static void setup(void)
+{
+	rig_begin(&rig);
+}
+
+static void teardown(void)
+{
+	rig_end(&rig);
+}
+
 /* Far more ticks than it takes; each is followed by a nap of a millisecond. */
 #define TICKS_MAX 20000
 
@@ -11,26 +23,28 @@ static struct sampler_options options;
 
 static void begin(void)
 {
-	heartbeat_ns = 1000 * NS_PER_S;
+	rig.heartbeat_ns = 1000 * NS_PER_S;
 	options = (struct sampler_options){ .source = { .capacity = 8,
-							.heartbeat_ns = heartbeat_ns,
+							.heartbeat_ns = rig.heartbeat_ns,
 							.peak_interval_ns = UINT64_MAX,
 							.idle_interval_ns = 500 * NS_PER_MS,
 							.backoff = SOURCE_BACKOFF_ALL,
 							.interval_ns = NS_PER_MS } };
 
-	struct ring_options ring_options = { .size_bytes = 1 << 20, .page_bytes = 65536, .heartbeat_ns = heartbeat_ns };
+	struct ring_options ring_options = { .size_bytes = 1 << 20,
+					     .page_bytes = 65536,
+					     .heartbeat_ns = rig.heartbeat_ns };
 
-	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);
-	ck_assert_int_eq(samplers_new(&options, 1, ring, &sampler), 0);
-	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
+	ck_assert_int_eq(ring_create_anonymous(&ring_options, &rig.ring), 0);
+	ck_assert_int_eq(samplers_new(&options, 1, rig.ring, &rig.samplers), 0);
+	ck_assert_int_eq(ring_cursor_new(rig.ring, RING_OLDEST, &rig.cursor), 0);
 }
 
 static uint64_t saved_looks(void)
 {
 	struct stats stats;
 
-	ck_assert_int_eq(ring_stats(ring, &stats), 0);
+	ck_assert_int_eq(ring_stats(rig.ring, &stats), 0);
 	return stats.saved_looks;
 }
 
@@ -41,7 +55,7 @@ static void tick_until_idle(unsigned times)
 
 	for (unsigned i = 0; i < TICKS_MAX && times > 0; i++) {
 		nap();
-		samplers_tick(sampler);
+		samplers_tick(rig.samplers);
 		times -= saved_looks() > saved;
 		saved = saved_looks();
 	}
@@ -56,16 +70,16 @@ START_TEST(who_wakes_has_a_record_of_when_he_was_last_seen_asleep)
 	mono_t tick = { 0 }, still = { 0 };
 
 	begin();
-	add_process(0, child.pid, NULL);
+	rig_add_process(&rig, 0, child.pid, NULL);
 	tick_until_idle(20);
-	read_ring();
-	cpu_ns = value(0, SAMPLE_CPU);
+	rig_read_ring(&rig);
+	cpu_ns = rig_value(&rig, 0, SAMPLE_CPU);
 
 	child_do(&child, 'b');
 	for (unsigned i = 0; i < TICKS_MAX && records < 2; i++) {
 		nap();
-		samplers_tick(sampler);
-		while (ring_cursor_next(cursor, &event) == 0) {
+		samplers_tick(rig.samplers);
+		while (ring_cursor_next(rig.cursor, &event) == 0) {
 			if (event.type == RING_EVENT_TICK) {
 				ck_assert_uint_eq(event.idle_ns, 500 * NS_PER_MS);
 				tick = event.time;
@@ -96,15 +110,15 @@ START_TEST(who_is_looked_at_in_every_tick_has_one_record)
 	uint64_t samples;
 
 	begin();
-	add_process(0, child.pid, NULL);
-	samplers_tick(sampler);
-	samplers_tick(sampler);
-	read_ring();
-	samples = seen.samples;
+	rig_add_process(&rig, 0, child.pid, NULL);
+	samplers_tick(rig.samplers);
+	samplers_tick(rig.samplers);
+	rig_read_ring(&rig);
+	samples = rig.seen.samples;
 	child_do(&child, 'b');
-	samplers_tick(sampler);
-	read_ring();
-	ck_assert_uint_eq(seen.samples, samples + 1);
+	samplers_tick(rig.samplers);
+	rig_read_ring(&rig);
+	ck_assert_uint_eq(rig.seen.samples, samples + 1);
 	child_reap(&child);
 }
 END_TEST
@@ -118,31 +132,31 @@ START_TEST(it_backs_off_when_the_cpu_budget_is_short_and_not_before)
 	begin();
 	options.source.backoff = SOURCE_BACKOFF_COSTLY;
 	options.cpu_budget_percent = _i == 0 ? 1600 : 1e-9;
-	ck_assert_int_eq(samplers_retune(sampler, &options), 0);
-	add_process(0, child.pid, NULL);
-	for (unsigned i = 0; i < TICKS_MAX && samplers_back_off_since(sampler).ns == 0; i++) {
+	ck_assert_int_eq(samplers_retune(rig.samplers, &options), 0);
+	rig_add_process(&rig, 0, child.pid, NULL);
+	for (unsigned i = 0; i < TICKS_MAX && samplers_back_off_since(rig.samplers).ns == 0; i++) {
 		nap();
-		samplers_tick(sampler);
+		samplers_tick(rig.samplers);
 		if (_i == 0 && i == 3000)
 			break; /* some three periods */
 	}
-	ck_assert_uint_eq(samplers_slowdown(sampler), 1);
+	ck_assert_uint_eq(samplers_slowdown(rig.samplers), 1);
 	ck_assert(_i == 0 || saved_looks() == 0);
-	ck_assert_int_eq(samplers_back_off_since(sampler).ns != 0, _i == 1);
+	ck_assert_int_eq(samplers_back_off_since(rig.samplers).ns != 0, _i == 1);
 	if (_i == 1)
 		tick_until_idle(5);
-	samplers_tick(sampler);
-	ring_info(ring, &info);
+	samplers_tick(rig.samplers);
+	ring_info(rig.ring, &info);
 	ck_assert_uint_eq(info.idle_ns, _i == 0 ? 0 : 500 * NS_PER_MS);
 	ck_assert_int_eq(saved_looks() > 0, _i == 1);
 
 	options.source.backoff = SOURCE_BACKOFF_NONE; /* "never" */
-	ck_assert_int_eq(samplers_retune(sampler, &options), 0);
-	samplers_tick(sampler);
-	samplers_tick(sampler);
-	ring_info(ring, &info);
+	ck_assert_int_eq(samplers_retune(rig.samplers, &options), 0);
+	samplers_tick(rig.samplers);
+	samplers_tick(rig.samplers);
+	ring_info(rig.ring, &info);
 	ck_assert_uint_eq(info.idle_ns, 0);
-	ck_assert_uint_eq(samplers_back_off_since(sampler).ns, 0);
+	ck_assert_uint_eq(samplers_back_off_since(rig.samplers).ns, 0);
 	child_reap(&child);
 }
 END_TEST
@@ -153,27 +167,27 @@ START_TEST(a_changed_idle_interval_counts_at_once_and_is_told)
 	struct ring_info info;
 
 	begin();
-	add_process(0, child.pid, NULL);
+	rig_add_process(&rig, 0, child.pid, NULL);
 	tick_until_idle(20);
 	options.source.idle_interval_ns = 0;
-	ck_assert_int_eq(samplers_retune(sampler, &options), 0);
-	ring_info(ring, &info);
+	ck_assert_int_eq(samplers_retune(rig.samplers, &options), 0);
+	ring_info(rig.ring, &info);
 	ck_assert_uint_eq(info.idle_ns, 500 * NS_PER_MS); /* not before the tick */
 
 	uint64_t saved = saved_looks();
 
 	for (int i = 0; i < 20; i++) {
 		nap();
-		samplers_tick(sampler);
+		samplers_tick(rig.samplers);
 	}
-	ring_info(ring, &info);
+	ring_info(rig.ring, &info);
 	ck_assert_uint_eq(info.idle_ns, 0);
 	ck_assert_uint_eq(saved_looks(), saved);
 
 	options.source.idle_interval_ns = 300 * NS_PER_MS;
-	ck_assert_int_eq(samplers_retune(sampler, &options), 0);
+	ck_assert_int_eq(samplers_retune(rig.samplers, &options), 0);
 	tick_until_idle(5);
-	ring_info(ring, &info);
+	ring_info(rig.ring, &info);
 	ck_assert_uint_eq(info.idle_ns, 300 * NS_PER_MS);
 	child_reap(&child);
 }
@@ -185,18 +199,18 @@ START_TEST(a_run_ends_with_a_look_at_all)
 	uint64_t saved;
 
 	begin();
-	add_process(0, child.pid, NULL);
+	rig_add_process(&rig, 0, child.pid, NULL);
 	tick_until_idle(300);
 	do { /* until it was looked at: its next look is far off */
 		saved = saved_looks();
 		nap();
-		samplers_tick(sampler);
+		samplers_tick(rig.samplers);
 	} while (saved_looks() > saved);
 	child_do(&child, 'f');
-	ck_assert_int_eq(samplers_start(sampler), 0);
-	samplers_stop(sampler);
-	read_ring();
-	ck_assert_uint_eq(value(0, SAMPLE_CPU), (uint64_t)cpu_of(child.pid));
+	ck_assert_int_eq(samplers_start(rig.samplers), 0);
+	samplers_stop(rig.samplers);
+	rig_read_ring(&rig);
+	ck_assert_uint_eq(rig_value(&rig, 0, SAMPLE_CPU), (uint64_t)cpu_of(child.pid));
 	child_reap(&child);
 }
 END_TEST

@@ -12,26 +12,38 @@
 
 Suite *sampler_retune_suite(void);
 
+static struct sampler_rig rig;
+
+static void setup(void)
+{
+	rig_begin(&rig);
+}
+
+static void teardown(void)
+{
+	rig_end(&rig);
+}
+
 static struct sampler_options options;
 
 static void begin(uint64_t interval_ns, uint32_t capacity, uint64_t ring_bytes, uint32_t page_bytes)
 {
-	make(interval_ns, capacity, ring_bytes, page_bytes);
+	rig_make(&rig, interval_ns, capacity, ring_bytes, page_bytes);
 	options = (struct sampler_options){
-		.source = { .capacity = capacity, .heartbeat_ns = heartbeat_ns, .interval_ns = interval_ns }
+		.source = { .capacity = capacity, .heartbeat_ns = rig.heartbeat_ns, .interval_ns = interval_ns }
 	};
 }
 
 static void retune(void)
 {
-	ck_assert_int_eq(samplers_retune(sampler, &options), 0);
+	ck_assert_int_eq(samplers_retune(rig.samplers, &options), 0);
 }
 
 static struct stats stats_now(void)
 {
 	struct stats stats;
 
-	ck_assert_int_eq(ring_stats(ring, &stats), 0);
+	ck_assert_int_eq(ring_stats(rig.ring, &stats), 0);
 
 	return stats;
 }
@@ -44,25 +56,26 @@ START_TEST(everything_is_in_force_from_the_next_tick_on)
 	begin(10 * NS_PER_S, 8, 1 << 20, 16384);
 	options.source.peak_interval_ns = UINT64_MAX;
 	retune();
-	add_process(0, child.pid, NULL);
-	samplers_tick(sampler);
+	rig_add_process(&rig, 0, child.pid, NULL);
+	samplers_tick(rig.samplers);
 	ck_assert_uint_eq(stats_now().collection_rate, 10 * NS_PER_S);
-	read_ring();
-	ck_assert(!sample_has(&seen.last[1], SAMPLE_FDS));
+	rig_read_ring(&rig);
+	ck_assert(!sample_has(&rig.seen.last[1], SAMPLE_FDS));
 
 	options.source.interval_ns = 20 * NS_PER_S;
 	options.source.heartbeat_ns = 3 * NS_PER_S;
 	options.source.fds_interval_ns = NS_PER_MS;
 	retune();
-	ck_assert_int_eq(source_entry_reopen(watched[0].sampled.entry, procfd, child.pid, 0, &options.source), 0);
-	ck_assert_uint_ne(ring_interval_ns(ring), 20 * NS_PER_S); /* not before the tick */
-	samplers_tick(sampler);
-	ring_info(ring, &info);
-	ck_assert_uint_eq(ring_interval_ns(ring), 20 * NS_PER_S);
+	ck_assert_int_eq(source_entry_reopen(rig.watched[0].sampled.entry, rig.procfd, child.pid, 0, &options.source),
+			 0);
+	ck_assert_uint_ne(ring_interval_ns(rig.ring), 20 * NS_PER_S); /* not before the tick */
+	samplers_tick(rig.samplers);
+	ring_info(rig.ring, &info);
+	ck_assert_uint_eq(ring_interval_ns(rig.ring), 20 * NS_PER_S);
 	ck_assert_uint_eq(info.heartbeat_ns, 3 * NS_PER_S);
 	ck_assert_uint_eq(stats_now().collection_rate, 20 * NS_PER_S);
-	read_ring();
-	ck_assert_uint_ge(value(0, SAMPLE_FDS), 2);
+	rig_read_ring(&rig);
+	ck_assert_uint_ge(rig_value(&rig, 0, SAMPLE_FDS), 2);
 	child_reap(&child);
 }
 END_TEST
@@ -74,8 +87,8 @@ START_TEST(of_several_that_were_posted_between_two_ticks_the_last_one_counts)
 		options.source.interval_ns = i * NS_PER_S;
 		retune();
 	}
-	samplers_tick(sampler);
-	ck_assert_uint_eq(ring_interval_ns(ring), 5 * NS_PER_S);
+	samplers_tick(rig.samplers);
+	ck_assert_uint_eq(ring_interval_ns(rig.ring), 5 * NS_PER_S);
 	ck_assert_uint_eq(stats_now().collection_rate, 5 * NS_PER_S);
 }
 END_TEST
@@ -88,8 +101,8 @@ START_TEST(a_tick_that_takes_new_options_allocates_nothing_and_opens_nothing)
 
 	begin(NS_PER_MS, 3, 1 << 20, 16384);
 	for (int i = 0; i < 3; i++)
-		add_process(i, children[i].pid, NULL);
-	samplers_tick(sampler);
+		rig_add_process(&rig, i, children[i].pid, NULL);
+	samplers_tick(rig.samplers);
 	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	none = (struct rlimit){ 0, limit.rlim_max };
 	for (uint32_t i = 0; i < 50; i++) {
@@ -102,19 +115,19 @@ START_TEST(a_tick_that_takes_new_options_allocates_nothing_and_opens_nothing)
 		retune();
 		ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
 		unsigned long before = torture_allocations();
-		samplers_tick(sampler);
-		samplers_tick(sampler);
+		samplers_tick(rig.samplers);
+		samplers_tick(rig.samplers);
 		ticking += torture_allocations() - before;
 		ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	}
 	ck_assert_uint_eq(ticking, 0);
 	ck_assert_uint_eq(stats_now().failed_reads, 0);
 	ck_assert_uint_eq(stats_now().total_snapshots, 101);
-	read_ring();
-	ck_assert_uint_eq(seen.ticks, 101);
-	ck_assert_uint_eq(seen.described, 3);
+	rig_read_ring(&rig);
+	ck_assert_uint_eq(rig.seen.ticks, 101);
+	ck_assert_uint_eq(rig.seen.described, 3);
 	for (int i = 0; i < 3; i++) {
-		ck_assert_uint_eq(seen.gone[i + 1], 0);
+		ck_assert_uint_eq(rig.seen.gone[i + 1], 0);
 		child_reap(&children[i]);
 	}
 }
@@ -126,28 +139,28 @@ START_TEST(capacity_grows_and_shrinks_under_its_targets)
 
 	begin(NS_PER_MS, 2, 1 << 20, 16384);
 	for (int i = 0; i < 3; i++)
-		add_process(i, child.pid, NULL);
-	samplers_tick(sampler);
-	answers(&watched[2].sampled, SAMPLER_REFUSED);
+		rig_add_process(&rig, i, child.pid, NULL);
+	samplers_tick(rig.samplers);
+	rig_answers(&rig, &rig.watched[2].sampled, SAMPLER_REFUSED);
 
 	options.source.capacity = 4;
 	retune();
-	ck_assert(samplers_add(sampler, &watched[2].sampled));
-	add_process(3, child.pid, NULL);
-	add_process(4, child.pid, NULL);
-	samplers_tick(sampler);
-	answers(&watched[4].sampled, SAMPLER_REFUSED);
-	answers_no_more();
+	ck_assert(samplers_add(rig.samplers, &rig.watched[2].sampled));
+	rig_add_process(&rig, 3, child.pid, NULL);
+	rig_add_process(&rig, 4, child.pid, NULL);
+	samplers_tick(rig.samplers);
+	rig_answers(&rig, &rig.watched[4].sampled, SAMPLER_REFUSED);
+	rig_answers_no_more(&rig);
 
 	options.source.capacity = 1;
 	retune();
-	ck_assert(samplers_add(sampler, &watched[4].sampled));
-	samplers_tick(sampler);
-	answers(&watched[4].sampled, SAMPLER_REFUSED);
-	answers_no_more();
-	read_ring();
-	ck_assert_uint_eq(seen.described, 4);
-	ck_assert_uint_eq(seen.gone[1] + seen.gone[2] + seen.gone[3] + seen.gone[4], 0);
+	ck_assert(samplers_add(rig.samplers, &rig.watched[4].sampled));
+	samplers_tick(rig.samplers);
+	rig_answers(&rig, &rig.watched[4].sampled, SAMPLER_REFUSED);
+	rig_answers_no_more(&rig);
+	rig_read_ring(&rig);
+	ck_assert_uint_eq(rig.seen.described, 4);
+	ck_assert_uint_eq(rig.seen.gone[1] + rig.seen.gone[2] + rig.seen.gone[3] + rig.seen.gone[4], 0);
 	child_reap(&child);
 }
 END_TEST
@@ -157,14 +170,14 @@ START_TEST(without_memory_nothing_changes)
 	bool injected = true;
 
 	begin(NS_PER_MS, 8, 1 << 20, 16384);
-	samplers_tick(sampler);
+	samplers_tick(rig.samplers);
 	for (long n = 1; injected; n++) {
 		options.source.interval_ns = (uint64_t)(1 + n) * NS_PER_S;
 		torture_arm(n);
-		int r = samplers_retune(sampler, &options);
+		int r = samplers_retune(rig.samplers, &options);
 		injected = torture_disarm();
 		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
-		samplers_tick(sampler);
+		samplers_tick(rig.samplers);
 		ck_assert_uint_eq(stats_now().collection_rate, injected ? NS_PER_MS : options.source.interval_ns);
 	}
 }
@@ -175,21 +188,21 @@ START_TEST(the_cpu_budget_begins_anew_only_if_interval_or_budget_changed)
 	begin(NS_PER_MS, 1, 1 << 20, 16384);
 	options.cpu_budget_percent = 0.001;
 	retune();
-	ck_assert_int_eq(samplers_start(sampler), 0);
-	scene_wait_for(samplers_slowdown(sampler) > 1);
-	samplers_stop(sampler);
+	ck_assert_int_eq(samplers_start(rig.samplers), 0);
+	scene_wait_for(samplers_slowdown(rig.samplers) > 1);
+	samplers_stop(rig.samplers);
 
-	uint32_t slowdown = samplers_slowdown(sampler);
+	uint32_t slowdown = samplers_slowdown(rig.samplers);
 
 	options.source.capacity = 5;
 	retune();
-	samplers_tick(sampler);
-	ck_assert_uint_eq(samplers_slowdown(sampler), slowdown);
+	samplers_tick(rig.samplers);
+	ck_assert_uint_eq(samplers_slowdown(rig.samplers), slowdown);
 	ck_assert_uint_eq(stats_now().collection_rate, slowdown * NS_PER_MS);
 	options.cpu_budget_percent = 0;
 	retune();
-	samplers_tick(sampler);
-	ck_assert_uint_eq(samplers_slowdown(sampler), 1);
+	samplers_tick(rig.samplers);
+	ck_assert_uint_eq(samplers_slowdown(rig.samplers), 1);
 	ck_assert_uint_eq(stats_now().collection_rate, NS_PER_MS);
 }
 END_TEST
@@ -197,11 +210,11 @@ END_TEST
 START_TEST(a_long_sleep_is_no_reason_to_wait_for_a_short_interval)
 {
 	begin(3600 * NS_PER_S, 8, 1 << 20, 16384);
-	ck_assert_int_eq(samplers_start(sampler), 0);
-	scene_wait_for((read_ring(), seen.ticks == 1));
+	ck_assert_int_eq(samplers_start(rig.samplers), 0);
+	scene_wait_for((rig_read_ring(&rig), rig.seen.ticks == 1));
 	options.source.interval_ns = NS_PER_MS;
 	retune();
-	scene_wait_for((read_ring(), seen.ticks > 20));
+	scene_wait_for((rig_read_ring(&rig), rig.seen.ticks > 20));
 
 	struct stats stats = stats_now();
 
@@ -212,11 +225,11 @@ START_TEST(a_long_sleep_is_no_reason_to_wait_for_a_short_interval)
 	options.source.interval_ns = 3600 * NS_PER_S;
 	retune();
 	scene_wait_for(stats_now().collection_rate == 3600 * NS_PER_S);
-	samplers_stop(sampler);
+	samplers_stop(rig.samplers);
 	stats = stats_now();
 	ck_assert_uint_eq(stats.total_slots, stats.total_snapshots + stats.missed_slots);
-	read_ring();
-	ck_assert_uint_eq(seen.holes, 0);
+	rig_read_ring(&rig);
+	ck_assert_uint_eq(rig.seen.holes, 0);
 }
 END_TEST
 
@@ -225,9 +238,9 @@ START_TEST(options_that_came_before_the_start_are_those_it_starts_with)
 	begin(3600 * NS_PER_S, 8, 1 << 20, 16384);
 	options.source.interval_ns = NS_PER_MS;
 	retune();
-	ck_assert_int_eq(samplers_start(sampler), 0);
-	scene_wait_for((read_ring(), seen.ticks > 5));
-	samplers_stop(sampler);
+	ck_assert_int_eq(samplers_start(rig.samplers), 0);
+	scene_wait_for((rig_read_ring(&rig), rig.seen.ticks > 5));
+	samplers_stop(rig.samplers);
 	ck_assert_uint_eq(stats_now().collection_rate, NS_PER_MS);
 }
 END_TEST
@@ -236,9 +249,9 @@ END_TEST
 static void begin_held(uint64_t then_ns)
 {
 	begin(NS_PER_MS, 8, 6 * 4096, 4096);
-	ck_assert_int_eq(ring_cursor_new_blocking(ring, getpid(), 0, NULL, &cursor), 0);
-	ck_assert_int_eq(samplers_start(sampler), 0);
-	scene_wait_for(pages_claimed() >= 4);
+	ck_assert_int_eq(ring_cursor_new_blocking(rig.ring, getpid(), 0, NULL, &rig.cursor), 0);
+	ck_assert_int_eq(samplers_start(rig.samplers), 0);
+	scene_wait_for(rig_pages_claimed(&rig) >= 4);
 	for (int i = 0; i < 50; i++)
 		nap();
 	options.source.interval_ns = then_ns;
@@ -249,20 +262,20 @@ START_TEST(who_is_held_by_a_reader_takes_new_options_too)
 {
 
 	begin_held(3600 * NS_PER_S);
-	scene_wait_for((ring_interval_ns(ring) == 3600 * NS_PER_S));
-	read_ring();
+	scene_wait_for((ring_interval_ns(rig.ring) == 3600 * NS_PER_S));
+	rig_read_ring(&rig);
 	options.source.interval_ns = NS_PER_MS; /* it may be in a backoff of an hour and more by now */
 	retune();
-	uint64_t ticks = seen.ticks;
+	uint64_t ticks = rig.seen.ticks;
 
-	scene_wait_for((read_ring(), seen.ticks > ticks + 5));
-	samplers_stop(sampler);
-	read_ring();
-	ck_assert_uint_eq(seen.holes, 0);
+	scene_wait_for((rig_read_ring(&rig), rig.seen.ticks > ticks + 5));
+	samplers_stop(rig.samplers);
+	rig_read_ring(&rig);
+	ck_assert_uint_eq(rig.seen.holes, 0);
 
 	struct stats stats;
 
-	samplers_stats(sampler, &stats);
+	samplers_stats(rig.samplers, &stats);
 	ck_assert_uint_lt(stats.total_backoff_sleep, 1800 * NS_PER_S); /* what was slept, not what was meant to be */
 	ck_assert_uint_eq(stats.lost_records, 0);
 	ck_assert_uint_eq(stats.total_slots, stats.total_snapshots + stats.missed_slots);
@@ -272,33 +285,33 @@ END_TEST
 static void sees_pulses(int count)
 {
 	for (int i = 0; i < count; i++) {
-		uint64_t before = samplers_pulse(sampler).ns;
+		uint64_t before = samplers_pulse(rig.samplers).ns;
 
-		scene_wait_for(samplers_pulse(sampler).ns > before);
+		scene_wait_for(samplers_pulse(rig.samplers).ns > before);
 	}
 }
 
 START_TEST(there_is_a_pulse_in_sleep_and_in_backoff)
 {
 	begin(3600 * NS_PER_S, 8, 1 << 20, 16384);
-	ck_assert_uint_gt(samplers_pulse(sampler).ns, 0);
-	ck_assert_int_eq(samplers_start(sampler), 0);
-	scene_wait_for((read_ring(), seen.ticks == 1));
+	ck_assert_uint_gt(samplers_pulse(rig.samplers).ns, 0);
+	ck_assert_int_eq(samplers_start(rig.samplers), 0);
+	scene_wait_for((rig_read_ring(&rig), rig.seen.ticks == 1));
 	sees_pulses(5);
-	read_ring();
-	ck_assert_uint_eq(seen.ticks, 1);
-	samplers_stop(sampler);
-	uint64_t pulse = samplers_pulse(sampler).ns;
+	rig_read_ring(&rig);
+	ck_assert_uint_eq(rig.seen.ticks, 1);
+	samplers_stop(rig.samplers);
+	uint64_t pulse = samplers_pulse(rig.samplers).ns;
 
 	for (int i = 0; i < 5; i++)
 		scene_nap();
-	ck_assert_uint_eq(samplers_pulse(sampler).ns, pulse); /* a stopped one has none */
+	ck_assert_uint_eq(samplers_pulse(rig.samplers).ns, pulse); /* a stopped one has none */
 	teardown();
 
 	setup();
 	begin_held(3600 * NS_PER_S);
 	sees_pulses(5);
-	samplers_stop(sampler);
+	samplers_stop(rig.samplers);
 }
 END_TEST
 
@@ -318,7 +331,7 @@ static void *retune_often(void *ret_failed)
 		often.source.fds_interval_ns = i % 2 ? NS_PER_MS : 0;
 		often.source.peak_interval_ns = i % 3 ? NS_PER_MS : UINT64_MAX;
 		often.cpu_budget_percent = i % 50 ? 0 : 90;
-		if (samplers_retune(sampler, &often) < 0)
+		if (samplers_retune(rig.samplers, &often) < 0)
 			*failed = true;
 		if (i % 8 == 0)
 			nap();
@@ -338,22 +351,22 @@ START_TEST(many_new_options_while_targets_come_and_go)
 	struct stats stats;
 
 	begin(NS_PER_MS, 100, 4 << 20, 16384);
-	struct sampler_target *group = add_group(0);
+	struct sampler_target *group = rig_add_group(&rig, 0);
 
-	ck_assert_int_eq(samplers_start(sampler), 0);
+	ck_assert_int_eq(samplers_start(rig.samplers), 0);
 	ck_assert_int_eq(pthread_create(&thread, NULL, retune_often, &failed), 0);
 	for (int i = 1; i < 60; i++) {
-		struct sampler_target *target = add_process(i, child.pid, i % 3 ? NULL : group);
+		struct sampler_target *target = rig_add_process(&rig, i, child.pid, i % 3 ? NULL : group);
 
-		ck_assert_int_eq(source_entry_reopen(target->entry, procfd, child.pid, 0, &options.source), 0);
+		ck_assert_int_eq(source_entry_reopen(target->entry, rig.procfd, child.pid, 0, &options.source), 0);
 		if (i % 5 == 0)
 			nap();
 	}
 	for (int i = 1; i < 60; i++)
-		ck_assert(samplers_remove(sampler, &watched[i].sampled));
+		ck_assert(samplers_remove(rig.samplers, &rig.watched[i].sampled));
 	ck_assert_int_eq(pthread_join(thread, NULL), 0);
 	for (int naps = 0; removed < 59 && naps < SCENE_NAPS; naps++) {
-		while (samplers_returned(sampler, &returned, &why)) {
+		while (samplers_returned(rig.samplers, &returned, &why)) {
 			removed += why == SAMPLER_REMOVED;
 			refused += why == SAMPLER_REFUSED;
 		}
@@ -362,13 +375,13 @@ START_TEST(many_new_options_while_targets_come_and_go)
 	ck_assert_uint_eq(removed, 59);
 	ck_assert_uint_le(refused, 59);
 	ck_assert(!failed);
-	samplers_stop(sampler);
-	samplers_stats(sampler, &stats);
+	samplers_stop(rig.samplers);
+	samplers_stats(rig.samplers, &stats);
 	ck_assert_uint_eq(stats.total_slots, stats.total_snapshots + stats.missed_slots);
 	ck_assert_uint_eq(stats.failed_reads, 0);
-	read_ring();
-	ck_assert_uint_eq(seen.holes, 0);
-	ck_assert_uint_eq(seen.ticks, seen.ends);
+	rig_read_ring(&rig);
+	ck_assert_uint_eq(rig.seen.holes, 0);
+	ck_assert_uint_eq(rig.seen.ticks, rig.seen.ends);
 	child_reap(&child);
 }
 END_TEST

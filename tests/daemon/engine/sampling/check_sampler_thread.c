@@ -10,37 +10,50 @@
 
 Suite *sampler_thread_suite(void);
 
+static struct sampler_rig rig;
+
+static void setup(void)
+{
+	rig_begin(&rig);
+}
+
+static void teardown(void)
+{
+	rig_end(&rig);
+}
+
 START_TEST(a_reader_that_does_not_read_makes_it_back_off_and_loses_nothing)
 {
 	struct child children[2] = { child_start(), child_start() };
 	struct stats stats;
 
-	make(NS_PER_MS, 8, 8 * 4096, 4096);
-	ck_assert_int_eq(ring_cursor_new_blocking(ring, getpid(), 0, NULL, &cursor), 0);
-	add_process(0, children[0].pid, NULL);
-	add_process(1, children[1].pid, NULL);
-	ck_assert_int_eq(samplers_start(sampler), 0);
+	rig_make(&rig, NS_PER_MS, 8, 8 * 4096, 4096);
+	ck_assert_int_eq(ring_cursor_new_blocking(rig.ring, getpid(), 0, NULL, &rig.cursor), 0);
+	rig_add_process(&rig, 0, children[0].pid, NULL);
+	rig_add_process(&rig, 1, children[1].pid, NULL);
+	ck_assert_int_eq(samplers_start(rig.samplers), 0);
 	/* A tick is at least 32 bytes: the ring is full sooner or later, and stays so. */
-	scene_wait_for(pages_claimed() >= 5);
+	scene_wait_for(rig_pages_claimed(&rig) >= 5);
 	child_do(&children[0], 'b');
 	for (int i = 0; i < 100; i++)
 		nap();
-	uint64_t claimed = pages_claimed();
+	uint64_t claimed = rig_pages_claimed(&rig);
 	child_do(&children[1], 'b');
 	child_do(&children[1], 'm');
 	ck_assert_uint_le(claimed, 7);
 
 	/* The reader wakes up. */
-	scene_wait_for((read_ring(), backoff_sleeps() > 0));
-	scene_wait_for((read_ring(), value(0, SAMPLE_CPU) == (uint64_t)cpu_of(children[0].pid) &&
-					     value(1, SAMPLE_CPU) == (uint64_t)cpu_of(children[1].pid)));
-	scene_wait_for((read_ring(), pages_claimed() > 14));
-	samplers_stop(sampler);
-	read_ring();
-	ck_assert_uint_eq(seen.holes, 0);
-	ck_assert_uint_eq(seen.ticks, seen.ends);
-	ck_assert_uint_eq(seen.described, 2);
-	ck_assert_int_eq(ring_stats(ring, &stats), 0);
+	scene_wait_for((rig_read_ring(&rig), rig_backoff_sleeps(&rig) > 0));
+	scene_wait_for(
+		(rig_read_ring(&rig), rig_value(&rig, 0, SAMPLE_CPU) == (uint64_t)cpu_of(children[0].pid) &&
+					      rig_value(&rig, 1, SAMPLE_CPU) == (uint64_t)cpu_of(children[1].pid)));
+	scene_wait_for((rig_read_ring(&rig), rig_pages_claimed(&rig) > 14));
+	samplers_stop(rig.samplers);
+	rig_read_ring(&rig);
+	ck_assert_uint_eq(rig.seen.holes, 0);
+	ck_assert_uint_eq(rig.seen.ticks, rig.seen.ends);
+	ck_assert_uint_eq(rig.seen.described, 2);
+	ck_assert_int_eq(ring_stats(rig.ring, &stats), 0);
 	ck_assert_uint_eq(stats.lost_records, 0);
 	ck_assert_uint_gt(stats.total_backoff_sleep, 0);
 	ck_assert_uint_gt(stats.missed_slots, 0);
@@ -53,19 +66,19 @@ START_TEST(it_starts_and_stops_again_and_again)
 {
 	struct ring_info info;
 
-	make(10 * NS_PER_S, 8, 1 << 20, 16384);
+	rig_make(&rig, 10 * NS_PER_S, 8, 1 << 20, 16384);
 	for (uint64_t i = 1; i <= 5; i++) {
-		ring_info(ring, &info);
+		ring_info(rig.ring, &info);
 		uint64_t ticks = info.ticks;
 
-		ck_assert_int_eq(samplers_start(sampler), 0);
-		scene_wait_for((ring_info(ring, &info), info.ticks > ticks));
-		samplers_stop(sampler);
-		samplers_stop(sampler);
+		ck_assert_int_eq(samplers_start(rig.samplers), 0);
+		scene_wait_for((ring_info(rig.ring, &info), info.ticks > ticks));
+		samplers_stop(rig.samplers);
+		samplers_stop(rig.samplers);
 	}
-	read_ring();
-	ck_assert_uint_eq(seen.holes, 0);
-	ck_assert_uint_eq(seen.ticks, seen.ends);
+	rig_read_ring(&rig);
+	ck_assert_uint_eq(rig.seen.holes, 0);
+	ck_assert_uint_eq(rig.seen.ticks, rig.seen.ends);
 }
 END_TEST
 
@@ -73,27 +86,27 @@ START_TEST(a_run_of_no_length_has_seen_its_targets)
 {
 	struct child child = child_start();
 
-	make(10 * NS_PER_S, 8, 1 << 20, 16384);
-	add_process(0, child.pid, NULL);
-	ck_assert_int_eq(samplers_start(sampler), 0);
-	samplers_stop(sampler);
-	read_ring();
-	ck_assert_uint_ge(seen.samples, 1);
+	rig_make(&rig, 10 * NS_PER_S, 8, 1 << 20, 16384);
+	rig_add_process(&rig, 0, child.pid, NULL);
+	ck_assert_int_eq(samplers_start(rig.samplers), 0);
+	samplers_stop(rig.samplers);
+	rig_read_ring(&rig);
+	ck_assert_uint_ge(rig.seen.samples, 1);
 	child_reap(&child);
 }
 END_TEST
 
 START_TEST(stopping_does_not_wait_for_a_reader)
 {
-	make(NS_PER_MS, 8, 5 * 4096, 4096);
-	ck_assert_int_eq(ring_cursor_new_blocking(ring, getpid(), 0, NULL, &cursor), 0);
-	ck_assert_int_eq(samplers_start(sampler), 0);
-	scene_wait_for(pages_claimed() >= 3);
+	rig_make(&rig, NS_PER_MS, 8, 5 * 4096, 4096);
+	ck_assert_int_eq(ring_cursor_new_blocking(rig.ring, getpid(), 0, NULL, &rig.cursor), 0);
+	ck_assert_int_eq(samplers_start(rig.samplers), 0);
+	scene_wait_for(rig_pages_claimed(&rig) >= 3);
 	for (int i = 0; i < 50; i++)
 		nap();
-	samplers_stop(sampler);
-	read_ring();
-	ck_assert_uint_eq(seen.holes, 0);
+	samplers_stop(rig.samplers);
+	rig_read_ring(&rig);
+	ck_assert_uint_eq(rig.seen.holes, 0);
 }
 END_TEST
 
@@ -103,7 +116,7 @@ static struct stats stats_of_stopped(uint64_t stopped_ms)
 	int fds[2], status;
 	struct stats stats = { 0 };
 
-	make(10 * NS_PER_MS, 8, 1 << 20, 16384);
+	rig_make(&rig, 10 * NS_PER_MS, 8, 1 << 20, 16384);
 	ck_assert_int_eq(pipe(fds), 0);
 
 	pid_t child = fork();
@@ -111,15 +124,15 @@ static struct stats stats_of_stopped(uint64_t stopped_ms)
 	if (child == 0) {
 		char end;
 
-		ck_assert_int_eq(samplers_start(sampler), 0);
-		while (ring_stats(ring, &stats) < 0 || stats.total_snapshots < 20)
+		ck_assert_int_eq(samplers_start(rig.samplers), 0);
+		while (ring_stats(rig.ring, &stats) < 0 || stats.total_snapshots < 20)
 			nap();
 		ck_assert_int_eq(write(fds[1], "", 1), 1);
 		raise(SIGSTOP);
-		for (uint64_t slots = stats.total_slots; stats.total_slots < slots + 50; ring_stats(ring, &stats))
+		for (uint64_t slots = stats.total_slots; stats.total_slots < slots + 50; ring_stats(rig.ring, &stats))
 			nap();
-		samplers_stop(sampler);
-		samplers_stats(sampler, &stats);
+		samplers_stop(rig.samplers);
+		samplers_stats(rig.samplers, &stats);
 		end = (char)(write(fds[1], &stats, sizeof stats) != sizeof stats);
 		_exit(end);
 	}
@@ -164,16 +177,16 @@ START_TEST(a_budget_that_is_exceeded_lengthens_the_interval)
 					   .cpu_budget_percent = 0.001 };
 	struct stats stats;
 
-	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);
-	ck_assert_int_eq(samplers_new(&options, 1, ring, &sampler), 0);
-	ck_assert_uint_eq(samplers_slowdown(sampler), 1);
-	ck_assert_int_eq(samplers_start(sampler), 0);
-	scene_wait_for(samplers_slowdown(sampler) > 1);
-	scene_wait_for((ring_stats(ring, &stats), stats.collection_rate > options.source.interval_ns));
-	samplers_stop(sampler);
-	ck_assert(samplers_cpu_share(sampler) > 0);
-	ck_assert_int_eq(ring_stats(ring, &stats), 0);
-	ck_assert_uint_eq(stats.collection_rate, options.source.interval_ns * samplers_slowdown(sampler));
+	ck_assert_int_eq(ring_create_anonymous(&ring_options, &rig.ring), 0);
+	ck_assert_int_eq(samplers_new(&options, 1, rig.ring, &rig.samplers), 0);
+	ck_assert_uint_eq(samplers_slowdown(rig.samplers), 1);
+	ck_assert_int_eq(samplers_start(rig.samplers), 0);
+	scene_wait_for(samplers_slowdown(rig.samplers) > 1);
+	scene_wait_for((ring_stats(rig.ring, &stats), stats.collection_rate > options.source.interval_ns));
+	samplers_stop(rig.samplers);
+	ck_assert(samplers_cpu_share(rig.samplers) > 0);
+	ck_assert_int_eq(ring_stats(rig.ring, &stats), 0);
+	ck_assert_uint_eq(stats.collection_rate, options.source.interval_ns * samplers_slowdown(rig.samplers));
 }
 END_TEST
 

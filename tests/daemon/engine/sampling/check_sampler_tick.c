@@ -12,43 +12,55 @@
 
 Suite *sampler_tick_suite(void);
 
+static struct sampler_rig rig;
+
+static void setup(void)
+{
+	rig_begin(&rig);
+}
+
+static void teardown(void)
+{
+	rig_end(&rig);
+}
+
 START_TEST(a_tick_allocates_nothing_and_opens_nothing)
 {
 	struct child children[3] = { child_start(), child_start(), child_start() };
 	struct rlimit limit, none;
 
-	make(NS_PER_MS, 8, 1 << 20, 16384);
+	rig_make(&rig, NS_PER_MS, 8, 1 << 20, 16384);
 	for (int i = 0; i < 3; i++)
-		add_process(i, children[i].pid, NULL);
+		rig_add_process(&rig, i, children[i].pid, NULL);
 	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	none = (struct rlimit){ 0, limit.rlim_max };
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0); /* from here on nothing can be opened */
 
 	unsigned long before = torture_allocations();
 	for (int i = 0; i < 50; i++)
-		samplers_tick(sampler);
+		samplers_tick(rig.samplers);
 	unsigned long between = torture_allocations();
 	child_exit(&children[2]); /* a zombie still is a process */
 	waitpid(children[2].pid, NULL, 0);
 	unsigned long after = torture_allocations();
 	for (int i = 0; i < 50; i++)
-		samplers_tick(sampler);
+		samplers_tick(rig.samplers);
 	unsigned long end = torture_allocations();
 
 	setrlimit(RLIMIT_NOFILE, &limit);
 	ck_assert_uint_eq(between, before);
 	ck_assert_uint_eq(end, after);
-	answers(&watched[2].sampled, SAMPLER_GONE);
+	rig_answers(&rig, &rig.watched[2].sampled, SAMPLER_GONE);
 
 	struct stats stats;
 
-	ck_assert_int_eq(ring_stats(ring, &stats), 0);
+	ck_assert_int_eq(ring_stats(rig.ring, &stats), 0);
 	ck_assert_uint_eq(stats.failed_reads, 0);
 	ck_assert_uint_eq(stats.gone_targets, 1);
 	ck_assert_uint_eq(stats.total_snapshots, 100);
-	read_ring();
-	ck_assert_uint_eq(seen.ticks, 100);
-	ck_assert_uint_eq(seen.described, 3);
+	rig_read_ring(&rig);
+	ck_assert_uint_eq(rig.seen.ticks, 100);
+	ck_assert_uint_eq(rig.seen.described, 3);
 	for (int i = 0; i < 2; i++)
 		child_reap(&children[i]);
 }
@@ -60,8 +72,8 @@ static const char *name_of(uint32_t id)
 	static struct ring_targets targets;
 	struct target target;
 
-	read_ring();
-	ring_targets_read(ring, &targets);
+	rig_read_ring(&rig);
+	ring_targets_read(rig.ring, &targets);
 	ck_assert(ring_targets_find(&targets, id, &target));
 
 	return target.comm;
@@ -73,32 +85,32 @@ START_TEST(a_target_that_is_called_something_else_is_described_anew)
 	struct child child = child_start();
 	struct target what;
 
-	make(NS_PER_MS, 8, 1 << 20, 16384);
-	add_process(0, child.pid, NULL);
-	what = watched[0].what;
-	samplers_tick(sampler);
-	read_ring();
-	ck_assert_uint_eq(seen.described, 1);
+	rig_make(&rig, NS_PER_MS, 8, 1 << 20, 16384);
+	rig_add_process(&rig, 0, child.pid, NULL);
+	what = rig.watched[0].what;
+	samplers_tick(rig.samplers);
+	rig_read_ring(&rig);
+	ck_assert_uint_eq(rig.seen.described, 1);
 
 	/* Of two between two ticks the later; the sampler allocates nothing for them. */
 	for (size_t i = 0; i < 4; i++) {
 		for (size_t k = i ? i - 1 : 0; k <= i; k++) {
 			what.comm = names[k];
-			ck_assert_int_eq(sampler_target_describe_anew(&watched[0].sampled, &what), 0);
+			ck_assert_int_eq(sampler_target_describe_anew(&rig.watched[0].sampled, &what), 0);
 		}
 		child_do(&child, 'b');
 		unsigned long before = torture_allocations();
-		samplers_tick(sampler);
+		samplers_tick(rig.samplers);
 		ck_assert_uint_eq(torture_allocations(), before);
 		ck_assert_str_eq(name_of(what.id), names[i]);
-		ck_assert_uint_eq(seen.described, i + 2);
+		ck_assert_uint_eq(rig.seen.described, i + 2);
 	}
 
 	/* Two more that have not been taken when it ends. */
 	for (int i = 0; i < 2; i++)
-		ck_assert_int_eq(sampler_target_describe_anew(&watched[0].sampled, &what), 0);
+		ck_assert_int_eq(sampler_target_describe_anew(&rig.watched[0].sampled, &what), 0);
 	torture_arm(1);
-	int r = sampler_target_describe_anew(&watched[0].sampled, &what);
+	int r = sampler_target_describe_anew(&rig.watched[0].sampled, &what);
 	ck_assert(torture_disarm());
 	ck_assert_int_eq(r, -ENOMEM);
 	child_reap(&child);
@@ -109,19 +121,19 @@ START_TEST(what_a_process_did_is_in_the_next_tick)
 {
 	struct child child = child_start();
 
-	make(NS_PER_MS, 8, 1 << 20, 16384);
-	add_process(0, child.pid, NULL);
-	samplers_tick(sampler);
-	read_ring();
-	uint64_t cpu = value(0, SAMPLE_CPU), memory = value(0, SAMPLE_MEMORY);
+	rig_make(&rig, NS_PER_MS, 8, 1 << 20, 16384);
+	rig_add_process(&rig, 0, child.pid, NULL);
+	samplers_tick(rig.samplers);
+	rig_read_ring(&rig);
+	uint64_t cpu = rig_value(&rig, 0, SAMPLE_CPU), memory = rig_value(&rig, 0, SAMPLE_MEMORY);
 
 	child_do(&child, 'b');
 	child_do(&child, 'm');
-	samplers_tick(sampler);
-	read_ring();
-	ck_assert_uint_ge(value(0, SAMPLE_CPU), cpu + BURNT_NS);
-	ck_assert_uint_ge(value(0, SAMPLE_MEMORY), memory + TOUCHED_BYTES / 2);
-	ck_assert_uint_eq(value(0, SAMPLE_CPU), (uint64_t)cpu_of(child.pid));
+	samplers_tick(rig.samplers);
+	rig_read_ring(&rig);
+	ck_assert_uint_ge(rig_value(&rig, 0, SAMPLE_CPU), cpu + BURNT_NS);
+	ck_assert_uint_ge(rig_value(&rig, 0, SAMPLE_MEMORY), memory + TOUCHED_BYTES / 2);
+	ck_assert_uint_eq(rig_value(&rig, 0, SAMPLE_CPU), (uint64_t)cpu_of(child.pid));
 	child_reap(&child);
 }
 END_TEST
@@ -131,19 +143,19 @@ START_TEST(removing_is_answered_once)
 	struct child child = child_start();
 	struct sampler_target *target;
 
-	make(NS_PER_MS, 8, 1 << 20, 16384);
-	target = add_process(0, child.pid, NULL);
-	samplers_tick(sampler);
-	answers_no_more();
-	ck_assert(samplers_remove(sampler, target));
-	answers_no_more();
-	samplers_tick(sampler);
-	answers(target, SAMPLER_REMOVED);
-	samplers_tick(sampler);
-	answers_no_more();
-	read_ring();
-	ck_assert_uint_eq(seen.gone[1], 1);
-	ck_assert_int_eq(seen.reason, RING_GONE_UNWATCHED);
+	rig_make(&rig, NS_PER_MS, 8, 1 << 20, 16384);
+	target = rig_add_process(&rig, 0, child.pid, NULL);
+	samplers_tick(rig.samplers);
+	rig_answers_no_more(&rig);
+	ck_assert(samplers_remove(rig.samplers, target));
+	rig_answers_no_more(&rig);
+	samplers_tick(rig.samplers);
+	rig_answers(&rig, target, SAMPLER_REMOVED);
+	samplers_tick(rig.samplers);
+	rig_answers_no_more(&rig);
+	rig_read_ring(&rig);
+	ck_assert_uint_eq(rig.seen.gone[1], 1);
+	ck_assert_int_eq(rig.seen.reason, RING_GONE_UNWATCHED);
 	child_reap(&child);
 }
 END_TEST
@@ -153,19 +165,19 @@ START_TEST(a_target_that_is_gone_comes_back_and_removing_it_is_answered_too)
 	struct child child = child_start();
 	struct sampler_target *target;
 
-	make(NS_PER_MS, 8, 1 << 20, 16384);
-	target = add_process(0, child.pid, NULL);
-	samplers_tick(sampler);
+	rig_make(&rig, NS_PER_MS, 8, 1 << 20, 16384);
+	target = rig_add_process(&rig, 0, child.pid, NULL);
+	samplers_tick(rig.samplers);
 	child_reap(&child);
-	samplers_tick(sampler);
-	ck_assert(samplers_remove(sampler, target)); /* asked for before the answer was read */
-	samplers_tick(sampler);
-	answers(target, SAMPLER_GONE);
-	answers(target, SAMPLER_REMOVED);
-	answers_no_more();
-	read_ring();
-	ck_assert_uint_eq(seen.gone[1], 1);
-	ck_assert_int_eq(seen.reason, RING_GONE_EXITED);
+	samplers_tick(rig.samplers);
+	ck_assert(samplers_remove(rig.samplers, target)); /* asked for before the answer was read */
+	samplers_tick(rig.samplers);
+	rig_answers(&rig, target, SAMPLER_GONE);
+	rig_answers(&rig, target, SAMPLER_REMOVED);
+	rig_answers_no_more(&rig);
+	rig_read_ring(&rig);
+	ck_assert_uint_eq(rig.seen.gone[1], 1);
+	ck_assert_int_eq(rig.seen.reason, RING_GONE_EXITED);
 }
 END_TEST
 
@@ -174,17 +186,17 @@ START_TEST(a_full_source_refuses_and_removing_is_answered_all_the_same)
 	struct child child = child_start();
 	struct sampler_target *second;
 
-	make(NS_PER_MS, 1, 1 << 20, 16384);
-	add_process(0, child.pid, NULL);
-	second = add_process(1, child.pid, NULL);
-	ck_assert(samplers_remove(sampler, second));
-	samplers_tick(sampler);
-	answers(second, SAMPLER_REFUSED);
-	answers(second, SAMPLER_REMOVED);
-	answers_no_more();
-	read_ring();
-	ck_assert_uint_eq(seen.described, 1);
-	ck_assert_uint_eq(seen.gone[2], 0);
+	rig_make(&rig, NS_PER_MS, 1, 1 << 20, 16384);
+	rig_add_process(&rig, 0, child.pid, NULL);
+	second = rig_add_process(&rig, 1, child.pid, NULL);
+	ck_assert(samplers_remove(rig.samplers, second));
+	samplers_tick(rig.samplers);
+	rig_answers(&rig, second, SAMPLER_REFUSED);
+	rig_answers(&rig, second, SAMPLER_REMOVED);
+	rig_answers_no_more(&rig);
+	rig_read_ring(&rig);
+	ck_assert_uint_eq(rig.seen.described, 1);
+	ck_assert_uint_eq(rig.seen.gone[2], 0);
 	child_reap(&child);
 }
 END_TEST
@@ -194,35 +206,35 @@ START_TEST(members_are_counted_in_their_group_and_not_shown)
 	struct child children[2] = { child_start(), child_start() };
 	struct sampler_target *group, *first, *second;
 
-	make(NS_PER_MS, 8, 1 << 20, 16384);
-	group = add_group(0);
-	first = add_process(1, children[0].pid, group);
-	second = add_process(2, children[1].pid, group);
-	samplers_tick(sampler);
-	read_ring();
-	ck_assert_uint_eq(seen.described, 1);
-	ck_assert_uint_eq(value(0, SAMPLE_PROCESSES), 2);
-	uint64_t cpu = value(0, SAMPLE_CPU);
+	rig_make(&rig, NS_PER_MS, 8, 1 << 20, 16384);
+	group = rig_add_group(&rig, 0);
+	first = rig_add_process(&rig, 1, children[0].pid, group);
+	second = rig_add_process(&rig, 2, children[1].pid, group);
+	samplers_tick(rig.samplers);
+	rig_read_ring(&rig);
+	ck_assert_uint_eq(rig.seen.described, 1);
+	ck_assert_uint_eq(rig_value(&rig, 0, SAMPLE_PROCESSES), 2);
+	uint64_t cpu = rig_value(&rig, 0, SAMPLE_CPU);
 
 	child_do(&children[0], 'b');
 	child_do(&children[1], 'b');
-	samplers_tick(sampler);
-	read_ring();
-	ck_assert_uint_ge(value(0, SAMPLE_CPU), cpu + 2 * BURNT_NS);
-	cpu = value(0, SAMPLE_CPU);
+	samplers_tick(rig.samplers);
+	rig_read_ring(&rig);
+	ck_assert_uint_ge(rig_value(&rig, 0, SAMPLE_CPU), cpu + 2 * BURNT_NS);
+	cpu = rig_value(&rig, 0, SAMPLE_CPU);
 
-	samplers_remove(sampler, first);
-	samplers_tick(sampler);
-	answers(first, SAMPLER_REMOVED);
+	samplers_remove(rig.samplers, first);
+	samplers_tick(rig.samplers);
+	rig_answers(&rig, first, SAMPLER_REMOVED);
 	child_reap(&children[1]);
-	samplers_tick(sampler);
-	answers(second, SAMPLER_GONE);
-	samplers_tick(sampler);
-	read_ring();
-	ck_assert_uint_eq(value(0, SAMPLE_PROCESSES), 0);
-	ck_assert_uint_ge(value(0, SAMPLE_CPU), cpu); /* a sum never steps back */
-	ck_assert_uint_eq(seen.gone[1] + seen.gone[2] + seen.gone[3], 0);
-	ck_assert_uint_eq(seen.described, 1);
+	samplers_tick(rig.samplers);
+	rig_answers(&rig, second, SAMPLER_GONE);
+	samplers_tick(rig.samplers);
+	rig_read_ring(&rig);
+	ck_assert_uint_eq(rig_value(&rig, 0, SAMPLE_PROCESSES), 0);
+	ck_assert_uint_ge(rig_value(&rig, 0, SAMPLE_CPU), cpu); /* a sum never steps back */
+	ck_assert_uint_eq(rig.seen.gone[1] + rig.seen.gone[2] + rig.seen.gone[3], 0);
+	ck_assert_uint_eq(rig.seen.described, 1);
 	child_reap(&children[0]);
 }
 END_TEST
@@ -233,17 +245,17 @@ START_TEST(a_full_queue_says_so_and_every_command_in_it_is_answered)
 	struct sampler_target *returned;
 	enum sampler_return why;
 
-	make(NS_PER_MS, 8, 1 << 20, 16384);
-	while (queued < 100000 && samplers_remove(sampler, &watched[0].sampled))
+	rig_make(&rig, NS_PER_MS, 8, 1 << 20, 16384);
+	while (queued < 100000 && samplers_remove(rig.samplers, &rig.watched[0].sampled))
 		queued++;
 	ck_assert_uint_gt(queued, 1000);
 	ck_assert_uint_lt(queued, 100000);
 	for (int i = 0; i < 100; i++)
-		samplers_tick(sampler); /* the answers are not taken yet */
+		samplers_tick(rig.samplers); /* the answers are not taken yet */
 	for (int i = 0; i < 2; i++) {
-		while (samplers_returned(sampler, &returned, &why))
+		while (samplers_returned(rig.samplers, &returned, &why))
 			answered += why == SAMPLER_REMOVED;
-		samplers_tick(sampler);
+		samplers_tick(rig.samplers);
 	}
 	ck_assert_uint_eq(answered, queued);
 }
@@ -254,24 +266,24 @@ START_TEST(what_did_not_fit_is_shown_when_there_is_room_again)
 	struct child child = child_start();
 	struct stats stats;
 
-	heartbeat_ns = 3600 * NS_PER_S; /* a target that does not change is not written again by itself */
-	make(NS_PER_MS, TARGETS_MAX, 17 * 4096, 4096);
-	ck_assert_int_eq(ring_cursor_new_blocking(ring, getpid(), 0, NULL, &cursor), 0);
-	while (pages_claimed() < 15)
-		samplers_tick(sampler);
+	rig.heartbeat_ns = 3600 * NS_PER_S; /* a target that does not change is not written again by itself */
+	rig_make(&rig, NS_PER_MS, TARGETS_MAX, 17 * 4096, 4096);
+	ck_assert_int_eq(ring_cursor_new_blocking(rig.ring, getpid(), 0, NULL, &rig.cursor), 0);
+	while (rig_pages_claimed(&rig) < 15)
+		samplers_tick(rig.samplers);
 	for (int i = 0; i < TARGETS_MAX; i++)
-		add_process(i, child.pid, NULL);
-	samplers_tick(sampler); /* all at once: room for them was not asked for */
-	ck_assert_int_eq(ring_stats(ring, &stats), 0);
+		rig_add_process(&rig, i, child.pid, NULL);
+	samplers_tick(rig.samplers); /* all at once: room for them was not asked for */
+	ck_assert_int_eq(ring_stats(rig.ring, &stats), 0);
 	ck_assert_uint_gt(stats.lost_records, 0);
-	read_ring();
-	ck_assert_uint_lt(seen.described, TARGETS_MAX);
+	rig_read_ring(&rig);
+	ck_assert_uint_lt(rig.seen.described, TARGETS_MAX);
 	for (int i = 0; i < 5; i++) {
-		samplers_tick(sampler);
-		read_ring();
+		samplers_tick(rig.samplers);
+		rig_read_ring(&rig);
 	}
-	ck_assert_uint_eq(seen.described, TARGETS_MAX);
-	ck_assert_uint_eq(seen.holes, 0);
+	ck_assert_uint_eq(rig.seen.described, TARGETS_MAX);
+	ck_assert_uint_eq(rig.seen.holes, 0);
 	child_reap(&child);
 }
 END_TEST
@@ -280,17 +292,17 @@ START_TEST(slots_that_have_passed_are_skipped_not_made_up)
 {
 	struct stats stats;
 
-	make(NS_PER_MS, 8, 1 << 20, 16384);
-	samplers_tick(sampler);
+	rig_make(&rig, NS_PER_MS, 8, 1 << 20, 16384);
+	samplers_tick(rig.samplers);
 	for (int i = 0; i < 10; i++)
 		nap();
-	samplers_tick(sampler);
-	ck_assert_int_eq(ring_stats(ring, &stats), 0);
+	samplers_tick(rig.samplers);
+	ck_assert_int_eq(ring_stats(rig.ring, &stats), 0);
 	ck_assert_uint_eq(stats.total_snapshots, 2);
 	ck_assert_uint_ge(stats.missed_slots, 8);
 	ck_assert_uint_eq(stats.total_slots, stats.total_snapshots + stats.missed_slots);
-	read_ring();
-	ck_assert_uint_eq(seen.ticks, 2);
+	rig_read_ring(&rig);
+	ck_assert_uint_eq(rig.seen.ticks, 2);
 }
 END_TEST
 
@@ -300,14 +312,14 @@ START_TEST(every_allocation_may_fail)
 	struct sampler_options options = { .source = { .capacity = 4, .interval_ns = NS_PER_MS } };
 	bool injected = true;
 
-	ck_assert_int_eq(ring_create_anonymous(&ring_options, &ring), 0);
+	ck_assert_int_eq(ring_create_anonymous(&ring_options, &rig.ring), 0);
 	for (long n = 1; injected; n++) {
-		sampler = NULL;
+		rig.samplers = NULL;
 		torture_arm(n);
-		int r = samplers_new(&options, 1, ring, &sampler);
+		int r = samplers_new(&options, 1, rig.ring, &rig.samplers);
 		injected = torture_disarm();
 		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
-		ck_assert(injected == !sampler);
+		ck_assert(injected == !rig.samplers);
 	}
 }
 END_TEST
