@@ -181,10 +181,10 @@ static void log_stopped(const struct overview *overview)
 			  "the sampler overtook the rules: %ju pages were not judged. Enlarge ring.size.",
 			  (uintmax_t)dispatched.lost_pages);
 	log_about(LOG_INFO, &(struct log_about){ .message = MESSAGE_STOPPED },
-		  "stopped: %ju incidents sealed, %ju firings merged into them, %ju failed, %ju refused because too "
-		  "many were open",
+		  "stopped: %ju incidents sealed, %ju firings merged into them, %ju failed, %ju not written yet, %ju "
+		  "firings and requests refused",
 		  (uintmax_t)counts.sealed, (uintmax_t)counts.merged, (uintmax_t)counts.failed,
-		  (uintmax_t)counts.refused);
+		  (uintmax_t)counts.pending, (uintmax_t)counts.refused);
 }
 
 /* ---- rules ---- */

@@ -64,6 +64,9 @@
 #define STUCK_NS (20 * NS_PER_S)
 #define STUCK_CHECK_NS (NS_PER_S / 4)
 
+/* How long all jobs together may take then: half of systemd's TimeoutStopSec, which is 90 s by default. */
+#define STOP_NS (45 * NS_PER_S)
+
 /* The same failure is logged once in this time. */
 #define FAILURE_LOG_NS (60 * NS_PER_S)
 
@@ -1163,17 +1166,18 @@ int incident_worker_new(struct session *session, struct spool *spool, uint64_t s
 	return 0;
 }
 
-/* Waits for the thread as long as no job takes longer than stuck_ns. True: it has ended. */
+/* Waits for the thread as long as no job takes longer than stuck_ns, at most STOP_NS. True: it has ended. */
 static bool await_worker(struct incident_worker *worker)
 {
-	mono_t since = clock_mono(&worker->clock); /* when its job was begun, or the wait, if that was later */
+	mono_t began = clock_mono(&worker->clock);
+	mono_t since = began; /* when its job was begun, or the wait, if that was later */
 
 	while (!thread_join_within(worker->thread, STUCK_CHECK_NS)) {
 		mono_t busy = incident_worker_busy_since(worker), now = clock_mono(&worker->clock);
 
 		if (busy.ns == 0 || mono_diff(busy, since) > 0)
 			since = busy.ns ? busy : now;
-		if (mono_diff(now, since) > (int64_t)worker->stuck_ns)
+		if (mono_diff(now, since) > (int64_t)worker->stuck_ns || mono_diff(now, began) > (int64_t)STOP_NS)
 			return false;
 	}
 
@@ -1195,8 +1199,8 @@ bool incident_worker_stop(struct incident_worker *worker)
 	if (worker->abandoned)
 		log_about(
 			LOG_WARNING, &(struct log_about){ .message = MESSAGE_THREAD_STUCK, .thread = "collector" },
-			"the incident worker is blocked, mostly in a read of the files of a process: it is not waited "
-			"for. What was not written is recovered at the next start as far as possible.");
+			"the incident worker is blocked, mostly by a slow disk or in a read of the files of a process: "
+			"it is not waited for. What was not written is recovered at the next start as far as possible.");
 
 	return !worker->running;
 }

@@ -33,6 +33,7 @@ struct file_writer {
 	enum file_writer_state state;
 	int error; /* of the last text */
 	bool ending, abandoned;
+	bool given_up; /* the text that is being written was waited for in vain: no more */
 };
 
 static int open_directory(const struct file_writer *writer)
@@ -94,6 +95,7 @@ static void *write_texts(void *arg)
 		pthread_mutex_lock(&writer->lock);
 		writer->error = r;
 		writer->state = IDLE;
+		writer->given_up = false;
 		pthread_cond_signal(&writer->changed);
 	}
 	pthread_mutex_unlock(&writer->lock);
@@ -194,9 +196,9 @@ static void wait_while(struct file_writer *writer, bool (*waits)(const struct fi
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	end = (uint64_t)until.tv_sec * NS_PER_S + (uint64_t)until.tv_nsec + writer->options.patience_ns;
 	until = (struct timespec){ (time_t)(end / NS_PER_S), (long)(end % NS_PER_S) };
-	while (waits(writer))
+	while (waits(writer) && !writer->given_up)
 		if (pthread_cond_timedwait(&writer->changed, &writer->lock, &until) == ETIMEDOUT)
-			return;
+			writer->given_up = true;
 }
 
 static bool is_writing(const struct file_writer *writer)

@@ -39,12 +39,15 @@ int file_writer_result(struct file_writer *writer);
  */
 int file_writer_put(struct file_writer *writer, struct buffer *text);
 
-/* Waits for the text that is being written, at most patience_ns. As file_writer_result. */
+/*
+ * Waits for the text that is being written, at most patience_ns; once it was waited for in vain, no more. As
+ * file_writer_result.
+ */
 int file_writer_wait(struct file_writer *writer);
 
 /*
  * Ends the thread after the text that it is writing. One that is blocked for longer than
- * patience_ns is left to end when it can. NULL is fine.
+ * patience_ns, file_writer_wait included, is left to end when it can. NULL is fine.
  */
 void file_writer_free(struct file_writer *writer);
 CLEANUP(file_writer, free);

@@ -1,0 +1,264 @@
+/*
+ * check_slow_disk.c: the real daemon on a disk that does not answer (tests/data/slow_disk): while
+ * each write, fsync, rename and look at the free space waits, it samples, judges, answers and feeds
+ * its watchdog; it ends when it is told to, and says what it could not write; when the disk answers
+ * again nothing is missing.
+ */
+#include "../data/slow_disk/slow_disk.h"
+#include "live_rig.h"
+
+#include <dirent.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+Suite *slow_disk_suite(void);
+
+#define TARGET_NAME "slow-disk-test"
+
+static struct live_rig rig;
+static struct slow_disk *disk;
+static pid_t targets[8];
+static size_t target_count;
+static int notified;
+
+static void setup(void)
+{
+	live_rig_setup(&rig);
+	target_count = 0;
+	disk = NULL;
+	notified = -1;
+}
+
+static void teardown(void)
+{
+	if (disk)
+		disk->closed = 0;
+	for (size_t i = 0; i < target_count; i++) {
+		kill(targets[i], SIGKILL);
+		waitpid(targets[i], NULL, 0);
+	}
+	if (notified >= 0)
+		close(notified);
+	live_rig_teardown(&rig);
+}
+
+/* ---- the disk ---- */
+
+/* False: it cannot be had. */
+static bool make_disk(void)
+{
+	char command[1024];
+	int fd;
+
+#ifdef __SANITIZE_ADDRESS__
+	return skip_because("the sanitizer must be loaded before all others");
+#endif
+	snprintf(command, sizeof command,
+		 "cc -O1 -shared -fPIC -D_GNU_SOURCE -o '%s' tests/data/slow_disk/slow_disk.c -ldl",
+		 place(&rig, "slow_disk.so"));
+	if (system(command) != 0)
+		return skip_because("there is no compiler, or no source");
+	fd = open(place(&rig, "disk"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	ck_assert_int_eq(ftruncate(fd, sizeof *disk), 0);
+	disk = mmap(NULL, sizeof *disk, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ck_assert_ptr_ne(disk, MAP_FAILED);
+	close(fd);
+
+	return true;
+}
+
+static void listen_for_notifications(void)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+	snprintf(address.sun_path, sizeof address.sun_path, "%s/notify", rig.directory);
+	notified = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	ck_assert_int_eq(bind(notified, (struct sockaddr *)&address, sizeof address), 0);
+}
+
+/* Keep-alive messages since the last call. */
+static unsigned keep_alives(void)
+{
+	char text[256];
+	unsigned count = 0;
+	ssize_t len;
+
+	while ((len = recv(notified, text, sizeof text - 1, 0)) > 0) {
+		text[len] = '\0';
+		count += strcmp(text, "WATCHDOG=1") == 0;
+	}
+
+	return count;
+}
+
+static void start_on_disk(void)
+{
+	char preload[200], where[200], notify[200];
+	const char *arguments[] = { "/usr/bin/env",
+				    preload,
+				    where,
+				    notify,
+				    "WATCHDOG_USEC=1000000",
+				    rig.spikewatchd,
+				    "--stuck-after",
+				    "1s",
+				    "-c",
+				    place(&rig, "config"),
+				    NULL };
+
+	snprintf(preload, sizeof preload, "LD_PRELOAD=%s/slow_disk.so", rig.directory);
+	snprintf(where, sizeof where, "SLOW_DISK=%s/disk", rig.directory);
+	snprintf(notify, sizeof notify, "NOTIFY_SOCKET=%s%s", notified < 0 ? "" : rig.directory,
+		 notified < 0 ? "" : "/notify");
+	scene_write(
+		place(&rig, "config"),
+		"{\"ring\": {\"path\": \"%s/ring\", \"size\": \"4MiB\", \"lock\": false}, \"stacks\": \"off\",\n"
+		"\"sampling\": {\"cpu_budget\": \"100%%\", \"interval\": \"10ms\", \"rescan_interval\": \"100ms\",\n"
+		"\"discovery\": \"rescan\"}, \"incidents\": {\"directory\": \"%s/incidents\", \"min_free\": \"0B\",\n"
+		"\"before\": \"1s\", \"after\": \"0s\"}, \"state_file\": \"%s/state\",\n"
+		"\"targets\": [{\"name\": \"t\", \"comm\": \"" TARGET_NAME "\"}],\n"
+		"\"rules\": [{\"name\": \"there\", \"metric\": \"memory_bytes\", \"window\": \"100ms\", \"above\": "
+		"\"4KiB\", \"warmup\": 0, \"cooldown\": \"1h\"}]}\n",
+		rig.directory, rig.directory, rig.directory);
+	rig.server = program_start(arguments, rig.directory, -1, 0);
+	live_wait_for(&rig, scene_says(rig.server.err, "watching "));
+	ck_assert_int_eq(ring_open(AT_FDCWD, place(&rig, "ring"), false, &rig.ring), 0);
+}
+
+static uint64_t ticks(void)
+{
+	struct ring_info info;
+
+	ring_info(rig.ring, &info);
+
+	return info.ticks;
+}
+
+/* A process that the rule fires on as soon as it is found. */
+static void start_target(void)
+{
+	pid_t pid = fork();
+
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_NAME, TARGET_NAME);
+		for (;;)
+			pause();
+	}
+	targets[target_count++] = pid;
+}
+
+static bool start_all(void)
+{
+	if (!rig.able || !make_disk())
+		return false;
+	start_on_disk();
+
+	return true;
+}
+
+/* How many are sealed, and whole by their names. */
+static size_t sealed(void)
+{
+	DIR *dir = opendir(place(&rig, "incidents"));
+	size_t count = 0;
+
+	for (struct dirent *item; dir && (item = readdir(dir));)
+		count += item->d_name[0] != '.' && !strstr(item->d_name, ".tmp");
+	if (dir)
+		closedir(dir);
+
+	return count;
+}
+
+START_TEST(while_the_disk_does_not_answer_all_else_goes_on_and_nothing_is_lost)
+{
+	const unsigned fired = 3;
+	uint64_t before;
+	unsigned passed;
+
+	listen_for_notifications();
+	if (!start_all())
+		SKIP_TEST("%s", skip_why());
+	live_wait_for(&rig, told(&rig, "incidents", "pending") == 0 && keep_alives() > 0);
+	disk->closed = 1;
+	passed = disk->passed;
+	for (unsigned i = 0; i < fired; i++)
+		start_target();
+	live_wait_for(&rig, told(&rig, "incidents", "opened") == fired);
+	live_wait_for(&rig, disk->waiting > 0);
+
+	/* Each of these is seen while the same calls wait. */
+	before = ticks();
+	keep_alives();
+	live_wait_for(&rig, ticks() > before + 100);
+	live_wait_for(&rig, keep_alives() > 0);
+	ck_assert_uint_eq(told(&rig, "incidents", "open"), 0);
+	ck_assert_uint_eq(told(&rig, "incidents", "pending"), fired);
+	ck_assert_uint_eq(told(&rig, "incidents", "sealed"), 0);
+	ck_assert_uint_eq(disk->passed, passed);
+	ck_assert_uint_eq(sealed(), 0);
+
+	disk->closed = 0;
+	live_wait_for(&rig, told(&rig, "incidents", "sealed") == fired);
+	ck_assert_uint_eq(sealed(), fired);
+	live_wait_for(&rig, scene_says(place(&rig, "state"), "there"));
+	live_wait_for(&rig, scene_says(rig.server.err, "sealed incident"));
+	ck_assert_uint_eq(told(&rig, "health", "lost_log_entries"), 0);
+}
+END_TEST
+
+START_TEST(on_a_slow_disk_all_is_written_in_its_time)
+{
+	if (!start_all())
+		SKIP_TEST("%s", skip_why());
+	disk->delay_ms = 50;
+	for (unsigned i = 0; i < 3; i++)
+		start_target();
+	live_wait_for(&rig, told(&rig, "incidents", "sealed") == 3);
+	disk->delay_ms = 0;
+	ck_assert_uint_eq(sealed(), 3);
+}
+END_TEST
+
+START_TEST(it_ends_on_a_disk_that_does_not_answer_and_says_what_is_not_written)
+{
+	if (!start_all())
+		SKIP_TEST("%s", skip_why());
+	disk->log_is_fast = 1;
+	disk->closed = 1;
+	start_target();
+	live_wait_for(&rig, told(&rig, "incidents", "pending") == 1);
+	live_wait_for(&rig, disk->waiting > 0);
+	kill(rig.server.pid, SIGTERM);
+	ck_assert_int_eq(program_wait(&rig.server), 0);
+	rig.server.pid = 0;
+	ck_assert(scene_says(rig.server.err, "What was not written is recovered at the next start"));
+	ck_assert(scene_says(rig.server.err, "1 not written yet"));
+	ck_assert(scene_says(rig.server.err, "cannot save cooldowns and counts"));
+	ck_assert_uint_eq(sealed(), 0);
+
+	disk->closed = 0;
+	ring_free(TAKE(rig.ring));
+	start_on_disk();
+	live_wait_for(&rig, sealed() > 0); /* what the ring held */
+}
+END_TEST
+
+Suite *slow_disk_suite(void)
+{
+	Suite *suite = suite_create("slow_disk");
+	TCase *tcase = tcase_create("slow_disk");
+
+	tcase_set_timeout(tcase, LIVE_TIMEOUT_S);
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, while_the_disk_does_not_answer_all_else_goes_on_and_nothing_is_lost);
+	tcase_add_test(tcase, on_a_slow_disk_all_is_written_in_its_time);
+	tcase_add_test(tcase, it_ends_on_a_disk_that_does_not_answer_and_says_what_is_not_written);
+	suite_add_tcase(suite, tcase);
+
+	return suite;
+}
