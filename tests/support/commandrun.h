@@ -13,11 +13,14 @@
 
 #define COMMANDRUN_OUTPUT_MAX ((size_t)4 << 20)
 
-static char *commandrun_output; /* of the last command; freed by commandrun_end */
-static size_t commandrun_len;
+/* {0} at first. */
+struct commandrun {
+	char *output; /* of the last command; freed by commandrun_end */
+	size_t len;
+};
 
 /* Runs it. words end with NULL, the first is the command's name. Its exit code. */
-static inline int commandrun(int (*command)(int, char **), char **words)
+static inline int commandrun(struct commandrun *run, int (*command)(int, char **), char **words)
 {
 	FILE *file = tmpfile();
 	int saved[2] = { dup(STDOUT_FILENO), dup(STDERR_FILENO) };
@@ -35,41 +38,41 @@ static inline int commandrun(int (*command)(int, char **), char **words)
 		dup2(saved[i], i == 0 ? STDOUT_FILENO : STDERR_FILENO);
 		close(saved[i]);
 	}
-	if (!commandrun_output)
-		commandrun_output = malloc(COMMANDRUN_OUTPUT_MAX);
+	if (!run->output)
+		run->output = malloc(COMMANDRUN_OUTPUT_MAX);
 	rewind(file);
-	commandrun_len = fread(commandrun_output, 1, COMMANDRUN_OUTPUT_MAX - 1, file);
-	commandrun_output[commandrun_len] = '\0';
+	run->len = fread(run->output, 1, COMMANDRUN_OUTPUT_MAX - 1, file);
+	run->output[run->len] = '\0';
 	fclose(file);
 	return code;
 }
 
-#define COMMANDRUN(name, ...) commandrun(name##_command, (char *[]){ #name, __VA_ARGS__ __VA_OPT__(, ) NULL })
+#define COMMANDRUN(run, name, ...) commandrun(run, name##_command, (char *[]){ #name, __VA_ARGS__ __VA_OPT__(, ) NULL })
 
-static inline void commandrun_end(void)
+static inline void commandrun_end(struct commandrun *run)
 {
-	free(commandrun_output);
-	commandrun_output = NULL;
+	free(run->output);
+	run->output = NULL;
 }
 
-static inline void commandrun_says(const char *text)
+static inline void commandrun_says(struct commandrun *run, const char *text)
 {
-	ck_assert_msg(strstr(commandrun_output, text), "does not say \"%s\":\n%.3000s", text, commandrun_output);
+	ck_assert_msg(strstr(run->output, text), "does not say \"%s\":\n%.3000s", text, run->output);
 }
 
-static inline void commandrun_says_not(const char *text)
+static inline void commandrun_says_not(struct commandrun *run, const char *text)
 {
-	ck_assert_msg(!strstr(commandrun_output, text), "says \"%s\":\n%.3000s", text, commandrun_output);
+	ck_assert_msg(!strstr(run->output, text), "says \"%s\":\n%.3000s", text, run->output);
 }
 
 /* No byte that acts on a terminal. */
-static inline void commandrun_harmless(void)
+static inline void commandrun_harmless(struct commandrun *run)
 {
-	for (size_t i = 0; i < commandrun_len; i++) {
-		unsigned char byte = (unsigned char)commandrun_output[i];
+	for (size_t i = 0; i < run->len; i++) {
+		unsigned char byte = (unsigned char)run->output[i];
 
 		ck_assert_msg(byte == '\n' || byte == '\t' || (byte >= ' ' && byte != 0x7f),
-			      "byte %02x at %zu:\n%.200s", byte, i, commandrun_output + (i > 100 ? i - 100 : 0));
+			      "byte %02x at %zu:\n%.200s", byte, i, run->output + (i > 100 ? i - 100 : 0));
 	}
 }
 

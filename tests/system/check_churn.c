@@ -10,6 +10,8 @@
 
 Suite *churn_suite(void);
 
+static struct own_cgroups own_cgroups;
+
 static struct live_rig rig;
 
 static void setup(void)
@@ -26,7 +28,12 @@ static void teardown(void)
 
 static void make_own(void)
 {
-	own_cgroups_make("churn");
+	own_cgroups_make(&own_cgroups, "churn");
+}
+
+static void remove_own(void)
+{
+	own_cgroups_remove(&own_cgroups);
 }
 
 /* True: it runs. */
@@ -37,7 +44,7 @@ static bool start_over_cgroups(enum way way)
 	if (own_cgroups.count == 0) {
 		return skip_because("this user may make no cgroups here");
 	}
-	snprintf(targets, sizeof(targets), "{\"name\": \"c\", \"cgroup\": \"%s/*\"}", own_cgroups_name);
+	snprintf(targets, sizeof(targets), "{\"name\": \"c\", \"cgroup\": \"%s/*\"}", own_cgroups.name);
 
 	return start(&rig, way, targets, "{\"name\": \"memory\", \"metric\": \"memory_bytes\", \"above\": \"1TiB\"}");
 }
@@ -116,7 +123,7 @@ static size_t all_ended(void)
 static bool is_forgotten(void)
 {
 	char *text = status(&rig);
-	bool forgotten = text && !strstr(text, own_cgroups_name + 1);
+	bool forgotten = text && !strstr(text, own_cgroups.name + 1);
 
 	free(text);
 
@@ -140,8 +147,8 @@ START_TEST(cgroups_that_go_at_once_are_heard_of_and_leave_nothing)
 		SKIP_TEST("%s", skip_why());
 	before = holdings();
 	for (unsigned i = 0; i < CGROUPS; i++) {
-		ck_assert_int_eq(own_cgroups_add(nth(i)), 0);
-		own_cgroups_drop(nth(i));
+		ck_assert_int_eq(own_cgroups_add(&own_cgroups, nth(i)), 0);
+		own_cgroups_drop(&own_cgroups, nth(i));
 	}
 	if (_i != RESCAN)
 		live_wait_for(&rig, counted(&rig, "cgroups_heard") >= CGROUPS || counted(&rig, "overruns") > 0);
@@ -158,10 +165,10 @@ START_TEST(cgroups_that_stay_are_all_targets_and_when_they_go_all_have_ended)
 		SKIP_TEST("%s", skip_why());
 	before = holdings();
 	for (unsigned i = 0; i < count; i++)
-		ck_assert_int_eq(own_cgroups_add(nth(i)), 0);
+		ck_assert_int_eq(own_cgroups_add(&own_cgroups, nth(i)), 0);
 	live_wait_for(&rig, counted(&rig, "targets") == count);
 	for (unsigned i = 0; i < count; i++)
-		own_cgroups_drop(nth(i));
+		own_cgroups_drop(&own_cgroups, nth(i));
 	nothing_is_left(before);
 	ck_assert_uint_eq(all_ended(), count);
 }
@@ -176,9 +183,9 @@ START_TEST(a_cgroup_that_comes_again_is_another_target)
 		SKIP_TEST("%s", skip_why());
 	before = holdings();
 	for (unsigned i = 1; i <= 5; i++) {
-		ck_assert_int_eq(own_cgroups_add("same"), 0);
+		ck_assert_int_eq(own_cgroups_add(&own_cgroups, "same"), 0);
 		live_wait_for(&rig, counted(&rig, "targets") == 1);
-		own_cgroups_drop("same");
+		own_cgroups_drop(&own_cgroups, "same");
 		nothing_is_left(before);
 		ck_assert_uint_eq(all_ended(), i);
 	}
@@ -191,7 +198,7 @@ Suite *churn_suite(void)
 	TCase *tcase = tcase_create("churn");
 
 	tcase_set_timeout(tcase, LIVE_TIMEOUT_S);
-	tcase_add_unchecked_fixture(tcase, make_own, own_cgroups_remove);
+	tcase_add_unchecked_fixture(tcase, make_own, remove_own);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_loop_test(tcase, cgroups_that_go_at_once_are_heard_of_and_leave_nothing, 0, WAYS);
 	tcase_add_loop_test(tcase, cgroups_that_stay_are_all_targets_and_when_they_go_all_have_ended, 0, WAYS);

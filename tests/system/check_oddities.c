@@ -12,6 +12,8 @@
 
 Suite *oddities_suite(void);
 
+static struct own_cgroups own_cgroups;
+
 static struct live_rig rig;
 
 static void setup(void)
@@ -39,7 +41,12 @@ static pid_t members[ODD];
 static void make_own(void)
 {
 	memset(longest, 'x', LONGEST);
-	own_cgroups_make("odd");
+	own_cgroups_make(&own_cgroups, "odd");
+}
+
+static void remove_own(void)
+{
+	own_cgroups_remove(&own_cgroups);
 }
 
 static bool is_json(const char *text)
@@ -67,7 +74,7 @@ static pid_t start_in(const char *name)
 			pause();
 	}
 	await_stop(pid);
-	own_cgroups_join(name, pid);
+	own_cgroups_join(&own_cgroups, name, pid);
 	kill(pid, SIGCONT);
 
 	return pid;
@@ -102,7 +109,7 @@ static bool is_described(const char *name)
 	char path[512];
 	bool found = false;
 
-	snprintf(path, sizeof(path), "%s/%s", own_cgroups_name, name);
+	snprintf(path, sizeof(path), "%s/%s", own_cgroups.name, name);
 	ck_assert_int_eq(ring_cursor_new(rig.ring, RING_OLDEST, &look), 0);
 	while (!found && ring_cursor_next(look, &event) == 0)
 		found = event.type == RING_EVENT_TARGET && strcmp(event.target.cgroup, path) == 0;
@@ -151,15 +158,15 @@ START_TEST(a_cgroup_may_be_called_anything)
 
 	if (own_cgroups.count == 0)
 		SKIP_TEST("this user may make no cgroups here");
-	ck_assert_int_lt(own_cgroups_add("new\nline"), 0); /* the kernel knows why */
+	ck_assert_int_lt(own_cgroups_add(&own_cgroups, "new\nline"), 0); /* the kernel knows why */
 	for (unsigned i = 0; i < ODD; i++) {
-		ck_assert_int_eq(own_cgroups_add(odd_names[i]), 0);
+		ck_assert_int_eq(own_cgroups_add(&own_cgroups, odd_names[i]), 0);
 		members[i] = start_in(odd_names[i]);
 	}
 	snprintf(metrics, sizeof(metrics), "\"metrics\": {\"textfile\": \"%s\", \"textfile_interval\": \"1s\"},",
 		 place(&rig, "figures.prom"));
 	rig.further = metrics;
-	snprintf(targets, sizeof(targets), "{\"name\": \"c\", \"cgroup\": \"%s/*\"}", own_cgroups_name);
+	snprintf(targets, sizeof(targets), "{\"name\": \"c\", \"cgroup\": \"%s/*\"}", own_cgroups.name);
 	if (!start(&rig, CONNECTOR, targets,
 		   "{\"name\": \"m\", \"metric\": \"memory_bytes\", \"above\": \"64KiB\", \"window\": \"200ms\"}"))
 		return;
@@ -175,7 +182,7 @@ START_TEST(a_cgroup_may_be_called_anything)
 	for (unsigned i = 0; i < ODD; i++) {
 		kill(members[i], SIGKILL);
 		await_end(members[i]);
-		own_cgroups_drop(odd_names[i]);
+		own_cgroups_drop(&own_cgroups, odd_names[i]);
 	}
 	scene_wait_for(counted(&rig, "targets") == 0);
 }
@@ -256,7 +263,7 @@ Suite *oddities_suite(void)
 	TCase *cgroups = tcase_create("cgroups"), *processes = tcase_create("processes");
 
 	tcase_set_timeout(cgroups, 120);
-	tcase_add_unchecked_fixture(cgroups, make_own, own_cgroups_remove);
+	tcase_add_unchecked_fixture(cgroups, make_own, remove_own);
 	tcase_add_checked_fixture(cgroups, setup, teardown);
 	tcase_add_test(cgroups, a_cgroup_may_be_called_anything);
 	suite_add_tcase(suite, cgroups);

@@ -26,6 +26,8 @@
 
 Suite *recovering_suite(void);
 
+static struct commandrun command_run;
+
 #define PAGE 4096
 #define PAGES 8
 #define SIZE (PAGE + PAGES * PAGE)
@@ -74,7 +76,7 @@ static void set_up(void)
 static void tear_down(void)
 {
 	ck_assert_int_eq(directory_tree_remove(AT_FDCWD, directory), 0);
-	commandrun_end();
+	commandrun_end(&command_run);
 }
 
 /* How many incidents there are; all of them whole. The last one that was read in ret. */
@@ -101,7 +103,7 @@ static uint64_t number(const char *key)
 	struct json_document *document = NULL;
 	uint64_t value;
 
-	ck_assert_int_eq(json_parse(commandrun_output, commandrun_len, NULL, &document, NULL), 0);
+	ck_assert_int_eq(json_parse(command_run.output, command_run.len, NULL, &document, NULL), 0);
 	value = (uint64_t)json_member(json_root(document), key)->number;
 	json_document_free(document);
 	return value;
@@ -111,10 +113,10 @@ START_TEST(all_that_it_holds_is_saved)
 {
 	struct incident incident;
 
-	ck_assert_int_eq(COMMANDRUN(recover, ring_path), EXIT_OK);
-	commandrun_says("Its daemon was killed");
-	commandrun_says("Nothing of what it held was lost.");
-	commandrun_says("-all-recovered-1\n");
+	ck_assert_int_eq(COMMANDRUN(&command_run, recover, ring_path), EXIT_OK);
+	commandrun_says(&command_run, "Its daemon was killed");
+	commandrun_says(&command_run, "Nothing of what it held was lost.");
+	commandrun_says(&command_run, "-all-recovered-1\n");
 	ck_assert_uint_eq(count_incidents(&incident), 1);
 	ck_assert_int_eq(incident.kind, INCIDENT_RECOVERED);
 	ck_assert_uint_eq(incident.coverage.ticks_got, whole.ticks);
@@ -128,7 +130,7 @@ END_TEST
 
 START_TEST(json_says_the_same)
 {
-	ck_assert_int_eq(COMMANDRUN(recover, ring_path, "--json"), EXIT_OK);
+	ck_assert_int_eq(COMMANDRUN(&command_run, recover, ring_path, "--json"), EXIT_OK);
 	ck_assert_uint_eq(number("ticks"), whole.ticks);
 	ck_assert_uint_eq(number("samples"), whole.samples);
 	ck_assert_uint_eq(number("targets"), TARGETS);
@@ -142,7 +144,7 @@ START_TEST(only_the_last_part_is_saved_if_asked_for)
 {
 	struct incident incident;
 
-	ck_assert_int_eq(COMMANDRUN(recover, ring_path, "--before", "9ms"), EXIT_OK);
+	ck_assert_int_eq(COMMANDRUN(&command_run, recover, ring_path, "--before", "9ms"), EXIT_OK);
 	ck_assert_uint_eq(count_incidents(&incident), 1);
 	ck_assert_uint_eq(incident.coverage.ticks_got, 10);
 	ck_assert_uint_eq(incident.coverage.want_before_ns, 9 * NS_PER_MS);
@@ -162,14 +164,14 @@ START_TEST(a_damaged_page_is_named_and_the_rest_saved)
 		memset(noise, 0x5a, sizeof(noise));
 		ck_assert_int_eq(pread(fd, kept, sizeof(kept), at), (ssize_t)sizeof(kept));
 		ck_assert_int_eq(pwrite(fd, noise, sizeof(noise), at), (ssize_t)sizeof(noise));
-		ck_assert_int_eq(COMMANDRUN(recover, ring_path), EXIT_OK);
-		if (strstr(commandrun_output, "Lost:\n")) {
+		ck_assert_int_eq(COMMANDRUN(&command_run, recover, ring_path), EXIT_OK);
+		if (strstr(command_run.output, "Lost:\n")) {
 			damaged++;
-			commandrun_says(" 1 page ");
+			commandrun_says(&command_run, " 1 page ");
 		}
 		ck_assert_uint_eq(count_incidents(&incident), 1);
 		ck_assert_uint_le(incident.coverage.ticks_got, whole.ticks);
-		ck_assert_int_eq(COMMANDRUN(prune, "--max-size", "1B"), EXIT_OK);
+		ck_assert_int_eq(COMMANDRUN(&command_run, prune, "--max-size", "1B"), EXIT_OK);
 		ck_assert_int_eq(pwrite(fd, kept, sizeof(kept), at), (ssize_t)sizeof(kept));
 	}
 	ck_assert_uint_ge(damaged, PAGES - 1); /* the page that was being written has no checksum yet */
@@ -185,20 +187,20 @@ START_TEST(what_is_left_of_a_file_that_was_cut_off_is_saved)
 		uint64_t ticks = 0;
 
 		ck_assert_int_eq(truncate(ring_path, size), 0);
-		if (COMMANDRUN(recover, ring_path) == EXIT_OK) {
-			commandrun_says("the file is too short by");
+		if (COMMANDRUN(&command_run, recover, ring_path) == EXIT_OK) {
+			commandrun_says(&command_run, "the file is too short by");
 			ck_assert_uint_eq(count_incidents(&incident), 1);
 			ticks = incident.coverage.ticks_got;
-			ck_assert_int_eq(COMMANDRUN(prune, "--max-size", "1B"), EXIT_OK);
+			ck_assert_int_eq(COMMANDRUN(&command_run, prune, "--max-size", "1B"), EXIT_OK);
 		} else {
-			commandrun_says("nothing was saved");
+			commandrun_says(&command_run, "nothing was saved");
 		}
 		ck_assert_uint_le(ticks, last);
 		last = ticks;
 	}
 	ck_assert_uint_eq(last, 0);
 	ck_assert_int_eq(truncate(ring_path, PAGE - 1), 0);
-	ck_assert_int_eq(COMMANDRUN(recover, ring_path), EXIT_USAGE);
+	ck_assert_int_eq(COMMANDRUN(&command_run, recover, ring_path), EXIT_USAGE);
 	ck_assert_uint_eq(count_incidents(&incident), 0);
 }
 END_TEST
@@ -212,16 +214,16 @@ START_TEST(a_ring_in_use_is_refused_unless_it_is_meant)
 	snprintf(lock_path, sizeof(lock_path), "%s.lock", ring_path);
 	lock = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	ck_assert_int_eq(flock(lock, LOCK_EX), 0);
-	ck_assert_int_eq(COMMANDRUN(recover, ring_path), EXIT_TROUBLE);
-	commandrun_says("--live");
-	ck_assert_int_eq(COMMANDRUN(recover, ring_path, "--live", "--remove"), EXIT_USAGE);
+	ck_assert_int_eq(COMMANDRUN(&command_run, recover, ring_path), EXIT_TROUBLE);
+	commandrun_says(&command_run, "--live");
+	ck_assert_int_eq(COMMANDRUN(&command_run, recover, ring_path, "--live", "--remove"), EXIT_USAGE);
 	ck_assert_uint_eq(count_incidents(&incident), 0);
 	ck_assert_int_eq(access(ring_path, F_OK), 0);
-	ck_assert_int_eq(COMMANDRUN(recover, ring_path, "--live"), EXIT_OK);
-	commandrun_says("still being written");
+	ck_assert_int_eq(COMMANDRUN(&command_run, recover, ring_path, "--live"), EXIT_OK);
+	commandrun_says(&command_run, "still being written");
 	ck_assert_uint_eq(count_incidents(&incident), 1);
 	flock(lock, LOCK_UN);
-	ck_assert_int_eq(COMMANDRUN(recover, ring_path), EXIT_OK);
+	ck_assert_int_eq(COMMANDRUN(&command_run, recover, ring_path), EXIT_OK);
 	/* And it is let go of again. */
 	ck_assert_int_eq(flock(lock, LOCK_EX | LOCK_NB), 0);
 }
@@ -266,32 +268,32 @@ START_TEST(a_ring_that_is_written_meanwhile_ends_where_it_was)
 		 * The writer may overtake the walk again and again: then there was nothing to be
 		 * had.
 		 */
-		int code = COMMANDRUN(recover, ring_path, "--live");
+		int code = COMMANDRUN(&command_run, recover, ring_path, "--live");
 
 		ck_assert(code == EXIT_OK || code == EXIT_TROUBLE);
 	}
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	ring_free(ring);
-	ck_assert_int_eq(COMMANDRUN(recover, ring_path), EXIT_OK);
+	ck_assert_int_eq(COMMANDRUN(&command_run, recover, ring_path), EXIT_OK);
 	ck_assert_uint_ge(count_incidents(&incident), 1);
 }
 END_TEST
 
 START_TEST(the_ring_goes_if_that_is_asked_for)
 {
-	ck_assert_int_eq(COMMANDRUN(recover, ring_path, "--remove"), EXIT_OK);
+	ck_assert_int_eq(COMMANDRUN(&command_run, recover, ring_path, "--remove"), EXIT_OK);
 	ck_assert_int_lt(access(ring_path, F_OK), 0);
-	ck_assert_int_eq(COMMANDRUN(recover, ring_path, "--remove"), EXIT_TROUBLE);
-	commandrun_says("No such file");
+	ck_assert_int_eq(COMMANDRUN(&command_run, recover, ring_path, "--remove"), EXIT_TROUBLE);
+	commandrun_says(&command_run, "No such file");
 }
 END_TEST
 
 START_TEST(one_that_ended_in_good_order_can_be_saved_too)
 {
 	make_ring(true);
-	ck_assert_int_eq(COMMANDRUN(recover, ring_path), EXIT_OK);
-	commandrun_says("stopped in order");
+	ck_assert_int_eq(COMMANDRUN(&command_run, recover, ring_path), EXIT_OK);
+	commandrun_says(&command_run, "stopped in order");
 }
 END_TEST
 
@@ -302,16 +304,16 @@ START_TEST(what_is_no_ring_is_refused)
 
 	snprintf(path, sizeof(path), "%s/fifo", directory);
 	ck_assert_int_eq(mkfifo(path, 0600), 0);
-	ck_assert_int_eq(COMMANDRUN(recover, path), EXIT_USAGE);
-	ck_assert_int_ne(COMMANDRUN(recover, directory), EXIT_OK);
-	ck_assert_int_eq(COMMANDRUN(recover, "/dev/null"), EXIT_USAGE);
-	ck_assert_int_eq(COMMANDRUN(recover), EXIT_USAGE);
+	ck_assert_int_eq(COMMANDRUN(&command_run, recover, path), EXIT_USAGE);
+	ck_assert_int_ne(COMMANDRUN(&command_run, recover, directory), EXIT_OK);
+	ck_assert_int_eq(COMMANDRUN(&command_run, recover, "/dev/null"), EXIT_USAGE);
+	ck_assert_int_eq(COMMANDRUN(&command_run, recover), EXIT_USAGE);
 	snprintf(hostile, sizeof(hostile), "%s/\x1b[31m", directory);
-	ck_assert_int_eq(COMMANDRUN(recover, hostile), EXIT_TROUBLE);
-	commandrun_harmless();
+	ck_assert_int_eq(COMMANDRUN(&command_run, recover, hostile), EXIT_TROUBLE);
+	commandrun_harmless(&command_run);
 	/* Longer than it says it is. */
 	ck_assert_int_eq(truncate(ring_path, SIZE + 1), 0);
-	ck_assert_int_eq(COMMANDRUN(recover, ring_path), EXIT_USAGE);
+	ck_assert_int_eq(COMMANDRUN(&command_run, recover, ring_path), EXIT_USAGE);
 	ck_assert_uint_eq(count_incidents(&incident), 0);
 }
 END_TEST

@@ -26,6 +26,8 @@
 
 Suite *diff_suite(void);
 
+static struct commandrun command_run;
+
 #define B_ID "20261121T091502.123Z-postgres_99-cpu-high-2"
 #define MS UINT64_C(1000000)
 #define FIRED (UINT64_C(100000) * MS)
@@ -80,7 +82,7 @@ static void tear_down(void)
 	json_document_free(document);
 	close(dirfd_of_test);
 	incidentmade_remove(path);
-	commandrun_end();
+	commandrun_end(&command_run);
 }
 
 static int open_incident(const char *id)
@@ -134,8 +136,8 @@ static void make_both(void)
 	make_b();
 }
 
-#define DIFF(...) COMMANDRUN(diff, __VA_ARGS__)
-#define DIFF_BOTH(...) COMMANDRUN(diff, INCIDENTMADE_ID, B_ID __VA_OPT__(, ) __VA_ARGS__)
+#define DIFF(...) COMMANDRUN(&command_run, diff, __VA_ARGS__)
+#define DIFF_BOTH(...) COMMANDRUN(&command_run, diff, INCIDENTMADE_ID, B_ID __VA_OPT__(, ) __VA_ARGS__)
 
 /* ---- text ---- */
 
@@ -143,16 +145,16 @@ START_TEST(functions_are_compared_by_their_share_of_their_own_side)
 {
 	make_both();
 	ck_assert_int_eq(DIFF_BOTH(), EXIT_OK);
-	commandrun_says("A: " INCIDENTMADE_ID ": cpu 182.4 % > 80.0 %, on db1\n"
-			"B: " B_ID ": cpu 182.4 % > 80.0 %, on db1\n");
-	commandrun_says("Functions (percent of the CPU samples; A: 100, B: 400)\n"
-			"            A              B           change\n"
-			"  self  total    self  total     self   total  only  function    module\n"
-			"     -      -    25.0   25.0    +25.0   +25.0  B     hash_probe  postgres\n"
-			"     -      -    20.0   20.0    +20.0   +20.0  B     sort        other\n"
-			"  20.0   20.0       -      -    -20.0   -20.0  A     sort        postgres\n"
-			"  80.0  100.0    55.0  100.0    -25.0     0.0        ExecScan    postgres\n\n");
-	commandrun_says("\nNote: A leaves out 3 more functions.\n");
+	commandrun_says(&command_run, "A: " INCIDENTMADE_ID ": cpu 182.4 % > 80.0 %, on db1\n"
+				      "B: " B_ID ": cpu 182.4 % > 80.0 %, on db1\n");
+	commandrun_says(&command_run, "Functions (percent of the CPU samples; A: 100, B: 400)\n"
+				      "            A              B           change\n"
+				      "  self  total    self  total     self   total  only  function    module\n"
+				      "     -      -    25.0   25.0    +25.0   +25.0  B     hash_probe  postgres\n"
+				      "     -      -    20.0   20.0    +20.0   +20.0  B     sort        other\n"
+				      "  20.0   20.0       -      -    -20.0   -20.0  A     sort        postgres\n"
+				      "  80.0  100.0    55.0  100.0    -25.0     0.0        ExecScan    postgres\n\n");
+	commandrun_says(&command_run, "\nNote: A leaves out 3 more functions.\n");
 }
 END_TEST
 
@@ -160,15 +162,15 @@ START_TEST(threads_are_matched_by_name)
 {
 	make_both();
 	ck_assert_int_eq(DIFF_BOTH(), EXIT_OK);
-	commandrun_says("Threads by their stacks (percent of the CPU samples; A: 100, B: 400)\n"
-			"     A       B   change  only  thread    process\n"
-			"  90.0   100.0    +10.0        postgres  postgres\n"
-			"  10.0       -    -10.0  A     cc1       cc1\n");
-	commandrun_says("          A            B         change\n"
-			"   cpu    n     cpu    n      cpu     n  only  thread\n"
-			"  97.0    1   117.5    2    +20.5    +1        hot-loop\n"
-			"   1.0    1       -    -     -1.0    -1  A     postgres\n");
-	commandrun_says("Note: B: the CPU of 1 thread is not known, and counts as 0.\n");
+	commandrun_says(&command_run, "Threads by their stacks (percent of the CPU samples; A: 100, B: 400)\n"
+				      "     A       B   change  only  thread    process\n"
+				      "  90.0   100.0    +10.0        postgres  postgres\n"
+				      "  10.0       -    -10.0  A     cc1       cc1\n");
+	commandrun_says(&command_run, "          A            B         change\n"
+				      "   cpu    n     cpu    n      cpu     n  only  thread\n"
+				      "  97.0    1   117.5    2    +20.5    +1        hot-loop\n"
+				      "   1.0    1       -    -     -1.0    -1  A     postgres\n");
+	commandrun_says(&command_run, "Note: B: the CPU of 1 thread is not known, and counts as 0.\n");
 }
 END_TEST
 
@@ -176,12 +178,12 @@ START_TEST(mappings_of_all_processes_are_compared_by_bytes)
 {
 	make_both();
 	ck_assert_int_eq(DIFF_BOTH(), EXIT_OK);
-	commandrun_says("Mappings (resident and swapped)\n"
-			"        A          B      change  only  mapping      permissions\n"
-			"  170 MiB    176 MiB      +6 MiB        [anon]       rw-p\n"
-			"        -      8 KiB      +8 KiB  B     /opt/new.so  r-xp\n"
-			"  132 KiB          -    -132 KiB  A     [heap]       rw-p\n");
-	commandrun_says_not("libc.so.6");
+	commandrun_says(&command_run, "Mappings (resident and swapped)\n"
+				      "        A          B      change  only  mapping      permissions\n"
+				      "  170 MiB    176 MiB      +6 MiB        [anon]       rw-p\n"
+				      "        -      8 KiB      +8 KiB  B     /opt/new.so  r-xp\n"
+				      "  132 KiB          -    -132 KiB  A     [heap]       rw-p\n");
+	commandrun_says_not(&command_run, "libc.so.6");
 }
 END_TEST
 
@@ -189,12 +191,12 @@ START_TEST(memory_comes_first_if_it_is_asked_for)
 {
 	make_both();
 	ck_assert_int_eq(DIFF_BOTH("--memory"), EXIT_OK);
-	commandrun_says("Functions that touched new memory (percent of the bytes; A: 1 MiB, B: 4 MiB)\n");
-	commandrun_says("     -      -    75.0   75.0    +75.0   +75.0  B     slurp     postgres\n"
-			" 100.0  100.0    25.0   25.0    -75.0   -75.0        malloc    libc.so\n");
-	ck_assert(strstr(commandrun_output, "touched new") < strstr(commandrun_output, "Functions (percent"));
+	commandrun_says(&command_run, "Functions that touched new memory (percent of the bytes; A: 1 MiB, B: 4 MiB)\n");
+	commandrun_says(&command_run, "     -      -    75.0   75.0    +75.0   +75.0  B     slurp     postgres\n"
+				      " 100.0  100.0    25.0   25.0    -75.0   -75.0        malloc    libc.so\n");
+	ck_assert(strstr(command_run.output, "touched new") < strstr(command_run.output, "Functions (percent"));
 	ck_assert_int_eq(DIFF_BOTH(), EXIT_OK);
-	ck_assert(strstr(commandrun_output, "touched new") > strstr(commandrun_output, "Functions (percent"));
+	ck_assert(strstr(command_run.output, "touched new") > strstr(command_run.output, "Functions (percent"));
 }
 END_TEST
 
@@ -202,10 +204,11 @@ START_TEST(only_so_many_rows_are_shown_and_the_others_counted)
 {
 	make_both();
 	ck_assert_int_eq(DIFF_BOTH("-n", "2"), EXIT_OK);
-	commandrun_says("hash_probe  postgres\n     -      -    20.0   20.0    +20.0   +20.0  B     sort        "
+	commandrun_says(&command_run,
+			"hash_probe  postgres\n     -      -    20.0   20.0    +20.0   +20.0  B     sort        "
 			"other\n  ... and 2 more\n");
 	ck_assert_int_eq(DIFF_BOTH("-n", "0"), EXIT_OK);
-	commandrun_says("B: 400)\n  ... and 4 more\n");
+	commandrun_says(&command_run, "B: 400)\n  ... and 4 more\n");
 }
 END_TEST
 
@@ -213,13 +216,13 @@ START_TEST(another_time_of_the_stacks_may_be_compared)
 {
 	make_both();
 	ck_assert_int_eq(DIFF_BOTH("--phase", "before"), EXIT_OK);
-	commandrun_says("A: 50, B: 0)");
-	commandrun_says("Note: B: nothing of that time was sampled, so all of it counts as 0.\n");
+	commandrun_says(&command_run, "A: 50, B: 0)");
+	commandrun_says(&command_run, "Note: B: nothing of that time was sampled, so all of it counts as 0.\n");
 	ck_assert_int_eq(DIFF_BOTH("--phase", "all"), EXIT_OK);
-	commandrun_says("A: 150, B: 400)");
-	commandrun_says("  80.0  100.0    55.0  100.0    -25.0     0.0        ExecScan    postgres\n");
+	commandrun_says(&command_run, "A: 150, B: 400)");
+	commandrun_says(&command_run, "  80.0  100.0    55.0  100.0    -25.0     0.0        ExecScan    postgres\n");
 	ck_assert_int_eq(DIFF_BOTH("--phase", "befor"), EXIT_USAGE);
-	commandrun_says("did you mean before");
+	commandrun_says(&command_run, "did you mean before");
 	ck_assert_int_eq(DIFF("last", "--phase", "all"), EXIT_USAGE);
 }
 END_TEST
@@ -228,17 +231,19 @@ START_TEST(one_incident_is_before_against_during)
 {
 	make_a();
 	ck_assert_int_eq(DIFF("last"), EXIT_OK);
-	commandrun_says("Incident: " INCIDENTMADE_ID);
-	commandrun_says("Compared: its stacks before the spike and during it\n");
-	commandrun_says("before: 50, during: 100)");
-	commandrun_says("before  during   change  only    thread    process\n"
-			"     -    10.0    +10.0  during  cc1       cc1\n");
-	commandrun_says("Note: before: nothing of that time was sampled of memory, so all of it counts as 0.\n");
-	ck_assert_ptr_null(strstr(strstr(commandrun_output, "leaves out") + 1, "leaves out"));
-	commandrun_says("Note: the incident has no smaps.again.tsv: there is no second snapshot, so only its stacks "
+	commandrun_says(&command_run, "Incident: " INCIDENTMADE_ID);
+	commandrun_says(&command_run, "Compared: its stacks before the spike and during it\n");
+	commandrun_says(&command_run, "before: 50, during: 100)");
+	commandrun_says(&command_run, "before  during   change  only    thread    process\n"
+				      "     -    10.0    +10.0  during  cc1       cc1\n");
+	commandrun_says(&command_run,
+			"Note: before: nothing of that time was sampled of memory, so all of it counts as 0.\n");
+	ck_assert_ptr_null(strstr(strstr(command_run.output, "leaves out") + 1, "leaves out"));
+	commandrun_says(&command_run,
+			"Note: the incident has no smaps.again.tsv: there is no second snapshot, so only its stacks "
 			"before\n"
 			"and during can be compared.\n");
-	commandrun_says_not("Mappings");
+	commandrun_says_not(&command_run, "Mappings");
 }
 END_TEST
 
@@ -249,12 +254,13 @@ START_TEST(one_incident_is_its_first_snapshot_against_its_second)
 	put_file(INCIDENTMADE_ID, "smaps.again.tsv", smaps_b);
 	ck_assert_int_eq(DIFF("last"), EXIT_OK);
 	commandrun_says(
+		&command_run,
 		"Compared: its stacks before the spike and during it; its two snapshots of threads and memory\n");
-	commandrun_says("    first     second      change  only    mapping      permissions\n"
-			"  170 MiB    176 MiB      +6 MiB          [anon]       rw-p\n"
-			"        -      8 KiB      +8 KiB  second  /opt/new.so  r-xp\n"
-			"  132 KiB          -    -132 KiB  first   [heap]       rw-p\n");
-	commandrun_says_not("no second snapshot");
+	commandrun_says(&command_run, "    first     second      change  only    mapping      permissions\n"
+				      "  170 MiB    176 MiB      +6 MiB          [anon]       rw-p\n"
+				      "        -      8 KiB      +8 KiB  second  /opt/new.so  r-xp\n"
+				      "  132 KiB          -    -132 KiB  first   [heap]       rw-p\n");
+	commandrun_says_not(&command_run, "no second snapshot");
 }
 END_TEST
 
@@ -292,10 +298,10 @@ START_TEST(says_how_far_apart_the_snapshots_were)
 	put_file(INCIDENTMADE_ID, "smaps.again.tsv", smaps_b);
 	put_times((int64_t)(100 * MS), (int64_t)(5100 * MS));
 	ck_assert_int_eq(DIFF("last"), EXIT_OK);
-	commandrun_says("Compared: its two snapshots of threads and memory, 5 s apart\n");
+	commandrun_says(&command_run, "Compared: its two snapshots of threads and memory, 5 s apart\n");
 	put_times((int64_t)(100 * MS), (int64_t)(100 * MS));
 	ck_assert_int_eq(DIFF("last"), EXIT_OK);
-	commandrun_says("Compared: its two snapshots of threads and memory\n");
+	commandrun_says(&command_run, "Compared: its two snapshots of threads and memory\n");
 }
 END_TEST
 
@@ -305,13 +311,13 @@ START_TEST(without_stacks_threads_and_mappings_are_compared)
 	put_file(B_ID, "functions.tsv", NULL);
 	put_file(B_ID, "memory-functions.tsv", NULL);
 	ck_assert_int_eq(DIFF_BOTH(), EXIT_OK);
-	commandrun_says_not("Functions");
-	commandrun_says("Mappings (resident");
-	commandrun_says("Threads by name");
-	commandrun_says("Note: B has no functions.tsv: its stacks cannot be compared.\n");
-	commandrun_says("Note: only A has stacks of memory: they cannot be compared.\n");
+	commandrun_says_not(&command_run, "Functions");
+	commandrun_says(&command_run, "Mappings (resident");
+	commandrun_says(&command_run, "Threads by name");
+	commandrun_says(&command_run, "Note: B has no functions.tsv: its stacks cannot be compared.\n");
+	commandrun_says(&command_run, "Note: only A has stacks of memory: they cannot be compared.\n");
 	ck_assert_int_eq(DIFF_BOTH("--folded"), EXIT_TROUBLE);
-	commandrun_says("cpu.folded: not there: no stacks were recorded\n");
+	commandrun_says(&command_run, "cpu.folded: not there: no stacks were recorded\n");
 }
 END_TEST
 
@@ -321,8 +327,8 @@ START_TEST(nothing_to_compare_is_trouble)
 	put_file(INCIDENTMADE_ID, "functions.tsv", NULL);
 	put_file(INCIDENTMADE_ID, "memory-functions.tsv", NULL);
 	ck_assert_int_eq(DIFF("last"), EXIT_TROUBLE);
-	commandrun_says("Compared: nothing of it can be compared\n");
-	commandrun_says("Note: the incident has no smaps.again.tsv: there is no second snapshot.\n");
+	commandrun_says(&command_run, "Compared: nothing of it can be compared\n");
+	commandrun_says(&command_run, "Note: the incident has no smaps.again.tsv: there is no second snapshot.\n");
 }
 END_TEST
 
@@ -330,8 +336,8 @@ START_TEST(equal_incidents_have_no_changes)
 {
 	make_a();
 	ck_assert_int_eq(DIFF("last", "last"), EXIT_OK);
-	commandrun_says("A: 100, B: 100)\n  nothing has changed\n");
-	commandrun_says("Mappings (resident and swapped)\n  nothing has changed\n");
+	commandrun_says(&command_run, "A: 100, B: 100)\n  nothing has changed\n");
+	commandrun_says(&command_run, "Mappings (resident and swapped)\n  nothing has changed\n");
 }
 END_TEST
 
@@ -354,9 +360,9 @@ START_TEST(hostile_names_are_escaped_and_lines_fit)
 		snprintf(columns, sizeof(columns), "%zu", widths[i]);
 		setenv("COLUMNS", columns, 1);
 		ck_assert_int_eq(DIFF_BOTH(), EXIT_OK);
-		commandrun_harmless();
-		commandrun_says("<i>\\x1b[");
-		for (const char *at = commandrun_output, *end; *at; at = end + 1) {
+		commandrun_harmless(&command_run);
+		commandrun_says(&command_run, "<i>\\x1b[");
+		for (const char *at = command_run.output, *end; *at; at = end + 1) {
 			end = strchr(at, '\n');
 			/* The name of an incident is one word. */
 			if (strncmp(at, "2026", 4) != 0)
@@ -364,7 +370,7 @@ START_TEST(hostile_names_are_escaped_and_lines_fit)
 		}
 	}
 	ck_assert_int_eq(DIFF_BOTH("--json"), EXIT_OK);
-	commandrun_harmless();
+	commandrun_harmless(&command_run);
 }
 END_TEST
 
@@ -384,11 +390,12 @@ START_TEST(long_names_are_cut_where_they_say_least)
 	setenv("COLUMNS", "80", 1);
 	ck_assert_int_eq(DIFF_BOTH(), EXIT_OK);
 	/* 0.02 points read 0.0, and have no sign. */
-	commandrun_says("\n     -      -     0.0   50.0      0.0   +50.0  B     a_functi.._name  a-mod...so\n");
+	commandrun_says(&command_run,
+			"\n     -      -     0.0   50.0      0.0   +50.0  B     a_functi.._name  a-mod...so\n");
 	setenv("COLUMNS", "40", 1);
 	ck_assert_int_eq(DIFF_BOTH(), EXIT_OK);
-	commandrun_says("\n    0.0   +50.0  B     a_functio..g_name\n");
-	commandrun_says("\n    +1 MiB  B     ..x-gnu/libcrypto.so.3\n");
+	commandrun_says(&command_run, "\n    0.0   +50.0  B     a_functio..g_name\n");
+	commandrun_says(&command_run, "\n    +1 MiB  B     ..x-gnu/libcrypto.so.3\n");
 }
 END_TEST
 
@@ -399,22 +406,22 @@ START_TEST(damage_is_reported_with_the_file)
 	put_file(INCIDENTMADE_ID, "smaps.tsv",
 		 "pid\tmapping\tpermissions\trss_bytes\tswap_bytes\n1\tx\tr\t5\tmany\n1\ty\tr\t5\t0\n");
 	ck_assert_int_eq(DIFF_BOTH(), EXIT_TROUBLE);
-	commandrun_says("Note: B: functions.tsv is damaged.\n");
-	commandrun_says("Note: A: 1 line of smaps.tsv is damaged.\n");
-	commandrun_says("Threads by name");
+	commandrun_says(&command_run, "Note: B: functions.tsv is damaged.\n");
+	commandrun_says(&command_run, "Note: A: 1 line of smaps.tsv is damaged.\n");
+	commandrun_says(&command_run, "Threads by name");
 	ck_assert_int_eq(DIFF_BOTH("--json"), EXIT_TROUBLE);
-	commandrun_says("spikewatch diff: B: functions.tsv is damaged\n");
+	commandrun_says(&command_run, "spikewatch diff: B: functions.tsv is damaged\n");
 	put(B_ID, "functions.tsv", functions_b, sizeof(functions_b) - 1);
 	ck_assert_int_eq(DIFF_BOTH(), EXIT_TROUBLE);
-	commandrun_says("Note: B is damaged: functions.tsv has another size than when it was written.\n");
-	commandrun_says("hash_probe");
+	commandrun_says(&command_run, "Note: B is damaged: functions.tsv has another size than when it was written.\n");
+	commandrun_says(&command_run, "hash_probe");
 	put_file(B_ID, "functions.tsv", memory_b); /* of another kind */
 	put_file(B_ID, "smaps.tsv", "pid\tmapping\n");
 	put_file(B_ID, "threads.tsv", "");
 	ck_assert_int_eq(DIFF_BOTH(), EXIT_TROUBLE);
-	commandrun_says("Note: B: smaps.tsv is damaged.\n");
-	commandrun_says("Note: B: threads.tsv is damaged.\n");
-	commandrun_says("Note: B: functions.tsv is damaged.\n");
+	commandrun_says(&command_run, "Note: B: smaps.tsv is damaged.\n");
+	commandrun_says(&command_run, "Note: B: threads.tsv is damaged.\n");
+	commandrun_says(&command_run, "Note: B: functions.tsv is damaged.\n");
 }
 END_TEST
 
@@ -464,7 +471,7 @@ START_TEST(json_has_every_row_and_null_for_what_is_not_there)
 
 	make_both();
 	ck_assert_int_eq(DIFF_BOTH("--json"), EXIT_OK);
-	root = root_of(commandrun_output, commandrun_len);
+	root = root_of(command_run.output, command_run.len);
 	ck_assert_str_eq(at(root, "b.id")->text, B_ID);
 	ck_assert_double_eq(at(root, "functions.all.b")->number, 400);
 	ck_assert_double_eq(at(root, "functions.left_out.a")->number, 3);
@@ -483,7 +490,7 @@ START_TEST(json_has_every_row_and_null_for_what_is_not_there)
 	ck_assert_str_eq(at(row(root, "stack_threads", 0), "process")->text, "postgres");
 	ck_assert_double_eq(at(row(root, "memory_functions", 0), "b.self")->number, 3145728);
 	ck_assert_int_eq(DIFF_BOTH("--json", "-n", "1"), EXIT_OK);
-	root = root_of(commandrun_output, commandrun_len);
+	root = root_of(command_run.output, command_run.len);
 	ck_assert_uint_eq(at(root, "functions.rows")->count, 1);
 }
 END_TEST
@@ -494,7 +501,7 @@ START_TEST(json_of_one_has_no_b)
 
 	make_a();
 	ck_assert_int_eq(DIFF("last", "--json"), EXIT_OK);
-	root = root_of(commandrun_output, commandrun_len);
+	root = root_of(command_run.output, command_run.len);
 	ck_assert_int_eq(at(root, "b")->type, JSON_NULL);
 	ck_assert_int_eq(at(root, "mappings")->type, JSON_NULL);
 	ck_assert_str_eq(at(root, "phase")->text, "before, during");
@@ -574,18 +581,18 @@ START_TEST(folded_stacks_have_two_counts)
 	make_stacks(INCIDENTMADE_ID, STACK_PROFILE_CPU, "f", 1);
 	make_stacks(B_ID, STACK_PROFILE_CPU, HOSTILE, 2);
 	ck_assert_int_eq(DIFF_BOTH("--folded"), EXIT_OK);
-	ck_assert_str_eq(commandrun_output, "post\\x3bgres;main;<i>\\x1b[2J\"\\x5cx3b 0 4\n"
-					    "post\\x3bgres;main;[libx.so] 3 6\n"
-					    "post\\x3bgres;main;f 2 0\n");
+	ck_assert_str_eq(command_run.output, "post\\x3bgres;main;<i>\\x1b[2J\"\\x5cx3b 0 4\n"
+					     "post\\x3bgres;main;[libx.so] 3 6\n"
+					     "post\\x3bgres;main;f 2 0\n");
 	ck_assert_int_eq(DIFF_BOTH("--folded", "--phase", "all", "--normalize"), EXIT_OK);
-	ck_assert_str_eq(commandrun_output, "post\\x3bgres;main 14 14\n"
-					    "post\\x3bgres;main;<i>\\x1b[2J\"\\x5cx3b 0 4\n"
-					    "post\\x3bgres;main;[libx.so] 6 6\n"
-					    "post\\x3bgres;main;f 4 0\n");
+	ck_assert_str_eq(command_run.output, "post\\x3bgres;main 14 14\n"
+					     "post\\x3bgres;main;<i>\\x1b[2J\"\\x5cx3b 0 4\n"
+					     "post\\x3bgres;main;[libx.so] 6 6\n"
+					     "post\\x3bgres;main;f 4 0\n");
 	ck_assert_int_eq(DIFF(INCIDENTMADE_ID, "--folded"), EXIT_OK);
-	ck_assert_str_eq(commandrun_output, "post\\x3bgres;main 7 0\n"
-					    "post\\x3bgres;main;[libx.so] 0 3\n"
-					    "post\\x3bgres;main;f 0 2\n");
+	ck_assert_str_eq(command_run.output, "post\\x3bgres;main 7 0\n"
+					     "post\\x3bgres;main;[libx.so] 0 3\n"
+					     "post\\x3bgres;main;f 0 2\n");
 }
 END_TEST
 
@@ -595,7 +602,7 @@ START_TEST(folded_memory_is_in_bytes)
 	make_stacks(INCIDENTMADE_ID, STACK_PROFILE_MEMORY, "f", 1);
 	make_stacks(B_ID, STACK_PROFILE_MEMORY, "f", 1);
 	ck_assert_int_eq(DIFF_BOTH("--folded", "--memory"), EXIT_OK);
-	commandrun_says("post\\x3bgres;main;f 8192 8192\n");
+	commandrun_says(&command_run, "post\\x3bgres;main;f 8192 8192\n");
 	ck_assert_int_eq(DIFF_BOTH("--folded"), EXIT_TROUBLE);
 }
 END_TEST
@@ -608,15 +615,16 @@ START_TEST(names_out_of_the_profile_are_those_of_the_folded_file)
 	make_stacks(INCIDENTMADE_ID, STACK_PROFILE_CPU, HOSTILE, 1);
 	make_stacks(B_ID, STACK_PROFILE_CPU, HOSTILE, 1);
 	ck_assert_int_eq(DIFF_BOTH("--folded", "--phase", "all"), EXIT_OK);
-	profile = strdup(commandrun_output);
+	profile = strdup(command_run.output);
 	remove_file(B_ID, "cpu.pb.gz");
 	ck_assert_int_eq(DIFF_BOTH("--folded", "--phase", "all"), EXIT_OK);
-	ck_assert_str_eq(commandrun_output, profile);
+	ck_assert_str_eq(command_run.output, profile);
 	free(profile);
 	/* The files say no phase, and that is said. */
 	ck_assert_int_eq(DIFF_BOTH("--folded"), EXIT_OK);
-	commandrun_says("spikewatch diff: not both have a cpu.pb.gz: stacks are those of before and during together\n");
-	commandrun_says("post\\x3bgres;main 7 7\n");
+	commandrun_says(&command_run,
+			"spikewatch diff: not both have a cpu.pb.gz: stacks are those of before and during together\n");
+	commandrun_says(&command_run, "post\\x3bgres;main 7 7\n");
 }
 END_TEST
 
@@ -627,11 +635,11 @@ START_TEST(damaged_stacks_are_reported_with_their_file)
 	make_stacks(B_ID, STACK_PROFILE_CPU, "f", 1);
 	put(B_ID, "cpu.pb.gz", "nonsense", 8);
 	ck_assert_int_eq(DIFF_BOTH("--folded"), EXIT_TROUBLE);
-	ck_assert_str_eq(commandrun_output, "spikewatch diff: " B_ID "/cpu.pb.gz: damaged\n");
+	ck_assert_str_eq(command_run.output, "spikewatch diff: " B_ID "/cpu.pb.gz: damaged\n");
 	remove_file(B_ID, "cpu.pb.gz");
 	put(B_ID, "cpu.folded", "main\n", 5);
 	ck_assert_int_eq(DIFF_BOTH("--folded"), EXIT_TROUBLE);
-	ck_assert_str_eq(commandrun_output, "spikewatch diff: " B_ID "/cpu.folded: damaged\n");
+	ck_assert_str_eq(command_run.output, "spikewatch diff: " B_ID "/cpu.folded: damaged\n");
 }
 END_TEST
 
@@ -649,11 +657,11 @@ START_TEST(the_page_holds_the_tables_and_the_stacks)
 	snprintf(file, sizeof(file), "%s/page.html", path);
 	if (!report_page_built()) {
 		ck_assert_int_eq(DIFF_BOTH("--html", "-o", file), EXIT_TROUBLE);
-		commandrun_says("built without npm");
+		commandrun_says(&command_run, "built without npm");
 		return;
 	}
 	ck_assert_int_eq(DIFF_BOTH("--html", "-o", file), EXIT_OK);
-	ck_assert_uint_eq(commandrun_len, 0);
+	ck_assert_uint_eq(command_run.len, 0);
 	char *page = scene_read(file);
 	ck_assert_ptr_nonnull(page);
 	data = strstr(page, "id=\"report-data\">\n");
@@ -683,7 +691,7 @@ START_TEST(a_page_says_which_stacks_are_damaged)
 	put(B_ID, "cpu.pb.gz", "nonsense", 8);
 	snprintf(file, sizeof(file), "%s/page.html", path);
 	ck_assert_int_eq(DIFF_BOTH("--html", "-o", file), EXIT_TROUBLE);
-	commandrun_says("/cpu.pb.gz: damaged\n");
+	commandrun_says(&command_run, "/cpu.pb.gz: damaged\n");
 	ck_assert_int_eq(access(file, R_OK), 0);
 }
 END_TEST
@@ -708,10 +716,10 @@ START_TEST(a_file_is_replaced_by_a_whole_one_or_not_at_all)
 	snprintf(file, sizeof(file), "%s/full", path);
 	ck_assert_int_eq(symlink("/dev/full", file), 0);
 	ck_assert_int_eq(DIFF_BOTH("-o", file), EXIT_TROUBLE);
-	commandrun_says("/full: No space left on device\n");
+	commandrun_says(&command_run, "/full: No space left on device\n");
 	ck_assert_int_eq(unlink(file), 0);
 	ck_assert_int_eq(DIFF_BOTH("-o", "/nowhere/at/all"), EXIT_TROUBLE);
-	commandrun_says("No such file or directory\n");
+	commandrun_says(&command_run, "No such file or directory\n");
 }
 END_TEST
 
@@ -719,13 +727,13 @@ START_TEST(wrong_usage_is_reported)
 {
 	make_a();
 	ck_assert_int_eq(DIFF("last", "--json", "--folded"), EXIT_USAGE);
-	commandrun_says("only one of --json, --folded and --html");
+	commandrun_says(&command_run, "only one of --json, --folded and --html");
 	ck_assert_int_eq(DIFF("last", "--normalize"), EXIT_USAGE);
 	ck_assert_int_eq(DIFF("last", "nothing-like-it"), EXIT_TROUBLE);
-	commandrun_says("no incident has this name");
+	commandrun_says(&command_run, "no incident has this name");
 	ck_assert_int_eq(DIFF("/"), EXIT_USAGE);
 	ck_assert_int_eq(DIFF("last", "last", "last"), EXIT_USAGE);
-	ck_assert_int_eq(commandrun(diff_command, (char *[]){ (char[]){ "diff" }, NULL }), EXIT_USAGE);
+	ck_assert_int_eq(commandrun(&command_run, diff_command, (char *[]){ (char[]){ "diff" }, NULL }), EXIT_USAGE);
 }
 END_TEST
 

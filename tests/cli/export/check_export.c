@@ -20,6 +20,8 @@
 
 Suite *export_suite(void);
 
+static struct commandrun command_run;
+
 #define FIRED_NS UINT64_C(1795144502123000000)
 
 static char path[300];
@@ -38,7 +40,7 @@ static void tear_down(void)
 	json_document_free(document);
 	close(dirfd_of_test);
 	incidentmade_remove(path);
-	commandrun_end();
+	commandrun_end(&command_run);
 }
 
 static void make(const struct incidentmade_options *options)
@@ -122,10 +124,10 @@ static const struct json_node *exported(const char *format)
 	const struct json_limits limits = { .size_bytes = COMMANDRUN_OUTPUT_MAX, .depth = 16, .nodes = 1 << 20 };
 	struct json_error error = { 0 };
 
-	ck_assert_int_eq(COMMANDRUN(export, "last", "-f", (char *)(uintptr_t)format), EXIT_OK);
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", (char *)(uintptr_t)format), EXIT_OK);
 	json_document_free(document);
 	document = NULL;
-	int rc = json_parse(commandrun_output, commandrun_len, &limits, &document, &error);
+	int rc = json_parse(command_run.output, command_run.len, &limits, &document, &error);
 	ck_assert_msg(rc == 0, "line %u column %u: %s", error.place.line, error.place.column, error.message);
 	return json_root(document);
 }
@@ -348,7 +350,7 @@ START_TEST(the_firefox_profiler_gets_counters_beside_stacks)
 	/* 300 ms of burst, and 2 ms in each of 15 s. */
 	ck_assert_double_eq_tol(sum(json_member(json_member(counter, "samples"), "count")), 330, 1);
 	ck_assert_double_eq(sum(json_member(json_member(counter->next, "samples"), "count")), 40 << 20);
-	commandrun_harmless();
+	commandrun_harmless(&command_run);
 }
 END_TEST
 
@@ -369,9 +371,9 @@ START_TEST(samples_alone_and_stacks_alone_are_profiles_too)
 	ck_assert(!json_member(json_member(root, "threads")->first->next, "isMainThread")->boolean);
 	snprintf(file, sizeof(file), "%s/%s/cpu.pb.gz", path, INCIDENTMADE_ID);
 	ck_assert_int_eq(unlink(file), 0);
-	ck_assert_int_eq(COMMANDRUN(export, "last", "-f", "firefox"), EXIT_TROUBLE);
-	commandrun_says("neither samples nor stacks");
-	ck_assert_int_eq(COMMANDRUN(export, "last", "-f", "perfetto"), EXIT_TROUBLE);
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "firefox"), EXIT_TROUBLE);
+	commandrun_says(&command_run, "neither samples nor stacks");
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "perfetto"), EXIT_TROUBLE);
 }
 END_TEST
 
@@ -381,8 +383,8 @@ START_TEST(memory_is_weighed_in_bytes)
 
 	make(NULL);
 	make_profile("memory.pb.gz", "memory", "bytes");
-	ck_assert_int_eq(COMMANDRUN(export, "last", "-f", "firefox", "--memory"), EXIT_OK);
-	ck_assert_int_eq(json_parse(commandrun_output, commandrun_len, &(struct json_limits){ .nodes = 1 << 20 },
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "firefox", "--memory"), EXIT_OK);
+	ck_assert_int_eq(json_parse(command_run.output, command_run.len, &(struct json_limits){ .nodes = 1 << 20 },
 				    &document, NULL),
 			 0);
 	root = json_root(document);
@@ -402,8 +404,8 @@ START_TEST(a_damaged_profile_is_reported)
 	ck_assert_int_eq(buffer_append(&noise, "\x1f\x8b no profile", 13), 0);
 	put_file("cpu.pb.gz", &noise);
 	buffer_release(&noise);
-	ck_assert_int_eq(COMMANDRUN(export, "last", "-f", "firefox"), EXIT_TROUBLE);
-	commandrun_says("damaged");
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "firefox"), EXIT_TROUBLE);
+	commandrun_says(&command_run, "damaged");
 }
 END_TEST
 
@@ -452,10 +454,10 @@ START_TEST(rows_come_out_as_they_are)
 	for (row = need(root, "rows", JSON_ARRAY)->first; row; row = row->next, lines++)
 		ck_assert_uint_eq(row->count, columns->count);
 	ck_assert_double_eq(json_member(root, "rows")->first->first->number, -10e9);
-	ck_assert_int_eq(COMMANDRUN(export, "last", "-f", "csv"), EXIT_OK);
-	commandrun_says("since_firing[ns],wall[ns],target,cpu[ns],");
-	commandrun_says("\r\n-10000000000,1795144492123000000,\"postgres/812\",0,,,41943040,");
-	for (const char *at = commandrun_output; (at = strstr(at, "\r\n")) != NULL; at += 2)
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "csv"), EXIT_OK);
+	commandrun_says(&command_run, "since_firing[ns],wall[ns],target,cpu[ns],");
+	commandrun_says(&command_run, "\r\n-10000000000,1795144492123000000,\"postgres/812\",0,,,41943040,");
+	for (const char *at = command_run.output; (at = strstr(at, "\r\n")) != NULL; at += 2)
 		lines--;
 	ck_assert_int_eq((int)lines, -1); /* the header */
 }
@@ -468,9 +470,9 @@ START_TEST(gvisors_tools_get_a_whole_stream)
 	struct stream_reader *stream_reader;
 
 	make(&(struct incidentmade_options){ .everything = true });
-	ck_assert_int_eq(COMMANDRUN(export, "last", "-f", "gvisor"), EXIT_OK);
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "gvisor"), EXIT_OK);
 	ck_assert_int_eq(stream_reader_new(&events, &stream_reader), 0);
-	ck_assert_int_eq(stream_feed(stream_reader, commandrun_output, commandrun_len), 0);
+	ck_assert_int_eq(stream_feed(stream_reader, command_run.output, command_run.len), 0);
 	ck_assert_int_eq(stream_reader_finish(stream_reader, &report), 0);
 	stream_reader_free(stream_reader);
 	ck_assert_int_eq(report.format, STREAM_GVISOR);
@@ -504,12 +506,12 @@ START_TEST(hostile_names_stay_names)
 	make(NULL);
 	name_the_target("{\"name\":\"=cmd|'/c calc'!A1\\\",\\u001b[31m\\n\\u009b[x\"}");
 	for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
-		ck_assert_int_eq(COMMANDRUN(export, "last", "-f", formats[i]), EXIT_OK);
-		commandrun_says_not("\x1b");
-		commandrun_says_not("\xc2\x9b");
+		ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", formats[i]), EXIT_OK);
+		commandrun_says_not(&command_run, "\x1b");
+		commandrun_says_not(&command_run, "\xc2\x9b");
 	}
-	ck_assert_int_eq(COMMANDRUN(export, "last", "-f", "csv"), EXIT_OK);
-	commandrun_says(",\"'=cmd|'/c calc'!A1\"\",\\x1b[31m\\x0a\\xc2\\x9b[x\",");
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "csv"), EXIT_OK);
+	commandrun_says(&command_run, ",\"'=cmd|'/c calc'!A1\"\",\\x1b[31m\\x0a\\xc2\\x9b[x\",");
 	check_firefox(exported("firefox"));
 }
 END_TEST
@@ -519,21 +521,21 @@ START_TEST(profiles_are_copied)
 	struct buffer bytes = { 0 };
 
 	make(NULL);
-	ck_assert_int_eq(COMMANDRUN(export, "last", "-f", "folded"), EXIT_TROUBLE);
-	commandrun_says("no cpu.folded");
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "folded"), EXIT_TROUBLE);
+	commandrun_says(&command_run, "no cpu.folded");
 	ck_assert_int_eq(buffer_append(&bytes, "a;b 3\n", 6), 0);
 	put_file("cpu.folded", &bytes);
 	put_file("memory.pb.gz", &bytes);
-	ck_assert_int_eq(COMMANDRUN(export, "last", "-f", "folded"), EXIT_OK);
-	ck_assert_str_eq(commandrun_output, "a;b 3\n");
-	ck_assert_int_eq(COMMANDRUN(export, "last", "-f", "pprof", "--memory"), EXIT_OK);
-	ck_assert_str_eq(commandrun_output, "a;b 3\n");
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "folded"), EXIT_OK);
+	ck_assert_str_eq(command_run.output, "a;b 3\n");
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "pprof", "--memory"), EXIT_OK);
+	ck_assert_str_eq(command_run.output, "a;b 3\n");
 	/* An incident that was sent to us: nothing of it reaches a terminal as a command. */
 	bytes.len = 0;
 	ck_assert_int_eq(buffer_append(&bytes, "\033[31ma\\x3b;\xc2\x9b\xc3\xa9 3\n\xff 1", 21), 0);
 	put_file("cpu.folded", &bytes);
-	ck_assert_int_eq(COMMANDRUN(export, "last", "-f", "folded"), EXIT_OK);
-	ck_assert_str_eq(commandrun_output, "\\x1b[31ma\\x3b;\\xc2\\x9b\xc3\xa9 3\n\\xff 1");
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "folded"), EXIT_OK);
+	ck_assert_str_eq(command_run.output, "\\x1b[31ma\\x3b;\\xc2\\x9b\xc3\xa9 3\n\\xff 1");
 	buffer_release(&bytes);
 }
 END_TEST
@@ -545,12 +547,12 @@ START_TEST(a_file_is_replaced_by_a_whole_one_or_not_at_all)
 	make(NULL);
 	snprintf(file, sizeof(file), "%s/out", path);
 	scene_write(file, "before");
-	ck_assert_int_eq(COMMANDRUN(export, "last", "-f", "pprof", "-o", file), EXIT_TROUBLE);
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "pprof", "-o", file), EXIT_TROUBLE);
 	ck_assert(scene_says(file, "before"));
-	ck_assert_int_eq(COMMANDRUN(export, "last", "-f", "csv", "-o", file), EXIT_OK);
-	ck_assert_str_eq(commandrun_output, "");
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "csv", "-o", file), EXIT_OK);
+	ck_assert_str_eq(command_run.output, "");
 	ck_assert(scene_says(file, "since_firing[ns]"));
-	ck_assert_int_eq(COMMANDRUN(export, "last", "-f", "csv", "-o", "/dev/null/x"), EXIT_TROUBLE);
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "csv", "-o", "/dev/null/x"), EXIT_TROUBLE);
 }
 END_TEST
 
@@ -588,14 +590,14 @@ END_TEST
 START_TEST(wrong_usage_is_explained)
 {
 	make(NULL);
-	ck_assert_int_eq(COMMANDRUN(export, "last"), EXIT_USAGE);
-	commandrun_says("csv, json, gvisor");
-	ck_assert_int_eq(COMMANDRUN(export, "last", "-f", "firefix"), EXIT_USAGE);
-	commandrun_says("did you mean firefox?");
-	ck_assert_int_eq(COMMANDRUN(export, "last", "-f", "csv", "--memory"), EXIT_USAGE);
-	ck_assert_int_eq(COMMANDRUN(export, "nobody", "-f", "csv"), EXIT_TROUBLE);
-	ck_assert_int_eq(COMMANDRUN(export, "/tmp", "-f", "csv"), EXIT_USAGE);
-	ck_assert_int_eq(COMMANDRUN(export, "-f", "csv"), EXIT_USAGE);
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last"), EXIT_USAGE);
+	commandrun_says(&command_run, "csv, json, gvisor");
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "firefix"), EXIT_USAGE);
+	commandrun_says(&command_run, "did you mean firefox?");
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "csv", "--memory"), EXIT_USAGE);
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "nobody", "-f", "csv"), EXIT_TROUBLE);
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "/tmp", "-f", "csv"), EXIT_USAGE);
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "-f", "csv"), EXIT_USAGE);
 }
 END_TEST
 

@@ -14,6 +14,8 @@
 
 Suite *scheduling_suite(void);
 
+static struct own_cgroups own_cgroups;
+
 #define BEGIN (100 * NS_PER_S)
 
 static struct scheduling tested;
@@ -136,7 +138,12 @@ END_TEST
 
 static void make_cgroups(void)
 {
-	own_cgroups_make("scheduling");
+	own_cgroups_make(&own_cgroups, "scheduling");
+}
+
+static void remove_own(void)
+{
+	own_cgroups_remove(&own_cgroups);
 }
 
 START_TEST(a_cgroup_without_real_time_run_time_is_named)
@@ -149,13 +156,13 @@ START_TEST(a_cgroup_without_real_time_run_time_is_named)
 
 	const char *dir = cgroup_mounts_controller(mounts, CGROUP_CPU, &v2);
 
-	snprintf(path, sizeof path, "%s%s/cpu.rt_runtime_us", dir ? dir : "", own_cgroups_name);
+	snprintf(path, sizeof path, "%s%s/cpu.rt_runtime_us", dir ? dir : "", own_cgroups.name);
 	cgroup_mounts_free(mounts);
 	if (!dir || v2 || own_cgroups.count == 0 || access(path, R_OK) < 0)
 		SKIP_TEST("no cgroup v1 with cpu.rt_runtime_us here");
 
-	ck_assert_int_eq(own_cgroups_add("none"), 0);
-	own_cgroups_join("none", getpid());
+	ck_assert_int_eq(own_cgroups_add(&own_cgroups, "none"), 0);
+	own_cgroups_join(&own_cgroups, "none", getpid());
 	scheduling_start(&tested, CONFIG_SCHEDULING_AUTO, after(0));
 	assert_normal(SCHEDULING_REFUSED);
 }
@@ -276,7 +283,7 @@ Suite *scheduling_suite(void)
 	TCase *tcase = tcase_create("class");
 
 	tcase_add_checked_fixture(tcase, NULL, stop);
-	tcase_add_unchecked_fixture(tcase, make_cgroups, own_cgroups_remove);
+	tcase_add_unchecked_fixture(tcase, make_cgroups, remove_own);
 	tcase_add_test(tcase, a_sampler_has_real_time_priority_and_its_children_have_not);
 	tcase_add_test(tcase, it_has_none_if_the_configuration_does_not_want_it);
 	tcase_add_test(tcase, without_the_privilege_it_says_what_it_takes);
