@@ -9,6 +9,7 @@
 #include "cli/base/options.h"
 #include "cli/base/output.h"
 #include "cli/trap/child.h"
+#include "daemon/engine/base/children.h"
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/base/proc_read.h"
@@ -403,7 +404,10 @@ static int record_all(struct record *record, char **command)
 
 	if (r == 0 && *command)
 		r = add_pid(record, record->child.pid, command[0], true);
-
+	if (r == 0)
+		r = children_begin();
+	if (r == 0)
+		(void)sandbox_recorder(record->child.pid); /* without a filter it records, too */
 	if (r == 0)
 		r = build_config(record, &config);
 	if (r == 0)

@@ -1462,6 +1462,9 @@ static int trap_all(struct trap *trap, char *const *command)
 		r = stopped_child_fork(SELF, command, &trap->child);
 	if (r == 0)
 		r = children_begin();
+	/* A build or a machine without a filter is no reason not to trap. gcore(1) traces. */
+	if (r == 0 && !trap->core)
+		(void)sandbox_recorder(trap->child.pid);
 	if (r < 0)
 		fprintf(stderr, SELF ": %s\n", strerror(-r));
 	if (r == 0 && *command)

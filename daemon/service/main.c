@@ -837,6 +837,15 @@ static int parse(int argc, char **argv, struct request *request)
 	return -1;
 }
 
+/* It may go on without, as it did before there was a filter; the unit has one, too. */
+static void forbid_the_rest(void)
+{
+	int r = sandbox_recorder(0);
+
+	if (r < 0)
+		log_line(LOG_WARNING, "system calls that are not needed cannot be forbidden: %s", strerror(-r));
+}
+
 int main(int argc, char **argv)
 {
 	struct request request = { .file = { .path = PATHS_CONFIG, .dropins = PATHS_DROPINS, .or_builtin = true } };
@@ -850,6 +859,8 @@ int main(int argc, char **argv)
 	if (!request.check)
 		begun = children_begin(); /* as early as can be: it keeps the memory that there is by now */
 	log_open("spikewatchd", &(struct log_options){ .verbose = request.verbose });
+	if (!request.check)
+		forbid_the_rest();
 	if (begun < 0)
 		log_line(LOG_WARNING, "commands and the symboliser cannot be started: %s", strerror(-begun));
 	r = config_file_load(&request.file, &config, message);

@@ -1,15 +1,16 @@
 /*
  * sandbox.c: limits, then privileges, then a seccomp(2) filter, a classic BPF program made from a
- * table here. Rejected: libseccomp, which two dozen numbers do not need.
+ * table here. Rejected: libseccomp, which three lists of numbers do not need.
  *
- *   call of another architecture ── killed          in the table, without a condition ── allowed
- *   mmap or mprotect of executable memory, fcntl other than reading flags, anything else ── refused
+ *   call of another architecture ── killed
+ *   sandbox_enter, sandbox_recorder: in the table, its condition true ── allowed; anything else ── refused
+ *   sandbox_command: in the table ── refused; anything else ── allowed
  *
- * What is allowed reads and writes descriptors that are open and gets memory. Of the calls that
- * take a path there is only newfstatat, by which the C library implements fstat(3): it can tell
- * whether a file exists, not what is in it. Messages go through sockets that are connected already.
- * Nothing can open, connect, start, signal or trace. The order matters: the filter forbids what
- * comes before it.
+ * sandbox_enter: what is allowed reads and writes descriptors that are open and gets memory. Of the
+ * calls that take a path there is only newfstatat, by which the C library implements fstat(3): it
+ * can tell whether a file exists, not what is in it. Messages go through sockets that are connected
+ * already. Nothing can open, connect, start, signal or trace. The order matters: the filter forbids
+ * what comes before it.
  *
  * Debug files: a socket pair that keeps message boundaries. A request is the bytes of a build id,
  * the answer a byte with, perhaps, a descriptor (SCM_RIGHTS). Only the hexadecimal digits of a
@@ -300,6 +301,80 @@ static const struct call not_for_commands[] = {
 	CALL(iopl), CALL(ioperm),
 #endif
 };
+
+/*
+ * Of sandbox_recorder: what the recorder and its libraries do, and no more. Nothing that starts a
+ * program or a process, reaches into another one (but for /proc, perf events and BPF), changes
+ * rights, mounts, owners or clocks. The often called ones first, for kernels before 5.11, which try
+ * one after the other. Its signals and limits, which depend on its pid, are added.
+ */
+static const struct call recorders[] = {
+	CALL(clock_gettime), CALL(read), CALL(pread64), CALL(openat), CALL(close), CALL(write), CALL(futex),
+	CALL(clock_nanosleep), CALL(nanosleep), CALL(getdents64), CALL(ppoll), CALL(fstat), CALL(statx),
+#ifdef SYS_newfstatat
+	CALL(newfstatat),
+#endif
+#ifdef SYS_poll
+	CALL(poll), CALL(select), CALL(epoll_wait), CALL(epoll_create), CALL(open), CALL(stat), CALL(lstat), CALL(access),
+	CALL(readlink), CALL(unlink), CALL(rename), CALL(mkdir), CALL(rmdir), CALL(chmod), CALL(dup2), CALL(pipe),
+	CALL(time), CALL(alarm), CALL(getpgrp), CALL(eventfd), CALL(inotify_init),
+#endif
+#ifdef SYS_arch_prctl
+	CALL(arch_prctl),
+#endif
+	/* Files. */
+	CALL(readv), CALL(writev), CALL(pwrite64), CALL(preadv), CALL(pwritev), CALL(preadv2), CALL(pwritev2), CALL(lseek),
+	CALL(fcntl), CALL(flock), CALL(ioctl), CALL(dup), CALL(dup3), CALL(pipe2), CALL(fsync), CALL(fdatasync),
+	CALL(sync_file_range), CALL(ftruncate), CALL(fallocate), CALL(fadvise64), CALL(statfs), CALL(fstatfs),
+	CALL(faccessat), CALL(readlinkat), CALL(getcwd), CALL(fchdir), CALL(unlinkat), CALL(renameat2), CALL(mkdirat),
+	CALL(fchmod), CALL(fchmodat), CALL(umask), CALL(memfd_create), CALL(sendfile), CALL(splice), CALL(copy_file_range),
+	CALL(inotify_init1), CALL(inotify_add_watch), CALL(inotify_rm_watch),
+#ifdef SYS_renameat
+	CALL(renameat),
+#endif
+#ifdef SYS_openat2
+	CALL(openat2), CALL(faccessat2), CALL(close_range),
+#endif
+	/* Waiting. */
+	CALL(epoll_create1), CALL(epoll_ctl), CALL(epoll_pwait), CALL(pselect6), CALL(eventfd2), CALL(signalfd4),
+	CALL(timerfd_create), CALL(timerfd_settime), CALL(timerfd_gettime), CALL(timer_create), CALL(timer_settime),
+	CALL(timer_gettime), CALL(timer_delete), CALL(setitimer), CALL(getitimer), CALL(wait4), CALL(waitid),
+	CALL(rt_sigaction), CALL(rt_sigprocmask), CALL(rt_sigreturn), CALL(rt_sigtimedwait), CALL(rt_sigpending),
+	CALL(rt_sigsuspend), CALL(sigaltstack), CALL(restart_syscall), CALL(pause),
+	/* Memory. Libraries are loaded while it runs (dlopen(3)), so that executable pages may be mapped. */
+	CALL(mmap), CALL(munmap), CALL(mremap), CALL(madvise), CALL(brk), CALL(mlock), CALL(mlock2), CALL(munlock),
+	CALL(mlockall), CALL(munlockall), CALL(msync), CALL(mincore), CALL(membarrier),
+	{ SYS_mprotect, WITHOUT, 2, PROT_EXEC, 0 },
+	/* Itself and its threads. */
+	{ SYS_clone, WITH, 0, CLONE_THREAD, 0 },
+#ifdef SYS_clone3
+	{ .number = SYS_clone3, .action = NOT_THERE }, /* its flags are in memory: the C library uses clone(2) then */
+#endif
+	CALL(set_robust_list), CALL(get_robust_list), CALL(set_tid_address), CALL(exit), CALL(exit_group), CALL(prctl),
+#ifdef SYS_rseq
+	CALL(rseq),
+#endif
+	CALL(sched_yield), CALL(sched_setaffinity), CALL(sched_getaffinity), CALL(sched_setattr), CALL(sched_getattr),
+	CALL(sched_setscheduler), CALL(sched_getscheduler), CALL(sched_setparam), CALL(sched_getparam),
+	CALL(sched_get_priority_max), CALL(sched_get_priority_min), CALL(getpriority), CALL(setpriority), CALL(getcpu),
+	CALL(getpid), CALL(gettid), CALL(getppid), CALL(getpgid), CALL(getsid), CALL(getuid), CALL(geteuid), CALL(getgid),
+	CALL(getegid), CALL(getresuid), CALL(getresgid), CALL(getgroups), CALL(capget), CALL(capset), CALL(seccomp),
+	CALL(getrlimit), CALL(setrlimit), CALL(getrusage), CALL(times), CALL(sysinfo), CALL(uname), CALL(getrandom),
+	CALL(clock_getres), CALL(gettimeofday),
+	/* Sockets of these kinds: the journal and the control socket, the kernel's events, metrics. */
+	{ SYS_socket, EQUAL, 0, AF_UNIX, 0 },
+	{ SYS_socket, EQUAL, 0, AF_NETLINK, 0 },
+	{ SYS_socket, EQUAL, 0, AF_INET, 0 },
+	{ SYS_socket, EQUAL, 0, AF_INET6, 0 },
+	CALL(socketpair), CALL(bind), CALL(listen), CALL(accept), CALL(accept4), CALL(connect), CALL(shutdown),
+	CALL(getsockname), CALL(getpeername), CALL(getsockopt), CALL(setsockopt), CALL(sendto), CALL(recvfrom),
+	CALL(sendmsg), CALL(recvmsg), CALL(sendmmsg), CALL(recvmmsg),
+	/* What it looks by. */
+	CALL(perf_event_open), CALL(bpf),
+#ifdef SYS_pidfd_open
+	CALL(pidfd_open),
+#endif
+};
 /* clang-format on */
 
 /* Of a seccomp(2) filter here; the kernel takes BPF_MAXINSNS. */
@@ -357,8 +432,14 @@ static void add_call(struct program *program, const struct call *call, uint32_t 
 	add_load(program, offsetof(struct seccomp_data, nr));
 }
 
-/* 0; -ENOSYS: the filter was not made for this machine; -errno. */
-static int filter_calls(const struct call *calls, size_t count, uint32_t matched, uint32_t others)
+/*
+ * Calls that the list of this filter does not know because they are newer: the C library tries, and
+ * goes another way.
+ */
+#define NEWER_CALLS 451
+
+/* 0; -ENOSYS: the filter was not made for this machine; -errno. flags: of seccomp(2). */
+static int filter_calls(const struct call *calls, size_t count, uint32_t matched, uint32_t others, unsigned flags)
 {
 	struct program program = { .count = 0 };
 
@@ -373,13 +454,17 @@ static int filter_calls(const struct call *calls, size_t count, uint32_t matched
 	add_return(&program, REFUSED);
 	for (size_t i = 0; i < count; i++)
 		add_call(&program, &calls[i], calls[i].action ? calls[i].action : matched);
+	if (others == REFUSED) {
+		add_test(&program, BPF_JGE, NEWER_CALLS, 1);
+		add_return(&program, NOT_THERE);
+	}
 	add_return(&program, others);
 	if (program.count == STATEMENTS_MAX)
 		return -E2BIG;
 
 	struct sock_fprog filter = { .len = program.count, .filter = program.statements };
 
-	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) < 0 ? -errno : 0;
+	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &filter) < 0 ? -errno : 0;
 }
 
 /* Never above what it is. 0 or -errno. */
@@ -442,7 +527,7 @@ int sandbox_enter(const struct sandbox_limits *limits, enum sandbox_refusal refu
 		return r;
 	alarm(limits->wall_seconds);
 	return filter_calls(reads_and_writes, ARRAY_LEN(reads_and_writes), SECCOMP_RET_ALLOW,
-			    refusal == SANDBOX_KILLS ? SECCOMP_RET_KILL_PROCESS : REFUSED);
+			    refusal == SANDBOX_KILLS ? SECCOMP_RET_KILL_PROCESS : REFUSED, 0);
 }
 
 int sandbox_command(const struct sandbox_limits *limits)
@@ -451,5 +536,29 @@ int sandbox_command(const struct sandbox_limits *limits)
 
 	if (r == 0)
 		r = sandbox_drop_privileges(false);
-	return r < 0 ? r : filter_calls(not_for_commands, ARRAY_LEN(not_for_commands), REFUSED, SECCOMP_RET_ALLOW);
+	return r < 0 ? r : filter_calls(not_for_commands, ARRAY_LEN(not_for_commands), REFUSED, SECCOMP_RET_ALLOW, 0);
+}
+
+int sandbox_recorder(pid_t child)
+{
+	const uint32_t self = (uint32_t)getpid();
+	const struct call own[] = {
+		{ SYS_kill, EQUAL, 0, self, 0 },
+		{ SYS_tgkill, EQUAL, 0, self, 0 },
+		{ SYS_rt_tgsigqueueinfo, EQUAL, 0, self, 0 },
+		{ SYS_prlimit64, EQUAL, 0, 0, 0 },
+		{ SYS_prlimit64, EQUAL, 0, self, 0 },
+		{ SYS_kill, EQUAL, 1, 0, 0 }, /* whether there is such a process */
+		{ SYS_kill, EQUAL, 0, child > 0 ? (uint32_t)child : self, 0 },
+	};
+	struct call calls[ARRAY_LEN(recorders) + ARRAY_LEN(own)];
+
+	/* Sanitizers start processes, and trace them, when they look for leaks. */
+	if (SANITIZED)
+		return 0;
+	memcpy(calls, recorders, sizeof recorders);
+	memcpy(calls + ARRAY_LEN(recorders), own, sizeof own);
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return -errno;
+	return filter_calls(calls, ARRAY_LEN(calls), SECCOMP_RET_ALLOW, REFUSED, SECCOMP_FILTER_FLAG_TSYNC);
 }

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /*
  * Separate debug files for a process that may not open anything any more, and learns which ones it
@@ -66,5 +67,13 @@ int sandbox_enter(const struct sandbox_limits *limits, enum sandbox_refusal refu
  * what changes the system. Returns as sandbox_enter.
  */
 int sandbox_command(const struct sandbox_limits *limits);
+
+/*
+ * For the recorder, all threads of this process and those to come: no_new_privs, and only the system
+ * calls that it uses; others fail with EPERM, those that are newer than this program with ENOSYS. It
+ * cannot start processes after that (children_begin before), nor signal any but itself and child
+ * (0: none). Without effect in a build with a sanitizer. 0; -errno: nothing is refused.
+ */
+int sandbox_recorder(pid_t child);
 
 #endif

@@ -4,12 +4,16 @@
  */
 #include "daemon/engine/base/sandbox.c"
 #include "lib/base/base.h"
+#include "skip.h"
 
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +23,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -234,6 +239,120 @@ START_TEST(debug_files_come_in_by_their_build_id_and_nothing_else_does)
 }
 END_TEST
 
+/* ---- the recorder ---- */
+
+static void *adds(void *argument)
+{
+	++*(int *)argument;
+
+	return NULL;
+}
+
+/* Refused in a thread that was there before, too. Numbers of what went wrong. */
+static int recorder_is_refused(pid_t other)
+{
+	char byte;
+	struct iovec here = { &byte, 1 };
+	struct rlimit limit;
+	pthread_t thread;
+	int count = 0;
+
+	if (!refused(syscall(SYS_process_vm_writev, other, &here, 1, &here, 1, 0)) ||
+	    !refused(syscall(SYS_process_vm_readv, other, &here, 1, &here, 1, 0)))
+		return 1;
+	if (!refused(syscall(SYS_ptrace, 16, other, 0, 0)) || !refused(syscall(SYS_pidfd_getfd, 0, 0, 0)))
+		return 2;
+	if (!refused(kill(other, SIGTERM)) || !refused(kill(-1, SIGTERM)) || !refused(kill(0, SIGTERM)) ||
+	    !refused(syscall(SYS_tkill, other, SIGTERM)) || !refused(syscall(SYS_tgkill, other, other, SIGTERM)) ||
+	    !refused(syscall(SYS_pidfd_send_signal, 0, SIGTERM, NULL, 0)))
+		return 3;
+	if (!refused(fork()) || !refused(execl("/bin/true", "true", NULL)) ||
+	    !refused(syscall(SYS_execveat, 0, "", 0, 0, 0)))
+		return 4;
+	if (!refused(syscall(SYS_unshare, 0)) || !refused(syscall(SYS_setns, 0, 0)) ||
+	    !refused(syscall(SYS_mount, 0, 0, 0, 0, 0)) || !refused(syscall(SYS_chroot, "/")))
+		return 5;
+	if (!refused(syscall(SYS_setuid, 0)) || !refused(syscall(SYS_setgid, 0)) ||
+	    !refused(syscall(SYS_fchown, 0, 0, 0)) || !refused(syscall(SYS_keyctl, 0, 0, 0, 0, 0)) ||
+	    !refused(syscall(SYS_clock_settime, 0, NULL)))
+		return 6;
+	if (!refused(syscall(SYS_prlimit64, other, RLIMIT_CORE, NULL, &limit)) ||
+	    !refused(syscall(SYS_io_uring_setup, 1, NULL)) || !refused(syscall(SYS_userfaultfd, 0)) ||
+	    !refused(socket(AF_PACKET, SOCK_RAW, 0)))
+		return 7;
+	/* What it does itself. */
+	if (kill(getpid(), 0) < 0 || kill(other, 0) < 0 || getrlimit(RLIMIT_CORE, &limit) < 0 ||
+	    pthread_create(&thread, NULL, adds, &count) != 0 || pthread_join(thread, NULL) != 0 || count != 1)
+		return 8;
+	if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1 || prctl(PR_GET_SECCOMP) != 2)
+		return 9;
+	return syscall(500000) == -1 && errno == ENOSYS ? 0 : 10;
+}
+
+static sem_t go_on;
+static atomic_int result_there;
+
+static void *tries_later(void *argument)
+{
+	sem_wait(&go_on);
+	atomic_store(&result_there, recorder_is_refused(*(pid_t *)argument));
+
+	return NULL;
+}
+
+START_TEST(the_recorder_can_neither_reach_into_nor_signal_nor_start_processes)
+{
+	int status;
+	pid_t recorder, other = fork();
+
+#if SANITIZED
+	kill(other, SIGKILL);
+	SKIP_TEST("a sanitizer starts and traces processes itself");
+#endif
+	if (other == 0) {
+		pause();
+		_exit(0);
+	}
+	recorder = fork();
+	if (recorder == 0) {
+		pthread_t before;
+		int r;
+
+		sem_init(&go_on, 0, 0);
+		if (pthread_create(&before, NULL, tries_later, &other) != 0 || sandbox_recorder(0) < 0)
+			_exit(99);
+		r = recorder_is_refused(other);
+		sem_post(&go_on);
+		pthread_join(before, NULL);
+		_exit(r ? r : 20 * atomic_load(&result_there));
+	}
+	ck_assert_int_eq(waitpid(recorder, &status, 0), recorder);
+	ck_assert_int_eq(status, 0);
+	ck_assert_int_eq(waitpid(other, &status, WNOHANG), 0); /* it lives */
+	kill(other, SIGKILL);
+	waitpid(other, NULL, 0);
+}
+END_TEST
+
+START_TEST(the_child_of_a_trap_can_be_signalled)
+{
+	int status;
+	pid_t recorder, other = fork();
+
+	if (other == 0) {
+		pause();
+		_exit(0);
+	}
+	recorder = fork();
+	if (recorder == 0)
+		_exit(sandbox_recorder(other) < 0 ? 99 : kill(other, SIGKILL) < 0);
+	ck_assert_int_eq(waitpid(recorder, &status, 0), recorder);
+	ck_assert_int_eq(status, 0);
+	ck_assert_int_eq(waitpid(other, &status, 0), other);
+	ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+END_TEST
+
 Suite *sandbox_suite(void);
 Suite *sandbox_suite(void)
 {
@@ -245,6 +364,8 @@ Suite *sandbox_suite(void)
 	tcase_add_test(core, time_and_memory_are_limited);
 	tcase_add_test(core, privileges_are_gone);
 	tcase_add_test(core, debug_files_come_in_by_their_build_id_and_nothing_else_does);
+	tcase_add_test(core, the_recorder_can_neither_reach_into_nor_signal_nor_start_processes);
+	tcase_add_test(core, the_child_of_a_trap_can_be_signalled);
 	suite_add_tcase(suite, core);
 
 	return suite;
