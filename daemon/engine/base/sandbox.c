@@ -315,7 +315,8 @@ static const struct call recorders[] = {
 	CALL(newfstatat),
 #endif
 #ifdef SYS_poll
-	CALL(poll), CALL(select), CALL(epoll_wait), CALL(epoll_create), CALL(open), CALL(stat), CALL(lstat), CALL(access),
+	CALL(poll), CALL(select), CALL(epoll_wait), CALL(epoll_create),
+	CALL(open), CALL(stat), CALL(lstat), CALL(access),
 	CALL(readlink), CALL(unlink), CALL(rename), CALL(mkdir), CALL(rmdir), CALL(chmod), CALL(dup2), CALL(pipe),
 	CALL(time), CALL(alarm), CALL(getpgrp), CALL(eventfd), CALL(inotify_init),
 #endif
@@ -323,11 +324,13 @@ static const struct call recorders[] = {
 	CALL(arch_prctl),
 #endif
 	/* Files. */
-	CALL(readv), CALL(writev), CALL(pwrite64), CALL(preadv), CALL(pwritev), CALL(preadv2), CALL(pwritev2), CALL(lseek),
+	CALL(readv), CALL(writev), CALL(pwrite64), CALL(preadv),
+	CALL(pwritev), CALL(preadv2), CALL(pwritev2), CALL(lseek),
 	CALL(fcntl), CALL(flock), CALL(ioctl), CALL(dup), CALL(dup3), CALL(pipe2), CALL(fsync), CALL(fdatasync),
 	CALL(sync_file_range), CALL(ftruncate), CALL(fallocate), CALL(fadvise64), CALL(statfs), CALL(fstatfs),
 	CALL(faccessat), CALL(readlinkat), CALL(getcwd), CALL(fchdir), CALL(unlinkat), CALL(renameat2), CALL(mkdirat),
-	CALL(fchmod), CALL(fchmodat), CALL(umask), CALL(memfd_create), CALL(sendfile), CALL(splice), CALL(copy_file_range),
+	CALL(fchmod), CALL(fchmodat), CALL(umask),
+	CALL(memfd_create), CALL(sendfile), CALL(splice), CALL(copy_file_range),
 	CALL(inotify_init1), CALL(inotify_add_watch), CALL(inotify_rm_watch),
 #ifdef SYS_renameat
 	CALL(renameat),
@@ -357,7 +360,8 @@ static const struct call recorders[] = {
 	CALL(sched_yield), CALL(sched_setaffinity), CALL(sched_getaffinity), CALL(sched_setattr), CALL(sched_getattr),
 	CALL(sched_setscheduler), CALL(sched_getscheduler), CALL(sched_setparam), CALL(sched_getparam),
 	CALL(sched_get_priority_max), CALL(sched_get_priority_min), CALL(getpriority), CALL(setpriority), CALL(getcpu),
-	CALL(getpid), CALL(gettid), CALL(getppid), CALL(getpgid), CALL(getsid), CALL(getuid), CALL(geteuid), CALL(getgid),
+	CALL(getpid), CALL(gettid), CALL(getppid), CALL(getpgid),
+	CALL(getsid), CALL(getuid), CALL(geteuid), CALL(getgid),
 	CALL(getegid), CALL(getresuid), CALL(getresgid), CALL(getgroups), CALL(capget), CALL(capset), CALL(seccomp),
 	CALL(getrlimit), CALL(setrlimit), CALL(getrusage), CALL(times), CALL(sysinfo), CALL(uname), CALL(getrandom),
 	CALL(clock_getres), CALL(gettimeofday),
