@@ -597,6 +597,7 @@ static int remove_stale_socket(const struct sockaddr_un *address)
 /* The mode is set before listen(2), and so before the first connection. */
 static int make_control_socket(struct control_socket *listener)
 {
+	struct stat made;
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	size_t len = strlen(listener->options.path);
 	int r;
@@ -614,7 +615,9 @@ static int make_control_socket(struct control_socket *listener)
 		return -errno;
 
 	listener->made = true;
-	if (chmod(address.sun_path, 0660) < 0 || listen(listener->fd, CONTROL_CLIENTS_MAX) < 0)
+	/* The group may talk to it where it may read what is written (restrict_files() in main.c). */
+	if (stat(address.sun_path, &made) < 0 || chmod(address.sun_path, made.st_mode & S_IRWXG ? 0660 : 0600) < 0 ||
+	    listen(listener->fd, CONTROL_CLIENTS_MAX) < 0)
 		return -errno;
 
 	return 0;

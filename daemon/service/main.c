@@ -46,6 +46,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <sysexits.h>
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
@@ -846,6 +847,18 @@ static void forbid_the_rest(void)
 		log_line(LOG_WARNING, "system calls that are not needed cannot be forbidden: %s", strerror(-r));
 }
 
+/*
+ * Files with command lines and stacks are for this user alone, unless the umask says that the group
+ * may read and others may not, as the unit has it (UMask=0027): a shell's usual 022 asks for nothing.
+ */
+static void restrict_files(void)
+{
+	mode_t mask = umask(077);
+
+	if ((mask & S_IRWXO) == S_IRWXO)
+		umask(mask);
+}
+
 int main(int argc, char **argv)
 {
 	struct request request = { .file = { .path = PATHS_CONFIG, .dropins = PATHS_DROPINS, .or_builtin = true } };
@@ -856,6 +869,7 @@ int main(int argc, char **argv)
 	if (code >= 0)
 		return code;
 
+	restrict_files();
 	if (!request.check)
 		begun = children_begin(); /* as early as can be: it keeps the memory that there is by now */
 	log_open("spikewatchd", &(struct log_options){ .verbose = request.verbose });

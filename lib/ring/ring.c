@@ -169,13 +169,13 @@ int ring_create(int dirfd, const char *name, const struct ring_options *options,
 	if (unlinkat(dirfd, temporary, 0) < 0 && errno != ENOENT)
 		return -errno;
 
-	AUTO_CLOSE int fd = openat(dirfd, temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	AUTO_CLOSE int fd = openat(dirfd, temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, RING_MODE_DEFAULT);
 	if (fd < 0)
 		return -errno;
 
 	AUTO(ring_freep) struct ring *ring = NULL;
 	int rc = make(fd, options, &ring);
-	if (rc == 0 && fchmod(fd, options->mode != 0 ? options->mode : RING_MODE_DEFAULT) < 0)
+	if (rc == 0 && options->mode != 0 && fchmod(fd, options->mode) < 0)
 		rc = -errno;
 	if (rc == 0 && renameat(dirfd, temporary, dirfd, name) < 0)
 		rc = -errno;

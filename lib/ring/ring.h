@@ -58,7 +58,7 @@ struct ring_options {
 	uint8_t boot_id[16];   /* which boot the monotonic times belong to */
 	int32_t pid;           /* of the writer */
 	uint64_t start_ticks;  /* its start time */
-	uint32_t mode;         /* permissions of the file. 0: 0640 */
+	uint32_t mode;         /* permissions of the file. 0: 0640, less the umask */
 };
 
 /* What the header says; a snapshot. */

@@ -10,6 +10,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <ftw.h>
 #include <glob.h>
 #include <sys/stat.h>
 #include <sysexits.h>
@@ -372,6 +373,52 @@ START_TEST(an_incident_of_everything_whose_daemon_was_killed_is_whole_and_says_w
 }
 END_TEST
 
+static mode_t widest;
+
+static int add_mode(const char *path, const struct stat *st, int type, struct FTW *place)
+{
+	(void)place;
+	if (type != FTW_SL && strcmp(path, directory) != 0 && strcmp(path, config_path) != 0 &&
+	    !strstr(path, "/stderr"))
+		widest |= st->st_mode & 0777 & (type == FTW_D ? 0666u : 0777u);
+	return 0;
+}
+
+/* What any file of a daemon that was started with this umask allows. */
+static mode_t modes_with(mode_t mask)
+{
+	struct actor actor = actor_start("scene-daemon");
+	struct incident incident;
+	mode_t before = umask(mask);
+
+	configure(actor.pid, "200ms", "1s");
+	widest = 0;
+
+	struct program program = start(0);
+
+	umask(before);
+	actor_do(&actor, 'b', "hot-thread");
+	scene_wait_for(said(&program, "sealed incident"));
+	ck_assert_int_eq(nftw(directory, add_mode, 16, FTW_PHYS), 0);
+	ck_assert_int_eq(stop(&program), 0);
+	actor_end(&actor);
+	ck_assert_int_ge(find_incidents("-hot-", &incident), 1);
+	ck_assert_int_eq(nftw(directory, add_mode, 16, FTW_PHYS), 0);
+	return widest;
+}
+
+START_TEST(files_are_for_its_user_alone_unless_the_umask_names_the_group)
+{
+	if (!built)
+		SKIP_TEST("the programs were not built");
+	ck_assert_uint_eq(modes_with(022) & 077, 0);
+	scene_remove(incidents);
+	ck_assert_uint_eq(modes_with(002) & 077, 0);
+	scene_remove(incidents);
+	ck_assert_uint_eq(modes_with(027) & 077, 060); /* the socket is written to */
+}
+END_TEST
+
 START_TEST(a_damaged_state_file_is_set_aside_and_stops_nobody)
 {
 	char aside[160];
@@ -481,6 +528,7 @@ Suite *daemon_suite(void)
 	tcase_add_loop_test(tcase, an_incident_has_the_command_line_from_after_the_execution, 0, 2);
 	tcase_add_test(tcase, a_killed_daemon_leaves_its_incident_a_recovered_one_and_its_cooldowns);
 	tcase_add_test(tcase, an_incident_of_everything_whose_daemon_was_killed_is_whole_and_says_where_it_ends);
+	tcase_add_test(tcase, files_are_for_its_user_alone_unless_the_umask_names_the_group);
 	tcase_add_test(tcase, a_damaged_state_file_is_set_aside_and_stops_nobody);
 	tcase_add_test(tcase, a_runtime_root_that_is_not_there_is_said_and_stops_nobody);
 	tcase_add_test(tcase, what_it_needs_and_cannot_have_is_said);
