@@ -435,12 +435,90 @@ START_TEST(compressed_debug_information_is_decompressed_as_far_as_it_is_needed)
 END_TEST
 
 Suite *symbols_suite(void);
+/* ---- unwinding: expressions and frame pointers ---- */
+
+static const struct {
+	uint8_t atom;
+	uint64_t left, right, result;
+} operations[] = {
+	{ DW_OP_and, 12, 10, 8 },
+	{ DW_OP_or, 12, 10, 14 },
+	{ DW_OP_xor, 12, 10, 6 },
+	{ DW_OP_plus, 7, 5, 12 },
+	{ DW_OP_minus, 7, 5, 2 },
+	{ DW_OP_mul, 7, 5, 35 },
+	{ DW_OP_shl, 1, 63, 1ULL << 63 },
+	{ DW_OP_shl, 1, 64, 0 },
+	{ DW_OP_shr, 1ULL << 63, 63, 1 },
+	{ DW_OP_shr, 1ULL << 63, 64, 0 },
+	{ DW_OP_shra, 1ULL << 63, 62, UINT64_MAX - 1 },
+	{ DW_OP_shra, 1ULL << 63, 64, UINT64_MAX },
+	{ DW_OP_eq, 7, 7, 1 },
+	{ DW_OP_eq, 7, 5, 0 },
+	{ DW_OP_ne, 7, 7, 0 },
+	{ DW_OP_ne, 7, 5, 1 },
+	{ DW_OP_lt, UINT64_MAX, 0, 1 }, /* signed */
+	{ DW_OP_lt, 5, 5, 0 },
+	{ DW_OP_le, 5, 5, 1 },
+	{ DW_OP_le, 6, 5, 0 },
+	{ DW_OP_gt, 0, UINT64_MAX, 1 },
+	{ DW_OP_gt, 5, 5, 0 },
+	{ DW_OP_ge, 5, 5, 1 },
+	{ DW_OP_ge, 5, 6, 0 },
+};
+
+START_TEST(an_operation_of_two_leaves_its_result)
+{
+	struct evaluation on = { .values = { 99, operations[_i].left, operations[_i].right }, .count = 3 };
+
+	ck_assert(pop_and_apply_binary(&on, operations[_i].atom));
+	ck_assert_uint_eq(on.count, 2);
+	ck_assert_uint_eq(on.values[0], 99);
+	ck_assert_uint_eq(on.values[1], operations[_i].result);
+}
+END_TEST
+
+START_TEST(a_rotation_moves_what_it_is_to_and_nothing_behind)
+{
+	struct evaluation on = { .values = { 9, 1, 2, 3, 77, 78 }, .count = 4 };
+	static const uint64_t after[] = { 9, 3, 1, 2, 77, 78 };
+
+	ck_assert(rotate(&on, 3));
+	ck_assert_mem_eq(on.values, after, sizeof(after));
+	ck_assert_uint_eq(on.count, 4);
+	ck_assert(!rotate(&on, 5));
+}
+END_TEST
+
+START_TEST(a_frame_pointer_is_followed_only_if_it_is_known)
+{
+	uint64_t stack[] = { 0, 0, 0x7040, 0x401234, 0, 0 };
+	const struct frame_state state = { .registers = { [FRAME_STATE_BP] = 0x7010, [FRAME_STATE_SP] = 0x7000 },
+					   .known = 1u << FRAME_STATE_BP | 1u << FRAME_STATE_SP,
+					   .stack = (const uint8_t *)stack,
+					   .stack_start = 0x7000,
+					   .stack_bytes = sizeof(stack) };
+	struct frame_state followed = state;
+
+	ck_assert(frame_state_follow_bp(&followed));
+	ck_assert_uint_eq(followed.registers[FRAME_STATE_BP], 0x7040);
+	ck_assert_uint_eq(followed.registers[FRAME_STATE_SP], 0x7020);
+	ck_assert_uint_eq(followed.registers[FRAME_STATE_PC], 0x401234);
+	for (int gone = FRAME_STATE_BP; gone <= FRAME_STATE_SP; gone++) {
+		followed = state;
+		followed.known &= ~(1u << gone);
+		ck_assert(!frame_state_follow_bp(&followed));
+	}
+}
+END_TEST
+
 Suite *symbols_suite(void)
 {
 	Suite *suite = suite_create("symbols");
 	TCase *tables = tcase_create("tables");
 	TCase *demangling = tcase_create("demangling");
 	TCase *files = tcase_create("files");
+	TCase *unwinding = tcase_create("unwinding");
 
 	tcase_add_checked_fixture(tables, setup, teardown);
 	tcase_add_test(tables, an_address_is_in_a_symbol_only_within_its_size);
@@ -468,6 +546,10 @@ Suite *symbols_suite(void)
 	suite_add_tcase(suite, demangling);
 	tcase_add_test(files, compressed_debug_information_is_decompressed_as_far_as_it_is_needed);
 	suite_add_tcase(suite, files);
+	tcase_add_loop_test(unwinding, an_operation_of_two_leaves_its_result, 0, (int)ARRAY_LEN(operations));
+	tcase_add_test(unwinding, a_rotation_moves_what_it_is_to_and_nothing_behind);
+	tcase_add_test(unwinding, a_frame_pointer_is_followed_only_if_it_is_known);
+	suite_add_tcase(suite, unwinding);
 
 	return suite;
 }

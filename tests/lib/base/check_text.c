@@ -146,6 +146,15 @@ static void expect_escaped(const char *in, size_t len, const char *want)
 	ck_assert_str_eq(out, want);
 }
 
+START_TEST(a_character_that_the_length_cuts_is_escaped)
+{
+	/* The rest of it is there, but not in the text. */
+	expect_escaped("\xc3\xa4", 1, "\\xc3");
+	expect_escaped("a\xe2\x82\xac", 3, "a\\xe2\\x82");
+	expect_escaped("ab\xf0\x9f\x98\x80", 5, "ab\\xf0\\x9f\\x98");
+}
+END_TEST
+
 START_TEST(printable_text_stays_as_it_is)
 {
 	const char *text = "a b~ gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x94\xa5 \xef\xbf\xbd";
@@ -287,6 +296,7 @@ Suite *text_suite(void)
 	tcase_add_test(tcase, what_is_no_number_or_does_not_fit_is_refused);
 	tcase_add_test(tcase, hexadecimal_is_lower_case_and_at_most_64_bits);
 	tcase_add_test(tcase, printable_text_stays_as_it_is);
+	tcase_add_test(tcase, a_character_that_the_length_cuts_is_escaped);
 	tcase_add_test(tcase, control_characters_and_the_backslash_are_escaped);
 	tcase_add_test(tcase, bytes_that_are_not_utf8_are_escaped);
 	tcase_add_test(tcase, characters_are_decoded_at_the_limits_of_their_lengths);
