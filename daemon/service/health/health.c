@@ -171,9 +171,10 @@ void health_budget(struct health *health, uint64_t late_ns, uint32_t slowdown, d
 			  100 * share, (unsigned long long)(about.lasted_ns / NS_PER_S));
 	else if (turn != CONDITION_SAME && slowdown > 1)
 		log_about(LOG_WARNING, &about,
-			  "CPU budget exceeded (%.1f %% of a core): sampling %u times slower than configured until it "
-			  "fits. Watch fewer targets, raise sampling.interval, or raise sampling.cpu_budget.",
-			  100 * share, slowdown);
+			  "sampling %u times slower than configured to keep to the CPU budget, or to half of the "
+			  "cgroup's CPU quota (last second: %.1f %% of a core). Watch fewer targets, raise "
+			  "sampling.interval, or raise sampling.cpu_budget or the quota.",
+			  slowdown, 100 * share);
 	else if (turn != CONDITION_SAME)
 		log_about(
 			LOG_WARNING, &about,

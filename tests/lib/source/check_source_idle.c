@@ -53,6 +53,12 @@ static bool was_looked_at(const struct source_entry *entry)
 	return source_entry_at(entry).ns >= now;
 }
 
+/* The clock of the reads is a little further each time. */
+static bool is_as_of(const struct source_entry *entry, uint64_t ns)
+{
+	return source_entry_at(entry).ns >= ns && source_entry_at(entry).ns < ns + MS;
+}
+
 static bool is_seen(const struct source_entry *entry)
 {
 	size_t count;
@@ -439,6 +445,55 @@ START_TEST(limits_are_taken_within_the_idle_interval)
 }
 END_TEST
 
+/* Most of what sleeps is not touched in a fill: what is known of it is as of that fill all the same. */
+START_TEST(without_back_off_each_fill_is_of_all_that_sleep_whatever_comes_and_goes)
+{
+	enum { COUNT = 40 };
+	struct source_options options = backing_off;
+	struct child children[COUNT];
+	struct source_entry *entries[COUNT];
+
+	options.backoff = SOURCE_BACKOFF_NONE;
+	begin("/proc", options);
+	for (int i = 0; i < COUNT; i++) {
+		children[i] = child_start();
+		entries[i] = add_process(&bench, children[i].pid, true, NULL);
+	}
+	pass(S);
+	for (int gone = 0; gone < COUNT; gone += 3) {
+		drop(&bench, entries[gone]); /* the last one takes its place */
+		entries[gone] = NULL;
+		for (int i = 0; i < COUNT; i++)
+			ck_assert(!entries[i] || is_as_of(entries[i], now - INTERVAL));
+		fill_now();
+		for (int i = 0; i < COUNT; i++)
+			ck_assert(!entries[i] || was_looked_at(entries[i]));
+		now += INTERVAL;
+	}
+	ck_assert_uint_eq(saved(), 0);
+
+	source_entry_set_limits(entries[1], 2 * S, UINT64_MAX);
+	fill_now();
+	ck_assert_int_eq(source_entry_status(entries[1]), SOURCE_CHANGED);
+	ck_assert(is_seen(entries[1]) && !is_seen(entries[2]));
+
+	/* From a fill that backs off on they keep the time of their last look. */
+	now += INTERVAL;
+	fill_now();
+	uint64_t last = now;
+	source_set_backoff(bench.source, SOURCE_BACKOFF_ALL);
+	now += INTERVAL;
+	for (int i = 0; i < COUNT; i++)
+		ck_assert(!entries[i] || is_as_of(entries[i], last));
+	for (int i = 0; i < COUNT; i++) {
+		if (entries[i])
+			drop(&bench, entries[i]);
+		child_reap(&children[i]);
+	}
+	bench_close(&bench);
+}
+END_TEST
+
 START_TEST(limits_that_are_set_again_as_they_were_are_no_change)
 {
 	struct child child = child_start();
@@ -645,6 +700,7 @@ Suite *source_idle_suite(void)
 	tcase_add_test(tcase, other_options_count_from_the_next_fill_on);
 	tcase_add_test(tcase, who_is_roused_is_seen_and_begins_anew);
 	tcase_add_test(tcase, limits_are_taken_within_the_idle_interval);
+	tcase_add_test(tcase, without_back_off_each_fill_is_of_all_that_sleep_whatever_comes_and_goes);
 	tcase_add_test(tcase, limits_that_are_set_again_as_they_were_are_no_change);
 	tcase_add_test(tcase, what_is_gone_is_found_so_and_met_until_it_is_removed);
 	suite_add_tcase(suite, tcase);
