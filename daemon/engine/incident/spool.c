@@ -541,6 +541,9 @@ static int compare_severity(const void *a, const void *b)
 
 	if (left->severity != right->severity)
 		return left->severity < right->severity ? -1 : 1;
+	/* The time in a name is that of a clock which may have been set. */
+	if (left->age_ns != right->age_ns)
+		return left->age_ns > right->age_ns ? -1 : 1;
 	return compare_age(a, b);
 }
 

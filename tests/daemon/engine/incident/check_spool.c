@@ -605,6 +605,28 @@ START_TEST(age_is_time_in_the_spool_and_not_the_time_of_day)
 }
 END_TEST
 
+/* The clock goes a year forward, back to before all that is there, and is slewed; and it is suspended. */
+START_TEST(order_is_that_of_arrival_whatever_the_clock_says)
+{
+	static const unsigned days[] = { 100, 465, 1, 2, 3 };
+	struct spool *spool = open_spool(0, 3);
+	struct spool_now now = { .boot_ns = NS_PER_S };
+	char left[256];
+
+	for (size_t i = 0; i < ARRAY_LEN(days); i++) {
+		add(spool, days[i], 1, 100);
+		now.wall.ns = days[i] * DAY;
+		now.boot_ns += i == 2 ? 300 * DAY : NS_PER_S; /* suspended for most of a year */
+		ck_assert_int_eq(spool_enforce(spool, now, NULL, NULL), 0);
+	}
+	severities(left);
+	ck_assert_str_eq(left, "1 1 1 ");
+	/* The last three to come, which have the earliest names. */
+	ck_assert_uint_eq(count_names("20000102T") + count_names("20000103T") + count_names("20000104T"), 3);
+	spool_free(spool);
+}
+END_TEST
+
 START_TEST(ages_start_again_when_their_file_is_damaged)
 {
 	static const char *const texts[] = { "", "spikewatch ages 2\t7\n", "spikewatch ages 1\tx\n",
@@ -1164,6 +1186,7 @@ Suite *spool_suite(void)
 	tcase_add_test(tcase, bytes_are_bounded);
 	tcase_add_test(tcase, age_goes_first_and_makes_room_for_the_rest);
 	tcase_add_test(tcase, age_is_time_in_the_spool_and_not_the_time_of_day);
+	tcase_add_test(tcase, order_is_that_of_arrival_whatever_the_clock_says);
 	tcase_add_test(tcase, ages_start_again_when_their_file_is_damaged);
 	tcase_add_test(tcase, a_clock_set_back_makes_nothing_old);
 	tcase_add_test(tcase, a_file_system_filled_by_others_costs_nothing);
