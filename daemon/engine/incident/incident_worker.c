@@ -1200,7 +1200,8 @@ bool incident_worker_stop(struct incident_worker *worker)
 		log_about(
 			LOG_WARNING, &(struct log_about){ .message = MESSAGE_THREAD_STUCK, .thread = "collector" },
 			"the incident worker is blocked, mostly by a slow disk or in a read of the files of a process: "
-			"it is not waited for. What was not written is recovered at the next start as far as possible.");
+			"it is not waited for. What was not written is recovered at the next start as far as "
+			"possible.");
 
 	return !worker->running;
 }

@@ -81,9 +81,9 @@ bool incident_worker_has_space(struct incident_worker *worker, uint64_t expected
 /*
  * Finishes all jobs and ends the thread: commands are stopped (hooks_stop), second snapshots are
  * skipped. True: it has ended, or had before. False: one job takes longer than stuck_ns, or all
- * together 45 s, mostly for a slow disk or in a read of the files of a process (logged). It may continue at any time, so the session and the
- * spool must not be freed before the process ends, or before a later call, which does not wait,
- * returns true.
+ * together 45 s, mostly for a slow disk or in a read of the files of a process (logged). It may
+ * continue at any time, so the session and the spool must not be freed before the process ends, or
+ * before a later call, which does not wait, returns true.
  */
 bool incident_worker_stop(struct incident_worker *worker);
 
