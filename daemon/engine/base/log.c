@@ -315,6 +315,7 @@ static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	pthread_t thread;
+	pid_t pid;         /* whose thread it is: a process that was forked from it has none */
 	_Atomic int state; /* enum writer_state; changed under the lock */
 	char bytes[QUEUE_BYTES];
 	size_t first, used;
@@ -435,6 +436,7 @@ int log_start(void)
 {
 	int r;
 
+	writer.pid = getpid();
 	writer.state = WRITER_RUNS;
 	r = thread_start(&writer.thread, run_writer, NULL);
 	if (r < 0)
@@ -453,7 +455,7 @@ static bool deliver(int priority, const struct log_about *about, const char *mes
 
 	if (journal_fd >= 0)
 		put_entry(&entry, priority, about, message);
-	if (writer.state != WRITER_NONE)
+	if (writer.state != WRITER_NONE && writer.pid == getpid())
 		return writer.state != WRITER_LEFT && enqueue(priority, &entry, message);
 
 	r = send_parts(priority, entry.parts, entry.count, message);
