@@ -154,8 +154,8 @@ static const struct config_help config_help[] = {
 	KEY("stacks", "max_memory",
 		"Of all rings, and of the history of which process mapped which file. Rings get three quarters at "
 		"most: they are halved until they fit, those of `dwarf` first. Open incidents hold copies of what "
-		"they need, all together no more than twice the rings and 32 MiB; beyond that the oldest samples "
-		"are left out, and the incident says so."),
+		"they need, one as much as the rings hold, the second a quarter, the third a ninth, and so on; beyond "
+		"that the oldest samples are left out, and the incident says so."),
 
 	KEY_OF("targets", "name", "name, required", NULL, NULL,
 		"Unique."),

@@ -156,11 +156,11 @@ struct incident_worker {
 
 	/* The thread's alone. */
 	struct write_failures failures;
-	size_t stacks_held;          /* by incidents that are open */
-	int kernel_symbols;          /* for their stacks; -1 */
-	mono_t stop_by;              /* for naming stacks; 0: the stop was not noticed yet */
-	int enforce_error;           /* of the last spool_enforce */
-	struct incident_work *again; /* list of works whose second snapshot is pending */
+	struct stack_held stacks_held; /* by incidents that are open */
+	int kernel_symbols;            /* for their stacks; -1 */
+	mono_t stop_by;                /* for naming stacks; 0: the stop was not noticed yet */
+	int enforce_error;             /* of the last spool_enforce */
+	struct incident_work *again;   /* list of works whose second snapshot is pending */
 };
 
 /* ---- the queue ---- */
@@ -1011,7 +1011,7 @@ static void seal_work(struct incident_work *work)
 		log_sealed(&worker->failures, work->info);
 	work_free(work);
 	malloc_trim(0); /* an incident takes megabytes for a while, and there may be none for weeks */
-	if (worker->stacks_held == 0 && worker->kernel_symbols >= 0)
+	if (worker->stacks_held.captures == 0 && worker->kernel_symbols >= 0)
 		close(TAKE_FD(worker->kernel_symbols));
 	if (r == 0)
 		enforce_limits(worker);

@@ -477,8 +477,8 @@ struct stack_capture {
 	struct stack_recorder_snapshot first, second;
 	struct buffer sideband; /* of both */
 	struct stack_bundle bundle;
-	size_t held;       /* of options.held, by this one */
-	size_t unreadable; /* files, or their symbols, by the symboliser */
+	struct stack_held held; /* of options.held, by this one */
+	size_t unreadable;      /* files, or their symbols, by the symboliser */
 };
 
 static int by_pid(const void *left, const void *right)
@@ -500,16 +500,21 @@ static int by_member(const void *left, const void *right)
 static void count_held(struct stack_capture *capture)
 {
 	for (size_t i = 0; i < capture->first.stream_count; i++)
-		capture->held += capture->first.streams[i].records.cap;
-	if (capture->options.held)
-		*capture->options.held += capture->held;
+		capture->held.bytes += capture->first.streams[i].records.cap;
+	capture->held.captures = 1;
+	if (!capture->options.held)
+		return;
+	capture->options.held->bytes += capture->held.bytes;
+	capture->options.held->captures++;
 }
 
 static void release_held(struct stack_capture *capture)
 {
-	if (capture->options.held)
-		*capture->options.held -= capture->held;
-	capture->held = 0;
+	if (capture->options.held) {
+		capture->options.held->bytes -= capture->held.bytes;
+		capture->options.held->captures -= capture->held.captures;
+	}
+	capture->held = (struct stack_held){ 0 };
 }
 
 void stack_capture_free(struct stack_capture *capture)
@@ -525,7 +530,16 @@ void stack_capture_free(struct stack_capture *capture)
 	free(capture);
 }
 
-static int take_snapshot(const struct stack_capture_options *options, uint64_t from_ns, size_t held,
+/* All together never more than 1.65 times `most`; many that are small, much less. */
+static size_t room_beside(struct stack_held others, size_t most)
+{
+	size_t share = most / ((others.captures + 1) * (others.captures + 1));
+	size_t left = others.bytes < 2 * most ? (2 * most - others.bytes) / 2 : 1;
+
+	return share < left ? share + 1 : left;
+}
+
+static int take_snapshot(const struct stack_capture_options *options, uint64_t from_ns, struct stack_held others,
 			 struct stack_recorder_snapshot *ret)
 {
 	struct stack_recorder_status status;
@@ -533,8 +547,7 @@ static int take_snapshot(const struct stack_capture_options *options, uint64_t f
 	stack_recorder_status(options->recorder, &status);
 
 	size_t most = status.memory_bytes + SIDEBAND_MAX;
-	int r = stack_recorder_snapshot(options->recorder, from_ns, UINT64_MAX,
-					held < 2 * most ? (2 * most - held) / 2 : 1, ret);
+	int r = stack_recorder_snapshot(options->recorder, from_ns, UINT64_MAX, room_beside(others, most), ret);
 
 	if (r == 0 && options->cgroup)
 		r = stack_recorder_find_inside(options->recorder, options->cgroup, ret);
@@ -996,11 +1009,12 @@ struct stack_capture *stack_capture_secure(const struct stack_capture_options *o
 {
 	struct stack_capture *capture = calloc(1, sizeof *capture);
 	mono_t from = mono_sub(options->fired, options->before_ns);
+	const struct stack_held none = { 0 };
 	int r = -ENOMEM;
 
 	if (capture) {
 		capture->options = *options;
-		r = take_snapshot(options, from.ns, options->held ? *options->held : 0, &capture->first);
+		r = take_snapshot(options, from.ns, options->held ? *options->held : none, &capture->first);
 	}
 	if (r == 0) {
 		count_held(capture);
@@ -1018,7 +1032,7 @@ void stack_capture_write(struct stack_capture *capture, const struct stack_captu
 {
 	int outputs[SYMBOLIZER_OUTPUTS] = { -1, -1, -1, -1, -1, -1 };
 	char why[WHY_MAX] = "";
-	int r = take_snapshot(&capture->options, capture->first.to_ns, 0, &capture->second);
+	int r = take_snapshot(&capture->options, capture->first.to_ns, (struct stack_held){ 0 }, &capture->second);
 
 	if (r == 0)
 		r = merge_sideband(capture);

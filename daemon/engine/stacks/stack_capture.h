@@ -35,6 +35,10 @@ bool symbolizer_find(char *ret, size_t cap);
 
 struct stack_capture;
 
+struct stack_held {
+	size_t bytes, captures;
+};
+
 struct stack_capture_options {
 	struct stack_recorder *recorder;
 	int procfd;             /* of the proc root */
@@ -45,11 +49,11 @@ struct stack_capture_options {
 	mono_t fired;
 	wall_t wall; /* of fired */
 	/*
-	 * Bytes that all waiting captures hold of the rings, added up here. A snapshot takes half
-	 * of what is left of twice what the rings can hold; beyond it the oldest samples are left
-	 * out, and the incident says so. NULL: as if there were no others.
+	 * What all waiting captures hold of the rings, added up here. The first may take all that the
+	 * rings can hold, the second a quarter of that, the third a ninth, ...; beyond it the oldest
+	 * samples are left out, and the incident says so. NULL: as if there were no others.
 	 */
-	size_t *held;
+	struct stack_held *held;
 	/* A copy of /proc/kallsyms for all waiting captures (stack_capture_prepare); -1: none. NULL: none ever. */
 	int *kernel_symbols;
 };

@@ -294,7 +294,7 @@ static void look_beside(struct stack_recorder *recorder, size_t others, struct i
 	int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int dirfd = open(rig.directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct clock clock = real_clock();
-	size_t held = others;
+	struct stack_held held = { .bytes = others, .captures = others > 0 };
 
 	incident_init(info, "0");
 
@@ -311,10 +311,10 @@ static void look_beside(struct stack_recorder *recorder, size_t others, struct i
 
 	ck_assert_ptr_nonnull(capture);
 	if (others == 0)
-		ck_assert_uint_gt(held, 0);
+		ck_assert_uint_gt(held.bytes, 0);
 	burn_here();
 	stack_capture_write(capture, &(struct stack_capture_members){ .everyone = true }, dirfd, NULL, info);
-	ck_assert_uint_eq(held, others);
+	ck_assert_uint_eq(held.bytes, others);
 	for (size_t i = 0; i < SYMBOLIZER_OUTPUTS; i++)
 		unlinkat(dirfd, symbolizer_outputs[i].file, 0);
 	close(procfd);
