@@ -7,11 +7,11 @@
  * like that. Layout, all in words of 8 bytes:
  *   head     type 32, misc 16, size 16
  *   SAMPLE   ip | pid tid | time | cpu res | period | nr ips[nr] | abi regs[] | size stack[size]
- *            dyn_size, each if asked for
+ *            dyn_size | cgroup, each if asked for
  *   MMAP2    pid tid | addr | len | pgoff | maj min ino gen, or size 8 res 24 build_id[20] | prot
  *            flags | filename
  *   COMM     pid tid | comm         FORK, EXIT  pid ppid | tid ptid | time        LOST  id | lost
- *            LOST_SAMPLES  lost
+ *            LOST_SAMPLES  lost          CGROUP  id | path
  *   trailer of all but SAMPLE: pid tid | time | cpu res, those that samples have
  *
  * Overwriting ring: the kernel writes towards lower addresses, so data_head is the newest record
@@ -144,6 +144,8 @@ static void decode_sample(const struct perf_record_format *format, struct cursor
 	}
 	if (type & PERF_SAMPLE_STACK_USER)
 		decode_stack(cursor, sample);
+	if (type & PERF_SAMPLE_CGROUP)
+		sample->cgroup = take_word(cursor);
 }
 
 /* The text that is the rest of the body. */
@@ -215,6 +217,10 @@ static void decode_body(struct cursor *cursor, struct perf_record *ret)
 		break;
 	case PERF_RECORD_LOST_SAMPLES:
 		ret->lost.count = take_word(cursor);
+		break;
+	case PERF_RECORD_CGROUP:
+		ret->cgroup.id = take_word(cursor);
+		ret->cgroup.path = take_text(cursor, &ret->cgroup.path_len);
 		break;
 	default:
 		break;
@@ -360,6 +366,8 @@ static int encode_sample(const struct perf_record_format *format, struct encoder
 	}
 	if (format->sample_type & PERF_SAMPLE_STACK_USER)
 		encode_stack(encoder, &record->sample);
+	if (format->sample_type & PERF_SAMPLE_CGROUP)
+		encode_word(encoder, record->sample.cgroup);
 	return 0;
 }
 

@@ -20,7 +20,8 @@
 /* The bits of sample_type that perf_record_decode can read. */
 #define PERF_RECORD_SAMPLE_TYPES \
 	((uint64_t)(PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU | PERF_SAMPLE_PERIOD | \
-		    PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_RAW | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER))
+		    PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_RAW | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER | \
+		    PERF_SAMPLE_CGROUP))
 
 /* What spikewatch samples with. */
 #define PERF_RECORD_FRAME_POINTERS \
@@ -75,6 +76,7 @@ struct perf_record_sample {
 	size_t regs_len;
 	const uint8_t *stack; /* a copy of the user stack from the stack pointer up; NULL without */
 	size_t stack_bytes;   /* the part that was read */
+	uint64_t cgroup;      /* of the perf_event controller's hierarchy, by inode; 0: not known */
 };
 
 /* Of PERF_RECORD_MMAP2. */
@@ -108,13 +110,18 @@ struct perf_record {
 		struct {
 			uint64_t count;
 		} lost; /* and PERF_RECORD_LOST_SAMPLES */
+		struct {
+			uint64_t id;      /* as in samples */
+			const char *path; /* terminated */
+			size_t path_len;
+		} cgroup; /* that was made */
 	};
 };
 
 /*
  * Reads the record at data, which is aligned to PERF_RECORD_ALIGN, of len bytes at most. Types
- * other than SAMPLE, MMAP2, COMM, FORK, EXIT, LOST and LOST_SAMPLES give type, misc, size and the
- * trailer, if there is one. 0: the next one is at data + ret->size. -EBADMSG: cut off, or its sizes
+ * other than SAMPLE, MMAP2, COMM, FORK, EXIT, LOST, LOST_SAMPLES and CGROUP give type, misc, size and
+ * the trailer, if there is one. 0: the next one is at data + ret->size. -EBADMSG: cut off, or its sizes
  * contradict each other; -EINVAL: the format asks for more than PERF_RECORD_SAMPLE_TYPES.
  */
 int perf_record_decode(const struct perf_record_format *format, const void *data, size_t len, struct perf_record *ret);

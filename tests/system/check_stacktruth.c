@@ -4,6 +4,7 @@
  */
 #include "daemon/engine/base/proc_read.h"
 #include "lib/model/sample.h"
+#include "own_cgroups.h"
 #include "skip.h"
 #include "stacks_rig.h"
 
@@ -198,6 +199,108 @@ START_TEST(functions_of_members_that_have_ended_are_those_of_their_group)
 	ck_assert_ptr_null(strstr(text, other));
 	free(text);
 	stacks_rig_end(&rig);
+}
+END_TEST
+
+/* ---- members of a cgroup that no ancestor says anything of ---- */
+
+__attribute__((noinline, noclone, noipa)) static void burn_without_kin(void)
+{
+	struct timespec used = { 0 };
+	volatile unsigned long sum = 0;
+
+	while (used.tv_sec == 0 && used.tv_nsec < 400000000) {
+		for (unsigned long i = 0; i < 100000; i++)
+			sum += i * i;
+		clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+	}
+}
+
+/* In the cgroup a process starts one that burns, and ends before it; both are gone at the end. */
+static void burn_in_cgroup(const char *name)
+{
+	int ended[2];
+	char byte;
+
+	ck_assert_int_eq(pipe(ended), 0);
+	pid_t parent = fork();
+
+	if (parent == 0) {
+		pid_t self = getpid();
+
+		own_cgroups_join(name, self);
+		if (fork() == 0) {
+			while (getppid() == self)
+				usleep(1000);
+			burn_without_kin();
+			_exit(0);
+		}
+		_exit(0);
+	}
+	close(ended[1]);
+	ck_assert_int_eq(waitpid(parent, NULL, 0), parent);
+	ck_assert_int_eq(read(ended[0], &byte, 1), 0);
+	close(ended[0]);
+}
+
+static void setup_cgroups(void)
+{
+	own_cgroups_make("kin");
+}
+
+static void teardown_cgroups(void)
+{
+	own_cgroups_remove();
+}
+
+static bool is_v2_of_perf(void)
+{
+	char *text = scene_read("/proc/1/cgroup");
+	bool v2 = text && strstr(text, "0::") && !strstr(text, "perf_event");
+
+	free(text);
+	return v2;
+}
+
+/*
+ * They have ended before discovery looks again, and what they were forked from is outside: their
+ * samples say where they were; _i 1: of a cgroup below it that is gone, too.
+ */
+START_TEST(functions_of_members_without_kin_are_those_of_their_cgroup)
+{
+	const char *arguments[] = { rig.spikewatchd, "-c", rig.config, NULL };
+	unsigned long all, own;
+
+	if (!able)
+		SKIP_TEST("%s", skip_why());
+	if (own_cgroups.count == 0 || own_cgroups_add(_i == 0 ? "stays" : "goes") < 0)
+		SKIP_TEST("no cgroups of our own");
+	if (!is_v2_of_perf())
+		SKIP_TEST("the perf_event controller is in cgroup v1");
+	scene_write(rig.config,
+		    "{\"ring\": {\"path\": \"%s/ring\", \"size\": \"4MiB\", \"lock\": false},\n"
+		    "\"sampling\": {\"rescan_interval\": \"10s\"}, \"stacks\": \"frame-pointers\",\n"
+		    "\"incidents\": {\"directory\": \"%s/incidents\", \"before\": \"60s\", \"after\": \"0s\", "
+		    "\"min_free\": \"0B\",\n"
+		    "\"captures\": [\"samples\"]}, \"targets\": [{\"name\": \"work\", \"cgroup\": \"%s\", \"per\": "
+		    "\"cgroup\"}]}\n",
+		    rig.directory, rig.directory, own_cgroups_name);
+	rig.daemon = program_start(arguments, rig.directory, -1, 0);
+	scene_wait_for(scene_says(rig.daemon.err, "watching 1 targets"));
+	burn_in_cgroup(_i == 0 ? "stays" : "goes");
+	for (size_t i = 0; _i == 1 && i < own_cgroups.count; i++) {
+		char path[320];
+
+		snprintf(path, sizeof(path), "%s/goes", own_cgroups.tops[i]);
+		scene_wait_for(rmdir(path) == 0);
+	}
+	stacks_rig_trigger(&rig);
+	all = STACKS_RIG_FOLDED(&rig, "cpu.folded", ";burn_without_kin");
+	own = stacks_rig_function(&rig, "functions.tsv", "burn_without_kin").total;
+	if (all < 20 || 100 * own < 99 * all)
+		stacks_rig_give_up(&rig, "functions.tsv", "%lu of %lu", own, all);
+	kill(rig.daemon.pid, SIGTERM);
+	ck_assert_int_eq(program_wait(&rig.daemon), 0);
 }
 END_TEST
 
@@ -567,6 +670,7 @@ Suite *stacktruth_suite(void)
 	Suite *suite = suite_create("stacktruth");
 	TCase *tcase = tcase_create("stacktruth");
 
+	tcase_add_unchecked_fixture(tcase, setup_cgroups, teardown_cgroups);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, one_hot_thread_among_fifty_is_named);
@@ -576,6 +680,7 @@ Suite *stacktruth_suite(void)
 	tcase_add_test(tcase, code_that_was_compiled_at_run_time_has_the_name_of_its_perf_map);
 	tcase_add_test(tcase, children_that_live_a_tenth_of_a_second_are_named);
 	tcase_add_test(tcase, functions_of_members_that_have_ended_are_those_of_their_group);
+	tcase_add_loop_test(tcase, functions_of_members_without_kin_are_those_of_their_cgroup, 0, 2);
 	tcase_add_test(tcase, a_process_that_exits_right_at_its_spike_has_names);
 	tcase_add_test(tcase, a_program_of_another_mount_namespace_has_names);
 	tcase_add_test(tcase, memory_that_grew_three_to_one_is_so_in_the_profile);

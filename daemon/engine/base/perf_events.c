@@ -114,6 +114,8 @@ struct perf_record_format perf_events_format(const struct perf_events_wanted *wa
 		format.sample_type &= ~(uint64_t)PERF_SAMPLE_PERIOD;
 	if (wanted->large_pages)
 		format.sample_type |= PERF_SAMPLE_RAW;
+	if (wanted->cgroups)
+		format.sample_type |= PERF_SAMPLE_CGROUP;
 	return format;
 }
 
@@ -163,6 +165,7 @@ static struct perf_event_attr side_attr(const struct perf_events_wanted *wanted)
 	attr.comm_exec = 1;
 	attr.task = 1;
 	attr.build_id = wanted->build_ids;
+	attr.cgroup = wanted->cgroups;
 	return attr;
 }
 

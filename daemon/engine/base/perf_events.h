@@ -37,6 +37,7 @@ struct perf_events_wanted {
 	bool cycles;         /* PERF_EVENTS_CPU: of the hardware, instead of the clock */
 	bool user_only;      /* not while the kernel runs, nor its part of the call chain: what takes no privilege */
 	bool build_ids;      /* PERF_EVENTS_SIDE: Linux 5.12 */
+	bool cgroups; /* samples say their cgroup, PERF_EVENTS_SIDE which are made: Linux 5.7, CONFIG_CGROUP_PERF */
 	uint32_t wake_samples; /* PERF_EVENTS_FAULTS: the ring is readable after so many; 0: never */
 	bool large_pages;      /* PERF_EVENTS_FAULTS: the ring takes samples of PERF_EVENTS_LARGE_PAGES, too */
 	uint64_t fault_period; /* PERF_EVENTS_FAULTS: each stands for so many; 0: by frequency */

@@ -270,6 +270,7 @@ static void open_stacks(struct session *session)
 		.cycles = stacks->clock == CONFIG_CLOCK_CYCLES,
 		.without_faults = !stacks->page_faults,
 		.proc_fd = session->procfd,
+		.cgroup_root = cgroup_mounts_v2(session->mounts),
 	};
 	struct log_about about = { .message = MESSAGE_FEATURE_OFF };
 	struct stack_recorder_status status;

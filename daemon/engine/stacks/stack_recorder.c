@@ -21,6 +21,7 @@
 #include "lib/base/text.h"
 #include "lib/proc/procfs.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -31,6 +32,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* All events of a kind; those of STACK_FILE_SIDEBAND are the side-band rings. Constant. */
@@ -50,13 +52,23 @@ struct thread_hit {
 	uint32_t pid, tid;
 	uint64_t time_ns; /* of its first sample */
 	uint32_t stacks;  /* how many of its samples have them; more of what is followed */
+	uint64_t cgroup;  /* of that sample */
 };
+
+/* A cgroup that was made while it was recorded. */
+struct made_cgroup {
+	uint64_t id;
+	char *path;
+};
+
+#define MADE_CGROUPS_MAX 4096u /* the newest */
 
 struct stack_recorder {
 	struct stack_recorder_status status; /* as it was opened; the rest is filled in when asked for */
 	struct event_kind kinds[STACK_FILE_STREAM_KINDS];
 	int proc_fd;
 	bool proc_owned;
+	int cgroup_fd; /* of the v2 hierarchy, which samples name cgroups of; -1: they do not */
 	uint64_t opened_ns;
 	uint64_t opened_busy_ns; /* of all CPUs since boot, at opened_ns; 0: unknown */
 	int wake_fd;
@@ -82,6 +94,8 @@ struct stack_recorder {
 	struct perf_merge pending, kept; /* side-band records that are not in the history yet */
 	void *scratch;
 	uint64_t side_lost, side_wakeups;
+	struct made_cgroup *made; /* MADE_CGROUPS_MAX, the next one at made_count modulo that; NULL: none yet */
+	size_t made_count;
 };
 
 static uint64_t monotonic_ns(void)
@@ -834,6 +848,10 @@ static int settle_wanted(struct perf_events_wanted *wanted, pid_t tid)
 {
 	int r = probe_event(wanted, tid);
 
+	if (wanted->cgroups && r == -EINVAL) {
+		wanted->cgroups = false;
+		r = probe_event(wanted, tid);
+	}
 	if (wanted->cycles && (r == -ENOENT || r == -EOPNOTSUPP || r == -EINVAL || r == -ENODEV)) {
 		wanted->cycles = false;
 		r = probe_event(wanted, tid);
@@ -1094,8 +1112,9 @@ static void describe_status(struct stack_recorder *recorder, const struct stack_
 /* 0; -errno and then reason. */
 static int open_events(struct stack_recorder *recorder, const struct stack_recorder_options *options, char *reason)
 {
-	struct perf_events_wanted wanted = { .kind = PERF_EVENTS_CPU, .cycles = options->cycles };
-	struct perf_events_wanted side = { .kind = PERF_EVENTS_SIDE, .build_ids = true };
+	const bool cgroups = recorder->cgroup_fd >= 0;
+	struct perf_events_wanted wanted = { .kind = PERF_EVENTS_CPU, .cycles = options->cycles, .cgroups = cgroups };
+	struct perf_events_wanted side = { .kind = PERF_EVENTS_SIDE, .build_ids = true, .cgroups = cgroups };
 	struct ring_needs needs = { .options = options };
 	struct ring_plan plan;
 	long online = sysconf(_SC_NPROCESSORS_ONLN);
@@ -1151,6 +1170,20 @@ static void add_note(struct stack_recorder *recorder, const struct perf_record *
 									       .ended = ends };
 }
 
+/* It may be gone when it is asked for. Under the lock. */
+static void note_made_cgroup(struct stack_recorder *recorder, const struct perf_record *record)
+{
+	struct made_cgroup *made;
+
+	if (recorder->made == NULL)
+		recorder->made = calloc(MADE_CGROUPS_MAX, sizeof(*recorder->made));
+	if (recorder->made == NULL)
+		return;
+	made = &recorder->made[recorder->made_count++ % MADE_CGROUPS_MAX];
+	free(made->path);
+	*made = (struct made_cgroup){ record->cgroup.id, strndup(record->cgroup.path, record->cgroup.path_len) };
+}
+
 static int take_sideband(void *ctx, const struct perf_event_header *record, size_t len)
 {
 	struct stack_recorder *recorder = ctx;
@@ -1160,6 +1193,8 @@ static int take_sideband(void *ctx, const struct perf_event_header *record, size
 		return 0;
 	if (decoded.type == PERF_RECORD_LOST)
 		recorder->side_lost += decoded.lost.count;
+	else if (decoded.type == PERF_RECORD_CGROUP)
+		note_made_cgroup(recorder, &decoded);
 	else if (perf_merge_add(&recorder->pending, record, len, decoded.time_ns) < 0)
 		recorder->side_lost++;
 	return 0;
@@ -1574,9 +1609,11 @@ static void *recorder_thread(void *argument)
  * a cache that forgets what collides. The history is locked for one sample at a time, so that the
  * thread of the side-band rings never waits long.
  *
- * Cgroups are read while the processes run; one that has ended was most likely in that of its
- * parent, which is where fork(2) puts it. With both hierarchies mounted ("hybrid") the cpu
- * controller may be in either: where it is not in v2, all processes are in the root of that.
+ * Cgroups are those that samples name, by inode (PERF_SAMPLE_CGROUP): of the hierarchy of the
+ * perf_event controller, which is v2 unless it is mounted as v1. Others are read while the processes
+ * run; one that has ended was most likely in that of its parent, which is where fork(2) puts it. With
+ * both hierarchies mounted ("hybrid") the cpu controller may be in either: where it is not in v2, all
+ * processes are in the root of that.
  */
 
 #define SNAPSHOT_BYTES ((size_t)64 << 20)
@@ -1681,15 +1718,97 @@ static size_t read_cgroups(struct stack_recorder *recorder, uint32_t pid, uint64
 	return 0;
 }
 
+/* Whether the path is this cgroup's, or of one below it. */
+static bool is_at_or_below(const char *path, size_t len, const char *cgroup)
+{
+	size_t cgroup_len = strlen(cgroup);
+
+	return len >= cgroup_len && memcmp(path, cgroup, cgroup_len) == 0 &&
+	       (len == cgroup_len || path[cgroup_len] == '/' || cgroup_len == 1);
+}
+
 /* Whether a line of /proc/<pid>/cgroup has this cgroup, or one below it. */
 static bool has_cgroup(const char *text, size_t len, const char *cgroup)
 {
 	struct procfs_cgroup line;
-	size_t offset = 0, cgroup_len = strlen(cgroup);
+	size_t offset = 0;
 
 	while (procfs_cgroup_next(text, len, &offset, &line) > 0)
-		if (line.path_len >= cgroup_len && memcmp(line.path, cgroup, cgroup_len) == 0 &&
-		    (line.path_len == cgroup_len || line.path[cgroup_len] == '/' || cgroup_len == 1))
+		if (is_at_or_below(line.path, line.path_len, cgroup))
+			return true;
+	return false;
+}
+
+/* Inodes of cgroups; {0} is empty. */
+struct cgroup_ids {
+	uint64_t *all;
+	size_t count, cap;
+};
+
+#define CGROUP_IDS_MAX 65536u
+#define CGROUP_DEPTH_MAX 32
+
+static int add_cgroup_id(struct cgroup_ids *ids, uint64_t id)
+{
+	if (ids->count == CGROUP_IDS_MAX)
+		return 0;
+	if (vector_reserve(&ids->all, &ids->cap, ids->count + 1, sizeof(*ids->all)) < 0)
+		return -ENOMEM;
+	ids->all[ids->count++] = id;
+	return 0;
+}
+
+/* Of the directory and those below it; what is gone or may not be read is left out. 0 or -ENOMEM. */
+static int add_cgroups_of(struct cgroup_ids *ids, int parent, const char *name, int depth)
+{
+	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), r = 0;
+	DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
+	struct stat st;
+
+	if (directory == NULL) {
+		if (fd >= 0)
+			close(fd);
+		return 0;
+	}
+	if (fstat(fd, &st) == 0)
+		r = add_cgroup_id(ids, st.st_ino);
+	for (struct dirent *item; r == 0 && depth < CGROUP_DEPTH_MAX && (item = readdir(directory)) != NULL;)
+		if (item->d_type == DT_DIR && strcmp(item->d_name, ".") != 0 && strcmp(item->d_name, "..") != 0)
+			r = add_cgroups_of(ids, fd, item->d_name, depth + 1);
+	closedir(directory);
+	return r;
+}
+
+static int compare_ids(const void *left, const void *right)
+{
+	const uint64_t *a = left, *b = right;
+
+	return *a < *b ? -1 : *a > *b;
+}
+
+/* This cgroup and those below it, also those that are gone but were made while it was recorded. */
+static int find_cgroup_ids(struct stack_recorder *recorder, const char *cgroup, struct cgroup_ids *ids)
+{
+	int r = add_cgroups_of(ids, recorder->cgroup_fd, cgroup[1] != '\0' ? cgroup + 1 : ".", 0);
+
+	pthread_mutex_lock(&recorder->lock);
+	for (size_t i = 0; r == 0 && i < MADE_CGROUPS_MAX && i < recorder->made_count; i++) {
+		const struct made_cgroup *made = &recorder->made[i];
+
+		if (made->path != NULL && is_at_or_below(made->path, strlen(made->path), cgroup))
+			r = add_cgroup_id(ids, made->id);
+	}
+	pthread_mutex_unlock(&recorder->lock);
+	qsort(ids->all, ids->count, sizeof(*ids->all), compare_ids);
+	return r;
+}
+
+/* Whether samples of the process say that it was in one of these. places: from the first of it on. */
+static bool was_in(const struct cgroup_ids *ids, const struct stack_recorder_place *places, size_t count, uint32_t pid)
+{
+	for (size_t i = 0; i < count && places[i].pid == pid; i++)
+		if (ids->count > 0 &&
+		    bsearch(&places[i].cgroup, ids->all, ids->count, sizeof(*ids->all), compare_ids) != NULL)
 			return true;
 	return false;
 }
@@ -1698,16 +1817,27 @@ int stack_recorder_find_inside(struct stack_recorder *recorder, const char *cgro
 			       struct stack_recorder_snapshot *snapshot)
 {
 	AUTO_FREE char *text = malloc(CGROUP_TEXT_MAX);
+	struct cgroup_ids ids = { 0 };
+	size_t place = 0;
+	int r = 0;
 
 	snapshot->inside = calloc(snapshot->pid_count + 1, sizeof(*snapshot->inside));
 	if (text == NULL || snapshot->inside == NULL)
 		return -ENOMEM;
-	for (size_t i = 0; i < snapshot->pid_count; i++) {
-		size_t len = read_cgroups(recorder, snapshot->pids[i], snapshot->to_ns, text, CGROUP_TEXT_MAX);
+	if (snapshot->place_count > 0)
+		r = find_cgroup_ids(recorder, cgroup, &ids);
+	for (size_t i = 0; r == 0 && i < snapshot->pid_count; i++) {
+		uint32_t pid = snapshot->pids[i];
 
-		snapshot->inside[i] = has_cgroup(text, len, cgroup);
+		while (place < snapshot->place_count && snapshot->places[place].pid < pid)
+			place++;
+		snapshot->inside[i] = was_in(&ids, snapshot->places + place, snapshot->place_count - place, pid);
+		if (!snapshot->inside[i])
+			snapshot->inside[i] = has_cgroup(
+				text, read_cgroups(recorder, pid, snapshot->to_ns, text, CGROUP_TEXT_MAX), cgroup);
 	}
-	return 0;
+	free(ids.all);
+	return r;
 }
 
 /*
@@ -1967,7 +2097,8 @@ static int add_hit(struct ring_capture *capture, const struct perf_record *sampl
 {
 	if (vector_reserve(&capture->hits, &capture->hit_cap, capture->hit_count + 1, sizeof(*capture->hits)) < 0)
 		return -ENOMEM;
-	capture->hits[capture->hit_count++] = (struct thread_hit){ sample->pid, sample->tid, sample->time_ns, stacks };
+	capture->hits[capture->hit_count++] =
+		(struct thread_hit){ sample->pid, sample->tid, sample->time_ns, stacks, sample->sample.cgroup };
 	return 0;
 }
 
@@ -2160,7 +2291,37 @@ static int compare_hits(const void *left, const void *right)
 	return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
 }
 
-/* Merges the hits of each thread, sorts them by pid, and lists the pids. */
+static int compare_places(const void *left, const void *right)
+{
+	const struct stack_recorder_place *a = left, *b = right;
+
+	if (a->pid != b->pid)
+		return a->pid < b->pid ? -1 : 1;
+	return a->cgroup < b->cgroup ? -1 : a->cgroup > b->cgroup;
+}
+
+/* 0 or -ENOMEM. */
+static int list_places(struct ring_capture *capture)
+{
+	struct stack_recorder_snapshot *snapshot = capture->snapshot;
+	struct stack_recorder_place *places = calloc(capture->hit_count + 1, sizeof(*places));
+	size_t count = 0;
+
+	if (places == NULL)
+		return -ENOMEM;
+	for (size_t i = 0; i < capture->hit_count; i++)
+		if (capture->hits[i].cgroup != 0)
+			places[count++] =
+				(struct stack_recorder_place){ capture->hits[i].pid, capture->hits[i].cgroup };
+	qsort(places, count, sizeof(*places), compare_places);
+	for (size_t i = 0; i < count; i++)
+		if (i == 0 || compare_places(&places[i - 1], &places[i]) != 0)
+			places[snapshot->place_count++] = places[i];
+	snapshot->places = places;
+	return 0;
+}
+
+/* Merges the hits of each thread, sorts them by pid, and lists the pids and their cgroups. */
 static int sum_up_hits(struct ring_capture *capture)
 {
 	struct stack_recorder_snapshot *snapshot = capture->snapshot;
@@ -2169,6 +2330,8 @@ static int sum_up_hits(struct ring_capture *capture)
 
 	if (capture->hit_count == 0)
 		return 0;
+	if (list_places(capture) < 0)
+		return -ENOMEM;
 	qsort(hits, capture->hit_count, sizeof(*hits), compare_hits);
 	for (size_t i = 0; i < capture->hit_count; i++) {
 		if (count == 0 || hits[count - 1].pid != hits[i].pid || hits[count - 1].tid != hits[i].tid)
@@ -2373,11 +2536,26 @@ void stack_recorder_snapshot_release(struct stack_recorder_snapshot *snapshot)
 	free(snapshot->files);
 	free(snapshot->pids);
 	free(snapshot->inside);
+	free(snapshot->places);
 	free(snapshot->cgroups);
 	*snapshot = (struct stack_recorder_snapshot){ 0 };
 }
 
 /* ---- opening ---- */
+
+/* Whether the perf_event controller has a v1 hierarchy, whose inodes say nothing of v2. */
+static bool is_perf_event_v1(struct stack_recorder *recorder)
+{
+	AUTO_FREE char *text = malloc(CGROUP_TEXT_MAX);
+	ssize_t len = text ? proc_read_file(recorder->proc_fd, 1, "cgroup", text, CGROUP_TEXT_MAX) : -ENOMEM;
+	struct procfs_cgroup line;
+	size_t offset = 0;
+
+	while (len > 0 && procfs_cgroup_next(text, (size_t)len, &offset, &line) > 0)
+		if (has_controller(&line, "perf_event"))
+			return true;
+	return len <= 0;
+}
 
 static int open_resources(struct stack_recorder *recorder, const struct stack_recorder_options *options)
 {
@@ -2390,6 +2568,8 @@ static int open_resources(struct stack_recorder *recorder, const struct stack_re
 			return -errno;
 		recorder->proc_owned = true;
 	}
+	if (options->cgroup_root != NULL && !is_perf_event_v1(recorder))
+		recorder->cgroup_fd = open(options->cgroup_root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	recorder->wake_fd = eventfd(0, EFD_CLOEXEC);
 	if (recorder->wake_fd < 0)
 		return -errno;
@@ -2418,7 +2598,7 @@ int stack_recorder_open(const struct stack_recorder_options *options, struct sta
 	reason[0] = '\0';
 	r = recorder != NULL ? 0 : -ENOMEM;
 	if (r == 0) {
-		recorder->proc_fd = recorder->wake_fd = -1;
+		recorder->proc_fd = recorder->wake_fd = recorder->cgroup_fd = -1;
 		pthread_mutex_init(&recorder->lock, NULL);
 		r = open_resources(recorder, options);
 	}
@@ -2459,6 +2639,11 @@ void stack_recorder_close(struct stack_recorder *recorder)
 		close(recorder->proc_fd);
 	if (recorder->wake_fd >= 0)
 		close(recorder->wake_fd);
+	if (recorder->cgroup_fd >= 0)
+		close(recorder->cgroup_fd);
+	for (size_t i = 0; recorder->made != NULL && i < MADE_CGROUPS_MAX; i++)
+		free(recorder->made[i].path);
+	free(recorder->made);
 	perf_merge_release(&recorder->pending);
 	perf_merge_release(&recorder->kept);
 	mapping_history_free(recorder->history);

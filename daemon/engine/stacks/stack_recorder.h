@@ -46,6 +46,7 @@ struct stack_recorder_options {
 	bool without_faults;       /* no samples of page faults */
 	bool followed_only;        /* as without the privilege; for tests */
 	int proc_fd;               /* of /proc, borrowed, must outlive it; 0: /proc is opened */
+	const char *cgroup_root;   /* where cgroup v2 is mounted: samples say their cgroup; NULL: nowhere */
 };
 
 /*
@@ -84,6 +85,12 @@ struct stack_recorder_stream {
 	unsigned rings, torn; /* read, and those whose oldest records could not be decoded */
 };
 
+/* A cgroup of v2 that samples of a process were in. */
+struct stack_recorder_place {
+	uint32_t pid;
+	uint64_t cgroup; /* its inode */
+};
+
 /* {0} is empty. */
 struct stack_recorder_snapshot {
 	struct stack_recorder_stream streams[STACK_FILE_STREAM_KINDS]; /* side-band records first */
@@ -92,7 +99,9 @@ struct stack_recorder_snapshot {
 	size_t file_count;
 	uint32_t *pids; /* of the samples, ascending, without 0 */
 	size_t pid_count;
-	bool *inside; /* of each of pids: see stack_recorder_find_inside; NULL: not asked for */
+	bool *inside;                        /* of each of pids: see stack_recorder_find_inside; NULL: not asked for */
+	struct stack_recorder_place *places; /* by pid, each once; of a process that moved, more than one */
+	size_t place_count;
 	/*
 	 * Of pids, ascending: in v2, or if that is the root the cpu controller's, or "/". Of one that
 	 * has ended, that of the process that it was forked from, if that runs, and so on.
@@ -117,8 +126,9 @@ int stack_recorder_snapshot(struct stack_recorder *recorder, uint64_t from_ns, u
 			    struct stack_recorder_snapshot *ret);
 
 /*
- * Sets snapshot->inside: which of pids are in this cgroup, of any hierarchy, or below it; of those
- * that have ended, as far as it is known which processes they were forked from, by the first of
+ * Sets snapshot->inside: which of pids are in this cgroup, of any hierarchy, or below it. Samples say
+ * it of their process where the perf_event controller is in v2 (Linux 5.7); of others that have
+ * ended it is known as far as is known which processes they were forked from, by the first of
  * these that runs. 0 or -ENOMEM.
  */
 int stack_recorder_find_inside(struct stack_recorder *recorder, const char *cgroup,

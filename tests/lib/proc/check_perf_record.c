@@ -247,6 +247,51 @@ START_TEST(registers_and_stack_come_back)
 }
 END_TEST
 
+/* Behind all else of a sample, and not in the trailer of other records. */
+START_TEST(the_cgroup_comes_back)
+{
+	const struct perf_record_format with = { .sample_type = PERF_RECORD_FRAME_POINTERS | PERF_SAMPLE_CGROUP };
+	struct perf_record record = sample(), read;
+	uint64_t last;
+
+	record.sample.cgroup = 4711;
+	ck_assert_int_eq(perf_record_encode(&with, &record, bytes, sizeof(bytes), &len), 0);
+	memcpy(&last, bytes + len - sizeof(last), sizeof(last));
+	ck_assert_uint_eq(last, 4711);
+	ck_assert_int_eq(perf_record_decode(&with, bytes, len, &read), 0);
+	ck_assert_uint_eq(read.sample.cgroup, 4711);
+	ck_assert_uint_eq(read.sample.chain_len, 5);
+	ck_assert_int_eq(perf_record_decode(&with, bytes, len - 8, &read), -EBADMSG);
+	record = comm_of("name", false);
+	ck_assert_int_eq(perf_record_encode(&with, &record, bytes, sizeof(bytes), &len), 0);
+	ck_assert_int_eq(perf_record_decode(&format, bytes, len, &read), 0);
+	ck_assert_str_eq(read.comm.name, "name");
+}
+END_TEST
+
+/* PERF_RECORD_CGROUP: id, path, and the trailer that all records have. */
+START_TEST(a_cgroup_that_was_made_has_its_path)
+{
+	static _Alignas(8) struct {
+		struct perf_event_header head;
+		uint64_t id;
+		char path[16];
+		uint32_t pid, tid;
+		uint64_t time_ns;
+		uint32_t cpu, unused;
+	} made = { { PERF_RECORD_CGROUP, 0, sizeof(made) }, 4711, "/a.slice/b", 12, 13, 99, 1, 0 };
+	struct perf_record read;
+
+	ck_assert_int_eq(perf_record_decode(&format, &made, sizeof(made), &read), 0);
+	ck_assert_uint_eq(read.cgroup.id, 4711);
+	ck_assert_str_eq(read.cgroup.path, "/a.slice/b");
+	ck_assert_uint_eq(read.cgroup.path_len, 10);
+	ck_assert_uint_eq(read.time_ns, 99);
+	memset(made.path, 'x', sizeof(made.path));
+	ck_assert_int_eq(perf_record_decode(&format, &made, sizeof(made), &read), -EBADMSG);
+}
+END_TEST
+
 START_TEST(what_the_format_cannot_hold_is_refused)
 {
 	static const struct perf_record_format wide = { PERF_RECORD_DWARF, PERF_RECORD_REGS_X86_64 };
@@ -364,6 +409,8 @@ Suite *perf_record_suite(void)
 	tcase_add_test(tcase, kernels_layout_is_understood);
 	tcase_add_test(tcase, registers_and_stack_are_found);
 	tcase_add_test(tcase, registers_and_stack_come_back);
+	tcase_add_test(tcase, the_cgroup_comes_back);
+	tcase_add_test(tcase, a_cgroup_that_was_made_has_its_path);
 	tcase_add_test(tcase, what_the_format_cannot_hold_is_refused);
 	tcase_add_test(tcase, cut_records_are_refused);
 	tcase_add_test(tcase, counts_and_texts_that_lie_are_refused);
