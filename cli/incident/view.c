@@ -949,16 +949,19 @@ static bool memory_change(const struct series *series, int64_t *ret_bytes, int64
 	return true;
 }
 
-/* What was touched, and what the target's memory grew by; why these differ. */
-static void print_memory_change(double touched, const struct series *series, size_t width, FILE *file)
+bool view_memory_change(const struct view *view, char ret[static VIEW_MEMORY_CHANGE_MAX])
 {
+	const struct functions *functions = &view->memory_functions;
+	const struct series *series = &view->samples.series;
+	double touched = (double)functions->own[FUNCTION_TABLE_BEFORE] + (double)functions->own[FUNCTION_TABLE_DURING];
 	double about = 1 + GROWN_ABOUT_PERCENT / 100.0, grown;
-	char text[640], touched_text[64], grown_text[64];
+	char touched_text[64], grown_text[64];
 	const char *why = "";
 	int64_t bytes, from_ns, to_ns;
 
-	if (!memory_change(series, &bytes, &from_ns, &to_ns))
-		return;
+	if (functions->count == 0 || incident_of_everything(&view->incident) ||
+	    !memory_change(series, &bytes, &from_ns, &to_ns))
+		return false;
 	grown = bytes > 0 ? (double)bytes : 0;
 	if (touched > about * grown)
 		why = ". Memory that was freed, swapped out, or given back and touched again makes the difference";
@@ -969,21 +972,22 @@ static void print_memory_change(double touched, const struct series *series, siz
 		      " stacks begin make the difference";
 	units_format_bytes(touched_text, sizeof(touched_text), (uint64_t)touched);
 	units_format_bytes(grown_text, sizeof(grown_text), (uint64_t)(bytes < 0 ? -bytes : bytes));
-	snprintf(text, sizeof(text), "In all it touched %s; its memory %s by %s from %+.1f s to %+.1f s%s.",
+	snprintf(ret, VIEW_MEMORY_CHANGE_MAX, "In all it touched %s; its memory %s by %s from %+.1f s to %+.1f s%s.",
 		 touched_text, bytes < 0 ? "shrank" : "grew", grown_text, (double)from_ns / NS_PER_S,
 		 (double)to_ns / NS_PER_S, why);
-	fputc('\n', file);
-	output_wrap(text, width, file);
+	return true;
 }
 
 static void print_memory_functions(const struct view *view, const struct plot_style *style, size_t width, FILE *file)
 {
 	const struct functions *functions = &view->memory_functions;
-	double touched = (double)functions->own[FUNCTION_TABLE_BEFORE] + (double)functions->own[FUNCTION_TABLE_DURING];
+	char text[VIEW_MEMORY_CHANGE_MAX];
 
 	functions_print(functions, &view->incident, style, file);
-	if (functions->count > 0 && !incident_of_everything(&view->incident))
-		print_memory_change(touched, &view->samples.series, width, file);
+	if (!view_memory_change(view, text))
+		return;
+	fputc('\n', file);
+	output_wrap(text, width, file);
 }
 
 /* ---- what fits a screen ---- */

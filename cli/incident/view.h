@@ -48,6 +48,14 @@ struct view {
 /* Reads the incident, its samples and functions. 0; -ENOMEM. ret->samples is to be released. */
 int view_load(int incidentfd, struct view *ret);
 
+#define VIEW_MEMORY_CHANGE_MAX 640
+
+/*
+ * A sentence: how much memory was touched, by what its stacks say, what the target's memory grew by,
+ * and why these differ if they do. False: there are no such stacks or samples.
+ */
+bool view_memory_change(const struct view *view, char ret[static VIEW_MEMORY_CHANGE_MAX]);
+
 /*
  * What fits one screen of style: a headline, the picture of what fired, the hottest functions and
  * threads, and what was lost. 0; -ENOMEM.

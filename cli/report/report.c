@@ -504,12 +504,14 @@ static void put_samples(struct json_writer *json, const struct incident_samples 
 static void put_story(struct json_writer *json, const struct view *view, const char *words)
 {
 	const struct incident_rule *rule = &view->incident.rule;
+	char change[VIEW_MEMORY_CHANGE_MAX];
 	double threshold;
 	uint64_t above_ns;
 
 	json_member_bool(json, "damaged", view->glance.damaged);
 	json_member_text(json, "why", view->glance.damaged ? view->glance.why : "");
 	json_member_text(json, "summary", words);
+	json_member_text(json, "memory_change", view_memory_change(view, change) ? change : "");
 	json_member_bool(json, "everything", incident_of_everything(&view->incident));
 	json_member_double(json, "threshold", story_threshold(rule, &threshold) ? threshold : NAN);
 	json_key(json, "above_ns");

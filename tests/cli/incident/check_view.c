@@ -88,25 +88,25 @@ END_TEST
 
 static void expect_change(double touched, uint64_t before, uint64_t after, const char *expected)
 {
+	static struct view view;
 	struct series_point points[3] = { { .at_ns = -2000000000 }, { .at_ns = 0 }, { .at_ns = 1500000000 } };
-	struct series series = { .points = points, .count = 3 };
-	char *text = NULL;
-	size_t len = 0;
-	FILE *file = open_memstream(&text, &len);
+	char text[VIEW_MEMORY_CHANGE_MAX];
 
-	ck_assert_ptr_nonnull(file);
 	sample_set(&points[0].sample, SAMPLE_MEMORY, before); /* the one in between has none */
 	sample_set(&points[2].sample, SAMPLE_MEMORY, after);
-	print_memory_change(touched, &series, 1000, file);
-	ck_assert_int_eq(fclose(file), 0);
+	view.samples.series = (struct series){ .points = points, .count = 3 };
+	view.memory_functions.own[FUNCTION_TABLE_BEFORE] = (uint64_t)touched;
+	view.memory_functions.count = 1;
+	ck_assert(view_memory_change(&view, text));
 	ck_assert_msg(strstr(text, expected), "%s", text);
-	free(text);
+	view.memory_functions.count = 0;
+	ck_assert(!view_memory_change(&view, text));
 }
 
 START_TEST(what_was_touched_stands_beside_what_memory_grew_by)
 {
 	expect_change(100 * MIB, 7, 7 + 100 * (1 << 20),
-		      "\nIn all it touched 100 MiB; its memory grew by 100 MiB from -2.0 s to +1.5 s.\n");
+		      "In all it touched 100 MiB; its memory grew by 100 MiB from -2.0 s to +1.5 s.");
 	expect_change(120 * MIB, 0, 100 << 20, " to +1.5 s. Memory that was freed, ");
 	expect_change(80 * MIB, 0, 100 << 20, " to +1.5 s. Pages of files, ");
 	expect_change(80 * MIB, 100 << 20, 0,

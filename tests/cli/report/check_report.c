@@ -17,6 +17,7 @@
 #include "cli/base/plot.h"
 #include "cli/incident/incident_load.h"
 #include "cli/incident/view.h"
+#include "lib/profile/stack_text.h"
 #include "lib/rules/metric.h"
 
 #include <check.h>
@@ -188,6 +189,27 @@ START_TEST(plots_have_what_happened_in_them)
 	ck_assert_double_eq(highest(child(member(memory, "lines"), 0)), 40 << 20);
 	ck_assert_double_eq(highest(child(member(memory, "lines"), 1)), 190 << 20);
 	ck_assert_double_eq(level(memory, "limit"), 256 << 20);
+	/* There are no stacks of memory. */
+	ck_assert_str_eq(member(json_root(data), "memory_change")->text, "");
+	json_document_free(data);
+}
+END_TEST
+
+/* As spikewatch show says it. */
+START_TEST(what_was_touched_stands_beside_what_memory_grew_by_in_the_page)
+{
+	struct incidentmade_options options = {
+		.memory_functions = FUNCTION_TABLE_HEADER_BYTES
+		"\n" FUNCTION_TABLE_BYTES " 0, 104857600\n"
+		"build_hash\t/usr/bin/"
+		"postgres\t0\t0\t104857600\t104857600\t25600\tpostgres\t812\t104857600\tpostgres\t812\n",
+	};
+	struct json_document *data;
+
+	make_page(&options);
+	data = parse_data();
+	ck_assert_ptr_nonnull(
+		strstr(member(json_root(data), "memory_change")->text, "In all it touched 100 MiB; its memory grew"));
 	json_document_free(data);
 }
 END_TEST
@@ -607,6 +629,7 @@ Suite *report_suite(void)
 		suite_add_tcase(suite, all[i]);
 	}
 	tcase_add_test(data, plots_have_what_happened_in_them);
+	tcase_add_test(data, what_was_touched_stands_beside_what_memory_grew_by_in_the_page);
 	tcase_add_test(data, missing_samples_are_null);
 	tcase_add_test(data, another_metric_of_a_rule_has_its_own_plot);
 	tcase_add_test(data, of_everything_each_target_has_a_line);
