@@ -587,8 +587,8 @@ static void follow_recording(struct incident_work *work)
 
 static void open_work(struct incident_work *work)
 {
-	secure_stacks(work); /* first of all: the rings are overwritten */
-	begin_draft(work);
+	begin_draft(work); /* a directory; the copy of the stacks takes tens of ms, and their rings hold seconds */
+	secure_stacks(work);
 	if (work->draft) {
 		take_captures(work, false);
 		schedule_again(work);
