@@ -83,7 +83,7 @@ start_daemon() {
 				{ "name": "burner", "comm": "burner\"\\\\" },
 				{ "name": "prometheus", "comm": "prometheus" },
 				{ "name": "shells", "comm": "bash", "per": "group" },
-				{ "name": "crowd", "comm": "crowd" }
+				{ "name": "many", "comm": "many" }
 			],
 			"rules": [
 				{ "name": "burns", "metric": "cpu_cores", "above": 0.02, "window": "200ms", "warmup": 1,
@@ -202,14 +202,14 @@ gone() { [ -z "$(value "$1")" ]; }
 check_crowd() {
 	local pids= i
 	say "more targets than have series of their own"
-	cp "$(command -v sleep)" "$out/crowd"
+	cp "$(command -v sleep)" "$out/many"
 	for i in $(seq 10); do
-		"$out/crowd" 60 &
+		"$out/many" 60 &
 		pids="$pids $!"
 	done
 	expect 20 'sum(spikewatch_summed_targets)' 'v >= 8 && v <= 10'
 	expect 20 'count(spikewatch_target_memory_bytes{kind!="other"})' 'v == 4'
-	expect 20 'spikewatch_target_memory_bytes{entry="crowd",target="other"}' 'v > 0'
+	expect 20 'spikewatch_target_memory_bytes{entry="many",target="other"}' 'v > 0'
 	kill $pids
 	wait $pids 2>/dev/null
 	expect 20 'sum(spikewatch_summed_targets)' 'v == 0'

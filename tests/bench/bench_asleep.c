@@ -127,7 +127,7 @@ static double bursts_seen(pid_t pid, uint64_t length_ns)
 
 static void report_processes(void)
 {
-	struct bench_targets crowd = { .count = PROCESSES - 1, .name = "bench_asleep", .cpu = bench_nth_cpu(1) };
+	struct bench_targets many_targets = { .count = PROCESSES - 1, .name = "bench_asleep", .cpu = bench_nth_cpu(1) };
 	struct bench_meter from, to;
 	pid_t pid = fork();
 
@@ -138,7 +138,7 @@ static void report_processes(void)
 		bench_pin(bench_nth_cpu(1));
 		have_bursts();
 	}
-	bench_targets_start(&crowd);
+	bench_targets_start(&many_targets);
 	watch("{ \"name\": \"many\", \"comm\": \"bench_asleep\", \"per\": \"process\" }");
 	measure(&from, &to);
 	bench_report((struct bench_row){ "200 processes that sleep, each looked at in every tick of 100 Hz", "%",
@@ -148,7 +148,7 @@ static void report_processes(void)
 					 bursts_seen(pid, 5 * NS_PER_MS), 0, BENCH_AT_LEAST, 95 });
 	bench_report((struct bench_row){ "  of 20 ms", "%", bursts_seen(pid, 20 * NS_PER_MS), 0, BENCH_AT_LEAST, 99 });
 	bench_spikewatch_end(&daemon_);
-	bench_targets_end(&crowd);
+	bench_targets_end(&many_targets);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 }

@@ -176,7 +176,7 @@ static double captured(const struct slots *from, const struct slots *to)
 static void report_quota(unsigned target_cpu)
 {
 	static struct slots slots[LOOKS];
-	struct bench_targets crowd = { .count = QUOTA_TARGETS, .name = "bench_pace", .cpu = target_cpu };
+	struct bench_targets many_targets = { .count = QUOTA_TARGETS, .name = "bench_pace", .cpu = target_cpu };
 	char procs[400];
 	unsigned settled = LOOKS - 1;
 
@@ -184,7 +184,7 @@ static void report_quota(unsigned target_cpu)
 		printf("(no cgroup with a quota can be made here)\n");
 		return;
 	}
-	bench_targets_start(&crowd);
+	bench_targets_start(&many_targets);
 	daemon_.group = procs;
 	bench_spikewatch_configure(&daemon_, "1ms",
 				   "\"targets\": [ { \"name\": \"many\", \"comm\": \"bench_pace\", \"per\": "
@@ -216,7 +216,7 @@ static void report_quota(unsigned target_cpu)
 	bench_report((struct bench_row){ "  ticks that came when due, from then on", "%",
 					 captured(&slots[settled], &slots[LOOKS - 1]), 0, BENCH_AT_LEAST, 95 });
 	bench_spikewatch_end(&daemon_);
-	bench_targets_end(&crowd);
+	bench_targets_end(&many_targets);
 	remove_group();
 }
 

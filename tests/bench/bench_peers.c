@@ -64,7 +64,7 @@ static const struct peer peers[] = {
 
 struct rig {
 	struct bench_spikewatch daemon;
-	struct bench_targets crowd;
+	struct bench_targets many_targets;
 	char peers[PATH_MAX];
 	unsigned port;
 };
@@ -260,12 +260,12 @@ int main(void)
 	find_peers(&rig);
 	bench_spikewatch_make(&rig.daemon, NULL, NULL);
 	write_exporter_config(&rig);
-	rig.crowd = (struct bench_targets){ .count = PROCESSES,
-					    .busy = PROCESSES / 100,
-					    .manner = BENCH_TICKING,
-					    .name = "bench_crowd",
-					    .cpu = bench_nth_cpu(1) };
-	bench_targets_start(&rig.crowd);
+	rig.many_targets = (struct bench_targets){ .count = PROCESSES,
+						   .busy = PROCESSES / 100,
+						   .manner = BENCH_TICKING,
+						   .name = "bench_crowd",
+						   .cpu = bench_nth_cpu(1) };
+	bench_targets_start(&rig.many_targets);
 
 	double ours = cost_of_daemon(&rig, "10ms");
 
@@ -279,7 +279,7 @@ int main(void)
 		report_peer(&rig, &peers[i], ours);
 	bench_report((struct bench_row){ "  the daemon at 100 Hz, once more", "ns", cost_of_daemon(&rig, "10ms"), ours,
 					 BENCH_NO_LIMIT, 0 });
-	bench_targets_end(&rig.crowd);
+	bench_targets_end(&rig.many_targets);
 
 	return 0;
 }

@@ -34,11 +34,11 @@ static const char rest[] =
 	"    { \"name\": \"threads\", \"metric\": \"threads\", \"window\": \"1s\", \"above\": 1000 },"
 	"    { \"name\": \"fds\", \"metric\": \"fds\", \"window\": \"1s\", \"above\": 1000 } ]";
 
-/* Each step adds to the crowd of the one before. */
+/* Each step adds to the processes of the one before. */
 struct rig {
 	struct bench_spikewatch daemon;
-	struct bench_targets crowd[STEPS];
-	size_t steps;     /* of the crowd */
+	struct bench_targets many_targets[STEPS];
+	size_t steps;     /* of many_targets */
 	unsigned count;   /* of its processes */
 	unsigned watched; /* of them, by the daemon */
 	unsigned target_cpu;
@@ -137,7 +137,7 @@ static uint64_t room_for_processes(void)
 }
 
 /*
- * Adds processes to the crowd until there are `count`, or as many as fit. False: there is no more
+ * Adds processes until there are `count`, or as many as fit. False: there is no more
  * room than for those there are.
  */
 static bool grow(struct rig *rig, unsigned count)
@@ -152,12 +152,12 @@ static bool grow(struct rig *rig, unsigned count)
 	if (more < 100)
 		return false;
 
-	rig->crowd[rig->steps] = (struct bench_targets){ .count = more,
-							 .busy = more / 100,
-							 .manner = BENCH_TICKING,
-							 .name = "bench_crowd",
-							 .cpu = rig->target_cpu };
-	bench_targets_start(&rig->crowd[rig->steps++]);
+	rig->many_targets[rig->steps] = (struct bench_targets){ .count = more,
+								.busy = more / 100,
+								.manner = BENCH_TICKING,
+								.name = "bench_crowd",
+								.cpu = rig->target_cpu };
+	bench_targets_start(&rig->many_targets[rig->steps++]);
 	rig->count += more;
 	return true;
 }
@@ -171,7 +171,7 @@ static double bare_ns(const struct rig *rig, unsigned hertz)
 	uint64_t looks = 0;
 
 	for (size_t i = 0; i < rig->steps; i++) {
-		bench_bare_make(&bare[i], &rig->crowd[i]);
+		bench_bare_make(&bare[i], &rig->many_targets[i]);
 		bench_bare_tick(&bare[i]);
 	}
 
@@ -224,7 +224,7 @@ static void report_size(const struct rig *rig)
 }
 
 /*
- * With the first rate of a crowd: how many of it the daemon watches. Descriptors may be too few for
+ * With the first rate of a step: how many of its processes the daemon watches. Descriptors may be too few for
  * all.
  */
 static void report_status(struct rig *rig)
@@ -299,7 +299,7 @@ int main(void)
 		report_rate(&rig, 100);
 	}
 	for (size_t i = 0; i < rig.steps; i++)
-		bench_targets_end(&rig.crowd[i]);
+		bench_targets_end(&rig.many_targets[i]);
 
 	return 0;
 }

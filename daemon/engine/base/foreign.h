@@ -77,7 +77,7 @@ ssize_t foreign_call(enum foreign_lane lane, int dirfd, int32_t pid, const char 
 
 /*
  * A regular file <procfd>/<path>, for reading: itself where its file system is one of this machine's
- * own, which cannot wait for a process; else a copy in memory. pid: of whom it is. flags: O_NOFOLLOW or
+ * own, which cannot wait for a process; else a copy in memory. pid: of its process. flags: O_NOFOLLOW or
  * 0. *ret_status: of the file itself. The descriptor, with which nothing waits; -EINVAL: not a regular
  * file; -EWOULDBLOCK: leased (F_SETLEASE); -EFBIG: too large for a copy; -errno; see above.
  */

@@ -646,13 +646,13 @@ START_TEST(a_process_whose_looks_cost_much_is_looked_at_less_often)
 	static const uint64_t pauses_ns[] = { 0, 50 * MS, 2 * IDLE };
 	struct source_options options = backing_off;
 	struct child child = child_start();
-	pid_t crowd = start_threads(100);
+	pid_t many_threads = start_threads(100);
 	uint64_t last = 0, longest = 0;
 
 	options.backoff = _i < 3 ? SOURCE_BACKOFF_COSTLY : SOURCE_BACKOFF_NONE;
 	begin("/proc", options);
 	bench.step_ns = costs_ns[_i % 3];
-	struct source_entry *costly = add_process(&bench, crowd, true, NULL);
+	struct source_entry *costly = add_process(&bench, many_threads, true, NULL);
 	struct source_entry *cheap = add_process(&bench, child.pid, true, NULL);
 	pass(4 * S);
 	for (unsigned i = 0; i < 200; i++, now += INTERVAL) {
@@ -672,8 +672,8 @@ START_TEST(a_process_whose_looks_cost_much_is_looked_at_less_often)
 	drop(&bench, cheap);
 	bench_close(&bench);
 	child_reap(&child);
-	kill(crowd, SIGKILL);
-	waitpid(crowd, NULL, 0);
+	kill(many_threads, SIGKILL);
+	waitpid(many_threads, NULL, 0);
 }
 END_TEST
 

@@ -62,7 +62,7 @@ static void tick_until_idle(unsigned times)
 	ck_assert_uint_eq(times, 0);
 }
 
-START_TEST(who_wakes_has_a_record_of_when_he_was_last_seen_asleep)
+START_TEST(what_wakes_has_a_record_of_when_it_was_last_seen_asleep)
 {
 	struct child child = child_start();
 	struct ring_event event;
@@ -104,7 +104,7 @@ START_TEST(who_wakes_has_a_record_of_when_he_was_last_seen_asleep)
 }
 END_TEST
 
-START_TEST(who_is_looked_at_in_every_tick_has_one_record)
+START_TEST(what_is_looked_at_in_every_tick_has_one_record)
 {
 	struct child child = child_start();
 	uint64_t samples;
@@ -221,8 +221,8 @@ Suite *sampler_idle_suite(void)
 	TCase *tcase = tcase_create("pauses");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, who_wakes_has_a_record_of_when_he_was_last_seen_asleep);
-	tcase_add_test(tcase, who_is_looked_at_in_every_tick_has_one_record);
+	tcase_add_test(tcase, what_wakes_has_a_record_of_when_it_was_last_seen_asleep);
+	tcase_add_test(tcase, what_is_looked_at_in_every_tick_has_one_record);
 	tcase_add_loop_test(tcase, it_backs_off_when_the_cpu_budget_is_short_and_not_before, 0, 2);
 	tcase_add_test(tcase, a_changed_idle_interval_counts_at_once_and_is_told);
 	tcase_add_test(tcase, a_run_ends_with_a_look_at_all);

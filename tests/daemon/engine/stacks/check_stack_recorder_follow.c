@@ -18,8 +18,8 @@ static struct stack_recorder_rig rig;
 
 static const struct stack_recorder_options with_stacks = { .dwarf = true };
 /*
- * A thousand small samples a second, in rings that hold all of them: of everybody's it is chance
- * whom they meet, and a few dozen tell one from two badly.
+ * A thousand small samples a second, in rings that hold all of them: of all processes it is chance
+ * which they meet, and a few dozen tell one from two badly.
  */
 static const struct stack_recorder_options many_samples = {
 	.dwarf = true, .frequency = 999, .stack_bytes = 1024, .before_ns = 1, .max_memory_bytes = 4ULL << 30

@@ -335,18 +335,18 @@ START_TEST(a_process_that_was_refused_is_looked_at_until_there_is_room)
 }
 END_TEST
 
-#define CROWD 1000
+#define OTHERS 1000
 
 /* So many processes that a scan takes more than a five-thousandth of a second's CPU. */
 START_TEST(where_events_report_everything_scans_are_further_apart)
 {
-	static pid_t crowd[CROWD];
+	static pid_t others[OTHERS];
 	struct discovery_state state;
 	struct config *before;
 
-	for (int i = 0; i < CROWD; i++) {
-		crowd[i] = fork();
-		if (crowd[i] == 0) {
+	for (int i = 0; i < OTHERS; i++) {
+		others[i] = fork();
+		if (others[i] == 0) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
 			for (;;)
 				pause();
@@ -367,10 +367,10 @@ START_TEST(where_events_report_everything_scans_are_further_apart)
 	ck_assert_int_eq(discovery_reload(rig.discovery, rig.config), 0);
 	config_free(before);
 	scene_wait_for((discovery_state(rig.discovery, &state), state.scan_interval_ns == 3600 * NS_PER_S));
-	for (int i = 0; i < CROWD; i++)
-		kill(crowd[i], SIGKILL);
-	for (int i = 0; i < CROWD; i++)
-		waitpid(crowd[i], NULL, 0);
+	for (int i = 0; i < OTHERS; i++)
+		kill(others[i], SIGKILL);
+	for (int i = 0; i < OTHERS; i++)
+		waitpid(others[i], NULL, 0);
 }
 END_TEST
 
@@ -851,24 +851,24 @@ END_TEST
  * More than a process cache has room for (PROCESS_CACHE_MAX), of which one in a hundred is gone
  * when it is looked at.
  */
-#define CROWD_USUAL 70000
+#define PROCESSES_USUAL 70000
 #define GONE_EVERY 100
 #define PID_MOST 4194304 /* the kernel's PID_MAX_LIMIT: the first that no process has */
 #define WATCHED 50
 
-/* Of another name, one in so many parts of the crowd. */
+/* Of another name, one in so many of all processes. */
 #define RARE 10
 
 /* Of one that is not watched, whatever remembers it. */
 #define BYTES_EACH 512
 
 static char crowd_root[64];
-static int crowd; /* how many there are */
+static int process_count; /* how many there are */
 static bool measured;
 
 static int first_pid(void)
 {
-	return PID_MOST - crowd;
+	return PID_MOST - process_count;
 }
 
 /* Where memory is a file system a test need not wait for a disk. */
@@ -881,7 +881,7 @@ static void crowd_directory(void)
 
 static bool is_rare(int pid)
 {
-	return (pid - first_pid()) % (crowd / RARE) == crowd / RARE - 1;
+	return (pid - first_pid()) % (process_count / RARE) == process_count / RARE - 1;
 }
 
 static void crowd_appear(int pid)
@@ -904,9 +904,9 @@ static void crowd_appear(int pid)
 /* Once for all tests, none of which changes it: it takes longer than what is done with it. */
 static void crowd_gather(void)
 {
-	const char *asked = getenv("SPIKEWATCH_CROWD");
+	const char *asked = getenv("SPIKEWATCH_PROCESSES");
 
-	crowd = asked ? (int)strtol(asked, NULL, 10) : CROWD_USUAL;
+	process_count = asked ? (int)strtol(asked, NULL, 10) : PROCESSES_USUAL;
 	measured = asked != NULL;
 	crowd_directory();
 	for (int pid = first_pid(); pid < PID_MOST; pid++)
@@ -944,19 +944,20 @@ START_TEST(very_many_processes_are_all_met_and_those_without_room_are_counted)
 		struct discovery_state state = scan(&rig);
 
 		ck_assert_int_eq(state.error, 0);
-		ck_assert_uint_eq(state.processes, (size_t)crowd);
+		ck_assert_uint_eq(state.processes, (size_t)process_count);
 		ck_assert_uint_eq(state.target_table.targets, WATCHED);
-		ck_assert_uint_eq(state.target_table.refused, (size_t)crowd - gone() - RARE - WATCHED);
+		ck_assert_uint_eq(state.target_table.refused, (size_t)process_count - gone() - RARE - WATCHED);
 		ck_assert_uint_ge(state.scan_interval_ns, DISCOVERY_SHARE * rig.discovery->scan_cpu_ns);
 
 		/* As much after each scan: nothing piles up. */
 		size_t grown = mallinfo2().uordblks - bytes;
 
-		ck_assert_uint_lt(grown, (size_t)crowd * BYTES_EACH);
+		ck_assert_uint_lt(grown, (size_t)process_count * BYTES_EACH);
 		if (measured)
 			printf("%d processes: a scan took %.2f s, %.2f s of CPU, %.1f MiB, the next %.0f s later\n",
-			       crowd, (double)state.last_scan_ns / 1e9, (double)rig.discovery->scan_cpu_ns / 1e9,
-			       (double)grown / (1 << 20), (double)state.scan_interval_ns / 1e9);
+			       process_count, (double)state.last_scan_ns / 1e9,
+			       (double)rig.discovery->scan_cpu_ns / 1e9, (double)grown / (1 << 20),
+			       (double)state.scan_interval_ns / 1e9);
 	}
 }
 END_TEST
@@ -1003,7 +1004,7 @@ static bool is_asked_within_a_scan(uint64_t *longest_ns)
 		fair_mutex_enter(&rig.discovery->lock);
 		waited_ns = now_ns() - began;
 		*longest_ns = waited_ns > *longest_ns ? waited_ns : *longest_ns;
-		within |= rig.discovery->processes > 0 && rig.discovery->processes < (uint64_t)crowd;
+		within |= rig.discovery->processes > 0 && rig.discovery->processes < (uint64_t)process_count;
 		fair_mutex_leave(&rig.discovery->lock);
 		if (measured)
 			scene_nap();
@@ -1024,7 +1025,7 @@ START_TEST(queries_are_answered_while_very_many_are_scanned)
 		within = is_asked_within_a_scan(&longest_ns);
 	ck_assert(within);
 	if (measured)
-		printf("%d processes: a question waited %.1f ms at most\n", crowd, (double)longest_ns / 1e6);
+		printf("%d processes: a question waited %.1f ms at most\n", process_count, (double)longest_ns / 1e6);
 }
 END_TEST
 
@@ -1347,9 +1348,9 @@ static TCase *waits_tests(void)
 
 static TCase *crowd_tests(void)
 {
-	TCase *tcase = tcase_create("crowd");
+	TCase *tcase = tcase_create("many");
 
-	tcase_set_timeout(tcase, getenv("SPIKEWATCH_CROWD") ? 1200 : 120);
+	tcase_set_timeout(tcase, getenv("SPIKEWATCH_PROCESSES") ? 1200 : 120);
 	tcase_add_unchecked_fixture(tcase, crowd_gather, crowd_disperse);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, very_many_processes_are_all_met_and_those_without_room_are_counted);

@@ -322,7 +322,7 @@ static int watch_openings(void)
 }
 
 /*
- * How often a file of the crowd was opened since the last time; an event has no name and so is as
+ * How often one of these files was opened since the last time; an event has no name and so is as
  * large as its head.
  */
 static unsigned openings(int fd)
