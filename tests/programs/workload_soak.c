@@ -1,17 +1,17 @@
 /*
  * workload_soak.c: what runs beside the daemon for hours in tests/soak/soak.sh. Each mode names its
- * processes by its own comm, so that entries of the configuration select them, and runs until it is
- * killed.
+ * processes $SOAK_TAG-forks and so on, so that entries of the configuration select them by comm, and
+ * runs until it is killed.
  *
- * usage: workload_soak forks PER_SECOND      soak-forks: so many children a second, which end at once
+ * usage: workload_soak forks PER_SECOND      forks: so many children a second, which end at once
  *                      spikes PERIOD_MS HOLD_MS MIB
- *                                            soak-spikes: once a period takes so much memory, uses
+ *                                            spikes: once a period takes so much memory, uses
  *                                            CPU until HOLD_MS are over and gives it back. Prints
  *                                            for each: pid, begin and end (CLOCK_REALTIME, ns), and
  *                                            the CPU time of the process by then, ns
- *                      flood SOCKET          soak-flood: clients of the daemon that say nothing, say
+ *                      flood SOCKET          flood: clients of the daemon that say nothing, say
  *                                            garbage, or do not read the answer
- *                      hostile DIRECTORY     soak-hostile: neighbours that make reading them
+ *                      hostile DIRECTORY     hostile: neighbours that make reading them
  *                                            expensive, each a process: see hostile(). DIRECTORY is
  *                                            theirs
  */
@@ -57,6 +57,16 @@ static void die(const char *what)
 	exit(EXIT_FAILURE);
 }
 
+/* As entries select it: two runs at a time do not watch each other's processes. */
+static void name_self(const char *role)
+{
+	const char *tag = getenv("SOAK_TAG");
+	char name[16];
+
+	snprintf(name, sizeof(name), "%.6s-%s", tag != NULL ? tag : "soak", role);
+	prctl(PR_SET_NAME, name);
+}
+
 /* ---- forks ---- */
 
 /* In bursts of a millisecond's worth; what could not be forked in time is not made up for. */
@@ -64,7 +74,7 @@ static void forks(const char *per_second)
 {
 	uint64_t rate = strtoull(per_second, NULL, 10), begin = now_ns(CLOCK_MONOTONIC), made = 0;
 
-	prctl(PR_SET_NAME, "soak-forks");
+	name_self("forks");
 	signal(SIGCHLD, SIG_DFL);
 	for (;;) {
 		uint64_t due = (now_ns(CLOCK_MONOTONIC) - begin) / NS_PER_MS * rate / 1000;
@@ -108,7 +118,7 @@ static void spikes(const char *period_ms, const char *hold_ms, const char *mib)
 {
 	uint64_t period_ns = strtoull(period_ms, NULL, 10) * NS_PER_MS;
 
-	prctl(PR_SET_NAME, "soak-spikes");
+	name_self("spikes");
 	for (uint64_t next = now_ns(CLOCK_MONOTONIC) + period_ns;; next += period_ns) {
 		uint64_t now = now_ns(CLOCK_MONOTONIC);
 
@@ -125,7 +135,7 @@ static void flood(const char *path)
 	static char garbage[65536];
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 
-	prctl(PR_SET_NAME, "soak-flood");
+	name_self("flood");
 	signal(SIGPIPE, SIG_IGN);
 	memset(garbage, '{', sizeof(garbage));
 	strncpy(address.sun_path, path, sizeof(address.sun_path) - 1);
@@ -235,7 +245,7 @@ static void names(void)
 	for (unsigned i = 0;; i++) {
 		prctl(PR_SET_NAME, table[i % (sizeof(table) / sizeof(table[0]))]);
 		sleep_ns(10ull * NS_PER_MS);
-		prctl(PR_SET_NAME, "soak-hostile");
+		name_self("hostile");
 		sleep_ns(500ull * NS_PER_MS);
 	}
 }
@@ -300,7 +310,7 @@ static void hostile(void)
 {
 	static void (*const table[])(void) = { lease, perf_maps, mappings, threads, names, deleted, stops, balloons };
 
-	prctl(PR_SET_NAME, "soak-hostile");
+	name_self("hostile");
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
 		if (fork() == 0) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL);

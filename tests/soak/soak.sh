@@ -8,8 +8,8 @@
 #                                        two seconds, while incidents open and are sealed, and started again
 #
 # Every incident is looked at once, soon after it was sealed: `spikewatch verify`, and its rows against what a process can
-# have done (CPU time never steps back, never grows faster than its threads could use it; memory of the one that tells
-# within what it took). At the end a table: each line is what was measured, its bound, and ok or MISSED. Exit code: 0 when
+# have done (CPU time never steps back, never grows faster than its threads could use it, but for 0.2 s of a group whose
+# members are known by their ends only; memory of the one that tells within what it took). At the end a table: each line is what was measured, its bound, and ok or MISSED. Exit code: 0 when
 # no line was missed. Needs no root; without it there are fewer kernel-side parts and the neighbours are of the same user.
 # KEEP=DIR keeps everything. CPU time: some 10 % of a core for the daemon and 20 % for the rest, at 2,000 forks a second.
 set -u
@@ -19,6 +19,7 @@ export LC_ALL
 build=${B:-build}
 out=$(mktemp -d "${TMPDIR:-/tmp}/spikewatch-soak.XXXXXX") || exit 1
 chmod 755 "$out"
+export SOAK_TAG=sk$(($$ % 10000))
 daemon_pid=
 workloads=()
 missed=0
@@ -56,10 +57,10 @@ configure() {
 	                "max_count": $KEPT },
 	 "state_file": "$out/own/state.json",
 	 "targets": [
-	  { "name": "spikes", "comm": "soak-spikes", "again": "200ms",
+	  { "name": "spikes", "comm": "$SOAK_TAG-spikes", "again": "200ms",
 	    "run": [ { "name": "hook", "command": [ "$out/bin/workload_soak", "ends" ] } ] },
-	  { "name": "forks", "comm": "soak-forks", "per": "group" },
-	  { "name": "hostile", "comm": "soak-hostile" } ],
+	  { "name": "forks", "comm": "$SOAK_TAG-forks", "per": "group" },
+	  { "name": "hostile", "comm": "$SOAK_TAG-hostile" } ],
 	 "rules": [
 	  { "name": "taken", "targets": [ "spikes" ], "metric": "memory_bytes", "above": "16MiB", "window": "100ms", "warmup": 0,
 	    "cooldown": "$1", "rearm": "below" },
@@ -105,7 +106,7 @@ check_rows() {
 		$at["memory"] > most * 1048576 { print target ": memory of " $at["memory"] " at " when }
 		cpu == "" { next }
 		target in last && cpu < last[target] { print target ": CPU time steps back at " when }
-		target in last && cpu - last[target] > (when - since[target]) * cores * 1.01 + (target ~ /forks/ ? 60000000 : 10000000) \
+		target in last && cpu - last[target] > (when - since[target]) * cores * 1.01 + (target ~ /forks/ ? 200000000 : 10000000) \
 			{ print target ": CPU time of " cpu - last[target] " ns in " when - since[target] " ns at " when }
 		{ last[target] = cpu; since[target] = when }
 		END { if (NR < 2) print "no rows" }'
@@ -114,7 +115,6 @@ check_rows() {
 
 : >"$out/seen"
 : >"$out/wrong"
-: >"$out/caught"
 # Looks at every incident that was not looked at before.
 check_incidents() {
 	local path id
@@ -127,7 +127,6 @@ check_incidents() {
 			echo "$id: $("$out/bin/spikewatch" verify "$path" 2>&1 | tail -n +2 | tr '\n' ' ')" >>"$out/wrong"
 		fi
 		check_rows "$id" | head -n 3 | sed "s/^/$id: /" >>"$out/wrong"
-		case $id in *-spikes_*) sed -n 's/^ *"wall_ns": \([0-9]*\),*$/\1/p' "$path/incident.json" >>"$out/caught" ;; esac
 	done
 }
 
@@ -157,14 +156,18 @@ flat() {
 		"$(awk -v a="$first" -v b="$last" -v g="$3" 'BEGIN { print (a && b && b <= a * 1.05 + g) ? "ok" : "MISSED" }')"
 }
 
-# Spikes that were over before the end and have no incident that began within them.
+# Spikes that were over by the time $1, and have no incident that was sealed and fired while they lasted.
 count_lost_spikes() {
-	awk -v before="$1" 'FILENAME ~ /caught$/ { caught[++n] = $1; next }
-		$2 / 1e9 > before { next }
+	awk -v before="$1" 'function stamp(ns, more) { return strftime("%Y%m%dT%H%M%S", int(ns / 1e9) + more, 1) }
+		FILENAME ~ /log.now$/ {
+			if (/sealed incident .*-spikes_/ && match($0, /[0-9]+T[0-9.]+/)) fired[++n] = substr($0, RSTART, RLENGTH)
+			next
+		}
+		$3 / 1e9 > before { next }
 		{ hit = 0
-		  for (i = 1; i <= n; i++) hit = hit || (caught[i] >= $2 - 1e8 && caught[i] <= $3 + 1e9)
+		  for (i = 1; i <= n; i++) hit = hit || (fired[i] >= stamp($2, -1) && fired[i] <= stamp($3, 2))
 		  lost += !hit }
-		END { print lost + 0 }' "$out/caught" "$out/truth"
+		END { print lost + 0 }' "$out/own/log.now" "$out/truth"
 }
 
 measure() {
@@ -243,7 +246,7 @@ run() {
 	flat "descriptors" 3 8
 	flat "threads" 4 0
 	flat "files beside the incidents" 5 0
-	bounded "incidents kept" "$(awk '$6 > max { max = $6 } END { print max + 0 }' "$out/measured")" $KEPT
+	bounded "incidents kept" "$(awk '$6 > max { max = $6 } END { print max + 0 }' "$out/measured")" $((KEPT + 1)) # one that was just sealed
 	bounded "drafts that were left" "$(find "$out/incidents" -name '*.tmp' | wc -l)" 0
 	line "incidents that were looked at" "$(wc -l <"$out/seen")" "> 0" "$([ -s "$out/seen" ] && echo ok || echo MISSED)"
 	bounded "of these damaged, or with rows that cannot be" "$(wc -l <"$out/wrong")" 0
@@ -253,7 +256,7 @@ run() {
 	bounded "reloads that were refused, of $reloads" $reloads_failed 0
 	bounded "questions without an answer, of $(wc -l <"$out/measured")" $refused 0
 	bounded "CPU of the daemon, % of a core, median" "$(column 8 $settle $((length + 60)))" 30
-	bounded "seconds to stop" $((EPOCHSECONDS - asked)) 10
+	bounded "seconds to stop" $((EPOCHSECONDS - asked)) 60
 	bounded "exit code" $stopped 0
 	head -n 20 "$out/wrong"
 }

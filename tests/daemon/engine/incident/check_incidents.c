@@ -505,6 +505,67 @@ START_TEST(a_user_leaves_incidents_of_the_hour_for_others)
 }
 END_TEST
 
+/* The directory of a sealed incident of this target; -1: there is none. */
+static int sealed_of(const char *target)
+{
+	DIR *dir = opendir(rig.spool_at);
+	int fd = -1;
+
+	for (struct dirent *item; dir && fd < 0 && (item = readdir(dir));)
+		if (strstr(item->d_name, target) && !strstr(item->d_name, ".tmp"))
+			fd = openat(dirfd(dir), item->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir)
+		closedir(dir);
+	return fd;
+}
+
+/*
+ * One user's processes fire a thousand times, as severely as can be, in a spool of twenty; a mild
+ * incident of another user in the midst of it is sealed soon, whole, and stays.
+ */
+START_TEST(an_attack_of_a_user_costs_no_other_its_incident)
+{
+	const struct retention_limits limits = { .max_bytes = 1ull << 30, .max_count = 20, .max_age_ns = UINT64_MAX };
+	uint64_t asked_ns = 0, sealed_ns = 0;
+	struct incidents_counts counts = { 0 };
+	char path[400];
+	int dirfd;
+
+	rig.after_text = "50ms";
+	start(&rig, "0B", RULE("hot", "100ms"));
+	spool_set_limits(rig.spool, &limits);
+	for (unsigned i = 0; i < 1000 || sealed_ns == 0 || counts.sealed <= 25; i++) {
+		bool is_other = i == 500;
+
+		fired_cgroup = is_other ? "/user.slice/user-1002.slice/session-1.scope"
+					: "/user.slice/user-1001.slice/session-3.scope";
+		fired_value = is_other ? 21 : 90;
+		fire(i);
+		if (is_other)
+			asked_ns = clock_mono(&rig.clock).ns;
+		if (i % 5 == 0) {
+			counts = poll_once(&rig);
+			scene_nap();
+		}
+		dirfd = asked_ns > 0 && sealed_ns == 0 ? sealed_of("target-500") : -1;
+		if (dirfd >= 0) {
+			sealed_ns = clock_mono(&rig.clock).ns;
+			close(dirfd);
+		}
+		ck_assert(asked_ns == 0 || sealed_ns > 0 || clock_mono(&rig.clock).ns - asked_ns < 10 * NS_PER_S);
+	}
+	stop(&rig);
+	incidents_counts(rig.incidents, &counts);
+	ck_assert_uint_gt(counts.sealed, 20); /* the spool was full */
+	ck_assert_uint_le(count_directories(&rig, path), 20);
+	dirfd = sealed_of("target-500");
+	ck_assert_int_ge(dirfd, 0);
+	ck_assert_int_eq(manifest_verify(dirfd, NULL, NULL), 0);
+	close(dirfd);
+	actor_end(&rig.actor);
+}
+END_TEST
+
 START_TEST(in_an_hour_rules_open_no_more_than_they_may)
 {
 	struct incidents_counts counts;
@@ -590,6 +651,12 @@ Suite *incidents_suite(void)
 	tcase_add_test(tcase, a_user_leaves_room_for_others);
 	tcase_add_test(tcase, a_user_leaves_incidents_of_the_hour_for_others);
 	tcase_add_loop_test(tcase, only_the_ticks_of_who_looks_at_the_target_count, 0, 2);
+	suite_add_tcase(suite, tcase);
+
+	tcase = tcase_create("attack");
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_set_timeout(tcase, 60);
+	tcase_add_test(tcase, an_attack_of_a_user_costs_no_other_its_incident);
 	suite_add_tcase(suite, tcase);
 
 	return suite;
