@@ -121,6 +121,7 @@ struct incidents {
 	uint64_t refusing; /* refused since the last one was opened */
 	mono_t hour;       /* began with the first incident that a rule opened in it */
 	struct owner_share shares[OWNERS_MAX];
+	uint64_t opened_by[INCIDENTS_PENDING_MAX]; /* hashes of owners, of the last ones that were opened */
 	uint32_t in_hour;             /* incidents that rules have opened in that hour; 0: it has not begun */
 	_Atomic size_t windows_bytes; /* of all windows that are not freed */
 	struct storm storm;
@@ -629,6 +630,17 @@ static bool has_its_share(const char *owner, size_t own, size_t all, size_t most
 	return is_limited(owner) && own >= most - all;
 }
 
+/* The owner's part of those that wait to be written: they are written in the order in which they were opened, nearly. */
+static size_t pending_of(const struct incidents *incidents, const char *owner, size_t pending)
+{
+	uint64_t hash = map_hash(owner, strlen(owner));
+	size_t own = 0;
+
+	for (size_t i = 0; i < pending && i < INCIDENTS_PENDING_MAX; i++)
+		own += incidents->opened_by[(incidents->counts.opened - 1 - i) % INCIDENTS_PENDING_MAX] == hash;
+	return own;
+}
+
 /* Why no more may be opened; NULL: one may. */
 static const char *why_refused(struct incidents *incidents, const char *owner)
 {
@@ -643,7 +655,7 @@ static const char *why_refused(struct incidents *incidents, const char *owner)
 	if (incidents->windows_bytes > INCIDENTS_WINDOWS_BYTES / 4 * 3)
 		return "those that are open have the memory that all may have";
 	if (has_its_share(owner, share->open, counts.open, INCIDENTS_OPEN_MAX) ||
-	    (is_limited(owner) && counts.pending >= INCIDENTS_PENDING_MAX * 3 / 4))
+	    has_its_share(owner, pending_of(incidents, owner, counts.pending), counts.pending, INCIDENTS_PENDING_MAX))
 		return "its user has its share of those that may be open";
 
 	return NULL;
@@ -698,7 +710,8 @@ static int open_incident(struct incidents *incidents, struct open_incident *inci
 	incident->next = incidents->open;
 	incidents->open = incident;
 	incidents->counts.open++;
-	incidents->counts.opened++;
+	incidents->opened_by[incidents->counts.opened++ % INCIDENTS_PENDING_MAX] =
+		map_hash(incident->info->target.owner, strlen(incident->info->target.owner));
 	share_of(incidents, incident->info->target.owner)->open++;
 
 	return 0;
@@ -846,7 +859,8 @@ static void record_storm(struct incidents *incidents, mono_t now)
 		r = incident_worker_record(incidents->worker, TAKE(info), INCIDENT_STORM_FILE, &text);
 	}
 	log_storm(storm, r < 0 ? "no memory to record them" : stem);
-	incidents->counts.opened += r == 0;
+	if (r == 0)
+		incidents->opened_by[incidents->counts.opened++ % INCIDENTS_PENDING_MAX] = 0;
 	incidents->stormed = now;
 	free(info);
 	free(storm->rows);

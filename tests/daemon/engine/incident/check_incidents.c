@@ -534,6 +534,7 @@ START_TEST(an_attack_of_a_user_costs_no_other_its_incident)
 	rig.after_text = "50ms";
 	start(&rig, "0B", RULE("hot", "100ms"));
 	spool_set_limits(rig.spool, &limits);
+	rig.config->incidents.max_per_hour = 0;
 	for (unsigned i = 0; i < 1000 || sealed_ns == 0 || counts.sealed <= 25; i++) {
 		bool is_other = i == 500;
 
