@@ -368,6 +368,9 @@ static const struct bad bad_texts[] = {
 	{ RULE("\"name\":\"r\",\"metric\":\"throttled\",\"percent\":1,\"targets\":[\"db\"]"),
 	  "t.json:2:23: rules[0].metric: \"throttled\" is a metric of cgroups, but all targets are processes: "
 	  "expected one with \"per\": \"cgroup\" among db" },
+	{ "{\"targets\":[{\"name\":\"db\",\"comm\":\"x\"}],\n\"rules\":[{\"name\":\"r\",\"metric\":\"throttled\",\"percent\":1}]}",
+	  "t.json:2:31: rules[0].metric: \"throttled\" is a metric of cgroups, but all targets are processes: "
+	  "expected one with \"per\": \"cgroup\" among db" },
 	{ RULE("\"name\":\"r\",\"metric\":\"threads\",\"above\":1,\"targets\":[\"web\"]"),
 	  "t.json:2:23: rules[0].metric: \"threads\" is a metric of processes, but all targets are cgroups (they "
 	  "have \"pids\"): expected one with \"per\": \"process\" or \"group\" among web" },
