@@ -109,6 +109,20 @@ static void print_figures(const struct json_node *root, size_t width)
 		      (uintmax_t)answer_whole(incidents, "merged"));
 }
 
+/* Nothing of an older daemon, or if files are what the configuration wants. */
+static void print_cpu_time(const struct json_node *cpu_time, size_t width)
+{
+	char why[256];
+
+	if (strcmp(answer_text(cpu_time, "source"), "kernel") == 0)
+		put_paragraph(width, "CPU time of %ju processes from the scheduler (%ju switches a second)",
+			      (uintmax_t)answer_whole(cpu_time, "watched"),
+			      (uintmax_t)answer_whole(cpu_time, "switches_per_second"));
+	else if (*answer_text(cpu_time, "why"))
+		put_paragraph(width, "CPU time from files, not from the scheduler: %s",
+			      ANSWER_TEXT(cpu_time, "why", why));
+}
+
 /* Nothing if the configuration does not want them. */
 static void print_stacks(const struct json_node *stacks, size_t width)
 {
@@ -217,6 +231,7 @@ static void print_health(const struct json_node *root, size_t width)
 	char why[200], since[UNITS_TEXT_MAX], late[UNITS_TEXT_MAX];
 
 	print_figures(root, width);
+	print_cpu_time(answer_member(root, "cpu_time"), width);
 	print_stacks(answer_member(root, "stacks"), width);
 	print_units(answer_member(root, "units"), width);
 	if (answer_number(daemon, "backing_off_ns", NAN) >= 0)

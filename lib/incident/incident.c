@@ -230,6 +230,7 @@ static const struct incident_field peaks_fields[] = {
 };
 
 static const struct incident_field cost_fields[] = {
+	SPARSE_STRING("cpu_time_source", incident, cost.cpu_time_source),
 	PLAIN("interval_ns",         INCIDENT_U64, incident, cost.interval_ns),
 	PLAIN("idle_interval_ns",    INCIDENT_U64, incident, cost.idle_ns),
 	PLAIN("sampler_cpu_percent", INCIDENT_REAL, incident, cost.cpu_percent),

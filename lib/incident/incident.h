@@ -124,9 +124,10 @@ struct incident_unit {
 
 /* What recording it cost the machine. */
 struct incident_cost {
-	uint64_t interval_ns; /* between two ticks, at the firing */
-	uint64_t idle_ns;     /* the longest time between two reads of a process, then; 0: none */
-	double cpu_percent;   /* of one core: the sampler thread since it started */
+	char cpu_time_source[8]; /* of processes: "kernel", "files"; "": not known, of an older version */
+	uint64_t interval_ns;    /* between two ticks, at the firing */
+	uint64_t idle_ns;        /* the longest time between two reads of a process, then; 0: none */
+	double cpu_percent;      /* of one core: the sampler thread since it started */
 	uint64_t mean_sleep_error_ns;
 	uint64_t mean_collection_ns;
 	uint64_t missed_slots;

@@ -16,6 +16,7 @@
 #include "daemon/engine/incident/hooks.h"
 #include "daemon/engine/incident/incident_request.h"
 #include "daemon/engine/incident/incident_worker.h"
+#include "daemon/engine/kernel/kernel_accounts.h"
 #include "daemon/engine/incident/spool.h"
 #include "daemon/engine/sampling/sampler.h"
 #include "daemon/engine/session/session.h"
@@ -213,6 +214,13 @@ static void describe_rule(const struct incidents *incidents, const struct evalua
 	}
 }
 
+static bool has_accounts(const struct incidents *incidents)
+{
+	struct session_parts parts = session_parts(incidents->options.session);
+
+	return parts.accounts && atomic_load(&kernel_accounts_shared(parts.accounts)->on);
+}
+
 static void describe_cost(const struct incidents *incidents, mono_t now, struct incident_cost *cost)
 {
 	struct ring_info ring;
@@ -224,6 +232,7 @@ static void describe_cost(const struct incidents *incidents, mono_t now, struct 
 
 	run = mono_diff(now, (mono_t){ stats.cheap_start_nanos });
 	ring_info(session_parts(incidents->options.session).ring, &ring);
+	snprintf(cost->cpu_time_source, sizeof cost->cpu_time_source, has_accounts(incidents) ? "kernel" : "files");
 	cost->interval_ns = stats.collection_rate;
 	cost->idle_ns = ring.idle_ns;
 	cost->cpu_percent = run > 0 ? 100 * (double)stats.own_cpu / (double)run : 0;

@@ -115,11 +115,13 @@ void kernel_accounts_state(struct kernel_accounts *accounts, struct kernel_accou
 #define COSTLY_CHECKS 5
 #define CHEAP_CHECKS 30
 
-/* Of those that run a process is tried at the next check. */
+/* A check tries so many that have run, and is satisfied with one; the first checks with this many. */
 #define COMPARED_MAX 8
+#define PROOF_CHECKS 5
+#define PROOF_COMPARED 64
 
-/* Who holds this name uses the accounts: one program on a machine pays for the switches. */
-#define OWNER_NAME "spikewatch-cpu-accounts"
+/* An abstract socket: the process that has this name uses the accounts. One on a machine is enough. */
+static const char *owner_name = "spikewatch-cpu-accounts";
 
 /* User's side of an account. */
 struct seat {
@@ -143,6 +145,7 @@ struct kernel_accounts {
 	uint64_t switches, others; /* as of the last check: ours; of the whole machine */
 	mono_t checked;
 	unsigned costly, cheap; /* checks in a row */
+	unsigned checks;        /* since it was attached */
 	uint32_t worth;         /* processes that were watched while it was on */
 	bool wrong;             /* it disagreed once: never again */
 	pthread_mutex_t lock;
@@ -445,7 +448,7 @@ static int attach(struct kernel_accounts *accounts, char *reason)
 	}
 	accounts->switches = accounts->others = 0;
 	accounts->checked = (mono_t){ 0 };
-	accounts->costly = accounts->cheap = 0;
+	accounts->costly = accounts->cheap = accounts->checks = 0;
 	atomic_store(&accounts->shared.on, true);
 	return 0;
 }
@@ -506,10 +509,11 @@ static int take_ownership(struct kernel_accounts *accounts, char *reason)
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int r = 0;
 
-	memcpy(address.sun_path + 1, OWNER_NAME, sizeof(OWNER_NAME) - 1);
+	memcpy(address.sun_path + 1, owner_name, strlen(owner_name));
 	accounts->owner = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (accounts->owner < 0 || bind(accounts->owner, (const struct sockaddr *)&address,
-					(socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof(OWNER_NAME))) < 0)
+	if (accounts->owner < 0 ||
+	    bind(accounts->owner, (const struct sockaddr *)&address,
+		 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(owner_name))) < 0)
 		r = -errno;
 	if (r < 0)
 		snprintf(reason, KERNEL_ACCOUNTS_REASON_MAX, "%s",
@@ -724,18 +728,20 @@ static bool compare(struct kernel_accounts *accounts, uint32_t account)
 	return true;
 }
 
-static void compare_one(struct kernel_accounts *accounts)
+static void compare_some(struct kernel_accounts *accounts)
 {
-	unsigned tried = 0;
+	bool proof = accounts->checks++ < PROOF_CHECKS;
+	unsigned wanted = proof ? PROOF_COMPARED : 1, most = proof ? 2 * PROOF_COMPARED : COMPARED_MAX, tried = 0;
 
-	for (uint32_t i = 0; i < accounts->options.capacity && tried < COMPARED_MAX; i++) {
+	for (uint32_t i = 0; i < accounts->options.capacity && tried < most && wanted > 0; i++) {
 		uint32_t account = accounts->compared_next;
 
 		accounts->compared_next = (account + 1) % accounts->options.capacity;
-		if (accounts->seats[account].watches == 0)
+		if (accounts->seats[account].watches == 0 || accounts->shared.accounts[account].runs == 0)
 			continue;
 		tried++;
-		if (compare(accounts, account))
+		wanted -= compare(accounts, account);
+		if (accounts->wrong)
 			return;
 	}
 }
@@ -815,7 +821,7 @@ void kernel_accounts_check(struct kernel_accounts *accounts, mono_t now, uint64_
 	accounts->state.missed = accounts->skeleton->bss->missed;
 	pthread_mutex_unlock(&accounts->lock);
 	if (atomic_load(&accounts->shared.on))
-		compare_one(accounts);
+		compare_some(accounts);
 	if (!accounts->wrong && !accounts->options.at_any_cost)
 		judge_cost(accounts, rate, interval_ns);
 }

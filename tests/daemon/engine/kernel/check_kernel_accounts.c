@@ -1,0 +1,454 @@
+/*
+ * check_kernel_accounts.c: the real program in the real kernel, held against CPU clocks; and what
+ * makes it give up. Skipped where it cannot be loaded.
+ */
+#include "daemon/engine/kernel/kernel_accounts.c"
+
+#include "children.h"
+#include "skip.h"
+
+#include <linux/bpf.h>
+#include <sys/syscall.h>
+
+Suite *kernel_accounts_suite(void);
+
+static struct kernel_accounts *accounts;
+
+#ifndef SPIKEWATCH_WITHOUT_SWITCHES
+
+static char own_name[64];
+static int procfd = -1;
+
+/* False: it cannot be had here. */
+static bool open_accounts(uint32_t capacity)
+{
+	struct kernel_accounts_options options = { .capacity = capacity };
+	char reason[KERNEL_ACCOUNTS_REASON_MAX];
+
+	snprintf(own_name, sizeof own_name, "spikewatch-check-%d", getpid());
+	owner_name = own_name;
+	options.procfd = procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_ge(procfd, 0);
+	return kernel_accounts_open(&options, &accounts, reason) == 0 || skip_because("%s", reason);
+}
+
+static void close_accounts(void)
+{
+	kernel_accounts_close(accounts);
+	accounts = NULL;
+	close(procfd);
+}
+
+/* Of the process, once it stands still: its account less its clock; and how much more may be in it. */
+static int64_t excess_of(uint32_t account, pid_t pid, uint64_t *ret_most)
+{
+	struct settled settled = { 0 };
+
+	for (unsigned i = 0; i < 1000; i++) {
+		if (settle(accounts, account, (uint32_t)pid, &settled) == 0 && settled.still)
+			break;
+		usleep(1000);
+	}
+	ck_assert(settled.still);
+	*ret_most = accounts->shared.accounts[account].ending_ns;
+	return (int64_t)(accounts->shared.base_ns[account] + settled.account_ns - settled.clock_ns);
+}
+
+static void assert_equal(uint32_t account, pid_t pid)
+{
+	uint64_t most;
+	int64_t excess = excess_of(account, pid, &most);
+
+	ck_assert_uint_eq(accounts->shared.accounts[account].lost, 0);
+	ck_assert_int_ge(excess, 0);
+	ck_assert_int_le(excess, (int64_t)most);
+}
+
+START_TEST(totals_are_those_of_the_clock)
+{
+	enum { CHILDREN = 20 };
+	struct child children[CHILDREN];
+	uint32_t account[CHILDREN];
+
+	if (!open_accounts(CHILDREN))
+		SKIP_TEST("%s", skip_reason);
+	for (unsigned i = 0; i < CHILDREN; i++) {
+		child_start(&children[i]);
+		child_do(&children[i], i % 2 ? 'h' : 'b'); /* something before its account */
+		ck_assert_int_eq(kernel_accounts_watch(accounts, children[i].pid, 1, &account[i]), 0);
+	}
+	for (unsigned round = 0; round < 20; round++)
+		for (unsigned i = 0; i < CHILDREN; i++)
+			child_do(&children[i], 'h');
+	for (unsigned i = 0; i < CHILDREN; i++) {
+		uint64_t most;
+
+		ck_assert_uint_ge(accounts->shared.accounts[account[i]].runs, 20);
+		ck_assert_uint_ge(accounts->shared.accounts[account[i]].run_ns, 20 * HUNDREDS_NS);
+		ck_assert_int_eq(excess_of(account[i], children[i].pid, &most), 0);
+		child_end(&children[i]);
+	}
+	close_accounts();
+}
+END_TEST
+
+static void *burn_thread(void *argument)
+{
+	burn_for(*(const long *)argument);
+	return NULL;
+}
+
+/* Threads that come and go; then a thread other than the first calls exec. */
+static void churn(const char *what)
+{
+	static const long little = 200000;
+	pthread_t threads[4];
+
+	for (unsigned round = 0; round < 25; round++) {
+		for (unsigned i = 0; i < ARRAY_LEN(threads); i++)
+			if (pthread_create(&threads[i], NULL, burn_thread, (void *)(uintptr_t)&little))
+				_exit(1);
+		for (unsigned i = 0; i < ARRAY_LEN(threads); i++)
+			pthread_join(threads[i], NULL);
+	}
+	(void)what;
+}
+
+static void *exec_thread(void *argument)
+{
+	(void)argument;
+	burn_for(300000);
+	execl("/bin/sh", "sh", "-c", "i=0; while test $i -lt 2000; do i=$((i + 1)); done; kill -STOP $$", (char *)NULL);
+	_exit(1);
+}
+
+/* The child goes on when it is told to, and stops itself in the end. */
+static pid_t start_stopped(void (*act)(void))
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		raise(SIGSTOP);
+		act();
+		raise(SIGSTOP);
+		_exit(0);
+	}
+	ck_assert_int_gt(pid, 0);
+	ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
+	return pid;
+}
+
+static void let_go(pid_t pid)
+{
+	int status;
+
+	kill(pid, SIGCONT);
+	ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
+	ck_assert(WIFSTOPPED(status));
+}
+
+static void end(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static void churn_threads(void)
+{
+	churn("threads");
+}
+
+static void churn_exec(void)
+{
+	pthread_t thread;
+
+	churn("threads");
+	pthread_create(&thread, NULL, exec_thread, NULL);
+	for (;;)
+		pause();
+}
+
+static void churn_forks(void)
+{
+	for (unsigned i = 0; i < 100; i++) {
+		pid_t pid = fork();
+
+		if (pid == 0) {
+			burn_for(100000);
+			_exit(0);
+		}
+		waitpid(pid, NULL, 0);
+	}
+}
+
+START_TEST(totals_hold_under_churn)
+{
+	static void (*const acts[])(void) = { churn_threads, churn_exec, churn_forks };
+	uint32_t account;
+
+	if (!open_accounts(4))
+		SKIP_TEST("%s", skip_reason);
+
+	pid_t pid = start_stopped(acts[_i]);
+
+	ck_assert_int_eq(kernel_accounts_watch(accounts, pid, 1, &account), 0);
+	let_go(pid);
+	assert_equal(account, pid);
+	end(pid);
+	close_accounts();
+}
+END_TEST
+
+START_TEST(a_process_that_runs_is_taken_over_without_a_seam)
+{
+	if (!open_accounts(64))
+		SKIP_TEST("%s", skip_reason);
+
+	for (unsigned i = 0; i < 20; i++) {
+		uint32_t account;
+		pid_t pid = fork();
+		uint64_t most;
+		int r;
+
+		if (pid == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			for (;;)
+				burn();
+		}
+		usleep(2000 + 500 * i);
+		do
+			r = kernel_accounts_watch(accounts, pid, 1, &account);
+		while (r == -EAGAIN);
+		ck_assert_int_eq(r, 0);
+		usleep(3000);
+		kill(pid, SIGSTOP);
+		ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
+		ck_assert_int_eq(excess_of(account, pid, &most), 0);
+		end(pid);
+	}
+	close_accounts();
+}
+END_TEST
+
+START_TEST(a_disagreement_turns_it_off_for_good)
+{
+	struct kernel_accounts_state state;
+	struct child child;
+	uint32_t account;
+
+	if (!open_accounts(4))
+		SKIP_TEST("%s", skip_reason);
+	child_start(&child);
+
+	uint64_t start = 0;
+	char text[1024];
+	struct procfs_stat stat;
+	ssize_t len = proc_read_file(procfd, child.pid, "stat", text, sizeof text);
+
+	ck_assert_int_eq(procfs_stat_parse(text, (size_t)len, &stat), 0);
+	start = stat.start_ticks;
+	ck_assert_int_eq(kernel_accounts_watch(accounts, child.pid, start, &account), 0);
+	child_do(&child, 'h');
+	for (unsigned i = 0; i < 100 && accounts->state.compared == 0; i++)
+		kernel_accounts_check(accounts, (mono_t){ (i + 1) * NS_PER_S }, 10 * NS_PER_MS);
+	kernel_accounts_state(accounts, &state);
+	ck_assert(state.on);
+	ck_assert_uint_ge(state.compared, 1);
+
+	accounts->shared.base_ns[account]--;
+	for (unsigned i = 0; i < 100 && accounts->state.on; i++)
+		kernel_accounts_check(accounts, (mono_t){ (i + 200) * NS_PER_S }, 10 * NS_PER_MS);
+	kernel_accounts_state(accounts, &state);
+	ck_assert(!state.on);
+	ck_assert_ptr_ne(strstr(state.reason, "clock says"), NULL);
+	ck_assert_int_eq(kernel_accounts_watch(accounts, child.pid, start, &account), -ENODEV);
+	for (unsigned i = 0; i < 100; i++)
+		kernel_accounts_check(accounts, (mono_t){ (i + 400) * NS_PER_S }, 10 * NS_PER_MS);
+	ck_assert(!atomic_load(&accounts->shared.on));
+	child_end(&child);
+	close_accounts();
+}
+END_TEST
+
+START_TEST(it_goes_when_switches_cost_more_than_looks_and_comes_back)
+{
+	struct kernel_accounts_state state;
+
+	if (!open_accounts(4))
+		SKIP_TEST("%s", skip_reason);
+	accounts->state.watched = 100; /* at 100 Hz: 9 ms a second, as much as 45,000 switches */
+	for (unsigned i = 0; i < 100; i++)
+		judge_cost(accounts, 44000, 10 * NS_PER_MS);
+	for (unsigned i = 1; i < COSTLY_CHECKS; i++)
+		judge_cost(accounts, 50000, 10 * NS_PER_MS);
+	judge_cost(accounts, 44000, 10 * NS_PER_MS);
+	for (unsigned i = 1; i < COSTLY_CHECKS; i++)
+		judge_cost(accounts, 50000, 10 * NS_PER_MS);
+	ck_assert(atomic_load(&accounts->shared.on));
+	judge_cost(accounts, 50000, 10 * NS_PER_MS);
+	ck_assert(!atomic_load(&accounts->shared.on));
+	kernel_accounts_state(accounts, &state);
+	ck_assert_ptr_ne(strstr(state.reason, "50000 switches"), NULL);
+	for (unsigned i = 0; i < 100; i++)
+		judge_cost(accounts, 30000, 10 * NS_PER_MS);
+	ck_assert(!atomic_load(&accounts->shared.on));
+	for (unsigned i = 0; i < CHEAP_CHECKS; i++)
+		judge_cost(accounts, 20000, 10 * NS_PER_MS);
+	ck_assert(atomic_load(&accounts->shared.on));
+	close_accounts();
+}
+END_TEST
+
+START_TEST(a_second_one_is_refused_with_the_reason)
+{
+	struct kernel_accounts_options options = { .capacity = 4 };
+	char reason[KERNEL_ACCOUNTS_REASON_MAX];
+	struct kernel_accounts *second;
+
+	if (!open_accounts(4))
+		SKIP_TEST("%s", skip_reason);
+	options.procfd = procfd;
+	ck_assert_int_eq(kernel_accounts_open(&options, &second, reason), -EADDRINUSE);
+	ck_assert_str_eq(reason, "another spikewatch on this machine uses it");
+	close_accounts();
+	ck_assert(open_accounts(4));
+	close_accounts();
+}
+END_TEST
+
+START_TEST(a_full_table_is_counted_and_an_account_rests_before_it_is_used_again)
+{
+	struct kernel_accounts_state state;
+	struct child children[3];
+	uint32_t account[3], again;
+
+	if (!open_accounts(2))
+		SKIP_TEST("%s", skip_reason);
+	for (unsigned i = 0; i < 3; i++)
+		child_start(&children[i]);
+	for (unsigned i = 0; i < 2; i++)
+		ck_assert_int_eq(kernel_accounts_watch(accounts, children[i].pid, 1, &account[i]), 0);
+	ck_assert_int_eq(kernel_accounts_watch(accounts, children[2].pid, 1, &account[2]), -ENOSPC);
+	ck_assert_int_eq(kernel_accounts_watch(accounts, children[1].pid, 1, &again), 0);
+	ck_assert_uint_eq(again, account[1]);
+	kernel_accounts_unwatch(accounts, account[0]);
+	ck_assert_int_eq(kernel_accounts_watch(accounts, children[2].pid, 1, &account[2]), -ENOSPC);
+	accounts->seats[account[0]].freed.ns -= REUSE_NS;
+	ck_assert_int_eq(kernel_accounts_watch(accounts, children[2].pid, 1, &account[2]), 0);
+	kernel_accounts_state(accounts, &state);
+	ck_assert_uint_eq(state.refused, 2);
+	ck_assert_uint_eq(state.watched, 2);
+	for (unsigned i = 0; i < 3; i++)
+		child_end(&children[i]);
+	close_accounts();
+}
+END_TEST
+
+START_TEST(the_end_of_a_process_is_noted)
+{
+	struct child child;
+	uint32_t account;
+
+	if (!open_accounts(2))
+		SKIP_TEST("%s", skip_reason);
+	child_start(&child);
+	ck_assert_int_eq(kernel_accounts_watch(accounts, child.pid, 1, &account), 0);
+	ck_assert_uint_eq(accounts->shared.accounts[account].exited, 0);
+	child_end(&child);
+	ck_assert_uint_eq(accounts->shared.accounts[account].exited, 1);
+	close_accounts();
+}
+END_TEST
+
+static unsigned programs(void)
+{
+	union bpf_attr attr = { .start_id = 0 };
+	unsigned count = 0;
+
+	while (syscall(SYS_bpf, BPF_PROG_GET_NEXT_ID, &attr, sizeof attr) == 0) {
+		union bpf_attr open_it = { .prog_id = attr.next_id };
+		struct bpf_prog_info info = { 0 };
+		int fd = (int)syscall(SYS_bpf, BPF_PROG_GET_FD_BY_ID, &open_it, sizeof open_it);
+		union bpf_attr ask = { .info = { (uint32_t)fd, sizeof info, (uint64_t)(uintptr_t)&info } };
+
+		if (fd >= 0 && syscall(SYS_bpf, BPF_OBJ_GET_INFO_BY_FD, &ask, sizeof ask) == 0)
+			count += strcmp(info.name, "on_switch") == 0 && info.load_time > 0 &&
+				 info.created_by_uid == geteuid();
+		if (fd >= 0)
+			close(fd);
+		attr.start_id = attr.next_id;
+	}
+	return count;
+}
+
+/* Others on this machine may come and go: it is enough that ours is seen to be there and then is not. */
+START_TEST(nothing_stays_when_its_process_is_killed)
+{
+	int ready[2];
+	char said = 0;
+
+	ck_assert_int_eq(pipe(ready), 0);
+
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		bool opened = open_accounts(2);
+
+		(void)!write(ready[1], opened ? "y" : "n", 1);
+		for (;;)
+			pause();
+	}
+	ck_assert_int_eq(read(ready[0], &said, 1), 1);
+	if (said != 'y') {
+		end(pid);
+		SKIP_TEST("%s", "the program cannot be loaded");
+	}
+
+	unsigned with = programs(), without = with;
+
+	end(pid);
+	for (unsigned i = 0; i < 500 && without >= with; i++) {
+		usleep(10000);
+		without = programs();
+	}
+	ck_assert_uint_lt(without, with);
+}
+END_TEST
+
+#else
+
+START_TEST(a_build_without_it_says_so)
+{
+	struct kernel_accounts_options options = { .capacity = 4 };
+	char reason[KERNEL_ACCOUNTS_REASON_MAX];
+
+	ck_assert_int_eq(kernel_accounts_open(&options, &accounts, reason), -ENOSYS);
+	ck_assert_ptr_ne(strstr(reason, "this build is without it"), NULL);
+}
+END_TEST
+
+#endif
+
+Suite *kernel_accounts_suite(void)
+{
+	Suite *suite = suite_create("kernel_accounts");
+	TCase *tcase = tcase_create("all");
+
+	tcase_set_timeout(tcase, 60);
+#ifndef SPIKEWATCH_WITHOUT_SWITCHES
+	tcase_add_test(tcase, totals_are_those_of_the_clock);
+	tcase_add_loop_test(tcase, totals_hold_under_churn, 0, 3);
+	tcase_add_test(tcase, a_process_that_runs_is_taken_over_without_a_seam);
+	tcase_add_test(tcase, a_disagreement_turns_it_off_for_good);
+	tcase_add_test(tcase, it_goes_when_switches_cost_more_than_looks_and_comes_back);
+	tcase_add_test(tcase, a_second_one_is_refused_with_the_reason);
+	tcase_add_test(tcase, a_full_table_is_counted_and_an_account_rests_before_it_is_used_again);
+	tcase_add_test(tcase, the_end_of_a_process_is_noted);
+	tcase_add_test(tcase, nothing_stays_when_its_process_is_killed);
+#else
+	tcase_add_test(tcase, a_build_without_it_says_so);
+#endif
+	suite_add_tcase(suite, tcase);
+	return suite;
+}

@@ -1,0 +1,402 @@
+/*
+ * check_cpu_accounts.c: what a source makes of memory that the kernel writes. The memory is ours: the
+ * test is the kernel.
+ */
+#include "lib/source/cpu_accounts.h"
+#include "lib/source/source.h"
+#include "source_rig.h"
+
+#include <sched.h>
+
+Suite *cpu_accounts_suite(void);
+
+#define CPUS 2u
+#define CAPACITY 8u
+#define LOG 4u
+#define MS NS_PER_MS
+
+static struct cpu_account sums[CAPACITY];
+static struct cpu_slot slots[CPUS];
+static uint64_t logs[CPUS * LOG];
+static struct cpu_accounts_words words;
+static uint64_t base_ns[CAPACITY];
+static _Atomic uint32_t pids[CAPACITY];
+static struct cpu_accounts accounts;
+static struct cpu_accounts_reader *reader;
+static unsigned told[CAPACITY];
+
+static void setup(void)
+{
+	memset(sums, 0, sizeof sums);
+	memset(slots, 0, sizeof slots);
+	memset(told, 0, sizeof told);
+	memset(base_ns, 0, sizeof base_ns);
+	for (uint32_t i = 0; i < CAPACITY; i++)
+		pids[i] = 0;
+	words = (struct cpu_accounts_words){ 1, 1 };
+	for (uint32_t i = 0; i < CPUS; i++)
+		slots[i] = (struct cpu_slot){ .account = CPU_ACCOUNT_NONE, .generation = 1 };
+	accounts = (struct cpu_accounts){ .slots = slots,
+					  .accounts = sums,
+					  .logs = logs,
+					  .words = &words,
+					  .base_ns = base_ns,
+					  .pids = pids,
+					  .cpus = CPUS,
+					  .capacity = CAPACITY,
+					  .log_length = LOG,
+					  .on = true };
+	ck_assert_int_eq(cpu_accounts_reader_new(&accounts, &reader), 0);
+}
+
+static void teardown(void)
+{
+	cpu_accounts_reader_free(reader);
+}
+
+static void count(void *ctx, uint32_t account)
+{
+	(void)ctx;
+	told[account]++;
+}
+
+static bool begin(void)
+{
+	memset(told, 0, sizeof told);
+	return cpu_accounts_reader_begin(reader, count, NULL);
+}
+
+static uint64_t cpu_of_account(uint32_t account, uint64_t now_ns)
+{
+	struct cpu_accounts_use use;
+
+	cpu_accounts_reader_use(reader, account, (mono_t){ now_ns }, &use);
+	return use.cpu_ns;
+}
+
+/* As switches.bpf.c does. */
+static void start_run(uint32_t cpu, uint32_t account, uint32_t tgid, uint64_t at_ns)
+{
+	struct cpu_slot *slot = &slots[cpu];
+
+	slot->sequence++;
+	slot->account = account;
+	slot->tgid = slot->tid = tgid;
+	slot->since_ns = at_ns;
+	slot->generation = words.generation;
+	slot->sequence++;
+}
+
+static void log_account(uint32_t cpu, uint32_t account)
+{
+	if (sums[account].epoch == words.epoch)
+		return;
+	sums[account].epoch = words.epoch;
+	logs[cpu * LOG + slots[cpu].logged++ % LOG] = account;
+}
+
+static void end_run(uint32_t cpu, uint64_t ran_ns)
+{
+	uint32_t account = slots[cpu].account;
+
+	slots[cpu].sequence++;
+	sums[account].run_ns += ran_ns;
+	log_account(cpu, account);
+	slots[cpu].account = CPU_ACCOUNT_NONE;
+	slots[cpu].tid = slots[cpu].tgid = 0;
+	slots[cpu].sequence++;
+}
+
+START_TEST(what_ran_is_told_once_and_what_sleeps_is_not)
+{
+	start_run(0, 3, 33, 100);
+	end_run(0, 50);
+	start_run(0, 3, 33, 200);
+	end_run(0, 50);
+	ck_assert(begin());
+	ck_assert_uint_eq(told[3], 1);
+	ck_assert_uint_eq(told[2], 0);
+	ck_assert_uint_eq(cpu_of_account(3, 1000), 100);
+	ck_assert(begin());
+	ck_assert_uint_eq(told[3], 0);
+	start_run(1, 3, 33, 300);
+	end_run(1, 7);
+	ck_assert(begin());
+	ck_assert_uint_eq(told[3], 1);
+	ck_assert_uint_eq(cpu_of_account(3, 1000), 107);
+}
+END_TEST
+
+START_TEST(a_run_that_goes_on_counts_until_now_on_each_cpu)
+{
+	base_ns[2] = 5000;
+	start_run(0, 2, 22, 100);
+	start_run(1, 2, 22, 150);
+	ck_assert(begin());
+	ck_assert_uint_eq(told[2], 2);
+	ck_assert_uint_eq(cpu_of_account(2, 200), 5000 + 100 + 50);
+	ck_assert_uint_eq(cpu_of_account(2, 300), 5000 + 200 + 150);
+	ck_assert(begin());
+	ck_assert_uint_ge(told[2], 1);
+}
+END_TEST
+
+START_TEST(a_run_that_ends_between_two_looks_counts_once)
+{
+	start_run(0, 2, 22, 100);
+	ck_assert(begin());
+	end_run(0, 90);
+	ck_assert_uint_eq(cpu_of_account(2, 200), 90);
+	start_run(0, 2, 22, 210); /* begun after the look: in the next */
+	ck_assert_uint_eq(cpu_of_account(2, 300), 90);
+	ck_assert(begin());
+	ck_assert_uint_eq(cpu_of_account(2, 300), 180);
+}
+END_TEST
+
+START_TEST(a_run_that_is_older_than_its_account_is_found)
+{
+	start_run(0, CPU_ACCOUNT_NONE, 44, 100);
+	ck_assert(begin());
+	pids[5] = 44;
+	words.generation++;
+	ck_assert(begin());
+	ck_assert_uint_eq(told[5], 1);
+	ck_assert_uint_eq(cpu_of_account(5, 150), 50);
+	/* Given up, and in use by another process. */
+	pids[5] = 55;
+	words.generation++;
+	ck_assert(begin());
+	ck_assert_uint_eq(told[5], 0);
+	ck_assert_uint_eq(cpu_of_account(5, 150), 0);
+}
+END_TEST
+
+START_TEST(a_log_that_is_too_short_is_said)
+{
+	for (uint32_t i = 0; i < LOG; i++)
+		log_account(0, i);
+	ck_assert(begin());
+	for (uint32_t i = 0; i <= LOG; i++)
+		log_account(0, i);
+	ck_assert(!begin());
+	ck_assert(begin());
+}
+END_TEST
+
+START_TEST(a_slot_that_is_being_written_is_not_believed)
+{
+	struct cpu_slot slot;
+
+	start_run(0, 2, 22, 100);
+	slots[0].sequence++;
+	ck_assert(!cpu_accounts_slot(&accounts, 0, &slot));
+	ck_assert(begin());
+	ck_assert_uint_eq(told[2], 0);
+}
+END_TEST
+
+/* ---- a source ---- */
+
+static struct bench rig;
+static struct child child;
+static struct source_entry *entry;
+static uint64_t now_ns;
+
+static void open_source(void)
+{
+	child_start(&child);
+	bench_open(&rig, "/proc",
+		   (struct source_options){ .interval_ns = 10 * MS,
+					    .peak_interval_ns = UINT64_MAX,
+					    .heartbeat_ns = S,
+					    .accounts = &accounts });
+	rig.at.ns = S;
+	now_ns = S;
+	entry = add_process(&rig, child.pid, true, NULL);
+	base_ns[1] = 100 * S; /* the clock of a process that has just begun says less */
+	pids[1] = (uint32_t)child.pid;
+	source_entry_follow(entry, 1);
+}
+
+static void close_source(void)
+{
+	drop(&rig, entry);
+	bench_close(&rig);
+	child_end(&child);
+}
+
+static uint64_t tick(void)
+{
+	now_ns += 10 * MS;
+	rig.at.ns = now_ns;
+	fill(&rig, now_ns, entry);
+	return source_entry_sample(entry)->value[SAMPLE_CPU];
+}
+
+static uint64_t looks(void)
+{
+	struct source_counters counters;
+
+	source_counters(rig.source, &counters);
+	return counters.looks;
+}
+
+START_TEST(the_cpu_time_of_a_process_is_that_of_its_account)
+{
+	open_source();
+	ck_assert_uint_eq(tick(), 100 * S);
+	start_run(0, 1, (uint32_t)child.pid, now_ns);
+	end_run(0, 12345);
+	ck_assert_uint_eq(tick(), 100 * S + 12345);
+	for (unsigned i = 0; i < 5; i++)
+		tick();
+
+	uint64_t before = looks();
+
+	for (unsigned i = 0; i < 20; i++)
+		tick();
+	ck_assert_uint_le(looks() - before, 1); /* a heartbeat */
+	start_run(0, 1, (uint32_t)child.pid, now_ns);
+	end_run(0, 5);
+	ck_assert_uint_eq(tick(), 100 * S + 12350);
+
+	mono_t woke;
+
+	ck_assert(source_entry_woke(entry, &woke));
+	ck_assert_int_lt(mono_diff((mono_t){ now_ns }, woke), 11 * (int64_t)MS);
+	close_source();
+}
+END_TEST
+
+START_TEST(a_process_is_shown_at_heartbeats_though_it_sleeps)
+{
+	unsigned shown = 0;
+	size_t seen;
+
+	open_source();
+	for (unsigned i = 0; i < 500; i++) {
+		tick();
+		source_seen(rig.source, &seen);
+		shown += seen > 0;
+	}
+	ck_assert_uint_ge(shown, 5);
+	ck_assert_uint_le(shown, 10);
+	close_source();
+}
+END_TEST
+
+START_TEST(a_sum_never_steps_back)
+{
+	open_source();
+	tick();
+	start_run(0, 1, (uint32_t)child.pid, now_ns);
+
+	uint64_t running = tick();
+
+	ck_assert_uint_ge(running, 100 * S + 10 * MS);
+	end_run(0, 8 * MS); /* interrupts are not its time */
+	ck_assert_uint_eq(tick(), running);
+	start_run(0, 1, (uint32_t)child.pid, now_ns);
+	end_run(0, 3 * MS);
+	ck_assert_uint_eq(tick(), 100 * S + 11 * MS);
+	close_source();
+}
+END_TEST
+
+START_TEST(without_accounts_it_is_the_clock_again_and_does_not_step_back)
+{
+	open_source();
+	ck_assert_uint_eq(tick(), 100 * S);
+	accounts.on = false;
+	sums[1].run_ns = S;
+	log_account(0, 1);
+	ck_assert_uint_eq(tick(), 100 * S);
+	accounts.on = true; /* not before the account is named anew */
+	ck_assert_uint_eq(tick(), 100 * S);
+	source_entry_follow(entry, 1);
+	tick();
+	ck_assert_uint_eq(tick(), 101 * S);
+	close_source();
+}
+END_TEST
+
+START_TEST(an_account_that_has_lost_a_run_is_not_believed)
+{
+	open_source();
+	ck_assert_uint_eq(tick(), 100 * S);
+	sums[1].run_ns = S;
+	sums[1].lost = 1;
+	log_account(0, 1);
+	ck_assert_uint_eq(tick(), 100 * S);
+
+	struct source_counters counters;
+
+	source_counters(rig.source, &counters);
+	ck_assert_uint_eq(counters.followed, 0);
+	close_source();
+}
+END_TEST
+
+START_TEST(a_process_that_ended_is_found_gone_with_all_that_it_used)
+{
+	open_source();
+	tick();
+	child_end(&child);
+	sums[1].run_ns = 777;
+	sums[1].exited = 1;
+	log_account(0, 1);
+	tick();
+	ck_assert_int_eq(source_entry_status(entry), SOURCE_GONE);
+	ck_assert_uint_eq(source_entry_sample(entry)->value[SAMPLE_CPU], 100 * S + 777);
+	drop(&rig, entry);
+	bench_close(&rig);
+}
+END_TEST
+
+START_TEST(several_targets_of_one_process_have_one_account)
+{
+	open_source();
+
+	struct source_entry *group = add_group(&rig), *member = add_process(&rig, child.pid, true, group);
+
+	source_entry_follow(member, 1);
+	tick();
+	start_run(0, 1, (uint32_t)child.pid, now_ns);
+	end_run(0, 4000);
+	ck_assert_uint_eq(tick(), 100 * S + 4000);
+	ck_assert_uint_eq(source_entry_sample(member)->value[SAMPLE_CPU], 100 * S + 4000);
+	drop(&rig, member);
+	start_run(0, 1, (uint32_t)child.pid, now_ns);
+	end_run(0, 1000);
+	ck_assert_uint_eq(tick(), 100 * S + 5000);
+	drop(&rig, group);
+	close_source();
+}
+END_TEST
+
+Suite *cpu_accounts_suite(void)
+{
+	Suite *suite = suite_create("cpu_accounts");
+	TCase *tcase = tcase_create("reader");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, what_ran_is_told_once_and_what_sleeps_is_not);
+	tcase_add_test(tcase, a_run_that_goes_on_counts_until_now_on_each_cpu);
+	tcase_add_test(tcase, a_run_that_ends_between_two_looks_counts_once);
+	tcase_add_test(tcase, a_run_that_is_older_than_its_account_is_found);
+	tcase_add_test(tcase, a_log_that_is_too_short_is_said);
+	tcase_add_test(tcase, a_slot_that_is_being_written_is_not_believed);
+	suite_add_tcase(suite, tcase);
+	tcase = tcase_create("source");
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, the_cpu_time_of_a_process_is_that_of_its_account);
+	tcase_add_test(tcase, a_process_is_shown_at_heartbeats_though_it_sleeps);
+	tcase_add_test(tcase, a_sum_never_steps_back);
+	tcase_add_test(tcase, without_accounts_it_is_the_clock_again_and_does_not_step_back);
+	tcase_add_test(tcase, an_account_that_has_lost_a_run_is_not_believed);
+	tcase_add_test(tcase, a_process_that_ended_is_found_gone_with_all_that_it_used);
+	tcase_add_test(tcase, several_targets_of_one_process_have_one_account);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}
