@@ -175,7 +175,7 @@ void incidentmade_fill(const struct incidentmade_options *options, struct incide
 	incident_text(ret->limits.memory_from, sizeof(ret->limits.memory_from), target.cgroup);
 	sample_window_coverage(sample_window, INTERVAL_NS, &ret->coverage);
 	sample_window_peaks(sample_window, 100 * NS_PER_MS, &ret->peaks);
-	ret->cost = (struct incident_cost){ INTERVAL_NS, 0, 0.42, 51000, 84000, 0 };
+	ret->cost = (struct incident_cost){ "files", INTERVAL_NS, 0, 0.42, 51000, 84000, 0 };
 }
 
 static void write_file(int dirfd, const char *name, const char *text, struct incident *incident, const char *capture)

@@ -88,7 +88,7 @@ static void fill(struct incident *incident)
 		.has_cpu = true, .cpu_cores = 2.5, .has_memory = true, .memory_bytes = 1ull << 40
 	};
 	incident->peak_cpu_percent = 100;
-	incident->cost = (struct incident_cost){ 10000000, 100000000, 1.25, 50000, 40000, 7 };
+	incident->cost = (struct incident_cost){ "kernel", 10000000, 100000000, 1.25, 50000, 40000, 7 };
 	incident_merge(incident, &(struct incident_firing){ INCIDENT_RULE, { 77 }, "memory", true, 12 });
 	incident_merge(incident, &(struct incident_firing){ INCIDENT_MANUAL, { 78 }, "manual", false, 0 });
 	incident_add_capture(incident, &(struct incident_capture){ .name = "threads",

@@ -205,7 +205,7 @@ static uint64_t now_ns;
 
 static void open_source(void)
 {
-	child_start(&child);
+	child = child_start();
 	bench_open(&rig, "/proc",
 		   (struct source_options){ .interval_ns = 10 * MS,
 					    .peak_interval_ns = UINT64_MAX,
@@ -223,7 +223,7 @@ static void close_source(void)
 {
 	drop(&rig, entry);
 	bench_close(&rig);
-	child_end(&child);
+	child_reap(&child);
 }
 
 static uint64_t tick(void)
@@ -342,7 +342,7 @@ START_TEST(a_process_that_ended_is_found_gone_with_all_that_it_used)
 {
 	open_source();
 	tick();
-	child_end(&child);
+	child_reap(&child);
 	sums[1].run_ns = 777;
 	sums[1].exited = 1;
 	log_account(0, 1);

@@ -73,7 +73,7 @@ START_TEST(totals_are_those_of_the_clock)
 	if (!open_accounts(CHILDREN))
 		SKIP_TEST("%s", skip_reason);
 	for (unsigned i = 0; i < CHILDREN; i++) {
-		child_start(&children[i]);
+		children[i] = child_start();
 		child_do(&children[i], i % 2 ? 'h' : 'b'); /* something before its account */
 		ck_assert_int_eq(kernel_accounts_watch(accounts, children[i].pid, 1, &account[i]), 0);
 	}
@@ -86,7 +86,7 @@ START_TEST(totals_are_those_of_the_clock)
 		ck_assert_uint_ge(accounts->shared.accounts[account[i]].runs, 20);
 		ck_assert_uint_ge(accounts->shared.accounts[account[i]].run_ns, 20 * HUNDREDS_NS);
 		ck_assert_int_eq(excess_of(account[i], children[i].pid, &most), 0);
-		child_end(&children[i]);
+		child_reap(&children[i]);
 	}
 	close_accounts();
 }
@@ -239,7 +239,7 @@ START_TEST(a_disagreement_turns_it_off_for_good)
 
 	if (!open_accounts(4))
 		SKIP_TEST("%s", skip_reason);
-	child_start(&child);
+	child = child_start();
 
 	uint64_t start = 0;
 	char text[1024];
@@ -266,7 +266,7 @@ START_TEST(a_disagreement_turns_it_off_for_good)
 	for (unsigned i = 0; i < 100; i++)
 		kernel_accounts_check(accounts, (mono_t){ (i + 400) * NS_PER_S }, 10 * NS_PER_MS);
 	ck_assert(!atomic_load(&accounts->shared.on));
-	child_end(&child);
+	child_reap(&child);
 	close_accounts();
 }
 END_TEST
@@ -326,7 +326,7 @@ START_TEST(a_full_table_is_counted_and_an_account_rests_before_it_is_used_again)
 	if (!open_accounts(2))
 		SKIP_TEST("%s", skip_reason);
 	for (unsigned i = 0; i < 3; i++)
-		child_start(&children[i]);
+		children[i] = child_start();
 	for (unsigned i = 0; i < 2; i++)
 		ck_assert_int_eq(kernel_accounts_watch(accounts, children[i].pid, 1, &account[i]), 0);
 	ck_assert_int_eq(kernel_accounts_watch(accounts, children[2].pid, 1, &account[2]), -ENOSPC);
@@ -340,7 +340,7 @@ START_TEST(a_full_table_is_counted_and_an_account_rests_before_it_is_used_again)
 	ck_assert_uint_eq(state.refused, 2);
 	ck_assert_uint_eq(state.watched, 2);
 	for (unsigned i = 0; i < 3; i++)
-		child_end(&children[i]);
+		child_reap(&children[i]);
 	close_accounts();
 }
 END_TEST
@@ -352,10 +352,10 @@ START_TEST(the_end_of_a_process_is_noted)
 
 	if (!open_accounts(2))
 		SKIP_TEST("%s", skip_reason);
-	child_start(&child);
+	child = child_start();
 	ck_assert_int_eq(kernel_accounts_watch(accounts, child.pid, 1, &account), 0);
 	ck_assert_uint_eq(accounts->shared.accounts[account].exited, 0);
-	child_end(&child);
+	child_reap(&child);
 	ck_assert_uint_eq(accounts->shared.accounts[account].exited, 1);
 	close_accounts();
 }
