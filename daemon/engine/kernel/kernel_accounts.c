@@ -77,6 +77,15 @@ void kernel_accounts_unwatch(struct kernel_accounts *accounts, uint32_t account)
 	(void)account;
 }
 
+bool kernel_accounts_total(const struct kernel_accounts *accounts, int32_t pid, mono_t now, uint64_t *ret_ns)
+{
+	(void)accounts;
+	(void)pid;
+	(void)now;
+	(void)ret_ns;
+	return false;
+}
+
 void kernel_accounts_check(struct kernel_accounts *accounts, mono_t now, uint64_t interval_ns)
 {
 	(void)accounts;
@@ -370,6 +379,36 @@ void kernel_accounts_unwatch(struct kernel_accounts *accounts, uint32_t account)
 	leave(accounts, account);
 	give_free(accounts, account);
 	count_watched(accounts, -1);
+}
+
+/* Of the runs of a process that go on. */
+static uint64_t going_ns(const struct kernel_accounts *accounts, uint32_t pid, mono_t now)
+{
+	struct cpu_slot slot;
+	uint64_t sum_ns = 0;
+
+	for (uint32_t cpu = 0; cpu < accounts->shared.cpus; cpu++)
+		if (cpu_accounts_slot(&accounts->shared, cpu, &slot) && slot.tgid == pid && now.ns > slot.since_ns)
+			sum_ns += now.ns - slot.since_ns;
+	return sum_ns;
+}
+
+bool kernel_accounts_total(const struct kernel_accounts *accounts, int32_t pid, mono_t now, uint64_t *ret_ns)
+{
+	const struct cpu_accounts *shared = &accounts->shared;
+	uint32_t i = 0;
+
+	while (i < shared->capacity && atomic_load_explicit(&shared->pids[i], memory_order_relaxed) != (uint32_t)pid)
+		i++;
+	if (i == shared->capacity || !atomic_load(&shared->on) || shared->accounts[i].lost)
+		return false;
+
+	uint64_t before_ns = going_ns(accounts, (uint32_t)pid, now);
+	uint64_t ended_ns = __atomic_load_n(&shared->accounts[i].run_ns, __ATOMIC_SEQ_CST);
+	uint64_t after_ns = going_ns(accounts, (uint32_t)pid, now);
+
+	*ret_ns = shared->base_ns[i] + ended_ns + (after_ns < before_ns ? after_ns : before_ns);
+	return true;
 }
 
 /* ---- attaching ---- */

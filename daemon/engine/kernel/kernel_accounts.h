@@ -47,9 +47,15 @@ int kernel_accounts_watch(struct kernel_accounts *accounts, int32_t pid, uint64_
 void kernel_accounts_unwatch(struct kernel_accounts *accounts, uint32_t account);
 
 /*
+ * What a process that is ending has used, if it is watched: with the run that goes on, as of now. False:
+ * it is not, or the account is not to be believed.
+ */
+bool kernel_accounts_total(const struct kernel_accounts *accounts, int32_t pid, mono_t now, uint64_t *ret_ns);
+
+/*
  * About once a second: compares the account of a process that stands still with its clock, and what
  * switches cost with what reading clocks every interval_ns would. Turns accounts off and on again by
- * that, and logs it. Whoever watches looks at kernel_accounts_is_on after it.
+ * that, and logs it. While they are off nothing is to be watched.
  */
 void kernel_accounts_check(struct kernel_accounts *accounts, mono_t now, uint64_t interval_ns);
 

@@ -1030,9 +1030,18 @@ static uint64_t missing_in_record(struct discovery *discovery, const struct proc
 		.groups = groups,
 	};
 
-	/* A zombie's clock is exact. It may already be that of another process, which is younger. */
-	if (cpu_ns > totals->cpu_ns && cpu_ns - totals->cpu_ns < child.missing_ns)
+	struct kernel_accounts *accounts = discovery->options.target_table.accounts;
+	uint64_t counted_ns;
+
+	/* What its account has counts already. */
+	if (accounts && kernel_accounts_total(accounts, end->pid, update_pulse(discovery), &counted_ns) &&
+	    counted_ns >= totals->cpu_ns) {
+		child.cpu_ns = counted_ns;
+		child.missing_ns = 0;
+	} else if (cpu_ns > totals->cpu_ns && cpu_ns - totals->cpu_ns < child.missing_ns) {
+		/* A zombie's clock is exact. It may already be that of another process, which is younger. */
 		child.cpu_ns = cpu_ns;
+	}
 
 	return child.cpu_ns - totals->cpu_ns + waited_times_child(discovery->subscription->waited_times, &child, now);
 }
