@@ -639,7 +639,7 @@ static bool has_its_share(const char *owner, size_t own, size_t all, size_t most
 	return is_limited(owner) && own >= most - all;
 }
 
-/* The owner's part of those that wait to be written: they are written in the order in which they were opened, nearly. */
+/* The owner's part of those that wait to be written: nearly in the order in which they were opened. */
 static size_t pending_of(const struct incidents *incidents, const char *owner, size_t pending)
 {
 	uint64_t hash = map_hash(owner, strlen(owner));
