@@ -161,6 +161,36 @@ confined() {
 		daemon/service/metrics/metrics_server.c daemon/engine/targets/unit_bus.c
 }
 
+# What another process can make wait is touched by children alone (docs/ARCHITECTURE.md, "What may wait"). `opens` lists
+# the files that may open others by path, or look at them, `waits` those that may name the files of a process that wait.
+foreign() {
+	engine=$(find lib/source lib/cgroup daemon/engine daemon/service -name '*.[ch]' | sort)
+	opens="daemon/engine/base/children.c daemon/engine/base/foreign.c daemon/engine/base/paths.c
+		daemon/engine/base/perf_events.c daemon/engine/base/proc_read.c daemon/engine/base/sandbox.c
+		daemon/engine/incident/capture.c daemon/engine/incident/hooks.c daemon/engine/incident/incident_worker.c
+		daemon/engine/incident/incidents.c daemon/engine/incident/recover.c daemon/engine/incident/ring_recorder.c
+		daemon/engine/incident/spool.c daemon/engine/kernel/kernel_accounts.c daemon/engine/sampling/scheduling.c
+		daemon/engine/session/session.c
+		daemon/engine/stacks/stack_capture.c daemon/engine/stacks/stack_recorder.c
+		daemon/engine/stacks/thread_events.c daemon/engine/targets/baseline.c
+		daemon/engine/targets/cgroup_watch.c daemon/engine/targets/containers.c daemon/service/control.c
+		daemon/service/health/file_writer.c daemon/service/health/overview.c daemon/service/main.c
+		lib/cgroup/cgroup.c lib/cgroup/cgroup_limits.c lib/cgroup/cgroup_mounts.c lib/source/process.c"
+	waits="daemon/engine/base/foreign.c daemon/engine/incident/capture.c daemon/engine/stacks/stack_capture.c
+		daemon/engine/stacks/stack_recorder.c daemon/engine/targets/baseline.c lib/source/process.c"
+	ban "a file is opened by its path only in the files that tests/lint.sh lists; what can wait: foreign.h" \
+		"$(calls open openat creat open_beneath fopen freopen opendir scandir stat lstat fstatat statx statfs statvfs access \
+			faccessat readlink readlinkat realpath whole_file_read inotify_add_watch name_to_handle_at process_vm_readv)" \
+		$(without "$(echo $opens)" $engine)
+	ban "a file of a process that can wait is read by foreign.h" \
+		'"([^"]*(cmdline|environ|smaps|smaps_rollup|pagemap|clear_refs|map_files|/root%s|/maps)|maps)"' \
+		$(without "$(echo $waits)" $engine)
+	# Of those that may name them, only the child's side reads itself: baseline.c, in a foreign_function.
+	ban "a file of a process that can wait is read by foreign.h" \
+		'(proc_read_file|proc_read_line|pid_directory_read|pid_directory_file|whole_file_read|openat)[(][^;]*"[^"]*(cmdline|environ|smaps|pagemap|map_files|/root|/maps)' \
+		$(without daemon/engine/targets/baseline.c $engine)
+}
+
 # A prototype in a header stands directly below a comment, or below others that do, or has one on its own line.
 contracts() {
 	for h in $headers $test_headers; do
@@ -200,7 +230,7 @@ manual() {
 	test -z "$pages" || mandoc -T lint -W warning $pages || fail "manual pages"
 }
 
-checks="headers_alone rooms lengths banned_calls confined contracts marks format manual"
+checks="headers_alone rooms lengths banned_calls confined foreign contracts marks format manual"
 for check in ${*:-$checks}; do
 	$check
 done

@@ -170,6 +170,9 @@ static const struct {
 	{ "discovery", "unlabelled", "containers are not selected by labels, because theirs cannot be read",
 	  "unlabelled_why" },
 	{ "health", "lost_log_entries", "entries of the log were lost: the journal did not take them in time", NULL },
+	{ "health", "unanswered_reads",
+	  "files of watched programs did not answer: what they have is missing in incidents", NULL },
+	{ "health", "readers_left_behind", "processes of the daemon wait for such files, and cannot be ended", NULL },
 	{ "incidents", "failed", "incidents could not be written; the log says why", NULL },
 	{ "incidents", "refused", "firings opened no incident of their own: incidents of kind storm count them", NULL },
 };

@@ -19,6 +19,7 @@
  */
 #include "daemon/service/metrics/exposition.h"
 
+#include "daemon/engine/base/foreign.h"
 #include "daemon/engine/dispatch/dispatcher.h"
 #include "daemon/engine/incident/incidents.h"
 #include "daemon/engine/sampling/sampler.h"
@@ -602,6 +603,12 @@ static int put_sum_labels(const char *entry, struct buffer *text)
 	X(COLD, "spikewatch_discovery_cold_processes", GAUGE, "", \
 	  "", "Watched processes without descriptors: there are too few for all.") \
 	X(UNREADABLE, "spikewatch_discovery_unreadable_processes", GAUGE, "", "", "Of them hidden from the daemon.") \
+	X(READERS_LEFT, "spikewatch_readers_left_behind", GAUGE, "", \
+	  "", "Children that wait for a file that does not answer, and cannot be ended.") \
+	X(UNANSWERED_READS, "spikewatch_unanswered_reads_total", COUNTER, "", \
+	  "", "Files of watched programs that did not answer in time.") \
+	X(REFUSED_READS, "spikewatch_refused_reads_total", COUNTER, "", \
+	  "", "Files that were not tried, since others of their user do not answer.") \
 	X(REFUSED_TARGETS, "spikewatch_discovery_refused_targets", GAUGE, "", \
 	  "", "Targets beyond max_targets in the last scan.") \
 	X(FAILED_TARGETS, "spikewatch_discovery_failed_targets", GAUGE, "", \
@@ -1331,6 +1338,7 @@ static void put_ring(struct openmetrics *out, const struct overview *overview, c
 
 static void put_discovery(struct openmetrics *out, const struct overview *overview)
 {
+	struct foreign_counts foreign = foreign_counts();
 	struct discovery_state found;
 
 	discovery_state(session_parts(overview->session).discovery, &found);
@@ -1340,6 +1348,9 @@ static void put_discovery(struct openmetrics *out, const struct overview *overvi
 	put_u64(out, FAMILY_WARM, found.target_table.processes - found.target_table.cold);
 	put_u64(out, FAMILY_COLD, found.target_table.cold);
 	put_u64(out, FAMILY_UNREADABLE, found.unreadable);
+	put_u64(out, FAMILY_READERS_LEFT, foreign.left);
+	put_u64(out, FAMILY_UNANSWERED_READS, foreign.hung);
+	put_u64(out, FAMILY_REFUSED_READS, foreign.refused);
 	put_u64(out, FAMILY_REFUSED_TARGETS, found.target_table.refused);
 	put_u64(out, FAMILY_FAILED_TARGETS, found.target_table.failed);
 	put_u64(out, FAMILY_FOUND_TARGETS, found.target_table.found);

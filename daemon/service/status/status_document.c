@@ -19,6 +19,7 @@
  */
 #include "daemon/service/status/status_document.h"
 
+#include "daemon/engine/base/foreign.h"
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/base/paths.h"
 #include "daemon/engine/dispatch/dispatcher.h"
@@ -187,10 +188,15 @@ static void put_jumps(struct json_writer *json, const char *key, const struct he
 
 static void put_health(struct json_writer *json, const struct health *health)
 {
+	struct foreign_counts foreign = foreign_counts();
+
 	json_member_object(json, "health");
 	put_jumps(json, "clock_steps", &health->steps);
 	put_jumps(json, "suspends", &health->suspends);
 	json_member_u64(json, "lost_log_entries", log_lost());
+	json_member_u64(json, "readers_left_behind", foreign.left);
+	json_member_u64(json, "unanswered_reads", foreign.hung);
+	json_member_u64(json, "refused_reads", foreign.refused);
 	json_member_array(json, "silent_threads");
 	for (size_t i = 0; i < health->thread_count; i++) {
 		if (health->threads[i].silent_ns == 0)
