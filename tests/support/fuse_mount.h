@@ -207,10 +207,11 @@ static inline void *fuse_map_page(void *unused)
 }
 
 /*
- * Starts a process whose mmap lock is taken for good, while the mount hangs in reads: one thread waits for
- * a page of the file (the first attempt gives the lock back while it waits, and fails; the second does
- * not), the other waits for the lock to write, and with that everything that only wants to read what is
- * mapped: /proc/PID/cmdline, smaps, pagemap. Ended by SIGKILL after fuse_mount_end().
+ * Starts a process whose mmap lock is taken for good, while the mount hangs in reads: one thread
+ * waits for a page of the file (the first attempt gives the lock back while it waits, and fails;
+ * the second does not), the other waits for the lock to write, and with that everything that only
+ * wants to read what is mapped: /proc/PID/cmdline, smaps, pagemap. Ended by SIGKILL after
+ * fuse_mount_end().
  */
 __attribute__((unused)) static pid_t fuse_mount_lock_process(struct fuse_mount *mount, uid_t uid)
 {

@@ -1,7 +1,7 @@
 /*
- * check_unanswered.c: a program that runs from a file system whose server stops to answer, with a perf
- * map there too, and the real daemon: it writes the incident without the names of that file, answers
- * meanwhile, and ends when it is told to.
+ * check_unanswered.c: a program that runs from a file system whose server stops to answer, with a
+ * perf map there too, and the real daemon: it writes the incident without the names of that file,
+ * answers meanwhile, and ends when it is told to.
  */
 #include "fuse_mount.h"
 #include "skip.h"

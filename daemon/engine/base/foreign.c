@@ -8,8 +8,8 @@
  *
  * 	this process                                     the child
  * 	request, with the directory's descriptor  ───▶
- * 	                                          ◀───   pieces of data, the last with the error, or with
- * 	                                                 the descriptor of a file
+ * 	                                          ◀───   pieces of data, the last with the
+ * 	                                                 error, or a descriptor
  * 	no last piece in time: SIGKILL
  * 	not gone within END_MS: left behind              ends when the file answers
  *
@@ -357,7 +357,7 @@ static struct {
 		uint64_t owner;
 	} left[LEFT_ROOM];
 	struct foreign_counts counts;
-	atomic_bool calm; /* nobody hangs, and nothing is left behind */
+	atomic_bool calm; /* no user is refused, nothing is left behind */
 } sums = { .lock = PTHREAD_MUTEX_INITIALIZER, .calm = true };
 
 static mono_t now_mono(void)
@@ -367,7 +367,10 @@ static mono_t now_mono(void)
 	return clock_mono(&clock);
 }
 
-/* "Uid:\t1000\t1000\t1000\t1000" in status, which waits for nothing; a directory says root's for some. */
+/*
+ * "Uid:\t1000\t1000\t1000\t1000" in status, which waits for nothing; a directory says root's for
+ * some.
+ */
 static uint64_t owner_of(int procfd, int32_t pid, const char *path)
 {
 	char text[4096];
@@ -545,7 +548,9 @@ struct answer {
 	int fd; /* -1: none */
 };
 
-/* 1: that was the last piece; 0: there are more; -ETIMEDOUT; -EPIPE: the child has ended; -errno. */
+/*
+ * 1: that was the last piece; 0: there are more; -ETIMEDOUT; -EPIPE: the child has ended; -errno.
+ */
 static int receive_piece(const struct lane *lane, mono_t deadline, struct answer *answer, int *ret_error)
 {
 	struct piece head;

@@ -1,21 +1,22 @@
 /*
  * foreign.h: what another user can make wait, read by a child process that may be left behind.
  *
- * A file on a file system that does not answer (FUSE, NFS) holds whoever opens, reads or even closes
- * it, and no signal ends that. The same goes for /proc/PID/cmdline, maps, smaps and pagemap, which
- * wait for a page of the process, or for its mmap lock. So no thread of this process touches any of
- * these; see "What may wait" in docs/ARCHITECTURE.md for which files are which.
+ * A file on a file system that does not answer (FUSE, NFS) holds the process that opens, reads or
+ * even closes it, and no signal ends that. The same goes for /proc/PID/cmdline, maps, smaps and
+ * pagemap, which wait for the mmap lock of the process; there a signal helps. So no thread of this
+ * process touches any of these; see "What may wait" in docs/ARCHITECTURE.md for the files.
  *
- * Each lane has a child, which is started when it is first needed, answers one request at a time and
- * ends with this process. One that does not answer in time is killed; if it cannot be, it is left
- * behind, and counted. A user whose file did that is refused for a while, which grows each time, so
- * that one user cannot use up the time of others.
+ * Each lane has a child, which is started when it is first needed, answers one request at a time
+ * and ends with this process. One that does not answer in time is killed; if it cannot be, it is
+ * left behind, and counted. A user whose file did that is refused for a while, which grows each
+ * time, so that one user cannot use up the time of others.
  *
  * All functions may be called by any thread. Requests of a lane wait for each other, those of
  * different lanes do not. Results beyond -errno:
  *
  * 	-ETIMEDOUT  it did not answer in time
- * 	-EBUSY      refused: other files of that user do not answer, or too many children are left behind
+ * 	-EBUSY      refused: other files of that user do not answer, or too many children are left
+ * 	            behind
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_BASE_FOREIGN_H
 #define SPIKEWATCH_DAEMON_ENGINE_BASE_FOREIGN_H
@@ -48,8 +49,8 @@ enum foreign_lane {
 #define FOREIGN_COPY_BYTES_MAX (64u << 20)
 
 /*
- * Reads <dirfd>/<pid>/<path>, with pid 0 <dirfd>/<path>, up to cap - 1 bytes, and terminates them. A
- * link is followed only with pid 0. The length; -ESRCH: the process is gone; -errno; see above.
+ * Reads <dirfd>/<pid>/<path>, with pid 0 <dirfd>/<path>, up to cap - 1 bytes, and terminates them.
+ * A link is followed only with pid 0. The length; -ESRCH: the process is gone; -errno; see above.
  */
 ssize_t foreign_read(enum foreign_lane lane, int dirfd, int32_t pid, const char *path, char *buf, size_t cap);
 
@@ -59,16 +60,22 @@ ssize_t foreign_read(enum foreign_lane lane, int dirfd, int32_t pid, const char 
  */
 ssize_t foreign_cmdline(enum foreign_lane lane, int procfd, int32_t pid, char *buf, size_t cap);
 
-/* The pid that a pid file says; 0: there is no such file, or it says none; -ETIMEDOUT, -EBUSY: see above. */
+/*
+ * The pid that a pid file says; 0: there is no such file, or it says none; -ETIMEDOUT, -EBUSY: see
+ * above.
+ */
 int32_t foreign_pidfile(enum foreign_lane lane, const char *path);
 
-/* What a child does for foreign_call: writes its result to `to`. dirfd is its own copy. 0 or -errno. */
+/*
+ * What a child does for foreign_call: writes its result to `to`. dirfd is its own copy. 0 or
+ * -errno.
+ */
 typedef int foreign_function(int dirfd, const void *argument, size_t len, const struct sink *to);
 
 /*
- * Has a child call function, with argument (at most FOREIGN_ARGUMENT_MAX bytes): what takes more than one
- * read. pid, path: what it will read, as for foreign_read. Its result, up to cap bytes, in buf. The length;
- * what function returned; -EIO: a longer one; see above.
+ * Has a child call function, with argument (at most FOREIGN_ARGUMENT_MAX bytes): what takes more
+ * than one read. pid, path: what it will read, as for foreign_read. Its result, up to cap bytes, in
+ * buf. The length; what function returned; -EIO: a longer one; see above.
  */
 ssize_t foreign_call(enum foreign_lane lane, int dirfd, int32_t pid, const char *path, foreign_function *function,
 		     const void *argument, size_t len, void *buf, size_t cap);
@@ -76,10 +83,11 @@ ssize_t foreign_call(enum foreign_lane lane, int dirfd, int32_t pid, const char 
 #define FOREIGN_ARGUMENT_MAX 64
 
 /*
- * A regular file <procfd>/<path>, for reading: itself where its file system is one of this machine's
- * own, which cannot wait for a process; else a copy in memory. pid: of its process. flags: O_NOFOLLOW or
- * 0. *ret_status: of the file itself. The descriptor, with which nothing waits; -EINVAL: not a regular
- * file; -EWOULDBLOCK: leased (F_SETLEASE); -EFBIG: too large for a copy; -errno; see above.
+ * A regular file <procfd>/<path>, for reading: itself where its file system is one of this
+ * machine's own, which cannot wait for a process; else a copy in memory. pid: of its process. flags:
+ * O_NOFOLLOW or 0. *ret_status: of the file itself. The descriptor, with which nothing waits;
+ * -EINVAL: not a regular file; -EWOULDBLOCK: leased (F_SETLEASE); -EFBIG: too large for a copy;
+ * -errno; see above.
  */
 int foreign_open(enum foreign_lane lane, int procfd, int32_t pid, const char *path, int flags, struct stat *ret_status);
 

@@ -1,8 +1,7 @@
 /*
- * proc_read.h: files of processes below a /proc, for everything but samples, those that no process can make
- * wait (others: foreign.h); and the reserve of
- * file descriptors that targets do not get, so that a daemon that watches all it can still answers
- * queries and writes incidents.
+ * proc_read.h: files of processes below a /proc, for everything but samples, those that no process
+ * can make wait (others: foreign.h); and the reserve of file descriptors that targets do not get,
+ * so that a daemon that watches all it can still answers queries and writes incidents.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_BASE_PROC_READ_H
 #define SPIKEWATCH_DAEMON_ENGINE_BASE_PROC_READ_H

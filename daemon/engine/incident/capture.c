@@ -302,7 +302,7 @@ static int add_file(int pid_directory, int32_t pid, const char *name, struct cap
 	return 0;
 }
 
-/* The arguments are read by a child, since that may wait; what they are not does not keep the rest away. */
+/* The arguments are read by a child, since that may wait. Without them the rest is still there. */
 static int add_cmdline(const struct capture_context *context, int32_t pid, struct capture_text *text)
 {
 	AUTO_FREE char *data = malloc(PROCESS_FILE_BYTES);

@@ -1,7 +1,7 @@
 /*
  * stack_capture.c: two snapshots of the rings, put together; the files they refer to, opened with
- * the daemon's privileges by a child (foreign.h) and handed to spikewatch-symbolize, one child for one
- * incident.
+ * the daemon's privileges by a child (foreign.h) and handed to spikewatch-symbolize, one child for
+ * one incident.
  *
  * The second snapshot begins where the first has ended, so of each kind of sample the records of
  * both are in order, one after the other. Side-band records of a process that is in both are there
@@ -687,7 +687,9 @@ static size_t add_processes_inside(const struct stack_recorder_snapshot *snapsho
 	return count;
 }
 
-/* Those that have samples, and those inside the cgroup; sorted. *ret is the caller's. 0 or -ENOMEM. */
+/*
+ * Those that have samples, and those inside the cgroup; sorted. *ret is the caller's. 0 or -ENOMEM.
+ */
 static int sampled_members(const struct stack_capture *capture, const struct stack_capture_members *known,
 			   struct target_member **ret, size_t *ret_count)
 {
@@ -709,7 +711,10 @@ static int sampled_members(const struct stack_capture *capture, const struct sta
 	return 0;
 }
 
-/* Those of the bundle, with the numbers that they have in the symboliser. The caller's; NULL: no memory. */
+/*
+ * Those of the bundle, with the numbers that they have in the symboliser. The caller's; NULL: no
+ * memory.
+ */
 static struct stack_file_entry *numbered_entries(const struct stack_bundle *bundle)
 {
 	struct stack_file_entry *entries = calloc(bundle->count + 1, sizeof *entries);

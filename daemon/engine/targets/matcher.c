@@ -2,11 +2,11 @@
  * matcher.c: the compiled entries, made as a whole, so that a reload exchanges them in one step;
  * and the process tree.
  *
- * The tree is a forest of nodes in one array, of which only the pages that were used exist. Invariant:
- * a node has all bits of its parent. So the trees of a process are read from its own node, and when
- * a node is removed its children move to its parent with no change of bits. Parents are needed for
- * one thing: a process may become a root when it has descendants already (it executed something,
- * the configuration changed), also through descendants that have ended.
+ * The tree is a forest of nodes in one array, of which only the pages that were used exist.
+ * Invariant: a node has all bits of its parent. So the trees of a process are read from its own
+ * node, and when a node is removed its children move to its parent with no change of bits. Parents
+ * are needed for one thing: a process may become a root when it has descendants already (it
+ * executed something, the configuration changed), also through descendants that have ended.
  *
  * The kernel reparents an orphan to one of its ancestors, so the parent that /proc shows is always
  * an ancestor, and the one that a fork event named is a nearer one. A node that was never met
@@ -662,7 +662,10 @@ bool matcher_was_in_tree(const struct matcher *matcher, size_t i, int32_t pid, i
 	return (trees & matcher->trees[i]) != 0;
 }
 
-/* A pid file may be where nothing answers: it then says what it said. 1: it has changed; 0; -ECANCELED. */
+/*
+ * A pid file may be where nothing answers: it then says what it said. 1: it has changed; 0;
+ * -ECANCELED.
+ */
 static int read_pidfile(struct matcher *matcher, size_t i, const struct unlocked_section *section)
 {
 	char path[PATH_MAX];

@@ -267,6 +267,20 @@ START_TEST(a_child_that_was_killed_is_replaced_at_once)
 }
 END_TEST
 
+/* An entry keeps the process that its pid file has named. */
+START_TEST(a_pid_file_that_does_not_answer_is_told_from_none)
+{
+	if (!fuse_mount_begin(&fuse, "/proc/self/exe"))
+		SKIP_TEST("%s", skip_why());
+	ck_assert_int_eq(foreign_pidfile(FOREIGN_DISCOVERY, fuse.file), 0);
+	fuse_mount_hang(&fuse, FUSE_HANGS(FUSE_READ));
+	ck_assert_int_eq(foreign_pidfile(FOREIGN_DISCOVERY, fuse.file), -ETIMEDOUT);
+	ck_assert_int_eq(foreign_pidfile(FOREIGN_DISCOVERY, fuse.file), -EBUSY);
+	fuse_mount_end(&fuse);
+	expect_nothing_left();
+}
+END_TEST
+
 /* A user is refused for longer each time, and forgotten after a while. */
 START_TEST(what_hangs_again_is_refused_for_longer)
 {
@@ -333,6 +347,7 @@ Suite *foreign_suite(void)
 	tcase_add_test(tcase, a_user_cannot_use_up_the_children);
 	tcase_add_test(tcase, a_child_that_is_stopped_is_replaced);
 	tcase_add_test(tcase, a_child_that_was_killed_is_replaced_at_once);
+	tcase_add_test(tcase, a_pid_file_that_does_not_answer_is_told_from_none);
 	tcase_add_test(tcase, what_hangs_again_is_refused_for_longer);
 	tcase_add_test(tcase, the_child_has_nothing_of_ours);
 	suite_add_tcase(suite, tcase);
