@@ -605,9 +605,9 @@ static int put_sum_labels(const char *entry, struct buffer *text)
 	X(UNREADABLE, "spikewatch_discovery_unreadable_processes", GAUGE, "", "", "Of them hidden from the daemon.") \
 	X(READERS_LEFT, "spikewatch_readers_left_behind", GAUGE, "", \
 	  "", "Children that wait for a file that does not answer, and cannot be ended.") \
-	X(UNANSWERED_READS, "spikewatch_unanswered_reads_total", COUNTER, "", \
+	X(UNANSWERED_READS, "spikewatch_unanswered_reads", COUNTER, "", \
 	  "", "Files of watched programs that did not answer in time.") \
-	X(REFUSED_READS, "spikewatch_refused_reads_total", COUNTER, "", \
+	X(REFUSED_READS, "spikewatch_refused_reads", COUNTER, "", \
 	  "", "Files that were not tried, since others of their user do not answer.") \
 	X(REFUSED_TARGETS, "spikewatch_discovery_refused_targets", GAUGE, "", \
 	  "", "Targets beyond max_targets in the last scan.") \
