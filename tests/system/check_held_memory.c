@@ -23,8 +23,8 @@ static void teardown(void)
 /* Code and data of the program and of the C library, stacks and tables of two samplers. */
 #define LOCKED_BESIDE_RING_KIB (16u << 10)
 
-/* What an allocator may keep. Evidence of an incident with stacks takes some ten times as much. */
-#define KEPT_KIB (8u << 10)
+/* What the history of mappings and events of threads grow by meanwhile; six incidents take more than twice as much. */
+#define KEPT_KIB (24u << 10)
 
 /* A number of /proc/PID/status, in KiB. */
 static uint64_t status_of(const char *key)
