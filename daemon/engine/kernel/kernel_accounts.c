@@ -494,7 +494,8 @@ static int attach(struct kernel_accounts *accounts, char *reason)
 
 /* ---- loading ---- */
 
-static int print_library(enum libbpf_print_level level, const char *format, va_list arguments)
+__attribute__((format(printf, 2, 0))) static int print_library(enum libbpf_print_level level, const char *format,
+							       va_list arguments)
 {
 	char text[LOG_LINE_MAX];
 
