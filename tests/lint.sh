@@ -156,6 +156,7 @@ confined() {
 	confine libmicrohttpd "${include}microhttpd" daemon/service/metrics/metrics_server.c
 	confine libbpf "${include}bpf/" daemon/engine/kernel/kernel_accounts.c daemon/engine/kernel/switches.bpf.c
 	confine libiberty "${include}libiberty" daemon/symbolize/symbols.c
+	confine ncurses "${include}(n?curses|term)[.]h" cli/top/top.c
 	confine elfutils "${include}(elfutils/|gelf|libelf|dwarf)" daemon/symbolize/symbols.c
 	confine libsystemd "${include}systemd/" daemon/service/control.c daemon/service/main.c daemon/service/watchdog.c \
 		daemon/service/metrics/metrics_server.c daemon/engine/targets/unit_bus.c

@@ -1,4 +1,7 @@
-/* check_top_text.c: lines that fit, whatever the names and the width are. */
+/*
+ * check_top_text.c: lines that fit, whatever the names and the width are; what a key of the terminal
+ * means. White-box: includes the module.
+ */
 #include "cli/top/top.c"
 
 #include "lib/base/base.h"
@@ -233,10 +236,39 @@ START_TEST(texts_are_cut_at_either_end_between_characters)
 }
 END_TEST
 
+static const struct {
+	int curses, ours;
+} keys_pressed[] = {
+	{ KEY_UP, TOP_SCREEN_UP },
+	{ KEY_DOWN, TOP_SCREEN_DOWN },
+	{ KEY_PPAGE, TOP_SCREEN_PAGE_UP },
+	{ KEY_NPAGE, TOP_SCREEN_PAGE_DOWN },
+	{ KEY_HOME, TOP_SCREEN_FIRST },
+	{ KEY_END, TOP_SCREEN_LAST },
+	{ KEY_BACKSPACE, TOP_SCREEN_BACKSPACE },
+	{ 0x7f, TOP_SCREEN_BACKSPACE },
+	{ '\b', TOP_SCREEN_BACKSPACE },
+	{ '\n', TOP_SCREEN_ENTER },
+	{ 0x1b, TOP_SCREEN_ESCAPE },
+	{ ' ', ' ' },
+	{ 'q', 'q' },
+	{ 0xff, 0xff },
+	{ 0x01, TOP_SCREEN_OTHER }, /* Ctrl-A */
+	{ 0x100, TOP_SCREEN_OTHER },
+	{ KEY_LEFT, TOP_SCREEN_OTHER },
+	{ KEY_F(5), TOP_SCREEN_OTHER },
+};
+
+START_TEST(a_key_is_a_character_or_one_that_is_known_or_other)
+{
+	ck_assert_int_eq(translate(keys_pressed[_i].curses), keys_pressed[_i].ours);
+}
+END_TEST
+
 Suite *top_text_suite(void)
 {
 	Suite *suite = suite_create("top_text");
-	TCase *tcase = tcase_create("toptext");
+	TCase *tcase = tcase_create("toptext"), *keys = tcase_create("keys");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, no_line_is_wider_than_the_terminal);
@@ -246,6 +278,8 @@ Suite *top_text_suite(void)
 	tcase_add_test(tcase, a_spark_goes_from_the_bottom_to_the_top);
 	tcase_add_test(tcase, texts_are_cut_at_either_end_between_characters);
 	suite_add_tcase(suite, tcase);
+	tcase_add_loop_test(keys, a_key_is_a_character_or_one_that_is_known_or_other, 0, (int)ARRAY_LEN(keys_pressed));
+	suite_add_tcase(suite, keys);
 
 	return suite;
 }
