@@ -491,7 +491,7 @@ int sandbox_limit(const struct sandbox_limits *limits)
 {
 	int r = set_limit(RLIMIT_CORE, 0, 0);
 
-	/* Both are the samplers' (scheduling.h). */
+	/* Both are the samplers' (sampler.c). */
 	if (r == 0)
 		r = set_limit(RLIMIT_RTPRIO, 0, 0);
 	if (r == 0)

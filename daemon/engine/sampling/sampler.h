@@ -14,7 +14,6 @@
 #ifndef SPIKEWATCH_DAEMON_ENGINE_SAMPLING_SAMPLER_H
 #define SPIKEWATCH_DAEMON_ENGINE_SAMPLING_SAMPLER_H
 
-#include "daemon/engine/sampling/scheduling.h"
 #include "lib/base/base.h"
 #include "lib/config/config.h"
 #include "lib/model/sample.h"
@@ -26,6 +25,41 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
+
+/* ---- how the kernel schedules a sampler thread ---- */
+
+enum scheduling_class {
+	SCHEDULING_NORMAL,
+	SCHEDULING_SHORT_SLICE, /* normal, with a slice of 0.1 ms: Linux 6.12 */
+	SCHEDULING_REAL_TIME,   /* SCHED_FIFO 1 */
+};
+
+/* Why a thread has no real-time priority. */
+enum scheduling_reason {
+	SCHEDULING_NO_REASON,    /* it has, or does not run */
+	SCHEDULING_CONFIGURED,   /* sampling.scheduling "normal" */
+	SCHEDULING_UNPRIVILEGED, /* neither CAP_SYS_NICE nor RLIMIT_RTPRIO */
+	SCHEDULING_REFUSED,      /* one of both, but a filter of system calls or the cgroup forbids it */
+	SCHEDULING_DISABLED,     /* kernel.sched_rt_runtime_us is 0 */
+	SCHEDULING_FAILED,       /* any other error */
+	/* It had, and gets it back after a while. */
+	SCHEDULING_ENDLESS, /* it ran for 200 ms without a sleep */
+	SCHEDULING_COSTLY,  /* it used more CPU than its budget for three seconds */
+	SCHEDULING_HELD,    /* it waited for a CPU for most of three seconds all the same */
+};
+
+/* A sentence without full stop; "" of SCHEDULING_NO_REASON. Static text. Any thread. */
+const char *scheduling_reason_text(enum scheduling_reason reason);
+
+/* "normal", "short slice", "real-time". Any thread. */
+const char *scheduling_class_name(enum scheduling_class class);
+
+static inline bool scheduling_was_withdrawn(enum scheduling_reason reason)
+{
+	return reason >= SCHEDULING_ENDLESS;
+}
+
+/* ---- the threads ---- */
 
 struct sampler_description;
 struct samplers;
