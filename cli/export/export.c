@@ -18,7 +18,7 @@
 #include "cli/incident/incident_load.h"
 #include "cli/incident/profiles.h"
 #include "cli/incident/series.h"
-#include "cli/report/report_file.h"
+#include "cli/report/report.h"
 #include "daemon/engine/incident/ring_recorder.h"
 #include "lib/base/base.h"
 #include "lib/base/json.h"

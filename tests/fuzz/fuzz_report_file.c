@@ -2,7 +2,7 @@
  * Whatever the page is: what is handed out has a name that is allowed and lies within the page,
  * what is decoded has the size and the checksum that were said, and the walk ends.
  */
-#include "cli/report/report_file.h"
+#include "cli/report/report.h"
 
 #include "lib/base/compress.h"
 #include "lib/base/io.h"
