@@ -144,43 +144,37 @@ START_TEST(for_and_cooldown_are_whole_windows_whatever_the_jitter)
 }
 END_TEST
 
-START_TEST(rediscovered_target_keeps_its_cooldown_and_starts_its_history_anew)
+/* A target is there from 10 to 12 s, vanishes and comes back; it fires in the tick after quiet_until. */
+static const struct {
+	uint64_t for_ns, cooldown_ns, back_ns, quiet_until_ns;
+	unsigned warmup, fired; /* fired: before it vanished */
+} comebacks[] = {
+	/* It keeps its cooldown and starts its history anew. */
+	{ .cooldown_ns = 100 * S, .warmup = 1, .fired = 1, .back_ns = 20 * S, .quiet_until_ns = 111 * S },
+	/* One more window and it would have fired: it holds anew. */
+	{ .for_ns = 2 * S, .fired = 0, .back_ns = 13 * S, .quiet_until_ns = 15 * S },
+};
+
+START_TEST(target_that_comes_back_keeps_its_cooldown_only)
 {
 	struct config_rule *rule = add_rule("hot", METRIC_CPU, S);
+	uint64_t back_ns = comebacks[_i].back_ns, quiet_until_ns = comebacks[_i].quiet_until_ns;
 
-	rule->trigger.cooldown_ns = 100 * S;
-	rule->trigger.warmup = 1;
+	rule->trigger.for_ns = comebacks[_i].for_ns;
+	rule->trigger.cooldown_ns = comebacks[_i].cooldown_ns;
+	rule->trigger.warmup = comebacks[_i].warmup;
 	start();
 	watch(1, "a");
 	cpu(1, 10 * S, 0);
 	ticks(10 * S, 12 * S, S);
-	ck_assert_uint_eq(firing_count, 1);
+	ck_assert_uint_eq(firing_count, comebacks[_i].fired);
 	feed_gone(evaluator, 1);
 	watch(2, "a");
-	cpu(2, 20 * S, 0);
-	ticks(20 * S, 111 * S, S);
-	ck_assert_uint_eq(firing_count, 1);
-	tick(112 * S);
-	ck_assert_uint_eq(firing_count, 2);
-}
-END_TEST
-
-START_TEST(target_that_vanishes_while_pending_holds_anew_when_it_is_back)
-{
-	struct config_rule *rule = add_rule("hot", METRIC_CPU, S);
-
-	rule->trigger.for_ns = 2 * S;
-	start();
-	watch(1, "a");
-	cpu(1, 10 * S, 0);
-	ticks(10 * S, 12 * S, S); /* one more window and it fires */
-	feed_gone(evaluator, 1);
-	watch(2, "a");
-	cpu(2, 13 * S, 0);
-	ticks(13 * S, 15 * S, S);
-	ck_assert_uint_eq(firing_count, 0);
-	tick(16 * S);
-	ck_assert_uint_eq(firing_count, 1);
+	cpu(2, back_ns, 0);
+	ticks(back_ns, quiet_until_ns, S);
+	ck_assert_uint_eq(firing_count, comebacks[_i].fired);
+	tick(quiet_until_ns + S);
+	ck_assert_uint_eq(firing_count, comebacks[_i].fired + 1);
 }
 END_TEST
 
@@ -463,8 +457,7 @@ static TCase *pairs(void)
 	tcase_add_test(tcase, refused_firing_stops_nobody);
 	tcase_add_test(tcase, disk_is_asked_about_once_in_a_tick_that_judges);
 	tcase_add_test(tcase, for_and_cooldown_are_whole_windows_whatever_the_jitter);
-	tcase_add_test(tcase, rediscovered_target_keeps_its_cooldown_and_starts_its_history_anew);
-	tcase_add_test(tcase, target_that_vanishes_while_pending_holds_anew_when_it_is_back);
+	tcase_add_loop_test(tcase, target_that_comes_back_keeps_its_cooldown_only, 0, ARRAY_LEN(comebacks));
 	tcase_add_test(tcase, without_a_memo_it_remembers_itself);
 	tcase_add_test(tcase, memo_is_kept_up_to_date);
 	tcase_add_test(tcase, status_says_why);
@@ -744,42 +737,92 @@ START_TEST(windows_end_at_multiples_of_their_length)
 }
 END_TEST
 
-START_TEST(stalled_sampler_is_judged_once_over_what_has_passed)
-{
-	add_rule("hot", METRIC_CPU, S);
-	start();
-	watch(1, "a");
-	cpu(1, 10 * S, 0);
-	tick(10 * S);
-	cpu(1, 13 * S + 200 * MS, 1600 * MS);
-	tick(13 * S + 200 * MS);
-	ck_assert_uint_eq(firing_count, 1);
-	ck_assert_uint_eq(firings[0].from.ns, 10 * S);
-	ck_assert_uint_eq(firings[0].to.ns, 13 * S + 200 * MS);
-	ck_assert_double_eq(firings[0].value, 50);
-	cpu(1, 14 * S, 2400 * MS);
-	tick(14 * S);
-	ck_assert_uint_eq(firing_count, 2);
-	ck_assert_double_eq(firings[1].value, 100);
-}
-END_TEST
+/* Ticks, most of them with a look at the target, and the windows of one second that they end. */
+static const struct {
+	enum metric metric;
+	struct {
+		uint64_t at_ns;
+		bool looked;
+		uint64_t used, mark; /* CPU time; or memory and, if not 0, its high-water mark */
+		size_t fired;        /* so far, after this tick */
+	} ticks[10];
+	struct {
+		uint64_t from_ns, to_ns;
+		double value;
+	} windows[5];
+} looks[] = {
+	{
+		/* A sampler that stalled is judged once over what has passed. */
+		METRIC_CPU,
+		{
+			{ 10 * S, true, .fired = 0 },
+			{ 13 * S + 200 * MS, true, 1600 * MS, .fired = 1 },
+			{ 14 * S, true, 2400 * MS, .fired = 2 },
+		},
+		{ { 10 * S, 13 * S + 200 * MS, 50 }, { 13 * S + 200 * MS, 14 * S, 100 } },
+	},
+	{
+		/* A sliver of a window joins the next: 4 ms are the grain of the counter, 40 % of the 10 ms. */
+		METRIC_CPU,
+		{
+			{ 10 * S, true, .fired = 0 },
+			{ 12 * S + 990 * MS, true, .fired = 1 },
+			{ 13 * S, true, 4 * MS, .fired = 1 },
+			{ 14 * S, .fired = 2 },
+		},
+		{ { 10 * S, 12 * S + 990 * MS, 0 }, { 12 * S + 990 * MS, 14 * S, 100 * 4. / 1010 } },
+	},
+	{
+		/* The peak is over all samples in the window; 200 are used for half of the third one. */
+		METRIC_MEMORY_PEAK,
+		{
+			{ 10 * S, true, 100, .fired = 0 },
+			{ 10 * S + 500 * MS, true, 900, .fired = 0 },
+			{ 10 * S + 510 * MS, true, 200, .fired = 0 },
+			{ 11 * S, .fired = 1 },
+			{ 12 * S, .fired = 2 },
+			{ 12 * S + 500 * MS, true, 50, .fired = 2 },
+			{ 13 * S, .fired = 3 },
+			{ 14 * S, .fired = 4 },
+		},
+		{ { 10 * S, 11 * S, 900 }, { 11 * S, 12 * S, 200 }, { 12 * S, 13 * S, 200 }, { 13 * S, 14 * S, 50 } },
+	},
+	{
+		/* High-water marks count when they move, even if reset between; the first is of before. */
+		METRIC_MEMORY_PEAK,
+		{
+			{ 10 * S, true, 100, 5000, .fired = 0 },
+			{ 11 * S, .fired = 1 },
+			{ 11 * S + 100 * MS, true, 100, 6000, .fired = 1 },
+			{ 11 * S + 200 * MS, true, 100, 100, .fired = 1 },
+			{ 12 * S, .fired = 2 },
+			{ 13 * S, .fired = 3 },
+		},
+		{ { 10 * S, 11 * S, 100 }, { 11 * S, 12 * S, 6000 }, { 12 * S, 13 * S, 100 } },
+	},
+};
 
-START_TEST(sliver_of_a_window_joins_the_next)
+START_TEST(looks_end_these_windows_with_these_values)
 {
-	add_rule("hot", METRIC_CPU, S);
+	add_rule("r", looks[_i].metric, S);
 	start();
 	watch(1, "a");
-	cpu(1, 10 * S, 0);
-	tick(10 * S);
-	cpu(1, 12 * S + 990 * MS, 0);
-	tick(12 * S + 990 * MS);
-	cpu(1, 13 * S, 4 * MS); /* the grain of the counter: 40 % of 10 ms */
-	tick(13 * S);
-	ck_assert_uint_eq(firing_count, 1);
-	tick(14 * S);
-	ck_assert_uint_eq(firing_count, 2);
-	ck_assert_uint_eq(firings[1].from.ns, 12 * S + 990 * MS);
-	ck_assert_double_eq_tol(firings[1].value, 0.396, 0.001);
+	for (size_t k = 0; k < ARRAY_LEN(looks[_i].ticks) && looks[_i].ticks[k].at_ns; k++) {
+		uint64_t at_ns = looks[_i].ticks[k].at_ns, used = looks[_i].ticks[k].used;
+
+		if (looks[_i].ticks[k].looked && looks[_i].metric == METRIC_CPU)
+			cpu(1, at_ns, used);
+		else if (looks[_i].ticks[k].looked)
+			memory(1, at_ns, used, looks[_i].ticks[k].mark);
+		tick(at_ns);
+		ck_assert_uint_eq(firing_count, looks[_i].ticks[k].fired);
+	}
+	ck_assert_uint_gt(firing_count, 0);
+	for (size_t k = 0; k < firing_count; k++) {
+		ck_assert_uint_eq(firings[k].from.ns, looks[_i].windows[k].from_ns);
+		ck_assert_uint_eq(firings[k].to.ns, looks[_i].windows[k].to_ns);
+		ck_assert_double_eq_tol(firings[k].value, looks[_i].windows[k].value, 1e-9);
+	}
 }
 END_TEST
 
@@ -827,52 +870,6 @@ START_TEST(clock_that_begins_anew_is_a_gap)
 	cpu(1, 7 * S + 3, 0);
 	ticks(7 * S + 3, 9 * S + 3, S);
 	ck_assert_uint_eq(firing_count, 5); /* of both, when the old one is seen again */
-}
-END_TEST
-
-START_TEST(peak_is_over_all_samples_in_the_window)
-{
-	add_rule("peak", METRIC_MEMORY_PEAK, S);
-	start();
-	watch(1, "a");
-	memory(1, 10 * S, 100, 0);
-	tick(10 * S);
-	memory(1, 10 * S + 500 * MS, 900, 0);
-	tick(10 * S + 500 * MS);
-	memory(1, 10 * S + 510 * MS, 200, 0);
-	tick(10 * S + 510 * MS);
-	tick(11 * S);
-	tick(12 * S);
-	memory(1, 12 * S + 500 * MS, 50, 0); /* it used 200 for half of that window */
-	tick(12 * S + 500 * MS);
-	tick(13 * S);
-	tick(14 * S);
-	ck_assert_uint_eq(firing_count, 4);
-	ck_assert_double_eq(firings[0].value, 900);
-	ck_assert_double_eq(firings[1].value, 200);
-	ck_assert_double_eq(firings[2].value, 200);
-	ck_assert_double_eq(firings[3].value, 50);
-}
-END_TEST
-
-START_TEST(high_water_marks_count_when_they_move_even_if_reset_between)
-{
-	add_rule("peak", METRIC_MEMORY_PEAK, S);
-	start();
-	watch(1, "a");
-	memory(1, 10 * S, 100, 5000); /* made before the first look */
-	tick(10 * S);
-	tick(11 * S);
-	memory(1, 11 * S + 100 * MS, 100, 6000);
-	tick(11 * S + 100 * MS);
-	memory(1, 11 * S + 200 * MS, 100, 100); /* reset */
-	tick(11 * S + 200 * MS);
-	tick(12 * S);
-	tick(13 * S);
-	ck_assert_uint_eq(firing_count, 3);
-	ck_assert_double_eq(firings[0].value, 100);
-	ck_assert_double_eq(firings[1].value, 6000);
-	ck_assert_double_eq(firings[2].value, 100);
 }
 END_TEST
 
@@ -1178,12 +1175,9 @@ static TCase *windows(void)
 	tcase_add_test(tcase, burst_between_two_ticks_counts_in_its_window_only);
 	tcase_add_test(tcase, target_with_heartbeats_only_has_its_gauges);
 	tcase_add_test(tcase, windows_end_at_multiples_of_their_length);
-	tcase_add_test(tcase, stalled_sampler_is_judged_once_over_what_has_passed);
-	tcase_add_test(tcase, sliver_of_a_window_joins_the_next);
+	tcase_add_loop_test(tcase, looks_end_these_windows_with_these_values, 0, ARRAY_LEN(looks));
 	tcase_add_test(tcase, gap_drops_open_windows);
 	tcase_add_test(tcase, clock_that_begins_anew_is_a_gap);
-	tcase_add_test(tcase, peak_is_over_all_samples_in_the_window);
-	tcase_add_test(tcase, high_water_marks_count_when_they_move_even_if_reset_between);
 	tcase_add_test(tcase, a_rule_takes_112_bytes_for_each_target);
 	tcase_add_test(tcase, cgroup_is_judged_between_its_reads);
 	tcase_add_test(tcase, idle_cgroup_moves_on_with_the_reads_it_must_have_had);
@@ -1294,43 +1288,39 @@ START_TEST(burst_that_fired_is_none_that_was_missed)
 }
 END_TEST
 
-START_TEST(level_between_two_ends_of_windows_fires)
+/* Memory that is 10 bytes but from up to down, where it is 2000: it fires once, over the window to fired. */
+static const struct {
+	enum metric metric;
+	uint64_t for_ns, cooldown_ns, up_ns, down_ns, fired_ns;
+} humps[] = {
+	/* A level between two ends of windows fires. */
+	{ METRIC_MEMORY_BYTES, 0, 60 * S, 12 * S + 290 * MS, 12 * S + 320 * MS, 12 * S + 300 * MS },
+	/*
+	 * A peak slides out a window after it slid in: 2000 lies in the windows that end from 12.3 to
+	 * 13.2 s, in the peak but not in the level at their ends.
+	 */
+	{ METRIC_MEMORY_PEAK, 900 * MS, 0, 12 * S + 240 * MS, 12 * S + 250 * MS, 13 * S + 200 * MS },
+};
+
+START_TEST(memory_that_is_high_for_a_moment_fires_once)
 {
-	struct config_rule *rule = add_rule("big", METRIC_MEMORY_BYTES, S);
+	struct config_rule *rule = add_rule("big", humps[_i].metric, S);
+	uint64_t up_ns = humps[_i].up_ns, down_ns = humps[_i].down_ns;
 
 	rule->trigger.percent = 1000;
-	rule->trigger.cooldown_ns = 60 * S;
+	rule->trigger.for_ns = humps[_i].for_ns;
+	rule->trigger.cooldown_ns = humps[_i].cooldown_ns;
 	start();
 	watch(1, "a");
 	memory(1, 10 * S, 10, 0);
-	ticks(10 * S, 12 * S + 280 * MS, 10 * MS);
-	memory(1, 12 * S + 290 * MS, 2000, 0);
-	ticks(12 * S + 290 * MS, 12 * S + 310 * MS, 10 * MS);
-	memory(1, 12 * S + 320 * MS, 10, 0);
-	ticks(12 * S + 320 * MS, 14 * S, 10 * MS);
+	ticks(10 * S, up_ns - 10 * MS, 10 * MS);
+	memory(1, up_ns, 2000, 0);
+	ticks(up_ns, down_ns - 10 * MS, 10 * MS);
+	memory(1, down_ns, 10, 0);
+	ticks(down_ns, 15 * S, 10 * MS);
 	ck_assert_uint_eq(firing_count, 1);
-	ck_assert_uint_eq(firings[0].to.ns, 12 * S + 300 * MS);
+	ck_assert_uint_eq(firings[0].to.ns, humps[_i].fired_ns);
 	ck_assert_double_eq(firings[0].value, 2000);
-}
-END_TEST
-
-/* 2000 lies in the windows that end from 12.3 to 13.2 s: in the peak, not in the level at their ends. */
-START_TEST(peak_slides_out_a_window_after_it_slid_in)
-{
-	struct config_rule *rule = add_rule("peak", METRIC_MEMORY_PEAK, S);
-
-	rule->trigger.percent = 1000;
-	rule->trigger.for_ns = 900 * MS;
-	start();
-	watch(1, "a");
-	memory(1, 10 * S, 10, 0);
-	ticks(10 * S, 12 * S + 230 * MS, 10 * MS);
-	memory(1, 12 * S + 240 * MS, 2000, 0);
-	ticks(12 * S + 240 * MS, 12 * S + 240 * MS, 10 * MS);
-	memory(1, 12 * S + 250 * MS, 10, 0);
-	ticks(12 * S + 250 * MS, 15 * S, 10 * MS);
-	ck_assert_uint_eq(firing_count, 1);
-	ck_assert_uint_eq(firings[0].to.ns, 13 * S + 200 * MS);
 }
 END_TEST
 
@@ -1360,8 +1350,7 @@ static TCase *sliding(void)
 			    ARRAY_LEN(bursts));
 	tcase_add_test(tcase, burst_that_no_window_caught_is_known_with_its_length);
 	tcase_add_test(tcase, burst_that_fired_is_none_that_was_missed);
-	tcase_add_test(tcase, level_between_two_ends_of_windows_fires);
-	tcase_add_test(tcase, peak_slides_out_a_window_after_it_slid_in);
+	tcase_add_loop_test(tcase, memory_that_is_high_for_a_moment_fires_once, 0, ARRAY_LEN(humps));
 	tcase_add_test(tcase, windows_are_counted_once_however_often_they_slide);
 	return tcase;
 }
@@ -1411,59 +1400,66 @@ static bool ends_whole(uint32_t line, size_t g)
 	       step_clock_of(&clocks, &clock_plan, line, g)->ended / STEPS != before / STEPS;
 }
 
-/* Which windows end with a tick, as bits. */
-static unsigned clock_ends(uint32_t line, uint64_t at_ms)
+/* Which windows have ended since the last call, as bits; they are told once. */
+static unsigned clock_ended(uint32_t line)
 {
-	unsigned which;
+	unsigned which = ends_whole(line, 0);
 
-	ck_assert(clock_step(line, at_ms));
-	which = ends_whole(line, 0);
 	which |= (unsigned)ends_whole(line, 1) << 1;
 	ck_assert(!ends_whole(line, 0) && !ends_whole(line, 1));
 	return which;
 }
 
-START_TEST(a_window_ends_with_the_first_tick_at_or_after_its_end)
+/* Which windows end with a tick, as bits. */
+static unsigned clock_ends(uint32_t line, uint64_t at_ms)
 {
-	ck_assert_uint_eq(clock_ends(0, 1010), 0);
-	ck_assert_uint_eq(clock_ends(0, 1099), 0);
-	ck_assert_uint_eq(clock_ends(0, 1100), 1);
-	ck_assert_uint_eq(clock_ends(0, 1100), 0);
-	ck_assert_uint_eq(clock_ends(0, 1199), 0);
-	ck_assert_uint_eq(clock_ends(0, 1253), 3);
-	ck_assert_uint_eq(clock_ends(0, 1900), 3); /* several at once are one */
+	ck_assert(clock_step(line, at_ms));
+	return clock_ended(line);
 }
-END_TEST
 
-START_TEST(the_first_tick_ends_what_ends_right_then)
-{
-	ck_assert_uint_eq(clock_ends(0, 1000), 3);
-	ck_assert_uint_eq(clock_ends(1, 1100), 1);
-	ck_assert_uint_eq(clock_ends(2, 1101), 0);
-}
-END_TEST
+/* Ticks of lines, and which windows end with them, as bits. */
+static const struct {
+	struct {
+		uint32_t line;
+		uint64_t at_ms;
+		unsigned ends;
+		bool back; /* the time went back */
+	} ticks[8];
+} clock_runs[] = {
+	/* A window ends with the first tick at or after its end; several at once are one. */
+	{ { { 0, 1010, .ends = 0 },
+	    { 0, 1099, .ends = 0 },
+	    { 0, 1100, .ends = 1 },
+	    { 0, 1100, .ends = 0 },
+	    { 0, 1199, .ends = 0 },
+	    { 0, 1253, .ends = 3 },
+	    { 0, 1900, .ends = 3 } } },
+	/* The first tick ends what ends right then. */
+	{ { { 0, 1000, .ends = 3 }, { 1, 1100, .ends = 1 }, { 2, 1101, .ends = 0 } } },
+	/* Lines know nothing of each other: one that is behind another has not gone back. */
+	{ { { 0, 1010, .ends = 0 },
+	    { 15, 1020, .ends = 0 },
+	    { 0, 1500, .ends = 3 },
+	    { 15, 1030, .ends = 0 },
+	    { 15, 1100, .ends = 1 },
+	    { 0, 1510, .ends = 0 },
+	    { 15, 1510, .ends = 3 } } },
+	/* Time that goes back is said and begins anew; the last tick is right at the ends. */
+	{ { { 3, 5010, .ends = 0 },
+	    { 3, 1010, .ends = 0, .back = true },
+	    { 3, 1050, .ends = 0 },
+	    { 3, 1100, .ends = 1 },
+	    { 3, 1000, .ends = 3, .back = true } } },
+};
 
-START_TEST(lines_know_nothing_of_each_other)
+START_TEST(ticks_end_the_windows_of_their_line)
 {
-	ck_assert_uint_eq(clock_ends(0, 1010), 0);
-	ck_assert_uint_eq(clock_ends(15, 1020), 0);
-	ck_assert_uint_eq(clock_ends(0, 1500), 3);
-	ck_assert_uint_eq(clock_ends(15, 1030), 0); /* behind the other one: that is not back */
-	ck_assert_uint_eq(clock_ends(15, 1100), 1);
-	ck_assert_uint_eq(clock_ends(0, 1510), 0);
-	ck_assert_uint_eq(clock_ends(15, 1510), 3);
-}
-END_TEST
+	for (size_t k = 0; k < ARRAY_LEN(clock_runs[_i].ticks) && clock_runs[_i].ticks[k].at_ms; k++) {
+		uint32_t line = clock_runs[_i].ticks[k].line;
 
-START_TEST(time_that_goes_back_is_said_and_begins_anew)
-{
-	ck_assert_uint_eq(clock_ends(3, 5010), 0);
-	ck_assert(!clock_step(3, 1010));
-	ck_assert(!ends_whole(3, 0) && !ends_whole(3, 1));
-	ck_assert_uint_eq(clock_ends(3, 1050), 0);
-	ck_assert_uint_eq(clock_ends(3, 1100), 1);
-	ck_assert(!clock_step(3, 1000)); /* just then */
-	ck_assert(ends_whole(3, 0) && ends_whole(3, 1));
+		ck_assert_int_eq(clock_step(line, clock_runs[_i].ticks[k].at_ms), !clock_runs[_i].ticks[k].back);
+		ck_assert_uint_eq(clock_ended(line), clock_runs[_i].ticks[k].ends);
+	}
 }
 END_TEST
 
@@ -1521,10 +1517,7 @@ static TCase *clocks_case(void)
 	TCase *tcase = tcase_create("clocks");
 
 	tcase_add_checked_fixture(tcase, begin_clocks, end_clocks);
-	tcase_add_test(tcase, a_window_ends_with_the_first_tick_at_or_after_its_end);
-	tcase_add_test(tcase, the_first_tick_ends_what_ends_right_then);
-	tcase_add_test(tcase, lines_know_nothing_of_each_other);
-	tcase_add_test(tcase, time_that_goes_back_is_said_and_begins_anew);
+	tcase_add_loop_test(tcase, ticks_end_the_windows_of_their_line, 0, ARRAY_LEN(clock_runs));
 	tcase_add_test(tcase, writers_beyond_the_last_line_share_one);
 	tcase_add_test(tcase, lengths_that_stay_go_on_and_new_ones_begin_with_their_next_end);
 	tcase_add_test(tcase, clocks_without_memory_are_an_error);
