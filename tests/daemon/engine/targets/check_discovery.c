@@ -30,50 +30,39 @@ static void teardown(void)
 
 #define ENTRY(selector) "{\"name\": \"e\", " selector "}"
 
-START_TEST(finds_by_comm)
-{
-	make_files(&rig, ENTRY("\"comm\": \"web\""));
-	ck_assert_uint_eq(targets(&rig), 2);
-}
-END_TEST
-
-START_TEST(finds_odd_names)
-{
-	make_files(&rig, ENTRY("\"comm\": \"a) b\""));
-	ck_assert_uint_eq(targets(&rig), 1);
-}
-END_TEST
-
-START_TEST(finds_by_cmdline)
-{
-	make_files(&rig, ENTRY("\"cmdline\": \"^web --port 81$\""));
-	ck_assert_uint_eq(targets(&rig), 1);
-}
-END_TEST
-
-START_TEST(finds_by_exe_also_when_it_was_replaced)
-{
-	make_files(&rig, ENTRY("\"exe\": \"/opt/bin/w*\""));
-	ck_assert_uint_eq(targets(&rig), 2);
-}
-END_TEST
-
-START_TEST(finds_by_pid)
-{
-	make_files(&rig, ENTRY("\"pid\": 11"));
-	ck_assert_uint_eq(targets(&rig), 1);
-}
-END_TEST
-
-START_TEST(finds_by_cgroup_and_unit)
-{
-	make_files(&rig, "{\"name\": \"a\", \"cgroup\": \"/system.slice/*\", \"per\": \"process\"},"
-			 "{\"name\": \"b\", \"unit\": \"postgresql.service\", \"per\": \"process\"}");
-	ck_assert_uint_eq(targets(&rig), 2);
-}
-END_TEST
-
 #define OUTSIDE_PROCESSES "{\"name\": \"b\", \"cgroup\": \"/**\", \"per\": \"process\", \"outside\": true}"
+
+/* What is found among the processes and cgroups of make_files(). */
+static const struct {
+	const char *by, *entries;
+	size_t targets;
+} selections[] = {
+	{ "comm", ENTRY("\"comm\": \"web\""), 2 },
+	{ "comm, an odd name", ENTRY("\"comm\": \"a) b\""), 1 },
+	{ "cmdline", ENTRY("\"cmdline\": \"^web --port 81$\""), 1 },
+	{ "exe, also when it was replaced", ENTRY("\"exe\": \"/opt/bin/w*\""), 2 },
+	{ "pid", ENTRY("\"pid\": 11"), 1 },
+	{ "cgroup and unit, processes",
+	  "{\"name\": \"a\", \"cgroup\": \"/system.slice/*\", \"per\": \"process\"},"
+	  "{\"name\": \"b\", \"unit\": \"postgresql.service\", \"per\": \"process\"}",
+	  2 },
+	{ "cgroup, cgroups", ENTRY("\"cgroup\": \"/system.slice/*\", \"per\": \"cgroup\""), 1 },
+	{ "outside, only of entries before", OUTSIDE_PROCESSES ", {\"name\": \"a\", \"unit\": \"*.service\"}", 1 + 3 },
+	{ "outside, cgroups that no entry before has",
+	  "{\"name\": \"a\", \"unit\": \"*.service\"},"
+	  "{\"name\": \"b\", \"cgroup\": \"/system.slice/*\", \"outside\": true}",
+	  1 },
+};
+
+START_TEST(finds_what_entries_select)
+{
+	make_files(&rig, selections[_i].entries);
+	size_t found = targets(&rig);
+
+	ck_assert_msg(found == selections[_i].targets, "by %s: %zu targets, expected %zu", selections[_i].by, found,
+		      selections[_i].targets);
+}
+END_TEST
 
 /* Of three processes one is in the service. */
 START_TEST(outside_are_processes_that_no_entry_before_has)
@@ -84,28 +73,6 @@ START_TEST(outside_are_processes_that_no_entry_before_has)
 	ck_assert_uint_eq(targets(&rig), 1 + 1);
 	appear(&rig, 10, "web", "web|--port|80", 500, "/elsewhere");
 	ck_assert_uint_eq(targets(&rig), 1 + 2);
-}
-END_TEST
-
-START_TEST(outside_counts_only_entries_before)
-{
-	make_files(&rig, OUTSIDE_PROCESSES ", {\"name\": \"a\", \"unit\": \"*.service\"}");
-	ck_assert_uint_eq(targets(&rig), 1 + 3);
-}
-END_TEST
-
-START_TEST(outside_are_cgroups_that_no_entry_before_has)
-{
-	make_files(&rig, "{\"name\": \"a\", \"unit\": \"*.service\"},"
-			 "{\"name\": \"b\", \"cgroup\": \"/system.slice/*\", \"outside\": true}");
-	ck_assert_uint_eq(targets(&rig), 1);
-}
-END_TEST
-
-START_TEST(finds_cgroups_by_path)
-{
-	make_files(&rig, ENTRY("\"cgroup\": \"/system.slice/*\", \"per\": \"cgroup\""));
-	ck_assert_uint_eq(targets(&rig), 1);
 }
 END_TEST
 
@@ -483,16 +450,8 @@ static TCase *selectors(void)
 	TCase *tcase = tcase_create("selectors");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, finds_by_comm);
-	tcase_add_test(tcase, finds_odd_names);
-	tcase_add_test(tcase, finds_by_cmdline);
-	tcase_add_test(tcase, finds_by_exe_also_when_it_was_replaced);
-	tcase_add_test(tcase, finds_by_pid);
-	tcase_add_test(tcase, finds_by_cgroup_and_unit);
+	tcase_add_loop_test(tcase, finds_what_entries_select, 0, (int)(sizeof(selections) / sizeof(selections[0])));
 	tcase_add_test(tcase, outside_are_processes_that_no_entry_before_has);
-	tcase_add_test(tcase, outside_counts_only_entries_before);
-	tcase_add_test(tcase, outside_are_cgroups_that_no_entry_before_has);
-	tcase_add_test(tcase, finds_cgroups_by_path);
 	tcase_add_test(tcase, finds_the_cgroup_of_matching_processes);
 	tcase_add_test(tcase, a_pid_file_is_read_again_by_every_scan);
 
