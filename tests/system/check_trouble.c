@@ -128,34 +128,29 @@ static void remove_filler(void)
 
 /* ---- gone, replaced ---- */
 
+static const struct {
+	const char *what, *path;
+} removed_directories[] = {
+	{ "the directory", rig.spool_at },
+	{ "its parent", rig.directory },
+};
+
 START_TEST(a_directory_that_was_removed_is_made_anew)
 {
+	const char *what = removed_directories[_i].what;
 	struct stat st;
 	char path[400];
 	struct incident incident;
 
 	start(&rig, "0B", RULE("hot", "100ms"));
-	scene_remove(rig.spool_at);
-	ck_assert_uint_eq(record().sealed, 1);
+	scene_remove(removed_directories[_i].path);
+	ck_assert_msg(record().sealed == 1, "removed: %s: nothing was sealed", what);
 	stop(&rig);
-	ck_assert_int_eq(stat(rig.spool_at, &st), 0);
-	ck_assert_uint_eq(st.st_mode & 07027, 0);
+	ck_assert_msg(stat(rig.spool_at, &st) == 0, "removed: %s: not made anew", what);
+	ck_assert_msg((st.st_mode & 07027) == 0, "removed: %s: mode %o", what, st.st_mode);
 	read_incident(&rig, path, &incident);
-	ck_assert_int_eq(capture_of(&incident, "status"), INCIDENT_CAPTURE_OK);
-	actor_end(&rig.actor);
-}
-END_TEST
-
-START_TEST(so_is_one_whose_parent_was_removed)
-{
-	char path[400];
-	struct incident incident;
-
-	start(&rig, "0B", RULE("hot", "100ms"));
-	scene_remove(rig.directory);
-	ck_assert_uint_eq(record().sealed, 1);
-	stop(&rig);
-	read_incident(&rig, path, &incident);
+	ck_assert_msg(capture_of(&incident, "status") == INCIDENT_CAPTURE_OK, "removed: %s: no capture of status",
+		      what);
 	actor_end(&rig.actor);
 }
 END_TEST
@@ -498,8 +493,8 @@ Suite *trouble_suite(void)
 
 	tcase_set_timeout(tcase, 60);
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, a_directory_that_was_removed_is_made_anew);
-	tcase_add_test(tcase, so_is_one_whose_parent_was_removed);
+	tcase_add_loop_test(tcase, a_directory_that_was_removed_is_made_anew, 0,
+			    (int)(sizeof(removed_directories) / sizeof(removed_directories[0])));
 	tcase_add_test(tcase, what_was_captured_before_it_was_removed_is_said_to_be_lost);
 	tcase_add_test(tcase, what_is_open_moves_into_a_directory_that_replaced_it);
 	tcase_add_test(tcase, a_lasting_trouble_is_said_when_it_begins_and_when_it_ends);
