@@ -1412,7 +1412,7 @@ static bool accounts_are_on(const struct target_table *table)
 
 /*
  * Where there is none for it, its clock is asked. Members of groups have none: what is added to a sum for
- * processes that ended (exit records, waited_times.h) is measured against clocks, which lack the end of an
+ * processes that ended (exit records, discovery.c) is measured against clocks, which lack the end of an
  * exit that an account has.
  */
 static void open_account(struct target_table *table, struct target_table_target *target)
