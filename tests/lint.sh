@@ -158,7 +158,7 @@ confined() {
 	confine libiberty "${include}libiberty" daemon/symbolize/symbols.c
 	confine ncurses "${include}(n?curses|term)[.]h" cli/top/top.c
 	confine elfutils "${include}(elfutils/|gelf|libelf|dwarf)" daemon/symbolize/symbols.c
-	confine libsystemd "${include}systemd/" daemon/service/control.c daemon/service/main.c daemon/service/watchdog.c \
+	confine libsystemd "${include}systemd/" daemon/service/control.c daemon/service/main.c \
 		daemon/service/metrics/metrics_server.c daemon/engine/targets/unit_bus.c
 }
 

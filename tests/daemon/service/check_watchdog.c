@@ -1,6 +1,9 @@
 /* check_watchdog.c: which thread is alive, and when systemd gets its keep-alive message. */
-#include "daemon/service/watchdog.c"
-#include "lib/base/base.h"
+int spikewatchd_main(int argc, char **argv);
+
+#define main spikewatchd_main
+#include "daemon/service/main.c"
+#undef main
 
 #include <check.h>
 #include <stddef.h>
