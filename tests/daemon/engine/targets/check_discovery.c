@@ -1,7 +1,8 @@
 /*
  * check_discovery.c: scans over a /proc made of files, over one with 70,000 processes, over real
  * processes and, where that is possible, over cgroups of our own; what the thread waits for between
- * scans; its tables; what the records of processes that ended lack. White box: includes discovery.c.
+ * scans; its tables; what the records of processes that ended lack; new cgroups. White box: includes
+ * discovery.c.
  */
 #include "daemon/engine/targets/discovery.c"
 #include "discovery_rig.h"
@@ -1551,6 +1552,269 @@ START_TEST(more_parents_than_there_is_room_for_are_no_harm)
 }
 END_TEST
 
+static char hierarchy[64];
+static struct cgroup_mounts *hierarchies;
+static struct cgroup_watch *watch;
+static mono_t heard_at;
+static char came[4096]; /* paths, each behind a blank */
+static size_t came_count;
+
+static void setup_watch(void)
+{
+	char path[128];
+
+	scene_directory(hierarchy);
+	snprintf(path, sizeof(path), "%s/cgroup.controllers", hierarchy);
+	scene_write(path, "cpu memory\n");
+	ck_assert_int_eq(cgroup_mounts_new("/proc", hierarchy, &hierarchies), 0);
+	ck_assert_int_eq(cgroup_watch_new(hierarchies, &watch), 0);
+	heard_at = (mono_t){ NS_PER_S };
+	came[0] = '\0';
+	came_count = 0;
+}
+
+static void teardown_watch(void)
+{
+	cgroup_watch_free(watch);
+	cgroup_mounts_free(hierarchies);
+	scene_remove(hierarchy);
+}
+
+static void make_new(const char *path)
+{
+	char full[256];
+
+	snprintf(full, sizeof(full), "%s%s", hierarchy, path);
+	ck_assert_int_eq(mkdir(full, 0700), 0);
+}
+
+static void on_new(void *ctx, const char *path)
+{
+	size_t len = strlen(came);
+
+	(void)ctx;
+	came_count++;
+	snprintf(came + len, sizeof(came) - len, " %s", path);
+}
+
+static bool is_waiting(mono_t *next)
+{
+	struct cgroup_watch_state state = cgroup_watch_state(watch);
+
+	*next = state.due;
+
+	return state.waiting;
+}
+
+static int go_on(void *ctx, const char *path)
+{
+	(void)ctx;
+	(void)path;
+
+	return 0;
+}
+
+static void meet_cgroup(struct cgroup_watch *by, const char *path)
+{
+	walk_visit(&(struct watch_walk){ by, go_on, NULL }, path);
+}
+
+/* Hears, and hears again when the moment is over. */
+static bool hear_new(void)
+{
+	mono_t next;
+	bool whole = cgroup_watch_read(watch, heard_at, on_new, NULL);
+
+	if (is_waiting(&next))
+		heard_at = next;
+
+	return cgroup_watch_read(watch, heard_at, on_new, NULL) && whole;
+}
+
+static void watch_all(void)
+{
+	ck_assert(watch->wants_all);
+	walk_begin(watch);
+	meet_cgroup(watch, "/");
+	walk_end(watch);
+}
+
+/* More at a time than can wait; they are gone again. */
+static void overflow_watch(void)
+{
+	char path[128];
+
+	for (int i = 0; i < 300; i++) {
+		snprintf(path, sizeof(path), "/over%d", i);
+		make_new(path);
+	}
+	ck_assert(!hear_new());
+	ck_assert(watch->wants_all);
+	for (int i = 0; i < 300; i++) {
+		snprintf(path, sizeof(path), "%s/over%d", hierarchy, i);
+		ck_assert_int_eq(rmdir(path), 0);
+	}
+	ck_assert(hear_new());
+}
+
+START_TEST(one_that_comes_is_heard_of_after_a_moment)
+{
+	mono_t next;
+
+	watch_all();
+	make_new("/a");
+	ck_assert(cgroup_watch_read(watch, heard_at, on_new, NULL));
+	ck_assert_str_eq(came, "");
+	ck_assert(is_waiting(&next));
+	ck_assert_int_gt(mono_diff(next, heard_at), 0);
+	ck_assert(hear_new());
+	ck_assert_str_eq(came, " /a");
+	ck_assert(!is_waiting(&next));
+	ck_assert(!watch->wants_all);
+}
+END_TEST
+
+START_TEST(so_are_those_inside_however_early_they_came)
+{
+	watch_all();
+	make_new("/a");
+	make_new("/a/b");
+	make_new("/a/b/c");
+	ck_assert(hear_new());
+	ck_assert_str_eq(came, " /a /a/b /a/b/c");
+	make_new("/a/b/d");
+	ck_assert(hear_new());
+	ck_assert_str_eq(came, " /a /a/b /a/b/c /a/b/d");
+}
+END_TEST
+
+START_TEST(one_that_goes_and_comes_again_is_heard_of_again)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/a", hierarchy);
+	watch_all();
+	make_new("/a");
+	ck_assert(hear_new());
+	ck_assert_int_eq(rmdir(path), 0);
+	ck_assert(hear_new());
+	make_new("/a");
+	make_new("/a/b");
+	ck_assert(hear_new());
+	ck_assert_str_eq(came, " /a /a /a/b");
+}
+END_TEST
+
+START_TEST(one_that_goes_is_watched_no_more)
+{
+	char path[128];
+
+	watch_all();
+	for (int i = 0; i < 100; i++) {
+		make_new("/a");
+		make_new("/a/b");
+		ck_assert(hear_new());
+		ck_assert_uint_eq(watch->wds.count, 3);
+		snprintf(path, sizeof(path), "%s/a/b", hierarchy);
+		ck_assert_int_eq(rmdir(path), 0);
+		snprintf(path, sizeof(path), "%s/a", hierarchy);
+		ck_assert_int_eq(rmdir(path), 0);
+		ck_assert(hear_new());
+		ck_assert_uint_eq(watch->wds.count, 1);
+	}
+}
+END_TEST
+
+START_TEST(who_a_walk_does_not_meet_is_watched_no_more_and_the_others_are)
+{
+	watch_all();
+	make_new("/a");
+	make_new("/b");
+	ck_assert(hear_new());
+	ck_assert_uint_eq(watch->wds.count, 3);
+	walk_begin(watch); /* it is complete: this changes nothing */
+	walk_end(watch);
+	ck_assert_uint_eq(watch->wds.count, 3);
+	overflow_watch();
+	walk_begin(watch);
+	meet_cgroup(watch, "/");
+	meet_cgroup(watch, "/b");
+	make_new("/c");
+	ck_assert(hear_new()); /* in between */
+	walk_end(watch);
+	ck_assert(cgroup_watch_state(watch).complete);
+	ck_assert_uint_eq(watch->wds.count, 3);
+	came[0] = '\0';
+	make_new("/a/unheard");
+	make_new("/b/heard");
+	ck_assert(hear_new());
+	ck_assert_str_eq(came, " /b/heard");
+}
+END_TEST
+
+START_TEST(what_is_lost_during_a_walk_wants_another)
+{
+	watch_all();
+	overflow_watch();
+	walk_begin(watch);
+	meet_cgroup(watch, "/");
+	overflow_watch();
+	walk_end(watch);
+	ck_assert(watch->wants_all);
+	ck_assert(!cgroup_watch_state(watch).complete);
+	watch_all();
+	ck_assert(cgroup_watch_state(watch).complete);
+}
+END_TEST
+
+START_TEST(files_are_no_cgroups)
+{
+	char path[128];
+
+	watch_all();
+	snprintf(path, sizeof(path), "%s/memory.max", hierarchy);
+	scene_write(path, "max\n");
+	ck_assert(hear_new());
+	ck_assert_str_eq(came, "");
+}
+END_TEST
+
+START_TEST(more_than_can_wait_are_a_loss_and_a_walk_is_wanted)
+{
+	char path[32];
+
+	watch_all();
+	for (int i = 0; i < 300; i++) {
+		snprintf(path, sizeof(path), "/%d", i);
+		make_new(path);
+	}
+	ck_assert(!hear_new());
+	ck_assert(watch->wants_all);
+	ck_assert_uint_eq(came_count, 256);
+	ck_assert(hear_new());
+}
+END_TEST
+
+START_TEST(without_memory_there_is_none)
+{
+	bool injected = true;
+
+	for (long n = 1; injected; n++) {
+		struct cgroup_watch *made = NULL;
+
+		torture_arm(n);
+		int r = cgroup_watch_new(hierarchies, &made);
+		if (r == 0) {
+			walk_begin(made);
+			meet_cgroup(made, "/");
+		}
+		injected = torture_disarm();
+		ck_assert(r == 0 || (injected && r == -ENOMEM));
+		cgroup_watch_free(made);
+	}
+}
+END_TEST
+
 static TCase *waits_tests(void)
 {
 	TCase *tcase = tcase_create("waits");
@@ -1636,6 +1900,25 @@ static TCase *waited_times_tests(void)
 	return tcase;
 }
 
+/* New cgroups in a hierarchy made of directories. */
+static TCase *cgroup_watch_tests(void)
+{
+	TCase *tcase = tcase_create("cgroupwatch");
+
+	tcase_add_checked_fixture(tcase, setup_watch, teardown_watch);
+	tcase_add_test(tcase, one_that_comes_is_heard_of_after_a_moment);
+	tcase_add_test(tcase, so_are_those_inside_however_early_they_came);
+	tcase_add_test(tcase, one_that_goes_and_comes_again_is_heard_of_again);
+	tcase_add_test(tcase, one_that_goes_is_watched_no_more);
+	tcase_add_test(tcase, who_a_walk_does_not_meet_is_watched_no_more_and_the_others_are);
+	tcase_add_test(tcase, what_is_lost_during_a_walk_wants_another);
+	tcase_add_test(tcase, files_are_no_cgroups);
+	tcase_add_test(tcase, more_than_can_wait_are_a_loss_and_a_walk_is_wanted);
+	tcase_add_test(tcase, without_memory_there_is_none);
+
+	return tcase;
+}
+
 Suite *discovery_suite(void)
 {
 	Suite *suite = suite_create("discovery");
@@ -1666,6 +1949,7 @@ Suite *discovery_suite(void)
 	suite_add_tcase(suite, recent_pids_tests());
 	suite_add_tcase(suite, cache_tests());
 	suite_add_tcase(suite, waited_times_tests());
+	suite_add_tcase(suite, cgroup_watch_tests());
 
 	return suite;
 }
