@@ -169,7 +169,7 @@ foreign() {
 	opens="daemon/engine/base/children.c daemon/engine/base/foreign.c daemon/engine/base/paths.c
 		daemon/engine/base/perf_events.c daemon/engine/base/proc_read.c daemon/engine/base/sandbox.c
 		daemon/engine/incident/capture.c daemon/engine/incident/hooks.c daemon/engine/incident/incident_worker.c
-		daemon/engine/incident/incidents.c daemon/engine/incident/recover.c daemon/engine/incident/ring_recorder.c
+		daemon/engine/incident/incidents.c daemon/engine/incident/recover.c
 		daemon/engine/incident/spool.c daemon/engine/kernel/kernel_accounts.c daemon/engine/sampling/sampler.c
 		daemon/engine/session/session.c
 		daemon/engine/stacks/stack_capture.c daemon/engine/stacks/stack_recorder.c

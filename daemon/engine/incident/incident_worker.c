@@ -163,6 +163,192 @@ struct incident_worker {
 	struct incident_work *again;   /* list of works whose second snapshot is pending */
 };
 
+/* ---- samples.tsv of an incident of all targets ----
+ *
+ * Written through a lossy cursor: pages that the sampler overwrote first are counted. Every call may
+ * wait for the disk.
+ *
+ * Rejected: copying the window into memory first. A thousand targets, sampled a
+ * thousand times a second, take more memory than the daemon may use; the disk keeps up.
+ */
+
+struct full_recording_options {
+	const struct ring *ring; /* must outlive it */
+	mono_t fired;
+	wall_t wall; /* of fired */
+	uint64_t before_ns, after_ns;
+	uint64_t max_bytes; /* of the file; samples beyond are dropped and counted. 0: no limit */
+};
+
+struct full_recording {
+	struct full_recording_options options;
+	uint64_t interval_ns; /* at the firing: after a reload it may be another */
+	int dirfd;            /* the caller's */
+	int fd;               /* -1: there is no file */
+	struct ring_cursor *cursor;
+	struct recorder *recorder;
+	int error;
+};
+
+/* Frees it and removes the file. NULL is fine. */
+static void full_recording_abort(struct full_recording *recording)
+{
+	struct stats nothing = { 0 };
+
+	if (!recording)
+		return;
+
+	recorder_close(recording->recorder, &nothing);
+	ring_cursor_free(recording->cursor);
+	if (recording->fd >= 0) {
+		unlinkat(recording->dirfd, INCIDENT_SAMPLES_FILE, 0);
+		close(recording->fd);
+	}
+	free(recording);
+}
+CLEANUP(full_recording, abort);
+
+/* Writes what was sampled since. 0; -errno: the first error, also from all later calls. */
+static int full_recording_follow(struct full_recording *recording)
+{
+	if (recording->error == 0)
+		recording->error = recorder_pump(recording->recorder);
+	if (recording->error == 0)
+		recording->error = recorder_flush(recording->recorder);
+
+	return recording->error;
+}
+
+static struct recorder_options recorder_options_of(const struct full_recording_options *options)
+{
+	struct recorder_options recorder = {
+		.format = STREAM_SPIKEWATCH,
+		.start = mono_sub(options->fired, options->before_ns),
+		.until = mono_add(options->fired, options->after_ns),
+		.max_bytes = options->max_bytes,
+	};
+
+	recorder.start_wall.ns = options->wall.ns - (uint64_t)mono_diff(options->fired, recorder.start);
+
+	return recorder;
+}
+
+static int start_recorder(struct full_recording *recording, struct sink sink)
+{
+	struct recorder_options recorder = recorder_options_of(&recording->options);
+	int r = ring_cursor_new(recording->options.ring, RING_OLDEST, &recording->cursor);
+
+	if (r < 0)
+		return r;
+
+	ring_cursor_seek(recording->cursor, recorder.start);
+
+	return recorder_new(recording->cursor, sink, &recorder, &recording->recorder);
+}
+
+/*
+ * How large the file would be, within a hundred bytes, if it were opened and closed now. 0;
+ * -ENOMEM. Costs as much as writing it without a disk.
+ */
+static int full_recording_bytes(const struct full_recording_options *options, uint64_t *ret_bytes)
+{
+	struct full_recording recording = { .options = *options, .dirfd = -1, .fd = -1 };
+	struct stats stats = { 0 };
+	uint64_t bytes = 0;
+	int r = start_recorder(&recording, sink_count(&bytes));
+
+	ring_stats(options->ring, &stats);
+	if (r == 0) {
+		int followed = full_recording_follow(&recording); /* a flush adds a checksum of its own */
+
+		r = recorder_close(recording.recorder, &stats);
+		r = followed < 0 ? followed : r;
+	}
+	ring_cursor_free(recording.cursor);
+	if (r == 0)
+		*ret_bytes = bytes;
+
+	return r;
+}
+
+/*
+ * Makes samples.tsv in dirfd and writes what the ring holds of the window by now. 0; -ENOMEM;
+ * -errno, and then there is no such file. dirfd stays the caller's and must outlive it.
+ */
+static int full_recording_open(const struct full_recording_options *options, int dirfd, struct full_recording **ret)
+{
+	AUTO(full_recording_abortp) struct full_recording *recording = calloc(1, sizeof *recording);
+	int r;
+
+	if (!recording)
+		return -ENOMEM;
+
+	recording->options = *options;
+	recording->interval_ns = ring_interval_ns(options->ring);
+	recording->dirfd = dirfd;
+	recording->fd = -1;
+	recording->fd =
+		openat(dirfd, INCIDENT_SAMPLES_FILE, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
+	if (recording->fd < 0)
+		return -errno;
+	r = start_recorder(recording, sink_fd(&recording->fd));
+	if (r == 0)
+		r = full_recording_follow(recording);
+	if (r < 0)
+		return r;
+	*ret = TAKE(recording);
+
+	return 0;
+}
+
+/* As sample_window_coverage. */
+static struct sample_window_coverage coverage_of(const struct full_recording *recording,
+						 const struct recorder_counts *counts)
+{
+	const struct full_recording_options *options = &recording->options;
+	struct sample_window_coverage coverage = counts->coverage;
+
+	coverage.want_before_ns = options->before_ns;
+	coverage.want_after_ns = options->after_ns;
+	coverage.ticks_got = counts->ticks;
+	coverage.samples = counts->rows;
+	coverage.samples_dropped = counts->dropped;
+	sample_window_cover_ticks(options->fired, counts->first, counts->last, recording->interval_ns, &coverage);
+
+	return coverage;
+}
+
+/*
+ * Follows once more, ends the file, frees. 0: *ret, how much of the window there is, and the size
+ * of the file; -errno: the first error, and the file is removed.
+ */
+static int full_recording_close(struct full_recording *recording, struct sample_window_coverage *ret,
+				uint64_t *ret_bytes)
+{
+	AUTO(full_recording_abortp) struct full_recording *owned = recording;
+	struct recorder_counts counts;
+	struct stats stats = { 0 };
+	struct stat st;
+	int r = full_recording_follow(owned);
+
+	if (r < 0)
+		return r;
+
+	recorder_counts(owned->recorder, &counts);
+	ring_stats(owned->options.ring, &stats);
+	r = recorder_close(TAKE(owned->recorder), &stats);
+	if (r < 0)
+		return r;
+	if (fstat(owned->fd, &st) < 0)
+		return -errno;
+
+	close(TAKE_FD(recording->fd));
+	*ret = coverage_of(recording, &counts);
+	*ret_bytes = (uint64_t)st.st_size;
+
+	return 0;
+}
+
 /* ---- the queue ---- */
 
 static void queue_init(struct job_queue *queue)

@@ -1,27 +1,20 @@
 /*
- * ring_recorder.c: events of the ring to lines of a stream, and the recording of an incident of all
- * targets.
+ * ring_recorder.c: events of the ring to lines of a stream.
  *
  * The native format has a row for each record: a target at its own time. The gVisor format has no
  * targets: a row is a tick, with the last known values of all targets side by side, and is written
  * at the end of the tick.
- *
- * Rejected for recordings: copying the window into memory first. A thousand targets, sampled a
- * thousand times a second, take more memory than the daemon may use; the disk keeps up.
  */
 #include "daemon/engine/incident/ring_recorder.h"
 
-#include "lib/incident/incident.h"
 #include "lib/model/target.h"
 #include "lib/stream/sample_stream.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static const enum sample_field gvisor_fields[RECORDER_GVISOR_FIELDS] = {
 	SAMPLE_CPU, SAMPLE_CPU_USER, SAMPLE_CPU_SYSTEM, SAMPLE_MEMORY, SAMPLE_THREADS, SAMPLE_MINOR_FAULTS,
@@ -294,159 +287,4 @@ int recorder_close(struct recorder *recorder, const struct stats *stats)
 	free(recorder);
 
 	return r < 0 ? r : closed;
-}
-
-/* ---- all targets around a moment, into samples.tsv ---- */
-
-struct full_recording {
-	struct full_recording_options options;
-	uint64_t interval_ns; /* at the firing: after a reload it may be another */
-	int dirfd;            /* the caller's */
-	int fd;               /* -1: there is no file */
-	struct ring_cursor *cursor;
-	struct recorder *recorder;
-	int error;
-};
-
-static struct recorder_options recorder_options_of(const struct full_recording_options *options)
-{
-	struct recorder_options recorder = {
-		.format = STREAM_SPIKEWATCH,
-		.start = mono_sub(options->fired, options->before_ns),
-		.until = mono_add(options->fired, options->after_ns),
-		.max_bytes = options->max_bytes,
-	};
-
-	recorder.start_wall.ns = options->wall.ns - (uint64_t)mono_diff(options->fired, recorder.start);
-
-	return recorder;
-}
-
-static int start_recorder(struct full_recording *recording, struct sink sink)
-{
-	struct recorder_options recorder = recorder_options_of(&recording->options);
-	int r = ring_cursor_new(recording->options.ring, RING_OLDEST, &recording->cursor);
-
-	if (r < 0)
-		return r;
-
-	ring_cursor_seek(recording->cursor, recorder.start);
-
-	return recorder_new(recording->cursor, sink, &recorder, &recording->recorder);
-}
-
-int full_recording_bytes(const struct full_recording_options *options, uint64_t *ret_bytes)
-{
-	struct full_recording recording = { .options = *options, .dirfd = -1, .fd = -1 };
-	struct stats stats = { 0 };
-	uint64_t bytes = 0;
-	int r = start_recorder(&recording, sink_count(&bytes));
-
-	ring_stats(options->ring, &stats);
-	if (r == 0) {
-		int followed = full_recording_follow(&recording); /* a flush adds a checksum of its own */
-
-		r = recorder_close(recording.recorder, &stats);
-		r = followed < 0 ? followed : r;
-	}
-	ring_cursor_free(recording.cursor);
-	if (r == 0)
-		*ret_bytes = bytes;
-
-	return r;
-}
-
-int full_recording_open(const struct full_recording_options *options, int dirfd, struct full_recording **ret)
-{
-	AUTO(full_recording_abortp) struct full_recording *recording = calloc(1, sizeof *recording);
-	int r;
-
-	if (!recording)
-		return -ENOMEM;
-
-	recording->options = *options;
-	recording->interval_ns = ring_interval_ns(options->ring);
-	recording->dirfd = dirfd;
-	recording->fd = -1;
-	recording->fd =
-		openat(dirfd, INCIDENT_SAMPLES_FILE, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
-	if (recording->fd < 0)
-		return -errno;
-	r = start_recorder(recording, sink_fd(&recording->fd));
-	if (r == 0)
-		r = full_recording_follow(recording);
-	if (r < 0)
-		return r;
-	*ret = TAKE(recording);
-
-	return 0;
-}
-
-int full_recording_follow(struct full_recording *recording)
-{
-	if (recording->error == 0)
-		recording->error = recorder_pump(recording->recorder);
-	if (recording->error == 0)
-		recording->error = recorder_flush(recording->recorder);
-
-	return recording->error;
-}
-
-/* As sample_window_coverage. */
-static struct sample_window_coverage coverage_of(const struct full_recording *recording,
-						 const struct recorder_counts *counts)
-{
-	const struct full_recording_options *options = &recording->options;
-	struct sample_window_coverage coverage = counts->coverage;
-
-	coverage.want_before_ns = options->before_ns;
-	coverage.want_after_ns = options->after_ns;
-	coverage.ticks_got = counts->ticks;
-	coverage.samples = counts->rows;
-	coverage.samples_dropped = counts->dropped;
-	sample_window_cover_ticks(options->fired, counts->first, counts->last, recording->interval_ns, &coverage);
-
-	return coverage;
-}
-
-int full_recording_close(struct full_recording *recording, struct sample_window_coverage *ret, uint64_t *ret_bytes)
-{
-	AUTO(full_recording_abortp) struct full_recording *owned = recording;
-	struct recorder_counts counts;
-	struct stats stats = { 0 };
-	struct stat st;
-	int r = full_recording_follow(owned);
-
-	if (r < 0)
-		return r;
-
-	recorder_counts(owned->recorder, &counts);
-	ring_stats(owned->options.ring, &stats);
-	r = recorder_close(TAKE(owned->recorder), &stats);
-	if (r < 0)
-		return r;
-	if (fstat(owned->fd, &st) < 0)
-		return -errno;
-
-	close(TAKE_FD(recording->fd));
-	*ret = coverage_of(recording, &counts);
-	*ret_bytes = (uint64_t)st.st_size;
-
-	return 0;
-}
-
-void full_recording_abort(struct full_recording *recording)
-{
-	struct stats nothing = { 0 };
-
-	if (!recording)
-		return;
-
-	recorder_close(recording->recorder, &nothing);
-	ring_cursor_free(recording->cursor);
-	if (recording->fd >= 0) {
-		unlinkat(recording->dirfd, INCIDENT_SAMPLES_FILE, 0);
-		close(recording->fd);
-	}
-	free(recording);
 }

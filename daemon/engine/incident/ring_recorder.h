@@ -1,8 +1,8 @@
 /*
  * ring_recorder.h: from the ring straight into a stream. A recorder writes what a cursor delivers:
  * with a blocking cursor nothing is lost, and the sampler slows down while the stream's sink is
- * slow. A full recording is the samples.tsv of an incident of all targets, written through a lossy
- * cursor: pages that the sampler overwrote first are counted. Every call may wait for the disk.
+ * slow; with a lossy one pages that the sampler overwrote first are counted. Every call may wait for
+ * the disk.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_INCIDENT_RING_RECORDER_H
 #define SPIKEWATCH_DAEMON_ENGINE_INCIDENT_RING_RECORDER_H
@@ -72,42 +72,5 @@ void recorder_counts(const struct recorder *recorder, struct recorder_counts *re
  * Pumps, writes the STATS line and the closing checksum, frees. The first error. NULL is fine (0).
  */
 int recorder_close(struct recorder *recorder, const struct stats *stats);
-
-/* ---- a full recording ---- */
-
-struct full_recording;
-
-struct full_recording_options {
-	const struct ring *ring; /* must outlive it */
-	mono_t fired;
-	wall_t wall; /* of fired */
-	uint64_t before_ns, after_ns;
-	uint64_t max_bytes; /* of the file; samples beyond are dropped and counted. 0: no limit */
-};
-
-/*
- * Makes samples.tsv in dirfd and writes what the ring holds of the window by now. 0; -ENOMEM;
- * -errno, and then there is no such file. dirfd stays the caller's and must outlive it.
- */
-int full_recording_open(const struct full_recording_options *options, int dirfd, struct full_recording **ret);
-
-/* Writes what was sampled since. 0; -errno: the first error, also from all later calls. */
-int full_recording_follow(struct full_recording *recording);
-
-/*
- * Follows once more, ends the file, frees. 0: *ret, how much of the window there is, and the size
- * of the file; -errno: the first error, and the file is removed.
- */
-int full_recording_close(struct full_recording *recording, struct sample_window_coverage *ret, uint64_t *ret_bytes);
-
-/*
- * How large the file would be, within a hundred bytes, if it were opened and closed now. 0;
- * -ENOMEM. Costs as much as writing it without a disk.
- */
-int full_recording_bytes(const struct full_recording_options *options, uint64_t *ret_bytes);
-
-/* Frees it and removes the file. NULL is fine. */
-void full_recording_abort(struct full_recording *recording);
-CLEANUP(full_recording, abort);
 
 #endif

@@ -1,10 +1,17 @@
 /*
  * check_incident_worker.c: the order in which the worker takes its jobs, what it may take in the
- * middle of another, and what a work waits for before it is sealed.
+ * middle of another, and what a work waits for before it is sealed. The recording of all targets:
+ * past and present of the window, no more than that, and what was missed is counted.
  */
 #include "daemon/engine/incident/incident_worker.c"
 
+#include "ring_fixture.h"
+#include "scene.h"
+#include "torture.h"
+
 #include <check.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 Suite *incident_worker_suite(void);
 
@@ -135,10 +142,221 @@ START_TEST(a_stop_is_due_at_once_for_what_was_to_come_later)
 }
 END_TEST
 
+/* ---- all targets into a file ---- */
+
+#define TARGETS 3u
+
+static struct ring *ring;
+static struct ring_writer *writer;
+static struct fixture_target targets[TARGETS];
+
+static void write_ticks(uint64_t from, uint64_t to)
+{
+	for (uint64_t tick = from; tick < to; tick++)
+		ck_assert_int_eq(fixture_tick(writer, targets, TARGETS, tick), 0);
+}
+
+#define FIRED 60 /* tick */
+#define BEFORE_TICKS 20
+#define AFTER_TICKS 30
+
+static char directory[64];
+static int dirfd_of_test;
+static struct sample_window_coverage coverage;
+static uint64_t bytes;
+
+static void set_up_file(void)
+{
+	scene_directory(directory);
+	dirfd_of_test = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ring = fixture_ring(64);
+	ck_assert_int_eq(ring_writer_new(ring, &writer), 0);
+	for (uint32_t i = 0; i < TARGETS; i++)
+		fixture_target_init(&targets[i], i + 1);
+}
+
+static void tear_down_file(void)
+{
+	ring_writer_free(writer);
+	ring_free(ring);
+	close(dirfd_of_test);
+	scene_remove(directory);
+}
+
+static struct full_recording_options usual(void)
+{
+	return (struct full_recording_options){
+		.ring = ring,
+		.fired = fixture_time(FIRED),
+		.wall = fixture_wall(FIRED),
+		.before_ns = BEFORE_TICKS * NS_PER_MS,
+		.after_ns = AFTER_TICKS * NS_PER_MS,
+	};
+}
+
+static struct full_recording *opened(void)
+{
+	struct full_recording_options options = usual();
+	struct full_recording *full_recording = NULL;
+
+	ck_assert_int_eq(full_recording_open(&options, dirfd_of_test, &full_recording), 0);
+
+	return full_recording;
+}
+
+static bool is_there(void)
+{
+	return faccessat(dirfd_of_test, INCIDENT_SAMPLES_FILE, F_OK, 0) == 0;
+}
+
+START_TEST(the_window_is_there_and_nothing_else)
+{
+	struct full_recording *full_recording;
+	struct scene_rows rows;
+
+	write_ticks(0, FIRED + 1);
+	full_recording = opened();
+	for (uint64_t tick = FIRED + 1; tick < FIRED + 100; tick += 7) {
+		write_ticks(tick, tick + 7);
+		ck_assert_int_eq(full_recording_follow(full_recording), 0);
+	}
+	ck_assert_int_eq(full_recording_close(full_recording, &coverage, &bytes), 0);
+	rows = scene_rows(directory, INCIDENT_SAMPLES_FILE);
+	ck_assert_uint_eq(coverage.ticks_got, BEFORE_TICKS + 1 + AFTER_TICKS);
+	ck_assert_uint_eq(coverage.ticks_expected, BEFORE_TICKS + AFTER_TICKS);
+	ck_assert_uint_eq(coverage.samples, rows.count);
+	ck_assert_uint_eq(rows.count, TARGETS * (BEFORE_TICKS + 1 + AFTER_TICKS));
+	ck_assert_int_eq(coverage.got_from_ns, -BEFORE_TICKS * (int64_t)NS_PER_MS);
+	ck_assert_int_eq(coverage.got_to_ns, AFTER_TICKS * (int64_t)NS_PER_MS);
+	ck_assert_double_eq(coverage.capture_rate, 1);
+	ck_assert_uint_eq(coverage.lost_pages + coverage.gaps + coverage.samples_dropped, 0);
+	ck_assert_uint_lt(rows.first_ns, NS_PER_MS);
+}
+END_TEST
+
+START_TEST(the_past_is_in_the_file_before_it_is_closed)
+{
+	struct full_recording *full_recording;
+	char path[128];
+
+	write_ticks(0, FIRED + 1);
+	full_recording = opened();
+	/* The ring forgets it all. */
+	write_ticks(FIRED + 1, FIRED + 5000);
+	snprintf(path, sizeof(path), "%s/%s", directory, INCIDENT_SAMPLES_FILE);
+	ck_assert_uint_eq(scene_stream_reader(path, NULL).rows, TARGETS * (BEFORE_TICKS + 1));
+	ck_assert_int_eq(full_recording_close(full_recording, &coverage, &bytes), 0);
+	ck_assert_uint_ge(coverage.ticks_got, BEFORE_TICKS + 1);
+	ck_assert_uint_gt(coverage.lost_pages, 0);
+	ck_assert_uint_gt(coverage.gaps, 0);
+	scene_rows(directory, INCIDENT_SAMPLES_FILE);
+}
+END_TEST
+
+START_TEST(a_past_that_the_ring_has_forgotten_is_not_claimed)
+{
+	write_ticks(0, FIRED + 5000);
+
+	struct full_recording *full_recording = opened();
+
+	ck_assert_int_eq(full_recording_close(full_recording, &coverage, &bytes), 0);
+	ck_assert_uint_eq(coverage.ticks_got, 0);
+	ck_assert_uint_eq(coverage.samples, 0);
+	ck_assert_double_eq(coverage.capture_rate, 0);
+	ck_assert_uint_eq(scene_rows(directory, INCIDENT_SAMPLES_FILE).count, 0);
+}
+END_TEST
+
+START_TEST(the_file_is_bounded_and_what_is_left_out_is_counted)
+{
+	struct full_recording_options options = usual();
+	struct full_recording *full_recording;
+
+	options.max_bytes = 12000;
+	write_ticks(0, FIRED + AFTER_TICKS + 1);
+	uint64_t foretold = 0;
+
+	ck_assert_int_eq(full_recording_bytes(&options, &foretold), 0);
+	ck_assert_int_eq(full_recording_open(&options, dirfd_of_test, &full_recording), 0);
+	ck_assert_int_eq(full_recording_close(full_recording, &coverage, &bytes), 0);
+	ck_assert_uint_gt(coverage.samples, 0);
+	ck_assert_uint_gt(coverage.samples_dropped, 0);
+	ck_assert_uint_eq(coverage.samples + coverage.samples_dropped, TARGETS * (BEFORE_TICKS + 1 + AFTER_TICKS));
+	ck_assert_uint_lt(bytes, 16000);
+	ck_assert_uint_eq(bytes, foretold);
+	ck_assert_uint_eq(scene_rows(directory, INCIDENT_SAMPLES_FILE).count, coverage.samples);
+}
+END_TEST
+
+START_TEST(a_file_that_cannot_be_written_to_its_end_is_not_left)
+{
+	struct rlimit before, limit;
+	rlim_t room = 0;
+	int r = -1;
+
+	signal(SIGXFSZ, SIG_IGN);
+	write_ticks(0, FIRED + 1);
+	ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+	for (; r != 0; room += 500) {
+		struct full_recording_options options = usual();
+		struct full_recording *full_recording = NULL;
+
+		limit = (struct rlimit){ room, before.rlim_max };
+		ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+		r = full_recording_open(&options, dirfd_of_test, &full_recording);
+		if (r == 0)
+			r = full_recording_close(full_recording, &coverage, &bytes);
+		ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+		ck_assert(r == 0 || r == -EFBIG);
+		ck_assert(is_there() == (r == 0));
+		ck_assert_uint_lt(room, 1000000);
+	}
+	ck_assert_uint_gt(room, 2000);
+	scene_rows(directory, INCIDENT_SAMPLES_FILE);
+}
+END_TEST
+
+START_TEST(an_abort_leaves_no_file)
+{
+	write_ticks(0, FIRED + 1);
+
+	struct full_recording *full_recording = opened();
+
+	ck_assert(is_there());
+	full_recording_abort(full_recording);
+	ck_assert(!is_there());
+	full_recording_abort(NULL);
+}
+END_TEST
+
+START_TEST(every_allocation_of_a_recording_may_fail)
+{
+	bool injected = true;
+
+	write_ticks(0, FIRED + 1);
+	for (long n = 1; injected; n++) {
+		struct full_recording_options options = usual();
+		struct full_recording *full_recording = NULL;
+		int r;
+
+		torture_arm(n);
+		r = full_recording_open(&options, dirfd_of_test, &full_recording);
+		if (r == 0)
+			r = full_recording_close(full_recording, &coverage, &bytes);
+		injected = torture_disarm();
+		ck_assert(injected || r == 0);
+		ck_assert(r == 0 || r == -ENOMEM);
+		ck_assert(is_there() == (r == 0));
+		if (r == 0)
+			ck_assert_int_eq(unlinkat(dirfd_of_test, INCIDENT_SAMPLES_FILE, 0), 0);
+	}
+}
+END_TEST
+
 Suite *incident_worker_suite(void)
 {
 	Suite *suite = suite_create("incident_worker");
-	TCase *tcase = tcase_create("queue");
+	TCase *tcase = tcase_create("queue"), *file = tcase_create("file");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, what_is_urgent_comes_before_what_was_put_earlier);
@@ -148,6 +366,16 @@ Suite *incident_worker_suite(void)
 	tcase_add_test(tcase, a_work_is_sealed_when_it_was_handed_over_and_waits_for_nothing);
 	tcase_add_test(tcase, a_stop_is_due_at_once_for_what_was_to_come_later);
 	suite_add_tcase(suite, tcase);
+
+	tcase_add_checked_fixture(file, set_up_file, tear_down_file);
+	tcase_add_test(file, the_window_is_there_and_nothing_else);
+	tcase_add_test(file, the_past_is_in_the_file_before_it_is_closed);
+	tcase_add_test(file, a_past_that_the_ring_has_forgotten_is_not_claimed);
+	tcase_add_test(file, the_file_is_bounded_and_what_is_left_out_is_counted);
+	tcase_add_test(file, a_file_that_cannot_be_written_to_its_end_is_not_left);
+	tcase_add_test(file, an_abort_leaves_no_file);
+	tcase_add_test(file, every_allocation_of_a_recording_may_fail);
+	suite_add_tcase(suite, file);
 
 	return suite;
 }
