@@ -1,110 +1,65 @@
 /*
- * pprof.h: writes and reads pprof profiles: profile.proto, in gzip,
- * https://github.com/google/pprof/blob/main/proto/profile.proto. Pure: no protobuf library.
+ * pprof.h: reads pprof profiles: profile.proto, in gzip or not,
+ * https://github.com/google/pprof/blob/main/proto/profile.proto, as profile.c, Go, perf_to_profile
+ * and others write it. Pure: no protobuf library.
  *
- * pprof_new ─▶ { pprof_add_mapping, pprof_add_function ─▶ pprof_add_location ─▶ pprof_add_sample }
- * ─▶ pprof_finish, onto a sink
- *
- * Written strings are made printable (text_escape) and kept once. The encoder is sticky: the first
- * error is returned by every later call. It keeps the encoded profile in memory until the end.
- *
- * pprof_read: what this, Go, perf_to_profile and others write, in gzip or not. The input is not
- * trusted: references are resolved and checked once, when the profile is read, so that a walk over
- * it needs to check nothing but strings, which may hold any byte.
+ * The input is not trusted: references are resolved and checked once, when the profile is read, so
+ * that a walk over it needs to check nothing but strings, which may hold any byte.
  */
 #ifndef SPIKEWATCH_LIB_PROFILE_PPROF_H
 #define SPIKEWATCH_LIB_PROFILE_PPROF_H
 
 #include "lib/base/base.h"
-#include "lib/base/io.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define PPROF_VALUES_MAX 4
-#define PPROF_LABELS_MAX 8
-
-/* Longer strings are cut. */
-#define PPROF_TEXT_MAX 4096
-
-struct pprof;
-
-/* {"cpu", "nanoseconds"}, {"samples", "count"} */
-struct pprof_value_type {
-	const char *type, *unit;
+/* Numbers of fields, by message: for the reader, and for profile.c, which writes them. */
+enum profile_field {
+	PROFILE_SAMPLE_TYPE = 1,
+	PROFILE_SAMPLE = 2,
+	PROFILE_MAPPING = 3,
+	PROFILE_LOCATION = 4,
+	PROFILE_FUNCTION = 5,
+	PROFILE_STRING = 6,
+	PROFILE_TIME_NS = 9,
+	PROFILE_DURATION_NS = 10,
+	PROFILE_PERIOD_TYPE = 11,
+	PROFILE_PERIOD = 12,
+	PROFILE_DEFAULT_TYPE = 14,
 };
 
-struct pprof_options {
-	struct pprof_value_type values[PPROF_VALUES_MAX]; /* of each sample, in this order */
-	size_t value_count;
-	size_t value_shown; /* index of the default one */
-	struct pprof_value_type period_type;
-	uint64_t period;
-	uint64_t wall_ns; /* when it began, since 1970 */
-	uint64_t duration_ns;
-	size_t bytes_max; /* of the profile before compression; 0: no limit */
+enum value_type_field { VALUE_TYPE_TYPE = 1, VALUE_TYPE_UNIT = 2 };
+
+enum pprof_sample_field { SAMPLE_LOCATIONS = 1, SAMPLE_VALUES = 2, SAMPLE_LABEL = 3 };
+
+enum label_field { LABEL_KEY = 1, LABEL_TEXT = 2, LABEL_NUMBER = 3, LABEL_UNIT = 4 };
+
+enum mapping_field {
+	MAPPING_ID = 1,
+	MAPPING_START = 2,
+	MAPPING_END = 3,
+	MAPPING_OFFSET = 4,
+	MAPPING_PATH = 5,
+	MAPPING_BUILD_ID = 6,
+	MAPPING_HAS_FUNCTIONS = 7,
+	MAPPING_HAS_FILES = 8,
+	MAPPING_HAS_LINES = 9,
+	MAPPING_HAS_INLINED = 10,
 };
 
-struct pprof_mapping {
-	uint64_t start, end, offset; /* of the file, at start */
-	const char *path;
-	const char *build_id; /* lower-case hexadecimal; "": not known */
-	/* What is known of locations in it; pprof does not try to find out again. */
-	bool has_functions, has_files, has_lines, has_inlined;
+enum location_field { LOCATION_ID = 1, LOCATION_MAPPING = 2, LOCATION_ADDRESS = 3, LOCATION_LINE = 4 };
+
+enum line_field { LINE_FUNCTION = 1, LINE_NUMBER = 2 };
+
+enum function_field {
+	FUNCTION_ID = 1,
+	FUNCTION_NAME = 2,
+	FUNCTION_SYSTEM_NAME = 3,
+	FUNCTION_FILE = 4,
+	FUNCTION_START_LINE = 5,
 };
-
-struct pprof_function {
-	const char *name;
-	const char *system_name; /* as the linker has it; NULL: name */
-	const char *file;        /* "": not known */
-	uint32_t start_line;     /* 0: not known */
-};
-
-struct pprof_line {
-	uint64_t function;
-	uint32_t line; /* 0: not known */
-};
-
-struct pprof_location {
-	uint64_t mapping;               /* 0: in none */
-	uint64_t address;               /* between the mapping's start and end */
-	const struct pprof_line *lines; /* innermost first; the last is the function others were inlined into */
-	size_t line_count;              /* 0: the function is not known */
-};
-
-/* text NULL: the number, in unit ("": none). */
-struct pprof_label {
-	const char *key, *text;
-	int64_t number;
-	const char *unit;
-};
-
-struct pprof_sample {
-	const uint64_t *locations; /* leaf first */
-	size_t location_count;
-	uint64_t values[PPROF_VALUES_MAX];
-	struct pprof_label labels[PPROF_LABELS_MAX]; /* key NULL: no more */
-};
-
-/* 0; -ENOMEM; -EFBIG: bytes_max is too little even for this. */
-int pprof_new(const struct pprof_options *options, struct pprof **ret);
-
-/* NULL is fine. */
-void pprof_free(struct pprof *pprof);
-CLEANUP(pprof, free);
-
-/*
- * Each adds one and sets *ret to its id: 1, 2, 3 ... of its kind, in the order of the calls.
- * Nothing is compared with what is there. 0; -ENOMEM; -EFBIG; -EINVAL: an id that was not given.
- */
-int pprof_add_mapping(struct pprof *pprof, const struct pprof_mapping *mapping, uint64_t *ret);
-int pprof_add_function(struct pprof *pprof, const struct pprof_function *function, uint64_t *ret);
-int pprof_add_location(struct pprof *pprof, const struct pprof_location *location, uint64_t *ret);
-int pprof_add_sample(struct pprof *pprof, const struct pprof_sample *sample);
-
-/* Writes the profile to sink. To be called once. 0; -ENOMEM; -EFBIG; what sink returns. */
-int pprof_finish(struct pprof *pprof, const struct sink *sink);
 
 /* More values of a sample than that are no profile. */
 #define PPROF_READ_VALUES_MAX 16

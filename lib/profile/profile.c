@@ -20,6 +20,7 @@
  */
 #include "lib/profile/profile.h"
 
+#include "lib/base/compress.h"
 #include "lib/base/map.h"
 #include "lib/base/text.h"
 #include "lib/profile/pprof.h"
@@ -311,6 +312,342 @@ int stack_profile_add(struct stack_profile *profile, const struct stack_profile_
 	return rc;
 }
 
+/* ---- the encoder of pprof ---- */
+
+/*
+ * pprof_new, then mappings, functions, locations and samples in this order, then pprof_finish. The
+ * format is that of pprof.h. Strings are made printable (text_escape) and kept once. The encoder is
+ * sticky: the first error is returned by every later call.
+ *
+ * Fields that are zero are left out, as in proto3. Fields may come in any order: all are encoded at
+ * once but the strings, which are written last. A nested message needs its length in front: it is
+ * encoded in a scratch buffer. String 0 is "": the set of strings counts from 1.
+ */
+
+#define PPROF_VALUES_MAX 4
+#define PPROF_LABELS_MAX 8
+
+/* Longer strings are cut. */
+#define PPROF_TEXT_MAX 4096
+
+/* {"cpu", "nanoseconds"}, {"samples", "count"} */
+struct pprof_value_type {
+	const char *type, *unit;
+};
+
+struct pprof_options {
+	struct pprof_value_type values[PPROF_VALUES_MAX]; /* of each sample, in this order */
+	size_t value_count;
+	size_t value_shown; /* index of the default one */
+	struct pprof_value_type period_type;
+	uint64_t period;
+	uint64_t wall_ns; /* when it began, since 1970 */
+	uint64_t duration_ns;
+	size_t bytes_max; /* of the profile before compression; 0: no limit */
+};
+
+struct pprof_mapping {
+	uint64_t start, end, offset; /* of the file, at start */
+	const char *path;
+	const char *build_id; /* lower-case hexadecimal; "": not known */
+	/* What is known of locations in it; pprof does not try to find out again. */
+	bool has_functions, has_files, has_lines, has_inlined;
+};
+
+struct pprof_function {
+	const char *name;
+	const char *system_name; /* as the linker has it; NULL: name */
+	const char *file;        /* "": not known */
+	uint32_t start_line;     /* 0: not known */
+};
+
+struct pprof_line {
+	uint64_t function;
+	uint32_t line; /* 0: not known */
+};
+
+struct pprof_location {
+	uint64_t mapping;               /* 0: in none */
+	uint64_t address;               /* between the mapping's start and end */
+	const struct pprof_line *lines; /* innermost first; the last is the function others were inlined into */
+	size_t line_count;              /* 0: the function is not known */
+};
+
+/* text NULL: the number, in unit ("": none). */
+struct pprof_label {
+	const char *key, *text;
+	int64_t number;
+	const char *unit;
+};
+
+struct pprof_sample {
+	const uint64_t *locations; /* leaf first */
+	size_t location_count;
+	uint64_t values[PPROF_VALUES_MAX];
+	struct pprof_label labels[PPROF_LABELS_MAX]; /* key NULL: no more */
+};
+
+enum wire { WIRE_VARINT = 0, WIRE_BYTES = 2 };
+
+struct pprof {
+	struct buffer body;    /* the profile as far as it is */
+	struct buffer message; /* a member of it, while it is made */
+	struct buffer part;    /* a member of that */
+	struct intern strings;
+	struct intern_budget budget;
+	uint64_t mappings, functions, locations;
+	size_t value_count;
+	int error; /* the first one; 0: none */
+};
+
+/* ---- fields of pprof; errors stay in the encoder ---- */
+
+static void append_bytes(struct pprof *pprof, struct buffer *to, const void *data, size_t len)
+{
+	if (pprof->error == 0)
+		pprof->error = buffer_append(to, data, len);
+}
+
+static void put_varint(struct pprof *pprof, struct buffer *to, uint64_t value)
+{
+	unsigned char bytes[10];
+	size_t len = 0;
+
+	for (; value >= 0x80; value >>= 7)
+		bytes[len++] = (unsigned char)(value | 0x80);
+	bytes[len++] = (unsigned char)value;
+	append_bytes(pprof, to, bytes, len);
+}
+
+static void put_number(struct pprof *pprof, struct buffer *to, unsigned field, uint64_t value)
+{
+	if (value == 0)
+		return;
+	put_varint(pprof, to, field << 3 | WIRE_VARINT);
+	put_varint(pprof, to, value);
+}
+
+static void put_bytes(struct pprof *pprof, struct buffer *to, unsigned field, const void *data, size_t len)
+{
+	put_varint(pprof, to, field << 3 | WIRE_BYTES);
+	put_varint(pprof, to, len);
+	append_bytes(pprof, to, data, len);
+}
+
+/* Moves what is in from to the end of to, as a nested message. */
+static void put_nested(struct pprof *pprof, struct buffer *to, unsigned field, struct buffer *from)
+{
+	put_bytes(pprof, to, field, from->data, from->len);
+	from->len = 0;
+}
+
+/* int64 in the format: what is beyond is cut. */
+static uint64_t clamp_int64(uint64_t value)
+{
+	return value > INT64_MAX ? INT64_MAX : value;
+}
+
+/* The number of a string, made printable. */
+static uint64_t string_of(struct pprof *pprof, const char *text)
+{
+	char printable[4 * PPROF_TEXT_MAX + 1];
+	uint32_t number = 0;
+	size_t len;
+	int rc;
+
+	if (!text || !*text || pprof->error != 0)
+		return 0;
+	len = text_escape(printable, sizeof(printable), text, strnlen(text, PPROF_TEXT_MAX));
+	rc = intern_put(&pprof->strings, &pprof->budget, printable, len, &number);
+	if (rc != 0)
+		pprof->error = rc == INTERN_FULL ? -EFBIG : rc;
+	return number;
+}
+
+static void put_text(struct pprof *pprof, struct buffer *to, unsigned field, const char *text)
+{
+	put_number(pprof, to, field, string_of(pprof, text));
+}
+
+/* ---- the head of pprof ---- */
+
+static void put_value_type(struct pprof *pprof, unsigned field, const struct pprof_value_type *type)
+{
+	put_text(pprof, &pprof->message, VALUE_TYPE_TYPE, type->type);
+	put_text(pprof, &pprof->message, VALUE_TYPE_UNIT, type->unit);
+	put_nested(pprof, &pprof->body, field, &pprof->message);
+}
+
+static void put_head(struct pprof *pprof, const struct pprof_options *options)
+{
+	struct buffer *body = &pprof->body;
+
+	for (size_t i = 0; i < options->value_count; i++)
+		put_value_type(pprof, PROFILE_SAMPLE_TYPE, &options->values[i]);
+	put_number(pprof, body, PROFILE_TIME_NS, clamp_int64(options->wall_ns));
+	put_number(pprof, body, PROFILE_DURATION_NS, clamp_int64(options->duration_ns));
+	if (options->period_type.type)
+		put_value_type(pprof, PROFILE_PERIOD_TYPE, &options->period_type);
+	put_number(pprof, body, PROFILE_PERIOD, clamp_int64(options->period));
+	if (options->value_shown < options->value_count)
+		put_text(pprof, body, PROFILE_DEFAULT_TYPE, options->values[options->value_shown].type);
+}
+
+/* NULL is fine. */
+static void pprof_free(struct pprof *pprof)
+{
+	if (!pprof)
+		return;
+
+	buffer_release(&pprof->body);
+	buffer_release(&pprof->message);
+	buffer_release(&pprof->part);
+	intern_release(&pprof->strings);
+	free(pprof);
+}
+CLEANUP(pprof, free);
+
+/* 0; -ENOMEM; -EFBIG: bytes_max is too little even for this. */
+static int pprof_new(const struct pprof_options *options, struct pprof **ret)
+{
+	struct pprof *pprof = calloc(1, sizeof(*pprof));
+	int rc;
+
+	if (!pprof)
+		return -ENOMEM;
+
+	pprof->body.max = options->bytes_max;
+	pprof->budget.max_bytes = options->bytes_max;
+	pprof->value_count = options->value_count < PPROF_VALUES_MAX ? options->value_count : PPROF_VALUES_MAX;
+	put_head(pprof, options);
+	rc = pprof->error;
+	if (rc < 0)
+		pprof_free(pprof);
+	else
+		*ret = pprof;
+	return rc;
+}
+
+/* ---- members of pprof ---- */
+
+/* The message is whole. */
+static int finish_message(struct pprof *pprof, unsigned field)
+{
+	put_nested(pprof, &pprof->body, field, &pprof->message);
+	return pprof->error;
+}
+
+/* An id must have been given; 0 is none and legal where it may be missing. */
+static void check_id(struct pprof *pprof, uint64_t id, uint64_t given, uint64_t least)
+{
+	if (pprof->error == 0 && (id < least || id > given))
+		pprof->error = -EINVAL;
+}
+
+/*
+ * Each adds one and sets *ret to its id: 1, 2, 3 ... of its kind, in the order of the calls. Nothing
+ * is compared with what is there. 0; -ENOMEM; -EFBIG; -EINVAL: an id that was not given.
+ */
+static int pprof_add_mapping(struct pprof *pprof, const struct pprof_mapping *mapping, uint64_t *ret)
+{
+	struct buffer *message = &pprof->message;
+	int rc;
+
+	put_number(pprof, message, MAPPING_ID, pprof->mappings + 1);
+	put_number(pprof, message, MAPPING_START, mapping->start);
+	put_number(pprof, message, MAPPING_END, mapping->end);
+	put_number(pprof, message, MAPPING_OFFSET, mapping->offset);
+	put_text(pprof, message, MAPPING_PATH, mapping->path);
+	put_text(pprof, message, MAPPING_BUILD_ID, mapping->build_id);
+	put_number(pprof, message, MAPPING_HAS_FUNCTIONS, mapping->has_functions);
+	put_number(pprof, message, MAPPING_HAS_FILES, mapping->has_files);
+	put_number(pprof, message, MAPPING_HAS_LINES, mapping->has_lines);
+	put_number(pprof, message, MAPPING_HAS_INLINED, mapping->has_inlined);
+	rc = finish_message(pprof, PROFILE_MAPPING);
+	if (rc == 0)
+		*ret = ++pprof->mappings;
+	return rc;
+}
+
+static int pprof_add_function(struct pprof *pprof, const struct pprof_function *function, uint64_t *ret)
+{
+	struct buffer *message = &pprof->message;
+	int rc;
+
+	put_number(pprof, message, FUNCTION_ID, pprof->functions + 1);
+	put_text(pprof, message, FUNCTION_NAME, function->name);
+	put_text(pprof, message, FUNCTION_SYSTEM_NAME, function->system_name ? function->system_name : function->name);
+	put_text(pprof, message, FUNCTION_FILE, function->file);
+	put_number(pprof, message, FUNCTION_START_LINE, function->start_line);
+	rc = finish_message(pprof, PROFILE_FUNCTION);
+	if (rc == 0)
+		*ret = ++pprof->functions;
+	return rc;
+}
+
+static int pprof_add_location(struct pprof *pprof, const struct pprof_location *location, uint64_t *ret)
+{
+	int rc;
+
+	check_id(pprof, location->mapping, pprof->mappings, 0);
+	put_number(pprof, &pprof->message, LOCATION_ID, pprof->locations + 1);
+	put_number(pprof, &pprof->message, LOCATION_MAPPING, location->mapping);
+	put_number(pprof, &pprof->message, LOCATION_ADDRESS, location->address);
+	for (size_t i = 0; i < location->line_count; i++) {
+		check_id(pprof, location->lines[i].function, pprof->functions, 1);
+		put_number(pprof, &pprof->part, LINE_FUNCTION, location->lines[i].function);
+		put_number(pprof, &pprof->part, LINE_NUMBER, location->lines[i].line);
+		put_nested(pprof, &pprof->message, LOCATION_LINE, &pprof->part);
+	}
+	rc = finish_message(pprof, PROFILE_LOCATION);
+	if (rc == 0)
+		*ret = ++pprof->locations;
+	return rc;
+}
+
+static void put_label(struct pprof *pprof, const struct pprof_label *label)
+{
+	put_text(pprof, &pprof->part, LABEL_KEY, label->key);
+	if (label->text) {
+		put_text(pprof, &pprof->part, LABEL_TEXT, label->text);
+	} else {
+		put_number(pprof, &pprof->part, LABEL_NUMBER, (uint64_t)label->number);
+		put_text(pprof, &pprof->part, LABEL_UNIT, label->unit);
+	}
+	put_nested(pprof, &pprof->message, SAMPLE_LABEL, &pprof->part);
+}
+
+static int pprof_add_sample(struct pprof *pprof, const struct pprof_sample *sample)
+{
+	for (size_t i = 0; i < sample->location_count; i++) {
+		check_id(pprof, sample->locations[i], pprof->locations, 1);
+		put_varint(pprof, &pprof->part, sample->locations[i]);
+	}
+	put_nested(pprof, &pprof->message, SAMPLE_LOCATIONS, &pprof->part);
+	/* Packed: zeros are kept, there must be as many values as types. */
+	for (size_t i = 0; i < pprof->value_count; i++)
+		put_varint(pprof, &pprof->part, clamp_int64(sample->values[i]));
+	put_nested(pprof, &pprof->message, SAMPLE_VALUES, &pprof->part);
+	for (size_t i = 0; i < PPROF_LABELS_MAX && sample->labels[i].key; i++)
+		put_label(pprof, &sample->labels[i]);
+	return finish_message(pprof, PROFILE_SAMPLE);
+}
+
+/* Writes the profile to sink. To be called once. 0; -ENOMEM; -EFBIG; what sink returns. */
+static int pprof_finish(struct pprof *pprof, const struct sink *sink)
+{
+	put_bytes(pprof, &pprof->body, PROFILE_STRING, "", 0);
+	for (uint32_t i = 1; i <= pprof->strings.count; i++) {
+		size_t len;
+		const void *text = intern_get(&pprof->strings, i, &len);
+
+		put_bytes(pprof, &pprof->body, PROFILE_STRING, text, len);
+	}
+	if (pprof->error == 0)
+		pprof->error = deflate_gzip(pprof->body.data, pprof->body.len, sink);
+	return pprof->error;
+}
+
 #define OTHER "(other)"
 
 static const char *const phase_names[FUNCTION_TABLE_PHASES] = { "before", "during" };
@@ -371,7 +708,7 @@ static bool is_empty(const struct stack_profile_tally *tally)
 	return tally->samples[FUNCTION_TABLE_BEFORE] == 0 && tally->samples[FUNCTION_TABLE_DURING] == 0;
 }
 
-/* ---- pprof ---- */
+/* ---- a profile for pprof ---- */
 
 /* What is known of the frames of each mapping; [0] is none. */
 static int find_known(const struct stack_profile *profile, struct pprof_mapping **ret)

@@ -8,7 +8,7 @@
 #include "cli/base/options.h"
 #include "incidentmade.h"
 #include "lib/base/json.h"
-#include "lib/profile/pprof.h"
+#include "lib/profile/profile.h"
 #include "stream_feed.h"
 #include "lib/stream/stream.h"
 #include "scene.h"
@@ -65,55 +65,51 @@ static void put_file(const char *name, const struct buffer *data)
  * postgres/812: main calls a function with a hostile name, into which another one is inlined; a
  * frame without a name.
  */
-static void make_profile(const char *name, const char *type, const char *unit)
+static void make_profile(const char *name, enum stack_profile_quantity quantity)
 {
-	const struct pprof_options options = {
-		.values = { { unit[0] == 'b' ? "faults" : "samples", "count" }, { type, unit } },
-		.value_count = 2,
-		.period = 10000000,
-		.wall_ns = FIRED_NS - 10 * NS_PER_S,
-		.duration_ns = 15 * NS_PER_S,
+	const struct stack_profile_options options = {
+		.quantity = quantity,
+		.fired_ns = 10 * NS_PER_S,
+		.wall_ns = FIRED_NS,
+		.to_ns = 15 * NS_PER_S,
+		.spike_from_ns = 1,
+		.period_ns = 10000000,
 	};
-	static const char *const names[] = { "main", "evil\"\x1b[31m\n", "inner" };
+	const struct stack_profile_line of_main = { "main", NULL, 7 };
+	const struct stack_profile_line of_evil[] = { { "inner", "x.c", 30 }, { "evil\"\x1b[31m\n", "x.c", 20 } };
+	AUTO(stack_profile_freep) struct stack_profile *profile = NULL;
 	struct buffer bytes = { 0 };
 	struct sink sink = sink_buffer(&bytes);
-	struct pprof *pprof = NULL;
-	uint64_t mapping, functions[3], locations[3];
+	uint32_t mapping, frames[3];
 
-	ck_assert_int_eq(pprof_new(&options, &pprof), 0);
-	ck_assert_int_eq(pprof_add_mapping(pprof,
-					   &(struct pprof_mapping){ .start = 1, .end = 9, .path = "/lib/libx.so" },
-					   &mapping),
-			 0);
-	for (int i = 0; i < 3; i++)
-		ck_assert_int_eq(
-			pprof_add_function(pprof, &(struct pprof_function){ .name = names[i], .file = i ? "x.c" : "" },
-					   &functions[i]),
-			0);
-	const struct pprof_line of_main = { functions[0], 7 },
-				of_evil[] = { { functions[2], 30 }, { functions[1], 20 } };
+	ck_assert_int_eq(stack_profile_new(&options, &profile), 0);
+	ck_assert_int_eq(
+		stack_profile_mapping(profile,
+				      &(struct stack_profile_mapping){ .start = 1, .end = 9, .path = "/lib/libx.so" },
+				      &mapping),
+		0);
+	const struct stack_profile_frame made[] = { { mapping, 2, &of_main, 1 },
+						    { mapping, 3, of_evil, 2 },
+						    { mapping, 4, NULL, 0 } };
 
-	ck_assert_int_eq(pprof_add_location(pprof, &(struct pprof_location){ mapping, 2, &of_main, 1 }, &locations[0]),
-			 0);
-	ck_assert_int_eq(pprof_add_location(pprof, &(struct pprof_location){ mapping, 3, of_evil, 2 }, &locations[1]),
-			 0);
-	ck_assert_int_eq(pprof_add_location(pprof, &(struct pprof_location){ mapping, 4, NULL, 0 }, &locations[2]), 0);
+	for (unsigned i = 0; i < 3; i++)
+		ck_assert_int_eq(stack_profile_frame(profile, &made[i], &frames[i]), 0);
 	for (unsigned i = 0; i < 4; i++) {
-		const struct pprof_sample sample = {
-			.locations = (uint64_t[]){ locations[i % 2 ? 2 : 1], locations[0] },
-			.location_count = 2,
-			.values = { i + 1, (i + 1) * 10000000ULL },
-			.labels = { { .key = "phase", .text = i < 2 ? "before" : "during" },
-				    { .key = "process", .text = "postgres" },
-				    { .key = "process_id", .number = 812 },
-				    { .key = "thread", .text = "hot-loop" },
-				    { .key = "thread_id", .number = i == 3 ? 815 : 812 } },
+		const struct stack_profile_sample sample = {
+			.time_ns = i / 2,
+			.pid = 812,
+			.tid = i == 3 ? 815 : 812,
+			.process = "postgres",
+			.thread = "hot-loop",
+			.frames = (uint32_t[]){ frames[i % 2 ? 2 : 1], frames[0] },
+			.frame_count = 2,
+			.count = i + 1,
+			.weight = (i + 1) * 10000000ULL,
 		};
 
-		ck_assert_int_eq(pprof_add_sample(pprof, &sample), 0);
+		ck_assert_int_eq(stack_profile_add(profile, &sample), 0);
 	}
-	ck_assert_int_eq(pprof_finish(pprof, &sink), 0);
-	pprof_free(pprof);
+	ck_assert_int_eq(stack_profile_write_pprof(profile, &sink), 0);
 	put_file(name, &bytes);
 	buffer_release(&bytes);
 }
@@ -317,7 +313,7 @@ START_TEST(stacks_lead_from_the_leaf_to_the_root)
 	char text[300];
 
 	make(NULL);
-	make_profile("cpu.pb.gz", "cpu", "nanoseconds");
+	make_profile("cpu.pb.gz", STACK_PROFILE_CPU);
 	root = exported("firefox");
 	stacks = json_member(json_member(json_member(root, "threads")->first, "samples"), "stack");
 	unwind(json_member(root, "shared"), stacks->first->number, text, sizeof(text));
@@ -332,7 +328,7 @@ START_TEST(the_firefox_profiler_gets_counters_beside_stacks)
 	const struct json_node *root, *samples, *counter;
 
 	make(NULL);
-	make_profile("cpu.pb.gz", "cpu", "nanoseconds");
+	make_profile("cpu.pb.gz", STACK_PROFILE_CPU);
 	root = exported("firefox");
 	/* The target is the main thread of its process: stacks of that thread are in it. */
 	ck_assert_uint_eq(check_firefox(root), 2);
@@ -361,7 +357,7 @@ START_TEST(samples_alone_and_stacks_alone_are_profiles_too)
 
 	make(NULL);
 	ck_assert_uint_eq(check_firefox(exported("firefox")), 1);
-	make_profile("cpu.pb.gz", "cpu", "nanoseconds");
+	make_profile("cpu.pb.gz", STACK_PROFILE_CPU);
 	snprintf(file, sizeof(file), "%s/%s/samples.tsv", path, INCIDENTMADE_ID);
 	ck_assert_int_eq(unlink(file), 0);
 	root = exported("firefox");
@@ -382,7 +378,7 @@ START_TEST(memory_is_weighed_in_bytes)
 	const struct json_node *root, *samples;
 
 	make(NULL);
-	make_profile("memory.pb.gz", "memory", "bytes");
+	make_profile("memory.pb.gz", STACK_PROFILE_MEMORY);
 	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "firefox", "--memory"), EXIT_OK);
 	ck_assert_int_eq(json_parse(command_run.output, command_run.len, &(struct json_limits){ .nodes = 1 << 20 },
 				    &document, NULL),
@@ -563,7 +559,7 @@ START_TEST(memory_that_is_short_is_reported)
 	char file[400];
 
 	make(NULL);
-	make_profile("cpu.pb.gz", "cpu", "nanoseconds");
+	make_profile("cpu.pb.gz", STACK_PROFILE_CPU);
 	snprintf(file, sizeof(file), "%s/out", path);
 	int saved = dup(STDERR_FILENO), null = open("/dev/null", O_WRONLY | O_CLOEXEC);
 	for (size_t i = 0; i < ARRAY_LEN(forms); i++) {

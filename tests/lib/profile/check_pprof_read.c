@@ -1,8 +1,9 @@
 /*
- * check_pprof_read.c: what pprof.h writes comes back, what Go writes is read, and what is cut,
+ * check_pprof_read.c: what profile.h writes comes back, what Go writes is read, and what is cut,
  * changed or none is refused.
  */
 #include "lib/profile/pprof.h"
+#include "lib/profile/profile.h"
 
 #include "lib/base/compress.h"
 #include "scene.h"
@@ -29,53 +30,47 @@ static void is(const struct pprof_read_profile *profile, uint32_t string, const 
 /* main calls scan, into which next is inlined; two phases. */
 static void make(void)
 {
-	const struct pprof_options options = {
-		.values = { { "samples", "count" }, { "cpu", "nanoseconds" } },
-		.value_count = 2,
-		.period_type = { "cpu", "nanoseconds" },
-		.period = 10000000,
+	const struct stack_profile_options options = {
 		.wall_ns = UINT64_C(1795144502123000000),
-		.duration_ns = 15000000000,
+		.to_ns = 15000000000,
+		.spike_from_ns = 1,
+		.period_ns = 10000000,
 	};
+	const struct stack_profile_line of_main = { "main", "x.c", 7 };
+	const struct stack_profile_line of_scan[] = { { "next", "x.c", 30 }, { "scan", "x.c", 20 } };
+	AUTO(stack_profile_freep) struct stack_profile *profile = NULL;
 	struct sink sink = sink_buffer(&made);
-	struct pprof *pprof = NULL;
-	uint64_t mapping, functions[3], locations[2];
-	static const char *const names[] = { "main", "scan", "next" };
+	uint32_t mapping, frames[2];
 
-	ck_assert_int_eq(pprof_new(&options, &pprof), 0);
-	ck_assert_int_eq(pprof_add_mapping(pprof,
-					   &(struct pprof_mapping){ .start = 0x400000,
-								    .end = 0x500000,
-								    .offset = 0x1000,
-								    .path = "/bin/x",
-								    .build_id = "beef" },
-					   &mapping),
+	ck_assert_int_eq(stack_profile_new(&options, &profile), 0);
+	ck_assert_int_eq(stack_profile_mapping(profile,
+					       &(struct stack_profile_mapping){ .start = 0x400000,
+										.end = 0x500000,
+										.offset = 0x1000,
+										.path = "/bin/x",
+										.build_id = { 0xbe, 0xef },
+										.build_id_len = 2 },
+					       &mapping),
 			 0);
-	for (int i = 0; i < 3; i++)
-		ck_assert_int_eq(pprof_add_function(pprof, &(struct pprof_function){ .name = names[i], .file = "x.c" },
-						    &functions[i]),
-				 0);
-	const struct pprof_line of_main = { functions[0], 7 };
-	const struct pprof_line of_scan[] = { { functions[2], 30 }, { functions[1], 20 } };
-
-	ck_assert_int_eq(
-		pprof_add_location(pprof, &(struct pprof_location){ mapping, 0x401000, &of_main, 1 }, &locations[0]),
-		0);
-	ck_assert_int_eq(
-		pprof_add_location(pprof, &(struct pprof_location){ mapping, 0x402000, of_scan, 2 }, &locations[1]), 0);
+	ck_assert_int_eq(stack_profile_frame(profile, &(struct stack_profile_frame){ mapping, 0x402000, of_scan, 2 },
+					     &frames[0]),
+			 0);
+	ck_assert_int_eq(stack_profile_frame(profile, &(struct stack_profile_frame){ mapping, 0x401000, &of_main, 1 },
+					     &frames[1]),
+			 0);
 	for (unsigned i = 0; i < 2; i++) {
-		const struct pprof_sample sample = {
-			.locations = (uint64_t[]){ locations[1], locations[0] },
-			.location_count = 2,
-			.values = { i + 3, (uint64_t)(i + 3) * 10000000 },
-			.labels = { { .key = "phase", .text = i ? "during" : "before" },
-				    { .key = "thread_id", .number = -9 } },
+		const struct stack_profile_sample sample = {
+			.time_ns = i,
+			.tid = -9,
+			.frames = frames,
+			.frame_count = 2,
+			.count = i + 3,
+			.weight = (uint64_t)(i + 3) * 10000000,
 		};
 
-		ck_assert_int_eq(pprof_add_sample(pprof, &sample), 0);
+		ck_assert_int_eq(stack_profile_add(profile, &sample), 0);
 	}
-	ck_assert_int_eq(pprof_finish(pprof, &sink), 0);
-	pprof_free(pprof);
+	ck_assert_int_eq(stack_profile_write_pprof(profile, &sink), 0);
 }
 
 static void set_up(void)
