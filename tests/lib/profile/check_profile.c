@@ -101,23 +101,128 @@ START_TEST(the_same_has_the_same_number)
 }
 END_TEST
 
-START_TEST(samples_before_and_during_are_told_apart)
-{
-	AUTO(stack_profile_freep) struct stack_profile *profile = NULL;
+#define MEMORY_CASE 3
 
-	ck_assert_int_eq(stack_profile_new(&usual, &profile), 0);
-	ck_assert_int_eq(add(profile, SPIKE - 1, 1, "fm", 3), 0);
-	ck_assert_int_eq(add(profile, SPIKE, 1, "fm", 4), 0);
-	ck_assert_int_eq(add(profile, UINT64_MAX, 2, "fm", 5), 0);
-	ck_assert_int_eq(add(profile, 0, 1, "m", 6), 0);
-	counts_are(profile, 9, 9, 0);
-	writes(stack_profile_write_folded, profile, "p;m 6\np;m;f 12\n");
-	writes(stack_profile_write_functions, profile,
-	       FUNCTION_TABLE_HEADER "\n" FUNCTION_TABLE_SAMPLES " 9, 9\n"
-				     "f\t\t3\t3\t9\t9\t0.000\tt\t2\t5\tp\t1\n"
-				     "m\t\t6\t9\t0\t9\t0.000\tt\t2\t5\tp\t1\n"
-				     "\t\t0\t0\t5\t5\t0.000\tt\t2\t5\tp\t1\n"
-				     "\t\t9\t9\t4\t4\t0.000\tt\t1\t4\tp\t1\n");
+/*
+ * Samples that are added to a new profile, and what it says of them. Of memory they are 10 bytes
+ * each (add).
+ */
+static const struct profile_case {
+	enum stack_profile_quantity quantity;
+	size_t stacks_max; /* 0: the usual limit */
+	struct {
+		uint64_t time_ns;
+		int32_t tid;
+		const char *stack;
+		uint64_t count;
+		bool full; /* there is no room for its stack */
+	} samples[5];
+	uint64_t before, during, other;
+	size_t stacks;
+	const char *folded, *functions;
+} profile_cases[] = {
+	{
+		/* Samples before the spike and during it are told apart. */
+		.samples = { { SPIKE - 1, 1, "fm", .count = 3 },
+			     { SPIKE, 1, "fm", .count = 4 },
+			     { UINT64_MAX, 2, "fm", .count = 5 },
+			     { 0, 1, "m", .count = 6 } },
+		.before = 9,
+		.during = 9,
+		.stacks = 3,
+		.folded = "p;m 6\np;m;f 12\n",
+		.functions = FUNCTION_TABLE_HEADER "\n" FUNCTION_TABLE_SAMPLES " 9, 9\n"
+						   "f\t\t3\t3\t9\t9\t0.000\tt\t2\t5\tp\t1\n"
+						   "m\t\t6\t9\t0\t9\t0.000\tt\t2\t5\tp\t1\n"
+						   "\t\t0\t0\t5\t5\t0.000\tt\t2\t5\tp\t1\n"
+						   "\t\t9\t9\t4\t4\t0.000\tt\t1\t4\tp\t1\n",
+	},
+	{
+		/* The top thread does not depend on the order of the samples. */
+		.samples = { { SPIKE, 1, "fm", .count = 2 },
+			     { SPIKE, 2, "fm", .count = 3 },
+			     { SPIKE, 1, "fn", .count = 2 },
+			     { SPIKE, 3, "f", .count = 1 } },
+		.during = 8,
+		.stacks = 4,
+		.folded = "p;f 1\np;m;f 5\np;n;f 2\n",
+		.functions = FUNCTION_TABLE_HEADER "\n" FUNCTION_TABLE_SAMPLES " 0, 8\n"
+						   "f\t\t0\t0\t8\t8\t0.000\tt\t1\t4\tp\t1\n"
+						   "m\t\t0\t0\t0\t5\t0.000\tt\t2\t3\tp\t1\n"
+						   "n\t\t0\t0\t0\t2\t0.000\tt\t1\t2\tp\t1\n"
+						   "\t\t0\t0\t4\t4\t0.000\tt\t1\t4\tp\t1\n"
+						   "\t\t0\t0\t3\t3\t0.000\tt\t2\t3\tp\t1\n"
+						   "\t\t0\t0\t1\t1\t0.000\tt\t3\t1\tp\t1\n",
+	},
+	{
+		/* Stacks beyond the limit are counted as others. */
+		.stacks_max = 2,
+		.samples = { { 0, 1, "a", .count = 1 },
+			     { 0, 1, "ba", .count = 1 },
+			     { 0, 1, "ca", .count = 10, .full = true },
+			     { SPIKE, 1, "da", .count = 20, .full = true },
+			     { SPIKE, 1, "ba", .count = 4 } },
+		.before = 12,
+		.during = 24,
+		.other = 30,
+		.stacks = 2,
+		.folded = "(other);(other) 30\np;a 1\np;a;b 5\n",
+		.functions = FUNCTION_TABLE_HEADER "\n" FUNCTION_TABLE_SAMPLES " 12, 24\n"
+						   "(other)\t\t10\t10\t20\t20\t0.000\t(other)\t0\t20\t\t0\n"
+						   "b\t\t1\t1\t4\t4\t0.000\tt\t1\t4\tp\t1\n"
+						   "a\t\t1\t2\t0\t4\t0.000\tt\t1\t4\tp\t1\n"
+						   "\t\t10\t10\t20\t20\t0.000\t(other)\t0\t20\t\t0\n"
+						   "\t\t2\t2\t4\t4\t0.000\tt\t1\t4\tp\t1\n",
+	},
+	[MEMORY_CASE] = {
+		/* Memory is counted in bytes. */
+		.quantity = STACK_PROFILE_MEMORY,
+		.stacks_max = 2,
+		.samples = { { 0, 1, "fm", .count = 3 },
+			     { SPIKE, 1, "fm", .count = 4 },
+			     { SPIKE, 2, "m", .count = 5 },
+			     { SPIKE, 2, "gm", .count = 6, .full = true } },
+		.before = 3,
+		.during = 15,
+		.other = 6,
+		.stacks = 2,
+		.folded = "(other);(other) 60\np;m 50\np;m;f 70\n",
+		.functions = FUNCTION_TABLE_HEADER_BYTES "\n" FUNCTION_TABLE_BYTES " 30, 150\n"
+							 "m\t\t0\t30\t50\t90\t5\tt\t2\t50\tp\t1\n"
+							 "(other)\t\t0\t0\t60\t60\t6\t(other)\t0\t60\t\t0\n"
+							 "f\t\t30\t30\t40\t40\t4\tt\t1\t40\tp\t1\n"
+							 "\t\t0\t0\t60\t60\t6\t(other)\t0\t60\t\t0\n"
+							 "\t\t0\t0\t50\t50\t5\tt\t2\t50\tp\t1\n"
+							 "\t\t30\t30\t40\t40\t4\tt\t1\t40\tp\t1\n",
+	},
+};
+
+/* The profile of a case with its samples, for stack_profile_free. */
+static struct stack_profile *profile_of(const struct profile_case *it)
+{
+	struct stack_profile_options options = usual;
+	struct stack_profile *profile;
+
+	options.quantity = it->quantity;
+	options.period_bytes = it->quantity == STACK_PROFILE_MEMORY ? 4096 : 0;
+	options.stacks_max = it->stacks_max;
+	ck_assert_int_eq(stack_profile_new(&options, &profile), 0);
+	for (size_t k = 0; k < ARRAY_LEN(it->samples) && it->samples[k].stack; k++)
+		ck_assert_int_eq(add(profile, it->samples[k].time_ns, it->samples[k].tid, it->samples[k].stack,
+				     it->samples[k].count),
+				 it->samples[k].full ? STACK_PROFILE_FULL : 0);
+	return profile;
+}
+
+START_TEST(samples_are_summed_up)
+{
+	const struct profile_case *it = &profile_cases[_i];
+	AUTO(stack_profile_freep) struct stack_profile *profile = profile_of(it);
+
+	counts_are(profile, it->before, it->during, it->other);
+	ck_assert_uint_eq(profile_counts(profile).stacks, it->stacks);
+	writes(stack_profile_write_folded, profile, it->folded);
+	writes(stack_profile_write_functions, profile, it->functions);
 }
 END_TEST
 
@@ -141,26 +246,6 @@ START_TEST(build_ids_go_into_the_profile_as_hexadecimal)
 				     7));
 	buffer_release(&out);
 	buffer_release(&plain);
-}
-END_TEST
-
-START_TEST(the_top_thread_does_not_depend_on_the_order_of_samples)
-{
-	AUTO(stack_profile_freep) struct stack_profile *profile = NULL;
-
-	ck_assert_int_eq(stack_profile_new(&usual, &profile), 0);
-	ck_assert_int_eq(add(profile, SPIKE, 1, "fm", 2), 0);
-	ck_assert_int_eq(add(profile, SPIKE, 2, "fm", 3), 0);
-	ck_assert_int_eq(add(profile, SPIKE, 1, "fn", 2), 0);
-	ck_assert_int_eq(add(profile, SPIKE, 3, "f", 1), 0);
-	writes(stack_profile_write_functions, profile,
-	       FUNCTION_TABLE_HEADER "\n" FUNCTION_TABLE_SAMPLES " 0, 8\n"
-				     "f\t\t0\t0\t8\t8\t0.000\tt\t1\t4\tp\t1\n"
-				     "m\t\t0\t0\t0\t5\t0.000\tt\t2\t3\tp\t1\n"
-				     "n\t\t0\t0\t0\t2\t0.000\tt\t1\t2\tp\t1\n"
-				     "\t\t0\t0\t4\t4\t0.000\tt\t1\t4\tp\t1\n"
-				     "\t\t0\t0\t3\t3\t0.000\tt\t2\t3\tp\t1\n"
-				     "\t\t0\t0\t1\t1\t0.000\tt\t3\t1\tp\t1\n");
 }
 END_TEST
 
@@ -275,26 +360,6 @@ START_TEST(inlined_functions_are_frames_of_their_own)
 }
 END_TEST
 
-START_TEST(stacks_beyond_the_limit_are_other)
-{
-	AUTO(stack_profile_freep) struct stack_profile *profile = NULL;
-	struct stack_profile_options options = usual;
-	struct profile_counts counts;
-
-	options.stacks_max = 2;
-	ck_assert_int_eq(stack_profile_new(&options, &profile), 0);
-	ck_assert_int_eq(add(profile, 0, 1, "a", 1), 0);
-	ck_assert_int_eq(add(profile, 0, 1, "ba", 1), 0);
-	ck_assert_int_eq(add(profile, 0, 1, "ca", 10), STACK_PROFILE_FULL);
-	ck_assert_int_eq(add(profile, SPIKE, 1, "da", 20), STACK_PROFILE_FULL);
-	ck_assert_int_eq(add(profile, SPIKE, 1, "ba", 4), 0);
-	counts_are(profile, 12, 24, 30);
-	counts = profile_counts(profile);
-	ck_assert_uint_eq(counts.stacks, 2);
-	writes(stack_profile_write_folded, profile, "(other);(other) 30\np;a 1\np;a;b 5\n");
-}
-END_TEST
-
 START_TEST(memory_stays_within_the_limit)
 {
 	AUTO(stack_profile_freep) struct stack_profile *profile = NULL;
@@ -365,32 +430,12 @@ START_TEST(odd_samples_count_too)
 }
 END_TEST
 
-/* Faults of 10 bytes each, as add() has it. */
-START_TEST(memory_is_counted_in_bytes)
+START_TEST(a_profile_of_memory_goes_into_pprof_as_faults_and_bytes)
 {
-	AUTO(stack_profile_freep) struct stack_profile *profile = NULL;
-	struct stack_profile_options options = usual;
+	AUTO(stack_profile_freep) struct stack_profile *profile = profile_of(&profile_cases[MEMORY_CASE]);
 	struct buffer out = { 0 }, plain = { 0 };
 	struct sink sink = sink_buffer(&out);
 
-	options.quantity = STACK_PROFILE_MEMORY;
-	options.period_bytes = 4096;
-	options.stacks_max = 2;
-	ck_assert_int_eq(stack_profile_new(&options, &profile), 0);
-	ck_assert_int_eq(add(profile, 0, 1, "fm", 3), 0);
-	ck_assert_int_eq(add(profile, SPIKE, 1, "fm", 4), 0);
-	ck_assert_int_eq(add(profile, SPIKE, 2, "m", 5), 0);
-	ck_assert_int_eq(add(profile, SPIKE, 2, "gm", 6), STACK_PROFILE_FULL);
-	counts_are(profile, 3, 15, 6);
-	writes(stack_profile_write_folded, profile, "(other);(other) 60\np;m 50\np;m;f 70\n");
-	writes(stack_profile_write_functions, profile,
-	       FUNCTION_TABLE_HEADER_BYTES "\n" FUNCTION_TABLE_BYTES " 30, 150\n"
-					   "m\t\t0\t30\t50\t90\t5\tt\t2\t50\tp\t1\n"
-					   "(other)\t\t0\t0\t60\t60\t6\t(other)\t0\t60\t\t0\n"
-					   "f\t\t30\t30\t40\t40\t4\tt\t1\t40\tp\t1\n"
-					   "\t\t0\t0\t60\t60\t6\t(other)\t0\t60\t\t0\n"
-					   "\t\t0\t0\t50\t50\t5\tt\t2\t50\tp\t1\n"
-					   "\t\t30\t30\t40\t40\t4\tt\t1\t40\tp\t1\n");
 	ck_assert_int_eq(stack_profile_write_pprof(profile, &sink), 0);
 	unpacked(&out, &plain);
 	ck_assert_ptr_nonnull(memmem(plain.data, plain.len,
@@ -450,39 +495,6 @@ static int everything(const struct sink *sink)
 		rc = stack_profile_write_folded(profile, sink);
 	return rc == 0 ? stack_profile_write_functions(profile, sink) : rc;
 }
-
-START_TEST(any_allocation_may_fail)
-{
-	bool injected = true;
-
-	for (long n = 1; injected; n++) {
-		long left = 1 << 20;
-		struct sink sink = torture_sink(&left);
-		int rc;
-
-		torture_arm(n);
-		rc = everything(&sink);
-		injected = torture_disarm();
-		ck_assert_int_eq(rc, injected ? -ENOMEM : 0);
-	}
-}
-END_TEST
-
-START_TEST(any_write_may_fail)
-{
-	struct buffer out = { 0 };
-	struct sink whole = sink_buffer(&out);
-
-	ck_assert_int_eq(everything(&whole), 0);
-	for (long room = 0; room < (long)out.len; room += 7) {
-		long left = room;
-		struct sink sink = torture_sink(&left);
-
-		ck_assert_int_eq(everything(&sink), -EIO);
-	}
-	buffer_release(&out);
-}
-END_TEST
 
 START_TEST(a_failed_allocation_leaves_the_profile_as_it_was)
 {
@@ -635,34 +647,6 @@ static int write_all_folded(const struct sink *sink)
 	return rc == 0 ? folded_write(&folded, sink) : rc;
 }
 
-START_TEST(any_allocation_of_folded_stacks_may_fail)
-{
-	bool injected = true;
-
-	for (long n = 1; injected; n++) {
-		long left = 1000;
-		struct sink sink = torture_sink(&left);
-		int rc;
-
-		torture_arm(n);
-		rc = write_all_folded(&sink);
-		injected = torture_disarm();
-		ck_assert_int_eq(rc, injected ? -ENOMEM : 0);
-	}
-}
-END_TEST
-
-START_TEST(any_write_of_folded_stacks_may_fail)
-{
-	for (long room = 0; room <= (long)strlen(FILLED); room++) {
-		long left = room;
-		struct sink sink = torture_sink(&left);
-
-		ck_assert_int_eq(write_all_folded(&sink), room < (long)strlen(FILLED) ? -EIO : 0);
-	}
-}
-END_TEST
-
 /* ---- the table of functions ---- */
 
 /* Frames: one letter each, leaf first, all in module "m". before + during samples of 10 ms. */
@@ -699,57 +683,69 @@ static void table_is(const struct function_table *list, const char *text)
 	buffer_release(&out);
 }
 
-START_TEST(self_is_of_the_leaf_and_total_of_all)
+/* Stacks that are added to an empty table, and what it says of them after its header. */
+static const struct table_case {
+	struct {
+		int32_t tid;
+		const char *frames;
+		uint64_t before, during;
+	} stacks[8];
+	const char *text;
+} table_cases[] = {
+	{
+		/* Nothing. */
+		.text = FUNCTION_TABLE_SAMPLES " 0, 0\n",
+	},
+	{
+		/* Self is of the leaf and total of all. */
+		{ { 1, "cba", 5, .during = 2 }, { 1, "ba", 0, .during = 4 }, { 1, "", 1, .during = 1 } },
+		FUNCTION_TABLE_SAMPLES " 6, 7\n"
+				       "b\tm\t0\t5\t4\t6\t40.000\tt1\t1\t6\tp\t101\n"
+				       "c\tm\t5\t5\t2\t2\t20.000\tt1\t1\t2\tp\t101\n"
+				       "a\tm\t0\t5\t0\t6\t0.000\tt1\t1\t6\tp\t101\n"
+				       "\t\t6\t6\t7\t7\t70.000\tt1\t1\t7\tp\t101\n",
+	},
+	{
+		/* Recursion counts once for each stack. */
+		{ { 1, "fgfgf", 0, .during = 3 }, { 1, "fgfgf", 0, .during = 2 } },
+		FUNCTION_TABLE_SAMPLES " 0, 5\n"
+				       "f\tm\t0\t0\t5\t5\t50.000\tt1\t1\t5\tp\t101\n"
+				       "g\tm\t0\t0\t0\t5\t0.000\tt1\t1\t5\tp\t101\n"
+				       "\t\t0\t0\t5\t5\t50.000\tt1\t1\t5\tp\t101\n",
+	},
+	{
+		/* The top thread is that of the spike. */
+		{ { 1, "a", 100, .during = 1 },
+		  { 2, "a", 0, .during = 2 },
+		  { 2, "ba", 0, .during = 1 },
+		  { 3, "a", 50, .during = 2 },
+		  { 3, "q", 1, .during = 0 },
+		  { 4, "q", 3, .during = 0 },
+		  { 5, "q", 2, .during = 0 },
+		  { 6, "q", 1, .during = 0 } },
+		FUNCTION_TABLE_SAMPLES " 157, 6\n"
+				       "a\tm\t150\t150\t5\t6\t50.000\tt2\t2\t3\tp\t102\n"
+				       "b\tm\t0\t0\t1\t1\t10.000\tt2\t2\t1\tp\t102\n"
+				       "q\tm\t7\t7\t0\t0\t0.000\tt4\t4\t3\tp\t104\n"
+				       "\t\t0\t0\t3\t3\t30.000\tt2\t2\t3\tp\t102\n"
+				       "\t\t51\t51\t2\t2\t20.000\tt3\t3\t2\tp\t103\n"
+				       "\t\t100\t100\t1\t1\t10.000\tt1\t1\t1\tp\t101\n"
+				       "\t\t3\t3\t0\t0\t0.000\tt4\t4\t3\tp\t104\n"
+				       "\t\t2\t2\t0\t0\t0.000\tt5\t5\t2\tp\t105\n"
+				       "\t\t1\t1\t0\t0\t0.000\tt6\t6\t1\tp\t106\n",
+	},
+};
+
+START_TEST(stacks_are_summed_up_by_function_and_thread)
 {
 	AUTO(function_table_release) struct function_table list = { 0 };
+	const struct table_case *it = &table_cases[_i];
 
-	table_is(&list, FUNCTION_TABLE_SAMPLES " 0, 0\n");
-	ck_assert_int_eq(add_to_table(&list, 1, "cba", 5, 2), 0);
-	ck_assert_int_eq(add_to_table(&list, 1, "ba", 0, 4), 0);
-	ck_assert_int_eq(add_to_table(&list, 1, "", 1, 1), 0);
-	table_is(&list, FUNCTION_TABLE_SAMPLES " 6, 7\n"
-					       "b\tm\t0\t5\t4\t6\t40.000\tt1\t1\t6\tp\t101\n"
-					       "c\tm\t5\t5\t2\t2\t20.000\tt1\t1\t2\tp\t101\n"
-					       "a\tm\t0\t5\t0\t6\t0.000\tt1\t1\t6\tp\t101\n"
-					       "\t\t6\t6\t7\t7\t70.000\tt1\t1\t7\tp\t101\n");
-}
-END_TEST
-
-START_TEST(recursion_counts_once_for_each_stack)
-{
-	AUTO(function_table_release) struct function_table list = { 0 };
-
-	ck_assert_int_eq(add_to_table(&list, 1, "fgfgf", 0, 3), 0);
-	ck_assert_int_eq(add_to_table(&list, 1, "fgfgf", 0, 2), 0);
-	table_is(&list, FUNCTION_TABLE_SAMPLES " 0, 5\n"
-					       "f\tm\t0\t0\t5\t5\t50.000\tt1\t1\t5\tp\t101\n"
-					       "g\tm\t0\t0\t0\t5\t0.000\tt1\t1\t5\tp\t101\n"
-					       "\t\t0\t0\t5\t5\t50.000\tt1\t1\t5\tp\t101\n");
-}
-END_TEST
-
-START_TEST(the_top_thread_is_that_of_the_spike)
-{
-	AUTO(function_table_release) struct function_table list = { 0 };
-
-	ck_assert_int_eq(add_to_table(&list, 1, "a", 100, 1), 0);
-	ck_assert_int_eq(add_to_table(&list, 2, "a", 0, 2), 0);
-	ck_assert_int_eq(add_to_table(&list, 2, "ba", 0, 1), 0);
-	ck_assert_int_eq(add_to_table(&list, 3, "a", 50, 2), 0);
-	ck_assert_int_eq(add_to_table(&list, 3, "q", 1, 0), 0);
-	ck_assert_int_eq(add_to_table(&list, 4, "q", 3, 0), 0);
-	ck_assert_int_eq(add_to_table(&list, 5, "q", 2, 0), 0);
-	ck_assert_int_eq(add_to_table(&list, 6, "q", 1, 0), 0);
-	table_is(&list, FUNCTION_TABLE_SAMPLES " 157, 6\n"
-					       "a\tm\t150\t150\t5\t6\t50.000\tt2\t2\t3\tp\t102\n"
-					       "b\tm\t0\t0\t1\t1\t10.000\tt2\t2\t1\tp\t102\n"
-					       "q\tm\t7\t7\t0\t0\t0.000\tt4\t4\t3\tp\t104\n"
-					       "\t\t0\t0\t3\t3\t30.000\tt2\t2\t3\tp\t102\n"
-					       "\t\t51\t51\t2\t2\t20.000\tt3\t3\t2\tp\t103\n"
-					       "\t\t100\t100\t1\t1\t10.000\tt1\t1\t1\tp\t101\n"
-					       "\t\t3\t3\t0\t0\t0.000\tt4\t4\t3\tp\t104\n"
-					       "\t\t2\t2\t0\t0\t0.000\tt5\t5\t2\tp\t105\n"
-					       "\t\t1\t1\t0\t0\t0.000\tt6\t6\t1\tp\t106\n");
+	for (size_t k = 0; k < ARRAY_LEN(it->stacks) && it->stacks[k].frames; k++)
+		ck_assert_int_eq(add_to_table(&list, it->stacks[k].tid, it->stacks[k].frames, it->stacks[k].before,
+					      it->stacks[k].during),
+				 0);
+	table_is(&list, it->text);
 }
 END_TEST
 
@@ -926,9 +922,61 @@ static void name_is(const struct text_part *name, const char *text)
 	ck_assert_mem_eq(name->at, text, name->len);
 }
 
+/* A function of one sample stack, and its row, which must come back with its thread's. */
+static const struct row_case {
+	enum function_table_unit unit;
+	const char *function, *module;
+	struct function_table_thread thread;
+	uint64_t samples[2], weight[2];
+	const char *function_back, *process_back; /* escaped */
+	uint64_t amount[2], self_ns, self_faults;
+} row_cases[] = {
+	{
+		.function = "a\tb",
+		.module = "/lib/x.so",
+		.thread = { 812, -7, "post\tgres", "worker 1", false },
+		.samples = { 3, UINT64_C(1) << 40 },
+		.weight = { 0, 1234567 * MS + 891000 },
+		.function_back = "a\\x09b",
+		.process_back = "post\\x09gres",
+		.amount = { 3, UINT64_C(1) << 40 },
+		.self_ns = 1234567 * MS + 891000,
+	},
+	{
+		/* Bytes come back as bytes. */
+		.unit = FUNCTION_TABLE_IN_BYTES,
+		.function = "grow",
+		.module = "",
+		.thread = { 812, 813, "p", "t", false },
+		.samples = { 2, 3 },
+		.weight = { 8192, 12288 },
+		.function_back = "grow",
+		.process_back = "p",
+		.amount = { 8192, 12288 },
+		.self_faults = 3,
+	},
+};
+
+static void row_is(const struct function_rows_row *row, const char *function, const char *module,
+		   const struct row_case *it)
+{
+	name_is(&row->function, function);
+	name_is(&row->module, module);
+	name_is(&row->thread, it->thread.name);
+	name_is(&row->process, it->process_back);
+	ck_assert_int_eq(row->tid, it->thread.tid);
+	ck_assert_int_eq(row->pid, it->thread.pid);
+	ck_assert_mem_eq(row->self, it->amount, sizeof(it->amount));
+	ck_assert_mem_eq(row->total, it->amount, sizeof(it->amount));
+	ck_assert_uint_eq(row->self_ns, it->self_ns);
+	ck_assert_uint_eq(row->self_faults, it->self_faults);
+	ck_assert_uint_eq(row->top_amount, it->amount[FUNCTION_TABLE_DURING]);
+}
+
 START_TEST(a_table_that_was_written_comes_back)
 {
-	AUTO(function_table_release) struct function_table list = { 0 };
+	const struct row_case *it = &row_cases[_i];
+	AUTO(function_table_release) struct function_table list = { .unit = it->unit };
 	struct buffer out = { 0 };
 	struct sink sink = sink_buffer(&out);
 	uint32_t function;
@@ -936,77 +984,20 @@ START_TEST(a_table_that_was_written_comes_back)
 	struct function_rows rows;
 	struct function_rows_row row;
 
-	ck_assert_int_eq(function_table_function(&list, "a\tb", "/lib/x.so", &function), 0);
-	ck_assert_int_eq(function_table_thread(
-				 &list, &(struct function_table_thread){ 812, -7, "post\tgres", "worker 1", false },
-				 &stack.thread),
-			 0);
-	stack.samples[FUNCTION_TABLE_BEFORE] = 3;
-	stack.samples[FUNCTION_TABLE_DURING] = UINT64_C(1) << 40;
-	stack.weight[FUNCTION_TABLE_DURING] = 1234567 * MS + 891000;
+	memcpy(stack.samples, it->samples, sizeof(stack.samples));
+	memcpy(stack.weight, it->weight, sizeof(stack.weight));
+	ck_assert_int_eq(function_table_function(&list, it->function, it->module, &function), 0);
+	ck_assert_int_eq(function_table_thread(&list, &it->thread, &stack.thread), 0);
 	function_table_add(&list, &stack);
 	ck_assert_int_eq(function_table_write(&list, &sink), 0);
 
 	ck_assert(function_rows_start(&rows, out.data, out.len));
-	ck_assert_uint_eq(rows.sum[FUNCTION_TABLE_BEFORE], 3);
-	ck_assert_uint_eq(rows.sum[FUNCTION_TABLE_DURING], UINT64_C(1) << 40);
+	ck_assert_int_eq(rows.unit, it->unit);
+	ck_assert_mem_eq(rows.sum, it->amount, sizeof(it->amount));
 	ck_assert(function_rows_next(&rows, &row));
-	name_is(&row.function, "a\\x09b");
-	name_is(&row.module, "/lib/x.so");
-	name_is(&row.thread, "worker 1");
-	ck_assert_int_eq(row.tid, -7);
-	ck_assert_uint_eq(row.self[FUNCTION_TABLE_BEFORE], 3);
-	ck_assert_uint_eq(row.total[FUNCTION_TABLE_BEFORE], 3);
-	ck_assert_uint_eq(row.self[FUNCTION_TABLE_DURING], UINT64_C(1) << 40);
-	ck_assert_uint_eq(row.total[FUNCTION_TABLE_DURING], UINT64_C(1) << 40);
-	ck_assert_uint_eq(row.self_ns, 1234567 * MS + 891000);
-	ck_assert_uint_eq(row.top_amount, UINT64_C(1) << 40);
-	name_is(&row.process, "post\\x09gres");
-	ck_assert_int_eq(row.pid, 812);
-	/* The thread. */
-	ck_assert(function_rows_next(&rows, &row));
-	name_is(&row.function, "");
-	name_is(&row.module, "");
-	name_is(&row.thread, "worker 1");
-	ck_assert_int_eq(row.tid, -7);
-	ck_assert_uint_eq(row.self[FUNCTION_TABLE_BEFORE], 3);
-	ck_assert_uint_eq(row.self[FUNCTION_TABLE_DURING], UINT64_C(1) << 40);
-	ck_assert_uint_eq(row.self_ns, 1234567 * MS + 891000);
-	ck_assert(!function_rows_next(&rows, &row));
-	buffer_release(&out);
-}
-END_TEST
-
-START_TEST(bytes_come_back_as_bytes)
-{
-	AUTO(function_table_release) struct function_table list = { .unit = FUNCTION_TABLE_IN_BYTES };
-	struct buffer out = { 0 };
-	struct sink sink = sink_buffer(&out);
-	uint32_t function;
-	struct function_table_stack stack = {
-		.functions = &function, .count = 1, .samples = { 2, 3 }, .weight = { 8192, 12288 }
-	};
-	struct function_rows rows;
-	struct function_rows_row row;
-
-	ck_assert_int_eq(function_table_function(&list, "grow", "", &function), 0);
-	ck_assert_int_eq(function_table_thread(&list, &(struct function_table_thread){ 812, 813, "p", "t", false },
-					       &stack.thread),
-			 0);
-	function_table_add(&list, &stack);
-	ck_assert_int_eq(function_table_write(&list, &sink), 0);
-	ck_assert(function_rows_start(&rows, out.data, out.len));
-	ck_assert_int_eq(rows.unit, FUNCTION_TABLE_IN_BYTES);
-	ck_assert_uint_eq(rows.sum[FUNCTION_TABLE_BEFORE], 8192);
-	ck_assert_uint_eq(rows.sum[FUNCTION_TABLE_DURING], 12288);
-	ck_assert(function_rows_next(&rows, &row));
-	name_is(&row.function, "grow");
-	ck_assert_uint_eq(row.self[FUNCTION_TABLE_DURING], 12288);
-	ck_assert_uint_eq(row.self_faults, 3);
-	ck_assert_uint_eq(row.self_ns, 0);
-	ck_assert_uint_eq(row.top_amount, 12288);
-	ck_assert(function_rows_next(&rows, &row));
-	ck_assert_int_eq(row.tid, 813);
+	row_is(&row, it->function_back, it->module, it);
+	ck_assert(function_rows_next(&rows, &row)); /* the thread's */
+	row_is(&row, "", "", it);
 	ck_assert(!function_rows_next(&rows, &row));
 	buffer_release(&out);
 }
@@ -1022,7 +1013,18 @@ static int write_whole_table(const struct sink *sink)
 	return rc == 0 ? function_table_write(&list, sink) : rc;
 }
 
-START_TEST(any_allocation_of_the_table_may_fail)
+/* ---- every failure of what is written ---- */
+
+static const struct {
+	int (*write_to)(const struct sink *sink);
+	long step; /* of the room that there is */
+} outputs[] = {
+	{ everything, 7 },
+	{ write_all_folded, 1 },
+	{ write_whole_table, 1 },
+};
+
+START_TEST(any_allocation_may_fail)
 {
 	bool injected = true;
 
@@ -1032,25 +1034,27 @@ START_TEST(any_allocation_of_the_table_may_fail)
 		int rc;
 
 		torture_arm(n);
-		rc = write_whole_table(&sink);
+		rc = outputs[_i].write_to(&sink);
 		injected = torture_disarm();
 		ck_assert_int_eq(rc, injected ? -ENOMEM : 0);
 	}
 }
 END_TEST
 
-START_TEST(any_write_of_the_table_may_fail)
+START_TEST(any_write_may_fail)
 {
 	struct buffer out = { 0 };
 	struct sink whole = sink_buffer(&out);
+	long left;
+	struct sink sink = torture_sink(&left);
 
-	ck_assert_int_eq(write_whole_table(&whole), 0);
-	for (long room = 0; room < (long)out.len; room++) {
-		long left = room;
-		struct sink sink = torture_sink(&left);
-
-		ck_assert_int_eq(write_whole_table(&sink), -EIO);
+	ck_assert_int_eq(outputs[_i].write_to(&whole), 0);
+	for (long room = 0; room < (long)out.len; room += outputs[_i].step) {
+		left = room;
+		ck_assert_int_eq(outputs[_i].write_to(&sink), -EIO);
 	}
+	left = (long)out.len;
+	ck_assert_int_eq(outputs[_i].write_to(&sink), 0);
 	buffer_release(&out);
 }
 END_TEST
@@ -1246,32 +1250,25 @@ Suite *profile_suite(void)
 	TCase *profile = tcase_create("profile");
 	TCase *folded = tcase_create("folded stacks");
 	TCase *functions = tcase_create("functions");
+	TCase *failures = tcase_create("failures");
 
 	tcase_add_test(profile, the_same_has_the_same_number);
-	tcase_add_test(profile, samples_before_and_during_are_told_apart);
+	tcase_add_loop_test(profile, samples_are_summed_up, 0, ARRAY_LEN(profile_cases));
 	tcase_add_test(profile, build_ids_go_into_the_profile_as_hexadecimal);
-	tcase_add_test(profile, the_top_thread_does_not_depend_on_the_order_of_samples);
 	tcase_add_test(profile, of_processes_that_are_not_of_the_target_there_is_the_name);
 	tcase_add_test(profile, frames_without_names_are_called_after_their_module);
 	tcase_add_test(profile, inlined_functions_are_frames_of_their_own);
-	tcase_add_test(profile, stacks_beyond_the_limit_are_other);
 	tcase_add_test(profile, memory_stays_within_the_limit);
 	tcase_add_test(profile, odd_samples_count_too);
-	tcase_add_test(profile, memory_is_counted_in_bytes);
-	tcase_add_test(profile, any_allocation_may_fail);
-	tcase_add_test(profile, any_write_may_fail);
+	tcase_add_test(profile, a_profile_of_memory_goes_into_pprof_as_faults_and_bytes);
 	tcase_add_test(profile, a_failed_allocation_leaves_the_profile_as_it_was);
 	suite_add_tcase(suite, profile);
 	tcase_add_test(folded, the_same_stack_is_one_line_and_lines_are_sorted);
 	tcase_add_test(folded, many_stacks_keep_their_counts);
 	tcase_add_test(folded, what_is_beyond_the_limit_is_one_line);
 	tcase_add_test(folded, hostile_names_stay_one_frame);
-	tcase_add_test(folded, any_allocation_of_folded_stacks_may_fail);
-	tcase_add_test(folded, any_write_of_folded_stacks_may_fail);
 	suite_add_tcase(suite, folded);
-	tcase_add_test(functions, self_is_of_the_leaf_and_total_of_all);
-	tcase_add_test(functions, recursion_counts_once_for_each_stack);
-	tcase_add_test(functions, the_top_thread_is_that_of_the_spike);
+	tcase_add_loop_test(functions, stacks_are_summed_up_by_function_and_thread, 0, ARRAY_LEN(table_cases));
 	tcase_add_test(functions, functions_of_one_name_are_told_apart_by_module);
 	tcase_add_test(functions, hostile_names_stay_one_cell);
 	tcase_add_test(functions, no_more_rows_than_the_limit);
@@ -1279,10 +1276,7 @@ Suite *profile_suite(void)
 	tcase_add_test(functions, no_more_threads_than_the_limit);
 	tcase_add_test(functions, threads_of_one_number_are_told_apart_by_their_names_and_processes);
 	tcase_add_test(functions, a_table_of_memory_counts_bytes);
-	tcase_add_test(functions, a_table_that_was_written_comes_back);
-	tcase_add_test(functions, bytes_come_back_as_bytes);
-	tcase_add_test(functions, any_allocation_of_the_table_may_fail);
-	tcase_add_test(functions, any_write_of_the_table_may_fail);
+	tcase_add_loop_test(functions, a_table_that_was_written_comes_back, 0, ARRAY_LEN(row_cases));
 	suite_add_tcase(suite, functions);
 	TCase *encoder = tcase_create("encoder");
 
@@ -1293,5 +1287,8 @@ Suite *profile_suite(void)
 	tcase_add_test(encoder, any_allocation_of_the_encoder_may_fail);
 	tcase_add_test(encoder, a_failing_sink_is_told);
 	suite_add_tcase(suite, encoder);
+	tcase_add_loop_test(failures, any_allocation_may_fail, 0, ARRAY_LEN(outputs));
+	tcase_add_loop_test(failures, any_write_may_fail, 0, ARRAY_LEN(outputs));
+	suite_add_tcase(suite, failures);
 	return suite;
 }
