@@ -107,7 +107,6 @@ static inline void begin(void)
 	memset(&config, 0, sizeof(config));
 	config.sampling.cgroup_interval_ns = 100 * MS;
 	config.rules = rules;
-	memset(&feeding, 0, sizeof(feeding));
 	evaluator = NULL;
 	firing_count = 0;
 	answer = then_answer = 0;
@@ -138,19 +137,29 @@ static inline struct target make_target(uint32_t id, const char *name)
 	};
 }
 
-static inline void watch(uint32_t id, const char *name)
+static inline void watch_by(struct feed_writer writer, uint32_t id, const char *name)
 {
 	struct target target = make_target(id, name);
 
-	ck_assert_int_eq(feed_target(evaluator, &target), 0);
+	ck_assert_int_eq(feed_target_by(evaluator, writer, &target), 0);
 }
 
-static inline void cpu(uint32_t id, uint64_t at_ns, uint64_t cpu_ns)
+static inline void watch(uint32_t id, const char *name)
+{
+	watch_by((struct feed_writer){ 0 }, id, name);
+}
+
+static inline void cpu_by(struct feed_writer writer, uint32_t id, uint64_t at_ns, uint64_t cpu_ns)
 {
 	struct sample sample = { 0 };
 
 	sample_set(&sample, SAMPLE_CPU, cpu_ns);
-	feed_sample(evaluator, id, (mono_t){ at_ns }, &sample);
+	feed_sample_by(evaluator, writer, id, (mono_t){ at_ns }, &sample);
+}
+
+static inline void cpu(uint32_t id, uint64_t at_ns, uint64_t cpu_ns)
+{
+	cpu_by((struct feed_writer){ 0 }, id, at_ns, cpu_ns);
 }
 
 static inline void memory(uint32_t id, uint64_t at_ns, uint64_t bytes, uint64_t mark)
@@ -163,15 +172,25 @@ static inline void memory(uint32_t id, uint64_t at_ns, uint64_t bytes, uint64_t 
 	feed_sample(evaluator, id, (mono_t){ at_ns }, &sample);
 }
 
+static inline int tick_by(struct feed_writer writer, uint64_t now_ns)
+{
+	return feed_tick_by(evaluator, writer, (mono_t){ now_ns }, (wall_t){ now_ns + WALL_AHEAD });
+}
+
 static inline int tick(uint64_t now_ns)
 {
-	return feed_tick(evaluator, (mono_t){ now_ns }, (wall_t){ now_ns + WALL_AHEAD });
+	return tick_by((struct feed_writer){ 0 }, now_ns);
+}
+
+static inline void ticks_by(struct feed_writer writer, uint64_t from_ns, uint64_t to_ns, uint64_t step_ns)
+{
+	for (uint64_t now = from_ns; now <= to_ns; now += step_ns)
+		tick_by(writer, now);
 }
 
 static inline void ticks(uint64_t from_ns, uint64_t to_ns, uint64_t step_ns)
 {
-	for (uint64_t now = from_ns; now <= to_ns; now += step_ns)
-		tick(now);
+	ticks_by((struct feed_writer){ 0 }, from_ns, to_ns, step_ns);
 }
 
 #endif

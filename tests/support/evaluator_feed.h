@@ -1,53 +1,69 @@
 /*
- * evaluator_feed.h: the events of a ring for an evaluator, made by hand. What a tick says of its
- * writer and its idle interval stays as it is until it is set anew.
+ * evaluator_feed.h: the events of a ring for an evaluator, made by hand. They are of writer 0,
+ * which says nothing of pauses; those of others are made with feed_..._by.
  */
 #ifndef SPIKEWATCH_EVALUATOR_FEED_H
 #define SPIKEWATCH_EVALUATOR_FEED_H
 
 #include "lib/evaluator/evaluator.h"
 
-static struct {
-	uint32_t writer;
-	uint64_t idle_ns;
-} feeding;
+struct feed_writer {
+	uint32_t number;
+	uint64_t idle_ns; /* its longest pause between two looks at a target, as its ticks say; 0: they do not */
+};
 
-static inline int feed_target(struct evaluator *evaluator, const struct target *target)
+static inline int feed_target_by(struct evaluator *evaluator, struct feed_writer writer, const struct target *target)
 {
-	const struct ring_event event = { .type = RING_EVENT_TARGET, .writer = feeding.writer, .target = *target };
+	const struct ring_event event = { .type = RING_EVENT_TARGET, .writer = writer.number, .target = *target };
 
 	return evaluator_event(evaluator, &event);
 }
 
-static inline void feed_sample(struct evaluator *evaluator, uint32_t id, mono_t at, const struct sample *sample)
+static inline int feed_target(struct evaluator *evaluator, const struct target *target)
+{
+	return feed_target_by(evaluator, (struct feed_writer){ 0 }, target);
+}
+
+static inline void feed_sample_by(struct evaluator *evaluator, struct feed_writer writer, uint32_t id, mono_t at,
+				  const struct sample *sample)
 {
 	struct ring_event event;
 
 	event.type = RING_EVENT_SAMPLE;
 	event.time = at;
-	event.writer = feeding.writer;
+	event.writer = writer.number;
 	event.id = id;
 	event.sample = sample;
 	evaluator_event(evaluator, &event);
 }
 
+static inline void feed_sample(struct evaluator *evaluator, uint32_t id, mono_t at, const struct sample *sample)
+{
+	feed_sample_by(evaluator, (struct feed_writer){ 0 }, id, at, sample);
+}
+
 static inline void feed_gone(struct evaluator *evaluator, uint32_t id)
 {
-	const struct ring_event event = { .type = RING_EVENT_GONE, .writer = feeding.writer, .id = id };
+	const struct ring_event event = { .type = RING_EVENT_GONE, .id = id };
 
 	evaluator_event(evaluator, &event);
 }
 
 /* A tick that begins and ends after its samples. */
-static inline int feed_tick(struct evaluator *evaluator, mono_t now, wall_t wall)
+static inline int feed_tick_by(struct evaluator *evaluator, struct feed_writer writer, mono_t now, wall_t wall)
 {
 	struct ring_event event = {
-		.type = RING_EVENT_TICK, .time = now, .wall = wall, .writer = feeding.writer, .idle_ns = feeding.idle_ns
+		.type = RING_EVENT_TICK, .time = now, .wall = wall, .writer = writer.number, .idle_ns = writer.idle_ns
 	};
 
 	evaluator_event(evaluator, &event);
 	event.type = RING_EVENT_TICK_END;
 	return evaluator_event(evaluator, &event);
+}
+
+static inline int feed_tick(struct evaluator *evaluator, mono_t now, wall_t wall)
+{
+	return feed_tick_by(evaluator, (struct feed_writer){ 0 }, now, wall);
 }
 
 static inline void feed_gap(struct evaluator *evaluator)

@@ -124,15 +124,16 @@ static void play(void)
 static void live_one_tick(struct evaluator *evaluator, struct sample *samples, uint32_t looker, uint32_t writers,
 			  mono_t now)
 {
-	feeding.writer = looker;
+	const struct feed_writer feeder = { .number = looker };
+
 	for (uint32_t i = looker; i < RIG_TARGETS; i += writers) {
 		mono_t at = mono_add(now, i == looker ? 0 : i * 20000 + rig_random(&rig, 20000));
 
 		rig_live(&rig, &samples[i], true, RIG_INTERVAL);
-		feed_sample(evaluator, i + 1, at, &samples[i]);
+		feed_sample_by(evaluator, feeder, i + 1, at, &samples[i]);
 		put_row(i + 1, at.ns, &samples[i]);
 	}
-	ck_assert_int_eq(feed_tick(evaluator, now, (wall_t){ now.ns + RIG_WALL_AHEAD }), 0);
+	ck_assert_int_eq(feed_tick_by(evaluator, feeder, now, (wall_t){ now.ns + RIG_WALL_AHEAD }), 0);
 }
 
 /*
@@ -150,8 +151,7 @@ static void live_and_record_with(uint32_t writers, unsigned ticks)
 		struct target target = rig_target(i + 1);
 
 		declare(&target, i % writers);
-		feeding.writer = i % writers;
-		ck_assert_int_eq(feed_target(evaluator, &target), 0);
+		ck_assert_int_eq(feed_target_by(evaluator, (struct feed_writer){ .number = i % writers }, &target), 0);
 	}
 	for (unsigned tick = 0; tick < ticks; tick++) {
 		now = mono_add(now, RIG_INTERVAL - NS_PER_MS + rig_random(&rig, 2 * NS_PER_MS));

@@ -144,7 +144,7 @@ START_TEST(for_and_cooldown_are_whole_windows_whatever_the_jitter)
 }
 END_TEST
 
-/* A target is there from 10 to 12 s, vanishes and comes back; it fires in the tick after quiet_until. */
+/* A target is there from 10 to 12 s, vanishes and comes back; it fires a tick after quiet_until. */
 static const struct {
 	uint64_t for_ns, cooldown_ns, back_ns, quiet_until_ns;
 	unsigned warmup, fired; /* fired: before it vanished */
@@ -477,19 +477,20 @@ static TCase *pairs(void)
 /* A look of writer w at its target, which has the number w + 1, and the tick that ends it. */
 static void look(uint32_t w, uint64_t at_ns, uint64_t cpu_ns)
 {
-	feeding.writer = w;
-	cpu(w + 1, at_ns, cpu_ns);
-	tick(at_ns);
+	const struct feed_writer writer = { .number = w };
+
+	cpu_by(writer, w + 1, at_ns, cpu_ns);
+	tick_by(writer, at_ns);
 }
+
+static const struct feed_writer second_writer = { .number = 1 };
 
 static void two_writers(void)
 {
 	add_rule("r", METRIC_CPU, S);
 	start();
-	for (uint32_t w = 0; w < 2; w++) {
-		feeding.writer = w;
-		watch(w + 1, w == 0 ? "a" : "b");
-	}
+	watch(1, "a");
+	watch_by(second_writer, 2, "b");
 }
 
 /* Both use half a core all the time; the second is not looked at for 1.5 s. */
@@ -525,10 +526,7 @@ START_TEST(ticks_of_another_writer_say_nothing_of_a_target)
 	look(0, 10 * S, 0);
 	look(1, 10 * S, 0);
 	look(0, 10 * S + 500 * MS, 500 * MS);
-	for (uint64_t at = 10 * S + 510 * MS; at < 11 * S; at += 10 * MS) {
-		feeding.writer = 1;
-		tick(at);
-	}
+	ticks_by(second_writer, 10 * S + 510 * MS, 11 * S - 10 * MS, 10 * MS);
 	/*
 	 * It went on as before; its writer has only been away. Had it stood still it would have
 	 * been half a second's work.
@@ -541,8 +539,7 @@ START_TEST(ticks_of_another_writer_say_nothing_of_a_target)
 	ck_assert_uint_eq(firings[0].to.ns, 11 * S);
 
 	/* The other one's was idle, and seen to be. */
-	feeding.writer = 1;
-	tick(11 * S);
+	tick_by(second_writer, 11 * S);
 	ck_assert_uint_eq(firing_count, 2);
 	ck_assert_str_eq(firings[1].target, "b");
 	ck_assert_double_eq_tol(firings[1].value, 0, 0.001);
@@ -585,19 +582,13 @@ END_TEST
 START_TEST(what_was_known_before_the_first_tick_waits_for_a_tick_of_its_own)
 {
 	two_writers();
-	for (uint32_t w = 0; w < 2; w++) {
-		feeding.writer = w;
-		cpu(w + 1, 10 * S - 20 * MS, 0);
-	}
-	feeding.writer = 0;
+	cpu(1, 10 * S - 20 * MS, 0);
+	cpu_by(second_writer, 2, 10 * S - 20 * MS, 0);
 	tick(10 * S);
-	feeding.writer = 1;
-	tick(10 * S - 10 * MS);
+	tick_by(second_writer, 10 * S - 10 * MS);
 	look(1, 10 * S + 5 * MS, 0);
-	feeding.writer = 0;
 	tick(11 * S);
-	feeding.writer = 1;
-	tick(11 * S + 5 * MS);
+	tick_by(second_writer, 11 * S + 5 * MS);
 	ck_assert_uint_eq(firing_count, 2);
 	ck_assert_uint_eq(firings[0].from.ns, 10 * S - 20 * MS);
 	ck_assert_uint_eq(firings[0].to.ns, 11 * S - 20 * MS);
@@ -762,7 +753,7 @@ static const struct {
 		{ { 10 * S, 13 * S + 200 * MS, 50 }, { 13 * S + 200 * MS, 14 * S, 100 } },
 	},
 	{
-		/* A sliver of a window joins the next: 4 ms are the grain of the counter, 40 % of the 10 ms. */
+		/* A sliver of a window joins the next: the counter's grain is 40 % of its 10 ms. */
 		METRIC_CPU,
 		{
 			{ 10 * S, true, .fired = 0 },
@@ -773,7 +764,7 @@ static const struct {
 		{ { 10 * S, 12 * S + 990 * MS, 0 }, { 12 * S + 990 * MS, 14 * S, 100 * 4. / 1010 } },
 	},
 	{
-		/* The peak is over all samples in the window; 200 are used for half of the third one. */
+		/* The peak is over all samples in the window, half of the third at 200. */
 		METRIC_MEMORY_PEAK,
 		{
 			{ 10 * S, true, 100, .fired = 0 },
@@ -788,7 +779,7 @@ static const struct {
 		{ { 10 * S, 11 * S, 900 }, { 11 * S, 12 * S, 200 }, { 12 * S, 13 * S, 200 }, { 13 * S, 14 * S, 50 } },
 	},
 	{
-		/* High-water marks count when they move, even if reset between; the first is of before. */
+		/* High-water marks count when they move, even if reset between. */
 		METRIC_MEMORY_PEAK,
 		{
 			{ 10 * S, true, 100, 5000, .fired = 0 },
@@ -1000,12 +991,13 @@ static void add_window(void *ctx, const struct evaluator_firing *window)
 
 START_TEST(no_window_shows_more_than_was_possible_and_nothing_is_lost)
 {
+	const struct feed_writer writer = { .idle_ns = IDLE };
+
 	add_rule("hot", METRIC_CPU, 400 * MS)->trigger.percent = 1000;
 	witness = add_window;
 	memset(&total, 0, sizeof(total));
 	start();
 	watch(1, "a");
-	feeding.idle_ns = IDLE;
 	memset(&sleeper, 0, sizeof(sleeper));
 	sleeper.seed = (uint64_t)_i + 1;
 	sleeper.turn = sleeper.began = 10 * S;
@@ -1017,7 +1009,7 @@ START_TEST(no_window_shows_more_than_was_possible_and_nothing_is_lost)
 		sleeper.ticks++;
 		if (now >= sleeper.due)
 			look_at_it(now);
-		tick(now);
+		tick_by(writer, now);
 	}
 	ck_assert_uint_gt(total.windows, 250);
 	ck_assert_uint_gt(total.others, 8 * total.windows);
@@ -1027,35 +1019,36 @@ END_TEST
 
 START_TEST(burst_after_a_pause_is_in_its_window_and_not_above_it)
 {
+	const struct feed_writer writer = { .idle_ns = IDLE };
+
 	add_rule("hot", METRIC_CPU, S);
 	start();
 	watch(1, "a");
-	feeding.idle_ns = IDLE;
 	cpu(1, 10 * S, 0);
-	ticks(10 * S, 19 * S + 990 * MS, 10 * MS);
+	ticks_by(writer, 10 * S, 19 * S + 990 * MS, 10 * MS);
 	firing_count = 0;
 
 	/*
 	 * Last looked at just before the end of a window, it had used 30 ms when it was looked at
 	 * after it.
 	 */
-	ticks(20 * S, 20 * S + 40 * MS, 10 * MS);
+	ticks_by(writer, 20 * S, 20 * S + 40 * MS, 10 * MS);
 	ck_assert_uint_eq(firing_count, 1);
 	ck_assert_double_eq(firings[0].value, 0);
 	ck_assert_uint_eq(firings[0].to.ns, 20 * S - IDLE); /* for certain */
 	cpu(1, 19 * S + 970 * MS, 0);
 	cpu(1, 20 * S + 50 * MS, 30 * MS);
-	ticks(20 * S + 50 * MS, 21 * S, 10 * MS);
+	ticks_by(writer, 20 * S + 50 * MS, 21 * S, 10 * MS);
 	ck_assert_uint_eq(firing_count, 2);
 	ck_assert_uint_eq(firings[1].from.ns, 19 * S + 970 * MS);
 	ck_assert_uint_eq(firings[1].to.ns, 21 * S - IDLE);
 	ck_assert_double_eq_tol(firings[1].value, 100 * 30. / 930, 1e-9);
 
 	/* And one that was last looked at after the end begins at the end. */
-	ticks(21 * S + 10 * MS, 21 * S + 90 * MS, 10 * MS);
+	ticks_by(writer, 21 * S + 10 * MS, 21 * S + 90 * MS, 10 * MS);
 	cpu(1, 21 * S + 50 * MS, 30 * MS);
 	cpu(1, 21 * S + 100 * MS, 60 * MS);
-	ticks(21 * S + 100 * MS, 22 * S, 10 * MS);
+	ticks_by(writer, 21 * S + 100 * MS, 22 * S, 10 * MS);
 	ck_assert_uint_eq(firing_count, 3);
 	ck_assert_uint_eq(firings[2].from.ns, 21 * S);
 }
@@ -1078,20 +1071,20 @@ START_TEST(burst_that_fills_a_window_is_judged_at_its_end_whenever_the_last_look
 		config.sampling.heartbeat_ns = S;
 		idle_ns = config_idle_of(&config, "a");
 
+		const struct feed_writer writer = { .idle_ns = idle_ns };
 		mono_t last = { began - before };
 		uint64_t woken = last.ns + idle_ns > began ? last.ns + idle_ns : began + INTERVAL;
 
 		start();
 		watch(1, "a");
-		feeding.idle_ns = idle_ns;
 		cpu(1, 15 * S, 0);
 		cpu(1, 15 * S + INTERVAL, 1);
-		ticks(15 * S + INTERVAL, woken - woken % INTERVAL, INTERVAL);
+		ticks_by(writer, 15 * S + INTERVAL, woken - woken % INTERVAL, INTERVAL);
 		firing_count = 0;
 		cpu(1, last.ns, 1);
 		for (uint64_t now = woken - woken % INTERVAL + INTERVAL; now <= began + window_ns; now += INTERVAL) {
 			cpu(1, now, 1 + (now - began));
-			tick(now);
+			tick_by(writer, now);
 		}
 		ck_assert_uint_eq(firing_count, 1);
 		ck_assert_uint_eq(firings[0].to.ns, began + window_ns);
@@ -1288,7 +1281,7 @@ START_TEST(burst_that_fired_is_none_that_was_missed)
 }
 END_TEST
 
-/* Memory that is 10 bytes but from up to down, where it is 2000: it fires once, over the window to fired. */
+/* 10 bytes of memory, but 2000 from up to down: that fires once, for the window that ends at fired. */
 static const struct {
 	enum metric metric;
 	uint64_t for_ns, cooldown_ns, up_ns, down_ns, fired_ns;
