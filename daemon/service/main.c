@@ -172,27 +172,26 @@ static int on_first_scan(sd_event_source *source, int fd, uint32_t events, void 
 	(void)fd;
 	(void)events;
 
-	return be_ready(watchdog, discovery_first(session_parts(watchdog->options.session).discovery));
+	return be_ready(watchdog, discovery_progress(session_parts(watchdog->options.session).discovery).first);
 }
 
 static int on_first_scan_late(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	struct watchdog *watchdog = userdata;
 	struct log_about about = { .message = MESSAGE_THREAD_STUCK, .thread = "discovery" };
-	const struct discovery *discovery = session_parts(watchdog->options.session).discovery;
-	int32_t reading = discovery_reading(discovery);
+	struct discovery_progress progress = discovery_progress(session_parts(watchdog->options.session).discovery);
 	double seconds = (double)watchdog->first_scan_ns / NS_PER_S;
 
 	(void)usec;
-	if (discovery_first(discovery) != DISCOVERY_SCANNING)
+	if (progress.first != DISCOVERY_SCANNING)
 		return on_first_scan(source, -1, 0, userdata);
 
-	if (reading)
+	if (progress.reading)
 		log_about(LOG_WARNING, &about,
 			  "the first scan for targets has not ended after %g s: it is reading the files of process "
 			  "%" PRId32 ", and may be blocked there. Starting without it: targets are watched as they "
 			  "are found.",
-			  seconds, reading);
+			  seconds, progress.reading);
 	else
 		log_about(LOG_WARNING, &about,
 			  "the first scan for targets has not ended after %g s. Starting without it: targets are "
@@ -218,18 +217,17 @@ static void check_sampler_threads(const struct watchdog *watchdog, mono_t now)
 		"sampler/6",  "sampler/7",  "sampler/8",  "sampler/9",  "sampler/10", "sampler/11",
 		"sampler/12", "sampler/13", "sampler/14", "sampler/15",
 	};
-	const struct samplers *samplers = session_parts(watchdog->options.session).samplers;
-	unsigned count = samplers_count(samplers);
+	struct samplers_state state = samplers_state(session_parts(watchdog->options.session).samplers);
 
-	for (unsigned i = 0; i < count; i++)
-		health_stuck(watchdog->options.health, count > 1 ? names[i] : "sampler",
-			     silence(samplers_thread_pulse(samplers, i), watchdog->silence_ns, now), now);
+	for (unsigned i = 0; i < state.threads; i++)
+		health_stuck(watchdog->options.health, state.threads > 1 ? names[i] : "sampler",
+			     silence(state.pulses[i], watchdog->silence_ns, now), now);
 }
 
 static void check_threads(const struct watchdog *watchdog, mono_t now)
 {
 	const struct watchdog_options *options = &watchdog->options;
-	mono_t pulse = discovery_pulse(session_parts(options->session).discovery);
+	mono_t pulse = discovery_progress(session_parts(options->session).discovery).pulse;
 	mono_t busy = incidents_busy_since(options->incidents);
 
 	check_sampler_threads(watchdog, now);
@@ -241,19 +239,16 @@ static void check_samplers(const struct watchdog *watchdog, mono_t now)
 {
 	const struct samplers *samplers = session_parts(watchdog->options.session).samplers;
 	struct stats threads[SAMPLERS_MAX] = { 0 };
-	size_t count = samplers_count(samplers);
-	enum scheduling_reason reason;
-	enum scheduling_class class;
+	struct samplers_state state = samplers_state(samplers);
 	struct ring_info ring;
 
-	for (unsigned i = 0; i < count; i++)
+	for (unsigned i = 0; i < state.threads; i++)
 		samplers_thread_stats(samplers, i, &threads[i]); /* none yet: zeros, which are not judged */
-	health_judge(watchdog->options.health, threads, count, now);
-	class = samplers_scheduling(samplers, &reason);
-	health_scheduling(watchdog->options.health, class, reason);
+	health_judge(watchdog->options.health, threads, state.threads, now);
+	health_scheduling(watchdog->options.health, state.class, state.reason);
 	ring_info(session_parts(watchdog->options.session).ring, &ring);
-	health_budget(watchdog->options.health, samplers_back_off_since(samplers).ns ? ring.idle_ns : 0,
-		      samplers_slowdown(samplers), samplers_cpu_share(samplers));
+	health_budget(watchdog->options.health, state.back_off_since.ns ? ring.idle_ns : 0, state.slowdown,
+		      state.cpu_share);
 }
 
 /*
@@ -304,7 +299,7 @@ static bool send_keep_alive(struct watchdog *watchdog, mono_t last_sign, mono_t 
  */
 static void watchdog_keep_alive(struct watchdog *watchdog, mono_t now)
 {
-	send_keep_alive(watchdog, samplers_pulse(session_parts(watchdog->options.session).samplers), now);
+	send_keep_alive(watchdog, samplers_state(session_parts(watchdog->options.session).samplers).pulse, now);
 }
 
 static void set_limits(struct watchdog *watchdog, uint64_t stuck_ns)
@@ -342,8 +337,8 @@ static int watchdog_new(const struct watchdog_options *options, struct watchdog 
 	watchdog->options = *options;
 	set_limits(watchdog, options->stuck_ns);
 	r = sd_event_add_io(options->event, &watchdog->first_scan,
-			    discovery_first_fd(session_parts(options->session).discovery), EPOLLIN, on_first_scan,
-			    watchdog);
+			    discovery_progress(session_parts(options->session).discovery).first_fd, EPOLLIN,
+			    on_first_scan, watchdog);
 	if (r >= 0)
 		r = sd_event_add_time_relative(options->event, &watchdog->first_scan_timer, CLOCK_MONOTONIC,
 					       watchdog->first_scan_ns / NS_PER_US, 0, on_first_scan_late, watchdog);

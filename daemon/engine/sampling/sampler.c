@@ -1074,24 +1074,9 @@ static int sampler_retune(struct sampler *sampler, const struct sampler_options 
 	return r;
 }
 
-static mono_t sampler_pulse(const struct sampler *sampler)
-{
-	return deadline_timer_pulse(&sampler->deadline_timer);
-}
-
 static void sampler_exempt(struct sampler *sampler, clockid_t thread_clock)
 {
 	budget_exempt(&sampler->budget, thread_clock);
-}
-
-static uint32_t sampler_slowdown(const struct sampler *sampler)
-{
-	return budget_slowdown(&sampler->budget);
-}
-
-static double sampler_cpu_share(const struct sampler *sampler)
-{
-	return budget_share(&sampler->budget);
 }
 
 static void sampler_stats(const struct sampler *sampler, struct stats *ret)
@@ -1307,7 +1292,7 @@ static void finish(struct sampler *sampler, mono_t now)
 static void apply_budget(struct sampler *sampler, mono_t now)
 {
 	struct budget *budget = &sampler->budget;
-	uint32_t factor, before = sampler_slowdown(sampler);
+	uint32_t factor, before = budget_slowdown(budget);
 
 	if (budget_look(budget, now, (uint64_t)sampler->saved_ns, &factor)) {
 		look_at_thread(sampler);
@@ -1365,7 +1350,6 @@ static bool begin_tick(struct sampler *sampler, mono_t now)
 			       (count + 1) * RING_TARGET_MAX) != RING_HELD;
 }
 
-/* A tick at `now`. Returns false if it could not begin because a reader holds the next page. */
 /* After the tick at now was published. */
 static void ring_alarm(const struct sampler *sampler, mono_t now)
 {
@@ -1377,6 +1361,7 @@ static void ring_alarm(const struct sampler *sampler, mono_t now)
 		eventfd_write(alarm->fd, 1);
 }
 
+/* A tick at `now`. Returns false if it could not begin because a reader holds the next page. */
 static bool take_tick(struct sampler *sampler, mono_t now)
 {
 	deadline_timer_beat(&sampler->deadline_timer, now);
@@ -1652,11 +1637,6 @@ void samplers_set_alarm(struct samplers *samplers, mono_t at)
 	atomic_store_explicit(&samplers->alarm.at_ns, at.ns, memory_order_relaxed);
 }
 
-unsigned samplers_count(const struct samplers *samplers)
-{
-	return samplers->count;
-}
-
 int samplers_retune(struct samplers *samplers, const struct sampler_options *options)
 {
 	int r = 0;
@@ -1794,48 +1774,30 @@ void samplers_supply(struct samplers *samplers, const struct samplers_supply *su
 	atomic_store_explicit(&budget->stolen_ns, supply->stolen_ns, memory_order_relaxed);
 }
 
-enum scheduling_class samplers_scheduling(const struct samplers *samplers, enum scheduling_reason *ret_reason)
+struct samplers_state samplers_state(const struct samplers *samplers)
 {
 	const struct scheduling *worst = &samplers->threads[0].sampler->scheduling;
+	const struct budget *budget = &samplers->threads[0].sampler->budget;
+	struct samplers_state state = {
+		.threads = samplers->count,
+		.slowdown = budget_slowdown(budget),
+		.back_off_since = { budget_backs_off_since(budget) },
+		.cpu_share = budget_share(budget),
+	};
 
-	for (unsigned i = 1; i < samplers->count; i++)
-		if (scheduling_class_of(&samplers->threads[i].sampler->scheduling) < scheduling_class_of(worst))
-			worst = &samplers->threads[i].sampler->scheduling;
-	*ret_reason = scheduling_reason_of(worst);
-	return scheduling_class_of(worst);
-}
+	for (unsigned i = 0; i < samplers->count; i++) {
+		const struct sampler *sampler = samplers->threads[i].sampler;
 
-uint32_t samplers_slowdown(const struct samplers *samplers)
-{
-	return sampler_slowdown(samplers->threads[0].sampler);
-}
-
-mono_t samplers_back_off_since(const struct samplers *samplers)
-{
-	return (mono_t){ budget_backs_off_since(&samplers->threads[0].sampler->budget) };
-}
-
-double samplers_cpu_share(const struct samplers *samplers)
-{
-	return sampler_cpu_share(samplers->threads[0].sampler);
-}
-
-mono_t samplers_thread_pulse(const struct samplers *samplers, unsigned number)
-{
-	return sampler_pulse(samplers->threads[number].sampler);
-}
-
-mono_t samplers_pulse(const struct samplers *samplers)
-{
-	mono_t oldest = sampler_pulse(samplers->threads[0].sampler);
-
-	for (unsigned i = 1; i < samplers->count; i++) {
-		mono_t pulse = sampler_pulse(samplers->threads[i].sampler);
-
-		if (mono_diff(pulse, oldest) < 0)
-			oldest = pulse;
+		state.pulses[i] = deadline_timer_pulse(&sampler->deadline_timer);
+		if (i == 0 || mono_diff(state.pulses[i], state.pulse) < 0)
+			state.pulse = state.pulses[i];
+		if (scheduling_class_of(&sampler->scheduling) < scheduling_class_of(worst))
+			worst = &sampler->scheduling;
 	}
-	return oldest;
+	state.reason = scheduling_reason_of(worst);
+	state.class = scheduling_class_of(worst);
+
+	return state;
 }
 
 void samplers_stats(const struct samplers *samplers, struct stats *ret)

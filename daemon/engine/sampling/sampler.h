@@ -132,14 +132,11 @@ int samplers_new(const struct sampler_options *options, unsigned count, struct r
 void samplers_free(struct samplers *samplers);
 CLEANUP(samplers, free);
 
-/* How many threads there are, running or not. */
-unsigned samplers_count(const struct samplers *samplers);
-
 /*
  * Everything in *options is in force from the next tick on, which comes one new interval from now at
  * the latest (and 100 ms, for a thread that sleeps): no tick is lost, targets stay. A smaller capacity
  * removes none, it only refuses new ones. If the interval or the CPU budget changes, the budget begins
- * anew and samplers_slowdown is 1 again; the ring's header follows.
+ * anew and the slowdown is 1 again; the ring's header follows.
  *
  * A process that is being sampled has no descriptors for what was not read so far: see
  * source_entry_reopen (source.h), which the control thread calls when fds_interval, peak_interval or
@@ -188,34 +185,31 @@ struct samplers_supply {
 /* Any thread, one at a time. */
 void samplers_supply(struct samplers *samplers, const struct samplers_supply *supply);
 
-/* Of the thread that is worst off. *ret_reason: why it has no real-time priority. Any thread. */
-enum scheduling_class samplers_scheduling(const struct samplers *samplers, enum scheduling_reason *ret_reason);
+struct samplers_state {
+	unsigned threads;              /* how many there are, running or not */
+	enum scheduling_class class;   /* of the thread that is worst off, */
+	enum scheduling_reason reason; /* and why it has no real-time priority */
+	uint32_t slowdown;             /* interval in force / interval configured: above 1 beyond the CPU budget */
+	/*
+	 * Since when processes that sleep are looked at less often to keep to the CPU budget; 0: they are
+	 * not, or only because the options say so.
+	 */
+	mono_t back_off_since;
+	double cpu_share; /* of the process in the last second, of one core, without what is exempt */
+	/*
+	 * When each thread last showed that it is alive, in a tick or in a slice of its sleep, which is at
+	 * most 100 ms; and the one that did so least recently.
+	 */
+	mono_t pulses[SAMPLERS_MAX], pulse;
+};
 
-/* Interval in force / interval configured: above 1 while the CPU budget is exceeded. Any thread. */
-uint32_t samplers_slowdown(const struct samplers *samplers);
-
-/*
- * Since when processes that sleep are looked at less often to keep to the CPU budget; 0: they are not, or
- * only because the options say so. Any thread.
- */
-mono_t samplers_back_off_since(const struct samplers *samplers);
-
-/* CPU share of the process in the last second, of one core, without what is exempt. Any thread. */
-double samplers_cpu_share(const struct samplers *samplers);
-
-/*
- * When the threads last showed that they are alive, in a tick or in a slice of their sleep, which is at
- * most 100 ms: of the one that did so least recently. Any thread.
- */
-mono_t samplers_pulse(const struct samplers *samplers);
-
-/* The same of one thread: number 0 to samplers_count. */
-mono_t samplers_thread_pulse(const struct samplers *samplers, unsigned number);
+/* As of now. Any thread, never waits. */
+struct samplers_state samplers_state(const struct samplers *samplers);
 
 /* The whole run, of all threads (stats_merge). Only while they are not running. */
 void samplers_stats(const struct samplers *samplers, struct stats *ret);
 
-/* Published by one thread: number 0 to samplers_count. 0; -ENOENT: nothing yet. Any thread. */
+/* Published by one thread: number 0 to samplers_state.threads. 0; -ENOENT: nothing yet. Any thread. */
 int samplers_thread_stats(const struct samplers *samplers, unsigned number, struct stats *ret);
 
 #endif

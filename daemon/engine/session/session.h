@@ -19,7 +19,7 @@ struct session;
 int session_open(const struct config *config, const char *ring_path, struct session **ret);
 
 /*
- * Starts discovery alone: the targets that its first scan finds (discovery_first) before
+ * Starts discovery alone: the targets that its first scan finds (discovery_progress) before
  * session_start are there from the first tick on. 0 or -errno (logged).
  */
 int session_seek(struct session *session);

@@ -239,8 +239,8 @@ struct discovery {
 
 	pthread_t thread;
 	int wake_fd;
-	int first_fd;      /* see discovery_first_fd */
-	_Atomic int first; /* see discovery_first */
+	int first_fd;      /* see discovery_progress */
+	_Atomic int first; /* see discovery_progress */
 	_Atomic uint64_t pulse_ns;
 	_Atomic int32_t reading; /* the process whose files are being read without the lock; 0: none */
 	_Atomic bool stop;       /* set without the lock, which a thread that blocks may hold */
@@ -498,7 +498,7 @@ static size_t recent_pids_give_up(struct recent_pids *recent_pids)
 
 /* ---- the lock ---- */
 
-/* Updates the liveness timestamp: see discovery_pulse. Returns now. */
+/* Updates the liveness timestamp: see discovery_progress. Returns now. */
 static mono_t update_pulse(struct discovery *discovery)
 {
 	struct clock clock = real_clock();
@@ -509,7 +509,7 @@ static mono_t update_pulse(struct discovery *discovery)
 	return now;
 }
 
-mono_t discovery_pulse(const struct discovery *discovery)
+static mono_t pulse_of(const struct discovery *discovery)
 {
 	return (mono_t){ atomic_load_explicit(&discovery->pulse_ns, memory_order_relaxed) };
 }
@@ -727,8 +727,8 @@ static const struct container *own_container(struct discovery *discovery, const 
 	bool own;
 
 	if (!discovery->matcher->by_container ||
-	    containers_find(discovery->options.target_table.containers, path, discovery_pulse(discovery), &container,
-			    &own) != CONTAINERS_KNOWN)
+	    containers_find(discovery->options.target_table.containers, path, pulse_of(discovery), &container, &own) !=
+		    CONTAINERS_KNOWN)
 		return NULL;
 
 	return own ? container : NULL;
@@ -2287,7 +2287,7 @@ static void visit_new_cgroup(void *ctx, const char *path)
 	discovery->state.cgroups_heard++;
 	discovery->again |= match_cgroup_path(discovery, path) < 0;
 	if (yield_lock(discovery))
-		read_process_events(discovery, discovery_pulse(discovery));
+		read_process_events(discovery, pulse_of(discovery));
 }
 
 /* Processes met before it had its name: where they count and not the cgroup, a scan finds them. */
@@ -2495,7 +2495,7 @@ static int visit_process(struct discovery *discovery, int32_t pid, struct proces
 	if (skip_process(discovery, pid, cpu_ns))
 		return 0;
 
-	process_facts->now = discovery_pulse(discovery);
+	process_facts->now = pulse_of(discovery);
 	r = matcher_look(discovery->matcher, process_facts, pid);
 	if (r < 0) {
 		discovery->unreadable += !process_facts_starved(r) && r != -ESRCH;
@@ -2939,19 +2939,14 @@ int discovery_scan(struct discovery *discovery)
 
 /* ---- queries of other threads ---- */
 
-int discovery_first_fd(const struct discovery *discovery)
+struct discovery_progress discovery_progress(const struct discovery *discovery)
 {
-	return discovery->first_fd;
-}
-
-int discovery_first(const struct discovery *discovery)
-{
-	return discovery->first;
-}
-
-int32_t discovery_reading(const struct discovery *discovery)
-{
-	return atomic_load_explicit(&discovery->reading, memory_order_relaxed);
+	return (struct discovery_progress){
+		.pulse = pulse_of(discovery),
+		.reading = atomic_load_explicit(&discovery->reading, memory_order_relaxed),
+		.first = discovery->first,
+		.first_fd = discovery->first_fd,
+	};
 }
 
 size_t discovery_pids(struct discovery *discovery, uint32_t target_id, int32_t *pids, size_t cap)
@@ -3072,7 +3067,7 @@ void discovery_state(struct discovery *discovery, struct discovery_state *ret)
 {
 	fair_mutex_enter(&discovery->lock);
 	*ret = discovery->state;
-	ret->reading = discovery_reading(discovery);
+	ret->reading = atomic_load_explicit(&discovery->reading, memory_order_relaxed);
 	ret->scan_interval_ns = pause_before_scan(discovery);
 	target_table_counts(discovery->target_table, &ret->target_table);
 	add_event_counts(discovery, ret);

@@ -112,30 +112,28 @@ int discovery_scan(struct discovery *discovery);
 int discovery_reload(struct discovery *discovery, const struct config *config);
 
 /*
- * The liveness timestamp of the thread: at most a second old while it waits, and updated at every
- * process and cgroup that a scan meets; constant while the thread does not run. Any thread, never
- * blocks.
- */
-mono_t discovery_pulse(const struct discovery *discovery);
-
-/*
  * Starts the thread, unless it runs; it begins with a scan. Events are subscribed to, if that is
  * wanted and possible, after that scan, or first: then a process that is started from now on is
  * reported. 0 or -errno.
  */
 int discovery_start(struct discovery *discovery, bool subscribe_first);
 
-/*
- * The first scan of the thread: a descriptor, owned by discovery, that is readable when the scan is
- * over; its result: as discovery_scan; DISCOVERY_SCANNING: not over, or not begun. Any thread,
- * never blocks.
- */
+/* The result of the first scan: not over, or not begun. */
 enum { DISCOVERY_SCANNING = 1 };
-int discovery_first_fd(const struct discovery *discovery);
-int discovery_first(const struct discovery *discovery);
 
-/* The process whose files are being read, which may block; 0: none. Any thread, never blocks. */
-int32_t discovery_reading(const struct discovery *discovery);
+struct discovery_progress {
+	/*
+	 * The liveness timestamp of the thread: at most a second old while it waits, and updated at every
+	 * process and cgroup that a scan meets; constant while the thread does not run.
+	 */
+	mono_t pulse;
+	int32_t reading; /* the process whose files are being read, which may block; 0: none */
+	int first;       /* the result of the thread's first scan: as discovery_scan; or DISCOVERY_SCANNING */
+	int first_fd;    /* owned by discovery; readable when that scan is over */
+};
+
+/* As of now. Any thread, never blocks. */
+struct discovery_progress discovery_progress(const struct discovery *discovery);
 
 /*
  * Stops the thread and waits for its end, 5 s at most if it blocks in a read of /proc. Harmless if

@@ -1226,7 +1226,7 @@ static void put_daemon(struct openmetrics *out, const struct exposition *exposit
 		       const struct vitals *vitals)
 {
 	struct openmetrics_labels version = labelled("version", SPIKEWATCH_VERSION);
-	const struct samplers *samplers = session_parts(overview->session).samplers;
+	struct samplers_state samplers = samplers_state(session_parts(overview->session).samplers);
 
 	begin(out, FAMILY_BUILD);
 	openmetrics_u64(out, &version, 1);
@@ -1235,8 +1235,8 @@ static void put_daemon(struct openmetrics *out, const struct exposition *exposit
 	put_u64(out, FAMILY_PROCESS_RESIDENT, vitals->resident_bytes);
 	put_u64(out, FAMILY_PROCESS_FDS, vitals->open_fds);
 	put_ns(out, FAMILY_INTERVAL, overview->config->sampling.interval_ns);
-	put_u64(out, FAMILY_SLOWDOWN, samplers_slowdown(samplers));
-	put_double(out, FAMILY_CPU_SHARE, samplers_cpu_share(samplers));
+	put_u64(out, FAMILY_SLOWDOWN, samplers.slowdown);
+	put_double(out, FAMILY_CPU_SHARE, samplers.cpu_share);
 }
 
 /* Counters of the sampler. */

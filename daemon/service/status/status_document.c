@@ -159,18 +159,18 @@ static void put_lacks(struct json_writer *json, const struct privileges *privile
 
 static void put_daemon(struct json_writer *json, const struct overview *overview, const struct vitals *vitals)
 {
-	struct samplers *samplers = session_parts(overview->session).samplers;
-	mono_t backs_off = samplers_back_off_since(samplers);
+	struct samplers_state samplers = samplers_state(session_parts(overview->session).samplers);
 
 	json_member_object(json, "daemon");
 	json_member_text(json, "version", SPIKEWATCH_VERSION);
 	json_member_u64(json, "pid", (uint64_t)getpid());
 	json_member_u64(json, "uptime_ns", (uint64_t)mono_diff(overview->now, overview->started));
 	json_member_u64(json, "interval_ns", overview->config->sampling.interval_ns);
-	json_member_u64(json, "slowdown", samplers_slowdown(samplers));
-	json_member_double(json, "backing_off_ns",
-			   or_null(backs_off.ns != 0, (double)mono_diff(overview->now, backs_off)));
-	json_member_double(json, "cpu_percent", 100 * samplers_cpu_share(samplers));
+	json_member_u64(json, "slowdown", samplers.slowdown);
+	json_member_double(
+		json, "backing_off_ns",
+		or_null(samplers.back_off_since.ns != 0, (double)mono_diff(overview->now, samplers.back_off_since)));
+	json_member_double(json, "cpu_percent", 100 * samplers.cpu_share);
 	json_member_u64(json, "memory_bytes", vitals->resident_bytes);
 	json_member_u64(json, "open_fds", vitals->open_fds);
 	json_member_text(json, "incident_directory", overview->paths->incidents);
@@ -244,14 +244,13 @@ static void put_sampler(struct json_writer *json, const struct overview *overvie
 	struct verdict verdicts[VERDICT_KINDS];
 	struct stats stats = { 0 };
 	struct ring_info info;
-	enum scheduling_reason reason;
-	enum scheduling_class class = samplers_scheduling(session_parts(overview->session).samplers, &reason);
+	struct samplers_state state = samplers_state(session_parts(overview->session).samplers);
 
 	ring_info(session_parts(overview->session).ring, &info);
 	ring_stats(session_parts(overview->session).ring, &stats);
 	stats_verdicts(&stats, &nothing, verdicts);
 	json_member_object(json, "sampler");
-	json_member_u64(json, "threads", samplers_count(session_parts(overview->session).samplers));
+	json_member_u64(json, "threads", state.threads);
 	json_member_double(json, "capture_percent", 100 * verdicts[VERDICT_CAPTURE_RATE].ratio);
 	json_member_double(json, "mean_sleep_error_ns", mean(stats.total_sleep_timing_error, stats.total_snapshots));
 	json_member_double(json, "mean_collection_ns",
@@ -266,8 +265,8 @@ static void put_sampler(struct json_writer *json, const struct overview *overvie
 	json_member_u64(json, "lost_records", stats.lost_records);
 	json_member_u64(json, "failed_reads", stats.failed_reads);
 	json_member_u64(json, "cpu_ns", stats.own_cpu);
-	json_member_text(json, "scheduling", scheduling_class_name(class));
-	json_member_text(json, "scheduling_why", scheduling_reason_text(reason));
+	json_member_text(json, "scheduling", scheduling_class_name(state.class));
+	json_member_text(json, "scheduling_why", scheduling_reason_text(state.reason));
 	json_member_u64(json, "run_delay_ns", stats.run_delay);
 	json_member_u64(json, "starved_ns", stats.starved);
 	json_member_u64(json, "stopped_ns", stats.stopped);

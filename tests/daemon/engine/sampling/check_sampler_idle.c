@@ -134,15 +134,15 @@ START_TEST(it_backs_off_when_the_cpu_budget_is_short_and_not_before)
 	options.cpu_budget_percent = _i == 0 ? 1600 : 1e-9;
 	ck_assert_int_eq(samplers_retune(rig.samplers, &options), 0);
 	rig_add_process(&rig, 0, child.pid, NULL);
-	for (unsigned i = 0; i < TICKS_MAX && samplers_back_off_since(rig.samplers).ns == 0; i++) {
+	for (unsigned i = 0; i < TICKS_MAX && samplers_state(rig.samplers).back_off_since.ns == 0; i++) {
 		nap();
 		samplers_tick(rig.samplers);
 		if (_i == 0 && i == 3000)
 			break; /* some three periods */
 	}
-	ck_assert_uint_eq(samplers_slowdown(rig.samplers), 1);
+	ck_assert_uint_eq(samplers_state(rig.samplers).slowdown, 1);
 	ck_assert(_i == 0 || saved_looks() == 0);
-	ck_assert_int_eq(samplers_back_off_since(rig.samplers).ns != 0, _i == 1);
+	ck_assert_int_eq(samplers_state(rig.samplers).back_off_since.ns != 0, _i == 1);
 	if (_i == 1)
 		tick_until_idle(5);
 	samplers_tick(rig.samplers);
@@ -156,7 +156,7 @@ START_TEST(it_backs_off_when_the_cpu_budget_is_short_and_not_before)
 	samplers_tick(rig.samplers);
 	ring_info(rig.ring, &info);
 	ck_assert_uint_eq(info.idle_ns, 0);
-	ck_assert_uint_eq(samplers_back_off_since(rig.samplers).ns, 0);
+	ck_assert_uint_eq(samplers_state(rig.samplers).back_off_since.ns, 0);
 	child_reap(&child);
 }
 END_TEST

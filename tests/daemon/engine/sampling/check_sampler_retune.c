@@ -189,20 +189,20 @@ START_TEST(the_cpu_budget_begins_anew_only_if_interval_or_budget_changed)
 	options.cpu_budget_percent = 0.001;
 	retune();
 	ck_assert_int_eq(samplers_start(rig.samplers), 0);
-	scene_wait_for(samplers_slowdown(rig.samplers) > 1);
+	scene_wait_for(samplers_state(rig.samplers).slowdown > 1);
 	samplers_stop(rig.samplers);
 
-	uint32_t slowdown = samplers_slowdown(rig.samplers);
+	uint32_t slowdown = samplers_state(rig.samplers).slowdown;
 
 	options.source.capacity = 5;
 	retune();
 	samplers_tick(rig.samplers);
-	ck_assert_uint_eq(samplers_slowdown(rig.samplers), slowdown);
+	ck_assert_uint_eq(samplers_state(rig.samplers).slowdown, slowdown);
 	ck_assert_uint_eq(stats_now().collection_rate, slowdown * NS_PER_MS);
 	options.cpu_budget_percent = 0;
 	retune();
 	samplers_tick(rig.samplers);
-	ck_assert_uint_eq(samplers_slowdown(rig.samplers), 1);
+	ck_assert_uint_eq(samplers_state(rig.samplers).slowdown, 1);
 	ck_assert_uint_eq(stats_now().collection_rate, NS_PER_MS);
 }
 END_TEST
@@ -285,27 +285,27 @@ END_TEST
 static void sees_pulses(int count)
 {
 	for (int i = 0; i < count; i++) {
-		uint64_t before = samplers_pulse(rig.samplers).ns;
+		uint64_t before = samplers_state(rig.samplers).pulse.ns;
 
-		scene_wait_for(samplers_pulse(rig.samplers).ns > before);
+		scene_wait_for(samplers_state(rig.samplers).pulse.ns > before);
 	}
 }
 
 START_TEST(there_is_a_pulse_in_sleep_and_in_backoff)
 {
 	begin(3600 * NS_PER_S, 8, 1 << 20, 16384);
-	ck_assert_uint_gt(samplers_pulse(rig.samplers).ns, 0);
+	ck_assert_uint_gt(samplers_state(rig.samplers).pulse.ns, 0);
 	ck_assert_int_eq(samplers_start(rig.samplers), 0);
 	scene_wait_for((rig_read_ring(&rig), rig.seen.ticks == 1));
 	sees_pulses(5);
 	rig_read_ring(&rig);
 	ck_assert_uint_eq(rig.seen.ticks, 1);
 	samplers_stop(rig.samplers);
-	uint64_t pulse = samplers_pulse(rig.samplers).ns;
+	uint64_t pulse = samplers_state(rig.samplers).pulse.ns;
 
 	for (int i = 0; i < 5; i++)
 		scene_nap();
-	ck_assert_uint_eq(samplers_pulse(rig.samplers).ns, pulse); /* a stopped one has none */
+	ck_assert_uint_eq(samplers_state(rig.samplers).pulse.ns, pulse); /* a stopped one has none */
 	teardown();
 
 	setup();

@@ -179,14 +179,14 @@ START_TEST(a_budget_that_is_exceeded_lengthens_the_interval)
 
 	ck_assert_int_eq(ring_create_anonymous(&ring_options, &rig.ring), 0);
 	ck_assert_int_eq(samplers_new(&options, 1, rig.ring, &rig.samplers), 0);
-	ck_assert_uint_eq(samplers_slowdown(rig.samplers), 1);
+	ck_assert_uint_eq(samplers_state(rig.samplers).slowdown, 1);
 	ck_assert_int_eq(samplers_start(rig.samplers), 0);
-	scene_wait_for(samplers_slowdown(rig.samplers) > 1);
+	scene_wait_for(samplers_state(rig.samplers).slowdown > 1);
 	scene_wait_for((ring_stats(rig.ring, &stats), stats.collection_rate > options.source.interval_ns));
 	samplers_stop(rig.samplers);
-	ck_assert(samplers_cpu_share(rig.samplers) > 0);
+	ck_assert(samplers_state(rig.samplers).cpu_share > 0);
 	ck_assert_int_eq(ring_stats(rig.ring, &stats), 0);
-	ck_assert_uint_eq(stats.collection_rate, options.source.interval_ns * samplers_slowdown(rig.samplers));
+	ck_assert_uint_eq(stats.collection_rate, options.source.interval_ns * samplers_state(rig.samplers).slowdown);
 }
 END_TEST
 

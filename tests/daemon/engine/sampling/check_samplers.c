@@ -284,16 +284,16 @@ START_TEST(the_pulse_is_that_of_the_one_that_was_seen_least_recently)
 	mono_t before;
 
 	make(3, 100, NS_PER_S);
-	before = samplers_pulse(samplers);
+	before = samplers_state(samplers).pulse;
 	samplers_tick(samplers);
 	ring_info(ring, &info);
 	/* That of the last began after the first had ended. */
-	ck_assert_int_gt(mono_diff(samplers_pulse(samplers), before), 0);
-	ck_assert_int_le(mono_diff(samplers_pulse(samplers), info.last_tick), 0);
+	ck_assert_int_gt(mono_diff(samplers_state(samplers).pulse, before), 0);
+	ck_assert_int_le(mono_diff(samplers_state(samplers).pulse, info.last_tick), 0);
 	/* They ticked one after the other. */
-	ck_assert_uint_eq(samplers_thread_pulse(samplers, 0).ns, samplers_pulse(samplers).ns);
+	ck_assert_uint_eq(samplers_state(samplers).pulses[0].ns, samplers_state(samplers).pulse.ns);
 	for (unsigned i = 1; i < 3; i++)
-		ck_assert_int_gt(mono_diff(samplers_thread_pulse(samplers, i), samplers_thread_pulse(samplers, i - 1)),
+		ck_assert_int_gt(mono_diff(samplers_state(samplers).pulses[i], samplers_state(samplers).pulses[i - 1]),
 				 0);
 }
 END_TEST
@@ -398,7 +398,7 @@ static bool all_are_slow(unsigned threads, uint64_t interval_ns)
 		struct stats stats = { 0 };
 
 		samplers_thread_stats(samplers, i, &stats);
-		slow = slow && stats.collection_rate == interval_ns * samplers_slowdown(samplers);
+		slow = slow && stats.collection_rate == interval_ns * samplers_state(samplers).slowdown;
 	}
 	return slow;
 }
@@ -410,17 +410,17 @@ START_TEST(one_budget_slows_all_of_them_down)
 	options.cpu_budget_percent = 0.001;
 	ck_assert_int_eq(ring_create_anonymous(&(struct ring_options){ 0 }, &ring), 0);
 	ck_assert_int_eq(samplers_new(&options, 3, ring, &samplers), 0);
-	ck_assert_uint_eq(samplers_slowdown(samplers), 1);
+	ck_assert_uint_eq(samplers_state(samplers).slowdown, 1);
 	ck_assert_int_eq(samplers_start(samplers), 0);
-	scene_wait_for(samplers_slowdown(samplers) > 1);
+	scene_wait_for(samplers_state(samplers).slowdown > 1);
 	scene_wait_for(all_are_slow(3, NS_PER_MS));
-	ck_assert(samplers_cpu_share(samplers) > 0);
+	ck_assert(samplers_state(samplers).cpu_share > 0);
 
 	/* Without a limit all of them are themselves again, and the ring knows the interval. */
 	options.cpu_budget_percent = 0;
 	options.source.interval_ns = 2 * NS_PER_MS;
 	ck_assert_int_eq(samplers_retune(samplers, &options), 0);
-	scene_wait_for(samplers_slowdown(samplers) == 1 && all_are_slow(3, 2 * NS_PER_MS));
+	scene_wait_for(samplers_state(samplers).slowdown == 1 && all_are_slow(3, 2 * NS_PER_MS));
 	samplers_stop(samplers);
 	ck_assert_uint_eq(ring_interval_ns(ring), 2 * NS_PER_MS);
 }

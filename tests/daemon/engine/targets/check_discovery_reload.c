@@ -181,15 +181,15 @@ START_TEST(however_long_the_interval_it_shows_life_while_it_waits)
 
 	make_files(&rig, WEB);
 	reload(scene_config("{\"sampling\": {\"rescan_interval\": \"1h\"}, \"targets\": [" WEB "]}"));
-	mono_t made = discovery_pulse(rig.discovery);
+	mono_t made = discovery_progress(rig.discovery).pulse;
 
 	ck_assert_uint_gt(made.ns, 0);
 	ck_assert_int_eq(discovery_start(rig.discovery, true), 0);
 	scene_wait_for((discovery_state(rig.discovery, &state), state.scans == 1));
 	for (int i = 0; i < 2; i++) {
-		mono_t before = discovery_pulse(rig.discovery);
+		mono_t before = discovery_progress(rig.discovery).pulse;
 
-		scene_wait_for(mono_diff(discovery_pulse(rig.discovery), before) > (int64_t)(100 * NS_PER_MS));
+		scene_wait_for(mono_diff(discovery_progress(rig.discovery).pulse, before) > (int64_t)(100 * NS_PER_MS));
 	}
 	discovery_state(rig.discovery, &state);
 	ck_assert_uint_eq(state.scans, 1);
@@ -304,11 +304,11 @@ START_TEST(a_scan_that_takes_long_shows_life_and_gives_way_to_a_reload)
 	make_pipes();
 	ck_assert_int_eq(discovery_start(rig.discovery, true), 0);
 	scene_wait_for((fd = open_pipe()) >= 0);
-	mono_t first = discovery_pulse(rig.discovery);
+	mono_t first = discovery_progress(rig.discovery).pulse;
 
 	feed(fd);
 	scene_wait_for((fd = open_pipe()) >= 0);
-	ck_assert_int_gt(mono_diff(discovery_pulse(rig.discovery), first), 0);
+	ck_assert_int_gt(mono_diff(discovery_progress(rig.discovery).pulse, first), 0);
 
 	new = pidfile_config("{\"name\": \"f\", \"cmdline\": \"port 81\"}");
 	ck_assert_int_eq(pthread_create(&thread, NULL, reload_it, new), 0);
@@ -440,7 +440,7 @@ START_TEST(reloads_while_everything_runs)
 		reload(variant(i));
 		actor_do(&actors[i % (ACTORS - 1)], 'n', i % 3 ? "reload-a" : "reload-b");
 		discovery_pids(rig.discovery, (uint32_t)i, pids, 4);
-		ck_assert_uint_gt(discovery_pulse(rig.discovery).ns, 0);
+		ck_assert_uint_gt(discovery_progress(rig.discovery).pulse.ns, 0);
 		if (i == RELOADS / 2)
 			actor_end(&actors[ACTORS - 1]);
 		if (i % 10 == 0)

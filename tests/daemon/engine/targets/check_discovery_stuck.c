@@ -129,23 +129,23 @@ START_TEST(the_first_scan_is_through_when_it_goes_on_also_if_it_was_begun_again)
 	int fd;
 
 	make_stuck(files[_i], "{\"name\": \"w\", \"comm\": \"web\"}");
-	ck_assert_int_eq(discovery_first(rig.discovery), DISCOVERY_SCANNING);
+	ck_assert_int_eq(discovery_progress(rig.discovery).first, DISCOVERY_SCANNING);
 	ck_assert_int_eq(discovery_start(rig.discovery, false), 0);
 	ck_assert_int_eq(discovery_start(rig.discovery, true), 0);
 	fd = await_reader();
-	scene_wait_for(discovery_reading(rig.discovery) == 10);
+	scene_wait_for(discovery_progress(rig.discovery).reading == 10);
 
 	/* The scan that hangs is given up, and is none. */
 	first = rig.config;
 	rig.config = scene_config("{\"targets\": [{\"name\": \"other\", \"comm\": \"web\"}]}");
 	ck_assert_int_eq(discovery_reload(rig.discovery, rig.config), 0);
 	config_free(first);
-	ck_assert_int_eq(discovery_first(rig.discovery), DISCOVERY_SCANNING);
-	ck_assert(!is_readable(discovery_first_fd(rig.discovery)));
+	ck_assert_int_eq(discovery_progress(rig.discovery).first, DISCOVERY_SCANNING);
+	ck_assert(!is_readable(discovery_progress(rig.discovery).first_fd));
 
 	release_reader(fd);
-	scene_wait_for(is_readable(discovery_first_fd(rig.discovery)));
-	ck_assert_int_eq(discovery_first(rig.discovery), 0);
+	scene_wait_for(is_readable(discovery_progress(rig.discovery).first_fd));
+	ck_assert_int_eq(discovery_progress(rig.discovery).first, 0);
 	scene_wait_for(state().scans >= 1);
 }
 END_TEST
@@ -172,8 +172,8 @@ START_TEST(a_first_scan_that_fails_says_why)
 	close(rig.procfd);
 	rig.procfd = -1;
 	ck_assert_int_eq(discovery_start(rig.discovery, false), 0);
-	scene_wait_for(is_readable(discovery_first_fd(rig.discovery)));
-	ck_assert_int_lt(discovery_first(rig.discovery), 0);
+	scene_wait_for(is_readable(discovery_progress(rig.discovery).first_fd));
+	ck_assert_int_lt(discovery_progress(rig.discovery).first, 0);
 }
 END_TEST
 
