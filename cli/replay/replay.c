@@ -22,7 +22,7 @@
 #include "lib/base/units.h"
 #include "lib/cgroup/cgroup.h"
 #include "lib/config/config.h"
-#include "lib/config/config_change.h"
+#include "lib/config/config_keys.h"
 #include "lib/config/selection.h"
 #include "lib/evaluator/evaluator.h"
 #include "lib/incident/incident.h"

@@ -26,7 +26,7 @@
 #include "lib/base/units.h"
 #include "lib/cgroup/cgroup_mounts.h"
 #include "lib/config/config.h"
-#include "lib/config/config_change.h"
+#include "lib/config/config_keys.h"
 #include "lib/evaluator/evaluator.h"
 #include "lib/model/sample.h"
 #include "lib/model/target.h"
@@ -555,7 +555,7 @@ static int replace_config(struct daemon *daemon, const struct config *config)
 
 /*
  * All of the file is put in force, or none of it; what only a restart can change is refused
- * (config_change.h). 0 or -errno, also logged; message says what changed or why nothing did.
+ * (config_keys.h). 0 or -errno, also logged; message says what changed or why nothing did.
  */
 static int on_reload(void *ctx, char *message)
 {

@@ -1,8 +1,8 @@
 /*
  * config_keys.h: the keys of a configuration as rows of tables: name, type, where the value goes,
  * default, range, and what a change of it takes. Defaults, reading, checking and most messages come
- * from the row; a new key is a row and a member of its struct in config.h. For the modules of
- * lib/config, and for programs that document the keys.
+ * from the row; a new key is a row and a member of its struct in config.h. And what goes by these
+ * tables: configurations compared, and variants of one.
  */
 #ifndef SPIKEWATCH_LIB_CONFIG_CONFIG_KEYS_H
 #define SPIKEWATCH_LIB_CONFIG_CONFIG_KEYS_H
@@ -48,43 +48,6 @@ struct config_field {
 	const char *const *choices; /* ends with NULL */
 };
 
-/* Where a reader is: errors take file and the beginning of the dotted key from here. */
-struct config_scope {
-	const char *file;
-	struct config_error *err;
-	char path[64]; /* "sampling", "rules[2]", "" */
-};
-
-/*
- * Fills err and returns -EINVAL. key may be NULL: then it is the path itself. place line 0: the
- * file as a whole.
- */
-int config_refuse(const struct config_scope *scope, struct json_place place, const char *key, const char *format, ...)
-	__attribute__((format(printf, 4, 5)));
-
-/* Room for a value in a message. */
-#define CONFIG_SHOWN 72
-/* "text", safe to print, cut if it is long. Returns buf. */
-const char *config_quote(const char *text, size_t len, char buf[CONFIG_SHOWN]);
-
-/* ---- the word that a misspelt one may have been ---- */
-
-/* Start with {.word = ...}, offer the candidates; best is then the likely one or NULL. */
-struct config_guess {
-	const char *word;
-	const char *best;
-	size_t distance;
-	char list[200]; /* all candidates, as far as there is room: "a, b, c" */
-	size_t len;
-	bool full;
-};
-
-/* A known word. It must outlive the guess. */
-void config_guess_offer(struct config_guess *guess, const char *candidate);
-
-/* `did you mean "best"?` or `expected one of a, b, c`. Returns buf. */
-const char *config_guess_say(const struct config_guess *guess, char *buf, size_t cap);
-
 /* All keys of the sections and of the outermost object. */
 extern const struct config_field config_section_fields[];
 extern const size_t config_section_field_count;
@@ -101,7 +64,68 @@ extern const size_t config_run_field_count;
 extern const struct config_field config_rule_fields[];
 extern const size_t config_rule_field_count;
 
-/* The same for a member of the object that the scope stands for. */
-#define config_refuse_value(scope, node, ...) config_refuse(scope, (node)->place, (node)->key, __VA_ARGS__)
+/*
+ * Whether a running daemon can change from one configuration to another, and what differs; and the
+ * configurations that "hot.percent=60,70,80%" makes of one, with other values for keys of rules. The
+ * parser checks a changed rule, so it is refused with the parser's words. Pure.
+ */
+
+#define WHAT_IF_VARIANTS_MAX 64
+#define WHAT_IF_VALUE_MAX 63 /* bytes of a value */
+
+#define WHAT_IF_MESSAGE_MAX 512
+
+/* The configuration with one key of one rule changed. */
+struct what_if_variant {
+	size_t rule;                       /* place in config->rules */
+	char key[32];                      /* "percent" */
+	char value[WHAT_IF_VALUE_MAX + 1]; /* as written: "60%" */
+	struct config config;              /* borrows everything from the base but its array of rules, and owned */
+	struct config *owned;              /* what was parsed for it */
+};
+
+/* {0} is empty and legal. */
+struct what_if {
+	struct what_if_variant *variants; /* in the order in which they were asked for */
+	size_t count;
+};
+
+/*
+ * Reads text: RULE.KEY=VALUE[,VALUE...][;RULE.KEY=VALUE...], one variant per value. KEY is any key
+ * of a rule but its name, targets and metric. Adds to *what if, which is to be released, before
+ * base. 0; -ENOMEM; -EINVAL: message (WHAT_IF_MESSAGE_MAX bytes, terminated) says what is wrong and
+ * what was expected.
+ */
+int what_if_parse(struct what_if *what_if, const struct config *base, const char *text, char *message);
+
+/* Adds one variant. As what_if_parse. */
+int what_if_add(struct what_if *what_if, const struct config *base, size_t rule, const char *key, const char *value,
+		char *message);
+
+/* Frees all variants; empty and usable again. */
+void what_if_release(struct what_if *what_if);
+
+/*
+ * 0: next can replace old without a restart. -EINVAL: a key that is read at start only differs.
+ * *err (may be NULL) names the first such key, where it is written (a key that was removed: the
+ * first file), the value in force and the one wanted. Values are compared as written: "" differs
+ * from the path that it stands for.
+ */
+int config_change_reloadable(const struct config *old, const struct config *next, struct config_error *err);
+
+/*
+ * Entries are identified by name. A rule has changed if the set of names in its list of targets
+ * differs, not if only their order does.
+ */
+struct config_change_counts {
+	size_t targets_added, targets_removed, targets_changed;
+	size_t rules_added, rules_removed, rules_changed;
+};
+
+/* Costs entries x entries comparisons of names. */
+void config_change_count(const struct config *old, const struct config *next, struct config_change_counts *ret);
+
+/* Whether any key outside of targets and rules differs. */
+bool config_change_sections(const struct config *old, const struct config *next);
 
 #endif

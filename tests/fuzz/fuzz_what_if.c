@@ -2,7 +2,7 @@
  * What is asked for is refused with a reason, or makes configurations whose other rules are those
  * of the base.
  */
-#include "lib/config/config_change.h"
+#include "lib/config/config_keys.h"
 #include "lib/config/config.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 /* Two configurations: what only a restart changes, and what has changed. */
-#include "lib/config/config_change.h"
 
 #include "lib/config/config.h"
 #include "lib/config/config_keys.h"

@@ -5,7 +5,7 @@
 #include "replay_rig.h"
 #include "lib/base/base.h"
 #include "torture.h"
-#include "lib/config/config_change.h"
+#include "lib/config/config_keys.h"
 #include "lib/config/config.h"
 #include "lib/rules/metric.h"
 #include "lib/rules/trigger.h"
