@@ -1,6 +1,7 @@
 /*
  * config_keys.c: the tables of keys, how one JSON value becomes one member of a struct or one
- * message, and how two configurations are compared. Every message says what was expected, where possible with an example that can be pasted.
+ * message, and how two configurations are compared. Every message says what was expected, where
+ * possible with an example that can be pasted.
  *
  * A section, a target, a command and a rule are each read key by key and then checked as a whole. What
  * could never work is refused here, where the mistake can be shown: at run time a rule that can never
