@@ -49,7 +49,7 @@ struct watched {
 };
 
 struct record {
-	const char *pids, *output, *format_name;
+	const char *pids, *output, *format_name, *source;
 	uint64_t interval_ns, duration_ns, ring_bytes;
 	bool spin, idle_backoff, quiet, tree;
 	enum stream_format format;
@@ -156,12 +156,16 @@ static int build_config(const struct record *record, struct config **ret)
 
 	if (!file)
 		return -ENOMEM;
+	if (record->source[strspn(record->source, "abcdefghijklmnopqrstuvwxyz")] != '\0') {
+		fclose(file);
+		return options_wrong("spikewatch record", "--source: expected auto, kernel or files");
+	}
 
 	fprintf(file,
 		"{\"sampling\": {\"interval\": \"%lluns\", \"rescan_interval\": \"%s\", \"wait\": \"%s\", "
-		"\"idle_backoff\": \"%s\"},\n",
+		"\"idle_backoff\": \"%s\", \"source\": \"%s\"},\n",
 		(unsigned long long)record->interval_ns, rescan, record->spin ? "spin" : "sleep",
-		record->idle_backoff ? "always" : "never");
+		record->idle_backoff ? "always" : "never", record->source);
 	fprintf(file, " \"ring\": {\"size\": \"%lluB\"},\n \"targets\": [", (unsigned long long)record->ring_bytes);
 	for (size_t i = 0; i < record->watched_count; i++)
 		fprintf(file, "%s\n  {\"name\": \"%s\", \"pid\": %d%s}", i ? "," : "", record->watched[i].name,
@@ -434,6 +438,7 @@ int record_command(int argc, char **argv)
 	struct record record = {
 		.output = "-",
 		.format_name = "spikewatch",
+		.source = "auto",
 		.interval_ns = 10 * NS_PER_MS,
 		.ring_bytes = 8u << 20,
 		.fd = -1,
@@ -451,6 +456,8 @@ int record_command(int argc, char **argv)
 		  &record.ring_bytes },
 		{ 0, "idle-backoff", OPTION_FLAG, NULL,
 		  "look at what sleeps 10 times a second: costs less, misses onsets", &record.idle_backoff },
+		{ 0, "source", OPTION_TEXT, "SOURCE", "of CPU time: kernel, files, or what is better (auto)",
+		  &record.source },
 		{ 0, "spin", OPTION_FLAG, NULL, "spin before each sample: exact, costs 10 % of a core", &record.spin },
 		{ 'q', "quiet", OPTION_FLAG, NULL, "no report at the end", &record.quiet },
 	};

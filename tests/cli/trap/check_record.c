@@ -322,8 +322,10 @@ START_TEST(what_sleeps_is_looked_at_in_every_tick_unless_back_off_is_asked_for)
 
 	ck_assert_int_eq(program_run(RECORD("-d", "1s", "-i", "5ms", "-o", output, "-p", pid), directory), 0);
 	ck_assert_uint_eq(looks_saved(), 0);
-	ck_assert_int_eq(
-		program_run(RECORD("--idle-backoff", "-d", "1s", "-i", "5ms", "-o", output, "-p", pid), directory), 0);
+	ck_assert_int_eq(program_run(RECORD("--idle-backoff", "--source", "files", "-d", "1s", "-i", "5ms", "-o",
+					    output, "-p", pid),
+				     directory),
+			 0);
 	ck_assert_uint_gt(looks_saved(), 0);
 	actor_end(&actor);
 }
