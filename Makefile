@@ -182,7 +182,7 @@ $(B)/switches.skel.h: $(SWITCHES) lib/source/cpu_accounts_layout.h $(B)/switches
 		{ echo '#pragma GCC system_header' && $(BPFTOOL) gen skeleton $(B)/switches.bpf.o name switches; } >$@; \
 	fi
 
-$(B)/daemon/engine/kernel/kernel_accounts.o $(B)/libfuzzer/daemon/engine/kernel/kernel_accounts.o: $(B)/switches.skel.h
+$(B)/tests/daemon/engine/kernel/check_kernel_accounts.o $(B)/daemon/engine/kernel/kernel_accounts.o $(B)/libfuzzer/daemon/engine/kernel/kernel_accounts.o: $(B)/switches.skel.h
 $(B)/daemon/engine/kernel/kernel_accounts.o: INCLUDES += -iquote $(B)
 
 # The shipped configuration is built into spikewatchd.
