@@ -270,6 +270,7 @@ static const struct symbolizer_output {
 
 /* How long the end of one that was killed is waited for. */
 #define UNKILLABLE_NS (5 * NS_PER_S)
+#define EXIT_NS (2 * NS_PER_S)
 
 struct arguments {
 	char *words[SYMBOLIZER_OUTPUTS + 5];
@@ -369,13 +370,14 @@ static int start_child(const struct symbolizer_job *job, int out, struct child *
 	return child_start(&options, ret);
 }
 
-/* It has closed its output, or used up its time. */
-static struct child_end end_child(struct child *child)
+/* It has closed its output (by itself), and so is about to end: killed now it would seem to have failed. */
+static struct child_end end_child(struct child *child, bool by_itself)
 {
 	struct pollfd wait = { .fd = child->fd, .events = POLLIN };
 	struct child_end how = { .code = CLD_KILLED, .status = SIGKILL };
 
-	child_signal(child, SIGKILL);
+	if (!by_itself || poll(&wait, 1, (int)(EXIT_NS / NS_PER_MS)) <= 0)
+		child_signal(child, SIGKILL);
 	if (poll(&wait, 1, (int)(UNKILLABLE_NS / NS_PER_MS)) > 0)
 		child_ended(child, &how);
 	child_close(child);
@@ -402,7 +404,7 @@ static int run_child(const struct symbolizer_job *job, char *said, enum symboliz
 	speaking = -1;
 	*ret_end = read_output(job, listening, mono_add(clock_mono(&clock), SYMBOLIZER_PATIENCE_NS + 2 * NS_PER_S),
 			       said, SAID_MAX);
-	*ret = end_child(&child);
+	*ret = end_child(&child, *ret_end == BY_ITSELF);
 	return 0;
 }
 
