@@ -41,7 +41,7 @@ first_catch() {
 	while read -r line; do
 		grep -qxF -- "$line" "$dir/said.plain" || fail "trap does not say: $line; it said: $(cat "$dir/said")"
 	done <"$dir/expected"
-	for words in "$(grep -m 1 '^What ' "$dir/page" | sed 's/ (.*//')" 'Memory'; do
+	for words in "$(grep -m 1 '^Where ' "$dir/page" | sed 's/ (.*//')" 'Memory'; do
 		grep -q "^$words" "$dir/said" || fail "show does not say: $words"
 	done
 }
