@@ -33,7 +33,7 @@ def _():
     made = incidents.wait(kind="manual")
     captures = {capture["name"]: capture for capture in made["captures"]}
     expect(captures["functions"]["status"] == "ok", f"captures: {captures}")
-    shown = run("spikewatch", "show", made["id"])
+    shown = run("spikewatch", "show", "--full", made["id"])
     expect("Hottest functions" in shown, "not shown")
     service.stop_unit(BURNER)
 
