@@ -248,7 +248,7 @@ static void write_rules(FILE *file, const struct trap_plan *plan)
 		comma = ",";
 	}
 	for (size_t i = 0; i < plan->memory_count; i++) {
-		char number[16] = "";
+		char number[24] = "";
 
 		if (plan->memory_count > 1)
 			snprintf(number, sizeof number, "-%zu", i + 1);
