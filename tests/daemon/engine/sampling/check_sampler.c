@@ -621,6 +621,9 @@ START_TEST(a_sampler_has_real_time_priority_and_its_children_have_not)
 	if (!starts_real_time())
 		SKIP_TEST("%s", skip_reason);
 
+#ifdef __SANITIZE_ADDRESS__
+	SKIP_TEST("the limit of CPU time between two sleeps ends what a sanitizer slows down");
+#endif
 	assert_state(SCHEDULING_REAL_TIME, SCHEDULING_NO_REASON);
 	ck_assert_uint_eq(run_limit(), SCHEDULING_RUN_MAX_NS / NS_PER_US);
 
@@ -709,6 +712,9 @@ START_TEST(a_run_without_a_sleep_ends_the_priority_and_not_the_process)
 	if (!starts_real_time())
 		SKIP_TEST("%s", skip_reason);
 
+#ifdef __SANITIZE_ADDRESS__
+	SKIP_TEST("the limit of CPU time between two sleeps ends what a sanitizer slows down");
+#endif
 	time_t limit = time(NULL) + 60;
 
 	while (scheduling_class_of(&tested_scheduling) == SCHEDULING_REAL_TIME && time(NULL) < limit)
