@@ -249,7 +249,9 @@ async function hostile(browser) {
 	await page.run(`document.querySelectorAll('#files details').forEach(d => { d.open = true; })`);
 	await page.settle();
 	check('hostile: files can be looked into', await page.run(`[...document.querySelectorAll('#files pre')].some(p => p.textContent.includes('SPIKEWATCH-MANIFEST'))`));
-	check('hostile: what was lost is said', (await page.run(`document.getElementById('lost').textContent`)).includes('gap in the samples'));
+	const lost = await page.run(`document.getElementById('lost').textContent`);
+
+	check('hostile: what was lost is said', lost.includes('gap in the samples'));
 	check('hostile: licences are there', await page.run(`['uplot', 'd3-flame-graph'].every(n => document.getElementById('licences').textContent.includes(n))`));
 	const reached = await tabs(page);
 	check('hostile: everything is reached by keyboard', ['button', 'a', 'input', '.plot', '.flame', 'summary'].every(kind => reached.has(kind)), [...reached]);

@@ -184,7 +184,8 @@ export function functions() {
 	const memory = functionsTable('memory-functions.tsv', 'By memory touched for the first time');
 	if (memory && data.memory_change)
 		memory.append(el('p', {}, data.memory_change));
-	const content = inOrder(functionsTable('functions.tsv', 'By CPU time: shares of the target\u2019s own samples; of other processes shares of all'), memory);
+	const caption = 'By CPU time: shares of the target\u2019s own samples; of other processes shares of all';
+	const content = inOrder(functionsTable('functions.tsv', caption), memory);
 	return content.length ? section('functions', 'Functions', content) : null;
 }
 
@@ -237,7 +238,9 @@ function mapsTable(name, caption) {
 	const { rows, columns, remarks: said } = read(name);
 	if (!rows.length)
 		return null;
-	return el('div', {}, table({ caption, rows, columns: mapColumns.filter(({ key }) => columns.includes(key) && rows.some(row => row[key] !== '')), shown: 8 }),
+	const filled = mapColumns.filter(({ key }) => columns.includes(key) && rows.some(row => row[key] !== ''));
+
+	return el('div', {}, table({ caption, rows, columns: filled, shown: 8 }),
 		remarks(said.filter(text => text.startsWith('process') || text.startsWith('cut'))));
 }
 

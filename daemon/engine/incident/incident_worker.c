@@ -4,8 +4,9 @@
  *
  *     open ──▶ commands, second snapshot ──▶ seal: stacks, leftover files, samples, rename; limits
  *
- * What is lost by waiting comes first: opening copies the stacks of the time before the firing,
- * takes the captures and starts the commands, into the draft that becomes the incident. Only the
+ * What is lost by waiting comes first: opening makes the directory, copies the stacks of the time
+ * before the firing, takes the captures and starts the commands, into the draft that becomes the
+ * incident. A disk that hangs in making it costs the stacks. Only the
  * naming of stacks takes long; jobs of other incidents that cannot wait run meanwhile
  * (run_urgent_job).
  *

@@ -230,7 +230,6 @@ static void open_accounts(struct session *session)
 	struct kernel_accounts_options options = {
 		.procfd = session->procfd,
 		.capacity = sampling->max_targets,
-		.at_any_cost = true,
 	};
 
 	/*

@@ -2070,7 +2070,10 @@ static int compare_ids(const void *left, const void *right)
 	return *a < *b ? -1 : *a > *b;
 }
 
-/* This cgroup and those below it, also those that are gone but were made while it was recorded. */
+/*
+ * This cgroup and those below it: those that are there, and those that records of their making name.
+ * Samples of one that was made and removed before the incident have not been seen to match.
+ */
 static int find_cgroup_ids(struct stack_recorder *recorder, const char *cgroup, struct cgroup_ids *ids)
 {
 	int r = add_cgroups_of(ids, recorder->cgroup_fd, cgroup[1] != '\0' ? cgroup + 1 : ".", 0);

@@ -176,7 +176,8 @@ static const struct bad bad_texts[] = {
 	{ "{\"proc_root\":\"/a\\u0000b\"}",
 	  "t.json:1:14: proc_root: NUL byte in a string: expected text without \\u0000" },
 	{ "{\"state_file\":\"/\"}", "t.json:1:15: state_file: expected the path of a file, found \"/\"" },
-	{ "{\"ring\":{\"path\":\"/run/x/\"}}", "t.json:1:17: ring.path: expected the path of a file, found \"/run/x/\"" },
+	{ "{\"ring\":{\"path\":\"/run/x/\"}}",
+	  "t.json:1:17: ring.path: expected the path of a file, found \"/run/x/\"" },
 	{ "{\"state_file\":null}", "t.json:1:15: state_file: expected a string, found null" },
 	{ "{\"incidents\":{\"captures\":[\"samples\",\"thread\"]}}",
 	  "t.json:1:37: incidents.captures[1]: expected one of samples, threads, status, smaps, limits, cgroup, "
@@ -368,7 +369,8 @@ static const struct bad bad_texts[] = {
 	{ RULE("\"name\":\"r\",\"metric\":\"throttled\",\"percent\":1,\"targets\":[\"db\"]"),
 	  "t.json:2:23: rules[0].metric: \"throttled\" is a metric of cgroups, but all targets are processes: "
 	  "expected one with \"per\": \"cgroup\" among db" },
-	{ "{\"targets\":[{\"name\":\"db\",\"comm\":\"x\"}],\n\"rules\":[{\"name\":\"r\",\"metric\":\"throttled\",\"percent\":1}]}",
+	{ "{\"targets\":[{\"name\":\"db\",\"comm\":\"x\"}],\n"
+	  "\"rules\":[{\"name\":\"r\",\"metric\":\"throttled\",\"percent\":1}]}",
 	  "t.json:2:31: rules[0].metric: \"throttled\" is a metric of cgroups, but all targets are processes: "
 	  "expected one with \"per\": \"cgroup\" among db" },
 	{ RULE("\"name\":\"r\",\"metric\":\"threads\",\"above\":1,\"targets\":[\"web\"]"),
