@@ -565,8 +565,11 @@ static void scheduling_start(struct scheduling *scheduling, enum config_scheduli
 	begin_scheduling_period(scheduling, now, 0);
 }
 
+/* The thread is a normal one afterwards: without own_scheduling, the limit of a run would end the process. */
 static void scheduling_end(struct scheduling *scheduling)
 {
+	if (scheduling_class_of(scheduling) == SCHEDULING_REAL_TIME)
+		be_normal(scheduling);
 	own_scheduling = NULL;
 	if (scheduling->schedstat >= 0)
 		close(TAKE_FD(scheduling->schedstat));

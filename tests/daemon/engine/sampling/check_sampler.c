@@ -621,9 +621,6 @@ START_TEST(a_sampler_has_real_time_priority_and_its_children_have_not)
 	if (!starts_real_time())
 		SKIP_TEST("%s", skip_reason);
 
-#ifdef __SANITIZE_ADDRESS__
-	SKIP_TEST("the limit of CPU time between two sleeps ends what a sanitizer slows down");
-#endif
 	assert_state(SCHEDULING_REAL_TIME, SCHEDULING_NO_REASON);
 	ck_assert_uint_eq(run_limit(), SCHEDULING_RUN_MAX_NS / NS_PER_US);
 
@@ -635,6 +632,17 @@ START_TEST(a_sampler_has_real_time_priority_and_its_children_have_not)
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	ck_assert(WIFEXITED(status));
 	ck_assert_int_eq(WEXITSTATUS(status), SCHED_OTHER);
+}
+END_TEST
+
+START_TEST(a_thread_that_ends_its_sampling_is_a_normal_one)
+{
+	if (!starts_real_time())
+		SKIP_TEST("%s", skip_reason);
+
+	assert_state(SCHEDULING_REAL_TIME, SCHEDULING_NO_REASON);
+	scheduling_stop();
+	ck_assert_int_eq(sched_getscheduler(0) & ~SCHED_RESET_ON_FORK, SCHED_OTHER);
 }
 END_TEST
 
@@ -712,9 +720,6 @@ START_TEST(a_run_without_a_sleep_ends_the_priority_and_not_the_process)
 	if (!starts_real_time())
 		SKIP_TEST("%s", skip_reason);
 
-#ifdef __SANITIZE_ADDRESS__
-	SKIP_TEST("the limit of CPU time between two sleeps ends what a sanitizer slows down");
-#endif
 	time_t limit = time(NULL) + 60;
 
 	while (scheduling_class_of(&tested_scheduling) == SCHEDULING_REAL_TIME && time(NULL) < limit)
@@ -863,6 +868,7 @@ Suite *sampler_suite(void)
 	tcase_add_checked_fixture(tcase, NULL, scheduling_stop);
 	tcase_add_unchecked_fixture(tcase, make_cgroups, remove_own);
 	tcase_add_test(tcase, a_sampler_has_real_time_priority_and_its_children_have_not);
+	tcase_add_test(tcase, a_thread_that_ends_its_sampling_is_a_normal_one);
 	tcase_add_test(tcase, it_has_none_if_the_configuration_does_not_want_it);
 	tcase_add_test(tcase, without_the_privilege_it_says_what_it_takes);
 	tcase_add_test(tcase, the_limit_of_priority_alone_is_enough_to_have_it_and_to_go_back);
