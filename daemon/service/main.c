@@ -47,7 +47,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sysexits.h>
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
@@ -92,6 +94,7 @@ struct daemon {
 	struct watchdog *watchdog;
 	bool save_now; /* a firing started a cooldown or was counted: to be on disk before a crash */
 	bool had_terminal;
+	bool unready; /* the service manager has not been told yet that the start is over */
 };
 
 /* ---- the watchdog: whether the daemon is in order ----
@@ -280,16 +283,41 @@ static void watchdog_check(struct watchdog *watchdog)
 			  "a reader that had stopped the ring has died: it was removed, and sampling continues");
 }
 
-/* True: the message was sent. */
+/*
+ * As sd_notify(3), which waits for as long as the receiver of $NOTIFY_SOCKET does not read. True: it
+ * was sent, or there is no one to send it to.
+ */
+static bool notify_manager(const char *state)
+{
+	const char *path = getenv("NOTIFY_SOCKET");
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	size_t len = path ? strlen(path) : 0;
+
+	if (len == 0 || len >= sizeof(address.sun_path) || (*path != '/' && *path != '@'))
+		return true;
+
+	AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	memcpy(address.sun_path, path, len);
+	if (*path == '@')
+		address.sun_path[0] = '\0';
+	/* An abstract name ends with the address, any other with a NUL. */
+	len += offsetof(struct sockaddr_un, sun_path) + (*path == '/');
+
+	return fd >= 0 &&
+	       sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&address, (socklen_t)len) >= 0;
+}
+
+/* True: the message was sent. One that was not is due at once again. */
 static bool send_keep_alive(struct watchdog *watchdog, mono_t last_sign, mono_t now)
 {
 	if (!watchdog->period_ns || mono_diff(now, watchdog->sent) < (int64_t)watchdog->period_ns ||
-	    silence(last_sign, watchdog->silence_ns, now))
+	    silence(last_sign, watchdog->silence_ns, now) || !notify_manager("WATCHDOG=1"))
 		return false;
 
 	watchdog->sent = now;
 
-	return sd_notify(0, "WATCHDOG=1") > 0;
+	return true;
 }
 
 /*
@@ -670,6 +698,8 @@ static int on_second(sd_event_source *source, uint64_t usec, void *userdata)
 	watchdog_check(daemon->watchdog);
 	notice_clock_step(daemon);
 	save_state(daemon);
+	if (daemon->unready)
+		daemon->unready = !notify_manager("READY=1");
 	sd_event_source_set_time_relative(source, 1000000);
 
 	return 0;
@@ -909,7 +939,7 @@ static int on_ready(void *ctx, int result)
 
 	fill_overview(daemon, &overview);
 	log_started(&overview, daemon->dispatcher);
-	sd_notify(0, "READY=1");
+	daemon->unready = !notify_manager("READY=1");
 
 	return 0;
 }
@@ -932,7 +962,7 @@ static int run(struct daemon *daemon)
 		return failed("cannot build", "the event loop", r);
 
 	r = sd_event_loop(daemon->event);
-	sd_notify(0, "STOPPING=1");
+	notify_manager("STOPPING=1");
 
 	return r;
 }

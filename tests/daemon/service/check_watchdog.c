@@ -96,6 +96,63 @@ START_TEST(a_sampler_that_is_silent_holds_the_message_back)
 }
 END_TEST
 
+/* Messages until the receiver's queue is full. Their number. */
+static unsigned fill_queue(void)
+{
+	struct watchdog watchdog = { 0 };
+	unsigned count = 0;
+
+	set_limits(&watchdog, 0);
+	while (count < 100000 && send_keep_alive(&watchdog, at(2000 * count), at(2000 * count)))
+		count++;
+
+	return count;
+}
+
+START_TEST(a_receiver_that_does_not_read_is_not_waited_for)
+{
+	unsigned count = fill_queue();
+	struct watchdog watchdog = { 0 };
+
+	ck_assert_uint_gt(count, 0);
+	ck_assert_uint_lt(count, 100000);
+	ck_assert(!notify_manager("READY=1"));
+	for (; count > 0; count--)
+		ck_assert(was_sent());
+	ck_assert(!was_sent());
+
+	/* A message that could not be sent is not one of the past two seconds. */
+	fill_queue();
+	set_limits(&watchdog, 0);
+	ck_assert(!send_keep_alive(&watchdog, at(0), at(0)));
+	ck_assert(was_sent());
+	ck_assert(send_keep_alive(&watchdog, at(1), at(1)));
+}
+END_TEST
+
+START_TEST(a_receiver_may_be_a_path)
+{
+	char directory[] = "/tmp/check_watchdog.XXXXXX", name[64], text[64] = "";
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	ck_assert_ptr_nonnull(mkdtemp(directory));
+	snprintf(name, sizeof(name), "%s/notify", directory);
+	memcpy(address.sun_path, name, strlen(name));
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	setenv("NOTIFY_SOCKET", name, 1);
+	ck_assert(notify_manager("READY=1"));
+	ck_assert_int_eq(recv(fd, text, sizeof(text) - 1, 0), 7);
+	ck_assert_str_eq(text, "READY=1");
+	close(fd);
+	ck_assert(!notify_manager("READY=1"));
+	unlink(name);
+	rmdir(directory);
+	unsetenv("NOTIFY_SOCKET");
+	ck_assert(notify_manager("READY=1"));
+}
+END_TEST
+
 START_TEST(a_thread_is_silent_only_beyond_its_limit)
 {
 	ck_assert_uint_eq(silence(at(0), SILENCE_NS, at(10000)), 0);
@@ -128,6 +185,8 @@ Suite *watchdog_suite(void)
 	tcase_add_test(tcase, no_message_is_sent_without_systemd);
 	tcase_add_test(tcase, messages_are_sent_four_times_as_often_as_systemd_expects);
 	tcase_add_test(tcase, a_sampler_that_is_silent_holds_the_message_back);
+	tcase_add_test(tcase, a_receiver_that_does_not_read_is_not_waited_for);
+	tcase_add_test(tcase, a_receiver_may_be_a_path);
 	tcase_add_test(tcase, a_thread_is_silent_only_beyond_its_limit);
 	tcase_add_test(tcase, limits_can_be_shortened);
 	suite_add_tcase(suite, tcase);
