@@ -35,6 +35,11 @@
 #define STACK_PROFILE_STACKS_DEFAULT 50000u
 #define STACK_PROFILE_BYTES_DEFAULT ((size_t)64 << 20)
 
+/* Steps of the time that a profile covers, and none shorter than a sample lasts; 24 bytes for each in which a stack was seen. */
+#define STACK_PROFILE_STEPS 1000u
+#define STACK_PROFILE_STEP_LEAST_NS (10 * NS_PER_MS)
+#define STACK_PROFILE_MOMENTS_MAX 100000u
+
 /* Folded stacks repeat all names: what is beyond so many bytes is "(other)" there only. */
 #define STACK_PROFILE_FOLDED_MAX ((size_t)16 << 20)
 
@@ -72,6 +77,13 @@ struct stack_profile_tally {
 	uint64_t samples[FUNCTION_TABLE_PHASES], weight[FUNCTION_TABLE_PHASES];
 };
 
+/* Samples of a stack of the target in one step of the time. */
+struct stack_profile_moment {
+	uint32_t stack; /* number */
+	uint32_t at;    /* the step, times 2, plus the phase */
+	uint64_t samples, weight;
+};
+
 struct stack_profile {
 	struct stack_profile_options options;
 	struct intern_budget budget;
@@ -80,6 +92,8 @@ struct stack_profile {
 	struct stack_profile_tally *tallies; /* by number of the stack, less 1 */
 	size_t cap;
 	struct stack_profile_tally other;
+	struct stack_profile_moment *moments; /* in the order in which they were added */
+	size_t moment_count, moment_cap;
 	struct buffer key; /* scratch */
 };
 
@@ -113,6 +127,7 @@ void stack_profile_free(struct stack_profile *profile)
 	intern_release(&profile->stacks);
 	buffer_release(&profile->key);
 	free(profile->tallies);
+	free(profile->moments);
 	free(profile);
 }
 
@@ -231,14 +246,53 @@ int stack_profile_frame(struct stack_profile *profile, const struct stack_profil
 
 /* ---- samples ---- */
 
+static enum function_table_phase sample_phase(const struct stack_profile *profile,
+					      const struct stack_profile_sample *sample)
+{
+	return sample->time_ns < profile->options.spike_from_ns ? FUNCTION_TABLE_BEFORE : FUNCTION_TABLE_DURING;
+}
+
 static void count_sample(const struct stack_profile *profile, struct stack_profile_tally *tally,
 			 const struct stack_profile_sample *sample)
 {
-	enum function_table_phase phase =
-		sample->time_ns < profile->options.spike_from_ns ? FUNCTION_TABLE_BEFORE : FUNCTION_TABLE_DURING;
+	enum function_table_phase phase = sample_phase(profile, sample);
 
 	tally->samples[phase] += sample->count;
 	tally->weight[phase] += sample->weight;
+}
+
+static uint64_t step_ns(const struct stack_profile *profile)
+{
+	const struct stack_profile_options *options = &profile->options;
+	uint64_t step =
+		options->to_ns > options->from_ns ? (options->to_ns - options->from_ns) / STACK_PROFILE_STEPS : 0;
+
+	step -= step % NS_PER_MS;
+	return step > STACK_PROFILE_STEP_LEAST_NS ? step : STACK_PROFILE_STEP_LEAST_NS;
+}
+
+/* Without room the sample has no time: it is the difference to the stack's tally. */
+static void note_moment(struct stack_profile *profile, uint32_t stack, const struct stack_profile_sample *sample)
+{
+	uint64_t from_ns = profile->options.from_ns, step;
+	struct stack_profile_moment *last = NULL, moment = { stack, 0, sample->count, sample->weight };
+
+	if (sample->other)
+		return;
+	step = sample->time_ns > from_ns ? (sample->time_ns - from_ns) / step_ns(profile) : 0;
+	if (step > UINT32_MAX / 2)
+		return;
+	moment.at = (uint32_t)step << 1 | (uint32_t)sample_phase(profile, sample);
+
+	if (profile->moment_count > 0)
+		last = &profile->moments[profile->moment_count - 1];
+	if (last && last->stack == stack && last->at == moment.at) {
+		last->samples += moment.samples;
+		last->weight += moment.weight;
+		return;
+	}
+	if (profile->moment_count < profile->moment_cap)
+		profile->moments[profile->moment_count++] = moment;
 }
 
 static int put_thread(struct stack_profile *profile, const struct stack_profile_sample *sample, uint32_t *ret)
@@ -305,10 +359,15 @@ int stack_profile_add(struct stack_profile *profile, const struct stack_profile_
 		whole.frames = &only;
 		whole.frame_count = 1;
 	}
+	if (rc == 0 && profile->moment_count < STACK_PROFILE_MOMENTS_MAX)
+		rc = vector_reserve(&profile->moments, &profile->moment_cap, profile->moment_count + 1,
+				    sizeof(*profile->moments));
 	if (rc == 0)
 		rc = put_stack_number(profile, &whole, &number);
 	if (rc >= 0)
 		count_sample(profile, rc == 0 ? &profile->tallies[number - 1] : &profile->other, sample);
+	if (rc == 0)
+		note_moment(profile, number, sample);
 	return rc;
 }
 
@@ -798,6 +857,51 @@ static int put_pprof_locations(const struct stack_profile *profile, struct pprof
 	return rc;
 }
 
+/* The moments of a stack: ascending by step and phase, from a copy that is sorted by stack. */
+struct moments {
+	const struct stack_profile_moment *at, *end;
+	uint64_t step_ms;
+};
+
+static int by_stack_and_time(const void *a, const void *b)
+{
+	const struct stack_profile_moment *x = a, *y = b;
+
+	if (x->stack != y->stack)
+		return x->stack < y->stack ? -1 : 1;
+	return (x->at > y->at) - (x->at < y->at);
+}
+
+/* The samples of a stack whose time is known, a sample for each step. What is left of its tally stays in rest. */
+static int put_pprof_moments(struct pprof *pprof, struct moments *moments, uint32_t stack,
+			     const struct pprof_sample *template, struct stack_profile_tally *rest)
+{
+	int rc = 0;
+
+	while (rc == 0 && moments->at < moments->end && moments->at->stack == stack) {
+		const struct stack_profile_moment *first = moments->at;
+		unsigned phase = first->at & 1;
+		struct pprof_sample sample = *template;
+		size_t labels = 0;
+
+		for (; moments->at < moments->end && moments->at->stack == stack && moments->at->at == first->at;
+		     moments->at++) {
+			sample.values[0] += moments->at->samples;
+			sample.values[1] += moments->at->weight;
+		}
+		rest->samples[phase] -= sample.values[0];
+		rest->weight[phase] -= sample.values[1];
+		sample.labels[0] = (struct pprof_label){ .key = "phase", .text = phase_names[phase] };
+		while (sample.labels[labels].key)
+			labels++;
+		sample.labels[labels] = (struct pprof_label){ .key = "time",
+							      .number = (int64_t)((first->at >> 1) * moments->step_ms),
+							      .unit = "milliseconds" };
+		rc = pprof_add_sample(pprof, &sample);
+	}
+	return rc;
+}
+
 /* One sample for each phase that has any: template with values and phase filled in. */
 static int put_pprof_phases(struct pprof *pprof, const struct stack_profile_tally *tally,
 			    const struct pprof_sample *template)
@@ -817,8 +921,10 @@ static int put_pprof_phases(struct pprof *pprof, const struct stack_profile_tall
 	return rc;
 }
 
-static int put_pprof_stack(const struct stack_profile *profile, struct pprof *pprof, uint32_t number)
+static int put_pprof_stack(const struct stack_profile *profile, struct pprof *pprof, uint32_t number,
+			   struct moments *moments)
 {
+	struct stack_profile_tally rest = profile->tallies[number - 1];
 	uint64_t locations[STACK_PROFILE_FRAMES_MAX];
 	uint32_t thread_number;
 	size_t count;
@@ -839,7 +945,10 @@ static int put_pprof_stack(const struct stack_profile *profile, struct pprof *pp
 
 	for (size_t i = 0; i < count; i++)
 		locations[i] = frames[i];
-	return put_pprof_phases(pprof, &profile->tallies[number - 1], &sample);
+
+	int rc = put_pprof_moments(pprof, moments, number, &sample, &rest);
+
+	return rc == 0 ? put_pprof_phases(pprof, &rest, &sample) : rc;
 }
 
 static int put_pprof_other(const struct stack_profile *profile, struct pprof *pprof)
@@ -879,7 +988,20 @@ int stack_profile_write_pprof(const struct stack_profile *profile, const struct 
 		.duration_ns = options->to_ns > options->from_ns ? options->to_ns - options->from_ns : 0,
 	};
 	AUTO(pprof_freep) struct pprof *pprof = NULL;
+	AUTO_FREE struct stack_profile_moment *sorted = NULL;
+	struct moments moments = { .step_ms = step_ns(profile) / NS_PER_MS };
 	int rc = pprof_new(&head, &pprof);
+
+	if (rc == 0 && profile->moment_count > 0) {
+		sorted = malloc(profile->moment_count * sizeof(*sorted));
+		rc = sorted ? 0 : -ENOMEM;
+	}
+	if (rc == 0 && sorted) {
+		memcpy(sorted, profile->moments, profile->moment_count * sizeof(*sorted));
+		qsort(sorted, profile->moment_count, sizeof(*sorted), by_stack_and_time);
+		moments.at = sorted;
+		moments.end = sorted + profile->moment_count;
+	}
 
 	if (rc == 0)
 		rc = put_pprof_mappings(profile, pprof);
@@ -888,7 +1010,7 @@ int stack_profile_write_pprof(const struct stack_profile *profile, const struct 
 	if (rc == 0)
 		rc = put_pprof_locations(profile, pprof);
 	for (uint32_t i = 1; i <= profile->stacks.count && rc == 0; i++)
-		rc = put_pprof_stack(profile, pprof, i);
+		rc = put_pprof_stack(profile, pprof, i, &moments);
 	if (rc == 0)
 		rc = put_pprof_other(profile, pprof);
 	return rc == 0 ? pprof_finish(pprof, sink) : rc;

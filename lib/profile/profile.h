@@ -117,7 +117,8 @@ int stack_profile_add(struct stack_profile *profile, const struct stack_profile_
  *
  * pprof: gzip; values samples/count and cpu/nanoseconds, or faults/count and memory/bytes, of which
  * the second is the default; labels process, process_id, thread, thread_id, cgroup, phase ("before",
- * "during") and target ("yes", "no": sample.other) of each sample.
+ * "during") and target ("yes", "no": sample.other) of each sample, and time, in milliseconds since the
+ * profile begins, of those of the target as far as there is room: 10 ms apart, or a thousandth of it.
  * folded: "process;root;...;leaf count", before and during together; counts are samples, or bytes.
  * functions: the table of stack_text.h, in samples, or bytes.
  */

@@ -459,6 +459,61 @@ START_TEST(a_profile_of_memory_goes_into_pprof_as_faults_and_bytes)
 }
 END_TEST
 
+/* The values of the profile's samples by their label "time", and of those without one. */
+static void times_are(const struct stack_profile *profile, const char *wanted)
+{
+	AUTO(pprof_read_freep) struct pprof_read *reader = NULL;
+	const struct pprof_read_profile *read;
+	struct buffer out = { 0 };
+	struct sink sink = sink_buffer(&out);
+	char found[256] = "";
+
+	ck_assert_int_eq(stack_profile_write_pprof(profile, &sink), 0);
+	ck_assert_int_eq(pprof_read_new(out.data, out.len, NULL, &reader), 0);
+	read = pprof_read_profile(reader);
+	for (uint32_t i = 0; i < read->sample_count; i++) {
+		const struct pprof_read_label *time = pprof_read_label(read, &read->samples[i], "time");
+		const struct pprof_read_label *phase = pprof_read_label(read, &read->samples[i], "phase");
+		const struct pprof_read_text *name = &read->strings[phase->text];
+		size_t len = strlen(found);
+
+		if (time)
+			ck_assert_uint_eq(read->strings[time->unit].len, strlen("milliseconds"));
+		snprintf(found + len, sizeof(found) - len, "%s%lld:%.1s:%lld/%lld", i ? " " : "",
+			 time ? (long long)time->number : -1LL, name->at, (long long)read->samples[i].values[0],
+			 (long long)read->samples[i].values[1]);
+	}
+	ck_assert_str_eq(found, wanted);
+	buffer_release(&out);
+}
+
+/* In 20 s there are a thousand steps of 20 ms. */
+START_TEST(samples_of_the_target_have_their_time_in_pprof)
+{
+	const struct stack_profile_options options = { .from_ns = 5 * NS_PER_S,
+						       .to_ns = 25 * NS_PER_S,
+						       .spike_from_ns = 15 * NS_PER_S + 5 * NS_PER_MS,
+						       .fired_ns = 16 * NS_PER_S,
+						       .period_ns = 10 };
+	AUTO(stack_profile_freep) struct stack_profile *profile = NULL;
+	uint32_t number;
+	struct stack_profile_sample stranger = {
+		.time_ns = 6 * NS_PER_S, .pid = 2, .frames = &number, .frame_count = 1, .other = true, .count = 7
+	};
+
+	ck_assert_int_eq(stack_profile_new(&options, &profile), 0);
+	ck_assert_int_eq(add(profile, 15 * NS_PER_S + 4 * NS_PER_MS, 1, "fm", 1), 0);
+	ck_assert_int_eq(add(profile, 15 * NS_PER_S + 6 * NS_PER_MS, 1, "fm", 1), 0);
+	ck_assert_int_eq(add(profile, 15 * NS_PER_S + 6 * NS_PER_MS, 1, "gm", 1), 0);
+	ck_assert_int_eq(add(profile, 15 * NS_PER_S + 7 * NS_PER_MS, 1, "fm", 1), 0);
+	ck_assert_int_eq(add(profile, 4 * NS_PER_S, 1, "fm", 2), 0);
+	ck_assert_int_eq(add(profile, UINT64_MAX, 1, "fm", 3), 0);
+	ck_assert_int_eq(frame(profile, 0, 'f', "f", &number), 0);
+	ck_assert_int_eq(stack_profile_add(profile, &stranger), 0);
+	times_are(profile, "0:b:2/20 10000:b:1/10 10000:d:2/20 -1:d:3/30 10000:d:1/10 -1:b:7/0");
+}
+END_TEST
+
 static int fill(struct stack_profile *profile)
 {
 	const struct stack_profile_mapping mapping = { .start = 1, .end = 9, .path = "/a", .build_id_len = 20 };
@@ -1241,6 +1296,7 @@ Suite *profile_suite(void)
 	tcase_add_test(profile, memory_stays_within_the_limit);
 	tcase_add_test(profile, odd_samples_count_too);
 	tcase_add_test(profile, a_profile_of_memory_goes_into_pprof_as_faults_and_bytes);
+	tcase_add_test(profile, samples_of_the_target_have_their_time_in_pprof);
 	tcase_add_test(profile, a_failed_allocation_leaves_the_profile_as_it_was);
 	suite_add_tcase(suite, profile);
 	tcase_add_test(folded, the_same_stack_is_one_line_and_lines_are_sorted);
