@@ -604,6 +604,7 @@ static void secure_stacks(struct incident_work *work)
 		.procfd = session_parts(session).procfd,
 		.symbolizer = session_parts(session).symbolizer,
 		.before_ns = request->settings.before_ns,
+		.until = mono_add(request->fired, request->settings.after_ns),
 		.spike_from_ns = request->info.window_from.ns,
 		.cgroup = request->target.kind == TARGET_CGROUP ? request->target.cgroup : NULL,
 		.fired = request->fired,

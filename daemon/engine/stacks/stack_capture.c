@@ -549,7 +549,9 @@ static int take_snapshot(const struct stack_capture_options *options, uint64_t f
 	stack_recorder_status(options->recorder, &status);
 
 	size_t most = status.memory_bytes + SIDEBAND_MAX;
-	int r = stack_recorder_snapshot(options->recorder, from_ns, UINT64_MAX, room_beside(others, most), ret);
+	/* Commands, a second snapshot or a queue may delay it until long after the window. */
+	uint64_t to_ns = options->until.ns > 0 ? options->until.ns : UINT64_MAX;
+	int r = stack_recorder_snapshot(options->recorder, from_ns, to_ns, room_beside(others, most), ret);
 
 	if (r == 0 && options->cgroup)
 		r = stack_recorder_find_inside(options->recorder, options->cgroup, ret);

@@ -44,6 +44,7 @@ struct stack_capture_options {
 	int procfd;             /* of the proc root */
 	const char *symbolizer; /* path of the program */
 	uint64_t before_ns;     /* how far back */
+	mono_t until;           /* the last moment, however late it is written; 0: until it is */
 	uint64_t spike_from_ns; /* begin of the rule's window */
 	const char *cgroup;     /* processes in it and below are part of the target; NULL: of no cgroup */
 	mono_t fired;

@@ -108,13 +108,82 @@ START_TEST(the_incident_is_whole_and_lists_its_profile)
 END_TEST
 
 /* Until there are samples for sure: 25 of them, if chance decides what is sampled. */
-static void burn_here(void)
+static __attribute__((noipa)) void burn_here(void)
 {
 	clock_t until = clock() + CLOCKS_PER_SEC / 4;
 
 	while (clock() < until)
-		continue;
+		for (unsigned i = 0; i < 1000000; i++)
+			__asm__ volatile("" ::: "memory");
 }
+
+/* The same, under a name of its own. */
+static __attribute__((noipa)) void burn_too_late(void)
+{
+	clock_t until = clock() + CLOCKS_PER_SEC / 4;
+
+	while (clock() < until)
+		for (unsigned i = 0; i < 1000000; i++)
+			__asm__ volatile("" ::: "memory");
+}
+
+static bool mentions(int dirfd, const char *name, const char *what)
+{
+	AUTO_CLOSE int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC);
+	AUTO(buffer_release) struct buffer text = { 0 };
+	char piece[4096];
+	ssize_t len;
+
+	ck_assert_int_ge(fd, 0);
+	while ((len = read(fd, piece, sizeof(piece))) > 0)
+		ck_assert_int_eq(buffer_append(&text, piece, (size_t)len), 0);
+	return memmem(text.data, text.len, what, strlen(what)) != NULL;
+}
+
+/* Commands and a second snapshot can delay the writing for as long as they like. */
+START_TEST(a_profile_ends_where_the_incident_ends)
+{
+	struct stack_recorder_options how = { 0 };
+	char reason[STACK_RECORDER_REASON_MAX];
+	struct stack_recorder *recorder;
+	struct clock clock = real_clock();
+	struct incident info;
+
+	if (!able)
+		SKIP_TEST("%s", skip_reason);
+
+	int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int dirfd = open(rig.directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	ck_assert_int_eq(stack_recorder_open(&how, &recorder, reason), 0);
+	incident_init(&info, "0");
+
+	struct stack_capture_options options = {
+		.recorder = recorder,
+		.procfd = procfd,
+		.symbolizer = rig.symbolizer,
+		.before_ns = NS_PER_S,
+		.fired = clock_mono(&clock),
+		.wall = clock_wall(&clock),
+	};
+
+	burn_here();
+	options.until = clock_mono(&clock);
+	burn_too_late();
+	struct stack_capture *capture = stack_capture_secure(&options, &info);
+
+	ck_assert_ptr_nonnull(capture);
+	burn_too_late();
+	stack_capture_write(capture, &(struct stack_capture_members){ .everyone = true }, dirfd, NULL, &info);
+	ck_assert_int_eq(info.captures[0].status, INCIDENT_CAPTURE_OK);
+	ck_assert(mentions(dirfd, "functions.tsv", "burn_here"));
+	ck_assert(!mentions(dirfd, "functions.tsv", "burn_too_late"));
+	ck_assert(!mentions(dirfd, "cpu.folded", "burn_too_late"));
+	stack_recorder_close(recorder);
+	close(procfd);
+	close(dirfd);
+}
+END_TEST
 
 /* ---- symbolisers that fail ---- */
 
@@ -509,6 +578,7 @@ Suite *stack_capture_suite(void)
 	tcase_add_test(tcase, the_shares_of_two_functions_are_those_that_they_had);
 	tcase_add_test(tcase, a_burst_that_was_over_before_anybody_asked_is_there);
 	tcase_add_test(tcase, the_incident_is_whole_and_lists_its_profile);
+	tcase_add_test(tcase, a_profile_ends_where_the_incident_ends);
 	tcase_add_test(tcase, a_symboliser_that_fails_costs_the_stacks_and_nothing_else);
 	tcase_add_test(tcase, a_symboliser_that_is_killed_by_what_it_reads_costs_the_names);
 	tcase_add_test(tcase, a_symboliser_ends_when_the_daemon_does);
