@@ -259,6 +259,48 @@ async function hostile(browser) {
 	await page.picture('hostile');
 }
 
+// The functions beside the plots are those of the time that the plots show.
+async function moment(page, name) {
+	const columns = `[...document.querySelectorAll('#moment th')].map(th => th.textContent)`;
+	const rows = `[...document.querySelectorAll('#moment tbody tr')].map(tr => [...tr.cells].map(td => td.textContent).join('|'))`;
+	const button = `(() => { const b = document.querySelector('#cpu-flame [data-view=shown]'); return b.hidden ? '' : b.textContent; })()`;
+	const all = await page.run(rows);
+	check(`${name}: functions of the spike stand beside the plots`, all.length > 0 && (await page.run(columns)).join() === 'function,during,before,points', all);
+	check(`${name}: all of the first picture is on the first screen`, await page.run(`document.querySelector('[data-plot=cpu]').getBoundingClientRect().bottom + scrollY < 844`));
+	const place = await page.place('[data-plot="cpu"] .u-over');
+	await page.mouse('mouseMoved', place.left + place.width * 0.55, place.y);
+	await page.settle();
+	const then = (await page.run(columns))[1];
+	check(`${name}: pointing at a plot shows the functions of that moment`, /^at [+\u2212]?[\d.]+ s$/.test(then), then);
+	const spike = await page.run(`${rows}.length`);
+	await page.mouse('mouseMoved', place.left + place.width * 0.55, place.top - 60);
+	await page.settle();
+	check(`${name}: until the pointer leaves`, (await page.run(columns))[1] === 'during' && spike > 0, spike);
+	await page.mouse('mousePressed', place.left + place.width * 0.55, place.y);
+	await page.mouse('mouseReleased', place.left + place.width * 0.55, place.y);
+	await page.mouse('mouseMoved', place.left + place.width * 0.55, place.top - 60);
+	await page.settle();
+	check(`${name}: a click keeps it, and offers its flame graph`, (await page.run(columns))[1] === then && (await page.run(button)).includes(then), await page.run(button));
+	await page.run(`document.querySelector('#cpu-flame [data-view=shown]').click()`);
+	await page.settle();
+	const part = await page.run(`document.querySelector('#cpu-flame g.frame title, #cpu-flame g.frame') ? document.querySelectorAll('#cpu-flame g.frame').length : 0`);
+	check(`${name}: which has frames`, part >= 2, part);
+	await page.run(`document.querySelector('[data-plot=cpu]').focus()`);
+	await page.key('Escape', 27);
+	check(`${name}: Escape gives it up`, (await page.run(columns))[1] === 'during' && await page.run(button) === '' &&
+		await page.run(`document.querySelector('#cpu-flame [data-view=during]').getAttribute('aria-pressed')`) === 'true');
+	await page.key('+', 187);
+	check(`${name}: a stretch that is zoomed to has its functions`, (await page.run(columns))[1].includes('\u2026'), await page.run(columns));
+	await page.key('0', 48);
+	await page.run(`document.querySelector('#moment tbody button').click()`);
+	await page.settle();
+	check(`${name}: a function that is clicked is found in the flame graph`, await page.run(`[...document.querySelectorAll('#cpu-flame rect')].some(r => r.getAttribute('fill') === '#e23be2')`));
+	await page.run(`document.querySelector('#cpu-flame [data-view=beside]').click()`);
+	await page.settle();
+	check(`${name}: three flame graphs stand side by side`, await page.run(`document.querySelectorAll('#cpu-flame .flame').length`) === 3);
+	await page.run(`document.querySelector('#cpu-flame [data-view=during]').click()`);
+}
+
 // What kinds of things the tab key comes by.
 async function tabs(page) {
 	const reached = new Set();
@@ -280,6 +322,9 @@ async function others(browser) {
 		check(`${label}: text and page differ in brightness as they should`, await page.run(`(() => { const s = getComputedStyle(document.body);
 			const light = text => text.match(/\\d+/g).slice(0, 3).reduce((sum, v) => sum + Number(v), 0);
 			return ${options.dark ? '' : '!'}(light(s.color) > light(s.backgroundColor)); })()`));
+		if (!options.mobile)
+			await moment(page, label);
+		await page.run('scrollTo(0, 0)');
 		await page.picture(label.replace(/\W+/g, '-'));
 	}
 	const everything = await Page.open(browser, 'everything');

@@ -1010,6 +1010,13 @@ static void print_lead(const struct functions *functions, FILE *file)
 		functions->unit == FUNCTION_TABLE_IN_BYTES ? "of the new memory" : "of its CPU time", lead->function);
 }
 
+void view_headline(const struct view *view, FILE *file)
+{
+	story_headline(&view->incident, &view->samples, file);
+	print_lead(is_of_memory(&view->incident) ? &view->memory_functions : &view->functions, file);
+	fputc('.', file);
+}
+
 /* What it ran, or where it ran: one line. */
 static void print_origin(const struct view *view, size_t width, FILE *file)
 {
@@ -1045,7 +1052,6 @@ static void print_no_functions(const struct incident *incident, size_t width, FI
 
 static void print_brief_top(const struct view *view, size_t width, FILE *file)
 {
-	const struct functions *functions = is_of_memory(&view->incident) ? &view->memory_functions : &view->functions;
 	AUTO_FREE char *words = NULL;
 	size_t len;
 	FILE *headline = open_memstream(&words, &len);
@@ -1060,9 +1066,7 @@ static void print_brief_top(const struct view *view, size_t width, FILE *file)
 		output_incomplete("the headline", -ENOMEM);
 		return;
 	}
-	story_headline(&view->incident, &view->samples, headline);
-	print_lead(functions, headline);
-	fputc('.', headline);
+	view_headline(view, headline);
 	if (fclose(headline) == 0 && view->glance.readable)
 		output_wrap(words, width, file);
 	print_origin(view, width, file);

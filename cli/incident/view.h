@@ -56,6 +56,9 @@ int view_load(int incidentfd, struct view *ret);
  */
 bool view_memory_change(const struct view *view, char ret[static VIEW_MEMORY_CHANGE_MAX]);
 
+/* A sentence: the target, what it used, and the function that used most of it. */
+void view_headline(const struct view *view, FILE *file);
+
 /*
  * What fits one screen of style: a headline, the picture of what fired, the hottest functions and
  * threads, and what was lost. 0; -ENOMEM.

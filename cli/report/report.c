@@ -15,6 +15,7 @@
 #include "cli/base/output.h"
 #include "cli/base/plot.h"
 #include "cli/incident/incident_load.h"
+#include "cli/incident/profiles.h"
 #include "cli/incident/series.h"
 #include "cli/incident/story.h"
 #include "cli/incident/view.h"
@@ -501,15 +502,149 @@ static void put_samples(struct json_writer *json, const struct incident_samples 
 	json_end_object(json);
 }
 
+/* ---- packages of the programs in the stacks ---- */
+
+/*
+ * Which package would bring debug symbols is known where the incident was recorded: by the lists
+ * of files that dpkg keeps. A line of them is a path; paths of merged /usr may be listed without it.
+ */
+#define PACKAGE_LISTS "/var/lib/dpkg/info"
+#define PACKAGE_PATHS_MAX 256
+#define PACKAGE_LIST_MAX ((size_t)16 << 20)
+
+struct packaged {
+	char *path;
+	char package[128]; /* "": not known */
+};
+
+struct packages {
+	struct packaged of[PACKAGE_PATHS_MAX]; /* by path, without "/usr" */
+	size_t count;
+	int dirfd;
+};
+
+static const char *without_usr(const char *path)
+{
+	return strncmp(path, "/usr/", 5) == 0 ? path + 4 : path;
+}
+
+static int by_packaged_path(const void *a, const void *b)
+{
+	const struct packaged *x = a, *y = b;
+
+	return strcmp(without_usr(x->path), without_usr(y->path));
+}
+
+static void packages_release(struct packages *packages)
+{
+	for (size_t i = 0; i < packages->count; i++)
+		free(packages->of[i].path);
+	if (packages->dirfd >= 0)
+		close(packages->dirfd);
+}
+
+static void add_packaged_path(struct packages *packages, const char *path, size_t len)
+{
+	char *copy;
+
+	if (len == 0 || *path != '/' || packages->count == PACKAGE_PATHS_MAX || memchr(path, '\0', len))
+		return;
+	for (size_t i = 0; i < packages->count; i++)
+		if (strlen(packages->of[i].path) == len && memcmp(packages->of[i].path, path, len) == 0)
+			return;
+	copy = strndup(path, len);
+	if (copy)
+		packages->of[packages->count++].path = copy;
+}
+
+/* The mapped files of a profile. */
+static void add_profile_paths(struct packages *packages, int incidentfd, bool memory)
+{
+	AUTO(pprof_read_freep) struct pprof_read *reader = NULL;
+	const struct pprof_read_profile *profile;
+
+	if (stack_fold_open(incidentfd, memory, &reader) < 0)
+		return;
+	profile = pprof_read_profile(reader);
+	for (uint32_t i = 0; i < profile->mapping_count; i++) {
+		const struct pprof_read_text *file = &profile->strings[profile->mappings[i].file];
+
+		add_packaged_path(packages, file->at, file->len);
+	}
+}
+
+/* "postgresql-15.list", "libc6:amd64.list": of a package. */
+static int read_package_list(void *ctx, const char *name)
+{
+	struct packages *packages = ctx;
+	AUTO(buffer_release) struct buffer text = { .max = PACKAGE_LIST_MAX };
+	size_t len = strlen(name), name_len = strcspn(name, ":");
+	struct packaged key;
+
+	if (len < 6 || strcmp(name + len - 5, ".list") != 0 || whole_file_read(packages->dirfd, name, &text) < 0 ||
+	    buffer_append(&text, "", 1) < 0)
+		return 0;
+	if (name_len == len)
+		name_len -= strlen(".list");
+	for (char *line = text.data, *end; *line; line = end) {
+		struct packaged *found;
+
+		end = line + strcspn(line, "\n");
+		if (*end)
+			*end++ = '\0';
+		key.path = line;
+		found = bsearch(&key, packages->of, packages->count, sizeof(key), by_packaged_path);
+		if (found)
+			snprintf(found->package, sizeof(found->package), "%.*s", (int)name_len, name);
+	}
+	return 0;
+}
+
+/* Of what runs in a container the files are other ones. */
+static bool is_of_this_machine(const struct incident *incident)
+{
+	char name[256] = "";
+
+	return !incident->has_container && gethostname(name, sizeof(name) - 1) == 0 &&
+	       strcmp(name, incident->hostname) == 0;
+}
+
+static void put_packages(struct json_writer *json, const struct incident *incident, int incidentfd)
+{
+	AUTO(packages_release) struct packages packages = { .dirfd = -1 };
+
+	json_member_object(json, "packages");
+	if (is_of_this_machine(incident))
+		packages.dirfd = open(PACKAGE_LISTS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (packages.dirfd >= 0) {
+		add_profile_paths(&packages, incidentfd, false);
+		add_profile_paths(&packages, incidentfd, true);
+		qsort(packages.of, packages.count, sizeof(packages.of[0]), by_packaged_path);
+		directory_list_each(packages.dirfd, read_package_list, &packages);
+	}
+	for (size_t i = 0; i < packages.count; i++)
+		if (packages.of[i].package[0])
+			json_member_text(json, packages.of[i].path, packages.of[i].package);
+	json_end_object(json);
+}
+
 static void put_story(struct json_writer *json, const struct view *view, const char *words)
 {
 	const struct incident_rule *rule = &view->incident.rule;
 	char change[VIEW_MEMORY_CHANGE_MAX];
+	AUTO_FREE char *headline = NULL;
+	size_t len;
+	FILE *file = view->glance.readable ? open_memstream(&headline, &len) : NULL;
 	double threshold;
 	uint64_t above_ns;
 
+	if (file)
+		view_headline(view, file);
+	if (file && fclose(file) != 0)
+		output_incomplete("the headline", -ENOMEM);
 	json_member_bool(json, "damaged", view->glance.damaged);
 	json_member_text(json, "why", view->glance.damaged ? view->glance.why : "");
+	json_member_text(json, "headline", headline ? headline : "");
 	json_member_text(json, "summary", words);
 	json_member_text(json, "memory_change", view_memory_change(view, change) ? change : "");
 	json_member_bool(json, "everything", incident_of_everything(&view->incident));
@@ -529,6 +664,7 @@ static int write_data_object(struct drawing *drawing, int incidentfd, const stru
 
 	json_begin_object(json);
 	put_story(json, view, words);
+	put_packages(json, &view->incident, incidentfd);
 	put_targets(json, &view->samples.peaks);
 	put_absent(json, absent);
 	if (view->samples.series.count > 0)

@@ -3,23 +3,26 @@ import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import { el, visible } from './text.js';
 import * as format from './format.js';
+import { show } from './shown.js';
 
 const syncKey = 'time';
-const LIMIT_IN_VIEW = 12; // a limit that is further above the data than this would squeeze them flat
+const LIMIT_IN_VIEW = 2.5; // a limit that is further above the data than this would squeeze them flat
 
 function colors() {
 	const style = getComputedStyle(document.documentElement);
 	const get = name => style.getPropertyValue(name).trim();
 	return {
-		text: get('--muted'), grid: get('--grid'), trigger: get('--trigger'), threshold: get('--threshold'), limit: get('--limit'),
+		text: get('--muted'), page: get('--page'), grid: get('--grid'), trigger: get('--trigger'), threshold: get('--threshold'), limit: get('--limit'),
 		window: get('--window'), lines: [1, 2, 3, 4, 5, 6, 7, 8].map(index => get(`--line-${index}`)), area: get('--area'),
 	};
 }
 
-// Of the values and the levels: what the picture has to show.
+// Of the values and the levels: what the picture has to show. What was measured between two samples may exceed what a window can be, because the kernel counts
+// CPU time by its tick: lines over windows say how high the picture is, if there are any.
 function highest(plot) {
 	let most = 0;
-	for (const { values } of plot.lines)
+	const lines = plot.lines.filter(({ kind }) => kind !== 'area');
+	for (const { values } of lines.length ? lines : plot.lines)
 		for (const value of values)
 			if (value > most)
 				most = value;
@@ -42,7 +45,7 @@ const byteSteps = Array.from({ length: 50 }, (_, power) => 2 ** power);
 const AXIS_WIDTH = 76;
 
 // Levels, the window of the rule and the moment it fired, drawn over the data.
-function drawMarks(self, plot, marks) {
+function drawMarks(self, plot, marks, group) {
 	const { ctx, bbox } = self;
 	const c = colors();
 	const ratio = devicePixelRatio || 1;
@@ -107,11 +110,20 @@ function drawMarks(self, plot, marks) {
 			y += 15 * ratio;
 		if (!above)
 			taken.push(y);
-		ctx.fillText(label, above ? bbox.left + 6 * ratio : bbox.left + bbox.width - 6 * ratio, y);
+		// Lines of data pass behind it.
+		const labelX = above ? bbox.left + 6 * ratio : bbox.left + bbox.width - 6 * ratio;
+		ctx.save();
+		ctx.setLineDash([]);
+		ctx.lineWidth = 4 * ratio;
+		ctx.lineJoin = 'round';
+		ctx.strokeStyle = c.page;
+		ctx.strokeText(label, labelX, y);
+		ctx.restore();
+		ctx.fillText(label, labelX, y);
 	}
 
 	ctx.setLineDash([]);
-	for (const { at, name, main } of marks.moments) {
+	for (const { at, name, main } of group.kept === null ? marks.moments : [...marks.moments, { at: group.kept, name: 'chosen' }]) {
 		if (!inside(x(at)))
 			continue;
 		ctx.strokeStyle = ctx.fillStyle = c.trigger;
@@ -132,7 +144,7 @@ function drawMarks(self, plot, marks) {
 function seriesOf(plot) {
 	return plot.lines.map((line, index) => {
 		const area = line.kind === 'area';
-		const color = () => colors().lines[area ? 0 : plot.lines[0].kind === 'area' ? 1 : index % 8];
+		const color = () => area ? colors().area : colors().lines[plot.lines[0].kind === 'area' ? 1 : index % 8];
 		return {
 			label: visible(line.name),
 			scale: 'y',
@@ -170,7 +182,8 @@ function optionsOf(plot, marks, time, group) {
 				values: (self, splits) => splits.map(value => format.quantity(value, plot.unit)) },
 		],
 		hooks: {
-			draw: [self => drawMarks(self, plot, marks)],
+			draw: [self => drawMarks(self, plot, marks, group)],
+			setCursor: [self => group.point(self)],
 			setScale: [(self, key) => key === 'x' && group.follow(self)],
 		},
 	};
@@ -179,7 +192,7 @@ function optionsOf(plot, marks, time, group) {
 function describe(plot) {
 	const levels = plot.levels.map(({ name, value }) => `${name} ${format.quantity(value, plot.unit)}`);
 	return visible(`${plot.title}: highest ${format.quantity(highest(plot), plot.unit)}${levels.length ? `, ${levels.join(', ')}` : ''}. ` +
-		'Arrow keys move along, plus and minus zoom, 0 shows all.');
+		'Arrow keys move along, plus and minus zoom, 0 shows all, Enter chooses the middle.');
 }
 
 // All plots of the page. What one of them shows, all show.
@@ -188,6 +201,7 @@ class Group {
 		this.time = time;
 		this.plots = [];
 		this.busy = false;
+		this.pointed = this.kept = null; // moments, in seconds
 	}
 
 	get range() {
@@ -205,6 +219,41 @@ class Group {
 				other.setScale('x', { min, max });
 		this.busy = false;
 		this.said?.(min, max);
+		this.tell();
+	}
+
+	// The moment under the pointer; the plots share their cursor, and one of them has the pointer.
+	point(self) {
+		if (!self.over.matches(':hover'))
+			return;
+		const { left } = self.cursor;
+		this.pointed = left >= 0 ? self.posToVal(left, 'x') : null;
+		this.tell();
+	}
+
+	leave() {
+		this.pointed = null;
+		this.tell();
+	}
+
+	// Keeps a moment, or gives up the one that is kept.
+	keep(at) {
+		this.kept = this.kept === null ? at : null;
+		this.plots.forEach(chart => chart.redraw(false));
+		this.tell();
+	}
+
+	// What the rest of the page is to show.
+	tell() {
+		const { from, to } = this.time, [min, max] = this.range;
+		if (this.kept !== null)
+			show('kept', this.kept, this.kept);
+		else if (this.pointed !== null)
+			show('pointed', this.pointed, this.pointed);
+		else if (min > from || max < to)
+			show('zoom', min, max);
+		else
+			show('all', from, to);
 	}
 
 	show(min, max) {
@@ -238,8 +287,8 @@ class Group {
 	}
 
 	key(event) {
-		const action = { '+': () => this.zoom(2), '=': () => this.zoom(2), '-': () => this.zoom(0.5), '0': () => this.all(), Escape: () => this.all(),
-			ArrowLeft: () => this.move(-0.2), ArrowRight: () => this.move(0.2), Home: () => this.all(), t: () => this.around() }[event.key];
+		const action = { '+': () => this.zoom(2), '=': () => this.zoom(2), '-': () => this.zoom(0.5), '0': () => this.all(), Escape: () => (this.kept === null ? this.all() : this.keep(null)),
+			Enter: () => this.keep((this.range[0] + this.range[1]) / 2), ArrowLeft: () => this.move(-0.2), ArrowRight: () => this.move(0.2), Home: () => this.all(), t: () => this.around() }[event.key];
 		if (!action || event.ctrlKey || event.metaKey || event.altKey)
 			return;
 		event.preventDefault();
@@ -267,10 +316,17 @@ function place(figure, plot, marks, times, time, group) {
 	figure.append(box);
 	const chart = new uPlot(optionsOf(plot, marks, time, group), [times, ...plot.lines.map(line => line.values)], box);
 	group.plots.push(chart);
+	let pressed = null;
+	chart.over.addEventListener('pointerdown', event => { pressed = event.clientX; });
+	chart.over.addEventListener('pointerleave', () => group.leave());
+	chart.over.addEventListener('click', event => {
+		if (pressed !== null && Math.abs(event.clientX - pressed) < 4)
+			group.keep(chart.posToVal(event.clientX - chart.over.getBoundingClientRect().left, 'x'));
+	});
 	const fit = () => {
 		const width = Math.floor(box.clientWidth);
 		if (width > 0 && width !== chart.width)
-			chart.setSize({ width, height: width < 500 ? 200 : 250 });
+			chart.setSize({ width, height: width < 500 ? 190 : plot.first ? 250 : 190 });
 	};
 	new ResizeObserver(fit).observe(box);
 	fit();
@@ -286,6 +342,7 @@ export function plots(data, marks, container) {
 	const group = new Group(time);
 
 	container.append(toolbar(group));
+	data.plots.forEach((plot, index) => { plot.first = index === 0; });
 	for (const plot of data.plots) {
 		if (!plot.lines.length || !plot.lines.some(line => line.values.some(value => value !== null)))
 			continue;

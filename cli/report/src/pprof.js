@@ -108,10 +108,14 @@ function readSample(part) {
 
 function readProfile(bytes) {
 	const profile = { types: [], samples: [], mappings: new Map(), locations: new Map(), functions: new Map(), strings: [],
-		defaultType: 0 };
+		defaultType: 0, beginNs: 0, durationNs: 0 };
 	new Reader(bytes).fields((number, value, part) => {
 		if (number === 14)
 			profile.defaultType = value;
+		else if (number === 9)
+			profile.beginNs = value;
+		else if (number === 10)
+			profile.durationNs = value;
 		if (!part)
 			return;
 		if (number === 1) {
@@ -119,7 +123,7 @@ function readProfile(bytes) {
 		} else if (number === 2) {
 			profile.samples.push(readSample(part));
 		} else if (number === 3) {
-			const mapping = message(part, { 1: 'id', 5: 'file' });
+			const mapping = message(part, { 1: 'id', 5: 'file', 6: 'buildId' });
 			profile.mappings.set(mapping.id, mapping);
 		} else if (number === 4) {
 			const location = readLocation(part);
@@ -141,8 +145,12 @@ function valueIndex(profile) {
 	return index >= 0 ? index : Math.max(0, profile.types.findIndex(({ type }) => type === profile.defaultType));
 }
 
-// { unit, stacks: [{ phase, process, pid, thread, tid, frames: [{ name, module, file, line }] (the root first), value }] }
-export async function load(compressed) {
+// Steps of the label "time", as lib/profile/profile.c has them.
+const stepOf = durationNs => Math.max(10, Math.floor(durationNs / 1e9)) / 1000;
+
+// { unit, step, buildIds, stacks: [{ phase, own, at, process, pid, thread, tid, frames: [{ name, module, file, line }] (the root first), value }] }.
+// own: of the target. at: from when on, in seconds since firedNs by the wall clock, within a step; undefined: not known.
+export async function load(compressed, firedNs) {
 	const profile = readProfile(await gunzip(compressed));
 	const string = index => profile.strings[index] ?? '';
 	const which = valueIndex(profile);
@@ -164,11 +172,15 @@ export async function load(compressed) {
 
 	return {
 		unit: string(profile.types[which]?.unit),
+		step: stepOf(profile.durationNs),
+		buildIds: new Map([...profile.mappings.values()].map(mapping => [string(mapping.file), string(mapping.buildId)])),
 		stacks: profile.samples.map(sample => {
 			const labels = Object.fromEntries(sample.labels.map(label =>
-				[string(label.key), label.text ? string(label.text) : label.number]));
+				[string(label.key), label.text ? string(label.text) : label.number ?? 0]));
 			return {
 				phase: labels.phase === 'before' ? 'before' : 'during',
+				own: labels.target !== 'no',
+				at: labels.time === undefined ? undefined : (profile.beginNs - firedNs) / 1e9 + labels.time / 1000,
 				process: labels.process ?? '', pid: labels.process_id,
 				thread: labels.thread ?? '', tid: labels.thread_id,
 				frames: sample.locations.slice().reverse().flatMap(frames),

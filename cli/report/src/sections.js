@@ -7,6 +7,8 @@ import { plots } from './plots.js';
 import { Flame } from './flame.js';
 import { load } from './pprof.js';
 import { treeOf, treeOfFolded } from './stacks.js';
+import { isShown, momentPanel, shownLabel } from './moment.js';
+import { onShown, shown } from './shown.js';
 
 const incident = data.incident;
 
@@ -79,26 +81,50 @@ function moments() {
 	return [...merged, ...(gone === null ? [] : [{ at: gone / 1e9, name: 'gone' }]), main];
 }
 
-export function time() {
+const flames = new Map();
+
+// A function that was clicked: where it is in the flame graph.
+function findInFlame(id, name) {
+	flames.get(id)?.find(name);
+	document.getElementById(id)?.scrollIntoView();
+}
+
+async function panel() {
+	const [id, files, what] = ofMemory ? ['memory-flame', memoryFiles, 'new memory'] : ['cpu-flame', cpuFiles, 'CPU time'];
+	const found = await stacksOf(...files);
+	return found?.stacks?.length ? momentPanel({ stacks: found.stacks.filter(stack => stack.own), step: found.step, what, chosen: name => findInFlame(id, name) }) : null;
+}
+
+export async function time() {
 	if (!data.plots?.length)
 		return section('time', 'Over time', el('p', { class: 'empty' }, 'There are no samples.'));
-	const box = section('time', 'Over time',
-		el('p', { class: 'hint' }, 'Drag over a plot, or use the keys +, \u2212, 0 and the arrows: all plots show the same time. 0 is when it fired. Single samples may exceed a limit: the kernel counts CPU time by its tick.'));
+	const pictures = el('div', { class: 'pictures' });
+	const box = section('time', 'Over time', el('div', { class: 'first' }, pictures, await panel()),
+		el('p', { class: 'hint' }, 'Drag over a plot, or use the keys +, \u2212, 0 and the arrows: all plots show the same time. 0 is when it fired. The light area, each sample, may exceed a limit: the kernel counts CPU time by its tick.'));
 	// Plots need a width: they are made once the section is in the page.
 	box.start = () => plots(data, { window: incident.kind === 'rule' ? incident.rule.window_ns / 1e9 : 0, moments: moments(),
-		holes: (data.holes ?? []).map(hole => ({ from: hole.from_ns / 1e9, to: hole.to_ns / 1e9, cpu: hole.cpu })) }, box);
+		holes: (data.holes ?? []).map(hole => ({ from: hole.from_ns / 1e9, to: hole.to_ns / 1e9, cpu: hole.cpu })) }, pictures);
 	return box;
 }
 
-// ---- stacks ----
+// ---- flame graphs ----
+
+const cpuFiles = ['cpu.pb.gz', 'cpu.folded', 'nanoseconds'], memoryFiles = ['memory.pb.gz', 'memory.folded', 'bytes'];
+const loaded = new Map();
 
 // { tree, unit, phases, stacks }: of the profile if it can be read, else of the folded stacks.
-async function stacksOf(profile, folded, unit) {
+function stacksOf(profile, folded, unit) {
+	if (!loaded.has(profile))
+		loaded.set(profile, loadStacks(profile, folded, unit));
+	return loaded.get(profile);
+}
+
+async function loadStacks(profile, folded, unit) {
 	let trouble = '';
 	if (has(profile) && typeof DecompressionStream === 'function') {
 		try {
-			const { stacks, unit: own } = await load(bytesOf(profile));
-			return { stacks, tree: treeOf(stacks, false, incident.target.pid), unit: own || unit, phases: true, trouble };
+			const { unit: own, ...rest } = await load(bytesOf(profile), incident.time.wall_ns);
+			return { ...rest, unit: own || unit, phases: true, trouble };
 		} catch (error) {
 			trouble = `${profile} cannot be read (${error.message}); `;
 		}
@@ -116,23 +142,35 @@ async function flameSection(id, title, files, text) {
 	if (!found)
 		return null;
 	const box = section(id, title, el('p', { class: 'hint' }, text), found.trouble ? el('p', { class: 'notice' }, found.trouble) : null);
-	if (!found.tree)
+	if (!found.tree && !found.stacks)
 		return box;
-	const flame = new Flame({ title, ...found });
-	if (found.stacks?.some(stack => stack.thread !== '')) {
-		const check = el('input', { type: 'checkbox', change: () => flame.setTree(treeOf(found.stacks, check.checked, incident.target.pid)) });
-		flame.search.before(el('label', { class: 'check' }, check, 'Threads apart'));
-	}
+	const { stacks, step } = found;
+	const threads = el('input', { type: 'checkbox', change: () => flame.setTree(tree(stacks)) });
+	const machine = el('input', { type: 'checkbox', change: () => flame.setTree(tree(stacks)) });
+	const tree = of => treeOf(machine.checked ? of : of.filter(stack => stack.own), threads.checked, incident.target.pid);
+	const flame = new Flame({ title, ...found, tree: found.tree ?? tree(stacks),
+		shownTree: stacks?.some(stack => stack.at !== undefined) ? () => tree(stacks.filter(stack => isShown(stack, step)).map(stack => ({ ...stack, phase: 'during' }))) : undefined });
+	const option = (check, label) => flame.search.before(el('label', { class: 'check' }, check, label));
+	if (stacks?.some(stack => stack.own && stack.thread !== ''))
+		option(threads, 'Threads apart');
+	if (stacks?.some(stack => !stack.own))
+		option(machine, 'Other processes too');
+	flames.set(id, flame);
 	box.append(flame.element);
 	box.start = () => flame.start();
+	// While the pointer moves over a plot the graph stays: a moment has to be chosen.
+	onShown(() => {
+		if (shown.kind !== 'pointed')
+			flame.offerShown(shown.kind !== 'all', `Time shown: ${shownLabel()}`);
+	});
 	return box;
 }
 
-export const cpuFlame = () => flameSection('cpu-flame', 'Flame graph of the spike', ['cpu.pb.gz', 'cpu.folded', 'nanoseconds'],
-	'CPU time by call stack: callers are above callees; the wider, the more. Before is what was recorded before the rule\u2019s window, during is from there on.');
+export const cpuFlame = () => flameSection('cpu-flame', 'Flame graph of the spike', cpuFiles,
+	'The target\u2019s CPU time by call stack: callers are above callees; the wider, the more. Before is what was recorded before the rule\u2019s window, during is from there on.');
 
-export const memoryFlame = () => flameSection('memory-flame', 'Flame graph of the memory growth', ['memory.pb.gz', 'memory.folded', 'bytes'],
-	'Memory that was touched for the first time, by the call stack that did it.');
+export const memoryFlame = () => flameSection('memory-flame', 'Flame graph of the memory growth', memoryFiles,
+	'Memory that the target touched for the first time, by the call stack that did it.');
 
 // ---- tables ----
 
@@ -165,37 +203,81 @@ function sharesOf(parsed) {
 		});
 }
 
-const ownFirst = rows => [...rows.filter(row => !isNeighbour(row)), ...rows.filter(isNeighbour)];
-
-function functionsTable(name, caption) {
+// wanted: which rows. Of the target there are functions, of other processes their names.
+function functionsTable(name, caption, wanted, what = 'function') {
 	const parsed = read(name);
-	const rows = ownFirst(parsed.rows.filter(row => row.function));
+	const rows = parsed.rows.filter(row => row.function && wanted(row));
 	if (!rows.length)
 		return null;
 	const [selfBefore, totalBefore, selfDuring, totalDuring] = sharesOf(parsed);
-	return el('div', {}, table({
-		caption, rows,
-		columns: [{ key: 'function', title: 'function' }, selfDuring, totalDuring, selfBefore, totalBefore, { key: 'module', title: 'in', text: moduleOf },
-			{ key: 'top_thread', title: 'busiest thread', text: row => row.top_thread ? `${row.top_thread}${row.top_tid ? ` (${row.top_tid})` : ''}` : '' }],
-	}), remarks(parsed.remarks.filter(text => /more functions$/.test(text))));
+	const plain = [{ key: 'function', title: what }, { ...totalDuring, title: 'during' }, { ...totalBefore, title: 'before' }];
+	const whole = [{ key: 'function', title: what }, selfDuring, totalDuring, selfBefore, totalBefore, { key: 'module', title: 'in', text: moduleOf },
+		{ key: 'top_thread', title: 'busiest thread', text: row => row.top_thread ? `${row.top_thread}${row.top_tid ? ` (${row.top_tid})` : ''}` : '' }];
+	return el('div', {}, table({ caption, rows, columns: what === 'function' ? whole : plain }), remarks(parsed.remarks.filter(text => /more functions$/.test(text))));
 }
 
+const isOwn = row => !isNeighbour(row);
+
 export function functions() {
-	const memory = functionsTable('memory-functions.tsv', 'By memory touched for the first time');
+	const memory = functionsTable('memory-functions.tsv', 'By memory touched for the first time: shares of the target\u2019s own', isOwn);
 	if (memory && data.memory_change)
 		memory.append(el('p', {}, data.memory_change));
-	const caption = 'By CPU time: shares of the target\u2019s own samples; of other processes shares of all';
-	const content = inOrder(functionsTable('functions.tsv', caption), memory);
+	const content = inOrder(functionsTable('functions.tsv', 'By CPU time: shares of the target\u2019s own samples', isOwn), memory);
 	return content.length ? section('functions', 'Functions', content) : null;
+}
+
+// ---- functions without names ----
+
+// Why a function has no name, by what the frame is called then (lib/profile/profile.c), and what would give it one.
+function whyNameless({ name, module }) {
+	const file = module.split('/').pop();
+	const found = data.packages?.[module.replace(/ \(file replaced\)$/, '')];
+	const symbols = found ? `the debug symbols of package ${found} (${found}-dbgsym or ${found}-dbg)` : 'its debug symbols, installed or by debuginfod';
+	if (module.endsWith('(file replaced)'))
+		return [file, 'the file was replaced while the program ran', 'a restart of the program: then file and process agree'];
+	if (module === '' || module === '[anon]' || module.startsWith('[anon') || module.startsWith('//anon'))
+		return ['code without a file', 'code that was made at run time, or a caller that could not be found', 'a perf map: node --perf-basic-prof, python3 -X perf, a perf-map agent for Java; or a build with frame pointers'];
+	if (name === '[stack cut]')
+		return null;
+	if (module.startsWith('['))
+		return [module, 'the kernel keeps its symbols to itself', 'kernel.kptr_restrict 0 or 1, and the daemon as root'];
+	return [file, name.includes('+0x') ? 'it was stripped: only where its functions begin is known' : 'its symbols could not be read', symbols];
+}
+
+export async function nameless() {
+	const found = await stacksOf(...cpuFiles);
+	const own = (found?.stacks ?? []).filter(stack => stack.own && stack.phase === 'during');
+	const all = own.reduce((sum, stack) => sum + stack.value, 0);
+	const rows = new Map();
+	for (const { frames, value } of own) {
+		const leaf = frames.at(-1);
+		const why = leaf?.name.startsWith('[') && leaf.name !== '[no stack]' ? whyNameless(leaf) : null;
+		if (!why)
+			continue;
+		const row = rows.get(leaf.module) ?? { file: why[0], why: why[1], help: why[2], build_id: found.buildIds.get(leaf.module) ?? '', share: 0 };
+		row.share += value / all;
+		rows.set(leaf.module, row);
+	}
+	const shown_ = [...rows.values()].filter(row => row.share >= 0.01).sort((a, b) => b.share - a.share);
+	if (!shown_.length)
+		return null;
+	const ids = shown_.filter(row => row.build_id && row.file !== 'code without a file');
+	return section('nameless', 'Functions without names', table({
+		caption: 'What ran without a name, in shares of the target\u2019s CPU time during the spike', rows: shown_,
+		columns: [{ key: 'file', title: 'in' }, { key: 'share', title: 'share', number: true, text: row => format.share(row.share, 1), bar: row => row.share },
+			{ key: 'why', title: 'why' }, { key: 'help', title: 'what would help' }],
+	}), ids.length ? el('details', {}, el('summary', {}, 'From a debuginfod server, as DEBUGINFOD_URLS names one'),
+		el('pre', { tabindex: 0 }, ids.map(row => `debuginfod-find debuginfo ${row.build_id}   # ${visible(row.file)}`).join('\n'))) : null,
+	el('p', { class: 'hint' }, 'Names are looked up when an incident is sealed: what is installed now helps the next one.'));
 }
 
 function stackThreads(name, caption) {
 	const parsed = read(name);
-	const rows = parsed.rows.filter(row => !row.function && row.top_thread !== undefined && row.top_tid);
+	const rows = parsed.rows.filter(row => !row.function && row.top_thread !== undefined && row.top_tid && isOwn(row));
 	if (!rows.length)
 		return null;
 	const [, before, , during] = sharesOf(parsed);
-	rows.sort((a, b) => isNeighbour(a) - isNeighbour(b) || Number(b.total_during) - Number(a.total_during));
+	rows.sort((a, b) => Number(b.total_during) - Number(a.total_during));
 	return el('div', {}, table({
 		caption, rows, shown: 8,
 		columns: [{ key: 'top_thread', title: 'thread', text: row => row.top_thread || '?' }, { key: 'top_tid', title: 'tid', number: true },
@@ -223,7 +305,7 @@ function laterBy(name) {
 export function threads() {
 	const content = [threadsTable('threads.tsv', `When it fired${laterBy('threads.tsv')}`),
 		threadsTable('threads.again.tsv', `A second snapshot${laterBy('threads.again.tsv')}`),
-		...inOrder(stackThreads('functions.tsv', 'By their call stacks: shares of the target\u2019s own CPU samples; of other processes shares of all'),
+		...inOrder(stackThreads('functions.tsv', 'By their call stacks: shares of the target\u2019s own CPU samples'),
 			stackThreads('memory-functions.tsv', 'By their call stacks: shares of the memory touched'))].filter(Boolean);
 	return content.length ? section('threads', 'Threads', content) : null;
 }
@@ -314,7 +396,9 @@ export function system() {
 	]);
 	const blocks = has('system.txt') ? blocksOf(textOf('system.txt')) : [];
 	const tables = blocks.filter(entry => entry.lines[0]?.startsWith('pid\t')), texts = blocks.filter(entry => !tables.includes(entry));
-	return section('system', 'The system at that moment', about, tables.map(block), el('div', { class: 'blocks' }, texts.map(block)));
+	const neighbours = inOrder(functionsTable('functions.tsv', 'Other processes by CPU time: shares of all samples', isNeighbour, 'process'),
+		functionsTable('memory-functions.tsv', 'Other processes by memory touched: shares of all', isNeighbour, 'process'));
+	return section('system', 'The machine and its neighbours', about, el('div', { class: 'blocks' }, neighbours), tables.map(block), el('div', { class: 'blocks' }, texts.map(block)));
 }
 
 // ---- what was lost ----
