@@ -391,9 +391,15 @@ static bool is_closed(const struct process_reader *reader)
 	return reader->process.fd[PROCESS_STAT] < 0;
 }
 
-/* The clock's total is in nanoseconds, that of stat in ticks. */
+/*
+ * The clock's total is in nanoseconds, that of stat in ticks. Of one that has not run since all was read
+ * only memory may have changed.
+ */
 static int read_files(const struct process_reader *reader, const struct process *files, struct sample *sample)
 {
+	if (reader->settled && !reader->ran && !is_closed(reader) && !reader->unread)
+		return read_statm(files, sample);
+
 	int r = process_read(files, reader->who.start_ticks, sample);
 	if (r == 0 && reader->process.clock != 0)
 		sample_set(sample, SAMPLE_CPU, reader->cpu_ns);

@@ -8,9 +8,10 @@
  * it has for an entry that is in a source (limits, files, exit usage) it leaves in atomic words of
  * the entry and then sets a flag in its first cache lines, where the next fill sees it in passing.
  *
- * When each entry is due is in an array of its own, four bytes an entry: that is all that a fill
- * touches of those that are not due. Points in time are steps of 65 us since the first fill, rounded
- * down: an entry may be read so much too early, never too late.
+ * When each entry is due is in an array of its own, four bytes an entry, and the soonest of each sixteen
+ * neighbours in another: of those that are not due a fill touches no more than the latter. Points in
+ * time are steps of 65 us since the first fill, rounded down: an entry may be read so much too early,
+ * never too late.
  *
  * Of a process that sleeps a fill touches 16 bytes (quick_look), which say what its clock showed and
  * until when that is all there is to be known: with a thousand processes the kernel's own records fill
@@ -134,12 +135,12 @@ struct quick_look {
 	uint32_t until;  /* in steps: from then on, too */
 };
 
-/* So many neighbours have one time of their quick looks: it takes some 3 us. */
+/* So many neighbours have one time of their quick looks (it takes some 3 us), and one when the first is due. */
 #define QUICK_NEIGHBOURS 16
 
 /*
  * SOURCE_LISTS arrays of `capacity` pointers; behind them as many quick looks, their times in this fill and
- * in the one before, and as many uint32_t.
+ * in the one before, as many uint32_t, and one of these for each QUICK_NEIGHBOURS.
  */
 #define SOURCE_LISTS 5
 struct source_room {
@@ -169,6 +170,7 @@ struct source {
 	mono_t *quick_at[2];      /* of QUICK_NEIGHBOURS of them, in fills of even and odd numbers */
 	_Atomic bool asked;       /* the control thread has set something in an entry */
 	uint32_t *due;            /* of each of entries */
+	uint32_t *soonest;        /* of QUICK_NEIGHBOURS of them, or earlier */
 	struct {
 		const struct cpu_accounts *shared; /* NULL: there are none */
 		struct cpu_accounts_reader *reader;
@@ -220,11 +222,26 @@ static void call_attention(struct source_entry *entry)
 		atomic_store_explicit(&source->asked, true, memory_order_release);
 }
 
+static void set_due(struct source *source, uint32_t i, uint32_t step)
+{
+	uint32_t *soonest = &source->soonest[i / QUICK_NEIGHBOURS];
+
+	source->due[i] = step;
+	if ((int32_t)(step - *soonest) < 0)
+		*soonest = step;
+}
+
+static void fetch(const struct source_entry *entry)
+{
+	__builtin_prefetch(&entry->changed, 1);
+	__builtin_prefetch(&entry->kind, 1);
+}
+
 /* Of all entries, in the next fill. */
 static inline void source_all_due(struct source *source)
 {
 	for (uint32_t i = 0; i < source->count; i++)
-		source->due[i] = source->step;
+		set_due(source, i, source->step);
 }
 
 #define COUNTERS SUM_COUNTERS
@@ -595,7 +612,7 @@ void source_entry_follow(struct source_entry *entry, uint32_t account)
 int source_room_new(uint32_t capacity, struct source_room **ret)
 {
 	size_t each = SOURCE_LISTS * sizeof(struct source_entry *) + sizeof(struct quick_look) + sizeof(uint32_t);
-	size_t times = 2 * quick_times(capacity) * sizeof(mono_t);
+	size_t times = quick_times(capacity) * (2 * sizeof(mono_t) + sizeof(uint32_t));
 	struct source_room *room = calloc(1, sizeof(*room) + capacity * each + times);
 	if (!room)
 		return -ENOMEM;
@@ -821,8 +838,10 @@ static void note_account(void *ctx, uint32_t account)
 {
 	struct source *source = ctx;
 
-	for (struct source_entry *entry = source->accounts.owners[account]; entry; entry = entry->next_followed)
-		source->due[entry->index] = source->step;
+	for (struct source_entry *entry = source->accounts.owners[account]; entry; entry = entry->next_followed) {
+		set_due(source, entry->index, source->step);
+		fetch(entry);
+	}
 }
 
 /* What ran since the last fill is due in this one. */
@@ -836,7 +855,7 @@ static void read_accounts(struct source *source)
 	if (!on) {
 		for (uint32_t i = 0; source->accounts.count > 0 && i < source->count; i++) {
 			unfollow(source, source->entries[i]);
-			source->due[i] = source->step;
+			set_due(source, i, source->step);
 		}
 		return;
 	}
@@ -1319,15 +1338,19 @@ static void begin_fill(struct source *source, mono_t now)
 	source->looks = 0;
 }
 
-static void fetch(const struct source_entry *entry)
+static bool has_come(const struct source *source, uint32_t step)
 {
-	__builtin_prefetch(&entry->changed, 1);
-	__builtin_prefetch(&entry->kind, 1);
+	return (int32_t)(source->step - step) >= 0;
 }
 
-static bool is_due(const struct source *source, uint32_t i)
+static uint32_t soonest_of(const struct source *source, uint32_t first, uint32_t end)
 {
-	return (int32_t)(source->step - source->due[i]) >= 0;
+	uint32_t soonest = source->due[first];
+
+	for (uint32_t i = first + 1; i < end; i++)
+		if ((int32_t)(source->due[i] - soonest) < 0)
+			soonest = source->due[i];
+	return soonest;
 }
 
 /* Those from first to end, which have one time of their quick looks. Returns how many processes were due. */
@@ -1338,7 +1361,7 @@ static uint32_t look_at_neighbours(struct source *source, uint32_t first, uint32
 
 	*at = (mono_t){ 0 };
 	for (uint32_t i = first; i < end; i++) {
-		if (!is_due(source, i))
+		if (!has_come(source, source->due[i]))
 			continue;
 		if (look_quickly(source, i, at)) {
 			source->skipped_reads++;
@@ -1350,6 +1373,7 @@ static uint32_t look_at_neighbours(struct source *source, uint32_t first, uint32
 		look(source, source->entries[i], now);
 		processes += source->entries[i]->kind == ENTRY_PROCESS;
 	}
+	source->soonest[first / QUICK_NEIGHBOURS] = soonest_of(source, first, end);
 	return processes;
 }
 
@@ -1362,7 +1386,8 @@ void source_fill(struct source *source, mono_t now)
 	for (uint32_t i = 0; i < source->count; i += QUICK_NEIGHBOURS) {
 		uint32_t end = source->count - i < QUICK_NEIGHBOURS ? source->count : i + QUICK_NEIGHBOURS;
 
-		processes += look_at_neighbours(source, i, end, now);
+		if (has_come(source, source->soonest[i / QUICK_NEIGHBOURS]))
+			processes += look_at_neighbours(source, i, end, now);
 	}
 	source->all_looks += processes;
 	/* Those that are followed are not looked at because they have not run: backing off saves nothing. */
@@ -1392,6 +1417,7 @@ static void move_into(struct source *source, struct source_room *room)
 	struct quick_look *quick = (struct quick_look *)(void *)(room->slots + (size_t)SOURCE_LISTS * room->capacity);
 	mono_t *quick_at = (mono_t *)(void *)(quick + room->capacity);
 	uint32_t *due = (uint32_t *)(void *)(quick_at + 2 * quick_times(room->capacity));
+	uint32_t *soonest = due + room->capacity;
 
 	if (source->count > 0) {
 		end_all_quick(source, source->fills);
@@ -1399,6 +1425,7 @@ static void move_into(struct source *source, struct source_room *room)
 		memcpy(listed, source->listed, source->listed_count * sizeof(struct source_entry *));
 		memcpy(groups, source->groups, source->group_count * sizeof(struct source_entry *));
 		memcpy(due, source->due, source->count * sizeof(due[0]));
+		memcpy(soonest, source->soonest, quick_times(source->count) * sizeof(soonest[0]));
 	}
 	source->room = room;
 	source->entries = entries;
@@ -1408,6 +1435,7 @@ static void move_into(struct source *source, struct source_room *room)
 	source->quick_at[0] = quick_at;
 	source->quick_at[1] = quick_at + quick_times(room->capacity);
 	source->due = due;
+	source->soonest = soonest;
 	source->gone = gone;
 	source->gone_count = 0;
 	source->seen = gone + room->capacity;
@@ -1574,7 +1602,7 @@ int source_add(struct source *source, struct source_entry *entry, struct source_
 	entry->index = source->count;
 	entry->fill = source->fills;
 	entry->at = entry->shown = (mono_t){ 0 };
-	source->due[source->count] = source->step;
+	set_due(source, source->count, source->step);
 	source->quick[source->count].clock = 0;
 	source->entries[source->count++] = entry;
 	atomic_store_explicit(&entry->inside, source, memory_order_release);
@@ -1613,7 +1641,7 @@ void source_remove(struct source *source, struct source_entry *entry)
 
 	struct source_entry *last = source->entries[--source->count];
 	source->entries[entry->index] = last;
-	source->due[entry->index] = source->due[source->count];
+	set_due(source, entry->index, source->due[source->count]);
 	last->index = entry->index;
 	entry->index = SOURCE_NO_INDEX;
 	source->process_count -= entry->kind == ENTRY_PROCESS;
