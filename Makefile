@@ -36,7 +36,9 @@ CLI_C := $(wildcard cli/*.c cli/*/*.c)
 SUITE_C := $(filter-out tests/support/%,$(sort $(foreach d,tests/*/ tests/*/*/ tests/*/*/*/,$(wildcard $(d)check_*.c))))
 SUITES := $(patsubst check_%.c,%,$(notdir $(SUITE_C)))
 FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(filter-out tests/fuzz/fuzz_main.c,$(wildcard tests/fuzz/fuzz_*.c)))
-TOOL_C := $(wildcard tests/programs/*.c tests/bench/bench*.c)
+# Preloaded into a program; sanitizers have to be the first.
+PRELOADS := $(if $(SANITIZE),,$(B)/clock_ahead.so)
+TOOL_C := $(filter-out tests/programs/clock_ahead.c,$(wildcard tests/programs/*.c tests/bench/bench*.c))
 
 objects = $(patsubst %.c,$(B)/%.o,$(1))
 LIB_O := $(call objects,$(LIB_C))
@@ -230,6 +232,10 @@ $(TOOL_BINS): $(ARCHIVES)
 	$(call say,LINK)
 	$(Q)$(LINK) $(filter %.o,$^) $(filter %.a,$^) $(TOOL_LIBS) $(LIBS) -lm -o $@
 
+$(B)/%.so: tests/programs/%.c $(B)/flags
+	$(call say,LINK)
+	$(Q)$(CC) $(WARNINGS) -O2 -fPIC -shared -D_GNU_SOURCE $< -o $@
+
 # ---- what people type ----
 
 help:
@@ -276,7 +282,7 @@ deps-report:
 deps-fuzz:
 	@sh tests/deps.sh build fuzz
 
-check: deps-build $(PROGRAMS) $(HELPERS) $(B)/check-spikewatch $(FUZZ_BINS) $(TOOL_BINS)
+check: deps-build $(PROGRAMS) $(HELPERS) $(B)/check-spikewatch $(FUZZ_BINS) $(TOOL_BINS) $(PRELOADS)
 	CHECK_JOBS=$(CHECK_JOBS) SPIKEWATCH_BUILD=$(B) $(B)/check-spikewatch
 	@$(foreach f,$(FUZZ),$(B)/fuzz-$(f) tests/fuzz/corpus/$(f) &&) true
 	@B=$(B) sh tests/install.sh

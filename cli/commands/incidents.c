@@ -525,7 +525,10 @@ static int on_note(void *ctx, const char *kind, const char *json, size_t len)
 	int r = strcmp(kind, "GAP") == 0 ? sample_stream_hole_read(json, len, &hole) : -EINVAL;
 
 	if (r == 0)
-		sample_window_cover_hole(&(struct sampling_hole){ { hole.from_ns }, { hole.to_ns }, hole.missed_slots },
+		sample_window_cover_hole(&(struct sampling_hole){ { hole.from_ns },
+								  { hole.to_ns },
+								  hole.missed_slots,
+								  hole.writer == 0 ? hole.suspended_ns : 0 },
 					 &verification->coverage);
 	else if (r == SAMPLE_STREAM_LOSS)
 		verification->coverage.gaps++;
@@ -700,8 +703,8 @@ static void print_holes(const struct sample_window_coverage *coverage)
 	uint64_t lost = coverage->gaps - coverage->holes;
 	char text[192];
 
-	if (coverage->holes > 0)
-		printf("; but the sampling has %s", story_holes(coverage, text, sizeof(text)));
+	if (story_holes(coverage, 0, text, sizeof(text)))
+		printf("; but %s", text);
 	if (lost > 0)
 		printf("; but %ju %s of samples did not get into it", (uintmax_t)lost,
 		       lost == 1 ? "stretch" : "stretches");
@@ -773,6 +776,8 @@ static void put_json(struct json_writer *json, const struct verification *verifi
 		json_member_u64(json, "missed_slots", verification->coverage.missed_slots);
 		json_member_u64(json, "unsampled_ns", verification->coverage.unsampled_ns);
 		json_member_u64(json, "longest_hole_ns", verification->coverage.longest_hole_ns);
+		json_member_u64(json, "suspends", verification->coverage.suspends);
+		json_member_u64(json, "suspended_ns", verification->coverage.suspended_ns);
 	}
 	put_findings(json, verification);
 	json_end_object(json);

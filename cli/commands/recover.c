@@ -141,8 +141,8 @@ static void print_outcome(const struct request *request, const struct outcome *o
 		printf("%s\n", outcome->clean ? "Its daemon stopped in order."
 					      : "Its daemon was killed, or its machine went down.");
 	print_losses(outcome);
-	if (report->sampling.longest_hole_ns >= STORY_HOLE_NS)
-		printf("The sampling has %s.\n", story_holes(&report->sampling, holes, sizeof(holes)));
+	if (story_holes(&report->sampling, STORY_HOLE_NS, holes, sizeof(holes)))
+		printf("Note: %s.\n", holes);
 	if (outcome->adopted)
 		printf("%zu incident%s that was being written then %s sealed as far as it had come.\n",
 		       outcome->adopted, outcome->adopted == 1 ? "" : "s", outcome->adopted == 1 ? "was" : "were");
@@ -188,6 +188,8 @@ static void put_outcome(struct json_writer *json, const struct outcome *outcome)
 	json_member_u64(json, "missed_slots", report->sampling.missed_slots);
 	json_member_u64(json, "unsampled_ns", report->sampling.unsampled_ns);
 	json_member_u64(json, "longest_hole_ns", report->sampling.longest_hole_ns);
+	json_member_u64(json, "suspends", report->sampling.suspends);
+	json_member_u64(json, "suspended_ns", report->sampling.suspended_ns);
 	json_member_u64(json, "adopted", outcome->adopted);
 	json_end_object(json);
 }

@@ -702,9 +702,10 @@ static void note_holes(struct difference *difference, enum contrast_side side)
 	const struct sample_window_coverage *coverage = &difference->incident[side].coverage;
 	char text[192];
 
-	if (coverage->longest_hole_ns >= STORY_HOLE_NS)
-		add_note(difference, false, "%s: the sampling has %s; the CPU used in it is known as a sum only",
-			 side_subject(difference, side), story_holes(coverage, text, sizeof(text)));
+	if (story_holes(coverage, STORY_HOLE_NS, text, sizeof(text)))
+		add_note(difference, false, "%s: %s%s", side_subject(difference, side), text,
+			 coverage->longest_hole_ns >= STORY_HOLE_NS ? "; the CPU used in it is known as a sum only"
+								    : "");
 }
 
 static void load_incident(struct difference *difference, enum contrast_side side, int fd)

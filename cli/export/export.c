@@ -53,9 +53,23 @@ static int walk_samples(const struct exporting *exporting,
 	return EXPORTING_NOTHING;
 }
 
-static uint64_t wall_of(const struct exporting *exporting, const struct sample_walk_row *row)
+/* The wall clock goes on while the machine is suspended, unlike that of rows. holes: of all of the incident. */
+static uint64_t wall_of(const struct exporting *exporting, const struct series_holes *holes, uint32_t writer,
+			int64_t at_ns)
 {
-	return exporting->incident->wall.ns + (uint64_t)row->at_ns;
+	uint64_t wall_ns = exporting->incident->wall.ns + (uint64_t)at_ns;
+
+	for (size_t i = 0; i < holes->count; i++) {
+		const struct series_hole *hole = &holes->hole[i];
+
+		if (hole->suspended_ns == 0 || hole->writer != writer)
+			continue;
+		if (hole->to_ns <= 0 && at_ns < hole->to_ns)
+			wall_ns -= hole->suspended_ns;
+		if (hole->to_ns > 0 && at_ns >= hole->to_ns)
+			wall_ns += hole->suspended_ns;
+	}
+	return wall_ns;
 }
 
 /* ---- csv: RFC 4180, a header with units ---- */
@@ -88,11 +102,24 @@ static int64_t unsampled_before(const struct sample_walk *walk, const struct sam
 		       : 0;
 }
 
+struct csv {
+	const struct exporting *exporting;
+	struct sample_walk first; /* all holes, if there are suspends */
+};
+
+static void csv_release(struct csv *csv)
+{
+	sample_walk_release(&csv->first);
+}
+
 static int csv_row(void *ctx, const struct sample_walk *walk, const struct sample_walk_row *row)
 {
-	const struct exporting *exporting = ctx;
+	const struct csv *csv = ctx;
+	const struct exporting *exporting = csv->exporting;
 
-	fprintf(exporting->out, "%lld,%llu,", (long long)row->at_ns, (unsigned long long)wall_of(exporting, row));
+	fprintf(exporting->out, "%lld,%llu,", (long long)row->at_ns,
+		(unsigned long long)wall_of(exporting, &csv->first.holes, walk->targets[row->target].writer,
+					    row->at_ns));
 	put_csv_text(exporting->out, walk->targets[row->target].name);
 	for (unsigned f = 0; f < SAMPLE_FIELDS; f++) {
 		fputc(',', exporting->out);
@@ -106,7 +133,11 @@ static int csv_row(void *ctx, const struct sample_walk *walk, const struct sampl
 static int export_rows_csv(const struct exporting *exporting)
 {
 	AUTO(sample_walk_release) struct sample_walk walk = { 0 };
+	AUTO(csv_release) struct csv csv = { .exporting = exporting };
+	int rc = exporting->incident->coverage.suspends > 0 ? walk_samples(exporting, NULL, NULL, &csv.first) : 0;
 
+	if (rc != 0)
+		return rc;
 	fputs("since_firing[ns],wall[ns],target", exporting->out);
 	for (unsigned f = 0; f < SAMPLE_FIELDS; f++) {
 		const struct sample_field_info *info = sample_field_info((enum sample_field)f);
@@ -114,7 +145,7 @@ static int export_rows_csv(const struct exporting *exporting)
 		fprintf(exporting->out, ",%s[%s]", info->name, info->unit);
 	}
 	fputs(",unsampled_before[ns]\r\n", exporting->out);
-	return walk_samples(exporting, csv_row, (void *)(uintptr_t)exporting, &walk);
+	return walk_samples(exporting, csv_row, &csv, &walk);
 }
 
 /* ---- json: one object with columns, rows as arrays, and targets ---- */
@@ -170,6 +201,7 @@ static void put_holes(struct json_writer *json, const struct sample_walk *walk)
 		json_member_i64(json, "from_ns", hole->from_ns);
 		json_member_i64(json, "to_ns", hole->to_ns);
 		json_member_u64(json, "missed_slots", hole->missed_slots);
+		json_member_u64(json, "suspended_ns", hole->suspended_ns);
 		json_member_array(json, "targets");
 		for (size_t t = 0; t < walk->count; t++)
 			if (walk->targets[t].writer == hole->writer)
@@ -341,9 +373,10 @@ static int export_rows_gvisor(const struct exporting *exporting)
 	}
 	if (first.holes.count > 0)
 		fprintf(stderr,
-			"%s: gvisor cannot say that the sampling has %zu %s; a reader spreads CPU time over the time "
+			"%s: gvisor cannot say that the sampling has %zu %s%s; a reader spreads CPU time over the time "
 			"between two rows\n",
-			command, first.holes.count, first.holes.count == 1 ? "hole" : "holes");
+			command, first.holes.count, first.holes.count == 1 ? "hole" : "holes",
+			exporting->incident->coverage.suspends > 0 ? ", suspends of the machine among them" : "");
 	rc = begin_gvisor(&gvisor, &first);
 	if (rc < 0)
 		return rc;
@@ -493,10 +526,11 @@ static void put_trace_holes(const struct trace *trace)
 	for (size_t i = 0; i < trace->holes->count; i++) {
 		const struct series_hole *hole = &trace->holes->hole[i];
 		double from = trace_time(trace, hole->from_ns), to = trace_time(trace, hole->to_ns);
+		char name[EXPORT_HOLE_NAME_MAX];
 
 		json_begin_object(trace->json);
 		json_member_text(trace->json, "ph", "X");
-		json_member_text(trace->json, "name", "no samples: CPU is the average");
+		json_member_text(trace->json, "name", export_hole_name(hole, name));
 		json_member_i64(trace->json, "pid", PID_INCIDENT);
 		json_member_i64(trace->json, "tid", PID_HOLES);
 		json_member_double(trace->json, "ts", from);

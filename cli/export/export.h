@@ -6,6 +6,7 @@
 
 #include "cli/incident/series.h"
 #include "lib/base/io.h"
+#include "lib/base/units.h"
 #include "lib/incident/incident.h"
 
 #include <stdbool.h>
@@ -54,6 +55,20 @@ static inline bool export_ran_ns(const struct export_step *step, int64_t *ret_ns
 		return false;
 	*ret_ns = (int64_t)ran_ns;
 	return true;
+}
+
+#define EXPORT_HOLE_NAME_MAX 96
+
+/* What a hole of the sampling is called in a trace. Returns buf. */
+static inline const char *export_hole_name(const struct series_hole *hole, char buf[EXPORT_HOLE_NAME_MAX])
+{
+	char length[UNITS_TEXT_MAX];
+
+	snprintf(buf, EXPORT_HOLE_NAME_MAX, "no samples: CPU is the average");
+	if (hole->suspended_ns > 0)
+		snprintf(buf, EXPORT_HOLE_NAME_MAX, "the machine was suspended for %s",
+			 units_format_duration(length, sizeof(length), hole->suspended_ns));
+	return buf;
 }
 
 /*

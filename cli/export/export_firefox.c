@@ -1109,7 +1109,7 @@ static void put_samples(const struct firefox_export *export, const struct thread
 /* ---- markers: the window of the rule, the firing, and the holes of the sampling ---- */
 
 struct marker {
-	const char *what;
+	char what[EXPORT_HOLE_NAME_MAX];
 	double from, to; /* in the unit of the profile; equal: an instant */
 };
 
@@ -1159,10 +1159,13 @@ static void put_markers(const struct firefox_export *export, bool has)
 	};
 	size_t count = has ? 2 : 0;
 
-	for (size_t i = 0; has && i < holes->count && i < HOLE_MARKERS_MAX; i++)
-		markers[count++] =
-			(struct marker){ "no samples: CPU is the average", since_zero(export, holes->hole[i].from_ns),
-					 since_zero(export, holes->hole[i].to_ns) };
+	for (size_t i = 0; has && i < holes->count && i < HOLE_MARKERS_MAX; i++) {
+		struct marker *marker = &markers[count++];
+
+		export_hole_name(&holes->hole[i], marker->what);
+		marker->from = since_zero(export, holes->hole[i].from_ns);
+		marker->to = since_zero(export, holes->hole[i].to_ns);
+	}
 	json_member_object(export->json, "markers");
 	json_member_array(export->json, "data");
 	for (size_t i = 0; i < count; i++)

@@ -283,7 +283,9 @@ static int on_gap(void *ctx)
 static int on_hole(void *ctx, const struct sample_hole *from)
 {
 	struct walking *walking = ctx;
-	struct series_hole hole = { .missed_slots = from->missed_slots, .writer = from->writer };
+	struct series_hole hole = { .missed_slots = from->missed_slots,
+				    .suspended_ns = from->suspended_ns,
+				    .writer = from->writer };
 
 	if (walking->walk.holes.count == HOLES_MAX ||
 	    !sample_hole_since(from, walking->fired, &hole.from_ns, &hole.to_ns))
@@ -677,7 +679,14 @@ static void end_columns(const struct series_columns *columns, const double *know
 	}
 }
 
-/* What lies in long holes is not known. */
+static void blank_column(const struct series_columns *columns, size_t at)
+{
+	columns->mean[at] = columns->peak[at] = NAN;
+	if (columns->hole)
+		columns->hole[at] = true;
+}
+
+/* What lies in long holes is not known; nor is a column with a suspend one stretch of time. */
 static void blank_holes(const struct series *series, const struct series_columns *columns)
 {
 	double width = column_ns(columns);
@@ -689,7 +698,9 @@ static void blank_holes(const struct series *series, const struct series_columns
 		const struct series_hole *hole = &series->holes.hole[h];
 		double from = (double)(hole->from_ns - columns->from_ns), to = (double)(hole->to_ns - columns->from_ns);
 
-		if (to - from < width / 2 || to <= 0)
+		if (hole->suspended_ns > 0 && to > 0 && to < width * (double)columns->count)
+			blank_column(columns, (size_t)(to / width));
+		if (to - from < width / 2 || to <= 0 || hole->missed_slots == 0)
 			continue;
 		for (size_t i = from > 0 ? (size_t)(from / width) : 0; i < columns->count && (double)i * width < to;
 		     i++) {
@@ -698,9 +709,7 @@ static void blank_holes(const struct series *series, const struct series_columns
 			within[i] += end - begin;
 			if (within[i] < width / 2)
 				continue;
-			columns->mean[i] = columns->peak[i] = NAN;
-			if (columns->hole)
-				columns->hole[i] = true;
+			blank_column(columns, i);
 		}
 	}
 }

@@ -25,8 +25,8 @@
 
 /* The ticks of one writer on both sides of slots that it missed. Times are since the firing. */
 struct series_hole {
-	int64_t from_ns, to_ns; /* to > from */
-	uint64_t missed_slots;  /* > 0 */
+	int64_t from_ns, to_ns;              /* to > from */
+	uint64_t missed_slots, suspended_ns; /* one of them > 0 */
 	uint32_t writer;
 };
 

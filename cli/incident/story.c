@@ -12,6 +12,7 @@
 #include "lib/rules/metric.h"
 #include "lib/rules/trigger.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -318,18 +319,26 @@ static void tell_gone(const struct incident *incident, FILE *file)
 		ns < 0 ? "before" : "after");
 }
 
-/* "1 hole of 2.01 s" or "7 holes, 3.1 s in all, the longest 2.01 s". */
-const char *story_holes(const struct sample_window_coverage *coverage, char *buf, size_t cap)
+bool story_holes(const struct sample_window_coverage *coverage, uint64_t longest_ns, char *buf, size_t cap)
 {
-	char all[64], longest[64];
+	char all[64], longest[64], holes[160] = "", suspended[96] = "";
 
 	units_format_duration(longest, sizeof(longest), coverage->longest_hole_ns);
 	if (coverage->holes == 1)
-		snprintf(buf, cap, "1 hole of %s", longest);
-	else
-		snprintf(buf, cap, "%ju holes, %s in all, the longest %s", (uintmax_t)coverage->holes,
-			 units_format_duration(all, sizeof(all), coverage->unsampled_ns), longest);
-	return buf;
+		snprintf(holes, sizeof(holes), "the sampling has 1 hole of %s", longest);
+	else if (coverage->holes > 1)
+		snprintf(holes, sizeof(holes), "the sampling has %ju holes, %s in all, the longest %s",
+			 (uintmax_t)coverage->holes, units_format_duration(all, sizeof(all), coverage->unsampled_ns),
+			 longest);
+	if (coverage->longest_hole_ns < longest_ns)
+		*holes = '\0';
+	if (coverage->suspends > 0)
+		snprintf(suspended, sizeof(suspended), "the machine was suspended%s for %s%s",
+			 coverage->suspends > 1 ? " several times," : "",
+			 units_format_duration(all, sizeof(all), coverage->suspended_ns),
+			 coverage->suspends > 1 ? " in all" : "");
+	snprintf(buf, cap, "%s%s%s", holes, *holes && *suspended ? ", and " : "", suspended);
+	return *buf != '\0';
 }
 
 static const struct series_hole *longest_hole(const struct series_holes *holes)
@@ -339,10 +348,38 @@ static const struct series_hole *longest_hole(const struct series_holes *holes)
 	for (size_t i = 0; i < holes->count; i++) {
 		const struct series_hole *hole = &holes->hole[i];
 
-		if (!longest || hole->to_ns - hole->from_ns > longest->to_ns - longest->from_ns)
+		if (hole->missed_slots > 0 &&
+		    (!longest || hole->to_ns - hole->from_ns > longest->to_ns - longest->from_ns))
 			longest = hole;
 	}
 	return longest;
+}
+
+/* Further ones are summed up. */
+#define SUSPENDS_TOLD_MAX 3
+
+/* When, and what the times mean then. */
+static void tell_suspends(const struct series_holes *holes, FILE *file)
+{
+	unsigned told = 0;
+
+	for (size_t i = 0; i < holes->count; i++) {
+		const struct series_hole *hole = &holes->hole[i];
+		char text[64], when[64];
+
+		if (hole->suspended_ns == 0)
+			continue;
+		if (told++ == SUSPENDS_TOLD_MAX)
+			break;
+		fprintf(file, " The machine was suspended for %s, %s %s it fired.",
+			units_format_duration(text, sizeof(text), hole->suspended_ns),
+			units_format_duration(when, sizeof(when), (uint64_t)llabs(hole->to_ns)),
+			hole->to_ns <= 0 ? "before" : "after");
+	}
+	if (told > SUSPENDS_TOLD_MAX)
+		fputs(" It was so again later.", file);
+	if (told > 0)
+		fputs(" All times here leave that out.", file);
 }
 
 static void tell_holes(const struct incident *incident, const struct incident_samples *samples, FILE *file)
@@ -358,9 +395,15 @@ static void tell_holes(const struct incident *incident, const struct incident_sa
 			" The sampler took nothing in %s of the window that was judged: the value is the average of "
 			"all of it.",
 			units_format_duration(text, sizeof(text), incident->window_unsampled_ns));
+	tell_suspends(&samples->series.holes, file);
 	if (coverage->longest_hole_ns < STORY_HOLE_NS)
 		return;
-	fprintf(file, " The sampling has %s", story_holes(coverage, text, sizeof(text)));
+
+	struct sample_window_coverage sampling = *coverage;
+
+	sampling.suspends = 0;
+	story_holes(&sampling, STORY_HOLE_NS, text, sizeof(text));
+	fprintf(file, " %c%s", toupper((unsigned char)*text), text + 1);
 	if (longest)
 		fprintf(file, ", from %s %s it fired",
 			units_format_duration(text, sizeof(text), (uint64_t)llabs(longest->from_ns)),

@@ -28,8 +28,11 @@ const char *story_time(wall_t wall, bool precise, char *buf, size_t cap);
 /* Shorter holes of the sampling are told by the capture rate alone. */
 #define STORY_HOLE_NS (50 * NS_PER_MS)
 
-/* "1 hole of 2.01 s" or "7 holes, 3.1 s in all, the longest 2.01 s": of the sampling. Returns buf. */
-const char *story_holes(const struct sample_window_coverage *coverage, char *buf, size_t cap);
+/*
+ * "the sampling has 1 hole of 2.01 s" or "... 7 holes, 3.1 s in all, the longest 2.01 s", if one is of
+ * longest_ns or more; "the machine was suspended for 2 h"; or both. False: neither.
+ */
+bool story_holes(const struct sample_window_coverage *coverage, uint64_t longest_ns, char *buf, size_t cap);
 
 /*
  * What happened in one sentence: "postgres-812: CPU use was 182.4 % of one core over 1 s, above 80 %

@@ -722,16 +722,17 @@ static bool any_known(const struct series_columns *columns)
 }
 
 /*
- * "no samples for 2.01 s; 97.3 % on average": of the holes that are drawn. With a scale of 0 without
- * the average. "": there are none.
+ * "no samples for 2.01 s; 97.3 % on average": of the holes that are drawn; "the machine was suspended
+ * for 2 h". With a scale of 0 without the average. "": there are none.
  */
 static void describe_holes(const struct series *series, const struct series_columns *columns,
 			   const struct picture *picture, char *buf, size_t cap)
 {
 	int64_t column_ns = (columns->to_ns - columns->from_ns) / (int64_t)columns->count;
 	double used = 0, all_ns = 0;
-	char length[64], times[32] = "", average[64] = "", value[64];
+	char length[64], times[32] = "", average[64] = "", value[64], suspended[112] = "";
 	bool known = picture->scale > 0;
+	uint64_t suspended_ns = 0;
 	unsigned count = 0;
 
 	*buf = '\0';
@@ -739,23 +740,32 @@ static void describe_holes(const struct series *series, const struct series_colu
 		const struct series_hole *hole = &series->holes.hole[i];
 		double cores, ns = (double)(hole->to_ns - hole->from_ns);
 
-		if (ns * 2 < (double)column_ns || hole->to_ns <= columns->from_ns || hole->from_ns >= columns->to_ns)
+		if (hole->to_ns <= columns->from_ns || hole->from_ns >= columns->to_ns)
+			continue;
+		suspended_ns += hole->suspended_ns;
+		if (ns * 2 < (double)column_ns || hole->missed_slots == 0)
 			continue;
 		count++;
 		all_ns += ns;
 		known = known && series_hole_cpu(series, hole, &cores);
 		used += known ? cores * ns : 0;
 	}
-	if (count == 0)
+	if (suspended_ns > 0)
+		snprintf(suspended, sizeof(suspended), "%sthe machine was suspended for %s", count > 0 ? "; " : "",
+			 units_format_duration(length, sizeof(length), suspended_ns));
+	if (count == 0) {
+		snprintf(buf, cap, "%s", suspended);
 		return;
+	}
 	if (count > 1)
 		snprintf(times, sizeof(times), " %u times,", count);
 	if (known)
 		snprintf(average, sizeof(average), "; %s on average",
 			 units_format(value, sizeof(value), picture->unit, used / all_ns * picture->scale,
 				      UNITS_COLUMN));
-	snprintf(buf, cap, "no samples%s for %s%s%s", times,
-		 units_format_duration(length, sizeof(length), (uint64_t)all_ns), count > 1 ? " in all" : "", average);
+	snprintf(buf, cap, "no samples%s for %s%s%s%s", times,
+		 units_format_duration(length, sizeof(length), (uint64_t)all_ns), count > 1 ? " in all" : "", average,
+		 suspended);
 }
 
 /* rows: of a brief one; 0: with its whole legend and an empty line before it. */
@@ -791,7 +801,7 @@ static void draw_cpu(const struct series *series, const struct pictures *picture
 {
 	struct picture picture = pictures->cpu_picture;
 	size_t len = strlen(picture.title);
-	char window[64], hole_is[120] = "";
+	char window[64], hole_is[240] = "";
 
 	if (pictures->cpu.count > 0)
 		describe_holes(series, &pictures->cpu, &picture, hole_is, sizeof(hole_is));
@@ -805,7 +815,7 @@ static void draw_memory(const struct incident *incident, const struct series *se
 {
 	const struct picture without_average = { .scale = 0 };
 	struct picture picture;
-	char hole_is[120] = "";
+	char hole_is[240] = "";
 
 	pictures_memory(incident, &picture);
 	if (pictures->memory.count > 0)
@@ -1216,6 +1226,7 @@ static void put_holes(struct json_writer *json, const struct series *series, con
 		json_member_i64(json, "from_ns", hole->from_ns);
 		json_member_i64(json, "to_ns", hole->to_ns);
 		json_member_u64(json, "missed_slots", hole->missed_slots);
+		json_member_u64(json, "suspended_ns", hole->suspended_ns);
 		json_member_double(json, picture->unit == UNIT_CORES ? "cpu_cores" : "cpu_percent",
 				   series_hole_cpu(series, hole, &cores) ? cores * picture->scale : NAN);
 		json_end_object(json);

@@ -129,11 +129,15 @@ static void summary_add_tick(struct recording_summary *summary, wall_t at)
 	summary->ticks++;
 }
 
-static void summary_add_hole(struct recording_summary *summary, const struct sampling_hole *hole)
+/* writer: all have the same suspends. */
+static void summary_add_hole(struct recording_summary *summary, const struct sampling_hole *hole, uint32_t writer)
 {
-	summary->holes++;
-	summary->unsampled_ns +=
-		(uint64_t)mono_diff(hole->to, hole->from) / (hole->missed_slots + 1) * hole->missed_slots;
+	summary->holes += hole->missed_slots > 0;
+	summary->unsampled_ns += sampling_hole_unsampled_ns(hole, mono_diff(hole->to, hole->from));
+	if (writer > 0 || hole->suspended_ns == 0)
+		return;
+	summary->suspends++;
+	summary->suspended_ns += hole->suspended_ns;
 }
 
 /* An event within the last tick of this writer. */
@@ -290,8 +294,10 @@ static int emit_gap(struct recording *recording, uint64_t pages)
  * A hole ends with a tick, and has none within: windows that ended there are judged with that tick, as
  * the daemon did.
  */
-static int tick_clock_hole(struct tick_clock *clock, uint32_t writer, mono_t from, mono_t to, uint64_t missed_slots)
+static int tick_clock_hole(struct tick_clock *clock, uint32_t writer, const struct sampling_hole *hole)
 {
+	mono_t from = hole->from, to = hole->to;
+
 	struct tick_clock_line *line = tick_clock_line(clock, writer);
 	int r = tick_clock_end(clock);
 
@@ -306,9 +312,9 @@ static int tick_clock_hole(struct tick_clock *clock, uint32_t writer, mono_t fro
 
 	struct ring_event event = tick_clock_event(clock, RING_EVENT_HOLE, writer, 0);
 
-	event.hole = (struct sampling_hole){ from, to, missed_slots };
+	event.hole = *hole;
 	line->after_ns = (uint64_t)mono_diff(to, from);
-	summary_add_hole(clock->summary, &event.hole);
+	summary_add_hole(clock->summary, hole, writer);
 	return emit_event(clock, &event);
 }
 
@@ -523,7 +529,10 @@ static int on_hole(void *ctx, const struct sample_hole *hole)
 
 	if (!time_of(recording, hole->from_ns, &from) || !time_of(recording, hole->to_ns, &to))
 		return 0;
-	return tick_clock_hole(&recording->clock, hole->writer, from, to, hole->missed_slots);
+
+	struct sampling_hole found = { from, to, hole->missed_slots, hole->suspended_ns };
+
+	return tick_clock_hole(&recording->clock, hole->writer, &found);
 }
 
 static int on_gone(void *ctx, const char *json, size_t len)
@@ -637,7 +646,7 @@ static void count_event(struct recording_summary *summary, const struct ring_eve
 		summary->gaps++;
 		break;
 	case RING_EVENT_HOLE:
-		summary_add_hole(summary, &event->hole);
+		summary_add_hole(summary, &event->hole, event->writer);
 		break;
 	case RING_EVENT_TICK_END:
 		break;

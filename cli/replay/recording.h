@@ -41,6 +41,7 @@ struct recording_summary {
 	uint64_t ticks, samples, targets, gone;
 	uint64_t gaps;                      /* damage, lost rows or pages, GAP notes of those */
 	uint64_t holes, unsampled_ns;       /* slots that the sampler had missed, in so many stretches */
+	uint64_t suspends, suspended_ns;    /* of the machine; in none of the times above */
 	uint64_t nameless;                  /* samples of targets that are not declared, or too many: dropped */
 	uint64_t late;                      /* samples that came after later ones, or at absurd times: dropped */
 	struct stream_reader_report report; /* of a stream, once it has ended */

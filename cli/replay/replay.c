@@ -881,6 +881,8 @@ static void put_source_end(struct json_writer *json, const struct replay_view *v
 	json_member_u64(json, "gaps", summary->gaps);
 	json_member_u64(json, "holes", summary->holes);
 	json_member_u64(json, "unsampled_ns", summary->unsampled_ns);
+	json_member_u64(json, "suspends", summary->suspends);
+	json_member_u64(json, "suspended_ns", summary->suspended_ns);
 	json_member_u64(json, "troubles", view->troubles);
 	json_member_u64(json, "samples_passed_over", summary->nameless + summary->late);
 	json_end_object(json);
@@ -915,6 +917,9 @@ static void replay_view_source_end(struct replay_view *view, const struct replay
 		printf(", %ju %s of the sampling (%s)", (uintmax_t)summary->holes,
 		       summary->holes == 1 ? "hole" : "holes",
 		       units_format_duration(text, sizeof(text), summary->unsampled_ns));
+	if (summary->suspends > 0)
+		printf(", the machine suspended %s%s", summary->suspends == 1 ? "for " : "several times, for ",
+		       units_format_duration(text, sizeof(text), summary->suspended_ns));
 	putchar('\n');
 }
 

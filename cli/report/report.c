@@ -375,6 +375,7 @@ static void put_holes(struct drawing *drawing)
 		json_begin_object(drawing->json);
 		json_member_i64(drawing->json, "from_ns", hole->from_ns);
 		json_member_i64(drawing->json, "to_ns", hole->to_ns);
+		json_member_u64(drawing->json, "suspended_ns", hole->suspended_ns);
 		json_key(drawing->json, "cpu");
 		put_value(drawing->json, series_hole_cpu(series, hole, &cores) ? cores * picture.scale : NAN, 1e2);
 		json_end_object(drawing->json);

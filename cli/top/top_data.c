@@ -293,7 +293,9 @@ static void top_table_hole(struct top_table *table, const struct sampling_hole *
 {
 	uint64_t first = hole->from.ns / NS_PER_S, last = hole->to.ns / NS_PER_S;
 
-	if (mono_diff(hole->to, hole->from) < (int64_t)(NS_PER_S / 2))
+	if (hole->suspended_ns > 0)
+		table->hole[table->line][last % TOP_TABLE_SECONDS] = last + 1;
+	if (mono_diff(hole->to, hole->from) < (int64_t)(NS_PER_S / 2) && hole->suspended_ns == 0)
 		return;
 	table->last_hole = *hole;
 	if (last - first >= TOP_TABLE_SECONDS)
@@ -1215,8 +1217,13 @@ static bool hole_note(const struct top_table *table, char *buf)
 	int64_t ago_ns = mono_diff(table->now, hole->to);
 	char length[64];
 
-	if (hole->missed_slots == 0 || ago_ns < 0 || ago_ns > (int64_t)(TOP_TABLE_SECONDS * NS_PER_S))
+	if (hole->to.ns == 0 || ago_ns < 0 || ago_ns > (int64_t)(TOP_TABLE_SECONDS * NS_PER_S))
 		return false;
+	if (hole->suspended_ns > 0) {
+		snprintf(buf, TOP_WATCH_NOTE_MAX, "the machine was suspended for %s; it woke up %.0f s ago",
+			 units_format_duration(length, sizeof(length), hole->suspended_ns), (double)ago_ns / 1e9);
+		return true;
+	}
 	snprintf(buf, TOP_WATCH_NOTE_MAX, "the sampler took nothing for %s, %.0f s ago; CPU over it is the average",
 		 units_format_duration(length, sizeof(length), (uint64_t)mono_diff(hole->to, hole->from)),
 		 (double)ago_ns / 1e9);

@@ -94,7 +94,7 @@ struct top_table {
 	mono_t nows[WRITER_CLOCKS_MAX]; /* the last tick of each */
 	bool ticked;
 	uint64_t hole[WRITER_CLOCKS_MAX][TOP_TABLE_SECONDS]; /* a second of the clock, less than half sampled; + 1 */
-	struct sampling_hole last_hole;                      /* of half a second or more; missed_slots 0: none yet */
+	struct sampling_hole last_hole; /* of half a second or more, or a suspend; to 0: none yet */
 	uint64_t left_out;
 	struct top_table_row **row; /* by id */
 	size_t count, cap;

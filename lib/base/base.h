@@ -84,6 +84,7 @@ typedef struct {
 struct clock {
 	mono_t (*mono)(void *ctx);
 	wall_t (*wall)(void *ctx);
+	uint64_t (*boot_ns)(void *ctx); /* CLOCK_BOOTTIME: as mono, and the time suspended. NULL: never is */
 	void *ctx;
 };
 

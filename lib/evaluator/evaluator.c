@@ -1221,7 +1221,7 @@ static uint64_t unsampled_ns(const struct evaluator *evaluator, mono_t from, mon
 
 		/* Between any two ticks there is an interval in which nothing is sampled. */
 		if (mono_diff(end, begin) > 0)
-			sum += (uint64_t)mono_diff(end, begin) / (hole->missed_slots + 1) * hole->missed_slots;
+			sum += sampling_hole_unsampled_ns(hole, mono_diff(end, begin));
 	}
 	return sum;
 }

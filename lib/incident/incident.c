@@ -218,6 +218,8 @@ static const struct incident_field coverage_fields[] = {
 	PLAIN("missed_slots",    INCIDENT_U64, incident, coverage.missed_slots),
 	PLAIN("unsampled_ns",    INCIDENT_U64, incident, coverage.unsampled_ns),
 	PLAIN("longest_hole_ns", INCIDENT_U64, incident, coverage.longest_hole_ns),
+	PLAIN("suspends",        INCIDENT_U64, incident, coverage.suspends),
+	PLAIN("suspended_ns",    INCIDENT_U64, incident, coverage.suspended_ns),
 	MAYBE("target_gone_ns",  INCIDENT_I64, incident, coverage.gone_ns, coverage.gone),
 };
 

@@ -22,7 +22,7 @@
 #define GAPS_MAX 64 /* that are listed; further ones are added to the last */
 #define DEFAULT_MAX_BYTES (8u << 20)
 #define CHUNK_BYTES 16384u /* small enough to waste little on a target that hardly changes */
-/* Instead of the mask of a sample: a hole. Its time is the end; its length and the missed slots follow. */
+/* Instead of the mask of a sample: a hole. Its time is the end; length, missed slots, time suspended follow. */
 #define HOLE_RECORD (1u << 31)
 /* Time, two masks and every field, at the longest encoding of each. */
 #define RECORD_MAX (10 + 5 + 5 + 10 * SAMPLE_FIELDS)
@@ -68,7 +68,8 @@ struct cursor {
 	const struct chunk *chunk;
 	size_t offset;
 	struct state state;
-	struct sampling_hole hole; /* the record is this; missed_slots 0: a sample */
+	bool is_hole; /* the record is the next, and no sample */
+	struct sampling_hole hole;
 };
 
 /* ---- encoding ---- */
@@ -134,6 +135,7 @@ static size_t encode_hole(uint8_t *record, struct state *state, const struct sam
 	end = put_varint(end, HOLE_RECORD);
 	end = put_varint(end, (uint64_t)mono_diff(hole->to, hole->from));
 	end = put_varint(end, hole->missed_slots);
+	end = put_varint(end, hole->suspended_ns);
 	state->time_ns = hole->to.ns;
 	return (size_t)(end - record);
 }
@@ -157,11 +159,12 @@ static bool next_record(struct cursor *cursor)
 
 	cursor->state.time_ns += unzigzag(get_varint(cursor));
 	mask = (uint32_t)get_varint(cursor);
-	cursor->hole.missed_slots = 0;
-	if (mask == HOLE_RECORD) {
+	cursor->is_hole = mask == HOLE_RECORD;
+	if (cursor->is_hole) {
 		cursor->hole.to = (mono_t){ cursor->state.time_ns };
 		cursor->hole.from = mono_sub(cursor->hole.to, get_varint(cursor));
 		cursor->hole.missed_slots = get_varint(cursor);
+		cursor->hole.suspended_ns = get_varint(cursor);
 		return true;
 	}
 	cursor->state.sample.mask = mask;
@@ -175,7 +178,7 @@ static bool next_record(struct cursor *cursor)
 static bool next_sample(struct cursor *cursor)
 {
 	while (next_record(cursor))
-		if (cursor->hole.missed_slots == 0)
+		if (!cursor->is_hole)
 			return true;
 	return false;
 }
@@ -367,10 +370,14 @@ void sample_window_cover_hole(const struct sampling_hole *hole, struct sample_wi
 {
 	uint64_t length_ns = (uint64_t)mono_diff(hole->to, hole->from);
 
+	coverage->suspends += hole->suspended_ns > 0;
+	coverage->suspended_ns += hole->suspended_ns;
+	if (hole->missed_slots == 0)
+		return;
 	coverage->gaps++;
 	coverage->holes++;
 	coverage->missed_slots += hole->missed_slots;
-	coverage->unsampled_ns += length_ns / (hole->missed_slots + 1) * hole->missed_slots;
+	coverage->unsampled_ns += sampling_hole_unsampled_ns(hole, (int64_t)length_ns);
 	if (length_ns > coverage->longest_hole_ns)
 		coverage->longest_hole_ns = length_ns;
 }
@@ -493,7 +500,7 @@ int sample_window_write(const struct sample_window *window, struct stream_writer
 		mono_t at = { cursor.state.time_ns };
 
 		r = note_gaps(window, writer, start, at, &gap);
-		if (r == 0 && cursor.hole.missed_slots > 0)
+		if (r == 0 && cursor.is_hole)
 			r = sample_stream_hole(writer, &cursor.hole, 0, start);
 		else if (r == 0)
 			r = stream_row(writer, since(start, at), target, sample->value, sample->mask);

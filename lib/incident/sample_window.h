@@ -41,11 +41,12 @@ struct sample_window_coverage {
 	uint64_t ticks_got;
 	double capture_rate; /* ticks got, of the slots between the first and the last; 0 .. 1; 0 with no tick */
 	uint64_t samples, samples_dropped;
-	uint64_t gaps, lost_pages; /* holes, and losses of the reader; pages in those */
-	uint64_t holes;            /* of the gaps: slots that the sampler missed (struct sampling_hole), */
-	uint64_t missed_slots;     /* so many in all, */
-	uint64_t unsampled_ns;     /* over so long: what is more than an interval between two ticks; */
-	uint64_t longest_hole_ns;  /* the longest, from tick to tick */
+	uint64_t gaps, lost_pages;       /* holes, and losses of the reader; pages in those */
+	uint64_t holes;                  /* of the gaps: slots that the sampler missed (struct sampling_hole), */
+	uint64_t missed_slots;           /* so many in all, */
+	uint64_t unsampled_ns;           /* over so long: what is more than an interval between two ticks; */
+	uint64_t longest_hole_ns;        /* the longest, from tick to tick */
+	uint64_t suspends, suspended_ns; /* of the machine, which no time above counts: so often, so long in all */
 	uint64_t onset_late_ns; /* the longest pause between two looks by back-off in which the target ran; 0: none */
 	bool gone;              /* the target ended within the window */
 	int64_t gone_ns;

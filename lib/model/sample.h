@@ -122,12 +122,20 @@ static inline void sample_unset(struct sample *sample, enum sample_field field)
 
 /*
  * A hole: the sampler missed slots between two of its ticks, because it was stopped, had no CPU, or
- * waited. What a target used meanwhile is known as a sum only.
+ * waited. What a target used meanwhile is known as a sum only. Or the machine was suspended between
+ * them: nothing ran then, and the clock of from and to stood still.
  */
 struct sampling_hole {
-	mono_t from, to; /* the two ticks */
-	uint64_t missed_slots;
+	mono_t from, to;       /* the two ticks */
+	uint64_t missed_slots; /* 0: it is one because of the next alone */
+	uint64_t suspended_ns; /* 0: it was not */
 };
+
+/* What is more than an interval between two ticks, of a part of a hole that is so long. */
+static inline uint64_t sampling_hole_unsampled_ns(const struct sampling_hole *hole, int64_t part_ns)
+{
+	return (uint64_t)part_ns / (hole->missed_slots + 1) * hole->missed_slots;
+}
 
 /*
  * The first eight names are those that gVisor's profiling metrics print in their STATS line; the

@@ -208,10 +208,11 @@ int ring_put_sample(struct ring_writer *writer, struct ring_track *track, mono_t
 int ring_put_still(struct ring_writer *writer, struct ring_track *track, mono_t at);
 
 /*
- * Adds that slots were missed since this writer's last tick: before the samples of this tick. Before
- * its first tick nothing is missed. Returns as ring_put_sample.
+ * Adds that slots were missed since this writer's last tick, or the machine was suspended so long:
+ * before the samples of this tick. Before its first tick nothing is missed. Returns as
+ * ring_put_sample.
  */
-int ring_put_hole(struct ring_writer *writer, uint64_t missed_slots);
+int ring_put_hole(struct ring_writer *writer, uint64_t missed_slots, uint64_t suspended_ns);
 
 enum ring_gone_reason { RING_GONE_EXITED = 1, RING_GONE_UNWATCHED = 2 };
 
@@ -243,7 +244,7 @@ enum ring_event_type {
 	RING_EVENT_SAMPLE,   /* all fields of a target */
 	RING_EVENT_TARGET,   /* a description not seen before by this cursor, before the first sample of its target */
 	RING_EVENT_GONE,     /* a target ended */
-	RING_EVENT_HOLE,     /* the writer missed slots before this tick; comes before its samples */
+	RING_EVENT_HOLE,     /* the writer missed slots before this tick, or the machine was suspended; then samples */
 	RING_EVENT_TICK_END, /* all of the tick was delivered (a tick over several pages has one end) */
 	RING_EVENT_LAPPED,   /* the writer overtook this reader: pages were lost */
 	RING_EVENT_DAMAGED,  /* a page that fails its checksum or structure was skipped */

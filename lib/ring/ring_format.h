@@ -150,7 +150,8 @@ struct ring {
  *           mask
  *   TARGET  head, length (bits 0-31), that many bytes of target_encode()
  *   GONE    head, reason (bits 0-31) and offset from the tick (32-63, signed)
- *   HOLE    head without a target, time of the writer's tick before, slots missed since
+ *   HOLE    head without a target, time of the writer's tick before, slots missed since, and how long
+ *           the machine was suspended since, in ns; without the last: it was not
  */
 enum ring_record_type { RING_TICK = 1, RING_SAMPLE = 2, RING_TARGET = 3, RING_GONE = 4, RING_HOLE = 5 };
 
@@ -165,7 +166,7 @@ enum ring_record_flags {
 #define RING_SAMPLE_BYTES 16u /* and 8 per field */
 #define RING_TARGET_BYTES 16u /* and the description, padded to 8 */
 #define RING_GONE_BYTES 16u
-#define RING_HOLE_BYTES 24u
+#define RING_HOLE_BYTES 24u /* and 8 with a suspend */
 
 static inline uint64_t ring_load(const uint64_t *word)
 {

@@ -1058,7 +1058,10 @@ static int next_hole(struct ring_cursor *cursor, const uint64_t *record, struct 
 		.time = cursor->time,
 		.tick = cursor->number,
 		.writer = cursor->writer,
-		.hole = { .from = { record[1] }, .to = cursor->time, .missed_slots = record[2] },
+		.hole = { .from = { record[1] },
+			  .to = cursor->time,
+			  .missed_slots = record[2],
+			  .suspended_ns = ring_head_size(record[0]) > RING_HOLE_BYTES ? record[3] : 0 },
 	};
 	return 0;
 }

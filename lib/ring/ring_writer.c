@@ -667,19 +667,23 @@ int ring_put_gone(struct ring_writer *writer, struct ring_track *track, mono_t a
 	return 0;
 }
 
-int ring_put_hole(struct ring_writer *writer, uint64_t missed_slots)
+int ring_put_hole(struct ring_writer *writer, uint64_t missed_slots, uint64_t suspended_ns)
 {
-	if (!writer->has_last || missed_slots == 0)
+	uint32_t bytes = RING_HOLE_BYTES + (suspended_ns > 0 ? 8 : 0);
+
+	if (!writer->has_last || (missed_slots == 0 && suspended_ns == 0))
 		return RING_UNCHANGED;
 
-	int rc = reserve_bytes(writer, RING_HOLE_BYTES);
+	int rc = reserve_bytes(writer, bytes);
 	if (rc != 0)
 		return rc;
 
-	put_word(writer, ring_head(RING_HOLE_BYTES, RING_HOLE, 0, 0));
+	put_word(writer, ring_head(bytes, RING_HOLE, 0, 0));
 	put_word(writer, writer->last.ns);
 	put_word(writer, missed_slots);
-	count_record(writer, RING_HOLE_BYTES);
+	if (suspended_ns > 0)
+		put_word(writer, suspended_ns);
+	count_record(writer, bytes);
 	return 0;
 }
 

@@ -87,13 +87,15 @@ int sample_stream_hole(struct stream_writer *stream_writer, const struct samplin
 		       mono_t start)
 {
 	int64_t from_ns = mono_diff(hole->from, start), to_ns = mono_diff(hole->to, start);
-	char json[160], number[32] = "";
+	char json[200], number[32] = "", suspended[48] = "";
 
 	if (writer > 0)
 		snprintf(number, sizeof(number), ",\"writer\":%u", writer);
-	int len = snprintf(json, sizeof(json), "{\"from_ns\":%jd,\"time_ns\":%jd,\"missed_slots\":%ju%s}",
+	if (hole->suspended_ns > 0)
+		snprintf(suspended, sizeof(suspended), ",\"suspended_ns\":%ju", (uintmax_t)hole->suspended_ns);
+	int len = snprintf(json, sizeof(json), "{\"from_ns\":%jd,\"time_ns\":%jd,\"missed_slots\":%ju%s%s}",
 			   (intmax_t)(from_ns > 0 ? from_ns : 0), (intmax_t)(to_ns > 0 ? to_ns : 0),
-			   (uintmax_t)hole->missed_slots, number);
+			   (uintmax_t)hole->missed_slots, suspended, number);
 
 	return stream_note(stream_writer, "GAP", json, (size_t)len);
 }
@@ -217,8 +219,9 @@ int sample_stream_hole_read(const char *json, size_t len, struct sample_hole *re
 	ret->from_ns = (uint64_t)target_json_number(object, "from_ns", TIME_MAX_NS);
 	ret->to_ns = (uint64_t)target_json_number(object, "time_ns", TIME_MAX_NS);
 	ret->missed_slots = (uint64_t)target_json_number(object, "missed_slots", TIME_MAX_NS);
+	ret->suspended_ns = (uint64_t)target_json_number(object, "suspended_ns", TIME_MAX_NS);
 	ret->writer = (uint32_t)target_json_number(object, "writer", UINT32_MAX);
-	return ret->missed_slots > 0 && ret->to_ns > ret->from_ns ? 0 : SAMPLE_STREAM_LOSS;
+	return ret->missed_slots + ret->suspended_ns > 0 && ret->to_ns > ret->from_ns ? 0 : SAMPLE_STREAM_LOSS;
 }
 
 static int on_gap(const struct sample_stream *stream, const char *json, size_t len)

@@ -58,7 +58,7 @@ struct sample_row {
 struct sample_hole {
 	const struct sample_stream *stream;
 	uint64_t from_ns, to_ns; /* since the start of its stream */
-	uint64_t missed_slots;
+	uint64_t missed_slots, suspended_ns;
 	uint32_t writer;
 };
 

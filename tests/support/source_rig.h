@@ -39,7 +39,7 @@ static inline mono_t stepping_mono(void *ctx)
 
 static inline void bench_open(struct bench *bench, const char *proc_root, struct source_options options)
 {
-	const struct clock clock = { stepping_mono, no_wall, bench };
+	const struct clock clock = { stepping_mono, no_wall, NULL, bench };
 
 	bench->at.ns = 1;
 	bench->step_ns = 1;

@@ -71,6 +71,14 @@ function drawMarks(self, plot, marks, group) {
 	for (const hole of marks.holes) {
 		const left = Math.max(x(hole.from), bbox.left);
 		const right = Math.min(x(hole.to), bbox.left + bbox.width);
+		if (hole.suspended_ns > 0 && right > left) {
+			ctx.fillStyle = c.text;
+			for (let dotY = bbox.top; dotY < bbox.top + bbox.height; dotY += 6 * ratio)
+				ctx.fillRect(right - ratio, dotY, 2 * ratio, 3 * ratio);
+			ctx.textAlign = 'left';
+			ctx.textBaseline = 'top';
+			ctx.fillText(`suspended for ${format.duration(hole.suspended_ns)}`, right + 4 * ratio, bbox.top + 3 * ratio);
+		}
 		if (right - left < 2 * ratio)
 			continue;
 		ctx.fillStyle = c.text;

@@ -103,7 +103,7 @@ export async function time() {
 		el('p', { class: 'hint' }, 'Drag over a plot, or use the keys +, \u2212, 0 and the arrows: all plots show the same time. 0 is when it fired. The light area, each sample, may exceed a limit: the kernel counts CPU time by its tick.'));
 	// Plots need a width: they are made once the section is in the page.
 	box.start = () => plots(data, { window: incident.kind === 'rule' ? incident.rule.window_ns / 1e9 : 0, moments: moments(),
-		holes: (data.holes ?? []).map(hole => ({ from: hole.from_ns / 1e9, to: hole.to_ns / 1e9, cpu: hole.cpu })) }, pictures);
+		holes: (data.holes ?? []).map(hole => ({ from: hole.from_ns / 1e9, to: hole.to_ns / 1e9, cpu: hole.cpu, suspended_ns: hole.suspended_ns })) }, pictures);
 	return box;
 }
 
@@ -423,6 +423,9 @@ function losses() {
 	if (c.holes > 0)
 		list.push(`${format.count(c.holes)} ${c.holes === 1 ? 'hole' : 'holes'} in the sampling, ${format.count(c.missed_slots)} slots, ${
 			format.duration(c.unsampled_ns)} in all, the longest ${format.duration(c.longest_hole_ns)}: what was used in them is known as a sum only`);
+	if (c.suspends > 0)
+		list.push(`while the machine was suspended${c.suspends > 1 ? ` ${format.count(c.suspends)} times` : ''}, for ${
+			format.duration(c.suspended_ns)}: nothing ran, and all times here leave that out`);
 	if (c.onset_late_ns > 0)
 		list.push(`when a spike began, to ${format.duration(c.onset_late_ns)}: while the target slept it was looked at less often, and what it used in the first ${
 			format.duration(c.onset_late_ns)} after that is drawn evenly over that time`);

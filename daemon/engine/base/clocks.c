@@ -26,9 +26,16 @@ static wall_t read_wall(void *ctx)
 	return (wall_t){ read_clock(CLOCK_REALTIME) };
 }
 
+static uint64_t read_boot(void *ctx)
+{
+	(void)ctx;
+
+	return read_clock(CLOCK_BOOTTIME);
+}
+
 struct clock real_clock(void)
 {
-	return (struct clock){ .mono = read_mono, .wall = read_wall };
+	return (struct clock){ .mono = read_mono, .wall = read_wall, .boot_ns = read_boot };
 }
 
 void real_clock_together(mono_t *ret_mono, wall_t *ret_wall, uint64_t *ret_boot_ns)

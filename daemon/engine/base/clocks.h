@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* CLOCK_MONOTONIC and CLOCK_REALTIME through the vDSO. */
+/* CLOCK_MONOTONIC, CLOCK_REALTIME and CLOCK_BOOTTIME through the vDSO. */
 struct clock real_clock(void);
 
 /*

@@ -201,7 +201,11 @@ static int on_loss(struct recorder *recorder, const struct ring_event *event)
 
 static int on_hole(struct recorder *recorder, const struct ring_event *event)
 {
-	sample_window_cover_hole(&event->hole, &recorder->counts.coverage);
+	struct sampling_hole hole = event->hole;
+
+	if (event->writer > 0)
+		hole.suspended_ns = 0; /* all writers have the same */
+	sample_window_cover_hole(&hole, &recorder->counts.coverage);
 
 	return sample_stream_hole(recorder->writer, &event->hole, event->writer, recorder->options.start);
 }

@@ -900,6 +900,9 @@ struct sampler_seat {
  */
 #define TIMER_SLACK_NS 1000ul
 
+/* A shorter one is none: no machine falls asleep and wakes up in less. */
+#define SUSPEND_MIN_NS NS_PER_MS
+
 enum command { COMMAND_ADD = 1, COMMAND_REMOVE };
 
 /* What waits for a tick, see samplers_set_alarm. */
@@ -917,8 +920,10 @@ struct sampler {
 	struct schedule schedule;
 	struct budget budget;
 	struct stats stats;
-	uint64_t missed_told; /* of stats.missed_slots: those that the ring knows of */
-	bool resync;          /* records were lost: show everything */
+	uint64_t missed_told;  /* of stats.missed_slots: those that the ring knows of */
+	bool boot_known;       /* the next is set */
+	int64_t boot_ahead_ns; /* CLOCK_BOOTTIME of CLOCK_MONOTONIC, at the last tick */
+	bool resync;           /* records were lost: show everything */
 	/* What backing off saves: how many looks there were, what one takes, what those not taken would have. */
 	uint64_t looks;
 	double look_ns, saved_ns;
@@ -1334,10 +1339,37 @@ static void count_source(struct sampler *sampler, uint64_t took_ns)
 	sampler->stats.failed_reads = counters.failed_reads;
 }
 
-/* What was missed since the last tick, by a stop, by waiting, or by a collection that took too long. */
+/*
+ * How long the machine was suspended since the last look: CLOCK_MONOTONIC stands still then. The other
+ * clock is read first: what passes between the two makes the difference smaller, so that a thread that
+ * had to wait for its CPU there takes that for no suspend.
+ */
+static uint64_t suspended_since(struct sampler *sampler)
+{
+	const struct clock *clock = &sampler->deadline_timer.clock;
+
+	if (!clock->boot_ns)
+		return 0;
+
+	uint64_t boot_ns = clock->boot_ns(clock->ctx);
+	int64_t ahead_ns = (int64_t)(boot_ns - clock_mono(clock).ns);
+	int64_t more_ns = sampler->boot_known ? ahead_ns - sampler->boot_ahead_ns : 0;
+
+	if (!sampler->boot_known || more_ns > 0)
+		sampler->boot_ahead_ns = ahead_ns;
+	sampler->boot_known = true;
+
+	return more_ns >= (int64_t)SUSPEND_MIN_NS ? (uint64_t)more_ns : 0;
+}
+
+/*
+ * What was missed since the last tick, by a stop, by waiting, or by a collection that took too long;
+ * and a suspend.
+ */
 static void publish_hole(struct sampler *sampler)
 {
-	note_put(sampler, ring_put_hole(sampler->writer, sampler->stats.missed_slots - sampler->missed_told));
+	note_put(sampler, ring_put_hole(sampler->writer, sampler->stats.missed_slots - sampler->missed_told,
+					suspended_since(sampler)));
 	sampler->missed_told = sampler->stats.missed_slots;
 }
 

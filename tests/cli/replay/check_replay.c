@@ -12,6 +12,7 @@
 #include "lib/rules/metric.h"
 
 #include <dirent.h>
+#include <sys/mman.h>
 
 Suite *replay_suite(void);
 
@@ -204,18 +205,40 @@ static unsigned expect_incidents(void)
 
 #define STOPPED_NS (2 * NS_PER_S)
 
-/*
- * Runs a daemon over a process that burns, grows and threads; its log is left in log_path. stopped: for
- * a while, when everything has fired.
- */
-static void run_daemon(const char *extra, bool stopped, char log_path[160])
+/* What becomes of the daemon for a while, when everything has fired. */
+enum pause { PAUSE_NONE, PAUSE_STOPPED, PAUSE_SUSPENDED };
+
+#define SUSPENDED_NS (2 * 3600 * NS_PER_S)
+
+/* The word that clock_ahead.so looks at, which the next program is to be started with. */
+static volatile uint64_t *clock_ahead(void)
 {
+	char path[160], library[512];
+	uint64_t *ahead_ns;
+
+	snprintf(path, sizeof(path), "%s/ahead", directory);
+	AUTO_CLOSE int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+	ck_assert_int_eq(ftruncate(fd, sizeof(*ahead_ns)), 0);
+	ahead_ns = mmap(NULL, sizeof(*ahead_ns), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ck_assert_ptr_ne(ahead_ns, MAP_FAILED);
+	ck_assert(program_find("clock_ahead.so", library));
+	setenv("LD_PRELOAD", library, 1);
+	setenv("CLOCK_AHEAD", path, 1);
+	return ahead_ns;
+}
+
+/* Runs a daemon over a process that burns, grows and threads; its log is left in log_path. */
+static void run_daemon(const char *extra, enum pause pause, char log_path[160])
+{
+	volatile uint64_t *ahead_ns = pause == PAUSE_SUSPENDED ? clock_ahead() : NULL;
 	struct actor actor = actor_start("scene-replay");
 
 	configure(actor.pid, extra);
 	struct program program =
 		program_start((const char *const[]){ spikewatchd, "-c", config_path, NULL }, directory, -1, 0);
 
+	unsetenv("LD_PRELOAD");
 	scene_wait_for(scene_says(program.err, "watching 2 targets") || waitpid(program.pid, NULL, WNOHANG) != 0);
 	for (int naps = 0; naps < 150; naps++)
 		scene_nap();
@@ -223,7 +246,9 @@ static void run_daemon(const char *extra, bool stopped, char log_path[160])
 	actor_do(&actor, 'b', "hot-thread");
 	scene_wait_for(scene_says(program.err, "rule hot fired") && scene_says(program.err, "rule jump fired") &&
 		       scene_says(program.err, "rule held fired") && scene_says(program.err, "rule many fired"));
-	if (stopped) {
+	if (ahead_ns)
+		*ahead_ns = SUSPENDED_NS;
+	if (pause == PAUSE_STOPPED) {
 		kill(program.pid, SIGSTOP);
 		nanosleep(&(struct timespec){ .tv_sec = STOPPED_NS / NS_PER_S }, NULL);
 		kill(program.pid, SIGCONT);
@@ -238,12 +263,12 @@ static void run_daemon(const char *extra, bool stopped, char log_path[160])
 }
 
 /* As the daemon has it that is told so in "sampling". */
-static void expect_same_decisions(const char *extra, bool stopped)
+static void expect_same_decisions(const char *extra, enum pause pause)
 {
 	static struct firings real, replayed;
 	char log_path[160];
 
-	run_daemon(extra, stopped, log_path);
+	run_daemon(extra, pause, log_path);
 	ck_assert_int_eq(REPLAY(ring_path), 0);
 	read_log(log_path, &real);
 	read_replay(&replayed);
@@ -264,7 +289,7 @@ START_TEST(a_replay_decides_as_the_daemon_did)
 {
 	if (!built)
 		SKIP_TEST(NOT_BUILT);
-	expect_same_decisions("", false);
+	expect_same_decisions("", PAUSE_NONE);
 }
 END_TEST
 
@@ -272,7 +297,7 @@ END_TEST
 
 #define RUN(...) replay((const char *const[]){ spikewatch, __VA_ARGS__, NULL })
 
-/* The path of an incident whose samples have the hole. */
+/* The path of an incident whose samples have the hole, or the suspend. */
 static void find_incident_with_hole(char ret[400], struct incident *ret_incident)
 {
 	DIR *dir = opendir(incidents);
@@ -283,7 +308,8 @@ static void find_incident_with_hole(char ret[400], struct incident *ret_incident
 		AUTO_CLOSE int fd = openat(dirfd(dir), item->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 		found = item->d_name[0] != '.' && incident_json_read(fd, ret_incident) == 0 &&
-			ret_incident->coverage.longest_hole_ns >= STOPPED_NS / 2;
+			(ret_incident->coverage.longest_hole_ns >= STOPPED_NS / 2 ||
+			 ret_incident->coverage.suspends > 0);
 		snprintf(ret, 400, "%s/%s", incidents, item->d_name);
 	}
 	closedir(dir);
@@ -359,7 +385,7 @@ START_TEST(a_daemon_that_was_stopped_leaves_a_hole_and_no_spike)
 
 	if (!built)
 		SKIP_TEST(NOT_BUILT);
-	expect_same_decisions("", true);
+	expect_same_decisions("", PAUSE_STOPPED);
 	ck_assert_int_eq(REPLAY("--json", ring_path), 0);
 	expect_unsampled_window();
 
@@ -390,6 +416,63 @@ START_TEST(a_daemon_that_was_stopped_leaves_a_hole_and_no_spike)
 }
 END_TEST
 
+/* What wall[ns] of the first and of the last row are apart, and since_firing[ns]. */
+static void read_csv_span(int64_t *ret_wall_ns, int64_t *ret_ns)
+{
+	AUTO_FREE char *text = scene_read(out_path);
+	long long first[2], last[2];
+	char *row = strstr(text, "\r\n");
+
+	ck_assert_ptr_nonnull(row);
+	ck_assert_int_eq(sscanf(row + 2, "%lld,%lld,", &first[0], &first[1]), 2);
+	text[strlen(text) - 2] = '\0';
+	ck_assert_int_eq(sscanf(strrchr(text, '\n') + 1, "%lld,%lld,", &last[0], &last[1]), 2);
+	*ret_ns = last[0] - first[0];
+	*ret_wall_ns = last[1] - first[1];
+}
+
+START_TEST(a_suspend_of_the_machine_is_told_everywhere)
+{
+	static struct incident incident;
+	char path[400], preload[512];
+	int64_t wall_ns, ns;
+
+	if (!built || !program_find("clock_ahead.so", preload))
+		SKIP_TEST("clock_ahead.so is not below $SPIKEWATCH_BUILD");
+	expect_same_decisions("", PAUSE_SUSPENDED);
+	ck_assert_int_eq(REPLAY("-s", ring_path), 0);
+	printed(", the machine suspended for 2 h");
+
+	find_incident_with_hole(path, &incident);
+	ck_assert_uint_eq(incident.coverage.suspends, 1);
+	/* Less what passed between the readings of the two clocks, in which the program may not have run. */
+	ck_assert_uint_le(incident.coverage.suspended_ns, SUSPENDED_NS + NS_PER_MS);
+	ck_assert_uint_ge(incident.coverage.suspended_ns, SUSPENDED_NS - NS_PER_S);
+	ck_assert_uint_lt(incident.coverage.unsampled_ns, NS_PER_S);
+	ck_assert_int_eq(RUN("show", "--full", path), 0);
+	printed("the machine was suspended for 2 h"); /* of the picture */
+	ck_assert_int_eq(RUN("show", "--json", path), 0);
+	printed("\"suspends\": 1");
+	printed("The machine was suspended for 2 h, ");
+	ck_assert_int_eq(RUN("verify", path), 0);
+	printed(": whole, ");
+	printed("the machine was suspended for 2 h");
+	ck_assert_int_eq(RUN("diff", path, path), 0);
+	printed("the machine was suspended for 2 h");
+	ck_assert_int_eq(RUN("export", "--format", "json", path), 0);
+	printed("\"suspended_ns\":7"); /* 7,200 s, or a little less */
+	ck_assert_int_eq(RUN("export", "--format", "csv", path), 0);
+	read_csv_span(&wall_ns, &ns);
+	ck_assert_int_eq(wall_ns - ns, (int64_t)incident.coverage.suspended_ns);
+	ck_assert_int_eq(RUN("export", "--format", "perfetto", path), 0);
+	printed("the machine was suspended for 2 h");
+	ck_assert_int_eq(RUN("export", "--format", "firefox", path), 0);
+	printed("the machine was suspended for 2 h");
+	ck_assert_int_eq(REPLAY("-s", path), 0);
+	printed(", the machine suspended for 2 h");
+}
+END_TEST
+
 static uint64_t writers_of_ring(void)
 {
 	struct ring_info info;
@@ -407,7 +490,7 @@ START_TEST(a_replay_decides_as_a_daemon_with_several_threads_did)
 	if (!built)
 		SKIP_TEST(NOT_BUILT);
 
-	expect_same_decisions(", \"threads\": 3", false);
+	expect_same_decisions(", \"threads\": 3", PAUSE_NONE);
 	ck_assert_uint_eq(writers_of_ring(), 3);
 }
 END_TEST
@@ -544,6 +627,7 @@ Suite *replay_suite(void)
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, a_replay_decides_as_the_daemon_did);
 	tcase_add_test(tcase, a_daemon_that_was_stopped_leaves_a_hole_and_no_spike);
+	tcase_add_test(tcase, a_suspend_of_the_machine_is_told_everywhere);
 	tcase_add_test(tcase, a_replay_decides_as_a_daemon_with_several_threads_did);
 	tcase_add_test(tcase, a_recording_is_judged_and_tried_with_other_values);
 	tcase_add_test(tcase, a_damaged_recording_is_judged_with_a_warning);

@@ -156,7 +156,7 @@ END_TEST
 
 START_TEST(a_hole_of_the_sampling_is_no_spike_and_is_told)
 {
-	const struct sampling_hole hole = { at(4.99), at(7.49), 250 };
+	const struct sampling_hole hole = { at(4.99), at(7.49), 250, 0 };
 	double cells[60], cpu = run_target(0, 1, 0, 0);
 	char note[TOP_WATCH_NOTE_MAX];
 
@@ -174,6 +174,24 @@ START_TEST(a_hole_of_the_sampling_is_no_spike_and_is_told)
 	ck_assert_str_eq(note, "the sampler took nothing for 2.5 s, 2 s ago; CPU over it is the average");
 	run_target(60, 68, 0, 0);
 	ck_assert(!hole_note(&table, note));
+}
+END_TEST
+
+START_TEST(a_suspend_of_the_machine_is_told)
+{
+	const struct sampling_hole hole = { at(4.99), at(5), 0, 7200 * NS_PER_S };
+	double cells[60], cpu = run_target(0, 1, 0, 0);
+	char note[TOP_WATCH_NOTE_MAX];
+
+	meet(1, "a");
+	cpu = run_target(1, 5, cpu, 0.5);
+	top_table_hole(&table, &hole);
+	run_target(5, 9.5, cpu, 0.5);
+	top_table_history(&table, only_row(), TOP_TABLE_CPU_CORES, cells, 60);
+	for (int i = 53; i < 59; i++)
+		ck_assert_msg(i == 55 ? isinf(cells[i]) : fabs(cells[i] - 0.5) < 0.02, "%d: %f", i, cells[i]);
+	ck_assert(hole_note(&table, note));
+	ck_assert_str_eq(note, "the machine was suspended for 2 h; it woke up 4 s ago");
 }
 END_TEST
 
@@ -974,6 +992,7 @@ Suite *top_data_suite(void)
 		who_does_not_run_leaves_no_records_and_falls_to_nothing,
 		a_burst_after_silence_is_not_spread_over_it,
 		a_hole_of_the_sampling_is_no_spike_and_is_told,
+		a_suspend_of_the_machine_is_told,
 		a_cgroup_is_not_taken_for_idle_between_two_looks_at_it,
 		a_target_whose_writer_hangs_is_not_taken_for_idle,
 		ticks_of_two_that_overlap_do_not_turn_the_clock_back,

@@ -243,10 +243,11 @@ START_TEST(a_hole_is_kept_counted_and_no_peak)
 {
 	struct sample_window *sample_window = make(0);
 	const struct sampling_hole holes[] = {
-		{ at(88 * S), at(91 * S), 299 },         /* begins before the window: only a second of it counts */
-		{ at(95 * S), at(95 * S + 20 * MS), 1 }, /* one slot */
-		{ at(97 * S), at(99 * S), 199 },
-		{ at(200 * S), at(201 * S), 99 }, /* not of this window */
+		{ at(88 * S), at(91 * S), 299, 0 },         /* begins before the window: only a second of it counts */
+		{ at(95 * S), at(95 * S + 20 * MS), 1, 0 }, /* one slot */
+		{ at(97 * S), at(99 * S), 199, 0 },
+		{ at(99 * S), at(99 * S + 10 * MS), 0, 3600 * S }, /* a suspend, and no slot */
+		{ at(200 * S), at(201 * S), 99, 0 },               /* not of this window */
 	};
 	struct sample_window_coverage coverage;
 	struct sample_window_peaks peaks;
@@ -254,7 +255,8 @@ START_TEST(a_hole_is_kept_counted_and_no_peak)
 	size_t kept = 0;
 
 	for (size_t i = 0; i < ARRAY_LEN(holes); i++) {
-		sample_set(&sample, SAMPLE_CPU, i * S);
+		if (holes[i].missed_slots > 0)
+			sample_set(&sample, SAMPLE_CPU, i * S);
 		sample_window_hole(sample_window, &holes[i]);
 		sample_window_add(sample_window, holes[i].to, &sample);
 	}
@@ -267,14 +269,17 @@ START_TEST(a_hole_is_kept_counted_and_no_peak)
 	ck_assert_uint_eq(coverage.lost_pages, 0);
 
 	for (struct cursor cursor = first_record(sample_window); next_record(&cursor);) {
-		if (cursor.hole.missed_slots == 0)
+		if (!cursor.is_hole)
 			continue;
 		ck_assert_uint_eq(cursor.hole.from.ns, holes[kept].from.ns);
 		ck_assert_uint_eq(cursor.hole.to.ns, holes[kept].to.ns);
 		ck_assert_uint_eq(cursor.hole.missed_slots, holes[kept].missed_slots);
+		ck_assert_uint_eq(cursor.hole.suspended_ns, holes[kept].suspended_ns);
 		kept++;
 	}
-	ck_assert_uint_eq(kept, 3);
+	ck_assert_uint_eq(kept, 4);
+	ck_assert_uint_eq(coverage.suspends, 1);
+	ck_assert_uint_eq(coverage.suspended_ns, 3600 * S);
 
 	/* A second of CPU time in each: over the four seconds between two samples, however short the window. */
 	sample_window_peaks(sample_window, 10 * MS, &peaks);

@@ -522,12 +522,12 @@ START_TEST(a_cursor_for_one_target_passes_over_the_others)
 END_TEST
 
 /* A tick after so many missed slots; those are of the fixture's interval. */
-static void write_tick_after_hole(uint64_t tick, uint64_t missed_slots, int expected)
+static void write_tick_after_hole(uint64_t tick, uint64_t missed_slots, uint64_t suspended_ns, int expected)
 {
 	struct sample sample;
 
 	ck_assert_int_eq(ring_tick_begin(writer, fixture_time(tick), fixture_wall(tick), 0), 0);
-	ck_assert_int_eq(ring_put_hole(writer, missed_slots), expected);
+	ck_assert_int_eq(ring_put_hole(writer, missed_slots, suspended_ns), expected);
 	fixture_sample(1, fixture_time(tick), &sample);
 	ck_assert_int_eq(ring_put_sample(writer, &targets[0].track, fixture_time(tick), &sample), 0);
 	ring_tick_end(writer, NULL);
@@ -538,10 +538,10 @@ START_TEST(a_hole_comes_before_the_samples_of_the_tick_that_ends_it)
 	AUTO(ring_cursor_freep) struct ring_cursor *cursor = NULL;
 	struct ring_event event = { 0 };
 
-	write_tick_after_hole(0, 7, RING_UNCHANGED); /* nothing is missed before the first tick */
-	write_tick_after_hole(1, 0, RING_UNCHANGED);
-	write_tick_after_hole(2000, 1998, 0);
-	write_tick_after_hole(2001, 0, RING_UNCHANGED);
+	write_tick_after_hole(0, 7, 7, RING_UNCHANGED); /* nothing is missed before the first tick */
+	write_tick_after_hole(1, 0, 0, RING_UNCHANGED);
+	write_tick_after_hole(2000, 1998, 0, 0);
+	write_tick_after_hole(2001, 0, 3600 * NS_PER_S, 0);
 
 	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
 	ring_cursor_only(cursor, 99); /* a cursor of one target is told, too */
@@ -555,6 +555,14 @@ START_TEST(a_hole_comes_before_the_samples_of_the_tick_that_ends_it)
 			ck_assert_uint_eq(event.hole.from.ns, fixture_time(1).ns);
 			ck_assert_uint_eq(event.hole.to.ns, fixture_time(2000).ns);
 			ck_assert_uint_eq(event.hole.missed_slots, 1998);
+			ck_assert_uint_eq(event.hole.suspended_ns, 0);
+			ck_assert_int_eq(ring_cursor_next(cursor, &event), 0);
+		}
+		if (tick == 3) {
+			ck_assert_int_eq(event.type, RING_EVENT_HOLE);
+			ck_assert_uint_eq(event.hole.from.ns, fixture_time(2000).ns);
+			ck_assert_uint_eq(event.hole.missed_slots, 0);
+			ck_assert_uint_eq(event.hole.suspended_ns, 3600 * NS_PER_S);
 			ck_assert_int_eq(ring_cursor_next(cursor, &event), 0);
 		}
 		ck_assert_int_eq(event.type, RING_EVENT_TICK_END);
@@ -563,7 +571,7 @@ START_TEST(a_hole_comes_before_the_samples_of_the_tick_that_ends_it)
 	struct fixture_tally tally;
 	fixture_read(ring, RING_OLDEST, &tally);
 	fixture_check(&tally);
-	ck_assert_uint_eq(tally.holes, 1);
+	ck_assert_uint_eq(tally.holes, 2);
 	ck_assert_uint_eq(tally.missed, 1998);
 	ck_assert_uint_eq(tally.samples, 4);
 }

@@ -671,7 +671,7 @@ END_TEST
 
 START_TEST(a_source_without_memory_is_refused)
 {
-	const struct clock clock = { stepping_mono, no_wall, NULL };
+	const struct clock clock = { stepping_mono, no_wall, NULL, NULL };
 	const struct source_options options = { .capacity = 8 };
 	bool injected = true;
 

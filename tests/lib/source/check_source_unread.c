@@ -435,7 +435,7 @@ START_TEST(what_is_told_is_what_was_read_and_never_later_than_said)
 	static struct seen seen[STEPS];
 	struct source *full = NULL;
 	struct source_options options = telling;
-	const struct clock clock = { stepping_mono, no_wall, &bench };
+	const struct clock clock = { stepping_mono, no_wall, NULL, &bench };
 	struct files files = { 100, 1, 400 };
 	uint32_t seed = 42;
 	unsigned later = 0;

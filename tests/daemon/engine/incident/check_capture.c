@@ -56,7 +56,7 @@ static wall_t fixed_wall(void *ctx)
 	return (wall_t){ 0 };
 }
 
-static const struct clock stopped = { fixed_mono, fixed_wall, NULL };
+static const struct clock stopped = { fixed_mono, fixed_wall, NULL, NULL };
 
 static int add_busy(void *ctx, const struct procfs_stat *stat)
 {
