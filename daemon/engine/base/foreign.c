@@ -367,21 +367,12 @@ static mono_t now_mono(void)
 	return clock_mono(&clock);
 }
 
-/*
- * "Uid:\t1000\t1000\t1000\t1000" in status, which waits for nothing; a directory says root's for
- * some.
- */
+/* Its user, which is read without waiting; a directory says root's for some. */
 static uint64_t owner_of(int procfd, int32_t pid, const char *path)
 {
-	char text[4096];
-	const char *line = NULL;
-	unsigned uid;
+	uid_t uid = pid > 0 ? proc_read_uid(procfd, pid) : PROC_READ_NO_UID;
 
-	if (pid > 0 && proc_read_file(procfd, pid, "status", text, sizeof(text)) > 0)
-		line = strstr(text, "\nUid:\t");
-	if (line && sscanf(line, "\nUid:\t%u", &uid) == 1)
-		return uid;
-	return map_hash(path, strlen(path)) | 1ULL << 63;
+	return uid != PROC_READ_NO_UID ? uid : map_hash(path, strlen(path)) | 1ULL << 63;
 }
 
 static struct owner *find_owner(uint64_t id)

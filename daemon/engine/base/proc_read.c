@@ -69,6 +69,17 @@ ssize_t proc_read_line(int procfd, int32_t pid, const char *name, char *buf, siz
 	return len;
 }
 
+uid_t proc_read_uid(int procfd, int32_t pid)
+{
+	char text[4096];
+	const char *line =
+		proc_read_file(procfd, pid, "status", text, sizeof text) > 0 ? strstr(text, "\nUid:\t") : NULL;
+	unsigned uid;
+
+	/* "Uid:\t1000\t0\t0\t0": real, effective, saved, of the file system. Names above have no newline. */
+	return line && sscanf(line, "\nUid:\t%u", &uid) == 1 ? uid : PROC_READ_NO_UID;
+}
+
 ssize_t proc_read_link(int procfd, int32_t pid, const char *name, char *buf, size_t cap)
 {
 	static const char deleted[] = " (deleted)";

@@ -23,6 +23,14 @@ ssize_t proc_read_line(int procfd, int32_t pid, const char *name, char *buf, siz
 /* The same for a symbolic link's target; a trailing " (deleted)" is taken off. */
 ssize_t proc_read_link(int procfd, int32_t pid, const char *name, char *buf, size_t cap);
 
+/*
+ * Its real user, which a set-user-id program or an undumpable one has of those who started it (its
+ * directory is then root's). PROC_READ_NO_UID: not known, it is gone.
+ */
+uid_t proc_read_uid(int procfd, int32_t pid);
+
+#define PROC_READ_NO_UID ((uid_t)-1)
+
 /* The name of a directory of /proc as a pid; 0: it is something else. */
 int32_t proc_read_pid_of(const char *name);
 

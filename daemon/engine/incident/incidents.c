@@ -37,7 +37,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/utsname.h>
 
 /* What captures other than samples take at most. */
@@ -264,49 +263,33 @@ static void describe_unit(const struct incidents *incidents, const struct target
 }
 
 /*
- * "uid N" of the user slice that the cgroup is in. False: it is in none. Only systemd's own: below
+ * The user whose slice the cgroup is in; 0: it is in none, or in root's. Only systemd's own: below
  * it, and in a service, anyone may make cgroups of any name.
  */
-static bool owner_by_slice(const char *cgroup, char owner[static INCIDENT_OWNER_MAX])
+static uid_t uid_of_slice(const char *cgroup)
 {
-	unsigned uid;
+	unsigned uid = 0;
 	int end = 0;
 
-	if (sscanf(cgroup, "/user.slice/user-%u.slice%n", &uid, &end) != 1 || end == 0)
-		return false;
-
-	snprintf(owner, INCIDENT_OWNER_MAX, "uid %u", uid);
-
-	return true;
-}
-
-static uid_t uid_of_process(const struct incidents *incidents, const struct target *target)
-{
-	char name[16];
-	struct stat st;
-
-	snprintf(name, sizeof name, "%d", target->pid);
-
-	return target->kind == TARGET_PROCESS &&
-			       fstatat(session_parts(incidents->options.session).procfd, name, &st, 0) == 0
-		       ? st.st_uid
-		       : 0;
+	return sscanf(cgroup, "/user.slice/user-%u.slice%n", &uid, &end) == 1 && end > 0 ? uid : 0;
 }
 
 /*
  * Whose share an incident takes: its user's; without a user of its own (root's, a group of
- * processes) its service's or cgroup's, or its entry's.
+ * processes) its service's or cgroup's, or its entry's. A user's slice counts before the user of the
+ * process: users have other ids too (subuid(5)), and start programs that take root's (su). Those
+ * that are set-user-id keep the real one.
  */
 static void find_owner(const struct incidents *incidents, const struct target *target,
 		       char owner[static INCIDENT_OWNER_MAX])
 {
 	const char *slash = strrchr(target->cgroup, '/');
-	uid_t uid = uid_of_process(incidents, target);
+	uid_t uid = uid_of_slice(target->cgroup);
 
-	if (uid > 0)
+	if (uid < OWNER_UID_MIN && target->kind == TARGET_PROCESS)
+		uid = proc_read_uid(session_parts(incidents->options.session).procfd, target->pid);
+	if (uid > 0 && uid != PROC_READ_NO_UID)
 		snprintf(owner, INCIDENT_OWNER_MAX, "uid %u", uid);
-	else if (owner_by_slice(target->cgroup, owner))
-		;
 	else if (slash && slash[1])
 		snprintf(owner, INCIDENT_OWNER_MAX, "cgroup %.50s", slash + 1);
 	else

@@ -4,6 +4,9 @@
  */
 #include "evaluator_feed.h"
 #include "incidents_rig.h"
+#include "skip.h"
+
+#include <sys/prctl.h>
 
 Suite *incidents_suite(void);
 
@@ -251,6 +254,7 @@ END_TEST
 /* A rule that has fired on target number i, without anything having happened. */
 static const char *fired_cgroup = "";
 static double fired_value = 50;
+static pid_t fired_pid = 1;
 
 static void fire_later(unsigned i, uint64_t later_ns)
 {
@@ -260,7 +264,7 @@ static void fire_later(unsigned i, uint64_t later_ns)
 	};
 	struct target target = { .id = 1000 + i,
 				 .kind = TARGET_PROCESS,
-				 .pid = 1,
+				 .pid = fired_pid,
 				 .entry = "burner",
 				 .name = name,
 				 .key = name,
@@ -505,6 +509,67 @@ START_TEST(a_user_leaves_incidents_of_the_hour_for_others)
 }
 END_TEST
 
+/* A process that keeps what its user has started it with, until it is killed. */
+static pid_t start_as(uid_t real, uid_t effective, bool undumpable)
+{
+	int ready[2];
+	char byte;
+
+	ck_assert_int_eq(pipe2(ready, O_CLOEXEC), 0);
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (setresuid(real, effective, effective) < 0)
+			_exit(1);
+		prctl(PR_SET_DUMPABLE, !undumpable);
+		(void)!write(ready[1], "", 1);
+		for (;;)
+			pause();
+	}
+	ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	close(ready[1]);
+
+	return pid;
+}
+
+static const struct {
+	uid_t real, effective;
+	bool undumpable;
+	const char *cgroup, *owner;
+} owned[] = {
+	{ 4711, 4711, false, "", "uid 4711" },
+	{ 4711, 4711, true, "", "uid 4711" },
+	{ 4711, 0, false, "", "uid 4711" }, /* set-user-id */
+	{ 4711, 0, true, "/system.slice/cron.service", "uid 4711" },
+	{ 165536, 165536, false, "/user.slice/user-1001.slice/session-3.scope", "uid 1001" }, /* subuid */
+	{ 0, 0, false, "/user.slice/user-1001.slice/session-3.scope", "uid 1001" },           /* su */
+	{ 4711, 4711, false, "/user.slice/user-0.slice/session-1.scope", "uid 4711" },
+	{ 0, 0, false, "/system.slice/nginx.service", "cgroup nginx.service" },
+	{ 0, 0, false, "", "root" },
+};
+
+START_TEST(whose_share_an_incident_takes_is_not_chosen_by_the_program)
+{
+	char path[400];
+	struct incident incident;
+
+	if (geteuid() != 0)
+		SKIP_TEST("only root becomes other users");
+	fired_pid = start_as(owned[_i].real, owned[_i].effective, owned[_i].undumpable);
+	fired_cgroup = owned[_i].cgroup;
+	start(&rig, "0B", RULE("hot", "100ms"));
+	fire(0);
+	stop(&rig);
+	kill(fired_pid, SIGKILL);
+	waitpid(fired_pid, NULL, 0);
+	read_incident(&rig, path, &incident);
+	ck_assert_str_eq(incident.target.owner, owned[_i].owner);
+	actor_end(&rig.actor);
+}
+END_TEST
+
 /* The directory of a sealed incident of this target; -1: there is none. */
 static int sealed_of(const char *target)
 {
@@ -651,6 +716,8 @@ Suite *incidents_suite(void)
 	tcase_add_test(tcase, in_an_hour_rules_open_no_more_than_they_may);
 	tcase_add_test(tcase, a_user_leaves_room_for_others);
 	tcase_add_test(tcase, a_user_leaves_incidents_of_the_hour_for_others);
+	tcase_add_loop_test(tcase, whose_share_an_incident_takes_is_not_chosen_by_the_program, 0,
+			    (int)ARRAY_LEN(owned));
 	tcase_add_loop_test(tcase, only_the_ticks_of_who_looks_at_the_target_count, 0, 2);
 	suite_add_tcase(suite, tcase);
 
