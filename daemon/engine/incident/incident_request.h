@@ -30,7 +30,8 @@ struct incident_request {
 	struct target target; /* strings point into encoded */
 	bool everything;      /* of all targets: target has a name only */
 	mono_t fired;
-	wall_t wall; /* of fired */
+	wall_t wall;    /* of fired */
+	uint64_t owner; /* the user whose turn at the worker it takes, a hash; 0: root's, or a system service's */
 	struct incident_settings settings;
 	struct hook_plan *hooks; /* the commands to be run; NULL: none */
 	struct incident info;    /* as of the firing */

@@ -17,6 +17,11 @@
  * hooks.c) and the second snapshot each count as one. Nothing here refers to a configuration, so a
  * reload has nothing to wait for.
  *
+ * Turns. Of jobs of equal urgency the next is one of root's and of system services, else one of the
+ * user whose jobs have taken least of the worker's time lately, and of those the oldest. While others
+ * wait, stacks of a user are named for some seconds at most. So what one user's programs do, however
+ * often and however large they are, delays the incidents of others by one job.
+ *
  * A full disk. Captures are written at the firing, samples when the window is over, although
  * samples matter most. So room for them is made by removing old incidents, as far as retention
  * allows, then the captures, the largest first; samples are removed only if incident.json does not
@@ -68,6 +73,19 @@
 /* How long all jobs together may take then: half of systemd's TimeoutStopSec, which is 90 s by default. */
 #define STOP_NS (45 * NS_PER_S)
 
+/*
+ * How long stacks of a user's incident are named while seals of others wait, of all such incidents
+ * that have taken NAMING_MUCH_NS lately; nearly all are named within the first.
+ */
+#define NAMING_NS (3 * NS_PER_S)
+#define NAMING_LITTLE_NS NS_PER_S
+#define NAMING_MUCH_NS (10 * NS_PER_S)
+
+/* Users whose time is known; the least is forgotten for another. It is forgotten at half its pace. */
+#define TURNS_MAX 64
+#define TURN_FORGET 2
+#define TURN_MAX_NS (60 * NS_PER_S)
+
 /* The same failure is logged once in this time. */
 #define FAILURE_LOG_NS (60 * NS_PER_S)
 
@@ -93,7 +111,15 @@ struct job {
 	bool urgent, queued;
 };
 
+/* What the jobs of a user have taken of the worker's time lately. */
+struct turn {
+	uint64_t owner; /* struct incident_work's; 0: free */
+	uint64_t used_ns;
+	mono_t at; /* as of then */
+};
+
 struct job_queue {
+	struct turn turns[TURNS_MAX]; /* the worker's alone */
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
 	struct job *first, **last;
@@ -104,6 +130,7 @@ struct job_queue {
 struct incident_work {
 	struct incident_worker *worker;
 	struct incident_request *request; /* constant */
+	uint64_t owner;                   /* the request's */
 
 	/* Under the lock of the queue. */
 	struct job open, follow, seal;
@@ -162,6 +189,8 @@ struct incident_worker {
 	mono_t stop_by;                /* for naming stacks; 0: the stop was not noticed yet */
 	int enforce_error;             /* of the last spool_enforce */
 	struct incident_work *again;   /* list of works whose second snapshot is pending */
+	uint64_t charged;              /* whose job runs: struct incident_work's owner */
+	mono_t charged_since, naming_since;
 };
 
 /* ---- samples.tsv of an incident of all targets ----
@@ -395,17 +424,77 @@ static void queue_put(struct job_queue *queue, struct job *job, enum job_order o
 	pthread_mutex_unlock(&queue->lock);
 }
 
-/* The lock is held. */
-static struct job *queue_take_first(struct job_queue *queue)
+static uint64_t used_at(const struct turn *turn, mono_t now)
 {
-	struct job *job = queue->first;
+	int64_t forgotten = mono_diff(now, turn->at) / TURN_FORGET;
 
-	queue->first = job->next;
-	if (!queue->first)
-		queue->last = &queue->first;
+	if (forgotten <= 0)
+		return turn->used_ns;
+	return turn->used_ns > (uint64_t)forgotten ? turn->used_ns - (uint64_t)forgotten : 0;
+}
+
+/* What jobs of this owner have taken lately. */
+static uint64_t queue_used(const struct job_queue *queue, uint64_t owner, mono_t now)
+{
+	for (size_t i = 0; owner && i < TURNS_MAX; i++)
+		if (queue->turns[i].owner == owner)
+			return used_at(&queue->turns[i], now);
+	return 0;
+}
+
+static void queue_charge(struct job_queue *queue, uint64_t owner, uint64_t ns, mono_t now)
+{
+	struct turn *turn = queue->turns;
+	uint64_t used = queue_used(queue, owner, now) + ns;
+
+	for (size_t i = 0; i < TURNS_MAX && turn->owner != owner; i++)
+		if (queue->turns[i].owner == owner || used_at(&queue->turns[i], now) < used_at(turn, now))
+			turn = &queue->turns[i];
+	if (owner)
+		*turn = (struct turn){ owner, used < TURN_MAX_NS ? used : TURN_MAX_NS, now };
+}
+
+/* Whether a job of this owner comes before one of the other. */
+static bool has_precedence(const struct job_queue *queue, uint64_t owner, uint64_t other, mono_t now)
+{
+	if (owner == 0 || other == 0)
+		return owner == 0 && other != 0;
+	return queue_used(queue, owner, now) < queue_used(queue, other, now);
+}
+
+static uint64_t owner_of(const struct job *job)
+{
+	return job->work ? job->work->owner : 0;
+}
+
+/* The lock is held, and there is one. Of the most urgent the one whose turn it is. */
+static struct job *queue_take_next(struct job_queue *queue, mono_t now)
+{
+	struct job **next = &queue->first, *job;
+
+	for (struct job **at = next; *at && (*at)->urgent == queue->first->urgent; at = &(*at)->next)
+		if (has_precedence(queue, owner_of(*at), owner_of(*next), now))
+			next = at;
+	job = *next;
+	*next = job->next;
+	if (!*next)
+		queue->last = next;
 	job->queued = false;
 
 	return job;
+}
+
+/* Whether an incident that comes before those of owner could be sealed. */
+static bool queue_seals_wait(struct job_queue *queue, uint64_t owner, mono_t now)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&queue->lock);
+	for (const struct job *job = queue->first; job && !found; job = job->next)
+		found = job->kind == JOB_SEAL && has_precedence(queue, owner_of(job), owner, now);
+	pthread_mutex_unlock(&queue->lock);
+
+	return found;
 }
 
 /* The lock is held. */
@@ -434,7 +523,7 @@ static int queue_next(struct job_queue *queue, const struct clock *clock, mono_t
 		if (until.ns && (queue->stop || mono_diff(clock_mono(clock), until) >= 0)) {
 			r = QUEUE_DUE;
 		} else if (queue->first) {
-			*ret = queue_take_first(queue);
+			*ret = queue_take_next(queue, clock_mono(clock));
 			r = 0;
 		} else if (queue->stop && queue->waiting == 0) {
 			r = QUEUE_END;
@@ -448,13 +537,13 @@ static int queue_next(struct job_queue *queue, const struct clock *clock, mono_t
 }
 
 /* The next job if it is urgent, else NULL. Does not wait. */
-static struct job *queue_next_urgent(struct job_queue *queue)
+static struct job *queue_next_urgent(struct job_queue *queue, mono_t now)
 {
 	struct job *job = NULL;
 
 	pthread_mutex_lock(&queue->lock);
 	if (queue->first && queue->first->urgent)
-		job = queue_take_first(queue);
+		job = queue_take_next(queue, now);
 	pthread_mutex_unlock(&queue->lock);
 
 	return job;
@@ -866,24 +955,53 @@ static void run_urgent_job(struct incident_worker *worker, struct job *job)
 		follow_recording(job->work);
 }
 
-/* While stacks are named: does one job that cannot wait. False: there is no time left. */
-static bool while_naming(void *ctx)
+/* From now on the worker's time is this owner's. Whose it was before. */
+static uint64_t charge_to(struct incident_worker *worker, uint64_t owner)
+{
+	mono_t now = clock_mono(&worker->clock);
+	uint64_t before = worker->charged;
+
+	queue_charge(&worker->queue, before, (uint64_t)mono_diff(now, worker->charged_since), now);
+	worker->charged = owner;
+	worker->charged_since = now;
+
+	return before;
+}
+
+/* Whether a user's stacks have been named for as long as they may be while incidents of others wait. */
+static bool is_others_turn(struct incident_worker *worker, mono_t now)
+{
+	uint64_t named_ns = (uint64_t)mono_diff(now, worker->naming_since);
+	bool much = queue_used(&worker->queue, worker->charged, now) > NAMING_MUCH_NS;
+
+	return worker->charged && named_ns > (much ? NAMING_LITTLE_NS : NAMING_NS) &&
+	       queue_seals_wait(&worker->queue, worker->charged, now);
+}
+
+/* While stacks are named: does one job that cannot wait. Why there is no time left; NULL: there is. */
+static const char *while_naming(void *ctx)
 {
 	struct incident_worker *worker = ctx;
 	struct incident_work *again = next_again(worker);
 	mono_t now = clock_mono(&worker->clock);
-	struct job *job = queue_next_urgent(&worker->queue);
+	struct job *job = queue_next_urgent(&worker->queue, now);
+	uint64_t owner = charge_to(worker, job ? owner_of(job) : again ? again->owner : worker->charged);
 
 	if (job)
 		run_urgent_job(worker, job);
 	else if (again && mono_diff(now, again->again_at) >= 0)
 		finish_again(again);
+	charge_to(worker, owner);
+	if (!queue_stopping(&worker->queue) && is_others_turn(worker, now)) {
+		worker->naming_since = now; /* of the same stacks, without names */
+		return "incidents of others were waiting";
+	}
 	if (!queue_stopping(&worker->queue))
-		return true;
+		return NULL;
 	if (worker->stop_by.ns == 0)
 		worker->stop_by = mono_add(now, STOP_STACKS_NS);
 
-	return mono_diff(worker->stop_by, now) > 0;
+	return mono_diff(worker->stop_by, now) > 0 ? NULL : "the daemon was being stopped";
 }
 
 static void write_stacks(struct incident_work *work)
@@ -897,6 +1015,7 @@ static void write_stacks(struct incident_work *work)
 	add_members(work);
 	members.members = work->members;
 	members.count = work->member_count;
+	work->worker->naming_since = clock_mono(&work->worker->clock);
 	stack_capture_write(TAKE(work->stacks), &members, spool_draft_dirfd(work->draft), &waiting, &work->captured);
 }
 
@@ -1231,10 +1350,12 @@ static void *run_worker(void *argument)
 		if (r == QUEUE_END)
 			return NULL;
 		atomic_store(&worker->busy_since, clock_mono(&worker->clock).ns);
+		charge_to(worker, r == QUEUE_DUE ? again->owner : owner_of(job));
 		if (r == QUEUE_DUE)
 			finish_again(again);
 		else
 			run_job(worker, job);
+		charge_to(worker, 0);
 		atomic_store(&worker->busy_since, 0);
 	}
 }
@@ -1253,6 +1374,7 @@ int incident_worker_open(struct incident_worker *worker, struct incident_request
 
 	work->worker = worker;
 	work->request = request;
+	work->owner = request->owner;
 	work->captured = request->info;
 	work->open = (struct job){ .kind = JOB_OPEN, .work = work };
 	work->follow = (struct job){ .kind = JOB_FOLLOW, .work = work };

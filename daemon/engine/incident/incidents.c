@@ -685,9 +685,11 @@ static void refuse(struct incidents *incidents, const char *rule, const char *ta
 /* Opens it after its past was copied and it was described. -ENOMEM: it is freed. */
 static int open_incident(struct incidents *incidents, struct open_incident *incident)
 {
+	const char *owner = incident->request->info.target.owner;
 	struct log_about about = { .message = MESSAGE_INCIDENT_FAILED, .state = "end", .count = incidents->refusing };
 
 	*incident->info = incident->request->info;
+	incident->request->owner = is_limited(owner) ? map_hash(owner, strlen(owner)) : 0;
 	plan_follow_ups(incidents->options.config, incident->request);
 	if (incident_worker_open(incidents->worker, incident->request, &incident->work) < 0) {
 		incident->request = NULL;

@@ -316,14 +316,14 @@ static size_t list_descriptors(const struct symbolizer_job *job, int out, struct
 
 enum symbolizer_end { BY_ITSELF, TOO_LATE, STOPPED };
 
-static bool may_go_on(const struct symbolizer_job *job)
+static const char *why_stop(const struct symbolizer_job *job)
 {
-	return job->waiting == NULL || job->waiting->go_on(job->waiting->ctx);
+	return job->waiting ? job->waiting->why_stop(job->waiting->ctx) : NULL;
 }
 
 /* Reads its output until its end or the deadline, and keeps as much as there is room for. */
 static enum symbolizer_end read_output(const struct symbolizer_job *job, int fd, mono_t deadline, char *said,
-				       size_t cap)
+				       size_t cap, const char **ret_stopped)
 {
 	enum symbolizer_end end = BY_ITSELF;
 	struct clock clock = real_clock();
@@ -337,7 +337,7 @@ static enum symbolizer_end read_output(const struct symbolizer_job *job, int fd,
 		if (poll(&wait, 1, LOOK_MS) <= 0) {
 			if (mono_diff(deadline, clock_mono(&clock)) <= 0)
 				end = TOO_LATE;
-			else if (!may_go_on(job))
+			else if ((*ret_stopped = why_stop(job)))
 				end = STOPPED;
 			continue;
 		}
@@ -384,8 +384,9 @@ static struct child_end end_child(struct child *child, bool by_itself)
 	return how;
 }
 
-/* 0; -errno: it was not started. said: its output. */
-static int run_child(const struct symbolizer_job *job, char *said, enum symbolizer_end *ret_end, struct child_end *ret)
+/* 0; -errno: it was not started. said: its output. *ret_stopped: set if it was STOPPED. */
+static int run_child(const struct symbolizer_job *job, char *said, enum symbolizer_end *ret_end,
+		     const char **ret_stopped, struct child_end *ret)
 {
 	struct clock clock = real_clock();
 	AUTO_CLOSE int listening = -1, speaking = -1;
@@ -403,17 +404,18 @@ static int run_child(const struct symbolizer_job *job, char *said, enum symboliz
 	close(speaking);
 	speaking = -1;
 	*ret_end = read_output(job, listening, mono_add(clock_mono(&clock), SYMBOLIZER_PATIENCE_NS + 2 * NS_PER_S),
-			       said, SAID_MAX);
+			       said, SAID_MAX, ret_stopped);
 	*ret = end_child(&child, *ret_end == BY_ITSELF);
 	return 0;
 }
 
-static void describe_end(const struct child_end *how, enum symbolizer_end end, const char *said, char *why, size_t cap)
+static void describe_end(const struct child_end *how, enum symbolizer_end end, const char *stopped, const char *said,
+			 char *why, size_t cap)
 {
 	bool signalled = how->code != CLD_EXITED;
 
 	if (end == STOPPED)
-		snprintf(why, cap, "the daemon was being stopped");
+		snprintf(why, cap, "%s", stopped);
 	else if (end == TOO_LATE || (signalled && how->status == SIGALRM))
 		snprintf(why, cap, "the symboliser took more than %llu s", SYMBOLIZER_PATIENCE_NS / NS_PER_S);
 	else if (signalled)
@@ -436,13 +438,14 @@ static int symbolizer_run(const struct symbolizer_job *job, char *why, size_t ca
 	char said[SAID_MAX] = "";
 	enum symbolizer_end end = STOPPED;
 	struct child_end how = { .code = CLD_EXITED, .status = 1 };
-	int r = may_go_on(job) ? run_child(job, said, &end, &how) : 0;
+	const char *stopped = why_stop(job);
+	int r = stopped ? 0 : run_child(job, said, &end, &stopped, &how);
 
 	if (r == 0 && how.code == CLD_EXITED && how.status == 0 && *job->unreadable == 0)
 		*job->unreadable = count_said(said, "binaries_unreadable\t");
 	if (r < 0 || (how.code == CLD_EXITED && how.status == 0))
 		return r;
-	describe_end(&how, end, said, why, cap);
+	describe_end(&how, end, stopped, said, why, cap);
 	return 1;
 }
 

@@ -22,8 +22,8 @@
 
 /* What the worker does while spikewatch-symbolize runs. */
 struct symbolizer_waiting {
-	/* Called ten times a second. False: kill it now, because the daemon is being stopped. */
-	bool (*go_on)(void *ctx);
+	/* Called ten times a second. NULL: let it go on; else kill it now, and why (static), for the incident. */
+	const char *(*why_stop)(void *ctx);
 	void *ctx;
 };
 

@@ -45,6 +45,13 @@ static int next(void)
 	return r == 0 ? (int)(job->work - works) : -1;
 }
 
+static mono_t now_of_test(void)
+{
+	struct clock clock = real_clock();
+
+	return clock_mono(&clock);
+}
+
 START_TEST(what_is_urgent_comes_before_what_was_put_earlier)
 {
 	queue_put(&queue, jobs[0], JOB_LAST);
@@ -91,12 +98,12 @@ END_TEST
 
 START_TEST(in_the_middle_of_another_only_urgent_ones_are_taken)
 {
-	ck_assert_ptr_null(queue_next_urgent(&queue));
+	ck_assert_ptr_null(queue_next_urgent(&queue, now_of_test()));
 	queue_put(&queue, jobs[0], JOB_LAST);
-	ck_assert_ptr_null(queue_next_urgent(&queue));
+	ck_assert_ptr_null(queue_next_urgent(&queue, now_of_test()));
 	queue_put(&queue, jobs[1], JOB_URGENT);
-	ck_assert_ptr_eq(queue_next_urgent(&queue), jobs[1]);
-	ck_assert_ptr_null(queue_next_urgent(&queue));
+	ck_assert_ptr_eq(queue_next_urgent(&queue, now_of_test()), jobs[1]);
+	ck_assert_ptr_null(queue_next_urgent(&queue, now_of_test()));
 	ck_assert(!queue_stopping(&queue));
 	queue_stop(&queue);
 	ck_assert(queue_stopping(&queue));
@@ -114,8 +121,8 @@ START_TEST(a_work_is_sealed_when_it_was_handed_over_and_waits_for_nothing)
 	ck_assert_ptr_null(queue.first);
 	work_finished(&queue, &works[0]);
 	ck_assert_ptr_eq(queue.first, jobs[0]);
-	ck_assert_ptr_null(queue_next_urgent(&queue)); /* sealing can wait */
-	work_hand_over(&queue, &works[1]);             /* waits for nothing */
+	ck_assert_ptr_null(queue_next_urgent(&queue, now_of_test())); /* sealing can wait */
+	work_hand_over(&queue, &works[1]);                            /* waits for nothing */
 	work_await(&queue, &works[2]);
 	work_finished(&queue, &works[2]); /* not handed over yet */
 	work_hand_over(&queue, &works[2]);
@@ -124,6 +131,101 @@ START_TEST(a_work_is_sealed_when_it_was_handed_over_and_waits_for_nothing)
 	ck_assert_int_eq(next(), 1);
 	ck_assert_int_eq(next(), 2);
 	ck_assert_int_eq(next(), -1);
+}
+END_TEST
+
+/* 1 and 2: users; 0: root. */
+static void put_of(int number, uint64_t owner, enum job_order order)
+{
+	works[number].owner = owner;
+	queue_put(&queue, jobs[number], order);
+}
+
+START_TEST(root_comes_first_and_then_the_user_who_has_taken_least)
+{
+	queue_charge(&queue, 1, 2 * NS_PER_S, now_of_test());
+	queue_charge(&queue, 2, NS_PER_S, now_of_test());
+	put_of(0, 1, JOB_LAST);
+	put_of(1, 1, JOB_LAST);
+	put_of(2, 2, JOB_LAST);
+	put_of(3, 2, JOB_LAST);
+	put_of(4, 0, JOB_LAST);
+	put_of(5, 1, JOB_URGENT); /* nothing is urgent for another's sake */
+	queue_stop(&queue);
+	ck_assert_int_eq(next(), 5);
+	ck_assert_int_eq(next(), 4);
+	ck_assert_int_eq(next(), 2);
+	queue_charge(&queue, 2, 2 * NS_PER_S, now_of_test());
+	ck_assert_int_eq(next(), 0);
+	ck_assert_int_eq(next(), 1);
+	ck_assert_int_eq(next(), 3);
+	ck_assert_int_eq(next(), -1);
+}
+END_TEST
+
+START_TEST(urgent_jobs_have_turns_too)
+{
+	queue_charge(&queue, 1, NS_PER_S, now_of_test());
+	put_of(0, 1, JOB_URGENT);
+	put_of(1, 1, JOB_URGENT);
+	put_of(2, 2, JOB_URGENT);
+	put_of(3, 0, JOB_LAST);
+	ck_assert_ptr_eq(queue_next_urgent(&queue, now_of_test()), jobs[2]);
+	ck_assert_ptr_eq(queue_next_urgent(&queue, now_of_test()), jobs[0]);
+	ck_assert_ptr_eq(queue_next_urgent(&queue, now_of_test()), jobs[1]);
+	ck_assert_ptr_null(queue_next_urgent(&queue, now_of_test()));
+	put_of(4, 1, JOB_LAST); /* behind the last, also when that was taken out of the middle */
+	queue_stop(&queue);
+	ck_assert_int_eq(next(), 3);
+	ck_assert_int_eq(next(), 4);
+	ck_assert_int_eq(next(), -1);
+}
+END_TEST
+
+START_TEST(time_that_was_taken_is_forgotten_and_bounded)
+{
+	mono_t now = now_of_test();
+
+	queue_charge(&queue, 1, 3600 * NS_PER_S, now);
+	ck_assert_uint_eq(queue_used(&queue, 1, now), TURN_MAX_NS);
+	ck_assert_uint_eq(queue_used(&queue, 1, mono_add(now, 20 * NS_PER_S)), TURN_MAX_NS - 10 * NS_PER_S);
+	ck_assert_uint_eq(queue_used(&queue, 1, mono_add(now, 3600 * NS_PER_S)), 0);
+	for (uint64_t user = 2; user < 1000; user++)
+		queue_charge(&queue, user, NS_PER_S, now);
+	ck_assert_uint_eq(queue_used(&queue, 1, now), TURN_MAX_NS); /* who has taken most is not forgotten */
+	ck_assert_uint_eq(queue_used(&queue, 999, now), NS_PER_S);
+	ck_assert_uint_eq(queue_used(&queue, 0, now), 0);
+}
+END_TEST
+
+/* Stacks are named for as long as they take, unless a seal of another waits that comes before. */
+START_TEST(naming_gives_way_to_the_seals_of_others)
+{
+	static struct incident_worker worker;
+	mono_t now;
+
+	worker = (struct incident_worker){ .clock = real_clock(), .charged = 1 };
+	queue_init(&worker.queue);
+	worker.charged_since = worker.naming_since = mono_sub(now_of_test(), NAMING_NS + NS_PER_S);
+	ck_assert_ptr_null(while_naming(&worker));
+	works[0].owner = works[1].owner = 1;
+	queue_put(&worker.queue, jobs[0], JOB_LAST);
+	ck_assert_ptr_null(while_naming(&worker)); /* another of the same user */
+	works[1].owner = 2;
+	queue_put(&worker.queue, jobs[1], JOB_LAST);
+	ck_assert_str_eq(while_naming(&worker), "incidents of others were waiting");
+	ck_assert_ptr_null(while_naming(&worker)); /* the same stacks, without names */
+
+	now = now_of_test();
+	worker.naming_since = mono_sub(now, 2 * NAMING_LITTLE_NS);
+	ck_assert_ptr_null(while_naming(&worker));
+	queue_charge(&worker.queue, 1, 2 * NAMING_MUCH_NS, now);
+	ck_assert_ptr_nonnull(while_naming(&worker));
+
+	worker.naming_since = mono_sub(now, 2 * NAMING_NS);
+	worker.charged = 0;
+	ck_assert_ptr_null(while_naming(&worker)); /* root's are named to the end */
+	queue_release(&worker.queue);
 }
 END_TEST
 
@@ -364,6 +466,10 @@ Suite *incident_worker_suite(void)
 	tcase_add_test(tcase, what_is_queued_is_not_queued_twice);
 	tcase_add_test(tcase, in_the_middle_of_another_only_urgent_ones_are_taken);
 	tcase_add_test(tcase, a_work_is_sealed_when_it_was_handed_over_and_waits_for_nothing);
+	tcase_add_test(tcase, root_comes_first_and_then_the_user_who_has_taken_least);
+	tcase_add_test(tcase, urgent_jobs_have_turns_too);
+	tcase_add_test(tcase, time_that_was_taken_is_forgotten_and_bounded);
+	tcase_add_test(tcase, naming_gives_way_to_the_seals_of_others);
 	tcase_add_test(tcase, a_stop_is_due_at_once_for_what_was_to_come_later);
 	suite_add_tcase(suite, tcase);
 
