@@ -367,22 +367,114 @@ size_t output_prefix(const char *text, size_t count)
 	return len;
 }
 
-void output_fit(const char *text, size_t width, unsigned how, FILE *file)
+/* Of the widest line that is printed, in UTF-8. */
+#define CUT_MAX 2048
+
+/* Text in at most width characters. */
+static void cut_text(const char *text, size_t width, unsigned how, char ret[static CUT_MAX])
 {
 	size_t have = output_characters(text, strlen(text)), dots = how & OUTPUT_CUT_DOTS ? 2 : 0;
-	int pad = have < width ? (int)(width - have) : 0;
 	size_t tail = (width - dots) * 2 / 5, head = width - dots - tail;
 
 	if (have > width && width > 3 && (how & OUTPUT_CUT_PATHS) && *text == '/')
-		fprintf(file, "..%s", text + output_prefix(text, have - width + 2));
+		snprintf(ret, CUT_MAX, "..%s", text + output_prefix(text, have - width + 2));
 	else if (have > width && dots && width > 6)
-		fprintf(file, "%.*s..%s", (int)output_prefix(text, head), text,
-			text + output_prefix(text, have - tail));
+		snprintf(ret, CUT_MAX, "%.*s..%s", (int)output_prefix(text, head), text,
+			 text + output_prefix(text, have - tail));
 	else if (have > width)
-		fprintf(file, "%.*s%s", (int)output_prefix(text, width - dots), text, dots ? ".." : "");
+		snprintf(ret, CUT_MAX, "%.*s%s", (int)output_prefix(text, width - dots), text, dots ? ".." : "");
 	else
-		fprintf(file, "%*s%s%*s", how & OUTPUT_PAD_LEFT ? pad : 0, "", text, how & OUTPUT_PAD_RIGHT ? pad : 0,
-			"");
+		snprintf(ret, CUT_MAX, "%s", text);
+}
+
+static void print_fit(const char *text, size_t width, unsigned how, FILE *file)
+{
+	size_t have = output_characters(text, strlen(text));
+	int pad = have < width ? (int)(width - have) : 0;
+
+	fprintf(file, "%*s%s%*s", how & OUTPUT_PAD_LEFT ? pad : 0, "", text, how & OUTPUT_PAD_RIGHT ? pad : 0, "");
+}
+
+void output_fit(const char *text, size_t width, unsigned how, FILE *file)
+{
+	char shown[CUT_MAX];
+
+	cut_text(text, width, how, shown);
+	print_fit(shown, width, how, file);
+}
+
+/* ---- names that differ where they would be cut ---- */
+
+#define APART_WIDTH_MIN 12 /* narrower, there is no room for three parts */
+#define APART_CONTEXT 3    /* characters that are equal, before those that differ */
+
+/* The beginning, then what follows the character at which it differs; width >= APART_WIDTH_MIN. */
+static void cut_before(const char *text, size_t differs, size_t width, char ret[static CUT_MAX])
+{
+	size_t have = output_characters(text, strlen(text)), head = (width - 2) / 3, rest = width - 2 - head;
+	size_t from = differs > head + APART_CONTEXT ? differs - APART_CONTEXT : head;
+	bool to_end = from + rest >= have;
+	const char *part;
+
+	from = to_end ? have - rest : from;
+	part = text + output_prefix(text, from);
+	snprintf(ret, CUT_MAX, "%.*s..%.*s%s", (int)output_prefix(text, head), text,
+		 (int)output_prefix(part, to_end ? rest : rest - 2), part, to_end ? "" : "..");
+}
+
+/* The first character that differs from one of the names that look the same when cut; SIZE_MAX: none. */
+static size_t differs_at(const char *text, const struct output_names *names, size_t width, unsigned how)
+{
+	char shown[CUT_MAX], other[CUT_MAX];
+	size_t first = SIZE_MAX;
+
+	cut_text(text, width, how, shown);
+	for (size_t i = 0; i < names->count; i++) {
+		const char *name = names->name[i];
+		size_t same = 0;
+
+		cut_text(name, width, how, other);
+		if (strcmp(name, text) == 0 || strcmp(shown, other) != 0)
+			continue;
+		while (name[same] == text[same])
+			same++;
+		while (same > 0 && ((unsigned char)text[same] & 0xC0) == 0x80)
+			same--;
+		same = output_characters(text, same);
+		first = same < first ? same : first;
+	}
+	return first;
+}
+
+static void cut_among(const char *text, const struct output_names *names, size_t width, unsigned how,
+		      char ret[static CUT_MAX])
+{
+	size_t differs =
+		width >= APART_WIDTH_MIN && width < CUT_MAX / 4 ? differs_at(text, names, width, how) : SIZE_MAX;
+
+	if (differs == SIZE_MAX)
+		cut_text(text, width, how, ret);
+	else
+		cut_before(text, differs, width, ret);
+}
+
+void output_fit_among(const char *text, const struct output_names *names, size_t width, unsigned how, FILE *file)
+{
+	char shown[CUT_MAX], other[CUT_MAX], number[16];
+	unsigned place = 1;
+
+	cut_among(text, names, width, how, shown);
+	for (size_t i = 0; i < names->count && strcmp(names->name[i], text) != 0; i++) {
+		cut_among(names->name[i], names, width, how, other);
+		place += strcmp(shown, other) == 0;
+	}
+	if (place > 1 && width >= APART_WIDTH_MIN) {
+		size_t len = (size_t)snprintf(number, sizeof(number), "~%u", place);
+		size_t keep = output_prefix(shown, width - len);
+
+		memcpy(shown + keep, number, len + 1);
+	}
+	print_fit(shown, width, how, file);
 }
 
 void output_wrap(const char *text, size_t width, FILE *file)

@@ -124,6 +124,18 @@ enum output_fit {
 /* Prints text in at most width characters. how: bits of enum output_fit. */
 void output_fit(const char *text, size_t width, unsigned how, FILE *file);
 
+/* Names of one column. */
+struct output_names {
+	const char *const *name;
+	size_t count;
+};
+
+/*
+ * As output_fit; but if another one of the names, cut to that width, would look the same, the cut is
+ * made before the place where they differ. Where even that does not help a number ends it: "~2".
+ */
+void output_fit_among(const char *text, const struct output_names *names, size_t width, unsigned how, FILE *file);
+
 /* Prints in lines no wider than width (in characters), broken at spaces where there are any. */
 void output_wrap(const char *text, size_t width, FILE *file);
 

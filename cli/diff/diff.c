@@ -263,6 +263,12 @@ static uint64_t of_phases(const uint64_t amount[static FUNCTION_TABLE_PHASES], u
 	return sum;
 }
 
+/* Of a process that the incident is not of. */
+static bool is_neighbour(const struct function_rows_row *row)
+{
+	return text_part_is(&row->module, FUNCTION_TABLE_NEIGHBOUR);
+}
+
 static int take_function(const struct function_rows_row *row, enum contrast_side side, unsigned phases,
 			 struct contrast *functions, struct contrast *threads)
 {
@@ -277,14 +283,16 @@ static int take_function(const struct function_rows_row *row, enum contrast_side
 
 /*
  * functions.tsv or memory-functions.tsv: functions by name and module, threads by name and process.
- * Rows without samples in these phases (bits) are left out.
+ * Rows without samples in these phases (bits, as stack_fold_read) are left out.
  */
 static int load_functions(int incidentfd, enum function_table_unit unit, enum contrast_side side, unsigned phases,
 			  struct contrast *functions, struct contrast *threads)
 {
 	AUTO(buffer_release) struct buffer text = { .max = INCIDENT_LOAD_CAPTURE_MAX };
+	bool own = phases & STACK_FOLD_TARGET;
 	struct function_rows rows;
 	struct function_rows_row row;
+	uint64_t sum;
 	int rc = incident_load_capture(incidentfd,
 				       unit == FUNCTION_TABLE_IN_BYTES ? FUNCTIONS_MEMORY_FILE : FUNCTIONS_FILE, &text);
 
@@ -292,12 +300,18 @@ static int load_functions(int incidentfd, enum function_table_unit unit, enum co
 		return rc;
 	if (!function_rows_start(&rows, text.data ? text.data : "", text.len) || rows.unit != unit)
 		return -EBADMSG;
-	while (rc == 0 && function_rows_next(&rows, &row))
-		rc = take_function(&row, side, phases, functions, threads);
+	/* Where the file does not say what is the target's: what is left without the others. */
+	sum = of_phases(own && rows.has_own ? rows.own : rows.sum, phases);
+	while (rc == 0 && function_rows_next(&rows, &row)) {
+		if (!own || !is_neighbour(&row))
+			rc = take_function(&row, side, phases, functions, threads);
+		else if (!rows.has_own && row.function.len > 0)
+			sum -= of_phases(row.self, phases) < sum ? of_phases(row.self, phases) : sum;
+	}
 	if (rc < 0)
 		return rc;
 	functions->known[side] = threads->known[side] = true;
-	functions->sum[side] = threads->sum[side] = of_phases(rows.sum, phases);
+	functions->sum[side] = threads->sum[side] = sum;
 	functions->left_out[side] = rows.more_functions;
 	threads->left_out[side] = rows.more_threads;
 	return 0;
@@ -460,7 +474,8 @@ static const char *const phase_names[DIFFERENCE_PHASES] = { "during", "before", 
 
 /* Large: not for the stack. */
 struct difference {
-	bool one; /* of one incident: side A is the earlier part, and incident[1] is not set */
+	bool one;     /* of one incident: side A is the earlier part, and incident[1] is not set */
+	bool machine; /* stacks are those of all processes, not of the target alone */
 	enum difference_phase phase;
 	struct incident incident[CONTRAST_SIDES];
 	struct contrast table[DIFFERENCE_TABLES];
@@ -496,7 +511,7 @@ static const struct form {
 	[DIFFERENCE_FUNCTIONS] = {
 		.key = "functions",
 		.title = "Functions",
-		.of = "percent of the CPU samples",
+		.of = "CPU samples",
 		.name = "function",
 		.place = "module",
 		.stacks = true,
@@ -508,7 +523,7 @@ static const struct form {
 	[DIFFERENCE_STACK_THREADS] = {
 		.key = "stack_threads",
 		.title = "Threads by their stacks",
-		.of = "percent of the CPU samples",
+		.of = "CPU samples",
 		.name = "thread",
 		.place = "process",
 		.stacks = true,
@@ -518,7 +533,7 @@ static const struct form {
 	[DIFFERENCE_MEMORY_FUNCTIONS] = {
 		.key = "memory_functions",
 		.title = "Functions that touched new memory",
-		.of = "percent of the bytes",
+		.of = "bytes",
 		.name = "function",
 		.place = "module",
 		.stacks = true,
@@ -531,7 +546,7 @@ static const struct form {
 	[DIFFERENCE_MEMORY_THREADS] = {
 		.key = "memory_threads",
 		.title = "Threads that touched new memory",
-		.of = "percent of the bytes",
+		.of = "bytes",
 		.name = "thread",
 		.place = "process",
 		.stacks = true,
@@ -559,16 +574,17 @@ static const struct form {
 	},
 };
 
-/* Which samples of stacks a side consists of, as bits of enum function_table_phase. */
+/* Which samples of stacks a side consists of, as stack_fold_read takes it. */
 static unsigned phases_of(const struct difference *difference, enum contrast_side side)
 {
 	static const unsigned before = 1u << FUNCTION_TABLE_BEFORE, during = 1u << FUNCTION_TABLE_DURING;
+	unsigned of = difference->machine ? 0 : STACK_FOLD_TARGET;
 
 	if (difference->one)
-		return side == CONTRAST_A ? before : during;
-	return difference->phase == DIFFERENCE_ALL      ? before | during
-	       : difference->phase == DIFFERENCE_BEFORE ? before
-							: during;
+		return of | (side == CONTRAST_A ? before : during);
+	return of | (difference->phase == DIFFERENCE_ALL      ? before | during
+		     : difference->phase == DIFFERENCE_BEFORE ? before
+							      : during);
 }
 
 static const char *difference_label(const struct difference *difference, enum difference_table table,
@@ -988,6 +1004,7 @@ static void difference_json(const struct difference *difference, size_t rows, st
 	else
 		put_incident(json, "b", &difference->incident[CONTRAST_B]);
 	json_member_text(json, "phase", difference->one ? "before, during" : phase_names[difference->phase]);
+	json_member_text(json, "processes", difference->machine ? "all" : "target");
 	json_member_bool(json, "damaged", difference->damaged);
 	json_member_array(json, "notes");
 	for (size_t i = 0; i < difference->notes; i++)
@@ -1074,6 +1091,8 @@ struct page {
 	const struct contrast *contrast;
 	size_t head, tail; /* of the rows */
 	size_t width, only_width, name_width, place_width;
+	const char **names; /* of the rows; NULL: no memory, and then equal ones may be cut alike */
+	size_t name_count;
 	bool full;
 	FILE *file;
 };
@@ -1168,12 +1187,13 @@ static void print_names(const struct page *page, const char *only, const char *n
 {
 	const unsigned cut = OUTPUT_CUT_DOTS | OUTPUT_CUT_PATHS;
 	bool has_place = page->place_width > 0 && *place;
+	struct output_names names = { page->names, page->name_count };
 
 	if (page->only_width > 0) {
 		output_fit(only, page->only_width, cut | OUTPUT_PAD_RIGHT, page->file);
 		fputs("  ", page->file);
 	}
-	output_fit(name, page->name_width, has_place ? cut | OUTPUT_PAD_RIGHT : cut, page->file);
+	output_fit_among(name, &names, page->name_width, has_place ? cut | OUTPUT_PAD_RIGHT : cut, page->file);
 	if (has_place) {
 		fputs("  ", page->file);
 		output_fit(place, page->place_width, cut, page->file);
@@ -1226,7 +1246,7 @@ static void print_row(const struct page *page, const struct contrast_row *row)
 	print_names(page, only, name_of(row), place_of(page->table, row));
 }
 
-/* "Functions (percent of the CPU samples; A: 990, B: 76)" */
+/* "Functions (percent of its own CPU samples; A: 990, B: 76)" */
 static void print_title(const struct page *page)
 {
 	char text[300], amount[CONTRAST_SIDES][40];
@@ -1240,7 +1260,8 @@ static void print_title(const struct page *page)
 			snprintf(amount[side], sizeof(amount[side]), "%" PRIu64, sum);
 	}
 	if (page->contrast->shares)
-		snprintf(text, sizeof(text), "%s (%s; %s: %s, %s: %s)", page->form->title, page->form->of,
+		snprintf(text, sizeof(text), "%s (percent of %s %s; %s: %s, %s: %s)", page->form->title,
+			 page->difference->machine ? "all" : "its own", page->form->of,
 			 difference_label(page->difference, page->table, CONTRAST_A), amount[CONTRAST_A],
 			 difference_label(page->difference, page->table, CONTRAST_B), amount[CONTRAST_B]);
 	else
@@ -1259,6 +1280,7 @@ static void print_table(const struct difference *difference, enum difference_tab
 			     .width = width,
 			     .full = width >= WIDTH_FULL,
 			     .file = file };
+	AUTO_FREE const char **names = NULL;
 	size_t changed;
 
 	if (!contrast_ready(page.contrast))
@@ -1270,6 +1292,10 @@ static void print_table(const struct difference *difference, enum difference_tab
 		return;
 	}
 	measure_columns(&page);
+	names = calloc(page.head + page.tail + 1, sizeof(*names));
+	for (size_t i = 0; names && i < page.head + page.tail; i++)
+		names[page.name_count++] = name_of(row_of(&page, i));
+	page.names = names;
 	if (page.head + page.tail > 0)
 		print_header(&page);
 	for (size_t i = 0; i < page.head + page.tail; i++)
@@ -1405,7 +1431,7 @@ struct job {
 	int fd[CONTRAST_SIDES]; /* the second is -1: there is one incident only */
 	const char *name[CONTRAST_SIDES];
 	enum difference_phase phase;
-	bool memory, json, folded, html, scale;
+	bool memory, machine, json, folded, html, scale;
 	uint64_t rows;
 };
 
@@ -1475,9 +1501,10 @@ static int read_sides(const struct job *job, const struct difference *difference
 		return rc;
 	release_sides(ret);
 	rc = read_folded(job, memory, quiet, ret);
-	if (rc == 0 && difference->phase != DIFFERENCE_ALL)
-		fprintf(stderr, "%s: not both have a %s: stacks are those of before and during together\n", command,
-			stack_fold_profile(memory));
+	if (rc == 0 && (difference->phase != DIFFERENCE_ALL || !difference->machine))
+		fprintf(stderr,
+			"%s: not both have a %s: stacks are those of before and during together, of all processes\n",
+			command, stack_fold_profile(memory));
 	return rc;
 }
 
@@ -1570,6 +1597,7 @@ static int write_output(void *ctx, FILE *file, bool *keep)
 	if (!difference)
 		return output_no_memory();
 	difference->phase = job->phase;
+	difference->machine = job->machine;
 	if (job->folded) {
 		difference->one = job->fd[1] < 0;
 		return write_folded(job, difference, file);
@@ -1648,6 +1676,7 @@ int diff_command(int argc, char **argv)
 	const struct option_spec options[] = {
 		{ 0, "phase", OPTION_TEXT, "PHASE", "stacks of two: during (the spike; default), before, all", &phase },
 		{ 0, "memory", OPTION_FLAG, NULL, "stacks of memory first; with --folded no others", &job.memory },
+		{ 0, "machine", OPTION_FLAG, NULL, "stacks of all processes, not of the target's alone", &job.machine },
 		{ 'n', "rows", OPTION_NUMBER, "COUNT", "at most so many of each table; default 10", &job.rows },
 		{ 0, "json", OPTION_FLAG, NULL, "as JSON; every row unless -n says otherwise", &job.json },
 		{ 0, "folded", OPTION_FLAG, NULL, "stacks with two counts a line, for flamegraph.pl", &job.folded },

@@ -21,6 +21,7 @@
 #include "cli/report/report.h"
 #include "daemon/engine/incident/ring_recorder.h"
 #include "lib/base/base.h"
+#include "lib/base/compress.h"
 #include "lib/base/json.h"
 #include "lib/base/text.h"
 #include "lib/incident/manifest.h"
@@ -812,6 +813,9 @@ static int restore_page(const char *path, const char *directory)
 #define FOLDED_PIECE ((size_t)512)
 #define FOLDED_MAX ((size_t)256 << 20)
 
+/* Larger profiles are damaged, packed or not. */
+#define PROFILE_MAX ((size_t)256 << 20)
+
 /* A file of the incident as it is. */
 static int copy_file(const struct exporting *exporting, const char *name)
 {
@@ -834,10 +838,88 @@ static int copy_file(const struct exporting *exporting, const char *name)
 	return 0;
 }
 
-static int copy_pprof(const struct exporting *exporting)
+/* ---- pprof, of the target alone ---- */
+
+/* Of a field of a protobuf message: "at" is behind it. The profile was read once, and is whole. */
+struct field {
+	const uint8_t *from, *at;
+	unsigned number;
+};
+
+static uint64_t take_varint(const uint8_t **at)
 {
-	return copy_file(exporting, stack_fold_profile(exporting->memory));
+	uint64_t value = 0;
+
+	for (unsigned shift = 0; shift < 64; shift += 7) {
+		value |= (uint64_t)(**at & 0x7f) << shift;
+		if (*(*at)++ < 0x80)
+			break;
+	}
+	return value;
 }
+
+static void next_field(struct field *field)
+{
+	uint64_t tag;
+
+	field->from = field->at;
+	tag = take_varint(&field->at);
+	field->number = (unsigned)(tag >> 3);
+	switch (tag & 7) {
+	case 0:
+		take_varint(&field->at);
+		break;
+	case 1:
+		field->at += 8;
+		break;
+	case 2:
+		tag = take_varint(&field->at);
+		field->at += tag;
+		break;
+	default:
+		field->at += 4;
+	}
+}
+
+/* The fields of a profile but for the samples of other processes. 0; -EBADMSG; -ENOMEM. */
+static int keep_target(const struct pprof_read_profile *profile, const struct buffer *whole, struct buffer *ret)
+{
+	const uint8_t *end = (const uint8_t *)whole->data + whole->len;
+	struct field field = { .at = (const uint8_t *)whole->data };
+	uint32_t sample = 0;
+	int r = 0;
+
+	while (r == 0 && field.at < end) {
+		next_field(&field);
+		if (field.at > end || field.at <= field.from)
+			return -EBADMSG;
+		if (field.number != PROFILE_SAMPLE || stack_fold_is_target(profile, &profile->samples[sample++]))
+			r = buffer_append(ret, field.from, (size_t)(field.at - field.from));
+	}
+	return r;
+}
+
+static int export_pprof(const struct exporting *exporting)
+{
+	AUTO(buffer_release) struct buffer file = { .max = PROFILE_MAX };
+	AUTO(buffer_release) struct buffer whole = { 0 };
+	AUTO(buffer_release) struct buffer target = { 0 };
+	AUTO(pprof_read_freep) struct pprof_read *reader = NULL;
+	const char *name = stack_fold_profile(exporting->memory);
+	int r = exporting->machine ? -ENOENT : incident_load_whole(exporting->fd, name, &file);
+
+	if (r == -ENOENT)
+		return copy_file(exporting, name);
+	if (r == 0)
+		r = deflate_gunzip(file.data, file.len, PROFILE_MAX, &whole);
+	if (r == 0)
+		r = pprof_read_new(whole.data, whole.len, NULL, &reader);
+	if (r == 0)
+		r = keep_target(pprof_read_profile(reader), &whole, &target);
+	return r == 0 ? deflate_gzip(target.data, target.len, &exporting->sink) : r;
+}
+
+/* ---- folded ---- */
 
 /* Escaped as it was written: an incident that was sent to us may hold anything. */
 static void put_folded_line(const char *line, size_t len, FILE *out)
@@ -856,14 +938,29 @@ static void put_folded_line(const char *line, size_t len, FILE *out)
 	}
 }
 
-static int copy_folded(const struct exporting *exporting)
+/* The file of the incident is of all processes, and does not say whose a line is. */
+static int read_folded(const struct exporting *exporting, struct buffer *ret)
 {
-	AUTO(buffer_release) struct buffer text = { .max = FOLDED_MAX };
-	const char *name = stack_fold_folded(exporting->memory);
-	int r = incident_load_whole(exporting->fd, name, &text);
+	unsigned phases = 1u << FUNCTION_TABLE_BEFORE | 1u << FUNCTION_TABLE_DURING | STACK_FOLD_TARGET;
+	int r = exporting->machine ? -ENOENT : stack_fold_read(exporting->fd, exporting->memory, phases, ret);
+
+	if (r != -ENOENT)
+		return r;
+	ret->max = FOLDED_MAX;
+	r = incident_load_whole(exporting->fd, stack_fold_folded(exporting->memory), ret);
+	if (r == 0 && !exporting->machine)
+		fprintf(stderr, "%s: the incident has no %s: stacks are those of all processes\n", command,
+			stack_fold_profile(exporting->memory));
+	return r;
+}
+
+static int export_folded(const struct exporting *exporting)
+{
+	AUTO(buffer_release) struct buffer text = { 0 };
+	int r = read_folded(exporting, &text);
 
 	if (r == -ENOENT)
-		return copy_file(exporting, name); /* says so */
+		return copy_file(exporting, stack_fold_folded(exporting->memory)); /* says so */
 	if (r < 0)
 		return r;
 	for (size_t at = 0; at < text.len;) {
@@ -882,11 +979,11 @@ static const struct form {
 	const char *name;
 	int (*write)(const struct exporting *exporting);
 	bool binary;
-	bool has_memory; /* takes --memory */
+	bool has_stacks; /* takes --memory and --machine */
 } forms[] = {
 	{ "csv", export_rows_csv, false, false },         { "json", export_rows_json, false, false },
-	{ "gvisor", export_rows_gvisor, false, false },   { "pprof", copy_pprof, true, true },
-	{ "folded", copy_folded, false, true },           { "firefox", export_firefox_write, false, true },
+	{ "gvisor", export_rows_gvisor, false, false },   { "pprof", export_pprof, true, true },
+	{ "folded", export_folded, false, true },         { "firefox", export_firefox_write, false, true },
 	{ "perfetto", export_trace_write, false, false },
 };
 
@@ -924,7 +1021,7 @@ static const struct form *find_form(const char *name)
 struct job {
 	const struct form *form;
 	int fd;
-	bool memory;
+	bool memory, machine;
 };
 
 /* Nothing that failed is kept. */
@@ -933,7 +1030,12 @@ static int write_job(void *ctx, FILE *out, bool *keep)
 	const struct job *job = ctx;
 	AUTO_FREE struct incident *incident = malloc(sizeof(*incident));
 	struct exporting exporting = {
-		.fd = job->fd, .incident = incident, .out = out, .sink = output_sink(out), .memory = job->memory
+		.fd = job->fd,
+		.incident = incident,
+		.out = out,
+		.sink = output_sink(out),
+		.memory = job->memory,
+		.machine = job->machine,
 	};
 	int rc = incident ? incident_json_read(job->fd, incident) : -ENOMEM;
 
@@ -954,11 +1056,12 @@ static int write_job(void *ctx, FILE *out, bool *keep)
 int export_command(int argc, char **argv)
 {
 	const char *directory = NULL, *format = NULL, *output = "-";
-	bool memory = false;
+	bool memory = false, machine = false;
 	const struct option_spec options[] = {
 		{ 'f', "format", OPTION_TEXT, "FORMAT",
 		  "csv, json, gvisor: the samples; perfetto: the samples as a trace", &format },
 		{ 0, "memory", OPTION_FLAG, NULL, "pprof, folded, firefox: of memory, not of CPU", &memory },
+		{ 0, "machine", OPTION_FLAG, NULL, "the same: of all processes, not of the target's", &machine },
 		{ 'o', "output", OPTION_TEXT, "FILE", "where to write; - for the standard output, the default",
 		  &output },
 		OPTION_DIRECTORY(&directory),
@@ -991,8 +1094,8 @@ int export_command(int argc, char **argv)
 	form = find_form(format);
 	if (!form)
 		return EXIT_USAGE;
-	if (memory && !form->has_memory)
-		return wrong_usage(form->name, "has no stacks: --memory is for pprof, folded and firefox");
+	if ((memory || machine) && !form->has_stacks)
+		return wrong_usage(form->name, "has no stacks: this is for pprof, folded and firefox");
 	if (form->binary && strcmp(output, "-") == 0 && isatty(STDOUT_FILENO))
 		return wrong_usage(form->name, "does not write to a terminal: use --output FILE");
 	rc = incident_pick(command, directory, argv[first], &fd);
@@ -1002,6 +1105,6 @@ int export_command(int argc, char **argv)
 		.command = command,
 		.path = output,
 		.write = write_job,
-		.ctx = &(struct job){ form, fd, memory },
+		.ctx = &(struct job){ form, fd, memory, machine },
 	});
 }

@@ -19,6 +19,7 @@ struct exporting {
 	FILE *out;        /* errors stay in it, and are reported by the caller */
 	struct sink sink; /* writes to out */
 	bool memory;      /* profiles: of memory, not of CPU */
+	bool machine;     /* profiles: of all processes, not of the target's alone */
 };
 
 /*

@@ -1002,7 +1002,8 @@ static int add_stacks(struct firefox_export *export)
 	if (!export->parts)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < profile->sample_count && rc == 0; i++)
-		rc = add_part(export, i, &total);
+		if (export->exporting->machine || stack_fold_is_target(profile, &profile->samples[i]))
+			rc = add_part(export, i, &total);
 	qsort(export->parts, export->part_count, sizeof(*export->parts), compare_parts);
 	for (size_t i = export->part_count; i > 0; i--) {
 		export->threads[export->parts[i - 1].thread].first = i - 1;

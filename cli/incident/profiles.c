@@ -125,16 +125,24 @@ static int push_stack(struct folding *folding, const struct pprof_read_sample *s
 	return buffer_append(folding->lines, text, (size_t)snprintf(text, sizeof(text), " %" PRIu64 "\n", count));
 }
 
+static bool has_label(const struct pprof_read_profile *profile, const struct pprof_read_sample *sample, const char *key,
+		      const char *value)
+{
+	const struct pprof_read_label *label = pprof_read_label(profile, sample, key);
+	const struct pprof_read_text *text = label ? &profile->strings[label->text] : NULL;
+
+	return text && text->len == strlen(value) && memcmp(text->at, value, text->len) == 0;
+}
+
 enum function_table_phase stack_fold_phase(const struct pprof_read_profile *profile,
 					   const struct pprof_read_sample *sample)
 {
-	static const char before[] = "before";
-	const struct pprof_read_label *label = pprof_read_label(profile, sample, "phase");
-	const struct pprof_read_text *text = label ? &profile->strings[label->text] : NULL;
+	return has_label(profile, sample, "phase", "before") ? FUNCTION_TABLE_BEFORE : FUNCTION_TABLE_DURING;
+}
 
-	if (text && text->len == strlen(before) && memcmp(text->at, before, text->len) == 0)
-		return FUNCTION_TABLE_BEFORE;
-	return FUNCTION_TABLE_DURING;
+bool stack_fold_is_target(const struct pprof_read_profile *profile, const struct pprof_read_sample *sample)
+{
+	return !has_label(profile, sample, "target", "no");
 }
 
 int stack_fold_open(int incidentfd, bool memory, struct pprof_read **ret)
@@ -164,7 +172,8 @@ int stack_fold_read(int incidentfd, bool memory, unsigned phases, struct buffer 
 	for (uint32_t i = 0; i < profile->sample_count && rc == 0; i++) {
 		const struct pprof_read_sample *sample = &profile->samples[i];
 
-		if (sample->values[value] > 0 && (phases >> stack_fold_phase(profile, sample) & 1u))
+		if (sample->values[value] > 0 && (phases >> stack_fold_phase(profile, sample) & 1u) &&
+		    (!(phases & STACK_FOLD_TARGET) || stack_fold_is_target(profile, sample)))
 			rc = push_stack(&folding, sample, (uint64_t)sample->values[value]);
 	}
 	return rc;
@@ -296,14 +305,29 @@ static void print_numbers(const struct functions *functions, const struct functi
 	}
 }
 
-static void print_names(const struct cells *cells, const size_t width[static 3], FILE *file)
+static void print_names(const struct cells *cells, const struct output_names *names, const size_t width[static 3],
+			FILE *file)
 {
-	output_fit(cells->function, width[0], OUTPUT_CUT_DOTS | OUTPUT_PAD_RIGHT, file);
+	output_fit_among(cells->function, names, width[0], OUTPUT_CUT_DOTS | OUTPUT_PAD_RIGHT, file);
 	fputs("  ", file);
 	output_fit(cells->module, width[1], OUTPUT_CUT_DOTS | OUTPUT_PAD_RIGHT, file);
 	fputs("  ", file);
 	output_fit(cells->thread, width[2], OUTPUT_CUT_DOTS, file);
 	fputc('\n', file);
+}
+
+/* Those of the functions that are listed. */
+struct listed {
+	const char *name[ARRAY_LEN(((struct functions *)0)->row)];
+	struct output_names names;
+};
+
+static const struct output_names *list_names(const struct functions *functions, struct listed *ret)
+{
+	for (size_t i = 0; i < functions->count; i++)
+		ret->name[i] = functions->row[i].function;
+	ret->names = (struct output_names){ ret->name, functions->count };
+	return &ret->names;
 }
 
 /* Of function, module and thread. */
@@ -343,27 +367,32 @@ static void print_heading(const struct functions *functions, const struct functi
 static void print_full(const struct functions *functions, size_t line, FILE *file)
 {
 	const struct cells head = { "function", "module", "busiest thread" };
+	struct listed listed;
+	const struct output_names *names = list_names(functions, &listed);
 	struct cells cells;
 	size_t width[3];
 
 	measure_columns(functions, line, &head, width);
 	fprintf(file, "%13s  %13s\n%6s %6s  %6s %6s  ", "before", "during", "self", "total", "self", "total");
-	print_names(&head, width, file);
+	print_names(&head, names, width, file);
 	for (size_t i = 0; i < functions->count; i++) {
 		print_heading(functions, functions->row, i, file);
 		print_numbers(functions, &functions->row[i], file);
 		make_cells(&functions->row[i], &cells);
-		print_names(&cells, width, file);
+		print_names(&cells, names, width, file);
 	}
 }
 
 static void print_narrow(const struct functions *functions, size_t line, FILE *file)
 {
+	struct listed listed;
+	const struct output_names *names = list_names(functions, &listed);
+
 	fprintf(file, "%6s %6s  function\n", "before", "during");
 	for (size_t i = 0; i < functions->count; i++) {
 		print_heading(functions, functions->row, i, file);
 		print_pair(functions, &functions->row[i], functions->row[i].total, file);
-		output_fit(functions->row[i].function, line - NARROW_WIDTH, OUTPUT_CUT_DOTS, file);
+		output_fit_among(functions->row[i].function, names, line - NARROW_WIDTH, OUTPUT_CUT_DOTS, file);
 		fputc('\n', file);
 	}
 }
@@ -518,6 +547,8 @@ static void print_brief_functions(const struct functions *functions, size_t rows
 {
 	const struct cells head = { "function", "module", "busiest thread" };
 	size_t width[3] = { 0, strlen(head.module), strlen(head.thread) }, left = line - BRIEF_WIDTH, printed = 0;
+	struct listed listed;
+	const struct output_names *names = list_names(functions, &listed);
 	struct cells cells;
 
 	for (size_t i = 0; i < functions->count && i < rows; i++) {
@@ -527,7 +558,7 @@ static void print_brief_functions(const struct functions *functions, size_t rows
 	}
 	width[0] = left - width[1] - width[2] - 4;
 	fprintf(file, "%*s %*s %*s  ", AMOUNT_WIDTH, "before", AMOUNT_WIDTH, "self", AMOUNT_WIDTH, "total");
-	print_names(&head, width, file);
+	print_names(&head, names, width, file);
 	for (size_t i = 0; i < functions->count && printed < rows; i++) {
 		const struct functions_row *row = &functions->row[i];
 
@@ -540,7 +571,7 @@ static void print_brief_functions(const struct functions *functions, size_t rows
 		print_amount(functions, row, row->total[FUNCTION_TABLE_DURING], FUNCTION_TABLE_DURING, file);
 		fputs("  ", file);
 		make_cells(row, &cells);
-		print_names(&cells, width, file);
+		print_names(&cells, names, width, file);
 		printed++;
 	}
 }

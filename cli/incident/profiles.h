@@ -39,11 +39,17 @@ static inline const char *stack_fold_folded(bool memory)
  */
 int stack_fold_open(int incidentfd, bool memory, struct pprof_read **ret);
 
+/* Among the phases: of the target's processes alone. */
+#define STACK_FOLD_TARGET (1u << FUNCTION_TABLE_PHASES)
+
 /*
  * Appends those of the profile, in samples or in bytes of memory. phases: bits of 1 <<
- * FUNCTION_TABLE_BEFORE and 1 << FUNCTION_TABLE_DURING. Returns as the above.
+ * FUNCTION_TABLE_BEFORE, 1 << FUNCTION_TABLE_DURING and STACK_FOLD_TARGET. Returns as the above.
  */
 int stack_fold_read(int incidentfd, bool memory, unsigned phases, struct buffer *ret);
+
+/* Whether the sample is of a process that the incident is of, or does not say. */
+bool stack_fold_is_target(const struct pprof_read_profile *profile, const struct pprof_read_sample *sample);
 
 /* The phase of a sample of a profile. */
 enum function_table_phase stack_fold_phase(const struct pprof_read_profile *profile,

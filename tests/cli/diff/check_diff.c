@@ -147,7 +147,7 @@ START_TEST(functions_are_compared_by_their_share_of_their_own_side)
 	ck_assert_int_eq(DIFF_BOTH(), EXIT_OK);
 	commandrun_says(&command_run, "A: " INCIDENTMADE_ID ": cpu 182.4 % > 80.0 %, on db1\n"
 				      "B: " B_ID ": cpu 182.4 % > 80.0 %, on db1\n");
-	commandrun_says(&command_run, "Functions (percent of the CPU samples; A: 100, B: 400)\n"
+	commandrun_says(&command_run, "Functions (percent of its own CPU samples; A: 100, B: 400)\n"
 				      "            A              B           change\n"
 				      "  self  total    self  total     self   total  only  function    module\n"
 				      "     -      -    25.0   25.0    +25.0   +25.0  B     hash_probe  postgres\n"
@@ -162,7 +162,7 @@ START_TEST(threads_are_matched_by_name)
 {
 	make_both();
 	ck_assert_int_eq(DIFF_BOTH(), EXIT_OK);
-	commandrun_says(&command_run, "Threads by their stacks (percent of the CPU samples; A: 100, B: 400)\n"
+	commandrun_says(&command_run, "Threads by their stacks (percent of its own CPU samples; A: 100, B: 400)\n"
 				      "     A       B   change  only  thread    process\n"
 				      "  90.0   100.0    +10.0        postgres  postgres\n"
 				      "  10.0       -    -10.0  A     cc1       cc1\n");
@@ -191,7 +191,8 @@ START_TEST(memory_comes_first_if_it_is_asked_for)
 {
 	make_both();
 	ck_assert_int_eq(DIFF_BOTH("--memory"), EXIT_OK);
-	commandrun_says(&command_run, "Functions that touched new memory (percent of the bytes; A: 1 MiB, B: 4 MiB)\n");
+	commandrun_says(&command_run,
+			"Functions that touched new memory (percent of its own bytes; A: 1 MiB, B: 4 MiB)\n");
 	commandrun_says(&command_run, "     -      -    75.0   75.0    +75.0   +75.0  B     slurp     postgres\n"
 				      " 100.0  100.0    25.0   25.0    -75.0   -75.0        malloc    libc.so\n");
 	ck_assert(strstr(command_run.output, "touched new") < strstr(command_run.output, "Functions (percent"));
@@ -568,6 +569,57 @@ static void make_stacks(const char *id, enum stack_profile_quantity quantity, co
 	stack_profile_free(profile);
 }
 
+static void make_neighbour(const char *id)
+{
+	struct stack_profile_options options = { .quantity = STACK_PROFILE_CPU,
+						 .fired_ns = FIRED,
+						 .spike_from_ns = FIRED - 100 * MS,
+						 .from_ns = FIRED - 1000 * MS,
+						 .to_ns = FIRED + 1000 * MS,
+						 .period_ns = 10 * MS };
+	struct stack_profile_sample sample = {
+		.time_ns = FIRED, .pid = 1, .tid = 1, .process = "post", .thread = "t", .count = 3, .weight = 30 * MS
+	};
+	AUTO(stack_profile_freep) struct stack_profile *profile = NULL;
+	AUTO(buffer_release) struct buffer bytes = { 0 };
+	struct sink sink = sink_buffer(&bytes);
+
+	ck_assert_int_eq(stack_profile_new(&options, &profile), 0);
+	ck_assert_int_eq(stack_profile_add(profile, &sample), 0);
+	sample.other = true;
+	sample.pid = 2;
+	sample.process = "cc1";
+	sample.count = 9;
+	ck_assert_int_eq(stack_profile_add(profile, &sample), 0);
+	ck_assert_int_eq(stack_profile_write_pprof(profile, &sink), 0);
+	put(id, "cpu.pb.gz", bytes.data, bytes.len);
+	bytes.len = 0;
+	ck_assert_int_eq(stack_profile_write_functions(profile, &sink), 0);
+	put(id, "functions.tsv", bytes.data, bytes.len);
+	put_file(id, "none", NULL); /* MANIFEST is written anew */
+}
+
+START_TEST(the_target_is_compared_and_the_machine_if_it_is_asked_for)
+{
+	make_both();
+	make_neighbour(INCIDENTMADE_ID);
+	make_neighbour(B_ID);
+	ck_assert_int_eq(DIFF(INCIDENTMADE_ID), EXIT_OK);
+	commandrun_says(&command_run, "Functions (percent of its own CPU samples; before: 0, during: 3)\n");
+	commandrun_says(&command_run, "+100.0  during  [no stack]\n");
+	ck_assert_ptr_null(strstr(command_run.output, "cc1"));
+	ck_assert_int_eq(DIFF(INCIDENTMADE_ID, "--machine"), EXIT_OK);
+	commandrun_says(&command_run, "Functions (percent of all CPU samples; before: 0, during: 12)\n");
+	commandrun_says(&command_run, " +75.0  during  cc1 ");
+	ck_assert_int_eq(DIFF(INCIDENTMADE_ID, "--json"), EXIT_OK);
+	commandrun_says(&command_run, "\"processes\": \"target\"");
+	ck_assert_int_eq(DIFF_BOTH("--folded"), EXIT_OK);
+	ck_assert_str_eq(command_run.output, "post;[no stack] 3 3\n");
+	ck_assert_int_eq(DIFF_BOTH("--folded", "--machine"), EXIT_OK);
+	ck_assert_str_eq(command_run.output, "cc1;[no stack] 9 9\npost;[no stack] 3 3\n");
+}
+END_TEST
+
 static void remove_file(const char *id, const char *name)
 {
 	AUTO_CLOSE int in = open_incident(id);
@@ -614,16 +666,17 @@ START_TEST(names_out_of_the_profile_are_those_of_the_folded_file)
 	make_both();
 	make_stacks(INCIDENTMADE_ID, STACK_PROFILE_CPU, HOSTILE, 1);
 	make_stacks(B_ID, STACK_PROFILE_CPU, HOSTILE, 1);
-	ck_assert_int_eq(DIFF_BOTH("--folded", "--phase", "all"), EXIT_OK);
+	ck_assert_int_eq(DIFF_BOTH("--folded", "--machine", "--phase", "all"), EXIT_OK);
 	profile = strdup(command_run.output);
 	remove_file(B_ID, "cpu.pb.gz");
-	ck_assert_int_eq(DIFF_BOTH("--folded", "--phase", "all"), EXIT_OK);
+	ck_assert_int_eq(DIFF_BOTH("--folded", "--machine", "--phase", "all"), EXIT_OK);
 	ck_assert_str_eq(command_run.output, profile);
 	free(profile);
 	/* The files say no phase, and that is said. */
 	ck_assert_int_eq(DIFF_BOTH("--folded"), EXIT_OK);
 	commandrun_says(&command_run,
-			"spikewatch diff: not both have a cpu.pb.gz: stacks are those of before and during together\n");
+			"spikewatch diff: not both have a cpu.pb.gz: stacks are those of before and during together, "
+			"of all processes\n");
 	commandrun_says(&command_run, "post\\x3bgres;main 7 7\n");
 }
 END_TEST
@@ -999,6 +1052,7 @@ Suite *diff_suite(void)
 	tcase_add_test(tcase, json_has_every_row_and_null_for_what_is_not_there);
 	tcase_add_test(tcase, json_of_one_has_no_b);
 	tcase_add_test(tcase, folded_stacks_have_two_counts);
+	tcase_add_test(tcase, the_target_is_compared_and_the_machine_if_it_is_asked_for);
 	tcase_add_test(tcase, folded_memory_is_in_bytes);
 	tcase_add_test(tcase, names_out_of_the_profile_are_those_of_the_folded_file);
 	tcase_add_test(tcase, damaged_stacks_are_reported_with_their_file);

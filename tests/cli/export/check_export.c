@@ -8,6 +8,7 @@
 #include "cli/base/options.h"
 #include "incidentmade.h"
 #include "lib/base/json.h"
+#include "lib/profile/pprof.h"
 #include "lib/profile/profile.h"
 #include "stream_feed.h"
 #include "lib/stream/stream.h"
@@ -109,6 +110,15 @@ static void make_profile(const char *name, enum stack_profile_quantity quantity)
 
 		ck_assert_int_eq(stack_profile_add(profile, &sample), 0);
 	}
+	ck_assert_int_eq(stack_profile_add(profile, &(struct stack_profile_sample){ .pid = 99,
+										    .tid = 99,
+										    .process = "neighbour",
+										    .other = true,
+										    .frames = frames,
+										    .frame_count = 1,
+										    .count = 7,
+										    .weight = 70000000 }),
+			 0);
 	ck_assert_int_eq(stack_profile_write_pprof(profile, &sink), 0);
 	put_file(name, &bytes);
 	buffer_release(&bytes);
@@ -523,16 +533,48 @@ START_TEST(profiles_are_copied)
 	put_file("cpu.folded", &bytes);
 	put_file("memory.pb.gz", &bytes);
 	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "folded"), EXIT_OK);
+	commandrun_says(&command_run, "no cpu.pb.gz: stacks are those of all processes\na;b 3\n");
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "folded", "--machine"), EXIT_OK);
 	ck_assert_str_eq(command_run.output, "a;b 3\n");
-	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "pprof", "--memory"), EXIT_OK);
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "pprof", "--memory"), EXIT_TROUBLE);
+	commandrun_says(&command_run, "damaged");
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "pprof", "--memory", "--machine"), EXIT_OK);
 	ck_assert_str_eq(command_run.output, "a;b 3\n");
 	/* An incident that was sent to us: nothing of it reaches a terminal as a command. */
 	bytes.len = 0;
 	ck_assert_int_eq(buffer_append(&bytes, "\033[31ma\\x3b;\xc2\x9b\xc3\xa9 3\n\xff 1", 21), 0);
 	put_file("cpu.folded", &bytes);
-	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "folded"), EXIT_OK);
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "folded", "--machine"), EXIT_OK);
 	ck_assert_str_eq(command_run.output, "\\x1b[31ma\\x3b;\\xc2\\x9b\xc3\xa9 3\n\\xff 1");
 	buffer_release(&bytes);
+}
+END_TEST
+
+START_TEST(stacks_are_of_the_target_and_of_the_machine_if_that_is_asked_for)
+{
+	static char *const machine[] = { NULL, (char *)"--machine" };
+
+	make(NULL);
+	make_profile("cpu.pb.gz", STACK_PROFILE_CPU);
+	ck_assert_uint_eq(check_firefox(exported("firefox")), 2);
+	for (size_t i = 0; i < 2; i++) {
+		AUTO(pprof_read_freep) struct pprof_read *reader = NULL;
+
+		ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "folded", machine[i]),
+				 i == 0 ? EXIT_OK : EXIT_TROUBLE);
+		if (i == 0) {
+			commandrun_says(&command_run, "postgres;main;[libx.so] 2\n");
+			commandrun_says_not(&command_run, "neighbour");
+		}
+		ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "pprof", machine[i]), EXIT_OK);
+		ck_assert_int_eq(pprof_read_new(command_run.output, command_run.len, NULL, &reader), 0);
+		/* Two stacks of one thread, one of the other; in the second round the neighbour's too. */
+		ck_assert_uint_eq(pprof_read_profile(reader)->sample_count, 4 + i);
+		ck_assert_uint_gt(pprof_read_profile(reader)->function_count, 2);
+	}
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "firefox", "--machine"), EXIT_OK);
+	commandrun_says(&command_run, "neighbour");
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "csv", "--machine"), EXIT_USAGE);
 }
 END_TEST
 
@@ -613,6 +655,7 @@ Suite *export_suite(void)
 	tcase_add_test(tcase, gvisors_tools_get_a_whole_stream);
 	tcase_add_test(tcase, hostile_names_stay_names);
 	tcase_add_test(tcase, profiles_are_copied);
+	tcase_add_test(tcase, stacks_are_of_the_target_and_of_the_machine_if_that_is_asked_for);
 	tcase_add_test(tcase, a_file_is_replaced_by_a_whole_one_or_not_at_all);
 	tcase_add_test(tcase, memory_that_is_short_is_reported);
 	tcase_add_test(tcase, wrong_usage_is_explained);

@@ -236,6 +236,41 @@ START_TEST(shares_are_of_the_own_samples_first_and_of_the_machine_second)
 }
 END_TEST
 
+/* All begin and end alike. */
+START_TEST(names_that_are_cut_stay_apart)
+{
+	static const char *const visitors[] = { "AssignRegisters", "AllocateFrames", "CollectGarbage",
+						"CompileBaseline", "DeoptimizeAll",  "InlineCalls",
+						"LowerToMachine",  "ReduceTypes",    "ScheduleBlocks",
+						"VerifyGraph" };
+	struct functions functions;
+	char text[8192], line[120];
+	size_t used =
+		(size_t)snprintf(text, sizeof(text), "%s\n%s 0, 1000\n", FUNCTION_TABLE_HEADER, FUNCTION_TABLE_SAMPLES);
+
+	for (size_t i = 0; i < ARRAY_LEN(visitors); i++)
+		used += (size_t)snprintf(text + used, sizeof(text) - used,
+					 "v8::internal::compiler::turboshaft::%s::Visit(v8::internal::compiler::Graph*)"
+					 "\t/bin/node\t0\t0\t%zu\t%zu\t0\tt\t7\t1\tnode\t7\n",
+					 visitors[i], 90 - i, 90 - i);
+	write_table(text, strlen(text));
+	for (unsigned width = 40; width <= 100; width += 5) {
+		show(width, &functions);
+		harmless(width);
+		for (size_t i = 0; i < ARRAY_LEN(visitors); i++)
+			for (char *at = strstr(output, "v8"), *other; at && (other = strstr(at + 2, "v8"));
+			     at = other) {
+				snprintf(line, sizeof(line), "%.*s", (int)strcspn(at, " \n"), at);
+				ck_assert_msg(strcspn(other, " \n") != strlen(line) ||
+						      strncmp(other, line, strlen(line)) != 0,
+					      "twice %s at %u:\n%s", line, width, output);
+			}
+	}
+	show(80, &functions);
+	ck_assert_ptr_nonnull(strstr(output, "AllocateF"));
+}
+END_TEST
+
 START_TEST(sizes_are_no_wider_than_their_column)
 {
 	static const struct {
@@ -495,6 +530,7 @@ Suite *functions_suite(void)
 	tcase_add_test(tcase, memory_is_shown_in_bytes);
 	tcase_add_test(tcase, busy_neighbours_leave_room_for_what_the_incident_is_of);
 	tcase_add_test(tcase, shares_are_of_the_own_samples_first_and_of_the_machine_second);
+	tcase_add_test(tcase, names_that_are_cut_stay_apart);
 	tcase_add_test(tcase, sizes_are_no_wider_than_their_column);
 	tcase_add_test(tcase, a_table_of_the_other_unit_is_none);
 	tcase_add_test(tcase, losses_are_reported);
