@@ -32,7 +32,7 @@ expected() {
 	for page in docs/*.[1-8]; do
 		echo ".$1/share/man/man${page##*.}/${page##*/}"
 	done
-	for file in README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE docs/*.md; do
+	for file in README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE docs/*.md docs/*.png; do
 		echo ".$1/share/doc/spikewatch/${file##*/}"
 	done
 	for file in conf/hooks/*; do

@@ -755,7 +755,25 @@ static void add_to_itself(struct function_rows_row *itself, const struct functio
 
 /* ---- the function that is named first ---- */
 
-/* Whether row says more than the one chosen so far: deeper, and still half of all. */
+/* A name that says where the time went: not "[libfoo.so+0x1240]", nor how every program or thread begins. */
+static bool is_telling(const struct text_part *name)
+{
+	static const char *const beginnings[] = { "_start", "main", "start_thread", "clone", "clone3", "__libc_start" };
+	static const size_t prefixes = 1; /* the last so many of them stand for all that begin so */
+
+	if (name->len == 0 || name->at[0] == '[')
+		return false;
+	for (size_t i = 0; i < ARRAY_LEN(beginnings); i++) {
+		size_t len = strlen(beginnings[i]);
+
+		if (name->len >= len && memcmp(name->at, beginnings[i], len) == 0 &&
+		    (name->len == len || i >= ARRAY_LEN(beginnings) - prefixes))
+			return false;
+	}
+	return true;
+}
+
+/* Whether row says more than the one chosen so far: half of all, with a telling name, and deeper. */
 static bool is_lead(const struct function_rows_row *row, const struct function_rows_row *lead, uint64_t own)
 {
 	uint64_t total = row->total[FUNCTION_TABLE_DURING], least = lead->total[FUNCTION_TABLE_DURING];
@@ -765,6 +783,8 @@ static bool is_lead(const struct function_rows_row *row, const struct function_r
 		return false;
 	if (half != lead_half)
 		return half;
+	if (half && is_telling(&row->function) != is_telling(&lead->function))
+		return is_telling(&row->function);
 	if (half && total != least)
 		return total < least;
 	return row->self[FUNCTION_TABLE_DURING] > lead->self[FUNCTION_TABLE_DURING];

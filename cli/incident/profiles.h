@@ -106,7 +106,7 @@ struct functions {
 	struct functions_row thread[FUNCTIONS_THREADS_SHOWN + FUNCTIONS_NEIGHBOURS_SHOWN];
 	size_t thread_count;
 	/*
-	 * The innermost function of the target that was on at least half of its stacks during the
+	 * The innermost function with a telling name that was on at least half of the target's stacks during the
 	 * spike, or the hottest if there is none. No name: there are no functions.
 	 */
 	struct functions_row lead;

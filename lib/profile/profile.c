@@ -35,7 +35,10 @@
 #define STACK_PROFILE_STACKS_DEFAULT 50000u
 #define STACK_PROFILE_BYTES_DEFAULT ((size_t)64 << 20)
 
-/* Steps of the time that a profile covers, and none shorter than a sample lasts; 24 bytes for each in which a stack was seen. */
+/*
+ * Steps of the time that a profile covers, none shorter than a sample lasts, and in how many of them
+ * stacks are told apart, 24 bytes each.
+ */
 #define STACK_PROFILE_STEPS 1000u
 #define STACK_PROFILE_STEP_LEAST_NS (10 * NS_PER_MS)
 #define STACK_PROFILE_MOMENTS_MAX 100000u

@@ -253,12 +253,12 @@ class Group {
 
 	// What the rest of the page is to show.
 	tell() {
-		const { from, to } = this.time, [min, max] = this.range;
+		const { from, to, points } = this.time, [min, max] = this.range, step = (to - from) / points;
 		if (this.kept !== null)
 			show('kept', this.kept, this.kept);
 		else if (this.pointed !== null)
 			show('pointed', this.pointed, this.pointed);
-		else if (min > from || max < to)
+		else if (min > from + step || max < to - step)
 			show('zoom', min, max);
 		else
 			show('all', from, to);

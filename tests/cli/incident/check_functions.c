@@ -271,6 +271,37 @@ START_TEST(names_that_are_cut_stay_apart)
 }
 END_TEST
 
+/* The function that the headline names: on half of the stacks, deep, and with a name that says something. */
+START_TEST(the_function_that_is_named_first_has_a_telling_name)
+{
+	static const struct {
+		const char *rows, *want;
+	} cases[] = {
+		/* Deeper, but only a place in a stripped file. */
+		{ "_start\t/p\t0\t0\t0\t100\nmain\t/p\t0\t0\t0\t99\nsort\t/p\t0\t0\t1\t80\n[p+0x10]\t/"
+		  "p\t0\t0\t60\t60\n",
+		  "sort" },
+		/* Better than how every program begins. */
+		{ "_start\t/p\t0\t0\t0\t100\nmain\t/p\t0\t0\t0\t99\n[p+0x10]\t/p\t0\t0\t60\t60\n", "[p+0x10]" },
+		{ "__libc_start_main@@GLIBC_2.34\t/c\t0\t0\t0\t99\nmainloop\t/p\t0\t0\t0\t99\n", "mainloop" },
+		/* Less than half: the hottest of all. */
+		{ "main\t/p\t0\t0\t1\t40\nsort\t/p\t0\t0\t20\t30\n[p+0x10]\t/p\t0\t0\t29\t29\n", "[p+0x10]" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		char text[1024];
+		struct functions functions;
+
+		snprintf(text, sizeof(text),
+			 "function\tmodule\tself_before\ttotal_before\tself_during\ttotal_during\n"
+			 "# samples before, during: 0, 100\n%s",
+			 cases[i].rows);
+		show_text(text, 80, &functions);
+		ck_assert_str_eq(functions.lead.function, cases[i].want);
+	}
+}
+END_TEST
+
 START_TEST(sizes_are_no_wider_than_their_column)
 {
 	static const struct {
@@ -531,6 +562,7 @@ Suite *functions_suite(void)
 	tcase_add_test(tcase, busy_neighbours_leave_room_for_what_the_incident_is_of);
 	tcase_add_test(tcase, shares_are_of_the_own_samples_first_and_of_the_machine_second);
 	tcase_add_test(tcase, names_that_are_cut_stay_apart);
+	tcase_add_test(tcase, the_function_that_is_named_first_has_a_telling_name);
 	tcase_add_test(tcase, sizes_are_no_wider_than_their_column);
 	tcase_add_test(tcase, a_table_of_the_other_unit_is_none);
 	tcase_add_test(tcase, losses_are_reported);
