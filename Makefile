@@ -355,6 +355,8 @@ TMPFILES := $(wildcard systemd/*tmpfiles*)
 CATALOG := $(wildcard systemd/*.catalog)
 DOCS := $(wildcard README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE docs/*.md docs/*.png)
 HOOKS := $(wildcard conf/hooks/*)
+NOTIFY := $(wildcard conf/notify/*)
+PROMETHEUS := $(wildcard conf/prometheus/*)
 KUBERNETES := $(wildcard conf/kubernetes/*)
 D = $(DESTDIR)
 man_place = $(foreach m,$(1),$(D)$(mandir)/man$(patsubst .%,%,$(suffix $(m)))/$(notdir $(m)))
@@ -379,6 +381,8 @@ install: all
 	ln -sf spikewatch $(D)$(completiondir)/spikewatchd
 	$(if $(DOCS),install -d $(D)$(docdir) && install -m 644 $(DOCS) $(D)$(docdir)/)
 	$(if $(HOOKS),install -m 644 -D -t $(D)$(docdir)/hooks $(HOOKS))
+	$(if $(PROMETHEUS),install -m 644 -D -t $(D)$(docdir)/prometheus $(PROMETHEUS))
+	$(if $(NOTIFY),install -m 644 -D -t $(D)$(docdir)/notify $(NOTIFY))
 	$(if $(KUBERNETES),install -m 644 -D -t $(D)$(docdir)/kubernetes $(KUBERNETES))
 	$(if $(DESTDIR),,@echo 'then: systemd-sysusers; systemd-tmpfiles --create spikewatch.conf; journalctl --update-catalog; \
 		systemctl daemon-reload')

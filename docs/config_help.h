@@ -14,7 +14,7 @@
 #include <stddef.h>
 
 struct config_help {
-	const char *section; /* "": outside of sections; also "targets", "run" and "rules" */
+	const char *section; /* "": outside of sections; also "targets", "run", "notify" and "rules" */
 	const char *key;
 	const char *type, *initial, *range; /* of what the tables only name; NULL: none */
 	const char *text;
@@ -47,6 +47,8 @@ static const struct config_help config_help[] = {
 		"there. In a container that watches its host: where the root of the host is mounted."),
 	KEY_OF("", "targets", "array of objects, required", NULL, "1 to 1,000",
 		"What is watched."),
+	KEY_OF("", "notify", "array of objects", NULL, "at most 8",
+		"What is told of incidents, and how ([notify](notify.md))."),
 	KEY_OF("", "rules", "array of objects", NULL, "at most 1,000",
 		"What a spike is."),
 
@@ -218,6 +220,24 @@ static const struct config_help config_help[] = {
 		"It keeps the capabilities of the daemon, its way to gain more (set-uid), and what it may do to other "
 		"processes: for what traces, or must be root. By default it has none of it."),
 
+	KEY_OF("notify", "name", "name, required", NULL, NULL,
+		"Unique; what rules, status and metrics call it."),
+	KEY_OF("notify", "command", "array of texts", NULL, "1 to 64",
+		"The path of a program, and its arguments, in which `{headline}`, `{host}`, `{rule}`, `{target}`, "
+		"`{value}`, `{threshold}`, `{time}`, `{incident}` (its directory), `{pid}`, `{name}` and `{json}` are "
+		"replaced. No shell. It has told when it exits with 0. Exactly one of `command` and `socket`."),
+	KEY("notify", "socket",
+		"A stream socket, of a helper that gets the text and answers `ok`: for the shipped service, which "
+		"has no network ([notify](notify.md#the-shipped-service))."),
+	KEY_OF("notify", "input", "text", "\"{json}\\n\"", "at most 4,096 bytes",
+		"What the command reads on its standard input, or the helper, with the same placeholders."),
+	KEY("notify", "timeout", "How long one try may take; then its process group is killed."),
+	KEY("notify", "retry", "The pause before the second try; each later one is four times as long, up to ten minutes."),
+	KEY("notify", "tries", "All together; then the notification is given up, which journal, status and metrics say."),
+	KEY("notify", "max_per_hour", "Beyond it incidents are not told; the next notification says how many were left out."),
+	KEY("notify", "privileged", "As in `run`: for a sendmail that is set-uid or set-gid."),
+	KEY("notify", "default", "Whether rules that have no `notify` of their own are told by it."),
+
 	KEY_OF("rules", "name", "name, required", NULL, NULL,
 		"Unique; part of the names of incidents."),
 	KEY_OF("rules", "targets", "`\"*\"` or array of names", "\"*\"", NULL,
@@ -250,6 +270,8 @@ static const struct config_help config_help[] = {
 	KEY("rules", "rearm",
 		"When the rule may fire again. `cooldown`: when that is over; `below`: and once a value has not "
 		"exceeded its thresholds; `high-water`: and when a value exceeds the highest that ever fired."),
+	KEY_OF("rules", "notify", "array of names", NULL, NULL,
+		"The entries of `notify` that tell of its incidents; `[]`: none. By default all whose `default` is true."),
 };
 #undef KEY
 #undef KEY_OF

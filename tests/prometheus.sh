@@ -77,6 +77,7 @@ start_daemon() {
 			"ring": { "path": "$out/ring", "size": "4MiB", "lock": false },
 			"incidents": { "directory": "$out/incidents", "before": "1s", "after": "1s", "min_free": "0B" },
 			"state_file": "$out/state.json",
+			"notify": [ { "name": "none", "command": [ "/bin/true" ] } ],
 			"metrics": { "listen": "127.0.0.1:$daemon_port", "max_targets": 4,
 				"textfile": "$out/spikewatch.prom", "textfile_interval": "1s" },
 			"targets": [
@@ -139,6 +140,17 @@ check_pages() {
 	check "promtool check metrics has nothing to say" test -z "$(promtool check metrics <"$out/plain" 2>&1 || echo failed)"
 	printf '   %s families, %s samples, %s bytes\n' "$(grep -c '^# TYPE' "$out/plain")" "$(grep -vc '^#' "$out/plain")" \
 		"$(wc -c <"$out/plain")"
+}
+
+# Each fires in a run of its own, and none is on a name that the daemon does not have.
+check_alerts() {
+	local rules=conf/prometheus/spikewatch.rules.yml name
+	say "the example of alerts"
+	check "promtool check rules" promtool check rules "$rules" >"$out/rules"
+	check "promtool test rules" promtool test rules tests/data/prometheus/spikewatch.test.yml >"$out/rules"
+	for name in $(grep -o 'spikewatch_[a-z_]*' "$rules" | sort -u); do
+		check "$name is on the page" grep -q "^$name[{ ]" "$out/plain"
+	done
 }
 
 # Families come as what they tell of does: the file may be older than the page by one interval.
@@ -222,6 +234,7 @@ daemon_port=$(free_port) || exit 1
 server_port=$(free_port) || exit 1
 start_daemon
 check_pages
+check_alerts
 check_textfile
 start_server
 check_scrapes

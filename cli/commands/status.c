@@ -177,6 +177,29 @@ static const struct {
 	{ "incidents", "refused", "firings opened no incident of their own: incidents of kind storm count them", NULL },
 };
 
+/* A line for each entry of "notify"; one that fails is a problem. */
+static void print_notify(const struct json_node *incidents, size_t width)
+{
+	for (const struct json_node *way = answer_first(incidents, "notify"); way; way = way->next) {
+		uintmax_t failed = (uintmax_t)(answer_whole(way, "failed") + answer_whole(way, "dropped"));
+		uintmax_t limited = (uintmax_t)answer_whole(way, "limited");
+		char name[80], why[200], more[128] = "";
+		int len = 0;
+
+		if (answer_whole(way, "pending") > 0)
+			len = snprintf(more, sizeof(more), ", %ju waiting", (uintmax_t)answer_whole(way, "pending"));
+		if (limited > 0)
+			snprintf(more + len, sizeof(more) - (size_t)len, ", %ju left out (max_per_hour)", limited);
+		ANSWER_TEXT(way, "name", name);
+		if (answer_is_true(way, "failing"))
+			put_paragraph(width, "! notify %s fails: %s; %ju sent, %ju given up%s", name,
+				      ANSWER_TEXT(way, "why", why), (uintmax_t)answer_whole(way, "sent"), failed, more);
+		else
+			put_paragraph(width, "notify %s: %ju sent, %ju given up%s", name,
+				      (uintmax_t)answer_whole(way, "sent"), failed, more);
+	}
+}
+
 static void print_alarms(const struct json_node *root, size_t width)
 {
 	char why[200];
@@ -265,6 +288,7 @@ static void print_health(const struct json_node *root, size_t width)
 	if (answer_is_true(incidents, "memory_unsaved"))
 		put_paragraph(width, "! cooldowns and counts cannot be saved and would not survive a restart; the log "
 				     "says why");
+	print_notify(incidents, width);
 	print_alarms(root, width);
 	print_silent_threads(answer_member(root, "health"), width);
 	print_lacks(daemon, width);

@@ -219,8 +219,12 @@ void config_free(struct config *config)
 {
 	if (config == NULL)
 		return;
-	for (size_t i = 0; config->rules != NULL && i < config->rule_count; i++)
+	for (size_t i = 0; config->rules != NULL && i < config->rule_count; i++) {
 		free(config->rules[i].targets);
+		free(config->rules[i].notify);
+	}
+	for (size_t i = 0; config->notifies != NULL && i < config->notify_count; i++)
+		free(config->notifies[i].words);
 	for (size_t i = 0; config->targets != NULL && i < config->target_count; i++)
 		release_runs(&config->targets[i]);
 	for (size_t i = 0; config->documents != NULL && i < config->document_count; i++)
@@ -228,6 +232,7 @@ void config_free(struct config *config)
 	for (size_t i = 0; config->files != NULL && i < config->document_count; i++)
 		free(config->files[i]);
 	free(config->metrics.container_labels);
+	free(config->notifies);
 	free(config->rules);
 	free(config->targets);
 	free(config->documents);

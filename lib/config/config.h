@@ -72,6 +72,23 @@ struct config_target {
 	uint64_t again_ns; /* from the first snapshot of the memory to the second; 0: there is none */
 };
 
+#define CONFIG_NOTIFIES_MAX 8
+
+/* One way to tell about incidents ("notify"): a command, or a socket of a helper. */
+struct config_notify {
+	const char *name;
+	const char **words; /* as config_run.words; NULL: socket is set */
+	size_t word_count;
+	const char *socket;    /* path of a stream socket */
+	const char *input;     /* with placeholders: what the command reads, or the helper; "" is nothing */
+	uint64_t timeout_ns;   /* 30s; of one try */
+	uint64_t retry_ns;     /* 5s; until the second try, each later pause is four times as long */
+	uint32_t tries;        /* 4; all together */
+	uint32_t max_per_hour; /* 20; incidents told of */
+	bool privileged;       /* as config_run.privileged */
+	bool by_default;       /* true; for rules that name none */
+};
+
 struct config_rule {
 	const char *name;
 	enum metric metric;
@@ -80,6 +97,9 @@ struct config_rule {
 	struct trigger_rule trigger;
 	const char **targets; /* names of target entries; target_count 0: all of them ("*") */
 	size_t target_count;
+	bool has_notify;     /* else it is told of by all entries that are by_default */
+	const char **notify; /* names of entries of "notify" */
+	size_t notify_count;
 };
 
 /* Bits of config_incidents.captures. */
@@ -186,6 +206,8 @@ struct config {
 	uint64_t stuck_ns;        /* as config_file.stuck_ns; no key */
 	struct config_target *targets;
 	size_t target_count;
+	struct config_notify *notifies;
+	size_t notify_count;
 	struct config_rule *rules;
 	size_t rule_count;
 	struct json_document **documents; /* own every text above */
@@ -246,7 +268,7 @@ uint64_t config_idle_of(const struct config *config, const char *target);
  */
 uint64_t config_idle_grid_ns(const struct config *config);
 
-/* The same name, and the same judgement of any value. Not compared: the list of targets. */
+/* The same name, and the same judgement of any value. Not compared: targets and notify. */
 bool config_rule_same(const struct config_rule *a, const struct config_rule *b);
 
 /* "FILE:LINE:COLUMN: KEY: MESSAGE", without what is empty, into buf, always terminated. */
@@ -262,6 +284,7 @@ const char *config_capture_name(enum config_capture capture);
  * stand for. Pure.
  *
  *     {pid} {incident} {rule} {target} {name}      {{ is {, and a } outside of a placeholder is a }
+ *     {host} {value} {threshold} {time} {headline} {json}      of "notify" only
  */
 
 enum command_template_placeholder {
@@ -270,6 +293,12 @@ enum command_template_placeholder {
 	COMMAND_TEMPLATE_RULE,
 	COMMAND_TEMPLATE_TARGET,
 	COMMAND_TEMPLATE_NAME, /* of the command itself */
+	COMMAND_TEMPLATE_HOST, /* this one and those after it: of "notify" */
+	COMMAND_TEMPLATE_VALUE,
+	COMMAND_TEMPLATE_THRESHOLD,
+	COMMAND_TEMPLATE_TIME,
+	COMMAND_TEMPLATE_HEADLINE,
+	COMMAND_TEMPLATE_JSON,
 	COMMAND_TEMPLATE_PLACEHOLDERS,
 };
 

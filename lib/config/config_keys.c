@@ -91,6 +91,7 @@ struct config_merge {
 
 /* All of them, for a message. */
 #define COMMAND_TEMPLATE_LIST "{pid}, {incident}, {rule}, {target}, {name}"
+#define COMMAND_TEMPLATE_NOTIFY_LIST COMMAND_TEMPLATE_LIST ", {host}, {value}, {threshold}, {time}, {headline}, {json}"
 
 static int config_labels_read_metrics(const struct config_scope *scope, const struct json_node *node,
 				      struct config_metrics *ret);
@@ -698,6 +699,7 @@ const struct config_field config_section_fields[] = {
 	PATH(    "",         "cgroup_root",       RESTART, cgroup_root,                  ""),
 	PATH(    "",         "runtime_root",      RESTART, runtime_root,                 "/"),
 	SECTION_OTHER(   "",         "targets"),
+	SECTION_OTHER(   "",         "notify"),
 	SECTION_OTHER(   "",         "rules"),
 	SECTION_DURATION("sampling", "interval",          LIVE,    sampling.interval_ns,         10 * MS,
 		100 * US, 10 * S),
@@ -976,9 +978,12 @@ static void config_section_defaults(struct config *config)
  */
 
 static const char *const words[COMMAND_TEMPLATE_PLACEHOLDERS] = {
-	[COMMAND_TEMPLATE_PID] = "{pid}",   [COMMAND_TEMPLATE_INCIDENT] = "{incident}",
-	[COMMAND_TEMPLATE_RULE] = "{rule}", [COMMAND_TEMPLATE_TARGET] = "{target}",
-	[COMMAND_TEMPLATE_NAME] = "{name}",
+	[COMMAND_TEMPLATE_PID] = "{pid}",     [COMMAND_TEMPLATE_INCIDENT] = "{incident}",
+	[COMMAND_TEMPLATE_RULE] = "{rule}",   [COMMAND_TEMPLATE_TARGET] = "{target}",
+	[COMMAND_TEMPLATE_NAME] = "{name}",   [COMMAND_TEMPLATE_HOST] = "{host}",
+	[COMMAND_TEMPLATE_VALUE] = "{value}", [COMMAND_TEMPLATE_THRESHOLD] = "{threshold}",
+	[COMMAND_TEMPLATE_TIME] = "{time}",   [COMMAND_TEMPLATE_HEADLINE] = "{headline}",
+	[COMMAND_TEMPLATE_JSON] = "{json}",
 };
 
 /* What stands at one place of a word. */
@@ -1001,11 +1006,13 @@ static struct piece piece_at(const char *at)
 	return (struct piece){ COMMAND_TEMPLATE_PLACEHOLDERS, 1, true };
 }
 
-/* 0; -EINVAL: something in braces is no placeholder: it begins at *ret_at. */
-static int command_template_check(const char *word, size_t *ret_at)
+/* 0; -EINVAL: something in braces is no placeholder before end: it begins at *ret_at. */
+static int command_template_check(const char *word, enum command_template_placeholder end, size_t *ret_at)
 {
 	for (size_t at = 0; word[at] != '\0'; at += piece_at(word + at).len) {
-		if (!piece_at(word + at).stray)
+		const struct piece piece = piece_at(word + at);
+
+		if (!piece.stray && (piece.placeholder < end || piece.placeholder == COMMAND_TEMPLATE_PLACEHOLDERS))
 			continue;
 		*ret_at = at;
 		return -EINVAL;
@@ -1530,10 +1537,25 @@ static int read_word(const struct config_scope *scope, const struct json_node *n
 	return config_read_text(scope, node, PATH_MAX - 1, ret);
 }
 
-static int read_argument(const struct config_scope *scope, const struct json_node *node, size_t index, const char **ret)
+/* Placeholders before end are known here. */
+static int check_template(const struct config_scope *scope, const struct json_node *node, const char *text,
+			  enum command_template_placeholder end)
 {
 	char shown[CONFIG_SHOWN];
 	size_t at;
+
+	if (command_template_check(text, end, &at) == 0)
+		return 0;
+	return config_refuse(scope, node->place, NULL,
+			     "unknown placeholder at %.24s: expected one of %s, or {{ for a {",
+			     config_quote(text + at, strlen(text + at), shown),
+			     end == COMMAND_TEMPLATE_HOST ? COMMAND_TEMPLATE_LIST : COMMAND_TEMPLATE_NOTIFY_LIST);
+}
+
+static int read_argument(const struct config_scope *scope, const struct json_node *node, size_t index,
+			 enum command_template_placeholder end, const char **ret)
+{
+	char shown[CONFIG_SHOWN];
 	int r = read_word(scope, node, index > 0, ret);
 
 	if (r < 0)
@@ -1544,23 +1566,20 @@ static int read_argument(const struct config_scope *scope, const struct json_nod
 			"no program is searched for, no shell is asked: expected a path that begins with / "
 			"and has no placeholder, found %s",
 			config_found(node, shown));
-	if (command_template_check(*ret, &at) < 0)
-		return config_refuse(scope, node->place, NULL,
-				     "unknown placeholder at %.24s: expected one of " COMMAND_TEMPLATE_LIST
-				     ", or {{ for a {",
-				     config_quote(*ret + at, strlen(*ret + at), shown));
-	return 0;
+	return check_template(scope, node, *ret, end);
 }
 
-static int read_command(const struct config_scope *scope, const struct json_node *node, struct config_run *run)
+/* The words of a command, NULL at the end; what was read of them is the caller's, whatever is returned. */
+static int read_command(const struct config_scope *scope, const struct json_node *node, const char *example,
+			enum command_template_placeholder end, const char ***ret, size_t *ret_count)
 {
-	int r = read_texts(scope, node, CONFIG_RUN_WORDS_MAX, "[\"/usr/bin/gcore\", \"{pid}\"]", &run->words);
+	int r = read_texts(scope, node, CONFIG_RUN_WORDS_MAX, example, ret);
 
 	for (const struct json_node *word = node->first; r == 0 && word != NULL; word = word->next) {
-		const struct config_scope within = element(scope, "command", run->word_count);
+		const struct config_scope within = element(scope, "command", *ret_count);
 
-		r = read_argument(&within, word, run->word_count, &run->words[run->word_count]);
-		run->word_count++;
+		r = read_argument(&within, word, *ret_count, end, *ret + *ret_count);
+		(*ret_count)++;
 	}
 	return r;
 }
@@ -1613,7 +1632,8 @@ static int read_run(const struct config_scope *scope, const struct json_node *no
 	if (r == 0)
 		r = check_name(scope, name, target);
 	if (r == 0)
-		r = read_command(scope, command, run);
+		r = read_command(scope, command, "[\"/usr/bin/gcore\", \"{pid}\"]", COMMAND_TEMPLATE_HOST, &run->words,
+				 &run->word_count);
 	return r == 0 && rules != NULL ? read_rules(scope, rules, run) : r;
 }
 
@@ -1641,6 +1661,121 @@ static int config_run_read(const struct config_scope *scope, const struct json_n
 		r = read_run(&within, run, ret);
 	}
 	return r;
+}
+
+/* ---- notify: who is told of an incident, by a command or the socket of a helper ---- */
+
+/*
+ * timeout   A server that does not answer by then is tried again later.
+ * retry     A server that restarts is back after 5, 25 and 105 s; four tries are over in two minutes.
+ * per hour  A person reads no more; what was left out is counted in the next one.
+ */
+// clang-format off
+const struct config_field config_notify_fields[] = {
+	CONFIG_OTHER("", "name"),
+	CONFIG_OTHER("", "command"),
+	CONFIG_ROW("", "socket", PATH, struct config_notify, socket, .text = "", .is_file = true),
+	CONFIG_OTHER("", "input"),
+	CONFIG_RANGE("", "timeout", DURATION, struct config_notify, timeout_ns, 30 * NS_PER_S,
+		100 * NS_PER_MS, 120 * NS_PER_S),
+	CONFIG_RANGE("", "retry",   DURATION, struct config_notify, retry_ns,   5 * NS_PER_S,
+		10 * NS_PER_MS, 600 * NS_PER_S),
+	CONFIG_RANGE("", "tries",        COUNT, struct config_notify, tries,        4,  1, 10),
+	CONFIG_RANGE("", "max_per_hour", COUNT, struct config_notify, max_per_hour, 20, 1, 3600),
+	CONFIG_ROW("", "privileged", BOOL, struct config_notify, privileged),
+	CONFIG_ROW("", "default",    BOOL, struct config_notify, by_default, .initial = true),
+};
+// clang-format on
+const size_t config_notify_field_count = ARRAY_LEN(config_notify_fields);
+
+#define NOTIFY_INPUT_MAX 4096 /* of the text in the configuration */
+#define NOTIFY_INPUT "{json}\n"
+#define SUN_PATH_MAX 107 /* unix(7) */
+
+static int read_notify_input(const struct config_scope *scope, const struct json_node *node, struct config_notify *ret)
+{
+	char shown[CONFIG_SHOWN];
+	int r;
+
+	ret->input = NOTIFY_INPUT;
+	if (node == NULL)
+		return 0;
+	if (node->type == JSON_STRING && node->text_len == 0) {
+		ret->input = node->text;
+		return 0;
+	}
+	if (node->type != JSON_STRING)
+		return config_refuse_value(scope, node, "expected a text such as \"{headline}\", found %s",
+					   config_found(node, shown));
+	r = config_read_text(scope, node, NOTIFY_INPUT_MAX, &ret->input);
+	return r < 0 ? r : check_template(scope, node, ret->input, COMMAND_TEMPLATE_PLACEHOLDERS);
+}
+
+/* The scope stands for the entry; ret is zeroed, and its words are the caller's, whatever is returned. */
+static int config_notify_read(const struct config_scope *scope, const struct json_node *node, struct config_notify *ret)
+{
+	const struct json_node *name = json_member(node, "name"), *command = json_member(node, "command");
+	const struct json_node *socket = json_member(node, "socket");
+	int r;
+
+	config_field_defaults(config_notify_fields, config_notify_field_count, ret);
+	r = config_field_apply(scope, config_notify_fields, config_notify_field_count, "", node, ret, NULL);
+	if (r < 0)
+		return r;
+	if (name == NULL)
+		return config_refuse(scope, node->place, NULL, "has no name: expected a member \"name\"");
+	r = config_read_name(scope, name, &ret->name);
+	if (r < 0)
+		return r;
+	if ((command == NULL) == (socket == NULL))
+		return config_refuse(scope, node->place, NULL, "expected exactly one of \"command\" and \"socket\"");
+	if (socket != NULL && strlen(ret->socket) > SUN_PATH_MAX)
+		return config_refuse_value(scope, socket, "too long for a socket: expected at most %d bytes",
+					   SUN_PATH_MAX);
+	if (socket != NULL && strlen(ret->socket) == 0)
+		return config_refuse_value(scope, socket, "empty: expected a path that begins with /");
+	if (socket != NULL && ret->privileged)
+		return config_refuse_value(scope, json_member(node, "privileged"),
+					   "a helper has rights of its own: expected it only with \"command\"");
+	if (command != NULL)
+		r = read_command(scope, command, "[\"/usr/bin/notify-send\", \"{headline}\"]",
+				 COMMAND_TEMPLATE_PLACEHOLDERS, &ret->words, &ret->word_count);
+	return r < 0 ? r : read_notify_input(scope, json_member(node, "input"), ret);
+}
+
+/* The names that a rule has in "notify": none is fine. */
+static int read_rule_notify(const struct config_scope *scope, const struct json_node *node, const struct config *config,
+			    struct config_rule *ret)
+{
+	char shown[CONFIG_SHOWN], hint[240];
+
+	if (node == NULL)
+		return 0;
+	ret->has_notify = true;
+	if (node->type != JSON_ARRAY)
+		return config_refuse_value(scope, node, "expected an array of names such as [\"mail\"], found %s",
+					   config_found(node, shown));
+	ret->notify = calloc(node->count + 1, sizeof(*ret->notify));
+	if (ret->notify == NULL)
+		return -ENOMEM;
+	for (const struct json_node *name = node->first; name != NULL; name = name->next) {
+		const struct config_scope within = element(scope, "notify", ret->notify_count);
+		struct config_guess guess = { .word = "" };
+		size_t i = 0;
+		int r = config_read_name(&within, name, &ret->notify[ret->notify_count]);
+
+		if (r < 0)
+			return r;
+		guess.word = ret->notify[ret->notify_count];
+		while (i < config->notify_count && strcmp(config->notifies[i].name, guess.word) != 0)
+			config_guess_offer(&guess, config->notifies[i++].name);
+		if (i == config->notify_count)
+			return config_refuse(
+				&within, name->place, NULL, "\"notify\" has no entry \"%s\"; %s", guess.word,
+				config->notify_count ? config_guess_say(&guess, hint, sizeof(hint)) : "there is none");
+		ret->notify_count++;
+	}
+	return 0;
 }
 
 /* ---- and the rules ---- */
@@ -1745,6 +1880,7 @@ const struct config_field config_rule_fields[] = {
 	COUNT   ("count",        trigger.count,           0,         0,              1000000),
 	DURATION("count_period", trigger.count_period_ns, DAY,       0,              3650 * DAY),
 	CHOICE  ("rearm",        trigger.rearm,           rearm_choices),
+	OTHER   ("notify"),
 };
 // clang-format on
 const size_t config_rule_field_count = ARRAY_LEN(config_rule_fields);
@@ -2092,8 +2228,8 @@ static int check_window(const struct reading *reading, struct kinds kinds)
 
 /*
  * Reads an entry. config: sampling and targets are final. The scope stands for the entry
- * ("rules[2]"). 0; -ENOMEM; -EINVAL. ret is zeroed; ret->targets belongs to the caller, whatever is
- * returned.
+ * ("rules[2]"). 0; -ENOMEM; -EINVAL. ret is zeroed; ret->targets and notify belong to the caller,
+ * whatever is returned.
  */
 static int config_rule_read(const struct config_scope *scope, const struct json_node *node, const struct config *config,
 			    struct config_rule *ret)
@@ -2121,6 +2257,8 @@ static int config_rule_read(const struct config_scope *scope, const struct json_
 		r = read_targets(&reading);
 	if (r == 0)
 		r = check_kinds(&reading, kinds_of(&reading));
+	if (r == 0)
+		r = read_rule_notify(scope, json_member(node, "notify"), config, ret);
 	return r < 0 ? r : check_window(&reading, kinds_of(&reading));
 }
 
@@ -2131,7 +2269,7 @@ static int config_rule_read(const struct config_scope *scope, const struct json_
  * of the parsed documents, which it keeps: nothing is copied, and one call frees everything.
  */
 
-/* Entries of "targets", and of "rules". */
+/* Entries of "targets", and of "rules"; of "notify" CONFIG_NOTIFIES_MAX. */
 #define ENTRIES_MAX 1000
 
 /* A configuration that is being built. */
@@ -2241,6 +2379,15 @@ static int read_target_entry(const struct config_scope *scope, const struct json
 	return r;
 }
 
+static int read_notify_entry(const struct config_scope *scope, const struct json_node *node, struct config *config,
+			     size_t n, const char **ret_name)
+{
+	int r = config_notify_read(scope, node, &config->notifies[n]);
+
+	*ret_name = config->notifies[n].name;
+	return r;
+}
+
 static int read_rule_entry(const struct config_scope *scope, const struct json_node *node, struct config *config,
 			   size_t n, const char **ret_name)
 {
@@ -2251,7 +2398,7 @@ static int read_rule_entry(const struct config_scope *scope, const struct json_n
 }
 
 /* How many entries all sources have together; each must be in an array. */
-static int count_entries(const struct builder *builder, const char *key, size_t *ret)
+static int count_entries(const struct builder *builder, const char *key, size_t most, size_t *ret)
 {
 	size_t count = 0;
 	char shown[CONFIG_SHOWN];
@@ -2266,9 +2413,9 @@ static int count_entries(const struct builder *builder, const char *key, size_t 
 			return config_refuse_value(&scope, node, "expected an array of objects, [ { ... } ], found %s",
 						   config_found(node, shown));
 		count += node->count;
-		if (count > ENTRIES_MAX)
-			return config_refuse_value(&scope, node, "too many: expected at most %d, found %zu",
-						   ENTRIES_MAX, count);
+		if (count > most)
+			return config_refuse_value(&scope, node, "too many: expected at most %zu, found %zu", most,
+						   count);
 	}
 	*ret = count;
 	return 0;
@@ -2337,7 +2484,7 @@ static int read_all_targets(const struct builder *builder)
 		.err = builder->merge.err,
 	};
 	size_t room;
-	int r = count_entries(builder, entries.key, &room);
+	int r = count_entries(builder, entries.key, ENTRIES_MAX, &room);
 
 	if (r < 0)
 		return r;
@@ -2348,12 +2495,26 @@ static int read_all_targets(const struct builder *builder)
 	return config->targets != NULL ? read_entries(builder, &entries, room) : -ENOMEM;
 }
 
+static int read_all_notifies(const struct builder *builder)
+{
+	struct config *config = builder->config;
+	AUTO(entries_release)
+	struct entries entries = { "notify", read_notify_entry, &config->notify_count, NULL, NULL };
+	size_t room;
+	int r = count_entries(builder, entries.key, CONFIG_NOTIFIES_MAX, &room);
+
+	if (r < 0 || room == 0)
+		return r;
+	config->notifies = calloc(room, sizeof(*config->notifies));
+	return config->notifies != NULL ? read_entries(builder, &entries, room) : -ENOMEM;
+}
+
 static int read_all_rules(const struct builder *builder)
 {
 	struct config *config = builder->config;
 	AUTO(entries_release) struct entries entries = { "rules", read_rule_entry, &config->rule_count, NULL, NULL };
 	size_t room;
-	int r = count_entries(builder, entries.key, &room);
+	int r = count_entries(builder, entries.key, ENTRIES_MAX, &room);
 
 	if (r < 0 || room == 0)
 		return r;
@@ -2399,6 +2560,8 @@ int config_parse(const struct config_source *sources, size_t count, struct confi
 		r = apply_sections(&builder);
 	if (r == 0)
 		r = read_all_targets(&builder);
+	if (r == 0)
+		r = read_all_notifies(&builder);
 	if (r == 0)
 		r = read_all_rules(&builder);
 	if (r == 0)
@@ -2569,7 +2732,8 @@ static bool may_change(const char *key)
 {
 	for (size_t i = 0; i < config_rule_field_count; i++)
 		if (strcmp(config_rule_fields[i].key, key) == 0)
-			return strcmp(key, "name") != 0 && strcmp(key, "targets") != 0 && strcmp(key, "metric") != 0;
+			return strcmp(key, "name") != 0 && strcmp(key, "targets") != 0 && strcmp(key, "metric") != 0 &&
+			       strcmp(key, "notify") != 0;
 	return false;
 }
 
@@ -2643,6 +2807,9 @@ static int make_variant(const struct config *base, struct what_if_variant *varia
 	changed->name = base->rules[variant->rule].name;
 	changed->targets = base->rules[variant->rule].targets;
 	changed->target_count = base->rules[variant->rule].target_count;
+	changed->has_notify = base->rules[variant->rule].has_notify;
+	changed->notify = base->rules[variant->rule].notify;
+	changed->notify_count = base->rules[variant->rule].notify_count;
 	variant->config = *base;
 	variant->config.rules = rules;
 	return 0;
@@ -2881,12 +3048,36 @@ static bool same_keys(const struct config_metrics *a, const struct config_metric
 	return true;
 }
 
+static bool same_notify(const struct config_notify *a, const struct config_notify *b)
+{
+	if (strcmp(a->name, b->name) != 0 || strcmp(a->socket, b->socket) != 0 || strcmp(a->input, b->input) != 0 ||
+	    a->timeout_ns != b->timeout_ns || a->retry_ns != b->retry_ns || a->tries != b->tries ||
+	    a->max_per_hour != b->max_per_hour || a->privileged != b->privileged || a->by_default != b->by_default ||
+	    a->word_count != b->word_count)
+		return false;
+	for (size_t i = 0; i < a->word_count; i++)
+		if (strcmp(a->words[i], b->words[i]) != 0)
+			return false;
+	return true;
+}
+
+static bool same_notifies(const struct config *a, const struct config *b)
+{
+	if (a->notify_count != b->notify_count)
+		return false;
+	for (size_t i = 0; i < a->notify_count; i++)
+		if (!same_notify(&a->notifies[i], &b->notifies[i]))
+			return false;
+	return true;
+}
+
 bool config_change_sections(const struct config *old, const struct config *next)
 {
 	for (size_t i = 0; i < config_section_field_count; i++)
 		if (!same_value(&config_section_fields[i], old, next))
 			return true;
-	return old->incidents.captures != next->incidents.captures || !same_keys(&old->metrics, &next->metrics);
+	return old->incidents.captures != next->incidents.captures || !same_keys(&old->metrics, &next->metrics) ||
+	       !same_notifies(old, next);
 }
 
 /* ---- entries ---- */
@@ -2926,6 +3117,16 @@ static bool same_targets(const struct config_rule *a, const struct config_rule *
 	return true;
 }
 
+static bool same_rule_notify(const struct config_rule *a, const struct config_rule *b)
+{
+	if (a->has_notify != b->has_notify || a->notify_count != b->notify_count)
+		return false;
+	for (size_t i = 0; i < a->notify_count; i++)
+		if (strcmp(a->notify[i], b->notify[i]) != 0)
+			return false;
+	return true;
+}
+
 void config_change_count(const struct config *old, const struct config *next, struct config_change_counts *ret)
 {
 	struct config_change_counts counts = { 0 };
@@ -2942,7 +3143,8 @@ void config_change_count(const struct config *old, const struct config *next, st
 
 		counts.rules_added += !was;
 		counts.rules_changed +=
-			was && !(config_rule_same(was, &next->rules[i]) && same_targets(was, &next->rules[i]));
+			was && !(config_rule_same(was, &next->rules[i]) && same_targets(was, &next->rules[i]) &&
+				 same_rule_notify(was, &next->rules[i]));
 	}
 	/* Names are unique: what is not new was there, and the others are gone. */
 	counts.targets_removed = old->target_count - (next->target_count - counts.targets_added);

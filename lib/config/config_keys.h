@@ -60,6 +60,10 @@ extern const size_t config_target_field_count;
 extern const struct config_field config_run_fields[];
 extern const size_t config_run_field_count;
 
+/* The keys of one entry of "notify". */
+extern const struct config_field config_notify_fields[];
+extern const size_t config_notify_field_count;
+
 /* The keys of a rule whose type is told by a row; the rest are listed as CONFIG_KIND_OTHER. */
 extern const struct config_field config_rule_fields[];
 extern const size_t config_rule_field_count;

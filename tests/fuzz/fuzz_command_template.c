@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (size_t i = 0; i < COMMAND_TEMPLATE_PLACEHOLDERS; i++)
 		values.text[i] = i == COMMAND_TEMPLATE_NAME ? NULL : command_template_safe(text, safe);
 
-	if (command_template_check(word, &at) < 0 && word[at] != '{')
+	if (command_template_check(word, COMMAND_TEMPLATE_HOST, &at) < 0 && word[at] != '{')
 		abort();
 	len = command_template_expand(word, &values, NULL, 0);
 	/* In exactly the room that it needs, and in less. */

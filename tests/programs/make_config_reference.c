@@ -54,6 +54,10 @@ static const struct config_field *rows_of(const char *section, size_t *ret_count
 		*ret_count = config_run_field_count;
 		return config_run_fields;
 	}
+	if (strcmp(section, "notify") == 0) {
+		*ret_count = config_notify_field_count;
+		return config_notify_fields;
+	}
 	if (strcmp(section, "rules") == 0) {
 		*ret_count = config_rule_field_count;
 		return config_rule_fields;

@@ -41,6 +41,7 @@
 	X(INCIDENT_SEALED, "1ffa0fd5c19a4fc8a7bad1e7d5dbd499") \
 	X(INCIDENT_FAILED, "8f01e14cfce948d4ba08ad751ccc551e")   /* could not be opened, or written */ \
 	X(STORM, "9d4c1b6a7f0e4a35b8f2d61c3e7a90d4")             /* firings that opened no incident, counted */ \
+	X(NOTIFY_FAILED, "5b0c3f2e9d6a4c7e8a1f04d2b7e6c913")      /* no word of an incident got through ("notify") */ \
 	X(INCIDENT_REMOVED, "666266d753484601bf9d1f57aee58579")  /* made room, by the limits of retention */ \
 	X(CAPTURE_RATE_LOW, "5c50487ead97441e8c2de23c79f4b594") \
 	X(SLEEP_ERROR_HIGH, "89ebecb51f3d4461a7abe3490aa864f3") \

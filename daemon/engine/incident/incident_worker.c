@@ -34,6 +34,7 @@
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/incident/capture.h"
 #include "daemon/engine/incident/hooks.h"
+#include "daemon/engine/incident/notify.h"
 #include "daemon/engine/incident/ring_recorder.h"
 #include "daemon/engine/incident/spool.h"
 #include "daemon/engine/session/session.h"
@@ -49,6 +50,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -155,8 +157,9 @@ struct incident_work {
 	struct target_member *members;    /* as far as they are known, those of the time before the firing */
 	size_t member_count;
 	struct capture_processes processes;
-	struct hook_run *run; /* the commands, from their start until they are reported */
-	mono_t again_at;      /* when the second snapshot is due; 0: there is none, or it was taken */
+	struct hook_run *run;     /* the commands, from their start until they are reported */
+	struct notify_plan *tell; /* NULL: nothing is told of it */
+	mono_t again_at;          /* when the second snapshot is due; 0: there is none, or it was taken */
 	struct incident_work *again_next;
 };
 
@@ -177,6 +180,7 @@ struct incident_worker {
 	_Atomic uint64_t expected_bytes; /* of space */
 	_Atomic bool space_is_short;     /* its answer */
 	struct hooks *hooks;
+	struct notifier *notifier;
 	pthread_t thread;
 	bool running, abandoned; /* the event loop's */
 	_Atomic uint64_t busy_since;
@@ -608,6 +612,7 @@ static void work_free(struct incident_work *work)
 	spool_abort(work->draft);
 	stack_capture_free(work->stacks);
 	free(work->members);
+	free(work->tell);
 	hook_plan_free(work->request->hooks);
 	free(work->request);
 	free(work->info);
@@ -1302,6 +1307,14 @@ static void log_sealed(struct write_failures *failures, const struct incident *i
 	log_about(LOG_NOTICE, &about, "sealed incident %s", info->id);
 }
 
+static void tell(struct incident_work *work, bool sealed)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof path, "%s/%s", spool_path(work->worker->spool), work->info->id);
+	notifier_send(work->worker->notifier, TAKE(work->tell), work->info, sealed ? path : NULL);
+}
+
 static void seal_work(struct incident_work *work)
 {
 	struct incident_worker *worker = work->worker;
@@ -1316,6 +1329,7 @@ static void seal_work(struct incident_work *work)
 		log_failure(&worker->failures, work->info, r, clock_mono(&worker->clock));
 	else
 		log_sealed(&worker->failures, work->info);
+	tell(work, r == 0);
 	work_free(work);
 	malloc_trim(0); /* an incident takes megabytes for a while, and there may be none for weeks */
 	if (worker->stacks_held.captures == 0 && worker->kernel_symbols >= 0)
@@ -1392,14 +1406,16 @@ void incident_worker_follow(struct incident_worker *worker, struct incident_work
 }
 
 void incident_worker_seal(struct incident_worker *worker, struct incident_work *work, struct sample_window *window,
-			  struct incident *info)
+			  struct incident *info, struct notify_plan *tell)
 {
 	work->window = window;
 	work->info = info;
+	work->tell = tell;
 	work_hand_over(&worker->queue, work);
 }
 
-int incident_worker_record(struct incident_worker *worker, struct incident *info, const char *file, struct buffer *text)
+int incident_worker_record(struct incident_worker *worker, struct incident *info, const char *file, struct buffer *text,
+			   struct notify_plan *tell)
 {
 	struct incident_work *work = calloc(1, sizeof *work);
 	struct incident_request *request = calloc(1, sizeof *request);
@@ -1408,6 +1424,7 @@ int incident_worker_record(struct incident_worker *worker, struct incident *info
 		free(work);
 		free(request);
 		free(info);
+		free(tell);
 		return -ENOMEM;
 	}
 
@@ -1423,7 +1440,7 @@ int incident_worker_record(struct incident_worker *worker, struct incident *info
 	work->file = file;
 	work->text = *text;
 	*text = (struct buffer){ .max = text->max };
-	incident_worker_seal(worker, work, NULL, info);
+	incident_worker_seal(worker, work, NULL, info, tell);
 
 	return 0;
 }
@@ -1443,7 +1460,8 @@ bool incident_worker_has_space(struct incident_worker *worker, uint64_t expected
 	return !worker->space_is_short;
 }
 
-int incident_worker_new(struct session *session, struct spool *spool, uint64_t stuck_ns, struct incident_worker **ret)
+int incident_worker_new(struct session *session, struct spool *spool, struct notifier *notifier, uint64_t stuck_ns,
+			struct incident_worker **ret)
 {
 	struct incident_worker *worker = calloc(1, sizeof *worker);
 	int r;
@@ -1453,6 +1471,7 @@ int incident_worker_new(struct session *session, struct spool *spool, uint64_t s
 
 	worker->session = session;
 	worker->spool = spool;
+	worker->notifier = notifier;
 	worker->kernel_symbols = -1;
 	worker->stuck_ns = stuck_ns ? stuck_ns : STUCK_NS;
 	worker->enforce = (struct job){ .kind = JOB_ENFORCE };

@@ -19,6 +19,8 @@
 #include <time.h>
 
 struct buffer;
+struct notifier;
+struct notify_plan;
 struct sample_window;
 struct session;
 struct spool;
@@ -32,10 +34,12 @@ struct incident_worker_counts {
 
 /*
  * Starts the thread, to which the spool belongs until incident_worker_stop, but for what spool.h
- * says. stuck_ns: how long the stop waits for one job; 0: 20 s, because evidence of many gigabytes
- * takes some seconds on a slow disk, a blocked read of /proc forever. 0; -ENOMEM; -errno.
+ * says. notifier must outlive it; NULL: nothing is told. stuck_ns: how long the stop waits for one
+ * job; 0: 20 s, because evidence of many gigabytes takes some seconds on a slow disk, a blocked read
+ * of /proc forever. 0; -ENOMEM; -errno.
  */
-int incident_worker_new(struct session *session, struct spool *spool, uint64_t stuck_ns, struct incident_worker **ret);
+int incident_worker_new(struct session *session, struct spool *spool, struct notifier *notifier, uint64_t stuck_ns,
+			struct incident_worker **ret);
 
 /* Stops it, and frees nothing if that returns false. NULL is fine. */
 void incident_worker_free(struct incident_worker *worker);
@@ -57,17 +61,17 @@ void incident_worker_follow(struct incident_worker *worker, struct incident_work
  * Hands everything over: as soon as the commands have ended and the second snapshot was taken, the
  * samples are written, the incident is sealed, the spool's limits are enforced, and all is freed.
  * window: the samples, NULL for all targets; info: the request's with what was merged since, from
- * malloc. Cannot fail.
+ * malloc; tell: by whom it is told afterwards, NULL: by none. Cannot fail.
  */
 void incident_worker_seal(struct incident_worker *worker, struct incident_work *work, struct sample_window *window,
-			  struct incident *info);
+			  struct incident *info, struct notify_plan *tell);
 
 /*
  * Queues an incident that is one file, whose text is taken: *text is empty then. Takes info, from
- * malloc, of all targets. 0; -ENOMEM.
+ * malloc, of all targets, and tell. 0; -ENOMEM.
  */
-int incident_worker_record(struct incident_worker *worker, struct incident *info, const char *file,
-			   struct buffer *text);
+int incident_worker_record(struct incident_worker *worker, struct incident *info, const char *file, struct buffer *text,
+			   struct notify_plan *tell);
 
 /* Queues spool_enforce alone, for room for the next incident, unless it is queued already. */
 void incident_worker_enforce(struct incident_worker *worker);

@@ -14,6 +14,7 @@
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/base/proc_read.h"
 #include "daemon/engine/incident/hooks.h"
+#include "daemon/engine/incident/notify.h"
 #include "daemon/engine/incident/incident_request.h"
 #include "daemon/engine/incident/incident_worker.h"
 #include "daemon/engine/kernel/kernel_accounts.h"
@@ -76,6 +77,9 @@ struct free_space {
 /* So often incidents are removed for their age although none is sealed. */
 #define ENFORCE_NS (3600 * NS_PER_S)
 
+/* What is being told of the last incidents may take so long when the daemon stops. */
+#define NOTIFY_STOP_NS (2 * NS_PER_S)
+
 #define OWNERS_MAX 64
 #define OWNER_UID_MIN 1000 /* smaller ones are the system's */
 
@@ -112,6 +116,7 @@ struct incidents {
 	struct incidents_options options;
 	struct clock clock;
 	struct incident_worker *worker;
+	struct notifier *notifier;
 	struct open_incident *open;
 	struct incidents_counts counts;
 	mono_t enforced; /* when the limits of the spool were last kept, besides after each incident */
@@ -839,18 +844,30 @@ static void log_storm(const struct storm *storm, const char *what)
 		  (uintmax_t)storm->firings, storm->count + (storm->others.firings > 0), what);
 }
 
+/* NULL: nothing is to be told, or there is no memory. */
+static struct notify_plan *plan_to_tell(const struct incidents *incidents, const struct incident *info)
+{
+	struct notify_plan *plan = NULL;
+
+	notify_plan_new(incidents->options.config, info, &plan);
+
+	return plan;
+}
+
 static void record_storm(struct incidents *incidents, mono_t now)
 {
 	struct incident *info = calloc(1, sizeof *info);
 	struct storm *storm = &incidents->storm;
 	AUTO(buffer_release) struct buffer text = { 0 };
+	struct notify_plan *tell;
 	char stem[INCIDENT_NAME_MAX + 1];
 	int r = info ? write_storm(storm, &text) : -ENOMEM;
 
 	if (r == 0) {
 		describe_storm(incidents, info);
 		incident_stem(info->wall, info->target.name, info->rule.name, stem, sizeof stem);
-		r = incident_worker_record(incidents->worker, TAKE(info), INCIDENT_STORM_FILE, &text);
+		tell = plan_to_tell(incidents, info);
+		r = incident_worker_record(incidents->worker, TAKE(info), INCIDENT_STORM_FILE, &text, tell);
 	}
 	log_storm(storm, r < 0 ? "no memory to record them" : stem);
 	if (r == 0)
@@ -1067,7 +1084,8 @@ static void close_incident(struct incidents *incidents, struct open_incident **a
 	*at = incident->next;
 	incidents->counts.open--;
 	share->open -= share->open > 0;
-	incident_worker_seal(incidents->worker, incident->work, incident->window, incident->info);
+	incident_worker_seal(incidents->worker, incident->work, incident->window, incident->info,
+			     plan_to_tell(incidents, incident->info));
 	free(incident);
 }
 
@@ -1111,8 +1129,12 @@ int incidents_new(const struct incidents_options *options, struct incidents **re
 
 	incidents->options = *options;
 	incidents->clock = real_clock();
-	r = incident_worker_new(options->session, options->spool, options->config->stuck_ns, &incidents->worker);
+	r = notifier_new(&incidents->notifier);
+	if (r == 0)
+		r = incident_worker_new(options->session, options->spool, incidents->notifier,
+					options->config->stuck_ns, &incidents->worker);
 	if (r < 0) {
+		notifier_free(incidents->notifier, 0);
 		free(incidents);
 		return r;
 	}
@@ -1128,6 +1150,8 @@ bool incidents_free(struct incidents *incidents)
 
 	if (incidents)
 		incident_worker_free(incidents->worker);
+	if (incidents && ended)
+		notifier_free(incidents->notifier, NOTIFY_STOP_NS);
 	if (ended)
 		free(incidents); /* or windows that the worker has still refer to it */
 
@@ -1158,6 +1182,7 @@ void incidents_counts(struct incidents *incidents, struct incidents_counts *ret)
 	struct incident_worker_counts written = incident_worker_counts(incidents->worker);
 
 	*ret = incidents->counts;
+	ret->notifier = incidents->notifier;
 	ret->sealed = written.sealed;
 	ret->failed = written.failed;
 	ret->removed = written.removed;

@@ -32,6 +32,7 @@
 #include <stdint.h>
 
 struct incidents;
+struct notifier;
 
 /* Open at once; further firings are refused, which is logged. Each holds its window in memory. */
 #define INCIDENTS_OPEN_MAX 16u
@@ -77,6 +78,7 @@ struct incidents_ticket {
 };
 
 struct incidents_counts {
+	struct notifier *notifier; /* for notifier_counts */
 	uint64_t opened, sealed, merged;
 	uint64_t failed;  /* could not be written */
 	uint64_t refused; /* firings, which a storm counts, and requests: too many open, no memory, no room */

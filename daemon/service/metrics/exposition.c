@@ -22,6 +22,7 @@
 #include "daemon/engine/base/foreign.h"
 #include "daemon/engine/dispatch/dispatcher.h"
 #include "daemon/engine/incident/incidents.h"
+#include "daemon/engine/incident/notify.h"
 #include "daemon/engine/sampling/sampler.h"
 #include "daemon/engine/session/session.h"
 #include "daemon/engine/targets/containers.h"
@@ -648,6 +649,16 @@ static int put_sum_labels(const char *entry, struct buffer *text)
 	X(INCIDENTS_PENDING, "spikewatch_incidents_pending", GAUGE, "", "", "Incidents being recorded or written.") \
 	X(STORM_FIRINGS, "spikewatch_incidents_storm_firings", GAUGE, "", \
 	  "", "Firings that the storm which is not recorded yet has counted.") \
+	X(NOTIFICATIONS_SENT, "spikewatch_notifications_sent", COUNTER, "", \
+	  "way", "Incidents told of by an entry of notify.") \
+	X(NOTIFICATIONS_RETRIED, "spikewatch_notifications_retried", COUNTER, "", \
+	  "way", "Tries after the first, to tell of an incident.") \
+	X(NOTIFICATIONS_FAILED, "spikewatch_notifications_failed", COUNTER, "", \
+	  "way", "Incidents that were not told of: all tries failed, or too many waited.") \
+	X(NOTIFICATIONS_LIMITED, "spikewatch_notifications_limited", COUNTER, "", \
+	  "way", "Incidents that were not told of: max_per_hour.") \
+	X(NOTIFICATIONS_PENDING, "spikewatch_notifications_pending", GAUGE, "", \
+	  "way", "Incidents that are being told of.") \
 	X(RULE_WINDOWS, "spikewatch_rule_windows", COUNTER, "", "rule", "Windows judged.") \
 	X(RULE_UNAVAILABLE, "spikewatch_rule_unavailable", COUNTER, "", "rule", "Windows of them without a value.") \
 	X(RULE_SUPPRESSED, "spikewatch_rule_suppressed", COUNTER, "", \
@@ -1367,6 +1378,27 @@ static void put_discovery(struct openmetrics *out, const struct overview *overvi
 	put_u64(out, FAMILY_STORMS, found.storms);
 }
 
+static void put_notifications(struct openmetrics *out, const struct config *config, struct notifier *notifier)
+{
+	static const enum family told[] = { FAMILY_NOTIFICATIONS_SENT, FAMILY_NOTIFICATIONS_RETRIED,
+					    FAMILY_NOTIFICATIONS_FAILED, FAMILY_NOTIFICATIONS_LIMITED,
+					    FAMILY_NOTIFICATIONS_PENDING };
+
+	for (size_t family = 0; family < ARRAY_LEN(told); family++) {
+		begin(out, told[family]);
+		for (size_t i = 0; i < config->notify_count; i++) {
+			struct openmetrics_labels labels = labelled("way", config->notifies[i].name);
+			struct notify_counts counts;
+
+			notifier_counts(notifier, config->notifies[i].name, &counts);
+			const uint64_t values[] = { counts.sent, counts.retried, counts.failed + counts.dropped,
+						    counts.limited, counts.pending };
+
+			openmetrics_u64(out, &labels, values[family]);
+		}
+	}
+}
+
 static void put_incidents(struct openmetrics *out, const struct overview *overview)
 {
 	struct incidents_counts counts;
@@ -1382,6 +1414,7 @@ static void put_incidents(struct openmetrics *out, const struct overview *overvi
 	put_u64(out, FAMILY_INCIDENTS_OPEN, counts.open);
 	put_u64(out, FAMILY_INCIDENTS_PENDING, counts.pending);
 	put_u64(out, FAMILY_STORM_FIRINGS, counts.storm_firings);
+	put_notifications(out, overview->config, counts.notifier);
 }
 
 /* ---- rules ---- */

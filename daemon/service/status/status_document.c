@@ -24,6 +24,7 @@
 #include "daemon/engine/base/paths.h"
 #include "daemon/engine/dispatch/dispatcher.h"
 #include "daemon/engine/incident/incidents.h"
+#include "daemon/engine/incident/notify.h"
 #include "daemon/engine/kernel/kernel_accounts.h"
 #include "daemon/engine/sampling/sampler.h"
 #include "daemon/engine/session/session.h"
@@ -408,6 +409,29 @@ static void put_storm(struct json_writer *json, const struct incidents_counts *c
 	json_end_object(json);
 }
 
+/* What became of the notifications of each entry. */
+static void put_notify(struct json_writer *json, const struct config *config, struct notifier *notifier)
+{
+	json_member_array(json, "notify");
+	for (size_t i = 0; i < config->notify_count; i++) {
+		struct notify_counts counts;
+
+		notifier_counts(notifier, config->notifies[i].name, &counts);
+		json_begin_object(json);
+		json_member_text(json, "name", config->notifies[i].name);
+		json_member_u64(json, "sent", counts.sent);
+		json_member_u64(json, "retried", counts.retried);
+		json_member_u64(json, "failed", counts.failed);
+		json_member_u64(json, "limited", counts.limited);
+		json_member_u64(json, "dropped", counts.dropped);
+		json_member_u64(json, "pending", counts.pending);
+		json_member_bool(json, "failing", counts.failing);
+		json_member_text(json, "why", counts.why);
+		json_end_object(json);
+	}
+	json_end_array(json);
+}
+
 static void put_incidents(struct json_writer *json, const struct overview *overview)
 {
 	struct incidents_counts counts;
@@ -422,6 +446,7 @@ static void put_incidents(struct json_writer *json, const struct overview *overv
 	json_member_u64(json, "open", counts.open);
 	json_member_u64(json, "pending", counts.pending);
 	put_storm(json, &counts, overview->now);
+	put_notify(json, overview->config, counts.notifier);
 	json_member_bool(json, "disk_short", incidents_disk_is_short(overview->incidents));
 	json_member_bool(json, "memory_unsaved", overview->state_file && state_file_is_failing(overview->state_file));
 	json_end_object(json);

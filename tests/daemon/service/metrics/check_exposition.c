@@ -328,7 +328,8 @@ static void build(unsigned max_targets)
 	config = scene_config(
 		"{\"targets\": [{\"name\": \"a\", \"pid\": %d}, {\"name\": \"b\", \"pid\": 1}],"
 		"\"ring\": {\"lock\": false}, \"metrics\": {\"max_targets\": %u, \"container_labels\": [\"app\", "
-		"\"b.c\", \"b/c\", \"none\"]}, \"rules\": ["
+		"\"b.c\", \"b/c\", \"none\"]}, \"notify\": [{\"name\": \"mail\", \"command\": [\"/bin/true\"]}],"
+		"\"rules\": ["
 		"{\"name\": \"hot\", \"metric\": \"cpu_cores\", \"above\": 0.5, \"window\": \"1s\", \"warmup\": 1,"
 		" \"cooldown\": \"1h\", \"targets\": [\"a\"]},"
 		"{\"name\": \"big\", \"metric\": \"memory_bytes\", \"above\": \"1TiB\"}]}",
