@@ -81,21 +81,21 @@ static const struct bad bad_texts[] = {
 	  "t.json:1:2: nonsense: unknown key; expected one of sampling, ring, incidents, metrics, stacks, "
 	  "state_file, proc_root, cgroup_root, runtime_root, targets, notify, rules" },
 	{ "{" TARGET ",\"notify\":[{\"name\":\"a\"}]}",
-	  "t.json:1:48: notify[0]: expected exactly one of \"command\" and \"socket\"" },
+	  "t.json:1:92: notify[0]: expected exactly one of \"command\" and \"socket\"" },
 	{ "{" TARGET ",\"notify\":[{\"name\":\"a\",\"command\":[\"/x\"],\"socket\":\"/y\"}]}",
-	  "t.json:1:48: notify[0]: expected exactly one of \"command\" and \"socket\"" },
+	  "t.json:1:92: notify[0]: expected exactly one of \"command\" and \"socket\"" },
 	{ "{" TARGET ",\"notify\":[{\"name\":\"a\",\"socket\":\"\"}]}",
-	  "t.json:1:72: notify[0].socket: empty: expected a path that begins with /" },
+	  "t.json:1:113: notify[0].socket: empty: expected a path that begins with /" },
 	{ "{" TARGET ",\"notify\":[{\"name\":\"a\",\"socket\":\"/y\",\"privileged\":true}]}",
-	  "t.json:1:90: notify[0].privileged: a helper has rights of its own: expected it only with \"command\"" },
+	  "t.json:1:131: notify[0].privileged: a helper has rights of its own: expected it only with \"command\"" },
 	{ "{" TARGET ",\"notify\":[{\"name\":\"a\",\"command\":[\"/x\"],\"input\":\"{jason}\"}]}",
-	  "t.json:1:89: notify[0]: unknown placeholder at \"{jason}\": expected one of {pid}, {incident}, {rule}, {target}, "
+	  "t.json:1:129: notify[0]: unknown placeholder at \"{jason}\": expected one of {pid}, {incident}, {rule}, {target}, "
 	  "{name}, {host}, {value}, {threshold}, {time}, {headline}, {json}, or {{ for a {" },
 	{ "{" TARGET ",\"notify\":[{\"name\":\"mail\",\"command\":[\"/x\"]}],\"rules\":[{\"name\":\"r\",\"metric\":\"cpu\","
 	  "\"percent\":1,\"notify\":[\"mall\"]}]}",
-	  "t.json:1:149: rules[0].notify[0]: \"notify\" has no entry \"mall\"; did you mean \"mail\"?" },
+	  "t.json:1:184: rules[0].notify[0]: \"notify\" has no entry \"mall\"; did you mean \"mail\"?" },
 	{ "{" TARGET ",\"rules\":[{\"name\":\"r\",\"metric\":\"cpu\",\"percent\":1,\"notify\":[\"mail\"]}]}",
-	  "t.json:1:103: rules[0].notify[0]: \"notify\" has no entry \"mail\"; there is none" },
+	  "t.json:1:140: rules[0].notify[0]: \"notify\" has no entry \"mail\"; there is none" },
 	{ "{\"ring\":{\"si\\u0000ze\":1}}",
 	  "t.json:1:10: ring.si\\x00ze: unknown key; expected one of path, size, page_size, lock" },
 	{ "{\"ring\":{\"a\\nb\":1}}",
