@@ -14,7 +14,13 @@
  *                      hostile DIRECTORY     hostile: neighbours that make reading them
  *                                            expensive, each a process: see hostile(). DIRECTORY is
  *                                            theirs
+ *                      unanswered            hostile: processes of another user whose program is on a
+ *                                            FUSE file system that stops to answer now and then, and
+ *                                            one whose mmap lock is never given back; needs root
+ *                      cgroups DIRECTORY     makes and removes 200 cgroups a second below it
  */
+#include "fuse_mount.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -306,6 +312,65 @@ static void balloons(void)
 	}
 }
 
+/* ---- a file system that does not answer ---- */
+
+/* From the file of that file system: fires rules again and again. */
+static void run_unanswered(const char *file, uid_t uid)
+{
+	if (uid > 0 && setuid(uid) < 0)
+		die("setuid");
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	execl(file, file, "balloons", NULL);
+	die(file);
+}
+
+static void unanswered(void)
+{
+	static const uint64_t hangs[] = { FUSE_HANGS(FUSE_OPEN),   FUSE_HANGS(FUSE_READ),   FUSE_HANGS(FUSE_GETATTR),
+					  FUSE_HANGS(FUSE_LOOKUP), FUSE_HANGS(FUSE_STATFS), FUSE_HANGS(FUSE_FLUSH) };
+	const size_t kinds = sizeof(hangs) / sizeof(hangs[0]);
+	uid_t uid = geteuid() == 0 ? 65534 : 0;
+	struct timespec seconds = { 0 };
+	struct fuse_mount mount;
+	sigset_t end;
+
+	name_self("hostile");
+	sigemptyset(&end);
+	sigaddset(&end, SIGTERM);
+	if (!fuse_mount_begin(&mount, "/proc/self/exe")) {
+		fprintf(stderr, "workload_soak: %s\n", skip_why());
+		exit(EXIT_FAILURE);
+	}
+	for (int i = 0; i < 2; i++)
+		if (fork() == 0)
+			run_unanswered(mount.file, uid);
+	sleep_ns(2ull * NS_PER_S);
+	fuse_mount_lock_process(&mount, uid);
+	sigprocmask(SIG_BLOCK, &end, NULL);
+	for (size_t i = 0; sigtimedwait(&end, NULL, &seconds) != SIGTERM; i++) {
+		fuse_mount_hang(&mount, i % 2 ? hangs[i / 2 % kinds] : 0);
+		seconds.tv_sec = i % 2 ? 20 : 10;
+	}
+	fuse_mount_end(&mount);
+	exit(EXIT_SUCCESS);
+}
+
+/* ---- cgroups ---- */
+
+/* Each is there for 50 ms. */
+static void cgroups(const char *directory)
+{
+	char path[4096];
+
+	for (unsigned i = 0;; i++, sleep_ns(5ull * NS_PER_MS)) {
+		snprintf(path, sizeof(path), "%s/c%u", directory, i % 20);
+		if (mkdir(path, 0755) < 0 && errno != EEXIST)
+			die(path);
+		snprintf(path, sizeof(path), "%s/c%u", directory, (i + 10) % 20);
+		(void)rmdir(path);
+	}
+}
+
 static void hostile(void)
 {
 	static void (*const table[])(void) = { lease, perf_maps, mappings, threads, names, deleted, stops, balloons };
@@ -336,9 +401,17 @@ int main(int argc, char **argv)
 		home = argv[2];
 		hostile();
 	}
+	if (strcmp(mode, "unanswered") == 0)
+		unanswered();
+	if (strcmp(mode, "balloons") == 0) {
+		name_self("hostile");
+		balloons();
+	}
+	if (strcmp(mode, "cgroups") == 0 && argc == 3)
+		cgroups(argv[2]);
 	if (strcmp(mode, "ends") == 0)
 		return EXIT_SUCCESS;
 	fprintf(stderr, "usage: workload_soak forks PER_SECOND | spikes PERIOD_MS HOLD_MS MIB | flood SOCKET | hostile "
-			"DIRECTORY\n");
+			"DIRECTORY | unanswered | cgroups DIRECTORY\n");
 	return 2;
 }

@@ -22,6 +22,7 @@ chmod 755 "$out"
 export SOAK_TAG=sk$(($$ % 10000))
 daemon_pid=
 workloads=()
+cgroup= # of ours, where cgroups come and go
 missed=0
 
 cleanup() {
@@ -29,6 +30,7 @@ cleanup() {
 	[ ${#workloads[@]} -gt 0 ] && kill "${workloads[@]}" 2>/dev/null
 	wait
 	if [ -n "${KEEP:-}" ]; then cp -r "$out" "$KEEP"; fi
+	[ -n "$cgroup" ] && rmdir "$cgroup"/c* "$cgroup" 2>/dev/null
 	rm -rf "$out"
 	rm -f "${perf_map:-}"
 }
@@ -52,7 +54,7 @@ configure() {
 	cat >"$out/own/next.json" <<-END
 	{
 	 "ring": { "path": "$out/own/ring", "size": "8MiB" },
-	 "sampling": { "cpu_budget": "30%" },
+	 "sampling": { "cpu_budget": "30%", "source": "${SOURCE:-kernel}" },
 	 "incidents": { "directory": "$out/incidents", "min_free": "0B", "before": "1s", "after": "$2", "max_per_hour": 0,
 	                "max_count": $KEPT },
 	 "state_file": "$out/own/state.json",
@@ -177,9 +179,9 @@ measure() {
 	awk -v at="$at" -v fds="$fds" -v files="$(find "$out/own" -type f | wc -l)" \
 		-v kept="$(find "$out/incidents" -maxdepth 1 -name '2*' ! -name '*.tmp' | wc -l)" \
 		-v capture="$(told capture_percent)" -v cpu="$(told cpu_percent)" -v slots="$(told snapshots)" \
-		-v missed="$(told missed_slots)" '
+		-v missed="$(told missed_slots)" -v source="$(sed -n 's/^ *"source": "\([a-z]*\)".*/\1/p' "$out/status" | head -n 1)" '
 		/^VmRSS/ { rss = $2 } /^Threads/ { threads = $2 }
-		END { print at, rss, fds, threads, files, kept, capture, cpu, slots, missed }' \
+		END { print at, rss, fds, threads, files, kept, capture, cpu, slots, missed, source }' \
 		"/proc/$daemon_pid/status" >>"$out/measured" 2>/dev/null
 }
 
@@ -206,6 +208,16 @@ run() {
 	workloads+=($!)
 	"${as_neighbour[@]}" "$out/bin/workload_soak" hostile "$out/theirs" &
 	workloads+=($!)
+	if [ "$(id -u)" = 0 ]; then
+		"$out/bin/workload_soak" unanswered &
+		workloads+=($!)
+		cgroup=$(awk '$3 == "cgroup2" { print $2; exit }' /proc/mounts)
+		cgroup=${cgroup:+$cgroup/$SOAK_TAG}
+	fi
+	if [ -n "$cgroup" ] && mkdir "$cgroup"; then
+		"$out/bin/workload_soak" cgroups "$cgroup" &
+		workloads+=($!)
+	fi
 
 	while now=$((EPOCHSECONDS - begin)) && [ $now -lt "$length" ]; do
 		if ! kill -0 "$daemon_pid" 2>/dev/null; then
@@ -255,6 +267,8 @@ run() {
 		END { if (t > s) printf "%.3f", 100 * (l - m) / (t - s + l - m) }' "$out/measured")" 1
 	bounded "reloads that were refused, of $reloads" $reloads_failed 0
 	bounded "questions without an answer, of $(wc -l <"$out/measured")" $refused 0
+	[ "${SOURCE:-kernel}" = files ] || line "looks at which CPU time came from the kernel, of $(wc -l <"$out/measured")" \
+		"$(grep -c ' kernel$' "$out/measured")" "> 0" "$(grep -q ' kernel$' "$out/measured" && echo ok || echo MISSED)"
 	bounded "CPU of the daemon, % of a core, median" "$(column 8 $settle $((length + 60)))" 30
 	bounded "seconds to stop" $((EPOCHSECONDS - asked)) 60
 	bounded "exit code" $stopped 0

@@ -9,7 +9,6 @@
 
 #include "skip.h"
 
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
@@ -158,13 +157,14 @@ __attribute__((unused)) static bool fuse_mount_begin(struct fuse_mount *mounted,
 		close(file);
 		return skip_because("no /dev/fuse, or no right to mount: %s", strerror(errno));
 	}
-	ck_assert_int_ge(file, 0);
-	ck_assert_int_eq(fstat(file, &st), 0);
+	if (file < 0 || fstat(file, &st) < 0)
+		return skip_because("%s: %s", like, strerror(errno));
 	content.len = (size_t)st.st_size;
 	content.data = mmap(NULL, content.len + 1, PROT_READ, MAP_PRIVATE, file, 0);
 	close(file);
 	snprintf(mounted->directory, sizeof(mounted->directory), "/tmp/check_fuse.XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(mounted->directory));
+	if (!mkdtemp(mounted->directory))
+		return skip_because("%s: %s", mounted->directory, strerror(errno));
 	snprintf(mounted->file, sizeof(mounted->file), "%s/file", mounted->directory);
 	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", fd);
 	if (mount("check", mounted->directory, "fuse.check", 0, options) < 0) {
@@ -173,7 +173,8 @@ __attribute__((unused)) static bool fuse_mount_begin(struct fuse_mount *mounted,
 	}
 	mounted->shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	mounted->server = fork();
-	ck_assert_int_ge(mounted->server, 0);
+	if (mounted->server < 0)
+		return skip_because("fork: %s", strerror(errno));
 	if (mounted->server == 0)
 		fuse_serve(mounted, fd, &content);
 	close(fd);
@@ -220,7 +221,8 @@ __attribute__((unused)) static pid_t fuse_mount_lock_process(struct fuse_mount *
 	pthread_t thread;
 	pid_t pid;
 
-	ck_assert(file >= 0 && page != MAP_FAILED);
+	if (file < 0 || page == MAP_FAILED)
+		abort();
 	madvise(page, 4096, MADV_RANDOM);
 	mount->shared->fail = 1;
 	fuse_mount_hang(mount, FUSE_HANGS(FUSE_READ));
