@@ -2,8 +2,8 @@
  * plot.c: draws row by row from the top; every cell is decided by plot_cell alone, from its row,
  * its column and the scale.
  *
- * The scale is chosen so that every bar and every level fits and its quarters are round numbers. A
- * bar is solid up to the mean of its column and shaded from there to the peak, so a burst shorter
+ * The scale is chosen so that every bar and every level fits and its quarters are round numbers;
+ * what exceeds them by less than can be measured, or cannot be, ends at the top. A bar is solid up to the mean of its column and shaded from there to the peak, so a burst shorter
  * than a column is seen and is not mistaken for one that filled it. A column of which nothing is
  * known is blank and interrupts the axis; a column of zeros does not. A column that was not looked at
  * is dotted from top to bottom.
@@ -154,7 +154,8 @@ static double scale_top(const struct plot *plot)
 	}
 	if (top <= 0)
 		return plot->unit == UNIT_BYTES ? 4096 : 1;
-	return round_up(plot->unit, top);
+	top = round_up(plot->unit, top * (1 - plot->grain));
+	return plot->most > 0 && top > plot->most ? plot->most : top;
 }
 
 /* The row, 0 the lowest, in which a value ends; rows or more: above the picture. */

@@ -41,6 +41,8 @@ struct plot {
 	bool trigger;        /* there was one: mark 0 */
 	struct plot_level level[PLOT_LEVELS_MAX];
 	size_t levels;
+	double most;   /* no value can be higher: the picture ends there at the latest; 0: not known */
+	double grain;  /* a share of a value that is an artefact of measuring: the scale does not grow for it */
 	unsigned rows; /* 0: 8 */
 	bool terse;    /* the legend has levels and holes only, and stands behind the title if it fits */
 };

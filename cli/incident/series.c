@@ -822,33 +822,186 @@ static bool metric_at(const struct series *series, const struct series_rule *rul
 	       metric_value(rule->metric, rule->of, &rule->machine, &from, &to, ret);
 }
 
-/* Evaluated in steps: between two points the value changes too, because its window moves. */
-bool series_above(const struct series *series, const struct series_rule *rule, uint64_t *ret_ns)
+/* A series evaluated in steps: between two points the value changes too, because its window moves. */
+struct steps {
+	int64_t first_ns, step_ns; /* step i is at first_ns + (i + 1) * step_ns */
+	size_t count;
+	double *value; /* NAN: not known */
+	/* Of rates: */
+	bool *within, *hot; /* it lies in a window above the threshold; it is above it by itself */
+};
+
+static void steps_release(struct steps *steps)
+{
+	free(steps->value);
+	free(steps->within);
+}
+
+static bool steps_begin(const struct series *series, struct steps *ret)
 {
 	int64_t first = series->count ? series->points[0].at_ns : 0;
 	int64_t last = series->count ? series->points[series->count - 1].at_ns : 0;
 	int64_t step = (last - first) / ABOVE_STEPS;
-	size_t i = 0, unbroken = 0;
-	bool available = false;
-	uint64_t above = 0;
 
 	if (step < (int64_t)series->grain_ns)
 		step = (int64_t)series->grain_ns;
-	for (int64_t at = first + step; step > 0 && at <= last; at += step) {
-		double value;
+	if (step <= 0)
+		return false;
+	*ret = (struct steps){ .first_ns = first, .step_ns = step, .count = (size_t)((last - first) / step) };
+	ret->value = calloc(ret->count + 1, sizeof(*ret->value));
+	ret->within = calloc(2 * ret->count + 2, sizeof(*ret->within));
+	ret->hot = ret->within + ret->count + 1;
+	if (!ret->value || !ret->within)
+		output_incomplete("the time above the threshold", -ENOMEM);
+	return ret->value && ret->within;
+}
 
-		for (; i + 1 < series->count && series->points[i + 1].at_ns <= at; i++)
-			if (series->points[i + 1].after_gap)
-				unbroken = i + 1;
-		if (!metric_at(series, rule, at, i, unbroken, &value))
-			continue;
-		available = true;
-		if (value > rule->threshold)
-			above += (uint64_t)step;
+/* The value at each step. */
+static void evaluate(const struct series *series, const struct series_rule *rule, struct steps *steps)
+{
+	size_t point = 0, unbroken = 0;
+
+	for (size_t i = 0; i < steps->count; i++) {
+		int64_t at = steps->first_ns + (int64_t)(i + 1) * steps->step_ns;
+
+		for (; point + 1 < series->count && series->points[point + 1].at_ns <= at; point++)
+			if (series->points[point + 1].after_gap)
+				unbroken = point + 1;
+		if (!metric_at(series, rule, at, point, unbroken, &steps->value[i]))
+			steps->value[i] = NAN;
 	}
-	if (available)
-		*ret_ns = above;
-	return available;
+}
+
+/* Marks the moments at which a rate was above the threshold in a tenth of the window around them. */
+static void find_hot(const struct series *series, const struct series_rule *rule, struct steps *steps)
+{
+	struct series_rule brief = *rule;
+	size_t width;
+
+	brief.window_ns = rule->window_ns / 10;
+	if (brief.window_ns < (uint64_t)steps->step_ns)
+		brief.window_ns = (uint64_t)steps->step_ns;
+	width = (size_t)(brief.window_ns / (uint64_t)steps->step_ns);
+	evaluate(series, &brief, steps);
+	for (size_t i = width / 2; i < steps->count; i++)
+		steps->hot[i - width / 2] = steps->value[i] > rule->threshold;
+}
+
+/* How many steps of [from, to) count. */
+static size_t count_stretch(const struct steps *steps, double threshold, size_t from, size_t to)
+{
+	size_t count = 0, first = from, last = to;
+
+	while (first < last && !steps->hot[first])
+		first++;
+	while (last > first && !steps->hot[last - 1])
+		last--;
+	if (last > first)
+		return last - first;
+	/* No moment of it says so alone. */
+	for (size_t i = from; i < to; i++)
+		count += steps->value[i] > threshold;
+	return count;
+}
+
+static uint64_t time_above(struct steps *steps, const struct series_rule *rule)
+{
+	size_t width = (size_t)(rule->window_ns / (uint64_t)steps->step_ns), count = 0, marked = 0;
+
+	if (metric_counters(rule->metric) == 0) {
+		for (size_t i = 0; i < steps->count; i++)
+			count += steps->value[i] > rule->threshold;
+		return count * (uint64_t)steps->step_ns;
+	}
+	for (size_t i = 0; i < steps->count; i++) {
+		size_t from = i + 1 > width ? i + 1 - width : 0;
+
+		if (!(steps->value[i] > rule->threshold))
+			continue;
+		for (from = from > marked ? from : marked; from <= i; from++)
+			steps->within[from] = true;
+		marked = i + 1;
+	}
+	for (size_t i = 0; i < steps->count; i++) {
+		size_t from = i;
+
+		while (i < steps->count && steps->within[i])
+			i++;
+		if (i > from)
+			count += count_stretch(steps, rule->threshold, from, i);
+	}
+	return count * (uint64_t)steps->step_ns;
+}
+
+/* ---- what was before ---- */
+
+/* It rises from where it exceeds the usual by this share of the way to the threshold. */
+#define RISE 0.1
+
+static int compare_doubles(const void *a, const void *b)
+{
+	double left = *(const double *)a, right = *(const double *)b;
+
+	return (left > right) - (left < right);
+}
+
+/* The median of the known values of the first count steps. False: there are none. */
+static bool median_of(const struct steps *steps, size_t count, double *ret)
+{
+	AUTO_FREE double *sorted = calloc(count + 1, sizeof(*sorted));
+	size_t known = 0;
+
+	for (size_t i = 0; sorted && i < count; i++)
+		if (!isnan(steps->value[i]))
+			sorted[known++] = steps->value[i];
+	if (known == 0)
+		return false;
+	qsort(sorted, known, sizeof(*sorted), compare_doubles);
+	*ret = sorted[known / 2];
+	return true;
+}
+
+/* The average before the rise to the value at the firing, if it is known of a window or more. */
+static void average_before(const struct steps *steps, const struct series_rule *rule, struct series_above *ret)
+{
+	size_t end = steps->first_ns < 0 ? (size_t)(-steps->first_ns / steps->step_ns) : 0, known = 0;
+	double usual, sum = 0;
+
+	end = end < steps->count ? end : steps->count;
+	while (end > 0 && !(steps->value[end - 1] <= rule->threshold))
+		end--;
+	if (!median_of(steps, end, &usual) || usual > rule->threshold)
+		return;
+	while (end > 0 && !(steps->value[end - 1] <= usual + RISE * (rule->threshold - usual)))
+		end--;
+	for (size_t i = 0; i < end; i++)
+		if (!isnan(steps->value[i])) {
+			sum += steps->value[i];
+			known++;
+		}
+	ret->has_before = known > 0 && known * (uint64_t)steps->step_ns >= rule->window_ns;
+	ret->before = ret->has_before ? sum / (double)known : 0;
+}
+
+bool series_above(const struct series *series, const struct series_rule *rule, struct series_above *ret)
+{
+	AUTO(steps_release) struct steps steps = { 0 };
+	struct series_above above = { 0 };
+	bool available = false;
+
+	if (!steps_begin(series, &steps))
+		return false;
+	if (metric_counters(rule->metric) != 0)
+		find_hot(series, rule, &steps);
+	evaluate(series, rule, &steps);
+	for (size_t i = 0; i < steps.count && !available; i++)
+		available = !isnan(steps.value[i]);
+	if (!available)
+		return false;
+	above.ns = time_above(&steps, rule);
+	average_before(&steps, rule, &above);
+	*ret = above;
+	return true;
 }
 
 void series_metric(const struct series *series, const struct series_rule *rule, const struct series_columns *columns)

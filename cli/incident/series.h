@@ -212,8 +212,19 @@ struct series_rule {
 	double threshold;
 };
 
-/* For how long the metric was above the threshold, in all. False: it was never available. */
-bool series_above(const struct series *series, const struct series_rule *rule, uint64_t *ret_ns);
+/* How a metric was above its threshold. */
+struct series_above {
+	uint64_t ns;     /* for how long, in all */
+	bool has_before; /* there is a time before it began to rise, of a window or more */
+	double before;   /* the metric's average over that time */
+};
+
+/*
+ * Of a metric over a window the time counts that lies in a window above the threshold, without the
+ * parts at its edges in which the target was not: a burst counts as long as it is, and as a picture
+ * shows it. False: the metric was never available.
+ */
+bool series_above(const struct series *series, const struct series_rule *rule, struct series_above *ret);
 
 /* peak and mean: the rule's metric over the window that ends with the column. */
 void series_metric(const struct series *series, const struct series_rule *rule, const struct series_columns *columns);

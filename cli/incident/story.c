@@ -96,7 +96,7 @@ static enum metric_of of_by_name(const char *name)
 	return METRIC_OF_LIMIT;
 }
 
-bool story_above(const struct incident *incident, const struct series *series, uint64_t *ret_ns)
+bool story_above(const struct incident *incident, const struct series *series, struct series_above *ret)
 {
 	const struct incident_rule *rule = &incident->rule;
 	struct series_rule search = { .of = of_by_name(rule->of), .window_ns = rule->window_ns };
@@ -109,7 +109,7 @@ bool story_above(const struct incident *incident, const struct series *series, u
 		search.machine.cores = (double)incident->limits.cpu / 1e9;
 	if (incident->limits.memory_is_machine)
 		search.machine.memory_bytes = incident->limits.memory_bytes;
-	return series_above(series, &search, ret_ns);
+	return series_above(series, &search, ret);
 }
 
 /* ---- sentences ---- */
@@ -165,8 +165,10 @@ static void tell_value(const struct incident_rule *rule, FILE *file)
 		fprintf(file, " over %s", units_format_duration(text, sizeof(text), rule->window_ns));
 }
 
-static void tell_rule(const struct incident_rule *rule, FILE *file)
+static void tell_rule(const struct incident *incident, const struct incident_samples *samples, FILE *file)
 {
+	const struct incident_rule *rule = &incident->rule;
+	struct series_above above;
 	char text[64], average[64];
 	double level;
 
@@ -178,10 +180,10 @@ static void tell_rule(const struct incident_rule *rule, FILE *file)
 		fprintf(file, " fires %.0f %% above the average (%s), from %s on.", rule->thresholds.delta,
 			story_value(rule->unit, rule->average, average, sizeof(average)),
 			story_value(rule->unit, level, text, sizeof(text)));
-	else if (rule->has_average)
-		fprintf(file, " fires above %s; the average before was %s.",
+	else if (story_above(incident, &samples->series, &above) && above.has_before)
+		fprintf(file, " fires above %s; the average before it rose was %s.",
 			story_value(rule->unit, level, text, sizeof(text)),
-			story_value(rule->unit, rule->average, average, sizeof(average)));
+			story_value(rule->unit, above.before, average, sizeof(average)));
 	else
 		fprintf(file, " fires above %s.", story_value(rule->unit, level, text, sizeof(text)));
 }
@@ -191,7 +193,7 @@ static uint64_t recovered_ns(const struct incident *incident)
 	return incident->coverage.got_from_ns < 0 ? (uint64_t)-incident->coverage.got_from_ns : 0;
 }
 
-static void tell_what(const struct incident *incident, FILE *file)
+static void tell_what(const struct incident *incident, const struct incident_samples *samples, FILE *file)
 {
 	const struct incident_rule *rule = &incident->rule;
 	char text[64];
@@ -225,7 +227,7 @@ static void tell_what(const struct incident *incident, FILE *file)
 		tell_target(&incident->target, file);
 		fputs(" was ", file);
 		tell_value(rule, file);
-		tell_rule(rule, file);
+		tell_rule(incident, samples, file);
 	}
 }
 
@@ -298,13 +300,14 @@ static void tell_peaks(const struct incident *incident, FILE *file)
 static void tell_duration(const struct incident *incident, const struct incident_samples *samples, FILE *file)
 {
 	const struct sample_window_coverage *coverage = &incident->coverage;
-	char above[64], all[64];
-	uint64_t ns, span = (uint64_t)coverage->got_to_ns - (uint64_t)coverage->got_from_ns;
+	char time[64], all[64];
+	struct series_above above;
+	uint64_t span = (uint64_t)coverage->got_to_ns - (uint64_t)coverage->got_from_ns;
 
-	if (!story_above(incident, &samples->series, &ns) || coverage->got_to_ns <= coverage->got_from_ns)
+	if (!story_above(incident, &samples->series, &above) || coverage->got_to_ns <= coverage->got_from_ns)
 		return;
-	fprintf(file, " It was above that for %s of the %s recorded.", units_format_duration(above, sizeof(above), ns),
-		units_format_duration(all, sizeof(all), span));
+	fprintf(file, " It was above that for %s of the %s recorded.",
+		units_format_duration(time, sizeof(time), above.ns), units_format_duration(all, sizeof(all), span));
 }
 
 static void tell_gone(const struct incident *incident, FILE *file)
@@ -433,6 +436,35 @@ static bool samples_ended(const struct incident *incident)
 	return false;
 }
 
+/* More are listed as evidence alone. */
+#define INCOMPLETE_TOLD 3
+
+/* Of files beside the samples. Whether any lacks something, or failed. */
+static bool tell_incomplete(const struct incident *incident, FILE *file)
+{
+	unsigned count = 0;
+
+	for (size_t i = 0; i < incident->capture_count; i++) {
+		const struct incident_capture *capture = &incident->captures[i];
+
+		if (strcmp(capture->name, "samples") == 0 || capture->status == INCIDENT_CAPTURE_SKIPPED ||
+		    (capture->status == INCIDENT_CAPTURE_OK && !capture->why[0]))
+			continue;
+		if (count++ >= INCOMPLETE_TOLD)
+			continue;
+		fputs(count == 1 ? " Incomplete: " : ", ", file);
+		output_escaped(file, capture->file[0] ? capture->file : capture->name);
+		fputs(" (", file);
+		output_escaped(file, capture->why[0] ? capture->why : incident_capture_status_name(capture->status));
+		fputs(")", file);
+	}
+	if (count > INCOMPLETE_TOLD)
+		fprintf(file, " and %u more", count - INCOMPLETE_TOLD);
+	if (count > 0)
+		fputs(".", file);
+	return count > 0;
+}
+
 /* nothing: also say that nothing was lost, and where the recording begins. */
 static void tell_lost(const struct incident *incident, const struct incident_samples *samples, bool nothing, FILE *file)
 {
@@ -461,11 +493,11 @@ static void tell_lost(const struct incident *incident, const struct incident_sam
 		add_lost(file, &count, "%.1f %% of the ticks", (1 - coverage->capture_rate) * 100);
 	if (count > 0)
 		fputs(".", file);
+	count += tell_incomplete(incident, file);
 	if (!nothing)
 		return;
-	/* Of the stacks something may be: that stands with them. */
-	if (count == 0)
-		fputs(" No sample was lost.", file);
+	if (count == 0 && coverage->longest_hole_ns < STORY_HOLE_NS && !samples->dropped && !samples->cut)
+		fputs(" Nothing was lost.", file);
 	if (coverage->want_before_ns < DAY_NS &&
 	    coverage->got_from_ns > -(int64_t)coverage->want_before_ns + (int64_t)NS_PER_S)
 		fprintf(file, " The recording begins %s %s it fired.",
@@ -491,7 +523,7 @@ static void tell_merged(const struct incident *incident, FILE *file)
 
 void story_tell(const struct incident *incident, const struct incident_samples *samples, FILE *file)
 {
-	tell_what(incident, file);
+	tell_what(incident, samples, file);
 	if (incident->kind == INCIDENT_STORM)
 		return;
 	tell_unit(incident, file);
@@ -525,7 +557,7 @@ void story_headline(const struct incident *incident, const struct incident_sampl
 	const struct incident_rule *rule = &incident->rule;
 	char text[64];
 	double level;
-	uint64_t ns;
+	struct series_above above;
 
 	if (incident_of_everything(incident))
 		fputs("all targets", file);
@@ -541,8 +573,8 @@ void story_headline(const struct incident *incident, const struct incident_sampl
 	if (!story_threshold(rule, &level))
 		return;
 	fprintf(file, ", above %s", story_value(rule->unit, level, text, sizeof(text)));
-	if (story_above(incident, &samples->series, &ns) && ns > 0)
-		fprintf(file, " for %s", units_format_duration(text, sizeof(text), ns));
+	if (story_above(incident, &samples->series, &above) && above.ns > 0)
+		fprintf(file, " for %s", units_format_duration(text, sizeof(text), above.ns));
 }
 
 void story_tell_rest(const struct incident *incident, const struct incident_samples *samples, FILE *file)

@@ -43,8 +43,8 @@ void story_headline(const struct incident *incident, const struct incident_sampl
 /* How high CPU and memory went; then holes, the target's end and losses, if any. As story_tell. */
 void story_tell_rest(const struct incident *incident, const struct incident_samples *samples, FILE *file);
 
-/* How long the rule's metric was above its threshold in the samples. False: that is not known. */
-bool story_above(const struct incident *incident, const struct series *series, uint64_t *ret_ns);
+/* How the rule's metric was above its threshold in the samples. False: that is not known. */
+bool story_above(const struct incident *incident, const struct series *series, struct series_above *ret);
 
 /*
  * Some sentences: target, time, rule, the value against threshold and average, how long, how much

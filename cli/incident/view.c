@@ -255,6 +255,7 @@ static void table_print(const char *text, size_t len, const char *columns, size_
 
 #define PEAK_WINDOW_NS (100 * NS_PER_MS) /* below that, the grain of the kernel's accounting shows */
 #define PEAK_WINDOW_MAX (60 * NS_PER_S)
+#define TICK_NS (4 * NS_PER_MS) /* of the scheduler, at HZ=250: a window may show as much more */
 #define RANGE_MAX_NS (3600 * NS_PER_S)
 
 static bool has_cpu_limit(const struct incident *incident)
@@ -310,6 +311,10 @@ void pictures_cpu(const struct incident *incident, const struct series *series, 
 		add_level(ret, "threshold", threshold);
 	if (has_cpu_limit(incident))
 		add_level(ret, "limit", (double)incident->limits.cpu / 1e9 * ret->scale);
+	/* CPU time of children that ended is credited at once; a quota may be overdrawn, a machine not. */
+	if (has_cpu_limit(incident) && incident->limits.cpu_is_machine)
+		ret->most = (double)incident->limits.cpu / 1e9 * ret->scale;
+	ret->grain = ret->window_ns > TICK_NS ? (double)TICK_NS / (double)ret->window_ns : 0;
 }
 
 void pictures_memory(const struct incident *incident, struct picture *ret)
@@ -668,9 +673,116 @@ static void free_pictures(struct pictures *pictures)
 	free(pictures->hole);
 }
 
+/* ---- members ---- */
+
+static struct view_member *find_member(struct view *view, uint64_t pid)
+{
+	for (size_t i = 0; i < view->member_count; i++)
+		if ((uint64_t)view->member[i].pid == pid)
+			return &view->member[i];
+	return NULL;
+}
+
+/* "# /proc/812/cmdline", and the command line on the next line. */
+static void take_command_lines(struct view *view, const struct buffer *text)
+{
+	static const char before[] = "# /proc/", behind[] = "/cmdline";
+	struct text_part rest = { text->data, text->len }, line;
+	struct view_member *member = NULL;
+	uint64_t pid;
+
+	while (text_cut(&rest, '\n', &line)) {
+		const char *end = line.at + line.len, *at = line.at + strlen(before);
+
+		if (member)
+			text_escape_again(member->cmdline, sizeof(member->cmdline), line.at, line.len);
+		member = NULL;
+		if (line.len <= strlen(before) || memcmp(line.at, before, strlen(before)) != 0)
+			continue;
+		at = text_parse_u64(at, end, &pid);
+		if (!at || pid == 0 || pid > INT32_MAX || (size_t)(end - at) < strlen(behind) ||
+		    memcmp(at, behind, strlen(behind)) != 0 || view->member_count == VIEW_MEMBERS_MAX)
+			continue;
+		member = &view->member[view->member_count++];
+		*member = (struct view_member){ .pid = (int32_t)pid, .cpu_percent = NAN };
+		/* Why it is not known stands behind it. */
+		if ((size_t)(end - at) > strlen(behind))
+			member = NULL;
+	}
+}
+
+/* threads.tsv: pid in the first column, percent of a core in the sixth. */
+static void take_member_cpu(struct view *view, const struct buffer *text)
+{
+	struct text_part rest = { text->data, text->len }, line, cell;
+	uint64_t pid;
+
+	while (text_cut(&rest, '\n', &line)) {
+		struct view_member *member;
+		char number[32];
+
+		if (!text_cut(&line, '\t', &cell) || text_parse_u64(cell.at, cell.at + cell.len, &pid) == NULL)
+			continue;
+		member = find_member(view, pid);
+		for (unsigned column = 1; column <= 5 && member; column++)
+			if (!text_cut(&line, '\t', &cell))
+				member = NULL;
+		if (!member || cell.len == 0 || cell.len >= sizeof(number))
+			continue;
+		snprintf(number, sizeof(number), "%.*s", (int)cell.len, cell.at);
+		member->cpu_percent = (isnan(member->cpu_percent) ? 0 : member->cpu_percent) + strtod(number, NULL);
+	}
+}
+
+static int compare_members(const void *a, const void *b)
+{
+	const struct view_member *left = a, *right = b;
+	double x = isnan(left->cpu_percent) ? -1 : left->cpu_percent;
+	double y = isnan(right->cpu_percent) ? -1 : right->cpu_percent;
+
+	return x != y ? (x > y ? -1 : 1) : (left->pid > right->pid) - (left->pid < right->pid);
+}
+
+/* 0; -ENOMEM. What cannot be read is not known. */
+static int load_members(int incidentfd, struct view *view)
+{
+	AUTO(buffer_release) struct buffer status = { .max = INCIDENT_LOAD_CAPTURE_MAX };
+	AUTO(buffer_release) struct buffer threads = { .max = INCIDENT_LOAD_CAPTURE_MAX };
+	int rc;
+
+	view->member_count = 0;
+	if (incident_of_everything(&view->incident) || view->incident.target.kind == TARGET_PROCESS)
+		return 0;
+	rc = incident_load_capture(incidentfd, "status.txt", &status);
+	if (rc == 0)
+		take_command_lines(view, &status);
+	if (rc != -ENOMEM)
+		rc = incident_load_capture(incidentfd, "threads.tsv", &threads);
+	if (rc == 0)
+		take_member_cpu(view, &threads);
+	if (view->member_count > 0)
+		qsort(view->member, view->member_count, sizeof(*view->member), compare_members);
+	return rc == -ENOMEM ? rc : 0;
+}
+
+/* "5918, 65.8 % of a core: postgres: postgres postgres [local] SELECT" */
+static void print_member(const struct view_member *member, const char *lead, size_t width, FILE *file)
+{
+	char text[sizeof(member->cmdline) + 128], cpu[64] = "";
+
+	if (!isnan(member->cpu_percent))
+		snprintf(cpu, sizeof(cpu), ", %.1f %% of a core", member->cpu_percent);
+	snprintf(text, sizeof(text), "%s%jd%s: %s", lead, (intmax_t)member->pid, cpu,
+		 member->cmdline[0] ? member->cmdline : "(command line not known)");
+	output_fit(text, width, OUTPUT_CUT_DOTS, file);
+	fputc('\n', file);
+}
+
 int view_load(int incidentfd, struct view *ret)
 {
 	incident_load_glance(incidentfd, &ret->incident, &ret->glance);
+	if (load_members(incidentfd, ret) < 0)
+		return -ENOMEM;
 	if (functions_load(incidentfd, FUNCTION_TABLE_IN_SAMPLES, &ret->functions) < 0 ||
 	    functions_load(incidentfd, FUNCTION_TABLE_IN_BYTES, &ret->memory_functions) < 0)
 		return -ENOMEM;
@@ -783,6 +895,8 @@ static void draw_picture(const struct series_columns *columns, const struct pict
 		.from_s = (double)columns->from_ns / 1e9,
 		.to_s = (double)columns->to_ns / 1e9,
 		.trigger = true,
+		.most = picture->most,
+		.grain = picture->grain,
 		.levels = picture->levels,
 		.rows = rows,
 		.terse = rows > 0,
@@ -1027,8 +1141,8 @@ void view_headline(const struct view *view, FILE *file)
 	fputc('.', file);
 }
 
-/* What it ran, or where it ran: one line. */
-static void print_origin(const struct view *view, size_t width, FILE *file)
+/* What it ran, or where it ran, and so many of its members: a line each. */
+static void print_origin(const struct view *view, size_t members, size_t width, FILE *file)
 {
 	const struct incident_target *target = &view->incident.target;
 	const char *what = target->cmdline[0]        ? target->cmdline
@@ -1036,11 +1150,17 @@ static void print_origin(const struct view *view, size_t width, FILE *file)
 						     : target->cgroup;
 	char text[BRIEF_COMMAND_MAX];
 
-	if (!*what)
-		return;
-	text_escape(text, sizeof(text), what, strlen(what));
-	output_fit(text, width, OUTPUT_CUT_DOTS, file);
-	fputc('\n', file);
+	if (*what) {
+		text_escape(text, sizeof(text), what, strlen(what));
+		output_fit(text, width, OUTPUT_CUT_DOTS, file);
+		fputc('\n', file);
+	}
+	for (size_t i = 0; i < view->member_count && i < members; i++)
+		print_member(&view->member[i],
+			     members == 1 ? "Busiest member: "
+			     : i == 0     ? "Members: "
+					  : "         ",
+			     width, file);
 }
 
 /* Why there are no functions, if the incident says it. */
@@ -1060,26 +1180,31 @@ static void print_no_functions(const struct incident *incident, size_t width, FI
 	}
 }
 
-static void print_brief_top(const struct view *view, size_t width, FILE *file)
+static void print_headline(const struct view *view, size_t width, FILE *file)
 {
 	AUTO_FREE char *words = NULL;
 	size_t len;
 	FILE *headline = open_memstream(&words, &len);
 
+	if (headline)
+		view_headline(view, headline);
+	if (headline && fclose(headline) == 0)
+		output_wrap(words, width, file);
+	else
+		output_incomplete("the headline", -ENOMEM);
+}
+
+static void print_brief_top(const struct view *view, size_t width, FILE *file)
+{
 	output_escaped(file, view->incident.id[0] ? view->incident.id : "(an incident without a name)");
 	fputc('\n', file);
 	if (view->glance.open)
 		fputs("BEING WRITTEN: samples and pictures come when its window is over.\n", file);
 	if (view->glance.damaged)
 		fprintf(file, "DAMAGED: %s. See spikewatch verify.\n", view->glance.why);
-	if (!headline) {
-		output_incomplete("the headline", -ENOMEM);
-		return;
-	}
-	view_headline(view, headline);
-	if (fclose(headline) == 0 && view->glance.readable)
-		output_wrap(words, width, file);
-	print_origin(view, width, file);
+	if (view->glance.readable)
+		print_headline(view, width, file);
+	print_origin(view, 1, width, file);
 }
 
 static void print_brief_bottom(const struct view *view, const struct plot_style *style, size_t width, FILE *file)
@@ -1169,8 +1294,12 @@ int view_text(const struct view *view, int incidentfd, const struct plot_style *
 		print_open(incident, file);
 	if (view->glance.damaged)
 		fprintf(file, "DAMAGED: %s. See spikewatch verify.\n\n", view->glance.why);
-	if (view->glance.readable)
+	if (view->glance.readable) {
+		print_headline(view, width, file);
+		print_origin(view, VIEW_MEMBERS_MAX, width, file);
+		fputc('\n', file);
 		output_wrap(words, width, file);
+	}
 	draw_cpu(&view->samples.series, &pictures, 0, style, file);
 	draw_memory(incident, &view->samples.series, &pictures, 0, style, file);
 	if (incident_of_everything(incident))
@@ -1270,6 +1399,19 @@ static void put_targets(struct json_writer *json, const struct peaks *peaks)
 	json_end_array(json);
 }
 
+static void put_members(struct json_writer *json, const struct view *view)
+{
+	json_member_array(json, "members");
+	for (size_t i = 0; i < view->member_count; i++) {
+		json_begin_object(json);
+		json_member_i64(json, "pid", view->member[i].pid);
+		json_member_text(json, "cmdline", view->member[i].cmdline);
+		json_member_double(json, "cpu_percent", view->member[i].cpu_percent); /* NAN is written as null */
+		json_end_object(json);
+	}
+	json_end_array(json);
+}
+
 /* Everything but the incident itself, as an object. */
 static int write_rest(const struct view *view, const struct pictures *pictures, const char *words, struct buffer *ret)
 {
@@ -1285,6 +1427,7 @@ static int write_rest(const struct view *view, const struct pictures *pictures, 
 	if (view->glance.damaged)
 		json_member_text(json, "why", view->glance.why);
 	json_member_text(json, "summary", words);
+	put_members(json, view);
 	put_series(json, &view->samples.series, pictures);
 	put_targets(json, &view->samples.peaks);
 	functions_json(&view->functions, json);

@@ -22,6 +22,7 @@ struct picture {
 	enum unit_kind unit;
 	double scale;       /* of a value in cores, or bytes, to unit */
 	uint64_t window_ns; /* CPU: of the peaks */
+	double most, grain; /* as in struct plot */
 	struct plot_level level[PLOT_LEVELS_MAX];
 	size_t levels;
 };
@@ -38,11 +39,22 @@ bool pictures_metric(const struct incident *incident, struct picture *ret, struc
 /* Sets the times of *ret: those of the recording, the firing included. series has a point. */
 void pictures_range(const struct incident *incident, const struct series *series, struct series_columns *ret);
 
+#define VIEW_MEMBERS_MAX 8
+
+/* A process of a target that is not one itself. */
+struct view_member {
+	int32_t pid;
+	char cmdline[256];  /* escaped; "": not known */
+	double cpu_percent; /* of a core, shortly before the snapshot; NAN: not known */
+};
+
 struct view {
 	struct incident incident;
 	struct incident_load_glance glance;
 	struct incident_samples samples;
 	struct functions functions, memory_functions;
+	struct view_member member[VIEW_MEMBERS_MAX]; /* the busiest at the snapshot, the busiest first */
+	size_t member_count;
 };
 
 /* Reads the incident, its samples and functions. 0; -ENOMEM. ret->samples is to be released. */

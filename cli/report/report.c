@@ -637,7 +637,7 @@ static void put_story(struct json_writer *json, const struct view *view, const c
 	size_t len;
 	FILE *file = view->glance.readable ? open_memstream(&headline, &len) : NULL;
 	double threshold;
-	uint64_t above_ns;
+	struct series_above above;
 
 	if (file)
 		view_headline(view, file);
@@ -651,7 +651,7 @@ static void put_story(struct json_writer *json, const struct view *view, const c
 	json_member_bool(json, "everything", incident_of_everything(&view->incident));
 	json_member_double(json, "threshold", story_threshold(rule, &threshold) ? threshold : NAN);
 	json_key(json, "above_ns");
-	put_value(json, story_above(&view->incident, &view->samples.series, &above_ns) ? (double)above_ns : NAN, 1);
+	put_value(json, story_above(&view->incident, &view->samples.series, &above) ? (double)above.ns : NAN, 1);
 	put_samples(json, &view->samples);
 }
 

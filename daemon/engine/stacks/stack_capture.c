@@ -920,7 +920,7 @@ static void describe_gaps(const struct stack_capture *capture, bool memory, char
 		}
 	}
 	if (lost)
-		add_text(why, cap, "%ju samples were lost", (uintmax_t)lost);
+		add_text(why, cap, "%ju %s lost", (uintmax_t)lost, lost == 1 ? "sample was" : "samples were");
 	if (left_out)
 		add_text(why, cap, "%ju bytes of samples found no room", (uintmax_t)left_out);
 }

@@ -107,6 +107,28 @@ START_TEST(draws_the_golden_pictures)
 }
 END_TEST
 
+/* 100.3 % of a core over 100 ms is a core: the kernel counts in ticks of 4 ms. No machine gives more than it has. */
+START_TEST(the_axis_ends_where_values_can)
+{
+	double peak[COLUMNS_MAX] = { 0 };
+	struct plot plot = cpu_plot(peak, peak);
+
+	plot.levels = 0;
+	peak[3] = 100.3;
+	AUTO_FREE char *artefact = draw(&plot, &ascii);
+	ck_assert_ptr_nonnull(strstr(artefact, "120 % |"));
+	plot.grain = 0.04;
+	AUTO_FREE char *fits = draw(&plot, &ascii);
+	ck_assert_ptr_nonnull(strstr(fits, "100 % |"));
+	peak[3] = 380;
+	AUTO_FREE char *late = draw(&plot, &ascii);
+	ck_assert_ptr_nonnull(strstr(late, "400 % |"));
+	plot.most = 200;
+	AUTO_FREE char *most = draw(&plot, &ascii);
+	ck_assert_ptr_nonnull(strstr(most, "200 % |"));
+}
+END_TEST
+
 START_TEST(ascii_picture_holds_nothing_but_ascii)
 {
 	double peak[COLUMNS_MAX] = { 0 }, mean[COLUMNS_MAX] = { 0 };
@@ -336,6 +358,7 @@ Suite *plot_suite(void)
 	TCase *tcase = tcase_create("plot");
 
 	tcase_add_test(tcase, draws_the_golden_pictures);
+	tcase_add_test(tcase, the_axis_ends_where_values_can);
 	tcase_add_test(tcase, ascii_picture_holds_nothing_but_ascii);
 	tcase_add_test(tcase, no_line_is_wider_than_the_terminal);
 	tcase_add_test(tcase, gap_interrupts_the_axis_and_zero_does_not);

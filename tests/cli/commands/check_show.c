@@ -260,11 +260,70 @@ START_TEST(all_of_it_goes_through_the_pager)
 }
 END_TEST
 
+static void put_in(int fd, const char *name, const char *text, size_t len)
+{
+	AUTO_CLOSE int file = openat(fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	ck_assert_int_ge(file, 0);
+	ck_assert_int_eq(sink_write_all(file, text, len), 0);
+}
+
+/* The incident becomes one of a group, whose members are these. */
+static void make_group(const char *status, const char *why_of_stacks)
+{
+	static struct incident incident;
+	struct incident_capture stacks = { .name = "stacks", .file = "cpu.pb.gz", .status = INCIDENT_CAPTURE_OK };
+	AUTO(buffer_release) struct buffer text = { 0 };
+	AUTO_CLOSE int fd = -1;
+
+	make(NULL);
+	fd = openat(dirfd_of_test, INCIDENTMADE_ID, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_eq(incident_json_read(fd, &incident), 0);
+	incident.target.kind = TARGET_GROUP;
+	incident.target.cmdline[0] = '\0';
+	snprintf(stacks.why, sizeof(stacks.why), "%s", why_of_stacks);
+	incident_add_capture(&incident, &stacks);
+	ck_assert_int_eq(incident_json_write(&incident, sink_buffer(&text)), 0);
+	put_in(fd, INCIDENT_FILE, text.data, text.len);
+	put_in(fd, "status.txt", status, strlen(status));
+	put_in(fd, "cpu.pb.gz", "", 0);
+	unlinkat(fd, MANIFEST_NAME, 0);
+	ck_assert_int_eq(manifest_write(fd), 0);
+}
+
+START_TEST(members_of_a_group_are_named_with_what_they_ran)
+{
+	make_group("# /proc/9/cmdline: Permission denied\n# /proc/9/status\nName:\tx\n"
+		   "# /proc/812/cmdline\npostgres: SELECT \x1b[2J\n# /proc/812/status\nName:\tpostgres\n",
+		   "");
+	ck_assert_int_eq(RUN(show, "postgres"), EXIT_OK);
+	says("\nBusiest member: 812, 98.0 % of a core: postgres: SELECT \\x1b[2J\n");
+	ck_assert_int_eq(RUN(show, "--full", "postgres"), EXIT_OK);
+	says("\nMembers: 812, 98.0 % of a core: postgres: SELECT \\x1b[2J\n"
+	     "         9: (command line not known)\n");
+	ck_assert_int_eq(RUN(show, "--json", "postgres"), EXIT_OK);
+	says("\"cpu_percent\": 98");
+}
+END_TEST
+
+/* Samples are there, stacks are not: it must not say that all is. */
+START_TEST(nothing_was_lost_does_not_stand_beside_what_was)
+{
+	make_group("", "1 sample was lost");
+	ck_assert_int_eq(RUN(show, "--full", "postgres"), EXIT_OK);
+	says("cpu.pb.gz (1 sample was lost).");
+	says_not("Nothing was");
+	says_not("No sample was lost");
+	ck_assert_int_eq(RUN(show, "postgres"), EXIT_OK);
+	says("cpu.pb.gz (1 sample was lost).");
+}
+END_TEST
+
 START_TEST(whole_incident_says_that_nothing_was_lost)
 {
 	make(NULL);
 	ck_assert_int_eq(RUN(show, "--full", "postgres"), EXIT_OK);
-	says("No sample was\nlost.");
+	says("Nothing was\nlost.");
 	says("182.4 % of its");
 	says("hot-loop");
 	says("memory peaked at 190 MiB");
@@ -764,6 +823,8 @@ Suite *show_suite(void)
 	tcase_add_test(tcase, one_screen_answers_first);
 	tcase_add_test(tcase, own_processes_are_one_line);
 	tcase_add_test(tcase, all_of_it_goes_through_the_pager);
+	tcase_add_test(tcase, members_of_a_group_are_named_with_what_they_ran);
+	tcase_add_test(tcase, nothing_was_lost_does_not_stand_beside_what_was);
 	tcase_add_test(tcase, whole_incident_says_that_nothing_was_lost);
 	tcase_add_test(tcase, shows_by_path_too);
 	tcase_add_test(tcase, json_holds_incident_summary_and_series);

@@ -150,11 +150,11 @@ START_TEST(no_window_of_a_rule_is_told_from_a_hole)
 	const struct series_rule rule = { .metric = METRIC_CPU_CORES, .window_ns = 500 * MS, .threshold = 0.6 };
 	AUTO(series_release) struct series series = { 0 };
 	struct series_columns columns = columns_of(0, 4000);
-	uint64_t above_ns = 1;
+	struct series_above above = { .ns = 1 };
 
 	series_with_hole(&series);
-	ck_assert(series_above(&series, &rule, &above_ns));
-	ck_assert_uint_eq(above_ns, 0);
+	ck_assert(series_above(&series, &rule, &above));
+	ck_assert_uint_eq(above.ns, 0);
 	series_metric(&series, &rule, &columns);
 	near(column_peak[0], 0.5);
 	ck_assert(isnan(column_peak[1]) && isnan(column_peak[2]));
@@ -247,16 +247,16 @@ START_TEST(time_above_the_threshold_is_that_of_the_burst)
 {
 	AUTO(series_release) struct series series = { 0 };
 	struct series_rule rule = { .metric = METRIC_CPU_CORES, .window_ns = 10 * MS, .threshold = 0.5 };
-	uint64_t ns = 7;
+	struct series_above above = { .ns = 7 };
 
-	ck_assert(!series_above(&series, &rule, &ns));
-	ck_assert_uint_eq(ns, 7);
+	ck_assert(!series_above(&series, &rule, &above));
+	ck_assert_uint_eq(above.ns, 7);
 	burst(&series);
-	ck_assert(series_above(&series, &rule, &ns));
-	ck_assert_uint_eq(ns, 20 * MS);
+	ck_assert(series_above(&series, &rule, &above));
+	ck_assert_uint_eq(above.ns, 20 * MS);
 	rule.threshold = 2;
-	ck_assert(series_above(&series, &rule, &ns));
-	ck_assert_uint_eq(ns, 0);
+	ck_assert(series_above(&series, &rule, &above));
+	ck_assert_uint_eq(above.ns, 0);
 }
 END_TEST
 
@@ -264,14 +264,69 @@ START_TEST(time_above_goes_on_while_nothing_new_is_to_be_read)
 {
 	AUTO(series_release) struct series series = { 0 };
 	struct series_rule rule = { .metric = METRIC_CPU_CORES, .window_ns = 50 * MS, .threshold = 0.1 };
-	uint64_t ns = 7;
+	struct series_above above = { .ns = 7 };
 
 	for (int64_t ms = 0; ms <= 10; ms++)
 		add_point(&series, ms, (uint64_t)ms, 10, 10, false);
 	add_point(&series, 200, 10, 10, 10, false);
-	/* From the end of the first window until less than 5 ms of the burst are in it. */
-	ck_assert(series_above(&series, &rule, &ns));
-	ck_assert_uint_eq(ns, 5 * MS);
+	/* The burst, of which a tenth of the window is enough. */
+	ck_assert(series_above(&series, &rule, &above));
+	ck_assert_uint_eq(above.ns, 10 * MS);
+}
+END_TEST
+
+/* A core for 3.8 s: the average over a second is above 70 % for 3.4 s, the picture for all of them. */
+START_TEST(a_burst_is_above_for_as_long_as_it_is)
+{
+	AUTO(series_release) struct series series = { 0 };
+	struct series_rule rule = { .metric = METRIC_CPU_CORES, .window_ns = 1000 * MS, .threshold = 0.7 };
+	struct series_above above;
+	uint64_t cpu_ms = 0;
+
+	for (int64_t ms = -10000; ms <= 8000; ms += 10) {
+		cpu_ms += ms > -800 && ms <= 3000 ? 10 : 0;
+		add_point(&series, ms, cpu_ms, 10, 10, false);
+	}
+	ck_assert(series_above(&series, &rule, &above));
+	ck_assert_msg(llabs((long long)above.ns - 3800 * MS) <= 100 * MS, "%ju ms", (uintmax_t)(above.ns / MS));
+	ck_assert(above.has_before);
+	ck_assert_double_lt(above.before, 0.001);
+	/* It goes on until the end of the recording. */
+	series.count -= 500;
+	ck_assert(series_above(&series, &rule, &above));
+	ck_assert_msg(llabs((long long)above.ns - 3800 * MS) <= 100 * MS, "%ju ms", (uintmax_t)(above.ns / MS));
+	/* Half of each 100 ms: no moment is above 40 % of a core, and each window is. */
+	series.count = 0;
+	rule.threshold = 0.4;
+	cpu_ms = 0;
+	for (int64_t ms = 0; ms <= 4000; ms += 10) {
+		cpu_ms += ms % 100 < 50 ? 10 : 0;
+		add_point(&series, ms, cpu_ms, 10, 10, false);
+	}
+	ck_assert(series_above(&series, &rule, &above));
+	ck_assert_uint_gt(above.ns, 3800 * MS);
+}
+END_TEST
+
+/* A tenth of a core; in five seconds it becomes a whole one. */
+START_TEST(the_average_before_is_that_before_the_rise)
+{
+	AUTO(series_release) struct series series = { 0 };
+	struct series_rule rule = { .metric = METRIC_CPU_CORES, .window_ns = 1000 * MS, .threshold = 0.9 };
+	struct series_above above;
+	double cpu_ms = 0;
+
+	for (int64_t ms = -20000; ms <= 3000; ms += 10) {
+		cpu_ms += 10 * (ms < -5000 ? 0.1 : ms < 0 ? 0.1 + 0.9 * (double)(ms + 5000) / 5000 : 1);
+		add_point(&series, ms, (uint64_t)cpu_ms, 10, 10, false);
+	}
+	ck_assert(series_above(&series, &rule, &above));
+	ck_assert(above.has_before);
+	ck_assert_double_eq_tol(above.before, 0.1, 0.02);
+	/* It was above from the first moment on. */
+	rule.threshold = 0.05;
+	ck_assert(series_above(&series, &rule, &above));
+	ck_assert(!above.has_before);
 }
 END_TEST
 
@@ -476,6 +531,8 @@ Suite *series_suite(void)
 	tcase_add_test(tcase, memory_between_samples_is_seen_by_its_mark);
 	tcase_add_test(tcase, time_above_the_threshold_is_that_of_the_burst);
 	tcase_add_test(tcase, time_above_goes_on_while_nothing_new_is_to_be_read);
+	tcase_add_test(tcase, a_burst_is_above_for_as_long_as_it_is);
+	tcase_add_test(tcase, the_average_before_is_that_before_the_rise);
 	tcase_add_test(tcase, time_that_steps_back_is_straightened);
 	tcase_add_test(tcase, empty_series_is_a_gap);
 	tcase_add_test(tcase, allocations_that_fail_leave_a_gap_or_an_error);

@@ -47,7 +47,7 @@ START_TEST(what_was_before_the_recorder_is_not_called_lost)
 {
 	char *text = told(-4650000000);
 
-	ck_assert_msg(strstr(text, "No sample was lost. The recording begins 4.65 s before it fired."), "%s", text);
+	ck_assert_msg(strstr(text, "Nothing was lost. The recording begins 4.65 s before it fired."), "%s", text);
 	free(text);
 	text = told(2000000000);
 	ck_assert_msg(strstr(text, "The recording begins 2 s after it fired."), "%s", text);
@@ -59,7 +59,7 @@ START_TEST(a_recording_that_goes_back_far_enough_is_not_spoken_of)
 {
 	char *text = told(-29 * (int64_t)NS_PER_S - 100000000);
 
-	ck_assert_msg(strstr(text, "No sample was lost.") && !strstr(text, "recording begins"), "%s", text);
+	ck_assert_msg(strstr(text, "Nothing was lost.") && !strstr(text, "recording begins"), "%s", text);
 	free(text);
 }
 END_TEST

@@ -365,7 +365,7 @@ START_TEST(an_incident_of_everything_whose_daemon_was_killed_is_whole_and_says_w
 	close(out);
 	ck_assert_int_eq(program_wait(&told), 0);
 	ck_assert(scene_says(shown, "Lost: the later samples"));
-	ck_assert(!scene_says(shown, "No sample was lost"));
+	ck_assert(!scene_says(shown, "Nothing was lost"));
 	ck_assert(!scene_says(shown, "samples.tsv, 0 B"));
 
 	ck_assert_int_eq(find_incidents("-recovered-", &incident), 1);
