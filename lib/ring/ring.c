@@ -260,6 +260,7 @@ void ring_info(const struct ring *ring, struct ring_info *ret)
 		.page_bytes = ring->page_bytes,
 		.page_count = ring->page_count,
 		.heartbeat_ns = ring_heartbeat_ns(ring),
+		.longest_heartbeat_ns = ring_longest_heartbeat_ns(ring),
 		.idle_ns = ring_load(&ring->header->idle_live),
 		.pid = header->pid,
 		.start_ticks = header->start_ticks,

@@ -66,7 +66,8 @@ struct ring_info {
 	uint64_t size_bytes;
 	uint32_t page_bytes;
 	uint32_t page_count;
-	uint64_t heartbeat_ns; /* in force */
+	uint64_t heartbeat_ns;         /* in force */
+	uint64_t longest_heartbeat_ns; /* of those under which anything in the ring was written */
 	uint64_t
 		idle_ns; /* the longest pause between two reads of a process, in force; 0: all are read in every tick */
 	uint8_t boot_id[16];

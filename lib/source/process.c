@@ -372,10 +372,12 @@ static int process_read_fds(const struct process *process, struct sample *sample
 
 /*
  * Swapping out a sleeping process, or reclaiming its pages, goes on for seconds: it need not be
- * looked for more often than that.
+ * looked for more often than that. What has to be opened for it takes ten times as long.
  */
 #define DOUBLINGS_MAX 3
 #define HEARTBEAT_MAX_NS (10 * NS_PER_S)
+#define DOUBLINGS_CLOSED_MAX 6
+#define HEARTBEAT_CLOSED_MAX_NS (60 * NS_PER_S)
 
 /* Of a closed process, whatever else is due. */
 #define CLOSED_FILES (1u << PROCESS_STAT | 1u << PROCESS_STATM)
@@ -582,7 +584,8 @@ static int read_closed(struct process_reader *reader, const struct process_reade
 /* The heartbeat, as often doubled as it stands still. */
 static uint64_t present_heartbeat(const struct process_reader *reader)
 {
-	uint64_t longest_ns = reader->heartbeat_ns > HEARTBEAT_MAX_NS ? reader->heartbeat_ns : HEARTBEAT_MAX_NS;
+	uint64_t most_ns = is_closed(reader) ? HEARTBEAT_CLOSED_MAX_NS : HEARTBEAT_MAX_NS;
+	uint64_t longest_ns = reader->heartbeat_ns > most_ns ? reader->heartbeat_ns : most_ns;
 	uint64_t heartbeat_ns = reader->heartbeat_ns << reader->doublings;
 
 	return heartbeat_ns < longest_ns ? heartbeat_ns : longest_ns;
@@ -708,6 +711,12 @@ static void apply_requests(struct process_reader *reader, const struct process_r
 	atomic_store_explicit(&reader->closed, is_closed(reader), memory_order_relaxed);
 }
 
+/* Of a closed one the files say whose clock was asked, unless its CPU time was told. */
+static bool is_known(const struct process_reader *reader)
+{
+	return !is_closed(reader) || reader->is_told;
+}
+
 /*
  * Whether a process that ran, and whose clock said before_ns at the last look, may be left unread.
  */
@@ -716,7 +725,7 @@ static bool may_wait(const struct process_reader *reader, const struct process_r
 {
 	if (!reader->settled || reader->moving || now.ns >= reader->due_ns || reader->defer_ns == 0)
 		return false;
-	return reader->process.clock != 0 && !is_closed(reader) && reader->cpu_ns > before_ns &&
+	return reader->process.clock != 0 && is_known(reader) && reader->cpu_ns > before_ns &&
 	       reader->cpu_ns - reader->read_cpu_ns < options->unread_max_ns;
 }
 
@@ -736,6 +745,7 @@ static int learn_cpu(struct process_reader *reader, const struct process_told *t
 
 	if (told)
 		cpu_ns = told->cpu_ns;
+	reader->is_told = told != NULL;
 	reader->was_told |= told != NULL;
 	if ((told || r == 0) && !(reader->was_told && cpu_ns < reader->cpu_ns))
 		reader->cpu_ns = cpu_ns;
@@ -789,14 +799,17 @@ static uint8_t next_doublings(const struct process_reader *reader)
 {
 	if (!reader->settled || reader->ran || reader->unread || reader->pending != 0)
 		return 0;
-	return (uint8_t)(reader->doublings + (reader->doublings < DOUBLINGS_MAX));
+
+	unsigned most = is_closed(reader) && reader->is_told ? DOUBLINGS_CLOSED_MAX : DOUBLINGS_MAX;
+
+	return (uint8_t)(reader->doublings + (reader->doublings < most));
 }
 
 /* It was read. */
 static void note_reading(struct process_reader *reader, const struct process_reader_options *options, bool moving,
 			 uint8_t doublings)
 {
-	bool may_be_left = reader->defer_ns != 0 && options->unread_max_ns != 0 && !is_closed(reader);
+	bool may_be_left = reader->defer_ns != 0 && options->unread_max_ns != 0 && is_known(reader);
 
 	reader->moving = moving;
 	reader->doublings = moving ? 0 : doublings;

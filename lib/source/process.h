@@ -11,11 +11,12 @@
  * While its CPU clock stands still a process does not run, and what does not run does not change
  * its files, but for memory that is taken from it: hence a heartbeat. It backs off: the readings of
  * a process that does not run are 1, 2, 4 and then 8 heartbeats apart (at most 10 s, unless the
- * heartbeat is longer), until it runs or one of them finds its memory changed.
+ * heartbeat is longer; of a closed one whose CPU time is told up to 64 and 60 s), until it runs or one of
+ * them finds its memory changed. Of one that is open they ask for its memory alone.
  *
  * One that ran is read when it has used unread_max_ns of CPU time since it was last read, when that
  * reading found its memory changed, or when something was left unread for a time that the caller
- * names. Until then only its CPU time is new. Closed readers do not defer.
+ * names. Until then only its CPU time is new. Closed readers defer only while their CPU time is told.
  *
  * A reader is open (it keeps descriptors) or closed (it has none). What is due to be read of a
  * closed one is opened for that and closed again, which takes four times as long; a look costs the
@@ -104,6 +105,7 @@ struct process_reader {
 	uint8_t spread;        /* step of the heartbeats' spreading */
 	uint8_t doublings;     /* how often the heartbeat was doubled */
 	bool moving;           /* the last reading found its memory changed */
+	bool is_told;          /* at the last look: its CPU time */
 	bool was_told;         /* cpu_ns was told: what the clock says may be less */
 	bool same_pages;       /* the last reading found no page come since the high-water mark was read */
 	uint64_t defer_ns;     /* as of the last look that saw it run */

@@ -156,6 +156,7 @@ struct source {
 	mono_t costly_since;         /* this span */
 	uint64_t idle_grid_ns;
 	uint64_t cgroup_interval_ns;
+	uint64_t shown_ns; /* after so long an entry is shown although it has not changed */
 	struct clock clock;
 	mono_t looked_at; /* when idle processes are being looked at */
 	uint32_t looks;   /* since that was asked */
@@ -671,6 +672,9 @@ void source_room_free(struct source_room *room)
  */
 #define NEIGHBOURS 8
 
+/* In so many parts of a heartbeat what does not change is shown. */
+#define SHOW_TURNS 64
+
 /* Groups are in the array like all, but due on their own account. In steps: 19 h. */
 #define NEVER_STEPS (1u << 30)
 
@@ -882,18 +886,18 @@ static bool ask_account(struct source *source, struct source_entry *entry, struc
 }
 
 /*
- * The next look at a process that is followed, if it does not run: at a heartbeat, which is its own so
- * that they are spread; in the next fill, if it was not seen standing still yet, or has ended.
+ * The next look at a process that is followed, if it does not run: when it is to be read or shown; in the
+ * next fill, if it was not seen standing still yet, or has ended.
  */
-static uint32_t followed_due(const struct source *source, const struct source_entry *entry, mono_t now)
+static uint32_t followed_due(const struct source *source, const struct source_entry *entry)
 {
 	const struct process_reader *reader = &entry->reader;
-	uint64_t due_ns = now.ns + reader->heartbeat_ns;
+	uint64_t show_ns = entry->member_of ? UINT64_MAX : entry->shown.ns + source->shown_ns;
 
 	if (!reader->settled || entry->unreadable || source->reader_options.read_always ||
 	    source->accounts.shared->accounts[entry->followed].exited)
 		return source->step;
-	return step_of(source, reader->due_ns < due_ns ? reader->due_ns : due_ns);
+	return step_of(source, reader->due_ns < show_ns ? reader->due_ns : show_ns);
 }
 
 static enum process_reader_due look_at_process(struct source *source, struct source_entry *entry, mono_t now)
@@ -1091,13 +1095,21 @@ static void take_exit_usage(struct source_group *group)
 
 static bool to_be_shown(const struct source *source, const struct source_entry *entry)
 {
-	uint64_t heartbeat_ns = entry->is_followed ? entry->reader.heartbeat_ns - source->pace.interval_ns / 2
-						   : source->reader_options.heartbeat_ns;
-
 	if (entry->unreadable)
 		return false;
 	return entry->status != SOURCE_SAME || source->all_due ||
-	       mono_diff(entry->at, entry->shown) >= (int64_t)heartbeat_ns;
+	       mono_diff(entry->at, entry->shown) >= (int64_t)(source->shown_ns - source->pace.interval_ns / 2);
+}
+
+/*
+ * Those that do not change are shown in turn, although they came, or were asked for, all at once: the next
+ * time up to three quarters sooner.
+ */
+static mono_t shown_at(const struct source *source, const struct source_entry *entry, bool all)
+{
+	uint64_t turn_ns = source->shown_ns / 4 * 3 / SHOW_TURNS * (entry->index % SHOW_TURNS);
+
+	return all && turn_ns < entry->at.ns ? mono_sub(entry->at, turn_ns) : entry->at;
 }
 
 static void show(struct source *source, struct source_entry *entry)
@@ -1107,7 +1119,7 @@ static void show(struct source *source, struct source_entry *entry)
 	if (!to_be_shown(source, entry))
 		return;
 
-	entry->shown = entry->at;
+	entry->shown = shown_at(source, entry, source->all_due || entry->shown.ns == 0);
 	source->seen[source->seen_count++] = entry;
 }
 
@@ -1166,7 +1178,7 @@ static uint64_t pause_of(struct source *source, const struct source_entry *entry
 static uint32_t process_due(struct source *source, const struct source_entry *entry, mono_t now)
 {
 	if (entry->is_followed)
-		return followed_due(source, entry, now);
+		return followed_due(source, entry);
 
 	int64_t still_ns = mono_diff(now, entry->changed);
 	struct idle_backoff pace = { .interval_ns = source->pace.interval_ns, .idle_ns = pause_of(source, entry) };
@@ -1254,7 +1266,7 @@ static bool may_be_quick(const struct source *source, const struct source_entry 
 
 static void begin_quick(struct source *source, const struct source_entry *entry, mono_t now)
 {
-	uint64_t until_ns = entry->reader.due_ns, shown_ns = entry->shown.ns + source->reader_options.heartbeat_ns;
+	uint64_t until_ns = entry->reader.due_ns, shown_ns = entry->shown.ns + source->shown_ns;
 
 	if (!entry->member_of && shown_ns < until_ns)
 		until_ns = shown_ns;
@@ -1466,6 +1478,7 @@ static void set_options(struct source *source, const struct source_options *opti
 	source->backoff = options->backoff;
 	source->idle_grid_ns = options->idle_grid_ns;
 	source->cgroup_interval_ns = options->cgroup_interval_ns;
+	source->shown_ns = source->reader_options.heartbeat_ns;
 	source->capacity = options->capacity;
 }
 
@@ -1540,6 +1553,15 @@ void source_set_interval(struct source *source, uint64_t interval_ns)
 {
 	source->pace.interval_ns = interval_ns;
 	set_unread_max(source);
+}
+
+void source_set_heartbeat(struct source *source, uint64_t heartbeat_ns)
+{
+	if (heartbeat_ns < source->shown_ns) {
+		end_all_quick(source, source->fills);
+		source_all_due(source);
+	}
+	source->shown_ns = heartbeat_ns;
 }
 
 void source_set_backoff(struct source *source, enum source_backoff backoff)

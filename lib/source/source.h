@@ -287,6 +287,12 @@ void source_remove(struct source *source, struct source_entry *entry);
 /* From now on there is so much time between two fills. */
 void source_set_interval(struct source *source, uint64_t interval_ns);
 
+/*
+ * From now on, until source_retune, entries that have not changed are in source_seen every heartbeat_ns. When
+ * and how often they are read stays as it was.
+ */
+void source_set_heartbeat(struct source *source, uint64_t heartbeat_ns);
+
 /* From the next fill on. If there is less back-off than before, that fill looks at everything. */
 void source_set_backoff(struct source *source, enum source_backoff backoff);
 

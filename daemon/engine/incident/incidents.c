@@ -412,9 +412,13 @@ static uint32_t writer_of(const struct incidents *incidents, const struct incide
 static void copy_past(const struct incidents *incidents, struct open_incident *incident)
 {
 	const struct incident_request *request = incident->request;
-	/* Two heartbeats more, so that the values at the start of the window are known. */
-	uint64_t back = request->settings.before_ns + 2 * incidents->options.config->sampling.heartbeat_ns;
+	struct ring_info info;
 	struct ring_event event;
+
+	ring_info(session_parts(incidents->options.session).ring, &info);
+
+	/* Two heartbeats more, so that the values at the start of the window are known. */
+	uint64_t back = request->settings.before_ns + 2 * info.longest_heartbeat_ns;
 
 	incident->writer = writer_of(incidents, request, back);
 	AUTO(ring_cursor_freep) struct ring_cursor *cursor = past_of(incidents, request, back);

@@ -915,15 +915,21 @@ struct sampler {
 	struct sampler_options options;
 	struct alarm *alarm; /* of all threads; NULL: none */
 	struct sampler_seat seat;
+	struct ring *ring;
 	struct ring_writer *writer;
 	struct source *source;
 	struct schedule schedule;
 	struct budget budget;
 	struct stats stats;
-	uint64_t missed_told;  /* of stats.missed_slots: those that the ring knows of */
-	bool boot_known;       /* the next is set */
-	int64_t boot_ahead_ns; /* CLOCK_BOOTTIME of CLOCK_MONOTONIC, at the last tick */
-	bool resync;           /* records were lost: show everything */
+	uint64_t missed_told;          /* of stats.missed_slots: those that the ring knows of */
+	bool boot_known;               /* the next is set */
+	int64_t boot_ahead_ns;         /* CLOCK_BOOTTIME of CLOCK_MONOTONIC, at the last tick */
+	_Atomic uint64_t heartbeat_ns; /* in force: the leader's choice */
+	struct {
+		mono_t at;
+		uint64_t pages;
+	} turned;    /* at the last choice: how many pages of the ring had been begun */
+	bool resync; /* records were lost: show everything */
 	/* What backing off saves: how many looks there were, what one takes, what those not taken would have. */
 	uint64_t looks;
 	double look_ns, saved_ns;
@@ -1022,6 +1028,8 @@ static int sampler_new(const struct sampler_options *options, struct ring *ring,
 		return -ENOMEM;
 
 	sampler->options = with_defaults(options);
+	sampler->heartbeat_ns = sampler->options.source.heartbeat_ns;
+	sampler->ring = ring;
 	sampler->deadline_timer.clock = real_clock();
 	sampler->stats.threads = 1;
 	sampler->scheduling.schedstat = -1;
@@ -1096,6 +1104,68 @@ static void sampler_stats(const struct sampler *sampler, struct stats *ret)
 /* ---- the tick ---- */
 
 /*
+ * What does not change is recorded once in a heartbeat. Of thousands of targets that alone would fill the
+ * ring and be most of the work, so the heartbeat is doubled, up to three times, until it makes no more
+ * than so many records in a second.
+ */
+#define HEARTBEATS_PER_S 300
+#define HEARTBEAT_DOUBLINGS_MAX 3
+
+/* How long it takes at least to write a quarter of the ring: each target has to be in it. */
+static uint64_t quarter_of_ring_ns(struct sampler *sampler, mono_t now)
+{
+	struct ring_info info;
+	uint64_t pages, passed_ns = (uint64_t)mono_diff(now, sampler->turned.at);
+
+	ring_info(sampler->ring, &info);
+	pages = info.next_seq - sampler->turned.pages;
+	sampler->turned.at = now;
+	sampler->turned.pages = info.next_seq;
+
+	return passed_ns / (pages + 1) * (info.page_count / 4);
+}
+
+/* Not back and forth: it becomes shorter where a third fewer would do. */
+static uint64_t choose_heartbeat(struct sampler *sampler, mono_t now)
+{
+	uint64_t configured_ns = sampler->options.source.heartbeat_ns, most_ns = quarter_of_ring_ns(sampler, now);
+	uint64_t heartbeat_ns = configured_ns;
+	double needed_ns;
+	size_t count;
+
+	source_entries(sampler->source, &count);
+	needed_ns = (double)NS_PER_S / HEARTBEATS_PER_S * (double)count * (sampler->seat.of > 1 ? sampler->seat.of : 1);
+	for (unsigned i = 0; i < HEARTBEAT_DOUBLINGS_MAX; i++) {
+		bool kept = heartbeat_ns < sampler->heartbeat_ns;
+
+		if (2 * heartbeat_ns > most_ns || needed_ns <= (double)heartbeat_ns * (kept ? 0.67 : 1))
+			break;
+		heartbeat_ns *= 2;
+	}
+	return heartbeat_ns;
+}
+
+static void set_heartbeat(struct sampler *sampler, uint64_t heartbeat_ns)
+{
+	if (heartbeat_ns == sampler->heartbeat_ns)
+		return;
+
+	atomic_store_explicit(&sampler->heartbeat_ns, heartbeat_ns, memory_order_relaxed);
+	source_set_heartbeat(sampler->source, heartbeat_ns);
+	if (!sampler->seat.leader)
+		ring_writer_retune(sampler->writer, ring_interval_ns(sampler->ring), heartbeat_ns);
+}
+
+/* Now and then. Readers learn of a longer one in the tick from which on it holds. */
+static void follow_heartbeat(struct sampler *sampler, mono_t now)
+{
+	const struct sampler *leader = sampler->seat.leader;
+
+	set_heartbeat(sampler, leader ? atomic_load_explicit(&leader->heartbeat_ns, memory_order_relaxed)
+				      : choose_heartbeat(sampler, now));
+}
+
+/*
  * Between two ticks. The cpu budget goes on if neither what it divides nor what it divides by has
  * changed: a reload for another reason is no reason to overrun the budget again.
  */
@@ -1111,6 +1181,7 @@ static void take_option_handoff(struct sampler *sampler, mono_t now)
 	sampler->options = option_handoff->options;
 	option_handoff->room = source_retune(sampler->source, &sampler->options.source, now, option_handoff->room);
 	option_handoff_return(&sampler->option_handoffs, option_handoff);
+	atomic_store_explicit(&sampler->heartbeat_ns, sampler->options.source.heartbeat_ns, memory_order_relaxed);
 	if (!sampler->seat.leader)
 		ring_writer_retune(sampler->writer, sampler->options.source.interval_ns,
 				   sampler->options.source.heartbeat_ns);
@@ -1198,8 +1269,14 @@ static void publish(struct sampler *sampler, struct source_entry *entry)
 	sampler_target_take_description(target);
 	if (source_entry_woke(entry, &before))
 		note_put(sampler, ring_put_still(sampler->writer, &target->track, before));
-	note_put(sampler,
-		 ring_put_sample(sampler->writer, &target->track, source_entry_at(entry), source_entry_sample(entry)));
+
+	mono_t at = source_entry_at(entry), written = target->track.written;
+	int r = ring_put_sample(sampler->writer, &target->track, at, source_entry_sample(entry));
+
+	/* Its turn comes before the heartbeat is over. */
+	if (r == RING_UNCHANGED && mono_diff(at, written) >= (int64_t)(sampler->heartbeat_ns / 4))
+		r = ring_put_still(sampler->writer, &target->track, at);
+	note_put(sampler, r);
 }
 
 static void publish_all(struct sampler *sampler)
@@ -1304,6 +1381,7 @@ static void apply_budget(struct sampler *sampler, mono_t now)
 
 	if (budget_look(budget, now, (uint64_t)sampler->saved_ns, &factor)) {
 		look_at_thread(sampler);
+		follow_heartbeat(sampler, now);
 		sampler->stats.throttled = atomic_load_explicit(&budget->throttled_ns, memory_order_relaxed);
 		sampler->stats.stolen = atomic_load_explicit(&budget->stolen_ns, memory_order_relaxed);
 		scheduling_look(&sampler->scheduling, now, sampler->seen.cpu_ns,
