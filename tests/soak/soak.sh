@@ -5,7 +5,8 @@
 #                                        neighbours that are hard to read (tests/programs/workload_soak.c); a reload each
 #                                        20 s, and an incident each minute of a process that tells what it did
 #   soak.sh kill ROUNDS                  make soak KILLS=1000: the daemon is killed (SIGKILL) at any time within its first
-#                                        two seconds, while incidents open and are sealed, and started again
+#                                        two seconds, while incidents open and are sealed, and started again; each
+#                                        next one must have what its ring held up to the last tick that was published
 #
 # Every incident is looked at once, soon after it was sealed: `spikewatch verify`, and its rows against what a process can
 # have done (CPU time never steps back, never grows faster than its threads could use it, but for 0.2 s of a group whose
@@ -275,35 +276,67 @@ run() {
 	head -n 20 "$out/wrong"
 }
 
-# Processes of ours that outlive the daemon: the symboliser, commands.
+# Processes of ours that outlive the daemon: its keeper, the symboliser, commands.
 count_orphans() {
 	local count=0 path
 	for path in /proc/[0-9]*; do
 		case $(readlink "$path/exe" 2>/dev/null) in
-		"$out/bin/spikewatch-symbolize"*) count=$((count + 1)) ;;
+		"$out/bin/spikewatch"*) count=$((count + 1)) ;;
 		esac
 	done
 	echo $count
 }
 
+# published_by RING: how many ticks it has, and the time of the last one; docs/ring.md has the offset
+published_by() {
+	[ ! -e "$1" ] || od -An -t u8 -j 192 -N 16 "$1"
+}
+
+# check_recovered TICKS LAST: the daemon that was just started has saved all ticks up to this one
+check_recovered() {
+	local id json last
+	[ "${1:-0}" -gt 0 ] || return
+	id=$(sed -n 's/.*what its ring held is incident \([^ ]*\).*/\1/p' "$out/own/log.now" | head -n 1)
+	json=$out/incidents/$id/incident.json
+	if [ -z "$id" ] || [ ! -e "$json" ]; then
+		echo "no incident of a ring of $1 ticks"
+		return
+	fi
+	last=$(sed -n 's/^ *"monotonic_ns": \([0-9]*\),*$/\1/p' "$json" | head -n 1)
+	[ "$last" = "$2" ] || echo "$id: ends at $last, the ring at $2"
+	grep -q '"lost_pages": 0' "$json" || echo "$id: pages are lost"
+}
+
 kill_rounds() {
-	local rounds=$1 round orphans=0 begin=$EPOCHSECONDS
+	local rounds=$1 round orphans=0 published='' looks=0 begin=$EPOCHSECONDS
+	KEPT=1000
 	configure 300ms 300ms ''
+	: >"$out/lost"
 	"$out/bin/workload_soak" spikes 500 100 32 >"$out/truth" &
 	workloads+=($!)
 	for round in $(seq "$rounds"); do
 		start_daemon
+		# shellcheck disable=SC2086 # two numbers
+		check_recovered $published >>"$out/lost"
 		sleep "$((RANDOM % 2)).$(printf %03d $((RANDOM % 1000)))"
+		if [ $((round % 10)) = 0 ]; then
+			"$out/bin/spikewatch" status --json --brief --socket "$out/own/control" >"$out/status" 2>/dev/null
+			grep -q '"source": "kernel"' "$out/status" && looks=$((looks + 1))
+		fi
 		kill -9 "$daemon_pid"
 		wait "$daemon_pid" 2>/dev/null
-		grep -hE 'adopted|killed|left behind|recovered|damaged' "$out/own/log.now" >>"$out/said"
+		published=$(published_by "$out/own/ring")
+		grep -hE 'adopted|killed|left behind|recovered|damaged|another' "$out/own/log.now" >>"$out/said"
 		if [ $((round % 10)) = 0 ]; then
 			sleep 1
 			orphans=$((orphans + $(count_orphans)))
 			check_incidents
+			find "$out/incidents" -mindepth 1 -maxdepth 1 -name '2*' ! -name '*.tmp' -exec rm -rf {} +
 		fi
 	done
 	start_daemon
+	# shellcheck disable=SC2086
+	check_recovered $published >>"$out/lost"
 	sleep 2
 	kill "${workloads[@]}"
 	workloads=()
@@ -319,9 +352,13 @@ kill_rounds() {
 	line "incidents that were looked at" "$(wc -l <"$out/seen")" "> 0" "$([ -s "$out/seen" ] && echo ok || echo MISSED)"
 	bounded "of these damaged, or with rows that cannot be" "$(wc -l <"$out/wrong")" 0
 	bounded "drafts that were left" "$(find "$out/incidents" -name '*.tmp' | wc -l)" 0
-	bounded "symbolisers a second after a kill, in $((rounds / 10)) looks" $orphans 0
+	bounded "rings whose ticks are not all in an incident" "$(wc -l <"$out/lost")" 0
+	bounded "processes of ours a second after a kill, in $((rounds / 10)) looks" $orphans 0
+	bounded "starts that found the kernel's accounts in use" "$(grep -c 'another spikewatch' "$out/said")" 0
+	[ "${SOURCE:-kernel}" = files ] || line "looks at which CPU time came from the kernel, of $((rounds / 10))" "$looks" "> 0" \
+		"$([ $looks -gt 0 ] && echo ok || echo MISSED)"
 	bounded "exit code of the last one" $stopped 0
-	sort "$out/wrong" | head -n 20
+	sort "$out/wrong" "$out/lost" | head -n 20
 }
 
 case ${1:-} in
