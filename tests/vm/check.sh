@@ -10,6 +10,7 @@
 # CGROUPS=v2   only this machine
 # CHECKS=a,b   only these files of guest/: check_a.py, check_b.py; install.py always
 # CHECKS_V1=a  the same for the machine with cgroup v1
+# KERNEL=SUITE the kernel of another suite of Debian in the same system: bookworm-backports, trixie, sid
 # LIMIT_SECONDS=900  how long a machine may take; more on a host that is busy with other things
 set -euo pipefail
 
@@ -22,8 +23,15 @@ limit_seconds=${LIMIT_SECONDS:-900}
 boot_seconds=$((limit_seconds / 5))
 
 # libmicrohttpd12 is what the package only recommends.
-packages=systemd,systemd-sysv,udev,dbus,linux-image-cloud-amd64,lz4,procps,python3,libmicrohttpd12
-work=$build/vm
+packages=systemd,systemd-sysv,udev,dbus,linux-image-cloud-amd64${KERNEL:+/$KERNEL},lz4,procps,python3,libmicrohttpd12
+work=$build/vm${KERNEL:+-$KERNEL}
+
+# The emulated CPU, as these kernels were seen to boot with it.
+case ${KERNEL:-} in
+'') emulated="tcg,thread=multi -cpu max" ;;
+sid) emulated="tcg,thread=single -cpu max" ;;
+*) emulated="tcg,thread=single -cpu max,-cx16" ;;
+esac
 
 cleanup() {
 	local file
@@ -51,8 +59,10 @@ make_root() {
 	[ -n "${KEEP:-}" ] && [ "$wanted" = "$(cat "$work/root.packages" 2>/dev/null)" ] && return
 	say "a Debian 12 with $wanted"
 	rm -rf "$work/root" "$work/root.packages"
-	mmdebstrap --quiet --variant=apt --include="$wanted" --essential-hook="$small_initrd" \
-		--dpkgopt='path-exclude=/usr/share/locale/*' bookworm "$work/root"
+	set -- bookworm "$work/root"
+	[ -z "${KERNEL:-}" ] || set -- "$@" "deb http://deb.debian.org/debian bookworm main" "deb http://deb.debian.org/debian $KERNEL main"
+	mmdebstrap --quiet --variant=apt --include="$wanted" --essential-hook="$small_initrd" --aptopt='APT::Default-Release "bookworm"' \
+		--dpkgopt='path-exclude=/usr/share/locale/*' "$@"
 	: >"$work/root/etc/fstab"
 	echo vm >"$work/root/etc/hostname"
 	ln -sf /dev/null "$work/root/etc/systemd/system/serial-getty@ttyS0.service"
@@ -91,7 +101,7 @@ machine() {
 	local name=$1
 	shift
 	TMPDIR=$work timeout --kill-after=10 $limit_seconds qemu-system-x86_64 -nodefaults -display none -no-reboot -nic none \
-		-accel tcg,thread=multi -cpu max -smp 2 -m 1024 \
+		-accel $emulated -smp 2 -m 1024 \
 		-kernel "$work"/root/boot/vmlinuz-* -initrd "$work"/root/boot/initrd.img-* \
 		-append "root=/dev/vda rw console=ttyS0 systemd.show_status=0 panic=-1 $*" \
 		-drive "file=$work/disk.img,format=raw,if=virtio,snapshot=on,cache=unsafe" -pidfile "$work/$name.pid" \

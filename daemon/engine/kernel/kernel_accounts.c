@@ -129,7 +129,10 @@ void kernel_accounts_state(struct kernel_accounts *accounts, struct kernel_accou
 #define PROOF_CHECKS 5
 #define PROOF_COMPARED 64
 
-/* An abstract socket: the process that has this name uses the accounts. One on a machine is enough. */
+/*
+ * An abstract socket: the process that has this name uses the accounts. One on a machine is enough.
+ * Any user may take the name: it counts if root has it, or the user that asks.
+ */
 static const char *owner_name = "spikewatch-cpu-accounts";
 
 /* User's side of an account. */
@@ -544,17 +547,42 @@ static int check_place(char *reason)
 	return r;
 }
 
+static socklen_t owner_address(struct sockaddr_un *address)
+{
+	*address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	memcpy(address->sun_path + 1, owner_name, strlen(owner_name));
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(owner_name));
+}
+
+/*
+ * Whether the name is that of a spikewatch: it listens, and is of root or of this user. Does not
+ * wait. Connections are never accepted: when there are too many the answer is no, and two
+ * programs count, each for itself.
+ */
+static bool is_owned_by_another(void)
+{
+	AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
+	struct sockaddr_un address;
+	socklen_t address_len = owner_address(&address);
+
+	return fd >= 0 && connect(fd, (const struct sockaddr *)&address, address_len) == 0 &&
+	       getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && (peer.uid == 0 || peer.uid == geteuid());
+}
+
 static int take_ownership(struct kernel_accounts *accounts, char *reason)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct sockaddr_un address;
+	socklen_t len = owner_address(&address);
 	int r = 0;
 
-	memcpy(address.sun_path + 1, owner_name, strlen(owner_name));
 	accounts->owner = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (accounts->owner < 0 ||
-	    bind(accounts->owner, (const struct sockaddr *)&address,
-		 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(owner_name))) < 0)
+	if (accounts->owner < 0 || bind(accounts->owner, (const struct sockaddr *)&address, len) < 0 ||
+	    listen(accounts->owner, SOMAXCONN) < 0)
 		r = -errno;
+	if (r == -EADDRINUSE && !is_owned_by_another())
+		r = 0;
 	if (r < 0)
 		snprintf(reason, KERNEL_ACCOUNTS_REASON_MAX, "%s",
 			 r == -EADDRINUSE ? "another spikewatch on this machine uses it" : strerrordesc_np(-r));

@@ -317,6 +317,47 @@ START_TEST(a_second_one_is_refused_with_the_reason)
 }
 END_TEST
 
+/* Listening or not: one that does not is no spikewatch either. */
+START_TEST(a_user_who_has_taken_the_name_keeps_none_from_it)
+{
+	int pipefd[2];
+	char byte;
+	pid_t child;
+	int status;
+
+	if (geteuid() != 0)
+		SKIP_TEST("only root can be another user");
+	snprintf(own_name, sizeof own_name, "spikewatch-check-%d", getpid());
+	owner_name = own_name;
+	ck_assert_int_eq(pipe(pipefd), 0);
+	child = fork();
+	if (child == 0) {
+		struct sockaddr_un address;
+		socklen_t len = owner_address(&address);
+		int fd = setuid(65534) == 0 ? socket(AF_UNIX, SOCK_STREAM, 0) : -1;
+
+		if (bind(fd, (struct sockaddr *)&address, len) < 0 || (_i == 1 && listen(fd, 1) < 0) ||
+		    write(pipefd[1], "x", 1) != 1)
+			_exit(1);
+		pause();
+	}
+	close(pipefd[1]);
+	ck_assert_int_eq(read(pipefd[0], &byte, 1), 1);
+	close(pipefd[0]);
+
+	bool opened = open_accounts(4);
+
+	if (opened)
+		close_accounts();
+	kill(child, SIGKILL);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	if (!opened) {
+		ck_assert_ptr_eq(strstr(skip_reason, "another spikewatch"), NULL);
+		SKIP_TEST("%s", skip_reason);
+	}
+}
+END_TEST
+
 START_TEST(a_full_table_is_counted_and_an_account_rests_before_it_is_used_again)
 {
 	struct kernel_accounts_state state;
@@ -443,6 +484,7 @@ Suite *kernel_accounts_suite(void)
 	tcase_add_test(tcase, a_disagreement_turns_it_off_for_good);
 	tcase_add_test(tcase, it_goes_when_switches_cost_more_than_looks_and_comes_back);
 	tcase_add_test(tcase, a_second_one_is_refused_with_the_reason);
+	tcase_add_loop_test(tcase, a_user_who_has_taken_the_name_keeps_none_from_it, 0, 2);
 	tcase_add_test(tcase, a_full_table_is_counted_and_an_account_rests_before_it_is_used_again);
 	tcase_add_test(tcase, the_end_of_a_process_is_noted);
 	tcase_add_test(tcase, nothing_stays_when_its_process_is_killed);

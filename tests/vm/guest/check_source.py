@@ -1,0 +1,58 @@
+"""CPU time from the scheduler: on this kernel the BPF program loads, counts, and agrees with the clocks of the processes."""
+
+import json
+import os
+
+import service
+from harness import check, eventually, expect, run
+
+BURNER = "vm-burn.service"
+SOURCE = {**service.SAMPLING, "source": "kernel"}
+
+
+# Totals are compared with clocks while a process rests.
+RESTING = "vm-rest.service"
+PROCESSES = {"sampling": SOURCE, "incidents": service.INCIDENT, "ring": service.RING, "rules": [],
+             "targets": [{"name": "resting", "comm": "vm-rest", "per": "process"}]}
+
+
+def cpu_time():
+    return service.status()["cpu_time"]
+
+
+def compared():
+    """The state, when the total of a process was compared with its clock often enough, or when the source was given up."""
+    state = cpu_time()
+    return state if state["source"] != "kernel" or state["compared"] >= 10 else None
+
+
+@check(f"on Linux {os.uname().release} CPU time comes from the scheduler, and agrees with the clocks")
+def _():
+    service.start_transient(RESTING, "echo vm-rest >/proc/self/comm; while sleep 0.3; do i=0; while [ $i -lt 2000 ]; do i=$((i + 1)); done; done")
+    service.fresh(sampling=SOURCE)
+    service.CONFIG.write_text(json.dumps(PROCESSES))
+    service.restart()
+    state = eventually("ten comparisons with clocks", compared)
+    expect(state["source"] == "kernel", f"it is not used: {state}")
+    expect(state["detached"] == 0 and state["refused"] == 0, f"{state}")
+    service.stop_unit(RESTING)
+
+
+@check("a spike is caught with it")
+def _():
+    incidents = service.NewIncidents()
+    service.fresh(service.cpu_rule(percent="30%"), sampling=SOURCE)
+    service.start_burner()
+    made = incidents.wait(rule_name="vm-cpu")
+    expect(cpu_time()["source"] == "kernel", f"it is not used: {cpu_time()}")
+    cores = made["peaks"]["cpu_cores"]
+    expect(0.1 <= cores <= 0.35, f"under a quota of a fifth of a core it took {cores} cores")
+    service.stop_unit(BURNER)
+
+
+@check("nothing of it stays in the kernel when the daemon ends")
+def _():
+    run("systemctl", "stop", service.UNIT)
+    expect(not os.path.exists("/sys/fs/bpf") or not os.listdir("/sys/fs/bpf"), "something is pinned")
+    run("systemctl", "start", service.UNIT)
+    service.until_answers()
