@@ -154,9 +154,8 @@ static const char *entry_assignment_entry(const struct entry_assignment *assignm
  * ---- a threshold that would have fired so often ----
  *
  * The highest values of a rule's windows, which overlap, are kept in a heap of bounded size; the
- * threshold is then found by bisection. With `for`, a rule fires when the least value of all windows
- * that ended in that time is above the threshold: that least one is the value, from a queue per target
- * whose values only rise.
+ * threshold is then found by bisection. With `for` the value is the one that held for that time
+ * (trigger_hold_add).
  *
  * Firings are counted as by the rule: the first value above it, then none for a cooldown.
  * The heap holds all values above a threshold unless it is below what was dropped. Other conditions
@@ -182,17 +181,6 @@ struct value {
 	uint32_t owner;
 };
 
-/* The windows of one target in the time of `for`, without those that a later, lower one makes irrelevant. */
-struct hold {
-	struct held {
-		double value;
-		uint64_t end_ns;
-	} * queue; /* [first, count) */
-	size_t first, count, cap;
-	bool in_row;       /* the last window could fire, and all */
-	uint64_t since_ns; /* from this end on */
-};
-
 struct suggestion {
 	const struct config_rule *rule;
 	struct value *values; /* the lowest first, as a heap, until sorted */
@@ -200,7 +188,7 @@ struct suggestion {
 	bool dropped, sorted;
 	double floor; /* highest value that was dropped */
 	struct pair_map owners;
-	struct hold *holds; /* of each owner */
+	struct trigger_hold *holds; /* of each owner */
 	size_t owner_count, owner_cap;
 	double highest;
 };
@@ -262,57 +250,13 @@ static int add_owner(struct suggestion *suggestion, uint32_t source, uint32_t id
 			   sizeof(*suggestion->holds)) < 0)
 		return -ENOMEM;
 
-	struct hold *hold = &suggestion->holds[suggestion->owner_count];
-
-	*hold = (struct hold){ 0 };
+	suggestion->holds[suggestion->owner_count] = (struct trigger_hold){ 0 };
 	*ret = (uint32_t)suggestion->owner_count;
 	pair_map_put(&suggestion->owners, source, id, *ret);
 	if (!pair_map_get(&suggestion->owners, source, id, ret))
 		return -ENOMEM;
 	suggestion->owner_count++;
 	return 0;
-}
-
-/* Room for one more at the end. 0 or -ENOMEM. */
-static int hold_reserve(struct hold *hold)
-{
-	if (hold->count < hold->cap || hold->first == 0)
-		return vector_reserve(&hold->queue, &hold->cap, hold->count + 1, sizeof(*hold->queue));
-
-	memmove(hold->queue, hold->queue + hold->first, (hold->count - hold->first) * sizeof(*hold->queue));
-	hold->count -= hold->first;
-	hold->first = 0;
-	return 0;
-}
-
-enum { HOLD_TOO_SHORT = 1 };
-
-/* 0: *ret is the least value of the windows of for_ns; HOLD_TOO_SHORT: the row is; -ENOMEM. */
-static int hold_add(struct hold *hold, uint64_t for_ns, double value, uint64_t end_ns, double *ret)
-{
-	int r;
-
-	if (!hold->in_row)
-		hold->since_ns = end_ns;
-	hold->in_row = true;
-	while (hold->count > hold->first && hold->queue[hold->count - 1].value >= value)
-		hold->count--;
-	while (hold->first < hold->count && hold->queue[hold->first].end_ns + for_ns < end_ns)
-		hold->first++;
-	r = hold_reserve(hold);
-	if (r < 0)
-		return r;
-	hold->queue[hold->count++] = (struct held){ value, end_ns };
-	*ret = hold->queue[hold->first].value;
-	return end_ns - hold->since_ns >= for_ns ? 0 : HOLD_TOO_SHORT;
-}
-
-/* Whether a lower threshold would have made this window a candidate. */
-static bool could_fire(const struct trigger_decision *decision)
-{
-	return decision->available && decision->reason != TRIGGER_UNAVAILABLE &&
-	       decision->reason != TRIGGER_WARMING_UP && decision->reason != TRIGGER_BELOW_MINIMUM &&
-	       decision->reason != TRIGGER_ABOVE_MAXIMUM;
 }
 
 /* Windows of a target come in order; targets of different sources are different. 0 or -ENOMEM. */
@@ -327,14 +271,8 @@ static int suggestion_add(struct suggestion *suggestion, uint32_t source, const 
 	if (r < 0)
 		return r;
 
-	struct hold *hold = &suggestion->holds[owner];
-
-	if (!could_fire(window->decision)) {
-		hold->first = hold->count = 0;
-		hold->in_row = false;
-		return 0;
-	}
-	r = hold_add(hold, suggestion->rule->trigger.for_ns, window->decision->value, window->end.ns, &least);
+	r = trigger_hold_add(&suggestion->holds[owner], suggestion->rule->trigger.for_ns, window->decision, window->end,
+			     &least);
 	if (r != 0)
 		return r < 0 ? r : 0;
 	if (suggestion->count == 0 || least > suggestion->highest)
@@ -487,7 +425,7 @@ static void suggestion_free(struct suggestion *suggestion)
 		return;
 
 	for (size_t i = 0; i < suggestion->owner_count; i++)
-		free(suggestion->holds[i].queue);
+		trigger_hold_release(&suggestion->holds[i]);
 	free(suggestion->holds);
 	free(suggestion->values);
 	pair_map_release(&suggestion->owners);

@@ -29,6 +29,7 @@
 #include "daemon/engine/session/session.h"
 #include "daemon/engine/targets/discovery.h"
 #include "lib/base/base.h"
+#include "lib/base/map.h"
 #include "lib/base/text.h"
 #include "lib/base/units.h"
 #include "lib/config/config.h"
@@ -432,7 +433,11 @@ struct trap_session {
 	mono_t open_until;
 	struct caught *caught;
 	size_t caught_count;
-	double most_cpu_percent, most_memory_bytes; /* judged of any target; 0 without a rule for it */
+	/* The highest thresholds that would have caught any target; 0 without a rule for it. */
+	double most_cpu_percent, most_memory_bytes;
+	struct pair_map hold_of; /* rule and target -> place in holds */
+	struct trigger_hold *holds;
+	size_t hold_count, hold_cap;
 };
 
 static bool *seen_rule(struct trap_session *trap, const struct config_rule *rule)
@@ -469,15 +474,41 @@ static bool on_fired(void *ctx, const struct evaluator_firing *firing)
 	return trap->opened < trap->options.count || open;
 }
 
-static void on_judged(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision)
+/* NULL: there is no memory. */
+static struct trigger_hold *hold_of(struct trap_session *trap, const struct config_rule *rule, uint32_t target)
+{
+	uint64_t number = (uint64_t)(rule - trap->options.config->rules);
+	uint32_t at;
+
+	if (pair_map_get(&trap->hold_of, number, target, &at))
+		return &trap->holds[at];
+	if (vector_reserve(&trap->holds, &trap->hold_cap, trap->hold_count + 1, sizeof *trap->holds) < 0 ||
+	    pair_map_put(&trap->hold_of, number, target, (uint32_t)trap->hold_count) < 0)
+		return NULL;
+
+	trap->holds[trap->hold_count] = (struct trigger_hold){ 0 };
+
+	return &trap->holds[trap->hold_count++];
+}
+
+/* As the rule judges it: a value of one window that did not last for its `for` would not have been caught. */
+static void on_window(void *ctx, const struct evaluator_firing *window)
 {
 	struct trap_session *trap = ctx;
+	const struct config_rule *rule = window->rule;
+	double held = window->decision->value;
 	double *most = rule->metric == METRIC_CPU ? &trap->most_cpu_percent : &trap->most_memory_bytes;
 
-	if (rule->metric == METRIC_THREADS || rule->metric == METRIC_FDS)
+	if (rule->metric == METRIC_THREADS || rule->metric == METRIC_FDS || !window->decision->available)
 		return;
-	if (decision->available && decision->value > *most)
-		*most = decision->value;
+	if (rule->trigger.for_ns > 0) {
+		struct trigger_hold *hold = hold_of(trap, rule, window->target->id);
+
+		if (!hold || trigger_hold_add(hold, rule->trigger.for_ns, window->decision, window->end, &held) != 0)
+			return;
+	}
+	if (held > *most)
+		*most = held;
 }
 
 static int build_rules(struct trap_session *trap)
@@ -489,7 +520,7 @@ static int build_rules(struct trap_session *trap)
 		.rule_state = trap->rule_state,
 		.fired = on_fired,
 		.opened = on_opened,
-		.judged = on_judged,
+		.witness = on_window,
 		.ctx = trap,
 	};
 	int r = dispatcher_open(&options, &trap->dispatcher);
@@ -516,6 +547,10 @@ static bool trap_session_free(struct trap_session *trap)
 	if (ended)
 		spool_free(trap->spool);
 	rule_state_free(trap->rule_state);
+	for (size_t i = 0; i < trap->hold_count; i++)
+		trigger_hold_release(&trap->holds[i]);
+	free(trap->holds);
+	pair_map_release(&trap->hold_of);
 	free(trap->caught);
 	free(trap);
 
@@ -1217,14 +1252,17 @@ static void print_written(struct trap *trap)
 
 static void print_nothing_caught(struct trap *trap)
 {
-	char cpu[UNITS_TEXT_MAX], memory[UNITS_TEXT_MAX];
+	char cpu[UNITS_TEXT_MAX], memory[UNITS_TEXT_MAX], length[UNITS_TEXT_MAX];
 	double cpu_percent = trap->session->most_cpu_percent, memory_bytes = trap->session->most_memory_bytes;
 
 	if (stopped_child_ended(&trap->child) && stopped_child_failed(&trap->child))
 		return; /* the child has printed why */
 	fprintf(stderr, SELF ": nothing was caught");
 	if (cpu_percent > 0)
-		fprintf(stderr, "; the most was CPU %s of a core", units_format_percent(cpu, sizeof cpu, cpu_percent));
+		fprintf(stderr, "; the most was CPU %s of a core for %s",
+			units_format_percent(cpu, sizeof cpu, cpu_percent),
+			units_format_duration(length, sizeof length,
+					      trap->plan.for_ns ? trap->plan.for_ns : CPU_DEFAULT_FOR_NS));
 	if (memory_bytes > 0)
 		fprintf(stderr, "%s memory %s", cpu_percent > 0 ? "," : "; the most was",
 			units_format_bytes(memory, sizeof memory, (uint64_t)memory_bytes));

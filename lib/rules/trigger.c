@@ -36,6 +36,8 @@
  */
 #include "lib/rules/trigger.h"
 
+#include "lib/base/map.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
@@ -717,4 +719,59 @@ const char *trigger_phase_name(enum trigger_phase phase)
 		[TRIGGER_DISARMED] = "disarmed",
 	};
 	return names[phase];
+}
+
+/* ---- the value that held ---- */
+
+/* Room for one more at the end. 0 or -ENOMEM. */
+static int hold_reserve(struct trigger_hold *hold)
+{
+	if (hold->count < hold->cap || hold->first == 0)
+		return vector_reserve(&hold->queue, &hold->cap, hold->count + 1, sizeof(*hold->queue));
+
+	memmove(hold->queue, hold->queue + hold->first, (hold->count - hold->first) * sizeof(*hold->queue));
+	hold->count -= hold->first;
+	hold->first = 0;
+	return 0;
+}
+
+/* Whether a lower threshold would have made this window a candidate. */
+static bool could_fire(const struct trigger_decision *decision)
+{
+	return decision->available && decision->reason != TRIGGER_UNAVAILABLE &&
+	       decision->reason != TRIGGER_WARMING_UP && decision->reason != TRIGGER_BELOW_MINIMUM &&
+	       decision->reason != TRIGGER_ABOVE_MAXIMUM;
+}
+
+int trigger_hold_add(struct trigger_hold *hold, uint64_t for_ns, const struct trigger_decision *decision, mono_t end,
+		     double *ret)
+{
+	int r;
+
+	if (!could_fire(decision)) {
+		hold->first = hold->count = 0;
+		hold->in_row = false;
+		return TRIGGER_HOLD_SHORT;
+	}
+	if (!hold->in_row)
+		hold->since = end;
+	hold->in_row = true;
+	while (hold->count > hold->first && hold->queue[hold->count - 1].value >= decision->value)
+		hold->count--;
+	while (hold->first < hold->count && mono_diff(end, hold->queue[hold->first].end) > (int64_t)for_ns)
+		hold->first++;
+	r = hold_reserve(hold);
+	if (r < 0)
+		return r;
+	hold->queue[hold->count++] = (struct trigger_held){ decision->value, end };
+	if (mono_diff(end, hold->since) < (int64_t)for_ns)
+		return TRIGGER_HOLD_SHORT;
+	*ret = hold->queue[hold->first].value;
+	return 0;
+}
+
+void trigger_hold_release(struct trigger_hold *hold)
+{
+	free(hold->queue);
+	*hold = (struct trigger_hold){ 0 };
 }

@@ -223,4 +223,29 @@ const char *trigger_rearm_name(enum trigger_rearm rearm);
 /* "armed", "pending", "cooldown", "disarmed". */
 const char *trigger_phase_name(enum trigger_phase phase);
 
+/*
+ * The highest threshold that a rule with `for` would have fired at: it fires when the least value of
+ * all windows that ended in that time is above it. One for each rule and target; {0} is empty and
+ * legal.
+ */
+struct trigger_hold {
+	struct trigger_held {
+		double value;
+		mono_t end;
+	} * queue; /* [first, count): those of that time without what a later, lower one makes irrelevant */
+	size_t first, count, cap;
+	bool in_row;  /* the last window could fire, and all */
+	mono_t since; /* from this end on */
+};
+
+/*
+ * A window was judged. 0: *ret is the value that has held for for_ns; TRIGGER_HOLD_SHORT: it has been
+ * judged for less, or this window has no value that could fire; -ENOMEM.
+ */
+enum { TRIGGER_HOLD_SHORT = 1 };
+int trigger_hold_add(struct trigger_hold *hold, uint64_t for_ns, const struct trigger_decision *decision, mono_t end,
+		     double *ret);
+
+void trigger_hold_release(struct trigger_hold *hold);
+
 #endif

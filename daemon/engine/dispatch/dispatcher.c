@@ -358,6 +358,13 @@ static void on_judged(void *ctx, const struct config_rule *rule, const struct tr
 	dispatcher->options.judged(dispatcher->options.ctx, rule, decision);
 }
 
+static void on_window(void *ctx, const struct evaluator_firing *window)
+{
+	const struct dispatcher *dispatcher = ctx;
+
+	dispatcher->options.witness(dispatcher->options.ctx, window);
+}
+
 int dispatcher_open(const struct dispatcher_options *options, struct dispatcher **ret)
 {
 	struct dispatcher *dispatcher = calloc(1, sizeof *dispatcher);
@@ -374,6 +381,7 @@ int dispatcher_open(const struct dispatcher_options *options, struct dispatcher 
 		.fire = on_fire,
 		.disk_ok = options->check_disk ? on_disk_ok : NULL,
 		.judged = options->judged ? on_judged : NULL,
+		.witness = options->witness ? on_window : NULL,
 		.ctx = dispatcher,
 	};
 	int r;

@@ -36,6 +36,8 @@ struct dispatcher_options {
 	void (*opened)(void *ctx, const struct evaluator_firing *firing);
 	/* As evaluator_options.judged. */
 	void (*judged)(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision);
+	/* As evaluator_options.witness. */
+	void (*witness)(void *ctx, const struct evaluator_firing *window);
 	void *ctx;
 };
 

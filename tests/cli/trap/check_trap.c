@@ -781,6 +781,30 @@ static size_t read_until(int master, const char *part, char *buf, size_t len, si
 	return len;
 }
 
+/* Bursts that are too short for the rule are not the most that it saw: that is what it would have caught. */
+START_TEST(the_most_that_was_seen_is_less_than_what_would_have_been_caught)
+{
+	static const char bursts[] =
+		"for n in 1 2 3 4 5 6; do i=0; while [ $i -lt 600000 ]; do i=$((i+1)); done; sleep 0.4; done";
+	double most = 0;
+	char said[160];
+
+	if (!built)
+		SKIP_TEST("the programs were not built");
+
+	snprintf(said, sizeof(said), "%s/stderr", directory);
+	program_run(TRAP(NO_STACKS, "--cpu", "20%", "--for", "3s", "-o", incidents, "--", "/bin/sh", "-c", bursts),
+		    directory);
+	ck_assert_int_eq(count_incidents(incidents), 0);
+	AUTO_FREE char *text = scene_read(said);
+	const char *at = strstr(text, "nothing was caught");
+
+	ck_assert_ptr_nonnull(at);
+	if (sscanf(at, "nothing was caught; the most was CPU %lf", &most) == 1)
+		ck_assert_double_lt(most, 20);
+}
+END_TEST
+
 START_TEST(on_a_terminal_a_line_is_kept_up_to_date)
 {
 	static const char back[] = "\r\033[J";
@@ -835,6 +859,7 @@ Suite *trap_suite(void)
 	tcase_add_test(tcase, what_a_command_leaves_behind_is_counted);
 	tcase_add_test(tcase, what_is_open_when_the_command_ends_is_written);
 	tcase_add_test(tcase, nothing_caught_is_exit_code_one);
+	tcase_add_test(tcase, the_most_that_was_seen_is_less_than_what_would_have_been_caught);
 	tcase_add_test(tcase, ctrl_c_writes_what_is_open);
 	tcase_add_test(tcase, a_signal_is_passed_on_to_the_command);
 	tcase_add_test(tcase, a_second_ctrl_c_ends_it_at_once);
