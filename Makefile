@@ -172,7 +172,7 @@ $(B)/switches.tools: FORCE
 	@{ command -v $(BPF_CC); command -v $(BPFTOOL); pkg-config --modversion libbpf; true; } 2>/dev/null | cmp -s - $@ || \
 		{ command -v $(BPF_CC); command -v $(BPFTOOL); pkg-config --modversion libbpf; true; } >$@ 2>/dev/null
 
-$(B)/switches.skel.h: $(SWITCHES) lib/source/cpu_accounts_layout.h $(B)/switches.tools
+$(B)/switches.skel.h: $(SWITCHES) daemon/engine/kernel/kernel_event.h lib/source/cpu_accounts_layout.h $(B)/switches.tools
 	$(call say,BPF )
 	@rm -f $(B)/switches.missing
 	$(Q)if test $$(wc -l <$(B)/switches.tools) -lt 3; then \

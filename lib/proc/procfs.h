@@ -82,6 +82,7 @@ struct procevent_totals {
 	uint64_t minor_faults, major_faults; /* 0 of a process that had several threads: not known */
 	uint64_t elapsed_ns;                 /* since its last thread began, which is the process if it had no other */
 	bool threads;                        /* it had several */
+	bool exact;                          /* nothing is missing: as of the last moment that it ran */
 	char comm[17];
 };
 

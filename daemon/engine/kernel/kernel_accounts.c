@@ -22,7 +22,7 @@
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/base/perf_events.h"
 #include "daemon/engine/base/proc_read.h"
-#include "lib/proc/procfs.h"
+#include "daemon/engine/kernel/kernel_event.h"
 
 /* What the Makefile makes of switches.bpf.c, or SPIKEWATCH_WITHOUT_SWITCHES. */
 #include "switches.skel.h"
@@ -77,13 +77,26 @@ void kernel_accounts_unwatch(struct kernel_accounts *accounts, uint32_t account)
 	(void)account;
 }
 
-bool kernel_accounts_total(const struct kernel_accounts *accounts, int32_t pid, mono_t now, uint64_t *ret_ns)
+int kernel_accounts_listen(struct kernel_accounts *accounts, int *ret_fd)
 {
 	(void)accounts;
-	(void)pid;
-	(void)now;
-	(void)ret_ns;
-	return false;
+	(void)ret_fd;
+	return -ENODEV;
+}
+
+void kernel_accounts_unlisten(struct kernel_accounts *accounts)
+{
+	(void)accounts;
+}
+
+size_t kernel_accounts_read(struct kernel_accounts *accounts, struct procevent *batch, size_t cap, bool *ret_lost,
+			    bool *ret_more)
+{
+	(void)accounts;
+	(void)batch;
+	(void)cap;
+	*ret_lost = *ret_more = false;
+	return 0;
 }
 
 void kernel_accounts_check(struct kernel_accounts *accounts, mono_t now, uint64_t interval_ns)
@@ -111,6 +124,9 @@ void kernel_accounts_state(struct kernel_accounts *accounts, struct kernel_accou
 
 /* As many processes can run on one CPU between two ticks without all being looked at. A power of two. */
 #define LOG_LENGTH 4096
+
+/* Of events: the ends of two thousand processes and their beginnings. A power of two. */
+#define RING_BYTES (256u << 10)
 
 /*
  * What a switch costs with the program, what a look at a clock costs without it (cold caches), and how
@@ -153,7 +169,10 @@ struct kernel_accounts {
 	uint32_t free_first, free_last; /* CPU_ACCOUNT_NONE: none */
 	uint32_t compared_next;
 	int owner; /* a socket that has the name */
-	struct bpf_link *links[3];
+	struct bpf_link *links[5];
+	struct ring_buffer *ring;
+	struct reading *reading;   /* while it is read */
+	uint64_t lost;             /* events, as of the last reading */
 	uint64_t switches, others; /* as of the last check: ours; of the whole machine */
 	mono_t checked;
 	unsigned costly, cheap; /* checks in a row */
@@ -384,34 +403,94 @@ void kernel_accounts_unwatch(struct kernel_accounts *accounts, uint32_t account)
 	count_watched(accounts, -1);
 }
 
-/* Of the runs of a process that go on. */
-static uint64_t going_ns(const struct kernel_accounts *accounts, uint32_t pid, mono_t now)
-{
-	struct cpu_slot slot;
-	uint64_t sum_ns = 0;
+/* ---- events ---- */
 
-	for (uint32_t cpu = 0; cpu < accounts->shared.cpus; cpu++)
-		if (cpu_accounts_slot(&accounts->shared, cpu, &slot) && slot.tgid == pid && now.ns > slot.since_ns)
-			sum_ns += now.ns - slot.since_ns;
-	return sum_ns;
+struct reading {
+	struct procevent *batch;
+	size_t count, cap;
+};
+
+/* The kernel knows ticks only; the relation is applied to what is exact. */
+static void divide_cpu(const struct kernel_end *end, struct procevent_totals *ret)
+{
+	double ticks = (double)end->user_ns + (double)end->system_ns;
+
+	ret->system_ns = ticks > 0 ? (uint64_t)((double)end->cpu_ns * ((double)end->system_ns / ticks)) : 0;
+	ret->system_ns = ret->system_ns < end->cpu_ns ? ret->system_ns : end->cpu_ns;
+	ret->user_ns = end->cpu_ns - ret->system_ns;
 }
 
-bool kernel_accounts_total(const struct kernel_accounts *accounts, int32_t pid, mono_t now, uint64_t *ret_ns)
+static void put_end(struct reading *reading, const struct kernel_end *end)
 {
-	const struct cpu_accounts *shared = &accounts->shared;
-	uint32_t i = 0;
+	struct procevent event = { .kind = PROCEVENT_EXIT, .pid = end->event.pid };
 
-	while (i < shared->capacity && atomic_load_explicit(&shared->pids[i], memory_order_relaxed) != (uint32_t)pid)
-		i++;
-	if (i == shared->capacity || !atomic_load(&shared->on) || shared->accounts[i].lost)
-		return false;
+	reading->batch[reading->count++] = event;
+	event.kind = PROCEVENT_TOTALS;
+	event.ppid = end->event.ppid;
+	event.totals = (struct procevent_totals){
+		.cpu_ns = end->cpu_ns,
+		.minor_faults = end->minor_faults,
+		.major_faults = end->major_faults,
+		.elapsed_ns = end->elapsed_ns,
+		.exact = true,
+	};
+	divide_cpu(end, &event.totals);
+	memcpy(event.totals.comm, end->comm, sizeof(end->comm) - 1);
+	reading->batch[reading->count++] = event;
+}
 
-	uint64_t before_ns = going_ns(accounts, (uint32_t)pid, now);
-	uint64_t ended_ns = __atomic_load_n(&shared->accounts[i].run_ns, __ATOMIC_SEQ_CST);
-	uint64_t after_ns = going_ns(accounts, (uint32_t)pid, now);
+/* Less than 0: it is taken, and no other. */
+static int on_event(void *ctx, void *data, size_t bytes)
+{
+	static const enum procevent_kind kinds[] = { [KERNEL_EVENT_FORK] = PROCEVENT_FORK,
+						     [KERNEL_EVENT_EXEC] = PROCEVENT_EXEC,
+						     [KERNEL_EVENT_RENAME] = PROCEVENT_COMM };
+	struct reading *reading = ctx;
+	const struct kernel_event *event = data;
 
-	*ret_ns = shared->base_ns[i] + ended_ns + (after_ns < before_ns ? after_ns : before_ns);
-	return true;
+	if (event->kind == KERNEL_EVENT_END && bytes >= sizeof(struct kernel_end))
+		put_end(reading, data);
+	else if (event->kind < ARRAY_LEN(kinds))
+		reading->batch[reading->count++] =
+			(struct procevent){ .kind = kinds[event->kind], .pid = event->pid, .ppid = event->ppid };
+	return reading->count + 2 > reading->cap ? -ENOSPC : 0;
+}
+
+static int on_event_of(void *ctx, void *data, size_t bytes)
+{
+	const struct kernel_accounts *accounts = ctx;
+
+	return accounts->reading ? on_event(accounts->reading, data, bytes) : 0;
+}
+
+int kernel_accounts_listen(struct kernel_accounts *accounts, int *ret_fd)
+{
+	if (!atomic_load(&accounts->shared.on))
+		return -ENODEV;
+	ring_buffer__consume(accounts->ring);
+	accounts->lost = accounts->skeleton->bss->events_lost;
+	__atomic_store_n(&accounts->skeleton->bss->events_wanted, 1, __ATOMIC_SEQ_CST);
+	*ret_fd = ring_buffer__epoll_fd(accounts->ring);
+	return 0;
+}
+
+void kernel_accounts_unlisten(struct kernel_accounts *accounts)
+{
+	__atomic_store_n(&accounts->skeleton->bss->events_wanted, 0, __ATOMIC_SEQ_CST);
+}
+
+size_t kernel_accounts_read(struct kernel_accounts *accounts, struct procevent *batch, size_t cap, bool *ret_lost,
+			    bool *ret_more)
+{
+	uint64_t lost = __atomic_load_n(&accounts->skeleton->bss->events_lost, __ATOMIC_SEQ_CST);
+	struct reading reading = { .batch = batch, .cap = cap };
+
+	accounts->reading = &reading;
+	*ret_more = ring_buffer__consume(accounts->ring) == -ENOSPC;
+	accounts->reading = NULL;
+	*ret_lost = lost != accounts->lost;
+	accounts->lost = lost;
+	return reading.count;
 }
 
 /* ---- attaching ---- */
@@ -453,7 +532,8 @@ static int unknown_cpu(const struct kernel_accounts *accounts)
 
 static int attach(struct kernel_accounts *accounts, char *reason)
 {
-	struct bpf_program *const programs[] = { accounts->skeleton->progs.on_fork, accounts->skeleton->progs.on_exit,
+	struct bpf_program *const programs[] = { accounts->skeleton->progs.on_fork, accounts->skeleton->progs.on_exec,
+						 accounts->skeleton->progs.on_rename, accounts->skeleton->progs.on_exit,
 						 accounts->skeleton->progs.on_switch };
 	struct cpu_slot *slots = (struct cpu_slot *)(uintptr_t)accounts->shared.slots;
 	struct clock clock = real_clock();
@@ -640,6 +720,8 @@ static int load(struct kernel_accounts *accounts, char *reason)
 		if (r == 0)
 			r = bpf_map__set_max_entries(skeleton->maps.logs, shared->cpus * shared->log_length);
 		if (r == 0)
+			r = bpf_map__set_max_entries(skeleton->maps.events, RING_BYTES);
+		if (r == 0)
 			r = switches__load(skeleton);
 	}
 	if (r == -EPERM)
@@ -685,6 +767,11 @@ static int open_all(struct kernel_accounts *accounts, char *reason)
 		r = load(accounts, reason);
 	if (r == 0)
 		r = map_arrays(accounts);
+	if (r == 0) {
+		accounts->ring =
+			ring_buffer__new(bpf_map__fd(accounts->skeleton->maps.events), on_event_of, accounts, NULL);
+		r = accounts->ring ? 0 : -errno;
+	}
 	return r == 0 ? attach(accounts, reason) : r;
 }
 
@@ -721,6 +808,7 @@ void kernel_accounts_close(struct kernel_accounts *accounts)
 	for (size_t i = 0; i < ARRAY_LEN(accounts->mapped); i++)
 		if (accounts->mapped[i])
 			munmap(accounts->mapped[i], accounts->mapped_bytes[i]);
+	ring_buffer__free(accounts->ring);
 	switches__destroy(accounts->skeleton);
 	if (accounts->owner >= 0)
 		close(accounts->owner);
@@ -887,6 +975,7 @@ void kernel_accounts_check(struct kernel_accounts *accounts, mono_t now, uint64_
 	pthread_mutex_lock(&accounts->lock);
 	accounts->state.switches_per_s = rate;
 	accounts->state.missed = accounts->skeleton->bss->missed;
+	accounts->state.lost = accounts->skeleton->bss->events_lost;
 	pthread_mutex_unlock(&accounts->lock);
 	if (atomic_load(&accounts->shared.on))
 		compare_some(accounts);

@@ -1,6 +1,7 @@
 /*
  * kernel_accounts.h: has the scheduler add up the CPU time of watched processes, by a BPF program at
  * each switch (switches.bpf.c), and keeps the accounts that the sampler reads (lib/source/cpu_accounts.h).
+ * The same program tells which processes begin and end, and what they used in all.
  *
  * One thread, that of discovery, but for kernel_accounts_state. Nothing is pinned: the program is
  * gone when this process is, however it ends.
@@ -9,6 +10,7 @@
 #define SPIKEWATCH_DAEMON_ENGINE_KERNEL_KERNEL_ACCOUNTS_H
 
 #include "lib/base/base.h"
+#include "lib/proc/procfs.h"
 #include "lib/source/cpu_accounts.h"
 
 #include <stdbool.h>
@@ -47,17 +49,29 @@ int kernel_accounts_watch(struct kernel_accounts *accounts, int32_t pid, uint64_
 void kernel_accounts_unwatch(struct kernel_accounts *accounts, uint32_t account);
 
 /*
- * What a process that is ending has used, if it is watched: with the run that goes on, as of now. False:
- * it is not, or the account is not to be believed.
- */
-bool kernel_accounts_total(const struct kernel_accounts *accounts, int32_t pid, mono_t now, uint64_t *ret_ns);
-
-/*
  * About once a second: compares the account of a process that stands still with its clock, and what
  * switches cost with what reading clocks every interval_ns would. Turns accounts off and on again by
  * that, and logs it. While they are off nothing is to be watched.
  */
 void kernel_accounts_check(struct kernel_accounts *accounts, mono_t now, uint64_t interval_ns);
+
+/*
+ * From now on, and while they are on, it is told which processes fork, execute, change their name and end,
+ * in the order of time. ret_fd: for poll(2), readable when there is something to read; of the accounts. 0;
+ * -ENODEV: they are off.
+ */
+int kernel_accounts_listen(struct kernel_accounts *accounts, int *ret_fd);
+/* Not any more. What was not read is dropped. */
+void kernel_accounts_unlisten(struct kernel_accounts *accounts);
+
+/*
+ * Reads what has come, into batch, of which there must be 2 at least; never blocks. The end of a process is
+ * two events, its EXIT and its TOTALS, which are exact, come once it has run for the last time, and now and
+ * then twice. Their number. *ret_lost: there was no room for some, at any time before; *ret_more: there may
+ * be more to read.
+ */
+size_t kernel_accounts_read(struct kernel_accounts *accounts, struct procevent *batch, size_t cap, bool *ret_lost,
+			    bool *ret_more);
 
 struct kernel_accounts_state {
 	bool on;
@@ -68,6 +82,7 @@ struct kernel_accounts_state {
 	uint64_t missed;   /* runs that could not be counted, because their beginning was not seen */
 	uint64_t compared; /* with the clock */
 	uint64_t detached; /* how often it was turned off */
+	uint64_t lost;     /* events for which there was no room */
 };
 
 /* Any thread. */

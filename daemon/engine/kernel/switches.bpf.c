@@ -14,10 +14,14 @@
  * next one is from a task that is not in the slot: the process that is there has lost a run and says so;
  * of the other the scheduler itself knows when its run began, unless it has real-time priority.
  *
+ * The same moment is where the CPU time of a process that ends is known in full: at the last switch of its
+ * last thread (kernel_event.h). An exit record (taskstats) is made before, from a clock that is stale since
+ * the last tick, and lacks a fifth to a half of a process that lives for milliseconds.
+ *
  * Rejected: task storage, which needs an entry for each thread (made in the program, which can fail
  * without an error), an iterator to find what runs already, and a rule for the thread that two of them
  * meet; a bitmap, which needs an atomic OR (Linux 5.12) and a look at all its words. Nothing here needs
- * more than Linux 5.5 has: tp_btf, arrays that can be mapped.
+ * more than Linux 5.8 has: tp_btf, arrays that can be mapped, the ring buffer.
  */
 #include <linux/bpf.h>
 
@@ -26,6 +30,7 @@
 #include <bpf/bpf_tracing.h>
 #include <stdbool.h>
 
+#include "daemon/engine/kernel/kernel_event.h"
 #include "lib/source/cpu_accounts_layout.h"
 
 /* What is used of the kernel's structures; where it is in them is found out when the program is loaded. */
@@ -43,18 +48,35 @@ struct sched_info {
 struct signal_struct {
 	struct {
 		int counter;
-	} live; /* threads that have not begun to end */
+	} live;         /* threads that have not begun to end */
+	int nr_threads; /* that were not released */
+	/* Of threads that were released. */
+	unsigned long long sum_sched_runtime;
+	uint64_t utime, stime;
+	unsigned long min_flt, maj_flt;
 } KERNEL;
 
 struct task_struct {
-	unsigned int flags, policy;
+	unsigned int __state, flags, policy;
+	int exit_state;
 	int pid, tgid;
 	struct sched_entity se;
 	struct sched_info sched_info;
+	struct task_struct *real_parent, *group_leader;
+	uint64_t utime, stime, start_time;
+	unsigned long min_flt, maj_flt;
+	char comm[16];
 	struct signal_struct *signal;
 } KERNEL;
 
+/* Before Linux 5.14. */
+struct task_struct___old {
+	long state;
+} KERNEL;
+
 /* linux/sched.h */
+#define TASK_DEAD 0x80
+#define EXIT_ZOMBIE 0x20
 #define PF_EXITING 0x4
 #define SCHED_NORMAL 0
 #define SCHED_BATCH 3
@@ -84,8 +106,15 @@ struct {
 	__type(value, uint32_t);
 } watched SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} events SEC(".maps");
+
 struct cpu_accounts_words words;
-uint64_t missed; /* switches that were not seen */
+uint32_t events_wanted;
+uint64_t events_lost; /* the ring was full */
+uint64_t missed;      /* switches that were not seen */
 
 const volatile uint32_t log_length = 1; /* a power of two */
 
@@ -193,6 +222,99 @@ static void begin_run(struct cpu_slot *slot, const struct task_struct *task)
 	slot->account = account_of((uint32_t)task->tgid);
 }
 
+/* ---- events ---- */
+
+static void say(enum kernel_event_kind kind, const struct task_struct *task, int32_t ppid)
+{
+	struct kernel_event *event;
+
+	if (!events_wanted || task->pid != task->tgid)
+		return;
+	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	if (!event) {
+		__sync_fetch_and_add(&events_lost, 1);
+		return;
+	}
+	*event = (struct kernel_event){ .kind = kind, .pid = task->tgid, .ppid = ppid };
+	bpf_ringbuf_submit(event, 0);
+}
+
+static bool is_dead(const struct task_struct *task)
+{
+	const struct task_struct___old *old = (const void *)task;
+
+	if (!(task->flags & PF_EXITING))
+		return false;
+	if (bpf_core_field_exists(old->state))
+		return old->state & TASK_DEAD;
+	return task->__state & TASK_DEAD;
+}
+
+static uint64_t larger_of(uint64_t one, uint64_t other)
+{
+	return one > other ? one : other;
+}
+
+/*
+ * Threads other than the first release themselves before their last switch, and are then part of the
+ * signal_struct's sums. The first is a zombie until it is waited for, and part of them thereafter: if
+ * that is happening now, what it is in the middle of is not known, and the larger one is right for a
+ * process of one thread, and never more than there was.
+ *
+ * The sums are read before the state: a zombie then was none of them.
+ */
+static void sum_up(struct kernel_end *end, const struct task_struct *leader, const struct signal_struct *signal)
+{
+	uint64_t cpu_ns = *(const volatile unsigned long long *)&signal->sum_sched_runtime;
+	uint64_t user_ns = signal->utime, system_ns = signal->stime;
+	uint64_t minor = signal->min_flt, major = signal->maj_flt;
+	bool apart = *(const volatile int *)&leader->exit_state == EXIT_ZOMBIE;
+
+	if (apart) {
+		end->cpu_ns = cpu_ns + leader->se.sum_exec_runtime;
+		end->user_ns = user_ns + leader->utime;
+		end->system_ns = system_ns + leader->stime;
+		end->minor_faults = minor + leader->min_flt;
+		end->major_faults = major + leader->maj_flt;
+	} else {
+		end->cpu_ns = larger_of(cpu_ns, leader->se.sum_exec_runtime);
+		end->user_ns = larger_of(user_ns, leader->utime);
+		end->system_ns = larger_of(system_ns, leader->stime);
+		end->minor_faults = larger_of(minor, leader->min_flt);
+		end->major_faults = larger_of(major, leader->maj_flt);
+	}
+}
+
+/*
+ * The last switch of a thread. Of a process with several it is the last one if all others were released, but
+ * for the first one, and that has no switch to come. Two that end at the same moment on two CPUs may both be
+ * the last.
+ */
+static void say_end(const struct task_struct *task)
+{
+	const struct signal_struct *signal = task->signal;
+	const struct task_struct *leader = task->group_leader;
+	struct kernel_end *end;
+
+	if (!events_wanted || signal->live.counter > 0 || signal->nr_threads > 1 ||
+	    (task != leader && leader->tgid == task->tgid && !is_dead(leader)))
+		return;
+	end = bpf_ringbuf_reserve(&events, sizeof(*end), 0);
+	if (!end) {
+		__sync_fetch_and_add(&events_lost, 1);
+		return;
+	}
+	end->event = (struct kernel_event){
+		.kind = KERNEL_EVENT_END,
+		.pid = task->tgid,
+		.ppid = leader->real_parent->tgid,
+	};
+	sum_up(end, leader, signal);
+	end->elapsed_ns = bpf_ktime_get_ns() - leader->start_time;
+	__builtin_memcpy(end->comm, leader->comm, sizeof(end->comm));
+	bpf_ringbuf_submit(end, 0);
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
@@ -209,6 +331,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	end_run(slot, cpu, prev);
 	begin_run(slot, next);
 	*(volatile uint64_t *)&slot->sequence = sequence + 2;
+	if (is_dead(prev))
+		say_end(prev);
 	return 0;
 }
 
@@ -233,7 +357,23 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
 	uint32_t tgid = (uint32_t)child->tgid;
 
-	if (child->pid == child->tgid)
-		bpf_map_delete_elem(&watched, &tgid);
+	if (child->pid != child->tgid)
+		return 0;
+	bpf_map_delete_elem(&watched, &tgid);
+	say(KERNEL_EVENT_FORK, child, child->real_parent->tgid);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(on_exec, struct task_struct *task)
+{
+	say(KERNEL_EVENT_EXEC, task, 0);
+	return 0;
+}
+
+SEC("tp_btf/task_rename")
+int BPF_PROG(on_rename, struct task_struct *task)
+{
+	say(KERNEL_EVENT_RENAME, task, 0);
 	return 0;
 }

@@ -18,8 +18,8 @@
  * Events of processes (process_events.h) and cgroups (inotify) say only where to look: what a
  * process is, is read from /proc and matched as in a scan.
  *
- *     exec, comm   looked at 2 ms later (at once for an exec from the proc connector; perf reports it
- *                  before the command line is in place)
+ *     exec, comm   looked at 2 ms later (at once for an exec that perf does not report: it does so before
+ *                  the command line is in place)
  *     fork         looked at 2 ms later: most execute something until then
  *     exit         the last counters go to the group that it was, or would have been, a member of
  *
@@ -167,6 +167,7 @@ struct recent_pid {
 	bool renamed;          /* it executed something or changed its name since it was last looked at */
 	bool met;              /* it was MET before it became WAITING again */
 	bool missed;           /* GONE, and was counted as missed */
+	bool summed_up;        /* GONE, and what it used in all was told */
 	mono_t born;           /* forked: when that event was read */
 	mono_t at;             /* the last event */
 };
@@ -1494,18 +1495,9 @@ static uint64_t missing_in_record(struct discovery *discovery, const struct proc
 		.groups = groups,
 	};
 
-	struct kernel_accounts *accounts = discovery->options.target_table.accounts;
-	uint64_t counted_ns;
-
-	/* What its account has counts already. */
-	if (accounts && kernel_accounts_total(accounts, end->pid, update_pulse(discovery), &counted_ns) &&
-	    counted_ns >= totals->cpu_ns) {
-		child.cpu_ns = counted_ns;
-		child.missing_ns = 0;
-	} else if (cpu_ns > totals->cpu_ns && cpu_ns - totals->cpu_ns < child.missing_ns) {
-		/* A zombie's clock is exact. It may already be that of another process, which is younger. */
+	/* A zombie's clock is exact. It may already be that of another process, which is younger. */
+	if (cpu_ns > totals->cpu_ns && cpu_ns - totals->cpu_ns < child.missing_ns)
 		child.cpu_ns = cpu_ns;
-	}
 
 	return child.cpu_ns - totals->cpu_ns + waited_times_child(discovery->subscription->waited_times, &child, now);
 }
@@ -1518,9 +1510,14 @@ static void on_exit_record(struct discovery *discovery, const struct procevent *
 	bool met = recent_pid && recent_pid->state == RECENT_MET;
 	/* An older one was met by a scan, and did not match. */
 	bool young = totals->elapsed_ns < (uint64_t)mono_diff(now, discovery->scan_began);
-	uint64_t more_ns =
-		missing_in_record(discovery, end, groups_of_ended(discovery, end, recent_pid, !met && young), now);
+	uint64_t more_ns = 0;
 	struct sample sample = { 0 };
+
+	if (recent_pid && recent_pid->summed_up)
+		return; /* see kernel_accounts_read */
+	if (!totals->exact)
+		more_ns = missing_in_record(discovery, end, groups_of_ended(discovery, end, recent_pid, !met && young),
+					    now);
 
 	sample_set(&sample, SAMPLE_CPU, totals->cpu_ns + more_ns);
 	sample_set(&sample, SAMPLE_CPU_USER, totals->user_ns + more_ns);
@@ -1531,6 +1528,7 @@ static void on_exit_record(struct discovery *discovery, const struct procevent *
 	if (recent_pid && recent_pid->state == RECENT_GONE)
 		met = met || !recent_pid->missed; /* it was met before it ended */
 	recent_pid = recent_pids_ended(&subscription->recent_pids, end->pid, now);
+	recent_pid->summed_up = totals->exact;
 	if (!met && young)
 		credit_unseen_process(discovery, end, recent_pid, &sample);
 }
@@ -2023,8 +2021,12 @@ static int subscription_new(const struct discovery *discovery, struct process_su
 	r = map_reserve(&subscription->recent_pids.pids, RECENT_PIDS_MAX);
 	if (r == 0)
 		r = waited_times_new(discovery->options.target_table.procfd, &subscription->waited_times);
+
+	struct process_events_options listen = discovery->options.listen;
+
+	listen.accounts = discovery->options.target_table.accounts;
 	if (r == 0)
-		r = process_events_open(&discovery->options.listen, &subscription->listener, ret_info);
+		r = process_events_open(&listen, &subscription->listener, ret_info);
 	if (r < 0) {
 		subscription_free(subscription);
 		return r;
@@ -2049,6 +2051,15 @@ static void subscribe_cgroups(struct discovery *discovery, bool wanted)
 		discovery->cgroups = NULL;
 }
 
+/* The kernel source was turned off while it was listened to, or on again: then there is a better source. */
+static bool is_source_outdated(const struct discovery *discovery)
+{
+	const struct kernel_accounts *accounts = discovery->options.target_table.accounts;
+
+	return accounts && discovery->events_wanted && discovery->options.listen.only == PROCESS_EVENTS_NONE &&
+	       atomic_load(&kernel_accounts_shared(accounts)->on) != (discovery->state.source == PROCESS_EVENTS_KERNEL);
+}
+
 /* Subscribes or unsubscribes, as configured. What was refused is not tried again. */
 static void subscribe(struct discovery *discovery)
 {
@@ -2058,15 +2069,15 @@ static void subscribe(struct discovery *discovery)
 	int r;
 
 	subscribe_cgroups(discovery, wanted);
-	if (discovery->subscribed_once && wanted == discovery->events_wanted)
+	if (discovery->subscribed_once && wanted == discovery->events_wanted && !is_source_outdated(discovery))
 		return;
 
+	unsubscribe_processes(discovery);
 	discovery->subscribed_once = true;
 	discovery->events_wanted = wanted;
 	state->listened = true;
 	state->source_why[0] = '\0';
 	if (!wanted) {
-		unsubscribe_processes(discovery);
 		snprintf(state->source_why, sizeof(state->source_why), "sampling.discovery is \"rescan\"");
 		return;
 	}
@@ -2165,7 +2176,7 @@ static void on_process_change(struct discovery *discovery, int32_t pid, enum pro
 	struct process_subscription *subscription = discovery->subscription;
 	struct recent_pid *recent_pid = recent_pids_change(&subscription->recent_pids, pid, what, now);
 
-	if (recent_pid && what == CHANGE_EXECUTED && discovery->state.source == PROCESS_EVENTS_CONNECTOR &&
+	if (recent_pid && what == CHANGE_EXECUTED && discovery->state.source != PROCESS_EVENTS_PERF &&
 	    !is_share_spent(discovery, now))
 		look_at_process(discovery, recent_pid, now);
 }
@@ -2719,6 +2730,10 @@ static void check_accounts(struct discovery *discovery, mono_t now)
 		kernel_accounts_check(accounts, now, discovery->config->sampling.interval_ns);
 	}
 	discovery->accounts_left = target_table_keep_accounts(discovery->target_table);
+	if (discovery->subscribed_once && is_source_outdated(discovery)) {
+		subscribe(discovery);
+		discovery->again = true;
+	}
 }
 
 /* Until the next scan is due or the thread is to stop; in slices, for the liveness timestamp. */

@@ -1,8 +1,11 @@
 /*
  * process_events.c: one epoll descriptor over the sockets of the proc connector and of taskstats,
- * or over one perf ring on each CPU.
+ * or over one perf ring on each CPU, or over the ring of the kernel source.
  *
- * The connector is preferred: one socket for the whole machine, threads filtered out in the kernel
+ * That one is preferred while it is on: one ring in the order of time, without threads, and what a process
+ * used in all is exact in it.
+ *
+ * The connector is next: one socket for the whole machine, threads filtered out in the kernel
  * (a socket filter, so that a thread's events wake nothing), exit records beside it. perf's records
  * wake for every thread, and the reader has to pause between two reads.
  *
@@ -16,6 +19,7 @@
 
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/perf_events.h"
+#include "daemon/engine/kernel/kernel_accounts.h"
 #include "lib/base/base.h"
 #include "lib/proc/perf.h"
 
@@ -304,6 +308,7 @@ struct datagrams {
 
 struct process_events {
 	enum process_events_source source;
+	struct kernel_accounts *accounts; /* of KERNEL */
 	int epoll, connector, taskstats;
 	uint16_t family;
 	bool lost, more;
@@ -465,6 +470,8 @@ size_t process_events_read(struct process_events *events, struct procevent *batc
 {
 	if (cap < 2 * BATCH)
 		return 0;
+	if (events->source == PROCESS_EVENTS_KERNEL)
+		return kernel_accounts_read(events->accounts, batch, cap, ret_lost, ret_more);
 	events->batch = batch;
 	events->count = 0;
 	events->more = false;
@@ -520,8 +527,14 @@ static int open_sockets(struct process_events *events, const struct process_even
 static int open_source(struct process_events *events, const struct process_events_options *options, char *reason)
 {
 	char perf_reason[PERF_EVENTS_REASON_MAX] = "", connector_reason[PROCESS_EVENTS_REASON_MAX / 2] = "";
-	int r = -EOPNOTSUPP;
+	int r = -EOPNOTSUPP, fd;
 
+	if (options->accounts && options->only == PROCESS_EVENTS_NONE &&
+	    kernel_accounts_listen(options->accounts, &fd) == 0) {
+		events->source = PROCESS_EVENTS_KERNEL;
+		events->accounts = options->accounts;
+		return poll_in(events, fd);
+	}
 	if (options->only != PROCESS_EVENTS_PERF) {
 		r = open_sockets(events, options, reason);
 		if (r == 0)
@@ -560,7 +573,7 @@ int process_events_open(const struct process_events_options *options, struct pro
 		return r;
 	}
 	ret_info->source = events->source;
-	ret_info->exit_totals = events->taskstats >= 0;
+	ret_info->exit_totals = events->taskstats >= 0 || events->source == PROCESS_EVENTS_KERNEL;
 	ret_info->fd = events->epoll;
 	*ret = events;
 	return 0;
@@ -574,6 +587,8 @@ void process_events_close(struct process_events *events)
 		close_connector(events->connector);
 	if (events->taskstats >= 0)
 		close(events->taskstats);
+	if (events->accounts)
+		kernel_accounts_unlisten(events->accounts);
 	for (size_t i = 0; i < events->ring_count; i++)
 		perf_events_close(&events->rings[i]);
 	if (events->epoll >= 0)

@@ -1,7 +1,8 @@
 /*
- * process_events.h: which processes fork, execute, change their name and end, from the kernel. Two
+ * process_events.h: which processes fork, execute, change their name and end, from the kernel. Three
  * sources, of which the first that is permitted is taken:
  *
+ *     the kernel source   of CPU time (kernel_accounts.h), while it is on: with exit records that are exact
  *     the proc connector  CAP_NET_ADMIN (up to Linux 6.5), in the initial network and pid namespaces.
  *                         With CAP_NET_ADMIN also the exit records of taskstats: what a process used
  *                         in all, even if it was too short-lived to be looked at
@@ -21,18 +22,21 @@
 #define PROCESS_EVENTS_REASON_MAX 200
 
 struct process_events;
+struct kernel_accounts; /* kernel_accounts.h */
 
 enum process_events_source {
 	PROCESS_EVENTS_NONE,
 	PROCESS_EVENTS_CONNECTOR,
 	PROCESS_EVENTS_PERF,
+	PROCESS_EVENTS_KERNEL,
 };
 
 /* Zero is the default. */
 struct process_events_options {
-	enum process_events_source only; /* NONE: the first that is permitted */
-	int receive_bytes;               /* of each socket; 1 MiB, or what net.core.rmem_max allows */
-	size_t ring_bytes;               /* of perf's ring on each CPU; 32 KiB */
+	enum process_events_source only;  /* NONE: the first that is permitted */
+	struct kernel_accounts *accounts; /* must outlive it; NULL: there are none */
+	int receive_bytes;                /* of each socket; 1 MiB, or what net.core.rmem_max allows */
+	size_t ring_bytes;                /* of perf's ring on each CPU; 32 KiB */
 };
 
 /* What was opened. */

@@ -1410,15 +1410,11 @@ static bool accounts_are_on(const struct target_table *table)
 /* What is hidden from tracing so often has its clock asked for good. */
 #define LOSSES_MAX 3
 
-/*
- * Where there is none for it, its clock is asked. Members of groups have none: what is added to a sum for
- * processes that ended (exit records, discovery.c) is measured against clocks, which lack the end of an
- * exit that an account has.
- */
+/* Where there is none for it, its clock is asked. */
 static void open_account(struct target_table *table, struct target_table_target *target)
 {
-	if (target->what.kind != TARGET_PROCESS || target->group || target->account != CPU_ACCOUNT_NONE ||
-	    !accounts_are_on(table) || target->losses >= LOSSES_MAX ||
+	if (target->what.kind != TARGET_PROCESS || target->account != CPU_ACCOUNT_NONE || !accounts_are_on(table) ||
+	    target->losses >= LOSSES_MAX ||
 	    kernel_accounts_watch(table->options.accounts, target->what.pid, target->what.start_ticks,
 				  &target->account) < 0)
 		return;
@@ -1452,7 +1448,7 @@ static int keep_account(void *ctx, struct target_table_target *target)
 	struct keeping *keeping = ctx;
 	bool has = target->account != CPU_ACCOUNT_NONE, lost = has_lost(keeping->table, target);
 
-	if (target->what.kind != TARGET_PROCESS || target->group || target->leaving || (keeping->on == has && !lost))
+	if (target->what.kind != TARGET_PROCESS || target->leaving || (keeping->on == has && !lost))
 		return 0;
 	if (has) {
 		source_entry_follow(target->sampled.entry, CPU_ACCOUNT_NONE);

@@ -339,7 +339,9 @@ static void log_source(struct health *health, const struct discovery_state *stat
 		log_line(LOG_NOTICE, "new processes are found by rescans only (sampling.rescan_interval): %s", why);
 	else
 		log_line(LOG_INFO, "new processes are found at once, through the kernel's %s%s%s%s",
-			 state->source == PROCESS_EVENTS_CONNECTOR ? "proc connector" : "perf events",
+			 state->source == PROCESS_EVENTS_KERNEL      ? "scheduler"
+			 : state->source == PROCESS_EVENTS_CONNECTOR ? "proc connector"
+								     : "perf events",
 			 state->exit_totals ? ", with their total usage when they end" : "", *why ? "; " : "", why);
 }
 

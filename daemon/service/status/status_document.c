@@ -295,6 +295,7 @@ static void put_source(struct json_writer *json, const struct overview *overview
 		json_member_u64(json, "capacity", state.capacity);
 		json_member_u64(json, "refused", state.refused);
 		json_member_u64(json, "missed_runs", state.missed);
+		json_member_u64(json, "lost_events", state.lost);
 		json_member_u64(json, "compared", state.compared);
 		json_member_u64(json, "detached", state.detached);
 		json_member_u64(json, "switches_per_second", state.switches_per_s);
@@ -354,6 +355,7 @@ static void put_process_events(struct json_writer *json, const struct discovery_
 		[PROCESS_EVENTS_NONE] = "rescan",
 		[PROCESS_EVENTS_CONNECTOR] = "connector",
 		[PROCESS_EVENTS_PERF] = "perf",
+		[PROCESS_EVENTS_KERNEL] = "kernel",
 	};
 
 	json_member_text(json, "source", sources[found->source]);
