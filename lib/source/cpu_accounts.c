@@ -84,7 +84,8 @@ static uint32_t account_of(const struct cpu_accounts *accounts, const struct cpu
 	if (before->sequence == slot->sequence && before->generation == generation)
 		return before->account;
 	for (uint32_t i = 0; slot->tgid != 0 && i < accounts->capacity; i++)
-		if (atomic_load_explicit(&accounts->pids[i], memory_order_relaxed) == slot->tgid)
+		if (atomic_load_explicit(&accounts->pids[i], memory_order_relaxed) == slot->tgid &&
+		    !accounts->accounts[i].exited) /* else it had the id before */
 			return i;
 	return CPU_ACCOUNT_NONE;
 }

@@ -293,16 +293,24 @@ static void give_free(struct kernel_accounts *accounts, uint32_t account)
 	accounts->free_last = account;
 }
 
+/* The kernel takes a process out of the table when another one has its id. */
+static bool is_entered(const struct kernel_accounts *accounts, uint32_t account, uint32_t pid)
+{
+	uint32_t found;
+
+	return bpf_map_lookup_elem(bpf_map__fd(accounts->skeleton->maps.watched), &pid, &found) == 0 &&
+	       found == account;
+}
+
 /* The process is in the kernel's table no more. */
 static void leave(struct kernel_accounts *accounts, uint32_t account)
 {
-	uint32_t pid = atomic_load(&accounts->shared.pids[account]), found;
-	int map = bpf_map__fd(accounts->skeleton->maps.watched);
+	uint32_t pid = atomic_load(&accounts->shared.pids[account]);
 
 	if (pid == 0)
 		return;
-	if (bpf_map_lookup_elem(map, &pid, &found) == 0 && found == account)
-		bpf_map_delete_elem(map, &pid);
+	if (is_entered(accounts, account, pid))
+		bpf_map_delete_elem(bpf_map__fd(accounts->skeleton->maps.watched), &pid);
 	atomic_store(&accounts->shared.pids[account], 0);
 	next_generation(accounts);
 }
@@ -321,13 +329,17 @@ static void count_watched(struct kernel_accounts *accounts, int by)
 	pthread_mutex_unlock(&accounts->lock);
 }
 
-/* Of the process, if it is watched. One that had its id before is not, nor an account that has lost a run. */
+/*
+ * Of the process, if it is watched. One that had its id before is not, and start times are of ten
+ * milliseconds; nor is an account that has lost a run.
+ */
 static uint32_t find(struct kernel_accounts *accounts, uint32_t pid, uint64_t start_ticks)
 {
 	for (uint32_t i = 0; i < accounts->options.capacity; i++) {
 		if (atomic_load_explicit(&accounts->shared.pids[i], memory_order_relaxed) != pid)
 			continue;
-		if (accounts->seats[i].start_ticks == start_ticks && !accounts->shared.accounts[i].lost)
+		if (accounts->seats[i].start_ticks == start_ticks && !accounts->shared.accounts[i].lost &&
+		    !accounts->shared.accounts[i].exited)
 			return i;
 		leave(accounts, i);
 	}
@@ -359,7 +371,7 @@ static int enter(struct kernel_accounts *accounts, uint32_t account, uint32_t pi
 	r = settle(accounts, account, pid, &settled);
 	if (r < 0)
 		return r;
-	if (has_ended(accounts, pid))
+	if (has_ended(accounts, pid) || !is_entered(accounts, account, pid))
 		return -ESRCH;
 	accounts->shared.base_ns[account] = settled.clock_ns - settled.account_ns;
 	return 0;

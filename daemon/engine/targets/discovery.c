@@ -167,7 +167,7 @@ struct recent_pid {
 	bool renamed;          /* it executed something or changed its name since it was last looked at */
 	bool met;              /* it was MET before it became WAITING again */
 	bool missed;           /* GONE, and was counted as missed */
-	bool summed_up;        /* GONE, and what it used in all was told */
+	bool summed_up;        /* GONE, and what it used in all was told, by a source that is in the order of time */
 	mono_t born;           /* forked: when that event was read */
 	mono_t at;             /* the last event */
 };
@@ -413,7 +413,7 @@ static struct recent_pid *recent_pids_change(struct recent_pids *recent_pids, in
 	struct recent_pid *known = recent_pids_find(recent_pids, pid);
 	struct recent_pid recent_pid = { .pid = pid };
 
-	if (known && known->state == RECENT_GONE && mono_diff(now, known->at) < (int64_t)LATE_NS) {
+	if (known && known->state == RECENT_GONE && !known->summed_up && mono_diff(now, known->at) < (int64_t)LATE_NS) {
 		known->renamed |= what != CHANGE_FORKED;
 		if (what != CHANGE_RENAMED)
 			recent_pids_miss(recent_pids, known);
