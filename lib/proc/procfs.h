@@ -81,6 +81,7 @@ struct procevent_totals {
 	uint64_t cpu_ns, user_ns, system_ns; /* of all threads; the division is an estimate by ticks */
 	uint64_t minor_faults, major_faults; /* 0 of a process that had several threads: not known */
 	uint64_t elapsed_ns;                 /* since its last thread began, which is the process if it had no other */
+	uint64_t start_ticks;                /* as in stat; 0: not known */
 	bool threads;                        /* it had several */
 	bool exact;                          /* nothing is missing: as of the last moment that it ran */
 	char comm[17];

@@ -444,6 +444,7 @@ static void put_end(struct reading *reading, const struct kernel_end *end)
 		.minor_faults = end->minor_faults,
 		.major_faults = end->major_faults,
 		.elapsed_ns = end->elapsed_ns,
+		.start_ticks = end->began_ns / (NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK)),
 		.exact = true,
 	};
 	divide_cpu(end, &event.totals);

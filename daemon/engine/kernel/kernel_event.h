@@ -29,6 +29,7 @@ struct kernel_end {
 	uint64_t user_ns, system_ns; /* by ticks: only their relation means something */
 	uint64_t minor_faults, major_faults;
 	uint64_t elapsed_ns; /* since it began */
+	uint64_t began_ns;   /* CLOCK_BOOTTIME */
 	char comm[16];       /* ends with a zero byte */
 };
 

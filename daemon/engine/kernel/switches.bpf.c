@@ -63,7 +63,7 @@ struct task_struct {
 	struct sched_entity se;
 	struct sched_info sched_info;
 	struct task_struct *real_parent, *group_leader;
-	uint64_t utime, stime, start_time;
+	uint64_t utime, stime, start_time, start_boottime;
 	unsigned long min_flt, maj_flt;
 	char comm[16];
 	struct signal_struct *signal;
@@ -311,6 +311,7 @@ static void say_end(const struct task_struct *task)
 	};
 	sum_up(end, leader, signal);
 	end->elapsed_ns = bpf_ktime_get_ns() - leader->start_time;
+	end->began_ns = leader->start_boottime;
 	__builtin_memcpy(end->comm, leader->comm, sizeof(end->comm));
 	bpf_ringbuf_submit(end, 0);
 }

@@ -1458,17 +1458,20 @@ static struct pid_owner owner_of_pid(const struct discovery *discovery, int32_t 
 static bool end_targets(struct discovery *discovery, const struct procevent *end, bool renamed,
 			const struct sample *counters)
 {
-	struct target_table_ending ending = { .pid = end->pid, .counters = *counters };
+	struct target_table_ending ending = { .pid = end->pid,
+					      .start_ticks = end->totals.start_ticks,
+					      .counters = *counters };
 
 	if (!target_table_knows(discovery->target_table, end->pid))
 		return false;
 
-	struct pid_owner pid_owner = owner_of_pid(discovery, end->pid);
-
 	if (!end->totals.threads && !renamed)
 		ending.comm = end->totals.comm; /* else it is the name of its last thread */
-	if (!pid_owner.exiting)
-		ending.alive_ticks = pid_owner.start_ticks;
+	if (ending.start_ticks == 0) {
+		struct pid_owner pid_owner = owner_of_pid(discovery, end->pid);
+
+		ending.alive_ticks = pid_owner.exiting ? 0 : pid_owner.start_ticks;
+	}
 
 	return target_table_end(discovery->target_table, &ending);
 }
