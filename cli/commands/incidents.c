@@ -869,10 +869,10 @@ static int prune_dry_run(const char *directory, const struct retention_limits *l
 	AUTO_FREE struct retention_entry *entries = NULL;
 	AUTO_FREE enum retention_reason *reasons = NULL;
 	size_t count;
-	int rc = dirfd >= 0 ? spool_list_at(dirfd, &entries, &count) : -errno;
+	int unread, rc = dirfd >= 0 ? spool_list_at(dirfd, &entries, &count, &unread) : -errno;
 
 	if (rc < 0 || count == 0)
-		return rc;
+		return rc < 0 ? rc : unread;
 	reasons = calloc(count, sizeof(*reasons));
 	if (!reasons)
 		return -ENOMEM;
@@ -881,7 +881,7 @@ static int prune_dry_run(const char *directory, const struct retention_limits *l
 	for (size_t i = 0; i < count; i++)
 		if (reasons[i] != RETENTION_KEEP)
 			on_removed(pruning, &entries[i], reasons[i]);
-	return 0;
+	return unread;
 }
 
 /*
@@ -951,11 +951,11 @@ static int prune_directory(const char *option, const struct retention_limits *li
 	rc = dry ? prune_dry_run(directory, limits, now, &pruning) : prune(directory, limits, now, &pruning);
 	if (json)
 		json_end_array(writer);
+	if (has_hidden(directory))
+		return EXIT_TROUBLE;
 	/* The default directory may not exist yet. */
 	if (rc < 0 && (rc != -ENOENT || option))
 		return cannot_use("spikewatch prune", directory, rc);
-	if (has_hidden(directory))
-		return EXIT_TROUBLE;
 	if (!json)
 		print_summary(&pruning, directory);
 	return EXIT_OK;

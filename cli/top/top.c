@@ -1180,7 +1180,9 @@ static int run(struct top *top, const char *ring, const char *config, bool plain
 	/* Nothing is cut in a file or a pipe. */
 	if (!isatty(STDOUT_FILENO) && !getenv("COLUMNS"))
 		top->style.width = 0;
-	return plain ? run_plain(top) : run_screen(top);
+	r = plain ? run_plain(top) : run_screen(top);
+	/* The table of --once lacks the rules, as it says. */
+	return r == EXIT_OK && plain && *top->watch.bad_config ? EXIT_TROUBLE : r;
 }
 
 static void release(struct top *top)

@@ -7,9 +7,16 @@
  * system call by an invalid one, and its result by the error (or it shortens the count). Which calls
  * a command makes does not depend on time, so the first run, without a fault, tells how many there
  * are. Allocations that glibc makes itself fail by brk(2) and mmap(2).
+ *
+ * What a command makes (a directory of incidents, a recording) counts as part of its output. What
+ * differs from run to run by itself is judged by verify: a recording or an incident of a live process
+ * is whole, or the exit code is not 0.
  */
 #include "incidentmade.h"
+#include "lib/profile/profile.h"
+#include "ring_fixture.h"
 #include "scene.h"
+#include "skip.h"
 #include "torture.h"
 
 int spikewatch_main(int argc, char **argv);
@@ -24,10 +31,14 @@ int spikewatch_main(int argc, char **argv);
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <dirent.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 
@@ -35,14 +46,124 @@ Suite *faults_suite(void);
 
 #ifdef __x86_64__
 
-static char directory[64];
+static char directory[64], made[80]; /* made: what the command makes */
+static pid_t server;
+static void (*prepare)(void);  /* before each run */
+static bool (*is_whole)(void); /* of an answer with exit code 0 that is another each time */
 
 static char *in_directory(const char *name)
 {
-	static char path[256];
+	static char paths[4][256];
+	static unsigned next;
+	char *path = paths[next++ % 4];
 
-	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	snprintf(path, sizeof(paths[0]), "%s/%s", directory, name);
 	return path;
+}
+
+/* A profile of one stack, and the same as text. */
+static void write_stacks(const char *incident)
+{
+	const struct stack_profile_options options = { .quantity = STACK_PROFILE_CPU,
+						       .fired_ns = 10 * NS_PER_S,
+						       .wall_ns = INCIDENTMADE_WALL.ns,
+						       .to_ns = 15 * NS_PER_S,
+						       .spike_from_ns = 1,
+						       .period_ns = 10000000 };
+	const struct stack_profile_line line = { "main", NULL, 7 };
+	AUTO(stack_profile_freep) struct stack_profile *profile = NULL;
+	AUTO(buffer_release) struct buffer bytes = { 0 };
+	struct sink sink = sink_buffer(&bytes);
+	uint32_t mapping, frame;
+	char file[400];
+
+	ck_assert_int_eq(stack_profile_new(&options, &profile), 0);
+	ck_assert_int_eq(stack_profile_mapping(
+				 profile, &(struct stack_profile_mapping){ .start = 1, .end = 9, .path = "/lib/x.so" },
+				 &mapping),
+			 0);
+	ck_assert_int_eq(stack_profile_frame(profile, &(struct stack_profile_frame){ mapping, 2, &line, 1 }, &frame),
+			 0);
+
+	const struct stack_profile_sample sample = { .time_ns = 1,
+						     .pid = 812,
+						     .tid = 812,
+						     .process = "postgres",
+						     .thread = "hot-loop",
+						     .frames = &frame,
+						     .frame_count = 1,
+						     .count = 1,
+						     .weight = 10000000 };
+
+	ck_assert_int_eq(stack_profile_add(profile, &sample), 0);
+	ck_assert_int_eq(stack_profile_write_pprof(profile, &sink), 0);
+	snprintf(file, sizeof(file), "%s/%s/cpu.pb.gz", directory, incident);
+	int fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	ck_assert_int_eq(sink_write_all(fd, bytes.data, bytes.len), 0);
+	close(fd);
+	snprintf(file, sizeof(file), "%s/%s/cpu.folded", directory, incident);
+	scene_write(file, "postgres;main 1\n");
+}
+
+#define TICKS 200u
+
+/* As a daemon leaves it that was killed, or has stopped in order. */
+static void write_ring(bool finished)
+{
+	const struct ring_options options = { .size_bytes = 65 * 4096, .page_bytes = 4096, .interval_ns = NS_PER_MS };
+	struct fixture_target target;
+	struct ring_writer *writer;
+	struct ring *ring;
+
+	fixture_target_init(&target, 1);
+	ck_assert_int_eq(ring_create(AT_FDCWD, in_directory("ring"), &options, &ring), 0);
+	ck_assert_int_eq(ring_writer_new(ring, &writer), 0);
+	for (unsigned tick = 0; tick < TICKS; tick++)
+		ck_assert_int_eq(fixture_tick(writer, &target, 1, tick), 0);
+	if (finished)
+		ring_finish(ring);
+	ring_writer_free(writer);
+	ring_free(ring);
+}
+
+static const char *const answers[][2] = {
+	{ "status",
+	  "{\"daemon\":{\"version\":\"0.1.0\",\"pid\":1234,\"uptime_ns\":11520000000000,\"interval_ns\":10000000},"
+	  "\"sampler\":{\"capture_percent\":95,\"interval_ns\":40000000,\"lost_records\":0,\"verdicts\":[]},"
+	  "\"ring\":{\"size_bytes\":16777216,\"history_ns\":182000000000},"
+	  "\"discovery\":{\"targets\":1,\"members\":0,\"processes\":220,\"refused\":0,\"failed\":0},"
+	  "\"incidents\":{\"sealed\":4,\"open\":1,\"merged\":2,\"failed\":0,\"refused\":0},\"targets\":["
+	  "{\"name\":\"web\",\"entry\":\"web\",\"rules\":[{\"rule\":\"cpu\",\"metric\":\"cpu\",\"percent\":80,"
+	  "\"warmup\":5,\"value\":70,\"average\":20,\"threshold\":80,\"distance\":10,\"reason\":\"within-bounds\","
+	  "\"phase\":\"armed\",\"fired\":0,\"reasons\":{\"within-bounds\":12}}]}]}" },
+	{ "trigger",
+	  "{\"trigger\":{\"answer\":\"opened\",\"directory\":\"/nowhere\",\"stem\":\"x\",\"sealed_in_ns\":1}}" },
+	{ "reload", "{\"reload\":{\"message\":\"3 targets\"}}" },
+};
+
+/* A daemon, as far as its answers go. */
+static void serve(void)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int listening = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", in_directory("control"));
+	ck_assert_int_eq(bind(listening, (struct sockaddr *)&address, sizeof(address)), 0);
+	ck_assert_int_eq(listen(listening, 4), 0);
+	server = fork();
+	ck_assert_int_ge(server, 0);
+	for (prctl(PR_SET_PDEATHSIG, server == 0 ? SIGKILL : 0); server == 0;) {
+		char line[600] = "";
+		int fd = accept(listening, NULL, NULL);
+		bool asked = recv(fd, line, sizeof(line) - 1, 0) > 0;
+
+		for (size_t i = 0; asked && i < ARRAY_LEN(answers); i++)
+			if (strncmp(line, answers[i][0], strlen(answers[i][0])) == 0)
+				send(fd, answers[i][1], strlen(answers[i][1]), MSG_NOSIGNAL);
+		close(fd);
+	}
+	close(listening);
 }
 
 static void setup(void)
@@ -56,6 +177,11 @@ static void setup(void)
 	incidentmade_write(fd, &first);
 	incidentmade_write(fd, &second);
 	close(fd);
+	write_stacks(second.name);
+	snprintf(made, sizeof(made), "%s/made", directory);
+	prepare = NULL;
+	is_whole = NULL;
+	server = 0;
 	scene_write(in_directory("rules.json"),
 		    "{\"targets\": [{\"name\": \"db\", \"comm\": \"postgres\"}],"
 		    " \"rules\": [{\"name\": \"busy\", \"targets\": [\"db\"], \"metric\": \"cpu\", \"percent\": 20}]}");
@@ -63,6 +189,11 @@ static void setup(void)
 
 static void teardown(void)
 {
+	if (server > 0) {
+		kill(server, SIGKILL);
+		waitpid(server, NULL, 0);
+	}
+	incidentmade_remove(made);
 	incidentmade_remove(directory);
 }
 
@@ -70,6 +201,7 @@ enum fault {
 	FAULT_NONE,
 	FAULT_ERROR,       /* the error that is likely for the call */
 	FAULT_DESCRIPTORS, /* EMFILE, of what makes a descriptor */
+	FAULT_INTERRUPTED, /* EINTR, of what may wait */
 	FAULT_SHORT,       /* half of what was asked for is read or written */
 	FAULT_ALLOCATION   /* the nth allocation of our own code */
 };
@@ -89,12 +221,21 @@ static int error_of(unsigned long long call, enum fault fault)
 	switch (call) {
 	case SYS_openat:
 	case SYS_open:
+	case SYS_mkdirat:
+	case SYS_unlinkat:
 	case SYS_faccessat:
 	case SYS_faccessat2:
 		return fault == FAULT_DESCRIPTORS ? EMFILE : EACCES;
 	case SYS_memfd_create:
 	case SYS_dup:
+	case SYS_socket:
 		return EMFILE;
+	case SYS_connect:
+	case SYS_sendmsg:
+	case SYS_recvfrom:
+		return ECONNRESET;
+	case SYS_ftruncate:
+		return EFBIG;
 	case SYS_read:
 	case SYS_pread64:
 	case SYS_readv:
@@ -126,12 +267,21 @@ static bool has_count(unsigned long long call)
 	return call == SYS_read || call == SYS_pread64 || call == SYS_write || call == SYS_pwrite64;
 }
 
+static bool may_wait(unsigned long long call)
+{
+	return has_count(call) || call == SYS_openat || call == SYS_readv || call == SYS_writev ||
+	       call == SYS_recvfrom || call == SYS_poll || call == SYS_ppoll;
+}
+
 static bool suits(unsigned long long call, enum fault fault)
 {
 	if (fault == FAULT_SHORT)
 		return has_count(call);
+	if (fault == FAULT_INTERRUPTED)
+		return may_wait(call);
 	if (fault == FAULT_DESCRIPTORS)
-		return error_of(call, fault) == EMFILE && call != SYS_faccessat && call != SYS_faccessat2;
+		return error_of(call, fault) == EMFILE && call != SYS_faccessat && call != SYS_faccessat2 &&
+		       call != SYS_mkdirat && call != SYS_unlinkat;
 	return error_of(call, fault) != 0;
 }
 
@@ -191,7 +341,7 @@ static int at_entry(pid_t pid, enum fault fault, long nth, struct run *run)
 		set_registers(pid, &registers);
 		return 0;
 	}
-	error = error_of(registers.orig_rax, fault);
+	error = fault == FAULT_INTERRUPTED ? EINTR : error_of(registers.orig_rax, fault);
 	registers.orig_rax = (unsigned long long)-1;
 	set_registers(pid, &registers);
 	return error;
@@ -250,18 +400,45 @@ static char *text_of(int fd)
 	return text;
 }
 
+/* What is in the directory that the command makes, down to two levels. */
+static void list_made(int out, const char *path, int depth)
+{
+	struct dirent **names = NULL;
+	int count = scandir(path, &names, NULL, alphasort);
+
+	for (int i = 0; i < count; i++) {
+		char inner[400];
+		struct stat st;
+
+		snprintf(inner, sizeof(inner), "%s/%s", path, names[i]->d_name);
+		if (names[i]->d_name[0] != '.' && lstat(inner, &st) == 0) {
+			dprintf(out, "%s %jd\n", names[i]->d_name, S_ISDIR(st.st_mode) ? 0 : (intmax_t)st.st_size);
+			if (S_ISDIR(st.st_mode) && depth < 2)
+				list_made(out, inner, depth + 1);
+		}
+		free(names[i]);
+	}
+	free(names);
+}
+
 static struct run run_command(char **words, enum fault fault, long nth)
 {
 	int out = memfd_create("out", MFD_CLOEXEC), err = memfd_create("err", MFD_CLOEXEC);
 	struct run run = { 0 };
 	pid_t pid;
 
+	if (prepare || !is_whole)
+		incidentmade_remove(made);
+	if (prepare)
+		prepare();
 	fflush(NULL);
 	pid = fork();
 	ck_assert_int_ge(pid, 0);
 	if (pid == 0)
 		be_the_command(words, out, err, fault, nth);
 	trace(pid, fault, nth, &run);
+	if (WIFEXITED(run.status) && WEXITSTATUS(run.status) == 0 && !is_whole)
+		list_made(out, made, 0);
 	run.out = text_of(out);
 	run.err = text_of(err);
 	return run;
@@ -273,7 +450,7 @@ static void release(struct run *run)
 	free(run->err);
 }
 
-static const char *const fault_names[] = { "none", "error", "EMFILE", "short", "allocation" };
+static const char *const fault_names[] = { "none", "error", "EMFILE", "EINTR", "short", "allocation" };
 
 /* Where two texts begin to differ. */
 static size_t common(const char *one, const char *other)
@@ -288,7 +465,8 @@ static size_t common(const char *one, const char *other)
 /* What is wrong with an answer: it is neither the same nor says that it is none. NULL: nothing. */
 static const char *fault_of(const struct run *good, const struct run *run)
 {
-	bool same = strcmp(run->out, good->out) == 0;
+	bool ok = WIFEXITED(run->status) && WEXITSTATUS(run->status) == 0;
+	bool same = is_whole ? !ok || is_whole() : strcmp(run->out, good->out) == 0;
 
 	if (!WIFEXITED(run->status))
 		return "crashed";
@@ -321,7 +499,8 @@ static void try_faults(char **words)
 		bool injected = true;
 		long nth;
 
-		for (nth = 1; injected; nth++) {
+		/* Live ones make many calls, of few kinds. */
+		for (nth = 1; injected; nth += is_whole ? 1 + nth / 8 : 1) {
 			struct run run = run_command(words, fault, nth);
 
 			injected = run.injected;
@@ -396,7 +575,101 @@ TEST_OF(csv_never_lies_by_silence, "export", "--format", "csv", "-d", directory,
 TEST_OF(perfetto_never_lies_by_silence, "export", "--format", "perfetto", "-d", directory, "last")
 TEST_OF(report_never_lies_by_silence, "report", "-o", "-", "-d", directory, "last")
 TEST_OF(replay_never_lies_by_silence, "replay", "-c", in_directory("rules.json"), "-d", directory, "last")
+TEST_OF(diff_as_json_never_lies_by_silence, "diff", "--json", "-d", directory, "high-1", "high-2")
+TEST_OF(json_never_lies_by_silence, "export", "--format", "json", "-d", directory, "last")
+TEST_OF(gvisor_never_lies_by_silence, "export", "--format", "gvisor", "-d", directory, "last")
+TEST_OF(pprof_never_lies_by_silence, "export", "--format", "pprof", "-o", in_directory("made"), "-d", directory, "last")
+TEST_OF(folded_never_lies_by_silence, "export", "--format", "folded", "-d", directory, "last")
+TEST_OF(firefox_never_lies_by_silence, "export", "--format", "firefox", "-d", directory, "last")
+TEST_OF(a_dry_run_never_lies_by_silence, "prune", "--keep", "1", "--dry-run", "-d", directory)
 // clang-format on
+
+static void make_spool(void)
+{
+	static const struct incidentmade_options first = { .name = NULL };
+	static const struct incidentmade_options second = { .name = "20261120T041502.123Z-postgres_812-cpu-high-2" };
+
+	ck_assert_int_eq(mkdir(made, 0700), 0);
+	int fd = open(made, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	incidentmade_write(fd, &first);
+	incidentmade_write(fd, &second);
+	close(fd);
+}
+
+START_TEST(prune_never_lies_by_silence)
+{
+	prepare = make_spool;
+	TRY("prune", "--keep", "1", "--json", "-d", made);
+}
+END_TEST
+
+START_TEST(recover_never_lies_by_silence)
+{
+	write_ring(false);
+	TRY("recover", "-d", made, in_directory("ring"));
+}
+END_TEST
+
+START_TEST(restore_never_lies_by_silence)
+{
+	char *words[] = { "spikewatch", "report", "-o", in_directory("page.html"), "-d", directory, "high-1", NULL };
+	struct run run = run_command(words, FAULT_NONE, 0);
+
+	ck_assert_msg(run.status == 0, "%s", run.err);
+	release(&run);
+	TRY("export", "-o", made, in_directory("page.html"));
+}
+END_TEST
+
+START_TEST(requests_never_lie_by_silence)
+{
+	serve();
+	TRY("status", "--socket", in_directory("control"));
+	TRY("status", "--json", "--socket", in_directory("control"));
+	TRY("trigger", "--socket", in_directory("control"), "web");
+	TRY("reload", "--socket", in_directory("control"));
+}
+END_TEST
+
+START_TEST(top_never_lies_by_silence)
+{
+	write_ring(true);
+	TRY("top", "--once", "--ring", in_directory("ring"), "-c", in_directory("rules.json"));
+}
+END_TEST
+
+/* ---- what a live process gives ---- */
+
+static bool verifies(char *path)
+{
+	char *words[] = { "spikewatch", "verify", path, NULL };
+	bool (*judge)(void) = is_whole;
+	struct run run;
+
+	is_whole = NULL;
+	prepare = NULL;
+	run = run_command(words, FAULT_NONE, 0);
+	release(&run);
+	is_whole = judge;
+
+	return WIFEXITED(run.status) && WEXITSTATUS(run.status) == 0;
+}
+
+static bool recording_is_whole(void)
+{
+	return verifies(in_directory("recording"));
+}
+
+START_TEST(record_never_lies_by_silence)
+{
+	char pid[16];
+
+	snprintf(pid, sizeof(pid), "%d", (int)getpid());
+	is_whole = recording_is_whole;
+	TRY("record", "-p", pid, "-i", "5ms", "-d", "20ms", "-o", in_directory("recording"));
+}
+END_TEST
 
 Suite *faults_suite(void)
 {
@@ -418,6 +691,19 @@ Suite *faults_suite(void)
 	tcase_add_test(tcase, perfetto_never_lies_by_silence);
 	tcase_add_test(tcase, report_never_lies_by_silence);
 	tcase_add_test(tcase, replay_never_lies_by_silence);
+	tcase_add_test(tcase, diff_as_json_never_lies_by_silence);
+	tcase_add_test(tcase, json_never_lies_by_silence);
+	tcase_add_test(tcase, gvisor_never_lies_by_silence);
+	tcase_add_test(tcase, pprof_never_lies_by_silence);
+	tcase_add_test(tcase, folded_never_lies_by_silence);
+	tcase_add_test(tcase, firefox_never_lies_by_silence);
+	tcase_add_test(tcase, a_dry_run_never_lies_by_silence);
+	tcase_add_test(tcase, prune_never_lies_by_silence);
+	tcase_add_test(tcase, recover_never_lies_by_silence);
+	tcase_add_test(tcase, restore_never_lies_by_silence);
+	tcase_add_test(tcase, requests_never_lie_by_silence);
+	tcase_add_test(tcase, top_never_lies_by_silence);
+	tcase_add_test(tcase, record_never_lies_by_silence);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -88,7 +88,7 @@ static size_t count_incidents(struct incident *ret)
 
 	if (dirfd < 0)
 		return 0;
-	ck_assert_int_eq(spool_list_at(dirfd, &entries, &count), 0);
+	ck_assert_int_eq(spool_list_at(dirfd, &entries, &count, &(int){ 0 }), 0);
 	for (size_t i = 0; i < count; i++) {
 		AUTO_CLOSE int fd = openat(dirfd, entries[i].name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 

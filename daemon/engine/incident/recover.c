@@ -218,12 +218,13 @@ static int seal_recovered(const struct ring *ring, mono_t since, uint64_t before
 	struct stat st;
 	int r = write_samples(ring, since, report, spool_draft_dirfd(draft));
 
+	if (r == 0 && fstatat(spool_draft_dirfd(draft), samples.file, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		r = -errno;
 	if (r < 0) {
 		spool_abort(draft);
 		return r;
 	}
-	if (fstatat(spool_draft_dirfd(draft), samples.file, &st, AT_SYMLINK_NOFOLLOW) == 0)
-		samples.bytes = (uint64_t)st.st_size;
+	samples.bytes = (uint64_t)st.st_size;
 	describe_recovered(ring, report, before_ns, &incident);
 	incident_text(incident.id, sizeof incident.id, report->name);
 	incident_add_capture(&incident, &samples);

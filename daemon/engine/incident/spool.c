@@ -876,6 +876,7 @@ struct listing {
 	int dirfd;
 	struct retention_entry *entries;
 	size_t count, cap;
+	int unread; /* the first error of one that is left out */
 };
 
 struct size_sum {
@@ -888,58 +889,72 @@ static int add_size(void *ctx, const char *name)
 	struct size_sum *sum = ctx;
 	struct stat st;
 
-	if (fstatat(sum->dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_size > 0)
+	if (fstatat(sum->dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (st.st_size > 0)
 		sum->bytes += ((uint64_t)st.st_size + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES;
 	return 0;
 }
 
-/* 0 for one that cannot be parsed; lack of memory or descriptors is an error instead. */
+/* 0 for one whose incident.json is missing, or none. -errno: it could not be read, whatever it says. */
 static int read_severity(int dirfd, struct retention_entry *ret)
 {
 	AUTO_FREE struct incident *incident = malloc(sizeof(*incident));
+	bool is_none;
 	int r;
 
 	if (!incident)
 		return -ENOMEM;
 	r = incident_json_read(dirfd, incident);
-	if (r == -ENOMEM || r == -EMFILE || r == -ENFILE)
+	is_none = r == -ENOENT || r == -EBADMSG || r == -EFBIG || r == -EPROTONOSUPPORT || r == -ELOOP;
+	if (r < 0 && !is_none)
 		return r;
 	ret->severity = r < 0 ? 0 : incident->rule.severity;
 	incident_text(ret->owner, sizeof(ret->owner), r < 0 ? "" : incident->target.owner);
 	return 0;
 }
 
-/* Incidents have a name of one and a MANIFEST; everything else is ignored. */
+/* 1: it is no sealed incident. */
+static int read_entry(int dirfd, const char *name, struct retention_entry *ret)
+{
+	AUTO_CLOSE int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct size_sum sum = { .dirfd = fd };
+	int r;
+
+	if (fd < 0 || faccessat(fd, MANIFEST_NAME, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? 1 : -errno;
+	r = read_severity(fd, ret);
+	if (r == 0)
+		r = directory_list_each(fd, add_size, &sum);
+	ret->bytes = sum.bytes;
+	memcpy(ret->name, name, strlen(name));
+	return r;
+}
+
+/*
+ * Incidents have a name of one and a MANIFEST; everything else is ignored. One that cannot be read
+ * is left out: as one of severity 0 it would be the first to go.
+ */
 static int list_entry(void *ctx, const char *name)
 {
 	struct listing *listing = ctx;
-	AUTO_CLOSE int fd = -1;
 	struct retention_entry entry = { .wall = incident_name_wall(name) };
-	struct size_sum sum;
 	int r;
 
 	if (!incident_name_ok(name) || listing->count == SPOOL_ENTRIES_MAX)
 		return 0;
-	fd = openat(listing->dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0 || faccessat(fd, MANIFEST_NAME, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+	r = read_entry(listing->dirfd, name, &entry);
+	if (r < 0 && listing->unread == 0)
+		listing->unread = r;
+	if (r != 0)
 		return 0;
 	r = vector_reserve(&listing->entries, &listing->cap, listing->count + 1, sizeof(*listing->entries));
-	if (r < 0)
-		return r;
-	r = read_severity(fd, &entry);
-	if (r < 0)
-		return r;
-	sum = (struct size_sum){ .dirfd = fd };
-	r = directory_list_each(fd, add_size, &sum);
-	if (r < 0)
-		return r;
-	entry.bytes = sum.bytes;
-	memcpy(entry.name, name, strlen(name));
-	listing->entries[listing->count++] = entry;
-	return 0;
+	if (r == 0)
+		listing->entries[listing->count++] = entry;
+	return r;
 }
 
-int spool_list_at(int dirfd, struct retention_entry **ret, size_t *ret_count)
+int spool_list_at(int dirfd, struct retention_entry **ret, size_t *ret_count, int *ret_unread)
 {
 	struct listing listing = { .dirfd = dirfd };
 	int r = directory_list_each(listing.dirfd, list_entry, &listing);
@@ -952,6 +967,7 @@ int spool_list_at(int dirfd, struct retention_entry **ret, size_t *ret_count)
 		qsort(listing.entries, listing.count, sizeof(listing.entries[0]), compare_age);
 	*ret = listing.entries;
 	*ret_count = listing.count;
+	*ret_unread = listing.unread;
 	return 0;
 }
 
@@ -1272,9 +1288,9 @@ int spool_enforce(struct spool *spool, struct spool_now now,
 
 	if (r < 0)
 		return r;
-	r = spool_list_at(spool->dir->fd, &entries, &count);
+	r = spool_list_at(spool->dir->fd, &entries, &count, &first);
 	if (r < 0 || count == 0)
-		return r;
+		return r < 0 ? r : first;
 	reasons = calloc(count, sizeof(*reasons));
 	if (!reasons)
 		return -ENOMEM;

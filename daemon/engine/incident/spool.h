@@ -135,9 +135,10 @@ bool spool_predict_ok(struct spool *spool, uint64_t expected_bytes);
 
 /*
  * The sealed incidents of a spool's directory, oldest first, for free(3); NULL with count 0 if
- * there are none. Changes nothing there. 0; -ENOMEM; -errno.
+ * there are none. *ret_unread: why one was left out that could not be read (-errno), or 0. Changes
+ * nothing there. 0; -ENOMEM; -errno.
  */
-int spool_list_at(int dirfd, struct retention_entry **ret, size_t *ret_count);
+int spool_list_at(int dirfd, struct retention_entry **ret, size_t *ret_count, int *ret_unread);
 
 /*
  * Begins an incident called "<stem>-<n>" with the smallest n that is free (stem: incident_stem). 0;
@@ -189,7 +190,8 @@ struct spool_now {
 
 /*
  * Removes what retention_choose chooses; removed (may be NULL) is called for each. 0; -ENOMEM;
- * -errno: the first failure, after which the others were still removed.
+ * -errno: the first failure, after which the others were still removed; one that could not be read
+ * stays.
  */
 int spool_enforce(struct spool *spool, struct spool_now now,
 		  void (*removed)(void *ctx, const struct retention_entry *entry, enum retention_reason why),

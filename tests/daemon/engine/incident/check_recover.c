@@ -100,7 +100,7 @@ static size_t count_incidents(char ret[256])
 	struct retention_entry *entries;
 	size_t count;
 
-	ck_assert_int_eq(spool_list_at(fd, &entries, &count), 0);
+	ck_assert_int_eq(spool_list_at(fd, &entries, &count, &(int){ 0 }), 0);
 	if (count)
 		snprintf(ret, 256, "%s/%s", incidents, entries[0].name);
 	free(entries);

@@ -87,7 +87,7 @@ static int list_sealed(struct retention_entry **ret, size_t *ret_count)
 {
 	AUTO_CLOSE int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	return spool_list_at(fd, ret, ret_count);
+	return spool_list_at(fd, ret, ret_count, &(int){ 0 });
 }
 
 /* The severities that are there, oldest first, as text. */
