@@ -951,6 +951,8 @@ static bool median_of(const struct steps *steps, size_t count, double *ret)
 	AUTO_FREE double *sorted = calloc(count + 1, sizeof(*sorted));
 	size_t known = 0;
 
+	if (!sorted)
+		output_incomplete("the average before", -ENOMEM);
 	for (size_t i = 0; sorted && i < count; i++)
 		if (!isnan(steps->value[i]))
 			sorted[known++] = steps->value[i];
