@@ -3,10 +3,11 @@
  * its column and the scale.
  *
  * The scale is chosen so that every bar and every level fits and its quarters are round numbers;
- * what exceeds them by less than can be measured, or cannot be, ends at the top. A bar is solid up to the mean of its column and shaded from there to the peak, so a burst shorter
- * than a column is seen and is not mistaken for one that filled it. A column of which nothing is
- * known is blank and interrupts the axis; a column of zeros does not. A column that was not looked at
- * is dotted from top to bottom.
+ * what exceeds them by less than can be measured, or cannot be, ends at the top. A bar is solid up
+ * to the mean of its column and shaded from there to the peak, so a burst shorter than a column is
+ * seen and is not mistaken for one that filled it. A column of which nothing is known is blank and
+ * interrupts the axis; a column of zeros does not. A column that was not looked at is dotted from
+ * top to bottom.
  *
  * Braille would double the resolution, but cannot show two shades, and fonts disagree about it.
  */

@@ -249,6 +249,19 @@ static void print_units(const struct json_node *units, size_t width)
 			      ANSWER_TEXT(unit, "why", why));
 }
 
+/* Not an alarm: what they are for may come yet. */
+static void print_unmatched(const struct json_node *discovery, size_t width)
+{
+	uint64_t more = answer_whole(discovery, "unmatched_entries");
+	char entry[80], since[64];
+
+	for (const struct json_node *row = answer_first(discovery, "unmatched"); row; row = row->next, more--)
+		put_paragraph(width, "entry %s has matched nothing for %s", ANSWER_TEXT(row, "entry", entry),
+			      units_format_duration(since, sizeof(since), answer_whole(row, "since_ns")));
+	if (answer_first(discovery, "unmatched") && more > 0)
+		put_paragraph(width, "%ju more match%s nothing", (uintmax_t)more, more == 1 ? "es" : "");
+}
+
 static void print_health(const struct json_node *root, size_t width)
 {
 	const struct json_node *daemon = answer_member(root, "daemon"), *found = answer_member(root, "discovery"),
@@ -260,6 +273,7 @@ static void print_health(const struct json_node *root, size_t width)
 	print_cpu_time(answer_member(root, "cpu_time"), width);
 	print_stacks(answer_member(root, "stacks"), width);
 	print_units(answer_member(root, "units"), width);
+	print_unmatched(answer_member(root, "discovery"), width);
 	if (answer_number(daemon, "backing_off_ns", NAN) >= 0)
 		put_paragraph(
 			width,

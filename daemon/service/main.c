@@ -585,6 +585,20 @@ static int replace_config(struct daemon *daemon, const struct config *config)
  * All of the file is put in force, or none of it; what only a restart can change is refused
  * (config_keys.h). 0 or -errno, also logged; message says what changed or why nothing did.
  */
+/* Entries that are valid and cannot match. Returns how many. */
+static size_t log_doubts(const struct config *config)
+{
+	char why[256];
+	size_t count = 0;
+
+	for (size_t i = 0; i < config->target_count; i++)
+		if (config_target_doubt(&config->targets[i], why, sizeof(why))) {
+			log_line(LOG_WARNING, "target entry %s cannot match: %s", config->targets[i].name, why);
+			count++;
+		}
+	return count;
+}
+
 static int on_reload(void *ctx, char *message)
 {
 	struct daemon *daemon = ctx;
@@ -614,6 +628,7 @@ static int on_reload(void *ctx, char *message)
 	config_free(daemon->config);
 	daemon->config = TAKE(config);
 	log_about(LOG_NOTICE, &(struct log_about){ .message = MESSAGE_RELOADED }, "reloaded: %s", message);
+	log_doubts(daemon->config);
 	privileges_look(daemon->config, &daemon->privileges);
 
 	return 0;
@@ -1174,11 +1189,25 @@ int main(int argc, char **argv)
 
 	if (!request.check && builtin)
 		log_line(LOG_NOTICE, "there is no %s: running with the built-in configuration", request.file.path);
+	size_t doubts = log_doubts(config);
+
 	if (!request.check)
 		return daemon_run(&request.file, config) < 0 ? EXIT_FAILURE : 0;
+	/* Of a process in a container the path is that of the container. */
+	for (size_t i = 0; i < config->target_count; i++) {
+		const struct config_target *target = &config->targets[i];
 
-	printf("%s: good: %zu target entries, %zu rules\n", builtin ? "the built-in configuration" : request.file.path,
+		if (target->selector == CONFIG_EXE && strpbrk(target->pattern, "*?[\\") == NULL &&
+		    access(target->pattern, F_OK) < 0 && errno == ENOENT)
+			log_line(LOG_WARNING, "target entry %s: there is no %s, unless in a container", target->name,
+				 target->pattern);
+	}
+
+	printf("%s: good: %zu target entries, %zu rules", builtin ? "the built-in configuration" : request.file.path,
 	       config->target_count, config->rule_count);
+	if (doubts > 0)
+		printf("; %zu of the entries cannot match anything", doubts);
+	putchar('\n');
 	config_free(config);
 
 	return 0;

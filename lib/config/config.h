@@ -342,6 +342,12 @@ struct config_file {
 /* "FILE:LINE:COLUMN: KEY: what is wrong", always terminated, fits. */
 #define CONFIG_FILE_MESSAGE_MAX 1024
 
+/*
+ * Whether an entry that is valid can match nothing, or only by chance ("comm": "python3*"). Then ret
+ * (cap bytes) has the reason, a sentence without full stop.
+ */
+bool config_target_doubt(const struct config_target *target, char *ret, size_t cap);
+
 /* Whether the configuration that is built in is loaded instead of the file, as things stand. */
 bool config_file_is_builtin(const struct config_file *file);
 

@@ -1380,6 +1380,40 @@ static int check_pattern(const struct config_scope *scope, const struct json_nod
 	return 0;
 }
 
+/* Of systemd's types those that have processes. */
+static bool has_unit_type(const char *pattern)
+{
+	static const char *const types[] = { ".service", ".scope", ".slice", ".socket", ".mount", ".swap" };
+	size_t len = strlen(pattern);
+
+	for (size_t i = 0; i < ARRAY_LEN(types); i++)
+		if (len > strlen(types[i]) && strcmp(pattern + len - strlen(types[i]), types[i]) == 0)
+			return true;
+	return len > 0 && strchr("*?]", pattern[len - 1]) != NULL;
+}
+
+bool config_target_doubt(const struct config_target *target, char *ret, size_t cap)
+{
+	const char *pattern = target->selector == CONFIG_PID ? "" : target->pattern;
+	const char *why = NULL;
+
+	if (target->selector == CONFIG_COMM && strpbrk(pattern, "*?[") != NULL)
+		why = "\"comm\" is compared as it is: for a pattern use \"exe\" (a glob) or \"cmdline\" (an "
+		      "expression)";
+	else if (target->selector == CONFIG_COMM && pattern[0] == '/')
+		why = "\"comm\" is the name of a process, without a directory: use \"exe\" for a path";
+	else if (target->selector == CONFIG_UNIT && !has_unit_type(pattern))
+		why = "no unit of this type has processes: expected .service, .scope, .slice, .socket, .mount or .swap";
+	else if (target->selector == CONFIG_CGROUP && strncmp(pattern, "/sys/fs/cgroup/", 15) == 0)
+		why = "\"cgroup\" is a path below the root of the hierarchy, as /proc/PID/cgroup has it";
+	else if (target->selector == CONFIG_CGROUP && pattern[1] != '\0' &&
+		 (pattern[strlen(pattern) - 1] == '/' || strstr(pattern, "//") != NULL))
+		why = "no cgroup has a path with an empty part";
+	if (why != NULL)
+		snprintf(ret, cap, "%s", why);
+	return why != NULL;
+}
+
 static int read_pid(const struct config_scope *scope, const struct json_node *node, int32_t *ret)
 {
 	uint64_t pid = 0;

@@ -123,6 +123,8 @@ struct target_table_entry {
 	bool dismissed;                    /* the configuration no longer has it: its targets leave */
 	bool planned;                      /* of a configuration that is not in force yet */
 	size_t holders;
+	size_t matched;         /* processes and cgroups that are watched for it */
+	mono_t unmatched_since; /* if there are none */
 };
 
 /* The entries of a configuration, by index in config->targets. */
@@ -351,6 +353,13 @@ static void self_release(struct target_table *table)
 
 /* ---- entries ---- */
 
+static mono_t present(void)
+{
+	struct clock clock = real_clock();
+
+	return clock_mono(&clock);
+}
+
 static struct target_table_entry *entry_new(const char *name, uint32_t number)
 {
 	struct target_table_entry *entry = calloc(1, sizeof *entry);
@@ -360,6 +369,7 @@ static struct target_table_entry *entry_new(const char *name, uint32_t number)
 
 	entry->number = number;
 	entry->holders = 1;
+	entry->unmatched_since = present();
 	entry->name = strdup(name);
 	if (entry->name)
 		return entry;
@@ -1358,6 +1368,7 @@ static void enter_target(struct target_table *table, struct target_table_target 
 	table->counts.found++;
 	table->counts.processes += target->what.kind == TARGET_PROCESS;
 	*count_of(table, target) += 1;
+	target->entry->matched += target->what.kind != TARGET_GROUP;
 }
 
 /* A start time lies up to a tick after the number that stat shows. */
@@ -1478,6 +1489,8 @@ static void forget_target(struct target_table *table, struct target_table_target
 	table->counts.processes -= target->what.kind == TARGET_PROCESS;
 	table->counts.leaving -= target->leaving;
 	*count_of(table, target) -= 1;
+	if (target->what.kind != TARGET_GROUP && --target->entry->matched == 0)
+		target->entry->unmatched_since = present();
 	target_free(target);
 }
 
@@ -2197,10 +2210,28 @@ void target_table_free(struct target_table *table)
 	free(table);
 }
 
+/* "containers": "*" and the like say what is wanted if there is any. */
+static bool is_for_all(const struct config_target *target)
+{
+	return target->selector >= CONFIG_CGROUP && (target->pattern[0] == '*' || strcmp(target->pattern, "/**") == 0);
+}
+
 void target_table_counts(const struct target_table *table, struct target_table_counts *ret)
 {
 	*ret = table->counts;
 	ret->owing = table->owing || table->crowded;
+	ret->unmatched_entries = 0;
+	for (size_t i = 0; i < table->list.count; i++) {
+		const struct target_table_entry *entry = table->list.entries[i];
+		struct target_table_unmatched *unmatched = &ret->unmatched[ret->unmatched_entries];
+
+		if (entry->matched > 0 || is_for_all(&table->options.config->targets[i]))
+			continue;
+		if (ret->unmatched_entries++ >= TARGET_TABLE_UNMATCHED_MAX)
+			continue;
+		snprintf(unmatched->entry, sizeof unmatched->entry, "%s", entry->name);
+		unmatched->since = entry->unmatched_since;
+	}
 }
 
 int target_table_visit(struct target_table *table, int (*visit)(void *ctx, struct target_table_target *target),

@@ -89,7 +89,17 @@ struct target_table_target {
 	struct sum_counters end;
 };
 
+/* Entries that match nothing are counted beyond so many. */
+#define TARGET_TABLE_UNMATCHED_MAX 16
+
+struct target_table_unmatched {
+	char entry[65];
+	mono_t since; /* when the last left, or the entry came */
+};
+
 struct target_table_counts {
+	struct target_table_unmatched unmatched[TARGET_TABLE_UNMATCHED_MAX]; /* by their order in the configuration */
+	size_t unmatched_entries;                                            /* all of them */
 	size_t targets; /* watched now, members of groups not counted */
 	size_t members;
 	size_t leaving;       /* of both: asked back from the sampler */

@@ -372,6 +372,21 @@ static void put_process_events(struct json_writer *json, const struct discovery_
 	json_member_u64(json, "storms", found->storms);
 }
 
+static void put_unmatched(struct json_writer *json, const struct target_table_counts *counts, mono_t now)
+{
+	json_member_u64(json, "unmatched_entries", counts->unmatched_entries);
+	json_member_array(json, "unmatched");
+	for (size_t i = 0; i < counts->unmatched_entries && i < TARGET_TABLE_UNMATCHED_MAX; i++) {
+		int64_t since_ns = mono_diff(now, counts->unmatched[i].since);
+
+		json_begin_object(json);
+		json_member_text(json, "entry", counts->unmatched[i].entry);
+		json_member_u64(json, "since_ns", since_ns > 0 ? (uint64_t)since_ns : 0);
+		json_end_object(json);
+	}
+	json_end_array(json);
+}
+
 static void put_discovery(struct json_writer *json, const struct overview *overview)
 {
 	struct discovery_state found;
@@ -397,6 +412,7 @@ static void put_discovery(struct json_writer *json, const struct overview *overv
 		json_member_text(json, "unlabelled_why", found.unlabelled_why);
 	if (found.error)
 		json_member_text(json, "unfinished_why", strerror(-found.error));
+	put_unmatched(json, &found.target_table, overview->now);
 	put_process_events(json, &found);
 	json_end_object(json);
 }

@@ -225,6 +225,18 @@ START_TEST(what_is_known_of_units_is_told_if_they_are_wanted)
 }
 END_TEST
 
+START_TEST(entries_that_match_nothing_are_told)
+{
+	serve("{\"daemon\":{},\"discovery\":{\"unmatched_entries\":3,\"unmatched\":["
+	      "{\"entry\":\"web\",\"since_ns\":120000000000},{\"entry\":\"jobs\",\"since_ns\":5000000000}]}}");
+	ck_assert_int_eq(STATUS(WORD("-n"), WORD("0")), EXIT_OK);
+	says("\nentry web has matched nothing for 2 min\n");
+	says("\nentry jobs has matched nothing for 5 s\n");
+	says("\n1 more matches nothing\n");
+	fits();
+}
+END_TEST
+
 static const char *const quiet_units[] = {
 	"{\"daemon\":{},\"units\":{\"wanted\":false,\"source\":\"cgroups\",\"why\":\"\",\"missing\":[]}}",
 	"{\"daemon\":{},\"units\":{\"wanted\":true,\"source\":\"systemd\",\"why\":\"\",\"missing\":[]}}",
@@ -418,6 +430,7 @@ Suite *status_suite(void)
 	tcase_add_test(tcase, what_does_not_fit_is_counted);
 	tcase_add_test(tcase, what_is_lacking_or_silent_is_told);
 	tcase_add_test(tcase, what_is_known_of_units_is_told_if_they_are_wanted);
+	tcase_add_test(tcase, entries_that_match_nothing_are_told);
 	tcase_add_loop_test(tcase, units_of_which_all_is_known_are_not_spoken_of, 0, 2);
 	tcase_add_test(tcase, names_of_targets_entries_and_rules_choose);
 	tcase_add_test(tcase, labels_of_a_container_are_told_once_when_it_is_asked_for);

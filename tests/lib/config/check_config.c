@@ -434,6 +434,43 @@ static size_t write_trees(int count, char *text, size_t cap)
 	return len + (size_t)snprintf(text + len, cap - len, "]}");
 }
 
+/* What is valid and cannot match, and what may. */
+START_TEST(entries_that_cannot_match_are_doubted)
+{
+	static const struct {
+		const char *entry, *why;
+	} cases[] = {
+		{ "\"comm\": \"python3*\"", "compared as it is" },
+		{ "\"comm\": \"/bin/sh\"", "without a directory" },
+		{ "\"unit\": \"ngnix.servce\"", "no unit of this type" },
+		{ "\"unit\": \"backup.timer\"", "no unit of this type" },
+		{ "\"cgroup\": \"/web/\"", "empty part" },
+		{ "\"cgroup\": \"/sys/fs/cgroup/web\"", "below the root of the hierarchy" },
+		{ "\"comm\": \"kworker/0:1\"", NULL },
+		{ "\"unit\": \"nginx.service\"", NULL },
+		{ "\"unit\": \"user-*\"", NULL },
+		{ "\"unit\": \"*.slice\"", NULL },
+		{ "\"cgroup\": \"/\"", NULL },
+		{ "\"cgroup\": \"/**\"", NULL },
+		{ "\"exe\": \"/usr/bin/python3*\"", NULL },
+		{ "\"cmdline\": \"^/usr/sbin/.*\"", NULL },
+		{ "\"pid\": 1", NULL },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		char text[256], why[256] = "";
+		struct config *config;
+
+		snprintf(text, sizeof(text), "{\"targets\": [{\"name\": \"a\", %s}]}", cases[i].entry);
+		config = parsed(text);
+		ck_assert_msg(config_target_doubt(&config->targets[0], why, sizeof(why)) == (cases[i].why != NULL),
+			      "%s: %s", cases[i].entry, why);
+		ck_assert_msg(!cases[i].why || strstr(why, cases[i].why), "%s: %s", cases[i].entry, why);
+		config_free(config);
+	}
+}
+END_TEST
+
 START_TEST(trees_are_numbered_and_so_limited)
 {
 	static char text[8192];
@@ -985,6 +1022,7 @@ Suite *config_suite(void)
 
 	tcase_add_loop_test(texts, bad_text_is_refused_with_place_key_and_expectation, 0, (int)ARRAY_LEN(bad_texts));
 	tcase_add_test(texts, trees_are_numbered_and_so_limited);
+	tcase_add_test(texts, entries_that_cannot_match_are_doubted);
 	tcase_add_test(texts, usual_expressions_are_cheap_and_explosive_ones_are_not);
 	tcase_add_test(texts, nesting_ten_thousand_deep_is_refused);
 	tcase_add_test(texts, labels_are_taken);

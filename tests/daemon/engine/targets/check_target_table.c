@@ -68,6 +68,33 @@ START_TEST(what_was_not_seen_leaves_when_the_sampler_gave_it_back)
 }
 END_TEST
 
+START_TEST(entries_that_match_nothing_are_named)
+{
+	mono_t began;
+
+	make(&rig, 8,
+	     "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}, {\"name\": \"b\", \"comm\": \"ape\", \"per\": "
+	     "\"group\"}]}");
+	ck_assert_uint_eq(counts(&rig).unmatched_entries, 2);
+	ck_assert_str_eq(counts(&rig).unmatched[0].entry, "a");
+	ck_assert_str_eq(counts(&rig).unmatched[1].entry, "b");
+	began = counts(&rig).unmatched[0].since;
+	ck_assert_uint_gt(began.ns, 0);
+	appear(&rig, 10, 500, "/");
+	meet(&rig, 0, 10, 500, 1);
+	ck_assert_uint_eq(counts(&rig).unmatched_entries, 1);
+	ck_assert_str_eq(counts(&rig).unmatched[0].entry, "b");
+	/* It ends. */
+	settle(&rig);
+	target_table_sweep(rig.table, 2);
+	settle(&rig);
+	ck_assert_uint_eq(counts(&rig).targets, 1); /* the group, which has no member */
+	ck_assert_uint_eq(counts(&rig).unmatched_entries, 2);
+	ck_assert_str_eq(counts(&rig).unmatched[0].entry, "a");
+	ck_assert_int_gt(mono_diff(counts(&rig).unmatched[0].since, began), 0);
+}
+END_TEST
+
 START_TEST(a_pid_that_is_used_again_is_a_new_target)
 {
 	make(&rig, 8, "{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
@@ -386,6 +413,7 @@ Suite *target_table_suite(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, a_process_is_watched_once_however_often_it_is_met);
 	tcase_add_test(tcase, what_was_not_seen_leaves_when_the_sampler_gave_it_back);
+	tcase_add_test(tcase, entries_that_match_nothing_are_named);
 	tcase_add_test(tcase, a_pid_that_is_used_again_is_a_new_target);
 	tcase_add_test(tcase, one_that_ends_between_scan_and_opening_is_nothing);
 	tcase_add_test(tcase, one_whose_pid_another_has_before_it_is_opened_is_not_taken_for_him);
