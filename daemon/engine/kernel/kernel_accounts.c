@@ -346,17 +346,18 @@ static uint32_t find(struct kernel_accounts *accounts, uint32_t pid, uint64_t st
 	return CPU_ACCOUNT_NONE;
 }
 
-/* The kernel has told of its end already. */
-static bool has_ended(const struct kernel_accounts *accounts, uint32_t pid)
+/* The kernel has told of its end already; or it is another one by now. */
+static bool has_ended(const struct kernel_accounts *accounts, uint32_t pid, uint64_t start_ticks)
 {
 	char text[1024];
 	struct procfs_stat stat;
 	ssize_t len = proc_read_file(accounts->options.procfd, (int32_t)pid, "stat", text, sizeof(text));
 
-	return len < 0 || procfs_stat_parse(text, (size_t)len, &stat) < 0 || stat.state == 'Z' || stat.state == 'X';
+	return len < 0 || procfs_stat_parse(text, (size_t)len, &stat) < 0 || stat.state == 'Z' || stat.state == 'X' ||
+	       (start_ticks != 0 && stat.start_ticks != start_ticks);
 }
 
-static int enter(struct kernel_accounts *accounts, uint32_t account, uint32_t pid)
+static int enter(struct kernel_accounts *accounts, uint32_t account, uint32_t pid, uint64_t start_ticks)
 {
 	struct settled settled;
 	int r;
@@ -371,7 +372,7 @@ static int enter(struct kernel_accounts *accounts, uint32_t account, uint32_t pi
 	r = settle(accounts, account, pid, &settled);
 	if (r < 0)
 		return r;
-	if (has_ended(accounts, pid) || !is_entered(accounts, account, pid))
+	if (has_ended(accounts, pid, start_ticks) || !is_entered(accounts, account, pid))
 		return -ESRCH;
 	accounts->shared.base_ns[account] = settled.clock_ns - settled.account_ns;
 	return 0;
@@ -391,7 +392,7 @@ int kernel_accounts_watch(struct kernel_accounts *accounts, int32_t pid, uint64_
 			return -ENOSPC;
 		}
 
-		int r = enter(accounts, account, (uint32_t)pid);
+		int r = enter(accounts, account, (uint32_t)pid, start_ticks);
 		if (r < 0) {
 			leave(accounts, account);
 			give_free(accounts, account);

@@ -40,7 +40,8 @@ const struct cpu_accounts *kernel_accounts_shared(const struct kernel_accounts *
 
 /*
  * The process has an account from now on, in which is all that it has used so far and will use. The
- * same process may be watched several times and has one account. 0; -ENOSPC: all are in use; -EAGAIN:
+ * same process may be watched several times and has one account. start_ticks: as in stat; 0: whatever has
+ * the id. 0; -ENOSPC: all are in use; -EAGAIN:
  * it did not stand still for long enough to be counted exactly, try again later; -ENODEV: they are off;
  * -errno.
  */

@@ -1421,11 +1421,22 @@ static bool accounts_are_on(const struct target_table *table)
 /* What is hidden from tracing so often has its clock asked for good. */
 #define LOSSES_MAX 3
 
+/* In a tick of stat, a hundredth of a second, a process may begin, end, and leave its id to another one. */
+#define YOUNG_TICKS 3
+
+static bool is_young(const struct target *what)
+{
+	struct clock clock = real_clock();
+	uint64_t now_ticks = clock.boot_ns(clock.ctx) / (NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK));
+
+	return now_ticks - what->start_ticks < YOUNG_TICKS;
+}
+
 /* Where there is none for it, its clock is asked. */
 static void open_account(struct target_table *table, struct target_table_target *target)
 {
 	if (target->what.kind != TARGET_PROCESS || target->account != CPU_ACCOUNT_NONE || !accounts_are_on(table) ||
-	    target->losses >= LOSSES_MAX ||
+	    target->losses >= LOSSES_MAX || is_young(&target->what) ||
 	    kernel_accounts_watch(table->options.accounts, target->what.pid, target->what.start_ticks,
 				  &target->account) < 0)
 		return;

@@ -75,7 +75,7 @@ START_TEST(totals_are_those_of_the_clock)
 	for (unsigned i = 0; i < CHILDREN; i++) {
 		children[i] = child_start();
 		child_do(&children[i], i % 2 ? 'h' : 'b'); /* something before its account */
-		ck_assert_int_eq(kernel_accounts_watch(accounts, children[i].pid, 1, &account[i]), 0);
+		ck_assert_int_eq(kernel_accounts_watch(accounts, children[i].pid, 0, &account[i]), 0);
 	}
 	for (unsigned round = 0; round < 20; round++)
 		for (unsigned i = 0; i < CHILDREN; i++)
@@ -192,7 +192,7 @@ START_TEST(totals_hold_under_churn)
 
 	pid_t pid = start_stopped(acts[_i]);
 
-	ck_assert_int_eq(kernel_accounts_watch(accounts, pid, 1, &account), 0);
+	ck_assert_int_eq(kernel_accounts_watch(accounts, pid, 0, &account), 0);
 	let_go(pid);
 	assert_equal(account, pid);
 	end(pid);
@@ -218,7 +218,7 @@ START_TEST(a_process_that_runs_is_taken_over_without_a_seam)
 		}
 		usleep(2000 + 500 * i);
 		/* An account of an attempt that failed is not used again within a second. */
-		while ((r = kernel_accounts_watch(accounts, pid, 1, &account)) == -EAGAIN || r == -ENOSPC)
+		while ((r = kernel_accounts_watch(accounts, pid, 0, &account)) == -EAGAIN || r == -ENOSPC)
 			usleep(r == -ENOSPC ? 100000 : 0);
 		ck_assert_int_eq(r, 0);
 		usleep(3000);
@@ -369,14 +369,14 @@ START_TEST(a_full_table_is_counted_and_an_account_rests_before_it_is_used_again)
 	for (unsigned i = 0; i < 3; i++)
 		children[i] = child_start();
 	for (unsigned i = 0; i < 2; i++)
-		ck_assert_int_eq(kernel_accounts_watch(accounts, children[i].pid, 1, &account[i]), 0);
-	ck_assert_int_eq(kernel_accounts_watch(accounts, children[2].pid, 1, &account[2]), -ENOSPC);
-	ck_assert_int_eq(kernel_accounts_watch(accounts, children[1].pid, 1, &again), 0);
+		ck_assert_int_eq(kernel_accounts_watch(accounts, children[i].pid, 0, &account[i]), 0);
+	ck_assert_int_eq(kernel_accounts_watch(accounts, children[2].pid, 0, &account[2]), -ENOSPC);
+	ck_assert_int_eq(kernel_accounts_watch(accounts, children[1].pid, 0, &again), 0);
 	ck_assert_uint_eq(again, account[1]);
 	kernel_accounts_unwatch(accounts, account[0]);
-	ck_assert_int_eq(kernel_accounts_watch(accounts, children[2].pid, 1, &account[2]), -ENOSPC);
+	ck_assert_int_eq(kernel_accounts_watch(accounts, children[2].pid, 0, &account[2]), -ENOSPC);
 	accounts->seats[account[0]].freed.ns -= REUSE_NS;
-	ck_assert_int_eq(kernel_accounts_watch(accounts, children[2].pid, 1, &account[2]), 0);
+	ck_assert_int_eq(kernel_accounts_watch(accounts, children[2].pid, 0, &account[2]), 0);
 	kernel_accounts_state(accounts, &state);
 	ck_assert_uint_eq(state.refused, 2);
 	ck_assert_uint_eq(state.watched, 2);
@@ -394,7 +394,7 @@ START_TEST(the_end_of_a_process_is_noted)
 	if (!open_accounts(2))
 		SKIP_TEST("%s", skip_reason);
 	child = child_start();
-	ck_assert_int_eq(kernel_accounts_watch(accounts, child.pid, 1, &account), 0);
+	ck_assert_int_eq(kernel_accounts_watch(accounts, child.pid, 0, &account), 0);
 	ck_assert_uint_eq(accounts->shared.accounts[account].exited, 0);
 	child_reap(&child);
 	ck_assert_uint_eq(accounts->shared.accounts[account].exited, 1);
