@@ -25,6 +25,7 @@ struct command {
 static const struct command commands[] = {
 	{ "list", "incidents, newest last", list_command },
 	{ "show", "what happened: in words, pictures and numbers", show_command },
+	{ "history", "what targets used, minute by minute: looking back", history_command },
 	{ "export", "for the Firefox Profiler, Perfetto, pprof, spreadsheets", export_command },
 	{ "prune", "remove incidents that are old, mild or too many", prune_command },
 	{ "recover", "what the ring of a killed daemon holds, as an incident", recover_command },

@@ -35,6 +35,9 @@ static const struct config_help config_help[] = {
 		"What is exported to Prometheus."),
 	KEY_OF("", "stacks", "section", NULL, NULL,
 		"Whether call stacks are recorded."),
+	KEY_OF("", "history", "section", NULL, NULL,
+		"What is kept of each minute for `spikewatch history`. The `history` of a rule is something else: the "
+		"average that it compares with."),
 	KEY("", "state_file",
 		"Where cooldowns, counts and high-water marks survive a restart. Empty: `state.json` beside the "
 		"directory of the incidents."),
@@ -161,6 +164,17 @@ static const struct config_help config_help[] = {
 		"most: they are halved until they fit, those of `dwarf` first. Open incidents hold copies of what "
 		"they need, one as much as the rings hold, the second a quarter, the third a ninth, and so on; beyond "
 		"that the oldest samples are left out, and the incident says so."),
+
+	KEY("history", "enabled", "Keep one."),
+	KEY("history", "directory", "Empty: `history` beside the directory of the incidents."),
+	KEY("history", "max_size",
+		"Of all its files. The oldest hours are removed first; a month of 300 targets takes less."),
+	KEY("history", "max_age",
+		"What so much was recorded after is removed: setting the time of day removes nothing, and time without "
+		"a daemon does not count."),
+	KEY("history", "max_targets",
+		"Rows of a minute: of more targets those that used most CPU time (three quarters) and memory, and "
+		"those that had an incident; the others are summed."),
 
 	KEY_OF("targets", "name", "name, required", NULL, NULL,
 		"Unique."),

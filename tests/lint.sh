@@ -176,6 +176,7 @@ foreign() {
 		daemon/engine/stacks/thread_events.c daemon/engine/targets/baseline.c
 		daemon/engine/targets/discovery.c daemon/engine/targets/containers.c daemon/service/control.c
 		daemon/service/health/file_writer.c daemon/service/health/overview.c daemon/service/main.c
+		daemon/service/minutes/minute_log.c
 		lib/cgroup/cgroup.c lib/cgroup/cgroup_limits.c lib/cgroup/cgroup_mounts.c lib/source/process.c"
 	waits="daemon/engine/base/foreign.c daemon/engine/incident/capture.c daemon/engine/stacks/stack_capture.c
 		daemon/engine/stacks/stack_recorder.c daemon/engine/targets/baseline.c lib/source/process.c"

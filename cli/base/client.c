@@ -115,7 +115,9 @@ static const char *advice_for(int rc)
 /* The caller's own daemon first, then the system's. Prints which were tried if none answers. */
 static int ask_any(const struct ask *ask, struct buffer *ret)
 {
-	static const struct config nothing = { .ring.path = "", .incidents.directory = "", .state_file = "" };
+	static const struct config nothing = {
+		.ring.path = "", .incidents.directory = "", .state_file = "", .history.directory = ""
+	};
 	const char *tried[2];
 	struct paths paths;
 	size_t count = 0;

@@ -86,6 +86,7 @@ const char *options_nearest(const char *word, const char *const *names, size_t c
  */
 int list_command(int argc, char **argv);
 int show_command(int argc, char **argv);
+int history_command(int argc, char **argv);
 int export_command(int argc, char **argv);
 int prune_command(int argc, char **argv);
 int recover_command(int argc, char **argv);

@@ -869,7 +869,9 @@ static enum top_feed_state top_feed_state(const struct top_feed *feed, mono_t no
 /* Cgroups are looked at this often unless the configuration says another time. */
 #define CGROUP_INTERVAL_NS (100 * NS_PER_MS)
 
-static const struct config no_config = { .ring.path = "", .incidents.directory = "", .state_file = "" };
+static const struct config no_config = {
+	.ring.path = "", .incidents.directory = "", .state_file = "", .history.directory = ""
+};
 
 /* ---- places ---- */
 

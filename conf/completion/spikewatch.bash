@@ -58,6 +58,7 @@ _spikewatch_value() {
 	-o | --output | -c | --config | -s | --socket) _spikewatch_files "$2" ;;
 	--directory | --proc-root | --cgroup-root) _spikewatch_files "$2" -d ;;
 	--phase) _spikewatch_offer 'during before all' "$2" ;;
+	--by) _spikewatch_offer 'cpu peak memory throttled incidents' "$2" ;;
 	--sort) _spikewatch_offer 'cpu memory distance name' "$2" ;;
 	--ring) _spikewatch_files "$2" ;;
 	--filter | --count) ;;
@@ -66,7 +67,11 @@ _spikewatch_value() {
 	--comm) _spikewatch_offer "$(cat /proc/[0-9]*/comm 2>/dev/null | sort -u)" "$2" ;;
 	--cpu | --memory | --for | --after | -t | --timeout | --count) ;;
 	-i | --interval | --duration | --ring-size | -n | --rows | --limit | --since | --until | -t | --target | -r | --rule | --max-file) ;;
-	--keep | --max-size | --older-than | -b | --before) ;;
+	-b)
+		[[ ${COMP_WORDS[1]} == history ]] || return 0
+		_spikewatch_offer 'cpu peak memory throttled incidents' "$2"
+		;;
+	--keep | --max-size | --older-than | --before) ;;
 	*) return 1 ;;
 	esac
 }
@@ -125,7 +130,7 @@ _spikewatch() {
 	directory=$(_spikewatch_directory)
 	case $command:$word in
 	record:* | trap:*) _spikewatch_record "$1" "$word" ;;
-	trigger:[!-]* | trigger: | status:[!-]* | status:) _spikewatch_offer "$(_spikewatch_targets "$1")" "$word" ;;
+	trigger:[!-]* | trigger: | history:[!-]* | history: | status:[!-]* | status:) _spikewatch_offer "$(_spikewatch_targets "$1")" "$word" ;;
 	list:* | prune:* | reload:* | top:* | *:-*) _spikewatch_offer "$(_spikewatch_options "$1" "$command")" "$word" ;;
 	recover:*) _spikewatch_files "$word" ;;
 	export:*/*) _spikewatch_files "$word" ;;

@@ -22,12 +22,14 @@
 #include "daemon/service/control.h"
 #include "daemon/service/health/health.h"
 #include "daemon/service/health/overview.h"
+#include "daemon/service/minutes/minute_log.h"
 #include "lib/base/base.h"
 #include "lib/base/units.h"
 #include "lib/cgroup/cgroup_mounts.h"
 #include "lib/config/config.h"
 #include "lib/config/config_keys.h"
 #include "lib/evaluator/evaluator.h"
+#include "lib/incident/incident.h"
 #include "lib/model/sample.h"
 #include "lib/model/target.h"
 #include "lib/ring/ring.h"
@@ -79,6 +81,7 @@ struct daemon {
 	struct spool *spool;
 	struct session *session;
 	struct state_file *state_file;
+	struct minute_log *minute_log;
 	int64_t wall_ahead_ns; /* of CLOCK_BOOTTIME, at the last look; 0: not looked yet */
 	struct privileges privileges;
 	struct dispatcher *dispatcher;
@@ -490,8 +493,18 @@ static bool on_fired(void *ctx, const struct evaluator_firing *firing)
 static void on_opened(void *ctx, const struct evaluator_firing *firing)
 {
 	struct daemon *daemon = ctx;
+	char stem[INCIDENT_NAME_MAX + 1];
 
+	incident_stem(firing->wall, firing->target->name, firing->rule->name, stem, sizeof stem);
+	minute_log_incident(daemon->minute_log, firing->target->id, stem);
 	rule_counts_opened(daemon->rule_counts, firing->rule);
+}
+
+static void on_event(void *ctx, const struct ring_event *event)
+{
+	struct daemon *daemon = ctx;
+
+	minute_log_event(daemon->minute_log, event);
 }
 
 static void on_judged(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision)
@@ -574,6 +587,7 @@ static int replace_config(struct daemon *daemon, const struct config *config)
 
 	evaluator_reload_commit(rules);
 	incidents_reload(daemon->incidents, config);
+	minute_log_reload(daemon->minute_log, config);
 	control_reload(daemon->control, &config->metrics);
 	rule_counts_free(daemon->rule_counts);
 	daemon->rule_counts = TAKE(rule_counts);
@@ -639,8 +653,11 @@ static int on_reload(void *ctx, char *message)
 static int on_trigger(void *ctx, const struct target *target, struct incidents_ticket *ret)
 {
 	struct daemon *daemon = ctx;
+	int r = incidents_trigger(daemon->incidents, target, ret);
 
-	return incidents_trigger(daemon->incidents, target, ret);
+	if (r == 0 && ret->answer == INCIDENTS_OPENED)
+		minute_log_incident(daemon->minute_log, target ? target->id : 0, ret->stem);
+	return r;
 }
 
 /* The samplers are to wake this thread with the tick that ends the next window. */
@@ -807,6 +824,7 @@ static void fill_overview(void *ctx, struct overview *ret)
 		.evaluator = daemon->evaluator,
 		.incidents = daemon->incidents,
 		.state_file = daemon->state_file,
+		.minute_log = daemon->minute_log,
 		.dispatcher = daemon->dispatcher,
 		.health = &daemon->health,
 		.rule_counts = daemon->rule_counts,
@@ -882,6 +900,7 @@ static int build_rules(struct daemon *daemon)
 		.fired = on_fired,
 		.opened = on_opened,
 		.judged = on_judged,
+		.observe = on_event,
 		.ctx = daemon,
 	};
 	int r = rule_counts_new(daemon->config, NULL, &daemon->rule_counts);
@@ -915,6 +934,8 @@ static int build(struct daemon *daemon)
 		r = session_seek(daemon->session);
 	if (r == 0)
 		r = state_file_open(&daemon->paths, session_parts(daemon->session).procfd, &daemon->state_file);
+	if (r == 0)
+		r = minute_log_open(daemon->paths.history, daemon->config, &daemon->minute_log);
 	if (r == 0)
 		r = build_rules(daemon);
 	if (r == 0)
@@ -1001,6 +1022,7 @@ static void take_down(struct daemon *daemon)
 	ended = dispatcher_close(daemon->dispatcher);
 	rule_counts_free(daemon->rule_counts);
 	state_file_close(daemon->state_file);
+	minute_log_close(daemon->minute_log);
 	/*
 	 * A thread that is blocked keeps what it refers to. If it is the incident worker, the ring
 	 * is not marked as ended: the next start recovers what it holds.
@@ -1069,7 +1091,7 @@ static void print_help(void)
 	       PATHS_CONFIG, PATHS_DROPINS);
 }
 
-enum { OPTION_CHECK = 256, OPTION_PROC_ROOT, OPTION_CGROUP_ROOT, OPTION_VERSION, OPTION_STUCK_AFTER };
+enum { OPTION_CHECK = 256, OPTION_PROC_ROOT, OPTION_CGROUP_ROOT, OPTION_VERSION, OPTION_STUCK_AFTER, OPTION_MINUTE };
 
 static const struct option options[] = {
 	{ "config", required_argument, NULL, 'c' },
@@ -1080,6 +1102,7 @@ static const struct option options[] = {
 	{ "help", no_argument, NULL, 'h' },
 	{ "version", no_argument, NULL, OPTION_VERSION },
 	{ "stuck-after", required_argument, NULL, OPTION_STUCK_AFTER }, /* for tests: config_file.stuck_ns */
+	{ "minute", required_argument, NULL, OPTION_MINUTE },           /* the same: config_file.minute_ns */
 	{ NULL, 0, NULL, 0 },
 };
 
@@ -1120,6 +1143,10 @@ static int parse(int argc, char **argv, struct request *request)
 			return 0;
 		case OPTION_STUCK_AFTER:
 			if (units_duration(optarg, strlen(optarg), &request->file.stuck_ns) < 0)
+				return EX_USAGE;
+			break;
+		case OPTION_MINUTE:
+			if (units_duration(optarg, strlen(optarg), &request->file.minute_ns) < 0)
 				return EX_USAGE;
 			break;
 		case OPTION_VERSION:

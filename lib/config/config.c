@@ -198,6 +198,7 @@ int config_file_load(const struct config_file *file, struct config **ret, char *
 	if (file->cgroup_root)
 		config->cgroup_root = file->cgroup_root;
 	config->stuck_ns = file->stuck_ns;
+	config->minute_ns = file->minute_ns;
 	*ret = config;
 
 	return 0;

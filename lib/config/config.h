@@ -193,17 +193,28 @@ struct config_stacks {
 	uint64_t max_memory_bytes;    /* 64MiB; all rings, and the book of who mapped what */
 };
 
+/* "history": of the minutes that `spikewatch history` shows */
+struct config_history {
+	bool enabled;          /* true */
+	const char *directory; /* "": beside the incidents */
+	uint64_t max_bytes;    /* 95MiB: 99.6 MB */
+	uint64_t max_age_ns;   /* 30d */
+	uint32_t max_targets;  /* 300; rows of a minute: the rest is summed */
+};
+
 struct config {
 	struct config_sampling sampling;
 	struct config_ring ring;
 	struct config_incidents incidents;
 	struct config_metrics metrics;
 	struct config_stacks stacks;
+	struct config_history history;
 	const char *state_file;   /* "": beside the incidents */
 	const char *proc_root;    /* "/proc" */
 	const char *cgroup_root;  /* "": where libcgroup says it is mounted */
 	const char *runtime_root; /* "/": what is above the /run and /var/lib of container runtimes */
 	uint64_t stuck_ns;        /* as config_file.stuck_ns; no key */
+	uint64_t minute_ns;       /* as config_file.minute_ns; no key */
 	struct config_target *targets;
 	size_t target_count;
 	struct config_notify *notifies;
@@ -337,6 +348,7 @@ struct config_file {
 	 * when it is stopped; 0: the default of each thread. For tests.
 	 */
 	uint64_t stuck_ns;
+	uint64_t minute_ns; /* what a minute of the history is; 0: a minute. For tests. */
 };
 
 /* "FILE:LINE:COLUMN: KEY: what is wrong", always terminated, fits. */

@@ -63,7 +63,7 @@ struct config_origin {
 	struct json_place place;
 };
 
-#define CONFIG_SECTION_FIELDS_MAX 56
+#define CONFIG_SECTION_FIELDS_MAX 64
 
 /* What sources are merged into. */
 struct config_merge {
@@ -676,6 +676,8 @@ static const char *const clock_choices[] = { "cpu", "cycles", NULL };
  * textfile_interval      The file is collected every 15 to 60 s.
  * metrics.max_targets  Twenty series each make ten thousand: what a server takes from one machine
  *                      without complaint.
+ * history.max_size  A month of 300 targets takes two thirds of it (docs/history.md).
+ * history.max_targets  The top of any screen; thousands of short processes are not rows.
  * stacks.frequency  99 and not 100, so as not to run in lockstep with work that a program does a
  *                   hundred times a second.
  * stacks.clock      Hardware counters are shared with other profilers; the CPU clock works in virtual
@@ -694,6 +696,7 @@ const struct config_field config_section_fields[] = {
 	SECTION_OTHER(   "",         "incidents"),
 	SECTION_OTHER(   "",         "metrics"),
 	SECTION_OTHER(   "",         "stacks"),
+	SECTION_OTHER(   "",         "history"),
 	PATH(    "",         "state_file",        RESTART, state_file,                   "", .is_file = true),
 	PATH(    "",         "proc_root",         RESTART, proc_root,                    "/proc"),
 	PATH(    "",         "cgroup_root",       RESTART, cgroup_root,                  ""),
@@ -772,6 +775,14 @@ const struct config_field config_section_fields[] = {
 	BYTES(   "stacks",   "ring_size",         RESTART, stacks.ring_bytes,            0,        64 * KIB,
 		64 * MIB, .zero = true),
 	BYTES(   "stacks",   "max_memory",        RESTART, stacks.max_memory_bytes,      64 * MIB, MIB,      16 * GIB),
+	BOOL(    "history",  "enabled",           LIVE,    history.enabled,              true),
+	PATH(    "history",  "directory",         RESTART, history.directory,            ""),
+	BYTES(   "history",  "max_size",          LIVE,    history.max_bytes,            95 * MIB,
+		MIB,      TIB),
+	SECTION_DURATION("history",  "max_age",           LIVE,    history.max_age_ns,           30 * SECTION_DAY,
+		HOUR,   3650 * SECTION_DAY),
+	SECTION_COUNT(   "history",  "max_targets",       LIVE,    history.max_targets,          300,      1,
+		2000),
 };
 // clang-format on
 const size_t config_section_field_count = ARRAY_LEN(config_section_fields);
@@ -825,7 +836,7 @@ static int apply_stacks(const struct config_scope *within, const struct json_nod
 static int config_section_apply(const struct config_scope *scope, const struct json_node *root,
 				struct config_merge *merge)
 {
-	static const char *const sections[] = { "sampling", "ring", "incidents", "metrics", "stacks" };
+	static const char *const sections[] = { "sampling", "ring", "incidents", "metrics", "stacks", "history" };
 	struct config_scope within = *scope;
 	int r = config_field_apply(scope, config_section_fields, config_section_field_count, "", root, merge->config,
 				   merge->origins);

@@ -66,6 +66,18 @@ static int set_control(struct paths *paths)
 		       : 0;
 }
 
+/* "history" instead of the last component. */
+static int set_history(const struct config *config, struct paths *paths)
+{
+	const char *slash = strrchr(paths->incidents, '/');
+	int len = slash ? (int)(slash - paths->incidents) + 1 : 0;
+
+	if (*config->history.directory)
+		return join_path(paths->history, PATHS_MAX, config->history.directory, "", "");
+	return snprintf(paths->history, PATHS_MAX, "%.*shistory", len, paths->incidents) >= PATHS_MAX ? -ENAMETOOLONG
+												      : 0;
+}
+
 int paths_choose(const struct config *config, struct paths *ret)
 {
 	char run[PATHS_MAX], state[PATHS_MAX];
@@ -88,6 +100,8 @@ int paths_choose(const struct config *config, struct paths *ret)
 	else if ((r = choose_directory("STATE_DIRECTORY", PATHS_SYSTEM_STATE, "XDG_STATE_HOME", "/.local/state",
 				       state)) == 0)
 		r = join_path(ret->incidents, PATHS_MAX, state, "/incidents", "");
+	if (r == 0)
+		r = set_history(config, ret);
 	if (r < 0)
 		return r;
 

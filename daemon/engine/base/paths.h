@@ -33,6 +33,7 @@ struct paths {
 	char incidents[PATHS_MAX]; /* directory */
 	char state[PATHS_MAX];     /* directory of the state file */
 	char state_name[256];      /* its name */
+	char history[PATHS_MAX];   /* directory */
 };
 
 /* 0; -ENAMETOOLONG; -ENOENT: neither root nor $HOME. */

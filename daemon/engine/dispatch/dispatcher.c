@@ -467,6 +467,8 @@ static int on_event(struct dispatcher *dispatcher, const struct ring_event *even
 	case RING_EVENT_TICK_END:
 		break;
 	}
+	if (dispatcher->options.observe)
+		dispatcher->options.observe(dispatcher->options.ctx, event);
 
 	return evaluator_event(dispatcher->evaluator, event);
 }

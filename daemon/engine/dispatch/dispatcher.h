@@ -34,6 +34,8 @@ struct dispatcher_options {
 	bool (*fired)(void *ctx, const struct evaluator_firing *firing);
 	/* It has opened an incident. */
 	void (*opened)(void *ctx, const struct evaluator_firing *firing);
+	/* Each event of the ring, before the evaluator has it. */
+	void (*observe)(void *ctx, const struct ring_event *event);
 	/* As evaluator_options.judged. */
 	void (*judged)(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision);
 	/* As evaluator_options.witness. */

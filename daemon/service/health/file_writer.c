@@ -32,7 +32,7 @@ struct file_writer {
 	struct buffer text;
 	enum file_writer_state state;
 	int error; /* of the last text */
-	bool ending, abandoned;
+	bool started, ending, abandoned;
 	bool given_up; /* the text that is being written was waited for in vain: no more */
 };
 
@@ -52,8 +52,10 @@ static int open_directory(const struct file_writer *writer)
 
 static int write_text(const struct file_writer *writer)
 {
-	AUTO_CLOSE int dirfd = open_directory(writer);
+	AUTO_CLOSE int dirfd = writer->options.write ? -1 : open_directory(writer);
 
+	if (writer->options.write)
+		return writer->options.write(writer->options.ctx, &writer->text);
 	if (dirfd < 0)
 		return dirfd;
 	return whole_file_replace(dirfd, writer->name, writer->text.data, writer->text.len, writer->options.kind);
@@ -74,6 +76,8 @@ static void release_writer(struct file_writer *writer)
 	buffer_release(&writer->text);
 	free(writer->directory);
 	free(writer->name);
+	if (writer->started && writer->options.release)
+		writer->options.release(writer->options.ctx);
 	free(writer);
 }
 
@@ -139,13 +143,14 @@ int file_writer_new(const char *path, const struct file_writer_options *options,
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&writer->changed, &attributes);
 	pthread_condattr_destroy(&attributes);
-	r = split_path(writer, path);
+	r = options->write ? 0 : split_path(writer, path);
 	if (r == 0)
 		r = thread_start(&writer->thread, write_texts, writer);
 	if (r < 0) {
 		release_writer(writer);
 		return r;
 	}
+	writer->started = true; /* for release_writer alone: the thread does not look at it before it is abandoned */
 	*ret = writer;
 	return 0;
 }

@@ -1,6 +1,6 @@
 /*
- * file_writer.h: a file that a thread of its own replaces, so that its owner, the event loop, never
- * waits for a disk. One text is written at a time: each is the whole file.
+ * file_writer.h: a file that a thread of its own replaces, or appends to, so that its owner, the event
+ * loop, never waits for a disk. One text is written at a time.
  */
 #ifndef SPIKEWATCH_DAEMON_SERVICE_HEALTH_FILE_WRITER_H
 #define SPIKEWATCH_DAEMON_SERVICE_HEALTH_FILE_WRITER_H
@@ -18,6 +18,14 @@ struct file_writer_options {
 	bool make_directory;  /* if it is missing, and again if it was removed */
 	bool transient;       /* the file is removed at the end */
 	uint64_t patience_ns; /* how long file_writer_free waits for a disk that blocks */
+	/*
+	 * What the thread does with a text, if not NULL, instead of replacing the file: 0 or -errno. The
+	 * path is then not looked at. release is called when the writer is freed, by whichever thread
+	 * that is; if file_writer_new fails it is not.
+	 */
+	int (*write)(void *ctx, const struct buffer *text);
+	void (*release)(void *ctx);
+	void *ctx;
 };
 
 /* Condition (positive return). */

@@ -106,6 +106,7 @@ struct overview {
 	const struct evaluator *evaluator;
 	struct incidents *incidents;
 	const struct state_file *state_file; /* NULL: there is none */
+	const struct minute_log *minute_log; /* NULL: there is none */
 	const struct dispatcher *dispatcher;
 	const struct health *health;
 	const struct rule_counts *rule_counts; /* NULL: not counted */

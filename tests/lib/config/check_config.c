@@ -78,7 +78,7 @@ static const struct bad bad_texts[] = {
 	  "t.json:3:5: sampling.intervall: unknown key; did you mean \"interval\"?" },
 	{ "{\"Rules\":[]}", "t.json:1:2: Rules: unknown key; did you mean \"rules\"?" },
 	{ "{\"nonsense\":1}",
-	  "t.json:1:2: nonsense: unknown key; expected one of sampling, ring, incidents, metrics, stacks, "
+	  "t.json:1:2: nonsense: unknown key; expected one of sampling, ring, incidents, metrics, stacks, history, "
 	  "state_file, proc_root, cgroup_root, runtime_root, targets, notify, rules" },
 	{ "{" TARGET ",\"notify\":[{\"name\":\"a\"}]}",
 	  "t.json:1:92: notify[0]: expected exactly one of \"command\" and \"socket\"" },

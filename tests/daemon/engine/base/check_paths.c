@@ -17,7 +17,7 @@ static struct paths paths;
 
 static void setup(void)
 {
-	config = (struct config){ .state_file = "" };
+	config = (struct config){ .state_file = "", .history.directory = "" };
 	config.ring.path = config.incidents.directory = "";
 	unsetenv("RUNTIME_DIRECTORY");
 	unsetenv("STATE_DIRECTORY");
