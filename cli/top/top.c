@@ -5,30 +5,48 @@
  *
  * One table of columns says in which order they are dropped when the line is short, and how they
  * grow when it is long. Names are cut, figures never.
+ *
+ * On a screen there are views: the list of targets, one target, the list of incidents, one incident.
+ * All but the first list are lines that are made anew when they are drawn, and can be scrolled, so
+ * whatever does not fit is a key away and nothing in them is cut.
  */
+#include "cli/base/client.h"
 #include "cli/base/options.h"
 #include "cli/base/output.h"
 #include "cli/base/plot.h"
+#include "cli/incident/incident_load.h"
+#include "cli/incident/story.h"
+#include "cli/incident/view.h"
 #include "cli/top/top_data.h"
 #include "daemon/engine/base/clocks.h"
+#include "daemon/engine/base/proc_read.h"
 #include "lib/base/base.h"
+#include "lib/base/map.h"
 #include "lib/base/text.h"
 #include "lib/base/units.h"
 #include "lib/config/config.h"
+#include "lib/proc/procfs.h"
 #include "lib/model/sample.h"
 #include "lib/ring/ring.h"
 
 #include <curses.h>
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <inttypes.h>
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <term.h>
 #include <time.h>
 #include <unistd.h>
@@ -65,6 +83,7 @@ struct top_page {
 	size_t line;               /* the next */
 	size_t width;              /* of a line, in characters; 0: unlimited */
 	bool utf8;
+	bool terse; /* the screen is so low that what is too long is cut */
 };
 
 /* The longest name shown if the width is unlimited. */
@@ -76,6 +95,8 @@ struct top_page {
 #define SPARK_MIN 10
 #define SPARK_WIDE 20 /* if the width is unlimited */
 #define NAME_MIN 12
+#define NAME_WIDE 40
+#define OPTIONAL_COLUMNS 4 /* their order begins there */
 #define RULES_MIN 18
 #define RULES_MAX 60
 
@@ -250,6 +271,9 @@ static void top_text_plan(size_t width, bool utf8, size_t longest, struct top_te
 	text.width[TOP_TEXT_TARGET] = width < NAME_MIN ? width : NAME_MIN;
 	left -= text.width[TOP_TEXT_TARGET];
 	for (unsigned order = 1; order < TOP_TEXT_COLUMNS; order++) {
+		/* A whole name comes before what can be read when the target is opened. */
+		if (order == OPTIONAL_COLUMNS)
+			left = grow(&text, TOP_TEXT_TARGET, longest < NAME_WIDE ? longest : NAME_WIDE, left);
 		for (size_t i = 0; i < TOP_TEXT_COLUMNS; i++) {
 			if (columns[i].order != order || left < columns[i].width + 1)
 				continue;
@@ -257,7 +281,8 @@ static void top_text_plan(size_t width, bool utf8, size_t longest, struct top_te
 			left -= columns[i].width + 1;
 		}
 	}
-	left = grow(&text, TOP_TEXT_TARGET, longest < 32 ? longest : 32, left);
+	left = grow_spark(&text, TOP_TEXT_CPU_MINUTE, 12, left);
+	left = grow(&text, TOP_TEXT_RULES, 30, left);
 	left = grow_spark(&text, TOP_TEXT_CPU_MINUTE, 20, left);
 	left = grow_spark(&text, TOP_TEXT_MEMORY_MINUTE, 20, left);
 	left = grow(&text, TOP_TEXT_RULES, 36, left);
@@ -343,12 +368,16 @@ static void put_distance(const struct top_table_row *row, char *out)
 		snprintf(out, CELL_MAX, "%.0f%%", percent == 0 ? 0 : percent);
 }
 
-static size_t put_waiting(const struct top_table_verdict *verdict, char *out, size_t cap)
+/* brief: without times, which are in the view of the target. */
+static size_t put_waiting(const struct top_table_verdict *verdict, bool brief, char *out, size_t cap)
 {
 	char a[UNITS_TEXT_MAX], b[UNITS_TEXT_MAX];
 	int len;
 
-	if (verdict->wait == TOP_TABLE_PENDING)
+	if (brief)
+		len = snprintf(out, cap, "%.100s %s", verdict->rule,
+			       verdict->wait == TOP_TABLE_PENDING ? "pending" : "cooling");
+	else if (verdict->wait == TOP_TABLE_PENDING)
 		len = snprintf(out, cap, "%.100s pending %s of %s", verdict->rule,
 			       units_format_duration(a, sizeof(a), verdict->for_ns),
 			       units_format_duration(b, sizeof(b), verdict->for_whole_ns));
@@ -360,7 +389,7 @@ static size_t put_waiting(const struct top_table_verdict *verdict, char *out, si
 }
 
 /* The rules that are pending or cooling down, else the name of the nearest. */
-static void put_rules(const struct top_table_row *row, char *out)
+static void put_rules(const struct top_table_row *row, bool brief, char *out)
 {
 	size_t kept = row->waiting_count < TOP_TABLE_WAITING_MAX ? row->waiting_count : TOP_TABLE_WAITING_MAX, len = 0;
 
@@ -371,7 +400,7 @@ static void put_rules(const struct top_table_row *row, char *out)
 	for (size_t i = 0; i < kept; i++) {
 		if (i > 0)
 			len += (size_t)snprintf(out + len, CELL_MAX - len, ", ");
-		len += put_waiting(&row->waiting[i], out + len, CELL_MAX - len - 2);
+		len += put_waiting(&row->waiting[i], brief, out + len, CELL_MAX - len - 2);
 	}
 	if (kept < row->waiting_count)
 		snprintf(out + len, CELL_MAX - len, ", +%zu", row->waiting_count - kept);
@@ -408,7 +437,9 @@ static void put_cell(const struct top_text *text, const struct top_table *table,
 		put_distance(row, out);
 		break;
 	case TOP_TEXT_RULES:
-		put_rules(row, out);
+		put_rules(row, false, out);
+		if (text_columns(out) > text->width[column])
+			put_rules(row, true, out);
 		break;
 	case TOP_TEXT_COLUMNS:
 		break;
@@ -492,6 +523,7 @@ enum top_screen_look {
 	TOP_SCREEN_ALARM,   /* red */
 	TOP_SCREEN_WAITING, /* yellow */
 	TOP_SCREEN_FAINT,
+	TOP_SCREEN_CHOSEN, /* the line that Enter opens: over the whole width */
 };
 
 /* Other keys are what they type, as a character of ASCII or a byte of UTF-8. */
@@ -579,6 +611,7 @@ static void prepare_colors(struct top_screen *screen, bool color)
 		return;
 	init_pair(1, COLOR_RED, -1);
 	init_pair(2, COLOR_YELLOW, -1);
+	init_pair(3, COLOR_BLACK, COLOR_CYAN);
 }
 
 /* curses prefers $LINES and $COLUMNS, which do not change with the terminal. */
@@ -659,6 +692,8 @@ static attr_t attributes(const struct top_screen *screen, enum top_screen_look l
 		return screen->colors ? (attr_t)COLOR_PAIR(2) : A_NORMAL;
 	case TOP_SCREEN_FAINT:
 		return A_DIM;
+	case TOP_SCREEN_CHOSEN:
+		return screen->colors ? (attr_t)COLOR_PAIR(3) : A_STANDOUT;
 	}
 	return A_NORMAL;
 }
@@ -677,17 +712,22 @@ static void top_screen_put(struct top_screen *screen, size_t line, enum top_scre
 	attr_set(attribute, (short)PAIR_NUMBER(attribute), NULL);
 	addnstr(text, -1);
 	/* A text as wide as the screen has moved the cursor to the next line. */
-	if (look == TOP_SCREEN_HEAD && getcury(stdscr) == (int)line)
+	if ((look == TOP_SCREEN_HEAD || look == TOP_SCREEN_CHOSEN) && getcury(stdscr) == (int)line)
 		hline(' ' | attribute, COLS - getcurx(stdscr));
 	attr_set(A_NORMAL, 0, NULL);
 }
 
-/* Clears all lines from `line` on, and shows what was put. */
-static void top_screen_show(struct top_screen *screen, size_t line)
+/* Clears all lines from `line` on. */
+static void top_screen_clear(size_t line)
 {
-	(void)screen;
 	if (line < (size_t)LINES && move((int)line, 0) != ERR)
 		clrtobot();
+}
+
+/* Shows what was put. */
+static void top_screen_show(struct top_screen *screen)
+{
+	(void)screen;
 	refresh();
 }
 
@@ -776,6 +816,40 @@ static void top_page_text(struct top_page *page, enum top_screen_look look, cons
 	put_line(page, look, line);
 }
 
+/* Bytes of the first of the lines that text is broken into: at a space, if there is one in its second half. */
+static size_t first_line(const char *text, size_t width)
+{
+	size_t wide, len = prefix_len(text, width, &wide), at = len;
+
+	if (!text[len])
+		return len;
+	while (at > len / 2 && text[at] != ' ')
+		at--;
+	return at > len / 2 ? at : len > 0 ? len : strlen(text);
+}
+
+/* As many lines as it takes, those after the first indented by two; without a width one. */
+static void top_page_wrap(struct top_page *page, enum top_screen_look look, const char *text)
+{
+	char printable[2 * TOP_TEXT_LINE_MAX], line[TOP_TEXT_LINE_MAX];
+	size_t width = page->width ? page->width : SIZE_MAX;
+	const char *at = printable;
+
+	if (page->terse) {
+		top_page_text(page, look, text);
+		return;
+	}
+	make_printable(text, page->utf8, printable, sizeof(printable));
+	for (const char *indent = ""; *at; indent = width > 20 ? "  " : "") {
+		size_t len = first_line(at, width - strlen(indent));
+
+		snprintf(line, sizeof(line), "%s%.*s", indent, (int)len, at);
+		put_line(page, look, line);
+		at += len;
+		at += strspn(at, " ");
+	}
+}
+
 static const char *time_of_day(wall_t wall, char buf[16])
 {
 	time_t seconds = (time_t)(wall.ns / NS_PER_S);
@@ -811,7 +885,7 @@ static void top_page_title(struct top_page *page, const struct top_watch *watch,
 		 time_of_day(watch->feed.wall, now), shown, of, watch->table.count == 1 ? "" : "s", pending, cooling,
 		 top_page_orders[wish->order], wish->reverse ? ", reversed" : "", interval,
 		 time_of_day(watch->since, since));
-	top_page_text(page, TOP_SCREEN_BRIGHT, text);
+	top_page_wrap(page, TOP_SCREEN_BRIGHT, text);
 }
 
 static void top_page_notes(struct top_page *page, const struct top_watch *watch, mono_t now)
@@ -820,7 +894,7 @@ static void top_page_notes(struct top_page *page, const struct top_watch *watch,
 
 	for (size_t i = 0; top_watch_note(watch, now, i, note); i++) {
 		snprintf(text, sizeof(text), "! %s", note);
-		top_page_text(page, TOP_SCREEN_ALARM, text);
+		top_page_wrap(page, TOP_SCREEN_ALARM, text);
 	}
 }
 
@@ -833,9 +907,11 @@ static enum top_screen_look look_of(const struct top_table_row *row)
 	return row->cooling > 0 ? TOP_SCREEN_WAITING : TOP_SCREEN_PLAIN;
 }
 
+#define NONE_CHOSEN SIZE_MAX
+
 /* The heads of the columns and, of list, the rows from `first` on, at most `most`. */
 static void top_page_rows(struct top_page *page, const struct top_table *table, const struct top_table_list *list,
-			  size_t first, size_t most)
+			  size_t first, size_t most, size_t chosen)
 {
 	char line[TOP_TEXT_LINE_MAX];
 	struct top_text text;
@@ -844,7 +920,7 @@ static void top_page_rows(struct top_page *page, const struct top_table *table, 
 	put_line(page, TOP_SCREEN_HEAD, top_text_heads(&text, line));
 	for (size_t i = first; i < list->count && i - first < most; i++) {
 		top_text_row(&text, table, list->row[i], line);
-		put_line(page, look_of(list->row[i]), line);
+		put_line(page, i == chosen ? TOP_SCREEN_CHOSEN : look_of(list->row[i]), line);
 	}
 }
 
@@ -856,6 +932,36 @@ static void top_page_rows(struct top_page *page, const struct top_table *table, 
 
 #define FILTER_MAX 64
 
+enum top_view { TOP_VIEW_TARGETS, TOP_VIEW_TARGET, TOP_VIEW_INCIDENTS, TOP_VIEW_INCIDENT };
+
+/* A thread of a process, or a process of a cgroup. */
+struct top_task {
+	int32_t id;
+	char name[20];
+	char state;
+	uint64_t cpu_ns;
+	double cores; /* since the look before; NAN: not known */
+};
+
+#define TASKS_MAX 2048
+
+/* Of the target that is open, by id. */
+struct top_tasks {
+	struct top_task *task;
+	size_t count, cap;
+	mono_t at;       /* 0: not looked yet */
+	const char *why; /* why there are none; NULL: there are */
+	bool are_threads, cut;
+};
+
+struct top_incidents {
+	char directory[INCIDENT_LOAD_PATH_MAX];
+	struct incident_load_names names; /* those that the filter lets pass */
+	int error;
+	char open[INCIDENT_NAME_MAX + 1]; /* the one that is shown */
+	bool full;
+};
+
 struct top {
 	struct top_watch watch;
 	struct top_table_wish wish;
@@ -865,10 +971,25 @@ struct top {
 	bool limited;                       /* frames is one */
 	/* The screen. */
 	struct top_screen *screen;
-	size_t first; /* row at the top */
-	size_t page;  /* rows that fit */
+	enum top_view view;
+	bool from_target; /* the incidents were asked for in the view of a target */
+	size_t first;     /* row at the top */
+	size_t page;      /* rows that fit */
+	uint32_t *list;   /* ids in the list as it was drawn last */
+	size_t list_count, list_cap;
+	uint32_t chosen_id; /* 0: the first */
+	size_t chosen;      /* the place in the list, or of an incident in its own */
+	uint32_t target;    /* that is open */
+	char target_name[256];
+	struct top_tasks tasks;
+	struct top_incidents incidents;
+	struct buffer lines; /* of a view: a character for the look, text, newline */
+	struct buffer shown; /* the incident that is shown, as text of shown_width */
+	size_t shown_width;
 	bool paused, typing, help, over;
-	char filter[FILTER_MAX];
+	bool asking;                                     /* whether to trigger; of target_name, "": of all */
+	char message[600];                               /* at the end, until a key is pressed */
+	char filter[FILTER_MAX], filters[2][FILTER_MAX]; /* in force; kept of targets, of incidents */
 };
 
 static void put_filter(const struct top *top, struct top_page *page)
@@ -899,7 +1020,7 @@ static int print_page(struct top *top)
 		return no_memory(r);
 	top_page_title(&page, &top->watch, &top->wish, list.count);
 	top_page_notes(&page, &top->watch, clock_mono(&top->clock));
-	top_page_rows(&page, &top->watch.table, &list, 0, top->rows ? top->rows : SIZE_MAX);
+	top_page_rows(&page, &top->watch.table, &list, 0, top->rows ? top->rows : SIZE_MAX, NONE_CHOSEN);
 	fflush(stdout);
 	return ferror(stdout) ? EXIT_TROUBLE : -1;
 }
@@ -939,14 +1060,19 @@ static int run_plain(struct top *top)
 
 /* ---- screen ---- */
 
+/* ---- views made of lines ---- */
+
 static const char *const help[] = {
+	"up, down   choose; PgUp, PgDn, Home, End",
+	"Enter      open the target: threads, rules, command line",
+	"i          incidents; Enter shows one, f all of it",
+	"t          trigger an incident of the target, asked first",
+	"/          search by name; * and ? stand for anything",
+	"           Enter keeps it, Escape drops it",
 	"c m d n    sort by CPU, memory, distance to firing, name",
 	"r          the other way round",
-	"/          filter by name; * and ? stand for anything",
-	"           Enter keeps it, Escape drops it",
-	"arrows     scroll; PgUp, PgDn, Home, End",
 	"p, space   pause, go on",
-	"q          quit",
+	"Escape, q  back; q in the list of targets quits",
 	"",
 	"CPU: percent of one core, over the last second.",
 	"PEAK: the most over 100 ms, the most memory.",
@@ -957,42 +1083,760 @@ static const char *const help[] = {
 	"RULES: pending and cooling ones, else the nearest.",
 };
 
-static void draw_help(struct top_page *page)
+/* Appends a line of printable text as lines that fit the width. What there is no memory for is missing. */
+static void add_printable(struct top *top, size_t width, enum top_screen_look look, const char *at)
 {
-	for (size_t i = 0; i < ARRAY_LEN(help); i++)
-		top_page_text(page, TOP_SCREEN_PLAIN, help[i]);
+	const char *indent = "";
+	char head = (char)('a' + look);
+
+	do {
+		size_t len = first_line(at, width > strlen(indent) ? width - strlen(indent) : 1);
+
+		if (buffer_append(&top->lines, &head, 1) < 0 ||
+		    buffer_append(&top->lines, indent, strlen(indent)) < 0 || buffer_append(&top->lines, at, len) < 0 ||
+		    buffer_append(&top->lines, "\n", 1) < 0)
+			return;
+		at += len;
+		at += strspn(at, " ");
+		indent = width > 20 ? "  " : "";
+	} while (*at);
 }
+
+/* The same of any text. */
+static void add_wrapped(struct top *top, size_t width, enum top_screen_look look, const char *text)
+{
+	char printable[2 * TOP_TEXT_LINE_MAX];
+
+	make_printable(text, top->style.utf8, printable, sizeof(printable));
+	add_printable(top, width, look, printable);
+}
+
+__attribute__((format(printf, 4, 5))) static void add_line(struct top *top, size_t width, enum top_screen_look look,
+							   const char *format, ...)
+{
+	char text[TOP_TEXT_LINE_MAX];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	add_wrapped(top, width, look, text);
+}
+
+static size_t count_lines(const struct buffer *lines)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < lines->len; i++)
+		count += lines->data[i] == '\n';
+	return count;
+}
+
+/* The lines from top->first on, as many as there is room for above `foot` more. */
+static void put_lines(struct top *top, struct top_page *page, size_t lines, size_t foot)
+{
+	size_t count = count_lines(&top->lines), number = 0;
+	const char *end = top->lines.data + top->lines.len;
+
+	top->page = lines > page->line + foot ? lines - page->line - foot : 1;
+	if (top->first + top->page > count)
+		top->first = count > top->page ? count - top->page : 0;
+	for (const char *at = top->lines.data; at && at < end; number++) {
+		const char *stop = memchr(at, '\n', (size_t)(end - at));
+		char line[TOP_TEXT_LINE_MAX];
+
+		snprintf(line, sizeof(line), "%.*s", (int)(stop - at - 1), at + 1);
+		if (number >= top->first && number < top->first + top->page)
+			put_line(page, (enum top_screen_look)(*at - 'a'), line);
+		at = stop + 1;
+	}
+}
+
+/* ---- one target ---- */
+
+static struct top_table_row *row_of(const struct top *top, uint32_t id)
+{
+	for (size_t i = 0; i < top->watch.table.count; i++)
+		if (top->watch.table.row[i]->id == id)
+			return top->watch.table.row[i];
+	return NULL;
+}
+
+static int by_id(const void *a, const void *b)
+{
+	const struct top_task *x = a, *y = b;
+
+	return (x->id > y->id) - (x->id < y->id);
+}
+
+/* What it used: to the nanosecond where the kernel says so, else by ticks. */
+static uint64_t task_cpu_ns(int pid_directory, const char *prefix, const struct procfs_stat *stat)
+{
+	char path[40], text[96];
+	uint64_t ns = 0;
+	ssize_t len;
+
+	snprintf(path, sizeof(path), "%sschedstat", prefix);
+	len = pid_directory_read(pid_directory, path, text, sizeof(text));
+	if (len > 0 && text_parse_u64(text, text + len, &ns))
+		return ns;
+	return (stat->user_ticks + stat->system_ticks) * (NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK));
+}
+
+/* Adds what prefix ("task/12/", "") in the directory of a process is. 0 or -ENOMEM. */
+static int add_task(struct top_tasks *tasks, int pid_directory, int32_t id, const char *prefix)
+{
+	char path[40], text[1024];
+	struct procfs_stat stat;
+	struct top_task task = { .id = id, .cores = NAN };
+	ssize_t len;
+
+	snprintf(path, sizeof(path), "%sstat", prefix);
+	len = pid_directory_read(pid_directory, path, text, sizeof(text));
+	if (len <= 0 || procfs_stat_parse(text, (size_t)len, &stat) < 0)
+		return 0;
+	snprintf(task.name, sizeof(task.name), "%.*s", (int)stat.comm_len, stat.comm);
+	task.state = stat.state;
+	task.cpu_ns = task_cpu_ns(pid_directory, prefix, &stat);
+	if (vector_reserve(&tasks->task, &tasks->cap, tasks->count + 1, sizeof(*tasks->task)) < 0)
+		return -ENOMEM;
+	tasks->task[tasks->count++] = task;
+	return 0;
+}
+
+static int add_threads(struct top_tasks *tasks, int procfd, const struct target *target)
+{
+	AUTO_CLOSE int pidfd = -1;
+	int taskfd, r = pid_directory_open(procfd, target->pid, target->start_ticks, &pidfd);
+	DIR *dir;
+
+	if (r < 0)
+		return r;
+	taskfd = openat(pidfd, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	dir = taskfd < 0 ? NULL : fdopendir(taskfd);
+	if (!dir)
+		return -errno;
+	for (struct dirent *item; r == 0 && (item = readdir(dir));) {
+		int32_t id = proc_read_pid_of(item->d_name);
+		char prefix[24];
+
+		snprintf(prefix, sizeof(prefix), "task/%d/", id);
+		tasks->cut = tasks->count >= TASKS_MAX;
+		if (id && !tasks->cut)
+			r = add_task(tasks, pidfd, id, prefix);
+	}
+	closedir(dir);
+	return r;
+}
+
+/* Of one cgroup.procs, and those below it. */
+static int add_members(struct top_tasks *tasks, int procfd, int cgroupfd, unsigned depth)
+{
+	FILE *file = NULL;
+	DIR *dir = NULL;
+	int fd = openat(cgroupfd, "cgroup.procs", O_RDONLY | O_CLOEXEC), r = 0;
+	char line[32];
+
+	if (fd < 0) /* no cgroup: a directory of hierarchies */
+		return 0;
+	file = fdopen(fd, "re");
+	while (r == 0 && file && fgets(line, sizeof(line), file)) {
+		AUTO_CLOSE int pidfd = -1;
+		int32_t pid = (int32_t)strtol(line, NULL, 10);
+
+		tasks->cut |= tasks->count >= TASKS_MAX;
+		if (!tasks->cut && pid > 0 && pid_directory_open(procfd, pid, 0, &pidfd) == 0)
+			r = add_task(tasks, pidfd, pid, "");
+	}
+	if (file)
+		fclose(file);
+	fd = depth > 0 ? openat(cgroupfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	dir = fd < 0 ? NULL : fdopendir(fd);
+	for (struct dirent *item; r == 0 && dir && !tasks->cut && (item = readdir(dir));) {
+		AUTO_CLOSE int below = -1;
+
+		if (item->d_type != DT_DIR || item->d_name[0] == '.')
+			continue;
+		below = openat(cgroupfd, item->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (below >= 0)
+			r = add_members(tasks, procfd, below, depth - 1);
+	}
+	if (dir)
+		closedir(dir);
+	return r;
+}
+
+#define CGROUP_DEPTH_MAX 8
+
+/* In the first hierarchy that has it. */
+static int add_processes(struct top_tasks *tasks, int procfd, const struct target *target)
+{
+	static const char *const roots[] = { "", "/unified", "/systemd", "/cpu", "/cpu,cpuacct", "/memory" };
+
+	for (size_t i = 0; i < ARRAY_LEN(roots); i++) {
+		char path[PATH_MAX];
+		AUTO_CLOSE int fd = -1;
+		int r;
+
+		snprintf(path, sizeof(path), "/sys/fs/cgroup%s%s", roots[i], target->cgroup);
+		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		r = fd < 0 ? 0 : add_members(tasks, procfd, fd, CGROUP_DEPTH_MAX);
+		if (r < 0 || tasks->count > 0)
+			return r;
+	}
+	return -ENOENT;
+}
+
+static const char *why_no_tasks(const struct target *target, int error)
+{
+	if (target->kind == TARGET_GROUP)
+		return "a group of processes: its members are not in the ring";
+	if (error == -ESRCH || error == -ENOENT)
+		return "none is left, or none can be seen from here";
+	return strerror(-error);
+}
+
+/* CPU of each since the look before. 0 or -ENOMEM. */
+static int look_at_tasks(struct top *top, const struct target *target, mono_t now)
+{
+	struct top_tasks next = { .at = now, .are_threads = target->kind == TARGET_PROCESS };
+	AUTO_CLOSE int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	double passed = (double)mono_diff(now, top->tasks.at);
+	int r = target->kind == TARGET_PROCESS  ? add_threads(&next, procfd, target)
+		: target->kind == TARGET_CGROUP ? add_processes(&next, procfd, target)
+						: -ENODATA;
+
+	if (r < 0)
+		next.why = why_no_tasks(target, r);
+	qsort(next.task, next.count, sizeof(*next.task), by_id);
+	for (size_t i = 0; i < next.count && top->tasks.count > 0; i++) {
+		const struct top_task *before =
+			bsearch(&next.task[i], top->tasks.task, top->tasks.count, sizeof(*before), by_id);
+
+		if (before && next.task[i].cpu_ns >= before->cpu_ns && passed > 0)
+			next.task[i].cores = (double)(next.task[i].cpu_ns - before->cpu_ns) / passed;
+	}
+	free(top->tasks.task);
+	top->tasks = next;
+	return r == -ENOMEM ? r : 0;
+}
+
+static void add_spark(struct top *top, size_t width, const struct top_table_row *row, bool cpu)
+{
+	char spark[CELL_MAX], now[CELL_MAX], peak[CELL_MAX], head[80];
+	size_t cells = 0;
+
+	if (cpu) {
+		put_cores(row->cpu_cores, now);
+		put_cores(row->cpu_peak, peak);
+	} else {
+		put_bytes(row->has_memory && !row->gone, row->memory_bytes, now);
+		put_bytes(row->memory_peak_bytes > 0, row->memory_peak_bytes, peak);
+	}
+	snprintf(head, sizeof(head), "%-6s %10.20s  peak %10.20s  ", cpu ? "CPU" : "memory", now, peak);
+	for (size_t i = 0; i < ARRAY_LEN(sparks); i++)
+		if (strlen(head) + sparks[i] <= width)
+			cells = sparks[i];
+	if (cells > 0)
+		(cpu ? put_cpu_minute : put_memory_minute)(&top->watch.table, row, cells, top->style.utf8, spark);
+	add_line(top, width, TOP_SCREEN_PLAIN, "%s%s", head, cells > 0 ? spark : "");
+}
+
+static void add_figure(const struct sample *sample, enum sample_field field, const char *name, char *line, size_t cap)
+{
+	size_t len = strlen(line);
+
+	if (sample_has(sample, field))
+		snprintf(line + len, cap - len, "%s%ju %s", len > 0 ? ", " : "", (uintmax_t)sample->value[field], name);
+}
+
+/* At the top; a longer command line is at the end of the page once more. */
+#define COMMAND_LINES 3
+
+static void add_description(struct top *top, size_t width, const struct top_table_row *row, const struct target *target)
+{
+	char line[512] = "", limit[UNITS_TEXT_MAX];
+	const struct sample *sample = &row->sample;
+
+	if (target->kind == TARGET_PROCESS)
+		add_line(top, width, TOP_SCREEN_BRIGHT, "%s: process %d, of entry %s%s", row->name, target->pid,
+			 target->entry, row->gone ? " (ended)" : "");
+	else
+		add_line(top, width, TOP_SCREEN_BRIGHT, "%s: a %s, of entry %s%s", row->name,
+			 target_kind_name(target->kind), target->entry, row->gone ? " (gone)" : "");
+	if (strlen(target->cmdline) > COMMAND_LINES * width)
+		add_line(top, width, TOP_SCREEN_PLAIN, "%.*s (all of it is below)", (int)(COMMAND_LINES * width) - 40,
+			 target->cmdline);
+	else if (*target->cmdline)
+		add_line(top, width, TOP_SCREEN_PLAIN, "%s", target->cmdline);
+	else if (*target->comm)
+		add_line(top, width, TOP_SCREEN_PLAIN, "[%s]", target->comm);
+	if (*target->cgroup && strcmp(target->cgroup, row->name) != 0)
+		add_line(top, width, TOP_SCREEN_FAINT, "in %s", target->cgroup);
+	add_figure(sample, SAMPLE_THREADS, "threads", line, sizeof(line));
+	add_figure(sample, SAMPLE_PROCESSES, "processes", line, sizeof(line));
+	add_figure(sample, SAMPLE_PIDS, "tasks", line, sizeof(line));
+	add_figure(sample, SAMPLE_FDS, "descriptors", line, sizeof(line));
+	if (sample_has(sample, SAMPLE_CPU_LIMIT) && sample->value[SAMPLE_CPU_LIMIT] != UINT64_MAX)
+		snprintf(line + strlen(line), sizeof(line) - strlen(line), "%smay use %.4g cores", *line ? ", " : "",
+			 (double)sample->value[SAMPLE_CPU_LIMIT] / 1e9);
+	if (sample_has(sample, SAMPLE_MEMORY_LIMIT) && sample->value[SAMPLE_MEMORY_LIMIT] != UINT64_MAX)
+		snprintf(line + strlen(line), sizeof(line) - strlen(line), "%sup to %s of memory", *line ? ", " : "",
+			 units_format_bytes(limit, sizeof(limit), sample->value[SAMPLE_MEMORY_LIMIT]));
+	if (*line)
+		add_line(top, width, TOP_SCREEN_FAINT, "%s", line);
+}
+
+static void say_rule_state(const struct top_table_rule *rule, char *out, size_t cap)
+{
+	char a[UNITS_TEXT_MAX], b[UNITS_TEXT_MAX];
+	const struct top_table_verdict *verdict = &rule->verdict;
+
+	if (verdict->wait == TOP_TABLE_PENDING)
+		snprintf(out, cap, "pending %s of %s", units_format_duration(a, sizeof(a), verdict->for_ns),
+			 units_format_duration(b, sizeof(b), verdict->for_whole_ns));
+	else if (verdict->wait == TOP_TABLE_COOLING)
+		snprintf(out, cap, "cooling %s",
+			 units_format_duration(a, sizeof(a), (verdict->left_ns + NS_PER_S - 1) / NS_PER_S * NS_PER_S));
+	else
+		snprintf(out, cap, "%s", verdict->fired ? "fires" : *rule->reason ? rule->reason : "not judged yet");
+	if (rule->firings > 0)
+		snprintf(out + strlen(out), cap - strlen(out), ", fired %ju x", (uintmax_t)rule->firings);
+}
+
+#define RULES_SHOWN 64
+
+static void add_rules(struct top *top, size_t width)
+{
+	AUTO_FREE struct top_table_rule *rules = calloc(RULES_SHOWN, sizeof(*rules));
+	size_t count = rules ? top_watch_rules(&top->watch, top->target, rules, RULES_SHOWN) : 0, name = 4;
+
+	for (size_t i = 0; i < count && i < RULES_SHOWN; i++)
+		if (strlen(rules[i].verdict.rule) > name)
+			name = strlen(rules[i].verdict.rule);
+	add_line(top, width, TOP_SCREEN_HEAD, "%-*s %10s %10s %5s  %s", (int)name, "RULE", "VALUE", "THRESHOLD", "DIST",
+		 "STATE");
+	if (count == 0)
+		add_line(top, width, TOP_SCREEN_FAINT, "%s", top->watch.rules ? "none looks at it" : "not known here");
+	for (size_t i = 0; i < count && i < RULES_SHOWN; i++) {
+		const struct top_table_rule *rule = &rules[i];
+		const struct top_table_verdict *verdict = &rule->verdict;
+		struct top_table_row distance = { .nearness = verdict->has_nearness ? verdict->nearness : INFINITY };
+		char value[UNITS_TEXT_MAX] = "-", threshold[UNITS_TEXT_MAX] = "-", dist[CELL_MAX], state[160];
+
+		if (!isnan(rule->value))
+			units_format(value, sizeof(value), rule->unit, rule->value, UNITS_READING);
+		if (!isnan(rule->threshold))
+			units_format(threshold, sizeof(threshold), rule->unit, rule->threshold, UNITS_READING);
+		put_distance(&distance, dist);
+		say_rule_state(rule, state, sizeof(state));
+		add_line(top, width,
+			 verdict->wait == TOP_TABLE_PENDING || verdict->fired ? TOP_SCREEN_ALARM
+			 : verdict->wait == TOP_TABLE_COOLING                 ? TOP_SCREEN_WAITING
+									      : TOP_SCREEN_PLAIN,
+			 "%-*s %10s %10s %5s  %s", (int)name, verdict->rule, value, threshold, dist, state);
+	}
+}
+
+/* Busiest first; what is not known yet comes as idle. */
+static int by_cores(const void *a, const void *b)
+{
+	const struct top_task *x = *(const struct top_task *const *)a, *y = *(const struct top_task *const *)b;
+	double cx = isnan(x->cores) ? 0 : x->cores, cy = isnan(y->cores) ? 0 : y->cores;
+
+	if (cx != cy)
+		return cx > cy ? -1 : 1;
+	if (x->cpu_ns != y->cpu_ns)
+		return x->cpu_ns > y->cpu_ns ? -1 : 1;
+	return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static void add_tasks(struct top *top, size_t width)
+{
+	const struct top_tasks *tasks = &top->tasks;
+	AUTO_FREE const struct top_task **order = calloc(tasks->count + 1, sizeof(*order));
+
+	add_line(top, width, TOP_SCREEN_HEAD, "%-8s %-19s %8s %11s  %s", tasks->are_threads ? "THREAD" : "PROCESS",
+		 "NAME", "CPU", "CPU IN ALL", "STATE");
+	if (tasks->why)
+		add_line(top, width, TOP_SCREEN_FAINT, "%s", tasks->why);
+	for (size_t i = 0; order && i < tasks->count; i++)
+		order[i] = &tasks->task[i];
+	if (order && tasks->count > 0)
+		qsort(order, tasks->count, sizeof(struct top_task *), by_cores);
+	for (size_t i = 0; order && i < tasks->count; i++) {
+		char cores[CELL_MAX] = "-", whole[UNITS_TEXT_MAX];
+
+		if (!isnan(order[i]->cores))
+			put_cores(order[i]->cores, cores);
+		add_line(top, width, TOP_SCREEN_PLAIN, "%-8d %-19s %8s %11s  %c", order[i]->id, order[i]->name, cores,
+			 units_format_duration(whole, sizeof(whole), order[i]->cpu_ns), order[i]->state);
+	}
+	if (tasks->cut)
+		add_line(top, width, TOP_SCREEN_FAINT, "and more than %d others", TASKS_MAX);
+}
+
+/* 0 or -ENOMEM. */
+static int make_target(struct top *top, size_t width)
+{
+	const struct top_table_row *row = row_of(top, top->target);
+	mono_t now = clock_mono(&top->clock);
+	struct target target;
+	int r = 0;
+
+	if (!row || !row->encoded || target_decode(row->encoded, row->encoded_len, &target) < 0) {
+		add_line(top, width, TOP_SCREEN_FAINT, "%s has ended.", top->target_name);
+		return 0;
+	}
+	if (!top->paused && (top->tasks.at.ns == 0 || mono_diff(now, top->tasks.at) >= (int64_t)(NS_PER_S / 2)))
+		r = look_at_tasks(top, &target, now);
+	add_description(top, width, row, &target);
+	add_line(top, width, TOP_SCREEN_PLAIN, "%s", "");
+	add_spark(top, width, row, true);
+	add_spark(top, width, row, false);
+	add_line(top, width, TOP_SCREEN_PLAIN, "%s", "");
+	add_rules(top, width);
+	add_line(top, width, TOP_SCREEN_PLAIN, "%s", "");
+	add_tasks(top, width);
+	if (strlen(target.cmdline) > COMMAND_LINES * width) {
+		add_line(top, width, TOP_SCREEN_HEAD, "COMMAND LINE");
+		add_line(top, width, TOP_SCREEN_PLAIN, "%s", target.cmdline);
+	}
+	return r;
+}
+
+/* ---- incidents ---- */
+
+static bool incident_passes(const char *name, const char *filter)
+{
+	if (!*filter)
+		return true;
+	return strpbrk(filter, "*?") ? fnmatch(filter, name, FNM_CASEFOLD) == 0 : strcasestr(name, filter) != NULL;
+}
+
+/* The names, newest first, of the directory of this daemon or else of this user. */
+static void list_incidents(struct top *top)
+{
+	struct top_incidents *incidents = &top->incidents;
+	struct incident_load_names *names = &incidents->names;
+	AUTO_CLOSE int fd = -1;
+	size_t kept = 0;
+
+	incident_load_names_release(names);
+	if (*top->watch.incidents)
+		snprintf(incidents->directory, sizeof(incidents->directory), "%s", top->watch.incidents);
+	else
+		incident_load_directory(NULL, incidents->directory, sizeof(incidents->directory));
+	fd = open(incidents->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	incidents->error = fd < 0 ? -errno : incident_load_list(fd, names);
+	if (incidents->error < 0)
+		return;
+	for (size_t i = 0; i < names->count; i++)
+		if (incident_passes(names->name[i], top->filter))
+			memmove(names->name[kept++], names->name[i], sizeof(names->name[i]));
+	names->count = kept;
+	for (size_t i = 0; i < kept / 2; i++) {
+		char other[INCIDENT_NAME_MAX + 1];
+
+		memcpy(other, names->name[i], sizeof(other));
+		memcpy(names->name[i], names->name[kept - 1 - i], sizeof(other));
+		memcpy(names->name[kept - 1 - i], other, sizeof(other));
+	}
+}
+
+/* "11:45:01" of today, else "20 Nov 11:45". */
+static void short_time(wall_t wall, wall_t now, char ret[24])
+{
+	time_t seconds = (time_t)(wall.ns / NS_PER_S), today = (time_t)(now.ns / NS_PER_S);
+	struct tm then, parts;
+
+	if (!localtime_r(&seconds, &then) || !localtime_r(&today, &parts) ||
+	    strftime(ret, 24,
+		     then.tm_yday == parts.tm_yday && then.tm_year == parts.tm_year ? "%H:%M:%S" : "%e %b %H:%M",
+		     &then) == 0)
+		snprintf(ret, 24, "?");
+}
+
+/* One line of the list; one that is too long goes on in a second line. */
+static void add_incident(struct top *top, size_t width, int dirfd, const char *name, bool chosen)
+{
+	AUTO_CLOSE int fd = incident_load_open(dirfd, name);
+	struct incident_load_glance glance = { .damaged = true };
+	char when[24], target[1100], value[160] = "?";
+	AUTO_FREE struct incident *incident = calloc(1, sizeof(*incident));
+
+	if (!incident)
+		return;
+	if (fd >= 0)
+		incident_load_glance(fd, incident, &glance);
+	short_time(incident_name_wall(name), clock_wall(&top->clock), when);
+	text_escape(target, sizeof(target), incident->target.name, strlen(incident->target.name));
+	if (incident->kind == INCIDENT_MANUAL)
+		snprintf(value, sizeof(value), "asked for by hand");
+	else if (incident->kind == INCIDENT_STORM)
+		snprintf(value, sizeof(value), "%ju firings", (uintmax_t)incident->merged_total);
+	else if (glance.readable)
+		story_comparison(&incident->rule, value, sizeof(value));
+	add_line(top, width,
+		 chosen           ? TOP_SCREEN_CHOSEN
+		 : glance.damaged ? TOP_SCREEN_ALARM
+				  : TOP_SCREEN_PLAIN,
+		 "%-12s  %s  %s  %s%s", when, glance.readable ? target : name,
+		 *incident->rule.name ? incident->rule.name : incident_kind_name(incident->kind), value,
+		 glance.damaged ? "  DAMAGED" : "");
+}
+
+/* Only those near the chosen one are read: there may be thousands. */
+static void make_incidents(struct top *top, size_t width, size_t lines)
+{
+	struct top_incidents *incidents = &top->incidents;
+	AUTO_CLOSE int fd = -1;
+	size_t from;
+
+	list_incidents(top);
+	add_line(top, width, TOP_SCREEN_BRIGHT, "%zu incidents in %s", incidents->names.count, incidents->directory);
+	if (incidents->error < 0)
+		add_line(top, width, TOP_SCREEN_ALARM, "! %s", strerror(-incidents->error));
+	add_line(top, width, TOP_SCREEN_HEAD, "%-12s  %s", "TIME", "TARGET  RULE  VALUE");
+	fd = open(incidents->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (top->chosen >= incidents->names.count)
+		top->chosen = incidents->names.count > 0 ? incidents->names.count - 1 : 0;
+	from = top->chosen >= lines ? top->chosen - lines + 1 : 0;
+	for (size_t i = from; fd >= 0 && i < incidents->names.count && i < from + lines; i++)
+		add_incident(top, width, fd, incidents->names.name[i], i == top->chosen);
+	top->first = 0;
+}
+
+/* The text of an incident, as spikewatch show has it. 0 or -ENOMEM. */
+static int render_incident(struct top *top, size_t width, size_t lines)
+{
+	struct plot_style style = { .utf8 = top->style.utf8,
+				    .width = (unsigned)(width < 40 ? 40 : width),
+				    .lines = (unsigned)lines };
+	AUTO_CLOSE int dirfd = open(top->incidents.directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	AUTO_CLOSE int fd = dirfd < 0 ? -1 : incident_load_open(dirfd, top->incidents.open);
+	AUTO_FREE struct view *view = calloc(1, sizeof(*view));
+	AUTO_FREE char *text = NULL;
+	size_t len = 0;
+	FILE *file;
+	int r;
+
+	buffer_release(&top->shown);
+	top->shown_width = width;
+	if (!view)
+		return -ENOMEM;
+	if (fd < 0)
+		return buffer_append(&top->shown, "It was removed.\n", 16);
+	r = view_load(fd, view);
+	if (r < 0)
+		return r;
+	file = open_memstream(&text, &len);
+	if (file) {
+		r = top->incidents.full ? view_text(view, fd, &style, file) : view_brief(view, &style, file);
+		fclose(file);
+	}
+	incident_samples_release(&view->samples);
+	return !file ? -ENOMEM : r < 0 ? r : buffer_append(&top->shown, text, len);
+}
+
+static int make_incident(struct top *top, size_t width, size_t lines)
+{
+	int r = top->shown_width == width ? 0 : render_incident(top, width, lines);
+	struct text_part rest = { top->shown.data, top->shown.len }, line;
+
+	while (r == 0 && text_cut(&rest, '\n', &line)) {
+		char text[TOP_TEXT_LINE_MAX];
+
+		snprintf(text, sizeof(text), "%.*s", (int)line.len, line.at);
+		if (rest.at || *text)
+			add_printable(top, width, TOP_SCREEN_PLAIN, text);
+	}
+	return r;
+}
+
+/* ---- trigger ---- */
+
+/* What a request prints goes into message instead of over the screen. */
+static int ask_quietly(struct top *top, const struct ask *ask, struct json_document **ret)
+{
+	AUTO_CLOSE int before = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+	AUTO_CLOSE int said = memfd_create("message", MFD_CLOEXEC);
+	ssize_t len;
+	int code;
+
+	if (before < 0 || said < 0)
+		return EXIT_TROUBLE;
+	fflush(stderr);
+	dup2(said, STDERR_FILENO);
+	code = ask_daemon(ask, ret);
+	fflush(stderr);
+	dup2(before, STDERR_FILENO);
+	len = pread(said, top->message, sizeof(top->message) - 1, 0);
+	top->message[len > 0 ? len : 0] = '\0';
+	for (char *at = top->message; *at; at++)
+		*at = *at == '\n' ? ' ' : *at;
+	return code;
+}
+
+static void trigger(struct top *top)
+{
+	AUTO(json_document_freep) struct json_document *document = NULL;
+	char line[320], socket[PATHS_MAX + 16], length[UNITS_TEXT_MAX];
+	const char *slash = top->watch.feed.path ? strrchr(top->watch.feed.path, '/') : NULL;
+	struct ask ask = { .command = "trigger", .socket = socket, .request = line };
+	const struct json_node *given;
+
+	snprintf(socket, sizeof(socket), "%.*s/control", slash ? (int)(slash - top->watch.feed.path) : 1,
+		 slash ? top->watch.feed.path : ".");
+	snprintf(line, sizeof(line), "trigger%s%s", *top->target_name ? " " : "", top->target_name);
+	if (strchr(line, '\n') || ask_quietly(top, &ask, &document) != EXIT_OK)
+		return;
+	given = json_member(json_root(document), "trigger");
+	if (!given || json_member(json_root(document), "error"))
+		snprintf(top->message, sizeof(top->message), "refused: %s", answer_text(json_root(document), "error"));
+	else
+		snprintf(top->message, sizeof(top->message), "%s %s; sealed in %s (i lists it then)",
+			 strcmp(answer_text(given, "answer"), "merged") == 0 ? "added to" : "recording",
+			 answer_text(given, "stem"),
+			 units_format_duration(length, sizeof(length), answer_whole(given, "sealed_in_ns")));
+}
+
+/* ---- the screen as a whole ---- */
+
+static const char *const feet[] = {
+	[TOP_VIEW_TARGETS] = "Enter opens  i incidents  t trigger  / search  ? help  q quits",
+	[TOP_VIEW_TARGET] = "arrows scroll  i incidents  t trigger  ? help  Esc back",
+	[TOP_VIEW_INCIDENTS] = "Enter shows  / search  ? help  Esc back",
+	[TOP_VIEW_INCIDENT] = "arrows scroll  f all of it, or what matters  ? help  Esc back",
+};
+
+static void put_question(const struct top *top, struct top_page *page)
+{
+	char text[400];
+
+	if (*top->target_name)
+		snprintf(text, sizeof(text),
+			 "Record an incident of %s now? y: yes; a: of all targets; any other key: no",
+			 top->target_name);
+	else
+		snprintf(text, sizeof(text), "Record an incident of all targets now? y: yes; any other key: no");
+	top_page_wrap(page, TOP_SCREEN_WAITING, text);
+}
+
+static void put_foot_at(const struct top *top, struct top_page *page)
+{
+	if (top->asking)
+		put_question(top, page);
+	else if (*top->message)
+		top_page_wrap(page, TOP_SCREEN_WAITING, top->message);
+	else
+		top_page_text(page, TOP_SCREEN_FAINT, feet[top->view]);
+}
+
+/* In the last lines: how many it takes is counted below the screen. */
+static void put_foot(const struct top *top, struct top_page *page, size_t lines)
+{
+	page->line = lines;
+	put_foot_at(top, page);
+	page->line = 2 * lines > page->line ? 2 * lines - page->line : 0;
+	put_foot_at(top, page);
+}
+
+/* Remembers which row is where, for keys, and finds the chosen one again. 0 or -ENOMEM. */
+static int remember_list(struct top *top, const struct top_table_list *list)
+{
+	bool found = false;
+
+	if (vector_reserve(&top->list, &top->list_cap, list->count + 1, sizeof(*top->list)) < 0)
+		return -ENOMEM;
+	top->list_count = list->count;
+	for (size_t i = 0; i < list->count; i++) {
+		top->list[i] = list->row[i]->id;
+		if (top->chosen_id == top->list[i]) {
+			top->chosen = i;
+			found = true;
+		}
+	}
+	if (!found && top->chosen_id) /* it has gone: what took its place */
+		top->chosen_id = top->chosen < list->count ? top->list[top->chosen] : 0;
+	if (!top->chosen_id || list->count == 0)
+		top->chosen = 0;
+	return 0;
+}
+
+static int draw_targets(struct top *top, struct top_page *page, size_t lines)
+{
+	struct top_table_list list;
+	int r;
+
+	top->wish.filter = top->filter;
+	r = top_table_view(&top->watch.table, &top->wish, &list);
+	if (r == 0)
+		r = remember_list(top, &list);
+	if (r < 0)
+		return r;
+	top_page_title(page, &top->watch, &top->wish, list.count);
+	if (top->paused)
+		top_page_text(page, TOP_SCREEN_WAITING, "paused; p goes on");
+	top_page_notes(page, &top->watch, clock_mono(&top->clock));
+	put_filter(top, page);
+	top->page = lines > page->line + 2 ? lines - page->line - 2 : 1;
+	if (top->rows && top->rows < top->page)
+		top->page = (size_t)top->rows;
+	if (top->chosen < top->first)
+		top->first = top->chosen;
+	if (top->chosen >= top->first + top->page)
+		top->first = top->chosen - top->page + 1;
+	if (top->first + top->page > list.count)
+		top->first = list.count > top->page ? list.count - top->page : 0;
+	top_page_rows(page, &top->watch.table, &list, top->first, top->page,
+		      top->chosen_id ? top->chosen : NONE_CHOSEN);
+	return 0;
+}
+
+static int draw_lines(struct top *top, struct top_page *page, size_t lines)
+{
+	int r = 0;
+
+	top->lines.len = 0;
+	if (top->view == TOP_VIEW_INCIDENTS)
+		put_filter(top, page);
+	if (top->help)
+		for (size_t i = 0; i < ARRAY_LEN(help); i++)
+			add_wrapped(top, page->width, TOP_SCREEN_PLAIN, help[i]);
+	else if (top->view == TOP_VIEW_TARGET)
+		r = make_target(top, page->width);
+	else if (top->view == TOP_VIEW_INCIDENTS)
+		make_incidents(top, page->width, lines > 4 ? lines - 4 : 1);
+	else
+		r = make_incident(top, page->width, lines > 1 ? lines - 1 : 1);
+	put_lines(top, page, lines, 1);
+	return r;
+}
+
+/* Below that lines are for the table. */
+#define TERSE_LINES 12
 
 static int draw_screen(struct top *top)
 {
 	struct top_page page = { .screen = top->screen, .utf8 = top->style.utf8 };
-	struct top_table_list list;
 	size_t lines;
 	int r;
 
 	top_screen_size(top->screen, &lines, &page.width);
-	top->wish.filter = top->filter;
-	r = top_table_view(&top->watch.table, &top->wish, &list);
+	page.terse = lines < TERSE_LINES;
+	r = top->view == TOP_VIEW_TARGETS && !top->help ? draw_targets(top, &page, lines)
+							: draw_lines(top, &page, lines);
 	if (r < 0)
 		return r;
-	top_page_title(&page, &top->watch, &top->wish, list.count);
-	if (top->paused)
-		top_page_text(&page, TOP_SCREEN_WAITING, "paused; p goes on");
-	top_page_notes(&page, &top->watch, clock_mono(&top->clock));
-	put_filter(top, &page);
-	if (top->help) {
-		draw_help(&page);
-	} else {
-		top->page = lines > page.line + 1 ? lines - page.line - 1 : 1;
-		if (top->rows && top->rows < top->page)
-			top->page = (size_t)top->rows;
-		if (top->first + top->page > list.count)
-			top->first = list.count > top->page ? list.count - top->page : 0;
-		top_page_rows(&page, &top->watch.table, &list, top->first, top->page);
-	}
-	top_screen_show(top->screen, page.line);
+	top_screen_clear(page.line);
+	if (lines > 2)
+		put_foot(top, &page, lines);
+	top_screen_show(top->screen);
 	return 0;
 }
+
+/* ---- keys ---- */
 
 static void type_key(struct top *top, int key)
 {
@@ -1012,83 +1856,183 @@ static void type_key(struct top *top, int key)
 		top->filter[len] = (char)key;
 		top->filter[len + 1] = '\0';
 	}
+	top->first = top->chosen = 0;
+	top->chosen_id = 0;
+}
+
+/* Targets and incidents have filters of their own. */
+static void go_to(struct top *top, enum top_view view)
+{
+	bool were_incidents = top->view >= TOP_VIEW_INCIDENTS, incidents = view >= TOP_VIEW_INCIDENTS;
+
+	if (were_incidents != incidents) {
+		memcpy(top->filters[were_incidents], top->filter, FILTER_MAX);
+		memcpy(top->filter, top->filters[incidents], FILTER_MAX);
+	}
+	if (view == TOP_VIEW_INCIDENTS && top->view != TOP_VIEW_INCIDENT)
+		top->chosen = 0;
+	top->view = view;
 	top->first = 0;
+}
+
+static void go_back(struct top *top)
+{
+	if (top->view == TOP_VIEW_INCIDENT)
+		go_to(top, TOP_VIEW_INCIDENTS);
+	else if (top->view == TOP_VIEW_INCIDENTS && top->from_target)
+		go_to(top, TOP_VIEW_TARGET);
+	else
+		go_to(top, TOP_VIEW_TARGETS);
+}
+
+/* The target that a key means: the one that is open, or chosen. Sets target_name. */
+static void take_target(struct top *top)
+{
+	uint32_t id = top->view == TOP_VIEW_TARGET ? top->target
+		      : top->list_count == 0       ? 0
+						   : top->list[top->chosen_id ? top->chosen : 0];
+	const struct top_table_row *row = id ? row_of(top, id) : NULL;
+
+	top->target = id;
+	snprintf(top->target_name, sizeof(top->target_name), "%s", row ? row->name : "");
+}
+
+static void open_chosen(struct top *top)
+{
+	if (top->view == TOP_VIEW_TARGETS && top->list_count > 0) {
+		take_target(top);
+		top->tasks.at = (mono_t){ 0 };
+		top->tasks.count = 0;
+		top->from_target = true;
+		go_to(top, TOP_VIEW_TARGET);
+	} else if (top->view == TOP_VIEW_INCIDENTS && top->chosen < top->incidents.names.count) {
+		memcpy(top->incidents.open, top->incidents.names.name[top->chosen], sizeof(top->incidents.open));
+		top->incidents.full = false;
+		top->shown_width = 0;
+		go_to(top, TOP_VIEW_INCIDENT);
+	}
 }
 
 static void sort_key(struct top *top, enum top_table_order order)
 {
 	top->wish.order = order;
 	top->wish.reverse = false;
-	top->first = 0;
+	top->first = top->chosen = 0;
+	top->chosen_id = 0;
 }
 
+/* Lines scroll; in a list the chosen one moves. draw_screen keeps both within. */
 static void scroll_key(struct top *top, int key)
 {
+	bool list = (top->view == TOP_VIEW_TARGETS || top->view == TOP_VIEW_INCIDENTS) && !top->help;
+	size_t count = top->view == TOP_VIEW_TARGETS ? top->list_count : top->incidents.names.count;
+	size_t *at = list ? &top->chosen : &top->first, last = list ? count - (count > 0) : SIZE_MAX / 2;
 	size_t step = key == TOP_SCREEN_UP || key == TOP_SCREEN_DOWN ? 1 : top->page;
 
-	/* draw_screen keeps it within the table. */
 	if (key == TOP_SCREEN_DOWN || key == TOP_SCREEN_PAGE_DOWN)
-		top->first += step;
+		*at = *at + step < last ? *at + step : last;
 	else if (key == TOP_SCREEN_UP || key == TOP_SCREEN_PAGE_UP)
-		top->first -= step < top->first ? step : top->first;
+		*at -= step < *at ? step : *at;
 	else
-		top->first = key == TOP_SCREEN_LAST ? SIZE_MAX / 2 : 0;
+		*at = key == TOP_SCREEN_LAST ? last : 0;
+	if (list && top->view == TOP_VIEW_TARGETS)
+		top->chosen_id = *at < count ? top->list[*at] : 0;
 }
 
-static void handle_key(struct top *top, int key)
+static void answer_key(struct top *top, int key)
 {
-	bool was_help = top->help;
+	top->asking = false;
+	if (key == 'a')
+		*top->target_name = '\0';
+	if (key == 'y' || key == 'a')
+		trigger(top);
+}
 
-	if (key == TOP_SCREEN_END || (key == 'q' && !top->typing)) {
-		top->over = true;
-		return;
-	}
-	if (key == TOP_SCREEN_NOTHING || key == TOP_SCREEN_RESIZED)
-		return;
-	if (top->typing) {
-		type_key(top, key);
-		return;
-	}
-	top->help = false;
-	switch (key) {
-	case 'c':
+/* Keys of the list of targets. */
+static void table_key(struct top *top, int key)
+{
+	if (key == 'c')
 		sort_key(top, TOP_TABLE_BY_CPU);
-		break;
-	case 'm':
+	else if (key == 'm')
 		sort_key(top, TOP_TABLE_BY_MEMORY);
-		break;
-	case 'd':
+	else if (key == 'd')
 		sort_key(top, TOP_TABLE_BY_DISTANCE);
-		break;
-	case 'n':
+	else if (key == 'n')
 		sort_key(top, TOP_TABLE_BY_NAME);
-		break;
-	case 'r':
+	else if (key == 'r')
 		top->wish.reverse = !top->wish.reverse;
-		break;
+}
+
+static void view_key(struct top *top, int key)
+{
+	switch (key) {
 	case '/':
-		top->typing = true;
+		top->typing = top->view == TOP_VIEW_TARGETS || top->view == TOP_VIEW_INCIDENTS;
+		break;
+	case 'i':
+		if (top->view < TOP_VIEW_INCIDENTS) {
+			top->from_target = top->view == TOP_VIEW_TARGET;
+			go_to(top, TOP_VIEW_INCIDENTS);
+		}
+		break;
+	case 't':
+		if (top->view < TOP_VIEW_INCIDENTS) {
+			take_target(top);
+			top->asking = true;
+		}
+		break;
+	case 'f':
+		top->incidents.full = !top->incidents.full;
+		top->shown_width = 0;
+		top->first = 0;
 		break;
 	case 'p':
 	case ' ':
 		top->paused = !top->paused;
 		break;
-	case 'h':
-	case '?':
-		top->help = !was_help;
+	case TOP_SCREEN_ENTER:
+		open_chosen(top);
 		break;
-	case TOP_SCREEN_ESCAPE:
-		*top->filter = '\0';
-		break;
-	case TOP_SCREEN_UP:
-	case TOP_SCREEN_DOWN:
-	case TOP_SCREEN_PAGE_UP:
-	case TOP_SCREEN_PAGE_DOWN:
-	case TOP_SCREEN_FIRST:
-	case TOP_SCREEN_LAST:
-		scroll_key(top, key);
-		break;
+	default:
+		if (top->view == TOP_VIEW_TARGETS)
+			table_key(top, key);
 	}
+}
+
+static void back_key(struct top *top, int key)
+{
+	if (top->help)
+		top->help = false;
+	else if (key == TOP_SCREEN_ESCAPE && *top->filter &&
+		 (top->view == TOP_VIEW_TARGETS || top->view == TOP_VIEW_INCIDENTS))
+		*top->filter = '\0';
+	else if (top->view != TOP_VIEW_TARGETS)
+		go_back(top);
+	else if (key == 'q')
+		top->over = true;
+}
+
+static void handle_key(struct top *top, int key)
+{
+	if (key == TOP_SCREEN_END) {
+		top->over = true;
+		return;
+	}
+	if (key == TOP_SCREEN_NOTHING || key == TOP_SCREEN_RESIZED)
+		return;
+	*top->message = '\0';
+	if (top->asking)
+		answer_key(top, key);
+	else if (top->typing)
+		type_key(top, key);
+	else if (key == TOP_SCREEN_ESCAPE || key == 'q')
+		back_key(top, key);
+	else if (key == 'h' || key == '?')
+		top->help = !top->help;
+	else if (key <= TOP_SCREEN_UP && key >= TOP_SCREEN_LAST)
+		scroll_key(top, key);
+	else if (!top->help)
+		view_key(top, key);
 }
 
 /* Keys until the next page is due; each is seen at once. 0 or -ENOMEM. */
@@ -1138,6 +2082,7 @@ static int run_screen(struct top *top)
 	snprintf(top->filter, sizeof(top->filter), "%s", top->wish.filter ? top->wish.filter : "");
 	r = show_screen(top);
 	top_screen_close(top->screen);
+	top->screen = NULL;
 	return r < 0 ? no_memory(r) : EXIT_OK;
 }
 
@@ -1188,6 +2133,11 @@ static int run(struct top *top, const char *ring, const char *config, bool plain
 static void release(struct top *top)
 {
 	top_watch_release(&top->watch);
+	incident_load_names_release(&top->incidents.names);
+	free(top->tasks.task);
+	free(top->list);
+	buffer_release(&top->lines);
+	buffer_release(&top->shown);
 }
 
 int top_command(int argc, char **argv)

@@ -84,6 +84,7 @@ static struct top_table_row *find_row(const struct top_table *table, uint32_t id
 static void free_row(struct top_table_row *row)
 {
 	free(row->name);
+	free(row->encoded);
 	free(row);
 }
 
@@ -99,6 +100,24 @@ static void forget_verdicts(struct top_table_row *row)
 	row->nearest = NULL;
 	row->waiting_count = 0;
 	row->pending = row->cooling = row->fired = 0;
+}
+
+/* Keeps all that the ring says of it. */
+static int describe_row(struct top_table_row *row, const struct target *target)
+{
+	unsigned char encoded[TARGET_ENCODED_MAX];
+	size_t len = target_encode(target, encoded, sizeof(encoded));
+	void *copy;
+
+	if (row->encoded && row->encoded_len == len && memcmp(row->encoded, encoded, len) == 0)
+		return 0;
+	copy = malloc(len);
+	if (!copy)
+		return -ENOMEM;
+	free(row->encoded);
+	row->encoded = memcpy(copy, encoded, len);
+	row->encoded_len = len;
+	return 0;
 }
 
 static int add_row(struct top_table *table, const struct target *target)
@@ -124,7 +143,7 @@ static int add_row(struct top_table *table, const struct target *target)
 	memmove(table->row + at + 1, table->row + at, (table->count - at) * sizeof(struct top_table_row *));
 	table->row[at] = row;
 	table->count++;
-	return 0;
+	return describe_row(row, target);
 }
 
 static int top_table_target(struct top_table *table, const struct target *target)
@@ -135,13 +154,13 @@ static int top_table_target(struct top_table *table, const struct target *target
 	if (!row)
 		return add_row(table, target);
 	if (strcmp(row->name, target->name) == 0)
-		return 0;
+		return describe_row(row, target);
 	name = strdup(target->name);
 	if (!name)
 		return -ENOMEM;
 	free(row->name);
 	row->name = name;
-	return 0;
+	return describe_row(row, target);
 }
 
 /* ---- the last minute ---- */
@@ -714,9 +733,8 @@ static uint64_t left_of(const struct judgement *judgement, const struct evaluato
 	return until.ns > judgement->now.ns ? until.ns - judgement->now.ns : 0;
 }
 
-static int visit_status(void *ctx, const struct evaluator_status *status)
+static struct top_table_verdict verdict_of(const struct judgement *judgement, const struct evaluator_status *status)
 {
-	const struct judgement *judgement = ctx;
 	const struct trigger_decision *decision = status->decision;
 	struct top_table_verdict verdict = { .rule = status->rule->name, .left_ns = left_of(judgement, status) };
 
@@ -735,8 +753,50 @@ static int visit_status(void *ctx, const struct evaluator_status *status)
 		verdict.for_ns = decision->pending_ns;
 		verdict.for_whole_ns = status->rule->trigger.for_ns;
 	}
+	return verdict;
+}
+
+static int visit_status(void *ctx, const struct evaluator_status *status)
+{
+	const struct judgement *judgement = ctx;
+	struct top_table_verdict verdict = verdict_of(judgement, status);
+
 	top_table_judge(judgement->table, status->target->id, &verdict);
 	return 0;
+}
+
+struct rule_list {
+	struct judgement judgement;
+	struct top_table_rule *rules;
+	size_t count, cap;
+};
+
+static int add_rule(void *ctx, const struct evaluator_status *status)
+{
+	const struct trigger_decision *decision = status->decision;
+	struct rule_list *list = ctx;
+	struct top_table_rule rule = {
+		.verdict = verdict_of(&list->judgement, status),
+		.unit = metric_unit(status->rule->metric),
+		.value = decision && decision->available ? decision->value : NAN,
+		.threshold = decision && decision->has_distance ? decision->value + decision->distance : NAN,
+		.reason = decision ? trigger_reason_name(decision->reason) : "",
+		.firings = status->memory->fired,
+	};
+
+	if (list->count < list->cap)
+		list->rules[list->count] = rule;
+	list->count++;
+	return 0;
+}
+
+static int by_nearness(const void *a, const void *b)
+{
+	const struct top_table_rule *x = a, *y = b;
+	double nx = x->verdict.has_nearness ? x->verdict.nearness : INFINITY;
+	double ny = y->verdict.has_nearness ? y->verdict.nearness : INFINITY;
+
+	return nx < ny ? -1 : nx > ny;
 }
 
 /* Gives the table the state of each rule on each target; names are valid as long as the rules. */
@@ -1006,6 +1066,7 @@ static void find_config(struct top_watch *watch)
 static int load_rules(struct top_watch *watch)
 {
 	struct top_rules *rules = NULL;
+	struct paths paths;
 	int r;
 
 	watch->signature = top_rules_signature(&watch->file);
@@ -1019,6 +1080,8 @@ static int load_rules(struct top_watch *watch)
 		watch->rules = rules;
 		watch->table.cgroup_read_ns = rules->config->sampling.cgroup_interval_ns;
 	}
+	if (watch->rules && paths_choose(watch->rules->config, &paths) == 0)
+		snprintf(watch->incidents, sizeof(watch->incidents), "%s", paths.incidents);
 	return watch->rules ? top_rules_begin(watch->rules) : 0;
 }
 
@@ -1127,6 +1190,17 @@ static int take_event(void *ctx, const struct ring_event *event)
 		break;
 	}
 	return 0;
+}
+
+size_t top_watch_rules(const struct top_watch *watch, uint32_t id, struct top_table_rule *ret, size_t cap)
+{
+	struct rule_list list = { .judgement = { watch->rules, watch->feed.wall, NULL }, .rules = ret, .cap = cap };
+
+	if (!watch->rules || !watch->rules->evaluator || watch->feed.wall.ns == 0)
+		return 0;
+	evaluator_visit_one(watch->rules->evaluator, id, add_rule, &list);
+	qsort(ret, list.count < cap ? list.count : cap, sizeof(*ret), by_nearness);
+	return list.count;
 }
 
 int top_watch_update(struct top_watch *watch, mono_t now)

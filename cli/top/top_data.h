@@ -13,6 +13,7 @@
 
 #include "daemon/engine/base/paths.h"
 #include "lib/base/base.h"
+#include "lib/base/units.h"
 #include "lib/config/config.h"
 #include "lib/evaluator/evaluator.h"
 #include "lib/model/sample.h"
@@ -58,11 +59,22 @@ struct top_table_mark {
 	uint64_t cpu_ns;
 };
 
+/* One rule on one target, in words and figures. */
+struct top_table_rule {
+	struct top_table_verdict verdict;
+	enum unit_kind unit;
+	double value, threshold; /* NAN: there is none */
+	const char *reason;      /* why it did not fire; "": not judged yet. Static text */
+	uint64_t firings;
+};
+
 /* About 1 KiB. To be read, up to `marks`; the rest is private. */
 struct top_table_row {
 	uint32_t id;
 	enum target_kind kind;
-	char *name; /* may hold any byte */
+	char *name;    /* may hold any byte */
+	void *encoded; /* target_encode, of encoded_len bytes; NULL: none */
+	size_t encoded_len;
 	bool gone;
 	double cpu_cores; /* over the last second or two, as of top_table_view; NAN: not known */
 	double cpu_peak;  /* NAN: none yet */
@@ -159,6 +171,7 @@ struct top_watch {
 	struct top_rules *rules;                  /* NULL: none */
 	char bad_config[CONFIG_FILE_MESSAGE_MAX]; /* why there are no rules, or still the previous ones; "" */
 	wall_t since;                             /* of the peaks: the first tick that was read */
+	char incidents[PATHS_MAX];                /* where the daemon writes them; "": its configuration is not known */
 	char place[TOP_WATCH_PLACES][PATHS_MAX];  /* where rings may be */
 	int place_error[TOP_WATCH_PLACES];        /* of the last attempt */
 	size_t places;
@@ -188,6 +201,12 @@ void top_watch_release(struct top_watch *watch);
  * there is a ring.
  */
 int top_watch_update(struct top_watch *watch, mono_t now);
+
+/*
+ * The rules on one target, those that are nearest to firing first: at most cap into ret, valid until
+ * the next top_watch_update. How many there are.
+ */
+size_t top_watch_rules(const struct top_watch *watch, uint32_t id, struct top_table_rule *ret, size_t cap);
 
 /*
  * Why there is no ring, and what to do about it: lines, each after `prefix`. The code to exit with.

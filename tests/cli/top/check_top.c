@@ -7,6 +7,7 @@
 #include "skip.h"
 #include "lib/base/base.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -290,7 +291,7 @@ START_TEST(keys_sort_filter_pause_help_and_quit)
 	type("n\033[B\033[6~\033[5~\033[A\f");
 	scene_wait_for(drew("name"));
 	type("?\f");
-	scene_wait_for(drew("LAST MINUTE: highest"));
+	scene_wait_for(drew("LAST MINUTE: highest") && drew("open the target"));
 	type("?\f/nob\f");
 	scene_wait_for(drew("nob_"));
 	scene_wait_for(drew("0 of 1 target"));
@@ -325,6 +326,110 @@ START_TEST(follows_the_size_of_the_terminal)
 	resize(1, 1);
 	resize(30, 200);
 	scene_wait_for(drew("PEAK") && drew("RULES") && drew("worker"));
+	type("q");
+	ck_assert_int_eq(ended(), 0);
+}
+END_TEST
+
+/* Whether part is on a page that is drawn anew (Ctrl-L): what comes until nothing has come for a while. */
+static bool page_has(const char *part)
+{
+	size_t before = 0;
+
+	forget();
+	ck_assert_int_eq(write(terminal.fd, "\f", 1), 1);
+	scene_wait_for(drew("\033[2J"));
+	while (before != terminal.len) {
+		before = terminal.len;
+		for (int naps = 0; naps < 10; naps++)
+			scene_nap();
+		listen_to_it();
+	}
+
+	return strstr(last_page(), part) != NULL;
+}
+
+#define TYPE_UNTIL(keys, part) \
+	do { \
+		type(keys); \
+		scene_wait_for(page_has(part)); \
+	} while (0)
+
+static bool incident_is_there(const char *part)
+{
+	char path[128];
+	DIR *dir;
+	bool found = false;
+
+	snprintf(path, sizeof(path), "%s/incidents", directory);
+	dir = opendir(path);
+	for (struct dirent *item; dir && (item = readdir(dir));)
+		found |= strstr(item->d_name, part) && !strstr(item->d_name, ".tmp");
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+/* On 80 by 24, where nothing may be cut, and on 120 by 40. */
+static const unsigned short sizes[][2] = { { 24, 80 }, { 40, 120 } };
+
+START_TEST(enter_opens_a_target_t_triggers_and_i_shows_incidents)
+{
+	char pid[32];
+
+	if (!built)
+		SKIP_TEST("the programs were not built");
+
+	actor_do(&actor, 'b', "busy");
+	start_daemon();
+	open_terminal(sizes[_i][0], sizes[_i][1], "xterm-256color");
+	scene_wait_for(drew("worker"));
+	snprintf(pid, sizeof(pid), "process %d, of entry worker", actor.pid);
+	TYPE_UNTIL("\r", pid);
+	scene_wait_for(page_has("cooling"));
+	/* The command line, the last minute, the rules with their distance, the threads. */
+	ck_assert_ptr_nonnull(strstr(last_page(), "peak"));
+	ck_assert_ptr_nonnull(strstr(last_page(), "THRESHOLD"));
+	ck_assert_ptr_nonnull(strstr(last_page(), "hot "));
+	ck_assert_ptr_nonnull(strstr(last_page(), "20%"));
+	ck_assert_ptr_nonnull(strstr(last_page(), "THREAD "));
+	ck_assert_ptr_nonnull(strstr(last_page(), "watched"));
+	ck_assert_ptr_null(strstr(last_page(), ".."));
+
+	TYPE_UNTIL("t", "Record an incident of worker now?");
+	TYPE_UNTIL("x", "arrows scroll");
+	ck_assert(!incident_is_there("manual"));
+	TYPE_UNTIL("ty", "-worker-manual; sealed in");
+	scene_wait_for(incident_is_there("worker-manual"));
+	TYPE_UNTIL("i", "asked for by hand");
+	ck_assert_ptr_nonnull(strstr(last_page(), "worker  hot  "));
+	TYPE_UNTIL("/manual\r", "1 incidents in");
+	TYPE_UNTIL("\r", "-worker-manual-1");
+	ck_assert_ptr_nonnull(strstr(last_page(), "because it was asked for"));
+	TYPE_UNTIL("f", "a record of worker");
+	TYPE_UNTIL("\033", "1 incidents in");
+	TYPE_UNTIL("\033", "worker  hot  "); /* the search */
+	TYPE_UNTIL("\033", pid);
+	TYPE_UNTIL("?", "open the target: threads");
+	TYPE_UNTIL("q", pid);
+	TYPE_UNTIL("q", "LAST MINUTE");
+	type("q");
+	ck_assert_int_eq(ended(), 0);
+}
+END_TEST
+
+START_TEST(without_a_daemon_a_trigger_says_so_at_the_end_of_the_screen)
+{
+	if (!built)
+		SKIP_TEST("the programs were not built");
+
+	start_daemon();
+	open_terminal(24, 80, "xterm-256color");
+	scene_wait_for(drew("worker"));
+	stop_daemon(SIGTERM);
+	TYPE_UNTIL("t", "Record an incident of worker now?");
+	TYPE_UNTIL("y", "no daemon answers at");
+	type("q");
 	type("q");
 	ck_assert_int_eq(ended(), 0);
 }
@@ -460,6 +565,8 @@ Suite *top_suite(void)
 	tcase_set_timeout(screen, 60);
 	tcase_add_test(screen, keys_sort_filter_pause_help_and_quit);
 	tcase_add_test(screen, follows_the_size_of_the_terminal);
+	tcase_add_loop_test(screen, enter_opens_a_target_t_triggers_and_i_shows_incidents, 0, ARRAY_LEN(sizes));
+	tcase_add_test(screen, without_a_daemon_a_trigger_says_so_at_the_end_of_the_screen);
 	tcase_add_test(screen, colours_unless_nobody_wants_them);
 	tcase_add_test(screen, a_terminal_without_a_cursor_gets_text);
 	tcase_add_test(screen, signals_give_the_terminal_back);

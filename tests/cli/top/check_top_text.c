@@ -136,7 +136,7 @@ START_TEST(a_narrow_terminal_keeps_what_matters_most)
 		{ 22, "TARGET           CPU" },
 		{ 30, "TARGET           CPU    MEMORY" },
 		{ 40, "TARGET           CPU    MEMORY  DIST" },
-		{ 80, "TARGET           CPU LAST MINUTE        PEAK    MEMORY  DIST RULES" },
+		{ 80, "TARGET           CPU LAST MINUTE     PEAK    MEMORY  DIST RULES" },
 	};
 	char line[TOP_TEXT_LINE_MAX];
 	struct top_text text;
