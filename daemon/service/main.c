@@ -110,8 +110,8 @@ struct daemon {
  * blocks would block the start, with all signals held.
  *
  * Keep-alive: the message is held back once the sampler threads have been silent for SILENCE_NS;
- * systemd restarts the service when WatchdogSec= has passed too. Discovery counts indirectly: if it
- * blocks with its lock held, the loop blocks too, because watchdog_check asks it every second.
+ * systemd restarts the service when WatchdogSec= has passed too. Discovery does not count: what it
+ * hangs in, mostly a file system, hangs after a restart as well.
  */
 
 /*
@@ -634,7 +634,8 @@ static int on_reload(void *ctx, char *message)
 
 	r = replace_config(daemon, config);
 	if (r < 0) {
-		snprintf(message, CONTROL_MESSAGE_MAX, "%s", strerror(-r));
+		snprintf(message, CONTROL_MESSAGE_MAX, "%s",
+			 r == -EBUSY ? "discovery waits for a file that does not answer; try again" : strerror(-r));
 		return refuse_reload(message, r);
 	}
 

@@ -377,7 +377,7 @@ static int read_path(const struct config_scope *scope, const struct config_field
 	if (field->suffix != NULL && !ends_with(path, field->suffix))
 		return config_refuse_value(scope, node, "expected a path that ends in %s, found %s", field->suffix,
 					   config_found(node, shown));
-	if (field->is_file && ends_with(path, "/"))
+	if (field->is_file && (ends_with(path, "/") || ends_with(path, "/.") || ends_with(path, "/..")))
 		return config_refuse_value(scope, node, "expected the path of a file, found %s",
 					   config_found(node, shown));
 	*ret = path;

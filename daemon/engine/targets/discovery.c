@@ -6,7 +6,9 @@
  * few queries of other threads. The thread holds it for a whole scan, but yields it between two
  * processes, so that a query waits for one process and not for a million; it releases it while it
  * sleeps, and while it reads files of a process (an unlocked section), because such a read may
- * block in the kernel without limit. The sampler never takes it. After each yield and each unlocked
+ * block in the kernel without limit. Files of cgroups are read with the lock held: where one does not
+ * answer, queries get the last answer, or none, after QUERY_NS, and a reload is refused. The sampler
+ * never takes it. After each yield and each unlocked
  * section the configuration may be another one: the scan is then given up (-ECANCELED), as one that
  * ran out of descriptors is, and the next begins at once.
  *
@@ -80,6 +82,14 @@
  */
 #define CALM_SHARE 500u
 #define CALM_STRETCH 10u
+
+/*
+ * How long queries of the event loop wait for the lock, which is held for a fraction of a
+ * millisecond at a time; those for evidence; a reload. Beyond it a read hangs.
+ */
+#define QUERY_NS (50 * NS_PER_MS)
+#define EVIDENCE_NS (2 * NS_PER_S)
+#define RELOAD_NS NS_PER_S
 
 /* The pause before the next scan when the queue to the sampler was full: a few of its ticks. */
 #define RETRY_NS (100 * NS_PER_MS)
@@ -212,6 +222,8 @@ struct discovery {
 	struct thread_selection *thread_selection; /* NULL: not asked for */
 	struct process_cache process_cache;
 	struct discovery_state state;
+	struct discovery_state told; /* the last answer to discovery_state */
+	pthread_mutex_t told_lock;
 
 	struct process_subscription *subscription; /* NULL: scans only */
 	struct cgroup_watch *cgroups;              /* NULL: not asked for, or not possible */
@@ -2866,6 +2878,7 @@ void discovery_free(struct discovery *discovery)
 	if (discovery->first_fd >= 0)
 		close(discovery->first_fd);
 	fair_mutex_release(&discovery->lock);
+	pthread_mutex_destroy(&discovery->told_lock);
 	free(discovery);
 }
 
@@ -2886,6 +2899,7 @@ int discovery_new(const struct discovery_options *options, struct discovery **re
 	discovery->limits_due = discovery->units_due = true;
 	update_pulse(discovery);
 	fair_mutex_init(&discovery->lock);
+	pthread_mutex_init(&discovery->told_lock, NULL);
 	discovery->first = DISCOVERY_SCANNING;
 	discovery->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	discovery->first_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -2917,8 +2931,9 @@ int discovery_reload(struct discovery *discovery, const struct config *config)
 
 	if (r < 0)
 		return r;
+	if (!fair_mutex_enter_within(&discovery->lock, RELOAD_NS))
+		return -EBUSY;
 
-	fair_mutex_enter(&discovery->lock);
 	r = target_table_reload(discovery->target_table, config);
 	if (r == 0) {
 		struct matcher *before = discovery->matcher;
@@ -2969,7 +2984,8 @@ struct discovery_progress discovery_progress(const struct discovery *discovery)
 
 size_t discovery_pids(struct discovery *discovery, uint32_t target_id, int32_t *pids, size_t cap)
 {
-	fair_mutex_enter(&discovery->lock);
+	if (!fair_mutex_enter_within(&discovery->lock, EVIDENCE_NS))
+		return 0;
 	size_t count = target_table_query_pids(discovery->target_table, target_id, pids, cap);
 	fair_mutex_leave(&discovery->lock);
 
@@ -2979,7 +2995,8 @@ size_t discovery_pids(struct discovery *discovery, uint32_t target_id, int32_t *
 int discovery_members(struct discovery *discovery, uint32_t target_id, uint64_t since_ns, struct target_member **ret,
 		      size_t *ret_count)
 {
-	fair_mutex_enter(&discovery->lock);
+	if (!fair_mutex_enter_within(&discovery->lock, EVIDENCE_NS))
+		return -EBUSY;
 	int r = target_table_query_members(discovery->target_table, target_id, since_ns, ret, ret_count);
 	fair_mutex_leave(&discovery->lock);
 
@@ -2988,7 +3005,8 @@ int discovery_members(struct discovery *discovery, uint32_t target_id, uint64_t 
 
 bool discovery_limits(struct discovery *discovery, uint32_t target_id, struct cgroup_limits *ret)
 {
-	fair_mutex_enter(&discovery->lock);
+	if (!fair_mutex_enter_within(&discovery->lock, QUERY_NS))
+		return false;
 	bool found = target_table_query_limits(discovery->target_table, target_id, ret);
 	fair_mutex_leave(&discovery->lock);
 
@@ -2998,14 +3016,18 @@ bool discovery_limits(struct discovery *discovery, uint32_t target_id, struct cg
 void discovery_baselines(struct discovery *discovery, int32_t pid, struct thread_baseline *ret_threads,
 			 struct maps_snapshot **ret_maps)
 {
-	fair_mutex_enter(&discovery->lock);
+	*ret_threads = (struct thread_baseline){ 0 };
+	*ret_maps = NULL;
+	if (!fair_mutex_enter_within(&discovery->lock, EVIDENCE_NS))
+		return;
 	baseline_copy(discovery->baseline, pid, ret_threads, ret_maps);
 	fair_mutex_leave(&discovery->lock);
 }
 
 int discovery_busy(struct discovery *discovery, struct busy_snapshot *ret)
 {
-	fair_mutex_enter(&discovery->lock);
+	if (!fair_mutex_enter_within(&discovery->lock, EVIDENCE_NS))
+		return -EBUSY;
 	int r = baseline_copy_busy(discovery->baseline, ret);
 	fair_mutex_leave(&discovery->lock);
 
@@ -3023,7 +3045,8 @@ bool discovery_unit(struct discovery *discovery, const char *cgroup, struct unit
 {
 	const struct unit *unit = NULL;
 
-	fair_mutex_enter(&discovery->lock);
+	if (!fair_mutex_enter_within(&discovery->lock, QUERY_NS))
+		return false;
 	if (discovery->units)
 		unit = unit_table_of(discovery->matcher->units, cgroup);
 	if (unit)
@@ -3064,7 +3087,8 @@ void discovery_visit_units(struct discovery *discovery, const struct unit_visito
 {
 	struct unit_visit unit_visit = { discovery, visitor };
 
-	fair_mutex_enter(&discovery->lock);
+	if (!fair_mutex_enter_within(&discovery->lock, QUERY_NS))
+		return;
 	if (discovery->units)
 		unit_bus_visit(discovery->units, visit_missing, visit_unit, &unit_visit);
 	fair_mutex_leave(&discovery->lock);
@@ -3081,16 +3105,31 @@ static void count_unlabelled(const struct discovery *discovery, struct discovery
 		error == 0 || error == -ENOENT ? "no file that would have them is there" : strerror(-error);
 }
 
-void discovery_state(struct discovery *discovery, struct discovery_state *ret)
+/* The lock is held. */
+static void take_state(struct discovery *discovery, struct discovery_state *ret)
 {
-	fair_mutex_enter(&discovery->lock);
 	*ret = discovery->state;
-	ret->reading = atomic_load_explicit(&discovery->reading, memory_order_relaxed);
 	ret->scan_interval_ns = pause_before_scan(discovery);
 	target_table_counts(discovery->target_table, &ret->target_table);
 	add_event_counts(discovery, ret);
 	if (discovery->units)
 		unit_bus_state(discovery->units, &ret->units);
 	count_unlabelled(discovery, ret);
-	fair_mutex_leave(&discovery->lock);
+}
+
+void discovery_state(struct discovery *discovery, struct discovery_state *ret)
+{
+	bool fresh = fair_mutex_enter_within(&discovery->lock, QUERY_NS);
+	struct discovery_state state;
+
+	if (fresh) {
+		take_state(discovery, &state);
+		fair_mutex_leave(&discovery->lock);
+	}
+	pthread_mutex_lock(&discovery->told_lock);
+	if (fresh)
+		discovery->told = state;
+	*ret = discovery->told;
+	pthread_mutex_unlock(&discovery->told_lock);
+	ret->reading = atomic_load_explicit(&discovery->reading, memory_order_relaxed);
 }

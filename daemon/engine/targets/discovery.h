@@ -106,8 +106,8 @@ int discovery_scan(struct discovery *discovery);
  * max_targets removes no target, but admits none until there is room. proc_root and cgroup_root are
  * ignored.
  *
- * 0: the old configuration is no longer referred to. -ENOMEM, -errno: nothing has changed. For one
- * thread at a time.
+ * 0: the old configuration is no longer referred to. -EBUSY: the thread has hung for a second, in a
+ * read of a file that does not answer; -ENOMEM, -errno: nothing has changed. For one thread at a time.
  */
 int discovery_reload(struct discovery *discovery, const struct config *config);
 
@@ -150,16 +150,21 @@ bool discovery_stop(struct discovery *discovery);
 void discovery_free(struct discovery *discovery);
 
 /*
+ * Queries. While the thread hangs in a read of a file that does not answer, each says after 50 ms
+ * (those for evidence, which are about processes, 2 s), and then at once, that it does not know.
+ */
+
+/*
  * At most cap pids of the processes of a target: its own, or the members of a group; none of a
  * cgroup (see its cgroup.procs). Their number. Any thread.
  */
 size_t discovery_pids(struct discovery *discovery, uint32_t target_id, int32_t *pids, size_t cap);
 
-/* target_table_query_members for other threads. */
+/* target_table_query_members for other threads; -EBUSY: not known. */
 int discovery_members(struct discovery *discovery, uint32_t target_id, uint64_t since_ns, struct target_member **ret,
 		      size_t *ret_count);
 
-/* The effective limits of a target as last read. False: it is gone. Any thread. */
+/* The effective limits of a target as last read. False: it is gone, or they are not known. Any thread. */
 bool discovery_limits(struct discovery *discovery, uint32_t target_id, struct cgroup_limits *ret);
 
 /* baseline_copy and baseline_copy_busy for other threads. */
@@ -179,7 +184,7 @@ bool discovery_unit(struct discovery *discovery, const char *cgroup, struct unit
  */
 void discovery_visit_units(struct discovery *discovery, const struct unit_visitor *visitor);
 
-/* Any thread. */
+/* Any thread. While the thread hangs, as it was before. */
 void discovery_state(struct discovery *discovery, struct discovery_state *ret);
 
 #endif

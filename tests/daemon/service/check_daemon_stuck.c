@@ -321,6 +321,61 @@ START_TEST(a_command_line_that_does_not_come_is_missing_in_the_incident)
 }
 END_TEST
 
+/* A cgroup file, which discovery reads with its lock held. */
+static void make_own_cgroups(void)
+{
+	char command[512];
+	char *text;
+
+	snprintf(command, sizeof(command), "cp -r tests/data/cgroup/v1 %s", place("cgroups"));
+	ck_assert_int_eq(system(command), 0);
+	snprintf(command, sizeof(command), "%s/cgroups", directory);
+	text = scene_read(place("config"));
+
+	char *root = strstr(text, "\"cgroup_root\": \""), *end = strchr(root + 16, '"');
+
+	scene_write(place("config"), "%.*s\"cgroup_root\": \"%s%s", (int)(root - text), text, command, end);
+	free(text);
+	snprintf(stuck, sizeof(stuck), "%s/cgroups/cpu,cpuacct/system.slice/cpu.cfs_quota_us", directory);
+}
+
+START_TEST(a_cgroup_file_that_does_not_answer_holds_nothing_but_discovery)
+{
+	char control[128];
+	const char *const status[] = { spikewatch, "status", "-s", control, NULL };
+	const char *const reload[] = { spikewatch, "reload", "-s", control, NULL };
+	struct timespec from, to;
+
+	if (!built)
+		SKIP_TEST("spikewatchd and spikewatch were not built");
+	snprintf(control, sizeof(control), "%s/control", directory);
+	configure("\"captures\": [\"samples\", \"status\"]", "{\"name\": \"web\", \"comm\": \"web\"}");
+	scene_write(place("proc/10/cgroup"), "4:cpu,cpuacct:/system.slice/a\n3:memory:/system.slice/a\n");
+	make_own_cgroups();
+	make_stuck();
+
+	struct program program = start();
+	int fd = await_reader();
+
+	await_message(&program, "watching ");
+	scene_wait_for((keep_alives(), scene_says(program.err, "the discovery thread has given no sign of life")));
+	ck_assert_int_eq(mkdir(place("asked"), 0700), 0);
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	ck_assert_int_eq(program_run(status, place("asked")), 0);
+	clock_gettime(CLOCK_MONOTONIC, &to);
+	ck_assert_int_lt(to.tv_sec - from.tv_sec, 5);
+	scene_wait_for(keep_alives() > 0);
+	ck_assert_int_eq(program_run(reload, place("asked")), 1);
+	await_message(&program, "discovery waits for a file that does not answer; try again");
+	kill(program.pid, SIGUSR1);
+	scene_wait_for(sealed() == -1);
+	kill(program.pid, SIGTERM);
+	ck_assert_int_eq(program_wait(&program), 0);
+	ck_assert_int_eq(sealed(), 1);
+	close(fd);
+}
+END_TEST
+
 START_TEST(a_signal_ends_a_start_that_is_blocked)
 {
 	if (!built)
@@ -350,6 +405,7 @@ Suite *daemon_stuck_suite(void)
 	tcase_add_test(tcase, a_blocked_first_scan_is_reported_and_the_daemon_becomes_ready_without_it);
 	tcase_add_test(tcase, a_command_line_that_does_not_come_is_missing_in_the_incident);
 	tcase_add_test(tcase, a_capture_that_blocks_does_not_keep_it_from_stopping);
+	tcase_add_test(tcase, a_cgroup_file_that_does_not_answer_holds_nothing_but_discovery);
 	tcase_add_test(tcase, a_signal_ends_a_start_that_is_blocked);
 	suite_add_tcase(suite, tcase);
 

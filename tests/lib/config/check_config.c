@@ -191,6 +191,7 @@ static const struct bad bad_texts[] = {
 	{ "{\"proc_root\":\"\"}", "t.json:1:14: proc_root: empty: expected at least one character" },
 	{ "{\"proc_root\":\"/a\\u0000b\"}",
 	  "t.json:1:14: proc_root: NUL byte in a string: expected text without \\u0000" },
+	{ "{\"state_file\":\"/x/..\"}", "t.json:1:15: state_file: expected the path of a file, found \"/x/..\"" },
 	{ "{\"state_file\":\"/\"}", "t.json:1:15: state_file: expected the path of a file, found \"/\"" },
 	{ "{\"ring\":{\"path\":\"/run/x/\"}}",
 	  "t.json:1:17: ring.path: expected the path of a file, found \"/run/x/\"" },
