@@ -163,14 +163,18 @@ static bool goes_on(const struct cpu_accounts *accounts, uint32_t cpu, uint64_t 
 	return false;
 }
 
-static uint64_t runs_ns(const struct cpu_accounts_reader *reader, uint32_t account, mono_t now)
+static uint64_t runs_ns(const struct cpu_accounts_reader *reader, uint32_t account, mono_t now, bool *ret_any)
 {
 	uint64_t sum_ns = 0;
 
+	*ret_any = false;
 	for (uint32_t cpu = reader->running[account]; cpu != NO_RUN; cpu = reader->runs[cpu].next) {
 		const struct run *run = &reader->runs[cpu];
 
-		if (goes_on(reader->accounts, cpu, run->sequence) && now.ns > run->since_ns)
+		if (!goes_on(reader->accounts, cpu, run->sequence))
+			continue;
+		*ret_any = true;
+		if (now.ns > run->since_ns)
 			sum_ns += now.ns - run->since_ns;
 	}
 	return sum_ns;
@@ -185,11 +189,12 @@ void cpu_accounts_reader_use(const struct cpu_accounts_reader *reader, uint32_t 
 	/* A run that ended in between is in neither of the first two: then once more. */
 	do {
 		ended_ns = load(&sum->run_ns);
-		going_ns = runs_ns(reader, account, now);
+		going_ns = runs_ns(reader, account, now, &ret->runs);
 		atomic_thread_fence(memory_order_acquire);
 	} while (load(&sum->run_ns) != ended_ns);
 	ret->cpu_ns = reader->accounts->base_ns[account] + ended_ns + going_ns;
 	ret->wait_ns = load(&sum->wait_ns);
+	ret->changes = load(&sum->changes);
 	ret->ended = sum->exited != 0;
 	ret->lost = sum->lost != 0;
 }

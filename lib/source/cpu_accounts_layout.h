@@ -25,12 +25,13 @@ struct cpu_account {
 	uint16_t exited;    /* its last thread has begun to end */
 	uint16_t lost;      /* a run was not counted: the switch at its end was not seen */
 	uint64_t ending_ns; /* of run_ns, runs in which a thread was ending: the process's clock may lack them */
-	uint64_t unused[3];
+	uint64_t changes;   /* page faults of runs that have ended, threads that began or began to end */
+	uint64_t unused[2];
 };
 
 /*
  * What runs on one CPU, and since when. Odd `sequence`: being written, and the account of what ran
- * before is, too. A cache line.
+ * before is, too: it grows by two at each switch. A cache line.
  */
 struct cpu_slot {
 	uint64_t sequence;
@@ -41,7 +42,7 @@ struct cpu_slot {
 	uint32_t tid;      /* 0: idle; CPU_SLOT_UNKNOWN */
 	uint32_t tgid;
 	uint32_t generation; /* of the table of watched processes, as of since_ns */
-	uint64_t switches;   /* in all */
+	uint64_t faults;     /* of the thread, when the run began */
 	uint64_t logged;     /* in all, into the log of this CPU */
 };
 

@@ -379,6 +379,12 @@ static int process_read_fds(const struct process *process, struct sample *sample
 #define DOUBLINGS_CLOSED_MAX 6
 #define HEARTBEAT_CLOSED_MAX_NS (60 * NS_PER_S)
 
+/*
+ * So much CPU time one may use whose pages and threads did not change before it is read: user and system
+ * time have no finer grain (USER_HZ).
+ */
+#define SAME_UNREAD_MAX_NS (10 * NS_PER_MS)
+
 /* Of a closed process, whatever else is due. */
 #define CLOSED_FILES (1u << PROCESS_STAT | 1u << PROCESS_STATM)
 
@@ -485,6 +491,7 @@ void process_reader_start(struct process_reader *reader, const struct process_re
 	reader->peak_due_ns = 0;
 	reader->fds_due_ns = 0;
 	reader->pending = pending_after_running(options);
+	reader->read_changes = reader->told_changes = UINT64_MAX;
 	reader->settled = false;
 	reader->unread = false;
 	reader->moving = true; /* it may have just begun */
@@ -717,6 +724,12 @@ static bool is_known(const struct process_reader *reader)
 	return !is_closed(reader) || reader->is_told;
 }
 
+/* What it has of pages and threads is what it had when it was read. */
+static bool is_same(const struct process_reader *reader)
+{
+	return reader->told_changes != UINT64_MAX && reader->told_changes == reader->read_changes;
+}
+
 /*
  * Whether a process that ran, and whose clock said before_ns at the last look, may be left unread.
  */
@@ -725,16 +738,25 @@ static bool may_wait(const struct process_reader *reader, const struct process_r
 {
 	if (!reader->settled || reader->moving || now.ns >= reader->due_ns || reader->defer_ns == 0)
 		return false;
-	return reader->process.clock != 0 && is_known(reader) && reader->cpu_ns > before_ns &&
-	       reader->cpu_ns - reader->read_cpu_ns < options->unread_max_ns;
+	if (reader->process.clock == 0 || !is_known(reader) || reader->cpu_ns <= before_ns)
+		return false;
+
+	uint64_t most_ns = is_same(reader) ? SAME_UNREAD_MAX_NS : options->unread_max_ns;
+
+	return options->unread_max_ns != 0 && reader->cpu_ns - reader->read_cpu_ns < most_ns;
 }
 
 static void leave_unread(struct process_reader *reader, const struct process_reader_options *options, mono_t now)
 {
-	if (!reader->unread)
-		reader->due_ns = sooner(reader->due_ns, now, reader->defer_ns);
+	bool same = is_same(reader);
+
+	if (!reader->unread || (reader->unread_same && !same))
+		reader->due_ns = sooner(reader->due_ns, now, same ? reader->heartbeat_ns : reader->defer_ns);
 	reader->unread = true;
+	reader->unread_same = same;
 	reader->pending |= pending_after_running(options);
+	if ((reader->pending & PROCESS_READER_FDS) && reader->fds_due_ns < reader->due_ns)
+		reader->due_ns = reader->fds_due_ns;
 }
 
 /* 0; -ESRCH, -errno: the clock cannot be asked. */
@@ -746,6 +768,7 @@ static int learn_cpu(struct process_reader *reader, const struct process_told *t
 	if (told)
 		cpu_ns = told->cpu_ns;
 	reader->is_told = told != NULL;
+	reader->told_changes = told && !told->runs ? told->changes : UINT64_MAX;
 	reader->was_told |= told != NULL;
 	if ((told || r == 0) && !(reader->was_told && cpu_ns < reader->cpu_ns))
 		reader->cpu_ns = cpu_ns;
@@ -813,7 +836,8 @@ static void note_reading(struct process_reader *reader, const struct process_rea
 
 	reader->moving = moving;
 	reader->doublings = moving ? 0 : doublings;
-	reader->unread = reader->ran && may_be_left;
+	reader->unread = reader->ran && may_be_left && reader->told_changes == UINT64_MAX;
+	reader->read_changes = reader->told_changes;
 	reader->settled = !reader->ran || may_be_left;
 	reader->read_cpu_ns = reader->cpu_ns;
 }

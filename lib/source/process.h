@@ -99,7 +99,8 @@ struct process_reader {
 	uint64_t due_ns; /* when to read although nothing moved */
 	bool ran;        /* at the last look */
 	bool settled;
-	bool unread; /* it ran, and was not read since with the clock standing still: due_ns says until when */
+	bool unread_same; /* unread, and no change was told since it was read */
+	bool unread;      /* it ran, and was not read since with the clock standing still: due_ns says until when */
 	uint8_t pending;
 	_Atomic uint8_t asked; /* bits: files on offer, or to be given up */
 	uint8_t spread;        /* step of the heartbeats' spreading */
@@ -110,6 +111,8 @@ struct process_reader {
 	bool same_pages;       /* the last reading found no page come since the high-water mark was read */
 	uint64_t defer_ns;     /* as of the last look that saw it run */
 	uint64_t read_cpu_ns;  /* cpu_ns at the last reading */
+	uint64_t read_changes; /* what was told before the last reading; UINT64_MAX: nothing */
+	uint64_t told_changes; /* at the last look; UINT64_MAX: nothing, or that it runs */
 	uint64_t peak_faults;  /* at the last reading of the high-water mark */
 	uint64_t peak_memory;
 	uint64_t heartbeat_ns;
@@ -192,7 +195,9 @@ static inline void process_reader_need(struct process_reader *reader, bool peak,
 /* What is known of its CPU time without asking its clock. */
 struct process_told {
 	uint64_t cpu_ns;
-	bool ended; /* it may be gone: the clock is asked all the same, whether it is there */
+	uint64_t changes; /* grows whenever it gets pages, or other threads, but while it runs */
+	bool runs;        /* now */
+	bool ended;       /* it may be gone: the clock is asked all the same, whether it is there */
 };
 
 /*

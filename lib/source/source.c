@@ -831,6 +831,7 @@ static void choose_account(struct source *source, struct source_entry *entry)
 
 	if (account >= source->accounts.shared->capacity || entry->reader.process.clock == 0)
 		return;
+	entry->reader.read_changes = UINT64_MAX;
 	entry->is_followed = true;
 	entry->followed = account;
 	entry->next_followed = source->accounts.owners[account];
@@ -877,7 +878,9 @@ static bool ask_account(struct source *source, struct source_entry *entry, struc
 	struct cpu_accounts_use use;
 
 	cpu_accounts_reader_use(source->accounts.reader, entry->followed, clock_mono(&source->clock), &use);
-	*ret = (struct process_told){ .cpu_ns = use.cpu_ns, .ended = use.ended };
+	*ret = (struct process_told){
+		.cpu_ns = use.cpu_ns, .changes = use.changes, .runs = use.runs, .ended = use.ended
+	};
 	if (use.lost)
 		unfollow(source, entry);
 	else

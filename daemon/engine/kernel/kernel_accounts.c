@@ -937,7 +937,7 @@ static uint64_t own_switches(const struct kernel_accounts *accounts)
 	uint64_t sum = 0;
 
 	for (uint32_t cpu = 0; cpu < accounts->shared.cpus; cpu++)
-		sum += accounts->shared.slots[cpu].switches;
+		sum += accounts->shared.slots[cpu].sequence / 2;
 	return sum;
 }
 

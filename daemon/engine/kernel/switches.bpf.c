@@ -168,7 +168,12 @@ static void note_loss(struct cpu_slot *slot, uint32_t cpu, uint32_t tgid)
 	put_into_log(slot, cpu, index, account);
 }
 
-/* Sets what the slot would say of the run. False: it is not known. */
+static uint64_t faults_of(const struct task_struct *task)
+{
+	return task->min_flt + task->maj_flt;
+}
+
+/* Sets what the slot would say of the run, as if there had been a page fault. False: it is not known. */
 static bool find_beginning(struct cpu_slot *slot, uint32_t cpu, const struct task_struct *task)
 {
 	__sync_fetch_and_add(&missed, 1);
@@ -179,6 +184,7 @@ static bool find_beginning(struct cpu_slot *slot, uint32_t cpu, const struct tas
 	}
 	slot->run_ns = task->se.prev_sum_exec_runtime;
 	slot->wait_ns = task->sched_info.run_delay;
+	slot->faults = faults_of(task) - 1;
 	slot->account = account_of((uint32_t)task->tgid);
 	slot->generation = *(volatile uint32_t *)&words.generation;
 	return true;
@@ -201,8 +207,10 @@ static void end_run(struct cpu_slot *slot, uint32_t cpu, const struct task_struc
 	if (!account)
 		return;
 
-	uint64_t run_ns = task->se.sum_exec_runtime - slot->run_ns;
+	uint64_t run_ns = task->se.sum_exec_runtime - slot->run_ns, faults = faults_of(task) - slot->faults;
 
+	if (faults > 0)
+		__sync_fetch_and_add(&account->changes, faults);
 	__sync_fetch_and_add(&account->wait_ns, task->sched_info.run_delay - slot->wait_ns);
 	__sync_fetch_and_add(&account->runs, 1);
 	if (task->flags & PF_EXITING)
@@ -211,11 +219,22 @@ static void end_run(struct cpu_slot *slot, uint32_t cpu, const struct task_struc
 	put_into_log(slot, cpu, index, account);
 }
 
+/* One began, or begins to end. The process runs: it gets into a log when that has ended. */
+static void count_thread(uint32_t tgid)
+{
+	uint32_t index = account_of(tgid);
+	struct cpu_account *account = index == CPU_ACCOUNT_NONE ? NULL : bpf_map_lookup_elem(&accounts, &index);
+
+	if (account)
+		__sync_fetch_and_add(&account->changes, 1);
+}
+
 static void begin_run(struct cpu_slot *slot, const struct task_struct *task)
 {
 	slot->since_ns = bpf_ktime_get_ns();
 	slot->run_ns = task->se.sum_exec_runtime;
 	slot->wait_ns = task->sched_info.run_delay;
+	slot->faults = faults_of(task);
 	slot->tid = (uint32_t)task->pid;
 	slot->tgid = (uint32_t)task->tgid;
 	slot->generation = *(volatile uint32_t *)&words.generation;
@@ -328,7 +347,6 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	uint64_t sequence = slot->sequence;
 
 	*(volatile uint64_t *)&slot->sequence = sequence + 1;
-	slot->switches++;
 	end_run(slot, cpu, prev);
 	begin_run(slot, next);
 	*(volatile uint64_t *)&slot->sequence = sequence + 2;
@@ -337,12 +355,14 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	return 0;
 }
 
-/* The last thread of a process begins to end: from now on the reader asks whether it is still there. */
+/* When the last thread of a process begins to end, the reader asks from then on whether it is still there. */
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(on_exit, struct task_struct *task)
 {
-	if (task->signal->live.counter > 0)
+	if (task->signal->live.counter > 0) {
+		count_thread((uint32_t)task->tgid);
 		return 0;
+	}
 
 	uint32_t index = account_of((uint32_t)task->tgid);
 	struct cpu_account *account = index == CPU_ACCOUNT_NONE ? NULL : bpf_map_lookup_elem(&accounts, &index);
@@ -358,8 +378,10 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
 	uint32_t tgid = (uint32_t)child->tgid;
 
-	if (child->pid != child->tgid)
+	if (child->pid != child->tgid) {
+		count_thread(tgid);
 		return 0;
+	}
 	bpf_map_delete_elem(&watched, &tgid);
 	say(KERNEL_EVENT_FORK, child, child->real_parent->tgid);
 	return 0;

@@ -203,13 +203,15 @@ static struct child child;
 static struct source_entry *entry;
 static uint64_t now_ns;
 
-static void open_source(void)
+/* idle_interval_ns: how long files may be left unread. */
+static void open_source_with(uint64_t idle_interval_ns)
 {
 	child = child_start();
 	bench_open(&rig, "/proc",
 		   (struct source_options){ .interval_ns = 10 * MS,
 					    .peak_interval_ns = UINT64_MAX,
 					    .heartbeat_ns = S,
+					    .idle_interval_ns = idle_interval_ns,
 					    .accounts = &accounts });
 	rig.at.ns = S;
 	now_ns = S;
@@ -217,6 +219,11 @@ static void open_source(void)
 	base_ns[1] = 100 * S; /* the clock of a process that has just begun says less */
 	pids[1] = (uint32_t)child.pid;
 	source_entry_follow(entry, 1);
+}
+
+static void open_source(void)
+{
+	open_source_with(0);
 }
 
 static void close_source(void)
@@ -375,6 +382,56 @@ START_TEST(several_targets_of_one_process_have_one_account)
 }
 END_TEST
 
+/* How often its files were read in 50 ticks, in each of which it runs for a millisecond. */
+static uint64_t reads_while_it_runs(uint64_t faults)
+{
+	struct source_counters before, after;
+
+	source_counters(rig.source, &before);
+	for (unsigned i = 0; i < 50; i++) {
+		start_run(0, 1, (uint32_t)child.pid, now_ns);
+		sums[1].changes += faults;
+		end_run(0, MS);
+		tick();
+	}
+	source_counters(rig.source, &after);
+
+	return 50 - (after.skipped_reads - before.skipped_reads);
+}
+
+START_TEST(files_are_read_as_often_as_pages_or_threads_change)
+{
+	open_source_with(100 * MS);
+	for (unsigned i = 0; i < 5; i++)
+		tick();
+	reads_while_it_runs(0);
+	ck_assert_uint_le(reads_while_it_runs(0), 6); /* every 10 ms of its CPU time, and a heartbeat */
+	ck_assert_uint_ge(reads_while_it_runs(1), 49);
+	ck_assert_uint_le(reads_while_it_runs(0), 7);
+	close_source();
+}
+END_TEST
+
+START_TEST(while_a_run_goes_on_its_pages_are_not_known)
+{
+	open_source_with(100 * MS);
+	for (unsigned i = 0; i < 5; i++)
+		tick();
+	start_run(0, 1, (uint32_t)child.pid, now_ns);
+	tick();
+
+	struct source_counters before, after;
+
+	source_counters(rig.source, &before);
+	for (unsigned i = 0; i < 20; i++)
+		tick();
+	source_counters(rig.source, &after);
+	ck_assert_uint_eq(after.skipped_reads, before.skipped_reads);
+	end_run(0, 210 * MS);
+	close_source();
+}
+END_TEST
+
 Suite *cpu_accounts_suite(void)
 {
 	Suite *suite = suite_create("cpu_accounts");
@@ -397,6 +454,8 @@ Suite *cpu_accounts_suite(void)
 	tcase_add_test(tcase, an_account_that_has_lost_a_run_is_not_believed);
 	tcase_add_test(tcase, a_process_that_ended_is_found_gone_with_all_that_it_used);
 	tcase_add_test(tcase, several_targets_of_one_process_have_one_account);
+	tcase_add_test(tcase, files_are_read_as_often_as_pages_or_threads_change);
+	tcase_add_test(tcase, while_a_run_goes_on_its_pages_are_not_known);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
