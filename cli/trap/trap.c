@@ -85,8 +85,13 @@
 #define WINDOW_MEMORY_NS (200 * NS_PER_MS)
 #define WINDOW_DESCRIPTORS_NS NS_PER_S
 
-/* The shortest window has two samples. */
-#define FOR_MIN_NS (20 * NS_PER_MS)
+/*
+ * The shortest window has two samples. For less time than the usual interval allows there are so many in it,
+ * of the scheduler's own sums if they can be had: the CPU clocks of processes move in steps of up to 4 ms.
+ */
+#define FOR_MIN_NS NS_PER_MS
+#define FOR_USUAL_NS (20 * NS_PER_MS)
+#define SHORT_SAMPLES 10
 #define FOR_MAX_NS (3600 * NS_PER_S)
 #define PERCENT_MAX 100000.0
 
@@ -184,7 +189,7 @@ static int trap_plan_resolve(struct trap_plan *plan, char *error, size_t cap)
 	if (r < 0)
 		return r;
 	if (plan->for_ns && (plan->for_ns < FOR_MIN_NS || plan->for_ns > FOR_MAX_NS))
-		return refuse_plan(error, cap, "--for: out of range: expected 20ms to 1h");
+		return refuse_plan(error, cap, "--for: out of range: expected 1ms to 1h");
 	if (plan->comm && (*plan->comm == '\0' || strlen(plan->comm) > COMM_MAX))
 		return refuse_plan(error, cap,
 				   "--comm \"%s\": no process can have this name: the kernel cuts names to %d bytes: "
@@ -273,7 +278,11 @@ static void write_config(FILE *file, const struct trap_plan *plan)
 {
 	const char *tree = plan->tree ? ", \"per\": \"group\", \"tree\": true" : "";
 
-	fprintf(file, "{\"sampling\": {\"rescan_interval\": \"%s\"},\n", plan->tree ? "100ms" : "200ms");
+	fprintf(file, "{\"sampling\": {\"rescan_interval\": \"%s\"", plan->tree ? "100ms" : "200ms");
+	if (plan->for_ns && plan->for_ns < FOR_USUAL_NS)
+		fprintf(file, ", \"interval\": \"%lluns\", \"source\": \"kernel\"",
+			(unsigned long long)(plan->for_ns / SHORT_SAMPLES));
+	fprintf(file, "},\n");
 	fprintf(file, "\"incidents\": {\"after\": \"%lluns\"},\n", (unsigned long long)plan->after_ns);
 	if (plan->stacks)
 		fprintf(file, "\"stacks\": {\"mode\": \"%s\"},\n", plan->stacks);
@@ -1080,7 +1089,7 @@ static int check_request(struct trap *trap, char *const *command)
 	if (trap->descriptors == 0)
 		return options_wrong(SELF, "--fds 0: expected at least 1");
 	if (trap->for_ns == 0)
-		return options_wrong(SELF, "--for 0s: out of range: expected 20ms to 1h");
+		return options_wrong(SELF, "--for 0s: out of range: expected 1ms to 1h");
 	if (trap->memory_text && read_memory(&trap->plan, trap->memory_text, error, sizeof error) < 0)
 		return options_wrong(SELF, error);
 	trap->plan.threads = trap->threads == NOT_GIVEN ? 0 : trap->threads;

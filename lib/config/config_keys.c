@@ -1912,7 +1912,7 @@ const struct config_field config_rule_fields[] = {
 	OTHER   ("metric"),
 	CHOICE  ("of",           of,                      of_choices),
 	/*       key             where                    default    least           most        */
-	DURATION("window",       window_ns,               NS_PER_S,  10 * NS_PER_MS, 60 * MINUTE),
+	DURATION("window",       window_ns,               NS_PER_S,  NS_PER_MS,   60 * MINUTE),
 	OTHER   ("percent"),
 	OTHER   ("above"),
 	OTHER   ("delta"),

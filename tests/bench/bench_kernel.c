@@ -6,6 +6,7 @@
  * Arguments choose parts, since all of them take longer than a minute and a half:
  *
  * 	switches          the byte
+ * 	bursts            of 5 ms, at any phase: how many a rule of that length catches, and how soon they are seen
  * 	COUNT@HERTZ       so many processes, of which one in a hundred runs for 20 us every 10 ms
  * 	COUNT@HERTZ:idle  none of which runs
  *
@@ -14,7 +15,10 @@
 #include "bench_spikewatch.h"
 #include "bench_targets.h"
 #include "daemon/engine/kernel/kernel_accounts.h"
+#include "daemon/engine/session/session.h"
 #include "lib/base/base.h"
+#include "lib/config/config.h"
+#include "lib/evaluator/evaluator.h"
 
 #define FLOOR_NS (3 * NS_PER_S / 2)
 #define SETTLE_NS (11 * NS_PER_S) /* what is new is asked for its cgroup for 10 s */
@@ -178,6 +182,163 @@ static void report_switches(void)
 	close(options.procfd);
 }
 
+/* ---- bursts ---- */
+
+#define BURST_NS (5 * NS_PER_MS)
+#define BURST_INTERVAL_NS (500 * NS_PER_US)
+#define BURSTS 400u
+#define BURSTS_APART_NS (31 * NS_PER_MS)
+
+/* Shared with the child that runs in bursts. */
+struct burst {
+	uint64_t began_ns, ended_ns, cpu_ns; /* by its own clocks */
+};
+
+struct bursts {
+	const struct burst *all;
+	uint32_t seen[BURSTS]; /* when its CPU time was first seen, after it began, ns; 0: never */
+	bool fired[BURSTS];
+	uint64_t cpu_ns;
+};
+
+static void run_in_bursts(struct burst *bursts)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, "bench_bursts");
+	bench_pin(target_cpu);
+	bench_sleep(3 * NS_PER_S);
+	for (unsigned i = 0; i < BURSTS; i++) {
+		struct burst burst = { .began_ns = bench_now(), .cpu_ns = bench_cpu() };
+
+		while ((burst.ended_ns = bench_now()) < burst.began_ns + BURST_NS)
+			continue;
+		burst.cpu_ns = bench_cpu() - burst.cpu_ns;
+		bursts[i] = burst;
+		bench_sleep(BURSTS_APART_NS + (i * 7919u % 97) * 100 * NS_PER_US);
+	}
+	_exit(0);
+}
+
+/* What was preempted was no burst of that length. */
+static bool was_whole(const struct burst *burst)
+{
+	return burst->cpu_ns > BURST_NS / 100 * 98;
+}
+
+static size_t burst_at(const struct bursts *bursts, uint64_t ns)
+{
+	size_t i = 0;
+
+	while (i < BURSTS && (bursts->all[i].ended_ns == 0 || ns > bursts->all[i].ended_ns + 2 * BURST_NS))
+		i++;
+	return i < BURSTS && ns >= bursts->all[i].began_ns ? i : BURSTS;
+}
+
+static int on_burst(void *ctx, const struct evaluator_firing *firing)
+{
+	struct bursts *bursts = ctx;
+	size_t i = burst_at(bursts, firing->to.ns);
+
+	if (i < BURSTS)
+		bursts->fired[i] = true;
+	return 0;
+}
+
+static void note_sample(struct bursts *bursts, const struct ring_event *event)
+{
+	uint64_t cpu_ns = event->sample->value[SAMPLE_CPU];
+	size_t i = cpu_ns > bursts->cpu_ns ? burst_at(bursts, event->time.ns) : BURSTS;
+
+	if (i < BURSTS && bursts->seen[i] == 0)
+		bursts->seen[i] = (uint32_t)(event->time.ns - bursts->all[i].began_ns) + 1;
+	bursts->cpu_ns = cpu_ns;
+}
+
+/* The ring holds all of it, and is judged when it is over: then the bursts are known. */
+static void judge_bursts(const struct config *config, const struct ring *ring, struct bursts *bursts)
+{
+	struct evaluator_options options = {
+		.config = config, .machine = { .cores = 1, .memory_bytes = 1 << 30 }, .fire = on_burst, .ctx = bursts
+	};
+	struct evaluator *evaluator;
+	struct ring_cursor *cursor;
+	struct ring_event event;
+
+	bench_need(evaluator_new(&options, &evaluator) == 0 && ring_cursor_new(ring, RING_OLDEST, &cursor) == 0,
+		   "judging");
+	while (ring_cursor_next(cursor, &event) == 0) {
+		if (event.type == RING_EVENT_SAMPLE)
+			note_sample(bursts, &event);
+		evaluator_event(evaluator, &event);
+	}
+	ring_cursor_free(cursor);
+	evaluator_free(evaluator);
+}
+
+static struct session *watch_bursts(struct config **ret_config)
+{
+	static const char text[] =
+		"{ \"sampling\": { \"interval\": \"500us\", \"source\": \"kernel\", \"cpu_budget\": \"90%\" },"
+		" \"stacks\": { \"mode\": \"off\" }, \"ring\": { \"size\": \"64MiB\", \"lock\": false },"
+		" \"targets\": [ { \"name\": \"bursts\", \"comm\": \"bench_bursts\", \"per\": \"process\" } ],"
+		" \"rules\": [ { \"name\": \"burst\", \"metric\": \"cpu\", \"of\": \"core\", \"window\": \"5ms\","
+		" \"percent\": \"80%\", \"warmup\": 0, \"cooldown\": \"0s\" } ] }";
+	struct config_source source = { "bench", text, sizeof text - 1 };
+	struct config_error error;
+	struct session *session;
+
+	if (config_parse(&source, 1, ret_config, &error) < 0) {
+		fprintf(stderr, "bench: %s: %s\n", error.key, error.message);
+		exit(EXIT_FAILURE);
+	}
+	bench_need(session_new(*ret_config, NULL, &session) == 0 && session_start(session) == 0, "session");
+	return session;
+}
+
+static void report_bursts(void)
+{
+	size_t bytes = BURSTS * sizeof(struct burst);
+	struct burst *all = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	unsigned whole = 0, caught = 0, soon = 0;
+	struct bursts bursts = { .all = all };
+	struct config *config;
+
+	bench_need(all != MAP_FAILED, "shared memory");
+
+	pid_t pid = fork();
+
+	if (pid == 0)
+		run_in_bursts(all);
+
+	struct session *session = watch_bursts(&config);
+	bool has = session_parts(session).accounts != NULL;
+
+	if (has)
+		waitpid(pid, NULL, 0);
+	else
+		fprintf(stderr, "bench: not from the kernel: %s\n", session_parts(session).accounts_off);
+	session_stop(session);
+	if (has)
+		judge_bursts(config, session_parts(session).ring, &bursts);
+	for (unsigned i = 0; has && i < BURSTS; i++) {
+		if (!was_whole(&all[i]))
+			continue;
+		whole++;
+		caught += bursts.fired[i];
+		soon += bursts.seen[i] > 0 && bursts.seen[i] <= BURST_INTERVAL_NS + 200 * NS_PER_US;
+	}
+	session_free(session);
+	config_free(config);
+	kill(pid, SIGKILL);
+	if (whole == 0)
+		return;
+	printf("%-66s %9u of %u\n", "bursts of 5 ms that had the CPU to themselves", whole, BURSTS);
+	bench_report((struct bench_row){ "  caught by a window of 5 ms at 80 % of a core, 2,000 Hz", "%",
+					 100.0 * caught / whole, 0, BENCH_AT_LEAST, 99 });
+	bench_report((struct bench_row){ "  seen within an interval (and 0.2 ms) of their beginning", "%",
+					 100.0 * soon / whole, 0, BENCH_AT_LEAST, 99 });
+}
+
 static void run_part(struct bench_spikewatch *daemon, const char *part)
 {
 	unsigned hertz = 100;
@@ -186,6 +347,8 @@ static void run_part(struct bench_spikewatch *daemon, const char *part)
 
 	if (strcmp(part, "switches") == 0)
 		report_switches();
+	else if (strcmp(part, "bursts") == 0)
+		report_bursts();
 	else if (sscanf(part, "%zu@%u:%7s", &count, &hertz, how) >= 2 && hertz > 0)
 		report_sources(daemon, count, hertz, strcmp(how, "idle") != 0);
 	else
@@ -194,7 +357,7 @@ static void run_part(struct bench_spikewatch *daemon, const char *part)
 
 int main(int argc, char **argv)
 {
-	static const char *const usual[] = { "switches", "100@100", "1000@100", "1000@1000", "10000@100" };
+	static const char *const usual[] = { "switches", "bursts", "100@100", "1000@100", "1000@1000", "10000@100" };
 	struct bench_spikewatch daemon = { 0 };
 
 	own_cpu = bench_nth_cpu(0);

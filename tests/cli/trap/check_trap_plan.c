@@ -123,13 +123,17 @@ END_TEST
 
 START_TEST(any_time_is_split_into_windows_that_add_up_to_it)
 {
-	static const uint64_t times_ns[] = { 20 * NS_PER_MS, 99 * NS_PER_MS, 100 * NS_PER_MS, 150 * NS_PER_MS,
-					     NS_PER_S / 4,   NS_PER_S,       7 * NS_PER_S,    3600 * NS_PER_S };
+	static const uint64_t times_ns[] = { NS_PER_MS,       5 * NS_PER_MS,   20 * NS_PER_MS, 99 * NS_PER_MS,
+					     100 * NS_PER_MS, 150 * NS_PER_MS, NS_PER_S / 4,   NS_PER_S,
+					     7 * NS_PER_S,    3600 * NS_PER_S };
 	struct trap_plan plan = { .cpu = "80%", .comm = "a", .for_ns = times_ns[_i] };
 	struct config *config = make(&plan);
 
 	ck_assert_uint_eq(config->rules[0].window_ns + config->rules[0].trigger.for_ns, times_ns[_i]);
 	ck_assert_uint_le(config->rules[0].window_ns, NS_PER_S);
+	ck_assert_uint_le(2 * config->sampling.interval_ns, config->rules[0].window_ns);
+	if (times_ns[_i] < 20 * NS_PER_MS)
+		ck_assert_int_eq(config->sampling.source, CONFIG_CPU_SOURCE_KERNEL);
 	config_free(config);
 }
 END_TEST
@@ -451,7 +455,7 @@ Suite *trap_plan_suite(void)
 	tcase_add_test(tcase, without_thresholds_it_is_a_core_for_a_second_or_memory_that_grows);
 	tcase_add_test(tcase, only_what_was_asked_for_is_waited_for);
 	tcase_add_test(tcase, memory_without_a_time_is_its_peak_and_with_one_what_stays);
-	tcase_add_loop_test(tcase, any_time_is_split_into_windows_that_add_up_to_it, 0, 8);
+	tcase_add_loop_test(tcase, any_time_is_split_into_windows_that_add_up_to_it, 0, 10);
 	tcase_add_test(tcase, a_name_may_hold_any_bytes);
 	tcase_add_loop_test(tcase, what_cannot_be_is_refused_by_option, 0, (int)ARRAY_LEN(mistakes));
 	tcase_add_test(tcase, each_of_several_sizes_is_a_rule);

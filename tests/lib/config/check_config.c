@@ -362,8 +362,8 @@ static const struct bad bad_texts[] = {
 	  "t.json:2:52: rules[0].maximum: \"percent\" could never fire: expected more than \"percent\"" },
 	{ RULE("\"name\":\"r\",\"metric\":\"cpu\",\"delta\":9,\"minimum\":5,\"maximum\":5"),
 	  "t.json:2:61: rules[0].maximum: the rule could never fire: expected more than \"minimum\"" },
-	{ RULE("\"name\":\"r\",\"metric\":\"cpu\",\"percent\":1,\"window\":\"1ms\""),
-	  "t.json:2:50: rules[0].window: out of range: expected 10 ms to 1 h, found \"1ms\"" },
+	{ RULE("\"name\":\"r\",\"metric\":\"cpu\",\"percent\":1,\"window\":\"999us\""),
+	  "t.json:2:50: rules[0].window: out of range: expected 1 ms to 1 h, found \"999us\"" },
 	{ RULE("\"name\":\"r\",\"metric\":\"cpu\",\"percent\":1,\"targets\":[\"db\"],\"window\":\"15ms\""),
 	  "t.json:2:67: rules[0].window: too short for \"cpu\": expected at least 20 ms, twice sampling.interval "
 	  "(10 ms)" },
