@@ -127,6 +127,7 @@ static const char *metric_subject(const char *metric)
 		{ "faults", "the rate of page faults" },
 		{ "throttled", "the share of throttled CPU periods" },
 		{ "pids", "the number of tasks" },
+		{ "cpu_wait", "the time without a CPU" },
 		{ "cpu_pressure", "CPU pressure" },
 		{ "memory_pressure", "memory pressure" },
 		{ "io_pressure", "I/O pressure" },

@@ -2205,7 +2205,7 @@ static bool needs_cgroup(enum metric metric)
 
 static bool needs_process(enum metric metric)
 {
-	return metric == METRIC_THREADS || metric == METRIC_FDS;
+	return metric == METRIC_THREADS || metric == METRIC_FDS || metric == METRIC_CPU_WAIT;
 }
 
 static int check_kinds(const struct reading *reading, struct kinds kinds)
@@ -2216,6 +2216,10 @@ static int check_kinds(const struct reading *reading, struct kinds kinds)
 	const struct config *config = reading->config;
 	bool named = rule->target_count > 0;
 
+	if (rule->metric == METRIC_CPU_WAIT && config->sampling.source == CONFIG_CPU_SOURCE_FILES)
+		return refuse(reading, "metric",
+			      "\"cpu_wait\" comes from the scheduler's switches, which \"source\": \"files\" of "
+			      "sampling leaves out: expected \"auto\" or \"kernel\" there");
 	if (!wants_cgroup && !(needs_process(rule->metric) && !kinds.process))
 		return 0;
 	for (size_t i = 0; i < (named ? rule->target_count : config->target_count); i++)
@@ -2237,8 +2241,8 @@ static int check_kinds(const struct reading *reading, struct kinds kinds)
 static bool is_rate(enum metric metric)
 {
 	return metric == METRIC_CPU || metric == METRIC_CPU_CORES || metric == METRIC_FAULTS ||
-	       metric == METRIC_THROTTLED || metric == METRIC_CPU_PRESSURE || metric == METRIC_MEMORY_PRESSURE ||
-	       metric == METRIC_IO_PRESSURE;
+	       metric == METRIC_THROTTLED || metric == METRIC_CPU_WAIT || metric == METRIC_CPU_PRESSURE ||
+	       metric == METRIC_MEMORY_PRESSURE || metric == METRIC_IO_PRESSURE;
 }
 
 static int check_window(const struct reading *reading, struct kinds kinds)

@@ -56,7 +56,9 @@
 	X(MEMORY_LIMIT,      "memory_limit",      "bytes",    LIMIT,   "effective memory limit") \
 	X(PROCESSES,         "processes",         "count",    GAUGE,   "processes summed in a group target") \
 	X(STATE,             "state",             "code",     GAUGE, \
-	  "stat state letter, as its ASCII code: R S D Z T ...")
+	  "stat state letter, as its ASCII code: R S D Z T ...") \
+	X(CPU_WAIT,          "cpu_wait",          "ns",       COUNTER, \
+	  "time that its threads were runnable and had no CPU, from the scheduler's switches")
 
 enum sample_field {
 #define X(identifier, name, unit, kind, source) SAMPLE_##identifier,

@@ -72,6 +72,7 @@ uint32_t metric_counters(enum metric metric)
 		[METRIC_CPU_CORES] = BIT(CPU),
 		[METRIC_FAULTS] = BIT(MINOR_FAULTS) | BIT(MAJOR_FAULTS),
 		[METRIC_THROTTLED] = BIT(PERIODS) | BIT(THROTTLED_PERIODS),
+		[METRIC_CPU_WAIT] = BIT(CPU_WAIT),
 		[METRIC_CPU_PRESSURE] = BIT(CPU_PRESSURE),
 		[METRIC_MEMORY_PRESSURE] = BIT(MEMORY_PRESSURE),
 		[METRIC_IO_PRESSURE] = BIT(IO_PRESSURE),
@@ -255,6 +256,8 @@ bool metric_value(enum metric metric, enum metric_of of, const struct metric_mac
 		return throttled(from, to, ret);
 	case METRIC_PIDS:
 		return gauge(to, SAMPLE_PIDS, ret);
+	case METRIC_CPU_WAIT:
+		return time_share(from, to, SAMPLE_CPU_WAIT, 100, ret);
 	case METRIC_CPU_PRESSURE:
 		return time_share(from, to, SAMPLE_CPU_PRESSURE, 100, ret);
 	case METRIC_MEMORY_PRESSURE:

@@ -26,6 +26,8 @@
 	X(FAULTS,          "faults",          PER_SECOND, "page faults, minor and major") \
 	X(THROTTLED,       "throttled",       PERCENT,    "CPU quota periods in which the cgroup was throttled") \
 	X(PIDS,            "pids",            COUNT,      "tasks in the cgroup") \
+	X(CPU_WAIT,        "cpu_wait",        PERCENT, \
+	  "time in which its threads could run and had no CPU; 100 % is one thread all the time") \
 	X(CPU_PRESSURE,    "cpu_pressure",    PERCENT,    "time in which some task waited for a CPU") \
 	X(MEMORY_PRESSURE, "memory_pressure", PERCENT,    "time in which some task waited for memory") \
 	X(IO_PRESSURE,     "io_pressure",     PERCENT,    "time in which some task waited for I/O")

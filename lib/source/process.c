@@ -772,7 +772,21 @@ static int learn_cpu(struct process_reader *reader, const struct process_told *t
 	reader->was_told |= told != NULL;
 	if ((told || r == 0) && !(reader->was_told && cpu_ns < reader->cpu_ns))
 		reader->cpu_ns = cpu_ns;
+	if (told) {
+		reader->wait_ns +=
+			told->wait_ns < reader->told_wait_ns ? told->wait_ns : told->wait_ns - reader->told_wait_ns;
+		reader->told_wait_ns = told->wait_ns;
+	}
 	return r;
+}
+
+/* What files do not have. */
+static void put_wait(const struct process_reader *reader, struct sample *sample)
+{
+	if (reader->is_told)
+		sample_set(sample, SAMPLE_CPU_WAIT, reader->wait_ns);
+	else
+		sample_unset(sample, SAMPLE_CPU_WAIT);
 }
 
 enum process_reader_due process_reader_look(struct process_reader *reader, const struct process_reader_options *options,
@@ -811,6 +825,7 @@ static void count_run(struct process_reader *reader)
 void process_reader_take_clock(struct process_reader *reader, struct sample *sample)
 {
 	sample_set(sample, SAMPLE_CPU, reader->cpu_ns);
+	put_wait(reader, sample);
 	count_run(reader);
 }
 
@@ -852,10 +867,12 @@ int process_reader_read(struct process_reader *reader, const struct process_read
 		reader->pending |= pending_after_running(options);
 	int r = is_closed(reader) ? read_closed(reader, options, now, sample)
 				  : read_due(reader, options, &reader->process, now, sample);
-	if (r == 0)
+	if (r == 0) {
+		put_wait(reader, sample);
 		note_reading(reader, options, sample->value[SAMPLE_MEMORY] != memory_bytes, doublings);
-	else
+	} else {
 		reader->settled = false;
+	}
 	reader->due_ns = next_due(reader, now);
 	if (r == 0 && sample->value[SAMPLE_CPU] != cpu_ns)
 		count_run(reader);

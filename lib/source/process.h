@@ -109,6 +109,8 @@ struct process_reader {
 	bool is_told;          /* at the last look: its CPU time */
 	bool was_told;         /* cpu_ns was told: what the clock says may be less */
 	bool same_pages;       /* the last reading found no page come since the high-water mark was read */
+	uint64_t wait_ns;      /* for a CPU: of all that was told */
+	uint64_t told_wait_ns; /* the last that was */
 	uint64_t defer_ns;     /* as of the last look that saw it run */
 	uint64_t read_cpu_ns;  /* cpu_ns at the last reading */
 	uint64_t read_changes; /* what was told before the last reading; UINT64_MAX: nothing */
@@ -195,6 +197,7 @@ static inline void process_reader_need(struct process_reader *reader, bool peak,
 /* What is known of its CPU time without asking its clock. */
 struct process_told {
 	uint64_t cpu_ns;
+	uint64_t wait_ns; /* for a CPU, since it is told; may begin again */
 	uint64_t changes; /* grows whenever it gets pages, or other threads, but while it runs */
 	bool runs;        /* now */
 	bool ended;       /* it may be gone: the clock is asked all the same, whether it is there */

@@ -248,8 +248,8 @@ static inline void source_all_due(struct source *source)
 #define COUNTERS SUM_COUNTERS
 
 static const uint8_t fields[SUM_FIELDS] = {
-	SAMPLE_CPU,          SAMPLE_CPU_USER, SAMPLE_CPU_SYSTEM, SAMPLE_MINOR_FAULTS,
-	SAMPLE_MAJOR_FAULTS, SAMPLE_MEMORY,   SAMPLE_THREADS,    SAMPLE_FDS,
+	SAMPLE_CPU,      SAMPLE_CPU_USER, SAMPLE_CPU_SYSTEM, SAMPLE_MINOR_FAULTS, SAMPLE_MAJOR_FAULTS,
+	SAMPLE_CPU_WAIT, SAMPLE_MEMORY,   SAMPLE_THREADS,    SAMPLE_FDS,
 };
 
 static uint64_t counter_of(const struct sample *sample, int i)
@@ -878,9 +878,11 @@ static bool ask_account(struct source *source, struct source_entry *entry, struc
 	struct cpu_accounts_use use;
 
 	cpu_accounts_reader_use(source->accounts.reader, entry->followed, clock_mono(&source->clock), &use);
-	*ret = (struct process_told){
-		.cpu_ns = use.cpu_ns, .changes = use.changes, .runs = use.runs, .ended = use.ended
-	};
+	*ret = (struct process_told){ .cpu_ns = use.cpu_ns,
+				      .wait_ns = use.wait_ns,
+				      .changes = use.changes,
+				      .runs = use.runs,
+				      .ended = use.ended };
 	if (use.lost)
 		unfollow(source, entry);
 	else

@@ -57,11 +57,11 @@
 #include <stdint.h>
 
 /*
- * CPU, CPU_USER, CPU_SYSTEM, MINOR_FAULTS, MAJOR_FAULTS, MEMORY, THREADS, FDS; the counters are the
- * first
+ * CPU, CPU_USER, CPU_SYSTEM, MINOR_FAULTS, MAJOR_FAULTS, CPU_WAIT, MEMORY, THREADS, FDS; the counters
+ * are the first
  */
-#define SUM_FIELDS 8
-#define SUM_COUNTERS 5
+#define SUM_FIELDS 9
+#define SUM_COUNTERS 6
 
 /* The sum of samples of members; {0} has none. */
 struct sum {

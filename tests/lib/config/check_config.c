@@ -383,6 +383,10 @@ static const struct bad bad_texts[] = {
 	  "t.json:2:48: rules[0].of: means nothing for \"threads\": expected it only with \"cpu\" and \"memory\"" },
 	{ RULE("\"name\":\"r\",\"metric\":\"memory\",\"percent\":1,\"of\":\"core\""),
 	  "t.json:2:49: rules[0].of: memory has no cores: expected \"limit\" or \"machine\"" },
+	{ "{\"sampling\":{\"source\":\"files\"},\"targets\":[{\"name\":\"db\",\"comm\":\"x\"}],\n"
+	  "\"rules\":[{\"name\":\"r\",\"metric\":\"cpu_wait\",\"percent\":1}]}",
+	  "t.json:2:31: rules[0].metric: \"cpu_wait\" comes from the scheduler's switches, which \"source\": \"files\" "
+	  "of sampling leaves out: expected \"auto\" or \"kernel\" there" },
 	{ RULE("\"name\":\"r\",\"metric\":\"throttled\",\"percent\":1,\"targets\":[\"db\"]"),
 	  "t.json:2:23: rules[0].metric: \"throttled\" is a metric of cgroups, but all targets are processes: "
 	  "expected one with \"per\": \"cgroup\" among db" },

@@ -328,6 +328,39 @@ START_TEST(without_accounts_it_is_the_clock_again_and_does_not_step_back)
 }
 END_TEST
 
+/* Of the process, and of a group that it is in. An account of its own begins at 0 each time. */
+START_TEST(waiting_for_a_cpu_grows_as_it_is_told_and_is_unavailable_without)
+{
+	open_source();
+
+	struct source_entry *group = add_group(&rig), *member = add_process(&rig, child.pid, true, group);
+
+	source_entry_follow(member, 1);
+	tick();
+	for (uint64_t wait_ns = 500; wait_ns <= 1500; wait_ns += 1000) {
+		sums[1].wait_ns = wait_ns;
+		start_run(0, 1, (uint32_t)child.pid, now_ns);
+		end_run(0, 4000);
+		tick();
+		ck_assert_uint_eq(source_entry_sample(entry)->value[SAMPLE_CPU_WAIT], wait_ns);
+		ck_assert_uint_eq(source_entry_sample(group)->value[SAMPLE_CPU_WAIT], wait_ns);
+	}
+	sums[1].wait_ns = 30;
+	start_run(0, 1, (uint32_t)child.pid, now_ns);
+	end_run(0, 4000);
+	tick();
+	ck_assert_uint_eq(source_entry_sample(entry)->value[SAMPLE_CPU_WAIT], 1530);
+	ck_assert_uint_eq(source_entry_sample(group)->value[SAMPLE_CPU_WAIT], 1530);
+	accounts.on = false;
+	for (unsigned i = 0; i < 3; i++)
+		tick();
+	ck_assert(!sample_has(source_entry_sample(entry), SAMPLE_CPU_WAIT));
+	drop(&rig, member);
+	drop(&rig, group);
+	close_source();
+}
+END_TEST
+
 START_TEST(an_account_that_has_lost_a_run_is_not_believed)
 {
 	open_source();
@@ -450,6 +483,7 @@ Suite *cpu_accounts_suite(void)
 	tcase_add_test(tcase, the_cpu_time_of_a_process_is_that_of_its_account);
 	tcase_add_test(tcase, a_process_is_shown_at_heartbeats_though_it_sleeps);
 	tcase_add_test(tcase, a_sum_never_steps_back);
+	tcase_add_test(tcase, waiting_for_a_cpu_grows_as_it_is_told_and_is_unavailable_without);
 	tcase_add_test(tcase, without_accounts_it_is_the_clock_again_and_does_not_step_back);
 	tcase_add_test(tcase, an_account_that_has_lost_a_run_is_not_believed);
 	tcase_add_test(tcase, a_process_that_ended_is_found_gone_with_all_that_it_used);

@@ -92,6 +92,60 @@ START_TEST(totals_are_those_of_the_clock)
 }
 END_TEST
 
+/* schedstat of proc(5): "<ns on a CPU> <ns runnable without one> <runs>". Of a process of one thread. */
+static uint64_t run_delay_of(pid_t pid)
+{
+	unsigned long long ran, waited = 0;
+	char path[64];
+	FILE *file;
+
+	snprintf(path, sizeof path, "/proc/%d/schedstat", pid);
+	file = fopen(path, "r");
+	ck_assert_ptr_nonnull(file);
+	ck_assert_int_eq(fscanf(file, "%llu %llu", &ran, &waited), 2);
+	fclose(file);
+	return waited;
+}
+
+/* Two on one CPU, at the same time. */
+START_TEST(waiting_for_a_cpu_is_what_the_scheduler_says)
+{
+	struct child children[2];
+	uint32_t account[2];
+	uint64_t before[2], most;
+	cpu_set_t one;
+
+	if (!open_accounts(2))
+		SKIP_TEST("%s", skip_reason);
+	CPU_ZERO(&one);
+	CPU_SET(0, &one);
+	for (unsigned i = 0; i < 2; i++) {
+		children[i] = child_start();
+		ck_assert_int_eq(sched_setaffinity(children[i].pid, sizeof one, &one), 0);
+		child_do(&children[i], 'h');
+		ck_assert_int_eq(kernel_accounts_watch(accounts, children[i].pid, 0, &account[i]), 0);
+		excess_of(account[i], children[i].pid, &most); /* it rests */
+		before[i] = run_delay_of(children[i].pid) - accounts->shared.accounts[account[i]].wait_ns;
+	}
+	for (unsigned round = 0; round < 20; round++) {
+		char answer;
+
+		for (unsigned i = 0; i < 2; i++)
+			ck_assert_int_eq(write(children[i].commands, "h", 1), 1);
+		for (unsigned i = 0; i < 2; i++)
+			ck_assert_int_eq(read(children[i].done, &answer, 1), 1);
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		excess_of(account[i], children[i].pid, &most);
+		ck_assert_uint_gt(accounts->shared.accounts[account[i]].wait_ns, 0);
+		ck_assert_uint_eq(accounts->shared.accounts[account[i]].wait_ns,
+				  run_delay_of(children[i].pid) - before[i]);
+		child_reap(&children[i]);
+	}
+	close_accounts();
+}
+END_TEST
+
 static void *burn_thread(void *argument)
 {
 	burn_for(*(const long *)argument);
@@ -479,6 +533,7 @@ Suite *kernel_accounts_suite(void)
 	tcase_set_timeout(tcase, 60);
 #ifndef SPIKEWATCH_WITHOUT_SWITCHES
 	tcase_add_test(tcase, totals_are_those_of_the_clock);
+	tcase_add_test(tcase, waiting_for_a_cpu_is_what_the_scheduler_says);
 	tcase_add_loop_test(tcase, totals_hold_under_churn, 0, 3);
 	tcase_add_test(tcase, a_process_that_runs_is_taken_over_without_a_seam);
 	tcase_add_test(tcase, a_disagreement_turns_it_off_for_good);
