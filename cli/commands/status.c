@@ -177,6 +177,9 @@ static const struct {
 	{ "incidents", "refused", "firings opened no incident of their own: incidents of kind storm count them", NULL },
 };
 
+/* Minutes: one may be on its way to the disk. */
+#define HISTORY_BEHIND 1
+
 /* A line for each entry of "notify"; one that fails is a problem. */
 static void print_notify(const struct json_node *incidents, size_t width)
 {
@@ -302,6 +305,13 @@ static void print_health(const struct json_node *root, size_t width)
 	if (answer_is_true(incidents, "memory_unsaved"))
 		put_paragraph(width, "! cooldowns and counts cannot be saved and would not survive a restart; the log "
 				     "says why");
+	if (answer_whole(answer_member(root, "history"), "waiting") +
+		    answer_whole(answer_member(root, "history"), "lost") >
+	    HISTORY_BEHIND)
+		put_paragraph(width, "! the history is behind: %ju minutes wait to be written, %ju were given up (%s)",
+			      (uintmax_t)answer_whole(answer_member(root, "history"), "waiting"),
+			      (uintmax_t)answer_whole(answer_member(root, "history"), "lost"),
+			      ANSWER_TEXT(answer_member(root, "history"), "why", why));
 	print_notify(incidents, width);
 	print_alarms(root, width);
 	print_silent_threads(answer_member(root, "health"), width);

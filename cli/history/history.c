@@ -721,6 +721,7 @@ static void print_point(const struct history *history, const struct point *point
 	double mean = point->span_ns ? (double)point->row.cpu_ns / (double)point->span_ns : 0;
 	char at[64], text[UNITS_TEXT_MAX];
 	size_t width = style->width > POINT_FIGURES + 12 ? style->width - POINT_FIGURES - 1 : 12;
+	bool partly = point->sampled_ns < point->period_ns - point->period_ns / 10;
 
 	printf("%-8s ", clock_time(history, point->begin, at));
 	if (!point->has_row) {
@@ -733,9 +734,9 @@ static void print_point(const struct history *history, const struct point *point
 	printf(" %7s", percent((double)point->row.cpu_peak_milli / 1000, text));
 	printf(" %7s", bytes(point->row.memory_bytes, text));
 	printf(" %6s ", seconds(point->row.throttled_ns, text));
-	print_bar(point, top, width, style->utf8);
-	if (point->sampled_ns < point->period_ns - point->period_ns / 10)
-		printf(" (%.3g s sampled)", (double)point->sampled_ns / NS_PER_S);
+	if (partly)
+		printf("(%.3g s) ", (double)point->sampled_ns / NS_PER_S);
+	print_bar(point, top, partly && width > 20 ? width - 10 : width, style->utf8);
 	printf("\n");
 }
 

@@ -494,10 +494,10 @@ static int take_minute(struct intake *intake, struct minute *minute, uint64_t *b
 	struct reader *reader = &intake->reader;
 	uint64_t begin = get_difference(reader, *begin_ms);
 
-	if (begin > UINT64_MAX / NS_PER_MS / 4)
+	minute->period_ns = get_ms(reader);
+	if (begin > UINT64_MAX / NS_PER_MS / 4 || minute->period_ns == 0)
 		reader->bad = true;
 	minute->begin.ns = begin * NS_PER_MS;
-	minute->period_ns = get_ms(reader);
 	minute->peak_ns = get_ms(reader);
 	minute->span_ns = get_ms(reader);
 	minute->unsampled_ns = get_ms(reader);

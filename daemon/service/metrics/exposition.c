@@ -23,6 +23,7 @@
 #include "daemon/engine/dispatch/dispatcher.h"
 #include "daemon/engine/incident/incidents.h"
 #include "daemon/engine/incident/notify.h"
+#include "daemon/service/minutes/minute_log.h"
 #include "daemon/engine/sampling/sampler.h"
 #include "daemon/engine/session/session.h"
 #include "daemon/engine/targets/containers.h"
@@ -659,6 +660,12 @@ static int put_sum_labels(const char *entry, struct buffer *text)
 	  "way", "Incidents that were not told of: max_per_hour.") \
 	X(NOTIFICATIONS_PENDING, "spikewatch_notifications_pending", GAUGE, "", \
 	  "way", "Incidents that are being told of.") \
+	X(HISTORY_BYTES, "spikewatch_history_bytes", GAUGE, "bytes", "", "Of the files of the history.") \
+	X(HISTORY_WRITTEN, "spikewatch_history_minutes_written", COUNTER, "", "", "Minutes of the history written.") \
+	X(HISTORY_LOST, "spikewatch_history_minutes_lost", COUNTER, "", \
+	  "", "Minutes of the history that could not be written and were given up.") \
+	X(HISTORY_WAITING, "spikewatch_history_minutes_waiting", GAUGE, "", \
+	  "", "Minutes of the history that are not written yet.") \
 	X(RULE_WINDOWS, "spikewatch_rule_windows", COUNTER, "", "rule", "Windows judged.") \
 	X(RULE_UNAVAILABLE, "spikewatch_rule_unavailable", COUNTER, "", "rule", "Windows of them without a value.") \
 	X(RULE_SUPPRESSED, "spikewatch_rule_suppressed", COUNTER, "", \
@@ -1420,6 +1427,18 @@ static void put_incidents(struct openmetrics *out, const struct overview *overvi
 	put_notifications(out, overview->config, counts.notifier);
 }
 
+static void put_history(struct openmetrics *out, const struct minute_log *log)
+{
+	struct minute_log_state state = { 0 };
+
+	if (log)
+		minute_log_state(log, &state);
+	put_u64(out, FAMILY_HISTORY_BYTES, state.bytes);
+	put_u64(out, FAMILY_HISTORY_WRITTEN, state.written);
+	put_u64(out, FAMILY_HISTORY_LOST, state.lost);
+	put_u64(out, FAMILY_HISTORY_WAITING, state.waiting);
+}
+
 /* ---- rules ---- */
 
 /* offset: of a uint64_t in struct rule_count. */
@@ -1480,6 +1499,7 @@ int exposition_write(struct exposition *exposition, const struct overview *overv
 	put_ring(&out, overview, &vitals);
 	put_discovery(&out, overview);
 	put_incidents(&out, overview);
+	put_history(&out, overview->minute_log);
 	put_rules(&out, overview);
 	r = target_series_write(&exposition->series, overview, &out);
 	if (r < 0)

@@ -149,8 +149,20 @@ static int compare_segments(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Walks over all blocks. 0 or -ENOMEM. ret: NULL, or where they go, up to MINUTES_PER_SEGMENT of them. */
-static int scan_blocks(struct minute_scan *scan, struct minute_block *ret, size_t *ret_count, bool *ret_packed)
+/* The whole blocks of a segment, in order. {0} is empty. */
+struct block_list {
+	struct minute_block *blocks;
+	size_t count, cap;
+};
+
+static void block_list_release(struct block_list *list)
+{
+	for (size_t i = 0; i < list->count; i++)
+		minute_block_release(&list->blocks[i]);
+	free(list->blocks);
+}
+
+static int scan_blocks(struct minute_scan *scan, struct block_list *list)
 {
 	struct minute_block block;
 	int r;
@@ -158,11 +170,12 @@ static int scan_blocks(struct minute_scan *scan, struct minute_block *ret, size_
 	while ((r = minute_block_next(scan, &block)) == 0 || r == MINUTE_DAMAGED) {
 		if (r == MINUTE_DAMAGED)
 			continue;
-		*ret_packed |= block.packed;
-		if (ret && *ret_count < MINUTES_PER_SEGMENT)
-			ret[(*ret_count)++] = block;
-		else
+		r = vector_reserve(&list->blocks, &list->cap, list->count + 1, sizeof(*list->blocks));
+		if (r < 0) {
 			minute_block_release(&block);
+			break;
+		}
+		list->blocks[list->count++] = block;
 	}
 	return r < 0 ? r : 0;
 }
@@ -171,20 +184,22 @@ static int scan_blocks(struct minute_scan *scan, struct minute_block *ret, size_
 static int resume_last(struct segments *segments)
 {
 	AUTO(buffer_release) struct buffer text = { 0 };
+	AUTO(block_list_release) struct block_list list = { 0 };
 	AUTO_CLOSE int fd = -1;
 	struct segment *last = &segments->list[segments->count - 1];
 	struct minute_scan scan = { 0 };
 	char name[SEGMENT_NAME_MAX];
-	bool packed = false;
+	bool packed;
 	int r = whole_file_read(segments->dirfd, segment_name(last->number, name), &text);
 
 	if (r < 0)
 		return r;
 	scan.data = text.data;
 	scan.len = text.len;
-	r = scan_blocks(&scan, NULL, NULL, &packed);
+	r = scan_blocks(&scan, &list);
 	if (r < 0)
 		return r;
+	packed = list.count > 0 && list.blocks[0].packed;
 	last->period_ns = scan.period_ns;
 	segments->blocks = scan.blocks;
 	segments->open = !packed && scan.blocks < MINUTES_PER_SEGMENT;
@@ -263,15 +278,15 @@ static int append_backlog(struct segments *segments)
 }
 
 /* The minutes of all blocks, in blocks of MINUTES_PER_BLOCK. */
-static int pack_blocks(const struct minute_block *blocks, size_t count, struct buffer *text)
+static int pack_blocks(const struct block_list *list, struct buffer *text)
 {
 	struct minute minutes[MINUTES_PER_BLOCK];
 	size_t gathered = 0;
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < count; i++) {
-		for (size_t m = 0; r == 0 && m < blocks[i].count; m++) {
-			minutes[gathered++] = blocks[i].minutes[m];
+	for (size_t i = 0; r == 0 && i < list->count; i++) {
+		for (size_t m = 0; r == 0 && m < list->blocks[i].count; m++) {
+			minutes[gathered++] = list->blocks[i].minutes[m];
 			if (gathered < MINUTES_PER_BLOCK)
 				continue;
 			r = minute_block_write(minutes, gathered, true, text);
@@ -286,22 +301,18 @@ static int pack_last(struct segments *segments)
 {
 	AUTO(buffer_release) struct buffer text = { 0 }, packed = { 0 };
 	struct segment *last = &segments->list[segments->count - 1];
-	struct minute_block blocks[MINUTES_PER_SEGMENT];
+	AUTO(block_list_release) struct block_list list = { 0 };
 	struct minute_scan scan = { 0 };
 	char name[SEGMENT_NAME_MAX];
-	size_t count = 0;
-	bool any = false;
 	int r = whole_file_read(segments->dirfd, segment_name(last->number, name), &text);
 
 	if (r < 0)
 		return r;
 	scan.data = text.data;
 	scan.len = text.len;
-	r = scan_blocks(&scan, blocks, &count, &any);
-	if (r == 0 && scan.damaged == 0 && scan.blocks == count)
-		r = pack_blocks(blocks, count, &packed);
-	for (size_t i = 0; i < count; i++)
-		minute_block_release(&blocks[i]);
+	r = scan_blocks(&scan, &list);
+	if (r == 0 && scan.damaged == 0)
+		r = pack_blocks(&list, &packed);
 	if (r < 0 || packed.len == 0)
 		return r;
 	r = whole_file_replace(segments->dirfd, name, packed.data, packed.len, WHOLE_FILE_DURABLE);
@@ -338,6 +349,23 @@ static void enforce_limits(struct segments *segments)
 	atomic_store(&segments->files, segments->count);
 }
 
+/* Without memory to look at it: all that waits. */
+static void give_up_oldest(struct segments *segments)
+{
+	struct buffer *backlog = &segments->backlog;
+	struct minute_scan scan = { .data = backlog->data, .len = backlog->len };
+	struct minute_block block;
+
+	if (minute_block_next(&scan, &block) < 0) {
+		atomic_fetch_add(&segments->lost, atomic_load(&segments->waiting));
+		scan.at = backlog->len;
+	}
+	minute_block_release(&block);
+	atomic_fetch_add(&segments->lost, scan.minutes);
+	backlog->len -= scan.at;
+	memmove(backlog->data, backlog->data + scan.at, backlog->len);
+}
+
 /* Adds blocks to what waits, and gives up the oldest if that is too much. */
 static int keep_for_later(struct segments *segments, const struct buffer *text)
 {
@@ -346,15 +374,8 @@ static int keep_for_later(struct segments *segments, const struct buffer *text)
 	struct minute_block none;
 	int r;
 
-	while (backlog->len > 0 && backlog->len + text->len > BACKLOG_BYTES) {
-		struct minute_scan first = { .data = backlog->data, .len = backlog->len };
-
-		if (minute_block_next(&first, &none) == 0)
-			minute_block_release(&none);
-		atomic_fetch_add(&segments->lost, first.minutes);
-		backlog->len -= first.at;
-		memmove(backlog->data, backlog->data + first.at, backlog->len);
-	}
+	while (backlog->len > 0 && backlog->len + text->len > BACKLOG_BYTES)
+		give_up_oldest(segments);
 	r = buffer_append(backlog, text->data, text->len);
 	scan.data = r == 0 ? backlog->data : text->data;
 	scan.len = r == 0 ? backlog->len : text->len;
@@ -471,7 +492,7 @@ struct minute_log {
 	struct buffer pending;
 	uint64_t pending_minutes, dropped;
 	mono_t handed_over;
-	bool failing;
+	int error; /* of the last text whose result is known */
 };
 
 static struct watched *find_watched(const struct minute_log *log, uint32_t id)
@@ -826,14 +847,12 @@ static void end_minute(struct minute_log *log)
 
 static void note_result(struct minute_log *log, int result)
 {
-	bool failing = result < 0;
-
-	if (failing && !log->failing)
+	if (result < 0 && log->error == 0)
 		log_line(LOG_WARNING, "cannot write the history to %s: %s. Minutes are kept for another try.",
 			 log->directory, strerror(-result));
-	else if (!failing && log->failing)
+	else if (result == 0 && log->error < 0)
 		log_line(LOG_NOTICE, "the history is written again");
-	log->failing = failing;
+	log->error = result;
 }
 
 static void hand_over(struct minute_log *log, mono_t now)
@@ -960,7 +979,7 @@ void minute_log_state(const struct minute_log *log, struct minute_log_state *ret
 
 	*ret = (struct minute_log_state){
 		.enabled = log->enabled,
-		.error = r < 0 ? r : 0,
+		.error = r == FILE_WRITER_BUSY ? log->error : r,
 		.bytes = atomic_load(&segments->bytes),
 		.files = atomic_load(&segments->files),
 		.written = atomic_load(&segments->written),

@@ -34,6 +34,7 @@
 #include "daemon/engine/targets/process_events.h"
 #include "daemon/engine/targets/unit_bus.h"
 #include "daemon/service/health/health.h"
+#include "daemon/service/minutes/minute_log.h"
 #include "lib/base/json.h"
 #include "lib/config/config.h"
 #include "lib/config/selection.h"
@@ -417,6 +418,29 @@ static void put_discovery(struct json_writer *json, const struct overview *overv
 	json_end_object(json);
 }
 
+/* Of `spikewatch history`. */
+static void put_history(struct json_writer *json, const struct overview *overview)
+{
+	struct minute_log_state state;
+
+	if (!overview->minute_log)
+		return;
+	minute_log_state(overview->minute_log, &state);
+	json_member_object(json, "history");
+	json_member_bool(json, "enabled", state.enabled);
+	json_member_text(json, "directory", overview->paths->history);
+	json_member_u64(json, "bytes", state.bytes);
+	json_member_u64(json, "files", state.files);
+	json_member_u64(json, "written", state.written);
+	json_member_u64(json, "waiting", state.waiting);
+	json_member_u64(json, "lost", state.lost);
+	json_member_u64(json, "torn_bytes", state.torn_bytes);
+	json_member_u64(json, "removed", state.removed);
+	if (state.error)
+		json_member_text(json, "why", strerror(-state.error));
+	json_end_object(json);
+}
+
 static void put_storm(struct json_writer *json, const struct incidents_counts *counts, mono_t now)
 {
 	json_member_object(json, "storm");
@@ -765,6 +789,7 @@ static void put_head(struct status_answer *answer, const struct overview *overvi
 	put_discovery(json, overview);
 	put_units(json, session_parts(overview->session).discovery);
 	put_incidents(json, overview);
+	put_history(json, overview);
 	answer->phase = ANSWER_END;
 	if (answer->asked.query.brief)
 		return;
