@@ -473,17 +473,32 @@ bool symbolizer_find(char *ret, size_t cap)
 
 /* Of each snapshot, beyond what all rings hold: for side-band records. */
 #define SIDEBAND_MAX (16u << 20)
+#define SIDEBAND_BESIDE (2u << 20) /* of one beside others, whose records have most of it */
+
+/* For so long other captures may begin with a copy that was taken already: their firings come in storms. */
+#define SHARED_NS NS_PER_S
 
 /* Room of struct incident_capture for it. */
 #define WHY_MAX 160
 
+/* What the rings held at the firing, or up to SHARED_NS before it. */
+struct stack_copy {
+	struct stack_recorder_snapshot snapshot;
+	struct stack_held *held;   /* it is counted there; NULL: not */
+	size_t bytes;              /* of its records, as counted */
+	unsigned holders, readers; /* captures; those that need its records still */
+	char *cgroup;              /* whose processes are marked in it; NULL: no one's */
+};
+
 struct stack_capture {
 	struct stack_capture_options options;
-	struct stack_recorder_snapshot first, second;
+	struct stack_copy *copy;
+	const struct stack_recorder_snapshot *first; /* of the copy */
+	struct stack_recorder_snapshot second;
 	struct buffer sideband; /* of both */
 	struct stack_bundle bundle;
-	struct stack_held held; /* of options.held, by this one */
-	size_t unreadable;      /* files, or their symbols, by the symboliser */
+	bool counted;      /* in options.held, and among the copy's readers */
+	size_t unreadable; /* files, or their symbols, by the symboliser */
 };
 
 static int by_pid(const void *left, const void *right)
@@ -502,24 +517,54 @@ static int by_member(const void *left, const void *right)
 
 /* ---- looking ---- */
 
-static void count_held(struct stack_capture *capture)
+static void drop_records(struct stack_recorder_snapshot *snapshot)
 {
-	for (size_t i = 0; i < capture->first.stream_count; i++)
-		capture->held.bytes += capture->first.streams[i].records.cap;
-	capture->held.captures = 1;
-	if (!capture->options.held)
-		return;
-	capture->options.held->bytes += capture->held.bytes;
-	capture->options.held->captures++;
+	for (size_t i = 0; i < snapshot->stream_count; i++)
+		buffer_release(&snapshot->streams[i].records);
 }
 
-static void release_held(struct stack_capture *capture)
+/* Its records are not needed for this capture any more. They can be megabytes. */
+static void release_records(struct stack_capture *capture)
 {
-	if (capture->options.held) {
-		capture->options.held->bytes -= capture->held.bytes;
-		capture->options.held->captures -= capture->held.captures;
-	}
-	capture->held = (struct stack_held){ 0 };
+	struct stack_copy *copy = capture->copy;
+	struct stack_held *held = copy ? copy->held : NULL;
+
+	if (!capture->counted)
+		return;
+
+	capture->counted = false;
+	if (held)
+		held->captures--;
+	if (--copy->readers > 0)
+		return;
+	drop_records(&copy->snapshot);
+	if (!held)
+		return;
+	held->bytes -= copy->bytes;
+	held->copies--;
+	if (held->latest == copy)
+		held->latest = NULL;
+}
+
+static void add_reader(struct stack_capture *capture, struct stack_copy *copy)
+{
+	copy->holders++;
+	copy->readers++;
+	if (copy->held)
+		copy->held->captures++;
+	capture->copy = copy;
+	capture->first = &copy->snapshot;
+	capture->counted = true;
+}
+
+static void copy_unref(struct stack_copy *copy)
+{
+	if (!copy || --copy->holders > 0)
+		return;
+
+	stack_recorder_snapshot_release(&copy->snapshot);
+	free(copy->cgroup);
+	free(copy);
 }
 
 void stack_capture_free(struct stack_capture *capture)
@@ -527,8 +572,8 @@ void stack_capture_free(struct stack_capture *capture)
 	if (!capture)
 		return;
 
-	release_held(capture);
-	stack_recorder_snapshot_release(&capture->first);
+	release_records(capture);
+	copy_unref(capture->copy);
 	stack_recorder_snapshot_release(&capture->second);
 	buffer_release(&capture->sideband);
 	stack_bundle_close(&capture->bundle);
@@ -538,7 +583,7 @@ void stack_capture_free(struct stack_capture *capture)
 /* All together never more than 1.65 times `most`; many that are small, much less. */
 static size_t room_beside(struct stack_held others, size_t most)
 {
-	size_t share = most / ((others.captures + 1) * (others.captures + 1));
+	size_t share = most / ((others.copies + 1) * (others.copies + 1));
 	size_t left = others.bytes < 2 * most ? (2 * most - others.bytes) / 2 : 1;
 
 	return share < left ? share + 1 : left;
@@ -551,7 +596,7 @@ static int take_snapshot(const struct stack_capture_options *options, uint64_t f
 
 	stack_recorder_status(options->recorder, &status);
 
-	size_t most = status.memory_bytes + SIDEBAND_MAX;
+	size_t most = status.memory_bytes + (others.copies ? SIDEBAND_BESIDE : SIDEBAND_MAX);
 	/* Commands, a second snapshot or a queue may delay it until long after the window. */
 	uint64_t to_ns = options->until.ns > 0 ? options->until.ns : UINT64_MAX;
 	int r = stack_recorder_snapshot(options->recorder, from_ns, to_ns, room_beside(others, most), ret);
@@ -590,7 +635,7 @@ static int add_records(struct perf_merge *merge, const struct stack_recorder_str
 
 static int merge_sideband(struct stack_capture *capture)
 {
-	const struct stack_recorder_stream *first = find_stream(&capture->first, STACK_FILE_SIDEBAND);
+	const struct stack_recorder_stream *first = find_stream(capture->first, STACK_FILE_SIDEBAND);
 	const struct stack_recorder_stream *second = find_stream(&capture->second, STACK_FILE_SIDEBAND);
 	struct perf_merge merge = { .bytes.max = 2 * SIDEBAND_MAX };
 	struct sink sink = sink_buffer(&capture->sideband);
@@ -630,7 +675,7 @@ void stack_capture_prepare(struct stack_capture *capture)
  */
 static bool join_stream(const struct stack_capture *capture, uint32_t kind, struct stack_file_records *ret)
 {
-	const struct stack_recorder_stream *first = find_stream(&capture->first, kind);
+	const struct stack_recorder_stream *first = find_stream(capture->first, kind);
 	const struct stack_recorder_stream *second = find_stream(&capture->second, kind);
 
 	if (!first && !second)
@@ -659,7 +704,7 @@ static bool join_stream(const struct stack_capture *capture, uint32_t kind, stru
 /* Of both snapshots, ascending. *ret is the caller's, the texts are the snapshots'. */
 static size_t join_cgroups(const struct stack_capture *capture, struct stack_file_cgroup **ret)
 {
-	const struct stack_recorder_snapshot *a = &capture->first, *b = &capture->second;
+	const struct stack_recorder_snapshot *a = capture->first, *b = &capture->second;
 	struct stack_file_cgroup *joined = calloc(a->cgroup_count + b->cgroup_count + 1, sizeof *joined);
 	size_t count = 0, i = 0, j = 0;
 
@@ -700,7 +745,7 @@ static size_t add_processes_inside(const struct stack_recorder_snapshot *snapsho
 static int sampled_members(const struct stack_capture *capture, const struct stack_capture_members *known,
 			   struct target_member **ret, size_t *ret_count)
 {
-	const struct stack_recorder_snapshot *a = &capture->first, *b = &capture->second;
+	const struct stack_recorder_snapshot *a = capture->first, *b = &capture->second;
 	struct target_member *members = calloc(known->count + a->pid_count + b->pid_count + 1, sizeof *members);
 	size_t count = 0;
 
@@ -766,7 +811,7 @@ static int write_stack_file(const struct stack_capture *capture, const struct st
 		.frequency = status.frequency,
 		.fired_mono_ns = capture->options.fired.ns,
 		.fired_wall_ns = capture->options.wall.ns,
-		.from_ns = capture->first.from_ns,
+		.from_ns = capture->first->from_ns,
 		.to_ns = capture->second.to_ns,
 	};
 	for (uint32_t kind = 0; kind < STACK_FILE_STREAM_KINDS; kind++)
@@ -851,9 +896,9 @@ __attribute__((format(printf, 3, 4))) static void add_text(char *why, size_t cap
 static const struct stack_recorder_stream *widest_stream(const struct stack_capture *capture, bool memory)
 {
 	const struct stack_recorder_stream *all =
-		find_stream(&capture->first, memory ? STACK_FILE_FAULTS : STACK_FILE_CPU);
+		find_stream(capture->first, memory ? STACK_FILE_FAULTS : STACK_FILE_CPU);
 
-	return all ? all : find_stream(&capture->first, memory ? STACK_FILE_FAULTS_FOLLOWED : STACK_FILE_CPU_FOLLOWED);
+	return all ? all : find_stream(capture->first, memory ? STACK_FILE_FAULTS_FOLLOWED : STACK_FILE_CPU_FOLLOWED);
 }
 
 /*
@@ -879,13 +924,13 @@ static void describe_faults(const struct stack_capture *capture, const struct st
 {
 	char text[WHY_MAX];
 
-	stack_capture_faults_text(&capture->first.faults, &capture->second.faults, capture->options.fired.ns, text,
+	stack_capture_faults_text(&capture->first->faults, &capture->second.faults, capture->options.fired.ns, text,
 				  sizeof(text));
 	if (*text)
 		add_text(why, cap, "%s", text);
 	if (*status->large_pages)
 		add_text(why, cap, "a huge page counts as a small one: %s", status->large_pages);
-	else if (status->large_pages_off_ns > capture->first.from_ns)
+	else if (status->large_pages_off_ns > capture->first->from_ns)
 		add_text(why, cap,
 			 "huge pages count as small ones from the first two seconds of too many page faults on");
 	if (status->faults_error != 0)
@@ -897,7 +942,7 @@ static void describe_faults(const struct stack_capture *capture, const struct st
 static void describe_gaps(const struct stack_capture *capture, bool memory, char *why, size_t cap)
 {
 	const struct stack_recorder_stream *stream = widest_stream(capture, memory);
-	uint64_t late_ns = stream ? stream->head.covered_ns - capture->first.from_ns : 0, lost = 0, left_out = 0;
+	uint64_t late_ns = stream ? stream->head.covered_ns - capture->first->from_ns : 0, lost = 0, left_out = 0;
 	struct stack_recorder_status status;
 
 	stack_recorder_status(capture->options.recorder, &status);
@@ -911,7 +956,7 @@ static void describe_gaps(const struct stack_capture *capture, bool memory, char
 			 (double)(capture->options.before_ns - late_ns) / 1e9,
 			 (double)capture->options.before_ns / 1e9);
 	for (uint32_t kind = memory ? STACK_FILE_FAULTS : STACK_FILE_CPU, i = 0; i < 2; i++, kind++) {
-		const struct stack_recorder_stream *snapshots[] = { find_stream(&capture->first, kind),
+		const struct stack_recorder_stream *snapshots[] = { find_stream(capture->first, kind),
 								    find_stream(&capture->second, kind) };
 
 		for (size_t no = 0; no < ARRAY_LEN(snapshots); no++) {
@@ -972,13 +1017,6 @@ static void report_outputs(const struct stack_capture *capture, const int output
 	}
 }
 
-/* They are in the stack file now, and can be megabytes. */
-static void drop_records(struct stack_recorder_snapshot *snapshot)
-{
-	for (size_t i = 0; i < snapshot->stream_count; i++)
-		buffer_release(&snapshot->streams[i].records);
-}
-
 /* 0; 1: it succeeded only without reading any file, and why says why; 2: not even so; -errno. */
 static int run_symbolizer(struct stack_capture *capture, const struct stack_capture_members *members,
 			  const struct symbolizer_waiting *waiting, int dirfd, const int outputs[SYMBOLIZER_OUTPUTS],
@@ -1002,8 +1040,8 @@ static int run_symbolizer(struct stack_capture *capture, const struct stack_capt
 				capture->options.kernel_symbols ? *capture->options.kernel_symbols : -1);
 	r = write_stack_file(capture, members, &stack_file);
 	job.stack_file = stack_file;
-	drop_records(&capture->first);
-	release_held(capture);
+	/* They are in the stack file now. */
+	release_records(capture);
 	drop_records(&capture->second);
 	if (r == 0)
 		r = symbolizer_run(&job, why, WHY_MAX);
@@ -1017,20 +1055,67 @@ static int run_symbolizer(struct stack_capture *capture, const struct stack_capt
 	return r;
 }
 
+static bool same_cgroup(const char *a, const char *b)
+{
+	return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+/* The latest copy, if it has all that this capture asks for but what came within SHARED_NS. */
+static struct stack_copy *shared_copy(const struct stack_capture_options *options, uint64_t from_ns)
+{
+	struct stack_copy *latest = options->held ? options->held->latest : NULL;
+	struct clock clock = real_clock();
+
+	return latest && latest->snapshot.from_ns <= from_ns &&
+			       clock_mono(&clock).ns - latest->snapshot.to_ns < SHARED_NS &&
+			       same_cgroup(latest->cgroup, options->cgroup)
+		       ? latest
+		       : NULL;
+}
+
+/* A new one. 0; -ENOMEM; -errno. */
+static int copy_rings(const struct stack_capture_options *options, uint64_t from_ns, struct stack_copy **ret)
+{
+	struct stack_held *held = options->held;
+	struct stack_copy *copy = calloc(1, sizeof *copy);
+	int r = copy ? 0 : -ENOMEM;
+
+	if (r == 0 && options->cgroup && !(copy->cgroup = strdup(options->cgroup)))
+		r = -ENOMEM;
+	if (r == 0)
+		r = take_snapshot(options, from_ns, held ? *held : (struct stack_held){ 0 }, &copy->snapshot);
+	if (r < 0) {
+		free(copy ? copy->cgroup : NULL);
+		free(copy);
+		return r;
+	}
+
+	for (size_t i = 0; i < copy->snapshot.stream_count; i++)
+		copy->bytes += copy->snapshot.streams[i].records.cap;
+	copy->held = held;
+	if (held) {
+		held->bytes += copy->bytes;
+		held->copies++;
+		held->latest = copy;
+	}
+	*ret = copy;
+
+	return 0;
+}
+
 struct stack_capture *stack_capture_secure(const struct stack_capture_options *options, struct incident *info)
 {
 	struct stack_capture *capture = calloc(1, sizeof *capture);
-	mono_t from = mono_sub(options->fired, options->before_ns);
-	const struct stack_held none = { 0 };
-	int r = -ENOMEM;
+	uint64_t from_ns = mono_sub(options->fired, options->before_ns).ns;
+	struct stack_copy *copy = shared_copy(options, from_ns);
+	int r = capture ? 0 : -ENOMEM;
 
-	if (capture) {
-		capture->options = *options;
-		r = take_snapshot(options, from.ns, options->held ? *options->held : none, &capture->first);
-	}
+	if (r == 0 && !copy)
+		r = copy_rings(options, from_ns, &copy);
 	if (r == 0) {
-		count_held(capture);
-		stack_bundle_add(&capture->bundle, options->procfd, &capture->first, FILES_AT_ONCE);
+		capture->options = *options;
+		add_reader(capture, copy);
+		stack_bundle_add(&capture->bundle, options->procfd, capture->first, FILES_AT_ONCE);
 		return capture;
 	}
 
@@ -1044,7 +1129,7 @@ void stack_capture_write(struct stack_capture *capture, const struct stack_captu
 {
 	int outputs[SYMBOLIZER_OUTPUTS] = { -1, -1, -1, -1, -1, -1 };
 	char why[WHY_MAX] = "";
-	int r = take_snapshot(&capture->options, capture->first.to_ns, (struct stack_held){ 0 }, &capture->second);
+	int r = take_snapshot(&capture->options, capture->first->to_ns, (struct stack_held){ 0 }, &capture->second);
 
 	if (r == 0)
 		r = merge_sideband(capture);

@@ -35,8 +35,13 @@ bool symbolizer_find(char *ret, size_t cap);
 
 struct stack_capture;
 
+struct stack_copy;
+
+/* {0}: nothing. */
 struct stack_held {
-	size_t bytes, captures;
+	size_t bytes;              /* of records */
+	size_t copies, captures;   /* with records; that wait */
+	struct stack_copy *latest; /* the one that a capture may share */
 };
 
 struct stack_capture_options {
@@ -50,9 +55,10 @@ struct stack_capture_options {
 	mono_t fired;
 	wall_t wall; /* of fired */
 	/*
-	 * What all waiting captures hold of the rings, added up here. The first may take all that the
-	 * rings can hold, the second a quarter of that, the third a ninth, ...; beyond it the oldest
-	 * samples are left out, and the incident says so. NULL: as if there were no others.
+	 * What all waiting captures hold of the rings, added up here. Those of one second share one copy.
+	 * The first copy may take all that the rings can hold, the second a quarter of that, the third a
+	 * ninth, ...; beyond it the oldest samples are left out, and the incident says so. NULL: as if
+	 * there were no others.
 	 */
 	struct stack_held *held;
 	/* A copy of /proc/kallsyms for all waiting captures (stack_capture_prepare); -1: none. NULL: none ever. */

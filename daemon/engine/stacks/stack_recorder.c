@@ -2373,9 +2373,10 @@ struct ring_capture {
 	struct stack_recorder_stream streams[STACK_FILE_STREAM_KINDS];
 	struct thread_hit *hits;
 	size_t hit_count, hit_cap;
-	void *copy;    /* of one ring */
-	unsigned ring; /* its number */
-	void *scratch; /* of one record */
+	uint8_t *copy;  /* of one ring */
+	size_t touched; /* of the copy */
+	unsigned ring;  /* its number */
+	void *scratch;  /* of one record */
 };
 
 /* ---- a snapshot: samples ---- */
@@ -2488,15 +2489,29 @@ static int keep_ring(struct ring_capture *capture, enum stack_file_stream_kind k
 	return r;
 }
 
+/* As much of the copy as the ring has been written: of one that is hardly used it takes no memory. */
+static void touch_copy(struct ring_capture *capture, const struct perf_ring *ring)
+{
+	uint64_t written = 0 - perf_ring_head(ring);
+	size_t len = written < ring->size ? (size_t)written : ring->size;
+
+	if (len > capture->touched)
+		memset(capture->copy + capture->touched, 0xff, len - capture->touched);
+	capture->touched = len > capture->touched ? len : capture->touched;
+}
+
 static int read_ring(struct ring_capture *capture, enum stack_file_stream_kind kind, const struct perf_events *events)
 {
 	struct stack_recorder_stream *stream = &capture->streams[kind];
 	struct clock clock = real_clock();
-	uint64_t oldest_ns = capture->snapshot->to_ns, covered_ns, before_ns = clock_mono(&clock).ns, paused_ns;
-	bool paused = perf_events_pause(events, true) == 0, torn, came_round;
+	uint64_t oldest_ns = capture->snapshot->to_ns, covered_ns, before_ns, paused_ns;
+	bool paused, torn, came_round;
 	size_t len;
 	int r;
 
+	touch_copy(capture, &events->ring);
+	before_ns = clock_mono(&clock).ns;
+	paused = perf_events_pause(events, true) == 0;
 	perf_ring_snapshot(&events->ring, capture->copy, &len, &torn);
 	came_round = perf_ring_came_round(&events->ring);
 	if (paused)
@@ -2556,7 +2571,6 @@ static int read_kinds(struct ring_capture *capture, size_t max_bytes, size_t *le
 	capture->scratch = malloc(PERF_RECORD_SIZE_MAX);
 	if (capture->copy == NULL || capture->scratch == NULL)
 		return -ENOMEM;
-	memset(capture->copy, 0xff, largest);
 	*left = max_bytes - of_samples;
 	for (size_t i = 0; r == 0 && i < ARRAY_LEN(kinds_in_order); i++)
 		r = read_kind(capture, kinds_in_order[i], &of_samples);
