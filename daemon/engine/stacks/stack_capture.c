@@ -21,6 +21,7 @@
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/foreign.h"
 #include "daemon/engine/base/paths.h"
+#include "lib/base/compress.h"
 #include "lib/base/io.h"
 #include "lib/model/pacing.h"
 #include "lib/proc/perf.h"
@@ -475,6 +476,9 @@ bool symbolizer_find(char *ret, size_t cap)
 #define SIDEBAND_MAX (16u << 20)
 #define SIDEBAND_BESIDE (2u << 20) /* of one beside others, whose records have most of it */
 
+/* Less is not worth the memory that compressing takes. */
+#define PACKED_BYTES_MIN 16384u
+
 /* For so long other captures may begin with a copy that was taken already: their firings come in storms. */
 #define SHARED_NS NS_PER_S
 
@@ -484,10 +488,12 @@ bool symbolizer_find(char *ret, size_t cap)
 /* What the rings held at the firing, or up to SHARED_NS before it. */
 struct stack_copy {
 	struct stack_recorder_snapshot snapshot;
-	struct stack_held *held;   /* it is counted there; NULL: not */
-	size_t bytes;              /* of its records, as counted */
-	unsigned holders, readers; /* captures; those that need its records still */
-	char *cgroup;              /* whose processes are marked in it; NULL: no one's */
+	struct stack_held *held;                     /* it is counted there; NULL: not */
+	size_t bytes;                                /* of its records, as counted */
+	bool packed;                                 /* see pack_records */
+	struct buffer gzip[STACK_FILE_STREAM_KINDS]; /* of each stream's records; empty: they are as they are */
+	unsigned holders, readers;                   /* captures; those that need its records still */
+	char *cgroup;                                /* whose processes are marked in it; NULL: no one's */
 };
 
 struct stack_capture {
@@ -523,6 +529,51 @@ static void drop_records(struct stack_recorder_snapshot *snapshot)
 		buffer_release(&snapshot->streams[i].records);
 }
 
+static void count_bytes(struct stack_copy *copy, size_t bytes)
+{
+	if (copy->held)
+		copy->held->bytes += bytes - copy->bytes;
+	copy->bytes = bytes;
+}
+
+/*
+ * Records wait for as long as the window is open, and in a storm for their turn. Compressed they take a
+ * fifth or less: copies of stacks are zeros and addresses that are alike. What cannot be stays as it is.
+ */
+static void pack_records(struct stack_copy *copy)
+{
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < copy->snapshot.stream_count; i++) {
+		struct buffer *records = &copy->snapshot.streams[i].records, *gzip = &copy->gzip[i];
+		struct sink sink = sink_buffer(gzip);
+
+		if (gzip->len == 0 && records->len >= PACKED_BYTES_MIN &&
+		    deflate_gzip(records->data, records->len, &sink) < 0)
+			buffer_release(gzip);
+		if (gzip->len > 0)
+			buffer_release(records);
+		bytes += gzip->len > 0 ? gzip->len : records->len;
+	}
+	copy->packed = true;
+	count_bytes(copy, bytes);
+}
+
+/* 0; -ENOMEM. */
+static int unpack_records(struct stack_copy *copy)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && copy->packed && i < copy->snapshot.stream_count; i++) {
+		struct stack_recorder_stream *stream = &copy->snapshot.streams[i];
+
+		if (copy->gzip[i].len > 0 && stream->records.len == 0)
+			r = deflate_gunzip(copy->gzip[i].data, copy->gzip[i].len, stream->head.record_bytes,
+					   &stream->records);
+	}
+	return r;
+}
+
 /* Its records are not needed for this capture any more. They can be megabytes. */
 static void release_records(struct stack_capture *capture)
 {
@@ -535,9 +586,14 @@ static void release_records(struct stack_capture *capture)
 	capture->counted = false;
 	if (held)
 		held->captures--;
-	if (--copy->readers > 0)
+	if (--copy->readers > 0) {
+		if (copy->packed)
+			pack_records(copy);
 		return;
+	}
 	drop_records(&copy->snapshot);
+	for (size_t i = 0; i < STACK_FILE_STREAM_KINDS; i++)
+		buffer_release(&copy->gzip[i]);
 	if (!held)
 		return;
 	held->bytes -= copy->bytes;
@@ -660,6 +716,8 @@ void stack_capture_prepare(struct stack_capture *capture)
 	char piece[16384];
 	ssize_t len = -1;
 
+	if (!capture->copy->packed)
+		pack_records(capture->copy);
 	while (copy >= 0 && (len = read(from, piece, sizeof piece)) > 0)
 		if (sink_write_all(copy, piece, (size_t)len) < 0)
 			return;
@@ -1090,14 +1148,13 @@ static int copy_rings(const struct stack_capture_options *options, uint64_t from
 		return r;
 	}
 
-	for (size_t i = 0; i < copy->snapshot.stream_count; i++)
-		copy->bytes += copy->snapshot.streams[i].records.cap;
 	copy->held = held;
 	if (held) {
-		held->bytes += copy->bytes;
 		held->copies++;
 		held->latest = copy;
 	}
+	for (size_t i = 0; i < copy->snapshot.stream_count; i++)
+		count_bytes(copy, copy->bytes + copy->snapshot.streams[i].records.cap);
 	*ret = copy;
 
 	return 0;
@@ -1131,6 +1188,8 @@ void stack_capture_write(struct stack_capture *capture, const struct stack_captu
 	char why[WHY_MAX] = "";
 	int r = take_snapshot(&capture->options, capture->first->to_ns, (struct stack_held){ 0 }, &capture->second);
 
+	if (r == 0)
+		r = unpack_records(capture->copy);
 	if (r == 0)
 		r = merge_sideband(capture);
 	if (r == 0)
