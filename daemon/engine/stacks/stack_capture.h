@@ -72,8 +72,9 @@ struct stack_capture_options {
 struct stack_capture *stack_capture_secure(const struct stack_capture_options *options, struct incident *info);
 
 /*
- * What can be done while the window is still open: what was read is compressed, and the kernel takes up to 0.1 s
- * to list its symbols. They are copied, some 5 MB, unless *kernel_symbols is a descriptor already, which the caller closes.
+ * What can be done while the window is still open: what was read is compressed, and the kernel lists
+ * its symbols, which takes up to 0.1 s. They are copied, some 5 MB, unless *kernel_symbols is a
+ * descriptor already, which the caller closes.
  */
 void stack_capture_prepare(struct stack_capture *capture);
 
