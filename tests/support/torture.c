@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -108,20 +109,32 @@ char *__wrap_strndup(const char *text, size_t len)
 
 /* ---- killed at a step ---- */
 
-static atomic_long steps_left; /* 0: not armed */
+static atomic_long steps_left;     /* 0: not armed */
+static const char *stepped_thread; /* NULL: all */
 
-void torture_kill_at(long nth)
+void torture_kill_at(long nth, const char *thread)
 {
+	stepped_thread = thread;
 	atomic_store(&steps_left, nth);
 }
 
-static void step(void)
+static bool is_stepped(bool changes)
 {
-	if (atomic_load(&steps_left) > 0 && atomic_fetch_sub(&steps_left, 1) == 1)
+	char name[16] = "";
+
+	if (!stepped_thread)
+		return true;
+	return changes && prctl(PR_GET_NAME, name) == 0 && strcmp(name, stepped_thread) == 0;
+}
+
+static void step(bool changes)
+{
+	if (atomic_load(&steps_left) > 0 && is_stepped(changes) && atomic_fetch_sub(&steps_left, 1) == 1)
 		kill(getpid(), SIGKILL);
 }
 
 int __real_openat(int dirfd, const char *path, int flags, ...);
+int __real_mkdirat(int dirfd, const char *path, mode_t mode);
 ssize_t __real_write(int fd, const void *data, size_t len);
 int __real_renameat(int from_dir, const char *from, int to_dir, const char *to);
 int __real_unlinkat(int dirfd, const char *path, int flags);
@@ -130,6 +143,7 @@ int __real_ftruncate(int fd, off_t len);
 int __real_flock(int fd, int operation);
 
 int __wrap_openat(int dirfd, const char *path, int flags, ...);
+int __wrap_mkdirat(int dirfd, const char *path, mode_t mode);
 ssize_t __wrap_write(int fd, const void *data, size_t len);
 int __wrap_renameat(int from_dir, const char *from, int to_dir, const char *to);
 int __wrap_unlinkat(int dirfd, const char *path, int flags);
@@ -146,43 +160,49 @@ int __wrap_openat(int dirfd, const char *path, int flags, ...)
 	if (flags & (O_CREAT | O_TMPFILE))
 		mode = va_arg(arguments, mode_t);
 	va_end(arguments);
-	step();
+	step((flags & (O_ACCMODE | O_CREAT)) != 0);
 	return __real_openat(dirfd, path, flags, mode);
+}
+
+int __wrap_mkdirat(int dirfd, const char *path, mode_t mode)
+{
+	step(true);
+	return __real_mkdirat(dirfd, path, mode);
 }
 
 ssize_t __wrap_write(int fd, const void *data, size_t len)
 {
-	step();
+	step(true);
 	return __real_write(fd, data, len);
 }
 
 int __wrap_renameat(int from_dir, const char *from, int to_dir, const char *to)
 {
-	step();
+	step(true);
 	return __real_renameat(from_dir, from, to_dir, to);
 }
 
 int __wrap_unlinkat(int dirfd, const char *path, int flags)
 {
-	step();
+	step(true);
 	return __real_unlinkat(dirfd, path, flags);
 }
 
 int __wrap_fsync(int fd)
 {
-	step();
+	step(true);
 	return __real_fsync(fd);
 }
 
 int __wrap_ftruncate(int fd, off_t len)
 {
-	step();
+	step(true);
 	return __real_ftruncate(fd, len);
 }
 
 int __wrap_flock(int fd, int operation)
 {
-	step();
+	step(true);
 	return __real_flock(fd, operation);
 }
 

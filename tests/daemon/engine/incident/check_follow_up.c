@@ -3,6 +3,8 @@
  * a request by hand) to the sealed directory.
  */
 #include "incidents_rig.h"
+#include "lib/stream/stream.h"
+#include "torture.h"
 
 #include "cli/base/options.h"
 
@@ -29,7 +31,7 @@ static void start_with(const char *more, const char *after)
 		"\"incidents\": {\"before\": \"100ms\", \"after\": \"%s\", \"min_free\": \"0B\", "
 		"\"max_incident_size\": \"2MiB\"},"
 		"\"targets\": [{\"name\": \"burner\", \"pid\": %d, %s}], \"rules\": [%s]}",
-		after, rig.actor.pid, more, RULE("memory-x", "100ms"));
+		after, rig.actor.pid, more, RULE("memory-x", "1m"));
 
 	struct retention_limits limits = { .min_free_bytes = 0 };
 
@@ -254,6 +256,92 @@ START_TEST(a_reload_while_commands_run_takes_nothing_from_them)
 }
 END_TEST
 
+/* ---- killed at each step of the worker ---- */
+
+/* Never returns: is killed before that step, or exits with 0 when the incident is sealed before. */
+static void seal_until(long step)
+{
+	start_with("\"again\": \"100ms\", \"run\": [" SH("x", "echo said; echo left > left.txt", "") "]", "20ms");
+	let_pass(&rig, 150 * NS_PER_MS);
+	torture_kill_at(step, "collector");
+	request();
+	for (int naps = 0; naps < SCENE_NAPS && poll_once(&rig).sealed == 0; naps++)
+		scene_nap();
+	torture_kill_at(0, NULL);
+	_exit(poll_once(&rig).sealed == 1 ? 0 : 1);
+}
+
+static bool has_rows(int dirfd)
+{
+	static const struct stream_reader_events nothing;
+	AUTO_CLOSE int fd = openat(dirfd, INCIDENT_SAMPLES_FILE, O_RDONLY | O_CLOEXEC);
+	struct stream_reader_report report;
+	struct stream_reader *reader;
+
+	ck_assert_int_eq(stream_reader_new(&nothing, &reader), 0);
+	ck_assert_int_eq(stream_read_fd(reader, fd, UINT64_MAX), 0);
+	ck_assert_int_eq(stream_reader_finish(reader, &report), 0);
+	stream_reader_free(reader);
+	return report.rows > 0;
+}
+
+/* What the next start makes of it. Returns whether there is an incident. */
+static bool check_after(void)
+{
+	static const struct retention_limits none;
+	const struct spool_swept *swept;
+	struct spool *spool;
+	struct incident back;
+	char path[400];
+	size_t drafts = count_directories(&rig, path);
+	bool draft = drafts == 1 && strstr(path, SPOOL_DIRECTORY_SUFFIX);
+
+	ck_assert_int_eq(spool_open(rig.spool_at, &none, &spool, NULL), 0);
+	spool_wait(spool, 60 * NS_PER_S); /* for the command */
+	ck_assert_uint_eq(spool_swept(spool, &swept), draft);
+	if (draft)
+		ck_assert_msg(strstr(path, swept[0].name), "%s was swept, not %s", swept[0].name, path);
+	bool there = count_directories(&rig, path) == 1;
+
+	ck_assert_int_eq(there, draft ? swept[0].adopted : drafts == 1);
+	if (there) {
+		read_incident(&rig, path, &back); /* whole, with its name */
+		ck_assert(back.rule.severity == INCIDENT_MANUAL_SEVERITY);
+		AUTO_CLOSE int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		for (size_t i = 0; i < back.capture_count; i++)
+			if (strcmp(back.captures[i].file, INCIDENT_SAMPLES_FILE) == 0)
+				ck_assert(has_rows(fd));
+	}
+	spool_free(spool);
+	return there;
+}
+
+START_TEST(a_daemon_that_is_killed_at_any_step_of_an_incident_leaves_it_whole_or_says_that_it_is_gone)
+{
+	int status = -1;
+	long step = 0, kept = 0;
+
+	actor_do(&rig.actor, 'b', "busy"); /* so that there are samples */
+	while (status != 0) {
+		pid_t child;
+
+		step++;
+		snprintf(rig.spool_at, sizeof(rig.spool_at), "%s/incidents-%ld", rig.directory, step);
+		child = fork();
+		if (child == 0)
+			seal_until(step);
+		ck_assert_int_eq(waitpid(child, &status, 0), child);
+		ck_assert_msg(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL), "step %ld: %x", step,
+			      status);
+		kept += check_after();
+	}
+	ck_assert_int_gt(step, 40);
+	ck_assert_int_gt(kept, step / 2);
+	actor_end(&rig.actor);
+}
+END_TEST
+
 Suite *follow_up_suite(void)
 {
 	Suite *suite = suite_create("follow_up");
@@ -266,6 +354,8 @@ Suite *follow_up_suite(void)
 	tcase_add_test(tcase, stopping_gives_commands_a_moment_and_seals);
 	tcase_add_test(tcase, the_second_look_shows_what_has_grown_meanwhile);
 	tcase_add_test(tcase, a_reload_while_commands_run_takes_nothing_from_them);
+	tcase_add_test(tcase,
+		       a_daemon_that_is_killed_at_any_step_of_an_incident_leaves_it_whole_or_says_that_it_is_gone);
 	suite_add_tcase(suite, tcase);
 
 	return suite;

@@ -306,10 +306,10 @@ static void seal_until(long step)
 
 	if (spool_open(path, &limits, &spool, NULL) < 0)
 		_exit(1);
-	torture_kill_at(step);
+	torture_kill_at(step, NULL);
 	if (seal_one(spool) < 0 || spool_enforce(spool, (struct spool_now){ 0 }, NULL, NULL) < 0)
 		_exit(2);
-	torture_kill_at(0);
+	torture_kill_at(0, NULL);
 	_exit(0);
 }
 
