@@ -4,8 +4,9 @@
  * Files may have been tampered with: they are opened below directory descriptors, without following
  * links and without blocking, and read by the parsers of lib/, which are fuzzed.
  *
- * Names of incidents begin with their time in UTC: sorted by name they are sorted by time, and a
- * list that is limited to the newest is taken from the end without opening any.
+ * Names of incidents begin with their time in UTC, which may have been set back or forward: they are
+ * sorted by when they came, of which the daemon keeps a file (SPOOL_AGES_FILE), and by name where that
+ * says nothing. So a list that is limited to the newest is taken from the end without opening any.
  *
  * An incident that is still being written has another name and is locked by its writer (flock(2)).
  * The lock is tried only if incident.json exists: the writer takes its lock before it writes that,
@@ -421,6 +422,63 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(a, b);
 }
 
+/* A name and when it came; UINT64_MAX: the daemon has not noted that yet. */
+struct arrival {
+	uint64_t at_ns;
+	char name[INCIDENT_NAME_MAX + 1];
+};
+
+static int compare_arrivals(const void *a, const void *b)
+{
+	const struct arrival *left = a, *right = b;
+
+	if (left->at_ns != right->at_ns)
+		return left->at_ns < right->at_ns ? -1 : 1;
+	return strcmp(left->name, right->name);
+}
+
+static int compare_with_name(const void *name, const void *arrival)
+{
+	return strcmp(name, ((const struct arrival *)arrival)->name);
+}
+
+/* A line of the file, for one of these, which are sorted by name. */
+static void note_arrival(char *line, struct arrival *arrivals, size_t count)
+{
+	char *tab = strchr(line, '\t');
+	struct arrival *found;
+
+	if (!tab)
+		return;
+	*tab = '\0';
+	found = bsearch(line, arrivals, count, sizeof(*arrivals), compare_with_name);
+	if (found)
+		found->at_ns = strtoull(tab + 1, NULL, 10);
+}
+
+/* By arrival; those that came together by name. 0; -ENOMEM. */
+static int sort_names(int dirfd, struct incident_load_names *names)
+{
+	AUTO(buffer_release) struct buffer text = { .max = SPOOL_AGES_BYTES_MAX };
+	AUTO_FREE struct arrival *arrivals = calloc(names->count + 1, sizeof(*arrivals));
+	int r = output_incomplete("the order of incidents", whole_file_read(dirfd, SPOOL_AGES_FILE, &text));
+	char *rest;
+
+	if (!arrivals || r == -ENOMEM || buffer_append(&text, "", 1) < 0)
+		return -ENOMEM;
+	for (size_t i = 0; i < names->count; i++) {
+		arrivals[i].at_ns = UINT64_MAX;
+		memcpy(arrivals[i].name, names->name[i], sizeof(arrivals[i].name));
+	}
+	rest = text.data;
+	for (char *line; (line = strsep(&rest, "\n"));)
+		note_arrival(line, arrivals, names->count);
+	qsort(arrivals, names->count, sizeof(*arrivals), compare_arrivals);
+	for (size_t i = 0; i < names->count; i++)
+		memcpy(names->name[i], arrivals[i].name, sizeof(names->name[i]));
+	return 0;
+}
+
 /* Returns 1 when there are too many. */
 static int add_name(void *ctx, const char *name)
 {
@@ -452,8 +510,12 @@ int incident_load_list(int dirfd, struct incident_load_names *ret)
 
 	if (rc < 0)
 		return rc;
-	if (listing.names.count > 0)
+	if (listing.names.count > 0) {
 		qsort(listing.names.name, listing.names.count, sizeof(*listing.names.name), compare_names);
+		rc = sort_names(dirfd, &listing.names);
+	}
+	if (rc < 0)
+		return rc;
 	*ret = listing.names;
 	listing.names = (struct incident_load_names){ 0 };
 	return 0;

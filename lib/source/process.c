@@ -543,7 +543,12 @@ static int read_peak(struct process_reader *reader, const struct process_reader_
 	reader->peak_due_ns = now.ns + interval_of(reader, PROCESS_READER_PEAK, options->peak_interval_ns);
 	reader->peak_faults = faults_of(sample);
 	reader->peak_memory = sample->value[SAMPLE_MEMORY];
-	return process_read_peak(files, options->reset_peaks, sample);
+
+	int r = process_read_peak(files, options->reset_peaks && !options->reset_peak, sample);
+
+	if (r == 0 && options->reset_peaks && options->reset_peak && files->fd[PROCESS_CLEAR_REFS] >= 0)
+		options->reset_peak(files->fd[PROCESS_CLEAR_REFS]);
+	return r;
 }
 
 /* Everything that is due. 0; -ESRCH; -errno. */

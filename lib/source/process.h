@@ -67,6 +67,7 @@ struct process_reader_options {
 	uint64_t fds_interval_ns;  /* 0: never */
 	uint64_t unread_max_ns;    /* of CPU time; 0: one that ran is read at once */
 	bool reset_peaks;
+	void (*reset_peak)(int fd);
 	bool read_always;
 };
 

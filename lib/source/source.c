@@ -1473,6 +1473,7 @@ static void set_options(struct source *source, const struct source_options *opti
 		.peak_interval_ns = options->peak_interval_ns,
 		.fds_interval_ns = options->fds_interval_ns,
 		.reset_peaks = options->reset_peaks,
+		.reset_peak = options->reset_peak,
 		.read_always = options->read_always,
 	};
 	source->pace = (struct idle_backoff){

@@ -113,6 +113,7 @@ struct source_options {
 	uint64_t peak_interval_ns;   /* 0: every fill; UINT64_MAX: never */
 	uint64_t fds_interval_ns;    /* 0: never */
 	bool reset_peaks;            /* write 5 to clear_refs after reading VmHWM */
+	void (*reset_peak)(int fd);  /* does that; NULL: the source itself, which then waits for the process */
 	uint64_t interval_ns;        /* between two fills, for the next; see source_set_interval */
 	/*
 	 * The longest time between two looks at a process, by back-off (twice that at a costly one), and

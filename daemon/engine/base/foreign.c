@@ -493,6 +493,7 @@ static struct lane lanes[FOREIGN_LANES] = {
 	[FOREIGN_DISCOVERY] = { .lock = PTHREAD_MUTEX_INITIALIZER },
 	[FOREIGN_STACKS] = { .lock = PTHREAD_MUTEX_INITIALIZER },
 	[FOREIGN_INCIDENTS] = { .lock = PTHREAD_MUTEX_INITIALIZER },
+	[FOREIGN_PEAKS] = { .lock = PTHREAD_MUTEX_INITIALIZER },
 };
 
 static int start_child(struct lane *lane)
@@ -610,14 +611,16 @@ static int ask_lane(struct lane *lane, const struct request *request, int dirfd,
 	return r == -EPIPE || r == -EMSGSIZE ? -EIO : r;
 }
 
-static int ask(enum foreign_lane which, const struct request *request, int dirfd, int32_t pid, struct answer *answer)
+/* procfd: of the process pid, to know its user. */
+static int ask_about(enum foreign_lane which, const struct request *request, int dirfd, int procfd, int32_t pid,
+		     struct answer *answer)
 {
 	struct lane *lane = &lanes[which];
 	uint64_t owner;
 	struct child left;
 	int r;
 
-	if (!sums.calm && is_refused(owner_of(dirfd, pid, request->path), now_mono()))
+	if (!sums.calm && is_refused(owner_of(procfd, pid, request->path), now_mono()))
 		return -EBUSY;
 	pthread_mutex_lock(&lane->lock);
 	r = ask_lane(lane, request, dirfd, answer, &left);
@@ -625,12 +628,17 @@ static int ask(enum foreign_lane which, const struct request *request, int dirfd
 	if (r != -ETIMEDOUT && left.fd < 0)
 		return r;
 
-	owner = owner_of(dirfd, pid, request->path);
+	owner = owner_of(procfd, pid, request->path);
 	note_hang(owner, left, now_mono());
 	log_line(LOG_WARNING, "%s%s did not answer within %llu s%s", request->path[0] == '/' ? "" : "/proc/",
 		 request->path, FOREIGN_PATIENCE_NS / NS_PER_S,
 		 left.fd >= 0 ? "; the process that waits for it is left behind" : "");
 	return r;
+}
+
+static int ask(enum foreign_lane which, const struct request *request, int dirfd, int32_t pid, struct answer *answer)
+{
+	return ask_about(which, request, dirfd, dirfd, pid, answer);
 }
 
 /* ---- requests ---- */
@@ -732,6 +740,96 @@ int foreign_open(enum foreign_lane lane, int procfd, int32_t pid, const char *pa
 	}
 	*ret_status = status;
 	return answer.fd;
+}
+
+/* ---- peaks of memory ---- */
+
+/* A queue of descriptors, which are the thread's copies, is a pair of sockets. */
+static struct {
+	int send, receive; /* 0: not begun */
+	int procfd;
+} peaks;
+
+/* A foreign_function: dirfd is clear_refs. */
+static int write_clear_refs(int dirfd, const void *argument, size_t len, const struct sink *to)
+{
+	(void)argument;
+	(void)len;
+	(void)to;
+	return pwrite(dirfd, "5", 1, 0) < 0 ? -errno : 0;
+}
+
+static void reset_peak(int fd)
+{
+	struct request request = { .kind = REQUEST_CALL, .function = write_clear_refs };
+	struct answer answer = { .fd = -1 };
+	char link[32], path[64] = "";
+	int32_t pid = 0;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	if (readlink(link, path, sizeof(path) - 1) > 0 && sscanf(path, "/proc/%d/", &pid) != 1)
+		pid = 0;
+	snprintf(request.path, sizeof(request.path), "%d/clear_refs", pid);
+	ask_about(FOREIGN_PEAKS, &request, fd, peaks.procfd, pid, &answer);
+}
+
+static void *run_peaks(void *argument)
+{
+	(void)argument;
+	prctl(PR_SET_NAME, "peaks");
+	for (;;) {
+		union control control;
+		char byte;
+		struct iovec bytes = { .iov_base = &byte, .iov_len = 1 };
+		struct msghdr message = { .msg_iov = &bytes,
+					  .msg_iovlen = 1,
+					  .msg_control = control.room,
+					  .msg_controllen = sizeof(control.room) };
+		int fd = recvmsg(peaks.receive, &message, MSG_CMSG_CLOEXEC) > 0 ? message_take_fd(&message) : -1;
+
+		if (fd >= 0) {
+			reset_peak(fd);
+			close(fd);
+		}
+	}
+	return NULL;
+}
+
+int foreign_peaks_begin(void)
+{
+	pthread_t thread;
+	int pair[2], r;
+
+	if (peaks.send > 0)
+		return 0;
+	peaks.procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (peaks.procfd < 0 || socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, pair) < 0) {
+		r = -errno;
+		scope_close(&peaks.procfd);
+		return r;
+	}
+	peaks.receive = pair[0];
+	r = thread_start(&thread, run_peaks, NULL);
+	if (r < 0) {
+		close(pair[0]);
+		close(pair[1]);
+		close(peaks.procfd);
+		return r;
+	}
+	pthread_detach(thread);
+	peaks.send = pair[1];
+	return 0;
+}
+
+void foreign_reset_peak(int fd)
+{
+	union control control;
+	char byte = 0;
+	struct iovec bytes = { .iov_base = &byte, .iov_len = 1 };
+	struct msghdr message = { .msg_iov = &bytes, .msg_iovlen = 1 };
+
+	message_set_fd(&message, &control, fd);
+	(void)sendmsg(peaks.send, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 const char *foreign_error(int error)

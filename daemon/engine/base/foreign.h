@@ -34,6 +34,7 @@ enum foreign_lane {
 	FOREIGN_DISCOVERY,
 	FOREIGN_STACKS,
 	FOREIGN_INCIDENTS,
+	FOREIGN_PEAKS,
 	FOREIGN_LANES,
 };
 
@@ -90,6 +91,19 @@ ssize_t foreign_call(enum foreign_lane lane, int dirfd, int32_t pid, const char 
  * -errno; see above.
  */
 int foreign_open(enum foreign_lane lane, int procfd, int32_t pid, const char *path, int flags, struct stat *ret_status);
+
+/*
+ * Starts what foreign_reset_peak needs, unless it runs: a thread. 0 or -errno. For one thread at a
+ * time.
+ */
+int foreign_peaks_begin(void);
+
+/*
+ * Has "5" written to an open /proc/PID/clear_refs, soon: the high-water mark of its memory starts
+ * again. Never waits and allocates nothing, for samplers; fd stays the caller's. Where too many wait,
+ * because a process keeps its mmap lock, it is not done: the mark stays, and stays true.
+ */
+void foreign_reset_peak(int fd);
 
 /* Of an error of these functions: what to tell. Static. */
 const char *foreign_error(int error);

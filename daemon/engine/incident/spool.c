@@ -1145,9 +1145,7 @@ static int remove_sealed(int dirfd, const char *name)
 
 /* ---- ages ---- */
 
-#define AGES_FILE ".ages"
 #define AGES_HEADER "spikewatch ages 1"
-#define AGES_BYTES_MAX ((size_t)4 << 20)
 #define AGES_SAVE_NS (3600 * NS_PER_S) /* what a daemon that is killed may lose of them */
 
 static int compare_seen(const void *a, const void *b)
@@ -1206,8 +1204,8 @@ static int ages_parse(struct ages *ages, char *text)
 
 static int ages_load(struct ages *ages, int dirfd)
 {
-	AUTO(buffer_release) struct buffer text = { .max = AGES_BYTES_MAX };
-	int r = whole_file_read(dirfd, AGES_FILE, &text);
+	AUTO(buffer_release) struct buffer text = { .max = SPOOL_AGES_BYTES_MAX };
+	int r = whole_file_read(dirfd, SPOOL_AGES_FILE, &text);
 
 	if (r == 0)
 		r = buffer_append(&text, "", 1);
@@ -1232,7 +1230,7 @@ static int ages_save(struct ages *ages, int dirfd)
 	for (size_t i = 0; r == 0 && i < ages->count; i++)
 		r = put_age(&text, ages->seen[i].name, ages->seen[i].at_ns);
 	if (r == 0)
-		r = whole_file_replace(dirfd, AGES_FILE, text.data, text.len, WHOLE_FILE_DURABLE);
+		r = whole_file_replace(dirfd, SPOOL_AGES_FILE, text.data, text.len, WHOLE_FILE_DURABLE);
 	if (r == 0)
 		ages->saved_ns = ages->looked_after_ns;
 	return r;

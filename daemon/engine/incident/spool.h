@@ -84,6 +84,13 @@ void retention_age_by_names(struct retention_entry *entries, size_t count, wall_
 /* "keep", "age", "count", "bytes", "free space". */
 const char *retention_reason_name(enum retention_reason reason);
 
+/*
+ * In a spool: "NAME\tNS" of each incident, when it came, by a count of time that no clock which is set
+ * changes; first a line of the count itself.
+ */
+#define SPOOL_AGES_FILE ".ages"
+#define SPOOL_AGES_BYTES_MAX ((size_t)4 << 20)
+
 struct spool;
 struct spool_draft; /* an incident that is being written */
 

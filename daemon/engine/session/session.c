@@ -8,6 +8,7 @@
  */
 #include "daemon/engine/session/session.h"
 
+#include "daemon/engine/base/foreign.h"
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/base/proc_read.h"
 #include "daemon/engine/kernel/kernel_accounts.h"
@@ -193,7 +194,8 @@ static struct sampler_options sampler_options_of(const struct session *session, 
 			.interval_ns = sampling->interval_ns,
 			.peak_interval_ns = sampling->peak_interval_ns,
 			.fds_interval_ns = sampling->fds_interval_ns,
-			.reset_peaks = sampling->reset_peaks,
+			.reset_peaks = sampling->reset_peaks && foreign_peaks_begin() == 0,
+			.reset_peak = foreign_reset_peak,
 			.accounts = session->accounts ? kernel_accounts_shared(session->accounts) : NULL,
 		},
 		.wait = sampling->wait,

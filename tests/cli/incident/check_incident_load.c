@@ -3,6 +3,7 @@
  */
 #include "lib/incident/incident.h"
 #include "cli/incident/incident_load.h"
+#include "daemon/engine/incident/spool.h"
 #include "incidentmade.h"
 #include "skip.h"
 #include "lib/incident/manifest.h"
@@ -133,6 +134,36 @@ START_TEST(names_are_listed_oldest_first_and_others_passed_over)
 	ck_assert_uint_eq(names.count, 2);
 	ck_assert_str_eq(names.name[0], "20251120T031502.123Z-a-r-1");
 	ck_assert_str_eq(names.name[1], "20261120T031502.123Z-b-r-2");
+}
+END_TEST
+
+/* The clock was set back before the second, and forward before the third. */
+START_TEST(incidents_are_in_the_order_in_which_they_came_whatever_the_clock_said)
+{
+	static const char *const order[] = { "20261120T031502.123Z-a-r-1", "19700101T000001.000Z-b-r-1",
+					     "20380101T000000.000Z-c-r-1", "20261120T031503.123Z-d-r-1",
+					     "20261120T031504.123Z-e-r-1" };
+	AUTO(incident_load_names_release) struct incident_load_names names = { 0 };
+	const char *found;
+
+	for (size_t i = 0; i < ARRAY_LEN(order); i++)
+		mkdirat(dirfd_of_test, order[i], 0700);
+	/* d and e came together, or were not noted yet. */
+	for (int noted = 0; noted < 2; noted++) {
+		replace(dirfd_of_test, SPOOL_AGES_FILE,
+			noted ? "spikewatch ages 1\t9\n19700101T000001.000Z-b-r-1\t2\n20261120T031502.123Z-a-r-1\t1\n"
+				"20261120T031503.123Z-d-r-1\t4\n20261120T031504.123Z-e-r-1\t4\n"
+				"20380101T000000.000Z-c-r-1\t3\n"
+			      : "spikewatch ages 1\t9\n19700101T000001.000Z-b-r-1\t2\n20261120T031502.123Z-a-r-1\t1\n"
+				"gone\t7\n\n20380101T000000.000Z-c-r-1\t3\nno line\n");
+		ck_assert_int_eq(incident_load_list(dirfd_of_test, &names), 0);
+		ck_assert_uint_eq(names.count, ARRAY_LEN(order));
+		for (size_t i = 0; i < ARRAY_LEN(order); i++)
+			ck_assert_str_eq(names.name[i], order[i]);
+		ck_assert_int_eq(incident_load_find(&names, "last", &found), 0);
+		ck_assert_str_eq(found, order[4]);
+		incident_load_names_release(&names);
+	}
 }
 END_TEST
 
@@ -471,6 +502,7 @@ Suite *incident_load_suite(void)
 	tcase_add_test(tcase, whole_incident_is_read);
 	tcase_add_test(tcase, gap_and_end_of_the_target_are_known);
 	tcase_add_test(tcase, names_are_listed_oldest_first_and_others_passed_over);
+	tcase_add_test(tcase, incidents_are_in_the_order_in_which_they_came_whatever_the_clock_said);
 	tcase_add_test(tcase, found_by_name_beginning_or_part);
 	tcase_add_test(tcase, missing_files_are_named);
 	tcase_add_test(tcase, changed_files_are_named);

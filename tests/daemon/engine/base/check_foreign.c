@@ -198,6 +198,62 @@ START_TEST(a_process_whose_memory_is_locked_costs_its_own)
 }
 END_TEST
 
+/* Of a process of this program's that has had more memory than it has. */
+static uint64_t peak_of(pid_t pid)
+{
+	uint64_t kib = 0;
+	const char *line;
+
+	ck_assert_int_gt(proc_read_file(procfd, pid, "status", text, sizeof(text)), 0);
+	line = strstr(text, "VmHWM:");
+	ck_assert(line && sscanf(line, "VmHWM: %ju", &kib) == 1);
+	return kib;
+}
+
+static int open_clear_refs(pid_t pid)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "%d/clear_refs", pid);
+	return openat(procfd, path, O_WRONLY | O_CLOEXEC);
+}
+
+#define MANY (64u << 20)
+
+/* One whose memory is locked delays no caller, and others only by the time that a request has. */
+START_TEST(a_peak_is_reset_without_waiting_for_the_process)
+{
+	int locked, own = open_clear_refs(getpid());
+	char *memory = mmap(NULL, MANY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	uint64_t before = peak_of(getpid());
+	mono_t from;
+	pid_t pid;
+
+	if (!fuse_mount_begin(&fuse, "/proc/self/exe"))
+		SKIP_TEST("%s", skip_why());
+	pid = fuse_mount_lock_process(&fuse, 0);
+	locked = open_clear_refs(pid);
+	ck_assert_int_eq(foreign_peaks_begin(), 0);
+	ck_assert_int_eq(foreign_peaks_begin(), 0);
+	munmap(memory, MANY);
+	from = now_mono();
+	for (int i = 0; i < 1000; i++)
+		foreign_reset_peak(locked);
+	ck_assert_uint_lt(since_ms(from), 1000);
+	for (int i = 0; i < 1500 && peak_of(getpid()) > before - MANY / 2048; i++) {
+		foreign_reset_peak(own); /* the queue was full */
+		usleep(10000);
+	}
+	ck_assert_uint_lt(peak_of(getpid()), before - MANY / 2048);
+	ck_assert_uint_eq(foreign_counts().hung, 1);
+	fuse_mount_end(&fuse);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	close(locked);
+	close(own);
+}
+END_TEST
+
 /* A process that is read and belongs to this user, but does nothing. */
 static pid_t start_idle(uid_t uid)
 {
@@ -344,6 +400,7 @@ Suite *foreign_suite(void)
 	tcase_add_test(tcase, a_file_of_a_server_is_copied);
 	tcase_add_loop_test(tcase, a_server_that_does_not_answer_costs_its_file, 0, (int)ARRAY_LEN(hangs));
 	tcase_add_test(tcase, a_process_whose_memory_is_locked_costs_its_own);
+	tcase_add_test(tcase, a_peak_is_reset_without_waiting_for_the_process);
 	tcase_add_test(tcase, a_user_cannot_use_up_the_children);
 	tcase_add_test(tcase, a_child_that_is_stopped_is_replaced);
 	tcase_add_test(tcase, a_child_that_was_killed_is_replaced_at_once);
