@@ -540,7 +540,7 @@ static bool write_killed(long nth)
 	if (pid == 0) {
 		if (minute_log_open(history, &config, &minute_log) < 0)
 			_exit(1);
-		torture_kill_at(nth);
+		torture_kill_at(nth, NULL);
 		for (int i = 0; i < 6; i++) {
 			uint64_t before = state().written;
 
@@ -551,7 +551,7 @@ static bool write_killed(long nth)
 				scene_nap();
 			}
 		}
-		torture_kill_at(0);
+		torture_kill_at(0, NULL);
 		_exit(0);
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
