@@ -101,7 +101,7 @@ TORTURE := $(patsubst %,-Wl$(,)--wrap=%,malloc calloc realloc reallocarray strdu
 NOTED := $(patsubst %,-Wl$(,)--wrap=%,mkdtemp mkstemp mkdir)
 
 .PHONY: all demo check docs bench soak lint fuzz install uninstall clean help deps deps-build deps-fuzz deps-deb FORCE
-.PHONY: deb check-deb check-units check-vm check-prometheus check-pprof check-report report deps-page deps-report image
+.PHONY: deb check-deb check-units check-vm check-prometheus check-pprof check-alarms check-report report deps-page deps-report image
 .DELETE_ON_ERROR:
 
 # What had to be left out of this build, and the command that brings it: a line each, the last.
@@ -255,6 +255,7 @@ help:
 	@echo 'make check-units  what systemd says of the units'
 	@echo 'make check-prometheus  let a real Prometheus scrape it, and ask that what it has stored'
 	@echo 'make check-pprof  let Go'\''s pprof read a profile, and compare it with what was put in'
+	@echo 'make check-alarms how often the shipped rules fire in a day made of recordings of real loads'
 	@echo 'make check-report  open the page of a report in a headless Chromium, and use it'
 	@echo 'make check-vm     install it in machines that boot, with cgroup v2 and v1, and check it there'
 	@echo 'make report       build again, with HTML reports, for which npm is installed if it is missing'
@@ -308,6 +309,10 @@ bench: deps-build $(PROGRAMS) $(HELPERS) $(TOOL_BINS)
 	@sh tests/bench/bench.sh $(BENCH_BINS)
 
 # KILLS=ROUNDS: kill it so many times instead.
+# How often the shipped rules fire in a day made of recordings of real loads.
+check-alarms: deps-build $(PROGRAMS) $(B)/stretch_stream
+	@B=$(B) sh tests/alarms.sh
+
 soak: deps-build $(PROGRAMS) $(HELPERS) $(B)/workload_soak
 	@B=$(B) bash tests/soak/soak.sh $(if $(KILLS),kill $(KILLS),run $(SECONDS) $(FORKS))
 

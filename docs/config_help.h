@@ -271,7 +271,10 @@ static const struct config_help config_help[] = {
 	KEY_OF("rules", "above", "in the unit of the metric", NULL, NULL,
 		"The same for all other metrics."),
 	KEY_OF("rules", "delta", "percentage", NULL, "above 0% to 100000%",
-		"Fire when the value is at least its average and so much more."),
+		"Fire when the value is at least what is `usual` and so much more."),
+	KEY("rules", "usual",
+		"What `delta` is above: `average`: of the last `history` windows; `highest`: of them, so that what comes again "
+		"within that time does not fire again."),
 	KEY_OF("rules", "minimum", "in the unit of the metric", NULL, NULL,
 		"Below it, never fire."),
 	KEY_OF("rules", "maximum", "in the unit of the metric", NULL, "above the other thresholds",

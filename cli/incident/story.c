@@ -178,7 +178,8 @@ static void tell_rule(const struct incident *incident, const struct incident_sam
 	if (!story_threshold(rule, &level))
 		fputs(" fired.", file);
 	else if (strcmp(rule->reason, trigger_reason_name(TRIGGER_ABOVE_AVERAGE)) == 0)
-		fprintf(file, " fires %.0f %% above the average (%s), from %s on.", rule->thresholds.delta,
+		fprintf(file, " fires %.0f %% above the %s before (%s), from %s on.", rule->thresholds.delta,
+			trigger_usual_name(rule->thresholds.usual),
 			story_value(rule->unit, rule->average, average, sizeof(average)),
 			story_value(rule->unit, level, text, sizeof(text)));
 	else if (story_above(incident, &samples->series, &above) && above.has_before)

@@ -901,7 +901,8 @@ static void print_why(const struct evaluator_firing *firing)
 	if (minimum)
 		fputs(", the minimum", stdout);
 	if (average)
-		printf("%s%s", minimum ? "; the average was " : ", above the average of ",
+		printf("%s%s%s%s", minimum ? "; the " : ", above the ", trigger_usual_name(firing->effective->usual),
+		       minimum ? " was " : " of ",
 		       units_format(text, sizeof(text), unit, firing->decision->average, UNITS_READING));
 	if (firing->unsampled_ns > 0 && firing->unsampled_ns * 2 >= (uint64_t)mono_diff(firing->to, firing->from))
 		printf("; %s of the window were not sampled",
@@ -1630,6 +1631,7 @@ static void put_recorded_rule(struct json_writer *json, const struct incident_ru
 	put_duration(json, "window", rule->window_ns);
 	put_threshold(json, percent ? "percent" : "above", rule->unit, thresholds->has_percent, thresholds->percent);
 	put_threshold(json, "delta", "percent", thresholds->has_delta, thresholds->delta);
+	json_member_text(json, "usual", trigger_usual_name(thresholds->usual));
 	put_threshold(json, "minimum", rule->unit, thresholds->has_minimum, thresholds->minimum);
 	put_threshold(json, "maximum", rule->unit, thresholds->has_maximum, thresholds->maximum);
 	put_duration(json, "for", thresholds->for_ns);

@@ -378,7 +378,7 @@ static bool same_threshold(bool has_a, double a, bool has_b, double b)
 static bool same_thresholds(const struct trigger_rule *a, const struct trigger_rule *b)
 {
 	return same_threshold(a->has_percent, a->percent, b->has_percent, b->percent) &&
-	       same_threshold(a->has_delta, a->delta, b->has_delta, b->delta) &&
+	       same_threshold(a->has_delta, a->delta, b->has_delta, b->delta) && a->usual == b->usual &&
 	       same_threshold(a->has_minimum, a->minimum, b->has_minimum, b->minimum) &&
 	       same_threshold(a->has_maximum, a->maximum, b->has_maximum, b->maximum);
 }

@@ -1891,6 +1891,7 @@ static int config_run_agree(const struct config_scope *scope, const struct json_
 
 static const char *const of_choices[] = { "limit", "core", "machine", NULL };
 static const char *const rearm_choices[] = { "cooldown", "below", "high-water", NULL };
+static const char *const usual_choices[] = { "average", "highest", NULL };
 
 /*
  * window    A second is what users call a spike; below 10 ms CPU counters stand still between scheduler
@@ -1916,6 +1917,7 @@ const struct config_field config_rule_fields[] = {
 	OTHER   ("percent"),
 	OTHER   ("above"),
 	OTHER   ("delta"),
+	CHOICE  ("usual",        trigger.usual,           usual_choices),
 	OTHER   ("minimum"),
 	OTHER   ("maximum"),
 	COUNT   ("warmup",       trigger.warmup,          5,         0,              TRIGGER_HISTORY_MAX),
@@ -2730,6 +2732,7 @@ static void put_rule(struct text *text, const struct config_rule *rule)
 	put_duration(text, "window", rule->window_ns);
 	put_threshold(text, unit == UNIT_PERCENT ? "percent" : "above", trigger->has_percent, trigger->percent, unit);
 	put_threshold(text, "delta", trigger->has_delta, trigger->delta, UNIT_PERCENT);
+	put_word(text, "usual", trigger_usual_name(trigger->usual));
 	put_threshold(text, "minimum", trigger->has_minimum, trigger->minimum, unit);
 	put_threshold(text, "maximum", trigger->has_maximum, trigger->maximum, unit);
 	put_count(text, "warmup", trigger->warmup);

@@ -93,6 +93,11 @@ static const char *status_name(unsigned value)
 	return value <= INCIDENT_CAPTURE_FAILED ? incident_capture_status_name(value) : NULL;
 }
 
+static const char *usual_name(unsigned value)
+{
+	return value <= TRIGGER_USUAL_HIGHEST ? trigger_usual_name(value) : NULL;
+}
+
 static const char *rearm_name(unsigned value)
 {
 	return value <= TRIGGER_REARM_HIGH_WATER ? trigger_rearm_name(value) : NULL;
@@ -141,6 +146,7 @@ static const struct incident_field rule_fields[] = {
 	MAYBE("average",     INCIDENT_REAL, incident, rule.average, rule.has_average),
 	MAYBE("threshold",   INCIDENT_REAL, incident, rule.thresholds.percent, rule.thresholds.has_percent),
 	MAYBE("delta_percent", INCIDENT_REAL, incident, rule.thresholds.delta, rule.thresholds.has_delta),
+	WORD("usual",              incident, rule.thresholds.usual, usual_name),
 	MAYBE("minimum",     INCIDENT_REAL, incident, rule.thresholds.minimum, rule.thresholds.has_minimum),
 	MAYBE("maximum",     INCIDENT_REAL, incident, rule.thresholds.maximum, rule.thresholds.has_maximum),
 	PLAIN("severity",    INCIDENT_REAL, incident, rule.severity),

@@ -71,7 +71,7 @@ struct trigger_state {
 	struct trigger_past *past; /* NULL: nothing happened yet */
 	double value;              /* of the last step */
 	double held;               /* of the last whole window: not in the history yet */
-	double recent;             /* sum of slots [0, position) */
+	double recent;             /* sum of slots [0, position), or the highest of them */
 	uint32_t reasons[PLAIN_REASONS];
 	uint16_t capacity;                       /* windows of history */
 	uint16_t filled;                         /* windows in it, at most capacity */
@@ -83,15 +83,22 @@ struct trigger_state {
 	bool pending : 1; /* the last value was a candidate */
 	bool counted : 1; /* the window under way: it fired */
 	bool wide : 1;    /* slots are doubles, else floats */
+	bool highest : 1; /* of the history its highest value is wanted, not the average */
 	uint64_t slots[];
 };
 
 _Static_assert(TRIGGER_HISTORY_MAX < UINT16_MAX, "a position in the history has 16 bits");
 _Static_assert(sizeof(struct trigger_state) == 64, "as trigger.h says");
 
+/* Sums need more digits than a highest value. */
+static bool is_wide(const struct trigger_rule *rule)
+{
+	return rule->has_delta && rule->usual == TRIGGER_USUAL_AVERAGE;
+}
+
 size_t trigger_state_size(const struct trigger_rule *rule)
 {
-	size_t bytes = rule->history * (rule->has_delta ? sizeof(double) : sizeof(float));
+	size_t bytes = rule->history * (is_wide(rule) ? sizeof(double) : sizeof(float));
 
 	return sizeof(struct trigger_state) + (bytes + 7) / 8 * 8;
 }
@@ -101,7 +108,8 @@ void trigger_state_init(struct trigger_state *state, const struct trigger_rule *
 	assert(rule->history >= 1 && rule->history <= TRIGGER_HISTORY_MAX);
 
 	state->capacity = (uint16_t)rule->history;
-	state->wide = rule->has_delta;
+	state->wide = is_wide(rule);
+	state->highest = rule->usual == TRIGGER_USUAL_HIGHEST;
 }
 
 void trigger_state_release(struct trigger_state *state)
@@ -243,6 +251,12 @@ static void set_slot(struct trigger_state *state, size_t i, double value)
 		((float *)state->slots)[i] = (float)value;
 }
 
+/* Two values as one: their sum, or the higher one. Values are not negative. */
+static double together(const struct trigger_state *state, double a, double b)
+{
+	return !state->highest ? a + b : a > b ? a : b;
+}
+
 static bool history_average(const struct trigger_state *state, double *ret)
 {
 	double sum = state->recent;
@@ -250,9 +264,9 @@ static bool history_average(const struct trigger_state *state, double *ret)
 	if (state->filled == 0)
 		return false;
 	if (state->position < state->filled)
-		sum += slot(state, state->position);
+		sum = together(state, sum, slot(state, state->position));
 
-	*ret = sum / state->filled;
+	*ret = state->highest ? sum : sum / state->filled;
 	return true;
 }
 
@@ -261,14 +275,14 @@ static void history_add(struct trigger_state *state, double value)
 	double sum = 0;
 
 	set_slot(state, state->position++, value);
-	state->recent += value;
+	state->recent = together(state, state->recent, value);
 	if (state->filled < state->capacity)
 		state->filled++;
 	if (state->position < state->capacity)
 		return;
 
 	for (size_t i = state->capacity; i-- > 0;) {
-		sum += slot(state, i);
+		sum = together(state, sum, slot(state, i));
 		set_slot(state, i, sum);
 	}
 	state->position = 0;

@@ -42,11 +42,18 @@ enum trigger_rearm {
 	TRIGGER_REARM_HIGH_WATER, /* and the value exceeds the highest seen in any earlier firing */
 };
 
+/* What `delta` is above: a figure of the windows of the history. */
+enum trigger_usual {
+	TRIGGER_USUAL_AVERAGE,
+	TRIGGER_USUAL_HIGHEST, /* what comes again within the history is usual, however short it is */
+};
+
 /* A value. A threshold that is not configured never fires: hence the has_*. */
 struct trigger_rule {
 	bool has_percent, has_delta, has_minimum, has_maximum;
 	double percent; /* `percent` or `above`, in the unit of the metric */
-	double delta;   /* percent above the average */
+	double delta;   /* percent above what is usual */
+	enum trigger_usual usual;
 	double minimum;
 	double maximum;
 	uint32_t warmup;  /* windows with a value; at most history */
@@ -109,7 +116,7 @@ struct trigger_window {
  */
 struct trigger_decision {
 	double value;
-	double average;  /* over previous windows, the one under test excluded */
+	double average;  /* over previous windows, the one under test excluded; or the highest of them */
 	double distance; /* lowest threshold that would make it a candidate, less value; < 0: it is one */
 	uint64_t cooldown_left_ns;
 	uint64_t pending_ns;                  /* how long it has been a candidate, or since it last fired */
@@ -137,8 +144,8 @@ struct trigger_burst {
 };
 
 /*
- * Bytes of a state, a multiple of 8: 64, and for each window of history 8, or 4 without `delta`:
- * then the average is only shown, and kept to seven digits. What the first candidate has to remember
+ * Bytes of a state, a multiple of 8: 64, and for each window of history 8, or 4 without `delta` or if
+ * that is above the highest: the figure is kept to seven digits then. What the first candidate has to remember
  * is allocated with it.
  */
 size_t trigger_state_size(const struct trigger_rule *rule);
@@ -220,6 +227,12 @@ const char *trigger_reason_name(enum trigger_reason reason);
 /* As the configuration writes it. */
 const char *trigger_rearm_name(enum trigger_rearm rearm);
 
+/* "average", "highest". */
+static inline const char *trigger_usual_name(enum trigger_usual usual)
+{
+	return usual == TRIGGER_USUAL_HIGHEST ? "highest" : "average";
+}
+
 /* "armed", "pending", "cooldown", "disarmed". */
 const char *trigger_phase_name(enum trigger_phase phase);
 
@@ -246,6 +259,7 @@ enum { TRIGGER_HOLD_SHORT = 1 };
 int trigger_hold_add(struct trigger_hold *hold, uint64_t for_ns, const struct trigger_decision *decision, mono_t end,
 		     double *ret);
 
+/* Frees what it took; it is {0} then. */
 void trigger_hold_release(struct trigger_hold *hold);
 
 #endif

@@ -450,7 +450,8 @@ static void format_comparison(const struct evaluator_firing *firing, char *buf, 
 
 	units_format(value, sizeof value, unit, decision->value, UNITS_READING);
 	if (decision->candidate_reason == TRIGGER_ABOVE_AVERAGE)
-		snprintf(buf, cap, "%s, more than %.0f %% above its average of %s", value, firing->effective->delta,
+		snprintf(buf, cap, "%s, more than %.0f %% above its %s of %s", value, firing->effective->delta,
+			 trigger_usual_name(firing->effective->usual),
 			 units_format(other, sizeof other, unit, decision->average, UNITS_READING));
 	else
 		snprintf(buf, cap, "%s > %s", value,

@@ -502,6 +502,7 @@ static void put_thresholds(struct json_writer *json, const struct config_rule *r
 
 	json_member_double(json, "percent", or_null(trigger->has_percent, trigger->percent));
 	json_member_double(json, "delta_percent", or_null(trigger->has_delta, trigger->delta));
+	json_member_text(json, "usual", trigger_usual_name(trigger->usual));
 	json_member_double(json, "minimum", or_null(trigger->has_minimum, trigger->minimum));
 	json_member_double(json, "maximum", or_null(trigger->has_maximum, trigger->maximum));
 	json_member_u64(json, "window_ns", rule->window_ns);

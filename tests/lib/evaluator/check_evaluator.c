@@ -1505,6 +1505,128 @@ START_TEST(clocks_without_memory_are_an_error)
 }
 END_TEST
 
+/* ---- the shipped rules on a service: 40 minutes in steps of 100 ms ---- */
+
+#define MINUTE_TENTHS 600
+#define STORY_TENTHS (40 * MINUTE_TENTHS)
+
+/* What a service does in a step. */
+struct service_step {
+	double cores, throttled, waits; /* shares: of a core, of its CPU periods, of the time for memory */
+	uint64_t memory_bytes;
+};
+
+#define QUIET ((struct service_step){ .cores = 0.02, .memory_bytes = 50u << 20 })
+
+/* How often a rule of the shipped configuration fires. */
+static unsigned shipped_fires(const char *rule, struct service_step (*does)(unsigned tenth))
+{
+	char message[CONFIG_FILE_MESSAGE_MAX];
+	struct config *shipped;
+	struct target target = make_target(1, "web.service");
+	struct sample sample = { 0 };
+	double cpu_ns = 0, stopped = 0, waited_ns = 0;
+	unsigned count = 0;
+
+	begin();
+	ck_assert_msg(config_file_load(&(struct config_file){ .path = "conf/spikewatch.json" }, &shipped, message) == 0,
+		      "%s", message);
+	config = *shipped;
+	start();
+	target.kind = TARGET_CGROUP;
+	target.entry = "services";
+	ck_assert_int_eq(feed_target(evaluator, &target), 0);
+	for (unsigned tenth = 0; tenth < STORY_TENTHS; tenth++) {
+		struct service_step step = does(tenth);
+		mono_t now = { 1000 * S + tenth * 100 * MS };
+
+		cpu_ns += step.cores * 100 * MS;
+		stopped += step.throttled;
+		waited_ns += step.waits * 100 * MS;
+		sample_set(&sample, SAMPLE_CPU, (uint64_t)cpu_ns);
+		sample_set(&sample, SAMPLE_PERIODS, tenth);
+		sample_set(&sample, SAMPLE_THROTTLED_PERIODS, (uint64_t)stopped);
+		sample_set(&sample, SAMPLE_MEMORY_PRESSURE, (uint64_t)waited_ns);
+		sample_set(&sample, SAMPLE_MEMORY, step.memory_bytes);
+		sample_set(&sample, SAMPLE_MEMORY_LIMIT, (uint64_t)8 << 30);
+		sample_set(&sample, SAMPLE_CPU_LIMIT, 4 * S);
+		feed_sample(evaluator, 1, now, &sample);
+		feed_tick(evaluator, now, (wall_t){ now.ns + WALL_AHEAD });
+	}
+	for (size_t i = 0; i < firing_count; i++)
+		count += strcmp(firings[i].rule, rule) == 0;
+	end();
+	config_free(shipped);
+	return count;
+}
+
+/* For ten seconds, after 35 minutes. */
+static bool at_last(unsigned tenth)
+{
+	return tenth >= 35 * MINUTE_TENTHS && tenth < 35 * MINUTE_TENTHS + 100;
+}
+
+/* For ten seconds of every five minutes. */
+static bool again_and_again(unsigned tenth)
+{
+	return tenth % (5 * MINUTE_TENTHS) < 100;
+}
+
+#define STEP(name, when, member, much) \
+	static struct service_step name(__attribute__((unused)) unsigned tenth) \
+	{ \
+		struct service_step step = QUIET; \
+\
+		if (when) \
+			step.member = much; \
+		return step; \
+	}
+
+STEP(loops_once, at_last(tenth), cores, 1)
+STEP(loops_again, again_and_again(tenth), cores, 1)
+STEP(is_always_busy, true, cores, 0.95 + (double)(tenth % 7) / 100)
+STEP(grows_once, at_last(tenth), memory_bytes, 550u << 20)
+STEP(grows_again, again_and_again(tenth), memory_bytes, 550u << 20)
+STEP(is_near_its_limit, at_last(tenth), memory_bytes, ((uint64_t)15 << 30) / 2)
+STEP(is_stopped_once, at_last(tenth), throttled, 0.7)
+STEP(is_always_stopped, true, throttled, 0.7)
+STEP(waits_once, at_last(tenth), waits, 0.3)
+
+static const struct {
+	const char *rule;
+	struct service_step (*does)(unsigned tenth);
+	unsigned fires;
+} stories[] = {
+	/* What is unlike anything of the last half hour is caught ... */
+	{ "cpu-unusual", loops_once, 1 },
+	{ "memory-step", grows_once, 1 },
+	{ "memory-limit", is_near_its_limit, 1 },
+	{ "throttled", is_stopped_once, 1 },
+	{ "memory-pressure", waits_once, 1 },
+	/* ... and what it always does is not, or once. */
+	{ "cpu-unusual", loops_again, 0 },
+	{ "cpu-core", loops_again, 1 },
+	{ "cpu-unusual", is_always_busy, 0 },
+	{ "cpu-core", is_always_busy, 1 },
+	{ "memory-step", grows_again, 0 },
+	{ "throttled", is_always_stopped, 0 },
+	{ "cpu-process", is_always_busy, 0 },
+};
+
+START_TEST(shipped_rules_catch_what_is_unusual_and_nothing_else)
+{
+	ck_assert_uint_eq(shipped_fires(stories[_i].rule, stories[_i].does), stories[_i].fires);
+}
+END_TEST
+
+static TCase *shipped(void)
+{
+	TCase *tcase = tcase_create("shipped");
+
+	tcase_add_loop_test(tcase, shipped_rules_catch_what_is_unusual_and_nothing_else, 0, ARRAY_LEN(stories));
+	return tcase;
+}
+
 static TCase *clocks_case(void)
 {
 	TCase *tcase = tcase_create("clocks");
@@ -1526,5 +1648,6 @@ Suite *evaluator_suite(void)
 	suite_add_tcase(suite, windows());
 	suite_add_tcase(suite, sliding());
 	suite_add_tcase(suite, clocks_case());
+	suite_add_tcase(suite, shipped());
 	return suite;
 }

@@ -215,6 +215,50 @@ START_TEST(average_is_right_at_every_position_of_every_history)
 }
 END_TEST
 
+/* Likewise; values that floats hold exactly. */
+START_TEST(highest_is_right_at_every_position_of_every_history)
+{
+	for (uint32_t history = 1; history <= 12; history++) {
+		begin((struct trigger_rule){
+			.history = history, .has_delta = true, .delta = 50, .usual = TRIGGER_USUAL_HIGHEST });
+		for (size_t i = 0; i < 100; i++) {
+			double highest = 0;
+
+			for (size_t k = i > history ? i - history : 0; k < i; k++)
+				highest = fmax(highest, (double)((k * 7919) % 1000));
+			next((double)((i * 7919) % 1000));
+			ck_assert_int_eq(bench.decision.has_average, i > 0);
+			if (i > 0)
+				ck_assert_double_eq(bench.decision.average, highest);
+		}
+		end();
+	}
+}
+END_TEST
+
+/* A burst that comes again within the history is usual; against the average it is none. */
+START_TEST(what_comes_again_is_not_above_the_highest)
+{
+	static const struct {
+		enum trigger_usual usual;
+		bool again;
+	} cases[] = { { TRIGGER_USUAL_AVERAGE, true }, { TRIGGER_USUAL_HIGHEST, false } };
+
+	for (size_t i = 0; i < 2; i++) {
+		begin((struct trigger_rule){
+			.history = 20, .warmup = 5, .has_delta = true, .delta = 50, .usual = cases[i].usual });
+		for (unsigned k = 0; k < 8; k++)
+			next(1);
+		ck_assert_fires(next(100));
+		for (unsigned k = 0; k < 8; k++)
+			next(1);
+		next(110);
+		ck_assert_int_eq(bench.decision.fires, cases[i].again);
+		end();
+	}
+}
+END_TEST
+
 START_TEST(average_forgets_a_huge_value_without_a_trace)
 {
 	begin((struct trigger_rule){ .history = 7, .has_delta = true, .warmup = 8 });
@@ -339,6 +383,8 @@ static TCase *judgement(void)
 	tcase_add_test(tcase, average_is_over_the_windows_before_this_one);
 	tcase_add_test(tcase, history_holds_whatever_was_seen);
 	tcase_add_test(tcase, average_is_right_at_every_position_of_every_history);
+	tcase_add_test(tcase, highest_is_right_at_every_position_of_every_history);
+	tcase_add_test(tcase, what_comes_again_is_not_above_the_highest);
 	tcase_add_test(tcase, average_forgets_a_huge_value_without_a_trace);
 	tcase_add_test(tcase, average_does_not_drift);
 	tcase_add_test(tcase, distance_is_to_the_lowest_threshold);
