@@ -11,7 +11,7 @@
 # CHECKS=a,b   only these files of guest/: check_a.py, check_b.py; install.py always
 # CHECKS_V1=a  the same for the machine with cgroup v1
 # KERNEL=SUITE the kernel of another suite of Debian in the same system: bookworm-backports, trixie, sid
-# KEYRING=FILE   the keys of that suite, if they are younger than this system
+# APT_OPTION=O   for the mirror of that suite: Acquire::Check-Valid-Until "false"
 # LIMIT_SECONDS=900  how long a machine may take; more on a host that is busy with other things
 set -euo pipefail
 
@@ -62,7 +62,7 @@ make_root() {
 	rm -rf "$work/root" "$work/root.packages"
 	set -- bookworm "$work/root"
 	[ -z "${KERNEL:-}" ] || set -- "$@" "deb http://deb.debian.org/debian bookworm main" "deb http://deb.debian.org/debian $KERNEL main"
-	mmdebstrap --quiet --variant=apt --include="$wanted" --essential-hook="$small_initrd" --aptopt='APT::Default-Release "bookworm"' ${KEYRING:+--keyring="$KEYRING"} \
+	mmdebstrap --quiet --variant=apt --include="$wanted" --essential-hook="$small_initrd" --aptopt='APT::Default-Release "bookworm"' ${APT_OPTION:+--aptopt="$APT_OPTION"} \
 		--dpkgopt='path-exclude=/usr/share/locale/*' "$@"
 	: >"$work/root/etc/fstab"
 	echo vm >"$work/root/etc/hostname"
