@@ -19,6 +19,7 @@
 #include "lib/model/sample.h"
 
 #include <ctype.h>
+#include <glob.h>
 
 Suite *docs_suite(void);
 
@@ -490,6 +491,60 @@ START_TEST(files_and_functions_that_documents_name_exist)
 }
 END_TEST
 
+static const char *const suite_files[] = { "tests/*/check_*.c", "tests/*/*/check_*.c", "tests/*/*/*/check_*.c",
+					   "tests/*/*/*/*/check_*.c" };
+
+/* Whether a file of the tests is a suite of this name, or has a test of this name. */
+static bool is_suite_or_test(const glob_t *files, const char *name)
+{
+	char suite[256], test[256];
+	bool found = false;
+
+	snprintf(suite, sizeof suite, "/check_%s.c", name);
+	snprintf(test, sizeof test, "START_TEST(%s)", name);
+	for (size_t i = 0; !found && i < files->gl_pathc; i++) {
+		char *source = ends_with(files->gl_pathv[i], suite) ? NULL : scene_read(files->gl_pathv[i]);
+
+		found = !source || strstr(source, test);
+		free(source);
+	}
+	return found;
+}
+
+/* The last column of the table of who can do what. */
+START_TEST(each_promise_of_the_threat_model_is_held_by_tests_that_exist)
+{
+	AUTO_FREE char *text = read_page("SECURITY.md");
+	char *table = strstr(text, "| held by |"), *line, *rest;
+	size_t promises = 0;
+	glob_t files;
+
+	for (size_t i = 0; i < ARRAY_LEN(suite_files); i++)
+		glob(suite_files[i], i > 0 ? GLOB_APPEND : 0, NULL, &files);
+	ck_assert_ptr_nonnull(table);
+	for (rest = table; (line = strsep(&rest, "\n")) && *line && promises < 100; promises++) {
+		char *row_end = strrchr(line, '|'), *name;
+		size_t names = 0;
+
+		if (promises < 2) /* the head, and the line below it */
+			continue;
+		ck_assert(row_end && row_end > line);
+		*row_end = '\0';
+		for (char *cell = strrchr(line, '|'); (name = strchr(cell, '`')) != NULL; names++) {
+			size_t len = strcspn(name + 1, "`");
+
+			cell = name + 2 + len;
+			name[1 + len] = '\0';
+			ck_assert_msg(strchr(name + 1, '/') || is_suite_or_test(&files, name + 1),
+				      "SECURITY.md: no suite or test %s", name + 1);
+		}
+		ck_assert_msg(names > 0, "SECURITY.md: nothing holds this: %s", line);
+	}
+	ck_assert_uint_gt(promises, 8);
+	globfree(&files);
+}
+END_TEST
+
 START_TEST(architecture_names_every_room)
 {
 	AUTO_FREE char *text = read_page(ARCHITECTURE);
@@ -571,6 +626,7 @@ Suite *docs_suite(void)
 	tcase_add_test(pages, page_of_the_stream_has_all_columns);
 	suite_add_tcase(suite, pages);
 	tcase_add_loop_test(tree, files_and_functions_that_documents_name_exist, 0, (int)ARRAY_LEN(tree_pages));
+	tcase_add_test(tree, each_promise_of_the_threat_model_is_held_by_tests_that_exist);
 	tcase_add_test(tree, architecture_names_every_room);
 	tcase_add_test(tree, containers_have_the_privileges_of_the_unit);
 	suite_add_tcase(suite, tree);
