@@ -1111,34 +1111,44 @@ static void sampler_stats(const struct sampler *sampler, struct stats *ret)
 #define HEARTBEATS_PER_S 300
 #define HEARTBEAT_DOUBLINGS_MAX 3
 
-/* How long it takes at least to write a quarter of the ring: each target has to be in it. */
-static uint64_t quarter_of_ring_ns(struct sampler *sampler, mono_t now)
+/* Bytes of a record of what has not changed: all its fields, as a rule. */
+#define HEARTBEAT_BYTES 150
+
+/* Bytes a second that go into the ring, without those of `beats` records in each heartbeat. */
+static double other_bytes(struct sampler *sampler, mono_t now, double beats)
 {
 	struct ring_info info;
-	uint64_t pages, passed_ns = (uint64_t)mono_diff(now, sampler->turned.at);
+	double pages, seconds = (double)mono_diff(now, sampler->turned.at) / (double)NS_PER_S;
 
 	ring_info(sampler->ring, &info);
-	pages = info.next_seq - sampler->turned.pages;
+	pages = (double)(info.next_seq - sampler->turned.pages);
 	sampler->turned.at = now;
 	sampler->turned.pages = info.next_seq;
 
-	return passed_ns / (pages + 1) * (info.page_count / 4);
+	double all = pages * info.page_bytes / seconds;
+	double ours = beats * HEARTBEAT_BYTES * (double)NS_PER_S / (double)sampler->heartbeat_ns;
+
+	return all > ours ? all - ours : 0;
 }
 
 /* Not back and forth: it becomes shorter where a third fewer would do. */
 static uint64_t choose_heartbeat(struct sampler *sampler, mono_t now)
 {
-	uint64_t configured_ns = sampler->options.source.heartbeat_ns, most_ns = quarter_of_ring_ns(sampler, now);
-	uint64_t heartbeat_ns = configured_ns;
-	double needed_ns;
+	uint64_t heartbeat_ns = sampler->options.source.heartbeat_ns;
+	struct ring_info info;
 	size_t count;
 
 	source_entries(sampler->source, &count);
-	needed_ns = (double)NS_PER_S / HEARTBEATS_PER_S * (double)count * (sampler->seat.of > 1 ? sampler->seat.of : 1);
-	for (unsigned i = 0; i < HEARTBEAT_DOUBLINGS_MAX; i++) {
-		bool kept = heartbeat_ns < sampler->heartbeat_ns;
+	ring_info(sampler->ring, &info);
 
-		if (2 * heartbeat_ns > most_ns || needed_ns <= (double)heartbeat_ns * (kept ? 0.67 : 1))
+	double beats = (double)count * (sampler->seat.of > 1 ? sampler->seat.of : 1);
+	double others = other_bytes(sampler, now, beats), quarter = (double)info.size_bytes / 4;
+
+	for (unsigned i = 0; i < HEARTBEAT_DOUBLINGS_MAX; i++) {
+		double seconds = (double)heartbeat_ns / (double)NS_PER_S, next = 2 * seconds;
+		double most = HEARTBEATS_PER_S * (heartbeat_ns < sampler->heartbeat_ns ? 0.67 : 1);
+
+		if (beats <= seconds * most || others * next + beats * HEARTBEAT_BYTES > quarter)
 			break;
 		heartbeat_ns *= 2;
 	}
