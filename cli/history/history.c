@@ -898,6 +898,109 @@ static void json_history(const struct history *history, struct json_writer *json
 	json_end_object(json);
 }
 
+/* ---- a page of HTML ---- */
+
+/* Text as it was escaped for a terminal, and for HTML. */
+static void html_text(FILE *file, const char *text)
+{
+	char clean[4 * MINUTE_TEXT_MAX + 80];
+
+	text_escape(clean, sizeof(clean), text, strlen(text));
+	for (const char *at = clean; *at; at++) {
+		switch (*at) {
+		case '<':
+			fputs("&lt;", file);
+			break;
+		case '>':
+			fputs("&gt;", file);
+			break;
+		case '&':
+			fputs("&amp;", file);
+			break;
+		case '"':
+			fputs("&quot;", file);
+			break;
+		default:
+			fputc(*at, file);
+		}
+	}
+}
+
+static const char html_head[] =
+	"<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+	"<meta name=\"viewport\" content=\"width=device-width\"><title>spikewatch history</title>\n<style>\n"
+	":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;margin:1.5em}\n"
+	"table{border-collapse:collapse}td,th{padding:.2em .7em;text-align:right;white-space:nowrap}\n"
+	"td:first-child,th:first-child{text-align:left}tr+tr{border-top:1px solid #8884}svg{display:block}\n"
+	".bar{stroke:#3b7ddd}.hole{stroke:#8886}div{overflow-x:auto}\n</style></head><body>\n";
+
+/* A bar for each column, up to the target's own peak; what was not recorded is grey from top to bottom. */
+static void html_picture(FILE *file, const struct history *history, const struct summary *summary)
+{
+	double top = (double)summary->peak_milli / 1000;
+
+	fprintf(file, "<svg width=\"%zu\" height=\"28\" role=\"img\"><path class=\"bar\" d=\"", history->columns);
+	for (size_t i = 0; i < history->columns; i++)
+		if (history->covered[i] && top > 0 && summary->peaks[i] > 0)
+			fprintf(file, "M%zu.5 28v-%.0f", i, (double)summary->peaks[i] / top * 27 + 1);
+	fputs("\"/><path class=\"hole\" d=\"", file);
+	for (size_t i = 0; i < history->columns; i++)
+		if (!history->covered[i])
+			fprintf(file, "M%zu.5 28v-28", i);
+	fputs("\"/></svg>", file);
+}
+
+static void html_row(FILE *file, const struct history *history, const struct summary *summary)
+{
+	char label[4 * MINUTE_TEXT_MAX + 80], text[UNITS_TEXT_MAX], at[64];
+
+	if (summary->kind == MINUTE_OTHERS)
+		snprintf(label, sizeof(label), "others (up to %u)", summary->targets);
+	else
+		snprintf(label, sizeof(label), "%s%s%s", summary->name, *summary->comm ? " " : "", summary->comm);
+	fputs("<tr><td>", file);
+	html_text(file, label);
+	fprintf(file, "<td>%s", percent(mean_cores(history, summary), text));
+	fprintf(file, "<td>%s", percent((double)summary->peak_milli / 1000, text));
+	fprintf(file, "<td>%s", moment(history, summary->peak_at, at));
+	fprintf(file, "<td>%s", bytes(summary->memory_bytes, text));
+	fprintf(file, "<td>%s<td>%ju<td>", seconds(summary->throttled_ns, text), (uintmax_t)summary->incidents);
+	html_picture(file, history, summary);
+	fputs("</tr>\n", file);
+}
+
+static void html_history(FILE *file, const struct history *history)
+{
+	char from[64], to[64], why[96];
+
+	fprintf(file, "<h1>%s to %s</h1>\n<p>", LOCAL_TIME(history->since, "%a %F %H:%M", from),
+		LOCAL_TIME(history->until, "%a %F %H:%M", to));
+	html_text(file, history->directory);
+	fprintf(file, ": %ju minutes recorded, %ju of them in part.", (uintmax_t)history->minutes,
+		(uintmax_t)history->partly);
+	if (history->damaged)
+		fprintf(file, " <strong>Damaged: %zu blocks, %zu bytes.</strong>", history->damaged,
+			history->damaged_bytes);
+	fputs("</p>\n<div><table><tr><th>target<th>CPU, mean of a "
+	      "core<th>peak<th>at<th>memory<th>throttled<th>incidents"
+	      "<th>peaks</tr>\n",
+	      file);
+	for (size_t i = 0; i < history->summary_count; i++)
+		html_row(file, history, history->summaries[i]);
+	fputs("</table></div>\n<ul>\n", file);
+	for (size_t i = 0; i < history->gap_count; i++) {
+		describe_gap(&history->gaps[i], why, sizeof(why));
+		fprintf(file, "<li>%s to %s: %s</li>\n", moment(history, history->gaps[i].from, from),
+			moment(history, history->gaps[i].to, to), why);
+	}
+	for (size_t i = 0; i < history->happening_count; i++) {
+		fprintf(file, "<li>%s: incident <code>", moment(history, history->happenings[i].at, from));
+		html_text(file, history->happenings[i].id);
+		fputs("</code></li>\n", file);
+	}
+	fputs("</ul>\n", file);
+}
+
 /* ---- the command ---- */
 
 struct request {
@@ -906,6 +1009,8 @@ struct request {
 	size_t limit;
 	bool has_limit, several;
 	struct json_writer *json;
+	FILE *html;
+	const char *directory; /* the value of -d, or NULL */
 	struct plot_style style;
 };
 
@@ -936,7 +1041,7 @@ static void prepare(const struct request *request, const char *directory, struct
 		.since = request->since,
 		.until = request->until,
 		.pattern = request->target,
-		.columns = columns < COLUMNS_MAX ? columns : COLUMNS_MAX,
+		.columns = columns < COLUMNS_MAX && !request->html ? columns : COLUMNS_MAX,
 	};
 }
 
@@ -975,7 +1080,7 @@ static int show_directory(const char *directory, bool must_be_there, const struc
 	prepare(request, directory, &history);
 	r = read_directory(&history);
 	if (r == -ENOENT && !must_be_there) {
-		if (!request->json) {
+		if (!request->json && !request->html) {
 			printf("There is no history in ");
 			output_escaped(stdout, directory);
 			printf(": spikewatchd writes one while \"history\" is enabled.\n");
@@ -986,7 +1091,7 @@ static int show_directory(const char *directory, bool must_be_there, const struc
 		output_complain(COMMAND, directory, strerror(-r));
 		return EXIT_TROUBLE;
 	}
-	only = the_target(&history);
+	only = request->html ? NULL : the_target(&history);
 	if (only) {
 		prepare(request, directory, &one);
 		one.only = only;
@@ -998,6 +1103,8 @@ static int show_directory(const char *directory, bool must_be_there, const struc
 	sort_summaries(shown);
 	if (request->json)
 		json_history(shown, request->json);
+	else if (request->html)
+		html_history(request->html, shown);
 	else
 		print_text(shown, request);
 	if (shown->damaged)
@@ -1030,12 +1137,29 @@ static int show_places(const char *option, const struct request *request)
 	for (size_t i = 0; i < places.count; i++) {
 		int rc = beside(places.path[i], path, sizeof(path)) < 0 ? EXIT_TROUBLE : EXIT_OK;
 
-		if (i > 0 && !request->json)
+		if (i > 0 && !request->json && !request->html)
 			printf("\n");
 		if (rc == EXIT_OK)
 			rc = show_directory(path, false, request);
 		code = rc != EXIT_OK ? rc : code;
 	}
+	return code;
+}
+
+/* For output_file_write. */
+static int write_page(void *ctx, FILE *file, bool *keep)
+{
+	struct request *request = ctx;
+	int code;
+
+	fputs(html_head, file);
+	request->html = file;
+	code = show_places(request->directory, request);
+	fputs("<p>Peaks are over a second, pictures up to each one's own; what is grey was not "
+	      "recorded.</p></body></html>\n",
+	      file);
+	*keep = true;
+
 	return code;
 }
 
@@ -1052,7 +1176,7 @@ static int read_moment(const char *option, const char *text, wall_t now, wall_t 
 
 int history_command(int argc, char **argv)
 {
-	const char *directory = NULL, *since = SINCE, *until = "now", *by = order_names[BY_CPU];
+	const char *directory = NULL, *since = SINCE, *until = "now", *by = order_names[BY_CPU], *page = NULL;
 	uint64_t limit = UINT64_MAX;
 	bool json = false;
 	AUTO(json_writer_closep) struct json_writer *writer = NULL;
@@ -1064,6 +1188,7 @@ int history_command(int argc, char **argv)
 		{ 'n', "limit", OPTION_NUMBER, "COUNT", "so many targets; 0: all. A screenful on a terminal", &limit },
 		{ 'd', "directory", OPTION_TEXT, "DIR", "where the history is; see below", &directory },
 		{ 0, "json", OPTION_FLAG, NULL, "as a JSON array, one object for each directory", &json },
+		{ 0, "html", OPTION_TEXT, "FILE", "the summary as a page of HTML; - is the standard output", &page },
 	};
 	const struct options_usage usage = {
 		.command = COMMAND,
@@ -1101,7 +1226,15 @@ int history_command(int argc, char **argv)
 	request.target = first < argc ? argv[first] : NULL;
 	request.has_limit = limit != UINT64_MAX;
 	request.limit = (size_t)limit;
+	request.directory = directory;
 	plot_style_detect(stdout, &request.style);
+	if (json && page)
+		return options_wrong(COMMAND, "expected one of --json and --html");
+	if (page) {
+		struct output_file out = { .command = COMMAND, .path = page, .write = write_page, .ctx = &request };
+
+		return output_file_write(&out);
+	}
 	if (json && output_json_new(&writer) < 0)
 		return output_no_memory();
 	request.json = writer;

@@ -334,6 +334,42 @@ START_TEST(names_cannot_act_on_the_terminal)
 }
 END_TEST
 
+START_TEST(a_page_has_a_line_and_a_picture_for_each)
+{
+	AUTO(buffer_release) struct buffer text = { 0 };
+	struct minute_row rows[1] = { row("<script>&\"", 0.25, 0.5, 4096) };
+	struct minute minute = { .begin = { (NOON_S + 120) * NS_PER_S },
+				 .period_ns = MINUTE_NS,
+				 .peak_ns = NS_PER_S,
+				 .span_ns = MINUTE_NS,
+				 .number = 9,
+				 .rows = rows,
+				 .row_count = 1 };
+	char page[160], *html;
+	struct stat st;
+
+	ck_assert_int_eq(minute_block_write(&minute, 1, false, &text), 0);
+	write_file("0000000002.minutes", text.data, text.len);
+	snprintf(page, sizeof(page), "%s/page.html", directory);
+	umask(077); /* as process_setup has it */
+	ck_assert_int_eq(COMMANDRUN(&command_run, history, SPAN, "--html", page), EXIT_OK);
+	ck_assert_str_eq(command_run.output, "");
+	ck_assert_int_eq(stat(page, &st), 0);
+	ck_assert_uint_eq(st.st_mode & 0777, 0600);
+	html = scene_read(page);
+	ck_assert_ptr_nonnull(html);
+	ck_assert_ptr_nonnull(strstr(html, "<td>db.service<td>"));
+	ck_assert_ptr_nonnull(strstr(html, "class=\"bar\""));
+	ck_assert_ptr_nonnull(strstr(html, "class=\"hole\""));
+	ck_assert_ptr_nonnull(strstr(html, "12:03 to 12:05: spikewatchd was not running"));
+	ck_assert_ptr_nonnull(strstr(html, "20261123T120130.000Z-web.service-cpu"));
+	ck_assert_ptr_nonnull(strstr(html, "&lt;script&gt;&amp;&quot;"));
+	ck_assert_ptr_null(strstr(html, "<script"));
+	free(html);
+	ck_assert_int_eq(COMMANDRUN(&command_run, history, SPAN, "--html", page, "--json"), EXIT_USAGE);
+}
+END_TEST
+
 Suite *history_suite(void)
 {
 	Suite *suite = suite_create("history");
@@ -351,6 +387,7 @@ Suite *history_suite(void)
 	tcase_add_test(tcase, json_has_it_all);
 	tcase_add_test(tcase, where_there_is_none_it_says_so);
 	tcase_add_test(tcase, names_cannot_act_on_the_terminal);
+	tcase_add_test(tcase, a_page_has_a_line_and_a_picture_for_each);
 	suite_add_tcase(suite, tcase);
 
 	return suite;
