@@ -261,6 +261,49 @@ START_TEST(a_separate_debug_file_is_found_by_build_id)
 }
 END_TEST
 
+/*
+ * What lies where the debug file of a build id is looked for: of any size and kind. Only what is one is
+ * used, and costs no more than its own debug information does.
+ */
+START_TEST(whatever_lies_in_place_of_a_debug_file_is_survived)
+{
+	static const struct {
+		const char *command; /* with the file as $f */
+		bool named;
+	} hostile[] = {
+		{ "truncate -s 4G $f", true },                        /* a good one with a hole behind it */
+		{ "rm $f && truncate -s 4G $f", false },              /* nothing but a hole */
+		{ "truncate -s 700 $f && truncate -s 4G $f", false }, /* cut off, and then a hole */
+		{ "rm $f && ln -s /dev/zero $f", false },
+		{ "rm $f && mkfifo $f", false },
+		{ "rm $f && mkdir $f", false },
+	};
+	char option[128], path[128];
+
+	if (!there)
+		SKIP_TEST("%s", skip_reason);
+	struct rig_process process = sampled("-O2 -g -Wl,--build-id=0xabcd030405060708090a0b0c0d0e0f1011121314", NULL);
+
+	ck_assert_int_eq(rig_shell(&rig,
+				   "f=debug/ab/cd030405060708090a0b0c0d0e0f1011121314.debug; mkdir -p debug/ab && "
+				   "objcopy --only-keep-debug workload $f && strip workload -o stripped && "
+				   "rm workload && mv stripped workload && %s",
+				   hostile[_i].command),
+			 0);
+	snprintf(path, sizeof(path), "%s/workload", rig.dir);
+	for (size_t i = 0; i < rig.entry_count; i++)
+		if (strcmp(rig.paths[i], path) == 0)
+			ck_assert_int_ge(dup2(open(path, O_RDONLY | O_CLOEXEC), rig.entries[i].binary.fd), 0);
+	snprintf(option, sizeof(option), "--debug-files=%s/debug", rig.dir);
+	ck_assert_int_eq(rig_run(&rig, option), 0);
+	if (hostile[_i].named)
+		rig_expect(&rig, "burner;main;caller;hidden", 1);
+	else
+		ck_assert_uint_eq(rig_count(&rig, "frames_named"), 0);
+	rig_end(&process);
+}
+END_TEST
+
 START_TEST(debug_information_that_files_share_is_found_by_build_id)
 {
 	char option[128], command[512];
@@ -652,6 +695,7 @@ Suite *symbolize_suite(void)
 	tcase_add_test(core, another_build_id_gives_no_names);
 	tcase_add_test(core, the_same_build_id_gives_names);
 	tcase_add_loop_test(core, a_separate_debug_file_is_found_by_build_id, 0, 4);
+	tcase_add_loop_test(core, whatever_lies_in_place_of_a_debug_file_is_survived, 0, 6);
 	tcase_add_test(core, debug_information_that_files_share_is_found_by_build_id);
 	tcase_add_test(core, compressed_symbols_of_a_stripped_program_are_read);
 	tcase_add_test(core, names_of_cpp_are_demangled);
