@@ -1090,10 +1090,16 @@ static int run_symbolizer(struct stack_capture *capture, const struct stack_capt
 		.waiting = waiting,
 	};
 	char again[WHY_MAX];
+	size_t unanswered;
 	int r;
 
 	memcpy(job.outputs, outputs, sizeof job.outputs);
+	/* Once more: there may be no sample since the firing. A file of both that does not answer is one. */
+	stack_bundle_add(&capture->bundle, capture->options.procfd, capture->first, STACK_BUNDLE_FILES_MAX);
+	unanswered = capture->bundle.unanswered;
 	stack_bundle_add(&capture->bundle, capture->options.procfd, &capture->second, STACK_BUNDLE_FILES_MAX);
+	if (capture->bundle.unanswered < unanswered)
+		capture->bundle.unanswered = unanswered;
 	stack_bundle_add_kernel(&capture->bundle, capture->options.procfd,
 				capture->options.kernel_symbols ? *capture->options.kernel_symbols : -1);
 	r = write_stack_file(capture, members, &stack_file);
