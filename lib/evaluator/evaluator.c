@@ -1291,18 +1291,33 @@ static bool value_between(const struct evaluator *evaluator, const struct positi
 	return metric_value(rule->metric, rule->of, &evaluator->options.machine, &begin, &end, ret);
 }
 
-/* The burst ended with the last step: how long was it? */
+/* What part of a step beside a burst was part of it: as much as it shows of what the burst used. */
+static uint64_t part_of_step(const struct evaluator *evaluator, const struct position *position,
+			     const struct config_rule *rule, const uint64_t *from, const uint64_t *to, double burst)
+{
+	mono_t end = to ? time_of(to) : position->target->last.time;
+	double value, part;
+
+	if (!value_between(evaluator, position, rule, from, to, &value) || value <= 0)
+		return 0;
+	part = value < burst ? value / burst : 1;
+	return (uint64_t)(part * (double)mono_diff(end, time_of(from)));
+}
+
+/* The burst ended in this step: how long was it, and would a window over it have been above the threshold? */
 static void note_burst(const struct evaluator *evaluator, const struct position *position,
 		       const struct config_rule *rule, double threshold, struct judged_pair *pair)
 {
 	const struct judged_window *window = position->window;
-	const uint64_t *end = observation_of(window, position->before), *begin = end;
+	const uint64_t *end = observation_of(window, position->before), *begin = end, *edge = end;
 	struct trigger_burst burst = { .end = time_of(end), .best = position->end.value };
+	uint64_t window_ns = rule->window_ns;
 	double value;
 
 	for (uint64_t i = 1; i < window->known; i++) {
 		const uint64_t *earlier = observation_of(window, position->before - i);
 
+		edge = earlier;
 		if (!value_between(evaluator, position, rule, earlier, begin, &value) || value <= threshold)
 			break;
 		begin = earlier;
@@ -1310,7 +1325,12 @@ static void note_burst(const struct evaluator *evaluator, const struct position 
 	if (begin == end || !value_between(evaluator, position, rule, begin, end, &burst.value))
 		return;
 
-	burst.length_ns = (uint64_t)mono_diff(time_of(end), time_of(begin));
+	burst.length_ns = (uint64_t)mono_diff(time_of(end), time_of(begin)) +
+			  part_of_step(evaluator, position, rule, end, NULL, burst.value);
+	if (edge != begin)
+		burst.length_ns += part_of_step(evaluator, position, rule, edge, begin, burst.value);
+	burst.badly_placed = burst.value * (double)(burst.length_ns < window_ns ? burst.length_ns : window_ns) >
+			     threshold * (double)window_ns;
 	trigger_note_burst(trigger_of(position->target->rules, pair), &burst);
 }
 

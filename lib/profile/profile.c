@@ -1445,15 +1445,19 @@ static const char *table_thread(const struct function_table *table, uint32_t num
 	return key + sizeof(*ret);
 }
 
+/* Those of the target come first, so that a machine that is busy beside it cuts none of them. */
 static int by_thread_heat(const void *a, const void *b, void *ctx)
 {
 	const struct function_table *table = ctx;
 	uint32_t first = *(const uint32_t *)a, second = *(const uint32_t *)b;
 	struct thread_key x, y;
-	int rc = compare_heat(table, &table->of_threads.tally[first - 1], &table->of_threads.tally[second - 1]);
+	int rc;
 
 	table_thread(table, first, &x);
 	table_thread(table, second, &y);
+	rc = (x.neighbour > y.neighbour) - (x.neighbour < y.neighbour);
+	if (rc == 0)
+		rc = compare_heat(table, &table->of_threads.tally[first - 1], &table->of_threads.tally[second - 1]);
 	if (rc == 0)
 		rc = (x.tid > y.tid) - (x.tid < y.tid);
 	return rc != 0 ? rc : (first > second) - (first < second);

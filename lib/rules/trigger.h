@@ -139,8 +139,9 @@ struct trigger_decision {
 struct trigger_burst {
 	mono_t end; /* ns 0: there was none */
 	uint64_t length_ns;
-	double value; /* over its length */
-	double best;  /* over the window that showed most of it */
+	double value;      /* over the part of it that lies between two ends of steps */
+	double best;       /* over the window that showed most of it */
+	bool badly_placed; /* a window right over it would have been above the threshold; else it was too short */
 };
 
 /*

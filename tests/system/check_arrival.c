@@ -193,6 +193,39 @@ START_TEST(the_sum_of_a_group_is_what_its_short_processes_used)
 }
 END_TEST
 
+/*
+ * By scans alone, and so without exit records, as any user has it: of a member that was found nothing
+ * is lacking that its samples show, and what is too short to be found is in no sum.
+ */
+START_TEST(without_exit_records_a_group_has_what_its_members_were_seen_to_use_and_never_more)
+{
+	const char *name = own("many"), *program = program_called(&rig, name);
+	const char *arguments[] = { program, "rests", "40000", rig.file, NULL };
+	uint64_t from, seen, least, all;
+	char targets[128];
+	pid_t pid;
+
+	snprintf(targets, sizeof(targets), "{\"name\": \"g\", \"comm\": \"%s\", \"per\": \"group\"}", name);
+	if (!start(&rig, RESCAN, targets, ""))
+		SKIP_TEST("%s", skip_why());
+	pid = run(arguments);
+	await_stop(pid);
+	live_wait_for(&rig, read_on(&rig, "g").samples > 0);
+	from = cpu_of(pid);
+	kill(pid, SIGCONT);
+	await_stop(pid);
+	seen = cpu_of(pid) - from;
+	live_wait_for(&rig, read_on(&rig, "g").cpu_ns >= seen);
+	all = cpu_of(pid) + storm(program, "200", SHORT_US, &least);
+	ck_assert_uint_ge(read_on(&rig, "g").cpu_ns, seen);
+	kill(pid, SIGKILL);
+	await_end(pid);
+	live_wait_for(&rig, counted(&rig, "members") == 0);
+	ck_assert_uint_ge(read_on(&rig, "g").cpu_ns, seen);
+	ck_assert_uint_le(read_on(&rig, "g").cpu_ns, all + NS_PER_MS);
+}
+END_TEST
+
 /* Children that execute nothing and never read their own clock, for two seconds. */
 static const struct {
 	const char *count, *us;
@@ -355,6 +388,7 @@ Suite *arrival_suite(void)
 	tcase_set_timeout(many, LIVE_TIMEOUT_S);
 	tcase_add_checked_fixture(many, setup, teardown);
 	tcase_add_loop_test(many, the_sum_of_a_group_is_what_its_short_processes_used, 0, PERF);
+	tcase_add_test(many, without_exit_records_a_group_has_what_its_members_were_seen_to_use_and_never_more);
 	tcase_add_loop_test(many, the_sum_of_a_group_is_exact_to_a_hundredth_for_children_that_never_read_their_clock,
 			    0, PERF * (int)ARRAY_LEN(spinners));
 	tcase_add_test(many, a_rule_on_a_group_fires_for_processes_none_of_which_is_long);

@@ -2071,8 +2071,8 @@ static int compare_ids(const void *left, const void *right)
 }
 
 /*
- * This cgroup and those below it: those that are there, and those that records of their making name.
- * Samples of one that was made and removed before the incident have not been seen to match.
+ * This cgroup and those below it: those that are there, and those that records of their making name,
+ * of which there are the newest MADE_CGROUPS_MAX since the recorder began: they may be gone.
  */
 static int find_cgroup_ids(struct stack_recorder *recorder, const char *cgroup, struct cgroup_ids *ids)
 {

@@ -931,8 +931,10 @@ static void ask_for_units(struct discovery *discovery)
  *
  * So each parent has an account: what it has waited for, less what is known of the children that
  * ended, is missing. That is handed out in equal parts to the next children of the same groups,
- * which are in all likelihood like those before. Where children of different groups ended between
- * two looks, it is not known in which what was missing belongs: it is counted in none.
+ * which are in all likelihood like those before. Of a parent that has children of different groups it
+ * is not known in which what was missing belongs: a parent waits when it likes, and stat shows it later
+ * still. It is counted in none, from the first child of another group on until for two seconds those
+ * that ended were of one group, and the last one of another has been waited for.
  *
  *     waited for  ├──────── known: records and parts ────────┤── missing ──┤
  *
@@ -983,6 +985,9 @@ static void ask_for_units(struct discovery *discovery)
  */
 #define LIMIT_MAX_NS (250 * NS_PER_MS)
 
+/* How long children of one group alone have ended. */
+#define ONE_GROUP_NS (2 * NS_PER_S)
+
 /* How long a jump is believed to come from an exit that will be known in a moment. */
 #define JUMP_NS (100 * NS_PER_MS)
 
@@ -991,17 +996,20 @@ struct account {
 	TAILQ_ENTRY(account) all; /* the one that lost a child last is the last */
 	int32_t pid;
 	uint64_t start_ticks;
-	int64_t opening_ns;   /* waited for before, as it was shown */
-	uint64_t hidden_ns;   /* and what was not shown of it, at most */
-	bool may_be_new;      /* it may have waited for no others: then that is nothing */
-	uint64_t faults;      /* minor, of children, with theirs */
-	uint64_t known_ns;    /* of children, with theirs: records and parts */
-	uint64_t owed_ns;     /* missing, and not handed out yet */
-	uint64_t part_ns;     /* of it, for each child */
-	uint64_t limit_ns;    /* what can be missing of the children that ended of late */
-	uint64_t children;    /* since something was missing */
-	uint64_t groups;      /* of these, */
-	bool mixed;           /* but not of all of them */
+	int64_t opening_ns; /* waited for before, as it was shown */
+	uint64_t hidden_ns; /* and what was not shown of it, at most */
+	bool may_be_new;    /* it may have waited for no others: then that is nothing */
+	uint64_t faults;    /* minor, of children, with theirs */
+	uint64_t known_ns;  /* of children, with theirs: records and parts */
+	uint64_t owed_ns;   /* missing, and not handed out yet */
+	uint64_t part_ns;   /* of it, for each child */
+	uint64_t limit_ns;  /* what can be missing of the children that ended of late */
+	uint64_t children;  /* since something was missing */
+	uint64_t groups;    /* of the last child that had any, */
+	int32_t group_pid;  /* which is this one */
+	bool mixed;         /* not of all: since `others` ended last, at `switched` */
+	int32_t others;
+	mono_t switched;
 	uint64_t owed_groups; /* of those of which it is missing */
 	mono_t jumped;        /* since when more is missing than can be; 0: it is not */
 	mono_t read, ended;   /* stat; the last child */
@@ -1178,12 +1186,31 @@ static void balance_by_opening(const struct waited_times *times, struct account 
 	account->may_be_new = false;
 }
 
+static bool is_gone(const struct waited_times *times, int32_t pid)
+{
+	struct waited waited;
+
+	return !read_waited(times, pid, &waited);
+}
+
+/* Whether what is missing from now on can be of the groups of the last children alone. */
+static bool is_of_one_group_again(const struct waited_times *times, const struct account *account, mono_t now)
+{
+	return account->mixed && mono_diff(now, account->switched) >= (int64_t)ONE_GROUP_NS &&
+	       is_gone(times, account->others);
+}
+
 /* Compares with what is shown. The balance, ns: what is missing, or, less than 0, not shown. */
 static int64_t balance_account(const struct waited_times *times, struct account *account, uint64_t shown_ns, mono_t now)
 {
 	int64_t missing_ns = (int64_t)shown_ns - account->opening_ns -
 			     (int64_t)(account->hidden_ns + account->known_ns + account->owed_ns);
 
+	if (is_of_one_group_again(times, account, now)) {
+		balance_by_opening(times, account, missing_ns);
+		account->mixed = false;
+		missing_ns = 0;
+	}
 	if (missing_ns > (int64_t)(account->limit_ns + times->grain_ns)) {
 		if (account->jumped.ns == 0)
 			account->jumped = now;
@@ -1240,12 +1267,16 @@ static void enter_child(struct waited_times *times, struct account *account, con
 	account->known_ns += child->cpu_ns + own->waited_ns;
 	account->faults += child->faults + own->faults;
 	raise_limit(account, child->missing_ns + own->missing_ns);
-	if (account->children++ == 0) {
-		account->groups = 0;
-		account->mixed = false;
+	account->children++;
+	if (child->groups && account->groups && account->groups != child->groups) {
+		account->mixed = true;
+		account->others = account->group_pid;
+		account->switched = now;
 	}
-	account->mixed |= child->groups && account->groups && account->groups != child->groups;
-	account->groups = child->groups ? child->groups : account->groups;
+	if (child->groups) {
+		account->groups = child->groups;
+		account->group_pid = child->pid;
+	}
 	account->last_pid = child->pid;
 	account->last_groups = child->groups;
 	account->ended = now;
@@ -1281,13 +1312,6 @@ static uint64_t waited_times_child(struct waited_times *times, const struct wait
 	}
 
 	return own.rest_ns + hand_out(account, child->groups, account->part_ns);
-}
-
-static bool is_gone(const struct waited_times *times, int32_t pid)
-{
-	struct waited waited;
-
-	return !read_waited(times, pid, &waited);
 }
 
 static void settle_account(struct waited_times *times, struct account *account, mono_t now,

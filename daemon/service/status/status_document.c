@@ -551,7 +551,7 @@ static void put_burst(struct json_writer *json, const struct evaluator_status *r
 	json_member_u64(json, "length_ns", burst->length_ns);
 	json_member_double(json, "value", burst->value);
 	json_member_double(json, "best_window", burst->best);
-	json_member_text(json, "why", burst->length_ns < row->rule->window_ns ? "too-short" : "badly-placed");
+	json_member_text(json, "why", burst->badly_placed ? "badly-placed" : "too-short");
 	json_end_object(json);
 }
 

@@ -1252,9 +1252,9 @@ START_TEST(burst_that_no_window_caught_is_known_with_its_length)
 		live_burst(phase, 600 * MS, 24 * S);
 		evaluator_visit(evaluator, take_burst, NULL);
 		ck_assert_uint_eq(firing_count, 0);
-		/* Its ends are known to a step: the parts at its edges may be below the threshold. */
-		ck_assert_uint_ge(noted.length_ns, 400 * MS);
-		ck_assert_uint_le(noted.length_ns, 700 * MS);
+		ck_assert_uint_ge(noted.length_ns, 560 * MS);
+		ck_assert_uint_le(noted.length_ns, 640 * MS);
+		ck_assert(!noted.badly_placed);
 		ck_assert_double_gt(noted.value, 80);
 		ck_assert_double_eq_tol(noted.best, 60, 1);
 		ck_assert_uint_le(noted.end.ns, 20 * S + phase + 720 * MS);
@@ -1262,6 +1262,35 @@ START_TEST(burst_that_no_window_caught_is_known_with_its_length)
 		end();
 		begin();
 	}
+}
+END_TEST
+
+/* As long as the window, and above a threshold that no window shows which misses a part of it. */
+START_TEST(burst_between_two_windows_is_known_as_badly_placed)
+{
+	size_t fired = 0, badly = 0;
+
+	for (uint64_t phase = 0; phase < 100 * MS; phase += 10 * MS) {
+		struct config_rule *rule = add_rule("hot", METRIC_CPU, S);
+
+		rule->trigger.percent = 97;
+		rule->trigger.cooldown_ns = 60 * S;
+		start();
+		watch(1, "a");
+		cpu(1, 18 * S + 7 * MS + MS / 2, 77);
+		live_burst(phase, S, 24 * S);
+		evaluator_visit(evaluator, take_burst, NULL);
+		fired += firing_count;
+		badly += firing_count == 0 && noted.badly_placed;
+		ck_assert_msg(firing_count == 1 || (noted.length_ns > 970 * MS && noted.length_ns < 1030 * MS),
+			      "%ju ns", (uintmax_t)noted.length_ns);
+		end();
+		begin();
+	}
+	/* A step is a tenth of the window: one that misses more than three hundredths does not fire. */
+	ck_assert_uint_ge(badly, 3);
+	ck_assert_uint_ge(fired, 3);
+	ck_assert_uint_eq(badly + fired, 10);
 }
 END_TEST
 
@@ -1342,6 +1371,7 @@ static TCase *sliding(void)
 	tcase_add_loop_test(tcase, burst_as_long_as_the_window_fires_in_every_phase_and_a_shorter_one_in_none, 0,
 			    ARRAY_LEN(bursts));
 	tcase_add_test(tcase, burst_that_no_window_caught_is_known_with_its_length);
+	tcase_add_test(tcase, burst_between_two_windows_is_known_as_badly_placed);
 	tcase_add_test(tcase, burst_that_fired_is_none_that_was_missed);
 	tcase_add_loop_test(tcase, memory_that_is_high_for_a_moment_fires_once, 0, ARRAY_LEN(humps));
 	tcase_add_test(tcase, windows_are_counted_once_however_often_they_slide);

@@ -274,8 +274,8 @@ START_TEST(of_processes_that_are_not_of_the_target_there_is_the_name)
 				     "noisy\t(another process)\t0\t0\t3\t3\t0.000\tt\t22\t3\tnoisy\t2\n"
 				     "f\t\t0\t0\t2\t2\t0.000\tt\t1\t2\tp\t1\n"
 				     "m\t\t0\t0\t0\t2\t0.000\tt\t1\t2\tp\t1\n"
-				     "\t(another process)\t0\t0\t3\t3\t0.000\tt\t22\t3\tnoisy\t2\n"
-				     "\t\t0\t0\t2\t2\t0.000\tt\t1\t2\tp\t1\n");
+				     "\t\t0\t0\t2\t2\t0.000\tt\t1\t2\tp\t1\n"
+				     "\t(another process)\t0\t0\t3\t3\t0.000\tt\t22\t3\tnoisy\t2\n");
 	writes(stack_profile_write_folded, profile, "noisy;hidden 3\np;m;f 2\n");
 
 	/* Of a process that was part of the target only for a time. */
@@ -288,9 +288,9 @@ START_TEST(of_processes_that_are_not_of_the_target_there_is_the_name)
 				     "f\t\t0\t0\t2\t2\t0.000\tt\t1\t2\tp\t1\n"
 				     "m\t\t0\t0\t0\t2\t0.000\tt\t1\t2\tp\t1\n"
 				     "hidden\t\t3\t3\t0\t0\t0.000\tt\t22\t3\tnoisy\t2\n"
-				     "\t(another process)\t0\t0\t3\t3\t0.000\tt\t22\t3\tnoisy\t2\n"
 				     "\t\t0\t0\t2\t2\t0.000\tt\t1\t2\tp\t1\n"
-				     "\t\t3\t3\t0\t0\t0.000\tt\t22\t3\tnoisy\t2\n");
+				     "\t\t3\t3\t0\t0\t0.000\tt\t22\t3\tnoisy\t2\n"
+				     "\t(another process)\t0\t0\t3\t3\t0.000\tt\t22\t3\tnoisy\t2\n");
 }
 END_TEST
 
@@ -907,6 +907,17 @@ START_TEST(no_more_threads_than_the_limit)
 
 	for (int32_t tid = 1; tid <= FUNCTION_TABLE_THREADS_MAX + 2; tid++)
 		ck_assert_int_eq(add_to_table(&list, tid, "f", 0, tid <= 2 ? 1 : 2), 0);
+	for (int32_t pid = 1000; pid < 1050; pid++) { /* busier ones of other processes */
+		uint32_t function;
+		struct function_table_stack stack = { .functions = &function, .count = 1, .samples = { 0, 9 } };
+
+		ck_assert_int_eq(function_table_function(&list, "o", FUNCTION_TABLE_NEIGHBOUR, &function), 0);
+		ck_assert_int_eq(function_table_thread(&list,
+						       &(struct function_table_thread){ pid, pid, "o", "o", true },
+						       &stack.thread),
+				 0);
+		function_table_add(&list, &stack);
+	}
 	ck_assert_int_eq(function_table_thread(&list, &(struct function_table_thread){ 1, 1, "p", "never seen", false },
 					       &unseen),
 			 0);
@@ -915,7 +926,7 @@ START_TEST(no_more_threads_than_the_limit)
 	/* Equals are in the order of their numbers, and the least are left out. */
 	ck_assert_ptr_nonnull(
 		strstr(out.data, "\n\t\t0\t0\t2\t2\t20.000\tt3\t3\t2\tp\t103\n\t\t0\t0\t2\t2\t20.000\tt4\t4\t"));
-	ck_assert_ptr_nonnull(strstr(out.data, "\tp\t302\n# 2 more threads\n"));
+	ck_assert_ptr_nonnull(strstr(out.data, "\tp\t302\n# 52 more threads\n"));
 	ck_assert_ptr_null(strstr(out.data, "\n\t\t0\t0\t1\t1\t"));
 	buffer_release(&out);
 }

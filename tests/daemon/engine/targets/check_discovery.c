@@ -1527,6 +1527,42 @@ START_TEST(children_that_count_nowhere_have_their_parts_too)
 }
 END_TEST
 
+/*
+ * Children of two groups, of which only those of the first lack anything, in turns of ten or mixed (_i);
+ * each is waited for when the next ten have ended. What is handed out to the other group is wrong.
+ */
+START_TEST(nothing_is_handed_out_to_another_group_than_the_one_that_lacks_it)
+{
+	uint64_t of_others_ns = 0, waited_ns = 0, waits_ns[10] = { 0 };
+	int turn = _i ? 1 : 10;
+
+	show_waited(PARENT, 0);
+	for (int i = 0; i < 1000; i++) {
+		bool other = i / turn % 2;
+
+		waited_ns += waits_ns[i % 10];
+		waits_ns[i % 10] = (other ? 1 : 9) * NS_PER_MS;
+		show_waited(PARENT, waited_ns);
+		handed_ns = rest_ns = 0;
+		end_child_of(PARENT, next_pid++, NS_PER_MS, other ? 2 * GROUP : GROUP);
+		of_others_ns += other ? handed_ns : 0;
+	}
+	ck_assert_uint_eq(of_others_ns, 0);
+
+	/* And then of one group alone. */
+	handed_ns = rest_ns = 0;
+	for (int i = 0; i < 1000; i++) {
+		waited_ns += waits_ns[i % 10];
+		waits_ns[i % 10] = 9 * NS_PER_MS;
+		show_waited(PARENT, waited_ns);
+		end_child_of(PARENT, next_pid++, NS_PER_MS, GROUP);
+	}
+	settle_parents();
+	ck_assert_uint_le(handed_ns + rest_ns, 600 * 8 * NS_PER_MS);
+	ck_assert_uint_ge(handed_ns + rest_ns, 550 * 8 * NS_PER_MS); /* without two seconds */
+}
+END_TEST
+
 START_TEST(the_rest_goes_to_the_groups_of_the_last_child_unless_they_changed)
 {
 	show_waited(PARENT, 0);
@@ -1894,6 +1930,7 @@ static TCase *waited_times_tests(void)
 	tcase_add_test(tcase, an_exit_that_is_known_later_explains_a_jump);
 	tcase_add_test(tcase, what_a_child_had_waited_for_is_not_missing_in_its_parent);
 	tcase_add_test(tcase, children_that_count_nowhere_have_their_parts_too);
+	tcase_add_loop_test(tcase, nothing_is_handed_out_to_another_group_than_the_one_that_lacks_it, 0, 2);
 	tcase_add_loop_test(tcase, the_rest_goes_to_the_groups_of_the_last_child_unless_they_changed, 0, 2);
 	tcase_add_test(tcase, more_parents_than_there_is_room_for_are_no_harm);
 
