@@ -1329,6 +1329,8 @@ static void note_burst(const struct evaluator *evaluator, const struct position 
 			  part_of_step(evaluator, position, rule, end, NULL, burst.value);
 	if (edge != begin)
 		burst.length_ns += part_of_step(evaluator, position, rule, edge, begin, burst.value);
+	else if (burst.length_ns < window_ns)
+		burst.length_ns = window_ns; /* as far as is kept: what lies before the first step is less than one */
 	burst.badly_placed = burst.value * (double)(burst.length_ns < window_ns ? burst.length_ns : window_ns) >
 			     threshold * (double)window_ns;
 	trigger_note_burst(trigger_of(position->target->rules, pair), &burst);

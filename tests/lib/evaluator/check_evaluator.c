@@ -1270,19 +1270,19 @@ START_TEST(burst_between_two_windows_is_known_as_badly_placed)
 {
 	size_t fired = 0, badly = 0;
 
-	for (uint64_t phase = 0; phase < 100 * MS; phase += 10 * MS) {
-		struct config_rule *rule = add_rule("hot", METRIC_CPU, S);
+	for (uint64_t phase = 0; phase < 200 * MS; phase += 20 * MS) {
+		struct config_rule *rule = add_rule("hot", METRIC_CPU, 2 * S);
 
 		rule->trigger.percent = 97;
 		rule->trigger.cooldown_ns = 60 * S;
 		start();
 		watch(1, "a");
 		cpu(1, 18 * S + 7 * MS + MS / 2, 77);
-		live_burst(phase, S, 24 * S);
+		live_burst(phase, 2 * S, 26 * S);
 		evaluator_visit(evaluator, take_burst, NULL);
 		fired += firing_count;
 		badly += firing_count == 0 && noted.badly_placed;
-		ck_assert_msg(firing_count == 1 || (noted.length_ns > 970 * MS && noted.length_ns < 1030 * MS),
+		ck_assert_msg(firing_count == 1 || (noted.length_ns > 1960 * MS && noted.length_ns < 2040 * MS),
 			      "%ju ns", (uintmax_t)noted.length_ns);
 		end();
 		begin();
