@@ -210,6 +210,7 @@ START_TEST(without_exit_records_a_group_has_what_its_members_were_seen_to_use_an
 		SKIP_TEST("%s", skip_why());
 	pid = run(arguments);
 	await_stop(pid);
+	live_wait_for(&rig, counted(&rig, "members") == 1);
 	live_wait_for(&rig, read_on(&rig, "g").samples > 0);
 	from = cpu_of(pid);
 	kill(pid, SIGCONT);
