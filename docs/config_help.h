@@ -83,10 +83,9 @@ static const struct config_help config_help[] = {
 	KEY("sampling", "source",
 		"Where the CPU time of processes comes from. `files`: from their CPU clocks and `/proc`, which are "
 		"asked in every `interval`; `kernel`: from a BPF program that adds it up at each switch of the "
-		"scheduler, so that processes which did not run cost nothing and one that runs is known to the "
-		"microsecond; `files`, if that cannot be, or while it costs more. `auto`: `files`, for the time "
-		"being: sums of groups of short processes can be too high with `kernel` ([source of CPU "
-		"time](#source-of-cpu-time))."),
+		"scheduler, so that processes which did not run cost nothing, one that runs is known to the "
+		"microsecond, and one that ended to the last; `files`, if that cannot be, or while it costs more. "
+		"`auto`: `kernel`, and no warning where it cannot be ([source of CPU time](#source-of-cpu-time))."),
 	KEY("sampling", "wait",
 		"How the last part of the time to a deadline is spent: sleeping, which costs least, yielding the "
 		"CPU, or spinning, which is most exact on a machine with a CPU to spare and takes 5 to 10 % of a "

@@ -438,7 +438,7 @@ int record_command(int argc, char **argv)
 	struct record record = {
 		.output = "-",
 		.format_name = "spikewatch",
-		.source = "auto",
+		.source = "files",
 		.interval_ns = 10 * NS_PER_MS,
 		.ring_bytes = 8u << 20,
 		.fd = -1,
@@ -456,8 +456,7 @@ int record_command(int argc, char **argv)
 		  &record.ring_bytes },
 		{ 0, "idle-backoff", OPTION_FLAG, NULL,
 		  "look at what sleeps 10 times a second: costs less, misses onsets", &record.idle_backoff },
-		{ 0, "source", OPTION_TEXT, "SOURCE", "of CPU time: kernel, files, or what is better (auto)",
-		  &record.source },
+		{ 0, "source", OPTION_TEXT, "SOURCE", "of CPU time: kernel, auto or files (files)", &record.source },
 		{ 0, "spin", OPTION_FLAG, NULL, "spin before each sample: exact, costs 10 % of a core", &record.spin },
 		{ 'q', "quiet", OPTION_FLAG, NULL, "no report at the end", &record.quiet },
 	};

@@ -337,7 +337,8 @@ static int trap_plan_config(const struct trap_plan *plan, struct config **ret, c
 		return r;
 
 	if (!plan->pid)
-		config->targets[0].pattern = plan->comm; /* may hold bytes that JSON cannot */
+		config->targets[0].pattern = plan->comm;   /* may hold bytes that JSON cannot */
+	config->sampling.source = CONFIG_CPU_SOURCE_FILES; /* of so few it costs less, and is there at once */
 	/* The spool removes nothing (session), so that free space is not a condition. */
 	config->incidents.min_free_bytes = 0;
 	config->incidents.max_per_hour = 0;

@@ -234,11 +234,9 @@ static void open_accounts(struct session *session)
 		.capacity = sampling->max_targets,
 	};
 
-	/*
-	 * "auto" is files: with accounts, sums of groups of short processes were up to 6 % too high on a
-	 * busy machine, and other kernels than 6.18 were not tried.
-	 */
-	if (sampling->source != CONFIG_CPU_SOURCE_KERNEL)
+	bool asked_for = sampling->source == CONFIG_CPU_SOURCE_KERNEL;
+
+	if (sampling->source == CONFIG_CPU_SOURCE_FILES)
 		return;
 	if (!is_own_proc(session->procfd))
 		snprintf(session->accounts_off, sizeof session->accounts_off,
@@ -248,7 +246,7 @@ static void open_accounts(struct session *session)
 	else
 		kernel_accounts_open(&options, &session->accounts, session->accounts_off);
 	if (!session->accounts)
-		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_FEATURE_OFF },
+		log_about(asked_for ? LOG_WARNING : LOG_INFO, &(struct log_about){ .message = MESSAGE_FEATURE_OFF },
 			  "CPU time is read from files, not from the scheduler: %s", session->accounts_off);
 }
 
