@@ -521,12 +521,6 @@ int incident_load_list(int dirfd, struct incident_load_names *ret)
 	return 0;
 }
 
-void incident_load_names_release(struct incident_load_names *names)
-{
-	free(names->name);
-	*names = (struct incident_load_names){ 0 };
-}
-
 /* how: 0 the whole name, 1 its beginning, 2 any part. */
 static bool name_matches(const char *name, const char *query, int how)
 {

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 /*
  * A moment as it is typed:
@@ -92,7 +93,11 @@ int incident_load_places(const char *option, struct incident_load_places *ret);
 
 /* Directories that have the name of an incident. 0; -ENOMEM; -errno. *ret is to be released. */
 int incident_load_list(int dirfd, struct incident_load_names *ret);
-void incident_load_names_release(struct incident_load_names *names);
+static inline void incident_load_names_release(struct incident_load_names *names)
+{
+	free(names->name);
+	*names = (struct incident_load_names){ 0 };
+}
 
 /*
  * The one whose name is query, begins with it or contains it, in this order; "last": the newest. 0

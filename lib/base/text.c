@@ -18,11 +18,6 @@ bool text_cut(struct text_part *rest, char separator, struct text_part *ret)
 	return true;
 }
 
-bool text_part_is(const struct text_part *part, const char *text)
-{
-	return part->len == strlen(text) && memcmp(part->at, text, part->len) == 0;
-}
-
 int text_part_compare(const struct text_part *a, const struct text_part *b)
 {
 	int order = memcmp(a->at, b->at, a->len < b->len ? a->len : b->len);

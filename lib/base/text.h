@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* len bytes of a text, not terminated. */
 struct text_part {
@@ -24,7 +25,10 @@ struct text_part {
 bool text_cut(struct text_part *rest, char separator, struct text_part *ret);
 
 /* Equal to text, to the byte. */
-bool text_part_is(const struct text_part *part, const char *text);
+static inline bool text_part_is(const struct text_part *part, const char *text)
+{
+	return part->len == strlen(text) && memcmp(part->at, text, part->len) == 0;
+}
 
 /* By bytes, as strcmp(3). */
 int text_part_compare(const struct text_part *a, const struct text_part *b);

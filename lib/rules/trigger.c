@@ -783,9 +783,3 @@ int trigger_hold_add(struct trigger_hold *hold, uint64_t for_ns, const struct tr
 	*ret = hold->queue[hold->first].value;
 	return 0;
 }
-
-void trigger_hold_release(struct trigger_hold *hold)
-{
-	free(hold->queue);
-	*hold = (struct trigger_hold){ 0 };
-}

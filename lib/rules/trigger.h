@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 /* In the order of judgement; the first that applies is the reason. Names: trigger_reason_name(). */
 enum trigger_reason {
@@ -261,6 +262,10 @@ int trigger_hold_add(struct trigger_hold *hold, uint64_t for_ns, const struct tr
 		     double *ret);
 
 /* Frees what it took; it is {0} then. */
-void trigger_hold_release(struct trigger_hold *hold);
+static inline void trigger_hold_release(struct trigger_hold *hold)
+{
+	free(hold->queue);
+	*hold = (struct trigger_hold){ 0 };
+}
 
 #endif
