@@ -96,13 +96,18 @@ static enum metric_of of_by_name(const char *name)
 	return METRIC_OF_LIMIT;
 }
 
+static bool is_below(const struct incident_rule *rule)
+{
+	return strcmp(rule->reason, trigger_reason_name(TRIGGER_BELOW_PERCENT)) == 0;
+}
+
 bool story_above(const struct incident *incident, const struct series *series, struct series_above *ret)
 {
 	const struct incident_rule *rule = &incident->rule;
 	struct series_rule search = { .of = of_by_name(rule->of), .window_ns = rule->window_ns };
 
-	if (rule->window_ns == 0 || rule->window_ns > DAY_NS || !story_threshold(rule, &search.threshold) ||
-	    !metric_by_name(rule->metric, &search.metric))
+	if (is_below(rule) || rule->window_ns == 0 || rule->window_ns > DAY_NS ||
+	    !story_threshold(rule, &search.threshold) || !metric_by_name(rule->metric, &search.metric))
 		return false;
 	/* The machine's size is recorded where it is the limit. */
 	if (incident->limits.cpu_is_machine)
@@ -187,7 +192,8 @@ static void tell_rule(const struct incident *incident, const struct incident_sam
 			story_value(rule->unit, level, text, sizeof(text)),
 			story_value(rule->unit, above.before, average, sizeof(average)));
 	else
-		fprintf(file, " fires above %s.", story_value(rule->unit, level, text, sizeof(text)));
+		fprintf(file, " fires %s %s.", is_below(rule) ? "below" : "above",
+			story_value(rule->unit, level, text, sizeof(text)));
 }
 
 static uint64_t recovered_ns(const struct incident *incident)
@@ -574,7 +580,8 @@ void story_headline(const struct incident *incident, const struct incident_sampl
 	tell_value(rule, file);
 	if (!story_threshold(rule, &level))
 		return;
-	fprintf(file, ", above %s", story_value(rule->unit, level, text, sizeof(text)));
+	fprintf(file, ", %s %s", is_below(rule) ? "below" : "above",
+		story_value(rule->unit, level, text, sizeof(text)));
 	if (story_above(incident, &samples->series, &above) && above.ns > 0)
 		fprintf(file, " for %s", units_format_duration(text, sizeof(text), above.ns));
 }

@@ -38,10 +38,12 @@
 #include "lib/incident/incident.h"
 #include "lib/model/sample.h"
 #include "lib/model/target.h"
+#include "lib/proc/procfs.h"
 #include "lib/rules/metric.h"
 #include "lib/rules/trigger.h"
 #include "lib/source/source.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -109,12 +111,13 @@
 /* Of memory. */
 #define MEMORY_MAX 8
 
-#define PLAN_RULES_MAX (MEMORY_MAX + 4)
+#define PLAN_RULES_MAX (MEMORY_MAX + 5)
 
 /* Texts are borrowed, and must outlive the configuration. */
 struct trap_plan {
 	const char *comm;   /* all processes of this name, later ones too; NULL: trap_plan_watch says which */
 	const char *cpu;    /* "80%", of a core; NULL: not given */
+	const char *below;  /* "5%", of a core: CPU below it; NULL: not given */
 	const char *stacks; /* a mode of the configuration; NULL: its default */
 	uint64_t memory_bytes[MEMORY_MAX]; /* rising */
 	size_t memory_count;               /* 0: not given */
@@ -124,10 +127,14 @@ struct trap_plan {
 	uint64_t after_ns;
 	bool tree; /* with all processes that they start, as one sum */
 	/* Set by trap_plan_watch and trap_plan_resolve. */
-	int32_t pid;                /* 0: comm */
-	char name[TARGET_NAME_MAX]; /* of the target entry */
-	double cpu_percent;         /* 0: no such rule */
-	bool growth;                /* a rule for memory that grows: no threshold was given */
+	int32_t pid;                    /* 0: comm */
+	int32_t pids[CONFIG_TREES_MAX]; /* of a process group: those whose parents are outside; pid is the first */
+	char names[CONFIG_TREES_MAX][TARGET_NAME_MAX]; /* of their entries */
+	size_t pid_count;                              /* 0: no group */
+	char name[TARGET_NAME_MAX];                    /* of the target entry */
+	double cpu_percent;                            /* 0: no such rule */
+	double below_percent;                          /* the same */
+	bool growth;                                   /* a rule for memory that grows: no threshold was given */
 };
 
 __attribute__((format(printf, 3, 4))) static int refuse_plan(char *error, size_t cap, const char *format, ...)
@@ -148,15 +155,14 @@ static void trap_plan_watch(struct trap_plan *plan, int32_t pid, const char *pro
 	target_name_of(program, plan->pid, plan->name);
 }
 
-static int resolve_cpu(struct trap_plan *plan, char *error, size_t cap)
+static int read_cpu(const char *option, const char *text, double *ret, char *error, size_t cap)
 {
-	if (units_percent(plan->cpu, strlen(plan->cpu), &plan->cpu_percent) == 0 && plan->cpu_percent > 0 &&
-	    plan->cpu_percent <= PERCENT_MAX)
+	if (units_percent(text, strlen(text), ret) == 0 && *ret > 0 && *ret <= PERCENT_MAX)
 		return 0;
 
 	return refuse_plan(error, cap,
-			   "--cpu %s: expected a percentage of one core such as 80%%, or 150%% for one and a half",
-			   plan->cpu);
+			   "%s %s: expected a percentage of one core such as 80%%, or 150%% for one and a half", option,
+			   text);
 }
 
 /* "100M,200M": each is a threshold. 0; -EINVAL: error says what was expected. */
@@ -184,10 +190,14 @@ static int read_memory(struct trap_plan *plan, const char *text, char *error, si
 /* Checks the options, fills in defaults. 0; -EINVAL: error says what was expected. */
 static int trap_plan_resolve(struct trap_plan *plan, char *error, size_t cap)
 {
-	int r = plan->cpu ? resolve_cpu(plan, error, cap) : 0;
+	int r = plan->cpu ? read_cpu("--cpu", plan->cpu, &plan->cpu_percent, error, cap) : 0;
 
+	if (r == 0 && plan->below)
+		r = read_cpu("--cpu-below", plan->below, &plan->below_percent, error, cap);
 	if (r < 0)
 		return r;
+	if (plan->below && plan->cpu && plan->below_percent >= plan->cpu_percent)
+		return refuse_plan(error, cap, "--cpu-below %s: expected less than --cpu %s", plan->below, plan->cpu);
 	if (plan->for_ns && (plan->for_ns < FOR_MIN_NS || plan->for_ns > FOR_MAX_NS))
 		return refuse_plan(error, cap, "--for: out of range: expected 1ms to 1h");
 	if (plan->comm && (*plan->comm == '\0' || strlen(plan->comm) > COMM_MAX))
@@ -198,7 +208,7 @@ static int trap_plan_resolve(struct trap_plan *plan, char *error, size_t cap)
 	if (plan->stacks && plan->stacks[strspn(plan->stacks, "abcdefghijklmnopqrstuvwxyz-")] != '\0')
 		return refuse_plan(error, cap, "--stacks %s: expected off, frame-pointers or dwarf", plan->stacks);
 
-	if (!plan->cpu && !plan->memory_count && !plan->threads && !plan->descriptors) {
+	if (!plan->cpu && !plan->below && !plan->memory_count && !plan->threads && !plan->descriptors) {
 		plan->cpu_percent = CPU_DEFAULT_PERCENT;
 		plan->growth = true;
 	}
@@ -239,6 +249,9 @@ static void write_count(FILE *file, const struct trap_plan *plan, const char *me
 	*comma = ",";
 }
 
+/* The configuration has no such rules: what was read is turned round. */
+#define BELOW_RULE "cpu-below"
+
 static void write_rules(FILE *file, const struct trap_plan *plan)
 {
 	char ending[96];
@@ -251,6 +264,13 @@ static void write_rules(FILE *file, const struct trap_plan *plan)
 		fprintf(file, "{\"name\": \"cpu\", \"metric\": \"cpu\", \"of\": \"core\", \"warmup\": 0, ");
 		write_times(file, plan->for_ns ? plan->for_ns : CPU_DEFAULT_FOR_NS);
 		fprintf(file, "\"percent\": \"%.6f%%\", %s", plan->cpu_percent, ending);
+		comma = ",";
+	}
+	if (plan->below_percent > 0) {
+		fprintf(file, "%s{\"name\": \"" BELOW_RULE "\", \"metric\": \"cpu\", \"of\": \"core\", \"warmup\": 0, ",
+			comma);
+		write_times(file, plan->for_ns ? plan->for_ns : CPU_DEFAULT_FOR_NS);
+		fprintf(file, "\"percent\": \"%.6f%%\", %s", plan->below_percent, ending);
 		comma = ",";
 	}
 	for (size_t i = 0; i < plan->memory_count; i++) {
@@ -286,7 +306,13 @@ static void write_config(FILE *file, const struct trap_plan *plan)
 	fprintf(file, "\"incidents\": {\"after\": \"%lluns\"},\n", (unsigned long long)plan->after_ns);
 	if (plan->stacks)
 		fprintf(file, "\"stacks\": {\"mode\": \"%s\"},\n", plan->stacks);
-	if (plan->pid)
+	if (plan->pid_count > 0) {
+		fprintf(file, "\"targets\": [");
+		for (size_t i = 0; i < plan->pid_count; i++)
+			fprintf(file, "%s{\"name\": \"%s\", \"pid\": %d, \"tree\": true}", i ? ", " : "",
+				plan->names[i], plan->pids[i]);
+		fprintf(file, "],\n");
+	} else if (plan->pid)
 		fprintf(file, "\"targets\": [{\"name\": \"%s\", \"pid\": %d%s}],\n", plan->name, plan->pid, tree);
 	else
 		fprintf(file, "\"targets\": [{\"name\": \"%s\", \"comm\": \"?\"%s}],\n", plan->name, tree);
@@ -339,6 +365,8 @@ static int trap_plan_config(const struct trap_plan *plan, struct config **ret, c
 	if (!plan->pid)
 		config->targets[0].pattern = plan->comm;   /* may hold bytes that JSON cannot */
 	config->sampling.source = CONFIG_CPU_SOURCE_FILES; /* of so few it costs less, and is there at once */
+	for (size_t i = 0; i < config->rule_count; i++)
+		config->rules[i].trigger.below = strcmp(config->rules[i].name, BELOW_RULE) == 0;
 	/* The spool removes nothing (session), so that free space is not a condition. */
 	config->incidents.min_free_bytes = 0;
 	config->incidents.max_per_hour = 0;
@@ -367,12 +395,15 @@ static const char *trap_plan_text(const struct trap_plan *plan, char *buf, size_
 	size_t at = 0;
 
 	buf[0] = '\0';
-	if (plan->for_ns || plan->cpu_percent > 0)
+	if (plan->for_ns || plan->cpu_percent > 0 || plan->below_percent > 0)
 		snprintf(lasting, sizeof lasting, " for %s",
 			 units_format_duration(time, sizeof time, plan->for_ns ? plan->for_ns : CPU_DEFAULT_FOR_NS));
 	if (plan->cpu_percent > 0)
 		at += (size_t)snprintf(buf, cap, "more than %s of a core%s",
 				       units_format_percent(amount, sizeof amount, plan->cpu_percent), lasting);
+	if (plan->below_percent > 0)
+		at += (size_t)snprintf(buf + at, cap - at, "%sless than %s of a core%s", at ? ", or " : "",
+				       units_format_percent(amount, sizeof amount, plan->below_percent), lasting);
 	if (plan->memory_count > 0)
 		at += (size_t)snprintf(buf + at, cap - at, "%smore than %s of memory%s", at ? ", or " : "",
 				       memory_text(plan, amount, sizeof amount), plan->for_ns ? lasting : "");
@@ -509,7 +540,8 @@ static void on_window(void *ctx, const struct evaluator_firing *window)
 	double held = window->decision->value;
 	double *most = rule->metric == METRIC_CPU ? &trap->most_cpu_percent : &trap->most_memory_bytes;
 
-	if (rule->metric == METRIC_THREADS || rule->metric == METRIC_FDS || !window->decision->available)
+	if (rule->metric == METRIC_THREADS || rule->metric == METRIC_FDS || rule->trigger.below ||
+	    !window->decision->available)
 		return;
 	if (rule->trigger.for_ns > 0) {
 		struct trigger_hold *hold = hold_of(trap, rule, window->target->id);
@@ -1014,6 +1046,7 @@ struct core_dump {
 
 struct trap {
 	struct trap_plan plan;
+	const char *group_text; /* of --pgid */
 	const char *pid_text, *output;
 	const char *memory_text;
 	uint64_t count, timeout_ns, threads, descriptors, for_ns;
@@ -1062,6 +1095,81 @@ static int check_pid(struct trap *trap)
 	return EXIT_OK;
 }
 
+/* The process group of a process, and of its parent; 0: not known. */
+static void groups_of(int procfd, int32_t pid, pid_t *ret, pid_t *ret_parents)
+{
+	char text[1024];
+	struct procfs_stat stat;
+	ssize_t len = proc_read_file(procfd, pid, "stat", text, sizeof text);
+
+	*ret = getpgid(pid);
+	*ret_parents = len > 0 && procfs_stat_parse(text, (size_t)len, &stat) == 0 && stat.parent_pid > 0
+			       ? getpgid(stat.parent_pid)
+			       : 0;
+}
+
+static void add_process(struct trap_plan *plan, int procfd, int32_t pid)
+{
+	char comm[64];
+	bool named = proc_read_line(procfd, pid, "comm", comm, sizeof comm) > 0;
+
+	target_name_of(named ? comm : "pid", pid, plan->names[plan->pid_count]);
+	plan->pids[plan->pid_count++] = pid;
+}
+
+/*
+ * Those members of a process group whose parents are outside of it: what they start is watched with
+ * them. 0; -EINVAL, explained in error.
+ */
+static int find_group(struct trap_plan *plan, int32_t group, char *error, size_t cap)
+{
+	AUTO_CLOSE int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = opendir("/proc");
+	int r = 0;
+
+	for (struct dirent *item; r == 0 && dir && procfd >= 0 && (item = readdir(dir));) {
+		int32_t pid = proc_read_pid_of(item->d_name);
+		pid_t its, parents;
+
+		if (!pid || pid == getpid())
+			continue;
+		groups_of(procfd, pid, &its, &parents);
+		if (its != group || parents == group)
+			continue;
+		if (plan->pid_count == CONFIG_TREES_MAX)
+			r = refuse_plan(error, cap, "--pgid %d: it has more than %d processes side by side", group,
+					CONFIG_TREES_MAX);
+		else
+			add_process(plan, procfd, pid);
+	}
+	if (dir)
+		closedir(dir);
+	if (r == 0 && plan->pid_count == 0)
+		r = refuse_plan(error, cap, "--pgid %d: there is no such process group", group);
+	if (r == 0)
+		plan->pid = plan->pids[0];
+	snprintf(plan->name, sizeof plan->name, "group-%d", group);
+
+	return r;
+}
+
+/* EXIT_OK; EXIT_USAGE, printed. */
+static int check_group(struct trap *trap)
+{
+	char error[400], *end;
+	long group = strtol(trap->group_text, &end, 10);
+
+	if (end == trap->group_text || *end || group <= 0 || group > INT32_MAX)
+		snprintf(error, sizeof error, "--pgid %.80s: expected one process group, as ps -o pgid has it",
+			 trap->group_text);
+	else if (trap->plan.tree)
+		snprintf(error, sizeof error, "--pgid: its processes are watched one by one: expected no --tree");
+	else if (find_group(&trap->plan, (int32_t)group, error, sizeof error) == 0)
+		return EXIT_OK;
+
+	return options_wrong(SELF, error);
+}
+
 /* A command that is only a number was meant as a pid. */
 static bool is_pid(char *const *command)
 {
@@ -1071,7 +1179,8 @@ static bool is_pid(char *const *command)
 /* EXIT_OK; EXIT_USAGE, printed. */
 static int check_request(struct trap *trap, char *const *command)
 {
-	int given = (trap->pid_text != NULL) + (trap->plan.comm != NULL) + (command[0] != NULL);
+	int given = (trap->pid_text != NULL) + (trap->group_text != NULL) + (trap->plan.comm != NULL) +
+		    (command[0] != NULL);
 	char error[400];
 
 	if (given == 1 && is_pid(command)) {
@@ -1080,9 +1189,10 @@ static int check_request(struct trap *trap, char *const *command)
 		return options_wrong(SELF, error);
 	}
 	if (given != 1)
-		return options_wrong(SELF,
-				     given ? "only one of these can be watched: --pid PID, --comm NAME or -- COMMAND"
-					   : "nothing to wait for: expected --pid PID, --comm NAME or -- COMMAND");
+		return options_wrong(
+			SELF,
+			given ? "only one of these can be watched: --pid PID, --pgid GROUP, --comm NAME or -- COMMAND"
+			      : "nothing to wait for: expected --pid PID, --pgid GROUP, --comm NAME or -- COMMAND");
 	if (trap->count == 0)
 		return options_wrong(SELF, "--count 0: expected at least 1");
 	if (trap->threads == 0)
@@ -1099,7 +1209,7 @@ static int check_request(struct trap *trap, char *const *command)
 	if (trap->count == NOT_GIVEN)
 		trap->count = trap->plan.memory_count > 1 ? trap->plan.memory_count : 1;
 
-	int code = trap->pid_text ? check_pid(trap) : EXIT_OK;
+	int code = trap->pid_text ? check_pid(trap) : trap->group_text ? check_group(trap) : EXIT_OK;
 
 	if (code == EXIT_OK && trap->core && !has_core_program())
 		code = options_wrong(SELF, "--core: " CORE_PROGRAM " is not installed (Debian: package gdb)");
@@ -1537,9 +1647,12 @@ int trap_command(int argc, char **argv)
 			     .plan.after_ns = TRAP_PLAN_AFTER_NS };
 	const struct option_spec options[] = {
 		{ 'p', "pid", OPTION_TEXT, "PID", "a running process", &trap.pid_text },
+		{ 0, "pgid", OPTION_TEXT, "GROUP", "all processes of a process group, and what they start",
+		  &trap.group_text },
 		{ 0, "comm", OPTION_TEXT, "NAME", "all processes of this name, later ones too", &trap.plan.comm },
 		{ 0, "tree", OPTION_FLAG, NULL, "with all that they start, as one sum", &trap.plan.tree },
 		{ 0, "cpu", OPTION_TEXT, "PERCENT", "more than this of one core (80%)", &trap.plan.cpu },
+		{ 0, "cpu-below", OPTION_TEXT, "PERCENT", "less than this of one core", &trap.plan.below },
 		{ 0, "memory", OPTION_TEXT, "SIZE[,SIZE...]", "more memory than this; of several, each once",
 		  &trap.memory_text },
 		{ 0, "threads", OPTION_NUMBER, "COUNT", "more threads than this", &trap.threads },
@@ -1562,7 +1675,7 @@ int trap_command(int argc, char **argv)
 		.operands = "[-- COMMAND [ARGUMENT...]]",
 		.summary = "Waits for a CPU or memory spike and writes it down: no daemon, no configuration.",
 		.description =
-			"Without --cpu and --memory: 80% of a core for 1 s, or memory that grows by half.\n"
+			"Without a threshold: 80% of a core for 1 s, or memory that grows by half.\n"
 			"COMMAND is watched with all that it starts, daemons too, as one sum: 800% are eight busy\n"
 			"cores. The incident says which of the processes it was. SIGUSR1 requests an incident.",
 		.example = "spikewatch trap -p 812 --cpu 150% --memory 2G\n"

@@ -65,7 +65,8 @@ _spikewatch_value() {
 	--what-if | --suggest | --as | --cpus | --memory) ;;
 	--stacks) _spikewatch_offer 'dwarf frame-pointers off' "$2" ;;
 	--comm) _spikewatch_offer "$(cat /proc/[0-9]*/comm 2>/dev/null | sort -u)" "$2" ;;
-	--cpu | --memory | --for | --after | -t | --timeout | --count) ;;
+	--pgid) _spikewatch_offer "$(ps -e -o pgid= 2>/dev/null | sort -un)" "$2" ;;
+	--cpu | --cpu-below | --memory | --threads | --fds | --spacing | --for | --after | -t | --timeout | --count) ;;
 	-i | --interval | --duration | --ring-size | -n | --rows | --limit | --since | --until | -t | --target | -r | --rule | --max-file) ;;
 	-b)
 		[[ ${COMP_WORDS[1]} == history ]] || return 0
@@ -84,7 +85,8 @@ _spikewatch_recorded() {
 		case ${COMP_WORDS[i]} in
 		--) echo $((i + 1)) && return ;;
 		-[fpoidnt] | --format | --pid | --output | --interval | --duration | --ring-size) ((i++)) ;;
-		--comm | --cpu | --memory | --for | --after | --timeout | --count | --stacks) ((i++)) ;;
+		--comm | --pgid | --cpu | --cpu-below | --memory | --threads | --fds | --spacing) ((i++)) ;;
+		--for | --after | --timeout | --count | --stacks) ((i++)) ;;
 		-*) ;;
 		*) echo $i && return ;;
 		esac

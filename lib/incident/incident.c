@@ -731,12 +731,19 @@ void incident_capture_without_file(struct incident_capture *capture, enum incide
 	incident_text(capture->why, sizeof(capture->why), why);
 }
 
+#define BELOW_SEVERITY_MAX 10.0
+
 double incident_severity(const struct incident_rule *rule)
 {
 	double threshold, severity;
 
 	if (!rule->has_value)
 		return 0;
+	/* As far below as another is above; of nothing at all it would be without end. */
+	if (strcmp(rule->reason, trigger_reason_name(TRIGGER_BELOW_PERCENT)) == 0) {
+		severity = rule->value > 0 ? rule->thresholds.percent / rule->value : BELOW_SEVERITY_MAX;
+		return severity > 0 && severity < BELOW_SEVERITY_MAX ? severity : BELOW_SEVERITY_MAX;
+	}
 	if (strcmp(rule->reason, trigger_reason_name(TRIGGER_ABOVE_PERCENT)) == 0)
 		threshold = rule->thresholds.percent;
 	else if (strcmp(rule->reason, trigger_reason_name(TRIGGER_ABOVE_AVERAGE)) == 0 && rule->has_average)

@@ -194,8 +194,8 @@ void incident_capture_without_file(struct incident_capture *capture, enum incide
 				   const char *why);
 
 /*
- * The value divided by the threshold that it exceeded (by rule.reason), finite and not negative; 0
- * without a value or threshold.
+ * The value divided by the threshold that it exceeded (by rule.reason), of one that it was below the
+ * other way round, up to 10; finite and not negative; 0 without a value or threshold.
  */
 double incident_severity(const struct incident_rule *rule);
 

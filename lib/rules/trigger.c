@@ -201,10 +201,11 @@ void trigger_reasons(const struct trigger_state *state, uint32_t *ret)
 static unsigned nearness(enum trigger_reason reason)
 {
 	static const uint8_t order[TRIGGER_REASONS] = {
-		[TRIGGER_UNAVAILABLE] = 0,   [TRIGGER_WARMING_UP] = 1,     [TRIGGER_BELOW_MINIMUM] = 2,
-		[TRIGGER_WITHIN_BOUNDS] = 3, [TRIGGER_ABOVE_MAXIMUM] = 4,  [TRIGGER_PENDING] = 5,
-		[TRIGGER_COOLDOWN] = 6,      [TRIGGER_NOT_REARMED] = 7,    [TRIGGER_COUNT_LIMIT] = 8,
-		[TRIGGER_DISK_BUDGET] = 9,   [TRIGGER_ABOVE_PERCENT] = 10, [TRIGGER_ABOVE_AVERAGE] = 10,
+		[TRIGGER_UNAVAILABLE] = 0,    [TRIGGER_WARMING_UP] = 1,     [TRIGGER_BELOW_MINIMUM] = 2,
+		[TRIGGER_WITHIN_BOUNDS] = 3,  [TRIGGER_ABOVE_MAXIMUM] = 4,  [TRIGGER_PENDING] = 5,
+		[TRIGGER_COOLDOWN] = 6,       [TRIGGER_NOT_REARMED] = 7,    [TRIGGER_COUNT_LIMIT] = 8,
+		[TRIGGER_DISK_BUDGET] = 9,    [TRIGGER_ABOVE_PERCENT] = 10, [TRIGGER_ABOVE_AVERAGE] = 10,
+		[TRIGGER_BELOW_PERCENT] = 10,
 	};
 	return order[reason];
 }
@@ -415,6 +416,8 @@ static enum trigger_reason judge(const struct trigger_state *state, const struct
 		return TRIGGER_BELOW_MINIMUM;
 	if (rule->has_maximum && value >= rule->maximum)
 		return TRIGGER_ABOVE_MAXIMUM;
+	if (rule->below)
+		return value < rule->percent ? TRIGGER_BELOW_PERCENT : TRIGGER_WITHIN_BOUNDS;
 	if (rule->has_percent && value > rule->percent)
 		return is_near_maximum(state, rule, window) ? TRIGGER_ABOVE_MAXIMUM : TRIGGER_ABOVE_PERCENT;
 
@@ -429,7 +432,8 @@ static enum trigger_reason judge(const struct trigger_state *state, const struct
 }
 
 /*
- * Lowest value that is a candidate (or, for a strict threshold, is next to one). False if none is.
+ * Lowest value that is a candidate (or, for a strict threshold, is next to one). False if none is, or
+ * nothing is lower.
  */
 static bool lowest_threshold(const struct trigger_rule *rule, const struct trigger_decision *decision, double *ret)
 {
@@ -444,7 +448,7 @@ static bool lowest_threshold(const struct trigger_rule *rule, const struct trigg
 		lowest = rule->minimum;
 
 	*ret = lowest;
-	return rule->has_percent || by_average;
+	return !rule->below && (rule->has_percent || by_average);
 }
 
 static void measure_distance(const struct trigger_rule *rule, enum trigger_reason judgement,
@@ -551,7 +555,8 @@ static enum trigger_phase phase_after(const struct trigger_state *state, const s
 
 static bool is_candidate(enum trigger_reason judgement)
 {
-	return judgement == TRIGGER_ABOVE_PERCENT || judgement == TRIGGER_ABOVE_AVERAGE;
+	return judgement == TRIGGER_ABOVE_PERCENT || judgement == TRIGGER_ABOVE_AVERAGE ||
+	       judgement == TRIGGER_BELOW_PERCENT;
 }
 
 /* What the value is by itself, whatever has happened before. */
@@ -714,12 +719,19 @@ const char *trigger_rearm_name(enum trigger_rearm rearm)
 const char *trigger_reason_name(enum trigger_reason reason)
 {
 	static const char *const names[TRIGGER_REASONS] = {
-		[TRIGGER_UNAVAILABLE] = "unavailable",     [TRIGGER_WARMING_UP] = "warming-up",
-		[TRIGGER_BELOW_MINIMUM] = "below-minimum", [TRIGGER_ABOVE_MAXIMUM] = "above-maximum",
-		[TRIGGER_ABOVE_PERCENT] = "above-percent", [TRIGGER_ABOVE_AVERAGE] = "above-average",
-		[TRIGGER_WITHIN_BOUNDS] = "within-bounds", [TRIGGER_PENDING] = "pending",
-		[TRIGGER_COOLDOWN] = "cooldown",           [TRIGGER_NOT_REARMED] = "not-re-armed",
-		[TRIGGER_COUNT_LIMIT] = "count-limit",     [TRIGGER_DISK_BUDGET] = "disk-budget",
+		[TRIGGER_UNAVAILABLE] = "unavailable",
+		[TRIGGER_WARMING_UP] = "warming-up",
+		[TRIGGER_BELOW_MINIMUM] = "below-minimum",
+		[TRIGGER_ABOVE_MAXIMUM] = "above-maximum",
+		[TRIGGER_ABOVE_PERCENT] = "above-percent",
+		[TRIGGER_ABOVE_AVERAGE] = "above-average",
+		[TRIGGER_BELOW_PERCENT] = "below-percent",
+		[TRIGGER_WITHIN_BOUNDS] = "within-bounds",
+		[TRIGGER_PENDING] = "pending",
+		[TRIGGER_COOLDOWN] = "cooldown",
+		[TRIGGER_NOT_REARMED] = "not-re-armed",
+		[TRIGGER_COUNT_LIMIT] = "count-limit",
+		[TRIGGER_DISK_BUDGET] = "disk-budget",
 	};
 	return names[reason];
 }

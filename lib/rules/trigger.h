@@ -27,6 +27,7 @@ enum trigger_reason {
 	TRIGGER_ABOVE_MAXIMUM, /* value >= maximum: protects a machine that is already drowning */
 	TRIGGER_ABOVE_PERCENT, /* candidate: value > percent (or > above, for metrics in absolute units) */
 	TRIGGER_ABOVE_AVERAGE, /* candidate: value >= average x (100 + delta) / 100, and more than nothing */
+	TRIGGER_BELOW_PERCENT, /* candidate: value < percent, of a rule that is `below` */
 	TRIGGER_WITHIN_BOUNDS, /* else */
 	/* why a candidate did not fire */
 	TRIGGER_PENDING, /* has not held for `for` yet; overlaps the window that fired last; still rises (`maximum`) */
@@ -52,6 +53,7 @@ enum trigger_usual {
 /* A value. A threshold that is not configured never fires: hence the has_*. */
 struct trigger_rule {
 	bool has_percent, has_delta, has_minimum, has_maximum;
+	bool below;     /* percent is what the value has to be below; without delta, and no distance is measured */
 	double percent; /* `percent` or `above`, in the unit of the metric */
 	double delta;   /* percent above what is usual */
 	enum trigger_usual usual;
@@ -122,7 +124,7 @@ struct trigger_decision {
 	uint64_t cooldown_left_ns;
 	uint64_t pending_ns;                  /* how long it has been a candidate, or since it last fired */
 	enum trigger_reason reason;           /* why it did (candidate's reason) or did not fire */
-	enum trigger_reason candidate_reason; /* candidate: ABOVE_PERCENT or ABOVE_AVERAGE */
+	enum trigger_reason candidate_reason; /* candidate: ABOVE_PERCENT, ABOVE_AVERAGE or BELOW_PERCENT */
 	enum trigger_phase phase;             /* after this step */
 	bool fires;
 	bool candidate;
@@ -221,7 +223,7 @@ struct trigger_burst trigger_last_burst(const struct trigger_state *state);
 void trigger_reasons(const struct trigger_state *state, uint32_t *ret);
 
 /*
- * "unavailable", "warming-up", "below-minimum", "above-maximum", "above-percent", "above-average",
+ * "unavailable", "warming-up", "below-minimum", "above-maximum", "above-percent", "above-average", "below-percent",
  * "within-bounds", "pending", "cooldown", "not-re-armed", "count-limit", "disk-budget".
  */
 const char *trigger_reason_name(enum trigger_reason reason);

@@ -295,7 +295,7 @@ static void put_texts(const struct incident *incident, const char *directory, st
 		snprintf(ret->pid, sizeof ret->pid, "%d", incident->target.pid);
 	if (rule->has_value)
 		units_format(ret->value, sizeof ret->value, unit, rule->value, UNITS_READING);
-	/* Severity is the value in parts of the threshold. */
+	/* Severity is the value in parts of the threshold. Rules that fire below one are trap's alone. */
 	if (rule->has_value && rule->severity > 0) {
 		ret->threshold_value = rule->value / rule->severity;
 		units_format(ret->threshold, sizeof ret->threshold, unit, ret->threshold_value, UNITS_READING);

@@ -137,6 +137,56 @@ START_TEST(a_process_that_burns_is_caught)
 }
 END_TEST
 
+START_TEST(a_process_that_stands_still_is_caught)
+{
+	if (!built)
+		SKIP_TEST("the programs were not built");
+
+	struct actor actor = actor_start("scene-trap");
+
+	actor_do(&actor, 'b', "hot");
+	struct program program = program_start(
+		TRAP(NO_STACKS, "--cpu-below", "1%", "--after", "0s", "-o", incidents, "-p", pid_text(&actor)),
+		directory, -1, 0);
+
+	wait_for_words(&program, "less than 1% of a core for 1 s; Ctrl-C ends it\n");
+	kill(actor.pid, SIGSTOP);
+	ck_assert_int_eq(program_wait(&program), 0);
+	AUTO_FREE char *text = read_incident();
+
+	ck_assert_msg(strstr(text, "\"reason\": \"below-percent\""), "%s", text);
+	ck_assert_msg(strstr(text, "\"name\": \"cpu-below\""), "%s", text);
+	kill(actor.pid, SIGCONT);
+	actor_end(&actor);
+}
+END_TEST
+
+START_TEST(each_of_a_process_group_is_watched)
+{
+	char group[16], caught[64];
+
+	if (!built)
+		SKIP_TEST("the programs were not built");
+
+	struct actor leader = actor_start("scene-leads"), other = actor_start("scene-follows");
+
+	ck_assert_int_eq(setpgid(leader.pid, leader.pid), 0);
+	ck_assert_int_eq(setpgid(other.pid, leader.pid), 0);
+	snprintf(group, sizeof(group), "%d", leader.pid);
+	struct program program = program_start(TRAP(SOON, "--pgid", group), directory, -1, 0);
+
+	wait_for_words(&program, "waiting for group-");
+	actor_do(&other, 'b', "hot");
+	ck_assert_int_eq(program_wait(&program), 0);
+	snprintf(caught, sizeof(caught), "\"name\": \"scene-follows-%d\"", other.pid);
+	AUTO_FREE char *text = read_incident();
+
+	ck_assert_ptr_nonnull(strstr(text, caught));
+	actor_end(&leader);
+	actor_end(&other);
+}
+END_TEST
+
 /* Bursts and pauses until it has seen enough. */
 START_TEST(each_spike_is_an_incident_until_there_are_enough)
 {
@@ -707,7 +757,13 @@ END_TEST
 static const struct {
 	const char *arguments[6], *says;
 } mistakes[] = {
-	{ { NULL }, "nothing to wait for: expected --pid PID, --comm NAME or -- COMMAND" },
+	{ { NULL }, "nothing to wait for: expected --pid PID, --pgid GROUP, --comm NAME or -- COMMAND" },
+	{ { "--pgid", "x" }, "--pgid x: expected one process group" },
+	{ { "--pgid", "2147483646" }, "--pgid 2147483646: there is no such process group" },
+	{ { "--pgid", "1", "--tree" }, "--pgid: its processes are watched one by one: expected no --tree" },
+	{ { "-p", "1", "--pgid", "1" }, "only one of these can be watched" },
+	{ { "-p", "1", "--cpu-below", "x" }, "--cpu-below x: expected a percentage of one core" },
+	{ { "-p", "1", "--cpu", "10%", "--cpu-below", "20%" }, "--cpu-below 20%: expected less than --cpu 10%" },
 	{ { "-p", "1", "--comm", "a" }, "only one of these can be watched" },
 	{ { "-p", "1", "--", "true" }, "only one of these can be watched" },
 	{ { "-p", "1,2" }, "expected one process id" },
@@ -843,6 +899,8 @@ Suite *trap_suite(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 180);
 	tcase_add_test(tcase, a_process_that_burns_is_caught);
+	tcase_add_test(tcase, a_process_that_stands_still_is_caught);
+	tcase_add_test(tcase, each_of_a_process_group_is_watched);
 	tcase_add_test(tcase, each_spike_is_an_incident_until_there_are_enough);
 	tcase_add_test(tcase, memory_that_stays_is_one_spike);
 	tcase_add_test(tcase, each_of_several_sizes_is_caught_once);

@@ -354,11 +354,30 @@ START_TEST(candidate_that_gets_no_memory_is_judged_with_the_next_window)
 }
 END_TEST
 
+START_TEST(a_rule_the_other_way_round_fires_below_and_is_armed_again_above)
+{
+	begin((struct trigger_rule){
+		.has_percent = true, .below = true, .percent = 5, .history = 1, .rearm = TRIGGER_REARM_BELOW });
+	next(5);
+	ck_assert(!bench.decision.candidate && !bench.decision.has_distance);
+	ck_assert_fires(next(4.9));
+	ck_assert_int_eq(bench.decision.candidate_reason, TRIGGER_BELOW_PERCENT);
+	next(0);
+	ck_assert(!bench.decision.fires);
+	ck_assert_int_eq(bench.decision.reason, TRIGGER_NOT_REARMED);
+	next(80);
+	ck_assert_int_eq(bench.decision.reason, TRIGGER_WITHIN_BOUNDS);
+	ck_assert_fires(next(0));
+	end();
+}
+END_TEST
+
 START_TEST(names_are_stable)
 {
 	static const char *const reasons[] = { "unavailable",   "warming-up",    "below-minimum", "above-maximum",
-					       "above-percent", "above-average", "within-bounds", "pending",
-					       "cooldown",      "not-re-armed",  "count-limit",   "disk-budget" };
+					       "above-percent", "above-average", "below-percent", "within-bounds",
+					       "pending",       "cooldown",      "not-re-armed",  "count-limit",
+					       "disk-budget" };
 
 	for (int i = 0; i < TRIGGER_REASONS; i++)
 		ck_assert_str_eq(trigger_reason_name((enum trigger_reason)i), reasons[i]);
@@ -392,6 +411,7 @@ static TCase *judgement(void)
 	tcase_add_test(tcase, only_the_first_candidate_allocates);
 	tcase_add_test(tcase, candidate_that_gets_no_memory_is_judged_with_the_next_window);
 	tcase_add_test(tcase, names_are_stable);
+	tcase_add_test(tcase, a_rule_the_other_way_round_fires_below_and_is_armed_again_above);
 	return tcase;
 }
 
