@@ -364,7 +364,9 @@ static int trap_plan_config(const struct trap_plan *plan, struct config **ret, c
 
 	if (!plan->pid)
 		config->targets[0].pattern = plan->comm;   /* may hold bytes that JSON cannot */
-	config->sampling.source = CONFIG_CPU_SOURCE_FILES; /* of so few it costs less, and is there at once */
+	/* At hand at once, and of so few it costs less; but CPU clocks move at ticks, too late for short times. */
+	if (!plan->for_ns || plan->for_ns >= FOR_USUAL_NS)
+		config->sampling.source = CONFIG_CPU_SOURCE_FILES;
 	for (size_t i = 0; i < config->rule_count; i++)
 		config->rules[i].trigger.below = strcmp(config->rules[i].name, BELOW_RULE) == 0;
 	/* The spool removes nothing (session), so that free space is not a condition. */

@@ -450,15 +450,17 @@ START_TEST(incidents_of_a_storm_share_what_the_rings_held)
 		if (i == 0)
 			bytes = held.bytes;
 	}
-	ck_assert_uint_ge(bytes, 65536);
+	ck_assert_uint_gt(bytes, 0);
 	/* The last asks for another cgroup. A machine that takes a second for all of this may need more. */
 	ck_assert_uint_eq(held.captures, STORM);
 	ck_assert_uint_lt(held.copies, STORM - 1);
 	ck_assert_uint_ge(held.copies, 2);
 
+	/* Compressed, where there is enough of it to be worth while. */
 	for (unsigned i = 0; i < STORM; i++)
 		stack_capture_prepare(captures[i]);
-	ck_assert_uint_lt(held.bytes, bytes);
+	if (bytes >= 65536)
+		ck_assert_uint_lt(held.bytes, bytes);
 
 	/* Whichever goes first, each of the others is whole. */
 	stack_capture_free(captures[0]);
