@@ -363,7 +363,7 @@ static int trap_plan_config(const struct trap_plan *plan, struct config **ret, c
 		return r;
 
 	if (!plan->pid)
-		config->targets[0].pattern = plan->comm;   /* may hold bytes that JSON cannot */
+		config->targets[0].pattern = plan->comm; /* may hold bytes that JSON cannot */
 	/* At hand at once, and of so few it costs less; but CPU clocks move at ticks, too late for short times. */
 	if (!plan->for_ns || plan->for_ns >= FOR_USUAL_NS)
 		config->sampling.source = CONFIG_CPU_SOURCE_FILES;
