@@ -35,11 +35,10 @@ expected() {
 	for file in README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE docs/*.md docs/*.png; do
 		echo ".$1/share/doc/spikewatch/${file##*/}"
 	done
-	for file in conf/hooks/*; do
-		echo ".$1/share/doc/spikewatch/hooks/${file##*/}"
-	done
-	for file in conf/kubernetes/*; do
-		echo ".$1/share/doc/spikewatch/kubernetes/${file##*/}"
+	for kind in hooks kubernetes notify prometheus; do
+		for file in "conf/$kind"/*; do
+			echo ".$1/share/doc/spikewatch/$kind/${file##*/}"
+		done
 	done
 	for unit in systemd/*; do
 		case $unit in

@@ -23,8 +23,8 @@ limit_seconds=${LIMIT_SECONDS:-900}
 # The same until the first check, which needs nothing of what is tried here: six times what that takes.
 boot_seconds=$((limit_seconds / 5))
 
-# libmicrohttpd12 is what the package only recommends.
-packages=systemd,systemd-sysv,udev,dbus,linux-image-cloud-amd64${KERNEL:+/$KERNEL},lz4,procps,python3,libmicrohttpd12
+# curl and libmicrohttpd12 are what the package only recommends.
+packages=systemd,systemd-sysv,udev,dbus,linux-image-cloud-amd64${KERNEL:+/$KERNEL},lz4,procps,python3,curl,libmicrohttpd12
 work=$build/vm${KERNEL:+-$KERNEL}
 
 # The emulated CPU, as these kernels were seen to boot with it.

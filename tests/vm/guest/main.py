@@ -5,7 +5,7 @@ import pathlib
 
 import harness
 
-THEMES = """install unit limits discovery units reload restart kill trigger disk journal metrics stacks source growth package""".split()
+THEMES = """install unit limits discovery units reload restart kill trigger disk journal metrics notify stacks source growth package""".split()
 
 # What the host's script has put on the kernel's command line: vm.checks=a,b; nothing: all of them.
 words = dict(word.partition("=")[::2] for word in pathlib.Path("/proc/cmdline").read_text().split())
