@@ -484,8 +484,7 @@ _Noreturn static void be_minder(int connection)
 		forget_signals(listening);
 		if (polled[2].revents)
 			answer_start(&minder);
-		if (polled[1].revents)
-			reap(&minder);
+		reap(&minder); /* always: what was forgotten may have come after the poll */
 		if (polled[0].revents)
 			obey(&minder);
 	}
