@@ -396,6 +396,8 @@ START_TEST(enter_opens_a_target_t_triggers_and_i_shows_incidents)
 	ck_assert_ptr_nonnull(strstr(last_page(), "watched"));
 	ck_assert_ptr_null(strstr(last_page(), ".."));
 
+	/* Until then a request would be added to that one. */
+	scene_wait_for(incident_is_there("worker-hot"));
 	TYPE_UNTIL("t", "Record an incident of worker now?");
 	TYPE_UNTIL("x", "arrows scroll");
 	ck_assert(!incident_is_there("manual"));
