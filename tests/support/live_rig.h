@@ -202,11 +202,7 @@ static inline bool hears_by(struct live_rig *rig, const char *source)
 	return does;
 }
 
-/*
- * In a network namespace of its own the connector says nothing, and perf's records are heard; and
- * the name of the one that counts in the kernel is its own there (kernel_accounts.c): suites run
- * beside each other.
- */
+/* In a network namespace of its own the connector says nothing, and perf's records are heard. */
 static inline void start_server(struct live_rig *rig, bool apart)
 {
 	const char *arguments[] = { rig->spikewatchd, "-c", place(rig, "config"), NULL };
@@ -237,7 +233,7 @@ static inline bool start(struct live_rig *rig, enum way way, const char *targets
 		"\"targets\": [%s], \"rules\": [%s]}\n",
 		rig->further, rig->directory, way == RESCAN ? "100ms" : "1h", way == KERNEL ? "kernel" : "files",
 		way == RESCAN ? "rescan" : "auto", rig->directory, rig->directory, targets, rules);
-	start_server(rig, way == PERF || way == KERNEL);
+	start_server(rig, way == PERF);
 	live_wait_for(rig, scene_says(rig->server.err, "watching "));
 	live_wait_for(rig, counted(rig, "scans") > 1); /* before it runs, and when it does */
 	ck_assert_int_eq(ring_open(AT_FDCWD, place(rig, "ring"), false, &rig->ring), 0);
