@@ -227,8 +227,10 @@ static int open_segments(struct segments *segments)
 	r = directory_list_each(segments->dirfd, find_segment, segments);
 	if (r < 0)
 		return r;
+	if (segments->count == 0)
+		return 0;
 	qsort(segments->list, segments->count, sizeof(*segments->list), compare_segments);
-	return segments->count > 0 ? resume_last(segments) : 0;
+	return resume_last(segments);
 }
 
 /* All of it or nothing, as far as the disk allows to take it back: what is torn is cut by the next start. */
@@ -776,7 +778,8 @@ static struct entry *gather(struct minute_log *log, mono_t end, size_t *ret)
 	}
 	if (!entries)
 		return NULL;
-	memcpy(entries + count, log->ended, log->ended_count * sizeof(*entries));
+	if (log->ended_count > 0)
+		memcpy(entries + count, log->ended, log->ended_count * sizeof(*entries));
 	*ret = count + log->ended_count;
 	log->ended_count = 0; /* their names are in the list now */
 	return entries;
