@@ -59,11 +59,11 @@ server='1: 0x400000/0x500000/0x1000 /usr/lib/postgresql/15/bin/postgres 10111213
 says "the unit, when it began, how long it took" raw 'PeriodType: cpu nanoseconds' 'Period: 10000000' \
 	'Time: 2026-11-20 03:14:52.123 +0000 UTC' 'Duration: 15s' 'Samples:' 'samples/count cpu/nanoseconds[dflt]'
 says "values, and labels of a sample" raw '30 300000000: 1 2' \
-	'cgroup:[/db.slice] phase:[before] process:[postgres] target:[yes] thread:[postgres]' 'process_id:[812] thread_id:[812]'
+	'cgroup:[/db.slice] phase:[before] process:[postgres] target:[yes] thread:[postgres]' 'process_id:[812] thread_id:[812] time:[9090 milliseconds]'
 says "the same stack during the spike is another sample" raw '3 30000000: 1 2' \
 	'cgroup:[/db.slice] phase:[during] process:[postgres] target:[yes] thread:[postgres]'
 says "without a cgroup there is no label of it" raw '1 10000000: 5 6' \
-	'phase:[before] process:[ba;sh\x0a\x1b[2J] target:[yes] thread:[ba;sh\x0a\x1b[2J]' 'process_id:[9] thread_id:[9]'
+	'phase:[before] process:[ba;sh\x0a\x1b[2J] target:[yes] thread:[ba;sh\x0a\x1b[2J]' 'process_id:[9] thread_id:[9] time:[9195 milliseconds]'
 says "what was beyond the limit" raw '2 20000000: 8' 'phase:[during] process:[(other)]' 'Locations'
 says "functions with their places, inlined ones innermost first" raw \
 	'1: 0x402000 M=1 ExecSeqScan<int, std::less<int> > /src/scan.c:99 s=0' \
@@ -104,7 +104,7 @@ test -s "$out/stderr" && { bad "it complains"; cat "$out/stderr"; }
 says "of memory: the unit, and a page for each sample" memory-raw 'PeriodType: memory bytes' 'Period: 4096' \
 	'Time: 2026-11-20 03:14:52.123 +0000 UTC' 'Duration: 15s' 'Samples:' 'faults/count memory/bytes[dflt]'
 says "of memory: faults and bytes of a sample" memory-raw '25600 104857600: 3 4 2' \
-	'cgroup:[/db.slice] phase:[during] process:[postgres] target:[yes] thread:[hash-join]' 'process_id:[812] thread_id:[815]'
+	'cgroup:[/db.slice] phase:[during] process:[postgres] target:[yes] thread:[hash-join]' 'process_id:[812] thread_id:[815] time:[9960 milliseconds]'
 says "of memory: sizes, if faults are not asked for" memory-top \
 	'Duration: 15s, Total samples = 121.50MB'
 says "of memory: the table of functions" memory-top '100MB 82.30% 82.30% 100MB 82.30% [libc.so.6]' \

@@ -661,10 +661,10 @@ static int put_sum_labels(const char *entry, struct buffer *text)
 	X(NOTIFICATIONS_PENDING, "spikewatch_notifications_pending", GAUGE, "", \
 	  "way", "Incidents that are being told of.") \
 	X(HISTORY_BYTES, "spikewatch_history_bytes", GAUGE, "bytes", "", "Of the files of the history.") \
-	X(HISTORY_WRITTEN, "spikewatch_history_minutes_written", COUNTER, "", "", "Minutes of the history written.") \
-	X(HISTORY_LOST, "spikewatch_history_minutes_lost", COUNTER, "", \
+	X(HISTORY_WRITTEN, "spikewatch_history_blocks_written", COUNTER, "", "", "Minutes of the history written.") \
+	X(HISTORY_LOST, "spikewatch_history_blocks_lost", COUNTER, "", \
 	  "", "Minutes of the history that could not be written and were given up.") \
-	X(HISTORY_WAITING, "spikewatch_history_minutes_waiting", GAUGE, "", \
+	X(HISTORY_WAITING, "spikewatch_history_blocks_waiting", GAUGE, "", \
 	  "", "Minutes of the history that are not written yet.") \
 	X(RULE_WINDOWS, "spikewatch_rule_windows", COUNTER, "", "rule", "Windows judged.") \
 	X(RULE_UNAVAILABLE, "spikewatch_rule_unavailable", COUNTER, "", "rule", "Windows of them without a value.") \
