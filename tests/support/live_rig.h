@@ -230,6 +230,7 @@ static inline bool start(struct live_rig *rig, enum way way, const char *targets
 		"\"source\": \"%s\", \"discovery\": \"%s\"}, \"incidents\": {\"directory\": \"%s/incidents\", "
 		"\"min_free\": \"0B\",\n"
 		"\"before\": \"1s\", \"after\": \"0s\", \"captures\": [\"samples\"]}, \"state_file\": \"%s/state\",\n"
+		"\"history\": {\"enabled\": false},\n" /* its files would be open now and then */
 		"\"targets\": [%s], \"rules\": [%s]}\n",
 		rig->further, rig->directory, way == RESCAN ? "100ms" : "1h", way == KERNEL ? "kernel" : "files",
 		way == RESCAN ? "rescan" : "auto", rig->directory, rig->directory, targets, rules);
