@@ -159,8 +159,8 @@ static const struct config_help config_help[] = {
 		"Memory of each CPU's ring of CPU samples by frame pointers, rounded up to a power of two. 0: what "
 		"`before` and five seconds more take. The other rings follow from `before`."),
 	KEY("stacks", "max_memory",
-		"Of all rings, and of the history of which process mapped which file. Rings get three quarters at "
-		"most: they are halved until they fit, those of `dwarf` first. Open incidents hold compressed "
+		"Of all rings, and, an eighth, of the history of which process mapped which file. Rings get three quarters "
+		"at most: they are halved until they fit, those of `dwarf` first. Open incidents hold compressed "
 		"copies of what they need, those of one second the same one: the first as much as the rings hold, the "
 		"second a quarter, the third a ninth, and so on; beyond that the oldest samples are left out, and the "
 		"incident says so."),

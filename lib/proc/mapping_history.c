@@ -5,7 +5,7 @@
  *               COMM (exec)                 COMM (exec)
  *     (found) ───────────────▶ (execed) ◀─────────────── (forked) ◀── FORK of another process
  *        │ EXIT                   │ EXIT                     │ EXIT
- *        └────────────────────────┴──────────▶ (ended) ◀────┘  freed keep_ns later, or to make room
+ *        └────────────────────────┴──────────▶ (ended) ◀────┘  freed when expired, or to make room
  *
  * Lifetimes: the map holds the newest lifetime of each pid, the older ones hang behind it. Those
  * that have ended are also in a list by the time of their end, from which the oldest are freed. An
@@ -23,7 +23,8 @@
  * same file is the same mapping. Files are shared by all mappings, so a mapping costs only its
  * addresses.
  *
- * All memory is accounted for in one budget.
+ * All memory is accounted for in one budget, as the heap rounds it up. Most lifetimes are those of
+ * children that end soon: one takes 144 bytes, with its name.
  */
 #include "lib/proc/mapping_history.h"
 
@@ -40,7 +41,6 @@
 #define DEFAULT_BYTES ((size_t)16 << 20)
 #define DEFAULT_MAPPINGS 4096
 #define DEFAULT_NAMES 1024
-#define DEFAULT_KEEP_NS 120000000000ULL
 
 /* The hash tables do not grow: they are part of the fixed size. */
 #define FILE_BUCKETS 1024
@@ -104,8 +104,9 @@ struct lifetime {
 	uint64_t from_ns, to_ns; /* to_ns UINT64_MAX until it has ended */
 	uint64_t shared_ns;      /* the space is the parent's as of then; UINT64_MAX: it is its own */
 	struct space *space;
-	struct name *names; /* ascending since_ns */
-	size_t name_count, name_cap;
+	struct name *names; /* ascending since_ns; &first until there are more */
+	uint32_t name_count, name_cap;
+	struct name first;
 };
 
 struct mapping_history {
@@ -118,16 +119,25 @@ struct mapping_history {
 
 /* ---- memory ---- */
 
+/* What malloc(3) of glibc takes for them: a word before, multiples of two words, four at least. */
+static size_t heap_bytes(size_t bytes)
+{
+	size_t whole = (bytes + sizeof(size_t) + 15) & ~(size_t)15;
+
+	return bytes == 0 ? 0 : whole < 32 ? 32 : whole;
+}
+
 /* realloc(3) from old_bytes to new_bytes within the budget. NULL: no room; old is untouched. */
 static void *budget_realloc(struct budget *budget, void *old, size_t old_bytes, size_t new_bytes)
 {
+	size_t was = heap_bytes(old_bytes), is = heap_bytes(new_bytes);
 	void *memory;
 
-	if (new_bytes > old_bytes && new_bytes - old_bytes > budget->max - budget->used)
+	if (is > was && is - was > budget->max - budget->used)
 		return NULL;
 	memory = realloc(old, new_bytes);
 	if (memory != NULL)
-		budget->used += new_bytes - old_bytes;
+		budget->used += is - was;
 	return memory;
 }
 
@@ -135,8 +145,8 @@ static void budget_free(struct budget *budget, void *memory, size_t bytes)
 {
 	if (memory == NULL)
 		return;
-	assert(budget->used >= bytes);
-	budget->used -= bytes;
+	assert(budget->used >= heap_bytes(bytes));
+	budget->used -= heap_bytes(bytes);
 	free(memory);
 }
 
@@ -388,7 +398,7 @@ static const struct name *lifetime_name_at(const struct lifetime *lifetime, uint
 /* Drops the oldest eighth of the names if there are as many as there may be. */
 static void lifetime_evict_names(struct mapping_history *history, struct lifetime *lifetime)
 {
-	size_t gone = history->limits.max_names / 8 + 1;
+	uint32_t gone = (uint32_t)(history->limits.max_names / 8 + 1);
 
 	if (lifetime->name_count < history->limits.max_names)
 		return;
@@ -397,24 +407,38 @@ static void lifetime_evict_names(struct mapping_history *history, struct lifetim
 	history->stats.dropped += gone;
 }
 
+static void lifetime_free_names(struct mapping_history *history, struct lifetime *lifetime)
+{
+	if (lifetime->names != &lifetime->first)
+		budget_free(&history->files.budget, lifetime->names, lifetime->name_cap * sizeof(struct name));
+}
+
+/* Makes room for twice as many. False: there is none. */
+static bool lifetime_grow_names(struct mapping_history *history, struct lifetime *lifetime)
+{
+	size_t cap = 2 * (size_t)lifetime->name_cap;
+	struct name *names = budget_realloc(&history->files.budget, NULL, 0, cap * sizeof(*names));
+
+	if (names == NULL)
+		return false;
+	memcpy(names, lifetime->names, lifetime->name_count * sizeof(*names));
+	lifetime_free_names(history, lifetime);
+	lifetime->names = names;
+	lifetime->name_cap = (uint32_t)cap;
+	return true;
+}
+
 static void lifetime_add_name(struct mapping_history *history, struct lifetime *lifetime, const struct name *name)
 {
 	const struct name *last = lifetime_name_at(lifetime, name->tid, UINT64_MAX);
-	size_t cap = lifetime->name_cap == 0 ? 1 : 2 * lifetime->name_cap, at;
+	size_t at;
 
 	if (last != NULL && memcmp(last->comm, name->comm, sizeof(name->comm)) == 0)
 		return;
 	lifetime_evict_names(history, lifetime);
-	if (lifetime->name_count == lifetime->name_cap) {
-		struct name *names = budget_realloc(&history->files.budget, lifetime->names,
-						    lifetime->name_cap * sizeof(*names), cap * sizeof(*names));
-
-		if (names == NULL) {
-			history->stats.dropped++;
-			return;
-		}
-		lifetime->names = names;
-		lifetime->name_cap = cap;
+	if (lifetime->name_count == lifetime->name_cap && !lifetime_grow_names(history, lifetime)) {
+		history->stats.dropped++;
+		return;
 	}
 	for (at = lifetime->name_count; at > 0 && lifetime->names[at - 1].since_ns > name->since_ns; at--)
 		lifetime->names[at] = lifetime->names[at - 1];
@@ -495,7 +519,7 @@ static void lifetime_forget(struct mapping_history *history, struct lifetime *li
 	if (lifetime->ended)
 		unlink_ended(history, lifetime);
 	space_unref(&history->files, lifetime->space);
-	budget_free(&history->files.budget, lifetime->names, lifetime->name_cap * sizeof(*lifetime->names));
+	lifetime_free_names(history, lifetime);
 	budget_free(&history->files.budget, lifetime, sizeof(*lifetime));
 	history->stats.lifetimes--;
 }
@@ -505,7 +529,7 @@ static void make_room(struct mapping_history *history, size_t bytes)
 {
 	const struct budget *budget = &history->files.budget;
 
-	bytes += sizeof(struct lifetime) + sizeof(struct space);
+	bytes += heap_bytes(sizeof(struct lifetime)) + heap_bytes(sizeof(struct space));
 	while (history->oldest_ended != NULL &&
 	       (budget->max - budget->used < bytes || history->stats.lifetimes >= history->limits.max_lifetimes)) {
 		lifetime_forget(history, history->oldest_ended);
@@ -541,7 +565,9 @@ static struct lifetime *lifetime_begin(struct mapping_history *history, uint32_t
 				       .from_ns = from_ns,
 				       .to_ns = UINT64_MAX,
 				       .shared_ns = shared_ns,
-				       .space = space };
+				       .space = space,
+				       .names = &lifetime->first,
+				       .name_cap = 1 };
 	if (before != NULL)
 		map_remove(&history->lifetimes, &before->node);
 	map_insert(&history->lifetimes, &lifetime->node, pid_hash(pid));
@@ -986,18 +1012,15 @@ bool mapping_history_knows_thread(const struct mapping_history *history, uint32_
 	return lifetime != NULL && lifetime_name_at(lifetime, tid, time_ns) != NULL;
 }
 
-uint32_t mapping_history_parent(const struct mapping_history *history, uint32_t pid, uint64_t time_ns)
+struct mapping_history_origin mapping_history_origin(const struct mapping_history *history, uint32_t pid,
+						     uint64_t time_ns)
 {
 	const struct lifetime *lifetime = lifetime_at(history, pid, time_ns);
+	struct mapping_history_origin origin = { 0 };
 
-	return lifetime != NULL ? lifetime->parent : 0;
-}
-
-uint64_t mapping_history_began(const struct mapping_history *history, uint32_t pid, uint64_t time_ns)
-{
-	const struct lifetime *lifetime = lifetime_at(history, pid, time_ns);
-
-	return lifetime != NULL ? lifetime->from_ns : 0;
+	if (lifetime != NULL)
+		origin = (struct mapping_history_origin){ .parent = lifetime->parent, .began_ns = lifetime->from_ns };
+	return origin;
 }
 
 bool mapping_history_find(const struct mapping_history *history, uint32_t pid, uint64_t time_ns, uint64_t address,
@@ -1022,10 +1045,9 @@ bool mapping_history_find(const struct mapping_history *history, uint32_t pid, u
 	return true;
 }
 
-void mapping_history_expire(struct mapping_history *history, uint64_t now_ns)
+void mapping_history_expire(struct mapping_history *history, uint64_t before_ns)
 {
-	while (history->oldest_ended != NULL && history->oldest_ended->to_ns < now_ns &&
-	       now_ns - history->oldest_ended->to_ns > history->limits.keep_ns)
+	while (history->oldest_ended != NULL && history->oldest_ended->to_ns < before_ns)
 		lifetime_forget(history, history->oldest_ended);
 }
 
@@ -1049,7 +1071,6 @@ static struct mapping_history_limits with_defaults(const struct mapping_history_
 		.max_bytes = limits->max_bytes != 0 ? limits->max_bytes : DEFAULT_BYTES,
 		.max_mappings = limits->max_mappings != 0 ? limits->max_mappings : DEFAULT_MAPPINGS,
 		.max_names = limits->max_names != 0 ? limits->max_names : DEFAULT_NAMES,
-		.keep_ns = limits->keep_ns != 0 ? limits->keep_ns : DEFAULT_KEEP_NS,
 	};
 }
 

@@ -21,10 +21,9 @@
 /* Zero is the default. */
 struct mapping_history_limits {
 	size_t max_lifetimes; /* 65,536 */
-	size_t max_bytes;     /* 16 MiB, beside hash tables of a fixed size */
+	size_t max_bytes;     /* 16 MiB of the heap, beside hash tables of a fixed size */
 	size_t max_mappings;  /* 4,096; of one lifetime, the oldest go first */
 	size_t max_names;     /* 1,024; names of threads, of one lifetime, the oldest go first */
-	uint64_t keep_ns;     /* 120 s; how long an ended lifetime is kept */
 };
 
 /* The first three are what there is now, the others count since it was made. */
@@ -73,18 +72,22 @@ void mapping_history_seed_thread(struct mapping_history *history, uint32_t pid, 
 /* Whether the name of this thread, at this time, is known. */
 bool mapping_history_knows_thread(const struct mapping_history *history, uint32_t pid, uint32_t tid, uint64_t time_ns);
 
-/* The process that pid, as of time_ns, was forked from. 0: unknown. */
-uint32_t mapping_history_parent(const struct mapping_history *history, uint32_t pid, uint64_t time_ns);
+/* 0 is unknown. */
+struct mapping_history_origin {
+	uint32_t parent;   /* the process that it was forked from */
+	uint64_t began_ns; /* when this lifetime did */
+};
 
-/* When the lifetime of pid at time_ns began. 0: unknown. */
-uint64_t mapping_history_began(const struct mapping_history *history, uint32_t pid, uint64_t time_ns);
+/* Of the lifetime of pid at time_ns. */
+struct mapping_history_origin mapping_history_origin(const struct mapping_history *history, uint32_t pid,
+						     uint64_t time_ns);
 
 /* What pid had mapped at address, at time_ns. False: nothing is known of it. */
 bool mapping_history_find(const struct mapping_history *history, uint32_t pid, uint64_t time_ns, uint64_t address,
 			  struct mapping_history_place *ret);
 
-/* Frees what ended more than keep_ns before now_ns. */
-void mapping_history_expire(struct mapping_history *history, uint64_t now_ns);
+/* Frees what ended before before_ns: no question will be about that time. */
+void mapping_history_expire(struct mapping_history *history, uint64_t before_ns);
 
 /*
  * Writes records that describe from_ns .. to_ns of a process, in order of time:

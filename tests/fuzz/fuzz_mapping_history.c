@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct perf_record_format format = { .sample_type = PERF_RECORD_FRAME_POINTERS };
 static const struct mapping_history_limits limits = {
-	.max_lifetimes = 6, .max_bytes = 32 << 10, .max_mappings = 16, .max_names = 8, .keep_ns = 1000
+	.max_lifetimes = 6, .max_bytes = 32 << 10, .max_mappings = 16, .max_names = 8
 };
 
 static void require(int condition)
@@ -62,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (size_t at = 0; at < size && perf_record_decode(&format, aligned + at, size - at, &record) == 0;
 	     at += record.size) {
 		mapping_history_feed(book, &record);
-		mapping_history_expire(book, record.time_ns);
+		mapping_history_expire(book, record.time_ns > 1000 ? record.time_ns - 1000 : 0);
 		ask(book, &record);
 		mapping_history_seed(book, record.pid, "seeded", (const char *)aligned, size, record.time_ns);
 		ask(book, &record);

@@ -258,6 +258,15 @@ static int open_samplers(struct session *session)
 	return r < 0 ? failed("cannot build the sampler", "", r) : 0;
 }
 
+/* As long as incidents of this configuration ask for. */
+static void keep_mappings(const struct session *session)
+{
+	const struct config_incidents *incidents = &session->config->incidents;
+
+	if (session->stacks)
+		stack_recorder_keep(session->stacks, incidents->before_ns, incidents->after_ns);
+}
+
 /* Stacks are optional: without them everything else works. */
 static void open_stacks(struct session *session)
 {
@@ -287,6 +296,7 @@ static void open_stacks(struct session *session)
 		log_about(LOG_NOTICE, &about, "no stacks: %s", session->stacks_off);
 		return;
 	}
+	keep_mappings(session);
 	stack_recorder_status(session->stacks, &status);
 	if (!status.system_wide)
 		log_about(LOG_NOTICE, &about, "stacks of watched processes of this user only: %s", session->stacks_off);
@@ -402,6 +412,7 @@ int session_reload(struct session *session, const struct config *config)
 		return r;
 	}
 	session->config = config;
+	keep_mappings(session);
 
 	return 0;
 }

@@ -93,6 +93,7 @@ struct stack_recorder {
 	size_t note_count, note_cap;
 	bool take_notes;
 	struct mapping_history *history;
+	uint64_t keep_ns;                /* how far back the history reaches */
 	struct perf_merge pending, kept; /* side-band records that are not in the history yet */
 	void *scratch;
 	uint64_t side_lost, side_wakeups;
@@ -815,7 +816,9 @@ static int fault_events_error(struct fault_events *faults, uint64_t *ret_large_o
 #define DEFAULT_MEMORY_BYTES (64ULL << 20)
 #define DEFAULT_BEFORE_NS (15 * NS_PER_S)
 
-#define SLACK_NS (5 * NS_PER_S)      /* from the spike to the snapshot */
+#define SLACK_NS (5 * NS_PER_S) /* from the spike to the snapshot */
+/* The snapshot of what came after a firing is taken when that is over and other incidents are written. */
+#define KEEP_SLACK_NS (30 * NS_PER_S)
 #define CHAIN_SAMPLE_BYTES 320       /* of forty frames */
 #define STACK_SAMPLE_BYTES 400       /* a chain and registers, beside the stack */
 #define RING_BYTES_MIN (64ULL << 10) /* a second of deep chains */
@@ -1521,7 +1524,7 @@ static void drain_sideband(struct stack_recorder *recorder)
 				    take_sideband, recorder) < 0)
 			recorder->side_lost++;
 	feed_history(recorder, now_ns - MOMENT_NS);
-	mapping_history_expire(recorder->history, now_ns);
+	mapping_history_expire(recorder->history, now_ns > recorder->keep_ns ? now_ns - recorder->keep_ns : 0);
 	pthread_mutex_unlock(&recorder->lock);
 }
 
@@ -1996,7 +1999,7 @@ static size_t read_cgroups(struct stack_recorder *recorder, uint32_t pid, uint64
 		if (len > 0 && (!is_in_roots(text, (size_t)len) || !is_exiting(recorder, pid)))
 			return (size_t)len;
 		pthread_mutex_lock(&recorder->lock);
-		pid = mapping_history_parent(recorder->history, pid, time_ns);
+		pid = mapping_history_origin(recorder->history, pid, time_ns).parent;
 		pthread_mutex_unlock(&recorder->lock);
 	}
 	return 0;
@@ -2282,7 +2285,7 @@ static int count_sample(struct file_tally *tally, const struct perf_record *samp
 	int r = 0;
 
 	pthread_mutex_lock(&tally->recorder->lock);
-	began_ns = mapping_history_began(tally->recorder->history, sample->pid, sample->time_ns);
+	began_ns = mapping_history_origin(tally->recorder->history, sample->pid, sample->time_ns).began_ns;
 	for (size_t i = 0; r == 0 && i < sample->sample.chain_len; i++) {
 		uint64_t address = sample->sample.chain[i];
 
@@ -2860,7 +2863,7 @@ static bool is_perf_event_v1(struct stack_recorder *recorder)
 
 static int open_resources(struct stack_recorder *recorder, const struct stack_recorder_options *options)
 {
-	struct mapping_history_limits limits = { .max_bytes = plan_memory(options) / 4 };
+	struct mapping_history_limits limits = { .max_bytes = plan_memory(options) / 8 };
 
 	recorder->proc_fd = options->proc_fd;
 	if (recorder->proc_fd == 0) {
@@ -2901,6 +2904,7 @@ int stack_recorder_open(const struct stack_recorder_options *options, struct sta
 	if (r == 0) {
 		recorder->proc_fd = recorder->wake_fd = recorder->cgroup_fd = -1;
 		pthread_mutex_init(&recorder->lock, NULL);
+		stack_recorder_keep(recorder, DEFAULT_BEFORE_NS, DEFAULT_BEFORE_NS);
 		r = open_resources(recorder, options);
 	}
 	if (r == 0)
@@ -2951,6 +2955,15 @@ void stack_recorder_close(struct stack_recorder *recorder)
 	pthread_mutex_destroy(&recorder->lock);
 	free(recorder->scratch);
 	free(recorder);
+}
+
+void stack_recorder_keep(struct stack_recorder *recorder, uint64_t before_ns, uint64_t after_ns)
+{
+	pthread_mutex_lock(&recorder->lock);
+	if (__builtin_add_overflow(before_ns, after_ns, &recorder->keep_ns) ||
+	    __builtin_add_overflow(recorder->keep_ns, KEEP_SLACK_NS, &recorder->keep_ns))
+		recorder->keep_ns = UINT64_MAX;
+	pthread_mutex_unlock(&recorder->lock);
 }
 
 void stack_recorder_status(struct stack_recorder *recorder, struct stack_recorder_status *ret)

@@ -14,7 +14,7 @@
  * Where page faults come faster than they may be counted, the samples stand for all of them.
  *
  * Rings take CAP_IPC_LOCK, or room in kernel.perf_event_mlock_kb or RLIMIT_MEMLOCK. All functions
- * but stack_recorder_status and stack_recorder_follow belong to one thread.
+ * but stack_recorder_status, stack_recorder_follow and stack_recorder_keep belong to one thread.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_STACKS_STACK_RECORDER_H
 #define SPIKEWATCH_DAEMON_ENGINE_STACKS_STACK_RECORDER_H
@@ -39,7 +39,7 @@ struct stack_recorder_options {
 	uint32_t frequency;  /* 99; samples a second of each busy CPU and kind; of page faults each 1,011th */
 	uint64_t before_ns;  /* 15 s; what rings of automatic size have to hold of a busy CPU */
 	uint64_t ring_bytes; /* by before_ns; of each CPU's system-wide CPU samples, rounded up to a power of two */
-	uint64_t max_memory_bytes; /* 64 MiB; a quarter for the mapping history, the rest for the rings */
+	uint64_t max_memory_bytes; /* 64 MiB; an eighth for the mapping history, three quarters for the rings */
 	uint32_t stack_bytes;      /* 8192; copied of a followed thread's stack, 1 KiB to 32 KiB, a multiple of 8 */
 	bool dwarf;                /* registers and stack where there is room for them, else frame pointers */
 	bool cycles;               /* CPU samples by the hardware's cycles where it has them */
@@ -146,6 +146,13 @@ void stack_recorder_snapshot_release(struct stack_recorder_snapshot *snapshot);
  * nothing is followed. Any thread. 0 or -ENOMEM.
  */
 int stack_recorder_follow(struct stack_recorder *recorder, const uint32_t *pids, size_t count);
+
+/*
+ * How far back questions will go: to before_ns before a firing, asked after_ns after it and up to 30
+ * s late. What processes that ended earlier had mapped is forgotten, and sooner where its share of
+ * the memory is full: the status counts those. Any thread. At first 15 s each.
+ */
+void stack_recorder_keep(struct stack_recorder *recorder, uint64_t before_ns, uint64_t after_ns);
 
 struct stack_recorder_status {
 	bool system_wide;    /* there are system-wide events; if not, the reason of stack_recorder_open says why */

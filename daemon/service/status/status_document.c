@@ -343,7 +343,9 @@ static void put_stacks(struct json_writer *json, const struct overview *overview
 		json_member_u64(json, "cpus", status.cpus);
 		json_member_u64(json, "frequency", status.frequency);
 		json_member_u64(json, "memory_bytes", status.memory_bytes);
-		json_member_u64(json, "lost_mappings", status.side_lost);
+		json_member_u64(json, "lost_mappings", status.side_lost + status.history.dropped);
+		json_member_u64(json, "mappings_bytes", status.history.bytes);
+		json_member_u64(json, "forgotten_processes", status.history.evicted);
 	}
 	if (!session_parts(overview->session).stacks || *session_parts(overview->session).stacks_off)
 		json_member_text(json, "why", session_parts(overview->session).stacks_off);
