@@ -196,6 +196,15 @@ $(B)/shipped.h: conf/spikewatch.json
 $(B)/lib/config/config.o $(B)/libfuzzer/lib/config/config.o: $(B)/shipped.h
 $(B)/lib/config/config.o: INCLUDES += -iquote $(B)
 
+# The beginning of the page of `spikewatch history`, with all that it runs.
+$(B)/history_page.h: cli/history/page.html
+	@mkdir -p $(@D)
+	@{ echo 'static const unsigned char page_head[] = {'; \
+		od -An -v -tx1 $< | sed 's/ \([0-9a-f][0-9a-f]\)/0x\1,/g'; echo '};'; } > $@
+
+$(B)/cli/history/history.o $(B)/libfuzzer/cli/history/history.o: $(B)/history_page.h
+$(B)/cli/history/history.o: INCLUDES += -iquote $(B)
+
 report: deps-page
 	@rm -f $(B)/cli/report/page.h
 	@$(MAKE) --no-print-directory all
@@ -300,7 +309,7 @@ CONFIG_REFERENCES := docs/configuration.md docs/spikewatch.json.5
 docs: $(B)/make_config_reference
 	$(B)/make_config_reference $(CONFIG_REFERENCES)
 
-demo: deps-build $(PROGRAMS) $(HELPERS) $(TOOL_BINS)
+demo: deps-build $(PROGRAMS) $(HELPERS) $(B)/workload_demo
 	B=$(B) bash tests/demo.sh
 	$(say_missing)
 

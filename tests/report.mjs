@@ -1,4 +1,4 @@
-// What a browser makes of reports: node report.mjs DIR, with DIR/{hostile,everything,bare,real,diff-one,diff-two}.html. Chromium is spoken to over its debugging pipe:
+// What a browser makes of reports: node report.mjs DIR, with DIR/{hostile,everything,bare,real,diff-one,diff-two,history}.html. Chromium is spoken to over its debugging pipe:
 // no port is opened. What has to hold is said by name; the exit code says whether all does.
 import { spawn } from 'node:child_process';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -362,11 +362,50 @@ async function differences(browser) {
 	await two.picture('diff');
 }
 
+// The page of spikewatch history, of minutes that make_incident.c makes.
+async function minutes(browser) {
+	const name = 'history', page = await Page.open(browser, name);
+	const said = () => page.run(`document.querySelector('.reading').textContent`);
+	const middle = async part => {
+		const place = await page.place('svg.plot');
+		return [place.left + 62 + part * (place.width - 70), place.y];
+	};
+	await quiet(page, name);
+	await page.run(`document.querySelector('svg.plot').focus()`);
+	await page.mouse('mouseMoved', ...await middle(30.5 / 90));
+	await page.settle();
+	check('history: a minute that is pointed at says what was used in it, and its incident',
+		(await said()).startsWith('12:30: CPU 40 % of a core, peak 120 %; memory 100 MiB.') && (await said()).includes('20261123T123012.000Z-a-cpu-1'), await said());
+	await page.key('ArrowRight', 39);
+	check('history: a key goes to the next', (await said()).startsWith('12:31: CPU 41 % of a core'), await said());
+	await page.mouse('mouseMoved', ...await middle(45 / 90));
+	await page.settle();
+	check('history: a gap has its reason', (await said()).includes('spikewatchd was not running'), await said());
+	await page.mouse('mouseMoved', ...await middle(60 / 90));
+	await page.mouse('mousePressed', ...await middle(60 / 90));
+	await page.mouse('mouseMoved', ...await middle(75 / 90));
+	await page.mouse('mouseReleased', ...await middle(75 / 90));
+	await page.settle();
+	const times = await page.run(`[...document.querySelectorAll('.plot text')].map(text => text.textContent).filter(text => text.includes(':'))`);
+	check('history: dragging shows those minutes alone', times[0] >= '13:00' && times.at(-1) <= '13:15', times);
+	await page.run(`document.querySelector('details').open = true`);
+	await page.settle();
+	const listed = await page.run(`[...document.querySelectorAll('.minutes tr')].map(row => row.cells[0].textContent)`);
+	check('history: each of them is in the table', listed.length >= 15 && listed.length <= 18 && listed.includes('13:07'), listed);
+	await page.run(`document.querySelectorAll('.targets tr[data-name]')[1].click()`);
+	await page.settle();
+	check('history: another target is chosen by its row', (await said()).includes('CPU 0.1 % of a core'), await said());
+	await quiet(page, `${name}, used`);
+	await quiet(await Page.open(browser, name, { width: 390, height: 844, dark: true, mobile: true }), `${name} on a phone`);
+	await page.picture(name);
+}
+
 const browser = new Browser();
 try {
 	await hostile(browser);
 	await others(browser);
 	await differences(browser);
+	await minutes(browser);
 } catch (error) {
 	check(`the check itself: ${error.stack}`, false);
 } finally {

@@ -63,6 +63,9 @@ back "$real" real
 "$build/spikewatch" diff "$out/hostile/" --html -o "$out/diff-one.html" >"$out/said" 2>&1 || fail "diff of one: $(cat "$out/said")"
 "$build/spikewatch" diff "$out/hostile/" "$real/" --html -o "$out/diff-two.html" >"$out/said" 2>&1 || fail "diff of two: $(cat "$out/said")"
 
+TZ=UTC "$build/spikewatch" history -d "$out/minutes" --since 2026-11-23T12:00 --until 2026-11-23T13:30 --html "$out/history.html" >"$out/said" 2>&1 ||
+	fail "history: $(cat "$out/said")"
+
 # In a network of its own, where that is allowed: nothing could be fetched, whatever the page tried.
 alone=
 unshare -n true 2>/dev/null && alone='unshare -n'

@@ -4,7 +4,7 @@
  *
  * The files are read once from the oldest to the newest, a block in memory at a time; what is kept is
  * a summary for each target, so that a month takes no more memory than an hour. Minutes of one
- * target are kept in a second pass. Holes are never filled in: a minute that is not there is drawn as
+ * target, or those of the first targets of a page up to a limit, are kept in a second pass. Holes are never filled in: a minute that is not there is drawn as
  * such, with the reason as far as the files tell it.
  */
 #include "cli/base/options.h"
@@ -18,6 +18,8 @@
 #include "lib/base/text.h"
 #include "lib/base/units.h"
 #include "lib/minutes/minute_file.h"
+
+#include "history_page.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -52,7 +54,15 @@ struct summary {
 	uint32_t peak_milli, targets;
 	wall_t peak_at;
 	uint64_t minutes, incidents;
-	float *peaks; /* of each column, in cores; below 0: it has no row there */
+	float *peaks;       /* of each column, in cores; below 0: it has no row there */
+	struct cell *cells; /* of each point, for a page; NULL: they are not kept */
+};
+
+/* A target's minute on a page. */
+struct cell {
+	bool has_row, has_cpu, has_memory;
+	uint32_t mean_milli, peak_milli; /* thousandths of a core */
+	uint32_t memory_kib, throttled_ms;
 };
 
 enum gap_reason { GAP_STOPPED, GAP_UNSAMPLED, GAP_UNWRITTEN, GAP_DAMAGED, GAP_UNKNOWN };
@@ -80,8 +90,9 @@ struct point {
 struct history {
 	const char *directory;
 	wall_t since, until;
-	const char *pattern; /* of targets; NULL: all */
-	const char *only;    /* name of the one whose minutes are kept; NULL: none is */
+	const char *pattern;  /* of targets; NULL: all */
+	const char *only;     /* name of the one whose minutes are kept; NULL: none is */
+	struct history *page; /* its summaries get their cells from this pass; NULL: nothing of it */
 	size_t columns;
 	bool covered[COLUMNS_MAX]; /* columns of which something was recorded */
 	struct arena arena;
@@ -93,6 +104,7 @@ struct history {
 	size_t gap_count, gap_cap;
 	struct happening *happenings;
 	size_t happening_count, happening_cap;
+	bool keeps_points;
 	struct point *points;
 	size_t point_count, point_cap;
 	uint64_t minutes, partly, span_ns, unsampled_ns, period_ns, peak_ns;
@@ -107,6 +119,8 @@ static void history_release(struct history *history)
 {
 	arena_release(&history->arena);
 	map_release(&history->map);
+	for (size_t i = 0; i < history->summary_count; i++)
+		free(history->summaries[i]->cells);
 	free(history->summaries);
 	free(history->gaps);
 	free(history->happenings);
@@ -275,7 +289,7 @@ static int add_point(struct history *history, const struct minute *minute)
 
 		if (row->kind == MINUTE_OTHERS)
 			point->others = row->targets;
-		if (!matches(history, row))
+		if (!history->only || !matches(history, row))
 			continue;
 		/* A process that executed another program under the same name. */
 		if (point->has_row) {
@@ -292,6 +306,29 @@ static int add_point(struct history *history, const struct minute *minute)
 		point->row.name = point->row.entry = point->row.comm = NULL; /* the block's */
 	}
 	return 0;
+}
+
+/* Rows of one name are summed, as in a point. */
+static void add_cells(struct history *page, size_t point, const struct minute *minute)
+{
+	for (size_t i = 0; i < minute->row_count && point < page->point_count; i++) {
+		const struct minute_row *row = &minute->rows[i];
+		const struct summary *summary = find_summary(page, map_hash(row->name, strlen(row->name)), row);
+		struct cell *cell = summary && summary->cells ? &summary->cells[point] : NULL;
+
+		if (!cell)
+			continue;
+		cell->has_row = true;
+		cell->has_cpu |= row->has_cpu;
+		cell->has_memory |= row->has_memory;
+		if (minute->span_ns)
+			cell->mean_milli += (uint32_t)((double)row->cpu_ns * 1000 / (double)minute->span_ns + 0.5);
+		if (row->cpu_peak_milli > cell->peak_milli)
+			cell->peak_milli = row->cpu_peak_milli;
+		if (row->memory_bytes / 1024 > cell->memory_kib)
+			cell->memory_kib = (uint32_t)(row->memory_bytes / 1024);
+		cell->throttled_ms += (uint32_t)(row->throttled_ns / NS_PER_MS);
+	}
 }
 
 static int add_minute(struct history *history, struct minute *minute)
@@ -321,7 +358,9 @@ static int add_minute(struct history *history, struct minute *minute)
 			r = add_row(history, minute, &minute->rows[i]);
 	for (size_t i = 0; r == 0 && i < minute->incident_count; i++)
 		r = add_happening(history, minute, &minute->incidents[i]);
-	return r == 0 && history->only ? add_point(history, minute) : r;
+	if (history->page)
+		add_cells(history->page, history->point_count, minute);
+	return r == 0 && history->keeps_points ? add_point(history, minute) : r;
 }
 
 static bool is_in(const struct history *history, const struct minute *minute)
@@ -926,20 +965,14 @@ static void html_text(FILE *file, const char *text)
 	}
 }
 
-static const char html_head[] =
-	"<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-	"<meta name=\"viewport\" content=\"width=device-width\"><title>spikewatch history</title>\n<style>\n"
-	":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;margin:1.5em}\n"
-	"table{border-collapse:collapse}td,th{padding:.2em .7em;text-align:right;white-space:nowrap}\n"
-	"td:first-child,th:first-child{text-align:left}tr+tr{border-top:1px solid #8884}svg{display:block}\n"
-	".bar{stroke:#3b7ddd}.hole{stroke:#8886}div{overflow-x:auto}\n</style></head><body>\n";
-
 /* A bar for each column, up to the target's own peak; what was not recorded is grey from top to bottom. */
 static void html_picture(FILE *file, const struct history *history, const struct summary *summary)
 {
 	double top = (double)summary->peak_milli / 1000;
 
-	fprintf(file, "<svg width=\"%zu\" height=\"28\" role=\"img\"><path class=\"bar\" d=\"", history->columns);
+	fprintf(file, "<svg viewBox=\"0 0 %zu 28\" preserveAspectRatio=\"none\" aria-hidden=\"true\">",
+		history->columns);
+	fputs("<path class=\"bar\" d=\"", file);
 	for (size_t i = 0; i < history->columns; i++)
 		if (history->covered[i] && top > 0 && summary->peaks[i] > 0)
 			fprintf(file, "M%zu.5 28v-%.0f", i, (double)summary->peaks[i] / top * 27 + 1);
@@ -950,55 +983,157 @@ static void html_picture(FILE *file, const struct history *history, const struct
 	fputs("\"/></svg>", file);
 }
 
+static const char *page_bytes(uint64_t value, char buf[UNITS_TEXT_MAX])
+{
+	return units_format(buf, UNITS_TEXT_MAX, UNIT_BYTES, (double)value, UNITS_READING);
+}
+
+/* As readCell() of page.html reads them: "mean,peak,memory,throttled", what is not known is empty; "-": no row. */
+static void html_cells(FILE *file, const struct history *history, const struct cell *cells)
+{
+	fputs(" data-cells=\"", file);
+	for (size_t i = 0; i < history->point_count; i++) {
+		const struct cell *cell = &cells[i];
+
+		fputs(i ? " " : "", file);
+		if (!cell->has_row) {
+			fputc('-', file);
+			continue;
+		}
+		if (cell->has_cpu)
+			fprintf(file, "%u,%u,", cell->mean_milli, cell->peak_milli);
+		else
+			fputs(",,", file);
+		if (cell->has_memory)
+			fprintf(file, "%u", cell->memory_kib);
+		if (cell->throttled_ms)
+			fprintf(file, ",%u", cell->throttled_ms);
+	}
+	fputc('"', file);
+}
+
 static void html_row(FILE *file, const struct history *history, const struct summary *summary)
 {
 	char label[4 * MINUTE_TEXT_MAX + 80], text[UNITS_TEXT_MAX], at[64];
 
-	if (summary->kind == MINUTE_OTHERS)
-		snprintf(label, sizeof(label), "others (up to %u)", summary->targets);
-	else
-		snprintf(label, sizeof(label), "%s%s%s", summary->name, *summary->comm ? " " : "", summary->comm);
-	fputs("<tr><td>", file);
+	label_of(summary, label, sizeof(label));
+	fputs("<tr data-name=\"", file);
+	html_text(file, summary->name);
+	fputc('"', file);
+	if (summary->cells)
+		html_cells(file, history, summary->cells);
+	fputs("><td>", file);
 	html_text(file, label);
-	fprintf(file, "<td>%s", percent(mean_cores(history, summary), text));
-	fprintf(file, "<td>%s", percent((double)summary->peak_milli / 1000, text));
-	fprintf(file, "<td>%s", moment(history, summary->peak_at, at));
-	fprintf(file, "<td>%s", bytes(summary->memory_bytes, text));
-	fprintf(file, "<td>%s<td>%ju<td>", seconds(summary->throttled_ns, text), (uintmax_t)summary->incidents);
+	fprintf(file, "<td data-label=\"CPU\">%s", percent(mean_cores(history, summary), text));
+	fprintf(file, "<td data-label=\"peak\">%s", percent((double)summary->peak_milli / 1000, text));
+	fprintf(file, "<td data-label=\"at\">%s", moment(history, summary->peak_at, at));
+	fprintf(file, "<td data-label=\"memory\">%s", page_bytes(summary->memory_bytes, text));
+	fprintf(file, "<td data-label=\"throttled\">%s", seconds(summary->throttled_ns, text));
+	fprintf(file, "<td data-label=\"incidents\">%ju<td>", (uintmax_t)summary->incidents);
 	html_picture(file, history, summary);
 	fputs("</tr>\n", file);
 }
 
-static void html_history(FILE *file, const struct history *history)
+static double whole_seconds(wall_t at)
+{
+	return (double)(at.ns / NS_PER_MS) / 1000;
+}
+
+/* Where the local time's distance from UTC changes: "TIME:SECONDS", to the next quarter of an hour. */
+static void html_zones(FILE *file, const struct history *history)
+{
+	long offset = 0;
+	bool first = true;
+
+	for (wall_t at = history->since; at.ns < history->until.ns; at.ns += 900 * NS_PER_S) {
+		struct tm tm;
+
+		local_tm(at, &tm);
+		if (first || tm.tm_gmtoff != offset)
+			fprintf(file, "%s%.3f:%ld", first ? "" : " ", whole_seconds(at), tm.tm_gmtoff);
+		first = false;
+		offset = tm.tm_gmtoff;
+	}
+}
+
+/* As readSection() of page.html reads it: times in seconds, those of minutes since "since", with what was sampled of them. */
+static void html_section(FILE *file, const struct history *history)
+{
+	fprintf(file, "<section data-since=\"%.3f\" data-until=\"%.3f\" data-period=\"%.3f\" data-zones=\"",
+		whole_seconds(history->since), whole_seconds(history->until), (double)history->period_ns / NS_PER_S);
+	html_zones(file, history);
+	fputs("\" data-minutes=\"", file);
+	for (size_t i = 0; i < history->point_count; i++) {
+		const struct point *point = &history->points[i];
+
+		fprintf(file, "%s%.10g", i ? " " : "", whole_seconds(point->begin) - whole_seconds(history->since));
+		if (point->sampled_ns < point->period_ns)
+			fprintf(file, ":%.4g", (double)point->sampled_ns / NS_PER_S);
+	}
+	fputs("\">\n", file);
+}
+
+static void html_lists(FILE *file, const struct history *history)
 {
 	char from[64], to[64], why[96];
 
-	fprintf(file, "<h1>%s to %s</h1>\n<p>", LOCAL_TIME(history->since, "%a %F %H:%M", from),
-		LOCAL_TIME(history->until, "%a %F %H:%M", to));
-	html_text(file, history->directory);
-	fprintf(file, ": %ju minutes recorded, %ju of them in part.", (uintmax_t)history->minutes,
-		(uintmax_t)history->partly);
-	if (history->damaged)
-		fprintf(file, " <strong>Damaged: %zu blocks, %zu bytes.</strong>", history->damaged,
-			history->damaged_bytes);
-	fputs("</p>\n<div><table><tr><th>target<th>CPU, mean of a "
-	      "core<th>peak<th>at<th>memory<th>throttled<th>incidents"
-	      "<th>peaks</tr>\n",
-	      file);
-	for (size_t i = 0; i < history->summary_count; i++)
-		html_row(file, history, history->summaries[i]);
-	fputs("</table></div>\n<ul>\n", file);
-	for (size_t i = 0; i < history->gap_count; i++) {
-		describe_gap(&history->gaps[i], why, sizeof(why));
-		fprintf(file, "<li>%s to %s: %s</li>\n", moment(history, history->gaps[i].from, from),
-			moment(history, history->gaps[i].to, to), why);
-	}
+	if (history->happening_count > 0)
+		fputs("<h2>Incidents</h2>\n<ul>\n", file);
 	for (size_t i = 0; i < history->happening_count; i++) {
-		fprintf(file, "<li>%s: incident <code>", moment(history, history->happenings[i].at, from));
+		fprintf(file, "<li data-at=\"%.3f\" data-target=\"", whole_seconds(history->happenings[i].at));
+		html_text(file, history->happenings[i].target);
+		fprintf(file, "\">%s: <code>", moment(history, history->happenings[i].at, from));
 		html_text(file, history->happenings[i].id);
 		fputs("</code></li>\n", file);
 	}
-	fputs("</ul>\n", file);
+	fputs(history->happening_count > 0 ? "</ul>\n" : "", file);
+	if (history->gap_count > 0)
+		fputs("<h2>Not recorded</h2>\n<ul>\n", file);
+	for (size_t i = 0; i < history->gap_count; i++) {
+		const struct gap *gap = &history->gaps[i];
+
+		describe_gap(gap, why, sizeof(why));
+		fprintf(file, "<li data-from=\"%.3f\" data-to=\"%.3f\" data-why=\"%s\">", whole_seconds(gap->from),
+			whole_seconds(gap->to), why);
+		fprintf(file, "%s to %s: %s</li>\n", moment(history, gap->from, from), moment(history, gap->to, to),
+			why);
+	}
+	fputs(history->gap_count > 0 ? "</ul>\n" : "", file);
+}
+
+static void html_history(FILE *file, const struct history *history)
+{
+	char from[64], to[64], window[UNITS_TEXT_MAX];
+	size_t with_cells = 0;
+
+	while (with_cells < history->summary_count && history->summaries[with_cells]->cells)
+		with_cells++;
+	html_section(file, history);
+	fprintf(file, "<h1>%s to %s</h1>\n<p class=\"muted\">", LOCAL_TIME(history->since, "%a %F %H:%M", from),
+		same_day(history->since, history->until) ? LOCAL_TIME(history->until, "%H:%M", to)
+							 : LOCAL_TIME(history->until, "%a %F %H:%M", to));
+	fprintf(file, "%s; ", LOCAL_TIME(history->since, "UTC%z", from));
+	html_text(file, history->directory);
+	fprintf(file, ": %ju minutes recorded", (uintmax_t)history->minutes);
+	if (history->partly)
+		fprintf(file, ", %ju of them in part", (uintmax_t)history->partly);
+	if (history->damaged)
+		fprintf(file, ". <strong>Damaged: %zu blocks, %zu bytes.</strong>", history->damaged,
+			history->damaged_bytes);
+	if (with_cells < history->summary_count)
+		fprintf(file, ". The minutes of the first %zu targets are in this page, of the others their sums",
+			with_cells);
+	fputs(".</p>\n<div class=\"panel\"></div>\n<div class=\"scroll\"><table class=\"targets\">"
+	      "<tr><th>target<th>CPU, mean<th>peak<th>at<th>memory<th>throttled<th>incidents<th>peaks</tr>\n",
+	      file);
+	for (size_t i = 0; i < history->summary_count; i++)
+		html_row(file, history, history->summaries[i]);
+	fprintf(file,
+		"</table></div>\n<p class=\"muted\">CPU is of a core, peaks are over any %s, memory is the most. Small "
+		"pictures: peaks, up to each one's own.</p>\n",
+		units_format_duration(window, sizeof(window), history->peak_ns));
+	html_lists(file, history);
+	fputs("</section>\n", file);
 }
 
 /* ---- the command ---- */
@@ -1069,6 +1204,38 @@ static void print_text(struct history *history, const struct request *request)
 	print_table(history, &request->style, limit);
 }
 
+/* Of a page, all targets together: about 20 bytes each. */
+#define CELLS_MAX 300000u
+
+/* The minutes of as many of the first targets as CELLS_MAX allows. 0; -errno. */
+static int read_cells(const struct request *request, struct history *history)
+{
+	AUTO(history_release) struct history second = { 0 };
+	size_t kept;
+	int r;
+
+	prepare(request, history->directory, &second);
+	second.keeps_points = true;
+	r = read_directory(&second); /* the times of the minutes */
+	if (r < 0 || second.point_count == 0)
+		return r;
+	kept = CELLS_MAX / second.point_count;
+	kept = kept == 0 ? 1 : kept < history->summary_count ? kept : history->summary_count;
+	history->points = second.points;
+	history->point_count = second.point_count;
+	second.points = NULL;
+	for (size_t i = 0; i < kept; i++) {
+		history->summaries[i]->cells = calloc(history->point_count, sizeof(struct cell));
+		if (!history->summaries[i]->cells)
+			return -ENOMEM;
+	}
+	history_release(&second);
+	prepare(request, history->directory, &second);
+	second.page = history;
+	second.keeps_points = true;
+	return read_directory(&second);
+}
+
 /* Of one directory. The code to exit with. */
 static int show_directory(const char *directory, bool must_be_there, const struct request *request)
 {
@@ -1095,12 +1262,15 @@ static int show_directory(const char *directory, bool must_be_there, const struc
 	if (only) {
 		prepare(request, directory, &one);
 		one.only = only;
+		one.keeps_points = true;
 		r = read_directory(&one);
 		if (r < 0)
 			return output_no_memory();
 		shown = &one;
 	}
 	sort_summaries(shown);
+	if (request->html && read_cells(request, shown) < 0)
+		return output_no_memory();
 	if (request->json)
 		json_history(shown, request->json);
 	else if (request->html)
@@ -1152,12 +1322,10 @@ static int write_page(void *ctx, FILE *file, bool *keep)
 	struct request *request = ctx;
 	int code;
 
-	fputs(html_head, file);
+	fwrite(page_head, 1, sizeof(page_head), file);
 	request->html = file;
 	code = show_places(request->directory, request);
-	fputs("<p>Peaks are over a second, pictures up to each one's own; what is grey was not "
-	      "recorded.</p></body></html>\n",
-	      file);
+	fputs("</body></html>\n", file);
 	*keep = true;
 
 	return code;
@@ -1188,7 +1356,7 @@ int history_command(int argc, char **argv)
 		{ 'n', "limit", OPTION_NUMBER, "COUNT", "so many targets; 0: all. A screenful on a terminal", &limit },
 		{ 'd', "directory", OPTION_TEXT, "DIR", "where the history is; see below", &directory },
 		{ 0, "json", OPTION_FLAG, NULL, "as a JSON array, one object for each directory", &json },
-		{ 0, "html", OPTION_TEXT, "FILE", "the summary as a page of HTML; - is the standard output", &page },
+		{ 0, "html", OPTION_TEXT, "FILE", "a page of HTML, with each minute; - is the standard output", &page },
 	};
 	const struct options_usage usage = {
 		.command = COMMAND,

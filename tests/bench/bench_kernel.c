@@ -100,7 +100,7 @@ static void report_sources(struct bench_spikewatch *daemon, size_t count, unsign
 				      .name = "bench_many",
 				      .cpu = target_cpu };
 	double ns_each = 1e7 / (double)count / hertz; /* of a percent of a core */
-	char what[80];
+	char what[128];
 
 	bench_targets_start(&many);
 

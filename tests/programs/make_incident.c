@@ -6,12 +6,14 @@
  *              turn text around, and no UTF-8
  * 	everything  of all targets, without stacks
  * 	bare        with nothing but incident.json
+ * 	minutes     a history of two targets, 90 minutes from NOON on: ten of them are missing
  *
  * The makers of incidents assert, so this is a test that always writes to the same place.
  */
 #include "incidentmade.h"
 #include "lib/incident/manifest.h"
 #include "lib/base/base.h"
+#include "lib/minutes/minute_file.h"
 #include "lib/profile/profile.h"
 #include "lib/base/io.h"
 
@@ -149,6 +151,55 @@ START_TEST(incidents)
 }
 END_TEST
 
+#define NOON_S UINT64_C(1795435200) /* 2026-11-23T12:00:00Z */
+#define MINUTES 90u
+
+static struct minute_row minute_row(const char *name, uint64_t cpu_ms, uint32_t peak_milli)
+{
+	return (struct minute_row){ .kind = TARGET_CGROUP,
+				    .name = name,
+				    .entry = "all",
+				    .comm = "",
+				    .has_cpu = true,
+				    .has_memory = true,
+				    .cpu_ns = cpu_ms * MS,
+				    .cpu_peak_milli = peak_milli,
+				    .memory_bytes = UINT64_C(100) << 20,
+				    .seen_ns = 60000 * MS,
+				    .targets = 1 };
+}
+
+/* The first target: in minute i a mean of 10 + i % of a core; an incident in the thirtieth. The daemon was away from the 40th to the 49th. */
+START_TEST(minutes)
+{
+	struct minute_incident incident = { "20261123T123012.000Z-a-cpu-1", 0 };
+	AUTO(buffer_release) struct buffer text = { 0 };
+	int fd;
+
+	for (unsigned i = 0; i < MINUTES; i++) {
+		struct minute_row rows[2] = { minute_row("a.service", 6000 + 600 * i, 1200),
+					      minute_row(HOSTILE_FUNCTION, 60, 10) };
+		struct minute minute = { .begin = { (NOON_S + 60 * i) * 1000 * MS },
+					 .period_ns = 60000 * MS,
+					 .peak_ns = 1000 * MS,
+					 .span_ns = 60000 * MS,
+					 .number = i < 40 ? i : i - 50,
+					 .rows = rows,
+					 .row_count = 2,
+					 .incidents = &incident,
+					 .incident_count = i == 30 };
+
+		if (i < 40 || i >= 50)
+			ck_assert_int_eq(minute_block_write(&minute, 1, false, &text), 0);
+	}
+	ck_assert_int_eq(mkdirat(directory, "minutes", 0700), 0);
+	fd = openat(directory, "minutes/0000000001.minutes", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(sink_write_all(fd, text.data, text.len), 0);
+	close(fd);
+}
+END_TEST
+
 int main(int argc, char **argv)
 {
 	Suite *suite = suite_create("make_incident");
@@ -161,6 +212,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	tcase_add_test(tcase, incidents);
+	tcase_add_test(tcase, minutes);
 	suite_add_tcase(suite, tcase);
 	srunner_set_fork_status(runner, CK_NOFORK);
 	srunner_run_all(runner, CK_NORMAL);
