@@ -2,10 +2,11 @@
  * history.c: spikewatch history: what the daemon kept of each minute, as a table of targets with a
  * small picture each, minute by minute of one target, as JSON, or as a page of HTML.
  *
- * The files are read once from the oldest to the newest, a block in memory at a time; what is kept is
- * a summary for each target, so that a month takes no more memory than an hour. Minutes of one
- * target, or those of the first targets of a page up to a limit, are kept in a second pass. Holes are never filled in: a minute that is not there is drawn as
- * such, with the reason as far as the files tell it.
+ * The files are read once from the oldest to the newest, a block in memory at a time; what is kept
+ * is a summary for each target, so that a month takes no more memory than an hour. Minutes of one
+ * target, or those of the first targets of a page up to a limit, are kept in a second pass. Holes
+ * are never filled in: a minute that is not there is drawn as such, with the reason as far as the
+ * files tell it.
  */
 #include "cli/base/options.h"
 #include "cli/base/output.h"
@@ -1056,7 +1057,10 @@ static void html_zones(FILE *file, const struct history *history)
 	}
 }
 
-/* As readSection() of page.html reads it: times in seconds, those of minutes since "since", with what was sampled of them. */
+/*
+ * As readSection() of page.html reads it: times in seconds, those of minutes since "since", with what
+ * was sampled of them.
+ */
 static void html_section(FILE *file, const struct history *history)
 {
 	fprintf(file, "<section data-since=\"%.3f\" data-until=\"%.3f\" data-period=\"%.3f\" data-zones=\"",
