@@ -224,6 +224,12 @@ static inline bool start_server(struct live_rig *rig, bool apart)
 	return true;
 }
 
+/* It had the scheduler's sums and went over to files: on a machine where switching costs more than it saves. */
+static inline bool went_over_to_files(struct live_rig *rig)
+{
+	return scene_says(rig->server.err, "costs more than it saves");
+}
+
 /* Why it does not hear in this way, in its own words. */
 static inline bool hears_otherwise(struct live_rig *rig, const char *source)
 {

@@ -152,7 +152,7 @@ static bool is_busy(void)
  */
 static uint64_t beyond_ns(enum way by, uint64_t used_ns)
 {
-	if (by == KERNEL)
+	if (by == KERNEL && !went_over_to_files(&rig))
 		return used_ns / 100 + ROUNDED_NS;
 	return is_busy() ? used_ns / 16 : ROUNDED_NS;
 }
@@ -192,7 +192,7 @@ static uint64_t storm(const char *program, const char *count, const char *us, ui
  */
 static bool something_was_lost(void)
 {
-	return counted(&rig, "overruns") > 0;
+	return counted(&rig, "overruns") > 0 || went_over_to_files(&rig);
 }
 
 START_TEST(the_sum_of_a_group_is_what_its_short_processes_used)

@@ -130,7 +130,7 @@ void kernel_accounts_state(struct kernel_accounts *accounts, struct kernel_accou
 
 /*
  * What a switch costs with the program, what a look at a clock costs without it (cold caches), and how
- * many switches a second are always fine: half a percent of a core.
+ * many switches a second of each CPU are always fine: half a percent of it.
  */
 #define SWITCH_NS 200
 #define LOOK_NS 900
@@ -958,6 +958,7 @@ static uint64_t switch_rate(struct kernel_accounts *accounts, mono_t now)
 static void judge_cost(struct kernel_accounts *accounts, uint64_t rate, uint64_t interval_ns)
 {
 	double cost_ns = (double)rate * SWITCH_NS;
+	uint64_t free_rate = SWITCHES_FREE * (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
 	bool on = atomic_load(&accounts->shared.on);
 
 	if (on)
@@ -967,7 +968,7 @@ static void judge_cost(struct kernel_accounts *accounts, uint64_t rate, uint64_t
 	char reason[KERNEL_ACCOUNTS_REASON_MAX];
 
 	if (on) {
-		accounts->costly = rate > SWITCHES_FREE && cost_ns > saved_ns ? accounts->costly + 1 : 0;
+		accounts->costly = rate > free_rate && cost_ns > saved_ns ? accounts->costly + 1 : 0;
 		if (accounts->costly < COSTLY_CHECKS)
 			return;
 		snprintf(reason, sizeof(reason), "at %llu switches a second counting them costs more than it saves",
@@ -977,7 +978,7 @@ static void judge_cost(struct kernel_accounts *accounts, uint64_t rate, uint64_t
 		turn_off(accounts, reason);
 		return;
 	}
-	accounts->cheap = rate < SWITCHES_FREE / 2 || cost_ns < saved_ns / 2 ? accounts->cheap + 1 : 0;
+	accounts->cheap = rate < free_rate / 2 || cost_ns < saved_ns / 2 ? accounts->cheap + 1 : 0;
 	if (accounts->cheap >= CHEAP_CHECKS)
 		turn_on(accounts);
 }

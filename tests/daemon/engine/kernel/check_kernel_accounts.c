@@ -327,28 +327,32 @@ END_TEST
 
 START_TEST(it_goes_when_switches_cost_more_than_looks_and_comes_back)
 {
+	const unsigned cpus = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
 	struct kernel_accounts_state state;
+	char said[32];
 
 	if (!open_accounts(4))
 		SKIP_TEST("%s", skip_reason);
-	accounts->state.watched = 100; /* at 100 Hz: 9 ms a second, as much as 45,000 switches */
+	/* For each CPU, at 100 Hz: 9 ms a second, as much as 45,000 switches. */
+	accounts->state.watched = 100 * cpus;
 	for (unsigned i = 0; i < 100; i++)
-		judge_cost(accounts, 44000, 10 * NS_PER_MS);
+		judge_cost(accounts, 44000 * cpus, 10 * NS_PER_MS);
 	for (unsigned i = 1; i < COSTLY_CHECKS; i++)
-		judge_cost(accounts, 50000, 10 * NS_PER_MS);
-	judge_cost(accounts, 44000, 10 * NS_PER_MS);
+		judge_cost(accounts, 50000 * cpus, 10 * NS_PER_MS);
+	judge_cost(accounts, 44000 * cpus, 10 * NS_PER_MS);
 	for (unsigned i = 1; i < COSTLY_CHECKS; i++)
-		judge_cost(accounts, 50000, 10 * NS_PER_MS);
+		judge_cost(accounts, 50000 * cpus, 10 * NS_PER_MS);
 	ck_assert(atomic_load(&accounts->shared.on));
-	judge_cost(accounts, 50000, 10 * NS_PER_MS);
+	judge_cost(accounts, 50000 * cpus, 10 * NS_PER_MS);
 	ck_assert(!atomic_load(&accounts->shared.on));
 	kernel_accounts_state(accounts, &state);
-	ck_assert_ptr_ne(strstr(state.reason, "50000 switches"), NULL);
+	snprintf(said, sizeof said, "at %u switches", 50000 * cpus);
+	ck_assert_ptr_ne(strstr(state.reason, said), NULL);
 	for (unsigned i = 0; i < 100; i++)
-		judge_cost(accounts, 30000, 10 * NS_PER_MS);
+		judge_cost(accounts, 30000 * cpus, 10 * NS_PER_MS);
 	ck_assert(!atomic_load(&accounts->shared.on));
 	for (unsigned i = 0; i < CHEAP_CHECKS; i++)
-		judge_cost(accounts, 20000, 10 * NS_PER_MS);
+		judge_cost(accounts, 20000 * cpus, 10 * NS_PER_MS);
 	ck_assert(atomic_load(&accounts->shared.on));
 	close_accounts();
 }
