@@ -5,8 +5,10 @@
 #ifndef SPIKEWATCH_LIB_BASE_IO_H
 #define SPIKEWATCH_LIB_BASE_IO_H
 
+#include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/types.h>
 
 /*
@@ -45,6 +47,23 @@ struct sink sink_count(uint64_t *bytes);
 
 /* Appends. 0; -ENOMEM; -EFBIG beyond buffer->max, and then nothing was appended. */
 int buffer_append(struct buffer *buffer, const void *data, size_t len);
+
+/*
+ * Room for exactly so many bytes (at least len) and no more: the memory is made larger or smaller. 0;
+ * -ENOMEM, and then it is as it was.
+ */
+static inline int buffer_fit(struct buffer *buffer, size_t bytes)
+{
+	char *data = bytes > 0 ? (char *)realloc(buffer->data, bytes) : NULL;
+
+	if (bytes == 0)
+		return 0;
+	if (data == NULL)
+		return -ENOMEM;
+	buffer->data = data;
+	buffer->cap = bytes;
+	return 0;
+}
 
 /* Frees the memory; the buffer is empty and usable again. */
 void buffer_release(struct buffer *buffer);

@@ -551,8 +551,10 @@ static void pack_records(struct stack_copy *copy)
 		if (gzip->len == 0 && records->len >= PACKED_BYTES_MIN &&
 		    deflate_gzip(records->data, records->len, &sink) < 0)
 			buffer_release(gzip);
-		if (gzip->len > 0)
+		if (gzip->len > 0) {
 			buffer_release(records);
+			(void)buffer_fit(gzip, gzip->len);
+		}
 		bytes += gzip->len > 0 ? gzip->len : records->len;
 	}
 	copy->packed = true;
@@ -567,7 +569,10 @@ static int unpack_records(struct stack_copy *copy)
 	for (size_t i = 0; r == 0 && copy->packed && i < copy->snapshot.stream_count; i++) {
 		struct stack_recorder_stream *stream = &copy->snapshot.streams[i];
 
-		if (copy->gzip[i].len > 0 && stream->records.len == 0)
+		if (copy->gzip[i].len == 0 || stream->records.len > 0)
+			continue;
+		r = buffer_fit(&stream->records, stream->head.record_bytes);
+		if (r == 0)
 			r = deflate_gunzip(copy->gzip[i].data, copy->gzip[i].len, stream->head.record_bytes,
 					   &stream->records);
 	}
@@ -672,38 +677,55 @@ static const struct stack_recorder_stream *find_stream(const struct stack_record
 	return NULL;
 }
 
-static int add_records(struct perf_merge *merge, const struct stack_recorder_stream *stream)
+/* Side-band records of a snapshot, which are in the order of time. */
+struct sideband_reader {
+	const struct stack_recorder_stream *stream; /* NULL: none */
+	size_t at;
+	struct perf_record record; /* the next; size 0: the end, or one that cannot be read */
+};
+
+static void next_record(struct sideband_reader *reader)
 {
-	struct perf_record_format format = { stream->head.sample_type, stream->head.regs_user };
-	struct perf_record record;
+	const struct stack_recorder_stream *stream = reader->stream;
+	size_t left = 0;
 
-	for (size_t at = 0; at < stream->records.len; at += record.size) {
-		int r = perf_record_decode(&format, stream->records.data + at, stream->records.len - at, &record);
+	reader->at += reader->record.size;
+	if (stream)
+		left = stream->records.len - reader->at;
+	reader->record.size = 0;
+	if (left > 0) {
+		struct perf_record_format format = { stream->head.sample_type, stream->head.regs_user };
+		struct perf_record record;
 
-		if (r == 0)
-			r = perf_merge_add(merge, stream->records.data + at, record.size, record.time_ns);
-		if (r < 0)
-			return r == -EFBIG || r == -EBADMSG ? 0 : r;
+		if (perf_record_decode(&format, stream->records.data + reader->at, left, &record) == 0)
+			reader->record = record;
 	}
-
-	return 0;
 }
 
+static struct sideband_reader read_sideband(const struct stack_recorder_snapshot *snapshot)
+{
+	struct sideband_reader reader = { .stream = find_stream(snapshot, STACK_FILE_SIDEBAND) };
+
+	next_record(&reader);
+	return reader;
+}
+
+/* Both snapshots' records, into memory of exactly their size. 0 or -ENOMEM. */
 static int merge_sideband(struct stack_capture *capture)
 {
-	const struct stack_recorder_stream *first = find_stream(capture->first, STACK_FILE_SIDEBAND);
-	const struct stack_recorder_stream *second = find_stream(&capture->second, STACK_FILE_SIDEBAND);
-	struct perf_merge merge = { .bytes.max = 2 * SIDEBAND_MAX };
-	struct sink sink = sink_buffer(&capture->sideband);
-	int r = first ? add_records(&merge, first) : 0;
+	struct sideband_reader first = read_sideband(capture->first), second = read_sideband(&capture->second);
+	size_t bytes =
+		(first.stream ? first.stream->records.len : 0) + (second.stream ? second.stream->records.len : 0);
+	int r = buffer_fit(&capture->sideband, bytes);
 
-	if (r == 0 && second)
-		r = add_records(&merge, second);
-	if (r == 0) {
-		perf_merge_sort(&merge);
-		r = perf_merge_write(&merge, &sink);
+	while (r == 0 && (first.record.size > 0 || second.record.size > 0)) {
+		bool of_first = second.record.size == 0 ||
+				(first.record.size > 0 && first.record.time_ns <= second.record.time_ns);
+		struct sideband_reader *from = of_first ? &first : &second;
+
+		r = buffer_append(&capture->sideband, from->stream->records.data + from->at, from->record.size);
+		next_record(from);
 	}
-	perf_merge_release(&merge);
 	return r;
 }
 
@@ -1107,6 +1129,7 @@ static int run_symbolizer(struct stack_capture *capture, const struct stack_capt
 	/* They are in the stack file now. */
 	release_records(capture);
 	drop_records(&capture->second);
+	buffer_release(&capture->sideband);
 	if (r == 0)
 		r = symbolizer_run(&job, why, WHY_MAX);
 	if (r > 0) {

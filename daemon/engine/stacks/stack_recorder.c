@@ -2773,7 +2773,9 @@ static int hand_over_kind(struct ring_capture *capture, enum stack_file_stream_k
 	int r;
 
 	*stream = capture->streams[kind];
-	r = perf_merge_write(&capture->merges[kind], &sink);
+	r = buffer_fit(&stream->records, capture->merges[kind].bytes.len);
+	if (r == 0)
+		r = perf_merge_write(&capture->merges[kind], &sink);
 	stream->head.record_bytes = stream->records.len;
 	perf_merge_release(&capture->merges[kind]);
 	return r;
