@@ -677,7 +677,6 @@ Suite *faults_suite(void)
 	TCase *tcase = tcase_create("faults");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_set_timeout(tcase, 300);
 	tcase_add_test(tcase, files_are_private_unless_they_replace_one_that_is_not);
 	tcase_add_test(tcase, limit_of_file_size_is_a_write_error);
 	tcase_add_test(tcase, list_never_lies_by_silence);

@@ -105,9 +105,33 @@ static inline bool scene_says(const char *path, const char *part)
 	return says;
 }
 
+/* ---- names of our own ---- */
+
+/*
+ * The text with this test's process id for each @, valid for three more calls. Processes of names that
+ * a configuration matches are called so: other runs of the same test have such processes too, at the
+ * same time. The kernel cuts names to 15 bytes, of which the number may take seven.
+ */
+static inline const char *scene_own(const char *text)
+{
+	static char texts[4][8192];
+	static unsigned next;
+	static int pid; /* not that of a child, which calls this later */
+	char *made = texts[next++ % 4];
+	size_t len = 0;
+
+	pid = pid ? pid : getpid();
+	*made = '\0';
+	for (; *text && len < sizeof(texts[0]); text++)
+		len += (size_t)snprintf(made + len, sizeof(texts[0]) - len, *text == '@' ? "%d" : "%c",
+					*text == '@' ? pid : *text);
+
+	return made;
+}
+
 /* ---- configurations ---- */
 
-/* Must be good. */
+/* Must be good; scene_own() makes its names. */
 __attribute__((format(printf, 1, 2))) static inline struct config *scene_config(const char *format, ...)
 {
 	char text[8192], message[1024] = "";
@@ -116,9 +140,12 @@ __attribute__((format(printf, 1, 2))) static inline struct config *scene_config(
 	va_list arguments;
 
 	va_start(arguments, format);
-	struct config_source source = { .file = "scene", .text = text };
-	source.len = (size_t)vsnprintf(text, sizeof(text), format, arguments);
+	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
+
+	struct config_source source = { .file = "scene", .text = scene_own(text) };
+
+	source.len = strlen(source.text);
 
 	int r = config_parse(&source, 1, &config, &error);
 
@@ -176,10 +203,11 @@ static inline void actor_obey(struct actor_command *command)
 	}
 }
 
-/* Before any thread is started: it is forked. */
+/* Called scene_own(name). Before any thread is started: it is forked. */
 static inline struct actor actor_start(const char *name)
 {
 	struct actor_command command;
+	const char *own = scene_own(name);
 	int commands[2], done[2];
 
 	ck_assert_int_eq(pipe2(commands, O_CLOEXEC), 0);
@@ -188,7 +216,7 @@ static inline struct actor actor_start(const char *name)
 	ck_assert_int_ge(pid, 0);
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		prctl(PR_SET_NAME, name);
+		prctl(PR_SET_NAME, own);
 		close(commands[1]);
 		close(done[0]);
 		while (write(done[1], "", 1) == 1 && read(commands[0], &command, sizeof(command)) == sizeof(command))
@@ -207,7 +235,7 @@ static inline struct actor actor_start(const char *name)
 }
 
 /*
- * 'n': takes the name text; 'b': starts a thread of the name text that burns CPU from now on; 'm':
+ * 'n': takes the name scene_own(text); 'b': starts a thread of the name text that burns CPU from now on; 'm':
  * touches 32 MiB more; 'x': exits. Returns when it is done, but for 'x'.
  */
 static inline void actor_do(const struct actor *actor, char what, const char *text)
@@ -215,7 +243,7 @@ static inline void actor_do(const struct actor *actor, char what, const char *te
 	struct actor_command command = { .what = what };
 	char done;
 
-	snprintf(command.text, sizeof(command.text), "%s", text);
+	snprintf(command.text, sizeof(command.text), "%s", scene_own(text));
 	ck_assert_int_eq(write(actor->commands, &command, sizeof(command)), (ssize_t)sizeof(command));
 	if (what != 'x')
 		ck_assert_int_eq(read(actor->done, &done, 1), 1);

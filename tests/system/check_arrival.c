@@ -403,7 +403,6 @@ Suite *arrival_suite(void)
 	Suite *suite = suite_create("arrival");
 	TCase *one = tcase_create("one"), *many = tcase_create("many");
 
-	tcase_set_timeout(one, LIVE_TIMEOUT_S);
 	tcase_add_checked_fixture(one, setup, teardown);
 	tcase_add_loop_test(one, a_process_that_executed_is_described_sampled_and_its_end_is_told, 0, WAYS);
 	tcase_add_loop_test(one, a_process_of_30_ms_is_seen_with_what_it_used, 0, RESCAN);
@@ -411,7 +410,6 @@ Suite *arrival_suite(void)
 			    WAYS);
 	tcase_add_loop_test(one, one_that_changes_its_name_goes_over_and_nothing_is_lost_or_counted_twice, 0, WAYS);
 	suite_add_tcase(suite, one);
-	tcase_set_timeout(many, LIVE_TIMEOUT_S);
 	tcase_add_checked_fixture(many, setup, teardown);
 	tcase_add_loop_test(many, the_sum_of_a_group_is_what_its_short_processes_used, 0, PERF);
 	tcase_add_test(many, without_exit_records_a_group_has_what_its_members_were_seen_to_use_and_never_more);

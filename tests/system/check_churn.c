@@ -197,7 +197,6 @@ Suite *churn_suite(void)
 	Suite *suite = suite_create("churn");
 	TCase *tcase = tcase_create("churn");
 
-	tcase_set_timeout(tcase, LIVE_TIMEOUT_S);
 	tcase_add_unchecked_fixture(tcase, make_own, remove_own);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_loop_test(tcase, cgroups_that_go_at_once_are_heard_of_and_leave_nothing, 0, WAYS);

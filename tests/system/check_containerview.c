@@ -119,7 +119,7 @@ static struct config *configure(void)
 		"{\"sampling\": {\"interval\": \"1ms\"}, \"ring\": {\"size\": \"256KiB\", \"page_size\": \"16KiB\", "
 		"\"lock\": false}, \"stacks\": {\"mode\": \"off\"}, \"proc_root\": \"%s/proc\", \"cgroup_root\": "
 		"\"%s/sys/fs/cgroup\", \"runtime_root\": \"%s\", \"targets\": [{\"name\": \"a\", \"comm\": "
-		"\"scene-view\"}]}",
+		"\"view@\"}]}",
 		directory, directory, directory);
 }
 
@@ -230,7 +230,7 @@ START_TEST(a_daemon_in_a_container_sees_its_host_as_the_host_does)
 	scene_directory(directory);
 	ck_assert_int_eq(cgroup_mounts_new("/proc", NULL, &mounts), 0);
 	ck_assert_int_eq(cgroup_limits_machine(procfd, "", &machine), 0);
-	actor = actor_start("scene-view");
+	actor = actor_start("view@");
 	actor_do(&actor, 'b', "burner");
 	make_cgroups(mounts);
 	join("/target", actor.pid);
@@ -263,7 +263,6 @@ Suite *containerview_suite(void)
 	TCase *tcase = tcase_create("containerview");
 
 	tcase_add_test(tcase, a_daemon_in_a_container_sees_its_host_as_the_host_does);
-	tcase_set_timeout(tcase, 120);
 	suite_add_tcase(suite, tcase);
 
 	return suite;

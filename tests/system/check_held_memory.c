@@ -94,7 +94,6 @@ Suite *held_memory_suite(void)
 	Suite *suite = suite_create("held_memory");
 	TCase *tcase = tcase_create("held_memory");
 
-	tcase_set_timeout(tcase, LIVE_TIMEOUT_S);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, what_is_locked_does_not_grow_and_what_evidence_took_goes_back);
 	suite_add_tcase(suite, tcase);

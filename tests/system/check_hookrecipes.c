@@ -328,7 +328,6 @@ Suite *hookrecipes_suite(void)
 	Suite *suite = suite_create("hookrecipes");
 	TCase *tcase = tcase_create("recipes");
 
-	tcase_set_timeout(tcase, 200);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, each_is_a_good_configuration);
 	tcase_add_test(tcase, gcore_leaves_a_core);

@@ -260,7 +260,6 @@ Suite *labelled_suite(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, a_container_that_is_watched_by_its_labels_says_them_everywhere);
-	tcase_set_timeout(tcase, 120);
 	suite_add_tcase(suite, tcase);
 
 	return suite;

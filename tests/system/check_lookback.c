@@ -8,7 +8,7 @@
 
 Suite *lookback_suite(void);
 
-#define TARGET_NAME "lookback-busy"
+#define TARGET_NAME "busy@"
 
 static char directory[64], spikewatchd[512], spikewatch[512];
 static bool able;
@@ -35,10 +35,10 @@ static void setup(void)
 		"{\"ring\": {\"path\": \"%s/ring\", \"size\": \"4MiB\", \"lock\": false}, \"stacks\": \"off\",\n"
 		"\"incidents\": {\"directory\": \"%s/incidents\", \"min_free\": \"0B\", \"before\": \"1s\", \"after\": "
 		"\"0s\"},\n"
-		"\"targets\": [{\"name\": \"busy\", \"comm\": \"" TARGET_NAME "\", \"per\": \"group\"}],\n"
+		"\"targets\": [{\"name\": \"busy\", \"comm\": \"%s\", \"per\": \"group\"}],\n"
 		"\"rules\": [{\"name\": \"cpu\", \"metric\": \"cpu_cores\", \"window\": \"200ms\", \"above\": 0.05, "
 		"\"cooldown\": \"1h\", \"warmup\": 0}]}\n",
-		directory, directory);
+		directory, directory, scene_own(TARGET_NAME));
 }
 
 static void stop(int number)
@@ -108,14 +108,15 @@ START_TEST(it_is_there_while_it_runs_and_after_it_was_killed)
 	size_t minutes;
 
 	if (!able)
-		return;
+		SKIP_TEST("the programs were not built");
 	start();
-	scene_wait_for(has(root = look(&document), "minutes", 3) && has(root, "incidents", 1));
+	/* The incident may be there before the minute of what fired is. */
+	scene_wait_for(has(root = look(&document), "minutes", 3) && has(root, "incidents", 1) &&
+		       number(json_member(root, "targets")->first, "cpu_peak_cores") >= 0.05);
 	target = json_member(root, "targets")->first;
 	ck_assert_str_eq(json_member(target, "name")->text, "busy");
 	ck_assert_str_eq(json_member(target, "kind")->text, "group");
 	ck_assert_double_gt(number(target, "cpu_cores"), 0);
-	ck_assert_double_ge(number(target, "cpu_peak_cores"), 0.05);
 	ck_assert_double_gt(number(target, "memory_peak_bytes"), 0);
 	incident = json_member(json_member(root, "incidents")->first, "id");
 	snprintf(command, sizeof(command), "%s show -d %s %s >/dev/null 2>&1", spikewatch, place("incidents"),
@@ -151,7 +152,6 @@ Suite *lookback_suite(void)
 	TCase *tcase = tcase_create("lookback");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, it_is_there_while_it_runs_and_after_it_was_killed);
 	suite_add_tcase(suite, tcase);
 

@@ -409,7 +409,6 @@ Suite *manual_suite(void)
 	Suite *suite = suite_create("manual");
 	TCase *tcase = tcase_create("by_hand");
 
-	tcase_set_timeout(tcase, 60);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, a_target_is_recorded_as_if_a_rule_had_fired);
 	tcase_add_test(tcase, everything_is_recorded_with_its_past_and_what_comes);

@@ -262,12 +262,10 @@ Suite *oddities_suite(void)
 	Suite *suite = suite_create("oddities");
 	TCase *cgroups = tcase_create("cgroups"), *processes = tcase_create("processes");
 
-	tcase_set_timeout(cgroups, 120);
 	tcase_add_unchecked_fixture(cgroups, make_own, remove_own);
 	tcase_add_checked_fixture(cgroups, setup, teardown);
 	tcase_add_test(cgroups, a_cgroup_may_be_called_anything);
 	suite_add_tcase(suite, cgroups);
-	tcase_set_timeout(processes, 120);
 	tcase_add_checked_fixture(processes, setup, teardown);
 	tcase_add_loop_test(processes, a_process_with_nearly_two_mebibytes_of_arguments_is_found_by_its_first, 0, WAYS);
 	tcase_add_loop_test(processes, an_entry_may_match_everything_on_the_machine, 0, WAYS);

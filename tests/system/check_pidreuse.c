@@ -366,12 +366,10 @@ Suite *pidreuse_suite(void)
 	Suite *suite = suite_create("pidreuse");
 	TCase *turns = tcase_create("turns"), *late = tcase_create("late");
 
-	tcase_set_timeout(turns, LIVE_TIMEOUT_S);
 	tcase_add_checked_fixture(turns, setup, teardown);
 	tcase_add_loop_test(turns, a_group_has_nothing_of_what_others_used_with_the_same_pid, 0, WAYS);
 	tcase_add_loop_test(turns, each_process_is_a_target_of_its_own_with_what_it_used, 0, WAYS);
 	suite_add_tcase(suite, turns);
-	tcase_set_timeout(late, LIVE_TIMEOUT_S);
 	tcase_add_checked_fixture(late, setup, teardown);
 	tcase_add_loop_test(late, what_the_next_one_uses_is_not_taken_for_what_the_last_one_used, 0, WAYS);
 	tcase_add_test(late, who_changes_its_name_before_it_ends_is_not_another);

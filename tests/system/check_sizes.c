@@ -16,7 +16,6 @@ Suite *sizes_suite(void);
 
 /* The symboliser has 30 s; the rest is for a busy machine. */
 #define SEALED_WITHIN_NS (90 * NS_PER_S)
-#define TIMEOUT_S 180
 
 /* Resident: of the daemon with its stacks (an installation has MemoryMax=), of the symboliser. */
 #define DAEMON_KIB_MAX (128u << 10)
@@ -294,7 +293,6 @@ Suite *sizes_suite(void)
 	TCase *tcase = tcase_create("sizes");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_set_timeout(tcase, TIMEOUT_S);
 	tcase_add_test(tcase, a_file_with_ten_million_functions);
 	tcase_add_test(tcase, a_file_with_a_symbol_table_of_sixty_gigabytes);
 	tcase_add_test(tcase, a_file_with_four_gigabytes_of_debug_information);

@@ -15,7 +15,7 @@
 
 Suite *slow_disk_suite(void);
 
-#define TARGET_NAME "slow-disk-test"
+#define TARGET_NAME "slow@"
 
 static struct live_rig rig;
 static struct slow_disk *disk;
@@ -118,10 +118,10 @@ static void start_on_disk(void)
 		"\"sampling\": {\"cpu_budget\": \"100%%\", \"interval\": \"10ms\", \"rescan_interval\": \"100ms\",\n"
 		"\"discovery\": \"rescan\"}, \"incidents\": {\"directory\": \"%s/incidents\", \"min_free\": \"0B\",\n"
 		"\"before\": \"1s\", \"after\": \"0s\"}, \"state_file\": \"%s/state\",\n"
-		"\"targets\": [{\"name\": \"t\", \"comm\": \"" TARGET_NAME "\"}],\n"
+		"\"targets\": [{\"name\": \"t\", \"comm\": \"%s\"}],\n"
 		"\"rules\": [{\"name\": \"there\", \"metric\": \"memory_bytes\", \"window\": \"100ms\", \"above\": "
 		"\"4KiB\", \"warmup\": 0, \"cooldown\": \"1h\"}]}\n",
-		rig.directory, rig.directory, rig.directory);
+		rig.directory, rig.directory, rig.directory, scene_own(TARGET_NAME));
 	rig.server = program_start(arguments, rig.directory, -1, 0);
 	live_wait_for(&rig, scene_says(rig.server.err, "watching "));
 	ck_assert_int_eq(ring_open(AT_FDCWD, place(&rig, "ring"), false, &rig.ring), 0);
@@ -139,12 +139,13 @@ static uint64_t ticks(void)
 /* A process that the rule fires on as soon as it is found. */
 static void start_target(void)
 {
+	const char *name = scene_own(TARGET_NAME);
 	pid_t pid = fork();
 
 	ck_assert_int_ge(pid, 0);
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		prctl(PR_SET_NAME, TARGET_NAME);
+		prctl(PR_SET_NAME, name);
 		for (;;)
 			pause();
 	}
@@ -253,7 +254,6 @@ Suite *slow_disk_suite(void)
 	Suite *suite = suite_create("slow_disk");
 	TCase *tcase = tcase_create("slow_disk");
 
-	tcase_set_timeout(tcase, LIVE_TIMEOUT_S);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, while_the_disk_does_not_answer_all_else_goes_on_and_nothing_is_lost);
 	tcase_add_test(tcase, on_a_slow_disk_all_is_written_in_its_time);

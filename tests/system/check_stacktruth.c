@@ -675,7 +675,6 @@ Suite *stacktruth_suite(void)
 
 	tcase_add_unchecked_fixture(tcase, setup_cgroups, teardown_cgroups);
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, one_hot_thread_among_fifty_is_named);
 	tcase_add_test(tcase, every_level_of_a_recursion_is_there);
 	tcase_add_test(tcase, who_is_called_back_by_a_library_without_frame_pointers_has_its_callers);

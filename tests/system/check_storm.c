@@ -230,7 +230,6 @@ Suite *storm_suite(void)
 	Suite *suite = suite_create("storm");
 	TCase *tcase = tcase_create("storm");
 
-	tcase_set_timeout(tcase, LIVE_TIMEOUT_S);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_loop_test(tcase, every_process_of_a_storm_is_looked_at_or_known_by_its_end_or_counted_as_missed, 0,
 			    WAYS);

@@ -491,7 +491,6 @@ Suite *trouble_suite(void)
 	Suite *suite = suite_create("trouble");
 	TCase *tcase = tcase_create("directory");
 
-	tcase_set_timeout(tcase, 60);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_loop_test(tcase, a_directory_that_was_removed_is_made_anew, 0,
 			    (int)(sizeof(removed_directories) / sizeof(removed_directories[0])));

@@ -74,7 +74,6 @@ Suite *unanswered_suite(void)
 	Suite *suite = suite_create("unanswered");
 	TCase *tcase = tcase_create("unanswered");
 
-	tcase_set_timeout(tcase, 120);
 	tcase_add_loop_test(tcase, an_incident_is_sealed_without_what_does_not_answer, 0, (int)ARRAY_LEN(hangs));
 	suite_add_tcase(suite, tcase);
 	return suite;

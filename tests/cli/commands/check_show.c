@@ -469,7 +469,7 @@ START_TEST(what_is_not_there_is_said)
 	snprintf(page, sizeof(page), "%s/" INCIDENTMADE_ID "/incident.json", path);
 	ck_assert_int_eq(RUN(show, "--full", page), EXIT_TROUBLE);
 	says("a file, not the directory of an incident");
-	ck_assert_int_eq(RUN(show, "--full", "/nonexistent/incident"), EXIT_TROUBLE);
+	ck_assert_int_eq(RUN(show, "--full", "/proc/nonexistent/incident"), EXIT_TROUBLE);
 	ck_assert_int_eq(RUN(show, "--full", path), EXIT_USAGE);
 	says("there is no incident.json in it");
 	ck_assert_int_eq(RUN(show), EXIT_USAGE);
@@ -549,14 +549,14 @@ START_TEST(empty_directory_says_so)
 	says("There are no incidents in");
 	ck_assert_int_eq(RUN(list, "--json"), EXIT_OK);
 	ck_assert_str_eq(output, "[]\n");
-	ck_assert_int_eq(RUN(list, "-d", "/nonexistent"), EXIT_TROUBLE);
-	setenv("SPIKEWATCH_DIR", "/nonexistent", 1);
+	ck_assert_int_eq(RUN(list, "-d", "/proc/nonexistent"), EXIT_TROUBLE);
+	setenv("SPIKEWATCH_DIR", "/proc/nonexistent", 1);
 	ck_assert_int_eq(RUN(list), EXIT_OK);
-	says("There are no incidents in /nonexistent: there is no such directory.\n");
+	says("There are no incidents in /proc/nonexistent: there is no such directory.\n");
 	ck_assert_int_eq(RUN(list, "--json"), EXIT_OK);
 	ck_assert_str_eq(output, "[]\n");
 	ck_assert_int_eq(RUN(show, "--full", "last"), EXIT_TROUBLE);
-	says("/nonexistent: there is no such directory; use -d DIR for another one\n");
+	says("/proc/nonexistent: there is no such directory; use -d DIR for another one\n");
 }
 END_TEST
 
@@ -785,7 +785,7 @@ START_TEST(what_is_none_of_ours_is_told_apart_from_damage)
 	make(NULL);
 	ck_assert_int_eq(RUN(verify, "/dev/null"), EXIT_USAGE);
 	ck_assert_int_eq(RUN(verify, "/proc/self/status"), EXIT_USAGE);
-	ck_assert_int_eq(RUN(verify, "/nonexistent"), EXIT_USAGE);
+	ck_assert_int_eq(RUN(verify, "/proc/nonexistent"), EXIT_USAGE);
 	ck_assert_int_eq(RUN(verify, path), EXIT_USAGE);
 	/* The worst of several. */
 	ck_assert_int_eq(RUN(verify, (char *)path_of(""), "/dev/null"), EXIT_USAGE);

@@ -1033,7 +1033,6 @@ Suite *diff_suite(void)
 	TCase *tcase = tcase_create("all");
 
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
-	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, functions_are_compared_by_their_share_of_their_own_side);
 	tcase_add_test(tcase, threads_are_matched_by_name);
 	tcase_add_test(tcase, mappings_of_all_processes_are_compared_by_bytes);

@@ -624,7 +624,6 @@ Suite *replay_suite(void)
 	TCase *tcase = tcase_create("program");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, a_replay_decides_as_the_daemon_did);
 	tcase_add_test(tcase, a_daemon_that_was_stopped_leaves_a_hole_and_no_spike);
 	tcase_add_test(tcase, a_suspend_of_the_machine_is_told_everywhere);

@@ -811,7 +811,6 @@ Suite *rule_replay_suite(void)
 	tcase_add_test(entries, else_the_entry_of_the_option);
 	tcase_add_test(entries, memory_that_runs_out_assigns_no_entry);
 	suite_add_tcase(suite, entries);
-	tcase_set_timeout(thresholds, 60);
 	tcase_add_test(thresholds, a_threshold_fires_as_often_as_predicted);
 	tcase_add_test(thresholds, a_threshold_that_must_hold_fires_as_often_as_predicted);
 	tcase_add_test(thresholds, thresholds_are_round);

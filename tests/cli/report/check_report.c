@@ -937,7 +937,6 @@ Suite *report_suite(void)
 
 	for (size_t i = 0; i < ARRAY_LEN(all); i++) {
 		tcase_add_checked_fixture(all[i], set_up, tear_down);
-		tcase_set_timeout(all[i], 60);
 		suite_add_tcase(suite, all[i]);
 	}
 	tcase_add_test(data, plots_have_what_happened_in_them);

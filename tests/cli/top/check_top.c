@@ -557,14 +557,12 @@ Suite *top_suite(void)
 	TCase *text = tcase_create("text"), *screen = tcase_create("screen");
 
 	tcase_add_checked_fixture(text, setup, teardown);
-	tcase_set_timeout(text, 60);
 	tcase_add_test(text, once_prints_one_table_of_what_the_daemon_sees);
 	tcase_add_test(text, so_many_tables_and_no_more);
 	tcase_add_test(text, no_ring_no_table_but_words);
 	suite_add_tcase(suite, text);
 
 	tcase_add_checked_fixture(screen, setup, teardown);
-	tcase_set_timeout(screen, 60);
 	tcase_add_test(screen, keys_sort_filter_pause_help_and_quit);
 	tcase_add_test(screen, follows_the_size_of_the_terminal);
 	tcase_add_loop_test(screen, enter_opens_a_target_t_triggers_and_i_shows_incidents, 0, ARRAY_LEN(sizes));

@@ -100,7 +100,6 @@ Suite *stopped_child_suite(void)
 	Suite *suite = suite_create("stopped_child");
 	TCase *tcase = tcase_create("command");
 
-	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, it_begins_when_the_gate_opens);
 	tcase_add_test(tcase, what_never_began_does_not_begin);
 	tcase_add_test(tcase, what_cannot_be_started_says_so);

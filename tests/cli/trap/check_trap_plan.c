@@ -471,7 +471,6 @@ Suite *trap_plan_suite(void)
 	tcase_add_test(lines, there_is_none_where_it_cannot_be_taken_back);
 	suite_add_tcase(suite, lines);
 	tcase_add_checked_fixture(sessions, setup, teardown);
-	tcase_set_timeout(sessions, 120);
 	tcase_add_test(sessions, memory_that_runs_out_at_the_start_is_survived);
 	tcase_add_test(sessions, a_directory_that_cannot_be_is_told_from_other_trouble);
 	suite_add_tcase(suite, sessions);

@@ -1164,7 +1164,6 @@ Suite *control_suite(void)
 	TCase *socket_case = tcase_create("socket"), *requests_case = tcase_create("requests"),
 	      *handed_case = tcase_create("handed over");
 
-	tcase_set_timeout(socket_case, 120);
 	tcase_add_checked_fixture(socket_case, setup, teardown);
 	tcase_add_test(socket_case, a_line_is_answered_and_the_connection_ends);
 	tcase_add_test(socket_case, a_line_may_come_in_pieces);

@@ -399,7 +399,6 @@ Suite *daemon_stuck_suite(void)
 	Suite *suite = suite_create("daemon_stuck");
 	TCase *tcase = tcase_create("stuck");
 
-	tcase_set_timeout(tcase, 120);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, a_blocked_scan_is_reported_and_stops_neither_the_keep_alive_nor_the_stop);
 	tcase_add_test(tcase, a_blocked_first_scan_is_reported_and_the_daemon_becomes_ready_without_it);

@@ -136,7 +136,6 @@ Suite *symbolize_live_suite(void)
 	Suite *suite = suite_create("symbolize_live");
 	TCase *core = tcase_create("core");
 
-	tcase_set_timeout(core, 120);
 	tcase_add_test(core, they_do_with_events_of_their_own_and_without_frame_pointers);
 	tcase_add_test(core, functions_that_share_the_time_70_to_30_do_so_in_the_profile);
 	suite_add_tcase(suite, core);

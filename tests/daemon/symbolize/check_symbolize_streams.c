@@ -183,7 +183,6 @@ Suite *symbolize_streams_suite(void)
 	TCase *core = tcase_create("core");
 
 	tcase_add_checked_fixture(core, setup, teardown);
-	tcase_set_timeout(core, 300);
 	tcase_add_test(core, a_thread_that_is_sampled_twice_counts_once);
 	tcase_add_test(core, faults_are_a_profile_of_their_own);
 	tcase_add_test(core, without_faults_nothing_is_written_of_them);

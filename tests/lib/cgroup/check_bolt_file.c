@@ -347,7 +347,6 @@ Suite *bolt_file_suite(void)
 	tcase_add_test(tcase, a_tree_that_leads_back_into_itself_ends);
 	tcase_add_test(tcase, without_memory_it_says_so);
 	tcase_add_test(tcase, a_visit_can_end_it);
-	tcase_set_timeout(tcase, 120);
 	suite_add_tcase(suite, tcase);
 
 	return suite;

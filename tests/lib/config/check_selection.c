@@ -151,8 +151,6 @@ Suite *selection_suite(void)
 	Suite *suite = suite_create("selection");
 	TCase *tcase = tcase_create("textregex");
 
-	tcase_set_timeout(tcase, 60);
-
 	tcase_add_test(tcase, finds_what_the_c_library_finds);
 	tcase_add_test(tcase, what_is_no_expression_is_refused);
 	tcase_add_test(tcase, long_texts_take_no_quadratic_time);

@@ -398,7 +398,6 @@ Suite *minute_file_suite(void)
 	TCase *tcase = tcase_create("minute_file");
 
 	tcase_add_checked_fixture(tcase, setup, NULL);
-	tcase_set_timeout(tcase, 60);
 	tcase_add_loop_test(tcase, what_is_written_is_read, 0, 2);
 	tcase_add_test(tcase, blocks_outside_of_the_interval_are_counted_and_not_read);
 	tcase_add_test(tcase, a_file_torn_at_any_byte_keeps_the_blocks_before);

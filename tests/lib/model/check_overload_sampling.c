@@ -396,7 +396,6 @@ Suite *overload_sampling_suite(void)
 	TCase *tcase = tcase_create("thinning");
 
 	tcase_add_checked_fixture(tcase, setup, NULL);
-	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, what_comes_slowly_is_all_counted);
 	tcase_add_test(tcase, what_comes_fast_is_counted_as_often_as_it_may_be_and_stands_for_all);
 	tcase_add_test(tcase, a_burst_after_a_calm_is_counted_from_its_beginning_on);

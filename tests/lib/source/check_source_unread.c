@@ -589,7 +589,6 @@ Suite *source_unread_suite(void)
 	Suite *suite = suite_create("source_unread");
 	TCase *tcase = tcase_create("moments");
 
-	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, what_ran_for_a_moment_is_told_by_its_clock_and_read_within_the_idle_interval);
 	tcase_add_test(tcase, what_uses_more_is_read_in_the_next_look);
 	tcase_add_test(tcase, a_real_one_that_takes_memory_after_a_calm_is_seen_to_in_the_next_look);
@@ -602,7 +601,6 @@ Suite *source_unread_suite(void)
 	tcase_add_test(tcase, what_is_told_is_what_was_read_and_never_later_than_said);
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("sleep");
-	tcase_set_timeout(tcase, 60);
 	tcase_add_loop_test(tcase, readings_of_what_sleeps_are_ever_further_apart, 0, 3);
 	tcase_add_loop_test(tcase, a_mark_is_read_again_when_pages_came_and_else_a_heartbeat_later, 0, 2);
 	suite_add_tcase(suite, tcase);

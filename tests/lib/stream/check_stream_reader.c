@@ -1306,7 +1306,6 @@ Suite *stream_reader_suite(void)
 	TCase *tcase = tcase_create("salvage");
 
 	tcase_add_checked_fixture(tcase, load_golden, unload_golden);
-	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, golden_streams_are_whole);
 	tcase_add_test(tcase, everything_written_is_handed_out);
 	tcase_add_test(tcase, pieces_of_any_size_read_alike);

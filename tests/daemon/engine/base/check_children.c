@@ -144,7 +144,7 @@ END_TEST
 
 START_TEST(what_cannot_be_started_says_why)
 {
-	char *words[] = { "/nonexistent/program", NULL };
+	char *words[] = { "/proc/nonexistent/program", NULL };
 	struct child child;
 	struct child_options options = { .words = words, .environment = no_environment };
 	struct child_descriptor closed[] = { { 999, 3 } };
@@ -498,7 +498,6 @@ Suite *children_suite(void)
 	Suite *suite = suite_create("children");
 	TCase *tcase = tcase_create("children");
 
-	tcase_set_timeout(tcase, 120);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, how_it_ended_is_told);
 	tcase_add_test(tcase, a_signal_that_comes_too_late_changes_nothing_of_its_end);

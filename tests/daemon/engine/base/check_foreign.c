@@ -391,7 +391,6 @@ Suite *foreign_suite(void)
 	Suite *suite = suite_create("foreign");
 	TCase *tcase = tcase_create("foreign");
 
-	tcase_set_timeout(tcase, 60);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, reads_a_file_of_a_process);
 	tcase_add_test(tcase, reads_a_large_file_whole);

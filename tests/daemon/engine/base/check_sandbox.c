@@ -90,7 +90,7 @@ static int cannot_do_harm(void)
 		return 4;
 	if (!refused((long)mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)))
 		return 5;
-	if (!refused(unlink("/nonexistent")) || !refused(mkdir("/tmp/nonexistent", 0700)))
+	if (!refused(unlink("/proc/nonexistent")) || !refused(mkdir("/tmp/nonexistent", 0700)))
 		return 6;
 	if (!refused(fcntl(file, F_SETFL, O_APPEND)) || !refused(fcntl(file, F_DUPFD, 0)) || !refused(dup(file)))
 		return 7;

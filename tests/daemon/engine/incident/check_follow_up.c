@@ -347,7 +347,6 @@ Suite *follow_up_suite(void)
 	Suite *suite = suite_create("follow_up");
 	TCase *tcase = tcase_create("incidents");
 
-	tcase_set_timeout(tcase, 120);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, commands_and_what_they_leave_are_sealed_with_the_incident);
 	tcase_add_test(tcase, a_slow_command_holds_up_only_its_own_incident);

@@ -723,7 +723,6 @@ Suite *incidents_suite(void)
 
 	tcase = tcase_create("attack");
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, an_attack_of_a_user_costs_no_other_its_incident);
 	suite_add_tcase(suite, tcase);
 

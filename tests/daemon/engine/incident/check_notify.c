@@ -557,7 +557,6 @@ Suite *notify_suite(void)
 	TCase *tcase = tcase_create("notify");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, a_webhook_gets_json_from_the_third_try_on);
 	tcase_add_test(tcase, sendmail_gets_a_mail);
 	tcase_add_test(tcase, the_desktop_gets_a_headline_over_its_own_bus);

@@ -534,7 +534,6 @@ Suite *kernel_accounts_suite(void)
 	Suite *suite = suite_create("kernel_accounts");
 	TCase *tcase = tcase_create("all");
 
-	tcase_set_timeout(tcase, 60);
 #ifndef SPIKEWATCH_WITHOUT_SWITCHES
 	tcase_add_test(tcase, totals_are_those_of_the_clock);
 	tcase_add_test(tcase, waiting_for_a_cpu_is_what_the_scheduler_says);

@@ -877,7 +877,6 @@ Suite *sampler_suite(void)
 
 	tcase = tcase_create("watch over priority");
 	tcase_add_checked_fixture(tcase, NULL, scheduling_stop);
-	tcase_set_timeout(tcase, 90);
 	tcase_add_test(tcase, a_run_without_a_sleep_ends_the_priority_and_not_the_process);
 	tcase_add_test(tcase, a_thread_that_exceeds_its_budget_loses_it_for_longer_each_time);
 	tcase_add_test(tcase, without_a_budget_half_a_core_is_the_limit);

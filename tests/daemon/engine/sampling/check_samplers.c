@@ -565,7 +565,6 @@ Suite *samplers_suite(void)
 	tcase_add_test(shares, each_allocation_may_fail);
 	suite_add_tcase(suite, shares);
 	tcase_add_checked_fixture(threads, setup, teardown);
-	tcase_set_timeout(threads, 60);
 	tcase_add_test(threads, they_tick_in_turn);
 	tcase_add_test(threads, four_threads_have_the_exact_times_of_all);
 	tcase_add_test(threads, one_budget_slows_all_of_them_down);

@@ -28,7 +28,7 @@ static void setup(void)
 	log_file = scene_log_catch();
 	scene_directory(directory);
 	snprintf(path, sizeof(path), "%s/ring", directory);
-	actor = actor_start("scene-session");
+	actor = actor_start("session@");
 	config = NULL;
 }
 
@@ -189,8 +189,7 @@ START_TEST(another_configuration_reaches_all_parts_and_what_is_watched_stays)
 	ck_assert_int_eq(session_start(session), 0);
 	scene_wait_for((ring_info(session_parts(session).ring, &info), info.ticks > 3));
 	ck_assert(!newest_of_first(session_parts(session).ring).has_fds);
-	take_over(session,
-		  variant("2ms", "100ms", ", {\"name\": \"g\", \"comm\": \"scene-session\", \"per\": \"group\"}"));
+	take_over(session, variant("2ms", "100ms", ", {\"name\": \"g\", \"comm\": \"session@\", \"per\": \"group\"}"));
 	scene_wait_for((ring_interval_ns(session_parts(session).ring) == 2 * NS_PER_MS));
 	scene_wait_for((discovery_state(session_parts(session).discovery, &state), state.target_table.members == 1));
 	ck_assert_uint_eq(state.target_table.targets, 2);
@@ -212,8 +211,7 @@ START_TEST(a_reload_for_which_there_is_no_memory_changes_nothing)
 	bool injected = true;
 
 	config = variant("1ms", "1s", "");
-	struct config *new =
-		variant("2ms", "1s", ", {\"name\": \"g\", \"comm\": \"scene-session\", \"per\": \"group\"}");
+	struct config *new = variant("2ms", "1s", ", {\"name\": \"g\", \"comm\": \"session@\", \"per\": \"group\"}");
 
 	ck_assert_int_eq(session_new(config, NULL, &session), 0);
 	for (long n = 1; injected; n++) {
@@ -293,7 +291,6 @@ Suite *session_suite(void)
 	Suite *suite = suite_create("session");
 	TCase *tcase = tcase_create("whole");
 
-	tcase_set_timeout(tcase, 60);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, who_is_there_at_the_start_is_in_the_first_tick);
 	tcase_add_test(tcase, the_ring_says_whose_it_is_and_how_it_ended);

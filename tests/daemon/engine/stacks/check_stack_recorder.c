@@ -243,7 +243,6 @@ Suite *stack_recorder_suite(void)
 	Suite *suite = suite_create("stack_recorder");
 	TCase *tcase = tcase_create("stack_recorder");
 
-	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, a_child_that_burned_before_the_question_is_in_the_answer);
 	tcase_add_test(tcase, a_process_that_was_there_before_is_looked_up_when_it_is_asked_for);
 	tcase_add_test(tcase, a_child_that_has_exited_is_still_known);

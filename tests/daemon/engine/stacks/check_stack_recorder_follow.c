@@ -834,7 +834,6 @@ Suite *stack_recorder_follow_suite(void)
 	Suite *suite = suite_create("stack_recorder_follow");
 	TCase *tcase = tcase_create("stack_recorder_follow");
 
-	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, a_followed_process_is_sampled_with_registers_and_stack);
 	tcase_add_test(tcase, all_modules_of_a_process_with_stacks_are_listed);
 	tcase_add_test(tcase, all_threads_are_sampled_and_those_that_begin_later);

@@ -1037,7 +1037,6 @@ static TCase *targets_of_containers(void)
 	tcase_add_test(tcase, one_without_a_name_becomes_a_target_without_another_scan);
 	tcase_add_test(tcase, processes_of_one_that_was_named_late_are_found_without_waiting_for_the_next_scan);
 	tcase_add_test(tcase, who_executes_in_another_container_is_told_of_that_one);
-	tcase_set_timeout(tcase, 60);
 
 	return tcase;
 }

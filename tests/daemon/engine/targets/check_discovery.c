@@ -219,13 +219,13 @@ END_TEST
 
 START_TEST(a_process_that_takes_another_name_leaves)
 {
-	struct actor actor = actor_start("scene-before");
+	struct actor actor = actor_start("before@");
 
 	make(&rig, "/proc", NULL,
-	     scene_config("{\"targets\": [{\"name\": \"a\", \"comm\": \"scene-before\"},"
-			  "{\"name\": \"b\", \"comm\": \"scene-after\"}]}"));
+	     scene_config("{\"targets\": [{\"name\": \"a\", \"comm\": \"before@\"},"
+			  "{\"name\": \"b\", \"comm\": \"after@\"}]}"));
 	ck_assert_uint_eq(targets(&rig), 1);
-	actor_do(&actor, 'n', "scene-after");
+	actor_do(&actor, 'n', "after@");
 	/*
 	 * A process that still runs is not seen to have run before the kernel has charged it: it
 	 * may be passed over once.
@@ -234,7 +234,7 @@ START_TEST(a_process_that_takes_another_name_leaves)
 		usleep(10000);
 	ck_assert_uint_eq(targets(&rig), 1);
 	ck_assert_uint_eq(scan(&rig).target_table.left, 1);
-	actor_do(&actor, 'n', "scene-else");
+	actor_do(&actor, 'n', "else@");
 	for (int i = 0; i < 100 && targets(&rig) > 0; i++)
 		usleep(10000);
 	ck_assert_uint_eq(targets(&rig), 0);
@@ -245,9 +245,9 @@ END_TEST
 /* Scans until one has passed over this process: in one of sixteen each is looked at. */
 START_TEST(a_process_that_has_not_run_is_not_looked_at_and_stays)
 {
-	struct actor actor = actor_start("scene-asleep");
+	struct actor actor = actor_start("asleep@");
 
-	make(&rig, "/proc", NULL, scene_config("{\"targets\": [{\"name\": \"a\", \"comm\": \"scene-asleep\"}]}"));
+	make(&rig, "/proc", NULL, scene_config("{\"targets\": [{\"name\": \"a\", \"comm\": \"asleep@\"}]}"));
 	ck_assert_uint_eq(targets(&rig), 1);
 	for (int i = 0; i < 20; i++)
 		ck_assert_uint_eq(scan(&rig).target_table.targets, 1);
@@ -263,14 +263,14 @@ END_TEST
 
 START_TEST(a_process_that_has_not_run_is_looked_at_after_a_reload)
 {
-	struct actor actor = actor_start("scene-asleep");
+	struct actor actor = actor_start("asleep@");
 	struct config *before;
 
-	make(&rig, "/proc", NULL, scene_config("{\"targets\": [{\"name\": \"a\", \"comm\": \"scene-other\"}]}"));
+	make(&rig, "/proc", NULL, scene_config("{\"targets\": [{\"name\": \"a\", \"comm\": \"other@\"}]}"));
 	for (int i = 0; i < 3; i++)
 		ck_assert_uint_eq(targets(&rig), 0);
 	before = rig.config;
-	rig.config = scene_config("{\"targets\": [{\"name\": \"a\", \"comm\": \"scene-asleep\"}]}");
+	rig.config = scene_config("{\"targets\": [{\"name\": \"a\", \"comm\": \"asleep@\"}]}");
 	ck_assert_int_eq(discovery_reload(rig.discovery, rig.config), 0);
 	config_free(before);
 	ck_assert_uint_eq(targets(&rig), 1);
@@ -289,11 +289,11 @@ END_TEST
 
 START_TEST(a_process_that_was_refused_is_looked_at_until_there_is_room)
 {
-	struct actor actors[2] = { actor_start("scene-asleep"), actor_start("scene-asleep") };
+	struct actor actors[2] = { actor_start("asleep@"), actor_start("asleep@") };
 
 	make(&rig, "/proc", NULL,
 	     scene_config("{\"sampling\": {\"max_targets\": 1}, \"targets\": [{\"name\": \"a\", \"comm\": "
-			  "\"scene-asleep\"}]}"));
+			  "\"asleep@\"}]}"));
 	for (int i = 0; i < 4; i++)
 		ck_assert_uint_eq(targets(&rig), 1);
 	ck_assert_uint_eq(scan(&rig).target_table.refused, 1);
@@ -324,7 +324,7 @@ START_TEST(where_events_report_everything_scans_are_further_apart)
 	}
 	make(&rig, "/proc", NULL,
 	     scene_config("{\"sampling\": {\"rescan_interval\": \"100ms\"}, \"targets\": [{\"name\": \"a\", \"comm\": "
-			  "\"scene-none\"}]}"));
+			  "\"none@\"}]}"));
 	ck_assert_int_eq(discovery_start(rig.discovery, true), 0);
 	scene_wait_for((discovery_state(rig.discovery, &state), state.scans >= 2));
 	if (state.source != PROCESS_EVENTS_NONE) {
@@ -333,7 +333,7 @@ START_TEST(where_events_report_everything_scans_are_further_apart)
 	}
 	before = rig.config;
 	rig.config = scene_config("{\"sampling\": {\"rescan_interval\": \"1h\"}, \"targets\": [{\"name\": \"a\", "
-				  "\"cmdline\": \"scene-none\"}]}");
+				  "\"cmdline\": \"none@\"}]}");
 	ck_assert_int_eq(discovery_reload(rig.discovery, rig.config), 0);
 	config_free(before);
 	scene_wait_for((discovery_state(rig.discovery, &state), state.scan_interval_ns == 3600 * NS_PER_S));
@@ -346,17 +346,17 @@ END_TEST
 
 START_TEST(the_thread_finds_processes_that_come_later)
 {
-	struct actor actors[2] = { actor_start("scene-thread"), actor_start("scene-else") };
+	struct actor actors[2] = { actor_start("thread@"), actor_start("else@") };
 	struct discovery_state state;
 	struct ring_info info;
 
 	make(&rig, "/proc", NULL,
 	     scene_config("{\"sampling\": {\"rescan_interval\": \"100ms\"}, \"targets\": [{\"name\": \"a\", \"comm\": "
-			  "\"scene-thread\"}]}"));
+			  "\"thread@\"}]}"));
 	ck_assert_int_eq(samplers_start(rig.samplers), 0);
 	ck_assert_int_eq(discovery_start(rig.discovery, true), 0);
 	scene_wait_for((discovery_state(rig.discovery, &state), state.target_table.targets == 1));
-	actor_do(&actors[1], 'n', "scene-thread");
+	actor_do(&actors[1], 'n', "thread@");
 	scene_wait_for((discovery_state(rig.discovery, &state), state.target_table.targets == 2));
 	actor_end(&actors[0]);
 	scene_wait_for((discovery_state(rig.discovery, &state), state.target_table.targets == 1));
@@ -371,7 +371,7 @@ END_TEST
 
 START_TEST(the_baseline_of_a_watched_process_names_its_hot_thread)
 {
-	struct actor actor = actor_start("scene-hot");
+	struct actor actor = actor_start("hot@");
 	struct thread_baseline threads;
 	struct maps_snapshot *maps;
 	struct busy_snapshot busy = { 0 };
@@ -380,7 +380,7 @@ START_TEST(the_baseline_of_a_watched_process_names_its_hot_thread)
 
 	make(&rig, "/proc", NULL,
 	     scene_config("{\"incidents\": {\"captures\": [\"samples\"]}, \"targets\": [{\"name\": \"a\", \"comm\": "
-			  "\"scene-hot\"}]}"));
+			  "\"hot@\"}]}"));
 	actor_do(&actor, 'b', "burner");
 	for (int naps = 0; !hot && naps < SCENE_NAPS; naps++) {
 		scan(&rig);
@@ -394,7 +394,7 @@ START_TEST(the_baseline_of_a_watched_process_names_its_hot_thread)
 			ran = then ? now->cpu_ns - then->cpu_ns : 0;
 			if (strcmp(now->name, "burner") == 0 && ran > 0)
 				hot = now;
-			else if (strcmp(now->name, "scene-hot") == 0)
+			else if (strcmp(now->name, scene_own("hot@")) == 0)
 				ck_assert_uint_lt(ran, NS_PER_S);
 		}
 		thread_baseline_release(&threads);
@@ -1869,7 +1869,8 @@ static TCase *crowd_tests(void)
 {
 	TCase *tcase = tcase_create("many");
 
-	tcase_set_timeout(tcase, getenv("SPIKEWATCH_PROCESSES") ? 1200 : 120);
+	if (getenv("SPIKEWATCH_PROCESSES"))
+		tcase_set_timeout(tcase, 1200);
 	tcase_add_unchecked_fixture(tcase, crowd_gather, crowd_disperse);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, very_many_processes_are_all_met_and_those_without_room_are_counted);

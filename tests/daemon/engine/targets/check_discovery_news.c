@@ -31,33 +31,13 @@ static void teardown(void)
 static struct discovery_options options;
 static const char *cgroup_root; /* NULL: the machine's */
 
-/*
- * The text with this process's number for each @: other runs of this test, at the same time, have
- * processes too.
- */
-static const char *own(const char *text)
-{
-	static char texts[4][512];
-	static unsigned next;
-	static int pid; /* not that of a child */
-	char *made = texts[next++ % 4];
-	size_t len = 0;
-
-	pid = pid ? pid : getpid();
-	for (; *text; text++)
-		len += (size_t)snprintf(made + len, sizeof(texts[0]) - len, *text == '@' ? "%d" : "%c",
-					*text == '@' ? pid : *text);
-
-	return made;
-}
-
 /* make() of the rig, with a listener as wanted and the threads running. */
 static void start(struct config *made, struct process_events_options listen)
 {
 	struct ring_options ring_options = { .size_bytes = 4 << 20, .page_bytes = 16384 };
 	struct sampler_options sampler_options = { .source = { .capacity = 4096, .interval_ns = 2 * NS_PER_MS } };
 
-	own("");
+	scene_own(""); /* before there is a child that would say another number */
 	rig.config = made;
 	rig.procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	ck_assert_int_eq(cgroup_mounts_new("/proc", cgroup_root, &rig.mounts), 0);
@@ -91,7 +71,7 @@ static struct discovery_state state(void)
 /* Whether the machine lets this source be heard; starts on it and waits for the first scan. */
 static bool started(const char *entries, struct process_events_options listen)
 {
-	start(scene_config("{" HOURLY "\"targets\": [%s]}", own(entries)), listen);
+	start(scene_config("{" HOURLY "\"targets\": [%s]}", entries), listen);
 	scene_wait_for(state().scans >= 1);
 
 	return state().source != PROCESS_EVENTS_NONE &&
@@ -209,7 +189,7 @@ START_TEST(a_process_of_30_ms_appears_with_its_cpu_time)
 
 	if (!started(ENTRY("\"comm\": \"short@\""), sources[_i]))
 		SKIP_TEST("this source of process events is not permitted");
-	make_program(own("short@"), path);
+	make_program(scene_own("short@"), path);
 	for (int i = 0; i < TRIES && !seen; i++) {
 		pid_t pid = run_program(path, SHORT);
 		struct tally tally = { .name = name };
@@ -237,12 +217,12 @@ START_TEST(a_process_that_executes_is_another_from_then_on)
 
 	if (!started("{\"name\": \"b\", \"comm\": \"before@\"}, {\"name\": \"a\", \"comm\": \"after@\"}", sources[_i]))
 		SKIP_TEST("this source of process events is not permitted");
-	make_program(own("after@"), path);
+	make_program(scene_own("after@"), path);
 	ck_assert_int_eq(pipe2(go, O_CLOEXEC), 0);
 	pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		prctl(PR_SET_NAME, own("before@"));
+		prctl(PR_SET_NAME, scene_own("before@"));
 		if (read(go[0], &byte, 1) == 1)
 			execl(path, path, "-c", "kill -STOP $$", (char *)NULL);
 		_exit(1);
@@ -275,12 +255,12 @@ START_TEST(a_target_that_executes_another_program_is_another_target)
 	char byte = 0;
 	pid_t pid;
 
-	make_program(own("after@"), path); /* before there is a child that would say another number */
+	make_program(scene_own("after@"), path); /* before there is a child that would say another number */
 	ck_assert_int_eq(pipe2(go, O_CLOEXEC), 0);
 	pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		snprintf(path, sizeof(path), "%s/%s", rig.root, own("after@"));
+		snprintf(path, sizeof(path), "%s/%s", rig.root, scene_own("after@"));
 		if (read(go[0], &byte, 1) == 1)
 			execl(path, path, "-c", "kill -STOP $$", (char *)NULL);
 		_exit(1);
@@ -320,7 +300,7 @@ static uint64_t storm(int count, uint64_t burn_each_ns)
 	int status;
 
 	if (parent == 0) {
-		prctl(PR_SET_NAME, own("stormy@"));
+		prctl(PR_SET_NAME, scene_own("stormy@"));
 		for (int i = 0; i < count; i++) {
 			pid_t pid = fork();
 
@@ -394,9 +374,8 @@ static void *start_elsewhere(void *ctx)
 
 	*possible = unshare(CLONE_NEWNET) == 0;
 	if (*possible)
-		start(scene_config(
-			      "%s",
-			      own("{\"sampling\": {\"rescan_interval\": \"100ms\"}, \"targets\": [" SHORT_ENTRY "]}")),
+		start(scene_config("%s",
+				   "{\"sampling\": {\"rescan_interval\": \"100ms\"}, \"targets\": [" SHORT_ENTRY "]}"),
 		      sources[0]);
 
 	return NULL;
@@ -416,7 +395,7 @@ START_TEST(where_nothing_can_be_heard_rescans_find_and_it_is_said)
 	scene_wait_for(state().listened);
 	ck_assert_int_eq(state().source, PROCESS_EVENTS_NONE);
 	ck_assert_str_eq(state().source_why, "proc connector: not in this network namespace");
-	make_program(own("short@"), path);
+	make_program(scene_own("short@"), path);
 	pid = run_program(path, "kill -STOP $$");
 	scene_wait_for(state().target_table.targets == 1);
 	ck_assert_uint_eq(state().events, 0);
@@ -438,7 +417,7 @@ START_TEST(listening_begins_and_ceases_with_the_configuration)
 	ck_assert_str_eq(state().source_why, "sampling.discovery is \"rescan\"");
 
 	first = rig.config;
-	rig.config = scene_config("%s", own("{" HOURLY "\"targets\": [" SHORT_ENTRY "]}"));
+	rig.config = scene_config("{" HOURLY "\"targets\": [" SHORT_ENTRY "]}");
 	ck_assert_int_eq(discovery_reload(rig.discovery, rig.config), 0);
 	config_free(first);
 	scene_wait_for(state().scans >= 2);
@@ -497,7 +476,6 @@ Suite *discovery_news_suite(void)
 	Suite *suite = suite_create("discovery_news");
 	TCase *news = tcase_create("news");
 
-	tcase_set_timeout(news, 120);
 	tcase_add_checked_fixture(news, setup, teardown);
 	tcase_add_loop_test(news, a_process_of_30_ms_appears_with_its_cpu_time, 0, 2);
 	tcase_add_loop_test(news, a_process_that_executes_is_another_from_then_on, 0, 2);

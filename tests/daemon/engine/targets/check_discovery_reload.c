@@ -110,18 +110,18 @@ static bool has_maps(int32_t pid)
 
 START_TEST(mappings_are_kept_as_the_captures_say)
 {
-	struct actor actor = actor_start("scene-maps");
+	struct actor actor = actor_start("maps@");
 
 	make(&rig, "/proc", NULL,
 	     scene_config("{\"incidents\": {\"captures\": [\"samples\"]}, \"targets\": [{\"name\": \"a\", \"comm\": "
-			  "\"scene-maps\"}]}"));
+			  "\"maps@\"}]}"));
 	ck_assert_uint_eq(targets(&rig), 1);
 	ck_assert(!has_maps(actor.pid));
-	reload(ENTRIES("{\"name\": \"a\", \"comm\": \"scene-maps\"}"));
+	reload(ENTRIES("{\"name\": \"a\", \"comm\": \"maps@\"}"));
 	ck_assert_uint_eq(targets(&rig), 1);
 	ck_assert(has_maps(actor.pid));
 	reload(scene_config("{\"incidents\": {\"captures\": [\"samples\"]}, \"targets\": [{\"name\": \"a\", \"comm\": "
-			    "\"scene-maps\"}]}"));
+			    "\"maps@\"}]}"));
 	ck_assert(!has_maps(actor.pid));
 	ck_assert_uint_eq(targets(&rig), 1);
 	ck_assert(!has_maps(actor.pid));
@@ -159,17 +159,17 @@ END_TEST
 
 START_TEST(the_thread_looks_at_once)
 {
-	struct actor actor = actor_start("scene-reload");
+	struct actor actor = actor_start("reload@");
 	struct discovery_state state;
 
 	make(&rig, "/proc", NULL,
 	     scene_config("{\"sampling\": {\"rescan_interval\": \"1h\"}, \"targets\": [{\"name\": \"a\", \"comm\": "
-			  "\"scene-none\"}]}"));
+			  "\"none@\"}]}"));
 	ck_assert_int_eq(samplers_start(rig.samplers), 0);
 	ck_assert_int_eq(discovery_start(rig.discovery, true), 0);
 	scene_wait_for((discovery_state(rig.discovery, &state), state.scans == 1));
 	reload(scene_config("{\"sampling\": {\"rescan_interval\": \"1h\"}, \"targets\": [{\"name\": \"a\", \"comm\": "
-			    "\"scene-reload\"}]}"));
+			    "\"reload@\"}]}"));
 	scene_wait_for((discovery_state(rig.discovery, &state), state.target_table.targets == 1));
 	actor_end(&actor);
 }
@@ -414,10 +414,10 @@ END_TEST
 #define RELOADS 200
 
 static const char *const variants[] = {
-	"{\"name\": \"a\", \"comm\": \"reload-a\"}, {\"name\": \"b\", \"comm\": \"reload-b\"}",
-	"{\"name\": \"b\", \"comm\": \"reload-b\"}, {\"name\": \"a\", \"comm\": \"reload-a\", \"per\": \"group\"}",
-	"{\"name\": \"c\", \"cmdline\": \".\", \"per\": \"group\"}, {\"name\": \"b\", \"comm\": \"reload-b\"}",
-	"{\"name\": \"b\", \"comm\": \"reload-b\"}",
+	"{\"name\": \"a\", \"comm\": \"a@\"}, {\"name\": \"b\", \"comm\": \"b@\"}",
+	"{\"name\": \"b\", \"comm\": \"b@\"}, {\"name\": \"a\", \"comm\": \"a@\", \"per\": \"group\"}",
+	"{\"name\": \"c\", \"cmdline\": \".\", \"per\": \"group\"}, {\"name\": \"b\", \"comm\": \"b@\"}",
+	"{\"name\": \"b\", \"comm\": \"b@\"}",
 };
 
 static struct config *variant(int i)
@@ -432,13 +432,13 @@ START_TEST(reloads_while_everything_runs)
 	int32_t pids[4];
 
 	for (int i = 0; i < ACTORS; i++)
-		actors[i] = actor_start(i % 2 ? "reload-b" : "reload-a");
+		actors[i] = actor_start(i % 2 ? "b@" : "a@");
 	make(&rig, "/proc", NULL, variant(0));
 	ck_assert_int_eq(samplers_start(rig.samplers), 0);
 	ck_assert_int_eq(discovery_start(rig.discovery, true), 0);
 	for (int i = 1; i <= RELOADS; i++) {
 		reload(variant(i));
-		actor_do(&actors[i % (ACTORS - 1)], 'n', i % 3 ? "reload-a" : "reload-b");
+		actor_do(&actors[i % (ACTORS - 1)], 'n', i % 3 ? "a@" : "b@");
 		discovery_pids(rig.discovery, (uint32_t)i, pids, 4);
 		ck_assert_uint_gt(discovery_progress(rig.discovery).pulse.ns, 0);
 		if (i == RELOADS / 2)
@@ -447,7 +447,7 @@ START_TEST(reloads_while_everything_runs)
 			scene_nap();
 	}
 	for (int i = 0; i < ACTORS - 1; i++)
-		actor_do(&actors[i], 'n', "reload-b");
+		actor_do(&actors[i], 'n', "b@");
 	reload(variant(0));
 	scene_wait_for((discovery_state(rig.discovery, &state), state.target_table.targets == ACTORS - 1 &&
 									state.target_table.members == 0 &&
@@ -464,7 +464,6 @@ Suite *discovery_reload_suite(void)
 	Suite *suite = suite_create("discovery_reload");
 	TCase *tcase = tcase_create("reload");
 
-	tcase_set_timeout(tcase, 120);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, selectors_of_the_new_configuration_are_in_force);
 	tcase_add_test(tcase, intervals_and_maximum_are_the_new_ones);

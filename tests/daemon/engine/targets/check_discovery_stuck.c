@@ -182,7 +182,6 @@ Suite *discovery_stuck_suite(void)
 	Suite *suite = suite_create("discovery_stuck");
 	TCase *tcase = tcase_create("stuck");
 
-	tcase_set_timeout(tcase, 60);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_loop_test(tcase, questions_and_a_reload_are_answered_meanwhile, 0, 2);
 	tcase_add_loop_test(tcase, it_is_not_waited_for_at_the_end_and_has_all_that_it_had_when_it_wakes, 0, 2);

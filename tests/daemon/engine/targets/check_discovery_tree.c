@@ -430,7 +430,6 @@ Suite *discovery_tree_suite(void)
 			    ARRAY_LEN(described));
 	suite_add_tcase(suite, scans);
 	tcase_add_checked_fixture(news, setup, teardown);
-	tcase_set_timeout(news, 60);
 	tcase_add_loop_test(news, what_daemonises_is_still_a_member, 0, 4);
 	tcase_add_loop_test(news, who_executes_is_described_anew_at_once, 0, 2);
 	suite_add_tcase(suite, news);

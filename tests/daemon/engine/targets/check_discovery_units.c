@@ -290,7 +290,6 @@ Suite *discovery_units_suite(void)
 	Suite *suite = suite_create("discovery_units");
 	TCase *tcase = tcase_create("discovery_units");
 
-	tcase_set_timeout(tcase, 120);
 	tcase_add_checked_fixture(tcase, setup_units, teardown_units);
 	tcase_add_test(tcase, a_unit_is_a_target_by_its_alias_and_after_a_restart_under_the_same_key);
 	tcase_add_test(tcase, a_unit_that_starts_under_an_alias_is_a_target_without_a_scan);

@@ -480,7 +480,6 @@ Suite *matcher_suite(void)
 	TCase *tcase = tcase_create("trees");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, children_and_their_children_are_in_the_tree);
 	tcase_add_test(tcase, a_fork_is_in_the_tree_before_anybody_looked);
 	tcase_add_test(tcase, an_orphan_stays);

@@ -234,7 +234,6 @@ Suite *process_events_suite(void)
 	Suite *suite = suite_create("process_events");
 	TCase *tcase = tcase_create("listening");
 
-	tcase_set_timeout(tcase, 60);
 	tcase_add_loop_test(tcase, a_life_is_heard_and_its_threads_are_not, 0, 2);
 	tcase_add_test(tcase, all_that_it_used_is_heard_last);
 	tcase_add_loop_test(tcase, what_found_no_room_is_said, 0, 2);

@@ -232,7 +232,6 @@ Suite *snapshots_suite(void)
 	TCase *tcase = tcase_create("maps_snapshot");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, very_many_mappings_are_summed);
 	tcase_add_test(tcase, nonsense_is_passed_over);
 	tcase_add_test(tcase, a_process_too_large_for_smaps_that_has_no_page_tables_to_read_is_not_read);

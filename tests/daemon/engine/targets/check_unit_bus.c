@@ -798,7 +798,6 @@ Suite *unit_bus_suite(void)
 	Suite *suite = suite_create("unit_bus");
 	TCase *tcase = tcase_create("unitbus");
 
-	tcase_set_timeout(tcase, 120);
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, knows_a_unit_by_its_alias);
 	tcase_add_test(tcase, a_glob_means_any_name_of_a_unit);

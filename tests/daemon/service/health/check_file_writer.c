@@ -255,7 +255,6 @@ Suite *file_writer_suite(void)
 	TCase *tcase = tcase_create("file");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, a_public_file_is_readable_by_all);
 	tcase_add_test(tcase, a_page_is_whole_at_every_moment);
 	tcase_add_test(tcase, temporary_file_of_a_killed_writer_is_replaced);

@@ -401,7 +401,6 @@ Suite *metrics_suite(void)
 	TCase *server = tcase_create("server");
 
 	tcase_add_checked_fixture(server, setup, teardown);
-	tcase_set_timeout(server, 60);
 	tcase_add_test(server, metrics_are_served_in_the_form_that_is_asked_for);
 	tcase_add_test(server, head_has_no_body);
 	tcase_add_test(server, other_paths_and_methods_are_refused);

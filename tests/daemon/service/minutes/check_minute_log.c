@@ -612,7 +612,6 @@ Suite *minute_log_suite(void)
 	suite_add_tcase(suite, sums);
 
 	tcase_add_checked_fixture(files, setup, teardown);
-	tcase_set_timeout(files, 60);
 	tcase_add_test(files, an_hour_is_packed_and_nothing_is_lost);
 	tcase_add_loop_test(files, the_oldest_are_removed_when_they_are_too_many, 0, 2);
 	tcase_add_test(files, what_a_killed_daemon_was_writing_is_cut_off);
@@ -623,7 +622,6 @@ Suite *minute_log_suite(void)
 	suite_add_tcase(suite, files);
 
 	tcase_add_checked_fixture(kill9, setup, teardown);
-	tcase_set_timeout(kill9, 120);
 	tcase_add_test(kill9, killed_at_any_step_whole_minutes_stay);
 	suite_add_tcase(suite, kill9);
 
