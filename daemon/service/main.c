@@ -120,6 +120,9 @@ struct daemon {
  */
 #define FIRST_SCAN_NS (5 * NS_PER_S)
 
+/* Under a quota of less than a core, of which the scan takes what there is. */
+#define FIRST_SCAN_QUOTA_NS NS_PER_S
+
 /* Each thread shows a sign at least once a second; a machine under load may delay it. */
 #define SILENCE_NS (10 * NS_PER_S)
 #define SILENCE_MIN_NS (2 * NS_PER_S)
@@ -150,6 +153,7 @@ struct watchdog {
 	struct watchdog_options options;
 	sd_event_source *first_scan, *first_scan_timer; /* until the daemon is ready */
 	uint64_t first_scan_ns, silence_ns;
+	bool has_quota;     /* the first scan may be long for that reason alone */
 	uint64_t period_ns; /* between two keep-alive messages; 0: systemd expects none */
 	mono_t sent;
 };
@@ -192,7 +196,12 @@ static int on_first_scan_late(sd_event_source *source, uint64_t usec, void *user
 	if (progress.first != DISCOVERY_SCANNING)
 		return on_first_scan(source, -1, 0, userdata);
 
-	if (progress.reading)
+	if (watchdog->has_quota)
+		log_line(LOG_INFO,
+			 "the first scan for targets has not ended after %g s, for want of CPU time under the quota. "
+			 "Starting without it: targets are watched as they are found.",
+			 seconds);
+	else if (progress.reading)
 		log_about(LOG_WARNING, &about,
 			  "the first scan for targets has not ended after %g s: it is reading the files of process "
 			  "%" PRId32 ", and may be blocked there. Starting without it: targets are watched as they "
@@ -337,7 +346,7 @@ static void set_limits(struct watchdog *watchdog, uint64_t stuck_ns)
 {
 	uint64_t usec = 0; /* what systemd allows ($WATCHDOG_USEC) */
 
-	watchdog->first_scan_ns = stuck_ns ? stuck_ns : FIRST_SCAN_NS;
+	watchdog->first_scan_ns = stuck_ns ? stuck_ns : watchdog->has_quota ? FIRST_SCAN_QUOTA_NS : FIRST_SCAN_NS;
 	watchdog->silence_ns = !stuck_ns ? SILENCE_NS : stuck_ns < SILENCE_MIN_NS ? SILENCE_MIN_NS : stuck_ns;
 	/* A quarter of it: a message that is late does no harm. */
 	watchdog->period_ns = sd_watchdog_enabled(0, &usec) > 0 ? usec * NS_PER_US / 4 : 0;
@@ -360,12 +369,14 @@ static void watchdog_free(struct watchdog *watchdog)
 static int watchdog_new(const struct watchdog_options *options, struct watchdog **ret)
 {
 	struct watchdog *watchdog = calloc(1, sizeof *watchdog);
+	uint64_t quota_ns = samplers_state(session_parts(options->session).samplers).quota_ns;
 	int r;
 
 	if (!watchdog)
 		return -ENOMEM;
 
 	watchdog->options = *options;
+	watchdog->has_quota = quota_ns > 0 && quota_ns < NS_PER_S && !options->stuck_ns;
 	set_limits(watchdog, options->stuck_ns);
 	r = sd_event_add_io(options->event, &watchdog->first_scan,
 			    discovery_progress(session_parts(options->session).discovery).first_fd, EPOLLIN,

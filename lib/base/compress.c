@@ -11,8 +11,10 @@
 
 #include "lib/base/base.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <libdeflate.h>
+#include <string.h>
 #include <sys/types.h>
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -128,12 +130,27 @@ int inflate_zlib(const void *data, size_t len, void *ret, size_t ret_len)
 /* Up to here the sums below do not overflow 32 bits. */
 #define SHORT_MAX 4096u
 
-/* Fewer bytes than a vector has: the ends of lines. */
+/*
+ * Fewer bytes than a vector has: the ends of lines. Eight at a time, in four lanes of 16 bits. The product with
+ * four factors has in its highest lane the sum of each lane times its factor, and no lane overflows.
+ */
 static uint32_t adler32_bytes(uint32_t adler, const unsigned char *data, size_t len)
 {
 	uint32_t low = adler & 0xffff, high = adler >> 16;
+	size_t i = 0;
 
-	for (size_t i = 0; i < len; i++) {
+	for (; i + 8 <= len; i += 8) {
+		uint64_t word;
+
+		memcpy(&word, data + i, sizeof(word));
+		word = le64toh(word);
+
+		uint64_t even = word & 0x00ff00ff00ff00ffULL, odd = word >> 8 & 0x00ff00ff00ff00ffULL;
+
+		high += 8 * low + (uint32_t)((even * 0x0008000600040002ULL + odd * 0x0007000500030001ULL) >> 48);
+		low += (uint32_t)((even + odd) * 0x0001000100010001ULL >> 48);
+	}
+	for (; i < len; i++) {
 		low += data[i];
 		high += low;
 	}

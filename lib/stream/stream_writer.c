@@ -277,15 +277,16 @@ static uint64_t stream_lines_bytes(const struct stream_lines *lines)
 /* Cells are copied in pieces of this size: as many as needed, whole. */
 #define COPY_BYTES 32u
 
-/* A power of two; 1 KiB each. */
-#define RECENT_ROWS 32u
+/* Powers of two: at first, and for many targets. 1 KiB each, of which a row touches less than half. */
+#define RECENT_ROWS_MIN 32u
+#define RECENT_ROWS_MAX 512u
 
 /* The cells of the last row of a target: cell i is text[begins[i]] to text[begins[i + 1]], with its tab. */
 struct recent_row {
 	bool used;
 	uint32_t target, mask;
-	uint64_t values[STREAM_COLUMNS_MAX]; /* 0 where unavailable */
 	uint16_t begins[STREAM_COLUMNS_MAX + 1];
+	uint64_t values[STREAM_COLUMNS_MAX]; /* 0 where unavailable */
 	char text[STREAM_COLUMNS_MAX * (1 + TEXT_NUMBER_ROOM) + COPY_BYTES];
 };
 
@@ -308,9 +309,10 @@ struct stream_writer {
 	size_t target_count, target_cap;
 	size_t target_turn; /* the next to be repeated */
 
-	uint64_t last[STREAM_COLUMNS_MAX];     /* gVisor: the last available values */
-	struct buffer stats;                   /* gVisor: what stream_close writes */
-	struct recent_row recent[RECENT_ROWS]; /* by target */
+	uint64_t last[STREAM_COLUMNS_MAX]; /* gVisor: the last available values */
+	struct buffer stats;               /* gVisor: what stream_close writes */
+	struct recent_row *recent;         /* by target */
+	uint32_t recent_rows;
 };
 
 /* A JSON string; control characters have been refused before. */
@@ -486,6 +488,7 @@ static void writer_free(struct stream_writer **writer)
 	for (size_t i = 0; i < w->target_count; i++)
 		free(w->targets[i].content);
 	free(w->targets);
+	free(w->recent);
 	buffer_release(&w->stats);
 	stream_lines_release(&w->lines);
 	free(w);
@@ -507,6 +510,10 @@ int stream_writer_new(struct sink sink, const struct stream_options *options, st
 	writer->column_count = options->column_count;
 	writer->start = options->start;
 	writer->repeat_rows = options->repeat_rows ? options->repeat_rows : REPEAT_ROWS_DEFAULT;
+	writer->recent = calloc(RECENT_ROWS_MIN, sizeof(*writer->recent));
+	writer->recent_rows = RECENT_ROWS_MIN;
+	if (!writer->recent)
+		return -ENOMEM;
 
 	int r = stream_lines_init(&writer->lines, sink,
 				  options->format == STREAM_GVISOR ? STREAM_PREFIX_GVISOR : STREAM_PREFIX,
@@ -571,6 +578,21 @@ static int reserve_target(struct stream_writer *writer)
 	return 0;
 }
 
+/* Without memory for more there are as many as before. */
+static void reserve_recent(struct stream_writer *writer)
+{
+	uint32_t rows = 2 * writer->recent_rows;
+
+	if (writer->target_count <= writer->recent_rows || rows > RECENT_ROWS_MAX)
+		return;
+	struct recent_row *recent = calloc(rows, sizeof(*recent));
+	if (!recent)
+		return;
+	free(writer->recent);
+	writer->recent = recent;
+	writer->recent_rows = rows;
+}
+
 int stream_target(struct stream_writer *writer, uint32_t id, const char *json, size_t len)
 {
 	if (writer->lines.error || writer->format == STREAM_GVISOR)
@@ -600,6 +622,7 @@ int stream_target(struct stream_writer *writer, uint32_t id, const char *json, s
 	else
 		free(line->content);
 	*line = (struct target_line){ .id = id, .len = content_len, .content = TAKE(content) };
+	reserve_recent(writer);
 	return 0;
 }
 
@@ -655,10 +678,28 @@ static uint32_t changed_cells(const struct recent_row *recent, size_t columns, c
 	return changed & recent->mask;
 }
 
+static struct recent_row *recent_of(const struct stream_writer *writer, uint32_t target)
+{
+	return &writer->recent[target & (writer->recent_rows - 1)];
+}
+
+/* Of many targets, the last row of one is not in the first cache any more. */
+static void fetch_recent(const struct stream_writer *writer, uint32_t target)
+{
+	const struct recent_row *recent = recent_of(writer, target);
+
+	__builtin_prefetch(recent);
+	__builtin_prefetch(&recent->begins[STREAM_COLUMNS_MAX]);
+	for (size_t i = 0; i < writer->column_count; i += 8)
+		__builtin_prefetch(&recent->values[i]);
+	for (size_t i = 0; i < 128; i += 64)
+		__builtin_prefetch(&recent->text[i], 1);
+}
+
 /* The cells of a row of this target; those that did not change are copied. */
 static char *put_cells(struct stream_writer *writer, uint32_t target, char *p, const uint64_t *values, uint32_t mask)
 {
-	struct recent_row *recent = &writer->recent[target % RECENT_ROWS];
+	struct recent_row *recent = recent_of(writer, target);
 	size_t columns = writer->column_count;
 	const uint16_t *begins = recent->begins;
 	uint32_t from = 0;
@@ -699,6 +740,8 @@ int stream_row(struct stream_writer *writer, uint64_t time_ns, uint32_t target, 
 
 	if (r < 0)
 		return r;
+	if (writer->recent_rows > RECENT_ROWS_MIN)
+		fetch_recent(writer, target);
 	r = stream_lines_begin(&writer->lines, ROW_ROOM, &p);
 	if (r < 0)
 		return r;

@@ -38,25 +38,40 @@ static void fill(uint64_t *values, uint32_t row)
 	(HAS(CPU) | HAS(CPU_USER) | HAS(CPU_SYSTEM) | HAS(MEMORY) | HAS(MEMORY_PEAK) | HAS(THREADS) | HAS(FDS) | \
 	 HAS(MINOR_FAULTS) | HAS(MAJOR_FAULTS) | HAS(CPU_LIMIT) | HAS(MEMORY_LIMIT) | HAS(STATE))
 
-/* Writes the same stream each time; the rows of the targets come in turns. */
-static void write_stream(struct sink sink, uint32_t targets)
+/* Rows are made before they are timed, as many at a time as stay in a cache. */
+#define BLOCK_ROWS 100u
+
+/*
+ * Writes the same stream each time; the rows of the targets come in turns. Returns the CPU time, without that
+ * of making the values.
+ */
+static uint64_t write_stream(struct sink sink, uint32_t targets)
 {
+	static uint64_t block[BLOCK_ROWS][SAMPLE_FIELDS];
 	struct stream_column columns[STREAM_COLUMNS_MAX];
 	struct stream_options options = { .columns = columns, .column_count = SAMPLE_FIELDS };
 	static const char target[] = "{\"kind\":\"process\",\"pid\":1234,\"name\":\"postgres/1234\"}";
-	uint64_t values[SAMPLE_FIELDS];
 	struct stream_writer *writer;
+	uint64_t ns = 0, from = bench_cpu();
 
 	columns_of_samples(columns);
 	bench_need(stream_writer_new(sink, &options, &writer) == 0, "stream");
 	for (uint32_t id = 1; id <= targets; id++)
 		bench_need(stream_target(writer, id, target, sizeof target - 1) == 0, "target");
-	for (uint32_t row = 0; row < ROWS; row++) {
-		fill(values, row / targets + row % targets * 1000003);
-		bench_need(stream_row(writer, row * 1000000ull + row % 977, row % targets + 1, values, FIELDS) == 0,
-			   "row");
+	ns += bench_cpu() - from;
+	for (uint32_t first = 0; first < ROWS; first += BLOCK_ROWS) {
+		for (uint32_t i = 0; i < BLOCK_ROWS; i++)
+			fill(block[i], (first + i) / targets + (first + i) % targets * 1000003);
+		from = bench_cpu();
+		for (uint32_t i = 0, row = first; i < BLOCK_ROWS; i++, row++)
+			bench_need(stream_row(writer, row * 1000000ull + row % 977, row % targets + 1, block[i],
+					      FIELDS) == 0,
+				   "row");
+		ns += bench_cpu() - from;
 	}
+	from = bench_cpu();
 	bench_need(stream_close(writer) == 0, "closing");
+	return ns + bench_cpu() - from;
 }
 
 static int drop(void *ctx, const void *data, size_t len)
@@ -72,10 +87,9 @@ static double rate(uint64_t bytes, uint64_t ns)
 
 static double time_writer(uint32_t targets)
 {
-	uint64_t dropped = 0, from = bench_cpu();
+	uint64_t dropped = 0, ns = write_stream((struct sink){ drop, &dropped }, targets);
 
-	write_stream((struct sink){ drop, &dropped }, targets);
-	return rate(dropped, bench_cpu() - from);
+	return rate(dropped, ns);
 }
 
 /* In the pieces in which a stream is written. */
@@ -155,9 +169,9 @@ int main(void)
 	bench_report((struct bench_row){
 		.what = "  a row of 12 fields", .unit = "ns", .measured = (double)text.len / ROWS / wrote });
 	bench_report((struct bench_row){ "  text of 20 targets in turns (against: copying)", "GB/s",
-					 bench_median(several, ROUNDS), copied, BENCH_NO_LIMIT, 0 });
+					 bench_median(several, ROUNDS), copied, BENCH_AT_LEAST, 1.5 });
 	bench_report((struct bench_row){ "  text of 500 targets in turns (against: copying)", "GB/s",
-					 bench_median(many, ROUNDS), copied, BENCH_NO_LIMIT, 0 });
+					 bench_median(many, ROUNDS), copied, BENCH_AT_LEAST, 1.5 });
 	bench_report((struct bench_row){ "stream reader, text of one target (against: copying it)", "GB/s", read,
 					 copied, BENCH_AT_LEAST, 1 });
 	bench_report((struct bench_row){ "  (against: Adler-32 of it, libdeflate)", "GB/s", read, summed,

@@ -1905,6 +1905,7 @@ struct samplers_state samplers_state(const struct samplers *samplers)
 		.threads = samplers->count,
 		.slowdown = budget_slowdown(budget),
 		.back_off_since = { budget_backs_off_since(budget) },
+		.quota_ns = atomic_load_explicit(&budget->quota_ns, memory_order_relaxed),
 		.cpu_share = budget_share(budget),
 	};
 

@@ -195,7 +195,8 @@ struct samplers_state {
 	 * not, or only because the options say so.
 	 */
 	mono_t back_off_since;
-	double cpu_share; /* of the process in the last second, of one core, without what is exempt */
+	uint64_t quota_ns; /* as in struct samplers_supply, but 0: no quota */
+	double cpu_share;  /* of the process in the last second, of one core, without what is exempt */
 	/*
 	 * When each thread last showed that it is alive, in a tick or in a slice of its sleep, which is at
 	 * most 100 ms; and the one that did so least recently.

@@ -10,6 +10,7 @@
 
 #include <check.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -417,6 +418,48 @@ START_TEST(many_targets_take_turns)
 }
 END_TEST
 
+/* The second value of a target changes with each of its rows, by more digits now and then; the others stay. */
+START_TEST(rows_of_more_and_more_targets_have_the_values_of_each)
+{
+	struct stream_options options = options_for(STREAM_SPIKEWATCH);
+	AUTO(buffer_release) struct buffer data = { 0 };
+	static uint64_t counts[701];
+	struct stream_writer *writer;
+	uint64_t n = 0;
+	char text[120];
+
+	options.repeat_rows = 100000;
+	memset(counts, 0, sizeof(counts));
+	ck_assert_int_eq(stream_writer_new(sink_buffer(&data), &options, &writer), 0);
+	for (uint32_t last = 1; last <= 700; last++) {
+		ck_assert_int_eq(stream_target(writer, last, TEXT("{}")), 0);
+		for (uint32_t id = last; id > 0; id /= 3) {
+			const uint64_t values[] = { id * 1000003ull, counts[id] * counts[id] * 1237, 1u << id % 31 };
+
+			counts[id]++;
+			ck_assert_int_eq(stream_row(writer, n++, id, values, 7), 0);
+		}
+	}
+	ck_assert_int_eq(stream_close(writer), 0);
+	ck_assert_int_eq(buffer_append(&data, "", 1), 0);
+
+	const char *at = (const char *)data.data;
+
+	n = 0;
+	memset(counts, 0, sizeof(counts));
+	for (uint32_t last = 1; last <= 700; last++) {
+		for (uint32_t id = last; id > 0; id /= 3) {
+			snprintf(text, sizeof(text), "\t%" PRIu64 "\t%" PRIu64 "\t%u\t%" PRIu64 "\t%" PRIu64 "\t%u\t0x",
+				 n + 1, n, id, id * UINT64_C(1000003), counts[id] * counts[id] * 1237, 1u << id % 31);
+			counts[id]++;
+			n++;
+			at = strstr(at, text);
+			ck_assert_msg(at, "row %s", text);
+		}
+	}
+}
+END_TEST
+
 START_TEST(greatest_values_fit_a_row)
 {
 	static struct stream_column many[STREAM_COLUMNS_MAX];
@@ -468,6 +511,7 @@ Suite *stream_suite(void)
 	tcase_add_test(tcase, columns_that_a_reader_could_not_tell_apart_are_refused);
 	tcase_add_test(tcase, living_targets_are_repeated_with_the_headers);
 	tcase_add_test(tcase, many_targets_take_turns);
+	tcase_add_test(tcase, rows_of_more_and_more_targets_have_the_values_of_each);
 	tcase_add_test(tcase, greatest_values_fit_a_row);
 	tcase_add_test(tcase, closing_nothing_is_fine);
 	suite_add_tcase(suite, tcase);
