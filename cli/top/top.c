@@ -26,6 +26,7 @@
 #include "lib/base/units.h"
 #include "lib/config/config.h"
 #include "lib/proc/procfs.h"
+#include "lib/config/selection.h"
 #include "lib/model/sample.h"
 #include "lib/ring/ring.h"
 
@@ -71,6 +72,7 @@ enum top_text_column {
 
 struct top_text {
 	bool utf8;
+	struct output_names names;      /* of the targets on the page, printable */
 	size_t width[TOP_TEXT_COLUMNS]; /* in characters; 0: not shown */
 };
 
@@ -177,11 +179,11 @@ static size_t prefix_len(const char *text, size_t width, size_t *ret_wide)
 	return at;
 }
 
-/* Printable, in at most width characters: cut at its end or, tail, at its front. The width. */
-static size_t top_text_fit(const char *text, size_t width, bool utf8, bool tail, char *out)
+/* Printable, in at most width columns: what is longer is cut at its end. The columns it takes. */
+static size_t top_text_fit(const char *text, size_t width, bool utf8, char *out)
 {
 	char printable[CELL_MAX];
-	size_t whole, total, len, wide;
+	size_t whole, total, len;
 
 	make_printable(text, utf8, printable, sizeof(printable));
 	whole = text_columns(printable);
@@ -194,16 +196,27 @@ static size_t top_text_fit(const char *text, size_t width, bool utf8, bool tail,
 		snprintf(out, TOP_TEXT_LINE_MAX, "%.*s", (int)len, printable);
 		return total;
 	}
-	if (!tail) {
-		len = prefix_len(printable, width - 2, &total);
-		snprintf(out, TOP_TEXT_LINE_MAX, "%.*s..", (int)len, printable);
-		return total + 2;
-	}
-	len = 0;
-	for (total = whole; total > width - 2; total -= wide)
-		len += next_character(printable + len, &wide);
-	snprintf(out, TOP_TEXT_LINE_MAX, "..%s", printable + len);
+	len = prefix_len(printable, width - 2, &total);
+	snprintf(out, TOP_TEXT_LINE_MAX, "%.*s..", (int)len, printable);
 	return total + 2;
+}
+
+/* A name that is too long: cut in the middle, so that it stays apart from the others on the page. */
+static void cut_name(const char *name, size_t width, const struct top_text *text, char ret[CELL_MAX])
+{
+	AUTO_FREE char *cut = NULL;
+	size_t len;
+	FILE *file;
+
+	make_printable(name, text->utf8, ret, CELL_MAX);
+	if (width < 3 || text_columns(ret) <= width)
+		return;
+	file = open_memstream(&cut, &len);
+	if (!file)
+		return;
+	output_fit_among(ret, &text->names, width, OUTPUT_CUT_DOTS, file);
+	if (fclose(file) == 0)
+		snprintf(ret, CELL_MAX, "%s", cut);
 }
 
 /* Characters of the longest name. */
@@ -413,7 +426,7 @@ static void put_cell(const struct top_text *text, const struct top_table *table,
 {
 	switch (column) {
 	case TOP_TEXT_TARGET:
-		snprintf(out, CELL_MAX, "%s", row->name);
+		cut_name(row->name, text->width[column], text, out);
 		break;
 	case TOP_TEXT_CPU:
 		put_cores(row->cpu_cores, out);
@@ -454,7 +467,7 @@ static size_t append_cell(const struct top_text *text, enum top_text_column colu
 	char fitted[TOP_TEXT_LINE_MAX];
 	size_t width = text->width[column];
 	bool last = true;
-	size_t wide = top_text_fit(cell, width, text->utf8, column == TOP_TEXT_TARGET, fitted);
+	size_t wide = top_text_fit(cell, width, text->utf8, fitted);
 	int space = wide < width ? (int)(width - wide) : 0;
 	int written;
 
@@ -812,7 +825,7 @@ static void top_page_text(struct top_page *page, enum top_screen_look look, cons
 {
 	char line[TOP_TEXT_LINE_MAX];
 
-	top_text_fit(text, page->width ? page->width : SIZE_MAX, page->utf8, false, line);
+	top_text_fit(text, page->width ? page->width : SIZE_MAX, page->utf8, line);
 	put_line(page, look, line);
 }
 
@@ -913,10 +926,19 @@ static enum top_screen_look look_of(const struct top_table_row *row)
 static void top_page_rows(struct top_page *page, const struct top_table *table, const struct top_table_list *list,
 			  size_t first, size_t most, size_t chosen)
 {
+	size_t left = first < list->count ? list->count - first : 0, count = left < most ? left : most;
+	AUTO_FREE char *room = malloc(count * CELL_MAX + 1);
+	AUTO_FREE const char **names = calloc(count + 1, sizeof(*names));
 	char line[TOP_TEXT_LINE_MAX];
 	struct top_text text;
 
 	top_text_plan(page->width, page->utf8, top_text_longest(list, page->utf8), &text);
+	for (size_t i = 0; room && names && i < count; i++) {
+		names[i] = room + i * CELL_MAX;
+		make_printable(list->row[first + i]->name, page->utf8, room + i * CELL_MAX, CELL_MAX);
+	}
+	if (room && names)
+		text.names = (struct output_names){ names, count };
 	put_line(page, TOP_SCREEN_HEAD, top_text_heads(&text, line));
 	for (size_t i = first; i < list->count && i - first < most; i++) {
 		top_text_row(&text, table, list->row[i], line);
@@ -1287,10 +1309,67 @@ static int add_processes(struct top_tasks *tasks, int procfd, const struct targe
 	return -ENOENT;
 }
 
-static const char *why_no_tasks(const struct target *target, int error)
+/* Asks the daemon of this ring quietly: what goes wrong is in message, on one line. The code to exit with. */
+static int ask_quietly(const struct top *top, const char *command, const char *request, struct json_document **ret,
+		       char *message, size_t cap)
 {
-	if (target->kind == TARGET_GROUP)
-		return "a group of processes: its members are not in the ring";
+	AUTO_CLOSE int before = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+	AUTO_CLOSE int said = memfd_create("message", MFD_CLOEXEC);
+	const char *slash = top->watch.feed.path ? strrchr(top->watch.feed.path, '/') : NULL;
+	char socket[PATHS_MAX + 16];
+	struct ask ask = { .command = command, .socket = socket, .request = request, .patience_s = 2 };
+	ssize_t len;
+	int code;
+
+	if (before < 0 || said < 0)
+		return EXIT_TROUBLE;
+	snprintf(socket, sizeof(socket), "%.*s/control", slash ? (int)(slash - top->watch.feed.path) : 1,
+		 slash ? top->watch.feed.path : ".");
+	fflush(stderr);
+	dup2(said, STDERR_FILENO);
+	code = ask_daemon(&ask, ret);
+	fflush(stderr);
+	dup2(before, STDERR_FILENO);
+	len = pread(said, message, cap - 1, 0);
+	message[len > 0 ? len : 0] = '\0';
+	for (char *at = message; *at; at++)
+		*at = *at == '\n' ? ' ' : *at;
+	return code;
+}
+
+/* The daemon alone knows which processes a group has, whose name is that of its entry, so no pattern. 0; -ENODATA: it does not say; -ENOMEM. */
+static int add_group(const struct top *top, struct top_tasks *tasks, int procfd, const char *name)
+{
+	AUTO(json_document_freep) struct json_document *document = NULL;
+	const struct json_node *targets, *pids = NULL;
+	char line[STATUS_QUERY_LINE_MAX] = "status ", message[512];
+	struct status_query query = { .target = name };
+	int r = 0;
+
+	if (status_query_format(&query, line + strlen(line), sizeof(line) - strlen(line)) < 0 ||
+	    ask_quietly(top, "spikewatch status", line, &document, message, sizeof(message)) != EXIT_OK)
+		return -ENODATA;
+	targets = json_member(json_root(document), "targets");
+	for (const struct json_node *item = targets ? targets->first : NULL; item; item = item->next)
+		if (strcmp(answer_text(item, "name"), name) == 0 && strcmp(answer_text(item, "kind"), "group") == 0)
+			pids = json_member(item, "pids");
+	if (!pids)
+		return -ENODATA;
+	for (const struct json_node *item = pids->first; r == 0 && item; item = item->next) {
+		AUTO_CLOSE int pidfd = -1;
+
+		tasks->cut = tasks->count >= TASKS_MAX;
+		if (!tasks->cut && item->type == JSON_NUMBER &&
+		    pid_directory_open(procfd, (int32_t)item->number, 0, &pidfd) == 0)
+			r = add_task(tasks, pidfd, (int32_t)item->number, "");
+	}
+	return r;
+}
+
+static const char *why_no_tasks(int error)
+{
+	if (error == -ENODATA)
+		return "the processes of a group: spikewatchd did not say which these are";
 	if (error == -ESRCH || error == -ENOENT)
 		return "none is left, or none can be seen from here";
 	return strerror(-error);
@@ -1304,10 +1383,10 @@ static int look_at_tasks(struct top *top, const struct target *target, mono_t no
 	double passed = (double)mono_diff(now, top->tasks.at);
 	int r = target->kind == TARGET_PROCESS  ? add_threads(&next, procfd, target)
 		: target->kind == TARGET_CGROUP ? add_processes(&next, procfd, target)
-						: -ENODATA;
+						: add_group(top, &next, procfd, top->target_name);
 
-	if (r < 0)
-		next.why = why_no_tasks(target, r);
+	if (r < 0 || next.count == 0)
+		next.why = why_no_tasks(r < 0 ? r : -ESRCH);
 	qsort(next.task, next.count, sizeof(*next.task), by_id);
 	for (size_t i = 0; i < next.count && top->tasks.count > 0; i++) {
 		const struct top_task *before =
@@ -1656,40 +1735,15 @@ static int make_incident(struct top *top, size_t width, size_t lines)
 
 /* ---- trigger ---- */
 
-/* What a request prints goes into message instead of over the screen. */
-static int ask_quietly(struct top *top, const struct ask *ask, struct json_document **ret)
-{
-	AUTO_CLOSE int before = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
-	AUTO_CLOSE int said = memfd_create("message", MFD_CLOEXEC);
-	ssize_t len;
-	int code;
-
-	if (before < 0 || said < 0)
-		return EXIT_TROUBLE;
-	fflush(stderr);
-	dup2(said, STDERR_FILENO);
-	code = ask_daemon(ask, ret);
-	fflush(stderr);
-	dup2(before, STDERR_FILENO);
-	len = pread(said, top->message, sizeof(top->message) - 1, 0);
-	top->message[len > 0 ? len : 0] = '\0';
-	for (char *at = top->message; *at; at++)
-		*at = *at == '\n' ? ' ' : *at;
-	return code;
-}
-
 static void trigger(struct top *top)
 {
 	AUTO(json_document_freep) struct json_document *document = NULL;
-	char line[320], socket[PATHS_MAX + 16], length[UNITS_TEXT_MAX];
-	const char *slash = top->watch.feed.path ? strrchr(top->watch.feed.path, '/') : NULL;
-	struct ask ask = { .command = "trigger", .socket = socket, .request = line };
+	char line[320], length[UNITS_TEXT_MAX];
 	const struct json_node *given;
 
-	snprintf(socket, sizeof(socket), "%.*s/control", slash ? (int)(slash - top->watch.feed.path) : 1,
-		 slash ? top->watch.feed.path : ".");
 	snprintf(line, sizeof(line), "trigger%s%s", *top->target_name ? " " : "", top->target_name);
-	if (strchr(line, '\n') || ask_quietly(top, &ask, &document) != EXIT_OK)
+	if (strchr(line, '\n') ||
+	    ask_quietly(top, "trigger", line, &document, top->message, sizeof(top->message)) != EXIT_OK)
 		return;
 	given = json_member(json_root(document), "trigger");
 	if (!given || json_member(json_root(document), "error"))

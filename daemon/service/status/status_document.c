@@ -607,8 +607,23 @@ static void put_labels(struct json_writer *json, const struct overview *overview
 		json_member_u64(json, "labels_left_out", labels.left_out);
 }
 
+#define PIDS_SHOWN 256u
+
+/* Of a group, if it was asked for: other documents would be full of them. */
+static void put_pids(struct json_writer *json, const struct overview *overview, const struct target *target)
+{
+	int32_t pids[PIDS_SHOWN];
+	size_t count = discovery_pids(session_parts(overview->session).discovery, target->id, pids, PIDS_SHOWN);
+
+	json_member_array(json, "pids");
+	for (size_t i = 0; i < count; i++)
+		json_u64(json, (uint64_t)pids[i]);
+	json_end_array(json);
+}
+
 /* The object of a target, up to the array of its rules. */
-static void begin_target(struct json_writer *json, const struct overview *overview, const struct target *target)
+static void begin_target(struct json_writer *json, const struct overview *overview, const struct target *target,
+			 bool asked_for)
 {
 	json_begin_object(json);
 	json_member_text(json, "name", target->name);
@@ -616,6 +631,8 @@ static void begin_target(struct json_writer *json, const struct overview *overvi
 	json_member_text(json, "entry", target->entry);
 	if (target->kind == TARGET_PROCESS)
 		json_member_u64(json, "pid", (uint64_t)target->pid);
+	if (target->kind == TARGET_GROUP && asked_for)
+		put_pids(json, overview, target);
 	json_member_u64(json, "at_uptime_ns", (uint64_t)mono_diff(overview->now, overview->started));
 	put_container(json, target->container);
 	put_labels(json, overview, target);
@@ -769,7 +786,7 @@ static int show_rule(void *ctx, const struct evaluator_status *row)
 	}
 
 	if (!turn->begun)
-		begin_target(answer->json, turn->overview, row->target);
+		begin_target(answer->json, turn->overview, row->target, answer->asked.query.target != NULL);
 	turn->begun = true;
 	put_rule(answer->json, row, turn->overview->now);
 

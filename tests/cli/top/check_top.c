@@ -24,7 +24,7 @@ static struct actor actor;
 static struct program daemon_program;
 static bool runs;
 
-static void configure(const char *target)
+static void configure_as(const char *target, const char *per)
 {
 	scene_write(
 		config_path,
@@ -34,12 +34,17 @@ static void configure(const char *target)
 		"\"min_free\": "
 		"\"0B\"},\n"
 		"\"state_file\": \"%s/state.json\",\n"
-		"\"targets\": [{\"name\": \"%s\", \"pid\": %d}],\n"
+		"\"targets\": [{\"name\": \"%s\", \"pid\": %d, \"per\": \"%s\"}],\n"
 		"\"rules\": [{\"name\": \"hot\", \"metric\": \"cpu\", \"of\": \"core\", \"window\": \"100ms\",\n"
 		"\"percent\": \"20%%\", \"warmup\": 1, \"cooldown\": \"1h\"},\n"
 		"{\"name\": \"lasting\", \"metric\": \"cpu\", \"of\": \"core\", \"window\": \"100ms\",\n"
 		"\"percent\": \"1%%\", \"warmup\": 1, \"for\": \"1h\"}]}\n",
-		ring_path, directory, directory, target, actor.pid);
+		ring_path, directory, directory, target, actor.pid, per);
+}
+
+static void configure(const char *target)
+{
+	configure_as(target, "process");
 }
 
 static void start_daemon(void)
@@ -322,7 +327,7 @@ START_TEST(follows_the_size_of_the_terminal)
 	scene_wait_for(drew("\033[2J") && strstr(last_page(), "DIST"));
 	ck_assert_msg(!strstr(last_page(), "RULES") && !strstr(last_page(), "PEAK"), "%s", terminal.said);
 	resize(2, 5);
-	scene_wait_for(drew("..GE"));
+	scene_wait_for(drew(".."));
 	resize(1, 1);
 	resize(30, 200);
 	scene_wait_for(drew("PEAK") && drew("RULES") && drew("worker"));
@@ -415,6 +420,29 @@ START_TEST(enter_opens_a_target_t_triggers_and_i_shows_incidents)
 	TYPE_UNTIL("?", "open the target: threads");
 	TYPE_UNTIL("q", pid);
 	TYPE_UNTIL("q", "LAST MINUTE");
+	type("q");
+	ck_assert_int_eq(ended(), 0);
+}
+END_TEST
+
+START_TEST(enter_on_a_group_shows_its_processes)
+{
+	char member[32];
+
+	if (!built)
+		SKIP_TEST("the programs were not built");
+
+	configure_as("all", "group");
+	actor_do(&actor, 'b', "busy");
+	start_daemon();
+	open_terminal(24, 80, "xterm-256color");
+	scene_wait_for(drew("hot"));
+	TYPE_UNTIL("\r", "all: a group, of entry all");
+	snprintf(member, sizeof(member), "%-8d ", actor.pid);
+	scene_wait_for(page_has(member));
+	stop_daemon(SIGTERM);
+	scene_wait_for(page_has("spikewatchd did not say which these are") || page_has("has ended"));
+	type("q");
 	type("q");
 	ck_assert_int_eq(ended(), 0);
 }
@@ -566,6 +594,7 @@ Suite *top_suite(void)
 	tcase_add_test(screen, keys_sort_filter_pause_help_and_quit);
 	tcase_add_test(screen, follows_the_size_of_the_terminal);
 	tcase_add_loop_test(screen, enter_opens_a_target_t_triggers_and_i_shows_incidents, 0, ARRAY_LEN(sizes));
+	tcase_add_test(screen, enter_on_a_group_shows_its_processes);
 	tcase_add_test(screen, without_a_daemon_a_trigger_says_so_at_the_end_of_the_screen);
 	tcase_add_test(screen, colours_unless_nobody_wants_them);
 	tcase_add_test(screen, a_terminal_without_a_cursor_gets_text);

@@ -216,22 +216,46 @@ START_TEST(a_spark_goes_from_the_bottom_to_the_top)
 }
 END_TEST
 
-START_TEST(texts_are_cut_at_either_end_between_characters)
+/* Names that begin and end alike, in a screen of 80 columns. */
+START_TEST(long_names_are_cut_in_the_middle_and_stay_apart)
+{
+	static const char *const alike[] = {
+		"/system.slice/kubepods-besteffort-pod1234.slice/cri-containerd-0a.scope/worker.service",
+		"/system.slice/kubepods-besteffort-pod5678.slice/cri-containerd-0a.scope/worker.service",
+		"/system.slice/kubepods-besteffort-pod5678.slice/cri-containerd-0b.scope/worker.service",
+	};
+	struct top_table_list list = fill(alike, ARRAY_LEN(alike));
+	char lines[3][TOP_TEXT_LINE_MAX];
+	struct top_text text;
+	size_t found = 0;
+
+	top_text_plan(80, true, top_text_longest(&list, true), &text);
+	text.names = (struct output_names){ alike, ARRAY_LEN(alike) };
+	for (size_t i = 0; i < 3; i++) {
+		top_text_row(&text, &table, list.row[i], lines[i]);
+		lines[i][strcspn(lines[i], " ")] = '\0';
+		ck_assert_uint_le(strlen(lines[i]), 42);
+		ck_assert_msg(strncmp(lines[i], "/system.", 8) == 0 && strstr(lines[i], ".."), "%s", lines[i]);
+		for (size_t k = 0; k < i; k++)
+			found += strcmp(lines[k], lines[i]) == 0;
+	}
+	ck_assert_uint_eq(found, 0);
+}
+END_TEST
+
+START_TEST(texts_are_cut_between_characters)
 {
 	char out[TOP_TEXT_LINE_MAX];
 
-	ck_assert_uint_eq(top_text_fit("abcdef", 6, true, false, out), 6);
+	ck_assert_uint_eq(top_text_fit("abcdef", 6, true, out), 6);
 	ck_assert_str_eq(out, "abcdef");
-	ck_assert_uint_eq(top_text_fit("abcdef", 5, true, false, out), 5);
+	ck_assert_uint_eq(top_text_fit("abcdef", 5, true, out), 5);
 	ck_assert_str_eq(out, "abc..");
-	ck_assert_uint_eq(top_text_fit("abcdef", 5, true, true, out), 5);
-	ck_assert_str_eq(out, "..def");
-	/* Two columns each: half of one is none. */
-	ck_assert_uint_eq(top_text_fit("\xe6\xbc\xa2\xe5\xad\x97\xe6\xbc\xa2", 5, true, true, out), 4);
-	ck_assert_str_eq(out, "..\xe6\xbc\xa2");
-	ck_assert_uint_eq(top_text_fit("\xc3\xa4\n", 9, false, true, out), 6);
+	ck_assert_uint_eq(top_text_fit("\xe6\xbc\xa2\xe5\xad\x97\xe6\xbc\xa2", 5, true, out), 4);
+	ck_assert_str_eq(out, "\xe6\xbc\xa2..");
+	ck_assert_uint_eq(top_text_fit("\xc3\xa4\n", 9, false, out), 6);
 	ck_assert_str_eq(out, "\?\?\\x0a");
-	ck_assert_uint_eq(top_text_fit("abc", 0, true, true, out), 0);
+	ck_assert_uint_eq(top_text_fit("abc", 0, true, out), 0);
 	ck_assert_str_eq(out, "");
 }
 END_TEST
@@ -276,7 +300,8 @@ Suite *top_text_suite(void)
 	tcase_add_test(tcase, without_a_width_nothing_is_cut);
 	tcase_add_test(tcase, a_row_says_what_there_is);
 	tcase_add_test(tcase, a_spark_goes_from_the_bottom_to_the_top);
-	tcase_add_test(tcase, texts_are_cut_at_either_end_between_characters);
+	tcase_add_test(tcase, long_names_are_cut_in_the_middle_and_stay_apart);
+	tcase_add_test(tcase, texts_are_cut_between_characters);
 	suite_add_tcase(suite, tcase);
 	tcase_add_loop_test(keys, a_key_is_a_character_or_one_that_is_known_or_other, 0, (int)ARRAY_LEN(keys_pressed));
 	suite_add_tcase(suite, keys);
