@@ -1337,7 +1337,10 @@ static int ask_quietly(const struct top *top, const char *command, const char *r
 	return code;
 }
 
-/* The daemon alone knows which processes a group has, whose name is that of its entry, so no pattern. 0; -ENODATA: it does not say; -ENOMEM. */
+/*
+ * The daemon alone knows which processes a group has. The name of a group is that of its entry, so it
+ * is no pattern. 0; -ENODATA: the daemon does not say; -ENOMEM.
+ */
 static int add_group(const struct top *top, struct top_tasks *tasks, int procfd, const char *name)
 {
 	AUTO(json_document_freep) struct json_document *document = NULL;

@@ -64,6 +64,9 @@
 #define HOUR_NS (3600 * NS_PER_S)
 #define FAILURE_LOG_NS (60 * NS_PER_S)
 
+/* Of those that are not sent because the daemon stops, so many are named; the rest is counted. */
+#define UNSENT_NAMED_MAX 16u
+
 /* Names of entries that were in use since the daemon was started. */
 #define WAYS_MAX (2 * CONFIG_NOTIFIES_MAX)
 
@@ -102,6 +105,7 @@ struct delivery {
 	char *socket; /* NULL: words */
 	char **words;
 	char *input;
+	char *incident; /* its id */
 	uint64_t timeout_ns, retry_ns;
 	uint32_t tries, tried;
 	bool privileged;
@@ -377,11 +381,13 @@ static void delivery_free(struct delivery *delivery)
 	free(delivery->socket);
 	free(delivery->words);
 	free(delivery->input);
+	free(delivery->incident);
 	free(delivery);
 }
 
-/* NULL: no memory, or too long. */
-static struct delivery *delivery_new(const struct notify_way *way, const struct command_template_values *values)
+/* incident: its id. NULL: no memory, or too long. */
+static struct delivery *delivery_new(const struct notify_way *way, const struct command_template_values *values,
+				     const char *incident)
 {
 	struct delivery *delivery = calloc(1, sizeof *delivery);
 	size_t len = command_template_expand(way->input, values, NULL, 0) + 1;
@@ -393,6 +399,7 @@ static struct delivery *delivery_new(const struct notify_way *way, const struct 
 		.socket = way->socket ? strdup(way->socket) : NULL,
 		.words = way->socket ? NULL : expand_words(way, values),
 		.input = len <= INPUT_MAX ? malloc(len) : NULL,
+		.incident = strdup(incident),
 		.timeout_ns = way->timeout_ns,
 		.retry_ns = way->retry_ns,
 		.tries = way->tries,
@@ -400,7 +407,7 @@ static struct delivery *delivery_new(const struct notify_way *way, const struct 
 		.child = { .fd = -1 },
 		.out = -1,
 	};
-	if ((!delivery->socket && !delivery->words) || !delivery->input) {
+	if ((!delivery->socket && !delivery->words) || !delivery->input || !delivery->incident) {
 		delivery_free(delivery);
 		return NULL;
 	}
@@ -569,6 +576,15 @@ static void log_failure(struct way_state *state, const char *why, uint32_t tries
 	state->unlogged = 0;
 }
 
+/* What waits when the daemon stops is not kept: the incidents are there, and the journal says which. */
+static void log_unsent(struct notifier *notifier, const struct delivery *delivery, const char *why)
+{
+	if (notifier->unsent++ < UNSENT_NAMED_MAX)
+		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_NOTIFY_FAILED },
+			  "notify: %s: %s was not sent, and will not be: %s", delivery->state->name, delivery->incident,
+			  why);
+}
+
 /* Under the lock. */
 static void note_end(struct notifier *notifier, struct delivery *delivery, bool sent, const char *why, bool over)
 {
@@ -609,7 +625,7 @@ static bool end_try(struct notifier *notifier, struct delivery *delivery, bool s
 			  "notify: %s works again", state->name);
 		state->logged_failing = false;
 	} else if (!sent && over && stopping) {
-		notifier->unsent++;
+		log_unsent(notifier, delivery, why);
 	} else if (!sent && over) {
 		log_failure(state, state->counts.why, delivery->tried, now);
 	}
@@ -819,7 +835,8 @@ void notifier_free(struct notifier *notifier, uint64_t stop_ns)
 		if (notifier->unsent)
 			log_about(LOG_WARNING,
 				  &(struct log_about){ .message = MESSAGE_NOTIFY_FAILED, .count = notifier->unsent },
-				  "notify: %zu notifications were not sent: the daemon stops", notifier->unsent);
+				  "notify: %zu notifications were not sent before the daemon stopped",
+				  notifier->unsent);
 	}
 	scope_close(&notifier->wake);
 	pthread_mutex_destroy(&notifier->lock);
@@ -912,7 +929,7 @@ static void send_one(struct notifier *notifier, const struct notify_way *way, co
 		return;
 	if (put_json(incident, texts, directory, state->untold, &json) == 0) {
 		values.text[COMMAND_TEMPLATE_JSON] = json.data;
-		delivery = delivery_new(way, &values);
+		delivery = delivery_new(way, &values, incident->id);
 	}
 	if (!delivery || queue_delivery(notifier, state, delivery) < 0) {
 		state->counts.dropped++;

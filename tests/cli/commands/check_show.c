@@ -543,6 +543,78 @@ START_TEST(hostile_evidence_never_reaches_the_terminal)
 }
 END_TEST
 
+#define SYSTEM_PLACE "/var/lib/spikewatch/incidents"
+
+/* An incident with that name in directory, which is made. */
+static void put_incident(const char *directory, const char *name)
+{
+	char part[300];
+	int fd;
+
+	for (const char *at = directory; (at = strchr(at + 1, '/')) != NULL;) {
+		snprintf(part, sizeof(part), "%.*s", (int)(at - directory), directory);
+		mkdir(part, 0755);
+	}
+	mkdir(directory, 0755);
+	fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_ge(fd, 0);
+	incidentmade_write(fd, &(struct incidentmade_options){ .name = name });
+	close(fd);
+}
+
+/* The system's incidents and those of one's own daemon, of which the newest comes from either; -d means one alone. */
+START_TEST(all_places_are_looked_into_and_said)
+{
+	static const char *const ids[] = { "20260101T000000.000Z-system-cpu-1", "20260102T000000.000Z-own-cpu-1",
+					   "20260103T000000.000Z-later-cpu-1", "20260104T000000.000Z-apart-cpu-1" };
+	char own[340], apart[340];
+
+	if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    mount("none", "/var/lib", "tmpfs", 0, NULL) < 0)
+		SKIP_TEST("no file system of its own can be mounted here");
+	snprintf(own, sizeof(own), "/var/lib/state/spikewatch/incidents");
+	snprintf(apart, sizeof(apart), "/var/lib/apart");
+	unsetenv("SPIKEWATCH_DIR");
+	setenv("XDG_STATE_HOME", "/var/lib/state", 1);
+	put_incident(SYSTEM_PLACE, ids[0]);
+	put_incident(apart, ids[3]);
+
+	/* There is one place: it needs no words. */
+	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	ck_assert_msg(strstr(output, ids[0]) && !strstr(output, SYSTEM_PLACE), "%s", output);
+
+	put_incident(own, ids[1]);
+	ck_assert_int_eq(RUN(list), EXIT_OK);
+	says(SYSTEM_PLACE);
+	says(own);
+	ck_assert_int_eq(RUN(list, "--json"), EXIT_OK);
+	says(ids[0]);
+	says(ids[1]);
+	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	says(ids[1]);
+	says(own);
+	ck_assert_int_eq(RUN(show, "system"), EXIT_OK);
+	says(ids[0]);
+	ck_assert_int_eq(RUN(replay, "last"), EXIT_OK);
+	says("postgres/812");
+	says(own);
+
+	put_incident(SYSTEM_PLACE, ids[2]);
+	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	says(ids[2]);
+	ck_assert_int_eq(RUN(replay, "last"), EXIT_OK);
+	says(SYSTEM_PLACE);
+
+	ck_assert_int_eq(RUN(list, "-d", apart), EXIT_OK);
+	ck_assert_msg(!strstr(output, SYSTEM_PLACE) && !strstr(output, own), "%s", output);
+	ck_assert_int_eq(RUN(show, "-d", apart, "last"), EXIT_OK);
+	says(ids[3]);
+	ck_assert_int_eq(RUN(show, "-d", apart, "system"), EXIT_TROUBLE);
+	ck_assert_int_eq(RUN(replay, "-d", apart, "last"), EXIT_OK);
+	umount("/var/lib");
+}
+END_TEST
+
 START_TEST(empty_directory_says_so)
 {
 	ck_assert_int_eq(RUN(list), EXIT_OK);
@@ -840,6 +912,7 @@ Suite *show_suite(void)
 	tcase_add_test(tcase, escapes_of_a_hostile_name_never_reach_the_terminal);
 	tcase_add_test(tcase, hostile_evidence_never_reaches_the_terminal);
 	tcase_add_test(tcase, empty_directory_says_so);
+	tcase_add_test(tcase, all_places_are_looked_into_and_said);
 	tcase_add_test(tcase, on_a_narrow_terminal_it_lists_what_the_id_does_not_say);
 	tcase_add_test(tcase, all_places_are_looked_at);
 	tcase_add_test(tcase, lists_value_against_threshold);
