@@ -11,6 +11,10 @@
  *                                            the CPU time of the process by then, ns
  *                      flood SOCKET          flood: clients of the daemon that say nothing, say
  *                                            garbage, or do not read the answer
+ *                      manager SOCKET        flood: the receiver of $NOTIFY_SOCKET, which reads for a
+ *                                            second of each five, and a neighbour that fills it.
+ *                                            Prints for each message of the daemon: when it came
+ *                                            (CLOCK_MONOTONIC, s), and the message
  *                      hostile DIRECTORY     hostile: neighbours that make reading them
  *                                            expensive, each a process: see hostile(). DIRECTORY is
  *                                            theirs
@@ -156,6 +160,51 @@ static void flood(const char *path)
 		if (fd >= 0)
 			close(fd);
 	}
+}
+
+/* ---- a service manager ---- */
+
+/* Any user may send to the socket of the real one, too. */
+static void fill_socket(const struct sockaddr_un *address)
+{
+	static const char garbage[] = "STATUS=flood";
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	for (;; sleep_ns(NS_PER_MS))
+		for (int i = 0; i < 50; i++)
+			(void)sendto(fd, garbage, sizeof(garbage) - 1, MSG_NOSIGNAL, (const struct sockaddr *)address,
+				     sizeof(*address));
+}
+
+static void read_socket(int fd)
+{
+	char message[256];
+	ssize_t len;
+
+	while ((len = recv(fd, message, sizeof(message) - 1, MSG_DONTWAIT)) >= 0) {
+		message[len] = '\0';
+		if (strcmp(message, "STATUS=flood") != 0)
+			printf("%ju %s\n", (uintmax_t)(now_ns(CLOCK_MONOTONIC) / NS_PER_S), message);
+	}
+	fflush(stdout);
+}
+
+static void manager(const char *path)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	name_self("flood");
+	strncpy(address.sun_path, path, sizeof(address.sun_path) - 1);
+	if (fd < 0 || bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
+		die(path);
+	if (fork() == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		fill_socket(&address);
+	}
+	for (;; sleep_ns(4ull * NS_PER_S))
+		for (int i = 0; i < 1000; i++, sleep_ns(NS_PER_MS))
+			read_socket(fd);
 }
 
 /* ---- hostile neighbours ---- */
@@ -397,6 +446,8 @@ int main(int argc, char **argv)
 		spikes(argv[2], argv[3], argv[4]);
 	if (strcmp(mode, "flood") == 0 && argc == 3)
 		flood(argv[2]);
+	if (strcmp(mode, "manager") == 0 && argc == 3)
+		manager(argv[2]);
 	if (strcmp(mode, "hostile") == 0 && argc == 3) {
 		home = argv[2];
 		hostile();
@@ -411,7 +462,8 @@ int main(int argc, char **argv)
 		cgroups(argv[2]);
 	if (strcmp(mode, "ends") == 0)
 		return EXIT_SUCCESS;
-	fprintf(stderr, "usage: workload_soak forks PER_SECOND | spikes PERIOD_MS HOLD_MS MIB | flood SOCKET | hostile "
-			"DIRECTORY | unanswered | cgroups DIRECTORY\n");
+	fprintf(stderr, "usage: workload_soak forks PER_SECOND | spikes PERIOD_MS HOLD_MS MIB | flood SOCKET | manager "
+			"SOCKET | "
+			"hostile DIRECTORY | unanswered | cgroups DIRECTORY\n");
 	return 2;
 }
