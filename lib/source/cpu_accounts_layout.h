@@ -46,6 +46,9 @@ struct cpu_slot {
 	uint64_t logged;     /* in all, into the log of this CPU */
 };
 
+/* Processes of which a CPU remembers the account, by the low bits of their id. A power of two. */
+#define CPU_RECENT_LENGTH 64
+
 _Static_assert(sizeof(struct cpu_account) == 64 && sizeof(struct cpu_slot) == 64, "a cache line each");
 
 /*
@@ -53,7 +56,7 @@ _Static_assert(sizeof(struct cpu_account) == 64 && sizeof(struct cpu_slot) == 64
  */
 struct cpu_accounts_words {
 	uint32_t epoch;      /* from 1 on */
-	uint32_t generation; /* to be changed whenever the table of watched processes was */
+	uint32_t generation; /* added to after each change of the table of watched processes; by the kernel, too */
 };
 
 #endif

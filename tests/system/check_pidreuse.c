@@ -238,6 +238,15 @@ START_TEST(a_group_has_nothing_of_what_others_used_with_the_same_pid)
 }
 END_TEST
 
+/*
+ * The run in which a process ends is counted by the clock while it goes on, with interrupts and what the
+ * host takes in it (docs/limits.md). Busy ones use more than that.
+ */
+static uint64_t in_a_run_ns(enum way way)
+{
+	return way == KERNEL ? NS_PER_MS / 2 : 0;
+}
+
 START_TEST(each_process_is_a_target_of_its_own_with_what_it_used)
 {
 	uint64_t sums[KINDS] = { 0 };
@@ -252,9 +261,9 @@ START_TEST(each_process_is_a_target_of_its_own_with_what_it_used)
 		enum kind kind = rig.tallies[i].name[0] == 'b' ? BUSY : IDLE;
 
 		ck_assert(!rig.tallies[i].stepped_back);
-		ck_assert_msg(rig.tallies[i].cpu_ns <= used[kind].greatest, "%s has %ju us, none used more than %ju",
-			      rig.tallies[i].name, (uintmax_t)rig.tallies[i].cpu_ns / 1000,
-			      (uintmax_t)used[kind].greatest / 1000);
+		ck_assert_msg(rig.tallies[i].cpu_ns <= used[kind].greatest + in_a_run_ns((enum way)_i),
+			      "%s has %ju us, none used more than %ju", rig.tallies[i].name,
+			      (uintmax_t)rig.tallies[i].cpu_ns / 1000, (uintmax_t)used[kind].greatest / 1000);
 		sums[kind] += rig.tallies[i].cpu_ns;
 		counts[kind]++;
 	}

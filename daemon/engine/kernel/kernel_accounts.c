@@ -732,6 +732,8 @@ static int load(struct kernel_accounts *accounts, char *reason)
 		if (r == 0)
 			r = bpf_map__set_max_entries(skeleton->maps.slots, shared->cpus);
 		if (r == 0)
+			r = bpf_map__set_max_entries(skeleton->maps.recents, shared->cpus * CPU_RECENT_LENGTH);
+		if (r == 0)
 			r = bpf_map__set_max_entries(skeleton->maps.logs, shared->cpus * shared->log_length);
 		if (r == 0)
 			r = bpf_map__set_max_entries(skeleton->maps.events, RING_BYTES);

@@ -98,6 +98,19 @@ MAPPED_ARRAY(accounts, struct cpu_account);
 MAPPED_ARRAY(slots, struct cpu_slot); /* by CPU */
 MAPPED_ARRAY(logs, uint64_t);         /* accounts; log_length for each CPU, in turns */
 
+/* The account of a process that ran on this CPU of late, as of a generation of the table. */
+struct recent {
+	uint32_t tgid, generation, account;
+};
+
+/* CPU_RECENT_LENGTH for each CPU: the table alone costs 60 ns a look. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct recent);
+} recents SEC(".maps");
+
 /* tgid -> account. Written by the reader. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -123,6 +136,22 @@ static uint32_t account_of(uint32_t tgid)
 	const uint32_t *account = tgid ? bpf_map_lookup_elem(&watched, &tgid) : NULL;
 
 	return account ? *account : CPU_ACCOUNT_NONE;
+}
+
+/* The same, of a process that is to run on this CPU. The generation was read before. */
+static uint32_t account_of_next(uint32_t cpu, uint32_t tgid, uint32_t generation)
+{
+	uint32_t at = cpu * CPU_RECENT_LENGTH + (tgid & (CPU_RECENT_LENGTH - 1));
+	struct recent *recent = tgid ? bpf_map_lookup_elem(&recents, &at) : NULL;
+
+	if (!recent)
+		return CPU_ACCOUNT_NONE;
+	if (recent->tgid != tgid || recent->generation != generation) {
+		recent->account = account_of(tgid);
+		recent->tgid = tgid;
+		recent->generation = generation;
+	}
+	return recent->account;
 }
 
 /* After the account was changed: the reader changes the epoch before it looks at the log and at accounts. */
@@ -229,16 +258,18 @@ static void count_thread(uint32_t tgid)
 		__sync_fetch_and_add(&account->changes, 1);
 }
 
-static void begin_run(struct cpu_slot *slot, const struct task_struct *task)
+/* The clock costs 60 ns, and of an idle CPU nothing is counted. */
+static void begin_run(struct cpu_slot *slot, uint32_t cpu, const struct task_struct *task)
 {
-	slot->since_ns = bpf_ktime_get_ns();
+	if (task->pid != 0)
+		slot->since_ns = bpf_ktime_get_ns();
 	slot->run_ns = task->se.sum_exec_runtime;
 	slot->wait_ns = task->sched_info.run_delay;
 	slot->faults = faults_of(task);
 	slot->tid = (uint32_t)task->pid;
 	slot->tgid = (uint32_t)task->tgid;
 	slot->generation = *(volatile uint32_t *)&words.generation;
-	slot->account = account_of((uint32_t)task->tgid);
+	slot->account = account_of_next(cpu, slot->tgid, slot->generation);
 }
 
 /* ---- events ---- */
@@ -348,7 +379,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 
 	*(volatile uint64_t *)&slot->sequence = sequence + 1;
 	end_run(slot, cpu, prev);
-	begin_run(slot, next);
+	begin_run(slot, cpu, next);
 	*(volatile uint64_t *)&slot->sequence = sequence + 2;
 	if (is_dead(prev))
 		say_end(prev);
@@ -372,7 +403,7 @@ int BPF_PROG(on_exit, struct task_struct *task)
 	return 0;
 }
 
-/* A new process cannot be the one that was watched by that id. */
+/* A new process cannot be the one that was watched by that id, which CPUs may remember. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -382,7 +413,8 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 		count_thread(tgid);
 		return 0;
 	}
-	bpf_map_delete_elem(&watched, &tgid);
+	if (bpf_map_delete_elem(&watched, &tgid) == 0)
+		__sync_fetch_and_add(&words.generation, 1);
 	say(KERNEL_EVENT_FORK, child, child->real_parent->tgid);
 	return 0;
 }

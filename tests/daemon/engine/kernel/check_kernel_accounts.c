@@ -8,6 +8,7 @@
 #include "skip.h"
 
 #include <linux/bpf.h>
+#include <linux/sched.h>
 #include <sys/syscall.h>
 
 Suite *kernel_accounts_suite(void);
@@ -285,6 +286,107 @@ START_TEST(a_process_that_runs_is_taken_over_without_a_seam)
 }
 END_TEST
 
+/* On one CPU, which remembers the account of the first. */
+static pid_t fork_there(pid_t pid)
+{
+	struct clone_args arguments = { .exit_signal = SIGCHLD,
+					.set_tid = (uint64_t)(uintptr_t)(pid ? &pid : NULL),
+					.set_tid_size = pid ? 1 : 0 };
+	pid_t child = (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
+	cpu_set_t one;
+
+	if (child != 0)
+		return child;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	CPU_ZERO(&one);
+	CPU_SET(0, &one);
+	sched_setaffinity(0, sizeof one, &one);
+	burn_for(300000);
+	raise(SIGSTOP);
+	burn_for(300000);
+	raise(SIGSTOP);
+	_exit(0);
+}
+
+START_TEST(a_process_with_the_id_of_one_that_was_watched_is_not_in_its_account)
+{
+	pid_t pid, again;
+	uint32_t account;
+	uint64_t counted;
+
+	if (!open_accounts(4))
+		SKIP_TEST("%s", skip_reason);
+	pid = fork_there(0);
+	ck_assert_int_gt(pid, 0);
+	ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
+	ck_assert_int_eq(kernel_accounts_watch(accounts, pid, 0, &account), 0);
+	let_go(pid);
+	assert_equal(account, pid);
+	end(pid);
+	counted = accounts->shared.accounts[account].run_ns;
+	ck_assert_uint_ge(counted, 300000);
+
+	again = fork_there(pid);
+	if (again < 0) {
+		close_accounts();
+		SKIP_TEST("that id cannot be had again: %s", strerror(errno));
+	}
+	ck_assert_int_eq(waitpid(again, NULL, WUNTRACED), again);
+	let_go(again);
+	end(again);
+	ck_assert_uint_eq(accounts->shared.accounts[account].run_ns, counted);
+	close_accounts();
+}
+END_TEST
+
+/* Threads come and go and processes of its own, while it is taken over. */
+static void *churn_on(void *unused)
+{
+	for (;;) {
+		burn_for(150000);
+		usleep(50);
+	}
+	return unused;
+}
+
+static void churn_for_ever(void)
+{
+	pthread_t threads[3];
+
+	for (unsigned i = 0; i < ARRAY_LEN(threads); i++)
+		pthread_create(&threads[i], NULL, churn_on, NULL);
+	for (;;)
+		churn("threads");
+}
+
+START_TEST(totals_hold_where_what_churns_is_taken_over)
+{
+	if (!open_accounts(64))
+		SKIP_TEST("%s", skip_reason);
+	for (unsigned i = 0; i < 10; i++) {
+		uint32_t account;
+		pid_t pid = fork();
+		int r;
+
+		if (pid == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			churn_for_ever();
+		}
+		usleep(3000 + 700 * i);
+		/* It moves all the time: most attempts fail, and an account of one rests for a second. */
+		while ((r = kernel_accounts_watch(accounts, pid, 0, &account)) == -EAGAIN || r == -ENOSPC)
+			usleep(r == -ENOSPC ? 100000 : 300);
+		ck_assert_int_eq(r, 0);
+		usleep(5000);
+		kill(pid, SIGSTOP);
+		ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
+		assert_equal(account, pid);
+		end(pid);
+	}
+	close_accounts();
+}
+END_TEST
+
 START_TEST(a_disagreement_turns_it_off_for_good)
 {
 	struct kernel_accounts_state state;
@@ -539,6 +641,8 @@ Suite *kernel_accounts_suite(void)
 	tcase_add_test(tcase, waiting_for_a_cpu_is_what_the_scheduler_says);
 	tcase_add_loop_test(tcase, totals_hold_under_churn, 0, 3);
 	tcase_add_test(tcase, a_process_that_runs_is_taken_over_without_a_seam);
+	tcase_add_test(tcase, a_process_with_the_id_of_one_that_was_watched_is_not_in_its_account);
+	tcase_add_test(tcase, totals_hold_where_what_churns_is_taken_over);
 	tcase_add_test(tcase, a_disagreement_turns_it_off_for_good);
 	tcase_add_test(tcase, it_goes_when_switches_cost_more_than_looks_and_comes_back);
 	tcase_add_test(tcase, a_second_one_is_refused_with_the_reason);
