@@ -241,6 +241,8 @@ struct discovery {
 	uint64_t processes, unreadable, unchanged; /* in the running scan */
 	mono_t scan_began;                         /* the last whole one */
 	uint64_t scan_cpu_ns;                      /* what the last scan took, however long it waited for a CPU */
+	mono_t scan_paced;                         /* since when it keeps to its part of a quota, */
+	uint64_t scan_paced_cpu_ns;                /* and what the thread had used by then */
 	uint64_t found_before;                     /* targets when it began: those that came since wait for the next */
 	bool rescan; /* the configuration is another one: the running scan is given up, the next is due */
 	bool again;  /* something was missed: the next scan is due as soon as its share allows */
@@ -2466,11 +2468,49 @@ static size_t await_events(const struct discovery *discovery, mono_t now, struct
 
 /* ---- a scan ---- */
 
+/*
+ * Under a CPU quota a scan that finds many would take all of it, and the kernel would stop the samplers
+ * together with it. It gets this part; children that read for it take half as much again.
+ */
+#define QUOTA_PART 3
+#define QUOTA_SLEEP_MAX_NS (50 * NS_PER_MS)
+
+static void leave_quota(struct discovery *discovery, mono_t now)
+{
+	struct samplers_state samplers = samplers_state(discovery->options.target_table.samplers);
+	struct timespec wait = { 0 };
+
+	if (samplers.quota_ns == 0 || samplers.quota_ns >= NS_PER_S)
+		return;
+
+	uint64_t cpu_ns = real_clock_thread_cpu();
+
+	if (samplers.pulse.ns == 0) { /* they have not begun */
+		discovery->scan_paced = now;
+		discovery->scan_paced_cpu_ns = cpu_ns;
+	}
+
+	double due =
+		(double)(cpu_ns - discovery->scan_paced_cpu_ns) * QUOTA_PART * NS_PER_S / (double)samplers.quota_ns;
+	int64_t left = (int64_t)due - mono_diff(now, discovery->scan_paced);
+
+	if (left <= 0)
+		return;
+
+	wait.tv_nsec = (long)(left < (int64_t)QUOTA_SLEEP_MAX_NS ? left : (int64_t)QUOTA_SLEEP_MAX_NS);
+	fair_mutex_leave(&discovery->lock);
+	nanosleep(&wait, NULL);
+	fair_mutex_enter(&discovery->lock);
+}
+
 /* Everything may be different afterwards. 0; -ECANCELED: the scan is to be given up. */
 static int yield_in_scan(struct discovery *discovery)
 {
-	read_events_in_scan(discovery, update_pulse(discovery));
+	mono_t now = update_pulse(discovery);
+
+	read_events_in_scan(discovery, now);
 	fair_mutex_yield(&discovery->lock);
+	leave_quota(discovery, now);
 
 	return discovery->rescan || discovery->stop ? -ECANCELED : 0;
 }
@@ -2658,6 +2698,8 @@ static int scan_locked(struct discovery *discovery)
 	size_t pid_count;
 	int r;
 
+	discovery->scan_paced = began;
+	discovery->scan_paced_cpu_ns = cpu;
 	read_events(discovery, began);
 	target_table_counts(discovery->target_table, &counts);
 	discovery->rescan = discovery->again = false;
