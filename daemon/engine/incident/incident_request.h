@@ -34,7 +34,7 @@ struct incident_request {
 	uint64_t owner; /* the user whose turn at the worker it takes, a hash; 0: root's, or a system service's */
 	struct incident_settings settings;
 	struct hook_plan *hooks; /* the commands to be run; NULL: none */
-	struct incident info;    /* as of the firing */
+	struct incident info;    /* as of the firing; the worker adds to its captures what it takes */
 };
 
 #endif

@@ -150,7 +150,7 @@ struct incident_work {
 	/* The worker's alone. */
 	struct spool_draft *draft;
 	int draft_error;                  /* why there is no draft */
-	struct incident captured;         /* the request's info, with the records of what was captured */
+	struct incident *captured;        /* the request's info, to which records of what was captured are added */
 	struct full_recording *recording; /* of all targets; NULL: none, or it has failed */
 	int recording_error;              /* why */
 	struct stack_capture *stacks;     /* what the rings held at the firing; NULL: nothing */
@@ -708,7 +708,7 @@ static void secure_stacks(struct incident_work *work)
 	};
 
 	if (options.recorder)
-		work->stacks = stack_capture_secure(&options, &work->captured);
+		work->stacks = stack_capture_secure(&options, work->captured);
 	if (work->stacks)
 		add_members(work);
 }
@@ -723,14 +723,14 @@ static void take_captures(struct incident_work *work, bool again)
 		.again = again,
 	};
 
-	capture_take(&options, &work->processes, &work->captured);
+	capture_take(&options, &work->processes, work->captured);
 }
 
 /* Writes the incident.json that counts if the daemon is killed before the window is over. */
 static void note_draft(const struct incident_work *work)
 {
 	struct incident_capture samples = { .name = "samples", .status = INCIDENT_CAPTURE_FAILED };
-	struct incident so_far = work->captured;
+	struct incident so_far = *work->captured;
 
 	incident_text(samples.file, sizeof samples.file, work->recording ? INCIDENT_SAMPLES_FILE : "");
 	incident_text(samples.why, sizeof samples.why,
@@ -777,7 +777,7 @@ static void start_commands(struct incident_work *work)
 	work_await(&worker->queue, work);
 	r = hooks_start(worker->hooks, &scene, &work->run);
 	if (r < 0) {
-		hook_plan_refuse(request->hooks, strerrordesc_np(-r), &work->captured);
+		hook_plan_refuse(request->hooks, strerrordesc_np(-r), work->captured);
 		work_finished(&worker->queue, work);
 	}
 }
@@ -785,16 +785,16 @@ static void start_commands(struct incident_work *work)
 /* After they have ended: adds a record of each, and logs those that went wrong. */
 static void report_commands(struct incident_work *work)
 {
-	size_t before = work->captured.capture_count;
+	size_t before = work->captured->capture_count;
 	const char *id;
 
 	if (!work->run)
 		return;
 
 	id = spool_draft_name(work->draft);
-	hook_run_report(TAKE(work->run), &work->captured);
-	for (size_t i = before; i < work->captured.capture_count; i++) {
-		const struct incident_capture *capture = &work->captured.captures[i];
+	hook_run_report(TAKE(work->run), work->captured);
+	for (size_t i = before; i < work->captured->capture_count; i++) {
+		const struct incident_capture *capture = &work->captured->captures[i];
 		struct log_about about = { .rule = work->request->info.rule.name,
 					   .target = work->request->target.name,
 					   .incident = id };
@@ -818,7 +818,7 @@ static void schedule_again(struct incident_work *work)
 		count++;
 	if (count == AGAIN_MAX) {
 		capture_not_taken(work->request, true, INCIDENT_CAPTURE_SKIPPED,
-				  "too many second snapshots are pending", &work->captured);
+				  "too many second snapshots are pending", work->captured);
 		return;
 	}
 	work->again_at = mono_add(clock_mono(&worker->clock), again_ns);
@@ -852,7 +852,7 @@ static void finish_again(struct incident_work *work)
 		take_captures(work, true);
 	else
 		capture_not_taken(work->request, true, INCIDENT_CAPTURE_SKIPPED, "the daemon was being stopped",
-				  &work->captured);
+				  work->captured);
 	work->again_at.ns = 0;
 	work_finished(&worker->queue, work);
 }
@@ -1021,7 +1021,7 @@ static void write_stacks(struct incident_work *work)
 	members.members = work->members;
 	members.count = work->member_count;
 	work->worker->naming_since = clock_mono(&work->worker->clock);
-	stack_capture_write(TAKE(work->stacks), &members, spool_draft_dirfd(work->draft), &waiting, &work->captured);
+	stack_capture_write(TAKE(work->stacks), &members, spool_draft_dirfd(work->draft), &waiting, work->captured);
 }
 
 /* ---- seal: samples ---- */
@@ -1187,10 +1187,10 @@ static void begin_draft_again(struct incident_work *work)
 
 	full_recording_abort(TAKE(work->recording));
 	spool_abort(TAKE(work->draft));
-	work->captured.capture_count = 0;
-	capture_not_taken(work->request, false, INCIDENT_CAPTURE_FAILED, why, &work->captured);
+	work->captured->capture_count = 0;
+	capture_not_taken(work->request, false, INCIDENT_CAPTURE_FAILED, why, work->captured);
 	if (work->request->hooks)
-		hook_plan_refuse(work->request->hooks, why, &work->captured);
+		hook_plan_refuse(work->request->hooks, why, work->captured);
 	begin_draft(work);
 }
 
@@ -1251,8 +1251,8 @@ static int write_incident(struct incident_work *work)
 		return work->draft_error;
 
 	incident_text(work->info->id, sizeof work->info->id, spool_draft_name(work->draft));
-	for (size_t i = 0; i < work->captured.capture_count; i++)
-		incident_add_capture(work->info, &work->captured.captures[i]);
+	for (size_t i = 0; i < work->captured->capture_count; i++)
+		incident_add_capture(work->info, &work->captured->captures[i]);
 	if (work->window)
 		describe_window(work);
 	r = work->file ? add_text(work) : settle_leftover_files(work);
@@ -1389,7 +1389,7 @@ int incident_worker_open(struct incident_worker *worker, struct incident_request
 	work->worker = worker;
 	work->request = request;
 	work->owner = request->owner;
-	work->captured = request->info;
+	work->captured = &request->info;
 	work->open = (struct job){ .kind = JOB_OPEN, .work = work };
 	work->follow = (struct job){ .kind = JOB_FOLLOW, .work = work };
 	work->seal = (struct job){ .kind = JOB_SEAL, .work = work };
@@ -1434,7 +1434,7 @@ int incident_worker_record(struct incident_worker *worker, struct incident *info
 	request->info = *info;
 	work->worker = worker;
 	work->request = request;
-	work->captured = *info;
+	work->captured = &request->info;
 	work->seal = (struct job){ .kind = JOB_SEAL, .work = work };
 	work->draft_error = -ENOENT;
 	work->file = file;
