@@ -704,6 +704,7 @@ static void secure_stacks(struct incident_work *work)
 		.fired = request->fired,
 		.wall = request->wall,
 		.held = &work->worker->stacks_held,
+		.owner = request->owner,
 		.kernel_symbols = &work->worker->kernel_symbols,
 	};
 

@@ -489,6 +489,9 @@ bool symbolizer_find(char *ret, size_t cap)
 struct stack_copy {
 	struct stack_recorder_snapshot snapshot;
 	struct stack_held *held;                     /* it is counted there; NULL: not */
+	struct stack_copy *next;                     /* of held->all */
+	uint64_t owner;                              /* whose share it takes */
+	size_t room;                                 /* that there was for it */
 	size_t bytes;                                /* of its records, as counted */
 	bool packed;                                 /* see pack_records */
 	struct buffer gzip[STACK_FILE_STREAM_KINDS]; /* of each stream's records; empty: they are as they are */
@@ -605,6 +608,11 @@ static void release_records(struct stack_capture *capture)
 	held->copies--;
 	if (held->latest == copy)
 		held->latest = NULL;
+	for (struct stack_copy **at = &held->all; *at; at = &(*at)->next)
+		if (*at == copy) {
+			*at = copy->next;
+			break;
+		}
 }
 
 static void add_reader(struct stack_capture *capture, struct stack_copy *copy)
@@ -641,26 +649,34 @@ void stack_capture_free(struct stack_capture *capture)
 	free(capture);
 }
 
-/* All together never more than 1.65 times `most`; many that are small, much less. */
-static size_t room_beside(struct stack_held others, size_t most)
+/*
+ * Of one owner never more than 1.65 times what the rings hold, of all together twice that; many that
+ * are small, much less. An owner with many copies leaves half of it to the first of another.
+ */
+static size_t room_beside(const struct stack_capture_options *options)
 {
-	size_t share = most / ((others.copies + 1) * (others.copies + 1));
-	size_t left = others.bytes < 2 * most ? (2 * most - others.bytes) / 2 : 1;
+	static const struct stack_held none = { 0 };
+	const struct stack_held *held = options->held ? options->held : &none;
+	struct stack_recorder_status status;
+	size_t own = 0;
+
+	stack_recorder_status(options->recorder, &status);
+	for (const struct stack_copy *copy = held->all; copy; copy = copy->next)
+		own += copy->owner == options->owner;
+
+	size_t most = status.memory_bytes + (held->copies ? SIDEBAND_BESIDE : SIDEBAND_MAX);
+	size_t share = most / (held->copies > own ? 2 : 1) / ((own + 1) * (own + 1));
+	size_t left = held->bytes < 2 * most ? (2 * most - held->bytes) / 2 : 1;
 
 	return share < left ? share + 1 : left;
 }
 
-static int take_snapshot(const struct stack_capture_options *options, uint64_t from_ns, struct stack_held others,
+static int take_snapshot(const struct stack_capture_options *options, uint64_t from_ns, size_t room,
 			 struct stack_recorder_snapshot *ret)
 {
-	struct stack_recorder_status status;
-
-	stack_recorder_status(options->recorder, &status);
-
-	size_t most = status.memory_bytes + (others.copies ? SIDEBAND_BESIDE : SIDEBAND_MAX);
 	/* Commands, a second snapshot or a queue may delay it until long after the window. */
 	uint64_t to_ns = options->until.ns > 0 ? options->until.ns : UINT64_MAX;
-	int r = stack_recorder_snapshot(options->recorder, from_ns, to_ns, room_beside(others, most), ret);
+	int r = stack_recorder_snapshot(options->recorder, from_ns, to_ns, room, ret);
 
 	if (r == 0 && options->cgroup)
 		r = stack_recorder_find_inside(options->recorder, options->cgroup, ret);
@@ -1147,7 +1163,10 @@ static bool same_cgroup(const char *a, const char *b)
 	return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-/* The latest copy, if it has all that this capture asks for but what came within SHARED_NS. */
+/*
+ * The latest copy, if it has all that this capture asks for but what came within SHARED_NS, and had no
+ * less room than there would be: one of another owner may be what that one's many copies left it.
+ */
 static struct stack_copy *shared_copy(const struct stack_capture_options *options, uint64_t from_ns)
 {
 	struct stack_copy *latest = options->held ? options->held->latest : NULL;
@@ -1155,7 +1174,8 @@ static struct stack_copy *shared_copy(const struct stack_capture_options *option
 
 	return latest && latest->snapshot.from_ns <= from_ns &&
 			       clock_mono(&clock).ns - latest->snapshot.to_ns < SHARED_NS &&
-			       same_cgroup(latest->cgroup, options->cgroup)
+			       same_cgroup(latest->cgroup, options->cgroup) &&
+			       (latest->owner == options->owner || latest->room >= room_beside(options))
 		       ? latest
 		       : NULL;
 }
@@ -1165,12 +1185,13 @@ static int copy_rings(const struct stack_capture_options *options, uint64_t from
 {
 	struct stack_held *held = options->held;
 	struct stack_copy *copy = calloc(1, sizeof *copy);
+	size_t room = room_beside(options);
 	int r = copy ? 0 : -ENOMEM;
 
 	if (r == 0 && options->cgroup && !(copy->cgroup = strdup(options->cgroup)))
 		r = -ENOMEM;
 	if (r == 0)
-		r = take_snapshot(options, from_ns, held ? *held : (struct stack_held){ 0 }, &copy->snapshot);
+		r = take_snapshot(options, from_ns, room, &copy->snapshot);
 	if (r < 0) {
 		free(copy ? copy->cgroup : NULL);
 		free(copy);
@@ -1178,9 +1199,13 @@ static int copy_rings(const struct stack_capture_options *options, uint64_t from
 	}
 
 	copy->held = held;
+	copy->owner = options->owner;
+	copy->room = room;
 	if (held) {
 		held->copies++;
 		held->latest = copy;
+		copy->next = held->all;
+		held->all = copy;
 	}
 	for (size_t i = 0; i < copy->snapshot.stream_count; i++)
 		count_bytes(copy, copy->bytes + copy->snapshot.streams[i].records.cap);
@@ -1215,8 +1240,11 @@ void stack_capture_write(struct stack_capture *capture, const struct stack_captu
 {
 	int outputs[SYMBOLIZER_OUTPUTS] = { -1, -1, -1, -1, -1, -1 };
 	char why[WHY_MAX] = "";
-	int r = take_snapshot(&capture->options, capture->first->to_ns, (struct stack_held){ 0 }, &capture->second);
+	struct stack_capture_options alone = capture->options;
+	int r;
 
+	alone.held = NULL;
+	r = take_snapshot(&alone, capture->first->to_ns, room_beside(&alone), &capture->second);
 	if (r == 0)
 		r = unpack_records(capture->copy);
 	if (r == 0)

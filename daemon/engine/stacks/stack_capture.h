@@ -42,6 +42,7 @@ struct stack_held {
 	size_t bytes;              /* of records */
 	size_t copies, captures;   /* with records; that wait */
 	struct stack_copy *latest; /* the one that a capture may share */
+	struct stack_copy *all;    /* with records */
 };
 
 struct stack_capture_options {
@@ -56,11 +57,12 @@ struct stack_capture_options {
 	wall_t wall; /* of fired */
 	/*
 	 * What all waiting captures hold of the rings, added up here. Those of one second share one copy.
-	 * The first copy may take all that the rings can hold, the second a quarter of that, the third a
-	 * ninth, ...; beyond it the oldest samples are left out, and the incident says so. NULL: as if
-	 * there were no others.
+	 * The first copy of an owner may take all that the rings can hold, half of it where other owners
+	 * have some, the second a quarter of that, the third a ninth, ...; beyond it the oldest samples are
+	 * left out, and the incident says so. NULL: as if there were no others.
 	 */
 	struct stack_held *held;
+	uint64_t owner; /* see struct incident_request */
 	/* A copy of /proc/kallsyms for all waiting captures (stack_capture_prepare); -1: none. NULL: none ever. */
 	int *kernel_symbols;
 };

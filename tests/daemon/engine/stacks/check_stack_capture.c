@@ -412,6 +412,66 @@ START_TEST(where_others_hold_all_there_is_the_past_is_left_out_and_that_is_said)
 }
 END_TEST
 
+/* The samples of a copy that an owner gets beside `copies` of another; bytes. */
+static size_t bytes_beside(struct stack_recorder *recorder, unsigned copies, uint64_t owner)
+{
+	int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct stack_capture *captures[8];
+	struct stack_held held = { 0 };
+	struct clock clock = real_clock();
+	size_t bytes = 0;
+
+	ck_assert_uint_lt(copies, 8);
+	for (unsigned i = 0; i <= copies; i++) {
+		struct stack_capture_options options = {
+			.recorder = recorder,
+			.procfd = procfd,
+			.symbolizer = rig.symbolizer,
+			.before_ns = NS_PER_S,
+			.fired = clock_mono(&clock),
+			.wall = clock_wall(&clock),
+			.held = &held,
+			.owner = i < copies ? 1 : owner,
+		};
+		struct incident info;
+
+		incident_init(&info, "0");
+		held.latest = NULL; /* as if the last firing were long ago */
+		bytes = held.bytes;
+		captures[i] = stack_capture_secure(&options, &info);
+		ck_assert_ptr_nonnull(captures[i]);
+		bytes = held.bytes - bytes;
+	}
+	ck_assert_uint_eq(held.copies, copies + 1);
+	for (unsigned i = 0; i <= copies; i++)
+		stack_capture_free(captures[i]);
+	ck_assert_uint_eq(held.bytes, 0);
+	ck_assert_ptr_null(held.all);
+	close(procfd);
+	return bytes;
+}
+
+START_TEST(many_copies_of_one_owner_leave_room_for_another)
+{
+	/* Rings that a second of one busy CPU fills beyond a 64th of the whole. */
+	struct stack_recorder_options how = { .max_memory_bytes = 1 << 20, .frequency = 2000, .dwarf = true };
+	char reason[STACK_RECORDER_REASON_MAX];
+	struct stack_recorder *recorder;
+	size_t own, others;
+
+	if (!able)
+		SKIP_TEST("%s", skip_reason);
+
+	ck_assert_int_eq(stack_recorder_open(&how, &recorder, reason), 0);
+	burn_here();
+	burn_here();
+	own = bytes_beside(recorder, 7, 1);
+	others = bytes_beside(recorder, 7, 2);
+	stack_recorder_close(recorder);
+	ck_assert_uint_gt(others, 2 * own);
+}
+END_TEST
+
 #define STORM 6
 
 START_TEST(incidents_of_a_storm_share_what_the_rings_held)
@@ -656,6 +716,7 @@ Suite *stack_capture_suite(void)
 	tcase_add_test(tcase, a_symboliser_that_fails_costs_the_stacks_and_nothing_else);
 	tcase_add_test(tcase, a_symboliser_that_is_killed_by_what_it_reads_costs_the_names);
 	tcase_add_test(tcase, a_symboliser_ends_when_the_daemon_does);
+	tcase_add_test(tcase, many_copies_of_one_owner_leave_room_for_another);
 	tcase_add_test(tcase, incidents_of_a_storm_share_what_the_rings_held);
 	tcase_add_test(tcase, where_others_hold_all_there_is_the_past_is_left_out_and_that_is_said);
 	tcase_add_test(tcase, that_there_are_no_samples_and_why_is_said);
