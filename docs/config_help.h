@@ -161,8 +161,8 @@ static const struct config_help config_help[] = {
 	KEY("stacks", "max_memory",
 		"Of all rings, and, an eighth, of the history of which process mapped which file. Rings get three quarters "
 		"at most: they are halved until they fit, those of `dwarf` first. Open incidents hold compressed "
-		"copies of what they need, those of one second the same one: of a user the first as much as the rings hold (half of it beside "
-		"those of others), the "
+		"copies of what they need, those of one second the same one: of a user the first as much as the "
+		"rings hold (half of it beside those of others), the "
 		"second a quarter, the third a ninth, and so on; beyond that the oldest samples are left out, and the "
 		"incident says so."),
 
