@@ -132,29 +132,15 @@ END_TEST
 #define NOT_SHOWN_NS (40 * NS_PER_MS)
 #define ROUNDED_NS (200 * NS_PER_US)
 
-/* Whether others wait for the CPUs, or did within the last ten seconds; where the kernel does not say it: no. */
-static bool is_busy(void)
-{
-	FILE *file = fopen("/proc/pressure/cpu", "re");
-	double percent = 0;
-
-	if (!file)
-		return false;
-	if (fscanf(file, "some avg10=%lf", &percent) != 1)
-		percent = 0;
-	fclose(file);
-	return percent >= 10;
-}
-
 /*
  * What may be in a sum beyond what was waited for: of the scheduler's sums, what children ran after
- * that; of sums from files, some percent where others take the CPUs (docs/limits.md).
+ * that; of sums from files, more where others take the CPUs (live_surplus_ns).
  */
 static uint64_t beyond_ns(enum way by, uint64_t used_ns)
 {
 	if (by == KERNEL && !went_over_to_files(&rig))
 		return used_ns / 100 + ROUNDED_NS;
-	return is_busy() ? used_ns / 16 : ROUNDED_NS;
+	return ROUNDED_NS + live_surplus_ns(used_ns);
 }
 
 /* A storm of such processes; what they used to their very end, and in *ret_least what they said. */
