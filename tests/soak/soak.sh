@@ -98,6 +98,7 @@ told() {
 # check_rows ID: prints what is wrong with the rows of an incident
 check_rows() {
 	if [ ! -e "$out/incidents/$1/samples.tsv" ]; then
+		if [ ! -d "$out/incidents/$1" ]; then return; fi # the limit of incidents has removed it meanwhile
 		grep -q '"why": "the daemon was killed; they are in the recovered incident' "$out/incidents/$1/incident.json" ||
 			echo "no samples, and no word of it"
 		return
