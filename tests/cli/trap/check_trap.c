@@ -362,10 +362,12 @@ START_TEST(a_catch_that_cannot_be_written_is_said_and_the_code_of_the_command_ke
 
 	/*
 	 * What the command removes while it is watched cannot be written to. It fires by memory, which it
-	 * takes after that only: CPU time it may have used enough of before on a busy machine.
+	 * takes after that only: CPU time it may have used enough of before on a busy machine. It is not
+	 * removed while something is made in it; and no ":" with a redirection that fails, which ends dash.
 	 */
 	snprintf(command, sizeof(command),
-		 "rm -rf %s; : >%s; taken=$(head -c 60000000 /dev/zero | tr '\\0' x); "
+		 "until rm -rf %s && printf '' >%s; do sleep 0.01; done; taken=$(head -c 60000000 /dev/zero | tr '\\0' "
+		 "x); "
 		 "until grep -q caught %s/stderr; do sleep 0.05; done; exit 9",
 		 incidents, incidents, directory);
 	struct program program = program_start(
