@@ -118,11 +118,11 @@ struct history {
 
 static void history_release(struct history *history)
 {
-	arena_release(&history->arena);
-	map_release(&history->map);
 	for (size_t i = 0; i < history->summary_count; i++)
 		free(history->summaries[i]->cells);
 	free(history->summaries);
+	map_release(&history->map);
+	arena_release(&history->arena);
 	free(history->gaps);
 	free(history->happenings);
 	free(history->points);
