@@ -238,6 +238,13 @@ static void fetch(const struct source_entry *entry)
 	__builtin_prefetch(&entry->kind, 1);
 }
 
+/* All that a look at a process touches which has run. */
+static void fetch_whole(const struct source_entry *entry)
+{
+	for (const char *line = (const char *)entry; line < (const char *)&entry->part; line += SOURCE_CACHE_LINE)
+		__builtin_prefetch(line, 1);
+}
+
 /* Of all entries, in the next fill. */
 static inline void source_all_due(struct source *source)
 {
@@ -763,8 +770,9 @@ static mono_t time_of_look(struct source *source)
 static void take_clock(struct source *source, struct source_entry *entry)
 {
 	process_reader_take_clock(&entry->reader, &entry->sample);
-	entry->at = clock_mono(&source->clock);
-	put_limits(entry);
+	entry->at = entry->is_followed ? source->looked_at : clock_mono(&source->clock);
+	if (entry->fresh || has_new_limits(entry))
+		put_limits(entry);
 	entry->status = SOURCE_CHANGED;
 	entry->fresh = false;
 	if (entry->member_of)
@@ -845,7 +853,7 @@ static void note_account(void *ctx, uint32_t account)
 
 	for (struct source_entry *entry = source->accounts.owners[account]; entry; entry = entry->next_followed) {
 		set_due(source, entry->index, source->step);
-		fetch(entry);
+		fetch_whole(entry);
 	}
 }
 
@@ -872,12 +880,20 @@ static void read_accounts(struct source *source)
 	source_all_due(source);
 }
 
-/* What its account says. False: it is not to be believed any more, and the process is not followed. */
+/*
+ * What its account says, as of looked_at: exactly of a process that runs; of others, whose account stands
+ * still, that time may be as old as LOOKS_PER_TIME looks. False: it is not to be believed any more, and the
+ * process is not followed.
+ */
 static bool ask_account(struct source *source, struct source_entry *entry, struct process_told *ret)
 {
 	struct cpu_accounts_use use;
 
-	cpu_accounts_reader_use(source->accounts.reader, entry->followed, clock_mono(&source->clock), &use);
+	cpu_accounts_reader_use(source->accounts.reader, entry->followed, time_of_look(source), &use);
+	if (use.runs) {
+		source->looked_at = clock_mono(&source->clock);
+		cpu_accounts_reader_use(source->accounts.reader, entry->followed, source->looked_at, &use);
+	}
 	*ret = (struct process_told){ .cpu_ns = use.cpu_ns,
 				      .wait_ns = use.wait_ns,
 				      .changes = use.changes,

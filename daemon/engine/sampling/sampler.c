@@ -1289,13 +1289,27 @@ static void publish(struct sampler *sampler, struct source_entry *entry)
 	note_put(sampler, r);
 }
 
+/* What was written of a target last is out of the caches when its turn comes again. */
+#define PUBLISH_AHEAD 4
+
+static void fetch_track(const struct sampler_target *target)
+{
+	const char *end = (const char *)(&target->track + 1);
+
+	for (const char *line = (const char *)&target->track; line < end; line += 64)
+		__builtin_prefetch(line, 1);
+}
+
 static void publish_all(struct sampler *sampler)
 {
 	size_t count;
 	struct source_entry *const *entries = source_seen(sampler->source, &count);
 
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count; i++) {
+		if (i + PUBLISH_AHEAD < count)
+			fetch_track(source_entry_user(entries[i + PUBLISH_AHEAD]));
 		publish(sampler, entries[i]);
+	}
 }
 
 /* Takes a gone target out and gives it back. False: no room; the next tick tries again. */
