@@ -518,11 +518,12 @@ static void on_event(void *ctx, const struct ring_event *event)
 	minute_log_event(daemon->minute_log, event);
 }
 
-static void on_judged(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision)
+static void on_judged(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision,
+		      uint32_t windows)
 {
 	struct daemon *daemon = ctx;
 
-	rule_counts_judged(daemon->rule_counts, rule, decision);
+	rule_counts_judged(daemon->rule_counts, rule, decision, windows);
 }
 
 static void save_state(struct daemon *daemon)

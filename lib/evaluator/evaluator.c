@@ -15,7 +15,15 @@
  * Cost. A tick in which no step ends costs one comparison per window length. At the end of a step
  * only those targets are visited that had a sample in it, or of which a rule waits for something: a
  * target that has not changed can have no higher value than in the step before. At the end of a whole
- * window all are. Its rules are asked in the order of the plan, those of one length are neighbours.
+ * window all are that are not at rest. Its rules are asked in the order of the plan, those of one length
+ * are neighbours.
+ *
+ * Rest. A window of a target that has not changed for its length is the same again each time, and as a
+ * rule the triggers say that no such window will ever be a candidate (trigger_repeat). Then it is at rest:
+ * whole windows are counted on the clock of the writer, for all targets at rest together, and each target
+ * takes in those that it has missed when it changes, when it is asked for, or with a reload. That this is
+ * exact takes windows that end with the same ticks for all: so none rests that is not read in every tick, and
+ * where a tick comes so late that the next window may be too short to be judged, all are asked. With a witness none rests.
  *
  * Observations. A tick without a sample of a target means that the target is unchanged, so its last
  * observation moves on with the ticks: time of the tick + offset of its last sample from that
@@ -75,6 +83,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Windows of so many lengths may be at rest. */
+#define RESTING_LENGTHS_MAX 16u
+
 /* Steps in a window: half of one is what a burst as long as the window may lie beside it. */
 #define STEPS 10u
 
@@ -88,10 +99,11 @@ struct rule_plan {
 
 /* One rule on one target. */
 struct judged_pair {
-	uint32_t trigger;   /* where its state is in the block of the target, in words */
-	uint32_t rule : 30; /* in the plan */
-	bool owed : 1;      /* could not be put into the rule state for want of memory, or was not yet */
-	bool bursting : 1;  /* above the threshold in the last step, although the window was not */
+	uint32_t trigger;      /* where its state is in the block of the target, in words */
+	uint32_t rule : 26;    /* in the plan */
+	uint32_t rests_as : 4; /* at rest: enum trigger_reason of each of its windows */
+	bool owed : 1;         /* could not be put into the rule state for want of memory, or was not yet */
+	bool bursting : 1;     /* above the threshold in the last step, although the window was not */
 };
 
 _Static_assert(sizeof(struct judged_pair) == 8, "there is one for each target of each rule");
@@ -112,6 +124,8 @@ struct judged_window {
 	uint32_t first, count;  /* its pairs */
 	uint8_t words, known;   /* observations of steps before the last one, at most STEPS */
 	bool open, based : 1, has_peak : 1, waits : 1; /* waits: a rule does, see pair_waits */
+	bool rests : 1;
+	uint64_t rested; /* the clock's count of whole windows, of which its rules have taken in all */
 };
 
 /* A counter that was missing; that was not kept, because no rule compared it. */
@@ -149,9 +163,12 @@ struct judged_target {
 struct table_row {
 	struct judged_target *target;
 	uint64_t sampled; /* number of the tick with its last sample */
-	uint32_t clock;   /* of the writer whose ticks it moves on with */
+	uint8_t clock;    /* of the writer whose ticks it moves on with */
 	bool waits;       /* one of its windows does, or is not open */
+	uint16_t resting; /* mask of the plan's lengths of which its window is at rest */
 };
+
+_Static_assert(WRITER_CLOCKS_MAX <= UINT8_MAX && RESTING_LENGTHS_MAX <= 16, "they fit into a row");
 
 /* {0} is empty and legal. */
 struct judged_targets {
@@ -172,7 +189,19 @@ struct recent_holes {
 
 struct writer_clock {
 	bool started;
-	mono_t now; /* of the last tick */
+	mono_t now;       /* of the last tick */
+	uint64_t idle_ns; /* as it said */
+	uint32_t resting; /* windows of its targets that are at rest */
+};
+
+/* Whole windows of targets at rest, which end with the same tick. */
+struct resting_windows {
+	uint64_t count; /* that have ended, ever */
+	mono_t end;     /* nominal, of the last one */
+	wall_t wall;
+	uint64_t step; /* the last step by the last tick in which one ended, or was too short to end */
+	uint64_t base; /* the step and the tick with which the one under way began */
+	mono_t base_tick;
 };
 
 /* The steps of one window length on one clock. */
@@ -182,12 +211,15 @@ struct step_clock {
 	mono_t next;                /* when the next one ends */
 	mono_t edges[STEPS];        /* the ticks that ended the last ones; step n is at n % STEPS */
 	mono_t edges_before[STEPS]; /* the same as of the tick before the last that ended any */
+	struct resting_windows resting;
 };
 
 /* How far the ticks of each writer have come, and which steps have ended by then. */
 struct writer_clocks {
 	struct writer_clock clocks[WRITER_CLOCKS_MAX];
 	struct step_clock *steps; /* of each clock, one for each length */
+	/* Of each clock, for each rule: pairs at rest, by what their windows are counted as. */
+	uint32_t (*resting_pairs)[TRIGGER_REASONS];
 };
 
 #define NOWHERE SIZE_MAX
@@ -257,25 +289,31 @@ static struct step_clock *step_clock_of(const struct writer_clocks *writer_clock
 /* For the window lengths of a plan. 0 or -ENOMEM. */
 static int writer_clocks_init(struct writer_clocks *writer_clocks, const struct rule_plan *plan)
 {
-	struct step_clock *steps = calloc(WRITER_CLOCKS_MAX * plan->length_count + 1, sizeof(*steps));
+	AUTO_FREE struct step_clock *steps = calloc(WRITER_CLOCKS_MAX * plan->length_count + 1, sizeof(*steps));
+	uint32_t(*resting_pairs)[TRIGGER_REASONS] =
+		calloc(WRITER_CLOCKS_MAX * plan->rule_count + 1, sizeof(*resting_pairs));
 
-	if (!steps)
+	if (!steps || !resting_pairs) {
+		free(resting_pairs);
 		return -ENOMEM;
-
-	*writer_clocks = (struct writer_clocks){ .steps = steps };
+	}
+	*writer_clocks = (struct writer_clocks){ .steps = TAKE(steps), .resting_pairs = resting_pairs };
 	return 0;
 }
 
 static void writer_clocks_release(struct writer_clocks *writer_clocks)
 {
 	free(writer_clocks->steps);
+	free(writer_clocks->resting_pairs);
 	*writer_clocks = (struct writer_clocks){ 0 };
 }
 
 /* Steps that ended before now are not asked about. */
 static void begin_steps(struct step_clock *steps, uint64_t now_ns, uint64_t window_ns)
 {
-	*steps = (struct step_clock){ .ended = steps_by(now_ns - 1, window_ns) };
+	struct resting_windows resting = { .count = steps->resting.count, .end = steps->resting.end };
+
+	*steps = (struct step_clock){ .ended = steps_by(now_ns - 1, window_ns), .resting = resting };
 	steps->next = end_of_step(steps->ended + 1, window_ns);
 }
 
@@ -292,7 +330,8 @@ static bool writer_clocks_step(struct writer_clocks *writer_clocks, const struct
 	if (!at->started || back)
 		for (size_t g = 0; g < plan->length_count; g++)
 			begin_steps(step_clock_of(writer_clocks, plan, clock, g), now.ns, plan->lengths_ns[g]);
-	*at = (struct writer_clock){ true, now };
+	at->started = true;
+	at->now = now;
 	return !back;
 }
 
@@ -328,6 +367,7 @@ static void writer_clocks_inherit(struct writer_clocks *next, const struct rule_
 {
 	for (uint32_t clock = 0; clock < WRITER_CLOCKS_MAX; clock++) {
 		next->clocks[clock] = old->clocks[clock];
+		next->clocks[clock].resting = 0;
 		for (size_t g = 0; g < next_plan->length_count; g++) {
 			struct step_clock *steps = step_clock_of(next, next_plan, clock, g);
 
@@ -443,7 +483,7 @@ static void lay_out(const struct rule_plan *plan, const struct target *target, s
 		windows[g].has_peak |= rule->metric == METRIC_MEMORY_PEAK;
 		if (rules)
 			rules->pairs[ret->pairs] =
-				(struct judged_pair){ .trigger = (uint32_t)ret->triggers, .rule = i & 0x3fffffff };
+				(struct judged_pair){ .trigger = (uint32_t)ret->triggers, .rule = i & 0x3ffffff };
 		ret->pairs++;
 		ret->triggers += words_of(trigger_state_size(&rule->trigger));
 	}
@@ -833,7 +873,8 @@ static int table_reserve(struct judged_targets *table)
 static void table_add(struct judged_targets *table, struct judged_target *judged_target, uint32_t clock)
 {
 	judged_target->index = table->count;
-	table->all[table->count++] = (struct table_row){ .target = judged_target, .clock = clock, .waits = true };
+	table->all[table->count++] =
+		(struct table_row){ .target = judged_target, .clock = (uint8_t)clock, .waits = true };
 	map_insert(&table->map, &judged_target->node, judged_target->target.id);
 }
 
@@ -1121,12 +1162,270 @@ static int take_target(struct evaluator *evaluator, const struct target *target)
 	return 0;
 }
 
+/* ---- targets at rest ---- */
+
+/* A part of the window: by so much its samples may come later or earlier in their tick. */
+#define RESTING_OFFSET_SHARE 16
+
+static struct step_clock *steps_of_row(const struct evaluator *evaluator, const struct table_row *row)
+{
+	return step_clock_of(&evaluator->writer_clocks, &evaluator->plan, row->clock, 0);
+}
+
+/* Whether samples that come so long after their tick's time do not matter for the length of windows. */
+static bool is_near_tick(int64_t offset_ns, uint64_t window_ns)
+{
+	return (offset_ns < 0 ? -offset_ns : offset_ns) <= (int64_t)(window_ns / RESTING_OFFSET_SHARE);
+}
+
+/* A whole window in which nothing changes, as each will be from now on. */
+static struct trigger_window unchanged_window(const struct evaluator *evaluator,
+					      const struct judged_target *judged_target, const struct config_rule *rule,
+					      const struct step_clock *steps)
+{
+	struct metric_point to = judged_target->last, from = to;
+	struct trigger_window window = { .now = steps->resting.end,
+					 .wall = steps->resting.wall,
+					 .window_ns = rule->window_ns,
+					 .step_ns = rule->window_ns,
+					 .whole = true,
+					 .apart = true };
+
+	to.peak_bytes = peak_now(judged_target);
+	from.time = mono_sub(to.time, rule->window_ns);
+	window.available = metric_value(rule->metric, rule->of, &evaluator->options.machine, &from, &to, &window.value);
+	return window;
+}
+
+/* Has the triggers take in so many whole windows. False: one of its rules would not stay as it is. */
+static bool repeat_windows(const struct evaluator *evaluator, const struct table_row *row, size_t g, uint64_t times)
+{
+	const struct judged_rules *rules = row->target->rules;
+	const struct judged_window *window = &rules->windows[g];
+	const struct step_clock *steps = steps_of_row(evaluator, row) + g;
+
+	for (size_t i = 0; i < window->count; i++) {
+		struct judged_pair *pair = &rules->pairs[window->first + i];
+		const struct config_rule *rule = evaluator->plan.rules[pair->rule];
+		struct trigger_window unchanged = unchanged_window(evaluator, row->target, rule, steps);
+		enum trigger_reason reason;
+
+		if (pair->owed || pair->bursting ||
+		    !trigger_repeat(trigger_of(rules, pair), &rule->trigger, &unchanged, times, &reason))
+			return false;
+		pair->rests_as = (unsigned)reason & 0xf;
+	}
+	return true;
+}
+
+/* Of a window at rest: what has ended since its rules were last brought up to date. */
+static void take_in_missed(const struct evaluator *evaluator, const struct table_row *row, size_t g)
+{
+	struct judged_window *window = &row->target->rules->windows[g];
+	uint64_t count = steps_of_row(evaluator, row)[g].resting.count;
+
+	if (count > window->rested)
+		repeat_windows(evaluator, row, g, count - window->rested);
+	window->rested = count;
+}
+
+/* All of its windows: for what is asked of its rules. */
+static void take_in_all_missed(const struct evaluator *evaluator, const struct judged_target *judged_target)
+{
+	const struct table_row *row = &evaluator->table.all[judged_target->index];
+
+	for (uint32_t left = row->resting; left != 0; left &= left - 1)
+		take_in_missed(evaluator, row, (size_t)__builtin_ctz(left));
+}
+
+/*
+ * Writes down the observations up to the last end of a whole window, as of the ticks then: before the offset of
+ * the target's samples changes. edges: of the steps that have ended by then, and since.
+ */
+static void observe_rest(const struct judged_target *judged_target, struct judged_window *window,
+			 const struct resting_windows *resting, const mono_t *edges)
+{
+	if ((int32_t)((uint32_t)resting->step - window->step) > 0)
+		catch_up(judged_target, window, resting->step, edges, 0);
+	if (window->base == (uint32_t)resting->base)
+		return;
+	window->base = (uint32_t)resting->base;
+	put_observation(window, base_of(window), seen_in(judged_target, resting->base_tick),
+			&judged_target->last.sample, 0);
+}
+
+static void count_resting(struct evaluator *evaluator, const struct table_row *row, size_t g, bool begins)
+{
+	const struct judged_rules *rules = row->target->rules;
+	const struct judged_window *window = &rules->windows[g];
+	uint32_t more = begins ? 1 : UINT32_MAX; /* or one less */
+
+	evaluator->writer_clocks.clocks[row->clock].resting += more;
+	for (size_t i = 0; i < window->count; i++) {
+		const struct judged_pair *pair = &rules->pairs[window->first + i];
+
+		evaluator->writer_clocks
+			.resting_pairs[row->clock * evaluator->plan.rule_count + pair->rule][pair->rests_as] += more;
+	}
+}
+
+/* Without what it has missed. */
+static void leave_rest(struct evaluator *evaluator, struct table_row *row, size_t g)
+{
+	count_resting(evaluator, row, g, false);
+	row->target->rules->windows[g].rests = false;
+	row->resting &= (uint16_t) ~(1u << g);
+}
+
+/* edges: as in observe_rest. */
+static void end_rest(struct evaluator *evaluator, struct table_row *row, size_t g, const mono_t *edges)
+{
+	take_in_missed(evaluator, row, g);
+	observe_rest(row->target, &row->target->rules->windows[g], &steps_of_row(evaluator, row)[g].resting, edges);
+	leave_rest(evaluator, row, g);
+}
+
+/* Of all windows of a target; not while steps are being ended. */
+static void end_all_rest(struct evaluator *evaluator, struct table_row *row)
+{
+	for (uint32_t left = row->resting; left != 0; left &= left - 1) {
+		size_t g = (size_t)__builtin_ctz(left);
+
+		end_rest(evaluator, row, g, steps_of_row(evaluator, row)[g].edges);
+	}
+}
+
+/* There may be pauses between two reads from this tick on: up to the one before there were none. */
+static void note_pauses(struct evaluator *evaluator, uint64_t idle_ns)
+{
+	struct writer_clock *clock = &evaluator->writer_clocks.clocks[evaluator->clock];
+	bool begin = clock->idle_ns == 0 && idle_ns > 0;
+
+	clock->idle_ns = idle_ns;
+	for (size_t i = 0; begin && i < evaluator->table.count; i++) {
+		struct table_row *row = &evaluator->table.all[i];
+		const struct step_clock *steps = steps_of_row(evaluator, row);
+
+		if (row->clock != evaluator->clock)
+			continue;
+		end_all_rest(evaluator, row);
+		for (size_t g = 0; row->target->seen && g < row->target->rules->window_count; g++)
+			catch_up(row->target, &row->target->rules->windows[g], steps[g].ended, steps[g].edges, 0);
+	}
+}
+
+/* A sample of a target at rest: another one ends that. */
+static void disturb_rest(struct evaluator *evaluator, struct table_row *row, mono_t at, const struct sample *sample)
+{
+	const struct sample *last = &row->target->last.sample;
+
+	if (row->clock != evaluator->clock || mono_diff(at, evaluator->tick) < 0 || last->mask != sample->mask ||
+	    sample_difference(last, sample) != 0) {
+		end_all_rest(evaluator, row);
+		return;
+	}
+	for (uint32_t left = row->resting; left != 0; left &= left - 1) {
+		size_t g = (size_t)__builtin_ctz(left);
+		const struct step_clock *steps = steps_of_row(evaluator, row) + g;
+
+		observe_rest(row->target, &row->target->rules->windows[g], &steps->resting, steps->edges);
+	}
+}
+
+/* Of targets whose samples lie elsewhere in their tick from now on. */
+static void end_rest_of_shifted(struct evaluator *evaluator, mono_t now)
+{
+	for (struct judged_target *judged_target = evaluator->table.touched; judged_target;
+	     judged_target = judged_target->touched) {
+		struct table_row *row = &evaluator->table.all[judged_target->index];
+		int64_t offset_ns = mono_diff(judged_target->at, now);
+
+		if (row->resting != 0 && row->clock == evaluator->clock &&
+		    !is_near_tick(offset_ns, evaluator->plan.lengths_ns[__builtin_ctz(row->resting)]))
+			end_all_rest(evaluator, row); /* lengths are in order: the shortest */
+	}
+}
+
+/* A whole window has just been judged, and the next one begun. */
+static void try_rest(struct evaluator *evaluator, struct table_row *row, size_t g, mono_t now)
+{
+	struct judged_target *judged_target = row->target;
+	struct judged_window *window = &judged_target->rules->windows[g];
+	const struct step_clock *steps = steps_of_row(evaluator, row) + g;
+	uint64_t window_ns = evaluator->plan.lengths_ns[g];
+
+	if (window->waits || g >= RESTING_LENGTHS_MAX || evaluator->options.witness ||
+	    evaluator->options.every_window || judged_target->read_ns > 0 || evaluator->idle_ns > 0)
+		return;
+	if (mono_diff(now, judged_target->since) < (int64_t)window_ns || steps->resting.base_tick.ns != now.ns ||
+	    !is_near_tick(judged_target->offset_ns, window_ns) || !repeat_windows(evaluator, row, g, 0))
+		return;
+	window->rests = true;
+	window->rested = steps->resting.count;
+	row->resting |= (uint16_t)(1u << g);
+	count_resting(evaluator, row, g, true);
+}
+
+/* What those at rest count as, for a whole window that has ended. */
+static void tell_resting(const struct evaluator *evaluator, size_t g)
+{
+	const struct rule_plan *plan = &evaluator->plan;
+
+	for (size_t i = 0; evaluator->options.judged && i < plan->rule_count; i++) {
+		const uint32_t *pairs = evaluator->writer_clocks.resting_pairs[evaluator->clock * plan->rule_count + i];
+
+		for (int reason = 0; plan->rules[i]->window_ns == plan->lengths_ns[g] && reason < TRIGGER_REASONS;
+		     reason++) {
+			struct trigger_decision counted = { .reason = (enum trigger_reason)reason,
+							    .counted = true,
+							    .counted_reason = (enum trigger_reason)reason };
+
+			if (pairs[reason] > 0)
+				evaluator->options.judged(evaluator->options.ctx, plan->rules[i], &counted,
+							  pairs[reason]);
+		}
+	}
+}
+
+/*
+ * Whole windows end with this tick, also those of targets at rest: unless they may be too short to be judged, by
+ * the offset of a target's samples. end: nominal.
+ */
+static void end_resting_windows(struct evaluator *evaluator, size_t g, struct step_clock *steps, mono_t now, mono_t end,
+				wall_t wall)
+{
+	struct resting_windows *resting = &steps->resting;
+	uint64_t window_ns = evaluator->plan.lengths_ns[g];
+	int64_t over_ns = mono_diff(now, resting->base_tick) - (int64_t)(window_ns / 2);
+	bool is_long = over_ns > 0 && !is_near_tick(over_ns, 2 * window_ns);
+
+	for (size_t i = 0; !is_long && i < evaluator->table.count; i++) {
+		struct table_row *row = &evaluator->table.all[i];
+
+		if (row->clock == evaluator->clock && ((uint32_t)row->resting >> g & 1))
+			end_rest(evaluator, row, g, steps->edges_before);
+	}
+	tell_resting(evaluator, g);
+	*resting = (struct resting_windows){ .count = resting->count + 1,
+					     .end = end,
+					     .wall = wall,
+					     .step = steps->ended,
+					     .base = steps->ended / STEPS * STEPS,
+					     .base_tick = now };
+}
+
 static void drop_target(struct evaluator *evaluator, uint32_t id)
 {
 	struct judged_target *judged_target = table_find(&evaluator->table, id);
 
-	if (judged_target)
-		table_remove(&evaluator->table, judged_target);
+	if (!judged_target)
+		return;
+
+	struct table_row *row = &evaluator->table.all[judged_target->index];
+
+	for (uint32_t left = row->resting; left != 0; left &= left - 1)
+		leave_rest(evaluator, row, (size_t)__builtin_ctz(left));
+	table_remove(&evaluator->table, judged_target);
 }
 
 static void take_sample(struct evaluator *evaluator, uint32_t id, mono_t at, const struct sample *sample)
@@ -1138,7 +1437,9 @@ static void take_sample(struct evaluator *evaluator, uint32_t id, mono_t at, con
 
 	struct table_row *row = &evaluator->table.all[judged_target->index];
 
-	row->clock = evaluator->clock;
+	if (row->resting)
+		disturb_rest(evaluator, row, at, sample);
+	row->clock = (uint8_t)evaluator->clock;
 	row->sampled = evaluator->number;
 	judged_target_see(judged_target,
 			  step_clock_of(&evaluator->writer_clocks, &evaluator->plan, evaluator->clock, 0),
@@ -1146,16 +1447,17 @@ static void take_sample(struct evaluator *evaluator, uint32_t id, mono_t at, con
 	table_touch(&evaluator->table, judged_target);
 }
 
-static void lose_row(struct table_row *row)
+static void lose_row(struct evaluator *evaluator, struct table_row *row)
 {
 	row->waits = true;
 	judged_target_lose(row->target);
+	end_all_rest(evaluator, row);
 }
 
 static void drop_all_windows(struct evaluator *evaluator)
 {
 	for (size_t i = 0; i < evaluator->table.count; i++)
-		lose_row(&evaluator->table.all[i]);
+		lose_row(evaluator, &evaluator->table.all[i]);
 	table_forget_touched(&evaluator->table);
 }
 
@@ -1164,7 +1466,7 @@ static void lose_targets_of_clock(struct evaluator *evaluator)
 {
 	for (size_t i = 0; i < evaluator->table.count; i++)
 		if (evaluator->table.all[i].clock == evaluator->clock)
-			lose_row(&evaluator->table.all[i]);
+			lose_row(evaluator, &evaluator->table.all[i]);
 }
 
 /* ---- judging ---- */
@@ -1373,7 +1675,7 @@ static void tell_counted(const struct evaluator *evaluator, const struct config_
 
 	counted.reason = decision->counted_reason;
 	if (decision->counted && evaluator->options.judged)
-		evaluator->options.judged(evaluator->options.ctx, rule, &counted);
+		evaluator->options.judged(evaluator->options.ctx, rule, &counted, 1);
 }
 
 /* Returns 0; -ENOMEM: nothing was judged. */
@@ -1533,8 +1835,8 @@ static void open_window(const struct judged_target *judged_target, struct judged
 	window->known = 0;
 }
 
-/* Steps of one length have ended, for one target. */
-static void end_steps(struct evaluator *evaluator, struct position *position, const struct step_clock *steps,
+/* Steps of one length have ended, for one target. True: a whole window was judged, and the next one begins now. */
+static bool end_steps(struct evaluator *evaluator, struct position *position, const struct step_clock *steps,
 		      struct tick *tick)
 {
 	struct judged_target *judged_target = position->target;
@@ -1546,7 +1848,8 @@ static void end_steps(struct evaluator *evaluator, struct position *position, co
 	if (opens)
 		open_window(judged_target, window, steps->ended);
 
-	bool rebase = position->end.whole && (!window->based || end_whole(evaluator, position, tick));
+	bool judged = position->end.whole && window->based && end_whole(evaluator, position, tick);
+	bool rebase = judged || (position->end.whole && !window->based);
 
 	if (!opens && (!position->end.whole || !window->based)) {
 		position->end.whole = false;
@@ -1556,6 +1859,7 @@ static void end_steps(struct evaluator *evaluator, struct position *position, co
 		open_whole(position, steps->ended);
 	if (!opens)
 		keep_observations(judged_target, window, position->before, steps->ended);
+	return judged;
 }
 
 static bool target_waits(const struct judged_target *judged_target)
@@ -1578,11 +1882,13 @@ static void end_steps_of_all(struct evaluator *evaluator, size_t g, uint64_t bef
 	mono_t now = end_of_step(whole ? steps->ended / STEPS * STEPS : steps->ended, window_ns);
 	uint64_t late = (uint64_t)mono_diff(tick->now, now);
 
+	if (whole)
+		end_resting_windows(evaluator, g, steps, tick->now, now, (wall_t){ tick->wall.ns - late });
 	for (size_t i = 0; i < evaluator->table.count; i++) {
 		struct table_row *row = &evaluator->table.all[i];
 		bool changed = row->sampled > steps->number;
 
-		if (row->clock != evaluator->clock ||
+		if (row->clock != evaluator->clock || (uint32_t)row->resting >> g & 1 ||
 		    (!whole && !changed && !row->waits && !evaluator->options.every_window))
 			continue;
 		if (!row->target->seen || row->target->rules->windows[g].count == 0)
@@ -1600,7 +1906,8 @@ static void end_steps_of_all(struct evaluator *evaluator, size_t g, uint64_t bef
 			.changed = changed,
 		};
 
-		end_steps(evaluator, &position, steps, tick);
+		if (end_steps(evaluator, &position, steps, tick))
+			try_rest(evaluator, row, g, tick->now);
 		row->waits = target_waits(row->target);
 	}
 	steps->number = evaluator->number;
@@ -1614,6 +1921,8 @@ static int end_tick(struct evaluator *evaluator)
 
 	if (!writer_clocks_step(&evaluator->writer_clocks, &evaluator->plan, evaluator->clock, now))
 		lose_targets_of_clock(evaluator);
+	if (evaluator->writer_clocks.clocks[evaluator->clock].resting > 0)
+		end_rest_of_shifted(evaluator, now);
 	table_settle(&evaluator->table, evaluator->clock, now);
 
 	for (size_t g = 0; g < evaluator->plan.length_count; g++)
@@ -1643,6 +1952,7 @@ int evaluator_event(struct evaluator *evaluator, const struct ring_event *event)
 		evaluator->clock = writer_clocks_of(event->writer);
 	switch (event->type) {
 	case RING_EVENT_TICK:
+		note_pauses(evaluator, event->idle_ns);
 		evaluator->tick = event->time;
 		evaluator->wall = event->wall;
 		evaluator->idle_ns = event->idle_ns;
@@ -1792,6 +2102,8 @@ void evaluator_reload_commit(struct evaluator_reload *reload)
 	struct writer_clocks writer_clocks = evaluator->writer_clocks;
 	uint64_t *first_ids = evaluator->first_ids;
 
+	for (size_t i = 0; i < evaluator->table.count; i++)
+		end_all_rest(evaluator, &evaluator->table.all[i]);
 	carry_targets(evaluator, reload);
 	evaluator->options.config = reload->config;
 	evaluator->plan = reload->plan;
@@ -1810,6 +2122,7 @@ static int visit_pairs(const struct evaluator *evaluator, const struct judged_ta
 {
 	int r = 0;
 
+	take_in_all_missed(evaluator, judged_target);
 	for (size_t k = 0; k < judged_target->rules->pair_count && r == 0; k++) {
 		const struct judged_pair *pair = &judged_target->rules->pairs[k];
 		const struct config_rule *rule = evaluator->plan.rules[pair->rule];

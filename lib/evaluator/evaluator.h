@@ -82,10 +82,12 @@ struct evaluator_options {
 	int (*fire)(void *ctx, const struct evaluator_firing *firing);
 	bool (*disk_ok)(void *ctx); /* NULL: always. Called at most once in a tick */
 	/*
-	 * After every window that was counted (trigger_reasons), before fire, with decision->reason as
-	 * counted; for counters. May be NULL.
+	 * After windows that were counted (trigger_reasons), before fire, with decision->reason as counted; for
+	 * counters. windows: how many, of as many targets; of more than one nothing else is in the decision.
+	 * May be NULL.
 	 */
-	void (*judged)(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision);
+	void (*judged)(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision,
+		       uint32_t windows);
 	/*
 	 * Windows that end, whole or not, in the order of their ends, with everything there is to report
 	 * of them; decision->fires: fire is next. Left out are those that need no judging because the target

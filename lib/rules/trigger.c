@@ -76,6 +76,7 @@ struct trigger_state {
 	uint16_t capacity;                       /* windows of history */
 	uint16_t filled;                         /* windows in it, at most capacity */
 	uint16_t position;                       /* of the next value */
+	uint16_t equal;                          /* so many values came last that were one and the same */
 	uint8_t reason, candidate_reason, phase; /* of the last step */
 	uint8_t nearest;                         /* reason that came nearest to a firing since the last whole window */
 	bool stepped : 1, available : 1, fires : 1;
@@ -271,10 +272,28 @@ static bool history_average(const struct trigger_state *state, double *ret)
 	return true;
 }
 
+/* The value that came last: the last slot holds the sum of itself alone. Only if there is one. */
+static double history_last(const struct trigger_state *state)
+{
+	return slot(state, state->position > 0 ? state->position - 1 : state->capacity - 1);
+}
+
+/* Whether the value is the one that came last, as far as slots can tell. */
+static bool is_last(const struct trigger_state *state, double value)
+{
+	double kept = state->wide ? value : (double)(float)value;
+
+	return state->filled > 0 && !(history_last(state) < kept) && !(history_last(state) > kept);
+}
+
 static void history_add(struct trigger_state *state, double value)
 {
 	double sum = 0;
 
+	if (!is_last(state, value))
+		state->equal = 0;
+	if (state->equal < UINT16_MAX)
+		state->equal++;
 	set_slot(state, state->position++, value);
 	state->recent = together(state, state->recent, value);
 	if (state->filled < state->capacity)
@@ -671,6 +690,67 @@ int trigger_step(struct trigger_state *state, const struct trigger_rule *rule, c
 	return 0;
 }
 
+/* ---- windows that are all the same ---- */
+
+/* Less than that above what is usual may be a matter of rounding. */
+#define CLEAR_DELTA 0.001
+
+/* Whether the history, and the value that is to enter it, are this value alone. */
+static bool is_history_of(const struct trigger_state *state, double value)
+{
+	return state->equal >= state->capacity && is_last(state, value) && state->is_held && !(state->held < value) &&
+	       !(state->held > value);
+}
+
+/* Whether something ends by itself that the last step has left. */
+static bool is_under_way(const struct trigger_state *state, const struct trigger_rule *rule)
+{
+	const struct trigger_past *past = state->past;
+
+	if (!state->stepped || trigger_is_waiting(state))
+		return true;
+	return past && (!past->anchored || past->memory.cooldown_until.ns != 0 ||
+			(past->memory.count > 0 && rule->count_period_ns > 0));
+}
+
+static bool is_at_rest(const struct trigger_state *state, const struct trigger_rule *rule,
+		       const struct trigger_window *window, enum trigger_reason *ret_reason)
+{
+	struct trigger_decision decision = { .available = window->available && isfinite(window->value),
+					     .value = window->value };
+
+	if (is_under_way(state, rule))
+		return false;
+	*ret_reason = judge(state, rule, window, &decision);
+	if (*ret_reason == TRIGGER_WITHIN_BOUNDS && rule->has_delta && window->value > 0)
+		return rule->delta >= CLEAR_DELTA && is_history_of(state, window->value);
+	return *ret_reason == TRIGGER_UNAVAILABLE || *ret_reason == TRIGGER_BELOW_MINIMUM ||
+	       *ret_reason == TRIGGER_WITHIN_BOUNDS;
+}
+
+/*
+ * After twice the length of the history, and two for the value that is held back, all slots are made of the same
+ * value. What follows comes again after each length of the history, but for the counter.
+ */
+bool trigger_repeat(struct trigger_state *state, const struct trigger_rule *rule, const struct trigger_window *window,
+		    uint64_t times, enum trigger_reason *ret_reason)
+{
+	uint64_t length = state->capacity, settled = 2 * length + 2, left_out = 0;
+	struct trigger_decision decision;
+	uint32_t *counter;
+
+	if (!is_at_rest(state, rule, window, ret_reason))
+		return false;
+
+	if (times > settled)
+		left_out = (times - settled) / length * length;
+	for (uint64_t i = left_out; i < times; i++)
+		trigger_step(state, rule, window, &decision); /* no candidate: it takes no memory */
+	counter = &state->reasons[plain_reason_of(*ret_reason)];
+	*counter = left_out < UINT32_MAX - *counter ? *counter + (uint32_t)left_out : UINT32_MAX;
+	return true;
+}
+
 bool trigger_last(const struct trigger_state *state, const struct trigger_rule *rule, struct trigger_decision *ret)
 {
 	const struct trigger_past *past = state->past;
@@ -709,11 +789,6 @@ void trigger_note_burst(struct trigger_state *state, const struct trigger_burst 
 struct trigger_burst trigger_last_burst(const struct trigger_state *state)
 {
 	return state->past ? state->past->burst : (struct trigger_burst){ 0 };
-}
-
-const char *trigger_rearm_name(enum trigger_rearm rearm)
-{
-	return rearm == TRIGGER_REARM_BELOW ? "below" : rearm == TRIGGER_REARM_HIGH_WATER ? "high-water" : "cooldown";
 }
 
 const char *trigger_reason_name(enum trigger_reason reason)

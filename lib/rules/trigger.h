@@ -198,6 +198,15 @@ bool trigger_is_waiting(const struct trigger_state *state);
 int trigger_step(struct trigger_state *state, const struct trigger_rule *rule, const struct trigger_window *window,
 		 struct trigger_decision *ret);
 
+/*
+ * Of a target that does not change: whether every whole window to come that has this value is no candidate,
+ * and changes nothing but history and counters. Then true, *ret_reason is what each counts as, and `times` of
+ * them, the last of which ends at window->now, are taken in as by so many steps, in a time that does not depend
+ * on `times`. False: nothing was done.
+ */
+bool trigger_repeat(struct trigger_state *state, const struct trigger_rule *rule, const struct trigger_window *window,
+		    uint64_t times, enum trigger_reason *ret_reason);
+
 /* The last decision, without what it counted. False: there was none. */
 bool trigger_last(const struct trigger_state *state, const struct trigger_rule *rule, struct trigger_decision *ret);
 
@@ -229,7 +238,10 @@ void trigger_reasons(const struct trigger_state *state, uint32_t *ret);
 const char *trigger_reason_name(enum trigger_reason reason);
 
 /* As the configuration writes it. */
-const char *trigger_rearm_name(enum trigger_rearm rearm);
+static inline const char *trigger_rearm_name(enum trigger_rearm rearm)
+{
+	return rearm == TRIGGER_REARM_BELOW ? "below" : rearm == TRIGGER_REARM_HIGH_WATER ? "high-water" : "cooldown";
+}
 
 /* "average", "highest". */
 static inline const char *trigger_usual_name(enum trigger_usual usual)

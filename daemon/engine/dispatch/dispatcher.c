@@ -351,11 +351,12 @@ static bool on_disk_ok(void *ctx)
 	return !incidents_disk_is_short(dispatcher->incidents);
 }
 
-static void on_judged(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision)
+static void on_judged(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision,
+		      uint32_t windows)
 {
 	const struct dispatcher *dispatcher = ctx;
 
-	dispatcher->options.judged(dispatcher->options.ctx, rule, decision);
+	dispatcher->options.judged(dispatcher->options.ctx, rule, decision, windows);
 }
 
 static void on_window(void *ctx, const struct evaluator_firing *window)

@@ -37,7 +37,8 @@ struct dispatcher_options {
 	/* Each event of the ring, before the evaluator has it. */
 	void (*observe)(void *ctx, const struct ring_event *event);
 	/* As evaluator_options.judged. */
-	void (*judged)(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision);
+	void (*judged)(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision,
+		       uint32_t windows);
 	/* As evaluator_options.witness. */
 	void (*witness)(void *ctx, const struct evaluator_firing *window);
 	void *ctx;

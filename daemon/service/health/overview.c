@@ -357,16 +357,16 @@ void rule_counts_free(struct rule_counts *rule_counts)
 }
 
 void rule_counts_judged(struct rule_counts *rule_counts, const struct config_rule *rule,
-			const struct trigger_decision *decision)
+			const struct trigger_decision *decision, uint32_t windows)
 {
 	struct rule_count *row = row_of(rule_counts, rule);
 
 	if (row == NULL)
 		return;
 
-	row->windows++;
+	row->windows += windows;
 	row->fired += decision->fires;
-	row->reasons[decision->reason]++;
+	row->reasons[decision->reason] += windows;
 }
 
 void rule_counts_opened(struct rule_counts *rule_counts, const struct config_rule *rule)

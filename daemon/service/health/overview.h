@@ -88,9 +88,9 @@ int rule_counts_new(const struct config *config, const struct rule_counts *befor
 void rule_counts_free(struct rule_counts *rule_counts);
 CLEANUP(rule_counts, free);
 
-/* A window was judged. A rule of another configuration is not counted. O(1). */
+/* So many windows were judged alike. A rule of another configuration is not counted. O(1). */
 void rule_counts_judged(struct rule_counts *rule_counts, const struct config_rule *rule,
-			const struct trigger_decision *decision);
+			const struct trigger_decision *decision, uint32_t windows);
 
 /* A firing began an incident. */
 void rule_counts_opened(struct rule_counts *rule_counts, const struct config_rule *rule);

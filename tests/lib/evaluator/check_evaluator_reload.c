@@ -768,11 +768,12 @@ static void add_window(void *ctx, const struct evaluator_firing *window)
 	((struct outcome *)ctx)->windows += !window->decision->fires || window->decision->candidate;
 }
 
-static void add_counted(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision)
+static void add_counted(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision,
+			uint32_t windows)
 {
 	struct outcome *outcome = ctx;
 
-	outcome->counted += mix_text(MIX(3, decision->reason), rule->name);
+	outcome->counted += windows * mix_text(MIX(3, decision->reason), rule->name);
 }
 
 #define PROPERTY_EVENTS 40000
@@ -891,6 +892,296 @@ START_TEST(decisions_depend_on_no_witness_and_on_no_order_of_writers)
 }
 END_TEST
 
+/* ---- targets at rest ---- */
+
+#define SLEEPERS 6u
+
+#define RULES_OF_SLEEPERS(more) \
+	"{\"name\":\"share\",\"metric\":\"cpu\",\"of\":\"core\",\"percent\":\"60%\",\"window\":\"200ms\",\"warmup\":" \
+	"0," \
+	"\"cooldown\":\"300ms\"}," \
+	"{\"name\":\"average\",\"metric\":\"cpu\",\"of\":\"core\",\"delta\":\"30%\",\"window\":\"200ms\",\"history\":" \
+	"5," \
+	"\"warmup\":3,\"minimum\":\"1%\",\"cooldown\":\"0s\",\"for\":\"200ms\"}," \
+	"{\"name\":\"grown\",\"metric\":\"memory_bytes\",\"delta\":\"50%\",\"window\":\"400ms\",\"history\":4," \
+	"\"warmup\":" \
+	"2,\"cooldown\":\"0s\"}," \
+	"{\"name\":\"highest\",\"metric\":\"memory_bytes\",\"delta\":\"1%\",\"usual\":\"highest\",\"window\":" \
+	"\"200ms\"," \
+	"\"history\":3,\"warmup\":2,\"cooldown\":\"0s\"}," \
+	"{\"name\":\"large\",\"metric\":\"memory_bytes\",\"above\":\"3kB\",\"window\":\"1200ms\",\"warmup\":0," \
+	"\"for\":" \
+	"\"600ms\",\"rearm\":\"below\",\"cooldown\":\"0s\"}," \
+	"{\"name\":\"peak\",\"metric\":\"memory_peak\",\"above\":\"3kB\",\"window\":\"400ms\",\"warmup\":0,\"rearm\":" \
+	"\"high-water\",\"count\":3,\"count_period\":\"2s\",\"cooldown\":\"0s\"}," \
+	"{\"name\":\"high\",\"metric\":\"cpu\",\"of\":\"core\",\"percent\":\"20%\",\"maximum\":\"70%\",\"window\":" \
+	"\"400ms\",\"warmup\":2,\"history\":2,\"cooldown\":\"0s\"}," \
+	"{\"name\":\"low\",\"metric\":\"memory_bytes\",\"above\":\"1kB\",\"window\":\"400ms\",\"warmup\":3," \
+	"\"history\":3," \
+	"\"cooldown\":\"200ms\"}," \
+	"{\"name\":\"idle\",\"metric\":\"cpu\",\"of\":\"core\",\"percent\":\"5%\",\"window\":\"1200ms\",\"warmup\":0," \
+	"\"for\":\"1s\",\"cooldown\":\"1s\",\"targets\":[\"cache\"]}" more
+
+static const char *const sleepers_rules[] = {
+	CONFIG(WEB "," CACHE "," UNITS, RULES_OF_SLEEPERS("")),
+	CONFIG(CACHE "," WEB "," UNITS, EXTRA_A "," RULES_OF_SLEEPERS("," EXTRA_B)),
+};
+
+/* Two that are told the same: one asks each target at the end of each window, because there is a witness. */
+struct sleepers {
+	struct evaluator *judges[2];
+	struct config *configs[2];
+	struct rule_state *memos[2];
+	struct print prints[2];
+	uint64_t counted[2], rested;
+	uint64_t now, idle_ns;
+	uint32_t first_id;
+	struct sample last[SLEEPERS];
+	uint32_t asleep[SLEEPERS]; /* ticks that it goes on to sleep */
+	uint64_t offset[SLEEPERS];
+	uint32_t in_use;
+};
+
+static int print_firing_of_sleeper(void *ctx, const struct evaluator_firing *firing)
+{
+	return print_firing(&((struct sleepers *)ctx)->prints[0], firing);
+}
+
+static int print_firing_of_asked(void *ctx, const struct evaluator_firing *firing)
+{
+	return print_firing(&((struct sleepers *)ctx)->prints[1], firing);
+}
+
+static void count_judged(uint64_t *sum, const struct config_rule *rule, const struct trigger_decision *decision,
+			 uint32_t windows)
+{
+	if (rule->name[0] != 'x')
+		*sum += windows * mix_text(MIX(3, decision->reason), rule->name);
+}
+
+static void count_of_sleeper(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision,
+			     uint32_t windows)
+{
+	struct sleepers *sleepers = ctx;
+
+	sleepers->rested += windows > 1;
+	count_judged(&sleepers->counted[0], rule, decision, windows);
+}
+
+static void count_of_asked(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision,
+			   uint32_t windows)
+{
+	count_judged(&((struct sleepers *)ctx)->counted[1], rule, decision, windows);
+}
+
+static void see_window(void *ctx, const struct evaluator_firing *window)
+{
+	(void)ctx, (void)window;
+}
+
+/* Two of its rules are of the kind that only `trap` makes. */
+static struct config *parsed_with_below(const char *text)
+{
+	struct config *made = parsed(text);
+
+	for (size_t i = 0; i < made->rule_count; i++)
+		if (strcmp(made->rules[i].name, "low") == 0 || strcmp(made->rules[i].name, "idle") == 0)
+			made->rules[i].trigger.below = true;
+	return made;
+}
+
+static void tell_sleepers(struct sleepers *sleepers, const struct ring_event *event)
+{
+	for (size_t k = 0; k < 2; k++)
+		ck_assert_int_eq(evaluator_event(sleepers->judges[k], event), 0);
+}
+
+static void tell_sleeper(struct sleepers *sleepers, uint32_t i)
+{
+	static const char *const entries[] = { "web", "cache", "unit" };
+	struct ring_event event = { .type = RING_EVENT_TARGET, .time = { sleepers->now }, .writer = i % 2 };
+	char name[16];
+
+	snprintf(name, sizeof(name), "s%u", i);
+	event.target = make_target(sleepers->first_id + i, name);
+	event.target.entry = entries[i % 3];
+	event.target.kind = i == 4 ? TARGET_GROUP : i == 5 ? TARGET_CGROUP : TARGET_PROCESS;
+	event.id = event.target.id;
+	tell_sleepers(sleepers, &event);
+}
+
+/* What a process does in a tick: it runs, it is seen standing still, or nothing is heard of it. */
+static void sleep_or_run(struct sleepers *sleepers, uint32_t i)
+{
+	struct ring_event event = { .type = RING_EVENT_SAMPLE,
+				    .time = { sleepers->now + sleepers->offset[i] },
+				    .writer = i % 2,
+				    .id = sleepers->first_id + i,
+				    .sample = &sleepers->last[i] };
+
+	if (dice(40) == 0)
+		sleepers->offset[i] = dice(4) ? dice(4 * MS) : dice(90 * MS);
+	if (sleepers->asleep[i] > 0) {
+		sleepers->asleep[i]--;
+		if (dice(25) == 0)
+			tell_sleepers(sleepers, &event);
+		return;
+	}
+	if (dice(8) == 0)
+		sleepers->asleep[i] = (uint32_t)(dice(6) ? dice(60) : dice(700));
+	if (dice(5) == 0) {
+		struct ring_event before = event;
+
+		before.time.ns = sleepers->now - 36 * MS + dice(MS);
+		tell_sleepers(sleepers, &before);
+	}
+	sleepers->last[i].value[SAMPLE_CPU] += dice(3) ? dice(48 * MS) : dice(20) ? 0 : dice(4000 * MS);
+	if (dice(6) == 0)
+		sample_set(&sleepers->last[i], SAMPLE_MEMORY, dice(4000));
+	if (dice(60) == 0)
+		sleepers->last[i].mask ^= 1u << SAMPLE_MEMORY;
+	if (dice(4) == 0)
+		sample_set(&sleepers->last[i], SAMPLE_MEMORY_PEAK, dice(6000));
+	tell_sleepers(sleepers, &event);
+}
+
+static void tick_of_sleepers(struct sleepers *sleepers, uint32_t writer)
+{
+	struct ring_event event = { .type = RING_EVENT_TICK, .time = { sleepers->now }, .writer = writer };
+
+	event.wall.ns = sleepers->now + WALL_AHEAD;
+	event.idle_ns = sleepers->idle_ns;
+	tell_sleepers(sleepers, &event);
+	if (dice(200) == 0) {
+		struct ring_event hole = { .type = RING_EVENT_HOLE, .time = event.time, .writer = writer };
+
+		hole.hole = (struct sampling_hole){ .from = { sleepers->now - 300 * MS },
+						    .to = { sleepers->now },
+						    .missed_slots = 1 + dice(9) };
+		tell_sleepers(sleepers, &hole);
+	}
+	for (uint32_t i = writer; i < SLEEPERS; i += 2)
+		sleep_or_run(sleepers, i);
+	event.type = RING_EVENT_TICK_END;
+	tell_sleepers(sleepers, &event);
+}
+
+/* Only the one that lets targets rest gets an equal configuration now and then, both get another one. */
+static void reload_sleepers(struct sleepers *sleepers)
+{
+	uint32_t other = sleepers->in_use;
+
+	if (dice(3) == 0)
+		other = 1 - other;
+	for (size_t k = 0; k < (other == sleepers->in_use ? 1 : 2); k++) {
+		struct config *next = parsed_with_below(sleepers_rules[other]);
+
+		ck_assert_int_eq(reload_evaluator(sleepers->judges[k], next), 0);
+		config_free(sleepers->configs[k]);
+		sleepers->configs[k] = next;
+	}
+	sleepers->in_use = other;
+}
+
+static void disturb_sleepers(struct sleepers *sleepers)
+{
+	struct ring_event event = { .type = RING_EVENT_LAPPED };
+
+	switch (dice(6)) {
+	case 0:
+		tell_sleepers(sleepers, &event);
+		break;
+	case 1:
+		event = (struct ring_event){ .type = RING_EVENT_GONE,
+					     .id = sleepers->first_id + (uint32_t)dice(SLEEPERS) };
+		tell_sleepers(sleepers, &event);
+		break;
+	case 2:
+		sleepers->idle_ns = dice(2) * 100 * MS;
+		break;
+	case 3:
+		sleepers->now -= dice(20) ? 0 : 8 * S;
+		break;
+	default:
+		reload_sleepers(sleepers);
+	}
+}
+
+static void compare_sleepers(struct sleepers *sleepers, uint64_t seed, bool look)
+{
+	for (size_t k = 0; look && k < 2; k++)
+		take_print(sleepers->judges[k], &sleepers->prints[k]);
+	ck_assert_msg(sleepers->prints[0].fired == sleepers->prints[1].fired, "seed %d: fired at %d ms", (int)seed,
+		      (int)(sleepers->now / MS));
+	ck_assert_msg(sleepers->counted[0] == sleepers->counted[1], "seed %d: counted at %d ms", (int)seed,
+		      (int)(sleepers->now / MS));
+	ck_assert_msg(sleepers->prints[0].known == sleepers->prints[1].known, "seed %d: known at %d ms", (int)seed,
+		      (int)(sleepers->now / MS));
+}
+
+static struct sleepers let_sleep(uint64_t seed)
+{
+	struct sleepers sleepers = { .now = 100 * S, .first_id = 1 };
+	bool steady = seed % 3 == 0; /* nothing but the targets themselves changes */
+
+	dice_state = 88172645463325252u + seed * 15485863;
+	for (uint32_t k = 0; k < 2; k++) {
+		struct evaluator_options options = {
+			.machine = { .cores = 4, .memory_bytes = 1 << 20 },
+			.fire = k == 0 ? print_firing_of_sleeper : print_firing_of_asked,
+			.judged = k == 0 ? count_of_sleeper : count_of_asked,
+			.witness = k == 0 ? NULL : see_window,
+			.ctx = &sleepers,
+		};
+
+		options.config = sleepers.configs[k] = parsed_with_below(sleepers_rules[0]);
+		ck_assert_int_eq(rule_state_new("boot", &sleepers.memos[k]), 0);
+		options.rule_state = sleepers.memos[k];
+		ck_assert_int_eq(evaluator_new(&options, &sleepers.judges[k]), 0);
+	}
+	for (uint32_t i = 0; i < SLEEPERS; i++) {
+		sample_set(&sleepers.last[i], SAMPLE_CPU, 1000);
+		sample_set(&sleepers.last[i], SAMPLE_MEMORY, 500 + 600 * i);
+		tell_sleeper(&sleepers, i);
+	}
+	for (int tick = 0; tick < 400; tick++) {
+		sleepers.now += dice(50) || steady ? 36 * MS + dice(8 * MS) : dice(5) ? dice(400 * MS) : dice(4 * S);
+		tick_of_sleepers(&sleepers, (uint32_t)tick % 2);
+		compare_sleepers(&sleepers, seed, false);
+		if (!steady && dice(40) == 0)
+			disturb_sleepers(&sleepers);
+		if (dice(60) == 0)
+			compare_sleepers(&sleepers, seed, true);
+		if (dice(90) == 0)
+			for (uint32_t i = 0; i < SLEEPERS; i++)
+				tell_sleeper(&sleepers, i);
+	}
+	compare_sleepers(&sleepers, seed, true);
+	for (size_t k = 0; k < 2; k++) {
+		evaluator_free(sleepers.judges[k]);
+		rule_state_free(sleepers.memos[k]);
+		config_free(sleepers.configs[k]);
+	}
+	return sleepers;
+}
+
+#define SLEEPERS_SEEDS 60
+
+START_TEST(targets_at_rest_are_judged_as_if_they_were_asked)
+{
+	uint64_t rested = 0, fired = 0;
+
+	for (uint64_t i = 0; i < SLEEPERS_SEEDS; i++) {
+		struct sleepers sleepers = let_sleep((uint64_t)_i * SLEEPERS_SEEDS + i);
+
+		rested += sleepers.rested;
+		fired += sleepers.prints[0].fired != 0;
+	}
+	ck_assert_uint_gt(rested, 0);
+	ck_assert_uint_gt(fired, SLEEPERS_SEEDS / 2);
+}
+END_TEST
+
 static TCase *cases(void)
 {
 	TCase *tcase = tcase_create("reload");
@@ -912,6 +1203,7 @@ static TCase *cases(void)
 	tcase_add_test(tcase, many_targets_are_dropped_between_sample_and_tick);
 	tcase_add_test(tcase, every_allocation_of_a_reload_may_fail_and_then_nothing_has_changed);
 	tcase_add_loop_test(tcase, decisions_depend_on_no_witness_and_on_no_order_of_writers, 0, 8);
+	tcase_add_loop_test(tcase, targets_at_rest_are_judged_as_if_they_were_asked, 0, 50);
 	tcase_add_loop_test(tcase, equal_configuration_changes_no_decision, 0, 8);
 	tcase_add_loop_test(tcase, other_rules_and_entries_change_no_decision_of_those_that_stay, 0, 8);
 	return tcase;

@@ -311,10 +311,10 @@ static bool fired(void *ctx, const struct evaluator_firing *firing)
 	return false;
 }
 
-static void judged(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision)
+static void judged(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision, uint32_t windows)
 {
 	(void)ctx;
-	rule_counts_judged(rule_counts, rule, decision);
+	rule_counts_judged(rule_counts, rule, decision, windows);
 }
 
 static void build(unsigned max_targets)
@@ -725,7 +725,7 @@ START_TEST(rules_are_counted_over_targets_that_are_gone)
 	expect("spikewatch_rule_firings_total{rule=\"new\"} 0");
 	ck_assert_ptr_null(strstr(page.data, "\"big\""));
 	ck_assert_ptr_null(rule_counts_of(rule_counts, &before->rules[0]));
-	rule_counts_judged(rule_counts, &before->rules[0], &(struct trigger_decision){ .fires = true });
+	rule_counts_judged(rule_counts, &before->rules[0], &(struct trigger_decision){ .fires = true }, 1);
 	ck_assert_uint_eq(rule_counts_of(rule_counts, &next->rules[1])->fired, 1);
 	reload_tally(before);
 	config_free(next);
