@@ -15,15 +15,16 @@
  * Cost. A tick in which no step ends costs one comparison per window length. At the end of a step
  * only those targets are visited that had a sample in it, or of which a rule waits for something: a
  * target that has not changed can have no higher value than in the step before. At the end of a whole
- * window all are that are not at rest. Its rules are asked in the order of the plan, those of one length
- * are neighbours.
+ * window all are that are not at rest. Its rules are asked in the order of the plan, those of one
+ * length are neighbours.
  *
- * Rest. A window of a target that has not changed for its length is the same again each time, and as a
- * rule the triggers say that no such window will ever be a candidate (trigger_repeat). Then it is at rest:
- * whole windows are counted on the clock of the writer, for all targets at rest together, and each target
- * takes in those that it has missed when it changes, when it is asked for, or with a reload. That this is
- * exact takes windows that end with the same ticks for all: so none rests that is not read in every tick, and
- * where a tick comes so late that the next window may be too short to be judged, all are asked. With a witness none rests.
+ * Rest. A window of a target that has not changed for its length is the same again each time, and as
+ * a rule the triggers say that no such window will ever be a candidate (trigger_repeat). Then it is at
+ * rest: whole windows are counted on the clock of the writer, for all targets at rest together, and
+ * each target takes in those that it has missed when it changes, when it is asked for, or with a
+ * reload. For that to be exact windows must end with the same ticks for all: so none rests that is not
+ * read in every tick, and where a tick comes so late that the next window may be too short to be
+ * judged, all are asked. With a witness none rests.
  *
  * Observations. A tick without a sample of a target means that the target is unchanged, so its last
  * observation moves on with the ticks: time of the tick + offset of its last sample from that
@@ -1172,7 +1173,7 @@ static struct step_clock *steps_of_row(const struct evaluator *evaluator, const 
 	return step_clock_of(&evaluator->writer_clocks, &evaluator->plan, row->clock, 0);
 }
 
-/* Whether samples that come so long after their tick's time do not matter for the length of windows. */
+/* Whether samples that come so long after their tick's time change no window's length by much. */
 static bool is_near_tick(int64_t offset_ns, uint64_t window_ns)
 {
 	return (offset_ns < 0 ? -offset_ns : offset_ns) <= (int64_t)(window_ns / RESTING_OFFSET_SHARE);
@@ -1239,8 +1240,8 @@ static void take_in_all_missed(const struct evaluator *evaluator, const struct j
 }
 
 /*
- * Writes down the observations up to the last end of a whole window, as of the ticks then: before the offset of
- * the target's samples changes. edges: of the steps that have ended by then, and since.
+ * Writes down the observations up to the last end of a whole window, as of the ticks then: before the
+ * offset of the target's samples changes. edges: of the steps that have ended by then, and since.
  */
 static void observe_rest(const struct judged_target *judged_target, struct judged_window *window,
 			 const struct resting_windows *resting, const mono_t *edges)
@@ -1388,8 +1389,8 @@ static void tell_resting(const struct evaluator *evaluator, size_t g)
 }
 
 /*
- * Whole windows end with this tick, also those of targets at rest: unless they may be too short to be judged, by
- * the offset of a target's samples. end: nominal.
+ * Whole windows end with this tick, also those of targets at rest: unless they may be too short to be
+ * judged, by the offset of a target's samples. end: nominal.
  */
 static void end_resting_windows(struct evaluator *evaluator, size_t g, struct step_clock *steps, mono_t now, mono_t end,
 				wall_t wall)
@@ -1835,7 +1836,7 @@ static void open_window(const struct judged_target *judged_target, struct judged
 	window->known = 0;
 }
 
-/* Steps of one length have ended, for one target. True: a whole window was judged, and the next one begins now. */
+/* Steps of one length have ended, for one target. True: a whole window was judged. */
 static bool end_steps(struct evaluator *evaluator, struct position *position, const struct step_clock *steps,
 		      struct tick *tick)
 {

@@ -729,8 +729,8 @@ static bool is_at_rest(const struct trigger_state *state, const struct trigger_r
 }
 
 /*
- * After twice the length of the history, and two for the value that is held back, all slots are made of the same
- * value. What follows comes again after each length of the history, but for the counter.
+ * After twice the length of the history, and two for the value that is held back, all slots are made of
+ * the same value. What follows comes again after each length of the history, but for the counter.
  */
 bool trigger_repeat(struct trigger_state *state, const struct trigger_rule *rule, const struct trigger_window *window,
 		    uint64_t times, enum trigger_reason *ret_reason)

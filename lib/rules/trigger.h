@@ -199,10 +199,10 @@ int trigger_step(struct trigger_state *state, const struct trigger_rule *rule, c
 		 struct trigger_decision *ret);
 
 /*
- * Of a target that does not change: whether every whole window to come that has this value is no candidate,
- * and changes nothing but history and counters. Then true, *ret_reason is what each counts as, and `times` of
- * them, the last of which ends at window->now, are taken in as by so many steps, in a time that does not depend
- * on `times`. False: nothing was done.
+ * Of a target that does not change: whether every whole window to come that has this value is no
+ * candidate, and changes nothing but history and counters. Then true, *ret_reason is what each counts
+ * as, and `times` of them, the last of which ends at window->now, are taken in as by so many steps, in
+ * a time that does not depend on `times`. False: nothing was done.
  */
 bool trigger_repeat(struct trigger_state *state, const struct trigger_rule *rule, const struct trigger_window *window,
 		    uint64_t times, enum trigger_reason *ret_reason);

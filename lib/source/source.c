@@ -881,9 +881,9 @@ static void read_accounts(struct source *source)
 }
 
 /*
- * What its account says, as of looked_at: exactly of a process that runs; of others, whose account stands
- * still, that time may be as old as LOOKS_PER_TIME looks. False: it is not to be believed any more, and the
- * process is not followed.
+ * What its account says, as of looked_at: exactly of a process that runs; of others, whose account
+ * stands still, that time may be as old as LOOKS_PER_TIME looks. False: it is not to be believed any
+ * more, and the process is not followed.
  */
 static bool ask_account(struct source *source, struct source_entry *entry, struct process_told *ret)
 {

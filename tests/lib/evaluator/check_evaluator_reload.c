@@ -927,7 +927,7 @@ static const char *const sleepers_rules[] = {
 	CONFIG(CACHE "," WEB "," UNITS, EXTRA_A "," RULES_OF_SLEEPERS("," EXTRA_B)),
 };
 
-/* Two that are told the same: one asks each target at the end of each window, because there is a witness. */
+/* Two that are told the same: the second has a witness, so it asks each target at each window's end. */
 struct sleepers {
 	struct evaluator *judges[2];
 	struct config *configs[2];
