@@ -66,13 +66,14 @@ static void add_target(struct rig *rig, uint32_t i)
 	sample_set(&rig->samples[i], SAMPLE_MEMORY_LIMIT, 1u << 30);
 }
 
-static void count_window(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision)
+static void count_window(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision,
+			 uint32_t windows)
 {
 	struct rig *rig = ctx;
 
 	(void)rule;
 	(void)decision;
-	rig->judged++;
+	rig->judged += windows;
 }
 
 static void begin(struct rig *rig)
