@@ -2268,7 +2268,7 @@ static void read_process_batches(struct discovery *discovery, mono_t now)
 		discovery->again |= lost;
 		for (size_t i = 0; i < count; i++)
 			on_process_event(discovery, &subscription->events[i], now);
-		subscription->more |= count > 0;
+		subscription->more |= count > 0 || more;
 		if (!more || !yield_lock(discovery))
 			return;
 	}

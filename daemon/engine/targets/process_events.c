@@ -21,6 +21,7 @@
 #include "daemon/engine/base/perf_events.h"
 #include "daemon/engine/kernel/kernel_accounts.h"
 #include "lib/base/base.h"
+#include "lib/base/map.h"
 #include "lib/proc/perf.h"
 
 #include <arpa/inet.h>
@@ -306,6 +307,12 @@ struct datagrams {
 	struct sockaddr_nl from[BATCH];
 };
 
+/* A record of perf's that was taken from its ring. */
+struct timed_event {
+	uint64_t time_ns, number; /* of CLOCK_MONOTONIC; in the order of reading */
+	struct procevent event;
+};
+
 struct process_events {
 	enum process_events_source source;
 	struct kernel_accounts *accounts; /* of KERNEL */
@@ -315,8 +322,11 @@ struct process_events {
 	struct procevent exits[BATCH]; /* exit records that are to follow */
 	size_t exit_count;
 	struct perf_events *rings;
-	size_t ring_count, ring_next;
-	struct procevent *batch; /* where the running read puts them */
+	size_t ring_count;
+	struct timed_event *held; /* what the rings had, in the order of time */
+	size_t held_count, held_cap, held_next;
+	uint64_t held_until_ns, held_number; /* up to then nothing is missing in held, held_next and on */
+	struct procevent *batch;             /* where the running read puts them */
 	size_t count;
 	struct datagrams datagrams;
 	_Alignas(8) uint8_t scratch[BATCH][MESSAGE_BYTES]; /* for datagrams, or for one record of perf */
@@ -370,22 +380,59 @@ static int on_perf_record(void *ctx, const struct perf_event_header *head, size_
 		return 0;
 	if (record.type == PERF_RECORD_LOST)
 		events->lost = true;
-	else if (proc_events_perf(&record, &events->batch[events->count]) == PROC_EVENTS_EVENT)
-		events->count++;
-	return events->count == BATCH; /* that record is taken; the rest stays */
+	else if (vector_reserve(&events->held, &events->held_cap, events->held_count + 1, sizeof(*events->held)) < 0)
+		events->lost = true;
+	else if (proc_events_perf(&record, &events->held[events->held_count].event) == PROC_EVENTS_EVENT) {
+		events->held[events->held_count].time_ns = record.time_ns;
+		events->held[events->held_count++].number = events->held_number++;
+	}
+	return 0;
 }
 
-static void read_rings(struct process_events *events)
+static int compare_times(const void *a, const void *b)
 {
-	for (size_t i = 0; i < events->ring_count && events->count < BATCH; i++) {
-		struct perf_events *ring = &events->rings[events->ring_next];
-		int r = perf_ring_drain(&ring->ring, events->scratch, on_perf_record, events);
+	const struct timed_event *x = a, *y = b;
 
-		events->lost |= r == -EBADMSG;
-		if (events->count < BATCH)
-			events->ring_next = (events->ring_next + 1) % events->ring_count;
-	}
-	events->more = events->count == BATCH;
+	if (x->time_ns != y->time_ns)
+		return x->time_ns < y->time_ns ? -1 : 1;
+	return x->number < y->number ? -1 : 1;
+}
+
+/* Takes what the rings have now. What happened before this began is whole afterwards. */
+static void drain_rings(struct process_events *events)
+{
+	struct clock clock = real_clock();
+
+	events->held_count -= events->held_next;
+	if (events->held_next > 0)
+		memmove(events->held, events->held + events->held_next, events->held_count * sizeof(*events->held));
+	events->held_next = 0;
+	events->held_until_ns = (uint64_t)clock_mono(&clock).ns;
+	for (size_t i = 0; i < events->ring_count; i++)
+		events->lost |=
+			perf_ring_drain(&events->rings[i].ring, events->scratch, on_perf_record, events) == -EBADMSG;
+	if (events->held_count > 0)
+		qsort(events->held, events->held_count, sizeof(*events->held), compare_times);
+}
+
+static bool has_whole_event(const struct process_events *events)
+{
+	return events->held_next < events->held_count &&
+	       events->held[events->held_next].time_ns <= events->held_until_ns;
+}
+
+/*
+ * A parent's fork and its end may be in the rings of two CPUs: events are handed on in the order of
+ * time. What came while the rings were read has to wait for the next time, because what came before
+ * it may be in a ring that was read already.
+ */
+static void read_rings(struct process_events *events, size_t cap)
+{
+	if (!has_whole_event(events))
+		drain_rings(events);
+	while (events->count < cap && has_whole_event(events))
+		events->batch[events->count++] = events->held[events->held_next++].event;
+	events->more = events->held_next < events->held_count;
 }
 
 /* ---- reading sockets ---- */
@@ -476,7 +523,7 @@ size_t process_events_read(struct process_events *events, struct procevent *batc
 	events->count = 0;
 	events->more = false;
 	if (events->source == PROCESS_EVENTS_PERF)
-		read_rings(events);
+		read_rings(events, cap);
 	else
 		read_sockets(events);
 	*ret_lost = events->lost;
@@ -594,5 +641,6 @@ void process_events_close(struct process_events *events)
 	if (events->epoll >= 0)
 		close(events->epoll);
 	free(events->rings);
+	free(events->held);
 	free(events);
 }

@@ -57,8 +57,8 @@ void process_events_close(struct process_events *events);
 /*
  * Reads what has come, into batch, which has room for cap events, at least twice
  * PROCESS_EVENTS_BATCH; never blocks. The TOTALS of a process come after its other events, if all
- * fit; perf's records are in the order of CPUs, not of time. Their number. *ret_lost: the kernel
- * had no room for some, at any time before; *ret_more: there may be more to read.
+ * fit; perf's records of all CPUs are in the order of time. Their number. *ret_lost: there was no room
+ * for some, at any time before; *ret_more: there may be more to read, even if the number is 0.
  */
 size_t process_events_read(struct process_events *events, struct procevent *batch, size_t cap, bool *ret_lost,
 			   bool *ret_more);
