@@ -41,6 +41,9 @@
 /* Entries that a configuration may have. */
 #define WATCHED_MAX 1000u
 
+/* Four pages of the default size. */
+#define RING_BYTES_LEAST (256u << 10)
+
 /* A process to be recorded. */
 struct watched {
 	int32_t pid;
@@ -159,6 +162,10 @@ static int build_config(const struct record *record, struct config **ret)
 	if (record->source[strspn(record->source, "abcdefghijklmnopqrstuvwxyz")] != '\0') {
 		fclose(file);
 		return options_wrong("spikewatch record", "--source: expected auto, kernel or files");
+	}
+	if (record->ring_bytes < RING_BYTES_LEAST) {
+		fclose(file);
+		return options_wrong("spikewatch record", "--ring-size: expected at least 256 KiB");
 	}
 
 	fprintf(file,

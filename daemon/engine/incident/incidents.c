@@ -692,7 +692,10 @@ static void refuse(struct incidents *incidents, const char *rule, const char *ta
 			  rule, target, why);
 }
 
-/* Opens it after its past was copied and it was described. -ENOMEM: it is freed. */
+/*
+ * Opens it after it was described: the worker begins while this thread copies the past, which can take
+ * longer than all before. -ENOMEM: it is freed.
+ */
 static int open_incident(struct incidents *incidents, struct open_incident *incident)
 {
 	const char *owner = incident->request->info.target.owner;
@@ -908,11 +911,11 @@ enum incidents_answer incidents_fire(struct incidents *incidents, const struct e
 	if (!why && new_incident(incidents, firing->target, firing->to, firing->wall, &incident) < 0)
 		why = "no memory";
 	if (!why) {
-		/* First: describing may wait for a scan while the ring is being overwritten. */
-		copy_past(incidents, incident);
 		describe_firing(incidents, firing, &incident->request->info);
 		if (open_incident(incidents, incident) < 0)
 			why = "no memory";
+		else
+			copy_past(incidents, incident);
 	}
 	if (why) {
 		refuse(incidents, firing->rule->name, firing->target->name, why);
@@ -987,13 +990,12 @@ int incidents_trigger(struct incidents *incidents, const struct target *target, 
 	if (!why && new_incident(incidents, target, now, wall, &incident) < 0)
 		why = "no memory";
 	if (!why) {
-		if (target)
-			copy_past(incidents, incident);
-		else
-			incident->followed = now;
+		incident->followed = target ? (mono_t){ 0 } : now;
 		describe_request(incidents, target, now, wall, &incident->request->info);
 		if (open_incident(incidents, incident) < 0)
 			why = "no memory";
+		else if (target)
+			copy_past(incidents, incident);
 	}
 	if (why) {
 		incidents->counts.refused++;

@@ -405,7 +405,8 @@ static const struct {
 	{ { "--pid", "1", "--format", "xml" }, "expected spikewatch or gvisor" },
 	{ { "--pid", "1", "--interval", "soon" }, "interval" },
 	{ { "--pid", "1", "--interval", "1us" }, "interval" },
-	{ { "--pid", "1", "--ring-size", "1KiB" }, "size" },
+	{ { "--pid", "1", "--ring-size", "1KiB" }, "256 KiB" },
+	{ { "--pid", "1", "--ring-size", "255KiB" }, "256 KiB" },
 	{ { "--pid", "1", "--colour" }, "colour" },
 };
 
