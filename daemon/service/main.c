@@ -76,6 +76,7 @@
 struct daemon {
 	const struct config_file *file;
 	struct config *config;
+	struct config *outdated; /* NULL, or that which discovery still uses: discovery_reload */
 	struct paths paths;
 	int lock_fd;
 	struct spool *spool;
@@ -581,7 +582,7 @@ static void describe_changes(const struct config *old, const struct config *next
 		append_change(message, "nothing has changed");
 }
 
-/* What may fail comes first. 0; -errno: nothing has changed. */
+/* What may fail comes first. 0; DISCOVERY_FOLLOWS; -errno: nothing has changed. */
 static int replace_config(struct daemon *daemon, const struct config *config)
 {
 	struct evaluator_reload *rules = NULL;
@@ -604,7 +605,23 @@ static int replace_config(struct daemon *daemon, const struct config *config)
 	rule_counts_free(daemon->rule_counts);
 	daemon->rule_counts = TAKE(rule_counts);
 
-	return 0;
+	return r;
+}
+
+/* Of those that were in force before config, discovery uses one at most, and takes up none again. */
+static void free_outdated(struct daemon *daemon, struct config *before)
+{
+	const struct config *used = discovery_progress(session_parts(daemon->session).discovery).config;
+
+	if (daemon->outdated && daemon->outdated != used) {
+		config_free(daemon->outdated);
+		daemon->outdated = NULL;
+		log_line(LOG_INFO, "discovery goes by the configuration that was reloaded");
+	}
+	if (before && before == used)
+		daemon->outdated = before;
+	else
+		config_free(before);
 }
 
 /*
@@ -646,13 +663,14 @@ static int on_reload(void *ctx, char *message)
 
 	r = replace_config(daemon, config);
 	if (r < 0) {
-		snprintf(message, CONTROL_MESSAGE_MAX, "%s",
-			 r == -EBUSY ? "discovery waits for a file that does not answer; try again" : strerror(-r));
+		snprintf(message, CONTROL_MESSAGE_MAX, "%s", strerror(-r));
 		return refuse_reload(message, r);
 	}
 
 	describe_changes(daemon->config, config, message);
-	config_free(daemon->config);
+	if (r == DISCOVERY_FOLLOWS)
+		append_change(message, "; new targets when discovery has read what it waits for");
+	free_outdated(daemon, daemon->config);
 	daemon->config = TAKE(config);
 	log_about(LOG_NOTICE, &(struct log_about){ .message = MESSAGE_RELOADED }, "reloaded: %s", message);
 	log_doubts(daemon->config);
@@ -741,6 +759,7 @@ static int on_second(sd_event_source *source, uint64_t usec, void *userdata)
 
 	(void)usec;
 	watchdog_check(daemon->watchdog);
+	free_outdated(daemon, NULL);
 	notice_clock_step(daemon);
 	save_state(daemon);
 	if (daemon->unready)
@@ -1041,8 +1060,10 @@ static void take_down(struct daemon *daemon)
 	 * is not marked as ended: the next start recovers what it holds.
 	 */
 	if (ended) {
-		if (session_free(daemon->session))
+		if (session_free(daemon->session)) {
 			config_free(daemon->config);
+			config_free(daemon->outdated);
+		}
 		spool_free(daemon->spool);
 	}
 	sd_event_unref(daemon->event);

@@ -37,6 +37,7 @@ int session_start(struct session *session);
  * Replaces the configuration while everything runs: samplers_retune and discovery_reload. What
  * only a restart can change (ring.*, proc_root, cgroup_root, sampling.threads and source) must be equal in
  * both. 0: config is in force and must outlive the session, and the one before is no longer used.
+ * DISCOVERY_FOLLOWS: the same, but discovery still uses the one before: see discovery_reload.
  * -ENOMEM, -errno: the one before is still in force. Nothing is logged. Only the thread that made
  * the session.
  */

@@ -7,10 +7,10 @@
  * processes, so that a query waits for one process and not for a million; it releases it while it
  * sleeps, and while it reads files of a process (an unlocked section), because such a read may
  * block in the kernel without limit. Files of cgroups are read with the lock held: where one does not
- * answer, queries get the last answer, or none, after QUERY_NS, and a reload is refused. The sampler
- * never takes it. After each yield and each unlocked
- * section the configuration may be another one: the scan is then given up (-ECANCELED), as one that
- * ran out of descriptors is, and the next begins at once.
+ * answer, queries get the last answer, or none, after QUERY_NS, and a reload is left to the thread,
+ * which takes it when it would let others have the lock. The sampler never takes it. After each yield
+ * and each unlocked section the configuration may be another one: the scan is then given up
+ * (-ECANCELED), as one that ran out of descriptors is, and the next begins at once.
  *
  * A scan is prepare / visit / sweep. Facts about a process are read lazily, only those that some
  * entry needs: most configurations select by comm, which is in the one file that is read anyway. A
@@ -89,7 +89,7 @@
  */
 #define QUERY_NS (50 * NS_PER_MS)
 #define EVIDENCE_NS (2 * NS_PER_S)
-#define RELOAD_NS NS_PER_S
+#define RELOAD_NS (250 * NS_PER_MS)
 
 /* The pause before the next scan when the queue to the sampler was full: a few of its ticks. */
 #define RETRY_NS (100 * NS_PER_MS)
@@ -223,7 +223,12 @@ struct discovery {
 	struct process_cache process_cache;
 	struct discovery_state state;
 	struct discovery_state told; /* the last answer to discovery_state */
-	pthread_mutex_t told_lock;
+	struct {
+		const struct config *config; /* NULL: none */
+		struct matcher *matcher;
+	} due;                                   /* a configuration that could not be put in force: the lock was held */
+	pthread_mutex_t told_lock;               /* of these two; taken last, never for long */
+	_Atomic(const struct config *) in_force; /* config, for other threads */
 
 	struct process_subscription *subscription; /* NULL: scans only */
 	struct cgroup_watch *cgroups;              /* NULL: not asked for, or not possible */
@@ -542,12 +547,15 @@ static void section_leave(void *ctx, int32_t pid)
 	fair_mutex_leave(&discovery->lock);
 }
 
+static void take_reload(struct discovery *discovery);
+
 static int section_enter(void *ctx)
 {
 	struct discovery *discovery = ctx;
 
 	fair_mutex_enter(&discovery->lock);
 	atomic_store_explicit(&discovery->reading, 0, memory_order_relaxed);
+	take_reload(discovery);
 
 	return discovery->rescan || discovery->stop ? -ECANCELED : 0;
 }
@@ -1772,18 +1780,18 @@ static void note_incomplete(struct cgroup_watch *watch)
 /* Watches the directory of path in a hierarchy. True: it is there and was not watched before. */
 static bool add_directory(struct cgroup_watch *watch, unsigned root, const char *path)
 {
-	char full[PATH_MAX];
+	AUTO_CLOSE int fd = cgroup_open(watch->roots[root], path, O_PATH | O_DIRECTORY | O_NOFOLLOW);
 	size_t len = strlen(path) + 1;
 	struct directory *directory;
+	char link[32];
 	int wd;
 
 	if (watch->wds.count == CGROUP_WATCH_MAX)
 		note_incomplete(watch);
-	if (watch->wds.count == CGROUP_WATCH_MAX ||
-	    (size_t)snprintf(full, sizeof(full), "%s%s", watch->roots[root], path) >= sizeof(full))
+	if (watch->wds.count == CGROUP_WATCH_MAX || fd < 0)
 		return false;
-	wd = inotify_add_watch(watch->fd, full,
-			       IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_MOVED_FROM | IN_ONLYDIR | IN_DONT_FOLLOW);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	wd = inotify_add_watch(watch->fd, link, IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_MOVED_FROM | IN_ONLYDIR);
 	if (wd < 0) {
 		if (errno == ENOSPC || errno == ENOMEM)
 			note_incomplete(watch);
@@ -1891,15 +1899,14 @@ static void on_created(struct cgroup_watch *watch, unsigned root, const char *pa
 /* Directories that were made in it before it was watched. */
 static void list_inside(struct cgroup_watch *watch, unsigned root, const char *path, mono_t now, int depth)
 {
-	char full[PATH_MAX];
+	int fd = cgroup_open(watch->roots[root], path, O_RDONLY | O_DIRECTORY);
+	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
 	const struct dirent *item;
-	DIR *dir;
 
-	if ((size_t)snprintf(full, sizeof(full), "%s%s", watch->roots[root], path) >= sizeof(full))
+	if (dir == NULL) {
+		scope_close(&fd);
 		return;
-	dir = opendir(full);
-	if (dir == NULL)
-		return;
+	}
 	while ((item = readdir(dir)) != NULL)
 		if (item->d_type == DT_DIR && strcmp(item->d_name, ".") != 0 && strcmp(item->d_name, "..") != 0)
 			on_created(watch, root, path, item->d_name, now, depth);
@@ -2250,6 +2257,7 @@ static bool yield_lock(struct discovery *discovery)
 {
 	update_pulse(discovery);
 	fair_mutex_yield(&discovery->lock);
+	take_reload(discovery);
 
 	return !discovery->stop;
 }
@@ -2511,6 +2519,7 @@ static int yield_in_scan(struct discovery *discovery)
 	read_events_in_scan(discovery, now);
 	fair_mutex_yield(&discovery->lock);
 	leave_quota(discovery, now);
+	take_reload(discovery);
 
 	return discovery->rescan || discovery->stop ? -ECANCELED : 0;
 }
@@ -2793,6 +2802,7 @@ static void sleep_unlocked(struct discovery *discovery, mono_t now, mono_t until
 	if (ppoll(fds, count, &wait, NULL) > 0 && fds[0].revents)
 		(void)!read(discovery->wake_fd, &calls, sizeof(calls));
 	fair_mutex_enter(&discovery->lock);
+	take_reload(discovery);
 }
 
 /* How often what the kernel adds up is compared with clocks, and its cost is judged. */
@@ -2945,6 +2955,7 @@ void discovery_free(struct discovery *discovery)
 		close(discovery->first_fd);
 	fair_mutex_release(&discovery->lock);
 	pthread_mutex_destroy(&discovery->told_lock);
+	matcher_free(discovery->due.matcher);
 	free(discovery);
 }
 
@@ -2961,7 +2972,7 @@ int discovery_new(const struct discovery_options *options, struct discovery **re
 	discovery->options = *options;
 	discovery->options.target_table.alive = on_alive;
 	discovery->options.target_table.alive_ctx = discovery;
-	discovery->config = options->target_table.config;
+	discovery->config = discovery->in_force = options->target_table.config;
 	discovery->limits_due = discovery->units_due = true;
 	update_pulse(discovery);
 	fair_mutex_init(&discovery->lock);
@@ -2990,35 +3001,83 @@ int discovery_new(const struct discovery_options *options, struct discovery **re
 	return 0;
 }
 
+/* With the lock. *matcher is exchanged for the one before. 0; -ENOMEM: nothing has changed. */
+static int put_in_force(struct discovery *discovery, const struct config *config, struct matcher **matcher)
+{
+	struct matcher *before = discovery->matcher;
+	int r = target_table_reload(discovery->target_table, config);
+
+	if (r < 0)
+		return r;
+
+	matcher_succeed(*matcher, before);
+	discovery->matcher = *matcher;
+	*matcher = before;
+	discovery->config = config;
+	discovery->options.target_table.config = config;
+	baseline_set_maps(discovery->baseline, config->incidents.captures & CONFIG_CAPTURE_SMAPS);
+	thread_selection_forget(discovery->thread_selection);
+	if (discovery->subscription)
+		waited_times_forget_groups(discovery->subscription->waited_times);
+	process_cache_sweep(&discovery->process_cache, true);
+	discovery->limits_due = discovery->units_due = true;
+	discovery->rescan = true;
+	return 0;
+}
+
+/* What is due in its place is given back, to be freed: *matcher. */
+static void set_due(struct discovery *discovery, const struct config *config, struct matcher **matcher)
+{
+	struct matcher *before;
+
+	pthread_mutex_lock(&discovery->told_lock);
+	before = discovery->due.matcher;
+	discovery->due.config = config;
+	discovery->due.matcher = *matcher;
+	*matcher = before;
+	pthread_mutex_unlock(&discovery->told_lock);
+}
+
+/*
+ * The thread has the lock, as it has where another could have reloaded. The old matcher goes while
+ * its configuration is still there. One for which there is no memory stays due.
+ */
+static void take_reload(struct discovery *discovery)
+{
+	const struct config *config;
+
+	pthread_mutex_lock(&discovery->told_lock);
+	config = discovery->due.config;
+	if (config && put_in_force(discovery, config, &discovery->due.matcher) == 0) {
+		matcher_free(discovery->due.matcher);
+		discovery->due.matcher = NULL;
+		discovery->due.config = NULL;
+		discovery->in_force = config;
+	}
+	pthread_mutex_unlock(&discovery->told_lock);
+}
+
 int discovery_reload(struct discovery *discovery, const struct config *config)
 {
 	AUTO(matcher_freep) struct matcher *matcher = NULL;
+	AUTO(matcher_freep) struct matcher *superseded = NULL;
 	int r = matcher_new(config, &matcher);
 
 	if (r < 0)
 		return r;
-	if (!fair_mutex_enter_within(&discovery->lock, RELOAD_NS))
-		return -EBUSY;
-
-	r = target_table_reload(discovery->target_table, config);
-	if (r == 0) {
-		struct matcher *before = discovery->matcher;
-
-		matcher_succeed(matcher, before);
-		discovery->matcher = matcher;
-		matcher = before; /* which is freed while its configuration is still there */
-		discovery->config = config;
-		discovery->options.target_table.config = config;
-		baseline_set_maps(discovery->baseline, config->incidents.captures & CONFIG_CAPTURE_SMAPS);
-		thread_selection_forget(discovery->thread_selection);
-		if (discovery->subscription)
-			waited_times_forget_groups(discovery->subscription->waited_times);
-		process_cache_sweep(&discovery->process_cache, true);
-		discovery->limits_due = discovery->units_due = true;
-		discovery->rescan = true;
-		signal_eventfd(discovery->wake_fd);
+	if (!fair_mutex_enter_within(&discovery->lock, RELOAD_NS)) {
+		set_due(discovery, config, &matcher);
+		r = DISCOVERY_FOLLOWS;
+	} else {
+		r = put_in_force(discovery, config, &matcher);
+		if (r == 0) {
+			set_due(discovery, NULL, &superseded);
+			discovery->in_force = config;
+		}
+		fair_mutex_leave(&discovery->lock);
 	}
-	fair_mutex_leave(&discovery->lock);
+	if (r >= 0)
+		signal_eventfd(discovery->wake_fd);
 
 	return r;
 }
@@ -3045,6 +3104,7 @@ struct discovery_progress discovery_progress(const struct discovery *discovery)
 		.reading = atomic_load_explicit(&discovery->reading, memory_order_relaxed),
 		.first = discovery->first,
 		.first_fd = discovery->first_fd,
+		.config = discovery->in_force,
 	};
 }
 

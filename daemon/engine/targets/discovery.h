@@ -89,6 +89,9 @@ struct unit_visitor {
 	void *ctx;
 };
 
+/* Of discovery_reload. */
+enum { DISCOVERY_FOLLOWS = 1 };
+
 /* Compiles the configuration's selectors. 0; -ENOMEM; -errno. */
 int discovery_new(const struct discovery_options *options, struct discovery **ret);
 
@@ -106,8 +109,9 @@ int discovery_scan(struct discovery *discovery);
  * max_targets removes no target, but admits none until there is room. proc_root and cgroup_root are
  * ignored.
  *
- * 0: the old configuration is no longer referred to. -EBUSY: the thread has hung for a second, in a
- * read of a file that does not answer; -ENOMEM, -errno: nothing has changed. For one thread at a time.
+ * 0: the old configuration is no longer referred to. DISCOVERY_FOLLOWS: the thread is in a read that
+ * takes its time, and goes over to config after it; until then it uses the old one: see
+ * discovery_progress. -ENOMEM, -errno: nothing has changed. For one thread at a time.
  */
 int discovery_reload(struct discovery *discovery, const struct config *config);
 
@@ -130,6 +134,8 @@ struct discovery_progress {
 	int32_t reading; /* the process whose files are being read, which may block; 0: none */
 	int first;       /* the result of the thread's first scan: as discovery_scan; or DISCOVERY_SCANNING */
 	int first_fd;    /* owned by discovery; readable when that scan is over */
+	/* That is in use. No other one is, but the last that discovery_reload was called with may come to be. */
+	const struct config *config;
 };
 
 /* As of now. Any thread, never blocks. */
