@@ -173,17 +173,21 @@ foreign() {
 		daemon/engine/incident/spool.c daemon/engine/kernel/kernel_accounts.c daemon/engine/sampling/sampler.c
 		daemon/engine/session/session.c
 		daemon/engine/stacks/stack_capture.c daemon/engine/stacks/stack_recorder.c
-		daemon/engine/stacks/thread_events.c daemon/engine/targets/baseline.c
-		daemon/engine/targets/discovery.c daemon/engine/targets/containers.c daemon/service/control.c
+		daemon/engine/targets/baseline.c daemon/engine/targets/containers.c daemon/service/control.c
 		daemon/service/health/file_writer.c daemon/service/health/overview.c daemon/service/main.c
 		daemon/service/minutes/minute_log.c
-		lib/cgroup/cgroup.c lib/cgroup/cgroup_limits.c lib/cgroup/cgroup_mounts.c lib/source/process.c"
+		lib/cgroup/cgroup.c lib/cgroup/cgroup_mounts.c lib/cgroup/cgroup_mounts.h"
 	waits="daemon/engine/base/foreign.c daemon/engine/incident/capture.c daemon/engine/stacks/stack_capture.c
 		daemon/engine/stacks/stack_recorder.c daemon/engine/targets/baseline.c lib/source/process.c"
 	ban "a file is opened by its path only in the files that tests/lint.sh lists; what can wait: foreign.h" \
-		"$(calls open openat creat open_beneath fopen freopen opendir scandir stat lstat fstatat statx statfs statvfs access \
-			faccessat readlink readlinkat realpath whole_file_read inotify_add_watch name_to_handle_at process_vm_readv)" \
+		"$(calls open openat creat fopen freopen opendir scandir stat lstat fstatat statx statfs statvfs access \
+			faccessat readlink readlinkat realpath whole_file_read name_to_handle_at process_vm_readv)" \
 		$(without "$(echo $opens)" $engine)
+	# A cgroup, or /proc/PID, may belong to a user, who may mount there: no file of them is opened through that.
+	ban "what may be mounted inside is not entered, but below the administrator's own places: open_beneath(..., true)" \
+		'open_beneath[(][^;]*, false[)]' $(without "daemon/engine/targets/containers.c lib/base/io.h" $engine)
+	ban "a directory is watched by its descriptor, in discovery.c" "$(calls inotify_add_watch)" \
+		$(without daemon/engine/targets/discovery.c $engine)
 	ban "a file of a process that can wait is read by foreign.h" \
 		'"([^"]*(cmdline|environ|smaps|smaps_rollup|pagemap|clear_refs|map_files|/root%s|/maps)|maps)"' \
 		$(without "$(echo $waits)" $engine)

@@ -322,11 +322,11 @@ int directory_tree_make(const char *path)
 	return 0;
 }
 
-int open_beneath(int rootfd, const char *path, int flags)
+int open_beneath(int rootfd, const char *path, int flags, bool one_mount)
 {
 	struct open_how how = {
 		.flags = (unsigned)flags | O_CLOEXEC,
-		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
+		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | (one_mount ? RESOLVE_NO_XDEV : 0u),
 	};
 	int fd = (int)syscall(SYS_openat2, rootfd, path, &how, sizeof how);
 

@@ -6,6 +6,7 @@
 #define SPIKEWATCH_LIB_BASE_IO_H
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -124,8 +125,9 @@ int directory_tree_make(const char *path);
 
 /*
  * Opens path, which is relative, below the directory rootfd; symbolic links lead nowhere outside of
- * it. flags: of open(2), which may be O_PATH. A descriptor, closed on execution, or -errno.
+ * it. flags: of open(2), which may be O_PATH. one_mount: what is mounted inside, by which any process
+ * could make a read wait, is not entered: -EXDEV. A descriptor, closed on execution, or -errno.
  */
-int open_beneath(int rootfd, const char *path, int flags);
+int open_beneath(int rootfd, const char *path, int flags, bool one_mount);
 
 #endif

@@ -395,15 +395,20 @@ static bool is_below_root(const char *path)
 	return len < 3 || strcmp(path + len - 3, "/..") != 0;
 }
 
+static bool is_shortage(int error)
+{
+	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
+}
+
 /*
  * A high-water mark may be asked to start anew, which is a write; where that is not allowed it is
  * only read.
  */
-static int open_file(const char *name, enum cgroup_file file)
+static int open_file(const char *root, const char *path, enum cgroup_file file)
 {
-	int fd = file == CGROUP_FILE_MEMORY_PEAK ? open(name, O_RDWR | O_CLOEXEC) : -1;
+	int fd = file == CGROUP_FILE_MEMORY_PEAK ? cgroup_open(root, path, O_RDWR) : -1;
 
-	return fd >= 0 ? fd : open(name, O_RDONLY | O_CLOEXEC);
+	return fd >= 0 ? fd : cgroup_open(root, path, O_RDONLY);
 }
 
 /* wanted: 1 << enum cgroup_file */
@@ -422,16 +427,16 @@ static int init_files(struct cgroup_files *files, const struct cgroup_mounts *mo
 		if (!dir || !(wanted >> i & 1))
 			continue;
 
-		int r = 0;
-		if ((size_t)snprintf(name, sizeof(name), "%s%s/%s", dir, path, file) >= sizeof(name))
-			r = -ENAMETOOLONG;
-		else if ((files->fd[i] = open_file(name, (enum cgroup_file)i)) >= 0)
-			files->live |= 1u << i;
-		else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
-			r = -errno;
-		if (r < 0) {
+		bool fits = (size_t)snprintf(name, sizeof(name), "%s/%s", strcmp(path, "/") == 0 ? "" : path, file) <
+			    sizeof(name);
+		int fd = fits ? open_file(dir, name, (enum cgroup_file)i) : -ENAMETOOLONG;
+		if (!fits || is_shortage(fd)) {
 			cgroup_files_release(files);
-			return r;
+			return fd;
+		}
+		if (fd >= 0) {
+			files->fd[i] = fd;
+			files->live |= 1u << i;
 		}
 	}
 	return files->live != 0 ? 0 : -ENOENT;
@@ -546,23 +551,33 @@ void cgroup_files_reset_peak(struct cgroup_files *files)
 
 #define ONLINE_CPUS "/sys/devices/system/cpu/online"
 
-/* Reads the beginning of a file. Length or -errno. */
-static ssize_t read_file(int dir_fd, const char *name, char *buf, size_t cap)
+/* Reads the beginning of a file and closes it; fd may be -errno. Length or -errno. */
+static ssize_t read_opened(int fd, char *buf, size_t cap)
 {
-	AUTO_CLOSE int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
-	ssize_t len = fd < 0 ? -1 : read(fd, buf, cap);
+	AUTO_CLOSE int own = fd;
+	ssize_t len = fd < 0 ? 0 : read(fd, buf, cap);
 
-	return len < 0 ? -errno : len;
+	return fd < 0 ? fd : len < 0 ? -errno : len;
 }
 
-static int read_cpu_count(int dir_fd, const char *name, uint32_t *ret)
+/* Of a cgroup: see cgroup_open. */
+static ssize_t read_file(int dir_fd, const char *name, char *buf, size_t cap)
 {
-	char buf[4096];
+	return read_opened(open_beneath(dir_fd, name, O_RDONLY, true), buf, cap);
+}
 
-	ssize_t len = read_file(dir_fd, name, buf, sizeof(buf));
-	if (len < 0)
-		return (int)len;
-	return cgroup_files_cpus_parse(buf, (size_t)len, ret);
+/* Of the machine, once: something may be mounted over it. */
+static ssize_t read_machine_file(int dir_fd, const char *name, char *buf, size_t cap)
+{
+	int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
+
+	return read_opened(fd < 0 ? -errno : fd, buf, cap);
+}
+
+/* len: of buf, or -errno. */
+static int count_cpus(const char *buf, ssize_t len, uint32_t *ret)
+{
+	return len < 0 ? (int)len : cgroup_files_cpus_parse(buf, (size_t)len, ret);
 }
 
 int cgroup_limits_machine(int procfd, const char *sys_cpu_online, struct metric_machine *ret)
@@ -572,7 +587,8 @@ int cgroup_limits_machine(int procfd, const char *sys_cpu_online, struct metric_
 	uint64_t memory_bytes;
 	bool real = !sys_cpu_online || sys_cpu_online[0] == '\0';
 
-	int r = read_cpu_count(AT_FDCWD, real ? ONLINE_CPUS : sys_cpu_online, &cpus);
+	ssize_t len = read_machine_file(AT_FDCWD, real ? ONLINE_CPUS : sys_cpu_online, buf, sizeof(buf));
+	int r = count_cpus(buf, len, &cpus);
 	if (r < 0 && !real)
 		return r;
 	if (r < 0 || cpus == 0) { /* no /sys here; one CPU is online, or this would not run */
@@ -580,7 +596,7 @@ int cgroup_limits_machine(int procfd, const char *sys_cpu_online, struct metric_
 		cpus = online > 0 ? (uint32_t)online : 1;
 	}
 
-	ssize_t len = read_file(procfd, "meminfo", buf, sizeof(buf));
+	len = read_machine_file(procfd, "meminfo", buf, sizeof(buf));
 	if (len < 0)
 		return (int)len;
 
@@ -617,8 +633,10 @@ static int read_quota(int dir_fd, bool v2, uint64_t *ret)
 
 static int read_cpuset(int dir_fd, bool v2, uint64_t *ret)
 {
+	char buf[4096];
 	uint32_t cpus;
-	int r = read_cpu_count(dir_fd, v2 ? "cpuset.cpus.effective" : "cpuset.effective_cpus", &cpus);
+	ssize_t len = read_file(dir_fd, v2 ? "cpuset.cpus.effective" : "cpuset.effective_cpus", buf, sizeof(buf));
+	int r = count_cpus(buf, len, &cpus);
 
 	if (r == 0)
 		*ret = cpus * NS_PER_S;
@@ -642,11 +660,6 @@ static const struct {
 	[CGROUP_LIMITS_CPUSET] = { CGROUP_CPUSET, read_cpuset },
 	[CGROUP_LIMITS_MEMORY] = { CGROUP_MEMORY, read_memory },
 };
-
-static bool is_shortage(int error)
-{
-	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
-}
 
 /* UINT64_MAX: no limit. 0; -EMFILE, -ENFILE, -ENOMEM: it could not be looked at. */
 static int cgroup_limits_read(int dir_fd, enum cgroup_limits_kind kind, bool v2, uint64_t *ret)
@@ -757,18 +770,12 @@ static bool prepend_path(const struct limit_tree_node *node, const char *start, 
 static int open_node(const struct limit_tree *tree, const struct limit_tree_node *node)
 {
 	const char *root = tree->hierarchies[node->hierarchy].root;
-	size_t root_len = strlen(root);
 	char path[PATH_MAX], *at = path + sizeof path - 1;
-	int fd;
 
 	*at = '\0';
-	if (!prepend_path(node, path, &at) || (size_t)(at - path) < root_len)
+	if (!prepend_path(node, path, &at))
 		return -ENAMETOOLONG;
-
-	at -= root_len;
-	memcpy(at, root, root_len);
-	fd = open(at, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
+	return cgroup_open(root, at, O_PATH | O_DIRECTORY);
 }
 
 static void read_node(const struct limit_tree *tree, struct limit_tree_node *node, uint32_t round)

@@ -155,7 +155,9 @@ static bool was_visited(const struct walk *walk)
 	const char *relative = walk->len > 0 ? walk->path + 1 : ".";
 
 	for (size_t i = 0; i < walk->earlier_count; i++) {
-		if (faccessat(walk->earlier[i], relative, F_OK, 0) == 0)
+		AUTO_CLOSE int fd = open_beneath(walk->earlier[i], relative, O_PATH, true);
+
+		if (fd >= 0)
 			return true;
 	}
 	return false;
@@ -185,9 +187,9 @@ static bool is_directory(int dir_fd, const struct dirent *item)
 
 static int walk_directory(struct walk *walk, int fd, int depth);
 
-static int walk_open(struct walk *walk, int dir_fd, const char *name, int depth)
+static int walk_open(struct walk *walk, int place, int depth)
 {
-	int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int fd = openat(place, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOENT || errno == EACCES ? 0 : -errno;
 
@@ -195,11 +197,11 @@ static int walk_open(struct walk *walk, int dir_fd, const char *name, int depth)
 }
 
 /* Most are, and listing thirty files costs ten times as much. Asked after the visit, which may watch it. */
-static bool is_leaf(const struct walk *walk, int dir_fd, const char *name)
+static bool is_leaf(const struct walk *walk, int place)
 {
 	struct stat st;
 
-	return walk->links && fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_nlink == 2;
+	return walk->links && fstat(place, &st) == 0 && st.st_nlink == 2;
 }
 
 static int walk_child(struct walk *walk, int dir_fd, const char *name, int depth)
@@ -212,15 +214,17 @@ static int walk_child(struct walk *walk, int dir_fd, const char *name, int depth
 		return 0;
 	}
 
-	if (faccessat(dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+	AUTO_CLOSE int place = open_beneath(dir_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW, true);
+
+	if (place < 0)
 		return 0;
 
 	walk->path[len] = '/';
 	memcpy(walk->path + len + 1, name, name_len + 1);
 	walk->len = len + 1 + name_len;
 	int r = visit_path(walk);
-	if (r == 0 && !is_leaf(walk, dir_fd, name))
-		r = walk_open(walk, dir_fd, name, depth + 1);
+	if (r == 0 && !is_leaf(walk, place))
+		r = walk_open(walk, place, depth + 1);
 	walk->len = len;
 	walk->path[len] = '\0';
 	return r;
@@ -547,10 +551,10 @@ static int find_pid_in_cgroup(void *ctx, const char *path)
 	struct search *search = ctx;
 	char name[PATH_MAX], number[16];
 
-	if ((size_t)snprintf(name, sizeof(name), "%s%s/cgroup.procs", search->root, path) >= sizeof(name))
+	if ((size_t)snprintf(name, sizeof(name), "%s/cgroup.procs", path) >= sizeof(name))
 		return 0;
 
-	AUTO_CLOSE int fd = open(name, O_RDONLY | O_CLOEXEC);
+	AUTO_CLOSE int fd = cgroup_open(search->root, name, O_RDONLY);
 	ssize_t len = fd < 0 ? -1 : read(fd, search->text, PROCS_MAX - 1);
 
 	if (len <= 0)
@@ -636,9 +640,9 @@ static ssize_t read_proc_cgroup(int procfd, int32_t pid, char *buf, size_t cap)
 	AUTO_CLOSE int fd = -1;
 
 	snprintf(name, sizeof(name), "%d/cgroup", pid);
-	fd = openat(procfd, name, O_RDONLY | O_CLOEXEC);
+	fd = open_beneath(procfd, name, O_RDONLY, true);
 	if (fd < 0)
-		return errno == ENOENT ? -ESRCH : -errno;
+		return fd == -ENOENT ? -ESRCH : fd;
 
 	ssize_t len = read(fd, buf, cap);
 	return len < 0 ? -errno : len;

@@ -12,7 +12,10 @@
 #define SPIKEWATCH_LIB_CGROUP_CGROUP_MOUNTS_H
 
 #include "lib/base/base.h"
+#include "lib/base/io.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -85,6 +88,19 @@ int cgroup_path_from(const struct cgroup_mounts *mounts, const char *text, size_
 /* The same of a process. Returns as cgroup_path_of. */
 int cgroup_path_in(const struct cgroup_mounts *mounts, int procfd, int32_t pid, enum cgroup_resource controller,
 		   char *buf, size_t cap);
+
+/*
+ * Opens the file or directory path, "/" or "/a/b", of the tree at root, on the mount of the root only:
+ * a cgroup may belong to a user, who may mount a file system there that does not answer. flags: of
+ * open(2). A descriptor or -errno.
+ */
+static inline int cgroup_open(const char *root, const char *path, int flags)
+{
+	AUTO_CLOSE int rootfd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	return rootfd < 0 ? -errno
+			  : open_beneath(rootfd, path[0] != '\0' && path[1] != '\0' ? path + 1 : ".", flags, true);
+}
 
 /*
  * Calls visit for every cgroup path (of any hierarchy used here, each path once, parents first),

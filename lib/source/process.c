@@ -124,9 +124,11 @@ static int open_files(struct process *process, int dir_fd, unsigned wanted)
 	for (unsigned i = 0; i < PROCESS_FILES; i++) {
 		if (!((wanted | 1u << PROCESS_STAT) >> i & 1))
 			continue;
-		process->fd[i] = openat(dir_fd, proc_files[i].name, proc_files[i].flags | O_CLOEXEC);
-		if (process->fd[i] < 0 && (i == PROCESS_STAT || errno == EMFILE || errno == ENFILE || errno == ENOMEM))
-			return map_errno(errno);
+		int fd = open_beneath(dir_fd, proc_files[i].name, proc_files[i].flags, true);
+
+		if (fd < 0 && (i == PROCESS_STAT || fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM))
+			return map_errno(-fd);
+		process->fd[i] = fd < 0 ? -1 : fd;
 	}
 	return 0;
 }
@@ -143,9 +145,9 @@ static int process_open(struct process *process, int procfd, int32_t pid, unsign
 
 	set_closed(process);
 	snprintf(name, sizeof(name), "%d", pid);
-	dir_fd = openat(procfd, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	dir_fd = open_beneath(procfd, name, O_PATH | O_DIRECTORY, true);
 	if (dir_fd < 0)
-		return map_errno(errno);
+		return map_errno(-dir_fd);
 
 	int r = open_files(process, dir_fd, wanted);
 	if (r < 0)

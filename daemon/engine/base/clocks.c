@@ -79,9 +79,9 @@ int thread_start(pthread_t *ret, void *(*run)(void *), void *ctx)
 
 bool thread_join_within(pthread_t thread, uint64_t wait_ns)
 {
-	struct clock clock = real_clock();
-	uint64_t until_ns = clock_wall(&clock).ns + wait_ns;
+	uint64_t until_ns = read_clock(CLOCK_MONOTONIC) + wait_ns;
 	struct timespec deadline = { .tv_sec = (time_t)(until_ns / NS_PER_S), .tv_nsec = (long)(until_ns % NS_PER_S) };
 
-	return (wait_ns == 0 ? pthread_tryjoin_np(thread, NULL) : pthread_timedjoin_np(thread, NULL, &deadline)) == 0;
+	return (wait_ns == 0 ? pthread_tryjoin_np(thread, NULL)
+			     : pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &deadline)) == 0;
 }

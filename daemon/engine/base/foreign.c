@@ -2,7 +2,8 @@
  * foreign.c: both sides: the lanes of this process, and the child (children.h).
  *
  * The child has none of our memory, locks and descriptors, so that one that is left behind holds
- * nothing. It keeps the three capabilities that reading takes, closes what it has opened before it
+ * nothing. It keeps the three capabilities that reading takes, has the recorder's filter (nothing is
+ * started, signalled or traced by it), closes what it has opened before it
  * answers (closing may wait, too), and handles one request at a time, so that it is known which one
  * hangs.
  *
@@ -28,6 +29,7 @@
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/base/proc_read.h"
+#include "daemon/engine/base/sandbox.h"
 #include "lib/base/text.h"
 #include "lib/base/map.h"
 
@@ -237,6 +239,21 @@ static bool is_of_own_system(int fd, int procfd, int32_t pid)
 	return (uint32_t)system.f_type == OVERLAYFS_SUPER_MAGIC && !has_own_users(procfd, pid);
 }
 
+/* The kernel's own, or where files lie: a directory for which nothing is asked of a process. */
+static int open_own_directory(int procfd, const struct request *request, struct stat *ret_status)
+{
+	AUTO_CLOSE int fd = openat(procfd, request->path, O_PATH | O_CLOEXEC | request->flags);
+	struct statfs system;
+
+	if (fd < 0 || fstat(fd, ret_status) < 0 || fstatfs(fd, &system) < 0)
+		return -errno;
+	if (system.f_type != PROC_SUPER_MAGIC && system.f_type != CGROUP2_SUPER_MAGIC &&
+	    system.f_type != CGROUP_SUPER_MAGIC && system.f_type != SYSFS_MAGIC &&
+	    !is_of_own_system(fd, procfd, request->pid))
+		return -EXDEV;
+	return TAKE_FD(fd);
+}
+
 /* A descriptor or -errno. */
 static int copy_file(int fd)
 {
@@ -283,7 +300,8 @@ static void answer_open(int procfd, const struct request *request)
 {
 	struct piece piece = { .last = 1 };
 	struct stat status;
-	int fd = open_regular(procfd, request, &status);
+	int fd = request->flags & O_DIRECTORY ? open_own_directory(procfd, request, &status)
+					      : open_regular(procfd, request, &status);
 
 	if (fd < 0) {
 		send_end(fd);
@@ -333,6 +351,7 @@ static int serve_requests(const void *argument, size_t len)
 	prctl(PR_SET_NAME, "reader");
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	drop_capabilities();
+	(void)sandbox_recorder(0); /* without a filter it reads, too */
 	while (serve_request())
 		continue;
 	return 0;

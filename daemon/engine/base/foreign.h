@@ -86,9 +86,10 @@ ssize_t foreign_call(enum foreign_lane lane, int dirfd, int32_t pid, const char 
 /*
  * A regular file <procfd>/<path>, for reading: itself where its file system is one of this
  * machine's own, which cannot wait for a process; else a copy in memory. pid: of its process. flags:
- * O_NOFOLLOW or 0. *ret_status: of the file itself. The descriptor, with which nothing waits;
- * -EINVAL: not a regular file; -EWOULDBLOCK: leased (F_SETLEASE); -EFBIG: too large for a copy;
- * -errno; see above.
+ * O_NOFOLLOW or 0; O_DIRECTORY: a directory (O_PATH) of such a file system or of the kernel's.
+ * *ret_status: of the file itself. The descriptor, with which nothing waits; -EINVAL: not a regular
+ * file; -EXDEV: a process may answer for the directory; -EWOULDBLOCK: leased (F_SETLEASE); -EFBIG: too
+ * large for a copy; -errno; see above.
  */
 int foreign_open(enum foreign_lane lane, int procfd, int32_t pid, const char *path, int flags, struct stat *ret_status);
 

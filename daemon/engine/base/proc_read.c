@@ -41,15 +41,30 @@ static void build_path(char *path, size_t cap, int32_t pid, const char *name)
 		snprintf(path, cap, "%s", name);
 }
 
+/*
+ * What is mounted over a file of /proc, or in /proc/PID, whose directories are its user's, is not
+ * entered. Service managers and runtimes mount /proc/sys once more, to be read only.
+ */
+static int open_file(int dirfd, const char *path, int flags)
+{
+	int fd;
+
+	if (path[0] != '/' && strncmp(path, "sys/", 4) != 0)
+		return open_beneath(dirfd, path, flags, true);
+
+	fd = openat(dirfd, path, flags | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
 ssize_t proc_read_file(int procfd, int32_t pid, const char *name, char *buf, size_t cap)
 {
 	char path[64];
 
 	build_path(path, sizeof path, pid, name);
-	AUTO_CLOSE int fd = openat(procfd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	AUTO_CLOSE int fd = open_file(procfd, path, O_RDONLY | O_NOFOLLOW);
 
 	if (fd < 0)
-		return gone_or(errno, pid);
+		return gone_or(-fd, pid);
 
 	ssize_t len = fd_read_all(fd, buf, cap - 1);
 
@@ -87,11 +102,11 @@ ssize_t proc_read_link(int procfd, int32_t pid, const char *name, char *buf, siz
 	char path[64];
 
 	build_path(path, sizeof path, pid, name);
-
-	ssize_t len = readlinkat(procfd, path, buf, cap - 1);
+	AUTO_CLOSE int fd = open_file(procfd, path, O_PATH | O_NOFOLLOW);
+	ssize_t len = fd < 0 ? fd : readlinkat(fd, "", buf, cap - 1);
 
 	if (len < 0)
-		return gone_or(errno, pid);
+		return gone_or(fd < 0 ? -fd : errno, pid);
 
 	if ((size_t)len > deleted_len && memcmp(buf + len - deleted_len, deleted, deleted_len) == 0)
 		len -= (ssize_t)deleted_len;
@@ -132,14 +147,17 @@ bool proc_read_is_alive(int32_t pid, uint64_t start_ticks)
 int pid_directory_file(int pid_directory, const char *path)
 {
 	char other[32] = "stat";
-	int fd = openat(pid_directory, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	int fd = open_file(pid_directory, path, O_RDONLY | O_NOFOLLOW);
 	const char *slash = strrchr(path, '/');
 
-	if (fd >= 0 || errno != ENOENT)
-		return fd >= 0 ? fd : -errno;
+	if (fd != -ENOENT)
+		return fd;
 	if (slash && (size_t)(slash - path) < sizeof(other) - sizeof("/stat"))
 		snprintf(other, sizeof(other), "%.*s/stat", (int)(slash - path), path);
-	return faccessat(pid_directory, other, F_OK, 0) == 0 ? -ENOENT : -ESRCH;
+
+	AUTO_CLOSE int place = open_file(pid_directory, other, O_PATH);
+
+	return place >= 0 ? -ENOENT : -ESRCH;
 }
 
 ssize_t pid_directory_read(int pid_directory, const char *path, char *buf, size_t cap)
@@ -160,9 +178,9 @@ int pid_directory_open(int procfd, int32_t pid, uint64_t start_ticks, int *ret)
 	ssize_t len;
 
 	snprintf(name, sizeof(name), "%d", pid);
-	fd = openat(procfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	fd = open_file(procfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 	if (fd < 0)
-		return errno == ENOENT ? -ESRCH : -errno;
+		return fd == -ENOENT ? -ESRCH : fd;
 	if (start_ticks == 0) {
 		*ret = TAKE_FD(fd);
 		return 0;

@@ -777,9 +777,9 @@ static int add_place(struct places *places, const char *root, const char *path, 
 	if (snprintf(directory, sizeof(directory), "%s%s", root, strcmp(path, "/") == 0 ? "" : path) >=
 	    (int)sizeof(directory))
 		return 0;
-	fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0 && is_own_error(-errno))
-		return -errno;
+	fd = cgroup_open(root, path, O_RDONLY | O_DIRECTORY);
+	if (is_own_error(fd))
+		return fd;
 	if (fd < 0 || seen_before(places, fd))
 		return 0;
 	data = malloc(FILE_BYTES);
@@ -1032,11 +1032,14 @@ static int add_procs(void *ctx, const char *below)
 
 	if (!text)
 		return -ENOMEM;
-	if (snprintf(file, sizeof(file), "%s%s%s/cgroup.procs", candidates->root,
+	if (snprintf(file, sizeof(file), "%s%s/cgroup.procs",
 		     strcmp(candidates->path, "/") == 0 ? "" : candidates->path,
 		     strcmp(below, "/") == 0 ? "" : below) >= (int)sizeof(file))
 		return 0;
-	len = pid_directory_read(AT_FDCWD, file, text, FILE_BYTES);
+
+	AUTO_CLOSE int fd = cgroup_open(candidates->root, file, O_RDONLY);
+
+	len = fd < 0 ? fd : fd_read_all(fd, text, FILE_BYTES);
 	if (len <= 0)
 		return 0;
 	end = text + len;
@@ -1055,14 +1058,17 @@ static size_t read_procs(const struct capture_context *context, int32_t *pids)
 	if (!context->mounts)
 		return 0;
 	for (size_t i = 0; candidates.count == 0 && i <= ARRAY_LEN(order); i++) {
-		char directory[PATH_MAX];
+		char directory[32];
 		const char *roots[] = { directory };
 
 		candidates.root = i < ARRAY_LEN(order) ? cgroup_mounts_controller(context->mounts, order[i], &v2)
 						       : cgroup_mounts_v2(context->mounts);
-		if (!candidates.root || snprintf(directory, sizeof(directory), "%s%s", candidates.root,
-						 candidates.path) >= (int)sizeof(directory))
+		AUTO_CLOSE int fd =
+			candidates.root ? cgroup_open(candidates.root, candidates.path, O_PATH | O_DIRECTORY) : -1;
+
+		if (fd < 0)
 			continue;
+		snprintf(directory, sizeof(directory), "/proc/self/fd/%d", fd);
 		cgroup_tree_walk(roots, 1, add_procs, &candidates); /* as far as it gets */
 	}
 	return candidates.count;

@@ -88,10 +88,30 @@ static void orient_mounts(struct session *session)
 		failed("cannot find the root of this cgroup namespace", "", r);
 }
 
+/* Threads read below them, so no process may answer for them; usual places are the kernel's. 0 or -errno. */
+static int check_root(const char *root, const char *usual, const char *what)
+{
+	struct stat status;
+	AUTO_CLOSE int fd = strcmp(root, usual) == 0
+				    ? -ENOENT
+				    : foreign_open(FOREIGN_DISCOVERY, AT_FDCWD, 0, root, O_DIRECTORY, &status);
+
+	if (fd != -EXDEV && fd != -ETIMEDOUT)
+		return 0; /* what else is wrong is found when it is opened */
+	log_line(LOG_ERR, "cannot use the %s root %s: it is on a file system that need not answer (FUSE, NFS)", what,
+		 root);
+	return fd;
+}
+
 static int open_roots(struct session *session)
 {
 	const struct config *config = session->config;
-	int r;
+	int r = check_root(config->proc_root, "/proc", "proc");
+
+	if (r == 0)
+		r = check_root(config->cgroup_root, "", "cgroup");
+	if (r < 0)
+		return r;
 
 	session->procfd = open(config->proc_root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (session->procfd < 0)
@@ -414,7 +434,7 @@ int session_reload(struct session *session, const struct config *config)
 	session->config = config;
 	keep_mappings(session);
 
-	return 0;
+	return r;
 }
 
 bool session_stop(struct session *session)

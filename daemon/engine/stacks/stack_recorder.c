@@ -2048,7 +2048,7 @@ static int add_cgroup_id(struct cgroup_ids *ids, uint64_t id)
 /* Of the directory and those below it; what is gone or may not be read is left out. 0 or -ENOMEM. */
 static int add_cgroups_of(struct cgroup_ids *ids, int parent, const char *name, int depth)
 {
-	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), r = 0;
+	int fd = open_beneath(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, true), r = 0;
 	DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
 	struct stat st;
 

@@ -197,10 +197,10 @@ static int list_threads(const struct thread_events *threads, uint32_t pid, struc
 
 	listing->count = 0;
 	snprintf(name, sizeof(name), "%u/task", pid);
-	AUTO_CLOSE int fd = openat(threads->options.proc_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	AUTO_CLOSE int fd = open_beneath(threads->options.proc_fd, name, O_RDONLY | O_DIRECTORY, true);
 
 	if (fd < 0)
-		return errno == ENOENT ? -ESRCH : -errno;
+		return fd == -ENOENT ? -ESRCH : fd;
 	r = directory_list_each(fd, list_tid, listing);
 	if (r == -ENOENT || (r == 0 && listing->count == 0))
 		return -ESRCH;

@@ -347,7 +347,7 @@ static int read_at(void *ctx, uint64_t offset, void *buf, size_t len)
 
 static int open_file(int rootfd, const char *path)
 {
-	AUTO_CLOSE int fd = open_beneath(rootfd, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+	AUTO_CLOSE int fd = open_beneath(rootfd, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, false);
 	struct stat status;
 
 	if (fd < 0)
@@ -468,14 +468,14 @@ static int read_below(int rootfd, const char *directory, const char *file, struc
 
 	*slash = '\0';
 
-	AUTO_CLOSE int dir = open_beneath(rootfd, path, O_PATH | O_DIRECTORY);
+	AUTO_CLOSE int dir = open_beneath(rootfd, path, O_PATH | O_DIRECTORY, false);
 
 	return dir < 0 ? dir : whole_file_read(dir, slash + 1, text);
 }
 
 static bool is_there(int rootfd, const char *directory)
 {
-	AUTO_CLOSE int dir = open_beneath(rootfd, directory, O_PATH | O_DIRECTORY);
+	AUTO_CLOSE int dir = open_beneath(rootfd, directory, O_PATH | O_DIRECTORY, false);
 
 	return dir >= 0;
 }
@@ -525,7 +525,7 @@ static uint64_t stamp_of(const struct stat *status)
 /* 0: it is not there. */
 static uint64_t stamp_file(int rootfd, const char *directory, const char *file)
 {
-	AUTO_CLOSE int dir = open_beneath(rootfd, directory, O_PATH | O_DIRECTORY);
+	AUTO_CLOSE int dir = open_beneath(rootfd, directory, O_PATH | O_DIRECTORY, false);
 	struct stat status;
 
 	return dir >= 0 && fstatat(dir, file, &status, AT_SYMLINK_NOFOLLOW) == 0 ? stamp_of(&status) : 0;
@@ -658,7 +658,7 @@ static int read_list(int dir, struct known_list *known)
 static int ask_list(struct lookup *lookup, size_t i)
 {
 	struct known_list *known = &lookup->lists[i];
-	AUTO_CLOSE int dir = open_beneath(lookup->rootfd, lists[i], O_PATH | O_DIRECTORY);
+	AUTO_CLOSE int dir = open_beneath(lookup->rootfd, lists[i], O_PATH | O_DIRECTORY, false);
 	struct stat status;
 
 	if (dir < 0 || fstatat(dir, LIST_FILE, &status, AT_SYMLINK_NOFOLLOW) < 0) {
@@ -724,7 +724,7 @@ static int visit_directory(void *ctx, const char *name)
 static void list_below(struct lookup *lookup, const char *directory, int (*visit)(void *ctx, const char *name))
 {
 	struct listing listing = { .lookup = lookup };
-	AUTO_CLOSE int dir = open_beneath(lookup->rootfd, directory, O_RDONLY | O_DIRECTORY);
+	AUTO_CLOSE int dir = open_beneath(lookup->rootfd, directory, O_RDONLY | O_DIRECTORY, false);
 
 	if (dir < 0)
 		return;

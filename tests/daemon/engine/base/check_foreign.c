@@ -359,6 +359,49 @@ START_TEST(what_hangs_again_is_refused_for_longer)
 }
 END_TEST
 
+/* How many of these are not refused: with what it reads it may have been taken over. */
+static int reach_out(int dirfd, const void *argument, size_t len, const struct sink *to)
+{
+	char byte = 0;
+	struct iovec here = { &byte, 1 };
+	pid_t pid;
+
+	(void)dirfd;
+	memcpy(&pid, argument, len);
+	const bool done[] = {
+		syscall(SYS_process_vm_writev, pid, &here, 1, &here, 1, 0) >= 0 || errno != EPERM,
+		syscall(SYS_process_vm_readv, pid, &here, 1, &here, 1, 0) >= 0 || errno != EPERM,
+		syscall(SYS_ptrace, 16, pid, 0, 0) >= 0 || errno != EPERM,
+		kill(pid, SIGTERM) >= 0 || errno != EPERM,
+		execl("/bin/true", "true", NULL) >= 0 || errno != EPERM,
+		syscall(SYS_mount, 0, 0, 0, 0, 0) >= 0 || errno != EPERM,
+	};
+	char answer[ARRAY_LEN(done)];
+
+	for (size_t i = 0; i < ARRAY_LEN(done); i++)
+		answer[i] = done[i] ? '!' : '.';
+	return sink_write(to, answer, sizeof(answer));
+}
+
+START_TEST(the_child_can_only_read)
+{
+	pid_t victim = fork();
+	ssize_t len;
+
+	if (victim == 0)
+		for (;;)
+			pause();
+	len = foreign_call(FOREIGN_STACKS, procfd, 1, "x", reach_out, &victim, sizeof(victim), text, sizeof(text));
+	kill(victim, SIGKILL);
+	waitpid(victim, NULL, 0);
+	ck_assert_int_eq(len, 6);
+#ifdef __SANITIZE_ADDRESS__
+	SKIP_TEST("there is no filter with sanitizers");
+#endif
+	ck_assert_msg(memcmp(text, "......", 6) == 0, "%.6s", text);
+}
+END_TEST
+
 /* It has none of the descriptors of this process, and no more rights than reading takes. */
 START_TEST(the_child_has_nothing_of_ours)
 {
@@ -405,6 +448,7 @@ Suite *foreign_suite(void)
 	tcase_add_test(tcase, a_child_that_was_killed_is_replaced_at_once);
 	tcase_add_test(tcase, a_pid_file_that_does_not_answer_is_told_from_none);
 	tcase_add_test(tcase, what_hangs_again_is_refused_for_longer);
+	tcase_add_test(tcase, the_child_can_only_read);
 	tcase_add_test(tcase, the_child_has_nothing_of_ours);
 	suite_add_tcase(suite, tcase);
 	return suite;

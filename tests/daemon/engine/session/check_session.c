@@ -1,4 +1,5 @@
 /* check_session.c: ring, sampler and discovery together, on processes of our own. */
+#include "fuse_mount.h"
 #include "scene.h"
 #include "daemon/engine/session/session.h"
 #include "torture.h"
@@ -137,6 +138,26 @@ START_TEST(what_cannot_be_opened_is_named)
 	text = scene_log_text(&log_file);
 	ck_assert_ptr_nonnull(strstr(text, "/nowhere/ring: No such file or directory"));
 	free(text);
+}
+END_TEST
+
+/* Its threads would wait with it. */
+START_TEST(a_root_for_which_a_process_answers_is_refused)
+{
+	struct session *session = NULL;
+	struct fuse_mount fuse;
+	char *text;
+
+	if (!fuse_mount_begin(&fuse, "/proc/self/exe"))
+		SKIP_TEST("%s", skip_why());
+	fuse_mount_hang(&fuse, _i ? ~0ULL : 0);
+	config =
+		scene_config("{\"cgroup_root\": \"%s\", \"targets\": [{\"name\": \"a\", \"pid\": 1}]}", fuse.directory);
+	ck_assert_int_eq(session_new(config, NULL, &session), _i ? -ETIMEDOUT : -EXDEV);
+	text = scene_log_text(&log_file);
+	ck_assert_ptr_nonnull(strstr(text, "it is on a file system that need not answer"));
+	free(text);
+	fuse_mount_end(&fuse);
 }
 END_TEST
 
@@ -296,6 +317,7 @@ Suite *session_suite(void)
 	tcase_add_test(tcase, the_ring_says_whose_it_is_and_how_it_ended);
 	tcase_add_test(tcase, it_can_be_stopped_before_it_was_started);
 	tcase_add_test(tcase, what_cannot_be_opened_is_named);
+	tcase_add_loop_test(tcase, a_root_for_which_a_process_answers_is_refused, 0, 2);
 	tcase_add_test(tcase, another_configuration_reaches_all_parts_and_what_is_watched_stays);
 	tcase_add_test(tcase, a_thread_that_hangs_at_the_end_finds_everything_when_it_wakes);
 	tcase_add_test(tcase, a_reload_for_which_there_is_no_memory_changes_nothing);

@@ -5,6 +5,7 @@
  */
 #include "daemon/engine/targets/discovery.h"
 #include "discovery_rig.h"
+#include "fuse_mount.h"
 #include "daemon/engine/sampling/sampler.h"
 #include "daemon/engine/targets/target_table.h"
 #include "lib/config/config.h"
@@ -28,7 +29,7 @@ static void teardown(void)
 /* Each is read of a process that an entry selects by name. */
 static const char *const files[] = { "stat", "cgroup" };
 
-static char stuck[128]; /* the pipe */
+static char stuck[160]; /* the pipe */
 static char saved[160];
 
 /* The file of process 10 is a pipe. */
@@ -166,6 +167,120 @@ START_TEST(a_command_line_that_does_not_come_costs_itself_alone)
 }
 END_TEST
 
+/* A copy of the tree, of which any file may be a pipe. */
+static void copy_cgroups(char copy[80])
+{
+	char command[160];
+
+	snprintf(copy, 80, "%s/cgroups", rig.root);
+	snprintf(command, sizeof(command), "cp -r tests/data/cgroup/v1 %s", copy);
+	ck_assert_int_eq(system(command), 0);
+}
+
+static const struct config *in_use(void)
+{
+	return discovery_progress(rig.discovery).config;
+}
+
+/*
+ * A file of a cgroup is read with the lock held. The thread goes over to the last configuration that it
+ * was given, and until then has the one before.
+ */
+START_TEST(a_reload_does_not_wait_for_a_cgroup_file)
+{
+	struct config *first, *second;
+	char cgroups[80];
+	int fd;
+
+	copy_cgroups(cgroups);
+	appear(&rig, 10, "web", "web|--port|80", 500, "/system.slice/postgresql.service");
+	appear(&rig, 11, "web", "web|--port|81", 501, "/");
+	snprintf(stuck, sizeof(stuck), "%s/cpu,cpuacct/system.slice/postgresql.service/cpu.cfs_quota_us", cgroups);
+	snprintf(saved, sizeof(saved), "%s/saved", rig.root);
+	ck_assert_int_eq(rename(stuck, saved), 0);
+	ck_assert_int_eq(mkfifo(stuck, 0600), 0);
+	make(&rig, rig.root, cgroups, scene_config("{\"targets\": [{\"name\": \"w\", \"comm\": \"web\"}]}"));
+	ck_assert_int_eq(samplers_start(rig.samplers), 0);
+	ck_assert_int_eq(discovery_start(rig.discovery, false), 0);
+	fd = await_reader();
+
+	first = rig.config;
+	second = scene_config("{\"targets\": [{\"name\": \"second\", \"comm\": \"none\"}]}");
+	rig.config = scene_config("{\"targets\": [{\"name\": \"third\", \"comm\": \"web\"}]}");
+	ck_assert_int_eq(discovery_reload(rig.discovery, second), DISCOVERY_FOLLOWS);
+	ck_assert_ptr_eq(in_use(), first);
+	ck_assert_int_eq(discovery_reload(rig.discovery, rig.config), DISCOVERY_FOLLOWS);
+	config_free(second);
+	ck_assert_ptr_eq(in_use(), first);
+
+	release_reader(fd);
+	scene_wait_for(in_use() == rig.config);
+	config_free(first);
+	scene_wait_for(state().scans >= 1 && state().target_table.targets == 2);
+
+	/* Nothing is left of it: the next is in force at once. */
+	first = rig.config;
+	rig.config = scene_config("{\"targets\": [{\"name\": \"none\", \"comm\": \"none\"}]}");
+	ck_assert_int_eq(discovery_reload(rig.discovery, rig.config), 0);
+	config_free(first);
+	ck_assert_ptr_eq(in_use(), rig.config);
+	scene_wait_for(state().target_table.targets == 0);
+}
+END_TEST
+
+static char mounted[8][256];
+static size_t mounted_count;
+
+static void mount_over(const char *what, const char *in, const char *name)
+{
+	char *path = mounted[mounted_count++];
+
+	snprintf(path, sizeof(mounted[0]), "%s/%s", in, name);
+	ck_assert_msg(mount(what, path, NULL, MS_BIND, NULL) == 0, "%s: %s", path, strerror(errno));
+}
+
+/*
+ * A user owns the directories of its processes and of what was delegated to it, and an old fusermount(1)
+ * mounts there. With the file system that answers nothing each read of it would be the last one.
+ */
+START_TEST(what_is_mounted_into_a_cgroup_or_a_process_is_not_entered)
+{
+	static const char *const trees[] = { "memory", "cpu,cpuacct" };
+	struct fuse_mount fuse;
+	char cgroups[80], path[256];
+
+	if (!fuse_mount_begin(&fuse, "/proc/self/exe"))
+		SKIP_TEST("%s", skip_why());
+	copy_cgroups(cgroups);
+	for (size_t i = 0; i < ARRAY_LEN(trees); i++) {
+		snprintf(path, sizeof(path), "%s/%s/system.slice/user", cgroups, trees[i]);
+		ck_assert_int_eq(mkdir(path, 0700), 0);
+		mount_over(fuse.directory, path, "");
+	}
+	appear(&rig, 9, "mine", "mine", 499, "/system.slice/user/x");
+	appear(&rig, 10, "mine", "mine", 500, "/system.slice/user");
+	appear(&rig, 11, "web", "web", 501, "/system.slice/postgresql.service");
+	appear(&rig, 12, "over", "over", 502, "/");
+	appear(&rig, 13, "web", "web", 503, "/");
+	mount_over(fuse.file, rig.root, "10/statm");
+	mount_over(fuse.directory, rig.root, "12");
+	mount_over(fuse.file, rig.root, "13/cgroup");
+	fuse_mount_hang(&fuse, ~0ULL);
+	make(&rig, rig.root, cgroups,
+	     scene_config("{\"targets\": [{\"name\": \"w\", \"comm\": \"*\"}, {\"name\": \"e\", \"exe\": \"/x*\"},"
+			  "{\"name\": \"c\", \"cgroup\": \"/**\"}]}"));
+	ck_assert_uint_ge(targets(&rig), 3);
+	ck_assert_int_eq(samplers_start(rig.samplers), 0);
+	ck_assert_int_eq(discovery_start(rig.discovery, true), 0);
+	scene_wait_for(state().scans >= 4);
+	ck_assert(discovery_stop(rig.discovery));
+	ck_assert_uint_eq(fuse.shared->ignored, 0);
+	while (mounted_count > 0)
+		umount2(mounted[--mounted_count], MNT_DETACH);
+	fuse_mount_end(&fuse);
+}
+END_TEST
+
 START_TEST(a_first_scan_that_fails_says_why)
 {
 	make_files(&rig, "{\"name\": \"w\", \"comm\": \"web\"}");
@@ -187,6 +302,8 @@ Suite *discovery_stuck_suite(void)
 	tcase_add_loop_test(tcase, it_is_not_waited_for_at_the_end_and_has_all_that_it_had_when_it_wakes, 0, 2);
 	tcase_add_loop_test(tcase, the_first_scan_is_through_when_it_goes_on_also_if_it_was_begun_again, 0, 2);
 	tcase_add_test(tcase, a_command_line_that_does_not_come_costs_itself_alone);
+	tcase_add_test(tcase, a_reload_does_not_wait_for_a_cgroup_file);
+	tcase_add_test(tcase, what_is_mounted_into_a_cgroup_or_a_process_is_not_entered);
 	tcase_add_test(tcase, a_first_scan_that_fails_says_why);
 	suite_add_tcase(suite, tcase);
 
