@@ -545,6 +545,27 @@ START_TEST(each_promise_of_the_threat_model_is_held_by_tests_that_exist)
 }
 END_TEST
 
+/* What reads it and how often it was run, and inputs that each run of the tests reads. */
+START_TEST(each_fuzz_entry_is_in_the_table_and_has_inputs)
+{
+	AUTO_FREE char *text = read_page("CONTRIBUTING.md");
+	glob_t entries;
+
+	ck_assert_int_eq(glob("tests/fuzz/fuzz_*.c", 0, NULL, &entries), 0);
+	for (size_t i = 0; i < entries.gl_pathc; i++) {
+		char name[64], row[80], inputs[128];
+
+		ck_assert_int_eq(sscanf(entries.gl_pathv[i], "tests/fuzz/fuzz_%63[a-z_]", name), 1);
+		snprintf(row, sizeof row, "\n| `%s` | ", name);
+		snprintf(inputs, sizeof inputs, "tests/fuzz/corpus/%s", name);
+		ck_assert_msg(strcmp(name, "main") == 0 || (strstr(text, row) && access(inputs, R_OK) == 0),
+			      "CONTRIBUTING.md, or tests/fuzz/corpus: nothing of the entry %s", name);
+	}
+	ck_assert_uint_gt(entries.gl_pathc, 30);
+	globfree(&entries);
+}
+END_TEST
+
 START_TEST(architecture_names_every_room)
 {
 	AUTO_FREE char *text = read_page(ARCHITECTURE);
@@ -627,6 +648,7 @@ Suite *docs_suite(void)
 	suite_add_tcase(suite, pages);
 	tcase_add_loop_test(tree, files_and_functions_that_documents_name_exist, 0, (int)ARRAY_LEN(tree_pages));
 	tcase_add_test(tree, each_promise_of_the_threat_model_is_held_by_tests_that_exist);
+	tcase_add_test(tree, each_fuzz_entry_is_in_the_table_and_has_inputs);
 	tcase_add_test(tree, architecture_names_every_room);
 	tcase_add_test(tree, containers_have_the_privileges_of_the_unit);
 	suite_add_tcase(suite, tree);

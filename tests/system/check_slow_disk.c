@@ -249,6 +249,49 @@ START_TEST(it_ends_on_a_disk_that_does_not_answer_and_says_what_is_not_written)
 }
 END_TEST
 
+/*
+ * Files of cgroups and of other processes that do not come, where no child reads them: discovery
+ * waits, and a command line that a child reads is given up. All else goes on, a reload and the end too.
+ */
+START_TEST(while_files_of_processes_and_cgroups_do_not_come_all_else_goes_on)
+{
+	AUTO_FREE char *config = NULL;
+	uint64_t before;
+
+	listen_for_notifications();
+	if (!start_all())
+		SKIP_TEST("%s", skip_why());
+	live_wait_for(&rig, told(&rig, "discovery", "scans") > 1);
+	disk->files_closed = 1;
+	start_target();
+	live_wait_for(&rig, disk->files_waiting > 0);
+	before = ticks();
+	keep_alives();
+	live_wait_for(&rig, ticks() > before + 100);
+	live_wait_for(&rig, keep_alives() > 0);
+	ck_assert_uint_eq(told(&rig, "incidents", "opened"), 0);
+
+	config = scene_read(place(&rig, "config"));
+	*strrchr(config, ']') = '\0';
+	scene_write(place(&rig, "config"),
+		    "%s, {\"name\": \"more\", \"metric\": \"cpu_cores\", \"window\": \"100ms\", \"above\": 1}]}",
+		    config);
+	kill(rig.server.pid, SIGHUP);
+	live_wait_for(&rig, scene_says(rig.server.err, "rules: 1 added"));
+	ck_assert_int_eq(disk->files_closed && disk->files_waiting > 0, 1);
+
+	disk->files_closed = 0;
+	live_wait_for(&rig, told(&rig, "incidents", "opened") == 1);
+	disk->files_closed = 1;
+	start_target();
+	live_wait_for(&rig, disk->files_waiting > 0);
+	kill(rig.server.pid, SIGTERM);
+	ck_assert_int_eq(program_wait(&rig.server), 0);
+	rig.server.pid = 0;
+	ck_assert_uint_eq(sealed(), 1);
+}
+END_TEST
+
 Suite *slow_disk_suite(void)
 {
 	Suite *suite = suite_create("slow_disk");
@@ -258,6 +301,7 @@ Suite *slow_disk_suite(void)
 	tcase_add_test(tcase, while_the_disk_does_not_answer_all_else_goes_on_and_nothing_is_lost);
 	tcase_add_test(tcase, on_a_slow_disk_all_is_written_in_its_time);
 	tcase_add_test(tcase, it_ends_on_a_disk_that_does_not_answer_and_says_what_is_not_written);
+	tcase_add_test(tcase, while_files_of_processes_and_cgroups_do_not_come_all_else_goes_on);
 	suite_add_tcase(suite, tcase);
 
 	return suite;

@@ -8,6 +8,8 @@ struct slow_disk {
 	_Atomic unsigned delay_ms; /* of each that passes */
 	_Atomic unsigned waiting;  /* calls that have begun and not passed */
 	_Atomic unsigned passed;
+	_Atomic int files_closed; /* reads of files of cgroups and of other processes do not pass */
+	_Atomic int files_waiting;
 };
 
 #endif
