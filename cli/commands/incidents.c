@@ -532,7 +532,7 @@ static int on_note(void *ctx, const char *kind, const char *json, size_t len)
 					 &verification->coverage);
 	else if (r == SAMPLE_STREAM_LOSS)
 		verification->coverage.gaps++;
-	return 0;
+	return r == -ENOMEM ? r : 0;
 }
 
 static void verify_stream(struct verification *verification, int fd, const char *name)
