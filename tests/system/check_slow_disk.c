@@ -281,7 +281,7 @@ START_TEST(while_files_of_processes_and_cgroups_do_not_come_all_else_goes_on)
 	ck_assert_int_eq(disk->files_closed && disk->files_waiting > 0, 1);
 
 	disk->files_closed = 0;
-	live_wait_for(&rig, told(&rig, "incidents", "opened") == 1);
+	live_wait_for(&rig, told(&rig, "incidents", "sealed") == 1);
 	disk->files_closed = 1;
 	start_target();
 	live_wait_for(&rig, disk->files_waiting > 0);
