@@ -555,9 +555,9 @@ void cgroup_files_reset_peak(struct cgroup_files *files)
 static ssize_t read_opened(int fd, char *buf, size_t cap)
 {
 	AUTO_CLOSE int own = fd;
-	ssize_t len = fd < 0 ? 0 : read(fd, buf, cap);
+	ssize_t len = own < 0 ? own : read(own, buf, cap);
 
-	return fd < 0 ? fd : len < 0 ? -errno : len;
+	return own >= 0 && len < 0 ? -errno : len;
 }
 
 /* Of a cgroup: see cgroup_open. */
