@@ -2972,7 +2972,8 @@ int discovery_new(const struct discovery_options *options, struct discovery **re
 	discovery->options = *options;
 	discovery->options.target_table.alive = on_alive;
 	discovery->options.target_table.alive_ctx = discovery;
-	discovery->config = discovery->in_force = options->target_table.config;
+	discovery->config = options->target_table.config;
+	discovery->in_force = discovery->config;
 	discovery->limits_due = discovery->units_due = true;
 	update_pulse(discovery);
 	fair_mutex_init(&discovery->lock);
