@@ -50,9 +50,9 @@ int kernel_accounts_watch(struct kernel_accounts *accounts, int32_t pid, uint64_
 void kernel_accounts_unwatch(struct kernel_accounts *accounts, uint32_t account);
 
 /*
- * About once a second: compares the account of a process that stands still with its clock, and what
+ * About once a second: compares accounts of processes that stand still with their clocks, and what
  * switches cost with what reading clocks every interval_ns would. Turns accounts off and on again by
- * that, and logs it. While they are off nothing is to be watched.
+ * that, and logs it. An account that a hidden switch made wrong says `lost` from then on. While they are off nothing is to be watched.
  */
 void kernel_accounts_check(struct kernel_accounts *accounts, mono_t now, uint64_t interval_ns);
 
@@ -81,7 +81,8 @@ struct kernel_accounts_state {
 	uint32_t watched, capacity;
 	uint64_t refused;  /* watches for which there was no account */
 	uint64_t missed;   /* runs that could not be counted, because their beginning was not seen */
-	uint64_t compared; /* with the clock */
+	uint64_t compared;  /* with the clock */
+	uint64_t corrected; /* of them were not equal, since a switch was hidden, and begin anew */
 	uint64_t detached; /* how often it was turned off */
 	uint64_t lost;     /* events for which there was no room */
 };

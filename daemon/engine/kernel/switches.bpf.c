@@ -12,7 +12,10 @@
  *
  * A switch may be hidden from tracing (some hypervisors hide what their agent in the guest does). Then the
  * next one is from a task that is not in the slot: the process that is there has lost a run and says so;
- * of the other the scheduler itself knows when its run began, unless it has real-time priority.
+ * of the other the scheduler itself knows when its run began, unless it has real-time priority. Until then the
+ * reader takes the one for running and not the other: where such switches were seen, timers look which task
+ * they interrupt (on_timer), the scheduler tick among them. A run of which both ends are hidden is in no
+ * account, and nothing here tells: comparisons with clocks find it (kernel_accounts.c).
  *
  * The same moment is where the CPU time of a process that ends is known in full: at the last switch of its
  * last thread (kernel_event.h). An exit record (taskstats) is made before, from a clock that is stale since
@@ -127,7 +130,7 @@ struct {
 struct cpu_accounts_words words;
 uint32_t events_wanted;
 uint64_t events_lost; /* the ring was full */
-uint64_t missed;      /* switches that were not seen */
+uint64_t missed;      /* switches that were not seen, as far as it was noticed */
 
 const volatile uint32_t log_length = 1; /* a power of two */
 
@@ -219,6 +222,32 @@ static bool find_beginning(struct cpu_slot *slot, uint32_t cpu, const struct tas
 	return true;
 }
 
+/*
+ * The task that a timer interrupted is not the one in the slot. After a tick its run time is up to date, so
+ * when its run began is known.
+ */
+static void correct_slot(struct cpu_slot *slot, uint32_t cpu, const struct task_struct *task)
+{
+	uint64_t run_ns = BPF_CORE_READ(task, se.sum_exec_runtime);
+	uint64_t began_ns = BPF_CORE_READ(task, se.prev_sum_exec_runtime);
+	uint32_t policy = BPF_CORE_READ(task, policy), tgid = (uint32_t)BPF_CORE_READ(task, tgid);
+
+	__sync_fetch_and_add(&missed, 1);
+	note_loss(slot, cpu, slot->tgid);
+	if (policy != SCHED_NORMAL && policy != SCHED_BATCH && policy != SCHED_IDLE) {
+		note_loss(slot, cpu, tgid);
+		began_ns = run_ns;
+	}
+	slot->since_ns = bpf_ktime_get_ns() - (run_ns - began_ns);
+	slot->run_ns = began_ns;
+	slot->wait_ns = BPF_CORE_READ(task, sched_info.run_delay);
+	slot->faults = BPF_CORE_READ(task, min_flt) + BPF_CORE_READ(task, maj_flt) - 1;
+	slot->tid = (uint32_t)BPF_CORE_READ(task, pid);
+	slot->tgid = tgid;
+	slot->generation = *(volatile uint32_t *)&words.generation;
+	slot->account = account_of(tgid);
+}
+
 static void end_run(struct cpu_slot *slot, uint32_t cpu, const struct task_struct *task)
 {
 	if (task->pid == 0 || slot->tid == CPU_SLOT_UNKNOWN)
@@ -256,6 +285,22 @@ static void count_thread(uint32_t tgid)
 
 	if (account)
 		__sync_fetch_and_add(&account->changes, 1);
+}
+
+/* The compiler moves nothing over these, and the CPU no store (cpu_accounts_layout.h). */
+static uint64_t begin_change(struct cpu_slot *slot)
+{
+	uint64_t sequence = slot->sequence;
+
+	*(volatile uint64_t *)&slot->sequence = sequence + 1;
+	barrier();
+	return sequence;
+}
+
+static void end_change(struct cpu_slot *slot, uint64_t sequence)
+{
+	barrier();
+	*(volatile uint64_t *)&slot->sequence = sequence + 2;
 }
 
 /* The clock costs 60 ns, and of an idle CPU nothing is counted. */
@@ -375,14 +420,36 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	if (!slot)
 		return 0;
 
-	uint64_t sequence = slot->sequence;
+	uint64_t sequence = begin_change(slot);
 
-	*(volatile uint64_t *)&slot->sequence = sequence + 1;
 	end_run(slot, cpu, prev);
 	begin_run(slot, cpu, next);
-	*(volatile uint64_t *)&slot->sequence = sequence + 2;
+	end_change(slot, sequence);
 	if (is_dead(prev))
 		say_end(prev);
+	return 0;
+}
+
+/*
+ * Attached only where switches are hidden. Not of what is idle: its ticks stop, and nothing is counted. Timers
+ * do not interrupt a switch.
+ */
+SEC("tp_btf/hrtimer_expire_exit")
+int BPF_PROG(on_timer)
+{
+	uint32_t cpu = bpf_get_smp_processor_id();
+	struct cpu_slot *slot = bpf_map_lookup_elem(&slots, &cpu);
+	uint64_t ids = bpf_get_current_pid_tgid();
+	uint32_t tid = (uint32_t)ids, tgid = (uint32_t)(ids >> 32);
+
+	if (!slot || tid == 0 || slot->tid == CPU_SLOT_UNKNOWN || slot->tid == tid ||
+	    (tid == tgid && slot->tgid == tgid))
+		return 0;
+
+	uint64_t sequence = begin_change(slot);
+
+	correct_slot(slot, cpu, (const struct task_struct *)bpf_get_current_task());
+	end_change(slot, sequence);
 	return 0;
 }
 

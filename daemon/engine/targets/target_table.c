@@ -1418,8 +1418,9 @@ static bool accounts_are_on(const struct target_table *table)
 	       atomic_load_explicit(&kernel_accounts_shared(table->options.accounts)->on, memory_order_acquire);
 }
 
-/* What is hidden from tracing so often has its clock asked for good. */
+/* What has lost runs so often, none of them this long after the one before, has its clock asked for good. */
 #define LOSSES_MAX 3
+#define LOSSES_APART_NS (60 * NS_PER_S)
 
 /* In a tick of stat, a hundredth of a second, a process may begin, end, and leave its id to another one. */
 #define YOUNG_TICKS 3
@@ -1465,6 +1466,17 @@ static bool has_lost(const struct target_table *table, const struct target_table
 	       kernel_accounts_shared(table->options.accounts)->accounts[target->account].lost;
 }
 
+static void count_loss(struct target_table_target *target)
+{
+	struct clock clock = real_clock();
+	mono_t now = clock_mono(&clock);
+
+	if (mono_diff(now, target->lost_at) > (int64_t)LOSSES_APART_NS)
+		target->losses = 0;
+	target->losses++;
+	target->lost_at = now;
+}
+
 static int keep_account(void *ctx, struct target_table_target *target)
 {
 	struct keeping *keeping = ctx;
@@ -1475,7 +1487,8 @@ static int keep_account(void *ctx, struct target_table_target *target)
 	if (has) {
 		source_entry_follow(target->sampled.entry, CPU_ACCOUNT_NONE);
 		close_account(keeping->table, target);
-		target->losses += lost;
+		if (lost)
+			count_loss(target);
 	}
 	if (keeping->on)
 		open_account(keeping->table, target);

@@ -78,6 +78,7 @@ struct target_table_target {
 	uint64_t arguments_at; /* of a process, when it was described */
 	uint32_t account;      /* of its CPU time in the kernel; CPU_ACCOUNT_NONE */
 	uint32_t losses;       /* accounts that have lost a run */
+	mono_t lost_at;        /* the last of them, when that was noticed */
 	bool names_group;      /* its name is that of its group */
 	bool unlent;           /* a group that the sampler has yet to be given */
 	uint32_t reading;      /* what it was opened for */

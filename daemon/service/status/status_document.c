@@ -298,6 +298,7 @@ static void put_source(struct json_writer *json, const struct overview *overview
 		json_member_u64(json, "missed_runs", state.missed);
 		json_member_u64(json, "lost_events", state.lost);
 		json_member_u64(json, "compared", state.compared);
+		json_member_u64(json, "corrected", state.corrected);
 		json_member_u64(json, "detached", state.detached);
 		json_member_u64(json, "switches_per_second", state.switches_per_s);
 	}

@@ -55,14 +55,30 @@ static int64_t excess_of(uint32_t account, pid_t pid, uint64_t *ret_most)
 	return (int64_t)(accounts->shared.base_ns[account] + settled.account_ns - settled.clock_ns);
 }
 
-static void assert_equal(uint32_t account, pid_t pid)
+static unsigned different;
+
+/*
+ * Where switches are hidden from tracing (switches.bpf.c), now and then both ends of a run are: of what churns here one
+ * process of two hundred then differs, and so many of a test may.
+ */
+#define DIFFERENT_MAX 3
+
+static bool is_equal(uint32_t account, pid_t pid)
 {
 	uint64_t most;
 	int64_t excess = excess_of(account, pid, &most);
+	bool equal = excess >= 0 && excess <= (int64_t)most && !accounts->shared.accounts[account].lost;
 
-	ck_assert_uint_eq(accounts->shared.accounts[account].lost, 0);
-	ck_assert_int_ge(excess, 0);
-	ck_assert_int_le(excess, (int64_t)most);
+	if (!equal)
+		ck_assert_msg(accounts->skeleton->bss->missed > 0, "no switch was hidden, and the excess is %lld of %llu",
+			      (long long)excess, (unsigned long long)most);
+	return equal;
+}
+
+static void assert_equal(uint32_t account, pid_t pid)
+{
+	different += !is_equal(account, pid);
+	ck_assert_uint_le(different, DIFFERENT_MAX);
 }
 
 START_TEST(totals_are_those_of_the_clock)
@@ -83,10 +99,12 @@ START_TEST(totals_are_those_of_the_clock)
 			child_do(&children[i], 'h');
 	for (unsigned i = 0; i < CHILDREN; i++) {
 		uint64_t most;
+		int64_t excess = excess_of(account[i], children[i].pid, &most);
 
-		ck_assert_uint_ge(accounts->shared.accounts[account[i]].runs, 20);
-		ck_assert_uint_ge(accounts->shared.accounts[account[i]].run_ns, 20 * HUNDREDS_NS);
-		ck_assert_int_eq(excess_of(account[i], children[i].pid, &most), 0);
+		ck_assert_uint_eq(most, 0);
+		assert_equal(account[i], children[i].pid);
+		ck_assert_uint_ge(accounts->shared.accounts[account[i]].runs, 15);
+		ck_assert_int_ge((int64_t)accounts->shared.accounts[account[i]].run_ns - excess, 20 * HUNDREDS_NS);
 		child_reap(&children[i]);
 	}
 	close_accounts();
@@ -108,16 +126,15 @@ static uint64_t run_delay_of(pid_t pid)
 	return waited;
 }
 
-/* Two on one CPU, at the same time. */
-START_TEST(waiting_for_a_cpu_is_what_the_scheduler_says)
+/* Two on one CPU, at the same time. What waits before a hidden switch is not known. */
+static bool is_waiting_equal(void)
 {
 	struct child children[2];
 	uint32_t account[2];
 	uint64_t before[2], most;
+	bool equal = true;
 	cpu_set_t one;
 
-	if (!open_accounts(2))
-		SKIP_TEST("%s", skip_reason);
 	CPU_ZERO(&one);
 	CPU_SET(0, &one);
 	for (unsigned i = 0; i < 2; i++) {
@@ -139,9 +156,21 @@ START_TEST(waiting_for_a_cpu_is_what_the_scheduler_says)
 	for (unsigned i = 0; i < 2; i++) {
 		excess_of(account[i], children[i].pid, &most);
 		ck_assert_uint_gt(accounts->shared.accounts[account[i]].wait_ns, 0);
-		ck_assert_uint_eq(accounts->shared.accounts[account[i]].wait_ns,
-				  run_delay_of(children[i].pid) - before[i]);
+		equal &= accounts->shared.accounts[account[i]].wait_ns == run_delay_of(children[i].pid) - before[i];
 		child_reap(&children[i]);
+	}
+	return equal;
+}
+
+START_TEST(waiting_for_a_cpu_is_what_the_scheduler_says)
+{
+	unsigned tries = 0;
+
+	if (!open_accounts(2 * (DIFFERENT_MAX + 1)))
+		SKIP_TEST("%s", skip_reason);
+	while (!is_waiting_equal()) {
+		ck_assert_uint_gt(accounts->skeleton->bss->missed, 0);
+		ck_assert_uint_lt(++tries, DIFFERENT_MAX + 1);
 	}
 	close_accounts();
 }
@@ -240,17 +269,20 @@ static void churn_forks(void)
 START_TEST(totals_hold_under_churn)
 {
 	static void (*const acts[])(void) = { churn_threads, churn_exec, churn_forks };
-	uint32_t account;
+	bool equal = false;
 
-	if (!open_accounts(4))
+	if (!open_accounts(DIFFERENT_MAX + 1))
 		SKIP_TEST("%s", skip_reason);
+	for (unsigned i = 0; !equal; i++) {
+		pid_t pid = start_stopped(acts[_i]);
+		uint32_t account;
 
-	pid_t pid = start_stopped(acts[_i]);
-
-	ck_assert_int_eq(kernel_accounts_watch(accounts, pid, 0, &account), 0);
-	let_go(pid);
-	assert_equal(account, pid);
-	end(pid);
+		ck_assert_uint_le(i, DIFFERENT_MAX);
+		ck_assert_int_eq(kernel_accounts_watch(accounts, pid, 0, &account), 0);
+		let_go(pid);
+		equal = is_equal(account, pid);
+		end(pid);
+	}
 	close_accounts();
 }
 END_TEST
@@ -263,7 +295,6 @@ START_TEST(a_process_that_runs_is_taken_over_without_a_seam)
 	for (unsigned i = 0; i < 20; i++) {
 		uint32_t account;
 		pid_t pid = fork();
-		uint64_t most;
 		int r;
 
 		if (pid == 0) {
@@ -279,7 +310,8 @@ START_TEST(a_process_that_runs_is_taken_over_without_a_seam)
 		usleep(3000);
 		kill(pid, SIGSTOP);
 		ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
-		ck_assert_int_eq(excess_of(account, pid, &most), 0);
+		assert_equal(account, pid);
+		ck_assert_uint_eq(accounts->shared.accounts[account].ending_ns, 0);
 		end(pid);
 	}
 	close_accounts();
@@ -387,9 +419,32 @@ START_TEST(totals_hold_where_what_churns_is_taken_over)
 }
 END_TEST
 
-START_TEST(a_disagreement_turns_it_off_for_good)
+static uint64_t start_ticks_of(pid_t pid)
 {
+	char text[1024];
+	struct procfs_stat stat;
+	ssize_t len = proc_read_file(procfd, pid, "stat", text, sizeof text);
+
+	ck_assert_int_gt(len, 0);
+	ck_assert_int_eq(procfs_stat_parse(text, (size_t)len, &stat), 0);
+	return stat.start_ticks;
+}
+
+static struct kernel_accounts_state check_times(unsigned times)
+{
+	static uint64_t at_s;
 	struct kernel_accounts_state state;
+
+	for (unsigned i = 0; i < times; i++)
+		kernel_accounts_check(accounts, (mono_t){ ++at_s * NS_PER_S }, 10 * NS_PER_MS);
+	kernel_accounts_state(accounts, &state);
+	return state;
+}
+
+/* One ns less than the clock has, found by a check; what that does where switches were hidden, and where not. */
+START_TEST(a_difference_that_no_hidden_switch_explains_turns_it_off_for_good)
+{
+	struct kernel_accounts_state state = { .on = false };
 	struct child child;
 	uint32_t account;
 
@@ -397,32 +452,135 @@ START_TEST(a_disagreement_turns_it_off_for_good)
 		SKIP_TEST("%s", skip_reason);
 	child = child_start();
 
-	uint64_t start = 0;
-	char text[1024];
-	struct procfs_stat stat;
-	ssize_t len = proc_read_file(procfd, child.pid, "stat", text, sizeof text);
+	uint64_t start = start_ticks_of(child.pid);
 
-	ck_assert_int_eq(procfs_stat_parse(text, (size_t)len, &stat), 0);
-	start = stat.start_ticks;
 	ck_assert_int_eq(kernel_accounts_watch(accounts, child.pid, start, &account), 0);
 	child_do(&child, 'h');
-	for (unsigned i = 0; i < 100 && accounts->state.compared == 0; i++)
-		kernel_accounts_check(accounts, (mono_t){ (i + 1) * NS_PER_S }, 10 * NS_PER_MS);
-	kernel_accounts_state(accounts, &state);
+	for (unsigned i = 0; i < 100 && state.compared == 0; i++)
+		state = check_times(1);
 	ck_assert(state.on);
 	ck_assert_uint_ge(state.compared, 1);
 
-	accounts->shared.base_ns[account]--;
-	for (unsigned i = 0; i < 100 && accounts->state.on; i++)
-		kernel_accounts_check(accounts, (mono_t){ (i + 200) * NS_PER_S }, 10 * NS_PER_MS);
-	kernel_accounts_state(accounts, &state);
+	judge_difference(accounts, account, 999, 1000, false);
+	state = check_times(1);
 	ck_assert(!state.on);
-	ck_assert_ptr_ne(strstr(state.reason, "clock says"), NULL);
+	ck_assert_ptr_ne(strstr(state.reason, "counted 999 ns where the kernel's clock says 1000"), NULL);
 	ck_assert_int_eq(kernel_accounts_watch(accounts, child.pid, start, &account), -ENODEV);
-	for (unsigned i = 0; i < 100; i++)
-		kernel_accounts_check(accounts, (mono_t){ (i + 400) * NS_PER_S }, 10 * NS_PER_MS);
+	check_times(100);
 	ck_assert(!atomic_load(&accounts->shared.on));
 	child_reap(&child);
+	close_accounts();
+}
+END_TEST
+
+START_TEST(where_switches_are_hidden_a_difference_costs_the_process_its_account_alone)
+{
+	struct kernel_accounts_state state = { .on = false };
+	struct child child;
+	uint32_t account, again;
+
+	if (!open_accounts(4))
+		SKIP_TEST("%s", skip_reason);
+	child = child_start();
+
+	uint64_t start = start_ticks_of(child.pid);
+
+	ck_assert_int_eq(kernel_accounts_watch(accounts, child.pid, start, &account), 0);
+	child_do(&child, 'h');
+	accounts->skeleton->bss->missed++;
+	accounts->shared.base_ns[account] -= _i ? 190000 : 1;
+	for (unsigned i = 0; i < 100 && state.corrected == 0; i++)
+		state = check_times(1);
+	ck_assert_uint_eq(state.corrected, 1);
+	ck_assert(state.on);
+	ck_assert_uint_eq(accounts->shared.accounts[account].lost, 1);
+	ck_assert_int_eq(kernel_accounts_watch(accounts, child.pid, start, &again), 0);
+	ck_assert_uint_ne(again, account);
+	child_do(&child, 'h');
+	assert_equal(again, child.pid);
+
+	/* Comparisons that find nothing remove the doubt; differences one after the other do not. */
+	for (unsigned i = 0; i < 2 * DOUBT_OF_DIFFERENCE && accounts->doubt > 0; i++)
+		check_times(1);
+	ck_assert_uint_eq(accounts->doubt, 0);
+	for (unsigned i = 0; i < DOUBT_MAX / DOUBT_OF_DIFFERENCE; i++)
+		judge_difference(accounts, again, 999, 1000, true);
+	ck_assert(atomic_load(&accounts->shared.on));
+	judge_difference(accounts, again, 999, 1000, true);
+	ck_assert(!atomic_load(&accounts->shared.on));
+	ck_assert(accounts->wrong);
+	child_reap(&child);
+	close_accounts();
+}
+END_TEST
+
+/* On a CPU of its own as far as that goes: what is not a timer corrects slots at switches. */
+static pid_t start_spinner(void)
+{
+	pid_t pid = fork();
+	cpu_set_t one;
+
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		(void)!nice(-20);
+		for (;;)
+			burn();
+	}
+	CPU_ZERO(&one);
+	CPU_SET(0, &one);
+	ck_assert_int_eq(sched_setaffinity(pid, sizeof one, &one), 0);
+	return pid;
+}
+
+/* As if the switch to the spinner had been hidden. True: a timer noticed, since no run has ended meanwhile. */
+static bool hide_and_see(uint32_t account, pid_t pid)
+{
+	struct cpu_slot *slot = (struct cpu_slot *)(uintptr_t)&accounts->shared.slots[0];
+	const volatile uint32_t *tid = &slot->tid;
+	uint64_t runs = accounts->shared.accounts[account].runs;
+
+	for (unsigned i = 0; *tid != (uint32_t)pid && i < 10000; i++)
+		usleep(100);
+	ck_assert_uint_eq(*tid, (uint32_t)pid);
+	slot->tid = slot->tgid = INT32_MAX;
+	for (unsigned i = 0; *tid == INT32_MAX && i < 10000; i++)
+		usleep(100);
+	ck_assert_uint_ne(*tid, INT32_MAX);
+	return *tid == (uint32_t)pid && accounts->shared.accounts[account].runs == runs;
+}
+
+/* The number of times that a timer noticed; *ret_equal: no time was lost by it. */
+static unsigned hide_often(bool *ret_equal)
+{
+	unsigned noticed = 0;
+	uint32_t account;
+	pid_t pid = start_spinner();
+	int r;
+
+	while ((r = kernel_accounts_watch(accounts, pid, 0, &account)) == -EAGAIN || r == -ENOSPC)
+		usleep(r == -ENOSPC ? 100000 : 300);
+	ck_assert_int_eq(r, 0);
+	for (unsigned i = 0; i < 3000 && noticed < 5; i++)
+		noticed += hide_and_see(account, pid);
+	kill(pid, SIGSTOP);
+	ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
+	*ret_equal = is_equal(account, pid);
+	end(pid);
+	return noticed;
+}
+
+START_TEST(a_timer_notices_what_runs_after_a_hidden_switch)
+{
+	bool equal = false;
+
+	if (!open_accounts(64))
+		SKIP_TEST("%s", skip_reason);
+	accounts->skeleton->bss->missed++;
+	check_times(1);
+	ck_assert_ptr_nonnull(accounts->links[ARRAY_LEN(accounts->links) - 1]);
+	for (unsigned i = 0; i <= DIFFERENT_MAX && !equal; i++)
+		ck_assert_uint_ge(hide_often(&equal), 5);
+	ck_assert(equal);
 	close_accounts();
 }
 END_TEST
@@ -643,7 +801,9 @@ Suite *kernel_accounts_suite(void)
 	tcase_add_test(tcase, a_process_that_runs_is_taken_over_without_a_seam);
 	tcase_add_test(tcase, a_process_with_the_id_of_one_that_was_watched_is_not_in_its_account);
 	tcase_add_test(tcase, totals_hold_where_what_churns_is_taken_over);
-	tcase_add_test(tcase, a_disagreement_turns_it_off_for_good);
+	tcase_add_test(tcase, a_difference_that_no_hidden_switch_explains_turns_it_off_for_good);
+	tcase_add_loop_test(tcase, where_switches_are_hidden_a_difference_costs_the_process_its_account_alone, 0, 2);
+	tcase_add_test(tcase, a_timer_notices_what_runs_after_a_hidden_switch);
 	tcase_add_test(tcase, it_goes_when_switches_cost_more_than_looks_and_comes_back);
 	tcase_add_test(tcase, a_second_one_is_refused_with_the_reason);
 	tcase_add_loop_test(tcase, a_user_who_has_taken_the_name_keeps_none_from_it, 0, 2);
