@@ -951,7 +951,7 @@ static bool compare(struct kernel_accounts *accounts, uint32_t account)
 
 static void compare_some(struct kernel_accounts *accounts)
 {
-	bool proof = accounts->checks++ < PROOF_CHECKS, hides = accounts->skeleton->bss->missed > 0;
+	bool proof = accounts->checks++<PROOF_CHECKS, hides = accounts->skeleton->bss->missed> 0;
 	unsigned wanted = proof ? PROOF_COMPARED : hides ? COMPARED_WHERE_HIDDEN : 1;
 	unsigned most = proof || hides ? 2 * wanted : COMPARED_MAX, tried = 0;
 

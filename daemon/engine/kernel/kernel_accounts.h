@@ -52,7 +52,8 @@ void kernel_accounts_unwatch(struct kernel_accounts *accounts, uint32_t account)
 /*
  * About once a second: compares accounts of processes that stand still with their clocks, and what
  * switches cost with what reading clocks every interval_ns would. Turns accounts off and on again by
- * that, and logs it. An account that a hidden switch made wrong says `lost` from then on. While they are off nothing is to be watched.
+ * that, and logs it. An account that a hidden switch made wrong says `lost` from then on. While they
+ * are off nothing is to be watched.
  */
 void kernel_accounts_check(struct kernel_accounts *accounts, mono_t now, uint64_t interval_ns);
 
@@ -79,12 +80,12 @@ struct kernel_accounts_state {
 	char reason[KERNEL_ACCOUNTS_REASON_MAX]; /* why it is off; "" */
 	uint64_t switches_per_s;                 /* on all CPUs, while it is on */
 	uint32_t watched, capacity;
-	uint64_t refused;  /* watches for which there was no account */
-	uint64_t missed;   /* runs that could not be counted, because their beginning was not seen */
+	uint64_t refused;   /* watches for which there was no account */
+	uint64_t missed;    /* runs that could not be counted, because their beginning was not seen */
 	uint64_t compared;  /* with the clock */
 	uint64_t corrected; /* of them were not equal, since a switch was hidden, and begin anew */
-	uint64_t detached; /* how often it was turned off */
-	uint64_t lost;     /* events for which there was no room */
+	uint64_t detached;  /* how often it was turned off */
+	uint64_t lost;      /* events for which there was no room */
 };
 
 /* Any thread. */

@@ -70,8 +70,9 @@ static bool is_equal(uint32_t account, pid_t pid)
 	bool equal = excess >= 0 && excess <= (int64_t)most && !accounts->shared.accounts[account].lost;
 
 	if (!equal)
-		ck_assert_msg(accounts->skeleton->bss->missed > 0, "no switch was hidden, and the excess is %lld of %llu",
-			      (long long)excess, (unsigned long long)most);
+		ck_assert_msg(accounts->skeleton->bss->missed > 0,
+			      "no switch was hidden, and the excess is %lld of %llu", (long long)excess,
+			      (unsigned long long)most);
 	return equal;
 }
 
