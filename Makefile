@@ -16,6 +16,11 @@ FUZZ_CC ?= clang
 BPF_CC ?= clang
 BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool /sbin/bpftool) bpftool)
 
+# As many jobs as there are CPUs, unless it is told how many, or to do several things, one after the other.
+ifeq ($(MAKELEVEL)$(filter -j%,$(MFLAGS))$(word 2,$(MAKECMDGOALS)),0)
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 1)
+endif
+
 prefix ?= /usr
 bindir ?= $(prefix)/bin
 libexecdir ?= $(prefix)/libexec

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Usage: deps.sh [--list] [make] [build] [page] [kernel] [lint] [fuzz] [units] [package] [deb] [vm] [prometheus] [pprof] [report] [peers]
+# Usage: deps.sh [--list] [make] [build] [page] [kernel] [lint] [fuzz] [notify] [units] [package] [deb] [vm] [prometheus] [pprof] [report] [peers]
 # Looks whether what these need is there, by compiling, linking and calling it, and installs Debian packages only if it
 # is not: those that are missing, by name. Says nothing when nothing is missing. --list: installs nothing, and names what would be installed where
 # nothing is there, one a line.
@@ -114,6 +114,13 @@ fuzz() {
 	recommended=--install-recommends
 }
 
+# What incidents are told by, which tests let talk to servers of their own; they are skipped without.
+notify() {
+	has curl || need curl
+	has msmtp || need msmtp
+	has notify-send || need libnotify-bin
+}
+
 units() {
 	has systemd-analyze || need systemd
 }
@@ -180,7 +187,7 @@ peers() {
 for what in "${@:-build}"; do
 	case $what in
 	make) maker ;;
-	build | page | kernel | lint | fuzz | units | package | deb | vm | prometheus | pprof | report | peers) $what ;;
+	build | page | kernel | lint | fuzz | notify | units | package | deb | vm | prometheus | pprof | report | peers) $what ;;
 	*) echo "deps.sh: unknown: $what" >&2 && exit 2 ;;
 	esac
 done

@@ -372,14 +372,14 @@ static void put_threshold(const struct json_node *rule, char *buf, size_t cap)
 		snprintf(buf, cap, "+%s", units_format_percent(text, UNITS_TEXT_MAX, delta));
 }
 
-/* What was there below the threshold. */
+/* What was there below the threshold; "": nothing in particular. */
 static const char *describe_bounds(const struct json_node *rule)
 {
 	const struct json_node *burst = answer_member(rule, "burst");
 
 	if (!burst)
-		return "within bounds";
-	return strcmp(answer_text(burst, "why"), "too-short") == 0 ? "burst too short" : "burst badly placed";
+		return "";
+	return strcmp(answer_text(burst, "why"), "too-short") == 0 ? "burst too short, " : "burst badly placed, ";
 }
 
 /* The last burst that no window showed, in a line of its own. */
@@ -415,7 +415,7 @@ static void put_lack(const struct json_node *rule, const char *reason, char *buf
 	else if (strcmp(reason, "above-maximum") == 0)
 		snprintf(buf, cap, "above maximum %s", value(rule, "maximum", a, sizeof(a)));
 	else if (strcmp(reason, "within-bounds") == 0 && threshold > 0 && distance >= 0)
-		snprintf(buf, cap, "%s, %s below", describe_bounds(rule),
+		snprintf(buf, cap, "%s%s below", describe_bounds(rule),
 			 units_format_percent(a, UNITS_TEXT_MAX, 100 * distance / threshold));
 	else if (strcmp(reason, "pending") == 0 && answer_whole(rule, "for_ns") == 0)
 		snprintf(buf, cap, "pending, of the window that fired or still rising");
@@ -512,13 +512,17 @@ static size_t characters(const char *text)
 	return output_characters(text, strlen(text));
 }
 
-/* Takes from the wider of the two names until the table fits. */
-static void shrink_names(size_t widths[COLUMNS], size_t width)
+/* Leaves the average out, and then takes from the wider of the two names, until the table fits. */
+static void shrink(size_t widths[COLUMNS], size_t width)
 {
 	size_t total = (COLUMNS - 1) * GAP;
 
 	for (size_t i = 0; i < COLUMNS; i++)
 		total += widths[i];
+	if (total > width) {
+		total -= widths[AVERAGE] + GAP;
+		widths[AVERAGE] = 0;
+	}
 	while (total > width && (widths[TARGET] > NAME_MIN || widths[RULE] > NAME_MIN)) {
 		widths[widths[TARGET] > widths[RULE] ? TARGET : RULE]--;
 		total--;
@@ -544,6 +548,8 @@ static void put_cut(enum column column, const char *text, size_t width)
 
 static void put_cell(enum column column, const char *text, size_t width)
 {
+	if (width == 0)
+		return;
 	if (characters(text) > width)
 		put_cut(column, text, width);
 	else if (column == WHY)
@@ -627,7 +633,7 @@ static void view_print(const struct row *rows, size_t count, bool counts, size_t
 		for (size_t k = 0; k < COLUMNS; k++)
 			widths[k] = characters(cells.text[k]) > widths[k] ? characters(cells.text[k]) : widths[k];
 	}
-	shrink_names(widths, width);
+	shrink(widths, width);
 
 	put_line(&head, widths);
 	for (size_t i = 0; i < count; i++) {

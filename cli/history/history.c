@@ -134,7 +134,8 @@ static bool matches(const struct history *history, const struct minute_row *row)
 	if (history->only)
 		return row->kind != MINUTE_OTHERS && strcmp(history->only, row->name) == 0;
 	return !history->pattern || (row->kind != MINUTE_OTHERS && (fnmatch(history->pattern, row->name, 0) == 0 ||
-								    fnmatch(history->pattern, row->entry, 0) == 0));
+								    fnmatch(history->pattern, row->entry, 0) == 0 ||
+								    fnmatch(history->pattern, row->comm, 0) == 0));
 }
 
 static struct summary *find_summary(const struct history *history, uint64_t hash, const struct minute_row *row)
@@ -572,16 +573,20 @@ static const char *seconds(uint64_t ns, char buf[UNITS_TEXT_MAX])
 	return buf;
 }
 
-/* "all/812 python3", "others (1240)". */
-static void label_of(const struct summary *summary, char *buf, size_t cap)
+/* "all/812 python3", "others (1240)"; with more characters than width what is after the last slash: "812 python3". */
+static void label_of(const struct summary *summary, char *buf, size_t cap, size_t width)
 {
+	const char *name = summary->name, *slash = strrchr(name, '/');
+	size_t comm = *summary->comm ? 1 + strlen(summary->comm) : 0;
 	size_t len;
 
 	if (summary->kind == MINUTE_OTHERS) {
 		snprintf(buf, cap, "others (up to %u)", summary->targets);
 		return;
 	}
-	len = text_escape(buf, cap, summary->name, strlen(summary->name));
+	if (strlen(name) + comm > width && slash && slash[1])
+		name = slash + 1;
+	len = text_escape(buf, cap, name, strlen(name));
 	if (*summary->comm && len + 2 < cap) {
 		buf[len++] = ' ';
 		text_escape(buf + len, cap - len, summary->comm, strlen(summary->comm));
@@ -673,7 +678,7 @@ static void print_row(const struct history *history, const struct summary *summa
 {
 	char label[4 * MINUTE_TEXT_MAX + 80], text[UNITS_TEXT_MAX], at[64];
 
-	label_of(summary, label, sizeof(label));
+	label_of(summary, label, sizeof(label), label_width(style));
 	output_fit(label, label_width(style), OUTPUT_PAD_RIGHT | OUTPUT_CUT_DOTS, stdout);
 	printf(" %6s", percent(mean_cores(history, summary), text));
 	printf(" %6s", percent((double)summary->peak_milli / 1000, text));
@@ -1017,7 +1022,7 @@ static void html_row(FILE *file, const struct history *history, const struct sum
 {
 	char label[4 * MINUTE_TEXT_MAX + 80], text[UNITS_TEXT_MAX], at[64];
 
-	label_of(summary, label, sizeof(label));
+	label_of(summary, label, sizeof(label), SIZE_MAX);
 	fputs("<tr data-name=\"", file);
 	html_text(file, summary->name);
 	fputc('"', file);
@@ -1366,10 +1371,11 @@ int history_command(int argc, char **argv)
 		.command = COMMAND,
 		.operands = "[TARGET]",
 		.summary = "What targets used, minute by minute: looking back.",
-		.description = "Without TARGET, or if several match (* and ? match anything; of names or entries):\n"
-			       "a summary of each. With one: its minutes, and the incidents in them.\n"
-			       "The daemon need not run. DIR is by default \"history\" beside the incidents: see\n"
-			       "spikewatch list --help. What was not recorded is said, with the reason.",
+		.description =
+			"Without TARGET, or if several match (* and ? match anything; of names, commands, entries):\n"
+			"a summary of each. With one: its minutes, and the incidents in them.\n"
+			"The daemon need not run. DIR is by default \"history\" beside the incidents: see\n"
+			"spikewatch list --help. What was not recorded is said, with the reason.",
 		.example = "spikewatch history --since yesterday --until today\n"
 			   "spikewatch history --since 03:00 --by memory\n"
 			   "spikewatch history --since 6h system.slice/nginx.service",

@@ -1265,12 +1265,12 @@ static void put_quoted(const char *text)
 static void print_waiting(struct trap *trap)
 {
 	char what[TRAP_PLAN_TEXT_MAX];
-	const char *off =
-		session_parts(trap->session->session).stacks_off; /* "": there are stacks, or they are not wanted */
+	const struct session_parts parts = session_parts(trap->session->session);
 	int error;
 
-	if (*off)
-		fprintf(stderr, SELF ": no stacks: %s\n", off);
+	/* With stacks it says why there are none of other users, which are not watched. */
+	if (!parts.stacks && *parts.stacks_off)
+		fprintf(stderr, SELF ": no stacks: %s\n", parts.stacks_off);
 	fprintf(stderr, SELF ": waiting for ");
 	output_escaped(stderr, trap->plan.pid ? trap->plan.name : trap->plan.comm);
 	fprintf(stderr, "%s: %s; Ctrl-C ends it\n", trap->plan.tree ? " and all that it starts" : "",

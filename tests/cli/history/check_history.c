@@ -190,6 +190,32 @@ START_TEST(several_that_match_are_a_table_and_none_is_trouble)
 }
 END_TEST
 
+START_TEST(a_process_is_found_by_its_command_and_keeps_it_on_a_narrow_screen)
+{
+	AUTO(buffer_release) struct buffer text = { 0 };
+	struct minute_row rows[2] = { row("processes/4194301", 0.5, 0.5, 1 << 20),
+				      row("processes/77", 0.25, 0.5, 1 << 20) };
+	struct minute minute = { .begin = { NOON_S * NS_PER_S },
+				 .period_ns = MINUTE_NS,
+				 .peak_ns = NS_PER_S,
+				 .span_ns = MINUTE_NS,
+				 .rows = rows,
+				 .row_count = 2 };
+
+	rows[0].entry = rows[1].entry = "processes";
+	rows[0].comm = "java";
+	rows[1].comm = "redis-server";
+	ck_assert_int_eq(minute_block_write(&minute, 1, false, &text), 0);
+	write_file("0000000002.minutes", text.data, text.len);
+	ck_assert_int_eq(COMMANDRUN(&command_run, history, SPAN, "processes"), EXIT_OK);
+	commandrun_says(&command_run, "\n4194301 java        ");
+	commandrun_says(&command_run, "\n77 redis-server     ");
+	ck_assert_int_eq(COMMANDRUN(&command_run, history, SPAN, "redis-*"), EXIT_OK);
+	commandrun_says(&command_run, "processes/77");
+	commandrun_says_not(&command_run, "4194301");
+}
+END_TEST
+
 START_TEST(the_order_is_what_was_asked_for)
 {
 	ck_assert_int_eq(COMMANDRUN(&command_run, history, SPAN, "--by", "peak", "-n", "1"), EXIT_OK);
@@ -403,6 +429,7 @@ Suite *history_suite(void)
 	tcase_add_test(tcase, one_target_is_shown_minute_by_minute);
 	tcase_add_test(tcase, no_line_is_wider_than_the_screen);
 	tcase_add_test(tcase, several_that_match_are_a_table_and_none_is_trouble);
+	tcase_add_test(tcase, a_process_is_found_by_its_command_and_keeps_it_on_a_narrow_screen);
 	tcase_add_test(tcase, the_order_is_what_was_asked_for);
 	tcase_add_test(tcase, damage_is_said_and_costs_its_minute);
 	tcase_add_test(tcase, why_minutes_are_missing_is_told_apart);

@@ -1549,7 +1549,7 @@ struct service_step {
 #define QUIET ((struct service_step){ .cores = 0.02, .memory_bytes = 50u << 20 })
 
 /* How often a rule of the shipped configuration fires. */
-static unsigned shipped_fires(const char *rule, struct service_step (*does)(unsigned tenth))
+static unsigned shipped_fires(const char *rule, const char *entry, struct service_step (*does)(unsigned tenth))
 {
 	char message[CONFIG_FILE_MESSAGE_MAX];
 	struct config *shipped;
@@ -1563,8 +1563,8 @@ static unsigned shipped_fires(const char *rule, struct service_step (*does)(unsi
 		      "%s", message);
 	config = *shipped;
 	start();
-	target.kind = TARGET_CGROUP;
-	target.entry = "services";
+	target.kind = strcmp(entry, "processes") == 0 ? TARGET_PROCESS : TARGET_CGROUP;
+	target.entry = entry;
 	ck_assert_int_eq(feed_target(evaluator, &target), 0);
 	for (unsigned tenth = 0; tenth < STORY_TENTHS; tenth++) {
 		struct service_step step = does(tenth);
@@ -1596,6 +1596,11 @@ static bool at_last(unsigned tenth)
 	return tenth >= 35 * MINUTE_TENTHS && tenth < 35 * MINUTE_TENTHS + 100;
 }
 
+static bool for_five_seconds(unsigned tenth)
+{
+	return tenth >= 35 * MINUTE_TENTHS && tenth < 35 * MINUTE_TENTHS + 50;
+}
+
 /* For ten seconds of every five minutes. */
 static bool again_and_again(unsigned tenth)
 {
@@ -1613,6 +1618,7 @@ static bool again_and_again(unsigned tenth)
 	}
 
 STEP(loops_once, at_last(tenth), cores, 1)
+STEP(loops_for_five_seconds, for_five_seconds(tenth), cores, 1)
 STEP(loops_again, again_and_again(tenth), cores, 1)
 STEP(is_always_busy, true, cores, 0.95 + (double)(tenth % 7) / 100)
 STEP(grows_once, at_last(tenth), memory_bytes, 550u << 20)
@@ -1623,29 +1629,36 @@ STEP(is_always_stopped, true, throttled, 0.7)
 STEP(waits_once, at_last(tenth), waits, 0.3)
 
 static const struct {
-	const char *rule;
+	const char *rule, *entry;
 	struct service_step (*does)(unsigned tenth);
 	unsigned fires;
 } stories[] = {
 	/* What is unlike anything of the last half hour is caught ... */
-	{ "cpu-unusual", loops_once, 1 },
-	{ "memory-step", grows_once, 1 },
-	{ "memory-limit", is_near_its_limit, 1 },
-	{ "throttled", is_stopped_once, 1 },
-	{ "memory-pressure", waits_once, 1 },
+	{ "cpu-unusual", "services", loops_once, 1 },
+	{ "cpu-unusual", "services", loops_for_five_seconds, 1 },
+	{ "cpu-unusual", "containers", loops_for_five_seconds, 1 },
+	{ "cpu-unusual", "scopes", loops_for_five_seconds, 1 },
+	{ "cpu-unusual", "processes", loops_for_five_seconds, 1 },
+	{ "memory-step", "services", grows_once, 1 },
+	{ "memory-step", "processes", grows_once, 1 },
+	{ "memory-limit", "services", is_near_its_limit, 1 },
+	{ "throttled", "services", is_stopped_once, 1 },
+	{ "memory-pressure", "services", waits_once, 1 },
 	/* ... and what it always does is not, or once. */
-	{ "cpu-unusual", loops_again, 0 },
-	{ "cpu-core", loops_again, 1 },
-	{ "cpu-unusual", is_always_busy, 0 },
-	{ "cpu-core", is_always_busy, 1 },
-	{ "memory-step", grows_again, 0 },
-	{ "throttled", is_always_stopped, 0 },
-	{ "cpu-process", is_always_busy, 0 },
+	{ "cpu-unusual", "services", loops_again, 0 },
+	{ "cpu-core", "services", loops_again, 1 },
+	{ "cpu-core", "services", loops_for_five_seconds, 0 },
+	{ "cpu-unusual", "services", is_always_busy, 0 },
+	{ "cpu-core", "services", is_always_busy, 1 },
+	{ "memory-step", "services", grows_again, 0 },
+	{ "throttled", "services", is_always_stopped, 0 },
+	{ "cpu-process", "services", is_always_busy, 0 },
+	{ "cpu-process", "processes", is_always_busy, 1 },
 };
 
 START_TEST(shipped_rules_catch_what_is_unusual_and_nothing_else)
 {
-	ck_assert_uint_eq(shipped_fires(stories[_i].rule, stories[_i].does), stories[_i].fires);
+	ck_assert_uint_eq(shipped_fires(stories[_i].rule, stories[_i].entry, stories[_i].does), stories[_i].fires);
 }
 END_TEST
 

@@ -1,6 +1,7 @@
 /*
- * check_notify.c: incidents told by the recipes of conf/notify, each to a server, program or helper
- * of this test in the place of the real one; and what becomes of a notification that nothing takes.
+ * check_notify.c: incidents told by the recipes of conf/notify, each to a server, bus, program or
+ * helper of this test in the place of the real one; and what becomes of a notification that nothing
+ * takes.
  */
 #include "daemon/engine/incident/notify.c"
 
@@ -12,6 +13,7 @@
 #include <netinet/in.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
+#include <systemd/sd-bus.h>
 
 Suite *notify_suite(void);
 
@@ -35,9 +37,11 @@ static void teardown(void)
 
 /* ---- a server that refuses the first requests ---- */
 
+enum protocol { HTTP, SMTP, HELPER };
+
 static struct server {
 	int fd, port;
-	bool is_http;
+	enum protocol protocol;
 	int refuses;
 	atomic_int requests;
 	char last[8192];
@@ -56,10 +60,34 @@ static void take_request(int fd, char *ret, size_t cap)
 		ret[len += (size_t)got] = '\0';
 		body = strstr(ret, "\r\n\r\n");
 		length = strcasestr(ret, "content-length: ");
-		if (server.is_http && body && length && strlen(body + 4) >= strtoul(length + 16, NULL, 10))
+		if (server.protocol == HTTP && body && length && strlen(body + 4) >= strtoul(length + 16, NULL, 10))
 			break;
 	}
 	ret[len] = '\0';
+}
+
+/* One mail: whom it is for, and its lines. */
+static void take_mail(int fd, bool refused, char *ret, size_t cap)
+{
+	FILE *in = fdopen(dup(fd), "re");
+	char line[1024] = "";
+	size_t len = 0;
+	bool data = false;
+
+	dprintf(fd, "220 here\r\n");
+	while ((data || strncmp(line, "QUIT", 4) != 0) && fgets(line, sizeof line, in)) {
+		bool ends = data && strcmp(line, ".\r\n") == 0;
+
+		if ((data && !ends) || strncmp(line, "RCPT", 4) == 0)
+			len += (size_t)snprintf(ret + len, cap - len, "%s", line);
+		ck_assert_uint_lt(len, cap);
+		if (ends)
+			dprintf(fd, refused ? "452 no room\r\n" : "250 queued\r\n");
+		else if (!data)
+			dprintf(fd, strncmp(line, "DATA", 4) == 0 ? "354 go on\r\n" : "250 well\r\n");
+		data = !ends && (data || strncmp(line, "DATA", 4) == 0);
+	}
+	fclose(in);
 }
 
 static void *serve(void *unused)
@@ -71,10 +99,15 @@ static void *serve(void *unused)
 		bool refused = atomic_load(&server.requests) < server.refuses;
 		const char *http = refused ? "HTTP/1.0 503 Busy\r\nContent-Length: 0\r\n\r\n"
 					   : "HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n";
-		const char *answer = server.is_http ? http : refused ? "mailbox is full\n" : "queued\nok\n";
+		const char *answer = server.protocol == HTTP ? http : refused ? "mailbox is full\n" : "queued\nok\n";
 
-		take_request(fd, request, sizeof request);
-		(void)!write(fd, answer, strlen(answer));
+		request[0] = '\0';
+		if (server.protocol == SMTP)
+			take_mail(fd, refused, request, sizeof request);
+		else
+			take_request(fd, request, sizeof request);
+		if (server.protocol != SMTP)
+			(void)!write(fd, answer, strlen(answer));
 		shutdown(fd, SHUT_WR);
 		(void)!read(fd, request + strlen(request), 1); /* until the other side has read it */
 		close(fd);
@@ -85,15 +118,15 @@ static void *serve(void *unused)
 	return unused;
 }
 
-static void start_server(bool is_http, const char *path, int refuses)
+static void start_server(enum protocol protocol, const char *path, int refuses)
 {
 	struct sockaddr_in in = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	socklen_t len = sizeof in;
 
-	server = (struct server){ .is_http = is_http, .refuses = refuses };
-	server.fd = socket(is_http ? AF_INET : AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (is_http) {
+	server = (struct server){ .protocol = protocol, .refuses = refuses };
+	server.fd = socket(protocol == HELPER ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (protocol != HELPER) {
 		ck_assert_int_eq(bind(server.fd, (struct sockaddr *)&in, sizeof in), 0);
 		getsockname(server.fd, (struct sockaddr *)&in, &len);
 		server.port = ntohs(in.sin_port);
@@ -242,7 +275,7 @@ START_TEST(a_webhook_gets_json_from_the_third_try_on)
 
 	if (access("/usr/bin/curl", X_OK) < 0)
 		SKIP_TEST("there is no curl");
-	start_server(true, NULL, 2);
+	start_server(HTTP, NULL, 2);
 	snprintf(path, sizeof path, "%s/webhook.curl", directory);
 	scene_write(path, "url = \"http://127.0.0.1:%d/hook\"\nnoproxy = \"*\"\n", server.port);
 	snprintf(address, sizeof address, "\"%s\"", path);
@@ -285,6 +318,148 @@ START_TEST(sendmail_gets_a_mail)
 }
 END_TEST
 
+/* msmtp is a sendmail that can be told of another server. */
+START_TEST(a_mail_server_gets_a_mail_from_the_second_try_on)
+{
+	char path[128];
+
+	if (access("/usr/bin/msmtp", X_OK) < 0)
+		SKIP_TEST("there is no msmtp");
+	start_server(SMTP, NULL, 1);
+	snprintf(path, sizeof path, "%s/.msmtprc", directory);
+	scene_write(path, "account default\nhost 127.0.0.1\nport %d\nfrom spikewatch@localhost\n", server.port);
+	ck_assert_int_eq(chmod(path, 0600), 0);
+	setenv("HOME", directory, 1);
+	load_recipe("conf/notify/mail.json", "\"/usr/sbin/sendmail\"", "\"/usr/bin/msmtp\"");
+	tell("hot");
+	scene_wait_for(counts_of("mail").sent == 1 || counts_of("mail").failed == 1);
+	stop_server();
+
+	ck_assert_msg(counts_of("mail").sent == 1, "%s", counts_of("mail").why);
+	ck_assert_uint_eq(counts_of("mail").retried, 1);
+	ck_assert_ptr_eq(strstr(server.last, "RCPT TO:<root>"), server.last);
+	ck_assert_ptr_nonnull(strstr(server.last, "\nSubject: [spikewatch] db1: post\\x0agres \"x\": cpu 153%"));
+	ck_assert_ptr_nonnull(
+		strstr(server.last, "\n    spikewatch show /var/lib/i/20251120T031502.123Z-db-hot-1\r\n"));
+}
+END_TEST
+
+/* ---- a desktop ---- */
+
+static struct desktop {
+	pid_t daemon;
+	sd_bus *bus;
+	atomic_bool ends;
+	atomic_int shown;
+	char headline[512], body[512];
+	pthread_t thread;
+} desktop;
+
+static int on_notify(sd_bus_message *message, void *ctx, sd_bus_error *error)
+{
+	const char *application, *icon, *headline, *body;
+	uint32_t replaces;
+
+	(void)ctx;
+	(void)error;
+	if (sd_bus_message_read(message, "susss", &application, &replaces, &icon, &headline, &body) < 0)
+		return -EINVAL;
+	snprintf(desktop.headline, sizeof desktop.headline, "%s", headline);
+	snprintf(desktop.body, sizeof desktop.body, "%s", body);
+	atomic_fetch_add(&desktop.shown, 1);
+	return sd_bus_reply_method_return(message, "u", 1);
+}
+
+static int on_asked(sd_bus_message *message, void *ctx, sd_bus_error *error)
+{
+	(void)ctx;
+	(void)error;
+	return sd_bus_reply_method_return(message, "ssss", "desktop", "spikewatch", "1", "1.2");
+}
+
+static int on_capabilities(sd_bus_message *message, void *ctx, sd_bus_error *error)
+{
+	(void)ctx;
+	(void)error;
+	return sd_bus_reply_method_return(message, "as", 1, "body");
+}
+
+static const sd_bus_vtable notifications[] = {
+	SD_BUS_VTABLE_START(0),
+	SD_BUS_METHOD("Notify", "susssasa{sv}i", "u", on_notify, SD_BUS_VTABLE_UNPRIVILEGED),
+	SD_BUS_METHOD("GetServerInformation", "", "ssss", on_asked, SD_BUS_VTABLE_UNPRIVILEGED),
+	SD_BUS_METHOD("GetCapabilities", "", "as", on_capabilities, SD_BUS_VTABLE_UNPRIVILEGED),
+	SD_BUS_VTABLE_END,
+};
+
+static void *show_notifications(void *unused)
+{
+	while (!atomic_load(&desktop.ends))
+		if (sd_bus_process(desktop.bus, NULL) == 0)
+			sd_bus_wait(desktop.bus, 10000);
+	return unused;
+}
+
+static bool joined(const char *address)
+{
+	sd_bus *bus = NULL;
+
+	if (sd_bus_new(&bus) >= 0 && sd_bus_set_address(bus, address) >= 0 && sd_bus_set_bus_client(bus, 1) >= 0 &&
+	    sd_bus_start(bus) >= 0 && sd_bus_request_name(bus, "org.freedesktop.Notifications", 0) >= 0) {
+		desktop.bus = bus;
+		return true;
+	}
+	sd_bus_unref(bus);
+	return false;
+}
+
+static void start_desktop(void)
+{
+	char address[128], argument[160];
+
+	desktop = (struct desktop){ 0 };
+	snprintf(address, sizeof address, "unix:path=%s/bus", directory);
+	snprintf(argument, sizeof argument, "--address=%s", address);
+	desktop.daemon = fork();
+	if (desktop.daemon == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		execl("/usr/bin/dbus-daemon", "dbus-daemon", "--session", "--nofork", "--nopidfile", argument, NULL);
+		_exit(1);
+	}
+	scene_wait_for(joined(address));
+	ck_assert_int_ge(sd_bus_add_object_vtable(desktop.bus, NULL, "/org/freedesktop/Notifications",
+						  "org.freedesktop.Notifications", notifications, NULL),
+			 0);
+	ck_assert_int_eq(pthread_create(&desktop.thread, NULL, show_notifications, NULL), 0);
+	setenv("DBUS_SESSION_BUS_ADDRESS", address, 1);
+}
+
+static void stop_desktop(void)
+{
+	atomic_store(&desktop.ends, true);
+	pthread_join(desktop.thread, NULL);
+	sd_bus_flush_close_unref(desktop.bus);
+	kill(desktop.daemon, SIGKILL);
+	waitpid(desktop.daemon, NULL, 0);
+}
+
+START_TEST(a_desktop_shows_the_headline)
+{
+	if (access("/usr/bin/notify-send", X_OK) < 0 || access("/usr/bin/dbus-daemon", X_OK) < 0)
+		SKIP_TEST("there is no notify-send, or no dbus-daemon");
+	start_desktop();
+	load_recipe("conf/notify/desktop.json", "/usr/bin/notify-send", "/usr/bin/notify-send");
+	tell("hot");
+	scene_wait_for(counts_of("desktop").sent == 1 || counts_of("desktop").failed == 1);
+	stop_desktop();
+
+	ck_assert_msg(counts_of("desktop").sent == 1, "%s", counts_of("desktop").why);
+	ck_assert_int_eq(atomic_load(&desktop.shown), 1);
+	ck_assert_str_eq(desktop.headline, "db1: post\\x0agres \"x\": cpu 153% of a core, above 80% (rule hot)");
+	ck_assert_str_eq(desktop.body, "spikewatch show /var/lib/i/20251120T031502.123Z-db-hot-1");
+}
+END_TEST
+
 START_TEST(the_desktop_gets_a_headline_over_its_own_bus)
 {
 	char program[128];
@@ -323,7 +498,7 @@ START_TEST(a_helper_on_a_socket_says_what_became_of_it)
 	scene_wait_for(counts_of("webhook").failed == 1);
 	ck_assert_msg(strstr(counts_of("webhook").why, "No such file or directory"), "%s", counts_of("webhook").why);
 
-	start_server(false, path, 1);
+	start_server(HELPER, path, 1);
 	tell("hot");
 	scene_wait_for(counts_of("webhook").sent == 1);
 	stop_server();
@@ -561,6 +736,8 @@ Suite *notify_suite(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, a_webhook_gets_json_from_the_third_try_on);
 	tcase_add_test(tcase, sendmail_gets_a_mail);
+	tcase_add_test(tcase, a_mail_server_gets_a_mail_from_the_second_try_on);
+	tcase_add_test(tcase, a_desktop_shows_the_headline);
 	tcase_add_test(tcase, the_desktop_gets_a_headline_over_its_own_bus);
 	tcase_add_test(tcase, a_helper_on_a_socket_says_what_became_of_it);
 	tcase_add_test(tcase, a_rule_chooses_and_what_is_merged_counts_too);
