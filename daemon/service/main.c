@@ -64,7 +64,14 @@
 #define POLL_MIN_NS (5 * NS_PER_MS)
 #define POLL_MAX_NS (50 * NS_PER_MS)
 
-/* How long the end waits for a reader of the log that does not read. */
+/*
+ * How long the end waits for a disk that does not answer, from its beginning: first for the history, while
+ * incidents are written already; then for these (incident_worker_stop: 15 s), and for the state file,
+ * which is written meanwhile. Then for what is told of incidents, and for a reader of the log that does
+ * not read, two seconds each. TimeoutStopSec= of the unit is longer than all of that.
+ */
+#define HISTORY_STOP_NS (8 * NS_PER_S)
+#define STATE_STOP_NS (28 * NS_PER_S)
 #define LOG_STOP_NS (2 * NS_PER_S)
 
 /* The time of day is slewed slowly; more than this within a second is a step. */
@@ -508,7 +515,8 @@ static void on_opened(void *ctx, const struct evaluator_firing *firing)
 	char stem[INCIDENT_NAME_MAX + 1];
 
 	incident_stem(firing->wall, firing->target->name, firing->rule->name, stem, sizeof stem);
-	minute_log_incident(daemon->minute_log, firing->target->id, stem);
+	if (daemon->minute_log)
+		minute_log_incident(daemon->minute_log, firing->target->id, stem);
 	rule_counts_opened(daemon->rule_counts, firing->rule);
 }
 
@@ -516,7 +524,8 @@ static void on_event(void *ctx, const struct ring_event *event)
 {
 	struct daemon *daemon = ctx;
 
-	minute_log_event(daemon->minute_log, event);
+	if (daemon->minute_log)
+		minute_log_event(daemon->minute_log, event);
 }
 
 static void on_judged(void *ctx, const struct config_rule *rule, const struct trigger_decision *decision,
@@ -1038,6 +1047,7 @@ static int run(struct daemon *daemon)
 /* In this order: no new requests and samples, open incidents are sealed, the state is saved. */
 static void take_down(struct daemon *daemon)
 {
+	mono_t began = clock_mono(&daemon->clock);
 	struct overview overview;
 	bool ended;
 
@@ -1046,6 +1056,11 @@ static void take_down(struct daemon *daemon)
 	if (daemon->session)
 		session_stop(daemon->session);
 	if (daemon->dispatcher) {
+		dispatcher_poll(daemon->dispatcher, clock_mono(&daemon->clock));
+		state_file_save(daemon->state_file);
+	}
+	minute_log_close(TAKE(daemon->minute_log), mono_add(began, HISTORY_STOP_NS));
+	if (daemon->dispatcher) {
 		dispatcher_finish(daemon->dispatcher, clock_mono(&daemon->clock));
 		fill_overview(daemon, &overview);
 		log_stopped(&overview);
@@ -1053,8 +1068,7 @@ static void take_down(struct daemon *daemon)
 
 	ended = dispatcher_close(daemon->dispatcher);
 	rule_counts_free(daemon->rule_counts);
-	state_file_close(daemon->state_file);
-	minute_log_close(daemon->minute_log);
+	state_file_close(daemon->state_file, mono_add(began, STATE_STOP_NS));
 	/*
 	 * A thread that is blocked keeps what it refers to. If it is the incident worker, the ring
 	 * is not marked as ended: the next start recovers what it holds.

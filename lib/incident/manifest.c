@@ -204,6 +204,8 @@ static int checksum_file(int fd, struct manifest_entry *entry)
 
 struct listing {
 	int dirfd;
+	void (*between)(void *ctx);
+	void *ctx;
 	struct manifest manifest;
 };
 
@@ -230,6 +232,8 @@ static int add_file(void *ctx, const char *name)
 		return r;
 	if (fsync(fd) < 0)
 		return -errno;
+	if (listing->between)
+		listing->between(listing->ctx);
 
 	memcpy(entry.name, name, strlen(name));
 	for (; at > 0 && strcmp(manifest->entries[at - 1].name, name) > 0; at--)
@@ -259,9 +263,9 @@ static size_t format_manifest(const struct manifest *manifest, char *text)
 	return len;
 }
 
-int manifest_write(int dirfd)
+int manifest_write_slowly(int dirfd, void (*between)(void *ctx), void *ctx)
 {
-	struct listing listing = { .dirfd = dirfd };
+	struct listing listing = { .dirfd = dirfd, .between = between, .ctx = ctx };
 	char text[MANIFEST_BYTES_MAX];
 	AUTO_CLOSE int fd = -1;
 	int r;

@@ -57,10 +57,16 @@ int manifest_parse(const char *text, size_t len, struct manifest *ret);
 
 /*
  * Lists dirfd, checksums every file in it and makes sure each has reached the disk (fsync), then
- * writes MANIFEST (which must not exist) and syncs that too. 0; -EINVAL: something there is no
+ * writes MANIFEST (which must not exist) and syncs that too. between (may be NULL) is called after each
+ * file, since each may take long. 0; -EINVAL: something there is no
  * plain file or has a name that is not allowed; -E2BIG: too many files; -errno.
  */
-int manifest_write(int dirfd);
+int manifest_write_slowly(int dirfd, void (*between)(void *ctx), void *ctx);
+
+static inline int manifest_write(int dirfd)
+{
+	return manifest_write_slowly(dirfd, NULL, NULL);
+}
 
 /*
  * Compares dirfd with its MANIFEST; report (may be NULL) is called for every difference. 0: all as

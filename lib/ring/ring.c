@@ -19,6 +19,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -230,6 +231,24 @@ int ring_lock(struct ring *ring)
 	return mlock(ring->header, ring->size_bytes) < 0 ? -errno : 0;
 }
 
+void ring_set_unwritten(struct ring *ring, mono_t from, double severity)
+{
+	uint64_t bits;
+
+	memcpy(&bits, &severity, sizeof(bits));
+	ring_store(&ring->header->unwritten_severity, bits);
+	ring_store(&ring->header->unwritten_from, from.ns);
+}
+
+/* A file may say anything. */
+static double finite_severity(uint64_t bits)
+{
+	double severity;
+
+	memcpy(&severity, &bits, sizeof(severity));
+	return isfinite(severity) ? severity : 0;
+}
+
 void ring_finish(struct ring *ring)
 {
 	ring_store_release(&ring->header->clean, 1);
@@ -269,6 +288,8 @@ void ring_info(const struct ring *ring, struct ring_info *ret)
 		.last_tick = { ring_load_acquire(&header->last_tick) },
 		.ticks = ring_load_acquire(&header->ticks),
 		.writers = ring_load(&header->writers),
+		.unwritten_from = { ring_load(&header->unwritten_from) },
+		.unwritten_severity = finite_severity(ring_load(&header->unwritten_severity)),
 	};
 	memcpy(ret->boot_id, header->boot_id, sizeof(ret->boot_id));
 }

@@ -78,6 +78,8 @@ struct ring_info {
 	mono_t last_tick;  /* time of the last published tick */
 	uint64_t ticks;    /* ticks published, by all writers */
 	uint64_t writers;  /* that there were so far: each ticks by itself */
+	mono_t unwritten_from;     /* ring_set_unwritten */
+	double unwritten_severity; /* the same; finite */
 };
 
 /* ---- the file ---- */
@@ -114,6 +116,12 @@ int ring_create_anonymous(const struct ring_options *options, struct ring **ret)
 
 /* Locks the mapping into memory. 0 or -errno (ENOMEM, EPERM: beyond RLIMIT_MEMLOCK): it works without. */
 int ring_lock(struct ring *ring);
+
+/*
+ * For whoever finds the ring after its daemon was killed: the begin of the earliest window of an incident
+ * that is not on the disk yet (0: there is none), and how severe the worst of these is. Any thread.
+ */
+void ring_set_unwritten(struct ring *ring, mono_t from, double severity);
 
 /* Marks the ring as ended in good order. */
 void ring_finish(struct ring *ring);

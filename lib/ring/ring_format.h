@@ -55,7 +55,9 @@ struct ring_header {
 
 	uint64_t reader_owner; /* the blocking reader (ring_reader_word); 0: there is none */
 	uint64_t reader_seq;   /* the oldest page it still needs */
-	uint64_t unused3[6];
+	uint64_t unwritten_from;     /* ring_set_unwritten */
+	uint64_t unwritten_severity; /* the bits of a double */
+	uint64_t unused3[4];
 
 	uint64_t stats_lock;    /* 1 while a writer stores counters */
 	uint64_t stats_version; /* stats[version % 2] is whole */
@@ -92,6 +94,7 @@ _Static_assert(offsetof(struct ring_header, next_seq) == 128, "on-disk layout");
 _Static_assert(offsetof(struct ring_header, ticks) == 192, "on-disk layout");
 _Static_assert(offsetof(struct ring_header, interval_live) == 224, "on-disk layout");
 _Static_assert(offsetof(struct ring_header, reader_owner) == 256, "on-disk layout");
+_Static_assert(offsetof(struct ring_header, unwritten_from) == 272, "on-disk layout");
 _Static_assert(offsetof(struct ring_header, stats_lock) == 320, "on-disk layout");
 _Static_assert(offsetof(struct ring_header, stats) == 336, "on-disk layout");
 _Static_assert(sizeof(struct ring_page) == 128, "on-disk layout");

@@ -4,11 +4,10 @@
  *
  *     open ──▶ commands, second snapshot ──▶ seal: stacks, leftover files, samples, rename; limits
  *
- * What is lost by waiting comes first: opening makes the directory, copies the stacks of the time
- * before the firing, takes the captures and starts the commands, into the draft that becomes the
- * incident. A disk that hangs in making it costs the stacks. Only the
- * naming of stacks takes long; jobs of other incidents that cannot wait run meanwhile
- * (run_urgent_job).
+ * What is lost by waiting comes first: opening copies the stacks of the time before the firing, makes
+ * the directory, takes the captures and starts the commands, into the draft that becomes the
+ * incident. Only the naming of stacks takes long, and bringing files to a slow disk; jobs of other
+ * incidents that cannot wait run meanwhile (run_urgent_job).
  *
  * Ownership. The request is constant. The fields of a work that the queue's lock protects are its
  * jobs, what it still waits for, and what incident_worker_seal hands over; the rest is the worker's
@@ -37,6 +36,7 @@
 #include "daemon/engine/incident/notify.h"
 #include "daemon/engine/incident/ring_recorder.h"
 #include "daemon/engine/incident/spool.h"
+#include "daemon/engine/sampling/sampler.h"
 #include "daemon/engine/session/session.h"
 #include "daemon/engine/stacks/stack_capture.h"
 #include "daemon/engine/targets/discovery.h"
@@ -45,6 +45,7 @@
 #include "lib/incident/incident.h"
 #include "lib/incident/sample_window.h"
 #include "lib/model/target.h"
+#include "lib/ring/ring.h"
 #include "lib/stream/sample_stream.h"
 #include "lib/stream/stream.h"
 
@@ -65,15 +66,15 @@
 /* Second snapshots that may be pending; each keeps an incident in memory beyond its window. */
 #define AGAIN_MAX 16
 
-/* For naming all stacks while the daemon stops: a fraction of systemd's TimeoutStopSec. */
-#define STOP_STACKS_NS (10 * NS_PER_S)
+/* For naming all stacks while the daemon stops. */
+#define STOP_STACKS_NS (8 * NS_PER_S)
 
 /* How long one job may take while the daemon stops, by default, and how often the stop checks for it. */
-#define STUCK_NS (20 * NS_PER_S)
+#define STUCK_NS (10 * NS_PER_S)
 #define STUCK_CHECK_NS (NS_PER_S / 4)
 
-/* How long all jobs together may take then: half of systemd's TimeoutStopSec, which is 90 s by default. */
-#define STOP_NS (45 * NS_PER_S)
+/* How long all jobs together may take then: a third of TimeoutStopSec= of the unit (daemon/service/main.c). */
+#define STOP_NS (15 * NS_PER_S)
 
 /*
  * How long stacks of a user's incident are named while seals of others wait, of all such incidents
@@ -125,7 +126,8 @@ struct job_queue {
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
 	struct job *first, **last;
-	size_t waiting; /* works that wait for something */
+	struct incident_work *works; /* that are not freed */
+	size_t waiting;              /* works that wait for something */
 	bool stop;
 };
 
@@ -135,9 +137,11 @@ struct incident_work {
 	uint64_t owner;                   /* the request's */
 
 	/* Under the lock of the queue. */
+	struct incident_work *next; /* of all */
 	struct job open, follow, seal;
 	unsigned awaited; /* what must be finished before it is sealed */
 	bool handed_over;
+	char drafted[INCIDENT_NAME_MAX + 1]; /* its name, when there is a draft */
 
 	/* Handed over by incident_worker_seal. */
 	struct sample_window *window; /* NULL: of all targets */
@@ -573,6 +577,45 @@ static bool queue_stopping(struct job_queue *queue)
 	return stop;
 }
 
+/* What the ring must still have, should the daemon be killed now. The lock is held. */
+static void note_unwritten(const struct job_queue *queue, struct ring *ring)
+{
+	mono_t from = { 0 };
+	double severity = 0;
+
+	for (const struct incident_work *work = queue->works; work; work = work->next) {
+		const struct incident_request *request = work->request;
+		mono_t begin = mono_sub(request->fired, request->settings.before_ns);
+
+		if (request->info.rule.severity > severity)
+			severity = request->info.rule.severity;
+		if (request->fired.ns && (from.ns == 0 || mono_diff(begin, from) < 0))
+			from = begin;
+	}
+	ring_set_unwritten(ring, from, severity);
+}
+
+static void queue_add_work(struct job_queue *queue, struct incident_work *work)
+{
+	pthread_mutex_lock(&queue->lock);
+	work->next = queue->works;
+	queue->works = work;
+	note_unwritten(queue, session_parts(work->worker->session).ring);
+	pthread_mutex_unlock(&queue->lock);
+}
+
+static void queue_remove_work(struct job_queue *queue, struct incident_work *work)
+{
+	struct incident_work **at = &queue->works;
+
+	pthread_mutex_lock(&queue->lock);
+	while (*at != work)
+		at = &(*at)->next;
+	*at = work->next;
+	note_unwritten(queue, session_parts(work->worker->session).ring);
+	pthread_mutex_unlock(&queue->lock);
+}
+
 /* The work waits for one thing more. */
 static void work_await(struct job_queue *queue, struct incident_work *work)
 {
@@ -606,6 +649,7 @@ static void work_hand_over(struct job_queue *queue, struct incident_work *work)
 
 static void work_free(struct incident_work *work)
 {
+	queue_remove_work(&work->worker->queue, work);
 	sample_window_free(work->window);
 	buffer_release(&work->text);
 	full_recording_abort(work->recording);
@@ -647,6 +691,16 @@ static void open_recording(struct incident_work *work)
 	work->recording_error = full_recording_open(&options, spool_draft_dirfd(work->draft), &work->recording);
 }
 
+/* For the other thread, should it not wait for this one any longer. */
+static void name_draft(struct incident_work *work, const char *name)
+{
+	struct job_queue *queue = &work->worker->queue;
+
+	pthread_mutex_lock(&queue->lock);
+	incident_text(work->drafted, sizeof work->drafted, name);
+	pthread_mutex_unlock(&queue->lock);
+}
+
 /* Makes the draft, or sets draft_error. Of all targets: begins the recording too. */
 static void begin_draft(struct incident_work *work)
 {
@@ -657,7 +711,9 @@ static void begin_draft(struct incident_work *work)
 	work->draft_error = spool_begin(work->worker->spool, stem, &work->draft);
 	if (work->draft_error < 0)
 		work->draft = NULL;
-	else if (request->everything && wants_samples(request))
+	else
+		name_draft(work, spool_draft_name(work->draft));
+	if (work->draft && request->everything && wants_samples(request))
 		open_recording(work);
 }
 
@@ -870,9 +926,13 @@ static void follow_recording(struct incident_work *work)
 
 static void open_work(struct incident_work *work)
 {
-	begin_draft(work); /* a directory; the copy of the stacks takes tens of ms, and their rings hold seconds */
+	if (work->request->everything) /* its past is in the ring alone */
+		begin_draft(work);
 	secure_stacks(work);
+	if (!work->request->everything)
+		begin_draft(work);
 	if (work->draft) {
+		note_draft(work); /* so that what was captured is sealed if the daemon is killed meanwhile */
 		take_captures(work, false);
 		schedule_again(work);
 		note_draft(work);
@@ -984,8 +1044,8 @@ static bool is_others_turn(struct incident_worker *worker, mono_t now)
 	       queue_seals_wait(&worker->queue, worker->charged, now);
 }
 
-/* While stacks are named: does one job that cannot wait. Why there is no time left; NULL: there is. */
-static const char *while_naming(void *ctx)
+/* Within a job that takes long: does one that cannot wait. */
+static void take_turn(void *ctx)
 {
 	struct incident_worker *worker = ctx;
 	struct incident_work *again = next_again(worker);
@@ -998,6 +1058,15 @@ static const char *while_naming(void *ctx)
 	else if (again && mono_diff(now, again->again_at) >= 0)
 		finish_again(again);
 	charge_to(worker, owner);
+}
+
+/* While stacks are named. Why there is no time left; NULL: there is. */
+static const char *while_naming(void *ctx)
+{
+	struct incident_worker *worker = ctx;
+	mono_t now = clock_mono(&worker->clock);
+
+	take_turn(worker);
 	if (!queue_stopping(&worker->queue) && is_others_turn(worker, now)) {
 		worker->naming_since = now; /* of the same stacks, without names */
 		return "incidents of others were waiting";
@@ -1167,7 +1236,7 @@ static int add_text(struct incident_work *work)
 {
 	struct incident_capture record = { .bytes = work->text.len };
 	int r = whole_file_replace(spool_draft_dirfd(work->draft), work->file, work->text.data, work->text.len,
-				   WHOLE_FILE_DURABLE);
+				   WHOLE_FILE_QUICK);
 
 	incident_text(record.name, sizeof record.name, incident_kind_name(work->info->kind));
 	incident_text(record.file, sizeof record.file, work->file);
@@ -1231,7 +1300,7 @@ static int publish_draft(struct incident_work *work)
 	int r;
 
 	do
-		r = spool_write(work->draft, work->info);
+		r = spool_write(work->draft, work->info, take_turn, work->worker);
 	while (is_full(r) && (drop_file(work, false, r) || drop_file(work, true, r)));
 	if (r < 0) {
 		spool_abort(TAKE(work->draft));
@@ -1394,6 +1463,7 @@ int incident_worker_open(struct incident_worker *worker, struct incident_request
 	work->open = (struct job){ .kind = JOB_OPEN, .work = work };
 	work->follow = (struct job){ .kind = JOB_FOLLOW, .work = work };
 	work->seal = (struct job){ .kind = JOB_SEAL, .work = work };
+	queue_add_work(&worker->queue, work);
 	work_await(&worker->queue, work);
 	queue_put(&worker->queue, &work->open, request->everything ? JOB_FIRST : JOB_URGENT);
 	*ret = work;
@@ -1441,6 +1511,7 @@ int incident_worker_record(struct incident_worker *worker, struct incident *info
 	work->file = file;
 	work->text = *text;
 	*text = (struct buffer){ .max = text->max };
+	queue_add_work(&worker->queue, work);
 	incident_worker_seal(worker, work, NULL, info, tell);
 
 	return 0;
@@ -1465,6 +1536,7 @@ int incident_worker_new(struct session *session, struct spool *spool, struct not
 			struct incident_worker **ret)
 {
 	struct incident_worker *worker = calloc(1, sizeof *worker);
+	clockid_t cpu_clock = CLOCK_THREAD_CPUTIME_ID;
 	int r;
 
 	if (!worker)
@@ -1491,6 +1563,8 @@ int incident_worker_new(struct session *session, struct spool *spool, struct not
 		incident_worker_free(worker);
 		return r;
 	}
+	pthread_getcpuclockid(worker->thread, &cpu_clock);
+	samplers_exempt(session_parts(session).samplers, cpu_clock);
 	*ret = worker;
 
 	return 0;
@@ -1514,6 +1588,31 @@ static bool await_worker(struct incident_worker *worker)
 	return true;
 }
 
+/* Each by its name, when the thread is not waited for any more. */
+static void log_unwritten(struct job_queue *queue)
+{
+	pthread_mutex_lock(&queue->lock);
+	for (const struct incident_work *work = queue->works; work; work = work->next) {
+		const struct incident_request *request = work->request;
+		struct log_about about = {
+			.message = MESSAGE_INCIDENT_FAILED,
+			.state = "stop",
+			.rule = request->info.rule.name,
+			.target = request->info.target.name,
+			.incident = *work->drafted ? work->drafted : NULL,
+			.error = -ETIMEDOUT,
+		};
+		char stem[INCIDENT_NAME_MAX + 1];
+
+		incident_stem(request->wall, request->info.target.name, request->info.rule.name, stem, sizeof stem);
+		log_about(LOG_WARNING, &about,
+			  "incident %s was not written before the stop: the next start seals what its draft holds, and "
+			  "saves what is in the ring",
+			  *work->drafted ? work->drafted : stem);
+	}
+	pthread_mutex_unlock(&queue->lock);
+}
+
 bool incident_worker_stop(struct incident_worker *worker)
 {
 	if (!worker || !worker->running)
@@ -1532,6 +1631,8 @@ bool incident_worker_stop(struct incident_worker *worker)
 			"the incident worker is blocked, mostly by a slow disk or in a read of the files of a process: "
 			"it is not waited for. What was not written is recovered at the next start as far as "
 			"possible.");
+	if (worker->abandoned)
+		log_unwritten(&worker->queue);
 
 	return !worker->running;
 }
@@ -1550,15 +1651,6 @@ void incident_worker_free(struct incident_worker *worker)
 mono_t incident_worker_busy_since(const struct incident_worker *worker)
 {
 	return (mono_t){ atomic_load(&worker->busy_since) };
-}
-
-clockid_t incident_worker_cpu_clock(const struct incident_worker *worker)
-{
-	clockid_t clock = CLOCK_THREAD_CPUTIME_ID;
-
-	pthread_getcpuclockid(worker->thread, &clock);
-
-	return clock;
 }
 
 struct incident_worker_counts incident_worker_counts(const struct incident_worker *worker)

@@ -16,7 +16,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <time.h>
 
 struct buffer;
 struct notifier;
@@ -33,9 +32,9 @@ struct incident_worker_counts {
 };
 
 /*
- * Starts the thread, to which the spool belongs until incident_worker_stop, but for what spool.h
+ * Starts the thread (what it takes is not charged to sampling: samplers_exempt), to which the spool belongs until incident_worker_stop, but for what spool.h
  * says. notifier must outlive it; NULL: nothing is told. stuck_ns: how long the stop waits for one
- * job; 0: 20 s, because evidence of many gigabytes takes some seconds on a slow disk, a blocked read
+ * job; 0: 10 s, because evidence of many gigabytes takes some seconds on a slow disk, a blocked read
  * of /proc forever. 0; -ENOMEM; -errno.
  */
 int incident_worker_new(struct session *session, struct spool *spool, struct notifier *notifier, uint64_t stuck_ns,
@@ -85,7 +84,8 @@ bool incident_worker_has_space(struct incident_worker *worker, uint64_t expected
 /*
  * Finishes all jobs and ends the thread: commands are stopped (hooks_stop), second snapshots are
  * skipped. True: it has ended, or had before. False: one job takes longer than stuck_ns, or all
- * together 45 s, mostly for a slow disk or in a read of the files of a process (logged). It may
+ * together 15 s, mostly for a slow disk or in a read of the files of a process (logged, with the name of
+ * each incident that is not written). It may
  * continue at any time, so the session and the spool must not be freed before the process ends, or
  * before a later call, which does not wait, returns true.
  */
@@ -93,9 +93,6 @@ bool incident_worker_stop(struct incident_worker *worker);
 
 /* When the job that runs now was begun; 0: none runs. Any thread. */
 mono_t incident_worker_busy_since(const struct incident_worker *worker);
-
-/* The CPU clock of the thread, for samplers_exempt. */
-clockid_t incident_worker_cpu_clock(const struct incident_worker *worker);
 
 /* Totals so far. */
 struct incident_worker_counts incident_worker_counts(const struct incident_worker *worker);

@@ -19,7 +19,6 @@
 #include "daemon/engine/incident/incident_worker.h"
 #include "daemon/engine/kernel/kernel_accounts.h"
 #include "daemon/engine/incident/spool.h"
-#include "daemon/engine/sampling/sampler.h"
 #include "daemon/engine/session/session.h"
 #include "daemon/engine/targets/containers.h"
 #include "daemon/engine/targets/discovery.h"
@@ -1145,7 +1144,6 @@ int incidents_new(const struct incidents_options *options, struct incidents **re
 		free(incidents);
 		return r;
 	}
-	samplers_exempt(session_parts(options->session).samplers, incident_worker_cpu_clock(incidents->worker));
 	*ret = incidents;
 
 	return 0;

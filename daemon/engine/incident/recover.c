@@ -2,7 +2,8 @@
  * recover.c: reads the ring twice: first to measure what it holds, which the incident's name and
  * description need, then to copy it to samples.tsv.
  *
- * Only the last `before` window is saved, which an incident would have held; of all targets,
+ * Only the last `before` window is saved, which an incident would have held, and the time since the
+ * earliest window of an incident that was not on the disk yet (ring_set_unwritten); of all targets,
  * because which of them mattered is not known.
  */
 #include "daemon/engine/incident/recover.h"
@@ -10,6 +11,7 @@
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/incident/ring_recorder.h"
 #include "lib/base/io.h"
+#include "lib/base/units.h"
 #include "lib/model/sample.h"
 #include "lib/model/target.h"
 #include "lib/stream/stream.h"
@@ -21,6 +23,9 @@
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+
+/* An incident of all targets may be open for longer: it is on the disk as far as it had come. */
+#define UNWRITTEN_MAX_NS (3600 * NS_PER_S)
 
 /* ---- the first walk: what there is ---- */
 
@@ -261,6 +266,8 @@ int recover_save(const struct ring *ring, uint64_t before_ns, struct spool *spoo
 	since = before_ns ? mono_sub(info.last_tick, before_ns) : (mono_t){ 0 };
 	report.interval_ns = ring_interval_ns(ring);
 	report.severity = severity_of_adopted(spool);
+	if (info.unwritten_severity > report.severity)
+		report.severity = info.unwritten_severity;
 	r = survey_ring(ring, since, info.last_tick, &report);
 	if (r < 0)
 		return r;
@@ -306,6 +313,18 @@ static void set_ring_aside(const char *path, int error)
 			  "the old ring cannot be read (%s): it is now %s", strerror(-error), aside);
 }
 
+/* What is saved: the last `before`, and the windows of incidents that were not written, as far as they are there. */
+static uint64_t wanted_ns(const struct ring_info *info, uint64_t before_ns)
+{
+	int64_t unwritten_ns = mono_diff(info->last_tick, info->unwritten_from);
+
+	if (before_ns == 0)
+		before_ns = 1;
+	if (info->unwritten_from.ns == 0 || unwritten_ns <= 0 || (uint64_t)unwritten_ns > UNWRITTEN_MAX_NS)
+		return before_ns;
+	return (uint64_t)unwritten_ns > before_ns ? (uint64_t)unwritten_ns : before_ns;
+}
+
 /* A daemon that is killed again and again before it seals an incident must not fill the disk. */
 static void enforce_limits(struct spool *spool)
 {
@@ -334,7 +353,7 @@ void recover_ring(const char *path, const struct config *config, struct spool *s
 	if (info.clean)
 		return;
 
-	r = recover_save(ring, config->incidents.before_ns ? config->incidents.before_ns : 1, spool, &report);
+	r = recover_save(ring, wanted_ns(&info, config->incidents.before_ns), spool, &report);
 	if (r < 0) {
 		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_INCIDENT_FAILED, .error = r },
 			  "the last daemon was killed, and what its ring held could not be saved: %s", strerror(-r));

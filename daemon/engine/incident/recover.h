@@ -43,8 +43,8 @@ struct recover_report {
 int recover_save(const struct ring *ring, uint64_t before_ns, struct spool *spool, struct recover_report *ret);
 
 /*
- * If there is a ring file whose writer did not end it, its last `before` window, all targets, is
- * sealed as an incident of kind "recovered", and the file is removed. The caller holds the lock of
+ * If there is a ring file whose writer did not end it, its last `before` window, with those of incidents
+ * that were not on the disk, all targets, is sealed as an incident of kind "recovered", and the file is removed. The caller holds the lock of
  * the ring. Logs what it did; an error never stops the start: a ring that cannot be read is renamed
  * to its name with ".damaged".
  */

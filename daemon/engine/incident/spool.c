@@ -410,11 +410,12 @@ static void settle_samples(int dirfd, struct incident *incident)
 		incident_add_capture(incident, &cut);
 }
 
+/* Not synchronised: what counts after a power failure is a MANIFEST, and manifest_write brings all to the disk. */
 static int write_incident(int dirfd, const struct incident *incident)
 {
 	AUTO(buffer_release) struct buffer text = { .max = INCIDENT_BYTES_MAX };
 	int r = incident_json_write(incident, sink_buffer(&text));
-	return r < 0 ? r : whole_file_replace(dirfd, INCIDENT_FILE, text.data, text.len, WHOLE_FILE_DURABLE);
+	return r < 0 ? r : whole_file_replace(dirfd, INCIDENT_FILE, text.data, text.len, WHOLE_FILE_QUICK);
 }
 
 /* Brings a draft into the state in which it can be sealed. 0 or -errno. */
@@ -430,7 +431,9 @@ static int finish_draft(int dirfd, struct incident *incident)
 	r = leftover_files_settle(dirfd, UINT64_MAX, incident);
 	if (r == 0)
 		r = write_incident(dirfd, incident);
-	return r < 0 ? r : manifest_write(dirfd);
+	if (r == 0)
+		r = manifest_write(dirfd);
+	return r == 0 && fsync(dirfd) < 0 ? -errno : r;
 }
 
 /* Seals a draft that spool_note has described. */
@@ -1075,7 +1078,7 @@ bool spool_lost(const struct spool_draft *draft)
 	return fstat(draft->dirfd, &st) == 0 && st.st_nlink == 0;
 }
 
-int spool_write(struct spool_draft *draft, struct incident *incident)
+int spool_write(struct spool_draft *draft, struct incident *incident, void (*between)(void *ctx), void *ctx)
 {
 	int r;
 
@@ -1084,7 +1087,7 @@ int spool_write(struct spool_draft *draft, struct incident *incident)
 	r = spool_note(draft, incident);
 	if (r < 0)
 		return r;
-	r = manifest_write(draft->dirfd); /* and syncs the files */
+	r = manifest_write_slowly(draft->dirfd, between, ctx); /* and syncs the files */
 	if (r < 0)
 		return r;
 	return fsync(draft->dirfd) < 0 ? -errno : 0;
@@ -1120,7 +1123,7 @@ int spool_publish(struct spool_draft *draft)
 
 int spool_seal(struct spool_draft *draft, struct incident *incident)
 {
-	int r = spool_write(draft, incident);
+	int r = spool_write(draft, incident, NULL, NULL);
 
 	if (r == 0)
 		return spool_publish(draft);
@@ -1229,8 +1232,9 @@ static int ages_save(struct ages *ages, int dirfd)
 
 	for (size_t i = 0; r == 0 && i < ages->count; i++)
 		r = put_age(&text, ages->seen[i].name, ages->seen[i].at_ns);
+	/* Where a power failure has damaged it ages start again: no reason to wait for the disk after each incident. */
 	if (r == 0)
-		r = whole_file_replace(dirfd, SPOOL_AGES_FILE, text.data, text.len, WHOLE_FILE_DURABLE);
+		r = whole_file_replace(dirfd, SPOOL_AGES_FILE, text.data, text.len, WHOLE_FILE_QUICK);
 	if (r == 0)
 		ages->saved_ns = ages->looked_after_ns;
 	return r;

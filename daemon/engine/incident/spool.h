@@ -164,11 +164,12 @@ const char *spool_draft_name(const struct spool_draft *draft);
 bool spool_lost(const struct spool_draft *draft);
 
 /*
- * Sets incident->id to the name, writes incident.json and MANIFEST, brings every file to the disk.
+ * Sets incident->id to the name, writes incident.json and MANIFEST, brings every file to the disk;
+ * between (may be NULL) is called after each, because the disk may be slow.
  * 0; -errno: the draft is as it was but for these two, and this may be called again when something
  * in it was removed.
  */
-int spool_write(struct spool_draft *draft, struct incident *incident);
+int spool_write(struct spool_draft *draft, struct incident *incident, void (*between)(void *ctx), void *ctx);
 
 /*
  * Renames what spool_write has written to its final name. Frees the draft in any case. 0; -errno:

@@ -192,17 +192,13 @@ int file_writer_put(struct file_writer *writer, struct buffer *text)
 	return r;
 }
 
-/* Waits as long as waits() is true, at most patience_ns. Under the lock. */
-static void wait_while(struct file_writer *writer, bool (*waits)(const struct file_writer *writer))
+/* Waits as long as waits() is true, not beyond `until`. Under the lock. */
+static void wait_while(struct file_writer *writer, bool (*waits)(const struct file_writer *writer), mono_t until)
 {
-	struct timespec until;
-	uint64_t end;
+	const struct timespec end = { (time_t)(until.ns / NS_PER_S), (long)(until.ns % NS_PER_S) };
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	end = (uint64_t)until.tv_sec * NS_PER_S + (uint64_t)until.tv_nsec + writer->options.patience_ns;
-	until = (struct timespec){ (time_t)(end / NS_PER_S), (long)(end % NS_PER_S) };
 	while (waits(writer) && !writer->given_up)
-		if (pthread_cond_timedwait(&writer->changed, &writer->lock, &until) == ETIMEDOUT)
+		if (pthread_cond_timedwait(&writer->changed, &writer->lock, &end) == ETIMEDOUT)
 			writer->given_up = true;
 }
 
@@ -216,12 +212,12 @@ static bool is_alive(const struct file_writer *writer)
 	return writer->state != DONE;
 }
 
-int file_writer_wait(struct file_writer *writer)
+int file_writer_wait(struct file_writer *writer, mono_t until)
 {
 	int r;
 
 	pthread_mutex_lock(&writer->lock);
-	wait_while(writer, is_writing);
+	wait_while(writer, is_writing, until);
 	r = result_of(writer);
 	pthread_mutex_unlock(&writer->lock);
 	return r;
@@ -229,6 +225,7 @@ int file_writer_wait(struct file_writer *writer)
 
 void file_writer_free(struct file_writer *writer)
 {
+	struct clock clock = real_clock();
 	bool done;
 
 	if (writer == NULL)
@@ -237,7 +234,7 @@ void file_writer_free(struct file_writer *writer)
 	pthread_mutex_lock(&writer->lock);
 	writer->ending = true;
 	pthread_cond_signal(&writer->changed);
-	wait_while(writer, is_alive);
+	wait_while(writer, is_alive, mono_add(clock_mono(&clock), writer->options.patience_ns));
 	done = writer->state == DONE;
 	writer->abandoned = !done;
 	if (!done)

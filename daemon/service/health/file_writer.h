@@ -17,7 +17,7 @@ struct file_writer_options {
 	enum whole_file_kind kind;
 	bool make_directory;  /* if it is missing, and again if it was removed */
 	bool transient;       /* the file is removed at the end */
-	uint64_t patience_ns; /* how long file_writer_free waits for a disk that blocks */
+	uint64_t patience_ns; /* how long file_writer_free waits for a disk that blocks, if file_writer_wait has not */
 	/*
 	 * What the thread does with a text, if not NULL, instead of replacing the file: 0 or -errno. The
 	 * path is then not looked at. release is called when the writer is freed, by whichever thread
@@ -48,14 +48,14 @@ int file_writer_result(struct file_writer *writer);
 int file_writer_put(struct file_writer *writer, struct buffer *text);
 
 /*
- * Waits for the text that is being written, at most patience_ns; once it was waited for in vain, no more. As
+ * Waits for the text that is being written, not beyond `until`; once it was waited for in vain, no more. As
  * file_writer_result.
  */
-int file_writer_wait(struct file_writer *writer);
+int file_writer_wait(struct file_writer *writer, mono_t until);
 
 /*
  * Ends the thread after the text that it is writing. One that is blocked for longer than
- * patience_ns, file_writer_wait included, is left to end when it can. NULL is fine.
+ * patience_ns, or that file_writer_wait has waited for in vain, is left to end when it can. NULL is fine.
  */
 void file_writer_free(struct file_writer *writer);
 CLEANUP(file_writer, free);

@@ -218,7 +218,7 @@ static int load_state(struct state_file *file)
 
 int state_file_open(const struct paths *paths, int procfd, struct state_file **ret)
 {
-	static const struct file_writer_options options = { .make_directory = true, .patience_ns = 10 * NS_PER_S };
+	static const struct file_writer_options options = { .make_directory = true, .patience_ns = NS_PER_S };
 	AUTO(state_file_release) struct state_file *file = calloc(1, sizeof *file);
 	char boot_id[64], path[sizeof paths->state + sizeof paths->state_name + 1];
 	int r;
@@ -288,16 +288,16 @@ bool state_file_is_failing(const struct state_file *file)
 	return file->failing;
 }
 
-void state_file_close(struct state_file *file)
+void state_file_close(struct state_file *file, mono_t until)
 {
 	int r;
 
 	if (!file)
 		return;
 
-	file_writer_wait(file->writer);
+	file_writer_wait(file->writer, until);
 	state_file_save(file);
-	r = file_writer_wait(file->writer);
+	r = file_writer_wait(file->writer, until);
 	report_save(file, r == FILE_WRITER_BUSY ? -ETIMEDOUT : r);
 	state_file_release(&file);
 }

@@ -60,10 +60,10 @@ void state_file_save(struct state_file *file);
 bool state_file_is_failing(const struct state_file *file);
 
 /*
- * Saves, closes, frees. Waits for a blocked disk at most ten seconds for each of two texts; a first
- * one that is not written in time is the last. What could not be saved is logged. NULL is fine.
+ * Saves, closes, frees. Does not wait for a blocked disk beyond `until`; a text that is not written by
+ * then is the last. What could not be saved is logged. NULL is fine.
  */
-void state_file_close(struct state_file *file);
+void state_file_close(struct state_file *file, mono_t until);
 
 /*
  * How often each rule was judged, with which results, over all targets, those that have ended too:

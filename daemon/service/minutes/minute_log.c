@@ -53,7 +53,7 @@
 /* Of minutes that wait for a disk: an hour of 300 targets. */
 #define BACKLOG_BYTES ((size_t)1 << 20)
 
-#define PATIENCE_NS (10 * NS_PER_S)
+#define PATIENCE_NS NS_PER_S /* for the thread, when its last text is written */
 #define HAND_OVER_NS NS_PER_S
 
 /* ---- segments: the thread's half ---- */
@@ -1026,7 +1026,7 @@ int minute_log_open(const char *directory, const struct config *config, struct m
 	return 0;
 }
 
-void minute_log_close(struct minute_log *log)
+void minute_log_close(struct minute_log *log, mono_t until)
 {
 	int r;
 
@@ -1035,10 +1035,10 @@ void minute_log_close(struct minute_log *log)
 
 	if (log->begun)
 		end_minute(log);
-	file_writer_wait(log->writer);
+	file_writer_wait(log->writer, until);
 	log->handed_over = (mono_t){ 0 };
 	hand_over(log, mono_add(log->tick, HAND_OVER_NS));
-	r = file_writer_wait(log->writer);
+	r = file_writer_wait(log->writer, until);
 	if (r != 0 || log->pending.len > 0)
 		log_line(LOG_WARNING, "the last minutes of the history could not be written to %s: %s", log->directory,
 			 strerror(r == FILE_WRITER_BUSY || r == 0 ? ETIMEDOUT : -r));

@@ -46,9 +46,9 @@ void minute_log_reload(struct minute_log *log, const struct config *config);
 void minute_log_state(const struct minute_log *log, struct minute_log_state *ret);
 
 /*
- * Writes the minute that has begun, and frees. Waits ten seconds at most for a disk that blocks; what
+ * Writes the minute that has begun, and frees. Does not wait for a disk that blocks beyond `until`; what
  * could not be written is logged. NULL is fine.
  */
-void minute_log_close(struct minute_log *log);
+void minute_log_close(struct minute_log *log, mono_t until);
 
 #endif

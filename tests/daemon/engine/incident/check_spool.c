@@ -924,9 +924,9 @@ START_TEST(what_was_written_may_be_written_again)
 
 	ck_assert_int_eq(spool_begin(spool, "20000102T000000.000Z-t-r", &draft), 0);
 	put(spool_draft_dirfd(draft), "data.txt", 10);
-	ck_assert_int_eq(spool_write(draft, &incident), 0);
+	ck_assert_int_eq(spool_write(draft, &incident, NULL, NULL), 0);
 	ck_assert_int_eq(unlinkat(spool_draft_dirfd(draft), "data.txt", 0), 0);
-	ck_assert_int_eq(spool_write(draft, &incident), 0);
+	ck_assert_int_eq(spool_write(draft, &incident, NULL, NULL), 0);
 	ck_assert_int_eq(spool_publish(draft), 0);
 	dirfd = open(path, O_RDONLY | O_DIRECTORY);
 	int sealed = openat(dirfd, "20000102T000000.000Z-t-r-1", O_RDONLY | O_DIRECTORY);

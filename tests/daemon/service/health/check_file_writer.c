@@ -180,6 +180,7 @@ END_TEST
 START_TEST(the_last_text_of_a_file_that_stays_is_written)
 {
 	static const struct file_writer_options durable = { .make_directory = true, .patience_ns = 10 * NS_PER_S };
+	struct clock clock = real_clock();
 	struct file_writer *other;
 	char deep[128];
 
@@ -189,7 +190,7 @@ START_TEST(the_last_text_of_a_file_that_stays_is_written)
 		struct buffer text = { 0 };
 
 		ck_assert_int_eq(buffer_append(&text, "0123456789" + i, 1), 0);
-		ck_assert_int_eq(file_writer_wait(other), 0);
+		ck_assert_int_eq(file_writer_wait(other, mono_add(clock_mono(&clock), 10 * NS_PER_S)), 0);
 		ck_assert_int_eq(file_writer_put(other, &text), 0);
 	}
 	file_writer_free(other);
@@ -200,6 +201,7 @@ END_TEST
 START_TEST(owner_of_a_writer_that_blocks_goes_on)
 {
 	static const struct file_writer_options hasty = { .patience_ns = 50 * NS_PER_MS };
+	struct clock clock = real_clock();
 	char blocked[128], file[160];
 	struct buffer text = { 0 };
 	struct file_writer *other;
@@ -211,7 +213,7 @@ START_TEST(owner_of_a_writer_that_blocks_goes_on)
 	disk_block();
 	ck_assert_int_eq(buffer_append(&text, "1", 1), 0);
 	ck_assert_int_eq(file_writer_put(other, &text), 0);
-	ck_assert_int_eq(file_writer_wait(other), FILE_WRITER_BUSY);
+	ck_assert_int_eq(file_writer_wait(other, mono_add(clock_mono(&clock), 50 * NS_PER_MS)), FILE_WRITER_BUSY);
 	ck_assert_int_eq(file_writer_result(other), FILE_WRITER_BUSY);
 	ck_assert_int_eq(buffer_append(&text, "2", 1), 0);
 	ck_assert_int_eq(file_writer_put(other, &text), FILE_WRITER_BUSY);

@@ -68,6 +68,13 @@ static void save(struct state_file *file)
 	state_file_save(file);
 }
 
+static void close_file(struct state_file *file)
+{
+	struct clock clock = real_clock();
+
+	state_file_close(file, mono_add(clock_mono(&clock), 10 * NS_PER_S));
+}
+
 static char *in_state(const char *name)
 {
 	static char path[2048];
@@ -85,12 +92,12 @@ START_TEST(what_was_saved_is_there_in_the_next_life)
 	save(file);
 	ck_assert(!state_file_is_failing(file));
 	put(file, "big", 4);
-	state_file_close(file); /* saves too */
+	close_file(file); /* saves too */
 
 	file = opened();
 	ck_assert_uint_eq(fired(file, "hot"), 3);
 	ck_assert_uint_eq(fired(file, "big"), 4);
-	state_file_close(file);
+	close_file(file);
 }
 END_TEST
 
@@ -99,7 +106,7 @@ START_TEST(nothing_new_is_not_written)
 	struct state_file *file = opened();
 
 	save(file);
-	state_file_close(file);
+	close_file(file);
 	ck_assert_int_lt(access(in_state("state.json"), F_OK), 0);
 }
 END_TEST
@@ -112,10 +119,10 @@ START_TEST(a_damaged_file_is_set_aside)
 
 	ck_assert(scene_says(in_state("state.json.damaged"), "no JSON"));
 	put(file, "hot", 1);
-	state_file_close(file);
+	close_file(file);
 	file = opened();
 	ck_assert_uint_eq(fired(file, "hot"), 1);
-	state_file_close(file);
+	close_file(file);
 }
 END_TEST
 
@@ -127,10 +134,10 @@ START_TEST(a_directory_that_was_removed_is_made_again)
 	put(file, "hot", 5);
 	save(file);
 	ck_assert(!state_file_is_failing(file));
-	state_file_close(file);
+	close_file(file);
 	file = opened();
 	ck_assert_uint_eq(fired(file, "hot"), 5);
-	state_file_close(file);
+	close_file(file);
 }
 END_TEST
 
@@ -146,10 +153,10 @@ START_TEST(what_cannot_be_saved_is_saved_when_it_can)
 	ck_assert_int_eq(unlink(paths.state), 0);
 	save(file);
 	ck_assert(!state_file_is_failing(file));
-	state_file_close(file);
+	close_file(file);
 	file = opened();
 	ck_assert_uint_eq(fired(file, "hot"), 6);
-	state_file_close(file);
+	close_file(file);
 }
 END_TEST
 
@@ -160,7 +167,7 @@ START_TEST(a_directory_that_is_not_there_is_made)
 	struct state_file *file = opened();
 
 	put(file, "hot", 2);
-	state_file_close(file);
+	close_file(file);
 	ck_assert_int_eq(access(in_state("state.json"), F_OK), 0);
 }
 END_TEST
@@ -188,7 +195,7 @@ START_TEST(without_memory_it_does_not_open)
 		int r = state_file_open(&paths, procfd, &file);
 		injected = torture_disarm();
 		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
-		state_file_close(file);
+		close_file(file);
 	}
 }
 END_TEST

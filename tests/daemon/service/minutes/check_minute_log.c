@@ -4,6 +4,7 @@
  */
 #include "daemon/service/minutes/minute_log.h"
 
+#include "daemon/engine/base/clocks.h"
 #include "lib/base/io.h"
 #include "lib/incident/incident.h"
 #include "lib/minutes/minute_file.h"
@@ -51,21 +52,22 @@ static void setup(void)
 	minute_log = NULL;
 }
 
+static void stop(void)
+{
+	struct clock clock = real_clock();
+
+	minute_log_close(TAKE(minute_log), mono_add(clock_mono(&clock), 10 * NS_PER_S));
+}
+
 static void teardown(void)
 {
-	minute_log_close(minute_log);
+	stop();
 	scene_remove(directory);
 }
 
 static void start(void)
 {
 	ck_assert_int_eq(minute_log_open(history, &config, &minute_log), 0);
-}
-
-static void stop(void)
-{
-	minute_log_close(minute_log);
-	minute_log = NULL;
 }
 
 /* ---- what the ring tells ---- */
