@@ -144,6 +144,47 @@ START_TEST(what_a_killed_daemon_held_becomes_an_incident)
 }
 END_TEST
 
+/* As if an incident had fired with the first tick, and its window were not on the disk yet. */
+static void leave_unwritten(double severity)
+{
+	struct ring_cursor *cursor;
+	struct ring_event event;
+	struct ring *ring;
+
+	ck_assert_int_eq(ring_open(AT_FDCWD, path, true, &ring), 0);
+	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
+	while (ring_cursor_next(cursor, &event) == 0 && event.type != RING_EVENT_TICK)
+		;
+	ring_set_unwritten(ring, event.time, severity);
+	ring_cursor_free(cursor);
+	ring_free(ring);
+}
+
+START_TEST(windows_of_incidents_that_were_not_written_are_saved_with_their_severity)
+{
+	char incident_path[256];
+	struct incident incident;
+
+	config_free(config);
+	config = scene_config("{\"sampling\": {\"interval\": \"1ms\"}, \"ring\": {\"size\": \"1MiB\", \"page_size\": "
+			      "\"16KiB\", \"lock\": false}, \"incidents\": {\"before\": \"1ms\"}, \"targets\": "
+			      "[{\"name\": \"a\", \"pid\": %d}]}",
+			      actor.pid);
+	leave_ring(true);
+	uint64_t ticks = ticks_of_ring();
+
+	leave_unwritten(7.5);
+	recover_ring(path, config, spool);
+	ck_assert_uint_eq(count_incidents(incident_path), 1);
+
+	AUTO_CLOSE int dirfd = open(incident_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	ck_assert_int_eq(incident_json_read(dirfd, &incident), 0);
+	ck_assert_uint_ge(incident.coverage.ticks_got, ticks - 1);
+	ck_assert_double_eq(incident.rule.severity, 7.5);
+}
+END_TEST
+
 /*
  * A tick whose number was taken when its thread was killed is a hole: one for each thread at most.
  */
@@ -315,6 +356,7 @@ Suite *recover_suite(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, what_a_killed_daemon_held_becomes_an_incident);
+	tcase_add_test(tcase, windows_of_incidents_that_were_not_written_are_saved_with_their_severity);
 	tcase_add_test(tcase, what_several_threads_held_is_saved_and_says_whose_targets_are_whose);
 	tcase_add_test(tcase, the_entry_in_the_journal_names_the_incident);
 	tcase_add_test(tcase, it_is_saved_once);
