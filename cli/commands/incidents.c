@@ -897,7 +897,7 @@ static int prune(const char *directory, const struct retention_limits *limits, w
 
 	if (stat(directory, &st) < 0)
 		return -errno;
-	rc = spool_open(directory, limits, &spool, NULL);
+	rc = spool_open(directory, limits, &spool, &(size_t){ 0 });
 	if (rc < 0)
 		return rc;
 	/* The spool looks at SPOOL_ENTRIES_MAX incidents at a time. */

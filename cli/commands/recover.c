@@ -205,7 +205,7 @@ static int save_incident(const struct request *request, const struct ring *ring,
 
 	if (rc < 0)
 		return refuse("the directory of incidents", strerror(-rc), EXIT_TROUBLE);
-	rc = spool_open(outcome->directory, &limits, &spool, NULL);
+	rc = spool_open(outcome->directory, &limits, &spool, &(size_t){ 0 });
 	if (rc < 0)
 		return refuse(outcome->directory, strerror(-rc), EXIT_TROUBLE);
 	outcome->adopted = 0;

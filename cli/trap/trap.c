@@ -615,7 +615,7 @@ static int trap_session_new(const struct trap_session_options *options, struct t
 	trap->options = *options;
 	trap->clock = real_clock();
 	trap->caught = calloc(TRAP_SESSION_CAUGHT_MAX, sizeof *trap->caught);
-	r = trap->caught ? spool_open(options->directory, &unlimited, &trap->spool, NULL) : -ENOMEM;
+	r = trap->caught ? spool_open(options->directory, &unlimited, &trap->spool, &(size_t){ 0 }) : -ENOMEM;
 	*ret_directory = r < 0 && trap->caught;
 	if (r == 0)
 		r = rule_state_new("", &trap->rule_state);

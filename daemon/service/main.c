@@ -77,9 +77,6 @@
 /* The time of day is slewed slowly; more than this within a second is a step. */
 #define CLOCK_STEP_NS (2 * (int64_t)NS_PER_S)
 
-/* How long what a killed daemon has started is waited for: it ends within a second. */
-#define ORPHANS_NS (2 * NS_PER_S)
-
 struct daemon {
 	const struct config_file *file;
 	struct config *config;
@@ -892,39 +889,12 @@ static void start_control(struct daemon *daemon)
 
 /* ---- build ---- */
 
-/* What became of the drafts of a daemon that was killed. */
-static void log_swept(const struct spool *spool)
-{
-	const struct spool_swept *swept;
-	size_t count = spool_swept(spool, &swept);
-
-	for (size_t i = 0; i < count && i < SPOOL_SWEPT_MAX; i++) {
-		struct log_about about = { .incident = swept[i].name };
-
-		if (swept[i].adopted)
-			log_about(LOG_NOTICE, &about,
-				  "incident %s of a daemon that was killed was sealed as far as it was written "
-				  "(severity %.2f)",
-				  swept[i].name, swept[i].severity);
-		else
-			log_about(LOG_NOTICE, &about,
-				  "incident %s of a daemon that was killed held nothing yet, or was being removed, and "
-				  "was removed",
-				  swept[i].name);
-	}
-	if (count > SPOOL_SWEPT_MAX)
-		log_line(LOG_NOTICE, "incidents of a daemon that was killed: %zu more were sealed or removed",
-			 count - SPOOL_SWEPT_MAX);
-}
-
 static int open_spool(struct daemon *daemon)
 {
 	struct retention_limits limits = retention_limits_of(daemon->config);
 	int r = spool_open(daemon->paths.incidents, &limits, &daemon->spool, NULL);
 	if (r < 0)
 		return failed("cannot use the incident directory", daemon->paths.incidents, r);
-	spool_wait(daemon->spool, ORPHANS_NS);
-	log_swept(daemon->spool);
 
 	return 0;
 }
@@ -968,7 +938,7 @@ static int build(struct daemon *daemon)
 	if (r == 0)
 		r = open_spool(daemon);
 	if (r == 0)
-		recover_ring(daemon->paths.ring, daemon->config, daemon->spool);
+		recover_begin(daemon->paths.ring, daemon->paths.incidents, daemon->config);
 	if (r == 0)
 		r = session_open(daemon->config, daemon->paths.ring, &daemon->session);
 	if (r == 0)

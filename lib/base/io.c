@@ -315,7 +315,7 @@ int directory_tree_make(const char *path)
 		if (!end && part[i] != '/')
 			continue;
 		part[i] = '\0';
-		if (mkdir(part, 0750) < 0 && errno != EEXIST && (end || errno != EROFS))
+		if (access(part, F_OK) < 0 && mkdir(part, 0750) < 0 && errno != EEXIST && (end || errno != EROFS))
 			return -errno;
 		part[i] = end ? '\0' : '/';
 	}

@@ -1,8 +1,8 @@
 /*
  * check_slow_disk.c: the real daemon on a disk that does not answer (tests/data/slow_disk): while
  * each write, fsync, rename and look at the free space waits, it samples, judges, answers and feeds
- * its watchdog; it ends when it is told to, and says what it could not write; when the disk answers
- * again nothing is missing.
+ * its watchdog; it ends when it is told to, and says what it could not write; a next one samples before
+ * it could save what was left; when the disk answers again nothing is missing.
  */
 #include "../data/slow_disk/slow_disk.h"
 #include "live_rig.h"
@@ -294,6 +294,41 @@ START_TEST(while_files_of_processes_and_cgroups_do_not_come_all_else_goes_on)
 }
 END_TEST
 
+/* From an incident that fired three seconds before the end on, though the configuration keeps one second. */
+START_TEST(a_start_on_a_disk_that_does_not_answer_samples_and_saves_later_what_was_left)
+{
+	struct ring_info info;
+	uint64_t before;
+
+	if (!start_all())
+		SKIP_TEST("%s", skip_why());
+	disk->log_is_fast = 1;
+	disk->closed = 1;
+	start_target();
+	live_wait_for(&rig, told(&rig, "incidents", "pending") == 1);
+	live_wait_for(&rig, disk->waiting > 0);
+	before = ticks();
+	live_wait_for(&rig, ticks() > before + 300);
+	kill(rig.server.pid, SIGKILL);
+	program_wait(&rig.server);
+	rig.server.pid = 0;
+	ring_info(rig.ring, &info);
+	ck_assert_uint_ne(info.unwritten_from.ns, 0);
+	ck_assert_int_gt(mono_diff(info.last_tick, info.unwritten_from), 3 * (int64_t)NS_PER_S);
+	ring_free(TAKE(rig.ring));
+
+	start_on_disk();
+	ck_assert(scene_says(rig.server.err, "sampling begins meanwhile"));
+	before = ticks();
+	live_wait_for(&rig, ticks() > before + 50);
+	ck_assert_uint_eq(sealed(), 0);
+	disk->closed = 0;
+	live_wait_for(&rig, scene_says(rig.server.err, "what its ring held is incident"));
+	live_wait_for(&rig, access(place(&rig, "ring.left1"), F_OK) < 0);
+	ck_assert_uint_gt(sealed(), 0);
+}
+END_TEST
+
 Suite *slow_disk_suite(void)
 {
 	Suite *suite = suite_create("slow_disk");
@@ -304,6 +339,7 @@ Suite *slow_disk_suite(void)
 	tcase_add_test(tcase, on_a_slow_disk_all_is_written_in_its_time);
 	tcase_add_test(tcase, it_ends_on_a_disk_that_does_not_answer_and_says_what_is_not_written);
 	tcase_add_test(tcase, while_files_of_processes_and_cgroups_do_not_come_all_else_goes_on);
+	tcase_add_test(tcase, a_start_on_a_disk_that_does_not_answer_samples_and_saves_later_what_was_left);
 	suite_add_tcase(suite, tcase);
 
 	return suite;

@@ -5,9 +5,15 @@
  * Only the last `before` window is saved, which an incident would have held, and the time since the
  * earliest window of an incident that was not on the disk yet (ring_set_unwritten); of all targets,
  * because which of them mattered is not known.
+ *
+ * At a start all this is a thread's, because the disk may take minutes: it is waited for some seconds,
+ * which is nearly always enough, and sampling begins then. So that the new ring does not take its place,
+ * the old one gets another name first (ring.left), which it keeps until it was saved; there may be
+ * several, of daemons that were killed before they had done that.
  */
 #include "daemon/engine/incident/recover.h"
 
+#include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/incident/ring_recorder.h"
 #include "lib/base/io.h"
@@ -18,8 +24,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -335,7 +345,11 @@ static void enforce_limits(struct spool *spool)
 			  "cannot keep the limits of the incident directory: %s", strerror(-r));
 }
 
-void recover_ring(const char *path, const struct config *config, struct spool *spool)
+/*
+ * If there is a ring whose writer did not end it, seals of it what is wanted, and removes it. An error
+ * stops nothing: a ring that cannot be read is renamed to its name with ".damaged".
+ */
+static void recover_ring(const char *path, const struct config *config, struct spool *spool)
 {
 	AUTO(ring_freep) struct ring *ring = NULL;
 	struct recover_report report;
@@ -365,4 +379,118 @@ void recover_ring(const char *path, const struct config *config, struct spool *s
 			  "the last daemon was killed: what its ring held is incident %s", report.name);
 	unlink(path); /* or a daemon that fails later in its start would save it at each start */
 	enforce_limits(spool);
+}
+
+/* So long a start waits for what a killed daemon has left to be sealed. */
+#define PATIENCE_NS (5 * NS_PER_S)
+
+/* How long what it has started is waited for: that ends within a second. */
+#define ORPHANS_NS (2 * NS_PER_S)
+
+#define LEFT_MAX 2 /* rings that were not saved yet */
+
+struct recovery {
+	char ring[PATH_MAX], incidents[PATH_MAX];
+	struct config config; /* its limits of incidents alone */
+};
+
+static void name_left(const char *ring, unsigned i, char ret[static PATH_MAX])
+{
+	if (snprintf(ret, PATH_MAX, "%s.left%u", ring, i) >= PATH_MAX)
+		*ret = '\0';
+}
+
+/* What became of the drafts of a daemon that was killed. */
+static void log_swept(const struct spool *spool)
+{
+	const struct spool_swept *swept;
+	size_t count = spool_swept(spool, &swept);
+
+	for (size_t i = 0; i < count && i < SPOOL_SWEPT_MAX; i++) {
+		struct log_about about = { .incident = swept[i].name };
+
+		if (swept[i].adopted)
+			log_about(LOG_NOTICE, &about,
+				  "incident %s of a daemon that was killed was sealed as far as it was written "
+				  "(severity %.2f)",
+				  swept[i].name, swept[i].severity);
+		else
+			log_about(LOG_NOTICE, &about,
+				  "incident %s of a daemon that was killed held nothing yet, or was being removed, and "
+				  "was removed",
+				  swept[i].name);
+	}
+	if (count > SPOOL_SWEPT_MAX)
+		log_line(LOG_NOTICE, "incidents of a daemon that was killed: %zu more were sealed or removed",
+			 count - SPOOL_SWEPT_MAX);
+}
+
+static void *run_recovery(void *argument)
+{
+	AUTO_FREE struct recovery *recovery = argument;
+	struct retention_limits limits = retention_limits_of(&recovery->config);
+	AUTO(spool_freep) struct spool *spool = NULL;
+	char path[PATH_MAX];
+
+	prctl(PR_SET_NAME, "recovery");
+	if (spool_open(recovery->incidents, &limits, &spool, NULL) < 0)
+		return NULL; /* another one was opened just now */
+	spool_wait(spool, ORPHANS_NS);
+	log_swept(spool);
+	for (unsigned i = 1; i <= LEFT_MAX; i++) {
+		name_left(recovery->ring, i, path);
+		recover_ring(path, &recovery->config, spool);
+	}
+
+	return NULL;
+}
+
+/* A ring that was not ended gets the first such name that is free, or the last one. */
+static void leave_ring_aside(const char *ring)
+{
+	char path[PATH_MAX] = "";
+
+	for (unsigned i = 1; i <= LEFT_MAX && (i == 1 || access(path, F_OK) == 0); i++)
+		name_left(ring, i, path);
+	if (rename(ring, path) < 0 && errno != ENOENT)
+		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_INCIDENT_FAILED, .error = errno },
+			  "the last daemon was killed, and what its ring held could not be saved: %s", strerror(errno));
+}
+
+static void look_at_ring(const char *path)
+{
+	AUTO(ring_freep) struct ring *ring = NULL;
+	struct ring_info info;
+	int r = ring_open(AT_FDCWD, path, false, &ring);
+
+	if (r < 0 && r != -ENOENT)
+		set_ring_aside(path, r);
+	if (r < 0)
+		return;
+	ring_info(ring, &info);
+	if (!info.clean)
+		leave_ring_aside(path);
+}
+
+void recover_begin(const char *ring, const char *incidents, const struct config *config)
+{
+	struct recovery *recovery = calloc(1, sizeof *recovery);
+	pthread_t thread;
+
+	if (!recovery)
+		return;
+	snprintf(recovery->ring, sizeof recovery->ring, "%s", ring);
+	snprintf(recovery->incidents, sizeof recovery->incidents, "%s", incidents);
+	recovery->config.incidents = config->incidents;
+	look_at_ring(ring);
+	if (thread_start(&thread, run_recovery, recovery) < 0) {
+		run_recovery(recovery);
+		return;
+	}
+	if (thread_join_within(thread, PATIENCE_NS))
+		return;
+	pthread_detach(thread);
+	log_line(LOG_WARNING,
+		 "what a killed daemon has left is not saved after %g s, mostly for a slow disk: sampling begins meanwhile",
+		 (double)PATIENCE_NS / NS_PER_S);
 }

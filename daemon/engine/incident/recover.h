@@ -43,11 +43,14 @@ struct recover_report {
 int recover_save(const struct ring *ring, uint64_t before_ns, struct spool *spool, struct recover_report *ret);
 
 /*
- * If there is a ring file whose writer did not end it, its last `before` window, with those of incidents
- * that were not on the disk, all targets, is sealed as an incident of kind "recovered", and the file is removed. The caller holds the lock of
- * the ring. Logs what it did; an error never stops the start: a ring that cannot be read is renamed
- * to its name with ".damaged".
+ * At the start of a daemon, which holds the lock of the ring: drafts in the directory `incidents` are
+ * sealed or removed (spool_wait), and if there is a ring file whose writer did not end it, its last
+ * `before` window, with those of incidents that were not on the disk, all targets, is sealed as an
+ * incident of kind "recovered", and the file is removed. Waits for that for five seconds at most: a thread
+ * goes on with it, to which the spool of the caller is another one. When this returns nothing is called
+ * `ring` that is not saved. Logs what it did; an error never stops the start: a ring that cannot be read
+ * is renamed to its name with ".damaged".
  */
-void recover_ring(const char *path, const struct config *config, struct spool *spool);
+void recover_begin(const char *ring, const char *incidents, const struct config *config);
 
 #endif

@@ -301,9 +301,9 @@ int leftover_files_settle(int dirfd, uint64_t max_bytes, struct incident *incide
 /* ---- its directory ---- */
 
 /* Against a sweep or another writer, in this process or another. Held for short. 0 or -errno. */
-static int lock_directory(const struct spool_directory *dir)
+static int lock_directory(int dirfd)
 {
-	while (flock(dir->fd, LOCK_EX) < 0)
+	while (flock(dirfd, LOCK_EX) < 0)
 		if (errno != EINTR)
 			return -errno;
 	return 0;
@@ -456,22 +456,35 @@ static void note_swept(struct spool *spool, const struct spool_swept *swept)
 	spool->swept_count++;
 }
 
+/* Takes a draft that nobody holds. Its descriptor, or -1: it is gone, or held (and then counted). */
+static int take_draft(struct sweep *sweep, const char *name)
+{
+	AUTO_CLOSE int fd = -1;
+	struct stat named, held;
+	bool taken;
+
+	if (lock_directory(sweep->dirfd) < 0)
+		return -1;
+	fd = openat(sweep->dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	taken = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
+	flock(sweep->dirfd, LOCK_UN);
+	sweep->locked += fd >= 0 && !taken;
+	/* Another sweep may have sealed it meanwhile: then it has its other name. */
+	if (!taken || fstat(fd, &held) < 0 || fstatat(sweep->dirfd, name, &named, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    held.st_ino != named.st_ino)
+		return -1;
+	return TAKE_FD(fd);
+}
+
 /* What cannot be removed is left for the next sweep. */
 static int sweep_entry(void *ctx, const char *name)
 {
 	struct sweep *sweep = ctx;
 	struct spool_swept swept = { .adopted = false };
-	AUTO_CLOSE int fd = -1;
+	AUTO_CLOSE int fd = is_temporary(name) ? take_draft(sweep, name) : -1;
 
-	if (!is_temporary(name))
-		return 0;
-	fd = openat(sweep->dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return 0;
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-		sweep->locked++;
-		return 0;
-	}
 	snprintf(swept.name, sizeof(swept.name), "%.*s", (int)(strlen(name) - strlen(SPOOL_DIRECTORY_SUFFIX)), name);
 	swept.adopted = adopt_draft(sweep, fd, name, &swept);
 	if (!swept.adopted && directory_tree_remove(sweep->dirfd, name) < 0)
@@ -484,17 +497,11 @@ static int sweep_entry(void *ctx, const char *name)
 /* Drafts of living writers stay, this process's included. 0 or -errno. */
 static int sweep_directory(struct spool *spool, const struct spool_directory *dir, struct sweep *ret)
 {
-	int r = lock_directory(dir);
-
-	if (r < 0)
-		return r;
 	*ret = (struct sweep){ .dirfd = dir->fd, .spool = spool };
-	r = directory_list_each(dir->fd, sweep_entry, ret);
-	flock(dir->fd, LOCK_UN);
-	return r;
+	return directory_list_each(dir->fd, sweep_entry, ret);
 }
 
-/* Makes it (0750) and its parents if need be, opens and sweeps it. 0; -ENOMEM; -errno. */
+/* Makes it (0750) and its parents if need be, opens it, and sweeps it unless ret_swept is NULL. 0; -ENOMEM; -errno. */
 static int open_directory(struct spool *spool, struct spool_directory **ret, struct sweep *ret_swept)
 {
 	AUTO(spool_directory_unrefp) struct spool_directory *dir = calloc(1, sizeof(*dir));
@@ -511,7 +518,7 @@ static int open_directory(struct spool *spool, struct spool_directory **ret, str
 	dir->fd = open(spool->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir->fd < 0)
 		return -errno;
-	r = sweep_directory(spool, dir, ret_swept);
+	r = ret_swept ? sweep_directory(spool, dir, ret_swept) : 0;
 	if (r < 0)
 		return r;
 	*ret = TAKE(dir);
@@ -760,7 +767,7 @@ int spool_open(const char *path, const struct retention_limits *limits, struct s
 	spool->path = strdup(path);
 	if (!spool->path)
 		return -ENOMEM;
-	r = open_directory(spool, &spool->dir, &swept);
+	r = open_directory(spool, &spool->dir, ret_swept ? &swept : NULL);
 	if (r < 0)
 		return r;
 
@@ -1034,7 +1041,7 @@ int spool_begin(struct spool *spool, const char *stem, struct spool_draft **ret)
 	draft->parent->holders++;
 	draft->dirfd = -1;
 
-	r = lock_directory(draft->parent);
+	r = lock_directory(draft->parent->fd);
 	if (r == 0) {
 		r = number_draft(draft, stem);
 		flock(draft->parent->fd, LOCK_UN);

@@ -96,9 +96,9 @@ struct spool_draft; /* an incident that is being written */
 
 /*
  * Opens the directory, making it and its parents (0750) if need be. Drafts of writers that have
- * died are sealed if spool_note has described them, or else removed; *ret_swept (may be NULL): how
- * many were removed. If the directory is removed or replaced later, the next spool_begin does the
- * same again. 0; -errno; -ENOMEM.
+ * died are sealed if spool_note has described them, or else removed; *ret_swept: how many were removed.
+ * NULL: they are left to spool_wait, here or in another spool of this directory. If the directory is
+ * removed or replaced later, the next spool_begin makes and sweeps it again. 0; -errno; -ENOMEM.
  */
 int spool_open(const char *path, const struct retention_limits *limits, struct spool **ret, size_t *ret_swept);
 
@@ -118,7 +118,7 @@ struct spool_swept {
 size_t spool_swept(const struct spool *spool, const struct spool_swept **ret);
 
 /*
- * Waits, for so long at most, while drafts are locked: for what a writer that was killed has
+ * Sweeps, and waits, for so long at most, while drafts are locked: for what a writer that was killed has
  * started, which ends within a second (children.h). Sweeps those that become free. Those that do
  * not are left to the next sweep.
  */

@@ -1,9 +1,10 @@
 /*
  * slow_disk.c: a disk that does not answer, for a program that has this loaded before it
  * (LD_PRELOAD): what changes a regular file or a directory, or asks a file system for its room, waits
- * as long as a gate is closed. Another gate is for reads of the files of cgroups and of other
- * processes: all but those of the samplers, and of the main thread but for cgroups (a process's user is
- * in its status). SLOW_DISK is a file with a struct slow_disk, shared with the test.
+ * as long as a gate is closed. The ring, which is in memory where a daemon runs as a service, passes.
+ * Another gate is for reads of the files of cgroups and of other processes: all but those of the samplers,
+ * and of the main thread but for cgroups (a process's user is in its status). SLOW_DISK is a file with a
+ * struct slow_disk, shared with the test.
  */
 #include "slow_disk.h"
 
@@ -51,13 +52,38 @@ static void pass_gate(void)
 	disk->passed++;
 }
 
+/* By its name, or that of the file that takes its place. */
+static int is_ring(const char *path)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+
+	return strncmp(name, "ring", 4) == 0 || strncmp(name, ".ring", 5) == 0;
+}
+
+static int is_ring_fd(int fd)
+{
+	char link[32], path[512];
+	ssize_t len;
+
+	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+	len = readlink(link, path, sizeof path - 1);
+	path[len < 0 ? 0 : len] = '\0';
+	return is_ring(path);
+}
+
 /* The log may be let through; a memfd, which has no name, is no disk. */
 static void pass_fd(int fd)
 {
 	struct stat st;
 
 	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink > 0 &&
-	    !(fd == STDERR_FILENO && disk && disk->log_is_fast))
+	    !(fd == STDERR_FILENO && disk && disk->log_is_fast) && !is_ring_fd(fd))
+		pass_gate();
+}
+
+static void pass_path(const char *path)
+{
+	if (!is_ring(path))
 		pass_gate();
 }
 
@@ -101,7 +127,7 @@ static void pass_late(int fd)
 		return REAL(name) arguments; \
 	}
 
-#define WRAP_PATH(type, name, parameters, arguments) \
+#define WRAP_GATE(type, name, parameters, arguments) \
 	type name parameters \
 	{ \
 		pass_gate(); \
@@ -136,20 +162,27 @@ ssize_t __pread_chk(int fd, void *data, size_t len, off_t at, size_t cap)
 	return pread(fd, data, len, at);
 }
 
+#define WRAP_PATH(type, name, parameters, arguments) \
+	type name parameters \
+	{ \
+		pass_path(path); \
+		return REAL(name) arguments; \
+	}
+
 WRAP_FD(ssize_t, write, (int fd, const void *data, size_t len), (fd, data, len))
 WRAP_FD(ssize_t, writev, (int fd, const struct iovec *parts, int count), (fd, parts, count))
 WRAP_FD(ssize_t, pwrite, (int fd, const void *data, size_t len, off_t at), (fd, data, len, at))
 WRAP_FD(int, fdatasync, (int fd), (fd))
 WRAP_FD(int, ftruncate, (int fd, off_t len), (fd, len))
 WRAP_FD(int, posix_fallocate, (int fd, off_t at, off_t len), (fd, at, len))
-WRAP_PATH(int, fsync, (int fd), (fd))
-WRAP_PATH(int, fstatvfs, (int fd, struct statvfs *ret), (fd, ret))
+WRAP_GATE(int, fsync, (int fd), (fd))
+WRAP_GATE(int, fstatvfs, (int fd, struct statvfs *ret), (fd, ret))
 WRAP_PATH(int, statvfs, (const char *path, struct statvfs *ret), (path, ret))
 WRAP_PATH(int, mkdir, (const char *path, mode_t mode), (path, mode))
 WRAP_PATH(int, mkdirat, (int fd, const char *path, mode_t mode), (fd, path, mode))
 WRAP_PATH(int, unlinkat, (int fd, const char *path, int flags), (fd, path, flags))
-WRAP_PATH(int, rename, (const char *from, const char *to), (from, to))
-WRAP_PATH(int, renameat, (int at, const char *from, int to_at, const char *to), (at, from, to_at, to))
+WRAP_PATH(int, rename, (const char *path, const char *to), (path, to))
+WRAP_PATH(int, renameat, (int at, const char *path, int to_at, const char *to), (at, path, to_at, to))
 
 /* Sockets are in /run, in memory. */
 int unlink(const char *path)
@@ -157,7 +190,7 @@ int unlink(const char *path)
 	struct stat st;
 
 	if (lstat(path, &st) < 0 || !S_ISSOCK(st.st_mode))
-		pass_gate();
+		pass_path(path);
 	return REAL(unlink)(path);
 }
 
@@ -175,7 +208,7 @@ int open(const char *path, int flags, ...)
 	mode = mode_of(flags, arguments);
 	va_end(arguments);
 	if (flags & O_CREAT)
-		pass_gate();
+		pass_path(path);
 	return REAL(open)(path, flags, mode);
 }
 
@@ -188,6 +221,6 @@ int openat(int fd, const char *path, int flags, ...)
 	mode = mode_of(flags, arguments);
 	va_end(arguments);
 	if (flags & O_CREAT)
-		pass_gate();
+		pass_path(path);
 	return REAL(openat)(fd, path, flags, mode);
 }

@@ -5,7 +5,7 @@
 #include "lib/incident/incident.h"
 #include "journal.h"
 #include "lib/incident/manifest.h"
-#include "daemon/engine/incident/recover.h"
+#include "daemon/engine/incident/recover.c"
 #include "lib/ring/ring.h"
 #include "scene.h"
 #include "skip.h"

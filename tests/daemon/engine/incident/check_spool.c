@@ -44,7 +44,7 @@ static struct spool *open_spool(uint64_t max_bytes, uint32_t max_count)
 	struct retention_limits limits = { .max_bytes = max_bytes, .max_count = max_count };
 	struct spool *spool;
 
-	ck_assert_int_eq(spool_open(path, &limits, &spool, NULL), 0);
+	ck_assert_int_eq(spool_open(path, &limits, &spool, &(size_t){ 0 }), 0);
 	return spool;
 }
 
@@ -304,7 +304,7 @@ static void seal_until(long step)
 	struct retention_limits limits = { .max_count = 1 };
 	struct spool *spool;
 
-	if (spool_open(path, &limits, &spool, NULL) < 0)
+	if (spool_open(path, &limits, &spool, &(size_t){ 0 }) < 0)
 		_exit(1);
 	torture_kill_at(step, NULL);
 	if (seal_one(spool) < 0 || spool_enforce(spool, (struct spool_now){ 0 }, NULL, NULL) < 0)
@@ -366,7 +366,7 @@ static void check_what_was_left(void)
 	struct spool *spool;
 	size_t sealed = 0;
 
-	ck_assert_int_eq(spool_open(path, &limits, &spool, NULL), 0);
+	ck_assert_int_eq(spool_open(path, &limits, &spool, &(size_t){ 0 }), 0);
 	ck_assert_uint_eq(count_names(".tmp"), 0);
 	ck_assert_uint_eq(spool_swept(spool, &swept), (size_t)draft + draft_of_old); /* all is said */
 	if (count_names("-new-r-1") > 0) {
@@ -396,7 +396,7 @@ START_TEST(a_writer_that_is_killed_at_any_step_leaves_a_whole_incident_or_none_a
 		struct spool_draft *draft;
 		struct spool *spool;
 
-		ck_assert_int_eq(spool_open(path, &limits, &spool, NULL), 0);
+		ck_assert_int_eq(spool_open(path, &limits, &spool, &(size_t){ 0 }), 0);
 		ck_assert_int_eq(spool_begin(spool, "20000101T000000.000Z-old-r", &draft), 0);
 		put(spool_draft_dirfd(draft), "data.txt", 100);
 		incident.rule.severity = OLD_SEVERITY;
@@ -435,7 +435,7 @@ START_TEST(a_draft_that_children_of_a_killed_writer_hold_is_waited_for)
 		struct spool_draft *draft;
 
 		incident.rule.severity = NEW_SEVERITY;
-		if (spool_open(path, &limits, &spool, NULL) < 0 ||
+		if (spool_open(path, &limits, &spool, &(size_t){ 0 }) < 0 ||
 		    spool_begin(spool, "20000102T000000.000Z-new-r", &draft) < 0 || spool_note(draft, &incident) < 0)
 			_exit(1);
 		if (fork() == 0) { /* has the lock of the draft, too, and writes for a while */
@@ -452,7 +452,7 @@ START_TEST(a_draft_that_children_of_a_killed_writer_hold_is_waited_for)
 	ck_assert_int_eq(read(ends[0], (char[1]){ 0 }, 1), 1);
 	kill(writer, SIGKILL);
 	ck_assert_int_eq(waitpid(writer, NULL, 0), writer);
-	ck_assert_int_eq(spool_open(path, &limits, &spool, NULL), 0);
+	ck_assert_int_eq(spool_open(path, &limits, &spool, &(size_t){ 0 }), 0);
 	ck_assert_uint_eq(spool_swept(spool, &swept), 0); /* it is written to */
 	ck_assert_uint_eq(count_names("-new-r-1.tmp"), 1);
 	spool_wait(spool, 60 * NS_PER_S);
@@ -572,7 +572,7 @@ START_TEST(age_goes_first_and_makes_room_for_the_rest)
 	add(spool, 2, 1, 1); /* exactly as old as is allowed */
 	add(spool, 3, 2, 1);
 	spool_free(spool);
-	ck_assert_int_eq(spool_open(path, &limits, &spool, NULL), 0);
+	ck_assert_int_eq(spool_open(path, &limits, &spool, &(size_t){ 0 }), 0);
 	ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ .wall = now }, note, &removals), 0);
 	ck_assert_str_eq(removals.text, "9:age ");
 	spool_free(spool);
@@ -589,13 +589,13 @@ START_TEST(age_is_time_in_the_spool_and_not_the_time_of_day)
 
 	add(spool, 1, 9, 1);
 	spool_free(spool);
-	ck_assert_int_eq(spool_open(path, &limits, &spool, NULL), 0);
+	ck_assert_int_eq(spool_open(path, &limits, &spool, &(size_t){ 0 }), 0);
 	ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ .boot_ns = hour }, note, &removals), 0);
 	ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ .boot_ns = hour + 6 * DAY }, note, &removals), 0);
 	add(spool, 2, 1, 1);
 	ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ .boot_ns = hour + 6 * DAY }, note, &removals), 0);
 	spool_free(spool);
-	ck_assert_int_eq(spool_open(path, &limits, &spool, NULL), 0);
+	ck_assert_int_eq(spool_open(path, &limits, &spool, &(size_t){ 0 }), 0);
 	ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ .boot_ns = 1 }, note, &removals), 0);
 	ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ .boot_ns = 4 * DAY }, note, &removals), 0);
 	ck_assert_str_eq(removals.text, "");
@@ -643,7 +643,7 @@ START_TEST(ages_start_again_when_their_file_is_damaged)
 		spool_free(spool);
 		snprintf(file, sizeof(file), "%s/.ages", path);
 		scene_write(file, "%s", texts[i]);
-		ck_assert_int_eq(spool_open(path, &limits, &spool, NULL), 0);
+		ck_assert_int_eq(spool_open(path, &limits, &spool, &(size_t){ 0 }), 0);
 		ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ .boot_ns = 1 }, note, &removals), 0);
 		ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ .boot_ns = 2 }, note, &removals), 0);
 		ck_assert_str_eq(removals.text, "");
@@ -676,7 +676,7 @@ START_TEST(a_file_system_filled_by_others_costs_nothing)
 	ck_assert(spool_predict_ok(spool, 1));
 	ck_assert(!spool_predict_ok(spool, UINT64_MAX));
 	spool_free(spool);
-	ck_assert_int_eq(spool_open(path, &limits, &spool, NULL), 0);
+	ck_assert_int_eq(spool_open(path, &limits, &spool, &(size_t){ 0 }), 0);
 	ck_assert(!spool_predict_ok(spool, 0));
 	ck_assert(!spool_predict_ok(spool, 1));
 	ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ 0 }, NULL, NULL), 0);
@@ -831,7 +831,7 @@ START_TEST(every_failing_allocation_leaves_nothing_or_a_whole_incident)
 		int r;
 
 		torture_arm(n);
-		r = spool_open(path, &limits, &spool, NULL);
+		r = spool_open(path, &limits, &spool, &(size_t){ 0 });
 		if (r == 0)
 			r = spool_begin(spool, "20000102T000000.000Z-t-r", &draft);
 		if (r == 0)
