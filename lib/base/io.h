@@ -95,7 +95,7 @@ int whole_file_read(int dirfd, const char *name, struct buffer *text);
 enum whole_file_kind {
 	WHOLE_FILE_DURABLE, /* mode 0640, less the umask; on the disk before it has its name */
 	WHOLE_FILE_PUBLIC,  /* mode 0644; not synchronised: it is written again soon */
-	WHOLE_FILE_QUICK,   /* as DURABLE, but not synchronised: a power failure may leave the old one, or an empty one */
+	WHOLE_FILE_QUICK,   /* mode 0640, less the umask; not synchronised: it may be lost in a power failure */
 };
 
 /*

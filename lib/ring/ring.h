@@ -73,11 +73,11 @@ struct ring_info {
 	uint8_t boot_id[16];
 	int32_t pid;
 	uint64_t start_ticks;
-	bool clean;        /* the writer has ended it (ring_finish) */
-	uint64_t next_seq; /* pages claimed so far */
-	mono_t last_tick;  /* time of the last published tick */
-	uint64_t ticks;    /* ticks published, by all writers */
-	uint64_t writers;  /* that there were so far: each ticks by itself */
+	bool clean;                /* the writer has ended it (ring_finish) */
+	uint64_t next_seq;         /* pages claimed so far */
+	mono_t last_tick;          /* time of the last published tick */
+	uint64_t ticks;            /* ticks published, by all writers */
+	uint64_t writers;          /* that there were so far: each ticks by itself */
 	mono_t unwritten_from;     /* ring_set_unwritten */
 	double unwritten_severity; /* the same; finite */
 };

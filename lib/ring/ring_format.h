@@ -53,8 +53,8 @@ struct ring_header {
 	uint64_t heartbeat_longest; /* of those under which a page that is still there was written; 0: heartbeat_ns */
 	uint64_t idle_live;         /* sampling.idle_interval in force; 0: none */
 
-	uint64_t reader_owner; /* the blocking reader (ring_reader_word); 0: there is none */
-	uint64_t reader_seq;   /* the oldest page it still needs */
+	uint64_t reader_owner;       /* the blocking reader (ring_reader_word); 0: there is none */
+	uint64_t reader_seq;         /* the oldest page it still needs */
 	uint64_t unwritten_from;     /* ring_set_unwritten */
 	uint64_t unwritten_severity; /* the bits of a double */
 	uint64_t unused3[4];

@@ -32,10 +32,10 @@ struct incident_worker_counts {
 };
 
 /*
- * Starts the thread (what it takes is not charged to sampling: samplers_exempt), to which the spool belongs until incident_worker_stop, but for what spool.h
- * says. notifier must outlive it; NULL: nothing is told. stuck_ns: how long the stop waits for one
- * job; 0: 10 s, because evidence of many gigabytes takes some seconds on a slow disk, a blocked read
- * of /proc forever. 0; -ENOMEM; -errno.
+ * Starts the thread (what it takes is not charged to sampling: samplers_exempt), to which the spool
+ * belongs until incident_worker_stop, but for what spool.h says. notifier must outlive it; NULL: nothing
+ * is told. stuck_ns: how long the stop waits for one job; 0: 10 s, because evidence of many gigabytes
+ * takes some seconds on a slow disk, a blocked read of /proc forever. 0; -ENOMEM; -errno.
  */
 int incident_worker_new(struct session *session, struct spool *spool, struct notifier *notifier, uint64_t stuck_ns,
 			struct incident_worker **ret);

@@ -491,6 +491,7 @@ void recover_begin(const char *ring, const char *incidents, const struct config 
 		return;
 	pthread_detach(thread);
 	log_line(LOG_WARNING,
-		 "what a killed daemon has left is not saved after %g s, mostly for a slow disk: sampling begins meanwhile",
+		 "what a killed daemon has left is not saved after %g s, mostly for a slow disk: sampling begins "
+		 "meanwhile",
 		 (double)PATIENCE_NS / NS_PER_S);
 }
