@@ -249,12 +249,12 @@ START_TEST(a_capture_that_blocks_does_not_keep_it_from_stopping)
 	program_said(directory, "stopped: 0 incidents sealed");
 	close(fd);
 
-	/* The next start recovers what the ring held, as after a crash. */
+	/* The next start seals what was noted, and recovers what the ring held, as after a crash. */
 	unlink(stuck);
 	write_file("status");
 	program = start();
 	await_message(&program, "watching ");
-	scene_wait_for(sealed() == 1);
+	scene_wait_for(sealed() == 2);
 	kill(program.pid, SIGTERM);
 	ck_assert_int_eq(program_wait(&program), 0);
 }
