@@ -118,7 +118,7 @@ int ring_create_anonymous(const struct ring_options *options, struct ring **ret)
 int ring_lock(struct ring *ring);
 
 /*
- * For whoever finds the ring after its daemon was killed: the begin of the earliest window of an incident
+ * For the next daemon, should this one be killed: the begin of the earliest window of an incident
  * that is not on the disk yet (0: there is none), and how severe the worst of these is. Any thread.
  */
 void ring_set_unwritten(struct ring *ring, mono_t from, double severity);

@@ -456,7 +456,7 @@ static void note_swept(struct spool *spool, const struct spool_swept *swept)
 	spool->swept_count++;
 }
 
-/* Takes a draft that nobody holds. Its descriptor, or -1: it is gone, or held (and then counted). */
+/* Takes a draft that is not held. Its descriptor, or -1: it is gone, or held (and then counted). */
 static int take_draft(struct sweep *sweep, const char *name)
 {
 	AUTO_CLOSE int fd = -1;
