@@ -322,11 +322,11 @@ struct listed {
 	struct output_names names;
 };
 
-static const struct output_names *list_names(const struct functions *functions, struct listed *ret)
+static const struct output_names *list_names(const struct functions_row *rows, size_t count, struct listed *ret)
 {
-	for (size_t i = 0; i < functions->count; i++)
-		ret->name[i] = functions->row[i].function;
-	ret->names = (struct output_names){ ret->name, functions->count };
+	for (size_t i = 0; i < count; i++)
+		ret->name[i] = rows[i].function;
+	ret->names = (struct output_names){ ret->name, count };
 	return &ret->names;
 }
 
@@ -368,7 +368,7 @@ static void print_full(const struct functions *functions, size_t line, FILE *fil
 {
 	const struct cells head = { "function", "module", "busiest thread" };
 	struct listed listed;
-	const struct output_names *names = list_names(functions, &listed);
+	const struct output_names *names = list_names(functions->row, functions->count, &listed);
 	struct cells cells;
 	size_t width[3];
 
@@ -386,7 +386,7 @@ static void print_full(const struct functions *functions, size_t line, FILE *fil
 static void print_narrow(const struct functions *functions, size_t line, FILE *file)
 {
 	struct listed listed;
-	const struct output_names *names = list_names(functions, &listed);
+	const struct output_names *names = list_names(functions->row, functions->count, &listed);
 
 	fprintf(file, "%6s %6s  function\n", "before", "during");
 	for (size_t i = 0; i < functions->count; i++) {
@@ -402,6 +402,15 @@ static const char *process_text(const struct functions_row *row, char *buf, size
 {
 	snprintf(buf, cap, row->pid ? "%s/%jd" : "%s", row->process, (intmax_t)row->pid);
 	return buf;
+}
+
+/* Nothing for spikewatch itself, which is several. */
+static void print_thread_id(const struct functions_row *row, int width, FILE *file)
+{
+	if (row->tid)
+		fprintf(file, "%*jd  ", width, (intmax_t)row->tid);
+	else
+		fprintf(file, "%*s  ", width, "");
 }
 
 static void print_threads(const struct functions *functions, size_t line, FILE *file)
@@ -425,8 +434,8 @@ static void print_threads(const struct functions *functions, size_t line, FILE *
 
 		print_heading(functions, functions->thread, i, file);
 		print_pair(functions, row, row->self, file);
-		fprintf(file, "%*jd  ", TID_WIDTH, (intmax_t)row->tid);
-		output_fit(row->thread[0] ? row->thread : "?", width, fit, file);
+		print_thread_id(row, TID_WIDTH, file);
+		output_fit(row->thread[0] ? row->thread : row->tid ? "?" : "", width, fit, file);
 		if (with_process) {
 			fputs("  ", file);
 			output_fit(process_text(row, process, sizeof(process)), left - width - 2, OUTPUT_CUT_DOTS,
@@ -434,6 +443,34 @@ static void print_threads(const struct functions *functions, size_t line, FILE *
 		}
 		fputc('\n', file);
 	}
+}
+
+/* ---- what has no names ---- */
+
+#define NAMELESS_PERCENT 20 /* less is not worth a line */
+
+/* Of memory it says nothing: what first touches it is mostly a function of libc. */
+static void print_nameless(const struct functions *functions, size_t width, FILE *file)
+{
+	static const char *const helps[] = {
+		[FUNCTIONS_STRIPPED] = " is stripped; what helps: spikewatch report",
+		[FUNCTIONS_OF_JAVA] = "made at run time; what helps: jcmd PID Compiler.perfmap",
+		[FUNCTIONS_OF_NODE] = "made at run time; what helps: node --perf-basic-prof",
+		[FUNCTIONS_MADE] = "made at run time; what helps: a perf map, /tmp/perf-PID.map",
+	};
+	double share = 100 * (double)functions->nameless_self / (double)functions->own[FUNCTION_TABLE_DURING];
+	const char *slash = strrchr(functions->nameless, '/');
+	char text[FUNCTIONS_NAME_MAX + 160];
+
+	if (functions->unit == FUNCTION_TABLE_IN_BYTES || functions->own[FUNCTION_TABLE_DURING] == 0 ||
+	    share < NAMELESS_PERCENT)
+		return;
+	snprintf(text, sizeof(text), "%.0f %% without names: %s%s", share < 100 ? share : 100,
+		 functions->nameless_why != FUNCTIONS_STRIPPED ? ""
+		 : slash && slash[1]                           ? slash + 1
+							       : functions->nameless,
+		 helps[functions->nameless_why]);
+	output_wrap(text, width, file);
 }
 
 /* "Lost or left out: a; b; c"; cut if it does not fit. */
@@ -530,6 +567,7 @@ void functions_print(const struct functions *functions, const struct incident *i
 	else
 		print_full(functions, line, file);
 	print_threads(functions, line, file);
+	print_nameless(functions, line, file);
 	print_losses(functions, incident, line, file);
 }
 
@@ -543,34 +581,33 @@ static bool is_brief(const struct functions_row *row)
 	return !row->neighbour && row->total[FUNCTION_TABLE_DURING] > 0;
 }
 
-static void print_brief_functions(const struct functions *functions, size_t rows, size_t line, FILE *file)
+static void print_brief_functions(const struct functions *functions, const struct functions_row *rows, size_t count,
+				  size_t wanted, size_t line, FILE *file)
 {
 	const struct cells head = { "function", "module", "busiest thread" };
 	size_t width[3] = { 0, strlen(head.module), strlen(head.thread) }, left = line - BRIEF_WIDTH, printed = 0;
 	struct listed listed;
-	const struct output_names *names = list_names(functions, &listed);
+	const struct output_names *names = list_names(rows, count, &listed);
 	struct cells cells;
 
-	for (size_t i = 0; i < functions->count && i < rows; i++) {
-		make_cells(&functions->row[i], &cells);
+	for (size_t i = 0; i < count && i < wanted; i++) {
+		make_cells(&rows[i], &cells);
 		width[1] = widest_of(width[1], cells.module, left / 4);
 		width[2] = widest_of(width[2], cells.thread, left / 3);
 	}
 	width[0] = left - width[1] - width[2] - 4;
 	fprintf(file, "%*s %*s %*s  ", AMOUNT_WIDTH, "before", AMOUNT_WIDTH, "self", AMOUNT_WIDTH, "total");
 	print_names(&head, names, width, file);
-	for (size_t i = 0; i < functions->count && printed < rows; i++) {
-		const struct functions_row *row = &functions->row[i];
-
-		if (!is_brief(row))
+	for (size_t i = 0; i < count && printed < wanted; i++) {
+		if (!is_brief(&rows[i]))
 			continue;
-		print_amount(functions, row, row->self[FUNCTION_TABLE_BEFORE], FUNCTION_TABLE_BEFORE, file);
+		print_amount(functions, &rows[i], rows[i].self[FUNCTION_TABLE_BEFORE], FUNCTION_TABLE_BEFORE, file);
 		fputc(' ', file);
-		print_amount(functions, row, row->self[FUNCTION_TABLE_DURING], FUNCTION_TABLE_DURING, file);
+		print_amount(functions, &rows[i], rows[i].self[FUNCTION_TABLE_DURING], FUNCTION_TABLE_DURING, file);
 		fputc(' ', file);
-		print_amount(functions, row, row->total[FUNCTION_TABLE_DURING], FUNCTION_TABLE_DURING, file);
+		print_amount(functions, &rows[i], rows[i].total[FUNCTION_TABLE_DURING], FUNCTION_TABLE_DURING, file);
 		fputs("  ", file);
-		make_cells(row, &cells);
+		make_cells(&rows[i], &cells);
 		print_names(&cells, names, width, file);
 		printed++;
 	}
@@ -582,8 +619,10 @@ void functions_print_brief(const struct functions *functions, size_t rows, size_
 	size_t line = style->width > WIDTH_FULL ? style->width : WIDTH_FULL, printed = 0;
 	char process[FUNCTIONS_NAME_MAX + 32];
 
-	if (functions->count > 0 && is_brief(&functions->row[0]))
-		print_brief_functions(functions, rows, line, file);
+	if (functions->unit == FUNCTION_TABLE_IN_BYTES && functions->inner_count > 0)
+		print_brief_functions(functions, functions->inner, functions->inner_count, rows, line, file);
+	else if (functions->count > 0 && is_brief(&functions->row[0]))
+		print_brief_functions(functions, functions->row, functions->count, rows, line, file);
 	for (size_t i = 0; i < functions->thread_count && printed < threads; i++) {
 		const struct functions_row *row = &functions->thread[i];
 
@@ -601,6 +640,7 @@ void functions_print_brief(const struct functions *functions, size_t rows, size_
 		output_fit(process_text(row, process, sizeof(process)), line - BRIEF_WIDTH - 24, OUTPUT_CUT_DOTS, file);
 		fputc('\n', file);
 	}
+	print_nameless(functions, line, file);
 }
 
 /* ---- functions, ranked ---- */
@@ -753,6 +793,67 @@ static void add_to_itself(struct function_rows_row *itself, const struct functio
 	itself->module = (struct text_part){ FUNCTION_TABLE_NEIGHBOUR, strlen(FUNCTION_TABLE_NEIGHBOUR) };
 }
 
+/* ---- functions without names ---- */
+
+#define NAMELESS_MODULES 16 /* that are added up; later ones are not */
+
+struct nameless {
+	struct text_part module[NAMELESS_MODULES];
+	uint64_t self[NAMELESS_MODULES];
+	size_t count;
+	bool of_java, of_node; /* whose runtimes write down what they compile, if asked to */
+};
+
+/* Code that a program made itself while it ran. */
+static bool is_made_at_run_time(const struct text_part *module)
+{
+	static const char anonymous[] = "[anon";
+
+	return module->len >= sizeof(anonymous) - 1 && memcmp(module->at, anonymous, sizeof(anonymous) - 1) == 0;
+}
+
+static bool mentions(const struct text_part *text, const char *word)
+{
+	return text->len > 0 && memmem(text->at, text->len, word, strlen(word));
+}
+
+static void note_nameless(struct nameless *nameless, const struct function_rows_row *row)
+{
+	size_t i = 0;
+
+	nameless->of_java = nameless->of_java || mentions(&row->module, "/libjvm.so");
+	nameless->of_node =
+		nameless->of_node || mentions(&row->module, "/libnode.so") || mentions(&row->module, "/node");
+	/* "[libc.so.6+0x16e040]", "[anon]", "[unknown]"; but not "[kernel]", which keeps its names to itself. */
+	if (row->function.len == 0 || row->function.at[0] != '[' || row->module.len == 0 ||
+	    (row->module.at[0] == '[' && !is_made_at_run_time(&row->module)))
+		return;
+	while (i < nameless->count && text_part_compare(&nameless->module[i], &row->module) != 0)
+		i++;
+	if (i == NAMELESS_MODULES)
+		return;
+	nameless->count += i == nameless->count;
+	nameless->module[i] = row->module;
+	nameless->self[i] += row->self[FUNCTION_TABLE_DURING];
+}
+
+static void choose_nameless(const struct nameless *nameless, struct functions *ret)
+{
+	size_t most = 0;
+
+	for (size_t i = 1; i < nameless->count; i++)
+		if (nameless->self[i] > nameless->self[most])
+			most = i;
+	if (nameless->count == 0)
+		return;
+	copy_name(ret->nameless, &nameless->module[most]);
+	ret->nameless_self = nameless->self[most];
+	ret->nameless_why = !is_made_at_run_time(&nameless->module[most]) ? FUNCTIONS_STRIPPED
+			    : nameless->of_java                           ? FUNCTIONS_OF_JAVA
+			    : nameless->of_node                           ? FUNCTIONS_OF_NODE
+									  : FUNCTIONS_MADE;
+}
+
 /* ---- the function that is named first ---- */
 
 /* A name that says where the time went: not "[libfoo.so+0x1240]", nor how every program or thread begins. */
@@ -773,6 +874,24 @@ static bool is_telling(const struct text_part *name)
 	return true;
 }
 
+/*
+ * Whether the row is of code that was made at run time and ran much itself: what calls it is the
+ * machinery of a runtime, as "JavaCalls::call_helper", and says less.
+ */
+static bool is_run_time(const struct function_rows_row *row, uint64_t own)
+{
+	return is_made_at_run_time(&row->module) && row->self[FUNCTION_TABLE_DURING] > 0 &&
+	       row->self[FUNCTION_TABLE_DURING] >= own / 5;
+}
+
+/* How deep: the fewer stacks it is on, the deeper. Of what is as deep as its callers run-time code comes first. */
+static uint64_t shallowness(const struct function_rows_row *row, uint64_t own)
+{
+	uint64_t total = row->total[FUNCTION_TABLE_DURING];
+
+	return is_run_time(row, own) ? total - total / 16 : total;
+}
+
 /* Whether row says more than the one chosen so far: half of all, with a telling name, and deeper. */
 static bool is_lead(const struct function_rows_row *row, const struct function_rows_row *lead, uint64_t own)
 {
@@ -783,11 +902,49 @@ static bool is_lead(const struct function_rows_row *row, const struct function_r
 		return false;
 	if (half != lead_half)
 		return half;
-	if (half && is_telling(&row->function) != is_telling(&lead->function))
-		return is_telling(&row->function);
+	bool telling = is_telling(&row->function) || is_run_time(row, own);
+
+	if (half && telling != (is_telling(&lead->function) || is_run_time(lead, own)))
+		return telling;
 	if (half && total != least)
-		return total < least;
+		return shallowness(row, own) < shallowness(lead, own);
 	return row->self[FUNCTION_TABLE_DURING] > lead->self[FUNCTION_TABLE_DURING];
+}
+
+/* Keeps the innermost of the functions with telling names that are on half of the stacks, that first. */
+static void rank_inner(struct ranking *inner, const struct function_rows_row *row, uint64_t own)
+{
+	uint64_t total = row->total[FUNCTION_TABLE_DURING];
+	size_t at = inner->count;
+
+	if (row->module.len == 0 || !is_telling(&row->function) || total == 0 || total < own - own / 2)
+		return;
+	while (at > 0 && is_lead(row, &inner->row[at - 1], own))
+		at--;
+	if (at == inner->max)
+		return;
+	inner->count += inner->count < inner->max;
+	memmove(&inner->row[at + 1], &inner->row[at], (inner->count - at - 1) * sizeof(*row));
+	inner->row[at] = *row;
+}
+
+/* "node::Load(node::Data const**)" -> "node::Load". Arguments of templates stay. */
+static void cut_arguments(char *name)
+{
+	static const char anonymous[] = "(anonymous namespace)", call[] = "operator";
+	int templates = 0;
+
+	for (char *at = name; *at; at++) {
+		bool called =
+			(size_t)(at - name) >= strlen(call) && strncmp(at - strlen(call), call, strlen(call)) == 0;
+
+		templates += *at == '<' ? 1 : *at == '>' ? -1 : 0;
+		if (*at != '(' || at == name || templates != 0 || called ||
+		    strncmp(at, anonymous, strlen(anonymous)) == 0)
+			continue;
+		*at = '\0';
+		return;
+	}
 }
 
 static void subtract_neighbour(struct functions *ret, const struct function_rows_row *row)
@@ -804,9 +961,11 @@ static void choose_rows(const char *text, size_t len, struct functions *ret)
 	struct ranking neighbours = { .max = FUNCTIONS_NEIGHBOURS_SHOWN, .phase = FUNCTION_TABLE_DURING, .tie = true };
 	struct ranking threads = { .max = FUNCTIONS_THREADS_SHOWN, .phase = FUNCTION_TABLE_DURING, .tie = true };
 	struct ranking foreign = { .max = FUNCTIONS_NEIGHBOURS_SHOWN, .phase = FUNCTION_TABLE_DURING, .tie = true };
+	struct ranking inner = { .max = FUNCTIONS_INNER_SHOWN };
 	struct function_rows_row row, lead = { 0 };
 	struct function_rows_row itself = { .function = { itself_name, strlen(itself_name) } };
 	struct function_rows_row own_threads = { .process = { itself_name, strlen(itself_name) } };
+	struct nameless nameless = { .count = 0 };
 	struct function_rows rows;
 
 	ret->there = function_rows_start(&rows, text, len) && rows.unit == ret->unit;
@@ -834,6 +993,8 @@ static void choose_rows(const char *text, size_t len, struct functions *ret)
 		}
 		if (is_lead(&row, &lead, ret->own[FUNCTION_TABLE_DURING]))
 			lead = row;
+		rank_inner(&inner, &row, ret->own[FUNCTION_TABLE_DURING]);
+		note_nameless(&nameless, &row);
 		rank_row(&before, &row);
 		rank_row(&during, &row);
 		note_missing_stacks(&row, ret);
@@ -841,6 +1002,12 @@ static void choose_rows(const char *text, size_t len, struct functions *ret)
 	rank_row(&neighbours, &itself);
 	rank_row(&foreign, &own_threads);
 	copy_row(&lead, &ret->lead);
+	cut_arguments(ret->lead.function);
+	ret->lead_run_time = lead.function.len > 0 && lead.function.at[0] == '[' &&
+			     is_run_time(&lead, ret->own[FUNCTION_TABLE_DURING]);
+	choose_nameless(&nameless, ret);
+	for (size_t i = 0; i < inner.count; i++)
+		copy_row(&inner.row[i], &ret->inner[ret->inner_count++]);
 	for (size_t i = 0; i < during.count; i++)
 		copy_row(&during.row[i], &ret->row[ret->count++]);
 	for (size_t i = 0; i < before.count; i++)

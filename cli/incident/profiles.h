@@ -68,6 +68,7 @@ int stack_fold_read_folded(int incidentfd, bool memory, struct buffer *ret);
 #define FUNCTIONS_SHOWN 10
 #define FUNCTIONS_NEIGHBOURS_SHOWN 5
 #define FUNCTIONS_THREADS_SHOWN 10
+#define FUNCTIONS_INNER_SHOWN 8
 
 /* Longer names are cut. */
 #define FUNCTIONS_NAME_MAX 256
@@ -88,6 +89,9 @@ struct functions_row {
 	uint64_t top_amount;                                                /* of the thread */
 };
 
+/* Why functions have no name; of a file, or made at run time by what. */
+enum functions_nameless { FUNCTIONS_STRIPPED, FUNCTIONS_OF_JAVA, FUNCTIONS_OF_NODE, FUNCTIONS_MADE };
+
 /* {0}: there are none. */
 struct functions {
 	bool there; /* the file could be read */
@@ -107,9 +111,18 @@ struct functions {
 	size_t thread_count;
 	/*
 	 * The innermost function with a telling name that was on at least half of the target's stacks during the
-	 * spike, or the hottest if there is none. No name: there are no functions.
+	 * spike, or the hottest if there is none; without the types of its arguments. No name: there are no
+	 * functions. lead_run_time: it is code that was made at run time, which has no name.
 	 */
 	struct functions_row lead;
+	bool lead_run_time;
+	/* The innermost such functions, the lead first if it is one. */
+	struct functions_row inner[FUNCTIONS_INNER_SHOWN];
+	size_t inner_count;
+	/* The file with most samples of the target in functions without a name, and why they have none. */
+	char nameless[FUNCTIONS_NAME_MAX];
+	uint64_t nameless_self; /* during */
+	enum functions_nameless nameless_why;
 	uint64_t other[FUNCTION_TABLE_PHASES];    /* of stacks for which there was no room */
 	uint64_t no_stack[FUNCTION_TABLE_PHASES]; /* of what has no stack */
 	uint64_t more_functions, more_threads;    /* left out of the file */
@@ -130,8 +143,9 @@ void functions_print(const struct functions *functions, const struct incident *i
 		     FILE *file);
 
 /*
- * Prints the target's functions that were hottest during the spike, and its threads, at most so many
- * of each, without what was lost; nothing if there are none.
+ * Prints the target's functions that were hottest during the spike (of memory the innermost with
+ * telling names that touched half of it), and its threads, at most so many of each, without what was
+ * lost, and what would name those without names, if they are many; nothing if there are none.
  */
 void functions_print_brief(const struct functions *functions, size_t rows, size_t threads,
 			   const struct plot_style *style, FILE *file);

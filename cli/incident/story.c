@@ -282,7 +282,8 @@ static void tell_labels(const struct labels *labels, FILE *file)
 	fputs(".", file);
 }
 
-static void tell_peaks(const struct incident *incident, FILE *file)
+/* brief: of a limit that is the machine's the share is not told. */
+static void tell_peaks(const struct incident *incident, bool brief, FILE *file)
 {
 	const struct sample_window_peaks *peaks = &incident->peaks;
 	uint64_t memory = peaks->has_memory_peak ? peaks->memory_peak_bytes : peaks->memory_bytes;
@@ -296,7 +297,8 @@ static void tell_peaks(const struct incident *incident, FILE *file)
 	if (peaks->has_memory || peaks->has_memory_peak) {
 		fprintf(file, "%s peaked at %s", peaks->has_cpu ? "; memory" : " Its memory",
 			units_format(text, sizeof(text), UNIT_BYTES, (double)memory, UNITS_COLUMN));
-		if (incident->limits.memory_bytes != UINT64_MAX && incident->limits.memory_bytes > 0)
+		if (incident->limits.memory_bytes != UINT64_MAX && incident->limits.memory_bytes > 0 &&
+		    !(brief && incident->limits.memory_is_machine))
 			fprintf(file, ", %.1f %% of %s", (double)memory * 100 / (double)incident->limits.memory_bytes,
 				units_format(limit, sizeof(limit), UNIT_BYTES, (double)incident->limits.memory_bytes,
 					     UNITS_COLUMN));
@@ -537,7 +539,7 @@ void story_tell(const struct incident *incident, const struct incident_samples *
 	tell_unit(incident, file);
 	tell_labels(&incident->labels, file);
 	tell_duration(incident, samples, file);
-	tell_peaks(incident, file);
+	tell_peaks(incident, false, file);
 	tell_gone(incident, file);
 	tell_merged(incident, file);
 	tell_holes(incident, samples, file);
@@ -590,7 +592,7 @@ void story_tell_rest(const struct incident *incident, const struct incident_samp
 {
 	if (incident->kind == INCIDENT_STORM)
 		return;
-	tell_peaks(incident, file);
+	tell_peaks(incident, true, file);
 	tell_gone(incident, file);
 	tell_merged(incident, file);
 	tell_holes(incident, samples, file);

@@ -1118,9 +1118,11 @@ static void print_memory_functions(const struct view *view, const struct plot_st
 
 /* Rows of a picture; functions and threads on a small screen and on a larger one (lines). */
 #define BRIEF_ROWS_MIN 4
+#define BRIEF_ROWS_LEAST 3 /* where there is no room for those */
 #define BRIEF_ROWS_MAX 12
 #define BRIEF_LARGE 32
 #define BRIEF_COMMAND_MAX 4096
+#define LEAD_WIDTH 60 /* longer names of functions are cut in the headline */
 
 /* "; 71 % of it in tuplesort_performsort". Of what the picture is of. */
 static void print_lead(const struct functions *functions, FILE *file)
@@ -1130,8 +1132,12 @@ static void print_lead(const struct functions *functions, FILE *file)
 
 	if (lead->function[0] == '\0' || own == 0)
 		return;
-	fprintf(file, "; %.0f %% %s in %s", 100 * (double)lead->total[FUNCTION_TABLE_DURING] / (double)own,
-		functions->unit == FUNCTION_TABLE_IN_BYTES ? "of the new memory" : "of its CPU time", lead->function);
+	fprintf(file, "; %.0f %% %s in ", 100 * (double)lead->total[FUNCTION_TABLE_DURING] / (double)own,
+		functions->unit == FUNCTION_TABLE_IN_BYTES ? "of the new memory" : "of its CPU time");
+	if (functions->lead_run_time)
+		fputs("code made at run time", file);
+	else
+		output_fit(lead->function, LEAD_WIDTH, OUTPUT_CUT_DOTS, file);
 }
 
 void view_headline(const struct view *view, FILE *file)
@@ -1180,6 +1186,9 @@ static void print_no_functions(const struct incident *incident, size_t width, FI
 	}
 }
 
+/* What is left out until the page fits the screen; each with those before it. */
+enum squeeze { SQUEEZE_NOTHING, SQUEEZE_LINES /* empty ones */, SQUEEZE_ROWS /* of the picture */, SQUEEZE_THREADS };
+
 static void print_headline(const struct view *view, size_t width, FILE *file)
 {
 	AUTO_FREE char *words = NULL;
@@ -1207,7 +1216,8 @@ static void print_brief_top(const struct view *view, size_t width, FILE *file)
 	print_origin(view, 1, width, file);
 }
 
-static void print_brief_bottom(const struct view *view, const struct plot_style *style, size_t width, FILE *file)
+static void print_brief_bottom(const struct view *view, const struct plot_style *style, size_t width,
+			       enum squeeze squeeze, FILE *file)
 {
 	bool of_memory = is_of_memory(&view->incident), large = style->lines >= BRIEF_LARGE;
 	const struct functions *functions = of_memory ? &view->memory_functions : &view->functions;
@@ -1216,10 +1226,10 @@ static void print_brief_bottom(const struct view *view, const struct plot_style 
 	FILE *rest = open_memstream(&words, &len);
 
 	if (functions->count > 0 && functions->lead.function[0])
-		fprintf(file, "\n%s\n",
+		fprintf(file, "%s%s\n", squeeze >= SQUEEZE_LINES ? "" : "\n",
 			of_memory ? "Where it touched new memory (bytes)"
 				  : "Where its CPU time went (percent of its own, before and during the spike)");
-	functions_print_brief(functions, large ? 8 : 3, large ? 4 : 2, style, file);
+	functions_print_brief(functions, large ? 8 : 3, large ? 4 : squeeze >= SQUEEZE_THREADS ? 1 : 2, style, file);
 	if (functions->count == 0)
 		print_no_functions(&view->incident, width, file);
 	if (!rest) {
@@ -1241,19 +1251,19 @@ static unsigned count_lines(const char *text)
 	return lines;
 }
 
-int view_brief(const struct view *view, const struct plot_style *style, FILE *file)
+/* One attempt: what stands above the picture and below it, and how many rows that leaves for the picture. */
+static int try_brief(const struct view *view, const struct plot_style *style, enum squeeze squeeze, char **ret_top,
+		     char **ret_bottom, unsigned *ret_rows)
 {
 	size_t width = style->width < TEXT_WIDTH_MAX ? style->width : TEXT_WIDTH_MAX, len;
-	AUTO(free_pictures) struct pictures pictures = { 0 };
-	AUTO_FREE char *top = NULL, *bottom = NULL;
-	FILE *above = open_memstream(&top, &len), *below = open_memstream(&bottom, &len);
-	unsigned taken, rows;
-	int rc = make_pictures(view, style, &pictures);
+	FILE *above = open_memstream(ret_top, &len), *below = open_memstream(ret_bottom, &len);
+	unsigned taken;
+	int rc = 0;
 
-	if (above && rc == 0)
+	if (above)
 		print_brief_top(view, width, above);
-	if (below && rc == 0)
-		print_brief_bottom(view, style, width, below);
+	if (below)
+		print_brief_bottom(view, style, width, squeeze, below);
 	if (!above || fclose(above) != 0)
 		rc = -ENOMEM;
 	if (!below || fclose(below) != 0)
@@ -1261,11 +1271,35 @@ int view_brief(const struct view *view, const struct plot_style *style, FILE *fi
 	if (rc < 0)
 		return rc;
 	/* Title, axis and times of the picture; an empty line before it; the line of the prompt. */
-	taken = count_lines(top) + count_lines(bottom) + 5;
-	rows = style->lines > taken ? style->lines - taken : 0;
-	rows = rows < BRIEF_ROWS_MIN ? BRIEF_ROWS_MIN : rows > BRIEF_ROWS_MAX ? BRIEF_ROWS_MAX : rows;
+	taken = count_lines(*ret_top) + count_lines(*ret_bottom) + (squeeze >= SQUEEZE_LINES ? 4 : 5);
+	*ret_rows = style->lines > taken ? style->lines - taken : 0;
+	return 0;
+}
+
+int view_brief(const struct view *view, const struct plot_style *style, FILE *file)
+{
+	AUTO(free_pictures) struct pictures pictures = { 0 };
+	AUTO_FREE char *top = NULL, *bottom = NULL;
+	enum squeeze squeeze = SQUEEZE_NOTHING;
+	unsigned rows, least = BRIEF_ROWS_MIN;
+	int rc = make_pictures(view, style, &pictures);
+
+	if (rc == 0)
+		rc = try_brief(view, style, squeeze, &top, &bottom, &rows);
+	while (rc == 0 && rows < least && squeeze < SQUEEZE_THREADS) {
+		free(top);
+		free(bottom);
+		top = bottom = NULL;
+		squeeze++;
+		least = squeeze >= SQUEEZE_ROWS ? BRIEF_ROWS_LEAST : BRIEF_ROWS_MIN;
+		rc = try_brief(view, style, squeeze, &top, &bottom, &rows);
+	}
+	if (rc < 0)
+		return rc;
+	rows = rows < least ? least : rows > BRIEF_ROWS_MAX ? BRIEF_ROWS_MAX : rows;
 	fputs(top, file);
-	fputc('\n', file);
+	if (squeeze < SQUEEZE_LINES)
+		fputc('\n', file);
 	if (is_of_memory(&view->incident))
 		draw_memory(&view->incident, &view->samples.series, &pictures, rows, style, file);
 	else

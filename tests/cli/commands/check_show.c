@@ -207,6 +207,34 @@ START_TEST(one_screen_answers_first)
 }
 END_TEST
 
+/* Long names, two threads, code without names: what takes most lines. */
+#define CROWDED \
+	FUNCTION_TABLE_HEADER \
+	"\n" FUNCTION_TABLE_SAMPLES " 200, 100\n" FUNCTION_TABLE_OWN_SAMPLES " 100, 50\n" \
+	"[libz.so.1+0x4970]\t/usr/lib/libz.so.1\t2\t4\t30\t30\t300.000\thot\t815\t30\tpostgres\t812\n" \
+	"deflate_of_a_long_name::that_goes_on::and_on::and_on::until_it_has_to_be_cut::somewhere(int, char " \
+	"const*)\t/bin/db\t" \
+	"2\t4\t10\t42\t100.000\thot\t815\t12\tpostgres\t812\n" \
+	"sort_tuples\t/bin/db\t2\t4\t5\t5\t50.000\thot\t815\t5\tpostgres\t812\n" \
+	"\t\t50\t50\t30\t30\t300.000\thot\t815\t30\tpostgres\t812\n" \
+	"\t\t50\t50\t20\t20\t200.000\tcold\t816\t20\tpostgres\t812\n"
+
+START_TEST(the_first_screen_is_never_longer_than_the_screen)
+{
+	make(&(struct incidentmade_options){ .functions = CROWDED });
+	setenv("LINES", "24", 1);
+	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	unsetenv("LINES");
+	ck_assert_msg(lines_of_output() < 24, "%s", output);
+	says("84 % of its CPU time in\ndeflate_of_a_long");
+	says("to_be_cut::somewhere.");
+	says_not("char const");
+	says("815  hot of postgres/812");
+	says("60 % without names: libz.so.1 is stripped");
+	says("--full");
+}
+END_TEST
+
 START_TEST(own_processes_are_one_line)
 {
 	make(&(struct incidentmade_options){ .functions = BURNT });
@@ -893,6 +921,7 @@ Suite *show_suite(void)
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
 	tcase_add_test(tcase, shows_what_the_golden_text_shows);
 	tcase_add_test(tcase, one_screen_answers_first);
+	tcase_add_test(tcase, the_first_screen_is_never_longer_than_the_screen);
 	tcase_add_test(tcase, own_processes_are_one_line);
 	tcase_add_test(tcase, all_of_it_goes_through_the_pager);
 	tcase_add_test(tcase, members_of_a_group_are_named_with_what_they_ran);

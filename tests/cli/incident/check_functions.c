@@ -284,6 +284,16 @@ START_TEST(the_function_that_is_named_first_has_a_telling_name)
 		/* Better than how every program begins. */
 		{ "_start\t/p\t0\t0\t0\t100\nmain\t/p\t0\t0\t0\t99\n[p+0x10]\t/p\t0\t0\t60\t60\n", "[p+0x10]" },
 		{ "__libc_start_main@@GLIBC_2.34\t/c\t0\t0\t0\t99\nmainloop\t/p\t0\t0\t0\t99\n", "mainloop" },
+		/* What calls code that was made at run time is the machinery of a runtime. */
+		{ "JavaCalls::call_helper(JavaValue*)\t/usr/lib/libjvm.so\t0\t0\t0\t70\n[anon]\t[anon]\t0\t0\t68\t72\n",
+		  "[anon]" },
+		{ "[anon]\t[anon]\t0\t0\t30\t90\nPBKDF2\t/usr/lib/libcrypto.so\t0\t0\t60\t60\n", "PBKDF2" },
+		/* Without the types of its arguments, but with what belongs to its name. */
+		{ "a::(anonymous namespace)::b<int (*)()>::operator()(char*)\t/p\t0\t0\t0\t90\n",
+		  "a::(anonymous namespace)::b<int (*)()>::operator()" },
+		{ "node::Load(node::Data const**)\t/p\t0\t0\t0\t90\n", "node::Load" },
+		{ "a::(anonymous namespace)::operator()(char*)\t/p\t0\t0\t0\t90\n",
+		  "a::(anonymous namespace)::operator()" },
 		/* Less than half: the hottest of all. */
 		{ "main\t/p\t0\t0\t1\t40\nsort\t/p\t0\t0\t20\t30\n[p+0x10]\t/p\t0\t0\t29\t29\n", "[p+0x10]" },
 	};
@@ -299,6 +309,76 @@ START_TEST(the_function_that_is_named_first_has_a_telling_name)
 		show_text(text, 80, &functions);
 		ck_assert_str_eq(functions.lead.function, cases[i].want);
 	}
+}
+END_TEST
+
+/* Prints the brief tables into output. */
+static void show_brief(const char *text)
+{
+	struct plot_style style = { .width = 80 };
+	struct functions functions;
+	FILE *file = fmemopen(output, sizeof(output), "w");
+
+	write_table(text, strlen(text));
+	memset(output, 0, sizeof(output));
+	ck_assert_ptr_nonnull(file);
+	ck_assert_int_eq(functions_load(dirfd_of_test, unit, &functions), 0);
+	functions_print_brief(&functions, 2, 1, &style, file);
+	fclose(file);
+}
+
+START_TEST(functions_without_names_are_explained_if_they_are_many)
+{
+	static const struct {
+		const char *rows, *want;
+	} cases[] = {
+		{ "[libz.so.1+0x10]\t/usr/lib/libz.so.1\t0\t0\t70\t70\n[libz.so.1+0x20]\t/usr/lib/"
+		  "libz.so.1\t0\t0\t20\t20\n"
+		  "[libc.so.6]\t/usr/lib/libc.so.6\t0\t0\t5\t5\n",
+		  "90 % without names: libz.so.1 is stripped; what helps: spikewatch report\n" },
+		{ "[anon]\t[anon]\t0\t0\t60\t60\nJavaMain\t/usr/lib/server/libjvm.so\t0\t0\t0\t90\n",
+		  "60 % without names: made at run time; what helps: jcmd PID Compiler.perfmap\n" },
+		{ "[anon]\t[anon]\t0\t0\t60\t60\nuv_run\t/usr/bin/node\t0\t0\t0\t90\n",
+		  "60 % without names: made at run time; what helps: node --perf-basic-prof\n" },
+		{ "[anon]\t[anon]\t0\t0\t60\t60\n",
+		  "60 % without names: made at run time; what helps: a perf map, /tmp/perf-PID.map\n" },
+		/* Few; the kernel's; named. */
+		{ "[libz.so.1+0x10]\t/usr/lib/libz.so.1\t0\t0\t19\t19\n", NULL },
+		{ "[kernel]\t[kernel]\t0\t0\t60\t60\n", NULL },
+		{ "f\t/usr/lib/libz.so.1\t0\t0\t60\t60\n", NULL },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		char text[1024];
+
+		snprintf(text, sizeof(text),
+			 "function\tmodule\tself_before\ttotal_before\tself_during\ttotal_during\n"
+			 "# samples before, during: 0, 100\n%s",
+			 cases[i].rows);
+		show_brief(text);
+		ck_assert_msg(cases[i].want ? strstr(output, cases[i].want) != NULL
+					    : strstr(output, "without names") == NULL,
+			      "%zu:\n%s", i, output);
+		harmless(80);
+	}
+}
+END_TEST
+
+/* How every program begins touched all of it; what is of interest is deep, and has a name. */
+START_TEST(of_memory_the_innermost_functions_that_touched_it_are_shown)
+{
+	const char *first, *second;
+
+	unit = FUNCTION_TABLE_IN_BYTES;
+	show_brief(
+		FUNCTION_TABLE_HEADER_BYTES
+		"\n" FUNCTION_TABLE_BYTES " 0, 100\n"
+		"[libc.so.6+0x10]\t/c\t0\t0\t54\t54\n_start\t/p\t0\t0\t0\t100\nmain\t/p\t0\t0\t0\t100\n"
+		"Run\t/p\t0\t0\t0\t100\nsort\t/p\t0\t0\t0\t80\nform_tuple\t/p\t0\t0\t0\t71\nfew\t/p\t0\t0\t20\t20\n");
+	first = strstr(output, "form_tuple");
+	second = strstr(output, "sort");
+	ck_assert_msg(first && second && first < second, "%s", output);
+	ck_assert_msg(!strstr(output, "Run") && !strstr(output, "libc") && !strstr(output, "few"), "%s", output);
 }
 END_TEST
 
@@ -563,6 +643,8 @@ Suite *functions_suite(void)
 	tcase_add_test(tcase, shares_are_of_the_own_samples_first_and_of_the_machine_second);
 	tcase_add_test(tcase, names_that_are_cut_stay_apart);
 	tcase_add_test(tcase, the_function_that_is_named_first_has_a_telling_name);
+	tcase_add_test(tcase, functions_without_names_are_explained_if_they_are_many);
+	tcase_add_test(tcase, of_memory_the_innermost_functions_that_touched_it_are_shown);
 	tcase_add_test(tcase, sizes_are_no_wider_than_their_column);
 	tcase_add_test(tcase, a_table_of_the_other_unit_is_none);
 	tcase_add_test(tcase, losses_are_reported);
