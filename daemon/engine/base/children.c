@@ -749,6 +749,9 @@ int child_start(const struct child_options *options, struct child *ret)
 
 	if (r == 0) {
 		r = send_order(connection, options);
+		/* One that waits for more of it than could be sent is told that there is no more. */
+		if (r < 0)
+			shutdown(connection, SHUT_WR);
 		/* A minder that has refused says why; what it did not read could not be sent. */
 		if (r == 0 || r == -EPIPE || r == -ECONNRESET)
 			r = wait_for_answer(connection, &answered);

@@ -6,11 +6,14 @@
 
 #include "lib/base/base.h"
 #include "scene.h"
+#include "skip.h"
 
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -493,6 +496,51 @@ START_TEST(words_that_are_too_long_are_refused)
 }
 END_TEST
 
+/* From here on sendmsg(2) to this descriptor fails, as to a minder that has ended. */
+static int refuse_messages(int fd)
+{
+	struct sock_filter statements[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sendmsg, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args)), /* its lower half */
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)fd, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ECONNRESET),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog filter = { .len = ARRAY_LEN(statements), .filter = statements };
+
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -1 : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
+}
+
+/* Its minder, which lives, waits for the order; it is not -ETIMEDOUT that ends both. */
+START_TEST(an_order_that_cannot_be_sent_is_not_waited_for)
+{
+	const char *words[] = { "/bin/true", NULL };
+	struct child_options options = { .words = (char *const *)(uintptr_t)words, .environment = no_environment };
+	struct child child;
+	int status;
+	pid_t pid;
+
+	ck_assert_int_eq(children_begin(), 0);
+	pid = fork();
+	if (pid == 0) {
+		int next = dup(STDERR_FILENO); /* the number that the connection is going to have */
+
+		close(next);
+		if (refuse_messages(next) < 0)
+			_exit(100);
+		_exit(-child_start(&options, &child));
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 100)
+		SKIP_TEST("no seccomp filter is allowed here");
+	ck_assert_msg(WEXITSTATUS(status) == EINVAL, "%s", strerror(WEXITSTATUS(status)));
+	ck_assert_int_eq(child_start(&options, &child), 0);
+	ck_assert_int_eq(wait_for_end(&child).status, 0);
+}
+END_TEST
+
 Suite *children_suite(void)
 {
 	Suite *suite = suite_create("children");
@@ -514,6 +562,7 @@ Suite *children_suite(void)
 	tcase_add_test(tcase, a_command_cannot_reach_into_other_processes_but_can_start_some);
 	tcase_add_test(tcase, beyond_so_many_it_is_refused_and_room_comes_back);
 	tcase_add_test(tcase, words_that_are_too_long_are_refused);
+	tcase_add_test(tcase, an_order_that_cannot_be_sent_is_not_waited_for);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
