@@ -294,6 +294,9 @@ static bool suits(unsigned long long call, enum fault fault)
 /* Of files that the command writes; 0: no limit. */
 static rlim_t file_size_max;
 
+/* A run takes some hundredths of a second. */
+#define PATIENCE_S 20
+
 /* The traced process: begins with a stop, so that nothing of what is here counts. */
 static void be_the_command(char **words, int out, int err, enum fault fault, long nth)
 {
@@ -304,7 +307,7 @@ static void be_the_command(char **words, int out, int err, enum fault fault, lon
 	dup2(out, STDOUT_FILENO);
 	dup2(err, STDERR_FILENO);
 	signal(SIGALRM, SIG_DFL);
-	alarm(20);
+	alarm(3 * PATIENCE_S); /* should the tracer have ended */
 	if (file_size_max > 0)
 		setrlimit(RLIMIT_FSIZE, &(struct rlimit){ file_size_max, file_size_max });
 	ptrace(PTRACE_TRACEME, 0, NULL, NULL);
@@ -369,9 +372,6 @@ static void at_exit_of_call(pid_t pid, int error, struct run *run)
 }
 
 /* ---- a command that does not end ---- */
-
-/* It is killed by its own alarm before that. */
-#define PATIENCE_S 40
 
 static void on_alarm(int number)
 {
