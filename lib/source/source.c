@@ -57,6 +57,7 @@ enum entry_kind { ENTRY_PROCESS, ENTRY_CGROUP, ENTRY_GROUP };
 struct source_group {
 	struct sum sum;
 	uint32_t members;
+	uint64_t ahead[SUM_COUNTERS];              /* the control thread's: counted, and to be made up for */
 	_Atomic bool has_exit_usage;               /* there is something to be added */
 	_Atomic uint64_t exit_usage[SUM_COUNTERS]; /* by the control thread */
 };
@@ -524,18 +525,32 @@ void source_entry_count_whole(struct source_entry *entry, const struct sample *s
 	entry->whole = true;
 }
 
-void source_entry_add_exit_usage(struct source_entry *group, const struct source_entry *member,
-				 const struct sample *end)
+/* What is to be added of it; less than was counted: that is made up for by the next ones. */
+static uint64_t exit_usage(uint64_t *ahead, uint64_t counted, uint64_t end, bool shared)
 {
-	static const struct sum_part nothing = { 0 };
-	struct sum_part part = member ? member->part : nothing;
-	struct sum sum = { 0 };
+	uint64_t more = end > counted ? end - counted : 0, made_up = more < *ahead ? more : *ahead;
 
+	*ahead -= made_up;
+	if (shared && end < counted)
+		*ahead += counted - end;
+
+	return more - made_up;
+}
+
+void source_entry_add_exit_usage(struct source_entry *group, const struct source_entry *member,
+				 const struct sample *end, bool shared)
+{
 	assert(group->kind == ENTRY_GROUP);
 
-	sum_update(&sum, &part, end);
-	for (int i = 0; i < SUM_COUNTERS; i++)
-		atomic_fetch_add_explicit(&group->group->exit_usage[i], sum.value[i], memory_order_relaxed);
+	for (int i = 0; i < SUM_COUNTERS; i++) {
+		uint64_t counted = member ? member->part.value[i] : 0, end_value = counter_of(end, i);
+		bool is_shared = shared && (fields[i] == SAMPLE_CPU || fields[i] == SAMPLE_CPU_USER);
+
+		if (sample_has(end, (enum sample_field)fields[i]))
+			atomic_fetch_add_explicit(&group->group->exit_usage[i],
+						  exit_usage(&group->group->ahead[i], counted, end_value, is_shared),
+						  memory_order_relaxed);
+	}
 	atomic_store_explicit(&group->group->has_exit_usage, true, memory_order_release);
 }
 

@@ -196,11 +196,12 @@ void source_entry_count_whole(struct source_entry *entry, const struct sample *s
 /*
  * What a process had used when it ended is added to a group. member: its entry, which was in that
  * group and is in the source no more: only what it has not counted is added; NULL: it never was a
- * member. Only the counters of a group (sum.h) are looked at. Any thread; in the sum from the next
- * fill on.
+ * member. shared: its CPU time in *end has an equal part of what the ends of several lack, and more than
+ * that may have been counted of this one: so much less is added of the next ones. Only the counters of a
+ * group (sum.h) are looked at. One thread for each group; in the sum from the next fill on.
  */
 void source_entry_add_exit_usage(struct source_entry *group, const struct source_entry *member,
-				 const struct sample *end);
+				 const struct sample *end, bool shared);
 
 /*
  * Effective limits, to be put into the samples from the next look on; UINT64_MAX: unavailable. Any

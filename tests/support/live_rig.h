@@ -277,31 +277,11 @@ static inline bool start(struct live_rig *rig, enum way way, const char *targets
 
 /* ---- what is inexact ---- */
 
-/* Whether others wait for the CPUs, or did within the last ten seconds; where the kernel does not say it: no. */
-static inline bool live_is_busy(void)
-{
-	FILE *file = fopen("/proc/pressure/cpu", "re");
-	double percent = 0;
-
-	if (!file)
-		return false;
-	if (fscanf(file, "some avg10=%lf", &percent) != 1)
-		percent = 0;
-	fclose(file);
-	return percent >= 10;
-}
-
-/* What sums from files may have too much where others take the CPUs (docs/limits.md), of this much used. */
-static inline uint64_t live_surplus_ns(uint64_t used_ns)
-{
-	return live_is_busy() ? used_ns / 4 : 0;
-}
-
-/* The same of a single process: its record may be this old. */
-static inline uint64_t live_surplus_of_one_ns(void)
-{
-	return live_is_busy() ? 12 * NS_PER_MS : 0;
-}
+/*
+ * What sums from files may have too much: of the last child, what its record lacks may have been added
+ * before the sampler had counted it, and no further child makes up for it.
+ */
+#define LIVE_SURPLUS_NS (8 * NS_PER_MS)
 
 /* ---- the ring ---- */
 

@@ -941,9 +941,9 @@ static void ask_for_units(struct discovery *discovery)
  *
  * So each parent has an account: what it has waited for, less what is known of the children that
  * ended, is missing. That is handed out in equal parts to the next children of the same groups,
- * which are in all likelihood like those before. Of a parent that has children of different groups it
- * is not known in which what was missing belongs: a parent waits when it likes, and stat shows it later
- * still. It is counted in none, from the first child of another group on until for two seconds those
+ * which are in all likelihood like those before. Of a parent that has children of different groups, or
+ * some that count in none, it is not known in which what was missing belongs: a parent waits when it
+ * likes, and stat shows it later still. It is counted in none, from the first child of another group on until for two seconds those
  * that ended were of one group, and the last one of another has been waited for.
  *
  *     waited for  ├──────── known: records and parts ────────┤── missing ──┤
@@ -967,6 +967,10 @@ static void ask_for_units(struct discovery *discovery)
  * other way round: then the account is overdrawn, or too full, for a moment. Parts that were handed
  * out too early are made up for by the next ones.
  *
+ * A process may be sampled after its record was made, as a zombie that waits for its parent: then its
+ * group has counted more than record and part, and what it lacked is handed out to others. So much less
+ * is added of the next ones (`shared` of source_entry_add_exit_usage).
+ *
  * What is never handed out: more than can be missing in the records of the children that ended of
  * late. A jump beyond that comes from a child whose end, or whose own waiting, was not seen: it
  * belongs to the opening balance. An account that is still overdrawn when its last child was waited
@@ -988,6 +992,9 @@ static void ask_for_units(struct discovery *discovery)
 /* The pauses after the last child at which what is left over is handed out, each a part of it. */
 #define REST_NS (10 * NS_PER_MS)
 #define REST_MAX_NS (2 * NS_PER_S)
+
+/* So long after an end the sampler has given back its target: what it has counted of it is known. */
+#define GIVEN_BACK_NS (200 * NS_PER_MS)
 
 /*
  * No more is handed out at a time: what a parent that waits late may have of twenty children or
@@ -1015,11 +1022,9 @@ struct account {
 	uint64_t part_ns;   /* of it, for each child */
 	uint64_t limit_ns;  /* what can be missing of the children that ended of late */
 	uint64_t children;  /* since something was missing */
-	uint64_t groups;    /* of the last child that had any, */
-	int32_t group_pid;  /* which is this one */
-	bool mixed;         /* not of all: since `others` ended last, at `switched` */
+	bool mixed;         /* they are of several groups: the last of others was this one, */
 	int32_t others;
-	mono_t switched;
+	mono_t switched;      /* then */
 	uint64_t owed_groups; /* of those of which it is missing */
 	mono_t jumped;        /* since when more is missing than can be; 0: it is not */
 	mono_t read, ended;   /* stat; the last child */
@@ -1160,8 +1165,8 @@ static void raise_limit(struct account *account, uint64_t by_ns)
 }
 
 /*
- * Of children that count in different groups it is not known in which ones it is missing: then it
- * counts in none. Those that count nowhere have their parts like others.
+ * Of children that count in different groups, or some of them nowhere, it is not known of which it is
+ * missing: then it counts in none.
  */
 static void add_missing(struct account *account, uint64_t missing_ns)
 {
@@ -1171,10 +1176,10 @@ static void add_missing(struct account *account, uint64_t missing_ns)
 		account->children = 0;
 		return;
 	}
-	if (account->groups && account->owed_groups != account->groups) {
+	if (account->owed_groups != account->last_groups) {
 		account->known_ns += account->owed_ns;
 		account->owed_ns = 0;
-		account->owed_groups = account->groups;
+		account->owed_groups = account->last_groups;
 	}
 	account->owed_ns += missing_ns;
 	account->part_ns = account->owed_ns / (account->children ? account->children : 1) + 1;
@@ -1242,7 +1247,7 @@ static uint64_t hand_out(struct account *account, uint64_t groups, uint64_t most
 {
 	uint64_t part_ns = most_ns < account->owed_ns ? most_ns : account->owed_ns;
 
-	if (groups && groups != account->owed_groups)
+	if (groups != account->owed_groups)
 		return 0;
 
 	account->owed_ns -= part_ns;
@@ -1278,14 +1283,10 @@ static void enter_child(struct waited_times *times, struct account *account, con
 	account->faults += child->faults + own->faults;
 	raise_limit(account, child->missing_ns + own->missing_ns);
 	account->children++;
-	if (child->groups && account->groups && account->groups != child->groups) {
+	if (account->last_pid && account->last_groups != child->groups) {
 		account->mixed = true;
-		account->others = account->group_pid;
+		account->others = account->last_pid;
 		account->switched = now;
-	}
-	if (child->groups) {
-		account->groups = child->groups;
-		account->group_pid = child->pid;
 	}
 	account->last_pid = child->pid;
 	account->last_groups = child->groups;
@@ -1350,16 +1351,22 @@ static void settle_account(struct waited_times *times, struct account *account, 
 
 /*
  * Hands out what is missing of parents of which no child has ended for a while, to the groups of the
- * last one that did.
+ * last one that did. given_back: the sampler has nothing more of children that ended.
  */
-static void waited_times_settle(struct waited_times *times, mono_t now,
+static void waited_times_settle(struct waited_times *times, bool given_back, mono_t now,
 				void (*credit)(void *ctx, uint64_t groups, uint64_t cpu_ns), void *ctx)
 {
 	struct account *account;
 
 	TAILQ_FOREACH(account, &times->used, all)
-	if (account->due.ns && mono_diff(now, account->due) >= 0)
-		settle_account(times, account, now, credit, ctx);
+	{
+		if (!account->due.ns || mono_diff(now, account->due) < 0)
+			continue;
+		if (given_back || mono_diff(now, account->ended) >= (int64_t)GIVEN_BACK_NS)
+			settle_account(times, account, now, credit, ctx);
+		else
+			account->due = mono_add(now, REST_NS);
+	}
 }
 
 /* Groups mean something else from now on: what is left over of children that ended is not handed out. */
@@ -1500,13 +1507,22 @@ static struct pid_owner owner_of_pid(const struct discovery *discovery, int32_t 
 	return (struct pid_owner){ .start_ticks = stat.start_ticks, .exiting = stat.exiting };
 }
 
+/* Whether what the records of its children lack is handed out to them in parts. */
+static bool hands_out(const struct discovery *discovery, int32_t parent)
+{
+	const struct account *account = find_account(discovery->subscription->waited_times, parent);
+
+	return account && !account->mixed;
+}
+
 /* True: it is watched. renamed: it may be watched under the name that it had before. */
 static bool end_targets(struct discovery *discovery, const struct procevent *end, bool renamed,
 			const struct sample *counters)
 {
 	struct target_table_ending ending = { .pid = end->pid,
 					      .start_ticks = end->totals.start_ticks,
-					      .counters = *counters };
+					      .counters = *counters,
+					      .shared = !end->totals.exact && hands_out(discovery, end->ppid) };
 
 	if (!target_table_knows(discovery->target_table, end->pid))
 		return false;
@@ -2320,6 +2336,7 @@ static mono_t processes_readable_at(const struct discovery *discovery, mono_t no
 static void read_process_events(struct discovery *discovery, mono_t now)
 {
 	struct process_subscription *subscription = discovery->subscription;
+	struct target_table_counts counts;
 
 	if (!subscription || subscription->in_read || mono_diff(now, processes_readable_at(discovery, now)) < 0)
 		return;
@@ -2330,7 +2347,8 @@ static void read_process_events(struct discovery *discovery, mono_t now)
 	target_table_fetch(discovery->target_table);
 	read_process_batches(discovery, now);
 	target_table_settle(discovery->target_table);
-	waited_times_settle(subscription->waited_times, now, credit_rest, discovery);
+	target_table_counts(discovery->target_table, &counts);
+	waited_times_settle(subscription->waited_times, counts.ended == 0, now, credit_rest, discovery);
 	look_at_due_processes(discovery, now);
 	discovery->again |= matcher_is_behind(discovery->matcher);
 	if (subscription->more)

@@ -1668,7 +1668,7 @@ static void credit_group(const struct target_table_target *target)
 	struct sample end = { 0 };
 
 	sum_kept(&target->end, &end);
-	source_entry_add_exit_usage(target->group->sampled.entry, target->sampled.entry, &end);
+	source_entry_add_exit_usage(target->group->sampled.entry, target->sampled.entry, &end, target->end_shared);
 }
 
 static void take_back(struct target_table *table, struct target_table_target *target, enum sampler_return why)
@@ -1924,10 +1924,12 @@ void target_table_sweep(struct target_table *table, uint64_t scan)
  * ended is not back from the sampler yet.
  */
 
-static void end_target(struct target_table *table, struct target_table_target *target, const struct sample *counters)
+static void end_target(struct target_table *table, struct target_table_target *target, const struct sample *counters,
+		       bool shared)
 {
 	table->counts.ended += !target->ended;
 	target->ended = true;
+	target->end_shared = shared;
 	sum_keep(&target->end, counters);
 }
 
@@ -1942,7 +1944,7 @@ bool target_table_unmatch(struct target_table *table, size_t entry, const struct
 
 	target->moved = !target->ended; /* or it is over, and who has its pid is another one */
 	if (target->moved && now->mask)
-		end_target(table, target, now);
+		end_target(table, target, now, false);
 
 	return true;
 }
@@ -2103,7 +2105,7 @@ bool target_table_end(struct target_table *table, const struct target_table_endi
 		if (!is_ended_process(target, ending))
 			continue;
 		if (!target->moved)
-			end_target(table, target, &ending->counters);
+			end_target(table, target, &ending->counters, ending->shared);
 		found = true;
 	}
 
@@ -2119,7 +2121,7 @@ bool target_table_credit(struct target_table *table, size_t entry, const struct 
 		return false;
 	if (when)
 		remember_member(table, group, when);
-	source_entry_add_exit_usage(group->sampled.entry, NULL, counters);
+	source_entry_add_exit_usage(group->sampled.entry, NULL, counters, false);
 
 	return true;
 }

@@ -86,6 +86,7 @@ struct target_table_target {
 	uint64_t round; /* the last refresh of limits that passed it */
 	struct target_membership membership;
 	bool ended; /* an event said so, with these counters */
+	bool end_shared;
 	bool moved; /* it left its entry: what comes counts elsewhere */
 	struct sum_counters end;
 };
@@ -260,6 +261,7 @@ struct target_table_ending {
 	uint64_t alive_ticks; /* of the process that has the pid and lives, which is another one; 0: none */
 	const char *comm;     /* of the one that ended; NULL: not known. A target of another name is another process */
 	struct sample counters;
+	bool shared; /* source_entry_add_exit_usage */
 };
 
 /* A process ended with these counters; each target ends once. True: it is watched. */

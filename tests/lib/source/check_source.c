@@ -1,9 +1,12 @@
 /*
  * check_source.c: all targets in one call: gating, identity, groups, and no allocation in the tick.
  */
+#include "own_cgroups.h"
+#include "skip.h"
 #include "source_rig.h"
 #include "torture.h"
 
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 Suite *source_suite(void);
@@ -280,6 +283,42 @@ START_TEST(a_group_sums_its_members_and_never_steps_back)
 	drop(&bench, group);
 	bench_close(&bench);
 	child_reap(&b);
+}
+END_TEST
+
+/* The end of one was counted, that of others has a part of what it seemed to lack: so much less of the next ones. */
+START_TEST(what_a_group_counted_beyond_an_end_is_made_up_for_by_the_next_ones)
+{
+	const bool shared = _i;
+	struct bench bench;
+	struct child child = child_start();
+	struct sample end = { 0 };
+	uint64_t sum;
+
+	bench_open(&bench, "/proc", never_peaks);
+	struct source_entry *group = add_group(&bench);
+	struct source_entry *member = add_process(&bench, child.pid, true, group);
+
+	child_do(&child, 'b');
+	fill(&bench, S, group);
+	fill(&bench, 2 * S, group);
+	sum = value(group, SAMPLE_CPU);
+	ck_assert_uint_ge(sum, BURNT_NS);
+	sample_set(&end, SAMPLE_CPU, value(member, SAMPLE_CPU) - 5 * NS_PER_MS);
+	source_remove(bench.source, member);
+	source_entry_add_exit_usage(group, member, &end, shared);
+	sample_set(&end, SAMPLE_CPU, 3 * NS_PER_MS);
+	source_entry_add_exit_usage(group, NULL, &end, false);
+	fill(&bench, 3 * S, group);
+	ck_assert_uint_eq(value(group, SAMPLE_CPU), shared ? sum : sum + 3 * NS_PER_MS);
+	source_entry_add_exit_usage(group, NULL, &end, false);
+	source_entry_add_exit_usage(group, NULL, &end, false);
+	fill(&bench, 4 * S, group);
+	ck_assert_uint_eq(value(group, SAMPLE_CPU), shared ? sum + 4 * NS_PER_MS : sum + 9 * NS_PER_MS);
+	source_entry_free(member);
+	drop(&bench, group);
+	bench_close(&bench);
+	child_reap(&child);
 }
 END_TEST
 
@@ -565,6 +604,115 @@ START_TEST(processes_in_a_cgroup_that_has_not_run_are_not_asked)
 }
 END_TEST
 
+/* ---- the same of a real cgroup ---- */
+
+#define SHARED_BYTES ((size_t)8 << 20)
+
+static struct own_cgroups own;
+
+static void setup_own(void)
+{
+	own_cgroups_make(&own, "source");
+}
+
+static void teardown_own(void)
+{
+	own_cgroups_remove(&own);
+}
+
+/* Stops; each time that it goes on it touches all of the memory and stops again. */
+static pid_t start_toucher(char *memory)
+{
+	pid_t pid = fork();
+
+	ck_assert_int_ge(pid, 0);
+	if (pid > 0) {
+		ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
+		return pid;
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;) {
+		raise(SIGSTOP);
+		explicit_bzero(memory, SHARED_BYTES);
+	}
+}
+
+static void touch_again(pid_t pid)
+{
+	ck_assert_int_eq(kill(pid, SIGCONT), 0);
+	ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
+}
+
+/* Looks until three in a row found nothing new. */
+static void look_until_still(struct bench *bench, struct source_entry *entry, uint64_t *now)
+{
+	for (int still = 0, looks = 0; still < 3; looks++) {
+		ck_assert_int_lt(looks, 1000);
+		still = fill(bench, *now += CGROUP_INTERVAL, entry) == SOURCE_SAME ? still + 1 : 0;
+	}
+}
+
+/*
+ * Memory of a cgroup is given back without it: that is seen at the heartbeat, and at once when it runs. _i:
+ * behind the counter of the cgroup above it.
+ */
+START_TEST(a_real_cgroup_that_has_not_run_is_read_when_it_runs_and_at_heartbeats)
+{
+	const int shared = MAP_SHARED | MAP_ANONYMOUS;
+	char *memory = mmap(NULL, SHARED_BYTES, PROT_READ | PROT_WRITE, shared, -1, 0), path[80];
+	struct source_options options = { .cgroup_interval_ns = CGROUP_INTERVAL, .heartbeat_ns = 100000 * S };
+	struct source_entry *entry = NULL;
+	struct source_gate *gate = NULL;
+	struct cgroup_mounts *mounts;
+	struct bench bench;
+	uint64_t now = 1000, held, used;
+	pid_t pid;
+
+	if (own.count == 0 || own_cgroups_add(&own, _i ? "below" : "alone") < 0)
+		SKIP_TEST("no cgroups of our own");
+	ck_assert_ptr_ne(memory, MAP_FAILED);
+	snprintf(path, sizeof(path), "%s/%s", own.name, _i ? "below" : "alone");
+	ck_assert_int_eq(cgroup_mounts_new("/proc", "", &mounts), 0);
+	bench_open(&bench, "/proc", options);
+	ck_assert_int_eq(source_entry_cgroup(mounts, path, NULL, &entry), 0);
+	if (_i) {
+		ck_assert_int_eq(source_gate_new(mounts, own.name, &gate), 0);
+		source_entry_set_gate(entry, gate);
+		source_gate_drop(gate);
+	}
+	ck_assert_int_eq(source_add(bench.source, entry, NULL), 0);
+	pid = start_toucher(memory);
+	own_cgroups_join(&own, _i ? "below" : "alone", pid);
+	look_until_still(&bench, entry, &now);
+	used = value(entry, SAMPLE_CPU);
+	touch_again(pid);
+	ck_assert_int_eq(fill(&bench, now += CGROUP_INTERVAL, entry), SOURCE_CHANGED);
+	ck_assert_uint_gt(value(entry, SAMPLE_CPU), used);
+	if (!has(entry, SAMPLE_MEMORY))
+		SKIP_TEST("its memory is not known here");
+	look_until_still(&bench, entry, &now);
+	held = value(entry, SAMPLE_MEMORY);
+	ck_assert_uint_ge(held, SHARED_BYTES / 2);
+
+	ck_assert_int_eq(madvise(memory, SHARED_BYTES, MADV_REMOVE), 0);
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(fill(&bench, now += CGROUP_INTERVAL, entry), SOURCE_SAME);
+	ck_assert_uint_eq(value(entry, SAMPLE_MEMORY), held);
+	ck_assert_int_eq(fill(&bench, now += 800000 * S, entry), SOURCE_CHANGED);
+	ck_assert_uint_le(value(entry, SAMPLE_MEMORY), held - SHARED_BYTES / 2);
+
+	look_until_still(&bench, entry, &now);
+	touch_again(pid);
+	ck_assert_int_eq(fill(&bench, now += CGROUP_INTERVAL, entry), SOURCE_CHANGED);
+	ck_assert_uint_ge(value(entry, SAMPLE_MEMORY), SHARED_BYTES / 2);
+	kill(pid, SIGKILL);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	drop(&bench, entry);
+	bench_close(&bench);
+	cgroup_mounts_free(mounts);
+}
+END_TEST
+
 START_TEST(looks_at_cgroups_are_spread_over_the_fills)
 {
 	struct bench bench;
@@ -690,7 +838,7 @@ END_TEST
 Suite *source_suite(void)
 {
 	Suite *suite = suite_create("source");
-	TCase *tcase = tcase_create("source");
+	TCase *tcase = tcase_create("source"), *real = tcase_create("real");
 
 	tcase_add_test(tcase, an_idle_process_is_read_until_it_stands_still_and_then_skipped);
 	tcase_add_test(tcase, an_idle_process_is_read_at_the_heartbeat);
@@ -701,6 +849,7 @@ Suite *source_suite(void)
 	tcase_add_test(tcase, a_pid_is_not_an_identity);
 	tcase_add_test(tcase, limits_show_in_the_next_fill);
 	tcase_add_test(tcase, a_group_sums_its_members_and_never_steps_back);
+	tcase_add_loop_test(tcase, what_a_group_counted_beyond_an_end_is_made_up_for_by_the_next_ones, 0, 2);
 	tcase_add_test(tcase, entries_come_and_go_in_any_order);
 	tcase_add_test(tcase, a_full_source_takes_no_more);
 	tcase_add_test(tcase, a_file_that_breaks_is_counted_and_read_again);
@@ -713,6 +862,9 @@ Suite *source_suite(void)
 	tcase_add_loop_test(tcase, every_allocation_may_fail, 0, 3);
 	tcase_add_test(tcase, a_source_without_memory_is_refused);
 	suite_add_tcase(suite, tcase);
+	tcase_add_unchecked_fixture(real, setup_own, teardown_own);
+	tcase_add_loop_test(real, a_real_cgroup_that_has_not_run_is_read_when_it_runs_and_at_heartbeats, 0, 2);
+	suite_add_tcase(suite, real);
 
 	return suite;
 }

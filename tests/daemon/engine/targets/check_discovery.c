@@ -1376,7 +1376,7 @@ static void settle_parents(void)
 
 	while (waited_times_due(parents, &due)) {
 		parents_now = due;
-		waited_times_settle(parents, parents_now, on_rest, NULL);
+		waited_times_settle(parents, true, parents_now, on_rest, NULL);
 	}
 }
 
@@ -1511,19 +1511,24 @@ START_TEST(what_a_child_had_waited_for_is_not_missing_in_its_parent)
 }
 END_TEST
 
-START_TEST(children_that_count_nowhere_have_their_parts_too)
+/* Only those lack anything, and the last one may be of the group: it would have the rest. */
+START_TEST(what_children_lack_that_count_nowhere_is_not_handed_out_to_a_group)
 {
-	uint64_t of_group_ns = 0;
+	uint64_t waited_ns = 0;
 
 	show_waited(PARENT, 0);
-	for (int i = 1; i <= 1000; i++) {
+	for (int i = 1; i <= 999; i++) {
+		bool inside = i % 10 == 9;
+
 		handed_ns = 0;
-		end_child_of(PARENT, next_pid++, NS_PER_MS, i % 2 ? GROUP : 0);
-		of_group_ns += i % 2 ? handed_ns : 0;
-		show_waited(PARENT, (uint64_t)i * 4 * NS_PER_MS);
+		end_child_of(PARENT, next_pid++, NS_PER_MS, inside ? GROUP : 0);
+		ck_assert_uint_eq(inside ? handed_ns : 0, 0);
+		waited_ns += (inside ? 1 : 4) * NS_PER_MS;
+		show_waited(PARENT, waited_ns);
 	}
-	ck_assert_uint_le(of_group_ns, 550 * 3 * NS_PER_MS);
-	ck_assert_uint_ge(of_group_ns, 450 * 3 * NS_PER_MS);
+	handed_ns = 0;
+	settle_parents();
+	ck_assert_uint_eq(rest_ns, 0);
 }
 END_TEST
 
@@ -1574,6 +1579,23 @@ START_TEST(the_rest_goes_to_the_groups_of_the_last_child_unless_they_changed)
 	settle_parents();
 	ck_assert_uint_eq(rest_ns > 0, !_i);
 	ck_assert_uint_eq(rest_groups, _i ? 0 : GROUP);
+}
+END_TEST
+
+START_TEST(the_rest_waits_for_what_the_sampler_has_counted_of_the_last_child)
+{
+	show_waited(PARENT, 0);
+	end_child_of(PARENT, next_pid++, NS_PER_MS, GROUP);
+	show_waited(PARENT, 60 * NS_PER_MS);
+	end_child_of(PARENT, next_pid++, 20 * NS_PER_MS, GROUP);
+	for (int i = 0; i < 15; i++) {
+		parents_now = mono_add(parents_now, 10 * NS_PER_MS);
+		waited_times_settle(parents, _i, parents_now, on_rest, NULL);
+	}
+	ck_assert_int_eq(rest_ns > 0, _i);
+	parents_now = mono_add(parents_now, 60 * NS_PER_MS);
+	waited_times_settle(parents, false, parents_now, on_rest, NULL);
+	ck_assert_uint_gt(rest_ns, 0);
 }
 END_TEST
 
@@ -1930,9 +1952,10 @@ static TCase *waited_times_tests(void)
 	tcase_add_test(tcase, a_jump_that_no_exit_explains_is_not_handed_out);
 	tcase_add_test(tcase, an_exit_that_is_known_later_explains_a_jump);
 	tcase_add_test(tcase, what_a_child_had_waited_for_is_not_missing_in_its_parent);
-	tcase_add_test(tcase, children_that_count_nowhere_have_their_parts_too);
+	tcase_add_test(tcase, what_children_lack_that_count_nowhere_is_not_handed_out_to_a_group);
 	tcase_add_loop_test(tcase, nothing_is_handed_out_to_another_group_than_the_one_that_lacks_it, 0, 2);
 	tcase_add_loop_test(tcase, the_rest_goes_to_the_groups_of_the_last_child_unless_they_changed, 0, 2);
+	tcase_add_loop_test(tcase, the_rest_waits_for_what_the_sampler_has_counted_of_the_last_child, 0, 2);
 	tcase_add_test(tcase, more_parents_than_there_is_room_for_are_no_harm);
 
 	return tcase;
