@@ -173,7 +173,7 @@ static void report_arrivals(struct rig *rig, const char *events, const char *sou
 /* So many others spin in the second and the fourth turn, which last longer: less is left for these. */
 #define SPINNERS 3
 #define SHORT_S 5u
-#define SHORT_BESIDE_S 12u
+#define SHORT_BESIDE_S 20u
 
 static void start_spinners(pid_t *pids, int count)
 {
