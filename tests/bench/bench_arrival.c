@@ -25,7 +25,8 @@
 #define KNOWN_MS 5u
 
 static const char config_text[] =
-	"{ \"sampling\": { \"interval\": \"%ums\", \"cpu_budget\": \"100%%\", \"discovery\": \"%s\", \"source\": \"%s\" },"
+	"{ \"sampling\": { \"interval\": \"%ums\", \"cpu_budget\": \"100%%\", \"discovery\": \"%s\", \"source\": "
+	"\"%s\" },"
 	"  \"ring\": { \"path\": \"%s/ring\", \"size\": \"16MiB\", \"lock\": false },"
 	"  \"incidents\": { \"directory\": \"%s/incidents\", \"min_free\": \"0\" }, \"stacks\": \"off\","
 	"  \"targets\": [ { \"name\": \"arrival\", \"comm\": \"bench_arrival\" },"

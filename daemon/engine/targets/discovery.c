@@ -940,11 +940,11 @@ static void ask_for_units(struct discovery *discovery)
  * /proc/PID/stat): exact, but shown in steps of a clock tick (10 ms), and for all children together.
  *
  * So each parent has an account: what it has waited for, less what is known of the children that
- * ended, is missing. That is handed out in equal parts to the next children of the same groups,
- * which are in all likelihood like those before. Of a parent that has children of different groups, or
- * some that count in none, it is not known in which what was missing belongs: a parent waits when it
- * likes, and stat shows it later still. It is counted in none, from the first child of another group on until for two seconds those
- * that ended were of one group, and the last one of another has been waited for.
+ * ended, is missing. That is handed out in equal parts to the next children of the same groups, which
+ * are in all likelihood like those before. Of a parent that has children of different groups, or some
+ * that count in none, it is not known in which what was missing belongs: a parent waits when it likes,
+ * and stat shows it later still. It is counted in none, from the first child of another group on until
+ * for two seconds those that ended were of one group, and the last one of another has been waited for.
  *
  *     waited for  ├──────── known: records and parts ────────┤── missing ──┤
  *
