@@ -1797,18 +1797,24 @@ static void close_follow(struct stack_recorder *recorder)
 #define WAKE_MS 1000
 #define LOOK_WAKES 10 /* of these, one checks all followed processes: an EXIT record may have been lost */
 
-/* Reads the eventfd. True: the thread shall end; else there is another set to follow. */
-static bool woken_to_stop(struct stack_recorder *recorder)
+static bool is_stopping(struct stack_recorder *recorder)
 {
-	uint64_t count;
 	bool stopping;
 
-	while (read(recorder->wake_fd, &count, sizeof(count)) < 0 && errno == EINTR)
-		;
 	pthread_mutex_lock(&recorder->lock);
 	stopping = recorder->stopping;
 	pthread_mutex_unlock(&recorder->lock);
 	return stopping;
+}
+
+/* Reads the eventfd. True: the thread shall end; else there is another set to follow. */
+static bool woken_to_stop(struct stack_recorder *recorder)
+{
+	uint64_t count;
+
+	while (read(recorder->wake_fd, &count, sizeof(count)) < 0 && errno == EINTR)
+		;
+	return is_stopping(recorder);
 }
 
 /* What the thread polls: the eventfd, the side-band rings, the rings of page faults. */
@@ -1859,7 +1865,7 @@ static bool wait_for_work(struct stack_recorder *recorder, struct pollfd *watche
 		if (recorder->faults != NULL)
 			fault_events_look(recorder->faults, recorder->threads);
 	}
-	return false;
+	return is_stopping(recorder); /* it may not have been possible to wake it */
 }
 
 static void *recorder_thread(void *argument)

@@ -6,6 +6,7 @@
 #include "daemon/engine/stacks/stack_recorder.c"
 
 #include <check.h>
+#include <sys/timerfd.h>
 
 Suite *stack_recorder_parts_suite(void);
 
@@ -229,6 +230,20 @@ static const char *cgroup_of(const char *text)
 	return parse_cgroup(text, strlen(text), path, sizeof(path)) ? path : NULL;
 }
 
+/* A timer that is not set cannot be written to, and is never readable. */
+START_TEST(a_thread_that_cannot_be_woken_ends_nevertheless)
+{
+	static struct stack_recorder recorder;
+
+	recorder.wake_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+	ck_assert_int_ge(recorder.wake_fd, 0);
+	pthread_mutex_init(&recorder.lock, NULL);
+	ck_assert_int_eq(start_thread(&recorder), 0);
+	stop_thread(&recorder);
+	close(recorder.wake_fd);
+}
+END_TEST
+
 START_TEST(a_process_has_one_cgroup_that_stands_for_it)
 {
 	ck_assert_str_eq(cgroup_of("0::/system.slice/a.service\n"), "/system.slice/a.service");
@@ -261,6 +276,7 @@ Suite *stack_recorder_parts_suite(void)
 	tcase_add_test(tcase, a_tenth_of_a_second_has_four_samples_whatever_that_is_in_faults);
 	tcase_add_test(tcase, a_quarter_of_the_descriptors_may_be_events);
 	tcase_add_test(tcase, samples_of_faults_have_a_period_that_is_put_in);
+	tcase_add_test(tcase, a_thread_that_cannot_be_woken_ends_nevertheless);
 	tcase_add_test(tcase, a_process_has_one_cgroup_that_stands_for_it);
 	suite_add_tcase(suite, tcase);
 	return suite;
