@@ -67,7 +67,7 @@ static const struct config_help config_help[] = {
 		"Processes of very many threads, a look at which costs more than 0.2 % of a core, are looked at less "
 		"often while they sleep. `always`: all that sleep are, to save CPU time; `never`: none is."),
 	KEY("sampling", "heartbeat",
-		"A target that does not change is recorded at least this often; where that would make more than 300 "
+		"A target that does not change is recorded at least this often; where that would make more than 100 "
 		"records in a second, half as often, down to an eighth. A process that does not run is read then, and "
 		"later up to eight times less often ([what is read](#what-is-read-of-a-process))."),
 	KEY("sampling", "cgroup_interval", "How often cgroup files are read, which cost more."),

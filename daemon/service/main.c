@@ -3,7 +3,7 @@
  * event loop, closes everything.
  *
  * The main thread has the loop. It wakes up for a poll of the ring (when a tick of the samplers has
- * ended a window of some rule, and every 50 ms for the incidents), for the checks of each second
+ * ended a window of some rule, and every 50 ms while there are incidents), for the checks of each second
  * (watchdog_check), for requests (control.h) and for signals. What may take long is done by other
  * threads: sampling, discovery, the incident worker.
  */
@@ -65,6 +65,16 @@
 #define POLL_MAX_NS (50 * NS_PER_MS)
 
 /*
+ * While no incident is open, or being written, and little comes, the second is longer, and so much late that
+ * it falls together with the end of a window: a wake-up costs more than what is done in it.
+ */
+#define POLL_CALM_NS (250 * NS_PER_MS)
+#define POLL_SLACK_NS (150 * NS_PER_MS)
+
+/* "Little", of the ring, between two polls. */
+#define POLL_CALM_SHARE 16
+
+/*
  * How long the end waits for a disk that does not answer, from its beginning: first for the history, while
  * incidents are written already; then for these (incident_worker_stop: 15 s), and for the state file,
  * which is written meanwhile. Then for what is told of incidents, and for a reader of the log that does
@@ -97,6 +107,8 @@ struct daemon {
 	mono_t started;
 	sd_event *event;
 	sd_event_source *poll_timer;
+	bool calm;           /* the timer is set to the calm pause */
+	uint64_t polled_seq; /* of the ring, at the last poll */
 	struct rule_counts *rule_counts;
 	struct control *control;
 	struct watchdog *watchdog;
@@ -687,16 +699,6 @@ static int on_reload(void *ctx, char *message)
 
 /* ---- the loop ---- */
 
-static int on_trigger(void *ctx, const struct target *target, struct incidents_ticket *ret)
-{
-	struct daemon *daemon = ctx;
-	int r = incidents_trigger(daemon->incidents, target, ret);
-
-	if (r == 0 && ret->answer == INCIDENTS_OPENED)
-		minute_log_incident(daemon->minute_log, target ? target->id : 0, ret->stem);
-	return r;
-}
-
 /* The samplers are to wake this thread with the tick that ends the next window. */
 static void set_alarm(struct daemon *daemon, mono_t now)
 {
@@ -705,7 +707,43 @@ static void set_alarm(struct daemon *daemon, mono_t now)
 	samplers_set_alarm(session_parts(daemon->session).samplers, next.ns > soonest.ns ? next : soonest);
 }
 
-static void poll_ring(struct daemon *daemon)
+static bool is_calm(struct daemon *daemon)
+{
+	struct incidents_counts counts;
+	struct ring_info info;
+
+	incidents_counts(daemon->incidents, &counts);
+	ring_info(session_parts(daemon->session).ring, &info);
+
+	uint64_t bytes = (info.next_seq - daemon->polled_seq) * info.page_bytes;
+
+	daemon->polled_seq = info.next_seq;
+	return counts.pending == 0 && counts.storm_firings == 0 && bytes < info.size_bytes / POLL_CALM_SHARE;
+}
+
+/* is_over: it is the timer that has ended. Else one that is set to the calm pause goes on. */
+static void set_poll_timer(struct daemon *daemon, bool calm, bool is_over)
+{
+	if (calm && daemon->calm && !is_over)
+		return;
+	daemon->calm = calm;
+	sd_event_source_set_time_accuracy(daemon->poll_timer, (calm ? POLL_SLACK_NS : NS_PER_MS) / NS_PER_US);
+	sd_event_source_set_time_relative(daemon->poll_timer, (calm ? POLL_CALM_NS : POLL_MAX_NS) / NS_PER_US);
+}
+
+static int on_trigger(void *ctx, const struct target *target, struct incidents_ticket *ret)
+{
+	struct daemon *daemon = ctx;
+	int r = incidents_trigger(daemon->incidents, target, ret);
+
+	if (r == 0 && ret->answer == INCIDENTS_OPENED)
+		minute_log_incident(daemon->minute_log, target ? target->id : 0, ret->stem);
+	if (daemon->poll_timer)
+		set_poll_timer(daemon, false, false);
+	return r;
+}
+
+static void poll_ring(struct daemon *daemon, bool by_timer)
 {
 	int r = dispatcher_poll(daemon->dispatcher, clock_mono(&daemon->clock));
 
@@ -715,14 +753,14 @@ static void poll_ring(struct daemon *daemon)
 		save_state(daemon);
 	watchdog_keep_alive(daemon->watchdog, clock_mono(&daemon->clock));
 	set_alarm(daemon, clock_mono(&daemon->clock));
-	sd_event_source_set_time_relative(daemon->poll_timer, POLL_MAX_NS / NS_PER_US);
+	set_poll_timer(daemon, is_calm(daemon), by_timer);
 }
 
 static int on_poll(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	(void)source;
 	(void)usec;
-	poll_ring(userdata);
+	poll_ring(userdata, true);
 
 	return 0;
 }
@@ -734,7 +772,7 @@ static int on_alarm(sd_event_source *source, int fd, uint32_t events, void *user
 	(void)source;
 	(void)events;
 	eventfd_read(fd, &times);
-	poll_ring(userdata);
+	poll_ring(userdata, false);
 
 	return 0;
 }

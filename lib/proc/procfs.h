@@ -72,6 +72,7 @@ enum procevent_kind {
 	PROCEVENT_FORK,
 	PROCEVENT_EXEC,
 	PROCEVENT_COMM,
+	PROCEVENT_MOVE,   /* it is in another cgroup */
 	PROCEVENT_EXIT,   /* its main thread ended: usually the process */
 	PROCEVENT_TOTALS, /* its last thread ends: all that it used */
 };

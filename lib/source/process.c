@@ -42,6 +42,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -341,30 +342,50 @@ static uint64_t count_entries(const char *buf, ssize_t len)
 	return count;
 }
 
-/*
- * FDS. Unavailable where listing is not allowed. More than 65,536 are counted as that many: listing
- * takes 0.2 µs each.
- */
-static int process_read_fds(const struct process *process, struct sample *sample)
+static int list_fds(int fd, uint64_t *ret_count)
 {
 	_Alignas(struct dirent64) char buf[8192];
 	uint64_t count = 0;
 	ssize_t len = 0;
 
-	if (process->fd[PROCESS_FDS] < 0)
-		return 0;
-	if (lseek(process->fd[PROCESS_FDS], 0, SEEK_SET) < 0)
+	if (lseek(fd, 0, SEEK_SET) < 0)
 		return -errno;
 
 	do {
-		len = getdents64(process->fd[PROCESS_FDS], buf, sizeof(buf));
+		len = getdents64(fd, buf, sizeof(buf));
 		if (len < 0)
 			return map_errno(errno);
 		count += count_entries(buf, len);
 	} while (len > 0 && count < FDS_COUNTED_MAX);
 
-	sample_set(sample, SAMPLE_FDS, count < FDS_COUNTED_MAX ? count : FDS_COUNTED_MAX);
+	*ret_count = count;
 	return 0;
+}
+
+/* The block size of proc(5), whose directories have no blocks. */
+#define PROC_BLOCK_BYTES 1024
+
+/*
+ * FDS. Unavailable where listing is not allowed. The size of the directory is their number (Linux 6.2),
+ * else 0. More than 65,536 are counted as that many: listing takes 0.2 µs each.
+ */
+static int process_read_fds(const struct process *process, struct sample *sample)
+{
+	struct stat stat;
+	uint64_t count;
+	int fd = process->fd[PROCESS_FDS], r = 0;
+
+	if (fd < 0)
+		return 0;
+	if (fstat(fd, &stat) < 0)
+		return map_errno(errno);
+
+	count = stat.st_blksize == PROC_BLOCK_BYTES && stat.st_blocks == 0 ? (uint64_t)stat.st_size : 0;
+	if (count == 0)
+		r = list_fds(fd, &count);
+	if (r == 0)
+		sample_set(sample, SAMPLE_FDS, count < FDS_COUNTED_MAX ? count : FDS_COUNTED_MAX);
+	return r;
 }
 
 /* ---- when to read it ---- */
@@ -374,12 +395,13 @@ static int process_read_fds(const struct process *process, struct sample *sample
 
 /*
  * Swapping out a sleeping process, or reclaiming its pages, goes on for seconds: it need not be
- * looked for more often than that. What has to be opened for it takes ten times as long.
+ * looked for more often than that. Where the scheduler says what ran, the readings of those that did
+ * not would be most of the work of a tick.
  */
 #define DOUBLINGS_MAX 3
 #define HEARTBEAT_MAX_NS (10 * NS_PER_S)
-#define DOUBLINGS_CLOSED_MAX 6
-#define HEARTBEAT_CLOSED_MAX_NS (60 * NS_PER_S)
+#define DOUBLINGS_TOLD_MAX 6
+#define HEARTBEAT_TOLD_MAX_NS (60 * NS_PER_S)
 
 /*
  * So much CPU time one may use whose pages and threads did not change before it is read: user and system
@@ -598,7 +620,7 @@ static int read_closed(struct process_reader *reader, const struct process_reade
 /* The heartbeat, as often doubled as it stands still. */
 static uint64_t present_heartbeat(const struct process_reader *reader)
 {
-	uint64_t most_ns = is_closed(reader) ? HEARTBEAT_CLOSED_MAX_NS : HEARTBEAT_MAX_NS;
+	uint64_t most_ns = reader->is_told || is_closed(reader) ? HEARTBEAT_TOLD_MAX_NS : HEARTBEAT_MAX_NS;
 	uint64_t longest_ns = reader->heartbeat_ns > most_ns ? reader->heartbeat_ns : most_ns;
 	uint64_t heartbeat_ns = reader->heartbeat_ns << reader->doublings;
 
@@ -800,6 +822,7 @@ enum process_reader_due process_reader_look(struct process_reader *reader, const
 					    mono_t now, uint64_t defer_ns, const struct process_told *told)
 {
 	uint64_t before_ns = reader->cpu_ns;
+	bool was_told = reader->is_told;
 
 	if (atomic_load_explicit(&reader->asked, memory_order_relaxed) != 0)
 		apply_requests(reader, options);
@@ -810,6 +833,8 @@ enum process_reader_due process_reader_look(struct process_reader *reader, const
 		else
 			reader->ran = reader->cpu_ns != before_ns || options->read_always;
 	}
+	if (was_told && !reader->is_told)
+		reader->due_ns = sooner(reader->due_ns, now, reader->heartbeat_ns);
 	if (!reader->ran)
 		return !reader->settled || now.ns >= reader->due_ns ? PROCESS_READER_FILES : PROCESS_READER_NOTHING;
 
@@ -845,7 +870,7 @@ static uint8_t next_doublings(const struct process_reader *reader)
 	if (!reader->settled || reader->ran || reader->unread || reader->pending != 0)
 		return 0;
 
-	unsigned most = is_closed(reader) && reader->is_told ? DOUBLINGS_CLOSED_MAX : DOUBLINGS_MAX;
+	unsigned most = reader->is_told ? DOUBLINGS_TOLD_MAX : DOUBLINGS_MAX;
 
 	return (uint8_t)(reader->doublings + (reader->doublings < most));
 }

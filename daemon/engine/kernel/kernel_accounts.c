@@ -157,8 +157,12 @@ void kernel_accounts_state(struct kernel_accounts *accounts, struct kernel_accou
 #define DOUBT_OF_DIFFERENCE 16
 #define DOUBT_MAX 64
 
-/* A check tries so many that have run, and is satisfied with one; the first checks with this many. */
+/*
+ * A check tries so many that have run, and is satisfied with one; it looks for them among so many accounts,
+ * and then takes the one of the last time. The first checks take this many, of all accounts.
+ */
 #define COMPARED_MAX 8
+#define COMPARED_LOOKS 1024
 #define COMPARED_WHERE_HIDDEN 16
 #define PROOF_CHECKS 5
 #define PROOF_COMPARED 64
@@ -185,9 +189,9 @@ struct kernel_accounts {
 	size_t mapped_bytes[3];
 	struct seat *seats;
 	uint32_t free_first, free_last; /* CPU_ACCOUNT_NONE: none */
-	uint32_t compared_next;
+	uint32_t compared_next, compared_last;
 	int owner; /* a socket that has the name */
-	struct bpf_link *links[6];
+	struct bpf_link *links[7];
 	struct ring_buffer *ring;
 	struct reading *reading;   /* while it is read */
 	uint64_t lost;             /* events, as of the last reading */
@@ -477,7 +481,8 @@ static int on_event(void *ctx, void *data, size_t bytes)
 {
 	static const enum procevent_kind kinds[] = { [KERNEL_EVENT_FORK] = PROCEVENT_FORK,
 						     [KERNEL_EVENT_EXEC] = PROCEVENT_EXEC,
-						     [KERNEL_EVENT_RENAME] = PROCEVENT_COMM };
+						     [KERNEL_EVENT_RENAME] = PROCEVENT_COMM,
+						     [KERNEL_EVENT_MOVE] = PROCEVENT_MOVE };
 	struct reading *reading = ctx;
 	const struct kernel_event *event = data;
 
@@ -574,9 +579,11 @@ static void attach_to_timers(struct kernel_accounts *accounts)
 
 static int attach(struct kernel_accounts *accounts, char *reason)
 {
-	struct bpf_program *const programs[] = { accounts->skeleton->progs.on_fork, accounts->skeleton->progs.on_exec,
-						 accounts->skeleton->progs.on_rename, accounts->skeleton->progs.on_exit,
-						 accounts->skeleton->progs.on_switch };
+	struct bpf_program *const programs[] = {
+		accounts->skeleton->progs.on_fork,   accounts->skeleton->progs.on_exec,
+		accounts->skeleton->progs.on_rename, accounts->skeleton->progs.on_move,
+		accounts->skeleton->progs.on_exit,   accounts->skeleton->progs.on_switch
+	};
 	struct cpu_slot *slots = (struct cpu_slot *)(uintptr_t)accounts->shared.slots;
 	struct clock clock = real_clock();
 	int cpu = -1;
@@ -949,23 +956,33 @@ static bool compare(struct kernel_accounts *accounts, uint32_t account)
 	return true;
 }
 
+static bool has_run(const struct kernel_accounts *accounts, uint32_t account)
+{
+	return accounts->seats[account].watches > 0 && accounts->shared.accounts[account].runs > 0;
+}
+
 static void compare_some(struct kernel_accounts *accounts)
 {
 	bool proof = accounts->checks++<PROOF_CHECKS, hides = accounts->skeleton->bss->missed> 0;
 	unsigned wanted = proof ? PROOF_COMPARED : hides ? COMPARED_WHERE_HIDDEN : 1;
 	unsigned most = proof || hides ? 2 * wanted : COMPARED_MAX, tried = 0;
+	uint32_t capacity = accounts->options.capacity;
+	uint32_t looks = proof || capacity < COMPARED_LOOKS ? capacity : COMPARED_LOOKS;
 
-	for (uint32_t i = 0; i < accounts->options.capacity && tried < most && wanted > 0; i++) {
+	for (uint32_t i = 0; i < looks && tried < most && wanted > 0 && !accounts->wrong; i++) {
 		uint32_t account = accounts->compared_next;
 
-		accounts->compared_next = (account + 1) % accounts->options.capacity;
-		if (accounts->seats[account].watches == 0 || accounts->shared.accounts[account].runs == 0)
+		accounts->compared_next = (account + 1) % capacity;
+		if (!has_run(accounts, account))
 			continue;
 		tried++;
-		wanted -= compare(accounts, account);
-		if (accounts->wrong)
-			return;
+		if (compare(accounts, account)) {
+			accounts->compared_last = account;
+			wanted--;
+		}
 	}
+	if (tried == 0 && !proof && has_run(accounts, accounts->compared_last))
+		compare(accounts, accounts->compared_last);
 }
 
 /* Of the whole machine, as the kernel counts them. */

@@ -58,7 +58,7 @@ void kernel_accounts_unwatch(struct kernel_accounts *accounts, uint32_t account)
 void kernel_accounts_check(struct kernel_accounts *accounts, mono_t now, uint64_t interval_ns);
 
 /*
- * From now on, and while they are on, it is told which processes fork, execute, change their name and end,
+ * From now on, and while they are on, it is told which processes fork, execute, change name or cgroup, and end,
  * in the order of time. ret_fd: for poll(2), readable when there is something to read; of the accounts. 0;
  * -ENODEV: they are off.
  */

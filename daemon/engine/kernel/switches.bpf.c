@@ -493,6 +493,16 @@ int BPF_PROG(on_exec, struct task_struct *task)
 	return 0;
 }
 
+struct cgroup;
+
+/* With threadgroup all threads move, and it is of the first; else of one. */
+SEC("tp_btf/cgroup_attach_task")
+int BPF_PROG(on_move, struct cgroup *to, const char *path, struct task_struct *task, bool threadgroup)
+{
+	say(KERNEL_EVENT_MOVE, task, 0);
+	return 0;
+}
+
 SEC("tp_btf/task_rename")
 int BPF_PROG(on_rename, struct task_struct *task)
 {

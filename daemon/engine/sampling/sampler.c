@@ -1108,7 +1108,7 @@ static void sampler_stats(const struct sampler *sampler, struct stats *ret)
  * ring and be most of the work, so the heartbeat is doubled, up to three times, until it makes no more
  * than so many records in a second.
  */
-#define HEARTBEATS_PER_S 300
+#define HEARTBEATS_PER_S 100
 #define HEARTBEAT_DOUBLINGS_MAX 3
 
 /* Bytes of a record of what has not changed: all its fields, as a rule. */

@@ -871,14 +871,16 @@ static struct maps_snapshot *maps_snapshot_copy(const struct maps_snapshot *snap
 
 /* ---- baselines of watched processes ---- */
 
-/* One thread costs 5 us: a scan spends at most 10 ms here. */
+/* One thread costs 5 us: a scan spends at most 10 ms here, and so do looks between scans in so long. */
 #define THREADS_PER_SCAN 2000u
+#define THREADS_INTERVAL_NS (5 * NS_PER_S)
 
 /*
- * Mappings: few processes at a time and seldom, and at most a hundredth of a CPU for all of them:
- * what has been read took its hundredfold until the next is read.
+ * Mappings: few processes at a time (so many for each second since the last scan) and seldom, and at most a
+ * hundredth of a CPU for all of them: what has been read took its hundredfold until the next is read.
  */
 #define MAPS_PER_SCAN 2u
+#define MAPS_PER_SCAN_MAX 32u
 #define MAPS_INTERVAL_NS (60 * NS_PER_S)
 #define MAPS_CPU_NS (100 * NS_PER_MS) /* of one process: 25 GiB in small pages */
 #define MAPS_CPU_SHARE 100u
@@ -900,8 +902,9 @@ struct baseline {
 	struct busy_snapshot whole, growing;
 	struct map processes;
 	uint64_t scan;
-	mono_t now;
+	mono_t now; /* when threads_left was set */
 	size_t threads_left, maps_left;
+	mono_t scan_began;  /* the last one */
 	mono_t maps_from;   /* not before */
 	int32_t serve_from; /* pids below were served by the scan before */
 	int32_t starved;    /* the first pid that this scan could not serve */
@@ -960,12 +963,22 @@ void baseline_set_maps(struct baseline *baseline, bool with_maps)
 
 /* ---- a scan ---- */
 
+static size_t maps_for(const struct baseline *baseline, mono_t now)
+{
+	uint64_t passed_ns = baseline->scan_began.ns > 0 ? (uint64_t)mono_diff(now, baseline->scan_began) : 0;
+	uint64_t count = MAPS_PER_SCAN * (passed_ns > NS_PER_S ? passed_ns / NS_PER_S : 1);
+
+	if (mono_diff(now, baseline->maps_from) < 0)
+		return 0;
+	return count < MAPS_PER_SCAN_MAX ? (size_t)count : MAPS_PER_SCAN_MAX;
+}
+
 void baseline_scan_begin(struct baseline *baseline, mono_t now)
 {
 	baseline->scan++;
-	baseline->now = now;
 	baseline->threads_left = THREADS_PER_SCAN;
-	baseline->maps_left = mono_diff(now, baseline->maps_from) >= 0 ? MAPS_PER_SCAN : 0;
+	baseline->maps_left = maps_for(baseline, now);
+	baseline->now = baseline->scan_began = now;
 	baseline->starved = 0;
 	busy_snapshot_begin(&baseline->growing, now);
 }
@@ -1023,7 +1036,8 @@ static struct watched_process *find_or_add_watched(struct baseline *baseline, co
 	return process;
 }
 
-static void take_threads(struct baseline *baseline, struct watched_process *process, const struct procfs_stat *stat)
+static void take_threads(struct baseline *baseline, struct watched_process *process, const struct procfs_stat *stat,
+			 mono_t now)
 {
 	struct thread_snapshot *snapshot;
 
@@ -1037,7 +1051,7 @@ static void take_threads(struct baseline *baseline, struct watched_process *proc
 
 	unlocked_section_leave(&baseline->section, stat->pid);
 
-	int r = thread_snapshot_take(baseline->procfd, stat->pid, stat->start_ticks, baseline->now, &snapshot);
+	int r = thread_snapshot_take(baseline->procfd, stat->pid, stat->start_ticks, now, &snapshot);
 
 	unlocked_section_enter(&baseline->section);
 	if (r < 0)
@@ -1079,28 +1093,50 @@ static void take_maps(struct baseline *baseline, struct watched_process *process
 	}
 }
 
-static void update_watched(struct baseline *baseline, const struct procfs_stat *stat, bool ran)
+/* The scan has met it already: it is watched by two entries, or this is later. */
+static void look_again(struct baseline *baseline, struct watched_process *process, mono_t now)
+{
+	const struct thread_snapshot *last = process->threads.newer;
+
+	if (!last || mono_diff(now, last->taken) < (int64_t)THREADS_INTERVAL_NS)
+		return;
+
+	struct procfs_stat stat = { .pid = process->pid, .start_ticks = process->start_ticks, .threads = last->count };
+
+	if (mono_diff(now, baseline->now) >= (int64_t)THREADS_INTERVAL_NS) {
+		baseline->now = now;
+		baseline->threads_left = THREADS_PER_SCAN;
+	}
+	take_threads(baseline, process, &stat, now);
+}
+
+static void update_watched(struct baseline *baseline, const struct procfs_stat *stat, mono_t now, bool ran)
 {
 	struct watched_process *process = find_or_add_watched(baseline, stat);
 
-	if (!process || process->scan == baseline->scan)
-		return; /* no room, or watched by two entries */
+	if (!process)
+		return; /* no room */
+	if (process->scan == baseline->scan) {
+		if (ran)
+			look_again(baseline, process, now);
+		return;
+	}
 
 	process->scan = baseline->scan;
 	if (ran || !process->threads.newer)
-		take_threads(baseline, process, stat);
+		take_threads(baseline, process, stat, now);
 	else
 		thread_baseline_still(&process->threads, baseline->now);
 	if (ran || !process->maps)
 		take_maps(baseline, process);
 }
 
-void baseline_update(struct baseline *baseline, const struct procfs_stat *stat, bool watched, bool ran)
+void baseline_update(struct baseline *baseline, const struct procfs_stat *stat, mono_t now, bool watched, bool ran)
 {
 	struct watched_process *process;
 
 	if (watched) {
-		update_watched(baseline, stat, ran);
+		update_watched(baseline, stat, now, ran);
 		return;
 	}
 

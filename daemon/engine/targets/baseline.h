@@ -158,9 +158,10 @@ bool baseline_met(struct baseline *baseline, const struct procfs_stat *stat);
 
 /*
  * After that. watched: takes snapshots as needed (ran: what baseline_met returned). Else snapshots
- * that there are of it remain valid.
+ * that there are of it remain valid. Also between scans, of one that ran: then its threads are looked at again
+ * if the last scan was some seconds ago.
  */
-void baseline_update(struct baseline *baseline, const struct procfs_stat *stat, bool watched, bool ran);
+void baseline_update(struct baseline *baseline, const struct procfs_stat *stat, mono_t now, bool watched, bool ran);
 
 /* Whether a snapshot is to be taken even if the process has not run, and the budget allows it. */
 bool baseline_owes(const struct baseline *baseline, int32_t pid);

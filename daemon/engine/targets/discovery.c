@@ -84,6 +84,14 @@
 #define CALM_STRETCH 10u
 
 /*
+ * The same where the scheduler reports: its events are exact. Threads of what runs are looked at in between
+ * (read_baselines), of so many processes in each refresh of limits.
+ */
+#define EXACT_SHARE 5000u
+#define EXACT_STRETCH 30u
+#define RAN_MAX 256u
+
+/*
  * How long queries of the event loop wait for the lock, which is held for a fraction of a
  * millisecond at a time; those for evidence; a reload. Beyond it a read hangs.
  */
@@ -254,6 +262,11 @@ struct discovery {
 	mono_t limits_read;
 	uint64_t limits_cpu_ns; /* what that took */
 	bool limits_due;        /* whenever they were read */
+	struct {
+		int32_t pid;
+		uint64_t start_ticks;
+	} ran[RAN_MAX]; /* since limits were read the last time; of what the scans are for */
+	size_t ran_count;
 	mono_t accounts_checked;
 	bool accounts_left; /* some have no account in the kernel yet, or still one */
 
@@ -537,6 +550,16 @@ static mono_t pulse_of(const struct discovery *discovery)
 static void on_alive(void *ctx)
 {
 	update_pulse(ctx);
+}
+
+static void on_ran(void *ctx, const struct target *process)
+{
+	struct discovery *discovery = ctx;
+
+	if (discovery->state.source != PROCESS_EVENTS_KERNEL || discovery->ran_count == RAN_MAX)
+		return;
+	discovery->ran[discovery->ran_count].pid = process->pid;
+	discovery->ran[discovery->ran_count++].start_ticks = process->start_ticks;
 }
 
 static void section_leave(void *ctx, int32_t pid)
@@ -2257,6 +2280,7 @@ static void on_process_event(struct discovery *discovery, const struct procevent
 		on_process_change(discovery, event->pid, CHANGE_EXECUTED, now);
 		return;
 	case PROCEVENT_COMM:
+	case PROCEVENT_MOVE: /* it is looked at anew, as after a change of its name */
 		on_process_change(discovery, event->pid, CHANGE_RENAMED, now);
 		return;
 	case PROCEVENT_EXIT:
@@ -2579,7 +2603,7 @@ static bool skip_process(struct discovery *discovery, int32_t pid, uint64_t cpu_
 	discovery->unchanged++;
 	target_table_still(discovery->target_table, pid, record->start_ticks, discovery->scan);
 	baseline_met(discovery->baseline, &stat);
-	baseline_update(discovery->baseline, &stat, false, false);
+	baseline_update(discovery->baseline, &stat, pulse_of(discovery), false, false);
 	thread_selection_met(discovery->thread_selection, &stat, false);
 
 	return true;
@@ -2627,7 +2651,7 @@ static int visit_process(struct discovery *discovery, int32_t pid, struct proces
 	bool watched = match.watched || (ran && in_watched_cgroup(discovery, process_facts));
 
 	thread_selection_met(discovery->thread_selection, &process_facts->stat, watched);
-	baseline_update(discovery->baseline, &process_facts->stat, watched, ran);
+	baseline_update(discovery->baseline, &process_facts->stat, pulse_of(discovery), watched, ran);
 	cache_process(discovery, &process_facts->stat, cpu_ns, match.targets);
 
 	return 0;
@@ -2675,6 +2699,18 @@ static int visit_cgroup(void *ctx, const char *path)
 	return match_cgroup_path(discovery, path);
 }
 
+/* Of what ran, as the last refresh of limits found; a scan does it for the rest. */
+static void read_baselines(struct discovery *discovery)
+{
+	for (size_t i = 0; i < discovery->ran_count && !discovery->rescan && !discovery->stop; i++) {
+		struct procfs_stat stat = { .pid = discovery->ran[i].pid,
+					    .start_ticks = discovery->ran[i].start_ticks };
+
+		baseline_update(discovery->baseline, &stat, update_pulse(discovery), true, true);
+	}
+	discovery->ran_count = 0;
+}
+
 static void refresh_limits(struct discovery *discovery, mono_t now)
 {
 	int64_t age = mono_diff(now, discovery->limits_read);
@@ -2691,6 +2727,7 @@ static void refresh_limits(struct discovery *discovery, mono_t now)
 	discovery->limits_read = now;
 	while (!discovery->limits_due && target_table_refresh_some_limits(discovery->target_table, now, &part))
 		discovery->limits_due = yield_in_scan(discovery) < 0; /* given up: once more, then */
+	read_baselines(discovery);
 	discovery->limits_cpu_ns = real_clock_thread_cpu() - cpu;
 }
 
@@ -2794,8 +2831,11 @@ static bool is_safety_net(const struct discovery *discovery, const struct target
 static uint64_t pause_before_scan(const struct discovery *discovery)
 {
 	struct target_table_counts counts;
-	uint64_t pause = discovery->config->sampling.rescan_interval_ns, most = CALM_STRETCH * pause;
-	uint64_t least = discovery->scan_cpu_ns * DISCOVERY_SHARE, calm = discovery->scan_cpu_ns * CALM_SHARE;
+	bool exact = discovery->state.source == PROCESS_EVENTS_KERNEL;
+	uint64_t pause = discovery->config->sampling.rescan_interval_ns,
+		 most = (exact ? EXACT_STRETCH : CALM_STRETCH) * pause;
+	uint64_t least = discovery->scan_cpu_ns * DISCOVERY_SHARE,
+		 calm = discovery->scan_cpu_ns * (exact ? EXACT_SHARE : CALM_SHARE);
 
 	target_table_counts(discovery->target_table, &counts);
 	calm = calm < most ? calm : most;
@@ -2990,6 +3030,7 @@ int discovery_new(const struct discovery_options *options, struct discovery **re
 	discovery->options = *options;
 	discovery->options.target_table.alive = on_alive;
 	discovery->options.target_table.alive_ctx = discovery;
+	discovery->options.target_table.ran = on_ran;
 	discovery->config = options->target_table.config;
 	discovery->in_force = discovery->config;
 	discovery->limits_due = discovery->units_due = true;

@@ -45,9 +45,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A process is asked for its cgroup at every refresh for so long; then so often. */
+/*
+ * A process is asked for its cgroup at every refresh for so long; then so often; and so often where the
+ * kernel says which processes are moved.
+ */
 #define LIMITS_YOUNG_NS (10 * NS_PER_S)
 #define LIMITS_LONG_NS (30 * NS_PER_S)
+#define LIMITS_TOLD_NS (120 * NS_PER_S)
 
 /*
  * Directories that a refresh reads whether anything ran in their cgroups or not: so many for each
@@ -185,6 +189,11 @@ struct target_table {
 		struct source_gate *gate;
 		char *path;
 	} siblings; /* the parent of the cgroup that was opened last */
+
+	struct {
+		bool on, wanting;             /* some process has no account, and may get one */
+		uint64_t losses, losses_then; /* as of the last time, and of the time before */
+	} kept;                               /* accounts, when they were last kept */
 
 	struct past_member *past; /* used round and round */
 	uint64_t past_count;      /* ever */
@@ -822,13 +831,25 @@ static bool ran_noticeably(const struct target_table *table, const struct target
 	       (more > 0 && more * table->options.config->sampling.interval_ns * RUNS_SHARE >= age_ns);
 }
 
-/* Whether its moment was passed: all that sleep are asked once in 30 s, spread evenly by id. */
-static bool is_its_turn(const struct target_table_target *target, mono_t now)
+static bool accounts_are_on(const struct target_table *table)
+{
+	return table->options.accounts &&
+	       atomic_load_explicit(&kernel_accounts_shared(table->options.accounts)->on, memory_order_acquire);
+}
+
+/* Whether target_table_describe is called of what is moved. */
+static bool moves_are_told(const struct target_table *table)
+{
+	return accounts_are_on(table) && table->options.config->sampling.discovery == CONFIG_DISCOVERY_AUTO;
+}
+
+/* Whether its moment was passed: all are asked once in so long, spread evenly by id. */
+static bool is_its_turn(const struct target_table_target *target, mono_t now, uint64_t long_ns)
 {
 	uint64_t spread = target->what.id * UINT32_C(2654435769) >> 16;
-	uint64_t offset = spread * (LIMITS_LONG_NS >> 16);
+	uint64_t offset = spread * (long_ns >> 16);
 
-	return (target->membership.asked.ns + offset) / LIMITS_LONG_NS != (now.ns + offset) / LIMITS_LONG_NS;
+	return (target->membership.asked.ns + offset) / long_ns != (now.ns + offset) / long_ns;
 }
 
 static bool is_to_be_asked(const struct target_table *table, const struct target_table_target *target, uint32_t runs,
@@ -836,8 +857,12 @@ static bool is_to_be_asked(const struct target_table *table, const struct target
 {
 	const struct target_membership *membership = &target->membership;
 
-	return !membership->line || membership->event || time_since(membership->met, now) < LIMITS_YOUNG_NS ||
-	       ran_noticeably(table, membership, runs, time_since(membership->asked, now)) || is_its_turn(target, now);
+	if (!membership->line || membership->event || time_since(membership->met, now) < LIMITS_YOUNG_NS)
+		return true;
+	if (moves_are_told(table))
+		return is_its_turn(target, now, LIMITS_TOLD_NS);
+	return ran_noticeably(table, membership, runs, time_since(membership->asked, now)) ||
+	       is_its_turn(target, now, LIMITS_LONG_NS);
 }
 
 static bool follow_process(struct target_table *table, struct target_table_target *target, mono_t now)
@@ -920,6 +945,8 @@ static unsigned read_limits_of_running(struct target_table *table, struct target
 	uint32_t runs = source_entry_runs(target->sampled.entry);
 	size_t count = 0;
 
+	if (target->what.kind == TARGET_PROCESS && runs != target->membership.refreshed_runs && table->options.ran)
+		table->options.ran(table->options.alive_ctx, &target->what);
 	if (line && runs != target->membership.refreshed_runs)
 		count = limit_tree_read(table->tree, &line->place, (uint32_t)table->round);
 	if (count > 0)
@@ -1412,12 +1439,6 @@ static void remember_target(struct target_table *table, const struct target_tabl
 /* Giving an account takes 20 us, with the lock held. */
 #define ACCOUNTS_AT_ONCE 256
 
-static bool accounts_are_on(const struct target_table *table)
-{
-	return table->options.accounts &&
-	       atomic_load_explicit(&kernel_accounts_shared(table->options.accounts)->on, memory_order_acquire);
-}
-
 /* What has lost runs so often, none of them this long after the one before, has its clock asked for good. */
 #define LOSSES_MAX 3
 #define LOSSES_APART_NS (60 * NS_PER_S)
@@ -1437,11 +1458,13 @@ static bool is_young(const struct target *what)
 static void open_account(struct target_table *table, struct target_table_target *target)
 {
 	if (target->what.kind != TARGET_PROCESS || target->account != CPU_ACCOUNT_NONE || !accounts_are_on(table) ||
-	    target->losses >= LOSSES_MAX || is_young(&target->what) ||
-	    kernel_accounts_watch(table->options.accounts, target->what.pid, target->what.start_ticks,
-				  &target->account) < 0)
+	    target->losses >= LOSSES_MAX)
 		return;
-	source_entry_follow(target->sampled.entry, target->account);
+	if (is_young(&target->what) || kernel_accounts_watch(table->options.accounts, target->what.pid,
+							     target->what.start_ticks, &target->account) < 0)
+		table->kept.wanting = true;
+	else
+		source_entry_follow(target->sampled.entry, target->account);
 }
 
 /* It is in no source, or the accounts are off. */
@@ -1495,11 +1518,39 @@ static int keep_account(void *ctx, struct target_table_target *target)
 	return ++keeping->done == ACCOUNTS_AT_ONCE;
 }
 
+/*
+ * With thousands of targets a look at all of them each second would be most of what this thread does: there
+ * is one if some may lack an account, or may have lost a run. That is noted after it was counted: so there is
+ * one more the next time.
+ */
+static bool is_keeping_due(struct target_table *table, bool on)
+{
+	struct kernel_accounts_state state;
+
+	kernel_accounts_state(table->options.accounts, &state);
+
+	uint64_t losses = state.missed + state.corrected;
+	bool due = on != table->kept.on || table->kept.wanting || losses != table->kept.losses_then;
+
+	table->kept.on = on;
+	table->kept.losses_then = table->kept.losses;
+	table->kept.losses = losses;
+	return due;
+}
+
 bool target_table_keep_accounts(struct target_table *table)
 {
 	struct keeping keeping = { .table = table, .on = accounts_are_on(table) };
 
-	return table->options.accounts && target_table_visit(table, keep_account, &keeping) > 0;
+	if (!table->options.accounts || !is_keeping_due(table, keeping.on))
+		return false;
+
+	table->kept.wanting = false;
+
+	bool more = target_table_visit(table, keep_account, &keeping) > 0;
+
+	table->kept.wanting |= more;
+	return more;
 }
 
 static void forget_target(struct target_table *table, struct target_table_target *target)

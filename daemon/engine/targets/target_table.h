@@ -48,6 +48,7 @@ struct target_table_options {
 	struct kernel_accounts *accounts; /* of CPU time; NULL: there are none */
 	void (*alive)(void *ctx);         /* called often during long work; may be NULL */
 	void *alive_ctx;
+	void (*ran)(void *ctx, const struct target *process); /* since the last refresh of limits; may be NULL */
 };
 
 struct target_limits_line;

@@ -445,6 +445,33 @@ START_TEST(files_are_read_as_often_as_pages_or_threads_change)
 }
 END_TEST
 
+/* Of a process that sleeps so long. */
+static uint64_t reads_in(uint64_t ns)
+{
+	struct source_counters before, after;
+
+	source_counters(rig.source, &before);
+	for (uint64_t end_ns = now_ns + ns; now_ns < end_ns;)
+		tick();
+	source_counters(rig.source, &after);
+
+	return after.looks - before.looks - (after.skipped_reads - before.skipped_reads);
+}
+
+START_TEST(what_sleeps_is_read_once_a_minute_and_again_soon_without_accounts)
+{
+	open_source();
+	ck_assert_uint_ge(reads_in(70 * S), 4); /* ever less often */
+	reads_in(60 * S);
+	ck_assert_uint_ge(reads_in(122 * S), 2);
+	ck_assert_uint_le(reads_in(122 * S), 3);
+	tick();
+	accounts.on = false;
+	ck_assert_uint_ge(reads_in(S + S / 2), 1);
+	close_source();
+}
+END_TEST
+
 START_TEST(while_a_run_goes_on_its_pages_are_not_known)
 {
 	open_source_with(100 * MS);
@@ -489,6 +516,7 @@ Suite *cpu_accounts_suite(void)
 	tcase_add_test(tcase, a_process_that_ended_is_found_gone_with_all_that_it_used);
 	tcase_add_test(tcase, several_targets_of_one_process_have_one_account);
 	tcase_add_test(tcase, files_are_read_as_often_as_pages_or_threads_change);
+	tcase_add_test(tcase, what_sleeps_is_read_once_a_minute_and_again_soon_without_accounts);
 	tcase_add_test(tcase, while_a_run_goes_on_its_pages_are_not_known);
 	suite_add_tcase(suite, tcase);
 	return suite;

@@ -5,6 +5,7 @@
 #include "daemon/engine/kernel/kernel_accounts.c"
 
 #include "children.h"
+#include "own_cgroups.h"
 #include "skip.h"
 
 #include <linux/bpf.h>
@@ -743,6 +744,55 @@ static unsigned programs(void)
 }
 
 /* Others on this machine may come and go: it is enough that ours is seen to be there and then is not. */
+static struct own_cgroups own_cgroups;
+
+static void make_cgroups(void)
+{
+	own_cgroups_make(&own_cgroups, "accounts");
+}
+
+static void remove_cgroups(void)
+{
+	own_cgroups_remove(&own_cgroups);
+}
+
+static unsigned heard_moves(pid_t pid)
+{
+	struct procevent events[64];
+	bool lost, more = true;
+	unsigned moves = 0;
+
+	while (more) {
+		size_t count = kernel_accounts_read(accounts, events, ARRAY_LEN(events), &lost, &more);
+
+		for (size_t i = 0; i < count; i++)
+			moves += events[i].pid == pid && events[i].kind == PROCEVENT_MOVE;
+	}
+	return moves;
+}
+
+START_TEST(a_process_that_is_moved_to_another_cgroup_is_told)
+{
+	struct child child;
+	int fd;
+
+	if (own_cgroups.count == 0)
+		SKIP_TEST("no cgroup can be made here");
+	if (!open_accounts(2))
+		SKIP_TEST("%s", skip_reason);
+	ck_assert_int_eq(kernel_accounts_listen(accounts, &fd), 0);
+	child = child_start();
+	ck_assert_uint_eq(heard_moves(child.pid), 0);
+	ck_assert_int_eq(own_cgroups_add(&own_cgroups, "moved"), 0);
+	own_cgroups_join(&own_cgroups, "moved", child.pid);
+	ck_assert_uint_gt(heard_moves(child.pid), 0);
+	child_reap(&child);
+	own_cgroups_drop(&own_cgroups, "moved");
+	kernel_accounts_unlisten(accounts);
+	close_accounts();
+}
+END_TEST
+
 START_TEST(nothing_stays_when_its_process_is_killed)
 {
 	int ready[2];
@@ -811,6 +861,8 @@ Suite *kernel_accounts_suite(void)
 	tcase_add_test(tcase, a_full_table_is_counted_and_an_account_rests_before_it_is_used_again);
 	tcase_add_test(tcase, the_end_of_a_process_is_noted);
 	tcase_add_test(tcase, nothing_stays_when_its_process_is_killed);
+	tcase_add_unchecked_fixture(tcase, make_cgroups, remove_cgroups);
+	tcase_add_test(tcase, a_process_that_is_moved_to_another_cgroup_is_told);
 #else
 	tcase_add_test(tcase, a_build_without_it_says_so);
 #endif

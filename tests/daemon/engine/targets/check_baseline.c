@@ -72,7 +72,7 @@ static bool scan(int pid, uint64_t start, unsigned ticks)
 	now.ns += NS_PER_S;
 	baseline_scan_begin(baseline, now);
 	bool ran = baseline_met(baseline, &stat);
-	baseline_update(baseline, &stat, true, ran);
+	baseline_update(baseline, &stat, now, true, ran);
 	baseline_scan_end(baseline);
 
 	return ran;
@@ -138,8 +138,8 @@ START_TEST(snapshots_of_a_process_that_is_not_watched_stay)
 	now.ns += NS_PER_S;
 	baseline_scan_begin(baseline, now);
 	ck_assert(!baseline_met(baseline, &stat));
-	baseline_update(baseline, &stat, false, false);
-	baseline_update(baseline, &stranger, false, false); /* never watched */
+	baseline_update(baseline, &stat, now, false, false);
+	baseline_update(baseline, &stranger, now, false, false); /* never watched */
 	baseline_scan_end(baseline);
 
 	struct thread_baseline threads = threads_of(10);
@@ -226,6 +226,31 @@ START_TEST(mappings_are_read_seldom)
 }
 END_TEST
 
+START_TEST(threads_of_what_ran_are_looked_at_between_scans_that_are_far_apart)
+{
+	struct procfs_stat stat = stat_of(10, 500, 100);
+	struct thread_baseline threads;
+	uint64_t scanned_ns;
+
+	appear(10, 500, 100);
+	scan(10, 500, 100);
+	scanned_ns = now.ns;
+	now.ns += NS_PER_S;
+	baseline_update(baseline, &stat, now, true, true);
+	threads = threads_of(10);
+	ck_assert_uint_eq(threads.newer->taken.ns, scanned_ns);
+	thread_baseline_release(&threads);
+
+	now.ns += 6 * NS_PER_S;
+	baseline_update(baseline, &stat, now, true, false); /* it has not run */
+	baseline_update(baseline, &stat, now, true, true);
+	threads = threads_of(10);
+	ck_assert_uint_eq(threads.newer->taken.ns, now.ns);
+	ck_assert_uint_eq(threads.older->taken.ns, scanned_ns);
+	thread_baseline_release(&threads);
+}
+END_TEST
+
 START_TEST(mappings_of_few_are_read_in_one_scan_and_all_get_their_turn)
 {
 	size_t with_maps = 0;
@@ -238,7 +263,7 @@ START_TEST(mappings_of_few_are_read_in_one_scan_and_all_get_their_turn)
 		for (int pid = 10; pid < 15; pid++) {
 			struct procfs_stat stat = stat_of(pid, 500, 100);
 
-			baseline_update(baseline, &stat, true, baseline_met(baseline, &stat));
+			baseline_update(baseline, &stat, now, true, baseline_met(baseline, &stat));
 		}
 		baseline_scan_end(baseline);
 		with_maps = 0;
@@ -265,7 +290,7 @@ START_TEST(mappings_are_owed_only_while_there_is_cpu_time_left_for_them)
 	for (int pid = 10; pid < 13; pid++) {
 		struct procfs_stat stat = stat_of(pid, 500, 100);
 
-		baseline_update(baseline, &stat, true, baseline_met(baseline, &stat));
+		baseline_update(baseline, &stat, now, true, baseline_met(baseline, &stat));
 	}
 	ck_assert(!baseline_owes(baseline, 12));
 	baseline_scan_end(baseline);
@@ -289,7 +314,7 @@ START_TEST(when_there_are_too_many_threads_they_take_turns)
 
 			stat.threads = 1500; /* two of them are more than a scan has time for */
 			appear(pid, 500, 100 + round);
-			baseline_update(baseline, &stat, true, baseline_met(baseline, &stat));
+			baseline_update(baseline, &stat, now, true, baseline_met(baseline, &stat));
 		}
 		baseline_scan_end(baseline);
 		for (int i = 0; i < 2; i++) {
@@ -344,6 +369,7 @@ Suite *baseline_suite(void)
 	tcase_add_test(tcase, a_scan_that_is_not_ended_changes_nothing);
 	tcase_add_test(tcase, a_reused_pid_starts_afresh);
 	tcase_add_test(tcase, mappings_are_read_seldom);
+	tcase_add_test(tcase, threads_of_what_ran_are_looked_at_between_scans_that_are_far_apart);
 	tcase_add_test(tcase, mappings_of_few_are_read_in_one_scan_and_all_get_their_turn);
 	tcase_add_test(tcase, mappings_are_owed_only_while_there_is_cpu_time_left_for_them);
 	tcase_add_test(tcase, when_there_are_too_many_threads_they_take_turns);
