@@ -13,7 +13,7 @@ enum kernel_event_kind {
 	KERNEL_EVENT_EXEC,
 	KERNEL_EVENT_RENAME,
 	KERNEL_EVENT_MOVE, /* to another cgroup, of any hierarchy */
-	KERNEL_EVENT_END, /* its last thread has run for the last time */
+	KERNEL_EVENT_END,  /* its last thread has run for the last time */
 };
 
 struct kernel_event {
