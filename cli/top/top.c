@@ -1663,7 +1663,7 @@ static void add_incident(struct top *top, size_t width, int dirfd, const char *n
 		 chosen           ? TOP_SCREEN_CHOSEN
 		 : glance.damaged ? TOP_SCREEN_ALARM
 				  : TOP_SCREEN_PLAIN,
-		 "%-12s  %s  %s  %s%s", when, glance.readable ? target : name,
+		 "%-12s  %-18s  %-14s  %s%s", when, glance.readable ? target : name,
 		 *incident->rule.name ? incident->rule.name : incident_kind_name(incident->kind), value,
 		 glance.damaged ? "  DAMAGED" : "");
 }
@@ -1679,7 +1679,7 @@ static void make_incidents(struct top *top, size_t width, size_t lines)
 	add_line(top, width, TOP_SCREEN_BRIGHT, "%zu incidents in %s", incidents->names.count, incidents->directory);
 	if (incidents->error < 0)
 		add_line(top, width, TOP_SCREEN_ALARM, "! %s", strerror(-incidents->error));
-	add_line(top, width, TOP_SCREEN_HEAD, "%-12s  %s", "TIME", "TARGET  RULE  VALUE");
+	add_line(top, width, TOP_SCREEN_HEAD, "%-12s  %-18s  %-14s  %s", "TIME", "TARGET", "RULE", "VALUE");
 	fd = open(incidents->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (top->chosen >= incidents->names.count)
 		top->chosen = incidents->names.count > 0 ? incidents->names.count - 1 : 0;

@@ -409,13 +409,15 @@ START_TEST(enter_opens_a_target_t_triggers_and_i_shows_incidents)
 	TYPE_UNTIL("ty", "-worker-manual; sealed in");
 	scene_wait_for(incident_is_there("worker-manual"));
 	TYPE_UNTIL("i", "asked for by hand");
-	ck_assert_ptr_nonnull(strstr(last_page(), "worker  hot  "));
+	ck_assert_ptr_nonnull(strstr(last_page(), "TARGET              RULE            VALUE"));
+	/* Drawn by moving to its column. */
+	ck_assert_msg(strstr(last_page(), "worker\033[4;35Hhot\033[4;51H"), "%s", last_page());
 	TYPE_UNTIL("/manual\r", "1 incidents in");
 	TYPE_UNTIL("\r", "-worker-manual-1");
 	ck_assert_ptr_nonnull(strstr(last_page(), "because it was asked for"));
 	TYPE_UNTIL("f", "a record of worker");
 	TYPE_UNTIL("\033", "1 incidents in");
-	TYPE_UNTIL("\033", "worker  hot  "); /* the search */
+	TYPE_UNTIL("\033", "\033[4;35Hhot"); /* the search */
 	TYPE_UNTIL("\033", pid);
 	TYPE_UNTIL("?", "open the target: threads");
 	TYPE_UNTIL("q", pid);
