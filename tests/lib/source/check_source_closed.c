@@ -10,6 +10,7 @@
 #include "lib/base/base.h"
 #include "lib/model/sample.h"
 
+#include <dlfcn.h>
 #include <linux/sched.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -43,6 +44,25 @@ int openat(int dir_fd, const char *name, int flags, ...)
 int __openat_2(int dir_fd, const char *name, int flags)
 {
 	return openat(dir_fd, name, flags);
+}
+
+/* By which open_beneath opens. */
+long syscall(long number, ...)
+{
+	static long (*libc_syscall)(long number, ...);
+	long arguments[6];
+	va_list more;
+
+	va_start(more, number);
+	for (size_t i = 0; i < 6; i++)
+		arguments[i] = va_arg(more, long);
+	va_end(more);
+	if (!libc_syscall)
+		*(void **)&libc_syscall = dlsym(RTLD_NEXT, "syscall");
+	if (number == SYS_openat2 && before_open)
+		before_open();
+
+	return libc_syscall(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
 }
 
 static void count_opening(void)
