@@ -953,6 +953,19 @@ static void subtract_neighbour(struct functions *ret, const struct function_rows
 		ret->own[p] -= row->self[p] < ret->own[p] ? row->self[p] : ret->own[p];
 }
 
+/* What the headline names, and what it may say of names. */
+static void keep_lead(const struct function_rows_row *lead, const struct ranking *inner,
+		      const struct nameless *nameless, struct functions *ret)
+{
+	copy_row(lead, &ret->lead);
+	cut_arguments(ret->lead.function);
+	ret->lead_run_time = lead->function.len > 0 && lead->function.at[0] == '[' &&
+			     is_run_time(lead, ret->own[FUNCTION_TABLE_DURING]);
+	choose_nameless(nameless, ret);
+	for (size_t i = 0; i < inner->count; i++)
+		copy_row(&inner->row[i], &ret->inner[ret->inner_count++]);
+}
+
 static void choose_rows(const char *text, size_t len, struct functions *ret)
 {
 	bool callers = ret->unit == FUNCTION_TABLE_IN_BYTES;
@@ -1001,13 +1014,7 @@ static void choose_rows(const char *text, size_t len, struct functions *ret)
 	}
 	rank_row(&neighbours, &itself);
 	rank_row(&foreign, &own_threads);
-	copy_row(&lead, &ret->lead);
-	cut_arguments(ret->lead.function);
-	ret->lead_run_time = lead.function.len > 0 && lead.function.at[0] == '[' &&
-			     is_run_time(&lead, ret->own[FUNCTION_TABLE_DURING]);
-	choose_nameless(&nameless, ret);
-	for (size_t i = 0; i < inner.count; i++)
-		copy_row(&inner.row[i], &ret->inner[ret->inner_count++]);
+	keep_lead(&lead, &inner, &nameless, ret);
 	for (size_t i = 0; i < during.count; i++)
 		copy_row(&during.row[i], &ret->row[ret->count++]);
 	for (size_t i = 0; i < before.count; i++)
