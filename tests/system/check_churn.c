@@ -68,6 +68,15 @@ static size_t watches_of(const char *fd)
 	return count;
 }
 
+/* Of the program in the kernel: its part for timers is attached when the first hidden switch is seen. */
+static bool is_of_bpf(int dir_fd, const char *fd)
+{
+	char target[64];
+	ssize_t len = readlinkat(dir_fd, fd, target, sizeof(target) - 1);
+
+	return len > 0 && memmem(target, (size_t)len, "bpf", 3);
+}
+
 static struct holdings holdings(void)
 {
 	struct holdings found = { 0 };
@@ -79,7 +88,7 @@ static struct holdings holdings(void)
 
 	ck_assert_ptr_nonnull(dir);
 	for (const struct dirent *item; (item = readdir(dir));) {
-		if (item->d_name[0] == '.')
+		if (item->d_name[0] == '.' || is_of_bpf(dirfd(dir), item->d_name))
 			continue;
 		found.descriptors++;
 		found.watches += watches_of(item->d_name);
