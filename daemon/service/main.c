@@ -910,13 +910,22 @@ static void fill_overview(void *ctx, struct overview *ret)
 	};
 }
 
+/* A request is answered with all that was sampled by then: the ring may have been read 0.4 s ago. */
+static void fill_overview_of_now(void *ctx, struct overview *ret)
+{
+	struct daemon *daemon = ctx;
+
+	dispatcher_poll(daemon->dispatcher, clock_mono(&daemon->clock));
+	fill_overview(ctx, ret);
+}
+
 static void start_control(struct daemon *daemon)
 {
 	struct control_options options = {
 		.event = daemon->event,
 		.path = daemon->paths.control,
 		.metrics = &daemon->config->metrics,
-		.overview = fill_overview,
+		.overview = fill_overview_of_now,
 		.trigger = on_trigger,
 		.reload = on_reload,
 		.ctx = daemon,

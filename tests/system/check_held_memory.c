@@ -65,7 +65,12 @@ static void record_one(uint64_t sealed_before)
 {
 	const char *arguments[] = { rig.spikewatch, "trigger", "--socket", place(&rig, "control"), "here", NULL };
 
-	ck_assert_int_eq(program_run(arguments, rig.directory), 0);
+	struct program trigger = program_start(arguments, rig.directory, -1, 0);
+	int code = program_wait(&trigger);
+	char *said = scene_read(trigger.err);
+
+	ck_assert_msg(code == 0, "%s", said ? said : "nothing was said");
+	free(said);
 	live_wait_for(&rig, told(&rig, "incidents", "sealed") == sealed_before + 1);
 }
 
