@@ -103,7 +103,7 @@ LINK = $(CC) $(CFLAGS) $(HARDEN) -pthread $(LDHARDEN) -Wl,--as-needed $(LDFLAGS)
 , := ,
 TORTURE := $(patsubst %,-Wl$(,)--wrap=%,malloc calloc realloc reallocarray strdup strndup aligned_alloc posix_memalign \
 	openat mkdirat write renameat unlinkat fsync ftruncate flock)
-NOTED := $(patsubst %,-Wl$(,)--wrap=%,mkdtemp mkstemp mkdir)
+NOTED := $(patsubst %,-Wl$(,)--wrap=%,mkdtemp mkstemp mkdir open_beneath)
 
 .PHONY: all demo check docs bench soak lint fuzz install uninstall clean help deps deps-build deps-fuzz deps-deb FORCE
 .PHONY: deb check-deb check-units check-vm check-prometheus check-pprof check-alarms check-report report deps-page deps-report image

@@ -8,12 +8,11 @@
 #include "source_rig.h"
 #include "torture.h"
 #include "lib/base/base.h"
+#include "lib/base/io.h"
 #include "lib/model/sample.h"
 
-#include <dlfcn.h>
 #include <linux/sched.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -25,44 +24,16 @@ Suite *source_closed_suite(void);
 static void (*before_open)(void);
 static int opens;
 
-/* The program's own, in place of the C library's; the second is what a fortified call becomes. */
-int __openat_2(int dir_fd, const char *name, int flags);
+/* The linker puts it in place of the product's (Makefile). */
+int __real_open_beneath(int rootfd, const char *path, int flags, bool one_mount);
+int __wrap_open_beneath(int rootfd, const char *path, int flags, bool one_mount);
 
-int openat(int dir_fd, const char *name, int flags, ...)
+int __wrap_open_beneath(int rootfd, const char *path, int flags, bool one_mount)
 {
-	va_list more;
-
-	va_start(more, flags);
-	int mode = flags & O_CREAT ? va_arg(more, int) : 0;
-	va_end(more);
 	if (before_open)
 		before_open();
 
-	return (int)syscall(SYS_openat, dir_fd, name, flags, mode);
-}
-
-int __openat_2(int dir_fd, const char *name, int flags)
-{
-	return openat(dir_fd, name, flags);
-}
-
-/* By which open_beneath opens. */
-long syscall(long number, ...)
-{
-	static long (*libc_syscall)(long number, ...);
-	long arguments[6];
-	va_list more;
-
-	va_start(more, number);
-	for (size_t i = 0; i < 6; i++)
-		arguments[i] = va_arg(more, long);
-	va_end(more);
-	if (!libc_syscall)
-		*(void **)&libc_syscall = dlsym(RTLD_NEXT, "syscall");
-	if (number == SYS_openat2 && before_open)
-		before_open();
-
-	return libc_syscall(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
+	return __real_open_beneath(rootfd, path, flags, one_mount);
 }
 
 static void count_opening(void)
