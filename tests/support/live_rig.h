@@ -283,6 +283,26 @@ static inline bool start(struct live_rig *rig, enum way way, const char *targets
  */
 #define LIVE_SURPLUS_NS (8 * NS_PER_MS)
 
+/* Whether others wait for the CPUs, or did within the last ten seconds; where the kernel does not say it: no. */
+static inline bool live_is_busy(void)
+{
+	FILE *file = fopen("/proc/pressure/cpu", "re");
+	double percent = 0;
+
+	if (!file)
+		return false;
+	if (fscanf(file, "some avg10=%lf", &percent) != 1)
+		percent = 0;
+	fclose(file);
+	return percent >= 10;
+}
+
+/* The same of this much used, and what they may have too much where others take the CPUs (docs/limits.md). */
+static inline uint64_t live_surplus_ns(uint64_t used_ns)
+{
+	return LIVE_SURPLUS_NS + (live_is_busy() ? used_ns / 4 : 0);
+}
+
 /* ---- the ring ---- */
 
 static inline struct tally *tally_of(struct live_rig *rig, uint32_t id)

@@ -140,7 +140,7 @@ static uint64_t beyond_ns(enum way by, uint64_t used_ns)
 {
 	if (by == KERNEL && !went_over_to_files(&rig))
 		return used_ns / 100 + ROUNDED_NS;
-	return ROUNDED_NS + LIVE_SURPLUS_NS;
+	return ROUNDED_NS + live_surplus_ns(used_ns);
 }
 
 /* A storm of such processes; what they used to their very end, and in *ret_least what they said. */

@@ -210,7 +210,7 @@ static void reload(void)
 /* Of sums from files; the kernel's have none. */
 static uint64_t surplus_ns(uint64_t used_ns)
 {
-	return hears_by(&rig, "kernel") ? 0 : used_ns / 100 + LIVE_SURPLUS_NS;
+	return hears_by(&rig, "kernel") ? 0 : used_ns / 100 + live_surplus_ns(used_ns);
 }
 
 static void is_no_more_than_was_used(const char *name, enum kind kind)

@@ -165,7 +165,7 @@ static void holds(enum way way, const char *program)
 	live_wait_for(&rig, counted(&rig, "members") == 0);
 	ck_assert(!read_on(&rig, "g").stepped_back);
 	ck_assert_msg(read_on(&rig, "g").cpu_ns - before.cpu_ns <=
-			      used + FORKS * NS_PER_US + GRAIN_NS + LIVE_SURPLUS_NS,
+			      used + FORKS * NS_PER_US + GRAIN_NS + live_surplus_ns(used),
 		      "%ju us are in the sum, %ju were used",
 		      (uintmax_t)(read_on(&rig, "g").cpu_ns - before.cpu_ns) / 1000, (uintmax_t)used / 1000);
 }
