@@ -131,24 +131,38 @@ int inflate_zlib(const void *data, size_t len, void *ret, size_t ret_len)
 #define SHORT_MAX 4096u
 
 /*
- * Fewer bytes than a vector has: the ends of lines. Eight at a time, in four lanes of 16 bits. The product with
- * four factors has in its highest lane the sum of each lane times its factor, and no lane overflows.
+ * A and B over eight bytes, the first in the lowest, in four lanes of 16 bits. The product with four factors
+ * has in its highest lane the sum of each lane times its factor, and no lane overflows.
  */
+static void adler32_word(uint64_t word, uint32_t bytes, uint32_t *low, uint32_t *high)
+{
+	uint64_t even = word & 0x00ff00ff00ff00ffULL, odd = word >> 8 & 0x00ff00ff00ff00ffULL;
+
+	*high += bytes * *low + (uint32_t)((even * 0x0008000600040002ULL + odd * 0x0007000500030001ULL) >> 48);
+	*low += (uint32_t)((even + odd) * 0x0001000100010001ULL >> 48);
+}
+
+static uint64_t load_word(const unsigned char *data)
+{
+	uint64_t word;
+
+	memcpy(&word, data, sizeof(word));
+	return le64toh(word);
+}
+
+/* Fewer bytes than a vector has: the ends of lines. Those that are left over are a word that begins with zeros. */
 static uint32_t adler32_bytes(uint32_t adler, const unsigned char *data, size_t len)
 {
 	uint32_t low = adler & 0xffff, high = adler >> 16;
 	size_t i = 0;
 
-	for (; i + 8 <= len; i += 8) {
-		uint64_t word;
+	for (; i + 8 <= len; i += 8)
+		adler32_word(load_word(data + i), 8, &low, &high);
+	if (len > 8 && i < len) {
+		uint32_t rest = (uint32_t)(len - i);
 
-		memcpy(&word, data + i, sizeof(word));
-		word = le64toh(word);
-
-		uint64_t even = word & 0x00ff00ff00ff00ffULL, odd = word >> 8 & 0x00ff00ff00ff00ffULL;
-
-		high += 8 * low + (uint32_t)((even * 0x0008000600040002ULL + odd * 0x0007000500030001ULL) >> 48);
-		low += (uint32_t)((even + odd) * 0x0001000100010001ULL >> 48);
+		adler32_word(load_word(data + len - 8) & UINT64_MAX << 8 * (8 - rest), rest, &low, &high);
+		i = len;
 	}
 	for (; i < len; i++) {
 		low += data[i];
@@ -226,9 +240,10 @@ uint32_t checksum_crc32(uint32_t crc, const void *data, size_t len)
 
 uint32_t checksum_adler32_combine(uint32_t a, uint32_t b, uint64_t b_len)
 {
-	uint64_t before = (a & 0xffff) + ADLER32_MODULUS - 1; /* A1 - 1, not below zero */
-	uint64_t low = (before + (b & 0xffff)) % ADLER32_MODULUS;
-	uint64_t high = ((a >> 16) + (b >> 16) + b_len % ADLER32_MODULUS * before) % ADLER32_MODULUS;
+	uint32_t before = (a & 0xffff) + ADLER32_MODULUS - 1; /* A1 - 1, not below zero */
+	uint32_t low = (before + (b & 0xffff)) % ADLER32_MODULUS;
+	uint64_t len = b_len < ADLER32_MODULUS ? b_len : b_len % ADLER32_MODULUS;
+	uint64_t high = ((a >> 16) + (b >> 16) + len * before) % ADLER32_MODULUS;
 
 	return (uint32_t)(high << 16 | low);
 }

@@ -27,31 +27,8 @@ int text_part_compare(const struct text_part *a, const struct text_part *b)
 
 /* ---- numbers ---- */
 
-/*
- * Decimal digits are made eight at a time inside one 64-bit word: the number is split in halves,
- * quarters and digits, each step working on all lanes at once, with a multiplication and a shift
- * for the division. The digits come out with the first one in the lowest byte, so leading zeros are
- * counted with one instruction and shifted away, and the word is stored whole: no loop, no branch
- * on the length. A table of two-digit pairs takes a quarter more time over numbers of all lengths.
- */
-
-#define TEN_TO_8 100000000ULL
+#define TEN_TO_8 TEXT_EIGHT_DIGITS
 #define TEN_TO_16 (TEN_TO_8 * TEN_TO_8)
-
-/* The eight decimal digits of value < 10^8, one per byte, the first in the lowest. */
-static uint64_t eight_digits(uint32_t value)
-{
-	/*
-	 * Two lanes of 0 .. 9,999, four of 0 .. 99, eight of 0 .. 9. 10486 / 2^20 and 103 / 2^10
-	 * divide those exactly.
-	 */
-	uint64_t halves = value / 10000 | (uint64_t)(value % 10000) << 32;
-	uint64_t hundreds = (halves * 10486 >> 20) & 0x0000007f0000007fULL;
-	uint64_t quarters = hundreds | (halves - 100 * hundreds) << 16;
-	uint64_t tens = (quarters * 103 >> 10) & 0x000f000f000f000fULL;
-
-	return tens | (quarters - 10 * tens) << 8;
-}
 
 static char *put_word(char *out, uint64_t word)
 {
@@ -63,16 +40,16 @@ static char *put_word(char *out, uint64_t word)
 /* All eight digits, zeros included. */
 static char *put_padded(char *out, uint32_t value)
 {
-	return put_word(out, eight_digits(value) | 0x3030303030303030ULL);
+	return put_word(out, text_eight_digits(value));
 }
 
 static char *put_short(char *out, uint32_t value)
 {
-	uint64_t digits = eight_digits(value);
+	uint64_t digits = text_eight_digits(value);
 	/* The last digit stays, even if it is 0. */
-	int zeros = __builtin_ctzll(digits | 1ULL << 56) / 8;
+	int zeros = __builtin_ctzll((digits & 0x0f0f0f0f0f0f0f0fULL) | 1ULL << 56) / 8;
 
-	return put_word(out, (digits | 0x3030303030303030ULL) >> 8 * zeros) - zeros;
+	return put_word(out, digits >> 8 * zeros) - zeros;
 }
 
 char *text_put_u64(char *out, uint64_t value)
@@ -88,13 +65,31 @@ char *text_put_u64(char *out, uint64_t value)
 	return put_padded(put_padded(out, (uint32_t)(value / TEN_TO_8)), (uint32_t)(value % TEN_TO_8));
 }
 
+/* The eight digits of a number of 32 bits: its nibbles are spread over eight bytes, the first in the lowest. */
+static uint64_t hex_digits(uint32_t value)
+{
+	uint64_t word = (uint64_t)value << 32 | value >> 16;
+
+	word &= 0x0000ffff0000ffffULL;
+	word = (word << 16 | word >> 8) & 0x00ff00ff00ff00ffULL;
+	word = (word << 8 | word >> 4) & 0x0f0f0f0f0f0f0f0fULL;
+
+	/* What is above 9 has bit 4 set when 6 is added. 39 lie between the digits and the letters. */
+	uint64_t letters = (word + 0x0606060606060606ULL) >> 4 & 0x0101010101010101ULL;
+
+	return word + 0x3030303030303030ULL + letters * 39;
+}
+
 char *text_put_hex(char *out, uint64_t value)
 {
-	static const char digits[16] = "0123456789abcdef";
+	int zeros = __builtin_clzll(value | 1) / 4;
 
-	for (int shift = (63 - __builtin_clzll(value | 1)) / 4 * 4; shift >= 0; shift -= 4)
-		*out++ = digits[value >> shift & 15];
-	return out;
+	if (value > UINT32_MAX) {
+		out = put_word(out, hex_digits((uint32_t)(value >> 32)) >> 8 * zeros) - zeros;
+		return put_word(out, hex_digits((uint32_t)value));
+	}
+	zeros -= 8;
+	return put_word(out, hex_digits((uint32_t)value) >> 8 * zeros) - zeros;
 }
 
 /* How many of eight bytes are digits, up to the first that is none, and their value. */
@@ -111,7 +106,7 @@ static unsigned parse_word(const char *p, uint64_t *ret)
 
 	if (digits == 0)
 		return 0;
-	/* Zeros in front; then pairs of digits, and pairs of pairs with those behind them, as in eight_digits. */
+	/* Zeros in front; then pairs of digits, and pairs of pairs with those behind them, as in text_eight_digits. */
 	word <<= 8 * (8 - digits);
 	word = word * 10 + (word >> 8);
 	*ret = ((word & 0x000000ff000000ffULL) * (100 + (1000000ULL << 32)) +

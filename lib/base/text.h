@@ -39,6 +39,27 @@ int text_part_compare(const struct text_part *a, const struct text_part *b);
  */
 #define TEXT_NUMBER_ROOM 24
 
+/*
+ * The eight digits of value < 10^8, zeros included, the first in the lowest byte. The number is split in
+ * halves, quarters and digits, each step working on all lanes at once, with a multiplication and a shift for
+ * the division: no loop, no branch on the length. A table of two-digit pairs takes a quarter more time over
+ * numbers of all lengths.
+ */
+#define TEXT_EIGHT_DIGITS 100000000ULL
+static inline uint64_t text_eight_digits(uint32_t value)
+{
+	/*
+	 * Two lanes of 0 .. 9,999, four of 0 .. 99, eight of 0 .. 9. 10486 / 2^20 and 103 / 2^10
+	 * divide those exactly.
+	 */
+	uint64_t halves = value / 10000 | (uint64_t)(value % 10000) << 32;
+	uint64_t hundreds = (halves * 10486 >> 20) & 0x0000007f0000007fULL;
+	uint64_t quarters = hundreds | (halves - 100 * hundreds) << 16;
+	uint64_t tens = (quarters * 103 >> 10) & 0x000f000f000f000fULL;
+
+	return 0x3030303030303030ULL | tens | (quarters - 10 * tens) << 8;
+}
+
 /* Writes value in decimal, or in lower-case hexadecimal, without leading zeros. Returns the end. */
 char *text_put_u64(char *out, uint64_t value);
 char *text_put_hex(char *out, uint64_t value);

@@ -51,6 +51,7 @@
 #include "lib/base/io.h"
 #include "lib/base/text.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,6 +60,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
 
 /* A line whose checksum agrees; valid during the call. */
 struct framed_line {
@@ -190,6 +194,13 @@ static void lines_init(struct line_splitter *lines, const struct line_events *ev
 	lines->events = *events;
 }
 
+/* There are as many bytes at p. */
+static bool begins_with_prefix(const char *p, enum stream_format format)
+{
+	return format == STREAM_GVISOR ? memcmp(p, STREAM_PREFIX_GVISOR, strlen(STREAM_PREFIX_GVISOR)) == 0
+				       : memcmp(p, STREAM_PREFIX, strlen(STREAM_PREFIX)) == 0;
+}
+
 /* The first prefix in [p, end): NULL, or where it is and of which format. */
 static const char *find_prefix(const struct line_splitter *lines, const char *p, const char *end,
 			       enum stream_format *ret_format)
@@ -201,8 +212,7 @@ static const char *find_prefix(const struct line_splitter *lines, const char *p,
 
 		if ((lines->format_known && f != lines->format) || (size_t)(end - p) < len)
 			continue;
-		const char *found =
-			memcmp(p, prefixes[f], len) == 0 ? p : memmem(p, (size_t)(end - p), prefixes[f], len);
+		const char *found = begins_with_prefix(p, f) ? p : memmem(p, (size_t)(end - p), prefixes[f], len);
 		if (found && (!first || found < first)) {
 			first = found;
 			*ret_format = f;
@@ -220,6 +230,20 @@ static bool parse_checksum(const char *p, const char *end, uint32_t *ret)
 		return false;
 	*ret = (uint32_t)value;
 	return true;
+}
+
+/* [p, end) is value as the writer writes it. Eight bytes before end are readable. */
+static bool ends_with_hex(const char *p, const char *end, uint32_t value)
+{
+	char digits[TEXT_NUMBER_ROOM] = { 0 };
+	size_t len = (size_t)(text_put_hex(digits, value) - digits);
+	uint64_t expected = 0, word;
+
+	if ((size_t)(end - p) != len)
+		return false;
+	memcpy(&expected, digits, sizeof(expected));
+	memcpy(&word, end - sizeof(word), sizeof(word));
+	return ((le64toh(word) >> 8 * (8 - len)) ^ le64toh(expected)) << 8 * (8 - len) == 0;
 }
 
 /* Reads "content\t0x5fe4a3d1". NULL: it is whole; else what is wrong with it. */
@@ -242,10 +266,8 @@ static const char *verify(const char *p, const char *end, struct framed_line *re
 	if (!mark || (size_t)(end - mark) <= mark_len || memcmp(mark, STREAM_CHECKSUM_MARK, mark_len) != 0)
 		return "no checksum at its end";
 
-	char digits[TEXT_NUMBER_ROOM];
 	uint32_t own = checksum_adler32(CHECKSUM_ADLER32_EMPTY, p, (size_t)(mark - p));
-	size_t digits_len = (size_t)(text_put_hex(digits, own) - digits);
-	if ((size_t)(end - mark) != mark_len + digits_len || memcmp(mark + mark_len, digits, digits_len) != 0)
+	if (!ends_with_hex(mark + mark_len, end, own))
 		return parse_checksum(mark + mark_len, end, &adler) ? "its checksum differs" : "no checksum at its end";
 	*ret = (struct framed_line){ .content = p, .len = (size_t)(mark - p), .framed_len = len, .adler = own };
 	return NULL;
@@ -572,11 +594,91 @@ static size_t parse_cells(const char *p, const char *end, size_t max, uint64_t *
 	return 0;
 }
 
+#ifdef __x86_64__
+#define VECTOR 32
+#define WITH_AVX2 __attribute__((target("avx2,bmi,popcnt")))
+
+/* The number of up to 16 digits that end there, 0 if there are none. Half a vector before the end is readable. */
+WITH_AVX2 static inline uint64_t value_before(const char *end, size_t digits)
+{
+	static const unsigned char masks[VECTOR] = { [VECTOR / 2 ... VECTOR - 1] = 0x0f };
+	__m128i bytes = _mm_and_si128(_mm_loadu_si128((const __m128i *)(end - VECTOR / 2)),
+				      _mm_loadu_si128((const __m128i *)(masks + digits)));
+	__m128i pairs = _mm_maddubs_epi16(bytes, _mm_set1_epi16(10 | 1 << 8));
+	__m128i fours = _mm_madd_epi16(pairs, _mm_set1_epi32(100 | 1 << 16));
+	__m128i eights = _mm_madd_epi16(_mm_packus_epi32(fours, fours), _mm_set1_epi32(10000 | 1 << 16));
+	uint64_t both = (uint64_t)_mm_cvtsi128_si64(eights);
+
+	return (both & UINT32_MAX) * TEXT_EIGHT_DIGITS + (both >> 32);
+}
+
+/* Bit per byte of a vector: it is a tab. False: some are neither tabs nor digits. */
+WITH_AVX2 static inline bool find_tabs(const char *p, uint32_t *ret)
+{
+	__m256i bytes = _mm256_loadu_si256((const __m256i *)p);
+	/* What is less than '0' comes out above 9, too. */
+	__m256i values = _mm256_sub_epi8(bytes, _mm256_set1_epi8('0')), nine = _mm256_set1_epi8(9);
+	__m256i digits = _mm256_cmpeq_epi8(_mm256_max_epu8(values, nine), nine);
+	__m256i tabs = _mm256_cmpeq_epi8(bytes, _mm256_set1_epi8('\t'));
+
+	*ret = (uint32_t)_mm256_movemask_epi8(tabs);
+	return _mm256_movemask_epi8(_mm256_or_si256(digits, tabs)) == -1;
+}
+
+/*
+ * As parse_cells, of at least VECTOR bytes; half a vector before the first cell's end is readable. What is between
+ * tabs is found first, so that no number has to wait for where the one before it ends.
+ */
+WITH_AVX2 static size_t parse_cells_avx2(const char *p, const char *end, size_t max, uint64_t *ret, uint32_t *ret_mask)
+{
+	const char *cell = p;
+	uint32_t mask = 0, tabs;
+	size_t n = 0;
+
+	for (; p <= end; p += VECTOR) {
+		/* The last vector overlaps the one before it. */
+		const char *from = end - p < VECTOR ? end - VECTOR : p;
+
+		if (!find_tabs(from, &tabs))
+			return 0;
+		uint64_t ends = (uint64_t)tabs | (uint64_t)(end - p < VECTOR) << VECTOR;
+
+		ends = ends >> (p - from) << (p - from);
+		if (n + (size_t)__builtin_popcountll(ends) > max)
+			return 0;
+		for (; ends; ends &= ends - 1) {
+			const char *cell_end = from + __builtin_ctzll(ends);
+			size_t digits = (size_t)(cell_end - cell);
+
+			mask |= (uint32_t)(digits > 0) << n;
+			if (digits <= VECTOR / 2)
+				ret[n] = value_before(cell_end, digits);
+			else if (!text_parse_u64(cell, cell_end, &ret[n]))
+				return 0;
+			n++;
+			cell = cell_end + 1;
+		}
+	}
+	*ret_mask = mask;
+	return n;
+}
+#endif
+
 /* A number and the tab behind it. */
 static const char *parse_leading(const char *p, const char *end, uint64_t *ret)
 {
 	p = p ? text_parse_u64(p, end, ret) : NULL;
 	return p && p < end && *p == '\t' ? p + 1 : NULL;
+}
+
+/* A prefix and a number or more stand before p. */
+static size_t parse_values(const char *p, const char *end, uint64_t *ret, uint32_t *ret_mask)
+{
+#ifdef __x86_64__
+	if (end - p >= VECTOR && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi"))
+		return parse_cells_avx2(p, end, STREAM_COLUMNS_MAX, ret, ret_mask);
+#endif
+	return parse_cells(p, end, STREAM_COLUMNS_MAX, ret, ret_mask);
 }
 
 /*
@@ -604,7 +706,7 @@ static bool row_parse(enum stream_format format, const char *p, size_t len, stru
 
 	ret->seq = seq;
 	ret->target = (uint32_t)target;
-	ret->columns = parse_cells(p, end, STREAM_COLUMNS_MAX, ret->values, &ret->mask);
+	ret->columns = parse_values(p, end, ret->values, &ret->mask);
 	return ret->columns && (!gvisor || ret->mask == UINT32_MAX >> (STREAM_COLUMNS_MAX - ret->columns));
 }
 

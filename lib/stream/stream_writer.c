@@ -15,8 +15,8 @@
  * META has the number of its column, the column header alone suffices to read rows, and all of them
  * come again every repeat_rows. Targets are kept as the lines they were declared with, to be repeated.
  *
- * Most cells of a row are those of the last row of the same target. Their text is kept and copied,
- * for so many targets as fit a cache of the CPU.
+ * Most cells of a row are those of the last row of the same target. Its text is kept, for so many targets as
+ * fit a cache of the CPU; it is copied as a whole, and what changed is written over the copy.
  */
 #include "lib/stream/stream.h"
 #include "lib/stream/stream_format.h"
@@ -26,6 +26,7 @@
 #include "lib/base/io.h"
 #include "lib/base/text.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,11 +39,14 @@
 /* Empty line, prefix, checksum (its digits take up whole words), newline, empty line. */
 #define LINE_FRAME 64
 
+#define PREFIX_ROOM 16
+
 /* A CRC line, for which there is always room. */
 #define CRC_ROOM (LINE_FRAME + 64 + 5 * TEXT_NUMBER_ROOM)
 
 _Static_assert(sizeof("\n" STREAM_PREFIX_GVISOR STREAM_CHECKSUM_MARK "\n\n") + TEXT_NUMBER_ROOM <= LINE_FRAME,
 	       "the frame of a line fits");
+_Static_assert(sizeof(STREAM_PREFIX) <= PREFIX_ROOM && sizeof(STREAM_PREFIX_GVISOR) <= PREFIX_ROOM, "prefixes fit");
 
 static char *put_bytes(char *out, const char *data, size_t len)
 {
@@ -58,14 +62,15 @@ static char *put_text(char *out, const char *text)
 /* The buffer in which lines are composed. */
 struct stream_lines {
 	struct sink sink;
-	const char *prefix;
+	char prefix[PREFIX_ROOM]; /* copied whole */
 	size_t prefix_len;
 	size_t flush_bytes;
 	int error;                 /* the first one of the sink: sticky */
 	char *data;                /* what is not written yet */
 	size_t len, cap;           /* len 0: nothing since the last flush */
 	size_t content;            /* where the content of the line being composed begins */
-	uint32_t adler;            /* overall */
+	uint32_t adler;            /* overall, up to `unsummed` */
+	size_t unsummed;           /* where the checksum of the last line begins; 0: all is in adler */
 	bool checked;              /* a CRC line ends each flush */
 	struct stream_block block; /* of the next CRC line */
 	uint64_t flushed_bytes;
@@ -83,18 +88,18 @@ static int grow(struct stream_lines *lines, size_t cap)
 }
 
 /*
- * prefix must outlive lines. Contents of up to room bytes never allocate later. 0 or -ENOMEM.
+ * Contents of up to room bytes never allocate later. 0 or -ENOMEM.
  */
 static int stream_lines_init(struct stream_lines *lines, struct sink sink, const char *prefix, size_t flush_bytes,
 			     size_t room)
 {
 	*lines = (struct stream_lines){
 		.sink = sink,
-		.prefix = prefix,
 		.prefix_len = strlen(prefix),
 		.flush_bytes = flush_bytes,
 		.adler = CHECKSUM_ADLER32_EMPTY,
 	};
+	memcpy(lines->prefix, prefix, lines->prefix_len);
 	return grow(lines, flush_bytes + room + LINE_FRAME + CRC_ROOM);
 }
 
@@ -102,6 +107,18 @@ static void stream_lines_release(struct stream_lines *lines)
 {
 	free(lines->data);
 	lines->data = NULL;
+}
+
+/*
+ * The checksum of the last line and its newline. Not when they are put: what was just stored in pieces can not
+ * be loaded in one before all of them are in the cache.
+ */
+static void sum_last_checksum(struct stream_lines *lines)
+{
+	if (lines->unsummed)
+		lines->adler =
+			checksum_adler32(lines->adler, lines->data + lines->unsummed, lines->len - lines->unsummed);
+	lines->unsummed = 0;
 }
 
 /* The line that begins at lines->content ends. Returns the CRC-32 of its content. */
@@ -114,8 +131,9 @@ static uint32_t finish_line(struct stream_lines *lines, char *end)
 	char *p = text_put_hex(put_text(end, STREAM_CHECKSUM_MARK), adler);
 
 	*p++ = '\n';
+	sum_last_checksum(lines);
 	lines->adler = checksum_adler32_combine(lines->adler, adler, len);
-	lines->adler = checksum_adler32(lines->adler, end, (size_t)(p - end));
+	lines->unsummed = (size_t)(end - lines->data);
 	lines->len = (size_t)(p - lines->data);
 	return crc;
 }
@@ -126,7 +144,8 @@ static char *begin_line(struct stream_lines *lines)
 
 	if (!lines->len)
 		*p++ = '\n';
-	p = put_bytes(p, lines->prefix, lines->prefix_len);
+	memcpy(p, lines->prefix, PREFIX_ROOM);
+	p += lines->prefix_len;
 	lines->content = (size_t)(p - lines->data);
 	return p;
 }
@@ -153,6 +172,7 @@ static int write_lines(struct stream_lines *lines)
 	if (!lines->len) /* always so after an error */
 		return lines->error;
 
+	sum_last_checksum(lines);
 	lines->data[lines->len++] = '\n';
 	lines->error = sink_write(&lines->sink, lines->data, lines->len);
 	lines->flushed_bytes += lines->len;
@@ -227,6 +247,7 @@ static int stream_lines_close(struct stream_lines *lines)
 	if (r < 0)
 		return r;
 	put_crc(lines);
+	sum_last_checksum(lines);
 	p = text_put_hex(put_text(begin_line(lines), STREAM_CLOSING), lines->adler);
 	*p++ = '\n';
 	lines->len = (size_t)(p - lines->data);
@@ -311,7 +332,10 @@ struct stream_writer {
 
 	uint64_t last[STREAM_COLUMNS_MAX]; /* gVisor: the last available values */
 	struct buffer stats;               /* gVisor: what stream_close writes */
-	struct recent_row *recent;         /* by target */
+	uint64_t time_high;                /* the last time, without its last eight digits; 0: none */
+	size_t time_len;
+	char time_text[TEXT_NUMBER_ROOM];
+	struct recent_row *recent; /* by target */
 	uint32_t recent_rows;
 };
 
@@ -665,15 +689,25 @@ static char *put_all_cells(struct recent_row *recent, size_t columns, char *out,
 	}
 	recent->begins[columns] = (uint16_t)(p - out);
 	recent->mask = mask;
-	memcpy(recent->text, out, (size_t)(p - out));
+	copy_text(recent->text, out, (size_t)(p - out));
 	return p;
+}
+
+/* Of four columns from first on, in four bits. */
+static inline uint32_t changed_of_four(const uint64_t *now, const uint64_t *before)
+{
+	return (uint32_t)(now[0] != before[0]) | (uint32_t)(now[1] != before[1]) << 1 |
+	       (uint32_t)(now[2] != before[2]) << 2 | (uint32_t)(now[3] != before[3]) << 3;
 }
 
 static uint32_t changed_cells(const struct recent_row *recent, size_t columns, const uint64_t *values)
 {
 	uint32_t changed = 0;
+	size_t i = 0;
 
-	for (size_t i = 0; i < columns; i++)
+	for (; i + 4 <= columns; i += 4)
+		changed |= changed_of_four(values + i, recent->values + i) << i;
+	for (; i < columns; i++)
 		changed |= (uint32_t)(values[i] != recent->values[i]) << i;
 	return changed & recent->mask;
 }
@@ -696,31 +730,107 @@ static void fetch_recent(const struct stream_writer *writer, uint32_t target)
 		__builtin_prefetch(&recent->text[i], 1);
 }
 
-/* The cells of a row of this target; those that did not change are copied. */
+/* The least and the greatest number of so many digits. */
+static const struct {
+	uint64_t least, greatest;
+} numbers_of_width[] = {
+	[1] = { 0, 9 },
+	{ 10, 99 },
+	{ 100, 999 },
+	{ 1000, 9999 },
+	{ 10000, 99999 },
+	{ 100000, 999999 },
+	{ 1000000, 9999999 },
+	{ 10000000, 99999999 },
+	{ 100000000, 999999999 },
+	{ 1000000000, 9999999999 },
+	{ 10000000000, 99999999999 },
+	{ 100000000000, 999999999999 },
+	{ 1000000000000, 9999999999999 },
+	{ 10000000000000, 99999999999999 },
+	{ 100000000000000, 999999999999999 },
+	{ 1000000000000000, 9999999999999999 },
+};
+
+static void put_word(char *out, char *kept, uint64_t word)
+{
+	word = htole64(word);
+	memcpy(out, &word, sizeof(word));
+	memcpy(kept, &word, sizeof(word));
+}
+
+/*
+ * Writes value over the number of cell i, in the copy at out and in what is kept, if it has as many digits
+ * and at most 16. Whole words are stored: what stands behind a short number is restored, and the digits before
+ * the last eight are as a rule as they were.
+ */
+static bool change_cell(struct recent_row *recent, unsigned i, char *out, uint64_t value)
+{
+	unsigned begin = recent->begins[i] + 1, width = recent->begins[i + 1] - begin;
+	char *kept = recent->text + begin;
+
+	if (width >= ARRAY_LEN(numbers_of_width) || value < numbers_of_width[width].least ||
+	    value > numbers_of_width[width].greatest)
+		return false;
+
+	uint64_t high = value / TEXT_EIGHT_DIGITS, digits = text_eight_digits((uint32_t)(value % TEXT_EIGHT_DIGITS));
+
+	out += begin;
+	if (width <= 8) {
+		uint64_t behind;
+
+		memcpy(&behind, kept + width, sizeof(behind));
+		put_word(out, kept, digits >> 8 * (8 - width));
+		memcpy(out + width, &behind, sizeof(behind));
+		memcpy(kept + width, &behind, sizeof(behind));
+	} else {
+		if (high != recent->values[i] / TEXT_EIGHT_DIGITS)
+			put_word(out, kept, text_eight_digits((uint32_t)high) >> 8 * (16 - width));
+		put_word(out + width - 8, kept + width - 8, digits);
+	}
+	recent->values[i] = value;
+	return true;
+}
+
+/* The cells of a row of this target: those of its last row, and what changed written over them. */
 static char *put_cells(struct stream_writer *writer, uint32_t target, char *p, const uint64_t *values, uint32_t mask)
 {
 	struct recent_row *recent = recent_of(writer, target);
 	size_t columns = writer->column_count;
-	const uint16_t *begins = recent->begins;
-	uint32_t from = 0;
 
 	if (!recent->used || recent->target != target || recent->mask != mask) {
 		recent->used = true;
 		recent->target = target;
 		return put_all_cells(recent, columns, p, values, mask);
 	}
+	char *end = copy_text(p, recent->text, recent->begins[columns]);
+
 	for (uint32_t changed = changed_cells(recent, columns, values); changed; changed &= changed - 1) {
 		unsigned i = (unsigned)__builtin_ctz(changed);
-		char *cell = copy_text(p, recent->text + from, begins[i] - from);
 
-		p = put_cell(cell, true, values[i]);
-		if (p - cell != begins[i + 1] - begins[i]) /* all that follow are elsewhere */
-			return put_all_cells(recent, columns, cell - begins[i], values, mask);
-		memcpy(recent->text + begins[i], cell, (size_t)(p - cell));
-		recent->values[i] = values[i];
-		from = begins[i + 1];
+		if (!change_cell(recent, i, p, values[i])) /* all that follow are elsewhere */
+			return put_all_cells(recent, columns, p, values, mask);
 	}
-	return copy_text(p, recent->text + from, begins[columns] - from);
+	return end;
+}
+
+/* A time, in which the digits before the last eight are as a rule those of the last row. */
+static char *put_time(struct stream_writer *writer, char *p, uint64_t time_ns)
+{
+	uint64_t high = time_ns / TEXT_EIGHT_DIGITS;
+
+	if (!high)
+		return text_put_u64(p, time_ns);
+	if (high != writer->time_high) {
+		writer->time_high = high;
+		writer->time_len = (size_t)(text_put_u64(writer->time_text, high) - writer->time_text);
+	}
+	memcpy(p, writer->time_text, sizeof(writer->time_text));
+	p += writer->time_len;
+
+	uint64_t digits = htole64(text_eight_digits((uint32_t)(time_ns % TEXT_EIGHT_DIGITS)));
+
+	return put_bytes(p, (const char *)&digits, sizeof(digits));
 }
 
 static char *put_cells_gvisor(struct stream_writer *writer, char *p, const uint64_t *values, uint32_t mask)
@@ -749,11 +859,11 @@ int stream_row(struct stream_writer *writer, uint64_t time_ns, uint32_t target, 
 	writer->rows++;
 	if (gvisor)
 		return stream_lines_end_row(&writer->lines,
-					    put_cells_gvisor(writer, text_put_u64(p, time_ns), values, mask));
+					    put_cells_gvisor(writer, put_time(writer, p, time_ns), values, mask));
 
 	p = text_put_u64(p, writer->rows);
 	*p++ = '\t';
-	p = text_put_u64(p, time_ns);
+	p = put_time(writer, p, time_ns);
 	*p++ = '\t';
 	p = text_put_u64(p, target);
 	return stream_lines_end_row(&writer->lines, put_cells(writer, target, p, values, mask));

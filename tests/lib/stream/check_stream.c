@@ -460,6 +460,101 @@ START_TEST(rows_of_more_and_more_targets_have_the_values_of_each)
 }
 END_TEST
 
+#define WIDTHS 8
+#define WIDTH_ROWS 40000u
+
+struct expected_rows {
+	uint64_t time_ns[WIDTH_ROWS], values[WIDTH_ROWS][WIDTHS];
+	uint32_t targets[WIDTH_ROWS], masks[WIDTH_ROWS];
+	uint64_t seen;
+};
+
+static int expect_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t target, const uint64_t *values, uint32_t mask)
+{
+	const struct expected_rows *rows = ctx;
+
+	((struct expected_rows *)ctx)->seen++;
+	ck_assert_uint_lt(seq - 1, WIDTH_ROWS);
+	ck_assert_uint_eq(time_ns, rows->time_ns[seq - 1]);
+	ck_assert_uint_eq(target, rows->targets[seq - 1]);
+	ck_assert_uint_eq(mask, rows->masks[seq - 1]);
+	for (size_t i = 0; i < WIDTHS; i++)
+		ck_assert_msg(values[i] == (mask >> i & 1 ? rows->values[seq - 1][i] : 0), "row %" PRIu64 ", value %zu",
+			      seq, i);
+	return 0;
+}
+
+/* Of any number of digits. */
+static uint64_t random_value(unsigned *seed)
+{
+	uint64_t value = (uint64_t)rand_r(seed) << 33 ^ (uint64_t)rand_r(seed) << 11 ^ (uint64_t)rand_r(seed);
+
+	return value >> rand_r(seed) % 64;
+}
+
+/* What may become of a value from one row to the next: little, a digit more or less, or something else. */
+static uint64_t next_value(unsigned *seed, uint64_t value)
+{
+	switch (rand_r(seed) % 8) {
+	case 0:
+		return value + (uint64_t)rand_r(seed) % 1000;
+	case 1:
+		return value + 100000000;
+	case 2:
+		return value * 10;
+	case 3:
+		return value / 10;
+	case 4:
+		return rand_r(seed) % 16 == 0 ? random_value(seed) : value;
+	default:
+		return value;
+	}
+}
+
+/* Cells are written over those of the row before: of each number of digits, beside each other, in several targets. */
+START_TEST(values_that_change_in_any_way_come_back)
+{
+	static struct expected_rows rows;
+	static struct stream_column many[WIDTHS] = { { "a", "", "gauge", "" }, { "b", "", "gauge", "" },
+						     { "c", "", "gauge", "" }, { "d", "", "gauge", "" },
+						     { "e", "", "gauge", "" }, { "f", "", "gauge", "" },
+						     { "g", "", "gauge", "" }, { "h", "", "gauge", "" } };
+	struct stream_options options = options_for(STREAM_SPIKEWATCH);
+	struct stream_reader_events events = { .row = expect_row, .ctx = &rows };
+	AUTO(buffer_release) struct buffer data = { 0 };
+	uint64_t values[4][WIDTHS], time_ns = 0;
+	struct stream_reader_report report;
+	struct stream_reader *reader;
+	struct stream_writer *writer;
+	unsigned seed = 20261124;
+
+	options.columns = many;
+	options.column_count = WIDTHS;
+	memset(&rows, 0, sizeof(rows));
+	ck_assert_int_eq(stream_writer_new(sink_buffer(&data), &options, &writer), 0);
+	for (size_t i = 0; i < 4 * WIDTHS; i++)
+		values[i / WIDTHS][i % WIDTHS] = random_value(&seed);
+	for (uint32_t n = 0; n < WIDTH_ROWS; n++) {
+		uint32_t target = (uint32_t)rand_r(&seed) % 4;
+
+		for (size_t i = 0; i < WIDTHS; i++)
+			values[target][i] = next_value(&seed, values[target][i]);
+		rows.masks[n] = rand_r(&seed) % 8 == 0 ? (uint32_t)rand_r(&seed) % (1u << WIDTHS) : (1u << WIDTHS) - 1;
+		rows.targets[n] = target + 1;
+		rows.time_ns[n] = time_ns += (uint64_t)rand_r(&seed) % (n < 100 ? 20 : 50000000);
+		memcpy(rows.values[n], values[target], sizeof(values[target]));
+		ck_assert_int_eq(stream_row(writer, time_ns, target + 1, values[target], rows.masks[n]), 0);
+	}
+	ck_assert_int_eq(stream_close(writer), 0);
+	ck_assert_int_eq(stream_reader_new(&events, &reader), 0);
+	ck_assert_int_eq(stream_feed(reader, data.data, data.len), 0);
+	ck_assert_int_eq(stream_reader_finish(reader, &report), 0);
+	stream_reader_free(reader);
+	ck_assert(stream_reader_whole(&report));
+	ck_assert_uint_eq(rows.seen, WIDTH_ROWS);
+}
+END_TEST
+
 START_TEST(greatest_values_fit_a_row)
 {
 	static struct stream_column many[STREAM_COLUMNS_MAX];
@@ -512,6 +607,7 @@ Suite *stream_suite(void)
 	tcase_add_test(tcase, living_targets_are_repeated_with_the_headers);
 	tcase_add_test(tcase, many_targets_take_turns);
 	tcase_add_test(tcase, rows_of_more_and_more_targets_have_the_values_of_each);
+	tcase_add_test(tcase, values_that_change_in_any_way_come_back);
 	tcase_add_test(tcase, greatest_values_fit_a_row);
 	tcase_add_test(tcase, closing_nothing_is_fine);
 	suite_add_tcase(suite, tcase);

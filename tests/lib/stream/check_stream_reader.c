@@ -7,6 +7,7 @@
 #include "lib/stream/stream_reader.c"
 #include "lib/base/base.h"
 #include "lib/base/io.h"
+#include "skip.h"
 #include "torture.h"
 
 #include <check.h>
@@ -1300,6 +1301,59 @@ START_TEST(memory_is_taken_once)
 }
 END_TEST
 
+#ifdef __x86_64__
+/* Cells of digits as in rows, some of them empty, longer than any number, or too large for one; now and then something else. */
+static size_t random_cells(unsigned *seed, char *out)
+{
+	static const char others[] = "/:-\t 9\0\xff";
+	size_t len = 0, cells = 1 + (size_t)rand_r(seed) % 35;
+
+	for (size_t i = 0; i < cells; i++) {
+		size_t digits = rand_r(seed) % 4 == 0 ? 0 : (size_t)rand_r(seed) % 22;
+
+		for (size_t n = 0; n < digits; n++)
+			out[len++] = (char)('0' + rand_r(seed) % 10);
+		out[len++] = '\t';
+	}
+	len -= len > 1;
+	if (rand_r(seed) % 3 == 0)
+		out[(size_t)rand_r(seed) % len] = others[(size_t)rand_r(seed) % (sizeof(others) - 1)];
+	return len;
+}
+
+/* The portable one is what every number of a row was read with before there was the other. */
+START_TEST(both_ways_to_read_cells_agree)
+{
+	char text[VECTOR + 36 * 23];
+	unsigned seed = 20261124, taken = 0, refused = 0;
+
+	if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi"))
+		SKIP_TEST("this processor has no AVX2");
+	memset(text, 'x', sizeof(text));
+	for (int i = 0; i < 200000; i++) {
+		size_t len = random_cells(&seed, text + VECTOR), max = (size_t)rand_r(&seed) % 33;
+		uint64_t want[STREAM_COLUMNS_MAX] = { 0 }, got[STREAM_COLUMNS_MAX] = { 0 };
+		uint32_t want_mask = 0, got_mask = 0;
+		const char *from = text + VECTOR, *end = from + len;
+
+		if (len < VECTOR)
+			continue;
+		size_t cells = parse_cells(from, end, max, want, &want_mask);
+
+		ck_assert_uint_eq(parse_cells_avx2(from, end, max, got, &got_mask), cells);
+		refused += cells == 0;
+		taken += cells > 0;
+		if (cells == 0)
+			continue;
+		ck_assert_uint_eq(got_mask, want_mask);
+		ck_assert_mem_eq(got, want, sizeof(got));
+	}
+	ck_assert_uint_gt(taken, 10000);
+	ck_assert_uint_gt(refused, 10000);
+}
+END_TEST
+#endif
+
 Suite *stream_reader_suite(void)
 {
 	Suite *suite = suite_create("stream_reader");
@@ -1350,6 +1404,9 @@ Suite *stream_reader_suite(void)
 	tcase_add_test(tcase, what_an_event_returns_stops_for_good);
 	tcase_add_test(tcase, works_without_listeners);
 	tcase_add_test(tcase, memory_is_taken_once);
+#ifdef __x86_64__
+	tcase_add_test(tcase, both_ways_to_read_cells_agree);
+#endif
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
