@@ -404,22 +404,44 @@ static bool advance_trail(struct cursor *trail, bool *valid, uint64_t lead_ns, u
 	return *valid;
 }
 
+/*
+ * What the CPU counter was at a time from trail's record on and before the one behind that. What sleeps has a record
+ * now and then, and one just before it runs again; within a hole nothing is known but the mean. False: it
+ * stepped back, or there is none.
+ */
+static bool cpu_between(const struct cursor *trail, uint64_t at_ns, double *ret_ns)
+{
+	struct cursor next = *trail;
+	const struct sample *from = &trail->state.sample, *to = &next.state.sample;
+
+	if (!sample_has(from, SAMPLE_CPU))
+		return false;
+	*ret_ns = (double)from->value[SAMPLE_CPU];
+	if (at_ns == trail->state.time_ns || !next_sample(&next))
+		return true;
+	if (!sample_has(to, SAMPLE_CPU) || to->value[SAMPLE_CPU] < from->value[SAMPLE_CPU])
+		return false;
+	*ret_ns += (double)(to->value[SAMPLE_CPU] - from->value[SAMPLE_CPU]) * (double)(at_ns - trail->state.time_ns) /
+		   (double)(next.state.time_ns - trail->state.time_ns);
+	return true;
+}
+
 static void cpu_peak(const struct sample_window *window, struct sample_window_peaks *peaks)
 {
 	struct cursor lead = first_record(window), trail = first_record(window);
 	bool valid = false;
 
 	while (next_sample(&lead)) {
-		const struct sample *now = &lead.state.sample, *then = &trail.state.sample;
-		double cores;
+		const struct sample *now = &lead.state.sample;
+		double then_ns, cores;
 
 		if (!advance_trail(&trail, &valid, lead.state.time_ns, peaks->cpu_window_ns))
 			continue;
-		if (!sample_has(now, SAMPLE_CPU) || !sample_has(then, SAMPLE_CPU) ||
-		    now->value[SAMPLE_CPU] < then->value[SAMPLE_CPU])
+		if (!sample_has(now, SAMPLE_CPU) ||
+		    !cpu_between(&trail, lead.state.time_ns - peaks->cpu_window_ns, &then_ns) ||
+		    (double)now->value[SAMPLE_CPU] < then_ns)
 			continue;
-		cores = (double)(now->value[SAMPLE_CPU] - then->value[SAMPLE_CPU]) /
-			(double)(lead.state.time_ns - trail.state.time_ns);
+		cores = ((double)now->value[SAMPLE_CPU] - then_ns) / (double)peaks->cpu_window_ns;
 		if (!peaks->has_cpu || cores > peaks->cpu_cores)
 			peaks->cpu_cores = cores;
 		peaks->has_cpu = true;

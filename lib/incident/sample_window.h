@@ -55,7 +55,7 @@ struct sample_window_coverage {
 /* The extremes of what was seen. */
 struct sample_window_peaks {
 	bool has_cpu;
-	double cpu_cores; /* the highest over any run of samples of at least cpu_window_ns, as short as there is */
+	double cpu_cores; /* the highest over cpu_window_ns that end with a sample */
 	uint64_t cpu_window_ns;
 	bool has_memory;
 	uint64_t memory_bytes;

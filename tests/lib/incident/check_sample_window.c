@@ -341,6 +341,30 @@ START_TEST(the_peak_is_that_of_the_burst)
 }
 END_TEST
 
+/* It sleeps since 98 s, and was seen so a tick before it ran for 20 ms: a tenth of 200 ms, not of 1.01 s. */
+START_TEST(a_burst_shorter_than_its_window_is_not_spread_over_the_sleep_before_it)
+{
+	struct sample_window *sample_window = make(0);
+	struct sample_window_peaks peaks;
+	struct sample sample = { 0 };
+	const struct {
+		uint64_t at, cpu;
+	} looks[] = { { 97 * S, S },
+		      { 98 * S, S },
+		      { 99 * S, S },
+		      { 99 * S + 10 * MS, S + 10 * MS },
+		      { 99 * S + 20 * MS, S + 20 * MS } };
+
+	for (size_t i = 0; i < ARRAY_LEN(looks); i++) {
+		sample_set(&sample, SAMPLE_CPU, looks[i].cpu);
+		sample_window_add(sample_window, at(looks[i].at), &sample);
+	}
+	sample_window_peaks(sample_window, 200 * MS, &peaks);
+	ck_assert_double_eq_tol(peaks.cpu_cores, 0.1, 1e-6);
+	sample_window_free(sample_window);
+}
+END_TEST
+
 START_TEST(a_high_water_mark_from_before_the_window_is_no_peak)
 {
 	struct sample_window *sample_window = make(0);
@@ -578,6 +602,7 @@ Suite *sample_window_suite(void)
 	tcase_add_test(tcase, a_hole_is_kept_counted_and_no_peak);
 	tcase_add_test(tcase, many_gaps_are_added_up);
 	tcase_add_test(tcase, the_peak_is_that_of_the_burst);
+	tcase_add_test(tcase, a_burst_shorter_than_its_window_is_not_spread_over_the_sleep_before_it);
 	tcase_add_test(tcase, a_high_water_mark_from_before_the_window_is_no_peak);
 	tcase_add_test(tcase, a_counter_that_steps_back_is_no_peak);
 	tcase_add_test(tcase, the_stream_has_rows_gaps_and_the_end);
