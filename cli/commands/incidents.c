@@ -335,6 +335,11 @@ static int list(const char *option, const struct incident_filter *filter, bool j
 	if (json_wanted && output_json_new(&json) < 0)
 		return output_no_memory();
 
+	/* What is one's own may be all that one wants; if there is nothing, all is hidden. */
+	if (places.hidden) {
+		fputs("spikewatch list: " INCIDENT_LOAD_HIDDEN, stderr);
+		code = access(places.path[0], F_OK) < 0 ? EXIT_TROUBLE : EXIT_OK;
+	}
 	listing.json = json;
 	listing.several = places.count > 1;
 	if (json)

@@ -395,6 +395,8 @@ int incident_load_places(const char *option, struct incident_load_places *ret)
 	struct stat first, second;
 
 	ret->count = rc < 0 ? 0 : 1;
+	ret->hidden = !option && !(environment && *environment) && access(PATHS_SYSTEM_INCIDENTS, R_OK) < 0 &&
+		      errno == EACCES;
 	if (rc < 0 || option || (environment && *environment) ||
 	    incident_load_own_directory(ret->path[1], sizeof(ret->path[1])) < 0)
 		return rc;
@@ -663,13 +665,15 @@ int incident_pick_place(const char *command, const char *option, const char *que
 	char name[INCIDENT_LOAD_PLACES_MAX][INCIDENT_NAME_MAX + 1] = { "" };
 	size_t place = 0;
 
-	if (incident_load_places(option, &places) < 0 || places.count < 2)
+	if (incident_load_places(option, &places) < 0)
 		return incident_pick_directory(command, option, buf, cap);
 	for (size_t i = 0; i < places.count; i++) {
 		if (find_newest(places.path[i], query, name[i]) && strcmp(name[i], name[place]) > 0)
 			place = i;
 	}
-	if (*name[place]) {
+	if (places.hidden && (!*name[place] || strcmp(query, "last") == 0))
+		fprintf(stderr, "%s: " INCIDENT_LOAD_HIDDEN, command);
+	if (*name[place] && places.count > 1) {
 		fprintf(stderr, "%s: from ", command);
 		output_escaped(stderr, places.path[place]);
 		fputc('\n', stderr);

@@ -7,6 +7,7 @@
 #ifndef SPIKEWATCH_CLI_INCIDENT_INCIDENT_LOAD_H
 #define SPIKEWATCH_CLI_INCIDENT_INCIDENT_LOAD_H
 
+#include "daemon/engine/base/paths.h"
 #include "lib/base/base.h"
 #include "lib/base/io.h"
 #include "lib/incident/incident.h"
@@ -82,7 +83,13 @@ enum { INCIDENT_LOAD_PLACES_MAX = 2 };
 struct incident_load_places {
 	char path[INCIDENT_LOAD_PLACES_MAX][INCIDENT_LOAD_PATH_MAX];
 	size_t count;
+	bool hidden; /* the system's are not among them: there is no permission to see whether it has any */
 };
+
+/* What is said of those, behind the command's name. */
+#define INCIDENT_LOAD_HIDDEN \
+	"not looked into " PATHS_SYSTEM_INCIDENTS ": no permission; run it as root or as a member of the group " \
+	"spikewatch\n"
 
 /*
  * All directories to look into: that of option or $SPIKEWATCH_DIR alone; else the system's and this
@@ -152,7 +159,7 @@ int unsealed_each(int dirfd, int (*visit)(void *ctx, const char *name), void *ct
 /*
  * The directory in which query is, an id or "last": of incident_load_places the one that has the
  * newest incident that matches, which is said on stderr if there are two; the first if none does.
- * Returns as incident_load_directory; errors are explained on stderr.
+ * That the system's are hidden is said there, too, if one of them may be meant. Returns as incident_load_directory; errors are explained on stderr.
  */
 int incident_pick_place(const char *command, const char *option, const char *query, char *buf, size_t cap);
 

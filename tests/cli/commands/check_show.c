@@ -749,6 +749,35 @@ START_TEST(all_places_are_looked_at)
 }
 END_TEST
 
+/* As an ordinary user, whom the system's directory is closed to: that there may be more is never left unsaid. */
+START_TEST(that_the_systems_incidents_are_hidden_is_said)
+{
+	static const char hidden[] = "not looked into " SYSTEM ": no permission; run it as root";
+	char own[400];
+
+	if (geteuid() != 0 || !make_two_places())
+		SKIP_TEST("no mount namespace may be made, or this is no root");
+	snprintf(own, sizeof(own), "chmod -R a+rX %s && chmod 0700 /var/lib/spikewatch", path);
+	ck_assert_int_eq(system(own), 0);
+	ck_assert_int_eq(setresuid(65534, 65534, 0), 0);
+	ck_assert_int_eq(RUN(list), EXIT_OK);
+	says(hidden);
+	says("own_1-cpu-high-1");
+	says_not(INCIDENTMADE_ID);
+	ck_assert_int_eq(RUN(show, "last"), EXIT_OK);
+	says(hidden);
+	ck_assert_int_eq(RUN(show, "own_1"), EXIT_OK);
+	says_not("not looked into");
+	ck_assert_int_eq(RUN(show, "postgres_812"), EXIT_TROUBLE);
+	says(hidden);
+	setenv("XDG_STATE_HOME", "/proc/nonexistent", 1);
+	ck_assert_int_eq(RUN(list), EXIT_TROUBLE);
+	says(hidden);
+	ck_assert_int_eq(setresuid((uid_t)-1, 0, (uid_t)-1), 0);
+	ck_assert_int_eq(setresuid(0, 0, 0), 0);
+}
+END_TEST
+
 START_TEST(lists_value_against_threshold)
 {
 	struct json_document *document;
@@ -944,6 +973,7 @@ Suite *show_suite(void)
 	tcase_add_test(tcase, all_places_are_looked_into_and_said);
 	tcase_add_test(tcase, on_a_narrow_terminal_it_lists_what_the_id_does_not_say);
 	tcase_add_test(tcase, all_places_are_looked_at);
+	tcase_add_test(tcase, that_the_systems_incidents_are_hidden_is_said);
 	tcase_add_test(tcase, lists_value_against_threshold);
 	tcase_add_test(tcase, whole_incident_is_verified);
 	tcase_add_test(tcase, one_flipped_byte_in_any_file_is_found);
