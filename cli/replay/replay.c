@@ -445,6 +445,7 @@ struct rule_replay_miss {
 /* What became of one rule, over all targets. */
 struct rule_replay_rule {
 	const struct config_rule *rule;
+	uint64_t longest_ns;               /* of the recordings: the longest */
 	bool addressed;                    /* there was a target that it is for */
 	uint64_t windows, fired;           /* counted (trigger.h); of them fired */
 	uint64_t reasons[TRIGGER_REASONS]; /* of these windows */
@@ -472,6 +473,7 @@ struct rule_replay {
 	struct rule_replay_options options;
 	struct evaluator *evaluator;
 	struct rule_replay_rule *rules; /* in the order of the configuration */
+	mono_t began;                   /* the recording's first tick; 0: none yet */
 };
 
 #define FIELD(name) (1u << SAMPLE_##name)
@@ -562,6 +564,15 @@ static bool names_entry(const struct config_rule *rule, const char *entry)
 	return rule->target_count == 0;
 }
 
+static void note_length(struct rule_replay *rule_replay, mono_t tick)
+{
+	if (rule_replay->began.ns == 0)
+		rule_replay->began = tick;
+	for (size_t i = 0; i < rule_replay->options.config->rule_count; i++)
+		if (mono_diff(tick, rule_replay->began) > (int64_t)rule_replay->rules[i].longest_ns)
+			rule_replay->rules[i].longest_ns = (uint64_t)mono_diff(tick, rule_replay->began);
+}
+
 /* The next event of a recording. 0; -ENOMEM; what fire returned. */
 static int rule_replay_event(struct rule_replay *rule_replay, const struct ring_event *event)
 {
@@ -570,6 +581,8 @@ static int rule_replay_event(struct rule_replay *rule_replay, const struct ring_
 	for (size_t i = 0; event->type == RING_EVENT_TARGET && i < config->rule_count; i++)
 		if (names_entry(&config->rules[i], event->target.entry))
 			rule_replay->rules[i].addressed = true;
+	if (event->type == RING_EVENT_TICK)
+		note_length(rule_replay, event->time);
 	return evaluator_event(rule_replay->evaluator, event);
 }
 
@@ -597,6 +610,7 @@ static int rule_replay_again(struct rule_replay *rule_replay, const struct metri
 		return r;
 	evaluator_free(rule_replay->evaluator);
 	rule_replay->evaluator = fresh;
+	rule_replay->began = (mono_t){ 0 };
 	return 0;
 }
 
@@ -679,15 +693,30 @@ static bool rule_replay_obstacle(const struct rule_replay_rule *rule, char *buf,
 	return true;
 }
 
+/* An incident has seconds, and the average that its rule was judged by is of minutes as a rule. */
+static bool history_is_short(const struct rule_replay_rule *row)
+{
+	const struct trigger_rule *trigger = &row->rule->trigger;
+
+	return trigger->has_delta && row->longest_ns < (trigger->history + 1) * row->rule->window_ns;
+}
+
 /* A remark on a rule that was judged. False: there is none. */
 static bool rule_replay_remark(const struct rule_replay_rule *rule, char *buf, size_t cap)
 {
-	if (rule->unlimited == 0)
-		return false;
+	char length[32], history[32];
 
-	snprintf(buf, cap, "%ju of its %ju windows have no limit recorded and were compared with the machine's",
-		 (uintmax_t)rule->unlimited, (uintmax_t)rule->windows);
-	return true;
+	if (rule->unlimited > 0)
+		snprintf(buf, cap, "%ju of its %ju windows have no limit recorded and were compared with the machine's",
+			 (uintmax_t)rule->unlimited, (uintmax_t)rule->windows);
+	else if (history_is_short(rule))
+		snprintf(buf, cap,
+			 "its average is over up to %s, and no recording has more than %s: what was known from before "
+			 "is not in it",
+			 units_format_duration(history, sizeof(history),
+					       rule->rule->trigger.history * rule->rule->window_ns),
+			 units_format_duration(length, sizeof(length), rule->longest_ns));
+	return rule->unlimited > 0 || history_is_short(rule);
 }
 
 /* ---- the output ---- */

@@ -269,6 +269,40 @@ START_TEST(a_limit_that_is_not_recorded_is_reported)
 }
 END_TEST
 
+/* Windows of 130 ms, and as many in the average as by default. */
+START_TEST(an_average_over_less_than_the_rules_history_is_reported)
+{
+	const struct config_rule *rule;
+	struct sample sample = { 0 };
+	char text[200];
+	uint64_t at = 100;
+
+	one_replay = new_rule_replay();
+	rule = row("delta")->rule;
+	tell(RING_EVENT_TARGET, 0, NULL);
+	for (; (at - 100) * RIG_INTERVAL < rule->trigger.history * rule->window_ns; at++) {
+		sample_set(&sample, SAMPLE_MEMORY, at << 12);
+		tick(at * RIG_INTERVAL, &sample);
+	}
+	ck_assert_str_eq(obstacle("delta"), "none");
+	ck_assert(rule_replay_remark(row("delta"), text, sizeof(text)));
+	ck_assert_msg(strstr(text, "its average is over up to ") && strstr(text, "no recording has more than "), "%s",
+		      text);
+
+	/* Another recording does not make it longer. */
+	ck_assert_int_eq(rule_replay_again(one_replay, &rig_machine), 0);
+	tell(RING_EVENT_TARGET, 0, NULL);
+	tick(at * 1000 * RIG_INTERVAL, &sample);
+	ck_assert(rule_replay_remark(row("delta"), text, sizeof(text)));
+	for (uint64_t end = at * 1000 + (rule->trigger.history + 1) * rule->window_ns / RIG_INTERVAL + 1,
+		      now = at * 1000;
+	     now <= end; now++)
+		tick(now * RIG_INTERVAL, &sample);
+	ck_assert(!rule_replay_remark(row("delta"), text, sizeof(text)));
+	rule_replay_free(one_replay);
+}
+END_TEST
+
 START_TEST(keeps_the_nearest_miss)
 {
 	static const uint64_t used_ms[] = { 10, 70, 75, 60, 90, 30 }; /* of 200 in a window, of which 80 are 40 % */
@@ -798,6 +832,7 @@ Suite *rule_replay_suite(void)
 	tcase_add_test(single, says_why_a_rule_could_not_be_judged);
 	tcase_add_test(single, a_recording_shorter_than_the_warm_up_judges_nothing);
 	tcase_add_test(single, a_limit_that_is_not_recorded_is_reported);
+	tcase_add_test(single, an_average_over_less_than_the_rules_history_is_reported);
 	tcase_add_test(single, keeps_the_nearest_miss);
 	tcase_add_test(single, another_recording_begins_with_nothing);
 	tcase_add_test(single, memory_that_runs_out_is_an_error);
