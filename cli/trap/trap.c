@@ -440,10 +440,11 @@ struct caught {
 };
 
 struct trap_session_options {
-	const struct config *config;                                      /* must outlive it */
-	const char *directory;                                            /* of incidents; made if missing */
-	uint64_t count;                                                   /* incidents; then no more are opened */
-	void (*caught)(void *ctx, const struct evaluator_firing *firing); /* one was opened; must not call back */
+	const struct config *config; /* must outlive it */
+	const char *directory;       /* of incidents; made if missing */
+	uint64_t count;              /* incidents; then no more are opened */
+	/* One was opened; or, joins: this threshold goes into one that is open. Must not call back. */
+	void (*caught)(void *ctx, const struct evaluator_firing *firing, bool joins);
 	void *ctx;
 };
 
@@ -499,7 +500,7 @@ static void on_opened(void *ctx, const struct evaluator_firing *firing)
 	if (trap->caught_count < TRAP_SESSION_CAUGHT_MAX)
 		incident_stem(firing->wall, firing->target->name, firing->rule->name,
 			      trap->caught[trap->caught_count++].stem, sizeof trap->caught->stem);
-	trap->options.caught(trap->options.ctx, firing);
+	trap->options.caught(trap->options.ctx, firing, false);
 }
 
 /* Once enough were opened, a firing may still be merged into one that is open. */
@@ -511,7 +512,7 @@ static bool on_fired(void *ctx, const struct evaluator_firing *firing)
 	if (open && trap->opened < trap->options.count && !*seen_rule(trap, firing->rule)) {
 		*seen_rule(trap, firing->rule) = true;
 		trap->opened++;
-		trap->options.caught(trap->options.ctx, firing);
+		trap->options.caught(trap->options.ctx, firing, true);
 	}
 
 	return trap->opened < trap->options.count || open;
@@ -1339,7 +1340,7 @@ static void take_request(struct trap *trap)
 			units_format_duration(after, sizeof after, ticket.sealed_in_ns));
 }
 
-static void on_caught(void *ctx, const struct evaluator_firing *firing)
+static void on_caught(void *ctx, const struct evaluator_firing *firing, bool joins)
 {
 	struct trap *trap = ctx;
 	enum metric metric = firing->rule->metric;
@@ -1349,7 +1350,7 @@ static void on_caught(void *ctx, const struct evaluator_firing *firing)
 	units_format(value, sizeof value, metric_unit(metric), firing->decision->value, UNITS_READING);
 	fprintf(stderr, SELF ": caught ");
 	output_escaped(stderr, firing->target->name);
-	fprintf(stderr, ": %s%s%s; recording %s more\n",
+	fprintf(stderr, ": %s%s%s; ",
 		metric == METRIC_CPU                               ? "CPU "
 		: metric == METRIC_THREADS || metric == METRIC_FDS ? ""
 								   : "memory ",
@@ -1357,8 +1358,11 @@ static void on_caught(void *ctx, const struct evaluator_firing *firing)
 		metric == METRIC_CPU       ? " of a core"
 		: metric == METRIC_THREADS ? " threads"
 		: metric == METRIC_FDS     ? " open descriptors"
-					   : "",
-		units_format_duration(after, sizeof after, trap->plan.after_ns));
+					   : "");
+	if (joins)
+		fprintf(stderr, "it goes into the incident that is being recorded\n");
+	else
+		fprintf(stderr, "recording %s more\n", units_format_duration(after, sizeof after, trap->plan.after_ns));
 	if (trap->core)
 		dump_core(trap, firing);
 }

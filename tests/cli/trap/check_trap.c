@@ -268,6 +268,27 @@ START_TEST(each_of_several_sizes_is_caught_once)
 }
 END_TEST
 
+/* What was caught and what was written are two and one: why is said. */
+START_TEST(a_size_that_joins_the_incident_of_the_one_before_says_so)
+{
+	if (!built)
+		SKIP_TEST("the programs were not built");
+
+	struct program program = program_start(TRAP(NO_STACKS, "--memory", "16M,48M", "-t", "20", "--after", "10s",
+						    "-o", incidents, "--", "sh", "-c", GROW),
+					       directory, -1, 0);
+
+	ck_assert_int_eq(program_wait(&program), 5);
+	AUTO_FREE char *text = words_of(&program);
+
+	expect_words(text, "; recording 10 s more");
+	expect_words(text, "; it goes into the incident that is being recorded");
+	const char *wrote = strstr(text, ": wrote ");
+
+	ck_assert_msg(wrote && !strstr(wrote + 1, ": wrote "), "%s", text);
+}
+END_TEST
+
 START_TEST(many_descriptors_are_caught)
 {
 	if (!built)
@@ -912,6 +933,7 @@ Suite *trap_suite(void)
 	tcase_add_test(tcase, each_spike_is_an_incident_until_there_are_enough);
 	tcase_add_test(tcase, memory_that_stays_is_one_spike);
 	tcase_add_test(tcase, each_of_several_sizes_is_caught_once);
+	tcase_add_test(tcase, a_size_that_joins_the_incident_of_the_one_before_says_so);
 	tcase_add_test(tcase, many_descriptors_are_caught);
 	tcase_add_test(tcase, a_signal_requests_an_incident);
 	tcase_add_test(tcase, a_core_dump_is_written_at_the_catch);

@@ -392,9 +392,10 @@ static void teardown(void)
 	scene_remove(directory);
 }
 
-static void ignore_caught(void *ctx, const struct evaluator_firing *firing)
+static void ignore_caught(void *ctx, const struct evaluator_firing *firing, bool joins)
 {
 	(void)firing;
+	(void)joins;
 	++*(int *)ctx;
 }
 
