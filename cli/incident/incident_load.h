@@ -159,7 +159,8 @@ int unsealed_each(int dirfd, int (*visit)(void *ctx, const char *name), void *ct
 /*
  * The directory in which query is, an id or "last": of incident_load_places the one that has the
  * newest incident that matches, which is said on stderr if there are two; the first if none does.
- * That the system's are hidden is said there, too, if one of them may be meant. Returns as incident_load_directory; errors are explained on stderr.
+ * That the system's are hidden is said there, too, if one of them may be meant. Returns as
+ * incident_load_directory; errors are explained on stderr.
  */
 int incident_pick_place(const char *command, const char *option, const char *query, char *buf, size_t cap);
 

@@ -215,12 +215,36 @@ static void print_remark(struct text_part line, size_t width, FILE *file)
 	output_wrap(shown, width, file);
 }
 
+/* The place of a column in the header; SIZE_MAX: there is none. */
+static size_t find_column(struct text_part header, const char *name)
+{
+	struct text_part part;
+
+	for (size_t c = 0; text_cut(&header, '\t', &part); c++)
+		if (text_part_is(&part, name))
+			return c;
+	return SIZE_MAX;
+}
+
+static bool cell_is(struct text_part line, size_t column, const char *value)
+{
+	struct text_part part = { 0 };
+
+	for (size_t c = 0; text_cut(&line, '\t', &part); c++)
+		if (c == column)
+			return text_part_is(&part, value);
+	return false;
+}
+
 /*
  * Prints the header and the first rows of text, and how many rows are not shown. columns: those
- * wanted, separated by spaces; NULL, or none that the file has: all of them.
+ * wanted, separated by spaces; NULL, or none that the file has: all of them. growth: a column; rows that have
+ * grown by nothing are counted only. NULL: there is none.
  */
-static void table_print(const char *text, size_t len, const char *columns, size_t rows, size_t width, FILE *file)
+static void table_print(const char *text, size_t len, const char *columns, const char *growth, size_t rows,
+			size_t width, FILE *file)
 {
+	size_t growth_column = SIZE_MAX, unchanged = 0;
 	AUTO_FREE struct table *table = calloc(1, sizeof(*table));
 	struct text_part rest = { text, len }, line;
 	size_t total = 0;
@@ -234,6 +258,12 @@ static void table_print(const char *text, size_t len, const char *columns, size_
 	while (text_cut(&rest, '\n', &line)) {
 		if (line.len == 0 || *line.at == '#')
 			continue;
+		if (total > 0 && cell_is(line, growth_column, "+0")) {
+			unchanged++;
+			continue;
+		}
+		if (total == 0 && growth)
+			growth_column = find_column(line, growth);
 		if (table->rows <= rows)
 			table_add_row(table, line);
 		if (total++ == 0)
@@ -246,6 +276,8 @@ static void table_print(const char *text, size_t len, const char *columns, size_
 	print_rows(table, file);
 	if (total > table->rows)
 		fprintf(file, "(%zu more)\n", total - table->rows);
+	if (unchanged > 0)
+		fprintf(file, "(%zu did not grow)\n", unchanged);
 	for (rest = (struct text_part){ text, len }; text_cut(&rest, '\n', &line);)
 		if (line.len > 0 && *line.at == '#')
 			print_remark(line, width, file);
@@ -607,8 +639,8 @@ static void print_growth(const struct incident *incident, int incidentfd, size_t
 		fputs("  nothing has grown or shrunk\n", file);
 	else
 		table_print(table.data, table.len,
-			    "rss_growth_bytes swap_growth_bytes rss_bytes permissions mapping pid remark", rows, width,
-			    file);
+			    "rss_growth_bytes swap_growth_bytes rss_bytes permissions mapping pid remark", NULL, rows,
+			    width, file);
 }
 
 static void print_run(const struct incident_capture *capture, FILE *file)
@@ -949,7 +981,8 @@ static int write_words(const struct view *view, char **ret)
 }
 
 static void print_capture(const struct incident *incident, int incidentfd, const char *name, const char *title,
-			  const char *columns, size_t rows, const struct plot_style *style, FILE *file)
+			  const char *columns, const char *growth, size_t rows, const struct plot_style *style,
+			  FILE *file)
 {
 	for (size_t i = 0; i < incident->capture_count; i++) {
 		const struct incident_capture *capture = &incident->captures[i];
@@ -960,7 +993,7 @@ static void print_capture(const struct incident *incident, int incidentfd, const
 		if (incident_load_capture(incidentfd, capture->file, &text) < 0 || text.len == 0)
 			continue;
 		fprintf(file, "\n%s\n", title);
-		table_print(text.data, text.len, columns, rows, style->width, file);
+		table_print(text.data, text.len, columns, growth, rows, style->width, file);
 	}
 }
 
@@ -1341,16 +1374,17 @@ int view_text(const struct view *view, int incidentfd, const struct plot_style *
 	if (is_of_memory(incident))
 		print_memory_functions(view, style, width, file);
 	print_capture(incident, incidentfd, "threads", "Busiest threads",
-		      "pid tid name state cpu_ms cpu_percent user_ms system_ms since_ms remark", THREADS_SHOWN, style,
-		      file);
+		      "pid tid name state cpu_ms cpu_percent user_ms system_ms since_ms remark", NULL, THREADS_SHOWN,
+		      style, file);
 	functions_print(&view->functions, incident, style, file);
 	if (!is_of_memory(incident))
 		print_memory_functions(view, style, width, file);
 	print_capture(incident, incidentfd, "smaps", "What grew",
-		      "rss_growth_bytes rss_bytes swap_bytes permissions mapping pid", MAPS_SHOWN, style, file);
+		      "rss_growth_bytes rss_bytes swap_bytes permissions mapping pid", "rss_growth_bytes", MAPS_SHOWN,
+		      style, file);
 	print_growth(incident, incidentfd, MAPS_SHOWN, style->width, file);
 	print_capture(incident, incidentfd, incident_kind_name(INCIDENT_STORM), "Firings, the worst first",
-		      "firings rule target worst severity first_ns last_ns owner why", STORM_SHOWN, style, file);
+		      "firings rule target worst severity first_ns last_ns owner why", NULL, STORM_SHOWN, style, file);
 	if (incident->kind != INCIDENT_STORM) {
 		print_limits(&incident->limits, file);
 		if (!view->glance.open)

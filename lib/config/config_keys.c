@@ -2140,7 +2140,7 @@ static int read_target(const struct config_scope *scope, const struct json_node 
 		config_guess_offer(&guess, config->targets[i].name);
 	if (guess.best == NULL)
 		return config_refuse(scope, node->place, NULL, "no target has the name \"%s\"; there are %s", name,
-				     guess.list);
+				     config->target_count > 0 ? guess.list : "none");
 	return config_refuse(scope, node->place, NULL, "no target has the name \"%s\"; %s", name,
 			     config_guess_say(&guess, hint, sizeof(hint)));
 }
@@ -2530,20 +2530,27 @@ static int read_all_targets(const struct builder *builder)
 	struct config *config = builder->config;
 	AUTO(entries_release)
 	struct entries entries = { "targets", read_target_entry, &config->target_count, NULL, NULL };
+	size_t room;
+	int r = count_entries(builder, entries.key, ENTRIES_MAX, &room);
+
+	if (r < 0 || room == 0)
+		return r;
+	config->targets = calloc(room, sizeof(*config->targets));
+	return config->targets != NULL ? read_entries(builder, &entries, room) : -ENOMEM;
+}
+
+/* After all else was read: what is wrong in a line says more than what is not there. */
+static int need_targets(const struct builder *builder)
+{
+	const struct config *config = builder->config;
 	const struct config_scope scope = {
 		.file = config->document_count > 0 ? builder->sources[0].file : "",
 		.err = builder->merge.err,
 	};
-	size_t room;
-	int r = count_entries(builder, entries.key, ENTRIES_MAX, &room);
 
-	if (r < 0)
-		return r;
-	if (room == 0)
-		return config_refuse(&scope, (struct json_place){ 0, 0 }, "targets",
-				     "nothing to watch: expected at least one target");
-	config->targets = calloc(room, sizeof(*config->targets));
-	return config->targets != NULL ? read_entries(builder, &entries, room) : -ENOMEM;
+	return config->target_count > 0 ? 0
+					: config_refuse(&scope, (struct json_place){ 0, 0 }, "targets",
+							"nothing to watch: expected at least one target");
 }
 
 static int read_all_notifies(const struct builder *builder)
@@ -2615,6 +2622,8 @@ int config_parse(const struct config_source *sources, size_t count, struct confi
 		r = read_all_notifies(&builder);
 	if (r == 0)
 		r = read_all_rules(&builder);
+	if (r == 0)
+		r = need_targets(&builder);
 	if (r == 0)
 		r = agree_targets(&builder);
 	if (r < 0)

@@ -778,6 +778,26 @@ START_TEST(that_the_systems_incidents_are_hidden_is_said)
 }
 END_TEST
 
+START_TEST(what_did_not_grow_is_counted_only)
+{
+	static const char rows[] = "pid\tmapping\tpermissions\trss_bytes\tswap_bytes\trss_growth_bytes\n"
+				   "812\tgrown\trw-p\t8192\t0\t+4096\n"
+				   "812\tstill\trw-p\t8192\t0\t+0\n"
+				   "812\tshrunk\trw-p\t8192\t0\t-4096\n"
+				   "812\tstill\tr--p\t8192\t0\t+0\n";
+
+	make(NULL);
+	AUTO_CLOSE int fd = open(path_of("smaps.tsv"), O_WRONLY | O_TRUNC | O_CLOEXEC);
+
+	ck_assert_int_eq(write(fd, rows, strlen(rows)), (ssize_t)strlen(rows));
+	ck_assert_int_eq(RUN(show, "--full", "last"), EXIT_TROUBLE);
+	says("grown");
+	says("shrunk");
+	says_not("still");
+	says("(2 did not grow)");
+}
+END_TEST
+
 START_TEST(lists_value_against_threshold)
 {
 	struct json_document *document;
@@ -973,6 +993,7 @@ Suite *show_suite(void)
 	tcase_add_test(tcase, all_places_are_looked_into_and_said);
 	tcase_add_test(tcase, on_a_narrow_terminal_it_lists_what_the_id_does_not_say);
 	tcase_add_test(tcase, all_places_are_looked_at);
+	tcase_add_test(tcase, what_did_not_grow_is_counted_only);
 	tcase_add_test(tcase, that_the_systems_incidents_are_hidden_is_said);
 	tcase_add_test(tcase, lists_value_against_threshold);
 	tcase_add_test(tcase, whole_incident_is_verified);

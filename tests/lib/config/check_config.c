@@ -71,6 +71,10 @@ static const struct bad bad_texts[] = {
 	  "t.json:2:1: the file ends inside an object opened at line 1: expected a key in double quotes or \"}\"" },
 	{ "{}", "t.json: targets: nothing to watch: expected at least one target" },
 	{ "{\"targets\":[]}", "t.json: targets: nothing to watch: expected at least one target" },
+	{ "{\"rules\":[{\"name\":\"x\",\"metric\":\"cpuu\"}]}",
+	  "t.json:1:32: rules[0].metric: unknown metric \"cpuu\"; did you mean \"cpu\"?" },
+	{ "{\"rules\":[{\"name\":\"x\",\"metric\":\"cpu\",\"percent\":\"80%\",\"targets\":[\"q\"]}]}",
+	  "t.json:1:65: rules[0].targets[0]: no target has the name \"q\"; there are none" },
 	{ "{\"targets\":{}}", "t.json:1:12: targets: expected an array of objects, [ { ... } ], found an object" },
 	{ "{\"sampling\":[]," TARGET "}", "t.json:1:13: sampling: expected an object, found an array" },
 	/* keys */
