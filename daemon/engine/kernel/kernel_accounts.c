@@ -177,9 +177,15 @@ static const char *owner_name = "spikewatch-cpu-accounts";
 struct seat {
 	uint64_t start_ticks;
 	uint32_t watches;
-	mono_t freed;  /* not in use: since when */
-	uint32_t next; /* not in use: the one that is reused after it */
+	mono_t freed;  /* given back: when */
+	uint32_t next; /* given back: the one that is reused after it */
 };
+
+/*
+ * Accounts are mapped as they are needed, so many at a time: the capacity is that of a machine with ten times as
+ * many processes.
+ */
+#define PIECE_ACCOUNTS 1024
 
 struct kernel_accounts {
 	struct kernel_accounts_options options;
@@ -188,7 +194,9 @@ struct kernel_accounts {
 	void *mapped[3];
 	size_t mapped_bytes[3];
 	struct seat *seats;
-	uint32_t free_first, free_last; /* CPU_ACCOUNT_NONE: none */
+	uint32_t used;                  /* accounts that ever were in use: the first ones */
+	uint32_t ready;                 /* accounts that are mapped */
+	uint32_t free_first, free_last; /* of those that were given back; CPU_ACCOUNT_NONE: none */
 	uint32_t compared_next, compared_last;
 	int owner; /* a socket that has the name */
 	struct bpf_link *links[7];
@@ -284,22 +292,37 @@ static int settle(const struct kernel_accounts *accounts, uint32_t account, uint
 
 /* ---- the table ---- */
 
+/* The next piece, where there is room for all. */
+static int map_piece(struct kernel_accounts *accounts)
+{
+	size_t from = accounts->ready * sizeof(struct cpu_account), bytes = accounts->mapped_bytes[0] - from;
+
+	if (bytes > PIECE_ACCOUNTS * sizeof(struct cpu_account))
+		bytes = PIECE_ACCOUNTS * sizeof(struct cpu_account);
+	if (mmap((char *)accounts->mapped[0] + from, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+		 bpf_map__fd(accounts->skeleton->maps.accounts), (off_t)from) == MAP_FAILED)
+		return -errno;
+	accounts->ready += PIECE_ACCOUNTS;
+	return 0;
+}
+
+/* One that was given back long enough ago, or one that never was in use. */
 static uint32_t take_free(struct kernel_accounts *accounts)
 {
 	uint32_t account = accounts->free_first;
 	struct clock clock = real_clock();
 
-	if (account == CPU_ACCOUNT_NONE)
+	if (account != CPU_ACCOUNT_NONE &&
+	    mono_diff(clock_mono(&clock), accounts->seats[account].freed) >= (int64_t)REUSE_NS) {
+		accounts->free_first = accounts->seats[account].next;
+		if (accounts->free_first == CPU_ACCOUNT_NONE)
+			accounts->free_last = CPU_ACCOUNT_NONE;
 		return account;
-
-	struct seat *seat = &accounts->seats[account];
-
-	if (seat->freed.ns != 0 && mono_diff(clock_mono(&clock), seat->freed) < (int64_t)REUSE_NS)
+	}
+	if (accounts->used == accounts->options.capacity ||
+	    (accounts->used == accounts->ready && map_piece(accounts) < 0))
 		return CPU_ACCOUNT_NONE;
-	accounts->free_first = seat->next;
-	if (accounts->free_first == CPU_ACCOUNT_NONE)
-		accounts->free_last = CPU_ACCOUNT_NONE;
-	return account;
+	return accounts->used++;
 }
 
 static void give_free(struct kernel_accounts *accounts, uint32_t account)
@@ -358,7 +381,7 @@ static void count_watched(struct kernel_accounts *accounts, int by)
  */
 static uint32_t find(struct kernel_accounts *accounts, uint32_t pid, uint64_t start_ticks)
 {
-	for (uint32_t i = 0; i < accounts->options.capacity; i++) {
+	for (uint32_t i = 0; i < accounts->used; i++) {
 		if (atomic_load_explicit(&accounts->shared.pids[i], memory_order_relaxed) != pid)
 			continue;
 		if (accounts->seats[i].start_ticks == start_ticks && !accounts->shared.accounts[i].lost &&
@@ -719,13 +742,15 @@ static int take_ownership(struct kernel_accounts *accounts, char *reason)
 	return r;
 }
 
+/* map NULL: room only. */
 static int map_array(struct kernel_accounts *accounts, size_t number, const struct bpf_map *map, size_t bytes,
 		     void *ret)
 {
 	void *mapped;
 
 	bytes = (bytes + 4095) & ~(size_t)4095;
-	mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0);
+	mapped = map ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0)
+		     : mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (mapped == MAP_FAILED)
 		return -errno;
 	accounts->mapped[number] = mapped;
@@ -737,8 +762,7 @@ static int map_array(struct kernel_accounts *accounts, size_t number, const stru
 static int map_arrays(struct kernel_accounts *accounts)
 {
 	struct cpu_accounts *shared = &accounts->shared;
-	int r = map_array(accounts, 0, accounts->skeleton->maps.accounts, shared->capacity * sizeof(struct cpu_account),
-			  &shared->accounts);
+	int r = map_array(accounts, 0, NULL, shared->capacity * sizeof(struct cpu_account), &shared->accounts);
 
 	if (r == 0)
 		r = map_array(accounts, 1, accounts->skeleton->maps.slots, shared->cpus * sizeof(struct cpu_slot),
@@ -801,9 +825,7 @@ static int prepare(struct kernel_accounts *accounts)
 	accounts->shared.pids = calloc(capacity, sizeof(uint32_t));
 	if (!accounts->seats || !accounts->shared.base_ns || !accounts->shared.pids)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < capacity; i++)
-		accounts->seats[i].next = i + 1 < capacity ? i + 1 : CPU_ACCOUNT_NONE;
-	accounts->free_last = capacity - 1;
+	accounts->free_first = accounts->free_last = CPU_ACCOUNT_NONE;
 	return 0;
 }
 
@@ -966,13 +988,12 @@ static void compare_some(struct kernel_accounts *accounts)
 	bool proof = accounts->checks++<PROOF_CHECKS, hides = accounts->skeleton->bss->missed> 0;
 	unsigned wanted = proof ? PROOF_COMPARED : hides ? COMPARED_WHERE_HIDDEN : 1;
 	unsigned most = proof || hides ? 2 * wanted : COMPARED_MAX, tried = 0;
-	uint32_t capacity = accounts->options.capacity;
-	uint32_t looks = proof || capacity < COMPARED_LOOKS ? capacity : COMPARED_LOOKS;
+	uint32_t used = accounts->used, looks = proof || used < COMPARED_LOOKS ? used : COMPARED_LOOKS;
 
 	for (uint32_t i = 0; i < looks && tried < most && wanted > 0 && !accounts->wrong; i++) {
 		uint32_t account = accounts->compared_next;
 
-		accounts->compared_next = (account + 1) % capacity;
+		accounts->compared_next = (account + 1) % used;
 		if (!has_run(accounts, account))
 			continue;
 		tried++;

@@ -191,7 +191,7 @@ int busy_snapshot_scan(int procfd, int (*visit)(void *ctx, const struct procfs_s
 
 /* ---- snapshots of threads ---- */
 
-#define FIRST_ROOM 2 /* threads; doubled as needed: most processes have one */
+#define FIRST_ROOM 1 /* threads; doubled as needed: most processes have one */
 #define NAME_DIGITS 10
 
 struct tasks_reader {
