@@ -320,6 +320,51 @@ static void tell_duration(const struct incident *incident, const struct incident
 		units_format_duration(time, sizeof(time), above.ns), units_format_duration(all, sizeof(all), span));
 }
 
+/* What waited less than this part of the time in which it was runnable is not told of. */
+#define WAITING_TOLD_PERCENT 20
+#define WAITING_TOLD_NS (50 * NS_PER_MS)
+
+/* How long it ran and waited for a CPU from the window's beginning on. False: not known, or not worth telling. */
+static bool waited_for_cpu(const struct incident *incident, const struct series *series, uint64_t *ret_cpu_ns,
+			   uint64_t *ret_wait_ns)
+{
+	int64_t from_ns = -mono_diff(incident->window_to, incident->window_from);
+	const struct sample *first = NULL, *last = NULL;
+
+	for (size_t i = 0; i < series->count; i++) {
+		const struct series_point *point = &series->points[i];
+
+		if (point->at_ns < from_ns || !sample_has(&point->sample, SAMPLE_CPU_WAIT) ||
+		    !sample_has(&point->sample, SAMPLE_CPU))
+			continue;
+		first = first ? first : &point->sample;
+		last = &point->sample;
+	}
+	if (!first || last->value[SAMPLE_CPU] < first->value[SAMPLE_CPU] ||
+	    last->value[SAMPLE_CPU_WAIT] < first->value[SAMPLE_CPU_WAIT])
+		return false;
+	*ret_cpu_ns = last->value[SAMPLE_CPU] - first->value[SAMPLE_CPU];
+	*ret_wait_ns = last->value[SAMPLE_CPU_WAIT] - first->value[SAMPLE_CPU_WAIT];
+	return *ret_wait_ns >= WAITING_TOLD_NS &&
+	       *ret_wait_ns * 100 >= (*ret_cpu_ns + *ret_wait_ns) * WAITING_TOLD_PERCENT;
+}
+
+/* The other half of a spike: it wanted to run, and others did. */
+static void tell_waiting(const struct incident *incident, const struct incident_samples *samples, FILE *file)
+{
+	uint64_t cpu_ns, wait_ns;
+	char ran[64], waited[64];
+
+	if (!waited_for_cpu(incident, &samples->series, &cpu_ns, &wait_ns))
+		return;
+	fprintf(file,
+		" From the beginning of the window on it waited for a CPU for %s, and ran for %s: others took it, or "
+		"its "
+		"quota did.",
+		units_format_duration(waited, sizeof(waited), wait_ns),
+		units_format_duration(ran, sizeof(ran), cpu_ns));
+}
+
 static void tell_gone(const struct incident *incident, FILE *file)
 {
 	char text[64];
@@ -540,6 +585,7 @@ void story_tell(const struct incident *incident, const struct incident_samples *
 	tell_labels(&incident->labels, file);
 	tell_duration(incident, samples, file);
 	tell_peaks(incident, false, file);
+	tell_waiting(incident, samples, file);
 	tell_gone(incident, file);
 	tell_merged(incident, file);
 	tell_holes(incident, samples, file);
@@ -593,6 +639,7 @@ void story_tell_rest(const struct incident *incident, const struct incident_samp
 	if (incident->kind == INCIDENT_STORM)
 		return;
 	tell_peaks(incident, true, file);
+	tell_waiting(incident, samples, file);
 	tell_gone(incident, file);
 	tell_merged(incident, file);
 	tell_holes(incident, samples, file);

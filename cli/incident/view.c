@@ -1374,8 +1374,8 @@ int view_text(const struct view *view, int incidentfd, const struct plot_style *
 	if (is_of_memory(incident))
 		print_memory_functions(view, style, width, file);
 	print_capture(incident, incidentfd, "threads", "Busiest threads",
-		      "pid tid name state cpu_ms cpu_percent user_ms system_ms since_ms remark", NULL, THREADS_SHOWN,
-		      style, file);
+		      "pid tid name state cpu_ms cpu_percent wait_ms off_ms user_ms system_ms since_ms remark", NULL,
+		      THREADS_SHOWN, style, file);
 	functions_print(&view->functions, incident, style, file);
 	if (!is_of_memory(incident))
 		print_memory_functions(view, style, width, file);

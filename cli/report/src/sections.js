@@ -288,6 +288,7 @@ function stackThreads(name, caption) {
 const threadColumns = [
 	{ key: 'name', title: 'thread' }, { key: 'tid', title: 'tid', number: true }, { key: 'pid', title: 'pid', number: true }, { key: 'state', title: 'state' },
 	{ key: 'cpu_percent', title: 'CPU', number: true, bar: row => Number(row.cpu_percent) / 100 }, { key: 'cpu_ms', title: 'CPU time', number: true },
+	{ key: 'wait_ms', title: 'waited for a CPU', number: true }, { key: 'off_ms', title: 'asleep', number: true },
 	{ key: 'user_ms', title: 'user', number: true }, { key: 'system_ms', title: 'system', number: true }, { key: 'since_ms', title: 'within', number: true },
 	{ key: 'remark', title: '' },
 ];

@@ -411,6 +411,9 @@ static void subtract(struct thread_row *row, const struct thread_record *then)
 	row->record.cpu_ns = growth(row->record.cpu_ns, then->cpu_ns);
 	row->record.user_ns = growth(row->record.user_ns, then->user_ns);
 	row->record.system_ns = growth(row->record.system_ns, then->system_ns);
+	if (row->record.wait_ns != UINT64_MAX)
+		row->record.wait_ns =
+			then->wait_ns != UINT64_MAX ? growth(row->record.wait_ns, then->wait_ns) : UINT64_MAX;
 }
 
 /*
@@ -490,6 +493,21 @@ static double ns_to_ms(uint64_t ns)
 	return (double)ns / (double)NS_PER_MS;
 }
 
+/* Where it was when it did not run: runnable, but waiting for a CPU; or not runnable. */
+static void print_off_cpu(struct capture_text *text, const struct thread_row *row)
+{
+	uint64_t wait_ns = row->record.wait_ns;
+
+	if (wait_ns == UINT64_MAX) {
+		capture_printf(text, "\t\t");
+		return;
+	}
+	capture_printf(text, "%.3f\t", ns_to_ms(wait_ns));
+	if (row->since_ns > 0)
+		capture_printf(text, "%.0f", ns_to_ms(growth(row->since_ns, row->record.cpu_ns + wait_ns)));
+	capture_printf(text, "\t");
+}
+
 static void print_thread(struct capture_text *text, const struct thread_row *row)
 {
 	const struct thread_record *record = &row->record;
@@ -502,6 +520,7 @@ static void print_thread(struct capture_text *text, const struct thread_row *row
 	if (row->since_ns > 0)
 		capture_printf(text, "%.1f", 100 * cpu_share(row));
 	capture_printf(text, "\t%.0f\t%.0f\t", ns_to_ms(record->user_ns), ns_to_ms(record->system_ns));
+	print_off_cpu(text, row);
 	if (row->since_ns > 0)
 		capture_printf(text, "%.0f\t%s\n", ns_to_ms(row->since_ns), row->is_new ? "new" : "");
 	else
@@ -559,8 +578,8 @@ static int capture_threads(const struct capture_context *context, struct capture
 	if (r == 0) {
 		if (table.count > 0)
 			qsort(table.rows, table.count, sizeof(table.rows[0]), compare_threads);
-		capture_printf(text,
-			       "pid\ttid\tname\tstate\tcpu_ms\tcpu_percent\tuser_ms\tsystem_ms\tsince_ms\tremark\n");
+		capture_printf(text, "pid\ttid\tname\tstate\tcpu_ms\tcpu_percent\tuser_ms\tsystem_ms\twait_ms\toff_"
+				     "ms\tsince_ms\tremark\n");
 		for (size_t i = 0; i < table.count; i++)
 			print_thread(text, &table.rows[i]);
 	}

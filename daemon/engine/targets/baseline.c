@@ -219,18 +219,24 @@ static int tasks_reader_grow(struct tasks_reader *reader)
 }
 
 /* schedstat (2.6.9, CONFIG_SCHED_INFO): ns on a CPU, ns waiting for one, time slices. */
-static uint64_t read_cpu(const struct tasks_reader *reader, int32_t tid, uint64_t otherwise)
+static void read_schedstat(const struct tasks_reader *reader, struct thread_record *record)
 {
 	char path[48], text[128];
-	uint64_t cpu_ns;
+	uint64_t cpu_ns, wait_ns;
+	const char *end;
 	ssize_t len;
 
-	snprintf(path, sizeof(path), "task/%d/schedstat", tid);
+	record->cpu_ns = record->user_ns + record->system_ns;
+	record->wait_ns = UINT64_MAX;
+	snprintf(path, sizeof(path), "task/%d/schedstat", record->tid);
 	len = pid_directory_read(reader->pid_directory, path, text, sizeof(text));
-	if (len <= 0 || !text_parse_u64(text, text + len, &cpu_ns))
-		return otherwise;
+	end = len > 0 ? text_parse_u64(text, text + len, &cpu_ns) : NULL;
 	/* A kernel with the file but without the accounting says 0 for ever. */
-	return cpu_ns > 0 ? cpu_ns : otherwise;
+	if (!end || cpu_ns == 0)
+		return;
+	record->cpu_ns = cpu_ns;
+	if (end < text + len && *end == ' ' && text_parse_u64(end + 1, text + len, &wait_ns))
+		record->wait_ns = wait_ns;
 }
 
 /* 0; -ESRCH: the thread is gone; -EBADMSG; -errno. */
@@ -257,7 +263,7 @@ static int read_thread(const struct tasks_reader *reader, int32_t tid, struct th
 	};
 	name_len = stat.comm_len < sizeof(ret->name) ? stat.comm_len : sizeof(ret->name) - 1;
 	memcpy(ret->name, stat.comm, name_len);
-	ret->cpu_ns = read_cpu(reader, tid, ret->user_ns + ret->system_ns);
+	read_schedstat(reader, ret);
 	return 0;
 }
 

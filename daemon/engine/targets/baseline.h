@@ -60,6 +60,7 @@ struct thread_record {
 	char name[16];        /* NUL-terminated; may hold any byte */
 	uint64_t start_ticks; /* tells a reused tid */
 	uint64_t cpu_ns;      /* schedstat, or user + system where that is missing */
+	uint64_t wait_ns;     /* schedstat: runnable, but not running; UINT64_MAX: not known */
 	uint64_t user_ns;     /* stat, in clock ticks of 10 ms */
 	uint64_t system_ns;
 };

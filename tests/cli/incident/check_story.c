@@ -55,6 +55,45 @@ START_TEST(what_was_before_the_recorder_is_not_called_lost)
 }
 END_TEST
 
+/* Of a window of a second: it runs and waits from its beginning on; what was before does not count. */
+START_TEST(waiting_for_a_cpu_is_told_where_it_was_long)
+{
+	static const struct {
+		uint64_t wait_ms;
+		const char *told; /* NULL: it is not */
+	} cases[] = {
+		{ 1500, " it waited for a CPU for 1.5 s, and ran for 500 ms: others took it, or its quota did." },
+		{ 100, NULL }, /* less than a fifth */
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct series_point points[3] = { { .at_ns = -5 * (int64_t)NS_PER_S },
+						  { .at_ns = -900000000 },
+						  { .at_ns = NS_PER_S } };
+		char *text = NULL;
+		size_t len;
+		FILE *file = open_memstream(&text, &len);
+
+		incident_init(&incident, "0");
+		memset(&samples, 0, sizeof(samples));
+		incident.window_from = (mono_t){ 9 * NS_PER_S };
+		incident.window_to = (mono_t){ 10 * NS_PER_S };
+		for (size_t k = 0; k < 3; k++) {
+			sample_set(&points[k].sample, SAMPLE_CPU, k * 500 * NS_PER_MS);
+			sample_set(&points[k].sample, SAMPLE_CPU_WAIT, k * cases[i].wait_ms * NS_PER_MS);
+		}
+		sample_set(&points[0].sample, SAMPLE_CPU_WAIT, 0);
+		samples.series.points = points;
+		samples.series.count = 3;
+		story_tell(&incident, &samples, file);
+		ck_assert_int_eq(fclose(file), 0);
+		ck_assert_msg(cases[i].told ? strstr(text, cases[i].told) != NULL : strstr(text, "for a CPU") == NULL,
+			      "%s", text);
+		free(text);
+	}
+}
+END_TEST
+
 START_TEST(a_recording_that_goes_back_far_enough_is_not_spoken_of)
 {
 	char *text = told(-29 * (int64_t)NS_PER_S - 100000000);
@@ -134,6 +173,7 @@ Suite *story_suite(void)
 
 	tcase_add_test(tcase, above_its_average_is_not_below_its_minimum);
 	tcase_add_test(tcase, what_was_before_the_recorder_is_not_called_lost);
+	tcase_add_test(tcase, waiting_for_a_cpu_is_told_where_it_was_long);
 	tcase_add_test(tcase, a_recording_that_goes_back_far_enough_is_not_spoken_of);
 	tcase_add_test(tcase, labels_are_printed_and_escaped);
 	tcase_add_test(tcase, the_unit_and_its_restarts_are_printed);

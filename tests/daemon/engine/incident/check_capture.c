@@ -179,9 +179,11 @@ START_TEST(threads_are_compared_with_a_second_ago)
 	char *text = run(CONFIG_CAPTURE_THREADS);
 
 	ck_assert_str_eq(record.file, "threads.tsv");
-	has(text, "remark\n1234\t1235\tworker\tR\t750.000\t75.0\t600\t100\t1000\t\n"); /* the busiest is first */
-	has(text, "\n1234\t1236\tfresh\tR\t205.000\t20.5\t100\t100\t1000\tnew\n");     /* not the old 1236 */
-	has(text, "\n1234\t1234\tev\\x1b[2J) R\tS\t0.000\t0.0\t0\t0\t1000\t\n");
+	has(text,
+	    "remark\n1234\t1235\tworker\tR\t750.000\t75.0\t600\t100\t150.000\t100\t1000\t\n"); /* the busiest is first */
+	has(text, "\n1234\t1236\tfresh\tR\t205.000\t20.5\t100\t100\t0.000\t795\t1000\tnew\n"); /* not the old 1236 */
+	has(text,
+	    "\n1234\t1234\tev\\x1b[2J) R\tS\t0.000\t0.0\t0\t0\t\t\t1000\t\n"); /* how long it waited is not told */
 	free(text);
 }
 END_TEST
@@ -192,7 +194,7 @@ START_TEST(threads_without_baseline_say_so)
 
 	members[0].threads = NULL;
 	text = run(CONFIG_CAPTURE_THREADS);
-	has(text, "\n1234\t1235\tworker\tR\t3250.000\t\t2600\t600\t\tsince its start: no baseline\n");
+	has(text, "\n1234\t1235\tworker\tR\t3250.000\t\t2600\t600\t550.000\t\t\tsince its start: no baseline\n");
 	free(text);
 }
 END_TEST
@@ -221,8 +223,8 @@ START_TEST(threads_of_a_young_process_are_compared_with_nothing)
 	members[0].threads = NULL;
 	context.procfd = young;
 	text = run(CONFIG_CAPTURE_THREADS);
-	has(text, "remark\n1234\t1235\tworker\tR\t3250.000\t77.4\t2600\t600\t4200\tnew\n");
-	has(text, "\n1234\t1236\tfresh\tR\t205.000\t20.5\t100\t100\t1000\tnew\n");
+	has(text, "remark\n1234\t1235\tworker\tR\t3250.000\t77.4\t2600\t600\t550.000\t400\t4200\tnew\n");
+	has(text, "\n1234\t1236\tfresh\tR\t205.000\t20.5\t100\t100\t0.000\t795\t1000\tnew\n");
 	free(text);
 }
 END_TEST
@@ -239,7 +241,7 @@ START_TEST(ages_that_are_not_known_or_too_great_are_none)
 
 		context.procfd = young;
 		text = run(CONFIG_CAPTURE_THREADS);
-		has(text, "\n1234\t1236\tfresh\tR\t205.000\t\t100\t100\t\tsince its start: no baseline\n");
+		has(text, "\n1234\t1236\tfresh\tR\t205.000\t\t100\t100\t0.000\t\t\tsince its start: no baseline\n");
 		free(text);
 		ck_assert_int_eq(unlinkat(outfd, record.file, 0), 0);
 	}
