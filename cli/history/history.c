@@ -1351,6 +1351,17 @@ static int read_moment(const char *option, const char *text, wall_t now, wall_t 
 	return -EINVAL;
 }
 
+static bool read_order(const char *by)
+{
+	for (size_t i = 0; i < ARRAY_LEN(order_names); i++) {
+		if (strcmp(by, order_names[i]) != 0)
+			continue;
+		order = (enum order)i;
+		return true;
+	}
+	return false;
+}
+
 int history_command(int argc, char **argv)
 {
 	const char *directory = NULL, *since = SINCE, *until = "now", *by = order_names[BY_CPU], *page = NULL;
@@ -1387,15 +1398,11 @@ int history_command(int argc, char **argv)
 	wall_t now = { (uint64_t)time(NULL) * NS_PER_S };
 	struct request request = { 0 };
 	int first, code = options_start(&usage, argc, argv, &first);
-	size_t chosen = 0;
 
 	if (code >= 0)
 		return code;
-	while (chosen < ARRAY_LEN(order_names) && strcmp(by, order_names[chosen]) != 0)
-		chosen++;
-	if (chosen == ARRAY_LEN(order_names))
+	if (!read_order(by))
 		return options_wrong(COMMAND, "--by: expected cpu, peak, memory, throttled or incidents");
-	order = (enum order)chosen;
 	if (read_moment("--since", since, now, &request.since) < 0 ||
 	    read_moment("--until", until, now, &request.until) < 0)
 		return EXIT_USAGE;

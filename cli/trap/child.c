@@ -89,13 +89,6 @@ int stopped_child_open(struct stopped_child *child)
 	return child->gate >= 0 && send(child->gate, "", 1, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-bool stopped_child_failed(const struct stopped_child *child)
-{
-	char failed;
-
-	return child->gate >= 0 && recv(child->gate, &failed, 1, MSG_DONTWAIT) == 1;
-}
-
 bool stopped_child_ended(const struct stopped_child *child)
 {
 	siginfo_t ended = { 0 };

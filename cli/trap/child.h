@@ -6,6 +6,7 @@
 #define SPIKEWATCH_CLI_TRAP_CHILD_H
 
 #include <stdbool.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 
 /* {.gate = -1} is none, and legal. */
@@ -25,7 +26,12 @@ int stopped_child_fork(const char *who, char *const *words, struct stopped_child
 int stopped_child_open(struct stopped_child *child);
 
 /* Whether execvp(3) failed, which the child has printed. Once, after stopped_child_ended. */
-bool stopped_child_failed(const struct stopped_child *child);
+static inline bool stopped_child_failed(const struct stopped_child *child)
+{
+	char failed;
+
+	return child->gate >= 0 && recv(child->gate, &failed, 1, MSG_DONTWAIT) == 1;
+}
 
 /* Whether it has ended. It is not reaped: its total usage can still be read. */
 bool stopped_child_ended(const struct stopped_child *child);
