@@ -447,14 +447,16 @@ static void block_signals(void)
 /*
  * Evidence is large and short-lived. In maps of its own each piece goes back to the kernel when it is
  * freed; among small blocks of the heap, where malloc(3) puts such pieces once it has seen some freed,
- * one small block behind it keeps all of it.
+ * one small block behind it keeps all of it. The same holds for copies of pages of the ring, and for
+ * buffers that grew at the start.
  */
-#define OWN_MAP_BYTES (128 << 10)
+#define OWN_MAP_BYTES (32 << 10)
+#define TRIM_BYTES (128 << 10)
 
 static void keep_evidence_apart(void)
 {
 	mallopt(M_MMAP_THRESHOLD, OWN_MAP_BYTES);
-	mallopt(M_TRIM_THRESHOLD, OWN_MAP_BYTES);
+	mallopt(M_TRIM_THRESHOLD, TRIM_BYTES);
 }
 
 static int failed(const char *what, const char *which, int error)

@@ -24,16 +24,18 @@
 
 #include <assert.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <link.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
-#include <linux/magic.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
-#include <sys/vfs.h>
+#include <unistd.h>
 
 #define CGROUP_TREE_ROOTS_MAX 8
 /* Deeper nesting does not occur on purpose; each level costs the walk one descriptor. */
@@ -404,6 +406,35 @@ static void discard_log(void *userdata, int level, const char *format, va_list a
 }
 
 /*
+ * libcgroup's table is for 100 mounts, 8 KiB each, and it clears all of it before it fills in a dozen: so
+ * much stays resident for good. The pages behind the last mount hold zeroes alone; they go back to the kernel,
+ * which gives zeroes again if they are read.
+ */
+static void give_back_cleared(void)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	const char *table = dlsym(RTLD_DEFAULT, "cg_mount_table");
+	const ElfW(Sym) *symbol = NULL;
+	Dl_info info;
+
+	if (!table || !dladdr1(table, &info, (void **)(void *)&symbol, RTLD_DL_SYMENT) || !symbol)
+		return;
+
+	uintptr_t first = ((uintptr_t)table + page - 1) & ~(page - 1);
+	uintptr_t end = ((uintptr_t)table + symbol->st_size) & ~(page - 1), from = end;
+
+	while (from > first) {
+		const char *at = (const char *)(from - page);
+
+		if (at[0] != '\0' || memcmp(at, at + 1, page - 1) != 0)
+			break;
+		from -= page;
+	}
+	if (from < end)
+		(void)madvise((void *)from, end - from, MADV_DONTNEED);
+}
+
+/*
  * Whatever libcgroup reports as an error is "nothing is mounted". A v2 hierarchy without
  * controllers it does not report.
  */
@@ -420,6 +451,7 @@ static int ask_libcgroup(struct cgroup_mounts *mounts)
 			r = use_mount(mounts, mount.name, mount.path);
 		cgroup_get_controller_end(&handle);
 	}
+	give_back_cleared();
 	if (r == 0)
 		r = use_v2(mounts, USUAL_CGROUP_ROOT);
 	if (r == 0)

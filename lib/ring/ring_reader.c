@@ -88,7 +88,6 @@ static inline uint64_t ring_reader_word(int32_t pid, uint64_t start_ticks)
  * record.
  */
 struct ring_copy {
-	struct ring_copy *spare; /* the next of a list of unused copies: of its owner */
 	uint64_t seq;
 	uint32_t writer; /* its number; valid once have > 0 */
 	uint64_t prev;   /* as in struct ring_page; valid once have > 0 */
@@ -129,7 +128,6 @@ static struct ring_copy *copy_new(const struct ring *ring)
 /* Makes it a copy of page seq, nothing of which is read yet. */
 static void copy_start(struct ring_copy *copy, uint64_t seq)
 {
-	copy->spare = NULL;
 	copy->seq = seq;
 	copy->writer = 0;
 	copy->prev = 0;
@@ -248,9 +246,9 @@ struct ring_follow {
 	uint64_t next;                /* the first page not looked at yet */
 	struct ring_copy **pages;     /* begun and not finished, ascending; room for all the pages of the ring */
 	uint32_t count;
-	struct ring_copy *spare;
-	uint64_t lost;    /* pages that were recycled before they were read; the owner clears it */
-	uint64_t damaged; /* pages given up; likewise */
+	struct ring_copy *spare; /* for the next page; or NULL */
+	uint64_t lost;           /* pages that were recycled before they were read; the owner clears it */
+	uint64_t damaged;        /* pages given up; likewise */
 };
 
 /* Internal: this page has a tick. */
@@ -294,11 +292,7 @@ static void follow_release(struct ring_follow *follow)
 
 	for (uint32_t i = 0; i < follow->count; i++)
 		free(follow->pages[i]);
-	while (follow->spare != NULL) {
-		struct ring_copy *copy = follow->spare;
-		follow->spare = copy->spare;
-		free(copy);
-	}
+	free(follow->spare);
 	free(follow->pages);
 	*follow = (struct ring_follow){ 0 };
 }
@@ -342,15 +336,18 @@ static struct ring_copy *copy_take(struct ring_follow *follow, uint64_t seq)
 		return NULL;
 
 	if (copy == follow->spare)
-		follow->spare = copy->spare;
+		follow->spare = NULL;
 	copy_start(copy, seq);
 	return copy;
 }
 
+/* One is kept; the others, which a tick of many pages took, go back. */
 static void copy_give(struct ring_follow *follow, struct ring_copy *copy)
 {
-	copy->spare = follow->spare;
-	follow->spare = copy;
+	if (follow->spare != NULL)
+		free(copy);
+	else
+		follow->spare = copy;
 }
 
 static void drop_page(struct ring_follow *follow, uint32_t index)

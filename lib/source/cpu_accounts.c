@@ -17,21 +17,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NO_RUN UINT32_MAX
+/* Zero, so that of accounts that are never used nothing is touched. */
+#define NO_RUN 0
 
 /* A run that went on when begin looked. */
 struct run {
 	uint64_t sequence, since_ns;
 	uint32_t generation;
 	uint32_t account; /* CPU_ACCOUNT_NONE: of no watched process */
-	uint32_t next;    /* another CPU on which the account's process runs; NO_RUN */
+	uint32_t next;    /* another CPU on which the account's process runs, from 1 on; NO_RUN */
 };
 
 struct cpu_accounts_reader {
 	const struct cpu_accounts *accounts;
 	uint64_t *taken;   /* of each log */
 	struct run *runs;  /* of each CPU */
-	uint32_t *running; /* of each account: a CPU; NO_RUN */
+	uint32_t *running; /* of each account: a CPU, from 1 on; NO_RUN */
 };
 
 static uint64_t load(const volatile uint64_t *word)
@@ -48,7 +49,7 @@ int cpu_accounts_reader_new(const struct cpu_accounts *accounts, struct cpu_acco
 	reader->accounts = accounts;
 	reader->taken = calloc(accounts->cpus, sizeof(reader->taken[0]));
 	reader->runs = calloc(accounts->cpus, sizeof(reader->runs[0]));
-	reader->running = malloc(accounts->capacity * sizeof(reader->running[0]));
+	reader->running = calloc(accounts->capacity, sizeof(reader->running[0]));
 	if (!reader->taken || !reader->runs || !reader->running)
 		return -ENOMEM;
 
@@ -56,7 +57,6 @@ int cpu_accounts_reader_new(const struct cpu_accounts *accounts, struct cpu_acco
 		reader->taken[cpu] = load(&accounts->slots[cpu].logged);
 		reader->runs[cpu] = (struct run){ .sequence = UINT64_MAX, .account = CPU_ACCOUNT_NONE };
 	}
-	memset(reader->running, 0xff, accounts->capacity * sizeof(reader->running[0]));
 	*ret = TAKE(reader);
 	return 0;
 }
@@ -116,7 +116,7 @@ static void find_runs(struct cpu_accounts_reader *reader, void (*changed)(void *
 		if (run->account == CPU_ACCOUNT_NONE)
 			continue;
 		run->next = reader->running[run->account];
-		reader->running[run->account] = cpu;
+		reader->running[run->account] = cpu + 1;
 		changed(ctx, run->account);
 	}
 }
@@ -168,10 +168,10 @@ static uint64_t runs_ns(const struct cpu_accounts_reader *reader, uint32_t accou
 	uint64_t sum_ns = 0;
 
 	*ret_any = false;
-	for (uint32_t cpu = reader->running[account]; cpu != NO_RUN; cpu = reader->runs[cpu].next) {
-		const struct run *run = &reader->runs[cpu];
+	for (uint32_t at = reader->running[account]; at != NO_RUN; at = reader->runs[at - 1].next) {
+		const struct run *run = &reader->runs[at - 1];
 
-		if (!goes_on(reader->accounts, cpu, run->sequence))
+		if (!goes_on(reader->accounts, at - 1, run->sequence))
 			continue;
 		*ret_any = true;
 		if (now.ns > run->since_ns)

@@ -7,6 +7,7 @@
 #include "ring_fixture.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <unistd.h>
 
 Suite *ring_reader_suite(void);
@@ -296,6 +297,41 @@ START_TEST(a_target_that_is_no_longer_in_the_ring_is_forgotten)
 }
 END_TEST
 
+/* Of an allocator that does not tell (a sanitizer's) both figures are 0. */
+START_TEST(a_tick_of_many_pages_leaves_one_copy_of_a_page)
+{
+	enum { MANY = 2000 };
+	struct fixture_target *many = calloc(MANY, sizeof *many);
+	struct ring_cursor *cursor = NULL;
+	struct fixture_tally tally = { 0 };
+	struct ring_info info;
+
+	ck_assert_ptr_nonnull(many);
+	for (uint32_t i = 0; i < MANY; i++)
+		fixture_target_init(&many[i], i + 1);
+	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
+	for (tick = 0; tick < 2; tick++) {
+		ck_assert_int_eq(fixture_tick(writer, many, MANY, tick), 0);
+		ck_assert_int_eq(fixture_drain(cursor, &tally), RING_EMPTY);
+	}
+	ring_info(ring, &info);
+	ck_assert_uint_gt(info.next_seq, 10);
+
+	size_t held = mallinfo2().uordblks + mallinfo2().hblkhd;
+
+	ck_assert_int_eq(fixture_tick(writer, many, MANY, tick), 0);
+	ck_assert_int_eq(fixture_drain(cursor, &tally), RING_EMPTY);
+	ck_assert_uint_le(mallinfo2().uordblks + mallinfo2().hblkhd, held + ring->payload_bytes);
+	ck_assert_uint_le(cursor->follow.count, 1);
+	held = mallinfo2().uordblks + mallinfo2().hblkhd;
+	follow_release(&cursor->follow);
+	ck_assert_uint_le(held - (mallinfo2().uordblks + mallinfo2().hblkhd), 3 * ring->payload_bytes);
+	ck_assert_int_eq(follow_init(&cursor->follow, ring), 0);
+	ring_cursor_free(cursor);
+	free(many);
+}
+END_TEST
+
 Suite *ring_reader_suite(void)
 {
 	Suite *suite = suite_create("ring_reader");
@@ -313,6 +349,7 @@ Suite *ring_reader_suite(void)
 	tcase_add_test(tc, gone_targets_are_named_and_forgotten);
 	tcase_add_test(tc, seek_keeps_the_state_of_idle_targets);
 	tcase_add_test(tc, a_target_that_is_no_longer_in_the_ring_is_forgotten);
+	tcase_add_test(tc, a_tick_of_many_pages_leaves_one_copy_of_a_page);
 	suite_add_tcase(suite, tc);
 
 	tc = tcase_create("states");

@@ -712,6 +712,70 @@ START_TEST(a_full_table_is_counted_and_an_account_rests_before_it_is_used_again)
 }
 END_TEST
 
+/* Of all accounts: what is resident, as the kernel counts it. */
+static size_t resident_kib_of_accounts(void)
+{
+	uintptr_t begin = (uintptr_t)accounts->shared.accounts,
+		  end = (uintptr_t)&accounts->shared.accounts[accounts->shared.capacity];
+	FILE *file = fopen("/proc/self/smaps", "re");
+	unsigned long long from, to;
+	bool inside = false;
+	char line[512];
+	size_t sum = 0, kib;
+
+	ck_assert_ptr_nonnull(file);
+	while (fgets(line, sizeof line, file)) {
+		if (sscanf(line, "%llx-%llx ", &from, &to) == 2)
+			inside = from >= begin && from < end;
+		else if (inside && sscanf(line, "Rss: %zu kB", &kib) == 1)
+			sum += kib;
+	}
+	fclose(file);
+	return sum;
+}
+
+START_TEST(accounts_that_were_never_used_take_no_memory)
+{
+	enum { CAPACITY = 10000, MAPPED = 4096 };
+	struct child child, other;
+	uint32_t account, last, again;
+
+	if (!open_accounts(CAPACITY))
+		SKIP_TEST("%s", skip_reason);
+	child = child_start();
+	other = child_start();
+	ck_assert_int_eq(kernel_accounts_watch(accounts, child.pid, 0, &account), 0);
+	ck_assert_uint_le(resident_kib_of_accounts(), 64);
+	kernel_accounts_check(accounts, (mono_t){ NS_PER_S }, 10 * NS_PER_MS);
+	ck_assert_uint_le(resident_kib_of_accounts(), 64);
+
+	while (accounts->used < MAPPED)
+		ck_assert_uint_ne(take_free(accounts), CPU_ACCOUNT_NONE);
+	ck_assert_int_eq(kernel_accounts_watch(accounts, other.pid, 0, &last), 0);
+	ck_assert_uint_eq(last, MAPPED);
+	for (unsigned i = 0; i < 20; i++) {
+		child_do(&child, 'h');
+		child_do(&other, 'h');
+	}
+	assert_equal(account, child.pid);
+	assert_equal(last, other.pid);
+	ck_assert_uint_ge(accounts->shared.accounts[last].runs, 15);
+
+	/* The one that has rested is used again, before one that never was. */
+	kernel_accounts_unwatch(accounts, last);
+	accounts->seats[last].freed.ns -= REUSE_NS;
+	ck_assert_int_eq(kernel_accounts_watch(accounts, other.pid, 0, &again), 0);
+	ck_assert_uint_eq(again, last);
+
+	while (take_free(accounts) != CPU_ACCOUNT_NONE)
+		continue;
+	ck_assert_uint_eq(accounts->used, CAPACITY);
+	child_reap(&child);
+	child_reap(&other);
+	close_accounts();
+}
+END_TEST
+
 START_TEST(the_end_of_a_process_is_noted)
 {
 	struct child child;
@@ -865,6 +929,7 @@ Suite *kernel_accounts_suite(void)
 	tcase_add_test(tcase, a_second_one_is_refused_with_the_reason);
 	tcase_add_loop_test(tcase, a_user_who_has_taken_the_name_keeps_none_from_it, 0, 2);
 	tcase_add_test(tcase, a_full_table_is_counted_and_an_account_rests_before_it_is_used_again);
+	tcase_add_test(tcase, accounts_that_were_never_used_take_no_memory);
 	tcase_add_test(tcase, the_end_of_a_process_is_noted);
 	tcase_add_test(tcase, nothing_stays_when_its_process_is_killed);
 	tcase_add_unchecked_fixture(tcase, make_cgroups, remove_cgroups);
