@@ -1467,7 +1467,7 @@ static void put_targets(struct json_writer *json, const struct peaks *peaks)
 	json_end_array(json);
 }
 
-static void put_members(struct json_writer *json, const struct view *view)
+void view_put_members(const struct view *view, struct json_writer *json)
 {
 	json_member_array(json, "members");
 	for (size_t i = 0; i < view->member_count; i++) {
@@ -1495,7 +1495,7 @@ static int write_rest(const struct view *view, const struct pictures *pictures, 
 	if (view->glance.damaged)
 		json_member_text(json, "why", view->glance.why);
 	json_member_text(json, "summary", words);
-	put_members(json, view);
+	view_put_members(view, json);
 	put_series(json, &view->samples.series, pictures);
 	put_targets(json, &view->samples.peaks);
 	functions_json(&view->functions, json);

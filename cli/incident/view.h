@@ -5,6 +5,7 @@
 #ifndef SPIKEWATCH_CLI_INCIDENT_VIEW_H
 #define SPIKEWATCH_CLI_INCIDENT_VIEW_H
 
+#include "lib/base/json.h"
 #include "cli/base/plot.h"
 #include "cli/incident/incident_load.h"
 #include "cli/incident/profiles.h"
@@ -85,5 +86,8 @@ int view_text(const struct view *view, int incidentfd, const struct plot_style *
  * pictures, as many columns as fit style. 0; -ENOMEM.
  */
 int view_json(const struct view *view, const struct plot_style *style);
+
+/* Of that the member "members": an array of those that were the busiest. */
+void view_put_members(const struct view *view, struct json_writer *json);
 
 #endif

@@ -667,6 +667,7 @@ static int write_data_object(struct drawing *drawing, int incidentfd, const stru
 	put_story(json, view, words);
 	put_packages(json, &view->incident, incidentfd);
 	put_targets(json, &view->samples.peaks);
+	view_put_members(view, json);
 	put_absent(json, absent);
 	if (view->samples.series.count > 0)
 		rc = incident_of_everything(&view->incident) ? put_everything(drawing, incidentfd)

@@ -89,14 +89,6 @@ int stopped_child_open(struct stopped_child *child)
 	return child->gate >= 0 && send(child->gate, "", 1, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-bool stopped_child_ended(const struct stopped_child *child)
-{
-	siginfo_t ended = { 0 };
-
-	return child->pid && waitid(P_PID, (id_t)child->pid, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-	       ended.si_pid == child->pid;
-}
-
 int stopped_child_wait(struct stopped_child *child)
 {
 	if (child->gate >= 0)

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 
 /* {.gate = -1} is none, and legal. */
 struct stopped_child {
@@ -34,7 +35,13 @@ static inline bool stopped_child_failed(const struct stopped_child *child)
 }
 
 /* Whether it has ended. It is not reaped: its total usage can still be read. */
-bool stopped_child_ended(const struct stopped_child *child);
+static inline bool stopped_child_ended(const struct stopped_child *child)
+{
+	siginfo_t ended = { 0 };
+
+	return child->pid && waitid(P_PID, (id_t)child->pid, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+	       ended.si_pid == child->pid;
+}
 
 /*
  * Waits for its end; one that was not let go ends now. Signals that this process was sent alone

@@ -27,12 +27,15 @@ export function shownLabel() {
 	return isMoment() ? `at ${format.offset(shown.from, 2)}` : `${format.offset(shown.from, 2)} \u2026 ${format.offset(shown.to, 2)}`;
 }
 
+// Memory is touched by a copying or clearing function as a rule, often of a library without names: who called it is asked for.
+const innermostNamed = frames => frames.findLast(({ name }) => name && !name.startsWith('[')) ?? frames.at(-1);
+
 // By function, what it ran itself; all: the sum of all of them.
-function sums(stacks) {
+function sums(stacks, named) {
 	const found = new Map();
 	let all = 0;
 	for (const { frames, value } of stacks) {
-		const leaf = frames.at(-1);
+		const leaf = named ? innermostNamed(frames) : frames.at(-1);
 		const key = leaf ? `${leaf.name}\u0000${leaf.module}` : '';
 		all += value;
 		if (!leaf)
@@ -48,10 +51,11 @@ const shareOf = ({ all, found }, key) => all > 0 ? (found.get(key)?.value ?? 0) 
 const percent = (sum, share) => sum.all > 0 ? `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %` : '\u2013';
 
 // stacks: of the target. chosen: called with the name of a function that was clicked. what: "CPU time", "new memory".
-export function momentPanel({ stacks, step, what, chosen }) {
+// named: functions without a name count for who called them.
+export function momentPanel({ stacks, step, what, named, chosen }) {
 	const timed = stacks.filter(stack => stack.at !== undefined);
-	const before = sums(stacks.filter(stack => stack.phase === 'before'));
-	const during = sums(stacks.filter(stack => stack.phase === 'during'));
+	const before = sums(stacks.filter(stack => stack.phase === 'before'), named);
+	const during = sums(stacks.filter(stack => stack.phase === 'during'), named);
 	const head = el('tr'), body = el('tbody'), said = el('p', { class: 'hint', 'aria-live': 'polite' });
 	const cell = (sum, key, bar) => {
 		const share = shareOf(sum, key);
@@ -62,7 +66,7 @@ export function momentPanel({ stacks, step, what, chosen }) {
 	};
 
 	function fill() {
-		const then = shown.kind === 'all' ? null : sums(timed.filter(stack => isShown(stack, step)));
+		const then = shown.kind === 'all' ? null : sums(timed.filter(stack => isShown(stack, step)), named);
 		const lead = then ?? during;
 		const grown = key => shareOf(lead, key) - shareOf(before, key);
 		const rows = [...lead.found.entries()].sort((a, b) => b[1].value - a[1].value).slice(0, ROWS);

@@ -92,7 +92,7 @@ function findInFlame(id, name) {
 async function panel() {
 	const [id, files, what] = ofMemory ? ['memory-flame', memoryFiles, 'new memory'] : ['cpu-flame', cpuFiles, 'CPU time'];
 	const found = await stacksOf(...files);
-	return found?.stacks?.length ? momentPanel({ stacks: found.stacks.filter(stack => stack.own), step: found.step, what, chosen: name => findInFlame(id, name) }) : null;
+	return found?.stacks?.length ? momentPanel({ stacks: found.stacks.filter(stack => stack.own), step: found.step, what, named: ofMemory, chosen: name => findInFlame(id, name) }) : null;
 }
 
 export async function time() {
@@ -102,7 +102,8 @@ export async function time() {
 	const box = section('time', 'Over time', el('div', { class: 'first' }, pictures, await panel()),
 		el('p', { class: 'hint' }, 'Drag over a plot, or use the keys +, \u2212, 0 and the arrows: all plots show the same time. 0 is when it fired. The light area, each sample, may exceed a limit: the kernel counts CPU time by its tick.'));
 	// Plots need a width: they are made once the section is in the page.
-	box.start = () => plots(data, { window: incident.kind === 'rule' ? incident.rule.window_ns / 1e9 : 0, moments: moments(),
+	const ordered = ofMemory ? [...data.plots].sort((a, b) => (b.unit === 'bytes') - (a.unit === 'bytes')) : data.plots;
+	box.start = () => plots({ ...data, plots: ordered }, { window: incident.kind === 'rule' ? incident.rule.window_ns / 1e9 : 0, moments: moments(),
 		holes: (data.holes ?? []).map(hole => ({ from: hole.from_ns / 1e9, to: hole.to_ns / 1e9, cpu: hole.cpu, suspended_ns: hole.suspended_ns })) }, pictures);
 	return box;
 }
@@ -360,6 +361,19 @@ export function targets() {
 			{ key: 'name', title: 'target', text: row => row.name || '?' },
 			{ key: 'cpu_cores', title: 'CPU', number: true, text: row => format.quantity(row.cpu_cores, 'cores'), bar: row => most ? row.cpu_cores / most : 0 },
 			{ key: 'memory_bytes', title: 'memory', number: true, text: row => format.quantity(row.memory_bytes, 'bytes') },
+		],
+	}));
+}
+
+// Of a group or a cgroup: who was in it.
+export function members() {
+	if (!data.members?.length)
+		return null;
+	return section('members', 'Members', table({
+		caption: 'The busiest when it fired', rows: data.members,
+		columns: [
+			{ key: 'pid', title: 'pid', number: true }, { key: 'cmdline', title: 'command line' },
+			{ key: 'cpu_percent', title: 'CPU, % of a core', number: true, text: row => row.cpu_percent === null ? '\u2013' : row.cpu_percent.toFixed(1) },
 		],
 	}));
 }
