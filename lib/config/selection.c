@@ -227,7 +227,7 @@ unsigned match_needs(const struct match *match)
 /* Backslashes are part of names: systemd writes "-" as "\\x2d" in some. */
 bool match_unit_name(const char *glob, const char *name)
 {
-	return fnmatch(glob, name, FNM_NOESCAPE) == 0;
+	return fnmatch(glob, name, FNM_NOESCAPE | FNM_EXTMATCH) == 0;
 }
 
 /* Whether one component of path, or only the last, matches the glob. */

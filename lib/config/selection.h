@@ -72,7 +72,7 @@ bool match_cgroup(const struct match *match, const char *path, const struct cont
 
 /*
  * Whether the glob of an entry by unit means a unit of this name. A backslash in either is a
- * backslash.
+ * backslash; "!(a*|b*)" is what matches none of these (fnmatch(3), FNM_EXTMATCH).
  */
 bool match_unit_name(const char *glob, const char *name);
 

@@ -2290,7 +2290,10 @@ void target_table_free(struct target_table *table)
 /* "containers": "*" and the like say what is wanted if there is any. */
 static bool is_for_all(const struct config_target *target)
 {
-	return target->selector >= CONFIG_CGROUP && (target->pattern[0] == '*' || strcmp(target->pattern, "/**") == 0);
+	char first = target->pattern[0];
+
+	return target->selector >= CONFIG_CGROUP &&
+	       (first == '*' || first == '!' || strcmp(target->pattern, "/**") == 0);
 }
 
 void target_table_counts(const struct target_table *table, struct target_table_counts *ret)

@@ -122,6 +122,12 @@ START_TEST(an_entry_by_path_contains_what_is_below_its_cgroups)
 {
 	ck_assert(contains(CONFIG_UNIT, "*.service", CONFIG_PER_CGROUP, "/system.slice/a.service"));
 	ck_assert(contains(CONFIG_UNIT, "*.service", CONFIG_PER_CGROUP, "/user.slice/user@1.service/app.slice/b"));
+	/* The manager of a user's services is left out, and they are not. */
+	ck_assert(!contains(CONFIG_UNIT, "!(user@*).service", CONFIG_PER_CGROUP, "/user.slice/user@1.service/a"));
+	ck_assert(contains(CONFIG_UNIT, "!(user@*).service", CONFIG_PER_CGROUP,
+			   "/user.slice/user@1.service/a/b.service"));
+	ck_assert(contains(CONFIG_UNIT, "!(user@*).service", CONFIG_PER_CGROUP, "/system.slice/a.service"));
+	ck_assert(!contains(CONFIG_UNIT, "!(a*|b*).service", CONFIG_PER_CGROUP, "/system.slice/b.service"));
 	ck_assert(!contains(CONFIG_UNIT, "*.service", CONFIG_PER_CGROUP, "/system.slice"));
 	ck_assert(!contains(CONFIG_UNIT, "*.service", CONFIG_PER_CGROUP, "/"));
 	ck_assert(contains(CONFIG_CGROUP, "/db/*", CONFIG_PER_CGROUP, "/db/one"));
