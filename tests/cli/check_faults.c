@@ -777,14 +777,13 @@ END_TEST
 static bool verifies(char *path)
 {
 	char *words[] = { "spikewatch", "verify", path, NULL };
-	bool (*judge)(void) = is_whole;
+	void (*before)(void) = prepare;
 	struct run run;
 
-	is_whole = NULL;
 	prepare = NULL;
 	run = run_command(words, FAULT_NONE, 0);
 	release(&run);
-	is_whole = judge;
+	prepare = before;
 
 	return WIFEXITED(run.status) && WEXITSTATUS(run.status) == 0;
 }
@@ -801,6 +800,43 @@ START_TEST(record_never_lies_by_silence)
 	snprintf(pid, sizeof(pid), "%d", (int)getpid());
 	is_whole = recording_is_whole;
 	TRY("record", "-p", pid, "-i", "5ms", "-d", "20ms", "-o", in_directory("recording"));
+}
+END_TEST
+
+/* An answer with exit code 0 is one incident that is whole, and nothing beside it. */
+static bool catch_is_whole(void)
+{
+	struct dirent **names = NULL;
+	int count = scandir(made, &names, NULL, alphasort), incidents = 0;
+	bool whole = count >= 0;
+
+	for (int i = 0; i < count; i++) {
+		char path[400];
+
+		snprintf(path, sizeof(path), "%s/%s", made, names[i]->d_name);
+		if (names[i]->d_name[0] != '.') {
+			incidents++;
+			whole = whole && verifies(path);
+		}
+		free(names[i]);
+	}
+	free(names);
+	return whole && incidents == 1;
+}
+
+static void catch_nothing_yet(void)
+{
+}
+
+START_TEST(trap_never_lies_by_silence)
+{
+	char pid[16];
+
+	snprintf(pid, sizeof(pid), "%d", (int)getpid());
+	prepare = catch_nothing_yet; /* what the run before has made is removed */
+	is_whole = catch_is_whole;
+	TRY("trap", "-p", pid, "--memory", "4KiB", "--for", "10ms", "--after", "0s", "--stacks", "off", "--timeout",
+	    "5s", "-o", made);
 }
 END_TEST
 
@@ -841,6 +877,7 @@ Suite *faults_suite(void)
 		{ "requests", requests_never_lie_by_silence },
 		{ "top", top_never_lies_by_silence },
 		{ "record", record_never_lies_by_silence },
+		{ "trap", trap_never_lies_by_silence },
 	};
 
 	/* Each in a case of its own, so that one can be chosen. */
