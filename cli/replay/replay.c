@@ -1758,7 +1758,7 @@ static int load_config(struct replay *replay)
 static int find_machine(struct replay *replay)
 {
 	AUTO_CLOSE int procfd = open(replay->config->proc_root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int r = procfd < 0 ? -errno : cgroup_limits_machine(procfd, "", &replay->machine);
+	int r = procfd < 0 ? -errno : cgroup_limits_machine(procfd, "", NULL, &replay->machine);
 
 	if (replay->cpus > 0)
 		replay->machine.cores = (double)replay->cpus;

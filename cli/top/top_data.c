@@ -994,7 +994,7 @@ int top_watch_init(struct top_watch *watch, const char *ring, const char *config
 		return -ENAMETOOLONG;
 	}
 	set_file(watch, config ? config : PATHS_CONFIG, config ? NULL : PATHS_DROPINS);
-	r = procfd < 0 ? -errno : cgroup_limits_machine(procfd, "", &watch->machine);
+	r = procfd < 0 ? -errno : cgroup_limits_machine(procfd, "", NULL, &watch->machine);
 	if (r < 0) {
 		snprintf(message, CONFIG_FILE_MESSAGE_MAX, "/proc: %s", strerror(-r));
 		return r;

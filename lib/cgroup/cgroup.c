@@ -23,6 +23,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 /* ---- parsers ----
@@ -580,7 +581,23 @@ static int count_cpus(const char *buf, ssize_t len, uint32_t *ret)
 	return len < 0 ? (int)len : cgroup_files_cpus_parse(buf, (size_t)len, ret);
 }
 
-int cgroup_limits_machine(int procfd, const char *sys_cpu_online, struct metric_machine *ret)
+static int read_machine_memory(int procfd, cgroup_machine_reader *read, uint64_t *ret_bytes)
+{
+	char buf[4096];
+	struct sysinfo info;
+	ssize_t len = read(procfd, "meminfo", buf, sizeof(buf));
+
+	if (len != -ETIMEDOUT && len != -EBUSY)
+		return len < 0 ? (int)len : procfs_kb_parse(buf, (size_t)len, "MemTotal", ret_bytes);
+	if (sysinfo(&info) < 0)
+		return -errno;
+
+	*ret_bytes = (uint64_t)info.totalram * info.mem_unit;
+	return 0;
+}
+
+int cgroup_limits_machine(int procfd, const char *sys_cpu_online, cgroup_machine_reader *read,
+			  struct metric_machine *ret)
 {
 	char buf[4096];
 	uint32_t cpus = 0;
@@ -596,11 +613,7 @@ int cgroup_limits_machine(int procfd, const char *sys_cpu_online, struct metric_
 		cpus = online > 0 ? (uint32_t)online : 1;
 	}
 
-	len = read_machine_file(procfd, "meminfo", buf, sizeof(buf));
-	if (len < 0)
-		return (int)len;
-
-	r = procfs_kb_parse(buf, (size_t)len, "MemTotal", &memory_bytes);
+	r = read_machine_memory(procfd, read ? read : read_machine_file, &memory_bytes);
 	if (r < 0)
 		return r;
 

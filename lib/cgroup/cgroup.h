@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum cgroup_file {
 	CGROUP_FILE_CPU_USAGE,
@@ -84,9 +85,13 @@ struct cgroup_limits {
 
 /*
  * Reads the machine: online CPUs (sys_cpu_online: "" or a fixture's file), MemTotal of
- * <procfd>/meminfo. 0 or -errno.
+ * <procfd>/meminfo. read: that file, as read(2) but for -errno, because a file system that need not answer
+ * may be mounted over it (lxcfs); NULL: here. After -ETIMEDOUT or -EBUSY the kernel is asked, without
+ * a file. 0 or -errno.
  */
-int cgroup_limits_machine(int procfd, const char *sys_cpu_online, struct metric_machine *ret);
+typedef ssize_t cgroup_machine_reader(int dirfd, const char *path, char *buf, size_t cap);
+int cgroup_limits_machine(int procfd, const char *sys_cpu_online, cgroup_machine_reader *read,
+			  struct metric_machine *ret);
 
 /* What is limited, in the order in which it counts if it is the same. */
 enum cgroup_limits_kind { CGROUP_LIMITS_QUOTA, CGROUP_LIMITS_CPUSET, CGROUP_LIMITS_MEMORY, CGROUP_LIMITS_KINDS };

@@ -229,7 +229,7 @@ START_TEST(a_daemon_in_a_container_sees_its_host_as_the_host_does)
 
 	scene_directory(directory);
 	ck_assert_int_eq(cgroup_mounts_new("/proc", NULL, &mounts), 0);
-	ck_assert_int_eq(cgroup_limits_machine(procfd, "", &machine), 0);
+	ck_assert_int_eq(cgroup_limits_machine(procfd, "", NULL, &machine), 0);
 	actor = actor_start("view@");
 	actor_do(&actor, 'b', "burner");
 	make_cgroups(mounts);

@@ -103,6 +103,12 @@ static int check_root(const char *root, const char *usual, const char *what)
 	return fd;
 }
 
+/* Of the machine: lxcfs, which may not answer, is mounted over it in containers. */
+static ssize_t read_machine(int dirfd, const char *path, char *buf, size_t cap)
+{
+	return foreign_read(FOREIGN_DISCOVERY, dirfd, 0, path, buf, cap);
+}
+
 static int open_roots(struct session *session)
 {
 	const struct config *config = session->config;
@@ -117,7 +123,7 @@ static int open_roots(struct session *session)
 	if (session->procfd < 0)
 		return failed("cannot open the proc root", config->proc_root, -errno);
 
-	r = cgroup_limits_machine(session->procfd, "", &session->machine);
+	r = cgroup_limits_machine(session->procfd, "", read_machine, &session->machine);
 	if (r < 0)
 		return failed("cannot read the machine's CPUs and memory in", config->proc_root, r);
 

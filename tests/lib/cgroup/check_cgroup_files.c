@@ -261,14 +261,14 @@ START_TEST(the_machine_is_read)
 	AUTO_CLOSE int no_procfd = open("tests/data/cgroup", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct metric_machine read = { 0 };
 
-	ck_assert_int_eq(cgroup_limits_machine(procfd, "tests/data/proc/online", &read), 0);
+	ck_assert_int_eq(cgroup_limits_machine(procfd, "tests/data/proc/online", NULL, &read), 0);
 	ck_assert(read.cores == 4);
 	ck_assert_uint_eq(read.memory_bytes, 24684092ULL * 1024);
-	ck_assert_int_eq(cgroup_limits_machine(procfd, "tests/data/proc/online_one", &read), 0);
+	ck_assert_int_eq(cgroup_limits_machine(procfd, "tests/data/proc/online_one", NULL, &read), 0);
 	ck_assert(read.cores == 1);
-	ck_assert_int_eq(cgroup_limits_machine(procfd, "tests/data/proc/online_garbage", &read), -EBADMSG);
-	ck_assert_int_eq(cgroup_limits_machine(procfd, "tests/data/proc/not-there", &read), -ENOENT);
-	ck_assert_int_eq(cgroup_limits_machine(no_procfd, "tests/data/proc/online", &read), -ENOENT);
+	ck_assert_int_eq(cgroup_limits_machine(procfd, "tests/data/proc/online_garbage", NULL, &read), -EBADMSG);
+	ck_assert_int_eq(cgroup_limits_machine(procfd, "tests/data/proc/not-there", NULL, &read), -ENOENT);
+	ck_assert_int_eq(cgroup_limits_machine(no_procfd, "tests/data/proc/online", NULL, &read), -ENOENT);
 	ck_assert(read.cores == 1);
 }
 END_TEST

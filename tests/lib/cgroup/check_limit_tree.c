@@ -113,7 +113,7 @@ START_TEST(this_machine_has_a_core_at_least)
 	struct metric_machine here;
 	struct cgroup_limits limits;
 
-	ck_assert_int_eq(cgroup_limits_machine(procfd, "", &here), 0);
+	ck_assert_int_eq(cgroup_limits_machine(procfd, "", NULL, &here), 0);
 	ck_assert(here.cores >= 1);
 	ck_assert_uint_gt(here.memory_bytes, 0);
 	ck_assert_int_eq(cgroup_mounts_new("/proc", "", &mounts), 0);

@@ -161,6 +161,30 @@ START_TEST(a_root_for_which_a_process_answers_is_refused)
 }
 END_TEST
 
+/* As where lxcfs is: the kernel is asked instead, and the start goes on. */
+START_TEST(a_start_does_not_wait_for_what_is_mounted_over_meminfo)
+{
+	struct session *session = NULL;
+	struct fuse_mount fuse;
+	char *text;
+
+	if (!fuse_mount_begin(&fuse, "/proc/self/exe"))
+		SKIP_TEST("%s", skip_why());
+	if (mount(fuse.file, "/proc/meminfo", NULL, MS_BIND, NULL) < 0)
+		SKIP_TEST("mount over /proc/meminfo: %s", strerror(errno));
+	fuse_mount_hang(&fuse, ~0ULL);
+	configure("/proc");
+	ck_assert_int_eq(session_new(config, NULL, &session), 0);
+	ck_assert_uint_gt(session_parts(session).machine->memory_bytes, 1 << 20);
+	text = scene_log_text(&log_file);
+	ck_assert_ptr_nonnull(strstr(text, "did not answer within"));
+	free(text);
+	session_free(session);
+	umount2("/proc/meminfo", MNT_DETACH);
+	fuse_mount_end(&fuse);
+}
+END_TEST
+
 /* Another configuration: the old one is freed right after. */
 static void take_over(struct session *session, struct config *new)
 {
@@ -318,6 +342,7 @@ Suite *session_suite(void)
 	tcase_add_test(tcase, it_can_be_stopped_before_it_was_started);
 	tcase_add_test(tcase, what_cannot_be_opened_is_named);
 	tcase_add_loop_test(tcase, a_root_for_which_a_process_answers_is_refused, 0, 2);
+	tcase_add_test(tcase, a_start_does_not_wait_for_what_is_mounted_over_meminfo);
 	tcase_add_test(tcase, another_configuration_reaches_all_parts_and_what_is_watched_stays);
 	tcase_add_test(tcase, a_thread_that_hangs_at_the_end_finds_everything_when_it_wakes);
 	tcase_add_test(tcase, a_reload_for_which_there_is_no_memory_changes_nothing);
