@@ -1324,14 +1324,15 @@ static const char *copy_demangled(struct elf_file *file, const char *name, size_
 	return plain_len > 0 ? arena_copy(&file->texts, plain, plain_len) : arena_copy(&file->texts, name, len);
 }
 
+/* NULL: it has none. In a damaged file names may be there and empty. */
 static const char *name_of_frame(struct elf_file *file, const struct elf_lines_frame *frame,
 				 const struct symtable_symbol *symbol)
 {
-	if (frame->linkage_name != NULL)
+	if (frame->linkage_name && *frame->linkage_name)
 		return copy_demangled(file, frame->linkage_name, strlen(frame->linkage_name));
-	if (symbol != NULL)
+	if (symbol)
 		return copy_demangled(file, symbol->name, symbol->len);
-	return frame->name != NULL ? copy_demangled(file, frame->name, strlen(frame->name)) : NULL;
+	return frame->name && *frame->name ? copy_demangled(file, frame->name, strlen(frame->name)) : NULL;
 }
 
 size_t elf_file_names(struct elf_file *file, uint64_t address, struct elf_file_name ret[ELF_FILE_NAMES_MAX])
