@@ -618,6 +618,8 @@ static int attach(struct kernel_accounts *accounts, char *reason)
 	}
 	_Static_assert(ARRAY_LEN(programs) + 1 == ARRAY_LEN(accounts->links), "the last one is attached by need");
 	for (size_t i = 0; i < ARRAY_LEN(programs); i++) {
+		if (!bpf_program__autoload(programs[i]))
+			continue;
 		accounts->links[i] = bpf_program__attach(programs[i]);
 		if (!accounts->links[i]) {
 			int r = -errno;
@@ -650,34 +652,100 @@ static int attach(struct kernel_accounts *accounts, char *reason)
 
 /* ---- loading ---- */
 
+/* Lines of one message of the library that are kept: the last ones. A verifier's say what it stopped at. */
+#define LIBRARY_LINES 100
+
+/* Set for a program that the kernel has refused; the library returns the error number alone. */
+static _Thread_local bool is_program_refused;
+
+/* A verifier's log is one message of many lines. */
 __attribute__((format(printf, 2, 0))) static int print_library(enum libbpf_print_level level, const char *format,
 							       va_list arguments)
 {
-	char text[LOG_LINE_MAX];
+	AUTO_FREE char *text = NULL;
+	const char *from, *line;
+	unsigned lines = 0;
 
-	if (level == LIBBPF_DEBUG)
+	if (level == LIBBPF_DEBUG || vasprintf(&text, format, arguments) < 0)
 		return 0;
-	vsnprintf(text, sizeof(text), format, arguments);
-	text[strcspn(text, "\n")] = '\0';
-	log_line(LOG_DEBUG, "%s", text);
+	is_program_refused |= strstr(text, "program load failed") != NULL;
+	for (from = text + strlen(text); from > text; from--)
+		if (from[-1] == '\n' && from[0] != '\0' && ++lines == LIBRARY_LINES)
+			break;
+	for (line = from; *line; line += strcspn(line, "\n") + (line[strcspn(line, "\n")] == '\n'))
+		log_line(LOG_DEBUG, "%.*s", (int)strcspn(line, "\n"), line);
 	return 0;
 }
 
-/* The pid namespace that the kernel's numbers are of: the inode of its file never changes (PROC_PID_INIT_INO). */
-static bool is_first_pid_namespace(void)
+/* The file of one's own namespace; those of the machine's first ones never change their inode (PROC_PID_INIT_INO). */
+static bool is_first_namespace(const char *path, ino_t inode)
 {
 	struct stat stat;
 
-	return fstatat(AT_FDCWD, "/proc/self/ns/pid", &stat, 0) == 0 && stat.st_ino == 0xEFFFFFFC;
+	return fstatat(AT_FDCWD, path, &stat, 0) == 0 && stat.st_ino == inode;
 }
+
+static bool is_first_pid_namespace(void)
+{
+	return is_first_namespace("/proc/self/ns/pid", 0xEFFFFFFC);
+}
+
+static const char *lockdown_path = "/sys/kernel/security/lockdown";
 
 static bool is_locked_down(void)
 {
 	char text[128] = "";
-	ssize_t len = proc_read_file(AT_FDCWD, 0, "/sys/kernel/security/lockdown", text, sizeof(text) - 1);
+	ssize_t len = proc_read_file(AT_FDCWD, 0, lockdown_path, text, sizeof(text) - 1);
 
 	return len > 0 && strstr(text, "[confidentiality]");
 }
+
+/* CAP_SYS_ADMIN is both of the others. */
+static bool has_capabilities(void)
+{
+	enum { SYS_ADMIN = 21, PERFMON = 38, BPF = 39 };
+	char text[4096] = "";
+	ssize_t len = proc_read_file(AT_FDCWD, 0, "/proc/self/status", text, sizeof(text) - 1);
+	const char *line = len > 0 ? strstr(text, "\nCapEff:") : NULL;
+	uint64_t set = line ? strtoull(line + 8, NULL, 16) : 0;
+
+	return set >> SYS_ADMIN & 1 || (set >> PERFMON & 1 && set >> BPF & 1);
+}
+
+/* Why loading has failed with r, and what helps. */
+static void say_why_refused(int r, char *reason)
+{
+	const char *why = NULL;
+
+	if (r == -EPERM && is_locked_down())
+		why = "the kernel is locked down (confidentiality); lockdown=integrity would allow it";
+	else if (r == -EPERM && !is_first_namespace("/proc/self/ns/user", 0xEFFFFFFD))
+		why = "bpf(2) is not permitted in a user namespace, only to a spikewatch of the machine itself";
+	else if (r == -EPERM && !has_capabilities())
+		why = "bpf(2) is not permitted: CAP_BPF and CAP_PERFMON are needed";
+	else if (r == -EPERM)
+		why = "bpf(2) is refused in spite of the capabilities: a seccomp filter (SystemCallFilter=, the "
+		      "profile of a "
+		      "container) or a security module has to allow it";
+	else if (r == -ENOSYS)
+		why = "there is no bpf(2): the kernel is built without it (CONFIG_BPF_SYSCALL), or a seccomp filter "
+		      "hides it";
+	else if (r == -ENOMEM)
+		why = "there is no memory for its tables: the memory limit is too low, or sampling.max_targets too "
+		      "high";
+	if (why)
+		snprintf(reason, KERNEL_ACCOUNTS_REASON_MAX, "%s", why);
+	else if (is_program_refused)
+		snprintf(reason, KERNEL_ACCOUNTS_REASON_MAX,
+			 "the kernel's verifier refuses the program: %s (its log is in the debug output)",
+			 strerrordesc_np(-r));
+	else
+		snprintf(reason, KERNEL_ACCOUNTS_REASON_MAX, "the kernel does not take the program: %s",
+			 strerrordesc_np(-r));
+}
+
+/* The kernel's type information. */
+static const char *btf_path = "/sys/kernel/btf/vmlinux";
 
 /* 0; -errno and *reason. */
 static int check_place(char *reason)
@@ -689,13 +757,14 @@ static int check_place(char *reason)
 	r = -ENOTSUP;
 #endif
 	if (r == 0 && !is_first_pid_namespace()) {
-		snprintf(reason, KERNEL_ACCOUNTS_REASON_MAX, "this is not the machine's first pid namespace");
+		snprintf(reason, KERNEL_ACCOUNTS_REASON_MAX,
+			 "this is not the machine's first pid namespace; a container has to share it (--pid=host)");
 		r = -ENOTSUP;
 	}
-	if (r == 0 && access("/sys/kernel/btf/vmlinux", R_OK) < 0) {
+	if (r == 0 && access(btf_path, R_OK) < 0) {
 		r = -errno;
-		snprintf(reason, KERNEL_ACCOUNTS_REASON_MAX,
-			 "the kernel's type information, /sys/kernel/btf/vmlinux: %s", strerrordesc_np(-r));
+		snprintf(reason, KERNEL_ACCOUNTS_REASON_MAX, "the kernel's type information (BTF), %s: %s%s", btf_path,
+			 strerrordesc_np(-r), r == -ENOENT ? "; it has to be built with CONFIG_DEBUG_INFO_BTF" : "");
 	}
 	return r;
 }
@@ -774,7 +843,19 @@ static int map_arrays(struct kernel_accounts *accounts)
 	return r;
 }
 
-static int load(struct kernel_accounts *accounts, char *reason)
+/* The event of a process that is moved to another cgroup. */
+static const char *move_event = "cgroup_attach_task";
+
+/* A kernel without cgroups has no such event, and nothing that moves. */
+static void do_without_moves(struct switches *skeleton)
+{
+	if (bpf_program__set_attach_target(skeleton->progs.on_move, 0, move_event) == 0)
+		return;
+	bpf_program__set_autoload(skeleton->progs.on_move, false);
+	log_line(LOG_INFO, "the kernel does not tell of moves between cgroups (%s)", move_event);
+}
+
+static int open_program(struct kernel_accounts *accounts)
 {
 	const struct cpu_accounts *shared = &accounts->shared;
 	struct switches *skeleton;
@@ -782,31 +863,33 @@ static int load(struct kernel_accounts *accounts, char *reason)
 
 	libbpf_set_print(print_library);
 	skeleton = accounts->skeleton = switches__open();
-	if (!skeleton) {
-		r = -errno;
-	} else {
-		skeleton->rodata->log_length = shared->log_length;
-		r = bpf_map__set_max_entries(skeleton->maps.accounts, shared->capacity);
-		if (r == 0)
-			r = bpf_map__set_max_entries(skeleton->maps.watched, shared->capacity);
-		if (r == 0)
-			r = bpf_map__set_max_entries(skeleton->maps.slots, shared->cpus);
-		if (r == 0)
-			r = bpf_map__set_max_entries(skeleton->maps.recents, shared->cpus * CPU_RECENT_LENGTH);
-		if (r == 0)
-			r = bpf_map__set_max_entries(skeleton->maps.logs, shared->cpus * shared->log_length);
-		if (r == 0)
-			r = bpf_map__set_max_entries(skeleton->maps.events, RING_BYTES);
-		if (r == 0)
-			r = switches__load(skeleton);
-	}
-	if (r == -EPERM)
-		snprintf(reason, KERNEL_ACCOUNTS_REASON_MAX, "%s",
-			 is_locked_down() ? "the kernel is locked down (confidentiality)"
-					  : "bpf(2) is not permitted: CAP_BPF and CAP_PERFMON are needed");
-	else if (r < 0)
-		snprintf(reason, KERNEL_ACCOUNTS_REASON_MAX, "the kernel does not take the program: %s",
-			 strerrordesc_np(-r));
+	if (!skeleton)
+		return -errno;
+	skeleton->rodata->log_length = shared->log_length;
+	r = bpf_map__set_max_entries(skeleton->maps.accounts, shared->capacity);
+	if (r == 0)
+		r = bpf_map__set_max_entries(skeleton->maps.watched, shared->capacity);
+	if (r == 0)
+		r = bpf_map__set_max_entries(skeleton->maps.slots, shared->cpus);
+	if (r == 0)
+		r = bpf_map__set_max_entries(skeleton->maps.recents, shared->cpus * CPU_RECENT_LENGTH);
+	if (r == 0)
+		r = bpf_map__set_max_entries(skeleton->maps.logs, shared->cpus * shared->log_length);
+	if (r == 0)
+		r = bpf_map__set_max_entries(skeleton->maps.events, RING_BYTES);
+	if (r == 0)
+		do_without_moves(skeleton);
+	return r;
+}
+
+static int load_program(struct kernel_accounts *accounts, char *reason)
+{
+	is_program_refused = false;
+
+	int r = switches__load(accounts->skeleton);
+
+	if (r < 0)
+		say_why_refused(r, reason);
 	return r;
 }
 
@@ -838,7 +921,9 @@ static int open_all(struct kernel_accounts *accounts, char *reason)
 	if (r == 0)
 		r = prepare(accounts);
 	if (r == 0)
-		r = load(accounts, reason);
+		r = open_program(accounts);
+	if (r == 0)
+		r = load_program(accounts, reason);
 	if (r == 0)
 		r = map_arrays(accounts);
 	if (r == 0) {

@@ -9,7 +9,10 @@
 #include "skip.h"
 
 #include <linux/bpf.h>
+#include <linux/filter.h>
 #include <linux/sched.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 
 Suite *kernel_accounts_suite(void);
@@ -826,6 +829,261 @@ static void remove_cgroups(void)
 	own_cgroups_remove(&own_cgroups);
 }
 
+/* ---- where it cannot be had ---- */
+
+static void as_a_user_without_capabilities(void)
+{
+	if (setresgid(65534, 65534, 65534) < 0 || setresuid(65534, 65534, 65534) < 0)
+		_exit(2);
+}
+
+static void in_a_user_namespace(void)
+{
+	if (unshare(CLONE_NEWUSER) < 0)
+		_exit(2);
+}
+
+static void in_a_pid_namespace(void)
+{
+	if (unshare(CLONE_NEWPID) < 0)
+		_exit(2);
+
+	pid_t child = fork();
+
+	if (child == 0)
+		return;
+
+	int status = 0;
+
+	waitpid(child, &status, 0);
+	_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 3);
+}
+
+static void filter_bpf(uint32_t error)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_bpf, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog filter = { ARRAY_LEN(code), code };
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) < 0)
+		_exit(2);
+}
+
+static void under_a_filter_that_refuses(void)
+{
+	filter_bpf(EPERM);
+}
+
+static void under_a_filter_that_hides(void)
+{
+	filter_bpf(ENOSYS);
+}
+
+static void without_type_information(void)
+{
+	btf_path = "/nonexistent/btf";
+}
+
+static void locked_down(void)
+{
+	static char path[64];
+
+	snprintf(path, sizeof path, "/tmp/check-lockdown-%d", getpid());
+	lockdown_path = path;
+
+	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+	if (fd < 0 || write(fd, "none integrity [confidentiality]\n", 33) != 33)
+		_exit(2);
+	filter_bpf(EPERM);
+}
+
+static bool limit_memory(const char *bytes)
+{
+	static const char *const names[] = { "memory.limit_in_bytes", "memory.max" };
+	char path[700];
+	bool limited = false;
+
+	for (size_t i = 0; i < own_cgroups.count && !limited; i++) {
+		for (size_t n = 0; n < ARRAY_LEN(names) && !limited; n++) {
+			snprintf(path, sizeof path, "%s/poor/%s", own_cgroups.tops[i], names[n]);
+
+			int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+			limited = fd >= 0 && write(fd, bytes, strlen(bytes)) == (ssize_t)strlen(bytes);
+			if (fd >= 0)
+				close(fd);
+		}
+	}
+	return limited;
+}
+
+static void with_little_memory(void)
+{
+	own_cgroups_join(&own_cgroups, "poor", getpid());
+}
+
+static const struct bad_place {
+	void (*enter)(void);
+	uint32_t capacity;
+	const char *reason;
+} bad_places[] = {
+	{ as_a_user_without_capabilities, 4, "bpf(2) is not permitted: CAP_BPF and CAP_PERFMON are needed" },
+	{ in_a_user_namespace, 4,
+	  "bpf(2) is not permitted in a user namespace, only to a spikewatch of the machine itself" },
+	{ in_a_pid_namespace, 4,
+	  "this is not the machine's first pid namespace; a container has to share it (--pid=host)" },
+	{ under_a_filter_that_refuses, 4,
+	  "bpf(2) is refused in spite of the capabilities: a seccomp filter (SystemCallFilter=, the profile of a "
+	  "container) "
+	  "or a security module has to allow it" },
+	{ under_a_filter_that_hides, 4,
+	  "there is no bpf(2): the kernel is built without it (CONFIG_BPF_SYSCALL), or a seccomp filter hides it" },
+	{ locked_down, 4, "the kernel is locked down (confidentiality); lockdown=integrity would allow it" },
+	{ without_type_information, 4,
+	  "the kernel's type information (BTF), /nonexistent/btf: No such file or directory; it has to be built with "
+	  "CONFIG_DEBUG_INFO_BTF" },
+	/* 256 MiB of accounts. */
+	{ with_little_memory, 1u << 22,
+	  "there is no memory for its tables: the memory limit is too low, or sampling.max_targets too high" },
+};
+
+/* In a process that has gone there: the reason; "": it opens. False: that place cannot be had. */
+static bool reason_at(const struct bad_place *place, char reason[KERNEL_ACCOUNTS_REASON_MAX])
+{
+	int pipefd[2], status;
+
+	ck_assert_int_eq(pipe(pipefd), 0);
+
+	pid_t child = fork();
+
+	if (child == 0) {
+		place->enter();
+		if (open_accounts(place->capacity))
+			skip_reason[0] = '\0';
+		(void)!write(pipefd[1], skip_reason, strlen(skip_reason));
+		unlink(lockdown_path);
+		_exit(0);
+	}
+	close(pipefd[1]);
+
+	ssize_t len = read(pipefd[0], reason, KERNEL_ACCOUNTS_REASON_MAX - 1);
+
+	reason[len > 0 ? len : 0] = '\0';
+	close(pipefd[0]);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_msg(WIFEXITED(status), "it was ended by signal %d", WTERMSIG(status));
+	ck_assert_int_ne(WEXITSTATUS(status), 3);
+	return WEXITSTATUS(status) == 0;
+}
+
+START_TEST(where_it_cannot_be_had_one_line_says_why_and_what_helps)
+{
+	const struct bad_place *place = &bad_places[_i];
+	char reason[KERNEL_ACCOUNTS_REASON_MAX];
+
+	/* What is refused there has to be possible here. */
+	if (!open_accounts(4))
+		SKIP_TEST("%s", skip_reason);
+	close_accounts();
+	if (place->enter == with_little_memory &&
+	    (own_cgroups.count == 0 || own_cgroups_add(&own_cgroups, "poor") < 0 || !limit_memory("67108864")))
+		SKIP_TEST("no cgroup with a limit of memory can be made here");
+	if (!reason_at(place, reason))
+		SKIP_TEST("this user may not go there");
+	if (place->enter == with_little_memory && !*reason)
+		SKIP_TEST("this kernel does not count its tables to a cgroup");
+	ck_assert_str_eq(reason, place->reason);
+	if (place->enter == with_little_memory)
+		own_cgroups_drop(&own_cgroups, "poor");
+}
+END_TEST
+
+/* What sets the value that it returns reads a register that nothing has set. */
+static void spoil(struct bpf_program *program)
+{
+	struct bpf_insn *code = (struct bpf_insn *)(uintptr_t)bpf_program__insns(program);
+	size_t count = bpf_program__insn_cnt(program);
+
+	code[count - 2] = (struct bpf_insn){ .code = BPF_LDX | BPF_DW | BPF_MEM, .dst_reg = 0, .src_reg = 9 };
+}
+
+START_TEST(a_verifier_that_refuses_is_said_in_a_line_and_its_log_is_for_the_debug_output)
+{
+	struct kernel_accounts *spoilt = calloc(1, sizeof *spoilt);
+	char reason[KERNEL_ACCOUNTS_REASON_MAX], text[8192], path[] = "/tmp/check-verifier-XXXXXX";
+	int status, fd;
+
+	if (!open_accounts(4))
+		SKIP_TEST("%s", skip_reason);
+	close_accounts();
+	ck_assert_ptr_nonnull(spoilt);
+	spoilt->options.capacity = 4;
+	spoilt->owner = -1;
+	pthread_mutex_init(&spoilt->lock, NULL);
+	fd = mkstemp(path);
+	ck_assert_int_ge(fd, 0);
+	unlink(path);
+
+	pid_t child = fork();
+
+	if (child == 0) {
+		dup2(fd, STDERR_FILENO);
+		log_open("scene", &(struct log_options){ .verbose = true });
+		if (prepare(spoilt) < 0 || open_program(spoilt) < 0)
+			_exit(2);
+		spoil(spoilt->skeleton->progs.on_rename);
+
+		int r = load_program(spoilt, reason);
+
+		dprintf(STDERR_FILENO, "reason %d: %s\n", r, reason);
+		kernel_accounts_close(spoilt);
+		_exit(0);
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(status, 0);
+	kernel_accounts_close(spoilt);
+
+	ssize_t len = pread(fd, text, sizeof text - 1, 0);
+
+	text[len > 0 ? len : 0] = '\0';
+	close(fd);
+	ck_assert_ptr_ne(
+		strstr(text, "reason -13: the kernel's verifier refuses the program: Permission denied (its log is in "
+			     "the debug output)\n"),
+		NULL);
+	ck_assert_ptr_ne(strstr(text, "scene: R9 !read_ok\n"), NULL);
+}
+END_TEST
+
+START_TEST(a_kernel_without_cgroups_lacks_the_moves_alone)
+{
+	const char *event = move_event;
+	struct child child;
+	uint32_t account;
+	uint64_t most;
+
+	move_event = "cgroup_attach_nothing";
+	if (!open_accounts(2)) {
+		move_event = event;
+		SKIP_TEST("%s", skip_reason);
+	}
+	ck_assert_int_lt(bpf_program__fd(accounts->skeleton->progs.on_move), 0);
+	child = child_start();
+	ck_assert_int_eq(kernel_accounts_watch(accounts, child.pid, 0, &account), 0);
+	child_do(&child, 'b');
+	ck_assert_int_ge(excess_of(account, child.pid, &most), 0);
+	ck_assert_uint_gt(accounts->shared.accounts[account].run_ns, 0);
+	child_reap(&child);
+	close_accounts();
+	move_event = event;
+}
+END_TEST
+
 static unsigned heard_moves(pid_t pid)
 {
 	struct procevent events[64];
@@ -934,6 +1192,9 @@ Suite *kernel_accounts_suite(void)
 	tcase_add_test(tcase, nothing_stays_when_its_process_is_killed);
 	tcase_add_unchecked_fixture(tcase, make_cgroups, remove_cgroups);
 	tcase_add_test(tcase, a_process_that_is_moved_to_another_cgroup_is_told);
+	tcase_add_loop_test(tcase, where_it_cannot_be_had_one_line_says_why_and_what_helps, 0, ARRAY_LEN(bad_places));
+	tcase_add_test(tcase, a_verifier_that_refuses_is_said_in_a_line_and_its_log_is_for_the_debug_output);
+	tcase_add_test(tcase, a_kernel_without_cgroups_lacks_the_moves_alone);
 #else
 	tcase_add_test(tcase, a_build_without_it_says_so);
 #endif
