@@ -1,4 +1,4 @@
-// What a browser makes of reports: node report.mjs DIR, with DIR/{hostile,everything,bare,real,diff-one,diff-two,history}.html. Chromium is spoken to over its debugging pipe:
+// What a browser makes of reports: node report.mjs DIR, with DIR/{hostile,everything,bare,real,memory,diff-one,diff-two,history}.html. Chromium is spoken to over its debugging pipe:
 // no port is opened. What has to hold is said by name; the exit code says whether all does.
 import { spawn } from 'node:child_process';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -301,6 +301,39 @@ async function moment(page, name) {
 	await page.run(`document.querySelector('#cpu-flame [data-view=during]').click()`);
 }
 
+// A spike of memory: what the headline is about comes first, and everything calls the functions the same.
+async function grown(page, name, { mobile }) {
+	await quiet(page, name);
+	const ids = await page.run(`[...document.querySelectorAll('[data-plot]')].map(plot => plot.dataset.plot)`);
+	check(`${name}: its picture is of memory`, ids[0] === 'memory' && ids.includes('cpu'), ids);
+	check(`${name}: which is on the first screen`, await page.run(`document.querySelector('[data-plot=memory]').getBoundingClientRect().bottom + scrollY < 844`));
+	const rows = `[...document.querySelectorAll('#moment tbody button')].map(button => button.title)`, first = await page.run(rows);
+	const told = await page.run(`document.querySelector('h1').textContent`), named = /^[a-z_]\w+/i.exec(first[0] ?? '')?.[0];
+	check(`${name}: the panel begins with what the headline names`, first.length === 0 || !named || told.includes(named), [told, first]);
+	const members = await page.run(`[...document.querySelectorAll('#members tbody tr')].map(row => [...row.cells].map(cell => cell.textContent).join('|'))`);
+	check(`${name}: its members are told, the largest first`, members.length >= 2 && /\|tail -n 1$/.test(members[0]) && members.every(row => /MiB|KiB|\u2013/.test(row)), members);
+	const flame = (await page.run(frames('memory-flame'))).map(frame => frame.name), table = await page.run(`(document.querySelectorAll('#functions .more').forEach(more => more.click()),
+		document.getElementById('functions').textContent)`);
+	check(`${name}: what has no name is called the same in all places`, flame.filter(frame => frame.startsWith('[')).every(frame => table.includes(frame)), flame);
+	check(`${name}: what did not grow has no row`, !(await page.run(`document.getElementById('growth')?.textContent ?? ''`)).includes('+0 B'));
+	if (!mobile) {
+		const place = await page.place('[data-plot="memory"] .u-over');
+		await page.mouse('mouseMoved', place.left + place.width * 0.7, place.y);
+		await page.settle();
+		const head = await page.run(`[...document.querySelectorAll('#moment th')].map(th => th.textContent)`);
+		check(`${name}: pointing at its plot shows the functions of that moment`, /^at /.test(head[1] ?? ''), head);
+		await page.mouse('mousePressed', place.left + place.width * 0.7, place.y);
+		await page.mouse('mouseReleased', place.left + place.width * 0.7, place.y);
+		await page.mouse('mouseMoved', place.left, place.top - 60);
+		await page.settle();
+		check(`${name}: a click keeps it`, (await page.run(`[...document.querySelectorAll('#moment th')].map(th => th.textContent)`))[1] === head[1]);
+		await page.run(`document.querySelector('[data-plot=memory]').focus()`);
+		await page.key('Escape', 27);
+	}
+	await page.run('scrollTo(0, 0)');
+	await page.picture(name.replace(/\W+/g, '-'));
+}
+
 // What kinds of things the tab key comes by.
 async function tabs(page) {
 	const reached = new Set();
@@ -327,6 +360,8 @@ async function others(browser) {
 		await page.run('scrollTo(0, 0)');
 		await page.picture(label.replace(/\W+/g, '-'));
 	}
+	for (const [name, options] of [['memory', { width: 1280 }], ['memory', { width: 390, height: 844, dark: true, mobile: true }]])
+		await grown(await Page.open(browser, name, options), options.mobile ? 'memory, on a phone' : name, options);
 	const everything = await Page.open(browser, 'everything');
 	await quiet(everything, 'everything');
 	await drawn(everything, 'everything', ['cpu', 'memory'], {});

@@ -34,6 +34,15 @@ record() {
 	real=$1
 }
 
+# A spike of memory, of a shell and what it has started.
+grow() {
+	"$build/spikewatch" trap --memory 24M -t 30 --after 1s -o "$out/grown" -- sh -c 'sleep 2
+		head -c 96000000 /dev/zero | tail -n 1 >/dev/null; sleep 2' >"$out/grown.log" 2>&1
+	set -- "$out"/grown/*-memory-*
+	test -e "$1/MANIFEST" || fail "no spike of memory was caught: $(tail -3 "$out/grown.log")"
+	memory=$1
+}
+
 # page INCIDENT NAME CODE: writes the page.
 page() {
 	"$build/spikewatch" report "$1/" -o "$out/$2.html" >"$out/said"
@@ -50,10 +59,12 @@ back() {
 
 "$build/make_incident" "$out" >"$out/made" || fail "no incidents: $(cat "$out/made")"
 record
+grow
 page "$out/hostile" hostile 0
 page "$out/everything" everything 0
 page "$out/bare" bare 1
 page "$real" real 0
+page "$memory" memory 0
 
 back "$out/hostile" hostile
 back "$out/everything" everything

@@ -724,6 +724,17 @@ static void note_holes(struct difference *difference, enum contrast_side side)
 								    : "");
 }
 
+/* Of functions that have no names no table says more than how much they took. */
+static int note_nameless(struct difference *difference, enum contrast_side side, int fd)
+{
+	AUTO_FREE struct functions *functions = malloc(sizeof(*functions));
+	int rc = functions ? functions_load(fd, FUNCTION_TABLE_IN_SAMPLES, functions) : -ENOMEM;
+
+	if (rc == 0 && functions->advice[0])
+		add_note(difference, false, "%s: %s", side_subject(difference, side), functions->advice);
+	return rc;
+}
+
 static void load_incident(struct difference *difference, enum contrast_side side, int fd)
 {
 	struct incident_load_glance seen;
@@ -794,6 +805,10 @@ static int difference_load(int first, int second, struct difference *ret)
 	rc = load_side(ret, CONTRAST_A, first);
 	if (rc == 0)
 		rc = load_side(ret, CONTRAST_B, ret->one ? first : second);
+	if (rc == 0)
+		rc = note_nameless(ret, CONTRAST_A, first);
+	if (rc == 0 && !ret->one)
+		rc = note_nameless(ret, CONTRAST_B, second);
 	if (rc < 0)
 		return rc;
 	for (size_t i = 0; i < DIFFERENCE_TABLES; i++)

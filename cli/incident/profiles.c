@@ -445,32 +445,10 @@ static void print_threads(const struct functions *functions, size_t line, FILE *
 	}
 }
 
-/* ---- what has no names ---- */
-
-#define NAMELESS_PERCENT 20 /* less is not worth a line */
-
-/* Of memory it says nothing: what first touches it is mostly a function of libc. */
-static void print_nameless(const struct functions *functions, size_t width, FILE *file)
+static void print_advice(const struct functions *functions, size_t width, FILE *file)
 {
-	static const char *const helps[] = {
-		[FUNCTIONS_STRIPPED] = " is stripped; what helps: spikewatch report",
-		[FUNCTIONS_OF_JAVA] = "made at run time; what helps: jcmd PID Compiler.perfmap",
-		[FUNCTIONS_OF_NODE] = "made at run time; what helps: node --perf-basic-prof",
-		[FUNCTIONS_MADE] = "made at run time; what helps: a perf map, /tmp/perf-PID.map",
-	};
-	double share = 100 * (double)functions->nameless_self / (double)functions->own[FUNCTION_TABLE_DURING];
-	const char *slash = strrchr(functions->nameless, '/');
-	char text[FUNCTIONS_NAME_MAX + 160];
-
-	if (functions->unit == FUNCTION_TABLE_IN_BYTES || functions->own[FUNCTION_TABLE_DURING] == 0 ||
-	    share < NAMELESS_PERCENT)
-		return;
-	snprintf(text, sizeof(text), "%.0f %% without names: %s%s", share < 100 ? share : 100,
-		 functions->nameless_why != FUNCTIONS_STRIPPED ? ""
-		 : slash && slash[1]                           ? slash + 1
-							       : functions->nameless,
-		 helps[functions->nameless_why]);
-	output_wrap(text, width, file);
+	if (functions->advice[0])
+		output_wrap(functions->advice, width, file);
 }
 
 /* "Lost or left out: a; b; c"; cut if it does not fit. */
@@ -567,7 +545,7 @@ void functions_print(const struct functions *functions, const struct incident *i
 	else
 		print_full(functions, line, file);
 	print_threads(functions, line, file);
-	print_nameless(functions, line, file);
+	print_advice(functions, line, file);
 	print_losses(functions, incident, line, file);
 }
 
@@ -640,7 +618,7 @@ void functions_print_brief(const struct functions *functions, size_t rows, size_
 		output_fit(process_text(row, process, sizeof(process)), line - BRIEF_WIDTH - 24, OUTPUT_CUT_DOTS, file);
 		fputc('\n', file);
 	}
-	print_nameless(functions, line, file);
+	print_advice(functions, line, file);
 }
 
 /* ---- functions, ranked ---- */
@@ -802,6 +780,8 @@ struct nameless {
 	uint64_t self[NAMELESS_MODULES];
 	size_t count;
 	bool of_java, of_node; /* whose runtimes write down what they compile, if asked to */
+	bool of_named_python;  /* which was asked to */
+	uint64_t python;       /* what runs below its interpreter */
 };
 
 /* Code that a program made itself while it ran. */
@@ -819,8 +799,14 @@ static bool mentions(const struct text_part *text, const char *word)
 
 static void note_nameless(struct nameless *nameless, const struct function_rows_row *row)
 {
+	static const char python_frame[] = "_PyEval_EvalFrameDefault", python_name[] = "py::";
 	size_t i = 0;
 
+	if (text_part_is(&row->function, python_frame))
+		nameless->python = row->total[FUNCTION_TABLE_DURING];
+	if (row->function.len >= sizeof(python_name) - 1 &&
+	    memcmp(row->function.at, python_name, sizeof(python_name) - 1) == 0)
+		nameless->of_named_python = true;
 	nameless->of_java = nameless->of_java || mentions(&row->module, "/libjvm.so");
 	nameless->of_node =
 		nameless->of_node || mentions(&row->module, "/libnode.so") || mentions(&row->module, "/node");
@@ -837,21 +823,44 @@ static void note_nameless(struct nameless *nameless, const struct function_rows_
 	nameless->self[i] += row->self[FUNCTION_TABLE_DURING];
 }
 
-static void choose_nameless(const struct nameless *nameless, struct functions *ret)
+#define NAMELESS_PERCENT 20 /* less is not worth a line */
+
+static double percent_of(uint64_t part, uint64_t whole)
 {
+	return part < whole ? 100 * (double)part / (double)whole : 100;
+}
+
+/* Of memory it says nothing: what first touches it is mostly a function of libc. */
+static void advise(const struct nameless *nameless, struct functions *ret)
+{
+	const uint64_t own = ret->own[FUNCTION_TABLE_DURING];
 	size_t most = 0;
+	char file[FUNCTIONS_NAME_MAX];
+	const char *slash;
 
 	for (size_t i = 1; i < nameless->count; i++)
 		if (nameless->self[i] > nameless->self[most])
 			most = i;
-	if (nameless->count == 0)
+	if (ret->unit == FUNCTION_TABLE_IN_BYTES || own == 0)
 		return;
-	copy_name(ret->nameless, &nameless->module[most]);
-	ret->nameless_self = nameless->self[most];
-	ret->nameless_why = !is_made_at_run_time(&nameless->module[most]) ? FUNCTIONS_STRIPPED
-			    : nameless->of_java                           ? FUNCTIONS_OF_JAVA
-			    : nameless->of_node                           ? FUNCTIONS_OF_NODE
-									  : FUNCTIONS_MADE;
+	if (!nameless->of_named_python && percent_of(nameless->python, own) >= NAMELESS_PERCENT) {
+		snprintf(ret->advice, sizeof(ret->advice),
+			 "%.0f %% in Python code without names; what helps: python3 -X perf (3.12 or newer)",
+			 percent_of(nameless->python, own));
+		return;
+	}
+	if (nameless->count == 0 || percent_of(nameless->self[most], own) < NAMELESS_PERCENT)
+		return;
+	copy_name(file, &nameless->module[most]);
+	slash = strrchr(file, '/');
+	snprintf(ret->advice, sizeof(ret->advice), "%.0f %% without names: %s%s", percent_of(nameless->self[most], own),
+		 is_made_at_run_time(&nameless->module[most]) ? "made at run time; what helps: "
+		 : slash && slash[1]                          ? slash + 1
+							      : file,
+		 !is_made_at_run_time(&nameless->module[most]) ? " is stripped; what helps: spikewatch report"
+		 : nameless->of_java                           ? "jcmd PID Compiler.perfmap"
+		 : nameless->of_node                           ? "node --perf-basic-prof"
+							       : "a perf map, /tmp/perf-PID.map");
 }
 
 /* ---- the function that is named first ---- */
@@ -961,7 +970,7 @@ static void keep_lead(const struct function_rows_row *lead, const struct ranking
 	cut_arguments(ret->lead.function);
 	ret->lead_run_time = lead->function.len > 0 && lead->function.at[0] == '[' &&
 			     is_run_time(lead, ret->own[FUNCTION_TABLE_DURING]);
-	choose_nameless(nameless, ret);
+	advise(nameless, ret);
 	for (size_t i = 0; i < inner->count; i++)
 		copy_row(&inner->row[i], &ret->inner[ret->inner_count++]);
 }

@@ -89,9 +89,6 @@ struct functions_row {
 	uint64_t top_amount;                                                /* of the thread */
 };
 
-/* Why functions have no name; of a file, or made at run time by what. */
-enum functions_nameless { FUNCTIONS_STRIPPED, FUNCTIONS_OF_JAVA, FUNCTIONS_OF_NODE, FUNCTIONS_MADE };
-
 /* {0}: there are none. */
 struct functions {
 	bool there; /* the file could be read */
@@ -119,10 +116,8 @@ struct functions {
 	/* The innermost such functions, the lead first if it is one. */
 	struct functions_row inner[FUNCTIONS_INNER_SHOWN];
 	size_t inner_count;
-	/* The file with most samples of the target in functions without a name, and why they have none. */
-	char nameless[FUNCTIONS_NAME_MAX];
-	uint64_t nameless_self; /* during */
-	enum functions_nameless nameless_why;
+	/* How much of the target ran without names during the spike, why, and what helps; "": little. Not of memory. */
+	char advice[FUNCTIONS_NAME_MAX + 160];
 	uint64_t other[FUNCTION_TABLE_PHASES];    /* of stacks for which there was no room */
 	uint64_t no_stack[FUNCTION_TABLE_PHASES]; /* of what has no stack */
 	uint64_t more_functions, more_threads;    /* left out of the file */

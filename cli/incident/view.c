@@ -707,6 +707,13 @@ static void free_pictures(struct pictures *pictures)
 
 /* ---- members ---- */
 
+/* Whether functions of memory come first. */
+static bool is_of_memory(const struct incident *incident)
+{
+	return strncmp(incident->rule.metric, "memory", strlen("memory")) == 0 ||
+	       strcmp(incident->rule.metric, "faults") == 0;
+}
+
 static struct view_member *find_member(struct view *view, uint64_t pid)
 {
 	for (size_t i = 0; i < view->member_count; i++)
@@ -715,7 +722,22 @@ static struct view_member *find_member(struct view *view, uint64_t pid)
 	return NULL;
 }
 
-/* "# /proc/812/cmdline", and the command line on the next line. */
+/* "VmRSS:\t    1628 kB", of the member that was listed last. */
+static void take_member_memory(struct view *view, const struct text_part *line)
+{
+	static const char before[] = "VmRSS:";
+	const char *at = line->at + strlen(before), *end = line->at + line->len;
+	uint64_t kib;
+
+	if (view->member_count == 0 || line->len <= strlen(before) || memcmp(line->at, before, strlen(before)) != 0)
+		return;
+	while (at < end && (*at == ' ' || *at == '\t'))
+		at++;
+	if (text_parse_u64(at, end, &kib) && kib <= UINT64_MAX / 1024)
+		view->member[view->member_count - 1].rss_bytes = kib * 1024;
+}
+
+/* "# /proc/812/cmdline", and the command line on the next line; and the lines of its status. */
 static void take_command_lines(struct view *view, const struct buffer *text)
 {
 	static const char before[] = "# /proc/", behind[] = "/cmdline";
@@ -728,6 +750,8 @@ static void take_command_lines(struct view *view, const struct buffer *text)
 
 		if (member)
 			text_escape_again(member->cmdline, sizeof(member->cmdline), line.at, line.len);
+		else
+			take_member_memory(view, &line);
 		member = NULL;
 		if (line.len <= strlen(before) || memcmp(line.at, before, strlen(before)) != 0)
 			continue;
@@ -766,7 +790,15 @@ static void take_member_cpu(struct view *view, const struct buffer *text)
 	}
 }
 
-static int compare_members(const void *a, const void *b)
+static int compare_by_memory(const void *a, const void *b)
+{
+	const struct view_member *left = a, *right = b;
+
+	return left->rss_bytes != right->rss_bytes ? (left->rss_bytes > right->rss_bytes ? -1 : 1)
+						   : (left->pid > right->pid) - (left->pid < right->pid);
+}
+
+static int compare_by_cpu(const void *a, const void *b)
 {
 	const struct view_member *left = a, *right = b;
 	double x = isnan(left->cpu_percent) ? -1 : left->cpu_percent;
@@ -793,18 +825,23 @@ static int load_members(int incidentfd, struct view *view)
 	if (rc == 0)
 		take_member_cpu(view, &threads);
 	if (view->member_count > 0)
-		qsort(view->member, view->member_count, sizeof(*view->member), compare_members);
+		qsort(view->member, view->member_count, sizeof(*view->member),
+		      is_of_memory(&view->incident) ? compare_by_memory : compare_by_cpu);
 	return rc == -ENOMEM ? rc : 0;
 }
 
 /* "5918, 65.8 % of a core: postgres: postgres postgres [local] SELECT" */
-static void print_member(const struct view_member *member, const char *lead, size_t width, FILE *file)
+static void print_member(const struct view_member *member, bool of_memory, const char *lead, size_t width, FILE *file)
 {
-	char text[sizeof(member->cmdline) + 128], cpu[64] = "";
+	char text[sizeof(member->cmdline) + 192], cpu[64] = "", memory[UNITS_TEXT_MAX + 2] = "";
 
 	if (!isnan(member->cpu_percent))
 		snprintf(cpu, sizeof(cpu), ", %.1f %% of a core", member->cpu_percent);
-	snprintf(text, sizeof(text), "%s%jd%s: %s", lead, (intmax_t)member->pid, cpu,
+	if (of_memory && member->rss_bytes > 0) {
+		memcpy(memory, ", ", 2);
+		units_format_bytes(memory + 2, sizeof(memory) - 2, member->rss_bytes);
+	}
+	snprintf(text, sizeof(text), "%s%jd%s%s: %s", lead, (intmax_t)member->pid, cpu, memory,
 		 member->cmdline[0] ? member->cmdline : "(command line not known)");
 	output_fit(text, width, OUTPUT_CUT_DOTS, file);
 	fputc('\n', file);
@@ -1078,13 +1115,6 @@ static void print_open(const struct incident *incident, FILE *file)
 		story_time(incident->wall, false, time, sizeof(time)));
 }
 
-/* Whether functions of memory come first. */
-static bool is_of_memory(const struct incident *incident)
-{
-	return strncmp(incident->rule.metric, "memory", strlen("memory")) == 0 ||
-	       strcmp(incident->rule.metric, "faults") == 0;
-}
-
 /* A difference of more is explained. */
 #define GROWN_ABOUT_PERCENT 15
 
@@ -1195,8 +1225,8 @@ static void print_origin(const struct view *view, size_t members, size_t width, 
 		fputc('\n', file);
 	}
 	for (size_t i = 0; i < view->member_count && i < members; i++)
-		print_member(&view->member[i],
-			     members == 1 ? "Busiest member: "
+		print_member(&view->member[i], is_of_memory(&view->incident),
+			     members == 1 ? (is_of_memory(&view->incident) ? "Largest member: " : "Busiest member: ")
 			     : i == 0     ? "Members: "
 					  : "         ",
 			     width, file);
@@ -1475,6 +1505,10 @@ void view_put_members(const struct view *view, struct json_writer *json)
 		json_member_i64(json, "pid", view->member[i].pid);
 		json_member_text(json, "cmdline", view->member[i].cmdline);
 		json_member_double(json, "cpu_percent", view->member[i].cpu_percent); /* NAN is written as null */
+		if (view->member[i].rss_bytes > 0)
+			json_member_u64(json, "rss_bytes", view->member[i].rss_bytes);
+		else
+			json_member_null(json, "rss_bytes");
 		json_end_object(json);
 	}
 	json_end_array(json);

@@ -47,6 +47,7 @@ struct view_member {
 	int32_t pid;
 	char cmdline[256];  /* escaped; "": not known */
 	double cpu_percent; /* of a core, shortly before the snapshot; NAN: not known */
+	uint64_t rss_bytes; /* at the snapshot; 0: not known */
 };
 
 struct view {
@@ -54,7 +55,7 @@ struct view {
 	struct incident_load_glance glance;
 	struct incident_samples samples;
 	struct functions functions, memory_functions;
-	struct view_member member[VIEW_MEMBERS_MAX]; /* the busiest at the snapshot, the busiest first */
+	struct view_member member[VIEW_MEMBERS_MAX]; /* the busiest first; of memory the largest */
 	size_t member_count;
 };
 

@@ -392,9 +392,13 @@ static int put_one_target(struct drawing *drawing)
 	put_time(drawing);
 	put_holes(drawing);
 	json_member_array(drawing->json, "plots");
-	put_cpu(drawing);
-	put_memory(drawing);
+	/* What fired is on the first screen. */
 	put_metric(drawing);
+	if (strncmp(drawing->view->incident.rule.metric, "memory", strlen("memory")) == 0)
+		put_memory(drawing);
+	put_cpu(drawing);
+	if (strncmp(drawing->view->incident.rule.metric, "memory", strlen("memory")) != 0)
+		put_memory(drawing);
 	json_end_array(drawing->json);
 	return 0;
 }
@@ -647,6 +651,7 @@ static void put_story(struct json_writer *json, const struct view *view, const c
 	json_member_text(json, "why", view->glance.damaged ? view->glance.why : "");
 	json_member_text(json, "headline", headline ? headline : "");
 	json_member_text(json, "summary", words);
+	json_member_text(json, "advice", view->functions.advice);
 	json_member_text(json, "memory_change", view_memory_change(view, change) ? change : "");
 	json_member_bool(json, "everything", incident_of_everything(&view->incident));
 	json_member_double(json, "threshold", story_threshold(rule, &threshold) ? threshold : NAN);

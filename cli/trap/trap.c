@@ -27,6 +27,7 @@
 #include "daemon/engine/incident/incidents.h"
 #include "daemon/engine/incident/spool.h"
 #include "daemon/engine/session/session.h"
+#include "daemon/engine/stacks/stack_recorder.h"
 #include "daemon/engine/targets/discovery.h"
 #include "lib/base/base.h"
 #include "lib/base/map.h"
@@ -1267,11 +1268,15 @@ static void print_waiting(struct trap *trap)
 {
 	char what[TRAP_PLAN_TEXT_MAX];
 	const struct session_parts parts = session_parts(trap->session->session);
+	struct stack_recorder_status stacks = { .kernel = false };
 	int error;
 
 	/* With stacks it says why there are none of other users, which are not watched. */
-	if (!parts.stacks && *parts.stacks_off)
-		fprintf(stderr, SELF ": no stacks: %s\n", parts.stacks_off);
+	if (parts.stacks)
+		stack_recorder_status(parts.stacks, &stacks);
+	if (!stacks.kernel && *parts.stacks_off)
+		fprintf(stderr, SELF ": %s: %s\n", parts.stacks ? "only user-space stacks" : "no stacks",
+			parts.stacks_off);
 	fprintf(stderr, SELF ": waiting for ");
 	output_escaped(stderr, trap->plan.pid ? trap->plan.name : trap->plan.comm);
 	fprintf(stderr, "%s: %s; Ctrl-C ends it\n", trap->plan.tree ? " and all that it starts" : "",

@@ -35,10 +35,10 @@ function contents(made) {
 async function build() {
 	(data.diff ? diff.head : head)();
 	const main = document.getElementById('main');
-	const { rule, time, cpuFlame, memoryFlame, nameless, functions, targets, members, threads, growth, system, lost, files } = sections;
+	const { rule, time, members, cpuFlame, memoryFlame, nameless, functions, targets, threads, growth, system, lost, files } = sections;
 	const made = [];
 	const flames = sections.ofMemory ? [memoryFlame, cpuFlame] : [cpuFlame, memoryFlame];
-	for (const make of data.diff ? diff.sections : [time, targets, ...flames, nameless, functions, members, threads, growth, rule, system, lost, files]) {
+	for (const make of data.diff ? diff.sections : [time, targets, members, ...flames, nameless, functions, threads, growth, rule, system, lost, files]) {
 		const section = await make();
 		if (section)
 			made.push(section);

@@ -27,35 +27,48 @@ export function shownLabel() {
 	return isMoment() ? `at ${format.offset(shown.from, 2)}` : `${format.offset(shown.from, 2)} \u2026 ${format.offset(shown.to, 2)}`;
 }
 
-// Memory is touched by a copying or clearing function as a rule, often of a library without names: who called it is asked for.
-const innermostNamed = frames => frames.findLast(({ name }) => name && !name.startsWith('[')) ?? frames.at(-1);
-
-// By function, what it ran itself; all: the sum of all of them.
-function sums(stacks, named) {
+// By function, what it ran itself, or of memory what was touched below it; all: the sum of all of them.
+function sums(stacks, below) {
 	const found = new Map();
 	let all = 0;
-	for (const { frames, value } of stacks) {
-		const leaf = named ? innermostNamed(frames) : frames.at(-1);
-		const key = leaf ? `${leaf.name}\u0000${leaf.module}` : '';
-		all += value;
-		if (!leaf)
-			continue;
-		const entry = found.get(key) ?? { name: leaf.name, module: leaf.module, value: 0 };
-		entry.value += value;
+	const add = ({ name, module }, key, self, total) => {
+		const entry = found.get(key) ?? { name, module, value: 0, self: 0 };
+		entry.self += self;
+		entry.value += below ? total : self;
 		found.set(key, entry);
+	};
+	for (const { frames, value } of stacks) {
+		const seen = new Set();
+		all += value;
+		frames.slice(below ? 0 : -1).reverse().forEach((frame, depth) => {
+			const key = `${frame.name}\u0000${frame.module}`;
+			if (!seen.has(key))
+				add(frame, key, depth === 0 ? value : 0, value);
+			seen.add(key);
+		});
 	}
 	return { all, found };
+}
+
+// A name that says where it went, as cli/incident/profiles.c has it.
+const isTelling = name => !/^($|\[|(_start|main|start_thread|clone|clone3)$|__libc_start)/.test(name);
+
+// Of memory the innermost functions on half of it come first, as in the headline: what touches it is mostly a function of libc.
+function ranked({ all, found }, below) {
+	const entries = [...found.entries()], heat = ({ value, self }) => value + (below ? self : 0);
+	const inner = ([, entry]) => below && entry.module !== '' && entry.value >= all / 2 && isTelling(entry.name);
+	return [...entries.filter(inner).sort((a, b) => a[1].value - b[1].value || b[1].self - a[1].self),
+		...entries.filter(entry => !inner(entry)).sort((a, b) => heat(b[1]) - heat(a[1]))];
 }
 
 const shareOf = ({ all, found }, key) => all > 0 ? (found.get(key)?.value ?? 0) / all : 0;
 const percent = (sum, share) => sum.all > 0 ? `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %` : '\u2013';
 
-// stacks: of the target. chosen: called with the name of a function that was clicked. what: "CPU time", "new memory".
-// named: functions without a name count for who called them.
-export function momentPanel({ stacks, step, what, named, chosen }) {
+// stacks: of the target. below: with what the functions called. chosen: called with the name of a function that was clicked. what: "CPU time", "new memory".
+export function momentPanel({ stacks, step, what, below, chosen }) {
 	const timed = stacks.filter(stack => stack.at !== undefined);
-	const before = sums(stacks.filter(stack => stack.phase === 'before'), named);
-	const during = sums(stacks.filter(stack => stack.phase === 'during'), named);
+	const before = sums(stacks.filter(stack => stack.phase === 'before'), below);
+	const during = sums(stacks.filter(stack => stack.phase === 'during'), below);
 	const head = el('tr'), body = el('tbody'), said = el('p', { class: 'hint', 'aria-live': 'polite' });
 	const cell = (sum, key, bar) => {
 		const share = shareOf(sum, key);
@@ -66,10 +79,10 @@ export function momentPanel({ stacks, step, what, named, chosen }) {
 	};
 
 	function fill() {
-		const then = shown.kind === 'all' ? null : sums(timed.filter(stack => isShown(stack, step)), named);
+		const then = shown.kind === 'all' ? null : sums(timed.filter(stack => isShown(stack, step)), below);
 		const lead = then ?? during;
 		const grown = key => shareOf(lead, key) - shareOf(before, key);
-		const rows = [...lead.found.entries()].sort((a, b) => b[1].value - a[1].value).slice(0, ROWS);
+		const rows = ranked(lead, below).slice(0, ROWS);
 		head.replaceChildren(...[el('th', { scope: 'col' }, 'function'), ...(then ? [el('th', { scope: 'col', class: 'number' }, shownLabel())] : []),
 			el('th', { scope: 'col', class: 'number' }, 'during'), el('th', { scope: 'col', class: 'number' }, 'before'),
 			...(then ? [] : [el('th', { scope: 'col', class: 'number', title: 'during less before, in points of percent' }, 'points')])]);
@@ -86,6 +99,6 @@ export function momentPanel({ stacks, step, what, named, chosen }) {
 	fill();
 	return el('aside', { id: 'moment', 'aria-label': `Functions by ${what}` }, el('h3', {}, `Where its ${what} went`),
 		el('table', {}, el('thead', {}, head), body), said,
-		el('p', { class: 'hint' }, timed.length ? 'Shares of the target\u2019s own. Point at the plot for the functions of a moment, click to keep it; drag for those of a stretch.'
+		el('p', { class: 'hint' }, timed.length ? `Shares of the target\u2019s own${below ? ', with what was called' : ''}. Point at the plot for the functions of a moment, click to keep it; drag for those of a stretch.`
 			: 'Shares of the target\u2019s own.'));
 }

@@ -145,6 +145,12 @@ function valueIndex(profile) {
 	return index >= 0 ? index : Math.max(0, profile.types.findIndex(({ type }) => type === profile.defaultType));
 }
 
+// The name of what has none, as lib/profile/profile.c makes it for the tables: after its module.
+function madeName(module) {
+	const base = module.split('/').pop();
+	return base === '' ? '[unknown]' : base.startsWith('[') ? base : `[${base}]`;
+}
+
 // Steps of the label "time", as lib/profile/profile.c has them.
 const stepOf = durationNs => Math.max(10, Math.floor(durationNs / 1e9)) / 1000;
 
@@ -162,10 +168,10 @@ export async function load(compressed, firedNs) {
 			const module = string(profile.mappings.get(location?.mapping)?.file);
 			const lines = (location?.lines ?? []).map(({ function: func, line = 0 }) => {
 				const { name, file } = profile.functions.get(func) ?? {};
-				return { name: string(name) || '[unknown]', file: string(file), line, module };
+				return { name: string(name) || madeName(module), file: string(file), line, module };
 			});
 			// The innermost of what was inlined comes first.
-			cache.set(id, lines.length ? lines.reverse() : [{ name: '[unknown]', file: '', line: 0, module }]);
+			cache.set(id, lines.length ? lines.reverse() : [{ name: madeName(module), file: '', line: 0, module }]);
 		}
 		return cache.get(id);
 	}

@@ -1,5 +1,5 @@
 // One function per section of the page. Each returns its element, or null without content.
-import { el, visible } from './text.js';
+import { el, unescaped, visible } from './text.js';
 import * as format from './format.js';
 import { data, bytesOf, has, info, names, textOf } from './embedded.js';
 import { parse, table } from './tables.js';
@@ -92,7 +92,7 @@ function findInFlame(id, name) {
 async function panel() {
 	const [id, files, what] = ofMemory ? ['memory-flame', memoryFiles, 'new memory'] : ['cpu-flame', cpuFiles, 'CPU time'];
 	const found = await stacksOf(...files);
-	return found?.stacks?.length ? momentPanel({ stacks: found.stacks.filter(stack => stack.own), step: found.step, what, named: ofMemory, chosen: name => findInFlame(id, name) }) : null;
+	return found?.stacks?.length ? momentPanel({ stacks: found.stacks.filter(stack => stack.own), step: found.step, what, below: ofMemory, chosen: name => findInFlame(id, name) }) : null;
 }
 
 export async function time() {
@@ -102,8 +102,7 @@ export async function time() {
 	const box = section('time', 'Over time', el('div', { class: 'first' }, pictures, await panel()),
 		el('p', { class: 'hint' }, 'Drag over a plot, or use the keys +, \u2212, 0 and the arrows: all plots show the same time. 0 is when it fired. The light area, each sample, may exceed a limit: the kernel counts CPU time by its tick.'));
 	// Plots need a width: they are made once the section is in the page.
-	const ordered = ofMemory ? [...data.plots].sort((a, b) => (b.unit === 'bytes') - (a.unit === 'bytes')) : data.plots;
-	box.start = () => plots({ ...data, plots: ordered }, { window: incident.kind === 'rule' ? incident.rule.window_ns / 1e9 : 0, moments: moments(),
+	box.start = () => plots(data, { window: incident.kind === 'rule' ? incident.rule.window_ns / 1e9 : 0, moments: moments(),
 		holes: (data.holes ?? []).map(hole => ({ from: hole.from_ns / 1e9, to: hole.to_ns / 1e9, cpu: hole.cpu, suspended_ns: hole.suspended_ns })) }, pictures);
 	return box;
 }
@@ -260,10 +259,11 @@ export async function nameless() {
 		rows.set(leaf.module, row);
 	}
 	const shown_ = [...rows.values()].filter(row => row.share >= 0.01).sort((a, b) => b.share - a.share);
+	const advice = data.advice ? el('p', {}, `${data.advice}.`) : null;
 	if (!shown_.length)
-		return null;
+		return advice ? section('nameless', 'Functions without names', advice) : null;
 	const ids = shown_.filter(row => row.build_id && row.file !== 'code without a file');
-	return section('nameless', 'Functions without names', table({
+	return section('nameless', 'Functions without names', / is stripped; /.test(data.advice) ? null : advice, table({
 		caption: 'What ran without a name, in shares of the target\u2019s CPU time during the spike', rows: shown_,
 		columns: [{ key: 'file', title: 'in' }, { key: 'share', title: 'share', number: true, text: row => format.share(row.share, 1), bar: row => row.share },
 			{ key: 'why', title: 'why' }, { key: 'help', title: 'what would help' }],
@@ -319,12 +319,14 @@ const mapColumns = [
 ];
 
 function mapsTable(name, caption) {
-	const { rows, columns, remarks: said } = read(name);
+	const { rows: all, columns, remarks: said } = read(name);
+	const rows = all.filter(row => row.rss_growth_bytes !== '+0');
 	if (!rows.length)
 		return null;
+	const still = all.length - rows.length;
 	const filled = mapColumns.filter(({ key }) => columns.includes(key) && rows.some(row => row[key] !== ''));
 
-	return el('div', {}, table({ caption, rows, columns: filled, shown: 8 }),
+	return el('div', {}, table({ caption, rows, columns: filled, shown: 8 }), still ? el('p', { class: 'remarks' }, `${format.count(still)} did not grow`) : null,
 		remarks(said.filter(text => text.startsWith('process') || text.startsWith('cut'))));
 }
 
@@ -351,6 +353,20 @@ export function growth() {
 	return content.length ? section('growth', 'What grew', content) : null;
 }
 
+// The processes of a target that is not one itself.
+export function members() {
+	const rows = data.members ?? [];
+	return rows.length ? section('members', 'Members', table({
+		caption: `When it fired: the ${ofMemory ? 'largest' : 'busiest'} first`, rows,
+		columns: [
+			{ key: 'pid', title: 'pid', number: true },
+			{ key: 'cpu_percent', title: 'CPU', number: true, text: row => row.cpu_percent === null ? '\u2013' : `${row.cpu_percent.toFixed(1)} %`, bar: row => (row.cpu_percent ?? 0) / 100 },
+			{ key: 'rss_bytes', title: 'memory', number: true, text: row => row.rss_bytes === null ? '\u2013' : format.bytes(row.rss_bytes) },
+			{ key: 'cmdline', title: 'command', text: row => unescaped(row.cmdline) || 'not known' },
+		],
+	})) : null;
+}
+
 export function targets() {
 	if (!data.everything || !data.targets.length)
 		return null;
@@ -361,19 +377,6 @@ export function targets() {
 			{ key: 'name', title: 'target', text: row => row.name || '?' },
 			{ key: 'cpu_cores', title: 'CPU', number: true, text: row => format.quantity(row.cpu_cores, 'cores'), bar: row => most ? row.cpu_cores / most : 0 },
 			{ key: 'memory_bytes', title: 'memory', number: true, text: row => format.quantity(row.memory_bytes, 'bytes') },
-		],
-	}));
-}
-
-// Of a group or a cgroup: who was in it.
-export function members() {
-	if (!data.members?.length)
-		return null;
-	return section('members', 'Members', table({
-		caption: 'The busiest when it fired', rows: data.members,
-		columns: [
-			{ key: 'pid', title: 'pid', number: true }, { key: 'cmdline', title: 'command line' },
-			{ key: 'cpu_percent', title: 'CPU, % of a core', number: true, text: row => row.cpu_percent === null ? '\u2013' : row.cpu_percent.toFixed(1) },
 		],
 	}));
 }

@@ -325,7 +325,8 @@ static void open_stacks(struct session *session)
 	keep_mappings(session);
 	stack_recorder_status(session->stacks, &status);
 	if (!status.system_wide)
-		log_about(LOG_NOTICE, &about, "stacks of watched processes of this user only: %s", session->stacks_off);
+		log_about(LOG_NOTICE, &about, "%s of watched processes of this user only: %s",
+			  status.kernel ? "stacks" : "user-space stacks", session->stacks_off);
 	if (*status.limits)
 		log_about(LOG_NOTICE, &about, "stacks are limited: %s", status.limits);
 }

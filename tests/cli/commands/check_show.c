@@ -322,7 +322,8 @@ static void make_group(const char *status, const char *why_of_stacks)
 START_TEST(members_of_a_group_are_named_with_what_they_ran)
 {
 	make_group("# /proc/9/cmdline: Permission denied\n# /proc/9/status\nName:\tx\n"
-		   "# /proc/812/cmdline\npostgres: SELECT \x1b[2J\n# /proc/812/status\nName:\tpostgres\n",
+		   "# /proc/812/cmdline\npostgres: SELECT \x1b[2J\n# /proc/812/status\nName:\tpostgres\nVmRSS:\t  2048 "
+		   "kB\n",
 		   "");
 	ck_assert_int_eq(RUN(show, "postgres"), EXIT_OK);
 	says("\nBusiest member: 812, 98.0 % of a core: postgres: SELECT \\x1b[2J\n");
@@ -331,6 +332,8 @@ START_TEST(members_of_a_group_are_named_with_what_they_ran)
 	     "         9: (command line not known)\n");
 	ck_assert_int_eq(RUN(show, "--json", "postgres"), EXIT_OK);
 	says("\"cpu_percent\": 98");
+	says("\"rss_bytes\": null");
+	says("\"rss_bytes\": 2097152");
 }
 END_TEST
 

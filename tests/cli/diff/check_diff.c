@@ -322,6 +322,20 @@ START_TEST(without_stacks_threads_and_mappings_are_compared)
 }
 END_TEST
 
+START_TEST(what_would_name_functions_is_told_of_each_side)
+{
+	make_both();
+	put_file(B_ID, "functions.tsv",
+		 "function\tmodule\tself_before\ttotal_before\tself_during\ttotal_during\n"
+		 "# samples before, during: 0, "
+		 "100\n[anon]\t[anon]\t0\t0\t60\t60\nuv_run\t/usr/bin/node\t0\t0\t40\t90\n");
+	ck_assert_int_eq(DIFF_BOTH(), EXIT_OK);
+	commandrun_says(&command_run,
+			"Note: B: 60 % without names: made at run time; what helps: node --perf-basic-prof.\n");
+	commandrun_says_not(&command_run, "Note: A: ");
+}
+END_TEST
+
 START_TEST(nothing_to_compare_is_trouble)
 {
 	make_a();
@@ -1043,6 +1057,7 @@ Suite *diff_suite(void)
 	tcase_add_test(tcase, one_incident_is_its_first_snapshot_against_its_second);
 	tcase_add_test(tcase, says_how_far_apart_the_snapshots_were);
 	tcase_add_test(tcase, without_stacks_threads_and_mappings_are_compared);
+	tcase_add_test(tcase, what_would_name_functions_is_told_of_each_side);
 	tcase_add_test(tcase, nothing_to_compare_is_trouble);
 	tcase_add_test(tcase, equal_incidents_have_no_changes);
 	tcase_add_test(tcase, hostile_names_are_escaped_and_lines_fit);

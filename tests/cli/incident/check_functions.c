@@ -342,7 +342,14 @@ START_TEST(functions_without_names_are_explained_if_they_are_many)
 		  "60 % without names: made at run time; what helps: node --perf-basic-prof\n" },
 		{ "[anon]\t[anon]\t0\t0\t60\t60\n",
 		  "60 % without names: made at run time; what helps: a perf map, /tmp/perf-PID.map\n" },
+		{ "_PyEval_EvalFrameDefault\t/usr/bin/python3.12\t0\t0\t50\t90\n[python3.12+0x5]\t/usr/bin/"
+		  "python3.12\t0\t0\t40\t"
+		  "40\n",
+		  "90 % in Python code without names; what helps: python3 -X perf (3.12 or newer)\n" },
+		{ "_PyEval_EvalFrameDefault\t/usr/bin/python3.12\t0\t0\t90\t90\npy::f:/a.py\t[anon]\t0\t0\t0\t90\n",
+		  NULL },
 		/* Few; the kernel's; named. */
+		{ "_PyEval_EvalFrameDefault\t/usr/bin/python3.12\t0\t0\t19\t19\n", NULL },
 		{ "[libz.so.1+0x10]\t/usr/lib/libz.so.1\t0\t0\t19\t19\n", NULL },
 		{ "[kernel]\t[kernel]\t0\t0\t60\t60\n", NULL },
 		{ "f\t/usr/lib/libz.so.1\t0\t0\t60\t60\n", NULL },

@@ -188,8 +188,10 @@ START_TEST(plots_have_what_happened_in_them)
 	ck_assert_double_eq(highest(child(member(memory, "lines"), 0)), 40 << 20);
 	ck_assert_double_eq(highest(child(member(memory, "lines"), 1)), 190 << 20);
 	ck_assert_double_eq(level(memory, "limit"), 256 << 20);
-	/* There are no stacks of memory. */
+	/* There are no stacks of memory, names of all functions, and it is one process. */
 	ck_assert_str_eq(member(json_root(data), "memory_change")->text, "");
+	ck_assert_str_eq(member(json_root(data), "advice")->text, "");
+	ck_assert_uint_eq(member(json_root(data), "members")->count, 0);
 	json_document_free(data);
 }
 END_TEST
@@ -245,7 +247,7 @@ START_TEST(another_metric_of_a_rule_has_its_own_plot)
 
 	make_page(&options);
 	data = parse_data();
-	line = child(member(plot_of(data, 2, "metric", "percent"), "lines"), 0);
+	line = child(member(plot_of(data, 0, "metric", "percent"), "lines"), 0);
 	ck_assert_double_eq(highest(line), 3);
 	ck_assert_uint_lt(unknown(line), member(line, "values")->count / 10);
 	json_document_free(data);
