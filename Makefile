@@ -306,6 +306,7 @@ check: deps-build $(PROGRAMS) $(HELPERS) $(B)/check-spikewatch $(FUZZ_BINS) $(TO
 	@B=$(B) sh tests/shipped.sh
 	@B=$(B) sh tests/readme.sh
 	@B=$(B) sh tests/interrupted.sh
+	@B=$(B) RECORDINGS=tests/data/alarms ALARM_DAY=14400 ALARM_BUDGET=1 sh tests/alarms.sh
 	$(say_missing)
 
 # The references of the configuration, from the tables of the parser and docs/config_help.h.

@@ -9,12 +9,13 @@
 #
 # Then each anomaly follows an hour of a quiet service, and must fire.
 #
-# RECORDINGS=DIR keeps what was recorded, or replays it if it is there.
+# RECORDINGS=DIR keeps what was recorded, or replays it if it is there (.tsv, .tsv.gz): make check does
+# so with those of tests/data/alarms, over ALARM_DAY seconds, of which ALARM_BUDGET is known.
 set -u
 B=${B:-build}
 SECONDS_EACH=${ALARM_SECONDS:-150}
-BUDGET=5
-DAY=86400
+BUDGET=${ALARM_BUDGET:-5}
+DAY=${ALARM_DAY:-86400}
 AFTER=10 # "incidents.after": what fires on a target so soon after another is part of that incident
 missed=0
 dir=$(mktemp -d) || exit 1
@@ -24,6 +25,12 @@ trap 'kill $started 2>/dev/null; wait 2>/dev/null; rm -rf "$dir"' EXIT
 trap 'exit 1' INT TERM HUP
 mkdir -p "$kept" || exit 1
 there=$(ls "$kept")
+for packed in "$kept"/*.tsv.gz; do
+	[ -e "$packed" ] || continue
+	mkdir -p "$dir/unpacked"
+	gzip -dc "$packed" >"$dir/unpacked/$(basename "$packed" .gz)" || exit 1
+done
+[ ! -d "$dir/unpacked" ] || kept=$dir/unpacked
 
 here=$(cd "$B" && pwd)
 record() { # NAME COMMAND...: all that it starts, as a sum
@@ -196,12 +203,12 @@ for load in web db build cron; do
 	replay "$load"
 	incidents "$load" >"$dir/$load.incidents"
 	count=$(wc -l <"$dir/$load.incidents")
-	echo "$load: $(cores "$load") cores on average; incidents in a day of it: $count"
+	echo "$load: $(cores "$load") cores on average; incidents in $((DAY / 3600)) h of it: $count"
 	sed 's/^/    /' "$dir/$load.incidents"
 	total=$((total + count))
 	rm -f "$dir/$load.long"
 done
-line "incidents a day and host, all loads together" "$total" "<= $BUDGET" "$([ $total -le $BUDGET ] && echo ok || echo MISSED)"
+line "incidents in $((DAY / 3600)) h, all loads together" "$total" "<= $BUDGET" "$([ $total -le $BUDGET ] && echo ok || echo MISSED)"
 
 # ---- what must be caught ----
 
@@ -212,8 +219,8 @@ if [ -s "$kept/calm.tsv" ]; then
 		incidents "$what" >"$dir/$what.incidents"
 		sed 's/^/    /' "$dir/$what.incidents"
 		rule=$([ $what = loop ] && echo cpu-unusual || echo memory-step)
-		# What has no CPU to itself does not use one.
-		if [ $what = loop ] && awk -v c="$(cores loop)" 'BEGIN { exit c >= 0.85 }'; then
+		# What has no CPU to itself does not use one. Of what is kept it is known that it fires.
+		if [ $what = loop ] && [ "$kept" != "$dir/unpacked" ] && awk -v c="$(cores loop)" 'BEGIN { exit c >= 0.85 }'; then
 			echo "not judged: the loop got $(cores loop) of a core: the machine is too busy"
 			continue
 		fi
