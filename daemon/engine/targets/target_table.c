@@ -2290,10 +2290,9 @@ void target_table_free(struct target_table *table)
 /* "containers": "*" and the like say what is wanted if there is any. */
 static bool is_for_all(const struct config_target *target)
 {
-	char first = target->pattern[0];
-
+	/* One by "pid" has no pattern. */
 	return target->selector >= CONFIG_CGROUP &&
-	       (first == '*' || first == '!' || strcmp(target->pattern, "/**") == 0);
+	       (target->pattern[0] == '*' || target->pattern[0] == '!' || strcmp(target->pattern, "/**") == 0);
 }
 
 void target_table_counts(const struct target_table *table, struct target_table_counts *ret)
