@@ -34,10 +34,10 @@ record() {
 	real=$1
 }
 
-# A spike of memory, of a shell and what it has started.
+# A spike of memory, of a shell and what it has started, and which has it until all is captured.
 grow() {
 	"$build/spikewatch" trap --memory 24M -t 30 --after 1s -o "$out/grown" -- sh -c 'sleep 2
-		head -c 96000000 /dev/zero | tail -n 1 >/dev/null; sleep 2' >"$out/grown.log" 2>&1
+		{ head -c 96000000 /dev/zero; sleep 4; } | tail -n 1 >/dev/null' >"$out/grown.log" 2>&1
 	set -- "$out"/grown/*-memory-*
 	test -e "$1/MANIFEST" || fail "no spike of memory was caught: $(tail -3 "$out/grown.log")"
 	memory=$1
