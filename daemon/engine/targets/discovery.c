@@ -1052,6 +1052,7 @@ struct account {
 	mono_t jumped;        /* since when more is missing than can be; 0: it is not */
 	mono_t read, ended;   /* stat; the last child */
 	mono_t due;           /* the next settlement; 0: there is none */
+	int32_t first_pid;    /* the first child that ended since all that had were waited for; 0: none has */
 	int32_t last_pid;     /* the last child */
 	uint64_t last_groups;
 };
@@ -1238,13 +1239,17 @@ static bool is_of_one_group_again(const struct waited_times *times, const struct
 	       is_gone(times, account->others);
 }
 
-/* Compares with what is shown. The balance, ns: what is missing, or, less than 0, not shown. */
-static int64_t balance_account(const struct waited_times *times, struct account *account, uint64_t shown_ns, mono_t now)
+/*
+ * Compares with what is shown. The balance, ns: what is missing, or, less than 0, not shown. one_group_again: before
+ * that was read.
+ */
+static int64_t balance_account(const struct waited_times *times, struct account *account, uint64_t shown_ns,
+			       bool one_group_again, mono_t now)
 {
 	int64_t missing_ns = (int64_t)shown_ns - account->opening_ns -
 			     (int64_t)(account->hidden_ns + account->known_ns + account->owed_ns);
 
-	if (is_of_one_group_again(times, account, now)) {
+	if (one_group_again) {
 		balance_by_opening(times, account, missing_ns);
 		account->mixed = false;
 		missing_ns = 0;
@@ -1311,6 +1316,8 @@ static void enter_child(struct waited_times *times, struct account *account, con
 		account->others = account->last_pid;
 		account->switched = now;
 	}
+	if (!account->first_pid)
+		account->first_pid = child->pid;
 	account->last_pid = child->pid;
 	account->last_groups = child->groups;
 	account->ended = now;
@@ -1337,32 +1344,51 @@ static uint64_t waited_times_child(struct waited_times *times, const struct wait
 
 	enter_child(times, account, child, &own, now);
 	if (mono_diff(now, account->read) >= (int64_t)WAITED_READ_NS) {
+		bool one_group_again = is_of_one_group_again(times, account, now);
+
 		account->read = now;
 		if (read_account(times, account, &waited)) {
 			if (account->may_be_new && child->gone)
 				learn_whether_new(account, &waited);
-			balance_account(times, account, waited.shown_ns, now);
+			balance_account(times, account, waited.shown_ns, one_group_again, now);
 		}
 	}
 
 	return own.rest_ns + hand_out(account, child->groups, account->part_ns);
 }
 
+/*
+ * The first and the last of those that ended are looked at: a parent that has waited for some of them began at one of
+ * the ends, as a rule. After a long pause the last is enough: another process may have the id of the first.
+ */
+static bool has_waited_for_all(const struct waited_times *times, struct account *account, uint64_t passed_ns)
+{
+	if (account->first_pid && passed_ns < REST_MAX_NS && !is_gone(times, account->first_pid))
+		return false;
+	if (!is_gone(times, account->last_pid))
+		return false;
+	account->first_pid = 0;
+	return true;
+}
+
 static void settle_account(struct waited_times *times, struct account *account, mono_t now,
 			   void (*credit)(void *ctx, uint64_t groups, uint64_t cpu_ns), void *ctx)
 {
-	struct waited waited;
 	uint64_t left_ns, passed_ns = (uint64_t)mono_diff(now, account->ended);
+	/* Before its times are read: else it may wait for them in between, and they count once more when they are shown. */
+	bool one_group_again = is_of_one_group_again(times, account, now);
+	bool all = has_waited_for_all(times, account, passed_ns);
+	struct waited waited;
 	int64_t missing_ns;
 
 	if (!read_account(times, account, &waited)) {
 		account->due = (mono_t){ 0 }; /* its own end is still to be known */
 		return;
 	}
-	if (account->may_be_new && is_gone(times, account->last_pid))
+	if (account->may_be_new && all)
 		learn_whether_new(account, &waited);
-	missing_ns = balance_account(times, account, waited.shown_ns, now);
-	if (missing_ns < -(int64_t)times->grain_ns && is_gone(times, account->last_pid))
+	missing_ns = balance_account(times, account, waited.shown_ns, one_group_again, now);
+	if (missing_ns < -(int64_t)times->grain_ns && all)
 		balance_by_opening(times, account, missing_ns);
 	left_ns = hand_out(account, account->last_groups,
 			   passed_ns < 4 * REST_NS ? (account->owed_ns + 1) / 2 : UINT64_MAX);

@@ -1412,6 +1412,48 @@ START_TEST(what_records_lack_is_handed_out_to_the_next_children)
 }
 END_TEST
 
+/*
+ * Twenty children that ended, of which the records know everything. One is waited for, and then, after a pause in
+ * which no other ends, all are: nothing of it was missing.
+ */
+START_TEST(children_that_are_waited_for_late_do_not_count_twice)
+{
+	char path[128];
+
+	show_waited(PARENT, 0);
+	for (int round = 0; round < 5; round++) {
+		int32_t first = next_pid, waited = _i == 0 ? first : first + 19;
+
+		for (int i = 0; i < 20; i++) {
+			show_waited(next_pid, 0); /* a zombie */
+			struct waited_child child = { .pid = next_pid++,
+						      .parent_pid = PARENT,
+						      .cpu_ns = USED_NS,
+						      .missing_ns = NS_PER_MS,
+						      .faults = FAULTS,
+						      .groups = GROUP };
+
+			parents_now = mono_add(parents_now, NS_PER_MS);
+			handed_ns += waited_times_child(parents, &child, parents_now);
+		}
+		snprintf(path, sizeof(path), "rm -r %s/%d", parents_root, waited);
+		ck_assert_int_eq(system(path), 0);
+		show_waited(PARENT, (uint64_t)round * 20 * USED_NS + USED_NS);
+		parents_now = mono_add(parents_now, 15 * NS_PER_MS);
+		waited_times_settle(parents, true, parents_now, on_rest, NULL);
+		for (int32_t pid = first; pid < next_pid; pid++) {
+			if (pid == waited)
+				continue;
+			snprintf(path, sizeof(path), "rm -r %s/%d", parents_root, pid);
+			ck_assert_int_eq(system(path), 0);
+		}
+		show_waited(PARENT, (uint64_t)(round + 1) * 20 * USED_NS);
+		settle_parents();
+	}
+	ck_assert_msg(handed_ns + rest_ns == 0, "%ju us", (uintmax_t)((handed_ns + rest_ns) / 1000));
+}
+END_TEST
+
 START_TEST(parts_are_as_large_as_what_children_lack_not_as_clock_ticks)
 {
 	uint64_t before_ns;
@@ -1944,6 +1986,7 @@ static TCase *waited_times_tests(void)
 
 	tcase_add_checked_fixture(tcase, setup_parents, teardown_parents);
 	tcase_add_test(tcase, what_records_lack_is_handed_out_to_the_next_children);
+	tcase_add_loop_test(tcase, children_that_are_waited_for_late_do_not_count_twice, 0, 2);
 	tcase_add_test(tcase, parts_are_as_large_as_what_children_lack_not_as_clock_ticks);
 	tcase_add_test(tcase, what_was_waited_for_before_is_nobodys);
 	tcase_add_test(tcase, what_stat_did_not_show_of_others_is_not_handed_out);
