@@ -587,8 +587,11 @@ static int read_machine_memory(int procfd, cgroup_machine_reader *read, uint64_t
 	struct sysinfo info;
 	ssize_t len = read(procfd, "meminfo", buf, sizeof(buf));
 
-	if (len != -ETIMEDOUT && len != -EBUSY)
-		return len < 0 ? (int)len : procfs_kb_parse(buf, (size_t)len, "MemTotal", ret_bytes);
+	if (len >= 0)
+		return procfs_kb_parse(buf, (size_t)len, "MemTotal", ret_bytes);
+	if (len == -ENOENT)
+		return -ENOENT;
+	/* It does not answer, or who would have read it could not be started. */
 	if (sysinfo(&info) < 0)
 		return -errno;
 
