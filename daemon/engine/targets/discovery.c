@@ -1375,7 +1375,7 @@ static void settle_account(struct waited_times *times, struct account *account, 
 			   void (*credit)(void *ctx, uint64_t groups, uint64_t cpu_ns), void *ctx)
 {
 	uint64_t left_ns, passed_ns = (uint64_t)mono_diff(now, account->ended);
-	/* Before its times are read: else it may wait for them in between, and they count once more when they are shown. */
+	/* Before its times are read: what it waits for in between would count once more when it is shown. */
 	bool one_group_again = is_of_one_group_again(times, account, now);
 	bool all = has_waited_for_all(times, account, passed_ns);
 	struct waited waited;
