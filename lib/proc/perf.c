@@ -30,6 +30,7 @@
  */
 #include "lib/proc/perf.h"
 
+#include "lib/base/base.h"
 #include "lib/base/map.h"
 
 #include <assert.h>
@@ -462,18 +463,57 @@ int perf_record_encode(const struct perf_record_format *format, const struct per
 	return 0;
 }
 
+/*
+ * As large as two records can be, less what malloc(3) and the counts take: whole pages in a map of
+ * its own. Pages behind the last record are never touched, and so take no memory.
+ */
+#define CHUNK_BYTES ((128u << 10) - 64)
+
+_Static_assert(CHUNK_BYTES >= PERF_RECORD_SIZE_MAX && CHUNK_BYTES % PERF_RECORD_ALIGN == 0, "no record fits");
+
+struct perf_merge_chunk {
+	size_t used;    /* bytes */
+	size_t records; /* that have not been written */
+	_Alignas(PERF_RECORD_ALIGN) uint8_t data[CHUNK_BYTES];
+};
+
+/* One that has room for size bytes; NULL when memory is short. */
+static struct perf_merge_chunk *chunk_with_room(struct perf_merge *merge, size_t size)
+{
+	struct perf_merge_chunk *chunk = merge->chunk_count > 0 ? merge->chunks[merge->chunk_count - 1] : NULL;
+
+	if (chunk != NULL && size <= CHUNK_BYTES - chunk->used)
+		return chunk;
+	if (vector_reserve(&merge->chunks, &merge->chunk_cap, merge->chunk_count + 1,
+			   sizeof(struct perf_merge_chunk *)) < 0)
+		return NULL;
+	chunk = malloc(sizeof(*chunk));
+	if (chunk == NULL)
+		return NULL;
+	chunk->used = chunk->records = 0;
+	merge->chunks[merge->chunk_count++] = chunk;
+	return chunk;
+}
+
 int perf_merge_add(struct perf_merge *merge, const void *record, size_t size, uint64_t time_ns)
 {
-	size_t at = merge->bytes.len;
-	int r;
+	struct perf_merge_chunk *chunk;
 
-	assert(size % PERF_RECORD_ALIGN == 0);
+	assert(size % PERF_RECORD_ALIGN == 0 && size <= PERF_RECORD_SIZE_MAX);
+	if (merge->max_bytes > 0 && (merge->bytes > merge->max_bytes || size > merge->max_bytes - merge->bytes))
+		return -EFBIG;
 	if (vector_reserve(&merge->entries, &merge->cap, merge->count + 1, sizeof(*merge->entries)) < 0)
 		return -ENOMEM;
-	r = buffer_append(&merge->bytes, record, size);
-	if (r == 0)
-		merge->entries[merge->count++] = (struct perf_merge_entry){ time_ns, at };
-	return r;
+	chunk = chunk_with_room(merge, size);
+	if (chunk == NULL)
+		return -ENOMEM;
+	memcpy(chunk->data + chunk->used, record, size);
+	merge->entries[merge->count++] =
+		(struct perf_merge_entry){ time_ns, (merge->chunk_count - 1) * CHUNK_BYTES + chunk->used };
+	chunk->used += size;
+	chunk->records++;
+	merge->bytes += size;
+	return 0;
 }
 
 static int compare_entries(const void *left, const void *right)
@@ -493,7 +533,8 @@ void perf_merge_sort(struct perf_merge *merge)
 
 const void *perf_merge_record(const struct perf_merge *merge, size_t index, size_t *ret_size)
 {
-	const char *record = merge->bytes.data + merge->entries[index].at;
+	size_t at = merge->entries[index].at;
+	const uint8_t *record = merge->chunks[at / CHUNK_BYTES]->data + at % CHUNK_BYTES;
 	struct perf_event_header header;
 
 	memcpy(&header, record, sizeof(header));
@@ -501,25 +542,56 @@ const void *perf_merge_record(const struct perf_merge *merge, size_t index, size
 	return record;
 }
 
-int perf_merge_write(const struct perf_merge *merge, const struct sink *sink)
+static void free_chunks(struct perf_merge *merge, size_t kept)
+{
+	while (merge->chunk_count > kept)
+		free(merge->chunks[--merge->chunk_count]);
+}
+
+static void free_entries(struct perf_merge *merge)
+{
+	free(merge->entries);
+	merge->entries = NULL;
+	merge->cap = 0;
+}
+
+void perf_merge_clear(struct perf_merge *merge)
+{
+	if (merge->chunk_count > 1)
+		free_entries(merge);
+	free_chunks(merge, 1);
+	if (merge->chunk_count > 0)
+		merge->chunks[0]->used = merge->chunks[0]->records = 0;
+	merge->count = merge->bytes = 0;
+}
+
+/*
+ * The records of each ring come in the order of their times or backwards, so that chunks are
+ * written out one after the other for each of the rings, and not all at the end.
+ */
+int perf_merge_write(struct perf_merge *merge, const struct sink *sink)
 {
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < merge->count; i++) {
+		struct perf_merge_chunk **chunk = &merge->chunks[merge->entries[i].at / CHUNK_BYTES];
 		size_t size;
 		const void *record = perf_merge_record(merge, i, &size);
 
 		r = sink_write(sink, record, size);
+		if (--(*chunk)->records == 0)
+			free(TAKE(*chunk));
 	}
+	perf_merge_release(merge);
 	return r;
 }
 
 void perf_merge_release(struct perf_merge *merge)
 {
-	buffer_release(&merge->bytes);
-	free(merge->entries);
-	merge->entries = NULL;
-	merge->count = merge->cap = 0;
+	free_chunks(merge, 0);
+	free(merge->chunks);
+	free_entries(merge);
+	*merge = (struct perf_merge){ .max_bytes = merge->max_bytes };
 }
 
 int perf_ring_init(struct perf_ring *ring, void *base, size_t map_bytes, size_t page_bytes)

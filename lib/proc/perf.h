@@ -143,20 +143,29 @@ static inline bool perf_record_file_same(const struct perf_record_file *a, const
 	return memcmp(a, b, sizeof(*a)) == 0;
 }
 
-/* Records of many rings in the order of their times; of the same time, as they were added. */
+/*
+ * Records of many rings in the order of their times; of the same time, as they were added. They are
+ * kept in chunks, so that nothing is copied as they become more, and a chunk is freed once all of
+ * it has been written: there are megabytes of them just when many incidents are open.
+ */
 struct perf_merge_entry {
 	uint64_t time_ns;
-	size_t at; /* in bytes: ascending in the order they were added */
+	size_t at; /* chunk and place in it: ascending in the order they were added */
 };
+
+struct perf_merge_chunk;
 
 /* {0} is empty. */
 struct perf_merge {
-	struct buffer bytes; /* bytes.max bounds it; 0: no limit */
+	size_t max_bytes; /* bounds bytes; 0: no limit */
+	size_t bytes;     /* of all records */
+	struct perf_merge_chunk **chunks;
+	size_t chunk_count, chunk_cap;
 	struct perf_merge_entry *entries;
 	size_t count, cap;
 };
 
-/* Adds a copy of a record of size bytes. 0; -ENOMEM; -EFBIG: beyond bytes.max. */
+/* Adds a copy of a record of size bytes, PERF_RECORD_SIZE_MAX at most. 0; -ENOMEM; -EFBIG: beyond max_bytes. */
 int perf_merge_add(struct perf_merge *merge, const void *record, size_t size, uint64_t time_ns);
 
 /* Puts them in order. */
@@ -165,15 +174,11 @@ void perf_merge_sort(struct perf_merge *merge);
 /* The record of entry index, aligned to PERF_RECORD_ALIGN; *ret_size bytes. */
 const void *perf_merge_record(const struct perf_merge *merge, size_t index, size_t *ret_size);
 
-/* Empty again; the memory stays for the next. */
-static inline void perf_merge_clear(struct perf_merge *merge)
-{
-	merge->count = 0;
-	merge->bytes.len = 0;
-}
+/* Empty again; memory for a few stays for the next. */
+void perf_merge_clear(struct perf_merge *merge);
 
-/* Writes all, in order. 0 or what the sink returned. */
-int perf_merge_write(const struct perf_merge *merge, const struct sink *sink);
+/* Writes all, in order, and frees them meanwhile: it is released then. 0 or what the sink returned. */
+int perf_merge_write(struct perf_merge *merge, const struct sink *sink);
 
 /* Frees it; empty and usable again, with the same limit. */
 void perf_merge_release(struct perf_merge *merge);

@@ -2553,14 +2553,14 @@ static int read_kind(struct ring_capture *capture, enum stack_file_stream_kind k
 								  .regs_user = entry->written.regs_user,
 								  .covered_ns = capture->snapshot->from_ns };
 	for (unsigned i = 0; r == 0 && i < cpus; i++) {
-		size_t before = merge->bytes.len;
+		size_t before = merge->bytes;
 
-		merge->bytes.max = before + *left / (cpus - i);
+		merge->max_bytes = before + *left / (cpus - i);
 		/* 0 would be no limit. */
-		merge->bytes.max += merge->bytes.max == 0;
+		merge->max_bytes += merge->max_bytes == 0;
 		capture->ring = i;
 		r = read_ring(capture, kind, &entry->rings[i]);
-		*left -= merge->bytes.len - before;
+		*left -= merge->bytes - before;
 	}
 	perf_merge_sort(merge);
 	capture->streams[kind].head.units_per_second = units_of_kind(capture->recorder, kind);
@@ -2689,7 +2689,7 @@ static int read_sideband(struct ring_capture *capture, size_t left)
 	size_t hit = 0;
 	int r = 0;
 
-	capture->merges[STACK_FILE_SIDEBAND].bytes.max = left + (left == 0);
+	capture->merges[STACK_FILE_SIDEBAND].max_bytes = left + (left == 0);
 	capture->streams[STACK_FILE_SIDEBAND].head = (struct stack_file_stream){
 		.kind = STACK_FILE_SIDEBAND, .sample_type = PERF_RECORD_FRAME_POINTERS, .covered_ns = snapshot->from_ns
 	};
@@ -2771,7 +2771,7 @@ static int tally_files(struct ring_capture *capture)
 
 /* ---- a snapshot: all of it ---- */
 
-/* The records of a kind go into the snapshot, and are freed here. */
+/* The records of a kind go into the snapshot, and are freed here: the pages of one take the place of the other's. */
 static int hand_over_kind(struct ring_capture *capture, enum stack_file_stream_kind kind)
 {
 	struct stack_recorder_stream *stream = &capture->snapshot->streams[capture->snapshot->stream_count++];
@@ -2779,11 +2779,10 @@ static int hand_over_kind(struct ring_capture *capture, enum stack_file_stream_k
 	int r;
 
 	*stream = capture->streams[kind];
-	r = buffer_fit(&stream->records, capture->merges[kind].bytes.len);
+	r = buffer_fit(&stream->records, capture->merges[kind].bytes);
 	if (r == 0)
 		r = perf_merge_write(&capture->merges[kind], &sink);
 	stream->head.record_bytes = stream->records.len;
-	perf_merge_release(&capture->merges[kind]);
 	return r;
 }
 
