@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <ftw.h>
 #include <glob.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <sysexits.h>
 
@@ -514,6 +515,125 @@ START_TEST(an_ordinary_user_watches_its_own_processes)
 }
 END_TEST
 
+/* Burns its CPU, stopped until SIGCONT and then for 4 s at most, on this CPU alone. */
+static pid_t bound_spinner(unsigned cpu)
+{
+	pid_t pid = fork();
+	cpu_set_t one;
+
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		raise(SIGSTOP);
+		signal(SIGALRM, SIG_DFL); /* Check's ends the test */
+		alarm(4);
+		actor_burn("scene-starved");
+	}
+	ck_assert_int_gt(pid, 0);
+	ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	ck_assert_int_eq(sched_setaffinity(pid, sizeof(one), &one), 0);
+
+	return pid;
+}
+
+/*
+ * In a network namespace of its own the daemon has the name, an abstract socket, of the one on a machine that
+ * counts in the kernel: other suites, and a daemon of this machine, may run meanwhile.
+ */
+static bool start_apart(struct program *ret)
+{
+	int own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+
+	if (own < 0 || unshare(CLONE_NEWNET) < 0) {
+		close(own);
+		return skip_because("a network namespace: %s", strerror(errno));
+	}
+	*ret = start(0);
+	ck_assert_int_eq(setns(own, CLONE_NEWNET), 0);
+	close(own);
+
+	return true;
+}
+
+/* False: CPU time comes from files, for the reason that the daemon has given. */
+static bool counts_in_the_kernel(const struct program *program)
+{
+	char *log = scene_read(program->err);
+	const char *not_at_all = log ? strstr(log, "not from the scheduler") : NULL;
+	const char *off = log && !not_at_all ? strstr(log, "costs more than it saves") : NULL, *why;
+
+	why = not_at_all ? not_at_all : off;
+	if (why)
+		skip_because("%.*s", (int)strcspn(why, "\n"), why);
+	free(log);
+
+	return !why;
+}
+
+#define NEIGHBOURS 3
+
+/* Four on one CPU have a quarter of it each, and wait for three. */
+START_TEST(what_its_neighbours_keep_from_its_cpu_fires_a_rule_on_cpu_wait)
+{
+	static char spikewatch[512];
+	struct incident incident = { .kind = INCIDENT_RULE };
+	struct program program;
+	pid_t spinners[1 + NEIGHBOURS];
+	char path[400], shown[160];
+	cpu_set_t may;
+	unsigned cpu = 0;
+	int found = 0;
+
+	if (!built || !program_find("spikewatch", spikewatch))
+		SKIP_TEST("the programs were not built");
+	ck_assert_int_eq(sched_getaffinity(0, sizeof(may), &may), 0);
+	while (!CPU_ISSET(cpu, &may))
+		cpu++;
+	for (int i = 0; i <= NEIGHBOURS; i++)
+		spinners[i] = bound_spinner(cpu);
+	scene_write(config_path,
+		    "{\"sampling\": {\"interval\": \"10ms\", \"source\": \"kernel\", \"cpu_budget\": \"100%%\"},\n"
+		    "\"ring\": {\"path\": \"%s\", \"size\": \"4MiB\", \"lock\": false},\n"
+		    "\"incidents\": {\"directory\": \"%s\", \"before\": \"500ms\", \"after\": \"300ms\", \"min_free\": "
+		    "\"0B\"},\n"
+		    "\"state_file\": \"%s\", \"stacks\": \"off\",\n"
+		    "\"targets\": [{\"name\": \"victim\", \"pid\": %d}],\n"
+		    "\"rules\": [{\"name\": \"starved\", \"metric\": \"cpu_wait\", \"window\": \"500ms\",\n"
+		    "\"percent\": \"30%%\", \"warmup\": 0, \"cooldown\": \"1h\"}]}\n",
+		    ring_path, incidents, state_path, spinners[0]);
+	if (!start_apart(&program))
+		SKIP_TEST("%s", skip_reason);
+
+	if (counts_in_the_kernel(&program)) {
+		for (int i = 0; i <= NEIGHBOURS; i++)
+			kill(spinners[i], SIGCONT);
+		scene_wait_for((found = find_incidents("victim-starved", &incident)) == 1 ||
+			       !counts_in_the_kernel(&program));
+	}
+	for (int i = 0; i <= NEIGHBOURS; i++) {
+		kill(spinners[i], SIGKILL);
+		ck_assert_int_eq(waitpid(spinners[i], NULL, 0), spinners[i]);
+	}
+	ck_assert_int_eq(stop(&program), 0);
+	if (found != 1)
+		SKIP_TEST("%s", skip_reason);
+
+	ck_assert_int_eq(incident.target.pid, spinners[0]);
+	ck_assert_str_eq(incident.cost.cpu_time_source, "kernel");
+	snprintf(path, sizeof(path), "%s/%s", incidents, incident.id);
+	snprintf(shown, sizeof(shown), "%s/shown", directory);
+
+	const char *const show[] = { spikewatch, "show", path, NULL };
+	int out = open(shown, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	struct program told = program_start(show, directory, out, 0);
+
+	close(out);
+	ck_assert_int_eq(program_wait(&told), 0);
+	ck_assert(scene_says(shown, "it waited for a CPU for "));
+}
+END_TEST
+
 Suite *daemon_suite(void)
 {
 	Suite *suite = suite_create("daemon");
@@ -533,6 +653,11 @@ Suite *daemon_suite(void)
 	tcase_add_test(tcase, a_runtime_root_that_is_not_there_is_said_and_stops_nobody);
 	tcase_add_test(tcase, what_it_needs_and_cannot_have_is_said);
 	tcase_add_test(tcase, an_ordinary_user_watches_its_own_processes);
+	suite_add_tcase(suite, tcase);
+
+	tcase = tcase_create("waiting");
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, what_its_neighbours_keep_from_its_cpu_fires_a_rule_on_cpu_wait);
 	suite_add_tcase(suite, tcase);
 
 	return suite;
