@@ -6,6 +6,7 @@
 #include "daemon/engine/targets/target_table.c"
 #include "target_table_rig.h"
 #include "lib/base/text.h"
+#include "skip.h"
 #include "torture.h"
 #include "daemon/engine/sampling/sampler.h"
 #include "samplers_tick.h"
@@ -13,6 +14,7 @@
 #include "lib/model/target.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <sys/resource.h>
 
 Suite *target_table_suite(void);
@@ -405,6 +407,101 @@ START_TEST(limits_of_cgroups_are_forgotten_with_the_last_process_in_them)
 }
 END_TEST
 
+/*
+ * Real accounts, for a real process. In a network namespace of its own, where the name of the one that counts on
+ * a machine is free; the test ends in it. NULL: there are none.
+ */
+static struct kernel_accounts *accounts_here(int procfd)
+{
+	struct kernel_accounts_options options = { .procfd = procfd, .capacity = 64 };
+	char reason[KERNEL_ACCOUNTS_REASON_MAX];
+	struct kernel_accounts *accounts = NULL;
+
+	if (unshare(CLONE_NEWNET) < 0)
+		skip_because("a network namespace: %s", strerror(errno));
+	else if (kernel_accounts_open(&options, &accounts, reason) < 0)
+		skip_because("%s", reason);
+
+	return accounts;
+}
+
+/* As if a switch had been hidden. The next look notices it; the process may get another account, in some tries. */
+static void lose_a_run(struct target_table_target *target)
+{
+	const struct cpu_accounts *shared = kernel_accounts_shared(rig.options.accounts);
+
+	ck_assert_uint_ne(target->account, CPU_ACCOUNT_NONE);
+	((struct cpu_account *)(uintptr_t)shared->accounts)[target->account].lost = 1;
+	rig.table->kept.wanting = true;
+	for (int i = 0; rig.table->kept.wanting && i < 1000; i++) {
+		target_table_keep_accounts(rig.table);
+		scene_nap();
+	}
+	ck_assert(!rig.table->kept.wanting);
+}
+
+/* What loses runs again and again has its clock asked for good; what does so now and then has not. */
+START_TEST(three_lost_runs_cost_a_process_its_account_unless_a_minute_lies_between_them)
+{
+	int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct kernel_accounts *accounts = accounts_here(procfd);
+	struct kernel_accounts_state state;
+	struct actor actor;
+	char key[64];
+
+	if (!accounts)
+		SKIP_TEST("%s", skip_why());
+	actor = actor_start("lossy@");
+	rig.config = scene_config("{\"targets\": [{\"name\": \"a\", \"comm\": \"app\"}]}");
+	make_sampler(&rig, 8);
+	rig.options.accounts = accounts;
+	ck_assert_int_eq(target_table_new(&rig.options, &rig.table), 0);
+
+	uint64_t start = scene_start_ticks(actor.pid);
+
+	appear(&rig, actor.pid, start, "/");
+	ck_assert_int_eq(meet(&rig, 0, actor.pid, start, 1), 0);
+	snprintf(key, sizeof(key), "a:%d@%llu", actor.pid, (unsigned long long)start);
+
+	struct target_table_target *target = find(&rig, key);
+
+	ck_assert_ptr_nonnull(target);
+	rig.table->kept.wanting = true; /* it is young */
+	for (int i = 0; target->account == CPU_ACCOUNT_NONE && i < 1000; i++) {
+		target_table_keep_accounts(rig.table);
+		scene_nap();
+	}
+	/* The third one is a minute after the second, or it is not. */
+	lose_a_run(target);
+	lose_a_run(target);
+	target->lost_at.ns -= (_i ? 61 : 30) * NS_PER_S;
+	lose_a_run(target);
+	kernel_accounts_state(accounts, &state);
+	ck_assert_uint_eq(state.watched, _i ? 1 : 0);
+	if (_i) {
+		lose_a_run(target);
+		kernel_accounts_state(accounts, &state);
+		ck_assert_uint_eq(state.watched, 1);
+		lose_a_run(target);
+		kernel_accounts_state(accounts, &state);
+	}
+	ck_assert_uint_eq(state.watched, 0);
+	ck_assert_uint_eq(target->account, CPU_ACCOUNT_NONE);
+	ck_assert(state.on);
+
+	rig.table->kept.wanting = true;
+	target_table_keep_accounts(rig.table);
+	ck_assert_uint_eq(target->account, CPU_ACCOUNT_NONE);
+	actor_end(&actor);
+	samplers_free(rig.samplers);
+	target_table_free(rig.table);
+	rig.samplers = NULL;
+	rig.table = NULL;
+	kernel_accounts_close(accounts);
+	close(procfd);
+}
+END_TEST
+
 Suite *target_table_suite(void)
 {
 	Suite *suite = suite_create("target_table");
@@ -428,6 +525,7 @@ Suite *target_table_suite(void)
 	tcase_add_test(tcase, running_out_of_descriptors_is_counted);
 	tcase_add_test(tcase, limits_of_cgroups_are_forgotten_with_the_last_process_in_them);
 	tcase_add_test(tcase, every_allocation_may_fail);
+	tcase_add_loop_test(tcase, three_lost_runs_cost_a_process_its_account_unless_a_minute_lies_between_them, 0, 2);
 	suite_add_tcase(suite, tcase);
 
 	return suite;
