@@ -4,14 +4,17 @@
  */
 #include "daemon/service/status/status_document.h"
 
+#include "children.h"
 #include "lib/base/json.h"
 #include "scene.h"
+#include "skip.h"
 #include "lib/base/base.h"
 #include "daemon/engine/incident/spool.h"
 #include "torture.h"
 #include "daemon/engine/base/paths.h"
 #include "daemon/engine/dispatch/dispatcher.h"
 #include "daemon/engine/incident/incidents.h"
+#include "daemon/engine/kernel/kernel_accounts.h"
 #include "daemon/engine/session/session.h"
 #include "daemon/engine/stacks/stack_recorder.h"
 #include "daemon/service/health/health.h"
@@ -26,6 +29,9 @@
 #include "lib/proc/perf.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdatomic.h>
 
 Suite *status_answer_suite(void);
 
@@ -76,6 +82,8 @@ static void add_targets(void)
 		add_target(i);
 }
 
+static pid_t watched[2]; /* 0: this process */
+
 static void setup(void)
 {
 	char path[128];
@@ -84,11 +92,11 @@ static void setup(void)
 
 	scene_directory(directory);
 	snprintf(path, sizeof(path), "%s/incidents", directory);
-	config = scene_config(
-		"{\"targets\": [{\"name\": \"me\", \"pid\": %d}], \"ring\": {\"lock\": false}, \"rules\": ["
-		"{\"name\": \"hot\", \"metric\": \"cpu\", \"percent\": \"70%%\"},"
-		"{\"name\": \"big\", \"metric\": \"memory_bytes\", \"delta\": \"70%%\"}]}",
-		getpid());
+	config = scene_config("{\"targets\": [{\"name\": \"me\", \"pid\": %d}, {\"name\": \"you\", \"pid\": %d}], "
+			      "\"ring\": {\"lock\": false}, \"rules\": ["
+			      "{\"name\": \"hot\", \"metric\": \"cpu\", \"percent\": \"70%%\"},"
+			      "{\"name\": \"big\", \"metric\": \"memory_bytes\", \"delta\": \"70%%\"}]}",
+			      watched[0] ? watched[0] : getpid(), watched[1] ? watched[1] : getpid());
 	ck_assert_int_eq(session_new(config, NULL, &session), 0);
 	ck_assert_int_eq(rule_state_new("", &rule_state), 0);
 	ck_assert_int_eq(spool_open(path, &limits, &spool, &swept), 0);
@@ -493,6 +501,118 @@ START_TEST(without_memory_it_is_whole_or_given_up)
 }
 END_TEST
 
+static struct child runner, sleeper;
+static bool is_apart;
+
+/* In a network namespace of its own the name of the one on a machine that counts in the kernel is free. */
+static void setup_apart(void)
+{
+	int own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+
+	runner = child_start();
+	sleeper = child_start();
+	watched[0] = runner.pid;
+	watched[1] = sleeper.pid;
+	usleep(100000); /* what is younger has no account at first */
+	is_apart = own >= 0 && unshare(CLONE_NEWNET) == 0;
+	setup();
+	ck_assert(!is_apart || setns(own, CLONE_NEWNET) == 0);
+	close(own);
+}
+
+static void teardown_apart(void)
+{
+	teardown();
+	child_reap(&runner);
+	child_reap(&sleeper);
+	watched[0] = watched[1] = 0;
+}
+
+/* It is checked as it is each second. */
+static struct kernel_accounts_state check_accounts(void)
+{
+	static uint64_t at_s;
+	struct kernel_accounts *accounts = session_parts(session).accounts;
+	struct kernel_accounts_state state;
+
+	kernel_accounts_check(accounts, (mono_t){ ++at_s * NS_PER_S }, NS_PER_MS);
+	kernel_accounts_state(accounts, &state);
+
+	return state;
+}
+
+/* While it runs, as if the switch to it had been hidden, until the program has noticed. */
+static void hide_switches(const struct child *child)
+{
+	const struct cpu_accounts *shared = kernel_accounts_shared(session_parts(session).accounts);
+	const char burn_long = 'b';
+	char done;
+
+	for (int i = 0; i < 100 && check_accounts().missed == 0; i++) {
+		ck_assert_int_eq(write(child->commands, &burn_long, 1), 1);
+		for (int look = 0; look < 200; look++) {
+			for (uint32_t cpu = 0; cpu < shared->cpus; cpu++) {
+				struct cpu_slot *slot = (struct cpu_slot *)(uintptr_t)&shared->slots[cpu];
+
+				if (slot->tid == (uint32_t)child->pid)
+					slot->tid = slot->tgid = INT32_MAX;
+			}
+			usleep(100);
+		}
+		ck_assert_int_eq(read(child->done, &done, 1), 1);
+	}
+	ck_assert_uint_gt(check_accounts().missed, 0);
+}
+
+/* As if of its runs one had been hidden from its beginning to its end. */
+static void hide_a_run(const struct child *child)
+{
+	const struct cpu_accounts *shared = kernel_accounts_shared(session_parts(session).accounts);
+	uint32_t account = 0;
+
+	child_do(child, 'h');
+	while (account < shared->capacity && atomic_load(&shared->pids[account]) != (uint32_t)child->pid)
+		account++;
+	ck_assert_uint_lt(account, shared->capacity);
+	shared->base_ns[account] -= 190000;
+}
+
+START_TEST(a_process_that_begins_anew_since_a_switch_was_hidden_is_counted_in_it)
+{
+	struct json_document *document;
+	const struct json_node *cpu_time;
+
+	if (!is_apart)
+		SKIP_TEST("there is no network namespace for it");
+	if (!session_parts(session).accounts)
+		SKIP_TEST("%s", session_parts(session).accounts_off);
+	document = answer_to("brief");
+	cpu_time = json_member(json_root(document), "cpu_time");
+	ck_assert_str_eq(json_member(cpu_time, "source")->text, "kernel");
+	ck_assert_double_eq(member(cpu_time, "watched"), 2);
+	ck_assert_double_eq(member(cpu_time, "corrected"), 0);
+	json_document_free(document);
+
+	hide_switches(&runner);
+	hide_a_run(&sleeper);
+
+	uint64_t corrected = check_accounts().corrected;
+
+	for (int i = 0; i < 100 && corrected == 0; i++)
+		corrected = check_accounts().corrected;
+	ck_assert_uint_ge(corrected, 1);
+	document = answer_to("brief");
+	cpu_time = json_member(json_root(document), "cpu_time");
+	ck_assert_str_eq(json_member(cpu_time, "source")->text, "kernel");
+	ck_assert_str_eq(json_member(cpu_time, "why")->text, "");
+	ck_assert_double_eq(member(cpu_time, "corrected"), (double)corrected);
+	ck_assert_double_ge(member(cpu_time, "compared"), 1);
+	ck_assert_double_ge(member(cpu_time, "missed_runs"), 1);
+	ck_assert_double_eq(member(cpu_time, "detached"), 0);
+	json_document_free(document);
+}
+END_TEST
+
 Suite *status_answer_suite(void)
 {
 	Suite *suite = suite_create("status_answer");
@@ -511,6 +631,11 @@ Suite *status_answer_suite(void)
 	tcase_add_test(tcase, a_target_in_a_container_says_which);
 	tcase_add_test(tcase, what_does_not_fit_is_left_out_and_counted);
 	tcase_add_test(tcase, without_any_room_it_fails);
+	suite_add_tcase(suite, tcase);
+
+	tcase = tcase_create("accounts");
+	tcase_add_checked_fixture(tcase, setup_apart, teardown_apart);
+	tcase_add_test(tcase, a_process_that_begins_anew_since_a_switch_was_hidden_is_counted_in_it);
 	suite_add_tcase(suite, tcase);
 
 	return suite;
