@@ -482,6 +482,9 @@ static struct perf_merge_chunk *chunk_with_room(struct perf_merge *merge, size_t
 {
 	struct perf_merge_chunk *chunk = merge->chunk_count > 0 ? merge->chunks[merge->chunk_count - 1] : NULL;
 
+	/* It was cleared. */
+	if (chunk != NULL && merge->count == 0)
+		chunk->used = chunk->records = 0;
 	if (chunk != NULL && size <= CHUNK_BYTES - chunk->used)
 		return chunk;
 	if (vector_reserve(&merge->chunks, &merge->chunk_cap, merge->chunk_count + 1,
@@ -542,29 +545,6 @@ const void *perf_merge_record(const struct perf_merge *merge, size_t index, size
 	return record;
 }
 
-static void free_chunks(struct perf_merge *merge, size_t kept)
-{
-	while (merge->chunk_count > kept)
-		free(merge->chunks[--merge->chunk_count]);
-}
-
-static void free_entries(struct perf_merge *merge)
-{
-	free(merge->entries);
-	merge->entries = NULL;
-	merge->cap = 0;
-}
-
-void perf_merge_clear(struct perf_merge *merge)
-{
-	if (merge->chunk_count > 1)
-		free_entries(merge);
-	free_chunks(merge, 1);
-	if (merge->chunk_count > 0)
-		merge->chunks[0]->used = merge->chunks[0]->records = 0;
-	merge->count = merge->bytes = 0;
-}
-
 /*
  * The records of each ring come in the order of their times or backwards, so that chunks are
  * written out one after the other for each of the rings, and not all at the end.
@@ -588,9 +568,10 @@ int perf_merge_write(struct perf_merge *merge, const struct sink *sink)
 
 void perf_merge_release(struct perf_merge *merge)
 {
-	free_chunks(merge, 0);
+	while (merge->chunk_count > 0)
+		free(merge->chunks[--merge->chunk_count]);
 	free(merge->chunks);
-	free_entries(merge);
+	free(merge->entries);
 	*merge = (struct perf_merge){ .max_bytes = merge->max_bytes };
 }
 

@@ -174,14 +174,19 @@ void perf_merge_sort(struct perf_merge *merge);
 /* The record of entry index, aligned to PERF_RECORD_ALIGN; *ret_size bytes. */
 const void *perf_merge_record(const struct perf_merge *merge, size_t index, size_t *ret_size);
 
-/* Empty again; memory for a few stays for the next. */
-void perf_merge_clear(struct perf_merge *merge);
-
 /* Writes all, in order, and frees them meanwhile: it is released then. 0 or what the sink returned. */
 int perf_merge_write(struct perf_merge *merge, const struct sink *sink);
 
 /* Frees it; empty and usable again, with the same limit. */
 void perf_merge_release(struct perf_merge *merge);
+
+/* Empty again; the memory stays for the next if it is little. */
+static inline void perf_merge_clear(struct perf_merge *merge)
+{
+	if (merge->chunk_count > 1)
+		perf_merge_release(merge);
+	merge->count = merge->bytes = 0;
+}
 
 /* One mapping: the page of the kernel's, then `size` bytes. Not owned. */
 struct perf_ring {
