@@ -2060,6 +2060,24 @@ static int check_threshold_name(const struct reading *reading)
 		      unit == UNIT_PERCENT ? "a" : "no", examples[unit]);
 }
 
+/*
+ * The one percentage with a top that no value passes: a share of counted periods. Of cpu, memory, cpu_wait and the
+ * pressures, values above 100 % are seen: threads add up, pages count once for each mapping, the kernel adds to
+ * pressures in steps.
+ */
+static int check_reach(const struct reading *reading)
+{
+	const struct trigger_rule *trigger = &reading->rule->trigger;
+
+	if (reading->rule->metric != METRIC_THROTTLED)
+		return 0;
+	if (trigger->has_percent && trigger->percent >= 100)
+		return refuse(reading, "percent", "the rule could never fire: expected less than 100%%");
+	if (trigger->has_minimum && trigger->minimum > 100)
+		return refuse(reading, "minimum", "the rule could never fire: expected at most 100%%");
+	return 0;
+}
+
 static int read_thresholds(const struct reading *reading)
 {
 	struct trigger_rule *trigger = &reading->rule->trigger;
@@ -2088,7 +2106,7 @@ static int read_thresholds(const struct reading *reading)
 		return refuse(reading, "maximum", "the rule could never fire: expected more than \"minimum\"");
 	if (trigger->has_maximum && trigger->maximum <= 0)
 		return refuse(reading, "maximum", "the rule could never fire: expected more than 0");
-	return 0;
+	return check_reach(reading);
 }
 
 static int check_history(const struct reading *reading)

@@ -225,6 +225,9 @@ static bool throttled(const struct metric_point *from, const struct metric_point
 		return false;
 
 	/* Periods only elapse while the cgroup runs: none elapsed means that none was throttled. */
+	/* The kernel prints the two without a lock: one that ends between them is counted in the second only. */
+	if (of_them > periods)
+		of_them = periods;
 	*ret = periods > 0 ? of_them / periods * 100 : 0;
 	return true;
 }

@@ -236,6 +236,11 @@ START_TEST(throttled_is_a_share_of_the_periods_that_elapsed)
 	ck_assert_double_eq(value, 40);
 	ck_assert(throttled(100, 10, &value));
 	ck_assert_double_eq(value, 0);
+	/* read while a period ended */
+	ck_assert(throttled(110, 21, &value));
+	ck_assert_double_eq(value, 100);
+	ck_assert(throttled(100, 11, &value));
+	ck_assert_double_eq(value, 0);
 	ck_assert(!throttled(99, 10, &value));
 	ck_assert(!throttled(101, 9, &value));
 }
