@@ -1104,11 +1104,6 @@ int json_end_array(struct json_writer *writer)
 	return GENERATE(writer, yajl_gen_array_close(writer->generator));
 }
 
-int json_key(struct json_writer *writer, const char *key)
-{
-	return json_string(writer, key);
-}
-
 int json_string(struct json_writer *writer, const char *text)
 {
 	return json_string_len(writer, text, strlen(text));

@@ -93,7 +93,6 @@ int json_begin_object(struct json_writer *writer);
 int json_end_object(struct json_writer *writer);
 int json_begin_array(struct json_writer *writer);
 int json_end_array(struct json_writer *writer);
-int json_key(struct json_writer *writer, const char *key);
 int json_string(struct json_writer *writer, const char *text);
 int json_string_len(struct json_writer *writer, const char *text, size_t len);
 int json_u64(struct json_writer *writer, uint64_t value);
@@ -102,6 +101,11 @@ int json_i64(struct json_writer *writer, int64_t value);
 int json_double(struct json_writer *writer, double value);
 int json_bool(struct json_writer *writer, bool value);
 int json_null(struct json_writer *writer);
+
+static inline int json_key(struct json_writer *writer, const char *key)
+{
+	return json_string(writer, key);
+}
 
 /* Writes the closing newline, frees the writer, returns the first error. NULL is fine. */
 int json_writer_close(struct json_writer *writer);
