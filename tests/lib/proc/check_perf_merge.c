@@ -181,7 +181,7 @@ START_TEST(takes_hardly_more_than_its_records_while_they_are_added_and_while_the
 	ck_assert_int_eq(perf_merge_write(&merge, &sink), 0);
 	ck_assert_uint_eq(written.bytes, total);
 	ck_assert_uint_le(written.most, total + BESIDE);
-	ck_assert_uint_le(in_use(), written.before + 1024);
+	ck_assert_uint_le(in_use(), written.before + BESIDE / 8); /* what malloc(3) keeps at hand counts */
 }
 END_TEST
 
