@@ -607,7 +607,24 @@ static void *sleep_for_ever(void *unused)
 	return unused;
 }
 
-/* A child with so many threads that sleep, once it has them all. */
+/* The last threads may still be on their way to sleep: until the process's clock stands still. */
+static void await_sleep(pid_t pid)
+{
+	struct timespec used = { 0 }, before;
+	clockid_t clock;
+	unsigned still = 0;
+
+	ck_assert_int_eq(clock_getcpuclockid(pid, &clock), 0);
+	for (unsigned i = 0; i < 1000 && still < 5; i++) {
+		before = used;
+		usleep(10000);
+		ck_assert_int_eq(clock_gettime(clock, &used), 0);
+		still = used.tv_sec == before.tv_sec && used.tv_nsec == before.tv_nsec ? still + 1 : 0;
+	}
+	ck_assert_uint_eq(still, 5);
+}
+
+/* A child with so many threads that sleep, once it has them all and they do. */
 static pid_t start_threads(unsigned count)
 {
 	int ready[2];
@@ -632,6 +649,7 @@ static pid_t start_threads(unsigned count)
 	close(ready[1]);
 	ck_assert_int_eq(read(ready[0], &byte, 1), 1);
 	close(ready[0]);
+	await_sleep(pid);
 	return pid;
 }
 
