@@ -358,9 +358,8 @@ static void tell_waiting(const struct incident *incident, const struct incident_
 	if (!waited_for_cpu(incident, &samples->series, &cpu_ns, &wait_ns))
 		return;
 	fprintf(file,
-		" From the beginning of the window on it waited for a CPU for %s, and ran for %s: others took it, or "
-		"its "
-		"quota did.",
+		" From the beginning of the window on it waited for a CPU for %s, and ran for %s: others took it, "
+		"or its quota did.",
 		units_format_duration(waited, sizeof(waited), wait_ns),
 		units_format_duration(ran, sizeof(ran), cpu_ns));
 }

@@ -725,8 +725,7 @@ static void say_why_refused(int r, char *reason)
 		why = "bpf(2) is not permitted: CAP_BPF and CAP_PERFMON are needed";
 	else if (r == -EPERM)
 		why = "bpf(2) is refused in spite of the capabilities: a seccomp filter (SystemCallFilter=, the "
-		      "profile of a "
-		      "container) or a security module has to allow it";
+		      "profile of a container) or a security module has to allow it";
 	else if (r == -ENOSYS)
 		why = "there is no bpf(2): the kernel is built without it (CONFIG_BPF_SYSCALL), or a seccomp filter "
 		      "hides it";

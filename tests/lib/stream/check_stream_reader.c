@@ -1302,7 +1302,7 @@ START_TEST(memory_is_taken_once)
 END_TEST
 
 #ifdef __x86_64__
-/* Cells of digits as in rows, some of them empty, longer than any number, or too large for one; now and then something else. */
+/* Cells of digits as in rows, some of them empty or too large for a number; now and then something else. */
 static size_t random_cells(unsigned *seed, char *out)
 {
 	static const char others[] = "/:-\t 9\0\xff";
