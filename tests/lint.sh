@@ -188,6 +188,11 @@ foreign() {
 		'open_beneath[(][^;]*, false[)]' $(without "daemon/engine/targets/containers.c lib/base/io.h" $engine)
 	ban "a directory is watched by its descriptor, in discovery.c" "$(calls inotify_add_watch)" \
 		$(without daemon/engine/targets/discovery.c $engine)
+	# lxcfs may be mounted over /sys/devices/system/cpu, which these read. lib/cgroup: by foreign.h, if the daemon asks.
+	ban "CPUs are counted by proc_read_cpus()" \
+		'_SC_NPROCESSORS|get_nprocs|libbpf_num_possible_cpus|"[^"]*/sys/devices/system/cpu' \
+		$(without lib/cgroup/cgroup.c $engine)
+	ban "CPUs are counted by proc_read_cpus()" '_SC_NPROCESSORS|get_nprocs' lib/cgroup/cgroup.c
 	ban "a file of a process that can wait is read by foreign.h" \
 		'"([^"]*(cmdline|environ|smaps|smaps_rollup|pagemap|clear_refs|map_files|/root%s|/maps)|maps)"' \
 		$(without "$(echo $waits)" $engine)

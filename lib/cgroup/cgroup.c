@@ -20,6 +20,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -581,6 +582,14 @@ static int count_cpus(const char *buf, ssize_t len, uint32_t *ret)
 	return len < 0 ? (int)len : cgroup_files_cpus_parse(buf, (size_t)len, ret);
 }
 
+/* On which this thread may run. */
+static uint32_t count_own_cpus(void)
+{
+	cpu_set_t set[8]; /* 8,192 CPUs, the most that a kernel of x86 has */
+
+	return sched_getaffinity(0, sizeof(set), set) < 0 ? 1 : (uint32_t)CPU_COUNT_S(sizeof(set), set);
+}
+
 static int read_machine_memory(int procfd, cgroup_machine_reader *read, uint64_t *ret_bytes)
 {
 	char buf[4096];
@@ -607,16 +616,18 @@ int cgroup_limits_machine(int procfd, const char *sys_cpu_online, cgroup_machine
 	uint64_t memory_bytes;
 	bool real = !sys_cpu_online || sys_cpu_online[0] == '\0';
 
-	ssize_t len = read_machine_file(AT_FDCWD, real ? ONLINE_CPUS : sys_cpu_online, buf, sizeof(buf));
+	if (!read)
+		read = read_machine_file;
+
+	ssize_t len = real ? read(AT_FDCWD, ONLINE_CPUS, buf, sizeof(buf))
+			   : read_machine_file(AT_FDCWD, sys_cpu_online, buf, sizeof(buf));
 	int r = count_cpus(buf, len, &cpus);
 	if (r < 0 && !real)
 		return r;
-	if (r < 0 || cpus == 0) { /* no /sys here; one CPU is online, or this would not run */
-		long online = sysconf(_SC_NPROCESSORS_ONLN);
-		cpus = online > 0 ? (uint32_t)online : 1;
-	}
+	if (r < 0 || cpus == 0) /* no /sys here, or it does not answer */
+		cpus = count_own_cpus();
 
-	r = read_machine_memory(procfd, read ? read : read_machine_file, &memory_bytes);
+	r = read_machine_memory(procfd, read, &memory_bytes);
 	if (r < 0)
 		return r;
 

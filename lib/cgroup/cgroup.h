@@ -85,9 +85,9 @@ struct cgroup_limits {
 
 /*
  * Reads the machine: online CPUs (sys_cpu_online: "" or a fixture's file), MemTotal of
- * <procfd>/meminfo. read: that file, as read(2) but for -errno, because a file system that need not answer
- * may be mounted over it (lxcfs); NULL: here. If it fails (but for -ENOENT) the kernel is asked, without
- * a file. 0 or -errno.
+ * <procfd>/meminfo. read: these files, as read(2) but for -errno, because a file system that need not answer
+ * may be mounted over them (lxcfs); NULL: here. If it fails (for meminfo but with -ENOENT) the kernel is
+ * asked, without a file. 0 or -errno.
  */
 typedef ssize_t cgroup_machine_reader(int dirfd, const char *path, char *buf, size_t cap);
 int cgroup_limits_machine(int procfd, const char *sys_cpu_online, cgroup_machine_reader *read,

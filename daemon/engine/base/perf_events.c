@@ -60,15 +60,6 @@ uint32_t perf_events_frequency(uint32_t wanted)
 	return wanted;
 }
 
-bool perf_events_cpu_is_online(uint32_t cpu)
-{
-	char path[64];
-	long online;
-
-	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%u/online", cpu);
-	return !read_sysctl(path, &online) || online != 0;
-}
-
 /* Names the sysctl if it may be the cause. */
 static int refuse(const char *call, const char *name, int error, char *reason)
 {

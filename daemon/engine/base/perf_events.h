@@ -120,7 +120,4 @@ void perf_events_close(struct perf_events *events);
 /* The wanted number of samples per second, or the limit of the kernel. */
 uint32_t perf_events_frequency(uint32_t wanted);
 
-/* Whether the kernel says that cpu is online; true if it does not say. */
-bool perf_events_cpu_is_online(uint32_t cpu);
-
 #endif

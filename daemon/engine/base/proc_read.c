@@ -13,6 +13,10 @@
  * which takes longer to find out. Rejected: the lowest free number (opening leaves holes, and what
  * is beyond one may be anywhere); counting /proc/self/fd (milliseconds for ten thousand); counts of
  * our own (they would have to know what every library opens).
+ *
+ * Which CPUs there are is read from the heads of two tables of /proc. Rejected:
+ * /sys/devices/system/cpu, and with it sysconf(3): lxcfs, a process, may answer for it, and then
+ * with what a container may use, while rings and accounts are for all.
  */
 #include "daemon/engine/base/proc_read.h"
 
@@ -22,10 +26,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static int gone_or(int error, int32_t pid)
@@ -126,6 +132,62 @@ int32_t proc_read_pid_of(const char *name)
 	}
 
 	return pid <= INT32_MAX ? (int32_t)pid : 0;
+}
+
+static void add_cpu(struct proc_cpus *cpus, uint32_t cpu)
+{
+	if (cpu >= PROC_CPUS_MAX || proc_cpus_has(cpus, cpu))
+		return;
+
+	cpus->bits[cpu / 64] |= 1ULL << cpu % 64;
+	cpus->count++;
+	if (cpu >= cpus->end)
+		cpus->end = cpu + 1;
+}
+
+/* The head of a table with a column for each CPU, of any length: "     CPU0       CPU1       \n" */
+static void read_table_head(int procfd, const char *path, struct proc_cpus *cpus)
+{
+	AUTO_CLOSE int fd = procfd < 0 ? -EBADF : open_file(procfd, path, O_RDONLY | O_NOFOLLOW);
+	char buf[4096];
+	uint32_t cpu = 0;
+	bool in_number = false;
+	ssize_t len;
+
+	while (fd >= 0 && (len = read(fd, buf, sizeof(buf))) > 0) {
+		for (ssize_t i = 0; i < len; i++) {
+			bool digit = buf[i] >= '0' && buf[i] <= '9';
+
+			if (digit && cpu < PROC_CPUS_MAX)
+				cpu = cpu * 10 + (uint32_t)(buf[i] - '0');
+			else if (!digit && in_number)
+				add_cpu(cpus, cpu), cpu = 0;
+			in_number = digit;
+			if (buf[i] == '\n')
+				return;
+		}
+	}
+}
+
+void proc_read_cpus(enum proc_cpus_kind kind, struct proc_cpus *ret)
+{
+	AUTO_CLOSE int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	unsigned long mask[PROC_CPUS_MAX / (8 * sizeof(unsigned long))] = { 0 };
+
+	*ret = (struct proc_cpus){ 0 };
+	if (kind != PROC_CPUS_OWN) /* show_softirqs() has all that are possible, show_interrupts() those online */
+		read_table_head(procfd, kind == PROC_CPUS_POSSIBLE ? "softirqs" : "interrupts", ret);
+	if (ret->count > 0)
+		return;
+
+	/* The system call, unlike its function in the library, says how long the kernel's masks are. */
+	long bytes = syscall(SYS_sched_getaffinity, 0, sizeof(mask), mask);
+
+	for (uint32_t cpu = 0; bytes > 0 && cpu < 8 * (uint32_t)bytes; cpu++)
+		if (kind == PROC_CPUS_POSSIBLE || mask[cpu / (8 * sizeof(mask[0]))] >> cpu % (8 * sizeof(mask[0])) & 1)
+			add_cpu(ret, cpu);
+	if (ret->count == 0)
+		add_cpu(ret, 0);
 }
 
 bool proc_read_is_alive(int32_t pid, uint64_t start_ticks)

@@ -40,6 +40,32 @@ int32_t proc_read_pid_of(const char *name);
  */
 bool proc_read_is_alive(int32_t pid, uint64_t start_ticks);
 
+#define PROC_CPUS_MAX 8192u
+
+/* CPUs, by number. */
+struct proc_cpus {
+	uint32_t count;
+	uint32_t end; /* the highest number + 1 */
+	uint64_t bits[PROC_CPUS_MAX / 64];
+};
+
+static inline bool proc_cpus_has(const struct proc_cpus *cpus, uint32_t cpu)
+{
+	return cpu < cpus->end && cpus->bits[cpu / 64] >> cpu % 64 & 1;
+}
+
+enum proc_cpus_kind {
+	PROC_CPUS_POSSIBLE, /* numbers that a CPU may ever have */
+	PROC_CPUS_ONLINE,   /* of the machine, whatever cgroup this process is in */
+	PROC_CPUS_OWN,      /* on which the calling thread may run now */
+};
+
+/*
+ * Where /proc does not say which are possible or online, the former are as many as the kernel's
+ * masks have bits, a little more, and the latter the own ones. At least one. Never waits.
+ */
+void proc_read_cpus(enum proc_cpus_kind kind, struct proc_cpus *ret);
+
 /*
  * A process through a descriptor of its directory: when it is gone every read fails, and never
  * reads another process that got the same pid.

@@ -585,8 +585,11 @@ static void visit_cpus(const struct kernel_accounts *accounts)
 /* A CPU that is online and of which nothing is known; -1: none. */
 static int unknown_cpu(const struct kernel_accounts *accounts)
 {
+	struct proc_cpus online;
+
+	proc_read_cpus(PROC_CPUS_ONLINE, &online);
 	for (uint32_t cpu = 0; cpu < accounts->shared.cpus; cpu++)
-		if (accounts->shared.slots[cpu].tid == CPU_SLOT_UNKNOWN && perf_events_cpu_is_online(cpu))
+		if (accounts->shared.slots[cpu].tid == CPU_SLOT_UNKNOWN && proc_cpus_has(&online, cpu))
 			return (int)cpu;
 	return -1;
 }
@@ -895,12 +898,11 @@ static int load_program(struct kernel_accounts *accounts, char *reason)
 static int prepare(struct kernel_accounts *accounts)
 {
 	uint32_t capacity = accounts->options.capacity;
-	int cpus = libbpf_num_possible_cpus();
+	struct proc_cpus possible;
 
-	if (cpus < 0)
-		return cpus;
+	proc_read_cpus(PROC_CPUS_POSSIBLE, &possible);
 	accounts->shared.capacity = accounts->state.capacity = capacity;
-	accounts->shared.cpus = (uint32_t)cpus;
+	accounts->shared.cpus = possible.end;
 	accounts->shared.log_length = LOG_LENGTH;
 	accounts->seats = calloc(capacity, sizeof(accounts->seats[0]));
 	accounts->shared.base_ns = calloc(capacity, sizeof(uint64_t));
@@ -1132,7 +1134,11 @@ static uint64_t switch_rate(struct kernel_accounts *accounts, mono_t now)
 static void judge_cost(struct kernel_accounts *accounts, uint64_t rate, uint64_t interval_ns)
 {
 	double cost_ns = (double)rate * SWITCH_NS;
-	uint64_t free_rate = SWITCHES_FREE * (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
+	struct proc_cpus online;
+
+	proc_read_cpus(PROC_CPUS_ONLINE, &online);
+
+	uint64_t free_rate = SWITCHES_FREE * (uint64_t)online.count;
 	bool on = atomic_load(&accounts->shared.on);
 
 	if (on)

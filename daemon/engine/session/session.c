@@ -244,11 +244,12 @@ static bool is_own_proc(int procfd)
 
 static unsigned sampler_threads(const struct config *config)
 {
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	struct proc_cpus own;
 
 	if (config->sampling.threads > 0)
 		return config->sampling.threads;
-	return samplers_worth(config->sampling.cpu_budget_percent, cpus > 0 ? (unsigned)cpus : 1);
+	proc_read_cpus(PROC_CPUS_OWN, &own);
+	return samplers_worth(config->sampling.cpu_budget_percent, own.count);
 }
 
 /* Optional: without them CPU clocks are asked. */

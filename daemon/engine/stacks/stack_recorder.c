@@ -1086,7 +1086,6 @@ static uint64_t units_of_kind(struct stack_recorder *recorder, enum stack_file_s
 #define DEFAULT_FREQUENCY 99
 #define STACK_BYTES_MIN 1024
 #define STACK_BYTES_MAX 32768
-#define CPUS_MAX 8192
 #define OWN_THREAD ((pid_t)0)
 #define ALL_THREADS ((pid_t)-1)
 
@@ -1111,19 +1110,14 @@ __attribute__((format(printf, 2, 3))) static void add_limit(struct stack_recorde
 	va_end(arguments);
 }
 
-static unsigned configured_cpus(void)
-{
-	long configured = sysconf(_SC_NPROCESSORS_CONF);
-
-	return configured > 0 && configured <= CPUS_MAX ? (unsigned)configured : CPUS_MAX;
-}
-
 /* Opens an event on the first CPU that is online, and closes it again. 0 or -errno. */
 static int probe_event(const struct perf_events_wanted *wanted, pid_t tid)
 {
+	struct proc_cpus possible;
 	int fd = -ENODEV;
 
-	for (unsigned cpu = 0; fd == -ENODEV && cpu < configured_cpus(); cpu++)
+	proc_read_cpus(PROC_CPUS_POSSIBLE, &possible);
+	for (unsigned cpu = 0; fd == -ENODEV && cpu < possible.end; cpu++)
 		fd = perf_events_event(wanted, tid, cpu);
 	if (fd >= 0)
 		close(fd);
@@ -1270,11 +1264,12 @@ static int open_ring(const struct event_kind *kind, uint32_t cpu, struct perf_ev
 	return perf_events_open(&kind->wanted, cpu, kind->ring_bytes, ret, reason);
 }
 
-static int open_cpu(struct stack_recorder *recorder, uint32_t cpu, char *reason)
+/* Those that are not online have their place, and are counted. */
+static int open_cpu(struct stack_recorder *recorder, uint32_t cpu, bool online, char *reason)
 {
 	struct stack_recorder_status *status = &recorder->status;
 	uint64_t bytes = 0;
-	int r = perf_events_cpu_is_online(cpu) ? 0 : -ENODEV;
+	int r = online ? 0 : -ENODEV;
 
 	for (int kind = 0; r == 0 && kind < STACK_FILE_STREAM_KINDS; kind++) {
 		struct event_kind *entry = &recorder->kinds[kind];
@@ -1299,23 +1294,26 @@ static int open_cpu(struct stack_recorder *recorder, uint32_t cpu, char *reason)
 
 static int open_rings(struct stack_recorder *recorder, char *reason)
 {
-	unsigned cpus = configured_cpus();
+	struct proc_cpus possible, online;
 	char why[STACK_RECORDER_REASON_MAX] = "";
 	int r = 0;
+
+	proc_read_cpus(PROC_CPUS_POSSIBLE, &possible);
+	proc_read_cpus(PROC_CPUS_ONLINE, &online);
 
 	for (int kind = 0; kind < STACK_FILE_STREAM_KINDS; kind++) {
 		struct event_kind *entry = &recorder->kinds[kind];
 
 		if (!entry->on)
 			continue;
-		entry->rings = calloc(cpus, sizeof(*entry->rings));
+		entry->rings = calloc(possible.end, sizeof(*entry->rings));
 		if (entry->rings == NULL)
 			return -ENOMEM;
-		for (unsigned i = 0; i < cpus; i++)
+		for (unsigned i = 0; i < possible.end; i++)
 			entry->rings[i] = PERF_EVENTS_NONE;
 	}
-	for (unsigned cpu = 0; r == 0 && cpu < cpus; cpu++)
-		r = open_cpu(recorder, cpu, why);
+	for (unsigned cpu = 0; r == 0 && cpu < possible.end; cpu++)
+		r = open_cpu(recorder, cpu, proc_cpus_has(&online, cpu), why);
 	if (r == 0 && recorder->status.cpus == 0) {
 		snprintf(why, sizeof(why), "no CPU could be sampled");
 		r = -ENODEV;
@@ -1404,7 +1402,7 @@ static int open_events(struct stack_recorder *recorder, const struct stack_recor
 	struct perf_events_wanted side = { .kind = PERF_EVENTS_SIDE, .build_ids = true, .cgroups = cgroups };
 	struct ring_needs needs = { .options = options };
 	struct ring_plan plan;
-	long online = sysconf(_SC_NPROCESSORS_ONLN);
+	struct proc_cpus online;
 	int r;
 
 	wanted.frequency = perf_events_frequency(options->frequency != 0 ? options->frequency : DEFAULT_FREQUENCY);
@@ -1414,7 +1412,8 @@ static int open_events(struct stack_recorder *recorder, const struct stack_recor
 		return r;
 	if (settle_wanted(&side, recorder->status.system_wide ? ALL_THREADS : OWN_THREAD) == 0)
 		wanted.build_ids = side.build_ids;
-	needs.cpus = online > 0 ? (unsigned)online : configured_cpus();
+	proc_read_cpus(PROC_CPUS_ONLINE, &online);
+	needs.cpus = online.count;
 	needs.system_wide = recorder->status.system_wide;
 	needs.dwarf = can_dwarf(recorder, options, &wanted);
 	recorder->opened_busy_ns = read_busy_ns(recorder->proc_fd);

@@ -19,6 +19,7 @@
 
 #include "daemon/engine/base/clocks.h"
 #include "daemon/engine/base/perf_events.h"
+#include "daemon/engine/base/proc_read.h"
 #include "daemon/engine/kernel/kernel_accounts.h"
 #include "lib/base/base.h"
 #include "lib/base/map.h"
@@ -249,12 +250,13 @@ static int send_generic(int fd, uint16_t type, uint8_t command, uint16_t attribu
 
 static int register_exit_records(int fd, uint16_t family, uint8_t *buf)
 {
-	long cpus = sysconf(_SC_NPROCESSORS_CONF);
+	struct proc_cpus possible;
 	struct procevent event;
 	char mask[24];
 	int error = 0, r;
 
-	snprintf(mask, sizeof(mask), "0-%ld", cpus > 1 ? cpus - 1 : 0);
+	proc_read_cpus(PROC_CPUS_POSSIBLE, &possible);
+	snprintf(mask, sizeof(mask), "0-%u", possible.end - 1);
 	r = send_generic(fd, family, TASKSTATS_CMD_GET, TASKSTATS_CMD_ATTR_REGISTER_CPUMASK, mask);
 	for (mono_t deadline = answer_deadline(); r == 0;) {
 		ssize_t len = receive_answer(fd, deadline, buf, MESSAGE_BYTES);
@@ -297,7 +299,6 @@ static int open_taskstats(int receive_bytes, uint16_t *ret_family)
 /* ---- the source ---- */
 
 #define RING_BYTES 32768u
-#define CPUS_MAX 4096
 #define BATCH PROCESS_EVENTS_BATCH
 
 /* Arguments of recvmmsg(2), which receives into the scratch. */
@@ -353,14 +354,14 @@ static int open_rings(struct process_events *events, const struct process_events
 {
 	struct perf_events_wanted wanted = { .kind = PERF_EVENTS_TASKS };
 	size_t bytes = options->ring_bytes != 0 ? options->ring_bytes : RING_BYTES;
-	long cpus = sysconf(_SC_NPROCESSORS_CONF);
+	struct proc_cpus possible;
 	int r = -ENODEV;
 
-	cpus = cpus < 1 ? 1 : cpus > CPUS_MAX ? CPUS_MAX : cpus;
-	events->rings = calloc((size_t)cpus, sizeof(*events->rings));
+	proc_read_cpus(PROC_CPUS_POSSIBLE, &possible);
+	events->rings = calloc(possible.end, sizeof(*events->rings));
 	if (events->rings == NULL)
 		return -ENOMEM;
-	for (uint32_t cpu = 0; cpu < (uint32_t)cpus; cpu++) {
+	for (uint32_t cpu = 0; cpu < possible.end; cpu++) {
 		r = perf_events_open(&wanted, cpu, bytes, &events->rings[events->ring_count], reason);
 		if (r == 0)
 			events->ring_count++;

@@ -1,9 +1,12 @@
 /* check_proc_read.c: small files, links and names below a proc root. */
+#include "daemon/engine/base/proc_read.c"
+
 #include "daemon/engine/base/foreign.h"
-#include "daemon/engine/base/proc_read.h"
 #include "scene.h"
+#include "skip.h"
 
 #include <errno.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 
 Suite *proc_read_suite(void);
@@ -213,6 +216,105 @@ START_TEST(a_pipe_as_pid_file_does_not_hold_us_up)
 }
 END_TEST
 
+/* ---- CPUs ---- */
+
+/* As the kernel writes a list: "0-3,8". */
+static const char *list_of(const struct proc_cpus *cpus)
+{
+	static char text[256];
+	size_t len = 0;
+
+	for (uint32_t cpu = 0, first; cpu < cpus->end; cpu++) {
+		if (!proc_cpus_has(cpus, cpu))
+			continue;
+		for (first = cpu; proc_cpus_has(cpus, cpu + 1); cpu++)
+			;
+		len += (size_t)snprintf(text + len, sizeof(text) - len, len > 0 ? ",%u" : "%u", first);
+		if (cpu > first)
+			len += (size_t)snprintf(text + len, sizeof(text) - len, "-%u", cpu);
+		ck_assert_uint_lt(len, sizeof(text));
+	}
+	return text;
+}
+
+START_TEST(cpus_are_those_that_the_kernel_lists)
+{
+	static const char *const names[] = { [PROC_CPUS_POSSIBLE] = "possible", [PROC_CPUS_ONLINE] = "online" };
+	int sysfd = open("/sys/devices/system/cpu", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	char text[256];
+	struct proc_cpus cpus;
+
+	if (sysfd < 0 || proc_read_line(sysfd, 0, names[_i], text, sizeof(text)) <= 0)
+		SKIP_TEST("no /sys/devices/system/cpu/%s", names[_i]);
+	proc_read_cpus((enum proc_cpus_kind)_i, &cpus);
+	ck_assert_str_eq(list_of(&cpus), text);
+	close(sysfd);
+}
+END_TEST
+
+START_TEST(a_thread_that_may_run_on_one_cpu_still_sees_all)
+{
+	struct proc_cpus before, online, own;
+	cpu_set_t one;
+
+	proc_read_cpus(PROC_CPUS_ONLINE, &before);
+	proc_read_cpus(PROC_CPUS_OWN, &own);
+	if (own.count < 2)
+		SKIP_TEST("this process may run on one CPU only");
+	CPU_ZERO(&one);
+	CPU_SET(own.end - 1, &one);
+	ck_assert_int_eq(sched_setaffinity(0, sizeof(one), &one), 0);
+	proc_read_cpus(PROC_CPUS_ONLINE, &online);
+	ck_assert_mem_eq(&online, &before, sizeof(online));
+	before = own;
+	proc_read_cpus(PROC_CPUS_OWN, &own);
+	ck_assert_uint_eq(own.count, 1);
+	ck_assert_uint_eq(own.end, before.end);
+	ck_assert(proc_cpus_has(&own, own.end - 1));
+}
+END_TEST
+
+START_TEST(a_list_of_cpus_may_be_longer_than_a_page_and_have_gaps)
+{
+	static char text[PROC_CPUS_MAX * 11 + 64];
+	struct proc_cpus cpus = { 0 };
+	size_t len = 20;
+	uint32_t count = 0;
+
+	memset(text, ' ', len);
+	for (uint32_t cpu = 0; cpu < PROC_CPUS_MAX + 2; cpu += cpu % 7 == 0 ? 2 : 1, count++)
+		len += (size_t)snprintf(text + len, sizeof(text) - len, "CPU%-8u", cpu);
+	len += (size_t)snprintf(text + len, sizeof(text) - len, "\n  1:   5  7\n");
+	put("interrupts", text, len);
+	read_table_head(procfd, "interrupts", &cpus);
+	ck_assert_uint_eq(cpus.end, PROC_CPUS_MAX - 1); /* 8191 is a gap */
+	for (uint32_t cpu = 0; cpu < PROC_CPUS_MAX; cpu += cpu % 7 == 0 ? 2 : 1) {
+		ck_assert_msg(proc_cpus_has(&cpus, cpu), "%u", cpu);
+		count--;
+	}
+	ck_assert_uint_le(count, 2); /* those beyond the most there can be */
+	for (uint32_t cpu = 1; cpu < PROC_CPUS_MAX; cpu += 7)
+		ck_assert_msg(!proc_cpus_has(&cpus, cpu), "%u", cpu);
+}
+END_TEST
+
+/* As in a container to which all of /proc/softirqs is hidden. */
+START_TEST(without_a_list_the_masks_of_the_kernel_say_how_many_cpus_can_be)
+{
+	struct proc_cpus possible, other;
+
+	proc_read_cpus(PROC_CPUS_POSSIBLE, &possible);
+	if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    mount("/dev/null", "/proc/softirqs", NULL, MS_BIND, NULL) < 0)
+		SKIP_TEST("no right to mount: %s", strerror(errno));
+	proc_read_cpus(PROC_CPUS_POSSIBLE, &other);
+	umount2("/proc/softirqs", MNT_DETACH);
+	ck_assert_uint_ge(other.end, possible.end);
+	ck_assert_uint_eq(other.end % (8 * sizeof(long)), 0);
+	ck_assert_uint_eq(other.count, other.end);
+}
+END_TEST
+
 Suite *proc_read_suite(void)
 {
 	Suite *suite = suite_create("proc_read");
@@ -232,6 +334,10 @@ Suite *proc_read_suite(void)
 	tcase_add_test(tcase, only_numbers_are_pids);
 	tcase_add_test(tcase, a_pid_file_says_a_pid_or_nothing);
 	tcase_add_test(tcase, a_pipe_as_pid_file_does_not_hold_us_up);
+	tcase_add_loop_test(tcase, cpus_are_those_that_the_kernel_lists, PROC_CPUS_POSSIBLE, PROC_CPUS_ONLINE + 1);
+	tcase_add_test(tcase, a_thread_that_may_run_on_one_cpu_still_sees_all);
+	tcase_add_test(tcase, a_list_of_cpus_may_be_longer_than_a_page_and_have_gaps);
+	tcase_add_test(tcase, without_a_list_the_masks_of_the_kernel_say_how_many_cpus_can_be);
 	suite_add_tcase(suite, tcase);
 
 	return suite;

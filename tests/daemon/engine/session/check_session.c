@@ -1,7 +1,9 @@
 /* check_session.c: ring, sampler and discovery together, on processes of our own. */
 #include "fuse_mount.h"
 #include "scene.h"
+#include "daemon/engine/base/proc_read.h"
 #include "daemon/engine/session/session.h"
+#include "daemon/engine/stacks/stack_recorder.h"
 #include "torture.h"
 #include "daemon/engine/sampling/sampler.h"
 #include "samplers_tick.h"
@@ -185,6 +187,40 @@ START_TEST(a_start_does_not_wait_for_what_is_mounted_over_meminfo)
 }
 END_TEST
 
+/* As where lxcfs is, with everything that asks how many CPUs there are. */
+START_TEST(a_start_does_not_wait_for_what_is_mounted_over_the_list_of_cpus)
+{
+	struct stack_recorder_status stacks = { 0 };
+	struct session *session = NULL;
+	struct proc_cpus own, online;
+	struct discovery_state state;
+	struct fuse_mount fuse;
+	char *text;
+
+	proc_read_cpus(PROC_CPUS_ONLINE, &online);
+	proc_read_cpus(PROC_CPUS_OWN, &own);
+	if (!fuse_mount_begin(&fuse, "/proc/self/exe"))
+		SKIP_TEST("%s", skip_why());
+	if (mount(fuse.directory, "/sys/devices/system/cpu", NULL, MS_BIND, NULL) < 0)
+		SKIP_TEST("mount over /sys/devices/system/cpu: %s", strerror(errno));
+	fuse_mount_hang(&fuse, ~0ULL);
+	configure("/proc");
+	ck_assert_int_eq(session_new(config, NULL, &session), 0);
+	ck_assert_uint_eq((unsigned)session_parts(session).machine->cores, own.count);
+	if (session_parts(session).stacks)
+		stack_recorder_status(session_parts(session).stacks, &stacks);
+	ck_assert_uint_eq(stacks.cpus, session_parts(session).stacks ? online.count : 0);
+	ck_assert_int_eq(session_start(session), 0);
+	scene_wait_for((discovery_state(session_parts(session).discovery, &state), state.scans > 1));
+	text = scene_log_text(&log_file);
+	ck_assert_msg(strstr(text, "/sys/devices/system/cpu/online did not answer within"), "%s", text);
+	free(text);
+	session_free(session);
+	umount2("/sys/devices/system/cpu", MNT_DETACH);
+	fuse_mount_end(&fuse);
+}
+END_TEST
+
 /* Another configuration: the old one is freed right after. */
 static void take_over(struct session *session, struct config *new)
 {
@@ -343,6 +379,7 @@ Suite *session_suite(void)
 	tcase_add_test(tcase, what_cannot_be_opened_is_named);
 	tcase_add_loop_test(tcase, a_root_for_which_a_process_answers_is_refused, 0, 2);
 	tcase_add_test(tcase, a_start_does_not_wait_for_what_is_mounted_over_meminfo);
+	tcase_add_test(tcase, a_start_does_not_wait_for_what_is_mounted_over_the_list_of_cpus);
 	tcase_add_test(tcase, another_configuration_reaches_all_parts_and_what_is_watched_stays);
 	tcase_add_test(tcase, a_thread_that_hangs_at_the_end_finds_everything_when_it_wakes);
 	tcase_add_test(tcase, a_reload_for_which_there_is_no_memory_changes_nothing);
