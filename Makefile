@@ -102,7 +102,7 @@ COMPILE = $(CC) -std=gnu17 $(CPPFLAGS) $(WARNINGS) $(CFLAGS) $(HARDEN) -pthread
 LINK = $(CC) $(CFLAGS) $(HARDEN) -pthread $(LDHARDEN) -Wl,--as-needed $(LDFLAGS)
 , := ,
 TORTURE := $(patsubst %,-Wl$(,)--wrap=%,malloc calloc realloc reallocarray strdup strndup aligned_alloc posix_memalign \
-	openat mkdirat write renameat unlinkat fsync ftruncate flock)
+	openat mkdirat write rename renameat unlink unlinkat fsync ftruncate flock)
 NOTED := $(patsubst %,-Wl$(,)--wrap=%,mkdtemp mkstemp mkdir open_beneath)
 
 .PHONY: all demo check docs bench soak lint fuzz install uninstall clean help deps deps-build deps-fuzz deps-deb FORCE

@@ -490,6 +490,8 @@ struct verification {
 	struct sample_window_coverage coverage; /* gaps and holes that the stream tells of */
 	struct finding findings[FINDINGS_MAX];
 	uint64_t finding_count; /* may exceed what is kept */
+	bool incomplete;        /* it was sealed without all of its samples, and says so in: */
+	struct incident incident;
 };
 
 __attribute__((format(printf, 4, 5))) static void add_finding(struct verification *verification, uint64_t line,
@@ -593,11 +595,20 @@ static void verify_manifest(struct verification *verification, int fd)
 		add_finding(verification, 0, 0, MANIFEST_NAME ": %s", strerror(-rc));
 }
 
+/* What was to be in the incident and is not, or not all of it. What could not be had is no loss. */
+static bool is_missing(const struct incident_capture *capture)
+{
+	return capture->status == INCIDENT_CAPTURE_FAILED;
+}
+
 static void verify_description(struct verification *verification, int fd)
 {
-	struct incident incident;
-	int rc = incident_json_read(fd, &incident);
+	struct incident *incident = &verification->incident;
+	int rc = incident_json_read(fd, incident);
 
+	for (size_t i = 0; rc == 0 && i < incident->capture_count; i++)
+		verification->incomplete |=
+			is_missing(&incident->captures[i]) && strcmp(incident->captures[i].name, "samples") == 0;
 	if (rc == -EPROTONOSUPPORT)
 		add_finding(verification, 0, 0, INCIDENT_FILE " is of a later version of spikewatch");
 	else if (rc == -EBADMSG || rc == -EFBIG)
@@ -682,7 +693,9 @@ static const char *verdict_name(const struct verification *verification)
 {
 	if (verification->open)
 		return "being written";
-	return verification->code == EXIT_OK ? "whole" : verification->code == EXIT_TROUBLE ? "damaged" : "not ours";
+	if (verification->code != EXIT_OK)
+		return verification->code == EXIT_TROUBLE ? "damaged" : "not ours";
+	return verification->incomplete ? "incomplete" : "whole";
 }
 
 static void print_findings(const struct verification *verification)
@@ -701,6 +714,26 @@ static void print_findings(const struct verification *verification)
 	}
 	if (verification->finding_count > FINDINGS_MAX)
 		printf("  and %ju more\n", (uintmax_t)(verification->finding_count - FINDINGS_MAX));
+}
+
+/* What an incident that was sealed without all of its samples says of that, and what else it lacks. */
+static void print_missing(const struct verification *verification)
+{
+	const struct incident *incident = &verification->incident;
+
+	if (!verification->incomplete)
+		return;
+	for (size_t i = 0; i < incident->capture_count; i++) {
+		const struct incident_capture *capture = &incident->captures[i];
+
+		if (!is_missing(capture))
+			continue;
+		printf("  %s: ", capture->file[0] ? "not all" : "missing");
+		output_escaped(stdout, capture->file[0] ? capture->file : capture->name);
+		printf(": ");
+		output_escaped(stdout, capture->why);
+		putchar('\n');
+	}
 }
 
 static void print_holes(const struct sample_window_coverage *coverage)
@@ -732,8 +765,11 @@ static void print_text(const struct verification *verification)
 			printf(", %ju foreign lines skipped", (uintmax_t)report->foreign_lines);
 	}
 	print_holes(&verification->coverage);
+	if (verification->incomplete && verification->code == EXIT_OK)
+		printf("; what is there is whole");
 	putchar('\n');
 	print_findings(verification);
+	print_missing(verification);
 }
 
 static void put_report(struct json_writer *json, const struct stream_reader_report *report)
@@ -765,6 +801,23 @@ static void put_findings(struct json_writer *json, const struct verification *ve
 	json_member_u64(json, "findings_total", verification->finding_count);
 }
 
+static void put_missing(struct json_writer *json, const struct incident *incident)
+{
+	json_member_array(json, "missing");
+	for (size_t i = 0; i < incident->capture_count; i++) {
+		const struct incident_capture *capture = &incident->captures[i];
+
+		if (!is_missing(capture))
+			continue;
+		json_begin_object(json);
+		json_member_text(json, "name", capture->name);
+		json_member_text(json, "file", capture->file);
+		json_member_text(json, "why", capture->why);
+		json_end_object(json);
+	}
+	json_end_array(json);
+}
+
 static void put_json(struct json_writer *json, const struct verification *verification)
 {
 	json_begin_object(json);
@@ -785,6 +838,8 @@ static void put_json(struct json_writer *json, const struct verification *verifi
 		json_member_u64(json, "suspended_ns", verification->coverage.suspended_ns);
 	}
 	put_findings(json, verification);
+	if (verification->incomplete)
+		put_missing(json, &verification->incident);
 	json_end_object(json);
 }
 
@@ -805,7 +860,9 @@ int verify_command(int argc, char **argv)
 			"is no such file, it is the id of an incident as spikewatch show takes it: \"last\" too.",
 		.example = "spikewatch verify /var/lib/spikewatch/incidents/*\n"
 			   "journalctl -o cat -u my.service | spikewatch verify -",
-		.exits = "0 all whole, 1 something is damaged or still being written, 2 not a file of spikewatch",
+		.exits = "0 nothing is damaged (of one that lost something before it was sealed the verdict is\n"
+			 "\"incomplete\", with the reason), 1 something is damaged or still being written, 2 not a\n"
+			 "file of spikewatch",
 		.options = options,
 		.option_count = ARRAY_LEN(options),
 		.operands_min = 1,

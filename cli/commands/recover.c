@@ -205,18 +205,19 @@ static int save_incident(const struct request *request, const struct ring *ring,
 
 	if (rc < 0)
 		return refuse("the directory of incidents", strerror(-rc), EXIT_TROUBLE);
-	rc = spool_open(outcome->directory, &limits, &spool, &(size_t){ 0 });
+	rc = spool_open(outcome->directory, &limits, &spool, NULL);
 	if (rc < 0)
 		return refuse(outcome->directory, strerror(-rc), EXIT_TROUBLE);
+	rc = recover_save(ring, request->before_ns, spool, &outcome->report);
+	spool_wait(spool, 0, NULL, NULL); /* behind it: drafts name the incident that has their samples */
 	outcome->adopted = 0;
 	count = spool_swept(spool, &swept);
 	for (size_t i = 0; i < count && i < SPOOL_SWEPT_MAX; i++)
 		outcome->adopted += swept[i].adopted;
-	rc = recover_save(ring, request->before_ns, spool, &outcome->report);
 	if (rc < 0)
 		return refuse(outcome->directory, strerror(-rc), EXIT_TROUBLE);
 	if (outcome->report.name[0] == '\0')
-		return refuse(request->ring, "there is no tick in it that could be read: nothing was saved",
+		return refuse(request->ring, "there is no sample in it that could be read: nothing was saved",
 			      EXIT_TROUBLE);
 	return 0;
 }

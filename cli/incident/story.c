@@ -479,15 +479,15 @@ __attribute__((format(printf, 3, 4))) static void add_lost(FILE *file, unsigned 
 	va_end(args);
 }
 
-/* Whether incident.json says that samples are missing although the file is undamaged. */
-static bool samples_ended(const struct incident *incident)
+/* Why samples are missing although what there is of the file is undamaged; NULL: none are, by incident.json. */
+static const char *why_samples_ended(const struct incident *incident)
 {
 	for (size_t i = 0; i < incident->capture_count; i++)
 		if (strcmp(incident->captures[i].name, "samples") == 0 &&
 		    incident->captures[i].status == INCIDENT_CAPTURE_FAILED)
-			return true;
+			return incident->captures[i].why;
 
-	return false;
+	return NULL;
 }
 
 /* More are listed as evidence alone. */
@@ -524,19 +524,24 @@ static void tell_lost(const struct incident *incident, const struct incident_sam
 {
 	const struct sample_window_coverage *coverage = &incident->coverage;
 	uint64_t gaps = coverage->gaps > coverage->holes ? coverage->gaps - coverage->holes : 0;
+	const char *why = why_samples_ended(incident);
 	unsigned count = 0;
 	char text[64];
 
 	if (samples->unfinished)
 		return;
-	if (samples->error)
+	if (samples->error == -ENOENT && why) {
+		add_lost(file, &count, "the samples (");
+		output_escaped(file, why);
+		fputc(')', file);
+	} else if (samples->error)
 		add_lost(file, &count, "the samples (%s)",
 			 samples->error == -ENOENT ? "there is no file" : strerror(-samples->error));
 	else if (samples->report.rows_lost || samples->report.damaged_lines)
 		add_lost(file, &count, "%ju rows to damage of the file", (uintmax_t)samples->report.rows_lost);
 	else if (!samples->report.complete)
 		add_lost(file, &count, "the end of the samples, which were cut off");
-	else if (samples_ended(incident))
+	else if (why)
 		add_lost(file, &count, "the later samples (why: see Evidence)");
 	if (gaps)
 		add_lost(file, &count, "%ju %s of ticks that the reader did not get in time", (uintmax_t)gaps,

@@ -33,6 +33,12 @@
 #define INCIDENT_MANUAL_RULE "manual"
 #define INCIDENT_EVERYTHING "all"
 
+/* Name of the rule of a recovered one, which is of all targets. */
+#define INCIDENT_RECOVERED_RULE "recovered"
+
+/* Why something is missing from the incident of a daemon that was killed. */
+#define INCIDENT_KILLED "the daemon was killed"
+
 /* The same of a storm, its owner, and the file with a row for each rule and target. */
 #define INCIDENT_STORM_RULE "storm"
 #define INCIDENT_STORM_TARGET "many"

@@ -97,10 +97,13 @@ told() {
 
 # check_rows ID: prints what is wrong with the rows of an incident
 check_rows() {
+	local named
 	if [ ! -e "$out/incidents/$1/samples.tsv" ]; then
 		if [ ! -d "$out/incidents/$1" ]; then return; fi # the limit of incidents has removed it meanwhile
-		grep -q '"why": "the daemon was killed; they are in the recovered incident' "$out/incidents/$1/incident.json" ||
-			echo "no samples, and no word of it"
+		named=$(sed -n 's/.*"why": "the daemon was killed before they were written; they are in incident \([^ "]*\)".*/\1/p' \
+			"$out/incidents/$1/incident.json")
+		[ -n "$named" ] || echo "no samples, and no word of where they are"
+		[ -z "$named" ] || [ -e "$out/incidents/$named/samples.tsv" ] || echo "its samples are to be in $named, which is not there"
 		return
 	fi
 	"$out/bin/spikewatch" export -f csv "$out/incidents/$1" 2>/dev/null | awk -F, -v cpus="$(nproc)" '
@@ -305,6 +308,7 @@ published_by() {
 check_recovered() {
 	local id json last
 	[ "${1:-0}" -gt 0 ] || return
+	grep -q 'its ring held no sample' "$out/own/log.now" && return
 	id=$(sed -n 's/.*what its ring held is incident \([^ ]*\).*/\1/p' "$out/own/log.now" | head -n 1)
 	json=$out/incidents/$id/incident.json
 	if [ -z "$id" ] || [ ! -e "$json" ]; then

@@ -148,6 +148,8 @@ static void step(bool changes)
 int __real_openat(int dirfd, const char *path, int flags, ...);
 int __real_mkdirat(int dirfd, const char *path, mode_t mode);
 ssize_t __real_write(int fd, const void *data, size_t len);
+int __real_rename(const char *from, const char *to);
+int __real_unlink(const char *path);
 int __real_renameat(int from_dir, const char *from, int to_dir, const char *to);
 int __real_unlinkat(int dirfd, const char *path, int flags);
 int __real_fsync(int fd);
@@ -157,6 +159,8 @@ int __real_flock(int fd, int operation);
 int __wrap_openat(int dirfd, const char *path, int flags, ...);
 int __wrap_mkdirat(int dirfd, const char *path, mode_t mode);
 ssize_t __wrap_write(int fd, const void *data, size_t len);
+int __wrap_rename(const char *from, const char *to);
+int __wrap_unlink(const char *path);
 int __wrap_renameat(int from_dir, const char *from, int to_dir, const char *to);
 int __wrap_unlinkat(int dirfd, const char *path, int flags);
 int __wrap_fsync(int fd);
@@ -186,6 +190,18 @@ ssize_t __wrap_write(int fd, const void *data, size_t len)
 {
 	step(true);
 	return __real_write(fd, data, len);
+}
+
+int __wrap_rename(const char *from, const char *to)
+{
+	step(true);
+	return __real_rename(from, to);
+}
+
+int __wrap_unlink(const char *path)
+{
+	step(true);
+	return __real_unlink(path);
 }
 
 int __wrap_renameat(int from_dir, const char *from, int to_dir, const char *to)

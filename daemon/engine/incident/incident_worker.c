@@ -783,18 +783,37 @@ static void take_captures(struct incident_work *work, bool again)
 	capture_take(&options, &work->processes, work->captured);
 }
 
-/* Writes the incident.json that counts if the daemon is killed before the window is over. */
-static void note_draft(const struct incident_work *work)
+/*
+ * Writes the incident.json that counts if the daemon is killed before the incident is sealed: what is
+ * not taken or written by then is missing. spool.c says where the samples are (settle_samples).
+ */
+static void note_draft(const struct incident_work *work, bool captured)
 {
-	struct incident_capture samples = { .name = "samples", .status = INCIDENT_CAPTURE_FAILED };
+	const struct incident_request *request = work->request;
+	struct incident_capture lost = { .status = INCIDENT_CAPTURE_FAILED, .why = INCIDENT_KILLED };
 	struct incident so_far = *work->captured;
+	size_t before;
 
-	incident_text(samples.file, sizeof samples.file, work->recording ? INCIDENT_SAMPLES_FILE : "");
-	incident_text(samples.why, sizeof samples.why,
-		      work->recording ? "the daemon was killed: the file ends there; the rest is in the recovered "
-					"incident of that moment"
-				      : "the daemon was killed; they are in the recovered incident of that moment");
-	incident_add_capture(&so_far, &samples);
+	if (wants_samples(request)) {
+		incident_text(lost.name, sizeof lost.name, config_capture_name(CONFIG_CAPTURE_SAMPLES));
+		incident_text(lost.file, sizeof lost.file, work->recording ? INCIDENT_SAMPLES_FILE : "");
+		incident_add_capture(&so_far, &lost);
+	}
+	if (work->stacks) {
+		incident_text(lost.name, sizeof lost.name, "stacks");
+		incident_text(lost.file, sizeof lost.file, "");
+		incident_text(lost.why, sizeof lost.why, INCIDENT_KILLED " before they were written");
+		incident_add_capture(&so_far, &lost);
+	}
+	if (!captured)
+		capture_not_taken(request, false, INCIDENT_CAPTURE_FAILED, INCIDENT_KILLED, &so_far);
+	if (captured ? work->again_at.ns : request->settings.again_ns)
+		capture_not_taken(request, true, INCIDENT_CAPTURE_FAILED, INCIDENT_KILLED, &so_far);
+	before = so_far.capture_count;
+	if (request->hooks)
+		hook_plan_refuse(request->hooks, INCIDENT_KILLED, &so_far);
+	for (size_t i = before; i < so_far.capture_count; i++)
+		so_far.captures[i].status = INCIDENT_CAPTURE_FAILED;
 	if (spool_note(work->draft, &so_far) < 0)
 		log_line(LOG_DEBUG, "incident %s could not be noted", spool_draft_name(work->draft));
 }
@@ -932,10 +951,10 @@ static void open_work(struct incident_work *work)
 	if (!work->request->everything)
 		begin_draft(work);
 	if (work->draft) {
-		note_draft(work); /* so that what was captured is sealed if the daemon is killed meanwhile */
+		note_draft(work, false); /* so that what was captured is sealed if the daemon is killed meanwhile */
 		take_captures(work, false);
 		schedule_again(work);
-		note_draft(work);
+		note_draft(work, true);
 		start_commands(work);
 	}
 	if (work->stacks)

@@ -4,7 +4,12 @@
  *
  * Only the last `before` window is saved, which an incident would have held, and the time since the
  * earliest window of an incident that was not on the disk yet (ring_set_unwritten); of all targets,
- * because which of them mattered is not known.
+ * because which of them mattered is not known. A ring without a sample (no target was found yet)
+ * makes no incident.
+ *
+ * A start may be killed at any step of this. So the ring is removed last, after the incident was sealed
+ * and told, and one whose samples are in an incident already is only removed. Drafts of the killed
+ * daemon are sealed after its ring was saved, because they name the incident that has their samples.
  *
  * At a start all this is a thread's, because the disk may take minutes: it is waited for some seconds,
  * which is nearly always enough, and sampling begins then. So that the new ring does not take its place,
@@ -204,8 +209,8 @@ static void describe_recovered(const struct ring *ring, const struct recover_rep
 	incident->mono = report->to;
 	incident->window_from = report->from;
 	incident->window_to = report->to;
-	incident_text(incident->rule.name, sizeof incident->rule.name, "recovered");
-	incident_text(incident->target.name, sizeof incident->target.name, "all");
+	incident_text(incident->rule.name, sizeof incident->rule.name, INCIDENT_RECOVERED_RULE);
+	incident_text(incident->target.name, sizeof incident->target.name, INCIDENT_EVERYTHING);
 	incident->coverage = report->sampling;
 	incident->coverage.want_before_ns = before_ns ? before_ns : (uint64_t)mono_diff(report->to, report->from);
 	incident->coverage.got_from_ns = mono_diff(report->from, report->to);
@@ -235,8 +240,9 @@ static int seal_recovered(const struct ring *ring, mono_t since, uint64_t before
 
 	if (r == 0 && fstatat(spool_draft_dirfd(draft), samples.file, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		r = -errno;
-	if (r < 0) {
+	if (r < 0 || report->samples == 0) {
 		spool_abort(draft);
+		*report->name = '\0';
 		return r;
 	}
 	samples.bytes = (uint64_t)st.st_size;
@@ -247,59 +253,92 @@ static int seal_recovered(const struct ring *ring, mono_t since, uint64_t before
 	return spool_seal(draft, &incident);
 }
 
-/*
- * What was recorded when the daemon was killed is as severe as the incidents that were open then;
- * without any it is as one that has just reached its threshold.
- */
-static double severity_of_adopted(const struct spool *spool)
+/* The tick of the last sample; 0: there is none. -errno. */
+static int find_last_sample(const struct ring *ring, mono_t until, mono_t *ret)
 {
-	const struct spool_swept *swept;
-	size_t count = spool_swept(spool, &swept);
-	double severity = 1;
+	AUTO(ring_cursor_freep) struct ring_cursor *cursor = NULL;
+	struct ring_event event;
+	mono_t tick = { 0 }, last = { 0 };
+	int r = ring_cursor_new(ring, RING_OLDEST, &cursor);
 
-	for (size_t i = 0; i < count && i < SPOOL_SWEPT_MAX; i++)
-		if (swept[i].adopted && swept[i].severity > severity)
-			severity = swept[i].severity;
-	return severity;
+	while (r == 0 && (r = ring_cursor_next(cursor, &event)) == 0) {
+		if (event.type == RING_EVENT_TICK && mono_diff(event.time, until) > 0)
+			break;
+		if (event.type == RING_EVENT_TICK)
+			tick = event.time;
+		else if (event.type == RING_EVENT_SAMPLE)
+			last = tick;
+	}
+	if (r < 0)
+		return r;
+	*ret = last;
+
+	return 0;
 }
 
-int recover_save(const struct ring *ring, uint64_t before_ns, struct spool *spool, struct recover_report *ret)
+static int survey(const struct ring *ring, uint64_t before_ns, mono_t *ret_since, struct recover_report *ret)
 {
 	struct recover_report report = { 0 };
 	struct ring_info info;
-	struct spool_draft *draft;
-	char stem[INCIDENT_NAME_MAX + 1];
-	mono_t since;
+	mono_t since, last = { 0 };
 	int r;
 
 	ring_info(ring, &info);
 	since = before_ns ? mono_sub(info.last_tick, before_ns) : (mono_t){ 0 };
 	report.interval_ns = ring_interval_ns(ring);
-	report.severity = severity_of_adopted(spool);
-	if (info.unwritten_severity > report.severity)
-		report.severity = info.unwritten_severity;
+	/* As severe as the worst incident that was open; without any, as one that has just reached its threshold. */
+	report.severity = info.unwritten_severity > 1 ? info.unwritten_severity : 1;
 	r = survey_ring(ring, since, info.last_tick, &report);
+	/* What sleeps has a sample now and then: the last one is how it was. */
+	if (r == 0 && report.samples == 0)
+		r = find_last_sample(ring, info.last_tick, &last);
+	if (r == 0 && last.ns > 0 && mono_diff(last, since) < 0) {
+		report = (struct recover_report){ .interval_ns = report.interval_ns, .severity = report.severity };
+		since = last;
+		r = survey_ring(ring, since, info.last_tick, &report);
+	}
 	if (r < 0)
 		return r;
-	if (report.ticks == 0) {
-		*ret = report;
-		return 0;
-	}
-	if (report.interval_ns)
+	if (report.ticks > 0 && report.interval_ns)
 		report.slots = ((uint64_t)mono_diff(report.to, report.from) / report.interval_ns + 1) *
 			       (info.writers > 1 ? info.writers : 1);
+	*ret = report;
+	*ret_since = since;
 
-	incident_stem(report.to_wall, "all", "recovered", stem, sizeof stem);
+	return 0;
+}
+
+/* Without a sample there is no incident, and report->name is empty. */
+static int save_surveyed(const struct ring *ring, mono_t since, uint64_t before_ns, struct spool *spool,
+			 struct recover_report *report)
+{
+	struct spool_draft *draft;
+	char stem[INCIDENT_NAME_MAX + 1];
+	int r;
+
+	if (report->samples == 0)
+		return 0;
+	incident_stem(report->to_wall, INCIDENT_EVERYTHING, INCIDENT_RECOVERED_RULE, stem, sizeof stem);
 	r = spool_begin(spool, stem, &draft);
 	if (r < 0)
 		return r;
-	incident_text(report.name, sizeof report.name, spool_draft_name(draft));
-	r = seal_recovered(ring, since, before_ns, draft, &report);
-	if (r < 0)
-		return r;
-	*ret = report;
+	incident_text(report->name, sizeof report->name, spool_draft_name(draft));
 
-	return 0;
+	return seal_recovered(ring, since, before_ns, draft, report);
+}
+
+int recover_save(const struct ring *ring, uint64_t before_ns, struct spool *spool, struct recover_report *ret)
+{
+	struct recover_report report;
+	mono_t since;
+	int r = survey(ring, before_ns, &since, &report);
+
+	if (r == 0)
+		r = save_surveyed(ring, since, before_ns, spool, &report);
+	if (r == 0)
+		*ret = report;
+
+	return r;
 }
 
 /* ---- the daemon's start ---- */
@@ -345,6 +384,60 @@ static void enforce_limits(struct spool *spool)
 			  "cannot keep the limits of the incident directory: %s", strerror(-r));
 }
 
+/* What becomes of a draft of a daemon that was killed. For spool_wait. */
+static void log_draft(void *ctx, const struct spool_swept *swept)
+{
+	struct log_about about = { .incident = swept->name, .error = swept->error };
+
+	(void)ctx;
+	if (swept->error < 0) {
+		about.message = MESSAGE_INCIDENT_FAILED;
+		log_about(LOG_WARNING, &about,
+			  "incident %s of a daemon that was killed could not be sealed, the next start tries it again: "
+			  "%s",
+			  swept->name, strerror(-swept->error));
+	} else if (swept->adopted) {
+		log_about(LOG_NOTICE, &about,
+			  "incident %s of a daemon that was killed was sealed as far as it was written (severity %.2f)",
+			  swept->name, swept->severity);
+	} else {
+		log_about(LOG_NOTICE, &about,
+			  "incident %s of a daemon that was killed held nothing yet, or was being removed, and was "
+			  "removed",
+			  swept->name);
+	}
+}
+
+/* Whether a start that was killed before it had removed the ring has saved it: in report->name. */
+static bool was_saved(const struct ring *ring, struct spool *spool, struct recover_report *report)
+{
+	AUTO_FREE struct incident *like = calloc(1, sizeof *like);
+	struct ring_info info;
+
+	if (!like || report->samples == 0)
+		return false;
+	ring_info(ring, &info);
+	write_boot_id(info.boot_id, like->boot_id, sizeof like->boot_id);
+	like->window_from = report->from;
+	like->window_to = report->to;
+
+	return spool_find_recovered(spool, like, log_draft, NULL, report->name);
+}
+
+static void log_recovered(const struct recover_report *report)
+{
+	struct log_about about = { .message = MESSAGE_RING_RECOVERED, .incident = report->name };
+
+	if (*report->name)
+		log_about(LOG_NOTICE, &about, "the last daemon was killed: what its ring held is incident %s",
+			  report->name);
+	else
+		log_line(LOG_NOTICE,
+			 "the last daemon was killed: its ring held no sample (ticks: %ju, pages that are damaged: "
+			 "%ju), and there is no incident of it",
+			 (uintmax_t)report->ticks, (uintmax_t)report->lost_pages);
+}
+
 /*
  * If there is a ring whose writer did not end it, seals of it what is wanted, and removes it. An error
  * stops nothing: a ring that cannot be read is renamed to its name with ".damaged".
@@ -354,6 +447,8 @@ static void recover_ring(const char *path, const struct config *config, struct s
 	AUTO(ring_freep) struct ring *ring = NULL;
 	struct recover_report report;
 	struct ring_info info;
+	uint64_t before_ns;
+	mono_t since;
 	int r = ring_open(AT_FDCWD, path, false, &ring);
 
 	if (r == -ENOENT)
@@ -367,16 +462,17 @@ static void recover_ring(const char *path, const struct config *config, struct s
 	if (info.clean)
 		return;
 
-	r = recover_save(ring, wanted_ns(&info, config->incidents.before_ns), spool, &report);
+	before_ns = wanted_ns(&info, config->incidents.before_ns);
+	r = survey(ring, before_ns, &since, &report);
+	if (r == 0 && !was_saved(ring, spool, &report))
+		r = save_surveyed(ring, since, before_ns, spool, &report);
 	if (r < 0) {
 		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_INCIDENT_FAILED, .error = r },
 			  "the last daemon was killed, and what its ring held could not be saved: %s", strerror(-r));
 		return;
 	}
 
-	if (*report.name)
-		log_about(LOG_NOTICE, &(struct log_about){ .message = MESSAGE_RING_RECOVERED, .incident = report.name },
-			  "the last daemon was killed: what its ring held is incident %s", report.name);
+	log_recovered(&report);
 	unlink(path); /* or a daemon that fails later in its start would save it at each start */
 	enforce_limits(spool);
 }
@@ -400,47 +496,24 @@ static void name_left(const char *ring, unsigned i, char ret[static PATH_MAX])
 		*ret = '\0';
 }
 
-/* What became of the drafts of a daemon that was killed. */
-static void log_swept(const struct spool *spool)
-{
-	const struct spool_swept *swept;
-	size_t count = spool_swept(spool, &swept);
-
-	for (size_t i = 0; i < count && i < SPOOL_SWEPT_MAX; i++) {
-		struct log_about about = { .incident = swept[i].name };
-
-		if (swept[i].adopted)
-			log_about(LOG_NOTICE, &about,
-				  "incident %s of a daemon that was killed was sealed as far as it was written "
-				  "(severity %.2f)",
-				  swept[i].name, swept[i].severity);
-		else
-			log_about(LOG_NOTICE, &about,
-				  "incident %s of a daemon that was killed held nothing yet, or was being removed, and "
-				  "was removed",
-				  swept[i].name);
-	}
-	if (count > SPOOL_SWEPT_MAX)
-		log_line(LOG_NOTICE, "incidents of a daemon that was killed: %zu more were sealed or removed",
-			 count - SPOOL_SWEPT_MAX);
-}
-
 static void *run_recovery(void *argument)
 {
 	AUTO_FREE struct recovery *recovery = argument;
 	struct retention_limits limits = retention_limits_of(&recovery->config);
 	AUTO(spool_freep) struct spool *spool = NULL;
+	const struct spool_swept *swept;
 	char path[PATH_MAX];
 
 	prctl(PR_SET_NAME, "recovery");
 	if (spool_open(recovery->incidents, &limits, &spool, NULL) < 0)
 		return NULL; /* another one was opened just now */
-	spool_wait(spool, ORPHANS_NS);
-	log_swept(spool);
 	for (unsigned i = 1; i <= LEFT_MAX; i++) {
 		name_left(recovery->ring, i, path);
 		recover_ring(path, &recovery->config, spool);
 	}
+	spool_wait(spool, ORPHANS_NS, log_draft, NULL);
+	if (spool_swept(spool, &swept) > 0)
+		enforce_limits(spool);
 
 	return NULL;
 }
@@ -452,6 +525,11 @@ static void leave_ring_aside(const char *ring)
 
 	for (unsigned i = 1; i <= LEFT_MAX && (i == 1 || access(path, F_OK) == 0); i++)
 		name_left(ring, i, path);
+	if (access(path, F_OK) == 0)
+		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_INCIDENT_FAILED, .error = -EEXIST },
+			  "the ring %s of a daemon that was killed was never saved, and is given up for that of the "
+			  "last one",
+			  path);
 	if (rename(ring, path) < 0 && errno != ENOENT)
 		log_about(LOG_WARNING, &(struct log_about){ .message = MESSAGE_INCIDENT_FAILED, .error = errno },
 			  "the last daemon was killed, and what its ring held could not be saved: %s", strerror(errno));

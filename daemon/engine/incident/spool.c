@@ -14,7 +14,8 @@
  *
  * A draft that a sweep takes is removed if it has no incident.json, that is until spool_note, and
  * sealed else: as it is when its MANIFEST is right (killed before the rename), or with what was
- * described, samples up to the last whole line, and what commands have left.
+ * described, samples up to the last whole line, what commands have left, and the name of the
+ * recovered incident that has the samples: so a ring is saved before drafts are swept (recover.c).
  *
  * The spool is its path. A descriptor outlives the name of its directory, and what is written
  * through it then is lost; so before each incident the descriptor is compared with the path, and a
@@ -336,10 +337,34 @@ static int directory_is_at(const struct spool_directory *dir, const char *path)
 	return named.st_dev == open.st_dev && named.st_ino == open.st_ino;
 }
 
+/* The longest time between two ticks: what fired after the last one is in what was recovered with it. */
+#define TICK_MAX_NS (10 * NS_PER_S)
+
+/* A sealed incident of kind INCIDENT_RECOVERED that has all of its samples. */
+struct recovered {
+	char name[INCIDENT_NAME_MAX + 1];
+	char boot_id[sizeof(((struct incident *)0)->boot_id)];
+	mono_t from, to;
+};
+
+struct recovered_list {
+	bool loaded;
+	struct recovered *list;
+	size_t count, cap;
+	int dirfd;
+	struct incident *read; /* while it is loaded */
+};
+
 /* What became of the drafts of writers that have died. */
 struct sweep {
 	int dirfd;
 	struct spool *spool; /* to be told */
+	spool_told *told;    /* may be NULL */
+	void *ctx;
+	bool recovered_only;
+	bool is_recovered; /* those of incidents that were being recovered, or the others: what is swept now */
+	bool again;        /* what fails was told before */
+	struct recovered_list recovered;
 	size_t removed;
 	size_t locked; /* of living ones, and of those whose children live */
 };
@@ -356,26 +381,45 @@ static bool is_temporary(const char *name)
 	return incident_name_ok(final);
 }
 
-/*
- * Adds the end that the writer could not write, or leaves the file as it is: readers say what is
- * missing. How many rows it has; 0: there is no file either.
- */
-static uint64_t repair_samples(int dirfd, uint64_t *ret_bytes)
+/* 1: samples.tsv has rows; 0: it has none, or is no plain file; -errno. *ret_ended: it is whole, with its end. */
+static int find_rows(int dirfd, uint64_t *ret_bytes, bool *ret_ended)
 {
 	static const struct stream_reader_events nothing;
-	AUTO_CLOSE int fd = openat(dirfd, INCIDENT_SAMPLES_FILE, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	AUTO_CLOSE int fd = openat(dirfd, INCIDENT_SAMPLES_FILE, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	AUTO(stream_reader_freep) struct stream_reader *reader = NULL;
 	struct stream_reader_report report;
 	struct stat st;
+	int r;
 
-	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+	if (fd < 0)
+		return errno == ENOENT || errno == ELOOP ? 0 : -errno;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
 		return 0;
-	(void)stream_repair(fd);
-	if (lseek(fd, 0, SEEK_SET) < 0 || fstat(fd, &st) < 0 || stream_reader_new(&nothing, &reader) < 0 ||
-	    stream_read_fd(reader, fd, UINT64_MAX) < 0 || stream_reader_finish(reader, &report) < 0)
-		return 0;
+	r = stream_reader_new(&nothing, &reader);
+	if (r == 0)
+		r = stream_read_fd(reader, fd, UINT64_MAX);
+	if (r >= 0)
+		r = stream_reader_finish(reader, &report);
+	if (r < 0)
+		return r;
 	*ret_bytes = (uint64_t)st.st_size;
-	return report.rows;
+	*ret_ended = stream_reader_whole(&report);
+	return report.rows > 0;
+}
+
+/* Adds the end that the writer could not write, or leaves the file as it is: readers say what is missing. */
+static void repair_samples(int dirfd, struct incident_capture *samples)
+{
+	AUTO_CLOSE int fd = openat(dirfd, INCIDENT_SAMPLES_FILE, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0)
+		return;
+	(void)stream_repair(fd);
+	if (fstat(fd, &st) == 0)
+		samples->bytes = (uint64_t)st.st_size;
 }
 
 static struct incident_capture *find_samples(struct incident *incident)
@@ -386,30 +430,6 @@ static struct incident_capture *find_samples(struct incident *incident)
 	return NULL;
 }
 
-/* A file without a row is removed. */
-static void settle_samples(int dirfd, struct incident *incident)
-{
-	struct incident_capture cut = { .name = "samples", .status = INCIDENT_CAPTURE_FAILED };
-	struct incident_capture *capture = find_samples(incident);
-
-	if (repair_samples(dirfd, &cut.bytes) == 0) {
-		unlinkat(dirfd, INCIDENT_SAMPLES_FILE, 0);
-		if (capture && *capture->file)
-			incident_capture_without_file(capture, INCIDENT_CAPTURE_FAILED,
-						      "the daemon was killed before the first was written; they are "
-						      "in the recovered incident of that moment");
-		return;
-	}
-	incident_text(cut.file, sizeof(cut.file), INCIDENT_SAMPLES_FILE);
-	incident_text(
-		cut.why, sizeof(cut.why),
-		"the daemon was killed: the file ends there; the rest is in the recovered incident of that moment");
-	if (capture)
-		*capture = cut;
-	else
-		incident_add_capture(incident, &cut);
-}
-
 /* Not synchronised: what counts after a power failure is a MANIFEST, and manifest_write brings all to the disk. */
 static int write_incident(int dirfd, const struct incident *incident)
 {
@@ -418,8 +438,120 @@ static int write_incident(int dirfd, const struct incident *incident)
 	return r < 0 ? r : whole_file_replace(dirfd, INCIDENT_FILE, text.data, text.len, WHOLE_FILE_QUICK);
 }
 
+/* Whether spool_note, or a sweep that was killed itself, has written this of the samples. */
+static bool is_of_the_killed(const struct incident_capture *samples)
+{
+	return samples->status == INCIDENT_CAPTURE_FAILED &&
+	       strncmp(samples->why, INCIDENT_KILLED, strlen(INCIDENT_KILLED)) == 0;
+}
+
+/*
+ * A file without a row is removed. One that is cut is described before it gets its end: a sweep that
+ * is killed in between would leave one that looks whole. recovered: the incident that has the
+ * samples; NULL: none that is known. 0 or -errno.
+ */
+static int settle_samples(int dirfd, struct incident *incident, const char *recovered)
+{
+	struct incident_capture record = { .name = "samples", .status = INCIDENT_CAPTURE_FAILED };
+	struct incident_capture *capture = find_samples(incident);
+	bool ended = false, killed = capture && is_of_the_killed(capture), there;
+	int r = find_rows(dirfd, &record.bytes, &ended);
+
+	if (r < 0)
+		return r;
+	there = r > 0;
+	if (!there) {
+		r = remove_name(dirfd, INCIDENT_SAMPLES_FILE);
+		if (r < 0)
+			return r;
+	}
+	if (!there && (!capture || (!killed && !*capture->file)))
+		return 0; /* there were to be none, or they could not be written */
+	if (ended && capture && !killed)
+		return 0;
+
+	incident_text(record.file, sizeof(record.file), there ? INCIDENT_SAMPLES_FILE : "");
+	if (ended && (!capture || strcmp(capture->why, INCIDENT_KILLED) == 0))
+		record.status = INCIDENT_CAPTURE_OK; /* its writer had come to the end of it */
+	else
+		snprintf(record.why, sizeof(record.why), INCIDENT_KILLED "%s%.64s",
+			 there       ? recovered ? ": the file ends there; the rest is in incident "
+						 : ": the file ends there; no recovered incident had the rest then"
+			 : recovered ? " before they were written; they are in incident "
+				     : " before they were written; no recovered incident had them then",
+			 recovered ? recovered : "");
+	if (capture)
+		*capture = record;
+	else
+		incident_add_capture(incident, &record);
+	r = write_incident(dirfd, incident);
+	capture = find_samples(incident);
+	if (r == 0 && there && !ended && capture)
+		repair_samples(dirfd, capture);
+	return r;
+}
+
+static bool is_recovered_name(const char *name)
+{
+	return strstr(name, "-" INCIDENT_EVERYTHING "-" INCIDENT_RECOVERED_RULE "-") != NULL;
+}
+
+static int add_recovered(void *ctx, const char *name)
+{
+	struct recovered_list *list = ctx;
+	struct incident *incident = list->read;
+	AUTO_CLOSE int fd = -1;
+	const struct incident_capture *samples;
+
+	if (!incident_name_ok(name) || !is_recovered_name(name))
+		return 0;
+	fd = openat(list->dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || incident_json_read(fd, incident) < 0 || incident->kind != INCIDENT_RECOVERED)
+		return 0;
+	samples = find_samples(incident);
+	if (!samples || samples->status != INCIDENT_CAPTURE_OK ||
+	    vector_reserve(&list->list, &list->cap, list->count + 1, sizeof(*list->list)) < 0)
+		return 0;
+
+	struct recovered *recovered = &list->list[list->count++];
+
+	incident_text(recovered->name, sizeof(recovered->name), name);
+	incident_text(recovered->boot_id, sizeof(recovered->boot_id), incident->boot_id);
+	recovered->from = incident->window_from;
+	recovered->to = incident->window_to;
+	return 0;
+}
+
+/* What cannot be read is not in it. */
+static void load_recovered(int dirfd, struct recovered_list *ret)
+{
+	AUTO_FREE struct incident *read = malloc(sizeof(*read));
+
+	ret->loaded = true;
+	ret->dirfd = dirfd;
+	ret->read = read;
+	if (read)
+		directory_list_each(dirfd, add_recovered, ret);
+}
+
+/* One that begins at `from` or before, and ends at `to` or after it; of several the one that ends last. */
+static const struct recovered *find_recovered(const struct recovered_list *list, const char *boot_id, mono_t from,
+					      mono_t to)
+{
+	const struct recovered *found = NULL;
+
+	for (size_t i = 0; i < list->count; i++) {
+		const struct recovered *recovered = &list->list[i];
+
+		if (strcmp(recovered->boot_id, boot_id) == 0 && mono_diff(recovered->from, from) <= 0 &&
+		    mono_diff(recovered->to, to) >= 0 && (!found || mono_diff(recovered->to, found->to) > 0))
+			found = recovered;
+	}
+	return found;
+}
+
 /* Brings a draft into the state in which it can be sealed. 0 or -errno. */
-static int finish_draft(int dirfd, struct incident *incident)
+static int finish_draft(int dirfd, struct incident *incident, const char *recovered)
 {
 	static const char *const parts[] = { MANIFEST_NAME, "." MANIFEST_NAME ".tmp", "." INCIDENT_FILE ".tmp" };
 	int r;
@@ -427,8 +559,9 @@ static int finish_draft(int dirfd, struct incident *incident)
 	for (size_t i = 0; i < ARRAY_LEN(parts); i++)
 		if (unlinkat(dirfd, parts[i], 0) < 0 && errno != ENOENT)
 			return -errno;
-	settle_samples(dirfd, incident);
-	r = leftover_files_settle(dirfd, UINT64_MAX, incident);
+	r = settle_samples(dirfd, incident, recovered);
+	if (r == 0)
+		r = leftover_files_settle(dirfd, UINT64_MAX, incident);
 	if (r == 0)
 		r = write_incident(dirfd, incident);
 	if (r == 0)
@@ -436,17 +569,29 @@ static int finish_draft(int dirfd, struct incident *incident)
 	return r == 0 && fsync(dirfd) < 0 ? -errno : r;
 }
 
-/* Seals a draft that spool_note has described. */
-static bool adopt_draft(const struct sweep *sweep, int fd, const char *temporary, struct spool_swept *ret)
+/* Whether an error of incident_json_read says that there is no description that could be read at any time. */
+static bool is_none(int error)
+{
+	return error == -ENOENT || error == -EBADMSG || error == -EFBIG || error == -EPROTONOSUPPORT || error == -ELOOP;
+}
+
+/* Makes a draft that spool_note has described ready for its final name. 1: it holds nothing. -errno: it is left. */
+static int adopt_draft(struct sweep *sweep, int fd, struct spool_swept *ret)
 {
 	AUTO_FREE struct incident *incident = malloc(sizeof(*incident));
+	const struct recovered *recovered;
+	int r = incident ? incident_json_read(fd, incident) : -ENOMEM;
 
-	if (!incident || incident_json_read(fd, incident) < 0)
-		return false;
+	if (r < 0)
+		return is_none(r) ? 1 : r;
 	ret->severity = incident->rule.severity;
-	if (manifest_verify(fd, NULL, NULL) != 0 && finish_draft(fd, incident) < 0)
-		return false;
-	return renameat(sweep->dirfd, temporary, sweep->dirfd, ret->name) == 0 && fsync(sweep->dirfd) == 0;
+	if (manifest_verify(fd, NULL, NULL) == 0)
+		return 0;
+	if (!sweep->recovered.loaded)
+		load_recovered(sweep->dirfd, &sweep->recovered);
+	recovered = find_recovered(&sweep->recovered, incident->boot_id, incident->mono,
+				   mono_sub(incident->mono, TICK_MAX_NS));
+	return finish_draft(fd, incident, recovered ? recovered->name : NULL);
 }
 
 static void note_swept(struct spool *spool, const struct spool_swept *swept)
@@ -476,33 +621,69 @@ static int take_draft(struct sweep *sweep, const char *name)
 	return TAKE_FD(fd);
 }
 
-/* What cannot be removed is left for the next sweep. */
+/* 0; -errno: it is left for the next sweep. It is told first: a kill in between must not leave it untold. */
+static int settle_draft(struct sweep *sweep, int fd, const char *name, struct spool_swept *swept)
+{
+	int r = adopt_draft(sweep, fd, swept);
+
+	if (r < 0)
+		return r;
+	swept->adopted = r == 0;
+	if (sweep->told)
+		sweep->told(sweep->ctx, swept);
+	if (!swept->adopted)
+		return directory_tree_remove(sweep->dirfd, name);
+	if (renameat(sweep->dirfd, name, sweep->dirfd, swept->name) < 0 || fsync(sweep->dirfd) < 0)
+		return -errno;
+	return 0;
+}
+
 static int sweep_entry(void *ctx, const char *name)
 {
 	struct sweep *sweep = ctx;
 	struct spool_swept swept = { .adopted = false };
-	AUTO_CLOSE int fd = is_temporary(name) ? take_draft(sweep, name) : -1;
+	bool wanted = is_temporary(name) && is_recovered_name(name) == sweep->is_recovered;
+	AUTO_CLOSE int fd = wanted ? take_draft(sweep, name) : -1;
 
 	if (fd < 0)
 		return 0;
 	snprintf(swept.name, sizeof(swept.name), "%.*s", (int)(strlen(name) - strlen(SPOOL_DIRECTORY_SUFFIX)), name);
-	swept.adopted = adopt_draft(sweep, fd, name, &swept);
-	if (!swept.adopted && directory_tree_remove(sweep->dirfd, name) < 0)
+	swept.error = settle_draft(sweep, fd, name, &swept);
+	if (swept.error < 0) {
+		if (sweep->told && !sweep->again)
+			sweep->told(sweep->ctx, &swept);
 		return 0;
+	}
 	sweep->removed += !swept.adopted;
 	note_swept(sweep->spool, &swept);
 	return 0;
 }
 
-/* Drafts of living writers stay, this process's included. 0 or -errno. */
-static int sweep_directory(struct spool *spool, const struct spool_directory *dir, struct sweep *ret)
+/*
+ * Drafts of living writers stay, this process's included. Those of recovered incidents come first:
+ * others may name them. 0 or -errno.
+ */
+static int sweep_directory(const struct spool_directory *dir, struct sweep *sweep)
 {
-	*ret = (struct sweep){ .dirfd = dir->fd, .spool = spool };
-	return directory_list_each(dir->fd, sweep_entry, ret);
+	int r;
+
+	sweep->dirfd = dir->fd;
+	sweep->locked = 0;
+	sweep->is_recovered = true;
+	r = directory_list_each(dir->fd, sweep_entry, sweep);
+	free(TAKE(sweep->recovered.list));
+	sweep->recovered = (struct recovered_list){ 0 };
+	if (r < 0 || sweep->recovered_only)
+		return r;
+	sweep->is_recovered = false;
+	r = directory_list_each(dir->fd, sweep_entry, sweep);
+	free(TAKE(sweep->recovered.list));
+	sweep->recovered = (struct recovered_list){ 0 };
+	return r;
 }
 
-/* Makes it (0750) and its parents if need be, opens it, and sweeps it unless ret_swept is NULL. 0; -ENOMEM; -errno. */
-static int open_directory(struct spool *spool, struct spool_directory **ret, struct sweep *ret_swept)
+/* Makes it (0750) and its parents if need be, opens it, and sweeps it unless sweep is NULL. 0; -ENOMEM; -errno. */
+static int open_directory(const struct spool *spool, struct sweep *sweep, struct spool_directory **ret)
 {
 	AUTO(spool_directory_unrefp) struct spool_directory *dir = calloc(1, sizeof(*dir));
 	int r;
@@ -518,7 +699,7 @@ static int open_directory(struct spool *spool, struct spool_directory **ret, str
 	dir->fd = open(spool->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir->fd < 0)
 		return -errno;
-	r = ret_swept ? sweep_directory(spool, dir, ret_swept) : 0;
+	r = sweep ? sweep_directory(dir, sweep) : 0;
 	if (r < 0)
 		return r;
 	*ret = TAKE(dir);
@@ -757,7 +938,7 @@ static void set_temporary(char ret[static TEMPORARY_MAX], const char *name)
 int spool_open(const char *path, const struct retention_limits *limits, struct spool **ret, size_t *ret_swept)
 {
 	AUTO(spool_freep) struct spool *spool = calloc(1, sizeof(*spool));
-	struct sweep swept;
+	struct sweep sweep = { .spool = spool };
 	int r;
 
 	if (!spool)
@@ -767,12 +948,12 @@ int spool_open(const char *path, const struct retention_limits *limits, struct s
 	spool->path = strdup(path);
 	if (!spool->path)
 		return -ENOMEM;
-	r = open_directory(spool, &spool->dir, ret_swept ? &swept : NULL);
+	r = open_directory(spool, ret_swept ? &sweep : NULL, &spool->dir);
 	if (r < 0)
 		return r;
 
 	if (ret_swept)
-		*ret_swept = swept.removed;
+		*ret_swept = sweep.removed;
 	*ret = TAKE(spool);
 	return 0;
 }
@@ -799,16 +980,34 @@ size_t spool_swept(const struct spool *spool, const struct spool_swept **ret)
 	return spool->swept_count;
 }
 
-void spool_wait(struct spool *spool, uint64_t patience_ns)
+void spool_wait(struct spool *spool, uint64_t patience_ns, spool_told *told, void *ctx)
 {
 	struct clock clock = real_clock();
 	mono_t now = clock_mono(&clock), end = mono_add(now, patience_ns);
-	struct sweep swept;
+	struct sweep sweep = { .spool = spool, .told = told, .ctx = ctx };
 
-	while (sweep_directory(spool, spool->dir, &swept) == 0 && swept.locked > 0 && mono_diff(end, now) > 0) {
+	while (sweep_directory(spool->dir, &sweep) == 0 && sweep.locked > 0 && mono_diff(end, now) > 0) {
+		sweep.again = true;
 		now = mono_add(clock_mono(&clock), SPOOL_LOOK_NS);
 		real_clock_sleep_until(now);
 	}
+}
+
+bool spool_find_recovered(struct spool *spool, const struct incident *like, spool_told *told, void *ctx,
+			  char ret[static INCIDENT_NAME_MAX + 1])
+{
+	struct sweep sweep = { .spool = spool, .told = told, .ctx = ctx, .recovered_only = true };
+	struct recovered_list list = { 0 };
+	const struct recovered *found;
+
+	if (sweep_directory(spool->dir, &sweep) < 0)
+		return false;
+	load_recovered(spool->dir->fd, &list);
+	found = find_recovered(&list, like->boot_id, like->window_from, like->window_to);
+	if (found)
+		memcpy(ret, found->name, sizeof(found->name));
+	free(list.list);
+	return found;
 }
 
 /*
@@ -817,15 +1016,15 @@ void spool_wait(struct spool *spool, uint64_t patience_ns)
  */
 static int refresh_directory(struct spool *spool)
 {
-	struct sweep swept;
+	struct sweep sweep = { .spool = spool };
 	struct spool_directory *dir;
 	int r = directory_is_at(spool->dir, spool->path);
 
 	if (r > 0 && spool->dirty)
-		spool->dirty = sweep_directory(spool, spool->dir, &swept) < 0;
+		spool->dirty = sweep_directory(spool->dir, &sweep) < 0;
 	if (r != 0)
 		return r < 0 ? r : 0;
-	r = open_directory(spool, &dir, &swept);
+	r = open_directory(spool, &sweep, &dir);
 	if (r < 0)
 		return r;
 	spool_directory_unref(spool->dir);
@@ -910,14 +1109,12 @@ static int add_size(void *ctx, const char *name)
 static int read_severity(int dirfd, struct retention_entry *ret)
 {
 	AUTO_FREE struct incident *incident = malloc(sizeof(*incident));
-	bool is_none;
 	int r;
 
 	if (!incident)
 		return -ENOMEM;
 	r = incident_json_read(dirfd, incident);
-	is_none = r == -ENOENT || r == -EBADMSG || r == -EFBIG || r == -EPROTONOSUPPORT || r == -ELOOP;
-	if (r < 0 && !is_none)
+	if (r < 0 && !is_none(r))
 		return r;
 	ret->severity = r < 0 ? 0 : incident->rule.severity;
 	incident_text(ret->owner, sizeof(ret->owner), r < 0 ? "" : incident->target.owner);

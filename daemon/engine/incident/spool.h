@@ -107,7 +107,11 @@ struct spool_swept {
 	char name[INCIDENT_NAME_MAX + 1];
 	bool adopted;
 	double severity; /* of an adopted one */
+	int error;       /* why it could be neither: it is left to the next sweep. 0 else */
 };
+
+/* Called for each before it is sealed or removed, and again with the error if that fails. */
+typedef void spool_told(void *ctx, const struct spool_swept *swept);
 
 #define SPOOL_SWEPT_MAX 64
 
@@ -120,9 +124,18 @@ size_t spool_swept(const struct spool *spool, const struct spool_swept **ret);
 /*
  * Sweeps, and waits, for so long at most, while drafts are locked: for what a writer that was killed has
  * started, which ends within a second (children.h). Sweeps those that become free. Those that do
- * not are left to the next sweep.
+ * not are left to the next sweep. told may be NULL. One whose samples are not all there is sealed with
+ * the name of the recovered incident that has the rest: that is to be there first.
  */
-void spool_wait(struct spool *spool, uint64_t patience_ns);
+void spool_wait(struct spool *spool, uint64_t patience_ns, spool_told *told, void *ctx);
+
+/*
+ * Whether there is a sealed incident of kind INCIDENT_RECOVERED, of that boot_id, whose window has the
+ * one from window_from to window_to, with all its samples: *ret, its name. Sweeps drafts of such
+ * incidents first.
+ */
+bool spool_find_recovered(struct spool *spool, const struct incident *like, spool_told *told, void *ctx,
+			  char ret[static INCIDENT_NAME_MAX + 1]);
 
 /* NULL is fine. Drafts must be gone. */
 void spool_free(struct spool *spool);

@@ -828,6 +828,66 @@ START_TEST(whole_incident_is_verified)
 }
 END_TEST
 
+/* As a start seals it whose daemon was killed: what is there is whole, what is missing is said, with where it is. */
+START_TEST(one_whose_daemon_was_killed_is_incomplete_and_says_where_the_rest_is)
+{
+	static const char why[] =
+		INCIDENT_KILLED " before they were written; they are in incident 2026-all-recovered-1";
+	AUTO_FREE struct incident *incident = malloc(sizeof *incident);
+	struct incident_capture lost = { .status = INCIDENT_CAPTURE_FAILED };
+	struct json_document *document;
+	const struct json_node *missing;
+	bool found = false;
+
+	make(NULL);
+	AUTO_CLOSE int fd = open(path_of(""), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	ck_assert_int_eq(incident_json_read(fd, incident), 0);
+	for (size_t i = 0; i < incident->capture_count; i++)
+		if (strcmp(incident->captures[i].name, "samples") == 0) {
+			incident_capture_without_file(&incident->captures[i], INCIDENT_CAPTURE_FAILED, why);
+			found = true;
+		}
+	incident_text(lost.name, sizeof lost.name, "samples");
+	incident_text(lost.why, sizeof lost.why, why);
+	if (!found)
+		incident_add_capture(incident, &lost);
+	incident_text(lost.name, sizeof lost.name, "stacks\x1b");
+	incident_text(lost.why, sizeof lost.why, INCIDENT_KILLED);
+	incident_add_capture(incident, &lost);
+	ck_assert_int_eq(unlinkat(fd, INCIDENT_SAMPLES_FILE, 0), 0);
+	ck_assert_int_eq(unlinkat(fd, MANIFEST_NAME, 0), 0);
+	AUTO_CLOSE int json = openat(fd, INCIDENT_FILE, O_WRONLY | O_TRUNC | O_CLOEXEC);
+
+	ck_assert_int_eq(incident_json_write(incident, sink_fd(&json)), 0);
+	ck_assert_int_eq(manifest_write(fd), 0);
+
+	ck_assert_int_eq(RUN(verify, (char *)path_of("")), EXIT_OK);
+	says(": incomplete; what is there is whole\n");
+	says("  missing: samples: the daemon was killed before they were written; they are in incident "
+	     "2026-all-recovered-1\n");
+	says("  missing: stacks\\x1b: the daemon was killed\n");
+	says_not(": whole");
+	ck_assert_int_eq(RUN(verify, "-q", (char *)path_of("")), EXIT_OK);
+	ck_assert_str_eq(output, "");
+	ck_assert_int_eq(RUN(verify, "--json", (char *)path_of("")), EXIT_OK);
+	document = parsed();
+	ck_assert_str_eq(json_member(json_root(document)->first, "verdict")->text, "incomplete");
+	missing = json_member(json_root(document)->first, "missing");
+	ck_assert_uint_eq(missing->count, 2);
+	ck_assert_str_eq(json_member(missing->first, "why")->text, why);
+	json_document_free(document);
+	ck_assert_int_eq(RUN(show, (char *)path_of("")), EXIT_OK);
+	says("2026-all-recovered-1");
+
+	/* And damage is damage. */
+	flip("threads.tsv");
+	ck_assert_int_eq(RUN(verify, (char *)path_of("")), EXIT_TROUBLE);
+	says(": damaged");
+	says("they are in incident 2026-all-recovered-1");
+}
+END_TEST
+
 START_TEST(one_flipped_byte_in_any_file_is_found)
 {
 	static const char *const files[] = { "samples.tsv", "threads.tsv", "smaps.tsv", INCIDENT_FILE, MANIFEST_NAME };
@@ -1000,6 +1060,7 @@ Suite *show_suite(void)
 	tcase_add_test(tcase, that_the_systems_incidents_are_hidden_is_said);
 	tcase_add_test(tcase, lists_value_against_threshold);
 	tcase_add_test(tcase, whole_incident_is_verified);
+	tcase_add_test(tcase, one_whose_daemon_was_killed_is_incomplete_and_says_where_the_rest_is);
 	tcase_add_test(tcase, one_flipped_byte_in_any_file_is_found);
 	tcase_add_test(tcase, damaged_stream_names_line_and_loss);
 	tcase_add_test(tcase, what_is_none_of_ours_is_told_apart_from_damage);

@@ -297,7 +297,7 @@ static bool check_after(void)
 	bool draft = drafts == 1 && strstr(path, SPOOL_DIRECTORY_SUFFIX);
 
 	ck_assert_int_eq(spool_open(rig.spool_at, &none, &spool, NULL), 0);
-	spool_wait(spool, 60 * NS_PER_S); /* for the command */
+	spool_wait(spool, 60 * NS_PER_S, NULL, NULL); /* for the command */
 	ck_assert_uint_eq(spool_swept(spool, &swept), draft);
 	if (draft)
 		ck_assert_msg(strstr(path, swept[0].name), "%s was swept, not %s", swept[0].name, path);

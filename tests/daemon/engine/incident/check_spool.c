@@ -455,7 +455,7 @@ START_TEST(a_draft_that_children_of_a_killed_writer_hold_is_waited_for)
 	ck_assert_int_eq(spool_open(path, &limits, &spool, &(size_t){ 0 }), 0);
 	ck_assert_uint_eq(spool_swept(spool, &swept), 0); /* it is written to */
 	ck_assert_uint_eq(count_names("-new-r-1.tmp"), 1);
-	spool_wait(spool, 60 * NS_PER_S);
+	spool_wait(spool, 60 * NS_PER_S, NULL, NULL);
 	ck_assert_uint_eq(spool_swept(spool, &swept), 1);
 	ck_assert(swept[0].adopted);
 	check_whole("20000102T000000.000Z-new-r-1", NEW_SEVERITY);
