@@ -596,35 +596,57 @@ static void copy_out(const struct perf_ring *ring, uint64_t position, void *buf,
 	memcpy((uint8_t *)buf + first, ring->data, len - first);
 }
 
-void perf_ring_snapshot(const struct perf_ring *ring, void *buf, size_t *ret_len, bool *ret_torn)
+/* How many of the ring's bytes from the walk's beginning on were not overwritten since. */
+static size_t still_there(const struct perf_ring *ring, const struct perf_ring_walk *walk)
 {
-	uint64_t head = perf_ring_head(ring), written = 0 - head, moved;
-	size_t len = 0, end = written < ring->size ? (size_t)written : ring->size, unused = ring->size - end;
-	bool torn = false;
+	uint64_t written = 0 - walk->head, moved = walk->head - perf_ring_head(ring);
+	size_t end = written < ring->size ? (size_t)written : ring->size, unused = ring->size - end;
 
-	copy_out(ring, head, buf, end);
-	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	moved = head - perf_ring_head(ring);
 	/* The part that was never written goes first. */
 	moved -= moved < unused ? moved : unused;
-	end -= moved < end ? (size_t)moved : end;
-	while (end - len >= sizeof(struct perf_event_header)) {
+	return end - (moved < end ? (size_t)moved : end);
+}
+
+/* Whole records at the beginning of len bytes. *ret_torn: they end at an invalid one. */
+static size_t whole_records(const uint8_t *bytes, size_t len, bool *ret_torn)
+{
+	size_t at = 0;
+
+	while (len - at >= sizeof(struct perf_event_header)) {
 		struct perf_event_header header;
 
-		memcpy(&header, (const uint8_t *)buf + len, sizeof(header));
+		memcpy(&header, bytes + at, sizeof(header));
 		if (header.type == 0 && header.size == 0)
 			break;
-		if (header.size < sizeof(header) || header.size % PERF_RECORD_ALIGN != 0) {
-			torn = true;
+		*ret_torn = header.size < sizeof(header) || header.size % PERF_RECORD_ALIGN != 0;
+		if (*ret_torn || header.size > len - at)
 			break;
-		}
-		if (header.size > end - len)
-			break;
-		len += header.size;
+		at += header.size;
 	}
-	*ret_len = len;
-	if (ret_torn != NULL)
-		*ret_torn = torn;
+	return at;
+}
+
+size_t perf_ring_snapshot(const struct perf_ring *ring, struct perf_ring_walk *walk, void *buf, size_t cap)
+{
+	size_t end, len;
+
+	if (!walk->begun)
+		*walk = (struct perf_ring_walk){ .head = perf_ring_head(ring), .begun = true };
+	end = still_there(ring, walk);
+	if (walk->ended || end <= walk->at)
+		return 0;
+
+	len = end - walk->at < cap ? end - walk->at : cap;
+	copy_out(ring, walk->head + walk->at, buf, len);
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	end = still_there(ring, walk);
+	if (end <= walk->at)
+		return 0;
+
+	len = whole_records(buf, end - walk->at < len ? end - walk->at : len, &walk->torn);
+	walk->at += len;
+	walk->ended = walk->torn || len == 0;
+	return len;
 }
 
 /* How many records `written` bytes had, if all were like the `count` of len bytes still there. */

@@ -201,14 +201,20 @@ struct perf_ring {
  */
 int perf_ring_init(struct perf_ring *ring, void *base, size_t map_bytes, size_t page_bytes);
 
+/* A walk over what an overwriting ring holds, from the newest record to the oldest. {0} begins it. */
+struct perf_ring_walk {
+	uint64_t head; /* of the ring when it began */
+	size_t at;     /* bytes from there that were copied */
+	bool begun, ended;
+	bool torn; /* it ended at an invalid record instead of at the ring's end */
+};
+
 /*
- * Copies what an overwriting ring holds into buf, which is aligned to PERF_RECORD_ALIGN and has
- * room for ring->size: whole records, the newest first, until the ring's end or the first that was
- * overwritten meanwhile. Best while the ring's output is paused; without that, what was written
- * during the copy, and what it may have overwritten, is left out. *ret_len bytes; *ret_torn (may be
- * NULL): the walk ended at an invalid record instead of at the ring's end.
+ * Copies the next whole records, as many as fit, into buf, which is aligned to PERF_RECORD_ALIGN; cap:
+ * at least PERF_RECORD_SIZE_MAX or ring->size. Best while the ring's output is paused; what is written
+ * during the walk, and what it may have overwritten, is left out. The length; 0: that was all.
  */
-void perf_ring_snapshot(const struct perf_ring *ring, void *buf, size_t *ret_len, bool *ret_torn);
+size_t perf_ring_snapshot(const struct perf_ring *ring, struct perf_ring_walk *walk, void *buf, size_t cap);
 
 /* The position of an overwriting ring, for perf_ring_count. */
 static inline uint64_t perf_ring_head(const struct perf_ring *ring)

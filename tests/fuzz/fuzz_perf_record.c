@@ -77,6 +77,7 @@ static void rings(struct perf_record_format *format, const uint8_t *data, size_t
 {
 	static _Alignas(4096) uint8_t memory[2 * PAGE];
 	static _Alignas(8) uint8_t copy[PERF_RECORD_SIZE_MAX];
+	struct perf_ring_walk back = { 0 };
 	struct perf_ring ring;
 	uint64_t head;
 	size_t len;
@@ -87,9 +88,10 @@ static void rings(struct perf_record_format *format, const uint8_t *data, size_t
 	require(perf_ring_init(&ring, memory, sizeof(memory), PAGE) == 0);
 	ring.page->data_head = head & ~7ULL;
 	ring.page->data_tail = ring.page->data_head - (size & ~(size_t)7) % PAGE;
-	perf_ring_snapshot(&ring, copy, &len, NULL);
-	require(len <= PAGE);
-	walk(format, copy, len);
+	while ((len = perf_ring_snapshot(&ring, &back, copy, sizeof(copy))) > 0) {
+		require(len <= PAGE);
+		walk(format, copy, len);
+	}
 	perf_ring_drain(&ring, copy, take, format);
 	require(ring.page->data_tail == ring.page->data_head);
 }

@@ -1887,10 +1887,11 @@ static void *recorder_thread(void *argument)
 
 /* ---- a snapshot: what the rings hold of a span of time ----
  *
- * 	each kind, each CPU: pause, copy, resume │ keep what is of the span │ look up what was hit │
+ * 	each kind, each CPU: (pause, copy, resume)* │ keep what is of the span │ look up what was hit │
  * 	side-band records of those processes │ their files
  *
- * A ring is paused only while it is copied, into memory that was touched before. Samples take three
+ * A ring is copied in pieces, the newest first, and paused only for each, into memory that was
+ * touched before; what it gets between two of them costs the oldest at most. Samples take three
  * quarters of what is allowed at most, so that there is room for the side-band records. Call chains
  * go first, they are small; of what is left, each ring may fill an equal part. Of stacks only what
  * the kernel could read is kept, not the room behind it. Where samples do not say their period, it
@@ -2374,6 +2375,13 @@ static void tally_free(struct file_tally **tally)
 	free(*tally);
 }
 
+/* Of a ring, at once: of a whole one it was most of what the daemon took in a storm. */
+#define PIECE_BYTES (256u << 10)
+_Static_assert(PIECE_BYTES >= PERF_RECORD_SIZE_MAX, "a record fits");
+
+/* A record may be older than one that the ring got before it by no more than this, by far. */
+#define DISORDER_NS (100 * NS_PER_MS)
+
 struct ring_capture {
 	struct stack_recorder *recorder;
 	struct stack_recorder_snapshot *snapshot;
@@ -2381,10 +2389,9 @@ struct ring_capture {
 	struct stack_recorder_stream streams[STACK_FILE_STREAM_KINDS];
 	struct thread_hit *hits;
 	size_t hit_count, hit_cap;
-	uint8_t *copy;  /* of one ring */
-	size_t touched; /* of the copy */
-	unsigned ring;  /* its number */
-	void *scratch;  /* of one record */
+	uint8_t *copy; /* of a piece of a ring */
+	unsigned ring; /* its number */
+	void *scratch; /* of one record */
 };
 
 /* ---- a snapshot: samples ---- */
@@ -2474,8 +2481,8 @@ static int keep_record(struct ring_capture *capture, enum stack_file_stream_kind
 }
 
 /* Newest first. *ret_oldest_ns: the last time that was seen. */
-static int keep_ring(struct ring_capture *capture, enum stack_file_stream_kind kind, size_t len,
-		     uint64_t *ret_oldest_ns)
+static int keep_piece(struct ring_capture *capture, enum stack_file_stream_kind kind, size_t len,
+		      uint64_t *ret_oldest_ns)
 {
 	const struct perf_record_format *format = &capture->recorder->kinds[kind].format;
 	const uint8_t *bytes = capture->copy;
@@ -2497,40 +2504,36 @@ static int keep_ring(struct ring_capture *capture, enum stack_file_stream_kind k
 	return r;
 }
 
-/* As much of the copy as the ring has been written: of one that is hardly used it takes no memory. */
-static void touch_copy(struct ring_capture *capture, const struct perf_ring *ring)
+/* The length of the next piece of the ring, which is paused meanwhile. */
+static size_t copy_piece(struct ring_capture *capture, struct stack_recorder_stream *stream,
+			 const struct perf_events *events, struct perf_ring_walk *walk)
 {
-	uint64_t written = 0 - perf_ring_head(ring);
-	size_t len = written < ring->size ? (size_t)written : ring->size;
-
-	if (len > capture->touched)
-		memset(capture->copy + capture->touched, 0xff, len - capture->touched);
-	capture->touched = len > capture->touched ? len : capture->touched;
-}
-
-static int read_ring(struct ring_capture *capture, enum stack_file_stream_kind kind, const struct perf_events *events)
-{
-	struct stack_recorder_stream *stream = &capture->streams[kind];
 	struct clock clock = real_clock();
-	uint64_t oldest_ns = capture->snapshot->to_ns, covered_ns, before_ns, paused_ns;
-	bool paused, torn, came_round;
-	size_t len;
-	int r;
+	uint64_t before_ns = clock_mono(&clock).ns, paused_ns;
+	bool paused = perf_events_pause(events, true) == 0;
+	size_t len = perf_ring_snapshot(&events->ring, walk, capture->copy, PIECE_BYTES);
 
-	touch_copy(capture, &events->ring);
-	before_ns = clock_mono(&clock).ns;
-	paused = perf_events_pause(events, true) == 0;
-	perf_ring_snapshot(&events->ring, capture->copy, &len, &torn);
-	came_round = perf_ring_came_round(&events->ring);
 	if (paused)
 		perf_events_pause(events, false);
 	paused_ns = clock_mono(&clock).ns - before_ns;
 	if (paused && paused_ns > stream->paused_ns)
 		stream->paused_ns = paused_ns;
+	return len;
+}
+
+static int read_ring(struct ring_capture *capture, enum stack_file_stream_kind kind, const struct perf_events *events)
+{
+	struct stack_recorder_stream *stream = &capture->streams[kind];
+	uint64_t oldest_ns = capture->snapshot->to_ns, covered_ns, from_ns = capture->snapshot->from_ns;
+	struct perf_ring_walk walk = { 0 };
+	size_t len;
+	int r = 0;
+
+	while (r == 0 && oldest_ns + DISORDER_NS > from_ns && (len = copy_piece(capture, stream, events, &walk)) > 0)
+		r = keep_piece(capture, kind, len, &oldest_ns);
 	stream->rings++;
-	stream->torn += torn;
-	r = keep_ring(capture, kind, len, &oldest_ns);
-	covered_ns = came_round || torn ? oldest_ns : capture->recorder->opened_ns;
+	stream->torn += walk.torn;
+	covered_ns = perf_ring_came_round(&events->ring) || walk.torn ? oldest_ns : capture->recorder->opened_ns;
 	if (covered_ns > stream->head.covered_ns)
 		stream->head.covered_ns = covered_ns;
 	return r;
@@ -2568,17 +2571,14 @@ static int read_kind(struct ring_capture *capture, enum stack_file_stream_kind k
 
 static int read_kinds(struct ring_capture *capture, size_t max_bytes, size_t *left)
 {
-	size_t largest = 0, of_samples = max_bytes / 4 * 3;
+	size_t of_samples = max_bytes / 4 * 3;
 	int r = 0;
 
-	for (size_t i = 0; i < ARRAY_LEN(kinds_in_order); i++)
-		if (capture->recorder->kinds[kinds_in_order[i]].on &&
-		    capture->recorder->kinds[kinds_in_order[i]].ring_bytes > largest)
-			largest = capture->recorder->kinds[kinds_in_order[i]].ring_bytes;
-	capture->copy = malloc(largest);
+	capture->copy = malloc(PIECE_BYTES);
 	capture->scratch = malloc(PERF_RECORD_SIZE_MAX);
 	if (capture->copy == NULL || capture->scratch == NULL)
 		return -ENOMEM;
+	memset(capture->copy, 0xff, PIECE_BYTES); /* no page of it is missing while a ring is paused */
 	*left = max_bytes - of_samples;
 	for (size_t i = 0; r == 0 && i < ARRAY_LEN(kinds_in_order); i++)
 		r = read_kind(capture, kinds_in_order[i], &of_samples);

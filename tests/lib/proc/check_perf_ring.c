@@ -78,13 +78,57 @@ static uint64_t check_copy(size_t len, uint64_t newest)
 	return number;
 }
 
+/* In pieces into which hardly more than the largest record fits, or all at once. */
+static void take_picture(size_t *ret_len, bool *ret_torn)
+{
+	static _Alignas(8) uint8_t whole[SIZE];
+	struct perf_ring_walk all = { 0 }, walk = { 0 };
+	size_t most = 16 + 8 * 13, part, len = perf_ring_snapshot(&ring, &all, whole, sizeof(whole));
+
+	*ret_len = 0;
+	while ((part = perf_ring_snapshot(&ring, &walk, copy + *ret_len, most)) > 0) {
+		ck_assert_uint_le(part, most);
+		*ret_len += part;
+	}
+	*ret_torn = walk.torn;
+	ck_assert_uint_eq(*ret_len, len);
+	ck_assert_mem_eq(copy, whole, len);
+	ck_assert(len == 0 || perf_ring_snapshot(&ring, &all, whole, sizeof(whole)) == 0);
+	ck_assert_int_eq(all.torn, walk.torn);
+}
+
+/* What the kernel writes between two pieces costs the oldest, and nothing is there twice or half. */
+START_TEST(picture_that_is_taken_while_the_ring_is_written_has_what_was_there_but_the_oldest)
+{
+	for (uint64_t more = 0; more < 40; more++) {
+		struct perf_ring_walk walk = { 0 };
+		size_t len, part;
+		uint64_t number = 1;
+
+		begin();
+		while (number <= 500)
+			write_backward(number++);
+		len = perf_ring_snapshot(&ring, &walk, copy, SIZE / 4);
+		ck_assert_uint_gt(len, 0);
+		for (uint64_t i = 0; i < more; i++)
+			write_backward(number++);
+		while ((part = perf_ring_snapshot(&ring, &walk, copy + len, SIZE / 4)) > 0)
+			len += part;
+		ck_assert(!walk.torn);
+		check_copy(len, 500);
+		ck_assert_uint_le(len, SIZE - (walk.head - ring.page->data_head));
+		ck_assert_uint_ge(len + (walk.head - ring.page->data_head) + 16 + 8 * 13, SIZE);
+	}
+}
+END_TEST
+
 START_TEST(picture_has_the_newest_records_and_as_many_as_fit)
 {
 	size_t len = 1;
 	bool torn = true;
 
 	begin();
-	perf_ring_snapshot(&ring, copy, &len, &torn);
+	take_picture(&len, &torn);
 	ck_assert_uint_eq(len, 0);
 	ck_assert(!torn);
 	ck_assert(!perf_ring_came_round(&ring));
@@ -92,7 +136,7 @@ START_TEST(picture_has_the_newest_records_and_as_many_as_fit)
 		uint64_t oldest;
 
 		write_backward(number);
-		perf_ring_snapshot(&ring, copy, &len, &torn);
+		take_picture(&len, &torn);
 		oldest = check_copy(len, number);
 		ck_assert(!torn);
 		/* all of them, or all but what is cut */
@@ -119,7 +163,7 @@ START_TEST(record_that_makes_no_sense_ends_the_picture)
 			at = number == 11 ? ring.page->data_head : at;
 		}
 		memcpy(memory + PAGE + at % SIZE + 6, &sizes[i], 2);
-		perf_ring_snapshot(&ring, copy, &len, &torn);
+		take_picture(&len, &torn);
 		ck_assert(torn);
 		ck_assert_uint_eq(check_copy(len, 20), 12);
 	}
@@ -262,6 +306,7 @@ Suite *perf_ring_suite(void)
 	TCase *tcase = tcase_create("perfring");
 
 	tcase_add_test(tcase, picture_has_the_newest_records_and_as_many_as_fit);
+	tcase_add_test(tcase, picture_that_is_taken_while_the_ring_is_written_has_what_was_there_but_the_oldest);
 	tcase_add_test(tcase, record_that_makes_no_sense_ends_the_picture);
 	tcase_add_test(tcase, what_was_written_since_is_counted);
 	tcase_add_test(tcase, what_was_overwritten_is_taken_to_have_been_like_what_was_not);
