@@ -550,9 +550,10 @@ static bool hide_and_see(uint32_t account, pid_t pid)
 	const volatile uint32_t *tid = &slot->tid;
 	uint64_t runs = accounts->shared.accounts[account].runs;
 
-	for (unsigned i = 0; *tid != (uint32_t)pid && i < 10000; i++)
+	for (unsigned i = 0; *tid != (uint32_t)pid; i++) {
+		ck_assert_uint_lt(i, 10000);
 		usleep(100);
-	ck_assert_uint_eq(*tid, (uint32_t)pid);
+	}
 	slot->tid = slot->tgid = INT32_MAX;
 	for (unsigned i = 0; *tid == INT32_MAX && i < 10000; i++)
 		usleep(100);
