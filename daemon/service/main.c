@@ -701,11 +701,15 @@ static int on_reload(void *ctx, char *message)
 
 /* ---- the loop ---- */
 
-/* The samplers are to wake this thread with the tick that ends the next window. */
+/* The samplers are to wake this thread with the tick that ends the next window, of a rule or of an incident. */
 static void set_alarm(struct daemon *daemon, mono_t now)
 {
 	mono_t next = evaluator_next_end(daemon->evaluator), soonest = mono_add(now, POLL_MIN_NS);
+	struct incidents_counts counts;
 
+	incidents_counts(daemon->incidents, &counts);
+	if (counts.ends.ns && counts.ends.ns < next.ns)
+		next = counts.ends;
 	samplers_set_alarm(session_parts(daemon->session).samplers, next.ns > soonest.ns ? next : soonest);
 }
 

@@ -4,9 +4,9 @@
  *
  *     open ──▶ commands, second snapshot ──▶ seal: stacks, leftover files, samples, rename; limits
  *
- * What is lost by waiting comes first: opening copies the stacks of the time before the firing, makes
- * the directory, takes the captures and starts the commands, into the draft that becomes the
- * incident. Only the naming of stacks takes long, and bringing files to a slow disk; jobs of other
+ * What is lost by waiting comes first: opening makes the directory, which is what the incident is known
+ * by, copies the stacks of the time before the firing, takes the captures and starts the commands, into
+ * the draft that becomes the incident. Only the naming of stacks takes long, and bringing files to a slow disk; jobs of other
  * incidents that cannot wait run meanwhile (run_urgent_job).
  *
  * Ownership. The request is constant. The fields of a work that the queue's lock protects are its
@@ -945,11 +945,8 @@ static void follow_recording(struct incident_work *work)
 
 static void open_work(struct incident_work *work)
 {
-	if (work->request->everything) /* its past is in the ring alone */
-		begin_draft(work);
+	begin_draft(work); /* at once: from here on it is to be seen, and the rings hold more than is copied */
 	secure_stacks(work);
-	if (!work->request->everything)
-		begin_draft(work);
 	if (work->draft) {
 		note_draft(work, false); /* so that what was captured is sealed if the daemon is killed meanwhile */
 		take_captures(work, false);

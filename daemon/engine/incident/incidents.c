@@ -1195,4 +1195,10 @@ void incidents_counts(struct incidents *incidents, struct incidents_counts *ret)
 	ret->storm_firings = incidents->storm.firings;
 	ret->storm_rows = incidents->storm.count + (incidents->storm.others.firings > 0);
 	ret->storm_since = incidents->storm.first;
+	for (const struct open_incident *incident = incidents->open; incident; incident = incident->next) {
+		mono_t end = mono_add(incident->request->fired, incident->request->settings.after_ns);
+
+		if (ret->ends.ns == 0 || mono_diff(end, ret->ends) < 0)
+			ret->ends = end;
+	}
 }

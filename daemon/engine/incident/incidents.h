@@ -86,6 +86,7 @@ struct incidents_counts {
 	uint64_t removed; /* by the limits of retention */
 	size_t open;
 	size_t pending; /* open, or over and not yet sealed */
+	mono_t ends;    /* when the window of the next one that is open is over; 0: none is */
 	/* Of the storm that is not recorded yet; 0: there is none. */
 	uint64_t storm_firings;
 	uint64_t storm_rows; /* rules and targets */

@@ -315,10 +315,19 @@ START_TEST(too_many_at_once_are_refused_and_the_others_are_written)
 	char path[400];
 
 	start(&rig, "0B", RULE("hot", "100ms"));
-	for (unsigned i = 0; i < INCIDENTS_OPEN_MAX + 3; i++)
+	incidents_counts(rig.incidents, &counts);
+	ck_assert_uint_eq(counts.ends.ns, 0);
+
+	mono_t earliest = clock_mono(&rig.clock), latest;
+
+	fire(0);
+	latest = clock_mono(&rig.clock);
+	for (unsigned i = 1; i < INCIDENTS_OPEN_MAX + 3; i++)
 		fire(i);
 	fire(0);
 	incidents_counts(rig.incidents, &counts);
+	ck_assert_uint_ge(counts.ends.ns, earliest.ns + AFTER);
+	ck_assert_uint_le(counts.ends.ns, latest.ns + AFTER);
 	ck_assert_uint_eq(counts.open, INCIDENTS_OPEN_MAX);
 	ck_assert_uint_eq(counts.refused, 3);
 	ck_assert_uint_eq(counts.merged, 1);
@@ -333,6 +342,7 @@ START_TEST(too_many_at_once_are_refused_and_the_others_are_written)
 	stop(&rig);
 	incidents_counts(rig.incidents, &counts);
 	ck_assert_uint_eq(counts.sealed, INCIDENTS_OPEN_MAX + 1); /* and the storm */
+	ck_assert_uint_eq(counts.ends.ns, 0);
 	ck_assert_uint_eq(count_directories(&rig, path), INCIDENTS_OPEN_MAX + 1);
 	actor_end(&rig.actor);
 }
