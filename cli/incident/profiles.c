@@ -865,22 +865,52 @@ static void advise(const struct nameless *nameless, struct functions *ret)
 
 /* ---- the function that is named first ---- */
 
-/* A name that says where the time went: not "[libfoo.so+0x1240]", nor how every program or thread begins. */
-static bool is_telling(const struct text_part *name)
+static bool begins_with(const struct text_part *name, const char *text, bool whole)
+{
+	size_t len = strlen(text);
+
+	return name->len >= len && memcmp(name->at, text, len) == 0 && (name->len == len || !whole);
+}
+
+/* The C library's, which fill memory or fetch it for whoever calls them. */
+static bool is_filler(const struct text_part *name)
+{
+	static const char *const fillers[] = { "memset",        "memcpy",      "memmove",      "mempcpy",
+					       "bzero",         "malloc",      "calloc",       "realloc",
+					       "sysmalloc",     "_int_malloc", "_int_realloc", "posix_memalign",
+					       "aligned_alloc", "__memset",    "__memcpy",     "__memmove",
+					       "__mempcpy",     "__libc_",     "operator new" };
+	static const size_t prefixes = 6; /* as in is_beginning: "__memset_avx2_unaligned_erms" */
+
+	for (size_t i = 0; i < ARRAY_LEN(fillers); i++)
+		if (begins_with(name, fillers[i], i < ARRAY_LEN(fillers) - prefixes))
+			return true;
+	return false;
+}
+
+/* How every program or thread begins. */
+static bool is_beginning(const struct text_part *name)
 {
 	static const char *const beginnings[] = { "_start", "main", "start_thread", "clone", "clone3", "__libc_start" };
 	static const size_t prefixes = 1; /* the last so many of them stand for all that begin so */
 
-	if (name->len == 0 || name->at[0] == '[')
-		return false;
-	for (size_t i = 0; i < ARRAY_LEN(beginnings); i++) {
-		size_t len = strlen(beginnings[i]);
+	for (size_t i = 0; i < ARRAY_LEN(beginnings); i++)
+		if (begins_with(name, beginnings[i], i < ARRAY_LEN(beginnings) - prefixes))
+			return true;
+	return false;
+}
 
-		if (name->len >= len && memcmp(name->at, beginnings[i], len) == 0 &&
-		    (name->len == len || i >= ARRAY_LEN(beginnings) - prefixes))
-			return false;
-	}
-	return true;
+#define TELLING 2
+
+/*
+ * How much a name says of where the time, or the memory, went: TELLING; less, as "[libfoo.so+0x1240]" and what
+ * every program begins with; or of memory nothing, if others fill it there for the function that wanted it.
+ */
+static int telling_of(const struct text_part *name, bool memory)
+{
+	if (name->len == 0 || name->at[0] == '[' || is_beginning(name))
+		return 1;
+	return memory && is_filler(name) ? 0 : TELLING;
 }
 
 /*
@@ -902,7 +932,8 @@ static uint64_t shallowness(const struct function_rows_row *row, uint64_t own)
 }
 
 /* Whether row says more than the one chosen so far: half of all, with a telling name, and deeper. */
-static bool is_lead(const struct function_rows_row *row, const struct function_rows_row *lead, uint64_t own)
+static bool is_lead(const struct function_rows_row *row, const struct function_rows_row *lead, uint64_t own,
+		    bool memory)
 {
 	uint64_t total = row->total[FUNCTION_TABLE_DURING], least = lead->total[FUNCTION_TABLE_DURING];
 	bool half = total > 0 && total >= own - own / 2, lead_half = least > 0 && least >= own - own / 2;
@@ -911,10 +942,11 @@ static bool is_lead(const struct function_rows_row *row, const struct function_r
 		return false;
 	if (half != lead_half)
 		return half;
-	bool telling = is_telling(&row->function) || is_run_time(row, own);
+	int telling = is_run_time(row, own) ? TELLING : telling_of(&row->function, memory);
+	int least_telling = is_run_time(lead, own) ? TELLING : telling_of(&lead->function, memory);
 
-	if (half && telling != (is_telling(&lead->function) || is_run_time(lead, own)))
-		return telling;
+	if (half && telling != least_telling)
+		return telling > least_telling;
 	if (half && total != least)
 		return shallowness(row, own) < shallowness(lead, own);
 	return row->self[FUNCTION_TABLE_DURING] > lead->self[FUNCTION_TABLE_DURING];
@@ -926,9 +958,10 @@ static void rank_inner(struct ranking *inner, const struct function_rows_row *ro
 	uint64_t total = row->total[FUNCTION_TABLE_DURING];
 	size_t at = inner->count;
 
-	if (row->module.len == 0 || !is_telling(&row->function) || total == 0 || total < own - own / 2)
+	if (row->module.len == 0 || telling_of(&row->function, inner->callers) < TELLING || total == 0 ||
+	    total < own - own / 2)
 		return;
-	while (at > 0 && is_lead(row, &inner->row[at - 1], own))
+	while (at > 0 && is_lead(row, &inner->row[at - 1], own, inner->callers))
 		at--;
 	if (at == inner->max)
 		return;
@@ -983,7 +1016,7 @@ static void choose_rows(const char *text, size_t len, struct functions *ret)
 	struct ranking neighbours = { .max = FUNCTIONS_NEIGHBOURS_SHOWN, .phase = FUNCTION_TABLE_DURING, .tie = true };
 	struct ranking threads = { .max = FUNCTIONS_THREADS_SHOWN, .phase = FUNCTION_TABLE_DURING, .tie = true };
 	struct ranking foreign = { .max = FUNCTIONS_NEIGHBOURS_SHOWN, .phase = FUNCTION_TABLE_DURING, .tie = true };
-	struct ranking inner = { .max = FUNCTIONS_INNER_SHOWN };
+	struct ranking inner = { .max = FUNCTIONS_INNER_SHOWN, .callers = callers };
 	struct function_rows_row row, lead = { 0 };
 	struct function_rows_row itself = { .function = { itself_name, strlen(itself_name) } };
 	struct function_rows_row own_threads = { .process = { itself_name, strlen(itself_name) } };
@@ -1013,7 +1046,7 @@ static void choose_rows(const char *text, size_t len, struct functions *ret)
 				subtract_neighbour(ret, &row);
 			continue;
 		}
-		if (is_lead(&row, &lead, ret->own[FUNCTION_TABLE_DURING]))
+		if (is_lead(&row, &lead, ret->own[FUNCTION_TABLE_DURING], callers))
 			lead = row;
 		rank_inner(&inner, &row, ret->own[FUNCTION_TABLE_DURING]);
 		note_nameless(&nameless, &row);

@@ -886,6 +886,7 @@ static void top_page_title(struct top_page *page, const struct top_watch *watch,
 			   size_t shown)
 {
 	char text[512], now[16], since[16], interval[UNITS_TEXT_MAX] = "-", of[32] = "";
+	char rest[2][UNITS_TEXT_MAX + 16]; /* left out where there is no room */
 	unsigned pending, cooling;
 
 	if (watch->feed.ring)
@@ -893,11 +894,14 @@ static void top_page_title(struct top_page *page, const struct top_watch *watch,
 	count_waiting(&watch->table, &pending, &cooling);
 	if (shown != watch->table.count)
 		snprintf(of, sizeof(of), " of %zu", watch->table.count);
-	snprintf(text, sizeof(text),
-		 "%s  %zu%s target%s  rules: %u pending, %u cooling  by %s%s  every %s  peaks since %s",
+	snprintf(text, sizeof(text), "%s  %zu%s target%s  %u pending, %u cooling  by %s%s",
 		 time_of_day(watch->feed.wall, now), shown, of, watch->table.count == 1 ? "" : "s", pending, cooling,
-		 top_page_orders[wish->order], wish->reverse ? ", reversed" : "", interval,
-		 time_of_day(watch->since, since));
+		 top_page_orders[wish->order], wish->reverse ? ", reversed" : "");
+	snprintf(rest[0], sizeof(rest[0]), "  every %s", interval);
+	snprintf(rest[1], sizeof(rest[1]), "  since %s", time_of_day(watch->since, since)); /* that of the peaks */
+	for (size_t i = 0; i < ARRAY_LEN(rest); i++)
+		if (page->width == 0 || strlen(text) + strlen(rest[i]) <= page->width)
+			snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s", rest[i]);
 	top_page_wrap(page, TOP_SCREEN_BRIGHT, text);
 }
 

@@ -312,6 +312,42 @@ START_TEST(the_function_that_is_named_first_has_a_telling_name)
 }
 END_TEST
 
+/* Of memory, that of a function which others fill for it; of CPU time these are what took it. */
+START_TEST(what_fills_memory_is_not_named_for_who_wanted_it)
+{
+	static const struct {
+		const char *rows, *want, *want_cpu;
+	} cases[] = {
+		{ "main\t/p\t0\t0\t0\t100\nload\t/p\t0\t0\t0\t90\n__memset_avx2_unaligned_erms\t/c\t0\t0\t80\t80\n",
+		  "load", "__memset_avx2_unaligned_erms" },
+		{ "load\t/p\t0\t0\t0\t90\n__libc_calloc\t/c\t0\t0\t0\t85\n_int_malloc\t/c\t0\t0\t80\t80\n", "load",
+		  "_int_malloc" },
+		{ "main\t/p\t0\t0\t0\t100\nmemmove\t/c\t0\t0\t80\t80\n", "main", "memmove" },
+		/* The names of a program's own functions may begin alike. */
+		{ "load\t/p\t0\t0\t0\t90\nmemcpy_rows\t/p\t0\t0\t80\t80\n", "memcpy_rows", "memcpy_rows" },
+	};
+	enum function_table_unit before = unit;
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+		for (unit = FUNCTION_TABLE_IN_SAMPLES; unit <= FUNCTION_TABLE_IN_BYTES; unit++) {
+			bool memory = unit == FUNCTION_TABLE_IN_BYTES;
+			struct functions functions;
+			char text[1024];
+
+			snprintf(text, sizeof(text),
+				 "function\tmodule\tself_before\ttotal_before\tself_during\ttotal_during\n"
+				 "%s 0, 100\n%s",
+				 memory ? FUNCTION_TABLE_BYTES : FUNCTION_TABLE_SAMPLES, cases[i].rows);
+			show_text(text, 80, &functions);
+			ck_assert_str_eq(functions.lead.function, memory ? cases[i].want : cases[i].want_cpu);
+			ck_assert_msg(!memory || functions.inner_count == 0 ||
+					      strcmp(functions.inner[0].function, cases[i].want) == 0,
+				      "%s", functions.inner[0].function);
+		}
+	unit = before;
+}
+END_TEST
+
 /* Prints the brief tables into output. */
 static void show_brief(const char *text)
 {
@@ -650,6 +686,7 @@ Suite *functions_suite(void)
 	tcase_add_test(tcase, shares_are_of_the_own_samples_first_and_of_the_machine_second);
 	tcase_add_test(tcase, names_that_are_cut_stay_apart);
 	tcase_add_test(tcase, the_function_that_is_named_first_has_a_telling_name);
+	tcase_add_test(tcase, what_fills_memory_is_not_named_for_who_wanted_it);
 	tcase_add_test(tcase, functions_without_names_are_explained_if_they_are_many);
 	tcase_add_test(tcase, of_memory_the_innermost_functions_that_touched_it_are_shown);
 	tcase_add_test(tcase, sizes_are_no_wider_than_their_column);
