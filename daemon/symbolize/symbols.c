@@ -165,6 +165,73 @@ static void close_open_symbols(struct symtable *table)
 	}
 }
 
+/* Where a symbol starts, and its number. */
+struct symtable_key {
+	uint64_t start;
+	size_t index;
+};
+
+/* By start, those of one start in the order in which they are: byte by byte, from the lowest on. */
+static void sort_keys(struct symtable_key *keys, struct symtable_key *scratch, size_t count)
+{
+	struct symtable_key *from = keys, *to = scratch;
+	uint64_t differs = 0;
+
+	for (size_t i = 1; i < count; i++)
+		differs |= keys[i].start ^ keys[0].start;
+	for (unsigned shift = 0; shift < 64; shift += 8) {
+		size_t place[256] = { 0 }, sum = 0;
+
+		if ((differs >> shift & 0xff) == 0)
+			continue;
+		for (size_t i = 0; i < count; i++)
+			place[from[i].start >> shift & 0xff]++;
+		for (size_t i = 0; i < ARRAY_LEN(place); i++) {
+			size_t of_byte = place[i];
+
+			place[i] = sum;
+			sum += of_byte;
+		}
+		for (size_t i = 0; i < count; i++)
+			to[place[from[i].start >> shift & 0xff]++] = from[i];
+
+		struct symtable_key *sorted = to;
+
+		to = from;
+		from = sorted;
+	}
+	if (from != keys)
+		memcpy(keys, from, count * sizeof(*keys));
+}
+
+/* As qsort(3) with compare_symbols, which takes a call for each of some 17 comparisons of a symbol. 0 or -ENOMEM. */
+static int sort_symbols(struct symtable *table)
+{
+	size_t count = table->count;
+	AUTO_FREE struct symtable_key *keys = reallocarray(NULL, count, 2 * sizeof(*keys));
+	struct symtable_symbol *sorted = reallocarray(NULL, count, sizeof(*sorted));
+
+	if (keys == NULL || sorted == NULL) {
+		free(sorted);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < count; i++)
+		keys[i] = (struct symtable_key){ table->symbols[i].start, i };
+	sort_keys(keys, keys + count, count);
+	for (size_t i = 0; i < count; i++)
+		sorted[i] = table->symbols[keys[i].index];
+	for (size_t i = 0, next; i < count; i = next) {
+		for (next = i + 1; next < count && sorted[next].start == sorted[i].start;)
+			next++;
+		if (next - i > 1)
+			qsort(&sorted[i], next - i, sizeof(*sorted), compare_symbols);
+	}
+	free(table->symbols);
+	table->symbols = sorted;
+	table->cap = count;
+	return 0;
+}
+
 /* To be called once, after the last symbol. 0 or -ENOMEM. */
 static int symtable_seal(struct symtable *table, enum symtable_order order)
 {
@@ -174,10 +241,9 @@ static int symtable_seal(struct symtable *table, enum symtable_order order)
 	if (table->count == 0)
 		return 0;
 	table->reach = reallocarray(NULL, table->count, sizeof(*table->reach));
-	if (table->reach == NULL)
+	if (table->reach == NULL || sort_symbols(table) < 0)
 		return -ENOMEM;
 
-	qsort(table->symbols, table->count, sizeof(*table->symbols), compare_symbols);
 	close_open_symbols(table);
 	for (size_t i = 0; i < table->count; i++) {
 		if (table->symbols[i].end > reach)

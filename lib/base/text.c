@@ -158,10 +158,10 @@ const char *text_parse_hex(const char *p, const char *end, uint64_t *ret)
 	const char *start = p;
 	uint64_t value = 0;
 
-	for (; p < end && hex_digit(*p) >= 0; p++) {
+	for (int digit; p < end && (digit = hex_digit(*p)) >= 0; p++) {
 		if (value >> 60)
 			return NULL;
-		value = value << 4 | (uint64_t)hex_digit(*p);
+		value = value << 4 | (uint64_t)digit;
 	}
 	if (p == start)
 		return NULL;

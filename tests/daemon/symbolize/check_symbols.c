@@ -133,6 +133,34 @@ START_TEST(what_is_nested_beyond_measure_has_no_name_rather_than_a_slow_one)
 }
 END_TEST
 
+/* The order is that of compare_symbols, whichever bytes of the starts differ. */
+START_TEST(symbols_are_sorted_wherever_they_start)
+{
+	static const uint64_t masks[] = { 0xff, 0xffff, 0xff00ff, UINT64_MAX, 0xffffffff80ffff00 };
+	static struct symtable_symbol want[3000];
+	uint64_t seed = 1;
+
+	for (size_t m = 0; m < ARRAY_LEN(masks); m++) {
+		setup();
+		for (size_t i = 0; i < ARRAY_LEN(want); i++) {
+			seed = seed * 6364136223846793005u + 1442695040888963407u;
+			want[i] = (struct symtable_symbol){ .start = (seed ^ seed >> 29) & masks[m] & ~(uint64_t)1,
+							    .end = UINT64_MAX,
+							    .name = &"abcdefgh"[seed >> 61],
+							    .len = 1,
+							    .rank = seed >> 50 & 3 };
+			ck_assert_int_eq(symtable_add(&table, &want[i]), 0);
+		}
+		qsort(want, ARRAY_LEN(want), sizeof(want[0]), compare_symbols);
+		ck_assert_int_eq(sort_symbols(&table), 0);
+		ck_assert_uint_eq(table.count, ARRAY_LEN(want));
+		for (size_t i = 0; i < ARRAY_LEN(want); i++)
+			ck_assert_int_eq(compare_symbols(&table.symbols[i], &want[i]), 0);
+		teardown();
+	}
+}
+END_TEST
+
 START_TEST(a_table_without_memory_says_so)
 {
 	bool injected = true;
@@ -528,6 +556,7 @@ Suite *symbols_suite(void)
 	tcase_add_test(tables, of_names_for_one_address_the_preferred_is_found_in_any_order);
 	tcase_add_test(tables, the_latest_holds_where_code_was_moved);
 	tcase_add_test(tables, what_is_nested_beyond_measure_has_no_name_rather_than_a_slow_one);
+	tcase_add_test(tables, symbols_are_sorted_wherever_they_start);
 	tcase_add_test(tables, a_table_without_memory_says_so);
 	tcase_add_test(tables, an_empty_table_knows_nothing);
 	tcase_add_test(tables, lines_of_a_perf_map_are_functions);
