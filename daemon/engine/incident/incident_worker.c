@@ -6,8 +6,8 @@
  *
  * What is lost by waiting comes first: opening makes the directory, which is what the incident is known
  * by, copies the stacks of the time before the firing, takes the captures and starts the commands, into
- * the draft that becomes the incident. Only the naming of stacks takes long, and bringing files to a slow disk; jobs of other
- * incidents that cannot wait run meanwhile (run_urgent_job).
+ * the draft that becomes the incident. Only the naming of stacks takes long, and bringing files to a
+ * slow disk; jobs of other incidents that cannot wait run meanwhile (run_urgent_job).
  *
  * Ownership. The request is constant. The fields of a work that the queue's lock protects are its
  * jobs, what it still waits for, and what incident_worker_seal hands over; the rest is the worker's
