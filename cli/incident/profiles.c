@@ -872,7 +872,7 @@ static bool begins_with(const struct text_part *name, const char *text, bool who
 	return name->len >= len && memcmp(name->at, text, len) == 0 && (name->len == len || !whole);
 }
 
-/* The C library's, which fill memory or fetch it for whoever calls them. */
+/* The C library's, which fill memory or fetch it for their caller. */
 static bool is_filler(const struct text_part *name)
 {
 	static const char *const fillers[] = { "memset",        "memcpy",      "memmove",      "mempcpy",
