@@ -125,7 +125,8 @@ static const struct config_help config_help[] = {
 		"again after a restart. Further firings are logged once and open none. 0: no limit."),
 	KEY("incidents", "max_age",
 		"Older ones are removed, within an hour. Age is how long daemons have looked after the directory "
-		"since: setting the time of day removes nothing, and time without a daemon does not count."),
+		"since: setting the time of day removes nothing, and time without a daemon, or in a suspend, does not "
+		"count."),
 	KEY("incidents", "min_free", "What must stay free on the file system."),
 	KEY_OF("incidents", "captures", "array", "all", "samples, threads, status, smaps, limits, cgroup, system",
 		"What is written beside `incident.json`."),

@@ -2061,9 +2061,9 @@ static int check_threshold_name(const struct reading *reading)
 }
 
 /*
- * The one percentage with a top that no value passes: a share of counted periods. Of cpu, memory, cpu_wait and the
- * pressures, values above 100 % are seen: threads add up, pages count once for each mapping, the kernel adds to
- * pressures in steps.
+ * The one percentage with a top that no value passes: a share of counted periods. Memory above 100 % was seen (pages
+ * count once for each mapping). No bound is known of cpu, cpu_wait and the pressures: threads add up, the kernel adds
+ * to pressures in steps; that these pass 100 % was not tried.
  */
 static int check_reach(const struct reading *reading)
 {

@@ -145,6 +145,16 @@ static void step(bool changes)
 		kill(getpid(), SIGKILL);
 }
 
+/* What others see at once is a step of its own, before what is done and said after it. */
+static int stepped(int r)
+{
+	int error = errno;
+
+	step(true);
+	errno = error;
+	return r;
+}
+
 int __real_openat(int dirfd, const char *path, int flags, ...);
 int __real_mkdirat(int dirfd, const char *path, mode_t mode);
 ssize_t __real_write(int fd, const void *data, size_t len);
@@ -195,19 +205,19 @@ ssize_t __wrap_write(int fd, const void *data, size_t len)
 int __wrap_rename(const char *from, const char *to)
 {
 	step(true);
-	return __real_rename(from, to);
+	return stepped(__real_rename(from, to));
 }
 
 int __wrap_unlink(const char *path)
 {
 	step(true);
-	return __real_unlink(path);
+	return stepped(__real_unlink(path));
 }
 
 int __wrap_renameat(int from_dir, const char *from, int to_dir, const char *to)
 {
 	step(true);
-	return __real_renameat(from_dir, from, to_dir, to);
+	return stepped(__real_renameat(from_dir, from, to_dir, to));
 }
 
 int __wrap_unlinkat(int dirfd, const char *path, int flags)

@@ -36,9 +36,9 @@ unsigned long torture_allocations(void);
 /*
  * This process is killed by SIGKILL just before the nth call from now on that may change files or
  * their locks: openat(2), mkdirat(2), write(2), rename(2), renameat(2), unlink(2), unlinkat(2),
- * fsync(2), ftruncate(2), flock(2). Of the threads of this name, then without what is opened to be
- * read; NULL: of all. nth counts from 1; 0: it is not. For a fork that is to die at each step of what
- * it does.
+ * fsync(2), ftruncate(2), flock(2); or just after rename(2), renameat(2) or unlink(2). Of the threads
+ * of this name, then without what is opened to be read; NULL: of all. nth counts from 1; 0: it is not.
+ * For a fork that is to die at each step of what it does.
  */
 void torture_kill_at(long nth, const char *thread);
 

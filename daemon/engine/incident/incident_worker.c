@@ -1012,12 +1012,9 @@ static void on_removed(void *ctx, const struct retention_entry *entry, enum rete
 /* Without a directory the limits cannot be kept either: the same error is logged once. */
 static void enforce_limits(struct incident_worker *worker)
 {
-	struct spool_now now = { 0 };
-	wall_t wall;
-	mono_t mono;
+	struct spool_now now = { .mono_ns = clock_mono(&worker->clock).ns };
 	int r;
 
-	real_clock_together(&mono, &wall, &now.boot_ns);
 	r = spool_enforce(worker->spool, now, on_removed, worker);
 
 	if (r < 0 && r != worker->enforce_error)

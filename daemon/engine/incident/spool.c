@@ -28,9 +28,9 @@
  * the file system so far that removing all incidents would not be enough, they stay.
  *
  * Age is not read off a clock that can be set: it is how long incidents have been in a spool that a
- * daemon looks after, by CLOCK_BOOTTIME, and is kept in a small file beside them (struct ages).
- * Where that is lost, ages start again, and incidents are kept for longer; time without a daemon
- * does not count. Order is by the times in the names.
+ * daemon looks after, by CLOCK_MONOTONIC, and is kept in a small file beside them (struct ages).
+ * Where that is lost, ages start again, and incidents are kept for longer; time without a daemon, or
+ * in a suspend, does not count. Order is by the times in the names.
  *
  * Leftover files: a manifest lists regular files with plain names only, so whatever else a command
  * has made would make the incident impossible to seal, and is removed.
@@ -109,7 +109,7 @@ struct ages {
 	bool loaded;
 	uint64_t looked_after_ns; /* that daemons have looked after the spool, as far as is known */
 	uint64_t saved_ns;        /* looked_after_ns in the file */
-	uint64_t boot_ns;         /* CLOCK_BOOTTIME of the last look */
+	uint64_t mono_ns;         /* CLOCK_MONOTONIC at the last look */
 	struct first_seen *seen;  /* sorted by name */
 	size_t count;
 };
@@ -1448,7 +1448,7 @@ static int ages_save(struct ages *ages, int dirfd)
  * Sets age_ns of all. A file that cannot be written is no reason to keep none of the limits. 0;
  * -ENOMEM.
  */
-static int ages_update(struct ages *ages, int dirfd, uint64_t boot_ns, struct retention_entry *entries, size_t count)
+static int ages_update(struct ages *ages, int dirfd, uint64_t mono_ns, struct retention_entry *entries, size_t count)
 {
 	AUTO_FREE struct first_seen *seen = calloc(count + 1, sizeof(*seen));
 	size_t known = 0;
@@ -1459,9 +1459,9 @@ static int ages_update(struct ages *ages, int dirfd, uint64_t boot_ns, struct re
 	if (r < 0)
 		return r;
 
-	if (ages->boot_ns > 0)
-		ages->looked_after_ns += subtract(boot_ns, ages->boot_ns);
-	ages->boot_ns = boot_ns;
+	if (ages->mono_ns > 0)
+		ages->looked_after_ns += subtract(mono_ns, ages->mono_ns);
+	ages->mono_ns = mono_ns;
 	for (size_t i = 0; i < count; i++) {
 		const struct first_seen *before = NULL;
 
@@ -1504,8 +1504,8 @@ int spool_enforce(struct spool *spool, struct spool_now now,
 	if (r < 0)
 		return r;
 
-	if (now.boot_ns > 0)
-		r = ages_update(&spool->ages, spool->dir->fd, now.boot_ns, entries, count);
+	if (now.mono_ns > 0)
+		r = ages_update(&spool->ages, spool->dir->fd, now.mono_ns, entries, count);
 	else if (now.wall.ns > 0)
 		retention_age_by_names(entries, count, now.wall);
 	if (r < 0)

@@ -206,7 +206,7 @@ void spool_abort(struct spool_draft *draft);
 /* What ages are measured by; {0}: none goes for its age. */
 struct spool_now {
 	wall_t wall;      /* by the times in the names */
-	uint64_t boot_ns; /* CLOCK_BOOTTIME: by how long the incidents have been in a spool that is looked after */
+	uint64_t mono_ns; /* CLOCK_MONOTONIC: by how long the incidents have been in a spool that is looked after */
 };
 
 /*

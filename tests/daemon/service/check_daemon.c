@@ -13,6 +13,7 @@
 #include <ftw.h>
 #include <glob.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sysexits.h>
 
@@ -315,6 +316,48 @@ START_TEST(a_killed_daemon_leaves_its_incident_a_recovered_one_and_its_cooldowns
 	ck_assert(!said(&program, "the last daemon was killed"));
 	ck_assert_int_eq(stop(&program), 0);
 	actor_end(&actor);
+}
+END_TEST
+
+/* For longer than max_age, 30 days. */
+#define SUSPENDED_NS (UINT64_C(40) * 86400 * NS_PER_S)
+
+START_TEST(a_suspend_makes_no_incident_old)
+{
+	static char spikewatch[512], preload[512];
+	char control[160], ahead[160], pattern[192];
+	volatile uint64_t *ahead_ns;
+	glob_t found;
+
+	if (!built || !program_find("spikewatch", spikewatch) || !program_find("clock_ahead.so", preload))
+		SKIP_TEST("the programs were not built");
+
+	snprintf(control, sizeof control, "%s/control", directory);
+	snprintf(ahead, sizeof ahead, "%s/ahead", directory);
+	snprintf(pattern, sizeof pattern, "%s/*-manual-*", incidents);
+	AUTO_CLOSE int fd = open(ahead, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+	ck_assert_int_eq(ftruncate(fd, sizeof *ahead_ns), 0);
+	ahead_ns = mmap(NULL, sizeof *ahead_ns, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ck_assert(ahead_ns != MAP_FAILED);
+	configure(getpid(), "50ms", "1h");
+	setenv("LD_PRELOAD", preload, 1);
+	setenv("CLOCK_AHEAD", ahead, 1);
+	struct program program = start(0);
+
+	unsetenv("LD_PRELOAD");
+	const char *const trigger[] = { spikewatch, "trigger", "--wait", "-s", control, NULL };
+
+	for (int i = 0; i < 4; i++) {
+		if (i == 2)
+			*ahead_ns = SUSPENDED_NS;
+		ck_assert_int_eq(program_run(trigger, directory),
+				 0); /* the limits are kept after it, before the next */
+	}
+	ck_assert_int_eq(stop(&program), 0);
+	ck_assert_int_eq(glob(pattern, 0, NULL, &found), 0);
+	ck_assert_uint_eq(found.gl_pathc, 4);
+	globfree(&found);
 }
 END_TEST
 
@@ -647,6 +690,7 @@ Suite *daemon_suite(void)
 	tcase_add_test(tcase, stopping_seals_the_incident_that_is_open);
 	tcase_add_loop_test(tcase, an_incident_has_the_command_line_from_after_the_execution, 0, 2);
 	tcase_add_test(tcase, a_killed_daemon_leaves_its_incident_a_recovered_one_and_its_cooldowns);
+	tcase_add_test(tcase, a_suspend_makes_no_incident_old);
 	tcase_add_test(tcase, an_incident_of_everything_whose_daemon_was_killed_is_whole_and_says_where_it_ends);
 	tcase_add_test(tcase, files_are_for_its_user_alone_unless_the_umask_names_the_group);
 	tcase_add_test(tcase, a_damaged_state_file_is_set_aside_and_stops_nobody);
