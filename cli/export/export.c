@@ -92,15 +92,27 @@ static void put_csv_text(FILE *out, const char *text)
 	fputc('"', out);
 }
 
-/* How much of the time since the target's row before lies in the hole that this row's tick has ended. */
+/*
+ * How much of the time since the target's row before lies in holes: also in one that other rows
+ * ended, because this target slept on. The walk has read no later hole yet.
+ */
 static int64_t unsampled_before(const struct sample_walk *walk, const struct sample_walk_row *row)
 {
-	int64_t since_ns;
+	int64_t all_ns = 0;
 
-	return series_moved_since(&walk->holes, walk->targets[row->target].writer, row->before_ns, row->at_ns, 0,
-				  &since_ns)
-		       ? row->at_ns - since_ns
-		       : 0;
+	for (size_t i = walk->holes.count; i > 0; i--) {
+		const struct series_hole *hole = &walk->holes.hole[i - 1];
+		int64_t from_ns = hole->from_ns > row->before_ns ? hole->from_ns : row->before_ns;
+		int64_t to_ns = hole->to_ns < row->at_ns ? hole->to_ns : row->at_ns;
+
+		if (hole->writer != walk->targets[row->target].writer)
+			continue;
+		if (hole->to_ns <= row->before_ns)
+			break;
+		if (hole->missed_slots > 0 && to_ns > from_ns)
+			all_ns += to_ns - from_ns;
+	}
+	return all_ns;
 }
 
 struct csv {
@@ -131,6 +143,29 @@ static int csv_row(void *ctx, const struct sample_walk *walk, const struct sampl
 	return 0;
 }
 
+/* Whether a hole lies between two rows of a target, so that the second of them tells of it. */
+static bool is_between_rows(const struct sample_walk *walk, const struct series_hole *hole)
+{
+	for (size_t t = 0; t < walk->count; t++)
+		if (walk->targets[t].writer == hole->writer && walk->targets[t].last_ns > hole->from_ns)
+			return hole->to_ns > walk->from_ns;
+	return false;
+}
+
+/* Holes at the edges, too, are told of: what is missing there looks like nothing. */
+static void tell_untold_holes(const struct sample_walk *walk)
+{
+	for (size_t i = 0; i < walk->holes.count; i++) {
+		const struct series_hole *hole = &walk->holes.hole[i];
+
+		if (hole->missed_slots > 0 && !is_between_rows(walk, hole))
+			fprintf(stderr,
+				"%s: the sampling has a hole from %.3f s to %.3f s since the firing, which no row "
+				"tells of\n",
+				command, (double)hole->from_ns / 1e9, (double)hole->to_ns / 1e9);
+	}
+}
+
 static int export_rows_csv(const struct exporting *exporting)
 {
 	AUTO(sample_walk_release) struct sample_walk walk = { 0 };
@@ -146,7 +181,10 @@ static int export_rows_csv(const struct exporting *exporting)
 		fprintf(exporting->out, ",%s[%s]", info->name, info->unit);
 	}
 	fputs(",unsampled_before[ns]\r\n", exporting->out);
-	return walk_samples(exporting, csv_row, &csv, &walk);
+	rc = walk_samples(exporting, csv_row, &csv, &walk);
+	if (rc == 0)
+		tell_untold_holes(&walk);
+	return rc;
 }
 
 /* ---- json: one object with columns, rows as arrays, and targets ---- */

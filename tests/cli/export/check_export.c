@@ -469,6 +469,32 @@ START_TEST(rows_come_out_as_they_are)
 }
 END_TEST
 
+/* The target slept through it: another tick than that of its next row has ended it. */
+START_TEST(a_hole_is_told_in_every_form_of_samples)
+{
+	const struct json_node *hole;
+
+	make(&(struct incidentmade_options){ .hole = true });
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "csv"), EXIT_OK);
+	commandrun_says_not(&command_run, "which no row tells of");
+	for (char *row = strstr(command_run.output, "\r\n") + 2, *end; (end = strstr(row, "\r\n")); row = end + 2) {
+		long long at_ns = strtoll(row, NULL, 10);
+
+		*end = '\0';
+		ck_assert_str_eq(strrchr(row, ','), at_ns == -4000000000 ? ",1500000000" : ",0");
+	}
+	hole = need(exported("json"), "holes", JSON_ARRAY)->first;
+	ck_assert_double_eq(number(hole, "from_ns"), -6e9);
+	ck_assert_double_eq(number(hole, "to_ns"), -4.5e9);
+	exported("perfetto");
+	commandrun_says(&command_run, "no samples: CPU is the average");
+	exported("firefox");
+	commandrun_says(&command_run, "no samples: CPU is the average");
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "gvisor"), EXIT_OK);
+	commandrun_says(&command_run, "cannot say that the sampling has 1 hole;");
+}
+END_TEST
+
 START_TEST(gvisors_tools_get_a_whole_stream)
 {
 	struct stream_reader_report report;
@@ -652,6 +678,7 @@ Suite *export_suite(void)
 	tcase_add_test(tcase, a_damaged_profile_is_reported);
 	tcase_add_test(tcase, perfetto_gets_counters_phases_and_the_firing);
 	tcase_add_test(tcase, rows_come_out_as_they_are);
+	tcase_add_test(tcase, a_hole_is_told_in_every_form_of_samples);
 	tcase_add_test(tcase, gvisors_tools_get_a_whole_stream);
 	tcase_add_test(tcase, hostile_names_stay_names);
 	tcase_add_test(tcase, profiles_are_copied);
