@@ -297,10 +297,10 @@ static inline bool live_is_busy(void)
 	return percent >= 10;
 }
 
-/* The same of this much used, and what they may have too much where others take the CPUs (docs/limits.md). */
+/* The same of this much used, and a little for each child where others take the CPUs. */
 static inline uint64_t live_surplus_ns(uint64_t used_ns)
 {
-	return LIVE_SURPLUS_NS + (live_is_busy() ? used_ns / 4 : 0);
+	return LIVE_SURPLUS_NS + (live_is_busy() ? used_ns / 50 : 0);
 }
 
 /* ---- the ring ---- */

@@ -141,7 +141,7 @@
 #define SETTLE_MAX_NS (30 * NS_PER_S)
 
 /* Batches of events at a time, so that a scan makes progress. */
-#define READS_MAX 64
+#define READS_MAX 256
 
 /* A bus that comes and goes is logged once in this time. */
 #define CALM_NS (60 * NS_PER_S)
@@ -986,9 +986,11 @@ static void ask_for_units(struct discovery *discovery)
  * A parent that ends takes its account with it: what it has waited for is part of what its own
  * parent then waits for.
  *
- * Times are read between two events, so a child may be known here and not be waited for yet, or the
- * other way round: then the account is overdrawn, or too full, for a moment. Parts that were handed
- * out too early are made up for by the next ones.
+ * The times of a parent are read before events are (waited_times_look), and compared when no more have come
+ * (waited_times_settle): whoever was waited for by then had its record in the queue before, so all of them are
+ * known. Read after them, the times would have what the records still to be read say as well, which would be
+ * handed out and then counted: a tenth of a second where discovery had to wait for a CPU. The other way round, a
+ * child may be known and not be waited for yet: the account is overdrawn for a moment.
  *
  * A process may be sampled after its record was made, as a zombie that waits for its parent: then its
  * group has counted more than record and part, and what it lacked is handed out to others. So much less
@@ -1031,6 +1033,22 @@ static void ask_for_units(struct discovery *discovery)
 /* How long a jump is believed to come from an exit that will be known in a moment. */
 #define JUMP_NS (100 * NS_PER_MS)
 
+/* What stat says of a parent. */
+struct waited {
+	uint64_t start_ticks;
+	uint64_t shown_ns; /* of what it has waited for: at most two ticks less */
+	uint64_t faults;   /* minor, of the same processes: exact */
+};
+
+/* At the times of a parent, before events are read; compared when all are. */
+struct look {
+	bool there;
+	struct waited waited;
+	bool all;             /* who had ended by then was waited for, and no other child has ended since */
+	bool one_group_again; /* see is_of_one_group_again */
+	uint64_t known_ns;    /* then, and what was owed */
+};
+
 struct account {
 	struct map_node node;
 	TAILQ_ENTRY(account) all; /* the one that lost a child last is the last */
@@ -1039,6 +1057,7 @@ struct account {
 	int64_t opening_ns; /* waited for before, as it was shown */
 	uint64_t hidden_ns; /* and what was not shown of it, at most */
 	bool may_be_new;    /* it may have waited for no others: then that is nothing */
+	uint64_t opening_faults;
 	uint64_t faults;    /* minor, of children, with theirs */
 	uint64_t known_ns;  /* of children, with theirs: records and parts */
 	uint64_t owed_ns;   /* missing, and not handed out yet */
@@ -1051,6 +1070,8 @@ struct account {
 	uint64_t owed_groups; /* of those of which it is missing */
 	mono_t jumped;        /* since when more is missing than can be; 0: it is not */
 	mono_t read, ended;   /* stat; the last child */
+	bool unread;          /* a child ended since stat was read */
+	struct look look;
 	mono_t due;           /* the next settlement; 0: there is none */
 	int32_t first_pid;    /* the first child that ended since all that had were waited for; 0: none has */
 	int32_t last_pid;     /* the last child */
@@ -1096,13 +1117,6 @@ static void close_account(struct waited_times *times, struct account *account)
 	TAILQ_INSERT_HEAD(&times->unused, account, all);
 }
 
-/* What stat says of a parent. */
-struct waited {
-	uint64_t start_ticks;
-	uint64_t shown_ns; /* of what it has waited for: at most two ticks less */
-	uint64_t faults;   /* minor, of the same processes: exact */
-};
-
 /* False: the process is gone. */
 static bool read_waited(const struct waited_times *times, int32_t pid, struct waited *ret)
 {
@@ -1138,13 +1152,15 @@ struct inheritance {
 
 /*
  * The faults of all that it has waited for are those of the children that are known: there were no
- * others. Any other one would have had more than these few, which may happen after the record.
+ * others. Any other one would have had more than these few, which may happen after the record. Of a parent
+ * that does not wait they may be the same by chance, when more and more children are known.
  */
 static void learn_whether_new(struct account *account, const struct waited *waited)
 {
 	int64_t others = (int64_t)(waited->faults - account->faults);
+	bool waits = waited->faults > account->opening_faults + FAULTS_AFTER_RECORD;
 
-	if (others < -FAULTS_AFTER_RECORD || others > FAULTS_AFTER_RECORD)
+	if (others < -FAULTS_AFTER_RECORD || others > FAULTS_AFTER_RECORD || (account->read.ns && !waits))
 		return;
 
 	account->may_be_new = false;
@@ -1174,9 +1190,9 @@ static struct account *open_account(struct waited_times *times, const struct wai
 		.start_ticks = waited.start_ticks,
 		.opening_ns = (int64_t)waited.shown_ns - (int64_t)its_ns,
 		.hidden_ns = times->grain_ns,
-		.may_be_new = waited.shown_ns <= its_ns + child->missing_ns + own->missing_ns + times->grain_ns,
+		.may_be_new = true, /* what is shown may be of children whose records are still to be read */
+		.opening_faults = waited.faults,
 	};
-	learn_whether_new(account, &waited);
 	map_insert(&times->accounts, &account->node, hash_pid(account->pid));
 
 	return account;
@@ -1239,18 +1255,18 @@ static bool is_of_one_group_again(const struct waited_times *times, const struct
 	       is_gone(times, account->others);
 }
 
-/*
- * Compares with what is shown. The balance, ns: what is missing, or, less than 0, not shown. one_group_again: before
- * that was read.
- */
-static int64_t balance_account(const struct waited_times *times, struct account *account, uint64_t shown_ns,
-			       bool one_group_again, mono_t now)
+/* Compares with what was shown. The balance, ns: what is missing, or, less than 0, not shown. */
+static int64_t balance_account(const struct waited_times *times, struct account *account, mono_t now)
 {
-	int64_t missing_ns = (int64_t)shown_ns - account->opening_ns -
-			     (int64_t)(account->hidden_ns + account->known_ns + account->owed_ns);
+	const struct look *look = &account->look;
+	int64_t explained_ns = account->opening_ns + (int64_t)account->hidden_ns;
+	int64_t missing_ns =
+		(int64_t)look->waited.shown_ns - explained_ns - (int64_t)(account->known_ns + account->owed_ns);
 
-	if (one_group_again) {
-		balance_by_opening(times, account, missing_ns);
+	if (look->one_group_again) {
+		/* Children that have ended since are not in what was shown, or only some of them. */
+		balance_by_opening(times, account,
+				   (int64_t)(look->waited.shown_ns - look->known_ns) - explained_ns);
 		account->mixed = false;
 		missing_ns = 0;
 	}
@@ -1321,6 +1337,8 @@ static void enter_child(struct waited_times *times, struct account *account, con
 	account->last_pid = child->pid;
 	account->last_groups = child->groups;
 	account->ended = now;
+	account->unread = true;
+	account->look.all = false;
 	account->due = mono_add(now, REST_NS);
 	TAILQ_REMOVE(&times->used, account, all);
 	TAILQ_INSERT_TAIL(&times->used, account, all);
@@ -1328,13 +1346,11 @@ static void enter_child(struct waited_times *times, struct account *account, con
 
 /*
  * Returns the CPU time to be added to that of a child, ns. Children in the order of their ends; no
- * process may have ended, and be missing here, that has children itself here. Reads stat of the
- * parent at most each four milliseconds.
+ * process may have ended, and be missing here, that has children itself here.
  */
 static uint64_t waited_times_child(struct waited_times *times, const struct waited_child *child, mono_t now)
 {
 	struct inheritance own = close_account_of(times, child);
-	struct waited waited;
 	struct account *account = child->parent_pid > 0 ? find_account(times, child->parent_pid) : NULL;
 
 	if (!account && child->parent_pid > 0 && child->groups)
@@ -1343,16 +1359,6 @@ static uint64_t waited_times_child(struct waited_times *times, const struct wait
 		return own.rest_ns;
 
 	enter_child(times, account, child, &own, now);
-	if (mono_diff(now, account->read) >= (int64_t)WAITED_READ_NS) {
-		bool one_group_again = is_of_one_group_again(times, account, now);
-
-		account->read = now;
-		if (read_account(times, account, &waited)) {
-			if (account->may_be_new && child->gone)
-				learn_whether_new(account, &waited);
-			balance_account(times, account, waited.shown_ns, one_group_again, now);
-		}
-	}
 
 	return own.rest_ns + hand_out(account, child->groups, account->part_ns);
 }
@@ -1371,27 +1377,47 @@ static bool has_waited_for_all(const struct waited_times *times, struct account 
 	return true;
 }
 
-static void settle_account(struct waited_times *times, struct account *account, mono_t now,
-			   void (*credit)(void *ctx, uint64_t groups, uint64_t cpu_ns), void *ctx)
+static bool is_due(const struct account *account, mono_t now)
 {
-	uint64_t left_ns, passed_ns = (uint64_t)mono_diff(now, account->ended);
-	/* Before its times are read: what it waits for in between would count once more when it is shown. */
-	bool one_group_again = is_of_one_group_again(times, account, now);
-	bool all = has_waited_for_all(times, account, passed_ns);
-	struct waited waited;
-	int64_t missing_ns;
+	return account->due.ns && mono_diff(now, account->due) >= 0;
+}
 
-	if (!read_account(times, account, &waited)) {
-		account->due = (mono_t){ 0 }; /* its own end is still to be known */
-		return;
+/*
+ * Reads what parents have waited for of which a child has ended lately: before events are read. Each at most
+ * each four milliseconds.
+ */
+static void waited_times_look(struct waited_times *times, mono_t now)
+{
+	struct account *account;
+
+	TAILQ_FOREACH(account, &times->used, all)
+	{
+		struct look *look = &account->look;
+		bool wanted = account->unread && mono_diff(now, account->read) >= (int64_t)WAITED_READ_NS;
+
+		if (look->there || (!wanted && !is_due(account, now)))
+			continue;
+		/* Before its times: what it waits for in between would count once more when it is shown. */
+		look->all = has_waited_for_all(times, account, (uint64_t)mono_diff(now, account->ended));
+		look->one_group_again = look->all && is_of_one_group_again(times, account, now);
+		look->known_ns = account->known_ns + account->owed_ns;
+		look->there = read_account(times, account, &look->waited);
+		account->read = now;
+		account->unread = false;
+		if (!look->there)
+			account->due = (mono_t){ 0 }; /* its own end is still to be known */
+		else if (account->may_be_new && look->all)
+			learn_whether_new(account, &look->waited);
 	}
-	if (account->may_be_new && all)
-		learn_whether_new(account, &waited);
-	missing_ns = balance_account(times, account, waited.shown_ns, one_group_again, now);
-	if (missing_ns < -(int64_t)times->grain_ns && all)
-		balance_by_opening(times, account, missing_ns);
-	left_ns = hand_out(account, account->last_groups,
-			   passed_ns < 4 * REST_NS ? (account->owed_ns + 1) / 2 : UINT64_MAX);
+}
+
+static void hand_out_rest(struct account *account, mono_t now,
+			  void (*credit)(void *ctx, uint64_t groups, uint64_t cpu_ns), void *ctx)
+{
+	uint64_t passed_ns = (uint64_t)mono_diff(now, account->ended);
+	uint64_t left_ns = hand_out(account, account->last_groups,
+				    passed_ns < 4 * REST_NS ? (account->owed_ns + 1) / 2 : UINT64_MAX);
+
 	if (left_ns && account->last_groups)
 		credit(ctx, account->last_groups, left_ns);
 	account->due =
@@ -1399,8 +1425,9 @@ static void settle_account(struct waited_times *times, struct account *account, 
 }
 
 /*
- * Hands out what is missing of parents of which no child has ended for a while, to the groups of the
- * last one that did. given_back: the sampler has nothing more of children that ended.
+ * Compares what was looked at, when all events that had come by then are known. Hands out what is missing of
+ * parents of which no child has ended for a while, to the groups of the last one that did. given_back: the
+ * sampler has nothing more of children that ended.
  */
 static void waited_times_settle(struct waited_times *times, bool given_back, mono_t now,
 				void (*credit)(void *ctx, uint64_t groups, uint64_t cpu_ns), void *ctx)
@@ -1409,10 +1436,18 @@ static void waited_times_settle(struct waited_times *times, bool given_back, mon
 
 	TAILQ_FOREACH(account, &times->used, all)
 	{
-		if (!account->due.ns || mono_diff(now, account->due) < 0)
+		if (!account->look.there)
+			continue;
+
+		account->look.there = false;
+		int64_t missing_ns = balance_account(times, account, now);
+
+		if (missing_ns < -(int64_t)times->grain_ns && account->look.all)
+			balance_by_opening(times, account, missing_ns);
+		if (!is_due(account, now))
 			continue;
 		if (given_back || mono_diff(now, account->ended) >= (int64_t)GIVEN_BACK_NS)
-			settle_account(times, account, now, credit, ctx);
+			hand_out_rest(account, now, credit, ctx);
 		else
 			account->due = mono_add(now, REST_NS);
 	}
@@ -2328,7 +2363,8 @@ static bool yield_lock(struct discovery *discovery)
 	return !discovery->stop;
 }
 
-static void read_process_batches(struct discovery *discovery, mono_t now)
+/* Whether all that had come was read. */
+static bool read_process_batches(struct discovery *discovery, mono_t now)
 {
 	struct process_subscription *subscription = discovery->subscription;
 	bool lost = false, more = false;
@@ -2343,9 +2379,13 @@ static void read_process_batches(struct discovery *discovery, mono_t now)
 		for (size_t i = 0; i < count; i++)
 			on_process_event(discovery, &subscription->events[i], now);
 		subscription->more |= count > 0 || more;
-		if (!more || !yield_lock(discovery))
-			return;
+		if (!more)
+			return true;
+		if (!yield_lock(discovery))
+			return false;
 	}
+
+	return false;
 }
 
 static void look_at_due_processes(struct discovery *discovery, mono_t now)
@@ -2387,6 +2427,7 @@ static void read_process_events(struct discovery *discovery, mono_t now)
 {
 	struct process_subscription *subscription = discovery->subscription;
 	struct target_table_counts counts;
+	bool all;
 
 	if (!subscription || subscription->in_read || mono_diff(now, processes_readable_at(discovery, now)) < 0)
 		return;
@@ -2395,10 +2436,12 @@ static void read_process_events(struct discovery *discovery, mono_t now)
 	subscription->events_read = now;
 	subscription->charged_ns = real_clock_thread_cpu();
 	target_table_fetch(discovery->target_table);
-	read_process_batches(discovery, now);
+	waited_times_look(subscription->waited_times, now);
+	all = read_process_batches(discovery, now);
 	target_table_settle(discovery->target_table);
 	target_table_counts(discovery->target_table, &counts);
-	waited_times_settle(subscription->waited_times, counts.ended == 0, now, credit_rest, discovery);
+	if (all)
+		waited_times_settle(subscription->waited_times, counts.ended == 0, now, credit_rest, discovery);
 	look_at_due_processes(discovery, now);
 	discovery->again |= matcher_is_behind(discovery->matcher);
 	if (subscription->more)

@@ -322,6 +322,7 @@ struct process_events {
 	bool lost, more;
 	struct procevent exits[BATCH]; /* exit records that are to follow */
 	size_t exit_count;
+	bool exits_full; /* there may be more of them than were fetched */
 	struct perf_events *rings;
 	size_t ring_count;
 	struct timed_event *held; /* what the rings had, in the order of time */
@@ -478,7 +479,7 @@ static void fetch_exit_records(struct process_events *events)
 	unsigned count = receive_datagrams(events, events->taskstats, BATCH);
 	int error;
 
-	events->more |= count == BATCH;
+	events->exits_full = count == BATCH;
 	for (unsigned i = 0; i < count; i++)
 		if (proc_events_taskstats(events->scratch[i], datagrams->heads[i].msg_len, events->family,
 					  &events->exits[events->exit_count], &error) == PROC_EVENTS_EVENT)
@@ -511,6 +512,7 @@ static void read_sockets(struct process_events *events)
 	memcpy(events->batch + events->count, events->exits, events->exit_count * sizeof(events->exits[0]));
 	events->count += events->exit_count;
 	events->exit_count = 0;
+	events->more |= events->exits_full;
 }
 
 size_t process_events_read(struct process_events *events, struct procevent *batch, size_t cap, bool *ret_lost,

@@ -1347,7 +1347,20 @@ static void show_waited(int32_t pid, uint64_t waited_ns)
 		    (unsigned long long)(each_ns / TICK_NS), (unsigned long long)(each_ns / TICK_NS));
 }
 
-static void end_child_of(int32_t parent, int32_t pid, uint64_t record_ns, uint64_t groups)
+static void on_rest(void *ctx, uint64_t groups, uint64_t cpu_ns)
+{
+	(void)ctx;
+	rest_groups = groups;
+	rest_ns += cpu_ns;
+}
+
+static void look_and_settle(bool given_back)
+{
+	waited_times_look(parents, parents_now);
+	waited_times_settle(parents, given_back, parents_now, on_rest, NULL);
+}
+
+static void read_record(int32_t parent, int32_t pid, uint64_t record_ns, uint64_t groups)
 {
 	struct waited_child child = {
 		.pid = pid,
@@ -1359,15 +1372,15 @@ static void end_child_of(int32_t parent, int32_t pid, uint64_t record_ns, uint64
 		.groups = groups,
 	};
 
-	parents_now = mono_add(parents_now, 5 * NS_PER_MS);
 	handed_ns += waited_times_child(parents, &child, parents_now);
 }
 
-static void on_rest(void *ctx, uint64_t groups, uint64_t cpu_ns)
+static void end_child_of(int32_t parent, int32_t pid, uint64_t record_ns, uint64_t groups)
 {
-	(void)ctx;
-	rest_groups = groups;
-	rest_ns += cpu_ns;
+	parents_now = mono_add(parents_now, 5 * NS_PER_MS);
+	waited_times_look(parents, parents_now);
+	read_record(parent, pid, record_ns, groups);
+	waited_times_settle(parents, true, parents_now, on_rest, NULL);
 }
 
 static void settle_parents(void)
@@ -1376,7 +1389,7 @@ static void settle_parents(void)
 
 	while (waited_times_due(parents, &due)) {
 		parents_now = due;
-		waited_times_settle(parents, true, parents_now, on_rest, NULL);
+		look_and_settle(true);
 	}
 }
 
@@ -1434,13 +1447,15 @@ START_TEST(children_that_are_waited_for_late_do_not_count_twice)
 						      .groups = GROUP };
 
 			parents_now = mono_add(parents_now, NS_PER_MS);
+			waited_times_look(parents, parents_now);
 			handed_ns += waited_times_child(parents, &child, parents_now);
+			waited_times_settle(parents, true, parents_now, on_rest, NULL);
 		}
 		snprintf(path, sizeof(path), "rm -r %s/%d", parents_root, waited);
 		ck_assert_int_eq(system(path), 0);
 		show_waited(PARENT, (uint64_t)round * 20 * USED_NS + USED_NS);
 		parents_now = mono_add(parents_now, 15 * NS_PER_MS);
-		waited_times_settle(parents, true, parents_now, on_rest, NULL);
+		look_and_settle(true);
 		for (int32_t pid = first; pid < next_pid; pid++) {
 			if (pid == waited)
 				continue;
@@ -1451,6 +1466,29 @@ START_TEST(children_that_are_waited_for_late_do_not_count_twice)
 		settle_parents();
 	}
 	ck_assert_msg(handed_ns + rest_ns == 0, "%ju us", (uintmax_t)((handed_ns + rest_ns) / 1000));
+}
+END_TEST
+
+/*
+ * A quarter of a second in which nothing was read, of a parent that was known before (_i) or was not: then fifty
+ * records come at once, of children that were waited for long ago.
+ */
+START_TEST(records_that_are_still_to_be_read_are_not_missing)
+{
+	uint64_t before = _i ? 500 : 0;
+
+	if (_i)
+		run_children(0, 500, 1);
+	for (int batch = 1; batch <= 4; batch++) {
+		parents_now = mono_add(parents_now, 250 * NS_PER_MS);
+		show_waited(PARENT, (before + (uint64_t)batch * 50) * USED_NS);
+		waited_times_look(parents, parents_now);
+		for (int i = 0; i < 50; i++)
+			read_record(PARENT, next_pid++, 3 * NS_PER_MS, GROUP);
+		waited_times_settle(parents, true, parents_now, on_rest, NULL);
+	}
+	settle_parents();
+	ck_assert_handed_out(before * 3 * NS_PER_MS + 200 * NS_PER_MS, GRAIN_NS);
 }
 END_TEST
 
@@ -1532,6 +1570,7 @@ END_TEST
 START_TEST(what_a_child_had_waited_for_is_not_missing_in_its_parent)
 {
 	uint64_t waited_ns = 0, its_ns;
+	char path[128];
 
 	show_waited(PARENT, 0);
 	for (int i = 0; i < 100; i++) {
@@ -1544,9 +1583,11 @@ START_TEST(what_a_child_had_waited_for_is_not_missing_in_its_parent)
 			its_ns += 4 * NS_PER_MS;
 			show_waited(pid, its_ns);
 		}
-		end_child_of(PARENT, pid, NS_PER_MS, GROUP);
+		snprintf(path, sizeof(path), "rm -r %s/%d", parents_root, pid);
+		ck_assert_int_eq(system(path), 0);
 		waited_ns += its_ns + 4 * NS_PER_MS;
 		show_waited(PARENT, waited_ns);
+		end_child_of(PARENT, pid, NS_PER_MS, GROUP);
 	}
 	settle_parents();
 	ck_assert_handed_out(1100 * 3 * NS_PER_MS, GRAIN_NS);
@@ -1632,11 +1673,11 @@ START_TEST(the_rest_waits_for_what_the_sampler_has_counted_of_the_last_child)
 	end_child_of(PARENT, next_pid++, 20 * NS_PER_MS, GROUP);
 	for (int i = 0; i < 15; i++) {
 		parents_now = mono_add(parents_now, 10 * NS_PER_MS);
-		waited_times_settle(parents, _i, parents_now, on_rest, NULL);
+		look_and_settle(_i);
 	}
 	ck_assert_int_eq(rest_ns > 0, _i);
 	parents_now = mono_add(parents_now, 60 * NS_PER_MS);
-	waited_times_settle(parents, false, parents_now, on_rest, NULL);
+	look_and_settle(false);
 	ck_assert_uint_gt(rest_ns, 0);
 }
 END_TEST
@@ -1987,6 +2028,7 @@ static TCase *waited_times_tests(void)
 	tcase_add_checked_fixture(tcase, setup_parents, teardown_parents);
 	tcase_add_test(tcase, what_records_lack_is_handed_out_to_the_next_children);
 	tcase_add_loop_test(tcase, children_that_are_waited_for_late_do_not_count_twice, 0, 2);
+	tcase_add_loop_test(tcase, records_that_are_still_to_be_read_are_not_missing, 0, 2);
 	tcase_add_test(tcase, parts_are_as_large_as_what_children_lack_not_as_clock_ticks);
 	tcase_add_test(tcase, what_was_waited_for_before_is_nobodys);
 	tcase_add_test(tcase, what_stat_did_not_show_of_others_is_not_handed_out);

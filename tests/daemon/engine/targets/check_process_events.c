@@ -118,6 +118,42 @@ START_TEST(all_that_it_used_is_heard_last)
 }
 END_TEST
 
+/* More than are taken at once, of each kind, which came while nobody listened. */
+#define PILED 200
+
+START_TEST(when_there_is_no_more_nothing_is_left)
+{
+	struct process_events *listener = opened(PROCESS_EVENTS_CONNECTOR);
+	bool lost = false, more = true;
+	pid_t pids[PILED];
+	unsigned heard = 0;
+
+	if (!listener || !info.exit_totals) {
+		process_events_close(listener);
+		SKIP_TEST("no exit records: %s", info.why);
+	}
+	for (unsigned i = 0; i < PILED; i++) {
+		pids[i] = fork();
+		if (pids[i] == 0)
+			_exit(0);
+		ck_assert_int_eq(waitpid(pids[i], NULL, 0), pids[i]);
+	}
+	while (more) {
+		bool some_lost;
+		size_t count = process_events_read(listener, events, ARRAY_LEN(events), &some_lost, &more);
+
+		lost |= some_lost;
+		for (size_t e = 0; e < count; e++)
+			for (unsigned i = 0; events[e].kind == PROCEVENT_TOTALS && i < PILED; i++)
+				heard += events[e].pid == pids[i];
+	}
+	process_events_close(listener);
+	if (lost)
+		SKIP_TEST("the machine had more events than there is room for");
+	ck_assert_uint_eq(heard, PILED);
+}
+END_TEST
+
 START_TEST(what_found_no_room_is_said)
 {
 	struct process_events_options tiny = { .only = sources[_i], .receive_bytes = 1, .ring_bytes = 4096 };
@@ -236,6 +272,7 @@ Suite *process_events_suite(void)
 
 	tcase_add_loop_test(tcase, a_life_is_heard_and_its_threads_are_not, 0, 2);
 	tcase_add_test(tcase, all_that_it_used_is_heard_last);
+	tcase_add_test(tcase, when_there_is_no_more_nothing_is_left);
 	tcase_add_loop_test(tcase, what_found_no_room_is_said, 0, 2);
 	tcase_add_test(tcase, in_another_network_namespace_there_is_no_connector);
 	tcase_add_test(tcase, in_a_pid_namespace_with_the_hosts_network_there_is_no_connector);
