@@ -987,8 +987,8 @@ static void ask_for_units(struct discovery *discovery)
  * parent then waits for.
  *
  * The times of a parent are read before events are (waited_times_look), and compared when no more have come
- * (waited_times_settle): whoever was waited for by then had its record in the queue before, so all of them are
- * known. Read after them, the times would have what the records still to be read say as well, which would be
+ * (waited_times_settle): a child that was waited for by then had its record in the queue before, so all of them
+ * are known. Read after them, the times would have what the records still to be read say as well, which would be
  * handed out and then counted: a tenth of a second where discovery had to wait for a CPU. The other way round, a
  * child may be known and not be waited for yet: the account is overdrawn for a moment.
  *
