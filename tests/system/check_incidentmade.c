@@ -113,8 +113,8 @@ static struct sample_window *make_slice(const struct incidentmade_options *optio
 		if (options->hole && at > -6 * (int64_t)NS_PER_S && at < -45 * (int64_t)NS_PER_S / 10)
 			continue;
 		if (options->hole && at == -45 * (int64_t)NS_PER_S / 10)
-			sample_window_hole(sample_window, &(struct sampling_hole){ { FIRED_NS - 6 * NS_PER_S }, mono,
-										   149, 0 });
+			sample_window_hole(sample_window,
+					   &(struct sampling_hole){ { FIRED_NS - 6 * NS_PER_S }, mono, 149, 0 });
 		sample_window_tick(sample_window, mono, 0);
 		sample_at(at, &sample);
 		if (written(at))

@@ -1058,13 +1058,13 @@ struct account {
 	uint64_t hidden_ns; /* and what was not shown of it, at most */
 	bool may_be_new;    /* it may have waited for no others: then that is nothing */
 	uint64_t opening_faults;
-	uint64_t faults;    /* minor, of children, with theirs */
-	uint64_t known_ns;  /* of children, with theirs: records and parts */
-	uint64_t owed_ns;   /* missing, and not handed out yet */
-	uint64_t part_ns;   /* of it, for each child */
-	uint64_t limit_ns;  /* what can be missing of the children that ended of late */
-	uint64_t children;  /* since something was missing */
-	bool mixed;         /* they are of several groups: the last of others was this one, */
+	uint64_t faults;   /* minor, of children, with theirs */
+	uint64_t known_ns; /* of children, with theirs: records and parts */
+	uint64_t owed_ns;  /* missing, and not handed out yet */
+	uint64_t part_ns;  /* of it, for each child */
+	uint64_t limit_ns; /* what can be missing of the children that ended of late */
+	uint64_t children; /* since something was missing */
+	bool mixed;        /* they are of several groups: the last of others was this one, */
 	int32_t others;
 	mono_t switched;      /* then */
 	uint64_t owed_groups; /* of those of which it is missing */
@@ -1072,9 +1072,9 @@ struct account {
 	mono_t read, ended;   /* stat; the last child */
 	bool unread;          /* a child ended since stat was read */
 	struct look look;
-	mono_t due;           /* the next settlement; 0: there is none */
-	int32_t first_pid;    /* the first child that ended since all that had were waited for; 0: none has */
-	int32_t last_pid;     /* the last child */
+	mono_t due;        /* the next settlement; 0: there is none */
+	int32_t first_pid; /* the first child that ended since all that had were waited for; 0: none has */
+	int32_t last_pid;  /* the last child */
 	uint64_t last_groups;
 };
 
@@ -1265,8 +1265,7 @@ static int64_t balance_account(const struct waited_times *times, struct account 
 
 	if (look->one_group_again) {
 		/* Children that have ended since are not in what was shown, or only some of them. */
-		balance_by_opening(times, account,
-				   (int64_t)(look->waited.shown_ns - look->known_ns) - explained_ns);
+		balance_by_opening(times, account, (int64_t)(look->waited.shown_ns - look->known_ns) - explained_ns);
 		account->mixed = false;
 		missing_ns = 0;
 	}
