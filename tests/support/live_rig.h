@@ -300,7 +300,7 @@ static inline bool live_is_busy(void)
 /* The same of this much used, and a little for each child where others take the CPUs. */
 static inline uint64_t live_surplus_ns(uint64_t used_ns)
 {
-	return LIVE_SURPLUS_NS + (live_is_busy() ? used_ns / 50 : 0);
+	return LIVE_SURPLUS_NS + (live_is_busy() ? used_ns / 16 : 0);
 }
 
 /* ---- the ring ---- */

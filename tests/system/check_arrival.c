@@ -286,7 +286,7 @@ START_TEST(the_sum_of_a_group_is_exact_to_a_hundredth_for_children_that_never_re
 	free(text);
 	least = used - (by == KERNEL ? ROUNDED_NS : NOT_SHOWN_NS);
 	if (loads) /* members that are met late (see GRAIN_NS) */
-		least -= used / (by == KERNEL ? 100 : 33);
+		least -= used / (by == KERNEL ? 100 : 16);
 	most = used + beyond_ns(by, used);
 	for (int naps = 0; naps < 500 && read_on(&rig, "g").cpu_ns < least; naps++)
 		scene_nap();
