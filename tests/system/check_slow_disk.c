@@ -1,11 +1,13 @@
 /*
  * check_slow_disk.c: the real daemon on a disk that does not answer (tests/data/slow_disk): while
- * each write, fsync, rename and look at the free space waits, it samples, judges, answers and feeds
- * its watchdog; it ends when it is told to, and says what it could not write; a next one samples before
- * it could save what was left; when the disk answers again nothing is missing.
+ * each write, fsync, rename and look at the free space waits, it samples, judges, takes the evidence of
+ * what fires next, answers and feeds its watchdog; it ends when it is told to, and says what it could
+ * not write; a next one samples before it could save what was left; when the disk answers again nothing is
+ * missing.
  */
 #include "../data/slow_disk/slow_disk.h"
 #include "live_rig.h"
+#include "stacks_rig.h"
 
 #include <dirent.h>
 #include <sys/mman.h>
@@ -16,12 +18,14 @@
 Suite *slow_disk_suite(void);
 
 #define TARGET_NAME "slow@"
+#define BURNER_NAME "burn@"
 
 static struct live_rig rig;
 static struct slow_disk *disk;
 static pid_t targets[8];
 static size_t target_count;
 static int notified;
+static const char *stacks, *window; /* values of the configuration */
 
 static void setup(void)
 {
@@ -29,6 +33,8 @@ static void setup(void)
 	target_count = 0;
 	disk = NULL;
 	notified = -1;
+	stacks = "\"off\"";
+	window = "\"before\": \"1s\", \"after\": \"0s\"";
 }
 
 static void teardown(void)
@@ -114,14 +120,19 @@ static void start_on_disk(void)
 		 notified < 0 ? "" : "/notify");
 	scene_write(
 		place(&rig, "config"),
-		"{\"ring\": {\"path\": \"%s/ring\", \"size\": \"4MiB\", \"lock\": false}, \"stacks\": \"off\",\n"
+		"{\"ring\": {\"path\": \"%s/ring\", \"size\": \"4MiB\", \"lock\": false}, \"stacks\": %s,\n"
 		"\"sampling\": {\"cpu_budget\": \"100%%\", \"interval\": \"10ms\", \"rescan_interval\": \"100ms\",\n"
 		"\"discovery\": \"rescan\"}, \"incidents\": {\"directory\": \"%s/incidents\", \"min_free\": \"0B\",\n"
-		"\"before\": \"1s\", \"after\": \"0s\"}, \"state_file\": \"%s/state\",\n"
-		"\"targets\": [{\"name\": \"t\", \"comm\": \"%s\"}],\n"
+		"%s}, \"state_file\": \"%s/state\",\n"
+		"\"targets\": [{\"name\": \"t\", \"comm\": \"%s\"},\n"
+		"{\"name\": \"burner\", \"comm\": \"%s\", \"again\": \"300ms\"}],\n"
 		"\"rules\": [{\"name\": \"there\", \"metric\": \"memory_bytes\", \"window\": \"100ms\", \"above\": "
-		"\"4KiB\", \"warmup\": 0, \"cooldown\": \"1h\"}]}\n",
-		rig.directory, rig.directory, rig.directory, scene_own(TARGET_NAME));
+		"\"4KiB\", \"warmup\": 0, \"cooldown\": \"1h\", \"targets\": [\"t\"]},\n"
+		"{\"name\": \"burns\", \"metric\": \"cpu_cores\", \"window\": \"100ms\", \"above\": 0.3, "
+		"\"warmup\": 0,\n"
+		"\"cooldown\": \"1h\", \"targets\": [\"burner\"]}]}\n",
+		rig.directory, stacks, rig.directory, window, rig.directory, scene_own(TARGET_NAME),
+		scene_own(BURNER_NAME));
 	rig.server = program_start(arguments, rig.directory, -1, 0);
 	live_wait_for(&rig, scene_says(rig.server.err, "watching "));
 	ck_assert_int_eq(ring_open(AT_FDCWD, place(&rig, "ring"), false, &rig.ring), 0);
@@ -209,6 +220,117 @@ START_TEST(while_the_disk_does_not_answer_all_else_goes_on_and_nothing_is_lost)
 	live_wait_for(&rig, scene_says(place(&rig, "state"), "there"));
 	live_wait_for(&rig, scene_says(rig.server.err, "sealed incident"));
 	ck_assert_uint_eq(told(&rig, "health", "lost_log_entries"), 0);
+}
+END_TEST
+
+/* ---- the evidence of the next incident ---- */
+
+/* A program that burns when it is told to go on, and has exited two seconds of CPU time later. */
+static pid_t start_burner(void)
+{
+	const char *path = place(&rig, scene_own(BURNER_NAME));
+	const char *arguments[] = { path, "exit", "2000", NULL };
+	char found[512], whole[PATH_MAX];
+	pid_t pid;
+
+	ck_assert(program_find("workload_stacks", found) && realpath(found, whole));
+	ck_assert_int_eq(symlink(whole, path), 0);
+	pid = run(arguments);
+	await_stop(pid);
+
+	return pid;
+}
+
+/* Of the incident that this rule has fired: a file of it; NULL: there is none. For free(3). */
+static char *read_of(const char *rule, const char *file)
+{
+	DIR *dir = opendir(place(&rig, "incidents"));
+	char *text = NULL;
+
+	for (struct dirent *item; dir && !text && (item = readdir(dir));) {
+		char path[768];
+
+		snprintf(path, sizeof path, "%s/%s/%s", place(&rig, "incidents"), item->d_name, file);
+		if (strstr(item->d_name, rule) && !strstr(item->d_name, ".tmp"))
+			text = scene_read(path);
+	}
+	if (dir)
+		closedir(dir);
+
+	return text;
+}
+
+/* Says what the incident is, and fails. */
+static void is_not(const char *about, const char *what)
+{
+	fprintf(stderr, "%s\n", about);
+	ck_abort_msg("%s is not in it, or not of its time", what);
+}
+
+/* That capture was taken, and so long after the firing at most. */
+static void was_taken(const char *about, const char *capture, uint64_t most_ns)
+{
+	static const char ok[] = "\"status\": \"ok\"", when[] = "\"at_ns\": ";
+	char name[64];
+	const char *at, *end;
+
+	snprintf(name, sizeof name, "\"name\": \"%s\"", capture);
+	at = strstr(about, name);
+	end = at ? strchr(at, '}') : NULL;
+	if (!end || !memmem(at, (size_t)(end - at), ok, strlen(ok)))
+		is_not(about, capture);
+	at = memmem(at, (size_t)(end - at), when, strlen(when));
+	if (!at || strtoull(at + strlen(when), NULL, 10) >= most_ns)
+		is_not(about, capture);
+}
+
+/* Milliseconds of each call; 0: none returns as long as the two fire. */
+static const unsigned delays[] = { 0, 300, 3000 };
+
+START_TEST(while_the_disk_waits_for_one_incident_the_evidence_of_the_next_is_taken)
+{
+	unsigned delay = delays[_i];
+	AUTO_FREE char *about = NULL, *functions = NULL;
+	uint64_t began, lived_ns;
+	pid_t burner;
+
+	if (!stacks_rig_perf_is_allowed())
+		SKIP_TEST("%s", skip_why());
+	stacks = "\"frame-pointers\"";
+	window =
+		"\"before\": \"20s\", \"after\": \"1s\""; /* as long as it takes, so much of stacks there is when it is written at last */
+	if (!start_all())
+		SKIP_TEST("%s", skip_why());
+	burner = start_burner();
+	live_wait_for(&rig, told(&rig, "incidents", "pending") == 0 && scene_says(rig.server.err, "watching "));
+	disk->delay_ms = delay;
+	disk->closed = delay == 0;
+	start_target();
+	live_wait_for(&rig, told(&rig, "incidents", "opened") == 1);
+	live_wait_for(&rig, disk->waiting > 0);
+	kill(burner, SIGCONT);
+	began = live_now_ns();
+	live_wait_for(&rig, told(&rig, "incidents", "opened") == 2); /* status answers */
+	ck_assert_int_eq(waitpid(burner, NULL, 0), burner);
+	lived_ns = live_now_ns() - began;
+	if (delay == 0)
+		live_wait_for(&rig, told(&rig, "incidents", "captures_unsaved") >= 12);
+	disk->delay_ms = 0;
+	disk->closed = 0;
+	live_wait_for(&rig, told(&rig, "incidents", "sealed") == 2);
+
+	about = read_of("burns", "incident.json");
+	ck_assert_ptr_nonnull(about);
+	was_taken(about, "threads", lived_ns);
+	was_taken(about, "smaps", lived_ns);
+	was_taken(about, "smaps-again", lived_ns);
+	functions = read_of("burns", "functions.tsv");
+	if (!functions || !strstr(functions, "\nspin\t")) {
+		fprintf(stderr, "%s\n", functions ? functions : "");
+		is_not(about, "what burned");
+	}
+	ck_assert_uint_eq(told(&rig, "incidents", "captures_unsaved"), 0);
+	ck_assert_uint_eq(told(&rig, "incidents", "captures_unsaved_bytes"), 0);
 }
 END_TEST
 
@@ -336,6 +458,8 @@ Suite *slow_disk_suite(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, while_the_disk_does_not_answer_all_else_goes_on_and_nothing_is_lost);
+	tcase_add_loop_test(tcase, while_the_disk_waits_for_one_incident_the_evidence_of_the_next_is_taken, 0,
+			    (int)ARRAY_LEN(delays));
 	tcase_add_test(tcase, on_a_slow_disk_all_is_written_in_its_time);
 	tcase_add_test(tcase, it_ends_on_a_disk_that_does_not_answer_and_says_what_is_not_written);
 	tcase_add_test(tcase, while_files_of_processes_and_cgroups_do_not_come_all_else_goes_on);

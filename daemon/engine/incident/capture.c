@@ -2,10 +2,11 @@
  * capture.c: the evidence of an incident that is not samples: threads, status, limits, cgroup,
  * system and smaps, one file each.
  *
- * A capture builds its text in memory and writes it at once, so a file is complete or absent, and
- * a full disk costs one file, not the incident. Everything that a watched process controls is
- * escaped, so that no control character reaches a terminal. A file is bounded by CAPTURE_BYTES_MAX
- * and cut at the end of a line; the cut is noted in the file and in the capture's record.
+ * A capture builds its text in memory, without a disk; capture_save writes it later, as a whole. So a
+ * file is complete or absent, and a full disk costs one file, not the incident. Everything that a
+ * watched process controls is escaped, so that no control character reaches a terminal. A file is
+ * bounded by CAPTURE_BYTES_MAX and cut at the end of a line; the cut is noted in the file and in the
+ * capture's record.
  *
  * A capture visits all processes of the target and continues when one has vanished; it reports an
  * error only if none could be read. Which errors mean "not possible here" (skipped) and which are
@@ -80,6 +81,7 @@ struct capture_context {
 	uint64_t cpu_end_ns;              /* CPU time of the thread, and of children for it, at which it stops */
 	uint64_t *children_cpu_ns;        /* NULL: none is counted */
 	mono_t fired;                     /* records hold the time since it; 0: they do not */
+	size_t max_bytes;                 /* of each text; 0: CAPTURE_BYTES_MAX */
 	bool again;                       /* the second snapshot */
 };
 
@@ -184,32 +186,15 @@ static void end_cut_text(struct capture_text *text)
 	text->error = buffer_append(buffer, CUT_NOTE, sizeof(CUT_NOTE) - 1);
 }
 
-static int write_text_file(const struct buffer *buffer, int dirfd, const char *name)
+/* The text as it will be in its file; the caller's. 0; text->error. */
+static int capture_text_end(struct capture_text *text, struct buffer *ret)
 {
-	AUTO_CLOSE int fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
-	int r;
-
-	if (fd < 0)
-		return -errno;
-	r = sink_write_all(fd, buffer->data, buffer->len);
-	if (r < 0)
-		unlinkat(dirfd, name, 0);
-	return r;
-}
-
-/* Writes a new file in dirfd. 0; text->error; -errno, and then there is no such file. */
-static int capture_text_save(struct capture_text *text, int dirfd, const char *name, uint64_t *ret_bytes)
-{
-	int r;
-
 	if (!text->error)
 		end_cut_text(text);
 	if (text->error)
 		return text->error;
-	r = write_text_file(&text->buffer, dirfd, name);
-	if (r < 0)
-		return r;
-	*ret_bytes = text->buffer.len;
+	*ret = text->buffer;
+	text->buffer = (struct buffer){ 0 };
 	return 0;
 }
 
@@ -1155,24 +1140,28 @@ static const struct capture capture_table[] = {
 	{ CONFIG_CAPTURE_SMAPS, "smaps.tsv", "smaps.again.tsv", capture_smaps },
 };
 
-/* *ret_collected: the sources were read; an error after that is one of writing the file. */
-static int write_capture(const struct capture_context *context, const struct capture *capture, int dirfd,
-			 struct incident_capture *ret, bool *ret_collected)
+/* *ret_collected: the sources were read; an error after that is one of memory. */
+static int read_capture(const struct capture_context *context, const struct capture *capture, struct capture_file *ret,
+			bool *ret_collected)
 {
-	AUTO(capture_text_release) struct capture_text text = { .buffer.max = CAPTURE_BYTES_MAX };
+	AUTO(capture_text_release)
+	struct capture_text text = { .buffer.max = context->max_bytes ? context->max_bytes : CAPTURE_BYTES_MAX };
 	int r = capture->collect(context, &text);
 
 	if (r < 0)
 		return r;
 
 	*ret_collected = true;
-	r = capture_text_save(&text, dirfd, ret->file, &ret->bytes);
-	if (r == 0 && (text.cut || text.left_out || text.unanswered))
-		incident_text(ret->why, sizeof(ret->why),
+	r = capture_text_end(&text, &ret->text);
+	if (r < 0)
+		return r;
+	ret->record.bytes = ret->text.len;
+	if (text.cut || text.left_out || text.unanswered)
+		incident_text(ret->record.why, sizeof(ret->record.why),
 			      text.cut        ? "cut: there was more"
 			      : text.left_out ? "in part " LEFT_OUT
 					      : "in part left out: it " UNANSWERED);
-	return r;
+	return 0;
 }
 
 /* Sets status and why for an error. Returns 0 if it means skipped, else the error. */
@@ -1204,45 +1193,71 @@ static struct incident_capture make_record(const struct capture *capture, bool a
 	return record;
 }
 
-/* Writes one file and its record. 0: ok or skipped; -errno: failed, no such file is left. */
-static int run_capture(const struct capture_context *context, const struct capture *capture, int dirfd,
-		       struct incident_capture *ret)
+/* Makes the text of one file and its record. 0: ok or skipped; -errno: failed, there is no text. */
+static int run_capture(const struct capture_context *context, const struct capture *capture, struct capture_file *ret)
 {
+	struct incident_capture *record = &ret->record;
 	bool collected = false;
 	int r;
 
-	*ret = make_record(capture, context->again, INCIDENT_CAPTURE_OK, "");
-	incident_text(ret->file, sizeof(ret->file), context->again ? capture->again : capture->file);
-	ret->has_at = context->fired.ns > 0;
-	if (ret->has_at)
-		ret->at_ns = mono_diff(clock_mono(context->clock), context->fired);
-	r = write_capture(context, capture, dirfd, ret, &collected);
-	return r < 0 ? judge_capture(ret, r, collected) : 0;
+	*ret = (struct capture_file){ .record = make_record(capture, context->again, INCIDENT_CAPTURE_OK, "") };
+	incident_text(record->file, sizeof(record->file), context->again ? capture->again : capture->file);
+	record->has_at = context->fired.ns > 0;
+	if (record->has_at)
+		record->at_ns = mono_diff(clock_mono(context->clock), context->fired);
+	r = read_capture(context, capture, ret, &collected);
+	return r < 0 ? judge_capture(record, r, collected) : 0;
 }
 
-static void run_captures(const struct capture_context *context, unsigned set, int dirfd, struct incident *incident)
+static void run_captures(const struct capture_context *context, unsigned set, struct capture_files *ret)
 {
 	for (size_t i = 0; i < ARRAY_LEN(capture_table); i++) {
-		struct incident_capture record;
-
 		if (!(set & capture_table[i].which))
 			continue;
-		run_capture(context, &capture_table[i], dirfd, &record);
-		incident_add_capture(incident, &record);
+		run_capture(context, &capture_table[i], &ret->files[ret->count]);
+		ret->bytes += ret->files[ret->count++].text.cap;
 	}
 }
 
 void capture_not_taken(const struct incident_request *request, bool again, enum incident_capture_status status,
-		       const char *why, struct incident *incident)
+		       const char *why, struct capture_files *ret)
 {
 	unsigned set = capture_set(request, again);
 
-	for (size_t i = 0; i < ARRAY_LEN(capture_table); i++) {
-		struct incident_capture record = make_record(&capture_table[i], again, status, why);
-
+	capture_save(ret, -1, NULL);
+	for (size_t i = 0; i < ARRAY_LEN(capture_table); i++)
 		if (set & capture_table[i].which)
-			incident_add_capture(incident, &record);
+			ret->files[ret->count++].record = make_record(&capture_table[i], again, status, why);
+}
+
+/* ---- to the disk ---- */
+
+static int write_text_file(const struct buffer *buffer, int dirfd, const char *name)
+{
+	AUTO_CLOSE int fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	r = sink_write_all(fd, buffer->data, buffer->len);
+	if (r < 0)
+		unlinkat(dirfd, name, 0);
+	return r;
+}
+
+void capture_save(struct capture_files *files, int dirfd, struct incident *incident)
+{
+	for (size_t i = 0; i < files->count; i++) {
+		struct incident_capture *record = &files->files[i].record;
+		int r = incident && *record->file ? write_text_file(&files->files[i].text, dirfd, record->file) : 0;
+
+		if (r < 0)
+			incident_capture_without_file(record, INCIDENT_CAPTURE_FAILED, foreign_error(r));
+		if (incident)
+			incident_add_capture(incident, record);
+		buffer_release(&files->files[i].text);
 	}
+	*files = (struct capture_files){ 0 };
 }
 
 /* ---- a snapshot ---- */
@@ -1354,6 +1369,7 @@ static void fill_snapshot(const struct capture_options *options, struct snapshot
 			.children_cpu_ns = &snapshot->children_cpu_ns,
 			.fired = request->fired,
 			.again = options->again,
+			.max_bytes = options->max_bytes,
 		},
 	};
 	if (discovery_busy(session_parts(options->session).discovery, &snapshot->busy) == 0)
@@ -1369,19 +1385,20 @@ unsigned capture_set(const struct incident_request *request, bool again)
 	return again ? captures & CAPTURE_AGAIN : captures;
 }
 
-void capture_take(const struct capture_options *options, struct capture_processes *processes, struct incident *incident)
+void capture_take(const struct capture_options *options, struct capture_processes *processes, struct capture_files *ret)
 {
 	struct snapshot *snapshot = malloc(sizeof(*snapshot));
 
 	if (!snapshot) {
 		capture_not_taken(options->request, options->again,
 				  options->again ? INCIDENT_CAPTURE_SKIPPED : INCIDENT_CAPTURE_FAILED,
-				  options->again ? "no memory" : strerrordesc_np(ENOMEM), incident);
+				  options->again ? "no memory" : strerrordesc_np(ENOMEM), ret);
 		return;
 	}
 
 	fill_snapshot(options, snapshot);
 	set_members(options, snapshot, processes);
-	run_captures(&snapshot->context, capture_set(options->request, options->again), options->dirfd, incident);
+	capture_save(ret, -1, NULL);
+	run_captures(&snapshot->context, capture_set(options->request, options->again), ret);
 	free_snapshot(snapshot);
 }

@@ -2,19 +2,31 @@
  * incident_worker.c: a queue of jobs and the thread that works them off; from the opening of an
  * incident to its sealed directory, in this order.
  *
- *     open ──▶ commands, second snapshot ──▶ seal: stacks, leftover files, samples, rename; limits
+ *     take ──▶ open ──▶ commands, second snapshot ──▶ seal: stacks, leftover files, samples, rename; limits
  *
- * What is lost by waiting comes first: opening makes the directory, which is what the incident is known
- * by, copies the stacks of the time before the firing, takes the captures and starts the commands, into
- * the draft that becomes the incident. Only the naming of stacks takes long, and bringing files to a
- * slow disk; jobs of other incidents that cannot wait run meanwhile (run_urgent_job).
+ * What is lost by waiting comes first: the draft is made, which is what the incident is known by, and
+ * meanwhile the stacks of the time before the firing and the captures are taken into memory. Then they
+ * are saved there, and the commands are started. Naming stacks takes long, and so may the disk; jobs of
+ * other incidents that cannot wait run meanwhile (take_turn).
+ *
+ * The disk. What may wait for it is a step: a function that this thread, which owns all state, has
+ * called by a second one, "disk", of whom one call runs at a time (on_disk).
+ *
+ *     worker: on_disk ──▶ takes what cannot wait, of others too ──────▶ goes on
+ *     disk:   step (draft, saving, seal, retention, ...) ──▶ done
+ *
+ * Until the step returns it alone touches its work's draft, recording, window and incident, and the
+ * spool; the worker takes stacks and captures, which touches none of these, and begins no other step,
+ * unless the disk offers a turn between two calls of a long one (offer_turn). So the hand-over is all
+ * that needs a lock. A disk of seconds a call delays drafts and seals, and no evidence: that is bounded
+ * (HELD_MAX), and counted until it is saved.
  *
  * Ownership. The request is constant. The fields of a work that the queue's lock protects are its
  * jobs, what it still waits for, and what incident_worker_seal hands over; the rest is the worker's
- * alone. Jobs are part of the work, so that queueing cannot fail. A work is sealed when it was
- * handed over and waits for nothing more: the opening, the commands (reported from the thread of
- * hooks.c) and the second snapshot each count as one. Nothing here refers to a configuration, so a
- * reload has nothing to wait for.
+ * alone, and lent to a step. Jobs are part of the work, so that queueing cannot fail. A work is sealed
+ * when it was handed over and waits for nothing more: the opening, the compression of its stacks, the
+ * commands (reported from the thread of hooks.c) and the second snapshot each count as one. Nothing
+ * here refers to a configuration, so a reload has nothing to wait for.
  *
  * Turns. Of jobs of equal urgency the next is one of root's and of system services, else one of the
  * user whose jobs have taken least of the worker's time lately, and of those the oldest. While others
@@ -92,18 +104,31 @@
 /* The same failure is logged once in this time. */
 #define FAILURE_LOG_NS (60 * NS_PER_S)
 
+/*
+ * Captures in memory that are not saved yet: a few hundred KB unless a disk stands still. A text may
+ * take a quarter of what is left, and always a little: many large ones do not take it all from the next.
+ */
+#define HELD_MAX ((size_t)8 << 20)
+#define HELD_LEAST 4096u
+
+/* A step that takes longer is waited for by compressing stacks; after one that does not, commands come first. */
+#define SLOW_STEP_NS (NS_PER_S / 10)
+
 /* incident.json, MANIFEST, and the blocks that directories take. */
 #define METADATA_BYTES 16384u
 
 /* File systems allocate blocks of this size. */
 #define BLOCK_BYTES 4096u
 
-enum job_kind { JOB_OPEN, JOB_FOLLOW, JOB_SEAL, JOB_ENFORCE, JOB_SPACE };
+enum job_kind { JOB_TAKE, JOB_PREPARE, JOB_OPEN, JOB_SAVE, JOB_FOLLOW, JOB_SEAL, JOB_ENFORCE, JOB_SPACE };
 
+/* Behind those that are as urgent. All but the last are urgent. */
 enum job_order {
 	JOB_LAST,
-	JOB_URGENT, /* before all that are not urgent, behind those that are */
-	JOB_FIRST,  /* before all others; is urgent, too */
+	JOB_SOON, /* while the disk is waited for, if that takes long: without a step */
+	JOB_URGENT,
+	JOB_NOW,   /* while the disk is waited for, too: without a step */
+	JOB_FIRST, /* before all others, those that are first, too */
 };
 
 /* Part of the struct it belongs to. All but kind and work under the queue's lock. */
@@ -111,7 +136,8 @@ struct job {
 	struct job *next;
 	struct incident_work *work; /* NULL: JOB_ENFORCE, JOB_SPACE */
 	enum job_kind kind;
-	bool urgent, queued;
+	enum job_order order;
+	bool queued;
 };
 
 /* What the jobs of a user have taken of the worker's time lately. */
@@ -138,7 +164,7 @@ struct incident_work {
 
 	/* Under the lock of the queue. */
 	struct incident_work *next; /* of all */
-	struct job open, follow, seal;
+	struct job take, prepare, open, save, follow, seal;
 	unsigned awaited; /* what must be finished before it is sealed */
 	bool handed_over;
 	char drafted[INCIDENT_NAME_MAX + 1]; /* its name, when there is a draft */
@@ -151,7 +177,7 @@ struct incident_work {
 	const char *file;
 	struct buffer text;
 
-	/* The worker's alone. */
+	/* The worker's alone, or the step's. */
 	struct spool_draft *draft;
 	int draft_error;                  /* why there is no draft */
 	struct incident *captured;        /* the request's info, to which records of what was captured are added */
@@ -161,9 +187,13 @@ struct incident_work {
 	struct target_member *members;    /* as far as they are known, those of the time before the firing */
 	size_t member_count;
 	struct capture_processes processes;
-	struct hook_run *run;     /* the commands, from their start until they are reported */
-	struct notify_plan *tell; /* NULL: nothing is told of it */
-	mono_t again_at;          /* when the second snapshot is due; 0: there is none, or it was taken */
+	struct incident_capture unsecured; /* why there are no stacks; without a name: there are, or none were wanted */
+	struct capture_files first, second; /* snapshots that are not saved yet */
+	bool second_is_due;                 /* when the draft is noted: it is not saved yet */
+	bool taken, opening;                /* whether take_work has run, and open_work has begun */
+	struct hook_run *run;               /* the commands, from their start until they are reported */
+	struct notify_plan *tell;           /* NULL: nothing is told of it */
+	mono_t again_at;                    /* when the second snapshot is due; 0: there is none, or it was taken */
 	struct incident_work *again_next;
 };
 
@@ -174,12 +204,25 @@ struct write_failures {
 	uint64_t lost, unlogged;
 };
 
+enum disk_state { DISK_IDLE, DISK_GIVEN, DISK_BUSY, DISK_OFFERS, DISK_RESUMED, DISK_DONE, DISK_END };
+
+/* All but the thread under the queue's lock. */
+struct disk {
+	pthread_t thread;
+	bool running; /* the event loop's */
+	pthread_cond_t wake;
+	enum disk_state state;
+	void (*step)(void *argument);
+	void *argument;
+};
+
 struct incident_worker {
 	struct session *session;
 	struct spool *spool;
 	struct clock clock;
 	uint64_t stuck_ns;
 	struct job_queue queue;
+	struct disk disk;
 	struct job enforce, space;
 	_Atomic uint64_t expected_bytes; /* of space */
 	_Atomic bool space_is_short;     /* its answer */
@@ -188,15 +231,16 @@ struct incident_worker {
 	pthread_t thread;
 	bool running, abandoned; /* the event loop's */
 	_Atomic uint64_t busy_since;
-	_Atomic uint64_t sealed, failed, removed; /* struct incident_worker_counts */
+	_Atomic uint64_t sealed, failed, removed, held, held_bytes; /* struct incident_worker_counts */
 
-	/* The thread's alone. */
+	/* The thread's alone, or the step's. */
 	struct write_failures failures;
 	struct stack_held stacks_held; /* by incidents that are open */
 	int kernel_symbols;            /* for their stacks; -1 */
 	mono_t stop_by;                /* for naming stacks; 0: the stop was not noticed yet */
 	int enforce_error;             /* of the last spool_enforce */
 	struct incident_work *again;   /* list of works whose second snapshot is pending */
+	bool disk_works;               /* no step may be begun */
 	uint64_t charged;              /* whose job runs: struct incident_work's owner */
 	mono_t charged_since, naming_since;
 };
@@ -412,9 +456,9 @@ static void queue_insert(struct job_queue *queue, struct job *job, enum job_orde
 {
 	struct job **at = order == JOB_LAST ? queue->last : &queue->first;
 
-	while (order == JOB_URGENT && *at && (*at)->urgent)
+	while (*at && order < JOB_FIRST && (*at)->order >= order)
 		at = &(*at)->next;
-	job->urgent = order != JOB_LAST;
+	job->order = order;
 	job->queued = true;
 	job->next = *at;
 	*at = job;
@@ -475,21 +519,31 @@ static uint64_t owner_of(const struct job *job)
 	return job->work ? job->work->owner : 0;
 }
 
-/* The lock is held, and there is one. Of the most urgent the one whose turn it is. */
-static struct job *queue_take_next(struct job_queue *queue, mono_t now)
+/* The lock is held. Takes out what is there. */
+static struct job *queue_remove(struct job_queue *queue, struct job **at)
 {
-	struct job **next = &queue->first, *job;
+	struct job *job = *at;
 
-	for (struct job **at = next; *at && (*at)->urgent == queue->first->urgent; at = &(*at)->next)
-		if (has_precedence(queue, owner_of(*at), owner_of(*next), now))
-			next = at;
-	job = *next;
-	*next = job->next;
-	if (!*next)
-		queue->last = next;
+	*at = job->next;
+	if (!*at)
+		queue->last = at;
 	job->queued = false;
 
 	return job;
+}
+
+/* The lock is held. Of the jobs of this order the one whose turn it is; NULL: there is none. */
+static struct job *queue_take(struct job_queue *queue, enum job_order order, mono_t now)
+{
+	struct job **at = &queue->first, **next;
+
+	while (*at && (*at)->order > order)
+		at = &(*at)->next;
+	for (next = at; *at && (*at)->order == order; at = &(*at)->next)
+		if (has_precedence(queue, owner_of(*at), owner_of(*next), now))
+			next = at;
+
+	return *next && (*next)->order == order ? queue_remove(queue, next) : NULL;
 }
 
 /* Whether an incident that comes before those of owner could be sealed. */
@@ -531,7 +585,7 @@ static int queue_next(struct job_queue *queue, const struct clock *clock, mono_t
 		if (until.ns && (queue->stop || mono_diff(clock_mono(clock), until) >= 0)) {
 			r = QUEUE_DUE;
 		} else if (queue->first) {
-			*ret = queue_take_next(queue, clock_mono(clock));
+			*ret = queue_take(queue, queue->first->order, clock_mono(clock));
 			r = 0;
 		} else if (queue->stop && queue->waiting == 0) {
 			r = QUEUE_END;
@@ -550,11 +604,28 @@ static struct job *queue_next_urgent(struct job_queue *queue, mono_t now)
 	struct job *job = NULL;
 
 	pthread_mutex_lock(&queue->lock);
-	if (queue->first && queue->first->urgent)
-		job = queue_take_next(queue, now);
+	if (queue->first && queue->first->order > JOB_LAST)
+		job = queue_take(queue, queue->first->order, now);
 	pthread_mutex_unlock(&queue->lock);
 
 	return job;
+}
+
+/* Takes it out of the queue. False: it is not there. */
+static bool queue_withdraw(struct job_queue *queue, struct job *job)
+{
+	struct job **at = &queue->first;
+	bool queued;
+
+	pthread_mutex_lock(&queue->lock);
+	queued = job->queued;
+	while (queued && *at != job)
+		at = &(*at)->next;
+	if (queued)
+		queue_remove(queue, at);
+	pthread_mutex_unlock(&queue->lock);
+
+	return queued;
 }
 
 /* After this, only the seals of what was handed over are still put. */
@@ -644,6 +715,67 @@ static void work_hand_over(struct job_queue *queue, struct incident_work *work)
 	work->handed_over = true;
 	if (work->awaited == 0)
 		queue_insert(queue, &work->seal, JOB_LAST);
+	pthread_mutex_unlock(&queue->lock);
+}
+
+/* ---- the disk ---- */
+
+/* The lock is held. Does the step that was given, or waits. */
+static void disk_serve(struct disk *disk, struct job_queue *queue)
+{
+	void (*step)(void *argument) = disk->step;
+	void *argument = disk->argument;
+
+	if (disk->state != DISK_GIVEN) {
+		pthread_cond_wait(&disk->wake, &queue->lock);
+		return;
+	}
+	disk->state = DISK_BUSY;
+	pthread_mutex_unlock(&queue->lock);
+	step(argument);
+	pthread_mutex_lock(&queue->lock);
+	disk->state = DISK_DONE;
+	pthread_cond_signal(&queue->wake);
+}
+
+static void *run_disk(void *argument)
+{
+	struct incident_worker *worker = argument;
+
+	prctl(PR_SET_NAME, "disk");
+	pthread_mutex_lock(&worker->queue.lock);
+	while (worker->disk.state != DISK_END)
+		disk_serve(&worker->disk, &worker->queue);
+	pthread_mutex_unlock(&worker->queue.lock);
+
+	return NULL;
+}
+
+/* The lock is held. */
+static void disk_set(struct disk *disk, enum disk_state state)
+{
+	disk->state = state;
+	pthread_cond_signal(&disk->wake);
+}
+
+/*
+ * In a step that has several calls, between two of them: if there is a job that cannot wait, the worker
+ * does one, and its steps are done here.
+ */
+static void offer_turn(void *ctx)
+{
+	struct incident_worker *worker = ctx;
+	struct job_queue *queue = &worker->queue;
+	struct disk *disk = &worker->disk;
+
+	pthread_mutex_lock(&queue->lock);
+	if (queue->first && queue->first->order > JOB_LAST) {
+		disk->state = DISK_OFFERS;
+		pthread_cond_signal(&queue->wake);
+		while (disk->state != DISK_RESUMED)
+			disk_serve(disk, queue);
+		disk->state = DISK_BUSY;
+	}
 	pthread_mutex_unlock(&queue->lock);
 }
 
@@ -744,7 +876,7 @@ static void add_members(struct incident_work *work)
 	work->member_count += count;
 }
 
-/* Copies what the perf rings hold of the time before the firing, or adds a record of why not. */
+/* Copies what the perf rings hold of the time before the firing. A step may be noting work->captured. */
 static void secure_stacks(struct incident_work *work)
 {
 	const struct incident_request *request = work->request;
@@ -764,30 +896,58 @@ static void secure_stacks(struct incident_work *work)
 		.kernel_symbols = &work->worker->kernel_symbols,
 	};
 
-	if (options.recorder)
-		work->stacks = stack_capture_secure(&options, work->captured);
+	AUTO_FREE struct incident *told = options.recorder ? calloc(1, sizeof *told) : NULL;
+
+	if (told)
+		work->stacks = stack_capture_secure(&options, told);
+	if (told && told->capture_count) {
+		work->unsecured = told->captures[0];
+	} else if (options.recorder && !told) {
+		work->unsecured.status = INCIDENT_CAPTURE_FAILED;
+		incident_text(work->unsecured.name, sizeof work->unsecured.name, "stacks");
+		incident_text(work->unsecured.why, sizeof work->unsecured.why, strerrordesc_np(ENOMEM));
+	}
 	if (work->stacks)
 		add_members(work);
 }
 
+/* What was taken and is now held in memory, or is no longer. */
+static void count_held(struct incident_worker *worker, size_t captures, size_t bytes, bool held)
+{
+	atomic_fetch_add(&worker->held, held ? captures : -captures);
+	atomic_fetch_add(&worker->held_bytes, held ? bytes : -bytes);
+}
+
+/* Into memory: on the worker's thread, also while a step runs, of this work too. */
 static void take_captures(struct incident_work *work, bool again)
 {
+	struct incident_worker *worker = work->worker;
+	struct capture_files *files = again ? &work->second : &work->first;
+	size_t held = worker->held_bytes, room = held < HELD_MAX ? (HELD_MAX - held) / 4 : 0;
 	struct capture_options options = {
-		.session = work->worker->session,
-		.clock = &work->worker->clock,
+		.session = worker->session,
+		.clock = &worker->clock,
 		.request = work->request,
-		.dirfd = spool_draft_dirfd(work->draft),
+		.max_bytes = room < HELD_LEAST ? HELD_LEAST : room,
 		.again = again,
 	};
 
-	capture_take(&options, &work->processes, work->captured);
+	capture_take(&options, &work->processes, files);
+	count_held(worker, files->count, files->bytes, true);
+}
+
+/* In a step. Without a draft they are lost. */
+static void save_captures(struct incident_work *work, struct capture_files *files)
+{
+	count_held(work->worker, files->count, files->bytes, false);
+	capture_save(files, work->draft ? spool_draft_dirfd(work->draft) : -1, work->draft ? work->captured : NULL);
 }
 
 /*
  * Writes the incident.json that counts if the daemon is killed before the incident is sealed: what is
  * not taken or written by then is missing. spool.c says where the samples are (settle_samples).
  */
-static void note_draft(const struct incident_work *work, bool captured)
+static void note_draft(const struct incident_work *work, bool captured, bool has_stacks, bool second)
 {
 	const struct incident_request *request = work->request;
 	struct incident_capture lost = { .status = INCIDENT_CAPTURE_FAILED, .why = INCIDENT_KILLED };
@@ -799,16 +959,18 @@ static void note_draft(const struct incident_work *work, bool captured)
 		incident_text(lost.file, sizeof lost.file, work->recording ? INCIDENT_SAMPLES_FILE : "");
 		incident_add_capture(&so_far, &lost);
 	}
-	if (work->stacks) {
+	if (has_stacks) {
 		incident_text(lost.name, sizeof lost.name, "stacks");
 		incident_text(lost.file, sizeof lost.file, "");
 		incident_text(lost.why, sizeof lost.why, INCIDENT_KILLED " before they were written");
 		incident_add_capture(&so_far, &lost);
 	}
-	if (!captured)
-		capture_not_taken(request, false, INCIDENT_CAPTURE_FAILED, INCIDENT_KILLED, &so_far);
-	if (captured ? work->again_at.ns : request->settings.again_ns)
-		capture_not_taken(request, true, INCIDENT_CAPTURE_FAILED, INCIDENT_KILLED, &so_far);
+	for (int again = captured; again <= second; again++) {
+		struct capture_files files = { 0 };
+
+		capture_not_taken(request, again, INCIDENT_CAPTURE_FAILED, INCIDENT_KILLED, &files);
+		capture_save(&files, -1, &so_far);
+	}
 	before = so_far.capture_count;
 	if (request->hooks)
 		hook_plan_refuse(request->hooks, INCIDENT_KILLED, &so_far);
@@ -881,6 +1043,12 @@ static void report_commands(struct incident_work *work)
 	}
 }
 
+static void skip_again(struct incident_work *work, const char *why)
+{
+	capture_not_taken(work->request, true, INCIDENT_CAPTURE_SKIPPED, why, &work->second);
+	count_held(work->worker, work->second.count, work->second.bytes, true);
+}
+
 static void schedule_again(struct incident_work *work)
 {
 	struct incident_worker *worker = work->worker;
@@ -893,8 +1061,7 @@ static void schedule_again(struct incident_work *work)
 	for (const struct incident_work *other = worker->again; other; other = other->again_next)
 		count++;
 	if (count == AGAIN_MAX) {
-		capture_not_taken(work->request, true, INCIDENT_CAPTURE_SKIPPED,
-				  "too many second snapshots are pending", work->captured);
+		skip_again(work, "too many second snapshots are pending");
 		return;
 	}
 	work->again_at = mono_add(clock_mono(&worker->clock), again_ns);
@@ -915,26 +1082,34 @@ static struct incident_work *next_again(const struct incident_worker *worker)
 	return next;
 }
 
-/* Takes the second snapshot; before its time, which is when the worker stops, it is skipped. */
-static void finish_again(struct incident_work *work)
+static void remove_again(struct incident_work *work)
 {
-	struct incident_worker *worker = work->worker;
-	struct incident_work **at = &worker->again;
+	struct incident_work **at = &work->worker->again;
 
 	while (*at != work)
 		at = &(*at)->again_next;
 	*at = work->again_next;
+	work->again_at.ns = 0;
+}
+
+/* Takes the second snapshot; before its time, which is when the worker stops, it is skipped. */
+static void finish_again(struct incident_work *work)
+{
+	struct incident_worker *worker = work->worker;
+
 	if (mono_diff(clock_mono(&worker->clock), work->again_at) >= 0)
 		take_captures(work, true);
 	else
-		capture_not_taken(work->request, true, INCIDENT_CAPTURE_SKIPPED, "the daemon was being stopped",
-				  work->captured);
-	work->again_at.ns = 0;
-	work_finished(&worker->queue, work);
+		skip_again(work, "the daemon was being stopped");
+	remove_again(work);
+	queue_put(&worker->queue, &work->save, JOB_URGENT);
 }
 
-static void follow_recording(struct incident_work *work)
+/* A step. */
+static void follow_recording(void *argument)
 {
+	struct incident_work *work = argument;
+
 	if (!work->recording)
 		return;
 
@@ -943,20 +1118,85 @@ static void follow_recording(struct incident_work *work)
 		full_recording_abort(TAKE(work->recording));
 }
 
+/* What vanishes, into memory. */
+static void take_work(struct incident_work *work)
+{
+	struct job_queue *queue = &work->worker->queue;
+
+	secure_stacks(work);
+	take_captures(work, false);
+	schedule_again(work);
+	if (work->stacks) {
+		work_await(queue, work);
+		queue_put(queue, &work->prepare, JOB_SOON);
+	}
+	work->taken = true;
+	if (!work->opening)
+		queue_put(queue, &work->open, JOB_URGENT);
+}
+
+/*
+ * A step, while its stacks and captures are taken: the draft, noted so that it is sealed if the daemon is killed
+ * meanwhile.
+ */
+static void begin_work(void *argument)
+{
+	struct incident_work *work = argument;
+	const struct incident_request *request = work->request;
+
+	begin_draft(work);
+	if (work->draft)
+		note_draft(work, false, session_parts(work->worker->session).stacks,
+			   request->settings.again_ns && capture_set(request, true));
+}
+
+/* A step: the draft, with what was taken. */
+static void save_first(void *argument)
+{
+	struct incident_work *work = argument;
+
+	if (!work->draft && work->draft_error == 0) {
+		begin_draft(work);
+		if (work->draft)
+			note_draft(work, false, work->stacks, work->second_is_due);
+	}
+	if (*work->unsecured.name)
+		incident_add_capture(work->captured, &work->unsecured);
+	save_captures(work, &work->first);
+	if (work->draft)
+		note_draft(work, true, work->stacks, work->second_is_due);
+}
+
+/* A step. */
+static void save_second(void *argument)
+{
+	struct incident_work *work = argument;
+
+	save_captures(work, &work->second);
+}
+
+static void on_disk(void *ctx, void (*step)(void *argument), void *argument);
+
 static void open_work(struct incident_work *work)
 {
-	begin_draft(work); /* at once: from here on it is to be seen, and the rings hold more than is copied */
-	secure_stacks(work);
-	if (work->draft) {
-		note_draft(work, false); /* so that what was captured is sealed if the daemon is killed meanwhile */
-		take_captures(work, false);
-		schedule_again(work);
-		note_draft(work, true);
-		start_commands(work);
+	struct incident_worker *worker = work->worker;
+
+	work->opening = true;
+	if (!work->taken) { /* no step ran when it came: both at once */
+		queue_put(&worker->queue, &work->take, JOB_NOW);
+		on_disk(worker, begin_work, work);
+		if (queue_withdraw(&worker->queue, &work->take))
+			take_work(work);
 	}
-	if (work->stacks)
-		stack_capture_prepare(work->stacks);
-	work_finished(&work->worker->queue, work);
+	work->second_is_due = work->again_at.ns || work->second.count;
+	on_disk(worker, save_first, work);
+	if (work->draft) {
+		start_commands(work);
+	} else if (work->again_at.ns) {
+		remove_again(work);
+		work_finished(&worker->queue, work);
+	}
+	work_finished(&worker->queue, work);
 }
 
 /* ---- seal: room on the disk ---- */
@@ -1009,9 +1249,10 @@ static void on_removed(void *ctx, const struct retention_entry *entry, enum rete
 		  retention_reason_name(why));
 }
 
-/* Without a directory the limits cannot be kept either: the same error is logged once. */
-static void enforce_limits(struct incident_worker *worker)
+/* A step. Without a directory the limits cannot be kept either: the same error is logged once. */
+static void enforce_limits(void *argument)
 {
+	struct incident_worker *worker = argument;
 	struct spool_now now = { .mono_ns = clock_mono(&worker->clock).ns };
 	int r;
 
@@ -1022,16 +1263,35 @@ static void enforce_limits(struct incident_worker *worker)
 	worker->enforce_error = r;
 }
 
-/* ---- seal: stacks ---- */
+/* ---- what cannot wait ---- */
+
+/* A step. */
+static void look_for_space(void *argument)
+{
+	struct incident_worker *worker = argument;
+
+	worker->space_is_short = !spool_predict_ok(worker->spool, worker->expected_bytes);
+}
 
 static void run_urgent_job(struct incident_worker *worker, struct job *job)
 {
-	if (job->kind == JOB_SPACE)
-		worker->space_is_short = !spool_predict_ok(worker->spool, worker->expected_bytes);
-	else if (job->kind == JOB_OPEN)
-		open_work(job->work);
-	else
-		follow_recording(job->work);
+	struct incident_work *work = job->work;
+
+	if (job->kind == JOB_TAKE && worker->disk_works) {
+		take_work(work);
+	} else if (job->kind == JOB_TAKE || job->kind == JOB_OPEN) {
+		open_work(work);
+	} else if (job->kind == JOB_FOLLOW) {
+		on_disk(worker, follow_recording, work);
+	} else if (job->kind == JOB_SPACE) {
+		on_disk(worker, look_for_space, worker);
+	} else if (job->kind == JOB_PREPARE) {
+		stack_capture_prepare(work->stacks);
+		work_finished(&worker->queue, work);
+	} else {
+		on_disk(worker, save_second, work);
+		work_finished(&worker->queue, work);
+	}
 }
 
 /* From now on the worker's time is this owner's. Whose it was before. */
@@ -1057,13 +1317,9 @@ static bool is_others_turn(struct incident_worker *worker, mono_t now)
 	       queue_seals_wait(&worker->queue, worker->charged, now);
 }
 
-/* Within a job that takes long: does one that cannot wait. */
-static void take_turn(void *ctx)
+/* Does this job, or takes that second snapshot, if it is due. */
+static void run_turn(struct incident_worker *worker, struct job *job, struct incident_work *again, mono_t now)
 {
-	struct incident_worker *worker = ctx;
-	struct incident_work *again = next_again(worker);
-	mono_t now = clock_mono(&worker->clock);
-	struct job *job = queue_next_urgent(&worker->queue, now);
 	uint64_t owner = charge_to(worker, job ? owner_of(job) : again ? again->owner : worker->charged);
 
 	if (job)
@@ -1072,6 +1328,68 @@ static void take_turn(void *ctx)
 		finish_again(again);
 	charge_to(worker, owner);
 }
+
+/* Within a job that takes long: does one that cannot wait. */
+static void take_turn(struct incident_worker *worker)
+{
+	mono_t now = clock_mono(&worker->clock);
+
+	run_turn(worker, queue_next_urgent(&worker->queue, now), next_again(worker), now);
+}
+
+/* While a step runs, with the lock held: takes what cannot wait, or waits. slow_at: when the step is a long one. */
+static void while_disk_works(struct incident_worker *worker, mono_t slow_at)
+{
+	struct job_queue *queue = &worker->queue;
+	struct incident_work *again = next_again(worker);
+	mono_t now = clock_mono(&worker->clock);
+	bool slow = mono_diff(now, slow_at) >= 0, due = again && mono_diff(now, again->again_at) >= 0;
+	struct job *job = queue_take(queue, JOB_NOW, now);
+
+	if (!job && !due && slow)
+		job = queue_take(queue, JOB_SOON, now);
+	if (job || due) {
+		pthread_mutex_unlock(&queue->lock);
+		worker->disk_works = true;
+		run_turn(worker, job, again, now);
+		worker->disk_works = false;
+		pthread_mutex_lock(&queue->lock);
+		return;
+	}
+	mono_t until = slow ? (mono_t){ 0 } : slow_at;
+
+	if (again && (until.ns == 0 || mono_diff(again->again_at, until) < 0))
+		until = again->again_at;
+	queue_wait(queue, until);
+}
+
+/* Has the disk do it, and returns when that is done. ctx: the worker. */
+static void on_disk(void *ctx, void (*step)(void *argument), void *argument)
+{
+	struct incident_worker *worker = ctx;
+	struct job_queue *queue = &worker->queue;
+	struct disk *disk = &worker->disk;
+	mono_t slow_at = mono_add(clock_mono(&worker->clock), SLOW_STEP_NS);
+
+	pthread_mutex_lock(&queue->lock);
+	disk->step = step;
+	disk->argument = argument;
+	disk_set(disk, DISK_GIVEN);
+	while (disk->state != DISK_DONE) {
+		if (disk->state != DISK_OFFERS) {
+			while_disk_works(worker, slow_at);
+			continue;
+		}
+		pthread_mutex_unlock(&queue->lock);
+		take_turn(worker);
+		pthread_mutex_lock(&queue->lock);
+		disk_set(disk, DISK_RESUMED);
+	}
+	disk->state = DISK_IDLE;
+	pthread_mutex_unlock(&queue->lock);
+}
+
+/* ---- seal: stacks ---- */
 
 /* While stacks are named. Why there is no time left; NULL: there is. */
 static const char *while_naming(void *ctx)
@@ -1094,7 +1412,7 @@ static const char *while_naming(void *ctx)
 
 static void write_stacks(struct incident_work *work)
 {
-	const struct symbolizer_waiting waiting = { while_naming, work->worker };
+	const struct symbolizer_waiting waiting = { while_naming, on_disk, work->worker };
 	struct stack_capture_members members = { .everyone = work->request->everything };
 
 	if (!work->stacks || !work->draft)
@@ -1271,7 +1589,8 @@ static void begin_draft_again(struct incident_work *work)
 	full_recording_abort(TAKE(work->recording));
 	spool_abort(TAKE(work->draft));
 	work->captured->capture_count = 0;
-	capture_not_taken(work->request, false, INCIDENT_CAPTURE_FAILED, why, work->captured);
+	capture_not_taken(work->request, false, INCIDENT_CAPTURE_FAILED, why, &work->first);
+	capture_save(&work->first, -1, work->captured);
 	if (work->request->hooks)
 		hook_plan_refuse(work->request->hooks, why, work->captured);
 	begin_draft(work);
@@ -1313,7 +1632,7 @@ static int publish_draft(struct incident_work *work)
 	int r;
 
 	do
-		r = spool_write(work->draft, work->info, take_turn, work->worker);
+		r = spool_write(work->draft, work->info, offer_turn, work->worker);
 	while (is_full(r) && (drop_file(work, false, r) || drop_file(work, true, r)));
 	if (r < 0) {
 		spool_abort(TAKE(work->draft));
@@ -1333,6 +1652,7 @@ static int write_incident(struct incident_work *work)
 	if (!work->draft)
 		return work->draft_error;
 
+	save_captures(work, &work->second); /* if it could not be scheduled */
 	incident_text(work->info->id, sizeof work->info->id, spool_draft_name(work->draft));
 	for (size_t i = 0; i < work->captured->capture_count; i++)
 		incident_add_capture(work->info, &work->captured->captures[i]);
@@ -1347,6 +1667,23 @@ static int write_incident(struct incident_work *work)
 		add_samples(work);
 
 	return publish_draft(work);
+}
+
+struct seal {
+	struct incident_work *work;
+	int error; /* of write_incident */
+};
+
+/* A step. */
+static void seal_draft(void *argument)
+{
+	struct seal *seal = argument;
+	struct incident_work *work = seal->work;
+
+	seal->error = write_incident(work);
+	full_recording_abort(TAKE(work->recording));
+	spool_abort(TAKE(work->draft));
+	save_captures(work, &work->second);
 }
 
 /* Logged when failures begin, when the reason changes, and once a minute. */
@@ -1401,11 +1738,13 @@ static void tell(struct incident_work *work, bool sealed)
 static void seal_work(struct incident_work *work)
 {
 	struct incident_worker *worker = work->worker;
+	struct seal seal = { .work = work };
 	int r;
 
 	report_commands(work);
 	write_stacks(work);
-	r = write_incident(work);
+	on_disk(worker, seal_draft, &seal);
+	r = seal.error;
 
 	atomic_fetch_add(r < 0 ? &worker->failed : &worker->sealed, 1);
 	if (r < 0)
@@ -1418,7 +1757,7 @@ static void seal_work(struct incident_work *work)
 	if (worker->stacks_held.captures == 0 && worker->kernel_symbols >= 0)
 		close(TAKE_FD(worker->kernel_symbols));
 	if (r == 0)
-		enforce_limits(worker);
+		on_disk(worker, enforce_limits, worker);
 }
 
 /* ---- the thread ---- */
@@ -1426,7 +1765,7 @@ static void seal_work(struct incident_work *work)
 static void run_job(struct incident_worker *worker, struct job *job)
 {
 	if (job->kind == JOB_ENFORCE)
-		enforce_limits(worker);
+		on_disk(worker, enforce_limits, worker);
 	else if (job->kind == JOB_SEAL)
 		seal_work(job->work);
 	else
@@ -1473,12 +1812,18 @@ int incident_worker_open(struct incident_worker *worker, struct incident_request
 	work->request = request;
 	work->owner = request->owner;
 	work->captured = &request->info;
+	work->take = (struct job){ .kind = JOB_TAKE, .work = work };
+	work->prepare = (struct job){ .kind = JOB_PREPARE, .work = work };
 	work->open = (struct job){ .kind = JOB_OPEN, .work = work };
+	work->save = (struct job){ .kind = JOB_SAVE, .work = work };
 	work->follow = (struct job){ .kind = JOB_FOLLOW, .work = work };
 	work->seal = (struct job){ .kind = JOB_SEAL, .work = work };
 	queue_add_work(&worker->queue, work);
 	work_await(&worker->queue, work);
-	queue_put(&worker->queue, &work->open, request->everything ? JOB_FIRST : JOB_URGENT);
+	if (request->everything)
+		queue_put(&worker->queue, &work->open, JOB_FIRST);
+	else
+		queue_put(&worker->queue, &work->take, JOB_NOW);
 	*ret = work;
 
 	return 0;
@@ -1569,14 +1914,20 @@ int incident_worker_new(struct session *session, struct spool *spool, struct not
 		return r;
 	}
 	queue_init(&worker->queue);
+	pthread_cond_init(&worker->disk.wake, NULL);
 
-	r = thread_start(&worker->thread, run_worker, worker);
+	r = thread_start(&worker->disk.thread, run_disk, worker);
+	worker->disk.running = r == 0;
+	if (r == 0)
+		r = thread_start(&worker->thread, run_worker, worker);
 	worker->running = r == 0;
 	if (r < 0) {
 		incident_worker_free(worker);
 		return r;
 	}
 	pthread_getcpuclockid(worker->thread, &cpu_clock);
+	samplers_exempt(session_parts(session).samplers, cpu_clock);
+	pthread_getcpuclockid(worker->disk.thread, &cpu_clock);
 	samplers_exempt(session_parts(session).samplers, cpu_clock);
 	*ret = worker;
 
@@ -1655,6 +2006,13 @@ void incident_worker_free(struct incident_worker *worker)
 	if (!worker || !incident_worker_stop(worker))
 		return;
 
+	if (worker->disk.running) {
+		pthread_mutex_lock(&worker->queue.lock);
+		disk_set(&worker->disk, DISK_END);
+		pthread_mutex_unlock(&worker->queue.lock);
+		pthread_join(worker->disk.thread, NULL);
+	}
+	pthread_cond_destroy(&worker->disk.wake);
 	scope_close(&worker->kernel_symbols);
 	hooks_free(worker->hooks);
 	queue_release(&worker->queue);
@@ -1670,5 +2028,7 @@ struct incident_worker_counts incident_worker_counts(const struct incident_worke
 {
 	return (struct incident_worker_counts){ .sealed = atomic_load(&worker->sealed),
 						.failed = atomic_load(&worker->failed),
-						.removed = atomic_load(&worker->removed) };
+						.removed = atomic_load(&worker->removed),
+						.held = atomic_load(&worker->held),
+						.held_bytes = atomic_load(&worker->held_bytes) };
 }

@@ -1,6 +1,6 @@
 /*
  * incident_worker.h: the thread that collects evidence and writes incidents: all that waits for
- * the disk, /proc or symbols.
+ * /proc or symbols, and by a second thread for the disk.
  *
  *     incident_worker_open ──▶ incident_worker_follow (all targets only) ──▶ incident_worker_seal
  *
@@ -29,10 +29,11 @@ struct incident_work;
 
 struct incident_worker_counts {
 	uint64_t sealed, failed, removed;
+	uint64_t held, held_bytes; /* captures that were taken and are not on the disk yet */
 };
 
 /*
- * Starts the thread (what it takes is not charged to sampling: samplers_exempt), to which the spool
+ * Starts the threads (what they take is not charged to sampling: samplers_exempt), to which the spool
  * belongs until incident_worker_stop, but for what spool.h says. notifier must outlive it; NULL: nothing
  * is told. stuck_ns: how long the stop waits for one job; 0: 10 s, because evidence of many gigabytes
  * takes some seconds on a slow disk, a blocked read of /proc forever. 0; -ENOMEM; -errno.

@@ -1191,6 +1191,8 @@ void incidents_counts(struct incidents *incidents, struct incidents_counts *ret)
 	ret->sealed = written.sealed;
 	ret->failed = written.failed;
 	ret->removed = written.removed;
+	ret->captures_unsaved = written.held;
+	ret->captures_unsaved_bytes = written.held_bytes;
 	ret->pending = (size_t)(ret->opened - ret->sealed - ret->failed);
 	ret->storm_firings = incidents->storm.firings;
 	ret->storm_rows = incidents->storm.count + (incidents->storm.others.firings > 0);

@@ -87,6 +87,7 @@ struct incidents_counts {
 	size_t open;
 	size_t pending; /* open, or over and not yet sealed */
 	mono_t ends;    /* when the window of the next one that is open is over; 0: none is */
+	uint64_t captures_unsaved, captures_unsaved_bytes; /* taken, and not on the disk yet */
 	/* Of the storm that is not recorded yet; 0: there is none. */
 	uint64_t storm_firings;
 	uint64_t storm_rows; /* rules and targets */

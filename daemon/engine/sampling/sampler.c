@@ -163,8 +163,8 @@ struct budget {
 	unsigned threads;            /* how many do about the same as this one; 0: it is the only one */
 	_Atomic uint64_t quota_ns;   /* as in struct samplers_supply, but 0: no quota */
 	_Atomic uint64_t throttled_ns, stolen_ns;
-	clockid_t exempt; /* of a thread whose CPU time is not budgeted */
-	bool has_exempt;
+	clockid_t exempt[2]; /* of threads whose CPU time is not budgeted */
+	unsigned exempt_count;
 	_Atomic uint32_t slowdown;
 	_Atomic uint64_t backs_off_since; /* from processes that sleep, to keep to it; 0: it does not */
 	_Atomic uint32_t share_ppm;
@@ -174,8 +174,10 @@ struct budget {
 static uint64_t spent(const struct budget *budget)
 {
 	uint64_t all = real_clock_process_cpu();
-	uint64_t exempt = budget->has_exempt ? real_clock_cpu_of(budget->exempt) : 0;
+	uint64_t exempt = 0;
 
+	for (unsigned i = 0; i < budget->exempt_count; i++)
+		exempt += real_clock_cpu_of(budget->exempt[i]);
 	return all > exempt ? all - exempt : 0;
 }
 
@@ -233,8 +235,8 @@ static uint64_t budget_backs_off_since(const struct budget *budget)
 
 static void budget_exempt(struct budget *budget, clockid_t thread_clock)
 {
-	budget->exempt = thread_clock;
-	budget->has_exempt = true;
+	if (budget->exempt_count < ARRAY_LEN(budget->exempt))
+		budget->exempt[budget->exempt_count++] = thread_clock;
 }
 
 static uint32_t budget_slowdown(const struct budget *budget)

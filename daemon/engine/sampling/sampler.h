@@ -169,9 +169,9 @@ bool samplers_remove(struct samplers *samplers, struct sampler_target *target);
 bool samplers_returned(struct samplers *samplers, struct sampler_target **ret, enum sampler_return *ret_why);
 
 /*
- * The CPU time of this thread does not count against the budget: collecting evidence costs what it
- * costs, and sampling more slowly would not make it cheaper. The thread must outlive the samplers.
- * Before samplers_start.
+ * The CPU time of this thread, one of two at most, does not count against the budget: collecting
+ * evidence costs what it costs, and sampling more slowly would not make it cheaper. The thread must
+ * outlive the samplers. Before samplers_start.
  */
 void samplers_exempt(struct samplers *samplers, clockid_t thread_clock);
 

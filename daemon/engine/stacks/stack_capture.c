@@ -948,31 +948,46 @@ static void report_failure(int dirfd, struct incident *info, const char *why)
 	add_record(info, 0, INCIDENT_CAPTURE_FAILED, 0, why);
 }
 
-static int open_outputs(int outputs[SYMBOLIZER_OUTPUTS], int dirfd)
+/* The files that the symboliser writes, and what is done with them where one may wait for the disk. */
+struct symbolizer_files {
+	int fds[SYMBOLIZER_OUTPUTS];
+	int dirfd;
+	const struct symbolizer_waiting *waiting;
+	int error; /* of opening them */
+	/* For the report. */
+	const struct stack_capture *capture;
+	struct incident *info;
+	const char *why; /* there are no names, or no stacks */
+	bool failed;
+};
+
+static void run_on_disk(struct symbolizer_files *files, void (*step)(void *argument))
 {
+	if (files->waiting && files->waiting->on_disk)
+		files->waiting->on_disk(files->waiting->ctx, step, files);
+	else
+		step(files);
+}
+
+static void open_outputs(void *argument)
+{
+	struct symbolizer_files *files = argument;
 	char part[64];
 
-	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++) {
-		outputs[i] = openat(dirfd, part_name(i, part), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
-		if (outputs[i] < 0)
-			return -errno;
+	for (int i = 0; i < SYMBOLIZER_OUTPUTS && files->error == 0; i++) {
+		files->fds[i] = openat(files->dirfd, part_name(i, part), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
+		if (files->fds[i] < 0)
+			files->error = -errno;
 	}
-
-	return 0;
 }
 
-static void close_outputs(const int outputs[SYMBOLIZER_OUTPUTS])
+static void empty_outputs(void *argument)
 {
-	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++)
-		if (outputs[i] >= 0)
-			close(outputs[i]);
-}
+	struct symbolizer_files *files = argument;
 
-static void empty_outputs(const int outputs[SYMBOLIZER_OUTPUTS])
-{
 	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++)
-		if (ftruncate(outputs[i], 0) == 0)
-			lseek(outputs[i], 0, SEEK_SET);
+		if (ftruncate(files->fds[i], 0) == 0)
+			lseek(files->fds[i], 0, SEEK_SET);
 }
 
 /* Adds "; text" to what is said already. */
@@ -1113,25 +1128,38 @@ static void report_outputs(const struct stack_capture *capture, const int output
 	}
 }
 
+/* Their names, or why there are none; they are closed. */
+static void end_outputs(void *argument)
+{
+	struct symbolizer_files *files = argument;
+
+	if (files->failed)
+		report_failure(files->dirfd, files->info, files->why);
+	else
+		report_outputs(files->capture, files->fds, files->dirfd, files->why, files->info);
+	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++)
+		if (files->fds[i] >= 0)
+			close(files->fds[i]);
+}
+
 /* 0; 1: it succeeded only without reading any file, and why says why; 2: not even so; -errno. */
 static int run_symbolizer(struct stack_capture *capture, const struct stack_capture_members *members,
-			  const struct symbolizer_waiting *waiting, int dirfd, const int outputs[SYMBOLIZER_OUTPUTS],
-			  char why[WHY_MAX])
+			  struct symbolizer_files *files, char why[WHY_MAX])
 {
 	AUTO_CLOSE int stack_file = -1;
 	struct symbolizer_job job = {
 		.program = capture->options.symbolizer,
-		.dirfd = dirfd,
+		.dirfd = files->dirfd,
 		.bundle = &capture->bundle,
 		.spike_from_ns = capture->options.spike_from_ns,
 		.unreadable = &capture->unreadable,
-		.waiting = waiting,
+		.waiting = files->waiting,
 	};
 	char again[WHY_MAX];
 	size_t unanswered;
 	int r;
 
-	memcpy(job.outputs, outputs, sizeof job.outputs);
+	memcpy(job.outputs, files->fds, sizeof job.outputs);
 	/* Once more: there may be no sample since the firing. A file of both that does not answer is one. */
 	stack_bundle_add(&capture->bundle, capture->options.procfd, capture->first, STACK_BUNDLE_FILES_MAX);
 	unanswered = capture->bundle.unanswered;
@@ -1149,7 +1177,7 @@ static int run_symbolizer(struct stack_capture *capture, const struct stack_capt
 	if (r == 0)
 		r = symbolizer_run(&job, why, WHY_MAX);
 	if (r > 0) {
-		empty_outputs(outputs);
+		run_on_disk(files, empty_outputs);
 		job.raw = true;
 		r = symbolizer_run(&job, again, sizeof again);
 		r = r < 0 ? r : 1 + r;
@@ -1238,27 +1266,31 @@ struct stack_capture *stack_capture_secure(const struct stack_capture_options *o
 void stack_capture_write(struct stack_capture *capture, const struct stack_capture_members *members, int dirfd,
 			 const struct symbolizer_waiting *waiting, struct incident *info)
 {
-	int outputs[SYMBOLIZER_OUTPUTS] = { -1, -1, -1, -1, -1, -1 };
 	char why[WHY_MAX] = "";
+	struct symbolizer_files files = { .fds = { -1, -1, -1, -1, -1, -1 },
+					  .dirfd = dirfd,
+					  .waiting = waiting,
+					  .capture = capture,
+					  .info = info,
+					  .why = why };
 	struct stack_capture_options alone = capture->options;
 	int r;
 
 	alone.held = NULL;
 	r = take_snapshot(&alone, capture->first->to_ns, room_beside(&alone), &capture->second);
+	if (r == 0) {
+		run_on_disk(&files, open_outputs);
+		r = files.error;
+	}
 	if (r == 0)
 		r = unpack_records(capture->copy);
 	if (r == 0)
 		r = merge_sideband(capture);
 	if (r == 0)
-		r = open_outputs(outputs, dirfd);
-	if (r == 0)
-		r = run_symbolizer(capture, members, waiting, dirfd, outputs, why);
+		r = run_symbolizer(capture, members, &files, why);
 	if (r < 0)
 		snprintf(why, sizeof why, "%s", strerrordesc_np(-r));
-	if (r == 0 || r == 1)
-		report_outputs(capture, outputs, dirfd, why, info);
-	else
-		report_failure(dirfd, info, why);
-	close_outputs(outputs);
+	files.failed = r < 0 || r > 1;
+	run_on_disk(&files, end_outputs);
 	stack_capture_free(capture);
 }

@@ -24,6 +24,8 @@
 struct symbolizer_waiting {
 	/* Called ten times a second. NULL: let it go on; else kill it now, and why (static), for the incident. */
 	const char *(*why_stop)(void *ctx);
+	/* Runs a step that may wait for the disk, and returns after it. NULL: it is simply called. */
+	void (*on_disk)(void *ctx, void (*step)(void *argument), void *argument);
 	void *ctx;
 };
 

@@ -490,6 +490,8 @@ static void put_incidents(struct json_writer *json, const struct overview *overv
 	json_member_u64(json, "refused", counts.refused);
 	json_member_u64(json, "open", counts.open);
 	json_member_u64(json, "pending", counts.pending);
+	json_member_u64(json, "captures_unsaved", counts.captures_unsaved);
+	json_member_u64(json, "captures_unsaved_bytes", counts.captures_unsaved_bytes);
 	put_storm(json, &counts, overview->now);
 	put_notify(json, overview->config, counts.notifier);
 	json_member_bool(json, "disk_short", incidents_disk_is_short(overview->incidents));

@@ -268,7 +268,7 @@ static void seal_until(long step, bool everything)
 
 	start_with("\"again\": \"100ms\", \"run\": [" SH("x", "echo said; echo left > left.txt", "") "]", "20ms");
 	let_pass(&rig, 150 * NS_PER_MS);
-	torture_kill_at(step, "collector");
+	torture_kill_at(step, "disk");
 	if (everything)
 		ck_assert_int_eq(incidents_trigger(rig.incidents, NULL, &ticket), 0);
 	else

@@ -324,7 +324,7 @@ static const char *until_enough(void *ctx)
 static void have_stopped(const char *symbolizer, unsigned enough)
 {
 	struct patience patience = { .enough = enough };
-	const struct symbolizer_waiting waiting = { until_enough, &patience };
+	const struct symbolizer_waiting waiting = { until_enough, NULL, &patience };
 	struct stack_bundle *bundle = calloc(1, sizeof *bundle);
 	struct symbolizer_job job = { .program = symbolizer, .bundle = bundle, .waiting = &waiting };
 	char why[160];
