@@ -122,12 +122,6 @@ static void busy_snapshot_end(struct busy_snapshot *snapshot)
 		qsort(snapshot->records, snapshot->count, sizeof(snapshot->records[0]), compare_pid);
 }
 
-void busy_snapshot_release(struct busy_snapshot *snapshot)
-{
-	free(snapshot->records);
-	*snapshot = (struct busy_snapshot){ 0 };
-}
-
 const struct busy_record *busy_snapshot_find(const struct busy_snapshot *snapshot, int32_t pid, uint64_t start_ticks)
 {
 	struct busy_record key = { .pid = pid };

@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 /*
  * How much CPU time every process of the machine had used at a moment: the difference of two names
@@ -38,7 +39,11 @@ struct busy_snapshot {
 };
 
 /* Frees its memory; empty and legal again. */
-void busy_snapshot_release(struct busy_snapshot *snapshot);
+static inline void busy_snapshot_release(struct busy_snapshot *snapshot)
+{
+	free(snapshot->records);
+	*snapshot = (struct busy_snapshot){ 0 };
+}
 
 /* The record with this pid and start time, or NULL. */
 const struct busy_record *busy_snapshot_find(const struct busy_snapshot *snapshot, int32_t pid, uint64_t start_ticks);
