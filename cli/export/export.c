@@ -426,6 +426,24 @@ static int export_rows_gvisor(const struct exporting *exporting)
 	return rc ? rc : closed;
 }
 
+/* ---- what the forms with graphs share ---- */
+
+bool export_ran_ns(const struct export_step *step, int64_t *ret_ns)
+{
+	uint64_t ran_ns = step->cpu_ns > step->interval_ns ? step->cpu_ns : step->interval_ns;
+	int64_t since_ns = step->to_ns - step->from_ns, moved_ns;
+
+	if (series_moved_since(step->holes, step->writer, step->from_ns, step->to_ns, (int64_t)step->interval_ns,
+			       &moved_ns)) {
+		*ret_ns = step->to_ns - moved_ns;
+		return moved_ns > step->from_ns;
+	}
+	if (step->interval_ns == 0 || since_ns <= 0 || (uint64_t)since_ns <= 2 * ran_ns)
+		return false;
+	*ret_ns = (int64_t)ran_ns;
+	return true;
+}
+
 /* ---- perfetto: the JSON of the Trace Event Format ---- */
 
 /* For what has no pid: above the kernel's PID_MAX_LIMIT. */

@@ -102,12 +102,6 @@ struct map_node *map_visit(const struct map *map, const struct map_node *previou
 	return NULL;
 }
 
-void map_release(struct map *map)
-{
-	free(map->buckets);
-	*map = (struct map){ 0 };
-}
-
 /* The first allocation of a vector, in elements: a few, so that small lists grow once. */
 #define VECTOR_MIN 8
 

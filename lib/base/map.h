@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 /*
  * struct map: an intrusive hash map. An entry is any struct with a struct map_node in it; the map
@@ -90,7 +91,11 @@ static inline struct map_node *map_next(const struct map_node *node)
 struct map_node *map_visit(const struct map *map, const struct map_node *previous);
 
 /* Frees the buckets, not the entries; the map is empty and usable again. */
-void map_release(struct map *map);
+static inline void map_release(struct map *map)
+{
+	free(map->buckets);
+	*map = (struct map){ 0 };
+}
 
 /*
  * Makes the heap array at *array (a pointer to any type, NULL at first), which has *cap elements of
