@@ -331,6 +331,94 @@ START_TEST(what_sleeps_is_looked_at_in_every_tick_unless_back_off_is_asked_for)
 }
 END_TEST
 
+/* ---- short bursts of what sleeps ---- */
+
+#define BURSTS 6u
+#define BURST_NS (20 * NS_PER_MS)
+#define BETWEEN_NS (400 * NS_PER_MS)
+
+/* What a process did whose CPU time grows in bursts. */
+struct bursts_seen {
+	uint64_t cpu_ns, grew_ns; /* of the row before; when it last grew */
+	unsigned bursts;
+	struct burst_seen {
+		unsigned rows; /* in which it grew */
+		uint64_t cpu_ns;
+	} each[2 * BURSTS]; /* and when it wakes up or ends, for a moment */
+};
+
+static int on_burst_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t target, const uint64_t *values,
+			uint32_t mask)
+{
+	struct bursts_seen *seen = ctx;
+	uint64_t grown_ns = values[SAMPLE_CPU] - seen->cpu_ns;
+
+	(void)seq;
+	(void)target;
+	if (!(mask & 1u << SAMPLE_CPU))
+		return 0;
+	if (seen->cpu_ns > 0 && grown_ns > 0) {
+		seen->bursts += seen->bursts == 0 || time_ns - seen->grew_ns > BETWEEN_NS / 2;
+		ck_assert_uint_lt(seen->bursts, ARRAY_LEN(seen->each));
+		seen->each[seen->bursts].rows++;
+		seen->each[seen->bursts].cpu_ns += grown_ns;
+		seen->grew_ns = time_ns;
+	}
+	seen->cpu_ns = values[SAMPLE_CPU];
+	return 0;
+}
+
+static uint64_t thread_cpu_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+static pid_t start_bursts(void)
+{
+	pid_t pid = fork();
+
+	ck_assert_int_ge(pid, 0);
+	if (pid > 0)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (unsigned i = 0; i < BURSTS; i++) {
+		poll(NULL, 0, BETWEEN_NS / NS_PER_MS);
+		for (uint64_t from = thread_cpu_ns(); thread_cpu_ns() - from < BURST_NS;)
+			continue;
+	}
+	poll(NULL, 0, BETWEEN_NS / NS_PER_MS);
+	_exit(0);
+}
+
+/* Each while it lasts: in several rows. It sleeps for twenty times as long in between. */
+START_TEST(each_short_burst_of_what_sleeps_is_seen_at_a_thousand_looks_a_second)
+{
+	struct bursts_seen seen = { 0 };
+	struct stream_reader_events events = { .row = on_burst_row, .ctx = &seen };
+	unsigned found = 0;
+	char text[16];
+
+	if (!built)
+		SKIP_TEST("the programs were not built");
+
+	pid_t pid = start_bursts();
+
+	snprintf(text, sizeof(text), "%d", pid);
+	ck_assert_int_eq(program_run(RECORD("-q", "-d", "4s", "-i", "1ms", "-o", output, "-p", text), directory), 0);
+	waitpid(pid, NULL, 0);
+
+	struct stream_reader_report report = scene_stream_reader(output, &events);
+
+	ck_assert(stream_reader_whole(&report));
+	for (unsigned i = 1; i <= seen.bursts; i++)
+		found += seen.each[i].cpu_ns >= BURST_NS / 2 && seen.each[i].rows >= 3;
+	ck_assert_uint_eq(found, BURSTS);
+}
+END_TEST
+
 /* Records into a pipe that is not read for so long. How often the sampler had to wait. */
 static unsigned long long record_into_slow_pipe(const struct actor *actor, int hold_ms)
 {
@@ -525,6 +613,7 @@ Suite *record_suite(void)
 	tcase_add_test(tcase, what_is_no_process_is_not_waited_for);
 	tcase_add_test(tcase, it_stops_in_good_order_when_it_is_told_to);
 	tcase_add_test(tcase, what_sleeps_is_looked_at_in_every_tick_unless_back_off_is_asked_for);
+	tcase_add_test(tcase, each_short_burst_of_what_sleeps_is_seen_at_a_thousand_looks_a_second);
 	tcase_add_test(tcase, a_pipe_that_is_not_read_slows_the_sampling_and_loses_nothing);
 	tcase_add_test(tcase, a_sink_that_fails_is_said);
 	tcase_add_loop_test(tcase, wrong_usage_is_explained, 0, (int)(sizeof(mistakes) / sizeof(mistakes[0])));

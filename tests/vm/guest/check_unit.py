@@ -15,6 +15,8 @@ CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE = 1 << 2, 1 << 19
 CAP_PERFMON = 1 << 38
 CAP_BPF = 1 << 39
 
+IDLE = "vm-idle.service"
+
 
 def process(field):
     with open(f"/proc/{service.pid()}/status") as lines:
@@ -68,12 +70,16 @@ def _():
 
 @check("one that hangs is killed by the watchdog and started again, and its ring becomes an incident")
 def _():
+    service.start_idle(IDLE)  # without a sample there is nothing to recover
+    service.until_watched(IDLE)
+    eventually("history", lambda: service.status()["ring"]["history_ns"] > 1e9)
     journal, incidents, hung = service.Since(), service.NewIncidents(), service.pid()
     os.kill(hung, signal.SIGSTOP)
     eventually("another process", lambda: service.pid() not in (0, hung))
     service.until_answers()
     expect(any("atchdog" in entry["MESSAGE"] for entry in journal.entries()), "no word of the watchdog in the journal")
     incidents.wait(kind="recovered")
+    service.stop_unit(IDLE)
 
 
 @check("without the short watchdog again")
