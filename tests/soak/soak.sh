@@ -103,7 +103,8 @@ check_rows() {
 		named=$(sed -n 's/.*"why": "the daemon was killed before they were written; they are in incident \([^ "]*\)".*/\1/p' \
 			"$out/incidents/$1/incident.json")
 		[ -n "$named" ] || echo "no samples, and no word of where they are"
-		[ -z "$named" ] || [ -e "$out/incidents/$named/samples.tsv" ] || echo "its samples are to be in $named, which is not there"
+		[ -z "$named" ] || [ -e "$out/incidents/$named/samples.tsv" ] ||
+			echo "its samples are to be in $named, which is not there"
 		return
 	fi
 	"$out/bin/spikewatch" export -f csv "$out/incidents/$1" 2>/dev/null | awk -F, -v cpus="$(nproc)" '

@@ -297,8 +297,8 @@ START_TEST(while_the_disk_waits_for_one_incident_the_evidence_of_the_next_is_tak
 	if (!stacks_rig_perf_is_allowed())
 		SKIP_TEST("%s", skip_why());
 	stacks = "\"frame-pointers\"";
-	window =
-		"\"before\": \"20s\", \"after\": \"1s\""; /* as long as it takes, so much of stacks there is when it is written at last */
+	/* Long enough for what the stacks hold when it is written at last. */
+	window = "\"before\": \"20s\", \"after\": \"1s\"";
 	if (!start_all())
 		SKIP_TEST("%s", skip_why());
 	burner = start_burner();

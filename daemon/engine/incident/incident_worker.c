@@ -2,7 +2,8 @@
  * incident_worker.c: a queue of jobs and the thread that works them off; from the opening of an
  * incident to its sealed directory, in this order.
  *
- *     take ──▶ open ──▶ commands, second snapshot ──▶ seal: stacks, leftover files, samples, rename; limits
+ *     open ─┬─▶ draft ───────────┬─▶ save, commands, second snapshot ──▶ seal: stacks, leftover files,
+ *           └─▶ take, in memory ─┘                                      samples, rename; limits
  *
  * What is lost by waiting comes first: the draft is made, which is what the incident is known by, and
  * meanwhile the stacks of the time before the firing and the captures are taken into memory. Then they
