@@ -880,10 +880,16 @@ static bool is_filler(const struct text_part *name)
 					       "sysmalloc",     "_int_malloc", "_int_realloc", "posix_memalign",
 					       "aligned_alloc", "__memset",    "__memcpy",     "__memmove",
 					       "__mempcpy",     "__libc_",     "operator new" };
-	static const size_t prefixes = 6; /* as in is_beginning: "__memset_avx2_unaligned_erms" */
+	static const size_t prefixes = 6;     /* as in is_beginning: "__memset_avx2_unaligned_erms" */
+	static const char within[] = "__GI_"; /* as the C library calls its own: "__GI___libc_malloc" */
+	struct text_part plain = *name;
+	const char *version = memchr(name->at, '@', name->len); /* "memcpy@@GLIBC_2.14" */
 
+	plain.len = version ? (size_t)(version - name->at) : name->len;
+	if (begins_with(&plain, within, false))
+		plain = (struct text_part){ plain.at + strlen(within), plain.len - strlen(within) };
 	for (size_t i = 0; i < ARRAY_LEN(fillers); i++)
-		if (begins_with(name, fillers[i], i < ARRAY_LEN(fillers) - prefixes))
+		if (begins_with(&plain, fillers[i], i < ARRAY_LEN(fillers) - prefixes))
 			return true;
 	return false;
 }

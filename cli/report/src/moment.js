@@ -50,13 +50,18 @@ function sums(stacks, below) {
 	return { all, found };
 }
 
-// A name that says where it went, as cli/incident/profiles.c has it.
-const isTelling = name => !/^($|\[|(_start|main|start_thread|clone|clone3)$|__libc_start)/.test(name);
+// How much a name says of where it went, as telling_of in cli/incident/profiles.c has it: 2; 1 of what has none and of how every program
+// begins; 0 of what fills memory for others.
+const NAMELESS = /^($|\[|(_start|main|start_thread|clone|clone3)$|__libc_start)/;
+const FILLERS = /^(__GI_)?((memset|memcpy|memmove|mempcpy|bzero|malloc|calloc|realloc|sysmalloc|_int_malloc|_int_realloc|posix_memalign|aligned_alloc)(@|$)|__(memset|memcpy|memmove|mempcpy|libc_)|operator new)/;
+const telling = name => NAMELESS.test(name) ? 1 : FILLERS.test(name) ? 0 : 2;
 
-// Of memory the innermost functions on half of it come first, as in the headline: what touches it is mostly a function of libc.
+// Of memory first what the headline names, then the innermost functions on half of it: what touches it is mostly a function of libc.
 function ranked({ all, found }, below) {
 	const entries = [...found.entries()], heat = ({ value, self }) => value + (below ? self : 0);
-	const inner = ([, entry]) => below && entry.module !== '' && entry.value >= all / 2 && isTelling(entry.name);
+	const half = entry => entry.module !== '' && entry.value >= all / 2;
+	const most = Math.max(0, ...entries.filter(([, entry]) => half(entry)).map(([, entry]) => telling(entry.name)));
+	const inner = ([, entry]) => below && half(entry) && telling(entry.name) === most;
 	return [...entries.filter(inner).sort((a, b) => a[1].value - b[1].value || b[1].self - a[1].self),
 		...entries.filter(entry => !inner(entry)).sort((a, b) => heat(b[1]) - heat(a[1]))];
 }
