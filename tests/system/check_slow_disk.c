@@ -3,7 +3,7 @@
  * each write, fsync, rename and look at the free space waits, it samples, judges, takes the evidence of
  * what fires next, answers and feeds its watchdog; it ends when it is told to, and says what it could
  * not write; a next one samples before it could save what was left; when the disk answers again nothing is
- * missing.
+ * missing. The same where the journal, or the pipe behind standard error, is not read.
  */
 #include "../data/slow_disk/slow_disk.h"
 #include "live_rig.h"
@@ -11,6 +11,7 @@
 
 #include <dirent.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -26,6 +27,12 @@ static pid_t targets[8];
 static size_t target_count;
 static int notified;
 static const char *stacks, *window; /* values of the configuration */
+static struct reader {
+	int fd;         /* what the log arrives at; -1: a file */
+	int filler;     /* for the pipe: its other end */
+	char path[108]; /* of the pipe or socket */
+	bool journal;
+} reader;
 
 static void setup(void)
 {
@@ -33,6 +40,7 @@ static void setup(void)
 	target_count = 0;
 	disk = NULL;
 	notified = -1;
+	reader.fd = reader.filler = -1;
 	stacks = "\"off\"";
 	window = "\"before\": \"1s\", \"after\": \"0s\"";
 }
@@ -45,9 +53,13 @@ static void teardown(void)
 		kill(targets[i], SIGKILL);
 		waitpid(targets[i], NULL, 0);
 	}
+	live_rig_teardown(&rig);
 	if (notified >= 0)
 		close(notified);
-	live_rig_teardown(&rig);
+	if (reader.fd >= 0)
+		close(reader.fd);
+	if (reader.filler >= 0)
+		close(reader.filler);
 }
 
 /* ---- the disk ---- */
@@ -99,6 +111,25 @@ static unsigned keep_alives(void)
 	return count;
 }
 
+static void configure(void)
+{
+	scene_write(
+		place(&rig, "config"),
+		"{\"ring\": {\"path\": \"%s/ring\", \"size\": \"4MiB\", \"lock\": false}, \"stacks\": %s,\n"
+		"\"sampling\": {\"cpu_budget\": \"100%%\", \"interval\": \"10ms\", \"rescan_interval\": \"100ms\",\n"
+		"\"discovery\": \"rescan\"}, \"incidents\": {\"directory\": \"%s/incidents\", \"min_free\": \"0B\",\n"
+		"%s}, \"state_file\": \"%s/state\",\n"
+		"\"targets\": [{\"name\": \"t\", \"comm\": \"%s\"},\n"
+		"{\"name\": \"burner\", \"comm\": \"%s\", \"again\": \"300ms\"}],\n"
+		"\"rules\": [{\"name\": \"there\", \"metric\": \"memory_bytes\", \"window\": \"100ms\", \"above\": "
+		"\"4KiB\", \"warmup\": 0, \"cooldown\": \"1h\", \"targets\": [\"t\"]},\n"
+		"{\"name\": \"burns\", \"metric\": \"cpu_cores\", \"window\": \"100ms\", \"above\": 0.3, "
+		"\"warmup\": 0,\n"
+		"\"cooldown\": \"1h\", \"targets\": [\"burner\"]}]}\n",
+		rig.directory, stacks, rig.directory, window, rig.directory, scene_own(TARGET_NAME),
+		scene_own(BURNER_NAME));
+}
+
 static void start_on_disk(void)
 {
 	char preload[200], where[200], notify[200];
@@ -118,21 +149,7 @@ static void start_on_disk(void)
 	snprintf(where, sizeof where, "SLOW_DISK=%s/disk", rig.directory);
 	snprintf(notify, sizeof notify, "NOTIFY_SOCKET=%s%s", notified < 0 ? "" : rig.directory,
 		 notified < 0 ? "" : "/notify");
-	scene_write(
-		place(&rig, "config"),
-		"{\"ring\": {\"path\": \"%s/ring\", \"size\": \"4MiB\", \"lock\": false}, \"stacks\": %s,\n"
-		"\"sampling\": {\"cpu_budget\": \"100%%\", \"interval\": \"10ms\", \"rescan_interval\": \"100ms\",\n"
-		"\"discovery\": \"rescan\"}, \"incidents\": {\"directory\": \"%s/incidents\", \"min_free\": \"0B\",\n"
-		"%s}, \"state_file\": \"%s/state\",\n"
-		"\"targets\": [{\"name\": \"t\", \"comm\": \"%s\"},\n"
-		"{\"name\": \"burner\", \"comm\": \"%s\", \"again\": \"300ms\"}],\n"
-		"\"rules\": [{\"name\": \"there\", \"metric\": \"memory_bytes\", \"window\": \"100ms\", \"above\": "
-		"\"4KiB\", \"warmup\": 0, \"cooldown\": \"1h\", \"targets\": [\"t\"]},\n"
-		"{\"name\": \"burns\", \"metric\": \"cpu_cores\", \"window\": \"100ms\", \"above\": 0.3, "
-		"\"warmup\": 0,\n"
-		"\"cooldown\": \"1h\", \"targets\": [\"burner\"]}]}\n",
-		rig.directory, stacks, rig.directory, window, rig.directory, scene_own(TARGET_NAME),
-		scene_own(BURNER_NAME));
+	configure();
 	rig.server = program_start(arguments, rig.directory, -1, 0);
 	live_wait_for(&rig, scene_says(rig.server.err, "watching "));
 	ck_assert_int_eq(ring_open(AT_FDCWD, place(&rig, "ring"), false, &rig.ring), 0);
@@ -451,6 +468,176 @@ START_TEST(a_start_on_a_disk_that_does_not_answer_samples_and_saves_later_what_w
 }
 END_TEST
 
+/* ---- a log that is not read ---- */
+
+/* Its pipe holds little, so that it is soon full. */
+static void make_pipe(void)
+{
+	snprintf(reader.path, sizeof reader.path, "%s/log", rig.directory);
+	ck_assert_int_eq(mkfifo(reader.path, 0600), 0);
+	reader.fd = open(reader.path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	ck_assert_int_ge(reader.fd, 0);
+	reader.filler = open(reader.path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+	ck_assert_int_ge(reader.filler, 0);
+	ck_assert_int_ge(fcntl(reader.fd, F_SETPIPE_SZ, 4096), 0);
+}
+
+/* The journal's socket, where no other program of this machine sees it. False: it cannot be had. */
+static bool make_journal(void)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+	snprintf(reader.path, sizeof reader.path, "/run/systemd/journal/socket");
+	if (geteuid() != 0 || unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    mount("none", "/run", "tmpfs", 0, NULL) < 0)
+		return skip_because("a mount namespace: %s", strerror(errno));
+	ck_assert(mkdir("/run/systemd", 0755) == 0 && mkdir("/run/systemd/journal", 0755) == 0);
+	memcpy(address.sun_path, reader.path, sizeof address.sun_path);
+	reader.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	ck_assert_int_eq(bind(reader.fd, (struct sockaddr *)&address, sizeof address), 0);
+
+	return true;
+}
+
+/* Until it takes nothing more, of its kind of writers and of a new one. */
+static void fill_log(void)
+{
+	static const char line[1024] = "MESSAGE=nothing\n";
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	bool took;
+
+	if (!reader.journal) {
+		while (write(reader.filler, line, sizeof line) > 0)
+			;
+		return;
+	}
+	memcpy(address.sun_path, reader.path, sizeof address.sun_path);
+	do {
+		AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+		took = false;
+		while (sendto(fd, line, strlen(line), 0, (struct sockaddr *)&address, sizeof address) > 0)
+			took = true;
+	} while (took);
+}
+
+/* What is there goes to the file that the log is in elsewhere. True: it says so. */
+static bool read_log(const char *part)
+{
+	AUTO_CLOSE int fd = open(rig.server.err, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	char text[8192];
+	ssize_t len;
+
+	while ((len = read(reader.fd, text, sizeof text)) > 0)
+		for (ssize_t at = 0; at < len; at++)
+			if (text[at] != '\0')
+				ck_assert_int_eq(write(fd, text + at, 1), 1);
+
+	return scene_says(rig.server.err, part);
+}
+
+static void start_with_reader(void)
+{
+	char notify[200], command[400];
+	const char *arguments[] = { "/bin/sh", "-c", command, rig.spikewatchd, "-c", place(&rig, "config"), NULL };
+
+	snprintf(notify, sizeof notify, "NOTIFY_SOCKET=%s/notify WATCHDOG_USEC=1000000", rig.directory);
+	if (reader.journal)
+		snprintf(command, sizeof command,
+			 "%s JOURNAL_STREAM=$(stat -L -c %%d:%%i /proc/self/fd/2) exec \"$0\" \"$@\"", notify);
+	else
+		snprintf(command, sizeof command, "%s exec \"$0\" \"$@\" 2>'%s'", notify, reader.path);
+	configure();
+	rig.server = program_start(arguments, rig.directory, -1, 0);
+	live_wait_for(&rig, read_log("watching "));
+	ck_assert_int_eq(ring_open(AT_FDCWD, place(&rig, "ring"), false, &rig.ring), 0);
+}
+
+static uint64_t lost_entries(void)
+{
+	return told(&rig, "health", "lost_log_entries");
+}
+
+/* More than the queue holds: each configuration that is refused is told. */
+static void lose_entries(void)
+{
+	scene_write(place(&rig, "config"), "{\"%0900d\": 1}", 0);
+	for (unsigned i = 1; i <= 20000 && (i % 500 || lost_entries() == 0); i++) {
+		kill(rig.server.pid, SIGHUP);
+		nanosleep(&(struct timespec){ .tv_nsec = NS_PER_MS }, NULL);
+	}
+	ck_assert_uint_gt(lost_entries(), 0);
+}
+
+/* All that the log says of what was lost. */
+static uint64_t told_lost(void)
+{
+	static const char words[] = " entries were lost";
+	AUTO_FREE char *text = scene_read(rig.server.err);
+	uint64_t sum = 0;
+
+	for (const char *at = text; at && (at = strstr(at, words)); at += strlen(words)) {
+		const char *digits = at;
+
+		while (digits > text && digits[-1] >= '0' && digits[-1] <= '9')
+			digits--;
+		sum += strtoull(digits, NULL, 10);
+	}
+
+	return sum;
+}
+
+/* Seen while the log takes nothing. */
+static void goes_on(void)
+{
+	uint64_t before = ticks(), count = told(&rig, "incidents", "sealed");
+
+	keep_alives();
+	start_target();
+	live_wait_for(&rig, told(&rig, "incidents", "sealed") == count + 1);
+	live_wait_for(&rig, ticks() > before + 100);
+	live_wait_for(&rig, keep_alives() > 0);
+}
+
+START_TEST(a_log_that_is_not_read_holds_nothing_up_and_is_told_what_it_missed)
+{
+	uint64_t lost;
+
+	if (!rig.able)
+		SKIP_TEST("%s", skip_why());
+	reader.journal = _i == 1;
+	if (!reader.journal)
+		make_pipe();
+	else if (!make_journal())
+		SKIP_TEST("%s", skip_why());
+	listen_for_notifications();
+	start_with_reader();
+
+	/* What fits the queue comes when it is read again. */
+	fill_log();
+	goes_on();
+	ck_assert_uint_eq(lost_entries(), 0);
+	ck_assert(!scene_says(rig.server.err, "sealed incident"));
+	live_wait_for(&rig, read_log("sealed incident"));
+	ck_assert_uint_eq(told_lost(), 0);
+
+	/* What does not is counted, and said. */
+	fill_log();
+	lose_entries();
+	goes_on();
+	lost = lost_entries();
+	live_wait_for(&rig, (kill(rig.server.pid, SIGHUP), read_log(" entries were lost")));
+	live_wait_for(&rig, (read_log(""), told_lost() >= lost));
+	live_wait_for(&rig, (read_log(""), told_lost() == lost_entries()));
+
+	fill_log();
+	kill(rig.server.pid, SIGTERM);
+	ck_assert_int_eq(program_wait(&rig.server), 0);
+	rig.server.pid = 0;
+	ck_assert_uint_eq(sealed(), 2);
+}
+END_TEST
+
 Suite *slow_disk_suite(void)
 {
 	Suite *suite = suite_create("slow_disk");
@@ -464,6 +651,7 @@ Suite *slow_disk_suite(void)
 	tcase_add_test(tcase, it_ends_on_a_disk_that_does_not_answer_and_says_what_is_not_written);
 	tcase_add_test(tcase, while_files_of_processes_and_cgroups_do_not_come_all_else_goes_on);
 	tcase_add_test(tcase, a_start_on_a_disk_that_does_not_answer_samples_and_saves_later_what_was_left);
+	tcase_add_loop_test(tcase, a_log_that_is_not_read_holds_nothing_up_and_is_told_what_it_missed, 0, 2);
 	suite_add_tcase(suite, tcase);
 
 	return suite;
