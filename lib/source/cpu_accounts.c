@@ -10,6 +10,12 @@
  * A run that goes on is in the slot of its CPU, and in the account once it has ended. The slot's
  * sequence is odd from before the addition until after the slot was written anew. So a slot that still
  * has the sequence of before, after the account was read, is of a run that is not in what was read.
+ *
+ * Cgroups. The sum of a watched cgroup is that of its cells and of those of all watched ones below it. A cell that was
+ * logged, or whose CPU has ended the run that went on, is read again, and what it has more is added to its
+ * cgroup and those above. Only the cell of that CPU: that of another one may already have what still counts
+ * as going on there. Cells are read after slots, so that a run that ends in between is in one of them. The tree is
+ * copied when its version has changed.
  */
 #include "lib/source/cpu_accounts.h"
 
@@ -26,6 +32,17 @@ struct run {
 	uint32_t generation;
 	uint32_t account; /* CPU_ACCOUNT_NONE: of no watched process */
 	uint32_t next;    /* another CPU on which the account's process runs, from 1 on; NO_RUN */
+	uint32_t group;   /* the watched cgroup; CPU_ACCOUNT_NONE */
+	uint32_t from;    /* the one in which it was before it was moved, for so long; CPU_ACCOUNT_NONE */
+	uint64_t group_since_ns, from_ns;
+};
+
+/* A watched cgroup. */
+struct group_sum {
+	struct cpu_group is;
+	uint64_t own_ns;   /* of its cells */
+	uint64_t total_ns; /* and of those below it */
+	uint32_t ran;      /* the last begin that saw something of it run */
 };
 
 struct cpu_accounts_reader {
@@ -33,11 +50,77 @@ struct cpu_accounts_reader {
 	uint64_t *taken;   /* of each log */
 	struct run *runs;  /* of each CPU */
 	uint32_t *running; /* of each account: a CPU, from 1 on; NO_RUN */
+	struct group_sum *groups;
+	uint64_t *cells_ns;     /* of each cell: what was added */
+	uint32_t group_version; /* as copied; odd: it is not known */
+	uint32_t group_count;   /* the same */
+	uint32_t begins;
 };
 
 static uint64_t load(const volatile uint64_t *word)
 {
 	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+/* ---- cgroups ---- */
+
+/* Those above it, and itself. group: of a copied tree, or CPU_ACCOUNT_NONE. */
+#define FOR_EACH_ABOVE(at, group, reader) \
+	for (uint32_t at = (group); at < (reader)->group_count; at = (reader)->groups[at].is.parent)
+
+static bool is_below(const struct cpu_accounts_reader *reader, uint32_t group, uint32_t above)
+{
+	FOR_EACH_ABOVE(at, group, reader)
+	if (at == above)
+		return true;
+	return false;
+}
+
+static void copy_group(struct cpu_group *to, struct cpu_group *from)
+{
+	to->base_ns = __atomic_load_n(&from->base_ns, __ATOMIC_RELAXED);
+	to->parent = __atomic_load_n(&from->parent, __ATOMIC_RELAXED);
+	to->generation = __atomic_load_n(&from->generation, __ATOMIC_RELAXED);
+	to->lost = __atomic_load_n(&from->lost, __ATOMIC_RELAXED);
+}
+
+static void copy_tree(struct cpu_accounts_reader *reader)
+{
+	const struct cpu_accounts *accounts = reader->accounts;
+	uint32_t version = atomic_load_explicit(&accounts->group_version, memory_order_acquire);
+
+	if (version == reader->group_version)
+		return;
+
+	reader->group_count = 0;
+	reader->group_version = 1;
+
+	uint32_t count = atomic_load_explicit(&accounts->group_count, memory_order_acquire);
+
+	for (uint32_t i = 0; i < count; i++) {
+		copy_group(&reader->groups[i].is, &accounts->groups[i]);
+		reader->groups[i].total_ns = 0;
+	}
+	atomic_thread_fence(memory_order_acquire);
+	if (version & 1 || atomic_load_explicit(&accounts->group_version, memory_order_relaxed) != version)
+		return;
+
+	reader->group_version = version;
+	reader->group_count = count;
+	for (uint32_t i = 0; i < count; i++)
+		FOR_EACH_ABOVE(at, i, reader)
+	reader->groups[at].total_ns += reader->groups[i].own_ns;
+}
+
+static void take_cell(struct cpu_accounts_reader *reader, uint32_t cpu, uint32_t group)
+{
+	size_t at_cell = (size_t)cpu * reader->accounts->group_capacity + group;
+	uint64_t now_ns = load(&reader->accounts->cells[at_cell].run_ns), more_ns = now_ns - reader->cells_ns[at_cell];
+
+	reader->cells_ns[at_cell] = now_ns;
+	reader->groups[group].own_ns += more_ns;
+	FOR_EACH_ABOVE(at, group, reader)
+	reader->groups[at].total_ns += more_ns;
 }
 
 int cpu_accounts_reader_new(const struct cpu_accounts *accounts, struct cpu_accounts_reader **ret)
@@ -50,12 +133,20 @@ int cpu_accounts_reader_new(const struct cpu_accounts *accounts, struct cpu_acco
 	reader->taken = calloc(accounts->cpus, sizeof(reader->taken[0]));
 	reader->runs = calloc(accounts->cpus, sizeof(reader->runs[0]));
 	reader->running = calloc(accounts->capacity, sizeof(reader->running[0]));
-	if (!reader->taken || !reader->runs || !reader->running)
+	reader->groups = calloc(accounts->group_capacity + 1u, sizeof(reader->groups[0]));
+	reader->cells_ns = calloc((size_t)accounts->group_capacity * accounts->cpus + 1, sizeof(reader->cells_ns[0]));
+	if (!reader->taken || !reader->runs || !reader->running || !reader->groups || !reader->cells_ns)
 		return -ENOMEM;
+	reader->group_version = 1;
 
 	for (uint32_t cpu = 0; cpu < accounts->cpus; cpu++) {
 		reader->taken[cpu] = load(&accounts->slots[cpu].logged);
-		reader->runs[cpu] = (struct run){ .sequence = UINT64_MAX, .account = CPU_ACCOUNT_NONE };
+		for (uint32_t i = 0; i < atomic_load(&accounts->group_count); i++)
+			take_cell(reader, cpu, i);
+		reader->runs[cpu] = (struct run){ .sequence = UINT64_MAX,
+						  .account = CPU_ACCOUNT_NONE,
+						  .group = CPU_ACCOUNT_NONE,
+						  .from = CPU_ACCOUNT_NONE };
 	}
 	*ret = TAKE(reader);
 	return 0;
@@ -69,8 +160,48 @@ void cpu_accounts_reader_free(struct cpu_accounts_reader *reader)
 	free(reader->taken);
 	free(reader->runs);
 	free(reader->running);
+	free(reader->groups);
+	free(reader->cells_ns);
 	free(reader);
 }
+
+static void tell_of_group(const struct cpu_accounts_reader *reader, uint32_t group,
+			  void (*changed)(void *ctx, uint32_t account), void *ctx)
+{
+	FOR_EACH_ABOVE(at, group, reader)
+	changed(ctx, reader->accounts->capacity + at);
+}
+
+/* It may be another one by now: then what runs is in none that is known, until the run ends. */
+static uint32_t group_of(const struct cpu_accounts_reader *reader, const struct cpu_slot *slot)
+{
+	if (slot->group >= reader->group_count ||
+	    (int32_t)(slot->group_generation - reader->groups[slot->group].is.generation) < 0)
+		return CPU_ACCOUNT_NONE;
+	return slot->group;
+}
+
+static void find_group(struct cpu_accounts_reader *reader, const struct cpu_slot *slot, struct run *run)
+{
+	run->group = run->from = CPU_ACCOUNT_NONE;
+	run->group_since_ns = slot->since_ns;
+	if (slot->tid == 0 || slot->tid == CPU_SLOT_UNKNOWN || reader->accounts->words->groups == 0)
+		return;
+
+	run->group = group_of(reader, slot);
+	if (slot->moved_sequence == slot->sequence) {
+		run->from = slot->moved_from;
+		run->from_ns = slot->moved_first_ns > slot->since_ns ? slot->moved_first_ns - slot->since_ns : 0;
+		run->group = slot->moved_to;
+		run->group_since_ns = slot->moved_last_ns;
+	}
+	FOR_EACH_ABOVE(at, run->group, reader)
+	reader->groups[at].ran = reader->begins;
+	FOR_EACH_ABOVE(at, run->from, reader)
+	reader->groups[at].ran = reader->begins;
+}
+
+/* ---- what changed ---- */
 
 /*
  * The table of watched processes may have changed since the run began: then its process is searched for,
@@ -104,7 +235,7 @@ static void find_runs(struct cpu_accounts_reader *reader, void (*changed)(void *
 		struct run *run = &reader->runs[cpu];
 
 		if (!cpu_accounts_slot(accounts, cpu, &slot)) {
-			run->account = CPU_ACCOUNT_NONE;
+			run->account = run->group = run->from = CPU_ACCOUNT_NONE;
 			continue;
 		}
 		*run = (struct run){
@@ -113,6 +244,9 @@ static void find_runs(struct cpu_accounts_reader *reader, void (*changed)(void *
 			.generation = generation,
 			.account = account_of(accounts, &slot, run, generation),
 		};
+		find_group(reader, &slot, run);
+		tell_of_group(reader, run->group, changed, ctx);
+		tell_of_group(reader, run->from, changed, ctx);
 		if (run->account == CPU_ACCOUNT_NONE)
 			continue;
 		run->next = reader->running[run->account];
@@ -132,9 +266,15 @@ static bool take_log(struct cpu_accounts_reader *reader, uint32_t cpu, void (*ch
 	for (uint64_t i = whole ? reader->taken[cpu] : logged; i != logged; i++) {
 		uint64_t account = log[i & (accounts->log_length - 1)];
 
-		if (account < accounts->capacity)
+		if (account < accounts->capacity) {
 			changed(ctx, (uint32_t)account);
+		} else if (account - accounts->capacity < accounts->group_capacity) {
+			take_cell(reader, cpu, (uint32_t)account - accounts->capacity);
+			tell_of_group(reader, (uint32_t)account - accounts->capacity, changed, ctx);
+		}
 	}
+	for (uint32_t i = 0; !whole && i < reader->group_count; i++)
+		take_cell(reader, cpu, i);
 	reader->taken[cpu] = logged;
 	return whole;
 }
@@ -144,10 +284,12 @@ bool cpu_accounts_reader_begin(struct cpu_accounts_reader *reader, void (*change
 {
 	bool whole = true;
 
+	reader->begins++;
+	copy_tree(reader);
 	__atomic_fetch_add(&reader->accounts->words->epoch, 1, __ATOMIC_SEQ_CST);
+	find_runs(reader, changed, ctx);
 	for (uint32_t cpu = 0; cpu < reader->accounts->cpus; cpu++)
 		whole &= take_log(reader, cpu, changed, ctx);
-	find_runs(reader, changed, ctx);
 	return whole;
 }
 
@@ -180,8 +322,8 @@ static uint64_t runs_ns(const struct cpu_accounts_reader *reader, uint32_t accou
 	return sum_ns;
 }
 
-void cpu_accounts_reader_use(const struct cpu_accounts_reader *reader, uint32_t account, mono_t now,
-			     struct cpu_accounts_use *ret)
+static void use_of_process(const struct cpu_accounts_reader *reader, uint32_t account, mono_t now,
+			   struct cpu_accounts_use *ret)
 {
 	const volatile struct cpu_account *sum = &reader->accounts->accounts[account];
 	uint64_t ended_ns, going_ns;
@@ -197,4 +339,49 @@ void cpu_accounts_reader_use(const struct cpu_accounts_reader *reader, uint32_t 
 	ret->changes = load(&sum->changes);
 	ret->ended = sum->exited != 0;
 	ret->lost = sum->lost != 0;
+}
+
+/* Of a run that went on, what is in the cgroup and in no cell. One that has ended is in the cells from now on. */
+static uint64_t run_ns_in(struct cpu_accounts_reader *reader, uint32_t cpu, uint32_t group, mono_t now)
+{
+	struct run *run = &reader->runs[cpu];
+	bool now_in = is_below(reader, run->group, group), was_in = is_below(reader, run->from, group);
+	uint64_t sum_ns = was_in ? run->from_ns : 0;
+
+	if (!now_in && !was_in)
+		return 0;
+	if (!goes_on(reader->accounts, cpu, run->sequence)) {
+		if (run->group < reader->group_count)
+			take_cell(reader, cpu, run->group);
+		if (run->from < reader->group_count)
+			take_cell(reader, cpu, run->from);
+		run->group = run->from = CPU_ACCOUNT_NONE;
+		return 0;
+	}
+	if (now_in && now.ns > run->group_since_ns)
+		sum_ns += now.ns - run->group_since_ns;
+	return sum_ns;
+}
+
+static void use_of_group(struct cpu_accounts_reader *reader, uint32_t group, mono_t now, struct cpu_accounts_use *ret)
+{
+	uint64_t going_ns = 0;
+
+	ret->lost = group < reader->group_count && reader->groups[group].is.lost;
+	ret->unknown = group >= reader->group_count || ret->lost;
+	if (ret->unknown)
+		return;
+	for (uint32_t cpu = 0; reader->groups[group].ran == reader->begins && cpu < reader->accounts->cpus; cpu++)
+		going_ns += run_ns_in(reader, cpu, group, now);
+	ret->cpu_ns = reader->groups[group].is.base_ns + reader->groups[group].total_ns + going_ns;
+}
+
+void cpu_accounts_reader_use(struct cpu_accounts_reader *reader, uint32_t account, mono_t now,
+			     struct cpu_accounts_use *ret)
+{
+	*ret = (struct cpu_accounts_use){ .cpu_ns = 0 };
+	if (account < reader->accounts->capacity)
+		use_of_process(reader, account, now, ret);
+	else
+		use_of_group(reader, account - reader->accounts->capacity, now, ret);
 }

@@ -1,7 +1,9 @@
 /*
  * cpu_accounts.h: reads what the program in the kernel adds up (cpu_accounts_layout.h): which
- * processes ran since the last tick, and how much CPU time each has used until now, with the runs
- * that go on. Without a system call, without a lock.
+ * processes and watched cgroups ran since the last tick, and how much CPU time each has used until now,
+ * with the runs that go on. Without a system call, without a lock.
+ *
+ * Accounts have numbers below `capacity`; that of a cgroup is its own, added to that.
  */
 #ifndef SPIKEWATCH_LIB_SOURCE_CPU_ACCOUNTS_H
 #define SPIKEWATCH_LIB_SOURCE_CPU_ACCOUNTS_H
@@ -13,6 +15,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* A watched cgroup: what is not in its cells. */
+struct cpu_group {
+	uint64_t base_ns;    /* to be added to its cells and those of all below it; modulo 2^64 */
+	uint32_t parent;     /* the nearest above it; CPU_ACCOUNT_NONE */
+	uint32_t generation; /* of the table of watched cgroups: since then it is this one */
+	uint32_t lost;       /* it is not to be believed */
+};
+
 /* The memory, of the one who had it mapped; it outlives its readers. */
 struct cpu_accounts {
 	const volatile struct cpu_slot *slots;
@@ -22,8 +32,13 @@ struct cpu_accounts {
 	uint64_t *base_ns;      /* of each account: what its process had used before; written before it is in use */
 	_Atomic uint32_t *pids; /* the same: of its process; 0: not in use. The generation changes after it */
 	uint32_t cpus, capacity;
-	uint32_t log_length; /* of each CPU; a power of two */
-	_Atomic bool on;     /* what is read is to be believed */
+	uint32_t log_length;                   /* of each CPU; a power of two */
+	const volatile struct cpu_cell *cells; /* group_capacity of each CPU */
+	struct cpu_group *groups;              /* written while group_version is odd */
+	_Atomic uint32_t group_version;
+	_Atomic uint32_t group_count; /* the first ones: those that ever were in use */
+	uint32_t group_capacity;      /* 0: cgroups have no accounts */
+	_Atomic bool on;              /* what is read is to be believed */
 };
 
 struct cpu_accounts_reader;
@@ -41,7 +56,7 @@ CLEANUP(cpu_accounts_reader, free);
 bool cpu_accounts_reader_begin(struct cpu_accounts_reader *reader, void (*changed)(void *ctx, uint32_t account),
 			       void *ctx);
 
-/* What a process has used. */
+/* What a process has used, or a watched cgroup with all that is below it: of that cpu_ns, unknown and lost alone. */
 struct cpu_accounts_use {
 	uint64_t cpu_ns;  /* with the runs that were found by the last begin and go on, as of now */
 	uint64_t wait_ns; /* before runs that have ended */
@@ -49,13 +64,14 @@ struct cpu_accounts_use {
 	bool runs;        /* there may be more of it, in a run that goes on */
 	bool ended;       /* its last thread has begun to end; it may be gone */
 	bool lost;        /* a run is missing: cpu_ns is not to be believed */
+	bool unknown;     /* cpu_ns is not said: ask later, unless it is lost */
 };
 
 /*
  * cpu_ns may be less than it was before: a run that goes on counts as the time since it began, and
  * when it ends as the scheduler counts it, which takes out interrupts.
  */
-void cpu_accounts_reader_use(const struct cpu_accounts_reader *reader, uint32_t account, mono_t now,
+void cpu_accounts_reader_use(struct cpu_accounts_reader *reader, uint32_t account, mono_t now,
 			     struct cpu_accounts_use *ret);
 
 /* A slot is written within a microsecond; an interrupt, or one of the host, may come between. */

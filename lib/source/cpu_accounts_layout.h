@@ -31,7 +31,7 @@ struct cpu_account {
 
 /*
  * What runs on one CPU, and since when. Odd `sequence`: being written, and the account of what ran
- * before is, too: it grows by two at each switch. A cache line.
+ * before is, too: it grows by two at each switch. Two cache lines: the second is of the run's cgroup.
  */
 struct cpu_slot {
 	uint64_t sequence;
@@ -44,19 +44,41 @@ struct cpu_slot {
 	uint32_t generation; /* of the table of watched processes, as of since_ns */
 	uint64_t faults;     /* of the thread, when the run began */
 	uint64_t logged;     /* in all, into the log of this CPU */
+
+	uint64_t cgroup;           /* that of the last thread that was not idle: an address in the kernel; 0 */
+	uint32_t group;            /* the same: of the watched cgroup; CPU_ACCOUNT_NONE */
+	uint32_t group_generation; /* of the table of watched cgroups, as of then */
+	/* Moved to another cgroup in the run of that sequence. By the CPU that moved it. */
+	uint64_t moved_sequence;
+	uint64_t moved_first_ns, moved_last_ns; /* in between it was in others, and that is counted already */
+	uint32_t moved_from, moved_to;          /* watched cgroups */
+	uint64_t unused[2];
+};
+
+/*
+ * Of one watched cgroup on one CPU: what ran there in it, or below it and in no other watched cgroup that is
+ * nearer. Those of a CPU lie together, so no two CPUs write to a line.
+ */
+struct cpu_cell {
+	uint64_t run_ns;
+	uint32_t epoch; /* in which it was last put into a log */
+	uint32_t unused;
 };
 
 /* Processes of which a CPU remembers the account, by the low bits of their id. A power of two. */
 #define CPU_RECENT_LENGTH 64
 
-_Static_assert(sizeof(struct cpu_account) == 64 && sizeof(struct cpu_slot) == 64, "a cache line each");
+_Static_assert(sizeof(struct cpu_account) == 64 && sizeof(struct cpu_slot) == 128, "whole cache lines");
 
 /*
- * The reader's. An account gets into the log of a CPU at its first change in an epoch.
+ * The reader's. An account gets into the log of a CPU at its first change in an epoch. So does a watched cgroup, with
+ * the number of accounts added to its own.
  */
 struct cpu_accounts_words {
 	uint32_t epoch;      /* from 1 on */
 	uint32_t generation; /* added to after each change of the table of watched processes; by the kernel, too */
+	uint32_t groups;     /* cgroups that are watched */
+	uint32_t group_generation; /* added to after each change of their table, and when a cgroup is made */
 };
 
 #endif

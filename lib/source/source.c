@@ -71,8 +71,10 @@ struct source_cgroup {
 	struct cgroup_files files;
 	uint64_t due_ns;       /* the next look */
 	uint64_t heartbeat_ns; /* when to read it although it stands still */
+	uint64_t read_cpu_ns;  /* the usage as of the last reading */
 	uint8_t doublings;     /* of the heartbeat */
 	bool settled;
+	bool was_followed;     /* ever: a file may be behind its account */
 	_Atomic uint32_t runs; /* how often it was found changed; written by the owner of the source */
 };
 
@@ -177,7 +179,7 @@ struct source {
 		const struct cpu_accounts *shared; /* NULL: there are none */
 		struct cpu_accounts_reader *reader;
 		struct source_entry **owners; /* of each account; NULL: none is followed */
-		uint32_t count;               /* of entries that are followed */
+		uint32_t count, processes;    /* of entries that are followed; of those that are processes */
 		uint32_t looks;               /* at them, in this fill */
 		mono_t at, before;            /* when the accounts were read, for this fill and the one before */
 		uint64_t overruns;
@@ -625,7 +627,7 @@ static size_t quick_times(uint32_t capacity)
 
 void source_entry_follow(struct source_entry *entry, uint32_t account)
 {
-	assert(entry->kind == ENTRY_PROCESS);
+	assert(entry->kind != ENTRY_GROUP);
 
 	atomic_store_explicit(&entry->account, account, memory_order_relaxed);
 	atomic_store_explicit(&entry->account_named, true, memory_order_release);
@@ -838,6 +840,7 @@ static void unfollow(struct source *source, struct source_entry *entry)
 		at = &(*at)->next_followed;
 	*at = entry->next_followed;
 	source->accounts.count--;
+	source->accounts.processes -= entry->kind == ENTRY_PROCESS;
 	entry->is_followed = false;
 }
 
@@ -852,14 +855,18 @@ static void choose_account(struct source *source, struct source_entry *entry)
 
 	uint32_t account = atomic_load_explicit(&entry->account, memory_order_relaxed);
 
-	if (account >= source->accounts.shared->capacity || entry->reader.process.clock == 0)
+	if (account >= source->accounts.shared->capacity + source->accounts.shared->group_capacity ||
+	    (entry->kind == ENTRY_PROCESS && entry->reader.process.clock == 0))
 		return;
+	if (entry->cgroup)
+		entry->cgroup->was_followed = true;
 	entry->reader.read_changes = UINT64_MAX;
 	entry->is_followed = true;
 	entry->followed = account;
 	entry->next_followed = source->accounts.owners[account];
 	source->accounts.owners[account] = entry;
 	source->accounts.count++;
+	source->accounts.processes += entry->kind == ENTRY_PROCESS;
 }
 
 static void note_account(void *ctx, uint32_t account)
@@ -868,7 +875,8 @@ static void note_account(void *ctx, uint32_t account)
 
 	for (struct source_entry *entry = source->accounts.owners[account]; entry; entry = entry->next_followed) {
 		set_due(source, entry->index, source->step);
-		fetch_whole(entry);
+		if (entry->kind == ENTRY_PROCESS)
+			fetch_whole(entry);
 	}
 }
 
@@ -1049,11 +1057,37 @@ static uint64_t first_look_ns(const struct source *source, const struct source_e
 	       source->cgroup_interval_ns / CGROUP_PHASES * (entry->index * CGROUP_PHASE_STEP % CGROUP_PHASES);
 }
 
-/* Whether nothing needs to be read of it: it has not run, and what it was when that was first seen is known. */
-static bool cgroup_is_still(struct source *source, struct source_entry *entry, mono_t now)
+/*
+ * What its account says, in the sample. Such a cgroup is looked at in each fill in which it ran. False: it has
+ * none, or one that is not to be believed any more.
+ */
+static bool ask_group(struct source *source, struct source_entry *entry)
+{
+	struct cpu_accounts_use use;
+
+	choose_account(source, entry);
+	if (!entry->is_followed)
+		return false;
+
+	source->looked_at = clock_mono(&source->clock);
+	cpu_accounts_reader_use(source->accounts.reader, entry->followed, source->looked_at, &use);
+	if (use.lost)
+		unfollow(source, entry);
+	if (use.unknown)
+		return false;
+	if (!sample_has(&entry->sample, SAMPLE_CPU) || use.cpu_ns > entry->sample.value[SAMPLE_CPU])
+		sample_set(&entry->sample, SAMPLE_CPU, use.cpu_ns);
+	return true;
+}
+
+/*
+ * Whether nothing needs to be read of it: it has not run, and what it was when that was first seen is known.
+ * told: the usage in the sample is of now.
+ */
+static bool cgroup_is_still(struct source *source, struct source_entry *entry, mono_t now, bool told)
 {
 	const struct source_cgroup *cgroup = entry->cgroup;
-	const struct source_gate *gate = gate_of(source, entry);
+	const struct source_gate *gate = told ? NULL : gate_of(source, entry);
 	bool closed = gate && gate->moves == entry->gate_moves;
 	uint64_t usage_ns;
 
@@ -1062,6 +1096,8 @@ static bool cgroup_is_still(struct source *source, struct source_entry *entry, m
 		return false;
 	if (closed)
 		return true;
+	if (told)
+		return entry->sample.value[SAMPLE_CPU] == cgroup->read_cpu_ns;
 	return cgroup_files_usage(&cgroup->files, &usage_ns) == 0 && sample_has(&entry->sample, SAMPLE_CPU) &&
 	       usage_ns == entry->sample.value[SAMPLE_CPU];
 }
@@ -1082,26 +1118,40 @@ static void note_cgroup_reading(const struct source *source, struct source_entry
 	cgroup->heartbeat_ns = now.ns + (beat_ns << cgroup->doublings);
 }
 
+/* 0; as cgroup_files_read. */
+static int read_cgroup(struct source *source, struct source_entry *entry)
+{
+	struct source_cgroup *cgroup = entry->cgroup;
+	bool had = sample_has(&entry->sample, SAMPLE_CPU);
+	uint64_t cpu_ns = entry->sample.value[SAMPLE_CPU];
+	int r = cgroup_files_read(&cgroup->files, &entry->sample);
+
+	if (source->reader_options.reset_peaks)
+		cgroup_files_reset_peak(&cgroup->files);
+	if (cgroup->was_followed && had && (entry->is_followed || cpu_ns > entry->sample.value[SAMPLE_CPU]))
+		sample_set(&entry->sample, SAMPLE_CPU, cpu_ns);
+	cgroup->read_cpu_ns = entry->sample.value[SAMPLE_CPU];
+	return r;
+}
+
 static void fill_cgroup(struct source *source, struct source_entry *entry, mono_t now)
 {
 	struct source_cgroup *cgroup = entry->cgroup;
-	bool due = now.ns >= cgroup->due_ns, read = due && !cgroup_is_still(source, entry, now);
 	struct sample before = entry->sample;
+	bool told = ask_group(source, entry), ran = told && is_changed(entry, &before);
+	bool due = now.ns >= cgroup->due_ns, read = due && !cgroup_is_still(source, entry, now, told);
 	int r = 0;
 
 	entry->status = SOURCE_SAME;
-	if (!due && !has_new_limits(entry))
+	if (!due && !ran && !has_new_limits(entry))
 		return;
 
-	if (read) {
-		r = cgroup_files_read(&cgroup->files, &entry->sample);
-		if (source->reader_options.reset_peaks)
-			cgroup_files_reset_peak(&cgroup->files);
-	}
-	if (due) {
+	if (read)
+		r = read_cgroup(source, entry);
+	if (due || ran)
 		entry->at = clock_mono(&source->clock);
+	if (due)
 		cgroup->due_ns = entry->fresh ? first_look_ns(source, entry, now) : next_look_ns(source, now);
-	}
 	put_limits(entry);
 	if (r == -ENOENT) {
 		mark_gone(entry);
@@ -1439,7 +1489,8 @@ void source_fill(struct source *source, mono_t now)
 	}
 	source->all_looks += processes;
 	/* Those that are followed are not looked at because they have not run: backing off saves nothing. */
-	source->saved_looks += (source->process_count - source->accounts.count) - (processes - source->accounts.looks);
+	source->saved_looks +=
+		(source->process_count - source->accounts.processes) - (processes - source->accounts.looks);
 	fill_groups(source);
 	source->all_due = false;
 }
@@ -1524,7 +1575,8 @@ static int open_accounts(struct source *source, const struct cpu_accounts *accou
 	if (!accounts)
 		return 0;
 
-	source->accounts.owners = calloc(accounts->capacity, sizeof(struct source_entry *));
+	source->accounts.owners =
+		calloc((size_t)accounts->capacity + accounts->group_capacity, sizeof(struct source_entry *));
 	if (!source->accounts.owners)
 		return -ENOMEM;
 
@@ -1742,7 +1794,7 @@ struct source_entry *const *source_gone_members(const struct source *source, siz
 void source_counters(const struct source *source, struct source_counters *ret)
 {
 	*ret = (struct source_counters){
-		.followed = source->accounts.count,
+		.followed = source->accounts.processes,
 		.overruns = source->accounts.overruns,
 		.looks = source->all_looks,
 		.gated_looks = source->gated_looks,

@@ -249,9 +249,10 @@ void source_entry_need(struct source_entry *entry, bool peak, bool fds);
 void source_entry_set_idle(struct source_entry *entry, uint64_t idle_ns);
 
 /*
- * The CPU time of a process comes from that account (CPU_ACCOUNT_NONE: from its clock) from its next
- * look on; from its clock while the accounts are off, and once the account has lost a run (cpu_accounts.h).
- * It is looked at when the account says that it ran, and else at heartbeats. Never steps back. Any thread.
+ * The CPU time of a process, or cgroup, comes from that account (CPU_ACCOUNT_NONE: from its clock, or file) from its
+ * next look on; from its clock while the accounts are off, and once the account has lost a run (cpu_accounts.h).
+ * It is looked at when the account says that it ran, and else at heartbeats; the other files of a cgroup are read at
+ * its interval. Never steps back. Any thread.
  */
 void source_entry_follow(struct source_entry *entry, uint32_t account);
 

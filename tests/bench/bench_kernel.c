@@ -172,7 +172,9 @@ static void report_switches(void)
 			fprintf(stderr, "bench: not from the kernel: %s\n", reason);
 			break;
 		}
-		bench_need(kernel_accounts_watch(accounts, pid, 0, &account) == 0, "an account");
+		bench_need(kernel_accounts_watch(accounts, &(struct kernel_accounts_watched){ .pid = pid }, &account) ==
+				   0,
+			   "an account");
 		with[i] = switch_ns(there, back);
 		kernel_accounts_close(accounts);
 		if (i == ROUNDS - 1)
@@ -425,7 +427,7 @@ static void database_watch(const struct bench_spikewatch *daemon, struct kernel_
 	bench_need(file && fgets(text, sizeof text, file), path);
 	fclose(file);
 	for (const char *at = text; sscanf(at, "%d%n", &pid, &len) == 1; at += len)
-		kernel_accounts_watch(accounts, pid, 0, &account);
+		kernel_accounts_watch(accounts, &(struct kernel_accounts_watched){ .pid = pid }, &account);
 }
 
 static uint64_t wall_us(void)

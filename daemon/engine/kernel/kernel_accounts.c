@@ -20,6 +20,17 @@
  * that it lost a run, and the process gets a new one; only if that happens often is all of it not to be
  * believed. Where none were seen one difference suffices.
  *
+ * Cgroups. The seam is the same: a cgroup's file has what its running threads have in their schedstat, so
+ *
+ *	base  =  file  -  what is in the file of runs that go on  -  what is in its cells and those below it by then
+ *
+ * and the comparison, too, which need not wait for rest. Of a busy cgroup the two readings are seldom of one state:
+ * the pair that lies closest together is taken if that is within a millisecond, and a comparison mends it. A file
+ * gives what runs while it is moved to the cgroup that it comes to, since the last tick, the cells at the moment: so
+ * after a move, and after a hidden switch, the file is right, and the base is corrected. Any other difference gives
+ * the account up. Cells are never set back: an account that is used again begins with what is in them, and what
+ * was watched by it stays part of the cgroups above, at first as it is and then in their bases.
+ *
  * Adoption is by process, in pieces of the caller's, not by an iterator over the kernel's tasks (iter/task): the
  * clock of a process has what its threads that ended used, which is in no task any more, so an iterator
  * would need the sums of its signal_struct in the same state, without the lock that makes them one; and
@@ -33,12 +44,14 @@
 #include "daemon/engine/base/perf_events.h"
 #include "daemon/engine/base/proc_read.h"
 #include "daemon/engine/kernel/kernel_event.h"
+#include "lib/cgroup/cgroup.h"
 
 /* What the Makefile makes of switches.bpf.c, or SPIKEWATCH_WITHOUT_SWITCHES. */
 #include "switches.skel.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -47,6 +60,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -72,11 +86,11 @@ const struct cpu_accounts *kernel_accounts_shared(const struct kernel_accounts *
 	return NULL;
 }
 
-int kernel_accounts_watch(struct kernel_accounts *accounts, int32_t pid, uint64_t start_ticks, uint32_t *ret_account)
+int kernel_accounts_watch(struct kernel_accounts *accounts, const struct kernel_accounts_watched *what,
+			  uint32_t *ret_account)
 {
 	(void)accounts;
-	(void)pid;
-	(void)start_ticks;
+	(void)what;
 	(void)ret_account;
 	return -ENODEV;
 }
@@ -181,6 +195,24 @@ struct seat {
 	uint32_t next; /* given back: the one that is reused after it */
 };
 
+/* The same of a watched cgroup. */
+struct group_seat {
+	char *path; /* NULL: it never was in use */
+	uint64_t id;
+	uint32_t watches;
+	mono_t freed;
+	uint64_t moves;     /* as of the last comparison */
+	uint64_t within_ns; /* the base is right, before the first comparison */
+};
+
+/* A base may be wrong by so much at first; and what a file may have more or less for each move, a scheduler tick. */
+#define SEAM_NS NS_PER_MS
+#define MOVE_NS (10 * NS_PER_MS)
+/* The same where switches are hidden: as long as a run lasts where something else wants to. */
+#define HIDDEN_NS (100 * NS_PER_MS)
+/* v2 says microseconds. */
+#define FILE_GRAIN_NS NS_PER_US
+
 /*
  * Accounts are mapped as they are needed, so many at a time: the capacity is that of a machine with ten times as
  * many processes.
@@ -191,15 +223,19 @@ struct kernel_accounts {
 	struct kernel_accounts_options options;
 	struct switches *skeleton;
 	struct cpu_accounts shared;
-	void *mapped[3];
-	size_t mapped_bytes[3];
+	void *mapped[4];
+	size_t mapped_bytes[4];
 	struct seat *seats;
 	uint32_t used;                  /* accounts that ever were in use: the first ones */
 	uint32_t ready;                 /* accounts that are mapped */
 	uint32_t free_first, free_last; /* of those that were given back; CPU_ACCOUNT_NONE: none */
 	uint32_t compared_next, compared_last;
 	int owner; /* a socket that has the name */
-	struct bpf_link *links[7];
+	struct bpf_link *links[8];
+	struct group_seat *group_seats;
+	const char *group_root; /* of the hierarchy that counts; NULL: none */
+	bool by_cpuacct;        /* it is v1's */
+	uint32_t group_next;    /* of comparisons */
 	struct ring_buffer *ring;
 	struct reading *reading;   /* while it is read */
 	uint64_t lost;             /* events, as of the last reading */
@@ -424,11 +460,8 @@ static int enter(struct kernel_accounts *accounts, uint32_t account, uint32_t pi
 	return 0;
 }
 
-int kernel_accounts_watch(struct kernel_accounts *accounts, int32_t pid, uint64_t start_ticks, uint32_t *ret_account)
+static int watch_process(struct kernel_accounts *accounts, int32_t pid, uint64_t start_ticks, uint32_t *ret_account)
 {
-	if (!atomic_load(&accounts->shared.on))
-		return -ENODEV;
-
 	uint32_t account = find(accounts, (uint32_t)pid, start_ticks);
 
 	if (account == CPU_ACCOUNT_NONE) {
@@ -452,8 +485,446 @@ int kernel_accounts_watch(struct kernel_accounts *accounts, int32_t pid, uint64_
 	return 0;
 }
 
+/* Each CPU has to switch once before it is known what runs there: this thread goes to those from first to end. */
+static void visit_cpus(const struct kernel_accounts *accounts, uint32_t first, uint32_t end)
+{
+	size_t bytes = CPU_ALLOC_SIZE(accounts->shared.cpus);
+	AUTO_FREE cpu_set_t *before = calloc(1, bytes), *one = calloc(1, bytes);
+
+	if (!before || !one || sched_getaffinity(0, bytes, before) < 0)
+		return;
+	for (uint32_t cpu = first; cpu < end; cpu++) {
+		CPU_ZERO_S(bytes, one);
+		CPU_SET_S(cpu, bytes, one);
+		(void)sched_setaffinity(0, bytes, one);
+	}
+	sched_setaffinity(0, bytes, before);
+}
+
+/* ---- cgroups ---- */
+
+static uint32_t group_count(const struct kernel_accounts *accounts)
+{
+	return atomic_load_explicit(&accounts->shared.group_count, memory_order_relaxed);
+}
+
+/* Its own cells. */
+static uint64_t cells_ns(const struct kernel_accounts *accounts, uint32_t group)
+{
+	uint64_t sum_ns = 0;
+
+	for (uint32_t cpu = 0; cpu < accounts->shared.cpus; cpu++)
+		sum_ns += __atomic_load_n(
+			&accounts->shared.cells[(size_t)cpu * accounts->shared.group_capacity + group].run_ns,
+			__ATOMIC_SEQ_CST);
+	return sum_ns;
+}
+
+static bool is_in_group(const struct kernel_accounts *accounts, uint32_t group, uint32_t above)
+{
+	while (group < group_count(accounts) && group != above)
+		group = accounts->shared.groups[group].parent;
+	return group == above;
+}
+
+/* And of all below it. */
+static uint64_t group_ns(const struct kernel_accounts *accounts, uint32_t group)
+{
+	uint64_t sum_ns = 0;
+
+	for (uint32_t i = 0; i < group_count(accounts); i++)
+		if (is_in_group(accounts, i, group))
+			sum_ns += cells_ns(accounts, i);
+	return sum_ns;
+}
+
+/* Whether path is that of top or below it. */
+static bool is_path_below(const char *path, const char *top)
+{
+	size_t len = strcmp(top, "/") == 0 ? 0 : strlen(top);
+
+	return strncmp(path, top, len) == 0 && (path[len] == '/' || path[len] == '\0');
+}
+
+static bool is_live(const struct kernel_accounts *accounts, uint32_t group)
+{
+	return group < group_count(accounts) && accounts->group_seats[group].watches > 0;
+}
+
+/* The nearest that is watched; what is not watched any more has a place in the tree for some time. */
+static uint32_t live_above(const struct kernel_accounts *accounts, uint32_t group)
+{
+	do
+		group = accounts->shared.groups[group].parent;
+	while (group < group_count(accounts) && !is_live(accounts, group));
+	return group;
+}
+
+/* The nearest watched cgroup in which the path is, but for one. */
+static uint32_t nearest_group(const struct kernel_accounts *accounts, const char *path, uint32_t but)
+{
+	uint32_t nearest = CPU_ACCOUNT_NONE;
+	size_t longest = 0;
+
+	for (uint32_t i = 0; i < group_count(accounts); i++) {
+		const char *top = accounts->group_seats[i].path;
+
+		if (i == but || !is_live(accounts, i) || !is_path_below(path, top) || strlen(top) <= longest)
+			continue;
+		nearest = i;
+		longest = strlen(top);
+	}
+	return nearest;
+}
+
+/* Readers see the tree and its bases as they were before or as they are after. */
+static void change_tree(struct kernel_accounts *accounts)
+{
+	atomic_fetch_add(&accounts->shared.group_version, 1);
+}
+
+/* Of those above it, itself left out. */
+static void add_to_bases_above(struct kernel_accounts *accounts, uint32_t group, uint64_t ns)
+{
+	struct cpu_group *groups = accounts->shared.groups;
+
+	for (uint32_t at = groups[group].parent; at < group_count(accounts); at = groups[at].parent)
+		__atomic_fetch_add(&groups[at].base_ns, ns, __ATOMIC_RELAXED);
+}
+
+/* It is no part of the tree any more. */
+static void take_out_of_tree(struct kernel_accounts *accounts, uint32_t group)
+{
+	struct cpu_group *groups = accounts->shared.groups;
+
+	add_to_bases_above(accounts, group, cells_ns(accounts, group));
+	for (uint32_t i = 0; i < group_count(accounts); i++)
+		if (groups[i].parent == group)
+			__atomic_store_n(&groups[i].parent, groups[group].parent, __ATOMIC_RELAXED);
+	__atomic_store_n(&groups[group].parent, CPU_ACCOUNT_NONE, __ATOMIC_RELAXED);
+}
+
+static void put_into_tree(struct kernel_accounts *accounts, uint32_t group)
+{
+	struct cpu_group *groups = accounts->shared.groups;
+	const char *path = accounts->group_seats[group].path;
+	uint32_t parent = nearest_group(accounts, path, group);
+
+	__atomic_store_n(&groups[group].parent, parent, __ATOMIC_RELAXED);
+	__atomic_store_n(&groups[group].lost, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&groups[group].generation, accounts->skeleton->bss->words.group_generation + 1,
+			 __ATOMIC_RELAXED);
+	add_to_bases_above(accounts, group, -cells_ns(accounts, group));
+	for (uint32_t i = 0; i < group_count(accounts); i++)
+		if (i != group && is_live(accounts, i) && is_path_below(accounts->group_seats[i].path, path) &&
+		    live_above(accounts, i) == parent)
+			__atomic_store_n(&groups[i].parent, group, __ATOMIC_RELAXED);
+}
+
+/* The time before a move may still be given to it, in a run that goes on. */
+static bool is_left_by_a_run(const struct kernel_accounts *accounts, uint32_t group)
+{
+	for (uint32_t cpu = 0; cpu < accounts->shared.cpus; cpu++) {
+		const volatile struct cpu_slot *slot = &accounts->shared.slots[cpu];
+
+		if (slot->moved_sequence == slot->sequence && (slot->moved_from == group || slot->moved_to == group))
+			return true;
+	}
+	return false;
+}
+
+static uint32_t take_free_group(struct kernel_accounts *accounts)
+{
+	struct clock clock = real_clock();
+	uint32_t count = group_count(accounts);
+
+	if (count < accounts->shared.group_capacity) {
+		accounts->shared.groups[count].parent = CPU_ACCOUNT_NONE;
+		return count;
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		struct group_seat *seat = &accounts->group_seats[i];
+
+		if (seat->watches > 0 || mono_diff(clock_mono(&clock), seat->freed) < (int64_t)REUSE_NS ||
+		    is_left_by_a_run(accounts, i))
+			continue;
+		change_tree(accounts);
+		take_out_of_tree(accounts, i);
+		change_tree(accounts);
+		return i;
+	}
+	return CPU_ACCOUNT_NONE;
+}
+
+static void next_group_generation(struct kernel_accounts *accounts)
+{
+	__atomic_fetch_add(&accounts->skeleton->bss->words.group_generation, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Of a thread, in the hierarchy that counts. 0; -errno. */
+static int path_of_thread(const struct kernel_accounts *accounts, uint32_t pid, uint32_t tid, char *ret_path,
+			  size_t cap)
+{
+	char name[64], text[16384];
+	const char *line;
+	ssize_t len;
+
+	snprintf(name, sizeof(name), "%u/task/%u/cgroup", pid, tid);
+	len = proc_read_file(accounts->options.procfd, 0, name, text, sizeof(text) - 1);
+	if (len <= 0)
+		return len < 0 ? (int)len : -ESRCH;
+	if (accounts->by_cpuacct)
+		return cgroup_path_from(accounts->options.mounts, text, (size_t)len, CGROUP_CPUACCT, ret_path, cap);
+	text[len] = '\0';
+	line = strncmp(text, "0::", 3) == 0 ? text : strstr(text, "\n0::");
+	if (!line)
+		return -ENOENT;
+	line += *line == '\n' ? 4 : 3;
+	snprintf(ret_path, cap, "%.*s", (int)strcspn(line, "\n"), line);
+	return strncmp(ret_path, "/..", 3) == 0 ? -ENOENT : 0;
+}
+
+/* Whether what runs there belongs to it. 1; 0; -EAGAIN: it is not known. */
+static int is_slot_in_group(const struct kernel_accounts *accounts, const struct cpu_slot *slot, uint32_t group)
+{
+	char path[4096];
+
+	if (slot->moved_sequence == slot->sequence)
+		return -EAGAIN;
+	if (slot->group_generation == accounts->skeleton->bss->words.group_generation)
+		return is_in_group(accounts, slot->group, group);
+
+	int r = path_of_thread(accounts, slot->tgid, slot->tid, path, sizeof(path));
+
+	if (r == -ENOENT)
+		return 0; /* outside of what can be watched */
+	return r < 0 ? -EAGAIN : is_path_below(path, accounts->group_seats[group].path);
+}
+
+/* As runs_in_clock, of a cgroup and its file. */
+static int runs_in_file(const struct kernel_accounts *accounts, uint32_t group, uint64_t *ret_ns)
+{
+	struct cpu_slot slot;
+	uint64_t ns = 0;
+
+	*ret_ns = 0;
+	for (uint32_t cpu = 0; cpu < accounts->shared.cpus; cpu++) {
+		if (!cpu_accounts_slot(&accounts->shared, cpu, &slot))
+			return -EAGAIN;
+		if (slot.tid == 0 || slot.tid == CPU_SLOT_UNKNOWN)
+			continue;
+
+		int r = is_slot_in_group(accounts, &slot, group);
+
+		if (r < 0)
+			return r;
+		if (r == 0)
+			continue;
+		if (thread_cpu(accounts, slot.tgid, slot.tid, &ns) < 0 || ns < slot.run_ns)
+			return -EAGAIN;
+		*ret_ns += ns - slot.run_ns;
+	}
+	return 0;
+}
+
+/* What its file has of runs that have ended, less what its cells have; to within *ret_within_ns. 0; -errno. */
+static int settle_group(const struct kernel_accounts *accounts, uint32_t group, uint64_t *ret_base_ns,
+			uint64_t *ret_within_ns)
+{
+	struct cgroup_files files;
+	uint64_t best_ns = UINT64_MAX;
+	int r = cgroup_files_init_usage(&files, accounts->options.mounts, accounts->group_seats[group].path);
+
+	if (r < 0)
+		return r;
+	for (int i = 0; r == 0 && best_ns > 0 && i < TRIES; i++) {
+		uint64_t cells[2], file[2] = { 0 }, running[2];
+		int busy = 0;
+
+		for (int k = 0; k < 2; k++) {
+			cells[k] = group_ns(accounts, group);
+			busy |= runs_in_file(accounts, group, &running[k]);
+			if (r == 0)
+				r = cgroup_files_usage(&files, &file[k]);
+		}
+
+		uint64_t apart_ns = cells[1] - cells[0] + (file[1] - file[0]) +
+				    (running[1] > running[0] ? running[1] - running[0] : running[0] - running[1]);
+
+		if (r < 0 || busy < 0 || apart_ns >= best_ns)
+			continue;
+		best_ns = apart_ns;
+		*ret_base_ns = file[0] - running[0] - cells[0];
+	}
+	cgroup_files_release(&files);
+	*ret_within_ns = best_ns;
+	return r < 0 ? r : best_ns <= SEAM_NS ? 0 : -EAGAIN;
+}
+
+/* What runs somewhere since before it was watched is not known to be in it, until it has switched. */
+static void visit_runs(const struct kernel_accounts *accounts, uint32_t group)
+{
+	struct cpu_slot slot;
+
+	for (uint32_t cpu = 0; cpu < accounts->shared.cpus; cpu++)
+		if (cpu_accounts_slot(&accounts->shared, cpu, &slot) && slot.tid != 0 && slot.tid != CPU_SLOT_UNKNOWN &&
+		    slot.group_generation != accounts->skeleton->bss->words.group_generation &&
+		    is_slot_in_group(accounts, &slot, group) == 1)
+			visit_cpus(accounts, cpu, cpu + 1);
+}
+
+static int enter_group(struct kernel_accounts *accounts, uint32_t group)
+{
+	struct group_seat *seat = &accounts->group_seats[group];
+	uint64_t base_ns;
+
+	__atomic_fetch_add(&accounts->skeleton->bss->words.groups, 1, __ATOMIC_SEQ_CST);
+	if (bpf_map_update_elem(bpf_map__fd(accounts->skeleton->maps.groups), &seat->id, &group, BPF_ANY) < 0)
+		return -errno;
+	next_group_generation(accounts);
+	visit_runs(accounts, group);
+	seat->moves = accounts->skeleton->bss->moves;
+
+	int r = settle_group(accounts, group, &base_ns, &seat->within_ns);
+
+	if (r < 0)
+		return r;
+	change_tree(accounts);
+	__atomic_store_n(&accounts->shared.groups[group].base_ns, base_ns, __ATOMIC_RELAXED);
+	change_tree(accounts);
+	return 0;
+}
+
+static void leave_group(struct kernel_accounts *accounts, uint32_t group)
+{
+	struct group_seat *seat = &accounts->group_seats[group];
+	struct clock clock = real_clock();
+	uint32_t found;
+
+	if (bpf_map_lookup_elem(bpf_map__fd(accounts->skeleton->maps.groups), &seat->id, &found) == 0 && found == group)
+		bpf_map_delete_elem(bpf_map__fd(accounts->skeleton->maps.groups), &seat->id);
+	__atomic_fetch_sub(&accounts->skeleton->bss->words.groups, 1, __ATOMIC_SEQ_CST);
+	next_group_generation(accounts);
+	seat->watches = 0;
+	seat->freed = clock_mono(&clock);
+}
+
+/* The id of a cgroup is the number of its directory. 0; -errno. */
+static int id_of_group(const struct kernel_accounts *accounts, const char *path, uint64_t *ret)
+{
+	if (!accounts->group_root || (!accounts->by_cpuacct && strcmp(path, "/") == 0))
+		return -ENOTSUP;
+
+	struct stat stat;
+	struct statfs system;
+	AUTO_CLOSE int fd = cgroup_open(accounts->group_root, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return fd == -ENOENT ? -ENOTSUP : fd;
+	if (fstat(fd, &stat) < 0 || fstatfs(fd, &system) < 0)
+		return -errno;
+	if (system.f_type != CGROUP_SUPER_MAGIC && system.f_type != CGROUP2_SUPER_MAGIC)
+		return -ENOTSUP;
+	*ret = stat.st_ino;
+	return 0;
+}
+
+static uint32_t find_watched_group(const struct kernel_accounts *accounts, uint64_t id)
+{
+	for (uint32_t i = 0; i < group_count(accounts); i++)
+		if (is_live(accounts, i) && accounts->group_seats[i].id == id && !accounts->shared.groups[i].lost)
+			return i;
+	return CPU_ACCOUNT_NONE;
+}
+
+static void count_groups(struct kernel_accounts *accounts, int by)
+{
+	pthread_mutex_lock(&accounts->lock);
+	accounts->state.groups += (uint32_t)by;
+	pthread_mutex_unlock(&accounts->lock);
+}
+
+static int add_group(struct kernel_accounts *accounts, const char *path, uint64_t id, uint32_t *ret_group)
+{
+	AUTO_FREE char *copy = strdup(path);
+	uint32_t group = copy ? take_free_group(accounts) : CPU_ACCOUNT_NONE;
+
+	if (!copy)
+		return -ENOMEM;
+	if (group == CPU_ACCOUNT_NONE) {
+		if (accounts->state.groups_refused == 0)
+			log_line(LOG_NOTICE,
+				 "%u cgroups have accounts, and no more can: the CPU time of the others is "
+				 "read from files",
+				 accounts->shared.group_capacity);
+		count(accounts, &accounts->state.groups_refused);
+		return -ENOSPC;
+	}
+
+	struct group_seat *seat = &accounts->group_seats[group];
+
+	free(seat->path);
+	*seat = (struct group_seat){ .path = TAKE(copy), .id = id, .watches = 1 };
+	change_tree(accounts);
+	if (group == group_count(accounts))
+		atomic_store(&accounts->shared.group_count, group + 1);
+	put_into_tree(accounts, group);
+	change_tree(accounts);
+
+	int r = enter_group(accounts, group);
+
+	if (r < 0) {
+		leave_group(accounts, group);
+		return r;
+	}
+	count_groups(accounts, 1);
+	*ret_group = group;
+	return 0;
+}
+
+static int watch_group(struct kernel_accounts *accounts, const char *path, uint32_t *ret_account)
+{
+	uint64_t id = 0;
+	int r = id_of_group(accounts, path, &id);
+
+	if (r < 0)
+		return r;
+
+	uint32_t group = find_watched_group(accounts, id);
+
+	if (group != CPU_ACCOUNT_NONE)
+		accounts->group_seats[group].watches++;
+	else
+		r = add_group(accounts, path, id, &group);
+	if (r == 0)
+		*ret_account = accounts->shared.capacity + group;
+	return r;
+}
+
+int kernel_accounts_watch(struct kernel_accounts *accounts, const struct kernel_accounts_watched *what,
+			  uint32_t *ret_account)
+{
+	if (!atomic_load(&accounts->shared.on))
+		return -ENODEV;
+	return what->cgroup ? watch_group(accounts, what->cgroup, ret_account)
+			    : watch_process(accounts, what->pid, what->start_ticks, ret_account);
+}
+
+static void unwatch_group(struct kernel_accounts *accounts, uint32_t group)
+{
+	if (--accounts->group_seats[group].watches > 0)
+		return;
+
+	leave_group(accounts, group);
+	count_groups(accounts, -1);
+}
+
 void kernel_accounts_unwatch(struct kernel_accounts *accounts, uint32_t account)
 {
+	if (account >= accounts->shared.capacity) {
+		unwatch_group(accounts, account - accounts->shared.capacity);
+		return;
+	}
 	if (--accounts->seats[account].watches > 0)
 		return;
 
@@ -565,23 +1036,6 @@ static void detach(struct kernel_accounts *accounts)
 	}
 }
 
-/* Each CPU has to switch once before it is known what runs there: this thread goes to all of them. */
-static void visit_cpus(const struct kernel_accounts *accounts)
-{
-	uint32_t cpus = accounts->shared.cpus;
-	size_t bytes = CPU_ALLOC_SIZE(cpus);
-	AUTO_FREE cpu_set_t *before = calloc(1, bytes), *one = calloc(1, bytes);
-
-	if (!before || !one || sched_getaffinity(0, bytes, before) < 0)
-		return;
-	for (uint32_t cpu = 0; cpu < cpus; cpu++) {
-		CPU_ZERO_S(bytes, one);
-		CPU_SET_S(cpu, bytes, one);
-		(void)sched_setaffinity(0, bytes, one);
-	}
-	sched_setaffinity(0, bytes, before);
-}
-
 /* A CPU that is online and of which nothing is known; -1: none. */
 static int unknown_cpu(const struct kernel_accounts *accounts)
 {
@@ -608,7 +1062,8 @@ static int attach(struct kernel_accounts *accounts, char *reason)
 	struct bpf_program *const programs[] = {
 		accounts->skeleton->progs.on_fork,   accounts->skeleton->progs.on_exec,
 		accounts->skeleton->progs.on_rename, accounts->skeleton->progs.on_move,
-		accounts->skeleton->progs.on_exit,   accounts->skeleton->progs.on_switch
+		accounts->skeleton->progs.on_exit,   accounts->skeleton->progs.on_new_cgroup,
+		accounts->skeleton->progs.on_switch
 	};
 	struct cpu_slot *slots = (struct cpu_slot *)(uintptr_t)accounts->shared.slots;
 	struct clock clock = real_clock();
@@ -616,7 +1071,9 @@ static int attach(struct kernel_accounts *accounts, char *reason)
 
 	for (uint32_t i = 0; i < accounts->shared.cpus; i++) {
 		slots[i].tid = slots[i].tgid = CPU_SLOT_UNKNOWN;
-		slots[i].account = CPU_ACCOUNT_NONE;
+		slots[i].account = slots[i].group = CPU_ACCOUNT_NONE;
+		slots[i].cgroup = 0;
+		slots[i].moved_sequence = UINT64_MAX;
 		slots[i].sequence += slots[i].sequence & 1;
 	}
 	_Static_assert(ARRAY_LEN(programs) + 1 == ARRAY_LEN(accounts->links), "the last one is attached by need");
@@ -634,7 +1091,7 @@ static int attach(struct kernel_accounts *accounts, char *reason)
 		}
 	}
 	for (int i = 0; i < 10; i++) {
-		visit_cpus(accounts);
+		visit_cpus(accounts, 0, accounts->shared.cpus);
 		cpu = unknown_cpu(accounts);
 		if (cpu < 0)
 			break;
@@ -841,6 +1298,9 @@ static int map_arrays(struct kernel_accounts *accounts)
 	if (r == 0)
 		r = map_array(accounts, 2, accounts->skeleton->maps.logs,
 			      (size_t)shared->cpus * shared->log_length * sizeof(uint64_t), &shared->logs);
+	if (r == 0 && shared->group_capacity > 0)
+		r = map_array(accounts, 3, accounts->skeleton->maps.cells,
+			      (size_t)shared->cpus * shared->group_capacity * sizeof(struct cpu_cell), &shared->cells);
 	shared->words = &accounts->skeleton->bss->words;
 	return r;
 }
@@ -848,13 +1308,36 @@ static int map_arrays(struct kernel_accounts *accounts)
 /* The event of a process that is moved to another cgroup. */
 static const char *move_event = "cgroup_attach_task";
 
-/* A kernel without cgroups has no such event, and nothing that moves. */
-static void do_without_moves(struct switches *skeleton)
+/* A kernel without cgroups has no such events, and nothing that moves. */
+static void do_without_moves(struct kernel_accounts *accounts)
 {
-	if (bpf_program__set_attach_target(skeleton->progs.on_move, 0, move_event) == 0)
+	struct switches *skeleton = accounts->skeleton;
+
+	if (bpf_program__set_attach_target(skeleton->progs.on_move, 0, move_event) == 0 &&
+	    bpf_program__set_attach_target(skeleton->progs.on_new_cgroup, 0, "cgroup_mkdir") == 0)
 		return;
 	bpf_program__set_autoload(skeleton->progs.on_move, false);
+	bpf_program__set_autoload(skeleton->progs.on_new_cgroup, false);
+	accounts->group_root = NULL;
 	log_line(LOG_INFO, "the kernel does not tell of moves between cgroups (%s)", move_event);
+}
+
+static int size_groups(struct kernel_accounts *accounts)
+{
+	const struct cpu_accounts *shared = &accounts->shared;
+	struct switches *skeleton = accounts->skeleton;
+	uint32_t groups = shared->group_capacity > 0 ? shared->group_capacity : 1;
+	int r = bpf_map__set_max_entries(skeleton->maps.cells, shared->cpus * groups);
+
+	skeleton->rodata->account_capacity = shared->capacity;
+	skeleton->rodata->group_capacity = shared->group_capacity;
+	skeleton->rodata->cpus = shared->cpus;
+	skeleton->rodata->by_cpuacct = accounts->by_cpuacct;
+	if (r == 0)
+		r = bpf_map__set_max_entries(skeleton->maps.groups, groups);
+	if (r == 0)
+		r = bpf_map__set_max_entries(skeleton->maps.recent_groups, shared->cpus * CPU_RECENT_LENGTH);
+	return r;
 }
 
 static int open_program(struct kernel_accounts *accounts)
@@ -880,7 +1363,9 @@ static int open_program(struct kernel_accounts *accounts)
 	if (r == 0)
 		r = bpf_map__set_max_entries(skeleton->maps.events, RING_BYTES);
 	if (r == 0)
-		do_without_moves(skeleton);
+		r = size_groups(accounts);
+	if (r == 0)
+		do_without_moves(accounts);
 	return r;
 }
 
@@ -895,6 +1380,19 @@ static int load_program(struct kernel_accounts *accounts, char *reason)
 	return r;
 }
 
+/* v1 counts where it has the controller (cgroup.h). */
+static void choose_hierarchy(struct kernel_accounts *accounts)
+{
+	const struct cgroup_mounts *mounts = accounts->options.mounts;
+	bool v2 = true;
+	const char *root = mounts ? cgroup_mounts_controller(mounts, CGROUP_CPUACCT, &v2) : NULL;
+
+	accounts->by_cpuacct = root && !v2;
+	accounts->group_root = accounts->by_cpuacct ? root : mounts ? cgroup_mounts_v2(mounts) : NULL;
+	accounts->shared.group_capacity = accounts->group_root ? accounts->options.groups : 0;
+	accounts->state.group_capacity = accounts->shared.group_capacity;
+}
+
 static int prepare(struct kernel_accounts *accounts)
 {
 	uint32_t capacity = accounts->options.capacity;
@@ -904,10 +1402,14 @@ static int prepare(struct kernel_accounts *accounts)
 	accounts->shared.capacity = accounts->state.capacity = capacity;
 	accounts->shared.cpus = possible.end;
 	accounts->shared.log_length = LOG_LENGTH;
+	choose_hierarchy(accounts);
 	accounts->seats = calloc(capacity, sizeof(accounts->seats[0]));
 	accounts->shared.base_ns = calloc(capacity, sizeof(uint64_t));
 	accounts->shared.pids = calloc(capacity, sizeof(uint32_t));
-	if (!accounts->seats || !accounts->shared.base_ns || !accounts->shared.pids)
+	accounts->group_seats = calloc(accounts->shared.group_capacity + 1u, sizeof(accounts->group_seats[0]));
+	accounts->shared.groups = calloc(accounts->shared.group_capacity + 1u, sizeof(accounts->shared.groups[0]));
+	if (!accounts->seats || !accounts->shared.base_ns || !accounts->shared.pids || !accounts->group_seats ||
+	    !accounts->shared.groups)
 		return -ENOMEM;
 	accounts->free_first = accounts->free_last = CPU_ACCOUNT_NONE;
 	return 0;
@@ -975,6 +1477,10 @@ void kernel_accounts_close(struct kernel_accounts *accounts)
 	free(accounts->seats);
 	free(accounts->shared.base_ns);
 	free(accounts->shared.pids);
+	for (uint32_t i = 0; accounts->group_seats && i < group_count(accounts); i++)
+		free(accounts->group_seats[i].path);
+	free(accounts->group_seats);
+	free(accounts->shared.groups);
 	pthread_mutex_destroy(&accounts->lock);
 	free(accounts);
 }
@@ -1092,6 +1598,53 @@ static void compare_some(struct kernel_accounts *accounts)
 		compare(accounts, accounts->compared_last);
 }
 
+/* Its base is to be another one; or its account is given up. */
+static void judge_group(struct kernel_accounts *accounts, uint32_t group, uint64_t base_ns)
+{
+	struct group_seat *seat = &accounts->group_seats[group];
+	struct cpu_group *shared = &accounts->shared.groups[group];
+	uint64_t moves = accounts->skeleton->bss->moves;
+	int64_t difference_ns = (int64_t)(base_ns - shared->base_ns);
+	uint64_t apart_ns = (uint64_t)(difference_ns < 0 ? -difference_ns : difference_ns);
+	uint64_t hidden_ns = accounts->skeleton->bss->missed > 0 ? HIDDEN_NS : 0;
+	bool explained = apart_ns <= seat->within_ns + FILE_GRAIN_NS + (moves - seat->moves) * MOVE_NS + hidden_ns;
+
+	seat->moves = moves;
+	seat->within_ns = 0;
+	if (apart_ns <= FILE_GRAIN_NS)
+		return;
+	change_tree(accounts);
+	if (explained)
+		__atomic_store_n(&shared->base_ns, base_ns, __ATOMIC_RELAXED);
+	else
+		__atomic_store_n(&shared->lost, 1, __ATOMIC_RELAXED);
+	change_tree(accounts);
+	count(accounts, explained ? &accounts->state.groups_corrected : &accounts->state.groups_given_up);
+	log_line(explained ? LOG_DEBUG : LOG_WARNING, "of cgroup %s %llu ns %s were counted than its file has%s",
+		 seat->path, (unsigned long long)apart_ns, difference_ns < 0 ? "more" : "less",
+		 explained ? "" : ": its CPU time is read from there");
+}
+
+/* One that is watched, in turns: of so many that are tried, the first that stands still for long enough. */
+static void compare_group(struct kernel_accounts *accounts)
+{
+	uint32_t used = group_count(accounts), tried = 0;
+	uint64_t base_ns, within_ns;
+
+	for (uint32_t i = 0; i < used && tried < COMPARED_MAX; i++) {
+		uint32_t group = accounts->group_next++ % used;
+
+		if (!is_live(accounts, group) || accounts->shared.groups[group].lost)
+			continue;
+		tried++;
+		if (settle_group(accounts, group, &base_ns, &within_ns) < 0 || within_ns > 0)
+			continue;
+		count(accounts, &accounts->state.groups_compared);
+		judge_group(accounts, group, base_ns);
+		return;
+	}
+}
+
 /* Of the whole machine, as the kernel counts them. */
 static uint64_t machine_switches(const struct kernel_accounts *accounts)
 {
@@ -1175,6 +1728,7 @@ void kernel_accounts_check(struct kernel_accounts *accounts, mono_t now, uint64_
 	if (atomic_load(&accounts->shared.on)) {
 		attach_to_timers(accounts);
 		compare_some(accounts);
+		compare_group(accounts);
 	}
 	if (!accounts->wrong && !accounts->options.at_any_cost)
 		judge_cost(accounts, rate, interval_ns);

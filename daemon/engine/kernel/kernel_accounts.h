@@ -10,6 +10,7 @@
 #define SPIKEWATCH_DAEMON_ENGINE_KERNEL_KERNEL_ACCOUNTS_H
 
 #include "lib/base/base.h"
+#include "lib/cgroup/cgroup_mounts.h"
 #include "lib/proc/procfs.h"
 #include "lib/source/cpu_accounts.h"
 
@@ -21,9 +22,11 @@
 struct kernel_accounts;
 
 struct kernel_accounts_options {
-	int procfd;        /* the /proc of this pid namespace; must outlive it */
-	uint32_t capacity; /* processes that can be watched */
-	bool at_any_cost;  /* also when there are so many switches that reading clocks would cost less */
+	int procfd;                         /* the /proc of this pid namespace; must outlive it */
+	uint32_t capacity;                  /* processes that can be watched */
+	uint32_t groups;                    /* cgroups, the same */
+	const struct cgroup_mounts *mounts; /* NULL: no cgroups; must outlive it */
+	bool at_any_cost; /* also when there are so many switches that reading clocks would cost less */
 };
 
 /*
@@ -38,14 +41,21 @@ void kernel_accounts_close(struct kernel_accounts *accounts);
 /* What its readers need. Valid until it is closed. */
 const struct cpu_accounts *kernel_accounts_shared(const struct kernel_accounts *accounts);
 
+/* A process, or a cgroup with all that is below it: that of v1's cpuacct where there is one, else that of v2. */
+struct kernel_accounts_watched {
+	int32_t pid;
+	uint64_t start_ticks; /* as in stat; 0: whatever has the id */
+	const char *cgroup;   /* its path; NULL: it is a process */
+};
+
 /*
- * The process has an account from now on, in which is all that it has used so far and will use. The
- * same process may be watched several times and has one account. start_ticks: as in stat; 0: whatever has
- * the id. 0; -ENOSPC: all are in use; -EAGAIN:
- * it did not stand still for long enough to be counted exactly, try again later; -ENODEV: they are off;
- * -errno.
+ * It has an account from now on, in which is all that it has used so far and will use. The same one may be watched
+ * several times and has one account. 0; -ENOSPC: all are in use; -EAGAIN: it did not stand still for long enough to
+ * be counted exactly, try again later; -ENODEV: they are off; -ENOTSUP: the hierarchy of the cgroup does not count, or
+ * it is v2's root; -errno.
  */
-int kernel_accounts_watch(struct kernel_accounts *accounts, int32_t pid, uint64_t start_ticks, uint32_t *ret_account);
+int kernel_accounts_watch(struct kernel_accounts *accounts, const struct kernel_accounts_watched *what,
+			  uint32_t *ret_account);
 /* Once for each watch. The account is not used again within a second. */
 void kernel_accounts_unwatch(struct kernel_accounts *accounts, uint32_t account);
 
@@ -80,12 +90,17 @@ struct kernel_accounts_state {
 	char reason[KERNEL_ACCOUNTS_REASON_MAX]; /* why it is off; "" */
 	uint64_t switches_per_s;                 /* on all CPUs, while it is on */
 	uint32_t watched, capacity;
-	uint64_t refused;   /* watches for which there was no account */
-	uint64_t missed;    /* runs that could not be counted, because their beginning was not seen */
-	uint64_t compared;  /* with the clock */
-	uint64_t corrected; /* of them were not equal, since a switch was hidden, and begin anew */
-	uint64_t detached;  /* how often it was turned off */
-	uint64_t lost;      /* events for which there was no room */
+	uint64_t refused;                /* watches for which there was no account */
+	uint64_t missed;                 /* runs that could not be counted, because their beginning was not seen */
+	uint64_t compared;               /* with the clock */
+	uint64_t corrected;              /* of them were not equal, since a switch was hidden, and begin anew */
+	uint64_t detached;               /* how often it was turned off */
+	uint32_t groups, group_capacity; /* cgroups that are watched */
+	uint64_t groups_refused;         /* for want of an account */
+	uint64_t groups_compared;        /* with their files */
+	uint64_t groups_corrected;       /* of them were not equal, since something was moved or a switch hidden */
+	uint64_t groups_given_up;        /* the same, for no such reason: files are read */
+	uint64_t lost;                   /* events for which there was no room */
 };
 
 /* Any thread. */

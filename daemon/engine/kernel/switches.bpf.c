@@ -17,6 +17,12 @@
  * they interrupt (on_timer), the scheduler tick among them. A run of which both ends are hidden is in no
  * account, and nothing here tells: comparisons with clocks find it (kernel_accounts.c).
  *
+ * The account of a cgroup is in cells, one for each CPU. A run belongs to the nearest watched cgroup at or above
+ * that of the thread, so what is not watched may come and go, and the sums of those above are the reader's. Which
+ * one that is is found by the ids of cgroups, from the thread's upwards, and remembered by the address of the
+ * thread's: that one cannot be another cgroup's without one having been made (on_new_cgroup). A run counts for the
+ * cgroup in which it began, but for what comes after a move (on_move).
+ *
  * The same moment is where the CPU time of a process that ends is known in full: at the last switch of its
  * last thread (kernel_event.h). An exit record (taskstats) is made before, from a clock that is stale since
  * the last tick, and lacks a fifth to a half of a process that lives for milliseconds.
@@ -59,6 +65,29 @@ struct signal_struct {
 	unsigned long min_flt, maj_flt;
 } KERNEL;
 
+struct cgroup;
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+} KERNEL;
+
+struct kernfs_node {
+	uint64_t id;
+} KERNEL;
+
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
+} KERNEL;
+
+struct css_set {
+	struct cgroup_subsys_state *subsys[1];
+	struct cgroup *dfl_cgrp;
+} KERNEL;
+
+enum cgroup_subsys_id { cpuacct_cgrp_id };
+
 struct task_struct {
 	unsigned int __state, flags, policy;
 	int exit_state;
@@ -70,6 +99,7 @@ struct task_struct {
 	unsigned long min_flt, maj_flt;
 	char comm[16];
 	struct signal_struct *signal;
+	struct css_set *cgroups;
 } KERNEL;
 
 /* Before Linux 5.14. */
@@ -122,6 +152,29 @@ struct {
 	__type(value, uint32_t);
 } watched SEC(".maps");
 
+MAPPED_ARRAY(cells, struct cpu_cell); /* group_capacity for each CPU, in turns */
+
+/* The watched cgroup for an address of a cgroup, as of a generation. CPU_RECENT_LENGTH for each CPU. */
+struct recent_group {
+	uint64_t cgroup;
+	uint32_t generation, group;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct recent_group);
+} recent_groups SEC(".maps");
+
+/* id of a cgroup -> watched cgroup. Written by the reader. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, uint64_t);
+	__type(value, uint32_t);
+} groups SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
@@ -131,8 +184,11 @@ struct cpu_accounts_words words;
 uint32_t events_wanted;
 uint64_t events_lost; /* the ring was full */
 uint64_t missed;      /* switches that were not seen, as far as it was noticed */
+uint64_t moves;       /* between cgroups of the hierarchy that counts */
 
 const volatile uint32_t log_length = 1; /* a power of two */
+const volatile uint32_t account_capacity, group_capacity, cpus;
+const volatile bool by_cpuacct; /* cgroups are those of v1's cpuacct, else those of v2 */
 
 static uint32_t account_of(uint32_t tgid)
 {
@@ -157,12 +213,15 @@ static uint32_t account_of_next(uint32_t cpu, uint32_t tgid, uint32_t generation
 	return recent->account;
 }
 
-/* After the account was changed: the reader changes the epoch before it looks at the log and at accounts. */
-static void put_into_log(struct cpu_slot *slot, uint32_t cpu, uint32_t index, struct cpu_account *account)
+/*
+ * After the account, or what has this epoch, was changed: the reader changes the epoch before it looks at the log and
+ * at accounts.
+ */
+static void put_into_log(struct cpu_slot *slot, uint32_t cpu, uint32_t index, uint32_t *last)
 {
 	uint32_t epoch = *(volatile uint32_t *)&words.epoch;
 
-	if (account->epoch == epoch)
+	if (*last == epoch)
 		return;
 
 	uint32_t at = cpu * log_length + ((uint32_t)slot->logged & (log_length - 1));
@@ -170,10 +229,130 @@ static void put_into_log(struct cpu_slot *slot, uint32_t cpu, uint32_t index, st
 
 	if (!entry)
 		return;
-	account->epoch = epoch;
+	*last = epoch;
 	*(volatile uint64_t *)entry = index;
 	*(volatile uint64_t *)&slot->logged = slot->logged + 1;
 }
+
+/* ---- cgroups ---- */
+
+/* 0: this kernel has none. */
+static uint64_t cgroup_of(const struct task_struct *task)
+{
+	if (!bpf_core_field_exists(task->cgroups))
+		return 0;
+	if (!by_cpuacct)
+		return (uint64_t)task->cgroups->dfl_cgrp;
+	if (!bpf_core_enum_value_exists(enum cgroup_subsys_id, cpuacct_cgrp_id))
+		return 0;
+
+	uint64_t number = bpf_core_enum_value(enum cgroup_subsys_id, cpuacct_cgrp_id);
+
+	return (uint64_t)task->cgroups->subsys[number]->cgroup;
+}
+
+/* The same of a task of which nothing may be read directly. */
+static uint64_t read_cgroup_of(const struct task_struct *task)
+{
+	struct cgroup_subsys_state *state = NULL;
+
+	if (!bpf_core_field_exists(task->cgroups))
+		return 0;
+
+	const struct css_set *set = BPF_CORE_READ(task, cgroups);
+
+	if (!by_cpuacct)
+		return (uint64_t)BPF_CORE_READ(set, dfl_cgrp);
+	if (!bpf_core_enum_value_exists(enum cgroup_subsys_id, cpuacct_cgrp_id))
+		return 0;
+	bpf_probe_read_kernel(&state, sizeof(state),
+			      &set->subsys[bpf_core_enum_value(enum cgroup_subsys_id, cpuacct_cgrp_id)]);
+	return (uint64_t)BPF_CORE_READ(state, cgroup);
+}
+
+/* Deeper ones are in no watched cgroup: the walk through directories stops there, too (cgroup_walk). */
+#define DEPTH_MAX 32
+
+/* The nearest that is watched. */
+static uint32_t find_group(uint64_t address)
+{
+	const struct cgroup *cgroup = (const void *)address;
+
+	for (int i = 0; i < DEPTH_MAX && cgroup; i++) {
+		uint64_t id = BPF_CORE_READ(cgroup, kn, id);
+		const uint32_t *group = bpf_map_lookup_elem(&groups, &id);
+
+		if (group)
+			return *group;
+		cgroup = BPF_CORE_READ(cgroup, self.parent, cgroup);
+	}
+	return CPU_ACCOUNT_NONE;
+}
+
+/* The same, by what this CPU remembers. The generation was read before. */
+static uint32_t group_of(uint32_t cpu, uint64_t cgroup, uint32_t generation)
+{
+	uint32_t at = cpu * CPU_RECENT_LENGTH + ((uint32_t)(cgroup >> 10 ^ cgroup >> 16) & (CPU_RECENT_LENGTH - 1));
+	struct recent_group *recent = bpf_map_lookup_elem(&recent_groups, &at);
+
+	if (!recent)
+		return CPU_ACCOUNT_NONE;
+	if (recent->cgroup != cgroup || recent->generation != generation) {
+		recent->group = find_group(cgroup);
+		recent->cgroup = cgroup;
+		recent->generation = generation;
+	}
+	return recent->group;
+}
+
+static __noinline void find_group_of_slot(struct cpu_slot *slot, uint32_t cpu, uint32_t generation)
+{
+	slot->group = group_of(cpu, *(volatile uint64_t *)&slot->cgroup, generation);
+	slot->group_generation = generation;
+}
+
+/* What runs is in it. Nothing is computed with an address before it was stored: the verifier forbids it. */
+static __always_inline void begin_group(struct cpu_slot *slot, uint32_t cpu, uint64_t cgroup)
+{
+	uint32_t generation = *(volatile uint32_t *)&words.group_generation;
+
+	if (slot->cgroup == cgroup && slot->group_generation == generation)
+		return;
+	*(volatile uint64_t *)&slot->cgroup = cgroup;
+	find_group_of_slot(slot, cpu, generation);
+}
+
+/* The reader's epoch must not be read before the cell is changed: an atomic addition orders that. */
+static void add_to_group(struct cpu_slot *slot, uint32_t cpu, uint32_t group, uint64_t run_ns)
+{
+	uint32_t at = cpu * group_capacity + group;
+	struct cpu_cell *cell = group < group_capacity ? bpf_map_lookup_elem(&cells, &at) : NULL;
+
+	if (!cell)
+		return;
+	__sync_fetch_and_add(&cell->run_ns, run_ns);
+	put_into_log(slot, cpu, account_capacity + group, &cell->epoch);
+}
+
+/* In a change: the sequence is odd. */
+static void end_group(struct cpu_slot *slot, uint32_t cpu, const struct task_struct *task, uint64_t run_ns)
+{
+	if (*(volatile uint64_t *)&slot->moved_sequence + 1 == slot->sequence) {
+		uint64_t before_ns = slot->moved_first_ns - slot->since_ns;
+		uint64_t counted_ns = slot->moved_last_ns - slot->since_ns; /* with that of others */
+
+		before_ns = before_ns < run_ns ? before_ns : run_ns;
+		counted_ns = counted_ns < run_ns ? counted_ns : run_ns;
+		add_to_group(slot, cpu, slot->moved_from, before_ns);
+		add_to_group(slot, cpu, slot->moved_to, run_ns - counted_ns);
+		return;
+	}
+	if (slot->group_generation != *(volatile uint32_t *)&words.group_generation)
+		begin_group(slot, cpu, cgroup_of(task));
+	add_to_group(slot, cpu, slot->group, run_ns);
+}
+
+/* ---- runs ---- */
 
 /* exec by another thread than the first gives it the first one's id. */
 static bool is_in_slot(const struct cpu_slot *slot, const struct task_struct *task)
@@ -197,7 +376,7 @@ static void note_loss(struct cpu_slot *slot, uint32_t cpu, uint32_t tgid)
 	if (!account)
 		return;
 	account->lost = 1;
-	put_into_log(slot, cpu, index, account);
+	put_into_log(slot, cpu, index, &account->epoch);
 }
 
 static uint64_t faults_of(const struct task_struct *task)
@@ -219,6 +398,9 @@ static bool find_beginning(struct cpu_slot *slot, uint32_t cpu, const struct tas
 	slot->faults = faults_of(task) - 1;
 	slot->account = account_of((uint32_t)task->tgid);
 	slot->generation = *(volatile uint32_t *)&words.generation;
+	slot->moved_sequence = UINT64_MAX;
+	if (words.groups)
+		begin_group(slot, cpu, cgroup_of(task));
 	return true;
 }
 
@@ -246,6 +428,9 @@ static void correct_slot(struct cpu_slot *slot, uint32_t cpu, const struct task_
 	slot->tgid = tgid;
 	slot->generation = *(volatile uint32_t *)&words.generation;
 	slot->account = account_of(tgid);
+	slot->moved_sequence = UINT64_MAX;
+	if (words.groups)
+		begin_group(slot, cpu, read_cgroup_of(task));
 }
 
 static void end_run(struct cpu_slot *slot, uint32_t cpu, const struct task_struct *task)
@@ -262,10 +447,14 @@ static void end_run(struct cpu_slot *slot, uint32_t cpu, const struct task_struc
 
 	struct cpu_account *account = index == CPU_ACCOUNT_NONE ? NULL : bpf_map_lookup_elem(&accounts, &index);
 
+	uint64_t run_ns = task->se.sum_exec_runtime - slot->run_ns;
+
+	if (words.groups)
+		end_group(slot, cpu, task, run_ns);
 	if (!account)
 		return;
 
-	uint64_t run_ns = task->se.sum_exec_runtime - slot->run_ns, faults = faults_of(task) - slot->faults;
+	uint64_t faults = faults_of(task) - slot->faults;
 
 	if (faults > 0)
 		__sync_fetch_and_add(&account->changes, faults);
@@ -274,7 +463,7 @@ static void end_run(struct cpu_slot *slot, uint32_t cpu, const struct task_struc
 	if (task->flags & PF_EXITING)
 		__sync_fetch_and_add(&account->ending_ns, run_ns);
 	__sync_fetch_and_add(&account->run_ns, run_ns);
-	put_into_log(slot, cpu, index, account);
+	put_into_log(slot, cpu, index, &account->epoch);
 }
 
 /* One began, or begins to end. The process runs: it gets into a log when that has ended. */
@@ -306,8 +495,11 @@ static void end_change(struct cpu_slot *slot, uint64_t sequence)
 /* The clock costs 60 ns, and of an idle CPU nothing is counted. */
 static void begin_run(struct cpu_slot *slot, uint32_t cpu, const struct task_struct *task)
 {
-	if (task->pid != 0)
+	if (task->pid != 0) {
 		slot->since_ns = bpf_ktime_get_ns();
+		if (words.groups)
+			begin_group(slot, cpu, cgroup_of(task));
+	}
 	slot->run_ns = task->se.sum_exec_runtime;
 	slot->wait_ns = task->sched_info.run_delay;
 	slot->faults = faults_of(task);
@@ -493,13 +685,68 @@ int BPF_PROG(on_exec, struct task_struct *task)
 	return 0;
 }
 
-struct cgroup;
+/*
+ * That runs on another CPU, or on this one. Moves exclude each other; a run that ends now is of the cgroup in
+ * which it began, or the other one: the difference is what this takes.
+ */
+static void split_run(struct cpu_slot *slot, uint32_t cpu, uint64_t sequence, uint32_t to)
+{
+	uint64_t now_ns = bpf_ktime_get_ns(), last_ns = slot->moved_last_ns;
+	uint32_t own = bpf_get_smp_processor_id();
+	struct cpu_slot *own_slot = bpf_map_lookup_elem(&slots, &own);
+
+	if (slot->moved_sequence == sequence) {
+		if (own_slot && now_ns > last_ns)
+			add_to_group(own_slot, own, slot->moved_to, now_ns - last_ns);
+	} else {
+		slot->moved_from = slot->group_generation == *(volatile uint32_t *)&words.group_generation
+					   ? slot->group
+					   : find_group(slot->cgroup);
+		slot->moved_first_ns = now_ns;
+	}
+	slot->moved_last_ns = now_ns;
+	slot->moved_to = to;
+	barrier();
+	*(volatile uint64_t *)&slot->moved_sequence = sequence;
+}
+
+/* The CPUs that are looked at when something is moved. */
+#define CPUS_MAX 1024
 
 /* With threadgroup all threads move, and it is of the first; else of one. */
 SEC("tp_btf/cgroup_attach_task")
 int BPF_PROG(on_move, struct cgroup *to, const char *path, struct task_struct *task, bool threadgroup)
 {
 	say(KERNEL_EVENT_MOVE, task, 0);
+	if (!words.groups)
+		return 0;
+	/* Of a first thread that has ended it is not known in which hierarchy its process was moved. */
+	if (cgroup_of(task) == (uint64_t)to || (task->flags & PF_EXITING))
+		__sync_fetch_and_add(&moves, 1);
+	if (cgroup_of(task) != (uint64_t)to)
+		return 0;
+
+	uint32_t tid = (uint32_t)task->pid, tgid = (uint32_t)task->tgid, group = find_group((uint64_t)to);
+
+	for (uint32_t i = 0; i < CPUS_MAX && i < cpus; i++) {
+		uint32_t cpu = i;
+		struct cpu_slot *slot = bpf_map_lookup_elem(&slots, &cpu);
+		uint64_t sequence = slot ? *(volatile uint64_t *)&slot->sequence : 1;
+
+		if (sequence & 1 || slot->tid == CPU_SLOT_UNKNOWN)
+			continue;
+		if (threadgroup ? slot->tgid == tgid : slot->tid == tid)
+			split_run(slot, cpu, sequence, group);
+	}
+	return 0;
+}
+
+/* Before anything can be in it. It may be where another one was. */
+SEC("tp_btf/cgroup_mkdir")
+int BPF_PROG(on_new_cgroup)
+{
+	if (words.groups)
+		__sync_fetch_and_add(&words.group_generation, 1);
 	return 0;
 }
 

@@ -252,6 +252,9 @@ static unsigned sampler_threads(const struct config *config)
 	return samplers_worth(config->sampling.cpu_budget_percent, own.count);
 }
 
+/* Cgroups that have accounts: 16 bytes of each CPU. */
+#define GROUP_ACCOUNTS_MAX 2048u
+
 /* Optional: without them CPU clocks are asked. */
 static void open_accounts(struct session *session)
 {
@@ -259,6 +262,8 @@ static void open_accounts(struct session *session)
 	struct kernel_accounts_options options = {
 		.procfd = session->procfd,
 		.capacity = sampling->max_targets,
+		.groups = sampling->max_targets < GROUP_ACCOUNTS_MAX ? sampling->max_targets : GROUP_ACCOUNTS_MAX,
+		.mounts = session->mounts,
 	};
 
 	bool asked_for = sampling->source == CONFIG_CPU_SOURCE_KERNEL;

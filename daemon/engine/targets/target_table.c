@@ -1454,17 +1454,31 @@ static bool is_young(const struct target *what)
 	return now_ticks - what->start_ticks < YOUNG_TICKS;
 }
 
-/* Where there is none for it, its clock is asked. */
+/* 0; -EAGAIN: later; -errno. */
+static int watch_target(struct target_table *table, struct target_table_target *target)
+{
+	struct kernel_accounts_watched watched = { .pid = target->what.pid, .start_ticks = target->what.start_ticks };
+
+	if (target->what.kind == TARGET_CGROUP)
+		watched = (struct kernel_accounts_watched){ .cgroup = target->what.cgroup };
+	else if (is_young(&target->what))
+		return -EAGAIN;
+	return kernel_accounts_watch(table->options.accounts, &watched, &target->account);
+}
+
+/* Where there is none for it, its clock is asked, or its file read. */
 static void open_account(struct target_table *table, struct target_table_target *target)
 {
-	if (target->what.kind != TARGET_PROCESS || target->account != CPU_ACCOUNT_NONE || !accounts_are_on(table) ||
+	if (target->what.kind == TARGET_GROUP || target->account != CPU_ACCOUNT_NONE || !accounts_are_on(table) ||
 	    target->losses >= LOSSES_MAX)
 		return;
-	if (is_young(&target->what) || kernel_accounts_watch(table->options.accounts, target->what.pid,
-							     target->what.start_ticks, &target->account) < 0)
-		table->kept.wanting = true;
-	else
+
+	int r = watch_target(table, target);
+
+	if (r == 0)
 		source_entry_follow(target->sampled.entry, target->account);
+	else if (target->what.kind == TARGET_PROCESS || r == -EAGAIN)
+		table->kept.wanting = true;
 }
 
 /* It is in no source, or the accounts are off. */
@@ -1485,7 +1499,7 @@ struct keeping {
 
 static bool has_lost(const struct target_table *table, const struct target_table_target *target)
 {
-	return target->account != CPU_ACCOUNT_NONE &&
+	return target->what.kind == TARGET_PROCESS && target->account != CPU_ACCOUNT_NONE &&
 	       kernel_accounts_shared(table->options.accounts)->accounts[target->account].lost;
 }
 
@@ -1505,7 +1519,7 @@ static int keep_account(void *ctx, struct target_table_target *target)
 	struct keeping *keeping = ctx;
 	bool has = target->account != CPU_ACCOUNT_NONE, lost = has_lost(keeping->table, target);
 
-	if (target->what.kind != TARGET_PROCESS || target->leaving || (keeping->on == has && !lost))
+	if (target->what.kind == TARGET_GROUP || target->leaving || (keeping->on == has && !lost))
 		return 0;
 	if (has) {
 		source_entry_follow(target->sampled.entry, CPU_ACCOUNT_NONE);

@@ -301,6 +301,12 @@ static void put_source(struct json_writer *json, const struct overview *overview
 		json_member_u64(json, "corrected", state.corrected);
 		json_member_u64(json, "detached", state.detached);
 		json_member_u64(json, "switches_per_second", state.switches_per_s);
+		json_member_u64(json, "cgroups", state.groups);
+		json_member_u64(json, "cgroups_capacity", state.group_capacity);
+		json_member_u64(json, "cgroups_refused", state.groups_refused);
+		json_member_u64(json, "cgroups_compared", state.groups_compared);
+		json_member_u64(json, "cgroups_corrected", state.groups_corrected);
+		json_member_u64(json, "cgroups_given_up", state.groups_given_up);
 	}
 	json_end_object(json);
 }

@@ -13,6 +13,7 @@ Suite *cpu_accounts_suite(void);
 #define CPUS 2u
 #define CAPACITY 8u
 #define LOG 4u
+#define GROUPS 5u
 #define MS NS_PER_MS
 
 static struct cpu_account sums[CAPACITY];
@@ -23,7 +24,10 @@ static uint64_t base_ns[CAPACITY];
 static _Atomic uint32_t pids[CAPACITY];
 static struct cpu_accounts accounts;
 static struct cpu_accounts_reader *reader;
-static unsigned told[CAPACITY];
+static struct cpu_group groups[GROUPS];
+static struct cpu_cell cells[CPUS * GROUPS];
+static unsigned told[CAPACITY + GROUPS];
+static void (*when_told)(void); /* called once */
 
 static void setup(void)
 {
@@ -31,11 +35,17 @@ static void setup(void)
 	memset(slots, 0, sizeof slots);
 	memset(told, 0, sizeof told);
 	memset(base_ns, 0, sizeof base_ns);
+	memset(groups, 0, sizeof groups);
+	memset(cells, 0, sizeof cells);
+	when_told = NULL;
 	for (uint32_t i = 0; i < CAPACITY; i++)
 		pids[i] = 0;
-	words = (struct cpu_accounts_words){ 1, 1 };
+	words = (struct cpu_accounts_words){ .epoch = 1, .generation = 1, .group_generation = 1 };
 	for (uint32_t i = 0; i < CPUS; i++)
-		slots[i] = (struct cpu_slot){ .account = CPU_ACCOUNT_NONE, .generation = 1 };
+		slots[i] = (struct cpu_slot){ .account = CPU_ACCOUNT_NONE,
+					      .generation = 1,
+					      .group = CPU_ACCOUNT_NONE,
+					      .moved_sequence = UINT64_MAX };
 	accounts = (struct cpu_accounts){ .slots = slots,
 					  .accounts = sums,
 					  .logs = logs,
@@ -45,6 +55,9 @@ static void setup(void)
 					  .cpus = CPUS,
 					  .capacity = CAPACITY,
 					  .log_length = LOG,
+					  .cells = cells,
+					  .groups = groups,
+					  .group_capacity = GROUPS,
 					  .on = true };
 	ck_assert_int_eq(cpu_accounts_reader_new(&accounts, &reader), 0);
 }
@@ -58,6 +71,12 @@ static void count(void *ctx, uint32_t account)
 {
 	(void)ctx;
 	told[account]++;
+	if (when_told) {
+		void (*call)(void) = when_told;
+
+		when_told = NULL;
+		call();
+	}
 }
 
 static bool begin(void)
@@ -193,6 +212,210 @@ START_TEST(a_slot_that_is_being_written_is_not_believed)
 	ck_assert(!cpu_accounts_slot(&accounts, 0, &slot));
 	ck_assert(begin());
 	ck_assert_uint_eq(told[2], 0);
+}
+END_TEST
+
+/* ---- cgroups ---- */
+
+enum { TOP, LEFT, RIGHT, DEEP }; /* TOP is above LEFT and RIGHT, LEFT is above DEEP */
+
+static void put_group(uint32_t group, uint32_t parent, uint64_t group_base_ns)
+{
+	accounts.group_version++;
+	groups[group] = (struct cpu_group){ group_base_ns, parent, words.group_generation, 0 };
+	if (accounts.group_count <= group)
+		accounts.group_count = group + 1;
+	words.groups++;
+	accounts.group_version++;
+}
+
+static void make_groups(void)
+{
+	put_group(TOP, CPU_ACCOUNT_NONE, 1000);
+	put_group(LEFT, TOP, 100);
+	put_group(RIGHT, TOP, 10);
+	put_group(DEEP, LEFT, 1);
+}
+
+static uint64_t cpu_of_group(uint32_t group, uint64_t at_ns)
+{
+	struct cpu_accounts_use use;
+
+	cpu_accounts_reader_use(reader, CAPACITY + group, (mono_t){ at_ns }, &use);
+	ck_assert(!use.unknown && !use.lost);
+	return use.cpu_ns;
+}
+
+static void start_run_in(uint32_t cpu, uint32_t group, uint64_t at_ns)
+{
+	start_run(cpu, CPU_ACCOUNT_NONE, 99, at_ns);
+	slots[cpu].group = group;
+	slots[cpu].group_generation = words.group_generation;
+}
+
+static void add_to_cell(uint32_t cpu, uint32_t group, uint64_t ran_ns)
+{
+	struct cpu_cell *cell = &cells[cpu * GROUPS + group];
+
+	cell->run_ns += ran_ns;
+	if (cell->epoch == words.epoch)
+		return;
+	cell->epoch = words.epoch;
+	logs[cpu * LOG + slots[cpu].logged++ % LOG] = CAPACITY + group;
+}
+
+static void go_idle(uint32_t cpu)
+{
+	slots[cpu].tid = slots[cpu].tgid = 0;
+	slots[cpu].sequence++;
+}
+
+static void end_run_in(uint32_t cpu, uint64_t ran_ns)
+{
+	slots[cpu].sequence++;
+	add_to_cell(cpu, slots[cpu].group, ran_ns);
+	go_idle(cpu);
+}
+
+START_TEST(what_ran_in_a_cgroup_is_in_those_above_it_and_in_no_other)
+{
+	make_groups();
+	start_run_in(0, DEEP, 100);
+	end_run_in(0, 50);
+	start_run_in(1, RIGHT, 100);
+	ck_assert(begin());
+	ck_assert_uint_eq(told[CAPACITY + DEEP], 1);
+	ck_assert_uint_eq(told[CAPACITY + LEFT], 1);
+	ck_assert_uint_eq(told[CAPACITY + RIGHT], 1);
+	ck_assert_uint_ge(told[CAPACITY + TOP], 1);
+	ck_assert_uint_eq(cpu_of_group(DEEP, 107), 1 + 50);
+	ck_assert_uint_eq(cpu_of_group(LEFT, 107), 100 + 50);
+	ck_assert_uint_eq(cpu_of_group(RIGHT, 107), 10 + 7);
+	ck_assert_uint_eq(cpu_of_group(TOP, 107), 1000 + 50 + 7);
+	end_run_in(1, 9);
+	ck_assert_uint_eq(cpu_of_group(TOP, 200), 1000 + 50 + 9);
+	ck_assert_uint_eq(cpu_of_group(RIGHT, 200), 10 + 9);
+	ck_assert(begin());
+	ck_assert_uint_eq(told[CAPACITY + LEFT], 0);
+	ck_assert_uint_eq(cpu_of_group(TOP, 200), 1000 + 50 + 9);
+	ck_assert_uint_eq(cpu_of_group(LEFT, 200), 100 + 50);
+}
+END_TEST
+
+static void end_it(void)
+{
+	end_run_in(0, 3000);
+	start_run_in(0, RIGHT, 3100);
+}
+
+START_TEST(a_run_that_ends_while_it_is_looked_at_is_not_lost)
+{
+	make_groups();
+	start_run_in(0, LEFT, 100);
+	add_to_cell(0, LEFT, 7); /* so there is something to be told of it from a log, too */
+	when_told = end_it;
+	begin();
+	ck_assert_uint_eq(cpu_of_group(LEFT, 3105), 100 + 7 + 3000);
+	ck_assert_uint_ge(cpu_of_group(TOP, 3105), 1000 + 7 + 3000);
+}
+END_TEST
+
+START_TEST(a_run_that_was_moved_counts_where_it_was_in_turns)
+{
+	make_groups();
+	start_run_in(0, LEFT, 100);
+	slots[0].moved_from = LEFT;
+	slots[0].moved_first_ns = 130;
+	slots[0].moved_last_ns = 150; /* in DEEP in between: that is counted where it was moved on */
+	slots[0].moved_to = RIGHT;
+	slots[0].moved_sequence = slots[0].sequence;
+	add_to_cell(1, DEEP, 20);
+	ck_assert(begin());
+	ck_assert_uint_eq(cpu_of_group(LEFT, 160), 100 + 30 + 20);
+	ck_assert_uint_eq(cpu_of_group(DEEP, 160), 1 + 20);
+	ck_assert_uint_eq(cpu_of_group(RIGHT, 160), 10 + 10);
+	ck_assert_uint_eq(cpu_of_group(TOP, 160), 1000 + 60);
+	slots[0].sequence++;
+	add_to_cell(0, LEFT, 30);
+	add_to_cell(0, RIGHT, 12);
+	go_idle(0);
+	ck_assert_uint_eq(cpu_of_group(TOP, 170), 1000 + 62);
+	ck_assert_uint_eq(cpu_of_group(RIGHT, 170), 10 + 12);
+	ck_assert(begin());
+	ck_assert_uint_eq(cpu_of_group(TOP, 170), 1000 + 62);
+}
+END_TEST
+
+/* It is used again, elsewhere in the tree: what is in its cells stays with those that were above it, in their bases. */
+START_TEST(a_tree_that_changes_moves_nothing_twice)
+{
+	make_groups();
+	start_run_in(0, DEEP, 100);
+	end_run_in(0, 50);
+	ck_assert(begin());
+	ck_assert_uint_eq(cpu_of_group(TOP, 200), 1050);
+	accounts.group_version++;
+	groups[LEFT].base_ns += 50;
+	groups[TOP].base_ns += 50;
+	ck_assert(begin());
+	for (uint32_t i = TOP; i <= DEEP; i++) {
+		struct cpu_accounts_use use;
+
+		cpu_accounts_reader_use(reader, CAPACITY + i, (mono_t){ 200 }, &use);
+		ck_assert(use.unknown && !use.lost); /* it is being changed */
+	}
+	words.group_generation++;
+	groups[DEEP] = (struct cpu_group){ 7 - (uint64_t)50, RIGHT, words.group_generation, 0 };
+	groups[RIGHT].base_ns -= 50;
+	groups[TOP].base_ns -= 50;
+	accounts.group_version++;
+	ck_assert(begin());
+	ck_assert_uint_eq(cpu_of_group(DEEP, 200), 7);
+	ck_assert_uint_eq(cpu_of_group(RIGHT, 200), 10);
+	ck_assert_uint_eq(cpu_of_group(LEFT, 200), 150);
+	ck_assert_uint_eq(cpu_of_group(TOP, 200), 1050);
+	start_run_in(1, DEEP, 300);
+	end_run_in(1, 4);
+	ck_assert(begin());
+	ck_assert_uint_eq(cpu_of_group(RIGHT, 400), 14);
+	ck_assert_uint_eq(cpu_of_group(LEFT, 400), 150);
+	ck_assert_uint_eq(cpu_of_group(TOP, 400), 1054);
+}
+END_TEST
+
+START_TEST(a_run_of_what_had_the_number_before_is_in_no_cgroup)
+{
+	make_groups();
+	start_run_in(0, LEFT, 100);
+	words.group_generation++;
+	put_group(LEFT, TOP, 0);
+	ck_assert(begin());
+	ck_assert_uint_eq(told[CAPACITY + LEFT], 0);
+	ck_assert_uint_eq(cpu_of_group(LEFT, 900), 0);
+	ck_assert_uint_eq(cpu_of_group(TOP, 900), 1000);
+}
+END_TEST
+
+START_TEST(a_reader_that_comes_later_knows_what_was_counted_before)
+{
+	make_groups();
+	start_run_in(0, DEEP, 100);
+	end_run_in(0, 50);
+	cpu_accounts_reader_free(reader);
+	ck_assert_int_eq(cpu_accounts_reader_new(&accounts, &reader), 0);
+	ck_assert(begin());
+	ck_assert_uint_eq(cpu_of_group(LEFT, 200), 150);
+}
+END_TEST
+
+START_TEST(a_cgroup_that_is_not_in_a_log_for_want_of_room_is_read_all_the_same)
+{
+	make_groups();
+	for (uint32_t i = 0; i < LOG; i++)
+		log_account(0, i);
+	add_to_cell(0, LEFT, 5);
+	ck_assert(!begin());
+	ck_assert_uint_eq(cpu_of_group(TOP, 200), 1005);
 }
 END_TEST
 
@@ -415,6 +638,108 @@ START_TEST(several_targets_of_one_process_have_one_account)
 }
 END_TEST
 
+/* ---- cgroups in a source ---- */
+
+static char tree[64];
+
+static void set_usage(uint64_t cpu_ns)
+{
+	char name[128];
+
+	snprintf(name, sizeof name, "%s/cpuacct/pod/cpuacct.usage", tree);
+
+	FILE *out = fopen(name, "w");
+
+	ck_assert_ptr_nonnull(out);
+	ck_assert_int_gt(fprintf(out, "%llu\n", (unsigned long long)cpu_ns), 0);
+	ck_assert_int_eq(fclose(out), 0);
+}
+
+static struct cgroup_mounts *open_cgroup_source(void)
+{
+	struct cgroup_mounts *mounts;
+	char command[192];
+
+	snprintf(tree, sizeof tree, "/tmp/check-accounts-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(tree));
+	snprintf(command, sizeof command, "mkdir -p %s/cpuacct/pod", tree);
+	ck_assert_int_eq(system(command), 0);
+	set_usage(S);
+	ck_assert_int_eq(cgroup_mounts_new("tests/data/proc", tree, &mounts), 0);
+	bench_open(&rig, "tests/data/proc",
+		   (struct source_options){ .interval_ns = 10 * MS,
+					    .heartbeat_ns = S,
+					    .cgroup_interval_ns = 100 * MS,
+					    .accounts = &accounts });
+	rig.at.ns = S;
+	now_ns = S;
+	ck_assert_int_eq(source_entry_cgroup(mounts, "/pod", NULL, &entry), 0);
+	ck_assert_int_eq(source_add(rig.source, entry, NULL), 0);
+	put_group(TOP, CPU_ACCOUNT_NONE, S);
+	return mounts;
+}
+
+static void close_cgroup_source(struct cgroup_mounts *mounts)
+{
+	char command[128];
+
+	drop(&rig, entry);
+	bench_close(&rig);
+	cgroup_mounts_free(mounts);
+	snprintf(command, sizeof command, "rm -r %s", tree);
+	ck_assert_int_eq(system(command), 0);
+}
+
+/* Its file, which says something else here, is read for the first sample and when the account is lost. */
+START_TEST(the_cpu_time_of_a_cgroup_is_that_of_its_account_in_each_tick)
+{
+	struct cgroup_mounts *mounts = open_cgroup_source();
+
+	ck_assert_uint_eq(tick(), S);
+	source_entry_follow(entry, CAPACITY + TOP);
+	for (unsigned i = 0; i < 30; i++) {
+		start_run_in(0, TOP, now_ns);
+		end_run_in(0, 1000);
+		ck_assert_uint_eq(tick(), S + 1000 * (i + 1));
+		ck_assert_int_eq(source_entry_status(entry), SOURCE_CHANGED);
+		ck_assert_int_le(mono_diff((mono_t){ now_ns }, source_entry_at(entry)), 0);
+	}
+	for (unsigned i = 0; i < 30; i++)
+		tick();
+	ck_assert_int_eq(source_entry_status(entry), SOURCE_SAME);
+	start_run_in(1, TOP, now_ns); /* one that goes on */
+	ck_assert_uint_ge(tick(), S + 30000 + 10 * MS);
+
+	set_usage(2 * S);
+	accounts.group_version++;
+	groups[TOP].lost = 1;
+	accounts.group_version++;
+	for (unsigned i = 0; i < 11; i++)
+		tick();
+	ck_assert_uint_eq(tick(), 2 * S);
+	close_cgroup_source(mounts);
+}
+END_TEST
+
+START_TEST(a_cgroup_whose_file_is_behind_its_account_does_not_step_back)
+{
+	struct cgroup_mounts *mounts = open_cgroup_source();
+
+	source_entry_follow(entry, CAPACITY + TOP);
+	add_to_cell(0, TOP, 500 * MS);
+	ck_assert_uint_eq(tick(), S + 500 * MS);
+	accounts.on = false;
+	set_usage(S + 400 * MS);
+	for (unsigned i = 0; i < 20; i++)
+		ck_assert_uint_eq(tick(), S + 500 * MS);
+	set_usage(S + 600 * MS);
+	for (unsigned i = 0; i < 20; i++)
+		tick();
+	ck_assert_uint_eq(tick(), S + 600 * MS);
+	close_cgroup_source(mounts);
+}
+END_TEST
+
 /* How often its files were read in 50 ticks, in each of which it runs for a millisecond. */
 static uint64_t reads_while_it_runs(uint64_t faults)
 {
@@ -504,6 +829,13 @@ Suite *cpu_accounts_suite(void)
 	tcase_add_test(tcase, a_run_that_is_older_than_its_account_is_found);
 	tcase_add_test(tcase, a_log_that_is_too_short_is_said);
 	tcase_add_test(tcase, a_slot_that_is_being_written_is_not_believed);
+	tcase_add_test(tcase, what_ran_in_a_cgroup_is_in_those_above_it_and_in_no_other);
+	tcase_add_test(tcase, a_run_that_ends_while_it_is_looked_at_is_not_lost);
+	tcase_add_test(tcase, a_run_that_was_moved_counts_where_it_was_in_turns);
+	tcase_add_test(tcase, a_tree_that_changes_moves_nothing_twice);
+	tcase_add_test(tcase, a_run_of_what_had_the_number_before_is_in_no_cgroup);
+	tcase_add_test(tcase, a_reader_that_comes_later_knows_what_was_counted_before);
+	tcase_add_test(tcase, a_cgroup_that_is_not_in_a_log_for_want_of_room_is_read_all_the_same);
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("source");
 	tcase_add_checked_fixture(tcase, setup, teardown);
@@ -515,6 +847,8 @@ Suite *cpu_accounts_suite(void)
 	tcase_add_test(tcase, an_account_that_has_lost_a_run_is_not_believed);
 	tcase_add_test(tcase, a_process_that_ended_is_found_gone_with_all_that_it_used);
 	tcase_add_test(tcase, several_targets_of_one_process_have_one_account);
+	tcase_add_test(tcase, the_cpu_time_of_a_cgroup_is_that_of_its_account_in_each_tick);
+	tcase_add_test(tcase, a_cgroup_whose_file_is_behind_its_account_does_not_step_back);
 	tcase_add_test(tcase, files_are_read_as_often_as_pages_or_threads_change);
 	tcase_add_test(tcase, what_sleeps_is_read_once_a_minute_and_again_soon_without_accounts);
 	tcase_add_test(tcase, while_a_run_goes_on_its_pages_are_not_known);

@@ -44,6 +44,18 @@ static void close_accounts(void)
 	close(procfd);
 }
 
+static int watch_process_of(pid_t pid, uint64_t start_ticks, uint32_t *ret_account)
+{
+	struct kernel_accounts_watched what = { .pid = pid, .start_ticks = start_ticks };
+
+	return kernel_accounts_watch(accounts, &what, ret_account);
+}
+
+static int watch_cgroup(const char *path, uint32_t *ret_account)
+{
+	return kernel_accounts_watch(accounts, &(struct kernel_accounts_watched){ .cgroup = path }, ret_account);
+}
+
 /* Of the process, once it stands still: its account less its clock; and how much more may be in it. */
 static int64_t excess_of(uint32_t account, pid_t pid, uint64_t *ret_most)
 {
@@ -103,7 +115,7 @@ START_TEST(totals_are_those_of_the_clock)
 	for (unsigned i = 0; i < CHILDREN; i++) {
 		children[i] = child_start();
 		child_do(&children[i], i % 2 ? 'h' : 'b'); /* something before its account */
-		ck_assert_int_eq(kernel_accounts_watch(accounts, children[i].pid, 0, &account[i]), 0);
+		ck_assert_int_eq(watch_process_of(children[i].pid, 0, &account[i]), 0);
 	}
 	for (unsigned round = 0; round < 20; round++)
 		for (unsigned i = 0; i < CHILDREN; i++)
@@ -152,7 +164,7 @@ static bool is_waiting_equal(void)
 		children[i] = child_start();
 		ck_assert_int_eq(sched_setaffinity(children[i].pid, sizeof one, &one), 0);
 		child_do(&children[i], 'h');
-		ck_assert_int_eq(kernel_accounts_watch(accounts, children[i].pid, 0, &account[i]), 0);
+		ck_assert_int_eq(watch_process_of(children[i].pid, 0, &account[i]), 0);
 		excess_of(account[i], children[i].pid, &most); /* it rests */
 		before[i] = run_delay_of(children[i].pid) - accounts->shared.accounts[account[i]].wait_ns;
 	}
@@ -289,7 +301,7 @@ START_TEST(totals_hold_under_churn)
 		uint32_t account;
 
 		ck_assert_uint_le(i, DIFFERENT_MAX);
-		ck_assert_int_eq(kernel_accounts_watch(accounts, pid, 0, &account), 0);
+		ck_assert_int_eq(watch_process_of(pid, 0, &account), 0);
 		let_go(pid);
 		equal = is_equal(account, pid);
 		end(pid);
@@ -315,7 +327,7 @@ START_TEST(a_process_that_runs_is_taken_over_without_a_seam)
 		}
 		usleep(2000 + 500 * i);
 		/* An account of an attempt that failed is not used again within a second. */
-		while ((r = kernel_accounts_watch(accounts, pid, 0, &account)) == -EAGAIN || r == -ENOSPC)
+		while ((r = watch_process_of(pid, 0, &account)) == -EAGAIN || r == -ENOSPC)
 			usleep(r == -ENOSPC ? 100000 : 0);
 		ck_assert_int_eq(r, 0);
 		usleep(3000);
@@ -362,7 +374,7 @@ START_TEST(a_process_with_the_id_of_one_that_was_watched_is_not_in_its_account)
 	pid = fork_there(0);
 	ck_assert_int_gt(pid, 0);
 	ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
-	ck_assert_int_eq(kernel_accounts_watch(accounts, pid, 0, &account), 0);
+	ck_assert_int_eq(watch_process_of(pid, 0, &account), 0);
 	let_go(pid);
 	assert_equal(account, pid);
 	end(pid);
@@ -417,7 +429,7 @@ START_TEST(totals_hold_where_what_churns_is_taken_over)
 		}
 		usleep(3000 + 700 * i);
 		/* It moves all the time: most attempts fail, and an account of one rests for a second. */
-		while ((r = kernel_accounts_watch(accounts, pid, 0, &account)) == -EAGAIN || r == -ENOSPC)
+		while ((r = watch_process_of(pid, 0, &account)) == -EAGAIN || r == -ENOSPC)
 			usleep(r == -ENOSPC ? 100000 : 300);
 		ck_assert_int_eq(r, 0);
 		usleep(5000);
@@ -465,7 +477,7 @@ START_TEST(a_difference_that_no_hidden_switch_explains_turns_it_off_for_good)
 
 	uint64_t start = start_ticks_of(child.pid);
 
-	ck_assert_int_eq(kernel_accounts_watch(accounts, child.pid, start, &account), 0);
+	ck_assert_int_eq(watch_process_of(child.pid, start, &account), 0);
 	child_do(&child, 'h');
 	for (unsigned i = 0; i < 100 && state.compared == 0; i++)
 		state = check_times(1);
@@ -476,7 +488,7 @@ START_TEST(a_difference_that_no_hidden_switch_explains_turns_it_off_for_good)
 	state = check_times(1);
 	ck_assert(!state.on);
 	ck_assert_ptr_ne(strstr(state.reason, "counted 999 ns where the kernel's clock says 1000"), NULL);
-	ck_assert_int_eq(kernel_accounts_watch(accounts, child.pid, start, &account), -ENODEV);
+	ck_assert_int_eq(watch_process_of(child.pid, start, &account), -ENODEV);
 	check_times(100);
 	ck_assert(!atomic_load(&accounts->shared.on));
 	child_reap(&child);
@@ -496,7 +508,7 @@ START_TEST(where_switches_are_hidden_a_difference_costs_the_process_its_account_
 
 	uint64_t start = start_ticks_of(child.pid);
 
-	ck_assert_int_eq(kernel_accounts_watch(accounts, child.pid, start, &account), 0);
+	ck_assert_int_eq(watch_process_of(child.pid, start, &account), 0);
 	child_do(&child, 'h');
 	accounts->skeleton->bss->missed++;
 	accounts->shared.base_ns[account] -= _i ? 190000 : 1;
@@ -505,7 +517,7 @@ START_TEST(where_switches_are_hidden_a_difference_costs_the_process_its_account_
 	ck_assert_uint_eq(state.corrected, 1);
 	ck_assert(state.on);
 	ck_assert_uint_eq(accounts->shared.accounts[account].lost, 1);
-	ck_assert_int_eq(kernel_accounts_watch(accounts, child.pid, start, &again), 0);
+	ck_assert_int_eq(watch_process_of(child.pid, start, &again), 0);
 	ck_assert_uint_ne(again, account);
 	child_do(&child, 'h');
 	assert_equal(again, child.pid);
@@ -569,7 +581,7 @@ static unsigned hide_often(bool *ret_equal)
 	pid_t pid = start_spinner();
 	int r;
 
-	while ((r = kernel_accounts_watch(accounts, pid, 0, &account)) == -EAGAIN || r == -ENOSPC)
+	while ((r = watch_process_of(pid, 0, &account)) == -EAGAIN || r == -ENOSPC)
 		usleep(r == -ENOSPC ? 100000 : 300);
 	ck_assert_int_eq(r, 0);
 	for (unsigned i = 0; i < 3000 && noticed < 5; i++)
@@ -699,14 +711,14 @@ START_TEST(a_full_table_is_counted_and_an_account_rests_before_it_is_used_again)
 	for (unsigned i = 0; i < 3; i++)
 		children[i] = child_start();
 	for (unsigned i = 0; i < 2; i++)
-		ck_assert_int_eq(kernel_accounts_watch(accounts, children[i].pid, 0, &account[i]), 0);
-	ck_assert_int_eq(kernel_accounts_watch(accounts, children[2].pid, 0, &account[2]), -ENOSPC);
-	ck_assert_int_eq(kernel_accounts_watch(accounts, children[1].pid, 0, &again), 0);
+		ck_assert_int_eq(watch_process_of(children[i].pid, 0, &account[i]), 0);
+	ck_assert_int_eq(watch_process_of(children[2].pid, 0, &account[2]), -ENOSPC);
+	ck_assert_int_eq(watch_process_of(children[1].pid, 0, &again), 0);
 	ck_assert_uint_eq(again, account[1]);
 	kernel_accounts_unwatch(accounts, account[0]);
-	ck_assert_int_eq(kernel_accounts_watch(accounts, children[2].pid, 0, &account[2]), -ENOSPC);
+	ck_assert_int_eq(watch_process_of(children[2].pid, 0, &account[2]), -ENOSPC);
 	accounts->seats[account[0]].freed.ns -= REUSE_NS;
-	ck_assert_int_eq(kernel_accounts_watch(accounts, children[2].pid, 0, &account[2]), 0);
+	ck_assert_int_eq(watch_process_of(children[2].pid, 0, &account[2]), 0);
 	kernel_accounts_state(accounts, &state);
 	ck_assert_uint_eq(state.refused, 2);
 	ck_assert_uint_eq(state.watched, 2);
@@ -748,14 +760,14 @@ START_TEST(accounts_that_were_never_used_take_no_memory)
 		SKIP_TEST("%s", skip_reason);
 	child = child_start();
 	other = child_start();
-	ck_assert_int_eq(kernel_accounts_watch(accounts, child.pid, 0, &account), 0);
+	ck_assert_int_eq(watch_process_of(child.pid, 0, &account), 0);
 	ck_assert_uint_le(resident_kib_of_accounts(), 64);
 	kernel_accounts_check(accounts, (mono_t){ NS_PER_S }, 10 * NS_PER_MS);
 	ck_assert_uint_le(resident_kib_of_accounts(), 64);
 
 	while (accounts->used < MAPPED)
 		ck_assert_uint_ne(take_free(accounts), CPU_ACCOUNT_NONE);
-	ck_assert_int_eq(kernel_accounts_watch(accounts, other.pid, 0, &last), 0);
+	ck_assert_int_eq(watch_process_of(other.pid, 0, &last), 0);
 	ck_assert_uint_eq(last, MAPPED);
 	for (unsigned i = 0; i < 20; i++) {
 		child_do(&child, 'h');
@@ -768,7 +780,7 @@ START_TEST(accounts_that_were_never_used_take_no_memory)
 	/* The one that has rested is used again, before one that never was. */
 	kernel_accounts_unwatch(accounts, last);
 	accounts->seats[last].freed.ns -= REUSE_NS;
-	ck_assert_int_eq(kernel_accounts_watch(accounts, other.pid, 0, &again), 0);
+	ck_assert_int_eq(watch_process_of(other.pid, 0, &again), 0);
 	ck_assert_uint_eq(again, last);
 
 	while (take_free(accounts) != CPU_ACCOUNT_NONE)
@@ -788,7 +800,7 @@ START_TEST(the_end_of_a_process_is_noted)
 	if (!open_accounts(2))
 		SKIP_TEST("%s", skip_reason);
 	child = child_start();
-	ck_assert_int_eq(kernel_accounts_watch(accounts, child.pid, 0, &account), 0);
+	ck_assert_int_eq(watch_process_of(child.pid, 0, &account), 0);
 	ck_assert_uint_eq(accounts->shared.accounts[account].exited, 0);
 	child_reap(&child);
 	ck_assert_uint_eq(accounts->shared.accounts[account].exited, 1);
@@ -1075,7 +1087,7 @@ START_TEST(a_kernel_without_cgroups_lacks_the_moves_alone)
 	}
 	ck_assert_int_lt(bpf_program__fd(accounts->skeleton->progs.on_move), 0);
 	child = child_start();
-	ck_assert_int_eq(kernel_accounts_watch(accounts, child.pid, 0, &account), 0);
+	ck_assert_int_eq(watch_process_of(child.pid, 0, &account), 0);
 	child_do(&child, 'b');
 	/* How much is the other tests' matter. */
 	excess_of(account, child.pid, &most);
@@ -1120,6 +1132,402 @@ START_TEST(a_process_that_is_moved_to_another_cgroup_is_told)
 	own_cgroups_drop(&own_cgroups, "moved");
 	kernel_accounts_unlisten(accounts);
 	close_accounts();
+}
+END_TEST
+
+/* ---- cgroups ---- */
+
+static struct cgroup_mounts *mounts;
+
+/* Of a hierarchy: v1's cpuacct, or v2. False: skip_reason. */
+static bool open_groups(bool v2, uint32_t groups)
+{
+	struct kernel_accounts_options options = { .capacity = 8, .groups = groups };
+	char reason[KERNEL_ACCOUNTS_REASON_MAX];
+	struct cgroup_mounts *all;
+	bool is_v2 = true;
+
+	if (own_cgroups.count == 0)
+		return skip_because("no cgroup can be made here");
+	ck_assert_int_eq(cgroup_mounts_new("/proc", "", &all), 0);
+
+	const char *root = cgroup_mounts_v2(all);
+	const char *cpuacct = cgroup_mounts_controller(all, CGROUP_CPUACCT, &is_v2);
+
+	if (v2 ? !root : !cpuacct || is_v2) {
+		cgroup_mounts_free(all);
+		return skip_because("this machine has no cgroup %s", v2 ? "v2" : "v1 with cpuacct");
+	}
+	if (v2) {
+		ck_assert_int_eq(cgroup_mounts_new("/proc", root, &mounts), 0);
+		cgroup_mounts_free(all);
+	} else {
+		mounts = all;
+	}
+	snprintf(own_name, sizeof own_name, "spikewatch-check-%d", getpid());
+	owner_name = own_name;
+	options.procfd = procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	options.mounts = mounts;
+	ck_assert_int_ge(procfd, 0);
+	return kernel_accounts_open(&options, &accounts, reason) == 0 || skip_because("%s", reason);
+}
+
+static void close_groups(void)
+{
+	close_accounts();
+	cgroup_mounts_free(mounts);
+	mounts = NULL;
+}
+
+/* Below this test's directory: "" is that itself. */
+static uint32_t watch_own(const char *name)
+{
+	char path[128];
+	uint32_t account;
+	int r;
+
+	snprintf(path, sizeof path, "%s%s%s", own_cgroups.name, *name ? "/" : "", name);
+	while ((r = watch_cgroup(path, &account)) == -EAGAIN || r == -ENOSPC)
+		usleep(20000);
+	ck_assert_int_eq(r, 0);
+	ck_assert_uint_ge(account, accounts->shared.capacity);
+	return account - accounts->shared.capacity;
+}
+
+/* Once it can be said: what its account has more than its file. */
+static int64_t excess_of_group(uint32_t group)
+{
+	uint64_t base_ns, within_ns = 1;
+
+	for (unsigned i = 0; within_ns > 0; i++) {
+		ck_assert_uint_lt(i, 3000);
+		if (settle_group(accounts, group, &base_ns, &within_ns) < 0)
+			within_ns = 1;
+		usleep(within_ns > 0 ? 1000 : 0);
+	}
+	return (int64_t)(accounts->shared.groups[group].base_ns - base_ns);
+}
+
+/* To the grain of a file; where switches are hidden a run may be missing, of all that churned. */
+static void assert_group_is_file(uint32_t group, uint64_t moves)
+{
+	int64_t excess = excess_of_group(group);
+	int64_t most = (int64_t)(FILE_GRAIN_NS + moves * MOVE_NS);
+
+	if (accounts->skeleton->bss->missed > 0)
+		most += 20 * (int64_t)NS_PER_MS;
+	ck_assert_msg(excess >= -most && excess <= most, "%lld ns too much; %llu switches were hidden",
+		      (long long)excess, (unsigned long long)accounts->skeleton->bss->missed);
+}
+
+static void churn_all(void)
+{
+	churn_threads();
+	churn_forks();
+}
+
+static uint64_t group_total(uint32_t group)
+{
+	return accounts->shared.groups[group].base_ns + group_ns(accounts, group);
+}
+
+START_TEST(the_total_of_a_cgroup_is_that_of_its_file)
+{
+	pid_t inside[3];
+	uint32_t top, leaf;
+
+	if (!open_groups(_i == 1, 8))
+		SKIP_TEST("%s", skip_reason);
+	ck_assert_int_eq(own_cgroups_add(&own_cgroups, "leaf"), 0);
+	ck_assert_int_eq(own_cgroups_add(&own_cgroups, "leaf/deep"), 0);
+	ck_assert_int_eq(own_cgroups_add(&own_cgroups, "other"), 0);
+	for (unsigned i = 0; i < ARRAY_LEN(inside); i++)
+		inside[i] = start_stopped(churn_all);
+	own_cgroups_join(&own_cgroups, "leaf", inside[0]);
+	own_cgroups_join(&own_cgroups, "leaf/deep", inside[1]);
+	own_cgroups_join(&own_cgroups, "other", inside[2]);
+	leaf = watch_own("leaf");
+	top = watch_own("");
+	ck_assert_uint_eq(accounts->shared.groups[leaf].parent, top);
+
+	uint64_t leaf_ns = group_total(leaf), top_ns = group_total(top);
+
+	for (unsigned i = 0; i < ARRAY_LEN(inside); i++)
+		kill(inside[i], SIGCONT);
+	for (unsigned i = 0; i < ARRAY_LEN(inside); i++)
+		ck_assert_int_eq(waitpid(inside[i], NULL, WUNTRACED), inside[i]);
+	assert_group_is_file(leaf, 0);
+	assert_group_is_file(top, 0);
+	/* 100 threads of 0.2 ms and as many processes of 0.1 ms in each. */
+	ck_assert_uint_ge(group_total(leaf) - leaf_ns, 2 * 30 * NS_PER_MS);
+	ck_assert_uint_ge(group_total(top) - top_ns, 3 * 30 * NS_PER_MS);
+	ck_assert_uint_gt(group_total(top) - top_ns, group_total(leaf) - leaf_ns + 25 * NS_PER_MS);
+
+	for (unsigned i = 0; i < ARRAY_LEN(inside); i++)
+		end(inside[i]);
+	/* What is not watched goes, then what is; what they used stays in the one above. */
+	own_cgroups_drop(&own_cgroups, "leaf/deep");
+	own_cgroups_drop(&own_cgroups, "other");
+	assert_group_is_file(leaf, 0);
+	own_cgroups_drop(&own_cgroups, "leaf");
+	kernel_accounts_unwatch(accounts, accounts->shared.capacity + leaf);
+	assert_group_is_file(top, 0);
+	ck_assert_uint_eq(accounts->state.groups, 1);
+	ck_assert_uint_eq(accounts->state.groups_given_up, 0);
+	close_groups();
+}
+END_TEST
+
+/* In the hierarchy that counts alone. */
+static void join_one(const char *name, pid_t pid)
+{
+	char path[512], number[16];
+	int len = snprintf(number, sizeof number, "%d", pid);
+
+	snprintf(path, sizeof path, "%s%s/%s/cgroup.procs", accounts->group_root, own_cgroups.name, name);
+
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(write(fd, number, (size_t)len), len);
+	close(fd);
+}
+
+static void stop(pid_t pid)
+{
+	kill(pid, SIGSTOP);
+	ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
+}
+
+/* In the middle of its runs, from one to the other: what it has used by its clock before and after is known. */
+START_TEST(what_is_moved_counts_where_it_ran)
+{
+	enum { ROUNDS = 5 };
+	static const char *const names[] = { "one", "two" };
+	uint64_t began_ns[2], least[2] = { 0 }, most[2] = { 0 };
+	struct cpu_slot slot;
+	uint32_t groups[2], top;
+	unsigned seen = 0, rounds = 0;
+	pid_t pid;
+
+	if (!open_groups(_i == 1, 8))
+		SKIP_TEST("%s", skip_reason);
+	top = watch_own("");
+	for (unsigned i = 0; i < 2; i++) {
+		ck_assert_int_eq(own_cgroups_add(&own_cgroups, names[i]), 0);
+		groups[i] = watch_own(names[i]);
+		began_ns[i] = group_total(groups[i]);
+	}
+	pid = start_spinner();
+	stop(pid);
+	for (unsigned i = 0; i < ROUNDS || seen == 0; i++) {
+		join_one(names[0], pid);
+		rounds++;
+		ck_assert_uint_lt(i, 500);
+
+		uint64_t began = (uint64_t)cpu_of(pid);
+
+		kill(pid, SIGCONT);
+		usleep(15000);
+
+		uint64_t before = (uint64_t)cpu_of(pid), sequence = accounts->shared.slots[0].sequence;
+
+		join_one(names[1], pid);
+
+		uint64_t after = (uint64_t)cpu_of(pid);
+
+		/* In a run that goes on: else it shows in figures alone, of which hidden switches take some. */
+		if (cpu_accounts_slot(&accounts->shared, 0, &slot) && slot.tid == (uint32_t)pid &&
+		    slot.sequence == sequence) {
+			ck_assert_uint_eq(slot.moved_sequence, sequence);
+			ck_assert_uint_eq(slot.moved_from, groups[0]);
+			ck_assert_uint_eq(slot.moved_to, groups[1]);
+			ck_assert_uint_ge(slot.moved_first_ns, slot.since_ns);
+			seen++;
+		}
+
+		usleep(15000);
+		stop(pid);
+
+		uint64_t ended = (uint64_t)cpu_of(pid);
+
+		least[0] += before - began;
+		most[0] += after - began;
+		least[1] += ended - after;
+		most[1] += ended - before;
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		uint64_t room = accounts->skeleton->bss->missed > 0 ? 20 * NS_PER_MS : NS_PER_MS;
+		uint64_t used = group_total(groups[i]) - began_ns[i];
+
+		ck_assert_msg(used + room >= least[i] && used <= most[i] + room, "%s: %llu of %llu to %llu", names[i],
+			      (unsigned long long)used, (unsigned long long)least[i], (unsigned long long)most[i]);
+		assert_group_is_file(groups[i], 2 * rounds);
+	}
+	assert_group_is_file(top, 1);
+	ck_assert_uint_ge(accounts->skeleton->bss->moves, 2 * rounds);
+	end(pid);
+	for (unsigned i = 0; i < 2; i++)
+		own_cgroups_drop(&own_cgroups, names[i]);
+	close_groups();
+}
+END_TEST
+
+/* What it has used by its own clock, as fast as it can say. */
+struct spinner_log {
+	_Atomic uint64_t cpu_ns;
+};
+
+static pid_t start_logging(struct spinner_log *log)
+{
+	pid_t pid = fork();
+	struct timespec ts;
+
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;) {
+			clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+			atomic_store(&log->cpu_ns, (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec);
+		}
+	}
+	return pid;
+}
+
+static void ignore(void *ctx, uint32_t account)
+{
+	(void)ctx;
+	(void)account;
+}
+
+static uint64_t live_ns(struct cpu_accounts_reader *reader, uint32_t group)
+{
+	struct clock clock = real_clock();
+	struct cpu_accounts_use use;
+
+	cpu_accounts_reader_begin(reader, ignore, NULL);
+	cpu_accounts_reader_use(reader, accounts->shared.capacity + group, clock_mono(&clock), &use);
+	ck_assert(!use.unknown);
+	return use.cpu_ns;
+}
+
+/*
+ * Steps of a millisecond. By how much an account has grown lies between what the spinner's own log says before and
+ * after: one of twenty may not, for an interrupt, the host, or a switch that was hidden.
+ */
+START_TEST(what_runs_in_a_cgroup_is_known_while_it_runs)
+{
+	enum { STEPS = 300 };
+	AUTO(cpu_accounts_reader_freep) struct cpu_accounts_reader *reader = NULL;
+	struct spinner_log *log = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	unsigned good = 0, grown = 0;
+	uint64_t first[2], last[2] = { 0 }, live, live_last = 0;
+	uint32_t leaf, top;
+	pid_t pid;
+
+	if (!open_groups(_i % 2 == 1, 8))
+		SKIP_TEST("%s", skip_reason);
+	ck_assert_int_eq(cpu_accounts_reader_new(&accounts->shared, &reader), 0);
+	ck_assert_int_eq(own_cgroups_add(&own_cgroups, "leaf"), 0);
+	pid = start_logging(log);
+	own_cgroups_join(&own_cgroups, "leaf", pid);
+	if (_i < 2) /* first nothing runs in it, or it does already */
+		kill(pid, SIGSTOP);
+	leaf = watch_own("leaf");
+	top = watch_own("");
+	kill(pid, SIGCONT);
+	for (unsigned i = 0; i < STEPS; i++) {
+		usleep(1000);
+		first[0] = atomic_load(&log->cpu_ns);
+		live = live_ns(reader, _i < 2 ? leaf : top);
+		first[1] = atomic_load(&log->cpu_ns);
+		if (i > 0) {
+			uint64_t least = first[0] - last[1], most = first[1] - last[0];
+			int64_t more = (int64_t)(live - live_last);
+
+			good += more >= (int64_t)least - 100 * (int64_t)NS_PER_US &&
+				more <= (int64_t)most + 100 * (int64_t)NS_PER_US;
+			grown += more > 0;
+		}
+		last[0] = first[0];
+		last[1] = first[1];
+		live_last = live;
+	}
+	ck_assert_uint_gt(grown, 5);
+	ck_assert_msg(good >= STEPS * 9 / 10, "%u of %u", good, STEPS);
+	end(pid);
+	munmap(log, 4096);
+	own_cgroups_drop(&own_cgroups, "leaf");
+	cpu_accounts_reader_free(TAKE(reader));
+	close_groups();
+}
+END_TEST
+
+START_TEST(a_cgroup_for_which_there_is_no_account_is_counted_and_one_rests_before_it_is_used_again)
+{
+	uint32_t account, first;
+	char path[128];
+
+	if (!open_groups(_i == 1, 1))
+		SKIP_TEST("%s", skip_reason);
+	ck_assert_int_eq(own_cgroups_add(&own_cgroups, "more"), 0);
+	snprintf(path, sizeof path, "%s/more", own_cgroups.name);
+	first = watch_own("");
+	ck_assert_uint_eq(watch_own(""), first);
+	ck_assert_int_eq(watch_cgroup(path, &account), -ENOSPC);
+	ck_assert_uint_eq(accounts->state.groups_refused, 1);
+	kernel_accounts_unwatch(accounts, accounts->shared.capacity + first);
+	ck_assert_int_eq(watch_cgroup(path, &account), -ENOSPC);
+	kernel_accounts_unwatch(accounts, accounts->shared.capacity + first);
+	ck_assert_int_eq(watch_cgroup(path, &account), -ENOSPC);
+	ck_assert_uint_eq(watch_own("more"), first);
+	assert_group_is_file(first, 0);
+	ck_assert_int_eq(watch_cgroup("/there is none", &account), -ENOTSUP);
+	own_cgroups_drop(&own_cgroups, "more");
+	close_groups();
+}
+END_TEST
+
+START_TEST(a_cgroup_that_differs_from_its_file_is_mended_after_a_move_and_given_up_without)
+{
+	uint32_t group;
+
+	if (!open_groups(_i == 1, 2))
+		SKIP_TEST("%s", skip_reason);
+	ck_assert_int_eq(own_cgroups_add(&own_cgroups, "leaf"), 0);
+	group = watch_own("leaf");
+	for (unsigned i = 0; accounts->state.groups_compared == 0; i++) {
+		ck_assert_uint_lt(i, 1000);
+		compare_group(accounts);
+	}
+	ck_assert_uint_eq(accounts->state.groups_corrected, 0);
+	accounts->skeleton->bss->missed = 0;
+	accounts->skeleton->bss->moves = accounts->group_seats[group].moves + 1;
+	accounts->shared.groups[group].base_ns += NS_PER_MS;
+	for (unsigned i = 0; i < 1000 && accounts->state.groups_corrected == 0; i++)
+		compare_group(accounts);
+	ck_assert_uint_eq(accounts->state.groups_corrected, 1);
+	ck_assert_int_eq(excess_of_group(group), 0);
+
+	/* The first base is as exact as it could be had. */
+	accounts->skeleton->bss->missed = 0;
+	accounts->group_seats[group].moves = accounts->skeleton->bss->moves;
+	accounts->group_seats[group].within_ns = NS_PER_MS / 2;
+	accounts->shared.groups[group].base_ns += NS_PER_MS / 2;
+	for (unsigned i = 0; i < 1000 && accounts->state.groups_corrected == 1; i++)
+		compare_group(accounts);
+	ck_assert_uint_eq(accounts->state.groups_corrected, 2);
+	ck_assert_uint_eq(accounts->state.groups_given_up, 0);
+
+	for (unsigned i = 0; i < 1000 && accounts->state.groups_given_up == 0; i++) {
+		accounts->skeleton->bss->missed = 0;
+		accounts->skeleton->bss->moves = accounts->group_seats[group].moves;
+		accounts->shared.groups[group].base_ns += NS_PER_MS;
+		compare_group(accounts);
+	}
+	ck_assert_uint_eq(accounts->state.groups_given_up, 1);
+	ck_assert_uint_eq(accounts->shared.groups[group].lost, 1);
+	own_cgroups_drop(&own_cgroups, "leaf");
+	close_groups();
 }
 END_TEST
 
@@ -1194,6 +1602,14 @@ Suite *kernel_accounts_suite(void)
 	tcase_add_test(tcase, nothing_stays_when_its_process_is_killed);
 	tcase_add_unchecked_fixture(tcase, make_cgroups, remove_cgroups);
 	tcase_add_test(tcase, a_process_that_is_moved_to_another_cgroup_is_told);
+	/* With cgroup v1, and v2. */
+	tcase_add_loop_test(tcase, the_total_of_a_cgroup_is_that_of_its_file, 0, 2);
+	tcase_add_loop_test(tcase, what_is_moved_counts_where_it_ran, 0, 2);
+	tcase_add_loop_test(tcase, what_runs_in_a_cgroup_is_known_while_it_runs, 0, 4);
+	tcase_add_loop_test(
+		tcase, a_cgroup_for_which_there_is_no_account_is_counted_and_one_rests_before_it_is_used_again, 0, 2);
+	tcase_add_loop_test(tcase, a_cgroup_that_differs_from_its_file_is_mended_after_a_move_and_given_up_without, 0,
+			    2);
 	tcase_add_loop_test(tcase, where_it_cannot_be_had_one_line_says_why_and_what_helps, 0, ARRAY_LEN(bad_places));
 	tcase_add_test(tcase, a_verifier_that_refuses_is_said_in_a_line_and_its_log_is_for_the_debug_output);
 	tcase_add_test(tcase, a_kernel_without_cgroups_lacks_the_moves_alone);
