@@ -108,11 +108,6 @@ int kernel_accounts_listen(struct kernel_accounts *accounts, int *ret_fd)
 	return -ENODEV;
 }
 
-void kernel_accounts_unlisten(struct kernel_accounts *accounts)
-{
-	(void)accounts;
-}
-
 size_t kernel_accounts_read(struct kernel_accounts *accounts, struct procevent *batch, size_t cap, bool *ret_lost,
 			    bool *ret_more)
 {
@@ -997,6 +992,10 @@ static int on_event_of(void *ctx, void *data, size_t bytes)
 
 int kernel_accounts_listen(struct kernel_accounts *accounts, int *ret_fd)
 {
+	if (!ret_fd) {
+		__atomic_store_n(&accounts->skeleton->bss->events_wanted, 0, __ATOMIC_SEQ_CST);
+		return 0;
+	}
 	if (!atomic_load(&accounts->shared.on))
 		return -ENODEV;
 	ring_buffer__consume(accounts->ring);
@@ -1004,11 +1003,6 @@ int kernel_accounts_listen(struct kernel_accounts *accounts, int *ret_fd)
 	__atomic_store_n(&accounts->skeleton->bss->events_wanted, 1, __ATOMIC_SEQ_CST);
 	*ret_fd = ring_buffer__epoll_fd(accounts->ring);
 	return 0;
-}
-
-void kernel_accounts_unlisten(struct kernel_accounts *accounts)
-{
-	__atomic_store_n(&accounts->skeleton->bss->events_wanted, 0, __ATOMIC_SEQ_CST);
 }
 
 size_t kernel_accounts_read(struct kernel_accounts *accounts, struct procevent *batch, size_t cap, bool *ret_lost,

@@ -69,12 +69,10 @@ void kernel_accounts_check(struct kernel_accounts *accounts, mono_t now, uint64_
 
 /*
  * From now on, and while they are on, it is told which processes fork, execute, change name or cgroup, and end,
- * in the order of time. ret_fd: for poll(2), readable when there is something to read; of the accounts. 0;
- * -ENODEV: they are off.
+ * in the order of time. ret_fd: for poll(2), readable when there is something to read; of the accounts; NULL: not
+ * any more, and what was not read is dropped. 0; -ENODEV: they are off.
  */
 int kernel_accounts_listen(struct kernel_accounts *accounts, int *ret_fd);
-/* Not any more. What was not read is dropped. */
-void kernel_accounts_unlisten(struct kernel_accounts *accounts);
 
 /*
  * Reads what has come, into batch, of which there must be 2 at least; never blocks. The end of a process is

@@ -638,7 +638,7 @@ void process_events_close(struct process_events *events)
 	if (events->taskstats >= 0)
 		close(events->taskstats);
 	if (events->accounts)
-		kernel_accounts_unlisten(events->accounts);
+		kernel_accounts_listen(events->accounts, NULL);
 	for (size_t i = 0; i < events->ring_count; i++)
 		perf_events_close(&events->rings[i]);
 	if (events->epoll >= 0)

@@ -1130,7 +1130,7 @@ START_TEST(a_process_that_is_moved_to_another_cgroup_is_told)
 	ck_assert_uint_gt(heard_moves(child.pid), 0);
 	child_reap(&child);
 	own_cgroups_drop(&own_cgroups, "moved");
-	kernel_accounts_unlisten(accounts);
+	ck_assert_int_eq(kernel_accounts_listen(accounts, NULL), 0);
 	close_accounts();
 }
 END_TEST
