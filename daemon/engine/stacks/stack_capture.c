@@ -482,6 +482,9 @@ bool symbolizer_find(char *ret, size_t cap)
 /* For so long other captures may begin with a copy that was taken already: their firings come in storms. */
 #define SHARED_NS NS_PER_S
 
+/* By so much a firing may be later than one whose copy is taken after its own. */
+#define DISORDER_NS (100 * NS_PER_MS)
+
 /* Room of struct incident_capture for it. */
 #define WHY_MAX 160
 
@@ -606,8 +609,6 @@ static void release_records(struct stack_capture *capture)
 		return;
 	held->bytes -= copy->bytes;
 	held->copies--;
-	if (held->latest == copy)
-		held->latest = NULL;
 	for (struct stack_copy **at = &held->all; *at; at = &(*at)->next)
 		if (*at == copy) {
 			*at = copy->next;
@@ -671,11 +672,9 @@ static size_t room_beside(const struct stack_capture_options *options)
 	return share < left ? share + 1 : left;
 }
 
-static int take_snapshot(const struct stack_capture_options *options, uint64_t from_ns, size_t room,
+static int take_snapshot(const struct stack_capture_options *options, uint64_t from_ns, uint64_t to_ns, size_t room,
 			 struct stack_recorder_snapshot *ret)
 {
-	/* Commands, a second snapshot or a queue may delay it until long after the window. */
-	uint64_t to_ns = options->until.ns > 0 ? options->until.ns : UINT64_MAX;
 	int r = stack_recorder_snapshot(options->recorder, from_ns, to_ns, room, ret);
 
 	if (r == 0 && options->cgroup)
@@ -1053,7 +1052,9 @@ static void describe_faults(const struct stack_capture *capture, const struct st
 static void describe_gaps(const struct stack_capture *capture, bool memory, char *why, size_t cap)
 {
 	const struct stack_recorder_stream *stream = widest_stream(capture, memory);
-	uint64_t late_ns = stream ? stream->head.covered_ns - capture->first->from_ns : 0, lost = 0, left_out = 0;
+	uint64_t from_ns = mono_sub(capture->options.fired, capture->options.before_ns).ns;
+	uint64_t late_ns = stream && stream->head.covered_ns > from_ns ? stream->head.covered_ns - from_ns : 0;
+	uint64_t lost = 0, left_out = 0;
 	struct stack_recorder_status status;
 
 	stack_recorder_status(capture->options.recorder, &status);
@@ -1191,35 +1192,73 @@ static bool same_cgroup(const char *a, const char *b)
 	return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-/*
- * The latest copy, if it has all that this capture asks for but what came within SHARED_NS, and had no
- * less room than there would be: one of another owner may be what that one's many copies left it.
- */
-static struct stack_copy *shared_copy(const struct stack_capture_options *options, uint64_t from_ns)
+/* Up to where a copy is of use: commands, a second snapshot or a queue may delay it until long after the window. */
+static uint64_t end_of_window(const struct stack_capture_options *options)
 {
-	struct stack_copy *latest = options->held ? options->held->latest : NULL;
-	struct clock clock = real_clock();
-
-	return latest && latest->snapshot.from_ns <= from_ns &&
-			       clock_mono(&clock).ns - latest->snapshot.to_ns < SHARED_NS &&
-			       same_cgroup(latest->cgroup, options->cgroup) &&
-			       (latest->owner == options->owner || latest->room >= room_beside(options))
-		       ? latest
-		       : NULL;
+	return options->until.ns > 0 ? options->until.ns : UINT64_MAX;
 }
 
-/* A new one. 0; -ENOMEM; -errno. */
-static int copy_rings(const struct stack_capture_options *options, uint64_t from_ns, struct stack_copy **ret)
+/*
+ * What is asked of a copy, now. Jobs of firings that came together are not in the order of these, so one that
+ * may be shared begins a little before what it was asked for, and leaves the end of the window for later.
+ */
+struct stack_span {
+	uint64_t from_ns, to_ns;
+};
+
+static struct stack_span span_of(const struct stack_capture_options *options)
+{
+	struct clock clock = real_clock();
+	uint64_t now_ns = clock_mono(&clock).ns, end_ns = end_of_window(options),
+		 margin = options->held ? DISORDER_NS : 0;
+
+	end_ns -= end_ns > margin ? margin : end_ns;
+	return (struct stack_span){ mono_sub(options->fired, options->before_ns).ns,
+				    now_ns < end_ns ? now_ns : end_ns };
+}
+
+/* Whether it has all of that but what came within SHARED_NS, and nothing of what comes after the window. */
+static bool covers(const struct stack_copy *copy, const struct stack_span *span, uint64_t end_ns)
+{
+	const struct stack_recorder_snapshot *has = &copy->snapshot;
+
+	return has->from_ns <= span->from_ns && has->to_ns <= end_ns && has->to_ns + SHARED_NS > span->to_ns;
+}
+
+/*
+ * The latest copy that serves, and had no less room than there would be: one of another owner may be what
+ * that one's many copies left it. A window that is over when its turn comes is still asked for up to its
+ * end alone, so late firings share as well.
+ */
+static struct stack_copy *shared_copy(const struct stack_capture_options *options, const struct stack_span *span)
+{
+	struct stack_copy *copy = options->held ? options->held->all : NULL;
+
+	while (copy && !(covers(copy, span, end_of_window(options)) && same_cgroup(copy->cgroup, options->cgroup) &&
+			 (copy->owner == options->owner || copy->room >= room_beside(options))))
+		copy = copy->next;
+	return copy;
+}
+
+/* A new one; those before it are compressed first. 0; -ENOMEM; -errno. */
+static int copy_rings(const struct stack_capture_options *options, const struct stack_span *span,
+		      struct stack_copy **ret)
 {
 	struct stack_held *held = options->held;
 	struct stack_copy *copy = calloc(1, sizeof *copy);
 	size_t room = room_beside(options);
+	uint64_t from_ns = span->from_ns;
 	int r = copy ? 0 : -ENOMEM;
 
 	if (r == 0 && options->cgroup && !(copy->cgroup = strdup(options->cgroup)))
 		r = -ENOMEM;
+	for (struct stack_copy *other = held ? held->all : NULL; other; other = other->next)
+		if (!other->packed)
+			pack_records(other);
+	if (held)
+		from_ns -= from_ns > DISORDER_NS ? DISORDER_NS : from_ns;
 	if (r == 0)
-		r = take_snapshot(options, from_ns, room, &copy->snapshot);
+		r = take_snapshot(options, from_ns, span->to_ns, room, &copy->snapshot);
 	if (r < 0) {
 		free(copy ? copy->cgroup : NULL);
 		free(copy);
@@ -1231,7 +1270,6 @@ static int copy_rings(const struct stack_capture_options *options, uint64_t from
 	copy->room = room;
 	if (held) {
 		held->copies++;
-		held->latest = copy;
 		copy->next = held->all;
 		held->all = copy;
 	}
@@ -1245,12 +1283,12 @@ static int copy_rings(const struct stack_capture_options *options, uint64_t from
 struct stack_capture *stack_capture_secure(const struct stack_capture_options *options, struct incident *info)
 {
 	struct stack_capture *capture = calloc(1, sizeof *capture);
-	uint64_t from_ns = mono_sub(options->fired, options->before_ns).ns;
-	struct stack_copy *copy = shared_copy(options, from_ns);
+	struct stack_span span = span_of(options);
+	struct stack_copy *copy = shared_copy(options, &span);
 	int r = capture ? 0 : -ENOMEM;
 
 	if (r == 0 && !copy)
-		r = copy_rings(options, from_ns, &copy);
+		r = copy_rings(options, &span, &copy);
 	if (r == 0) {
 		capture->options = *options;
 		add_reader(capture, copy);
@@ -1277,7 +1315,7 @@ void stack_capture_write(struct stack_capture *capture, const struct stack_captu
 	int r;
 
 	alone.held = NULL;
-	r = take_snapshot(&alone, capture->first->to_ns, room_beside(&alone), &capture->second);
+	r = take_snapshot(&alone, capture->first->to_ns, end_of_window(&alone), room_beside(&alone), &capture->second);
 	if (r == 0) {
 		run_on_disk(&files, open_outputs);
 		r = files.error;

@@ -41,10 +41,9 @@ struct stack_copy;
 
 /* {0}: nothing. */
 struct stack_held {
-	size_t bytes;              /* of records */
-	size_t copies, captures;   /* with records; that wait */
-	struct stack_copy *latest; /* the one that a capture may share */
-	struct stack_copy *all;    /* with records */
+	size_t bytes;            /* of records */
+	size_t copies, captures; /* with records; that wait */
+	struct stack_copy *all;  /* with records, the latest first */
 };
 
 struct stack_capture_options {

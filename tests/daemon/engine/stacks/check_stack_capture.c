@@ -420,6 +420,7 @@ static size_t bytes_beside(struct stack_recorder *recorder, unsigned copies, uin
 	struct stack_held held = { 0 };
 	struct clock clock = real_clock();
 	size_t bytes = 0;
+	char cgroup[16];
 
 	ck_assert_uint_lt(copies, 8);
 	for (unsigned i = 0; i <= copies; i++) {
@@ -430,13 +431,14 @@ static size_t bytes_beside(struct stack_recorder *recorder, unsigned copies, uin
 			.before_ns = NS_PER_S,
 			.fired = clock_mono(&clock),
 			.wall = clock_wall(&clock),
+			.cgroup = cgroup, /* another each time: none can be shared */
 			.held = &held,
 			.owner = i < copies ? 1 : owner,
 		};
 		struct incident info;
 
 		incident_init(&info, "0");
-		held.latest = NULL; /* as if the last firing were long ago */
+		snprintf(cgroup, sizeof cgroup, "/none%u", i);
 		bytes = held.bytes;
 		captures[i] = stack_capture_secure(&options, &info);
 		ck_assert_ptr_nonnull(captures[i]);
@@ -541,9 +543,100 @@ START_TEST(incidents_of_a_storm_share_what_the_rings_held)
 	}
 	ck_assert_uint_eq(held.bytes, 0);
 	ck_assert_uint_eq(held.copies, 0);
-	ck_assert_ptr_null(held.latest);
+	ck_assert_ptr_null(held.all);
 	stack_recorder_close(recorder);
 	close(procfd);
+}
+END_TEST
+
+/* So many captures, until it is freed. */
+struct crowd {
+	struct stack_recorder *recorder;
+	struct stack_capture *captures[STORM];
+	struct stack_held held;
+	int procfd;
+};
+
+/* One that fired so many ms ago, and ended half of that ago. */
+static void join_crowd(struct crowd *crowd, unsigned nth, unsigned ago_ms, const char *cgroup)
+{
+	struct clock clock = real_clock();
+	mono_t now = clock_mono(&clock);
+	struct stack_capture_options options = {
+		.recorder = crowd->recorder,
+		.procfd = crowd->procfd,
+		.symbolizer = rig.symbolizer,
+		.before_ns = NS_PER_S,
+		.fired = mono_sub(now, ago_ms * NS_PER_MS),
+		.until = mono_sub(now, ago_ms / 2 * NS_PER_MS),
+		.wall = clock_wall(&clock),
+		.cgroup = cgroup,
+		.held = &crowd->held,
+	};
+	struct incident info;
+
+	incident_init(&info, "0");
+	crowd->captures[nth] = stack_capture_secure(&options, &info);
+	ck_assert_ptr_nonnull(crowd->captures[nth]);
+}
+
+static void begin_crowd(struct crowd *crowd)
+{
+	struct stack_recorder_options how = { .frequency = 2000 };
+	char reason[STACK_RECORDER_REASON_MAX];
+
+	*crowd = (struct crowd){ .procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC) };
+	ck_assert_int_eq(stack_recorder_open(&how, &crowd->recorder, reason), 0);
+	for (int i = 0; i < 3; i++)
+		burn_here();
+}
+
+static void end_crowd(struct crowd *crowd)
+{
+	for (unsigned i = 0; i < STORM; i++)
+		stack_capture_free(crowd->captures[i]);
+	ck_assert_uint_eq(crowd->held.bytes, 0);
+	ck_assert_ptr_null(crowd->held.all);
+	stack_recorder_close(crowd->recorder);
+	close(crowd->procfd);
+}
+
+START_TEST(firings_that_wait_for_their_turn_share_as_well)
+{
+	struct crowd crowd;
+
+	if (!able)
+		SKIP_TEST("%s", skip_reason);
+
+	/* Four seconds late, and not in the order of their firings. */
+	begin_crowd(&crowd);
+	for (unsigned i = 0; i < STORM; i++)
+		join_crowd(&crowd, i, 4000 + 20 * (i % 2), NULL);
+	ck_assert_uint_eq(crowd.held.captures, STORM);
+	ck_assert_uint_eq(crowd.held.copies, 1);
+	end_crowd(&crowd);
+}
+END_TEST
+
+START_TEST(copies_are_compressed_before_there_is_another)
+{
+	struct crowd crowd;
+	size_t one = 0;
+	char cgroup[16];
+
+	if (!able)
+		SKIP_TEST("%s", skip_reason);
+
+	begin_crowd(&crowd);
+	for (unsigned i = 0; i < STORM; i++) {
+		snprintf(cgroup, sizeof cgroup, "/none%u", i);
+		join_crowd(&crowd, i, 0, cgroup);
+		one = i == 0 ? crowd.held.bytes : one;
+	}
+	ck_assert_uint_eq(crowd.held.copies, STORM);
+	ck_assert_uint_gt(one, 65536);
+	ck_assert_uint_lt(crowd.held.bytes, STORM / 2 * one);
+	end_crowd(&crowd);
 }
 END_TEST
 
@@ -718,6 +811,8 @@ Suite *stack_capture_suite(void)
 	tcase_add_test(tcase, a_symboliser_ends_when_the_daemon_does);
 	tcase_add_test(tcase, many_copies_of_one_owner_leave_room_for_another);
 	tcase_add_test(tcase, incidents_of_a_storm_share_what_the_rings_held);
+	tcase_add_test(tcase, firings_that_wait_for_their_turn_share_as_well);
+	tcase_add_test(tcase, copies_are_compressed_before_there_is_another);
 	tcase_add_test(tcase, where_others_hold_all_there_is_the_past_is_left_out_and_that_is_said);
 	tcase_add_test(tcase, that_there_are_no_samples_and_why_is_said);
 	tcase_add_test(tcase, a_lease_does_not_hold_up_the_daemon);
