@@ -735,7 +735,10 @@ ssize_t foreign_call(enum foreign_lane lane, int dirfd, int32_t pid, const char 
 
 	assert(len <= sizeof(request.argument));
 	memcpy(request.argument, argument, len);
-	snprintf(request.path, sizeof(request.path), "%d/%s", pid, path);
+	if (pid > 0)
+		snprintf(request.path, sizeof(request.path), "%d/%s", pid, path);
+	else
+		snprintf(request.path, sizeof(request.path), "%s", path);
 	r = ask(lane, &request, dirfd, pid, &answer);
 	scope_close(&answer.fd);
 	return r < 0 ? r : (ssize_t)answer.len;

@@ -75,13 +75,14 @@ typedef int foreign_function(int dirfd, const void *argument, size_t len, const 
 
 /*
  * Has a child call function, with argument (at most FOREIGN_ARGUMENT_MAX bytes): what takes more
- * than one read. pid, path: what it will read, as for foreign_read. Its result, up to cap bytes, in
+ * than one read. pid, path: what it will read, as for foreign_read; with pid 0 path is a name for
+ * it, which begins with a slash. Its result, up to cap bytes, in
  * buf. The length; what function returned; -EIO: a longer one; see above.
  */
 ssize_t foreign_call(enum foreign_lane lane, int dirfd, int32_t pid, const char *path, foreign_function *function,
 		     const void *argument, size_t len, void *buf, size_t cap);
 
-#define FOREIGN_ARGUMENT_MAX 64
+#define FOREIGN_ARGUMENT_MAX 512
 
 /*
  * A regular file <procfd>/<path>, for reading: itself where its file system is one of this

@@ -15,12 +15,17 @@
  * may make cgroups can cause lookups of ids, and reading megabytes for each would use up the
  * daemon's share of a core.
  *
+ * All files are read by the child of foreign.h, and the lists are in its memory: they can be on a
+ * disk or a network that does not answer, and discovery's lock is held meanwhile. What did not answer
+ * in time stays without names, and is asked for again by each review.
+ *
  * Labels are in a map of their own with a mutex, because other threads ask for them. Labels that
  * are replaced are freed later, by label_cache_tidy: discovery may still hold them while it matches
  * a process with the entries.
  */
 #include "daemon/engine/targets/containers.h"
 
+#include "daemon/engine/base/foreign.h"
 #include "lib/base/io.h"
 #include "lib/base/map.h"
 #include "lib/cgroup/bolt_file.h"
@@ -37,7 +42,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Two or three system calls for each container: 2,048 of them take some 15 ms in that time. */
+/* A question for each container: 2,048 of them take some 100 ms in that time. */
 #define CONTAINERS_REVIEW_NS (30 * NS_PER_S)
 
 /* Entries of directories of logs that are read: a machine runs some hundred pods. */
@@ -116,6 +121,8 @@ enum lookup_result {
 	LOOKUP_ABSENT, /* the runtime has a place for it, which may still be written */
 	LOOKUP_CLOSED, /* nothing can be read: no such runtime here, or no permission */
 	LOOKUP_OTHER,  /* it is not a container after all but a virtual machine */
+	LOOKUP_SAME,   /* the file is the one that was read */
+	LOOKUP_UNANSWERED,
 };
 
 /* The file that a name was read from, as it was then. {0}: none, or none that changes. */
@@ -170,6 +177,7 @@ struct entry {
 	mono_t met, used;
 	unsigned looks;    /* after the first */
 	int error;         /* why it has no labels */
+	bool unanswered;   /* the last lookup was */
 	uint64_t reviewed; /* the last review that looked at it */
 	unsigned patience; /* reviews between two readings for its labels */
 	unsigned reviews;  /* since the last */
@@ -178,7 +186,6 @@ struct entry {
 
 struct containers {
 	int rootfd; /* -errno: the runtime root could not be opened */
-	struct known_list lists[LISTS];
 	struct label_cache *labels;
 	struct map entries;
 	TAILQ_HEAD(, entry) all; /* those that the running review has looked at are at the tail */
@@ -482,7 +489,6 @@ static bool is_there(int rootfd, const char *directory)
 
 /* A lookup in progress. */
 struct lookup {
-	struct known_list *lists;
 	int rootfd;
 	const struct container_path *where;
 	struct container *container;
@@ -636,6 +642,8 @@ static void look_for_state(struct lookup *lookup)
 	}
 }
 
+static struct known_list known_lists[LISTS];
+
 static void forget_list(struct known_list *known)
 {
 	container_state_list_free(known->list);
@@ -657,7 +665,7 @@ static int read_list(int dir, struct known_list *known)
 /* 0; 1: not in the list; -errno. Stamped before reading: a later write is then another stamp. */
 static int ask_list(struct lookup *lookup, size_t i)
 {
-	struct known_list *known = &lookup->lists[i];
+	struct known_list *known = &known_lists[i];
 	AUTO_CLOSE int dir = open_beneath(lookup->rootfd, lists[i], O_PATH | O_DIRECTORY, false);
 	struct stat status;
 
@@ -681,7 +689,7 @@ static void look_for_podman_labels(struct lookup *lookup, size_t list)
 	int r = db_podman(lookup->rootfd, lookup->container->id, &own);
 
 	more->source.place = (unsigned)(FIRST_LIST + list);
-	more->source.stamp = lookup->lists[list].stamp;
+	more->source.stamp = known_lists[list].stamp;
 	take_own_labels(more, &own, r);
 }
 
@@ -765,67 +773,121 @@ static enum lookup_result look_for_machine(struct lookup *lookup)
 	return r == 1 ? LOOKUP_OTHER : LOOKUP_FOUND;
 }
 
-static bool is_source_changed(const struct containers *containers, const char *id, const struct name_source *source)
+static bool is_source_changed(int rootfd, const char *id, const struct name_source *source)
 {
 	char directory[PATH_MAX];
 
-	if (containers->rootfd < 0 || source->place == 0)
-		return false;
 	if (source->place >= FIRST_LIST)
-		return source->stamp != stamp_file(containers->rootfd, lists[source->place - FIRST_LIST], LIST_FILE);
+		return source->stamp != stamp_file(rootfd, lists[source->place - FIRST_LIST], LIST_FILE);
 
 	const struct place *place = &places[source->place - FIRST_PLACE];
 
 	return directory_of(place, place->space ? source->space : NULL, id, directory) &&
-	       source->stamp != stamp_file(containers->rootfd, directory, place->file);
+	       source->stamp != stamp_file(rootfd, directory, place->file);
 }
 
 /*
- * Fills in *ret, whose id, runtime and name are set if the path tells them, and *more. A runtime
- * that is UNKNOWN is set by where something was found. Some dozen system calls, and reading the
- * files.
+ * Fills in what the files say, and *more. A runtime that is UNKNOWN is set by where something was
+ * found. Some dozen system calls, and reading the files.
  */
-static enum lookup_result lookup_files(struct containers *containers, const struct container_path *where,
-				       struct container *ret, struct lookup_more *more)
+static enum lookup_result look_in_files(struct lookup *lookup)
 {
-	struct lookup lookup = { .lists = containers->lists,
-				 .rootfd = where->foreign ? -1 : containers->rootfd,
-				 .where = where,
-				 .container = ret,
-				 .more = more };
+	const struct container *container = lookup->container;
 
+	if (lookup->where->runtime == CONTAINER_NSPAWN)
+		return look_for_machine(lookup);
+	look_for_state(lookup);
+	look_in_lists(lookup);
+	look_for_pod(lookup);
+	if (lookup->found && (container->name[0] != '\0' || container->sandbox))
+		return LOOKUP_FOUND;
+
+	return lookup->found || lookup->absent ? LOOKUP_ABSENT : LOOKUP_CLOSED;
+}
+
+/* What the path tells. */
+static void set_from_path(const struct container_path *where, struct container *ret)
+{
+	*ret = (struct container){ .runtime = where->runtime };
+	container_text(ret->id, sizeof ret->id, where->id, strlen(where->id));
+	/* Everything but an id of 64 digits is a name too. */
+	if (where->runtime == CONTAINER_NSPAWN || where->runtime == CONTAINER_LXC || where->space[0] != '\0')
+		container_text(ret->name, sizeof ret->name, where->id, strlen(where->id));
+}
+
+/* ---- the child that reads ---- */
+
+/* For messages, and what is refused for a while when it did not answer (foreign.h). */
+#define READ_BY_CHILD "/var/lib or /run, where container runtimes keep their state,"
+
+struct question {
+	struct container_path where;
+	struct name_source source; /* SAME if this is as it was; place 0: whatever it is */
+};
+_Static_assert(sizeof(struct question) <= FOREIGN_ARGUMENT_MAX, "a question is one argument");
+
+struct reply {
+	enum lookup_result result;
+	struct container container; /* without labels */
+	struct lookup_more more;
+};
+
+/* A foreign_function: dirfd is the runtime root. */
+static int answer_question(int dirfd, const void *argument, size_t len, const struct sink *to)
+{
+	struct reply reply = { .result = LOOKUP_SAME };
+	struct question question;
+	struct lookup lookup = {
+		.rootfd = dirfd, .where = &question.where, .container = &reply.container, .more = &reply.more
+	};
+
+	(void)len;
+	memcpy(&question, argument, sizeof question);
+	set_from_path(&question.where, &reply.container);
+	if (question.source.place == 0 || is_source_changed(dirfd, reply.container.id, &question.source))
+		reply.result = look_in_files(&lookup);
+
+	return to->write(to->ctx, &reply, sizeof reply);
+}
+
+/*
+ * Fills in *ret, as far as the path and the files tell, and *more. source: of what is known; NULL:
+ * nothing is.
+ */
+static enum lookup_result lookup_files(const struct containers *containers, const struct container_path *where,
+				       const struct name_source *source, struct container *ret,
+				       struct lookup_more *more)
+{
+	int rootfd = where->foreign ? -1 : containers->rootfd;
+	struct question question = { .where = *where };
+	struct reply reply;
+	ssize_t len;
+
+	set_from_path(where, ret);
 	/* Machines have no labels. */
 	*more = (struct lookup_more){ .labelled =
 					      where->runtime == CONTAINER_LXC || where->runtime == CONTAINER_NSPAWN };
 	if (where->runtime == CONTAINER_LXC)
 		return LOOKUP_FOUND;
-	if (lookup.rootfd < 0)
+	if (rootfd < 0)
 		return where->runtime == CONTAINER_NSPAWN ? LOOKUP_FOUND : LOOKUP_CLOSED;
-	if (where->runtime == CONTAINER_NSPAWN)
-		return look_for_machine(&lookup);
 
-	look_for_state(&lookup);
-	look_in_lists(&lookup);
-	look_for_pod(&lookup);
-	if (lookup.found && (ret->name[0] != '\0' || ret->sandbox))
-		return LOOKUP_FOUND;
+	if (source)
+		question.source = *source;
+	len = foreign_call(FOREIGN_DISCOVERY, rootfd, 0, READ_BY_CHILD, answer_question, &question, sizeof question,
+			   &reply, sizeof reply);
+	if (len != sizeof reply) {
+		more->error = len < 0 ? (int)len : -EIO;
+		return LOOKUP_UNANSWERED;
+	}
+	*ret = reply.container;
+	if (where->runtime != CONTAINER_NSPAWN)
+		*more = reply.more;
 
-	return lookup.found || lookup.absent ? LOOKUP_ABSENT : LOOKUP_CLOSED;
+	return reply.result;
 }
 
 /* ---- entries ---- */
-
-static void set_from_path(struct entry *entry)
-{
-	const struct container_path *where = &entry->about->where;
-	struct container *container = &entry->about->container;
-
-	*container = (struct container){ .runtime = where->runtime };
-	container_text(container->id, sizeof container->id, where->id, strlen(where->id));
-	/* Everything but an id of 64 digits is a name too. */
-	if (where->runtime == CONTAINER_NSPAWN || where->runtime == CONTAINER_LXC || where->space[0] != '\0')
-		container_text(container->name, sizeof container->name, where->id, strlen(where->id));
-}
 
 static void take_labels(struct containers *containers, struct entry *entry, const struct lookup_more *more)
 {
@@ -842,8 +904,8 @@ static void look_up(struct containers *containers, struct entry *entry)
 	struct lookup_more more;
 	enum lookup_result result;
 
-	set_from_path(entry);
-	result = lookup_files(containers, &about->where, &about->container, &more);
+	result = lookup_files(containers, &about->where, NULL, &about->container, &more);
+	entry->unanswered = result == LOOKUP_UNANSWERED;
 	about->source = more.source;
 	take_labels(containers, entry, &more);
 	if (result == LOOKUP_OTHER || (about->where.unsure && result != LOOKUP_FOUND))
@@ -951,6 +1013,12 @@ enum containers_answer containers_find(struct containers *containers, const char
 
 	struct entry *entry = find_entry(containers, cgroup, where.len);
 
+	/* It was none because nothing answered. */
+	if (entry && !entry->about && entry->unanswered &&
+	    mono_diff(now, entry->met) >= (int64_t)CONTAINERS_REVIEW_NS) {
+		drop_entry(containers, entry);
+		entry = NULL;
+	}
 	if (entry)
 		look_up_again(containers, entry, now);
 	else
@@ -1013,12 +1081,10 @@ static void containers_retry(struct containers *containers, mono_t now, void (*v
 
 /* ---- reviews ---- */
 
-/* Its file is another one, or it is time to try again for its labels. */
-static bool is_worth_reading(const struct containers *containers, struct entry *entry)
+/* It is time to try again for its names, or labels. */
+static bool is_due(struct entry *entry)
 {
-	if (entry->answer != CONTAINERS_KNOWN || entry->about->where.foreign)
-		return false;
-	if (is_source_changed(containers, entry->about->container.id, &entry->about->source))
+	if (entry->unanswered)
 		return true;
 	if (entry->about->container.labels || ++entry->reviews < entry->patience)
 		return false;
@@ -1042,15 +1108,25 @@ static bool same_names(const struct container *a, const struct container *b)
 	       strcmp(a->image, b->image) == 0 && a->runtime == b->runtime;
 }
 
-/* True: names or labels have changed. Files half written, or being removed, change nothing. */
-static bool read_again(struct containers *containers, struct entry *entry)
+/*
+ * True: names or labels have changed. Files half written, or being removed, change nothing.
+ * *ret_read: they were read.
+ */
+static bool read_again(struct containers *containers, struct entry *entry, bool *ret_read)
 {
 	struct about *about = entry->about;
 	struct container before = about->container;
 	struct lookup_more more;
+	bool due = is_due(entry);
+	enum lookup_result result;
 
-	set_from_path(entry);
-	if (lookup_files(containers, &about->where, &about->container, &more) != LOOKUP_FOUND) {
+	*ret_read = false;
+	if (about->where.foreign || (!due && about->source.place == 0))
+		return false;
+	result = lookup_files(containers, &about->where, due ? NULL : &about->source, &about->container, &more);
+	*ret_read = result != LOOKUP_SAME;
+	entry->unanswered = result == LOOKUP_UNANSWERED;
+	if (result != LOOKUP_FOUND) {
 		about->container = before;
 		return false;
 	}
@@ -1077,6 +1153,7 @@ static void containers_review(struct containers *containers, mono_t now, void (*
 {
 	unsigned looks = 0;
 	struct entry *entry;
+	bool read;
 
 	label_cache_tidy(containers->labels);
 	if (containers->review_began.ns == 0)
@@ -1095,11 +1172,11 @@ static void containers_review(struct containers *containers, mono_t now, void (*
 		entry->reviewed = containers->review;
 		TAILQ_REMOVE(&containers->all, entry, all);
 		TAILQ_INSERT_TAIL(&containers->all, entry, all);
-		if (!is_worth_reading(containers, entry))
+		if (entry->answer != CONTAINERS_KNOWN)
 			continue;
-		looks++;
-		if (read_again(containers, entry))
+		if (read_again(containers, entry, &read))
 			visit(ctx, entry->path);
+		looks += read;
 	}
 }
 
@@ -1166,8 +1243,6 @@ void containers_free(struct containers *containers)
 		drop_entry(containers, MAP_ENTRY(node, struct entry, node));
 	map_release(&containers->entries);
 	label_cache_free(containers->labels);
-	for (size_t i = 0; i < LISTS; i++)
-		forget_list(&containers->lists[i]);
 	if (containers->rootfd >= 0)
 		close(containers->rootfd);
 	free(containers);

@@ -37,6 +37,7 @@
 #include "daemon/engine/targets/discovery.h"
 
 #include "daemon/engine/base/clocks.h"
+#include "daemon/engine/base/foreign.h"
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/base/proc_read.h"
 #include "daemon/engine/stacks/stack_recorder.h"
@@ -3356,7 +3357,7 @@ static void count_unlabelled(const struct discovery *discovery, struct discovery
 				  ? containers_unlabelled(discovery->options.target_table.containers, &error)
 				  : 0;
 	ret->unlabelled_why =
-		error == 0 || error == -ENOENT ? "no file that would have them is there" : strerror(-error);
+		error == 0 || error == -ENOENT ? "no file that would have them is there" : foreign_error(error);
 }
 
 /* The lock is held. */

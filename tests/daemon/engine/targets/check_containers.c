@@ -6,6 +6,7 @@
 #include "daemon/engine/targets/discovery.h"
 #include "container_labels.h"
 #include "discovery_rig.h"
+#include "fuse_mount.h"
 #include "lib/base/base.h"
 #include "torture.h"
 #include "daemon/engine/sampling/sampler.h"
@@ -429,6 +430,62 @@ START_TEST(a_container_that_is_met_without_memory_is_none)
 	ck_assert(torture_disarm());
 	ck_assert(none);
 	ck_assert(!is_none("/lxc.payload.web"));
+}
+END_TEST
+
+/* ---- files that do not answer ---- */
+
+static const uint64_t unanswered[] = { FUSE_HANGS(FUSE_GETATTR), FUSE_HANGS(FUSE_OPEN), FUSE_HANGS(FUSE_READ) };
+
+static unsigned renamed;
+
+static void count_renamed(void *ctx, const char *cgroup)
+{
+	(void)ctx;
+	(void)cgroup;
+	renamed++;
+}
+
+/* A review of all. True: it had something new. */
+static bool review_at(uint64_t *ms)
+{
+	*ms += 31000;
+	for (int i = 0; i < 3; i++)
+		containers_update(rig.containers, at(*ms), count_renamed, count_renamed, NULL);
+
+	return renamed > 0;
+}
+
+START_TEST(files_that_do_not_answer_leave_a_container_without_a_name_until_then)
+{
+	static struct fuse_mount fuse;
+	char path[256];
+	uint64_t ms = 0;
+
+	put_docker(ID, "web");
+	put("host/" TASK_DIRECTORY "/default/web/config.json", "{}");
+	snprintf(path, sizeof(path), "%s/host/var/lib/docker/containers/" ID "/config.v2.json", rig.root);
+	if (!fuse_mount_begin(&fuse, path))
+		SKIP_TEST("%s", skip_why());
+	ck_assert_int_eq(mount(fuse.file, path, NULL, MS_BIND, NULL), 0);
+	know_containers();
+	fuse_mount_hang(&fuse, unanswered[_i]);
+	ck_assert_str_eq(title_of("/docker/" ID, 0, CONTAINERS_KNOWN), "docker/a329033bf642");
+	ck_assert_uint_gt(fuse.shared->ignored, 0);
+	ck_assert_uint_eq(foreign_counts().hung, 1);
+
+	/* Others are not tried for a while, and not waited for. */
+	ck_assert_str_eq(title_of(POD "/" POD_ID, 0, CONTAINERS_KNOWN), "container/bf3f9300cd34");
+	ck_assert(is_none("/default/web"));
+	ck_assert_uint_eq(foreign_counts().hung, 1);
+	ck_assert_uint_ge(foreign_counts().refused, 2);
+
+	umount2(path, MNT_DETACH);
+	fuse_mount_end(&fuse);
+	renamed = 0;
+	scene_wait_for(review_at(&ms));
+	ck_assert_str_eq(title_of("/docker/" ID, ms, CONTAINERS_KNOWN), "docker/web");
+	ck_assert_str_eq(title_of("/default/web", ms, CONTAINERS_KNOWN), "containerd/web");
 }
 END_TEST
 
@@ -1005,6 +1062,8 @@ static TCase *names(void)
 	tcase_add_test(tcase, of_what_is_no_container_little_is_kept);
 	tcase_add_test(tcase, links_do_not_lead_out_of_the_root);
 	tcase_add_test(tcase, a_container_that_is_met_without_memory_is_none);
+	tcase_add_loop_test(tcase, files_that_do_not_answer_leave_a_container_without_a_name_until_then, 0,
+			    ARRAY_LEN(unanswered));
 	tcase_add_test(tcase, labels_come_from_the_files_of_the_runtime);
 	tcase_add_test(tcase, labels_of_a_pod_are_with_its_sandbox);
 	tcase_add_test(tcase, labels_of_a_pod_of_docker_are_with_its_sandbox);
