@@ -103,7 +103,7 @@ START_TEST(the_exit_code_is_that_of_the_command)
 		SKIP_TEST("the programs were not built");
 
 	ck_assert_int_eq(
-		program_run(RECORD("-q", "-i", "1ms", "-o", output, "--", "/bin/sh", "-c", "exit 7"), directory), 7);
+		program_run(RECORD("-q", "-i", "5ms", "-o", output, "--", "/bin/sh", "-c", "exit 7"), directory), 7);
 	ck_assert_uint_gt(recorded().count, 0);
 	ck_assert_int_eq(program_run(RECORD("-q", "-o", output, "--", "/bin/true"), directory), 0);
 	ck_assert_int_eq(program_run(RECORD("-q", "-o", output, "--", "/bin/sh", "-c", "kill -9 $$"), directory),
@@ -339,6 +339,7 @@ END_TEST
 
 /* What a process did whose CPU time grows in bursts. */
 struct bursts_seen {
+	unsigned long long missed; /* slots that had no sampler */
 	uint64_t cpu_ns, grew_ns; /* of the row before; when it last grew */
 	unsigned bursts;
 	struct burst_seen {
@@ -368,6 +369,17 @@ static int on_burst_row(void *ctx, uint64_t seq, uint64_t time_ns, uint32_t targ
 	return 0;
 }
 
+static int on_burst_stats(void *ctx, const char *json, size_t len)
+{
+	struct bursts_seen *seen = ctx;
+	const char *missed = strstr(json, "\"missed_slots\":");
+
+	(void)len;
+	ck_assert_ptr_nonnull(missed);
+	seen->missed = strtoull(strchr(missed, ':') + 1, NULL, 10);
+	return 0;
+}
+
 static uint64_t thread_cpu_ns(void)
 {
 	struct timespec now;
@@ -376,14 +388,18 @@ static uint64_t thread_cpu_ns(void)
 	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-static pid_t start_bursts(void)
+/* They begin when a byte can be read from gate. */
+static pid_t start_bursts(int gate)
 {
 	pid_t pid = fork();
+	char byte;
 
 	ck_assert_int_ge(pid, 0);
 	if (pid > 0)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (read(gate, &byte, 1) != 1)
+		_exit(1);
 	for (unsigned i = 0; i < BURSTS; i++) {
 		poll(NULL, 0, BETWEEN_NS / NS_PER_MS);
 		for (uint64_t from = thread_cpu_ns(); thread_cpu_ns() - from < BURST_NS;)
@@ -393,29 +409,48 @@ static pid_t start_bursts(void)
 	_exit(0);
 }
 
-/* Each while it lasts: in several rows. It sleeps for twenty times as long in between. */
+/*
+ * Each while it lasts: in several rows; and all in a row for each millisecond of CPU time, but for the slots
+ * that were missed, and the edges. It sleeps for twenty times as long in between.
+ */
 START_TEST(each_short_burst_of_what_sleeps_is_seen_at_a_thousand_looks_a_second)
 {
 	struct bursts_seen seen = { 0 };
-	struct stream_reader_events events = { .row = on_burst_row, .ctx = &seen };
-	unsigned found = 0;
+	struct stream_reader_events events = { .row = on_burst_row, .stats = on_burst_stats, .ctx = &seen };
+	unsigned found = 0, rows = 0;
 	char text[16];
 
 	if (!built)
 		SKIP_TEST("the programs were not built");
 
-	pid_t pid = start_bursts();
+	int gate[2];
+
+	ck_assert_int_eq(pipe2(gate, O_CLOEXEC), 0);
+
+	pid_t pid = start_bursts(gate[0]);
 
 	snprintf(text, sizeof(text), "%d", pid);
-	ck_assert_int_eq(program_run(RECORD("-q", "-d", "4s", "-i", "1ms", "-o", output, "-p", text), directory), 0);
-	waitpid(pid, NULL, 0);
+
+	struct program program =
+		program_start(RECORD("-q", "-i", "1ms", "-o", output, "-p", text), directory, -1, 0);
+
+	scene_wait_for(size_of(output) > 0);
+	ck_assert_int_eq(write(gate[1], "", 1), 1);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	ck_assert_int_eq(program_wait(&program), 0);
+	close(gate[0]);
+	close(gate[1]);
 
 	struct stream_reader_report report = scene_stream_reader(output, &events);
 
 	ck_assert(stream_reader_whole(&report));
-	for (unsigned i = 1; i <= seen.bursts; i++)
+	for (unsigned i = 1; i <= seen.bursts; i++) {
 		found += seen.each[i].cpu_ns >= BURST_NS / 2 && seen.each[i].rows >= 3;
+		rows += seen.each[i].rows;
+	}
 	ck_assert_uint_eq(found, BURSTS);
+	ck_assert_msg(rows + seen.missed + 3 * BURSTS >= BURSTS * BURST_NS / NS_PER_MS, "%u rows, %llu slots missed",
+		      rows, seen.missed);
 }
 END_TEST
 
