@@ -16,15 +16,19 @@
  *                        huge MIB           the same, but grow_three touches huge pages
  *                        compiled CPU_MS    code made at run time, with a perf map
  *                        children CPU_MS    burns in children that live 100 ms each
+ *                        crowd CPU_MS       200 children burn a part of it each, and stay
+ *                        brief CPU_MS       the same, but they live for 20 to 300 ms
  */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -236,6 +240,57 @@ static void run_children(void)
 	}
 }
 
+#define CROWD 200
+#define SHORTEST_MS 20
+#define LONGEST_MS 300
+#define AT_ONCE 20 /* of those that go */
+
+FRAME static void burn_in_crowd(void)
+{
+	uint64_t began = cpu_ms();
+
+	while (cpu_ms() - began < wanted_ms / CROWD)
+		spin();
+	AFTER_CALL();
+}
+
+static void nap_ms(unsigned ms)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = (long)ms * 1000000 }, NULL);
+}
+
+/* Burns in the middle of its life. Those that stay say on done that they have. */
+static _Noreturn void be_of_crowd(unsigned number, bool stays, int done)
+{
+	unsigned half_ms = (SHORTEST_MS + number * (LONGEST_MS - SHORTEST_MS) / CROWD) / 2;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	nap_ms(half_ms);
+	burn_in_crowd();
+	if (stays && write(done, "", 1) == 1)
+		pause();
+	nap_ms(half_ms);
+	_exit(0);
+}
+
+static void run_crowd(bool stays)
+{
+	unsigned running = 0;
+	int done[2];
+	char byte;
+
+	if (pipe(done) < 0)
+		exit(1);
+	for (unsigned i = 0; i < CROWD; i++, running++) {
+		if (!stays && running == AT_ONCE && wait(NULL) > 0)
+			running--;
+		if (fork() == 0)
+			be_of_crowd(i, stays, done[1]);
+	}
+	while (running > 0 && (stays ? read(done[0], &byte, 1) : wait(NULL)) > 0)
+		running--;
+}
+
 /* ---- memory ---- */
 
 FRAME static void grow_three(unsigned char *at, size_t bytes)
@@ -341,6 +396,8 @@ int main(int argc, char **argv)
 		run_compiled();
 	else if (strcmp(what, "children") == 0)
 		run_children();
+	else if (strcmp(what, "crowd") == 0 || strcmp(what, "brief") == 0)
+		run_crowd(*what == 'c');
 	else if (strcmp(what, "exit") == 0)
 		burn_and_go();
 	else

@@ -23,7 +23,8 @@ struct stacks_rig {
 	char workload[128], name[16];          /* under a unique name: stacks are system-wide */
 	char config[128], out[128], said[128]; /* of the daemon; what the workload said; what a command said */
 	struct program work, daemon;
-	const char *keys;           /* of the target, beside its pid: ", ..." */
+	const char *selector;       /* of the target: "...", instead of its pid */
+	const char *keys;           /* of it, beside that: ", ..." */
 	const char *before, *after; /* how far an incident goes back, and how long it goes on */
 	int asked;
 	char incident[512];
@@ -137,14 +138,17 @@ static inline void stacks_rig_start_daemon(struct stacks_rig *rig, const char *s
 {
 	const char *arguments[] = { rig->spikewatchd, "-c", rig->config, NULL };
 	bool follows = strstr(stacks, "dwarf") != NULL;
+	char pid[32];
 
+	snprintf(pid, sizeof(pid), "\"pid\": %d", rig->work.pid);
 	scene_write(rig->config,
 		    "{\"ring\": {\"path\": \"%s/ring\", \"size\": \"4MiB\", \"lock\": false},\n"
 		    "\"sampling\": {\"cpu_budget\": \"100%%\"}, \"stacks\": %s,\n"
 		    "\"incidents\": {\"directory\": \"%s/incidents\", \"before\": \"%s\", \"after\": \"%s\",\n"
 		    "\"min_free\": \"0B\", \"captures\": [\"samples\"]},\n"
-		    "\"targets\": [{\"name\": \"work\", \"pid\": %d%s}], \"rules\": %s}\n",
-		    rig->directory, stacks, rig->directory, rig->before, rig->after, rig->work.pid, rig->keys, rules);
+		    "\"targets\": [{\"name\": \"work\", %s%s}], \"rules\": %s}\n",
+		    rig->directory, stacks, rig->directory, rig->before, rig->after,
+		    rig->selector ? rig->selector : pid, rig->keys, rules);
 	rig->daemon = program_start(arguments, rig->directory, -1, 0);
 	scene_wait_for(scene_says(rig->daemon.err, "watching 1 targets"));
 	if (follows)

@@ -203,6 +203,64 @@ START_TEST(functions_of_members_that_have_ended_are_those_of_their_group)
 }
 END_TEST
 
+/* ---- two hundred members ---- */
+
+#define CROWD_MS "2000"
+
+/* What `show` says: of how many own samples the shares are, before and during; and that none of it is another's. */
+static unsigned long shown_as_own(void)
+{
+	unsigned long before = 0, during = 0;
+	const char *arguments[] = { rig.spikewatch, "show", "--full", rig.incident, NULL }, *others;
+	char place[128], *at;
+	int out = open(rig.said, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	struct program program = program_start(arguments, stacks_rig_place(&rig, "shown", place), out, 0);
+
+	close(out);
+	ck_assert_int_eq(program_wait(&program), 0);
+
+	AUTO_FREE char *text = scene_read(rig.said);
+
+	at = strstr(text, "(percent of its own samples: ");
+	ck_assert_msg(at && sscanf(at, "(percent of its own samples: %lu before the spike, %lu", &before, &during) == 2,
+		      "%s", text);
+	/* The table ends with an empty line. */
+	*strstr(at, "\n\n") = '\0';
+	others = strstr(at, "other processes (percent of all):");
+	ck_assert_msg(!others || !strstr(others, rig.name), "%s", others);
+	return before + during;
+}
+
+static const struct {
+	const char *what;
+	bool by_name;
+} crowds[] = { { "crowd", true }, { "brief", true }, { "brief", false } };
+
+/*
+ * At least 99 % of what they used: of so many samples, five standard deviations less. They are all
+ * called as their parent is, or known as its children.
+ */
+START_TEST(own_samples_of_two_hundred_members_are_those_of_their_group)
+{
+	char selector[64];
+	double all, own;
+
+	if (!able)
+		SKIP_TEST("%s", skip_why());
+
+	snprintf(selector, sizeof(selector), "\"comm\": \"%s\"", rig.name);
+	rig.selector = crowds[_i].by_name ? selector : NULL;
+	rig.keys = crowds[_i].by_name ? ", \"per\": \"group\"" : ", \"per\": \"group\", \"tree\": true";
+	run(DWARF, crowds[_i].what, CROWD_MS, NULL);
+	all = (double)CALLED(";burn_in_crowd");
+	own = (double)stacks_rig_function(&rig, "functions.tsv", "burn_in_crowd").total;
+	if (!(all > 50 && own >= 0.99 * all - 5 * sqrt(0.99 * 0.01 * all)))
+		stacks_rig_give_up(&rig, "functions.tsv", "%.0f of %.0f", own, all);
+	ck_assert_double_ge((double)shown_as_own(), own);
+	stacks_rig_end(&rig);
+}
+END_TEST
+
 /* ---- members of a cgroup that no ancestor says anything of ---- */
 
 __attribute__((noinline, noclone, noipa)) static void burn_without_kin(void)
@@ -695,6 +753,7 @@ Suite *stacktruth_suite(void)
 	tcase_add_test(tcase, code_that_was_compiled_at_run_time_has_the_name_of_its_perf_map);
 	tcase_add_test(tcase, children_that_live_a_tenth_of_a_second_are_named);
 	tcase_add_test(tcase, functions_of_members_that_have_ended_are_those_of_their_group);
+	tcase_add_loop_test(tcase, own_samples_of_two_hundred_members_are_those_of_their_group, 0, ARRAY_LEN(crowds));
 	tcase_add_loop_test(tcase, functions_of_members_without_kin_are_those_of_their_cgroup, 0, 2);
 	tcase_add_test(tcase, a_process_that_exits_right_at_its_spike_has_names);
 	tcase_add_test(tcase, a_program_of_another_mount_namespace_has_names);

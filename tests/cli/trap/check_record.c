@@ -103,7 +103,7 @@ START_TEST(the_exit_code_is_that_of_the_command)
 		SKIP_TEST("the programs were not built");
 
 	ck_assert_int_eq(
-		program_run(RECORD("-q", "-i", "5ms", "-o", output, "--", "/bin/sh", "-c", "exit 7"), directory), 7);
+		program_run(RECORD("-q", "-i", "1ms", "-o", output, "--", "/bin/sh", "-c", "exit 7"), directory), 7);
 	ck_assert_uint_gt(recorded().count, 0);
 	ck_assert_int_eq(program_run(RECORD("-q", "-o", output, "--", "/bin/true"), directory), 0);
 	ck_assert_int_eq(program_run(RECORD("-q", "-o", output, "--", "/bin/sh", "-c", "kill -9 $$"), directory),
