@@ -16,8 +16,8 @@ Suite *bursts_suite(void);
 
 #define WINDOW_NS (300 * NS_PER_MS)
 #define WINDOW_TEXT "300ms"
-#define WANTED 24u  /* of the length of the window, with a CPU of their own: then it ends */
-#define BURSTS 64u  /* but no later than this */
+#define WANTED 24u /* of the length of the window, with a CPU of their own: then it ends */
+#define BURSTS 64u /* but no later than this */
 #define ENOUGH 12u
 /* Beside others a burst has a CPU for a part of the time: what the rule says of it is not known then. */
 #define UNDISTURBED_PERCENT 92

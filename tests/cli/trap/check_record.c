@@ -340,7 +340,7 @@ END_TEST
 /* What a process did whose CPU time grows in bursts. */
 struct bursts_seen {
 	unsigned long long missed; /* slots that had no sampler */
-	uint64_t cpu_ns, grew_ns; /* of the row before; when it last grew */
+	uint64_t cpu_ns, grew_ns;  /* of the row before; when it last grew */
 	unsigned bursts;
 	struct burst_seen {
 		unsigned rows; /* in which it grew */
@@ -431,8 +431,7 @@ START_TEST(each_short_burst_of_what_sleeps_is_seen_at_a_thousand_looks_a_second)
 
 	snprintf(text, sizeof(text), "%d", pid);
 
-	struct program program =
-		program_start(RECORD("-q", "-i", "1ms", "-o", output, "-p", text), directory, -1, 0);
+	struct program program = program_start(RECORD("-q", "-i", "1ms", "-o", output, "-p", text), directory, -1, 0);
 
 	scene_wait_for(size_of(output) > 0);
 	ck_assert_int_eq(write(gate[1], "", 1), 1);
