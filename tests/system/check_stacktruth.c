@@ -511,7 +511,9 @@ END_TEST
 
 /*
  * A sample stands for 4 MiB of either: 300 and 100 of them. The sum of what was touched in huge
- * pages is exact but for what was left on each CPU.
+ * pages is exact but for what was left on each CPU. Where others have many page faults, too, a part of the
+ * small ones is counted and stands for all, half and more: five standard deviations of 50 samples are 0.12 of
+ * the share; or huge pages are not weighed any more. The incident says both.
  */
 START_TEST(memory_in_huge_pages_weighs_what_it_brings)
 {
@@ -529,8 +531,17 @@ START_TEST(memory_in_huge_pages_weighs_what_it_brings)
 
 	rig.before = FINE_BEFORE;
 	run(FINE, "huge", HUGE_MIB_TEXT, NULL);
-	all = grown_bytes(0.75 * 0.15 / 4);
-	if (!(all > 0.85 * bytes && all < 1.15 * bytes))
+
+	AUTO_FREE char *about = stacks_rig_file(&rig, "incident.json");
+	const char *large = strstr(about, "huge pages count as small ones");
+	bool all_counted = !strstr(about, "% of the page faults were counted");
+
+	if (large) {
+		stacks_rig_end(&rig);
+		SKIP_TEST("others had too many page faults: %.*s", (int)strcspn(large, "\""), large);
+	}
+	all = grown_bytes(all_counted ? 0.75 * 0.15 / 4 : 0.12);
+	if (!(all > (all_counted ? 0.85 : 0.8) * bytes && all < (all_counted ? 1.15 : 1.2) * bytes))
 		stacks_rig_give_up(&rig, "memory.folded", "%.0f bytes of %.0f", all, bytes);
 	stacks_rig_end(&rig);
 }
@@ -757,13 +768,18 @@ Suite *stacktruth_suite(void)
 	tcase_add_loop_test(tcase, functions_of_members_without_kin_are_those_of_their_cgroup, 0, 2);
 	tcase_add_test(tcase, a_process_that_exits_right_at_its_spike_has_names);
 	tcase_add_test(tcase, a_program_of_another_mount_namespace_has_names);
-	tcase_add_test(tcase, memory_that_grew_three_to_one_is_so_in_the_profile);
-	tcase_add_test(tcase, memory_in_huge_pages_weighs_what_it_brings);
-	tcase_add_test(tcase, half_a_gigabyte_at_once_has_its_bytes);
-	tcase_add_test(tcase, a_burst_of_two_hundred_megabytes_has_its_stacks);
 	tcase_add_test(tcase, the_profile_has_as_many_cpu_seconds_as_the_samples);
 	tcase_add_test(tcase, functions_of_python_have_their_names);
 	suite_add_tcase(suite, tcase);
+
+	TCase *memory = tcase_create("memory");
+
+	tcase_add_checked_fixture(memory, setup, teardown);
+	tcase_add_test(memory, memory_that_grew_three_to_one_is_so_in_the_profile);
+	tcase_add_test(memory, memory_in_huge_pages_weighs_what_it_brings);
+	tcase_add_test(memory, half_a_gigabyte_at_once_has_its_bytes);
+	tcase_add_test(memory, a_burst_of_two_hundred_megabytes_has_its_stacks);
+	suite_add_tcase(suite, memory);
 
 	return suite;
 }
