@@ -21,6 +21,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -678,7 +679,8 @@ int incident_json_read(int dirfd, struct incident *ret)
 
 void incident_init(struct incident *incident, const char *version)
 {
-	*incident = (struct incident){ .format = INCIDENT_FORMAT };
+	memset(incident, 0, offsetof(struct incident, captures)); /* there are none: their room stays untouched */
+	incident->format = INCIDENT_FORMAT;
 	incident_text(incident->version, sizeof(incident->version), version);
 	incident->limits.cpu = UINT64_MAX;
 	incident->limits.memory_bytes = UINT64_MAX;

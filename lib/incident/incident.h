@@ -170,7 +170,7 @@ struct incident {
 	struct incident_capture captures[INCIDENT_CAPTURES_MAX];
 };
 
-/* Everything unknown; format and version set. Comes first. */
+/* Everything unknown, no captures; format and version set. Comes first. */
 void incident_init(struct incident *incident, const char *version);
 
 /* Copies text into room of cap > 0 bytes, cut at a UTF-8 character. NULL counts as "". */

@@ -91,7 +91,8 @@ static int write_records(const struct stack_file_content *content, const struct 
 	for (size_t i = 0; r == 0 && i < content->stream_count; i++) {
 		const struct stack_file_records *stream = &content->streams[i];
 
-		r = write_some(stream->records, stream->record_bytes, sink);
+		r = stream->unpack ? stream->unpack(stream->records, sink)
+				   : write_some(stream->records, stream->record_bytes, sink);
 		if (r == 0)
 			r = write_some(stream->more, stream->more_bytes, sink);
 	}

@@ -108,6 +108,7 @@ struct stack_file_records {
 	struct stack_file_stream stream; /* record_bytes is filled in by stack_file_write */
 	const void *records;
 	size_t record_bytes;
+	int (*unpack)(const void *records, const struct sink *sink); /* writes record_bytes; NULL: they are there */
 	const void *more; /* those that come after them; NULL with more_bytes 0: there are none */
 	size_t more_bytes;
 };

@@ -34,6 +34,7 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -523,6 +524,19 @@ static void free_unopened(struct open_incident *incident)
 	free(incident);
 }
 
+/*
+ * Captures are the end of an incident, and of a request, and few have many: in a map of its own
+ * (malloc(3), M_MMAP_THRESHOLD) those that there are not take no memory.
+ */
+#define OWN_MAP_BYTES ((size_t)32 << 10)
+_Static_assert(sizeof(struct incident_request) <= OWN_MAP_BYTES, "it has a map of its own without this");
+
+/* What is used of it. */
+static void copy_info(const struct incident *from, struct incident *ret)
+{
+	memcpy(ret, from, offsetof(struct incident, captures) + from->capture_count * sizeof *from->captures);
+}
+
 /* Of all targets if target is NULL: without a window. */
 static int new_incident(struct incidents *incidents, const struct target *target, mono_t fired, wall_t wall,
 			struct open_incident **ret)
@@ -542,8 +556,8 @@ static int new_incident(struct incidents *incidents, const struct target *target
 	if (!incident)
 		return -ENOMEM;
 
-	request = incident->request = calloc(1, sizeof *request);
-	incident->info = calloc(1, sizeof *incident->info);
+	request = incident->request = calloc(1, OWN_MAP_BYTES);
+	incident->info = calloc(1, OWN_MAP_BYTES);
 	if (!request || !incident->info || (target && sample_window_new(&window, &incident->window) < 0)) {
 		free_unopened(incident);
 		return -ENOMEM;
@@ -700,7 +714,7 @@ static int open_incident(struct incidents *incidents, struct open_incident *inci
 	const char *owner = incident->request->info.target.owner;
 	struct log_about about = { .message = MESSAGE_INCIDENT_FAILED, .state = "end", .count = incidents->refusing };
 
-	*incident->info = incident->request->info;
+	copy_info(&incident->request->info, incident->info);
 	incident->request->owner = is_limited(owner) ? map_hash(owner, strlen(owner)) : 0;
 	plan_follow_ups(incidents->options.config, incident->request);
 	if (incident_worker_open(incidents->worker, incident->request, &incident->work) < 0) {

@@ -23,6 +23,7 @@
 #include "daemon/engine/base/paths.h"
 #include "lib/base/compress.h"
 #include "lib/base/io.h"
+#include "lib/base/map.h"
 #include "lib/model/pacing.h"
 #include "lib/proc/perf.h"
 #include "lib/profile/stack_file.h"
@@ -50,9 +51,10 @@
 #define STACK_BUNDLE_PERF_MAPS_MAX 32u
 #define STACK_BUNDLE_ENTRIES_MAX (STACK_BUNDLE_FILES_MAX + STACK_BUNDLE_PERF_MAPS_MAX + 1)
 
-/* Zeroed is empty. Large: on the heap. */
+/* Zeroed is empty. */
 struct stack_bundle {
-	struct stack_file_entry entries[STACK_BUNDLE_ENTRIES_MAX]; /* paths are the snapshots', or in `names` */
+	struct stack_file_entry *entries; /* paths are the snapshots', or in `names` */
+	size_t cap;
 	char names[STACK_BUNDLE_PERF_MAPS_MAX][64];
 	size_t count, files, perf_maps;
 	size_t unanswered;  /* of the last stack_bundle_add: not opened, as they do not answer */
@@ -120,6 +122,16 @@ static struct stack_file_entry *find_file(struct stack_bundle *bundle, const str
 	return NULL;
 }
 
+/* NULL: there is no memory. Those before it may move. */
+static struct stack_file_entry *add_entry(struct stack_bundle *bundle, const struct stack_file_entry *entry)
+{
+	if (vector_reserve(&bundle->entries, &bundle->cap, bundle->count + 1, sizeof *entry) < 0)
+		return NULL;
+
+	bundle->entries[bundle->count] = *entry;
+	return &bundle->entries[bundle->count++];
+}
+
 static void add_file(struct stack_bundle *bundle, int procfd, const struct stack_recorder_file *file, size_t files_max)
 {
 	struct stack_file_entry *entry = find_file(bundle, file);
@@ -127,12 +139,15 @@ static void add_file(struct stack_bundle *bundle, int procfd, const struct stack
 	if (!entry) {
 		if (bundle->files == files_max)
 			return;
+		entry = add_entry(
+			bundle,
+			&(struct stack_file_entry){
+				.binary = { .fd = -1, .kind = STACK_FILE_ELF, .pid = file->pid, .file = file->file },
+				.path = file->path,
+			});
+		if (!entry)
+			return;
 		bundle->files++;
-		entry = &bundle->entries[bundle->count++];
-		*entry = (struct stack_file_entry){
-			.binary = { .fd = -1, .kind = STACK_FILE_ELF, .pid = file->pid, .file = file->file },
-			.path = file->path,
-		};
 	}
 	if (entry->binary.fd >= 0)
 		return;
@@ -189,8 +204,10 @@ static void add_perf_map(struct stack_bundle *bundle, int procfd, uint32_t pid)
 	if (binary.fd < 0)
 		return;
 
-	bundle->entries[bundle->count++] = (struct stack_file_entry){ .binary = binary, .path = path };
-	bundle->perf_maps++;
+	if (add_entry(bundle, &(struct stack_file_entry){ .binary = binary, .path = path }))
+		bundle->perf_maps++;
+	else
+		close(binary.fd);
 }
 
 /*
@@ -216,9 +233,9 @@ static void stack_bundle_add_kernel(struct stack_bundle *bundle, int procfd, int
 	struct stack_file_binary binary = { .kind = STACK_FILE_KALLSYMS };
 
 	binary.fd = copy >= 0 ? fcntl(copy, F_DUPFD_CLOEXEC, 0) : openat(procfd, "kallsyms", O_RDONLY | O_CLOEXEC);
-	if (binary.fd >= 0)
-		bundle->entries[bundle->count++] =
-			(struct stack_file_entry){ .binary = binary, .path = "/proc/kallsyms" };
+	if (binary.fd >= 0 &&
+	    !add_entry(bundle, &(struct stack_file_entry){ .binary = binary, .path = "/proc/kallsyms" }))
+		close(binary.fd);
 }
 
 /* Closes all. */
@@ -227,7 +244,8 @@ static void stack_bundle_close(struct stack_bundle *bundle)
 	for (size_t i = 0; i < bundle->count; i++)
 		if (bundle->entries[i].binary.fd >= 0)
 			close(bundle->entries[i].binary.fd);
-	bundle->count = bundle->files = bundle->perf_maps = 0;
+	free(TAKE(bundle->entries));
+	bundle->count = bundle->cap = bundle->files = bundle->perf_maps = 0;
 }
 
 /* ---- spikewatch-symbolize ---- */
@@ -479,6 +497,9 @@ bool symbolizer_find(char *ret, size_t cap)
 /* Less is not worth the memory that compressing takes. */
 #define PACKED_BYTES_MIN 16384u
 
+/* So much is compressed, and unpacked, at a time. */
+#define PACKED_PIECE (256u << 10)
+
 /* For so long other captures may begin with a copy that was taken already: their firings come in storms. */
 #define SHARED_NS NS_PER_S
 
@@ -543,6 +564,31 @@ static void count_bytes(struct stack_copy *copy, size_t bytes)
 }
 
 /*
+ * Compressed pieces, each with its length before it: what is written is never in memory as a whole again.
+ * Empty if there is no memory.
+ */
+static void pack_stream(const struct buffer *records, struct buffer *gzip)
+{
+	const struct sink sink = sink_buffer(gzip);
+
+	for (size_t at = 0; at < records->len; at += PACKED_PIECE) {
+		size_t left = records->len - at, begin = gzip->len;
+		uint32_t len = 0;
+		int r = buffer_append(gzip, &len, sizeof len);
+
+		if (r == 0)
+			r = deflate_gzip(records->data + at, left < PACKED_PIECE ? left : PACKED_PIECE, &sink);
+		if (r < 0) {
+			buffer_release(gzip);
+			return;
+		}
+		len = (uint32_t)(gzip->len - begin - sizeof len);
+		memcpy(gzip->data + begin, &len, sizeof len);
+	}
+	(void)buffer_fit(gzip, gzip->len);
+}
+
+/*
  * Records wait for as long as the window is open, and in a storm for their turn. Compressed they take a
  * fifth or less: copies of stacks are zeros and addresses that are alike. What cannot be stays as it is.
  */
@@ -552,35 +598,32 @@ static void pack_records(struct stack_copy *copy)
 
 	for (size_t i = 0; i < copy->snapshot.stream_count; i++) {
 		struct buffer *records = &copy->snapshot.streams[i].records, *gzip = &copy->gzip[i];
-		struct sink sink = sink_buffer(gzip);
 
-		if (gzip->len == 0 && records->len >= PACKED_BYTES_MIN &&
-		    deflate_gzip(records->data, records->len, &sink) < 0)
-			buffer_release(gzip);
-		if (gzip->len > 0) {
+		if (gzip->len == 0 && records->len >= PACKED_BYTES_MIN)
+			pack_stream(records, gzip);
+		if (gzip->len > 0)
 			buffer_release(records);
-			(void)buffer_fit(gzip, gzip->len);
-		}
 		bytes += gzip->len > 0 ? gzip->len : records->len;
 	}
 	copy->packed = true;
 	count_bytes(copy, bytes);
 }
 
-/* 0; -ENOMEM. */
-static int unpack_records(struct stack_copy *copy)
+/* What a compressed stream was. For stack_file.h, too: packed is its buffer. 0; -ENOMEM; what sink returns. */
+static int write_packed(const void *packed, const struct sink *sink)
 {
+	const struct buffer *gzip = packed;
+	AUTO(buffer_release) struct buffer piece = { 0 };
+	uint32_t len;
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && copy->packed && i < copy->snapshot.stream_count; i++) {
-		struct stack_recorder_stream *stream = &copy->snapshot.streams[i];
-
-		if (copy->gzip[i].len == 0 || stream->records.len > 0)
-			continue;
-		r = buffer_fit(&stream->records, stream->head.record_bytes);
+	for (size_t at = 0; r == 0 && at < gzip->len; at += len) {
+		memcpy(&len, gzip->data + at, sizeof len);
+		at += sizeof len;
+		piece.len = 0;
+		r = deflate_gunzip(gzip->data + at, len, PACKED_PIECE, &piece);
 		if (r == 0)
-			r = deflate_gunzip(copy->gzip[i].data, copy->gzip[i].len, stream->head.record_bytes,
-					   &stream->records);
+			r = sink_write(sink, piece.data, piece.len);
 	}
 	return r;
 }
@@ -726,7 +769,7 @@ static struct sideband_reader read_sideband(const struct stack_recorder_snapshot
 }
 
 /* Both snapshots' records, into memory of exactly their size. 0 or -ENOMEM. */
-static int merge_sideband(struct stack_capture *capture)
+static int merge_sideband_of(struct stack_capture *capture)
 {
 	struct sideband_reader first = read_sideband(capture->first), second = read_sideband(&capture->second);
 	size_t bytes =
@@ -741,6 +784,29 @@ static int merge_sideband(struct stack_capture *capture)
 		r = buffer_append(&capture->sideband, from->stream->records.data + from->at, from->record.size);
 		next_record(from);
 	}
+	return r;
+}
+
+/* The same, of a copy that may be compressed. */
+static int merge_sideband(struct stack_capture *capture)
+{
+	size_t nth = 0;
+	int r = 0;
+
+	while (nth < capture->first->stream_count && capture->first->streams[nth].head.kind != STACK_FILE_SIDEBAND)
+		nth++;
+	if (nth == capture->first->stream_count || capture->copy->gzip[nth].len == 0)
+		return merge_sideband_of(capture);
+
+	struct buffer *records = &capture->copy->snapshot.streams[nth].records;
+	const struct sink sink = sink_buffer(records);
+
+	r = buffer_fit(records, capture->first->streams[nth].head.record_bytes);
+	if (r == 0)
+		r = write_packed(&capture->copy->gzip[nth], &sink);
+	if (r == 0)
+		r = merge_sideband_of(capture);
+	buffer_release(records);
 	return r;
 }
 
@@ -783,8 +849,11 @@ static bool join_stream(const struct stack_capture *capture, uint32_t kind, stru
 		return true;
 	}
 	if (first) {
-		ret->records = first->records.data;
-		ret->record_bytes = first->records.len;
+		const struct buffer *gzip = &capture->copy->gzip[first - capture->first->streams];
+
+		ret->records = gzip->len > 0 ? (const void *)gzip : first->records.data;
+		ret->record_bytes = first->head.record_bytes;
+		ret->unpack = gzip->len > 0 ? write_packed : NULL;
 	}
 	if (second) {
 		ret->more = second->records.data;
@@ -1320,8 +1389,6 @@ void stack_capture_write(struct stack_capture *capture, const struct stack_captu
 		run_on_disk(&files, open_outputs);
 		r = files.error;
 	}
-	if (r == 0)
-		r = unpack_records(capture->copy);
 	if (r == 0)
 		r = merge_sideband(capture);
 	if (r == 0)

@@ -636,6 +636,16 @@ START_TEST(copies_are_compressed_before_there_is_another)
 	ck_assert_uint_eq(crowd.held.copies, STORM);
 	ck_assert_uint_gt(one, 65536);
 	ck_assert_uint_lt(crowd.held.bytes, STORM / 2 * one);
+
+	/* They are whole again in what is written: the busy function of before. */
+	int dirfd = open(rig.directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct incident info;
+
+	incident_init(&info, "0");
+	stack_capture_write(TAKE(crowd.captures[0]), &(struct stack_capture_members){ .everyone = true }, dirfd, NULL,
+			    &info);
+	ck_assert(mentions(dirfd, "functions.tsv", "burn_here"));
+	close(dirfd);
 	end_crowd(&crowd);
 }
 END_TEST
