@@ -115,12 +115,19 @@ static void print_cpu_time(const struct json_node *cpu_time, size_t width)
 	char why[256];
 
 	if (strcmp(answer_text(cpu_time, "source"), "kernel") == 0)
-		put_paragraph(width, "CPU time of %ju processes from the scheduler (%ju switches a second)",
-			      (uintmax_t)answer_whole(cpu_time, "watched"),
-			      (uintmax_t)answer_whole(cpu_time, "switches_per_second"));
+		put_paragraph(
+			width, "CPU time of %ju processes and %ju cgroups from the scheduler (%ju switches a second)",
+			(uintmax_t)answer_whole(cpu_time, "watched"), (uintmax_t)answer_whole(cpu_time, "cgroups"),
+			(uintmax_t)answer_whole(cpu_time, "switches_per_second"));
 	else if (*answer_text(cpu_time, "why"))
 		put_paragraph(width, "CPU time from files, not from the scheduler: %s",
 			      ANSWER_TEXT(cpu_time, "why", why));
+	if (answer_whole(cpu_time, "coarse_rules") > 0)
+		put_paragraph(
+			width,
+			"! rules on cgroups with windows shorter than two reads of their files: %ju. Their windows "
+			"reach from read to read",
+			(uintmax_t)answer_whole(cpu_time, "coarse_rules"));
 }
 
 /* Nothing if the configuration does not want them. */

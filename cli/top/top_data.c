@@ -234,7 +234,8 @@ static void observe_cpu(struct top_table_row *row, mono_t at, uint64_t cpu_ns)
 /* When the target was last seen unchanged. As judged_target_seen_at. */
 static mono_t seen_at(const struct top_table *table, const struct top_table_row *row)
 {
-	uint64_t read_ns = row->kind == TARGET_CGROUP ? table->cgroup_read_ns : 0;
+	bool told = sample_has(&row->sample, SAMPLE_FILES_READ);
+	uint64_t read_ns = row->kind == TARGET_CGROUP && !told ? table->cgroup_read_ns : 0;
 	mono_t now = table->nows[row->line];
 	int64_t age = mono_diff(now, row->at) - (int64_t)(read_ns / 2);
 

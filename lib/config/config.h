@@ -95,6 +95,7 @@ struct config_rule {
 	enum metric_of of;
 	uint64_t window_ns;
 	struct trigger_rule trigger;
+	bool is_fine;         /* of CPU time in cgroups, and shorter than two reads of their files */
 	const char **targets; /* names of target entries; target_count 0: all of them ("*") */
 	size_t target_count;
 	bool has_notify;     /* else it is told of by all entries that are by_default */

@@ -2281,7 +2281,11 @@ static int check_window(const struct reading *reading, struct kinds kinds)
 		key = "peak_interval";
 		every_ns = sampling->peak_interval_ns;
 	}
-	if (kinds.cgroup && !needs_process(metric) && sampling->cgroup_interval_ns > every_ns) {
+	/* CPU time of the scheduler is known in every tick, if it can be had: that is not known here. */
+	bool told = (metric == METRIC_CPU || metric == METRIC_CPU_CORES) && sampling->source != CONFIG_CPU_SOURCE_FILES;
+
+	reading->rule->is_fine = told && kinds.cgroup && reading->rule->window_ns < 2 * sampling->cgroup_interval_ns;
+	if (kinds.cgroup && !needs_process(metric) && !told && sampling->cgroup_interval_ns > every_ns) {
 		key = "cgroup_interval";
 		every_ns = sampling->cgroup_interval_ns;
 	}

@@ -111,8 +111,9 @@ _Static_assert(sizeof(struct judged_pair) == 8, "there is one for each target of
 
 /*
  * What all rules of one length share on one target: observations at the ends of the last STEPS steps,
- * and one more at the beginning of the whole window under way. Each is a time, the counters in `fields`
- * in their order, and with has_peak the most memory in the step that it ends. Steps are numbered from
+ * and one more at the beginning of the whole window under way. Each is a time, with has_read that of its
+ * other counters (struct metric_point), the counters in `fields` in their order, and with has_peak the most memory in
+ * the step that it ends. Steps are numbered from
  * the beginning of the clock; 32 bits are enough to compare them.
  */
 struct judged_window {
@@ -125,7 +126,7 @@ struct judged_window {
 	uint32_t first, count;  /* its pairs */
 	uint8_t words, known;   /* observations of steps before the last one, at most STEPS */
 	bool open, based : 1, has_peak : 1, waits : 1; /* waits: a rule does, see pair_waits */
-	bool rests : 1;
+	bool rests : 1, has_read : 1;
 	uint64_t rested; /* the clock's count of whole windows, of which its rules have taken in all */
 };
 
@@ -456,9 +457,9 @@ static size_t words_of(size_t bytes)
 	return (bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t);
 }
 
-static uint8_t words_of_observation(uint32_t fields, bool has_peak)
+static uint8_t words_of_observation(const struct judged_window *window)
 {
-	return (uint8_t)(1 + __builtin_popcount(fields) + has_peak);
+	return (uint8_t)(1 + window->has_read + __builtin_popcount(window->fields) + window->has_peak);
 }
 
 /*
@@ -489,7 +490,8 @@ static void lay_out(const struct rule_plan *plan, const struct target *target, s
 		ret->triggers += words_of(trigger_state_size(&rule->trigger));
 	}
 	for (g = 0; g < plan->length_count; g++) {
-		windows[g].words = words_of_observation(windows[g].fields, windows[g].has_peak);
+		windows[g].has_read = target->kind == TARGET_CGROUP && (windows[g].fields & ~(1u << SAMPLE_CPU)) != 0;
+		windows[g].words = words_of_observation(&windows[g]);
 		if (rules)
 			windows[g].observations = rules->triggers + ret->triggers + ret->observations;
 		if (windows[g].count > 0)
@@ -646,6 +648,20 @@ static mono_t seen_in(const struct judged_target *judged_target, mono_t now)
 	return (mono_t){ now.ns + (uint64_t)judged_target->offset_ns };
 }
 
+/* A cgroup whose CPU time the scheduler tells is asked for that in every tick, whatever read_ns. */
+static bool is_told(const struct judged_target *judged_target)
+{
+	return sample_has(&judged_target->last.sample, SAMPLE_FILES_READ);
+}
+
+/* By the end of tick now, of what is read at intervals and was read at `at`. */
+static mono_t read_since(const struct judged_target *judged_target, mono_t at, mono_t now)
+{
+	int64_t age = mono_diff(now, at) - (int64_t)(judged_target->read_ns / 2);
+
+	return age < 0 ? at : mono_add(at, (uint64_t)age / judged_target->read_ns * judged_target->read_ns);
+}
+
 /*
  * When it was last observed by the end of tick now, changed or not, as far as that is certain.
  * idle_ns: the longest pause between two reads of a process, as of that tick. Only if it was seen.
@@ -653,17 +669,23 @@ static mono_t seen_in(const struct judged_target *judged_target, mono_t now)
  */
 static mono_t judged_target_seen_at(const struct judged_target *judged_target, mono_t now, uint64_t idle_ns)
 {
-	int64_t age = mono_diff(now, judged_target->at) - (int64_t)(judged_target->read_ns / 2);
 	mono_t here = seen_in(judged_target, now);
 
-	if (judged_target->read_ns == 0 && judged_target->target.kind == TARGET_PROCESS && idle_ns > 0)
+	if (judged_target->read_ns > 0 && !is_told(judged_target))
+		return read_since(judged_target, judged_target->at, now);
+	if (judged_target->target.kind == TARGET_PROCESS && idle_ns > 0)
 		return idle_backoff_seen_at(judged_target->at,
 					    judged_target->since_known ? &judged_target->since : NULL, here, idle_ns);
-	if (judged_target->read_ns == 0)
-		return here;
-	if (age < 0)
-		return judged_target->at;
-	return mono_add(judged_target->at, (uint64_t)age / judged_target->read_ns * judged_target->read_ns);
+	return here;
+}
+
+/* The same of its other counters; 0: at the same time. */
+static mono_t judged_target_read_at(const struct judged_target *judged_target, mono_t now)
+{
+	mono_t at = { judged_target->last.sample.value[SAMPLE_FILES_READ] };
+
+	return judged_target->read_ns > 0 && is_told(judged_target) ? read_since(judged_target, at, now)
+								    : (mono_t){ 0 };
 }
 
 /* Of the end of a step, which must be one of the last STEPS. */
@@ -684,12 +706,14 @@ static mono_t time_of(const uint64_t *observation)
 }
 
 /* peak_bytes: in the step that it ends. */
-static void put_observation(const struct judged_window *window, uint64_t *observation, mono_t at,
+static void put_observation(const struct judged_window *window, uint64_t *observation, mono_t at, mono_t read,
 			    const struct sample *sample, uint64_t peak_bytes)
 {
 	uint64_t *word = observation;
 
 	*word++ = at.ns;
+	if (window->has_read)
+		*word++ = read.ns;
 	for (uint32_t left = window->fields; left != 0; left &= left - 1) {
 		enum sample_field field = (enum sample_field)__builtin_ctz(left);
 
@@ -707,6 +731,7 @@ static uint32_t get_observation(const struct judged_window *window, const uint64
 	uint32_t not_kept = 0;
 
 	ret->time.ns = *word++;
+	ret->read.ns = window->has_read ? *word++ : 0;
 	ret->sample.mask = 0;
 	for (uint32_t left = window->fields; left != 0; left &= left - 1, word++) {
 		uint32_t bit = left & -left;
@@ -796,7 +821,8 @@ static void catch_up(const struct judged_target *judged_target, struct judged_wi
 
 		put_observation(window, observation_of(window, step),
 				judged_target_seen_at(judged_target, edges[step % STEPS], idle_ns),
-				&judged_target->last.sample, i + 1 == missing ? window->peak_bytes : peak);
+				judged_target_read_at(judged_target, edges[step % STEPS]), &judged_target->last.sample,
+				i + 1 == missing ? window->peak_bytes : peak);
 	}
 	window->known = missing < STEPS - window->known ? (uint8_t)(window->known + missing) : STEPS;
 	window->step = (uint32_t)ended;
@@ -807,7 +833,7 @@ static void catch_up(const struct judged_target *judged_target, struct judged_wi
 static void see_in_window(const struct judged_target *judged_target, struct judged_window *window,
 			  const struct step_clock *steps, bool same, mono_t at)
 {
-	if (!window->open || judged_target->read_ns > 0)
+	if (!window->open || (judged_target->read_ns > 0 && !is_told(judged_target)))
 		return;
 	if (same)
 		hold_back(window, steps, at);
@@ -1048,7 +1074,8 @@ static void carry_observation(const struct judged_window *old, const uint64_t *f
 	struct metric_point point;
 	uint32_t not_kept = get_observation(old, from, &point) | (next->fields & ~old->fields);
 
-	put_observation(next, to, point.time, &point.sample, old->has_peak ? from[old->words - 1] : 0);
+	put_observation(next, to, point.time, point.read, &point.sample, old->has_peak ? from[old->words - 1] : 0);
+	to += next->has_read;
 	for (uint32_t left = next->fields; left != 0; left &= left - 1) {
 		to++;
 		if (not_kept & left & -left)
@@ -1251,7 +1278,7 @@ static void observe_rest(const struct judged_target *judged_target, struct judge
 	if (window->base == (uint32_t)resting->base)
 		return;
 	window->base = (uint32_t)resting->base;
-	put_observation(window, base_of(window), seen_in(judged_target, resting->base_tick),
+	put_observation(window, base_of(window), seen_in(judged_target, resting->base_tick), (mono_t){ 0 },
 			&judged_target->last.sample, 0);
 }
 
@@ -1808,7 +1835,7 @@ static void keep_observations(const struct judged_target *judged_target, struct 
 			      uint64_t ended)
 {
 	for (uint64_t i = ended - before < STEPS ? before + 1 : ended - STEPS + 1; i <= ended; i++)
-		put_observation(window, observation_of(window, i), judged_target->last.time,
+		put_observation(window, observation_of(window, i), judged_target->last.time, judged_target->last.read,
 				&judged_target->last.sample, window->peak_bytes);
 	window->known = ended - before < STEPS - window->known ? (uint8_t)(window->known + (ended - before)) : STEPS;
 	window->step = (uint32_t)ended;
@@ -1821,7 +1848,8 @@ static void open_whole(const struct position *position, uint64_t ended)
 
 	window->based = true;
 	window->base = (uint32_t)(ended / STEPS * STEPS);
-	put_observation(window, base_of(window), position->target->last.time, &position->target->last.sample, 0);
+	put_observation(window, base_of(window), position->target->last.time, position->target->last.read,
+			&position->target->last.sample, 0);
 }
 
 static void open_window(const struct judged_target *judged_target, struct judged_window *window, uint64_t ended)
@@ -1846,6 +1874,7 @@ static bool end_steps(struct evaluator *evaluator, struct position *position, co
 
 	catch_up(judged_target, window, position->before, steps->edges_before, evaluator->idle_ns);
 	judged_target->last.time = judged_target_seen_at(judged_target, tick->now, evaluator->idle_ns);
+	judged_target->last.read = judged_target_read_at(judged_target, tick->now);
 	if (opens)
 		open_window(judged_target, window, steps->ended);
 

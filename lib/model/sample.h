@@ -58,7 +58,9 @@
 	X(STATE,             "state",             "code",     GAUGE, \
 	  "stat state letter, as its ASCII code: R S D Z T ...") \
 	X(CPU_WAIT,          "cpu_wait",          "ns",       COUNTER, \
-	  "time that its threads were runnable and had no CPU, from the scheduler's switches")
+	  "time that its threads were runnable and had no CPU, from the scheduler's switches") \
+	X(FILES_READ,        "files_read",        "ns",       GAUGE, \
+	  "of a cgroup whose cpu is the scheduler's own: when all else was read (CLOCK_MONOTONIC)")
 
 enum sample_field {
 #define X(identifier, name, unit, kind, source) SAMPLE_##identifier,

@@ -109,8 +109,10 @@ static bool counted(const struct metric_point *from, const struct metric_point *
 	return true;
 }
 
-static double length_ns(const struct metric_point *from, const struct metric_point *to)
+static double length_ns(const struct metric_point *from, const struct metric_point *to, enum sample_field field)
 {
+	if (field != SAMPLE_CPU && from->read.ns > 0 && to->read.ns > from->read.ns)
+		return (double)mono_diff(to->read, from->read);
 	return (double)mono_diff(to->time, from->time);
 }
 
@@ -132,7 +134,7 @@ static bool time_share(const struct metric_point *from, const struct metric_poin
 	if (!counted(from, to, field, &ns))
 		return false;
 
-	*ret = ns / length_ns(from, to) * scale;
+	*ret = ns / length_ns(from, to, field) * scale;
 	return true;
 }
 
@@ -213,7 +215,7 @@ static bool faults(const struct metric_point *from, const struct metric_point *t
 	if (!counted(from, to, SAMPLE_MINOR_FAULTS, &minor) || !counted(from, to, SAMPLE_MAJOR_FAULTS, &major))
 		return false;
 
-	*ret = (minor + major) / length_ns(from, to) * (double)NS_PER_S;
+	*ret = (minor + major) / length_ns(from, to, SAMPLE_MINOR_FAULTS) * (double)NS_PER_S;
 	return true;
 }
 

@@ -61,6 +61,7 @@ struct metric_machine {
  */
 struct metric_point {
 	mono_t time;
+	mono_t read; /* of a cgroup whose CPU time is known in each tick: of all its other counters; 0: as time */
 	struct sample sample;
 	uint64_t peak_bytes;
 };

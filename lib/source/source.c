@@ -1075,6 +1075,8 @@ static bool ask_group(struct source *source, struct source_entry *entry)
 		unfollow(source, entry);
 	if (use.unknown)
 		return false;
+	if (!sample_has(&entry->sample, SAMPLE_FILES_READ))
+		sample_set(&entry->sample, SAMPLE_FILES_READ, entry->at.ns);
 	if (!sample_has(&entry->sample, SAMPLE_CPU) || use.cpu_ns > entry->sample.value[SAMPLE_CPU])
 		sample_set(&entry->sample, SAMPLE_CPU, use.cpu_ns);
 	return true;
@@ -1123,8 +1125,11 @@ static int read_cgroup(struct source *source, struct source_entry *entry)
 {
 	struct source_cgroup *cgroup = entry->cgroup;
 	bool had = sample_has(&entry->sample, SAMPLE_CPU);
-	uint64_t cpu_ns = entry->sample.value[SAMPLE_CPU];
-	int r = cgroup_files_read(&cgroup->files, &entry->sample);
+	uint64_t cpu_ns = entry->sample.value[SAMPLE_CPU], read_ns = entry->sample.value[SAMPLE_FILES_READ];
+	int r = cgroup_files_read(&cgroup->files, &entry->sample); /* the sample has nothing else then */
+
+	if (entry->is_followed)
+		sample_set(&entry->sample, SAMPLE_FILES_READ, read_ns);
 
 	if (source->reader_options.reset_peaks)
 		cgroup_files_reset_peak(&cgroup->files);
@@ -1153,6 +1158,8 @@ static void fill_cgroup(struct source *source, struct source_entry *entry, mono_
 	if (due)
 		cgroup->due_ns = entry->fresh ? first_look_ns(source, entry, now) : next_look_ns(source, now);
 	put_limits(entry);
+	if (!entry->is_followed)
+		sample_unset(&entry->sample, SAMPLE_FILES_READ);
 	if (r == -ENOENT) {
 		mark_gone(entry);
 		return;
@@ -1160,6 +1167,8 @@ static void fill_cgroup(struct source *source, struct source_entry *entry, mono_
 
 	source->failed_reads += r < 0;
 	entry->status = is_changed(entry, &before) ? SOURCE_CHANGED : SOURCE_SAME;
+	if (read && entry->is_followed && entry->status == SOURCE_CHANGED)
+		sample_set(&entry->sample, SAMPLE_FILES_READ, entry->at.ns);
 	entry->fresh = false;
 	if (read)
 		note_cgroup_reading(source, entry, now, r < 0 || entry->status == SOURCE_CHANGED);

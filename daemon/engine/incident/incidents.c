@@ -408,6 +408,14 @@ static uint32_t writer_of(const struct incidents *incidents, const struct incide
 	return NO_WRITER;
 }
 
+static void add_past_sample(struct open_incident *incident, const struct ring_event *event)
+{
+	sample_window_add(incident->window, event->time, event->sample);
+	if (incident->request->target.kind == TARGET_CGROUP)
+		snprintf(incident->info->cost.cpu_time_source, sizeof incident->info->cost.cpu_time_source,
+			 sample_has(event->sample, SAMPLE_FILES_READ) ? "kernel" : "files");
+}
+
 /* Copies the window before the firing from the ring, up to what is published now. */
 static void copy_past(const struct incidents *incidents, struct open_incident *incident)
 {
@@ -430,7 +438,7 @@ static void copy_past(const struct incidents *incidents, struct open_incident *i
 		} else if (event.type == RING_EVENT_HOLE && is_of_writer(incident, event.writer)) {
 			sample_window_hole(incident->window, &event.hole);
 		} else if (event.type == RING_EVENT_SAMPLE && event.id == request->target.id) {
-			sample_window_add(incident->window, event.time, event.sample);
+			add_past_sample(incident, &event);
 		} else if (event.type == RING_EVENT_GONE && event.id == request->target.id) {
 			sample_window_gone(incident->window, event.time);
 		} else if (event.type == RING_EVENT_LAPPED || event.type == RING_EVENT_DAMAGED) {

@@ -270,6 +270,7 @@ struct discovery {
 	size_t ran_count;
 	mono_t accounts_checked;
 	bool accounts_left; /* some have no account in the kernel yet, or still one */
+	bool coarse;        /* a rule has shorter windows than cgroups are read */
 
 	pthread_t thread;
 	int wake_fd;
@@ -2935,11 +2936,32 @@ static void sleep_unlocked(struct discovery *discovery, mono_t now, mono_t until
 /* How often what the kernel adds up is compared with clocks, and its cost is judged. */
 #define ACCOUNTS_INTERVAL_NS NS_PER_S
 
+/* Said once, until the scheduler tells again. */
+static void say_what_is_coarse(struct discovery *discovery)
+{
+	const struct config *config = discovery->config;
+	const struct kernel_accounts *accounts = discovery->options.target_table.accounts;
+	bool on = accounts && atomic_load(&kernel_accounts_shared(accounts)->on), was = discovery->coarse;
+	size_t i = 0;
+
+	while (i < config->rule_count && !config->rules[i].is_fine)
+		i++;
+	discovery->coarse = !on && i < config->rule_count;
+	if (discovery->coarse && !was)
+		log_line(LOG_NOTICE,
+			 "rule %s has windows of %.6g ms, but CPU time of cgroups is read from files every %.6g ms: of "
+			 "them "
+			 "its windows reach from read to read",
+			 config->rules[i].name, (double)config->rules[i].window_ns / 1e6,
+			 (double)config->sampling.cgroup_interval_ns / 1e6);
+}
+
 static void check_accounts(struct discovery *discovery, mono_t now)
 {
 	struct kernel_accounts *accounts = discovery->options.target_table.accounts;
 	bool due = mono_diff(now, discovery->accounts_checked) >= (int64_t)ACCOUNTS_INTERVAL_NS;
 
+	say_what_is_coarse(discovery);
 	if (!accounts || !(due || discovery->accounts_left))
 		return;
 

@@ -278,6 +278,15 @@ static void put_sampler(struct json_writer *json, const struct overview *overvie
 	json_end_object(json);
 }
 
+static uint64_t fine_rules(const struct config *config)
+{
+	uint64_t count = 0;
+
+	for (size_t i = 0; i < config->rule_count; i++)
+		count += config->rules[i].is_fine;
+	return count;
+}
+
 static void put_source(struct json_writer *json, const struct overview *overview)
 {
 	static const char *const wanted[] = { "auto", "kernel", "files" };
@@ -291,6 +300,7 @@ static void put_source(struct json_writer *json, const struct overview *overview
 	json_member_text(json, "wanted", wanted[overview->config->sampling.source]);
 	json_member_text(json, "source", state.on ? "kernel" : "files");
 	json_member_text(json, "why", state.reason);
+	json_member_u64(json, "coarse_rules", state.on ? 0 : fine_rules(overview->config));
 	if (parts.accounts) {
 		json_member_u64(json, "watched", state.watched);
 		json_member_u64(json, "capacity", state.capacity);

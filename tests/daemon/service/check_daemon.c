@@ -4,6 +4,7 @@
  */
 #include "lib/incident/incident.h"
 #include "lib/incident/manifest.h"
+#include "own_cgroups.h"
 #include "program.h"
 #include "skip.h"
 #include "lib/model/target.h"
@@ -14,6 +15,8 @@
 #include <glob.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/stat.h>
 #include <sysexits.h>
 
@@ -677,6 +680,120 @@ START_TEST(what_its_neighbours_keep_from_its_cpu_fires_a_rule_on_cpu_wait)
 }
 END_TEST
 
+/* ---- a cgroup ---- */
+
+static struct own_cgroups own_cgroups;
+
+static void make_cgroups(void)
+{
+	own_cgroups_make(&own_cgroups, "daemon");
+}
+
+static void remove_cgroups(void)
+{
+	own_cgroups_remove(&own_cgroups);
+}
+
+/* Ten milliseconds of CPU time in each tenth of a second, of which two reads of a file would show a tenth of a core. */
+static pid_t start_bursts(void)
+{
+	pid_t pid = fork();
+	struct timespec began, now;
+
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;) {
+			usleep(90000);
+			clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &began);
+			do
+				clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+			while ((now.tv_sec - began.tv_sec) * 1000000000L + now.tv_nsec - began.tv_nsec < 10000000);
+		}
+	}
+	ck_assert_int_gt(pid, 0);
+	own_cgroups_join(&own_cgroups, "burst", pid);
+
+	return pid;
+}
+
+static void end_bursts(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	own_cgroups_drop(&own_cgroups, "burst");
+}
+
+static void configure_bursts(void)
+{
+	scene_write(config_path,
+		    "{\"sampling\": {\"interval\": \"1ms\", \"cpu_budget\": \"100%%\"},\n"
+		    "\"ring\": {\"path\": \"%s\", \"size\": \"4MiB\", \"lock\": false},\n"
+		    "\"incidents\": {\"directory\": \"%s\", \"before\": \"500ms\", \"after\": \"300ms\", \"min_free\": "
+		    "\"0B\"},\n"
+		    "\"state_file\": \"%s\", \"stacks\": \"off\",\n"
+		    "\"targets\": [{\"name\": \"pod\", \"cgroup\": \"%s/burst\"}],\n"
+		    "\"rules\": [{\"name\": \"burst\", \"metric\": \"cpu\", \"of\": \"core\", \"window\": \"8ms\",\n"
+		    "\"percent\": \"60%%\", \"warmup\": 0, \"cooldown\": \"1h\"}]}\n",
+		    ring_path, incidents, state_path, own_cgroups.name);
+}
+
+/* cgroup_interval is what it is by itself, a tenth of a second. */
+START_TEST(a_burst_in_a_cgroup_fires_a_rule_whose_window_is_no_longer)
+{
+	struct incident incident = { .kind = INCIDENT_RULE };
+	struct program program;
+	pid_t bursts;
+	int found = 0;
+
+	if (!built || own_cgroups.count == 0)
+		SKIP_TEST("%s", built ? "no cgroup can be made here" : "the programs were not built");
+	ck_assert_int_eq(own_cgroups_add(&own_cgroups, "burst"), 0);
+	bursts = start_bursts();
+	configure_bursts();
+	if (!start_apart(&program)) {
+		end_bursts(bursts);
+		SKIP_TEST("%s", skip_reason);
+	}
+	if (counts_in_the_kernel(&program))
+		scene_wait_for((found = find_incidents("_burst-burst-", &incident)) == 1 ||
+			       !counts_in_the_kernel(&program));
+	end_bursts(bursts);
+	ck_assert_int_eq(stop(&program), 0);
+	if (found != 1)
+		SKIP_TEST("%s", skip_reason);
+
+	ck_assert_str_eq(incident.cost.cpu_time_source, "kernel");
+	ck_assert_double_ge(incident.rule.value, 60);
+	ck_assert_int_le(mono_diff(incident.window_to, incident.window_from), 20 * (int64_t)NS_PER_MS);
+}
+END_TEST
+
+/* The name of the one that counts on this machine is taken by this test, in a network namespace of its own. */
+START_TEST(that_windows_are_too_short_for_files_is_said)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = "\0spikewatch-cpu-accounts" };
+	socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(address.sun_path + 1));
+	struct program program;
+
+	if (!built)
+		SKIP_TEST("the programs were not built");
+	if (unshare(CLONE_NEWNET) < 0)
+		SKIP_TEST("a network namespace: %s", strerror(errno));
+
+	int name = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	ck_assert_int_eq(bind(name, (const struct sockaddr *)&address, len), 0);
+	ck_assert_int_eq(listen(name, 10), 0);
+	configure_bursts();
+	program = start(0);
+	scene_wait_for(scene_says(program.err,
+				  "rule burst has windows of 8 ms, but CPU time of cgroups is read from files "
+				  "every 100 ms"));
+	ck_assert_int_eq(stop(&program), 0);
+	close(name);
+}
+END_TEST
+
 Suite *daemon_suite(void)
 {
 	Suite *suite = suite_create("daemon");
@@ -702,6 +819,13 @@ Suite *daemon_suite(void)
 	tcase = tcase_create("waiting");
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, what_its_neighbours_keep_from_its_cpu_fires_a_rule_on_cpu_wait);
+	suite_add_tcase(suite, tcase);
+
+	tcase = tcase_create("cgroup");
+	tcase_add_unchecked_fixture(tcase, make_cgroups, remove_cgroups);
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, a_burst_in_a_cgroup_fires_a_rule_whose_window_is_no_longer);
+	tcase_add_test(tcase, that_windows_are_too_short_for_files_is_said);
 	suite_add_tcase(suite, tcase);
 
 	return suite;

@@ -375,8 +375,15 @@ static const struct bad bad_texts[] = {
 	{ RULE("\"name\":\"r\",\"metric\":\"cpu\",\"percent\":1,\"targets\":[\"db\"],\"window\":\"15ms\""),
 	  "t.json:2:67: rules[0].window: too short for \"cpu\": expected at least 20 ms, twice sampling.interval "
 	  "(10 ms)" },
-	{ RULE("\"name\":\"r\",\"metric\":\"cpu\",\"percent\":1,\"window\":\"150ms\""),
-	  "t.json:2:50: rules[0].window: too short for \"cpu\": expected at least 200 ms, twice "
+	{ RULE("\"name\":\"r\",\"metric\":\"faults\",\"above\":1,\"window\":\"150ms\""),
+	  "t.json:2:51: rules[0].window: too short for \"faults\": expected at least 200 ms, twice "
+	  "sampling.cgroup_interval (100 ms)" },
+	{ RULE("\"name\":\"r\",\"metric\":\"cpu\",\"percent\":1,\"window\":\"15ms\""),
+	  "t.json:2:50: rules[0].window: too short for \"cpu\": expected at least 20 ms, twice sampling.interval "
+	  "(10 ms)" },
+	{ "{\"sampling\":{\"source\":\"files\"},\"targets\":[{\"name\":\"db\",\"unit\":\"x.service\"}],\n"
+	  "\"rules\":[{\"name\":\"r\",\"metric\":\"cpu\",\"percent\":1,\"window\":\"150ms\"}]}",
+	  "t.json:2:58: rules[0].window: too short for \"cpu\": expected at least 200 ms, twice "
 	  "sampling.cgroup_interval (100 ms)" },
 	{ RULE("\"name\":\"r\",\"metric\":\"fds\",\"above\":1,\"window\":\"500ms\""),
 	  "t.json:2:48: rules[0].window: too short for \"fds\": expected at least 1 s, one sampling.fds_interval (1 "

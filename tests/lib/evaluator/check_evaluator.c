@@ -910,6 +910,78 @@ START_TEST(idle_cgroup_moves_on_with_the_reads_it_must_have_had)
 }
 END_TEST
 
+/* A cgroup whose CPU time the scheduler tells: its files are read every 100 ms, and say of half the time that it waits. */
+static void tell(uint64_t at_ns, uint64_t cpu_ns)
+{
+	uint64_t read_ns = at_ns / (100 * MS) * (100 * MS) + 3 * MS;
+	struct sample sample = { 0 };
+
+	if (read_ns > at_ns)
+		read_ns -= 100 * MS;
+	sample_set(&sample, SAMPLE_CPU, cpu_ns);
+	sample_set(&sample, SAMPLE_CPU_PRESSURE, read_ns / 2);
+	sample_set(&sample, SAMPLE_FILES_READ, read_ns);
+	feed_sample(evaluator, 1, (mono_t){ at_ns }, &sample);
+}
+
+static void watch_told(void)
+{
+	struct target target = make_target(1, "c");
+
+	target.kind = TARGET_CGROUP;
+	start();
+	ck_assert_int_eq(feed_target(evaluator, &target), 0);
+}
+
+/* Ticks every millisecond, windows of ten: a burst of that length fires wherever it lies, half as long a one nowhere. */
+START_TEST(a_cgroup_of_which_the_scheduler_tells_is_judged_in_each_tick)
+{
+	uint64_t length_ns = _i == 0 ? 10 * MS : 5 * MS;
+
+	for (uint64_t phase_ns = 0; phase_ns < 10 * MS; phase_ns += MS / 2 + NS_PER_US) {
+		uint64_t from_ns = 11 * S + phase_ns;
+		struct config_rule *rule = add_rule("hot", METRIC_CPU, 10 * MS);
+
+		rule->trigger.percent = 80;
+		rule->trigger.cooldown_ns = 60 * S;
+		watch_told();
+		tell(10 * S, 77);
+		for (uint64_t now = 10 * S + MS; now <= 12 * S; now += MS) {
+			uint64_t ran_ns = now < from_ns ? 0 : now - from_ns;
+
+			if (ran_ns > 0 && now < from_ns + length_ns + MS)
+				tell(now, 77 + (ran_ns < length_ns ? ran_ns : length_ns));
+			tick(now);
+		}
+		ck_assert_msg(firing_count == (_i == 0), "phase %d us", (int)(phase_ns / NS_PER_US));
+		if (_i == 0) {
+			ck_assert_uint_le(firings[0].to.ns, from_ns + length_ns + 2 * MS);
+			ck_assert_double_le(firings[0].value, 100);
+		}
+		end();
+		begin();
+	}
+}
+END_TEST
+
+START_TEST(what_is_read_of_such_a_cgroup_at_intervals_is_judged_between_reads)
+{
+	add_rule("waits", METRIC_CPU_PRESSURE, 250 * MS);
+	watch_told();
+	for (uint64_t now = 10 * S; now <= 14 * S; now += 10 * MS) {
+		if (now < 12 * S)
+			tell(now, now);
+		tick(now);
+	}
+	ck_assert_uint_ge(firing_count, 6);
+	for (size_t i = 0; i < firing_count; i++)
+		if (firings[i].to.ns <= 12 * S)
+			ck_assert_double_eq_tol(firings[i].value, 50, 0.001);
+		else
+			ck_assert_double_le(firings[i].value, 50);
+}
+END_TEST
+
 #define INTERVAL (10 * MS)
 #define IDLE (100 * MS)
 #define LOOK_NS (100 * NS_PER_US) /* from the tick to the look */
@@ -1174,6 +1246,8 @@ static TCase *windows(void)
 	tcase_add_test(tcase, a_rule_takes_112_bytes_for_each_target);
 	tcase_add_test(tcase, cgroup_is_judged_between_its_reads);
 	tcase_add_test(tcase, idle_cgroup_moves_on_with_the_reads_it_must_have_had);
+	tcase_add_loop_test(tcase, a_cgroup_of_which_the_scheduler_tells_is_judged_in_each_tick, 0, 2);
+	tcase_add_test(tcase, what_is_read_of_such_a_cgroup_at_intervals_is_judged_between_reads);
 	return tcase;
 }
 

@@ -694,8 +694,10 @@ static void close_cgroup_source(struct cgroup_mounts *mounts)
 START_TEST(the_cpu_time_of_a_cgroup_is_that_of_its_account_in_each_tick)
 {
 	struct cgroup_mounts *mounts = open_cgroup_source();
+	uint64_t last_read = 0, reads = 0;
 
 	ck_assert_uint_eq(tick(), S);
+	ck_assert(!sample_has(source_entry_sample(entry), SAMPLE_FILES_READ));
 	source_entry_follow(entry, CAPACITY + TOP);
 	for (unsigned i = 0; i < 30; i++) {
 		start_run_in(0, TOP, now_ns);
@@ -703,7 +705,13 @@ START_TEST(the_cpu_time_of_a_cgroup_is_that_of_its_account_in_each_tick)
 		ck_assert_uint_eq(tick(), S + 1000 * (i + 1));
 		ck_assert_int_eq(source_entry_status(entry), SOURCE_CHANGED);
 		ck_assert_int_le(mono_diff((mono_t){ now_ns }, source_entry_at(entry)), 0);
+		/* All else is read every tenth tick. */
+		ck_assert_uint_ge(source_entry_sample(entry)->value[SAMPLE_FILES_READ], now_ns - 110 * MS);
+		reads += source_entry_sample(entry)->value[SAMPLE_FILES_READ] != last_read;
+		last_read = source_entry_sample(entry)->value[SAMPLE_FILES_READ];
 	}
+	ck_assert_uint_ge(reads, 3);
+	ck_assert_uint_le(reads, 5);
 	for (unsigned i = 0; i < 30; i++)
 		tick();
 	ck_assert_int_eq(source_entry_status(entry), SOURCE_SAME);
@@ -717,6 +725,7 @@ START_TEST(the_cpu_time_of_a_cgroup_is_that_of_its_account_in_each_tick)
 	for (unsigned i = 0; i < 11; i++)
 		tick();
 	ck_assert_uint_eq(tick(), 2 * S);
+	ck_assert(!sample_has(source_entry_sample(entry), SAMPLE_FILES_READ));
 	close_cgroup_source(mounts);
 }
 END_TEST
