@@ -390,17 +390,23 @@ static int process_read_fds(const struct process *process, struct sample *sample
 
 /* ---- when to read it ---- */
 
-/* Heartbeats drift apart by up to a quarter, in so many steps. */
-#define SPREAD_STEPS 64
+/*
+ * Heartbeats drift apart by up to a quarter, and are then in turn. The golden ratio: neighbours are far
+ * apart, and no two of them the same, however many there are.
+ */
+#define SPREAD_RATIO 40503u
+#define SPREAD_SHIFT 16
 
 /*
  * Swapping out a sleeping process, or reclaiming its pages, goes on for seconds: it need not be
  * looked for more often than that. Where the scheduler says what ran, the readings of those that did
- * not would be most of the work of a tick.
+ * not would be most of the work of a tick: there the second pause is anything up to the longest, so that
+ * those that began together are read in turn, and then the longest.
  */
 #define DOUBLINGS_MAX 3
 #define HEARTBEAT_MAX_NS (10 * NS_PER_S)
-#define DOUBLINGS_TOLD_MAX 6
+#define PAUSES_TOLD 2
+#define HEARTBEATS_TOLD_MAX 64
 #define HEARTBEAT_TOLD_MAX_NS (60 * NS_PER_S)
 
 /*
@@ -494,7 +500,7 @@ void process_reader_release(struct process_reader *reader)
 
 static uint64_t own_heartbeat(const struct process_reader *reader, const struct process_reader_options *options)
 {
-	return options->heartbeat_ns - options->heartbeat_ns / 4 / SPREAD_STEPS * reader->spread;
+	return options->heartbeat_ns - (options->heartbeat_ns / 4 * reader->spread >> SPREAD_SHIFT);
 }
 
 /* All that options have read at some time. */
@@ -510,7 +516,7 @@ static unsigned files_for(const struct process_reader_options *options)
 void process_reader_start(struct process_reader *reader, const struct process_reader_options *options, uint32_t spread)
 {
 	process_drop(&reader->process, ~files_for(options));
-	reader->spread = (uint8_t)(spread % SPREAD_STEPS);
+	reader->spread = (uint16_t)(spread * SPREAD_RATIO);
 	reader->heartbeat_ns = own_heartbeat(reader, options);
 	reader->peak_due_ns = 0;
 	reader->fds_due_ns = 0;
@@ -617,14 +623,25 @@ static int read_closed(struct process_reader *reader, const struct process_reade
 	return r;
 }
 
+static uint64_t told_pause(const struct process_reader *reader, uint64_t longest_ns)
+{
+	if (reader->doublings >= PAUSES_TOLD)
+		return longest_ns;
+	if (reader->doublings == 0)
+		return reader->heartbeat_ns;
+	return reader->heartbeat_ns + ((longest_ns - reader->heartbeat_ns) * reader->spread >> SPREAD_SHIFT);
+}
+
 /* The heartbeat, as often doubled as it stands still. */
 static uint64_t present_heartbeat(const struct process_reader *reader)
 {
 	uint64_t most_ns = reader->is_told || is_closed(reader) ? HEARTBEAT_TOLD_MAX_NS : HEARTBEAT_MAX_NS;
 	uint64_t longest_ns = reader->heartbeat_ns > most_ns ? reader->heartbeat_ns : most_ns;
-	uint64_t heartbeat_ns = reader->heartbeat_ns << reader->doublings;
+	uint64_t heartbeat_ns = reader->is_told ? HEARTBEATS_TOLD_MAX * reader->heartbeat_ns
+						: reader->heartbeat_ns << reader->doublings;
 
-	return heartbeat_ns < longest_ns ? heartbeat_ns : longest_ns;
+	heartbeat_ns = heartbeat_ns < longest_ns ? heartbeat_ns : longest_ns;
+	return reader->is_told ? told_pause(reader, heartbeat_ns) : heartbeat_ns;
 }
 
 static uint64_t next_due(const struct process_reader *reader, mono_t now)
@@ -870,7 +887,7 @@ static uint8_t next_doublings(const struct process_reader *reader)
 	if (!reader->settled || reader->ran || reader->unread || reader->pending != 0)
 		return 0;
 
-	unsigned most = reader->is_told ? DOUBLINGS_TOLD_MAX : DOUBLINGS_MAX;
+	unsigned most = reader->is_told ? PAUSES_TOLD : DOUBLINGS_MAX;
 
 	return (uint8_t)(reader->doublings + (reader->doublings < most));
 }

@@ -11,8 +11,9 @@
  * While its CPU clock stands still a process does not run, and what does not run does not change
  * its files, but for memory that is taken from it: hence a heartbeat. It backs off: the readings of
  * a process that does not run are 1, 2, 4 and then 8 heartbeats apart (at most 10 s, unless the
- * heartbeat is longer; of a closed one whose CPU time is told up to 64 and 60 s), until it runs or one of
- * them finds its memory changed. Of one that is open they ask for its memory alone.
+ * heartbeat is longer), until it runs or one of them finds its memory changed. Of one whose CPU time is
+ * told they are one heartbeat apart and then 64 (at most 60 s), with a pause between that is different for
+ * each. Of one that is open they ask for its memory alone.
  *
  * One that ran is read when it has used unread_max_ns of CPU time since it was last read, when that
  * reading found its memory changed, or when something was left unread for a time that the caller
@@ -104,8 +105,8 @@ struct process_reader {
 	bool unread;      /* it ran, and was not read since with the clock standing still: due_ns says until when */
 	uint8_t pending;
 	_Atomic uint8_t asked; /* bits: files on offer, or to be given up */
-	uint8_t spread;        /* step of the heartbeats' spreading */
-	uint8_t doublings;     /* how often the heartbeat was doubled */
+	uint8_t doublings;     /* how often the heartbeat was doubled; of one that is told: how many found nothing */
+	uint16_t spread;       /* of the heartbeats */
 	bool moving;           /* the last reading found its memory changed */
 	bool is_told;          /* at the last look: its CPU time */
 	bool was_told;         /* cpu_ns was told: what the clock says may be less */

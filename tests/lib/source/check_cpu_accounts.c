@@ -421,6 +421,8 @@ END_TEST
 
 /* ---- a source ---- */
 
+#define SLEEPERS 64
+
 static struct bench rig;
 static struct child child;
 static struct source_entry *entry;
@@ -432,6 +434,7 @@ static void open_source_with(uint64_t idle_interval_ns)
 	child = child_start();
 	bench_open(&rig, "/proc",
 		   (struct source_options){ .interval_ns = 10 * MS,
+					    .capacity = SLEEPERS + 8,
 					    .peak_interval_ns = UINT64_MAX,
 					    .heartbeat_ns = S,
 					    .idle_interval_ns = idle_interval_ns,
@@ -795,13 +798,39 @@ static uint64_t reads_in(uint64_t ns)
 START_TEST(what_sleeps_is_read_once_a_minute_and_again_soon_without_accounts)
 {
 	open_source();
-	ck_assert_uint_ge(reads_in(70 * S), 4); /* ever less often */
+	ck_assert_uint_le(reads_in(55 * S), 5);
 	reads_in(60 * S);
 	ck_assert_uint_ge(reads_in(122 * S), 2);
 	ck_assert_uint_le(reads_in(122 * S), 3);
 	tick();
 	accounts.on = false;
 	ck_assert_uint_ge(reads_in(S + S / 2), 1);
+	close_source();
+}
+END_TEST
+
+/* They came together, and are not read together. */
+START_TEST(those_that_sleep_are_read_in_turn)
+{
+	struct source_entry *sleepers[SLEEPERS];
+	uint64_t reads, most = 0, sum = 0;
+
+	open_source();
+	for (unsigned i = 0; i < SLEEPERS; i++) {
+		sleepers[i] = add_process(&rig, child.pid, true, NULL);
+		source_entry_follow(sleepers[i], 1);
+	}
+	reads_in(5 * S);
+	for (unsigned i = 0; i < 6000; i++) {
+		reads = reads_in(10 * MS);
+		most = reads > most ? reads : most;
+		sum += reads;
+	}
+	ck_assert_uint_le(most, 3);
+	ck_assert_uint_ge(sum, SLEEPERS - 8);
+	ck_assert_uint_le(sum, SLEEPERS * 5 / 4);
+	for (unsigned i = 0; i < SLEEPERS; i++)
+		drop(&rig, sleepers[i]);
 	close_source();
 }
 END_TEST
@@ -860,6 +889,7 @@ Suite *cpu_accounts_suite(void)
 	tcase_add_test(tcase, a_cgroup_whose_file_is_behind_its_account_does_not_step_back);
 	tcase_add_test(tcase, files_are_read_as_often_as_pages_or_threads_change);
 	tcase_add_test(tcase, what_sleeps_is_read_once_a_minute_and_again_soon_without_accounts);
+	tcase_add_test(tcase, those_that_sleep_are_read_in_turn);
 	tcase_add_test(tcase, while_a_run_goes_on_its_pages_are_not_known);
 	suite_add_tcase(suite, tcase);
 	return suite;
