@@ -326,15 +326,15 @@ static void use_of_process(const struct cpu_accounts_reader *reader, uint32_t ac
 			   struct cpu_accounts_use *ret)
 {
 	const volatile struct cpu_account *sum = &reader->accounts->accounts[account];
-	uint64_t ended_ns, going_ns;
+	uint64_t ended_ns;
 
 	/* A run that ended in between is in neither of the first two: then once more. */
 	do {
 		ended_ns = load(&sum->run_ns);
-		going_ns = runs_ns(reader, account, now, &ret->runs);
+		ret->going_ns = runs_ns(reader, account, now, &ret->runs);
 		atomic_thread_fence(memory_order_acquire);
 	} while (load(&sum->run_ns) != ended_ns);
-	ret->cpu_ns = reader->accounts->base_ns[account] + ended_ns + going_ns;
+	ret->cpu_ns = reader->accounts->base_ns[account] + ended_ns + ret->going_ns;
 	ret->wait_ns = load(&sum->wait_ns);
 	ret->changes = load(&sum->changes);
 	ret->ended = sum->exited != 0;

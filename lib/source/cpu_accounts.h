@@ -58,13 +58,14 @@ bool cpu_accounts_reader_begin(struct cpu_accounts_reader *reader, void (*change
 
 /* What a process has used, or a watched cgroup with all that is below it: of that cpu_ns, unknown and lost alone. */
 struct cpu_accounts_use {
-	uint64_t cpu_ns;  /* with the runs that were found by the last begin and go on, as of now */
-	uint64_t wait_ns; /* before runs that have ended */
-	uint64_t changes; /* page faults, threads that came or went: of runs that have ended */
-	bool runs;        /* there may be more of it, in a run that goes on */
-	bool ended;       /* its last thread has begun to end; it may be gone */
-	bool lost;        /* a run is missing: cpu_ns is not to be believed */
-	bool unknown;     /* cpu_ns is not said: ask later, unless it is lost */
+	uint64_t cpu_ns;   /* with the runs that were found by the last begin and go on, as of now */
+	uint64_t going_ns; /* of it, those runs */
+	uint64_t wait_ns;  /* before runs that have ended */
+	uint64_t changes;  /* page faults, threads that came or went: of runs that have ended */
+	bool runs;         /* there may be more of it, in a run that goes on */
+	bool ended;        /* its last thread has begun to end; it may be gone */
+	bool lost;         /* a run is missing: cpu_ns is not to be believed */
+	bool unknown;      /* cpu_ns is not said: ask later, unless it is lost */
 };
 
 /*

@@ -795,9 +795,11 @@ static bool may_wait(const struct process_reader *reader, const struct process_r
 static void leave_unread(struct process_reader *reader, const struct process_reader_options *options, mono_t now)
 {
 	bool same = is_same(reader);
+	uint64_t longest_ns = reader->heartbeat_ns << DOUBLINGS_MAX, same_ns = present_heartbeat(reader);
 
+	same_ns = same_ns < longest_ns ? same_ns : longest_ns;
 	if (!reader->unread || (reader->unread_same && !same))
-		reader->due_ns = sooner(reader->due_ns, now, same ? reader->heartbeat_ns : reader->defer_ns);
+		reader->due_ns = sooner(reader->due_ns, now, same ? same_ns : reader->defer_ns);
 	reader->unread = true;
 	reader->unread_same = same;
 	reader->pending |= pending_after_running(options);
@@ -880,11 +882,13 @@ void process_reader_take_clock(struct process_reader *reader, struct sample *sam
 
 /*
  * A heartbeat that finds nothing is as far from the next one again. What is read for another reason
- * does not count.
+ * does not count, unless no change was told.
  */
 static uint8_t next_doublings(const struct process_reader *reader)
 {
-	if (!reader->settled || reader->ran || reader->unread || reader->pending != 0)
+	bool still = !reader->ran && !reader->unread && reader->pending == 0;
+
+	if (!reader->settled || (!still && !is_same(reader)))
 		return 0;
 
 	unsigned most = reader->is_told ? PAUSES_TOLD : DOUBLINGS_MAX;

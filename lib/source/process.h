@@ -13,7 +13,7 @@
  * a process that does not run are 1, 2, 4 and then 8 heartbeats apart (at most 10 s, unless the
  * heartbeat is longer), until it runs or one of them finds its memory changed. Of one whose CPU time is
  * told they are one heartbeat apart and then 64 (at most 60 s), with a pause between that is different for
- * each. Of one that is open they ask for its memory alone.
+ * each; if it runs and no change is told, up to 8. Of one that is open they ask for its memory alone.
  *
  * One that ran is read when it has used unread_max_ns of CPU time since it was last read, when that
  * reading found its memory changed, or when something was left unread for a time that the caller
@@ -105,7 +105,7 @@ struct process_reader {
 	bool unread;      /* it ran, and was not read since with the clock standing still: due_ns says until when */
 	uint8_t pending;
 	_Atomic uint8_t asked; /* bits: files on offer, or to be given up */
-	uint8_t doublings;     /* how often the heartbeat was doubled; of one that is told: how many found nothing */
+	uint8_t doublings;     /* how often the heartbeat was doubled; of one that is told: how many found nothing new */
 	uint16_t spread;       /* of the heartbeats */
 	bool moving;           /* the last reading found its memory changed */
 	bool is_told;          /* at the last look: its CPU time */
@@ -200,8 +200,8 @@ static inline void process_reader_need(struct process_reader *reader, bool peak,
 struct process_told {
 	uint64_t cpu_ns;
 	uint64_t wait_ns; /* for a CPU, since it is told; may begin again */
-	uint64_t changes; /* grows whenever it gets pages, or other threads, but while it runs */
-	bool runs;        /* now */
+	uint64_t changes; /* grows when a run ends in which it got pages, or other threads */
+	bool runs;        /* now, and longer than what it may have changed in that time can be left unread */
 	bool ended;       /* it may be gone: the clock is asked all the same, whether it is there */
 };
 

@@ -920,7 +920,7 @@ static bool ask_account(struct source *source, struct source_entry *entry, struc
 	*ret = (struct process_told){ .cpu_ns = use.cpu_ns,
 				      .wait_ns = use.wait_ns,
 				      .changes = use.changes,
-				      .runs = use.runs,
+				      .runs = use.runs && use.going_ns > source->reader_options.unread_max_ns,
 				      .ended = use.ended };
 	if (use.lost)
 		unfollow(source, entry);

@@ -835,6 +835,34 @@ START_TEST(those_that_sleep_are_read_in_turn)
 }
 END_TEST
 
+/* In so many ticks, at the end of each of which it has been running for 20 us. */
+static uint64_t reads_while_it_ticks(unsigned ticks, uint64_t faults)
+{
+	struct source_counters before, after;
+
+	source_counters(rig.source, &before);
+	for (unsigned i = 0; i < ticks; i++) {
+		start_run(0, 1, (uint32_t)child.pid, now_ns + 10 * MS - 20000);
+		sums[1].changes += faults;
+		tick();
+		end_run(0, 20000);
+	}
+	source_counters(rig.source, &after);
+	return ticks - (after.skipped_reads - before.skipped_reads);
+}
+
+START_TEST(what_runs_for_moments_and_gets_no_pages_is_read_every_few_seconds)
+{
+	open_source_with(100 * MS);
+	for (unsigned i = 0; i < 5; i++)
+		tick();
+	reads_while_it_ticks(300, 0);
+	ck_assert_uint_le(reads_while_it_ticks(2000, 0), 6); /* 10 ms of CPU time in 5 s */
+	ck_assert_uint_ge(reads_while_it_ticks(200, 1), 15); /* in each tenth of a second */
+	close_source();
+}
+END_TEST
+
 START_TEST(while_a_run_goes_on_its_pages_are_not_known)
 {
 	open_source_with(100 * MS);
@@ -890,6 +918,7 @@ Suite *cpu_accounts_suite(void)
 	tcase_add_test(tcase, files_are_read_as_often_as_pages_or_threads_change);
 	tcase_add_test(tcase, what_sleeps_is_read_once_a_minute_and_again_soon_without_accounts);
 	tcase_add_test(tcase, those_that_sleep_are_read_in_turn);
+	tcase_add_test(tcase, what_runs_for_moments_and_gets_no_pages_is_read_every_few_seconds);
 	tcase_add_test(tcase, while_a_run_goes_on_its_pages_are_not_known);
 	suite_add_tcase(suite, tcase);
 	return suite;
