@@ -105,7 +105,7 @@ struct process_reader {
 	bool unread;      /* it ran, and was not read since with the clock standing still: due_ns says until when */
 	uint8_t pending;
 	_Atomic uint8_t asked; /* bits: files on offer, or to be given up */
-	uint8_t doublings;     /* how often the heartbeat was doubled; of one that is told: how many found nothing new */
+	uint8_t doublings;     /* of the heartbeat; of one that is told: readings in a row with nothing new */
 	uint16_t spread;       /* of the heartbeats */
 	bool moving;           /* the last reading found its memory changed */
 	bool is_told;          /* at the last look: its CPU time */
