@@ -9,6 +9,7 @@
  */
 #include "daemon/engine/base/children.h"
 #include "daemon/engine/base/clocks.h"
+#include "daemon/engine/base/foreign.h"
 #include "daemon/engine/base/log.h"
 #include "daemon/engine/base/paths.h"
 #include "daemon/engine/base/proc_read.h"
@@ -988,6 +989,8 @@ static int build(struct daemon *daemon)
 		return failed("cannot choose", "the directories of the daemon's files", r);
 
 	r = ring_lock_take(daemon->paths.ring, &daemon->lock_fd);
+	if (r == 0)
+		foreign_begin(daemon->paths.ring);
 	if (r == 0)
 		r = open_spool(daemon);
 	if (r == 0)

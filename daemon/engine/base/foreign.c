@@ -22,6 +22,12 @@
  * waits keeps the process from ending).
  *
  * The sums are of the process, like its limits: there is one set of lanes, not one of each session.
+ *
+ * A recorder that is killed leaves its hanging children to the next one, which would leave as many
+ * again. So each child of one with a ring holds the lock (F_OFD_SETLK) of a slot in <ring>.readers:
+ * it inherits the open file that has it, and the kernel drops it when the child is gone. A slot says
+ * whose file is waited for, once that takes its time. Rejected: looking for such children in /proc, where
+ * any program may have their name; a cgroup, which takes a writable tree.
  */
 #include "daemon/engine/base/foreign.h"
 
@@ -65,6 +71,9 @@
 
 /* Users whose files hang; the one that did so longest ago is forgotten for another. */
 #define OWNERS_MAX 64u
+
+/* After this it is noted whose file a child waits for. */
+#define SLOW_NS (50 * NS_PER_MS)
 
 #define PIECE_BYTES 32768u
 
@@ -311,10 +320,13 @@ static void answer_open(int procfd, const struct request *request)
 	send_piece(&piece, sizeof(status), fd);
 }
 
+/* In a child: the first descriptor that is not kept. */
+static int first_opened = STDERR_FILENO + 1;
+
 /* All that a request has opened is closed: descriptors of open_regular stay open until its end. */
 static void close_leftovers(void)
 {
-	(void)syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, 0);
+	(void)syscall(SYS_close_range, first_opened, ~0u, 0);
 }
 
 static bool serve_request(void)
@@ -343,11 +355,11 @@ static bool serve_request(void)
 	return true;
 }
 
-/* For child_start. */
+/* For child_start. An argument: it has a slot. */
 static int serve_requests(const void *argument, size_t len)
 {
 	(void)argument;
-	(void)len;
+	first_opened += len > 0;
 	prctl(PR_SET_NAME, "reader");
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	drop_capabilities();
@@ -412,14 +424,143 @@ static struct owner *add_owner(uint64_t id)
 		if (owner->left == 0 && (!oldest || owner->until.ns < oldest->until.ns))
 			oldest = owner;
 	}
-	/* More than half have none left behind: LEFT_ROOM. */
+	/* Some have none left behind: LEFT_ROOM and SLOTS. */
 	if (!known)
 		*oldest = (struct owner){ .id = id };
 	return known ? known : oldest;
 }
 
+/* ---- slots: the locks of children ---- */
+
+/* Of recorders before us, and ours. */
+#define SLOTS 40u
+_Static_assert(LEFT_ROOM + SLOTS < OWNERS_MAX, "there is an owner without any that are left behind");
+
+/* In a child: the open file that has the lock. */
+#define SLOT_FD (STDERR_FILENO + 1)
+
+static struct {
+	char path[PATH_MAX];
+	int fd; /* 0: there are none */
+	bool former[SLOTS];
+	uint64_t owners[SLOTS]; /* of former ones */
+} slots;
+
+static struct flock slot_lock(unsigned slot, short type)
+{
+	return (struct flock){ .l_type = type,
+			       .l_whence = SEEK_SET,
+			       .l_start = (off_t)(slot * sizeof(uint64_t)),
+			       .l_len = sizeof(uint64_t) };
+}
+
+static bool is_slot_held(unsigned slot)
+{
+	struct flock lock = slot_lock(slot, F_WRLCK);
+
+	return fcntl(slots.fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+/* With the lock of the sums. */
+static void drop_former(unsigned slot)
+{
+	struct owner *owner = find_owner(slots.owners[slot]);
+
+	slots.former[slot] = false;
+	sums.counts.left--;
+	if (owner && owner->left > 0)
+		owner->left--;
+}
+
+/* What a slot says of nobody. */
+#define NOBODY UINT64_MAX
+
+/* slot -1: none. */
+static void write_slot(int slot, uint64_t owner)
+{
+	/* Without it the child counts, but for nobody. */
+	if (slot >= 0)
+		(void)!pwrite(slots.fd, &owner, sizeof(owner), (off_t)((unsigned)slot * sizeof(owner)));
+}
+
+/* An open file that holds a slot, to be the child's; -1: it has none. */
+static int take_slot(int *ret_slot)
+{
+	AUTO_CLOSE int fd = slots.fd > 0 ? open(slots.path, O_RDWR | O_CLOEXEC | O_NOFOLLOW) : -1;
+	int taken = -1;
+
+	pthread_mutex_lock(&sums.lock);
+	for (unsigned slot = 0; fd >= 0 && taken < 0 && slot < SLOTS; slot++) {
+		struct flock lock = slot_lock(slot, F_WRLCK);
+
+		if (!slots.former[slot] && fcntl(fd, F_OFD_SETLK, &lock) == 0)
+			taken = (int)slot;
+	}
+	pthread_mutex_unlock(&sums.lock);
+	write_slot(taken, NOBODY);
+	*ret_slot = taken;
+	return taken < 0 ? -1 : TAKE_FD(fd);
+}
+
+static unsigned count_held(void)
+{
+	unsigned count = 0;
+
+	for (unsigned slot = 0; slot < SLOTS; slot++)
+		count += is_slot_held(slot);
+	return count;
+}
+
+/* With the lock of the sums. */
+static void add_former(unsigned slot, mono_t now)
+{
+	uint64_t id = NOBODY;
+	struct owner *owner;
+
+	(void)!pread(slots.fd, &id, sizeof(id), (off_t)(slot * sizeof(id)));
+	owner = add_owner(id);
+	owner->until = now;
+	owner->left++;
+	slots.former[slot] = true;
+	slots.owners[slot] = id;
+	sums.counts.left++;
+	sums.calm = false;
+}
+
+void foreign_begin(const char *ring)
+{
+	unsigned count;
+
+	if (slots.fd > 0 || (size_t)snprintf(slots.path, sizeof(slots.path), "%s.readers", ring) >= sizeof(slots.path))
+		return;
+	slots.fd = open(slots.path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (slots.fd < 0) {
+		log_line(LOG_WARNING,
+			 "cannot open %s: %s. Readers that are left behind are forgotten by the next start.",
+			 slots.path, strerror(errno));
+		slots.fd = 0;
+		return;
+	}
+	/* Those of a recorder that was killed a moment ago end within milliseconds, if they can. */
+	for (int tries = 0; tries < 5 && count_held() > 0; tries++)
+		nanosleep(&(struct timespec){ .tv_nsec = 20 * NS_PER_MS }, NULL);
+
+	pthread_mutex_lock(&sums.lock);
+	for (unsigned slot = 0; slot < SLOTS; slot++)
+		if (is_slot_held(slot))
+			add_former(slot, now_mono());
+	count = sums.counts.left;
+	pthread_mutex_unlock(&sums.lock);
+	if (count > 0)
+		log_line(LOG_WARNING, "%u readers of files that do not answer were left behind by the daemon before",
+			 count);
+}
+
 static void reap_left(void)
 {
+	for (unsigned slot = 0; slot < SLOTS; slot++)
+		if (slots.former[slot] && !is_slot_held(slot))
+			drop_former(slot);
 	for (size_t i = 0; i < ARRAY_LEN(sums.left); i++) {
 		struct owner *owner;
 		struct child_end end;
@@ -506,6 +647,7 @@ struct lane {
 	pthread_mutex_t lock;
 	struct child child;
 	int socket; /* 0: there is no child */
+	int slot;   /* -1: it has none */
 };
 
 static struct lane lanes[FOREIGN_LANES] = {
@@ -524,11 +666,15 @@ static int start_child(struct lane *lane)
 
 	AUTO_CLOSE int ours = pair[0];
 	AUTO_CLOSE int theirs = pair[1];
-	const struct child_descriptor descriptor = { .fd = theirs, .as = STDIN_FILENO };
+	AUTO_CLOSE int held = take_slot(&lane->slot);
+	const struct child_descriptor descriptors[] = { { .fd = theirs, .as = STDIN_FILENO },
+							{ .fd = held, .as = SLOT_FD } };
 
 	r = child_start(&(struct child_options){ .run = serve_requests,
-						 .descriptors = &descriptor,
-						 .descriptor_count = 1,
+						 .argument = "",
+						 .argument_len = held >= 0,
+						 .descriptors = descriptors,
+						 .descriptor_count = held >= 0 ? 2 : 1,
 						 .rights = CHILD_CAPABILITIES,
 						 .oom_score_adj = 1000 },
 			&lane->child);
@@ -594,26 +740,38 @@ static int receive_piece(const struct lane *lane, mono_t deadline, struct answer
 	return head.last != 0;
 }
 
-static int exchange(struct lane *lane, const struct request *request, int dirfd, struct answer *answer)
+/* procfd, pid: whose process it is about. */
+static int exchange(struct lane *lane, const struct request *request, int dirfd, int procfd, int32_t pid,
+		    struct answer *answer)
 {
 	union control control;
 	struct iovec bytes = { .iov_base = (void *)(uintptr_t)request,
 			       .iov_len = offsetof(struct request, path) + strlen(request->path) };
 	struct msghdr message = { .msg_iov = &bytes, .msg_iovlen = 1 };
-	mono_t deadline = mono_add(now_mono(), FOREIGN_PATIENCE_NS);
+	mono_t begin = now_mono(), deadline = mono_add(begin, SLOW_NS);
 	int r = 0, error = 0;
+	bool slow = false;
 
 	message_set_fd(&message, &control, dirfd);
 	if (sendmsg(lane->socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 		return -EPIPE;
-	while (r == 0)
+	while (r == 0) {
 		r = receive_piece(lane, deadline, answer, &error);
+		if (r == -ETIMEDOUT && !slow) {
+			slow = true;
+			write_slot(lane->slot, owner_of(procfd, pid, request->path));
+			deadline = mono_add(begin, FOREIGN_PATIENCE_NS);
+			r = 0;
+		}
+	}
+	if (slow && r != -ETIMEDOUT)
+		write_slot(lane->slot, NOBODY);
 	return r > 0 ? error : r;
 }
 
 /* What a child that has ended did not answer is asked once more. */
-static int ask_lane(struct lane *lane, const struct request *request, int dirfd, struct answer *answer,
-		    struct child *ret_left)
+static int ask_lane(struct lane *lane, const struct request *request, int dirfd, int procfd, int32_t pid,
+		    struct answer *answer, struct child *ret_left)
 {
 	int r = -EPIPE;
 
@@ -623,7 +781,7 @@ static int ask_lane(struct lane *lane, const struct request *request, int dirfd,
 		r = lane->socket > 0 ? 0 : start_child(lane);
 		if (r < 0)
 			return r;
-		r = exchange(lane, request, dirfd, answer);
+		r = exchange(lane, request, dirfd, procfd, pid, answer);
 		if (r == -EPIPE || r == -ETIMEDOUT || r == -EMSGSIZE)
 			*ret_left = drop_child(lane);
 	}
@@ -642,7 +800,7 @@ static int ask_about(enum foreign_lane which, const struct request *request, int
 	if (!sums.calm && is_refused(owner_of(procfd, pid, request->path), now_mono()))
 		return -EBUSY;
 	pthread_mutex_lock(&lane->lock);
-	r = ask_lane(lane, request, dirfd, answer, &left);
+	r = ask_lane(lane, request, dirfd, procfd, pid, answer, &left);
 	pthread_mutex_unlock(&lane->lock);
 	if (r != -ETIMEDOUT && left.fd < 0)
 		return r;

@@ -9,7 +9,8 @@
  * Each lane has a child, which is started when it is first needed, answers one request at a time
  * and ends with this process. One that does not answer in time is killed; if it cannot be, it is
  * left behind, and counted. A user whose file did that is refused for a while, which grows each
- * time, so that one user cannot use up the time of others.
+ * time, so that one user cannot use up the time of others. After foreign_begin what a recorder that
+ * was killed has left behind is counted, too.
  *
  * All functions may be called by any thread. Requests of a lane wait for each other, those of
  * different lanes do not. Results beyond -errno:
@@ -45,6 +46,13 @@ enum foreign_lane {
 #define FOREIGN_LEFT_PER_USER 2u
 #define FOREIGN_LEFT_OF_USERS 12u
 #define FOREIGN_LEFT_MAX 16u
+
+/*
+ * Before anything is asked, by a recorder whose ring (ring_lock_take) others come after: its children
+ * hold locks on a file beside the ring, by which the next one knows which are left behind, and of
+ * whom. Without, as without a place for that file, it counts its own. Takes 0.1 s if some are. Logs.
+ */
+void foreign_begin(const char *ring);
 
 /* A larger file is not copied: see foreign_open. */
 #define FOREIGN_COPY_BYTES_MAX (64u << 20)
@@ -112,7 +120,7 @@ const char *foreign_error(int error);
 
 /* Since the start of this process. */
 struct foreign_counts {
-	unsigned left;    /* children that are left behind now */
+	unsigned left;    /* children that are left behind now, of those before us too */
 	uint64_t hung;    /* requests that got no answer in time */
 	uint64_t refused; /* requests that were not tried */
 };

@@ -269,6 +269,105 @@ static pid_t start_idle(uid_t uid)
 	return pid;
 }
 
+/* What a recorder with this ring finds, and can read. */
+struct recorder {
+	_Atomic unsigned left, refused;
+	_Atomic bool read_other;
+};
+
+static pid_t asked_for;
+
+static void *ask_as(void *lane)
+{
+	struct stat status;
+
+	return (void *)(intptr_t)foreign_open(*(const enum foreign_lane *)lane, procfd, asked_for, fuse.file, 0,
+					      &status);
+}
+
+/* How many slots say whose file is waited for. */
+static unsigned count_slow(const char *ring)
+{
+	char path[80];
+	uint64_t owners[SLOTS];
+	unsigned count = 0;
+	int fd;
+	ssize_t len;
+
+	snprintf(path, sizeof(path), "%s.readers", ring);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	len = fd < 0 ? 0 : read(fd, owners, sizeof(owners));
+	close(fd);
+	for (size_t i = 0; len > 0 && i < (size_t)len / sizeof(*owners); i++)
+		count += owners[i] == 4001;
+	return count;
+}
+
+/* Asks for a file of one user in three lanes at once, and for one of another; is killed. */
+static void record_until_killed(const char *ring, pid_t user, pid_t other, struct recorder *ret)
+{
+	static const enum foreign_lane which[] = { FOREIGN_DISCOVERY, FOREIGN_STACKS, FOREIGN_INCIDENTS };
+	pthread_t threads[ARRAY_LEN(which)];
+	uint64_t before = fuse.shared->ignored;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		foreign_begin(ring);
+		ret->left = foreign_counts().left;
+		ret->read_other = foreign_read(FOREIGN_PEAKS, procfd, other, "cmdline", text, sizeof(text)) > 0;
+		asked_for = user;
+		for (size_t i = 0; i < ARRAY_LEN(which); i++)
+			pthread_create(&threads[i], NULL, ask_as, (void *)(uintptr_t)&which[i]);
+		for (;;) {
+			ret->refused = (unsigned)foreign_counts().refused;
+			usleep(1000);
+		}
+	}
+	for (int i = 0; i < 2000 && (fuse.shared->ignored + ret->refused < before + ARRAY_LEN(which) ||
+				     count_slow(ring) < ARRAY_LEN(which));
+	     i++)
+		usleep(10000);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+START_TEST(what_was_left_behind_counts_for_the_recorders_after_it)
+{
+	struct recorder *found = mmap(NULL, sizeof(*found), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	char directory[] = "/tmp/check_readers.XXXXXX", ring[64], readers[80];
+	pid_t user, other;
+
+	if (!fuse_mount_begin(&fuse, "/proc/self/exe"))
+		SKIP_TEST("%s", skip_why());
+	ck_assert_ptr_nonnull(mkdtemp(directory));
+	snprintf(ring, sizeof(ring), "%s/ring", directory);
+	user = start_idle(4001);
+	other = start_idle(4002);
+	usleep(50000);
+	fuse_mount_hang(&fuse, FUSE_HANGS(FUSE_OPEN));
+	for (unsigned killed = 0; killed < 4; killed++) {
+		record_until_killed(ring, user, other, found);
+		ck_assert_uint_eq(fuse.shared->ignored, 3);
+		ck_assert_uint_eq(found->left, killed == 0 ? 0 : 3);
+		ck_assert_uint_eq(found->refused, killed == 0 ? 0 : 3);
+		ck_assert(found->read_other);
+	}
+
+	foreign_begin(ring);
+	ck_assert_uint_eq(foreign_counts().left, 3);
+	ck_assert(is_refused(4001, now_mono()));
+	fuse_mount_end(&fuse);
+	expect_nothing_left();
+	ck_assert(!is_refused(4001, mono_add(now_mono(), NS_PER_S)));
+	kill(user, SIGKILL);
+	kill(other, SIGKILL);
+	snprintf(readers, sizeof(readers), "%s.readers", ring);
+	ck_assert_int_eq(unlink(readers), 0);
+	rmdir(directory);
+}
+END_TEST
+
 /* Many files of one user leave two children behind; another user's are read all the time. */
 START_TEST(a_user_cannot_use_up_the_children)
 {
@@ -445,6 +544,7 @@ Suite *foreign_suite(void)
 	tcase_add_test(tcase, a_process_whose_memory_is_locked_costs_its_own);
 	tcase_add_test(tcase, a_peak_is_reset_without_waiting_for_the_process);
 	tcase_add_test(tcase, a_user_cannot_use_up_the_children);
+	tcase_add_test(tcase, what_was_left_behind_counts_for_the_recorders_after_it);
 	tcase_add_test(tcase, a_child_that_is_stopped_is_replaced);
 	tcase_add_test(tcase, a_child_that_was_killed_is_replaced_at_once);
 	tcase_add_test(tcase, a_pid_file_that_does_not_answer_is_told_from_none);
