@@ -803,7 +803,8 @@ static void leave_unread(struct process_reader *reader, const struct process_rea
 	reader->unread = true;
 	reader->unread_same = same;
 	reader->pending |= pending_after_running(options);
-	if ((reader->pending & PROCESS_READER_FDS) && reader->fds_due_ns < reader->due_ns)
+	if ((reader->pending & PROCESS_READER_FDS) && reader->fds_due_ns < reader->due_ns &&
+	    (!same || (atomic_load_explicit(&reader->needed, memory_order_relaxed) & PROCESS_READER_FDS)))
 		reader->due_ns = reader->fds_due_ns;
 }
 

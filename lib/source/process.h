@@ -29,8 +29,9 @@
  * 	  ^                                                        |
  * 	  +-- next process_reader_look -- closed, files on offer <-+ process_reader_open
  *
- * High-water marks and descriptor counts of closed ones are read once per heartbeat at most, unless
- * they are needed (process_reader_need).
+ * High-water marks and descriptor counts of closed ones are read once per heartbeat at most, descriptor
+ * counts of one that runs and of which no change is told with all else, unless they are needed
+ * (process_reader_need).
  */
 #ifndef SPIKEWATCH_LIB_SOURCE_PROCESS_H
 #define SPIKEWATCH_LIB_SOURCE_PROCESS_H
@@ -185,10 +186,7 @@ static inline uint32_t process_reader_runs(const struct process_reader *reader)
 	return atomic_load_explicit(&reader->runs, memory_order_relaxed);
 }
 
-/*
- * What is read at its own interval although the reader is closed. At first nothing is. Any
- * thread.
- */
+/* What is read at its own interval although it could be left (see above). At first nothing is. Any thread. */
 static inline void process_reader_need(struct process_reader *reader, bool peak, bool fds)
 {
 	uint8_t needed = (uint8_t)((peak ? PROCESS_READER_PEAK : 0) | (fds ? PROCESS_READER_FDS : 0));

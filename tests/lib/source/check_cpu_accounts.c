@@ -438,6 +438,7 @@ static void open_source_with(uint64_t idle_interval_ns)
 					    .peak_interval_ns = UINT64_MAX,
 					    .heartbeat_ns = S,
 					    .idle_interval_ns = idle_interval_ns,
+					    .fds_interval_ns = S,
 					    .accounts = &accounts });
 	rig.at.ns = S;
 	now_ns = S;
@@ -859,6 +860,9 @@ START_TEST(what_runs_for_moments_and_gets_no_pages_is_read_every_few_seconds)
 	reads_while_it_ticks(300, 0);
 	ck_assert_uint_le(reads_while_it_ticks(2000, 0), 6); /* 10 ms of CPU time in 5 s */
 	ck_assert_uint_ge(reads_while_it_ticks(200, 1), 15); /* in each tenth of a second */
+	source_entry_need(entry, false, true);
+	reads_while_it_ticks(300, 0);
+	ck_assert_uint_ge(reads_while_it_ticks(2000, 0), 19); /* its descriptors are counted each second */
 	close_source();
 }
 END_TEST
