@@ -58,10 +58,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/un.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #ifdef SPIKEWATCH_WITHOUT_SWITCHES
@@ -1154,16 +1156,40 @@ static bool is_locked_down(void)
 	return len > 0 && strstr(text, "[confidentiality]");
 }
 
+static uint64_t capabilities(void)
+{
+	char text[4096] = "";
+	ssize_t len = proc_read_file(AT_FDCWD, 0, "/proc/self/status", text, sizeof(text) - 1);
+	const char *line = len > 0 ? strstr(text, "\nCapEff:") : NULL;
+
+	return line ? strtoull(line + 8, NULL, 16) : 0;
+}
+
 /* CAP_SYS_ADMIN is both of the others. */
 static bool has_capabilities(void)
 {
 	enum { SYS_ADMIN = 21, PERFMON = 38, BPF = 39 };
-	char text[4096] = "";
-	ssize_t len = proc_read_file(AT_FDCWD, 0, "/proc/self/status", text, sizeof(text) - 1);
-	const char *line = len > 0 ? strstr(text, "\nCapEff:") : NULL;
-	uint64_t set = line ? strtoull(line + 8, NULL, 16) : 0;
+	uint64_t set = capabilities();
 
 	return set >> SYS_ADMIN & 1 || (set >> PERFMON & 1 && set >> BPF & 1);
+}
+
+/* NULL: that which runs. */
+static const char *kernel_release;
+
+/* Before Linux 5.11 tables are locked memory, whose limit the library raises where it may. */
+static bool is_locked_memory_limited(void)
+{
+	enum { SYS_RESOURCE = 24 };
+	struct utsname name = { .release = "" };
+	struct rlimit limit = { .rlim_cur = RLIM_INFINITY };
+	unsigned major = 0, minor = 0;
+
+	uname(&name);
+	getrlimit(RLIMIT_MEMLOCK, &limit);
+	return sscanf(kernel_release ? kernel_release : name.release, "%u.%u", &major, &minor) == 2 &&
+	       (major < 5 || (major == 5 && minor < 11)) && limit.rlim_cur != RLIM_INFINITY &&
+	       !(capabilities() >> SYS_RESOURCE & 1);
 }
 
 /* Why loading has failed with r, and what helps. */
@@ -1177,6 +1203,9 @@ static void say_why_refused(int r, char *reason)
 		why = "bpf(2) is not permitted in a user namespace, only to a spikewatch of the machine itself";
 	else if (r == -EPERM && !has_capabilities())
 		why = "bpf(2) is not permitted: CAP_BPF and CAP_PERFMON are needed";
+	else if (r == -EPERM && is_locked_memory_limited())
+		why = "its tables are more than the limit of locked memory, which may not be raised: "
+		      "LimitMEMLOCK=infinity or CAP_SYS_RESOURCE would allow it";
 	else if (r == -EPERM)
 		why = "bpf(2) is refused in spite of the capabilities: a seccomp filter (SystemCallFilter=, the "
 		      "profile of a container) or a security module has to allow it";

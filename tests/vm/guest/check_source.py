@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 
 import service
 from harness import check, eventually, expect, run
@@ -13,28 +14,45 @@ SOURCE = {**service.SAMPLING, "source": "kernel"}
 # Totals are compared with clocks while a process rests.
 RESTING = "vm-rest.service"
 PROCESSES = {"sampling": SOURCE, "incidents": service.INCIDENT, "ring": service.RING, "rules": [],
-             "targets": [{"name": "resting", "comm": "python3", "per": "process"}]}
+             "targets": [{"name": "resting", "comm": "python3", "per": "process"},
+                         {"name": "rest-unit", "unit": RESTING}, {"name": "above", "cgroup": "/system.slice"}]}
+CPU1 = pathlib.Path("/sys/devices/system/cpu/cpu1/online")
 
 
 def cpu_time():
     return service.status()["cpu_time"]
 
 
-def compared():
-    """The state, when the total of a process was compared with its clock often enough, or when the source was given up."""
+def compared(processes=10, cgroups=3):
+    """The state, when totals were compared with clocks and files often enough, or when the source was given up."""
     state = cpu_time()
-    return state if state["source"] != "kernel" or state["compared"] >= 10 else None
+    done = state["compared"] >= processes and state["cgroups_compared"] >= cgroups
+    return state if state["source"] != "kernel" or state["cgroups_given_up"] > 0 or done else None
 
 
-@check(f"on Linux {os.uname().release} CPU time comes from the scheduler, and agrees with the clocks")
+def agrees(state):
+    expect(state["source"] == "kernel", f"it is not used: {state}")
+    expect(state["detached"] == 0 and state["refused"] == 0, f"{state}")
+    expect(state["cgroups"] == 2 and state["cgroups_given_up"] == 0, f"of cgroups it does not agree with files: {state}")
+
+
+@check(f"on Linux {os.uname().release} CPU time comes from the scheduler, and agrees with clocks and the files of cgroups")
 def _():
     service.start_transient(RESTING, "exec python3 -c \"import time\nwhile True: time.sleep(0.2), sum(range(50000))\"")
     service.fresh(sampling=SOURCE)
     service.CONFIG.write_text(json.dumps(PROCESSES))
     service.restart()
-    state = eventually("ten comparisons with clocks", compared)
-    expect(state["source"] == "kernel", f"it is not used: {state}")
-    expect(state["detached"] == 0 and state["refused"] == 0, f"{state}")
+    agrees(eventually("ten comparisons with clocks, and three with files", compared))
+
+
+@check("a CPU that goes and comes back takes nothing along")
+def _():
+    CPU1.write_text("0")
+    before = cpu_time()
+    agrees(eventually("comparisons without the CPU", lambda: compared(before["compared"] + 5, before["cgroups_compared"] + 2)))
+    CPU1.write_text("1")
+    before = cpu_time()
+    agrees(eventually("comparisons with it", lambda: compared(before["compared"] + 5, before["cgroups_compared"] + 2)))
     service.stop_unit(RESTING)
 
 

@@ -9,6 +9,7 @@
 #include "skip.h"
 
 #include <linux/bpf.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
@@ -896,6 +897,28 @@ static void under_a_filter_that_hides(void)
 	filter_bpf(ENOSYS);
 }
 
+/* Of a kernel of before 5.11. What it refuses for want of locked memory is -EPERM. */
+static void with_little_locked_memory(void)
+{
+	struct rlimit limit = { 64 << 10, 64 << 10 };
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2];
+
+	kernel_release = "5.10.0-30-amd64";
+	filter_bpf(EPERM);
+	if (setrlimit(RLIMIT_MEMLOCK, &limit) < 0 || syscall(SYS_capget, &header, data) < 0)
+		_exit(2);
+	data[0].effective &= ~(1u << CAP_SYS_RESOURCE);
+	if (syscall(SYS_capset, &header, data) < 0)
+		_exit(2);
+}
+
+static void with_little_locked_memory_on_a_later_kernel(void)
+{
+	with_little_locked_memory();
+	kernel_release = "5.11.0";
+}
+
 static void without_type_information(void)
 {
 	btf_path = "/nonexistent/btf";
@@ -954,6 +977,13 @@ static const struct bad_place {
 	  "bpf(2) is refused in spite of the capabilities: a seccomp filter (SystemCallFilter=, the profile of a "
 	  "container) "
 	  "or a security module has to allow it" },
+	{ with_little_locked_memory_on_a_later_kernel, 4,
+	  "bpf(2) is refused in spite of the capabilities: a seccomp filter (SystemCallFilter=, the profile of a "
+	  "container) "
+	  "or a security module has to allow it" },
+	{ with_little_locked_memory, 4,
+	  "its tables are more than the limit of locked memory, which may not be raised: LimitMEMLOCK=infinity or "
+	  "CAP_SYS_RESOURCE would allow it" },
 	{ under_a_filter_that_hides, 4,
 	  "there is no bpf(2): the kernel is built without it (CONFIG_BPF_SYSCALL), or a seccomp filter hides it" },
 	{ locked_down, 4, "the kernel is locked down (confidentiality); lockdown=integrity would allow it" },
@@ -1454,6 +1484,8 @@ START_TEST(what_runs_in_a_cgroup_is_known_while_it_runs)
 	}
 	ck_assert_uint_gt(grown, 5);
 	ck_assert_msg(good >= STEPS * 9 / 10, "%u of %u", good, STEPS);
+	assert_group_is_file(leaf, 0);
+	assert_group_is_file(top, 0);
 	end(pid);
 	munmap(log, 4096);
 	own_cgroups_drop(&own_cgroups, "leaf");
