@@ -45,6 +45,7 @@ struct group_sum {
 	uint32_t ran;      /* the last begin that saw something of it run */
 };
 
+/* The arrays are behind it, in one block. */
 struct cpu_accounts_reader {
 	const struct cpu_accounts *accounts;
 	uint64_t *taken;   /* of each log */
@@ -125,18 +126,21 @@ static void take_cell(struct cpu_accounts_reader *reader, uint32_t cpu, uint32_t
 
 int cpu_accounts_reader_new(const struct cpu_accounts *accounts, struct cpu_accounts_reader **ret)
 {
-	AUTO(cpu_accounts_reader_freep) struct cpu_accounts_reader *reader = calloc(1, sizeof(*reader));
+	size_t groups = accounts->group_capacity + 1u, cells = (size_t)accounts->group_capacity * accounts->cpus;
+	AUTO(cpu_accounts_reader_freep)
+	struct cpu_accounts_reader *reader = calloc(
+		1, sizeof(*reader) + groups * sizeof(reader->groups[0]) +
+			   accounts->cpus * (sizeof(reader->runs[0]) + sizeof(reader->taken[0])) +
+			   cells * sizeof(reader->cells_ns[0]) + accounts->capacity * sizeof(reader->running[0]));
 	if (!reader)
 		return -ENOMEM;
 
 	reader->accounts = accounts;
-	reader->taken = calloc(accounts->cpus, sizeof(reader->taken[0]));
-	reader->runs = calloc(accounts->cpus, sizeof(reader->runs[0]));
-	reader->running = calloc(accounts->capacity, sizeof(reader->running[0]));
-	reader->groups = calloc(accounts->group_capacity + 1u, sizeof(reader->groups[0]));
-	reader->cells_ns = calloc((size_t)accounts->group_capacity * accounts->cpus + 1, sizeof(reader->cells_ns[0]));
-	if (!reader->taken || !reader->runs || !reader->running || !reader->groups || !reader->cells_ns)
-		return -ENOMEM;
+	reader->groups = (struct group_sum *)(reader + 1);
+	reader->runs = (struct run *)(reader->groups + groups);
+	reader->taken = (uint64_t *)(reader->runs + accounts->cpus);
+	reader->cells_ns = reader->taken + accounts->cpus;
+	reader->running = (uint32_t *)(reader->cells_ns + cells);
 	reader->group_version = 1;
 
 	for (uint32_t cpu = 0; cpu < accounts->cpus; cpu++) {
@@ -154,14 +158,6 @@ int cpu_accounts_reader_new(const struct cpu_accounts *accounts, struct cpu_acco
 
 void cpu_accounts_reader_free(struct cpu_accounts_reader *reader)
 {
-	if (!reader)
-		return;
-
-	free(reader->taken);
-	free(reader->runs);
-	free(reader->running);
-	free(reader->groups);
-	free(reader->cells_ns);
 	free(reader);
 }
 

@@ -43,7 +43,7 @@ struct cpu_accounts {
 
 struct cpu_accounts_reader;
 
-/* The only reader of the logs. 0 or -ENOMEM. */
+/* The only reader of the logs; one block of memory. 0 or -ENOMEM. */
 int cpu_accounts_reader_new(const struct cpu_accounts *accounts, struct cpu_accounts_reader **ret);
 /* NULL is fine. */
 void cpu_accounts_reader_free(struct cpu_accounts_reader *reader);

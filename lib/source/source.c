@@ -1579,6 +1579,19 @@ static void set_options(struct source *source, const struct source_options *opti
 	source->capacity = options->capacity;
 }
 
+static void hold_tables(const struct source *source, void (*hold)(void *block))
+{
+	const struct cpu_accounts *shared = source->accounts.shared;
+
+	hold(source->room);
+	if (!shared)
+		return;
+	hold(source->accounts.owners);
+	hold(source->accounts.reader);
+	hold(shared->base_ns);
+	hold(shared->groups);
+}
+
 static int open_accounts(struct source *source, const struct cpu_accounts *accounts)
 {
 	if (!accounts)
@@ -1614,6 +1627,8 @@ int source_new(const struct source_options *options, const struct clock *clock, 
 		source_free(source);
 		return r;
 	}
+	if (options->hold)
+		hold_tables(source, options->hold);
 	*ret = source;
 	return 0;
 }

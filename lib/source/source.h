@@ -125,6 +125,11 @@ struct source_options {
 	bool read_always;      /* read everything at every fill (for measuring) */
 	/* NULL: there are none. Of one source only, and the same in all its options. */
 	const struct cpu_accounts *accounts;
+	/*
+	 * Of the tables that fills touch, as source_new has them from malloc(3), and of those of the accounts: what
+	 * is to be in memory. NULL: they are left alone. Entries are not among them.
+	 */
+	void (*hold)(void *block);
 };
 
 struct source_counters {
@@ -256,7 +261,7 @@ void source_entry_set_idle(struct source_entry *entry, uint64_t idle_ns);
  */
 void source_entry_follow(struct source_entry *entry, uint32_t account);
 
-/* Room for `capacity` entries, for source_retune. 0 or -ENOMEM. */
+/* Room for `capacity` entries, for source_retune; one block. 0 or -ENOMEM. */
 int source_room_new(uint32_t capacity, struct source_room **ret);
 /* NULL is fine. */
 void source_room_free(struct source_room *room);

@@ -684,6 +684,8 @@ static int option_handoff_post(struct option_handoff_box *box, const struct samp
 	int r = source_room_new(options->source.capacity, &option_handoff->room);
 	if (r < 0)
 		return r;
+	if (options->source.hold)
+		options->source.hold(option_handoff->room);
 
 	option_handoff->options = *options;
 	free_option_handoffs(atomic_exchange_explicit(&box->posted, TAKE(option_handoff), memory_order_acq_rel));
@@ -980,9 +982,20 @@ static void restart_clocks(struct sampler *sampler)
 	follow_backoff(sampler);
 }
 
+/*
+ * What a tick touches. Only pages that are used are in memory. Where that is not allowed it works unlocked: that is
+ * said once, of the code (overview.c).
+ */
+static void lock_block(void *block)
+{
+	mlock2(block, malloc_usable_size(block), MLOCK_ONFAULT);
+}
+
 static struct sampler_options with_defaults(const struct sampler_options *options)
 {
 	struct sampler_options full = *options;
+
+	full.source.hold = options->lock_memory ? lock_block : NULL;
 
 	if (!full.source.heartbeat_ns)
 		full.source.heartbeat_ns = NS_PER_S;
@@ -1586,14 +1599,13 @@ static void lock_stack(void)
 		mlock2((char *)at + size - STACK_LOCKED, STACK_LOCKED, MLOCK_ONFAULT);
 }
 
-/* Where that is not allowed it works unlocked. That is said once, of the code (overview.c). */
 static void lock_memory(struct sampler *sampler)
 {
 	void *const tables[] = { sampler, sampler->source, sampler->writer, sampler->commands, sampler->returns };
 
 	lock_stack();
 	for (size_t i = 0; i < ARRAY_LEN(tables); i++)
-		mlock2(tables[i], malloc_usable_size(tables[i]), MLOCK_ONFAULT);
+		lock_block(tables[i]);
 }
 
 /* What there is under a quota is needed for the first look at everything. */

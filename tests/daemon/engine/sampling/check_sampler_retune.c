@@ -3,11 +3,13 @@
  * its thread, and shows that it lives.
  */
 #include "sampler_rig.h"
+#include "skip.h"
 #include "torture.h"
 #include "samplers_tick.h"
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 Suite *sampler_retune_suite(void);
@@ -162,6 +164,60 @@ START_TEST(capacity_grows_and_shrinks_under_its_targets)
 	ck_assert_uint_eq(rig.seen.described, 4);
 	ck_assert_uint_eq(rig.seen.gone[1] + rig.seen.gone[2] + rig.seen.gone[3] + rig.seen.gone[4], 0);
 	child_reap(&child);
+}
+END_TEST
+
+/* KiB of this process. */
+static uint64_t locked_kib(void)
+{
+	char text[4096];
+	FILE *file = fopen("/proc/self/status", "re");
+	size_t len = file ? fread(text, 1, sizeof text - 1, file) : 0;
+	const char *line;
+
+	ck_assert_uint_gt(len, 0);
+	fclose(file);
+	text[len] = '\0';
+	line = strstr(text, "VmLck:");
+	ck_assert_ptr_nonnull(line);
+	return strtoull(line + 6, NULL, 10);
+}
+
+#define TABLE_ENTRIES (64u << 10) /* of which each has 40 bytes at least */
+#define TABLE_KIB (TABLE_ENTRIES * 40 / 1024)
+
+START_TEST(what_a_tick_goes_through_is_locked_also_when_there_is_more_of_it)
+{
+	struct ring_options ring = { .size_bytes = 1 << 20, .page_bytes = 16384, .heartbeat_ns = rig.heartbeat_ns };
+	uint64_t before = locked_kib(), first;
+	void *room = mmap(NULL, 8u << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	bool may = mlock2(room, 8u << 20, MLOCK_ONFAULT) == 0;
+
+	munmap(room, 8u << 20);
+	if (!may)
+		SKIP_TEST("memory may not be locked here");
+
+	options = (struct sampler_options){
+		.lock_memory = true,
+		.source = { .capacity = TABLE_ENTRIES, .heartbeat_ns = rig.heartbeat_ns, .interval_ns = NS_PER_MS }
+	};
+	ck_assert_int_eq(ring_create_anonymous(&ring, &rig.ring), 0);
+	ck_assert_int_eq(samplers_new(&options, 1, rig.ring, &rig.samplers), 0);
+	first = locked_kib();
+	ck_assert_uint_ge(first, before + TABLE_KIB);
+
+	options.source.capacity = 2 * TABLE_ENTRIES;
+	retune();
+	samplers_tick(rig.samplers);
+	ck_assert_uint_ge(locked_kib(), before + 2 * TABLE_KIB);
+
+#ifndef __SANITIZE_ADDRESS__ /* which keeps what was freed */
+	options.source.capacity = 16;
+	retune();
+	samplers_tick(rig.samplers);
+	retune();
+	ck_assert_uint_lt(locked_kib(), first);
+#endif
 }
 END_TEST
 
@@ -396,6 +452,7 @@ Suite *sampler_retune_suite(void)
 	tcase_add_test(tcase, of_several_that_were_posted_between_two_ticks_the_last_one_counts);
 	tcase_add_test(tcase, a_tick_that_takes_new_options_allocates_nothing_and_opens_nothing);
 	tcase_add_test(tcase, capacity_grows_and_shrinks_under_its_targets);
+	tcase_add_test(tcase, what_a_tick_goes_through_is_locked_also_when_there_is_more_of_it);
 	tcase_add_test(tcase, without_memory_nothing_changes);
 	tcase_add_test(tcase, the_cpu_budget_begins_anew_only_if_interval_or_budget_changed);
 	tcase_add_test(tcase, a_long_sleep_is_no_reason_to_wait_for_a_short_interval);
