@@ -307,6 +307,19 @@ static void tell_peaks(const struct incident *incident, bool brief, FILE *file)
 		fputs(".", file);
 }
 
+/* Of members of a group: what is uncertain in its CPU time. */
+static void tell_ended(const struct incident *incident, FILE *file)
+{
+	char text[64];
+
+	if (strcmp(incident->ended_cpu, INCIDENT_ENDED_SEEN) == 0)
+		fputs(" Its CPU time is an estimate: of members that ended it has what they were seen to use.", file);
+	else if (incident->ended_cpu[0] && incident->has_ended_cpu_lack)
+		fprintf(file,
+			" Its CPU time is an estimate: of members that ended up to %s may be missing for each parent.",
+			units_format_duration(text, sizeof(text), incident->ended_cpu_lack_ns));
+}
+
 static void tell_duration(const struct incident *incident, const struct incident_samples *samples, FILE *file)
 {
 	const struct sample_window_coverage *coverage = &incident->coverage;
@@ -589,6 +602,7 @@ void story_tell(const struct incident *incident, const struct incident_samples *
 	tell_labels(&incident->labels, file);
 	tell_duration(incident, samples, file);
 	tell_peaks(incident, false, file);
+	tell_ended(incident, file);
 	tell_waiting(incident, samples, file);
 	tell_gone(incident, file);
 	tell_merged(incident, file);
@@ -643,6 +657,7 @@ void story_tell_rest(const struct incident *incident, const struct incident_samp
 	if (incident->kind == INCIDENT_STORM)
 		return;
 	tell_peaks(incident, true, file);
+	tell_ended(incident, file);
 	tell_waiting(incident, samples, file);
 	tell_gone(incident, file);
 	tell_merged(incident, file);

@@ -228,6 +228,8 @@ static const struct incident_field coverage_fields[] = {
 	PLAIN("suspends",        INCIDENT_U64, incident, coverage.suspends),
 	PLAIN("suspended_ns",    INCIDENT_U64, incident, coverage.suspended_ns),
 	MAYBE("target_gone_ns",  INCIDENT_I64, incident, coverage.gone_ns, coverage.gone),
+	SPARSE_STRING("ended_cpu", incident, ended_cpu),
+	SPARSE("ended_cpu_lack_ns", INCIDENT_U64, incident, ended_cpu_lack_ns, has_ended_cpu_lack),
 };
 
 static const struct incident_field peaks_fields[] = {

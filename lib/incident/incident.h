@@ -104,6 +104,10 @@ struct incident_rule {
 
 #define INCIDENT_OWNER_MAX 64
 
+/* From their exit records and what their parents have waited for; as far as they were looked at. */
+#define INCIDENT_ENDED_ESTIMATED "estimated"
+#define INCIDENT_ENDED_SEEN "seen"
+
 struct incident_target {
 	enum target_kind kind;
 	int32_t pid;
@@ -161,6 +165,13 @@ struct incident {
 	struct cgroup_limits limits;
 	struct sample_window_coverage coverage;
 	struct sample_window_peaks peaks;
+	/*
+	 * Of a group whose members ended in the window, if their CPU time in its sum is not exact:
+	 * INCIDENT_ENDED_..., "" else; and by how much it may be too low for each of their parents.
+	 */
+	char ended_cpu[12];
+	bool has_ended_cpu_lack;
+	uint64_t ended_cpu_lack_ns;
 	double peak_cpu_percent; /* peaks.cpu_cores of the effective CPU limit; only with peaks.has_cpu */
 	struct incident_cost cost;
 	uint64_t merged_total;

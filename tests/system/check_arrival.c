@@ -379,6 +379,70 @@ START_TEST(a_rule_on_a_group_fires_for_processes_none_of_which_is_long)
 }
 END_TEST
 
+/* Requests an incident of that target; what its incident.json says, for free(3). */
+static char *requested(const char *target)
+{
+	const char *arguments[] = { rig.spikewatch,         "trigger", "--wait", "--socket",
+				    place(&rig, "control"), target,    NULL };
+	const char *apart = place(&rig, "asking");
+	int out = open(place(&rig, "answer"), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	char path[512];
+
+	mkdir(apart, 0755);
+
+	struct program program = program_start(arguments, apart, out, 0);
+
+	close(out);
+	ck_assert_int_eq(program_wait(&program), 0);
+
+	AUTO_FREE char *answer = scene_read(place(&rig, "answer"));
+
+	snprintf(path, sizeof(path), "%.*s/incident.json", (int)strcspn(answer, "\n"), answer);
+	return scene_read(path);
+}
+
+/* Whether an incident says so after one that was in the group has ended. */
+static bool says_of_ended(const char *program, const char *part)
+{
+	const char *arguments[] = { program, "burn", "150000", rig.file, NULL };
+
+	await_end(run(arguments));
+
+	AUTO_FREE char *text = requested("g");
+
+	return text && strstr(text, part);
+}
+
+/* Of the scheduler's sums nothing is: they hold what ran to its end. */
+START_TEST(an_incident_says_whether_the_cpu_time_of_members_that_ended_is_an_estimate)
+{
+	const char *name = own("few"), *program = program_called(&rig, name);
+	const char *arguments[] = { program, "rests", "1000", rig.file, NULL };
+	const char *expected;
+	char targets[128];
+	pid_t pid;
+
+	snprintf(targets, sizeof(targets), "{\"name\": \"g\", \"comm\": \"%s\", \"per\": \"group\"}", name);
+	if (!start(&rig, (enum way)_i, targets, ""))
+		SKIP_TEST("%s", skip_why());
+	expected = discovery_says(&rig, "\"exit_records\": true") ? "\"ended_cpu\": \"estimated\","
+								  : "\"ended_cpu\": \"seen\"";
+	pid = run(arguments);
+	await_stop(pid);
+	live_wait_for(&rig, counted(&rig, "members") == 1);
+
+	AUTO_FREE char *text = requested("g");
+
+	ck_assert(text && !strstr(text, "ended_cpu"));
+	if (_i != KERNEL)
+		live_wait_for(&rig, says_of_ended(program, expected));
+	else if (says_of_ended(program, "\"ended_cpu\": "))
+		ck_assert(went_over_to_files(&rig));
+	kill(pid, SIGKILL);
+	await_end(pid);
+}
+END_TEST
+
 /* ---- one that turns into something else ---- */
 
 /* It works on for a while, and stops again. */
@@ -460,6 +524,7 @@ Suite *arrival_suite(void)
 	tcase_add_loop_test(many, the_sum_of_a_group_is_exact_to_a_hundredth_for_children_that_never_read_their_clock,
 			    0, PERF * (int)ARRAY_LEN(spinners));
 	tcase_add_test(many, children_that_end_while_the_daemon_is_stopped_do_not_count_twice);
+	tcase_add_loop_test(many, an_incident_says_whether_the_cpu_time_of_members_that_ended_is_an_estimate, 0, WAYS);
 	tcase_add_test(many, a_rule_on_a_group_fires_for_processes_none_of_which_is_long);
 	suite_add_tcase(suite, many);
 

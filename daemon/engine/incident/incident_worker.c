@@ -1426,6 +1426,38 @@ static void write_stacks(struct incident_work *work)
 	stack_capture_write(TAKE(work->stacks), &members, spool_draft_dirfd(work->draft), &waiting, work->captured);
 }
 
+static bool has_ended_members(const struct incident_work *work)
+{
+	for (size_t i = 0; i < work->member_count; i++)
+		if (work->members[i].to_ns != UINT64_MAX)
+			return true;
+	return false;
+}
+
+/*
+ * Whether members of a group have ended in the window whose CPU time is an estimate: it is exact where the
+ * scheduler adds it up. Asked at the end: they may have ended since the firing. Also if that is not known.
+ */
+static void describe_ended(struct incident_work *work)
+{
+	struct discovery *discovery = session_parts(work->worker->session).discovery;
+	struct incident *info = work->info;
+	struct discovery_state state;
+
+	if (work->request->target.kind != TARGET_GROUP || strcmp(info->cost.cpu_time_source, "files") != 0)
+		return;
+	if (!has_ended_members(work))
+		add_members(work);
+	if (!has_ended_members(work) && work->member_count > 0)
+		return;
+
+	discovery_state(discovery, &state);
+	info->has_ended_cpu_lack = state.exit_totals;
+	incident_text(info->ended_cpu, sizeof info->ended_cpu,
+		      state.exit_totals ? INCIDENT_ENDED_ESTIMATED : INCIDENT_ENDED_SEEN);
+	info->ended_cpu_lack_ns = DISCOVERY_LACK_TICKS * NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK);
+}
+
 /* ---- seal: samples ---- */
 
 static int stream_window(const struct incident_work *work, struct stream_writer *writer)
@@ -1744,6 +1776,7 @@ static void seal_work(struct incident_work *work)
 
 	report_commands(work);
 	write_stacks(work);
+	describe_ended(work);
 	on_disk(worker, seal_draft, &seal);
 	r = seal.error;
 

@@ -1488,7 +1488,7 @@ static int waited_times_new(int procfd, struct waited_times **ret)
 
 	times->procfd = procfd;
 	times->tick_ns = NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK);
-	times->grain_ns = 2 * times->tick_ns;
+	times->grain_ns = DISCOVERY_LACK_TICKS / 2 * times->tick_ns;
 	TAILQ_INIT(&times->used);
 	TAILQ_INIT(&times->unused);
 	for (size_t i = 0; i < ACCOUNTS_MAX; i++)

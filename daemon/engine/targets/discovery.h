@@ -44,6 +44,12 @@ struct discovery_options {
 	const char *unit_bus; /* D-Bus address of systemd itself; NULL: the system bus of this machine */
 };
 
+/*
+ * Without the scheduler's sums the CPU time of members of a group that ended is an estimate, from exit records and
+ * what their parents have waited for: so many clock ticks may be lacking for each parent.
+ */
+#define DISCOVERY_LACK_TICKS 4u
+
 struct discovery_state {
 	struct target_table_counts target_table;
 	uint64_t scans;

@@ -17,6 +17,7 @@ Suite *story_suite(void);
 static struct incident incident;
 static struct incident_samples samples;
 
+static const char *ended_cpu = "";
 static struct incident_unit unit;
 static struct labels labels;
 
@@ -38,6 +39,9 @@ static char *told(int64_t got_from_ns)
 	incident.has_unit = unit.name[0] != '\0';
 	incident.unit = unit;
 	incident.labels = labels;
+	incident_text(incident.ended_cpu, sizeof(incident.ended_cpu), ended_cpu);
+	incident.has_ended_cpu_lack = strcmp(ended_cpu, INCIDENT_ENDED_ESTIMATED) == 0;
+	incident.ended_cpu_lack_ns = 40 * NS_PER_MS;
 	story_tell(&incident, &samples, file);
 	ck_assert_int_eq(fclose(file), 0);
 	return text;
@@ -52,6 +56,29 @@ START_TEST(what_was_before_the_recorder_is_not_called_lost)
 	text = told(2000000000);
 	ck_assert_msg(strstr(text, "The recording begins 2 s after it fired."), "%s", text);
 	free(text);
+}
+END_TEST
+
+/* Of members of a group: what is not exact of those that ended. */
+START_TEST(cpu_time_of_members_that_ended_is_told_to_be_an_estimate)
+{
+	char *text = told(0);
+
+	ck_assert_ptr_null(strstr(text, "estimate"));
+	free(text);
+	ended_cpu = INCIDENT_ENDED_ESTIMATED;
+	text = told(0);
+	ck_assert_msg(strstr(text, " Its CPU time is an estimate: of members that ended up to 40 ms may be missing for "
+				   "each parent. "),
+		      "%s", text);
+	free(text);
+	ended_cpu = INCIDENT_ENDED_SEEN;
+	text = told(0);
+	ck_assert_msg(strstr(text, " Its CPU time is an estimate: of members that ended it has what they were seen to "
+				   "use. "),
+		      "%s", text);
+	free(text);
+	ended_cpu = "";
 }
 END_TEST
 
@@ -173,6 +200,7 @@ Suite *story_suite(void)
 
 	tcase_add_test(tcase, above_its_average_is_not_below_its_minimum);
 	tcase_add_test(tcase, what_was_before_the_recorder_is_not_called_lost);
+	tcase_add_test(tcase, cpu_time_of_members_that_ended_is_told_to_be_an_estimate);
 	tcase_add_test(tcase, waiting_for_a_cpu_is_told_where_it_was_long);
 	tcase_add_test(tcase, a_recording_that_goes_back_far_enough_is_not_spoken_of);
 	tcase_add_test(tcase, labels_are_printed_and_escaped);

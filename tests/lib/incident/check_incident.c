@@ -88,6 +88,9 @@ static void fill(struct incident *incident)
 		.has_cpu = true, .cpu_cores = 2.5, .has_memory = true, .memory_bytes = 1ull << 40
 	};
 	incident->peak_cpu_percent = 100;
+	incident_text(incident->ended_cpu, sizeof(incident->ended_cpu), INCIDENT_ENDED_ESTIMATED);
+	incident->has_ended_cpu_lack = true;
+	incident->ended_cpu_lack_ns = 40000000;
 	incident->cost = (struct incident_cost){ "kernel", 10000000, 100000000, 1.25, 50000, 40000, 7 };
 	incident_merge(incident, &(struct incident_firing){ INCIDENT_RULE, { 77 }, "memory", true, 12 });
 	incident_merge(incident, &(struct incident_firing){ INCIDENT_MANUAL, { 78 }, "manual", false, 0 });
