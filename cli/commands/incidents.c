@@ -492,6 +492,7 @@ struct verification {
 	uint64_t finding_count; /* may exceed what is kept */
 	bool incomplete;        /* it was sealed without all of its samples, and says so in: */
 	struct incident incident;
+	const char *gone; /* of its texts: the recovered incident that had them, if it is not beside it; or NULL */
 };
 
 __attribute__((format(printf, 4, 5))) static void add_finding(struct verification *verification, uint64_t line,
@@ -601,14 +602,49 @@ static bool is_missing(const struct incident_capture *capture)
 	return capture->status == INCIDENT_CAPTURE_FAILED;
 }
 
+/* The incident that has what is missing, at the end of why; NULL: it names none. */
+static const char *find_rest(const char *why)
+{
+	static const char words[] = " in incident ";
+	const char *at = strstr(why, words);
+
+	at = at ? at + strlen(words) : NULL;
+	return at && *at && *at != '.' && !strchr(at, '/') ? at : NULL;
+}
+
+/* Retention may have removed it since, or this incident was copied without it. */
+static void look_for_rest(struct verification *verification, int fd, const char *rest)
+{
+	char path[sizeof(verification->incident.captures[0].why) + 8];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "../%s", rest);
+	if (fstatat(fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+		verification->gone = rest;
+}
+
+/* *ret: whether what is missing is in an incident that is there. False: in none. */
+static bool has_rest(const struct verification *verification, const char *why, bool *ret)
+{
+	const char *rest = find_rest(why);
+
+	*ret = !rest || !verification->gone || strcmp(rest, verification->gone) != 0;
+	return rest != NULL;
+}
+
 static void verify_description(struct verification *verification, int fd)
 {
 	struct incident *incident = &verification->incident;
 	int rc = incident_json_read(fd, incident);
 
-	for (size_t i = 0; rc == 0 && i < incident->capture_count; i++)
-		verification->incomplete |=
-			is_missing(&incident->captures[i]) && strcmp(incident->captures[i].name, "samples") == 0;
+	for (size_t i = 0; rc == 0 && i < incident->capture_count; i++) {
+		const struct incident_capture *capture = &incident->captures[i];
+		const char *rest = is_missing(capture) ? find_rest(capture->why) : NULL;
+
+		verification->incomplete |= is_missing(capture) && strcmp(capture->name, "samples") == 0;
+		if (rest)
+			look_for_rest(verification, fd, rest);
+	}
 	if (rc == -EPROTONOSUPPORT)
 		add_finding(verification, 0, 0, INCIDENT_FILE " is of a later version of spikewatch");
 	else if (rc == -EBADMSG || rc == -EFBIG)
@@ -720,6 +756,7 @@ static void print_findings(const struct verification *verification)
 static void print_missing(const struct verification *verification)
 {
 	const struct incident *incident = &verification->incident;
+	bool there;
 
 	if (!verification->incomplete)
 		return;
@@ -732,6 +769,8 @@ static void print_missing(const struct verification *verification)
 		output_escaped(stdout, capture->file[0] ? capture->file : capture->name);
 		printf(": ");
 		output_escaped(stdout, capture->why);
+		if (has_rest(verification, capture->why, &there) && !there)
+			printf(", which is not beside this one");
 		putchar('\n');
 	}
 }
@@ -801,8 +840,11 @@ static void put_findings(struct json_writer *json, const struct verification *ve
 	json_member_u64(json, "findings_total", verification->finding_count);
 }
 
-static void put_missing(struct json_writer *json, const struct incident *incident)
+static void put_missing(struct json_writer *json, const struct verification *verification)
 {
+	const struct incident *incident = &verification->incident;
+	bool there;
+
 	json_member_array(json, "missing");
 	for (size_t i = 0; i < incident->capture_count; i++) {
 		const struct incident_capture *capture = &incident->captures[i];
@@ -813,6 +855,8 @@ static void put_missing(struct json_writer *json, const struct incident *inciden
 		json_member_text(json, "name", capture->name);
 		json_member_text(json, "file", capture->file);
 		json_member_text(json, "why", capture->why);
+		if (has_rest(verification, capture->why, &there))
+			json_member_bool(json, "rest_is_there", there);
 		json_end_object(json);
 	}
 	json_end_array(json);
@@ -839,7 +883,7 @@ static void put_json(struct json_writer *json, const struct verification *verifi
 	}
 	put_findings(json, verification);
 	if (verification->incomplete)
-		put_missing(json, &verification->incident);
+		put_missing(json, verification);
 	json_end_object(json);
 }
 

@@ -865,7 +865,7 @@ START_TEST(one_whose_daemon_was_killed_is_incomplete_and_says_where_the_rest_is)
 	ck_assert_int_eq(RUN(verify, (char *)path_of("")), EXIT_OK);
 	says(": incomplete; what is there is whole\n");
 	says("  missing: samples: the daemon was killed before they were written; they are in incident "
-	     "2026-all-recovered-1\n");
+	     "2026-all-recovered-1, which is not beside this one\n");
 	says("  missing: stacks\\x1b: the daemon was killed\n");
 	says_not(": whole");
 	ck_assert_int_eq(RUN(verify, "-q", (char *)path_of("")), EXIT_OK);
@@ -876,7 +876,17 @@ START_TEST(one_whose_daemon_was_killed_is_incomplete_and_says_where_the_rest_is)
 	missing = json_member(json_root(document)->first, "missing");
 	ck_assert_uint_eq(missing->count, 2);
 	ck_assert_str_eq(json_member(missing->first, "why")->text, why);
+	ck_assert(!json_member(missing->first, "rest_is_there")->boolean);
 	json_document_free(document);
+
+	/* With the one that it names beside it, which retention may remove. */
+	ck_assert_int_eq(mkdirat(fd, "../2026-all-recovered-1", 0700), 0);
+	ck_assert_int_eq(RUN(verify, (char *)path_of("")), EXIT_OK);
+	says("they are in incident 2026-all-recovered-1\n");
+	says_not("not beside");
+	ck_assert_int_eq(RUN(verify, "--json", (char *)path_of("")), EXIT_OK);
+	says("\"rest_is_there\": true");
+	ck_assert_int_eq(unlinkat(fd, "../2026-all-recovered-1", AT_REMOVEDIR), 0);
 	ck_assert_int_eq(RUN(show, (char *)path_of("")), EXIT_OK);
 	says("2026-all-recovered-1");
 
