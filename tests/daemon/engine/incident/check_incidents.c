@@ -5,6 +5,7 @@
 #include "evaluator_feed.h"
 #include "incidents_rig.h"
 #include "skip.h"
+#include "torture.h"
 
 #include <sys/prctl.h>
 
@@ -438,6 +439,79 @@ START_TEST(a_storm_of_any_size_is_counted_in_bounded_memory)
 }
 END_TEST
 
+/* Never returns: is killed before that step of recording a storm, or exits with 0 when it is sealed before. */
+static void record_until(long step)
+{
+	rig.after_text = "0s";
+	start(&rig, "0B", RULE("hot", "100ms"));
+	rig.config->incidents.max_per_hour = 1;
+	fire(0);
+	for (int naps = 0; naps < SCENE_NAPS && poll_once(&rig).sealed == 0; naps++)
+		scene_nap();
+	torture_kill_at(step, "disk");
+	fire(1);
+	fire(2);
+	stop(&rig);
+	torture_kill_at(0, NULL);
+	_exit(counts_now().sealed == 2 ? 0 : 1);
+}
+
+/* What the next start makes of it. Returns whether the storm is there, whole. */
+static bool find_storm_after(void)
+{
+	static const struct retention_limits none;
+	const struct spool_swept *swept;
+	struct incident storm = { 0 };
+	struct spool *spool;
+	char path[400];
+	size_t before = count_directories(&rig, path), drafts, gone = 0;
+
+	ck_assert_int_eq(spool_open(rig.spool_at, &none, &spool, NULL), 0);
+	spool_wait(spool, 60 * NS_PER_S, NULL, NULL);
+	drafts = spool_swept(spool, &swept);
+	ck_assert_uint_le(drafts, 1);
+	for (size_t i = 0; i < drafts; i++)
+		gone += !swept[i].adopted;
+	ck_assert_uint_eq(count_directories(&rig, path), before - gone);
+
+	AUTO_FREE char *text = read_storm(&storm);
+
+	ck_assert_uint_eq(before - gone, text ? 2 : 1); /* the other was sealed before */
+	if (text) {
+		ck_assert_int_eq(storm.kind, INCIDENT_STORM);
+		ck_assert_uint_eq(storm.merged_total, 2);
+		ck_assert_double_eq_tol(storm.rule.severity, 2.5, 0.001);
+		ck_assert_ptr_nonnull(strstr(text, "\ttarget-2\t50%\t2.50\t"));
+	}
+	spool_free(spool);
+	return text != NULL;
+}
+
+START_TEST(a_daemon_that_is_killed_at_any_step_of_recording_a_storm_leaves_it_whole_or_says_that_it_is_gone)
+{
+	int status = -1;
+	long step = 0, kept = 0;
+
+	while (status != 0) {
+		pid_t child;
+
+		step++;
+		snprintf(rig.spool_at, sizeof(rig.spool_at), "%s/incidents-%ld", rig.directory, step);
+		child = fork();
+		if (child == 0)
+			record_until(step);
+		ck_assert_int_eq(waitpid(child, &status, 0), child);
+		ck_assert_msg(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL), "step %ld: %x", step,
+			      status);
+		kept += find_storm_after();
+	}
+	ck_assert_int_gt(step, 10);
+	ck_assert_int_gt(kept, 1);
+	ck_assert_int_lt(kept, step);
+	actor_end(&rig.actor);
+}
+END_TEST
+
 /* A limit of the hour refuses firings for an hour: that is no incident each half minute. */
 START_TEST(storms_are_not_recorded_one_after_the_other)
 {
@@ -722,6 +796,9 @@ Suite *incidents_suite(void)
 	tcase_add_test(tcase, firings_without_an_incident_are_counted_by_rule_and_target);
 	tcase_add_test(tcase, a_storm_of_any_size_is_counted_in_bounded_memory);
 	tcase_add_test(tcase, storms_are_not_recorded_one_after_the_other);
+	tcase_add_test(
+		tcase,
+		a_daemon_that_is_killed_at_any_step_of_recording_a_storm_leaves_it_whole_or_says_that_it_is_gone);
 	tcase_add_test(tcase, what_becomes_free_is_taken_by_the_next_firing);
 	tcase_add_test(tcase, in_an_hour_rules_open_no_more_than_they_may);
 	tcase_add_test(tcase, a_user_leaves_room_for_others);
