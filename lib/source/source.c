@@ -821,6 +821,14 @@ static void note_cost(struct source_entry *entry, int64_t took_ns)
 	entry->look_ns = (uint32_t)(before_ns > 0 ? (7 * before_ns + took_ns) / 8 : took_ns);
 }
 
+/*
+ * How much CPU time a process may use before its files are read again: a fiftieth of a core, so
+ * what uses more is read in every fill, and at most what it takes to touch a megabyte or a huge
+ * page of new memory: 0.4 to 1.1 MiB with pages of 4 KiB, 1 to 2 MiB with huge ones.
+ */
+#define UNREAD_SHARE 50
+#define UNREAD_MAX_NS (200 * NS_PER_US)
+
 /* ---- accounts ---- */
 
 /* In steps, rounded down. */
@@ -920,7 +928,7 @@ static bool ask_account(struct source *source, struct source_entry *entry, struc
 	*ret = (struct process_told){ .cpu_ns = use.cpu_ns,
 				      .wait_ns = use.wait_ns,
 				      .changes = use.changes,
-				      .runs = use.runs && use.going_ns > source->reader_options.unread_max_ns,
+				      .runs = use.runs && use.going_ns > UNREAD_MAX_NS,
 				      .ended = use.ended };
 	if (use.lost)
 		unfollow(source, entry);
@@ -1505,14 +1513,6 @@ void source_fill(struct source *source, mono_t now)
 }
 
 #define DEFAULT_HEARTBEAT_NS NS_PER_S
-
-/*
- * How much CPU time a process may use before its files are read again: a fiftieth of a core, so
- * what uses more is read in every fill, and at most what it takes to touch a megabyte or a huge
- * page of new memory: 0.4 to 1.1 MiB with pages of 4 KiB, 1 to 2 MiB with huge ones.
- */
-#define UNREAD_SHARE 50
-#define UNREAD_MAX_NS (200 * NS_PER_US)
 
 /* ---- owner thread ---- */
 
