@@ -56,6 +56,7 @@ struct stack_bundle {
 	struct stack_file_entry *entries; /* paths are the snapshots', or in `names` */
 	size_t cap;
 	char names[STACK_BUNDLE_PERF_MAPS_MAX][64];
+	uint32_t absent_of[STACK_BUNDLE_ENTRIES_MAX]; /* the process whose file was not found; 0: none yet */
 	size_t count, files, perf_maps;
 	size_t unanswered;  /* of the last stack_bundle_add: not opened, as they do not answer */
 	size_t too_large;   /* likewise, to be copied from where they are */
@@ -135,6 +136,7 @@ static struct stack_file_entry *add_entry(struct stack_bundle *bundle, const str
 static void add_file(struct stack_bundle *bundle, int procfd, const struct stack_recorder_file *file, size_t files_max)
 {
 	struct stack_file_entry *entry = find_file(bundle, file);
+	uint32_t *absent_of;
 
 	if (!entry) {
 		if (bundle->files == files_max)
@@ -149,9 +151,11 @@ static void add_file(struct stack_bundle *bundle, int procfd, const struct stack
 			return;
 		bundle->files++;
 	}
-	if (entry->binary.fd >= 0)
+	absent_of = &bundle->absent_of[entry - bundle->entries];
+	if (entry->binary.fd >= 0 || *absent_of == file->pid)
 		return;
 	entry->binary.fd = open_mapped(bundle, procfd, file);
+	*absent_of = entry->binary.fd == -ENOENT ? file->pid : 0;
 	bundle->unanswered += entry->binary.fd == -ETIMEDOUT || entry->binary.fd == -EBUSY;
 	bundle->too_large += entry->binary.fd == -EFBIG;
 	if (entry->binary.fd < 0)
@@ -212,7 +216,8 @@ static void add_perf_map(struct stack_bundle *bundle, int procfd, uint32_t pid)
 
 /*
  * Opens what a snapshot, which must outlive the bundle, refers to, unless it is open already: up to
- * files_max files in all. Those that cannot be opened are tried again with the next snapshot.
+ * files_max files in all. Those that cannot be opened are tried again with the next snapshot, those that
+ * are not found if another process has them mapped.
  */
 static void stack_bundle_add(struct stack_bundle *bundle, int procfd, const struct stack_recorder_snapshot *snapshot,
 			     size_t files_max)

@@ -650,6 +650,32 @@ START_TEST(copies_are_compressed_before_there_is_another)
 }
 END_TEST
 
+/* Looking for one that is not there takes three questions to a child, each time. */
+START_TEST(a_file_that_was_not_found_is_looked_for_again_with_another_process)
+{
+	AUTO_FREE struct stack_bundle *bundle = calloc(1, sizeof *bundle);
+	char path[128];
+	struct stack_recorder_file file = { .pid = (uint32_t)getpid(), .path = path, .file = { .build_id_len = 20 } };
+	const struct stack_recorder_snapshot snapshot = { .files = &file, .file_count = 1 };
+	int procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	snprintf(path, sizeof path, "/tmp/spikewatch-absent-%d", getpid());
+	ck_assert_ptr_nonnull(bundle);
+	stack_bundle_add(bundle, procfd, &snapshot, 1);
+	ck_assert_uint_eq(bundle->count, 1);
+	ck_assert_int_eq(bundle->entries[0].binary.fd, -1);
+	scene_write(path, "here");
+	stack_bundle_add(bundle, procfd, &snapshot, 1);
+	ck_assert_int_eq(bundle->entries[0].binary.fd, -1);
+	file.pid = (uint32_t)getppid();
+	stack_bundle_add(bundle, procfd, &snapshot, 1);
+	ck_assert_int_ge(bundle->entries[0].binary.fd, 0);
+	unlink(path);
+	stack_bundle_close(bundle);
+	close(procfd);
+}
+END_TEST
+
 /* A process that holds a write lease on a file, and does not give it up. */
 static pid_t start_lessee(const char *path)
 {
@@ -821,6 +847,7 @@ Suite *stack_capture_suite(void)
 	tcase_add_test(tcase, a_symboliser_ends_when_the_daemon_does);
 	tcase_add_test(tcase, many_copies_of_one_owner_leave_room_for_another);
 	tcase_add_test(tcase, incidents_of_a_storm_share_what_the_rings_held);
+	tcase_add_test(tcase, a_file_that_was_not_found_is_looked_for_again_with_another_process);
 	tcase_add_test(tcase, firings_that_wait_for_their_turn_share_as_well);
 	tcase_add_test(tcase, copies_are_compressed_before_there_is_another);
 	tcase_add_test(tcase, where_others_hold_all_there_is_the_past_is_left_out_and_that_is_said);
