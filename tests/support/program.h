@@ -59,6 +59,16 @@ static inline struct program program_start(const char *const *arguments, const c
 	_exit(126);
 }
 
+/*
+ * Whether a daemon watches its one target. It says so when it starts; if its first scan takes more than five seconds, as
+ * on a machine on which a hundred others wait for a CPU, it starts without it, and names it when it is found.
+ */
+static inline bool program_watches_one(const struct program *program)
+{
+	return scene_says(program->err, "watching 1 targets") ||
+	       (scene_says(program->err, "watching 0 targets") && scene_says(program->err, " found: a "));
+}
+
 /* Waits until it has ended: its exit code, or 128 + the signal. */
 static inline int program_wait(const struct program *program)
 {

@@ -150,7 +150,7 @@ static inline void stacks_rig_start_daemon(struct stacks_rig *rig, const char *s
 		    rig->directory, stacks, rig->directory, rig->before, rig->after,
 		    rig->selector ? rig->selector : pid, rig->keys, rules);
 	rig->daemon = program_start(arguments, rig->directory, -1, 0);
-	scene_wait_for(scene_says(rig->daemon.err, "watching 1 targets"));
+	scene_wait_for(program_watches_one(&rig->daemon));
 	if (follows)
 		scene_wait_for(stacks_rig_follows(rig));
 }

@@ -191,7 +191,7 @@ START_TEST(a_burst_as_long_as_the_window_fires_whenever_it_comes_and_a_shorter_o
 
 	struct program daemon = program_start(arguments, directory, -1, 0);
 
-	scene_wait_for(scene_says(daemon.err, "watching 1 targets"));
+	scene_wait_for(program_watches_one(&daemon));
 	ck_assert_int_eq(write(gate[1], "", 1), 1);
 
 	int status;

@@ -346,7 +346,7 @@ START_TEST(functions_of_members_without_kin_are_those_of_their_cgroup)
 		    "\"cgroup\"}]}\n",
 		    rig.directory, rig.directory, cgroups.name);
 	rig.daemon = program_start(arguments, rig.directory, -1, 0);
-	scene_wait_for(scene_says(rig.daemon.err, "watching 1 targets"));
+	scene_wait_for(program_watches_one(&rig.daemon));
 	if (_i)
 		ck_assert_int_eq(own_cgroups_add(&cgroups, "goes"), 0);
 	burn_in_cgroup(_i ? "goes" : "stays");

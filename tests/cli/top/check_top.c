@@ -53,7 +53,7 @@ static void start_daemon(void)
 
 	daemon_program = program_start(arguments, directory, -1, 0);
 	runs = true;
-	scene_wait_for(scene_says(daemon_program.err, "watching 1 targets"));
+	scene_wait_for(program_watches_one(&daemon_program));
 }
 
 static void stop_daemon(int number)

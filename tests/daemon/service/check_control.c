@@ -681,7 +681,7 @@ START_TEST(a_daemon_without_a_socket_works)
 	scene_write(path, "in the way");
 	struct program program = start_daemon();
 
-	scene_wait_for(scene_says(program.err, "watching 1 targets"));
+	scene_wait_for(program_watches_one(&program));
 	program_said(directory, "no control socket at");
 	kill(program.pid, SIGTERM);
 	ck_assert_int_eq(program_wait(&program), 0);

@@ -68,8 +68,9 @@ static struct program start(uid_t uid)
 {
 	struct program program = program_start(DAEMON("-c", config_path), directory, -1, uid);
 
-	scene_wait_for(said(&program, "watching 1 targets") || waitpid(program.pid, NULL, WNOHANG) != 0);
-	program_said(directory, "watching 1 targets");
+	scene_wait_for(program_watches_one(&program) || waitpid(program.pid, NULL, WNOHANG) != 0);
+	if (!program_watches_one(&program))
+		program_said(directory, "watching 1 targets");
 
 	return program;
 }

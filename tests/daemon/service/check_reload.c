@@ -87,8 +87,9 @@ static void setup_with(const char *mode)
 	actor = actor_start("scene-reload");
 	configure("4MiB", "", HOT);
 	program = program_start(arguments, directory, -1, 0);
-	scene_wait_for(said("watching 1 targets") || waitpid(program.pid, NULL, WNOHANG) != 0);
-	program_said(directory, "watching 1 targets");
+	scene_wait_for(program_watches_one(&program) || waitpid(program.pid, NULL, WNOHANG) != 0);
+	if (!program_watches_one(&program))
+		program_said(directory, "watching 1 targets");
 	actor_do(&actor, 'b', "hot-thread");
 	scene_wait_for(said("rule hot fired"));
 }
