@@ -472,13 +472,13 @@ static void drop_former(unsigned slot)
 		owner->left--;
 }
 
-/* What a slot says of nobody. */
+/* What a slot says while its child is not slow. */
 #define NOBODY UINT64_MAX
 
 /* slot -1: none. */
 static void write_slot(int slot, uint64_t owner)
 {
-	/* Without it the child counts, but for nobody. */
+	/* Without it the child counts, but for no user. */
 	if (slot >= 0)
 		(void)!pwrite(slots.fd, &owner, sizeof(owner), (off_t)((unsigned)slot * sizeof(owner)));
 }
