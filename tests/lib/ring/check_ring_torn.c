@@ -122,6 +122,8 @@ END_TEST
 
 START_TEST(pages_of_zeros_are_reported)
 {
+	uint32_t missed = 0;
+
 	for (uint32_t page = 0; page < PAGES; page++) {
 		struct ring *ring = NULL;
 		struct fixture_tally tally;
@@ -130,11 +132,13 @@ START_TEST(pages_of_zeros_are_reported)
 		memset(image + PAGE + page * PAGE, 0, PAGE);
 		ck_assert_int_eq(ring_open(dirfd, "ring", false, &ring), 0);
 		fixture_read(ring, RING_OLDEST, &tally);
-		ck_assert_uint_eq(tally.wrong + tally.misnamed + tally.disordered, 0);
-		ck_assert_uint_lt(tally.samples, whole.samples);
+		check_true(&tally, PAGE + page * PAGE);
+		missed += tally.samples < whole.samples;
 		ring_free(ring);
 		memcpy(image + PAGE + page * PAGE, saved, PAGE);
 	}
+	/* One may hold no more than the rest of a tick whose beginning was overwritten. */
+	ck_assert_uint_ge(missed, PAGES - 1);
 }
 END_TEST
 
