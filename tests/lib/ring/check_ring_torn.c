@@ -137,8 +137,8 @@ START_TEST(pages_of_zeros_are_reported)
 		ring_free(ring);
 		memcpy(image + PAGE + page * PAGE, saved, PAGE);
 	}
-	/* One may hold no more than the rest of a tick whose beginning was overwritten. */
-	ck_assert_uint_ge(missed, PAGES - 1);
+	/* Of ticks over pages one may hold no more than the rest of a tick whose beginning was overwritten. */
+	ck_assert_uint_ge(missed, whole.ticks < PAGES ? PAGES - 1 : PAGES);
 }
 END_TEST
 
