@@ -16,7 +16,9 @@
  *
  * A target that does not change has a row per heartbeat. A writer without a row for two heartbeats
  * had stalled: no ticks are made up there, which also bounds the ticks made up per row. They are
- * made up when the writer's next row comes, so after later ticks of others.
+ * made up when the writer's next row comes, so after later ticks of others. An incident says when
+ * its last tick was: those after the last row are made up too, the firing is one of them where the
+ * target had no CPU just then.
  *
  * Unless it is known, the interval is the shortest mean distance of INTERVAL_ROWS consecutive rows
  * of one target: single ticks come late, so the distance of two rows says nothing.
@@ -207,6 +209,27 @@ static int tick_clock_idle_until(struct tick_clock *clock, uint32_t writer, mono
 	return r;
 }
 
+/*
+ * The ticks after a writer's last row, up to the last one that is known to have been: nothing changed in
+ * them. until.ns 0: not known.
+ */
+static int tick_clock_idle_to_end(struct tick_clock *clock, mono_t until)
+{
+	uint64_t half = clock->interval.ns / 2;
+
+	for (uint32_t writer = 0; writer < WRITER_CLOCKS_MAX; writer++) {
+		const struct tick_clock_line *line = &clock->lines[writer];
+		int r = line->started && until.ns > 0 ? tick_clock_idle_until(clock, writer, until) : 0;
+
+		if (r == 0 && line->started && until.ns > 0 && mono_diff(until, line->tick) > (int64_t)half &&
+		    mono_diff(until, line->tick) <= (int64_t)(clock->interval.ns + half))
+			r = tick_clock_idle_tick(clock, writer, until);
+		if (r != 0)
+			return r;
+	}
+	return 0;
+}
+
 /* Begins a tick of this writer at `at`, after those in which nothing changed. */
 static int tick_clock_next(struct tick_clock *clock, uint32_t writer, mono_t at)
 {
@@ -275,7 +298,8 @@ struct recording {
 	size_t target_count, target_cap;
 	struct pair_map index; /* id -> place in targets */
 	struct tick_clock clock;
-	/* Of replay_source_play; may be NULL. */
+	/* Of replay_source_play; progress may be NULL. */
+	mono_t until; /* the last tick; ns 0: not known */
 	void (*progress)(void *ctx, uint64_t done_bytes, uint64_t size_bytes);
 	uint64_t done_bytes, size_bytes;
 };
@@ -619,6 +643,8 @@ static int recording_finish(struct recording *recording, struct recording_summar
 
 	if (r == 0)
 		r = tick_clock_end(&recording->clock);
+	if (r == 0)
+		r = tick_clock_idle_to_end(&recording->clock, recording->until);
 	recording->summary.report = report;
 	*ret = recording->summary;
 	return r;
@@ -696,6 +722,8 @@ static void read_description(int dirfd, struct replay_source *source)
 	if (incident->mono.ns > 0 && incident->mono.ns < INT64_MAX && incident->wall.ns < INT64_MAX) {
 		source->has_clock = true;
 		source->mono_ahead_ns = (int64_t)(incident->mono.ns - incident->wall.ns);
+		if (incident->coverage.ticks_got > 0)
+			source->last_tick = mono_add(incident->mono, (uint64_t)incident->coverage.got_to_ns);
 	}
 	source->interval_ns = incident->cost.interval_ns;
 	source->idle_ns = incident->cost.idle_ns;
@@ -831,6 +859,7 @@ int replay_source_play(struct replay_source *source, const struct recording_opti
 	if (r < 0)
 		return r;
 	recording->progress = progress;
+	recording->until = source->last_tick;
 	recording->size_bytes = source->size_bytes;
 	r = stream_read_fd(recording->stream_reader, source->fd, UINT64_MAX);
 	finished = recording_finish(recording, ret);

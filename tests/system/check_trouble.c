@@ -445,10 +445,7 @@ START_TEST(captures_that_ran_out_of_descriptors_say_so)
 	session_stop(rig.session); /* its threads would give descriptors back */
 	int fd = open(rig.spool_at, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	/*
-	 * The worker gets as far as the lock of the directory, and there its descriptors are taken
-	 * away.
-	 */
+	/* When the captures are in memory and the draft waits for the lock of the directory, no file can be opened any more. */
 	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
 	struct incidents_ticket ticket;
 	struct target target = { .id = 1,
@@ -461,13 +458,17 @@ START_TEST(captures_that_ran_out_of_descriptors_say_so)
 				 .cmdline = "",
 				 .cgroup = "" };
 
+	struct incidents_counts counts;
+
 	incidents_trigger(rig.incidents, &target, &ticket);
-	scene_wait_for(incidents_busy_since(rig.incidents).ns != 0);
+	scene_wait_for((incidents_counts(rig.incidents, &counts), counts.captures_unsaved > 0));
 	struct rlimit limit = take_descriptors(0);
 
 	flock(fd, LOCK_UN);
-	for (int naps = 0; naps < SCENE_NAPS && incidents_busy_since(rig.incidents).ns != 0; naps++)
+	for (int naps = 0; naps < SCENE_NAPS && counts.captures_unsaved > 0; naps++) {
+		incidents_counts(rig.incidents, &counts);
 		scene_nap();
+	}
 	setrlimit(RLIMIT_NOFILE, &limit);
 	close(fd);
 	scene_wait_for(poll_once(&rig).sealed == 1);

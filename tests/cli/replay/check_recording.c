@@ -3,6 +3,7 @@
  * damaged, doubled or absurd is not made up.
  */
 #include "evaluator_feed.h"
+#include "incidentmade.h"
 #include "replay_rig.h"
 #include "lib/base/base.h"
 #include "torture.h"
@@ -22,6 +23,7 @@ static struct buffer text;
 static struct stream_writer *writer;
 static struct recording_summary summary;
 static uint64_t troubles;
+static mono_t until; /* what the incident says of its last tick */
 
 /* Another one, for another configuration or another run. */
 static void new_replayer(void)
@@ -39,6 +41,7 @@ static void setup(void)
 	rig.seed = 1;
 	text = (struct buffer){ 0 };
 	troubles = 0;
+	until = (mono_t){ 0 };
 }
 
 static void teardown(void)
@@ -112,6 +115,7 @@ static void play(void)
 	options.event = on_event;
 	options.trouble = on_trouble;
 	ck_assert_int_eq(recording_new(&options, &recording), 0);
+	recording->until = until;
 	ck_assert_int_eq(stream_feed_pieces(recording->stream_reader, text.data, text.len, 1000), 0);
 	ck_assert_int_eq(recording_finish(recording, &summary), 0);
 	recording_free(recording);
@@ -232,6 +236,66 @@ START_TEST(a_target_that_stands_still_is_judged_on)
 	play();
 	ck_assert_uint_eq(rig.replayed.percent_windows, 91 + 20); /* at each step, then whole windows only */
 	ck_assert_uint_eq(summary.ticks, 301);
+}
+END_TEST
+
+/* A target that works for 60 ms, and the last tick at `last_ns`. */
+static void play_until(uint64_t last_ns)
+{
+	struct target target = rig_target(1);
+	struct sample sample = { 0 };
+
+	new_replayer();
+	rig.replayed.percent_windows = 0;
+	text.len = 0;
+	until = (mono_t){ last_ns };
+	begin_stream(START);
+	declare(&target, 0);
+	busy(START, START + 60 * NS_PER_MS, RIG_INTERVAL, &sample);
+	end_stream();
+	play();
+}
+
+START_TEST(the_ticks_after_the_last_row_of_an_incident_are_made_up)
+{
+	play_until(0); /* not known */
+	ck_assert_uint_eq(summary.ticks, 7);
+	ck_assert_uint_eq(rig.replayed.percent_windows, 0); /* none of 100 ms is whole */
+	play_until(START + 120 * NS_PER_MS - 30000);
+	ck_assert_uint_eq(summary.ticks, 13);
+	ck_assert_uint_gt(rig.replayed.percent_windows, 0);
+	ck_assert_uint_eq(summary.to.ns, START + 120 * NS_PER_MS - 30000 + RIG_WALL_AHEAD);
+	/* That of the last row, an earlier one, and nonsense. */
+	play_until(START + 60 * NS_PER_MS + 4000000);
+	ck_assert_uint_eq(summary.ticks, 7);
+	play_until(START + 30 * NS_PER_MS);
+	ck_assert_uint_eq(summary.ticks, 7);
+	play_until(START + 3600 * NS_PER_S);
+	ck_assert_uint_eq(summary.ticks, 7);
+	play_until(UINT64_MAX);
+	ck_assert_uint_eq(summary.ticks, 7);
+}
+END_TEST
+
+START_TEST(an_incident_says_when_its_last_tick_was)
+{
+	struct recording_options options = rig_tape(replayer);
+	const struct incidentmade_options story = { 0 };
+	char directory[200], message[REPLAY_SOURCE_MESSAGE_MAX];
+	static struct incident incident;
+	struct replay_source source;
+	int dirfd = incidentmade_directory(directory, sizeof(directory));
+
+	incidentmade_fill(&story, &incident);
+	incidentmade_write(dirfd, &story);
+	ck_assert_int_eq(replay_source_open("last", directory, &source, message), 0);
+	ck_assert_uint_eq(source.last_tick.ns, incident.mono.ns + (uint64_t)incident.coverage.got_to_ns);
+	source.last_tick.ns += 500 * NS_PER_MS; /* it stood still */
+	ck_assert_int_eq(replay_source_play(&source, &options, NULL, &summary), 0);
+	ck_assert_uint_eq(summary.to.ns, incident.wall.ns + (uint64_t)incident.coverage.got_to_ns + 500 * NS_PER_MS);
+	replay_source_close(&source);
+	close(dirfd);
+	incidentmade_remove(directory);
 }
 END_TEST
 
@@ -505,6 +569,8 @@ Suite *recording_suite(void)
 	tcase_add_test(tcase, a_stream_of_busy_targets_decides_as_was_decided);
 	tcase_add_test(tcase, targets_of_a_writer_that_hangs_are_not_idle_because_others_go_on);
 	tcase_add_test(tcase, a_target_that_stands_still_is_judged_on);
+	tcase_add_test(tcase, the_ticks_after_the_last_row_of_an_incident_are_made_up);
+	tcase_add_test(tcase, an_incident_says_when_its_last_tick_was);
 	tcase_add_test(tcase, where_the_writer_stalled_no_ticks_are_made_up);
 	tcase_add_test(tcase, the_rate_of_a_recording_is_found_out);
 	tcase_add_test(tcase, gaps_ends_and_unknown_targets_are_handed_on);
