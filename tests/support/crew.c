@@ -27,6 +27,9 @@
 
 #define CREW_NS_PER_S 1000000000LL
 
+/* More suites than these that fail are no accident of what ran beside them. */
+#define CREW_UNSTEADY_MAX 3
+
 /* What a member leaves. The parent reads it after its end. */
 struct crew_found {
 	int run;
@@ -43,6 +46,8 @@ struct crew_member {
 	int said;   /* file with what its tests said */
 	int judged; /* file with what Check says at the end */
 	long long start_ns;
+	long failed_from, failed_to; /* where that is in crew->failed */
+	bool again;                  /* it failed beside others, and has been run alone */
 };
 
 struct crew {
@@ -50,9 +55,13 @@ struct crew {
 	size_t count;
 	int running;
 	struct crew_found sum;
-	FILE *failed; /* what is said again at the end: all of it is in failed_text after fflush */
+	FILE *failed; /* what Check says of those that failed: all of it is in failed_text after fflush */
 	char *failed_text;
 	size_t failed_length;
+	FILE *unsteady; /* what failed beside others and not alone, in unsteady_text */
+	char *unsteady_text;
+	size_t unsteady_length;
+	int unsteady_count;
 	FILE *skipped; /* the tests that could not run here, with their reasons, in skipped_text */
 	char *skipped_text;
 	size_t skipped_length;
@@ -144,7 +153,8 @@ static int crew_start(struct crew *crew, struct crew_member *member)
 /* Moves the line of a skipped test to the list of them. */
 static void crew_skip(struct crew *crew, struct crew_member *member, const char *line)
 {
-	fprintf(crew->skipped, "  %s: %s", member->suite->name, line + strlen(SKIP_MARK));
+	if (!member->again)
+		fprintf(crew->skipped, "  %s: %s", member->suite->name, line + strlen(SKIP_MARK));
 	member->found->skipped++;
 	member->found->run--;
 }
@@ -183,7 +193,7 @@ static void crew_take(struct crew *crew, struct crew_member *member, int status,
 	printf("%-24s %4d checks  %6.1f s  CPU %6.1f s\n", member->suite->name, found->run, wall_s, cpu_s);
 	crew_tell(crew, member, &member->said, false, stdout);
 
-	long before = ftell(crew->failed);
+	member->failed_from = ftell(crew->failed);
 	crew_tell(crew, member, &member->judged, true, crew->failed);
 	if (!found->complete || status != 0) {
 		fprintf(crew->failed, "%s: the suite did not come to its end: %s %d\n", member->suite->name,
@@ -193,7 +203,8 @@ static void crew_take(struct crew *crew, struct crew_member *member, int status,
 		found->errors++;
 	}
 	fflush(crew->failed);
-	fputs(crew->failed_text + before, stdout);
+	member->failed_to = ftell(crew->failed);
+	fputs(crew->failed_text + member->failed_from, stdout);
 	fflush(stdout);
 
 	crew->sum.run += found->run;
@@ -250,6 +261,57 @@ static int crew_go(struct crew *crew, int jobs)
 	return r;
 }
 
+/* Failed checks, no crash and no hang, beside other suites. */
+static bool crew_may_be_unsteady(const struct crew_member *member)
+{
+	return !member->suite->alone && member->found->complete && member->found->failures > 0 &&
+	       member->found->errors == 0;
+}
+
+/* Runs the suite once more, with nothing beside it. What it finds now counts. */
+static int crew_again(struct crew *crew, struct crew_member *member)
+{
+	struct crew_found before = *member->found;
+	long from = member->failed_from, to = member->failed_to;
+	int r;
+
+	printf("%s failed beside other suites: once more, alone\n", member->suite->name);
+	*member->found = (struct crew_found){ 0 };
+	member->again = true;
+	r = crew_start(crew, member);
+	while (r == 0 && crew->running > 0)
+		r = crew_wait(crew);
+	if (r < 0)
+		return r;
+	crew->sum.run -= before.run;
+	crew->sum.skipped -= before.skipped;
+	crew->sum.failures -= before.failures;
+	if (member->found->failures + member->found->errors == 0) {
+		crew->unsteady_count += before.failures;
+		fwrite(crew->failed_text + from, 1, (size_t)(to - from), crew->unsteady);
+	}
+	return 0;
+}
+
+/*
+ * A test that fails once beside others and not alone is a fault too, but not one that says whether the
+ * change is good: it is told at the end, and does not fail the run.
+ */
+static int crew_look_again(struct crew *crew, int jobs)
+{
+	size_t may_be = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < crew->count; i++)
+		may_be += crew_may_be_unsteady(&crew->members[i]);
+	if (jobs == 1 || may_be > CREW_UNSTEADY_MAX)
+		return 0;
+	for (size_t i = 0; r == 0 && i < crew->count; i++)
+		if (crew_may_be_unsteady(&crew->members[i]))
+			r = crew_again(crew, &crew->members[i]);
+	return r;
+}
+
 int crew_run(const struct crew_suite *suites, size_t count, int jobs)
 {
 	AUTO_FREE struct crew_member *members = calloc(count, sizeof(*members));
@@ -263,22 +325,33 @@ int crew_run(const struct crew_suite *suites, size_t count, int jobs)
 
 	crew.failed = open_memstream(&crew.failed_text, &crew.failed_length);
 	crew.skipped = open_memstream(&crew.skipped_text, &crew.skipped_length);
-	if (!crew.failed || !crew.skipped)
+	crew.unsteady = open_memstream(&crew.unsteady_text, &crew.unsteady_length);
+	if (!crew.failed || !crew.unsteady || !crew.skipped)
 		return -ENOMEM;
 	for (size_t i = 0; i < count; i++)
 		members[i] = (struct crew_member){ .suite = &suites[i], .found = &found[i], .said = -1, .judged = -1 };
 
-	int r = crew_go(&crew, jobs > 0 ? jobs : 1);
-	int failed = crew.sum.failures + crew.sum.errors;
+	int r = crew_go(&crew, jobs > 0 ? jobs : 1), failed;
 
+	if (r == 0)
+		r = crew_look_again(&crew, jobs);
+	failed = crew.sum.failures + crew.sum.errors;
 	fclose(crew.failed);
+	fclose(crew.unsteady);
 	fclose(crew.skipped);
 	if (crew.sum.skipped)
 		printf("Skipped, because they cannot run here: %d\n%s", crew.sum.skipped, crew.skipped_text);
 	free(crew.skipped_text);
-	printf("%d%%: Checks: %d, Failures: %d, Errors: %d\n%s",
+	if (crew.unsteady_count)
+		printf("Unsteady, failed beside other suites and not alone: %d\n%s", crew.unsteady_count,
+		       crew.unsteady_text);
+	free(crew.unsteady_text);
+	printf("%d%%: Checks: %d, Failures: %d, Errors: %d\n",
 	       crew.sum.run ? 100 * (crew.sum.run - failed) / crew.sum.run : 0, crew.sum.run, crew.sum.failures,
-	       crew.sum.errors, crew.failed_text);
+	       crew.sum.errors);
+	for (size_t i = 0; i < count; i++)
+		fwrite(crew.failed_text + members[i].failed_from, 1,
+		       (size_t)(members[i].failed_to - members[i].failed_from), stdout);
 	free(crew.failed_text);
 	munmap(found, count * sizeof(*found));
 

@@ -23,6 +23,11 @@ struct crew_suite {
  * Runs them, at most `jobs` at a time (less than 1: one). Prints for each, when it has ended, its
  * name, checks, seconds from start to end and seconds of CPU, then what it said and, like Check,
  * each test that failed; at last Check's closing line over all of them, and once more what failed.
+ *
+ * Checks that failed with more than one job are looked at again, if they are of at most three suites and
+ * none crashed or hung: each of these suites is run once more, with nothing beside it, and that is what
+ * counts. What had failed then is listed as unsteady before the closing line: a test to be mended.
+ *
  * A suite whose process dies counts as an error. Check's environment variables work but for log
  * files, which each suite would begin anew. Returns how many tests failed; -errno: it could not
  * start.

@@ -7,10 +7,12 @@
 #include "scene.h"
 #include "lib/base/base.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 Suite *crew_suite(void);
 
@@ -70,6 +72,23 @@ static Suite *make_good(void)
 static Suite *make_bad(void)
 {
 	return suite_of("bad", fails);
+}
+
+/* Fails once, as if something ran beside it. */
+START_TEST(fails_once)
+{
+	char mark[160];
+
+	snprintf(mark, sizeof(mark), "%s.once", path);
+	int fd = open(mark, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+	ck_assert_msg(fd < 0, "only now");
+}
+END_TEST
+
+static Suite *make_unsteady(void)
+{
+	return suite_of("unsteady", fails_once);
 }
 
 static Suite *make_crashing(void)
@@ -181,6 +200,42 @@ START_TEST(no_suite_is_lost)
 }
 END_TEST
 
+START_TEST(what_fails_beside_others_and_not_alone_is_told_and_does_not_count)
+{
+	static const struct crew_suite three[] = { { .name = "unsteady", .make = make_unsteady },
+						   { .name = "bad", .make = make_bad },
+						   { .name = "good", .make = make_good } };
+	AUTO_FREE char *said = NULL;
+
+	ck_assert_int_eq(run(three, 3, 2, &said), 1);
+	expect(said, "unsteady failed beside other suites: once more, alone\n");
+	expect(said, "\nUnsteady, failed beside other suites and not alone: 1\n");
+	expect(strstr(said, "\nUnsteady, "), "fails_once:0: only now");
+	expect(said, "\n66%: Checks: 3, Failures: 1, Errors: 0\n");
+	expect(strstr(said, "66%: "), "bad:fails:0: what is wrong");
+	ck_assert_ptr_null(strstr(strstr(said, "66%: "), "only now"));
+}
+END_TEST
+
+START_TEST(alone_or_with_many_others_nothing_is_unsteady)
+{
+	static const struct crew_suite one[] = { { .name = "unsteady", .make = make_unsteady } };
+	static const struct crew_suite many[] = { { .name = "a", .make = make_bad },
+						  { .name = "b", .make = make_bad },
+						  { .name = "c", .make = make_bad },
+						  { .name = "unsteady", .make = make_unsteady } };
+	AUTO_FREE char *said = NULL, *more = NULL;
+	char mark[160];
+
+	ck_assert_int_eq(run(one, 1, 1, &said), 1);
+	ck_assert_ptr_null(strstr(said, "nsteady, failed"));
+	snprintf(mark, sizeof(mark), "%s.once", path);
+	ck_assert_int_eq(unlink(mark), 0);
+	ck_assert_int_eq(run(many, 4, 2, &more), 4);
+	ck_assert_ptr_null(strstr(more, "once more"));
+}
+END_TEST
+
 START_TEST(without_forks_a_suite_that_leaves_is_an_error)
 {
 	static const struct crew_suite two[] = { { .name = "leaving", .make = make_leaving },
@@ -252,6 +307,8 @@ Suite *crew_suite(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_loop_test(tcase, no_suite_is_lost, 1, 4);
+	tcase_add_test(tcase, what_fails_beside_others_and_not_alone_is_told_and_does_not_count);
+	tcase_add_test(tcase, alone_or_with_many_others_nothing_is_unsteady);
 	tcase_add_test(tcase, without_forks_a_suite_that_leaves_is_an_error);
 	tcase_add_test(tcase, only_the_suites_that_are_asked_for_run);
 	tcase_add_loop_test(tcase, no_jobs_is_one, -1, 1);
