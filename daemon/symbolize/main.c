@@ -8,6 +8,12 @@
  *
  * 	take what is handed over ─▶ copy the vDSO, start the debug file process ─▶ enter the sandbox
  * 	─▶ parse ─▶ symbolize_run ─▶ write
+ *
+ * With --rest it is started before all samples are there. It reads what the first ones need, which is
+ * nearly all that takes long, and waits for the whole stack file, the outputs and what files are new.
+ * Then it does for the whole file what it would have done without that, with the binaries read already.
+ * What comes while it still reads is not kept waiting. If reading took very much memory it ends, and
+ * another one has to be started.
  */
 #include "daemon/engine/base/sandbox.h"
 #include "daemon/symbolize/symbolize.h"
@@ -22,6 +28,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -29,6 +36,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -37,6 +45,7 @@ enum {
 	EXIT_STACK_FILE = 1, /* standard input is no stack file, or memory was short */
 	EXIT_OUTPUT = 2,     /* something could not be written */
 	EXIT_SANDBOX = 3,    /* the sandbox could not be entered: nothing was read */
+	EXIT_REST = 4,       /* the rest did not come, or is not waited for with so much memory */
 	EXIT_USAGE = 64,
 };
 
@@ -55,10 +64,21 @@ static const char usage[] =
 	"  --cpu=SECONDS          CPU time, then it is killed (default: 30)\n"
 	"  --wall=SECONDS         time, then it is killed (default: 60)\n"
 	"  --kill                 be killed, too, by a system call that is not allowed\n"
-	"Exit codes: 1 no stackfile, 2 output failed, 3 no sandbox, 64 usage.\n";
+	"  --rest=FD              before all others: the stack file is the first part, the whole one and the outputs\n"
+	"                         come through this socket\n"
+	"Exit codes: 1 no stackfile, 2 output failed, 3 no sandbox, 4 no rest, 64 usage.\n";
 
 #define FORMS 3
 #define OUTPUTS (SYMBOLIZE_PROFILES * FORMS)
+
+/*
+ * Descriptors can only be closed or received. As many as a parent hands over: the limit is on their
+ * numbers.
+ */
+#define DESCRIPTORS_MAX 4096
+
+/* What may be allocated while it waits: half a dozen programs with all their debug information take 50 MB. */
+#define WAITING_BYTES_MAX ((size_t)128 << 20)
 
 struct setup {
 	int outputs[OUTPUTS]; /* in the order of enum stack_profile_quantity, of each in that of `forms` */
@@ -66,7 +86,9 @@ struct setup {
 	const char *debug_files;
 	bool raw;
 	enum sandbox_refusal refusal;
-	int debug_socket; /* of debug_files_start; -1 */
+	int debug_socket;              /* of debug_files_start; -1 */
+	int rest;                      /* the socket; -1: all is there */
+	int received[DESCRIPTORS_MAX]; /* through it, by the number in the stack file; -1: not */
 };
 
 static int (*const forms[FORMS])(const struct stack_profile *, const struct sink *) = {
@@ -89,6 +111,7 @@ static const struct option options[] = {
 	{ "cpu", required_argument, NULL, 'c' },
 	{ "wall", required_argument, NULL, 'w' },
 	{ "kill", no_argument, NULL, 'k' },
+	{ "rest", required_argument, NULL, 'e' },
 	{ 0 },
 };
 
@@ -115,6 +138,14 @@ static bool parse_descriptor(const char *text, int *ret)
 
 static bool set_option(struct setup *setup, int option)
 {
+	uint64_t number;
+
+	if (option < OUTPUTS && setup->rest >= 0) {
+		if (!parse_number(optarg, DESCRIPTORS_MAX - 1, &number))
+			return false;
+		setup->outputs[option] = (int)number;
+		return true;
+	}
 	if (option < OUTPUTS)
 		return parse_descriptor(optarg, &setup->outputs[option]);
 	switch (option) {
@@ -135,6 +166,8 @@ static bool set_option(struct setup *setup, int option)
 	case 'k':
 		setup->refusal = SANDBOX_KILLS;
 		return true;
+	case 'e':
+		return parse_descriptor(optarg, &setup->rest);
 	default:
 		return false;
 	}
@@ -220,47 +253,140 @@ static int write_all(const struct setup *setup, struct stack_profile *profiles[S
 	return r == 0 ? write_counts(counts) : r;
 }
 
-/* Standard input as memory; NULL: it is not a file, or empty. */
-static const void *map_input(size_t *ret_len)
+/* A file as memory; NULL: it is none, or empty. */
+static void *map_input(int fd, size_t *ret_len)
 {
 	struct stat st;
 	void *data;
 
-	if (fstat(STDIN_FILENO, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size <= 0)
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size <= 0)
 		return NULL;
-	data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, STDIN_FILENO, 0);
+	data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 	*ret_len = (size_t)st.st_size;
 	return data != MAP_FAILED ? data : NULL;
 }
 
-/*
- * Descriptors can only be closed or received. As many as a parent hands over: the limit is on their
- * numbers.
- */
-#define DESCRIPTORS_MAX 4096
+/* ---- the rest ---- */
+
+union received {
+	struct cmsghdr head;
+	char room[CMSG_SPACE(STACK_FILE_DESCRIPTORS_AT_ONCE * sizeof(int))];
+};
+
+/* Whether it has come, or will not come any more. */
+static bool has_rest(void *ctx)
+{
+	const struct setup *setup = ctx;
+	char byte;
+	struct iovec bytes = { .iov_base = &byte, .iov_len = 1 };
+	struct msghdr message = { .msg_iov = &bytes, .msg_iovlen = 1 };
+
+	return recvmsg(setup->rest, &message, MSG_PEEK | MSG_DONTWAIT) >= 0;
+}
+
+/* Waits for a message. 0; -EPIPE: none comes; -EBADMSG: not as stack_file.h says. */
+static int receive_descriptors(struct setup *setup)
+{
+	int numbers[STACK_FILE_DESCRIPTORS_AT_ONCE], fd;
+	union received control = { .room = { 0 } };
+	struct iovec bytes = { .iov_base = numbers, .iov_len = sizeof(numbers) };
+	struct msghdr message = {
+		.msg_iov = &bytes, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof(control.room)
+	};
+	ssize_t len = recvmsg(setup->rest, &message, MSG_CMSG_CLOEXEC);
+
+	if (len <= 0)
+		return -EPIPE;
+	if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || message.msg_controllen < sizeof(control.head) ||
+	    control.head.cmsg_type != SCM_RIGHTS || control.head.cmsg_len != CMSG_LEN((size_t)len))
+		return -EBADMSG;
+	for (size_t i = 0; i < (size_t)len / sizeof(fd); i++) {
+		if (numbers[i] < 0 || numbers[i] >= DESCRIPTORS_MAX)
+			return -EBADMSG;
+		memcpy(&fd, CMSG_DATA(&control.head) + i * sizeof(fd), sizeof(fd));
+		setup->received[numbers[i]] = fd;
+	}
+	return 0;
+}
+
+/* All of it, and the outputs. Sets *ret_input to the whole stack file. */
+static int receive_rest(struct setup *setup, int *ret_input)
+{
+	int r = 0;
+
+	while (r == 0 && setup->received[STDIN_FILENO] < 0)
+		r = receive_descriptors(setup);
+	for (size_t i = 0; i < OUTPUTS && r == 0; i++) {
+		if (setup->outputs[i] < 0)
+			continue;
+		setup->outputs[i] = setup->received[setup->outputs[i]];
+		if (setup->outputs[i] < 0)
+			r = -EBADMSG;
+	}
+	*ret_input = setup->received[STDIN_FILENO];
+	return r;
+}
+
+/* ---- runs ---- */
+
+static int run_on(int input, const struct symbolize_options *how, struct stack_profile *profiles[SYMBOLIZE_PROFILES],
+		  struct symbolize_counts *counts)
+{
+	struct stack_file file;
+	size_t len;
+	void *data = map_input(input, &len);
+	int r = data != NULL ? stack_file_parse(data, len, &file) : -EBADMSG;
+
+	if (r == 0)
+		r = symbolize_run(&file, how, profiles, counts);
+	if (how->is_first && data != NULL)
+		munmap(data, len);
+	return r < 0 ? report_error("the stackfile", r) : 0;
+}
+
+/* Reads what the first part needs, then waits for the whole. 0, or an exit code. */
+static int read_ahead(struct setup *setup, struct symbolize_options *how, int *input)
+{
+	struct mallinfo2 memory;
+	int r;
+
+	how->is_first = true;
+	how->is_enough = has_rest;
+	r = run_on(*input, how, NULL, NULL);
+	if (r < 0)
+		return EXIT_STACK_FILE;
+	close(*input);
+	malloc_trim(0);
+	memory = mallinfo2();
+	if (memory.uordblks + memory.hblkhd > WAITING_BYTES_MAX && !has_rest(setup))
+		return EXIT_REST;
+	if (receive_rest(setup, input) < 0)
+		return EXIT_REST;
+	how->is_first = false;
+	how->received = setup->received;
+	how->received_count = DESCRIPTORS_MAX;
+	return 0;
+}
 
 static int symbolize_input(struct setup *setup, int vdso)
 {
+	struct modules *kept = NULL;
 	struct symbolize_options how = {
 		.spike_from_ns = setup->spike_from_ns,
 		.raw = setup->raw,
 		.vdso = vdso,
 		.debug_file = setup->debug_socket >= 0 ? ask_debug_file : NULL,
 		.ctx = setup,
+		.kept = setup->rest >= 0 ? &kept : NULL,
 	};
 	struct symbolize_counts counts;
 	struct stack_profile *profiles[SYMBOLIZE_PROFILES] = { NULL };
-	struct stack_file file;
-	size_t len;
-	const void *data = map_input(&len);
-	int r = data != NULL ? stack_file_parse(data, len, &file) : -EBADMSG;
+	int input = STDIN_FILENO, r = setup->rest >= 0 ? read_ahead(setup, &how, &input) : 0;
 
-	if (r == 0)
-		r = symbolize_run(&file, &how, profiles, &counts);
-	if (r < 0) {
-		report_error("the stackfile", r);
+	if (r != 0)
+		return r;
+	if (run_on(input, &how, profiles, &counts) < 0)
 		return EXIT_STACK_FILE;
-	}
 	r = write_all(setup, profiles, &counts);
 	for (size_t i = 0; i < SYMBOLIZE_PROFILES; i++)
 		stack_profile_free(profiles[i]);
@@ -281,10 +407,13 @@ int main(int argc, char **argv)
 		.wall_seconds = 60,
 		.debug_files = DEBUG_FILES_DIRECTORY,
 		.debug_socket = -1,
+		.rest = -1,
 	};
 	bool good = true;
 	int option;
 
+	for (size_t i = 0; i < ARRAY_LEN(setup.received); i++)
+		setup.received[i] = -1;
 	while (good && (option = getopt_long(argc, argv, "", options, NULL)) != -1)
 		good = set_option(&setup, option);
 	if (!good || optind < argc) {

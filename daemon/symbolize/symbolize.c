@@ -607,13 +607,25 @@ static int replay_record(struct symbolizing *job, const struct stack_file_stream
 	}
 }
 
+/* Records between two questions, each a system call, whether the first run need not go on. */
+#define RECORDS_AT_ONCE 8
+
+static bool is_enough(const struct symbolizing *job, uint64_t replayed)
+{
+	const struct symbolize_options *options = job->options;
+
+	return options->is_first && options->is_enough != NULL && replayed % RECORDS_AT_ONCE == 0 &&
+	       options->is_enough(options->ctx);
+}
+
 static int replay_records(struct symbolizing *job)
 {
 	const struct stack_file_stream *stream;
 	struct perf_record record;
+	uint64_t replayed = 0;
 	int r = 0;
 
-	while (r == 0 && stack_streams_next(job->streams, &record, &stream))
+	while (r == 0 && !is_enough(job, replayed++) && stack_streams_next(job->streams, &record, &stream))
 		r = replay_record(job, stream, &record);
 	job->counts->records_broken = job->streams->broken;
 	job->counts->records_left_out = address_spaces_dropped(job->spaces);
@@ -679,20 +691,25 @@ int symbolize_run(const struct stack_file *file, const struct symbolize_options 
 {
 	struct symbolize_counts counts = { 0 };
 	struct symbolizing job = { .file = file, .options = options, .counts = &counts };
-	int r = modules_new(file, options, &counts, &job.modules);
+	int r;
 
+	if (options->kept != NULL)
+		job.modules = TAKE(*options->kept);
+	r = modules_new(file, options, &counts, &job.modules);
 	if (r == 0)
 		r = symbolize_all(&job);
 	for (int i = 0; i < SYMBOLIZE_PROFILES; i++) {
-		if (r == 0)
+		if (r == 0 && !options->is_first)
 			ret[i] = TAKE(job.profiles[i]);
 		pair_map_release(&job.stacks[i].frames);
 		stack_profile_free(job.profiles[i]);
 	}
 	stack_streams_free(job.streams);
 	address_spaces_free(job.spaces);
+	if (r == 0 && options->is_first && options->kept != NULL)
+		*options->kept = TAKE(job.modules);
 	modules_free(job.modules);
-	if (r == 0)
+	if (r == 0 && !options->is_first)
 		*ret_counts = counts;
 	return r;
 }

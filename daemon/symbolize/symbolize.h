@@ -23,6 +23,16 @@ struct symbolize_options {
 	/* Opens the debug file, or what debug files share, of a build id; -1: none. May be NULL. */
 	int (*debug_file)(void *ctx, const uint8_t *build_id, size_t len);
 	void *ctx;
+	/* Descriptors of the binaries by the numbers that the file has for them; NULL: they are these numbers. */
+	const int *received;
+	size_t received_count;
+	/*
+	 * Between two runs, what the first has read of the binaries; {NULL} before it. The file of the second has
+	 * all binaries of the first, in the same order, and maybe more. NULL: there is one run.
+	 */
+	struct modules **kept;
+	bool is_first;                /* of two runs: it only reads what the second will need */
+	bool (*is_enough)(void *ctx); /* asked now and then in the first: whether to leave the rest to the second */
 };
 
 /* By enum stack_profile_quantity. */
@@ -61,7 +71,8 @@ struct symbolize_counts {
 /*
  * Descriptors of the binaries in the file are taken over. 0: all of ret are the caller's
  * (stack_profile_free), also when records were broken; -ENOMEM; -EINVAL: samples of a kind that
- * perf.h does not decode.
+ * perf.h does not decode. The second of two runs gives what one alone would. The first sets neither
+ * ret nor ret_counts, which may be NULL, and its file may be gone afterwards.
  */
 int symbolize_run(const struct stack_file *file, const struct symbolize_options *options,
 		  struct stack_profile *ret[SYMBOLIZE_PROFILES], struct symbolize_counts *ret_counts);

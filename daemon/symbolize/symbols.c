@@ -42,7 +42,9 @@
  * emptied. What libdeflate is not given (other formats, files of other machines) libelf reads.
  *
  * Modules: one for each binary of the stack file and one for the vDSO. Texts (perf maps, kallsyms)
- * are read whole: their size is not known before, and a perf map still grows.
+ * are read whole: their size is not known before, and a perf map still grows. What was read stays for
+ * a second run over more of the same stacks (symbolize.h): the number in the stack file says whether
+ * a file is still that one. Counts are those of the last run, as if there was no other.
  */
 #include "daemon/symbolize/symbols.h"
 
@@ -1434,11 +1436,13 @@ size_t elf_file_names(struct elf_file *file, uint64_t address, struct elf_file_n
 #define TEXT_MAX ((size_t)64 << 20)
 
 struct module {
-	int fd; /* until it is opened */
+	int number; /* in the stack file */
+	int fd;     /* until it is opened */
 	bool opened;
 	enum module_state state;
 	struct elf_file *elf_file;
-	const struct module *same; /* of the same build, opened before; NULL: this one is read */
+	size_t same; /* 1 + the index of one of the same build that was opened before; 0: this one is read */
+	bool debug_file, used, read; /* of a run: asked for by a mapping; for its names */
 	uint8_t build_id[ELF_FILE_BUILD_ID_MAX];
 	size_t build_id_len;
 	struct buffer text; /* of a perf map or kallsyms */
@@ -1454,29 +1458,86 @@ struct modules {
 	 * one of another size.
 	 */
 	uint64_t vdso_bytes;
-	size_t count; /* the last one is the vDSO */
-	struct module all[];
+	struct module *all; /* the first one is the vDSO, the others are those of the file */
+	size_t count;
 };
+
+static void release_module(struct module *module)
+{
+	elf_file_free(module->elf_file);
+	symtable_release(&module->symbols);
+	buffer_release(&module->text);
+	scope_close(&module->fd);
+}
+
+static int descriptor_of(const struct symbolize_options *options, int number)
+{
+	if (number <= STDERR_FILENO)
+		return -1;
+	if (options->received == NULL)
+		return number;
+	return (size_t)number < options->received_count ? options->received[number] : -1;
+}
+
+/* Only what can have changed is read again: compilers add to their maps. */
+static void keep_module(struct modules *modules, struct module *module, const struct stack_file_binary *binary)
+{
+	bool is_map = binary->kind == STACK_FILE_PERF_MAP;
+
+	if (module->number != binary->fd || (is_map && module->opened)) {
+		int fd = module->number == binary->fd ? TAKE_FD(module->fd) : -1;
+
+		release_module(module);
+		*module = (struct module){ .number = binary->fd, .fd = fd };
+		if (fd < 0)
+			module->fd = descriptor_of(modules->options, binary->fd);
+	}
+	module->used = module->read = false;
+}
+
+/* Up to this many, empty ones. 0; -ENOMEM; -EINVAL: there are more. */
+static int add_modules(struct modules *modules, size_t count)
+{
+	struct module *all = count >= modules->count ? reallocarray(modules->all, count, sizeof(*all)) : NULL;
+
+	if (all == NULL)
+		return count >= modules->count ? -ENOMEM : -EINVAL;
+	modules->all = all;
+	for (; modules->count < count; modules->count++)
+		all[modules->count] = (struct module){ .number = -1, .fd = -1 };
+	return 0;
+}
+
+static void add_vdso(struct modules *modules, int fd)
+{
+	struct stat st;
+
+	modules->all[0].fd = fd;
+	if (fd >= 0 && fstat(fd, &st) == 0)
+		modules->vdso_bytes = (uint64_t)st.st_size;
+}
 
 int modules_new(const struct stack_file *file, const struct symbolize_options *options, struct symbolize_counts *counts,
 		struct modules **ret)
 {
-	size_t binaries = file->head->binaries;
-	struct stat st;
-	struct modules *modules = calloc(1, sizeof(*modules) + (binaries + 1) * sizeof(modules->all[0]));
+	struct modules *modules = *ret != NULL ? *ret : calloc(1, sizeof(*modules));
+	size_t had = modules != NULL ? modules->count : 0;
+	int r;
 
 	if (modules == NULL)
 		return -ENOMEM;
 	modules->file = file;
 	modules->options = options;
 	modules->counts = counts;
-	modules->count = binaries + 1;
-	for (size_t i = 0; i < binaries; i++)
-		modules->all[i].fd = file->binaries[i].fd > STDERR_FILENO ? file->binaries[i].fd : -1;
-	modules->all[binaries].fd = options->vdso;
-	if (options->vdso >= 0 && fstat(options->vdso, &st) == 0)
-		modules->vdso_bytes = (uint64_t)st.st_size;
 	*ret = modules;
+	r = add_modules(modules, 1 + (size_t)file->head->binaries);
+	if (r < 0)
+		return r;
+	if (had == 0)
+		add_vdso(modules, options->vdso);
+	modules->all[0].used = modules->all[0].read = false;
+	for (size_t i = 1; i < modules->count; i++)
+		keep_module(modules, &modules->all[i], &file->binaries[i - 1]);
 	return 0;
 }
 
@@ -1486,13 +1547,16 @@ void modules_free(struct modules *modules)
 		return;
 	for (size_t i = 0; i < modules->count; i++) {
 		struct module *module = &modules->all[i];
+		struct symbolize_counts *counts = modules->counts;
 
-		modules->counts->binaries_unreadable += module->elf_file != NULL && module->elf_file->unread;
-		elf_file_free(module->elf_file);
-		symtable_release(&module->symbols);
-		buffer_release(&module->text);
-		scope_close(&module->fd);
+		counts->binaries_read += module->used && module->state == MODULE_GOOD;
+		counts->binaries_replaced += module->used && module->state == MODULE_REPLACED;
+		counts->binaries_unreadable += (module->used && module->state == MODULE_UNREADABLE) ||
+					       (module->read && module->elf_file->unread);
+		counts->debug_files += module->read && module->debug_file;
+		release_module(module);
 	}
+	free(modules->all);
 	free(modules);
 }
 
@@ -1534,7 +1598,7 @@ static bool open_text(struct module *module)
 
 static bool names_file(const struct modules *modules, size_t i, const struct address_space_mapping *mapping)
 {
-	const struct stack_file_binary *binary = &modules->file->binaries[i];
+	const struct stack_file_binary *binary = &modules->file->binaries[i - 1];
 
 	return binary->kind == STACK_FILE_ELF && perf_record_file_same(&binary->file, &mapping->file) &&
 	       strcmp(modules->file->strings + binary->path_offset, mapping->path) == 0;
@@ -1548,13 +1612,13 @@ static bool is_known_file(const struct perf_record_file *file)
 
 static struct module *module_of(struct modules *modules, const struct address_space_mapping *mapping)
 {
-	struct module *vdso = &modules->all[modules->count - 1];
+	struct module *vdso = &modules->all[0];
 
 	if (strcmp(mapping->path, "[vdso]") == 0)
 		return mapping->end - mapping->start == modules->vdso_bytes ? vdso : NULL;
 	if (!is_known_file(&mapping->file))
 		return NULL;
-	for (size_t i = 0; i + 1 < modules->count; i++)
+	for (size_t i = 1; i < modules->count; i++)
 		if (names_file(modules, i, mapping))
 			return &modules->all[i];
 	return NULL;
@@ -1567,8 +1631,7 @@ static void find_debug_file(struct modules *modules, struct module *module)
 
 	if (options->debug_file != NULL && module->build_id_len > 0)
 		fd = options->debug_file(options->ctx, module->build_id, module->build_id_len);
-	if (fd >= 0 && elf_file_debug_file(module->elf_file, fd))
-		modules->counts->debug_files++;
+	module->debug_file = fd >= 0 && elf_file_debug_file(module->elf_file, fd);
 }
 
 static bool is_same_build(const struct module *module, const struct perf_record_file *file)
@@ -1581,7 +1644,7 @@ static bool is_same_build(const struct module *module, const struct perf_record_
  * The same library in another mount namespace has a descriptor of its own. Reading the symbols of the C
  * library takes 20 ms.
  */
-static const struct module *find_build(const struct modules *modules, const struct module *module)
+static size_t find_build(const struct modules *modules, const struct module *module)
 {
 	for (size_t i = 0; i < modules->count && module->build_id_len > 0; i++) {
 		const struct module *other = &modules->all[i];
@@ -1589,9 +1652,9 @@ static const struct module *find_build(const struct modules *modules, const stru
 		if (other != module && other->elf_file && other->state == MODULE_GOOD && !other->same &&
 		    other->build_id_len == module->build_id_len &&
 		    memcmp(other->build_id, module->build_id, module->build_id_len) == 0)
-			return other;
+			return i + 1;
 	}
-	return NULL;
+	return 0;
 }
 
 static void open_elf(struct modules *modules, struct module *module, const struct perf_record_file *file)
@@ -1600,17 +1663,14 @@ static void open_elf(struct modules *modules, struct module *module, const struc
 		return;
 	if (elf_file_open(TAKE_FD(module->fd), &module->elf_file) < 0) {
 		module->state = MODULE_UNREADABLE;
-		modules->counts->binaries_unreadable++;
 		return;
 	}
 	module->build_id_len = build_id_of(module->elf_file->elf, module->build_id);
 	if (!is_same_build(module, file)) {
 		module->state = MODULE_REPLACED;
-		modules->counts->binaries_replaced++;
 		return;
 	}
 	module->state = MODULE_GOOD;
-	modules->counts->binaries_read++;
 	module->same = find_build(modules, module);
 	if (module->same)
 		return;
@@ -1629,7 +1689,13 @@ struct elf_file *modules_elf(struct modules *modules, const struct address_space
 		return NULL;
 	open_elf(modules, module, &mapping->file);
 	*ret_state = module->state;
-	return module->state == MODULE_GOOD ? (module->same ? module->same : module)->elf_file : NULL;
+	module->used = true;
+	if (module->state != MODULE_GOOD)
+		return NULL;
+	if (module->same > 0)
+		module = &modules->all[module->same - 1];
+	module->read = true;
+	return module->elf_file;
 }
 
 static size_t symbol_name_at(const struct symtable *symbols, uint64_t address, const char **ret)
@@ -1644,8 +1710,8 @@ static size_t symbol_name_at(const struct symtable *symbols, uint64_t address, c
 
 static struct module *module_of_kind(struct modules *modules, enum stack_file_kind kind, uint32_t pid)
 {
-	for (size_t i = 0; i + 1 < modules->count; i++)
-		if (modules->file->binaries[i].kind == (uint32_t)kind && modules->file->binaries[i].pid == pid)
+	for (size_t i = 1; i < modules->count; i++)
+		if (modules->file->binaries[i - 1].kind == (uint32_t)kind && modules->file->binaries[i - 1].pid == pid)
 			return &modules->all[i];
 	return NULL;
 }
@@ -1670,8 +1736,8 @@ size_t modules_kernel(struct modules *modules, uint64_t address, const char **re
 {
 	struct module *module = NULL;
 
-	for (size_t i = 0; i + 1 < modules->count && module == NULL; i++)
-		if (modules->file->binaries[i].kind == STACK_FILE_KALLSYMS)
+	for (size_t i = 1; i < modules->count && module == NULL; i++)
+		if (modules->file->binaries[i - 1].kind == STACK_FILE_KALLSYMS)
 			module = &modules->all[i];
 	if (module == NULL)
 		return 0;

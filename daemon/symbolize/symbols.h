@@ -74,12 +74,15 @@ enum module_state {
 };
 
 /*
- * All arguments must outlive it. Descriptors of the file and the vDSO are taken over. 0 or -ENOMEM.
+ * All arguments must outlive it. Descriptors of the file and the vDSO are taken over. *ret: NULL, or the
+ * modules of a file of which this one has all binaries, in that order, and maybe more behind them: they
+ * are of this one from now on, and what was read of them is not read again. *ret is the caller's also
+ * when it fails: 0; -ENOMEM; -EINVAL: it has fewer binaries.
  */
 int modules_new(const struct stack_file *file, const struct symbolize_options *options, struct symbolize_counts *counts,
 		struct modules **ret);
 
-/* NULL is fine. */
+/* Adds to the counts which binaries were used since the last modules_new. NULL is fine. */
 void modules_free(struct modules *modules);
 
 /* The file of a mapping, opened and compared if it was not yet. NULL unless MODULE_GOOD. */

@@ -20,6 +20,13 @@
 #include "lib/model/target.h"
 #include "lib/proc/perf.h"
 
+/*
+ * A symboliser that was started early gets descriptors later, by messages (SOCK_SEQPACKET, SCM_RIGHTS)
+ * of at most so many, whose bytes are the number of each as an int: what the stack file calls it, or what
+ * it would be in one that is started for all at once. The last is 0, the stack file itself.
+ */
+#define STACK_FILE_DESCRIPTORS_AT_ONCE 64
+
 enum stack_file_kind {
 	STACK_FILE_ELF,      /* a mapped file: belongs to the MMAP2 records with the same path and the same `file` */
 	STACK_FILE_PERF_MAP, /* /tmp/perf-<pid>.map of process `pid` */

@@ -13,6 +13,23 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* The second of two runs counts what one alone did. */
+static void run_twice(const struct stack_file *file, const struct symbolize_counts *once)
+{
+	struct modules *kept = NULL;
+	struct symbolize_options options = { .vdso = -1, .kept = &kept, .is_first = true };
+	struct symbolize_counts counts;
+	struct stack_profile *profiles[SYMBOLIZE_PROFILES];
+	int r = symbolize_run(file, &options, NULL, NULL);
+
+	options.is_first = false;
+	if (r == 0 && symbolize_run(file, &options, profiles, &counts) == 0) {
+		assert(memcmp(&counts, once, sizeof(counts)) == 0);
+		for (size_t i = 0; i < SYMBOLIZE_PROFILES; i++)
+			stack_profile_free(profiles[i]);
+	}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const struct symbolize_options options = { .vdso = -1 };
@@ -40,6 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			assert(sums.samples_before + sums.samples_during == counts.faults);
 			for (size_t i = 0; i < SYMBOLIZE_PROFILES; i++)
 				stack_profile_free(profiles[i]);
+			run_twice(&file, &counts);
 		}
 	}
 	free(copy);

@@ -15,6 +15,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #define RIG_ENTRIES_MAX 32
@@ -296,26 +297,89 @@ static inline int rig_open(struct rig *rig, const char *name)
 	return fd;
 }
 
-/* Starts spikewatch-symbolize on an open file: its exit code, or 128 + the signal. */
-static inline int rig_give(struct rig *rig, int input, const char *option)
+/* In a message: see STACK_FILE_DESCRIPTORS_AT_ONCE. */
+static inline void rig_send(int to, const int *fds, const int *numbers, size_t count)
+{
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(STACK_FILE_DESCRIPTORS_AT_ONCE * sizeof(int))];
+	} control = { .room = { 0 } };
+	struct iovec bytes = { .iov_base = (void *)(uintptr_t)numbers, .iov_len = count * sizeof(int) };
+	struct msghdr message = { .msg_iov = &bytes,
+				  .msg_iovlen = 1,
+				  .msg_control = control.room,
+				  .msg_controllen = CMSG_SPACE(count * sizeof(int)) };
+
+	control.head = (struct cmsghdr){ .cmsg_len = CMSG_LEN(count * sizeof(int)),
+					 .cmsg_level = SOL_SOCKET,
+					 .cmsg_type = SCM_RIGHTS };
+	memcpy(CMSG_DATA(&control.head), fds, count * sizeof(int));
+	/* It may have been killed by what it had so far. */
+	ck_assert(sendmsg(to, &message, MSG_NOSIGNAL) > 0 || errno == EPIPE || errno == ECONNRESET);
+}
+
+/* What a child gets later; {0}: nothing. */
+struct rig_rest {
+	int input, entry; /* the whole; a file that is not in the first part, or -1 */
+	bool at_once;     /* before it can have read the first part */
+	int grows;        /* a file that is written to before, .. */
+	const char *by;   /* ... or NULL */
+};
+
+static inline void rig_send_rest(int to, const struct rig_rest *rest, const int *outputs, size_t count)
+{
+	if (rest->input < 0)
+		return;
+	if (rest->by != NULL)
+		ck_assert_int_eq(pwrite(rest->grows, rest->by, strlen(rest->by), lseek(rest->grows, 0, SEEK_END)),
+				 (ssize_t)strlen(rest->by));
+	if (rest->entry >= 0)
+		rig_send(to, &rest->entry, &rest->entry, 1);
+	rig_send(to, outputs, outputs, count);
+	rig_send(to, &rest->input, (int[]){ STDIN_FILENO }, 1);
+}
+
+/*
+ * Starts spikewatch-symbolize on an open file: its exit code, or 128 + the signal. rest: what is
+ * given to it after that, or NULL.
+ */
+static inline int rig_give_parts(struct rig *rig, int input, const char *option, const struct rig_rest *rest)
 {
 	int out = rig_open(rig, "counts"), folded = rig_open(rig, "folded"), functions = rig_open(rig, "functions");
 	int pprof = rig_open(rig, "pprof"), memory = rig_open(rig, "memory"), err = rig_open(rig, "stderr"), status;
-	char options[4][64];
+	char options[5][64] = { "", "", "", "", "--rest=0" };
+	int pair[2] = { -1, -1 };
 
 	snprintf(options[0], sizeof(options[0]), "--folded=%d", folded);
 	snprintf(options[1], sizeof(options[1]), "--functions=%d", functions);
 	snprintf(options[2], sizeof(options[2]), "--pprof=%d", pprof);
 	snprintf(options[3], sizeof(options[3]), "--memory-folded=%d", memory);
+	if (rest != NULL) {
+		ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+		ck_assert_int_eq(fcntl(pair[0], F_SETFD, FD_CLOEXEC), 0);
+		snprintf(options[4], sizeof(options[4]), "--rest=%d", pair[1]);
+		if (rest->at_once)
+			rig_send_rest(pair[0], rest, (int[]){ folded, functions, pprof, memory }, 4);
+	}
 	pid_t pid = fork();
 	ck_assert_int_ge(pid, 0);
 	if (pid == 0) {
 		dup2(input, STDIN_FILENO);
 		dup2(out, STDOUT_FILENO);
 		dup2(err, STDERR_FILENO);
-		execle(rig->program, rig->program, options[0], options[1], options[2], options[3], "--cpu=20",
-		       "--wall=60", option, NULL, (char *[]){ NULL });
+		if (rest != NULL && rest->entry >= 0)
+			close(rest->entry);
+		execle(rig->program, rig->program, rest != NULL ? options[4] : "--cpu=20", options[0], options[1],
+		       options[2], options[3], "--cpu=20", "--wall=60", option, NULL, (char *[]){ NULL });
 		_exit(126);
+	}
+	if (rest != NULL) {
+		close(pair[1]);
+		usleep(rest->at_once ? 0
+				     : 20000); /* it mostly has read the first part by then: nothing depends on it */
+		if (!rest->at_once)
+			rig_send_rest(pair[0], rest, (int[]){ folded, functions, pprof, memory }, 4);
+		close(pair[0]);
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	close(out);
@@ -333,25 +397,48 @@ static inline int rig_give(struct rig *rig, int input, const char *option)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Writes what there is into a stack file and gives it to spikewatch-symbolize. */
-static inline int rig_run(struct rig *rig, const char *option)
+static inline int rig_give(struct rig *rig, int input, const char *option)
+{
+	return rig_give_parts(rig, input, option, NULL);
+}
+
+/* The first of a stream's records, about half of them; bytes. */
+static inline size_t rig_half(const struct rig *rig, int kind)
+{
+	const struct buffer *records = &rig->records[kind];
+	struct perf_record_format format = { rig->heads[kind].sample_type, rig->heads[kind].regs_user };
+	struct perf_record record;
+	size_t at = 0;
+
+	while (at < records->len / 2 &&
+	       perf_record_decode(&format, records->data + at, records->len - at, &record) == 0)
+		at += record.size;
+	return at;
+}
+
+/* What there is, or the first part of it, as a stack file. */
+static inline int rig_stack_file(struct rig *rig, bool whole)
 {
 	int input = memfd_create("stacks", MFD_CLOEXEC);
 	struct sink sink = sink_fd(&input);
 	struct stack_file_records streams[STACK_FILE_STREAM_KINDS];
+	struct stack_file_entry entries[RIG_ENTRIES_MAX];
 	size_t count = 0;
 
+	memcpy(entries, rig->entries, sizeof(entries));
+	if (!whole && rig->entry_count > 0)
+		entries[rig->entry_count - 1].binary.fd = -1;
 	for (int kind = 0; kind < STACK_FILE_STREAM_KINDS; kind++)
 		if (rig->records[kind].len > 0)
 			streams[count++] = (struct stack_file_records){
 				.stream = rig->heads[kind],
 				.records = rig->records[kind].data,
-				.record_bytes = rig->records[kind].len,
+				.record_bytes = whole ? rig->records[kind].len : rig_half(rig, kind),
 			};
 
 	struct stack_file_content content = {
 		.head = {
-			.everyone = 1,
+			.everyone = whole,
 			.page_bytes = 4096,
 			.frequency = 99,
 			.fired_mono_ns = RIG_FIRED_NS,
@@ -361,17 +448,41 @@ static inline int rig_run(struct rig *rig, const char *option)
 		},
 		.streams = streams,
 		.stream_count = count,
-		.entries = rig->entries,
+		.entries = entries,
 		.entry_count = rig->entry_count,
 		.cgroups = rig->cgroups,
 		.cgroup_count = rig->cgroup_count,
 	};
 
 	ck_assert_int_eq(stack_file_write(&content, &sink), 0);
-	int code = rig_give(rig, input, option);
-	close(input);
+	return input;
+}
 
-	return code;
+/*
+ * Writes what there is into a stack file and gives it to spikewatch-symbolize; and then once more, to one
+ * that has begun with a part of it: whether that has read it already or not, all that comes out is the same.
+ */
+static inline int rig_run(struct rig *rig, const char *option)
+{
+	static const char *const outputs[] = { "counts", "folded", "functions", "pprof", "memory", "stderr" };
+	int whole = rig_stack_file(rig, true), first = rig_stack_file(rig, false), codes[3];
+	struct rig_rest rest = { .input = whole, .entry = -1 };
+
+	if (rig->entry_count > 0)
+		rest.entry = rig->entries[rig->entry_count - 1].binary.fd;
+	codes[0] = rig_give(rig, whole, option);
+	ck_assert_int_eq(rig_shell(rig, "mkdir -p once && cp counts folded functions pprof memory stderr once/"), 0);
+	for (int i = 1; i <= 2; i++) {
+		rest.at_once = i == 2;
+		codes[i] = rig_give_parts(rig, first, option, &rest);
+		ck_assert_int_eq(codes[i], codes[0]);
+		for (size_t j = 0; j < ARRAY_LEN(outputs); j++)
+			ck_assert_msg(rig_shell(rig, "cmp once/%s %s", outputs[j], outputs[j]) == 0, "%s", outputs[j]);
+	}
+	close(whole);
+	close(first);
+
+	return codes[0];
 }
 
 /* How often this whole stack is among the folded ones. */

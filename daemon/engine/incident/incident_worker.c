@@ -1287,7 +1287,9 @@ static void run_urgent_job(struct incident_worker *worker, struct job *job)
 	} else if (job->kind == JOB_SPACE) {
 		on_disk(worker, look_for_space, worker);
 	} else if (job->kind == JOB_PREPARE) {
-		stack_capture_prepare(work->stacks);
+		/* The draft of a work may be the step's. */
+		stack_capture_prepare(work->stacks,
+				      work->draft && !worker->disk_works ? spool_draft_dirfd(work->draft) : -1);
 		work_finished(&worker->queue, work);
 	} else {
 		on_disk(worker, save_second, work);

@@ -14,6 +14,13 @@
  *
  * The child (children.h) has the outputs and the files at fixed numbers, which are those in the
  * stack file. Its minder holds the lock of the draft that the outputs are in.
+ *
+ * An early child. Most of its work is reading files, which most of the samples need that were there
+ * when the rule fired. So if the window stays open for a while, a child is given the first snapshot, and
+ * then waits for the rest (STACK_FILE_DESCRIPTORS_AT_ONCE). The stack file of the whole incident is the
+ * same as without it, and so is what is made of it. There is one at a time, and none while more than one
+ * capture waits: storms are not made worse. It ends when an other capture needs a child. Until it has
+ * been given the rest it is worth nothing: another one is started if it is gone.
  */
 #include "daemon/engine/stacks/stack_capture.h"
 
@@ -37,9 +44,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
+
+/* EXIT_REST of daemon/symbolize/main.c: it has written nothing. */
+#define EARLY_GAVE_UP 4
 
 /* What it may take, by the clock. */
 #define SYMBOLIZER_PATIENCE_NS (30 * NS_PER_S)
@@ -232,11 +243,14 @@ static void stack_bundle_add(struct stack_bundle *bundle, int procfd, const stru
 		add_perf_map(bundle, procfd, snapshot->pids[i]);
 }
 
-/* The kernel's symbols, if they may be read: of the copy, unless it is -1. Once. */
+/* The kernel's symbols, if they may be read: of the copy, unless it is -1. */
 static void stack_bundle_add_kernel(struct stack_bundle *bundle, int procfd, int copy)
 {
 	struct stack_file_binary binary = { .kind = STACK_FILE_KALLSYMS };
 
+	for (size_t i = 0; i < bundle->count; i++)
+		if (bundle->entries[i].binary.kind == STACK_FILE_KALLSYMS)
+			return;
 	binary.fd = copy >= 0 ? fcntl(copy, F_DUPFD_CLOEXEC, 0) : openat(procfd, "kallsyms", O_RDONLY | O_CLOEXEC);
 	if (binary.fd >= 0 &&
 	    !add_entry(bundle, &(struct stack_file_entry){ .binary = binary, .path = "/proc/kallsyms" }))
@@ -261,6 +275,7 @@ static void stack_bundle_close(struct stack_bundle *bundle)
 /* Numbers that descriptors have there. */
 #define FIRST_OUTPUT (STDERR_FILENO + 1)
 #define FIRST_FILE (FIRST_OUTPUT + SYMBOLIZER_OUTPUTS)
+#define REST_SOCKET (FIRST_FILE + (int)STACK_BUNDLE_ENTRIES_MAX)
 #define DESCRIPTORS_MAX (FIRST_FILE + STACK_BUNDLE_ENTRIES_MAX + 1)
 
 struct symbolizer_job {
@@ -268,7 +283,9 @@ struct symbolizer_job {
 	int dirfd;      /* of the draft */
 	int stack_file; /* at its beginning */
 	const struct stack_bundle *bundle;
-	int outputs[SYMBOLIZER_OUTPUTS];
+	int outputs[SYMBOLIZER_OUTPUTS]; /* -1: not yet */
+	int rest;                        /* where those will come from, in the child; 0: they are there */
+	uint64_t patience_ns;
 	uint64_t spike_from_ns;
 	size_t *unreadable;                       /* files that it could not read; not set if it fails */
 	bool raw;                                 /* it is not to read any file: no names */
@@ -297,8 +314,14 @@ static const struct symbolizer_output {
 #define EXIT_NS (2 * NS_PER_S)
 
 struct arguments {
-	char *words[SYMBOLIZER_OUTPUTS + 5];
-	char text[SYMBOLIZER_OUTPUTS + 2][64];
+	char *words[SYMBOLIZER_OUTPUTS + 6];
+	char text[SYMBOLIZER_OUTPUTS + 3][64];
+};
+
+/* One that was started. */
+struct symbolizer {
+	struct child child;
+	int listening; /* to what it says */
 };
 
 static void build_arguments(const struct symbolizer_job *job, struct arguments *ret)
@@ -307,11 +330,13 @@ static void build_arguments(const struct symbolizer_job *job, struct arguments *
 	int count = 0, texts = 0;
 
 	ret->words[count++] = (char *)(uintptr_t)job->program;
-	for (; texts < SYMBOLIZER_OUTPUTS; texts++)
-		snprintf(ret->text[texts], sizeof ret->text[0], "%s=%d", symbolizer_outputs[texts].option,
-			 FIRST_OUTPUT + texts);
+	if (job->rest > 0)
+		snprintf(ret->text[texts++], sizeof ret->text[0], "--rest=%d", REST_SOCKET);
+	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++)
+		snprintf(ret->text[texts++], sizeof ret->text[0], "%s=%d", symbolizer_outputs[i].option,
+			 FIRST_OUTPUT + i);
 	snprintf(ret->text[texts++], sizeof ret->text[0], "--spike-from=%ju", (uintmax_t)job->spike_from_ns);
-	snprintf(ret->text[texts++], sizeof ret->text[0], "--wall=%llu", SYMBOLIZER_PATIENCE_NS / NS_PER_S);
+	snprintf(ret->text[texts++], sizeof ret->text[0], "--wall=%ju", (uintmax_t)(job->patience_ns / NS_PER_S));
 	for (int i = 0; i < texts; i++)
 		ret->words[count++] = ret->text[i];
 	if (job->raw)
@@ -329,6 +354,8 @@ static size_t list_descriptors(const struct symbolizer_job *job, int out, struct
 	ret[count++] = (struct child_descriptor){ out, STDOUT_FILENO };
 	ret[count++] = (struct child_descriptor){ out, STDERR_FILENO };
 	ret[count++] = (struct child_descriptor){ job->dirfd, CHILD_HOLDS };
+	if (job->rest > 0)
+		ret[count++] = (struct child_descriptor){ job->rest, REST_SOCKET };
 	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++)
 		if (job->outputs[i] >= 0)
 			ret[count++] = (struct child_descriptor){ job->outputs[i], FIRST_OUTPUT + i };
@@ -408,29 +435,39 @@ static struct child_end end_child(struct child *child, bool by_itself)
 	return how;
 }
 
-/* 0; -errno: it was not started. said: its output. *ret_stopped: set if it was STOPPED. */
-static int run_child(const struct symbolizer_job *job, char *said, enum symbolizer_end *ret_end,
-		     const char **ret_stopped, struct child_end *ret)
+/* 0 or -errno. */
+static int symbolizer_start(const struct symbolizer_job *job, struct symbolizer *ret)
 {
-	struct clock clock = real_clock();
 	AUTO_CLOSE int listening = -1, speaking = -1;
-	struct child child;
 	int pipe[2], r;
 
 	if (lseek(job->stack_file, 0, SEEK_SET) < 0 || pipe2(pipe, O_CLOEXEC) < 0)
 		return -errno;
 	listening = pipe[0];
 	speaking = pipe[1];
-	r = start_child(job, speaking, &child);
+	r = start_child(job, speaking, &ret->child);
 	if (r < 0)
 		return r;
 
-	close(speaking);
-	speaking = -1;
-	*ret_end = read_output(job, listening, mono_add(clock_mono(&clock), SYMBOLIZER_PATIENCE_NS + 2 * NS_PER_S),
-			       said, SAID_MAX, ret_stopped);
-	*ret = end_child(&child, *ret_end == BY_ITSELF);
+	ret->listening = TAKE_FD(listening);
 	return 0;
+}
+
+static struct child_end symbolizer_end(struct symbolizer *symbolizer, bool by_itself)
+{
+	close(TAKE_FD(symbolizer->listening));
+	return end_child(&symbolizer->child, by_itself);
+}
+
+/* What it said, and how it ended. *ret_stopped: set if it was STOPPED. */
+static struct child_end symbolizer_wait(const struct symbolizer_job *job, struct symbolizer *symbolizer, char *said,
+					enum symbolizer_end *ret_end, const char **ret_stopped)
+{
+	struct clock clock = real_clock();
+	mono_t deadline = mono_add(clock_mono(&clock), SYMBOLIZER_PATIENCE_NS + 2 * NS_PER_S);
+
+	*ret_end = read_output(job, symbolizer->listening, deadline, said, SAID_MAX, ret_stopped);
+	return symbolizer_end(symbolizer, *ret_end == BY_ITSELF);
 }
 
 static void describe_end(const struct child_end *how, enum symbolizer_end end, const char *stopped, const char *said,
@@ -456,15 +493,23 @@ static size_t count_said(const char *said, const char *name)
 	return at ? strtoul(at + strlen(name), NULL, 10) : 0;
 }
 
-/* 0; -errno: it was not started; 1: it failed, and why says how. Its outputs may be partial. */
-static int symbolizer_run(const struct symbolizer_job *job, char *why, size_t cap)
+/*
+ * early: one that has all that it needs, or NULL. 0; -errno: it was not started, or the early one has given
+ * up; 1: it failed, and why says how. Its outputs may be partial.
+ */
+static int symbolizer_run(const struct symbolizer_job *job, struct symbolizer *early, char *why, size_t cap)
 {
 	char said[SAID_MAX] = "";
 	enum symbolizer_end end = STOPPED;
 	struct child_end how = { .code = CLD_EXITED, .status = 1 };
+	struct symbolizer own = { .listening = -1 };
 	const char *stopped = why_stop(job);
-	int r = stopped ? 0 : run_child(job, said, &end, &stopped, &how);
+	int r = stopped || early ? 0 : symbolizer_start(job, &own);
 
+	if (!stopped && r == 0)
+		how = symbolizer_wait(job, early ? early : &own, said, &end, &stopped);
+	if (early && end == BY_ITSELF && how.code == CLD_EXITED && how.status == EARLY_GAVE_UP)
+		return -EAGAIN;
 	if (r == 0 && how.code == CLD_EXITED && how.status == 0 && *job->unreadable == 0)
 		*job->unreadable = count_said(said, "binaries_unreadable\t");
 	if (r < 0 || (how.code == CLD_EXITED && how.status == 0))
@@ -499,6 +544,12 @@ bool symbolizer_find(char *ret, size_t cap)
 #define SIDEBAND_MAX (16u << 20)
 #define SIDEBAND_BESIDE (2u << 20) /* of one beside others, whose records have most of it */
 
+/* Of a window that is over sooner there is no early child. */
+#define EARLY_LEAST_NS (NS_PER_S / 5)
+
+/* How long it waits beyond the window: for commands, a second snapshot, other incidents. */
+#define EARLY_WAIT_NS (30 * NS_PER_S)
+
 /* Less is not worth the memory that compressing takes. */
 #define PACKED_BYTES_MIN 16384u
 
@@ -528,6 +579,13 @@ struct stack_copy {
 	char *cgroup;                                /* whose processes are marked in it; NULL: no one's */
 };
 
+struct early {
+	struct symbolizer symbolizer;
+	int rest;                           /* our end */
+	mono_t until;                       /* the last moment to give it the rest */
+	bool has[STACK_BUNDLE_ENTRIES_MAX]; /* of the bundle */
+};
+
 struct stack_capture {
 	struct stack_capture_options options;
 	struct stack_copy *copy;
@@ -535,8 +593,9 @@ struct stack_capture {
 	struct stack_recorder_snapshot second;
 	struct buffer sideband; /* of both */
 	struct stack_bundle bundle;
-	bool counted;      /* in options.held, and among the copy's readers */
-	size_t unreadable; /* files, or their symbols, by the symboliser */
+	struct early *early; /* options.held's; NULL: none */
+	bool counted;        /* in options.held, and among the copy's readers */
+	size_t unreadable;   /* files, or their symbols, by the symboliser */
 };
 
 static int by_pid(const void *left, const void *right)
@@ -675,6 +734,20 @@ static void add_reader(struct stack_capture *capture, struct stack_copy *copy)
 	capture->counted = true;
 }
 
+/* What there is of it is lost. NULL is fine. */
+static void end_early(struct stack_capture *capture)
+{
+	struct early *early = capture ? TAKE(capture->early) : NULL;
+
+	if (!early)
+		return;
+	capture->options.held->early = NULL;
+	if (early->symbolizer.listening >= 0)
+		symbolizer_end(&early->symbolizer, false);
+	close(early->rest);
+	free(early);
+}
+
 static void copy_unref(struct stack_copy *copy)
 {
 	if (!copy || --copy->holders > 0)
@@ -690,6 +763,7 @@ void stack_capture_free(struct stack_capture *capture)
 	if (!capture)
 		return;
 
+	end_early(capture);
 	release_records(capture);
 	copy_unref(capture->copy);
 	stack_recorder_snapshot_release(&capture->second);
@@ -815,24 +889,6 @@ static int merge_sideband(struct stack_capture *capture)
 	return r;
 }
 
-void stack_capture_prepare(struct stack_capture *capture)
-{
-	int *shared = capture->options.kernel_symbols;
-	AUTO_CLOSE int from =
-		shared && *shared < 0 ? openat(capture->options.procfd, "kallsyms", O_RDONLY | O_CLOEXEC) : -1;
-	AUTO_CLOSE int copy = from >= 0 ? memfd_create("kallsyms", MFD_CLOEXEC) : -1;
-	char piece[16384];
-	ssize_t len = -1;
-
-	if (!capture->copy->packed)
-		pack_records(capture->copy);
-	while (copy >= 0 && (len = read(from, piece, sizeof piece)) > 0)
-		if (sink_write_all(copy, piece, (size_t)len) < 0)
-			return;
-	if (len == 0)
-		*shared = TAKE_FD(copy);
-}
-
 /* ---- the stack file ---- */
 
 /*
@@ -948,6 +1004,13 @@ static struct stack_file_entry *numbered_entries(const struct stack_bundle *bund
 	return entries;
 }
 
+static void add_kernel(struct stack_capture *capture)
+{
+	const int *copy = capture->options.kernel_symbols;
+
+	stack_bundle_add_kernel(&capture->bundle, capture->options.procfd, copy ? *copy : -1);
+}
+
 static int write_stack_file(const struct stack_capture *capture, const struct stack_capture_members *known, int *ret_fd)
 {
 	AUTO_CLOSE int fd = memfd_create("stackfile", MFD_CLOEXEC);
@@ -981,7 +1044,7 @@ static int write_stack_file(const struct stack_capture *capture, const struct st
 		.fired_mono_ns = capture->options.fired.ns,
 		.fired_wall_ns = capture->options.wall.ns,
 		.from_ns = capture->first->from_ns,
-		.to_ns = capture->second.to_ns,
+		.to_ns = capture->second.to_ns > 0 ? capture->second.to_ns : capture->first->to_ns,
 	};
 	for (uint32_t kind = 0; kind < STACK_FILE_STREAM_KINDS; kind++)
 		content.stream_count += join_stream(capture, kind, &streams[content.stream_count]);
@@ -989,6 +1052,154 @@ static int write_stack_file(const struct stack_capture *capture, const struct st
 	if (r == 0)
 		*ret_fd = TAKE_FD(fd);
 	return r;
+}
+
+/* ---- while the window is open ---- */
+
+static bool can_start_early(const struct stack_capture *capture)
+{
+	const struct stack_held *held = capture->options.held;
+	struct clock clock = real_clock();
+
+	return held && held->captures == 1 && !held->early &&
+	       mono_diff(capture->options.until, clock_mono(&clock)) > (int64_t)EARLY_LEAST_NS;
+}
+
+/* On what there is so far. 0 or -errno. */
+static int start_early_on(struct stack_capture *capture, int dirfd, int stack_file, struct early *early)
+{
+	struct clock clock = real_clock();
+	uint64_t open_ns = (uint64_t)mono_diff(capture->options.until, clock_mono(&clock));
+	struct symbolizer_job job = {
+		.program = capture->options.symbolizer,
+		.dirfd = dirfd,
+		.stack_file = stack_file,
+		.bundle = &capture->bundle,
+		.outputs = { -1, -1, -1, -1, -1, -1 },
+		.patience_ns = open_ns + EARLY_WAIT_NS + SYMBOLIZER_PATIENCE_NS,
+		.spike_from_ns = capture->options.spike_from_ns,
+	};
+	int pair[2], r;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return -errno;
+
+	early->rest = pair[0];
+	early->until = mono_add(capture->options.until, EARLY_WAIT_NS);
+	job.rest = pair[1];
+	for (size_t i = 0; i < capture->bundle.count; i++)
+		early->has[i] = capture->bundle.entries[i].binary.fd >= 0;
+	r = symbolizer_start(&job, &early->symbolizer);
+	close(pair[1]);
+	if (r < 0)
+		close(early->rest);
+	return r;
+}
+
+/* Opens all files that are known. Without memory or a process there is none, and nothing else is missing. */
+static void start_early(struct stack_capture *capture, int dirfd)
+{
+	static const struct stack_capture_members none = { 0 };
+	AUTO_FREE struct early *early = calloc(1, sizeof *early);
+	AUTO_CLOSE int stack_file = -1;
+	int r = early ? merge_sideband(capture) : -ENOMEM;
+
+	if (r == 0) {
+		stack_bundle_add(&capture->bundle, capture->options.procfd, capture->first, STACK_BUNDLE_FILES_MAX);
+		add_kernel(capture);
+		r = write_stack_file(capture, &none, &stack_file);
+	}
+	buffer_release(&capture->sideband);
+	if (r == 0)
+		r = start_early_on(capture, dirfd, stack_file, early);
+	if (r < 0)
+		return;
+
+	capture->early = TAKE(early);
+	capture->options.held->early = capture;
+}
+
+/* 0 or -errno. */
+static int send_descriptors(int to, const int *fds, const int *numbers, size_t count)
+{
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(STACK_FILE_DESCRIPTORS_AT_ONCE * sizeof(int))];
+	} control = { .room = { 0 } };
+	struct iovec bytes = { .iov_base = (void *)(uintptr_t)numbers, .iov_len = count * sizeof *numbers };
+	struct msghdr message = { .msg_iov = &bytes,
+				  .msg_iovlen = 1,
+				  .msg_control = control.room,
+				  .msg_controllen = CMSG_SPACE(count * sizeof(int)) };
+
+	control.head = (struct cmsghdr){ .cmsg_len = CMSG_LEN(count * sizeof(int)),
+					 .cmsg_level = SOL_SOCKET,
+					 .cmsg_type = SCM_RIGHTS };
+	memcpy(CMSG_DATA(&control.head), fds, count * sizeof(int));
+	return sendmsg(to, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
+}
+
+/* What the early one does not have yet; the stack file last, which says that this is all. 0 or -errno. */
+static int send_rest(const struct early *early, const struct symbolizer_job *job)
+{
+	int fds[SYMBOLIZER_OUTPUTS + STACK_BUNDLE_ENTRIES_MAX + 1], numbers[ARRAY_LEN(fds)], r = 0;
+	size_t count = 0;
+
+	for (int i = 0; i < SYMBOLIZER_OUTPUTS; i++) {
+		fds[count] = job->outputs[i];
+		numbers[count++] = FIRST_OUTPUT + i;
+	}
+	for (size_t i = 0; i < job->bundle->count; i++) {
+		if (early->has[i] || job->bundle->entries[i].binary.fd < 0)
+			continue;
+		fds[count] = job->bundle->entries[i].binary.fd;
+		numbers[count++] = FIRST_FILE + (int)i;
+	}
+	fds[count] = job->stack_file;
+	numbers[count++] = STDIN_FILENO;
+	for (size_t i = 0, some; r == 0 && i < count; i += some) {
+		some = count - i < STACK_FILE_DESCRIPTORS_AT_ONCE ? count - i : STACK_FILE_DESCRIPTORS_AT_ONCE;
+		r = send_descriptors(early->rest, &fds[i], &numbers[i], some);
+	}
+	return r;
+}
+
+/* As symbolizer_run. -EAGAIN: another one has to be started. */
+static int run_early(struct stack_capture *capture, const struct symbolizer_job *job, char why[WHY_MAX])
+{
+	struct early *early = capture->early;
+	struct clock clock = real_clock();
+	int r = -EAGAIN;
+
+	if (early && mono_diff(early->until, clock_mono(&clock)) > 0 && send_rest(early, job) == 0)
+		r = symbolizer_run(job, &early->symbolizer, why, WHY_MAX);
+	end_early(capture);
+	return r;
+}
+
+static void list_kernel_symbols(const struct stack_capture *capture)
+{
+	int *shared = capture->options.kernel_symbols;
+	AUTO_CLOSE int from =
+		shared && *shared < 0 ? openat(capture->options.procfd, "kallsyms", O_RDONLY | O_CLOEXEC) : -1;
+	AUTO_CLOSE int copy = from >= 0 ? memfd_create("kallsyms", MFD_CLOEXEC) : -1;
+	char piece[16384];
+	ssize_t len = -1;
+
+	while (copy >= 0 && (len = read(from, piece, sizeof piece)) > 0)
+		if (sink_write_all(copy, piece, (size_t)len) < 0)
+			return;
+	if (len == 0)
+		*shared = TAKE_FD(copy);
+}
+
+void stack_capture_prepare(struct stack_capture *capture, int dirfd)
+{
+	list_kernel_symbols(capture);
+	if (dirfd >= 0 && can_start_early(capture))
+		start_early(capture, dirfd);
+	if (!capture->copy->packed)
+		pack_records(capture->copy);
 }
 
 /* ---- the incident ---- */
@@ -1217,6 +1428,19 @@ static void end_outputs(void *argument)
 			close(files->fds[i]);
 }
 
+/* The early one, or one for all at once. As symbolizer_run. */
+static int run_symbolizers(struct stack_capture *capture, const struct symbolizer_job *job, char why[WHY_MAX])
+{
+	struct stack_held *held = capture->options.held;
+	int r = capture->early ? run_early(capture, job, why) : -EAGAIN;
+
+	if (r != -EAGAIN)
+		return r;
+	if (held)
+		end_early(held->early);
+	return symbolizer_run(job, NULL, why, WHY_MAX);
+}
+
 /* 0; 1: it succeeded only without reading any file, and why says why; 2: not even so; -errno. */
 static int run_symbolizer(struct stack_capture *capture, const struct stack_capture_members *members,
 			  struct symbolizer_files *files, char why[WHY_MAX])
@@ -1226,6 +1450,7 @@ static int run_symbolizer(struct stack_capture *capture, const struct stack_capt
 		.program = capture->options.symbolizer,
 		.dirfd = files->dirfd,
 		.bundle = &capture->bundle,
+		.patience_ns = SYMBOLIZER_PATIENCE_NS,
 		.spike_from_ns = capture->options.spike_from_ns,
 		.unreadable = &capture->unreadable,
 		.waiting = files->waiting,
@@ -1241,8 +1466,7 @@ static int run_symbolizer(struct stack_capture *capture, const struct stack_capt
 	stack_bundle_add(&capture->bundle, capture->options.procfd, &capture->second, STACK_BUNDLE_FILES_MAX);
 	if (capture->bundle.unanswered < unanswered)
 		capture->bundle.unanswered = unanswered;
-	stack_bundle_add_kernel(&capture->bundle, capture->options.procfd,
-				capture->options.kernel_symbols ? *capture->options.kernel_symbols : -1);
+	add_kernel(capture);
 	r = write_stack_file(capture, members, &stack_file);
 	job.stack_file = stack_file;
 	/* They are in the stack file now. */
@@ -1250,11 +1474,11 @@ static int run_symbolizer(struct stack_capture *capture, const struct stack_capt
 	drop_records(&capture->second);
 	buffer_release(&capture->sideband);
 	if (r == 0)
-		r = symbolizer_run(&job, why, WHY_MAX);
+		r = run_symbolizers(capture, &job, why);
 	if (r > 0) {
 		run_on_disk(files, empty_outputs);
 		job.raw = true;
-		r = symbolizer_run(&job, again, sizeof again);
+		r = symbolizer_run(&job, NULL, again, sizeof again);
 		r = r < 0 ? r : 1 + r;
 	}
 

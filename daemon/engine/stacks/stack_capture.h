@@ -41,9 +41,10 @@ struct stack_copy;
 
 /* {0}: nothing. */
 struct stack_held {
-	size_t bytes;            /* of records */
-	size_t copies, captures; /* with records; that wait */
-	struct stack_copy *all;  /* with records, the latest first */
+	size_t bytes;                /* of records */
+	size_t copies, captures;     /* with records; that wait */
+	struct stack_copy *all;      /* with records, the latest first */
+	struct stack_capture *early; /* that for which spikewatch-symbolize runs already; NULL: none */
 };
 
 struct stack_capture_options {
@@ -77,9 +78,11 @@ struct stack_capture *stack_capture_secure(const struct stack_capture_options *o
 /*
  * What can be done while the window is still open: what was read is compressed, and the kernel lists
  * its symbols, which takes up to 0.1 s. They are copied, some 5 MB, unless *kernel_symbols is a
- * descriptor already, which the caller closes.
+ * descriptor already, which the caller closes. If no other capture waits and there is time,
+ * spikewatch-symbolize is started: it reads the files of what was there at the firing, and waits for
+ * stack_capture_write, with 128 MB at most. dirfd: the one that will be written to; -1: it is not.
  */
-void stack_capture_prepare(struct stack_capture *capture);
+void stack_capture_prepare(struct stack_capture *capture, int dirfd);
 
 /*
  * The processes that were part of the target at any time, beside those of its cgroup: tables of

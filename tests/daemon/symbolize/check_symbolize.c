@@ -504,6 +504,51 @@ START_TEST(compiled_code_has_the_names_of_the_perf_map)
 }
 END_TEST
 
+/* Samples of a part of the stack file have been looked up in it by then. */
+START_TEST(a_perf_map_that_grows_before_the_rest_comes_is_read_again)
+{
+	static const char more[] = "10100 80 later\n";
+	struct rig_rest rest = { .entry = -1 };
+
+	if (!there)
+		SKIP_TEST("%s", skip_reason);
+	rig_name(&rig, 7, "node");
+	rig_map(&rig, 7, &(struct perf_record_mmap){ .start = 0x10000, .len = 0x10000, .path = "//anon" });
+	for (int i = 0; i < 8; i++)
+		rig_sample(&rig, 7, (uint64_t)(i < 6 ? 0x10010 : 0x10110), (uint64_t)0);
+	rig_text(&rig, STACK_FILE_PERF_MAP, "10000 80 soon\n")->pid = 7;
+	rig_text(&rig, STACK_FILE_ELF, ""); /* not in the first part */
+
+	rest.input = rig_stack_file(&rig, true);
+	rest.grows = rig.entries[0].binary.fd;
+	rest.by = more;
+	int first = rig_stack_file(&rig, false);
+
+	ck_assert_int_eq(rig_give_parts(&rig, first, NULL, &rest), 0);
+	rig_expect(&rig, "node;soon", 6);
+	rig_expect(&rig, "node;later", 2);
+	close(first);
+	close(rest.input);
+}
+END_TEST
+
+/* Nothing that waits for what never comes stays behind, and it says that it has done nothing. */
+START_TEST(without_the_rest_it_ends)
+{
+	struct rig_rest none = { .input = -1, .entry = -1 };
+
+	if (!there)
+		SKIP_TEST("%s", skip_reason);
+	rig_name(&rig, 7, "node");
+	rig_sample(&rig, 7, (uint64_t)0x10010, (uint64_t)0);
+	int first = rig_stack_file(&rig, false);
+
+	ck_assert_int_eq(rig_give_parts(&rig, first, NULL, &none), 4);
+	ck_assert_str_eq(rig.folded, "");
+	close(first);
+}
+END_TEST
+
 START_TEST(kernel_functions_are_named_if_the_kernel_says_them)
 {
 	static const uint64_t chain[] = { PERF_CONTEXT_KERNEL, 0xffffffff81000010, 0xffffffff81000101,
@@ -703,6 +748,8 @@ Suite *symbolize_suite(void)
 	tcase_add_test(core, a_call_at_the_end_of_a_function_belongs_to_it);
 	tcase_add_test(core, recursion_keeps_every_level);
 	tcase_add_test(core, compiled_code_has_the_names_of_the_perf_map);
+	tcase_add_test(core, a_perf_map_that_grows_before_the_rest_comes_is_read_again);
+	tcase_add_test(core, without_the_rest_it_ends);
 	tcase_add_test(core, kernel_functions_are_named_if_the_kernel_says_them);
 	tcase_add_test(core, what_a_program_was_is_told_apart_from_what_it_is_by_time);
 	tcase_add_test(core, raw_reads_no_binaries);

@@ -213,13 +213,13 @@ static void fails_with(const char *symbolizer, const char *why)
 	struct stack_capture *capture = stack_capture_secure(&options, &info);
 
 	ck_assert_ptr_nonnull(capture);
-	stack_capture_prepare(capture);
+	stack_capture_prepare(capture, -1);
 	int listed = symbols;
 	char line[64] = "";
 	ck_assert_int_ge(listed, 0);
 	ck_assert_int_gt(pread(listed, line, sizeof(line) - 1, 0), 20);
 	ck_assert_uint_gt(strspn(line, "0123456789abcdef"), 7); /* "ffffffff81000000 T _text" */
-	stack_capture_prepare(capture);
+	stack_capture_prepare(capture, -1);
 	ck_assert_int_eq(symbols, listed);
 
 	ck_assert_ptr_nonnull(capture);
@@ -333,7 +333,7 @@ static void have_stopped(const char *symbolizer, unsigned enough)
 	job.stack_file = open("/dev/zero", O_RDONLY | O_CLOEXEC);
 	for (size_t i = 0; i < SYMBOLIZER_OUTPUTS; i++)
 		job.outputs[i] = -1;
-	ck_assert_int_eq(symbolizer_run(&job, why, sizeof(why)), 1);
+	ck_assert_int_eq(symbolizer_run(&job, NULL, why, sizeof(why)), 1);
 	ck_assert_str_eq(why, "it was enough");
 	ck_assert_uint_eq(patience.asked, enough);
 	close(job.stack_file);
@@ -520,7 +520,7 @@ START_TEST(incidents_of_a_storm_share_what_the_rings_held)
 
 	/* Compressed, where there is enough of it to be worth while. */
 	for (unsigned i = 0; i < STORM; i++)
-		stack_capture_prepare(captures[i]);
+		stack_capture_prepare(captures[i], -1);
 	if (bytes >= 65536)
 		ck_assert_uint_lt(held.bytes, bytes);
 
@@ -673,6 +673,176 @@ START_TEST(a_file_that_was_not_found_is_looked_for_again_with_another_process)
 	unlink(path);
 	stack_bundle_close(bundle);
 	close(procfd);
+}
+END_TEST
+
+/* ---- the early symboliser ---- */
+
+struct early_scene {
+	struct stack_recorder *recorder;
+	int procfd, dirfd, symbols;
+	char program[160], log[160]; /* the symboliser, that notes when it is started */
+	struct stack_held held;
+	struct incident info;
+};
+
+static void early_scene_begin(struct early_scene *scene)
+{
+	struct stack_recorder_options how = { 0 };
+	char reason[STACK_RECORDER_REASON_MAX];
+
+	*scene = (struct early_scene){ .symbols = -1 };
+	scene->procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	scene->dirfd = open(rig.directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	snprintf(scene->program, sizeof(scene->program), "%s/logged", rig.directory);
+	snprintf(scene->log, sizeof(scene->log), "%s/log", rig.directory);
+	scene_write(scene->log, "%s", "");
+	scene_write(scene->program, "#!/bin/sh\necho \"$*\" >>'%s'\nexec '%s' \"$@\"\n", scene->log, rig.symbolizer);
+	ck_assert_int_eq(chmod(scene->program, 0755), 0);
+	ck_assert_int_eq(stack_recorder_open(&how, &scene->recorder, reason), 0);
+	burn_here();
+}
+
+static void early_scene_end(struct early_scene *scene)
+{
+	ck_assert_ptr_null(scene->held.early);
+	ck_assert_uint_eq(scene->held.captures, 0);
+	stack_recorder_close(scene->recorder);
+	scope_close(&scene->symbols);
+	close(scene->procfd);
+	close(scene->dirfd);
+}
+
+static struct stack_capture *early_scene_secure(struct early_scene *scene, uint64_t after_ns)
+{
+	struct clock clock = real_clock();
+	struct stack_capture_options options = {
+		.recorder = scene->recorder,
+		.procfd = scene->procfd,
+		.symbolizer = scene->program,
+		.before_ns = 60 * NS_PER_S,
+		.until = mono_add(clock_mono(&clock), after_ns),
+		.fired = clock_mono(&clock),
+		.wall = clock_wall(&clock),
+		.held = &scene->held,
+		.kernel_symbols = &scene->symbols,
+	};
+	struct stack_capture *capture;
+
+	incident_init(&scene->info, "0");
+	capture = stack_capture_secure(&options, &scene->info);
+	ck_assert_ptr_nonnull(capture);
+	return capture;
+}
+
+/* Writes it, with the name of a function that was sampled before it, and how many were started for all so far. */
+static void early_scene_write(struct early_scene *scene, struct stack_capture *capture, unsigned starts)
+{
+	AUTO_FREE char *log = NULL;
+	unsigned lines = 0;
+
+	incident_init(&scene->info, "0");
+	burn_here();
+	stack_capture_write(capture, &(struct stack_capture_members){ .everyone = true }, scene->dirfd, NULL,
+			    &scene->info);
+	ck_assert_str_eq(scene->info.captures[0].name, "stacks");
+	ck_assert_int_eq(scene->info.captures[0].status, INCIDENT_CAPTURE_OK);
+	ck_assert_msg(!strstr(scene->info.captures[0].why, "no names"), "%s", scene->info.captures[0].why);
+	ck_assert(mentions(scene->dirfd, "functions.tsv", "burn_here"));
+	log = scene_read(scene->log);
+	for (const char *at = log; (at = strchr(at, '\n')) != NULL; at++)
+		lines++;
+	ck_assert_msg(lines == starts, "%s", log);
+	for (size_t i = 0; i < SYMBOLIZER_OUTPUTS; i++)
+		unlinkat(scene->dirfd, symbolizer_outputs[i].file, 0);
+}
+
+START_TEST(what_was_read_while_the_window_was_open_is_not_read_again)
+{
+	struct early_scene scene;
+
+	if (!able)
+		SKIP_TEST("%s", skip_reason);
+
+	early_scene_begin(&scene);
+	struct stack_capture *capture = early_scene_secure(&scene, 60 * NS_PER_S);
+
+	stack_capture_prepare(capture, scene.dirfd);
+	ck_assert_ptr_eq(scene.held.early, capture);
+	early_scene_write(&scene, capture, 1);
+	early_scene_end(&scene);
+}
+END_TEST
+
+START_TEST(an_early_symboliser_that_is_gone_costs_nothing)
+{
+	struct early_scene scene;
+
+	if (!able)
+		SKIP_TEST("%s", skip_reason);
+
+	early_scene_begin(&scene);
+	struct stack_capture *capture = early_scene_secure(&scene, 60 * NS_PER_S);
+
+	stack_capture_prepare(capture, scene.dirfd);
+	ck_assert_ptr_eq(scene.held.early, capture);
+	scene_wait_for(scene_says(scene.log, "--rest"));
+	child_signal(&capture->early->symbolizer.child, SIGKILL);
+	scene_wait_for(poll(&(struct pollfd){ .fd = capture->early->symbolizer.child.fd, .events = POLLIN }, 1, 0) > 0);
+	early_scene_write(&scene, capture, 2);
+
+	/* One that has read too much to wait with it. */
+	scene_write(scene.program,
+		    "#!/bin/sh\necho \"$*\" >>'%s'\ncase $1 in --rest=*) sleep 0.3; exit 4;; esac\nexec '%s' \"$@\"\n",
+		    scene.log, rig.symbolizer);
+	capture = early_scene_secure(&scene, 60 * NS_PER_S);
+	stack_capture_prepare(capture, scene.dirfd);
+	ck_assert_ptr_eq(scene.held.early, capture);
+	early_scene_write(&scene, capture, 4);
+
+	/* And one whose incident is given up. */
+	capture = early_scene_secure(&scene, 60 * NS_PER_S);
+	stack_capture_prepare(capture, scene.dirfd);
+	ck_assert_ptr_eq(scene.held.early, capture);
+	stack_capture_free(capture);
+
+	/* None is started where the window is over at once, or nothing is written to. */
+	capture = early_scene_secure(&scene, NS_PER_MS);
+	stack_capture_prepare(capture, scene.dirfd);
+	ck_assert_ptr_null(scene.held.early);
+	stack_capture_free(capture);
+	capture = early_scene_secure(&scene, 60 * NS_PER_S);
+	stack_capture_prepare(capture, -1);
+	ck_assert_ptr_null(scene.held.early);
+	stack_capture_free(capture);
+	early_scene_end(&scene);
+}
+END_TEST
+
+START_TEST(there_is_one_early_symboliser_and_none_in_a_storm)
+{
+	struct early_scene scene;
+
+	if (!able)
+		SKIP_TEST("%s", skip_reason);
+
+	early_scene_begin(&scene);
+	struct stack_capture *first = early_scene_secure(&scene, 60 * NS_PER_S);
+
+	stack_capture_prepare(first, scene.dirfd);
+	ck_assert_ptr_eq(scene.held.early, first);
+	struct stack_capture *second = early_scene_secure(&scene, 60 * NS_PER_S);
+
+	stack_capture_prepare(second, scene.dirfd);
+	ck_assert_ptr_eq(scene.held.early, first);
+	ck_assert_ptr_null(second->early);
+	scene_wait_for(scene_says(scene.log, "--rest"));
+
+	/* It goes when another capture needs one, and is replaced when its own does. */
+	early_scene_write(&scene, second, 2);
+	ck_assert_ptr_null(scene.held.early);
+	early_scene_write(&scene, first, 3);
+	early_scene_end(&scene);
 }
 END_TEST
 
@@ -847,6 +1017,9 @@ Suite *stack_capture_suite(void)
 	tcase_add_test(tcase, a_symboliser_ends_when_the_daemon_does);
 	tcase_add_test(tcase, many_copies_of_one_owner_leave_room_for_another);
 	tcase_add_test(tcase, incidents_of_a_storm_share_what_the_rings_held);
+	tcase_add_test(tcase, what_was_read_while_the_window_was_open_is_not_read_again);
+	tcase_add_test(tcase, an_early_symboliser_that_is_gone_costs_nothing);
+	tcase_add_test(tcase, there_is_one_early_symboliser_and_none_in_a_storm);
 	tcase_add_test(tcase, a_file_that_was_not_found_is_looked_for_again_with_another_process);
 	tcase_add_test(tcase, firings_that_wait_for_their_turn_share_as_well);
 	tcase_add_test(tcase, copies_are_compressed_before_there_is_another);
