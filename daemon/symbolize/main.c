@@ -12,8 +12,8 @@
  * With --rest it is started before all samples are there. It reads what the first ones need, which is
  * nearly all that takes long, and waits for the whole stack file, the outputs and what files are new.
  * Then it does for the whole file what it would have done without that, with the binaries read already.
- * What comes while it still reads is not kept waiting. If reading took very much memory it ends, and
- * another one has to be started.
+ * What comes while it still reads is not kept waiting. If reading failed or took very much memory it ends,
+ * and another one has to be started.
  */
 #include "daemon/engine/base/sandbox.h"
 #include "daemon/symbolize/symbolize.h"
@@ -38,6 +38,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Beside 0 and death by a signal. */
@@ -45,7 +46,7 @@ enum {
 	EXIT_STACK_FILE = 1, /* standard input is no stack file, or memory was short */
 	EXIT_OUTPUT = 2,     /* something could not be written */
 	EXIT_SANDBOX = 3,    /* the sandbox could not be entered: nothing was read */
-	EXIT_REST = 4,       /* the rest did not come, or is not waited for with so much memory */
+	EXIT_REST = 4,       /* with --rest: it did not come, or is not waited for; nothing was written */
 	EXIT_USAGE = 64,
 };
 
@@ -76,6 +77,9 @@ static const char usage[] =
  * numbers.
  */
 #define DESCRIPTORS_MAX 4096
+
+/* The first run gets no more CPU time, and the second has all of its own still. */
+#define FIRST_CPU_SECONDS 5
 
 /* What may be allocated while it waits: half a dozen programs with all their debug information take 50 MB. */
 #define WAITING_BYTES_MAX ((size_t)128 << 20)
@@ -274,14 +278,22 @@ union received {
 };
 
 /* Whether it has come, or will not come any more. */
-static bool has_rest(void *ctx)
+static bool has_rest(const struct setup *setup)
 {
-	const struct setup *setup = ctx;
 	char byte;
 	struct iovec bytes = { .iov_base = &byte, .iov_len = 1 };
 	struct msghdr message = { .msg_iov = &bytes, .msg_iovlen = 1 };
 
 	return recvmsg(setup->rest, &message, MSG_PEEK | MSG_DONTWAIT) >= 0;
+}
+
+/* Whether there is no more time for the first run. */
+static bool is_enough(void *ctx)
+{
+	struct timespec used;
+
+	return has_rest(ctx) ||
+	       (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used) == 0 && used.tv_sec >= FIRST_CPU_SECONDS);
 }
 
 /* Waits for a message. 0; -EPIPE: none comes; -EBADMSG: not as stack_file.h says. */
@@ -351,10 +363,10 @@ static int read_ahead(struct setup *setup, struct symbolize_options *how, int *i
 	int r;
 
 	how->is_first = true;
-	how->is_enough = has_rest;
+	how->is_enough = is_enough;
 	r = run_on(*input, how, NULL, NULL);
 	if (r < 0)
-		return EXIT_STACK_FILE;
+		return EXIT_REST;
 	close(*input);
 	malloc_trim(0);
 	memory = mallinfo2();
@@ -430,7 +442,8 @@ int main(int argc, char **argv)
 
 	struct sandbox_limits limits = {
 		.address_space_bytes = setup.memory_bytes,
-		.cpu_seconds = (unsigned)setup.cpu_seconds,
+		.cpu_seconds = (unsigned)setup.cpu_seconds +
+			       (setup.rest >= 0 && setup.cpu_seconds > 0 ? FIRST_CPU_SECONDS : 0),
 		.wall_seconds = (unsigned)setup.wall_seconds,
 		.file_bytes = 256u << 20,
 		.files = DESCRIPTORS_MAX,

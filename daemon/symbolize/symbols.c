@@ -1569,13 +1569,14 @@ static bool may_open(struct module *module)
 	return first && module->fd >= 0;
 }
 
+/* By offsets: the descriptor may be a copy of one that another symboliser reads now. */
 static int read_all(int fd, struct buffer *text)
 {
 	char piece[16384];
 	ssize_t n;
 
 	text->max = TEXT_MAX;
-	while ((n = read(fd, piece, sizeof(piece))) > 0)
+	while ((n = pread(fd, piece, sizeof(piece), (off_t)text->len)) > 0)
 		if (buffer_append(text, piece, (size_t)n) < 0)
 			return -EFBIG;
 	return n < 0 ? -errno : 0;
@@ -1589,7 +1590,6 @@ static bool open_text(struct module *module)
 {
 	if (!may_open(module))
 		return false;
-	(void)lseek(module->fd, 0, SEEK_SET);
 	if (read_all(module->fd, &module->text) < 0)
 		while (module->text.len > 0 && module->text.data[module->text.len - 1] != '\n')
 			module->text.len--;

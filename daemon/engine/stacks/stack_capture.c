@@ -18,9 +18,9 @@
  * An early child. Most of its work is reading files, which most of the samples need that were there
  * when the rule fired. So if the window stays open for a while, a child is given the first snapshot, and
  * then waits for the rest (STACK_FILE_DESCRIPTORS_AT_ONCE). The stack file of the whole incident is the
- * same as without it, and so is what is made of it. There is one at a time, and none while more than one
- * capture waits: storms are not made worse. It ends when an other capture needs a child. Until it has
- * been given the rest it is worth nothing: another one is started if it is gone.
+ * same as without it, and so is what is made of it. There is one at a time, and none is started while more
+ * than one capture waits: storms are not made worse. It ends when an other capture needs a child. Until it
+ * has been given the rest it is worth nothing: another one is started if it is gone.
  */
 #include "daemon/engine/stacks/stack_capture.h"
 
@@ -734,7 +734,7 @@ static void add_reader(struct stack_capture *capture, struct stack_copy *copy)
 	capture->counted = true;
 }
 
-/* What there is of it is lost. NULL is fine. */
+/* What there is of it is lost. Its end is not waited for: it has nothing to write to. NULL is fine. */
 static void end_early(struct stack_capture *capture)
 {
 	struct early *early = capture ? TAKE(capture->early) : NULL;
@@ -742,8 +742,10 @@ static void end_early(struct stack_capture *capture)
 	if (!early)
 		return;
 	capture->options.held->early = NULL;
-	if (early->symbolizer.listening >= 0)
-		symbolizer_end(&early->symbolizer, false);
+	if (early->symbolizer.listening >= 0) {
+		close(early->symbolizer.listening);
+		child_close(&early->symbolizer.child);
+	}
 	close(early->rest);
 	free(early);
 }
@@ -1096,7 +1098,7 @@ static int start_early_on(struct stack_capture *capture, int dirfd, int stack_fi
 	return r;
 }
 
-/* Opens all files that are known. Without memory or a process there is none, and nothing else is missing. */
+/* Without memory or a process there is none, and nothing else is missing. */
 static void start_early(struct stack_capture *capture, int dirfd)
 {
 	static const struct stack_capture_members none = { 0 };
@@ -1105,7 +1107,6 @@ static void start_early(struct stack_capture *capture, int dirfd)
 	int r = early ? merge_sideband(capture) : -ENOMEM;
 
 	if (r == 0) {
-		stack_bundle_add(&capture->bundle, capture->options.procfd, capture->first, STACK_BUNDLE_FILES_MAX);
 		add_kernel(capture);
 		r = write_stack_file(capture, &none, &stack_file);
 	}
@@ -1171,8 +1172,11 @@ static int run_early(struct stack_capture *capture, const struct symbolizer_job 
 	struct clock clock = real_clock();
 	int r = -EAGAIN;
 
-	if (early && mono_diff(early->until, clock_mono(&clock)) > 0 && send_rest(early, job) == 0)
+	if (mono_diff(early->until, clock_mono(&clock)) > 0 && send_rest(early, job) == 0)
 		r = symbolizer_run(job, &early->symbolizer, why, WHY_MAX);
+	/* It may have the outputs, which are others' now. */
+	if (early->symbolizer.listening >= 0)
+		symbolizer_end(&early->symbolizer, false);
 	end_early(capture);
 	return r;
 }

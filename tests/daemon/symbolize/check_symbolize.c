@@ -497,10 +497,14 @@ START_TEST(compiled_code_has_the_names_of_the_perf_map)
 	rig_sample(&rig, 7, (uint64_t)0x10140, (uint64_t)0x10081, (uint64_t)0);
 	rig_sample(&rig, 7, (uint64_t)0x10180, (uint64_t)0);
 	rig_sample(&rig, 8, (uint64_t)0x10140, (uint64_t)0);
+	int map = rig.entries[0].binary.fd;
+	ck_assert_int_eq(lseek(map, 5, SEEK_SET), 5);
 	ck_assert_int_eq(rig_run(&rig, NULL), 0);
 	ck_assert_ptr_nonnull(strstr(rig.folded, "node;LazyCompile:~serve app.js:1;new"));
 	rig_expect(&rig, "node;[anon]", 1);
 	rig_expect(&rig, "other;[anon]", 1); /* another process's map is not believed */
+	/* Where a descriptor of it is read, which may be another symboliser's too, is neither asked nor changed. */
+	ck_assert_int_eq(lseek(map, 0, SEEK_CUR), 5);
 }
 END_TEST
 
@@ -546,6 +550,25 @@ START_TEST(without_the_rest_it_ends)
 	ck_assert_int_eq(rig_give_parts(&rig, first, NULL, &none), 4);
 	ck_assert_str_eq(rig.folded, "");
 	close(first);
+}
+END_TEST
+
+/* Another one is started then, for which all is there still. */
+START_TEST(a_first_part_that_cannot_be_read_is_no_failure_of_the_whole)
+{
+	struct rig_rest rest = { .entry = -1 };
+	int first;
+
+	if (!there)
+		SKIP_TEST("%s", skip_reason);
+	rig_name(&rig, 7, "node");
+	rig_sample(&rig, 7, (uint64_t)0x10010, (uint64_t)0);
+	rest.input = rig_stack_file(&rig, true);
+	first = rig_open(&rig, "empty");
+	ck_assert_int_eq(rig_give_parts(&rig, first, NULL, &rest), 4);
+	ck_assert_str_eq(rig.folded, "");
+	close(first);
+	close(rest.input);
 }
 END_TEST
 
@@ -750,6 +773,7 @@ Suite *symbolize_suite(void)
 	tcase_add_test(core, compiled_code_has_the_names_of_the_perf_map);
 	tcase_add_test(core, a_perf_map_that_grows_before_the_rest_comes_is_read_again);
 	tcase_add_test(core, without_the_rest_it_ends);
+	tcase_add_test(core, a_first_part_that_cannot_be_read_is_no_failure_of_the_whole);
 	tcase_add_test(core, kernel_functions_are_named_if_the_kernel_says_them);
 	tcase_add_test(core, what_a_program_was_is_told_apart_from_what_it_is_by_time);
 	tcase_add_test(core, raw_reads_no_binaries);
