@@ -1292,12 +1292,11 @@ __attribute__((format(printf, 3, 4))) static void add_text(char *why, size_t cap
 }
 
 /* The system-wide samples of a quantity, or where there are none those of followed threads. */
-static const struct stack_recorder_stream *widest_stream(const struct stack_capture *capture, bool memory)
+static const struct stack_recorder_stream *widest_stream(const struct stack_recorder_snapshot *snapshot, bool memory)
 {
-	const struct stack_recorder_stream *all =
-		find_stream(capture->first, memory ? STACK_FILE_FAULTS : STACK_FILE_CPU);
+	const struct stack_recorder_stream *all = find_stream(snapshot, memory ? STACK_FILE_FAULTS : STACK_FILE_CPU);
 
-	return all ? all : find_stream(capture->first, memory ? STACK_FILE_FAULTS_FOLLOWED : STACK_FILE_CPU_FOLLOWED);
+	return all ? all : find_stream(snapshot, memory ? STACK_FILE_FAULTS_FOLLOWED : STACK_FILE_CPU_FOLLOWED);
 }
 
 /*
@@ -1337,10 +1336,24 @@ static void describe_faults(const struct stack_capture *capture, const struct st
 			 strerrordesc_np(-status->faults_error));
 }
 
+/* A second snapshot that is late: a ring may have come round since the first. */
+static void describe_late_snapshot(const struct stack_capture *capture, bool memory, char *why, size_t cap)
+{
+	const struct stack_recorder_stream *stream = widest_stream(&capture->second, memory);
+	uint64_t from_ns = capture->first->to_ns, to_ns = capture->second.to_ns;
+	uint64_t covered_ns = stream ? stream->head.covered_ns : 0;
+
+	if (covered_ns > to_ns)
+		covered_ns = to_ns;
+	if (covered_ns > from_ns + NS_PER_S / 10)
+		add_text(why, cap, "of the %.1f s since the firing the first %.1f s are not complete",
+			 (double)(to_ns - from_ns) / 1e9, (double)(covered_ns - from_ns) / 1e9);
+}
+
 /* Adds to why what is missing in the profile of a quantity. */
 static void describe_gaps(const struct stack_capture *capture, bool memory, char *why, size_t cap)
 {
-	const struct stack_recorder_stream *stream = widest_stream(capture, memory);
+	const struct stack_recorder_stream *stream = widest_stream(capture->first, memory);
 	uint64_t from_ns = mono_sub(capture->options.fired, capture->options.before_ns).ns;
 	uint64_t late_ns = stream && stream->head.covered_ns > from_ns ? stream->head.covered_ns - from_ns : 0;
 	uint64_t lost = 0, left_out = 0;
@@ -1356,6 +1369,7 @@ static void describe_gaps(const struct stack_capture *capture, bool memory, char
 		add_text(why, cap, "stacks go back %.1f s and not %.1f s",
 			 (double)(capture->options.before_ns - late_ns) / 1e9,
 			 (double)capture->options.before_ns / 1e9);
+	describe_late_snapshot(capture, memory, why, cap);
 	for (uint32_t kind = memory ? STACK_FILE_FAULTS : STACK_FILE_CPU, i = 0; i < 2; i++, kind++) {
 		const struct stack_recorder_stream *snapshots[] = { find_stream(capture->first, kind),
 								    find_stream(&capture->second, kind) };

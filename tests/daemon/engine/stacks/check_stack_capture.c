@@ -846,6 +846,94 @@ START_TEST(there_is_one_early_symboliser_and_none_in_a_storm)
 }
 END_TEST
 
+/* ---- a second snapshot that is late ---- */
+
+/* What is said of a second snapshot of ten seconds, of which some ring has nothing before covered_ms of them. */
+static void describe_late(struct stack_recorder *recorder, uint32_t kind, uint64_t covered_ms, char why[WHY_MAX])
+{
+	const uint64_t fired_ns = 1000 * NS_PER_S;
+	struct stack_recorder_snapshot first = { .from_ns = fired_ns - NS_PER_S, .to_ns = fired_ns, .stream_count = 1 };
+	struct stack_capture capture = {
+		.options = { .recorder = recorder, .fired = { fired_ns }, .before_ns = NS_PER_S },
+		.first = &first,
+		.second = { .from_ns = fired_ns, .to_ns = fired_ns + 10 * NS_PER_S, .stream_count = 1 },
+	};
+
+	first.streams[0].head = (struct stack_file_stream){ .kind = kind, .covered_ns = first.from_ns };
+	capture.second.streams[0].head =
+		(struct stack_file_stream){ .kind = kind, .covered_ns = fired_ns + covered_ms * NS_PER_MS };
+	*why = '\0';
+	describe_gaps(&capture, kind >= STACK_FILE_FAULTS, why, WHY_MAX);
+}
+
+START_TEST(what_was_overwritten_before_a_late_snapshot_is_said_as_far_as_it_is_missing)
+{
+	static const struct {
+		uint64_t covered_ms;
+		const char *said; /* NULL: nothing */
+	} cases[] = {
+		{ 0, NULL },
+		{ 100, NULL },
+		{ 101, "of the 10.0 s since the firing the first 0.1 s are not complete" },
+		{ 4200, "of the 10.0 s since the firing the first 4.2 s are not complete" },
+		{ 12000, "of the 10.0 s since the firing the first 10.0 s are not complete" },
+	};
+	static const uint32_t kinds[] = { STACK_FILE_CPU, STACK_FILE_CPU_FOLLOWED, STACK_FILE_FAULTS };
+	struct stack_recorder_options how = { 0 };
+	char reason[STACK_RECORDER_REASON_MAX], why[WHY_MAX];
+	struct stack_recorder *recorder;
+
+	if (!able)
+		SKIP_TEST("%s", skip_reason);
+
+	ck_assert_int_eq(stack_recorder_open(&how, &recorder, reason), 0);
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+		for (size_t j = 0; j < ARRAY_LEN(cases); j++) {
+			describe_late(recorder, kinds[i], cases[j].covered_ms, why);
+			bool said = strstr(why, cases[j].said ? cases[j].said : "since the firing");
+
+			ck_assert_msg(said == (cases[j].said != NULL), "%s", why);
+		}
+	stack_recorder_close(recorder);
+}
+END_TEST
+
+/* As behind a disk that stands still: whatever comes round until then, with the smallest rings. */
+START_TEST(rings_that_came_round_since_the_firing_are_in_the_incident)
+{
+	struct stack_recorder_options how = { .frequency = 999, .ring_bytes = 65536, .without_faults = true };
+	char reason[STACK_RECORDER_REASON_MAX];
+	struct stack_capture *capture;
+	struct early_scene scene;
+	bool came_round = false;
+
+	if (!able)
+		SKIP_TEST("%s", skip_reason);
+
+	early_scene_begin(&scene);
+	stack_recorder_close(scene.recorder);
+	ck_assert_int_eq(stack_recorder_open(&how, &scene.recorder, reason), 0);
+	burn_here();
+	capture = early_scene_secure(&scene, 600 * NS_PER_S);
+	for (unsigned i = 0; i < 200 && !came_round; i++) { /* 50 s of CPU time: usually one */
+		struct stack_recorder_snapshot now;
+		const struct stack_recorder_stream *stream;
+
+		burn_here();
+		ck_assert_int_eq(stack_recorder_snapshot(scene.recorder, capture->first->to_ns, UINT64_MAX, 0, &now),
+				 0);
+		stream = widest_stream(&now, false);
+		came_round = stream->head.covered_ns > capture->first->to_ns + NS_PER_S / 5;
+		stack_recorder_snapshot_release(&now);
+	}
+	ck_assert(came_round);
+	early_scene_write(&scene, capture, 1);
+	ck_assert_msg(strstr(scene.info.captures[0].why, "s since the firing the first ") != NULL, "%s",
+		      scene.info.captures[0].why);
+	early_scene_end(&scene);
+}
+END_TEST
+
 /* A process that holds a write lease on a file, and does not give it up. */
 static pid_t start_lessee(const char *path)
 {
@@ -1020,6 +1108,8 @@ Suite *stack_capture_suite(void)
 	tcase_add_test(tcase, what_was_read_while_the_window_was_open_is_not_read_again);
 	tcase_add_test(tcase, an_early_symboliser_that_is_gone_costs_nothing);
 	tcase_add_test(tcase, there_is_one_early_symboliser_and_none_in_a_storm);
+	tcase_add_test(tcase, what_was_overwritten_before_a_late_snapshot_is_said_as_far_as_it_is_missing);
+	tcase_add_test(tcase, rings_that_came_round_since_the_firing_are_in_the_incident);
 	tcase_add_test(tcase, a_file_that_was_not_found_is_looked_for_again_with_another_process);
 	tcase_add_test(tcase, firings_that_wait_for_their_turn_share_as_well);
 	tcase_add_test(tcase, copies_are_compressed_before_there_is_another);
