@@ -453,13 +453,25 @@ static void put_why(const struct json_node *rule, char *buf, size_t cap)
 		snprintf(buf + len, cap - len, "; cooldown %s", answer_duration(rule, "cooldown_left_ns", left));
 }
 
+/* Its CPU time is, and the rule is about that. */
+static bool is_estimate(const struct row *row)
+{
+	enum metric metric;
+
+	return answer_whole(row->target, "cpu_estimated") > 0 &&
+	       metric_by_name(answer_text(row->rule, "metric"), &metric) &&
+	       (metric == METRIC_CPU || metric == METRIC_CPU_CORES);
+}
+
 static void put_cells(const struct row *row, struct cells *ret)
 {
 	const char *target = answer_text(row->target, "name"), *rule = answer_text(row->rule, "rule");
+	char *figure = ret->text[VALUE];
 
 	text_escape(ret->text[TARGET], CELL_MAX, target, strlen(target));
 	text_escape(ret->text[RULE], CELL_MAX, rule, strlen(rule));
-	value(row->rule, "value", ret->text[VALUE], CELL_MAX);
+	*figure = '~';
+	value(row->rule, "value", is_estimate(row) ? figure + 1 : figure, CELL_MAX - 1);
 	put_threshold(row->rule, ret->text[THRESHOLD], CELL_MAX);
 	value(row->rule, "average", ret->text[AVERAGE], CELL_MAX);
 	put_why(row->rule, ret->text[WHY], CELL_MAX);
@@ -630,7 +642,7 @@ static void put_labels(const struct json_node *target, size_t width)
 static void view_print(const struct row *rows, size_t count, bool counts, size_t width)
 {
 	static const struct cells head = { { "TARGET", "RULE", "VALUE", "THRESHOLD", "AVERAGE", "WHY" } };
-	size_t widths[COLUMNS];
+	size_t widths[COLUMNS], estimates = 0;
 	struct cells cells;
 
 	for (size_t k = 0; k < COLUMNS; k++)
@@ -646,6 +658,7 @@ static void view_print(const struct row *rows, size_t count, bool counts, size_t
 	for (size_t i = 0; i < count; i++) {
 		put_cells(&rows[i], &cells);
 		put_line(&cells, widths);
+		estimates += is_estimate(&rows[i]);
 		if (counts)
 			put_burst(rows[i].rule);
 		if (counts)
@@ -653,6 +666,8 @@ static void view_print(const struct row *rows, size_t count, bool counts, size_t
 		if (counts && (i == 0 || rows[i - 1].target != rows[i].target))
 			put_labels(rows[i].target, width);
 	}
+	if (estimates > 0)
+		puts("~ an estimate: what processes that ended had used is not known exactly");
 }
 
 /*

@@ -358,7 +358,16 @@ static void put_memory_minute(const struct top_table *table, const struct top_ta
 
 static void put_cores(double cores, char *out)
 {
-	units_format(out, CELL_MAX, UNIT_PERCENT, 100 * cores, UNITS_NARROW);
+	units_format(out, UNITS_TEXT_MAX, UNIT_PERCENT, 100 * cores, UNITS_NARROW);
+}
+
+/* ~: what processes that ended had used is not known exactly. */
+static void put_used(const struct top_table_row *row, double cores, char *out)
+{
+	bool estimated = sample_has(&row->sample, SAMPLE_CPU_ESTIMATED) && isfinite(cores);
+
+	*out = '~';
+	put_cores(cores, estimated ? out + 1 : out);
 }
 
 static void put_bytes(bool known, uint64_t bytes, char *out)
@@ -429,13 +438,13 @@ static void put_cell(const struct top_text *text, const struct top_table *table,
 		cut_name(row->name, text->width[column], text, out);
 		break;
 	case TOP_TEXT_CPU:
-		put_cores(row->cpu_cores, out);
+		put_used(row, row->cpu_cores, out);
 		break;
 	case TOP_TEXT_CPU_MINUTE:
 		put_cpu_minute(table, row, text->width[column], text->utf8, out);
 		break;
 	case TOP_TEXT_CPU_PEAK:
-		put_cores(row->cpu_peak, out);
+		put_used(row, row->cpu_peak, out);
 		break;
 	case TOP_TEXT_MEMORY:
 		put_bytes(row->has_memory && !row->gone, row->memory_bytes, out);
@@ -1413,8 +1422,8 @@ static void add_spark(struct top *top, size_t width, const struct top_table_row 
 	size_t cells = 0;
 
 	if (cpu) {
-		put_cores(row->cpu_cores, now);
-		put_cores(row->cpu_peak, peak);
+		put_used(row, row->cpu_cores, now);
+		put_used(row, row->cpu_peak, peak);
 	} else {
 		put_bytes(row->has_memory && !row->gone, row->memory_bytes, now);
 		put_bytes(row->memory_peak_bytes > 0, row->memory_peak_bytes, peak);
@@ -1471,6 +1480,10 @@ static void add_description(struct top *top, size_t width, const struct top_tabl
 			 units_format_bytes(limit, sizeof(limit), sample->value[SAMPLE_MEMORY_LIMIT]));
 	if (*line)
 		add_line(top, width, TOP_SCREEN_FAINT, "%s", line);
+	if (sample_has(sample, SAMPLE_CPU_ESTIMATED))
+		add_line(top, width, TOP_SCREEN_FAINT,
+			 "~ an estimate: what %ju processes that ended had used is not known exactly",
+			 (uintmax_t)sample->value[SAMPLE_CPU_ESTIMATED]);
 }
 
 static void say_rule_state(const struct top_table_rule *rule, char *out, size_t cap)

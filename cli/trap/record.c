@@ -292,6 +292,9 @@ static void report(const struct record *record, const struct stats *stats, const
 		(unsigned long long)stats->total_snapshots, (unsigned long long)stats->total_slots,
 		100 * verdicts[VERDICT_CAPTURE_RATE].ratio, (unsigned long long)counts->rows,
 		(unsigned long long)stats->num_backoff_sleeps);
+	if (counts->estimated)
+		fprintf(stderr, "spikewatch record: CPU time of the sums is an estimate: what processes that ended had "
+				"used is not known exactly\n");
 	for (int i = 0; i < VERDICT_KINDS; i++)
 		if (verdicts[i].bad)
 			fprintf(stderr, "spikewatch record: warning: %s: %.2f %%. %s %s\n", verdicts[i].what,

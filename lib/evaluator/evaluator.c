@@ -2168,6 +2168,7 @@ static int visit_pairs(const struct evaluator *evaluator, const struct judged_ta
 				       .memory = trigger_memory(state),
 				       .reasons = reasons,
 				       .burst = trigger_last_burst(state),
+				       .sample = judged_target->seen ? &judged_target->last.sample : NULL,
 			       });
 	}
 	return r;

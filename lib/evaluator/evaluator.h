@@ -64,6 +64,7 @@ struct evaluator_status {
 	const struct trigger_memory *memory;
 	const uint32_t *reasons;    /* TRIGGER_REASONS counters, of windows */
 	struct trigger_burst burst; /* the last one that no window caught */
+	const struct sample *sample; /* of the target, the last one; NULL: none, or before a gap */
 };
 
 /* What is known of one target. Valid during the call. */

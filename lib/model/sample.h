@@ -60,7 +60,9 @@
 	X(CPU_WAIT,          "cpu_wait",          "ns",       COUNTER, \
 	  "time that its threads were runnable and had no CPU, from the scheduler's switches") \
 	X(FILES_READ,        "files_read",        "ns",       GAUGE, \
-	  "of a cgroup whose cpu is the scheduler's own: when all else was read (CLOCK_MONOTONIC)")
+	  "of a cgroup whose cpu is the scheduler's own: when all else was read (CLOCK_MONOTONIC)") \
+	X(CPU_ESTIMATED,     "cpu_estimated",     "count",    COUNTER, \
+	  "of a group: processes that ended of which its cpu has an estimate; unavailable: of none")
 
 enum sample_field {
 #define X(identifier, name, unit, kind, source) SAMPLE_##identifier,

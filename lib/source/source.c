@@ -60,6 +60,7 @@ struct source_group {
 	uint64_t ahead[SUM_COUNTERS];              /* the control thread's: counted, and to be made up for */
 	_Atomic bool has_exit_usage;               /* there is something to be added */
 	_Atomic uint64_t exit_usage[SUM_COUNTERS]; /* by the control thread */
+	_Atomic uint64_t estimated;                /* the same: CPU_ESTIMATED */
 };
 
 /*
@@ -540,19 +541,21 @@ static uint64_t exit_usage(uint64_t *ahead, uint64_t counted, uint64_t end, bool
 }
 
 void source_entry_add_exit_usage(struct source_entry *group, const struct source_entry *member,
-				 const struct sample *end, bool shared)
+				 const struct sample *end, enum source_end known)
 {
 	assert(group->kind == ENTRY_GROUP);
 
 	for (int i = 0; i < SUM_COUNTERS; i++) {
 		uint64_t counted = member ? member->part.value[i] : 0, end_value = counter_of(end, i);
-		bool is_shared = shared && (fields[i] == SAMPLE_CPU || fields[i] == SAMPLE_CPU_USER);
+		bool is_shared = known == SOURCE_END_SHARED && (fields[i] == SAMPLE_CPU || fields[i] == SAMPLE_CPU_USER);
 
 		if (sample_has(end, (enum sample_field)fields[i]))
 			atomic_fetch_add_explicit(&group->group->exit_usage[i],
 						  exit_usage(&group->group->ahead[i], counted, end_value, is_shared),
 						  memory_order_relaxed);
 	}
+	if (known == SOURCE_END_ESTIMATED || known == SOURCE_END_SHARED)
+		atomic_fetch_add_explicit(&group->group->estimated, 1, memory_order_relaxed);
 	atomic_store_explicit(&group->group->has_exit_usage, true, memory_order_release);
 }
 
@@ -1229,6 +1232,7 @@ static void show(struct source *source, struct source_entry *entry)
 static void fill_group(struct source_entry *entry, mono_t at)
 {
 	struct sum *sum = &entry->group->sum;
+	uint64_t estimated;
 
 	take_exit_usage(entry->group);
 	entry->at = at;
@@ -1237,6 +1241,9 @@ static void fill_group(struct source_entry *entry, mono_t at)
 		return;
 
 	sum_sample(sum, &entry->sample);
+	estimated = atomic_load_explicit(&entry->group->estimated, memory_order_relaxed);
+	if (estimated > 0)
+		sample_set(&entry->sample, SAMPLE_CPU_ESTIMATED, estimated);
 	put_limits(entry);
 	entry->fresh = false;
 	entry->status = SOURCE_CHANGED;

@@ -90,6 +90,14 @@ void sum_keep(struct sum_counters *kept, const struct sample *sample);
 /* Sets those that were kept in *ret. */
 void sum_kept(const struct sum_counters *kept, struct sample *ret);
 
+/* What is known of the CPU time of a process that ended. */
+enum source_end {
+	SOURCE_END_EXACT,
+	SOURCE_END_ESTIMATED, /* it is one of CPU_ESTIMATED of the group */
+	SOURCE_END_SHARED,    /* so is this; it has an equal part of what the ends of several lack */
+	SOURCE_END_REST,      /* of such ends before: a part of what these lacked, and nothing else */
+};
+
 struct source;
 struct source_entry;
 struct source_room;
@@ -201,12 +209,12 @@ void source_entry_count_whole(struct source_entry *entry, const struct sample *s
 /*
  * What a process had used when it ended is added to a group. member: its entry, which was in that
  * group and is in the source no more: only what it has not counted is added; NULL: it never was a
- * member. shared: its CPU time in *end has an equal part of what the ends of several lack, and more than
- * that may have been counted of this one: so much less is added of the next ones. Only the counters of a
- * group (sum.h) are looked at. One thread for each group; in the sum from the next fill on.
+ * member. Of one that is SOURCE_END_SHARED more than in *end may have been counted: so much less is added of
+ * the next ones. Only the counters of a group (sum.h) are looked at. One thread for each group; in the sum from
+ * the next fill on.
  */
 void source_entry_add_exit_usage(struct source_entry *group, const struct source_entry *member,
-				 const struct sample *end, bool shared);
+				 const struct sample *end, enum source_end known);
 
 /*
  * Effective limits, to be put into the samples from the next look on; UINT64_MAX: unavailable. Any

@@ -130,6 +130,7 @@ static int on_target(struct recorder *recorder, const struct target *target, uin
 
 static void keep_values(struct recorder *recorder, uint32_t id, const struct sample *sample)
 {
+	recorder->counts.estimated |= sample_has(sample, SAMPLE_CPU_ESTIMATED);
 	for (size_t i = 0; i < recorder->options.name_count; i++) {
 		if (recorder->ids[i] != id)
 			continue;

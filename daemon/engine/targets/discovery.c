@@ -996,7 +996,7 @@ static void ask_for_units(struct discovery *discovery)
  *
  * A process may be sampled after its record was made, as a zombie that waits for its parent: then its
  * group has counted more than record and part, and what it lacked is handed out to others. So much less
- * is added of the next ones (`shared` of source_entry_add_exit_usage).
+ * is added of the next ones (SOURCE_END_SHARED).
  *
  * What is never handed out: more than can be missing in the records of the children that ended of
  * late. A jump beyond that comes from a child whose end, or whose own waiting, was not seen: it
@@ -1570,7 +1570,8 @@ static void credit_unseen_process(struct discovery *discovery, const struct proc
 
 	for (size_t i = 0; i < discovery->config->target_count; i++)
 		if (was_in_group(discovery, i, end, recent_pid))
-			credited |= target_table_credit(discovery->target_table, i, &when, sample);
+			credited |= target_table_credit(discovery->target_table, i, &when, sample,
+							end->totals.exact ? SOURCE_END_EXACT : SOURCE_END_ESTIMATED);
 	discovery->state.credited += credited;
 }
 
@@ -1592,12 +1593,14 @@ static struct pid_owner owner_of_pid(const struct discovery *discovery, int32_t 
 	return (struct pid_owner){ .start_ticks = stat.start_ticks, .exiting = stat.exiting };
 }
 
-/* Whether what the records of its children lack is handed out to them in parts. */
-static bool hands_out(const struct discovery *discovery, int32_t parent)
+/* Shared: what the records of its parent's children lack is handed out to them in parts. */
+static enum source_end known_of(const struct discovery *discovery, const struct procevent *end)
 {
-	const struct account *account = find_account(discovery->subscription->waited_times, parent);
+	const struct account *account = find_account(discovery->subscription->waited_times, end->ppid);
 
-	return account && !account->mixed;
+	if (end->totals.exact)
+		return SOURCE_END_EXACT;
+	return account && !account->mixed ? SOURCE_END_SHARED : SOURCE_END_ESTIMATED;
 }
 
 /* True: it is watched. renamed: it may be watched under the name that it had before. */
@@ -1607,7 +1610,7 @@ static bool end_targets(struct discovery *discovery, const struct procevent *end
 	struct target_table_ending ending = { .pid = end->pid,
 					      .start_ticks = end->totals.start_ticks,
 					      .counters = *counters,
-					      .shared = !end->totals.exact && hands_out(discovery, end->ppid) };
+					      .known = known_of(discovery, end) };
 
 	if (!target_table_knows(discovery->target_table, end->pid))
 		return false;
@@ -1686,7 +1689,7 @@ static void on_exit_record(struct discovery *discovery, const struct procevent *
 /* Not every source has exit records: of a member the CPU time, if its clock can still be read. */
 static void on_exit_event(struct discovery *discovery, int32_t pid, mono_t now)
 {
-	struct target_table_ending ending = { .pid = pid };
+	struct target_table_ending ending = { .pid = pid, .known = SOURCE_END_ESTIMATED };
 	uint64_t cpu_ns;
 
 	recent_pids_ended(&discovery->subscription->recent_pids, pid, now);
@@ -2411,7 +2414,7 @@ static void credit_rest(void *ctx, uint64_t groups, uint64_t cpu_ns)
 	sample_set(&sample, SAMPLE_CPU_USER, cpu_ns);
 	for (size_t i = 0; i < discovery->config->target_count && i < 64; i++)
 		if (groups >> i & 1)
-			target_table_credit(discovery->target_table, i, NULL, &sample);
+			target_table_credit(discovery->target_table, i, NULL, &sample, SOURCE_END_REST);
 }
 
 static mono_t processes_readable_at(const struct discovery *discovery, mono_t now)

@@ -1733,7 +1733,17 @@ static void credit_group(const struct target_table_target *target)
 	struct sample end = { 0 };
 
 	sum_kept(&target->end, &end);
-	source_entry_add_exit_usage(target->group->sampled.entry, target->sampled.entry, &end, target->end_shared);
+	source_entry_add_exit_usage(target->group->sampled.entry, target->sampled.entry, &end, target->end_known);
+}
+
+/* No event said what it had used: of one without an account that is what the last look saw. */
+static void note_unknown_end(const struct target_table *table, const struct target_table_target *target)
+{
+	static const struct sample nothing;
+
+	if (target->account == CPU_ACCOUNT_NONE || !accounts_are_on(table))
+		source_entry_add_exit_usage(target->group->sampled.entry, target->sampled.entry, &nothing,
+					    SOURCE_END_ESTIMATED);
 }
 
 static void take_back(struct target_table *table, struct target_table_target *target, enum sampler_return why)
@@ -1751,6 +1761,8 @@ static void take_back(struct target_table *table, struct target_table_target *ta
 		table->counts.ended--;
 		if (target->group && why != SAMPLER_REFUSED)
 			credit_group(target);
+	} else if (target->group && why == SAMPLER_GONE) {
+		note_unknown_end(table, target);
 	}
 	forget_target(table, target);
 }
@@ -1990,11 +2002,11 @@ void target_table_sweep(struct target_table *table, uint64_t scan)
  */
 
 static void end_target(struct target_table *table, struct target_table_target *target, const struct sample *counters,
-		       bool shared)
+		       enum source_end known)
 {
 	table->counts.ended += !target->ended;
 	target->ended = true;
-	target->end_shared = shared;
+	target->end_known = known;
 	sum_keep(&target->end, counters);
 }
 
@@ -2009,7 +2021,7 @@ bool target_table_unmatch(struct target_table *table, size_t entry, const struct
 
 	target->moved = !target->ended; /* or it is over, and who has its pid is another one */
 	if (target->moved && now->mask)
-		end_target(table, target, now, false);
+		end_target(table, target, now, SOURCE_END_EXACT);
 
 	return true;
 }
@@ -2170,7 +2182,7 @@ bool target_table_end(struct target_table *table, const struct target_table_endi
 		if (!is_ended_process(target, ending))
 			continue;
 		if (!target->moved)
-			end_target(table, target, &ending->counters, ending->shared);
+			end_target(table, target, &ending->counters, ending->known);
 		found = true;
 	}
 
@@ -2178,7 +2190,7 @@ bool target_table_end(struct target_table *table, const struct target_table_endi
 }
 
 bool target_table_credit(struct target_table *table, size_t entry, const struct target_member *when,
-			 const struct sample *counters)
+			 const struct sample *counters, enum source_end known)
 {
 	struct target_table_target *group = table->list.entries[entry]->group;
 
@@ -2186,7 +2198,7 @@ bool target_table_credit(struct target_table *table, size_t entry, const struct 
 		return false;
 	if (when)
 		remember_member(table, group, when);
-	source_entry_add_exit_usage(group->sampled.entry, NULL, counters, false);
+	source_entry_add_exit_usage(group->sampled.entry, NULL, counters, known);
 
 	return true;
 }

@@ -87,7 +87,7 @@ struct target_table_target {
 	uint64_t round; /* the last refresh of limits that passed it */
 	struct target_membership membership;
 	bool ended; /* an event said so, with these counters */
-	bool end_shared;
+	enum source_end end_known;
 	bool moved; /* it left its entry: what comes counts elsewhere */
 	struct sum_counters end;
 };
@@ -262,7 +262,7 @@ struct target_table_ending {
 	uint64_t alive_ticks; /* of the process that has the pid and lives, which is another one; 0: none */
 	const char *comm;     /* of the one that ended; NULL: not known. A target of another name is another process */
 	struct sample counters;
-	bool shared; /* source_entry_add_exit_usage */
+	enum source_end known; /* of the CPU time in them */
 };
 
 /* A process ended with these counters; each target ends once. True: it is watched. */
@@ -274,7 +274,7 @@ bool target_table_end(struct target_table *target_table, const struct target_tab
  * entry has none.
  */
 bool target_table_credit(struct target_table *target_table, size_t entry, const struct target_member *when,
-			 const struct sample *counters);
+			 const struct sample *counters, enum source_end known);
 
 /* At most cap pids of a target: its own, or its members'; 0 for a cgroup. Their number. */
 size_t target_table_query_pids(struct target_table *target_table, uint32_t id, int32_t *pids, size_t cap);

@@ -702,6 +702,8 @@ static int put_sum_labels(const char *entry, struct buffer *text)
 	  TARGET_LABELS, "Time throttled, all CPUs.") \
 	X(TARGET_CPU_WAIT, "spikewatch_target_cpu_wait_seconds", COUNTER, "seconds", \
 	  TARGET_LABELS, "Time in which threads could run and had no CPU.") \
+	X(TARGET_CPU_ESTIMATED, "spikewatch_target_cpu_estimated_ends", COUNTER, "", \
+	  TARGET_LABELS, "Processes of a group that ended and whose CPU time in its sum is an estimate.") \
 	X(TARGET_PRESSURE, "spikewatch_target_pressure_waiting_seconds", COUNTER, "seconds", \
 	  TARGET_LABELS ", resource", "Time in which some task waited for a resource.") \
 	X(SUMMED, "spikewatch_summed_targets", GAUGE, "", \
@@ -751,6 +753,7 @@ static const struct target_column target_columns[] = {
 	{ FAMILY_TARGET_THROTTLED_PERIODS, SAMPLE_THROTTLED_PERIODS, COLUMN_COUNT, true, { 0 } },
 	{ FAMILY_TARGET_THROTTLED, SAMPLE_THROTTLED, COLUMN_TIME, true, { 0 } },
 	{ FAMILY_TARGET_CPU_WAIT, SAMPLE_CPU_WAIT, COLUMN_TIME, true, { 0 } },
+	{ FAMILY_TARGET_CPU_ESTIMATED, SAMPLE_CPU_ESTIMATED, COLUMN_COUNT, true, { 0 } },
 	{ FAMILY_TARGET_PRESSURE, SAMPLE_CPU_PRESSURE, COLUMN_TIME, true, { "resource", "cpu" } },
 	{ FAMILY_TARGET_PRESSURE, SAMPLE_MEMORY_PRESSURE, COLUMN_TIME, true, { "resource", "memory" } },
 	{ FAMILY_TARGET_PRESSURE, SAMPLE_IO_PRESSURE, COLUMN_TIME, true, { "resource", "io" } },

@@ -641,9 +641,11 @@ static void put_pids(struct json_writer *json, const struct overview *overview, 
 }
 
 /* The object of a target, up to the array of its rules. */
-static void begin_target(struct json_writer *json, const struct overview *overview, const struct target *target,
-			 bool asked_for)
+static void begin_target(struct json_writer *json, const struct overview *overview,
+			 const struct evaluator_status *row, bool asked_for)
 {
+	const struct target *target = row->target;
+
 	json_begin_object(json);
 	json_member_text(json, "name", target->name);
 	json_member_text(json, "kind", target_kind_name(target->kind));
@@ -653,6 +655,8 @@ static void begin_target(struct json_writer *json, const struct overview *overvi
 	if (target->kind == TARGET_GROUP && asked_for)
 		put_pids(json, overview, target);
 	json_member_u64(json, "at_uptime_ns", (uint64_t)mono_diff(overview->now, overview->started));
+	if (row->sample && sample_has(row->sample, SAMPLE_CPU_ESTIMATED))
+		json_member_u64(json, "cpu_estimated", row->sample->value[SAMPLE_CPU_ESTIMATED]);
 	put_container(json, target->container);
 	put_labels(json, overview, target);
 	json_member_array(json, "rules");
@@ -805,7 +809,7 @@ static int show_rule(void *ctx, const struct evaluator_status *row)
 	}
 
 	if (!turn->begun)
-		begin_target(answer->json, turn->overview, row->target, answer->asked.query.target != NULL);
+		begin_target(answer->json, turn->overview, row, answer->asked.query.target != NULL);
 	turn->begun = true;
 	put_rule(answer->json, row, turn->overview->now);
 

@@ -198,6 +198,26 @@ START_TEST(the_answer_is_told_in_words)
 }
 END_TEST
 
+/* Of rules on CPU time: the others are about something else. */
+START_TEST(a_value_that_is_an_estimate_is_marked)
+{
+	serve(HEAD "{\"name\":\"g\",\"entry\":\"g\",\"cpu_estimated\":3,\"rules\":["
+		   "{" CPU JUDGED("70", "80", "10", "within-bounds", "armed") "\"reasons\":{}},"
+		   "{" MEMORY JUDGED("900", "1000", "100", "within-bounds", "armed") "\"reasons\":{}}]}," //
+	      TARGET("web", "web", "{" CPU JUDGED("60", "80", "20", "within-bounds", "armed") "\"reasons\":{}}") TAIL);
+	ck_assert_int_eq(STATUS(WORD("-n"), WORD("0")), EXIT_OK);
+	says("   ~70%        80%");
+	says("  900 B ");
+	says("   60%        80%");
+	says("\n~ an estimate: what processes that ended had used is not known exactly\n");
+	fits();
+	serve(HEAD TARGET("web", "web", "{" CPU JUDGED("60", "80", "20", "within-bounds", "armed") "\"reasons\":{}}")
+		      TAIL);
+	ck_assert_int_eq(STATUS(WORD("-n"), WORD("0")), EXIT_OK);
+	says_nothing_of("~");
+}
+END_TEST
+
 START_TEST(what_is_lacking_or_silent_is_told)
 {
 	serve("{\"daemon\":{\"lacks\":[{\"needs\":\"CAP_X\",\"off\":\"maps\\u001b[31m\"}]},"
@@ -428,6 +448,7 @@ Suite *status_suite(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, the_answer_is_told_in_words);
 	tcase_add_test(tcase, what_does_not_fit_is_counted);
+	tcase_add_test(tcase, a_value_that_is_an_estimate_is_marked);
 	tcase_add_test(tcase, what_is_lacking_or_silent_is_told);
 	tcase_add_test(tcase, what_is_known_of_units_is_told_if_they_are_wanted);
 	tcase_add_test(tcase, entries_that_match_nothing_are_told);

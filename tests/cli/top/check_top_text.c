@@ -180,6 +180,9 @@ START_TEST(a_row_says_what_there_is)
 	ck_assert_str_eq(line,
 			 "web/12         50.0%                    #   50.0%    75 GiB                    _    75 GiB"
 			 "     - -");
+	sample_set(&rows[0].sample, SAMPLE_CPU_ESTIMATED, 1);
+	top_text_row(&text, &table, list.row[0], line);
+	ck_assert_msg(strstr(line, "web/12        ~50.0%                    #  ~50.0%    75 GiB"), "%s", line);
 	rows[0].nearest = "calm";
 	rows[0].nearness = 0.25;
 	top_text_row(&text, &table, list.row[0], line);

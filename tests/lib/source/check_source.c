@@ -290,6 +290,7 @@ END_TEST
 START_TEST(what_a_group_counted_beyond_an_end_is_made_up_for_by_the_next_ones)
 {
 	const bool shared = _i;
+	const enum source_end known = shared ? SOURCE_END_SHARED : SOURCE_END_ESTIMATED;
 	struct bench bench;
 	struct child child = child_start();
 	struct sample end = { 0 };
@@ -306,15 +307,18 @@ START_TEST(what_a_group_counted_beyond_an_end_is_made_up_for_by_the_next_ones)
 	ck_assert_uint_ge(sum, BURNT_NS);
 	sample_set(&end, SAMPLE_CPU, value(member, SAMPLE_CPU) - 5 * NS_PER_MS);
 	source_remove(bench.source, member);
-	source_entry_add_exit_usage(group, member, &end, shared);
+	ck_assert(!sample_has(source_entry_sample(group), SAMPLE_CPU_ESTIMATED));
+	source_entry_add_exit_usage(group, member, &end, known);
 	sample_set(&end, SAMPLE_CPU, 3 * NS_PER_MS);
-	source_entry_add_exit_usage(group, NULL, &end, false);
+	source_entry_add_exit_usage(group, NULL, &end, SOURCE_END_ESTIMATED);
 	fill(&bench, 3 * S, group);
 	ck_assert_uint_eq(value(group, SAMPLE_CPU), shared ? sum : sum + 3 * NS_PER_MS);
-	source_entry_add_exit_usage(group, NULL, &end, false);
-	source_entry_add_exit_usage(group, NULL, &end, false);
+	ck_assert_uint_eq(value(group, SAMPLE_CPU_ESTIMATED), 2);
+	source_entry_add_exit_usage(group, NULL, &end, SOURCE_END_REST);
+	source_entry_add_exit_usage(group, NULL, &end, SOURCE_END_EXACT);
 	fill(&bench, 4 * S, group);
 	ck_assert_uint_eq(value(group, SAMPLE_CPU), shared ? sum + 4 * NS_PER_MS : sum + 9 * NS_PER_MS);
+	ck_assert_uint_eq(value(group, SAMPLE_CPU_ESTIMATED), 2);
 	source_entry_free(member);
 	drop(&bench, group);
 	bench_close(&bench);

@@ -122,8 +122,8 @@ START_TEST(one_who_was_no_member_is_credited_as_a_whole)
 	make(&rig, 8, GROUP);
 	settle(&rig);
 	ck_assert(!over(&end));
-	ck_assert(target_table_credit(rig.table, 0, &when, &end));
-	ck_assert(target_table_credit(rig.table, 0, &when, &end));
+	ck_assert(target_table_credit(rig.table, 0, &when, &end, SOURCE_END_EXACT));
+	ck_assert(target_table_credit(rig.table, 0, &when, &end, SOURCE_END_EXACT));
 	ck_assert_uint_eq(group_cpu(), 1000);
 }
 END_TEST
@@ -133,7 +133,8 @@ START_TEST(an_entry_without_a_group_credits_nobody)
 	struct sample end = used(500);
 
 	make(&rig, 8, SINGLE);
-	ck_assert(!target_table_credit(rig.table, 0, &(struct target_member){ .pid = 11 }, &end));
+	ck_assert(!target_table_credit(rig.table, 0, &(struct target_member){ .pid = 11 }, &end,
+				       SOURCE_END_EXACT));
 }
 END_TEST
 

@@ -466,6 +466,7 @@ START_TEST(targets_are_as_they_were_last_seen)
 	expect("spikewatch_target_pressure_waiting_seconds_total{target=\"a/"
 	       "1\",entry=\"a\",kind=\"process\",resource=\"io\"} "
 	       "0.000017");
+	expect("spikewatch_target_cpu_estimated_ends_total" A("a/1") " 24000");
 	expect("spikewatch_summed_targets{entry=\"a\"} 0");
 	ck_assert_ptr_null(strstr(page.data, "never seen"));
 	ck_assert_ptr_null(strstr(page.data, "\"other\""));
