@@ -62,8 +62,8 @@ struct evaluator_status {
 	const struct target *target;
 	const struct trigger_decision *decision; /* the last one; NULL before the first window ended */
 	const struct trigger_memory *memory;
-	const uint32_t *reasons;    /* TRIGGER_REASONS counters, of windows */
-	struct trigger_burst burst; /* the last one that no window caught */
+	const uint32_t *reasons;     /* TRIGGER_REASONS counters, of windows */
+	struct trigger_burst burst;  /* the last one that no window caught */
 	const struct sample *sample; /* of the target, the last one; NULL: none, or before a gap */
 };
 

@@ -547,7 +547,8 @@ void source_entry_add_exit_usage(struct source_entry *group, const struct source
 
 	for (int i = 0; i < SUM_COUNTERS; i++) {
 		uint64_t counted = member ? member->part.value[i] : 0, end_value = counter_of(end, i);
-		bool is_shared = known == SOURCE_END_SHARED && (fields[i] == SAMPLE_CPU || fields[i] == SAMPLE_CPU_USER);
+		bool is_shared =
+			known == SOURCE_END_SHARED && (fields[i] == SAMPLE_CPU || fields[i] == SAMPLE_CPU_USER);
 
 		if (sample_has(end, (enum sample_field)fields[i]))
 			atomic_fetch_add_explicit(&group->group->exit_usage[i],

@@ -641,8 +641,8 @@ static void put_pids(struct json_writer *json, const struct overview *overview, 
 }
 
 /* The object of a target, up to the array of its rules. */
-static void begin_target(struct json_writer *json, const struct overview *overview,
-			 const struct evaluator_status *row, bool asked_for)
+static void begin_target(struct json_writer *json, const struct overview *overview, const struct evaluator_status *row,
+			 bool asked_for)
 {
 	const struct target *target = row->target;
 

@@ -202,8 +202,10 @@ END_TEST
 START_TEST(a_value_that_is_an_estimate_is_marked)
 {
 	serve(HEAD "{\"name\":\"g\",\"entry\":\"g\",\"cpu_estimated\":3,\"rules\":["
-		   "{" CPU JUDGED("70", "80", "10", "within-bounds", "armed") "\"reasons\":{}},"
-		   "{" MEMORY JUDGED("900", "1000", "100", "within-bounds", "armed") "\"reasons\":{}}]}," //
+		   "{" CPU JUDGED("70", "80", "10", "within-bounds",
+				  "armed") "\"reasons\":{}},"
+					   "{" MEMORY JUDGED("900", "1000", "100", "within-bounds",
+							     "armed") "\"reasons\":{}}]}," //
 	      TARGET("web", "web", "{" CPU JUDGED("60", "80", "20", "within-bounds", "armed") "\"reasons\":{}}") TAIL);
 	ck_assert_int_eq(STATUS(WORD("-n"), WORD("0")), EXIT_OK);
 	says("   ~70%        80%");

@@ -133,8 +133,7 @@ START_TEST(an_entry_without_a_group_credits_nobody)
 	struct sample end = used(500);
 
 	make(&rig, 8, SINGLE);
-	ck_assert(!target_table_credit(rig.table, 0, &(struct target_member){ .pid = 11 }, &end,
-				       SOURCE_END_EXACT));
+	ck_assert(!target_table_credit(rig.table, 0, &(struct target_member){ .pid = 11 }, &end, SOURCE_END_EXACT));
 }
 END_TEST
 
