@@ -251,6 +251,18 @@ static void find_runs(struct cpu_accounts_reader *reader, void (*changed)(void *
 	}
 }
 
+/* What cpu_accounts_reader_use reads of a process. */
+static void fetch(const struct cpu_accounts_reader *reader, uint64_t account)
+{
+	const struct cpu_accounts *accounts = reader->accounts;
+
+	if (account >= accounts->capacity)
+		return;
+	__builtin_prefetch((const void *)(uintptr_t)&accounts->accounts[account]);
+	__builtin_prefetch(&accounts->base_ns[account]);
+	__builtin_prefetch(&reader->running[account]);
+}
+
 static bool take_log(struct cpu_accounts_reader *reader, uint32_t cpu, void (*changed)(void *ctx, uint32_t account),
 		     void *ctx)
 {
@@ -262,6 +274,7 @@ static bool take_log(struct cpu_accounts_reader *reader, uint32_t cpu, void (*ch
 	for (uint64_t i = whole ? reader->taken[cpu] : logged; i != logged; i++) {
 		uint64_t account = log[i & (accounts->log_length - 1)];
 
+		fetch(reader, account);
 		if (account < accounts->capacity) {
 			changed(ctx, (uint32_t)account);
 		} else if (account - accounts->capacity < accounts->group_capacity) {

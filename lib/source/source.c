@@ -105,12 +105,14 @@ struct source_entry {
 	mono_t at;                    /* but see source_entry_at */
 	struct process_reader reader; /* of a process */
 
-	struct sample sample;
-	struct sum_part part;               /* of a member: what is in the sum */
-	struct source_group *group;         /* of a group */
-	struct source_cgroup *cgroup;       /* of a cgroup */
-	uint32_t followed;                  /* of one that is followed: the account */
+	/* These end, with the sample, in the last line that a look at a process touches which ran. */
+	void *user;
 	struct source_entry *next_followed; /* with the same account: a process may be several targets */
+	uint32_t followed;                  /* of one that is followed: the account */
+	struct sample sample;
+	struct sum_part part;         /* of a member: what is in the sum */
+	struct source_group *group;   /* of a group */
+	struct source_cgroup *cgroup; /* of a cgroup */
 	_Atomic uint32_t account;           /* that the control thread has named */
 	uint32_t look_ns;                   /* of a process of many threads: what a look takes, as a rule */
 	uint32_t listed_index;              /* in source->listed */
@@ -118,7 +120,6 @@ struct source_entry {
 	_Atomic(struct source *) inside;    /* NULL: in none */
 	_Atomic uint64_t cpu_limit;
 	_Atomic uint64_t memory_limit;
-	void *user;
 };
 
 /* Read by the source that used it first; to others it is always open. */
@@ -152,6 +153,9 @@ struct source_room {
 	struct source_entry *slots[];
 };
 
+/* Accounts that have changed are gone through in batches, see note_owners. */
+#define NOTED_AT_ONCE 64
+
 struct source {
 	struct process_reader_options reader_options;
 	struct idle_backoff pace; /* as if there were back-off from all */
@@ -180,6 +184,7 @@ struct source {
 		const struct cpu_accounts *shared; /* NULL: there are none */
 		struct cpu_accounts_reader *reader;
 		struct source_entry **owners; /* of each account; NULL: none is followed */
+		uint32_t noted[NOTED_AT_ONCE], noted_count;
 		uint32_t count, processes;    /* of entries that are followed; of those that are processes */
 		uint32_t looks;               /* at them, in this fill */
 		mono_t at, before;            /* when the accounts were read, for this fill and the one before */
@@ -881,15 +886,34 @@ static void choose_account(struct source *source, struct source_entry *entry)
 	source->accounts.processes += entry->kind == ENTRY_PROCESS;
 }
 
+/*
+ * What ran is due. None of what a look needs of it was used since it ran the last time, and much else was: memory is
+ * asked for all of it at once, in as many steps as there are pointers on the way (see fetch_due).
+ */
+static void note_owners(struct source *source)
+{
+	struct source_entry **owners = source->accounts.owners;
+	const uint32_t *noted = source->accounts.noted, count = source->accounts.noted_count;
+
+	for (uint32_t i = 0; i < count; i++)
+		if (owners[noted[i]]) {
+			__builtin_prefetch(&owners[noted[i]]->index, 1);
+			__builtin_prefetch(&owners[noted[i]]->next_followed, 1);
+		}
+	for (uint32_t i = 0; i < count; i++)
+		for (struct source_entry *entry = owners[noted[i]]; entry; entry = entry->next_followed)
+			set_due(source, entry->index, source->step);
+	source->accounts.noted_count = 0;
+}
+
 static void note_account(void *ctx, uint32_t account)
 {
 	struct source *source = ctx;
 
-	for (struct source_entry *entry = source->accounts.owners[account]; entry; entry = entry->next_followed) {
-		set_due(source, entry->index, source->step);
-		if (entry->kind == ENTRY_PROCESS)
-			fetch_whole(entry);
-	}
+	__builtin_prefetch(&source->accounts.owners[account]);
+	source->accounts.noted[source->accounts.noted_count++] = account;
+	if (source->accounts.noted_count == NOTED_AT_ONCE)
+		note_owners(source);
 }
 
 /* What ran since the last fill is due in this one. */
@@ -909,7 +933,11 @@ static void read_accounts(struct source *source)
 	}
 
 	source->accounts.at = clock_mono(&source->clock);
-	if (cpu_accounts_reader_begin(source->accounts.reader, note_account, source))
+
+	bool whole = cpu_accounts_reader_begin(source->accounts.reader, note_account, source);
+
+	note_owners(source);
+	if (whole)
 		return;
 	source->accounts.overruns++;
 	source_all_due(source);
@@ -1476,6 +1504,33 @@ static uint32_t soonest_of(const struct source *source, uint32_t first, uint32_t
 	return soonest;
 }
 
+static bool are_due(const struct source *source, uint32_t first)
+{
+	return has_come(source, source->soonest[first / QUICK_NEIGHBOURS]);
+}
+
+static uint32_t end_of_neighbours(const struct source *source, uint32_t first)
+{
+	return source->count - first < QUICK_NEIGHBOURS ? source->count : first + QUICK_NEIGHBOURS;
+}
+
+/* Where accounts say what ran, what is due is looked at itself, and far from what was looked at before. */
+static void fetch_due(const struct source *source)
+{
+	for (uint32_t first = 0; first < source->count; first += QUICK_NEIGHBOURS)
+		if (are_due(source, first)) {
+			__builtin_prefetch(&source->due[first], 1);
+			__builtin_prefetch(&source->entries[first]);
+			__builtin_prefetch(&source->entries[first + QUICK_NEIGHBOURS / 2]);
+		}
+	for (uint32_t first = 0; first < source->count; first += QUICK_NEIGHBOURS)
+		for (uint32_t i = first; are_due(source, first) && i < end_of_neighbours(source, first); i++)
+			if (has_come(source, source->due[i])) {
+				fetch_whole(source->entries[i]);
+				__builtin_prefetch(&source->quick[i], 1);
+			}
+}
+
 /* Those from first to end, which have one time of their quick looks. Returns how many processes were due. */
 static uint32_t look_at_neighbours(struct source *source, uint32_t first, uint32_t end, mono_t now)
 {
@@ -1506,12 +1561,11 @@ void source_fill(struct source *source, mono_t now)
 
 	begin_fill(source, now);
 	read_accounts(source);
-	for (uint32_t i = 0; i < source->count; i += QUICK_NEIGHBOURS) {
-		uint32_t end = source->count - i < QUICK_NEIGHBOURS ? source->count : i + QUICK_NEIGHBOURS;
-
-		if (has_come(source, source->soonest[i / QUICK_NEIGHBOURS]))
-			processes += look_at_neighbours(source, i, end, now);
-	}
+	if (source->accounts.count > 0)
+		fetch_due(source);
+	for (uint32_t i = 0; i < source->count; i += QUICK_NEIGHBOURS)
+		if (are_due(source, i))
+			processes += look_at_neighbours(source, i, end_of_neighbours(source, i), now);
 	source->all_looks += processes;
 	/* Those that are followed are not looked at because they have not run: backing off saves nothing. */
 	source->saved_looks +=

@@ -1746,6 +1746,7 @@ void kernel_accounts_check(struct kernel_accounts *accounts, mono_t now, uint64_
 	pthread_mutex_lock(&accounts->lock);
 	accounts->state.switches_per_s = rate;
 	accounts->state.missed = accounts->skeleton->bss->missed;
+	accounts->state.losses = __atomic_load_n(&accounts->skeleton->bss->losses, __ATOMIC_SEQ_CST);
 	accounts->state.lost = accounts->skeleton->bss->events_lost;
 	pthread_mutex_unlock(&accounts->lock);
 	if (atomic_load(&accounts->shared.on)) {

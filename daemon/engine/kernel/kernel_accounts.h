@@ -90,8 +90,9 @@ struct kernel_accounts_state {
 	uint32_t watched, capacity;
 	uint64_t refused;                /* watches for which there was no account */
 	uint64_t missed;                 /* runs that could not be counted, because their beginning was not seen */
+	uint64_t losses;                 /* accounts that have lost such a run, and begin anew */
 	uint64_t compared;               /* with the clock */
-	uint64_t corrected;              /* of them were not equal, since a switch was hidden, and begin anew */
+	uint64_t corrected;              /* of them were not equal, since a switch was hidden, and begin anew too */
 	uint64_t detached;               /* how often it was turned off */
 	uint32_t groups, group_capacity; /* cgroups that are watched */
 	uint64_t groups_refused;         /* for want of an account */

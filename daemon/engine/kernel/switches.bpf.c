@@ -184,6 +184,7 @@ struct cpu_accounts_words words;
 uint32_t events_wanted;
 uint64_t events_lost; /* the ring was full */
 uint64_t missed;      /* switches that were not seen, as far as it was noticed */
+uint64_t losses;      /* accounts that say so for the first time */
 uint64_t moves;       /* between cgroups of the hierarchy that counts */
 
 const volatile uint32_t log_length = 1; /* a power of two */
@@ -375,7 +376,10 @@ static void note_loss(struct cpu_slot *slot, uint32_t cpu, uint32_t tgid)
 
 	if (!account)
 		return;
-	account->lost = 1;
+	if (!account->lost) {
+		account->lost = 1;
+		__sync_fetch_and_add(&losses, 1);
+	}
 	put_into_log(slot, cpu, index, &account->epoch);
 }
 

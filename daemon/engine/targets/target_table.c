@@ -191,9 +191,9 @@ struct target_table {
 	} siblings; /* the parent of the cgroup that was opened last */
 
 	struct {
-		bool on, wanting;             /* some process has no account, and may get one */
-		uint64_t losses, losses_then; /* as of the last time, and of the time before */
-	} kept;                               /* accounts, when they were last kept */
+		bool on, wanting; /* some process has no account, and may get one */
+		uint64_t losses;
+	} kept; /* accounts, when they were last kept */
 
 	struct past_member *past; /* used round and round */
 	uint64_t past_count;      /* ever */
@@ -1534,8 +1534,8 @@ static int keep_account(void *ctx, struct target_table_target *target)
 
 /*
  * With thousands of targets a look at all of them each second would be most of what this thread does: there
- * is one if some may lack an account, or may have lost a run. That is noted after it was counted: so there is
- * one more the next time.
+ * is one if some may lack an account, or have lost a run (not if others have: switches may be hidden all the time).
+ * That is counted after it was noted.
  */
 static bool is_keeping_due(struct target_table *table, bool on)
 {
@@ -1543,11 +1543,10 @@ static bool is_keeping_due(struct target_table *table, bool on)
 
 	kernel_accounts_state(table->options.accounts, &state);
 
-	uint64_t losses = state.missed + state.corrected;
-	bool due = on != table->kept.on || table->kept.wanting || losses != table->kept.losses_then;
+	uint64_t losses = state.losses + state.corrected;
+	bool due = on != table->kept.on || table->kept.wanting || losses != table->kept.losses;
 
 	table->kept.on = on;
-	table->kept.losses_then = table->kept.losses;
 	table->kept.losses = losses;
 	return due;
 }
