@@ -1494,6 +1494,141 @@ START_TEST(what_runs_in_a_cgroup_is_known_while_it_runs)
 }
 END_TEST
 
+/* ---- cgroups, in a kernel that stands still ---- */
+
+/* A tree of cgroups and a /proc that are made of files; what the program would have written is written here. */
+static struct {
+	char root[64];
+	struct cpu_slot slots[4];
+	struct cpu_cell cells[4][2];
+	struct cpu_group groups[2];
+	struct group_seat seats[2];
+	struct switches skeleton;
+	struct switches__bss bss;
+	struct kernel_accounts accounts;
+} still;
+
+static void write_still(const char *path, const char *text)
+{
+	char file[128];
+	FILE *out;
+
+	snprintf(file, sizeof file, "%s/%s", still.root, path);
+	for (char *slash = file + strlen(still.root) + 1; (slash = strchr(slash, '/')); slash++) {
+		*slash = '\0';
+		ck_assert(mkdir(file, 0755) == 0 || errno == EEXIST);
+		*slash = '/';
+	}
+	out = fopen(file, "w");
+	ck_assert_ptr_nonnull(out);
+	ck_assert_int_ge(fputs(text, out), 0);
+	ck_assert_int_eq(fclose(out), 0);
+}
+
+/* /pods, and in it /pods/one. */
+static void open_still(void)
+{
+	enum { CPUS = ARRAY_LEN(still.slots), GROUPS = ARRAY_LEN(still.groups) };
+	static char names[GROUPS][16] = { "/pods", "/pods/one" };
+	char tree[128];
+
+	snprintf(still.root, sizeof still.root, "/tmp/check-accounts-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(still.root));
+	write_still("tree/cpuacct/pods/cpuacct.usage", "1000000\n");
+	write_still("tree/cpuacct/pods/one/cpuacct.usage", "500000\n");
+	snprintf(tree, sizeof tree, "%s/tree", still.root);
+	ck_assert_int_eq(cgroup_mounts_new("tests/data/proc", tree, &mounts), 0);
+	for (uint32_t i = 0; i < GROUPS; i++) {
+		still.groups[i].parent = i == 0 ? CPU_ACCOUNT_NONE : 0;
+		still.seats[i] = (struct group_seat){ .path = names[i], .watches = 1 };
+	}
+	for (uint32_t cpu = 0; cpu < CPUS; cpu++)
+		still.slots[cpu] = (struct cpu_slot){ .group = CPU_ACCOUNT_NONE, .moved_sequence = UINT64_MAX };
+	still.bss.words.group_generation = 7;
+	still.skeleton.bss = &still.bss;
+	still.accounts = (struct kernel_accounts){
+		.options = { .procfd = open(still.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC), .mounts = mounts },
+		.skeleton = &still.skeleton,
+		.by_cpuacct = true,
+		.group_seats = still.seats,
+		.shared = { .slots = still.slots,
+			    .cells = still.cells[0],
+			    .groups = still.groups,
+			    .cpus = CPUS,
+			    .group_capacity = GROUPS,
+			    .group_count = GROUPS },
+	};
+	ck_assert_int_ge(still.accounts.options.procfd, 0);
+}
+
+static void close_still(void)
+{
+	char command[128];
+
+	close(still.accounts.options.procfd);
+	cgroup_mounts_free(mounts);
+	mounts = NULL;
+	snprintf(command, sizeof command, "rm -r %s", still.root);
+	ck_assert_int_eq(system(command), 0);
+}
+
+/* Thread `id` runs on the CPU. Its files say that it has used cpu_ns in all, run_ns of it before this run. */
+static void run_still(uint32_t cpu, uint32_t id, uint64_t run_ns, uint64_t cpu_ns)
+{
+	char path[64], text[64];
+
+	still.slots[cpu].sequence = 2;
+	still.slots[cpu].tid = still.slots[cpu].tgid = id;
+	still.slots[cpu].run_ns = run_ns;
+	snprintf(path, sizeof path, "%u/task/%u/schedstat", id, id);
+	snprintf(text, sizeof text, "%llu 0 1\n", (unsigned long long)cpu_ns);
+	write_still(path, text);
+}
+
+static uint64_t base_still(uint32_t group)
+{
+	uint64_t base_ns = 0, within_ns = 1;
+
+	ck_assert_int_eq(settle_group(&still.accounts, group, &base_ns, &within_ns), 0);
+	ck_assert_uint_eq(within_ns, 0);
+	return base_ns;
+}
+
+START_TEST(what_runs_when_a_cgroup_is_taken_over_is_no_part_of_what_ran_before)
+{
+	uint64_t base_ns, within_ns;
+
+	open_still();
+	ck_assert_uint_eq(base_still(0), 1000000);
+	still.cells[0][0].run_ns = 100;
+	still.cells[3][0].run_ns = 200;
+	still.cells[1][1].run_ns = 1000;
+	ck_assert_uint_eq(base_still(0), 1000000 - 1300);
+	ck_assert_uint_eq(base_still(1), 500000 - 1000);
+
+	/* One whose cgroup the slot says, one of before it was watched, whose file says it, and one of another. */
+	run_still(0, 11, 5000, 35000);
+	still.slots[0].group = 1;
+	still.slots[0].group_generation = 7;
+	run_still(1, 12, 0, 400);
+	still.slots[1].group_generation = 6;
+	write_still("12/task/12/cgroup", "3:cpu,cpuacct:/pods\n1:name=systemd:/\n");
+	run_still(2, 13, 70, 90);
+	still.slots[2].group_generation = 6;
+	write_still("13/task/13/cgroup", "3:cpu,cpuacct:/podsother\n1:name=systemd:/\n");
+	ck_assert_uint_eq(base_still(0), 1000000 - 1300 - 30000 - 400);
+	ck_assert_uint_eq(base_still(1), 500000 - 1000 - 30000);
+
+	/* Where what runs belongs is not known: later. */
+	still.slots[1].moved_sequence = still.slots[1].sequence;
+	ck_assert_int_eq(settle_group(&still.accounts, 0, &base_ns, &within_ns), -EAGAIN);
+	still.slots[1].moved_sequence = UINT64_MAX;
+	still.slots[0].sequence++;
+	ck_assert_int_eq(settle_group(&still.accounts, 0, &base_ns, &within_ns), -EAGAIN);
+	close_still();
+}
+END_TEST
+
 START_TEST(a_cgroup_for_which_there_is_no_account_is_counted_and_one_rests_before_it_is_used_again)
 {
 	uint32_t account, first;
@@ -1645,6 +1780,9 @@ Suite *kernel_accounts_suite(void)
 	tcase_add_loop_test(tcase, where_it_cannot_be_had_one_line_says_why_and_what_helps, 0, ARRAY_LEN(bad_places));
 	tcase_add_test(tcase, a_verifier_that_refuses_is_said_in_a_line_and_its_log_is_for_the_debug_output);
 	tcase_add_test(tcase, a_kernel_without_cgroups_lacks_the_moves_alone);
+	suite_add_tcase(suite, tcase);
+	tcase = tcase_create("still");
+	tcase_add_test(tcase, what_runs_when_a_cgroup_is_taken_over_is_no_part_of_what_ran_before);
 #else
 	tcase_add_test(tcase, a_build_without_it_says_so);
 #endif
