@@ -110,14 +110,14 @@ struct source_entry {
 	struct source_entry *next_followed; /* with the same account: a process may be several targets */
 	uint32_t followed;                  /* of one that is followed: the account */
 	struct sample sample;
-	struct sum_part part;         /* of a member: what is in the sum */
-	struct source_group *group;   /* of a group */
-	struct source_cgroup *cgroup; /* of a cgroup */
-	_Atomic uint32_t account;           /* that the control thread has named */
-	uint32_t look_ns;                   /* of a process of many threads: what a look takes, as a rule */
-	uint32_t listed_index;              /* in source->listed */
-	struct source_gate *gate_hold;      /* the control thread's: what it ever was behind */
-	_Atomic(struct source *) inside;    /* NULL: in none */
+	struct sum_part part;            /* of a member: what is in the sum */
+	struct source_group *group;      /* of a group */
+	struct source_cgroup *cgroup;    /* of a cgroup */
+	_Atomic uint32_t account;        /* that the control thread has named */
+	uint32_t look_ns;                /* of a process of many threads: what a look takes, as a rule */
+	uint32_t listed_index;           /* in source->listed */
+	struct source_gate *gate_hold;   /* the control thread's: what it ever was behind */
+	_Atomic(struct source *) inside; /* NULL: in none */
 	_Atomic uint64_t cpu_limit;
 	_Atomic uint64_t memory_limit;
 };
@@ -185,9 +185,9 @@ struct source {
 		struct cpu_accounts_reader *reader;
 		struct source_entry **owners; /* of each account; NULL: none is followed */
 		uint32_t noted[NOTED_AT_ONCE], noted_count;
-		uint32_t count, processes;    /* of entries that are followed; of those that are processes */
-		uint32_t looks;               /* at them, in this fill */
-		mono_t at, before;            /* when the accounts were read, for this fill and the one before */
+		uint32_t count, processes; /* of entries that are followed; of those that are processes */
+		uint32_t looks;            /* at them, in this fill */
+		mono_t at, before;         /* when the accounts were read, for this fill and the one before */
 		uint64_t overruns;
 	} accounts;
 	uint32_t capacity; /* the room's; less after source_retune if more were inside */
