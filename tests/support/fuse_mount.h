@@ -201,16 +201,25 @@ static inline void *fuse_touch_page(void *page)
 	return (void *)(intptr_t) * (volatile char *)page;
 }
 
-static inline void *fuse_map_page(void *unused)
+/* Whether the first thread of a process waits in the kernel, out of reach. */
+static inline bool fuse_process_waits(pid_t pid)
 {
-	(void)unused;
-	return mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char path[64], state = '\0';
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, pid);
+
+	FILE *file = fopen(path, "re");
+	bool found = file && fscanf(file, "%*d (%*[^)]) %c", &state) == 1;
+
+	if (file)
+		fclose(file);
+	return found && state == 'D';
 }
 
 /*
  * Starts a process whose mmap lock is taken for good, while the mount hangs in reads: one thread
  * waits for a page of the file (the first attempt gives the lock back while it waits, and fails;
- * the second does not), the other waits for the lock to write, and with that everything that only
+ * the second does not), the first thread waits for the lock to write, and with that everything that only
  * wants to read what is mapped: /proc/PID/cmdline, smaps, pagemap. Ended by SIGKILL after
  * fuse_mount_end().
  */
@@ -234,14 +243,15 @@ __attribute__((unused)) static pid_t fuse_mount_lock_process(struct fuse_mount *
 		pthread_create(&thread, NULL, fuse_touch_page, page);
 		while (mount->shared->ignored == 0)
 			usleep(1000);
-		usleep(50000);
-		pthread_create(&thread, NULL, fuse_map_page, NULL);
+		(void)!mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		for (;;)
 			pause();
 	}
-	while (mount->shared->ignored == 0)
+	/* In a row, and not for a moment, as for a page of its stack. */
+	for (int naps = 0, waits = 0; naps < 30000 && waits < 20; naps++) {
+		waits = mount->shared->ignored > 0 && fuse_process_waits(pid) ? waits + 1 : 0;
 		usleep(1000);
-	usleep(200000);
+	}
 	munmap(page, 4096);
 	close(file);
 	return pid;

@@ -256,22 +256,36 @@ static void log_numbered(uint64_t count)
 		log_line(LOG_INFO, "a line that is long enough to fill a pipe: %ju %0100d", (uintmax_t)i, 0);
 }
 
-/* Nothing reads until all lines are logged, or the log waits. How many arrive. */
+/* In a child. A byte into logged when all lines are. */
+_Noreturn static void log_and_stop(uint64_t lines, int logged)
+{
+	if (log_start() < 0)
+		_exit(1);
+	log_numbered(lines);
+	_exit(write(logged, "", 1) == 1 && log_stop(100 * NS_PER_S) ? 0 : 2);
+}
+
+/* Nothing reads until all lines are logged, and a while longer. How many arrive. */
 static uint64_t log_into_idle_pipe(uint64_t lines, uint64_t *ret_lost)
 {
+	int fd, logged[2];
 	uint64_t count;
 	pid_t pid;
-	int fd;
+	char byte;
 
+	ck_assert_int_eq(pipe2(logged, O_CLOEXEC), 0);
 	log_open("scene", NULL);
 	to_pipe(&fd);
 	pid = fork();
 	if (pid == 0) {
 		close(fd);
-		_exit(log_start() < 0 ? 1 : (log_numbered(lines), log_stop(20 * NS_PER_S)) ? 0 : 2);
+		log_and_stop(lines, logged[1]);
 	}
 	dup2(log_file.file, STDERR_FILENO);
-	nanosleep(&(struct timespec){ .tv_nsec = 100 * NS_PER_MS }, NULL); /* longer than an entry waits */
+	close(logged[1]);
+	ck_assert_int_eq(read(logged[0], &byte, 1), 1);
+	close(logged[0]);
+	nanosleep(&(struct timespec){ .tv_nsec = 100 * NS_PER_MS }, NULL);
 	count = read_numbered(fd, ret_lost);
 	close(fd);
 
