@@ -28,7 +28,7 @@ static void start_with(const char *more, const char *after)
 	rig.config = scene_config(
 		"{\"sampling\": {\"interval\": \"2ms\", \"rescan_interval\": \"100ms\", \"cpu_budget\": \"100%%\"},"
 		"\"ring\": {\"size\": \"4MiB\", \"lock\": false}, \"stacks\": \"off\","
-		"\"incidents\": {\"before\": \"100ms\", \"after\": \"%s\", \"min_free\": \"0B\", "
+		"\"incidents\": {\"before\": \"2s\", \"after\": \"%s\", \"min_free\": \"0B\", "
 		"\"max_incident_size\": \"2MiB\"},"
 		"\"targets\": [{\"name\": \"burner\", \"pid\": %d, %s}], \"rules\": [%s]}",
 		after, rig.actor.pid, more, RULE("memory-x", "1m"));

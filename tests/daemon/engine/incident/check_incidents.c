@@ -42,18 +42,19 @@ START_TEST(a_thread_that_burns_becomes_a_sealed_incident_that_names_it)
 	ck_assert_uint_eq(incident.target.start_ticks, scene_start_ticks(rig.actor.pid));
 
 	/*
-	 * The window before and after is covered, but for a tick at either end, or a moment of a
-	 * busy machine.
+	 * The window before and after is covered, but for a tick at either end, or what a busy machine has
+	 * missed, which the incident says.
 	 */
-	ck_assert_int_lt(incident.coverage.got_from_ns, -(int64_t)BEFORE * 9 / 10);
-	ck_assert_int_gt(incident.coverage.got_to_ns, 0);
+	ck_assert_int_lt(incident.coverage.got_from_ns - missed_ns(&incident), -(int64_t)BEFORE * 9 / 10);
+	ck_assert_int_gt(incident.coverage.got_to_ns + missed_ns(&incident), 0);
 	ck_assert_uint_eq(incident.coverage.samples_dropped, 0);
 	ck_assert_uint_eq(incident.coverage.lost_pages, 0);
 	ck_assert(!incident.coverage.gone);
 
 	struct scene_rows rows = scene_rows(path, INCIDENT_SAMPLES_FILE);
 
-	ck_assert_uint_gt(rows.count, 10);
+	ck_assert_uint_gt(rows.count, 1);
+	ck_assert_uint_gt(rows.count + incident.coverage.missed_slots, 10);
 	ck_assert_uint_eq(rows.again, 0);
 	ck_assert_uint_eq(rows.count, incident.coverage.samples);
 	ck_assert_uint_lt(rows.first_ns, BEFORE);
@@ -106,6 +107,7 @@ START_TEST(a_target_that_dies_within_the_window_is_sealed_and_said_to_be_gone)
 	char path[400];
 	struct incident incident;
 
+	rig.after_text = "3s";
 	start(&rig, "0B", RULE("hot", "100ms"));
 	let_pass(&rig, 300 * NS_PER_MS);
 	actor_do(&rig.actor, 'b', "hot-thread");
@@ -239,7 +241,9 @@ START_TEST(samples_that_do_not_fit_are_left_out_and_the_incident_says_so)
 	char path[400], file[500];
 	struct incident incident;
 
+	rig.before_text = "20s";
 	start(&rig, "0B", RULE("hot", "100ms"));
+	scene_wait_for(ticks(&rig) > 300); /* more than fits, however long they take */
 	actor_do(&rig.actor, 'b', "hot-thread");
 	struct incidents_counts counts = end_on_full_disk(6000);
 
