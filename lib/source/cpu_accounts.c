@@ -9,7 +9,9 @@
  *
  * A run that goes on is in the slot of its CPU, and in the account once it has ended. The slot's
  * sequence is odd from before the addition until after the slot was written anew. So a slot that still
- * has the sequence of before, after the account was read, is of a run that is not in what was read.
+ * has the sequence of before, after the account was read, is of a run that is not in what was read. A host may stop
+ * a CPU while its slot is being written: then it is not known what that has added yet, nothing is said of
+ * the account, and it is changed again the next time.
  *
  * Cgroups. The sum of a watched cgroup is that of its cells and of those of all watched ones below it. A cell that was
  * logged, or whose CPU has ended the run that went on, is read again, and what it has more is added to its
@@ -31,9 +33,11 @@ struct run {
 	uint64_t sequence, since_ns;
 	uint32_t generation;
 	uint32_t account; /* CPU_ACCOUNT_NONE: of no watched process */
-	uint32_t next;    /* another CPU on which the account's process runs, from 1 on; NO_RUN */
-	uint32_t group;   /* the watched cgroup; CPU_ACCOUNT_NONE */
-	uint32_t from;    /* the one in which it was before it was moved, for so long; CPU_ACCOUNT_NONE */
+	uint32_t tid;
+	bool stuck;     /* the slot could not be read: perhaps of that account and group */
+	uint32_t next;  /* another CPU on which the account's process runs, from 1 on; NO_RUN */
+	uint32_t group; /* the watched cgroup; CPU_ACCOUNT_NONE */
+	uint32_t from;  /* the one in which it was before it was moved, for so long; CPU_ACCOUNT_NONE */
 	uint64_t group_since_ns, from_ns;
 };
 
@@ -217,7 +221,28 @@ static uint32_t account_of(const struct cpu_accounts *accounts, const struct cpu
 	return CPU_ACCOUNT_NONE;
 }
 
-/* A slot that cannot be read is taken for idle: what runs there is known when it has ended. */
+/* A thread is in two slots if the switch away from it was hidden: then where it came last is where it runs. */
+static void add_run(struct cpu_accounts_reader *reader, uint32_t cpu)
+{
+	struct run *run = &reader->runs[cpu];
+	uint32_t *at = &reader->running[run->account];
+
+	while (*at != NO_RUN) {
+		struct run *other = &reader->runs[*at - 1];
+
+		if (other->tid != run->tid || other->stuck || run->stuck) {
+			at = &other->next;
+		} else if (other->since_ns >= run->since_ns) {
+			run->account = run->group = run->from = CPU_ACCOUNT_NONE;
+			return;
+		} else {
+			other->account = other->group = other->from = CPU_ACCOUNT_NONE;
+			*at = other->next;
+		}
+	}
+	*at = cpu + 1;
+}
+
 static void find_runs(struct cpu_accounts_reader *reader, void (*changed)(void *ctx, uint32_t account), void *ctx)
 {
 	const struct cpu_accounts *accounts = reader->accounts;
@@ -229,25 +254,23 @@ static void find_runs(struct cpu_accounts_reader *reader, void (*changed)(void *
 			reader->running[reader->runs[cpu].account] = NO_RUN;
 	for (uint32_t cpu = 0; cpu < accounts->cpus; cpu++) {
 		struct run *run = &reader->runs[cpu];
+		bool stuck = !cpu_accounts_slot(accounts, cpu, &slot);
 
-		if (!cpu_accounts_slot(accounts, cpu, &slot)) {
-			run->account = run->group = run->from = CPU_ACCOUNT_NONE;
-			continue;
-		}
 		*run = (struct run){
 			.sequence = slot.sequence,
 			.since_ns = slot.since_ns,
 			.generation = generation,
 			.account = account_of(accounts, &slot, run, generation),
+			.tid = slot.tid,
+			.stuck = stuck,
 		};
 		find_group(reader, &slot, run);
 		tell_of_group(reader, run->group, changed, ctx);
 		tell_of_group(reader, run->from, changed, ctx);
 		if (run->account == CPU_ACCOUNT_NONE)
 			continue;
-		run->next = reader->running[run->account];
-		reader->running[run->account] = cpu + 1;
 		changed(ctx, run->account);
+		add_run(reader, cpu);
 	}
 }
 
@@ -302,33 +325,33 @@ bool cpu_accounts_reader_begin(struct cpu_accounts_reader *reader, void (*change
 	return whole;
 }
 
-/* Whether it has not begun to end. One that is ending is waited for, so that it is in the account. */
-static bool goes_on(const struct cpu_accounts *accounts, uint32_t cpu, uint64_t sequence)
+/* Whether it has not begun to end. One that is ending is waited for, so that it is in the account; as long as that lasts. */
+static bool goes_on(const struct cpu_accounts *accounts, uint32_t cpu, const struct run *run, bool *unknown)
 {
-	for (int i = 0; i < CPU_SLOT_TRIES; i++) {
+	for (int i = 0; !run->stuck && i < CPU_SLOT_TRIES; i++) {
 		uint64_t now = load(&accounts->slots[cpu].sequence);
 
-		if (now != sequence + 1)
-			return now == sequence;
+		if (now != run->sequence + 1)
+			return now == run->sequence;
 	}
+	*unknown = true;
 	return false;
 }
 
-static uint64_t runs_ns(const struct cpu_accounts_reader *reader, uint32_t account, mono_t now, bool *ret_any)
+static void add_runs(const struct cpu_accounts_reader *reader, uint32_t account, mono_t now,
+		     struct cpu_accounts_use *ret)
 {
-	uint64_t sum_ns = 0;
-
-	*ret_any = false;
+	ret->going_ns = 0;
+	ret->runs = ret->unknown = false;
 	for (uint32_t at = reader->running[account]; at != NO_RUN; at = reader->runs[at - 1].next) {
 		const struct run *run = &reader->runs[at - 1];
 
-		if (!goes_on(reader->accounts, at - 1, run->sequence))
+		if (!goes_on(reader->accounts, at - 1, run, &ret->unknown))
 			continue;
-		*ret_any = true;
+		ret->runs = true;
 		if (now.ns > run->since_ns)
-			sum_ns += now.ns - run->since_ns;
+			ret->going_ns += now.ns - run->since_ns;
 	}
-	return sum_ns;
 }
 
 static void use_of_process(const struct cpu_accounts_reader *reader, uint32_t account, mono_t now,
@@ -340,7 +363,7 @@ static void use_of_process(const struct cpu_accounts_reader *reader, uint32_t ac
 	/* A run that ended in between is in neither of the first two: then once more. */
 	do {
 		ended_ns = load(&sum->run_ns);
-		ret->going_ns = runs_ns(reader, account, now, &ret->runs);
+		add_runs(reader, account, now, ret);
 		atomic_thread_fence(memory_order_acquire);
 	} while (load(&sum->run_ns) != ended_ns);
 	ret->cpu_ns = reader->accounts->base_ns[account] + ended_ns + ret->going_ns;
@@ -351,7 +374,7 @@ static void use_of_process(const struct cpu_accounts_reader *reader, uint32_t ac
 }
 
 /* Of a run that went on, what is in the cgroup and in no cell. One that has ended is in the cells from now on. */
-static uint64_t run_ns_in(struct cpu_accounts_reader *reader, uint32_t cpu, uint32_t group, mono_t now)
+static uint64_t run_ns_in(struct cpu_accounts_reader *reader, uint32_t cpu, uint32_t group, mono_t now, bool *unknown)
 {
 	struct run *run = &reader->runs[cpu];
 	bool now_in = is_below(reader, run->group, group), was_in = is_below(reader, run->from, group);
@@ -359,7 +382,9 @@ static uint64_t run_ns_in(struct cpu_accounts_reader *reader, uint32_t cpu, uint
 
 	if (!now_in && !was_in)
 		return 0;
-	if (!goes_on(reader->accounts, cpu, run->sequence)) {
+	if (!goes_on(reader->accounts, cpu, run, unknown)) {
+		if (*unknown)
+			return 0;
 		if (run->group < reader->group_count)
 			take_cell(reader, cpu, run->group);
 		if (run->from < reader->group_count)
@@ -381,7 +406,7 @@ static void use_of_group(struct cpu_accounts_reader *reader, uint32_t group, mon
 	if (ret->unknown)
 		return;
 	for (uint32_t cpu = 0; reader->groups[group].ran == reader->begins && cpu < reader->accounts->cpus; cpu++)
-		going_ns += run_ns_in(reader, cpu, group, now);
+		going_ns += run_ns_in(reader, cpu, group, now, &ret->unknown);
 	ret->cpu_ns = reader->groups[group].is.base_ns + reader->groups[group].total_ns + going_ns;
 }
 

@@ -65,7 +65,7 @@ struct cpu_accounts_use {
 	bool runs;         /* there may be more of it, in a run that goes on */
 	bool ended;        /* its last thread has begun to end; it may be gone */
 	bool lost;         /* a run is missing: cpu_ns is not to be believed */
-	bool unknown;      /* cpu_ns is not said: ask later, unless it is lost */
+	bool unknown;      /* cpu_ns is not to be used: ask later, unless it is lost */
 };
 
 /*
@@ -78,7 +78,7 @@ void cpu_accounts_reader_use(struct cpu_accounts_reader *reader, uint32_t accoun
 /* A slot is written within a microsecond; an interrupt, or one of the host, may come between. */
 #define CPU_SLOT_TRIES 1000
 
-/* What runs on a CPU, as one state. False: it is being written, time after time. */
+/* What runs on a CPU, as one state. False: it is being written, time after time; *ret may be of two states then. */
 static inline bool cpu_accounts_slot(const struct cpu_accounts *accounts, uint32_t cpu, struct cpu_slot *ret)
 {
 	const volatile struct cpu_slot *slot = &accounts->slots[cpu];
@@ -86,9 +86,9 @@ static inline bool cpu_accounts_slot(const struct cpu_accounts *accounts, uint32
 	for (int i = 0; i < CPU_SLOT_TRIES; i++) {
 		uint64_t sequence = __atomic_load_n(&slot->sequence, __ATOMIC_ACQUIRE);
 
+		*ret = *slot;
 		if (sequence & 1)
 			continue;
-		*ret = *slot;
 		atomic_thread_fence(memory_order_acquire);
 		if (__atomic_load_n(&slot->sequence, __ATOMIC_RELAXED) == sequence)
 			return true;

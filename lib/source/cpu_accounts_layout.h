@@ -26,7 +26,8 @@ struct cpu_account {
 	uint16_t lost;      /* a run was not counted: the switch at its end was not seen */
 	uint64_t ending_ns; /* of run_ns, runs in which a thread was ending: the process's clock may lack them */
 	uint64_t changes;   /* page faults of runs that have ended, threads that began or began to end */
-	uint64_t unused[2];
+	uint64_t since_ns;  /* the reader's: CLOCK_MONOTONIC when its base was known; UINT64_MAX: it is not yet */
+	uint64_t unused;
 };
 
 /*

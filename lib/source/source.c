@@ -188,6 +188,7 @@ struct source {
 		uint32_t count, processes; /* of entries that are followed; of those that are processes */
 		uint32_t looks;            /* at them, in this fill */
 		mono_t at, before;         /* when the accounts were read, for this fill and the one before */
+		mono_t again;              /* the same, the last time: in the middle of a fill that takes long */
 		uint64_t overruns;
 	} accounts;
 	uint32_t capacity; /* the room's; less after source_retune if more were inside */
@@ -753,12 +754,19 @@ static void count_to_end(struct source_entry *entry)
 		sum_update(&entry->member_of->sum, &entry->part, &entry->sample);
 }
 
+/*
+ * Its CPU time was asked for just before, and the row is of that moment: reading may take its time, or be interrupted, and
+ * what was used meanwhile would seem to be used in what comes then. Without a clock it is in the files.
+ */
 static void read_process(struct source *source, struct source_entry *entry, mono_t now)
 {
 	struct sample before = entry->sample;
+	bool in_files = entry->reader.process.clock == 0;
+	mono_t at = entry->is_followed || in_files ? source->looked_at : clock_mono(&source->clock);
 
 	int r = process_reader_read(&entry->reader, &source->reader_options, now, &entry->sample);
-	mono_t at = clock_mono(&source->clock);
+	if (in_files)
+		at = clock_mono(&source->clock);
 	if (r < 0)
 		entry->sample = before; /* not what was partly read when it ended */
 	if (r < 0 && r != -ESRCH) {
@@ -916,6 +924,21 @@ static void note_account(void *ctx, uint32_t account)
 		note_owners(source);
 }
 
+/* Of what began to run since they were read nothing is known: so long may pass. */
+#define ACCOUNTS_OLD_NS NS_PER_MS
+
+static void read_accounts_now(struct source *source, mono_t now)
+{
+	bool whole = cpu_accounts_reader_begin(source->accounts.reader, note_account, source);
+
+	source->accounts.again = now;
+	note_owners(source);
+	if (whole)
+		return;
+	source->accounts.overruns++;
+	source_all_due(source);
+}
+
 /* What ran since the last fill is due in this one. */
 static void read_accounts(struct source *source)
 {
@@ -933,30 +956,29 @@ static void read_accounts(struct source *source)
 	}
 
 	source->accounts.at = clock_mono(&source->clock);
-
-	bool whole = cpu_accounts_reader_begin(source->accounts.reader, note_account, source);
-
-	note_owners(source);
-	if (whole)
-		return;
-	source->accounts.overruns++;
-	source_all_due(source);
+	read_accounts_now(source, source->accounts.at);
 }
 
 /*
  * What its account says, as of looked_at: exactly of a process that runs; of others, whose account
  * stands still, that time may be as old as LOOKS_PER_TIME looks. False: it is not to be believed any
- * more, and the process is not followed.
+ * more, and the process is not followed. What is not known is unreadable this time.
  */
 static bool ask_account(struct source *source, struct source_entry *entry, struct process_told *ret)
 {
 	struct cpu_accounts_use use;
+	mono_t at = time_of_look(source);
 
-	cpu_accounts_reader_use(source->accounts.reader, entry->followed, time_of_look(source), &use);
+	if (mono_diff(at, source->accounts.again) > (int64_t)ACCOUNTS_OLD_NS)
+		read_accounts_now(source, at);
+	cpu_accounts_reader_use(source->accounts.reader, entry->followed, at, &use);
 	if (use.runs) {
 		source->looked_at = clock_mono(&source->clock);
 		cpu_accounts_reader_use(source->accounts.reader, entry->followed, source->looked_at, &use);
+		if (!use.runs) /* it has ended meanwhile */
+			source->looked_at = clock_mono(&source->clock);
 	}
+	entry->unreadable = use.unknown && !use.lost;
 	*ret = (struct process_told){ .cpu_ns = use.cpu_ns,
 				      .wait_ns = use.wait_ns,
 				      .changes = use.changes,
@@ -991,7 +1013,9 @@ static enum process_reader_due look_at_process(struct source *source, struct sou
 
 	choose_account(source, entry);
 	if (entry->is_followed && ask_account(source, entry, &told))
-		return process_reader_look(&entry->reader, &source->reader_options, now, defer_ns, &told);
+		return entry->unreadable
+			       ? PROCESS_READER_NOTHING
+			       : process_reader_look(&entry->reader, &source->reader_options, now, defer_ns, &told);
 	if (!entry->many_threads)
 		return process_reader_look(&entry->reader, &source->reader_options, now, defer_ns, NULL);
 
@@ -1057,6 +1081,10 @@ static void fill_process(struct source *source, struct source_entry *entry, mono
 {
 	enum process_reader_due due = look_at_process(source, entry, now);
 
+	if (entry->unreadable) {
+		entry->status = SOURCE_SAME;
+		return;
+	}
 	if (due == PROCESS_READER_FILES) {
 		read_process(source, entry, now);
 		source->looks = 0; /* a read takes long enough to ask again */
@@ -1436,8 +1464,8 @@ static void look(struct source *source, struct source_entry *entry, mono_t now)
 
 	mono_t before = entry->at;
 
-	/* What did not run is not looked at: it was as before when the accounts were read. */
-	if (entry->is_followed && mono_diff(source->accounts.before, before) > 0)
+	/* What did not run is not looked at: it was as before when the accounts were read, if they said so. */
+	if (entry->is_followed && !entry->unreadable && mono_diff(source->accounts.before, before) > 0)
 		before = source->accounts.before;
 
 	entry->unreadable = false;

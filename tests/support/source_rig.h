@@ -25,7 +25,8 @@ struct bench {
 	struct source *source;
 	int procfd;
 	mono_t at;
-	uint64_t step_ns; /* at first 1 */
+	uint64_t step_ns;     /* at first 1 */
+	void (*looked)(void); /* NULL; called at each look at the clock */
 };
 
 /* A clock that a test sets; every look at it moves it by a step, so that reads can be told apart. */
@@ -33,6 +34,8 @@ static inline mono_t stepping_mono(void *ctx)
 {
 	struct bench *bench = ctx;
 
+	if (bench->looked)
+		bench->looked();
 	bench->at.ns += bench->step_ns;
 	return (mono_t){ bench->at.ns - bench->step_ns };
 }
@@ -43,6 +46,7 @@ static inline void bench_open(struct bench *bench, const char *proc_root, struct
 
 	bench->at.ns = 1;
 	bench->step_ns = 1;
+	bench->looked = NULL;
 	bench->procfd = open(proc_root, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	ck_assert_int_ge(bench->procfd, 0);
 	options.capacity = options.capacity ? options.capacity : 8;

@@ -177,6 +177,8 @@ void kernel_accounts_state(struct kernel_accounts *accounts, struct kernel_accou
 #define COMPARED_WHERE_HIDDEN 16
 #define PROOF_CHECKS 5
 #define PROOF_COMPARED 64
+/* If none was hidden in so many, some 30 s, none will be. */
+#define CHECKS_WITH_TIMERS 30
 
 /*
  * An abstract socket: the process that has this name uses the accounts. One on a machine is enough.
@@ -441,7 +443,9 @@ static int enter(struct kernel_accounts *accounts, uint32_t account, uint32_t pi
 	struct settled settled;
 	int r;
 
-	memset(account_at(accounts, account), 0, sizeof(struct cpu_account));
+	struct clock clock = real_clock();
+
+	*account_at(accounts, account) = (struct cpu_account){ .since_ns = UINT64_MAX };
 	accounts->shared.base_ns[account] = 0;
 	if (bpf_map_update_elem(bpf_map__fd(accounts->skeleton->maps.watched), &pid, &account, BPF_ANY) < 0)
 		return -errno;
@@ -451,6 +455,7 @@ static int enter(struct kernel_accounts *accounts, uint32_t account, uint32_t pi
 	r = settle(accounts, account, pid, &settled);
 	if (r < 0)
 		return r;
+	account_at(accounts, account)->since_ns = clock_mono(&clock).ns;
 	if (has_ended(accounts, pid, start_ticks) || !is_entered(accounts, account, pid))
 		return -ESRCH;
 	accounts->shared.base_ns[account] = settled.clock_ns - settled.account_ns;
@@ -1044,13 +1049,21 @@ static int unknown_cpu(const struct kernel_accounts *accounts)
 	return -1;
 }
 
-/* The last of the links: timers correct slots. Where that cannot be, the next switch does. */
+/*
+ * The last of the links: timers correct slots. Where that cannot be, the next switch does. At first it is not known
+ * whether switches are hidden, and what runs after one would seem to stand still.
+ */
 static void attach_to_timers(struct kernel_accounts *accounts)
 {
 	struct bpf_link **link = &accounts->links[ARRAY_LEN(accounts->links) - 1];
 
-	if (!*link && accounts->skeleton->bss->missed > 0)
-		*link = bpf_program__attach(accounts->skeleton->progs.on_timer);
+	if (accounts->checks < CHECKS_WITH_TIMERS || accounts->skeleton->bss->missed > 0) {
+		if (!*link)
+			*link = bpf_program__attach(accounts->skeleton->progs.on_timer);
+	} else if (*link) {
+		bpf_link__destroy(*link);
+		*link = NULL;
+	}
 }
 
 static int attach(struct kernel_accounts *accounts, char *reason)
@@ -1102,6 +1115,7 @@ static int attach(struct kernel_accounts *accounts, char *reason)
 	accounts->switches = accounts->others = 0;
 	accounts->checked = (mono_t){ 0 };
 	accounts->costly = accounts->cheap = accounts->checks = 0;
+	attach_to_timers(accounts);
 	atomic_store(&accounts->shared.on, true);
 	return 0;
 }

@@ -13,7 +13,7 @@
  * A switch may be hidden from tracing (some hypervisors hide what their agent in the guest does). Then the
  * next one is from a task that is not in the slot: the process that is there has lost a run and says so;
  * of the other the scheduler itself knows when its run began, unless it has real-time priority. Until then the
- * reader takes the one for running and not the other: where such switches were seen, timers look which task
+ * reader takes the one for running and not the other: at first, and where such switches were seen, timers look which task
  * they interrupt (on_timer), the scheduler tick among them. A run of which both ends are hidden is in no
  * account, and nothing here tells: comparisons with clocks find it (kernel_accounts.c).
  *
@@ -383,6 +383,22 @@ static void note_loss(struct cpu_slot *slot, uint32_t cpu, uint32_t tgid)
 	put_into_log(slot, cpu, index, &account->epoch);
 }
 
+/* What the host and interrupts may have taken of a run. */
+#define TAKEN_MAX_NS 10000000
+
+/*
+ * The slot did not have a run that began then. If the process was taken over in it, its base has a part of the run, which is to
+ * be counted in full.
+ */
+static void check_base(struct cpu_slot *slot, uint32_t cpu, uint32_t tgid, uint64_t began_ns)
+{
+	uint32_t index = account_of(tgid);
+	struct cpu_account *account = index == CPU_ACCOUNT_NONE ? NULL : bpf_map_lookup_elem(&accounts, &index);
+
+	if (account && (account->since_ns == UINT64_MAX || began_ns < account->since_ns + TAKEN_MAX_NS))
+		note_loss(slot, cpu, tgid);
+}
+
 static uint64_t faults_of(const struct task_struct *task)
 {
 	return task->min_flt + task->maj_flt;
@@ -398,6 +414,7 @@ static bool find_beginning(struct cpu_slot *slot, uint32_t cpu, const struct tas
 		return false;
 	}
 	slot->run_ns = task->se.prev_sum_exec_runtime;
+	check_base(slot, cpu, (uint32_t)task->tgid, bpf_ktime_get_ns() - (task->se.sum_exec_runtime - slot->run_ns));
 	slot->wait_ns = task->sched_info.run_delay;
 	slot->faults = faults_of(task) - 1;
 	slot->account = account_of((uint32_t)task->tgid);
@@ -425,6 +442,7 @@ static void correct_slot(struct cpu_slot *slot, uint32_t cpu, const struct task_
 		began_ns = run_ns;
 	}
 	slot->since_ns = bpf_ktime_get_ns() - (run_ns - began_ns);
+	check_base(slot, cpu, tgid, slot->since_ns);
 	slot->run_ns = began_ns;
 	slot->wait_ns = BPF_CORE_READ(task, sched_info.run_delay);
 	slot->faults = BPF_CORE_READ(task, min_flt) + BPF_CORE_READ(task, maj_flt) - 1;
@@ -439,8 +457,15 @@ static void correct_slot(struct cpu_slot *slot, uint32_t cpu, const struct task_
 
 static void end_run(struct cpu_slot *slot, uint32_t cpu, const struct task_struct *task)
 {
-	if (task->pid == 0 || slot->tid == CPU_SLOT_UNKNOWN)
+	if (slot->tid == CPU_SLOT_UNKNOWN)
 		return;
+	if (task->pid == 0) {
+		if (slot->tid != 0) { /* what was hidden came after it, and left the CPU idle */
+			__sync_fetch_and_add(&missed, 1);
+			note_loss(slot, cpu, slot->tgid);
+		}
+		return;
+	}
 	if (!is_in_slot(slot, task) && !find_beginning(slot, cpu, task))
 		return;
 
@@ -627,7 +652,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 }
 
 /*
- * Attached only where switches are hidden. Not of what is idle: its ticks stop, and nothing is counted. Timers
+ * Attached only where switches are hidden, or may be. Not of what is idle: its ticks stop, and nothing is counted. Timers
  * do not interrupt a switch.
  */
 SEC("tp_btf/hrtimer_expire_exit")

@@ -100,7 +100,8 @@ static void start_run(uint32_t cpu, uint32_t account, uint32_t tgid, uint64_t at
 
 	slot->sequence++;
 	slot->account = account;
-	slot->tgid = slot->tid = tgid;
+	slot->tgid = tgid;
+	slot->tid = tgid + cpu;
 	slot->since_ns = at_ns;
 	slot->generation = words.generation;
 	slot->sequence++;
@@ -211,7 +212,18 @@ START_TEST(a_slot_that_is_being_written_is_not_believed)
 	slots[0].sequence++;
 	ck_assert(!cpu_accounts_slot(&accounts, 0, &slot));
 	ck_assert(begin());
-	ck_assert_uint_eq(told[2], 0);
+
+	struct cpu_accounts_use use;
+
+	cpu_accounts_reader_use(reader, 2, (mono_t){ 200 }, &use);
+	ck_assert(use.unknown && !use.runs);
+	slots[0].sequence++;
+	ck_assert(begin());
+	cpu_accounts_reader_use(reader, 2, (mono_t){ 200 }, &use);
+	ck_assert(!use.unknown && use.runs);
+	slots[0].sequence++; /* it begins to end, and that takes long */
+	cpu_accounts_reader_use(reader, 2, (mono_t){ 200 }, &use);
+	ck_assert(use.unknown);
 }
 END_TEST
 
@@ -534,6 +546,137 @@ START_TEST(a_sum_never_steps_back)
 	start_run(0, 1, (uint32_t)child.pid, now_ns);
 	end_run(0, 3 * MS);
 	ck_assert_uint_eq(tick(), 100 * S + 11 * MS);
+	close_source();
+}
+END_TEST
+
+/* Reading its files may take long: what it uses meanwhile is not in the row, so the row is not of then. */
+START_TEST(a_row_is_of_the_moment_in_which_the_account_was_asked_however_long_the_files_take)
+{
+	open_source();
+	tick();
+	start_run(0, 1, (uint32_t)child.pid, now_ns);
+
+	uint64_t began_ns = now_ns;
+
+	rig.step_ns = 18 * MS; /* from one look at the clock to the next */
+	for (unsigned i = 0; i < 5; i++) {
+		now_ns = rig.at.ns;
+		fill(&rig, now_ns, entry);
+		ck_assert_uint_eq(value(entry, SAMPLE_CPU) - 100 * S, source_entry_at(entry).ns - began_ns);
+	}
+	close_source();
+}
+END_TEST
+
+static void take_long(int fd)
+{
+	(void)fd;
+	rig.at.ns += 18 * MS;
+}
+
+/* Without an account it is the clock of the process, asked before the files, too. */
+START_TEST(a_row_without_account_is_of_before_its_files_were_read)
+{
+	child = child_start();
+	bench_open(&rig, "/proc",
+		   (struct source_options){ .interval_ns = 10 * MS, .reset_peaks = true, .reset_peak = take_long });
+	rig.at.ns = now_ns = S;
+	entry = add_process(&rig, child.pid, true, NULL);
+	for (unsigned i = 0; i < 3; i++) {
+		child_do(&child, 'b');
+		tick();
+		ck_assert_uint_ge(rig.at.ns, now_ns + 18 * MS);
+		ck_assert_uint_lt(source_entry_at(entry).ns, now_ns + MS);
+	}
+	close_source();
+}
+END_TEST
+
+/* The host has stopped the CPU in the middle of a switch: what it has of the process is not known. */
+START_TEST(of_a_process_whose_slot_cannot_be_read_nothing_is_said)
+{
+	mono_t woke;
+	size_t seen;
+
+	open_source();
+	tick();
+	start_run(0, 1, (uint32_t)child.pid, now_ns);
+	ck_assert_uint_ge(tick(), 100 * S + 10 * MS);
+
+	mono_t last = source_entry_at(entry);
+
+	slots[0].sequence++;
+	for (unsigned i = 0; i < 2; i++) {
+		tick();
+		source_seen(rig.source, &seen);
+		ck_assert_uint_eq(seen, 0);
+		ck_assert_uint_eq(source_entry_at(entry).ns, last.ns);
+	}
+	slots[0].sequence--;
+	end_run(0, 28 * MS);
+	ck_assert_uint_eq(tick(), 100 * S + 28 * MS);
+	source_seen(rig.source, &seen);
+	ck_assert_uint_eq(seen, 1);
+	if (source_entry_woke(entry, &woke)) /* it was not seen standing still */
+		ck_assert_uint_le(woke.ns, last.ns);
+	close_source();
+}
+END_TEST
+
+static uint32_t looks_at_clock;
+
+/* While the first process is read, the other one, which was waiting, begins to run. */
+static void begin_at_third_look(void)
+{
+	if (looks_at_clock++ == 2)
+		start_run(1, 2, pids[2], rig.at.ns);
+}
+
+START_TEST(what_began_to_run_while_another_one_was_read_is_counted)
+{
+	struct child sleeper = child_start();
+	struct source_entry *other;
+
+	open_source();
+	other = add_process(&rig, sleeper.pid, true, NULL);
+	base_ns[2] = 200 * S;
+	pids[2] = (uint32_t)sleeper.pid;
+	source_entry_follow(other, 2);
+	tick();
+	start_run(0, 1, pids[1], now_ns);
+	start_run(1, 2, pids[2], now_ns);
+	end_run(1, 3 * MS);
+	now_ns += 10 * MS;
+	rig.at.ns = now_ns;
+	rig.step_ns = 5 * MS;
+	looks_at_clock = 0;
+	rig.looked = begin_at_third_look;
+	fill(&rig, now_ns, other);
+	ck_assert_uint_gt(looks_at_clock, 3);
+	ck_assert_uint_eq(value(other, SAMPLE_CPU), 200 * S + 3 * MS + source_entry_at(other).ns - slots[1].since_ns);
+	rig.looked = NULL;
+	drop(&rig, other);
+	child_reap(&sleeper);
+	close_source();
+}
+END_TEST
+
+/* It went from one CPU to the other, and the switch away from it was hidden. */
+START_TEST(a_thread_runs_where_it_came_last)
+{
+	open_source();
+	tick();
+	for (uint32_t cpu = 0; cpu < CPUS; cpu++) {
+		uint64_t before = tick();
+
+		start_run(1 - cpu, 1, pids[1], now_ns - 5 * MS);
+		start_run(cpu, 1, pids[1], now_ns);
+		slots[0].tid = slots[1].tid = pids[1];
+		ck_assert_uint_le(tick() - before, 10 * MS + 100);
+		end_run(1 - cpu, 0);
+		end_run(cpu, 10 * MS);
+	}
 	close_source();
 }
 END_TEST
@@ -912,6 +1055,11 @@ Suite *cpu_accounts_suite(void)
 	tcase_add_test(tcase, the_cpu_time_of_a_process_is_that_of_its_account);
 	tcase_add_test(tcase, a_process_is_shown_at_heartbeats_though_it_sleeps);
 	tcase_add_test(tcase, a_sum_never_steps_back);
+	tcase_add_test(tcase, a_row_is_of_the_moment_in_which_the_account_was_asked_however_long_the_files_take);
+	tcase_add_test(tcase, a_row_without_account_is_of_before_its_files_were_read);
+	tcase_add_test(tcase, of_a_process_whose_slot_cannot_be_read_nothing_is_said);
+	tcase_add_test(tcase, what_began_to_run_while_another_one_was_read_is_counted);
+	tcase_add_test(tcase, a_thread_runs_where_it_came_last);
 	tcase_add_test(tcase, waiting_for_a_cpu_grows_as_it_is_told_and_is_unavailable_without);
 	tcase_add_test(tcase, without_accounts_it_is_the_clock_again_and_does_not_step_back);
 	tcase_add_test(tcase, an_account_that_has_lost_a_run_is_not_believed);

@@ -262,6 +262,16 @@ static void end(pid_t pid)
 	waitpid(pid, NULL, 0);
 }
 
+/* A process is waited for before its last run is over. */
+static void await_last_switch(pid_t pid)
+{
+	for (uint32_t cpu = 0; cpu < accounts->shared.cpus; cpu++)
+		for (unsigned i = 0; accounts->shared.slots[cpu].tgid == (uint32_t)pid; i++) {
+			ck_assert_uint_lt(i, 10000);
+			usleep(1000);
+		}
+}
+
 static void churn_threads(void)
 {
 	churn("threads");
@@ -381,6 +391,7 @@ START_TEST(a_process_with_the_id_of_one_that_was_watched_is_not_in_its_account)
 	let_go(pid);
 	assert_equal(account, pid);
 	end(pid);
+	await_last_switch(pid);
 	counted = accounts->shared.accounts[account].run_ns;
 	ck_assert_uint_ge(counted, 300000);
 
@@ -392,7 +403,12 @@ START_TEST(a_process_with_the_id_of_one_that_was_watched_is_not_in_its_account)
 	ck_assert_int_eq(waitpid(again, NULL, WUNTRACED), again);
 	let_go(again);
 	end(again);
+<<<<<<< HEAD
 	ck_assert_uint_lt(accounts->shared.accounts[account].run_ns, counted + most_ns);
+=======
+	await_last_switch(again);
+	ck_assert_uint_eq(accounts->shared.accounts[account].run_ns, counted);
+>>>>>>> 54be3c1 (source: a row of a process is of the moment in which its CPU time was asked; what is not known of a switch is not said)
 	close_accounts();
 }
 END_TEST
@@ -600,14 +616,62 @@ START_TEST(a_timer_notices_what_runs_after_a_hidden_switch)
 {
 	bool equal = false;
 
+	struct bpf_link **link;
+
 	if (!open_accounts(64))
 		SKIP_TEST("%s", skip_reason);
+	link = &accounts->links[ARRAY_LEN(accounts->links) - 1];
+	/* At first, before any is known to be hidden; no longer where none was; where one was. */
+	ck_assert_ptr_nonnull(*link);
+	check_times(1);
+	ck_assert_ptr_nonnull(*link);
+	accounts->skeleton->bss->missed = 0;
+	accounts->checks = CHECKS_WITH_TIMERS;
+	attach_to_timers(accounts);
+	ck_assert(!*link || accounts->skeleton->bss->missed > 0);
 	accounts->skeleton->bss->missed++;
 	check_times(1);
-	ck_assert_ptr_nonnull(accounts->links[ARRAY_LEN(accounts->links) - 1]);
+	ck_assert_ptr_nonnull(*link);
 	for (unsigned i = 0; i <= DIFFERENT_MAX && !equal; i++)
 		ck_assert_uint_ge(hide_often(&equal), 5);
 	ck_assert(equal);
+	close_accounts();
+}
+END_TEST
+
+/*
+ * What it used since the hidden switch is in its base, and in the run that ends: then it has lost its account. The slot may
+ * be corrected before it was taken over: then all is well, and once more.
+ */
+START_TEST(what_is_taken_over_after_a_hidden_switch_is_not_counted_twice)
+{
+	struct cpu_slot *slot;
+	unsigned lost = 0;
+
+	if (!open_accounts(1024))
+		SKIP_TEST("%s", skip_reason);
+	slot = (struct cpu_slot *)(uintptr_t)&accounts->shared.slots[0];
+	for (unsigned i = 0; i < 500 && lost == 0; i++) {
+		pid_t pid = start_spinner();
+		uint32_t account;
+
+		for (unsigned k = 0; *(const volatile uint32_t *)&slot->tid != (uint32_t)pid; k++) {
+			ck_assert_uint_lt(k, 10000);
+			usleep(1000);
+		}
+		slot->tid = slot->tgid = INT32_MAX;
+
+		int r = watch_process_of(pid, 0, &account);
+
+		usleep(20000);
+		kill(pid, SIGSTOP);
+		ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
+		if (r == 0)
+			is_equal(account, pid);
+		lost += r == 0 && accounts->shared.accounts[account].lost;
+		end(pid);
+	}
+	ck_assert_uint_gt(lost, 0);
 	close_accounts();
 }
 END_TEST
@@ -1763,6 +1827,7 @@ Suite *kernel_accounts_suite(void)
 	tcase_add_test(tcase, a_difference_that_no_hidden_switch_explains_turns_it_off_for_good);
 	tcase_add_loop_test(tcase, where_switches_are_hidden_a_difference_costs_the_process_its_account_alone, 0, 2);
 	tcase_add_test(tcase, a_timer_notices_what_runs_after_a_hidden_switch);
+	tcase_add_test(tcase, what_is_taken_over_after_a_hidden_switch_is_not_counted_twice);
 	tcase_add_test(tcase, it_goes_when_switches_cost_more_than_looks_and_comes_back);
 	tcase_add_test(tcase, a_second_one_is_refused_with_the_reason);
 	tcase_add_loop_test(tcase, a_user_who_has_taken_the_name_keeps_none_from_it, 0, 2);
