@@ -603,6 +603,11 @@ static unsigned hide_often(bool *ret_equal)
 	while ((r = watch_process_of(pid, 0, &account)) == -EAGAIN || r == -ENOSPC)
 		usleep(r == -ENOSPC ? 100000 : 300);
 	ck_assert_int_eq(r, 0);
+	/* A run in which it was taken over costs it its account. */
+	kill(pid, SIGSTOP);
+	ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
+	usleep(20000);
+	kill(pid, SIGCONT);
 	for (unsigned i = 0; i < 3000 && noticed < 5; i++)
 		noticed += hide_and_see(account, pid);
 	kill(pid, SIGSTOP);
