@@ -325,7 +325,7 @@ bool cpu_accounts_reader_begin(struct cpu_accounts_reader *reader, void (*change
 	return whole;
 }
 
-/* Whether it has not begun to end. One that is ending is waited for, so that it is in the account; as long as that lasts. */
+/* Whether it has not begun to end. One that is ending is waited for, so that it is in the account. */
 static bool goes_on(const struct cpu_accounts *accounts, uint32_t cpu, const struct run *run, bool *unknown)
 {
 	for (int i = 0; !run->stuck && i < CPU_SLOT_TRIES; i++) {

@@ -755,8 +755,9 @@ static void count_to_end(struct source_entry *entry)
 }
 
 /*
- * Its CPU time was asked for just before, and the row is of that moment: reading may take its time, or be interrupted, and
- * what was used meanwhile would seem to be used in what comes then. Without a clock it is in the files.
+ * Its CPU time was asked for just before, and the row is of that moment: reading may take its time, or be
+ * interrupted, and what was used meanwhile would seem to be used in what comes then. Without a clock it is in the
+ * files.
  */
 static void read_process(struct source *source, struct source_entry *entry, mono_t now)
 {

@@ -13,8 +13,8 @@
  * A switch may be hidden from tracing (some hypervisors hide what their agent in the guest does). Then the
  * next one is from a task that is not in the slot: the process that is there has lost a run and says so;
  * of the other the scheduler itself knows when its run began, unless it has real-time priority. Until then the
- * reader takes the one for running and not the other: at first, and where such switches were seen, timers look which task
- * they interrupt (on_timer), the scheduler tick among them. A run of which both ends are hidden is in no
+ * reader takes the one for running and not the other: at first, and where such switches were seen, timers look
+ * which task they interrupt (on_timer), the scheduler tick among them. A run of which both ends are hidden is in no
  * account, and nothing here tells: comparisons with clocks find it (kernel_accounts.c).
  *
  * The account of a cgroup is in cells, one for each CPU. A run belongs to the nearest watched cgroup at or above
@@ -387,8 +387,8 @@ static void note_loss(struct cpu_slot *slot, uint32_t cpu, uint32_t tgid)
 #define TAKEN_MAX_NS 10000000
 
 /*
- * The slot did not have a run that began then. If the process was taken over in it, its base has a part of the run, which is to
- * be counted in full.
+ * The slot did not have a run that began then. If the process was taken over in it, its base has a part of
+ * the run, which is to be counted in full.
  */
 static void check_base(struct cpu_slot *slot, uint32_t cpu, uint32_t tgid, uint64_t began_ns)
 {

@@ -645,8 +645,8 @@ START_TEST(a_timer_notices_what_runs_after_a_hidden_switch)
 END_TEST
 
 /*
- * What it used since the hidden switch is in its base, and in the run that ends: then it has lost its account. The slot may
- * be corrected before it was taken over: then all is well, and once more.
+ * What it used since the hidden switch is in its base, and in the run that ends: then it has lost its account. The
+ * slot may be corrected before it was taken over: then all is well, and once more.
  */
 START_TEST(what_is_taken_over_after_a_hidden_switch_is_not_counted_twice)
 {
