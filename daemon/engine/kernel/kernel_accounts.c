@@ -440,10 +440,9 @@ static bool has_ended(const struct kernel_accounts *accounts, uint32_t pid, uint
 
 static int enter(struct kernel_accounts *accounts, uint32_t account, uint32_t pid, uint64_t start_ticks)
 {
+	struct clock clock = real_clock();
 	struct settled settled;
 	int r;
-
-	struct clock clock = real_clock();
 
 	*account_at(accounts, account) = (struct cpu_account){ .since_ns = UINT64_MAX };
 	accounts->shared.base_ns[account] = 0;

@@ -652,8 +652,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 }
 
 /*
- * Attached only where switches are hidden, or may be. Not of what is idle: its ticks stop, and nothing is counted. Timers
- * do not interrupt a switch.
+ * Attached only where switches are hidden, or may be. Not of what is idle: its ticks stop, and nothing is counted.
+ * Timers do not interrupt a switch.
  */
 SEC("tp_btf/hrtimer_expire_exit")
 int BPF_PROG(on_timer)
