@@ -91,13 +91,16 @@ static void burn(struct burst *burst)
 static _Noreturn void have_bursts(void)
 {
 	unsigned good = 0;
+	cpu_set_t may;
 
+	if (sched_getaffinity(0, sizeof(may), &may) < 0)
+		CPU_ZERO(&may);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	for (unsigned i = 0; i < BURSTS && good < WANTED; i++) {
 		struct burst *burst = &written->bursts[i];
 
 		/* Where others take the CPUs it gets one by this alone, if it may. One is left for the rest. */
-		if (i == 8 && good < 4 && sysconf(_SC_NPROCESSORS_ONLN) > 1)
+		if (i == 8 && good < 4 && CPU_COUNT(&may) > 1)
 			sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){ .sched_priority = 1 });
 		rest(WINDOW_NS + 618 * i % 1000 * (WINDOW_NS / 1000));
 		burst->is_short = i % 4 == 3;

@@ -258,13 +258,14 @@ START_TEST(old_incidents_make_room_for_the_next)
 		close(fd);
 		record();
 		fill();
-		let_pass(&rig, 1100 * NS_PER_MS); /* so long the last answer about the disk is believed */
+		/* For a while the last answer about the disk is believed. */
+		scene_wait_for((poll_once(&rig), incidents_disk_is_short(rig.incidents)));
 		ck_assert_int_eq(incidents_trigger(rig.incidents, NULL, &ticket), 0);
 		ck_assert_int_eq(ticket.answer, INCIDENTS_REFUSED);
 		ck_assert(incidents_disk_is_short(rig.incidents));
 		scene_wait_for(poll_once(&rig).removed == 1);
 		ck_assert_int_lt(access(padding, F_OK), 0);
-		let_pass(&rig, 1100 * NS_PER_MS);
+		scene_wait_for((poll_once(&rig), !incidents_disk_is_short(rig.incidents)));
 		ck_assert_int_eq(incidents_trigger(rig.incidents, NULL, &ticket), 0);
 		ck_assert_int_eq(ticket.answer, INCIDENTS_OPENED);
 		ck_assert(!incidents_disk_is_short(rig.incidents));

@@ -569,6 +569,9 @@ static pid_t start_spinner(void)
 	return pid;
 }
 
+/* Half a minute of naps: others may have the CPU that the spinner is bound to. */
+#define SPINNER_NAPS 300000u
+
 /* As if the switch to the spinner had been hidden. True: a timer noticed, since no run has ended meanwhile. */
 static bool hide_and_see(uint32_t account, pid_t pid)
 {
@@ -577,11 +580,11 @@ static bool hide_and_see(uint32_t account, pid_t pid)
 	uint64_t runs = accounts->shared.accounts[account].runs;
 
 	for (unsigned i = 0; *tid != (uint32_t)pid; i++) {
-		ck_assert_uint_lt(i, 10000);
+		ck_assert_uint_lt(i, SPINNER_NAPS);
 		usleep(100);
 	}
 	slot->tid = slot->tgid = INT32_MAX;
-	for (unsigned i = 0; *tid == INT32_MAX && i < 10000; i++)
+	for (unsigned i = 0; *tid == INT32_MAX && i < SPINNER_NAPS; i++)
 		usleep(100);
 	ck_assert_uint_ne(*tid, INT32_MAX);
 	return *tid == (uint32_t)pid && accounts->shared.accounts[account].runs == runs;
