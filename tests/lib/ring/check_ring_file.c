@@ -262,7 +262,7 @@ START_TEST(each_page_can_be_read_alone)
 		ring_free(ring);
 		ck_assert_uint_eq(tally.wrong, 0);
 		ck_assert_uint_eq(tally.misnamed, 0);
-		ck_assert_uint_gt(tally.samples, 0);
+		/* A page may hold parts of two ticks only. */
 		ck_assert_uint_eq(tally.ticks, tally.ends);
 		samples += tally.samples;
 	}
