@@ -217,12 +217,13 @@ static int tick_clock_idle_to_end(struct tick_clock *clock, mono_t until)
 {
 	uint64_t half = clock->interval.ns / 2;
 
-	for (uint32_t writer = 0; writer < WRITER_CLOCKS_MAX; writer++) {
+	for (uint32_t writer = 0; writer < WRITER_CLOCKS_MAX && until.ns > 0; writer++) {
 		const struct tick_clock_line *line = &clock->lines[writer];
-		int r = line->started && until.ns > 0 ? tick_clock_idle_until(clock, writer, until) : 0;
+		int r = line->started ? tick_clock_idle_until(clock, writer, until) : 0;
+		int64_t left_ns = mono_diff(until, line->tick);
 
-		if (r == 0 && line->started && until.ns > 0 && mono_diff(until, line->tick) > (int64_t)half &&
-		    mono_diff(until, line->tick) <= (int64_t)(clock->interval.ns + half))
+		if (r == 0 && line->started && left_ns > (int64_t)half &&
+		    left_ns <= (int64_t)(clock->interval.ns + half))
 			r = tick_clock_idle_tick(clock, writer, until);
 		if (r != 0)
 			return r;
@@ -298,8 +299,8 @@ struct recording {
 	size_t target_count, target_cap;
 	struct pair_map index; /* id -> place in targets */
 	struct tick_clock clock;
-	/* Of replay_source_play; progress may be NULL. */
 	mono_t until; /* the last tick; ns 0: not known */
+	/* Of replay_source_play; may be NULL. */
 	void (*progress)(void *ctx, uint64_t done_bytes, uint64_t size_bytes);
 	uint64_t done_bytes, size_bytes;
 };
