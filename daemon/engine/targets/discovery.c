@@ -185,6 +185,7 @@ struct recent_pid {
 	bool forked, executed; /* there was such an event */
 	bool renamed;          /* it executed something or changed its name since it was last looked at */
 	bool met;              /* it was MET before it became WAITING again */
+	bool scanned;          /* a scan has looked at it since the last event */
 	bool missed;           /* GONE, and was counted as missed */
 	bool summed_up;        /* GONE, and what it used in all was told, by a source that is in the order of time */
 	mono_t born;           /* forked: when that event was read */
@@ -456,6 +457,7 @@ static struct recent_pid *recent_pids_change(struct recent_pids *recent_pids, in
 	if (known && known->state != RECENT_GONE && what != CHANGE_FORKED)
 		recent_pid = *known;
 	recent_pid.met |= recent_pid.state == RECENT_MET;
+	recent_pid.scanned = false;
 	if (known)
 		recent_pids_remove(recent_pids, known);
 	recent_pid.state = RECENT_WAITING;
@@ -483,6 +485,15 @@ static struct recent_pid *recent_pids_ended(struct recent_pids *recent_pids, int
 	known->at = now;
 
 	return known;
+}
+
+/* A scan has looked at a process. */
+static void recent_pids_scanned(struct recent_pids *recent_pids, int32_t pid)
+{
+	struct recent_pid *known = recent_pids_find(recent_pids, pid);
+
+	if (known && known->state != RECENT_GONE)
+		known->scanned = true;
 }
 
 static struct recent_pid *recent_pids_first(struct recent_pids *recent_pids)
@@ -1655,22 +1666,33 @@ static uint64_t missing_in_record(struct discovery *discovery, const struct proc
 	return child.cpu_ns - totals->cpu_ns + waited_times_child(discovery->subscription->waited_times, &child, now);
 }
 
+/*
+ * Of a process whose fork was heard that is known. It may have been there when a scan began, and have ended before
+ * the scan came to it: taken for one that did not match it would make its parent one of several groups. Another one
+ * that is older than the last scan was met by it, and did not match.
+ */
+static bool was_never_scanned(const struct discovery *discovery, const struct procevent *end,
+			      const struct recent_pid *recent_pid, mono_t now)
+{
+	if (recent_pid && recent_pid->forked)
+		return !recent_pid->scanned;
+	return end->totals.elapsed_ns < (uint64_t)mono_diff(now, discovery->scan_began);
+}
+
 static void on_exit_record(struct discovery *discovery, const struct procevent *end, mono_t now)
 {
 	const struct procevent_totals *totals = &end->totals;
 	struct process_subscription *subscription = discovery->subscription;
 	struct recent_pid *recent_pid = recent_pids_find(&subscription->recent_pids, end->pid);
 	bool met = recent_pid && recent_pid->state == RECENT_MET;
-	/* An older one was met by a scan, and did not match. */
-	bool young = totals->elapsed_ns < (uint64_t)mono_diff(now, discovery->scan_began);
+	bool unseen = !met && was_never_scanned(discovery, end, recent_pid, now);
 	uint64_t more_ns = 0;
 	struct sample sample = { 0 };
 
 	if (recent_pid && recent_pid->summed_up)
 		return; /* see kernel_accounts_read */
 	if (!totals->exact)
-		more_ns = missing_in_record(discovery, end, groups_of_ended(discovery, end, recent_pid, !met && young),
-					    now);
+		more_ns = missing_in_record(discovery, end, groups_of_ended(discovery, end, recent_pid, unseen), now);
 
 	sample_set(&sample, SAMPLE_CPU, totals->cpu_ns + more_ns);
 	sample_set(&sample, SAMPLE_CPU_USER, totals->user_ns + more_ns);
@@ -1682,7 +1704,7 @@ static void on_exit_record(struct discovery *discovery, const struct procevent *
 		met = met || !recent_pid->missed; /* it was met before it ended */
 	recent_pid = recent_pids_ended(&subscription->recent_pids, end->pid, now);
 	recent_pid->summed_up = totals->exact;
-	if (!met && young)
+	if (unseen && !met)
 		credit_unseen_process(discovery, end, recent_pid, &sample);
 }
 
@@ -2711,6 +2733,8 @@ static int visit_process(struct discovery *discovery, int32_t pid, struct proces
 
 	process_facts->now = pulse_of(discovery);
 	r = matcher_look(discovery->matcher, process_facts, pid);
+	if (r >= 0 && discovery->subscription)
+		recent_pids_scanned(&discovery->subscription->recent_pids, pid);
 	if (r < 0) {
 		discovery->unreadable += !process_facts_starved(r) && r != -ESRCH;
 		return process_facts_starved(r) ? r : 0;

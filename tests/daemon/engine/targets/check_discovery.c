@@ -807,6 +807,54 @@ START_TEST(a_process_that_has_waited_a_second_for_the_share_is_left_to_a_scan)
 }
 END_TEST
 
+/* What is needed to hear of processes, and no source. */
+static void subscribe_to_none(struct discovery *discovery)
+{
+	struct process_subscription *subscription = calloc(1, sizeof(*subscription));
+
+	ck_assert_ptr_nonnull(subscription);
+	process_facts_init(&subscription->process_facts, discovery);
+	ck_assert_int_eq(map_reserve(&subscription->recent_pids.pids, RECENT_PIDS_MAX), 0);
+	ck_assert_int_eq(waited_times_new(discovery->options.target_table.procfd, &subscription->waited_times), 0);
+	discovery->subscription = subscription;
+}
+
+#define NO_PID 2000000001 /* of no process of this machine */
+
+/*
+ * A child of 3 ms that was forked before a scan began and had ended 1 ms later, before the scan came to it. With _i
+ * the scan has looked at it, and it was called otherwise then.
+ */
+START_TEST(one_that_ends_before_the_running_scan_comes_to_it_counts_in_its_group)
+{
+	struct procevent end = { .kind = PROCEVENT_TOTALS,
+				 .pid = NO_PID,
+				 .ppid = 20,
+				 .totals = { .cpu_ns = NS_PER_MS, .elapsed_ns = 3 * NS_PER_MS, .comm = "short" } };
+	struct process_facts facts = { 0 };
+	mono_t forked;
+
+	appear(&rig, 20, "parent", "parent", 7, "/");
+	make(&rig, rig.root, NULL,
+	     scene_config("{\"targets\": [" ENTRY("\"comm\": \"short\", \"per\": \"group\"") "]}"));
+	scan(&rig);
+	subscribe_to_none(rig.discovery);
+	process_facts_init(&facts, rig.discovery);
+	fair_mutex_enter(&rig.discovery->lock);
+	forked = update_pulse(rig.discovery);
+	on_process_change(rig.discovery, NO_PID, CHANGE_FORKED, forked);
+	rig.discovery->scan_began = mono_add(forked, 2 * NS_PER_MS);
+	if (_i) {
+		appear(&rig, NO_PID, "other", "other", 8, "/");
+		ck_assert_int_eq(visit_process(rig.discovery, NO_PID, &facts), 0);
+	}
+	on_exit_record(rig.discovery, &end, mono_add(forked, 3 * NS_PER_MS));
+	ck_assert_uint_eq(rig.discovery->state.credited, _i == 0);
+	ck_assert((find_account(rig.discovery->subscription->waited_times, 20) != NULL) == (_i == 0));
+	fair_mutex_leave(&rig.discovery->lock);
+}
+END_TEST
+
 /* ---- very many processes ---- */
 
 /*
@@ -1966,6 +2014,7 @@ static TCase *waits_tests(void)
 	tcase_add_test(tcase, a_process_that_comes_while_cgroups_are_looked_at_does_not_wait_for_all_of_them);
 	tcase_add_test(tcase, a_process_that_comes_when_the_share_is_used_up_is_late_and_counted);
 	tcase_add_test(tcase, a_process_that_has_waited_a_second_for_the_share_is_left_to_a_scan);
+	tcase_add_loop_test(tcase, one_that_ends_before_the_running_scan_comes_to_it_counts_in_its_group, 0, 2);
 
 	return tcase;
 }
