@@ -453,12 +453,12 @@ static void put_why(const struct json_node *rule, char *buf, size_t cap)
 		snprintf(buf + len, cap - len, "; cooldown %s", answer_duration(rule, "cooldown_left_ns", left));
 }
 
-/* Its CPU time is, and the rule is about that. */
+/* Its CPU time is, and the rule is about that and has a value. */
 static bool is_estimate(const struct row *row)
 {
 	enum metric metric;
 
-	return answer_whole(row->target, "cpu_estimated") > 0 &&
+	return answer_whole(row->target, "cpu_estimated") > 0 && isfinite(answer_number(row->rule, "value", NAN)) &&
 	       metric_by_name(answer_text(row->rule, "metric"), &metric) &&
 	       (metric == METRIC_CPU || metric == METRIC_CPU_CORES);
 }

@@ -217,6 +217,12 @@ START_TEST(a_value_that_is_an_estimate_is_marked)
 		      TAIL);
 	ck_assert_int_eq(STATUS(WORD("-n"), WORD("0")), EXIT_OK);
 	says_nothing_of("~");
+	/* Before the first window is over there is no value to be marked. */
+	serve(HEAD "{\"name\":\"g\",\"entry\":\"g\",\"cpu_estimated\":3,\"rules\":["
+		   "{" CPU "\"threshold\":80,\"reason\":\"not-judged-yet\",\"phase\":\"armed\",\"reasons\":{}}]}" TAIL);
+	ck_assert_int_eq(STATUS(WORD("-n"), WORD("0")), EXIT_OK);
+	says("  -  ");
+	says_nothing_of("~");
 }
 END_TEST
 
