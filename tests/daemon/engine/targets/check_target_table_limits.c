@@ -4,6 +4,9 @@
  * many files are opened for that.
  */
 #include "limits_of.h"
+#include "own_cgroups.h"
+#include "skip.h"
+#include "daemon/engine/base/proc_read.h"
 #include "daemon/engine/targets/target_table.h"
 #include "target_table_rig.h"
 #include "lib/base/base.h"
@@ -486,10 +489,128 @@ START_TEST(of_many_cgroups_one_that_sleeps_is_read_when_its_turn_comes)
 }
 END_TEST
 
+/* ---- gates of real cgroups ---- */
+
+#define GATED 6 /* more than a gate is for */
+#define BURST_NS (20 * NS_PER_MS)
+/* So long one that was moved is believed to be where it was, and a tick more: of the sampler's clock. */
+#define TRUSTED_NS (1100 * NS_PER_MS)
+
+static struct own_cgroups gates;
+
+static void make_gates(void)
+{
+	own_cgroups_make(&gates, "gates");
+}
+
+static void remove_gates(void)
+{
+	own_cgroups_remove(&gates);
+}
+
+static void setup_real(void)
+{
+	target_table_rig_setup(&rig);
+	close(rig.procfd);
+	rig.procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	cgroup_mounts_free(rig.mounts);
+	ck_assert_int_eq(cgroup_mounts_new("/proc", "", &rig.mounts), 0);
+	rig.config = scene_config("%s", PROCESSES);
+	make_sampler(&rig, GATED + 2);
+	rig.options.own_proc = true;
+	ck_assert_int_eq(target_table_new(&rig.options, &rig.table), 0);
+}
+
+/* Stops; each time that it goes on it has a burst and stops again. */
+static pid_t start_stopped(void)
+{
+	pid_t pid = fork();
+	uint64_t until_ns = 0;
+	struct timespec used;
+
+	ck_assert_int_ge(pid, 0);
+	if (pid > 0) {
+		ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
+		return pid;
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, "app");
+	for (;;) {
+		raise(SIGSTOP);
+		until_ns += BURST_NS;
+		do
+			clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+		while ((uint64_t)used.tv_sec * NS_PER_S + (uint64_t)used.tv_nsec < until_ns);
+	}
+}
+
+static void have_burst(pid_t pid)
+{
+	ck_assert_int_eq(kill(pid, SIGCONT), 0);
+	ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
+}
+
+static void meet_real(pid_t pid, char key[48])
+{
+	struct procfs_stat stat;
+	char text[1024];
+	ssize_t len = proc_read_file(rig.procfd, pid, "stat", text, sizeof(text));
+
+	ck_assert_int_gt(len, 0);
+	ck_assert_int_eq(procfs_stat_parse(text, (size_t)len, &stat), 0);
+	ck_assert_int_eq(meet(&rig, 0, pid, stat.start_ticks, 1), 0);
+	snprintf(key, 48, "a:%d@%ju", pid, (uintmax_t)stat.start_ticks);
+}
+
+/* As of the next tick. */
+static uint64_t sampled_cpu(const char *key)
+{
+	samplers_tick(rig.samplers);
+	return source_entry_sample(find(&rig, key)->sampled.entry)->value[SAMPLE_CPU];
+}
+
+/* They are asked when it has run; one that is moved out in its sleep, a second later at the latest. */
+START_TEST(processes_that_sleep_are_behind_the_gate_of_their_real_cgroup)
+{
+	char key[GATED][48];
+	pid_t pid[GATED];
+	uint64_t had;
+
+	if (gates.count == 0 || own_cgroups_add(&gates, "crowd") < 0 || own_cgroups_add(&gates, "apart") < 0)
+		SKIP_TEST("no cgroups of our own");
+	for (int i = 0; i < GATED; i++) {
+		pid[i] = start_stopped();
+		own_cgroups_join(&gates, "crowd", pid[i]);
+		meet_real(pid[i], key[i]);
+	}
+	for (uint64_t seconds = 0; seconds <= 12; seconds += INTERVAL_S)
+		refresh_limits(&rig, at(seconds));
+	for (int i = 0; i < GATED; i++)
+		ck_assert(find(&rig, key[i])->membership.gated);
+	for (int i = 0; i < 5; i++)
+		had = sampled_cpu(key[3]);
+	have_burst(pid[3]);
+	ck_assert_uint_ge(sampled_cpu(key[3]), had + BURST_NS / 2);
+	ck_assert_uint_lt(sampled_cpu(key[2]), BURST_NS / 2);
+
+	for (int i = 0; i < 5; i++)
+		had = sampled_cpu(key[2]);
+	own_cgroups_join(&gates, "apart", pid[2]);
+	have_burst(pid[2]);
+	nanosleep(&(struct timespec){ .tv_sec = TRUSTED_NS / NS_PER_S, .tv_nsec = TRUSTED_NS % NS_PER_S }, NULL);
+	ck_assert_uint_ge(sampled_cpu(key[2]), had + BURST_NS / 2);
+	for (int i = 0; i < GATED; i++) {
+		kill(pid[i], SIGKILL);
+		ck_assert_int_eq(waitpid(pid[i], NULL, 0), pid[i]);
+	}
+}
+END_TEST
+
 Suite *target_table_limits_suite(void)
 {
 	Suite *suite = suite_create("target_table_limits");
 	TCase *limits = tcase_create("limits"), *moves = tcase_create("moves"), *costs = tcase_create("costs");
+	TCase *real = tcase_create("real");
 
 	tcase_add_checked_fixture(limits, setup, teardown);
 	tcase_add_test(limits, limits_are_those_of_the_cgroup);
@@ -511,6 +632,10 @@ Suite *target_table_limits_suite(void)
 	tcase_add_test(costs, of_many_cgroups_those_that_run_are_read_every_time_and_the_others_in_turn);
 	tcase_add_test(costs, of_many_cgroups_one_that_sleeps_is_read_when_its_turn_comes);
 	suite_add_tcase(suite, costs);
+	tcase_add_unchecked_fixture(real, make_gates, remove_gates);
+	tcase_add_checked_fixture(real, setup_real, teardown);
+	tcase_add_test(real, processes_that_sleep_are_behind_the_gate_of_their_real_cgroup);
+	suite_add_tcase(suite, real);
 
 	return suite;
 }
