@@ -8,6 +8,7 @@
 #include <check.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,20 +117,39 @@ static inline void nap(void)
 }
 
 /*
- * Asleep by its state, and its clock the same for a while: between the two it may still be on its
- * way off the CPU.
+ * Off the CPU, in a system call: one that is asleep by its state may have been put off the CPU before it got there,
+ * for as long as others have it, and has some way to go then. "running": it is not there yet; the number of the call.
  */
+static inline bool is_asleep(pid_t pid)
+{
+	char path[64], text[16] = "";
+	int fd;
+
+	if (state_of(pid) != 'S')
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/syscall", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return true; /* a kernel that does not say it */
+
+	ssize_t len = read(fd, text, sizeof(text) - 1);
+
+	close(fd);
+	return len <= 0 || text[0] != 'r';
+}
+
+/* And its clock the same for a while. */
 static inline void child_settle(const struct child *child)
 {
 	long before;
 
 	do {
-		while (state_of(child->pid) != 'S')
+		while (!is_asleep(child->pid))
 			nap();
 		before = cpu_of(child->pid);
 		nap();
 		nap();
-	} while (cpu_of(child->pid) != before || state_of(child->pid) != 'S');
+	} while (cpu_of(child->pid) != before || !is_asleep(child->pid));
 }
 
 static inline struct child child_start(void)
