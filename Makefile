@@ -52,9 +52,10 @@ CLI_O := $(call objects,$(filter-out $(MAINS),$(CLI_C)))
 SUITE_O := $(call objects,$(foreach s,$(SUITES),$(filter %/check_$(s).c,$(SUITE_C))))
 CHECK_O := $(SUITE_O) $(addprefix $(B)/tests/support/,check_main.o crew.o supervise.o torture.o)
 ASAN_O := $(if $(findstring address,$(SANITIZE)),$(B)/tests/support/asan_options.o)
+TSAN_O := $(if $(findstring thread,$(SANITIZE)),$(B)/tests/support/tsan_calls.o)
 TOOL_O := $(call objects,$(TOOL_C))
 FUZZ_O := $(call objects,$(FUZZ:%=tests/fuzz/fuzz_%.c) tests/fuzz/fuzz_main.c)
-ALL_O := $(LIB_O) $(DAEMON_O) $(CLI_O) $(CHECK_O) $(TOOL_O) $(FUZZ_O) $(ASAN_O) \
+ALL_O := $(LIB_O) $(DAEMON_O) $(CLI_O) $(CHECK_O) $(TOOL_O) $(FUZZ_O) $(ASAN_O) $(TSAN_O) \
 	$(call objects,$(MAINS))
 
 PROGRAMS := $(patsubst daemon/service/main.c,$(B)/spikewatchd,$(wildcard daemon/service/main.c)) \
@@ -228,7 +229,7 @@ $(B)/spikewatch-symbolize: $(B)/daemon/symbolize/main.o $(ASAN_O) $(ARCHIVES)
 	$(call say,LINK)
 	$(Q)$(LINK) $^ $(LIBS) $(SYMBOL_LIBS) -o $@
 
-$(B)/check-spikewatch: $(CHECK_O) $(B)/cli.a $(ARCHIVES)
+$(B)/check-spikewatch: $(CHECK_O) $(TSAN_O) $(B)/cli.a $(ARCHIVES)
 	$(call say,LINK)
 	$(Q)$(LINK) $(TORTURE) $(NOTED) $^ $(CHECK_LIBS) $(LIBS) $(SYMBOL_LIBS) -o $@
 
