@@ -31,7 +31,9 @@
  * when the process ran they are pending until they were read after that, which may be while it
  * stands still: then it cannot have changed them. A mark does not rise without a new page: while
  * the process has as many page faults and pages as when its mark was read, the mark is read a
- * heartbeat later. (Not skipped: some drivers map pages without a fault.)
+ * heartbeat later. (Not skipped: some drivers map pages without a fault.) Of a process of which is told that it
+ * got no page and no thread both wait for the next reading, which is some seconds away: else, as their intervals
+ * are not the same, each reading would find one of them due and the other one pending again, for the one after it.
  */
 #include "lib/source/process.h"
 
@@ -429,6 +431,28 @@ static bool is_closed(const struct process_reader *reader)
 	return reader->process.fd[PROCESS_STAT] < 0;
 }
 
+/* What it has of pages and threads is what it had when it was read. */
+static bool is_same(const struct process_reader *reader)
+{
+	return reader->told_changes != UINT64_MAX && reader->told_changes == reader->read_changes;
+}
+
+static bool is_needed(const struct process_reader *reader, uint8_t extra)
+{
+	return atomic_load_explicit(&reader->needed, memory_order_relaxed) & extra;
+}
+
+/* It ran; same: without a change. */
+static void note_pending(struct process_reader *reader, const struct process_reader_options *options, bool same)
+{
+	uint8_t all = pending_after_running(options), more = all & (uint8_t)~reader->pending;
+
+	if (is_needed(reader, PROCESS_READER_FDS))
+		more &= (uint8_t)~PROCESS_READER_FDS;
+	reader->lazy = same ? reader->lazy | more : 0;
+	reader->pending |= all;
+}
+
 /*
  * The clock's total is in nanoseconds, that of stat in ticks. Of one that has not run since all was read
  * only memory may have changed.
@@ -521,6 +545,7 @@ void process_reader_start(struct process_reader *reader, const struct process_re
 	reader->peak_due_ns = 0;
 	reader->fds_due_ns = 0;
 	reader->pending = pending_after_running(options);
+	reader->lazy = 0;
 	reader->read_changes = reader->told_changes = UINT64_MAX;
 	reader->settled = false;
 	reader->unread = false;
@@ -532,7 +557,7 @@ void process_reader_start(struct process_reader *reader, const struct process_re
 /* How often something that costs more is read. */
 static uint64_t interval_of(const struct process_reader *reader, uint8_t extra, uint64_t interval_ns)
 {
-	bool rarely = is_closed(reader) && !(atomic_load_explicit(&reader->needed, memory_order_relaxed) & extra);
+	bool rarely = is_closed(reader) && !is_needed(reader, extra);
 
 	return rarely && interval_ns < reader->heartbeat_ns ? reader->heartbeat_ns : interval_ns;
 }
@@ -601,12 +626,34 @@ static int read_due(struct process_reader *reader, const struct process_reader_o
 	return r;
 }
 
+/* The memory of whichever process has the id. */
+static int read_memory_by_id(const struct process_reader *reader, struct sample *sample)
+{
+	char name[24];
+	struct process files;
+
+	snprintf(name, sizeof(name), "%d/statm", reader->who.pid);
+	set_closed(&files);
+	files.fd[PROCESS_STATM] = open_beneath(reader->who.procfd, name, O_RDONLY, true);
+	if (files.fd[PROCESS_STATM] < 0)
+		return map_errno(-files.fd[PROCESS_STATM]);
+
+	int r = read_statm(&files, sample);
+	process_release(&files);
+	return r;
+}
+
 /* Only files of what is due are opened. */
 static int read_closed(struct process_reader *reader, const struct process_reader_options *options, mono_t now,
 		       struct sample *sample)
 {
 	reader->same_pages = false;
 	uint8_t due = due_extras(reader, now);
+
+	reader->by_id = reader->is_known_alive && reader->settled && !reader->ran && !reader->unread && due == 0;
+	if (reader->by_id)
+		return read_memory_by_id(reader, sample);
+
 	unsigned unneeded = (due & PROCESS_READER_PEAK ? 0 : 1u << PROCESS_STATUS | 1u << PROCESS_CLEAR_REFS) |
 			    (due & PROCESS_READER_FDS ? 0 : 1u << PROCESS_FDS);
 	struct sample fresh = *sample;
@@ -644,25 +691,28 @@ static uint64_t present_heartbeat(const struct process_reader *reader)
 	return reader->is_told ? told_pause(reader, heartbeat_ns) : heartbeat_ns;
 }
 
-static uint64_t next_due(const struct process_reader *reader, mono_t now)
-{
-	uint64_t due_ns = now.ns + present_heartbeat(reader);
-
-	if ((reader->pending & PROCESS_READER_PEAK) && peak_due(reader) < due_ns)
-		due_ns = peak_due(reader);
-	if ((reader->pending & PROCESS_READER_FDS) && reader->fds_due_ns < due_ns)
-		due_ns = reader->fds_due_ns;
-	if (reader->unread && now.ns + reader->defer_ns < due_ns)
-		due_ns = now.ns + reader->defer_ns;
-	return due_ns;
-}
-
 /* When it is due that was due at due_ns and now has this interval. */
 static uint64_t sooner(uint64_t due_ns, mono_t now, uint64_t interval_ns)
 {
 	uint64_t limit_ns = interval_ns < UINT64_MAX - now.ns ? now.ns + interval_ns : UINT64_MAX;
 
 	return due_ns < limit_ns ? due_ns : limit_ns;
+}
+
+static uint64_t next_due(const struct process_reader *reader, mono_t now)
+{
+	uint64_t due_ns = now.ns + present_heartbeat(reader);
+	uint8_t lazy = reader->pending & reader->lazy, hurried = reader->pending & (uint8_t)~lazy;
+
+	if ((hurried & PROCESS_READER_PEAK) && peak_due(reader) < due_ns)
+		due_ns = peak_due(reader);
+	if ((hurried & PROCESS_READER_FDS) && reader->fds_due_ns < due_ns)
+		due_ns = reader->fds_due_ns;
+	if (lazy)
+		due_ns = sooner(due_ns, now, reader->heartbeat_ns << DOUBLINGS_MAX);
+	if (reader->unread && now.ns + reader->defer_ns < due_ns)
+		due_ns = now.ns + reader->defer_ns;
+	return due_ns;
 }
 
 /*
@@ -683,6 +733,7 @@ bool process_reader_retune(struct process_reader *reader, const struct process_r
 	reader->fds_due_ns =
 		added & PROCESS_READER_FDS ? reader->due_ns : sooner(reader->fds_due_ns, now, options->fds_interval_ns);
 	reader->pending = (reader->pending & wanted) | added;
+	reader->lazy &= (uint8_t)~added;
 
 	uint64_t due_ns = next_due(reader, now);
 
@@ -746,6 +797,7 @@ static void adopt(struct process_reader *reader, const struct process_reader_opt
 		offered[i] = atomic_exchange_explicit(&reader->offered[i], -1, memory_order_relaxed);
 	process_adopt(&reader->process, offered);
 	reader->pending = pending_after_running(options);
+	reader->lazy = 0;
 	reader->peak_due_ns = 0;
 	reader->fds_due_ns = 0;
 	reader->same_pages = false;
@@ -768,12 +820,6 @@ static void apply_requests(struct process_reader *reader, const struct process_r
 static bool is_known(const struct process_reader *reader)
 {
 	return !is_closed(reader) || reader->is_told;
-}
-
-/* What it has of pages and threads is what it had when it was read. */
-static bool is_same(const struct process_reader *reader)
-{
-	return reader->told_changes != UINT64_MAX && reader->told_changes == reader->read_changes;
 }
 
 /*
@@ -802,9 +848,9 @@ static void leave_unread(struct process_reader *reader, const struct process_rea
 		reader->due_ns = sooner(reader->due_ns, now, same ? same_ns : reader->defer_ns);
 	reader->unread = true;
 	reader->unread_same = same;
-	reader->pending |= pending_after_running(options);
+	note_pending(reader, options, same);
 	if ((reader->pending & PROCESS_READER_FDS) && reader->fds_due_ns < reader->due_ns &&
-	    (!same || (atomic_load_explicit(&reader->needed, memory_order_relaxed) & PROCESS_READER_FDS)))
+	    (!same || is_needed(reader, PROCESS_READER_FDS)))
 		reader->due_ns = reader->fds_due_ns;
 }
 
@@ -817,6 +863,7 @@ static int learn_cpu(struct process_reader *reader, const struct process_told *t
 	if (told)
 		cpu_ns = told->cpu_ns;
 	reader->is_told = told != NULL;
+	reader->is_known_alive = told && !told->ended;
 	reader->told_changes = told && !told->runs ? told->changes : UINT64_MAX;
 	reader->was_told |= told != NULL;
 	if ((told || r == 0) && !(reader->was_told && cpu_ns < reader->cpu_ns))
@@ -917,8 +964,9 @@ int process_reader_read(struct process_reader *reader, const struct process_read
 	uint64_t cpu_ns = sample->value[SAMPLE_CPU], memory_bytes = sample->value[SAMPLE_MEMORY];
 	uint8_t doublings = next_doublings(reader);
 
+	reader->by_id = false;
 	if (reader->ran)
-		reader->pending |= pending_after_running(options);
+		note_pending(reader, options, is_same(reader));
 	int r = is_closed(reader) ? read_closed(reader, options, now, sample)
 				  : read_due(reader, options, &reader->process, now, sample);
 	if (r == 0) {

@@ -105,11 +105,14 @@ struct process_reader {
 	bool unread_same; /* unread, and no change was told since it was read */
 	bool unread;      /* it ran, and was not read since with the clock standing still: due_ns says until when */
 	uint8_t pending;
+	uint8_t lazy;          /* what of pending became so in runs without a change: the next reading will do */
 	_Atomic uint8_t asked; /* bits: files on offer, or to be given up */
 	uint8_t doublings;     /* of the heartbeat; of one that is told: readings in a row with nothing new */
 	uint16_t spread;       /* of the heartbeats */
 	bool moving;           /* the last reading found its memory changed */
 	bool is_told;          /* at the last look: its CPU time */
+	bool is_known_alive;   /* the same, and that it has not ended */
+	bool by_id;            /* the last reading did not ask whose file it was */
 	bool was_told;         /* cpu_ns was told: what the clock says may be less */
 	bool same_pages;       /* the last reading found no page come since the high-water mark was read */
 	uint64_t wait_ns;      /* for a CPU: of all that was told */

@@ -754,6 +754,12 @@ static void count_to_end(struct source_entry *entry)
 		sum_update(&entry->member_of->sum, &entry->part, &entry->sample);
 }
 
+/* Its account says so: it is followed. */
+static bool has_ended(const struct source *source, const struct source_entry *entry)
+{
+	return __atomic_load_n(&source->accounts.shared->accounts[entry->followed].exited, __ATOMIC_ACQUIRE) != 0;
+}
+
 /*
  * Its CPU time was asked for just before, and the row is of that moment: reading may take its time, or be
  * interrupted, and what was used meanwhile would seem to be used in what comes then. Without a clock it is in the
@@ -768,6 +774,12 @@ static void read_process(struct source *source, struct source_entry *entry, mono
 	int r = process_reader_read(&entry->reader, &source->reader_options, now, &entry->sample);
 	if (in_files)
 		at = clock_mono(&source->clock);
+	if (r >= 0 && entry->reader.by_id && (!entry->is_followed || has_ended(source, entry))) {
+		entry->sample = before; /* another process may have its id */
+		entry->status = SOURCE_SAME;
+		entry->unreadable = true;
+		return;
+	}
 	if (r < 0)
 		entry->sample = before; /* not what was partly read when it ended */
 	if (r < 0 && r != -ESRCH) {
@@ -1001,8 +1013,7 @@ static uint32_t followed_due(const struct source *source, const struct source_en
 	const struct process_reader *reader = &entry->reader;
 	uint64_t show_ns = entry->member_of ? UINT64_MAX : entry->shown.ns + source->shown_ns;
 
-	if (!reader->settled || entry->unreadable || source->reader_options.read_always ||
-	    source->accounts.shared->accounts[entry->followed].exited)
+	if (!reader->settled || entry->unreadable || source->reader_options.read_always || has_ended(source, entry))
 		return source->step;
 	return step_of(source, reader->due_ns < show_ns ? reader->due_ns : show_ns);
 }

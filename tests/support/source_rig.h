@@ -71,6 +71,17 @@ static inline struct source_entry *add_process(struct bench *bench, pid_t pid, b
 	return entry;
 }
 
+/* Without descriptors. */
+static inline struct source_entry *add_closed_process(struct bench *bench, pid_t pid, bool with_cpu_clock,
+						      struct source_entry *group)
+{
+	struct source_entry *entry = NULL;
+
+	ck_assert_int_eq(source_entry_process_closed(bench->procfd, pid, 0, with_cpu_clock, NULL, &entry), 0);
+	ck_assert_int_eq(source_add(bench->source, entry, group), 0);
+	return entry;
+}
+
 static inline struct source_entry *add_group(struct bench *bench)
 {
 	struct source_entry *entry = NULL;

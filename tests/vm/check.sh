@@ -10,7 +10,8 @@
 # CGROUPS=v2   only this machine
 # CHECKS=a,b   only these files of guest/: check_a.py, check_b.py; install.py always
 # CHECKS_V1=a  the same for the machine with cgroup v1
-# KERNEL=SUITE the kernel of another suite of Debian in the same system: bookworm-backports, trixie, sid
+# KERNEL=SUITE the kernel of another suite of Debian in the same system, unpacked beside the package manager, as it needs newer
+#              tools of that suite to be installed: bookworm-backports, trixie, sid
 # APT_OPTION=O   for the mirror of that suite: Acquire::Check-Valid-Until "false"
 # LIMIT_SECONDS=900  how long a machine may take; more on a host that is busy with other things
 set -euo pipefail
@@ -24,7 +25,8 @@ limit_seconds=${LIMIT_SECONDS:-900}
 boot_seconds=$((limit_seconds / 5))
 
 # curl and libmicrohttpd12 are what the package only recommends.
-packages=systemd,systemd-sysv,udev,dbus,linux-image-cloud-amd64${KERNEL:+/$KERNEL},lz4,procps,python3,curl,libmicrohttpd12
+packages=systemd,systemd-sysv,udev,dbus,lz4,procps,python3,curl,libmicrohttpd12
+packages+=$([ -n "${KERNEL:-}" ] && echo ,initramfs-tools,kmod || echo ,linux-image-cloud-amd64)
 work=$build/vm${KERNEL:+-$KERNEL}
 
 # The emulated CPU, as these kernels were seen to boot with it.
@@ -49,6 +51,17 @@ small_initrd='mkdir -p "$1/etc/initramfs-tools/conf.d" &&
 	printf "MODULES=list\nCOMPRESS=lz4\n" >"$1/etc/initramfs-tools/conf.d/vm" &&
 	printf "%s\n" virtio_pci virtio_blk ext4 >"$1/etc/initramfs-tools/modules"'
 
+# The kernel of $KERNEL, in one package or (from 7.1 on) in four, with an initrd that the tools of Debian 12 make.
+unpack_kernel='cd "$1/tmp" && export APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" &&
+	version=$(apt-cache show "linux-image-cloud-amd64/'${KERNEL:-}'" | sed -n "/^Depends:/ s/.*linux-image-\([^ ,]*\).*/\1/p" | head -n 1) &&
+	packages=$(apt-cache pkgnames linux- | grep -E "^linux-(image|base|binary|modules)-" | grep -F -e "-$version" | grep -v -e -dbg -e -unsigned) &&
+	apt-get --quiet --quiet -o APT::Sandbox::User=root download $packages && mkdir unpacked &&
+	for package in ./*.deb; do dpkg-deb -x "$package" unpacked; done &&
+	mkdir -p ../lib/modules && cp -a unpacked/lib/modules/* unpacked/usr/lib/modules/* ../lib/modules/ 2>/dev/null;
+	cp unpacked/boot/* ../boot/ 2>/dev/null; rm -rf unpacked ./*.deb;
+	[ -e "../boot/vmlinuz-$version" ] || cp "../lib/modules/$version/vmlinuz" "../boot/vmlinuz-$version" &&
+	chroot "$1" depmod "$version" && chroot "$1" update-initramfs -c -k "$version"'
+
 # What the package needs is installed from its own list of dependencies, before it: there is no network inside.
 dependencies() {
 	dpkg-deb -f "$1" Pre-Depends Depends | sed 's/^[A-Za-z-]*: //; s/([^)]*)//g; s/|[^,]*//g; s/ //g' | paste -sd,
@@ -61,7 +74,7 @@ make_root() {
 	say "a Debian 12 with $wanted"
 	rm -rf "$work/root" "$work/root.packages"
 	set -- bookworm "$work/root"
-	[ -z "${KERNEL:-}" ] || set -- "$@" "deb http://deb.debian.org/debian bookworm main" "deb http://deb.debian.org/debian $KERNEL main"
+	[ -z "${KERNEL:-}" ] || set -- --customize-hook="$unpack_kernel" "$@" "deb http://deb.debian.org/debian bookworm main" "deb http://deb.debian.org/debian $KERNEL main"
 	mmdebstrap --quiet --variant=apt --include="$wanted" --essential-hook="$small_initrd" --aptopt='APT::Default-Release "bookworm"' ${APT_OPTION:+--aptopt="$APT_OPTION"} \
 		--dpkgopt='path-exclude=/usr/share/locale/*' "$@"
 	: >"$work/root/etc/fstab"

@@ -440,24 +440,35 @@ static struct child child;
 static struct source_entry *entry;
 static uint64_t now_ns;
 
-/* idle_interval_ns: how long files may be left unread. */
-static void open_source_with(uint64_t idle_interval_ns)
+struct kind {
+	uint64_t idle_interval_ns; /* how long files may be left unread */
+	uint64_t peak_interval_ns; /* 0: never */
+	bool closed;
+};
+
+static void open_source_of(struct kind kind)
 {
 	child = child_start();
-	bench_open(&rig, "/proc",
-		   (struct source_options){ .interval_ns = 10 * MS,
-					    .capacity = SLEEPERS + 8,
-					    .peak_interval_ns = UINT64_MAX,
-					    .heartbeat_ns = S,
-					    .idle_interval_ns = idle_interval_ns,
-					    .fds_interval_ns = S,
-					    .accounts = &accounts });
+	bench_open(
+		&rig, "/proc",
+		(struct source_options){ .interval_ns = 10 * MS,
+					 .capacity = SLEEPERS + 8,
+					 .peak_interval_ns = kind.peak_interval_ns ? kind.peak_interval_ns : UINT64_MAX,
+					 .heartbeat_ns = S,
+					 .idle_interval_ns = kind.idle_interval_ns,
+					 .fds_interval_ns = S,
+					 .accounts = &accounts });
 	rig.at.ns = S;
 	now_ns = S;
-	entry = add_process(&rig, child.pid, true, NULL);
+	entry = (kind.closed ? add_closed_process : add_process)(&rig, child.pid, true, NULL);
 	base_ns[1] = 100 * S; /* the clock of a process that has just begun says less */
 	pids[1] = (uint32_t)child.pid;
 	source_entry_follow(entry, 1);
+}
+
+static void open_source_with(uint64_t idle_interval_ns)
+{
+	open_source_of((struct kind){ .idle_interval_ns = idle_interval_ns });
 }
 
 static void open_source(void)
@@ -1010,6 +1021,20 @@ START_TEST(what_runs_for_moments_and_gets_no_pages_is_read_every_few_seconds)
 }
 END_TEST
 
+/* Its high-water mark and its descriptors have intervals of their own. */
+START_TEST(what_gets_no_pages_is_read_for_all_that_is_pending_at_once)
+{
+	open_source_of((struct kind){ 100 * MS, .peak_interval_ns = 100 * MS, .closed = _i });
+	reads_while_it_ticks(200, 1);
+	reads_while_it_ticks(300, 0);
+	ck_assert_uint_le(reads_while_it_ticks(2000, 0), 6);
+	tick();
+	ck_assert_uint_le(reads_in(10 * S), 3); /* what was left to be read is, soon after it ran the last time */
+	ck_assert_uint_le(reads_in(50 * S), 2);
+	close_source();
+}
+END_TEST
+
 START_TEST(while_a_run_goes_on_its_pages_are_not_known)
 {
 	open_source_with(100 * MS);
@@ -1071,6 +1096,7 @@ Suite *cpu_accounts_suite(void)
 	tcase_add_test(tcase, what_sleeps_is_read_once_a_minute_and_again_soon_without_accounts);
 	tcase_add_test(tcase, those_that_sleep_are_read_in_turn);
 	tcase_add_test(tcase, what_runs_for_moments_and_gets_no_pages_is_read_every_few_seconds);
+	tcase_add_loop_test(tcase, what_gets_no_pages_is_read_for_all_that_is_pending_at_once, 0, 2);
 	tcase_add_test(tcase, while_a_run_goes_on_its_pages_are_not_known);
 	suite_add_tcase(suite, tcase);
 	return suite;

@@ -3,6 +3,7 @@
  * others are, and pids that come to belong to another process, at any step, are never mistaken for
  * it.
  */
+#include "lib/source/cpu_accounts.h"
 #include "lib/source/process.h"
 #include "scene.h"
 #include "source_rig.h"
@@ -62,15 +63,6 @@ static int open_files(void)
 	return count;
 }
 
-static struct source_entry *add_cold(struct bench *bench, pid_t pid, bool with_cpu_clock)
-{
-	struct source_entry *entry = NULL;
-
-	ck_assert_int_eq(source_entry_process_closed(bench->procfd, pid, 0, with_cpu_clock, NULL, &entry), 0);
-	ck_assert_int_eq(source_add(bench->source, entry, NULL), 0);
-	return entry;
-}
-
 /* ---- as others ---- */
 
 START_TEST(a_cold_process_is_read_as_a_warm_one)
@@ -82,7 +74,7 @@ START_TEST(a_cold_process_is_read_as_a_warm_one)
 	bench_open(&bench, "/proc", options);
 	struct source_entry *warm = add_process(&bench, child.pid, true, NULL);
 	int files = open_files();
-	struct source_entry *cold = add_cold(&bench, child.pid, true);
+	struct source_entry *cold = add_closed_process(&bench, child.pid, true, NULL);
 
 	ck_assert_int_eq(open_files(), files);
 	for (uint64_t at = 10; at < 16; at++) {
@@ -114,7 +106,7 @@ START_TEST(a_cold_process_that_does_not_run_is_opened_at_its_heartbeat_only)
 	struct child child = child_start();
 
 	bench_open(&bench, "/proc", (struct source_options){ .peak_interval_ns = UINT64_MAX, .heartbeat_ns = S });
-	struct source_entry *cold = add_cold(&bench, child.pid, true);
+	struct source_entry *cold = add_closed_process(&bench, child.pid, true, NULL);
 
 	for (uint64_t at = 1; at < 4; at++) /* until it was seen to stand still */
 		fill(&bench, at, cold);
@@ -137,7 +129,7 @@ START_TEST(what_costs_more_is_read_once_per_heartbeat_unless_it_is_needed)
 	struct source_options options = { .peak_interval_ns = 10, .fds_interval_ns = 10, .heartbeat_ns = S };
 
 	bench_open(&bench, "/proc", options);
-	struct source_entry *cold = add_cold(&bench, child.pid, true);
+	struct source_entry *cold = add_closed_process(&bench, child.pid, true, NULL);
 	int extras = 0;
 
 	for (uint64_t i = 0; i < 20; i++) { /* twice in a heartbeat, which is S or a little less */
@@ -180,7 +172,7 @@ START_TEST(a_fill_of_cold_ones_allocates_nothing_and_leaves_nothing_open)
 	struct bench bench;
 
 	bench_open(&bench, "/proc", (struct source_options){ .fds_interval_ns = 1, .read_always = true });
-	struct source_entry *cold = add_cold(&bench, getpid(), true);
+	struct source_entry *cold = add_closed_process(&bench, getpid(), true, NULL);
 	int files = open_files();
 	unsigned long before = torture_allocations();
 
@@ -201,7 +193,7 @@ START_TEST(without_any_descriptor_it_stays_as_it_was_and_is_read_later)
 	struct source_counters counters;
 
 	bench_open(&bench, "/proc", never_peaks);
-	struct source_entry *cold = add_cold(&bench, child.pid, true);
+	struct source_entry *cold = add_closed_process(&bench, child.pid, true, NULL);
 
 	fill(&bench, 1, cold);
 	child_do(&child, 'b');
@@ -283,7 +275,7 @@ START_TEST(what_was_opened_for_nothing_is_closed)
 	int files = open_files();
 
 	bench_open(&bench, "/proc", many);
-	struct source_entry *entry = add_cold(&bench, child.pid, true);
+	struct source_entry *entry = add_closed_process(&bench, child.pid, true, NULL);
 
 	for (int i = 0; i < 3; i++)
 		ck_assert_int_eq(source_entry_open_files(entry, &few), 0);
@@ -384,7 +376,7 @@ START_TEST(a_pid_that_changes_hands_between_any_two_steps_is_not_taken_for_the_o
 		put_process("77", 77, 500, 10, 100);
 		put_process("new", 77, 501, 9000, 7000);
 		bench_open(&bench, root, (struct source_options){ .fds_interval_ns = 1, .read_always = true });
-		struct source_entry *cold = add_cold(&bench, 77, false);
+		struct source_entry *cold = add_closed_process(&bench, 77, false, NULL);
 
 		fill(&bench, S, cold);
 		put_process("77", 77, 500, 20, 200);
@@ -410,6 +402,116 @@ START_TEST(a_pid_that_changes_hands_between_any_two_steps_is_not_taken_for_the_o
 	}
 	ck_assert_int_ge(gone, 1);
 	ck_assert_int_ge(swap_at, 5);
+}
+END_TEST
+
+/* ---- of which the scheduler tells ---- */
+
+static struct cpu_account sums[2];
+
+/* The test is the kernel; the process has account 1, and a directory of ours. */
+static struct source_entry *add_followed(struct bench *bench, const struct child *of)
+{
+	static struct cpu_slot slot;
+	static uint64_t log[4], base_ns[ARRAY_LEN(sums)];
+	static _Atomic uint32_t pids[ARRAY_LEN(sums)];
+	static struct cpu_accounts_words words;
+	static struct cpu_accounts accounts;
+	char name[16];
+
+	memset(sums, 0, sizeof sums);
+	words = (struct cpu_accounts_words){ .epoch = 1, .generation = 1 };
+	slot = (struct cpu_slot){ .account = CPU_ACCOUNT_NONE, .generation = 1, .group = CPU_ACCOUNT_NONE };
+	base_ns[1] = 100 * S;
+	pids[1] = (uint32_t)of->pid;
+	accounts = (struct cpu_accounts){ .slots = &slot,
+					  .accounts = sums,
+					  .logs = log,
+					  .words = &words,
+					  .base_ns = base_ns,
+					  .pids = pids,
+					  .cpus = 1,
+					  .capacity = ARRAY_LEN(sums),
+					  .log_length = ARRAY_LEN(log),
+					  .on = true };
+	scene_directory(root);
+	snprintf(name, sizeof name, "%d", of->pid);
+	put_process(name, of->pid, 500, 10, 100);
+	put_process("new", of->pid, 501, 9000, 7000);
+	bench_open(bench, root,
+		   (struct source_options){ .heartbeat_ns = S, .peak_interval_ns = UINT64_MAX, .accounts = &accounts });
+
+	struct source_entry *entry = add_closed_process(bench, of->pid, true, NULL);
+
+	source_entry_follow(entry, 1);
+	for (uint64_t at = 1; at < 5; at++) /* until it was seen to stand still */
+		fill(bench, at, entry);
+
+	return entry;
+}
+
+static void end_followed(struct bench *bench, struct source_entry *entry, struct child *of)
+{
+	drop(bench, entry);
+	bench_close(bench);
+	scene_remove(root);
+	child_reap(of);
+}
+
+static uint64_t pages(const struct source_entry *entry)
+{
+	return value(entry, SAMPLE_MEMORY) / (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+START_TEST(of_one_that_is_told_to_sleep_memory_alone_is_opened)
+{
+	struct bench bench;
+	struct child child = child_start();
+	struct source_entry *cold = add_followed(&bench, &child);
+	char name[16];
+
+	snprintf(name, sizeof name, "%d", child.pid);
+	put_process(name, child.pid, 500, 10, 90);
+	ck_assert_int_eq(opened_by(&bench, 70 * S), 1);
+	ck_assert_uint_eq(pages(cold), 90);
+	sums[1].exited = 1; /* a zombie: it is asked who it is */
+	put_process(name, child.pid, 500, 10, 80);
+	ck_assert_int_eq(opened_by(&bench, 140 * S), 3);
+	ck_assert_uint_eq(pages(cold), 80);
+	end_followed(&bench, cold, &child);
+}
+END_TEST
+
+static pid_t ends_when_opened;
+
+/* Its id becomes another one's, which the kernel has told by then. */
+static void end_process(void)
+{
+	char from[96], to[96];
+
+	before_open = NULL;
+	sums[1].exited = 1;
+	snprintf(from, sizeof from, "%s/%d", root, ends_when_opened);
+	snprintf(to, sizeof to, "%s/old", root);
+	ck_assert_int_eq(rename(from, to), 0);
+	snprintf(to, sizeof to, "%s/new", root);
+	ck_assert_int_eq(rename(to, from), 0);
+}
+
+START_TEST(memory_of_what_has_the_id_since_is_not_taken_for_its_own)
+{
+	struct bench bench;
+	struct child child = child_start();
+	struct source_entry *cold = add_followed(&bench, &child);
+
+	ends_when_opened = child.pid;
+	before_open = end_process;
+	ck_assert_int_eq(fill(&bench, 70 * S, cold), SOURCE_SAME);
+	ck_assert_ptr_null(before_open);
+	ck_assert_uint_eq(pages(cold), 100);
+	ck_assert_int_eq(fill(&bench, 140 * S, cold), SOURCE_GONE);
+	ck_assert_uint_eq(pages(cold), 100);
+	end_followed(&bench, cold, &child);
 }
 END_TEST
 
@@ -485,7 +587,7 @@ START_TEST(a_pid_that_is_really_used_again_is_gone)
 	uint64_t start = scene_start_ticks(pid);
 
 	bench_open(&bench, "/proc", never_peaks);
-	entry = _i ? add_cold(&bench, pid, true) : add_process(&bench, pid, true, NULL);
+	entry = _i ? add_closed_process(&bench, pid, true, NULL) : add_process(&bench, pid, true, NULL);
 	for (uint64_t at = 1; at < 4; at++)
 		fill(&bench, at, entry);
 	struct sample before = *source_entry_sample(entry);
@@ -529,6 +631,8 @@ Suite *source_closed_suite(void)
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("reuse");
 	tcase_add_test(tcase, a_pid_that_changes_hands_between_any_two_steps_is_not_taken_for_the_other);
+	tcase_add_test(tcase, of_one_that_is_told_to_sleep_memory_alone_is_opened);
+	tcase_add_test(tcase, memory_of_what_has_the_id_since_is_not_taken_for_its_own);
 	tcase_add_test(tcase, a_clock_that_jumped_is_not_believed_before_the_start_time_was_seen);
 	tcase_add_loop_test(tcase, a_pid_that_is_really_used_again_is_gone, 0, 2);
 	suite_add_tcase(suite, tcase);
