@@ -59,7 +59,9 @@ unpack_kernel='cd "$1/tmp" && export APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" &&
 	for package in ./*.deb; do dpkg-deb -x "$package" unpacked; done &&
 	mkdir -p ../lib/modules && cp -a unpacked/lib/modules/* unpacked/usr/lib/modules/* ../lib/modules/ 2>/dev/null;
 	cp unpacked/boot/* ../boot/ 2>/dev/null; rm -rf unpacked ./*.deb;
-	[ -e "../boot/vmlinuz-$version" ] || cp "../lib/modules/$version/vmlinuz" "../boot/vmlinuz-$version" &&
+	for file in vmlinuz config; do
+		[ -e "../boot/$file-$version" ] || cp "../lib/modules/$version/$file" "../boot/$file-$version" || exit 1
+	done
 	chroot "$1" depmod "$version" && chroot "$1" update-initramfs -c -k "$version"'
 
 # What the package needs is installed from its own list of dependencies, before it: there is no network inside.
