@@ -559,7 +559,11 @@ static void apply_scheduling(struct scheduling *scheduling)
  */
 static void scheduling_start(struct scheduling *scheduling, enum config_scheduling wanted, mono_t now)
 {
-	*scheduling = (struct scheduling){ .wanted = wanted };
+	/* Other threads may be reading class and reason: these are set below, and by nothing else. */
+	scheduling->keeps_reset = false;
+	scheduling->wanted = wanted;
+	scheduling->until = (mono_t){ 0 };
+	scheduling->withdrawn_ns = 0;
 	scheduling->schedstat = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
 	own_scheduling = scheduling;
 	handle_cpu_limit();
