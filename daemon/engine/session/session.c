@@ -137,10 +137,9 @@ static int open_roots(struct session *session)
 	r = containers_new(config->runtime_root, &session->containers);
 	if (r < 0)
 		return failed("cannot set up names of containers", "", r);
-	r = containers_error(session->containers);
-	if (r < 0)
+	if (r > 0)
 		log_line(LOG_WARNING, "cannot open the runtime root %s: %s. Containers are shown by their ids.",
-			 config->runtime_root, strerror(-r));
+			 config->runtime_root, strerror(r));
 
 	return 0;
 }

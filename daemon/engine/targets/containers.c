@@ -16,8 +16,12 @@
  * daemon's share of a core.
  *
  * All files are read by the child of foreign.h, and the lists are in its memory: they can be on a
- * disk or a network that does not answer, and discovery's lock is held meanwhile. What did not answer
- * in time stays without names, and is asked for again by each review.
+ * disk or a network that does not answer. Discovery's lock is released while the child is waited for
+ * (look_up and read_again keep what is known until they have the answer and the lock). What did not
+ * answer in time stays without names, and is asked for again by each review.
+ *
+ * Rejected: a thread that reads, and containers that are pending until it has. A first scan would
+ * have to wait for it all the same, and every container would be named a moment late.
  *
  * Labels are in a map of their own with a mutex, because other threads ask for them. Labels that
  * are replaced are freed later, by label_cache_tidy: discovery may still hold them while it matches
@@ -192,6 +196,7 @@ struct containers {
 	uint64_t review;         /* number of the last one */
 	mono_t review_began;
 	size_t pending;
+	struct unlocked_section section;
 };
 
 /* ---- labels ---- */
@@ -874,8 +879,10 @@ static enum lookup_result lookup_files(const struct containers *containers, cons
 
 	if (source)
 		question.source = *source;
+	unlocked_section_leave(&containers->section, 0);
 	len = foreign_call(FOREIGN_DISCOVERY, rootfd, 0, READ_BY_CHILD, answer_question, &question, sizeof question,
 			   &reply, sizeof reply);
+	unlocked_section_enter(&containers->section);
 	if (len != sizeof reply) {
 		more->error = len < 0 ? (int)len : -EIO;
 		return LOOKUP_UNANSWERED;
@@ -901,10 +908,11 @@ static void take_labels(struct containers *containers, struct entry *entry, cons
 static void look_up(struct containers *containers, struct entry *entry)
 {
 	struct about *about = entry->about;
+	struct container found;
 	struct lookup_more more;
-	enum lookup_result result;
+	enum lookup_result result = lookup_files(containers, &about->where, NULL, &found, &more);
 
-	result = lookup_files(containers, &about->where, NULL, &about->container, &more);
+	about->container = found;
 	entry->unanswered = result == LOOKUP_UNANSWERED;
 	about->source = more.source;
 	take_labels(containers, entry, &more);
@@ -1115,7 +1123,7 @@ static bool same_names(const struct container *a, const struct container *b)
 static bool read_again(struct containers *containers, struct entry *entry, bool *ret_read)
 {
 	struct about *about = entry->about;
-	struct container before = about->container;
+	struct container before = about->container, found;
 	struct lookup_more more;
 	bool due = is_due(entry);
 	enum lookup_result result;
@@ -1123,14 +1131,13 @@ static bool read_again(struct containers *containers, struct entry *entry, bool 
 	*ret_read = false;
 	if (about->where.foreign || (!due && about->source.place == 0))
 		return false;
-	result = lookup_files(containers, &about->where, due ? NULL : &about->source, &about->container, &more);
+	result = lookup_files(containers, &about->where, due ? NULL : &about->source, &found, &more);
 	*ret_read = result != LOOKUP_SAME;
 	entry->unanswered = result == LOOKUP_UNANSWERED;
-	if (result != LOOKUP_FOUND) {
-		about->container = before;
+	if (result != LOOKUP_FOUND)
 		return false;
-	}
 	about->source = more.source;
+	about->container = found;
 	about->container.labels = before.labels;
 	if (before.labels && (!more.labelled || same_labels(before.labels, &more.labels)))
 		return !same_names(&before, &about->container);
@@ -1226,12 +1233,13 @@ int containers_new(const char *runtime_root, struct containers **ret)
 	}
 	*ret = containers;
 
-	return 0;
+	return containers->rootfd < 0 ? -containers->rootfd : 0;
 }
 
-int containers_error(const struct containers *containers)
+void containers_set_section(struct containers *containers, const struct unlocked_section *section)
 {
-	return containers->rootfd < 0 ? containers->rootfd : 0;
+	if (containers)
+		containers->section = *section;
 }
 
 void containers_free(struct containers *containers)

@@ -8,11 +8,13 @@
  * A container may be renamed, and its labels may become readable: every 30 s the file is checked,
  * and read if it is another one.
  *
- * For one thread at a time (discovery's lock), except label_cache_get.
+ * For one thread at a time (discovery's lock), except label_cache_get. The files are read in an
+ * unlocked section (containers_set_section): other threads may then ask for containers_unlabelled.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_TARGETS_CONTAINERS_H
 #define SPIKEWATCH_DAEMON_ENGINE_TARGETS_CONTAINERS_H
 
+#include "daemon/engine/targets/fair_mutex.h"
 #include "lib/base/base.h"
 #include "lib/model/target.h"
 
@@ -40,13 +42,16 @@ bool label_cache_get(struct label_cache *cache, const char *cgroup, struct label
 struct containers;
 
 /*
- * runtime_root: "/", or where the host's root is mounted; one that is not there leaves containers
- * without names. 0 or -ENOMEM.
+ * runtime_root: "/", or where the host's root is mounted. 0; a positive errno: it could not be
+ * opened, and containers are without names; -ENOMEM.
  */
 int containers_new(const char *runtime_root, struct containers **ret);
 
-/* Why runtime_root could not be opened: -errno. 0: it was. */
-int containers_error(const struct containers *containers);
+/*
+ * In which files are read: by containers_find and containers_update, within which the lock is
+ * released then, for two seconds at most. It must not cancel. containers NULL is fine.
+ */
+void containers_set_section(struct containers *containers, const struct unlocked_section *section);
 
 /* NULL is fine. */
 void containers_free(struct containers *containers);

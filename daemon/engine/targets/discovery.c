@@ -12,6 +12,9 @@
  * and each unlocked section the configuration may be another one: the scan is then given up
  * (-ECANCELED), as one that ran out of descriptors is, and the next begins at once.
  *
+ * What runtimes keep of containers is read without the lock too, but in the middle of matching: queries
+ * are answered meanwhile, which change nothing, and a reload is left to the thread as above.
+ *
  * A scan is prepare / visit / sweep. Facts about a process are read lazily, only those that some
  * entry needs: most configurations select by comm, which is in the one file that is read anyway. A
  * process whose CPU clock says that it has not run since the last scan is unchanged, and costs a
@@ -280,6 +283,7 @@ struct discovery {
 	_Atomic uint64_t pulse_ns;
 	_Atomic int32_t reading; /* the process whose files are being read without the lock; 0: none */
 	_Atomic bool stop;       /* set without the lock, which a thread that blocks may hold */
+	bool looking_up;         /* of a container, without the lock: the configuration stays */
 	bool running;
 	bool abandoned; /* it did not return from a read when it was to stop: nothing that it uses is freed */
 };
@@ -601,6 +605,26 @@ static struct unlocked_section section_of(const struct discovery *discovery)
 	return (struct unlocked_section){ .leave = section_leave,
 					  .enter = section_enter,
 					  .ctx = (void *)(uintptr_t)discovery };
+}
+
+/* For what cannot be given up: a reload is left for later. */
+static void lookup_leave(void *ctx, int32_t pid)
+{
+	struct discovery *discovery = ctx;
+
+	(void)pid;
+	discovery->looking_up = true;
+	fair_mutex_leave(&discovery->lock);
+}
+
+static int lookup_enter(void *ctx)
+{
+	struct discovery *discovery = ctx;
+
+	fair_mutex_enter(&discovery->lock);
+	discovery->looking_up = false;
+
+	return 0;
 }
 
 static void process_facts_init(struct process_facts *process_facts, const struct discovery *discovery)
@@ -2469,7 +2493,7 @@ static void read_process_events(struct discovery *discovery, mono_t now)
 	if (all)
 		waited_times_settle(subscription->waited_times, counts.ended == 0, now, credit_rest, discovery);
 	look_at_due_processes(discovery, now);
-	discovery->again |= matcher_is_behind(discovery->matcher);
+	discovery->again |= matcher_is_behind(discovery->matcher, false);
 	if (subscription->more)
 		rate_limit_event(&subscription->rate_limit, GAP_NS, now);
 	check_backlog(discovery, now);
@@ -2891,7 +2915,7 @@ static int scan_locked(struct discovery *discovery)
 	if (r < 0)
 		return r == -EMFILE || r == -ENFILE ? 0 : r;
 
-	discovery->again |= matcher_scan_end(discovery->matcher);
+	discovery->again |= matcher_is_behind(discovery->matcher, true);
 	baseline_scan_end(discovery->baseline);
 	process_cache_sweep(&discovery->process_cache, false);
 	if (thread_selection_end(discovery->thread_selection, &pids, &pid_count))
@@ -3145,6 +3169,9 @@ int discovery_new(const struct discovery_options *options, struct discovery **re
 		return -ENOMEM;
 
 	section = section_of(discovery);
+	containers_set_section(
+		options->target_table.containers,
+		&(struct unlocked_section){ .leave = lookup_leave, .enter = lookup_enter, .ctx = discovery });
 	discovery->options = *options;
 	discovery->options.target_table.alive = on_alive;
 	discovery->options.target_table.alive_ctx = discovery;
@@ -3243,7 +3270,10 @@ int discovery_reload(struct discovery *discovery, const struct config *config)
 
 	if (r < 0)
 		return r;
-	if (!fair_mutex_enter_within(&discovery->lock, RELOAD_NS)) {
+
+	bool entered = fair_mutex_enter_within(&discovery->lock, RELOAD_NS);
+
+	if (!entered || discovery->looking_up) {
 		set_due(discovery, config, &matcher);
 		r = DISCOVERY_FOLLOWS;
 	} else {
@@ -3252,8 +3282,9 @@ int discovery_reload(struct discovery *discovery, const struct config *config)
 			set_due(discovery, NULL, &superseded);
 			discovery->in_force = config;
 		}
-		fair_mutex_leave(&discovery->lock);
 	}
+	if (entered)
+		fair_mutex_leave(&discovery->lock);
 	if (r >= 0)
 		signal_eventfd(discovery->wake_fd);
 

@@ -702,17 +702,13 @@ int matcher_scan_begin(struct matcher *matcher, const struct unlocked_section *s
 	return changed;
 }
 
-bool matcher_scan_end(struct matcher *matcher)
+bool matcher_is_behind(struct matcher *matcher, bool scanned)
 {
 	if (!matcher->process_tree)
 		return false;
 
-	process_tree_sweep(matcher->process_tree);
+	if (scanned)
+		process_tree_sweep(matcher->process_tree);
 
 	return process_tree_take_belated(matcher->process_tree);
-}
-
-bool matcher_is_behind(struct matcher *matcher)
-{
-	return matcher->process_tree && process_tree_take_belated(matcher->process_tree);
 }

@@ -120,11 +120,11 @@ bool matcher_was_in_tree(const struct matcher *matcher, size_t i, int32_t pid, i
  */
 int matcher_scan_begin(struct matcher *matcher, const struct unlocked_section *section);
 
-/* It is over. True: it met descendants before their ancestors, and another would find more. */
-bool matcher_scan_end(struct matcher *matcher);
-
-/* Whether a process came into a tree after it was met: a scan would find it. True once. */
-bool matcher_is_behind(struct matcher *matcher);
+/*
+ * Whether a process came into a tree after it was met (descendants before their ancestors): a scan
+ * would find it. True once. scanned: a scan is over, and what it has not met is forgotten.
+ */
+bool matcher_is_behind(struct matcher *matcher, bool scanned);
 
 /*
  * Whether a cgroup is of entry i, whose targets are found by their path; false for other entries.

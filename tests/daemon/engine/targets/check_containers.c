@@ -224,7 +224,7 @@ START_TEST(without_files_there_is_no_waiting_and_the_id_stands_for_the_name)
 	ck_assert_str_eq(title_of("/docker/" ID, 0, CONTAINERS_KNOWN), "docker/a329033bf642");
 	ck_assert_str_eq(title_of(POD "/" POD_ID, 0, CONTAINERS_KNOWN), "container/bf3f9300cd34");
 	containers_free(rig.containers);
-	ck_assert_int_eq(containers_new("/nowhere/at/all", &rig.containers), 0);
+	ck_assert_int_eq(containers_new("/nowhere/at/all", &rig.containers), ENOENT);
 	ck_assert_str_eq(title_of("/docker/" ID, 0, CONTAINERS_KNOWN), "docker/a329033bf642");
 	ck_assert(is_none("/default/web"));
 }

@@ -281,6 +281,64 @@ START_TEST(what_is_mounted_into_a_cgroup_or_a_process_is_not_entered)
 }
 END_TEST
 
+#define ID "a329033bf6421fca0d2170d9c2244b783c2a10dcccb5b2f8104a6f9e71af977f"
+
+/* What Docker would have of a container, in a file of that file system. */
+static void mount_state(const struct fuse_mount *fuse)
+{
+	char path[256], command[600];
+
+	snprintf(path, sizeof(path), "%s/host/var/lib/docker/containers/" ID, rig.root);
+	snprintf(command, sizeof(command), "mkdir -p %s && touch %s/config.v2.json", path, path);
+	ck_assert_int_eq(system(command), 0);
+	mount_over(fuse->file, path, "config.v2.json");
+	snprintf(path, sizeof(path), "%s/host", rig.root);
+	ck_assert_int_eq(containers_new(path, &rig.containers), 0);
+}
+
+/* The lock is free while it is waited for: what is asked meanwhile is answered, a reload is taken up after it. */
+START_TEST(state_of_containers_that_does_not_come_keeps_nobody_waiting)
+{
+	struct discovery_state before;
+	struct cgroup_limits limits;
+	struct fuse_mount fuse;
+	struct config *first;
+	int32_t pid = 0;
+
+	if (!fuse_mount_begin(&fuse, "/proc/self/exe"))
+		SKIP_TEST("%s", skip_why());
+	mount_state(&fuse);
+	appear(&rig, 10, "web", "web|--port|80", 500, "/system.slice/postgresql.service");
+	make(&rig, rig.root, "tests/data/cgroup/v1",
+	     scene_config("{\"targets\": [{\"name\": \"w\", \"comm\": \"web\"}]}"));
+	ck_assert_uint_eq(targets(&rig), 1);
+	before = state();
+
+	fuse_mount_hang(&fuse, ~0ULL);
+	appear(&rig, 12, "web", "web|--port|82", 502, "/docker/" ID);
+	ck_assert_int_eq(samplers_start(rig.samplers), 0);
+	ck_assert_int_eq(discovery_start(rig.discovery, true), 0);
+	scene_wait_for(fuse.shared->ignored > 0);
+	ck_assert(discovery_limits(rig.discovery, 1, &limits));
+	ck_assert_uint_eq(discovery_pids(rig.discovery, 1, &pid, 1), 1);
+	ck_assert_int_eq(pid, 10);
+	ck_assert(state().listened && !before.listened); /* not an answer of before */
+
+	first = rig.config;
+	rig.config = scene_config("{\"targets\": [{\"name\": \"other\", \"comm\": \"web\"}, {\"name\": \"g\", "
+				  "\"comm\": \"none\", \"per\": \"group\"}]}");
+	ck_assert_int_ge(discovery_reload(rig.discovery, rig.config), 0);
+	ck_assert(discovery_limits(rig.discovery, 1, &limits) || foreign_counts().hung > 0);
+	scene_wait_for(in_use() == rig.config);
+	config_free(first);
+	scene_wait_for(foreign_counts().hung > 0 && state().target_table.targets == 3);
+	ck_assert(discovery_stop(rig.discovery));
+	while (mounted_count > 0)
+		umount2(mounted[--mounted_count], MNT_DETACH);
+	fuse_mount_end(&fuse);
+}
+END_TEST
+
 START_TEST(a_first_scan_that_fails_says_why)
 {
 	make_files(&rig, "{\"name\": \"w\", \"comm\": \"web\"}");
@@ -304,6 +362,7 @@ Suite *discovery_stuck_suite(void)
 	tcase_add_test(tcase, a_command_line_that_does_not_come_costs_itself_alone);
 	tcase_add_test(tcase, a_reload_does_not_wait_for_a_cgroup_file);
 	tcase_add_test(tcase, what_is_mounted_into_a_cgroup_or_a_process_is_not_entered);
+	tcase_add_test(tcase, state_of_containers_that_does_not_come_keeps_nobody_waiting);
 	tcase_add_test(tcase, a_first_scan_that_fails_says_why);
 	suite_add_tcase(suite, tcase);
 
