@@ -168,6 +168,8 @@ static void print_row(const char *id, const struct incident *incident, const str
 		printf("  (being written)");
 	if (glance->damaged)
 		printf("  DAMAGED: %s", glance->why);
+	if (glance->gone)
+		printf("  LOST: its samples, in an incident that is not there");
 	putchar('\n');
 }
 
@@ -210,6 +212,7 @@ static void put_row(struct json_writer *json, const char *directory, const char 
 	json_member_bool(json, "damaged", glance->damaged);
 	if (glance->damaged)
 		json_member_text(json, "why", glance->why);
+	json_member_bool(json, "samples_gone", glance->gone);
 	json_end_object(json);
 }
 
@@ -492,7 +495,7 @@ struct verification {
 	uint64_t finding_count; /* may exceed what is kept */
 	bool incomplete;        /* it was sealed without all of its samples, and says so in: */
 	struct incident incident;
-	const char *gone; /* of its texts: the recovered incident that had them, if it is not beside it; or NULL */
+	enum incident_load_rest rest[INCIDENT_CAPTURES_MAX]; /* of what its captures lack */
 };
 
 __attribute__((format(printf, 4, 5))) static void add_finding(struct verification *verification, uint64_t line,
@@ -602,36 +605,6 @@ static bool is_missing(const struct incident_capture *capture)
 	return capture->status == INCIDENT_CAPTURE_FAILED;
 }
 
-/* The incident that has what is missing, at the end of why; NULL: it names none. */
-static const char *find_rest(const char *why)
-{
-	static const char words[] = " in incident ";
-	const char *at = strstr(why, words);
-
-	at = at ? at + strlen(words) : NULL;
-	return at && *at && *at != '.' && !strchr(at, '/') ? at : NULL;
-}
-
-/* Retention may have removed it since, or this incident was copied without it. */
-static void look_for_rest(struct verification *verification, int fd, const char *rest)
-{
-	char path[sizeof(verification->incident.captures[0].why) + 8];
-	struct stat st;
-
-	snprintf(path, sizeof(path), "../%s", rest);
-	if (fstatat(fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
-		verification->gone = rest;
-}
-
-/* *ret: whether what is missing is in an incident that is there. False: in none. */
-static bool has_rest(const struct verification *verification, const char *why, bool *ret)
-{
-	const char *rest = find_rest(why);
-
-	*ret = !rest || !verification->gone || strcmp(rest, verification->gone) != 0;
-	return rest != NULL;
-}
-
 static void verify_description(struct verification *verification, int fd)
 {
 	struct incident *incident = &verification->incident;
@@ -639,11 +612,9 @@ static void verify_description(struct verification *verification, int fd)
 
 	for (size_t i = 0; rc == 0 && i < incident->capture_count; i++) {
 		const struct incident_capture *capture = &incident->captures[i];
-		const char *rest = is_missing(capture) ? find_rest(capture->why) : NULL;
 
 		verification->incomplete |= is_missing(capture) && strcmp(capture->name, "samples") == 0;
-		if (rest)
-			look_for_rest(verification, fd, rest);
+		verification->rest[i] = incident_load_rest(fd, capture);
 	}
 	if (rc == -EPROTONOSUPPORT)
 		add_finding(verification, 0, 0, INCIDENT_FILE " is of a later version of spikewatch");
@@ -756,7 +727,6 @@ static void print_findings(const struct verification *verification)
 static void print_missing(const struct verification *verification)
 {
 	const struct incident *incident = &verification->incident;
-	bool there;
 
 	if (!verification->incomplete)
 		return;
@@ -769,8 +739,8 @@ static void print_missing(const struct verification *verification)
 		output_escaped(stdout, capture->file[0] ? capture->file : capture->name);
 		printf(": ");
 		output_escaped(stdout, capture->why);
-		if (has_rest(verification, capture->why, &there) && !there)
-			printf(", which is not beside this one");
+		if (verification->rest[i] == INCIDENT_REST_GONE)
+			printf(INCIDENT_LOAD_GONE);
 		putchar('\n');
 	}
 }
@@ -843,7 +813,6 @@ static void put_findings(struct json_writer *json, const struct verification *ve
 static void put_missing(struct json_writer *json, const struct verification *verification)
 {
 	const struct incident *incident = &verification->incident;
-	bool there;
 
 	json_member_array(json, "missing");
 	for (size_t i = 0; i < incident->capture_count; i++) {
@@ -855,8 +824,8 @@ static void put_missing(struct json_writer *json, const struct verification *ver
 		json_member_text(json, "name", capture->name);
 		json_member_text(json, "file", capture->file);
 		json_member_text(json, "why", capture->why);
-		if (has_rest(verification, capture->why, &there))
-			json_member_bool(json, "rest_is_there", there);
+		if (verification->rest[i] != INCIDENT_REST_NOWHERE)
+			json_member_bool(json, "rest_is_there", verification->rest[i] == INCIDENT_REST_THERE);
 		json_end_object(json);
 	}
 	json_end_array(json);

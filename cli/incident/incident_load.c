@@ -319,6 +319,43 @@ static void glance_files(int incidentfd, struct incident_load_glance *glance)
 	}
 }
 
+/* The incident that has what is missing, at the end of why; NULL: it names none. */
+static const char *find_rest(const char *why)
+{
+	static const char words[] = " in incident ";
+	const char *at = strstr(why, words);
+
+	at = at ? at + strlen(words) : NULL;
+	return at && *at && *at != '.' && !strchr(at, '/') ? at : NULL;
+}
+
+enum incident_load_rest incident_load_rest(int incidentfd, const struct incident_capture *capture)
+{
+	const char *rest = capture->status == INCIDENT_CAPTURE_FAILED ? find_rest(capture->why) : NULL;
+	char path[sizeof(capture->why) + 8];
+	struct stat st;
+
+	if (!rest)
+		return INCIDENT_REST_NOWHERE;
+	snprintf(path, sizeof(path), "../%s", rest);
+	if (fstatat(incidentfd, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		return INCIDENT_REST_THERE;
+	return output_incomplete(rest, -errno) == -ENOENT ? INCIDENT_REST_GONE : INCIDENT_REST_THERE;
+}
+
+static void glance_rest(int incidentfd, struct incident *incident, struct incident_load_glance *glance)
+{
+	for (size_t i = 0; i < incident->capture_count; i++) {
+		struct incident_capture *capture = &incident->captures[i];
+		size_t len = strlen(capture->why);
+
+		if (incident_load_rest(incidentfd, capture) != INCIDENT_REST_GONE)
+			continue;
+		glance->gone |= strcmp(capture->name, "samples") == 0;
+		incident_text(capture->why + len, sizeof(capture->why) - len, INCIDENT_LOAD_GONE);
+	}
+}
+
 static void glance_open(struct incident *incident, struct incident_load_glance *glance)
 {
 	size_t kept = 0;
@@ -350,8 +387,10 @@ void incident_load_glance(int incidentfd, struct incident *ret_incident, struct 
 	ret->open = ret->readable && unsealed_is_written(incidentfd);
 	if (ret->open)
 		glance_open(ret_incident, ret);
-	else
+	else {
 		glance_files(incidentfd, ret);
+		glance_rest(incidentfd, ret_incident, ret);
+	}
 }
 
 /* ---- directories ---- */

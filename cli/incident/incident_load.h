@@ -56,6 +56,7 @@ struct incident_load_glance {
 	bool damaged;
 	char why[160];  /* if damaged; printable */
 	bool readable;  /* incident.json could be read */
+	bool gone;      /* samples that it lacks were in another incident, which is not there: why says so */
 	uint64_t bytes; /* of all files */
 };
 
@@ -121,9 +122,20 @@ int incident_load_open(int dirfd, const char *name);
 /*
  * Reads incident.json, and compares the sizes (not the checksums) of the files with MANIFEST.
  * Always sets both; *ret_incident is empty if it was not readable, and without the capture
- * "samples" while it is being written.
+ * "samples" while it is being written. Where a capture names an incident that has what it lacks, and
+ * that one is gone, its why ends with INCIDENT_LOAD_GONE.
  */
 void incident_load_glance(int incidentfd, struct incident *ret_incident, struct incident_load_glance *ret);
+
+/* Retention may have removed it, or this incident was copied without it. */
+#define INCIDENT_LOAD_GONE ", which is not there"
+
+/*
+ * Whether what a capture lacks is in another incident, by its why, and whether that one is beside
+ * this one.
+ */
+enum incident_load_rest { INCIDENT_REST_NOWHERE, INCIDENT_REST_THERE, INCIDENT_REST_GONE };
+enum incident_load_rest incident_load_rest(int incidentfd, const struct incident_capture *capture);
 
 /* Opens for reading, never blocking. fd; -EBADMSG: not a regular file; -errno. */
 int incident_load_open_file(int incidentfd, const char *name);

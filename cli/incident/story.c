@@ -554,8 +554,11 @@ static void tell_lost(const struct incident *incident, const struct incident_sam
 		add_lost(file, &count, "%ju rows to damage of the file", (uintmax_t)samples->report.rows_lost);
 	else if (!samples->report.complete)
 		add_lost(file, &count, "the end of the samples, which were cut off");
-	else if (why)
-		add_lost(file, &count, "the later samples (why: see Evidence)");
+	else if (why) {
+		add_lost(file, &count, "the later samples (");
+		output_escaped(file, why);
+		fputc(')', file);
+	}
 	if (gaps)
 		add_lost(file, &count, "%ju %s of ticks that the reader did not get in time", (uintmax_t)gaps,
 			 gaps == 1 ? "stretch" : "stretches");

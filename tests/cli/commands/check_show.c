@@ -865,7 +865,7 @@ START_TEST(one_whose_daemon_was_killed_is_incomplete_and_says_where_the_rest_is)
 	ck_assert_int_eq(RUN(verify, (char *)path_of("")), EXIT_OK);
 	says(": incomplete; what is there is whole\n");
 	says("  missing: samples: the daemon was killed before they were written; they are in incident "
-	     "2026-all-recovered-1, which is not beside this one\n");
+	     "2026-all-recovered-1, which is not there\n");
 	says("  missing: stacks\\x1b: the daemon was killed\n");
 	says_not(": whole");
 	ck_assert_int_eq(RUN(verify, "-q", (char *)path_of("")), EXIT_OK);
@@ -883,12 +883,24 @@ START_TEST(one_whose_daemon_was_killed_is_incomplete_and_says_where_the_rest_is)
 	ck_assert_int_eq(mkdirat(fd, "../2026-all-recovered-1", 0700), 0);
 	ck_assert_int_eq(RUN(verify, (char *)path_of("")), EXIT_OK);
 	says("they are in incident 2026-all-recovered-1\n");
-	says_not("not beside");
+	says_not("not there");
 	ck_assert_int_eq(RUN(verify, "--json", (char *)path_of("")), EXIT_OK);
 	says("\"rest_is_there\": true");
-	ck_assert_int_eq(unlinkat(fd, "../2026-all-recovered-1", AT_REMOVEDIR), 0);
 	ck_assert_int_eq(RUN(show, (char *)path_of("")), EXIT_OK);
-	says("2026-all-recovered-1");
+	says("2026-all-recovered-1)");
+	ck_assert_int_eq(RUN(list), EXIT_OK);
+	says_not("LOST");
+	ck_assert_int_eq(unlinkat(fd, "../2026-all-recovered-1", AT_REMOVEDIR), 0);
+
+	/* All that show it say that it is gone. */
+	ck_assert_int_eq(RUN(show, (char *)path_of("")), EXIT_OK);
+	says("2026-all-recovered-1, which is not there)");
+	ck_assert_int_eq(RUN(show, "--json", (char *)path_of("")), EXIT_OK);
+	says("2026-all-recovered-1, which is not there\"");
+	ck_assert_int_eq(RUN(list), EXIT_OK);
+	says("  LOST: its samples, in an incident that is not there\n");
+	ck_assert_int_eq(RUN(list, "--json"), EXIT_OK);
+	says("\"samples_gone\": true");
 
 	/* And damage is damage. */
 	flip("threads.tsv");

@@ -559,6 +559,34 @@ START_TEST(the_command_writes_a_page_or_says_that_it_cannot)
 }
 END_TEST
 
+/* As the start after a kill seals it, when retention has removed the one that is named. */
+START_TEST(samples_whose_incident_is_gone_are_said_to_be_gone)
+{
+	static const struct incidentmade_options usual;
+	AUTO_FREE struct incident *incident = malloc(sizeof *incident);
+	struct incident_capture samples = { .name = "samples" };
+
+	incidentmade_write(dirfd_of_test, &usual);
+	AUTO_CLOSE int fd = open_made();
+
+	ck_assert_int_eq(incident_json_read(fd, incident), 0);
+	incident_capture_without_file(&samples, INCIDENT_CAPTURE_FAILED,
+				      INCIDENT_KILLED " before they were written; they are in incident 2026-all-r-1");
+	incident_add_capture(incident, &samples);
+	ck_assert_int_eq(unlinkat(fd, INCIDENT_SAMPLES_FILE, 0), 0);
+	ck_assert_int_eq(unlinkat(fd, MANIFEST_NAME, 0), 0);
+	AUTO_CLOSE int json = openat(fd, INCIDENT_FILE, O_WRONLY | O_TRUNC | O_CLOEXEC);
+
+	ck_assert_int_eq(incident_json_write(incident, sink_fd(&json)), 0);
+	ck_assert_int_eq(manifest_write(fd), 0);
+	write_page_of(fd, NO_LIMIT);
+	ck_assert_ptr_nonnull(find("they are in incident 2026-all-r-1, which is not there"));
+	ck_assert_int_eq(mkdirat(dirfd_of_test, "2026-all-r-1", 0700), 0);
+	write_page_of(fd, NO_LIMIT);
+	ck_assert_ptr_null(find("which is not there"));
+}
+END_TEST
+
 /* ---- text in HTML ---- */
 
 static void shown_as(const char *text, size_t len, const char *expected)
@@ -968,6 +996,7 @@ Suite *report_suite(void)
 	tcase_add_test(data, hostile_names_stay_in_their_place);
 	tcase_add_test(files, every_file_comes_out_bit_for_bit);
 	tcase_add_test(files, files_that_are_too_large_or_strange_are_named);
+	tcase_add_test(files, samples_whose_incident_is_gone_are_said_to_be_gone);
 	tcase_add_test(files, the_command_writes_a_page_or_says_that_it_cannot);
 	tcase_add_test(trouble, without_samples_and_incident_json_there_is_still_a_page);
 	tcase_add_test(trouble, without_memory_it_says_so_or_leaves_a_hole);
