@@ -4,6 +4,7 @@
  */
 #include "incidents_rig.h"
 #include "lib/stream/stream.h"
+#include "skip.h"
 #include "torture.h"
 
 #include "cli/base/options.h"
@@ -22,16 +23,16 @@ static void teardown(void)
 	incidents_rig_teardown(&rig);
 }
 
-/* more: of the target entry, JSON. */
-static void start_with(const char *more, const char *after)
+/* more: of the target entry, JSON; stacks: the value of that section. */
+static void start_with(const char *more, const char *after, const char *stacks)
 {
 	rig.config = scene_config(
 		"{\"sampling\": {\"interval\": \"2ms\", \"rescan_interval\": \"100ms\", \"cpu_budget\": \"100%%\"},"
-		"\"ring\": {\"size\": \"4MiB\", \"lock\": false}, \"stacks\": \"off\","
+		"\"ring\": {\"size\": \"4MiB\", \"lock\": false}, \"stacks\": \"%s\","
 		"\"incidents\": {\"before\": \"2s\", \"after\": \"%s\", \"min_free\": \"0B\", "
 		"\"max_incident_size\": \"2MiB\"},"
 		"\"targets\": [{\"name\": \"burner\", \"pid\": %d, %s}], \"rules\": [%s]}",
-		after, rig.actor.pid, more, RULE("memory-x", "1m"));
+		stacks, after, rig.actor.pid, more, RULE("memory-x", "1m"));
 
 	struct retention_limits limits = { .min_free_bytes = 0 };
 
@@ -80,7 +81,7 @@ START_TEST(commands_and_what_they_leave_are_sealed_with_the_incident)
 				   "/dev/zero > big; head -c "
 				   "1900000 /dev/zero > almost",
 				   "") "," SH("cpu", "true", ",\"rules\":[\"memory-*\"]") "]",
-		   "100ms");
+		   "100ms", "off");
 	request();
 	scene_wait_for(poll_once(&rig).sealed == 1);
 	stop(&rig);
@@ -113,7 +114,8 @@ END_TEST
 
 START_TEST(a_slow_command_holds_up_only_its_own_incident)
 {
-	start_with("\"run\": [" SH("slow", "while [ ! -e /proc/self/cwd/go ]; do sleep 0.01; done", "") "]", "50ms");
+	start_with("\"run\": [" SH("slow", "while [ ! -e /proc/self/cwd/go ]; do sleep 0.01; done", "") "]", "50ms",
+		   "off");
 	request();
 	/*
 	 * Its window is over, but not its command; another incident comes and goes meanwhile, of
@@ -162,7 +164,7 @@ START_TEST(stopping_gives_commands_a_moment_and_seals)
 
 	start_with("\"again\": \"10m\", \"run\": [" SH("endless", "echo > {incident}/begun; exec sleep 1000",
 						       "") "," SH("never", "true", "") "]",
-		   "10s");
+		   "10s", "off");
 	request();
 	scene_wait_for((poll_once(&rig), count_directories(&rig, path) == 1 && is_there(path, "begun")));
 	stop(&rig);
@@ -182,7 +184,7 @@ START_TEST(the_second_look_shows_what_has_grown_meanwhile)
 	char path[400], shown[600], text[20000] = "";
 	struct incident incident;
 
-	start_with("\"again\": \"1500ms\"", "2s"); /* a firing meanwhile is merged */
+	start_with("\"again\": \"1500ms\"", "2s", "off"); /* a firing meanwhile is merged */
 	request();
 	scene_wait_for((poll_once(&rig), count_directories(&rig, path) == 1 && is_there(path, "smaps.tsv") &&
 						 incidents_busy_since(rig.incidents).ns == 0));
@@ -233,7 +235,7 @@ START_TEST(a_reload_while_commands_run_takes_nothing_from_them)
 	struct incident incident;
 	struct config *old;
 
-	start_with("\"run\": [" SH("a", "sleep 0.3; echo a", "") "," SH("b", "echo b", "") "]", "50ms");
+	start_with("\"run\": [" SH("a", "sleep 0.3; echo a", "") "," SH("b", "echo b", "") "]", "50ms", "off");
 	request();
 	let_pass(&rig, 100 * NS_PER_MS);
 	old = rig.config;
@@ -260,13 +262,14 @@ END_TEST
 
 /*
  * Never returns: is killed before that step, or exits with 0 when the incident is sealed before.
- * everything: of one of all targets, whose samples are written while it is open.
+ * everything: of one of all targets, whose samples are written while it is open. stacks: as above.
  */
-static void seal_until(long step, bool everything)
+static void seal_until(long step, bool everything, const char *stacks)
 {
 	struct incidents_ticket ticket;
 
-	start_with("\"again\": \"100ms\", \"run\": [" SH("x", "echo said; echo left > left.txt", "") "]", "20ms");
+	start_with("\"again\": \"100ms\", \"run\": [" SH("x", "echo said; echo left > left.txt", "") "]", "20ms",
+		   stacks);
 	let_pass(&rig, 150 * NS_PER_MS);
 	torture_kill_at(step, "disk");
 	if (everything)
@@ -293,8 +296,17 @@ static bool has_rows(int dirfd)
 	return report.rows > 0;
 }
 
+/* Of the stacks, what it has, or that it has none. */
+static bool tells_of_stacks(const struct incident *incident)
+{
+	for (size_t i = 0; i < incident->capture_count; i++)
+		if (strcmp(incident->captures[i].name, "stacks") == 0)
+			return incident->captures[i].file[0] || incident->captures[i].why[0];
+	return false;
+}
+
 /* What the next start makes of it. Returns whether there is an incident. */
-static bool check_after(void)
+static bool check_after(bool stacks)
 {
 	static const struct retention_limits none;
 	const struct spool_swept *swept;
@@ -315,6 +327,7 @@ static bool check_after(void)
 	if (there) {
 		read_incident(&rig, path, &back); /* whole, with its name */
 		ck_assert(back.rule.severity == INCIDENT_MANUAL_SEVERITY);
+		ck_assert_int_eq(tells_of_stacks(&back), stacks);
 		AUTO_CLOSE int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 		for (size_t i = 0; i < back.capture_count; i++)
@@ -325,27 +338,51 @@ static bool check_after(void)
 	return there;
 }
 
+/* Of one target, of all, and of one with stacks, for which the symboliser runs each time: at each third step. */
+static const struct {
+	bool everything;
+	const char *stacks;
+	long stride;
+} killed[] = { { false, "off", 1 }, { true, "off", 1 }, { false, "dwarf", 3 } };
+
+static bool perf_is_allowed(void)
+{
+	struct stack_recorder_options options = { 0 };
+	char reason[STACK_RECORDER_REASON_MAX] = "";
+	struct stack_recorder *recorder;
+
+	if (stack_recorder_open(&options, &recorder, reason) < 0)
+		return skip_because("%s", reason);
+	stack_recorder_close(recorder);
+	return true;
+}
+
 START_TEST(a_daemon_that_is_killed_at_any_step_of_an_incident_leaves_it_whole_or_says_that_it_is_gone)
 {
+	bool stacks = strcmp(killed[_i].stacks, "off") != 0;
 	int status = -1;
-	long step = 0, kept = 0;
+	long step = 0, kept = 0, tried = 0;
+
+	if (stacks && !perf_is_allowed())
+		SKIP_TEST("%s", skip_why());
 
 	actor_do(&rig.actor, 'b', "busy"); /* so that there are samples */
 	while (status != 0) {
 		pid_t child;
 
-		step++;
+		step += killed[_i].stride;
+		tried++;
 		snprintf(rig.spool_at, sizeof(rig.spool_at), "%s/incidents-%ld", rig.directory, step);
 		child = fork();
 		if (child == 0)
-			seal_until(step, _i);
+			seal_until(step, killed[_i].everything, killed[_i].stacks);
 		ck_assert_int_eq(waitpid(child, &status, 0), child);
 		ck_assert_msg(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL), "step %ld: %x", step,
 			      status);
-		kept += check_after();
+		kept += check_after(stacks);
 	}
 	ck_assert_int_gt(step, 40);
-	ck_assert_int_gt(kept, step / 2);
+	ck_assert_int_gt(kept, tried / 2);
 	actor_end(&rig.actor);
 }
 END_TEST
@@ -363,7 +400,7 @@ Suite *follow_up_suite(void)
 	tcase_add_test(tcase, a_reload_while_commands_run_takes_nothing_from_them);
 	tcase_add_loop_test(tcase,
 			    a_daemon_that_is_killed_at_any_step_of_an_incident_leaves_it_whole_or_says_that_it_is_gone,
-			    0, 2);
+			    0, ARRAY_LEN(killed));
 	suite_add_tcase(suite, tcase);
 
 	return suite;
