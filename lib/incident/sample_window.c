@@ -56,9 +56,10 @@ struct sample_window {
 	struct state state;
 	struct sample_window_coverage coverage; /* the counters; what depends on the ticks is added on request */
 	mono_t first_tick, last_tick;
-	uint64_t tick_ns, idle_ns; /* since the tick before the last; of the last */
-	mono_t looked_at;          /* the last record, */
-	uint64_t looked_cpu_ns;    /* and the CPU time in it */
+	mono_t first_hole, last_hole; /* the beginning of the first, the end of the last, within the window; 0: none */
+	uint64_t tick_ns, idle_ns;    /* since the tick before the last; of the last */
+	mono_t looked_at;             /* the last record, */
+	uint64_t looked_cpu_ns;       /* and the CPU time in it */
 	struct gap gaps[GAPS_MAX];
 	size_t gap_count;
 };
@@ -314,6 +315,10 @@ void sample_window_hole(struct sample_window *window, const struct sampling_hole
 	if (mono_diff(hole->to, window->to) > 0)
 		inside.to = window->to;
 	sample_window_cover_hole(&inside, &window->coverage);
+	if (hole->missed_slots > 0) {
+		window->first_hole = window->first_hole.ns ? window->first_hole : inside.from;
+		window->last_hole = inside.to;
+	}
 	chunk = chunk_with_room(window);
 	if (chunk)
 		chunk->len += encode_hole(chunk->data + chunk->len, &window->state, hole);
@@ -387,6 +392,20 @@ void sample_window_coverage(const struct sample_window *window, uint64_t interva
 {
 	*ret = window->coverage;
 	sample_window_cover_ticks(window->options.fired, window->first_tick, window->last_tick, interval_ns, ret);
+	if (ret->ticks_got == 0 || ret->holes == 0)
+		return;
+
+	/* Slots of a hole before the first tick, or behind the last, were missed as well. */
+	mono_t from = window->first_tick, to = window->last_tick;
+
+	if (mono_diff(from, window->first_hole) > 0)
+		from = window->first_hole;
+	if (mono_diff(window->last_hole, to) > 0)
+		to = window->last_hole;
+
+	double rate = (double)ret->ticks_got / ((double)mono_diff(to, from) / (double)interval_ns + 1);
+
+	ret->capture_rate = rate < ret->capture_rate ? rate : ret->capture_rate;
 }
 
 /*

@@ -239,6 +239,30 @@ START_TEST(coverage_says_what_there_is)
 }
 END_TEST
 
+/* Four seconds of ticks, and a hole of two before them (_i), or one that goes on beyond the end of the window. */
+START_TEST(a_hole_at_an_edge_of_the_window_is_in_the_capture_rate)
+{
+	struct sample_window *sample_window = make(0);
+	const struct sampling_hole before = { at(94 * S), at(96 * S), 199, 0 };
+	const struct sampling_hole behind = { at(103 * S), at(110 * S), 699, 0 };
+	uint64_t from_s = _i ? 96 : 99;
+	struct sample_window_coverage coverage;
+
+	for (uint64_t i = 0; i <= 400; i++) {
+		if (_i && i == 0)
+			sample_window_hole(sample_window, &before);
+		sample_window_tick(sample_window, at(from_s * S + i * 10 * MS), 0);
+	}
+	if (!_i)
+		sample_window_hole(sample_window, &behind);
+	sample_window_coverage(sample_window, 10 * MS, &coverage);
+	ck_assert_uint_eq(coverage.ticks_got, 401);
+	ck_assert_double_eq_tol(coverage.capture_rate, 4.0 / 6, 0.005);
+	ck_assert_int_eq(coverage.got_to_ns, _i ? 0 : 3 * (int64_t)S);
+	sample_window_free(sample_window);
+}
+END_TEST
+
 START_TEST(a_hole_is_kept_counted_and_no_peak)
 {
 	struct sample_window *sample_window = make(0);
@@ -599,6 +623,7 @@ Suite *sample_window_suite(void)
 	tcase_add_test(tcase, windows_that_share_memory_have_no_more_together_and_give_it_back);
 	tcase_add_test(tcase, an_ordinary_sample_takes_little_memory);
 	tcase_add_test(tcase, coverage_says_what_there_is);
+	tcase_add_loop_test(tcase, a_hole_at_an_edge_of_the_window_is_in_the_capture_rate, 0, 2);
 	tcase_add_test(tcase, a_hole_is_kept_counted_and_no_peak);
 	tcase_add_test(tcase, many_gaps_are_added_up);
 	tcase_add_test(tcase, the_peak_is_that_of_the_burst);
