@@ -80,12 +80,12 @@ static inline void own_cgroups_empty(struct own_cgroups *cgroups)
 			usleep(2000);
 }
 
-/* With what is left in them, which has no processes any more, or soon. */
+/* With what is left in them, which has no processes any more, or soon: on a busy machine within some seconds. */
 static inline void own_cgroups_remove(struct own_cgroups *cgroups)
 {
 	own_cgroups_empty(cgroups);
 	for (size_t i = 0; i < cgroups->count; i++)
-		for (int naps = 0; naps < 1000 && rmdir(cgroups->tops[i]) < 0 && errno == EBUSY; naps++)
+		for (int naps = 0; naps < 5000 && rmdir(cgroups->tops[i]) < 0 && errno == EBUSY; naps++)
 			usleep(2000);
 	cgroups->count = 0;
 }

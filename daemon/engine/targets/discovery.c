@@ -2493,7 +2493,7 @@ static void read_process_events(struct discovery *discovery, mono_t now)
 	if (all)
 		waited_times_settle(subscription->waited_times, counts.ended == 0, now, credit_rest, discovery);
 	look_at_due_processes(discovery, now);
-	discovery->again |= matcher_is_behind(discovery->matcher, false);
+	discovery->again |= matcher_take_belated(discovery->matcher, false);
 	if (subscription->more)
 		rate_limit_event(&subscription->rate_limit, GAP_NS, now);
 	check_backlog(discovery, now);
@@ -2915,7 +2915,7 @@ static int scan_locked(struct discovery *discovery)
 	if (r < 0)
 		return r == -EMFILE || r == -ENFILE ? 0 : r;
 
-	discovery->again |= matcher_is_behind(discovery->matcher, true);
+	discovery->again |= matcher_take_belated(discovery->matcher, true);
 	baseline_scan_end(discovery->baseline);
 	process_cache_sweep(&discovery->process_cache, false);
 	if (thread_selection_end(discovery->thread_selection, &pids, &pid_count))

@@ -702,7 +702,7 @@ int matcher_scan_begin(struct matcher *matcher, const struct unlocked_section *s
 	return changed;
 }
 
-bool matcher_is_behind(struct matcher *matcher, bool scanned)
+bool matcher_take_belated(struct matcher *matcher, bool scanned)
 {
 	if (!matcher->process_tree)
 		return false;

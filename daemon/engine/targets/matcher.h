@@ -124,7 +124,7 @@ int matcher_scan_begin(struct matcher *matcher, const struct unlocked_section *s
  * Whether a process came into a tree after it was met (descendants before their ancestors): a scan
  * would find it. True once. scanned: a scan is over, and what it has not met is forgotten.
  */
-bool matcher_is_behind(struct matcher *matcher, bool scanned);
+bool matcher_take_belated(struct matcher *matcher, bool scanned);
 
 /*
  * Whether a cgroup is of entry i, whose targets are found by their path; false for other entries.
