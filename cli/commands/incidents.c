@@ -540,7 +540,7 @@ static int on_note(void *ctx, const char *kind, const char *json, size_t len)
 								  { hole.to_ns },
 								  hole.missed_slots,
 								  hole.writer == 0 ? hole.suspended_ns : 0 },
-					 &verification->coverage);
+					 &verification->coverage, NULL);
 	else if (r == SAMPLE_STREAM_LOSS)
 		verification->coverage.gaps++;
 	return r == -ENOMEM ? r : 0;

@@ -55,11 +55,10 @@ struct sample_window {
 	size_t chunk_count;
 	struct state state;
 	struct sample_window_coverage coverage; /* the counters; what depends on the ticks is added on request */
-	mono_t first_tick, last_tick;
-	mono_t first_hole, last_hole; /* the beginning of the first, the end of the last, within the window; 0: none */
-	uint64_t tick_ns, idle_ns;    /* since the tick before the last; of the last */
-	mono_t looked_at;             /* the last record, */
-	uint64_t looked_cpu_ns;       /* and the CPU time in it */
+	struct sample_window_span span;
+	uint64_t tick_ns, idle_ns; /* since the tick before the last; of the last */
+	mono_t looked_at;          /* the last record, */
+	uint64_t looked_cpu_ns;    /* and the CPU time in it */
 	struct gap gaps[GAPS_MAX];
 	size_t gap_count;
 };
@@ -229,11 +228,11 @@ void sample_window_tick(struct sample_window *window, mono_t at, uint64_t idle_n
 {
 	if (!in_window(window, at))
 		return;
-	window->tick_ns = window->coverage.ticks_got > 0 ? (uint64_t)mono_diff(at, window->last_tick) : 0;
+	window->tick_ns = window->coverage.ticks_got > 0 ? (uint64_t)mono_diff(at, window->span.last) : 0;
 	window->idle_ns = idle_ns;
 	if (window->coverage.ticks_got++ == 0)
-		window->first_tick = at;
-	window->last_tick = at;
+		window->span.first = at;
+	window->span.last = at;
 }
 
 /* A chunk with room for one more record; NULL at a limit or without memory. */
@@ -314,11 +313,7 @@ void sample_window_hole(struct sample_window *window, const struct sampling_hole
 		inside.from = window->from;
 	if (mono_diff(hole->to, window->to) > 0)
 		inside.to = window->to;
-	sample_window_cover_hole(&inside, &window->coverage);
-	if (hole->missed_slots > 0) {
-		window->first_hole = window->first_hole.ns ? window->first_hole : inside.from;
-		window->last_hole = inside.to;
-	}
+	sample_window_cover_hole(&inside, &window->coverage, &window->span);
 	chunk = chunk_with_room(window);
 	if (chunk)
 		chunk->len += encode_hole(chunk->data + chunk->len, &window->state, hole);
@@ -356,22 +351,28 @@ mono_t sample_window_start(const struct sample_window *window)
 
 /* ---- coverage and peaks ---- */
 
-void sample_window_cover_ticks(mono_t fired, mono_t first, mono_t last, uint64_t interval_ns,
+void sample_window_cover_ticks(mono_t fired, const struct sample_window_span *span, uint64_t interval_ns,
 			       struct sample_window_coverage *coverage)
 {
+	mono_t from = span->first, to = span->last;
 	double slots, rate;
 
 	coverage->ticks_expected = (coverage->want_before_ns + coverage->want_after_ns) / interval_ns;
 	if (coverage->ticks_got == 0)
 		return;
-	slots = (double)mono_diff(last, first) / (double)interval_ns + 1;
+	if (span->first_hole.ns && mono_diff(from, span->first_hole) > 0)
+		from = span->first_hole;
+	if (mono_diff(span->last_hole, to) > 0)
+		to = span->last_hole;
+	slots = (double)mono_diff(to, from) / (double)interval_ns + 1;
 	rate = (double)coverage->ticks_got / slots;
-	coverage->got_from_ns = mono_diff(first, fired);
-	coverage->got_to_ns = mono_diff(last, fired);
+	coverage->got_from_ns = mono_diff(span->first, fired);
+	coverage->got_to_ns = mono_diff(span->last, fired);
 	coverage->capture_rate = rate < 1 ? rate : 1;
 }
 
-void sample_window_cover_hole(const struct sampling_hole *hole, struct sample_window_coverage *coverage)
+void sample_window_cover_hole(const struct sampling_hole *hole, struct sample_window_coverage *coverage,
+			      struct sample_window_span *span)
 {
 	uint64_t length_ns = (uint64_t)mono_diff(hole->to, hole->from);
 
@@ -385,27 +386,19 @@ void sample_window_cover_hole(const struct sampling_hole *hole, struct sample_wi
 	coverage->unsampled_ns += sampling_hole_unsampled_ns(hole, (int64_t)length_ns);
 	if (length_ns > coverage->longest_hole_ns)
 		coverage->longest_hole_ns = length_ns;
+	if (!span)
+		return;
+	if (span->first_hole.ns == 0 || mono_diff(span->first_hole, hole->from) > 0)
+		span->first_hole = hole->from;
+	if (mono_diff(hole->to, span->last_hole) > 0)
+		span->last_hole = hole->to;
 }
 
 void sample_window_coverage(const struct sample_window *window, uint64_t interval_ns,
 			    struct sample_window_coverage *ret)
 {
 	*ret = window->coverage;
-	sample_window_cover_ticks(window->options.fired, window->first_tick, window->last_tick, interval_ns, ret);
-	if (ret->ticks_got == 0 || ret->holes == 0)
-		return;
-
-	/* Slots of a hole before the first tick, or behind the last, were missed as well. */
-	mono_t from = window->first_tick, to = window->last_tick;
-
-	if (mono_diff(from, window->first_hole) > 0)
-		from = window->first_hole;
-	if (mono_diff(window->last_hole, to) > 0)
-		to = window->last_hole;
-
-	double rate = (double)ret->ticks_got / ((double)mono_diff(to, from) / (double)interval_ns + 1);
-
-	ret->capture_rate = rate < ret->capture_rate ? rate : ret->capture_rate;
+	sample_window_cover_ticks(window->options.fired, &window->span, interval_ns, ret);
 }
 
 /*

@@ -95,12 +95,22 @@ bool sample_window_done(const struct sample_window *window, mono_t now);
 void sample_window_coverage(const struct sample_window *window, uint64_t interval_ns,
 			    struct sample_window_coverage *ret);
 
-/* Sets what follows from want_before_ns, want_after_ns, ticks_got, and the first and last tick. */
-void sample_window_cover_ticks(mono_t fired, mono_t first, mono_t last, uint64_t interval_ns,
+/* Of what is covered. With no ticks, and with no holes, ns is 0. */
+struct sample_window_span {
+	mono_t first, last;           /* ticks */
+	mono_t first_hole, last_hole; /* the beginning of the first, and the end of the last */
+};
+
+/*
+ * Sets what follows from want_before_ns, want_after_ns, ticks_got, and the span: slots of a hole before the first
+ * tick, or behind the last, were missed as well.
+ */
+void sample_window_cover_ticks(mono_t fired, const struct sample_window_span *span, uint64_t interval_ns,
 			       struct sample_window_coverage *coverage);
 
-/* Counts a hole. */
-void sample_window_cover_hole(const struct sampling_hole *hole, struct sample_window_coverage *coverage);
+/* Counts a hole. span may be NULL. */
+void sample_window_cover_hole(const struct sampling_hole *hole, struct sample_window_coverage *coverage,
+			      struct sample_window_span *span);
 
 /*
  * cpu_window_ns: the grain of the CPU peak; shorter than 100 ms says little, because the kernel

@@ -396,7 +396,7 @@ static struct sample_window_coverage coverage_of(const struct full_recording *re
 	coverage.ticks_got = counts->ticks;
 	coverage.samples = counts->rows;
 	coverage.samples_dropped = counts->dropped;
-	sample_window_cover_ticks(options->fired, counts->first, counts->last, recording->interval_ns, &coverage);
+	sample_window_cover_ticks(options->fired, &counts->span, recording->interval_ns, &coverage);
 
 	return coverage;
 }

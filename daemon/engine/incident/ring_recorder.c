@@ -32,6 +32,7 @@ struct recorder {
 	struct ring_cursor *cursor;
 	struct stream_writer *writer;
 	struct recorder_counts counts;
+	bool over; /* the tick after `until` has begun: a hole before it may reach into the recording */
 	bool done;
 	/* gVisor */
 	uint32_t ids[RECORDER_GVISOR_TARGETS];
@@ -170,7 +171,7 @@ static int on_tick_end(struct recorder *recorder)
 	if (recorder->options.format != STREAM_GVISOR)
 		return 0;
 
-	return put_row(recorder, recorder->counts.last, 0, recorder->values, recorder->mask);
+	return put_row(recorder, recorder->counts.span.last, 0, recorder->values, recorder->mask);
 }
 
 static int on_gone(struct recorder *recorder, const struct ring_event *event)
@@ -206,7 +207,9 @@ static int on_hole(struct recorder *recorder, const struct ring_event *event)
 
 	if (event->writer > 0)
 		hole.suspended_ns = 0; /* all writers have the same */
-	sample_window_cover_hole(&hole, &recorder->counts.coverage);
+	if (recorder->options.until.ns && mono_diff(hole.to, recorder->options.until) > 0)
+		hole.to = recorder->options.until;
+	sample_window_cover_hole(&hole, &recorder->counts.coverage, &recorder->counts.span);
 
 	return sample_stream_hole(recorder->writer, &event->hole, event->writer, recorder->options.start);
 }
@@ -216,15 +219,15 @@ static int on_tick(struct recorder *recorder, mono_t at)
 	struct recorder_counts *counts = &recorder->counts;
 
 	if (recorder->options.until.ns && mono_diff(at, recorder->options.until) > 0) {
-		recorder->done = true;
+		recorder->over = true;
 		return 0;
 	}
 
 	/* Ticks of several writers overlap. */
-	if (counts->ticks == 0 || mono_diff(at, counts->first) < 0)
-		counts->first = at;
-	if (counts->ticks == 0 || mono_diff(at, counts->last) > 0)
-		counts->last = at;
+	if (counts->ticks == 0 || mono_diff(at, counts->span.first) < 0)
+		counts->span.first = at;
+	if (counts->ticks == 0 || mono_diff(at, counts->span.last) > 0)
+		counts->span.last = at;
 	counts->ticks++;
 
 	return 0;
@@ -232,11 +235,15 @@ static int on_tick(struct recorder *recorder, mono_t at)
 
 static int on_event(struct recorder *recorder, const struct ring_event *event)
 {
+	if (recorder->over && event->type != RING_EVENT_HOLE) {
+		recorder->done = true;
+		return 0;
+	}
 	switch (event->type) {
 	case RING_EVENT_TICK:
 		return on_tick(recorder, event->time);
 	case RING_EVENT_HOLE:
-		return recorder->done ? 0 : on_hole(recorder, event);
+		return on_hole(recorder, event);
 	case RING_EVENT_SAMPLE:
 		return on_sample(recorder, event);
 	case RING_EVENT_TARGET:

@@ -47,7 +47,7 @@ struct recorder_counts {
 	uint64_t dropped;                       /* rows beyond max_bytes */
 	bool estimated;                         /* of a sum in them CPU_ESTIMATED is known */
 	struct sample_window_coverage coverage; /* gaps, lost_pages, and what is counted of holes */
-	mono_t first, last;                     /* ticks; 0 with none */
+	struct sample_window_span span;         /* of all writers, up to `until` */
 };
 
 /*

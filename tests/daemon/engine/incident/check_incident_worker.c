@@ -336,6 +336,27 @@ START_TEST(the_window_is_there_and_nothing_else)
 }
 END_TEST
 
+/* Slots from 10 after the firing on have no ticks; the next one comes after the end of the window. */
+START_TEST(a_hole_at_the_end_of_the_window_is_in_the_capture_rate)
+{
+	struct full_recording *full_recording;
+
+	write_ticks(0, FIRED + 1);
+	full_recording = opened();
+	write_ticks(FIRED + 1, FIRED + 11);
+	ck_assert_int_eq(ring_tick_begin(writer, fixture_time(FIRED + 60), fixture_wall(FIRED + 60), 0), 0);
+	ck_assert_int_eq(ring_put_hole(writer, 49, 0), 0);
+	ring_tick_end(writer, NULL);
+	write_ticks(FIRED + 61, FIRED + 70);
+	ck_assert_int_eq(full_recording_close(full_recording, &coverage, &bytes), 0);
+	ck_assert_uint_eq(coverage.ticks_got, BEFORE_TICKS + 1 + 10);
+	ck_assert_uint_eq(coverage.holes, 1);
+	ck_assert_int_eq(coverage.got_to_ns, 10 * (int64_t)NS_PER_MS);
+	ck_assert_double_eq_tol(coverage.capture_rate, (BEFORE_TICKS + 1 + 10.0) / (BEFORE_TICKS + 1 + AFTER_TICKS),
+				1e-9);
+}
+END_TEST
+
 START_TEST(the_past_is_in_the_file_before_it_is_closed)
 {
 	struct full_recording *full_recording;
@@ -475,6 +496,7 @@ Suite *incident_worker_suite(void)
 
 	tcase_add_checked_fixture(file, set_up_file, tear_down_file);
 	tcase_add_test(file, the_window_is_there_and_nothing_else);
+	tcase_add_test(file, a_hole_at_the_end_of_the_window_is_in_the_capture_rate);
 	tcase_add_test(file, the_past_is_in_the_file_before_it_is_closed);
 	tcase_add_test(file, a_past_that_the_ring_has_forgotten_is_not_claimed);
 	tcase_add_test(file, the_file_is_bounded_and_what_is_left_out_is_counted);

@@ -221,8 +221,8 @@ START_TEST(whose_a_target_is_is_said_if_there_are_several_writers)
 	ring_writer_free(second);
 	ck_assert_int_eq(recorder_pump(recorder), 0);
 	recorder_counts(recorder, &counts);
-	ck_assert_uint_eq(counts.first.ns, fixture_time(0).ns);
-	ck_assert_uint_eq(counts.last.ns, fixture_time(49).ns);
+	ck_assert_uint_eq(counts.span.first.ns, fixture_time(0).ns);
+	ck_assert_uint_eq(counts.span.last.ns, fixture_time(49).ns);
 	ck_assert_int_eq(recorder_close(recorder, &stats), 0);
 
 	struct stream_reader_report report = read_back();
