@@ -1691,16 +1691,15 @@ static uint64_t missing_in_record(struct discovery *discovery, const struct proc
 }
 
 /*
- * Of a process whose fork was heard that is known. It may have been there when a scan began, and have ended before
- * the scan came to it: taken for one that did not match it would make its parent one of several groups. Another one
- * that is older than the last scan was met by it, and did not match.
+ * An older one was met by a scan, and did not match. But one whose fork was heard may have been there when a scan began,
+ * and have ended before the scan came to it: taken for one that did not match it would make its parent one of several
+ * groups.
  */
 static bool was_never_scanned(const struct discovery *discovery, const struct procevent *end,
 			      const struct recent_pid *recent_pid, mono_t now)
 {
-	if (recent_pid && recent_pid->forked)
-		return !recent_pid->scanned;
-	return end->totals.elapsed_ns < (uint64_t)mono_diff(now, discovery->scan_began);
+	return end->totals.elapsed_ns < (uint64_t)mono_diff(now, discovery->scan_began) ||
+	       (recent_pid && recent_pid->forked && !recent_pid->scanned);
 }
 
 static void on_exit_record(struct discovery *discovery, const struct procevent *end, mono_t now)
