@@ -1691,9 +1691,9 @@ static uint64_t missing_in_record(struct discovery *discovery, const struct proc
 }
 
 /*
- * An older one was met by a scan, and did not match. But one whose fork was heard may have been there when a scan began,
- * and have ended before the scan came to it: taken for one that did not match it would make its parent one of several
- * groups.
+ * An older one was met by a scan, and did not match. But one whose fork was heard may have been there when a scan
+ * began, and have ended before the scan came to it: taken for one that did not match it would make its parent one of
+ * several groups.
  */
 static bool was_never_scanned(const struct discovery *discovery, const struct procevent *end,
 			      const struct recent_pid *recent_pid, mono_t now)
