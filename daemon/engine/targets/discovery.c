@@ -1691,12 +1691,12 @@ static uint64_t missing_in_record(struct discovery *discovery, const struct proc
 }
 
 /*
- * An older one was met by a scan, and did not match. But one whose fork was heard may have been there when a scan
- * began, and have ended before the scan came to it: taken for one that did not match it would make its parent one of
- * several groups.
+ * Whether no scan may have met it. An older one was met, and did not match. But one whose fork was heard may have been
+ * there when a scan began, and have ended before the scan came to it: taken for one that did not match it would make
+ * its parent one of several groups.
  */
-static bool was_never_scanned(const struct discovery *discovery, const struct procevent *end,
-			      const struct recent_pid *recent_pid, mono_t now)
+static bool may_be_unseen(const struct discovery *discovery, const struct procevent *end,
+			  const struct recent_pid *recent_pid, mono_t now)
 {
 	return end->totals.elapsed_ns < (uint64_t)mono_diff(now, discovery->scan_began) ||
 	       (recent_pid && recent_pid->forked && !recent_pid->scanned);
@@ -1708,7 +1708,7 @@ static void on_exit_record(struct discovery *discovery, const struct procevent *
 	struct process_subscription *subscription = discovery->subscription;
 	struct recent_pid *recent_pid = recent_pids_find(&subscription->recent_pids, end->pid);
 	bool met = recent_pid && recent_pid->state == RECENT_MET;
-	bool unseen = !met && was_never_scanned(discovery, end, recent_pid, now);
+	bool unseen = !met && may_be_unseen(discovery, end, recent_pid, now);
 	uint64_t more_ns = 0;
 	struct sample sample = { 0 };
 
