@@ -49,6 +49,7 @@ struct live_rig {
 	bool able;
 	uint64_t began_ns;
 	const char *further; /* sections of the configuration, each with a comma behind it */
+	bool scans_often;    /* discovery scans each 0.1 s, if an entry needs it, also where events are heard */
 };
 
 static inline uint64_t live_now_ns(void)
@@ -72,6 +73,7 @@ static inline void live_rig_setup(struct live_rig *rig)
 	rig->cursor = NULL;
 	rig->tally_count = 0;
 	rig->further = "";
+	rig->scans_often = false;
 	rig->able = program_find("workload_arrival", found) && realpath(found, rig->workload) &&
 		    program_find("spikewatchd", rig->spikewatchd) && program_find("spikewatch", rig->spikewatch);
 }
@@ -261,8 +263,9 @@ static inline bool start(struct live_rig *rig, enum way way, const char *targets
 		"\"before\": \"1s\", \"after\": \"0s\", \"captures\": [\"samples\"]}, \"state_file\": \"%s/state\",\n"
 		"\"history\": {\"enabled\": false},\n" /* its files would be open now and then */
 		"\"targets\": [%s], \"rules\": [%s]}\n",
-		rig->further, rig->directory, way == RESCAN ? "100ms" : "1h", way == KERNEL ? "kernel" : "files",
-		way == RESCAN ? "rescan" : "auto", rig->directory, rig->directory, targets, rules);
+		rig->further, rig->directory, rig->scans_often || way == RESCAN ? "100ms" : "1h",
+		way == KERNEL ? "kernel" : "files", way == RESCAN ? "rescan" : "auto", rig->directory, rig->directory,
+		targets, rules);
 	if (!start_server(rig, way == PERF || way == KERNEL))
 		return false;
 	live_wait_for(rig, scene_says(rig->server.err, "watching "));

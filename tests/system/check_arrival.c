@@ -339,6 +339,47 @@ START_TEST(children_that_end_while_the_daemon_is_stopped_do_not_count_twice)
 }
 END_TEST
 
+/*
+ * An entry that is known only by looking lets scans follow each other: they meet children that end before they are
+ * members. Each such child has to be of the group all the same: else its parent has children of several.
+ */
+START_TEST(children_that_a_scan_meets_as_they_end_are_of_their_group)
+{
+	const char *name = own("spin"), *program = program_called(&rig, name);
+	const char *arguments[] = { program, "spins", "4000", "1000", NULL };
+	unsigned long long used;
+	struct program spinning;
+	unsigned long done;
+	char targets[400];
+	uint64_t least;
+	int out;
+
+	snprintf(targets, sizeof(targets),
+		 "{\"name\": \"g\", \"comm\": \"%s\", \"per\": \"group\"}, {\"name\": \"none\", \"pidfile\": \"%s\"}",
+		 name, place(&rig, "none.pid"));
+	rig.scans_often = true;
+	if (!start(&rig, CONNECTOR, targets, "") || !discovery_says(&rig, "\"exit_records\": true"))
+		SKIP_TEST("%s", skip_why());
+	out = open(place(&rig, "storm"), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	mkdir(place(&rig, "storming"), 0755);
+	spinning = program_start(arguments, place(&rig, "storming"), out, 0);
+	close(out);
+	ck_assert_int_eq(program_wait(&spinning), 0);
+
+	char *text = scene_read(place(&rig, "storm"));
+
+	ck_assert_int_eq(sscanf(text, "%lu %llu", &done, &used), 2);
+	free(text);
+	least = used - NOT_SHOWN_NS - (live_is_busy() ? used / 16 : 0);
+	for (int naps = 0; naps < 500 && read_on(&rig, "g").cpu_ns < least; naps++)
+		scene_nap();
+	if (something_was_lost())
+		SKIP_TEST("events of processes were lost on a busy machine");
+	ck_assert_msg(read_on(&rig, "g").cpu_ns >= least, "%ju of %llu us are in the sum",
+		      (uintmax_t)read_on(&rig, "g").cpu_ns / 1000, used / 1000);
+}
+END_TEST
+
 /* Whether an incident that is whole says so of itself. */
 static bool incident_says(const char *part)
 {
@@ -556,6 +597,7 @@ Suite *arrival_suite(void)
 			    0, PERF * (int)ARRAY_LEN(spinners));
 	tcase_add_test(many, children_that_end_while_the_daemon_is_stopped_do_not_count_twice);
 	tcase_add_loop_test(many, an_incident_says_whether_the_cpu_time_of_members_that_ended_is_an_estimate, 0, WAYS);
+	tcase_add_test(many, children_that_a_scan_meets_as_they_end_are_of_their_group);
 	tcase_add_test(many, a_rule_on_a_group_fires_for_processes_none_of_which_is_long);
 	suite_add_tcase(suite, many);
 

@@ -2756,8 +2756,6 @@ static int visit_process(struct discovery *discovery, int32_t pid, struct proces
 
 	process_facts->now = pulse_of(discovery);
 	r = matcher_look(discovery->matcher, process_facts, pid);
-	if (r >= 0 && discovery->subscription)
-		recent_pids_scanned(&discovery->subscription->recent_pids, pid);
 	if (r < 0) {
 		discovery->unreadable += !process_facts_starved(r) && r != -ESRCH;
 		return process_facts_starved(r) ? r : 0;
@@ -2766,6 +2764,8 @@ static int visit_process(struct discovery *discovery, int32_t pid, struct proces
 	r = match_with_entries(discovery, process_facts, &match);
 	if (r < 0)
 		return r;
+	if (!match.ended && discovery->subscription) /* else its exit record is all that says of whom it was */
+		recent_pids_scanned(&discovery->subscription->recent_pids, pid);
 
 	bool ran = baseline_met(discovery->baseline, &process_facts->stat);
 	bool watched = match.watched || (ran && in_watched_cgroup(discovery, process_facts));
