@@ -661,6 +661,14 @@ static int match_own_cgroup(struct discovery *discovery, size_t entry, const str
 	return target_table_cgroup(discovery->target_table, entry, facts->cgroup, discovery->scan);
 }
 
+static int is_same_target(void *ctx, struct target_table_target *target)
+{
+	const struct target *wanted = ctx;
+
+	return target->what.kind == wanted->kind && strcmp(target->what.entry, wanted->entry) == 0 &&
+	       strcmp(target->what.cgroup, wanted->cgroup) == 0;
+}
+
 static struct process_observation observation_of(const struct process_facts *process_facts)
 {
 	const struct match_facts *facts = &process_facts->facts;
@@ -712,6 +720,27 @@ static bool is_watched_as_is(struct discovery *discovery, size_t entry, const st
 					  process_facts->stat.start_ticks, discovery->scan);
 }
 
+static bool is_of_entry_by(enum matcher_verdict verdict)
+{
+	return verdict == MATCHER_ITSELF || verdict == MATCHER_DESCENDS;
+}
+
+/* It is not known whether the entry selects the process: what is watched for it already counts as seen. True: it is. */
+static bool keep_watched(struct discovery *discovery, size_t entry, const struct process_facts *process_facts,
+			 bool changed)
+{
+	const struct match_facts *facts = &process_facts->facts;
+	const struct target own_cgroup = { .kind = TARGET_CGROUP,
+					   .entry = discovery->config->targets[entry].name,
+					   .cgroup = facts->cgroup ? facts->cgroup : "" };
+
+	if (discovery->config->targets[entry].per != CONFIG_PER_CGROUP)
+		return is_watched_as_is(discovery, entry, process_facts, changed);
+
+	return target_table_visit(discovery->target_table, is_same_target, (void *)(uintptr_t)&own_cgroup) &&
+	       match_own_cgroup(discovery, entry, facts) == 0;
+}
+
 /* It leaves the entries that it is no longer of. True: there was one. */
 static bool leave_entries(struct discovery *discovery, const struct process_facts *process_facts, bool changed,
 			  const struct sample *now)
@@ -738,7 +767,8 @@ static int join_entries(struct discovery *discovery, struct process_facts *proce
 	observation.whole = match->whole;
 	observation.since = since;
 	for (size_t i = 0; r >= 0 && i < discovery->config->target_count; i++) {
-		if (!discovery->matcher->verdicts[i] || discovery->config->targets[i].per == CONFIG_PER_CGROUP)
+		if (!is_of_entry_by(discovery->matcher->verdicts[i]) ||
+		    discovery->config->targets[i].per == CONFIG_PER_CGROUP)
 			continue;
 		observation.descends = discovery->matcher->verdicts[i] == MATCHER_DESCENDS;
 		r = target_table_process(discovery->target_table, i, &observation, discovery->scan);
@@ -759,7 +789,7 @@ static int update_description(struct discovery *discovery, size_t entry, struct 
 
 	int r = process_facts_ask(process_facts, MATCH_CMDLINE | MATCH_CGROUP);
 
-	if (r < 0)
+	if (r < 0 || process_facts->unanswered)
 		return r;
 
 	observation = observation_of(process_facts);
@@ -781,7 +811,11 @@ static int match_with_entries(struct discovery *discovery, struct process_facts 
 	match->watched = false;
 	match->targets = 0;
 	for (size_t i = 0; r == 0 && i < discovery->config->target_count; i++) {
-		if (!discovery->matcher->verdicts[i])
+		enum matcher_verdict verdict = discovery->matcher->verdicts[i];
+
+		if (verdict == MATCHER_UNKNOWN)
+			match->watched |= keep_watched(discovery, i, process_facts, match->changed);
+		if (!is_of_entry_by(verdict))
 			continue;
 		match->watched = true;
 		if (discovery->config->targets[i].per == CONFIG_PER_CGROUP)
@@ -2363,6 +2397,7 @@ static void look_at_process(struct discovery *discovery, struct recent_pid *rece
 
 	recent_pid->state = RECENT_MET;
 	recent_pid->renamed &= r < 0;
+	discovery->again |= process_facts->unanswered; /* another look may tell */
 	discovery->state.looks++;
 	discovery->state.late += discovery->state.held_off;
 	discovery->again |= r < 0 && process_facts_starved(r);
@@ -2772,7 +2807,8 @@ static int visit_process(struct discovery *discovery, int32_t pid, struct proces
 
 	thread_selection_met(discovery->thread_selection, &process_facts->stat, watched);
 	baseline_update(discovery->baseline, &process_facts->stat, pulse_of(discovery), watched, ran);
-	cache_process(discovery, &process_facts->stat, cpu_ns, match.targets);
+	if (!process_facts->unanswered)
+		cache_process(discovery, &process_facts->stat, cpu_ns, match.targets);
 
 	return 0;
 }

@@ -381,6 +381,7 @@ static int read_stat(struct process_facts *process_facts, int32_t pid)
 	process_facts->arguments_at = procfs_stat_arguments(process_facts->text, (size_t)len);
 	process_facts->facts = (struct match_facts){ .pid = pid, .comm = process_facts->comm };
 	process_facts->asked = MATCH_COMM;
+	process_facts->unanswered = false;
 
 	return 0;
 }
@@ -411,6 +412,7 @@ static ssize_t read_files(struct process_facts *process_facts, unsigned missing)
 		r = foreign_cmdline(FOREIGN_DISCOVERY, process_facts->procfd, pid, process_facts->cmdline,
 				    sizeof process_facts->cmdline);
 		process_facts->facts.cmdline = r >= 0 ? process_facts->cmdline : NULL;
+		process_facts->unanswered = r == -ETIMEDOUT || r == -EBUSY;
 	}
 	if (!process_facts_starved(r) && (missing & MATCH_CGROUP)) {
 		r = cgroup_path_of(process_facts->mounts, process_facts->procfd, pid, process_facts->cgroup,
@@ -608,6 +610,16 @@ void matcher_succeed(struct matcher *matcher, struct matcher *before)
 	process_tree_renumber(matcher->process_tree, place);
 }
 
+static enum matcher_verdict verdict_of(const struct matcher *matcher, size_t i,
+				       const struct process_facts *process_facts)
+{
+	if (matches(matcher, i, &process_facts->facts))
+		return MATCHER_ITSELF;
+
+	return process_facts->unanswered && (match_needs(matcher->matches[i]) & MATCH_CMDLINE) ? MATCHER_UNKNOWN
+											       : MATCHER_NOT;
+}
+
 int matcher_look(struct matcher *matcher, struct process_facts *process_facts, int32_t pid)
 {
 	struct match_facts *facts = &process_facts->facts;
@@ -620,10 +632,8 @@ int matcher_look(struct matcher *matcher, struct process_facts *process_facts, i
 		return r; /* -ECANCELED: the matcher may be gone */
 
 	for (size_t i = 0; i < matcher->count; i++) {
-		bool itself = matches(matcher, i, facts);
-
-		matcher->verdicts[i] = itself ? MATCHER_ITSELF : MATCHER_NOT;
-		roots |= itself ? matcher->trees[i] : 0;
+		matcher->verdicts[i] = verdict_of(matcher, i, process_facts);
+		roots |= matcher->verdicts[i] == MATCHER_ITSELF ? matcher->trees[i] : 0;
 	}
 	if (!matcher->process_tree)
 		return 0;
@@ -633,7 +643,7 @@ int matcher_look(struct matcher *matcher, struct process_facts *process_facts, i
 
 	facts->trees = process_tree_met(matcher->process_tree, &process, roots);
 	for (size_t i = 0; i < matcher->count; i++)
-		if (!matcher->verdicts[i] && (facts->trees & matcher->trees[i]))
+		if (matcher->verdicts[i] != MATCHER_ITSELF && (facts->trees & matcher->trees[i]))
 			matcher->verdicts[i] = MATCHER_DESCENDS;
 
 	return 0;

@@ -44,6 +44,7 @@ struct process_facts {
 	struct procfs_stat stat;
 	uint64_t arguments_at; /* address of its arguments: another one after an exec; 0: not permitted to read */
 	unsigned asked;        /* bits of match_need that were read, or tried */
+	bool unanswered;       /* its command line did not come in time: that says nothing about it */
 	struct container container;
 	char text[1024], comm[64], exe[4096], cgroup[4096], cmdline[PROCESS_FACTS_CMDLINE_MAX];
 };
@@ -65,8 +66,11 @@ int process_facts_ask(struct process_facts *process_facts, unsigned needs);
 
 struct process_tree;
 
-/* Whether a process is of an entry: not; by an ancestor alone (facts.trees); by itself. */
-enum matcher_verdict { MATCHER_NOT, MATCHER_DESCENDS, MATCHER_ITSELF };
+/*
+ * Whether a process is of an entry: not; by an ancestor alone (facts.trees); by itself; not known, because what it
+ * selects by did not come in time: a process that was of it still is.
+ */
+enum matcher_verdict { MATCHER_NOT, MATCHER_DESCENDS, MATCHER_ITSELF, MATCHER_UNKNOWN };
 
 struct matcher {
 	const struct config_target *entries; /* the configuration's, which must outlive this */

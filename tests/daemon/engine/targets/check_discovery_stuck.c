@@ -167,6 +167,44 @@ START_TEST(a_command_line_that_does_not_come_costs_itself_alone)
 }
 END_TEST
 
+/* It was selected by what does not come now: that says nothing of it. Nor is it met anew when it comes again. */
+START_TEST(who_is_selected_by_a_command_line_that_does_not_come_any_more_stays)
+{
+	struct foreign_counts before = foreign_counts();
+	uint64_t scans;
+	int fd;
+
+	make_files(&rig,
+		   "{\"name\": \"c\", \"cmdline\": \"--port\"}, {\"name\": \"d\", \"cmdline\": \"--port\", \"per\": "
+		   "\"cgroup\"}");
+	ck_assert_int_eq(samplers_start(rig.samplers), 0);
+	ck_assert_int_eq(discovery_start(rig.discovery, true), 0);
+	scene_wait_for(state().scans >= 1);
+
+	uint64_t found = state().target_table.found;
+
+	ck_assert_uint_ge(found, 2);
+	ck_assert_uint_eq(state().target_table.targets, found);
+	snprintf(stuck, sizeof(stuck), "%s/10/cmdline", rig.root);
+	snprintf(saved, sizeof(saved), "%s/saved", rig.root);
+	ck_assert_int_eq(rename(stuck, saved), 0);
+	ck_assert_int_eq(mkfifo(stuck, 0600), 0);
+	fd = await_reader();
+	scene_wait_for(foreign_counts().hung - before.hung == 1);
+	scans = state().scans;
+	scene_wait_for(state().scans >= scans + 2);
+	ck_assert_uint_eq(state().target_table.targets, found);
+	ck_assert_uint_ge(foreign_counts().refused - before.refused, 1);
+	release_reader(fd);
+	scans = state().scans;
+	scene_wait_for(state().scans >= scans + 2);
+	ck_assert_uint_eq(state().target_table.targets, found);
+	ck_assert_uint_eq(state().target_table.found, found);
+	ck_assert_uint_eq(state().target_table.left, 0);
+	ck_assert(discovery_stop(rig.discovery));
+}
+END_TEST
+
 /* A copy of the tree, of which any file may be a pipe. */
 static void copy_cgroups(char copy[80])
 {
@@ -360,6 +398,7 @@ Suite *discovery_stuck_suite(void)
 	tcase_add_loop_test(tcase, it_is_not_waited_for_at_the_end_and_has_all_that_it_had_when_it_wakes, 0, 2);
 	tcase_add_loop_test(tcase, the_first_scan_is_through_when_it_goes_on_also_if_it_was_begun_again, 0, 2);
 	tcase_add_test(tcase, a_command_line_that_does_not_come_costs_itself_alone);
+	tcase_add_test(tcase, who_is_selected_by_a_command_line_that_does_not_come_any_more_stays);
 	tcase_add_test(tcase, a_reload_does_not_wait_for_a_cgroup_file);
 	tcase_add_test(tcase, what_is_mounted_into_a_cgroup_or_a_process_is_not_entered);
 	tcase_add_test(tcase, state_of_containers_that_does_not_come_keeps_nobody_waiting);
