@@ -676,7 +676,7 @@ static struct process_observation observation_of(const struct process_facts *pro
 	return (struct process_observation){
 		.pid = facts->pid,
 		.start_ticks = process_facts->stat.start_ticks,
-		.arguments_at = process_facts->arguments_at,
+		.arguments_at = process_facts->unanswered ? 0 : process_facts->arguments_at, /* 0: to be read again */
 		.comm = facts->comm,
 		.cmdline = facts->cmdline ? facts->cmdline : "",
 		.cgroup = facts->cgroup ? facts->cgroup : "",

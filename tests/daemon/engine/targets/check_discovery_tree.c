@@ -232,6 +232,23 @@ START_TEST(a_target_that_is_called_something_else_is_described_anew_by_scans)
 }
 END_TEST
 
+START_TEST(arguments_that_did_not_come_are_in_the_description_when_they_do)
+{
+	char stuck[128], saved[128];
+
+	appear_with_arguments(100, "app", "app|one", 7000);
+	snprintf(stuck, sizeof(stuck), "%s/100/cmdline", rig.root);
+	snprintf(saved, sizeof(saved), "%s/saved", rig.root);
+	ck_assert_int_eq(rename(stuck, saved), 0);
+	ck_assert_int_eq(mkfifo(stuck, 0600), 0);
+	make(&rig, rig.root, "tests/data/cgroup/v1",
+	     scene_config("{\"targets\": [{\"name\": \"x\", \"comm\": \"app\"}]}"));
+	ck_assert_str_eq(after_a_scan(), "x/100: app: ");
+	ck_assert_int_eq(rename(saved, stuck), 0);
+	scene_wait_for(strcmp(after_a_scan(), "x/100: app: app one") == 0);
+}
+END_TEST
+
 static void reload(const char *entries)
 {
 	struct config *next = wanted(entries);
@@ -439,6 +456,7 @@ Suite *discovery_tree_suite(void)
 	tcase_add_test(scans, each_is_a_target_of_its_own);
 	tcase_add_test(scans, the_process_of_an_entry_by_pid_has_its_name_and_its_descendants_have_theirs);
 	tcase_add_test(scans, a_reload_keeps_trees_of_entries_that_stay);
+	tcase_add_test(scans, arguments_that_did_not_come_are_in_the_description_when_they_do);
 	tcase_add_loop_test(scans, a_target_that_is_called_something_else_is_described_anew_by_scans, 0,
 			    ARRAY_LEN(described));
 	suite_add_tcase(suite, scans);
