@@ -43,6 +43,7 @@ SUITES := $(patsubst check_%.c,%,$(notdir $(SUITE_C)))
 FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(filter-out tests/fuzz/fuzz_main.c,$(wildcard tests/fuzz/fuzz_*.c)))
 # Preloaded into a program; sanitizers have to be the first.
 PRELOADS := $(if $(SANITIZE),,$(B)/clock_ahead.so)
+BENCH_PRELOADS := $(if $(SANITIZE),,$(B)/slow_disk.so)
 TOOL_C := $(filter-out tests/programs/clock_ahead.c,$(wildcard tests/programs/*.c tests/bench/bench*.c))
 
 objects = $(patsubst %.c,$(B)/%.o,$(1))
@@ -251,6 +252,10 @@ $(B)/%.so: tests/programs/%.c $(B)/flags
 	$(call say,LINK)
 	$(Q)$(CC) $(WARNINGS) -O2 -fPIC -shared -D_GNU_SOURCE $< -o $@
 
+$(B)/slow_disk.so: tests/data/slow_disk/slow_disk.c tests/data/slow_disk/slow_disk.h $(B)/flags
+	$(call say,LINK)
+	$(Q)$(CC) -O1 -fPIC -shared -D_GNU_SOURCE $< -o $@ -ldl
+
 # ---- what people type ----
 
 help:
@@ -320,7 +325,7 @@ demo: deps-build $(PROGRAMS) $(HELPERS) $(B)/workload_demo
 	B=$(B) bash tests/demo.sh
 	$(say_missing)
 
-bench: deps-build $(PROGRAMS) $(HELPERS) $(TOOL_BINS)
+bench: deps-build $(PROGRAMS) $(HELPERS) $(TOOL_BINS) $(BENCH_PRELOADS)
 	@B=$(B) sh tests/deps.sh peers
 	@sh tests/bench/bench.sh $(BENCH_BINS)
 
