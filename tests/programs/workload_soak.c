@@ -18,9 +18,11 @@
  *                      hostile DIRECTORY     hostile: neighbours that make reading them
  *                                            expensive, each a process: see hostile(). DIRECTORY is
  *                                            theirs
- *                      unanswered            hostile: processes of another user whose program is on a
+ *                      unanswered SECONDS ROUND
+ *                                            hostile: processes of another user whose program is on a
  *                                            FUSE file system that stops to answer now and then, and
- *                                            one whose mmap lock is never given back; needs root
+ *                                            one whose mmap lock is not given back; until so many
+ *                                            seconds are over. Needs root
  *                      cgroups DIRECTORY     makes and removes 200 cgroups a second below it
  */
 #include "fuse_mount.h"
@@ -373,11 +375,17 @@ static void run_unanswered(const char *file, uid_t uid)
 	die(file);
 }
 
-static void unanswered(void)
+/*
+ * For so long: reading /proc/PID/cmdline of these waits meanwhile, for ps(1) and everything else on the
+ * machine. Three kinds of requests in turn are not answered, beginning with that of this round.
+ */
+static void unanswered(const char *seconds_text, const char *round)
 {
 	static const uint64_t hangs[] = { FUSE_HANGS(FUSE_OPEN),   FUSE_HANGS(FUSE_READ),   FUSE_HANGS(FUSE_GETATTR),
 					  FUSE_HANGS(FUSE_LOOKUP), FUSE_HANGS(FUSE_STATFS), FUSE_HANGS(FUSE_FLUSH) };
 	const size_t kinds = sizeof(hangs) / sizeof(hangs[0]);
+	uint64_t until = now_ns(CLOCK_MONOTONIC) + strtoull(seconds_text, NULL, 10) * NS_PER_S;
+	size_t kind = 3 * strtoull(round, NULL, 10);
 	uid_t uid = geteuid() == 0 ? 65534 : 0;
 	struct timespec seconds = { 0 };
 	struct fuse_mount mount;
@@ -386,6 +394,7 @@ static void unanswered(void)
 	name_self("hostile");
 	sigemptyset(&end);
 	sigaddset(&end, SIGTERM);
+	sigprocmask(SIG_BLOCK, &end, NULL);
 	if (!fuse_mount_begin(&mount, "/proc/self/exe")) {
 		fprintf(stderr, "workload_soak: %s\n", skip_why());
 		exit(EXIT_FAILURE);
@@ -395,10 +404,9 @@ static void unanswered(void)
 			run_unanswered(mount.file, uid);
 	sleep_ns(2ull * NS_PER_S);
 	fuse_mount_lock_process(&mount, uid);
-	sigprocmask(SIG_BLOCK, &end, NULL);
-	for (size_t i = 0; sigtimedwait(&end, NULL, &seconds) != SIGTERM; i++) {
-		fuse_mount_hang(&mount, i % 2 ? hangs[i / 2 % kinds] : 0);
-		seconds.tv_sec = i % 2 ? 20 : 10;
+	for (size_t i = 0; now_ns(CLOCK_MONOTONIC) < until && sigtimedwait(&end, NULL, &seconds) != SIGTERM; i++) {
+		fuse_mount_hang(&mount, i % 2 ? hangs[kind++ % kinds] : 0);
+		seconds.tv_sec = i % 2 ? 14 : 4;
 	}
 	fuse_mount_end(&mount);
 	exit(EXIT_SUCCESS);
@@ -452,8 +460,8 @@ int main(int argc, char **argv)
 		home = argv[2];
 		hostile();
 	}
-	if (strcmp(mode, "unanswered") == 0)
-		unanswered();
+	if (strcmp(mode, "unanswered") == 0 && argc == 4)
+		unanswered(argv[2], argv[3]);
 	if (strcmp(mode, "balloons") == 0) {
 		name_self("hostile");
 		balloons();
@@ -464,6 +472,6 @@ int main(int argc, char **argv)
 		return EXIT_SUCCESS;
 	fprintf(stderr, "usage: workload_soak forks PER_SECOND | spikes PERIOD_MS HOLD_MS MIB | flood SOCKET | manager "
 			"SOCKET | "
-			"hostile DIRECTORY | unanswered | cgroups DIRECTORY\n");
+			"hostile DIRECTORY | unanswered SECONDS ROUND | cgroups DIRECTORY\n");
 	return 2;
 }

@@ -12,7 +12,9 @@
 # have done (CPU time never steps back, never grows faster than its threads could use it, but for 0.2 s of a group whose
 # members are known by their ends only; memory of the one that tells within what it took). At the end a table: each line is what was measured, its bound, and ok or MISSED. Exit code: 0 when
 # no line was missed. Needs no root; without it there are fewer kernel-side parts and the neighbours are of the same user.
-# KEEP=DIR keeps everything. CPU time: some 10 % of a core for the daemon and 20 % for the rest, at 2,000 forks a second.
+# While a file system does not answer, ps(1) and all else that reads command lines waits on the whole machine: that is so for
+# a minute of each ten, with root. KEEP=DIR keeps everything. CPU time: some 10 % of a core for the daemon and 20 % for the
+# rest, at 2,000 forks a second.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -28,6 +30,7 @@ missed=0
 
 cleanup() {
 	[ -n "$daemon_pid" ] && kill "$daemon_pid" 2>/dev/null
+	[ -n "${hang_pid:-}" ] && kill "$hang_pid" 2>/dev/null
 	[ ${#workloads[@]} -gt 0 ] && kill "${workloads[@]}" 2>/dev/null
 	wait
 	if [ -n "${KEEP:-}" ]; then cp -r "$out" "$KEEP"; fi
@@ -59,6 +62,7 @@ configure() {
 	 "incidents": { "directory": "$out/incidents", "min_free": "0B", "before": "1s", "after": "$2", "max_per_hour": 0,
 	                "max_count": $KEPT },
 	 "state_file": "$out/own/state.json",
+	 "stacks": { "mode": "dwarf" },
 	 "targets": [
 	  { "name": "spikes", "comm": "$SOAK_TAG-spikes", "again": "200ms",
 	    "run": [ { "name": "hook", "command": [ "$out/bin/workload_soak", "ends" ] } ] },
@@ -178,22 +182,62 @@ count_lost_spikes() {
 		END { print lost + 0 }' "$out/own/log.now" "$out/truth"
 }
 
+# In KiB.
+resident_without_ring() {
+	awk -v ring="$out/own/ring" '/^[0-9a-f]+-/ { other = $6 != ring } other && /^Rss:/ { sum += $2 } END { print sum + 0 }' \
+		"/proc/$daemon_pid/smaps"
+}
+
+# After a minute of incidents and at the end: of the median of each minute.
+report_memory_of_incidents() {
+	local begin first last
+	begin=$(awk '$6 > 0 { print $1; exit }' "$out/measured")
+	first=$(column 11 "${begin:-0}" $((${begin:-0} + 60)))
+	last=$(column 11 $((length - 60)) "$length")
+	bounded "resident memory without the ring, KiB, $first in the first minute" "$last" "$(awk -v a="$first" 'BEGIN { print int(a * 1.3) }')"
+	bounded "resident memory, the most, with the ring, KiB" "$(awk '$12 > max { max = $12 } END { print max + 0 }' "$out/measured")" 98304
+}
+
+# Of each HANG_EACH_S seconds files do not answer for HANG_S.
+HANG_S=60 HANG_EACH_S=600
+hang_pid=
+hangs=0
+hang_turns() {
+	local now=$1
+	if [ -n "$hang_pid" ] && ! kill -0 "$hang_pid" 2>/dev/null; then end_hang; fi
+	if [ -z "$hang_pid" ] && [ "$(id -u)" = 0 ] && [ "$now" -ge $next_hang ]; then
+		"$out/bin/workload_soak" unanswered $HANG_S "$hangs" &
+		hang_pid=$!
+		next_hang=$((now + HANG_EACH_S))
+	elif [ -n "$hang_pid" ] && [ "$now" -ge $((next_hang - HANG_EACH_S + HANG_S + 20)) ]; then
+		end_hang
+	fi
+}
+
+# What waits for its files fails then.
+end_hang() {
+	[ -n "$hang_pid" ] || return
+	kill "$hang_pid" 2>/dev/null
+	wait "$hang_pid" && hangs=$((hangs + 1))
+	hang_pid=
+}
+
 measure() {
 	local at=$1 fds
 	"$out/bin/spikewatch" status --json --brief --socket "$out/own/control" >"$out/status" 2>/dev/null || refused=$((refused + 1))
 	fds=$(find "/proc/$daemon_pid/fd" -mindepth 1 2>/dev/null | wc -l)
-	awk -v at="$at" -v fds="$fds" -v files="$(find "$out/own" -type f | wc -l)" \
+	awk -v at="$at" -v fds="$fds" -v own="$(resident_without_ring)" -v files="$(find "$out/own" -type f | wc -l)" \
 		-v kept="$(find "$out/incidents" -maxdepth 1 -name '2*' ! -name '*.tmp' | wc -l)" \
 		-v capture="$(told capture_percent)" -v cpu="$(told cpu_percent)" -v slots="$(told snapshots)" \
 		-v missed="$(told missed_slots)" -v source="$(sed -n 's/^ *"source": "\([a-z]*\)".*/\1/p' "$out/status" | head -n 1)" '
-		/^VmRSS/ { rss = $2 } /^Threads/ { threads = $2 }
-		END { print at, rss, fds, threads, files, kept, capture, cpu, slots, missed, source }' \
+		/^VmRSS/ { rss = $2 } /^VmHWM/ { most = $2 } /^Threads/ { threads = $2 }
+		END { print at, rss, fds, threads, files, kept, capture, cpu, slots, missed, own, most, source }' \
 		"/proc/$daemon_pid/status" >>"$out/measured" 2>/dev/null
 }
 
 run() {
 	length=$1
-	local forks=${2:-2000} begin=$EPOCHSECONDS now reload=0 reloads=0 reloads_failed=0 next_trigger=60
+	local forks=${2:-2000} begin=$EPOCHSECONDS now reload=0 reloads=0 reloads_failed=0 next_trigger=60 next_hang=30
 	# What is taken once (tables that grow to their size, caches, the spool) is taken by then.
 	settle=$((length >= 1800 ? 600 : length / 3))
 	refused=0
@@ -219,8 +263,6 @@ run() {
 	"${as_neighbour[@]}" "$out/bin/workload_soak" hostile "$out/theirs" &
 	workloads+=($!)
 	if [ "$(id -u)" = 0 ]; then
-		"$out/bin/workload_soak" unanswered &
-		workloads+=($!)
 		cgroup=$(awk '$3 == "cgroup2" { print $2; exit }' /proc/mounts)
 		cgroup=${cgroup:+$cgroup/$SOAK_TAG}
 	fi
@@ -235,6 +277,7 @@ run() {
 			tail -n 5 "$out/own/log.now"
 			exit 1
 		fi
+		hang_turns $now
 		measure $now
 		check_incidents
 		if [ $((now / 20)) -gt $reload ]; then
@@ -251,6 +294,7 @@ run() {
 		sleep 5
 	done
 
+	end_hang
 	kill "${workloads[@]}" 2>/dev/null
 	workloads=()
 	sleep 5
@@ -265,9 +309,15 @@ run() {
 	echo "soak: $length s with $forks forks a second; bounds of growth hold from $settle s on"
 	printf '%-62s %14s %16s  %s\n' what measured bound verdict
 	flat "resident memory, KiB" 2 $((length >= 1800 ? 1024 : 16384)) # a short run has hardly settled
+	report_memory_of_incidents
 	flat "descriptors" 3 8
 	flat "threads" 4 0
 	flat "files beside the incidents" 5 0
+	if [ $hangs -gt 0 ]; then
+		line "times that files did not answer, $HANG_S s of each $HANG_EACH_S" $hangs "> 0" ok
+	else
+		echo "skipped: files that do not answer: that needs root, and FUSE"
+	fi
 	bounded "incidents kept" "$(awk '$6 > max { max = $6 } END { print max + 0 }' "$out/measured")" $((KEPT + 1)) # one that was just sealed
 	bounded "drafts that were left" "$(find "$out/incidents" -name '*.tmp' | wc -l)" 0
 	line "incidents that were looked at" "$(wc -l <"$out/seen")" "> 0" "$([ -s "$out/seen" ] && echo ok || echo MISSED)"
