@@ -148,7 +148,7 @@ int cpu_accounts_reader_new(const struct cpu_accounts *accounts, struct cpu_acco
 	reader->group_version = 1;
 
 	for (uint32_t cpu = 0; cpu < accounts->cpus; cpu++) {
-		reader->taken[cpu] = load(&accounts->slots[cpu].logged);
+		reader->taken[cpu] = accounts->slots ? load(&accounts->slots[cpu].logged) : 0;
 		for (uint32_t i = 0; i < atomic_load(&accounts->group_count); i++)
 			take_cell(reader, cpu, i);
 		reader->runs[cpu] = (struct run){ .sequence = UINT64_MAX,

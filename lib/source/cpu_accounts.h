@@ -23,7 +23,10 @@ struct cpu_group {
 	uint32_t lost;       /* it is not to be believed */
 };
 
-/* The memory, of the one who had it mapped; it outlives its readers. */
+/*
+ * The memory, of the one who had it mapped; it outlives its readers. What the program writes may come later than
+ * a reader: until it is on for the first time slots, accounts, logs, words and cells may be NULL.
+ */
 struct cpu_accounts {
 	const volatile struct cpu_slot *slots;
 	const volatile struct cpu_account *accounts;

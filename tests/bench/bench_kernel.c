@@ -316,7 +316,7 @@ static void report_bursts(void)
 		run_in_bursts(all);
 
 	struct session *session = watch_bursts(&config);
-	bool has = session_parts(session).accounts != NULL;
+	bool has = *session_parts(session).accounts_off == '\0';
 
 	if (has)
 		waitpid(pid, NULL, 0);

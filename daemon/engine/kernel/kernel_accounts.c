@@ -36,6 +36,15 @@
  * would need the sums of its signal_struct in the same state, without the lock that makes them one; and
  * it cannot be repeated without counting twice what came into the table in between. By process it is
  * one lookup, one clock and as many slots as there are CPUs: 20 us.
+ *
+ * Three states:
+ *
+ *	waiting  --a try loads and attaches it-->  on  --costs more, or is wrong-->  off  --it is cheap again-->  on
+ *	    '-----a try fails for good------>  waiting, without tries
+ *
+ * Waiting is off without a program: the tables of this side are there, for readers that are made before it comes,
+ * and nothing of the kernel's side is mapped. What is a target when it comes on gets its account by the same
+ * seam as after it was off.
  */
 #include "daemon/engine/kernel/kernel_accounts.h"
 
@@ -186,6 +195,13 @@ void kernel_accounts_state(struct kernel_accounts *accounts, struct kernel_accou
  */
 static const char *owner_name = "spikewatch-cpu-accounts";
 
+/*
+ * While another one has the name it is asked for so often: three system calls. What is given up after the name
+ * was had costs the time of a load, tens of milliseconds.
+ */
+#define TRY_NAME_NS (10 * NS_PER_S)
+#define TRY_LOAD_NS (60 * NS_PER_S)
+
 /* User's side of an account. */
 struct seat {
 	uint64_t start_ticks;
@@ -245,6 +261,9 @@ struct kernel_accounts {
 	uint32_t worth;         /* processes that were watched while it was on */
 	unsigned doubt;         /* see DOUBT_MAX */
 	bool wrong;             /* it is not to be believed: never again */
+	bool loaded;            /* false: it waits, without a program */
+	int waits_for;          /* why the last try failed; one that may pass is tried again */
+	mono_t tried;
 	pthread_mutex_t lock;
 	struct kernel_accounts_state state; /* under the lock */
 };
@@ -1273,8 +1292,8 @@ static socklen_t owner_address(struct sockaddr_un *address)
 
 /*
  * Whether the name is that of a spikewatch: it listens, and is of root or of this user. Does not
- * wait. Connections are never accepted: when there are too many the answer is no, and two
- * programs count, each for itself.
+ * wait. When it has accepted none for long (answer_others) the answer is no, and two programs count,
+ * each for itself.
  */
 static bool is_owned_by_another(void)
 {
@@ -1294,7 +1313,7 @@ static int take_ownership(struct kernel_accounts *accounts, char *reason)
 	socklen_t len = owner_address(&address);
 	int r = 0;
 
-	accounts->owner = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	accounts->owner = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (accounts->owner < 0 || bind(accounts->owner, (const struct sockaddr *)&address, len) < 0 ||
 	    listen(accounts->owner, SOMAXCONN) < 0)
 		r = -errno;
@@ -1304,6 +1323,15 @@ static int take_ownership(struct kernel_accounts *accounts, char *reason)
 		snprintf(reason, KERNEL_ACCOUNTS_REASON_MAX, "%s",
 			 r == -EADDRINUSE ? "another spikewatch on this machine uses it" : strerrordesc_np(-r));
 	return r;
+}
+
+/* Each try of another one leaves a connection, and there is room for some thousand. */
+static void answer_others(const struct kernel_accounts *accounts)
+{
+	int fd;
+
+	while ((fd = accept4(accounts->owner, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
+		close(fd);
 }
 
 /* map NULL: room only. */
@@ -1451,14 +1479,33 @@ static int prepare(struct kernel_accounts *accounts)
 	return 0;
 }
 
-static int open_all(struct kernel_accounts *accounts, char *reason)
+/* Nobody reads what is mapped: it has not been on. */
+static void unload(struct kernel_accounts *accounts)
 {
-	int r = check_place(reason);
+	detach(accounts);
+	for (size_t i = 0; i < ARRAY_LEN(accounts->mapped); i++)
+		if (accounts->mapped[i])
+			munmap(accounts->mapped[i], accounts->mapped_bytes[i]);
+	memset(accounts->mapped, 0, sizeof(accounts->mapped));
+	ring_buffer__free(accounts->ring);
+	switches__destroy(accounts->skeleton);
+	if (accounts->owner >= 0)
+		close(accounts->owner);
+	accounts->ring = NULL;
+	accounts->skeleton = NULL;
+	accounts->owner = -1;
+	accounts->shared.accounts = NULL;
+	accounts->shared.slots = NULL;
+	accounts->shared.logs = NULL;
+	accounts->shared.cells = NULL;
+	accounts->shared.words = NULL;
+}
 
-	if (r == 0)
-		r = take_ownership(accounts, reason);
-	if (r == 0)
-		r = prepare(accounts);
+/* From the name to the first switch. 0; -errno and *reason, and it is as before. */
+static int load(struct kernel_accounts *accounts, char *reason)
+{
+	int r = take_ownership(accounts, reason);
+
 	if (r == 0)
 		r = open_program(accounts);
 	if (r == 0)
@@ -1470,7 +1517,42 @@ static int open_all(struct kernel_accounts *accounts, char *reason)
 			ring_buffer__new(bpf_map__fd(accounts->skeleton->maps.events), on_event_of, accounts, NULL);
 		r = accounts->ring ? 0 : -errno;
 	}
-	return r == 0 ? attach(accounts, reason) : r;
+	if (r == 0)
+		r = attach(accounts, reason);
+	accounts->loaded = r == 0;
+	accounts->waits_for = r;
+	if (r == 0)
+		return 0;
+	if (!*reason)
+		snprintf(reason, KERNEL_ACCOUNTS_REASON_MAX, "%s", strerrordesc_np(-r));
+	unload(accounts);
+	return r;
+}
+
+/* Another one has it; there is no memory or no descriptor; a CPU did not switch. */
+static bool may_pass(int r)
+{
+	return r == -EADDRINUSE || r == -ENOMEM || r == -EMFILE || r == -ENFILE || r == -EAGAIN;
+}
+
+static int open_all(struct kernel_accounts *accounts, char *reason)
+{
+	int r = check_place(reason);
+
+	if (r == 0)
+		r = prepare(accounts);
+	if (r < 0)
+		return r;
+
+	r = load(accounts, reason);
+	if (r == 0 || !accounts->options.waits || !may_pass(r))
+		return r;
+
+	struct clock clock = real_clock();
+
+	accounts->tried = clock_mono(&clock);
+	snprintf(accounts->state.reason, sizeof(accounts->state.reason), "%s", reason);
+	return 1;
 }
 
 int kernel_accounts_open(const struct kernel_accounts_options *options, struct kernel_accounts **ret,
@@ -1492,9 +1574,9 @@ int kernel_accounts_open(const struct kernel_accounts_options *options, struct k
 		kernel_accounts_close(accounts);
 		return r;
 	}
-	accounts->state.on = true;
+	accounts->state.on = r == 0;
 	*ret = accounts;
-	return 0;
+	return r;
 }
 
 void kernel_accounts_close(struct kernel_accounts *accounts)
@@ -1502,14 +1584,7 @@ void kernel_accounts_close(struct kernel_accounts *accounts)
 	if (!accounts)
 		return;
 
-	detach(accounts);
-	for (size_t i = 0; i < ARRAY_LEN(accounts->mapped); i++)
-		if (accounts->mapped[i])
-			munmap(accounts->mapped[i], accounts->mapped_bytes[i]);
-	ring_buffer__free(accounts->ring);
-	switches__destroy(accounts->skeleton);
-	if (accounts->owner >= 0)
-		close(accounts->owner);
+	unload(accounts);
 	free(accounts->seats);
 	free(accounts->shared.base_ns);
 	free(accounts->shared.pids);
@@ -1541,6 +1616,15 @@ static void turn_off(struct kernel_accounts *accounts, const char *reason)
 		  "CPU time is read from files, no longer from the scheduler: %s", reason);
 }
 
+static void say_on(struct kernel_accounts *accounts, const char *said)
+{
+	pthread_mutex_lock(&accounts->lock);
+	accounts->state.on = true;
+	accounts->state.reason[0] = '\0';
+	pthread_mutex_unlock(&accounts->lock);
+	log_about(LOG_NOTICE, &(struct log_about){ .message = MESSAGE_FEATURE_OFF, .state = "end" }, "%s", said);
+}
+
 static void turn_on(struct kernel_accounts *accounts)
 {
 	char reason[KERNEL_ACCOUNTS_REASON_MAX];
@@ -1550,12 +1634,31 @@ static void turn_on(struct kernel_accounts *accounts)
 		accounts->cheap = 0;
 		return;
 	}
+	say_on(accounts, "CPU time comes from the scheduler again");
+}
+
+/* It waits: whether it is time for another try, and that. A reason that is new is said once. */
+static void try_again(struct kernel_accounts *accounts, mono_t now)
+{
+	uint64_t pause_ns = accounts->waits_for == -EADDRINUSE ? TRY_NAME_NS : TRY_LOAD_NS;
+	char reason[KERNEL_ACCOUNTS_REASON_MAX] = "";
+
+	if (!may_pass(accounts->waits_for) || mono_diff(now, accounts->tried) < (int64_t)pause_ns)
+		return;
+
+	accounts->tried = now;
+	if (load(accounts, reason) == 0) {
+		say_on(accounts, "CPU time comes from the scheduler now, no longer from files");
+		return;
+	}
+	if (strcmp(reason, accounts->state.reason) == 0)
+		return;
 	pthread_mutex_lock(&accounts->lock);
-	accounts->state.on = true;
-	accounts->state.reason[0] = '\0';
+	snprintf(accounts->state.reason, sizeof(accounts->state.reason), "%s", reason);
 	pthread_mutex_unlock(&accounts->lock);
-	log_about(LOG_NOTICE, &(struct log_about){ .message = MESSAGE_FEATURE_OFF, .state = "end" },
-		  "CPU time comes from the scheduler again");
+	log_about(LOG_NOTICE, &(struct log_about){ .message = MESSAGE_FEATURE_OFF, .state = "change" },
+		  "CPU time stays read from files, %s: %s",
+		  may_pass(accounts->waits_for) ? "for now" : "until the next start", reason);
 }
 
 /* Account and clock of the process are not equal. hides: switches were hidden. */
@@ -1754,6 +1857,12 @@ static void judge_cost(struct kernel_accounts *accounts, uint64_t rate, uint64_t
 
 void kernel_accounts_check(struct kernel_accounts *accounts, mono_t now, uint64_t interval_ns)
 {
+	if (!accounts->loaded) {
+		try_again(accounts, now);
+		return;
+	}
+	answer_others(accounts);
+
 	uint64_t rate = switch_rate(accounts, now);
 
 	pthread_mutex_lock(&accounts->lock);

@@ -27,18 +27,20 @@ struct kernel_accounts_options {
 	uint32_t groups;                    /* cgroups, the same */
 	const struct cgroup_mounts *mounts; /* NULL: no cgroups; must outlive it */
 	bool at_any_cost; /* also when there are so many switches that reading clocks would cost less */
+	bool waits;       /* for what may pass, as another one that has it: opens, and is off until then */
 };
 
 /*
  * Loads and attaches the program. Moves the calling thread to each CPU for a moment, so that what runs
- * there is known. 0; -errno, and reason, a sentence without full stop, says why.
+ * there is known. 0; 1: it is off for now, and kernel_accounts_check tries again; -errno. reason, a
+ * sentence without full stop, says why.
  */
 int kernel_accounts_open(const struct kernel_accounts_options *options, struct kernel_accounts **ret,
 			 char reason[KERNEL_ACCOUNTS_REASON_MAX]);
 /* The readers must be gone. NULL is fine. */
 void kernel_accounts_close(struct kernel_accounts *accounts);
 
-/* What its readers need. Valid until it is closed. */
+/* What its readers need. Valid until it is closed; what is the kernel's is NULL until it is on for the first time. */
 const struct cpu_accounts *kernel_accounts_shared(const struct kernel_accounts *accounts);
 
 /* A process, or a cgroup with all that is below it: that of v1's cpuacct where there is one, else that of v2. */
@@ -63,7 +65,7 @@ void kernel_accounts_unwatch(struct kernel_accounts *accounts, uint32_t account)
  * About once a second: compares accounts of processes that stand still with their clocks, and what
  * switches cost with what reading clocks every interval_ns would. Turns accounts off and on again by
  * that, and logs it. An account that a hidden switch made wrong says `lost` from then on. While they
- * are off nothing is to be watched.
+ * are off nothing is to be watched; then it may take 0.1 s, and watch and unwatch may be called meanwhile.
  */
 void kernel_accounts_check(struct kernel_accounts *accounts, mono_t now, uint64_t interval_ns);
 

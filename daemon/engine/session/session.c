@@ -263,6 +263,7 @@ static void open_accounts(struct session *session)
 		.capacity = sampling->max_targets,
 		.groups = sampling->max_targets < GROUP_ACCOUNTS_MAX ? sampling->max_targets : GROUP_ACCOUNTS_MAX,
 		.mounts = session->mounts,
+		.waits = true,
 	};
 
 	bool asked_for = sampling->source == CONFIG_CPU_SOURCE_KERNEL;
@@ -276,9 +277,12 @@ static void open_accounts(struct session *session)
 		snprintf(session->accounts_off, sizeof session->accounts_off, "there are several sampler threads");
 	else
 		kernel_accounts_open(&options, &session->accounts, session->accounts_off);
-	if (!session->accounts)
-		log_about(asked_for ? LOG_WARNING : LOG_INFO, &(struct log_about){ .message = MESSAGE_FEATURE_OFF },
-			  "CPU time is read from files, not from the scheduler: %s", session->accounts_off);
+	if (*session->accounts_off)
+		log_about(asked_for ? LOG_WARNING : LOG_INFO,
+			  &(struct log_about){ .message = MESSAGE_FEATURE_OFF,
+					       .state = session->accounts ? "begin" : NULL },
+			  "CPU time is read from files, not from the scheduler: %s%s", session->accounts_off,
+			  session->accounts ? " (tried again)" : "");
 }
 
 static int open_samplers(struct session *session)

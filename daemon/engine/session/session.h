@@ -71,7 +71,10 @@ struct session_parts {
 	 * users have none: "" if they have.
 	 */
 	const char *stacks_off;
-	/* Of CPU time; NULL: files alone, for the reason accounts_off: "" if that is what is configured. */
+	/*
+	 * Of CPU time; NULL: files alone, for the reason accounts_off: "" if that is what is configured.
+	 * Their state says if they are on; accounts_off, why they were not at the start.
+	 */
 	struct kernel_accounts *accounts;
 	const char *accounts_off;
 	const char *symbolizer; /* the path of spikewatch-symbolize, if there are stacks */

@@ -3042,6 +3042,19 @@ static void say_what_is_coarse(struct discovery *discovery)
 			 (double)config->sampling.cgroup_interval_ns / 1e6);
 }
 
+/* What turns them on takes up to a tenth of a second: loads, visits each CPU. Nobody waits for that. */
+static void check_accounts_of(struct discovery *discovery, struct kernel_accounts *accounts, mono_t now)
+{
+	uint64_t interval_ns = discovery->config->sampling.interval_ns;
+	bool on = atomic_load(&kernel_accounts_shared(accounts)->on);
+
+	if (!on)
+		fair_mutex_leave(&discovery->lock);
+	kernel_accounts_check(accounts, now, interval_ns);
+	if (!on)
+		fair_mutex_enter(&discovery->lock);
+}
+
 static void check_accounts(struct discovery *discovery, mono_t now)
 {
 	struct kernel_accounts *accounts = discovery->options.target_table.accounts;
@@ -3053,7 +3066,7 @@ static void check_accounts(struct discovery *discovery, mono_t now)
 
 	if (due) {
 		discovery->accounts_checked = now;
-		kernel_accounts_check(accounts, now, discovery->config->sampling.interval_ns);
+		check_accounts_of(discovery, accounts, now);
 	}
 	discovery->accounts_left = target_table_keep_accounts(discovery->target_table);
 	if (discovery->subscribed_once && is_source_outdated(discovery)) {

@@ -7,7 +7,9 @@
 #include "own_cgroups.h"
 #include "program.h"
 #include "skip.h"
+#include "lib/model/sample.h"
 #include "lib/model/target.h"
+#include "lib/ring/ring.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -618,6 +620,160 @@ static bool counts_in_the_kernel(const struct program *program)
 	return !why;
 }
 
+/* ---- one of two that counts ---- */
+
+/* Of its own place: where it is, all that it writes, and its socket. Waits until it is at work. */
+static struct program start_counter(const char *name, pid_t pid)
+{
+	char where[100], file[128];
+	struct program program;
+
+	snprintf(where, sizeof(where), "%s/%s", directory, name);
+	snprintf(file, sizeof(file), "%s/config.json", where);
+	ck_assert_int_eq(mkdir(where, 0700), 0);
+	scene_write(file,
+		    "{\"sampling\": {\"interval\": \"2ms\", \"rescan_interval\": \"100ms\", \"cpu_budget\": "
+		    "\"100%%\"},\n"
+		    "\"ring\": {\"path\": \"%s/ring\", \"size\": \"16MiB\", \"lock\": false},\n"
+		    "\"incidents\": {\"directory\": \"%s/incidents\", \"min_free\": \"0B\"},\n"
+		    "\"state_file\": \"%s/state.json\", \"stacks\": \"off\",\n"
+		    "\"targets\": [{\"name\": \"burner\", \"pid\": %d}]}\n",
+		    where, where, where, pid);
+	program = program_start(DAEMON("-c", file), where, -1, 0);
+	scene_wait_for(program_watches_one(&program) || waitpid(program.pid, NULL, WNOHANG) != 0);
+	ck_assert(program_watches_one(&program));
+
+	return program;
+}
+
+/* What the second one answers about its source of CPU time has this. */
+static bool answers(const char *part)
+{
+	char spikewatch[512], path[128], socket_path[128];
+
+	if (!program_find("spikewatch", spikewatch))
+		return false;
+	snprintf(path, sizeof(path), "%s/answer", directory);
+	snprintf(socket_path, sizeof(socket_path), "%s/second/control", directory);
+
+	const char *const status[] = { spikewatch, "status", "--json", "--socket", socket_path, NULL };
+	int out = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	struct program asked = program_start(status, directory, out, 0);
+
+	close(out);
+	ck_assert_int_eq(program_wait(&asked), 0);
+
+	return scene_says(path, part);
+}
+
+/* The CPU time of its target, and by how much it rose beyond what the time between two samples has room for. */
+struct read_back {
+	uint64_t cpu_ns, excess_ns;
+	bool fell;
+};
+
+static struct read_back read_back(const char *name)
+{
+	struct ring_event event = { .type = 0 };
+	struct ring_cursor *cursor = NULL;
+	struct read_back back = { 0 };
+	struct ring *ring = NULL;
+	uint64_t at_ns = 0;
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/%s/ring", directory, name);
+	ck_assert_int_eq(ring_open(AT_FDCWD, path, false, &ring), 0);
+	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
+	while (ring_cursor_next(cursor, &event) == 0) {
+		if (event.type != RING_EVENT_SAMPLE || !sample_has(event.sample, SAMPLE_CPU))
+			continue;
+
+		uint64_t cpu_ns = event.sample->value[SAMPLE_CPU], passed_ns = event.time.ns - at_ns;
+
+		back.fell |= cpu_ns < back.cpu_ns;
+		if (at_ns > 0 && cpu_ns > back.cpu_ns + passed_ns && cpu_ns - back.cpu_ns - passed_ns > back.excess_ns)
+			back.excess_ns = cpu_ns - back.cpu_ns - passed_ns;
+		at_ns = event.time.ns;
+		back.cpu_ns = cpu_ns;
+	}
+	ring_cursor_free(cursor);
+	ring_free(ring);
+
+	return back;
+}
+
+static pid_t start_spinner(void)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (volatile unsigned i = 0;;)
+			i = i + 1;
+	}
+	ck_assert_int_gt(pid, 0);
+
+	return pid;
+}
+
+/* Stops it: what its own clock says. */
+static uint64_t stop_spinner(pid_t pid)
+{
+	struct timespec used;
+	clockid_t clock;
+
+	ck_assert_int_eq(kill(pid, SIGSTOP), 0);
+	ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
+	usleep(50000); /* it is waited for before its last run is over */
+	ck_assert_int_eq(clock_getcpuclockid(pid, &clock), 0);
+	ck_assert_int_eq(clock_gettime(clock, &used), 0);
+
+	return (uint64_t)used.tv_sec * NS_PER_S + (uint64_t)used.tv_nsec;
+}
+
+/* A scheduler tick: until then a clock is behind, and what was asked then seems to come at once. */
+#define TICK_NS (10 * NS_PER_MS)
+
+/* Its target burns all the time, and loses nothing over the seam. */
+START_TEST(the_second_of_two_counts_in_the_kernel_once_the_first_has_ended)
+{
+	struct program first, second;
+	bool counts, waits;
+	uint64_t used_ns;
+	pid_t spinner;
+
+	if (!built)
+		SKIP_TEST("the programs were not built");
+	if (unshare(CLONE_NEWNET) < 0)
+		SKIP_TEST("a network namespace: %s", strerror(errno));
+	spinner = start_spinner();
+	first = start_counter("first", spinner);
+	counts = counts_in_the_kernel(&first);
+	second = start_counter("second", spinner);
+	waits = said(&second, "not from the scheduler: another spikewatch on this machine uses it (tried again)");
+	if (counts) {
+		ck_assert(waits);
+		ck_assert(answers("\"source\": \"files\",\n"));
+		ck_assert(answers("\"why\": \"another spikewatch on this machine uses it\""));
+	}
+	ck_assert_int_eq(stop(&first), 0);
+	if (counts) {
+		scene_wait_for(said(&second, "CPU time comes from the scheduler now"));
+		ck_assert(answers("\"wanted\": \"auto\",\n    \"source\": \"kernel\""));
+		usleep(500000);
+		used_ns = stop_spinner(spinner);
+		scene_wait_for(read_back("second").cpu_ns == used_ns);
+		ck_assert(!read_back("second").fell);
+		ck_assert_uint_le(read_back("second").excess_ns, TICK_NS);
+	}
+	ck_assert_int_eq(stop(&second), 0);
+	kill(spinner, SIGKILL);
+	ck_assert_int_eq(waitpid(spinner, NULL, 0), spinner);
+	if (!counts)
+		SKIP_TEST("%s", skip_reason);
+}
+END_TEST
+
 #define NEIGHBOURS 3
 
 /* Four on one CPU have a quarter of it each, and wait for three. */
@@ -822,6 +978,11 @@ Suite *daemon_suite(void)
 	tcase = tcase_create("waiting");
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, what_its_neighbours_keep_from_its_cpu_fires_a_rule_on_cpu_wait);
+	suite_add_tcase(suite, tcase);
+
+	tcase = tcase_create("two");
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, the_second_of_two_counts_in_the_kernel_once_the_first_has_ended);
 	suite_add_tcase(suite, tcase);
 
 	tcase = tcase_create("cgroup");

@@ -750,6 +750,99 @@ START_TEST(a_second_one_is_refused_with_the_reason)
 }
 END_TEST
 
+/* Checked so long after its last try. */
+static bool is_on_after(struct kernel_accounts *waiting, uint64_t pause_ns)
+{
+	struct kernel_accounts_state state;
+
+	kernel_accounts_check(waiting, mono_add(waiting->tried, pause_ns), 10 * NS_PER_MS);
+	kernel_accounts_state(waiting, &state);
+	ck_assert_int_eq(state.on, atomic_load(&waiting->shared.on));
+	ck_assert_int_eq(state.on, *state.reason == '\0');
+	return state.on;
+}
+
+/* What was watched by nobody while it waited is taken over without a seam, as it runs. */
+START_TEST(one_that_waits_comes_on_within_a_pause_of_the_end_of_the_other)
+{
+	struct kernel_accounts_options options = { .capacity = 4, .waits = true };
+	char reason[KERNEL_ACCOUNTS_REASON_MAX];
+	struct kernel_accounts *first, *waiting;
+	struct child child = child_start(); /* later it would have the name, too */
+	uint32_t account;
+
+	if (!open_accounts(4)) {
+		child_reap(&child);
+		SKIP_TEST("%s", skip_reason);
+	}
+	first = accounts;
+	options.procfd = procfd;
+	ck_assert_int_eq(kernel_accounts_open(&options, &waiting, reason), 1);
+	ck_assert_str_eq(reason, "another spikewatch on this machine uses it");
+	child_do(&child, 'b');
+	accounts = waiting;
+	ck_assert_int_eq(watch_process_of(child.pid, 0, &account), -ENODEV);
+	for (int i = 0; i < 3; i++)
+		ck_assert(!is_on_after(waiting, TRY_NAME_NS));
+	kernel_accounts_close(first);
+	ck_assert(!is_on_after(waiting, TRY_NAME_NS - 1));
+	ck_assert(is_on_after(waiting, TRY_NAME_NS));
+	ck_assert_int_eq(watch_process_of(child.pid, 0, &account), 0);
+	for (unsigned round = 0; round < 20; round++)
+		child_do(&child, 'h');
+	assert_equal(account, child.pid);
+	child_reap(&child);
+	close_accounts();
+}
+END_TEST
+
+START_TEST(one_that_waits_says_for_what_and_waits_for_nothing_that_cannot_pass)
+{
+	struct kernel_accounts_options options = { .capacity = 4, .waits = true };
+	char reason[KERNEL_ACCOUNTS_REASON_MAX];
+	struct rlimit before, none = { .rlim_cur = 0 };
+	struct kernel_accounts *waiting;
+	struct kernel_accounts_state state;
+
+	if (!open_accounts(4))
+		SKIP_TEST("%s", skip_reason);
+	options.procfd = procfd;
+	ck_assert_int_eq(kernel_accounts_open(&options, &waiting, reason), 1);
+	close_accounts();
+	accounts = waiting;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none.rlim_max = before.rlim_max;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+	ck_assert(!is_on_after(waiting, TRY_NAME_NS));
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+	kernel_accounts_state(waiting, &state);
+	ck_assert_str_eq(state.reason, "Too many open files");
+	ck_assert(!is_on_after(waiting, TRY_NAME_NS));
+
+	waiting->waits_for = -EPERM;
+	ck_assert(!is_on_after(waiting, 1000 * TRY_LOAD_NS));
+	waiting->waits_for = -EMFILE;
+	waiting->options.procfd = procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert(is_on_after(waiting, TRY_LOAD_NS));
+	close_accounts();
+}
+END_TEST
+
+/* Thousands of tries, half a day of them. */
+START_TEST(however_often_another_one_asks_the_name_stays_that_of_the_first)
+{
+	if (!open_accounts(4))
+		SKIP_TEST("%s", skip_reason);
+	for (unsigned i = 0; i < 2 * SOMAXCONN; i++) {
+		ck_assert_msg(is_owned_by_another(), "after %u", i);
+		if (i % 1000 == 0)
+			kernel_accounts_check(accounts, (mono_t){ (1 + i) * NS_PER_S }, 10 * NS_PER_MS);
+	}
+	close_accounts();
+}
+END_TEST
+
 /* Listening or not: one that does not is no spikewatch either. */
 START_TEST(a_user_who_has_taken_the_name_keeps_none_from_it)
 {
@@ -1951,6 +2044,9 @@ Suite *kernel_accounts_suite(void)
 	tcase_add_test(tcase, what_is_taken_over_after_a_hidden_switch_is_not_counted_twice);
 	tcase_add_test(tcase, it_goes_when_switches_cost_more_than_looks_and_comes_back);
 	tcase_add_test(tcase, a_second_one_is_refused_with_the_reason);
+	tcase_add_test(tcase, one_that_waits_comes_on_within_a_pause_of_the_end_of_the_other);
+	tcase_add_test(tcase, one_that_waits_says_for_what_and_waits_for_nothing_that_cannot_pass);
+	tcase_add_test(tcase, however_often_another_one_asks_the_name_stays_that_of_the_first);
 	tcase_add_loop_test(tcase, a_user_who_has_taken_the_name_keeps_none_from_it, 0, 2);
 	tcase_add_test(tcase, a_full_table_is_counted_and_an_account_rests_before_it_is_used_again);
 	tcase_add_test(tcase, accounts_that_were_never_used_take_no_memory);

@@ -584,7 +584,7 @@ START_TEST(a_process_that_begins_anew_since_a_switch_was_hidden_is_counted_in_it
 
 	if (!is_apart)
 		SKIP_TEST("there is no network namespace for it");
-	if (!session_parts(session).accounts)
+	if (*session_parts(session).accounts_off)
 		SKIP_TEST("%s", session_parts(session).accounts_off);
 	document = answer_to("brief");
 	cpu_time = json_member(json_root(document), "cpu_time");
