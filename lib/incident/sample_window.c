@@ -48,6 +48,9 @@ struct gap {
 	uint64_t lost_pages;
 };
 
+/* A shorter hole at the end of a window is not told from a tick that comes a little late. */
+#define END_NS (250 * NS_PER_MS)
+
 struct sample_window {
 	struct sample_window_options options;
 	mono_t from, to;
@@ -339,9 +342,32 @@ void sample_window_gone(struct sample_window *window, mono_t at)
 	window->coverage.gone_ns = mono_diff(at, window->options.fired);
 }
 
-bool sample_window_done(const struct sample_window *window, mono_t now)
+/* As long may the end of a window be without ticks that come when due: two of a sampler that was slowed down. */
+static uint64_t longest_end(const struct sample_window *window, uint64_t interval_ns)
 {
-	return mono_diff(now, window->to) > 0;
+	uint64_t longest_ns = 4 * interval_ns > END_NS ? 4 * interval_ns : END_NS;
+	bool behind_hole = mono_diff(window->span.last, window->span.last_hole) < (int64_t)interval_ns;
+
+	return behind_hole || longest_ns > 2 * window->tick_ns ? longest_ns : 2 * window->tick_ns;
+}
+
+bool sample_window_end(struct sample_window *window, mono_t now, uint64_t interval_ns)
+{
+	struct sampling_hole hole = { .from = window->span.last, .to = window->to };
+
+	if (mono_diff(now, window->to) <= 0)
+		return false;
+	if (window->coverage.ticks_got == 0 || mono_diff(window->span.last_hole, window->to) >= 0)
+		return true;
+
+	uint64_t length_ns = (uint64_t)mono_diff(hole.to, hole.from);
+
+	if (length_ns > longest_end(window, interval_ns)) {
+		hole.missed_slots = length_ns / interval_ns;
+		sample_window_hole(window, &hole);
+	}
+
+	return true;
 }
 
 mono_t sample_window_start(const struct sample_window *window)

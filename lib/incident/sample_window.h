@@ -88,10 +88,14 @@ void sample_window_gap(struct sample_window *window, mono_t at, uint64_t lost_pa
 /* The target ended. */
 void sample_window_gone(struct sample_window *window, mono_t at);
 
-/* Is the window over at now. */
-bool sample_window_done(const struct sample_window *window, mono_t now);
+/*
+ * Whether the window is over at now, to be asked when all ticks until then were told. Then it ends in a hole if its
+ * end lacks ticks: the record of that hole comes with the next tick, and is not waited for. interval_ns: of the
+ * sampler, > 0.
+ */
+bool sample_window_end(struct sample_window *window, mono_t now, uint64_t interval_ns);
 
-/* interval_ns: of the sampler, > 0. */
+/* interval_ns: as before. */
 void sample_window_coverage(const struct sample_window *window, uint64_t interval_ns,
 			    struct sample_window_coverage *ret);
 

@@ -1090,7 +1090,7 @@ static bool is_over(const struct open_incident *incident, mono_t now)
 {
 	const struct incident_request *request = incident->request;
 
-	return incident->window ? sample_window_done(incident->window, now)
+	return incident->window ? sample_window_end(incident->window, now, request->settings.interval_ns)
 				: mono_diff(now, mono_add(request->fired, request->settings.after_ns)) > 0;
 }
 

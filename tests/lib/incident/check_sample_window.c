@@ -127,8 +127,8 @@ START_TEST(what_is_outside_of_the_window_is_dropped)
 	ck_assert_double_eq(coverage.capture_rate, 0);
 	ck_assert_uint_eq(coverage.gaps, 0);
 	ck_assert(!coverage.gone);
-	ck_assert(!sample_window_done(sample_window, at(105 * S)));
-	ck_assert(sample_window_done(sample_window, at(105 * S + 1)));
+	ck_assert(!sample_window_end(sample_window, at(105 * S), 10 * MS));
+	ck_assert(sample_window_end(sample_window, at(105 * S + 1), 10 * MS));
 	sample_window_free(sample_window);
 }
 END_TEST
@@ -259,6 +259,38 @@ START_TEST(a_hole_at_an_edge_of_the_window_is_in_the_capture_rate)
 	ck_assert_uint_eq(coverage.ticks_got, 401);
 	ck_assert_double_eq_tol(coverage.capture_rate, 4.0 / 6, 0.005);
 	ck_assert_int_eq(coverage.got_to_ns, _i ? 0 : 3 * (int64_t)S);
+	sample_window_free(sample_window);
+}
+END_TEST
+
+/* The sampler stands still when the window ends: the record of the hole is still to come. */
+static const struct {
+	uint64_t interval_ms, last_ms; /* ticks; the last, of a window that ends at 105 s */
+	bool told;                     /* there is a record of the hole, which goes on beyond the window */
+	uint64_t holes, missed;
+} ends[] = {
+	{ 10, 103000, false, 1, 200 }, { 10, 103000, true, 1, 699 }, { 10, 104800, false, 0, 0 },
+	{ 10, 105000, false, 0, 0 },   { 500, 104500, false, 0, 0 }, { 500, 102500, false, 1, 250 },
+};
+
+START_TEST(a_window_that_ends_before_its_ticks_come_again_ends_in_a_hole)
+{
+	struct sample_window *sample_window = make(0);
+	uint64_t interval_ms = ends[_i].interval_ms, last_ms = ends[_i].last_ms;
+	const struct sampling_hole hole = { at(last_ms * MS), at(110 * S), 699, 0 };
+	struct sample_window_coverage coverage;
+
+	for (uint64_t ms = last_ms - 4000; ms <= last_ms; ms += interval_ms)
+		sample_window_tick(sample_window, at(ms * MS), 0);
+	if (ends[_i].told)
+		sample_window_hole(sample_window, &hole);
+	ck_assert(!sample_window_end(sample_window, at(105 * S), 10 * MS));
+	ck_assert(sample_window_end(sample_window, at(105 * S + 1), 10 * MS));
+	sample_window_coverage(sample_window, 10 * MS, &coverage);
+	ck_assert_uint_eq(coverage.holes, ends[_i].holes);
+	ck_assert_uint_eq(coverage.missed_slots, ends[_i].missed);
+	if (ends[_i].holes && interval_ms == 10)
+		ck_assert_double_eq_tol(coverage.capture_rate, 4.0 / 6, 0.005);
 	sample_window_free(sample_window);
 }
 END_TEST
@@ -624,6 +656,7 @@ Suite *sample_window_suite(void)
 	tcase_add_test(tcase, an_ordinary_sample_takes_little_memory);
 	tcase_add_test(tcase, coverage_says_what_there_is);
 	tcase_add_loop_test(tcase, a_hole_at_an_edge_of_the_window_is_in_the_capture_rate, 0, 2);
+	tcase_add_loop_test(tcase, a_window_that_ends_before_its_ticks_come_again_ends_in_a_hole, 0, ARRAY_LEN(ends));
 	tcase_add_test(tcase, a_hole_is_kept_counted_and_no_peak);
 	tcase_add_test(tcase, many_gaps_are_added_up);
 	tcase_add_test(tcase, the_peak_is_that_of_the_burst);
