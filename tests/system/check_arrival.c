@@ -239,6 +239,33 @@ START_TEST(without_exit_records_a_group_has_what_its_members_were_seen_to_use_an
 }
 END_TEST
 
+/* Children that end; what all of them have used is known when it has ended. */
+static struct program start_spins(const char *const *arguments)
+{
+	int out = open(place(&rig, "storm"), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+
+	mkdir(place(&rig, "storming"), 0755);
+
+	struct program spinning = program_start(arguments, place(&rig, "storming"), out, 0);
+
+	close(out);
+
+	return spinning;
+}
+
+/* As waited for, ns. */
+static unsigned long long used_by_spins(void)
+{
+	char *text = scene_read(place(&rig, "storm"));
+	unsigned long long used;
+	unsigned long done;
+
+	ck_assert_int_eq(sscanf(text, "%lu %llu", &done, &used), 2);
+	free(text);
+
+	return used;
+}
+
 /* Children that execute nothing and never read their own clock, for two seconds; beside so many others that spin. */
 static const struct {
 	const char *count, *us;
@@ -260,30 +287,21 @@ START_TEST(the_sum_of_a_group_is_exact_to_a_hundredth_for_children_that_never_re
 	unsigned loads = spinners[_i / PERF].loads;
 	unsigned long long used, least, most;
 	pid_t loading[LOADS_MAX];
-	unsigned long done;
 	struct program spinning;
 	char targets[128];
-	int out;
 
 	snprintf(targets, sizeof(targets), "{\"name\": \"g\", \"comm\": \"%s\", \"per\": \"group\"}", name);
 	if (!start(&rig, by, targets, "") || !discovery_says(&rig, "\"exit_records\": true"))
 		SKIP_TEST("%s", skip_why());
-	out = open(place(&rig, "storm"), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-	mkdir(place(&rig, "storming"), 0755);
 	for (unsigned i = 0; i < loads; i++)
 		loading[i] = run(load);
-	spinning = program_start(arguments, place(&rig, "storming"), out, 0);
-	close(out);
+	spinning = start_spins(arguments);
 	ck_assert_int_eq(program_wait(&spinning), 0);
 	for (unsigned i = 0; i < loads; i++) {
 		kill(loading[i], SIGKILL);
 		await_end(loading[i]);
 	}
-
-	char *text = scene_read(place(&rig, "storm"));
-
-	ck_assert_int_eq(sscanf(text, "%lu %llu", &done, &used), 2);
-	free(text);
+	used = used_by_spins();
 	/* Members that are met late (see GRAIN_NS): other suites, too, may keep the daemon from a CPU. */
 	least = used - (by == KERNEL ? ROUNDED_NS + used / 100 : NOT_SHOWN_NS);
 	if (by != KERNEL && (loads || live_is_busy()))
@@ -309,28 +327,19 @@ START_TEST(children_that_end_while_the_daemon_is_stopped_do_not_count_twice)
 	const char *arguments[] = { program, "spins", "300", "5000", NULL };
 	unsigned long long used;
 	struct program spinning;
-	unsigned long done;
 	char targets[128];
 	uint64_t most;
-	int out;
 
 	snprintf(targets, sizeof(targets), "{\"name\": \"g\", \"comm\": \"%s\", \"per\": \"group\"}", name);
 	if (!start(&rig, CONNECTOR, targets, "") || !discovery_says(&rig, "\"exit_records\": true"))
 		SKIP_TEST("%s", skip_why());
-	out = open(place(&rig, "storm"), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-	mkdir(place(&rig, "storming"), 0755);
-	spinning = program_start(arguments, place(&rig, "storming"), out, 0);
-	close(out);
+	spinning = start_spins(arguments);
 	live_wait_for(&rig, read_on(&rig, "g").cpu_ns >= 100 * NS_PER_MS);
 	kill(rig.server.pid, SIGSTOP);
 	nanosleep(&(struct timespec){ .tv_nsec = 300 * NS_PER_MS }, NULL);
 	kill(rig.server.pid, SIGCONT);
 	ck_assert_int_eq(program_wait(&spinning), 0);
-
-	char *text = scene_read(place(&rig, "storm"));
-
-	ck_assert_int_eq(sscanf(text, "%lu %llu", &done, &used), 2);
-	free(text);
+	used = used_by_spins();
 	most = used + beyond_ns(CONNECTOR, used);
 	for (int naps = 0; naps < 500 && read_on(&rig, "g").cpu_ns + NOT_SHOWN_NS < used; naps++)
 		scene_nap();
@@ -349,10 +358,8 @@ START_TEST(children_that_a_scan_meets_as_they_end_are_of_their_group)
 	const char *arguments[] = { program, "spins", "4000", "1000", NULL };
 	unsigned long long used;
 	struct program spinning;
-	unsigned long done;
 	char targets[400];
 	uint64_t least;
-	int out;
 
 	snprintf(targets, sizeof(targets),
 		 "{\"name\": \"g\", \"comm\": \"%s\", \"per\": \"group\"}, {\"name\": \"none\", \"pidfile\": \"%s\"}",
@@ -360,16 +367,9 @@ START_TEST(children_that_a_scan_meets_as_they_end_are_of_their_group)
 	rig.scans_often = true;
 	if (!start(&rig, CONNECTOR, targets, "") || !discovery_says(&rig, "\"exit_records\": true"))
 		SKIP_TEST("%s", skip_why());
-	out = open(place(&rig, "storm"), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-	mkdir(place(&rig, "storming"), 0755);
-	spinning = program_start(arguments, place(&rig, "storming"), out, 0);
-	close(out);
+	spinning = start_spins(arguments);
 	ck_assert_int_eq(program_wait(&spinning), 0);
-
-	char *text = scene_read(place(&rig, "storm"));
-
-	ck_assert_int_eq(sscanf(text, "%lu %llu", &done, &used), 2);
-	free(text);
+	used = used_by_spins();
 	least = used - NOT_SHOWN_NS - (live_is_busy() ? used / 16 : 0);
 	for (int naps = 0; naps < 500 && read_on(&rig, "g").cpu_ns < least; naps++)
 		scene_nap();

@@ -1479,7 +1479,10 @@ static int prepare(struct kernel_accounts *accounts)
 	return 0;
 }
 
-/* Nobody reads what is mapped: it has not been on. */
+/*
+ * Frees the program and what of it is mapped. No reader may be using the maps: either the accounts were never on, or
+ * all readers are gone.
+ */
 static void unload(struct kernel_accounts *accounts)
 {
 	detach(accounts);

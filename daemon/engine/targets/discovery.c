@@ -3042,7 +3042,10 @@ static void say_what_is_coarse(struct discovery *discovery)
 			 (double)config->sampling.cgroup_interval_ns / 1e6);
 }
 
-/* What turns them on takes up to a tenth of a second: loads, visits each CPU. Nobody waits for that. */
+/*
+ * While the accounts are off, the check may load the program and visit each CPU, which takes up to 0.1 s: so the lock
+ * is released for it, and questions and reloads do not wait.
+ */
 static void check_accounts_of(struct discovery *discovery, struct kernel_accounts *accounts, mono_t now)
 {
 	uint64_t interval_ns = discovery->config->sampling.interval_ns;
