@@ -720,7 +720,7 @@ static void note_holes(struct difference *difference, enum contrast_side side)
 
 	if (story_holes(coverage, STORY_HOLE_NS, text, sizeof(text)))
 		add_note(difference, false, "%s: %s%s", side_subject(difference, side), text,
-			 coverage->longest_hole_ns >= STORY_HOLE_NS ? "; the CPU used in it is known as a sum only"
+			 coverage->longest_hole_ns >= STORY_HOLE_NS ? "; the CPU used in it is known as a sum at most"
 								    : "");
 }
 

@@ -584,12 +584,14 @@ static bool window_start(const struct series *series, int64_t at_ns, uint64_t wi
 	return true;
 }
 
-bool series_hole_cpu(const struct series *series, const struct series_hole *hole, double *ret_cores)
+bool series_hole_cpu(const struct series *series, const struct series_hole *hole, int64_t known_to_ns,
+		     double *ret_cores)
 {
 	struct sample from, to;
 
-	if (!series_at(series, hole->from_ns, 0, &from) || !series_at(series, hole->to_ns, 0, &to) ||
-	    !sample_has(&from, SAMPLE_CPU) || !sample_has(&to, SAMPLE_CPU) ||
+	/* A recording may end in it. */
+	if (hole->to_ns > known_to_ns || !series_at(series, hole->from_ns, 0, &from) ||
+	    !series_at(series, hole->to_ns, 0, &to) || !sample_has(&from, SAMPLE_CPU) || !sample_has(&to, SAMPLE_CPU) ||
 	    to.value[SAMPLE_CPU] < from.value[SAMPLE_CPU])
 		return false;
 	*ret_cores = (double)(to.value[SAMPLE_CPU] - from.value[SAMPLE_CPU]) / (double)(hole->to_ns - hole->from_ns);

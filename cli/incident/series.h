@@ -200,8 +200,9 @@ void series_cpu(const struct series *series, uint64_t window_ns, const struct se
  */
 void series_memory(const struct series *series, const struct series_columns *columns);
 
-/* The average over a hole, in cores. False: not known. */
-bool series_hole_cpu(const struct series *series, const struct series_hole *hole, double *ret_cores);
+/* The average over a hole, in cores. known_to_ns: as in struct series_columns. False: not known. */
+bool series_hole_cpu(const struct series *series, const struct series_hole *hole, int64_t known_to_ns,
+		     double *ret_cores);
 
 /* What series_above and series_metric compute. */
 struct series_rule {

@@ -452,6 +452,15 @@ static void tell_suspends(const struct series_holes *holes, FILE *file)
 		fputs(" All times here leave that out.", file);
 }
 
+/* Whether the recording ends in a hole. */
+static bool hole_is_last(const struct series_holes *holes, int64_t last_tick_ns)
+{
+	for (size_t i = 0; i < holes->count; i++)
+		if (holes->hole[i].missed_slots > 0 && holes->hole[i].to_ns > last_tick_ns)
+			return true;
+	return false;
+}
+
 static void tell_holes(const struct incident *incident, const struct incident_samples *samples, FILE *file)
 {
 	const struct sample_window_coverage *coverage = &incident->coverage;
@@ -478,7 +487,14 @@ static void tell_holes(const struct incident *incident, const struct incident_sa
 		fprintf(file, ", from %s %s it fired",
 			units_format_duration(text, sizeof(text), (uint64_t)llabs(longest->from_ns)),
 			longest->from_ns < 0 ? "before" : "after");
-	fputs(": what was used in it is known as a sum only.", file);
+	if (!hole_is_last(&samples->series.holes, coverage->got_to_ns))
+		fputs(": what was used in it is known as a sum only.", file);
+	else if (coverage->holes == 1)
+		fputs(". No tick came after it, and what was used in it is not known.", file);
+	else
+		fputs(": what was used in it is known as a sum only. No tick came after the last one, and what was "
+		      "used in that is not known.",
+		      file);
 }
 
 /* Adds an item to the list of losses. */

@@ -928,7 +928,7 @@ static void describe_holes(const struct series *series, const struct series_colu
 			continue;
 		count++;
 		all_ns += ns;
-		known = known && series_hole_cpu(series, hole, &cores);
+		known = known && series_hole_cpu(series, hole, columns->known_to_ns, &cores);
 		used += known ? cores * ns : 0;
 	}
 	if (suspended_ns > 0)
@@ -1442,7 +1442,8 @@ static void put_columns(struct json_writer *json, const char *key, const struct 
 	json_end_object(json);
 }
 
-static void put_holes(struct json_writer *json, const struct series *series, const struct picture *picture)
+static void put_holes(struct json_writer *json, const struct series *series, int64_t known_to_ns,
+		      const struct picture *picture)
 {
 	json_member_array(json, "holes");
 	for (size_t i = 0; i < series->holes.count; i++) {
@@ -1455,7 +1456,7 @@ static void put_holes(struct json_writer *json, const struct series *series, con
 		json_member_u64(json, "missed_slots", hole->missed_slots);
 		json_member_u64(json, "suspended_ns", hole->suspended_ns);
 		json_member_double(json, picture->unit == UNIT_CORES ? "cpu_cores" : "cpu_percent",
-				   series_hole_cpu(series, hole, &cores) ? cores * picture->scale : NAN);
+				   series_hole_cpu(series, hole, known_to_ns, &cores) ? cores * picture->scale : NAN);
 		json_end_object(json);
 	}
 	json_end_array(json);
@@ -1474,7 +1475,7 @@ static void put_series(struct json_writer *json, const struct series *series, co
 	json_member_u64(json, "peak_window_ns", pictures->cpu_picture.window_ns);
 	put_columns(json, pictures->cpu_picture.unit == UNIT_CORES ? "cpu_cores" : "cpu_percent", &pictures->cpu);
 	put_columns(json, "memory_bytes", &pictures->memory);
-	put_holes(json, series, &pictures->cpu_picture);
+	put_holes(json, series, pictures->cpu.known_to_ns, &pictures->cpu_picture);
 	json_end_object(json);
 }
 

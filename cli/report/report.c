@@ -364,9 +364,12 @@ static void put_time(struct drawing *drawing)
 static void put_holes(struct drawing *drawing)
 {
 	const struct series *series = &drawing->view->samples.series;
+	struct series_columns range = { 0 };
 	struct picture picture;
 
 	pictures_cpu(&drawing->view->incident, series, &picture);
+	if (series->count > 0)
+		pictures_range(&drawing->view->incident, series, &range);
 	json_member_array(drawing->json, "holes");
 	for (size_t i = 0; i < series->holes.count; i++) {
 		const struct series_hole *hole = &series->holes.hole[i];
@@ -377,7 +380,8 @@ static void put_holes(struct drawing *drawing)
 		json_member_i64(drawing->json, "to_ns", hole->to_ns);
 		json_member_u64(drawing->json, "suspended_ns", hole->suspended_ns);
 		json_key(drawing->json, "cpu");
-		put_value(drawing->json, series_hole_cpu(series, hole, &cores) ? cores * picture.scale : NAN, 1e2);
+		put_value(drawing->json,
+			  series_hole_cpu(series, hole, range.known_to_ns, &cores) ? cores * picture.scale : NAN, 1e2);
 		json_end_object(drawing->json);
 	}
 	json_end_array(drawing->json);

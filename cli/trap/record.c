@@ -330,15 +330,12 @@ static int run_session(struct record *record, struct session *session)
 	session_stop(session);
 
 	samplers_stats(session_parts(session).samplers, &stats);
-	int pumped = recorder_pump(recorder);
 
-	recorder_counts(recorder, &counts);
-
-	int closed = recorder_close(recorder, &stats);
+	int closed = recorder_close(recorder, &stats, 0, &counts);
 
 	report(record, &stats, &counts);
 
-	return r < 0 ? r : pumped < 0 ? pumped : closed;
+	return r < 0 ? r : closed;
 }
 
 /* COMMAND's, as with time(1): it is waited for also if recording has ended. */

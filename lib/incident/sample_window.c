@@ -59,9 +59,9 @@ struct sample_window {
 	struct state state;
 	struct sample_window_coverage coverage; /* the counters; what depends on the ticks is added on request */
 	struct sample_window_span span;
-	uint64_t tick_ns, idle_ns; /* since the tick before the last; of the last */
-	mono_t looked_at;          /* the last record, */
-	uint64_t looked_cpu_ns;    /* and the CPU time in it */
+	uint64_t idle_ns;       /* of the last tick */
+	mono_t looked_at;       /* the last record, */
+	uint64_t looked_cpu_ns; /* and the CPU time in it */
 	struct gap gaps[GAPS_MAX];
 	size_t gap_count;
 };
@@ -231,7 +231,7 @@ void sample_window_tick(struct sample_window *window, mono_t at, uint64_t idle_n
 {
 	if (!in_window(window, at))
 		return;
-	window->tick_ns = window->coverage.ticks_got > 0 ? (uint64_t)mono_diff(at, window->span.last) : 0;
+	window->span.tick_ns = window->coverage.ticks_got > 0 ? (uint64_t)mono_diff(at, window->span.last) : 0;
 	window->idle_ns = idle_ns;
 	if (window->coverage.ticks_got++ == 0)
 		window->span.first = at;
@@ -280,9 +280,10 @@ static void note_pause(struct sample_window *window, mono_t at, const struct sam
 	uint64_t pause_ns = window->looked_at.ns > 0 && mono_diff(at, window->looked_at) > 0
 				    ? (uint64_t)mono_diff(at, window->looked_at)
 				    : 0;
+	uint64_t tick_ns = window->span.tick_ns;
 
-	if (cpu_ns > window->looked_cpu_ns && window->idle_ns > 0 && pause_ns > window->tick_ns + window->tick_ns / 2 &&
-	    pause_ns <= window->idle_ns + window->tick_ns && pause_ns > window->coverage.onset_late_ns)
+	if (cpu_ns > window->looked_cpu_ns && window->idle_ns > 0 && pause_ns > tick_ns + tick_ns / 2 &&
+	    pause_ns <= window->idle_ns + tick_ns && pause_ns > window->coverage.onset_late_ns)
 		window->coverage.onset_late_ns = pause_ns;
 	window->looked_at = at;
 	window->looked_cpu_ns = cpu_ns;
@@ -342,37 +343,16 @@ void sample_window_gone(struct sample_window *window, mono_t at)
 	window->coverage.gone_ns = mono_diff(at, window->options.fired);
 }
 
-/* As long may the end of a window be without ticks that come when due: two of a sampler that was slowed down. */
-static uint64_t longest_end(const struct sample_window *window, uint64_t interval_ns)
-{
-	uint64_t longest_ns = 4 * interval_ns > END_NS ? 4 * interval_ns : END_NS;
-	bool behind_hole = mono_diff(window->span.last, window->span.last_hole) < (int64_t)interval_ns;
-
-	return behind_hole || longest_ns > 2 * window->tick_ns ? longest_ns : 2 * window->tick_ns;
-}
-
 bool sample_window_end(struct sample_window *window, mono_t now, uint64_t interval_ns)
 {
-	struct sampling_hole hole = { .from = window->span.last, .to = window->to };
+	struct sampling_hole hole;
 
 	if (mono_diff(now, window->to) <= 0)
 		return false;
-	if (window->coverage.ticks_got == 0 || mono_diff(window->span.last_hole, window->to) >= 0)
-		return true;
-
-	uint64_t length_ns = (uint64_t)mono_diff(hole.to, hole.from);
-
-	if (length_ns > longest_end(window, interval_ns)) {
-		hole.missed_slots = length_ns / interval_ns;
+	if (sample_window_ends_in_hole(&window->span, window->to, interval_ns, &hole))
 		sample_window_hole(window, &hole);
-	}
 
 	return true;
-}
-
-mono_t sample_window_start(const struct sample_window *window)
-{
-	return window->from;
 }
 
 /* ---- coverage and peaks ---- */
@@ -418,6 +398,28 @@ void sample_window_cover_hole(const struct sampling_hole *hole, struct sample_wi
 		span->first_hole = hole->from;
 	if (mono_diff(hole->to, span->last_hole) > 0)
 		span->last_hole = hole->to;
+}
+
+/* So long may be without ticks that come when due: two of a sampler that was slowed down. */
+static uint64_t longest_end(const struct sample_window_span *span, uint64_t interval_ns)
+{
+	uint64_t longest_ns = 4 * interval_ns > END_NS ? 4 * interval_ns : END_NS;
+	bool behind_hole = mono_diff(span->last, span->last_hole) < (int64_t)interval_ns;
+
+	return behind_hole || longest_ns > 2 * span->tick_ns ? longest_ns : 2 * span->tick_ns;
+}
+
+bool sample_window_ends_in_hole(const struct sample_window_span *span, mono_t to, uint64_t interval_ns,
+				struct sampling_hole *ret)
+{
+	if (span->last.ns == 0 || mono_diff(span->last_hole, to) >= 0 ||
+	    mono_diff(to, span->last) <= (int64_t)longest_end(span, interval_ns))
+		return false;
+	*ret = (struct sampling_hole){ .from = span->last,
+				       .to = to,
+				       .missed_slots = (uint64_t)mono_diff(to, span->last) / interval_ns };
+
+	return true;
 }
 
 void sample_window_coverage(const struct sample_window *window, uint64_t interval_ns,
@@ -547,8 +549,9 @@ static int note_gaps(const struct sample_window *window, struct stream_writer *w
 	return 0;
 }
 
-int sample_window_write(const struct sample_window *window, struct stream_writer *writer, uint32_t target, mono_t start)
+int sample_window_write(const struct sample_window *window, struct stream_writer *writer, uint32_t target)
 {
+	mono_t start = window->from;
 	struct cursor cursor = first_record(window);
 	const struct sample *sample = &cursor.state.sample;
 	size_t gap = 0;

@@ -89,9 +89,8 @@ void sample_window_gap(struct sample_window *window, mono_t at, uint64_t lost_pa
 void sample_window_gone(struct sample_window *window, mono_t at);
 
 /*
- * Whether the window is over at now, to be asked when all ticks until then were told. Then it ends in a hole if its
- * end lacks ticks: the record of that hole comes with the next tick, and is not waited for. interval_ns: of the
- * sampler, > 0.
+ * Whether the window is over at now, to be asked when all ticks until then were told. Then it has
+ * the hole in which it ends, if it does (see sample_window_ends_in_hole). interval_ns: of the sampler, > 0.
  */
 bool sample_window_end(struct sample_window *window, mono_t now, uint64_t interval_ns);
 
@@ -103,7 +102,16 @@ void sample_window_coverage(const struct sample_window *window, uint64_t interva
 struct sample_window_span {
 	mono_t first, last;           /* ticks */
 	mono_t first_hole, last_hole; /* the beginning of the first, and the end of the last */
+	uint64_t tick_ns;             /* between the last two ticks; 0: there are none, or one */
 };
+
+/*
+ * Whether what ends at `to` ends in a hole: false, and *ret is not changed, if no more than one tick that is late is
+ * missing there. To be asked when all ticks until `to` were told, as the record of such a hole comes with the next
+ * tick. interval_ns: of the sampler, > 0.
+ */
+bool sample_window_ends_in_hole(const struct sample_window_span *span, mono_t to, uint64_t interval_ns,
+				struct sampling_hole *ret);
 
 /*
  * Sets what follows from want_before_ns, want_after_ns, ticks_got, and the span: slots of a hole before the first
@@ -124,13 +132,9 @@ void sample_window_peaks(const struct sample_window *window, uint64_t cpu_window
 
 /*
  * Writes rows, GAP notes where ticks are missing or were lost, and a GONE note into a stream whose columns are
- * columns_of_samples and whose START_TIME is the wall clock at `start`. The target must have been
- * declared; nothing is closed. 0 or the writer's first error.
+ * columns_of_samples and whose START_TIME is the wall clock at the window's start (fired - before_ns, not before
+ * 0). The target must have been declared; nothing is closed. 0 or the writer's first error.
  */
-int sample_window_write(const struct sample_window *window, struct stream_writer *writer, uint32_t target,
-			mono_t start);
-
-/* The moment the window begins: a good `start`. */
-mono_t sample_window_start(const struct sample_window *window);
+int sample_window_write(const struct sample_window *window, struct stream_writer *writer, uint32_t target);
 
 #endif

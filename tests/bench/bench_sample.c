@@ -165,7 +165,7 @@ static void with_text(enum bench_manner manner, uint64_t pace_ns, struct bench_r
 	row.measured = cost.ours;
 	row.against = cost.bare;
 	bench_report(row);
-	bench_need(recorder_close(c.recorder, &none) == 0 && bytes > 0, "text");
+	bench_need(recorder_close(c.recorder, &none, 0, NULL) == 0 && bytes > 0, "text");
 	ring_cursor_free(cursor);
 	end(&c);
 }

@@ -23,6 +23,7 @@ struct incidentmade_options {
 	const char *comm;             /* NULL: "postgres" */
 	bool gap;                     /* ticks are missing from -6 s to -4 s */
 	bool hole;                    /* the sampler took nothing from -6 s to -4.5 s; the next row is at -4 s */
+	bool cut;                     /* the sampler took nothing from 2 s after the trigger on */
 	bool gone;                    /* the target ends 3 s after the trigger */
 	bool manual;                  /* no rule fired: it was asked for by hand, and once more while it was open */
 	bool everything;              /* for all targets: a second one uses twice the CPU and four times the memory */

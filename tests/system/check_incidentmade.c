@@ -98,7 +98,7 @@ static struct sample_window *make_slice(const struct incidentmade_options *optio
 	struct sample_window_options sample_window_options = { .fired = { FIRED_NS },
 							       .before_ns = BEFORE_NS,
 							       .after_ns = AFTER_NS };
-	int64_t end = options->gone ? 3 * (int64_t)NS_PER_S : (int64_t)AFTER_NS;
+	int64_t end = options->cut ? 2 * (int64_t)NS_PER_S : options->gone ? 3 * (int64_t)NS_PER_S : (int64_t)AFTER_NS;
 	struct sample_window *sample_window;
 
 	ck_assert_int_eq(sample_window_new(&sample_window_options, &sample_window), 0);
@@ -120,6 +120,8 @@ static struct sample_window *make_slice(const struct incidentmade_options *optio
 		if (written(at))
 			sample_window_add(sample_window, mono, &sample);
 	}
+	if (options->cut)
+		ck_assert(sample_window_end(sample_window, (mono_t){ FIRED_NS + AFTER_NS + 1 }, INTERVAL_NS));
 	if (options->gone)
 		sample_window_gone(sample_window, (mono_t){ FIRED_NS + (uint64_t)end });
 	return sample_window;
@@ -197,10 +199,9 @@ static void write_file(int dirfd, const char *name, const char *text, struct inc
 }
 
 /* Rows of the same times as the first target's. */
-static void write_other(struct stream_writer *writer, const struct sample_window *sample_window)
+static void write_other(struct stream_writer *writer)
 {
 	static const char json[] = "{\"kind\":\"process\",\"name\":\"greedy/9\"}";
-	uint64_t start_ns = sample_window_start(sample_window).ns;
 	struct sample sample;
 
 	ck_assert_int_eq(stream_target(writer, 2, json, strlen(json)), 0);
@@ -210,7 +211,7 @@ static void write_other(struct stream_writer *writer, const struct sample_window
 		sample_at(at, &sample);
 		sample.value[SAMPLE_CPU] *= 2;
 		sample.value[SAMPLE_MEMORY] *= 4;
-		ck_assert_int_eq(stream_row(writer, FIRED_NS + (uint64_t)at - start_ns, 2, sample.value, sample.mask),
+		ck_assert_int_eq(stream_row(writer, (uint64_t)(at + (int64_t)BEFORE_NS), 2, sample.value, sample.mask),
 				 0);
 	}
 }
@@ -235,9 +236,9 @@ static void write_samples(int dirfd, const struct incidentmade_options *options)
 	ck_assert_int_eq(columns_target_json(&target, 0, &json), 0);
 	ck_assert_int_eq(stream_writer_new(sink_fd(&fd), &stream_options, &writer), 0);
 	ck_assert_int_eq(stream_target(writer, 1, json.data, json.len), 0);
-	ck_assert_int_eq(sample_window_write(sample_window, writer, 1, sample_window_start(sample_window)), 0);
+	ck_assert_int_eq(sample_window_write(sample_window, writer, 1), 0);
 	if (options->everything)
-		write_other(writer, sample_window);
+		write_other(writer);
 	ck_assert_int_eq(stream_close(writer), 0);
 }
 

@@ -440,7 +440,7 @@ function losses() {
 	say(c.gaps - (c.holes ?? 0), `${c.gaps - (c.holes ?? 0) === 1 ? 'gap' : 'gaps'} in the samples, with ${format.count(c.lost_pages)} pages of the ring`);
 	if (c.holes > 0)
 		list.push(`${format.count(c.holes)} ${c.holes === 1 ? 'hole' : 'holes'} in the sampling, ${format.count(c.missed_slots)} slots, ${
-			format.duration(c.unsampled_ns)} in all, the longest ${format.duration(c.longest_hole_ns)}: what was used in them is known as a sum only`);
+			format.duration(c.unsampled_ns)} in all, the longest ${format.duration(c.longest_hole_ns)}: what was used in them is known as a sum at most`);
 	if (c.suspends > 0)
 		list.push(`while the machine was suspended${c.suspends > 1 ? ` ${format.count(c.suspends)} times` : ''}, for ${
 			format.duration(c.suspended_ns)}: nothing ran, and all times here leave that out`);

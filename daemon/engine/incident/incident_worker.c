@@ -172,6 +172,7 @@ struct incident_work {
 
 	/* Handed over by incident_worker_seal. */
 	struct sample_window *window; /* NULL: of all targets */
+	bool over;                    /* the time of the samples, for all targets */
 	struct incident *info;        /* becomes incident.json */
 
 	/* Of incident_worker_record. */
@@ -281,7 +282,7 @@ static void full_recording_abort(struct full_recording *recording)
 	if (!recording)
 		return;
 
-	recorder_close(recording->recorder, &nothing);
+	recorder_close(recording->recorder, &nothing, 0, NULL);
 	ring_cursor_free(recording->cursor);
 	if (recording->fd >= 0) {
 		unlinkat(recording->dirfd, INCIDENT_SAMPLES_FILE, 0);
@@ -330,10 +331,10 @@ static int start_recorder(struct full_recording *recording, struct sink sink)
 }
 
 /*
- * How large the file would be, within a hundred bytes, if it were opened and closed now. 0;
+ * How large the file would be, within a hundred bytes, if it were opened and closed now (over: as there). 0;
  * -ENOMEM. Costs as much as writing it without a disk.
  */
-static int full_recording_bytes(const struct full_recording_options *options, uint64_t *ret_bytes)
+static int full_recording_bytes(const struct full_recording_options *options, bool over, uint64_t *ret_bytes)
 {
 	struct full_recording recording = { .options = *options, .dirfd = -1, .fd = -1 };
 	struct stats stats = { 0 };
@@ -344,7 +345,7 @@ static int full_recording_bytes(const struct full_recording_options *options, ui
 	if (r == 0) {
 		int followed = full_recording_follow(&recording); /* a flush adds a checksum of its own */
 
-		r = recorder_close(recording.recorder, &stats);
+		r = recorder_close(recording.recorder, &stats, over ? ring_interval_ns(options->ring) : 0, NULL);
 		r = followed < 0 ? followed : r;
 	}
 	ring_cursor_free(recording.cursor);
@@ -384,28 +385,36 @@ static int full_recording_open(const struct full_recording_options *options, int
 	return 0;
 }
 
-/* As sample_window_coverage. */
+/* As sample_window_coverage; with several writers, its ticks are those of the one that missed most. */
 static struct sample_window_coverage coverage_of(const struct full_recording *recording,
 						 const struct recorder_counts *counts)
 {
 	const struct full_recording_options *options = &recording->options;
-	struct sample_window_coverage coverage = counts->coverage;
+	struct sample_window_coverage coverage = counts->coverage, worst;
 
 	coverage.want_before_ns = options->before_ns;
 	coverage.want_after_ns = options->after_ns;
-	coverage.ticks_got = counts->ticks;
 	coverage.samples = counts->rows;
 	coverage.samples_dropped = counts->dropped;
-	sample_window_cover_ticks(options->fired, &counts->span, recording->interval_ns, &coverage);
+	worst = coverage;
+	for (size_t i = 0; i < RECORDER_WRITERS; i++) {
+		struct sample_window_coverage of_writer = coverage;
 
-	return coverage;
+		of_writer.ticks_got = counts->writers[i].ticks;
+		sample_window_cover_ticks(options->fired, &counts->writers[i].span, recording->interval_ns, &of_writer);
+		if (of_writer.ticks_got > 0 && (worst.ticks_got == 0 || of_writer.capture_rate < worst.capture_rate))
+			worst = of_writer;
+	}
+
+	return worst;
 }
 
 /*
- * Follows once more, ends the file, frees. 0: *ret, how much of the window there is, and the size
+ * Follows once more, ends the file, frees. over: the window was over before this call, so that it may end in a hole.
+ * 0: *ret, how much of the window there is, and the size
  * of the file; -errno: the first error, and the file is removed.
  */
-static int full_recording_close(struct full_recording *recording, struct sample_window_coverage *ret,
+static int full_recording_close(struct full_recording *recording, bool over, struct sample_window_coverage *ret,
 				uint64_t *ret_bytes)
 {
 	AUTO(full_recording_abortp) struct full_recording *owned = recording;
@@ -417,9 +426,8 @@ static int full_recording_close(struct full_recording *recording, struct sample_
 	if (r < 0)
 		return r;
 
-	recorder_counts(owned->recorder, &counts);
 	ring_stats(owned->options.ring, &stats);
-	r = recorder_close(TAKE(owned->recorder), &stats);
+	r = recorder_close(TAKE(owned->recorder), &stats, over ? owned->interval_ns : 0, &counts);
 	if (r < 0)
 		return r;
 	if (fstat(owned->fd, &st) < 0)
@@ -1472,7 +1480,7 @@ static int stream_window(const struct incident_work *work, struct stream_writer 
 	if (r == 0)
 		r = stream_target(writer, id, json.data, json.len);
 	if (r == 0)
-		r = sample_window_write(work->window, writer, id, sample_window_start(work->window));
+		r = sample_window_write(work->window, writer, id);
 
 	return r;
 }
@@ -1481,12 +1489,13 @@ static int stream_window(const struct incident_work *work, struct stream_writer 
 static int write_window_to(const struct incident_work *work, struct sink sink)
 {
 	const struct incident_request *request = work->request;
+	mono_t start = mono_sub(request->fired, request->settings.before_ns);
 	struct stream_column columns[SAMPLE_FIELDS];
 	struct stream_options options = {
 		.format = STREAM_SPIKEWATCH,
 		.columns = columns,
 		.column_count = SAMPLE_FIELDS,
-		.start = { request->wall.ns - (uint64_t)mono_diff(request->fired, sample_window_start(work->window)) },
+		.start = { request->wall.ns - (uint64_t)mono_diff(request->fired, start) },
 	};
 	struct stream_writer *writer;
 	int r, close_r;
@@ -1529,7 +1538,7 @@ static int measure_samples(const struct incident_work *work, uint64_t *ret_bytes
 	if (work->request->everything) {
 		struct full_recording_options options = recording_options(work);
 
-		return full_recording_bytes(&options, ret_bytes);
+		return full_recording_bytes(&options, work->over, ret_bytes);
 	}
 
 	return write_window_to(work, sink_count(ret_bytes));
@@ -1550,7 +1559,7 @@ static int write_recording(struct incident_work *work, uint64_t *ret_bytes)
 		work->recording_error = 0;
 	}
 	if (r == 0)
-		r = full_recording_close(TAKE(work->recording), &work->info->coverage, ret_bytes);
+		r = full_recording_close(TAKE(work->recording), work->over, &work->info->coverage, ret_bytes);
 
 	return r;
 }
@@ -1871,9 +1880,10 @@ void incident_worker_follow(struct incident_worker *worker, struct incident_work
 }
 
 void incident_worker_seal(struct incident_worker *worker, struct incident_work *work, struct sample_window *window,
-			  struct incident *info, struct notify_plan *tell)
+			  bool over, struct incident *info, struct notify_plan *tell)
 {
 	work->window = window;
+	work->over = over;
 	work->info = info;
 	work->tell = tell;
 	work_hand_over(&worker->queue, work);
@@ -1906,7 +1916,7 @@ int incident_worker_record(struct incident_worker *worker, struct incident *info
 	work->text = *text;
 	*text = (struct buffer){ .max = text->max };
 	queue_add_work(&worker->queue, work);
-	incident_worker_seal(worker, work, NULL, info, tell);
+	incident_worker_seal(worker, work, NULL, false, info, tell);
 
 	return 0;
 }

@@ -60,11 +60,12 @@ void incident_worker_follow(struct incident_worker *worker, struct incident_work
 /*
  * Hands everything over: as soon as the commands have ended and the second snapshot was taken, the
  * samples are written, the incident is sealed, the spool's limits are enforced, and all is freed.
- * window: the samples, NULL for all targets; info: the request's with what was merged since, from
+ * window: the samples, NULL for all targets; over: for all targets,
+ * whether the time after the firing is over, and not cut short; info: the request's with what was merged since, from
  * malloc; tell: by whom it is told afterwards, NULL: by none. Cannot fail.
  */
 void incident_worker_seal(struct incident_worker *worker, struct incident_work *work, struct sample_window *window,
-			  struct incident *info, struct notify_plan *tell);
+			  bool over, struct incident *info, struct notify_plan *tell);
 
 /*
  * Queues an incident that is one file, whose text is taken: *text is empty then. Takes info, from

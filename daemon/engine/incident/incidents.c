@@ -1103,7 +1103,7 @@ static void follow_everything(struct incidents *incidents, struct open_incident 
 	incident_worker_follow(incidents->worker, incident->work);
 }
 
-static void close_incident(struct incidents *incidents, struct open_incident **at)
+static void close_incident(struct incidents *incidents, struct open_incident **at, bool over)
 {
 	struct open_incident *incident = *at;
 
@@ -1112,7 +1112,7 @@ static void close_incident(struct incidents *incidents, struct open_incident **a
 	*at = incident->next;
 	incidents->counts.open--;
 	share->open -= share->open > 0;
-	incident_worker_seal(incidents->worker, incident->work, incident->window, incident->info,
+	incident_worker_seal(incidents->worker, incident->work, incident->window, over, incident->info,
 			     plan_to_tell(incidents, incident->info));
 	free(incident);
 }
@@ -1121,7 +1121,7 @@ void incidents_poll(struct incidents *incidents, mono_t now)
 {
 	for (struct open_incident **at = &incidents->open; *at;) {
 		if (is_over(*at, now)) {
-			close_incident(incidents, at);
+			close_incident(incidents, at, true);
 			continue;
 		}
 		follow_everything(incidents, *at, now);
@@ -1138,7 +1138,7 @@ void incidents_poll(struct incidents *incidents, mono_t now)
 bool incidents_finish(struct incidents *incidents)
 {
 	while (incidents->open)
-		close_incident(incidents, &incidents->open);
+		close_incident(incidents, &incidents->open, false);
 	if (incidents->storm.firings)
 		record_storm(incidents, clock_mono(&incidents->clock));
 

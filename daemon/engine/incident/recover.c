@@ -147,10 +147,8 @@ static int survey_ring(const struct ring *ring, mono_t since, mono_t until, stru
 static int close_recorder(struct recorder *recorder, const struct stats *stats, struct recover_report *report)
 {
 	struct recorder_counts counts;
-	int r = recorder_pump(recorder), closed;
+	int r = recorder_close(recorder, stats, 0, &counts);
 
-	recorder_counts(recorder, &counts);
-	closed = recorder_close(recorder, stats);
 	/* A live writer may have overtaken this walk where it had not overtaken the first. */
 	report->ticks = counts.ticks;
 	report->samples = counts.rows;
@@ -158,7 +156,7 @@ static int close_recorder(struct recorder *recorder, const struct stats *stats, 
 		report->lost_pages = counts.coverage.lost_pages;
 	report->sampling = counts.coverage;
 
-	return r < 0 ? r : closed;
+	return r;
 }
 
 static int write_samples(const struct ring *ring, mono_t since, struct recover_report *report, int dirfd)

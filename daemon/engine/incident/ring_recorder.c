@@ -33,6 +33,7 @@ struct recorder {
 	struct stream_writer *writer;
 	struct recorder_counts counts;
 	bool over; /* the tick after `until` has begun: a hole before it may reach into the recording */
+	uint32_t over_writer;
 	bool done;
 	/* gVisor */
 	uint32_t ids[RECORDER_GVISOR_TARGETS];
@@ -166,12 +167,12 @@ static int on_sample(struct recorder *recorder, const struct ring_event *event)
 	return put_row(recorder, event->time, event->id, event->sample->value, event->sample->mask);
 }
 
-static int on_tick_end(struct recorder *recorder)
+static int on_tick_end(struct recorder *recorder, mono_t at)
 {
 	if (recorder->options.format != STREAM_GVISOR)
 		return 0;
 
-	return put_row(recorder, recorder->counts.span.last, 0, recorder->values, recorder->mask);
+	return put_row(recorder, at, 0, recorder->values, recorder->mask);
 }
 
 static int on_gone(struct recorder *recorder, const struct ring_event *event)
@@ -201,36 +202,57 @@ static int on_loss(struct recorder *recorder, const struct ring_event *event)
 	return stream_note(recorder->writer, "GAP", json, (size_t)len);
 }
 
-static int on_hole(struct recorder *recorder, const struct ring_event *event)
+static int put_hole(struct recorder *recorder, const struct sampling_hole *put, uint32_t writer)
 {
-	struct sampling_hole hole = event->hole;
+	struct recorder_counts *counts = &recorder->counts;
+	struct sampling_hole hole = *put;
 
-	if (event->writer > 0)
+	if (writer > 0)
 		hole.suspended_ns = 0; /* all writers have the same */
 	if (recorder->options.until.ns && mono_diff(hole.to, recorder->options.until) > 0)
 		hole.to = recorder->options.until;
-	sample_window_cover_hole(&hole, &recorder->counts.coverage, &recorder->counts.span);
+	sample_window_cover_hole(&hole, &counts->coverage, &counts->writers[writer % RECORDER_WRITERS].span);
 
-	return sample_stream_hole(recorder->writer, &event->hole, event->writer, recorder->options.start);
+	return sample_stream_hole(recorder->writer, put, writer, recorder->options.start);
 }
 
-static int on_tick(struct recorder *recorder, mono_t at)
+static int on_tick(struct recorder *recorder, mono_t at, uint32_t writer)
 {
 	struct recorder_counts *counts = &recorder->counts;
+	struct sample_window_span *span = &counts->writers[writer % RECORDER_WRITERS].span;
 
 	if (recorder->options.until.ns && mono_diff(at, recorder->options.until) > 0) {
 		recorder->over = true;
+		recorder->over_writer = writer;
 		return 0;
 	}
 
-	/* Ticks of several writers overlap. */
-	if (counts->ticks == 0 || mono_diff(at, counts->span.first) < 0)
-		counts->span.first = at;
-	if (counts->ticks == 0 || mono_diff(at, counts->span.last) > 0)
-		counts->span.last = at;
+	if (counts->writers[writer % RECORDER_WRITERS].ticks++ == 0)
+		span->first = at;
+	else
+		span->tick_ns = (uint64_t)mono_diff(at, span->last);
+	span->last = at;
 	counts->ticks++;
 
 	return 0;
+}
+
+/* The record of a hole comes with the tick after it: so what was recorded has it unless the tick has not come. */
+static int put_last_holes(struct recorder *recorder, uint64_t interval_ns)
+{
+	struct sampling_hole hole;
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < RECORDER_WRITERS; i++) {
+		const struct sample_window_span *span = &recorder->counts.writers[i].span;
+
+		if (recorder->over && i == recorder->over_writer % RECORDER_WRITERS)
+			continue;
+		if (sample_window_ends_in_hole(span, recorder->options.until, interval_ns, &hole))
+			r = put_hole(recorder, &hole, i);
+	}
+
+	return r;
 }
 
 static int on_event(struct recorder *recorder, const struct ring_event *event)
@@ -241,9 +263,9 @@ static int on_event(struct recorder *recorder, const struct ring_event *event)
 	}
 	switch (event->type) {
 	case RING_EVENT_TICK:
-		return on_tick(recorder, event->time);
+		return on_tick(recorder, event->time, event->writer);
 	case RING_EVENT_HOLE:
-		return on_hole(recorder, event);
+		return put_hole(recorder, &event->hole, event->writer);
 	case RING_EVENT_SAMPLE:
 		return on_sample(recorder, event);
 	case RING_EVENT_TARGET:
@@ -251,7 +273,7 @@ static int on_event(struct recorder *recorder, const struct ring_event *event)
 	case RING_EVENT_GONE:
 		return on_gone(recorder, event);
 	case RING_EVENT_TICK_END:
-		return on_tick_end(recorder);
+		return on_tick_end(recorder, event->time);
 	case RING_EVENT_LAPPED:
 	case RING_EVENT_DAMAGED:
 		return on_loss(recorder, event);
@@ -284,7 +306,8 @@ void recorder_counts(const struct recorder *recorder, struct recorder_counts *re
 	*ret = recorder->counts;
 }
 
-int recorder_close(struct recorder *recorder, const struct stats *stats)
+int recorder_close(struct recorder *recorder, const struct stats *stats, uint64_t interval_ns,
+		   struct recorder_counts *ret)
 {
 	char json[2048];
 	int r, closed;
@@ -293,6 +316,10 @@ int recorder_close(struct recorder *recorder, const struct stats *stats)
 		return 0;
 
 	r = recorder_pump(recorder);
+	if (r == 0 && interval_ns > 0)
+		r = put_last_holes(recorder, interval_ns);
+	if (ret)
+		*ret = recorder->counts;
 	if (r == 0)
 		r = stream_stats(recorder->writer, json, stats_to_json(stats, json, sizeof json));
 	closed = stream_close(recorder->writer);

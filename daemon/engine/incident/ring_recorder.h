@@ -26,6 +26,9 @@ struct recorder;
 #define RECORDER_GVISOR_FIELDS 6u
 #define RECORDER_GVISOR_TARGETS (STREAM_COLUMNS_MAX / RECORDER_GVISOR_FIELDS)
 
+/* So many writers of a ring are told apart; those beyond count as one of them. */
+#define RECORDER_WRITERS 16u
+
 /* The fields of a target in a gVisor stream, in the order of the columns. */
 const enum sample_field *recorder_gvisor_fields(void);
 
@@ -47,7 +50,10 @@ struct recorder_counts {
 	uint64_t dropped;                       /* rows beyond max_bytes */
 	bool estimated;                         /* of a sum in them CPU_ESTIMATED is known */
 	struct sample_window_coverage coverage; /* gaps, lost_pages, and what is counted of holes */
-	struct sample_window_span span;         /* of all writers, up to `until` */
+	struct {
+		uint64_t ticks;
+		struct sample_window_span span;
+	} writers[RECORDER_WRITERS]; /* of each, up to `until` */
 };
 
 /*
@@ -70,8 +76,11 @@ int recorder_flush(struct recorder *recorder);
 void recorder_counts(const struct recorder *recorder, struct recorder_counts *ret);
 
 /*
- * Pumps, writes the STATS line and the closing checksum, frees. The first error. NULL is fine (0).
+ * Pumps, writes the STATS line and the closing checksum, frees. interval_ns: of the sampler, if `until` is over: then
+ * the recording has the hole in which it ends, if it does (sample_window_ends_in_hole); else 0. *ret, unless ret is
+ * NULL: the totals, also with an error. The first error. recorder may be NULL (0; *ret is not changed).
  */
-int recorder_close(struct recorder *recorder, const struct stats *stats);
+int recorder_close(struct recorder *recorder, const struct stats *stats, uint64_t interval_ns,
+		   struct recorder_counts *ret);
 
 #endif

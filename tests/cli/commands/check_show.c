@@ -161,6 +161,21 @@ START_TEST(shows_what_the_golden_text_shows)
 }
 END_TEST
 
+START_TEST(a_hole_in_which_the_recording_ends_has_no_average)
+{
+	make(&(struct incidentmade_options){ .hole = _i > 0, .cut = true });
+	ck_assert_int_eq(RUN(show, "--full", "last"), EXIT_OK);
+	says(_i ? "known as a sum only. No tick came after" : "No tick came after it, and");
+	says(_i ? "no samples 2 times, for 4.5 s in all " : "no samples for 3 s ");
+	says_not("% on average");
+	make(&(struct incidentmade_options){ .name = "20261120T041502.123Z-postgres_812-cpu-high-2", .hole = true });
+	ck_assert_int_eq(RUN(show, "--full", "last"), EXIT_OK);
+	says("known as a sum only.");
+	says_not("No tick came");
+	says("% on average");
+}
+END_TEST
+
 static unsigned lines_of_output(void)
 {
 	unsigned lines = 0;
@@ -1054,6 +1069,7 @@ Suite *show_suite(void)
 
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
 	tcase_add_test(tcase, shows_what_the_golden_text_shows);
+	tcase_add_loop_test(tcase, a_hole_in_which_the_recording_ends_has_no_average, 0, 2);
 	tcase_add_test(tcase, one_screen_answers_first);
 	tcase_add_test(tcase, the_first_screen_is_never_longer_than_the_screen);
 	tcase_add_test(tcase, own_processes_are_one_line);

@@ -495,6 +495,18 @@ START_TEST(a_hole_is_told_in_every_form_of_samples)
 }
 END_TEST
 
+START_TEST(a_hole_in_which_the_recording_ends_has_no_average)
+{
+	make(&(struct incidentmade_options){ .cut = true });
+	exported("perfetto");
+	commandrun_says(&command_run, "no samples, and none after: CPU is not known");
+	commandrun_says_not(&command_run, "CPU is the average");
+	exported("firefox");
+	commandrun_says(&command_run, "no samples, and none after: CPU is not known");
+	commandrun_says_not(&command_run, "CPU is the average");
+}
+END_TEST
+
 START_TEST(gvisors_tools_get_a_whole_stream)
 {
 	struct stream_reader_report report;
@@ -679,6 +691,7 @@ Suite *export_suite(void)
 	tcase_add_test(tcase, perfetto_gets_counters_phases_and_the_firing);
 	tcase_add_test(tcase, rows_come_out_as_they_are);
 	tcase_add_test(tcase, a_hole_is_told_in_every_form_of_samples);
+	tcase_add_test(tcase, a_hole_in_which_the_recording_ends_has_no_average);
 	tcase_add_test(tcase, gvisors_tools_get_a_whole_stream);
 	tcase_add_test(tcase, hostile_names_stay_names);
 	tcase_add_test(tcase, profiles_are_copied);

@@ -135,7 +135,8 @@ START_TEST(what_a_hole_hides_is_no_spike)
 	ck_assert(!column_hole[0] && !column_hole[3]);
 	ck_assert_double_lt(column_peak[3], 0.52); /* no window of 100 ms reaches into it */
 	ck_assert_double_gt(column_mean[3], 0.49);
-	ck_assert(series_hole_cpu(&series, &series.holes.hole[0], &cores));
+	ck_assert(!series_hole_cpu(&series, &series.holes.hole[0], 3000 * MS, &cores));
+	ck_assert(series_hole_cpu(&series, &series.holes.hole[0], 4000 * MS, &cores));
 	ck_assert_double_eq_tol(cores, 3015.0 / 2010, 1e-6);
 
 	series_memory(&series, &columns);

@@ -257,6 +257,22 @@ START_TEST(a_hole_of_the_sampling_is_drawn_with_its_average)
 }
 END_TEST
 
+START_TEST(a_hole_in_which_the_recording_ends_has_no_average)
+{
+	struct incidentmade_options options = { .cut = true };
+	struct json_document *data;
+	const struct json_node *hole;
+
+	make_page(&options);
+	data = parse_data();
+	hole = child(member(json_root(data), "holes"), 0);
+	ck_assert_double_eq(member(hole, "from_ns")->number, 2e9);
+	ck_assert_double_eq(member(hole, "to_ns")->number, 5e9);
+	ck_assert_int_eq(member(hole, "cpu")->type, JSON_NULL);
+	json_document_free(data);
+}
+END_TEST
+
 START_TEST(another_metric_of_a_rule_has_its_own_plot)
 {
 	struct incidentmade_options options = { .metric = "threads" };
@@ -990,6 +1006,7 @@ Suite *report_suite(void)
 	tcase_add_test(data, plots_have_what_happened_in_them);
 	tcase_add_test(data, what_was_touched_stands_beside_what_memory_grew_by_in_the_page);
 	tcase_add_test(data, a_hole_of_the_sampling_is_drawn_with_its_average);
+	tcase_add_test(data, a_hole_in_which_the_recording_ends_has_no_average);
 	tcase_add_test(data, missing_samples_are_null);
 	tcase_add_test(data, another_metric_of_a_rule_has_its_own_plot);
 	tcase_add_test(data, of_everything_each_target_has_a_line);

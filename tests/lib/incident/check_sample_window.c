@@ -139,7 +139,7 @@ START_TEST(a_window_longer_than_the_machine_is_up_begins_at_zero)
 	struct sample_window *sample_window;
 
 	ck_assert_int_eq(sample_window_new(&options, &sample_window), 0);
-	ck_assert_uint_eq(sample_window_start(sample_window).ns, 0);
+	ck_assert_uint_eq(sample_window->from.ns, 0);
 	sample_window_free(sample_window);
 }
 END_TEST
@@ -529,7 +529,7 @@ static int write_slice(const struct sample_window *sample_window, struct sink si
 		r = stream_target(writer, 3, json.data, json.len);
 	buffer_release(&json);
 	if (r == 0)
-		r = sample_window_write(sample_window, writer, 3, sample_window_start(sample_window));
+		r = sample_window_write(sample_window, writer, 3);
 	close_r = stream_close(writer);
 	return r < 0 ? r : close_r;
 }

@@ -322,7 +322,7 @@ START_TEST(the_window_is_there_and_nothing_else)
 		write_ticks(tick, tick + 7);
 		ck_assert_int_eq(full_recording_follow(full_recording), 0);
 	}
-	ck_assert_int_eq(full_recording_close(full_recording, &coverage, &bytes), 0);
+	ck_assert_int_eq(full_recording_close(full_recording, false, &coverage, &bytes), 0);
 	rows = scene_rows(directory, INCIDENT_SAMPLES_FILE);
 	ck_assert_uint_eq(coverage.ticks_got, BEFORE_TICKS + 1 + AFTER_TICKS);
 	ck_assert_uint_eq(coverage.ticks_expected, BEFORE_TICKS + AFTER_TICKS);
@@ -348,12 +348,52 @@ START_TEST(a_hole_at_the_end_of_the_window_is_in_the_capture_rate)
 	ck_assert_int_eq(ring_put_hole(writer, 49, 0), 0);
 	ring_tick_end(writer, NULL);
 	write_ticks(FIRED + 61, FIRED + 70);
-	ck_assert_int_eq(full_recording_close(full_recording, &coverage, &bytes), 0);
+	ck_assert_int_eq(full_recording_close(full_recording, false, &coverage, &bytes), 0);
 	ck_assert_uint_eq(coverage.ticks_got, BEFORE_TICKS + 1 + 10);
 	ck_assert_uint_eq(coverage.holes, 1);
 	ck_assert_int_eq(coverage.got_to_ns, 10 * (int64_t)NS_PER_MS);
 	ck_assert_double_eq_tol(coverage.capture_rate, (BEFORE_TICKS + 1 + 10.0) / (BEFORE_TICKS + 1 + AFTER_TICKS),
 				1e-9);
+}
+END_TEST
+
+/* No tick comes again; then how much is missing is in the coverage, unless the daemon's end cut the window short. */
+START_TEST(a_window_that_is_over_before_ticks_come_again_ends_in_a_hole)
+{
+	struct full_recording_options options = usual();
+	struct full_recording *full_recording;
+	bool over = _i > 0;
+
+	options.after_ns = 400 * NS_PER_MS;
+	write_ticks(0, FIRED + 51);
+	ck_assert_int_eq(full_recording_open(&options, dirfd_of_test, &full_recording), 0);
+	ck_assert_int_eq(full_recording_close(full_recording, over, &coverage, &bytes), 0);
+	ck_assert_uint_eq(coverage.ticks_got, BEFORE_TICKS + 1 + 50);
+	ck_assert_uint_eq(coverage.holes, over ? 1 : 0);
+	ck_assert_uint_eq(coverage.missed_slots, over ? 350 : 0);
+	ck_assert_double_eq_tol(coverage.capture_rate, over ? (BEFORE_TICKS + 1 + 50.0) / (BEFORE_TICKS + 1 + 400) : 1,
+				1e-9);
+}
+END_TEST
+
+/* The first one ticks on, so that only the other one's rate says what is missing. */
+START_TEST(of_several_writers_the_coverage_is_that_of_the_one_that_missed_most)
+{
+	struct full_recording *full_recording;
+	struct ring_writer *second;
+
+	ck_assert_int_eq(ring_writer_new(ring, &second), 0);
+	for (uint64_t tick = 0; tick <= FIRED + AFTER_TICKS; tick++) {
+		ck_assert_int_eq(fixture_tick(writer, targets, 1, tick), 0);
+		if (tick % 4 == 0)
+			ck_assert_int_eq(fixture_tick(second, targets + 1, 1, tick), 0);
+	}
+	full_recording = opened();
+	ck_assert_int_eq(full_recording_close(full_recording, true, &coverage, &bytes), 0);
+	ring_writer_free(second);
+	ck_assert_uint_eq(coverage.ticks_got, 13); /* from 40 to 88 */
+	ck_assert_double_eq_tol(coverage.capture_rate, 13.0 / 49, 1e-9);
+	ck_assert_uint_eq(coverage.holes, 0);
 }
 END_TEST
 
@@ -368,7 +408,7 @@ START_TEST(the_past_is_in_the_file_before_it_is_closed)
 	write_ticks(FIRED + 1, FIRED + 5000);
 	snprintf(path, sizeof(path), "%s/%s", directory, INCIDENT_SAMPLES_FILE);
 	ck_assert_uint_eq(scene_stream_reader(path, NULL).rows, TARGETS * (BEFORE_TICKS + 1));
-	ck_assert_int_eq(full_recording_close(full_recording, &coverage, &bytes), 0);
+	ck_assert_int_eq(full_recording_close(full_recording, false, &coverage, &bytes), 0);
 	ck_assert_uint_ge(coverage.ticks_got, BEFORE_TICKS + 1);
 	ck_assert_uint_gt(coverage.lost_pages, 0);
 	ck_assert_uint_gt(coverage.gaps, 0);
@@ -382,7 +422,7 @@ START_TEST(a_past_that_the_ring_has_forgotten_is_not_claimed)
 
 	struct full_recording *full_recording = opened();
 
-	ck_assert_int_eq(full_recording_close(full_recording, &coverage, &bytes), 0);
+	ck_assert_int_eq(full_recording_close(full_recording, false, &coverage, &bytes), 0);
 	ck_assert_uint_eq(coverage.ticks_got, 0);
 	ck_assert_uint_eq(coverage.samples, 0);
 	ck_assert_double_eq(coverage.capture_rate, 0);
@@ -399,9 +439,9 @@ START_TEST(the_file_is_bounded_and_what_is_left_out_is_counted)
 	write_ticks(0, FIRED + AFTER_TICKS + 1);
 	uint64_t foretold = 0;
 
-	ck_assert_int_eq(full_recording_bytes(&options, &foretold), 0);
+	ck_assert_int_eq(full_recording_bytes(&options, false, &foretold), 0);
 	ck_assert_int_eq(full_recording_open(&options, dirfd_of_test, &full_recording), 0);
-	ck_assert_int_eq(full_recording_close(full_recording, &coverage, &bytes), 0);
+	ck_assert_int_eq(full_recording_close(full_recording, false, &coverage, &bytes), 0);
 	ck_assert_uint_gt(coverage.samples, 0);
 	ck_assert_uint_gt(coverage.samples_dropped, 0);
 	ck_assert_uint_eq(coverage.samples + coverage.samples_dropped, TARGETS * (BEFORE_TICKS + 1 + AFTER_TICKS));
@@ -428,7 +468,7 @@ START_TEST(a_file_that_cannot_be_written_to_its_end_is_not_left)
 		ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
 		r = full_recording_open(&options, dirfd_of_test, &full_recording);
 		if (r == 0)
-			r = full_recording_close(full_recording, &coverage, &bytes);
+			r = full_recording_close(full_recording, false, &coverage, &bytes);
 		ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
 		ck_assert(r == 0 || r == -EFBIG);
 		ck_assert(is_there() == (r == 0));
@@ -465,7 +505,7 @@ START_TEST(every_allocation_of_a_recording_may_fail)
 		torture_arm(n);
 		r = full_recording_open(&options, dirfd_of_test, &full_recording);
 		if (r == 0)
-			r = full_recording_close(full_recording, &coverage, &bytes);
+			r = full_recording_close(full_recording, false, &coverage, &bytes);
 		injected = torture_disarm();
 		ck_assert(injected || r == 0);
 		ck_assert(r == 0 || r == -ENOMEM);
@@ -497,6 +537,8 @@ Suite *incident_worker_suite(void)
 	tcase_add_checked_fixture(file, set_up_file, tear_down_file);
 	tcase_add_test(file, the_window_is_there_and_nothing_else);
 	tcase_add_test(file, a_hole_at_the_end_of_the_window_is_in_the_capture_rate);
+	tcase_add_loop_test(file, a_window_that_is_over_before_ticks_come_again_ends_in_a_hole, 0, 2);
+	tcase_add_test(file, of_several_writers_the_coverage_is_that_of_the_one_that_missed_most);
 	tcase_add_test(file, the_past_is_in_the_file_before_it_is_closed);
 	tcase_add_test(file, a_past_that_the_ring_has_forgotten_is_not_claimed);
 	tcase_add_test(file, the_file_is_bounded_and_what_is_left_out_is_counted);

@@ -188,7 +188,7 @@ START_TEST(rows_equal_what_the_ring_said)
 	ck_assert_uint_eq(counts.ticks, 500);
 	ck_assert_uint_eq(counts.targets, TARGETS);
 	ck_assert_uint_eq(counts.gone, 0);
-	ck_assert_int_eq(recorder_close(recorder, &stats), 0);
+	ck_assert_int_eq(recorder_close(recorder, &stats, 0, NULL), 0);
 
 	struct stream_reader_report report = read_back();
 
@@ -203,10 +203,7 @@ START_TEST(rows_equal_what_the_ring_said)
 }
 END_TEST
 
-/*
- * Each one's targets say whose they are, those of the first by not saying it; what the times of
- * ticks span is known whichever writer ticks last.
- */
+/* Each one's targets say whose they are, those of the first by not saying it; ticks are counted for each. */
 START_TEST(whose_a_target_is_is_said_if_there_are_several_writers)
 {
 	struct recorder_counts counts;
@@ -221,9 +218,13 @@ START_TEST(whose_a_target_is_is_said_if_there_are_several_writers)
 	ring_writer_free(second);
 	ck_assert_int_eq(recorder_pump(recorder), 0);
 	recorder_counts(recorder, &counts);
-	ck_assert_uint_eq(counts.span.first.ns, fixture_time(0).ns);
-	ck_assert_uint_eq(counts.span.last.ns, fixture_time(49).ns);
-	ck_assert_int_eq(recorder_close(recorder, &stats), 0);
+	for (uint64_t i = 0; i < 2; i++) {
+		ck_assert_uint_eq(counts.writers[i].ticks, 49);
+		ck_assert_uint_eq(counts.writers[i].span.first.ns, fixture_time(1 - i).ns);
+		ck_assert_uint_eq(counts.writers[i].span.last.ns, fixture_time(49 - i).ns);
+		ck_assert_uint_eq(counts.writers[i].span.tick_ns, NS_PER_MS);
+	}
+	ck_assert_int_eq(recorder_close(recorder, &stats, 0, NULL), 0);
 
 	struct stream_reader_report report = read_back();
 
@@ -238,7 +239,7 @@ START_TEST(closing_takes_what_is_still_in_the_ring)
 {
 	start(sink_buffer(&out), STREAM_SPIKEWATCH);
 	write_ticks(0, 10);
-	ck_assert_int_eq(recorder_close(recorder, &stats), 0);
+	ck_assert_int_eq(recorder_close(recorder, &stats, 0, NULL), 0);
 
 	struct stream_reader_report report = read_back();
 
@@ -259,7 +260,7 @@ START_TEST(what_is_flushed_can_be_read_before_the_end)
 	ck_assert_uint_eq(report.rows, 3 * TARGETS);
 	ck_assert(!report.complete);
 	ck_assert_uint_eq(report.damaged_lines, 0);
-	ck_assert_int_eq(recorder_close(recorder, &stats), 0);
+	ck_assert_int_eq(recorder_close(recorder, &stats, 0, NULL), 0);
 }
 END_TEST
 
@@ -275,7 +276,7 @@ START_TEST(a_target_that_ends_is_noted)
 	ck_assert_int_eq(recorder_pump(recorder), 0);
 	recorder_counts(recorder, &counts);
 	ck_assert_uint_eq(counts.gone, 1);
-	ck_assert_int_eq(recorder_close(recorder, &stats), 0);
+	ck_assert_int_eq(recorder_close(recorder, &stats, 0, NULL), 0);
 
 	struct stream_reader_report report = read_back();
 
@@ -296,7 +297,7 @@ START_TEST(a_hole_is_noted_and_what_comes_after_it_is_right)
 	ck_assert_int_eq(recorder_pump(recorder), 0);
 	recorder_counts(recorder, &counts);
 	ck_assert_uint_gt(counts.coverage.lost_pages, 0);
-	ck_assert_int_eq(recorder_close(recorder, &stats), 0);
+	ck_assert_int_eq(recorder_close(recorder, &stats, 0, NULL), 0);
 
 	struct stream_reader_report report = read_back();
 
@@ -307,12 +308,60 @@ START_TEST(a_hole_is_noted_and_what_comes_after_it_is_right)
 }
 END_TEST
 
+/*
+ * Of two writers, over 1,000 ms: the last tick of each; whether the time is over; the holes that this makes. The first
+ * has said itself what it missed, if it ticks after the end.
+ */
+static const struct {
+	uint64_t first, second;
+	bool over;
+	uint64_t holes, missed;
+} ends[] = {
+	{ 1000, 1000, true, 0, 0 },  { 800, 760, true, 0, 0 },    { 1000, 600, true, 1, 400 },
+	{ 600, 1000, true, 1, 400 }, { 500, 400, true, 2, 1100 }, { 500, 400, false, 0, 0 },
+	{ 1010, 400, true, 1, 600 }, { 1010, 1000, true, 0, 0 },
+};
+
+static void tick_at(struct ring_writer *of, uint64_t ms, uint64_t last_ms)
+{
+	if (ms <= last_ms)
+		ck_assert_int_eq(fixture_tick(of, targets + (of == writer ? 0 : 1), 1, ms), 0);
+}
+
+START_TEST(what_is_over_before_ticks_come_again_ends_in_a_hole)
+{
+	struct recorder_options options = { .start = fixture_time(0), .until = fixture_time(1000) };
+	struct recorder_counts counts;
+	struct ring_writer *second;
+
+	ck_assert_int_eq(recorder_new(cursor, sink_buffer(&out), &options, &recorder), 0);
+	ck_assert_int_eq(ring_writer_new(ring, &second), 0);
+	for (uint64_t ms = 0; ms <= 1010; ms++) {
+		tick_at(writer, ms, ends[_i].first);
+		tick_at(second, ms, ends[_i].second);
+		if (ms % 50 == 0)
+			ck_assert_int_eq(recorder_pump(recorder), 0);
+	}
+	ring_writer_free(second);
+	ck_assert_int_eq(recorder_close(recorder, &stats, ends[_i].over ? NS_PER_MS : 0, &counts), 0);
+
+	struct stream_reader_report report = read_back();
+
+	ck_assert(stream_reader_whole(&report));
+	ck_assert_uint_eq(found.wrong, 0);
+	ck_assert_uint_eq(found.gaps, ends[_i].holes);
+	ck_assert_uint_eq(found.rows, counts.rows);
+	ck_assert_uint_eq(counts.coverage.holes, ends[_i].holes);
+	ck_assert_uint_eq(counts.coverage.missed_slots, ends[_i].missed);
+}
+END_TEST
+
 START_TEST(gvisors_format_has_a_row_for_each_tick)
 {
 	found.gvisor = true;
 	start(sink_buffer(&out), STREAM_GVISOR);
 	write_ticks(0, 20);
-	ck_assert_int_eq(recorder_close(recorder, &stats), 0);
+	ck_assert_int_eq(recorder_close(recorder, &stats, 0, NULL), 0);
 
 	struct stream_reader_report report = read_back();
 	struct sample last;
@@ -337,7 +386,7 @@ static int close_after(long bytes_left, int *ret_pump)
 	if (*ret_pump == 0)
 		*ret_pump = recorder_flush(recorder);
 
-	return recorder_close(recorder, &stats);
+	return recorder_close(recorder, &stats, 0, NULL);
 }
 
 START_TEST(an_error_of_the_sink_is_said_again_by_every_call)
@@ -351,7 +400,7 @@ START_TEST(an_error_of_the_sink_is_said_again_by_every_call)
 	ck_assert_int_eq(recorder_flush(recorder), -EIO);
 	write_ticks(50, 52);
 	ck_assert_int_eq(recorder_pump(recorder), -EIO);
-	ck_assert_int_eq(recorder_close(recorder, &stats), -EIO);
+	ck_assert_int_eq(recorder_close(recorder, &stats, 0, NULL), -EIO);
 }
 END_TEST
 
@@ -380,8 +429,8 @@ START_TEST(every_allocation_may_fail)
 		injected = torture_disarm();
 		ck_assert_int_eq(r, injected ? -ENOMEM : 0);
 	}
-	ck_assert_int_eq(recorder_close(recorder, &stats), 0);
-	ck_assert_int_eq(recorder_close(NULL, &stats), 0);
+	ck_assert_int_eq(recorder_close(recorder, &stats, 0, NULL), 0);
+	ck_assert_int_eq(recorder_close(NULL, &stats, 0, NULL), 0);
 }
 END_TEST
 
@@ -397,6 +446,7 @@ Suite *ring_recorder_suite(void)
 	tcase_add_test(stream, what_is_flushed_can_be_read_before_the_end);
 	tcase_add_test(stream, a_target_that_ends_is_noted);
 	tcase_add_test(stream, a_hole_is_noted_and_what_comes_after_it_is_right);
+	tcase_add_loop_test(stream, what_is_over_before_ticks_come_again_ends_in_a_hole, 0, ARRAY_LEN(ends));
 	tcase_add_test(stream, gvisors_format_has_a_row_for_each_tick);
 	tcase_add_test(stream, an_error_of_the_sink_is_said_again_by_every_call);
 	tcase_add_test(stream, every_write_may_fail_and_closing_says_so);
