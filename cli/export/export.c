@@ -587,7 +587,7 @@ static void put_trace_holes(const struct trace *trace)
 
 		json_begin_object(trace->json);
 		json_member_text(trace->json, "ph", "X");
-		json_member_text(trace->json, "name", export_hole_name(trace->incident, hole, name));
+		json_member_text(trace->json, "name", export_hole_name(trace->incident, trace->to_ns, hole, name));
 		json_member_i64(trace->json, "pid", PID_INCIDENT);
 		json_member_i64(trace->json, "tid", PID_HOLES);
 		json_member_double(trace->json, "ts", from);

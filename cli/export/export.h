@@ -46,15 +46,15 @@ bool export_ran_ns(const struct export_step *step, int64_t *ret_ns);
 
 #define EXPORT_HOLE_NAME_MAX 96
 
-/* What a hole of the sampling of an incident is called in a trace. Returns buf. */
-static inline const char *export_hole_name(const struct incident *incident, const struct series_hole *hole,
-					   char buf[EXPORT_HOLE_NAME_MAX])
+/* What a hole of the sampling of an incident is called in a trace, whose last row is at last_ns. Returns buf. */
+static inline const char *export_hole_name(const struct incident *incident, int64_t last_ns,
+					   const struct series_hole *hole, char buf[EXPORT_HOLE_NAME_MAX])
 {
+	bool last = hole->to_ns > incident->coverage.got_to_ns && hole->to_ns > last_ns;
 	char length[UNITS_TEXT_MAX];
 
-	snprintf(buf, EXPORT_HOLE_NAME_MAX, "%s",
-		 hole->to_ns > incident->coverage.got_to_ns ? "no samples, and none after: CPU is not known"
-							    : "no samples: CPU is the average");
+	snprintf(buf, EXPORT_HOLE_NAME_MAX, "no samples%s",
+		 last ? ", and none after: CPU is not known" : ": CPU is the average");
 	if (hole->suspended_ns > 0)
 		snprintf(buf, EXPORT_HOLE_NAME_MAX, "the machine was suspended for %s",
 			 units_format_duration(length, sizeof(length), hole->suspended_ns));

@@ -1163,7 +1163,7 @@ static void put_markers(const struct firefox_export *export, bool has)
 	for (size_t i = 0; has && i < holes->count && i < HOLE_MARKERS_MAX; i++) {
 		struct marker *marker = &markers[count++];
 
-		export_hole_name(export->incident, &holes->hole[i], marker->what);
+		export_hole_name(export->incident, export->counters.walk.to_ns, &holes->hole[i], marker->what);
 		marker->from = since_zero(export, holes->hole[i].from_ns);
 		marker->to = since_zero(export, holes->hole[i].to_ns);
 	}

@@ -453,10 +453,13 @@ static void tell_suspends(const struct series_holes *holes, FILE *file)
 }
 
 /* Whether the recording ends in a hole. */
-static bool hole_is_last(const struct series_holes *holes, int64_t last_tick_ns)
+static bool ends_in_hole(const struct series *series, const struct sample_window_coverage *coverage)
 {
-	for (size_t i = 0; i < holes->count; i++)
-		if (holes->hole[i].missed_slots > 0 && holes->hole[i].to_ns > last_tick_ns)
+	int64_t last_ns = series->count > 0 ? series->points[series->count - 1].at_ns : coverage->got_to_ns;
+
+	last_ns = last_ns > coverage->got_to_ns ? last_ns : coverage->got_to_ns;
+	for (size_t i = 0; i < series->holes.count; i++)
+		if (series->holes.hole[i].missed_slots > 0 && series->holes.hole[i].to_ns > last_ns)
 			return true;
 	return false;
 }
@@ -487,7 +490,7 @@ static void tell_holes(const struct incident *incident, const struct incident_sa
 		fprintf(file, ", from %s %s it fired",
 			units_format_duration(text, sizeof(text), (uint64_t)llabs(longest->from_ns)),
 			longest->from_ns < 0 ? "before" : "after");
-	if (!hole_is_last(&samples->series.holes, coverage->got_to_ns))
+	if (!ends_in_hole(&samples->series, coverage))
 		fputs(": what was used in it is known as a sum only.", file);
 	else if (coverage->holes == 1)
 		fputs(". No tick came after it, and what was used in it is not known.", file);
