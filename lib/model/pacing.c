@@ -173,7 +173,7 @@ void schedule_set_interval(struct schedule *schedule, mono_t now, uint64_t inter
  * Half the interval costs about twice as much: recover only if that would still leave a quarter of
  * the budget. The same of what all looks at sleeping targets would cost.
  */
-#define CPU_BUDGET_RECOVER_BELOW 0.375
+#define CPU_BUDGET_HALF_INTERVAL_BELOW 0.75
 #define CPU_BUDGET_ALL_LOOKS_BELOW 0.75
 #define CPU_BUDGET_FIRST_BELOW 0.75
 
@@ -198,10 +198,10 @@ static double grown_share(uint64_t later, uint64_t earlier, int64_t elapsed_ns)
  * become less by sampling more slowly, and may be a scan that ends. Under a quota, where each step that is
  * too short costs hundreds of slots, four times the factor at least.
  */
-static uint32_t longer(const struct cpu_budget *budget, double allowed, double sampling, double captured)
+static uint32_t longer(const struct cpu_budget *budget, double allowed, double share, double sampling, double captured)
 {
 	bool by_quota = allowed < budget->budget;
-	double rest = budget->share > sampling ? budget->share - sampling : 0, all = sampling / captured;
+	double rest = share > sampling ? share - sampling : 0, all = sampling / captured;
 	uint32_t factor = budget->factor * (by_quota ? 4 : 2);
 
 	rest = rest < allowed / 2 ? rest : allowed / 2;
@@ -211,9 +211,9 @@ static uint32_t longer(const struct cpu_budget *budget, double allowed, double s
 }
 
 /* The shortest interval not above the present one with which all would have fitted into the period. */
-static uint32_t found(const struct cpu_budget *budget, double allowed, double sampling, double captured)
+static uint32_t found(const struct cpu_budget *budget, double allowed, double share, double sampling, double captured)
 {
-	double rest = budget->share - sampling, all = sampling / captured * budget->factor;
+	double rest = share - sampling, all = sampling / captured * budget->factor;
 	uint32_t factor = budget->factor;
 
 	while (factor > 1 && rest + all / (factor / 2) <= allowed * CPU_BUDGET_FIRST_BELOW)
@@ -221,20 +221,20 @@ static uint32_t found(const struct cpu_budget *budget, double allowed, double sa
 	return factor;
 }
 
-static void spend_less(struct cpu_budget *budget, double allowed, double sampling, double captured)
+static void spend_less(struct cpu_budget *budget, double allowed, double share, double sampling, double captured)
 {
 	if (budget->may_back_off && !budget->backs_off)
 		budget->backs_off = true;
 	else
-		budget->factor = longer(budget, allowed, sampling, captured);
+		budget->factor = longer(budget, allowed, share, sampling, captured);
 }
 
-/* Whether the next less frugal way would have fitted into the period. saved: CPU seconds per second. */
-static bool is_calm(const struct cpu_budget *budget, double allowed, double saved)
+/* Whether the next less frugal way would have fitted. CPU seconds per second; others: what counts of theirs. */
+static bool is_calm(const struct cpu_budget *budget, double allowed, double share, double others, double saved)
 {
 	if (budget->factor > 1)
-		return budget->share <= allowed * CPU_BUDGET_RECOVER_BELOW;
-	return budget->backs_off && budget->share + saved <= allowed * CPU_BUDGET_ALL_LOOKS_BELOW;
+		return 2 * share - others <= allowed * CPU_BUDGET_HALF_INTERVAL_BELOW;
+	return budget->backs_off && share + saved <= allowed * CPU_BUDGET_ALL_LOOKS_BELOW;
 }
 
 uint32_t cpu_budget_step(struct cpu_budget *budget, mono_t now, const struct cpu_use *used, double quota)
@@ -254,25 +254,28 @@ uint32_t cpu_budget_step(struct cpu_budget *budget, mono_t now, const struct cpu
 		return budget->factor;
 
 	double sampling = grown_share(used->sampling_ns, before.sampling_ns, passed);
+	double others = grown_share(used->others_ns, before.others_ns, passed);
+	double counted = others > allowed / 2 && allowed >= budget->budget ? allowed / 2 : others;
+	double share = budget->share > others ? budget->share - others + counted : counted;
 	uint64_t slots = used->slots - before.slots, taken = used->snapshots - before.snapshots;
 	double captured = taken > 0 && taken < slots ? (double)taken / (double)slots : 1;
 
-	if (budget->share > allowed) {
+	if (share > allowed) {
 		budget->calm = 0;
 		if (++budget->hot < CPU_BUDGET_HOT && allowed >= budget->budget)
 			return budget->factor;
 		budget->hot = 0;
-		spend_less(budget, allowed, sampling, captured);
+		spend_less(budget, allowed, share, sampling, captured);
 		return budget->factor;
 	}
 	budget->hot = 0;
 	if (budget->finding > 0) {
 		budget->finding--;
-		budget->factor = found(budget, allowed, sampling, captured);
+		budget->factor = found(budget, allowed, share, sampling, captured);
 		return budget->factor;
 	}
 
-	if (!is_calm(budget, allowed, grown_share(used->saved_ns, before.saved_ns, passed))) {
+	if (!is_calm(budget, allowed, share, counted, grown_share(used->saved_ns, before.saved_ns, passed))) {
 		budget->calm = 0;
 		return budget->factor;
 	}

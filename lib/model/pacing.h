@@ -97,6 +97,9 @@ void schedule_set_interval(struct schedule *schedule, mono_t now, uint64_t inter
  * after as many in which what backing off saved would have fitted too, it looks at everything in
  * every tick again. The gap between the conditions prevents oscillation.
  *
+ * What others make it do (finding the processes that they start) counts up to a half of the budget, unless a quota
+ * bounds that: sampling has the other half, however many processes are started.
+ *
  * Where there is a quota from the start it begins with the longest interval (cpu_budget_begin): the first
  * scan and the first look at everything need what there is. From the first period that fits on it goes
  * to the shortest interval that would have fitted into three quarters, at once, and so for
@@ -113,7 +116,8 @@ void schedule_set_interval(struct schedule *schedule, mono_t now, uint64_t inter
 struct cpu_use {
 	uint64_t cpu_ns;      /* CPU time of the process */
 	uint64_t sampling_ns; /* of it, what grows with the rate of sampling */
-	uint64_t saved_ns;    /* what backing off saved */
+	uint64_t others_ns; /* of it, what sampling more slowly makes no less: others decide how much there is to do */
+	uint64_t saved_ns;  /* what backing off saved */
 	uint64_t slots, snapshots;
 };
 

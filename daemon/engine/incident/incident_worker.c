@@ -1972,9 +1972,9 @@ int incident_worker_new(struct session *session, struct spool *spool, struct not
 		return r;
 	}
 	pthread_getcpuclockid(worker->thread, &cpu_clock);
-	samplers_exempt(session_parts(session).samplers, cpu_clock);
+	samplers_charge(session_parts(session).samplers, SAMPLERS_CHARGE_NOTHING, cpu_clock);
 	pthread_getcpuclockid(worker->disk.thread, &cpu_clock);
-	samplers_exempt(session_parts(session).samplers, cpu_clock);
+	samplers_charge(session_parts(session).samplers, SAMPLERS_CHARGE_NOTHING, cpu_clock);
 	*ret = worker;
 
 	return 0;

@@ -33,7 +33,7 @@ struct incident_worker_counts {
 };
 
 /*
- * Starts the threads (what they take is not charged to sampling: samplers_exempt), to which the spool
+ * Starts the threads (what they take is not charged to sampling: samplers_charge), to which the spool
  * belongs until incident_worker_stop, but for what spool.h says. notifier must outlive it; NULL: nothing
  * is told. stuck_ns: how long the stop waits for one job; 0: 10 s, because evidence of many gigabytes
  * takes some seconds on a slow disk, a blocked read of /proc forever. 0; -ENOMEM; -errno.

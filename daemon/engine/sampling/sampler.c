@@ -165,6 +165,7 @@ struct budget {
 	_Atomic uint64_t throttled_ns, stolen_ns;
 	clockid_t exempt[2]; /* of threads whose CPU time is not budgeted */
 	unsigned exempt_count;
+	_Atomic clockid_t others; /* of the thread that does what others make it do; 0: none */
 	_Atomic uint32_t slowdown;
 	_Atomic uint64_t backs_off_since; /* from processes that sleep, to keep to it; 0: it does not */
 	_Atomic uint32_t share_ppm;
@@ -185,10 +186,12 @@ static uint64_t spent(const struct budget *budget)
 static struct cpu_use used(const struct budget *budget, uint64_t saved_ns)
 {
 	unsigned threads = budget->threads ? budget->threads : 1;
+	clockid_t others = atomic_load_explicit(&budget->others, memory_order_relaxed);
 
 	return (struct cpu_use){
 		.cpu_ns = spent(budget),
 		.sampling_ns = real_clock_thread_cpu() * threads,
+		.others_ns = others ? real_clock_cpu_of(others) : 0,
 		.saved_ns = saved_ns,
 		.slots = budget->stats->total_slots,
 		.snapshots = budget->stats->total_snapshots,
@@ -233,9 +236,11 @@ static uint64_t budget_backs_off_since(const struct budget *budget)
 	return atomic_load_explicit(&leader->backs_off_since, memory_order_relaxed);
 }
 
-static void budget_exempt(struct budget *budget, clockid_t thread_clock)
+static void budget_charge(struct budget *budget, enum samplers_charge charge, clockid_t thread_clock)
 {
-	if (budget->exempt_count < ARRAY_LEN(budget->exempt))
+	if (charge == SAMPLERS_CHARGE_HALF)
+		atomic_store_explicit(&budget->others, thread_clock, memory_order_relaxed);
+	else if (budget->exempt_count < ARRAY_LEN(budget->exempt))
 		budget->exempt[budget->exempt_count++] = thread_clock;
 }
 
@@ -1109,11 +1114,6 @@ static int sampler_retune(struct sampler *sampler, const struct sampler_options 
 	return r;
 }
 
-static void sampler_exempt(struct sampler *sampler, clockid_t thread_clock)
-{
-	budget_exempt(&sampler->budget, thread_clock);
-}
-
 static void sampler_stats(const struct sampler *sampler, struct stats *ret)
 {
 	*ret = sampler->stats;
@@ -1914,9 +1914,9 @@ bool samplers_returned(struct samplers *samplers, struct sampler_target **ret, e
 
 /* ---- figures ---- */
 
-void samplers_exempt(struct samplers *samplers, clockid_t thread_clock)
+void samplers_charge(struct samplers *samplers, enum samplers_charge charge, clockid_t thread_clock)
 {
-	sampler_exempt(samplers->threads[0].sampler, thread_clock);
+	budget_charge(&samplers->threads[0].sampler->budget, charge, thread_clock);
 }
 
 void samplers_supply(struct samplers *samplers, const struct samplers_supply *supply)

@@ -168,12 +168,14 @@ bool samplers_remove(struct samplers *samplers, struct sampler_target *target);
 /* The next target that comes back. False: none at the moment. Of each thread in its order. */
 bool samplers_returned(struct samplers *samplers, struct sampler_target **ret, enum sampler_return *ret_why);
 
-/*
- * The CPU time of this thread, one of two at most, does not count against the budget: collecting
- * evidence costs what it costs, and sampling more slowly would not make it cheaper. The thread must
- * outlive the samplers. Before samplers_start.
- */
-void samplers_exempt(struct samplers *samplers, clockid_t thread_clock);
+/* How the CPU time of another thread counts against the budget. */
+enum samplers_charge {
+	SAMPLERS_CHARGE_NOTHING, /* of two at most, before samplers_start: collecting evidence costs what it costs */
+	SAMPLERS_CHARGE_HALF,    /* of one: up to half of the budget, as others make the work (pacing.h); any time */
+};
+
+/* A clock of a thread that has ended is harmless. */
+void samplers_charge(struct samplers *samplers, enum samplers_charge charge, clockid_t thread_clock);
 
 /* What CPU time there is for this process: for the CPU budget (pacing.h), and for struct stats. */
 struct samplers_supply {

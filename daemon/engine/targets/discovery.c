@@ -3137,6 +3137,7 @@ static void *discovery_run(void *argument)
 
 int discovery_start(struct discovery *discovery, bool subscribe_first)
 {
+	clockid_t cpu_clock;
 	int r;
 
 	if (discovery->running)
@@ -3150,6 +3151,8 @@ int discovery_start(struct discovery *discovery, bool subscribe_first)
 	discovery->stop = false;
 	r = thread_start(&discovery->thread, discovery_run, discovery);
 	discovery->running = r == 0;
+	if (discovery->running && pthread_getcpuclockid(discovery->thread, &cpu_clock) == 0)
+		samplers_charge(discovery->options.target_table.samplers, SAMPLERS_CHARGE_HALF, cpu_clock);
 
 	return r;
 }

@@ -431,6 +431,55 @@ START_TEST(it_goes_on_backing_off_while_all_looks_would_not_fit)
 }
 END_TEST
 
+/* The same, where sampling takes `own` and what others make it do the rest. */
+static uint32_t run_beside(struct cpu_budget *cpu_budget, unsigned periods, double own, double others, double quota)
+{
+	uint32_t factor = cpu_budget->factor;
+
+	for (unsigned i = 0; i < periods; i++) {
+		struct cpu_use used = cpu_budget->used;
+
+		used.cpu_ns += (uint64_t)((own + others) * 1e9);
+		used.sampling_ns += (uint64_t)(own * 1e9);
+		used.others_ns += (uint64_t)(others * 1e9);
+		factor = cpu_budget_step(cpu_budget, mono_add(cpu_budget->since, NS_PER_S), &used, quota);
+	}
+
+	return factor;
+}
+
+START_TEST(what_others_make_it_do_leaves_half_of_the_budget_to_sampling)
+{
+	struct cpu_budget cpu_budget;
+
+	cpu_budget_init(&cpu_budget, 10, (mono_t){ 0 }, &unused);
+	cpu_budget.may_back_off = true;
+	ck_assert_uint_eq(run_beside(&cpu_budget, 50, 0.04, 2, 0), 1);
+	ck_assert(!cpu_budget.backs_off);
+	ck_assert_double_gt(cpu_budget.share, 2);
+
+	/* What is beyond that half is kept to, */
+	ck_assert_uint_eq(run_beside(&cpu_budget, CPU_BUDGET_HOT, 0.06, 2, 0), 1);
+	ck_assert(cpu_budget.backs_off);
+	ck_assert_uint_eq(run_beside(&cpu_budget, CPU_BUDGET_HOT, 0.06, 2, 0), 2);
+	/* and it comes back while they go on, when twice as many samples leave a quarter. */
+	ck_assert_uint_eq(run_beside(&cpu_budget, CPU_BUDGET_CALM, 0.013, 2, 0), 2);
+	ck_assert_uint_eq(run_beside(&cpu_budget, CPU_BUDGET_CALM, 0.012, 2, 0), 1);
+	ck_assert_uint_eq(run_beside(&cpu_budget, CPU_BUDGET_CALM, 0.02, 2, 0), 1);
+	ck_assert(!cpu_budget.backs_off);
+}
+END_TEST
+
+START_TEST(under_a_quota_what_others_make_it_do_counts_in_full)
+{
+	struct cpu_budget cpu_budget;
+
+	cpu_budget_init(&cpu_budget, 10, (mono_t){ 0 }, &unused);
+	ck_assert_uint_eq(run_beside(&cpu_budget, 1, 0.01, 0.04, 0.12), 1);
+	ck_assert_uint_gt(run_beside(&cpu_budget, 1, 0.01, 0.06, 0.12), 1);
+}
+END_TEST
+
 START_TEST(without_a_budget_never_interferes)
 {
 	struct cpu_budget cpu_budget;
@@ -927,6 +976,8 @@ Suite *pacing_suite(void)
 	tcase_add_test(tcase, does_not_swing_when_half_the_interval_would_not_fit);
 	tcase_add_test(tcase, it_backs_off_before_it_is_slower_and_is_faster_before_it_looks_at_all);
 	tcase_add_test(tcase, it_goes_on_backing_off_while_all_looks_would_not_fit);
+	tcase_add_test(tcase, what_others_make_it_do_leaves_half_of_the_budget_to_sampling);
+	tcase_add_test(tcase, under_a_quota_what_others_make_it_do_counts_in_full);
 	tcase_add_test(tcase, without_a_budget_never_interferes);
 	tcase_add_test(tcase, a_clock_that_stands_still_is_harmless);
 	tcase_add_test(tcase, a_budget_that_is_far_exceeded_is_kept_at_once);

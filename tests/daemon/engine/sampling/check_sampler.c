@@ -537,7 +537,7 @@ START_TEST(what_is_exempt_does_not_count)
 	bool over;
 
 	budget_begin(TOO_LITTLE);
-	budget_exempt(&leader, CLOCK_PROCESS_CPUTIME_ID);
+	budget_charge(&leader, SAMPLERS_CHARGE_NOTHING, CLOCK_PROCESS_CPUTIME_ID);
 	budget_restart(&leader, TOO_LITTLE, false, (mono_t){ BEGIN });
 	for (uint64_t period = 1; period <= 6; period++) {
 		budget_work();
@@ -546,6 +546,26 @@ START_TEST(what_is_exempt_does_not_count)
 	}
 	ck_assert_uint_eq(budget_slowdown(&leader), 1);
 	ck_assert_double_eq(budget_share(&leader), 0);
+}
+END_TEST
+
+/* The same, for all that others make it do: it is in the share, and slows nothing down. */
+START_TEST(what_others_make_it_do_slows_nothing_down)
+{
+	static const double little = 0.01; /* 0.1 ms of a second; work takes more than that */
+	uint32_t followers;
+	bool over;
+
+	budget_begin(little);
+	budget_charge(&leader, SAMPLERS_CHARGE_HALF, CLOCK_PROCESS_CPUTIME_ID);
+	budget_restart(&leader, little, false, (mono_t){ BEGIN });
+	for (uint64_t period = 1; period <= 6; period++) {
+		budget_work();
+		look_after(period, &over, &followers);
+		ck_assert(over);
+	}
+	ck_assert_uint_eq(budget_slowdown(&leader), 1);
+	ck_assert_double_gt(budget_share(&leader), little / 100);
 }
 END_TEST
 
@@ -862,6 +882,7 @@ Suite *sampler_suite(void)
 	tcase_add_test(tcase, within_the_budget_nobody_is_slow);
 	tcase_add_test(tcase, a_restart_forgets_the_slowdown_and_what_was_spent);
 	tcase_add_test(tcase, what_is_exempt_does_not_count);
+	tcase_add_test(tcase, what_others_make_it_do_slows_nothing_down);
 	suite_add_tcase(suite, tcase);
 
 	tcase = tcase_create("scheduling");
