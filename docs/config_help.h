@@ -99,7 +99,7 @@ static const struct config_help config_help[] = {
 		"Writes `clear_refs` of watched processes, and `memory.max_usage_in_bytes` (v1) or `memory.peak` "
 		"(v2, Linux 6.12, for this reader only) of watched cgroups."),
 	KEY("sampling", "cpu_budget",
-		"Of one core, for the whole daemon; finding new processes counts up to half of it, so sampling keeps the other half however many are started. Above it processes that sleep are looked at less often (`idle_backoff`); if that is not enough the interval is "
+		"Of one core, for the whole daemon; finding new processes counts up to a quarter of it, so sampling keeps the rest however many are started. Above it processes that sleep are looked at less often (`idle_backoff`); if that is not enough the interval is "
 		"lengthened. The journal says so."),
 	KEY("sampling", "threads",
 		"Sampler threads. 0: as many as `cpu_budget` could keep busy, and not more than there are CPUs "

@@ -176,6 +176,8 @@ void schedule_set_interval(struct schedule *schedule, mono_t now, uint64_t inter
 #define CPU_BUDGET_HALF_INTERVAL_BELOW 0.75
 #define CPU_BUDGET_ALL_LOOKS_BELOW 0.75
 #define CPU_BUDGET_FIRST_BELOW 0.75
+/* So much of the budget is theirs. */
+#define CPU_BUDGET_FOR_OTHERS 0.25
 
 void cpu_budget_init(struct cpu_budget *budget, double budget_percent, mono_t now, const struct cpu_use *used)
 {
@@ -255,7 +257,8 @@ uint32_t cpu_budget_step(struct cpu_budget *budget, mono_t now, const struct cpu
 
 	double sampling = grown_share(used->sampling_ns, before.sampling_ns, passed);
 	double others = grown_share(used->others_ns, before.others_ns, passed);
-	double counted = others > allowed / 2 && allowed >= budget->budget ? allowed / 2 : others;
+	double most = allowed < budget->budget ? others : allowed * CPU_BUDGET_FOR_OTHERS;
+	double counted = others < most ? others : most;
 	double share = budget->share > others ? budget->share - others + counted : counted;
 	uint64_t slots = used->slots - before.slots, taken = used->snapshots - before.snapshots;
 	double captured = taken > 0 && taken < slots ? (double)taken / (double)slots : 1;

@@ -97,8 +97,8 @@ void schedule_set_interval(struct schedule *schedule, mono_t now, uint64_t inter
  * after as many in which what backing off saved would have fitted too, it looks at everything in
  * every tick again. The gap between the conditions prevents oscillation.
  *
- * What others make it do (finding the processes that they start) counts up to a half of the budget, unless a quota
- * bounds that: sampling has the other half, however many processes are started.
+ * What others make it do (finding the processes that they start) counts up to a quarter of the budget, unless a quota
+ * bounds that: sampling has the rest, however many processes are started.
  *
  * Where there is a quota from the start it begins with the longest interval (cpu_budget_begin): the first
  * scan and the first look at everything need what there is. From the first period that fits on it goes

@@ -238,7 +238,7 @@ static uint64_t budget_backs_off_since(const struct budget *budget)
 
 static void budget_charge(struct budget *budget, enum samplers_charge charge, clockid_t thread_clock)
 {
-	if (charge == SAMPLERS_CHARGE_HALF)
+	if (charge == SAMPLERS_CHARGE_PART)
 		atomic_store_explicit(&budget->others, thread_clock, memory_order_relaxed);
 	else if (budget->exempt_count < ARRAY_LEN(budget->exempt))
 		budget->exempt[budget->exempt_count++] = thread_clock;

@@ -171,7 +171,7 @@ bool samplers_returned(struct samplers *samplers, struct sampler_target **ret, e
 /* How the CPU time of another thread counts against the budget. */
 enum samplers_charge {
 	SAMPLERS_CHARGE_NOTHING, /* of two at most, before samplers_start: collecting evidence costs what it costs */
-	SAMPLERS_CHARGE_HALF,    /* of one: up to half of the budget, as others make the work (pacing.h); any time */
+	SAMPLERS_CHARGE_PART,    /* of one: up to a part of the budget, as others make the work (pacing.h); any time */
 };
 
 /* A clock of a thread that has ended is harmless. */

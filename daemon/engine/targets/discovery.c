@@ -3152,7 +3152,7 @@ int discovery_start(struct discovery *discovery, bool subscribe_first)
 	r = thread_start(&discovery->thread, discovery_run, discovery);
 	discovery->running = r == 0;
 	if (discovery->running && pthread_getcpuclockid(discovery->thread, &cpu_clock) == 0)
-		samplers_charge(discovery->options.target_table.samplers, SAMPLERS_CHARGE_HALF, cpu_clock);
+		samplers_charge(discovery->options.target_table.samplers, SAMPLERS_CHARGE_PART, cpu_clock);
 
 	return r;
 }

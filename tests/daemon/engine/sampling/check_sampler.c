@@ -557,7 +557,7 @@ START_TEST(what_others_make_it_do_slows_nothing_down)
 	bool over;
 
 	budget_begin(little);
-	budget_charge(&leader, SAMPLERS_CHARGE_HALF, CLOCK_PROCESS_CPUTIME_ID);
+	budget_charge(&leader, SAMPLERS_CHARGE_PART, CLOCK_PROCESS_CPUTIME_ID);
 	budget_restart(&leader, little, false, (mono_t){ BEGIN });
 	for (uint64_t period = 1; period <= 6; period++) {
 		budget_work();
