@@ -276,7 +276,7 @@ static void print_health(const struct json_node *root, size_t width)
 {
 	const struct json_node *daemon = answer_member(root, "daemon"), *found = answer_member(root, "discovery"),
 			       *incidents = answer_member(root, "incidents"),
-			       *storm = answer_member(incidents, "storm");
+			       *storm = answer_member(incidents, "storm"), *sampler = answer_member(root, "sampler");
 	char why[200], since[UNITS_TEXT_MAX], late[UNITS_TEXT_MAX];
 
 	print_figures(root, width);
@@ -290,7 +290,10 @@ static void print_health(const struct json_node *root, size_t width)
 			"! for %s, to keep sampling.cpu_budget, processes that sleep are looked at less often: the "
 			"onset of a spike may be seen up to %s late",
 			answer_duration(daemon, "backing_off_ns", since),
-			answer_duration(answer_member(root, "sampler"), "idle_interval_ns", late));
+			answer_duration(sampler,
+					answer_whole(sampler, "idle_interval_ns") > 0 ? "idle_interval_ns"
+										      : "interval_ns",
+					late));
 	if (answer_whole(daemon, "slowdown") > 1)
 		put_paragraph(width, "! sampling %ju times slower than configured, to keep sampling.cpu_budget",
 			      (uintmax_t)answer_whole(daemon, "slowdown"));

@@ -242,6 +242,19 @@ START_TEST(what_is_lacking_or_silent_is_told)
 }
 END_TEST
 
+/* Where an interval is longer than the pauses of what sleeps would be there are none. */
+START_TEST(how_late_a_spike_may_be_seen_is_told)
+{
+	serve(_i ? "{\"daemon\":{\"backing_off_ns\":60000000000},\"sampler\":{\"interval_ns\":160000000,"
+		   "\"idle_interval_ns\":0}}"
+		 : "{\"daemon\":{\"backing_off_ns\":60000000000},\"sampler\":{\"interval_ns\":10000000,"
+		   "\"idle_interval_ns\":100000000}}");
+	ck_assert_int_eq(STATUS(WORD("-n"), WORD("0")), EXIT_OK);
+	says(_i ? "up to 160 ms late\n" : "up to 100 ms late\n");
+	fits();
+}
+END_TEST
+
 START_TEST(what_is_known_of_units_is_told_if_they_are_wanted)
 {
 	serve("{\"daemon\":{},\"units\":{\"wanted\":true,\"source\":\"cgroups\",\"why\":\"No such file\",\"missing\":["
@@ -458,6 +471,7 @@ Suite *status_suite(void)
 	tcase_add_test(tcase, what_does_not_fit_is_counted);
 	tcase_add_test(tcase, a_value_that_is_an_estimate_is_marked);
 	tcase_add_test(tcase, what_is_lacking_or_silent_is_told);
+	tcase_add_loop_test(tcase, how_late_a_spike_may_be_seen_is_told, 0, 2);
 	tcase_add_test(tcase, what_is_known_of_units_is_told_if_they_are_wanted);
 	tcase_add_test(tcase, entries_that_match_nothing_are_told);
 	tcase_add_loop_test(tcase, units_of_which_all_is_known_are_not_spoken_of, 0, 2);
