@@ -53,7 +53,8 @@ struct cpu_slot {
 	uint64_t moved_sequence;
 	uint64_t moved_first_ns, moved_last_ns; /* in between it was in others, and that is counted already */
 	uint32_t moved_from, moved_to;          /* watched cgroups */
-	uint64_t unused[2];
+	/* The writer's: the scheduler's clock when CLOCK_MONOTONIC was last asked, and how far it was behind. */
+	uint64_t clock_ns, behind_ns;
 };
 
 /*

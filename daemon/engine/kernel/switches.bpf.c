@@ -46,6 +46,7 @@
 #define KERNEL __attribute__((preserve_access_index))
 
 struct sched_entity {
+	uint64_t exec_start; /* by the clock of the CPU's queue */
 	uint64_t sum_exec_runtime;
 	uint64_t prev_sum_exec_runtime; /* when it was last chosen to run; of the fair class alone */
 } KERNEL;
@@ -335,15 +336,21 @@ static void add_to_group(struct cpu_slot *slot, uint32_t cpu, uint32_t group, ui
 	put_into_log(slot, cpu, account_capacity + group, &cell->epoch);
 }
 
+/* How much of the slot's run was before then. */
+static uint64_t part_until(const struct cpu_slot *slot, uint64_t at_ns, uint64_t run_ns)
+{
+	uint64_t part_ns = at_ns > slot->since_ns ? at_ns - slot->since_ns : 0;
+
+	return part_ns < run_ns ? part_ns : run_ns;
+}
+
 /* In a change: the sequence is odd. */
 static void end_group(struct cpu_slot *slot, uint32_t cpu, const struct task_struct *task, uint64_t run_ns)
 {
 	if (*(volatile uint64_t *)&slot->moved_sequence + 1 == slot->sequence) {
-		uint64_t before_ns = slot->moved_first_ns - slot->since_ns;
-		uint64_t counted_ns = slot->moved_last_ns - slot->since_ns; /* with that of others */
+		uint64_t before_ns = part_until(slot, slot->moved_first_ns, run_ns);
+		uint64_t counted_ns = part_until(slot, slot->moved_last_ns, run_ns); /* with that of others */
 
-		before_ns = before_ns < run_ns ? before_ns : run_ns;
-		counted_ns = counted_ns < run_ns ? counted_ns : run_ns;
 		add_to_group(slot, cpu, slot->moved_from, before_ns);
 		add_to_group(slot, cpu, slot->moved_to, run_ns - counted_ns);
 		return;
@@ -521,11 +528,34 @@ static void end_change(struct cpu_slot *slot, uint64_t sequence)
 	*(volatile uint64_t *)&slot->sequence = sequence + 2;
 }
 
-/* The clock costs 60 ns, and of an idle CPU nothing is counted. */
+/*
+ * CLOCK_MONOTONIC when the run began. It costs 60 ns to ask, so it is the scheduler's own time of that, and how far
+ * that is behind: asked once in so long, in which that grows by what interrupts and the host take. Where it is another
+ * one than before, it is asked again at the next switch: the host may have come in between the two times.
+ */
+#define CLOCK_KEPT_NS 100000
+#define CLOCK_SAME_NS 5000
+
+static uint64_t since_of(struct cpu_slot *slot, const struct task_struct *task)
+{
+	uint64_t clock_ns = task->se.exec_start, now_ns, behind_ns;
+
+	if (clock_ns - slot->clock_ns < CLOCK_KEPT_NS)
+		return clock_ns + slot->behind_ns;
+	now_ns = bpf_ktime_get_ns();
+	behind_ns = now_ns - clock_ns;
+	slot->clock_ns = clock_ns;
+	if (behind_ns - slot->behind_ns + CLOCK_SAME_NS > 2 * CLOCK_SAME_NS)
+		slot->clock_ns -= CLOCK_KEPT_NS;
+	slot->behind_ns = behind_ns;
+	return now_ns;
+}
+
+/* Of an idle CPU nothing is counted. */
 static void begin_run(struct cpu_slot *slot, uint32_t cpu, const struct task_struct *task)
 {
 	if (task->pid != 0) {
-		slot->since_ns = bpf_ktime_get_ns();
+		slot->since_ns = since_of(slot, task);
 		if (words.groups)
 			begin_group(slot, cpu, cgroup_of(task));
 	}

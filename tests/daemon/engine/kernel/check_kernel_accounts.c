@@ -1593,6 +1593,80 @@ START_TEST(what_is_moved_counts_where_it_ran)
 }
 END_TEST
 
+/* What a process that sleeps and spins in turns says of a turn. */
+struct turn {
+	_Atomic uint64_t woke_ns; /* 0: it sleeps, or is about to */
+};
+
+static pid_t start_turns(struct turn *turn)
+{
+	pid_t pid = fork();
+	struct clock clock = real_clock();
+
+	ck_assert_int_ge(pid, 0);
+	if (pid > 0)
+		return pid;
+	for (;;) {
+		usleep(200);
+
+		uint64_t woke_ns = clock_mono(&clock).ns;
+
+		atomic_store(&turn->woke_ns, woke_ns);
+		while (clock_mono(&clock).ns < woke_ns + 200 * NS_PER_US)
+			;
+		atomic_store(&turn->woke_ns, 0);
+	}
+}
+
+static int by_value(const void *a, const void *b)
+{
+	int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+
+	return left < right ? -1 : left > right;
+}
+
+/* The program asks for the time at few of its switches: it is that of all, and of those that are far apart. */
+START_TEST(when_a_run_began_is_known)
+{
+	enum { TURNS = 400, LOOKS = 10000000 };
+	struct turn *turn = mmap(NULL, sizeof *turn, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int64_t late_ns[TURNS];
+	struct cpu_slot slot;
+	unsigned seen = 0;
+	uint64_t last = 0;
+	pid_t pid;
+
+	if (!open_accounts(1))
+		SKIP_TEST("%s", skip_reason);
+	ck_assert_ptr_ne(turn, MAP_FAILED);
+	pid = start_turns(turn);
+	for (unsigned i = 0; i < LOOKS && seen < TURNS; i++) {
+		uint64_t woke_ns = atomic_load(&turn->woke_ns);
+
+		for (unsigned cpu = 0; woke_ns > last && cpu < accounts->shared.cpus; cpu++)
+			if (cpu_accounts_slot(&accounts->shared, cpu, &slot) && slot.tid == (uint32_t)pid &&
+			    atomic_load(&turn->woke_ns) == woke_ns) {
+				late_ns[seen++] = (int64_t)(woke_ns - slot.since_ns);
+				last = woke_ns;
+				break;
+			}
+		if (i % 1000 == 0)
+			usleep(3000);
+		else
+			sched_yield();
+	}
+	end(pid);
+	close_accounts();
+	munmap(turn, sizeof *turn);
+	if (seen < TURNS)
+		SKIP_TEST("only %u times was it seen running from another CPU", seen);
+	/* Half of them were neither interrupted nor waited for anything after their beginning. */
+	qsort(late_ns, TURNS, sizeof *late_ns, by_value);
+	ck_assert_int_ge(late_ns[TURNS / 2], -20 * (int64_t)NS_PER_US);
+	ck_assert_int_le(late_ns[TURNS / 2], 100 * (int64_t)NS_PER_US);
+}
+END_TEST
+
 /* How many pauses a log has room for, and how long one is. */
 #define PAUSES_MAX 4096u
 #define PAUSE_NS (50 * NS_PER_US)
@@ -2058,6 +2132,7 @@ Suite *kernel_accounts_suite(void)
 	/* With cgroup v1, and v2. */
 	tcase_add_loop_test(tcase, the_total_of_a_cgroup_is_that_of_its_file, 0, 2);
 	tcase_add_loop_test(tcase, what_is_moved_counts_where_it_ran, 0, 2);
+	tcase_add_test(tcase, when_a_run_began_is_known);
 	tcase_add_loop_test(tcase, what_runs_in_a_cgroup_is_known_while_it_runs, 0, 4);
 	tcase_add_loop_test(
 		tcase, a_cgroup_for_which_there_is_no_account_is_counted_and_one_rests_before_it_is_used_again, 0, 2);
