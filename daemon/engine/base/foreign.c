@@ -38,6 +38,7 @@
 #include "daemon/engine/base/sandbox.h"
 #include "lib/base/text.h"
 #include "lib/base/map.h"
+#include "lib/base/units.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -62,11 +63,11 @@
 /* How long the end of a child that was killed is waited for: it is immediate, or takes for ever. */
 #define END_MS 200
 
-/* A user whose file hangs is refused for so long, the double of it after the next, and so on. */
-#define REFUSE_NS (4 * NS_PER_S)
-#define REFUSE_DOUBLED_MAX 4u
+/* A user whose file hangs is refused for twice as long as it was waited for, the double after the next, and so on. */
+#define REFUSE_MAX_NS (64 * NS_PER_S)
+#define REFUSE_DOUBLED_MAX 10u
 
-/* So long after the last refusal has ended, it begins with REFUSE_NS again. */
+/* So long after the last refusal has ended, it begins from the start again. */
 #define FORGET_NS (60 * NS_PER_S)
 
 /* Users whose files hang; the one that did so longest ago is forgotten for another. */
@@ -605,16 +606,19 @@ static bool is_refused(uint64_t id, mono_t now)
 	return refused;
 }
 
-/* left: that is left behind, taken over; its fd -1: none is. */
-static void note_hang(uint64_t id, struct child left, mono_t now)
+/* left: that is left behind, taken over; its fd -1: none is. patience_ns: for which it was waited. */
+static void note_hang(uint64_t id, struct child left, mono_t now, uint64_t patience_ns)
 {
 	struct owner *owner;
+	uint64_t refuse_ns;
 	size_t at = 0;
 
 	pthread_mutex_lock(&sums.lock);
 	owner = add_owner(id);
-	owner->until =
-		mono_add(now, REFUSE_NS << (owner->hangs < REFUSE_DOUBLED_MAX ? owner->hangs : REFUSE_DOUBLED_MAX));
+	refuse_ns = 2 * patience_ns << (owner->hangs < REFUSE_DOUBLED_MAX ? owner->hangs : REFUSE_DOUBLED_MAX);
+	refuse_ns = refuse_ns < REFUSE_MAX_NS ? refuse_ns : REFUSE_MAX_NS;
+	if (mono_diff(owner->until, mono_add(now, refuse_ns)) < 0)
+		owner->until = mono_add(now, refuse_ns);
 	owner->hangs++;
 	sums.counts.hung++;
 	sums.calm = false;
@@ -740,6 +744,12 @@ static int receive_piece(const struct lane *lane, mono_t deadline, struct answer
 	return head.last != 0;
 }
 
+static uint64_t patience_of(const struct lane *lane, const struct request *request)
+{
+	return lane == &lanes[FOREIGN_DISCOVERY] && request->kind == REQUEST_READ ? FOREIGN_PATIENCE_SHORT_NS
+										  : FOREIGN_PATIENCE_NS;
+}
+
 /* procfd, pid: whose process it is about. */
 static int exchange(struct lane *lane, const struct request *request, int dirfd, int procfd, int32_t pid,
 		    struct answer *answer)
@@ -760,7 +770,7 @@ static int exchange(struct lane *lane, const struct request *request, int dirfd,
 		if (r == -ETIMEDOUT && !slow) {
 			slow = true;
 			write_slot(lane->slot, owner_of(procfd, pid, request->path));
-			deadline = mono_add(begin, FOREIGN_PATIENCE_NS);
+			deadline = mono_add(begin, patience_of(lane, request));
 			r = 0;
 		}
 	}
@@ -793,6 +803,7 @@ static int ask_about(enum foreign_lane which, const struct request *request, int
 		     struct answer *answer)
 {
 	struct lane *lane = &lanes[which];
+	char patience[UNITS_TEXT_MAX];
 	uint64_t owner;
 	struct child left;
 	int r;
@@ -806,9 +817,9 @@ static int ask_about(enum foreign_lane which, const struct request *request, int
 		return r;
 
 	owner = owner_of(procfd, pid, request->path);
-	note_hang(owner, left, now_mono());
-	log_line(LOG_WARNING, "%s%s did not answer within %llu s%s", request->path[0] == '/' ? "" : "/proc/",
-		 request->path, FOREIGN_PATIENCE_NS / NS_PER_S,
+	note_hang(owner, left, now_mono(), patience_of(lane, request));
+	log_line(LOG_WARNING, "%s%s did not answer within %s%s", request->path[0] == '/' ? "" : "/proc/", request->path,
+		 units_format_duration(patience, sizeof patience, patience_of(lane, request)),
 		 left.fd >= 0 ? "; the process that waits for it is left behind" : "");
 	return r;
 }

@@ -41,6 +41,8 @@ enum foreign_lane {
 
 /* How long one request may take. The answer is in memory within microseconds, or does not come. */
 #define FOREIGN_PATIENCE_NS (2 * NS_PER_S)
+/* The same of foreign_read on FOREIGN_DISCOVERY: new processes and ends wait meanwhile, and it is tried again. */
+#define FOREIGN_PATIENCE_SHORT_NS (100 * NS_PER_MS)
 
 /* Children that are left behind: on account of one user; of users from 1000 up; in all. */
 #define FOREIGN_LEFT_PER_USER 2u

@@ -444,12 +444,14 @@ END_TEST
 /* A user is refused for longer each time, and forgotten after a while. */
 START_TEST(what_hangs_again_is_refused_for_longer)
 {
+	uint64_t patience_ns = _i ? FOREIGN_PATIENCE_SHORT_NS : FOREIGN_PATIENCE_NS;
 	mono_t now = { NS_PER_S };
 
-	for (unsigned i = 0; i < 7; i++) {
-		uint64_t pause_ns = REFUSE_NS << (i < REFUSE_DOUBLED_MAX ? i : REFUSE_DOUBLED_MAX);
+	for (unsigned i = 0; i < 14; i++) {
+		uint64_t pause_ns = 2 * patience_ns << i;
 
-		note_hang(4001, (struct child){ .fd = -1 }, now);
+		pause_ns = pause_ns < REFUSE_MAX_NS ? pause_ns : REFUSE_MAX_NS;
+		note_hang(4001, (struct child){ .fd = -1 }, now, patience_ns);
 		ck_assert(is_refused(4001, mono_add(now, pause_ns - 1)));
 		ck_assert(!is_refused(4002, now));
 		ck_assert(!is_refused(4001, mono_add(now, pause_ns)));
@@ -458,8 +460,11 @@ START_TEST(what_hangs_again_is_refused_for_longer)
 	now = mono_add(now, FORGET_NS + 1);
 	ck_assert(!is_refused(4001, now));
 	ck_assert(sums.calm);
-	note_hang(4001, (struct child){ .fd = -1 }, now);
-	ck_assert(!is_refused(4001, mono_add(now, REFUSE_NS)));
+	note_hang(4001, (struct child){ .fd = -1 }, now, FOREIGN_PATIENCE_NS);
+	/* What was waited for for less makes no refusal shorter. */
+	note_hang(4001, (struct child){ .fd = -1 }, now, FOREIGN_PATIENCE_SHORT_NS);
+	ck_assert(is_refused(4001, mono_add(now, 2 * FOREIGN_PATIENCE_NS - 1)));
+	ck_assert(!is_refused(4001, mono_add(now, 2 * FOREIGN_PATIENCE_NS)));
 }
 END_TEST
 
@@ -553,7 +558,7 @@ Suite *foreign_suite(void)
 	tcase_add_test(tcase, a_child_that_is_stopped_is_replaced);
 	tcase_add_test(tcase, a_child_that_was_killed_is_replaced_at_once);
 	tcase_add_test(tcase, a_pid_file_that_does_not_answer_is_told_from_none);
-	tcase_add_test(tcase, what_hangs_again_is_refused_for_longer);
+	tcase_add_loop_test(tcase, what_hangs_again_is_refused_for_longer, 0, 2);
 	tcase_add_test(tcase, the_child_can_only_read);
 	tcase_add_test(tcase, the_child_has_nothing_of_ours);
 	suite_add_tcase(suite, tcase);
