@@ -176,7 +176,7 @@ void schedule_set_interval(struct schedule *schedule, mono_t now, uint64_t inter
 #define CPU_BUDGET_HALF_INTERVAL_BELOW 0.75
 #define CPU_BUDGET_ALL_LOOKS_BELOW 0.75
 #define CPU_BUDGET_FIRST_BELOW 0.75
-/* So much of the budget is theirs. */
+/* What others make it do counts up to so much of the budget. */
 #define CPU_BUDGET_FOR_OTHERS 0.25
 
 void cpu_budget_init(struct cpu_budget *budget, double budget_percent, mono_t now, const struct cpu_use *used)

@@ -527,45 +527,38 @@ START_TEST(a_restart_forgets_the_slowdown_and_what_was_spent)
 }
 END_TEST
 
-/*
- * The clock of the whole process stands for a thread that does all the budget_work: nothing is left
- * that counts.
- */
-START_TEST(what_is_exempt_does_not_count)
+/* Works for six periods, where the clock of the whole process stands for a thread that does all the work. */
+static void work_for_another(double percent, enum samplers_charge charge)
 {
 	uint32_t followers;
 	bool over;
 
-	budget_begin(TOO_LITTLE);
-	budget_charge(&leader, SAMPLERS_CHARGE_NOTHING, CLOCK_PROCESS_CPUTIME_ID);
-	budget_restart(&leader, TOO_LITTLE, false, (mono_t){ BEGIN });
+	budget_begin(percent);
+	budget_charge(&leader, charge, CLOCK_PROCESS_CPUTIME_ID);
+	budget_restart(&leader, percent, false, (mono_t){ BEGIN });
 	for (uint64_t period = 1; period <= 6; period++) {
 		budget_work();
 		look_after(period, &over, &followers);
 		ck_assert(over);
 	}
 	ck_assert_uint_eq(budget_slowdown(&leader), 1);
+}
+
+/* Nothing is left that counts. */
+START_TEST(what_is_exempt_does_not_count)
+{
+	work_for_another(TOO_LITTLE, SAMPLERS_CHARGE_NOTHING);
 	ck_assert_double_eq(budget_share(&leader), 0);
 }
 END_TEST
 
-/* The same, for all that others make it do: it is in the share, and slows nothing down. */
+/* It is in the share, which is above the budget. */
 START_TEST(what_others_make_it_do_slows_nothing_down)
 {
-	static const double little = 0.01; /* 0.1 ms of a second; work takes more than that */
-	uint32_t followers;
-	bool over;
+	const double percent = 0.01; /* 0.1 ms of a second; work takes more than that */
 
-	budget_begin(little);
-	budget_charge(&leader, SAMPLERS_CHARGE_PART, CLOCK_PROCESS_CPUTIME_ID);
-	budget_restart(&leader, little, false, (mono_t){ BEGIN });
-	for (uint64_t period = 1; period <= 6; period++) {
-		budget_work();
-		look_after(period, &over, &followers);
-		ck_assert(over);
-	}
-	ck_assert_uint_eq(budget_slowdown(&leader), 1);
-	ck_assert_double_gt(budget_share(&leader), little / 100);
+	work_for_another(percent, SAMPLERS_CHARGE_PART);
+	ck_assert_double_gt(budget_share(&leader), percent / 100);
 }
 END_TEST
 
