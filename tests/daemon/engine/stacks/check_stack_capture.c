@@ -554,6 +554,7 @@ struct crowd {
 	struct stack_recorder *recorder;
 	struct stack_capture *captures[STORM];
 	struct stack_held held;
+	mono_t now; /* for all of them: some time passes between one and the next */
 	int procfd;
 };
 
@@ -561,14 +562,13 @@ struct crowd {
 static void join_crowd(struct crowd *crowd, unsigned nth, unsigned ago_ms, const char *cgroup)
 {
 	struct clock clock = real_clock();
-	mono_t now = clock_mono(&clock);
 	struct stack_capture_options options = {
 		.recorder = crowd->recorder,
 		.procfd = crowd->procfd,
 		.symbolizer = rig.symbolizer,
 		.before_ns = NS_PER_S,
-		.fired = mono_sub(now, ago_ms * NS_PER_MS),
-		.until = mono_sub(now, ago_ms / 2 * NS_PER_MS),
+		.fired = mono_sub(crowd->now, ago_ms * NS_PER_MS),
+		.until = mono_sub(crowd->now, ago_ms / 2 * NS_PER_MS),
 		.wall = clock_wall(&clock),
 		.cgroup = cgroup,
 		.held = &crowd->held,
@@ -583,12 +583,14 @@ static void join_crowd(struct crowd *crowd, unsigned nth, unsigned ago_ms, const
 static void begin_crowd(struct crowd *crowd)
 {
 	struct stack_recorder_options how = { .frequency = 2000 };
+	struct clock clock = real_clock();
 	char reason[STACK_RECORDER_REASON_MAX];
 
 	*crowd = (struct crowd){ .procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC) };
 	ck_assert_int_eq(stack_recorder_open(&how, &crowd->recorder, reason), 0);
 	for (int i = 0; i < 3; i++)
 		burn_here();
+	crowd->now = clock_mono(&clock);
 }
 
 static void end_crowd(struct crowd *crowd)
