@@ -16,12 +16,19 @@
  *
  * What this process gets as a descriptor is a file of a file system in own_systems[], or a copy in
  * memory: it may be read, mapped and closed without waiting. overlayfs passes everything on to file
- * systems below it, and each user may mount one in a user namespace of its own; one that was mounted
- * in ours is the administrator's. Rejected: the descriptor of the file in any case (close(2) is a
- * request to a FUSE server, which no signal interrupts once the server has read it); threads (one that
- * waits keeps the process from ending).
+ * systems below it, and each user may mount one in a user namespace of its own, to which links and
+ * /proc/PID/root lead from anywhere; one that is mounted in our mount namespace is the administrator's.
+ * Rejected: the descriptor of the file in any case (close(2) is a request to a FUSE server, which no signal
+ * interrupts once the server has read it); to go by the process's user namespace (it need not be the one of
+ * the mount, and is not known of a process that has ended); threads (one that waits keeps the process from
+ * ending).
  *
  * The sums are of the process, like its limits: there is one set of lanes, not one of each session.
+ *
+ * The time of a lane is shared. A child says for how long a request kept it waiting for something else than
+ * a CPU; what a user's requests have taken so is forgotten at a quarter of the speed of the clock, and while it is
+ * more than the patience of one request the user is refused: answers that come a moment before it is over
+ * take a quarter of a lane at most.
  *
  * A recorder that is killed leaves its hanging children to the next one, which would leave as many
  * again. So each child of one with a ring holds the lock (F_OFD_SETLK) of a slot in <ring>.readers:
@@ -70,8 +77,14 @@
 /* So long after the last refusal has ended, it begins from the start again. */
 #define FORGET_NS (60 * NS_PER_S)
 
-/* Users whose files hang; the one that did so longest ago is forgotten for another. */
+/* Users whose files hang or are slow; the one that did so longest ago is forgotten for another. */
 #define OWNERS_MAX 64u
+
+/* What takes less is as fast as it should be. */
+#define FAST_NS (NS_PER_MS / 2)
+
+/* Of the time that a user's requests have taken one part in so many of what passes is forgotten. */
+#define FORGIVEN_PART 4u
 
 /* After this it is noted whose file a child waits for. */
 #define SLOW_NS (50 * NS_PER_MS)
@@ -94,7 +107,14 @@ struct request {
 struct piece {
 	int32_t error; /* of the last: 0 or -errno */
 	uint32_t last;
+	uint64_t waited_ns;     /* of the last: that the request took without a CPU and without waiting for one */
 	char data[PIECE_BYTES]; /* what the message has beyond the head */
+};
+
+/* What the data of the only answer to REQUEST_OPEN are. */
+struct opened {
+	struct stat status;
+	uint64_t copied; /* bytes; 0: it is the file itself */
 };
 
 #define PIECE_HEAD offsetof(struct piece, data)
@@ -162,9 +182,50 @@ static void send_piece(const struct piece *piece, size_t len, int fd)
 		_exit(1);
 }
 
+/* /proc/thread-self/schedstat of the child; -1: there is none. */
+static int own_schedstat = -1;
+
+/* When the request began, and what own_schedstat had said. */
+static struct {
+	mono_t at;
+	uint64_t cpu_ns;
+} begun;
+
+static mono_t now_mono(void)
+{
+	struct clock clock = real_clock();
+
+	return clock_mono(&clock);
+}
+
+/* For how long this thread had a CPU or waited for one, in all. */
+static uint64_t cpu_or_queue_ns(void)
+{
+	char said[96], *end;
+	ssize_t len = own_schedstat < 0 ? -1 : pread(own_schedstat, said, sizeof(said) - 1, 0);
+
+	if (len <= 0)
+		return 0;
+	said[len] = '\0';
+
+	uint64_t cpu_ns = strtoull(said, &end, 10);
+
+	return cpu_ns + strtoull(end, NULL, 10);
+}
+
+static uint64_t waited_ns(void)
+{
+	uint64_t passed_ns = (uint64_t)mono_diff(now_mono(), begun.at), cpu_ns;
+
+	if (passed_ns < FAST_NS)
+		return 0;
+	cpu_ns = cpu_or_queue_ns() - begun.cpu_ns;
+	return passed_ns > cpu_ns ? passed_ns - cpu_ns : 0;
+}
+
 static void send_end(int error)
 {
-	struct piece end = { .error = error, .last = 1 };
+	struct piece end = { .error = error, .last = 1, .waited_ns = waited_ns() };
 
 	send_piece(&end, 0, -1);
 }
@@ -219,15 +280,63 @@ static void answer_call(int dirfd, const struct request *request)
 	send_end(request->function(dirfd, request->argument, request->argument_len, &sink));
 }
 
-/* Whether a process has another user namespace than this one. One that is gone has not. */
-static bool has_own_users(int procfd, int32_t pid)
+/* The mount of an open file, whose number is no other's as long as it is open; 0: not known. */
+static uint64_t mount_of(int fd)
 {
-	struct stat own, its;
-	char path[32];
+	struct statx found;
 
-	snprintf(path, sizeof(path), "%d/ns/user", pid);
-	return stat("/proc/self/ns/user", &own) < 0 ||
-	       (fstatat(procfd, path, &its, 0) < 0 ? errno != ENOENT && errno != ESRCH : its.st_ino != own.st_ino);
+	return statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &found) == 0 && (found.stx_mask & STATX_MNT_ID)
+		       ? found.stx_mnt_id
+		       : 0;
+}
+
+/* "MAJOR:MINOR", as a list of mounts has it. */
+typedef char device_text[24];
+
+/* Whether a list of mounts (mountinfo, proc(5)) has that mount, or one of that device; mount 0: of the device. */
+static bool has_mount(int procfd, const char *path, uint64_t mount, device_text device)
+{
+	int fd = openat(procfd, path, O_RDONLY | O_CLOEXEC);
+	FILE *list = fd < 0 ? NULL : fdopen(fd, "r");
+	char *line = NULL;
+	size_t cap = 0;
+	bool has = false;
+
+	while (list && !has && getline(&line, &cap, list) > 0) {
+		unsigned long long number;
+		device_text its;
+
+		if (sscanf(line, "%llu %*s %23s", &number, its) != 2)
+			continue;
+		has = mount ? number == mount : strcmp(its, device) == 0;
+		if (has)
+			memcpy(device, its, sizeof(its));
+	}
+	free(line);
+	if (list)
+		fclose(list);
+	else if (fd >= 0)
+		close(fd);
+	return has;
+}
+
+/*
+ * Whether what the file is of is mounted in our mount namespace, too: there only the administrator mounts.
+ * Of one of the process's namespace alone it does not matter whose that is.
+ */
+static bool is_mounted_here(int fd, int procfd, int32_t pid)
+{
+	uint64_t mount = mount_of(fd);
+	device_text device = "";
+	char its[32];
+
+	if (mount == 0)
+		return false;
+	if (has_mount(AT_FDCWD, "/proc/self/mountinfo", mount, device))
+		return true;
+	snprintf(its, sizeof(its), "%d/mountinfo", pid);
+	return pid > 0 && has_mount(procfd, its, mount, device) &&
+	       has_mount(AT_FDCWD, "/proc/self/mountinfo", 0, device);
 }
 
 /* Whether a file is of this machine's own: of a file system that no process answers for. */
@@ -246,7 +355,7 @@ static bool is_of_own_system(int fd, int procfd, int32_t pid)
 	for (size_t i = 0; i < ARRAY_LEN(own_systems); i++)
 		if ((uint32_t)system.f_type == own_systems[i])
 			return true;
-	return (uint32_t)system.f_type == OVERLAYFS_SUPER_MAGIC && !has_own_users(procfd, pid);
+	return (uint32_t)system.f_type == OVERLAYFS_SUPER_MAGIC && is_mounted_here(fd, procfd, pid);
 }
 
 /* The kernel's own, or where files lie: a directory for which nothing is asked of a process. */
@@ -264,8 +373,8 @@ static int open_own_directory(int procfd, const struct request *request, struct 
 	return TAKE_FD(fd);
 }
 
-/* A descriptor or -errno. */
-static int copy_file(int fd)
+/* Of at most so many bytes. A descriptor or -errno. */
+static int copy_file(int fd, uint64_t most, uint64_t *ret_bytes)
 {
 	AUTO_CLOSE int copy = memfd_create("file", MFD_CLOEXEC);
 	char block[65536];
@@ -275,24 +384,25 @@ static int copy_file(int fd)
 
 	while (r == 0 && (len = read(fd, block, sizeof(block))) > 0) {
 		bytes += (uint64_t)len;
-		r = bytes > FOREIGN_COPY_BYTES_MAX ? -EFBIG : sink_write_all(copy, block, (size_t)len);
+		r = bytes > most ? -EFBIG : sink_write_all(copy, block, (size_t)len);
 	}
-	if (r < 0)
-		return r;
-	return len < 0 ? -errno : TAKE_FD(copy);
+	if (r < 0 || len < 0)
+		return r < 0 ? r : -errno;
+	*ret_bytes = bytes;
+	return TAKE_FD(copy);
 }
 
 /* Does not wait for a lease (F_SETLEASE), which any user may hold. A descriptor or -errno. */
-static int open_regular(int procfd, const struct request *request, struct stat *ret_status)
+static int open_regular(int procfd, const struct request *request, struct opened *ret)
 {
 	int path = openat(procfd, request->path, O_PATH | O_CLOEXEC | request->flags), fd, copy;
 	char again[32];
 
-	if (path < 0 || fstat(path, ret_status) < 0)
+	if (path < 0 || fstat(path, &ret->status) < 0)
 		return -errno;
-	if (!S_ISREG(ret_status->st_mode))
+	if (!S_ISREG(ret->status.st_mode))
 		return -EINVAL;
-	if (ret_status->st_size > FOREIGN_COPY_BYTES_MAX && !is_of_own_system(path, procfd, request->pid))
+	if ((uint64_t)ret->status.st_size > request->cap && !is_of_own_system(path, procfd, request->pid))
 		return -EFBIG;
 
 	snprintf(again, sizeof(again), "/proc/self/fd/%d", path);
@@ -301,7 +411,7 @@ static int open_regular(int procfd, const struct request *request, struct stat *
 		return -errno;
 	if (is_of_own_system(fd, procfd, request->pid))
 		return fd;
-	copy = copy_file(fd);
+	copy = copy_file(fd, request->cap, &ret->copied);
 	close(fd);
 	return copy;
 }
@@ -309,16 +419,17 @@ static int open_regular(int procfd, const struct request *request, struct stat *
 static void answer_open(int procfd, const struct request *request)
 {
 	struct piece piece = { .last = 1 };
-	struct stat status;
-	int fd = request->flags & O_DIRECTORY ? open_own_directory(procfd, request, &status)
-					      : open_regular(procfd, request, &status);
+	struct opened opened = { .copied = 0 };
+	int fd = request->flags & O_DIRECTORY ? open_own_directory(procfd, request, &opened.status)
+					      : open_regular(procfd, request, &opened);
 
 	if (fd < 0) {
 		send_end(fd);
 		return;
 	}
-	memcpy(piece.data, &status, sizeof(status));
-	send_piece(&piece, sizeof(status), fd);
+	memcpy(piece.data, &opened, sizeof(opened));
+	piece.waited_ns = waited_ns();
+	send_piece(&piece, sizeof(opened), fd);
 }
 
 /* In a child: the first descriptor that is not kept. */
@@ -344,6 +455,8 @@ static bool serve_request(void)
 	if (len <= 0)
 		return len < 0 && errno == EINTR;
 	((char *)&request)[len] = '\0';
+	begun.at = now_mono();
+	begun.cpu_ns = cpu_or_queue_ns();
 	if (dirfd < 0)
 		dirfd = AT_FDCWD;
 	if (request.kind == REQUEST_READ)
@@ -361,6 +474,9 @@ static int serve_requests(const void *argument, size_t len)
 {
 	(void)argument;
 	first_opened += len > 0;
+	own_schedstat = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+	if (own_schedstat >= first_opened)
+		first_opened = own_schedstat + 1;
 	prctl(PR_SET_NAME, "reader");
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	drop_capabilities();
@@ -373,10 +489,19 @@ static int serve_requests(const void *argument, size_t len)
 /* ---- users whose files hang, and children that are left behind ---- */
 
 struct owner {
-	uint64_t id; /* a user; beyond 32 bits: a path */
+	uint64_t id; /* of owner_of */
 	unsigned hangs, left;
-	mono_t until; /* refused up to here; 0: a free entry */
+	mono_t until;      /* refused up to here; 0: a free entry */
+	uint64_t taken_ns; /* of a lane's time, at that moment */
+	mono_t taken_at;
 };
+
+/* Users from here on are parts of another's: of a user namespace (subuid(5)), who has 65,536 of them or more. */
+#define OWNER_PARTS_MIN 65536u
+
+#define OWNER_PATH (1ULL << 63) /* of a file that the configuration or the system names */
+#define OWNER_PARTS (1ULL << 62)
+#define OWNER_GONE (1ULL << 61) /* of processes that had ended before they were asked about */
 
 /* All lanes may ask at once before it is known that they are too many. */
 #define LEFT_ROOM (FOREIGN_LEFT_MAX + FOREIGN_LANES)
@@ -392,19 +517,50 @@ static struct {
 	atomic_bool calm; /* no user is refused, nothing is left behind */
 } sums = { .lock = PTHREAD_MUTEX_INITIALIZER, .calm = true };
 
-static mono_t now_mono(void)
+/* The user whose slice that process is in; 0: none, or root. Only systemd makes what is below /user.slice. */
+static uint64_t slice_user_of(int procfd, int32_t pid)
 {
-	struct clock clock = real_clock();
+	char text[4096];
+	const char *at = proc_read_file(procfd, pid, "cgroup", text, sizeof(text)) > 0
+				 ? strstr(text, ":/user.slice/user-")
+				 : NULL;
+	unsigned uid = 0;
 
-	return clock_mono(&clock);
+	return at && sscanf(at, ":/user.slice/user-%u.slice", &uid) == 1 ? uid : 0;
 }
 
-/* Its user, which is read without waiting; a directory says root's for some. */
+/* Who is answerable for what is waited for. From the status file, as a directory says root's for some. */
 static uint64_t owner_of(int procfd, int32_t pid, const char *path)
 {
-	uid_t uid = pid > 0 ? proc_read_uid(procfd, pid) : PROC_READ_NO_UID;
+	uid_t uid = pid > 0 ? proc_read_uid(procfd, pid) : 0;
+	uint64_t whose;
 
-	return uid != PROC_READ_NO_UID ? uid : map_hash(path, strlen(path)) | 1ULL << 63;
+	if (pid <= 0)
+		return map_hash(path, strlen(path)) | OWNER_PATH;
+	if (uid == PROC_READ_NO_UID)
+		return OWNER_GONE;
+	if (uid < OWNER_PARTS_MIN)
+		return uid;
+	whose = slice_user_of(procfd, pid);
+	return whose ? whose : uid / OWNER_PARTS_MIN | OWNER_PARTS;
+}
+
+/* What a request is about. */
+struct subject {
+	int procfd; /* of the process pid */
+	int32_t pid;
+	const char *path;
+	uint64_t owner; /* if asked */
+	bool asked;
+};
+
+/* Asked once: before the request where it matters already, as the process may end meanwhile; else when it is slow. */
+static uint64_t subject_owner(struct subject *subject)
+{
+	if (!subject->asked)
+		subject->owner = owner_of(subject->procfd, subject->pid, subject->path);
+	subject->asked = true;
+	return subject->owner;
 }
 
 static struct owner *find_owner(uint64_t id)
@@ -429,6 +585,14 @@ static struct owner *add_owner(uint64_t id)
 	if (!known)
 		*oldest = (struct owner){ .id = id };
 	return known ? known : oldest;
+}
+
+/* What its requests have taken, less what is forgotten. */
+static uint64_t taken_by(const struct owner *owner, mono_t now)
+{
+	uint64_t forgiven_ns = (uint64_t)mono_diff(now, owner->taken_at) / FORGIVEN_PART;
+
+	return owner->taken_ns > forgiven_ns ? owner->taken_ns - forgiven_ns : 0;
 }
 
 /* ---- slots: the locks of children ---- */
@@ -590,8 +754,10 @@ static void forget_owners(mono_t now)
 	sums.calm = calm;
 }
 
-static bool is_refused(uint64_t id, mono_t now)
+/* patience_ns: of the request. */
+static bool is_refused(uint64_t id, mono_t now, uint64_t patience_ns)
 {
+	unsigned most = id < 1000 || (id & OWNER_PATH) ? FOREIGN_LEFT_MAX : FOREIGN_LEFT_OF_USERS;
 	const struct owner *owner;
 	bool refused;
 
@@ -599,38 +765,73 @@ static bool is_refused(uint64_t id, mono_t now)
 	reap_left();
 	forget_owners(now);
 	owner = find_owner(id);
-	refused = sums.counts.left >= (id < 1000 ? FOREIGN_LEFT_MAX : FOREIGN_LEFT_OF_USERS) ||
-		  (owner && (owner->left >= FOREIGN_LEFT_PER_USER || mono_diff(owner->until, now) > 0));
+	refused = sums.counts.left >= most ||
+		  (owner && (owner->left >= FOREIGN_LEFT_PER_USER || mono_diff(owner->until, now) > 0 ||
+			     taken_by(owner, now) > patience_ns));
 	sums.counts.refused += refused;
 	pthread_mutex_unlock(&sums.lock);
 	return refused;
 }
 
-/* left: that is left behind, taken over; its fd -1: none is. patience_ns: for which it was waited. */
+/* With the lock of the sums. Takes over what is left behind; its fd -1: nothing is. */
+static void keep_left(struct owner *owner, struct child left)
+{
+	size_t at = 0;
+
+	/* There is room: beyond FOREIGN_LEFT_MAX nothing is tried. */
+	while (left.fd >= 0 && sums.left[at].child.fd > 0)
+		at++;
+	if (left.fd >= 0) {
+		sums.left[at].child = left;
+		sums.left[at].owner = owner->id;
+		sums.counts.left++;
+		owner->left++;
+	}
+}
+
+/* With the lock of the sums: of the table. It is forgotten FORGET_NS after now, if not later. */
+static struct owner *account_of(uint64_t id, mono_t now)
+{
+	struct owner *owner = add_owner(id);
+
+	if (mono_diff(owner->until, now) < 0)
+		owner->until = now;
+	sums.calm = false;
+	return owner;
+}
+
+/* patience_ns: for which it was waited. */
 static void note_hang(uint64_t id, struct child left, mono_t now, uint64_t patience_ns)
 {
 	struct owner *owner;
 	uint64_t refuse_ns;
-	size_t at = 0;
 
 	pthread_mutex_lock(&sums.lock);
-	owner = add_owner(id);
+	owner = account_of(id, now);
 	refuse_ns = 2 * patience_ns << (owner->hangs < REFUSE_DOUBLED_MAX ? owner->hangs : REFUSE_DOUBLED_MAX);
 	refuse_ns = refuse_ns < REFUSE_MAX_NS ? refuse_ns : REFUSE_MAX_NS;
 	if (mono_diff(owner->until, mono_add(now, refuse_ns)) < 0)
 		owner->until = mono_add(now, refuse_ns);
 	owner->hangs++;
 	sums.counts.hung++;
-	sums.calm = false;
-	/* There is room: beyond FOREIGN_LEFT_MAX nothing is tried. */
-	while (left.fd >= 0 && sums.left[at].child.fd > 0)
-		at++;
-	if (left.fd >= 0) {
-		sums.left[at].child = left;
-		sums.left[at].owner = id;
-		sums.counts.left++;
-		owner->left++;
-	}
+	keep_left(owner, left);
+	pthread_mutex_unlock(&sums.lock);
+}
+
+/* It was answered, or cannot be; waited_ns: see struct piece. */
+static void note_answer(struct subject *subject, struct child left, mono_t now, uint64_t waited_ns)
+{
+	struct owner *owner;
+	uint64_t id;
+
+	if (waited_ns < FAST_NS && left.fd < 0)
+		return;
+	id = subject_owner(subject);
+	pthread_mutex_lock(&sums.lock);
+	owner = account_of(id, now);
+	owner->taken_ns = taken_by(owner, now) + waited_ns;
+	owner->taken_at = now;
+	keep_left(owner, left);
 	pthread_mutex_unlock(&sums.lock);
 }
 
@@ -707,6 +908,7 @@ struct answer {
 	char *data; /* cap bytes */
 	size_t cap, len;
 	int fd; /* -1: none */
+	uint64_t waited_ns;
 };
 
 /*
@@ -723,13 +925,13 @@ static int receive_piece(const struct lane *lane, mono_t deadline, struct answer
 	};
 	struct pollfd wait = { .fd = lane->socket, .events = POLLIN };
 	int64_t left_ns = mono_diff(deadline, now_mono());
-	struct timespec timeout = { .tv_sec = left_ns / (int64_t)NS_PER_S, .tv_nsec = left_ns % (int64_t)NS_PER_S };
+	uint64_t wait_ns = left_ns > 0 ? (uint64_t)left_ns : 0;
+	struct timespec timeout = { .tv_sec = (time_t)(wait_ns / NS_PER_S), .tv_nsec = (long)(wait_ns % NS_PER_S) };
 	ssize_t len;
 
-	if (left_ns <= 0)
-		return -ETIMEDOUT;
+	/* What is there by now is an answer, however late this thread itself is. */
 	if (ppoll(&wait, 1, &timeout, NULL) <= 0)
-		return 0;
+		return wait_ns > 0 ? 0 : -ETIMEDOUT;
 	len = recvmsg(lane->socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 	if (len < 0)
 		return errno == EINTR || errno == EAGAIN ? 0 : errno == ECONNRESET ? -EPIPE : -errno;
@@ -741,6 +943,7 @@ static int receive_piece(const struct lane *lane, mono_t deadline, struct answer
 	if (answer->fd < 0)
 		answer->fd = message_take_fd(&message);
 	*ret_error = head.error;
+	answer->waited_ns = head.waited_ns;
 	return head.last != 0;
 }
 
@@ -750,48 +953,86 @@ static uint64_t patience_of(const struct lane *lane, const struct request *reque
 										  : FOREIGN_PATIENCE_NS;
 }
 
-/* procfd, pid: whose process it is about. */
-static int exchange(struct lane *lane, const struct request *request, int dirfd, int procfd, int32_t pid,
-		    struct answer *answer)
+/* It waits for a CPU, or has one: what it was asked for does not keep it. */
+static bool wants_cpu(const struct child *child)
+{
+	char path[32], said[512];
+	AUTO_CLOSE int fd = -1;
+	ssize_t len;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", child->pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	len = fd < 0 ? -1 : read(fd, said, sizeof(said) - 1);
+	if (len <= 0)
+		return false;
+	said[len] = '\0';
+
+	const char *end = strrchr(said, ')');
+
+	return end && strncmp(end, ") R", 3) == 0;
+}
+
+/* Until it is slow, then until it has been for as long as it may be; one that wants a CPU has as long as any. */
+static int receive(struct lane *lane, struct subject *subject, uint64_t patience_ns, struct answer *answer,
+		   int *ret_error)
+{
+	const mono_t begin = now_mono();
+	uint64_t most_ns = SLOW_NS;
+	int r;
+
+	do {
+		r = receive_piece(lane, mono_add(begin, most_ns), answer, ret_error);
+		if (r != -ETIMEDOUT || most_ns == FOREIGN_PATIENCE_NS)
+			continue;
+		if (most_ns == SLOW_NS) {
+			write_slot(lane->slot, subject_owner(subject));
+			most_ns = patience_ns;
+			r = 0;
+		} else if (wants_cpu(&lane->child)) {
+			most_ns = FOREIGN_PATIENCE_NS;
+			r = 0;
+		}
+	} while (r == 0);
+	if (most_ns > SLOW_NS && r != -ETIMEDOUT)
+		write_slot(lane->slot, NOBODY);
+	return r;
+}
+
+static int exchange(struct lane *lane, const struct request *request, int dirfd, struct subject *subject,
+		    uint64_t patience_ns, struct answer *answer)
 {
 	union control control;
 	struct iovec bytes = { .iov_base = (void *)(uintptr_t)request,
 			       .iov_len = offsetof(struct request, path) + strlen(request->path) };
 	struct msghdr message = { .msg_iov = &bytes, .msg_iovlen = 1 };
-	mono_t begin = now_mono(), deadline = mono_add(begin, SLOW_NS);
-	int r = 0, error = 0;
-	bool slow = false;
+	int r, error = 0;
 
 	message_set_fd(&message, &control, dirfd);
 	if (sendmsg(lane->socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 		return -EPIPE;
-	while (r == 0) {
-		r = receive_piece(lane, deadline, answer, &error);
-		if (r == -ETIMEDOUT && !slow) {
-			slow = true;
-			write_slot(lane->slot, owner_of(procfd, pid, request->path));
-			deadline = mono_add(begin, patience_of(lane, request));
-			r = 0;
-		}
-	}
-	if (slow && r != -ETIMEDOUT)
-		write_slot(lane->slot, NOBODY);
+	r = receive(lane, subject, patience_ns, answer, &error);
 	return r > 0 ? error : r;
 }
 
-/* What a child that has ended did not answer is asked once more. */
-static int ask_lane(struct lane *lane, const struct request *request, int dirfd, int procfd, int32_t pid,
-		    struct answer *answer, struct child *ret_left)
+/*
+ * What a child that has ended did not answer is asked once more. *ret_left: what is left behind; if that are two, the
+ * first is the owner's already. -EAGAIN, -EIO: not answered, and not by a fault of the file.
+ */
+static int ask_lane(struct lane *lane, const struct request *request, int dirfd, struct subject *subject,
+		    uint64_t patience_ns, struct answer *answer, struct child *ret_left)
 {
 	int r = -EPIPE;
 
 	*ret_left = (struct child){ .fd = -1 };
 	for (int tries = 0; r == -EPIPE && tries < 2; tries++) {
+		if (ret_left->fd >= 0)
+			note_answer(subject, *ret_left, now_mono(), 0);
+		*ret_left = (struct child){ .fd = -1 };
 		answer->len = 0;
 		r = lane->socket > 0 ? 0 : start_child(lane);
 		if (r < 0)
-			return r;
-		r = exchange(lane, request, dirfd, procfd, pid, answer);
+			return r == -ETIMEDOUT ? -EAGAIN : r;
+		r = exchange(lane, request, dirfd, subject, patience_ns, answer);
 		if (r == -EPIPE || r == -ETIMEDOUT || r == -EMSGSIZE)
 			*ret_left = drop_child(lane);
 	}
@@ -803,23 +1044,25 @@ static int ask_about(enum foreign_lane which, const struct request *request, int
 		     struct answer *answer)
 {
 	struct lane *lane = &lanes[which];
+	struct subject subject = { .procfd = procfd, .pid = pid, .path = request->path };
+	uint64_t patience_ns = patience_of(lane, request);
 	char patience[UNITS_TEXT_MAX];
-	uint64_t owner;
 	struct child left;
 	int r;
 
-	if (!sums.calm && is_refused(owner_of(procfd, pid, request->path), now_mono()))
+	if (!sums.calm && is_refused(subject_owner(&subject), now_mono(), patience_ns))
 		return -EBUSY;
 	pthread_mutex_lock(&lane->lock);
-	r = ask_lane(lane, request, dirfd, procfd, pid, answer, &left);
+	r = ask_lane(lane, request, dirfd, &subject, patience_ns, answer, &left);
 	pthread_mutex_unlock(&lane->lock);
-	if (r != -ETIMEDOUT && left.fd < 0)
+	if (r != -ETIMEDOUT) {
+		note_answer(&subject, left, now_mono(), answer->waited_ns);
 		return r;
+	}
 
-	owner = owner_of(procfd, pid, request->path);
-	note_hang(owner, left, now_mono(), patience_of(lane, request));
+	note_hang(subject_owner(&subject), left, now_mono(), patience_ns);
 	log_line(LOG_WARNING, "%s%s did not answer within %s%s", request->path[0] == '/' ? "" : "/proc/", request->path,
-		 units_format_duration(patience, sizeof patience, patience_of(lane, request)),
+		 units_format_duration(patience, sizeof patience, patience_ns),
 		 left.fd >= 0 ? "; the process that waits for it is left behind" : "");
 	return r;
 }
@@ -913,23 +1156,25 @@ ssize_t foreign_call(enum foreign_lane lane, int dirfd, int32_t pid, const char 
 	return r < 0 ? r : (ssize_t)answer.len;
 }
 
-int foreign_open(enum foreign_lane lane, int procfd, int32_t pid, const char *path, int flags, struct stat *ret_status)
+int foreign_open(enum foreign_lane lane, int procfd, int32_t pid, const char *path, int flags, size_t *copy_room,
+		 struct stat *ret_status)
 {
-	struct request request = { .kind = REQUEST_OPEN, .pid = pid, .flags = flags };
-	struct stat status;
-	struct answer answer = { .data = (char *)&status, .cap = sizeof(status), .fd = -1 };
+	struct request request = { .kind = REQUEST_OPEN, .pid = pid, .flags = flags, .cap = *copy_room };
+	struct opened opened;
+	struct answer answer = { .data = (char *)&opened, .cap = sizeof(opened), .fd = -1 };
 	int r;
 
 	if ((size_t)snprintf(request.path, sizeof(request.path), "%s", path) >= sizeof(request.path))
 		return -ENAMETOOLONG;
 	r = ask(lane, &request, procfd, pid, &answer);
-	if (r == 0 && (answer.fd < 0 || answer.len != sizeof(status)))
+	if (r == 0 && (answer.fd < 0 || answer.len != sizeof(opened) || opened.copied > *copy_room))
 		r = -EIO;
 	if (r < 0) {
 		scope_close(&answer.fd);
 		return r;
 	}
-	*ret_status = status;
+	*ret_status = opened.status;
+	*copy_room -= opened.copied;
 	return answer.fd;
 }
 
@@ -1030,6 +1275,6 @@ const char *foreign_error(int error)
 	if (error == -EBUSY)
 		return "not read: files of its user do not answer";
 	if (error == -EFBIG)
-		return "too large to be copied from its file system";
+		return "too much to be copied from its file system";
 	return strerrordesc_np(-error);
 }

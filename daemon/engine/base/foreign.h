@@ -9,15 +9,17 @@
  * Each lane has a child, which is started when it is first needed, answers one request at a time
  * and ends with this process. One that does not answer in time is killed; if it cannot be, it is
  * left behind, and counted. A user whose file did that is refused for a while, which grows each
- * time, so that one user cannot use up the time of others. After foreign_begin what a recorder that
+ * time, and one whose files together took longer than one may take until some time has passed, so that one
+ * user cannot use up the time of others. After foreign_begin what a recorder that
  * was killed has left behind is counted, too.
  *
  * All functions may be called by any thread. Requests of a lane wait for each other, those of
  * different lanes do not. Results beyond -errno:
  *
  * 	-ETIMEDOUT  it did not answer in time
- * 	-EBUSY      refused: other files of that user do not answer, or too many children are left
- * 	            behind
+ * 	-EBUSY      refused: other files of that user do not answer or are slow, or too many children
+ * 	            are left behind
+ * 	-EAGAIN     no child could be started
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_BASE_FOREIGN_H
 #define SPIKEWATCH_DAEMON_ENGINE_BASE_FOREIGN_H
@@ -55,9 +57,6 @@ enum foreign_lane {
  * whom. Without, as without a place for that file, it counts its own. Takes 0.1 s if some are. Logs.
  */
 void foreign_begin(const char *ring);
-
-/* A larger file is not copied: see foreign_open. */
-#define FOREIGN_COPY_BYTES_MAX (64u << 20)
 
 /*
  * Reads <dirfd>/<pid>/<path>, with pid 0 <dirfd>/<path>, up to cap - 1 bytes, and terminates them.
@@ -98,11 +97,13 @@ ssize_t foreign_call(enum foreign_lane lane, int dirfd, int32_t pid, const char 
  * A regular file <procfd>/<path>, for reading: itself where its file system is one of this
  * machine's own, which cannot wait for a process; else a copy in memory. pid: of its process. flags:
  * O_NOFOLLOW or 0; O_DIRECTORY: a directory (O_PATH) of such a file system or of the kernel's.
- * *ret_status: of the file itself. The descriptor, with which nothing waits; -EINVAL: not a regular
+ * *copy_room: how many bytes a copy may have; what one takes is taken off. *ret_status: of the file itself.
+ * The descriptor, with which nothing waits; -EINVAL: not a regular
  * file; -EXDEV: a process may answer for the directory; -EWOULDBLOCK: leased (F_SETLEASE); -EFBIG: too
  * large for a copy; -errno; see above.
  */
-int foreign_open(enum foreign_lane lane, int procfd, int32_t pid, const char *path, int flags, struct stat *ret_status);
+int foreign_open(enum foreign_lane lane, int procfd, int32_t pid, const char *path, int flags, size_t *copy_room,
+		 struct stat *ret_status);
 
 /*
  * Starts what foreign_reset_peak needs, unless it runs: a thread. 0 or -errno. For one thread at a

@@ -92,9 +92,10 @@ static void orient_mounts(struct session *session)
 static int check_root(const char *root, const char *usual, const char *what)
 {
 	struct stat status;
-	AUTO_CLOSE int fd = strcmp(root, usual) == 0
-				    ? -ENOENT
-				    : foreign_open(FOREIGN_DISCOVERY, AT_FDCWD, 0, root, O_DIRECTORY, &status);
+	size_t copy_room = 0;
+	AUTO_CLOSE int fd = strcmp(root, usual) == 0 ? -ENOENT
+						     : foreign_open(FOREIGN_DISCOVERY, AT_FDCWD, 0, root, O_DIRECTORY,
+								    &copy_room, &status);
 
 	if (fd != -EXDEV && fd != -ETIMEDOUT)
 		return 0; /* what else is wrong is found when it is opened */

@@ -71,10 +71,12 @@ struct stack_bundle {
 	size_t count, files, perf_maps;
 	size_t unanswered;  /* of the last stack_bundle_add: not opened, as they do not answer */
 	size_t too_large;   /* likewise, to be copied from where they are */
-	uint64_t waited_ns; /* for those that did not answer */
+	uint64_t waited_ns; /* for files, whether they answered or not */
+	size_t copied;      /* bytes, of files that a process answers for */
+	size_t copied_max;
 };
 
-/* What an incident waits for files that do not answer: three of different users. */
+/* What an incident waits for its files: three of different users that do not answer. */
 #define FILES_PATIENCE_NS (3 * FOREIGN_PATIENCE_NS)
 
 static bool is_mapped_file(const struct stat *st, const struct perf_record_file *file)
@@ -83,25 +85,27 @@ static bool is_mapped_file(const struct stat *st, const struct perf_record_file 
 	       (major(st->st_dev) == file->major && minor(st->st_dev) == file->minor && st->st_ino == file->inode);
 }
 
-/* What did not answer, and for how long that went on. -1: not opened. */
+/* As foreign_open, with what the bundle may copy and wait. */
 static int open_foreign(struct stack_bundle *bundle, int procfd, uint32_t pid, const char *path, int flags,
 			struct stat *ret_status)
 {
 	struct clock clock = real_clock();
 	mono_t begin = clock_mono(&clock);
+	size_t room = bundle->copied_max > bundle->copied ? bundle->copied_max - bundle->copied : 0, left = room;
 	int fd = bundle->waited_ns < FILES_PATIENCE_NS
-			 ? foreign_open(FOREIGN_INCIDENTS, procfd, (int32_t)pid, path, flags, ret_status)
+			 ? foreign_open(FOREIGN_INCIDENTS, procfd, (int32_t)pid, path, flags, &left, ret_status)
 			 : -EBUSY;
 
-	if (fd == -ETIMEDOUT)
-		bundle->waited_ns += (uint64_t)mono_diff(clock_mono(&clock), begin);
+	bundle->waited_ns += (uint64_t)mono_diff(clock_mono(&clock), begin);
+	bundle->copied += room - left;
 	return fd;
 }
 
 /*
  * Through its mapping, which takes CAP_CHECKPOINT_RESTORE (or CAP_SYS_ADMIN) and also reaches what
  * was deleted, replaced by a newer version, or is of another mount; as the process sees it; and
- * when the process is gone, at the same path here. -ENOENT: not found; or foreign.h's.
+ * when the process is gone, at the same path here, but not by way of other processes. -ENOENT: not found; or
+ * foreign.h's.
  */
 static int open_mapped(struct stack_bundle *bundle, int procfd, const struct stack_recorder_file *file)
 {
@@ -111,12 +115,14 @@ static int open_mapped(struct stack_bundle *bundle, int procfd, const struct sta
 	snprintf(paths[0], sizeof paths[0], "%u/map_files/%jx-%jx", file->pid, (uintmax_t)file->start,
 		 (uintmax_t)file->end);
 	snprintf(paths[2], sizeof paths[2], "%s", file->path);
-	for (int way = 0; way < 3; way++) {
+	for (int way = 0; way < (strncmp(file->path, "/proc/", 6) == 0 ? 2 : 3); way++) {
 		struct stat st;
+		size_t copied = bundle->copied;
 		AUTO_CLOSE int fd = open_foreign(bundle, procfd, file->pid, paths[way], 0, &st);
 
 		if (fd >= 0 && is_mapped_file(&st, &file->file))
 			return TAKE_FD(fd);
+		bundle->copied = copied;
 		if (fd == -ETIMEDOUT || fd == -EBUSY || fd == -EFBIG)
 			return fd;
 	}
@@ -216,6 +222,7 @@ static void add_perf_map(struct stack_bundle *bundle, int procfd, uint32_t pid)
 	snprintf(full, sizeof full, "%u/root%s", pid, path);
 	binary.fd = open_foreign(bundle, procfd, pid, full, O_NOFOLLOW, &st);
 	bundle->unanswered += binary.fd == -ETIMEDOUT || binary.fd == -EBUSY;
+	bundle->too_large += binary.fd == -EFBIG;
 	if (binary.fd < 0)
 		return;
 
@@ -593,9 +600,10 @@ struct stack_capture {
 	struct stack_recorder_snapshot second;
 	struct buffer sideband; /* of both */
 	struct stack_bundle bundle;
-	struct early *early; /* options.held's; NULL: none */
-	bool counted;        /* in options.held, and among the copy's readers */
-	size_t unreadable;   /* files, or their symbols, by the symboliser */
+	struct early *early;        /* options.held's; NULL: none */
+	bool counted;               /* in options.held, and among the copy's readers */
+	struct stack_capture *next; /* of options.held->with_files */
+	size_t unreadable;          /* files, or their symbols, by the symboliser */
 };
 
 static int by_pid(const void *left, const void *right)
@@ -760,6 +768,52 @@ static void copy_unref(struct stack_copy *copy)
 	free(copy);
 }
 
+/* Of the copies of files of all captures. An owner's have half of what others have not taken. */
+#define COPIED_MAX (64u << 20)
+
+static void limit_copies(struct stack_capture *capture)
+{
+	const struct stack_held *held = capture->options.held;
+	size_t own = 0, others = 0;
+
+	for (const struct stack_capture *other = held ? held->with_files : NULL; other; other = other->next)
+		if (other->options.owner != capture->options.owner)
+			others += other->bundle.copied;
+		else if (other != capture)
+			own += other->bundle.copied;
+
+	size_t most = (COPIED_MAX - others) / 2;
+
+	capture->bundle.copied_max = most > own ? most - own : 0;
+}
+
+static void add_files(struct stack_capture *capture, const struct stack_recorder_snapshot *snapshot, size_t files_max)
+{
+	limit_copies(capture);
+	stack_bundle_add(&capture->bundle, capture->options.procfd, snapshot, files_max);
+}
+
+/* In options.held, with its files, until it is freed. */
+static void list_files(struct stack_capture *capture)
+{
+	struct stack_held *held = capture->options.held;
+
+	if (held) {
+		capture->next = held->with_files;
+		held->with_files = capture;
+	}
+}
+
+static void unlist_files(struct stack_capture *capture)
+{
+	struct stack_capture **at = capture->options.held ? &capture->options.held->with_files : NULL;
+
+	while (at && *at && *at != capture)
+		at = &(*at)->next;
+	if (at && *at)
+		*at = capture->next;
+}
+
 void stack_capture_free(struct stack_capture *capture)
 {
 	if (!capture)
@@ -770,6 +824,7 @@ void stack_capture_free(struct stack_capture *capture)
 	copy_unref(capture->copy);
 	stack_recorder_snapshot_release(&capture->second);
 	buffer_release(&capture->sideband);
+	unlist_files(capture);
 	stack_bundle_close(&capture->bundle);
 	free(capture);
 }
@@ -1479,9 +1534,9 @@ static int run_symbolizer(struct stack_capture *capture, const struct stack_capt
 
 	memcpy(job.outputs, files->fds, sizeof job.outputs);
 	/* Once more: there may be no sample since the firing. A file of both that does not answer is one. */
-	stack_bundle_add(&capture->bundle, capture->options.procfd, capture->first, STACK_BUNDLE_FILES_MAX);
+	add_files(capture, capture->first, STACK_BUNDLE_FILES_MAX);
 	unanswered = capture->bundle.unanswered;
-	stack_bundle_add(&capture->bundle, capture->options.procfd, &capture->second, STACK_BUNDLE_FILES_MAX);
+	add_files(capture, &capture->second, STACK_BUNDLE_FILES_MAX);
 	if (capture->bundle.unanswered < unanswered)
 		capture->bundle.unanswered = unanswered;
 	add_kernel(capture);
@@ -1608,7 +1663,8 @@ struct stack_capture *stack_capture_secure(const struct stack_capture_options *o
 	if (r == 0) {
 		capture->options = *options;
 		add_reader(capture, copy);
-		stack_bundle_add(&capture->bundle, options->procfd, capture->first, FILES_AT_ONCE);
+		list_files(capture);
+		add_files(capture, capture->first, FILES_AT_ONCE);
 		return capture;
 	}
 

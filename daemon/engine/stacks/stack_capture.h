@@ -41,10 +41,11 @@ struct stack_copy;
 
 /* {0}: nothing. */
 struct stack_held {
-	size_t bytes;                /* of records */
-	size_t copies, captures;     /* with records; that wait */
-	struct stack_copy *all;      /* with records, the latest first */
-	struct stack_capture *early; /* that for which spikewatch-symbolize runs already; NULL: none */
+	size_t bytes;                     /* of records */
+	size_t copies, captures;          /* with records; that wait */
+	struct stack_copy *all;           /* with records, the latest first */
+	struct stack_capture *with_files; /* all, the latest first */
+	struct stack_capture *early;      /* that for which spikewatch-symbolize runs already; NULL: none */
 };
 
 struct stack_capture_options {

@@ -412,7 +412,8 @@ static ssize_t read_files(struct process_facts *process_facts, unsigned missing)
 		r = foreign_cmdline(FOREIGN_DISCOVERY, process_facts->procfd, pid, process_facts->cmdline,
 				    sizeof process_facts->cmdline);
 		process_facts->facts.cmdline = r >= 0 ? process_facts->cmdline : NULL;
-		process_facts->unanswered = r == -ETIMEDOUT || r == -EBUSY;
+		/* Whatever keeps it from being read but its end and what is not allowed: another look may tell. */
+		process_facts->unanswered = r < 0 && r != -ESRCH && r != -EACCES && r != -EPERM;
 	}
 	if (!process_facts_starved(r) && (missing & MATCH_CGROUP)) {
 		r = cgroup_path_of(process_facts->mounts, process_facts->procfd, pid, process_facts->cgroup,

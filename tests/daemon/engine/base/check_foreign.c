@@ -4,6 +4,7 @@
  */
 #include "daemon/engine/base/foreign.c"
 #include "fuse_mount.h"
+#include "scene.h"
 #include "skip.h"
 
 #include <check.h>
@@ -13,11 +14,13 @@ Suite *foreign_suite(void);
 static struct fuse_mount fuse;
 static int procfd;
 static char text[4096];
+static size_t copy_room;
 
 static void setup(void)
 {
 	procfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	ck_assert_int_ge(procfd, 0);
+	copy_room = 64u << 20;
 }
 
 static void teardown(void)
@@ -112,7 +115,7 @@ START_TEST(a_file_of_this_machine_is_handed_over_itself)
 
 	ck_assert_int_eq(sink_write_all(own, "abc", 3), 0);
 	ck_assert_int_eq(fstat(own, &named), 0);
-	fd = foreign_open(FOREIGN_INCIDENTS, procfd, 0, path, 0, &status);
+	fd = foreign_open(FOREIGN_INCIDENTS, procfd, 0, path, 0, &copy_room, &status);
 	ck_assert_int_ge(fd, 0);
 	ck_assert_int_eq(fstat(fd, &opened), 0);
 	ck_assert_uint_eq(opened.st_ino, named.st_ino);
@@ -120,8 +123,8 @@ START_TEST(a_file_of_this_machine_is_handed_over_itself)
 	close(fd);
 	close(own);
 	unlink(path);
-	ck_assert_int_eq(foreign_open(FOREIGN_INCIDENTS, procfd, 0, path, 0, &status), -ENOENT);
-	ck_assert_int_eq(foreign_open(FOREIGN_INCIDENTS, procfd, 0, "/dev/null", 0, &status), -EINVAL);
+	ck_assert_int_eq(foreign_open(FOREIGN_INCIDENTS, procfd, 0, path, 0, &copy_room, &status), -ENOENT);
+	ck_assert_int_eq(foreign_open(FOREIGN_INCIDENTS, procfd, 0, "/dev/null", 0, &copy_room, &status), -EINVAL);
 }
 END_TEST
 
@@ -134,9 +137,14 @@ START_TEST(a_file_of_a_server_is_copied)
 
 	if (!fuse_mount_begin(&fuse, "/proc/self/exe"))
 		SKIP_TEST("%s", skip_why());
-	fd = foreign_open(FOREIGN_INCIDENTS, procfd, 0, fuse.file, 0, &status);
+	copy_room = 1000;
+	ck_assert_int_eq(foreign_open(FOREIGN_INCIDENTS, procfd, 0, fuse.file, 0, &copy_room, &status), -EFBIG);
+	ck_assert_uint_eq(copy_room, 1000);
+	copy_room = 64u << 20;
+	fd = foreign_open(FOREIGN_INCIDENTS, procfd, 0, fuse.file, 0, &copy_room, &status);
 	ck_assert_int_ge(fd, 0);
 	ck_assert_uint_eq(status.st_ino, 2);
+	ck_assert_uint_eq(copy_room, (64u << 20) - (size_t)status.st_size);
 	ck_assert_int_eq(fstat(fd, &opened), 0);
 	ck_assert_uint_ne(opened.st_dev, status.st_dev);
 	ck_assert_int_eq(opened.st_size, status.st_size);
@@ -146,6 +154,91 @@ START_TEST(a_file_of_a_server_is_copied)
 	ck_assert_int_eq(pread(fd, data, 4, status.st_size - 4), 4);
 	close(fd);
 	fuse_mount_end(&fuse);
+}
+END_TEST
+
+/* In a user namespace of its own: an overlay, which is over DIRECTORY/merged, until it is killed. */
+static pid_t start_overlay(const char *directory)
+{
+	int ready[2];
+	pid_t pid;
+	char byte = 0;
+
+	ck_assert_int_eq(pipe(ready), 0);
+	pid = fork();
+	if (pid == 0) {
+		char merged[64], options[160];
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		snprintf(merged, sizeof(merged), "%s/merged", directory);
+		snprintf(options, sizeof(options), "lowerdir=%s/one:%s/two,userxattr", directory, directory);
+		if (unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 &&
+		    mount("overlay", merged, "overlay", MS_RDONLY, options) == 0)
+			byte = 1;
+		(void)!write(ready[1], &byte, 1);
+		pause();
+		_exit(0);
+	}
+	ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	close(ready[1]);
+	if (byte)
+		return pid;
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	return 0;
+}
+
+static bool is_itself(int32_t pid, const char *path)
+{
+	struct stat status, opened;
+	int fd = foreign_open(FOREIGN_INCIDENTS, procfd, pid, path, 0, &copy_room, &status);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(fstat(fd, &opened), 0);
+	close(fd);
+	return opened.st_ino == status.st_ino && opened.st_dev == status.st_dev;
+}
+
+/* Other processes may lead there, by a link for one; only what is mounted here is this machine's own. */
+START_TEST(an_overlay_of_a_user_namespace_is_copied)
+{
+	static const char *const inner[] = { "one", "two", "merged" };
+	char directory[] = "/tmp/check_foreign.XXXXXX", path[96], link[64], options[160];
+	pid_t pid;
+
+	ck_assert_ptr_nonnull(mkdtemp(directory));
+	ck_assert_int_eq(chmod(directory, 0755), 0);
+	ck_assert_int_eq(unshare(CLONE_NEWNS), 0);
+	ck_assert_int_eq(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+	ck_assert_int_eq(mount("tmpfs", directory, "tmpfs", 0, NULL), 0);
+	for (size_t i = 0; i < ARRAY_LEN(inner); i++) {
+		snprintf(path, sizeof(path), "%s/%s", directory, inner[i]);
+		ck_assert_int_eq(mkdir(path, 0755), 0);
+	}
+	snprintf(path, sizeof(path), "%s/one/file", directory);
+	scene_write(path, "abc");
+	pid = start_overlay(directory);
+	if (!pid)
+		SKIP_TEST("no overlay in a user namespace");
+	snprintf(path, sizeof(path), "/proc/%d/root%s/merged/file", pid, directory);
+	snprintf(link, sizeof(link), "%s/link", directory);
+	ck_assert_int_eq(symlink(path, link), 0);
+	ck_assert(!is_itself(getpid(), link));
+	ck_assert(!is_itself(pid, path));
+	ck_assert(!is_itself(INT32_MAX, path)); /* it has ended */
+
+	snprintf(options, sizeof(options), "lowerdir=%s/one:%s/two", directory, directory);
+	snprintf(path, sizeof(path), "%s/merged", directory);
+	ck_assert_int_eq(mount("overlay", path, "overlay", MS_RDONLY, options), 0);
+	snprintf(path, sizeof(path), "%s/merged/file", directory);
+	ck_assert(is_itself(getpid(), path));
+	ck_assert(is_itself(INT32_MAX, path));
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	umount2(path, MNT_DETACH);
+	umount2(directory, MNT_DETACH);
+	rmdir(directory);
 }
 END_TEST
 
@@ -162,7 +255,7 @@ START_TEST(a_server_that_does_not_answer_costs_its_file)
 		SKIP_TEST("%s", skip_why());
 	fuse_mount_hang(&fuse, hangs[_i]);
 	from = now_mono();
-	ck_assert_int_eq(foreign_open(FOREIGN_INCIDENTS, procfd, 0, fuse.file, 0, &status), -ETIMEDOUT);
+	ck_assert_int_eq(foreign_open(FOREIGN_INCIDENTS, procfd, 0, fuse.file, 0, &copy_room, &status), -ETIMEDOUT);
 	ck_assert_uint_lt(since_ms(from), 10000);
 	ck_assert_uint_gt(fuse.shared->ignored, 0);
 	ck_assert_uint_eq(foreign_counts().left, 1);
@@ -170,7 +263,7 @@ START_TEST(a_server_that_does_not_answer_costs_its_file)
 	ck_assert_int_gt(foreign_read(FOREIGN_INCIDENTS, procfd, getpid(), "maps", text, sizeof(text)), 0);
 
 	/* The same once more is not even tried. */
-	ck_assert_int_eq(foreign_open(FOREIGN_INCIDENTS, procfd, 0, fuse.file, 0, &status), -EBUSY);
+	ck_assert_int_eq(foreign_open(FOREIGN_INCIDENTS, procfd, 0, fuse.file, 0, &copy_room, &status), -EBUSY);
 	ck_assert_uint_eq(foreign_counts().refused, 1);
 	ck_assert_uint_eq(foreign_counts().left, 1);
 	fuse_mount_end(&fuse);
@@ -280,8 +373,9 @@ static pid_t asked_for;
 static void *ask_as(void *lane)
 {
 	struct stat status;
+	size_t room = 64u << 20;
 
-	return (void *)(intptr_t)foreign_open(*(const enum foreign_lane *)lane, procfd, asked_for, fuse.file, 0,
+	return (void *)(intptr_t)foreign_open(*(const enum foreign_lane *)lane, procfd, asked_for, fuse.file, 0, &room,
 					      &status);
 }
 
@@ -361,10 +455,10 @@ START_TEST(what_was_left_behind_counts_for_the_recorders_after_it)
 	for (int i = 0; i < 2000 && foreign_counts().left > 3; i++)
 		usleep(10000);
 	ck_assert_uint_eq(foreign_counts().left, 3);
-	ck_assert(is_refused(4001, now_mono()));
+	ck_assert(is_refused(4001, now_mono(), FOREIGN_PATIENCE_NS));
 	fuse_mount_end(&fuse);
 	expect_nothing_left();
-	ck_assert(!is_refused(4001, mono_add(now_mono(), NS_PER_S)));
+	ck_assert(!is_refused(4001, mono_add(now_mono(), NS_PER_S), FOREIGN_PATIENCE_NS));
 	kill(user, SIGKILL);
 	kill(other, SIGKILL);
 	snprintf(readers, sizeof(readers), "%s.readers", ring);
@@ -387,7 +481,7 @@ START_TEST(a_user_cannot_use_up_the_children)
 	usleep(50000);
 	fuse_mount_hang(&fuse, FUSE_HANGS(FUSE_OPEN));
 	for (size_t i = 0; i < 6; i++) {
-		int r = foreign_open(FOREIGN_DISCOVERY, procfd, user, fuse.file, 0, &status);
+		int r = foreign_open(FOREIGN_DISCOVERY, procfd, user, fuse.file, 0, &copy_room, &status);
 
 		hung += r == -ETIMEDOUT;
 		refused += r == -EBUSY;
@@ -452,19 +546,128 @@ START_TEST(what_hangs_again_is_refused_for_longer)
 
 		pause_ns = pause_ns < REFUSE_MAX_NS ? pause_ns : REFUSE_MAX_NS;
 		note_hang(4001, (struct child){ .fd = -1 }, now, patience_ns);
-		ck_assert(is_refused(4001, mono_add(now, pause_ns - 1)));
-		ck_assert(!is_refused(4002, now));
-		ck_assert(!is_refused(4001, mono_add(now, pause_ns)));
+		ck_assert(is_refused(4001, mono_add(now, pause_ns - 1), FOREIGN_PATIENCE_NS));
+		ck_assert(!is_refused(4002, now, FOREIGN_PATIENCE_NS));
+		ck_assert(!is_refused(4001, mono_add(now, pause_ns), FOREIGN_PATIENCE_NS));
 		now = mono_add(now, pause_ns);
 	}
 	now = mono_add(now, FORGET_NS + 1);
-	ck_assert(!is_refused(4001, now));
+	ck_assert(!is_refused(4001, now, FOREIGN_PATIENCE_NS));
 	ck_assert(sums.calm);
 	note_hang(4001, (struct child){ .fd = -1 }, now, FOREIGN_PATIENCE_NS);
 	/* What was waited for for less makes no refusal shorter. */
 	note_hang(4001, (struct child){ .fd = -1 }, now, FOREIGN_PATIENCE_SHORT_NS);
-	ck_assert(is_refused(4001, mono_add(now, 2 * FOREIGN_PATIENCE_NS - 1)));
-	ck_assert(!is_refused(4001, mono_add(now, 2 * FOREIGN_PATIENCE_NS)));
+	ck_assert(is_refused(4001, mono_add(now, 2 * FOREIGN_PATIENCE_NS - 1), FOREIGN_PATIENCE_NS));
+	ck_assert(!is_refused(4001, mono_add(now, 2 * FOREIGN_PATIENCE_NS), FOREIGN_PATIENCE_NS));
+}
+END_TEST
+
+/* A foreign_function: sleeps, or spins, for so many ms. */
+static int take_time(int dirfd, const void *argument, size_t len, const struct sink *to)
+{
+	mono_t until;
+	int ms;
+
+	(void)dirfd;
+	(void)to;
+	memcpy(&ms, argument, len);
+	if (ms > 0) {
+		usleep((useconds_t)ms * 1000);
+		return 0;
+	}
+	until = mono_add(now_mono(), (unsigned)-ms * NS_PER_MS);
+	while (mono_diff(until, now_mono()) > 0)
+		continue;
+	return 0;
+}
+
+static ssize_t call_for(pid_t pid, int ms)
+{
+	return foreign_call(FOREIGN_STACKS, procfd, pid, "x", take_time, &ms, sizeof(ms), text, sizeof(text));
+}
+
+/* As slow as may be is no way to have the time of others, and is not held against who makes the CPU work. */
+START_TEST(a_user_whose_files_are_slow_is_refused_for_a_while)
+{
+	pid_t user = start_idle(4001), other = start_idle(4002);
+
+	usleep(50000);
+	ck_assert_int_eq(call_for(other, -300), 0);
+	ck_assert_int_eq(call_for(user, 300), 0);
+	ck_assert_int_eq(foreign_read(FOREIGN_DISCOVERY, procfd, user, "cmdline", text, sizeof(text)), -EBUSY);
+	ck_assert_int_gt(foreign_read(FOREIGN_DISCOVERY, procfd, other, "cmdline", text, sizeof(text)), 0);
+	ck_assert_uint_eq(foreign_counts().hung, 0);
+	/* A lane with more patience has more for it. */
+	ck_assert_int_eq(call_for(user, 1500), 0);
+	ck_assert_int_eq(call_for(user, 1500), 0);
+	ck_assert_int_eq(call_for(user, 1500), -EBUSY);
+
+	/* It is forgotten at a quarter of the speed. */
+	struct owner *owner = find_owner(4001);
+
+	ck_assert_ptr_nonnull(owner);
+	ck_assert(is_refused(4001, owner->taken_at, FOREIGN_PATIENCE_NS));
+	ck_assert(!is_refused(4001, mono_add(owner->taken_at, 4 * (owner->taken_ns - FOREIGN_PATIENCE_NS)),
+			      FOREIGN_PATIENCE_NS));
+	kill(user, SIGKILL);
+	kill(other, SIGKILL);
+}
+END_TEST
+
+/* Who that is is known when the process has ended, and all users of a user namespace are one. */
+START_TEST(whose_fault_it_is)
+{
+	struct subject subject = { .procfd = procfd, .path = "x" };
+	pid_t user = start_idle(4001), one = start_idle(200000), same = start_idle(200001);
+	const uint64_t gone = owner_of(procfd, INT32_MAX, "x"), path = owner_of(procfd, 0, "/x");
+
+	usleep(50000);
+	ck_assert_uint_eq(owner_of(procfd, getpid(), "x"), getuid());
+	ck_assert_uint_eq(owner_of(procfd, one, "x"), owner_of(procfd, same, "y"));
+	ck_assert_uint_ne(owner_of(procfd, one, "x"), owner_of(procfd, user, "x"));
+	ck_assert_uint_eq(owner_of(procfd, INT32_MAX - 1, "y"), gone);
+	subject.pid = user;
+	ck_assert_uint_eq(subject_owner(&subject), 4001);
+	kill(user, SIGKILL);
+	waitpid(user, NULL, 0);
+	ck_assert_uint_eq(subject_owner(&subject), 4001);
+
+	/* What users leave behind is not in the way of files that the configuration names. */
+	sums.counts.left = FOREIGN_LEFT_OF_USERS;
+	ck_assert(is_refused(4001, now_mono(), FOREIGN_PATIENCE_NS));
+	ck_assert(is_refused(gone, now_mono(), FOREIGN_PATIENCE_NS));
+	ck_assert(!is_refused(path, now_mono(), FOREIGN_PATIENCE_NS));
+	sums.counts.left = FOREIGN_LEFT_MAX;
+	ck_assert(is_refused(path, now_mono(), FOREIGN_PATIENCE_NS));
+	sums.counts.left = 0;
+	kill(one, SIGKILL);
+	kill(same, SIGKILL);
+}
+END_TEST
+
+/* Where this thread is late itself, or the child waits for a CPU, no file is to blame. */
+START_TEST(what_is_late_for_want_of_a_cpu_is_no_hang)
+{
+	struct lane *lane = &lanes[FOREIGN_STACKS];
+	struct request request = { .kind = REQUEST_READ, .cap = 10, .path = "/proc/self/comm" };
+	struct answer answer = { .data = text, .cap = sizeof(text), .fd = -1 };
+	struct child child = { .pid = getpid() };
+	int error = 0, r;
+
+	ck_assert_int_eq(start_child(lane), 0);
+	ck_assert_int_gt(send(lane->socket, &request, offsetof(struct request, path) + strlen(request.path), 0), 0);
+	usleep(300000);
+	do
+		r = receive_piece(lane, (mono_t){ 1 }, &answer, &error);
+	while (r == 0);
+	ck_assert_int_eq(r, 1);
+	ck_assert_str_eq((text[answer.len] = '\0', text), "reader\n");
+
+	ck_assert(wants_cpu(&child));
+	child.pid = start_idle(4001);
+	usleep(50000);
+	ck_assert(!wants_cpu(&child));
+	kill(child.pid, SIGKILL);
 }
 END_TEST
 
@@ -525,7 +728,8 @@ START_TEST(the_child_has_nothing_of_ours)
 		snprintf(path, sizeof(path), "/proc/%d/fd/%d", lanes[FOREIGN_DISCOVERY].child.pid, fd);
 		fds += readlink(path, line, sizeof(line)) > 0;
 	}
-	ck_assert_int_le(fds, 4); /* that of /proc, perhaps: it is closed after the answer */
+	/* With its schedstat, and that of /proc, perhaps: it is closed after the answer. */
+	ck_assert_int_le(fds, 5);
 	snprintf(path, sizeof(path), "/proc/%d/status", lanes[FOREIGN_DISCOVERY].child.pid);
 	file = fopen(path, "re");
 	ck_assert_ptr_nonnull(file);
@@ -550,6 +754,7 @@ Suite *foreign_suite(void)
 	tcase_add_test(tcase, the_child_calls_a_function);
 	tcase_add_test(tcase, a_file_of_this_machine_is_handed_over_itself);
 	tcase_add_test(tcase, a_file_of_a_server_is_copied);
+	tcase_add_test(tcase, an_overlay_of_a_user_namespace_is_copied);
 	tcase_add_loop_test(tcase, a_server_that_does_not_answer_costs_its_file, 0, (int)ARRAY_LEN(hangs));
 	tcase_add_test(tcase, a_process_whose_memory_is_locked_costs_its_own);
 	tcase_add_test(tcase, a_peak_is_reset_without_waiting_for_the_process);
@@ -559,6 +764,9 @@ Suite *foreign_suite(void)
 	tcase_add_test(tcase, a_child_that_was_killed_is_replaced_at_once);
 	tcase_add_test(tcase, a_pid_file_that_does_not_answer_is_told_from_none);
 	tcase_add_loop_test(tcase, what_hangs_again_is_refused_for_longer, 0, 2);
+	tcase_add_test(tcase, a_user_whose_files_are_slow_is_refused_for_a_while);
+	tcase_add_test(tcase, whose_fault_it_is);
+	tcase_add_test(tcase, what_is_late_for_want_of_a_cpu_is_no_hang);
 	tcase_add_test(tcase, the_child_can_only_read);
 	tcase_add_test(tcase, the_child_has_nothing_of_ours);
 	suite_add_tcase(suite, tcase);

@@ -652,6 +652,30 @@ START_TEST(copies_are_compressed_before_there_is_another)
 }
 END_TEST
 
+/* One owner after the other has half of what is left, however many captures they have. */
+START_TEST(copies_of_files_are_shared_out_by_owner)
+{
+	struct stack_held held = { 0 };
+	struct stack_capture captures[6] = { 0 };
+	const size_t most[ARRAY_LEN(captures)] = { COPIED_MAX / 2, 0, COPIED_MAX / 4, COPIED_MAX / 8, 0, 0 };
+	const uint64_t owners[ARRAY_LEN(captures)] = { 1, 1, 2, 3, 1, 2 };
+
+	for (size_t i = 0; i < ARRAY_LEN(captures); i++) {
+		captures[i].options = (struct stack_capture_options){ .held = &held, .owner = owners[i] };
+		list_files(&captures[i]);
+		limit_copies(&captures[i]);
+		ck_assert_uint_eq(captures[i].bundle.copied_max, most[i]);
+		captures[i].bundle.copied = most[i];
+	}
+	unlist_files(&captures[0]);
+	limit_copies(&captures[1]);
+	ck_assert_uint_eq(captures[1].bundle.copied_max, (COPIED_MAX - COPIED_MAX / 4 - COPIED_MAX / 8) / 2);
+	for (size_t i = 1; i < ARRAY_LEN(captures); i++)
+		unlist_files(&captures[i]);
+	ck_assert_ptr_null(held.with_files);
+}
+END_TEST
+
 /* Looking for one that is not there takes three questions to a child, each time. */
 START_TEST(a_file_that_was_not_found_is_looked_for_again_with_another_process)
 {
@@ -1112,6 +1136,7 @@ Suite *stack_capture_suite(void)
 	tcase_add_test(tcase, there_is_one_early_symboliser_and_none_in_a_storm);
 	tcase_add_test(tcase, what_was_overwritten_before_a_late_snapshot_is_said_as_far_as_it_is_missing);
 	tcase_add_test(tcase, rings_that_came_round_since_the_firing_are_in_the_incident);
+	tcase_add_test(tcase, copies_of_files_are_shared_out_by_owner);
 	tcase_add_test(tcase, a_file_that_was_not_found_is_looked_for_again_with_another_process);
 	tcase_add_test(tcase, firings_that_wait_for_their_turn_share_as_well);
 	tcase_add_test(tcase, copies_are_compressed_before_there_is_another);
