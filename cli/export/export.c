@@ -896,10 +896,14 @@ static int copy_file(const struct exporting *exporting, const char *name)
 
 /* ---- pprof, of the target alone ---- */
 
+/* The wire type of a submessage: a field of another type and the number of a sample is none. */
+#define FIELD_BYTES 2
+
 /* Of a field of a protobuf message: "at" is behind it. The profile was read once, and is whole. */
 struct field {
 	const uint8_t *from, *at;
-	unsigned number;
+	uint64_t number;
+	unsigned type;
 };
 
 static uint64_t take_varint(const uint8_t **at)
@@ -920,15 +924,16 @@ static void next_field(struct field *field)
 
 	field->from = field->at;
 	tag = take_varint(&field->at);
-	field->number = (unsigned)(tag >> 3);
-	switch (tag & 7) {
+	field->number = tag >> 3;
+	field->type = (unsigned)(tag & 7);
+	switch (field->type) {
 	case 0:
 		take_varint(&field->at);
 		break;
 	case 1:
 		field->at += 8;
 		break;
-	case 2:
+	case FIELD_BYTES:
 		tag = take_varint(&field->at);
 		field->at += tag;
 		break;
@@ -949,8 +954,13 @@ static int keep_target(const struct pprof_read_profile *profile, const struct bu
 		next_field(&field);
 		if (field.at > end || field.at <= field.from)
 			return -EBADMSG;
-		if (field.number != PROFILE_SAMPLE || stack_fold_is_target(profile, &profile->samples[sample++]))
-			r = buffer_append(ret, field.from, (size_t)(field.at - field.from));
+		if (field.number == PROFILE_SAMPLE && field.type == FIELD_BYTES) {
+			if (sample >= profile->sample_count)
+				return -EBADMSG;
+			if (!stack_fold_is_target(profile, &profile->samples[sample++]))
+				continue;
+		}
+		r = buffer_append(ret, field.from, (size_t)(field.at - field.from));
 	}
 	return r;
 }

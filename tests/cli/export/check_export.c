@@ -7,6 +7,7 @@
 
 #include "cli/base/options.h"
 #include "incidentmade.h"
+#include "lib/base/compress.h"
 #include "lib/base/json.h"
 #include "lib/profile/pprof.h"
 #include "lib/profile/profile.h"
@@ -415,6 +416,37 @@ START_TEST(a_damaged_profile_is_reported)
 }
 END_TEST
 
+/* Fields of another type, or of a number that is that of a sample only when it is cut. */
+START_TEST(what_only_looks_like_a_sample_of_a_profile_is_none)
+{
+	static const struct {
+		const char *bytes;
+		size_t len;
+	} tails[] = {
+		{ "\x10\x00", 2 },
+		{ "\x11\x00\x00\x00\x00\x00\x00\x00\x00", 9 },
+		{ "\x92\x80\x80\x80\x80\x01\x00", 7 },
+	};
+
+	make(NULL);
+	for (size_t i = 0; i < ARRAY_LEN(tails); i++) {
+		AUTO(buffer_release) struct buffer plain = { 0 }, packed = { 0 };
+		AUTO(pprof_read_freep) struct pprof_read *reader = NULL;
+		struct sink sink = sink_buffer(&packed);
+
+		/* No sample, string 0, and so many fields that a place for each is not mapped. */
+		ck_assert_int_eq(buffer_append(&plain, "\x32\x00", 2), 0);
+		for (unsigned n = 0; n < 100000; n++)
+			ck_assert_int_eq(buffer_append(&plain, tails[i].bytes, tails[i].len), 0);
+		ck_assert_int_eq(deflate_gzip(plain.data, plain.len, &sink), 0);
+		put_file("cpu.pb.gz", &packed);
+		ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "pprof"), EXIT_OK);
+		ck_assert_int_eq(pprof_read_new(command_run.output, command_run.len, NULL, &reader), 0);
+		ck_assert_uint_eq(pprof_read_profile(reader)->sample_count, 0);
+	}
+}
+END_TEST
+
 START_TEST(perfetto_gets_counters_phases_and_the_firing)
 {
 	const struct json_node *events;
@@ -688,6 +720,7 @@ Suite *export_suite(void)
 	tcase_add_test(tcase, samples_alone_and_stacks_alone_are_profiles_too);
 	tcase_add_test(tcase, memory_is_weighed_in_bytes);
 	tcase_add_test(tcase, a_damaged_profile_is_reported);
+	tcase_add_test(tcase, what_only_looks_like_a_sample_of_a_profile_is_none);
 	tcase_add_test(tcase, perfetto_gets_counters_phases_and_the_firing);
 	tcase_add_test(tcase, rows_come_out_as_they_are);
 	tcase_add_test(tcase, a_hole_is_told_in_every_form_of_samples);
