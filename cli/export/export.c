@@ -48,6 +48,8 @@ static int walk_samples(const struct exporting *exporting,
 	const struct sample_walk_visit visit = { .row = row, .ctx = ctx };
 	int rc = sample_walk_run(exporting->fd, exporting->incident->wall, &visit, ret);
 
+	if (rc == 0)
+		export_note_loss(exporting, ret);
 	if (rc != -ENOENT)
 		return rc;
 	fprintf(stderr, "%s: the incident has no " INCIDENT_SAMPLES_FILE "\n", command);
@@ -668,6 +670,7 @@ static int export_trace_write(const struct exporting *exporting)
 	}
 	if (rc < 0)
 		return rc;
+	export_note_loss(exporting, &walk);
 	last = calloc(walk.count, sizeof(*last));
 	if (!last)
 		return -ENOMEM;
@@ -1090,11 +1093,34 @@ struct job {
 	bool memory, machine;
 };
 
-/* Nothing that failed is kept. */
+/* Says what the samples lack. False: nothing. */
+static bool tell_loss(const struct export_loss *loss)
+{
+	const struct stream_reader_report *report = &loss->report;
+	bool whole = !loss->known || stream_reader_whole(report);
+
+	if (!whole)
+		fprintf(stderr,
+			"%s: " INCIDENT_SAMPLES_FILE
+			" is damaged: %ju rows recovered, %ju known to be lost, %ju damaged "
+			"lines%s\n",
+			command, (uintmax_t)report->rows, (uintmax_t)report->rows_lost,
+			(uintmax_t)report->damaged_lines,
+			!report->complete                            ? ", and it was cut off"
+			: report->damaged_lines || report->rows_lost ? ""
+								     : ", but its checksums do not agree");
+	if (loss->dropped > 0)
+		fprintf(stderr, "%s: %ju rows at impossible times, or of too many targets, are left out\n", command,
+			(uintmax_t)loss->dropped);
+	return !whole || loss->dropped > 0;
+}
+
+/* Nothing that failed is kept; what was made of damaged samples is. */
 static int write_job(void *ctx, FILE *out, bool *keep)
 {
 	const struct job *job = ctx;
 	AUTO_FREE struct incident *incident = malloc(sizeof(*incident));
+	struct export_loss loss = { .known = false };
 	struct exporting exporting = {
 		.fd = job->fd,
 		.incident = incident,
@@ -1102,10 +1128,10 @@ static int write_job(void *ctx, FILE *out, bool *keep)
 		.sink = output_sink(out),
 		.memory = job->memory,
 		.machine = job->machine,
+		.loss = &loss,
 	};
 	int rc = incident ? incident_json_read(job->fd, incident) : -ENOMEM;
 
-	(void)keep;
 	if (rc < 0) {
 		fprintf(stderr, "%s: " INCIDENT_FILE ": %s\n", command, rc == -EBADMSG ? "damaged" : strerror(-rc));
 		return EXIT_TROUBLE;
@@ -1116,7 +1142,8 @@ static int write_job(void *ctx, FILE *out, bool *keep)
 	/* output_file_write reports an error of the output. */
 	if (rc < 0 && !ferror(out))
 		fprintf(stderr, "%s: %s: %s\n", command, job->form->name, rc == -EBADMSG ? "damaged" : strerror(-rc));
-	return rc == 0 ? EXIT_OK : EXIT_TROUBLE;
+	*keep = rc == 0;
+	return tell_loss(&loss) || rc != 0 ? EXIT_TROUBLE : EXIT_OK;
 }
 
 int export_command(int argc, char **argv)
@@ -1143,7 +1170,8 @@ int export_command(int argc, char **argv)
 			"again.\n" INCIDENT_PICK_HELP,
 		.example = "spikewatch export last --format firefox -o spike.json\n"
 			   "spikewatch export last --format folded | flamegraph.pl > spike.svg",
-		.exits = "0 written, 1 not found, or it does not have that, 2 wrong usage, or no incident",
+		.exits = "0 written, 1 not found, it does not have that, or its samples are damaged (but written),\n"
+			 "2 wrong usage, or no incident",
 		.options = options,
 		.option_count = ARRAY_LEN(options),
 		.operands_min = 1,

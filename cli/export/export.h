@@ -8,19 +8,34 @@
 #include "lib/base/io.h"
 #include "lib/base/units.h"
 #include "lib/incident/incident.h"
+#include "lib/stream/stream.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
+/* What a walk over the samples says of how whole they are. {0}: there was none. */
+struct export_loss {
+	bool known;
+	struct stream_reader_report report;
+	uint64_t dropped; /* as in struct sample_walk */
+};
+
 struct exporting {
 	int fd; /* of the incident's directory */
 	const struct incident *incident;
-	FILE *out;        /* errors stay in it, and are reported by the caller */
-	struct sink sink; /* writes to out */
-	bool memory;      /* profiles: of memory, not of CPU */
-	bool machine;     /* profiles: of all processes, not of the target's alone */
+	FILE *out;                /* errors stay in it, and are reported by the caller */
+	struct sink sink;         /* writes to out */
+	bool memory;              /* profiles: of memory, not of CPU */
+	bool machine;             /* profiles: of all processes, not of the target's alone */
+	struct export_loss *loss; /* noted by each form of samples; the caller tells of it */
 };
+
+/* Of a walk that reached the end of the samples. */
+static inline void export_note_loss(const struct exporting *exporting, const struct sample_walk *walk)
+{
+	*exporting->loss = (struct export_loss){ true, walk->report, walk->dropped };
+}
 
 /*
  * Positive return of the function of each form: the incident does not have what it is made of;

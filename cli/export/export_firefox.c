@@ -1273,6 +1273,8 @@ static int load_incident(struct firefox_export *export)
 		return samples;
 	if (stacks < 0 && stacks != -ENOENT)
 		return stacks;
+	if (samples == 0)
+		export_note_loss(exporting, &export->counters.walk);
 	if (export->counters.cut)
 		fprintf(stderr, "spikewatch export: there are more samples than %zu; the rest is left out\n",
 			FIREFOX_COUNTERS_ROWS_MAX);

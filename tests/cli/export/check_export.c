@@ -19,6 +19,7 @@
 #include "lib/base/io.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 Suite *export_suite(void);
 
@@ -575,6 +576,68 @@ static void name_the_target(const char *json)
 	buffer_release(&out);
 }
 
+/* The byte in the middle of the samples becomes another one. */
+static void damage_samples(void)
+{
+	char file[600], *text;
+
+	snprintf(file, sizeof(file), "%s/%s/samples.tsv", path, INCIDENTMADE_ID);
+	text = scene_read(file);
+	ck_assert_ptr_nonnull(text);
+
+	struct buffer bytes = { .data = text, .len = strlen(text) };
+
+	text[bytes.len / 2] ^= 1;
+	put_file("samples.tsv", &bytes);
+	free(text);
+}
+
+START_TEST(damaged_samples_are_exported_and_said_to_be_damaged)
+{
+	static char *const formats[] = { "csv", "json", "gvisor", "firefox", "perfetto" };
+	char file[400];
+	struct stat st;
+
+	make(NULL);
+	snprintf(file, sizeof(file), "%s/out", path);
+	for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
+		ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", formats[i], "-o", file), EXIT_OK);
+		ck_assert_str_eq(command_run.output, "");
+		unlink(file);
+	}
+	damage_samples();
+	for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
+		ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", formats[i], "-o", file), EXIT_TROUBLE);
+		commandrun_says(&command_run, "samples.tsv is damaged: ");
+		commandrun_says(&command_run, " rows recovered, 1 known to be lost, 1 damaged lines\n");
+		ck_assert_int_eq(stat(file, &st), 0);
+		ck_assert_int_gt((int)st.st_size, 1000);
+		unlink(file);
+	}
+}
+END_TEST
+
+/* Of more targets than a reader keeps, or at times that no incident has. */
+START_TEST(samples_that_are_left_out_are_said_to_be)
+{
+	AUTO(buffer_release) struct buffer out = { 0 };
+	struct stream_column columns[] = { { "cpu", "ns", "counter", "" } };
+	struct stream_options options = { .columns = columns, .column_count = 1, .start = { FIRED_NS } };
+	struct stream_writer *writer;
+
+	make(NULL);
+	ck_assert_int_eq(stream_writer_new(sink_buffer(&out), &options, &writer), 0);
+	for (uint64_t i = 0; i < 3; i++)
+		ck_assert_int_eq(stream_row(writer, i * 2 * 86400 * NS_PER_S, 1, &i, 1), 0);
+	ck_assert_int_eq(stream_close(writer), 0);
+	put_file("samples.tsv", &out);
+	ck_assert_int_eq(COMMANDRUN(&command_run, export, "last", "-f", "csv"), EXIT_TROUBLE);
+	commandrun_says(&command_run, ": 2 rows at impossible times, or of too many targets, are left out\n");
+	commandrun_says_not(&command_run, "is damaged");
+	commandrun_says(&command_run, "since_firing[ns]");
+}
+END_TEST
+
 START_TEST(hostile_names_stay_names)
 {
 	static char *const formats[] = { "csv", "json", "gvisor", "firefox", "perfetto" };
@@ -726,6 +789,8 @@ Suite *export_suite(void)
 	tcase_add_test(tcase, a_hole_is_told_in_every_form_of_samples);
 	tcase_add_test(tcase, a_hole_in_which_the_recording_ends_has_no_average);
 	tcase_add_test(tcase, gvisors_tools_get_a_whole_stream);
+	tcase_add_test(tcase, damaged_samples_are_exported_and_said_to_be_damaged);
+	tcase_add_test(tcase, samples_that_are_left_out_are_said_to_be);
 	tcase_add_test(tcase, hostile_names_stay_names);
 	tcase_add_test(tcase, profiles_are_copied);
 	tcase_add_test(tcase, stacks_are_of_the_target_and_of_the_machine_if_that_is_asked_for);
