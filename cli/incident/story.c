@@ -551,33 +551,51 @@ static bool tell_incomplete(const struct incident *incident, FILE *file)
 	return count > 0;
 }
 
+/* Of the samples themselves. */
+static void tell_lost_samples(const struct incident *incident, const struct incident_samples *samples, unsigned *count,
+			      FILE *file)
+{
+	const struct stream_reader_report *report = &samples->report;
+	const char *why = why_samples_ended(incident);
+
+	if (samples->error == -ENOENT && why) {
+		add_lost(file, count, "the samples (");
+		output_escaped(file, why);
+		fputc(')', file);
+		return;
+	}
+	if (samples->error) {
+		add_lost(file, count, "the samples (%s)",
+			 samples->error == -ENOENT ? "there is no file" : strerror(-samples->error));
+		return;
+	}
+	if (report->rows_lost || report->damaged_lines)
+		add_lost(file, count, "%ju rows to damage of the file", (uintmax_t)report->rows_lost);
+	else if (!report->complete)
+		add_lost(file, count, "the end of the samples, which were cut off");
+	else if (report->crc_differs || !report->checksum_ok)
+		add_lost(file, count,
+			 "lines that were changed, doubled or removed: a checksum of the file does not agree");
+	else if (report->rows_unchecked)
+		add_lost(file, count, "the checksums of %ju rows", (uintmax_t)report->rows_unchecked);
+	else if (why) {
+		add_lost(file, count, "the later samples (");
+		output_escaped(file, why);
+		fputc(')', file);
+	}
+}
+
 /* nothing: also say that nothing was lost, and where the recording begins. */
 static void tell_lost(const struct incident *incident, const struct incident_samples *samples, bool nothing, FILE *file)
 {
 	const struct sample_window_coverage *coverage = &incident->coverage;
 	uint64_t gaps = coverage->gaps > coverage->holes ? coverage->gaps - coverage->holes : 0;
-	const char *why = why_samples_ended(incident);
 	unsigned count = 0;
 	char text[64];
 
 	if (samples->unfinished)
 		return;
-	if (samples->error == -ENOENT && why) {
-		add_lost(file, &count, "the samples (");
-		output_escaped(file, why);
-		fputc(')', file);
-	} else if (samples->error)
-		add_lost(file, &count, "the samples (%s)",
-			 samples->error == -ENOENT ? "there is no file" : strerror(-samples->error));
-	else if (samples->report.rows_lost || samples->report.damaged_lines)
-		add_lost(file, &count, "%ju rows to damage of the file", (uintmax_t)samples->report.rows_lost);
-	else if (!samples->report.complete)
-		add_lost(file, &count, "the end of the samples, which were cut off");
-	else if (why) {
-		add_lost(file, &count, "the later samples (");
-		output_escaped(file, why);
-		fputc(')', file);
-	}
+	tell_lost_samples(incident, samples, &count, file);
 	if (gaps)
 		add_lost(file, &count, "%ju %s of ticks that the reader did not get in time", (uintmax_t)gaps,
 			 gaps == 1 ? "stretch" : "stretches");

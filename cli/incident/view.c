@@ -847,6 +847,23 @@ static void print_member(const struct view_member *member, bool of_memory, const
 	fputc('\n', file);
 }
 
+/* A glance compares sizes alone. Samples that the incident itself says it lacks are no damage. */
+static void judge_samples(const struct incident *incident, const struct incident_samples *samples,
+			  struct incident_load_glance *glance)
+{
+	const struct stream_reader_report *report = &samples->report;
+
+	if (glance->damaged || samples->error || samples->unfinished || stream_reader_whole(report))
+		return;
+	for (size_t i = 0; i < incident->capture_count; i++)
+		if (strcmp(incident->captures[i].name, "samples") == 0 &&
+		    incident->captures[i].status == INCIDENT_CAPTURE_FAILED)
+			return;
+	glance->damaged = true;
+	snprintf(glance->why, sizeof(glance->why), INCIDENT_SAMPLES_FILE " %s",
+		 report->complete || report->damaged_lines ? "is damaged" : "was cut off");
+}
+
 int view_load(int incidentfd, struct view *ret)
 {
 	incident_load_glance(incidentfd, &ret->incident, &ret->glance);
@@ -858,6 +875,7 @@ int view_load(int incidentfd, struct view *ret)
 	if (incident_samples_load(incidentfd, ret->incident.wall, &ret->samples) < 0)
 		return -ENOMEM;
 	ret->samples.unfinished = ret->glance.open;
+	judge_samples(&ret->incident, &ret->samples, &ret->glance);
 	return 0;
 }
 

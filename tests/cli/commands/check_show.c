@@ -557,6 +557,45 @@ START_TEST(incident_that_cannot_be_read_is_shown_as_far_as_it_goes)
 }
 END_TEST
 
+/* Of the same size as MANIFEST says. */
+START_TEST(damaged_samples_are_shown_as_damaged)
+{
+	make(NULL);
+	flip("samples.tsv");
+	ck_assert_int_eq(RUN(show, "last"), EXIT_TROUBLE);
+	says("DAMAGED: samples.tsv is damaged. See spikewatch verify.\n");
+	ck_assert_int_eq(RUN(show, "--full", "last"), EXIT_TROUBLE);
+	says("DAMAGED: samples.tsv is damaged. See spikewatch verify.\n");
+	says("rows to damage of the file");
+	ck_assert_int_eq(RUN(show, "--json", "last"), EXIT_TROUBLE);
+	says("\"damaged\": true");
+}
+END_TEST
+
+/* As it is sealed when there was no room for all of them. */
+START_TEST(samples_that_the_incident_says_it_lacks_are_no_damage)
+{
+	AUTO_FREE struct incident *incident = malloc(sizeof *incident);
+	struct incident_capture samples = { .name = "samples" };
+	AUTO_CLOSE int fd = -1, json = -1;
+
+	make(NULL);
+	fd = open(path_of(""), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_eq(incident_json_read(fd, incident), 0);
+	incident_capture_without_file(&samples, INCIDENT_CAPTURE_FAILED, "the disk was full");
+	incident->capture_count = 0;
+	incident_add_capture(incident, &samples);
+	json = openat(fd, INCIDENT_FILE, O_WRONLY | O_TRUNC | O_CLOEXEC);
+	ck_assert_int_eq(incident_json_write(incident, sink_fd(&json)), 0);
+	flip("samples.tsv");
+	ck_assert_int_eq(unlinkat(fd, MANIFEST_NAME, 0), 0);
+	ck_assert_int_eq(manifest_write(fd), 0);
+	ck_assert_int_eq(RUN(show, "--full", "last"), EXIT_OK);
+	says_not("DAMAGED");
+	says("rows to damage of the file");
+}
+END_TEST
+
 START_TEST(escapes_of_a_hostile_name_never_reach_the_terminal)
 {
 	make(&(struct incidentmade_options){ .comm = "\033]0;pwned\a\033[2J\r\n\x7f\xc2\x9b" });
@@ -1088,6 +1127,8 @@ Suite *show_suite(void)
 	tcase_add_test(tcase, ambiguous_names_are_refused);
 	tcase_add_test(tcase, incident_without_samples_still_says_what_fired);
 	tcase_add_test(tcase, incident_that_cannot_be_read_is_shown_as_far_as_it_goes);
+	tcase_add_test(tcase, damaged_samples_are_shown_as_damaged);
+	tcase_add_test(tcase, samples_that_the_incident_says_it_lacks_are_no_damage);
 	tcase_add_test(tcase, escapes_of_a_hostile_name_never_reach_the_terminal);
 	tcase_add_test(tcase, hostile_evidence_never_reaches_the_terminal);
 	tcase_add_test(tcase, empty_directory_says_so);

@@ -20,6 +20,7 @@ static struct incident_samples samples;
 static const char *ended_cpu = "";
 static struct incident_unit unit;
 static struct labels labels;
+static struct stream_reader_report report = { .ours = true, .complete = true, .checksum_ok = true };
 
 /* Recorded from so long before the firing, of the 30 s that were wanted. */
 static char *told(int64_t got_from_ns)
@@ -30,7 +31,7 @@ static char *told(int64_t got_from_ns)
 
 	incident_init(&incident, "0");
 	memset(&samples, 0, sizeof(samples));
-	samples.report.complete = true;
+	samples.report = report;
 	incident.coverage = (struct sample_window_coverage){ .want_before_ns = 30 * NS_PER_S,
 							     .want_after_ns = 3 * NS_PER_S,
 							     .got_from_ns = got_from_ns,
@@ -60,6 +61,31 @@ START_TEST(what_was_before_the_recorder_is_not_called_lost)
 END_TEST
 
 /* Of members of a group: what is not exact of those that ended. */
+START_TEST(checksums_that_do_not_agree_are_told_as_a_loss)
+{
+	static const struct {
+		struct stream_reader_report report;
+		const char *told;
+	} cases[] = {
+		{ { .ours = true, .complete = true, .checksum_ok = true, .crc_differs = 1 },
+		  " Lost: lines that were changed, doubled or removed: a checksum of the file does not agree." },
+		{ { .ours = true, .complete = true },
+		  " Lost: lines that were changed, doubled or removed: a checksum of the file does not agree." },
+		{ { .ours = true, .complete = true, .checksum_ok = true, .rows_unchecked = 7 },
+		  " Lost: the checksums of 7 rows." },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		AUTO_FREE char *text = NULL;
+
+		report = cases[i].report;
+		text = told(-30000000000);
+		ck_assert_msg(strstr(text, cases[i].told), "%zu: %s", i, text);
+		ck_assert_msg(!strstr(text, "Nothing was lost."), "%zu: %s", i, text);
+	}
+}
+END_TEST
+
 START_TEST(cpu_time_of_members_that_ended_is_told_to_be_an_estimate)
 {
 	char *text = told(0);
@@ -200,6 +226,7 @@ Suite *story_suite(void)
 
 	tcase_add_test(tcase, above_its_average_is_not_below_its_minimum);
 	tcase_add_test(tcase, what_was_before_the_recorder_is_not_called_lost);
+	tcase_add_test(tcase, checksums_that_do_not_agree_are_told_as_a_loss);
 	tcase_add_test(tcase, cpu_time_of_members_that_ended_is_told_to_be_an_estimate);
 	tcase_add_test(tcase, waiting_for_a_cpu_is_told_where_it_was_long);
 	tcase_add_test(tcase, a_recording_that_goes_back_far_enough_is_not_spoken_of);

@@ -575,6 +575,36 @@ START_TEST(the_command_writes_a_page_or_says_that_it_cannot)
 }
 END_TEST
 
+START_TEST(a_page_of_damaged_samples_is_written_and_is_trouble)
+{
+	char incident[500], out[500];
+	AUTO_CLOSE int fd = -1, samples = -1;
+	struct stat st;
+	char byte;
+
+	make_page(NULL);
+	if (!report_page_built())
+		SKIP_TEST("this build has no page");
+	snprintf(incident, sizeof(incident), "%s/%s", path, INCIDENTMADE_ID);
+	snprintf(out, sizeof(out), "%s/page.html", path);
+	fd = open_made();
+	samples = openat(fd, INCIDENT_SAMPLES_FILE, O_RDWR | O_CLOEXEC);
+	ck_assert_int_eq(fstat(samples, &st), 0);
+	ck_assert_int_eq(pread(samples, &byte, 1, st.st_size / 2), 1);
+	byte ^= 1;
+	ck_assert_int_eq(pwrite(samples, &byte, 1, st.st_size / 2), 1);
+	ck_assert_int_eq(run((char *[]){ "report", incident, "-o", out, NULL }), EXIT_TROUBLE);
+	ck_assert_int_eq(stat(out, &st), 0);
+	write_page_of(fd, NO_LIMIT);
+
+	struct json_document *data = parse_data();
+
+	ck_assert(member(json_root(data), "damaged")->boolean);
+	ck_assert_str_eq(member(json_root(data), "why")->text, "samples.tsv is damaged");
+	json_document_free(data);
+}
+END_TEST
+
 /* As the start after a kill seals it, when retention has removed the one that is named. */
 START_TEST(samples_whose_incident_is_gone_are_said_to_be_gone)
 {
@@ -1013,6 +1043,7 @@ Suite *report_suite(void)
 	tcase_add_test(data, hostile_names_stay_in_their_place);
 	tcase_add_test(files, every_file_comes_out_bit_for_bit);
 	tcase_add_test(files, files_that_are_too_large_or_strange_are_named);
+	tcase_add_test(files, a_page_of_damaged_samples_is_written_and_is_trouble);
 	tcase_add_test(files, samples_whose_incident_is_gone_are_said_to_be_gone);
 	tcase_add_test(files, the_command_writes_a_page_or_says_that_it_cannot);
 	tcase_add_test(trouble, without_samples_and_incident_json_there_is_still_a_page);
