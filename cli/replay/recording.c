@@ -695,6 +695,8 @@ static int play_ring(const struct ring *ring, const struct recording_options *op
 		if (event.type == RING_EVENT_TICK && mono_diff(event.time, info.last_tick) > 0)
 			return 0;
 		count_event(ret, &event);
+		if (event.type == RING_EVENT_DAMAGED && options->trouble)
+			options->trouble(options->ctx, 0, 0, "a page of the ring is damaged");
 		r = options->event(options->ctx, &event);
 	}
 	return r == RING_EMPTY ? 0 : r;

@@ -30,7 +30,7 @@ struct recording_options {
 	bool interval_is_known; /* exactly; else a shorter one is found from the rows of targets that are busy */
 	int64_t mono_ahead_ns;  /* of a stream: monotonic less wall clock; windows end at multiples of the former */
 	int (*event)(void *ctx, const struct ring_event *event); /* a non-zero return ends the reading */
-	/* Of a stream: line 0: of the whole. why is static text. May be NULL. */
+	/* line 0: of the whole, or of a page of a ring. why is static text. May be NULL. */
 	void (*trouble)(void *ctx, uint64_t line, uint64_t rows_lost, const char *why);
 	void *ctx;
 };

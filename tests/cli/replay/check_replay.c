@@ -5,6 +5,7 @@
 #include "lib/incident/incident.h"
 #include "lib/base/json.h"
 #include "program.h"
+#include "ring_fixture.h"
 #include "skip.h"
 #include "lib/ring/ring.h"
 #include "lib/base/base.h"
@@ -608,6 +609,47 @@ START_TEST(a_damaged_recording_is_judged_with_a_warning)
 }
 END_TEST
 
+/* Two hundred ticks of one target; then a page in the middle is overwritten. */
+static void write_ring(bool damaged)
+{
+	const struct ring_options options = { .size_bytes = 65 * 4096, .page_bytes = 4096, .interval_ns = NS_PER_MS };
+	const char noise[64] = "noise";
+	struct fixture_target target;
+	struct ring_writer *writer;
+	struct ring *ring;
+	int fd;
+
+	fixture_target_init(&target, 1);
+	unlink(ring_path);
+	ck_assert_int_eq(ring_create(AT_FDCWD, ring_path, &options, &ring), 0);
+	ck_assert_int_eq(ring_writer_new(ring, &writer), 0);
+	for (unsigned tick = 0; tick < 200; tick++)
+		ck_assert_int_eq(fixture_tick(writer, &target, 1, tick), 0);
+	ring_finish(ring);
+	ring_writer_free(writer);
+	ring_free(ring);
+	if (!damaged)
+		return;
+	fd = open(ring_path, O_WRONLY | O_CLOEXEC);
+	ck_assert_int_eq(pwrite(fd, noise, sizeof(noise), 2 * 4096 + 200), sizeof(noise));
+	close(fd);
+}
+
+START_TEST(a_damaged_ring_is_judged_with_a_warning)
+{
+	if (!built)
+		SKIP_TEST(NOT_BUILT);
+
+	scene_write(config_path, "%s", RULES);
+	write_ring(false);
+	ck_assert_int_eq(REPLAY(ring_path), 0);
+	write_ring(true);
+	ck_assert_int_eq(REPLAY(ring_path), 1);
+	program_said(directory, "a page of the ring is damaged");
+	printed("hot ");
+}
+END_TEST
+
 START_TEST(an_incident_is_judged_by_the_rule_that_it_recorded)
 {
 	char trapped[400], burn[200];
@@ -673,6 +715,7 @@ Suite *replay_suite(void)
 	tcase_add_test(tcase, a_replay_decides_as_a_daemon_with_several_threads_did);
 	tcase_add_test(tcase, a_recording_is_judged_and_tried_with_other_values);
 	tcase_add_test(tcase, a_damaged_recording_is_judged_with_a_warning);
+	tcase_add_test(tcase, a_damaged_ring_is_judged_with_a_warning);
 	tcase_add_test(tcase, an_incident_is_judged_by_the_rule_that_it_recorded);
 	tcase_add_test(tcase, wrong_usage_is_reported);
 	suite_add_tcase(suite, tcase);
