@@ -51,11 +51,12 @@ struct summary {
 	struct map_node node; /* by name */
 	unsigned kind;
 	const char *name, *entry, *comm;
+	bool has_cpu, has_memory; /* known in one minute at least */
 	uint64_t cpu_ns, memory_bytes, throttled_ns;
 	uint32_t peak_milli, targets;
 	wall_t peak_at;
 	uint64_t minutes, incidents;
-	float *peaks;       /* of each column, in cores; below 0: it has no row there */
+	float *peaks;       /* of each column, in cores; below 0: not known there, or no row */
 	struct cell *cells; /* of each point, for a page; NULL: they are not kept */
 };
 
@@ -205,17 +206,20 @@ static int add_row(struct history *history, const struct minute *minute, const s
 
 	if (!summary)
 		return -ENOMEM;
+	summary->minutes++;
 	summary->cpu_ns += row->cpu_ns;
 	summary->throttled_ns += row->throttled_ns;
 	if (row->memory_bytes > summary->memory_bytes)
 		summary->memory_bytes = row->memory_bytes;
 	if (row->targets > summary->targets)
 		summary->targets = row->targets;
-	if (summary->minutes++ == 0 || row->cpu_peak_milli > summary->peak_milli) {
+	if (row->has_cpu && (!summary->has_cpu || row->cpu_peak_milli > summary->peak_milli)) {
 		summary->peak_milli = row->cpu_peak_milli;
 		summary->peak_at = minute->begin;
 	}
-	for (size_t i = first; i <= last; i++)
+	summary->has_cpu |= row->has_cpu;
+	summary->has_memory |= row->has_memory;
+	for (size_t i = first; row->has_cpu && i <= last; i++)
 		if (peak > summary->peaks[i])
 			summary->peaks[i] = peak;
 	return 0;
@@ -295,6 +299,8 @@ static int add_point(struct history *history, const struct minute *minute)
 			continue;
 		/* A process that executed another program under the same name. */
 		if (point->has_row) {
+			point->row.has_cpu |= row->has_cpu;
+			point->row.has_memory |= row->has_memory;
 			point->row.cpu_ns += row->cpu_ns;
 			point->row.throttled_ns += row->throttled_ns;
 			if (row->cpu_peak_milli > point->row.cpu_peak_milli)
@@ -554,14 +560,15 @@ static void describe_gap(const struct gap *gap, char *buf, size_t cap)
 	}
 }
 
-static const char *percent(double cores, char buf[UNITS_TEXT_MAX])
+/* "-" stands for what is not known. */
+static const char *percent(bool known, double cores, char buf[UNITS_TEXT_MAX])
 {
-	return units_format(buf, UNITS_TEXT_MAX, UNIT_PERCENT, cores * 100, UNITS_NARROW);
+	return known ? units_format(buf, UNITS_TEXT_MAX, UNIT_PERCENT, cores * 100, UNITS_NARROW) : "-";
 }
 
-static const char *bytes(uint64_t value, char buf[UNITS_TEXT_MAX])
+static const char *bytes(bool known, uint64_t value, char buf[UNITS_TEXT_MAX])
 {
-	return units_format(buf, UNITS_TEXT_MAX, UNIT_BYTES, (double)value, UNITS_NARROW);
+	return known ? units_format(buf, UNITS_TEXT_MAX, UNIT_BYTES, (double)value, UNITS_NARROW) : "-";
 }
 
 static const char *seconds(uint64_t ns, char buf[UNITS_TEXT_MAX])
@@ -680,10 +687,10 @@ static void print_row(const struct history *history, const struct summary *summa
 
 	label_of(summary, label, sizeof(label), label_width(style));
 	output_fit(label, label_width(style), OUTPUT_PAD_RIGHT | OUTPUT_CUT_DOTS, stdout);
-	printf(" %6s", percent(mean_cores(history, summary), text));
-	printf(" %6s", percent((double)summary->peak_milli / 1000, text));
-	printf(" %-11s", moment(history, summary->peak_at, at));
-	printf(" %6s", bytes(summary->memory_bytes, text));
+	printf(" %6s", percent(summary->has_cpu, mean_cores(history, summary), text));
+	printf(" %6s", percent(summary->has_cpu, (double)summary->peak_milli / 1000, text));
+	printf(" %-11s", summary->has_cpu ? moment(history, summary->peak_at, at) : "-");
+	printf(" %6s", bytes(summary->has_memory, summary->memory_bytes, text));
 	printf(" %6s", seconds(summary->throttled_ns, text));
 	if (summary->incidents)
 		printf(" %3ju ", (uintmax_t)summary->incidents);
@@ -724,7 +731,7 @@ static void print_legend(const struct history *history)
 	char window[UNITS_TEXT_MAX];
 
 	printf("\nCPU: mean, of a core; PEAK: most over any %s; MEMORY: most; THROTT: time throttled.\n"
-	       "Pictures: peaks, up to each one's own PEAK; blank: no row then; dots: not recorded.\n",
+	       "Pictures: peaks, up to each one's own PEAK; blank: none known; dots: not recorded.\n",
 	       units_format_duration(window, sizeof(window), history->peak_ns));
 }
 
@@ -775,9 +782,9 @@ static void print_point(const struct history *history, const struct point *point
 		printf("\n");
 		return;
 	}
-	printf("%7s", percent(mean, text));
-	printf(" %7s", percent((double)point->row.cpu_peak_milli / 1000, text));
-	printf(" %7s", bytes(point->row.memory_bytes, text));
+	printf("%7s", percent(point->row.has_cpu, mean, text));
+	printf(" %7s", percent(point->row.has_cpu, (double)point->row.cpu_peak_milli / 1000, text));
+	printf(" %7s", bytes(point->row.has_memory, point->row.memory_bytes, text));
 	printf(" %6s ", seconds(point->row.throttled_ns, text));
 	if (partly)
 		printf("(%.3g s) ", (double)point->sampled_ns / NS_PER_S);
@@ -809,10 +816,15 @@ static void print_minutes(const struct history *history, const struct plot_style
 	}
 	printf(" of entry ");
 	output_escaped(stdout, summary->entry);
-	printf("; CPU %s of a core", percent(mean_cores(history, summary), text));
-	printf(", peak %s", percent(top, text));
-	printf(", memory %s\n\n", bytes(summary->memory_bytes, text));
-	printf("%-8s %7s %7s %7s %6s %s%s\n", "TIME", "CPU", "PEAK", "MEMORY", "THROTT", "0 to ", percent(top, text));
+	if (summary->has_cpu) {
+		printf("; CPU %s of a core", percent(true, mean_cores(history, summary), text));
+		printf(", peak %s", percent(true, top, text));
+	} else {
+		printf("; CPU not known");
+	}
+	printf(", memory %s\n\n", summary->has_memory ? bytes(true, summary->memory_bytes, text) : "not known");
+	printf("%-8s %7s %7s %7s %6s %s%s\n", "TIME", "CPU", "PEAK", "MEMORY", "THROTT", "0 to ",
+	       percent(summary->has_cpu, top, text));
 	for (size_t i = 0; i < history->point_count; i++) {
 		const struct point *point = &history->points[i];
 
@@ -853,6 +865,14 @@ static const char *reason_name(enum gap_reason reason)
 	return names[reason];
 }
 
+static void json_known(struct json_writer *json, const char *key, bool known, uint64_t value)
+{
+	if (known)
+		json_member_u64(json, key, value);
+	else
+		json_member_null(json, key);
+}
+
 static void json_targets(const struct history *history, struct json_writer *json)
 {
 	json_member_array(json, "targets");
@@ -867,11 +887,11 @@ static void json_targets(const struct history *history, struct json_writer *json
 		json_member_text(json, "kind", others ? "others" : target_kind_name((enum target_kind)summary->kind));
 		json_member_u64(json, "targets", summary->targets);
 		json_member_u64(json, "minutes", summary->minutes);
-		json_member_u64(json, "cpu_ns", summary->cpu_ns);
-		json_member_double(json, "cpu_cores", mean_cores(history, summary));
-		json_member_double(json, "cpu_peak_cores", (double)summary->peak_milli / 1000);
-		json_member_u64(json, "cpu_peak_time_ns", summary->peak_at.ns);
-		json_member_u64(json, "memory_peak_bytes", summary->memory_bytes);
+		json_known(json, "cpu_ns", summary->has_cpu, summary->cpu_ns);
+		json_member_double(json, "cpu_cores", summary->has_cpu ? mean_cores(history, summary) : NAN);
+		json_member_double(json, "cpu_peak_cores", summary->has_cpu ? (double)summary->peak_milli / 1000 : NAN);
+		json_known(json, "cpu_peak_time_ns", summary->has_cpu, summary->peak_at.ns);
+		json_known(json, "memory_peak_bytes", summary->has_memory, summary->memory_bytes);
 		json_member_u64(json, "throttled_ns", summary->throttled_ns);
 		json_member_u64(json, "incidents", summary->incidents);
 		json_end_object(json);
@@ -1030,10 +1050,12 @@ static void html_row(FILE *file, const struct history *history, const struct sum
 		html_cells(file, history, summary->cells);
 	fputs("><td>", file);
 	html_text(file, label);
-	fprintf(file, "<td data-label=\"CPU\">%s", percent(mean_cores(history, summary), text));
-	fprintf(file, "<td data-label=\"peak\">%s", percent((double)summary->peak_milli / 1000, text));
-	fprintf(file, "<td data-label=\"at\">%s", moment(history, summary->peak_at, at));
-	fprintf(file, "<td data-label=\"memory\">%s", page_bytes(summary->memory_bytes, text));
+	fprintf(file, "<td data-label=\"CPU\">%s", percent(summary->has_cpu, mean_cores(history, summary), text));
+	fprintf(file, "<td data-label=\"peak\">%s",
+		percent(summary->has_cpu, (double)summary->peak_milli / 1000, text));
+	fprintf(file, "<td data-label=\"at\">%s", summary->has_cpu ? moment(history, summary->peak_at, at) : "-");
+	fprintf(file, "<td data-label=\"memory\">%s",
+		summary->has_memory ? page_bytes(summary->memory_bytes, text) : "-");
 	fprintf(file, "<td data-label=\"throttled\">%s", seconds(summary->throttled_ns, text));
 	fprintf(file, "<td data-label=\"incidents\">%ju<td>", (uintmax_t)summary->incidents);
 	html_picture(file, history, summary);

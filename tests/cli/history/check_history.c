@@ -133,7 +133,7 @@ START_TEST(the_table_has_a_line_for_each_target)
 		      "  12:01  20261123T120130.000Z-web.service-cpu\n"
 		      "\n"
 		      "CPU: mean, of a core; PEAK: most over any 1 s; MEMORY: most; THROTT: time throttled.\n"
-		      "Pictures: peaks, up to each one's own PEAK; blank: no row then; dots: not recorded.\n");
+		      "Pictures: peaks, up to each one's own PEAK; blank: none known; dots: not recorded.\n");
 }
 END_TEST
 
@@ -319,6 +319,71 @@ START_TEST(json_has_it_all)
 }
 END_TEST
 
+/* A cgroup without the memory controller, and one whose CPU time cannot be read. */
+static void write_unknown(void)
+{
+	AUTO(buffer_release) struct buffer text = { 0 };
+	struct minute_row rows[2] = { row("dark.service", 0.25, 0.5, 0), row("mute.service", 0, 0, 64 << 20) };
+	struct minute minute = { .begin = { NOON_S * NS_PER_S },
+				 .period_ns = MINUTE_NS,
+				 .peak_ns = NS_PER_S,
+				 .span_ns = MINUTE_NS,
+				 .rows = rows,
+				 .row_count = 2 };
+
+	rows[0].has_memory = false;
+	rows[1].has_cpu = false;
+	ck_assert_int_eq(minute_block_write(&minute, 1, false, &text), 0);
+	write_file("0000000001.minutes", text.data, text.len);
+}
+
+START_TEST(what_is_not_known_is_no_zero)
+{
+	char page[160], *html;
+
+	write_unknown();
+	ck_assert_int_eq(COMMANDRUN(&command_run, history, SPAN), EXIT_OK);
+	commandrun_says(&command_run, "\ndark.service         25.0%  50.0% 12:00            -      -   - @@?");
+	commandrun_says(&command_run, "\nmute.service             -      - -            64.0M      -   -   ?");
+	ck_assert_int_eq(COMMANDRUN(&command_run, history, SPAN, "dark.service"), EXIT_OK);
+	commandrun_says(&command_run, "; CPU 25.0% of a core, peak 50.0%, memory not known\n");
+	commandrun_says(&command_run, "\n12:00      25.0%   50.0%       -      - ####");
+	ck_assert_int_eq(COMMANDRUN(&command_run, history, SPAN, "mute.service"), EXIT_OK);
+	commandrun_says(&command_run, "; CPU not known, memory 64.0M\n");
+	commandrun_says(&command_run, "0 to -\n");
+	commandrun_says(&command_run, "\n12:00          -       -   64.0M      - \n");
+	snprintf(page, sizeof(page), "%s/page.html", directory);
+	ck_assert_int_eq(COMMANDRUN(&command_run, history, SPAN, "--html", page), EXIT_OK);
+	html = scene_read(page);
+	ck_assert_ptr_nonnull(html);
+	ck_assert_ptr_nonnull(strstr(html, "<td data-label=\"at\">12:00<td data-label=\"memory\">-<td"));
+	ck_assert_ptr_nonnull(
+		strstr(html, "<td data-label=\"CPU\">-<td data-label=\"peak\">-<td data-label=\"at\">-<td"));
+	free(html);
+}
+END_TEST
+
+START_TEST(what_is_not_known_is_null_in_json)
+{
+	static const char *const of_cpu[] = { "cpu_ns", "cpu_cores", "cpu_peak_cores", "cpu_peak_time_ns" };
+	struct json_document *document;
+	const struct json_node *dark, *mute;
+
+	write_unknown();
+	ck_assert_int_eq(COMMANDRUN(&command_run, history, SPAN, "--json"), EXIT_OK);
+	ck_assert_int_eq(json_parse(command_run.output, command_run.len, NULL, &document, NULL), 0);
+	dark = member(json_root(document)->first, "targets")->first;
+	mute = dark->next;
+	ck_assert_int_eq(member(dark, "memory_peak_bytes")->type, JSON_NULL);
+	ck_assert_double_eq_tol(member(mute, "memory_peak_bytes")->number, 64 << 20, 1);
+	for (size_t i = 0; i < ARRAY_LEN(of_cpu); i++) {
+		ck_assert_int_eq(member(dark, of_cpu[i])->type, JSON_NUMBER);
+		ck_assert_msg(member(mute, of_cpu[i])->type == JSON_NULL, "%s", of_cpu[i]);
+	}
+	json_document_free(document);
+}
+END_TEST
+
 START_TEST(where_there_is_none_it_says_so)
 {
 	scene_remove(history);
@@ -435,6 +500,8 @@ Suite *history_suite(void)
 	tcase_add_test(tcase, why_minutes_are_missing_is_told_apart);
 	tcase_add_test(tcase, days_are_told_apart_and_local);
 	tcase_add_test(tcase, json_has_it_all);
+	tcase_add_test(tcase, what_is_not_known_is_no_zero);
+	tcase_add_test(tcase, what_is_not_known_is_null_in_json);
 	tcase_add_test(tcase, where_there_is_none_it_says_so);
 	tcase_add_test(tcase, names_cannot_act_on_the_terminal);
 	tcase_add_test(tcase, a_page_has_each_minute);
