@@ -96,6 +96,9 @@ static void row_interval_reset(struct row_interval *interval, uint32_t target)
 /* Of a stream: samples of further targets at a time are dropped. */
 #define RECORDING_TARGETS_MAX 65536
 
+/* Of names of targets that have columns: room for so many of them. */
+#define COLUMNS_BYTES_MAX ((size_t)RECORDING_TARGETS_MAX * 2 * STREAM_NAME_MAX)
+
 /* The ticks of one writer. */
 struct tick_clock_line {
 	bool started;      /* there was a tick */
@@ -298,6 +301,8 @@ struct recording {
 	struct stream_target *targets;
 	size_t target_count, target_cap;
 	struct pair_map index; /* id -> place in targets */
+	struct intern columns; /* STREAM_GVISOR: names of targets; their numbers are the targets' */
+	struct intern_budget columns_budget;
 	struct tick_clock clock;
 	mono_t until; /* the last tick; ns 0: not known */
 	/* Of replay_source_play; may be NULL. */
@@ -498,14 +503,18 @@ static int on_row(void *ctx, const struct sample_row *row)
 	return row->target ? on_own_row(recording, at, known, row) : on_gvisor_row(recording, at, row);
 }
 
-static int on_column_target(void *ctx, uint32_t id, const char *name)
+/* A name is the same target in every stream. Declared targets count from 1 up: these count down. */
+static int on_column_target(void *ctx, const char *name, uint32_t *ret_id)
 {
 	struct recording *recording = ctx;
-	struct stream_target *known;
-	int r = add_target(recording, id, &known);
+	struct stream_target *known = NULL;
+	uint32_t number;
+	int r = intern_put(&recording->columns, &recording->columns_budget, name, strlen(name), &number);
 
-	if (r < 0 || !known)
-		return r;
+	*ret_id = r == 0 ? UINT32_MAX - number : 0;
+	r = r == 0 ? add_target(recording, *ret_id, &known) : r;
+	if (r != 0 || !known)
+		return r < 0 ? r : 0;
 	known->is_column = true;
 	if (known->announced)
 		return 0;
@@ -598,6 +607,7 @@ static void recording_free(struct recording *recording)
 
 	stream_reader_free(recording->stream_reader);
 	pair_map_release(&recording->index);
+	intern_release(&recording->columns);
 	free(recording->targets);
 	free(recording);
 }
@@ -625,6 +635,7 @@ static int recording_new(const struct recording_options *options, struct recordi
 		.ctx = recording,
 	};
 	recording->options = *options;
+	recording->columns_budget.max_bytes = COLUMNS_BYTES_MAX;
 	recording->clock.options = &recording->options;
 	recording->clock.summary = &recording->summary;
 	recording->clock.interval.ns = options->interval_ns;

@@ -7,7 +7,6 @@
 #include "lib/stream/sample_stream.h"
 
 #include "lib/base/base.h"
-#include "lib/base/compress.h"
 #include "lib/base/io.h"
 #include "lib/base/json.h"
 #include "lib/model/sample.h"
@@ -157,11 +156,12 @@ static int on_gvisor_column(struct sample_stream *stream, size_t index, const ch
 
 	if (!owner)
 		return -ENOMEM;
-	uint32_t id = checksum_adler32(CHECKSUM_ADLER32_EMPTY, owner, strlen(owner));
+	uint32_t id = 0;
+	int r = stream->events.column_target(stream->events.ctx, owner, &id);
 
-	stream->field[index] = field_named(slash + 1);
-	stream->target[index] = id ? id : 1;
-	return stream->events.column_target(stream->events.ctx, stream->target[index], owner);
+	stream->field[index] = id != 0 ? field_named(slash + 1) : SAMPLE_FIELDS;
+	stream->target[index] = id;
+	return r;
 }
 
 static int on_column(void *ctx, size_t index, const char *name, const char *json)

@@ -78,8 +78,11 @@ struct sample_stream_events {
 	int (*start)(void *ctx, wall_t start);
 	/* A declaration, which is repeated with the headers; json as columns_target_json writes it. */
 	int (*target)(void *ctx, uint32_t id, const char *json, size_t len);
-	/* STREAM_GVISOR: a column "/web/cpu" makes a target "web", whose number is made from its name. */
-	int (*column_target)(void *ctx, uint32_t id, const char *name);
+	/*
+	 * STREAM_GVISOR: a column "/web/cpu" makes a target "web". *ret_id: its number, which belongs
+	 * to this name alone; 0: it gets none, and its column is left out.
+	 */
+	int (*column_target)(void *ctx, const char *name, uint32_t *ret_id);
 	int (*row)(void *ctx, const struct sample_row *row);
 	/* A target ended; json: {"target":3,...}. */
 	int (*gone)(void *ctx, const char *json, size_t len);

@@ -499,6 +499,31 @@ START_TEST(gvisors_format_is_read_by_the_names_of_its_columns)
 }
 END_TEST
 
+/* The Adler-32 of these names is the same. */
+START_TEST(targets_of_columns_are_told_apart_by_their_names)
+{
+	static const struct stream_column columns[] = {
+		{ "/python3-10131/cpu", "ns", "counter", "" },
+		{ "/python3-10212/cpu", "ns", "counter", "" },
+	};
+	struct stream_options options = {
+		.format = STREAM_GVISOR, .columns = columns, .column_count = 2, .start = { START + RIG_WALL_AHEAD }
+	};
+
+	/* The second stream has the same targets. */
+	for (unsigned round = 0; round < 2; round++, options.start.ns += NS_PER_S) {
+		ck_assert_int_eq(stream_writer_new(sink_buffer(&text), &options, &writer), 0);
+		for (uint64_t at = 0; at <= 100; at += 10)
+			ck_assert_int_eq(stream_row(writer, at * NS_PER_MS, 0, (uint64_t[]){ at, 0 }, 3), 0);
+		end_stream();
+	}
+	play();
+	ck_assert_uint_eq(summary.report.streams, 2);
+	ck_assert_uint_eq(summary.targets, 2);
+	ck_assert_uint_eq(summary.samples, 2 * 2 * 11);
+}
+END_TEST
+
 START_TEST(a_file_without_stream_lines_yields_nothing)
 {
 
@@ -580,6 +605,7 @@ Suite *recording_suite(void)
 	tcase_add_test(tcase, targets_of_a_second_stream_are_others);
 	tcase_add_test(tcase, damage_is_reported_and_leaves_a_gap);
 	tcase_add_test(tcase, gvisors_format_is_read_by_the_names_of_its_columns);
+	tcase_add_test(tcase, targets_of_columns_are_told_apart_by_their_names);
 	tcase_add_test(tcase, a_file_without_stream_lines_yields_nothing);
 	tcase_add_test(tcase, memory_that_runs_out_is_an_error);
 	tcase_add_test(tcase, an_event_handler_may_stop_it);
