@@ -688,15 +688,27 @@ static void blank_column(const struct series_columns *columns, size_t at)
 		columns->hole[at] = true;
 }
 
-/* What lies in long holes is not known; nor is a column with a suspend one stretch of time. */
+/*
+ * What lies in long holes is not known; nor is a column with a suspend one stretch of time. Without
+ * memory no column is known.
+ */
 static void blank_holes(const struct series *series, const struct series_columns *columns)
 {
 	double width = column_ns(columns);
-	AUTO_FREE double *within = calloc(columns->count ? columns->count : 1, sizeof(double));
+	AUTO_FREE double *within = NULL;
 
 	for (size_t i = 0; columns->hole && i < columns->count; i++)
 		columns->hole[i] = false;
-	for (size_t h = 0; within && h < series->holes.count; h++) {
+	if (series->holes.count == 0)
+		return;
+	within = calloc(columns->count ? columns->count : 1, sizeof(double));
+	if (!within) {
+		output_incomplete("the holes of a picture", -ENOMEM);
+		for (size_t i = 0; i < columns->count; i++)
+			columns->mean[i] = columns->peak[i] = NAN;
+		return;
+	}
+	for (size_t h = 0; h < series->holes.count; h++) {
 		const struct series_hole *hole = &series->holes.hole[h];
 		double from = (double)(hole->from_ns - columns->from_ns), to = (double)(hole->to_ns - columns->from_ns);
 

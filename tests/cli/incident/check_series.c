@@ -377,6 +377,24 @@ START_TEST(allocations_that_fail_leave_a_gap_or_an_error)
 }
 END_TEST
 
+START_TEST(without_memory_for_its_holes_a_picture_is_unknown_and_says_so)
+{
+	AUTO(series_release) struct series series = { 0 };
+	struct series_columns columns = columns_of(0, 4000);
+	unsigned blank = 0;
+
+	series_with_hole(&series);
+	ck_assert_int_eq(output_code(EXIT_SUCCESS), EXIT_SUCCESS);
+	torture_arm(2);
+	series_cpu(&series, 100 * MS, &columns);
+	ck_assert(torture_disarm());
+	for (size_t i = 0; i < COLUMNS; i++)
+		blank += isnan(column_mean[i]) && isnan(column_peak[i]);
+	ck_assert_uint_eq(blank, COLUMNS);
+	ck_assert_int_ne(output_code(EXIT_SUCCESS), EXIT_SUCCESS);
+}
+END_TEST
+
 /* ---- peaks: rows of many targets, honest and hostile ---- */
 
 static int ignore_row(void *ctx, const struct sample_walk *walk, const struct sample_walk_row *row)
@@ -537,6 +555,7 @@ Suite *series_suite(void)
 	tcase_add_test(tcase, time_that_steps_back_is_straightened);
 	tcase_add_test(tcase, empty_series_is_a_gap);
 	tcase_add_test(tcase, allocations_that_fail_leave_a_gap_or_an_error);
+	tcase_add_test(tcase, without_memory_for_its_holes_a_picture_is_unknown_and_says_so);
 	suite_add_tcase(suite, tcase);
 
 	tcase = tcase_create("peaks");
