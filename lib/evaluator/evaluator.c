@@ -1103,6 +1103,7 @@ static void carry_windows(const struct carried_state *carried_state, const struc
 		to->count = layout.count;
 		to->words = layout.words;
 		to->has_peak = layout.has_peak;
+		to->has_read = layout.has_read;
 		for (size_t i = 0; i <= STEPS; i++)
 			carry_observation(from, from->observations + i * from->words, to,
 					  to->observations + i * to->words);

@@ -172,6 +172,20 @@ static inline void memory(uint32_t id, uint64_t at_ns, uint64_t bytes, uint64_t 
 	feed_sample(evaluator, id, (mono_t){ at_ns }, &sample);
 }
 
+/* A cgroup whose CPU time the scheduler tells: its files are read every 100 ms, and say of half the time that it waits. */
+static inline void tell(uint64_t at_ns, uint64_t cpu_ns)
+{
+	uint64_t read_ns = at_ns / (100 * MS) * (100 * MS) + 3 * MS;
+	struct sample sample = { 0 };
+
+	if (read_ns > at_ns)
+		read_ns -= 100 * MS;
+	sample_set(&sample, SAMPLE_CPU, cpu_ns);
+	sample_set(&sample, SAMPLE_CPU_PRESSURE, read_ns / 2);
+	sample_set(&sample, SAMPLE_FILES_READ, read_ns);
+	feed_sample(evaluator, 1, (mono_t){ at_ns }, &sample);
+}
+
 static inline int tick_by(struct feed_writer writer, uint64_t now_ns)
 {
 	return feed_tick_by(evaluator, writer, (mono_t){ now_ns }, (wall_t){ now_ns + WALL_AHEAD });

@@ -910,20 +910,6 @@ START_TEST(idle_cgroup_moves_on_with_the_reads_it_must_have_had)
 }
 END_TEST
 
-/* A cgroup whose CPU time the scheduler tells: its files are read every 100 ms, and say of half the time that it waits. */
-static void tell(uint64_t at_ns, uint64_t cpu_ns)
-{
-	uint64_t read_ns = at_ns / (100 * MS) * (100 * MS) + 3 * MS;
-	struct sample sample = { 0 };
-
-	if (read_ns > at_ns)
-		read_ns -= 100 * MS;
-	sample_set(&sample, SAMPLE_CPU, cpu_ns);
-	sample_set(&sample, SAMPLE_CPU_PRESSURE, read_ns / 2);
-	sample_set(&sample, SAMPLE_FILES_READ, read_ns);
-	feed_sample(evaluator, 1, (mono_t){ at_ns }, &sample);
-}
-
 static void watch_told(void)
 {
 	struct target target = make_target(1, "c");

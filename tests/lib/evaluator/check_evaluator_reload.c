@@ -380,6 +380,74 @@ START_TEST(interval_of_cgroups_follows)
 }
 END_TEST
 
+/* ---- windows of a cgroup, whose observations are laid out by all rules of their length ---- */
+
+#define UNIT "{\"name\":\"web\",\"unit\":\"web.service\"}"
+#define CAPPED "{\"name\":\"capped\",\"metric\":\"throttled\",\"percent\":\"90%\",\"warmup\":0}"
+#define QUARTER ",\"window\":\"250ms\""
+#define WAITS "{\"name\":\"waits\",\"metric\":\"cpu_pressure\",\"percent\":\"20%\",\"warmup\":0" NO_COOLDOWN QUARTER "}"
+#define PEAK "{\"name\":\"peak\",\"metric\":\"memory_peak\",\"above\":\"1B\",\"warmup\":0" NO_COOLDOWN "}"
+
+static void start_with_cgroup(const char *text)
+{
+	struct target target = make_target(1, "a");
+
+	target.kind = TARGET_CGROUP;
+	start_with(text);
+	ck_assert_int_eq(feed_target(evaluator, &target), 0);
+}
+
+START_TEST(rule_of_a_cgroup_fires_on_when_another_of_its_length_goes)
+{
+	start_with_cgroup(CONFIG(UNIT, HOT(NO_COOLDOWN) "," CAPPED));
+	half_busy(1, 10 * S, 12 * S + 500 * MS, 100 * MS);
+	ck_assert_uint_eq(firing_count, 2);
+	reload(CONFIG(UNIT, HOT(NO_COOLDOWN)));
+	half_busy(1, 12 * S + 600 * MS, 20 * S, 100 * MS);
+	ck_assert_uint_eq(firing_count, 10);
+	for (size_t i = 0; i < firing_count; i++)
+		ck_assert_double_eq_tol(firings[i].value, 50, 1e-9);
+}
+END_TEST
+
+/* Files that are read at intervals of their own: their counters belong to the time of the read. */
+START_TEST(rule_that_comes_to_a_cgroup_is_judged_between_its_reads)
+{
+	start_with_cgroup(CONFIG(UNIT, COOL(QUARTER)));
+	for (uint64_t now = 10 * S; now <= 14 * S; now += 10 * MS) {
+		if (now == 10 * S + 510 * MS)
+			reload(CONFIG(UNIT, COOL(QUARTER) "," WAITS));
+		tell(now, now);
+		tick(now);
+	}
+	ck_assert_uint_ge(firing_count, 12);
+	for (size_t i = 0; i < firing_count; i++)
+		ck_assert_double_eq_tol(firings[i].value, 50, 1e-9);
+}
+END_TEST
+
+START_TEST(peak_of_a_cgroup_is_kept_when_another_rule_of_its_length_comes)
+{
+	start_with_cgroup(CONFIG(UNIT, PEAK));
+	memory(1, 10 * S, 100, 0);
+	tick(10 * S);
+	memory(1, 10 * S + 300 * MS, 9000, 0);
+	tick(10 * S + 300 * MS);
+	memory(1, 10 * S + 400 * MS, 100, 0);
+	tick(10 * S + 400 * MS);
+	reload(CONFIG(UNIT, PEAK "," CAPPED));
+	ticks(10 * S + 500 * MS, 11 * S, 100 * MS);
+	ck_assert_uint_eq(firing_count, 1);
+	ck_assert_double_eq(firings[0].value, 9000);
+	memory(1, 11 * S + 300 * MS, 7000, 0);
+	tick(11 * S + 300 * MS);
+	memory(1, 11 * S + 400 * MS, 100, 0);
+	ticks(11 * S + 400 * MS, 12 * S, 100 * MS);
+	ck_assert_uint_eq(firing_count, 2);
+	ck_assert_double_eq(firings[1].value, 7000);
+}
+END_TEST
+
 /* ---- targets ---- */
 
 START_TEST(targets_of_an_entry_that_changed_are_dropped_and_stay_away)
@@ -612,11 +680,16 @@ END_TEST
 	"{\"name\":\"x2\",\"metric\":\"cpu\",\"of\":\"core\",\"percent\":1,\"window\":\"500ms\",\"targets\":[\"web\"]" \
 	"}"
 
+#define EXTRA_C \
+	"{\"name\":\"x3\",\"metric\":\"throttled\",\"percent\":1,\"window\":\"500ms\"}," \
+	"{\"name\":\"x4\",\"metric\":\"cpu_pressure\",\"percent\":1,\"window\":\"1s\"}"
+
 static const char *const alike[] = {
 	CONFIG(WEB "," CACHE "," UNITS, BASE),
 	CONFIG(UNITS "," WEB ",{\"name\":\"more\",\"comm\":\"more\"}," CACHE, EXTRA_A "," BASE),
 	CONFIG(CACHE "," UNITS "," WEB, BASE "," EXTRA_B),
 	CONFIG(CACHE "," UNITS "," WEB, EXTRA_B "," BASE "," EXTRA_A),
+	CONFIG(WEB "," UNITS "," CACHE, BASE "," EXTRA_C),
 };
 
 /* xorshift64, so that a failure comes again. */
@@ -1198,6 +1271,9 @@ static TCase *cases(void)
 	tcase_add_test(tcase, new_rule_of_a_known_length_is_judged_over_the_whole_window);
 	tcase_add_test(tcase, window_that_no_rule_looked_at_is_not_resumed);
 	tcase_add_test(tcase, interval_of_cgroups_follows);
+	tcase_add_test(tcase, rule_of_a_cgroup_fires_on_when_another_of_its_length_goes);
+	tcase_add_test(tcase, rule_that_comes_to_a_cgroup_is_judged_between_its_reads);
+	tcase_add_test(tcase, peak_of_a_cgroup_is_kept_when_another_rule_of_its_length_comes);
 	tcase_add_test(tcase, targets_of_an_entry_that_changed_are_dropped_and_stay_away);
 	tcase_add_test(tcase, targets_of_an_entry_that_is_gone_are_dropped_until_it_is_back_under_new_ids);
 	tcase_add_test(tcase, many_targets_are_dropped_between_sample_and_tick);
