@@ -38,6 +38,7 @@
  * samples matter most. So room for them is made by removing old incidents, as far as retention
  * allows, then the captures, the largest first; samples are removed only if incident.json does not
  * fit otherwise. If removing all captures would not be enough for the samples, the captures stay.
+ * Old incidents make room too for the directory, for the file of a record and for incident.json.
  * Errors that do not depend on free space cost the one file they hit.
  */
 #include "daemon/engine/incident/incident_worker.h"
@@ -192,6 +193,7 @@ struct incident_work {
 	struct incident_capture unsecured; /* why there are no stacks; without a name: there are, or none were wanted */
 	struct capture_files first, second; /* snapshots that are not saved yet */
 	bool second_is_due;                 /* when the draft is noted: it is not saved yet */
+	bool room_made;                     /* make_room was called */
 	bool taken, opening;                /* whether take_work has run, and open_work has begun */
 	struct hook_run *run;               /* the commands, from their start until they are reported */
 	struct notify_plan *tell;           /* NULL: nothing is told of it */
@@ -1258,6 +1260,18 @@ static void on_removed(void *ctx, const struct retention_entry *entry, enum rete
 		  retention_reason_name(why));
 }
 
+/* On a full disk, once for each: removes what retention would, by size only: age can wait. False: it has. */
+static bool make_room(struct incident_work *work)
+{
+	if (work->room_made)
+		return false;
+
+	work->room_made = true;
+	spool_enforce(work->worker->spool, (struct spool_now){ 0 }, on_removed, work->worker);
+
+	return true;
+}
+
 /* A step. Without a directory the limits cannot be kept either: the same error is logged once. */
 static void enforce_limits(void *argument)
 {
@@ -1592,13 +1606,11 @@ static bool samples_would_fit(const struct incident_work *work)
 static void add_samples(struct incident_work *work)
 {
 	struct incident_capture record;
-	int r = write_samples(work, &record);
+	int r;
 
-	if (is_full(r)) {
-		/* Without a time, by size only: age can wait. */
-		spool_enforce(work->worker->spool, (struct spool_now){ 0 }, on_removed, work->worker);
+	do
 		r = write_samples(work, &record);
-	}
+	while (is_full(r) && make_room(work));
 	if (is_full(r) && samples_would_fit(work)) {
 		while (is_full(r) && drop_file(work, false, r))
 			r = write_samples(work, &record);
@@ -1606,18 +1618,22 @@ static void add_samples(struct incident_work *work)
 	incident_add_capture(work->info, &record);
 }
 
-/* Of incident_worker_record: all that there is. */
-static int add_text(struct incident_work *work)
+/* Of incident_worker_record. Without the file the incident says at least that there was something. */
+static void add_text(struct incident_work *work)
 {
-	struct incident_capture record = { .bytes = work->text.len };
-	int r = whole_file_replace(spool_draft_dirfd(work->draft), work->file, work->text.data, work->text.len,
-				   WHOLE_FILE_QUICK);
+	struct incident_capture record = { .status = INCIDENT_CAPTURE_OK, .bytes = work->text.len };
+	int r;
+
+	do
+		r = whole_file_replace(spool_draft_dirfd(work->draft), work->file, work->text.data, work->text.len,
+				       WHOLE_FILE_QUICK);
+	while (is_full(r) && make_room(work));
 
 	incident_text(record.name, sizeof record.name, incident_kind_name(work->info->kind));
 	incident_text(record.file, sizeof record.file, work->file);
+	if (r < 0)
+		incident_capture_without_file(&record, INCIDENT_CAPTURE_FAILED, strerrordesc_np(-r));
 	incident_add_capture(work->info, &record);
-
-	return r;
 }
 
 /* ---- seal: the directory ---- */
@@ -1677,7 +1693,7 @@ static int publish_draft(struct incident_work *work)
 
 	do
 		r = spool_write(work->draft, work->info, offer_turn, work->worker);
-	while (is_full(r) && (drop_file(work, false, r) || drop_file(work, true, r)));
+	while (is_full(r) && (make_room(work) || drop_file(work, false, r) || drop_file(work, true, r)));
 	if (r < 0) {
 		spool_abort(TAKE(work->draft));
 		return r;
@@ -1689,10 +1705,12 @@ static int publish_draft(struct incident_work *work)
 /* 0: info->id is its name; -errno: nothing of it is left. */
 static int write_incident(struct incident_work *work)
 {
-	int r;
+	int r = 0;
 
 	if (!work->draft || spool_lost(work->draft))
 		begin_draft_again(work);
+	if (!work->draft && is_full(work->draft_error) && make_room(work))
+		begin_draft(work);
 	if (!work->draft)
 		return work->draft_error;
 
@@ -1702,7 +1720,10 @@ static int write_incident(struct incident_work *work)
 		incident_add_capture(work->info, &work->captured->captures[i]);
 	if (work->window)
 		describe_window(work);
-	r = work->file ? add_text(work) : settle_leftover_files(work);
+	if (work->file)
+		add_text(work);
+	else
+		r = settle_leftover_files(work);
 	if (r < 0) {
 		spool_abort(TAKE(work->draft));
 		return r;

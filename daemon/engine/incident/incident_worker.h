@@ -68,8 +68,8 @@ void incident_worker_seal(struct incident_worker *worker, struct incident_work *
 			  bool over, struct incident *info, struct notify_plan *tell);
 
 /*
- * Queues an incident that is one file, whose text is taken: *text is empty then. Takes info, from
- * malloc, of all targets, and tell. 0; -ENOMEM.
+ * Queues an incident that is one file, whose text is taken: *text is empty then. A file that cannot be
+ * written is a capture that has failed. Takes info, from malloc, of all targets, and tell. 0; -ENOMEM.
  */
 int incident_worker_record(struct incident_worker *worker, struct incident *info, const char *file, struct buffer *text,
 			   struct notify_plan *tell);

@@ -1,16 +1,22 @@
 /*
  * check_incident_worker.c: the order in which the worker takes its jobs, what it may take in the
  * middle of another, and what a work waits for before it is sealed. The recording of all targets:
- * past and present of the window, no more than that, and what was missed is counted.
+ * past and present of the window, no more than that, and what was missed is counted. What has no samples
+ * on a disk that is full.
  */
 #include "daemon/engine/incident/incident_worker.c"
 
 #include "ring_fixture.h"
+#include "lib/incident/manifest.h"
 #include "scene.h"
+#include "skip.h"
 #include "torture.h"
 
 #include <check.h>
+#include <dirent.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 
 Suite *incident_worker_suite(void);
@@ -516,10 +522,173 @@ START_TEST(every_allocation_of_a_recording_may_fail)
 }
 END_TEST
 
+/* ---- a full disk: a small one in memory, in a namespace of its own ---- */
+
+#define PAGE 4096u
+#define OLD_BYTES (64 * PAGE)
+
+static struct config *config;
+static struct session *session;
+static struct spool *spool;
+static struct incident_worker *sealing;
+static struct scene_log said;
+
+static bool mount_disk(void)
+{
+	if (geteuid() != 0 || unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    mount("tmpfs", directory, "tmpfs", 0, "size=1m,nr_inodes=64,mode=0750") < 0)
+		return skip_because("needs root and a mount namespace");
+	return true;
+}
+
+static void start_sealing(void)
+{
+	const struct retention_limits limits = { .min_free_bytes = 16 * PAGE };
+
+	said = scene_log_catch();
+	config = scene_config("{\"ring\": {\"size\": \"1MiB\", \"lock\": false}, \"stacks\": \"off\","
+			      "\"targets\": [{\"name\": \"self\", \"pid\": %d}], \"rules\": []}",
+			      getpid());
+	ck_assert_int_eq(spool_open(directory, &limits, &spool, NULL), 0);
+	ck_assert_int_eq(session_new(config, NULL, &session), 0);
+	ck_assert_int_eq(incident_worker_new(session, spool, NULL, 0, &sealing), 0);
+}
+
+static void stop_sealing(void)
+{
+	incident_worker_free(sealing);
+	session_free(session);
+	spool_free(spool);
+	config_free(config);
+	scene_log_release(&said);
+	ck_assert_int_eq(umount2(directory, MNT_DETACH), 0);
+}
+
+/* Returns when it is sealed, or was given up, and limits were kept. */
+static void record_one(const char *rule, double severity, size_t len)
+{
+	struct incident *info = calloc(1, sizeof *info);
+	struct incident_worker_counts before = incident_worker_counts(sealing), now;
+	AUTO(buffer_release) struct buffer text = { 0 };
+
+	incident_init(info, "1");
+	info->kind = INCIDENT_STORM;
+	info->wall.ns = NS_PER_S;
+	info->rule.severity = severity;
+	incident_text(info->rule.name, sizeof info->rule.name, rule);
+	incident_text(info->target.name, sizeof info->target.name, "many");
+	while (text.len < len)
+		ck_assert_int_eq(buffer_append(&text, "x", 1), 0);
+	ck_assert_int_eq(incident_worker_record(sealing, info, INCIDENT_STORM_FILE, &text, NULL), 0);
+	scene_wait_for(
+		(now = incident_worker_counts(sealing), now.sealed + now.failed > before.sealed + before.failed) &&
+		incident_worker_busy_since(sealing).ns == 0);
+}
+
+/* Whether it is there, and then whole. */
+static bool read_sealed(const char *rule, struct incident *ret)
+{
+	DIR *dir = opendir(directory);
+	bool found = false;
+
+	for (struct dirent *item; !found && (item = readdir(dir));) {
+		if (!strstr(item->d_name, rule))
+			continue;
+		ck_assert_ptr_null(strstr(item->d_name, SPOOL_DIRECTORY_SUFFIX));
+		int fd = openat(dirfd(dir), item->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		ck_assert_int_eq(manifest_verify(fd, NULL, NULL), 0);
+		ck_assert_int_eq(incident_json_read(fd, ret), 0);
+		close(fd);
+		found = true;
+	}
+	closedir(dir);
+
+	return found;
+}
+
+/* Leaves so many pages; no inodes: not even empty files can be made. */
+static void fill(unsigned pages, bool inodes)
+{
+	char name[300], page[PAGE] = { 1 };
+	off_t len = 0;
+	int fd, files = 0;
+
+	snprintf(name, sizeof name, "%s/filler", directory);
+	fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	for (; write(fd, page, sizeof page) == (ssize_t)sizeof page; len += PAGE)
+		;
+	ck_assert_int_eq(errno, ENOSPC);
+	ck_assert_int_eq(ftruncate(fd, len - (off_t)pages * PAGE), 0);
+	for (; !inodes && fd >= 0; files++) {
+		close(fd);
+		snprintf(name, sizeof name, "%s/filler-%d", directory, files);
+		fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	}
+	ck_assert(inodes || errno == ENOSPC);
+	if (fd >= 0)
+		close(fd);
+}
+
+/* What there is no room for: the directory, its only file, incident.json, MANIFEST. */
+START_TEST(retention_makes_room_for_what_has_no_samples)
+{
+	struct incident incident;
+
+	if (!mount_disk())
+		SKIP_TEST("%s", skip_why());
+	start_sealing();
+	record_one("old", 1, OLD_BYTES);
+	record_one("severe", 5, 100);
+	ck_assert(read_sealed("old", &incident) && read_sealed("severe", &incident));
+	fill(_i > 0 ? (unsigned)_i - 1 : 0, _i > 0);
+	record_one("next", 3, 100);
+	ck_assert_uint_eq(incident_worker_counts(sealing).failed, 0);
+	ck_assert(read_sealed("next", &incident));
+	ck_assert_uint_eq(incident.capture_count, 1);
+	ck_assert_int_eq(incident.captures[0].status, INCIDENT_CAPTURE_OK);
+	ck_assert_uint_eq(incident.captures[0].bytes, 100);
+	ck_assert(read_sealed("severe", &incident));
+	ck_assert(!read_sealed("old", &incident));
+	stop_sealing();
+}
+END_TEST
+
+START_TEST(a_storm_whose_rows_do_not_fit_is_sealed_without_them)
+{
+	struct incident incident;
+
+	if (!mount_disk())
+		SKIP_TEST("%s", skip_why());
+	start_sealing();
+	fill(8, true);
+	record_one("next", 3, OLD_BYTES);
+	ck_assert_uint_eq(incident_worker_counts(sealing).sealed, 1);
+	ck_assert(read_sealed("next", &incident));
+	ck_assert_int_eq(incident.kind, INCIDENT_STORM);
+	ck_assert_uint_eq(incident.capture_count, 1);
+	ck_assert_str_eq(incident.captures[0].name, "storm");
+	ck_assert_int_eq(incident.captures[0].status, INCIDENT_CAPTURE_FAILED);
+	ck_assert_str_eq(incident.captures[0].why, "No space left on device");
+	ck_assert_str_eq(incident.captures[0].file, "");
+	stop_sealing();
+}
+END_TEST
+
+static void set_up_disk(void)
+{
+	scene_directory(directory);
+}
+
+static void tear_down_disk(void)
+{
+	scene_remove(directory);
+}
+
 Suite *incident_worker_suite(void)
 {
 	Suite *suite = suite_create("incident_worker");
-	TCase *tcase = tcase_create("queue"), *file = tcase_create("file");
+	TCase *tcase = tcase_create("queue"), *file = tcase_create("file"), *small = tcase_create("disk");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, what_is_urgent_comes_before_what_was_put_earlier);
@@ -546,6 +715,11 @@ Suite *incident_worker_suite(void)
 	tcase_add_test(file, an_abort_leaves_no_file);
 	tcase_add_test(file, every_allocation_of_a_recording_may_fail);
 	suite_add_tcase(suite, file);
+
+	tcase_add_checked_fixture(small, set_up_disk, tear_down_disk);
+	tcase_add_loop_test(small, retention_makes_room_for_what_has_no_samples, 0, 4);
+	tcase_add_test(small, a_storm_whose_rows_do_not_fit_is_sealed_without_them);
+	suite_add_tcase(suite, small);
 
 	return suite;
 }
