@@ -632,19 +632,13 @@ static struct owner_share *share_of(struct incidents *incidents, const char *own
 	return &shares[i];
 }
 
+/* What is open is counted anew: an owner that shared the last place may have one of its own from now on. */
 static void forget_hour(struct incidents *incidents)
 {
-	size_t kept = 0;
-
 	incidents->in_hour = 0;
-	for (size_t i = 0; i < OWNERS_MAX; i++) {
-		struct owner_share share = incidents->shares[i];
-
-		incidents->shares[i] = (struct owner_share){ 0 };
-		share.in_hour = 0;
-		if (share.open > 0)
-			incidents->shares[i == OWNERS_MAX - 1 ? i : kept++] = share;
-	}
+	memset(incidents->shares, 0, sizeof incidents->shares);
+	for (const struct open_incident *incident = incidents->open; incident; incident = incident->next)
+		share_of(incidents, incident->info->target.owner)->open++;
 }
 
 /* Whether an owner has as much as is left of the limit: so each gets half of what is left. */

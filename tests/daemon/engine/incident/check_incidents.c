@@ -597,6 +597,45 @@ START_TEST(a_user_leaves_incidents_of_the_hour_for_others)
 }
 END_TEST
 
+static void fire_of_user(unsigned uid, unsigned i)
+{
+	char cgroup[64];
+
+	snprintf(cgroup, sizeof(cgroup), "/user.slice/user-%u.slice/session-1.scope", uid);
+	fired_cgroup = cgroup;
+	fire(i);
+	fired_cgroup = "";
+}
+
+static void close_all(void)
+{
+	incidents_poll(rig.incidents, mono_add(clock_mono(&rig.clock), 7200 * NS_PER_S));
+	ck_assert_uint_eq(open_now(), 0);
+	scene_wait_for(poll_once(&rig).pending == 0);
+}
+
+/* Users with one share together: what they had open when an hour was over is not counted for ever. */
+START_TEST(a_share_of_several_users_is_free_again_when_their_incidents_are_closed)
+{
+	start(&rig, "0B", RULE("hot", "100ms"));
+	rig.config->incidents.max_per_hour = 0;
+	for (unsigned from = 0; from <= 1000; from += 1000) {
+		for (unsigned i = 0; i < 100; i++) /* more than have a share of their own */
+			fire_of_user(2000 + i, from + i);
+		ck_assert_uint_eq(open_now(), INCIDENTS_OPEN_MAX);
+		close_all();
+		for (unsigned i = 0; i < 20; i++)
+			fire_of_user(3000 + from + i, from + 200 + i);
+		ck_assert_uint_eq(open_now(), INCIDENTS_OPEN_MAX / 2);
+		fired_cgroup = "/system.slice/nginx.service";
+		fire_later(from + 300, 3700 * NS_PER_S); /* the hour is over */
+		close_all();
+	}
+	stop(&rig);
+	actor_end(&rig.actor);
+}
+END_TEST
+
 /* A process that keeps what its user has started it with, until it is killed. */
 static pid_t start_as(uid_t real, uid_t effective, bool undumpable)
 {
@@ -807,6 +846,7 @@ Suite *incidents_suite(void)
 	tcase_add_test(tcase, in_an_hour_rules_open_no_more_than_they_may);
 	tcase_add_test(tcase, a_user_leaves_room_for_others);
 	tcase_add_test(tcase, a_user_leaves_incidents_of_the_hour_for_others);
+	tcase_add_test(tcase, a_share_of_several_users_is_free_again_when_their_incidents_are_closed);
 	tcase_add_loop_test(tcase, whose_share_an_incident_takes_is_not_chosen_by_the_program, 0,
 			    (int)ARRAY_LEN(owned));
 	tcase_add_loop_test(tcase, only_the_ticks_of_who_looks_at_the_target_count, 0, 2);
