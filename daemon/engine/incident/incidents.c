@@ -97,7 +97,7 @@ struct storm_row {
 	const char *why;     /* the last; static */
 	enum unit_kind unit; /* of value */
 	uint64_t firings;
-	wall_t first, last;
+	uint64_t first_ns, last_ns; /* since the storm's first */
 	bool has_value;
 	double value, severity; /* the worst */
 };
@@ -777,16 +777,20 @@ static void storm_add(struct incidents *incidents, const struct evaluator_firing
 	struct storm *storm = &incidents->storm;
 	struct storm_row *row = storm_row_of(storm, firing, owner);
 	struct incident_rule rule = { .has_value = false };
+	uint64_t since_ns = 0; /* also of one sampled before the first: within a tick they fire in any order */
 
 	describe_rule(incidents, firing, &rule);
 	if (storm->firings++ == 0) {
-		storm->first = firing->to;
+		storm->first = storm->last = firing->to;
 		storm->wall = firing->wall;
 	}
-	storm->last = firing->to;
+	if (mono_diff(firing->to, storm->last) > 0)
+		storm->last = firing->to;
+	if (mono_diff(firing->to, storm->first) > 0)
+		since_ns = (uint64_t)mono_diff(firing->to, storm->first);
 	if (row->firings++ == 0)
-		row->first = firing->wall;
-	row->last = firing->wall;
+		row->first_ns = since_ns;
+	row->last_ns = since_ns;
 	row->why = why;
 	if (rule.has_value && (!row->has_value || rule.severity > row->severity)) {
 		row->has_value = true;
@@ -806,7 +810,7 @@ static int by_severity(const void *left, const void *right)
 	return a->firings != b->firings ? (a->firings > b->firings ? -1 : 1) : 0;
 }
 
-static int write_row(struct buffer *text, const struct storm_row *row, wall_t begin)
+static int write_row(struct buffer *text, const struct storm_row *row)
 {
 	char rule[4 * sizeof row->rule], name[4 * sizeof row->name], owner[4 * sizeof row->owner];
 	char value[32] = "", worst[64] = "", line[2048];
@@ -820,9 +824,8 @@ static int write_row(struct buffer *text, const struct storm_row *row, wall_t be
 		units_format(worst, sizeof worst, row->unit, row->value, UNITS_READING);
 	}
 	len = snprintf(line, sizeof line, "%ju\t%s\t%s\t%s\t%.2f\t%ju\t%ju\t%s\t%s\t%s\t%s\n", (uintmax_t)row->firings,
-		       rule, name, worst, row->severity, (uintmax_t)(row->first.ns - begin.ns),
-		       (uintmax_t)(row->last.ns - begin.ns), value, row->has_value ? units_name(row->unit) : "", owner,
-		       row->why);
+		       rule, name, worst, row->severity, (uintmax_t)row->first_ns, (uintmax_t)row->last_ns, value,
+		       row->has_value ? units_name(row->unit) : "", owner, row->why);
 
 	return buffer_append(text, line, (size_t)len);
 }
@@ -835,9 +838,9 @@ static int write_storm(struct storm *storm, struct buffer *ret)
 
 	qsort(storm->rows, storm->count, sizeof *storm->rows, by_severity);
 	for (size_t i = 0; r == 0 && i < storm->count; i++)
-		r = write_row(ret, &storm->rows[i], storm->wall);
+		r = write_row(ret, &storm->rows[i]);
 	if (r == 0 && storm->others.firings)
-		r = write_row(ret, &storm->others, storm->wall);
+		r = write_row(ret, &storm->others);
 
 	return r;
 }

@@ -260,6 +260,7 @@ END_TEST
 static const char *fired_cgroup = "";
 static double fired_value = 50;
 static pid_t fired_pid = 1;
+static uint64_t fired_wall_back_ns; /* by so much the wall clock was set back */
 
 static void fire_later(unsigned i, uint64_t later_ns)
 {
@@ -280,7 +281,7 @@ static void fire_later(unsigned i, uint64_t later_ns)
 		.rule = &rig.config->rules[0],
 		.target = &target,
 		.to = mono_add(clock_mono(&rig.clock), later_ns),
-		.wall = clock_wall(&rig.clock),
+		.wall = { clock_wall(&rig.clock).ns - fired_wall_back_ns },
 		.decision = &decision,
 		.effective = &rig.config->rules[0].trigger,
 		.cpu_limit = UINT64_MAX,
@@ -413,6 +414,48 @@ START_TEST(firings_without_an_incident_are_counted_by_rule_and_target)
 	ck_assert_ptr_nonnull(strstr(text, "\n1\thot\ttarget-21\t40%\t2.00\t"));
 	ck_assert_ptr_nonnull(strstr(text, "too many are open"));
 	free(text);
+	actor_end(&rig.actor);
+}
+END_TEST
+
+/* first_ns and last_ns of that target's row. */
+static void times_of_row(const char *text, const char *target, uint64_t *ret_first_ns, uint64_t *ret_last_ns)
+{
+	const char *row = strstr(text, target);
+
+	ck_assert_msg(row && sscanf(row, "%*[^\t]\t%*[^\t]\t%*[^\t]\t%ju\t%ju", ret_first_ns, ret_last_ns) == 2,
+		      "%s: %s", target, text);
+}
+
+START_TEST(times_in_a_storm_do_not_follow_the_wall_clock)
+{
+	struct incident storm;
+	uint64_t first_ns, last_ns;
+
+	start(&rig, "0B", RULE("hot", "100ms"));
+	for (unsigned i = 0; i < INCIDENTS_OPEN_MAX; i++)
+		fire(i);
+	fire_later(20, 3600 * NS_PER_S);
+	fired_wall_back_ns = 86400 * NS_PER_S;
+	fire_later(20, 3700 * NS_PER_S);
+	fire_later(21, 3800 * NS_PER_S);
+	fire(22); /* sampled before the first, and judged after it */
+	ck_assert_uint_eq(counts_now().storm_rows, 3);
+	stop(&rig);
+
+	AUTO_FREE char *text = read_storm(&storm);
+
+	ck_assert_ptr_nonnull(text);
+	times_of_row(text, "target-20", &first_ns, &last_ns);
+	ck_assert_uint_eq(first_ns, 0);
+	ck_assert(last_ns >= 100 * NS_PER_S && last_ns < 3600 * NS_PER_S);
+	times_of_row(text, "target-21", &first_ns, &last_ns);
+	ck_assert(first_ns >= 200 * NS_PER_S && first_ns < 3600 * NS_PER_S);
+	ck_assert_uint_eq(last_ns, first_ns);
+	ck_assert_uint_eq(storm.window_to.ns - storm.mono.ns, last_ns);
+	times_of_row(text, "target-22", &first_ns, &last_ns);
+	ck_assert_uint_eq(first_ns, 0);
+	ck_assert_uint_eq(last_ns, 0);
 	actor_end(&rig.actor);
 }
 END_TEST
@@ -837,6 +880,7 @@ Suite *incidents_suite(void)
 	tcase_add_test(tcase, what_is_not_known_to_be_limited_is_limited_by_the_machine);
 	tcase_add_test(tcase, too_many_at_once_are_refused_and_the_others_are_written);
 	tcase_add_test(tcase, firings_without_an_incident_are_counted_by_rule_and_target);
+	tcase_add_test(tcase, times_in_a_storm_do_not_follow_the_wall_clock);
 	tcase_add_test(tcase, a_storm_of_any_size_is_counted_in_bounded_memory);
 	tcase_add_test(tcase, storms_are_not_recorded_one_after_the_other);
 	tcase_add_test(
