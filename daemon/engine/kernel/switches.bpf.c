@@ -769,6 +769,26 @@ static void split_run(struct cpu_slot *slot, uint32_t cpu, uint64_t sequence, ui
 	*(volatile uint64_t *)&slot->moved_sequence = sequence;
 }
 
+/*
+ * If what moves runs there. Global and of numbers alone: so the verifier looks at it once, and not again for each CPU
+ * of the loop, which would be more than it does from 40 CPUs on.
+ */
+__noinline int move_on_cpu(uint32_t cpu, uint32_t id, int threadgroup, uint32_t group)
+{
+	struct cpu_slot *slot = bpf_map_lookup_elem(&slots, &cpu);
+
+	if (!slot)
+		return 0;
+
+	uint64_t sequence = *(volatile uint64_t *)&slot->sequence;
+
+	if (sequence & 1 || slot->tid == CPU_SLOT_UNKNOWN)
+		return 0;
+	if (threadgroup ? slot->tgid == id : slot->tid == id)
+		split_run(slot, cpu, sequence, group);
+	return 0;
+}
+
 /* The CPUs that are looked at when something is moved. */
 #define CPUS_MAX 1024
 
@@ -785,18 +805,10 @@ int BPF_PROG(on_move, struct cgroup *to, const char *path, struct task_struct *t
 	if (cgroup_of(task) != (uint64_t)to)
 		return 0;
 
-	uint32_t tid = (uint32_t)task->pid, tgid = (uint32_t)task->tgid, group = find_group((uint64_t)to);
+	uint32_t id = threadgroup ? (uint32_t)task->tgid : (uint32_t)task->pid, group = find_group((uint64_t)to);
 
-	for (uint32_t i = 0; i < CPUS_MAX && i < cpus; i++) {
-		uint32_t cpu = i;
-		struct cpu_slot *slot = bpf_map_lookup_elem(&slots, &cpu);
-		uint64_t sequence = slot ? *(volatile uint64_t *)&slot->sequence : 1;
-
-		if (sequence & 1 || slot->tid == CPU_SLOT_UNKNOWN)
-			continue;
-		if (threadgroup ? slot->tgid == tgid : slot->tid == tid)
-			split_run(slot, cpu, sequence, group);
-	}
+	for (uint32_t cpu = 0; cpu < CPUS_MAX && cpu < cpus; cpu++)
+		move_on_cpu(cpu, id, threadgroup, group);
 	return 0;
 }
 

@@ -1292,6 +1292,33 @@ START_TEST(a_verifier_that_refuses_is_said_in_a_line_and_its_log_is_for_the_debu
 }
 END_TEST
 
+/* As on a machine that has so many; their slots and cells are made, but no more than one entry of a log for each. */
+START_TEST(the_verifier_takes_it_for_as_many_cpus_as_a_move_looks_at)
+{
+	static const uint32_t counts[] = { 64, 1024 };
+	struct kernel_accounts *large = calloc(1, sizeof *large);
+	char reason[KERNEL_ACCOUNTS_REASON_MAX] = "";
+
+	if (!open_accounts(4))
+		SKIP_TEST("%s", skip_reason);
+	close_accounts();
+	ck_assert_ptr_nonnull(large);
+	large->options.capacity = 4;
+	large->owner = -1;
+	pthread_mutex_init(&large->lock, NULL);
+	ck_assert_int_eq(prepare(large), 0);
+	large->shared.cpus = counts[_i];
+	large->shared.log_length = 1;
+	large->shared.group_capacity = 2;
+	ck_assert_int_eq(open_program(large), 0);
+
+	int r = load_program(large, reason);
+
+	ck_assert_msg(r == 0, "%d: %s", r, reason);
+	kernel_accounts_close(large);
+}
+END_TEST
+
 START_TEST(a_kernel_without_cgroups_lacks_the_moves_alone)
 {
 	const char *event = move_event;
@@ -2141,6 +2168,9 @@ Suite *kernel_accounts_suite(void)
 	tcase_add_loop_test(tcase, where_it_cannot_be_had_one_line_says_why_and_what_helps, 0, ARRAY_LEN(bad_places));
 	tcase_add_test(tcase, a_verifier_that_refuses_is_said_in_a_line_and_its_log_is_for_the_debug_output);
 	tcase_add_test(tcase, a_kernel_without_cgroups_lacks_the_moves_alone);
+	suite_add_tcase(suite, tcase);
+	tcase = tcase_create("rare");
+	tcase_add_loop_test(tcase, the_verifier_takes_it_for_as_many_cpus_as_a_move_looks_at, 0, 2);
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("still");
 	tcase_add_test(tcase, what_runs_when_a_cgroup_is_taken_over_is_no_part_of_what_ran_before);
