@@ -1708,6 +1708,11 @@ static bool compare(struct kernel_accounts *accounts, uint32_t account)
 	if (sum->exited || sum->lost || !proc_read_is_alive((int32_t)pid, accounts->seats[account].start_ticks))
 		return false;
 	count(accounts, &accounts->state.compared);
+	if (!is_entered(accounts, account, pid)) { /* the kernel told late of its fork, and took it for another one */
+		account_at(accounts, account)->lost = 1;
+		count(accounts, &accounts->state.corrected);
+		return false;
+	}
 	judge_difference(accounts, account, total_ns, settled.clock_ns, accounts->skeleton->bss->missed > 0);
 	return true;
 }

@@ -741,6 +741,14 @@ int BPF_PROG(on_exit, struct task_struct *task)
 	return 0;
 }
 
+/* The account of its id is its own: it was in /proc before this is told, and was entered. It has not run yet. */
+static bool is_entered(const struct task_struct *child, uint32_t index)
+{
+	const struct cpu_account *account = bpf_map_lookup_elem(&accounts, &index);
+
+	return account && account->since_ns != UINT64_MAX && account->since_ns >= child->start_time;
+}
+
 /* A new process cannot be the one that was watched by that id, which CPUs may remember. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
@@ -751,7 +759,10 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 		count_thread(tgid);
 		return 0;
 	}
-	if (bpf_map_delete_elem(&watched, &tgid) == 0)
+
+	uint32_t index = account_of(tgid);
+
+	if (index != CPU_ACCOUNT_NONE && !is_entered(child, index) && bpf_map_delete_elem(&watched, &tgid) == 0)
 		__sync_fetch_and_add(&words.generation, 1);
 	say(KERNEL_EVENT_FORK, child, child->real_parent->tgid);
 	return 0;

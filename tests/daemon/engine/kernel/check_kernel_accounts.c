@@ -409,6 +409,35 @@ START_TEST(a_process_with_the_id_of_one_that_was_watched_is_not_in_its_account)
 }
 END_TEST
 
+/* A scan may meet it before the kernel tells of its fork: as if it had been entered then. */
+START_TEST(a_process_that_was_entered_before_its_fork_was_told_keeps_its_account)
+{
+	pid_t pid, again;
+	uint32_t account;
+
+	if (!open_accounts(4))
+		SKIP_TEST("%s", skip_reason);
+	pid = fork_there(0, 300000);
+	ck_assert_int_gt(pid, 0);
+	ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
+	ck_assert_int_eq(watch_process_of(pid, 0, &account), 0);
+	end(pid);
+	await_last_switch(pid);
+	ck_assert(is_entered(accounts, account, (uint32_t)pid));
+	account_at(accounts, account)->since_ns += 3600 * NS_PER_S;
+
+	again = fork_there(pid, 300000);
+	if (again < 0) {
+		close_accounts();
+		SKIP_TEST("that id cannot be had again: %s", strerror(errno));
+	}
+	ck_assert_int_eq(waitpid(again, NULL, WUNTRACED), again);
+	ck_assert(is_entered(accounts, account, (uint32_t)again));
+	end(again);
+	close_accounts();
+}
+END_TEST
+
 /* Threads come and go and processes of its own, while it is taken over. */
 static void *churn_on(void *unused)
 {
@@ -547,6 +576,38 @@ START_TEST(where_switches_are_hidden_a_difference_costs_the_process_its_account_
 	judge_difference(accounts, again, 999, 1000, true);
 	ck_assert(!atomic_load(&accounts->shared.on));
 	ck_assert(accounts->wrong);
+	child_reap(&child);
+	close_accounts();
+}
+END_TEST
+
+START_TEST(a_process_that_is_in_the_table_no_more_begins_anew_and_nothing_is_in_doubt)
+{
+	struct kernel_accounts_state state = { .on = false };
+	struct child child;
+	uint32_t account, again;
+
+	if (!open_accounts(4))
+		SKIP_TEST("%s", skip_reason);
+	child = child_start();
+
+	uint64_t start = start_ticks_of(child.pid);
+
+	ck_assert_int_eq(watch_process_of(child.pid, start, &account), 0);
+	child_do(&child, 'h');
+	ck_assert_int_eq(bpf_map_delete_elem(bpf_map__fd(accounts->skeleton->maps.watched), &child.pid), 0);
+	next_generation(accounts);
+	child_do(&child, 'h');
+	for (unsigned i = 0; i < 100 && state.corrected == 0; i++)
+		state = check_times(1);
+	ck_assert(state.on);
+	ck_assert_uint_eq(state.corrected, 1);
+	ck_assert_uint_eq(accounts->doubt, 0);
+	ck_assert_uint_eq(accounts->shared.accounts[account].lost, 1);
+	ck_assert_int_eq(watch_process_of(child.pid, start, &again), 0);
+	ck_assert_uint_ne(again, account);
+	child_do(&child, 'h');
+	assert_equal(again, child.pid);
 	child_reap(&child);
 	close_accounts();
 }
@@ -2284,6 +2345,8 @@ Suite *kernel_accounts_suite(void)
 	tcase_add_test(tcase, a_kernel_without_cgroups_lacks_the_moves_alone);
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("rare");
+	tcase_add_test(tcase, a_process_that_was_entered_before_its_fork_was_told_keeps_its_account);
+	tcase_add_test(tcase, a_process_that_is_in_the_table_no_more_begins_anew_and_nothing_is_in_doubt);
 	tcase_add_test(tcase, what_another_thread_had_run_is_not_taken_from_what_the_first_one_has);
 	tcase_add_loop_test(tcase, a_run_that_is_said_to_be_longer_than_it_can_be_is_not_counted, 0, 2);
 	tcase_add_loop_test(tcase, the_verifier_takes_it_for_as_many_cpus_as_a_move_looks_at, 0, 2);
