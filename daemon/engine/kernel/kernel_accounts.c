@@ -1792,10 +1792,10 @@ static void compare_group(struct kernel_accounts *accounts)
 	}
 }
 
-/* Of the whole machine, as the kernel counts them. */
+/* Of the whole machine, as the kernel counts them; after a line that has a number for each interrupt. 0: not known. */
 static uint64_t machine_switches(const struct kernel_accounts *accounts)
 {
-	enum { STAT_MAX = 65536 };
+	enum { STAT_MAX = 1 << 20 };
 	AUTO_FREE char *text = malloc(STAT_MAX);
 	ssize_t len = text ? proc_read_file(accounts->options.procfd, 0, "stat", text, STAT_MAX - 1) : -ENOMEM;
 
@@ -1817,18 +1817,24 @@ static uint64_t own_switches(const struct kernel_accounts *accounts)
 	return sum;
 }
 
-/* Switches in a second since the last check; of the whole machine while the program is not attached. */
-static uint64_t switch_rate(struct kernel_accounts *accounts, mono_t now)
+/*
+ * Switches in a second since the last check; of the whole machine while the program is not attached. False: not known,
+ * as there was none or it could not be read.
+ */
+static bool switch_rate(struct kernel_accounts *accounts, mono_t now, uint64_t *ret)
 {
 	bool on = atomic_load(&accounts->shared.on);
 	uint64_t counted = on ? own_switches(accounts) : machine_switches(accounts);
 	uint64_t *last = on ? &accounts->switches : &accounts->others;
 	int64_t passed_ns = accounts->checked.ns ? mono_diff(now, accounts->checked) : 0;
-	uint64_t grown = *last > 0 && counted > *last ? counted - *last : 0;
+	uint64_t grown = counted > *last ? counted - *last : 0;
+	bool known = *last > 0 && counted > 0 && passed_ns > 0;
 
 	*last = counted;
 	accounts->checked = now;
-	return passed_ns > 0 ? (uint64_t)((double)grown * (double)NS_PER_S / (double)passed_ns) : 0;
+	if (known)
+		*ret = (uint64_t)((double)grown * (double)NS_PER_S / (double)passed_ns);
+	return known;
 }
 
 static void judge_cost(struct kernel_accounts *accounts, uint64_t rate, uint64_t interval_ns)
@@ -1871,7 +1877,8 @@ void kernel_accounts_check(struct kernel_accounts *accounts, mono_t now, uint64_
 	}
 	answer_others(accounts);
 
-	uint64_t rate = switch_rate(accounts, now);
+	uint64_t rate = 0;
+	bool known = switch_rate(accounts, now, &rate);
 
 	pthread_mutex_lock(&accounts->lock);
 	accounts->state.switches_per_s = rate;
@@ -1884,7 +1891,7 @@ void kernel_accounts_check(struct kernel_accounts *accounts, mono_t now, uint64_
 		compare_some(accounts);
 		compare_group(accounts);
 	}
-	if (!accounts->wrong && !accounts->options.at_any_cost)
+	if (known && !accounts->wrong && !accounts->options.at_any_cost)
 		judge_cost(accounts, rate, interval_ns);
 }
 

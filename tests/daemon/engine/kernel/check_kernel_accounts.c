@@ -2186,6 +2186,43 @@ START_TEST(what_runs_when_a_cgroup_is_taken_over_is_no_part_of_what_ran_before)
 }
 END_TEST
 
+/* While it is off, as /proc/stat says: a line of interrupts that is longer than all else, then so many switches. */
+static void check_still(uint64_t at_s, unsigned long long switches)
+{
+	enum { INTERRUPTS = 100000 };
+	static char text[2 * INTERRUPTS + 256];
+	size_t len = (size_t)snprintf(text, sizeof text, "cpu  1 2 3\nintr 5");
+
+	for (unsigned i = 0; i < INTERRUPTS; i++, len += 2)
+		memcpy(text + len, " 0", 2);
+	snprintf(text + len, sizeof text - len, "\nctxt %llu\nbtime 1\n", switches);
+	write_still("stat", text);
+	kernel_accounts_check(&still.accounts, (mono_t){ at_s * NS_PER_S }, 10 * NS_PER_MS);
+}
+
+START_TEST(it_comes_back_when_there_are_few_switches_and_not_when_it_cannot_tell)
+{
+	open_still();
+	still.accounts.loaded = true;
+	still.accounts.owner = -1;
+	pthread_mutex_init(&still.accounts.lock, NULL);
+	check_still(1, 1000000);
+	check_still(2, 1001000);
+	ck_assert_uint_eq(still.accounts.cheap, 1);
+	ck_assert_uint_eq(still.accounts.state.switches_per_s, 1000);
+	check_still(3, 1000000000);
+	ck_assert_uint_eq(still.accounts.cheap, 0);
+	write_still("stat", "cpu  1 2 3\n");
+	for (uint64_t i = 0; i < 5; i++)
+		kernel_accounts_check(&still.accounts, (mono_t){ (4 + i) * NS_PER_S }, 10 * NS_PER_MS);
+	ck_assert_uint_eq(still.accounts.cheap, 0);
+	check_still(9, 1000001000);
+	check_still(10, 1000002000);
+	ck_assert_uint_eq(still.accounts.cheap, 1);
+	close_still();
+}
+END_TEST
+
 START_TEST(a_cgroup_for_which_there_is_no_account_is_counted_and_one_rests_before_it_is_used_again)
 {
 	uint32_t account, first;
@@ -2352,6 +2389,7 @@ Suite *kernel_accounts_suite(void)
 	tcase_add_loop_test(tcase, the_verifier_takes_it_for_as_many_cpus_as_a_move_looks_at, 0, 2);
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("still");
+	tcase_add_test(tcase, it_comes_back_when_there_are_few_switches_and_not_when_it_cannot_tell);
 	tcase_add_test(tcase, what_runs_when_a_cgroup_is_taken_over_is_no_part_of_what_ran_before);
 #else
 	tcase_add_test(tcase, a_build_without_it_says_so);
