@@ -258,38 +258,94 @@ int whole_file_replace(int dirfd, const char *name, const void *data, size_t len
 	return kind == WHOLE_FILE_DURABLE && fsync(dirfd) < 0 ? -errno : 0;
 }
 
-struct level {
-	int dirfd;
-	unsigned depth;
+/* What is removed. A level that would be too deep is moved up, into the topmost one. */
+struct tree {
+	int topfd;
+	unsigned moved;
 };
 
-static int remove_level(int dirfd, const char *name, unsigned depth);
+struct level {
+	struct tree *tree;
+	int dirfd;
+	unsigned depth;
+	int error; /* the first */
+};
 
-static int remove_entry(void *ctx, const char *name)
+static int remove_level(struct tree *tree, int dirfd, const char *name, unsigned depth);
+
+/* A directory whose owner has taken its own rights away gets them back. 0; -errno: -EPERM, -EISDIR: a directory. */
+static int unlink_entry(int dirfd, const char *name)
 {
-	const struct level *level = ctx;
-
-	if (unlinkat(level->dirfd, name, 0) == 0 || errno == ENOENT)
+	if (unlinkat(dirfd, name, 0) == 0 || errno == ENOENT)
 		return 0;
-	if (errno != EISDIR && errno != EPERM) /* EPERM is how POSIX says that it is a directory */
+	if (errno != EACCES)
 		return -errno;
-	return remove_level(level->dirfd, name, level->depth + 1);
+	if (fchmod(dirfd, 0700) < 0)
+		return -EACCES;
+	return unlinkat(dirfd, name, 0) == 0 || errno == ENOENT ? 0 : -errno;
 }
 
-static int remove_level(int dirfd, const char *name, unsigned depth)
+/* Goes on after an error: what can be removed is. */
+static int remove_entry(void *ctx, const char *name)
+{
+	struct level *level = ctx;
+	int r = unlink_entry(level->dirfd, name);
+
+	if (r == -EISDIR || r == -EPERM) /* EPERM is how POSIX says that it is a directory */
+		r = remove_level(level->tree, level->dirfd, name, level->depth + 1);
+	if (level->error == 0)
+		level->error = r;
+	return 0;
+}
+
+static int move_up(struct tree *tree, int dirfd, const char *name)
+{
+	char aside[32];
+
+	snprintf(aside, sizeof(aside), ".deep-%u", tree->moved);
+	if (renameat(dirfd, name, tree->topfd, aside) < 0 &&
+	    (errno != EACCES || fchmodat(dirfd, name, 0700, AT_SYMLINK_NOFOLLOW) < 0 ||
+	     renameat(dirfd, name, tree->topfd, aside) < 0))
+		return -errno;
+	tree->moved++;
+	return 0;
+}
+
+static int open_level(int dirfd, const char *name)
+{
+	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+	int fd = openat(dirfd, name, flags);
+
+	if (fd >= 0 || errno != EACCES)
+		return fd >= 0 ? fd : -errno;
+	if (fchmodat(dirfd, name, 0700, AT_SYMLINK_NOFOLLOW) < 0)
+		return -EACCES;
+	fd = openat(dirfd, name, flags);
+	return fd >= 0 ? fd : -errno;
+}
+
+static int remove_level(struct tree *tree, int dirfd, const char *name, unsigned depth)
 {
 	AUTO_CLOSE int fd = -1;
-	struct level level;
+	struct level level = { .tree = tree, .depth = depth };
+	unsigned moved;
 	int r;
 
 	if (depth > DIRECTORY_TREE_DEPTH_MAX)
-		return -ELOOP;
-	fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
-		return errno == ENOENT ? 0 : -errno;
+		return move_up(tree, dirfd, name);
+	r = open_level(dirfd, name);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
 
-	level = (struct level){ fd, depth };
-	r = directory_list_each(fd, remove_entry, &level);
+	fd = level.dirfd = r;
+	if (depth == 0)
+		tree->topfd = fd;
+	do {
+		moved = tree->moved;
+		r = directory_list_each(fd, remove_entry, &level);
+	} while (r == 0 && depth == 0 && tree->moved > moved);
+	if (r == 0)
+		r = level.error;
 	if (r < 0)
 		return r;
 	return unlinkat(dirfd, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
@@ -297,7 +353,7 @@ static int remove_level(int dirfd, const char *name, unsigned depth)
 
 int directory_tree_remove(int dirfd, const char *name)
 {
-	return remove_level(dirfd, name, 0);
+	return remove_level(&(struct tree){ .topfd = -1 }, dirfd, name, 0);
 }
 
 int directory_tree_make(const char *path)

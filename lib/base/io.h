@@ -105,16 +105,14 @@ enum whole_file_kind {
  */
 int whole_file_replace(int dirfd, const char *name, const void *data, size_t len, enum whole_file_kind kind);
 
-/*
- * An incident has no directories inside; what a command may have made there is removed to this
- * depth.
- */
+/* As many directories of a tree that is removed are open at a time. */
 #define DIRECTORY_TREE_DEPTH_MAX 32
 
 /*
  * Removes the directory name below dirfd with all that is in it, never through a symbolic link.
- * What is gone already is fine. 0; -ENOTDIR: it is a symbolic link or no directory, and stays;
- * -ELOOP: deeper than DIRECTORY_TREE_DEPTH_MAX; -errno.
+ * Directories that this process's user owns are made writable. What is gone already is fine. 0;
+ * -ENOTDIR: it is a symbolic link or no directory, and stays; -errno: the first failure, after which
+ * the rest was still removed.
  */
 int directory_tree_remove(int dirfd, const char *name);
 

@@ -209,6 +209,14 @@ struct listing {
 	struct manifest manifest;
 };
 
+/* Verifying tells of it: one that could not be removed is no reason to seal nothing. */
+static bool is_directory(int dirfd, const char *name)
+{
+	struct stat st;
+
+	return fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
+}
+
 static int add_file(void *ctx, const char *name)
 {
 	struct listing *listing = ctx;
@@ -218,7 +226,7 @@ static int add_file(void *ctx, const char *name)
 	size_t at = manifest->count;
 	int r;
 
-	if (strcmp(name, MANIFEST_NAME) == 0)
+	if (strcmp(name, MANIFEST_NAME) == 0 || is_directory(listing->dirfd, name))
 		return 0;
 	if (!manifest_name_ok(name))
 		return -EINVAL;

@@ -58,7 +58,7 @@ int manifest_parse(const char *text, size_t len, struct manifest *ret);
 /*
  * Lists dirfd, checksums every file in it and makes sure each has reached the disk (fsync), then
  * writes MANIFEST (which must not exist) and syncs that too. between (may be NULL) is called after each
- * file, since each may take long. 0; -EINVAL: something there is no
+ * file, since each may take long. Directories are left out. 0; -EINVAL: something else there is no
  * plain file or has a name that is not allowed; -E2BIG: too many files; -errno.
  */
 int manifest_write_slowly(int dirfd, void (*between)(void *ctx), void *ctx);

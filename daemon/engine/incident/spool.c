@@ -142,7 +142,7 @@ static int remove_name(int dirfd, const char *name)
 	return errno == EISDIR || errno == EPERM ? directory_tree_remove(dirfd, name) : -errno;
 }
 
-static void record_removed(struct leftover_files *leftover, const char *name, const char *reason)
+static void record_leftover(struct leftover_files *leftover, const char *name, const char *outcome, const char *reason)
 {
 	struct incident_capture record = { .status = INCIDENT_CAPTURE_FAILED };
 	char shown[80];
@@ -153,14 +153,16 @@ static void record_removed(struct leftover_files *leftover, const char *name, co
 	}
 	text_escape(shown, sizeof(shown), name, strnlen(name, 32));
 	incident_text(record.name, sizeof(record.name), INCIDENT_LEFT_FILE);
-	snprintf(record.why, sizeof(record.why), "removed: %s: %s", shown, reason);
+	snprintf(record.why, sizeof(record.why), "%s: %s: %s", outcome, shown, reason);
 	incident_add_capture(leftover->incident, &record);
 }
 
-static int remove_leftover(struct leftover_files *leftover, const char *name, const char *reason)
+/* What cannot be removed is said: it is no reason to lose the incident. */
+static void remove_leftover(struct leftover_files *leftover, const char *name, const char *reason)
 {
-	record_removed(leftover, name, reason);
-	return remove_name(leftover->dirfd, name);
+	int r = remove_name(leftover->dirfd, name);
+
+	record_leftover(leftover, name, r < 0 ? "not removed" : "removed", r < 0 ? strerrordesc_np(-r) : reason);
 }
 
 static bool is_file(int dirfd, const char *name, uint64_t *ret_bytes)
@@ -197,17 +199,18 @@ static int examine_file(void *ctx, const char *name)
 
 	if (is_capture(leftover, name))
 		return 0;
-	if (!is_file(leftover->dirfd, name, &bytes))
-		return remove_leftover(leftover, name, "no plain file");
-	if (!manifest_name_ok(name) || is_reserved(name) ||
-	    strlen(name) >= sizeof(leftover->incident->captures[0].file))
-		return remove_leftover(leftover, name, "its name");
-	if (leftover->count == LEFTOVER_CANDIDATES_MAX)
-		return remove_leftover(leftover, name, "too many files");
-
-	snprintf(candidate->name, sizeof(candidate->name), "%s", name);
-	candidate->bytes = bytes;
-	leftover->count++;
+	if (!is_file(leftover->dirfd, name, &bytes)) {
+		remove_leftover(leftover, name, "no plain file");
+	} else if (!manifest_name_ok(name) || is_reserved(name) ||
+		   strlen(name) >= sizeof(leftover->incident->captures[0].file)) {
+		remove_leftover(leftover, name, "its name");
+	} else if (leftover->count == LEFTOVER_CANDIDATES_MAX) {
+		remove_leftover(leftover, name, "too many files");
+	} else {
+		snprintf(candidate->name, sizeof(candidate->name), "%s", name);
+		candidate->bytes = bytes;
+		leftover->count++;
+	}
 	return 0;
 }
 
@@ -221,7 +224,7 @@ static int compare_bytes(const void *a, const void *b)
 }
 
 /* Keeps the smallest that fit. */
-static int keep_or_remove(struct leftover_files *leftover, uint64_t max_bytes)
+static void keep_or_remove(struct leftover_files *leftover, uint64_t max_bytes)
 {
 	char shown[160], size[UNITS_TEXT_MAX];
 	size_t kept = 0;
@@ -231,7 +234,6 @@ static int keep_or_remove(struct leftover_files *leftover, uint64_t max_bytes)
 		const struct leftover_file *candidate = &leftover->files[i];
 		struct incident_capture record = { .status = INCIDENT_CAPTURE_OK, .bytes = candidate->bytes };
 		bool fits = candidate->bytes <= max_bytes;
-		int r;
 
 		if (fits && kept < LEFTOVER_FILES_MAX) {
 			incident_text(record.name, sizeof(record.name), INCIDENT_LEFT_FILE);
@@ -243,20 +245,16 @@ static int keep_or_remove(struct leftover_files *leftover, uint64_t max_bytes)
 		}
 		snprintf(shown, sizeof(shown), "%s, more than max_incident_size leaves room for",
 			 units_format_bytes(size, sizeof(size), candidate->bytes));
-		r = remove_leftover(leftover, candidate->name, fits ? "too many files" : shown);
-		if (r < 0)
-			return r;
+		remove_leftover(leftover, candidate->name, fits ? "too many files" : shown);
 	}
-	return 0;
 }
 
 /* A command may have changed or removed the files of captures. */
-static int check_captures(int dirfd, struct incident *incident)
+static void check_captures(int dirfd, struct incident *incident)
 {
 	for (size_t i = 0; i < incident->capture_count; i++) {
 		struct incident_capture *capture = &incident->captures[i];
 		uint64_t bytes;
-		int r;
 
 		if (!*capture->file)
 			continue;
@@ -264,34 +262,34 @@ static int check_captures(int dirfd, struct incident *incident)
 			capture->bytes = bytes;
 			continue;
 		}
-		r = remove_name(dirfd, capture->file);
-		if (r < 0)
-			return r;
+		/* What stands there instead is now a leftover. */
 		incident_capture_without_file(capture, INCIDENT_CAPTURE_FAILED, "a command has removed or replaced it");
 	}
-	return 0;
 }
 
 int leftover_files_settle(int dirfd, uint64_t max_bytes, struct incident *incident)
 {
 	AUTO_FREE struct leftover_files *leftover = calloc(1, sizeof(*leftover));
 	struct incident_capture more = { .status = INCIDENT_CAPTURE_FAILED };
+	struct stat st;
 	int r;
 
 	if (!leftover)
 		return -ENOMEM;
+	/* A command may have taken away the right to write here. */
+	if (fstat(dirfd, &st) == 0 && (st.st_mode & 0700) != 0700)
+		(void)fchmod(dirfd, (st.st_mode & 07777) | 0700);
 
 	leftover->dirfd = dirfd;
 	leftover->incident = incident;
-	r = check_captures(dirfd, incident);
-	if (r < 0)
-		return r;
+	check_captures(dirfd, incident);
 	leftover->captures = incident->capture_count;
 	r = directory_list_each(dirfd, examine_file, leftover);
-	if (r == 0)
-		r = keep_or_remove(leftover, max_bytes);
-	if (r < 0 || leftover->unlisted == 0)
+	if (r < 0)
 		return r;
+	keep_or_remove(leftover, max_bytes);
+	if (leftover->unlisted == 0)
+		return 0;
 
 	incident_text(more.name, sizeof(more.name), INCIDENT_LEFT_FILE);
 	snprintf(more.why, sizeof(more.why), "removed: %zu more", leftover->unlisted);

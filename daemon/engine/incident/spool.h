@@ -33,7 +33,8 @@ struct config;
  * INCIDENT_LEFT_FILE, the smallest first, as long as all of them have at most max_bytes. Removes
  * the others, and what cannot be sealed (directories, links, names that a manifest does not
  * allow), and records that. A capture whose file is gone or no regular file any more has failed.
- * 0; -ENOMEM; -errno: something could not be removed, and the directory cannot be sealed.
+ * What cannot be removed stays, and that is recorded: a directory is then no part of the manifest.
+ * 0; -ENOMEM; -errno: the directory cannot be read.
  */
 int leftover_files_settle(int dirfd, uint64_t max_bytes, struct incident *incident);
 

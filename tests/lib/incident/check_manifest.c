@@ -130,14 +130,27 @@ END_TEST
 
 START_TEST(what_is_no_plain_file_cannot_be_sealed)
 {
-	ck_assert_int_eq(mkdirat(dirfd_, "sub", 0700), 0);
+	ck_assert_int_eq(mkfifoat(dirfd_, "fifo", 0600), 0);
 	ck_assert_int_eq(manifest_write(dirfd_), -EINVAL);
-	unlinkat(dirfd_, "sub", AT_REMOVEDIR);
+	unlinkat(dirfd_, "fifo", 0);
 	put(".hidden", "");
 	ck_assert_int_eq(manifest_write(dirfd_), -EINVAL);
 	unlinkat(dirfd_, ".hidden", 0);
 	ck_assert_int_eq(manifest_write(dirfd_), 0);
 	ck_assert_int_eq(manifest_write(dirfd_), -EEXIST);
+}
+END_TEST
+
+START_TEST(a_directory_is_left_out_and_told_of)
+{
+	char notes[512];
+
+	ck_assert_int_eq(mkdirat(dirfd_, "sub", 0700), 0);
+	ck_assert_int_eq(manifest_write(dirfd_), 0);
+	ck_assert_int_eq(verify(notes), MANIFEST_DIFFERS);
+	ck_assert_str_eq(notes, "sub: extra\n");
+	unlinkat(dirfd_, "sub", AT_REMOVEDIR);
+	ck_assert_int_eq(verify(notes), 0);
 }
 END_TEST
 
@@ -256,6 +269,7 @@ Suite *manifest_suite(void)
 	tcase_add_test(tcase, every_difference_is_named);
 	tcase_add_test(tcase, a_fifo_in_place_of_a_file_does_not_hang);
 	tcase_add_test(tcase, what_is_no_plain_file_cannot_be_sealed);
+	tcase_add_test(tcase, a_directory_is_left_out_and_told_of);
 	tcase_add_test(tcase, too_many_files_are_refused);
 	tcase_add_test(tcase, every_prefix_and_every_flipped_bit_is_noticed);
 	tcase_add_test(tcase, only_one_way_to_write_a_line_is_right);

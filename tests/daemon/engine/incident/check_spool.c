@@ -5,6 +5,7 @@
 #include "lib/stream/stream.h"
 #include "daemon/engine/incident/spool.h"
 #include "scene.h"
+#include "skip.h"
 #include "torture.h"
 #include "lib/base/base.h"
 
@@ -12,6 +13,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -993,18 +995,22 @@ START_TEST(a_link_to_a_directory_is_not_entered)
 }
 END_TEST
 
-START_TEST(too_deep_a_tree_is_not_removed)
+START_TEST(a_tree_of_any_depth_is_removed)
 {
-	char deep[200] = "";
-	int dirfd = open(directory, O_RDONLY | O_DIRECTORY);
+	int dirfd = open(directory, O_RDONLY | O_DIRECTORY), at = dup(dirfd);
 
-	for (int i = 0; i < DIRECTORY_TREE_DEPTH_MAX + 3; i++) {
-		snprintf(deep + strlen(deep), sizeof(deep) - strlen(deep), "%sd", i > 0 ? "/" : "");
-		ck_assert_int_eq(mkdirat(dirfd, deep, 0700), 0);
+	for (int i = 0; i < 5 * DIRECTORY_TREE_DEPTH_MAX; i++) {
+		ck_assert_int_eq(mkdirat(at, "d", 0700), 0);
+		put(at, "file", 1);
+
+		int below = openat(at, "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		close(at);
+		at = below;
 	}
-	ck_assert_int_eq(directory_tree_remove(dirfd, "d"), -ELOOP);
-	ck_assert_int_eq(directory_tree_remove(dirfd, "d/d/d"), 0);
+	close(at);
 	ck_assert_int_eq(directory_tree_remove(dirfd, "d"), 0);
+	ck_assert_int_lt(faccessat(dirfd, "d", F_OK, 0), 0);
 	ck_assert_int_eq(directory_tree_remove(dirfd, "d"), 0); /* gone already is fine */
 	close(dirfd);
 }
@@ -1156,6 +1162,73 @@ START_TEST(a_capture_that_a_command_has_removed_or_replaced_is_said)
 }
 END_TEST
 
+/* As a user who may not do everything. A child's exit code counts what is wrong. */
+static void as_another(int (*run)(void))
+{
+	int status;
+
+	if (geteuid() != 0)
+		SKIP_TEST("only root can become another user");
+	ck_assert_int_eq(chmod(directory, 0755), 0);
+	ck_assert_int_eq(fchown(dirfd_of, 65534, 65534), 0);
+
+	pid_t child = fork();
+
+	if (child == 0)
+		_exit(setgroups(0, NULL) < 0 || setresgid(65534, 65534, 65534) < 0 || setresuid(65534, 65534, 65534) < 0
+			      ? 99
+			      : run());
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %x", status);
+}
+
+static int settle_closed_directories(void)
+{
+	leave_file("good", 1);
+	if (mkdirat(dirfd_of, "closed", 0700) < 0 || mkdirat(dirfd_of, "closed/below", 0700) < 0 ||
+	    mkdirat(dirfd_of, "closed/hidden", 0700) < 0)
+		return 1;
+	leave_file("closed/file", 1);
+	leave_file("closed/below/file", 1);
+	leave_file("closed/hidden/file", 1);
+	if (fchmodat(dirfd_of, "closed/hidden", 0, 0) < 0 || fchmodat(dirfd_of, "closed/below", 0555, 0) < 0 ||
+	    fchmodat(dirfd_of, "closed", 0555, 0) < 0 || fchmod(dirfd_of, 0555) < 0)
+		return 2;
+	if (leftover_files_settle(dirfd_of, 1000, &incident) != 0)
+		return 3;
+	if (is_there("closed") || !kept("good") || !said("removed: closed: no plain file") || said("not removed"))
+		return 4;
+	return manifest_write(dirfd_of) == 0 && manifest_verify(dirfd_of, NULL, NULL) == 0 ? 0 : 5;
+}
+
+START_TEST(directories_that_are_closed_are_removed_all_the_same)
+{
+	as_another(settle_closed_directories);
+}
+END_TEST
+
+static int settle_foreign_directory(void)
+{
+	leave_file("good", 1);
+	if (mkdirat(dirfd_of, "mine", 0700) < 0)
+		return 1;
+	leave_file("mine/file", 1);
+	if (leftover_files_settle(dirfd_of, 1000, &incident) != 0)
+		return 2;
+	if (is_there("mine") || !is_there("stuck/file") || !kept("good") ||
+	    !said("not removed: stuck: Permission denied"))
+		return 3;
+	return manifest_write(dirfd_of) == 0 ? 0 : 4;
+}
+
+START_TEST(what_cannot_be_removed_is_said_and_costs_nothing_else)
+{
+	ck_assert_int_eq(mkdirat(dirfd_of, "stuck", 0755), 0);
+	leave_file("stuck/file", 1);
+	as_another(settle_foreign_directory);
+}
+END_TEST
+
 START_TEST(without_memory_it_says_so)
 {
 	torture_arm(1);
@@ -1205,13 +1278,15 @@ Suite *spool_suite(void)
 	tcase_add_test(tcase, a_permission_that_was_lost_is_an_error_until_it_is_back);
 	tcase_add_test(tcase, a_path_that_is_no_directory_is_an_error);
 	tcase_add_test(tcase, a_link_to_a_directory_is_not_entered);
-	tcase_add_test(tcase, too_deep_a_tree_is_not_removed);
+	tcase_add_test(tcase, a_tree_of_any_depth_is_removed);
 	tcase_add_checked_fixture(leftover, setup_leftover, teardown_leftover);
 	tcase_add_test(leftover, plain_files_are_kept_and_recorded);
 	tcase_add_test(leftover, the_smallest_are_kept_as_long_as_there_is_room);
 	tcase_add_test(leftover, what_cannot_be_sealed_is_removed_and_said);
 	tcase_add_test(leftover, many_files_are_bounded_and_the_rest_is_counted);
 	tcase_add_test(leftover, a_capture_that_a_command_has_removed_or_replaced_is_said);
+	tcase_add_test(leftover, directories_that_are_closed_are_removed_all_the_same);
+	tcase_add_test(leftover, what_cannot_be_removed_is_said_and_costs_nothing_else);
 	tcase_add_test(leftover, without_memory_it_says_so);
 	suite_add_tcase(suite, tcase);
 	suite_add_tcase(suite, leftover);
