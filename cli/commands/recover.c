@@ -58,6 +58,12 @@ static int take_lock(const char *ring, int *ret)
 	if (len < 0 || (size_t)len >= sizeof(path))
 		return refuse(ring, strerror(ENAMETOOLONG), EXIT_TROUBLE);
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0 && errno == EACCES)
+		return refuse(
+			ring,
+			"only root and the user of its daemon may tell whether that runs; --live recovers what the "
+			"ring holds now",
+			EXIT_TROUBLE);
 	if (fd < 0 && errno != ENOENT && errno != ENOTDIR)
 		return refuse(path, strerror(errno), EXIT_TROUBLE);
 	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0)

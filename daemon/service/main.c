@@ -981,6 +981,21 @@ static int build_rules(struct daemon *daemon)
 	return 0;
 }
 
+/* Not of the ring itself, which is replaced by rename(2): that lock would stay with the file that was replaced. */
+static int lock_ring(struct daemon *daemon)
+{
+	char path[PATHS_MAX + 8];
+	int r;
+
+	snprintf(path, sizeof path, "%s.lock", daemon->paths.ring);
+	r = lock_file_take(AT_FDCWD, path, &daemon->lock_fd);
+	if (r == -EBUSY) {
+		log_line(LOG_ERR, "another spikewatchd uses %s", daemon->paths.ring);
+		return -EALREADY;
+	}
+	return r < 0 ? failed("cannot lock", path, r) : 0;
+}
+
 static int build(struct daemon *daemon)
 {
 	int r = paths_choose(daemon->config, &daemon->paths);
@@ -988,7 +1003,7 @@ static int build(struct daemon *daemon)
 	if (r < 0)
 		return failed("cannot choose", "the directories of the daemon's files", r);
 
-	r = ring_lock_take(daemon->paths.ring, &daemon->lock_fd);
+	r = lock_ring(daemon);
 	if (r == 0)
 		foreign_begin(daemon->paths.ring);
 	if (r == 0)

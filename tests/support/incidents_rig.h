@@ -9,6 +9,7 @@
 #include "daemon/engine/incident/incidents.h"
 #include "lib/incident/manifest.h"
 #include "daemon/engine/base/clocks.h"
+#include "daemon/engine/base/paths.h"
 #include "scene.h"
 #include "daemon/engine/dispatch/dispatcher.h"
 #include "daemon/engine/incident/spool.h"
@@ -105,6 +106,17 @@ static inline void start(struct incidents_rig *rig, const char *min_free, const 
 	build_rules(rig);
 	ck_assert_int_eq(session_start(rig->session), 0);
 	scene_wait_for(ticks(rig) > 0);
+}
+
+/* Locks the spool: the worker waits at its next draft, until the descriptor is closed, or ten seconds. */
+static inline int incidents_rig_lock(const struct incidents_rig *rig)
+{
+	char path[160];
+	int fd = -1;
+
+	snprintf(path, sizeof(path), "%s/" PATHS_LOCK, rig->spool_at);
+	ck_assert_int_eq(lock_file_take(AT_FDCWD, path, &fd), 0);
+	return fd;
 }
 
 /* A fifth of a core is little, for a machine that has other things to do. */

@@ -123,10 +123,19 @@ char *__wrap_strndup(const char *text, size_t len)
 
 static atomic_long steps_left;     /* 0: not armed */
 static const char *stepped_thread; /* NULL: all */
+static int step_signal;
 
 void torture_kill_at(long nth, const char *thread)
 {
 	stepped_thread = thread;
+	step_signal = SIGKILL;
+	atomic_store(&steps_left, nth);
+}
+
+void torture_stop_at(long nth)
+{
+	torture_kill_at(0, NULL);
+	step_signal = SIGSTOP;
 	atomic_store(&steps_left, nth);
 }
 
@@ -142,7 +151,7 @@ static bool is_stepped(bool changes)
 static void step(bool changes)
 {
 	if (atomic_load(&steps_left) > 0 && is_stepped(changes) && atomic_fetch_sub(&steps_left, 1) == 1)
-		kill(getpid(), SIGKILL);
+		kill(getpid(), step_signal);
 }
 
 /* What others see at once is a step of its own, before what is done and said after it. */

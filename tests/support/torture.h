@@ -42,6 +42,9 @@ unsigned long torture_allocations(void);
  */
 void torture_kill_at(long nth, const char *thread);
 
+/* It is stopped there by SIGSTOP, and goes on after SIGCONT. */
+void torture_stop_at(long nth);
+
 /*
  * Takes *bytes_left bytes, counting it down; the first write that does not fit, and every later
  * one, gets -EIO.

@@ -300,14 +300,13 @@ START_TEST(a_worker_with_nothing_to_do_is_idle)
 }
 END_TEST
 
-/* The worker waits for the lock of the directory: as if the disk did not answer. */
+/* The worker waits for the lock of the spool: as if the disk did not answer. */
 START_TEST(a_worker_that_is_stuck_says_since_when)
 {
 	int fd;
 
 	start(&rig, "0B", RULE("hot", "100ms"));
-	fd = open(rig.spool_at, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+	fd = incidents_rig_lock(&rig);
 	mono_t asked = clock_mono(&rig.clock);
 
 	ask(NULL, INCIDENTS_OPENED);
@@ -379,8 +378,7 @@ START_TEST(everything_comes_before_what_else_is_queued)
 	int fd, watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 
 	start(&rig, "0B", RULE("hot", "100ms"));
-	fd = open(rig.spool_at, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+	fd = incidents_rig_lock(&rig);
 	snprintf(name, sizeof(name), "stuck");
 	ask(&target, INCIDENTS_OPENED);
 	scene_wait_for(incidents_busy_since(rig.incidents).ns != 0);

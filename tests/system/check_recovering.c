@@ -9,10 +9,12 @@
 #include "lib/incident/incident.h"
 #include "lib/base/json.h"
 #include "lib/incident/manifest.h"
+#include "daemon/engine/base/paths.h"
 #include "daemon/engine/incident/recover.h"
 #include "ring_fixture.h"
 #include "lib/base/base.h"
 #include "daemon/engine/incident/spool.h"
+#include "skip.h"
 #include "torture.h"
 #include "lib/ring/ring.h"
 
@@ -229,6 +231,28 @@ START_TEST(a_ring_in_use_is_refused_unless_it_is_meant)
 }
 END_TEST
 
+/* A member of the group could keep the daemon out otherwise. */
+START_TEST(a_reader_of_the_ring_takes_no_lock_and_is_told_so)
+{
+	char lock_path[120];
+	AUTO_CLOSE int lock = -1;
+
+	if (geteuid() != 0)
+		SKIP_TEST("only root can become another user");
+	snprintf(lock_path, sizeof(lock_path), "%s.lock", ring_path);
+	ck_assert_int_eq(lock_file_take(AT_FDCWD, lock_path, &lock), 0);
+	close(TAKE_FD(lock));
+	ck_assert_int_eq(seteuid(65534), 0);
+
+	int code = COMMANDRUN(&command_run, recover, ring_path);
+
+	ck_assert_int_eq(seteuid(0), 0);
+	ck_assert_int_eq(code, EXIT_TROUBLE);
+	commandrun_says(&command_run, "only root and the user of its daemon");
+	ck_assert_int_eq(lock_file_take(AT_FDCWD, lock_path, &lock), 0);
+}
+END_TEST
+
 /* Ticks until it is killed. */
 static pid_t start_writer(void)
 {
@@ -378,6 +402,7 @@ Suite *recovering_suite(void)
 	tcase_add_test(tcase, a_damaged_page_is_named_and_the_rest_saved);
 	tcase_add_test(tcase, what_is_left_of_a_file_that_was_cut_off_is_saved);
 	tcase_add_test(tcase, a_ring_in_use_is_refused_unless_it_is_meant);
+	tcase_add_test(tcase, a_reader_of_the_ring_takes_no_lock_and_is_told_so);
 	tcase_add_test(tcase, a_ring_that_is_written_meanwhile_ends_where_it_was);
 	tcase_add_test(tcase, the_ring_goes_if_that_is_asked_for);
 	tcase_add_test(tcase, one_that_ended_in_good_order_can_be_saved_too);

@@ -187,6 +187,8 @@ START_TEST(what_is_open_moves_into_a_directory_that_replaced_it)
 	stop(&rig);
 	read_incident(&rig, path, &incident);
 	ck_assert_int_eq(capture_of(&incident, "status"), INCIDENT_CAPTURE_OK);
+	snprintf(path, sizeof(path), "%s/" PATHS_LOCK, aside);
+	ck_assert_int_eq(unlink(path), 0);
 	ck_assert_int_eq(rmdir(aside), 0);
 	actor_end(&rig.actor);
 }
@@ -356,13 +358,10 @@ START_TEST(a_disk_without_any_room_leaves_nothing_and_recovers_by_itself)
 
 	if (mount_small(rig.spool_at, "8m")) {
 		start(&rig, "0B", RULE("hot", "100ms"));
-		int fd = open(rig.spool_at, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		/* The room is taken between the question whether there is some and the first byte. */
+		int fd = incidents_rig_lock(&rig);
 		struct incidents_ticket ticket;
 
-		/*
-		 * The room is taken between the question whether there is some and the first byte.
-		 */
-		ck_assert_int_eq(flock(fd, LOCK_EX), 0);
 		ck_assert_int_eq(incidents_trigger(rig.incidents, NULL, &ticket), 0);
 		ck_assert_int_eq(ticket.answer, INCIDENTS_OPENED);
 		fill();
@@ -444,10 +443,9 @@ START_TEST(captures_that_ran_out_of_descriptors_say_so)
 
 	start(&rig, "0B", RULE("hot", "100ms"));
 	session_stop(rig.session); /* its threads would give descriptors back */
-	int fd = open(rig.spool_at, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	/* When the captures are in memory and the draft waits for the lock of the directory, no file can be opened any more. */
-	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+	/* When the captures are in memory and the draft waits for the lock of the spool, no file can be opened any more. */
+	int fd = incidents_rig_lock(&rig);
 	struct incidents_ticket ticket;
 	struct target target = { .id = 1,
 				 .kind = TARGET_PROCESS,

@@ -1,13 +1,13 @@
 /*
- * paths.c: choice of the daemon's files, and the lock of the ring's writer.
+ * paths.c: choice of the daemon's files, and the locks that its processes exclude each other by.
  *
  * Directories are made with mode 0750: recorded command lines and samples are not for every user.
- * The lock is on RING.lock and not on the ring, which is replaced by rename(2): a lock on it would
- * stay with the file that was replaced.
+ * flock(2) asks for no more than a descriptor to read by, so a lock on a file or directory that the
+ * group may read could be held by any of its members. Therefore locks have files of their own, with
+ * mode 0600. They are opened to be read: the service may read one that root has made.
  */
 #include "daemon/engine/base/paths.h"
 
-#include "daemon/engine/base/log.h"
 #include "lib/base/base.h"
 #include "lib/base/io.h"
 
@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int join_path(char *ret, size_t cap, const char *a, const char *b, const char *c)
@@ -132,31 +133,22 @@ static int make_parent(const char *file)
 	return directory_tree_make(path);
 }
 
-static int log_failure(const char *what, const char *path, int error)
-{
-	log_line(LOG_ERR, "%s %s: %s", what, path, strerror(-error));
-
-	return error;
-}
-
-int ring_lock_take(const char *ring, int *ret)
+int lock_file_take(int dirfd, const char *path, int *ret)
 {
 	AUTO_CLOSE int fd = -1;
-	char path[PATHS_MAX + 8];
-	int r = make_parent(ring);
+	struct stat st;
+	int r = make_parent(path);
 
 	if (r < 0)
-		return log_failure("cannot make the directory of", ring, r);
-
-	snprintf(path, sizeof path, "%s.lock", ring);
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
+		return r;
+	fd = openat(dirfd, path, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
 	if (fd < 0)
-		return log_failure("cannot open", path, -errno);
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-		log_line(LOG_ERR, "another spikewatchd uses %s", ring);
-		return -EALREADY;
-	}
+		return -errno;
+	/* An older version has made it for its group, too. Of another user's file nothing is changed. */
+	if (fstat(fd, &st) == 0 && (st.st_mode & 077) != 0)
+		(void)fchmod(fd, 0600);
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return errno == EWOULDBLOCK ? -EBUSY : -errno;
 	*ret = TAKE_FD(fd);
-
 	return 0;
 }

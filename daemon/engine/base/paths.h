@@ -39,12 +39,15 @@ struct paths {
 /* 0; -ENAMETOOLONG; -ENOENT: neither root nor $HOME. */
 int paths_choose(const struct config *config, struct paths *ret);
 
+/* The lock file of a directory: of the spool, of the history. */
+#define PATHS_LOCK ".lock"
+
 /*
- * Makes the ring's directory where it is missing, and takes the lock of the ring's writer: flock(2)
- * on a file beside the ring, which the kernel drops however the process ends. 0 and *ret, which the
- * caller closes when it no longer writes; -EALREADY: another daemon holds it; -errno. Errors are
- * logged.
+ * Takes the lock of a file, which is made if it is missing, and the directories of path too: flock(2),
+ * which the kernel drops however the process ends. The file is its user's alone (0600): who may open it
+ * could keep the daemon out. Never waits. 0 and *ret, to be closed; -EBUSY: another process holds it;
+ * -errno.
  */
-int ring_lock_take(const char *ring, int *ret);
+int lock_file_take(int dirfd, const char *path, int *ret);
 
 #endif

@@ -319,12 +319,13 @@ static int start_command(const struct hook_run *run, struct hook_process *proc, 
 	struct child_descriptor descriptors[] = { { out, STDOUT_FILENO },
 						  { out, STDERR_FILENO },
 						  { proc->dirfd, CHILD_DIRECTORY },
-						  { proc->dirfd, CHILD_HOLDS } };
+						  { proc->dirfd, CHILD_HOLDS },
+						  { run->scene.lockfd, CHILD_HOLDS } };
 	struct child_options options = {
 		.words = words,
 		.environment = environment,
 		.descriptors = descriptors,
-		.descriptor_count = ARRAY_LEN(descriptors),
+		.descriptor_count = ARRAY_LEN(descriptors) - (run->scene.lockfd <= 0),
 		.rights = command->privileged ? CHILD_CAPABILITIES : CHILD_NONE,
 		.limits = { .file_bytes = run->scene.max_bytes, .files = FILES_MAX },
 	};

@@ -53,10 +53,11 @@ void hooks_free(struct hooks *hooks);
 /* What runs is given stop_ns; nothing more is started. Any thread. */
 void hooks_stop(struct hooks *hooks);
 
-/* The plan, dirfd and what done needs must outlive the run; the rest is copied. */
+/* The plan, the descriptors and what done needs must outlive the run; the rest is copied. */
 struct hooks_scene {
 	const struct hook_plan *plan;
-	int dirfd; /* of the incident's draft */
+	int dirfd;  /* of the incident's draft */
+	int lockfd; /* held as long as anything of a command runs; 0: none */
 	int procfd;
 	int32_t pid; /* the process to look at; 0: there is none */
 	uint64_t start_ticks;

@@ -855,7 +855,7 @@ static void begin_draft(struct incident_work *work)
 	if (work->draft_error < 0)
 		work->draft = NULL;
 	else
-		name_draft(work, spool_draft_name(work->draft));
+		name_draft(work, spool_draft_parts(work->draft).name);
 	if (work->draft && request->everything && wants_samples(request))
 		open_recording(work);
 }
@@ -988,7 +988,7 @@ static void note_draft(const struct incident_work *work, bool captured, bool has
 	for (size_t i = before; i < so_far.capture_count; i++)
 		so_far.captures[i].status = INCIDENT_CAPTURE_FAILED;
 	if (spool_note(work->draft, &so_far) < 0)
-		log_line(LOG_DEBUG, "incident %s could not be noted", spool_draft_name(work->draft));
+		log_line(LOG_DEBUG, "incident %s could not be noted", spool_draft_parts(work->draft).name);
 }
 
 /* ---- follow-ups: the commands, the second snapshot, the recording of all targets ---- */
@@ -1008,6 +1008,7 @@ static void start_commands(struct incident_work *work)
 	struct hooks_scene scene = {
 		.plan = request->hooks,
 		.dirfd = spool_draft_dirfd(work->draft),
+		.lockfd = spool_draft_parts(work->draft).lockfd,
 		.procfd = session_parts(worker->session).procfd,
 		.pid = work->processes.count ? work->processes.process[0].pid : 0,
 		.start_ticks = work->processes.count ? work->processes.process[0].start_ticks : 0,
@@ -1040,7 +1041,7 @@ static void report_commands(struct incident_work *work)
 	if (!work->run)
 		return;
 
-	id = spool_draft_name(work->draft);
+	id = spool_draft_parts(work->draft).name;
 	hook_run_report(TAKE(work->run), work->captured);
 	for (size_t i = before; i < work->captured->capture_count; i++) {
 		const struct incident_capture *capture = &work->captured->captures[i];
@@ -1715,7 +1716,7 @@ static int write_incident(struct incident_work *work)
 		return work->draft_error;
 
 	save_captures(work, &work->second); /* if it could not be scheduled */
-	incident_text(work->info->id, sizeof work->info->id, spool_draft_name(work->draft));
+	incident_text(work->info->id, sizeof work->info->id, spool_draft_parts(work->draft).name);
 	for (size_t i = 0; i < work->captured->capture_count; i++)
 		incident_add_capture(work->info, &work->captured->captures[i]);
 	if (work->window)

@@ -320,7 +320,7 @@ static int save_surveyed(const struct ring *ring, mono_t since, uint64_t before_
 	r = spool_begin(spool, stem, &draft);
 	if (r < 0)
 		return r;
-	incident_text(report->name, sizeof report->name, spool_draft_name(draft));
+	incident_text(report->name, sizeof report->name, spool_draft_parts(draft).name);
 
 	return seal_recovered(ring, since, before_ns, draft, report);
 }

@@ -6,11 +6,13 @@
  * names are complete incidents at any moment, after a crash too, and a temporary name that no
  * process holds locked is garbage.
  *
- * Which process is alive is asked of flock(2), which ends with its holder: a writer locks its
- * draft for as long as it lives, and a sweep takes what it can lock. What the writer has started
- * holds the same lock (children.h): after a kill -9 a draft can be locked when nothing writes to it
- * any more, and not before. The lock of the spool's directory keeps a sweep away from a draft that
- * was made but is not locked yet.
+ * Which process is alive is asked of locks, which end with their holder: a writer holds its draft for
+ * as long as it lives, a remover what it removes, and a sweep takes what is not held. What the writer
+ * has started holds the same lock (children.h): after a kill -9 a draft can be taken when nothing
+ * writes to it any more, and not before. All locks are on one file, .lock, that the daemon's user alone
+ * can open: the directories can be read by the group, and so locked by any member. flock(2) of it,
+ * short, keeps a sweep away from a draft that was made but is not held yet; a lock of the open file
+ * description (fcntl(2)) on the byte that has the number of its inode holds a directory.
  *
  * A draft that a sweep takes is removed if it has no incident.json, that is until spool_note, and
  * sealed else: as it is when its MANIFEST is right (killed before the rename), or with what was
@@ -41,6 +43,7 @@
 #include "daemon/engine/incident/spool.h"
 
 #include "daemon/engine/base/clocks.h"
+#include "daemon/engine/base/paths.h"
 #include "lib/base/io.h"
 #include "lib/base/map.h"
 #include "lib/base/text.h"
@@ -59,6 +62,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 /* Directories beyond are ignored in one call. */
 #define SPOOL_ENTRIES_MAX 10000
@@ -67,6 +71,7 @@
 
 #define BLOCK_BYTES 4096u
 #define SPOOL_LOOK_NS (10 * NS_PER_MS) /* at a lock that is waited for */
+#define LOCK_LOOKS 1000u               /* 10 s: a disk that is slow, but no process that was stopped */
 #define NUMBER_MAX 9999u               /* incidents of one target and rule within a millisecond */
 
 /*
@@ -128,7 +133,7 @@ struct spool {
 struct spool_draft {
 	struct spool *spool;
 	struct spool_directory *parent; /* the directory of the spool when it was begun */
-	int dirfd;                      /* locked */
+	int dirfd, lockfd;              /* held */
 	char name[INCIDENT_NAME_MAX + 1];
 	char temporary[TEMPORARY_MAX];
 };
@@ -297,16 +302,127 @@ int leftover_files_settle(int dirfd, uint64_t max_bytes, struct incident *incide
 	return 0;
 }
 
-/* ---- its directory ---- */
+/* ---- locks ---- */
 
-/* Against a sweep or another writer, in this process or another. Held for short. 0 or -errno. */
-static int lock_directory(int dirfd)
+/* Root's commands leave the lock file to the owner of the directory, who has to open it later. */
+static void give_to_owner(int dirfd, int fd)
 {
-	while (flock(dirfd, LOCK_EX) < 0)
-		if (errno != EINTR)
-			return -errno;
+	struct stat directory, file;
+
+	if (geteuid() == 0 && fstat(dirfd, &directory) == 0 && fstat(fd, &file) == 0 && file.st_uid != directory.st_uid)
+		(void)!fchown(fd, directory.st_uid, directory.st_gid);
+}
+
+/*
+ * Against a sweep or another writer, in this process or another. Held for short: until LOCK_UN of *ret,
+ * or close. 0; -EBUSY: another process has kept it for LOCK_LOOKS times SPOOL_LOOK_NS; -errno.
+ */
+static int lock_spool(int dirfd, int *ret)
+{
+	struct clock clock = real_clock();
+	int r = lock_file_take(dirfd, PATHS_LOCK, ret);
+
+	for (unsigned looks = 0; r == -EBUSY && looks < LOCK_LOOKS; looks++) {
+		real_clock_sleep_until(mono_add(clock_mono(&clock), SPOOL_LOOK_NS));
+		r = lock_file_take(dirfd, PATHS_LOCK, ret);
+	}
+	if (r == 0)
+		give_to_owner(dirfd, *ret);
+	return r;
+}
+
+/* Early, while root may still give it away: no filter of system calls is set yet (sandbox.h). */
+static void make_lock_file(int dirfd)
+{
+	AUTO_CLOSE int fd = -1;
+
+	if (lock_file_take(dirfd, PATHS_LOCK, &fd) == 0)
+		give_to_owner(dirfd, fd);
+}
+
+/* The byte of the lock file that stands for a directory. It need not exist. */
+static int directory_byte(int dirfd, short type, struct flock *ret)
+{
+	struct stat st;
+
+	if (fstat(dirfd, &st) < 0)
+		return -errno;
+	*ret = (struct flock){
+		.l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)(st.st_ino & INT64_MAX), .l_len = 1
+	};
 	return 0;
 }
+
+/*
+ * Holds it until lockfd and all its copies are closed. Shared, because lockfd is open to be read only:
+ * that others do not hold it is asked before, under the lock of the spool. flock(2) on the directory
+ * keeps nothing out; readers ask by it whether it is being written.
+ */
+static int hold_directory(int lockfd, int dirfd)
+{
+	struct flock byte;
+	int r = directory_byte(dirfd, F_RDLCK, &byte);
+
+	if (r == 0 && fcntl(lockfd, F_OFD_SETLK, &byte) < 0)
+		r = -errno;
+	if (r == 0)
+		(void)flock(dirfd, LOCK_EX | LOCK_NB);
+	return r;
+}
+
+static bool is_held(int lockfd, int dirfd)
+{
+	struct flock byte;
+
+	return directory_byte(dirfd, F_WRLCK, &byte) < 0 || fcntl(lockfd, F_OFD_GETLK, &byte) < 0 ||
+	       byte.l_type != F_UNLCK;
+}
+
+/* A directory in the spool that this process has taken. */
+struct taken {
+	int dirfd, lockfd;
+};
+
+#define TAKEN_NONE ((struct taken){ -1, -1 })
+
+static void taken_release(struct taken *taken)
+{
+	if (taken->dirfd >= 0)
+		close(taken->dirfd);
+	if (taken->lockfd >= 0)
+		close(taken->lockfd);
+}
+
+enum { TAKEN_GONE = 1, TAKEN_BY_ANOTHER };
+
+/* 0; TAKEN_GONE: no directory of that name, or not any more; TAKEN_BY_ANOTHER; -errno. */
+static int take_directory(int spoolfd, const char *name, struct taken *ret)
+{
+	AUTO(taken_release) struct taken taken = TAKEN_NONE;
+	struct stat named, held;
+	int r = lock_spool(spoolfd, &taken.lockfd);
+
+	if (r < 0)
+		return r;
+	taken.dirfd = openat(spoolfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (taken.dirfd < 0)
+		return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? TAKEN_GONE : -errno;
+	if (is_held(taken.lockfd, taken.dirfd))
+		return TAKEN_BY_ANOTHER;
+	r = hold_directory(taken.lockfd, taken.dirfd);
+	flock(taken.lockfd, LOCK_UN);
+	if (r < 0)
+		return r;
+	/* Who held it may have renamed it meanwhile. */
+	if (fstat(taken.dirfd, &held) < 0 || fstatat(spoolfd, name, &named, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    held.st_ino != named.st_ino)
+		return TAKEN_GONE;
+	*ret = taken;
+	taken = TAKEN_NONE;
+	return 0;
+}
+
+/* ---- its directory ---- */
 
 /* The last one closes it. NULL is fine. */
 static void spool_directory_unref(struct spool_directory *dir)
@@ -599,26 +715,6 @@ static void note_swept(struct spool *spool, const struct spool_swept *swept)
 	spool->swept_count++;
 }
 
-/* Takes a draft that is not held. Its descriptor, or -1: it is gone, or held (and then counted). */
-static int take_draft(struct sweep *sweep, const char *name)
-{
-	AUTO_CLOSE int fd = -1;
-	struct stat named, held;
-	bool taken;
-
-	if (lock_directory(sweep->dirfd) < 0)
-		return -1;
-	fd = openat(sweep->dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	taken = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
-	flock(sweep->dirfd, LOCK_UN);
-	sweep->locked += fd >= 0 && !taken;
-	/* Another sweep may have sealed it meanwhile: then it has its other name. */
-	if (!taken || fstat(fd, &held) < 0 || fstatat(sweep->dirfd, name, &named, AT_SYMLINK_NOFOLLOW) < 0 ||
-	    held.st_ino != named.st_ino)
-		return -1;
-	return TAKE_FD(fd);
-}
-
 /* 0; -errno: it is left for the next sweep. It is told first: a kill in between must not leave it untold. */
 static int settle_draft(struct sweep *sweep, int fd, const char *name, struct spool_swept *swept)
 {
@@ -640,17 +736,21 @@ static int sweep_entry(void *ctx, const char *name)
 {
 	struct sweep *sweep = ctx;
 	struct spool_swept swept = { .adopted = false };
-	bool wanted = is_temporary(name) && is_recovered_name(name) == sweep->is_recovered;
-	AUTO_CLOSE int fd = wanted ? take_draft(sweep, name) : -1;
+	AUTO(taken_release) struct taken taken = TAKEN_NONE;
+	int r;
 
-	if (fd < 0)
+	if (!is_temporary(name) || is_recovered_name(name) != sweep->is_recovered)
+		return 0;
+	r = take_directory(sweep->dirfd, name, &taken);
+	sweep->locked += r == TAKEN_BY_ANOTHER;
+	if (r > 0)
 		return 0;
 	snprintf(swept.name, sizeof(swept.name), "%.*s", (int)(strlen(name) - strlen(SPOOL_DIRECTORY_SUFFIX)), name);
-	swept.error = settle_draft(sweep, fd, name, &swept);
+	swept.error = r < 0 ? r : settle_draft(sweep, taken.dirfd, name, &swept);
 	if (swept.error < 0) {
 		if (sweep->told && !sweep->again)
 			sweep->told(sweep->ctx, &swept);
-		return 0;
+		return r == -EBUSY ? r : 0; /* the lock of the spool: not waited for once more */
 	}
 	sweep->removed += !swept.adopted;
 	note_swept(sweep->spool, &swept);
@@ -697,6 +797,7 @@ static int open_directory(const struct spool *spool, struct sweep *sweep, struct
 	dir->fd = open(spool->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir->fd < 0)
 		return -errno;
+	make_lock_file(dir->fd);
 	r = sweep ? sweep_directory(dir, sweep) : 0;
 	if (r < 0)
 		return r;
@@ -1180,8 +1281,7 @@ int spool_list_at(int dirfd, struct retention_entry **ret, size_t *ret_count, in
 
 static void free_draft(struct spool_draft *draft)
 {
-	if (draft->dirfd >= 0)
-		close(draft->dirfd);
+	taken_release(&(struct taken){ draft->dirfd, draft->lockfd });
 	spool_directory_unref(draft->parent);
 	free(draft);
 }
@@ -1197,10 +1297,10 @@ static int make_draft_directory(struct spool_draft *draft)
 	if (mkdirat(parent, draft->temporary, 0750) < 0)
 		return -errno;
 	draft->dirfd = openat(parent, draft->temporary, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (draft->dirfd >= 0 && flock(draft->dirfd, LOCK_EX | LOCK_NB) == 0)
+	r = draft->dirfd < 0 ? -errno : hold_directory(draft->lockfd, draft->dirfd);
+	if (r == 0)
 		return 0;
 
-	r = -errno;
 	unlinkat(parent, draft->temporary, AT_REMOVEDIR);
 	return r == -EEXIST ? -EIO : r;
 }
@@ -1234,12 +1334,12 @@ int spool_begin(struct spool *spool, const char *stem, struct spool_draft **ret)
 	draft->spool = spool;
 	draft->parent = spool->dir;
 	draft->parent->holders++;
-	draft->dirfd = -1;
+	draft->dirfd = draft->lockfd = -1;
 
-	r = lock_directory(draft->parent->fd);
+	r = lock_spool(draft->parent->fd, &draft->lockfd);
 	if (r == 0) {
 		r = number_draft(draft, stem);
-		flock(draft->parent->fd, LOCK_UN);
+		flock(draft->lockfd, LOCK_UN);
 	}
 	if (r < 0) {
 		free_draft(draft);
@@ -1254,9 +1354,9 @@ int spool_draft_dirfd(const struct spool_draft *draft)
 	return draft->dirfd;
 }
 
-const char *spool_draft_name(const struct spool_draft *draft)
+struct spool_draft_parts spool_draft_parts(const struct spool_draft *draft)
 {
-	return draft->name;
+	return (struct spool_draft_parts){ .name = draft->name, .lockfd = draft->lockfd };
 }
 
 void spool_abort(struct spool_draft *draft)
@@ -1335,16 +1435,22 @@ int spool_seal(struct spool_draft *draft, struct incident *incident)
 
 /* ---- removal ---- */
 
-/* incident.json first: what is left if this is interrupted is removed by the next sweep, not sealed again. */
+/*
+ * Held until all of it is gone, or a sweep would seal it meanwhile. incident.json first: what is left if
+ * this is interrupted is removed by the next sweep, not sealed again. As take_directory.
+ */
 static int remove_sealed(int dirfd, const char *name)
 {
-	char temporary[TEMPORARY_MAX], described[TEMPORARY_MAX + sizeof("/" INCIDENT_FILE)];
+	AUTO(taken_release) struct taken taken = TAKEN_NONE;
+	char temporary[TEMPORARY_MAX];
+	int r = take_directory(dirfd, name, &taken);
 
+	if (r != 0)
+		return r;
 	set_temporary(temporary, name);
 	if (renameat(dirfd, name, dirfd, temporary) < 0)
 		return -errno;
-	snprintf(described, sizeof(described), "%s/" INCIDENT_FILE, temporary);
-	unlinkat(dirfd, described, 0);
+	unlinkat(taken.dirfd, INCIDENT_FILE, 0);
 	return directory_tree_remove(dirfd, temporary);
 }
 
@@ -1513,10 +1619,12 @@ int spool_enforce(struct spool *spool, struct spool_now now,
 		if (reasons[i] == RETENTION_KEEP)
 			continue;
 		r = remove_sealed(spool->dir->fd, entries[i].name);
-		if (r < 0 && r != -ENOENT)
+		if (r < 0)
 			first = first ? first : r;
-		else if (removed)
+		else if (r != TAKEN_BY_ANOTHER && removed)
 			removed(ctx, &entries[i], reasons[i]);
+		if (r == -EBUSY) /* the lock of the spool: not waited for once more */
+			break;
 	}
 	return first;
 }

@@ -2,7 +2,7 @@
  * spool.h: the directory of incidents. What is there under its final name is complete and sealed;
  * it gets there by one rename. Old and mild incidents are removed for new ones, by stated limits.
  *
- *     spool_begin ──▶ NAME.tmp/ (locked by its writer) ──┬─ spool_seal ──▶ NAME/
+ *     spool_begin ──▶ NAME.tmp/ (held by its writer)   ──┬─ spool_seal ──▶ NAME/
  *                                                        └─ spool_abort ─▶ removed
  *
  * Several processes may use one directory. Only names that incident_name_ok() accepts are ever
@@ -171,8 +171,14 @@ int spool_begin(struct spool *spool, const char *stem, struct spool_draft **ret)
 /* Its directory, to write files into with openat(2) and O_EXCL; stays the draft's. */
 int spool_draft_dirfd(const struct spool_draft *draft);
 
-/* The name it will have. */
-const char *spool_draft_name(const struct spool_draft *draft);
+/* All stay the draft's. */
+struct spool_draft_parts {
+	const char *name; /* that it will have */
+	int lockfd;       /* while it is open, in another process too (children.h), no sweep takes the draft */
+};
+
+/* Valid as long as the draft. */
+struct spool_draft_parts spool_draft_parts(const struct spool_draft *draft);
 
 /* Whether its directory was removed from outside, with all that was written. */
 bool spool_lost(const struct spool_draft *draft);

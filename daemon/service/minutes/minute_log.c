@@ -24,6 +24,7 @@
 #include "daemon/service/minutes/minute_log.h"
 
 #include "daemon/engine/base/log.h"
+#include "daemon/engine/base/paths.h"
 #include "daemon/service/health/file_writer.h"
 #include "lib/base/base.h"
 #include "lib/base/io.h"
@@ -38,7 +39,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -64,7 +64,8 @@ struct segment {
 
 struct segments {
 	char *directory;
-	int dirfd;            /* locked: one daemon writes here; -1: not open */
+	int dirfd;            /* -1: not open */
+	int lockfd;           /* one daemon writes here */
 	struct segment *list; /* ascending */
 	size_t count, cap;
 	size_t blocks; /* of the last one, if it can be appended to */
@@ -80,7 +81,9 @@ static void segments_close(struct segments *segments)
 {
 	if (segments->dirfd >= 0)
 		close(segments->dirfd);
-	segments->dirfd = -1;
+	if (segments->lockfd >= 0)
+		close(segments->lockfd);
+	segments->dirfd = segments->lockfd = -1;
 	segments->count = 0;
 	segments->open = false;
 }
@@ -222,8 +225,9 @@ static int open_segments(struct segments *segments)
 	segments->dirfd = open(segments->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (segments->dirfd < 0)
 		return -errno;
-	if (flock(segments->dirfd, LOCK_EX | LOCK_NB) < 0)
-		return errno == EWOULDBLOCK ? -EBUSY : -errno;
+	r = lock_file_take(segments->dirfd, PATHS_LOCK, &segments->lockfd);
+	if (r < 0)
+		return r;
 	r = directory_list_each(segments->dirfd, find_segment, segments);
 	if (r < 0)
 		return r;
@@ -1003,7 +1007,7 @@ int minute_log_open(const char *directory, const struct config *config, struct m
 	int r = -ENOMEM;
 
 	if (segments)
-		segments->dirfd = -1;
+		segments->dirfd = segments->lockfd = -1;
 	if (log && segments) {
 		segments->directory = strdup(directory);
 		log->directory = strdup(directory);

@@ -5,12 +5,12 @@
 #include "commandrun.h"
 
 #include "cli/base/options.h"
+#include "daemon/engine/incident/spool.h"
 #include "incidentmade.h"
 #include "lib/base/json.h"
 #include "lib/base/base.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -20,7 +20,7 @@ static struct commandrun command_run;
 
 #define OLD "20200101T000000.000Z-web_1-cpu-1"
 #define MIDDLE "20261119T120000.000Z-db_2-memory-1"
-#define HELD "20261120T031502.123Z-db_3-cpu-2"
+#define HELD_STEM "20261120T031502.123Z-held-cpu"
 #define NEW "20261120T031502.123Z-db_3-cpu-1"
 
 static char path[300];
@@ -174,20 +174,22 @@ END_TEST
 
 START_TEST(a_trial_touches_nothing_and_prune_no_strangers)
 {
-	AUTO_CLOSE int held = -1;
+	const struct retention_limits limits = { 0 };
+	AUTO(spool_freep) struct spool *spool = NULL;
+	struct spool_draft *held;
 
-	ck_assert_int_eq(mkdirat(dirfd_of_test, HELD ".tmp", 0700), 0);
+	ck_assert_int_eq(spool_open(path, &limits, &spool, NULL), 0);
 	ck_assert_int_eq(mkdirat(dirfd_of_test, OLD ".tmp", 0700), 0);
 	ck_assert_int_eq(mkdirat(dirfd_of_test, "somebody-elses", 0700), 0);
 	ck_assert_int_eq(COMMANDRUN(&command_run, prune, "--max-size", "1B", "--dry-run"), EXIT_OK);
-	ck_assert(there(OLD ".tmp") && there(HELD ".tmp") && there(OLD));
+	ck_assert(there(OLD ".tmp") && there(OLD));
 
-	/* Locked: it is being written. The other one's writer has died. */
-	held = openat(dirfd_of_test, HELD ".tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	ck_assert_int_eq(flock(held, LOCK_EX | LOCK_NB), 0);
+	/* Held: it is being written. The other one's writer has died. */
+	ck_assert_int_eq(spool_begin(spool, HELD_STEM, &held), 0);
 	ck_assert_int_eq(COMMANDRUN(&command_run, prune, "--max-size", "1B"), EXIT_OK);
-	ck_assert(!there(OLD ".tmp") && there(HELD ".tmp") && there("somebody-elses"));
+	ck_assert(!there(OLD ".tmp") && there(HELD_STEM "-1.tmp") && there("somebody-elses"));
 	ck_assert(!there(OLD) && !there(MIDDLE) && !there(NEW));
+	spool_abort(held);
 }
 END_TEST
 

@@ -8,6 +8,7 @@
 #include "lib/config/config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 
 Suite *paths_suite(void);
@@ -123,7 +124,7 @@ START_TEST(a_path_that_is_too_long_is_refused_not_cut)
 	config.incidents.directory = "/incidents";
 	config.state_file = name;
 	ck_assert_int_eq(paths_choose(&config, &paths), -ENAMETOOLONG);
-	ck_assert_int_eq(ring_lock_take(name, &fd), -ENAMETOOLONG);
+	ck_assert_int_eq(lock_file_take(AT_FDCWD, name, &fd), -ENAMETOOLONG);
 }
 END_TEST
 
@@ -134,22 +135,45 @@ START_TEST(missing_directories_are_made_and_closed_to_others)
 	int fd;
 
 	scene_directory(root);
-	snprintf(path, sizeof(path), "%s/a/b/ring", root);
+	snprintf(path, sizeof(path), "%s/a/b/lock", root);
 	for (int i = 0; i < 2; i++) {
-		ck_assert_int_eq(ring_lock_take(path, &fd), 0);
+		ck_assert_int_eq(lock_file_take(AT_FDCWD, path, &fd), 0);
 		close(fd);
 	}
-	ck_assert_int_lt(stat(path, &st), 0);
 	snprintf(path, sizeof(path), "%s/a/b", root);
 	ck_assert_int_eq(stat(path, &st), 0);
 	ck_assert_uint_eq(st.st_mode & 07027, 0);
 	ck_assert_int_eq(chdir(path), 0);
-	ck_assert_int_eq(ring_lock_take("ring", &fd), 0);
+	ck_assert_int_eq(lock_file_take(AT_FDCWD, "lock", &fd), 0);
 	close(fd);
 	snprintf(path, sizeof(path), "%s/file", root);
 	scene_write(path, "in the way");
-	snprintf(path, sizeof(path), "%s/file/x/ring", root);
-	ck_assert_int_eq(ring_lock_take(path, &fd), -ENOTDIR);
+	snprintf(path, sizeof(path), "%s/file/x/lock", root);
+	ck_assert_int_eq(lock_file_take(AT_FDCWD, path, &fd), -ENOTDIR);
+	scene_remove(root);
+}
+END_TEST
+
+START_TEST(a_lock_file_is_its_users_alone_also_one_that_was_not)
+{
+	char root[64], path[128];
+	struct stat st;
+	int fd, other;
+
+	scene_directory(root);
+	umask(0);
+	for (int before = 0; before < 2; before++) {
+		snprintf(path, sizeof(path), "%s/lock%d", root, before);
+		if (before)
+			close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0640));
+		ck_assert_int_eq(lock_file_take(AT_FDCWD, path, &fd), 0);
+		ck_assert_int_eq(stat(path, &st), 0);
+		ck_assert_uint_eq(st.st_mode & 07777, 0600);
+		ck_assert_int_eq(lock_file_take(AT_FDCWD, path, &other), -EBUSY);
+		close(fd);
+		ck_assert_int_eq(lock_file_take(AT_FDCWD, path, &other), 0);
+		close(other);
+	}
 	scene_remove(root);
 }
 END_TEST
@@ -167,6 +191,7 @@ Suite *paths_suite(void)
 	tcase_add_test(tcase, without_any_of_them_nothing_is_guessed);
 	tcase_add_test(tcase, a_path_that_is_too_long_is_refused_not_cut);
 	tcase_add_test(tcase, missing_directories_are_made_and_closed_to_others);
+	tcase_add_test(tcase, a_lock_file_is_its_users_alone_also_one_that_was_not);
 	suite_add_tcase(suite, tcase);
 
 	return suite;

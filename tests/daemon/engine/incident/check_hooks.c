@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 Suite *hooks_suite(void);
@@ -24,7 +25,7 @@ Suite *hooks_suite(void);
 static char directory[64];
 static struct hooks *hooks;
 static struct clock the_clock;
-static int dirfd_of;
+static int dirfd_of, lockfd_of;
 static struct config *config;
 
 /* Of one incident. */
@@ -67,6 +68,7 @@ static void begin(struct one *one, const char *runs, const char *rule, int32_t p
 {
 	struct hooks_scene scene = {
 		.dirfd = dirfd_of,
+		.lockfd = lockfd_of,
 		.procfd = AT_FDCWD,
 		.pid = pid,
 		.rule = rule,
@@ -279,6 +281,29 @@ START_TEST(a_program_that_is_not_there_is_said_and_the_next_one_runs)
 	ck_assert_str_eq(record[1].why, "could not be started: Permission denied");
 	ck_assert_int_eq(record[2].status, INCIDENT_CAPTURE_OK);
 	ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), 0); /* no zombie is left: there is only the keeper */
+}
+END_TEST
+
+START_TEST(what_runs_holds_the_lock_of_its_draft)
+{
+	char path[160];
+
+	snprintf(path, sizeof(path), "%s/lock", directory);
+	lockfd_of = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+	AUTO_CLOSE int other = open(path, O_RDWR | O_CLOEXEC);
+
+	ck_assert_int_eq(flock(lockfd_of, LOCK_EX), 0);
+	begin(&ones[0], "[" SH("a", "echo $$ > pid; exec sleep 1000", ",\"timeout\":\"60s\"") "]", "memory-a",
+	      getpid());
+
+	pid_t pid = pid_in("pid");
+
+	close(lockfd_of);
+	ck_assert_int_lt(flock(other, LOCK_EX | LOCK_NB), 0);
+	kill(pid, SIGKILL);
+	wait_for(&ones[0]);
+	scene_wait_for(flock(other, LOCK_EX | LOCK_NB) == 0);
 }
 END_TEST
 
@@ -575,6 +600,7 @@ Suite *hooks_suite(void)
 	tcase_add_test(tcase, another_exit_status_than_0_is_a_failure_that_says_so);
 	tcase_add_test(tcase, a_signal_that_ends_it_is_said);
 	tcase_add_test(tcase, a_program_that_is_not_there_is_said_and_the_next_one_runs);
+	tcase_add_test(tcase, what_runs_holds_the_lock_of_its_draft);
 	tcase_add_test(tcase, what_ignores_sigterm_is_killed_with_what_it_has_forked);
 	tcase_add_test(tcase, what_obeys_sigterm_is_given_time_to_tidy_up);
 	tcase_add_test(tcase, what_it_leaves_running_in_its_group_is_killed_at_once);

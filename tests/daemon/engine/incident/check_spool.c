@@ -3,6 +3,7 @@
 #include "lib/incident/incident.h"
 #include "lib/incident/manifest.h"
 #include "lib/stream/stream.h"
+#include "daemon/engine/base/paths.h"
 #include "daemon/engine/incident/spool.h"
 #include "scene.h"
 #include "skip.h"
@@ -18,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -141,7 +143,7 @@ START_TEST(a_draft_is_not_listed_and_an_abort_leaves_nothing)
 	size_t count;
 
 	ck_assert_int_eq(spool_begin(spool, "20000102T000000.000Z-t-r", &draft), 0);
-	ck_assert_str_eq(spool_draft_name(draft), "20000102T000000.000Z-t-r-1");
+	ck_assert_str_eq(spool_draft_parts(draft).name, "20000102T000000.000Z-t-r-1");
 	put(spool_draft_dirfd(draft), "data.txt", 1);
 	ck_assert_uint_eq(count_names("-1.tmp"), 1);
 	ck_assert_int_eq(list_sealed(&entries, &count), 0);
@@ -163,8 +165,8 @@ START_TEST(numbers_make_names_unique)
 	add(spool, 1, 1, 1);
 	ck_assert_int_eq(spool_begin(spool, "20000102T000000.000Z-t-r", &draft), 0);
 	ck_assert_int_eq(spool_begin(other, "20000102T000000.000Z-t-r", &second), 0);
-	ck_assert_str_eq(spool_draft_name(draft), "20000102T000000.000Z-t-r-2");
-	ck_assert_str_eq(spool_draft_name(second), "20000102T000000.000Z-t-r-3");
+	ck_assert_str_eq(spool_draft_parts(draft).name, "20000102T000000.000Z-t-r-2");
+	ck_assert_str_eq(spool_draft_parts(second).name, "20000102T000000.000Z-t-r-3");
 	spool_abort(second);
 	ck_assert_int_eq(spool_seal(draft, &incident), 0);
 	ck_assert_int_eq(spool_begin(spool, "../evil", &draft), -EINVAL);
@@ -1016,6 +1018,156 @@ START_TEST(a_tree_of_any_depth_is_removed)
 }
 END_TEST
 
+/* ---- others, at the same time ---- */
+
+/* Locks all that it can open, and tells. Until it is killed, or a minute is over. */
+static void lock_everything(const char *at)
+{
+	int fd = open(at, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+	DIR *dir = fd < 0 ? NULL : opendir(at);
+
+	if (fd >= 0)
+		flock(fd, LOCK_EX | LOCK_NB); /* as long as it lives */
+	for (struct dirent *entry; dir && (entry = readdir(dir)) != NULL;) {
+		char below[600];
+
+		snprintf(below, sizeof(below), "%s/%s", at, entry->d_name);
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+			lock_everything(below);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+static pid_t start_member(void)
+{
+	int ready[2];
+	char byte;
+
+	ck_assert_int_eq(pipe2(ready, O_CLOEXEC), 0);
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		if (setgroups(0, NULL) < 0 || setresgid(getgid(), getgid(), getgid()) < 0 ||
+		    setresuid(65534, 65534, 65534) < 0)
+			_exit(1);
+		lock_everything(path);
+		(void)!write(ready[1], "", 1);
+		sleep(60);
+		_exit(0);
+	}
+	close(ready[1]);
+	ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	return pid;
+}
+
+/* A noted draft of a writer that has died. */
+static void leave_draft(const char *stem)
+{
+	pid_t child = fork();
+
+	if (child == 0) {
+		struct retention_limits limits = { 0 };
+		struct spool_draft *draft;
+		struct spool *own;
+
+		_exit(spool_open(path, &limits, &own, NULL) < 0 || spool_begin(own, stem, &draft) < 0 ||
+		      spool_note(draft, &incident) < 0);
+	}
+
+	int status;
+
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(status, 0);
+}
+
+START_TEST(a_member_of_the_group_holds_nothing_up)
+{
+	struct retention_limits limits = { .max_count = 1 };
+	const struct spool_swept *swept;
+	struct spool *spool;
+
+	if (geteuid() != 0)
+		SKIP_TEST("only root can become another user");
+	ck_assert_int_eq(chmod(directory, 0755), 0);
+	umask(027);
+	spool = open_spool(0, 0);
+	add(spool, 1, 1, 1);
+	add(spool, 2, 1, 1);
+	spool_free(spool);
+	leave_draft("20000105T000000.000Z-dead-r");
+
+	pid_t member = start_member();
+
+	ck_assert_int_eq(spool_open(path, &limits, &spool, &(size_t){ 0 }), 0);
+	ck_assert_uint_eq(spool_swept(spool, &swept), 1);
+	ck_assert(swept[0].adopted);
+	add(spool, 3, 9, 1);
+	ck_assert_int_eq(spool_enforce(spool, (struct spool_now){ 0 }, NULL, NULL), 0);
+	ck_assert_uint_eq(count_names(""), 1);
+	ck_assert_int_eq(waitpid(member, NULL, WNOHANG), 0); /* it was not waited for */
+	kill(member, SIGKILL);
+	waitpid(member, NULL, 0);
+	spool_free(spool);
+}
+END_TEST
+
+START_TEST(a_lock_that_is_not_let_go_of_is_an_error)
+{
+	struct spool *spool = open_spool(0, 0);
+	AUTO_CLOSE int spoolfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct spool_draft *draft;
+	int lock;
+
+	ck_assert_int_eq(lock_file_take(spoolfd, PATHS_LOCK, &lock), 0);
+	ck_assert_int_eq(spool_begin(spool, "20000102T000000.000Z-t-r", &draft), -EBUSY);
+	close(lock);
+	add(spool, 1, 1, 1);
+	ck_assert_uint_eq(count_names(""), 1);
+	spool_free(spool);
+}
+END_TEST
+
+START_TEST(what_is_being_removed_is_not_swept)
+{
+	int status = 0;
+
+	for (long step = 1; !WIFEXITED(status) || step == 1; step++) {
+		struct retention_limits limits = { .max_count = 1 };
+		const struct spool_swept *swept;
+		struct spool *spool, *other;
+
+		ck_assert_int_eq(spool_open(path, &limits, &spool, &(size_t){ 0 }), 0);
+		add(spool, 1, 1, 100);
+		add(spool, 2, 9, 100);
+
+		pid_t child = fork();
+
+		if (child == 0) {
+			torture_stop_at(step);
+			_exit(spool_enforce(spool, (struct spool_now){ 0 }, NULL, NULL) < 0);
+		}
+		ck_assert_int_eq(waitpid(child, &status, WUNTRACED), child);
+		ck_assert(WIFSTOPPED(status) || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
+		if (WIFSTOPPED(status)) {
+			bool between = count_names(".tmp") > 0;
+
+			ck_assert_int_eq(spool_open(path, &limits, &other, &(size_t){ 0 }), 0);
+			ck_assert_msg(spool_swept(other, &swept) == 0, "step %ld", step);
+			ck_assert(!between || count_names(".tmp") == 1);
+			spool_free(other);
+			kill(child, SIGCONT);
+			ck_assert_int_eq(waitpid(child, NULL, 0), child);
+		}
+		ck_assert_uint_eq(count_names(""), 1);
+		spool_free(spool);
+		ck_assert_int_eq(directory_tree_remove(AT_FDCWD, directory), 0);
+		ck_assert_int_eq(mkdir(directory, 0700), 0);
+	}
+}
+END_TEST
+
 /* ---- leftover files of commands ---- */
 
 static int dirfd_of;
@@ -1279,6 +1431,9 @@ Suite *spool_suite(void)
 	tcase_add_test(tcase, a_path_that_is_no_directory_is_an_error);
 	tcase_add_test(tcase, a_link_to_a_directory_is_not_entered);
 	tcase_add_test(tcase, a_tree_of_any_depth_is_removed);
+	tcase_add_test(tcase, a_member_of_the_group_holds_nothing_up);
+	tcase_add_test(tcase, a_lock_that_is_not_let_go_of_is_an_error);
+	tcase_add_test(tcase, what_is_being_removed_is_not_swept);
 	tcase_add_checked_fixture(leftover, setup_leftover, teardown_leftover);
 	tcase_add_test(leftover, plain_files_are_kept_and_recorded);
 	tcase_add_test(leftover, the_smallest_are_kept_as_long_as_there_is_room);

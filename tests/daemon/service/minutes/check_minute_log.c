@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdatomic.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 Suite *minute_log_suite(void);
@@ -157,6 +158,8 @@ static char names[400][64];
 static int note_name(void *ctx, const char *name)
 {
 	(void)ctx;
+	if (strcmp(name, PATHS_LOCK) == 0)
+		return 0;
 	ck_assert_msg(name[0] != '.', "%s was left behind", name);
 	snprintf(names[file_count++], sizeof(names[0]), "%s", name);
 	return 0;
@@ -512,6 +515,22 @@ START_TEST(one_daemon_writes)
 }
 END_TEST
 
+START_TEST(a_lock_of_what_the_group_may_read_keeps_nothing_out)
+{
+	ck_assert_int_eq(mkdir(history, 0750), 0);
+
+	AUTO_CLOSE int fd = open(history, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+	config.minute_ns = NS_PER_S;
+	start();
+	run_minutes(2);
+	scene_wait_for((tell_tick(), now_ns += NS_PER_S, state().error != 0 || state().written > 0));
+	ck_assert_int_eq(state().error, 0);
+	stop();
+}
+END_TEST
+
 START_TEST(files_are_not_for_others)
 {
 	struct stat st;
@@ -525,6 +544,9 @@ START_TEST(files_are_not_for_others)
 	snprintf(path, sizeof(path), "%s/0000000001.minutes", history);
 	ck_assert_int_eq(stat(path, &st), 0);
 	ck_assert_uint_eq(st.st_mode & 07777, 0640);
+	snprintf(path, sizeof(path), "%s/.lock", history);
+	ck_assert_int_eq(stat(path, &st), 0);
+	ck_assert_uint_eq(st.st_mode & 07777, 0600);
 	ck_assert_int_eq(stat(history, &st), 0);
 	ck_assert_uint_eq(st.st_mode & 07777, 0750);
 }
@@ -620,6 +642,7 @@ Suite *minute_log_suite(void)
 	tcase_add_test(files, a_full_disk_costs_nothing_once_there_is_room);
 	tcase_add_test(files, what_waits_for_a_disk_is_bounded_and_the_gap_shows);
 	tcase_add_test(files, one_daemon_writes);
+	tcase_add_test(files, a_lock_of_what_the_group_may_read_keeps_nothing_out);
 	tcase_add_test(files, files_are_not_for_others);
 	suite_add_tcase(suite, files);
 
