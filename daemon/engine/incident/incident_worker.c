@@ -831,7 +831,7 @@ static void open_recording(struct incident_work *work)
 {
 	struct full_recording_options options = recording_options(work);
 
-	work->recording_error = full_recording_open(&options, spool_draft_dirfd(work->draft), &work->recording);
+	work->recording_error = full_recording_open(&options, spool_draft_parts(work->draft).dirfd, &work->recording);
 }
 
 /* For the other thread, should it not wait for this one any longer. */
@@ -951,7 +951,8 @@ static void take_captures(struct incident_work *work, bool again)
 static void save_captures(struct incident_work *work, struct capture_files *files)
 {
 	count_held(work->worker, files->count, files->bytes, false);
-	capture_save(files, work->draft ? spool_draft_dirfd(work->draft) : -1, work->draft ? work->captured : NULL);
+	capture_save(files, work->draft ? spool_draft_parts(work->draft).dirfd : -1,
+		     work->draft ? work->captured : NULL);
 }
 
 /*
@@ -1007,7 +1008,7 @@ static void start_commands(struct incident_work *work)
 	const struct incident_request *request = work->request;
 	struct hooks_scene scene = {
 		.plan = request->hooks,
-		.dirfd = spool_draft_dirfd(work->draft),
+		.dirfd = spool_draft_parts(work->draft).dirfd,
 		.lockfd = spool_draft_parts(work->draft).lockfd,
 		.procfd = session_parts(worker->session).procfd,
 		.pid = work->processes.count ? work->processes.process[0].pid : 0,
@@ -1241,7 +1242,7 @@ static bool drop_file(struct incident_work *work, bool samples, int error)
 		    (!largest || capture->bytes > largest->bytes))
 			largest = capture;
 	}
-	if (!largest || unlinkat(spool_draft_dirfd(work->draft), largest->file, 0) < 0)
+	if (!largest || unlinkat(spool_draft_parts(work->draft).dirfd, largest->file, 0) < 0)
 		return false;
 
 	snprintf(why, sizeof why, "%s%s",
@@ -1312,7 +1313,7 @@ static void run_urgent_job(struct incident_worker *worker, struct job *job)
 	} else if (job->kind == JOB_PREPARE) {
 		/* The draft of a work may be the step's. */
 		stack_capture_prepare(work->stacks,
-				      work->draft && !worker->disk_works ? spool_draft_dirfd(work->draft) : -1);
+				      work->draft && !worker->disk_works ? spool_draft_parts(work->draft).dirfd : -1);
 		work_finished(&worker->queue, work);
 	} else {
 		on_disk(worker, save_second, work);
@@ -1448,7 +1449,8 @@ static void write_stacks(struct incident_work *work)
 	members.members = work->members;
 	members.count = work->member_count;
 	work->worker->naming_since = clock_mono(&work->worker->clock);
-	stack_capture_write(TAKE(work->stacks), &members, spool_draft_dirfd(work->draft), &waiting, work->captured);
+	stack_capture_write(TAKE(work->stacks), &members, spool_draft_parts(work->draft).dirfd, &waiting,
+			    work->captured);
 }
 
 static bool has_ended_members(const struct incident_work *work)
@@ -1527,7 +1529,7 @@ static int write_window_to(const struct incident_work *work, struct sink sink)
 
 static int write_window(const struct incident_work *work, uint64_t *ret_bytes)
 {
-	int dirfd = spool_draft_dirfd(work->draft);
+	int dirfd = spool_draft_parts(work->draft).dirfd;
 	AUTO_CLOSE int fd =
 		openat(dirfd, INCIDENT_SAMPLES_FILE, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
 	struct stat st;
@@ -1601,7 +1603,7 @@ static bool samples_would_fit(const struct incident_work *work)
 		captured += (work->info->captures[i].bytes + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES;
 
 	return measure_samples(work, &needed) < 0 ||
-	       needed + METADATA_BYTES <= free_bytes(spool_draft_dirfd(work->draft)) + captured;
+	       needed + METADATA_BYTES <= free_bytes(spool_draft_parts(work->draft).dirfd) + captured;
 }
 
 static void add_samples(struct incident_work *work)
@@ -1626,8 +1628,8 @@ static void add_text(struct incident_work *work)
 	int r;
 
 	do
-		r = whole_file_replace(spool_draft_dirfd(work->draft), work->file, work->text.data, work->text.len,
-				       WHOLE_FILE_QUICK);
+		r = whole_file_replace(spool_draft_parts(work->draft).dirfd, work->file, work->text.data,
+				       work->text.len, WHOLE_FILE_QUICK);
 	while (is_full(r) && make_room(work));
 
 	incident_text(record.name, sizeof record.name, incident_kind_name(work->info->kind));
@@ -1674,7 +1676,7 @@ static int settle_leftover_files(struct incident_work *work)
 	for (size_t i = 0; i < work->info->capture_count; i++)
 		taken += work->info->captures[i].bytes;
 
-	return leftover_files_settle(spool_draft_dirfd(work->draft), taken < most ? most - taken : 0, work->info);
+	return leftover_files_settle(spool_draft_parts(work->draft).dirfd, taken < most ? most - taken : 0, work->info);
 }
 
 static void describe_window(struct incident_work *work)

@@ -234,9 +234,9 @@ static int seal_recovered(const struct ring *ring, mono_t since, uint64_t before
 	struct incident_capture samples = { .name = "samples", .file = INCIDENT_SAMPLES_FILE };
 	struct incident incident;
 	struct stat st;
-	int r = write_samples(ring, since, report, spool_draft_dirfd(draft));
+	int r = write_samples(ring, since, report, spool_draft_parts(draft).dirfd);
 
-	if (r == 0 && fstatat(spool_draft_dirfd(draft), samples.file, &st, AT_SYMLINK_NOFOLLOW) < 0)
+	if (r == 0 && fstatat(spool_draft_parts(draft).dirfd, samples.file, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		r = -errno;
 	if (r < 0 || report->samples == 0) {
 		spool_abort(draft);

@@ -1349,14 +1349,9 @@ int spool_begin(struct spool *spool, const char *stem, struct spool_draft **ret)
 	return 0;
 }
 
-int spool_draft_dirfd(const struct spool_draft *draft)
-{
-	return draft->dirfd;
-}
-
 struct spool_draft_parts spool_draft_parts(const struct spool_draft *draft)
 {
-	return (struct spool_draft_parts){ .name = draft->name, .lockfd = draft->lockfd };
+	return (struct spool_draft_parts){ .name = draft->name, .dirfd = draft->dirfd, .lockfd = draft->lockfd };
 }
 
 void spool_abort(struct spool_draft *draft)

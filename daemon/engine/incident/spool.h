@@ -168,12 +168,10 @@ int spool_list_at(int dirfd, struct retention_entry **ret, size_t *ret_count, in
  */
 int spool_begin(struct spool *spool, const char *stem, struct spool_draft **ret);
 
-/* Its directory, to write files into with openat(2) and O_EXCL; stays the draft's. */
-int spool_draft_dirfd(const struct spool_draft *draft);
-
 /* All stay the draft's. */
 struct spool_draft_parts {
 	const char *name; /* that it will have */
+	int dirfd;        /* to write files into with openat(2) and O_EXCL */
 	int lockfd;       /* while it is open, in another process too (children.h), no sweep takes the draft */
 };
 

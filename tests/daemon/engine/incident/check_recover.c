@@ -290,7 +290,7 @@ static void leave_drafts(mono_t fired, const char *boot_id)
 			incident.mono = fired;
 			incident_text(incident.boot_id, sizeof incident.boot_id, boot_id);
 			if (i == 1)
-				write_cut_samples(spool_draft_dirfd(draft));
+				write_cut_samples(spool_draft_parts(draft).dirfd);
 			incident_text(samples.file, sizeof samples.file, i == 1 ? INCIDENT_SAMPLES_FILE : "");
 			incident_add_capture(&incident, &samples);
 			if (i < 2 && spool_note(draft, &incident) < 0)

@@ -69,7 +69,7 @@ static void add(struct spool *spool, unsigned day, double severity, size_t bytes
 
 	incident_stem((wall_t){ 946684800 * NS_PER_S + day * DAY }, "t", "r", stem, sizeof(stem));
 	ck_assert_int_eq(spool_begin(spool, stem, &draft), 0);
-	put(spool_draft_dirfd(draft), "data.txt", bytes);
+	put(spool_draft_parts(draft).dirfd, "data.txt", bytes);
 	incident.rule.severity = severity;
 	ck_assert_int_eq(spool_seal(draft, &incident), 0);
 }
@@ -144,7 +144,7 @@ START_TEST(a_draft_is_not_listed_and_an_abort_leaves_nothing)
 
 	ck_assert_int_eq(spool_begin(spool, "20000102T000000.000Z-t-r", &draft), 0);
 	ck_assert_str_eq(spool_draft_parts(draft).name, "20000102T000000.000Z-t-r-1");
-	put(spool_draft_dirfd(draft), "data.txt", 1);
+	put(spool_draft_parts(draft).dirfd, "data.txt", 1);
 	ck_assert_uint_eq(count_names("-1.tmp"), 1);
 	ck_assert_int_eq(list_sealed(&entries, &count), 0);
 	ck_assert_uint_eq(count, 0);
@@ -191,13 +191,13 @@ START_TEST(what_a_dead_writer_left_is_swept_and_a_living_one_is_not)
 		if (spool_open(path, &limits, &own, NULL) < 0 ||
 		    spool_begin(own, "20000102T000000.000Z-dead-r", &draft) < 0)
 			_exit(1);
-		put(spool_draft_dirfd(draft), "data.txt", 1);
+		put(spool_draft_parts(draft).dirfd, "data.txt", 1);
 		kill(getpid(), SIGKILL);
 	}
 	ck_assert_int_eq(waitpid(child, NULL, 0), child);
 	ck_assert_uint_eq(count_names("dead"), 1);
 	ck_assert_int_eq(spool_begin(spool, "20000102T000000.000Z-alive-r", &draft), 0);
-	put(spool_draft_dirfd(draft), "data.txt", 1);
+	put(spool_draft_parts(draft).dirfd, "data.txt", 1);
 	ck_assert_int_eq(spool_open(path, &limits, &other, &swept), 0);
 	ck_assert_uint_eq(swept, 1);
 	ck_assert_uint_eq(count_names("dead"), 0);
@@ -226,7 +226,7 @@ START_TEST(a_noted_draft_of_a_writer_that_died_is_sealed_as_it_is)
 		if (spool_open(path, &limits, &own, NULL) < 0 ||
 		    spool_begin(own, "20000102T000000.000Z-dead-r", &draft) < 0)
 			_exit(1);
-		put(spool_draft_dirfd(draft), "threads.tsv", 10);
+		put(spool_draft_parts(draft).dirfd, "threads.tsv", 10);
 		if (spool_note(draft, &noted) < 0 || spool_note(draft, &noted) < 0)
 			_exit(1);
 		kill(getpid(), SIGKILL);
@@ -281,7 +281,7 @@ static int seal_one(struct spool *spool)
 
 	if (r < 0)
 		return r;
-	dirfd = spool_draft_dirfd(draft);
+	dirfd = spool_draft_parts(draft).dirfd;
 	incident_init(&made, "1");
 	made.rule.severity = NEW_SEVERITY;
 	whole_file_replace(dirfd, "threads.tsv", "0123456789", 10, WHOLE_FILE_DURABLE);
@@ -402,7 +402,7 @@ START_TEST(a_writer_that_is_killed_at_any_step_leaves_a_whole_incident_or_none_a
 
 		ck_assert_int_eq(spool_open(path, &limits, &spool, &(size_t){ 0 }), 0);
 		ck_assert_int_eq(spool_begin(spool, "20000101T000000.000Z-old-r", &draft), 0);
-		put(spool_draft_dirfd(draft), "data.txt", 100);
+		put(spool_draft_parts(draft).dirfd, "data.txt", 100);
 		incident.rule.severity = OLD_SEVERITY;
 		ck_assert_int_eq(spool_seal(draft, &incident), 0);
 		spool_free(spool);
@@ -445,8 +445,8 @@ START_TEST(a_draft_that_children_of_a_killed_writer_hold_is_waited_for)
 		if (fork() == 0) { /* has the lock of the draft, too, and writes for a while */
 			for (int i = 0; i < 30; i++) {
 				usleep(10000);
-				put(spool_draft_dirfd(draft), (char[]){ 'a' + (char)(i % 26), '0' + (char)(i / 26), 0 },
-				    1);
+				put(spool_draft_parts(draft).dirfd,
+				    (char[]){ 'a' + (char)(i % 26), '0' + (char)(i / 26), 0 }, 1);
 			}
 			_exit(0);
 		}
@@ -927,9 +927,9 @@ START_TEST(what_was_written_may_be_written_again)
 	int dirfd;
 
 	ck_assert_int_eq(spool_begin(spool, "20000102T000000.000Z-t-r", &draft), 0);
-	put(spool_draft_dirfd(draft), "data.txt", 10);
+	put(spool_draft_parts(draft).dirfd, "data.txt", 10);
 	ck_assert_int_eq(spool_write(draft, &incident, NULL, NULL), 0);
-	ck_assert_int_eq(unlinkat(spool_draft_dirfd(draft), "data.txt", 0), 0);
+	ck_assert_int_eq(unlinkat(spool_draft_parts(draft).dirfd, "data.txt", 0), 0);
 	ck_assert_int_eq(spool_write(draft, &incident, NULL, NULL), 0);
 	ck_assert_int_eq(spool_publish(draft), 0);
 	dirfd = open(path, O_RDONLY | O_DIRECTORY);
