@@ -26,9 +26,10 @@
  * The sums are of the process, like its limits: there is one set of lanes, not one of each session.
  *
  * The time of a lane is shared. A child says for how long a request kept it waiting for something else than
- * a CPU; what a user's requests have taken so is forgotten at a quarter of the speed of the clock, and while it is
- * more than the patience of one request the user is refused: answers that come a moment before it is over
- * take a quarter of a lane at most.
+ * a CPU; what a user's requests have taken of a lane so is forgotten at a quarter of the speed of the clock, and
+ * while it is more than the patience of one request the user is refused there: answers that come a moment before
+ * it is over take a quarter of a lane at most. Root and the configuration, which could do worse, may take what
+ * they like.
  *
  * A recorder that is killed leaves its hanging children to the next one, which would leave as many
  * again. So each child of one with a ring holds the lock (F_OFD_SETLK) of a slot in <ring>.readers:
@@ -491,9 +492,11 @@ static int serve_requests(const void *argument, size_t len)
 struct owner {
 	uint64_t id; /* of owner_of */
 	unsigned hangs, left;
-	mono_t until;      /* refused up to here; 0: a free entry */
-	uint64_t taken_ns; /* of a lane's time, at that moment */
-	mono_t taken_at;
+	mono_t until; /* refused up to here; 0: a free entry */
+	struct {
+		uint64_t ns;
+		mono_t at;
+	} taken[FOREIGN_LANES]; /* of a lane's time, at that moment */
 };
 
 /* Users from here on are parts of another's: of a user namespace (subuid(5)), who has 65,536 of them or more. */
@@ -588,11 +591,11 @@ static struct owner *add_owner(uint64_t id)
 }
 
 /* What its requests have taken, less what is forgotten. */
-static uint64_t taken_by(const struct owner *owner, mono_t now)
+static uint64_t taken_by(const struct owner *owner, enum foreign_lane lane, mono_t now)
 {
-	uint64_t forgiven_ns = (uint64_t)mono_diff(now, owner->taken_at) / FORGIVEN_PART;
+	uint64_t forgiven_ns = (uint64_t)mono_diff(now, owner->taken[lane].at) / FORGIVEN_PART;
 
-	return owner->taken_ns > forgiven_ns ? owner->taken_ns - forgiven_ns : 0;
+	return owner->taken[lane].ns > forgiven_ns ? owner->taken[lane].ns - forgiven_ns : 0;
 }
 
 /* ---- slots: the locks of children ---- */
@@ -755,7 +758,7 @@ static void forget_owners(mono_t now)
 }
 
 /* patience_ns: of the request. */
-static bool is_refused(uint64_t id, mono_t now, uint64_t patience_ns)
+static bool is_refused(uint64_t id, enum foreign_lane lane, mono_t now, uint64_t patience_ns)
 {
 	unsigned most = id < 1000 || (id & OWNER_PATH) ? FOREIGN_LEFT_MAX : FOREIGN_LEFT_OF_USERS;
 	const struct owner *owner;
@@ -767,7 +770,7 @@ static bool is_refused(uint64_t id, mono_t now, uint64_t patience_ns)
 	owner = find_owner(id);
 	refused = sums.counts.left >= most ||
 		  (owner && (owner->left >= FOREIGN_LEFT_PER_USER || mono_diff(owner->until, now) > 0 ||
-			     taken_by(owner, now) > patience_ns));
+			     taken_by(owner, lane, now) > patience_ns));
 	sums.counts.refused += refused;
 	pthread_mutex_unlock(&sums.lock);
 	return refused;
@@ -819,7 +822,8 @@ static void note_hang(uint64_t id, struct child left, mono_t now, uint64_t patie
 }
 
 /* It was answered, or cannot be; waited_ns: see struct piece. */
-static void note_answer(struct subject *subject, struct child left, mono_t now, uint64_t waited_ns)
+static void note_answer(struct subject *subject, enum foreign_lane lane, struct child left, mono_t now,
+			uint64_t waited_ns)
 {
 	struct owner *owner;
 	uint64_t id;
@@ -827,10 +831,12 @@ static void note_answer(struct subject *subject, struct child left, mono_t now, 
 	if (waited_ns < FAST_NS && left.fd < 0)
 		return;
 	id = subject_owner(subject);
+	if (left.fd < 0 && (id == 0 || (id & OWNER_PATH)))
+		return;
 	pthread_mutex_lock(&sums.lock);
 	owner = account_of(id, now);
-	owner->taken_ns = taken_by(owner, now) + waited_ns;
-	owner->taken_at = now;
+	owner->taken[lane].ns = taken_by(owner, lane, now) + waited_ns;
+	owner->taken[lane].at = now;
 	keep_left(owner, left);
 	pthread_mutex_unlock(&sums.lock);
 }
@@ -1026,7 +1032,7 @@ static int ask_lane(struct lane *lane, const struct request *request, int dirfd,
 	*ret_left = (struct child){ .fd = -1 };
 	for (int tries = 0; r == -EPIPE && tries < 2; tries++) {
 		if (ret_left->fd >= 0)
-			note_answer(subject, *ret_left, now_mono(), 0);
+			note_answer(subject, (enum foreign_lane)(lane - lanes), *ret_left, now_mono(), 0);
 		*ret_left = (struct child){ .fd = -1 };
 		answer->len = 0;
 		r = lane->socket > 0 ? 0 : start_child(lane);
@@ -1050,13 +1056,13 @@ static int ask_about(enum foreign_lane which, const struct request *request, int
 	struct child left;
 	int r;
 
-	if (!sums.calm && is_refused(subject_owner(&subject), now_mono(), patience_ns))
+	if (!sums.calm && is_refused(subject_owner(&subject), which, now_mono(), patience_ns))
 		return -EBUSY;
 	pthread_mutex_lock(&lane->lock);
 	r = ask_lane(lane, request, dirfd, &subject, patience_ns, answer, &left);
 	pthread_mutex_unlock(&lane->lock);
 	if (r != -ETIMEDOUT) {
-		note_answer(&subject, left, now_mono(), answer->waited_ns);
+		note_answer(&subject, which, left, now_mono(), answer->waited_ns);
 		return r;
 	}
 

@@ -52,7 +52,7 @@ enum foreign_lane {
 #define FOREIGN_LEFT_MAX 16u
 
 /*
- * Before anything is asked, by a recorder whose ring (ring_lock_take) others come after: its children
+ * Before anything is asked, by a recorder whose ring (it holds RING.lock) others come after: its children
  * hold locks on a file beside the ring, by which the next one knows which are left behind, and of
  * whom. Without, as without a place for that file, it counts its own. Takes 0.1 s if some are. Logs.
  */
