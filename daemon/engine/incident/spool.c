@@ -414,8 +414,11 @@ static int take_directory(int spoolfd, const char *name, struct taken *ret)
 	if (r < 0)
 		return r;
 	/* Who held it may have renamed it meanwhile. */
-	if (fstat(taken.dirfd, &held) < 0 || fstatat(spoolfd, name, &named, AT_SYMLINK_NOFOLLOW) < 0 ||
-	    held.st_ino != named.st_ino)
+	if (fstat(taken.dirfd, &held) < 0)
+		return -errno;
+	if (fstatat(spoolfd, name, &named, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? TAKEN_GONE : -errno;
+	if (held.st_ino != named.st_ino)
 		return TAKEN_GONE;
 	*ret = taken;
 	taken = TAKEN_NONE;

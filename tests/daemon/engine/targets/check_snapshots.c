@@ -137,6 +137,21 @@ static uint64_t count_resident(struct reader *reader, char *from, uint64_t bytes
 	return snapshot->records[0].rss_bytes;
 }
 
+/* Whether what was only read is the zero page, one for all, as it is on most kernels; root alone can tell. */
+static bool has_zero_page(void)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), entries[2] = { 0 };
+	volatile char *memory = mmap(NULL, 2 * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	AUTO_CLOSE int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+
+	ck_assert(memory != MAP_FAILED);
+	ck_assert_int_eq(memory[0] + memory[page], 0);
+	ck_assert_int_eq(pread(pagemap, entries, sizeof entries, (off_t)((uintptr_t)memory / page * 8)),
+			 sizeof entries);
+	munmap((void *)(uintptr_t)memory, 2 * page);
+	return entries[0] == entries[1];
+}
+
 START_TEST(scanning_finds_what_was_touched_in_an_empty_space)
 {
 	struct reservation made = reserve();
@@ -146,7 +161,7 @@ START_TEST(scanning_finds_what_was_touched_in_an_empty_space)
 	if (!reader.can_scan)
 		SKIP_TEST("no PAGEMAP_SCAN (Linux 6.7)");
 	ck_assert(!snapshot->left_out);
-	ck_assert_uint_eq(resident, made.touched);
+	ck_assert_uint_eq(resident, made.touched + (has_zero_page() ? 0 : MIB));
 	munmap(made.memory, RESERVED);
 }
 END_TEST
