@@ -505,6 +505,22 @@ static int watch_process(struct kernel_accounts *accounts, int32_t pid, uint64_t
 	return 0;
 }
 
+/* Each CPU has to switch once before it is known what runs there: this thread goes to those from first to end. */
+static void visit_cpus(const struct kernel_accounts *accounts, uint32_t first, uint32_t end)
+{
+	size_t bytes = CPU_ALLOC_SIZE(accounts->shared.cpus);
+	AUTO_FREE cpu_set_t *before = calloc(1, bytes), *one = calloc(1, bytes);
+
+	if (!before || !one || sched_getaffinity(0, bytes, before) < 0)
+		return;
+	for (uint32_t cpu = first; cpu < end; cpu++) {
+		CPU_ZERO_S(bytes, one);
+		CPU_SET_S(cpu, bytes, one);
+		(void)sched_setaffinity(0, bytes, one);
+	}
+	sched_setaffinity(0, bytes, before);
+}
+
 /* ---- cgroups ---- */
 
 static uint32_t group_count(const struct kernel_accounts *accounts)
@@ -765,81 +781,16 @@ static int settle_group(const struct kernel_accounts *accounts, uint32_t group, 
 	return r < 0 ? r : best_ns <= SEAM_NS ? 0 : -EAGAIN;
 }
 
-/* ---- visits: a CPU has to switch once ---- */
-
-/* So long a thread may be on its way to a CPU: one that real-time threads keep for good never lets it run there. */
-#define VISIT_NS (100 * NS_PER_MS)
-
-struct visit {
-	const struct kernel_accounts *accounts;
-	uint32_t group;
-	size_t bytes; /* of a set */
-	cpu_set_t *one;
-	_Atomic uint32_t at; /* CPU */
-	atomic_bool late;    /* it does not go on */
-};
-
-/*
- * Before it is known what runs there; with a group, before what runs there since before that was watched is known to be
- * in it.
- */
-static bool has_to_switch(const struct kernel_accounts *accounts, uint32_t cpu, uint32_t group)
+/* What runs somewhere since before it was watched is not known to be in it, until it has switched. */
+static void visit_runs(const struct kernel_accounts *accounts, uint32_t group)
 {
 	struct cpu_slot slot;
 
-	if (group == CPU_ACCOUNT_NONE)
-		return accounts->shared.slots[cpu].tid == CPU_SLOT_UNKNOWN;
-	return cpu_accounts_slot(&accounts->shared, cpu, &slot) && slot.tid != 0 && slot.tid != CPU_SLOT_UNKNOWN &&
-	       slot.group_generation != accounts->skeleton->bss->words.group_generation &&
-	       is_slot_in_group(accounts, &slot, group) == 1;
-}
-
-static void *visit_from(void *ctx)
-{
-	struct visit *visit = ctx;
-
-	pthread_setname_np(pthread_self(), "visit");
-	for (uint32_t cpu = visit->at; cpu < visit->accounts->shared.cpus && !atomic_load(&visit->late); cpu++) {
-		if (!has_to_switch(visit->accounts, cpu, visit->group))
-			continue;
-		atomic_store(&visit->at, cpu);
-		CPU_ZERO_S(visit->bytes, visit->one);
-		CPU_SET_S(cpu, visit->bytes, visit->one);
-		(void)sched_setaffinity(0, visit->bytes, visit->one);
-	}
-	return NULL;
-}
-
-/* Until it has ended. Where it does not get on it is brought back, to CPUs on which this thread may run. */
-static void await_visit(struct visit *visit, pthread_t thread, const cpu_set_t *back)
-{
-	uint32_t seen = CPU_SLOT_UNKNOWN;
-
-	while (!thread_join_within(thread, VISIT_NS)) {
-		uint32_t at = atomic_load(&visit->at);
-
-		if (at == seen) {
-			atomic_store(&visit->late, true);
-			pthread_setaffinity_np(thread, visit->bytes, back);
-		}
-		seen = at;
-	}
-}
-
-/* A thread goes to the CPUs that have to switch, which takes no time where there are none. */
-static void visit_cpus(const struct kernel_accounts *accounts, uint32_t group)
-{
-	struct visit visit = { accounts, group, .bytes = CPU_ALLOC_SIZE(accounts->shared.cpus) };
-	AUTO_FREE cpu_set_t *back = calloc(1, visit.bytes), *one = calloc(1, visit.bytes);
-	pthread_t thread;
-
-	while (visit.at < accounts->shared.cpus && !has_to_switch(accounts, visit.at, group))
-		visit.at++;
-	if (visit.at == accounts->shared.cpus || !back || !one || sched_getaffinity(0, visit.bytes, back) < 0)
-		return;
-	visit.one = one;
-	if (thread_start(&thread, visit_from, &visit) == 0)
-		await_visit(&visit, thread, back);
+	for (uint32_t cpu = 0; cpu < accounts->shared.cpus; cpu++)
+		if (cpu_accounts_slot(&accounts->shared, cpu, &slot) && slot.tid != 0 && slot.tid != CPU_SLOT_UNKNOWN &&
+		    slot.group_generation != accounts->skeleton->bss->words.group_generation &&
+		    is_slot_in_group(accounts, &slot, group) == 1)
+			visit_cpus(accounts, cpu, cpu + 1);
 }
 
 static int enter_group(struct kernel_accounts *accounts, uint32_t group)
@@ -851,7 +802,7 @@ static int enter_group(struct kernel_accounts *accounts, uint32_t group)
 	if (bpf_map_update_elem(bpf_map__fd(accounts->skeleton->maps.groups), &seat->id, &group, BPF_ANY) < 0)
 		return -errno;
 	next_group_generation(accounts);
-	visit_cpus(accounts, group);
+	visit_runs(accounts, group);
 	seat->moves = accounts->skeleton->bss->moves;
 
 	int r = settle_group(accounts, group, &base_ns, &seat->within_ns);
@@ -1167,7 +1118,7 @@ static int attach(struct kernel_accounts *accounts, char *reason)
 		}
 	}
 	for (int i = 0; i < 10; i++) {
-		visit_cpus(accounts, CPU_ACCOUNT_NONE);
+		visit_cpus(accounts, 0, accounts->shared.cpus);
 		cpu = unknown_cpu(accounts);
 		if (cpu < 0)
 			break;
@@ -1176,8 +1127,7 @@ static int attach(struct kernel_accounts *accounts, char *reason)
 	if (cpu >= 0) {
 		detach(accounts);
 		snprintf(reason, KERNEL_ACCOUNTS_REASON_MAX,
-			 "CPU %d does not switch: this process may not run on it, or a real-time thread lets none run",
-			 cpu);
+			 "CPU %d does not switch, and this process may not run on it", cpu);
 		return -EAGAIN;
 	}
 	accounts->switches = accounts->others = 0;

@@ -31,9 +31,9 @@ struct kernel_accounts_options {
 };
 
 /*
- * Loads and attaches the program. A thread of its own goes to each CPU that does not switch, so that what runs
- * there is known: for a moment, or up to 2 s where a CPU lets no thread run. 0; 1: it is off for now, and
- * kernel_accounts_check tries again; -errno. reason, a sentence without full stop, says why.
+ * Loads and attaches the program. Moves the calling thread to each CPU for a moment, so that what runs
+ * there is known. 0; 1: it is off for now, and kernel_accounts_check tries again; -errno. reason, a
+ * sentence without full stop, says why.
  */
 int kernel_accounts_open(const struct kernel_accounts_options *options, struct kernel_accounts **ret,
 			 char reason[KERNEL_ACCOUNTS_REASON_MAX]);
@@ -65,8 +65,7 @@ void kernel_accounts_unwatch(struct kernel_accounts *accounts, uint32_t account)
  * About once a second: compares accounts of processes that stand still with their clocks, and what
  * switches cost with what reading clocks every interval_ns would. Turns accounts off and on again by
  * that, and logs it. An account that a hidden switch made wrong says `lost` from then on. While they
- * are off nothing is to be watched; then it may take 0.1 s (2 s where a CPU lets no thread run), and watch and unwatch
- * may be called meanwhile.
+ * are off nothing is to be watched; then it may take 0.1 s, and watch and unwatch may be called meanwhile.
  */
 void kernel_accounts_check(struct kernel_accounts *accounts, mono_t now, uint64_t interval_ns);
 

@@ -423,8 +423,8 @@ static uint64_t faults_of(const struct task_struct *task)
 }
 
 /*
- * Sets what the slot would say of the run, as if there had been a page fault. False: it is not known. A run that does
- * not fit is several: while another class has the task (rt-mutexes, sched_ext) it is not known when the last one began.
+ * Sets what the slot would say of the run, as if there had been a page fault. False: it is not known. A run that does not
+ * fit is several: while another class has the task (rt-mutexes, sched_ext) it is not known when the last one began.
  */
 static bool find_beginning(struct cpu_slot *slot, uint32_t cpu, const struct task_struct *task)
 {

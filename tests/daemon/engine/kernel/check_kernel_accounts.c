@@ -883,37 +883,6 @@ START_TEST(a_run_that_is_said_to_be_longer_than_it_can_be_is_not_counted)
 }
 END_TEST
 
-static void *stay_away(void *ctx)
-{
-	struct visit *visit = ctx;
-
-	CPU_ZERO_S(visit->bytes, visit->one);
-	CPU_SET_S(0, visit->bytes, visit->one);
-	ck_assert_int_eq(sched_setaffinity(0, visit->bytes, visit->one), 0);
-	while (CPU_COUNT_S(visit->bytes, visit->one) == 1) {
-		usleep(1000);
-		ck_assert_int_eq(sched_getaffinity(0, visit->bytes, visit->one), 0);
-	}
-	return NULL;
-}
-
-/* As one that a real-time thread there does not let run. */
-START_TEST(a_thread_that_does_not_come_back_from_a_cpu_is_brought_back)
-{
-	cpu_set_t back, one;
-	struct visit visit = { .bytes = sizeof back, .one = &one };
-	pthread_t thread;
-
-	ck_assert_int_eq(sched_getaffinity(0, sizeof back, &back), 0);
-	if (CPU_COUNT(&back) < 2 || !CPU_ISSET(0, &back))
-		SKIP_TEST("it takes two CPUs: one to go to, one to be brought back to");
-	ck_assert_int_eq(thread_start(&thread, stay_away, &visit), 0);
-	await_visit(&visit, thread, &back);
-	ck_assert(visit.late);
-	ck_assert(CPU_EQUAL(&one, &back));
-}
-END_TEST
-
 START_TEST(it_goes_when_switches_cost_more_than_looks_and_comes_back)
 {
 	const unsigned cpus = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
@@ -2423,7 +2392,6 @@ Suite *kernel_accounts_suite(void)
 	tcase = tcase_create("rare");
 	tcase_add_test(tcase, a_process_that_was_entered_before_its_fork_was_told_keeps_its_account);
 	tcase_add_test(tcase, a_process_that_is_in_the_table_no_more_begins_anew_and_nothing_is_in_doubt);
-	tcase_add_test(tcase, a_thread_that_does_not_come_back_from_a_cpu_is_brought_back);
 	tcase_add_test(tcase, what_another_thread_had_run_is_not_taken_from_what_the_first_one_has);
 	tcase_add_loop_test(tcase, a_run_that_is_said_to_be_longer_than_it_can_be_is_not_counted, 0, 2);
 	tcase_add_loop_test(tcase, the_verifier_takes_it_for_as_many_cpus_as_a_move_looks_at, 0, 2);
