@@ -362,23 +362,12 @@ static void end_group(struct cpu_slot *slot, uint32_t cpu, const struct task_str
 
 /* ---- runs ---- */
 
-/* Whether as much can have been run since the slot's run began, as of now. Both are by the scheduler's clock. */
-static bool fits_in_slot(const struct cpu_slot *slot, const struct task_struct *task, uint64_t run_ns)
-{
-	return part_until(slot, task->se.exec_start + slot->behind_ns, run_ns) == run_ns;
-}
-
-/*
- * exec by another thread than the first gives it the first one's id. If it is the first one itself, after hidden
- * switches, what the other one had run has nothing to do with what it has.
- */
+/* exec by another thread than the first gives it the first one's id. */
 static bool is_in_slot(const struct cpu_slot *slot, const struct task_struct *task)
 {
 	uint32_t tid = (uint32_t)task->pid, tgid = (uint32_t)task->tgid;
 
-	if (slot->tid == tid)
-		return true;
-	return tid == tgid && slot->tgid == tgid && fits_in_slot(slot, task, task->se.sum_exec_runtime - slot->run_ns);
+	return slot->tid == tid || (tid == tgid && slot->tgid == tgid);
 }
 
 static bool is_fair(const struct task_struct *task)
@@ -422,15 +411,12 @@ static uint64_t faults_of(const struct task_struct *task)
 	return task->min_flt + task->maj_flt;
 }
 
-/*
- * Sets what the slot would say of the run, as if there had been a page fault. False: it is not known. A run that does not
- * fit is several: while another class has the task (rt-mutexes, sched_ext) it is not known when the last one began.
- */
+/* Sets what the slot would say of the run, as if there had been a page fault. False: it is not known. */
 static bool find_beginning(struct cpu_slot *slot, uint32_t cpu, const struct task_struct *task)
 {
 	__sync_fetch_and_add(&missed, 1);
 	note_loss(slot, cpu, slot->tgid);
-	if (!is_fair(task) || !fits_in_slot(slot, task, task->se.sum_exec_runtime - task->se.prev_sum_exec_runtime)) {
+	if (!is_fair(task)) {
 		note_loss(slot, cpu, (uint32_t)task->tgid);
 		return false;
 	}
@@ -446,30 +432,23 @@ static bool find_beginning(struct cpu_slot *slot, uint32_t cpu, const struct tas
 	return true;
 }
 
-/* For so long it is not asked again how far the scheduler's clock is behind (since_of). */
-#define CLOCK_KEPT_NS 100000
-
 /*
  * The task that a timer interrupted is not the one in the slot. After a tick its run time is up to date, so
- * when its run began is known, unless it is said to be longer than it can be (find_beginning).
+ * when its run began is known.
  */
 static void correct_slot(struct cpu_slot *slot, uint32_t cpu, const struct task_struct *task)
 {
-	uint64_t clock_ns = BPF_CORE_READ(task, se.exec_start); /* before what is added with it, by other CPUs, too */
 	uint64_t run_ns = BPF_CORE_READ(task, se.sum_exec_runtime);
-	uint64_t began_ns = BPF_CORE_READ(task, se.prev_sum_exec_runtime), now_ns = bpf_ktime_get_ns();
+	uint64_t began_ns = BPF_CORE_READ(task, se.prev_sum_exec_runtime);
 	uint32_t policy = BPF_CORE_READ(task, policy), tgid = (uint32_t)BPF_CORE_READ(task, tgid);
 
 	__sync_fetch_and_add(&missed, 1);
 	note_loss(slot, cpu, slot->tgid);
-	if ((policy != SCHED_NORMAL && policy != SCHED_BATCH && policy != SCHED_IDLE) ||
-	    part_until(slot, now_ns, run_ns - began_ns) < run_ns - began_ns) {
+	if (policy != SCHED_NORMAL && policy != SCHED_BATCH && policy != SCHED_IDLE) {
 		note_loss(slot, cpu, tgid);
 		began_ns = run_ns;
 	}
-	slot->since_ns = now_ns - (run_ns - began_ns);
-	slot->behind_ns = now_ns - clock_ns;
-	slot->clock_ns = clock_ns - CLOCK_KEPT_NS;
+	slot->since_ns = bpf_ktime_get_ns() - (run_ns - began_ns);
 	check_base(slot, cpu, tgid, slot->since_ns);
 	slot->run_ns = began_ns;
 	slot->wait_ns = BPF_CORE_READ(task, sched_info.run_delay);
@@ -554,6 +533,7 @@ static void end_change(struct cpu_slot *slot, uint64_t sequence)
  * that is behind: asked once in so long, in which that grows by what interrupts and the host take. Where it is another
  * one than before, it is asked again at the next switch: the host may have come in between the two times.
  */
+#define CLOCK_KEPT_NS 100000
 #define CLOCK_SAME_NS 5000
 
 static uint64_t since_of(struct cpu_slot *slot, const struct task_struct *task)
