@@ -370,12 +370,15 @@ static int hold_directory(int lockfd, int dirfd)
 	return r;
 }
 
-static bool is_held(int lockfd, int dirfd)
+/* 1: it is held; 0; -errno. */
+static int look_whether_held(int lockfd, int dirfd)
 {
 	struct flock byte;
+	int r = directory_byte(dirfd, F_WRLCK, &byte);
 
-	return directory_byte(dirfd, F_WRLCK, &byte) < 0 || fcntl(lockfd, F_OFD_GETLK, &byte) < 0 ||
-	       byte.l_type != F_UNLCK;
+	if (r == 0 && fcntl(lockfd, F_OFD_GETLK, &byte) < 0)
+		r = -errno;
+	return r < 0 ? r : byte.l_type != F_UNLCK;
 }
 
 /* A directory in the spool that this process has taken. */
@@ -407,8 +410,9 @@ static int take_directory(int spoolfd, const char *name, struct taken *ret)
 	taken.dirfd = openat(spoolfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (taken.dirfd < 0)
 		return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? TAKEN_GONE : -errno;
-	if (is_held(taken.lockfd, taken.dirfd))
-		return TAKEN_BY_ANOTHER;
+	r = look_whether_held(taken.lockfd, taken.dirfd);
+	if (r != 0)
+		return r < 0 ? r : TAKEN_BY_ANOTHER;
 	r = hold_directory(taken.lockfd, taken.dirfd);
 	flock(taken.lockfd, LOCK_UN);
 	if (r < 0)
