@@ -141,7 +141,10 @@ int lock_file_take(int dirfd, const char *path, int *ret)
 
 	if (r < 0)
 		return r;
-	fd = openat(dirfd, path, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+	/* Nothing is written, and so no disk waited for, where it is there. */
+	fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0 && errno == ENOENT)
+		fd = openat(dirfd, path, O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
 	if (fd < 0)
 		return -errno;
 	/* An older version has made it for its group, too. Of another user's file nothing is changed. */
