@@ -1279,7 +1279,7 @@ const char *foreign_error(int error)
 	if (error == -ETIMEDOUT)
 		return "did not answer in time";
 	if (error == -EBUSY)
-		return "not read: files of its user do not answer";
+		return "not read: files of its user do not answer in time";
 	if (error == -EFBIG)
 		return "too much to be copied from its file system";
 	return strerrordesc_np(-error);

@@ -9,9 +9,9 @@
  * Each lane has a child, which is started when it is first needed, answers one request at a time
  * and ends with this process. One that does not answer in time is killed; if it cannot be, it is
  * left behind, and counted. A user whose file did that is refused for a while, which grows each
- * time, and one whose files together took longer than one may take until some time has passed, so that one
- * user cannot use up the time of others. After foreign_begin what a recorder that
- * was killed has left behind is counted, too.
+ * time, and one whose files together took longer than one may take until some time has passed, so
+ * that one user cannot use up the time of others. After foreign_begin what a recorder that was killed
+ * has left behind is counted, too.
  *
  * All functions may be called by any thread. Requests of a lane wait for each other, those of
  * different lanes do not. Results beyond -errno:
@@ -97,10 +97,10 @@ ssize_t foreign_call(enum foreign_lane lane, int dirfd, int32_t pid, const char 
  * A regular file <procfd>/<path>, for reading: itself where its file system is one of this
  * machine's own, which cannot wait for a process; else a copy in memory. pid: of its process. flags:
  * O_NOFOLLOW or 0; O_DIRECTORY: a directory (O_PATH) of such a file system or of the kernel's.
- * *copy_room: how many bytes a copy may have; what one takes is taken off. *ret_status: of the file itself.
- * The descriptor, with which nothing waits; -EINVAL: not a regular
- * file; -EXDEV: a process may answer for the directory; -EWOULDBLOCK: leased (F_SETLEASE); -EFBIG: too
- * large for a copy; -errno; see above.
+ * *copy_room: how many bytes a copy may have; what one takes is taken off. *ret_status: of the file
+ * itself. The descriptor, with which nothing waits; -EINVAL: not a regular file; -EXDEV: a process may
+ * answer for the directory; -EWOULDBLOCK: leased (F_SETLEASE); -EFBIG: too large for a copy; -errno;
+ * see above.
  */
 int foreign_open(enum foreign_lane lane, int procfd, int32_t pid, const char *path, int flags, size_t *copy_room,
 		 struct stat *ret_status);

@@ -276,6 +276,17 @@ END_TEST
 
 /* ---- windows ---- */
 
+/* Of target 1: 9,000 bytes at 10.3 s alone. */
+static void peak_once(void)
+{
+	memory(1, 10 * S, 100, 0);
+	tick(10 * S);
+	memory(1, 10 * S + 300 * MS, 9000, 0);
+	tick(10 * S + 300 * MS);
+	memory(1, 10 * S + 400 * MS, 100, 0);
+	tick(10 * S + 400 * MS);
+}
+
 START_TEST(window_that_is_open_stays_open_with_its_peak)
 {
 	static const char *const rule = "{\"name\":\"peak\",\"metric\":\"memory_peak\",\"above\":\"1B\",\"warmup\":0}";
@@ -284,12 +295,7 @@ START_TEST(window_that_is_open_stays_open_with_its_peak)
 	snprintf(text, sizeof(text), CONFIG(WEB, "%s"), rule);
 	start_with(text);
 	watch(1, "a");
-	memory(1, 10 * S, 100, 0);
-	tick(10 * S);
-	memory(1, 10 * S + 300 * MS, 9000, 0);
-	tick(10 * S + 300 * MS);
-	memory(1, 10 * S + 400 * MS, 100, 0);
-	tick(10 * S + 400 * MS);
+	peak_once();
 	snprintf(text, sizeof(text), CONFIG(WEB, "%s," COOL(",\"window\":\"300ms\"")), rule);
 	reload(text);
 	ticks(10 * S + 500 * MS, 11 * S, 100 * MS);
@@ -429,12 +435,7 @@ END_TEST
 START_TEST(peak_of_a_cgroup_is_kept_when_another_rule_of_its_length_comes)
 {
 	start_with_cgroup(CONFIG(UNIT, PEAK));
-	memory(1, 10 * S, 100, 0);
-	tick(10 * S);
-	memory(1, 10 * S + 300 * MS, 9000, 0);
-	tick(10 * S + 300 * MS);
-	memory(1, 10 * S + 400 * MS, 100, 0);
-	tick(10 * S + 400 * MS);
+	peak_once();
 	reload(CONFIG(UNIT, PEAK "," CAPPED));
 	ticks(10 * S + 500 * MS, 11 * S, 100 * MS);
 	ck_assert_uint_eq(firing_count, 1);

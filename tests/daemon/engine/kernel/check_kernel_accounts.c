@@ -540,9 +540,26 @@ START_TEST(a_difference_that_no_hidden_switch_explains_turns_it_off_for_good)
 }
 END_TEST
 
-START_TEST(where_switches_are_hidden_a_difference_costs_the_process_its_account_alone)
+/* Comparisons find that an account is none, once; with the next one all is well. */
+static uint32_t await_new_account(struct child *child, uint64_t start, uint32_t account)
 {
 	struct kernel_accounts_state state = { .on = false };
+	uint32_t again;
+
+	for (unsigned i = 0; i < 100 && state.corrected == 0; i++)
+		state = check_times(1);
+	ck_assert_uint_eq(state.corrected, 1);
+	ck_assert(state.on);
+	ck_assert_uint_eq(accounts->shared.accounts[account].lost, 1);
+	ck_assert_int_eq(watch_process_of(child->pid, start, &again), 0);
+	ck_assert_uint_ne(again, account);
+	child_do(child, 'h');
+	assert_equal(again, child->pid);
+	return again;
+}
+
+START_TEST(where_switches_are_hidden_a_difference_costs_the_process_its_account_alone)
+{
 	struct child child;
 	uint32_t account, again;
 
@@ -556,15 +573,7 @@ START_TEST(where_switches_are_hidden_a_difference_costs_the_process_its_account_
 	child_do(&child, 'h');
 	accounts->skeleton->bss->missed++;
 	accounts->shared.base_ns[account] -= _i ? 190000 : 1;
-	for (unsigned i = 0; i < 100 && state.corrected == 0; i++)
-		state = check_times(1);
-	ck_assert_uint_eq(state.corrected, 1);
-	ck_assert(state.on);
-	ck_assert_uint_eq(accounts->shared.accounts[account].lost, 1);
-	ck_assert_int_eq(watch_process_of(child.pid, start, &again), 0);
-	ck_assert_uint_ne(again, account);
-	child_do(&child, 'h');
-	assert_equal(again, child.pid);
+	again = await_new_account(&child, start, account);
 
 	/* Comparisons that find nothing remove the doubt; differences one after the other do not. */
 	for (unsigned i = 0; i < 2 * DOUBT_OF_DIFFERENCE && accounts->doubt > 0; i++)
@@ -583,9 +592,8 @@ END_TEST
 
 START_TEST(a_process_that_is_in_the_table_no_more_begins_anew_and_nothing_is_in_doubt)
 {
-	struct kernel_accounts_state state = { .on = false };
 	struct child child;
-	uint32_t account, again;
+	uint32_t account;
 
 	if (!open_accounts(4))
 		SKIP_TEST("%s", skip_reason);
@@ -598,16 +606,8 @@ START_TEST(a_process_that_is_in_the_table_no_more_begins_anew_and_nothing_is_in_
 	ck_assert_int_eq(bpf_map_delete_elem(bpf_map__fd(accounts->skeleton->maps.watched), &child.pid), 0);
 	next_generation(accounts);
 	child_do(&child, 'h');
-	for (unsigned i = 0; i < 100 && state.corrected == 0; i++)
-		state = check_times(1);
-	ck_assert(state.on);
-	ck_assert_uint_eq(state.corrected, 1);
+	await_new_account(&child, start, account);
 	ck_assert_uint_eq(accounts->doubt, 0);
-	ck_assert_uint_eq(accounts->shared.accounts[account].lost, 1);
-	ck_assert_int_eq(watch_process_of(child.pid, start, &again), 0);
-	ck_assert_uint_ne(again, account);
-	child_do(&child, 'h');
-	assert_equal(again, child.pid);
 	child_reap(&child);
 	close_accounts();
 }
@@ -671,8 +671,8 @@ static bool hide_and_see(uint32_t account, pid_t pid)
 }
 
 /*
- * In how many turns at most all of a spinner's time is kept at least once: the scheduler may begin its run anew without
- * a switch, and a run whose beginning is hidden as well as its end is lost (limits.md).
+ * In how many turns at most all of a spinner's time is kept at least once. On some machines each turn loses 0.2 to 1 ms:
+ * more is hidden there than the test hides. Too much is never allowed.
  */
 #define TURNS_MAX 20
 
@@ -727,7 +727,7 @@ START_TEST(a_timer_notices_what_runs_after_a_hidden_switch)
 		ck_assert_uint_ge(hide_often(&equal), 5);
 	close_accounts();
 	if (!equal)
-		SKIP_TEST("in each of %d turns other switches were hidden, too, or runs begun anew", TURNS_MAX);
+		SKIP_TEST("in each of %d turns more was lost than by what was hidden here", TURNS_MAX);
 }
 END_TEST
 
