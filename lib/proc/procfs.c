@@ -62,12 +62,6 @@ static void skip_fields(struct cursor *cursor, int count)
 }
 
 /*
- * PF_EXITING of the kernel's linux/sched.h, which is in no public header: set first when a
- * thread exits, and never cleared.
- */
-#define PROCFS_FLAG_EXITING 0x4u
-
-/*
  * "6195 (cat) R 6162 6162 2872 0 -1 4194304 100 0 0 0 0 0 0 0 20 0 1 0 132835 3133440 383 ..."
  *
  * comm is chosen by the process, ") S 1 (" and newlines included, so it ends at the last ')':
@@ -93,7 +87,9 @@ int procfs_stat_parse(const char *buf, size_t len, struct procfs_stat *ret)
 	uint64_t parent_pid = take_number(&cursor);
 	stat.parent_pid = (int32_t)parent_pid;
 	skip_fields(&cursor, 4); /* pgrp session tty_nr tpgid */
-	stat.exiting = (take_number(&cursor) & PROCFS_FLAG_EXITING) != 0;
+	uint64_t flags = take_number(&cursor);
+	stat.exiting = (flags & PROCFS_FLAG_EXITING) != 0;
+	stat.kernel = (flags & PROCFS_FLAG_KERNEL) != 0;
 	stat.minor_faults = take_number(&cursor);
 	stat.waited_minor_faults = take_number(&cursor);
 	stat.major_faults = take_number(&cursor);

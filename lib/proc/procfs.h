@@ -17,6 +17,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/*
+ * PF_EXITING and PF_KTHREAD of the kernel's linux/sched.h, which are in no public header. The first is
+ * set before all else when a thread exits, and never cleared.
+ */
+#define PROCFS_FLAG_EXITING 0x4u
+#define PROCFS_FLAG_KERNEL 0x200000u
+
 /* Of stat. comm points into the buffer and is not NUL-terminated; it may hold any byte. */
 struct procfs_stat {
 	int32_t pid;
@@ -25,6 +32,7 @@ struct procfs_stat {
 	size_t comm_len;
 	char state;   /* R S D Z T t W X I ... */
 	bool exiting; /* its main thread has ended or is about to (also a zombie): fields are final */
+	bool kernel;  /* a thread of the kernel: it has no memory, and no arguments */
 	uint64_t minor_faults;
 	uint64_t major_faults;
 	uint64_t user_ticks;   /* clock ticks, sysconf(_SC_CLK_TCK) in a second */

@@ -1119,6 +1119,8 @@ ssize_t foreign_cmdline(enum foreign_lane lane, int procfd, int32_t pid, char *b
 {
 	ssize_t len = foreign_read(lane, procfd, pid, "cmdline", buf, cap);
 
+	if (len == 0)
+		return -ENODATA;
 	if (len > 0 && (size_t)len == cap - 1)
 		len = whole_characters(buf, len);
 	while (len > 0 && buf[len - 1] == '\0')

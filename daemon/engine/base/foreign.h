@@ -65,8 +65,8 @@ void foreign_begin(const char *ring);
 ssize_t foreign_read(enum foreign_lane lane, int dirfd, int32_t pid, const char *path, char *buf, size_t cap);
 
 /*
- * The arguments of a process, joined by spaces; "" for kernel threads. What does not fit is cut at
- * a character. Returns as foreign_read.
+ * The arguments of a process, joined by spaces. What does not fit is cut at a character. Returns as
+ * foreign_read; -ENODATA: it has none now, as kernel threads, and processes while they end or execute.
  */
 ssize_t foreign_cmdline(enum foreign_lane lane, int procfd, int32_t pid, char *buf, size_t cap);
 

@@ -398,6 +398,33 @@ static void ask_container(struct process_facts *process_facts)
 	process_facts->facts.container = &process_facts->container;
 }
 
+/*
+ * Of a process without arguments: whether it will have some. While it executes it has none for a moment, up to
+ * milliseconds if they are many; to kernel threads and to what is ending none come.
+ */
+static bool is_executing(const struct process_facts *process_facts)
+{
+	char text[sizeof(process_facts->text)];
+	struct procfs_stat stat;
+	ssize_t len = proc_read_file(process_facts->procfd, process_facts->facts.pid, "stat", text, sizeof(text));
+
+	return len > 0 && procfs_stat_parse(text, (size_t)len, &stat) == 0 && !stat.exiting && !stat.kernel;
+}
+
+/* 0; -errno: its command line could not be had, which says nothing about it, but for some errors. */
+static ssize_t read_cmdline(struct process_facts *process_facts)
+{
+	ssize_t r = foreign_cmdline(FOREIGN_DISCOVERY, process_facts->procfd, process_facts->facts.pid,
+				    process_facts->cmdline, sizeof process_facts->cmdline);
+
+	if (r == -ENODATA && !is_executing(process_facts))
+		r = 0;
+	process_facts->facts.cmdline = r >= 0 ? process_facts->cmdline : NULL;
+	/* Whatever keeps it from being read but its end and what is not allowed: another look may tell. */
+	process_facts->unanswered = r < 0 && r != -ESRCH && r != -EACCES && r != -EPERM;
+	return r < 0 ? r : 0;
+}
+
 /* 0, or an error of process_facts_starved. */
 static ssize_t read_files(struct process_facts *process_facts, unsigned missing)
 {
@@ -408,13 +435,8 @@ static ssize_t read_files(struct process_facts *process_facts, unsigned missing)
 		r = proc_read_link(process_facts->procfd, pid, "exe", process_facts->exe, sizeof process_facts->exe);
 		process_facts->facts.exe = r > 0 ? process_facts->exe : NULL;
 	}
-	if (!process_facts_starved(r) && (missing & MATCH_CMDLINE)) {
-		r = foreign_cmdline(FOREIGN_DISCOVERY, process_facts->procfd, pid, process_facts->cmdline,
-				    sizeof process_facts->cmdline);
-		process_facts->facts.cmdline = r >= 0 ? process_facts->cmdline : NULL;
-		/* Whatever keeps it from being read but its end and what is not allowed: another look may tell. */
-		process_facts->unanswered = r < 0 && r != -ESRCH && r != -EACCES && r != -EPERM;
-	}
+	if (!process_facts_starved(r) && (missing & MATCH_CMDLINE))
+		r = read_cmdline(process_facts);
 	if (!process_facts_starved(r) && (missing & MATCH_CGROUP)) {
 		r = cgroup_path_of(process_facts->mounts, process_facts->procfd, pid, process_facts->cgroup,
 				   sizeof process_facts->cgroup);

@@ -32,6 +32,12 @@ START_TEST(stat_has_its_fields)
 	ck_assert_uint_eq(stat.system_ticks, 1791);
 	ck_assert_uint_eq(stat.threads, 3);
 	ck_assert_uint_eq(stat.start_ticks, 132835);
+	ck_assert(!stat.exiting);
+	ck_assert(!stat.kernel);
+	ck_assert_int_eq(parse_stat("2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 1 0 0 20 0 1 0 3 0 0 0\n", &stat), 0);
+	ck_assert(stat.kernel);
+	ck_assert_int_eq(parse_stat("9 (a) Z 1 9 9 0 -1 4194564 0 0 0 0 0 1 0 0 20 0 1 0 3 0 0 0\n", &stat), 0);
+	ck_assert(stat.exiting);
 }
 END_TEST
 

@@ -108,7 +108,7 @@ START_TEST(arguments_are_joined_by_spaces)
 	ck_assert_int_eq(foreign_cmdline(FOREIGN_DISCOVERY, procfd, 10, buf, sizeof(buf)), 8);
 	ck_assert_str_eq(buf, "a b c  d");
 	put("10/cmdline", "", 0);
-	ck_assert_int_eq(foreign_cmdline(FOREIGN_DISCOVERY, procfd, 10, buf, sizeof(buf)), 0);
+	ck_assert_int_eq(foreign_cmdline(FOREIGN_DISCOVERY, procfd, 10, buf, sizeof(buf)), -ENODATA);
 	ck_assert_str_eq(buf, "");
 	put("10/cmdline", "\0\0\0", 3);
 	ck_assert_int_eq(foreign_cmdline(FOREIGN_DISCOVERY, procfd, 10, buf, sizeof(buf)), 0);

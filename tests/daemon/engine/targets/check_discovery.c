@@ -242,6 +242,30 @@ START_TEST(a_process_that_takes_another_name_leaves)
 }
 END_TEST
 
+/* flags of the stat of a process without arguments: 0 is one that executes. */
+static const struct {
+	unsigned flags;
+	size_t targets;
+} empty[] = { { 0, 1 }, { PROCFS_FLAG_EXITING, 0 }, { PROCFS_FLAG_KERNEL, 0 } };
+
+START_TEST(while_a_process_executes_it_is_not_known_whether_its_command_line_matches)
+{
+	char path[128];
+
+	make_files(&rig, ENTRY("\"cmdline\": \"port 81\""));
+	ck_assert_uint_eq(targets(&rig), 1);
+	snprintf(path, sizeof(path), "%s/11/cmdline", rig.root);
+	scene_write(path, "%s", "");
+	snprintf(path, sizeof(path), "%s/11/stat", rig.root);
+	scene_write(path, "11 (web) S 1 1 1 0 -1 %u 10 0 0 0 5 5 0 0 20 0 3 0 501 1000000 100 0\n", empty[_i].flags);
+	ck_assert_uint_eq(targets(&rig), empty[_i].targets);
+	appear(&rig, 11, "web", "web|--port|81", 501, "/");
+	ck_assert_uint_eq(targets(&rig), 1);
+	appear(&rig, 11, "web", "other", 501, "/");
+	ck_assert_uint_eq(targets(&rig), 0);
+}
+END_TEST
+
 /* Scans until one has passed over this process: in one of sixteen each is looked at. */
 START_TEST(a_process_that_has_not_run_is_not_looked_at_and_stays)
 {
@@ -2126,6 +2150,8 @@ Suite *discovery_suite(void)
 	tcase_add_test(tcase, counts_what_is_there);
 	tcase_add_test(tcase, a_scan_without_descriptors_removes_no_target);
 	tcase_add_test(tcase, a_process_that_takes_another_name_leaves);
+	tcase_add_loop_test(tcase, while_a_process_executes_it_is_not_known_whether_its_command_line_matches, 0,
+			    ARRAY_LEN(empty));
 	tcase_add_test(tcase, a_process_that_has_not_run_is_not_looked_at_and_stays);
 	tcase_add_test(tcase, a_process_that_has_not_run_is_looked_at_after_a_reload);
 	tcase_add_test(tcase, where_an_entry_selects_by_cgroup_every_process_is_looked_at);
