@@ -92,8 +92,8 @@ static const struct config_help config_help[] = {
 		"core. On a busy machine neither helps: see `scheduling`."),
 	KEY("sampling", "scheduling",
 		"`auto`: sampler threads have real-time priority (SCHED_FIFO 1), where that is allowed, for as long "
-		"as they keep within `cpu_budget`; else a short time slice; `normal`: no real-time priority "
-		"([busy machines](#busy-machines))."),
+		"as they keep within `cpu_budget`; else a short time slice; `normal`: neither that nor a nice value "
+		"of its own ([busy machines](#busy-machines))."),
 	KEY("sampling", "reset_peaks",
 		"Reset high-water marks of memory after each reading, so that each peak is that of its interval. "
 		"Writes `clear_refs` of watched processes, and `memory.max_usage_in_bytes` (v1) or `memory.peak` "

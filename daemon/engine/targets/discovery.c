@@ -71,6 +71,7 @@
 #include <sys/inotify.h>
 #include <sys/prctl.h>
 #include <sys/queue.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -3115,15 +3116,34 @@ static void scan_first(struct discovery *discovery)
 	publish_first_scan(discovery, r);
 }
 
+/*
+ * Where CPUs are taken a thread that sleeps and wakes waits for 0.1 s and more, and the CPU time of children that
+ * have ended is in a sample too late by that. So this thread, and what reads for it, has a higher weight where that is
+ * allowed, unless the daemon was started with a lower one. (The service has that of its cgroup.)
+ */
+#define NICE (-10)
+
+static void set_priority(const struct discovery *discovery, int nice_before)
+{
+	bool raised = discovery->config->sampling.scheduling == CONFIG_SCHEDULING_AUTO && nice_before <= 0;
+	int wanted = raised && nice_before > NICE ? NICE : nice_before;
+
+	if (getpriority(PRIO_PROCESS, 0) != wanted)
+		(void)setpriority(PRIO_PROCESS, 0, wanted);
+}
+
 static void *discovery_run(void *argument)
 {
 	struct discovery *discovery = argument;
+	int nice_before = getpriority(PRIO_PROCESS, 0);
 
 	prctl(PR_SET_NAME, "discovery");
 	fair_mutex_enter(&discovery->lock);
+	set_priority(discovery, nice_before);
 	if (!discovery->subscribed_once)
 		scan_first(discovery);
 	while (!discovery->stop) {
+		set_priority(discovery, nice_before);
 		subscribe(discovery);
 		publish_first_scan(discovery, scan_locked(discovery));
 		/* One that failed is tried again: nothing was swept by it. */

@@ -368,6 +368,41 @@ START_TEST(where_events_report_everything_scans_are_further_apart)
 }
 END_TEST
 
+/* Of the thread of this process with that name. */
+static int nice_of_thread(const char *name)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	int found = INT_MAX;
+	char path[300];
+
+	for (const struct dirent *entry; found == INT_MAX && (entry = readdir(tasks));) {
+		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
+		if (entry->d_name[0] != '.' && scene_says(path, name))
+			found = getpriority(PRIO_PROCESS, (id_t)strtoul(entry->d_name, NULL, 10));
+	}
+	closedir(tasks);
+	return found;
+}
+
+START_TEST(the_thread_has_a_nice_value_of_its_own_unless_told_otherwise)
+{
+	struct config *before;
+
+	if (geteuid() != 0)
+		SKIP_TEST("only root may have one");
+	make(&rig, "/proc", NULL, scene_config("{\"targets\": [{\"name\": \"a\", \"comm\": \"none@\"}]}"));
+	ck_assert_int_eq(discovery_start(rig.discovery, true), 0);
+	scene_wait_for(nice_of_thread("discovery") == -10);
+	ck_assert_int_eq(getpriority(PRIO_PROCESS, 0), 0);
+	before = rig.config;
+	rig.config = scene_config("{\"sampling\": {\"scheduling\": \"normal\"}, \"targets\": [{\"name\": \"a\", "
+				  "\"comm\": \"none@\"}]}");
+	ck_assert_int_eq(discovery_reload(rig.discovery, rig.config), 0);
+	config_free(before);
+	scene_wait_for(nice_of_thread("discovery") == 0);
+}
+END_TEST
+
 START_TEST(the_thread_finds_processes_that_come_later)
 {
 	struct actor actors[2] = { actor_start("thread@"), actor_start("else@") };
@@ -2157,6 +2192,7 @@ Suite *discovery_suite(void)
 	tcase_add_test(tcase, where_an_entry_selects_by_cgroup_every_process_is_looked_at);
 	tcase_add_test(tcase, a_process_that_was_refused_is_looked_at_until_there_is_room);
 	tcase_add_test(tcase, where_events_report_everything_scans_are_further_apart);
+	tcase_add_test(tcase, the_thread_has_a_nice_value_of_its_own_unless_told_otherwise);
 	tcase_add_test(tcase, the_thread_finds_processes_that_come_later);
 	tcase_add_test(tcase, the_baseline_of_a_watched_process_names_its_hot_thread);
 	tcase_add_test(tcase, cgroups_come_and_go);
