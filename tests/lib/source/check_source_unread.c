@@ -302,8 +302,8 @@ START_TEST(what_is_unread_is_read_in_time_however_long_the_pauses)
 	struct source_entry *entry = add_calm();
 	unsigned unread = 0;
 
-	for (uint64_t round = 1; round < 5;
-	     round++) { /* pauses have places of their own: not all of these end in one */
+	/* Pauses have places of their own: not all of these end in one. */
+	for (uint64_t round = 1; round < 5; round++) {
 		for (uint64_t i = 0; i < 200 + 7 * round; i++)
 			tick();
 		source_read_all_now(bench.source);
