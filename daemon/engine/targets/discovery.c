@@ -3118,8 +3118,8 @@ static void scan_first(struct discovery *discovery)
 
 /*
  * Where CPUs are taken a thread that sleeps and wakes waits for 0.1 s and more, and the CPU time of children that
- * have ended is in a sample too late by that. So this thread, and what reads for it, has a higher weight where that is
- * allowed, unless the daemon was started with a lower one. (The service has that of its cgroup.)
+ * have ended is in a sample too late by that. So this thread has a higher weight where that is allowed, unless the
+ * daemon was started with a lower one. (The service has that of its cgroup.) A reader that it starts inherits it.
  */
 #define NICE (-10)
 
