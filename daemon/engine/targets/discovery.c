@@ -127,6 +127,9 @@
 /* How long a process that was forked is left alone: to execute something, or to end. */
 #define DELAY_NS (2 * NS_PER_MS)
 
+/* So often, each after the delay, one that executes and has no arguments yet is looked at again. */
+#define RETRIES_MAX 50u
+
 /*
  * A process that was forked less than this ago counts in its group with all that it has used; for
  * an older one that would be a spike that did not happen. The longer limit is for one that was not
@@ -194,6 +197,7 @@ struct recent_pid {
 	bool summed_up;        /* GONE, and what it used in all was told, by a source that is in the order of time */
 	mono_t born;           /* forked: when that event was read */
 	mono_t at;             /* the last event */
+	unsigned retries;      /* looks since then at which it was still executing */
 };
 
 /* A second of a storm. */
@@ -467,6 +471,7 @@ static struct recent_pid *recent_pids_change(struct recent_pids *recent_pids, in
 		recent_pids_remove(recent_pids, known);
 	recent_pid.state = RECENT_WAITING;
 	recent_pid.at = now;
+	recent_pid.retries = 0;
 	if (what == CHANGE_FORKED)
 		recent_pid.born = now;
 	recent_pid.forked |= what == CHANGE_FORKED;
@@ -2373,6 +2378,21 @@ static void check_backlog(struct discovery *discovery, mono_t now)
 
 /* ---- reading events ---- */
 
+/* It is looked at again soon, but not without end: then by a scan. */
+static void look_again(struct discovery *discovery, const struct recent_pid *recent_pid, mono_t now)
+{
+	unsigned retries = recent_pid->retries + 1;
+	struct recent_pid *waiting;
+
+	if (retries > RETRIES_MAX) {
+		discovery->again = true;
+		return;
+	}
+	waiting = recent_pids_change(&discovery->subscription->recent_pids, recent_pid->pid, CHANGE_EXECUTED, now);
+	if (waiting)
+		waiting->retries = retries;
+}
+
 static void look_at_process(struct discovery *discovery, struct recent_pid *recent_pid, mono_t now)
 {
 	struct process_facts *process_facts = &discovery->subscription->process_facts;
@@ -2398,10 +2418,12 @@ static void look_at_process(struct discovery *discovery, struct recent_pid *rece
 
 	recent_pid->state = RECENT_MET;
 	recent_pid->renamed &= r < 0;
-	discovery->again |= process_facts->unanswered; /* another look may tell */
+	discovery->again |= process_facts->unanswered && !process_facts->executing; /* another look may tell */
 	discovery->state.looks++;
 	discovery->state.late += discovery->state.held_off;
 	discovery->again |= r < 0 && process_facts_starved(r);
+	if (process_facts->executing)
+		look_again(discovery, recent_pid, now);
 }
 
 static void on_process_change(struct discovery *discovery, int32_t pid, enum process_change what, mono_t now)

@@ -381,7 +381,7 @@ static int read_stat(struct process_facts *process_facts, int32_t pid)
 	process_facts->arguments_at = procfs_stat_arguments(process_facts->text, (size_t)len);
 	process_facts->facts = (struct match_facts){ .pid = pid, .comm = process_facts->comm };
 	process_facts->asked = MATCH_COMM;
-	process_facts->unanswered = false;
+	process_facts->unanswered = process_facts->executing = false;
 
 	return 0;
 }
@@ -417,7 +417,8 @@ static ssize_t read_cmdline(struct process_facts *process_facts)
 	ssize_t r = foreign_cmdline(FOREIGN_DISCOVERY, process_facts->procfd, process_facts->facts.pid,
 				    process_facts->cmdline, sizeof process_facts->cmdline);
 
-	if (r == -ENODATA && !is_executing(process_facts))
+	process_facts->executing = r == -ENODATA && is_executing(process_facts);
+	if (r == -ENODATA && !process_facts->executing)
 		r = 0;
 	process_facts->facts.cmdline = r >= 0 ? process_facts->cmdline : NULL;
 	/* Whatever keeps it from being read but its end and what is not allowed: another look may tell. */

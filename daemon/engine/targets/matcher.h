@@ -45,6 +45,7 @@ struct process_facts {
 	uint64_t arguments_at; /* address of its arguments: another one after an exec; 0: not permitted to read */
 	unsigned asked;        /* bits of match_need that were read, or tried */
 	bool unanswered;       /* its command line could not be had: that says nothing about it */
+	bool executing;        /* unanswered, as it executes: it will have one soon */
 	struct container container;
 	char text[1024], comm[64], exe[4096], cgroup[4096], cmdline[PROCESS_FACTS_CMDLINE_MAX];
 };
