@@ -24,7 +24,9 @@
  * addresses.
  *
  * All memory is accounted for in one budget, as the heap rounds it up. Most lifetimes are those of
- * children that end soon: one takes 144 bytes, with its name.
+ * children that end soon: one takes 144 bytes, with its name. They have blocks of their own, which
+ * go back when all in them have ended: among other pieces of the heap, those that came and went
+ * while thousands of children did would leave holes, more of them with each day.
  */
 #include "lib/proc/mapping_history.h"
 
@@ -49,8 +51,9 @@
 #define PATH_MAX_BYTES 4096 /* mappings of longer paths are dropped */
 #define COMM_MAX 16         /* TASK_COMM_LEN */
 #define MAPPINGS_FIRST 8
-#define RECORD_MAX 8192  /* a path of PATH_MAX_BYTES and what is around it */
-#define ROOM_BYTES 16384 /* made before each record: a path, and an array that grows */
+#define BLOCK_BYTES (65536 - 2 * sizeof(size_t)) /* with what malloc(3) adds whole pages, which it maps and unmaps */
+#define RECORD_MAX 8192                          /* a path of PATH_MAX_BYTES and what is around it */
+#define ROOM_BYTES 16384                         /* made before each record: a path, and an array that grows */
 
 /* Bytes on the heap. */
 struct budget {
@@ -96,7 +99,8 @@ struct name {
 /* What a process was between two of fork(2), execve(2) and exit. */
 struct lifetime {
 	struct map_node node;             /* if it is the newest of its pid */
-	struct lifetime *before;          /* the one of the same pid before it */
+	struct block *block;              /* that it lies in */
+	struct lifetime *before;          /* the one of the same pid before it; if it is unused, another of the block */
 	struct lifetime *earlier, *later; /* among those that have ended */
 	uint32_t pid, parent;             /* parent 0: unknown */
 	enum beginning beginning;
@@ -109,12 +113,21 @@ struct lifetime {
 	struct name first;
 };
 
+struct block {
+	struct block *previous, *next; /* among those with room */
+	struct lifetime *unused;
+	size_t used;
+	struct lifetime lifetimes[];
+};
+
 struct mapping_history {
 	struct mapping_history_limits limits;
 	struct mapping_history_stats stats;
 	struct files files;
 	struct map lifetimes;
 	struct lifetime *oldest_ended, *newest_ended;
+	struct block *with_room; /* the first is filled first, so that the others may empty */
+	size_t block_bytes;
 };
 
 /* ---- memory ---- */
@@ -446,6 +459,81 @@ static void lifetime_add_name(struct mapping_history *history, struct lifetime *
 	lifetime->name_count++;
 }
 
+/* ---- blocks of lifetimes ---- */
+
+static void block_unlink(struct mapping_history *history, struct block *block)
+{
+	if (block->previous != NULL)
+		block->previous->next = block->next;
+	else
+		history->with_room = block->next;
+	if (block->next != NULL)
+		block->next->previous = block->previous;
+}
+
+/* Behind the first one. */
+static void block_link(struct mapping_history *history, struct block *block)
+{
+	block->previous = history->with_room;
+	block->next = block->previous != NULL ? block->previous->next : NULL;
+	if (block->next != NULL)
+		block->next->previous = block;
+	if (block->previous != NULL)
+		block->previous->next = block;
+	else
+		history->with_room = block;
+}
+
+/* False: no room. */
+static bool block_add(struct mapping_history *history)
+{
+	struct block *block = budget_realloc(&history->files.budget, NULL, 0, history->block_bytes);
+	size_t count = (history->block_bytes - sizeof(*block)) / sizeof(*block->lifetimes);
+
+	if (block == NULL)
+		return false;
+	*block = (struct block){ 0 };
+	while (count-- > 0) {
+		block->lifetimes[count] = (struct lifetime){ .block = block, .before = block->unused };
+		block->unused = &block->lifetimes[count];
+	}
+	block_link(history, block);
+	return true;
+}
+
+/* All but its block is for the caller to set. NULL: no room. */
+static struct lifetime *lifetime_alloc(struct mapping_history *history)
+{
+	struct lifetime *lifetime;
+	struct block *block;
+
+	if (history->with_room == NULL && !block_add(history))
+		return NULL;
+	block = history->with_room;
+	lifetime = block->unused;
+	block->unused = lifetime->before;
+	block->used++;
+	if (block->unused == NULL)
+		block_unlink(history, block);
+	return lifetime;
+}
+
+static void lifetime_free(struct mapping_history *history, struct lifetime *lifetime)
+{
+	struct block *block = lifetime->block;
+	bool was_full = block->unused == NULL;
+
+	lifetime->before = block->unused;
+	block->unused = lifetime;
+	block->used--;
+	if (was_full)
+		block_link(history, block);
+	if (block->used == 0) {
+		block_unlink(history, block);
+		budget_free(&history->files.budget, block, history->block_bytes);
+	}
+}
+
 /* ---- lifetimes ---- */
 
 static uint64_t pid_hash(uint32_t pid)
@@ -520,18 +608,25 @@ static void lifetime_forget(struct mapping_history *history, struct lifetime *li
 		unlink_ended(history, lifetime);
 	space_unref(&history->files, lifetime->space);
 	lifetime_free_names(history, lifetime);
-	budget_free(&history->files.budget, lifetime, sizeof(*lifetime));
+	lifetime_free(history, lifetime);
 	history->stats.lifetimes--;
 }
 
-/* Frees ended lifetimes, oldest first, until there is room for one more and for bytes beside it. */
-static void make_room(struct mapping_history *history, size_t bytes)
+/* For one more lifetime, and for bytes beside it. */
+static bool has_room(const struct mapping_history *history, size_t bytes)
 {
 	const struct budget *budget = &history->files.budget;
 
-	bytes += heap_bytes(sizeof(struct lifetime)) + heap_bytes(sizeof(struct space));
-	while (history->oldest_ended != NULL &&
-	       (budget->max - budget->used < bytes || history->stats.lifetimes >= history->limits.max_lifetimes)) {
+	bytes += heap_bytes(sizeof(struct space));
+	if (history->with_room == NULL)
+		bytes += heap_bytes(history->block_bytes);
+	return budget->max - budget->used >= bytes && history->stats.lifetimes < history->limits.max_lifetimes;
+}
+
+/* Frees ended lifetimes, oldest first, until there is. */
+static void make_room(struct mapping_history *history, size_t bytes)
+{
+	while (history->oldest_ended != NULL && !has_room(history, bytes)) {
 		lifetime_forget(history, history->oldest_ended);
 		history->stats.evicted++;
 	}
@@ -553,14 +648,15 @@ static struct lifetime *lifetime_begin(struct mapping_history *history, uint32_t
 	if (space == NULL)
 		space = space_new(&history->files);
 	if (space != NULL && !late && history->stats.lifetimes < history->limits.max_lifetimes)
-		lifetime = budget_realloc(&history->files.budget, NULL, 0, sizeof(*lifetime));
+		lifetime = lifetime_alloc(history);
 	if (lifetime == NULL) {
 		space_unref(&history->files, space);
 		history->stats.dropped++;
 		return NULL;
 	}
 	before = lifetime_newest(history, pid); /* it may have gone to make room */
-	*lifetime = (struct lifetime){ .before = before,
+	*lifetime = (struct lifetime){ .block = lifetime->block,
+				       .before = before,
 				       .pid = pid,
 				       .from_ns = from_ns,
 				       .to_ns = UINT64_MAX,
@@ -1074,6 +1170,14 @@ static struct mapping_history_limits with_defaults(const struct mapping_history_
 	};
 }
 
+/* A small part of what there may be; with one lifetime at least. */
+static size_t block_bytes(size_t max_bytes)
+{
+	size_t bytes = max_bytes / 16, least = sizeof(struct block) + sizeof(struct lifetime);
+
+	return bytes > BLOCK_BYTES ? BLOCK_BYTES : bytes < least ? least : bytes;
+}
+
 int mapping_history_new(const struct mapping_history_limits *limits, struct mapping_history **ret)
 {
 	struct mapping_history *history = calloc(1, sizeof(*history));
@@ -1082,6 +1186,7 @@ int mapping_history_new(const struct mapping_history_limits *limits, struct mapp
 		return -ENOMEM;
 	history->limits = with_defaults(limits);
 	history->files.budget.max = history->limits.max_bytes;
+	history->block_bytes = block_bytes(history->limits.max_bytes);
 	if (map_reserve(&history->files.map, FILE_BUCKETS) < 0 ||
 	    map_reserve(&history->lifetimes, LIFETIME_BUCKETS) < 0) {
 		mapping_history_free(history);

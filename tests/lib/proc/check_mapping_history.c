@@ -429,6 +429,34 @@ START_TEST(what_is_counted_is_what_the_heap_gave)
 }
 END_TEST
 
+START_TEST(children_that_ended_leave_the_blocks_of_those_that_live)
+{
+	size_t full, rest;
+
+	feed_comm(1, 1, "parent", true, 1);
+	for (uint32_t i = 0; i < 20000; i++) {
+		feed_fork(1, 100 + i, 10 + i);
+		if (i % 5000 != 0)
+			feed_exit(100 + i, 11 + i);
+	}
+	full = stats_now().bytes;
+	mapping_history_expire(book, UINT64_MAX);
+	ck_assert_uint_eq(stats_now().lifetimes, 5);
+	rest = stats_now().bytes;
+	ck_assert_uint_lt(rest, full / 8);
+	for (uint32_t i = 0; i < 1500; i++) /* beside these */
+		feed_fork(1, 30000 + i, 30000 + i);
+	ck_assert_uint_eq(stats_now().bytes, rest);
+	for (uint32_t i = 0; i < 1500; i++)
+		feed_exit(30000 + i, 40000 + i);
+	for (uint32_t i = 0; i < 20000; i += 5000)
+		feed_exit(100 + i, 50000);
+	feed_exit(1, 50000);
+	mapping_history_expire(book, UINT64_MAX);
+	ck_assert_uint_eq(stats_now().bytes, 0);
+}
+END_TEST
+
 START_TEST(covered_mappings_go_first)
 {
 	begin_with(&(struct mapping_history_limits){ .max_mappings = 32 });
@@ -531,6 +559,7 @@ Suite *mapping_history_suite(void)
 	tcase_add_test(tcase, life_that_begins_at_the_last_moment_is_written_once);
 	tcase_add_test(tcase, all_limits_hold);
 	tcase_add_test(tcase, what_is_counted_is_what_the_heap_gave);
+	tcase_add_test(tcase, children_that_ended_leave_the_blocks_of_those_that_live);
 	tcase_add_test(tcase, covered_mappings_go_first);
 	tcase_add_test(tcase, every_allocation_may_fail);
 	tcase_add_test(tcase, every_write_may_fail);
