@@ -62,7 +62,9 @@
 	X(FILES_READ,        "files_read",        "ns",       GAUGE, \
 	  "of a cgroup whose cpu is the scheduler's own: when all else was read (CLOCK_MONOTONIC)") \
 	X(CPU_ESTIMATED,     "cpu_estimated",     "count",    COUNTER, \
-	  "of a group: processes that ended of which its cpu has an estimate; unavailable: of none")
+	  "of a group: processes that ended of which its cpu has an estimate; unavailable: of none") \
+	X(CPU_LATE,          "cpu_late",          "ns",       GAUGE, \
+	  "of a group: its cpu has become more by processes that ended up to so long before; unavailable: by none")
 
 enum sample_field {
 #define X(identifier, name, unit, kind, source) SAMPLE_##identifier,

@@ -11,6 +11,7 @@
 #ifndef SPIKEWATCH_LIB_PROC_PROCFS_H
 #define SPIKEWATCH_LIB_PROC_PROCFS_H
 
+#include "lib/base/base.h"
 #include "lib/proc/perf.h"
 
 #include <stdbool.h>
@@ -91,6 +92,7 @@ struct procevent_totals {
 	uint64_t minor_faults, major_faults; /* 0 of a process that had several threads: not known */
 	uint64_t elapsed_ns;                 /* since its last thread began, which is the process if it had no other */
 	uint64_t start_ticks;                /* as in stat; 0: not known */
+	mono_t ended;                        /* as of no time namespace; 0: not known */
 	bool threads;                        /* it had several */
 	bool exact;                          /* nothing is missing: as of the last moment that it ran */
 	char comm[17];

@@ -61,6 +61,7 @@ struct source_group {
 	_Atomic bool has_exit_usage;               /* there is something to be added */
 	_Atomic uint64_t exit_usage[SUM_COUNTERS]; /* by the control thread */
 	_Atomic uint64_t estimated;                /* the same: CPU_ESTIMATED */
+	_Atomic uint64_t late_ns;                  /* the same: CPU_LATE, of what is to be added */
 };
 
 /*
@@ -563,6 +564,10 @@ void source_entry_add_exit_usage(struct source_entry *group, const struct source
 	}
 	if (known == SOURCE_END_ESTIMATED || known == SOURCE_END_SHARED)
 		atomic_fetch_add_explicit(&group->group->estimated, 1, memory_order_relaxed);
+	/* Only this thread makes it more. */
+	if (sample_has(end, SAMPLE_CPU_LATE) &&
+	    end->value[SAMPLE_CPU_LATE] > atomic_load_explicit(&group->group->late_ns, memory_order_relaxed))
+		atomic_store_explicit(&group->group->late_ns, end->value[SAMPLE_CPU_LATE], memory_order_relaxed);
 	atomic_store_explicit(&group->group->has_exit_usage, true, memory_order_release);
 }
 
@@ -1254,18 +1259,19 @@ static void fill_cgroup(struct source *source, struct source_entry *entry, mono_
 		note_cgroup_reading(source, entry, now, r < 0 || entry->status == SOURCE_CHANGED);
 }
 
-/* What is added after the flag was cleared sets it again. */
-static void take_exit_usage(struct source_group *group)
+/* What is added after the flag was cleared sets it again. Returns CPU_LATE; 0: it is unavailable. */
+static uint64_t take_exit_usage(struct source_group *group)
 {
 	uint64_t counters[SUM_COUNTERS];
 
 	if (!atomic_load_explicit(&group->has_exit_usage, memory_order_relaxed))
-		return;
+		return 0;
 
 	atomic_exchange_explicit(&group->has_exit_usage, false, memory_order_acquire);
 	for (int i = 0; i < SUM_COUNTERS; i++)
 		counters[i] = atomic_exchange_explicit(&group->exit_usage[i], 0, memory_order_relaxed);
 	sum_add_usage(&group->sum, counters);
+	return atomic_exchange_explicit(&group->late_ns, 0, memory_order_relaxed);
 }
 
 static bool to_be_shown(const struct source *source, const struct source_entry *entry)
@@ -1301,18 +1307,20 @@ static void show(struct source *source, struct source_entry *entry)
 static void fill_group(struct source_entry *entry, mono_t at)
 {
 	struct sum *sum = &entry->group->sum;
-	uint64_t estimated;
+	bool was_late = sample_has(&entry->sample, SAMPLE_CPU_LATE);
+	uint64_t late_ns = take_exit_usage(entry->group), estimated;
 
-	take_exit_usage(entry->group);
 	entry->at = at;
 	entry->status = SOURCE_SAME;
-	if (!sum->changed && !entry->fresh && !has_new_limits(entry))
+	if (!sum->changed && !entry->fresh && !has_new_limits(entry) && !was_late)
 		return;
 
 	sum_sample(sum, &entry->sample);
 	estimated = atomic_load_explicit(&entry->group->estimated, memory_order_relaxed);
 	if (estimated > 0)
 		sample_set(&entry->sample, SAMPLE_CPU_ESTIMATED, estimated);
+	if (late_ns > 0)
+		sample_set(&entry->sample, SAMPLE_CPU_LATE, late_ns);
 	put_limits(entry);
 	entry->fresh = false;
 	entry->status = SOURCE_CHANGED;

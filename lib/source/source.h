@@ -210,8 +210,8 @@ void source_entry_count_whole(struct source_entry *entry, const struct sample *s
  * What a process had used when it ended is added to a group. member: its entry, which was in that
  * group and is in the source no more: only what it has not counted is added; NULL: it never was a
  * member. Of one that is SOURCE_END_SHARED more than in *end may have been counted: so much less is added of
- * the next ones. Only the counters of a group (sum.h) are looked at. One thread for each group; in the sum from
- * the next fill on.
+ * the next ones. Only the counters of a group (sum.h) are looked at, and CPU_LATE, which the sample of the
+ * group has in that fill alone. One thread for each group; in the sum from the next fill on.
  */
 void source_entry_add_exit_usage(struct source_entry *group, const struct source_entry *member,
 				 const struct sample *end, enum source_end known);

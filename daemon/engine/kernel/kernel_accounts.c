@@ -983,6 +983,7 @@ static void put_end(struct reading *reading, const struct kernel_end *end)
 		.major_faults = end->major_faults,
 		.elapsed_ns = end->elapsed_ns,
 		.start_ticks = end->began_ns / (NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK)),
+		.ended = { end->ended_ns },
 		.exact = true,
 	};
 	divide_cpu(end, &event.totals);

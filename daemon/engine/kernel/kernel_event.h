@@ -31,6 +31,7 @@ struct kernel_end {
 	uint64_t minor_faults, major_faults;
 	uint64_t elapsed_ns; /* since it began */
 	uint64_t began_ns;   /* CLOCK_BOOTTIME */
+	uint64_t ended_ns;   /* CLOCK_MONOTONIC, of no time namespace */
 	char comm[16];       /* ends with a zero byte */
 };
 

@@ -656,7 +656,8 @@ static void say_end(const struct task_struct *task)
 		.ppid = leader->real_parent->tgid,
 	};
 	sum_up(end, leader, signal);
-	end->elapsed_ns = bpf_ktime_get_ns() - leader->start_time;
+	end->ended_ns = bpf_ktime_get_ns();
+	end->elapsed_ns = end->ended_ns - leader->start_time;
 	end->began_ns = leader->start_boottime;
 	__builtin_memcpy(end->comm, leader->comm, sizeof(end->comm));
 	bpf_ringbuf_submit(end, 0);

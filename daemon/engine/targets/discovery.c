@@ -1742,6 +1742,21 @@ static bool may_be_unseen(const struct discovery *discovery, const struct procev
 	       (recent_pid && recent_pid->forked && !recent_pid->scanned);
 }
 
+/*
+ * What ended longer ago than this when it is counted is CPU_LATE. More than LATE_MAX_NS it is not: the clock is that
+ * of another time namespace then.
+ */
+#define LATE_NS (100 * NS_PER_MS)
+#define LATE_MAX_NS (60 * NS_PER_S)
+
+static void put_lateness(const struct discovery *discovery, mono_t ended, struct sample *sample)
+{
+	int64_t late_ns = mono_diff(pulse_of(discovery), ended);
+
+	if (ended.ns > 0 && late_ns > (int64_t)LATE_NS && late_ns < (int64_t)LATE_MAX_NS)
+		sample_set(sample, SAMPLE_CPU_LATE, (uint64_t)late_ns);
+}
+
 static void on_exit_record(struct discovery *discovery, const struct procevent *end, mono_t now)
 {
 	const struct procevent_totals *totals = &end->totals;
@@ -1762,6 +1777,7 @@ static void on_exit_record(struct discovery *discovery, const struct procevent *
 	sample_set(&sample, SAMPLE_CPU_SYSTEM, totals->system_ns);
 	sample_set(&sample, SAMPLE_MINOR_FAULTS, totals->minor_faults);
 	sample_set(&sample, SAMPLE_MAJOR_FAULTS, totals->major_faults);
+	put_lateness(discovery, totals->ended, &sample);
 	met = end_targets(discovery, end, recent_pid && recent_pid->renamed, &sample) || met;
 	if (recent_pid && recent_pid->state == RECENT_GONE)
 		met = met || !recent_pid->missed; /* it was met before it ended */

@@ -319,6 +319,15 @@ START_TEST(what_a_group_counted_beyond_an_end_is_made_up_for_by_the_next_ones)
 	fill(&bench, 4 * S, group);
 	ck_assert_uint_eq(value(group, SAMPLE_CPU), shared ? sum + 4 * NS_PER_MS : sum + 9 * NS_PER_MS);
 	ck_assert_uint_eq(value(group, SAMPLE_CPU_ESTIMATED), 2);
+	ck_assert(!sample_has(source_entry_sample(group), SAMPLE_CPU_LATE));
+	sample_set(&end, SAMPLE_CPU_LATE, 300);
+	source_entry_add_exit_usage(group, NULL, &end, SOURCE_END_EXACT);
+	sample_set(&end, SAMPLE_CPU_LATE, 200);
+	source_entry_add_exit_usage(group, NULL, &end, SOURCE_END_EXACT);
+	fill(&bench, 5 * S, group);
+	ck_assert_uint_eq(value(group, SAMPLE_CPU_LATE), 300);
+	fill(&bench, 6 * S, group); /* nothing more came */
+	ck_assert(!sample_has(source_entry_sample(group), SAMPLE_CPU_LATE));
 	source_entry_free(member);
 	drop(&bench, group);
 	bench_close(&bench);

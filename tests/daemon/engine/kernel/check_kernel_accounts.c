@@ -1429,6 +1429,52 @@ static unsigned heard_moves(pid_t pid)
 	return moves;
 }
 
+/* When a process ended; 0: that was not heard. */
+static uint64_t heard_end(pid_t pid)
+{
+	struct procevent events[64];
+	bool lost, more = true;
+	uint64_t ended_ns = 0;
+
+	while (more) {
+		size_t count = kernel_accounts_read(accounts, events, ARRAY_LEN(events), &lost, &more);
+
+		for (size_t i = 0; i < count; i++)
+			if (events[i].pid == pid && events[i].kind == PROCEVENT_TOTALS)
+				ended_ns = events[i].totals.ended.ns;
+	}
+	return ended_ns;
+}
+
+START_TEST(an_end_tells_when_it_was)
+{
+	struct clock clock = real_clock();
+	uint64_t before_ns;
+	struct child child;
+	int fd;
+
+	if (!open_accounts(2))
+		SKIP_TEST("%s", skip_reason);
+	ck_assert_int_eq(kernel_accounts_listen(accounts, &fd), 0);
+	child = child_start();
+	before_ns = clock_mono(&clock).ns;
+	child_reap(&child);
+	for (int i = 0; i < 1000; i++) { /* its last switch may be after its parent was told */
+		uint64_t ended_ns = heard_end(child.pid);
+
+		if (ended_ns > 0) {
+			ck_assert_uint_gt(ended_ns, before_ns);
+			ck_assert_uint_le(ended_ns, clock_mono(&clock).ns);
+			break;
+		}
+		ck_assert_int_lt(i, 999);
+		usleep(10000);
+	}
+	ck_assert_int_eq(kernel_accounts_listen(accounts, NULL), 0);
+	close_accounts();
+}
+END_TEST
+
 START_TEST(a_process_that_is_moved_to_another_cgroup_is_told)
 {
 	struct child child;
@@ -2272,6 +2318,7 @@ Suite *kernel_accounts_suite(void)
 	tcase_add_unchecked_fixture(tcase, make_cgroups, remove_cgroups);
 	tcase_add_checked_fixture(tcase, empty_cgroups, NULL);
 	tcase_add_test(tcase, a_process_that_is_moved_to_another_cgroup_is_told);
+	tcase_add_test(tcase, an_end_tells_when_it_was);
 	/* With cgroup v1, and v2. */
 	tcase_add_loop_test(tcase, the_total_of_a_cgroup_is_that_of_its_file, 0, 2);
 	tcase_add_loop_test(tcase, what_is_moved_counts_where_it_ran, 0, 2);

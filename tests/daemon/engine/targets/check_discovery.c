@@ -915,6 +915,37 @@ START_TEST(one_that_ends_before_the_running_scan_comes_to_it_counts_in_its_group
 }
 END_TEST
 
+static bool is_late(uint64_t before_now_ns)
+{
+	mono_t now = update_pulse(rig.discovery);
+	struct sample sample = { 0 };
+
+	put_lateness(rig.discovery, mono_sub(now, before_now_ns), &sample);
+	ck_assert_uint_eq(sample.mask & ~(1u << SAMPLE_CPU_LATE), 0);
+	if (sample_has(&sample, SAMPLE_CPU_LATE))
+		ck_assert_uint_eq(sample.value[SAMPLE_CPU_LATE], before_now_ns);
+
+	return sample_has(&sample, SAMPLE_CPU_LATE);
+}
+
+START_TEST(what_ended_long_before_it_is_counted_is_late)
+{
+	struct sample sample = { 0 };
+
+	make(&rig, rig.root, NULL, scene_config("{\"targets\": [" ENTRY("\"comm\": \"a\"") "]}"));
+	fair_mutex_enter(&rig.discovery->lock);
+	ck_assert(!is_late(0));
+	ck_assert(!is_late(100 * NS_PER_MS));
+	ck_assert(is_late(101 * NS_PER_MS));
+	ck_assert(is_late(59 * NS_PER_S));
+	ck_assert(!is_late(61 * NS_PER_S)); /* of another time namespace */
+	put_lateness(rig.discovery, (mono_t){ 0 }, &sample);
+	put_lateness(rig.discovery, mono_add(update_pulse(rig.discovery), NS_PER_S), &sample);
+	ck_assert_uint_eq(sample.mask, 0);
+	fair_mutex_leave(&rig.discovery->lock);
+}
+END_TEST
+
 /* ---- very many processes ---- */
 
 /*
@@ -2075,6 +2106,7 @@ static TCase *waits_tests(void)
 	tcase_add_test(tcase, a_process_that_comes_when_the_share_is_used_up_is_late_and_counted);
 	tcase_add_test(tcase, a_process_that_has_waited_a_second_for_the_share_is_left_to_a_scan);
 	tcase_add_loop_test(tcase, one_that_ends_before_the_running_scan_comes_to_it_counts_in_its_group, 0, 2);
+	tcase_add_test(tcase, what_ended_long_before_it_is_counted_is_late);
 
 	return tcase;
 }
