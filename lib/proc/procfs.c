@@ -210,7 +210,6 @@ int procfs_cgroup_next(const char *buf, size_t len, size_t *offset, struct procf
 	return 0;
 }
 
-
 struct view {
 	const uint8_t *at;
 	size_t len;
