@@ -547,11 +547,24 @@ static uint64_t exit_usage(uint64_t *ahead, uint64_t counted, uint64_t end, bool
 	return more - made_up;
 }
 
+/* Only this thread makes it more. */
+static void note_lateness(struct source_group *group, const struct sample *end)
+{
+	if (sample_has(end, SAMPLE_CPU_LATE) &&
+	    end->value[SAMPLE_CPU_LATE] > atomic_load_explicit(&group->late_ns, memory_order_relaxed))
+		atomic_store_explicit(&group->late_ns, end->value[SAMPLE_CPU_LATE], memory_order_relaxed);
+}
+
+/*
+ * A fill may come between any two lines: the lateness is noted before and after the counters, so that no row has
+ * these without it. One more row may say it.
+ */
 void source_entry_add_exit_usage(struct source_entry *group, const struct source_entry *member,
 				 const struct sample *end, enum source_end known)
 {
 	assert(group->kind == ENTRY_GROUP);
 
+	note_lateness(group->group, end);
 	for (int i = 0; i < SUM_COUNTERS; i++) {
 		uint64_t counted = member ? member->part.value[i] : 0, end_value = counter_of(end, i);
 		bool is_shared =
@@ -560,14 +573,11 @@ void source_entry_add_exit_usage(struct source_entry *group, const struct source
 		if (sample_has(end, (enum sample_field)fields[i]))
 			atomic_fetch_add_explicit(&group->group->exit_usage[i],
 						  exit_usage(&group->group->ahead[i], counted, end_value, is_shared),
-						  memory_order_relaxed);
+						  memory_order_release);
 	}
 	if (known == SOURCE_END_ESTIMATED || known == SOURCE_END_SHARED)
 		atomic_fetch_add_explicit(&group->group->estimated, 1, memory_order_relaxed);
-	/* Only this thread makes it more. */
-	if (sample_has(end, SAMPLE_CPU_LATE) &&
-	    end->value[SAMPLE_CPU_LATE] > atomic_load_explicit(&group->group->late_ns, memory_order_relaxed))
-		atomic_store_explicit(&group->group->late_ns, end->value[SAMPLE_CPU_LATE], memory_order_relaxed);
+	note_lateness(group->group, end);
 	atomic_store_explicit(&group->group->has_exit_usage, true, memory_order_release);
 }
 
@@ -1269,7 +1279,7 @@ static uint64_t take_exit_usage(struct source_group *group)
 
 	atomic_exchange_explicit(&group->has_exit_usage, false, memory_order_acquire);
 	for (int i = 0; i < SUM_COUNTERS; i++)
-		counters[i] = atomic_exchange_explicit(&group->exit_usage[i], 0, memory_order_relaxed);
+		counters[i] = atomic_exchange_explicit(&group->exit_usage[i], 0, memory_order_acquire);
 	sum_add_usage(&group->sum, counters);
 	return atomic_exchange_explicit(&group->late_ns, 0, memory_order_relaxed);
 }

@@ -862,9 +862,9 @@ static void begin_draft(struct incident_work *work)
 
 /*
  * Adds the processes that have been part of the target: now, and in the time before as far as it is
- * remembered. Without memory some are missing.
+ * remembered; waits for those that were there at as_of to be looked at. Without memory some are missing.
  */
-static void add_members(struct incident_work *work)
+static void add_members(struct incident_work *work, mono_t as_of)
 {
 	const struct incident_request *request = work->request;
 	struct target_member self = { .pid = request->target.pid, .to_ns = UINT64_MAX };
@@ -873,7 +873,7 @@ static void add_members(struct incident_work *work)
 	size_t count = request->target.kind == TARGET_PROCESS;
 
 	if (request->target.kind == TARGET_GROUP &&
-	    discovery_members(session_parts(work->worker->session).discovery, request->target.id,
+	    discovery_members(session_parts(work->worker->session).discovery, request->target.id, as_of,
 			      mono_sub(request->fired, request->settings.before_ns).ns, &found, &count) == 0)
 		members = found;
 
@@ -919,7 +919,7 @@ static void secure_stacks(struct incident_work *work)
 		incident_text(work->unsecured.why, sizeof work->unsecured.why, strerrordesc_np(ENOMEM));
 	}
 	if (work->stacks)
-		add_members(work);
+		add_members(work, (mono_t){ 0 });
 }
 
 /* What was taken and is now held in memory, or is no longer. */
@@ -1445,7 +1445,7 @@ static void write_stacks(struct incident_work *work)
 	if (!work->stacks || !work->draft)
 		return;
 
-	add_members(work);
+	add_members(work, queue_stopping(&work->worker->queue) ? (mono_t){ 0 } : clock_mono(&work->worker->clock));
 	members.members = work->members;
 	members.count = work->member_count;
 	work->worker->naming_since = clock_mono(&work->worker->clock);
@@ -1474,7 +1474,7 @@ static void describe_ended(struct incident_work *work)
 	if (work->request->target.kind != TARGET_GROUP || strcmp(info->cost.cpu_time_source, "files") != 0)
 		return;
 	if (!has_ended_members(work))
-		add_members(work);
+		add_members(work, (mono_t){ 0 });
 	if (!has_ended_members(work) && work->member_count > 0)
 		return;
 

@@ -102,6 +102,7 @@
  */
 #define QUERY_NS (50 * NS_PER_MS)
 #define EVIDENCE_NS (2 * NS_PER_S)
+#define AWAIT_NAP_NS (5 * NS_PER_MS)
 #define RELOAD_NS (250 * NS_PER_MS)
 
 /* The pause before the next scan when the queue to the sampler was full: a few of its ticks. */
@@ -197,6 +198,7 @@ struct recent_pid {
 	bool summed_up;        /* GONE, and what it used in all was told, by a source that is in the order of time */
 	mono_t born;           /* forked: when that event was read */
 	mono_t at;             /* the last event */
+	mono_t after;          /* it began to wait after that */
 	unsigned retries;      /* looks since then at which it was still executing */
 };
 
@@ -210,6 +212,7 @@ struct recent_pids {
 	uint64_t used; /* ever; the next is used % RECENT_PIDS_MAX */
 	uint64_t due;  /* those before it were handed out */
 	uint64_t missed, dropped;
+	mono_t all_read; /* all events from before that were read */
 };
 
 /* What there is while events of processes are read. */
@@ -267,8 +270,9 @@ struct discovery {
 	mono_t scan_paced;                         /* since when it keeps to its part of a quota, */
 	uint64_t scan_paced_cpu_ns;                /* and what the thread had used by then */
 	uint64_t found_before;                     /* targets when it began: those that came since wait for the next */
-	bool rescan; /* the configuration is another one: the running scan is given up, the next is due */
-	bool again;  /* something was missed: the next scan is due as soon as its share allows */
+	bool rescan;  /* the configuration is another one: the running scan is given up, the next is due */
+	bool again;   /* something was missed: the next scan is due as soon as its share allows */
+	bool mending; /* that is said of what came before the running scan, or before those that came to nothing */
 	mono_t limits_read;
 	uint64_t limits_cpu_ns; /* what that took */
 	bool limits_due;        /* whenever they were read */
@@ -286,9 +290,10 @@ struct discovery {
 	int first_fd;      /* see discovery_progress */
 	_Atomic int first; /* see discovery_progress */
 	_Atomic uint64_t pulse_ns;
-	_Atomic int32_t reading; /* the process whose files are being read without the lock; 0: none */
-	_Atomic bool stop;       /* set without the lock, which a thread that blocks may hold */
-	bool looking_up;         /* of a container, without the lock: the configuration stays */
+	_Atomic uint64_t complete_ns; /* what was there at that time has been looked at; 0: only scans tell */
+	_Atomic int32_t reading;      /* the process whose files are being read without the lock; 0: none */
+	_Atomic bool stop;            /* set without the lock, which a thread that blocks may hold */
+	bool looking_up;              /* of a container, without the lock: the configuration stays */
 	bool running;
 	bool abandoned; /* it did not return from a read when it was to stop: nothing that it uses is freed */
 };
@@ -465,6 +470,8 @@ static struct recent_pid *recent_pids_change(struct recent_pids *recent_pids, in
 	}
 	if (known && known->state != RECENT_GONE && what != CHANGE_FORKED)
 		recent_pid = *known;
+	if (recent_pid.state != RECENT_WAITING)
+		recent_pid.after = recent_pids->all_read;
 	recent_pid.met |= recent_pid.state == RECENT_MET;
 	recent_pid.scanned = false;
 	if (known)
@@ -2246,6 +2253,7 @@ static void unsubscribe_processes(struct discovery *discovery)
 	add_event_counts(discovery, &discovery->state);
 	subscription_free(discovery->subscription);
 	discovery->subscription = NULL;
+	atomic_store(&discovery->complete_ns, 0);
 	discovery->state.source = PROCESS_EVENTS_NONE;
 	discovery->state.exit_totals = discovery->state.held_off = false;
 }
@@ -2545,6 +2553,17 @@ static mono_t processes_readable_at(const struct discovery *discovery, mono_t no
 		       : subscription->rate_limit.until;
 }
 
+/* All events from before `now` were read: what they named has been looked at, waits for it, or is left to a scan. */
+static void note_complete(struct discovery *discovery, mono_t now)
+{
+	struct recent_pids *recent_pids = &discovery->subscription->recent_pids;
+	const struct recent_pid *waiting = recent_pids_first(recent_pids);
+
+	recent_pids->all_read = now;
+	if (!discovery->again && !discovery->mending)
+		atomic_store(&discovery->complete_ns, waiting ? waiting->after.ns : now.ns);
+}
+
 /* Unless reading is suspended, or this is called in the middle of it. */
 static void read_process_events(struct discovery *discovery, mono_t now)
 {
@@ -2570,6 +2589,8 @@ static void read_process_events(struct discovery *discovery, mono_t now)
 	if (subscription->more)
 		rate_limit_event(&subscription->rate_limit, GAP_NS, now);
 	check_backlog(discovery, now);
+	if (all)
+		note_complete(discovery, now);
 	subscription->in_read = false;
 }
 
@@ -2961,6 +2982,7 @@ static int scan_locked(struct discovery *discovery)
 	discovery->scan_paced_cpu_ns = cpu;
 	read_events(discovery, began);
 	target_table_counts(discovery->target_table, &counts);
+	discovery->mending |= discovery->again;
 	discovery->rescan = discovery->again = false;
 	discovery->scan++;
 	discovery->processes = discovery->unreadable = discovery->unchanged = 0;
@@ -3002,6 +3024,9 @@ static int scan_locked(struct discovery *discovery)
 	discovery->state.unchanged = discovery->unchanged;
 	discovery->state.scans++;
 	discovery->scan_began = began;
+	discovery->mending = false;
+	if (discovery->subscription && discovery->complete_ns < began.ns)
+		atomic_store(&discovery->complete_ns, began.ns);
 	discovery->found_before = counts.found;
 	discovery->state.last_scan_ns = (uint64_t)mono_diff(update_pulse(discovery), began);
 	discovery->scan_cpu_ns = real_clock_thread_cpu() - cpu;
@@ -3439,9 +3464,28 @@ size_t discovery_pids(struct discovery *discovery, uint32_t target_id, int32_t *
 	return count;
 }
 
-int discovery_members(struct discovery *discovery, uint32_t target_id, uint64_t since_ns, struct target_member **ret,
-		      size_t *ret_count)
+/*
+ * Until what was there at that moment has been looked at, which can take a second where thousands are started each
+ * second; not for longer than a query for evidence may take, and not where it is left to scans alone.
+ */
+static void await_complete(struct discovery *discovery, mono_t moment)
 {
+	const struct timespec nap = { .tv_nsec = (long)AWAIT_NAP_NS };
+	struct clock clock = real_clock();
+	mono_t until = mono_add(clock_mono(&clock), EVIDENCE_NS);
+	uint64_t complete_ns;
+
+	while ((complete_ns = atomic_load(&discovery->complete_ns)) > 0 && complete_ns < moment.ns &&
+	       !discovery->stop && mono_diff(until, clock_mono(&clock)) > 0) {
+		signal_eventfd(discovery->wake_fd);
+		nanosleep(&nap, NULL);
+	}
+}
+
+int discovery_members(struct discovery *discovery, uint32_t target_id, mono_t as_of, uint64_t since_ns,
+		      struct target_member **ret, size_t *ret_count)
+{
+	await_complete(discovery, as_of);
 	if (!fair_mutex_enter_within(&discovery->lock, EVIDENCE_NS))
 		return -EBUSY;
 	int r = target_table_query_members(discovery->target_table, target_id, since_ns, ret, ret_count);

@@ -172,9 +172,12 @@ void discovery_free(struct discovery *discovery);
  */
 size_t discovery_pids(struct discovery *discovery, uint32_t target_id, int32_t *pids, size_t cap);
 
-/* target_table_query_members for other threads; -EBUSY: not known. */
-int discovery_members(struct discovery *discovery, uint32_t target_id, uint64_t since_ns, struct target_member **ret,
-		      size_t *ret_count);
+/*
+ * target_table_query_members for other threads; -EBUSY: not known. Waits, 2 s at most, until the processes that were
+ * there at as_of have been looked at, as far as events tell of them; { 0 }: does not wait.
+ */
+int discovery_members(struct discovery *discovery, uint32_t target_id, mono_t as_of, uint64_t since_ns,
+		      struct target_member **ret, size_t *ret_count);
 
 /* The effective limits of a target as last read. False: it is gone, or they are not known. Any thread. */
 bool discovery_limits(struct discovery *discovery, uint32_t target_id, struct cgroup_limits *ret);

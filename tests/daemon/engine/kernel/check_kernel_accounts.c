@@ -1414,36 +1414,27 @@ START_TEST(a_kernel_without_cgroups_lacks_the_moves_alone)
 }
 END_TEST
 
-static unsigned heard_moves(pid_t pid)
+struct heard {
+	unsigned moves;
+	uint64_t ended_ns; /* 0: not heard */
+};
+
+static struct heard heard_of(pid_t pid)
 {
 	struct procevent events[64];
 	bool lost, more = true;
-	unsigned moves = 0;
+	struct heard heard = { 0 };
 
 	while (more) {
 		size_t count = kernel_accounts_read(accounts, events, ARRAY_LEN(events), &lost, &more);
 
-		for (size_t i = 0; i < count; i++)
-			moves += events[i].pid == pid && events[i].kind == PROCEVENT_MOVE;
-	}
-	return moves;
-}
-
-/* When a process ended; 0: that was not heard. */
-static uint64_t heard_end(pid_t pid)
-{
-	struct procevent events[64];
-	bool lost, more = true;
-	uint64_t ended_ns = 0;
-
-	while (more) {
-		size_t count = kernel_accounts_read(accounts, events, ARRAY_LEN(events), &lost, &more);
-
-		for (size_t i = 0; i < count; i++)
+		for (size_t i = 0; i < count; i++) {
+			heard.moves += events[i].pid == pid && events[i].kind == PROCEVENT_MOVE;
 			if (events[i].pid == pid && events[i].kind == PROCEVENT_TOTALS)
-				ended_ns = events[i].totals.ended.ns;
+				heard.ended_ns = events[i].totals.ended.ns;
+		}
 	}
-	return ended_ns;
+	return heard;
 }
 
 START_TEST(an_end_tells_when_it_was)
@@ -1460,7 +1451,7 @@ START_TEST(an_end_tells_when_it_was)
 	before_ns = clock_mono(&clock).ns;
 	child_reap(&child);
 	for (int i = 0; i < 1000; i++) { /* its last switch may be after its parent was told */
-		uint64_t ended_ns = heard_end(child.pid);
+		uint64_t ended_ns = heard_of(child.pid).ended_ns;
 
 		if (ended_ns > 0) {
 			ck_assert_uint_gt(ended_ns, before_ns);
@@ -1486,10 +1477,10 @@ START_TEST(a_process_that_is_moved_to_another_cgroup_is_told)
 		SKIP_TEST("%s", skip_reason);
 	ck_assert_int_eq(kernel_accounts_listen(accounts, &fd), 0);
 	child = child_start();
-	ck_assert_uint_eq(heard_moves(child.pid), 0);
+	ck_assert_uint_eq(heard_of(child.pid).moves, 0);
 	ck_assert_int_eq(own_cgroups_add(&own_cgroups, "moved"), 0);
 	own_cgroups_join(&own_cgroups, "moved", child.pid);
-	ck_assert_uint_gt(heard_moves(child.pid), 0);
+	ck_assert_uint_gt(heard_of(child.pid).moves, 0);
 	child_reap(&child);
 	own_cgroups_drop(&own_cgroups, "moved");
 	ck_assert_int_eq(kernel_accounts_listen(accounts, NULL), 0);

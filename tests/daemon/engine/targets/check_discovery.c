@@ -796,6 +796,45 @@ START_TEST(a_process_that_comes_while_cgroups_are_looked_at_does_not_wait_for_al
 }
 END_TEST
 
+START_TEST(what_was_there_counts_as_looked_at_when_it_was_or_when_a_scan_made_up_for_it)
+{
+	make(&rig, "/proc", NULL, scene_config("{\"targets\": [{\"name\": \"p\", \"comm\": \"%s\"}]}", own_name()));
+	subscribe(rig.discovery);
+	if (!rig.discovery->subscription)
+		SKIP_TEST("no source of process events is permitted");
+	scan(&rig);
+	hear_at(update_pulse(rig.discovery));
+
+	pid_t pid = sleeper_called(own_name());
+	mono_t now = update_pulse(rig.discovery);
+
+	hear_at(now); /* of it; it waits for a moment */
+	ck_assert_uint_eq(order_of(pid).process, 0);
+	ck_assert_uint_lt(rig.discovery->complete_ns, now.ns);
+	hear_at(mono_add(now, 2 * DELAY_NS));
+	ck_assert_uint_gt(order_of(pid).process, 0);
+	ck_assert_uint_ge(rig.discovery->complete_ns, now.ns);
+
+	/* Something was missed: that is so until a scan is over that began after that. */
+	uint64_t before = rig.discovery->complete_ns;
+
+	rig.discovery->again = true;
+	hear_at(mono_add(now, 4 * DELAY_NS));
+	ck_assert_uint_eq(rig.discovery->complete_ns, before);
+	rig.discovery->rescan = true;
+	rig.discovery->again = false;
+	rig.discovery->mending = true; /* in the middle of it */
+	hear_at(mono_add(now, 6 * DELAY_NS));
+	ck_assert_uint_eq(rig.discovery->complete_ns, before);
+	now = update_pulse(rig.discovery);
+	scan(&rig);
+	ck_assert_uint_ge(rig.discovery->complete_ns, now.ns);
+	unsubscribe(rig.discovery);
+	ck_assert_uint_eq(rig.discovery->complete_ns, 0);
+	end_child(pid);
+}
+END_TEST
+
 /* Nothing is left of the share as of then. */
 static void exhaust(mono_t now)
 {
@@ -2102,6 +2141,7 @@ static TCase *waits_tests(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, without_new_cgroups_it_sleeps_and_polls);
 	tcase_add_test(tcase, while_no_entry_selects_units_there_is_nothing_to_wait_for);
+	tcase_add_test(tcase, what_was_there_counts_as_looked_at_when_it_was_or_when_a_scan_made_up_for_it);
 	tcase_add_test(tcase, a_process_that_comes_while_cgroups_are_looked_at_does_not_wait_for_all_of_them);
 	tcase_add_test(tcase, a_process_that_comes_when_the_share_is_used_up_is_late_and_counted);
 	tcase_add_test(tcase, a_process_that_has_waited_a_second_for_the_share_is_left_to_a_scan);
