@@ -23,6 +23,7 @@ cgroups=${CGROUPS:-v2 v1}
 limit_seconds=${LIMIT_SECONDS:-900}
 # The same until the first check, which needs nothing of what is tried here: six times what that takes.
 boot_seconds=$((limit_seconds / 5))
+silent_seconds=$((limit_seconds / 3))
 
 # curl and libmicrohttpd12 are what the package only recommends.
 packages=systemd,systemd-sysv,udev,dbus,lz4,procps,python3,curl,libmicrohttpd12
@@ -125,29 +126,38 @@ machine() {
 		sed -u 's/\r$//' | tee "$work/$name.report" | sed -u "s/^/$name: /" || true
 }
 
-# Ends a machine that has reported nothing for so long.
+# Ends a machine that has reported nothing for so long: since it was started, or since its last line.
 end_if_silent() {
-	local file=$work/$1.pid
+	local file=$work/$1.pid seconds=0 lines=0 now allowed=$boot_seconds
 	sleep 5
-	for _ in $(seq $boot_seconds); do
+	while [ "$seconds" -lt "$allowed" ]; do
 		sleep 1
-		[ -e "$file" ] && [ ! -s "$work/$1.report" ] || return 0
+		[ -e "$file" ] || return 0
+		seconds=$((seconds + 1))
+		now=$(wc -l <"$work/$1.report")
+		[ "$now" = "$lines" ] || { lines=$now seconds=0 allowed=$silent_seconds; }
 	done
 	kill "$(cat "$file")"
 }
 
-# boot v1|v2: seldom, emulated CPUs lose each other while the kernel starts. Such a machine is started again, up to twice.
+# boot v1|v2: seldom, emulated CPUs lose each other while the kernel starts. Such a machine is started again, up to twice;
+# one that stands still later is, once, and it is said after which check it did.
 boot() {
-	local name=$1 options=vm.checks=${CHECKS:-}
+	local name=$1 options=vm.checks=${CHECKS:-} stood=0
 	[ "$name" = v1 ] && options="systemd.unified_cgroup_hierarchy=0 vm.checks=${CHECKS_V1:-${CHECKS:-}}"
 	for _ in 1 2 3; do
 		end_if_silent "$name" >/dev/null 2>&1 &
 		machine "$name" $options
-		[ ! -s "$work/$name.report" ] || break
-		echo "$name: it did not boot; its console:"
+		grep -q '^end: ' "$work/$name.report" && return
+		if [ -s "$work/$name.report" ]; then
+			echo "Unsteady, the machine $name stood still after: $(tail -n 1 "$work/$name.report")"
+			stood=$((stood + 1))
+		else
+			echo "$name: it did not boot; its console:"
+		fi
 		tail -n 10 "$work/$name.console" | sed "s/^/$name:     /"
+		[ "$stood" -lt 2 ] || break
 	done
-	grep -q '^end: ' "$work/$name.report" && return
 	echo "$name: FAIL the machine did not come to its end; its console:"
 	tail -n 40 "$work/$name.console" | sed "s/^/$name:     /"
 }
