@@ -26,7 +26,8 @@ struct tally {
 	char name[80];
 	uint32_t id;
 	unsigned described, samples, gone;
-	uint64_t cpu_ns; /* of the last sample, which is the highest, or it stepped back */
+	uint64_t cpu_ns;  /* of the last sample, which is the highest, or it stepped back */
+	uint64_t late_ns; /* the most that any says of itself */
 	bool stepped_back;
 };
 
@@ -331,6 +332,8 @@ static inline void take(struct live_rig *rig, const struct ring_event *event)
 	if (event->type != RING_EVENT_SAMPLE || !tally)
 		return;
 	tally->samples++;
+	if (sample_has(event->sample, SAMPLE_CPU_LATE) && event->sample->value[SAMPLE_CPU_LATE] > tally->late_ns)
+		tally->late_ns = event->sample->value[SAMPLE_CPU_LATE];
 	if (!sample_has(event->sample, SAMPLE_CPU))
 		return;
 	tally->stepped_back |= event->sample->value[SAMPLE_CPU] < tally->cpu_ns;

@@ -9,6 +9,8 @@
 #include "live_rig.h"
 
 #include <dirent.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 
 Suite *storm_suite(void);
 
@@ -226,6 +228,55 @@ START_TEST(news_that_were_lost_are_counted_and_a_scan_finds_who_lasts)
 }
 END_TEST
 
+/* The daemon's thread of this name. */
+static pid_t thread_called(const char *name)
+{
+	char path[300];
+	pid_t found = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", rig.server.pid);
+
+	DIR *dir = opendir(path);
+
+	ck_assert_ptr_nonnull(dir);
+	for (const struct dirent *item; !found && (item = readdir(dir));) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%s/comm", rig.server.pid, item->d_name);
+		if (item->d_name[0] != '.' && scene_says(path, name))
+			found = (pid_t)strtol(item->d_name, NULL, 10);
+	}
+	closedir(dir);
+	ck_assert_int_gt(found, 0);
+
+	return found;
+}
+
+#define SHARE_OF_FORKS 200u
+#define STANDS_NS (300 * NS_PER_MS)
+
+/* As if it had no CPU while the sampler has one. */
+START_TEST(what_is_counted_long_after_it_was_used_is_in_a_row_that_says_so)
+{
+	const char *name = own("late"), *program = program_called(&rig, name);
+	uint64_t before_ns;
+	pid_t thread;
+
+	if (!start(&rig, KERNEL, group_called(name), ""))
+		SKIP_TEST("%s", skip_why());
+	thread = thread_called("discovery");
+	before_ns = read_on(&rig, "g").cpu_ns;
+	ck_assert_int_eq(ptrace(PTRACE_SEIZE, thread, NULL, NULL), 0);
+	ck_assert_int_eq(ptrace(PTRACE_INTERRUPT, thread, NULL, NULL), 0);
+	ck_assert_int_eq(waitpid(thread, NULL, __WALL), thread);
+	storm(program, SHARE_OF_FORKS);
+	nanosleep(&(struct timespec){ .tv_nsec = (long)STANDS_NS }, NULL);
+	ck_assert_uint_eq(read_on(&rig, "g").cpu_ns, before_ns);
+	ck_assert_int_eq(ptrace(PTRACE_DETACH, thread, NULL, NULL), 0);
+	live_wait_for(&rig, read_on(&rig, "g").cpu_ns - before_ns + GRAIN_NS >= SHARE_OF_FORKS * LIFE_NS);
+	ck_assert_uint_ge(read_on(&rig, "g").late_ns, STANDS_NS);
+	ck_assert(!read_on(&rig, "g").stepped_back);
+}
+END_TEST
+
 Suite *storm_suite(void)
 {
 	Suite *suite = suite_create("storm");
@@ -235,6 +286,7 @@ Suite *storm_suite(void)
 	tcase_add_loop_test(tcase, every_process_of_a_storm_is_looked_at_or_known_by_its_end_or_counted_as_missed, 0,
 			    WAYS);
 	tcase_add_loop_test(tcase, news_that_were_lost_are_counted_and_a_scan_finds_who_lasts, 0, RESCAN);
+	tcase_add_test(tcase, what_is_counted_long_after_it_was_used_is_in_a_row_that_says_so);
 	suite_add_tcase(suite, tcase);
 
 	return suite;
