@@ -222,6 +222,7 @@ static const struct incident_field coverage_fields[] = {
 	PLAIN("lost_pages",      INCIDENT_U64, incident, coverage.lost_pages),
 	PLAIN("holes",           INCIDENT_U64, incident, coverage.holes),
 	PLAIN("onset_late_ns",   INCIDENT_U64, incident, coverage.onset_late_ns),
+	PLAIN("cpu_late_ns",     INCIDENT_U64, incident, coverage.cpu_late_ns),
 	PLAIN("missed_slots",    INCIDENT_U64, incident, coverage.missed_slots),
 	PLAIN("unsampled_ns",    INCIDENT_U64, incident, coverage.unsampled_ns),
 	PLAIN("longest_hole_ns", INCIDENT_U64, incident, coverage.longest_hole_ns),

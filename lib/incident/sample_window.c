@@ -296,6 +296,7 @@ void sample_window_add(struct sample_window *window, mono_t at, const struct sam
 	if (!in_window(window, at))
 		return;
 	note_pause(window, at, sample);
+	sample_window_cover_sample(sample, &window->coverage);
 	chunk = chunk_with_room(window);
 	if (!chunk) {
 		window->coverage.samples_dropped++;

@@ -48,6 +48,7 @@ struct sample_window_coverage {
 	uint64_t longest_hole_ns;        /* the longest, from tick to tick */
 	uint64_t suspends, suspended_ns; /* of the machine, which no time above counts: so often, so long in all */
 	uint64_t onset_late_ns; /* the longest pause between two looks by back-off in which the target ran; 0: none */
+	uint64_t cpu_late_ns;   /* the most that a row says of itself: SAMPLE_CPU_LATE; 0: none does */
 	bool gone;              /* the target ended within the window */
 	int64_t gone_ns;
 };
@@ -119,6 +120,13 @@ bool sample_window_ends_in_hole(const struct sample_window_span *span, mono_t to
  */
 void sample_window_cover_ticks(mono_t fired, const struct sample_window_span *span, uint64_t interval_ns,
 			       struct sample_window_coverage *coverage);
+
+/* What a row says of itself. */
+static inline void sample_window_cover_sample(const struct sample *sample, struct sample_window_coverage *coverage)
+{
+	if (sample_has(sample, SAMPLE_CPU_LATE) && sample->value[SAMPLE_CPU_LATE] > coverage->cpu_late_ns)
+		coverage->cpu_late_ns = sample->value[SAMPLE_CPU_LATE];
+}
 
 /* Counts a hole. span may be NULL. */
 void sample_window_cover_hole(const struct sampling_hole *hole, struct sample_window_coverage *coverage,

@@ -447,6 +447,8 @@ function losses() {
 	if (c.onset_late_ns > 0)
 		list.push(`when a spike began, to ${format.duration(c.onset_late_ns)}: while the target slept it was looked at less often, and what it used in the first ${
 			format.duration(c.onset_late_ns)} after that is drawn evenly over that time`);
+	if (c.cpu_late_ns > 0)
+		list.push(`CPU time where it was used: that of members that had ended was added up to ${format.duration(c.cpu_late_ns)} late, too low before and too high there`);
 	say(c.samples_dropped, 'samples for which there was no room');
 	if (samples.cut)
 		list.push('samples that are not drawn: there are too many, or their times make no sense');

@@ -133,6 +133,7 @@ static int on_target(struct recorder *recorder, const struct target *target, uin
 static void keep_values(struct recorder *recorder, uint32_t id, const struct sample *sample)
 {
 	recorder->counts.estimated |= sample_has(sample, SAMPLE_CPU_ESTIMATED);
+	sample_window_cover_sample(sample, &recorder->counts.coverage);
 	for (size_t i = 0; i < recorder->options.name_count; i++) {
 		if (recorder->ids[i] != id)
 			continue;

@@ -114,10 +114,33 @@ START_TEST(what_was_touched_stands_beside_what_memory_grew_by)
 }
 END_TEST
 
+START_TEST(cpu_time_that_was_added_late_is_said_and_only_that)
+{
+	static struct view view;
+	char *text;
+	size_t len;
+
+	for (uint64_t late_ns = 0; late_ns <= 250 * NS_PER_MS; late_ns += 250 * NS_PER_MS) {
+		FILE *file = open_memstream(&text, &len);
+
+		view.incident.coverage.cpu_late_ns = late_ns;
+		print_recording(&view, file);
+		fclose(file);
+		if (late_ns > 0)
+			ck_assert_msg(strstr(text, "members that had ended was added up to 250 ms late"), "%s", text);
+		else
+			ck_assert_msg(!strstr(text, " late: "), "%s", text);
+		free(text);
+	}
+}
+END_TEST
+
 Suite *view_suite(void)
 {
 	Suite *suite = suite_create("view");
 	TCase *tcase = tcase_create("table");
+
+	tcase_add_test(tcase, cpu_time_that_was_added_late_is_said_and_only_that);
 
 	tcase_add_test(tcase, what_changed_most_is_first_and_what_did_not_is_left_out);
 	tcase_add_test(tcase, the_same_mapping_of_two_processes_is_two);

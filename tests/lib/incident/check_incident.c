@@ -81,9 +81,12 @@ static void fill(struct incident *incident)
 						 .running_ns = 3000000000 };
 	incident->limits =
 		(struct cgroup_limits){ .cpu = 2500000000, .memory_bytes = UINT64_MAX, .memory_is_machine = true };
-	incident->coverage = (struct sample_window_coverage){
-		.got_from_ns = -30000000001, .got_to_ns = INT64_MAX, .gone = true, .gone_ns = -5, .capture_rate = 0.999
-	};
+	incident->coverage = (struct sample_window_coverage){ .got_from_ns = -30000000001,
+							      .got_to_ns = INT64_MAX,
+							      .cpu_late_ns = 499000001,
+							      .gone = true,
+							      .gone_ns = -5,
+							      .capture_rate = 0.999 };
 	incident->peaks = (struct sample_window_peaks){
 		.has_cpu = true, .cpu_cores = 2.5, .has_memory = true, .memory_bytes = 1ull << 40
 	};

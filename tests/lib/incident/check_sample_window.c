@@ -105,6 +105,26 @@ START_TEST(a_pause_in_which_it_ran_is_how_late_its_onset_is)
 }
 END_TEST
 
+START_TEST(the_row_that_says_most_is_how_late_cpu_time_was_added)
+{
+	static const uint64_t said[] = { 0, 120, 499, 0, 110 };
+	struct sample_window *sample_window = make(0);
+	struct sample_window_coverage coverage;
+
+	for (unsigned i = 0; i < ARRAY_LEN(said); i++) {
+		struct sample sample = { 0 };
+
+		sample_window_coverage(sample_window, 10 * MS, &coverage);
+		ck_assert_uint_eq(coverage.cpu_late_ns, i == 0 || i == 1 ? 0 : i == 2 ? 120 * MS : 499 * MS);
+		sample_set(&sample, SAMPLE_CPU, i);
+		if (said[i] > 0)
+			sample_set(&sample, SAMPLE_CPU_LATE, said[i] * MS);
+		sample_window_add(sample_window, at(92 * S + i * 10 * MS), &sample);
+	}
+	sample_window_free(sample_window);
+}
+END_TEST
+
 START_TEST(what_is_outside_of_the_window_is_dropped)
 {
 	struct sample_window *sample_window = make(0);
@@ -649,6 +669,7 @@ Suite *sample_window_suite(void)
 
 	tcase_add_test(tcase, what_goes_in_comes_out);
 	tcase_add_loop_test(tcase, a_pause_in_which_it_ran_is_how_late_its_onset_is, 0, 2);
+	tcase_add_test(tcase, the_row_that_says_most_is_how_late_cpu_time_was_added);
 	tcase_add_test(tcase, what_is_outside_of_the_window_is_dropped);
 	tcase_add_test(tcase, a_window_longer_than_the_machine_is_up_begins_at_zero);
 	tcase_add_test(tcase, memory_is_bounded_and_what_is_dropped_is_counted);
