@@ -86,14 +86,26 @@
 #define BACK_MAX 64u
 
 /*
- * Members that have left are remembered for the stacks of incidents: at two thousand a second for
- * half a minute. Memory is taken as they leave, 2 MiB at most.
+ * Members that have left are remembered for the stacks of incidents, as long as one may ask for them: at two thousand
+ * a second for half a minute. Memory is taken as they leave, 1 MiB at most, and given back.
  */
 #define PAST_MEMBERS_MAX 65536u
+#define PAST_MEMBERS_LEAST 1024u
+#define PAST_SLACK_NS (30 * NS_PER_S) /* an incident may be written while others wait */
+#define PAST_UNIT_NS (10 * NS_PER_MS)
 
+/* Times are counted in units: it did not begin before `from`, nor end after what follows `to`. */
 struct past_member {
 	uint32_t target; /* the group */
-	struct target_member member;
+	int32_t pid;
+	uint32_t from, to;
+};
+
+/* The oldest first, round and round. {0}: none. */
+struct past_members {
+	struct past_member *members;
+	uint32_t room, oldest, count;
+	uint64_t since_ns; /* what times count from */
 };
 
 /* Limits of all processes in the same cgroups, or of one cgroup; there while a target holds it. */
@@ -195,8 +207,7 @@ struct target_table {
 		uint64_t losses;
 	} kept; /* accounts, when they were last kept */
 
-	struct past_member *past; /* used round and round */
-	uint64_t past_count;      /* ever */
+	struct past_members past;
 
 	struct returned_target back[BACK_MAX];
 	size_t back_count;
@@ -1414,12 +1425,86 @@ static struct target_member member_of(const struct target *what, uint64_t to_ns)
 				       .to_ns = to_ns };
 }
 
+static const struct past_member *past_member(const struct past_members *past, uint32_t i)
+{
+	return &past->members[(past->oldest + i) % past->room];
+}
+
+static struct target_member past_member_told(const struct past_members *past, uint32_t i)
+{
+	const struct past_member *member = past_member(past, i);
+
+	return (struct target_member){
+		.pid = member->pid,
+		.from_ns = member->from == 0 ? 0 : past->since_ns + member->from * PAST_UNIT_NS,
+		.to_ns = past->since_ns + (member->to + UINT64_C(1)) * PAST_UNIT_NS,
+	};
+}
+
+/* False: no memory, and nothing has changed. */
+static bool past_members_resize(struct past_members *past, uint32_t room)
+{
+	struct past_member *members = malloc(room * sizeof *members);
+
+	if (!members)
+		return false;
+	for (uint32_t i = 0; i < past->count; i++)
+		members[i] = *past_member(past, i);
+	free(past->members);
+	past->members = members;
+	past->room = room;
+	past->oldest = 0;
+	return true;
+}
+
+static void past_members_expire(struct past_members *past, uint64_t before_ns)
+{
+	while (past->count > 0 && past_member_told(past, 0).to_ns < before_ns) {
+		past->oldest = (past->oldest + 1) % past->room;
+		past->count--;
+	}
+	if (past->room > PAST_MEMBERS_LEAST && past->count < past->room / 4)
+		past_members_resize(past, past->room / 2);
+}
+
+static uint32_t past_units(const struct past_members *past, uint64_t at_ns)
+{
+	return at_ns > past->since_ns ? (uint32_t)((at_ns - past->since_ns) / PAST_UNIT_NS) : 0;
+}
+
+/* Without memory, and where there are too many, the oldest is forgotten. */
+static void past_members_add(struct past_members *past, uint32_t target, const struct target_member *member)
+{
+	if (past->count == 0 || (member->to_ns - past->since_ns) / PAST_UNIT_NS >= UINT32_MAX) {
+		past->since_ns = member->to_ns > PAST_SLACK_NS ? member->to_ns - PAST_SLACK_NS : 0;
+		past->count = 0;
+	}
+	if (past->count == past->room &&
+	    (past->room >= PAST_MEMBERS_MAX ||
+	     !past_members_resize(past, past->room ? 2 * past->room : PAST_MEMBERS_LEAST))) {
+		if (past->room == 0)
+			return;
+		past->oldest = (past->oldest + 1) % past->room;
+		past->count--;
+	}
+	past->members[(past->oldest + past->count++) % past->room] = (struct past_member){
+		.target = target,
+		.pid = member->pid,
+		.from = past_units(past, member->from_ns),
+		.to = past_units(past, member->to_ns),
+	};
+}
+
 static void remember_member(struct target_table *table, const struct target_table_target *group,
 			    const struct target_member *member)
 {
-	if (table->past)
-		table->past[table->past_count++ % PAST_MEMBERS_MAX] =
-			(struct past_member){ .target = group->what.id, .member = *member };
+	const struct config_incidents *incidents = &table->options.config->incidents;
+	uint64_t keep_ns;
+
+	if (!__builtin_add_overflow(incidents->before_ns, incidents->after_ns, &keep_ns) &&
+	    !__builtin_add_overflow(keep_ns, PAST_SLACK_NS, &keep_ns) && keep_ns < member->to_ns)
+		past_members_expire(&table->past, member->to_ns - keep_ns);
+	past_members_add(&table->past, group->what.id, member);
 }
 
 static void remember_target(struct target_table *table, const struct target_table_target *target)
@@ -2273,10 +2358,7 @@ int target_table_new(const struct target_table_options *options, struct target_t
 	table->options = *options;
 	TAILQ_INIT(&table->all);
 	TAILQ_INIT(&table->all_lines);
-	table->past = calloc(PAST_MEMBERS_MAX, sizeof *table->past);
-	r = table->past ? 0 : -ENOMEM;
-	if (r == 0)
-		r = limit_tree_new(options->mounts, &options->machine, &table->tree);
+	r = limit_tree_new(options->mounts, &options->machine, &table->tree);
 	if (r == 0)
 		self_init(table);
 	if (r == 0)
@@ -2308,7 +2390,7 @@ void target_table_free(struct target_table *table)
 	map_release(&table->lines);
 	map_release(&table->identities);
 	map_release(&table->pids);
-	free(table->past);
+	free(table->past.members);
 	free(table);
 }
 
@@ -2393,27 +2475,28 @@ static int collect_member(void *ctx, struct target_table_target *target)
 	return 0;
 }
 
-static void collect_past_members(const struct target_table *table, uint64_t since_ns, struct member_query *query)
+static void collect_past_members(const struct past_members *past, uint64_t since_ns, struct member_query *query)
 {
-	uint64_t kept = table->past_count < PAST_MEMBERS_MAX ? table->past_count : PAST_MEMBERS_MAX;
+	for (uint32_t i = 0; i < past->count; i++) {
+		struct target_member member = past_member_told(past, i);
 
-	for (uint64_t i = 0; i < kept; i++)
-		if (table->past[i].target == query->id && table->past[i].member.to_ns >= since_ns)
-			query->members[query->count++] = table->past[i].member;
+		if (past_member(past, i)->target == query->id && member.to_ns >= since_ns)
+			query->members[query->count++] = member;
+	}
 }
 
 int target_table_query_members(struct target_table *table, uint32_t id, uint64_t since_ns, struct target_member **ret,
 			       size_t *ret_count)
 {
-	uint64_t past = table->past_count < PAST_MEMBERS_MAX ? table->past_count : PAST_MEMBERS_MAX;
-	struct member_query query = { .id = id,
-				      .members = calloc(table->identities.count + past + 1, sizeof(*query.members)) };
+	struct member_query query = {
+		.id = id, .members = calloc(table->identities.count + table->past.count + 1, sizeof(*query.members))
+	};
 
 	if (!query.members)
 		return -ENOMEM;
 
 	target_table_visit(table, collect_member, &query);
-	collect_past_members(table, since_ns, &query);
+	collect_past_members(&table->past, since_ns, &query);
 	*ret = query.members;
 	*ret_count = query.count;
 

@@ -502,6 +502,122 @@ START_TEST(three_lost_runs_cost_a_process_its_account_unless_a_minute_lies_betwe
 }
 END_TEST
 
+/* ---- members that have left ---- */
+
+#define BORN_NS (5000 * NS_PER_S)
+
+/* So many of group 7, one each step_ns; of pid 1 and on. They ran for so long. */
+static void leave(struct past_members *past, uint32_t first, uint32_t count, uint64_t step_ns, uint64_t ran_ns)
+{
+	for (uint32_t i = first; i < first + count; i++) {
+		uint64_t to_ns = BORN_NS + i * step_ns;
+		struct target_member member = { .pid = (int32_t)i + 1, .from_ns = to_ns - ran_ns, .to_ns = to_ns };
+
+		past_members_add(past, 7, &member);
+	}
+}
+
+START_TEST(members_that_left_are_told_with_a_time_that_has_all_of_theirs)
+{
+	struct past_members past = { 0 };
+	struct member_query query = { .id = 7, .members = calloc(3000, sizeof *query.members) };
+
+	leave(&past, 0, 3000, 7654321, 123456789);
+	collect_past_members(&past, 0, &query);
+	ck_assert_uint_eq(query.count, 3000);
+	for (uint32_t i = 0; i < 3000; i++) {
+		uint64_t to_ns = BORN_NS + i * UINT64_C(7654321), from_ns = to_ns - 123456789;
+
+		ck_assert_int_eq(query.members[i].pid, (int32_t)i + 1);
+		ck_assert_uint_le(query.members[i].from_ns, from_ns);
+		ck_assert_uint_gt(query.members[i].from_ns + PAST_UNIT_NS, from_ns);
+		ck_assert_uint_ge(query.members[i].to_ns, to_ns);
+		ck_assert_uint_le(query.members[i].to_ns, to_ns + PAST_UNIT_NS);
+	}
+
+	/* Of that group, and that late. */
+	query.count = 0;
+	collect_past_members(&past, BORN_NS + 2990 * UINT64_C(7654321), &query);
+	ck_assert_uint_ge(query.count, 10);
+	ck_assert_uint_le(query.count, 12);
+	query = (struct member_query){ .id = 8, .members = query.members };
+	collect_past_members(&past, 0, &query);
+	ck_assert_uint_eq(query.count, 0);
+	free(query.members);
+	free(past.members);
+}
+END_TEST
+
+START_TEST(one_that_began_long_before_the_first_left_did_so)
+{
+	struct past_members past = { 0 };
+
+	leave(&past, 0, 1, 0, BORN_NS);
+	leave(&past, 1, 1, NS_PER_S, BORN_NS - 1);
+	ck_assert_uint_eq(past_member_told(&past, 0).from_ns, 0);
+	ck_assert_uint_eq(past_member_told(&past, 1).from_ns, 0);
+	free(past.members);
+}
+END_TEST
+
+START_TEST(of_too_many_that_left_the_newest_are_known_and_memory_goes_back)
+{
+	struct past_members past = { 0 };
+	const uint32_t count = PAST_MEMBERS_MAX + 5000;
+
+	leave(&past, 0, count, NS_PER_US, 0);
+	ck_assert_uint_eq(past.count, PAST_MEMBERS_MAX);
+	ck_assert_uint_eq(past.room, PAST_MEMBERS_MAX);
+	ck_assert_int_eq(past_member_told(&past, 0).pid, 5001);
+	ck_assert_int_eq(past_member_told(&past, PAST_MEMBERS_MAX - 1).pid, (int32_t)count);
+
+	/* Those that nobody will ask for any more make room, a step each time, for whom follows them. */
+	for (uint32_t i = 1; i <= 10; i++) {
+		past_members_expire(&past, BORN_NS + NS_PER_S);
+		leave(&past, count + i, 1, NS_PER_S, 0);
+		ck_assert_int_eq(past_member_told(&past, i - 1).pid, (int32_t)(count + i + 1));
+	}
+	ck_assert_uint_eq(past.count, 10);
+	ck_assert_uint_eq(past.room, PAST_MEMBERS_LEAST);
+	free(past.members);
+}
+END_TEST
+
+START_TEST(without_memory_the_oldest_that_left_makes_room)
+{
+	struct past_members past = { 0 };
+
+	torture_arm(1);
+	leave(&past, 0, 1, 0, 0);
+	ck_assert(torture_disarm());
+	ck_assert_uint_eq(past.count, 0);
+	leave(&past, 0, PAST_MEMBERS_LEAST, 1, 0);
+	torture_arm(1);
+	leave(&past, PAST_MEMBERS_LEAST, 1, 1, 0);
+	ck_assert(torture_disarm());
+	ck_assert_uint_eq(past.count, PAST_MEMBERS_LEAST);
+	ck_assert_int_eq(past_member_told(&past, 0).pid, 2);
+	ck_assert_int_eq(past_member_told(&past, PAST_MEMBERS_LEAST - 1).pid, (int32_t)PAST_MEMBERS_LEAST + 1);
+	free(past.members);
+}
+END_TEST
+
+START_TEST(times_start_again_before_they_have_no_room)
+{
+	struct past_members past = { 0 };
+	struct target_member member = { .pid = 9, .from_ns = BORN_NS, .to_ns = BORN_NS + NS_PER_S };
+
+	leave(&past, 0, 1, 0, 0);
+	member.to_ns += UINT32_MAX * PAST_UNIT_NS;
+	past_members_add(&past, 7, &member);
+	ck_assert_uint_eq(past.count, 1);
+	ck_assert_int_eq(past_member_told(&past, 0).pid, 9);
+	ck_assert_uint_ge(past_member_told(&past, 0).to_ns, member.to_ns);
+	ck_assert_uint_eq(past_member_told(&past, 0).from_ns, 0);
+	free(past.members);
+}
+END_TEST
+
 Suite *target_table_suite(void)
 {
 	Suite *suite = suite_create("target_table");
@@ -525,6 +641,11 @@ Suite *target_table_suite(void)
 	tcase_add_test(tcase, running_out_of_descriptors_is_counted);
 	tcase_add_test(tcase, limits_of_cgroups_are_forgotten_with_the_last_process_in_them);
 	tcase_add_test(tcase, every_allocation_may_fail);
+	tcase_add_test(tcase, members_that_left_are_told_with_a_time_that_has_all_of_theirs);
+	tcase_add_test(tcase, one_that_began_long_before_the_first_left_did_so);
+	tcase_add_test(tcase, of_too_many_that_left_the_newest_are_known_and_memory_goes_back);
+	tcase_add_test(tcase, without_memory_the_oldest_that_left_makes_room);
+	tcase_add_test(tcase, times_start_again_before_they_have_no_room);
 	tcase_add_loop_test(tcase, three_lost_runs_cost_a_process_its_account_unless_a_minute_lies_between_them, 0, 2);
 	suite_add_tcase(suite, tcase);
 
