@@ -77,6 +77,7 @@
 
 /* A scan may take 1/50 of a core, and so may looks between scans; CPU time counts. */
 #define DISCOVERY_SHARE 50u
+#define EVIDENCE_SHARE 10u /* more, while evidence is written that waits for it */
 
 /* Reading limits may take so much less: they change rarely, and a cgroup has several files of them. */
 #define LIMITS_SHARE 250u
@@ -228,9 +229,10 @@ struct process_subscription {
 	mono_t events_read; /* when they were read last */
 	struct rate_limit rate_limit;
 	struct token_bucket token_bucket;
-	uint64_t charged_ns;      /* CPU time of the thread that was taken out of the bucket, in the running read */
-	mono_t backlog_since;     /* since when processes have been waiting for it: while state.held_off */
-	uint64_t missed, dropped; /* in subscriptions before this one */
+	struct token_bucket evidence; /* while somebody waits: what is used beyond the other */
+	uint64_t charged_ns;          /* CPU time of the thread that was taken out of the bucket, in the running read */
+	mono_t backlog_since;         /* since when processes have been waiting for it: while state.held_off */
+	uint64_t missed, dropped;     /* in subscriptions before this one */
 };
 
 struct discovery {
@@ -291,6 +293,7 @@ struct discovery {
 	_Atomic int first; /* see discovery_progress */
 	_Atomic uint64_t pulse_ns;
 	_Atomic uint64_t complete_ns; /* what was there at that time has been looked at; 0: only scans tell */
+	_Atomic uint64_t wanted_ns;   /* somebody waits for complete_ns to be that; 0: nobody */
 	_Atomic int32_t reading;      /* the process whose files are being read without the lock; 0: none */
 	_Atomic bool stop;            /* set without the lock, which a thread that blocks may hold */
 	bool looking_up;              /* of a container, without the lock: the configuration stays */
@@ -2355,24 +2358,35 @@ static void subscribe(struct discovery *discovery)
 	state->source = info.source;
 	state->exit_totals = info.exit_totals;
 	discovery->subscription->token_bucket = token_bucket_of(DISCOVERY_SHARE, update_pulse(discovery));
+	discovery->subscription->evidence = token_bucket_of(EVIDENCE_SHARE, update_pulse(discovery));
 }
 
 /* ---- the CPU share of events ---- */
 
-static void charge_cpu(struct process_subscription *subscription, mono_t now)
+/* Somebody waits who writes evidence, and what that may take is not used up. */
+static bool is_wanted(const struct discovery *discovery, mono_t now)
 {
-	uint64_t cpu_ns = real_clock_thread_cpu();
+	return atomic_load(&discovery->wanted_ns) > atomic_load(&discovery->complete_ns) && discovery->subscription &&
+	       !token_bucket_is_spent(&discovery->subscription->evidence, now);
+}
 
-	token_bucket_take(&subscription->token_bucket, cpu_ns - subscription->charged_ns, now);
+static void charge_cpu(struct discovery *discovery, mono_t now)
+{
+	struct process_subscription *subscription = discovery->subscription;
+	uint64_t cpu_ns = real_clock_thread_cpu(), used_ns = cpu_ns - subscription->charged_ns;
+
+	token_bucket_take(&subscription->token_bucket, used_ns, now);
+	if (is_wanted(discovery, now))
+		token_bucket_take(&subscription->evidence, used_ns, now);
 	subscription->charged_ns = cpu_ns;
 }
 
 /* Whether no process may be looked at, in the middle of reading events. */
 static bool is_share_spent(struct discovery *discovery, mono_t now)
 {
-	charge_cpu(discovery->subscription, now);
+	charge_cpu(discovery, now);
 
-	return token_bucket_is_spent(&discovery->subscription->token_bucket, now);
+	return !is_wanted(discovery, now) && token_bucket_is_spent(&discovery->subscription->token_bucket, now);
 }
 
 /* Whether processes wait for CPU share, and for too long. */
@@ -2971,6 +2985,7 @@ static void take_given_back(struct discovery *discovery)
 static int scan_locked(struct discovery *discovery)
 {
 	mono_t began = update_pulse(discovery);
+	bool wanted = is_wanted(discovery, began);
 	uint64_t cpu = real_clock_thread_cpu();
 	struct unlocked_section section = section_of(discovery);
 	struct target_table_counts counts;
@@ -3030,6 +3045,8 @@ static int scan_locked(struct discovery *discovery)
 	discovery->found_before = counts.found;
 	discovery->state.last_scan_ns = (uint64_t)mono_diff(update_pulse(discovery), began);
 	discovery->scan_cpu_ns = real_clock_thread_cpu() - cpu;
+	if (wanted && discovery->subscription)
+		token_bucket_take(&discovery->subscription->evidence, discovery->scan_cpu_ns, began);
 	refresh_limits(discovery, began);
 
 	return 0;
@@ -3148,7 +3165,9 @@ static void wait_locked(struct discovery *discovery)
 	mono_t began = update_pulse(discovery);
 
 	for (mono_t now = began;; now = update_pulse(discovery)) {
-		mono_t due = mono_add(began, pause_before_scan(discovery)), slice_end = mono_add(now, PULSE_NS);
+		bool wanted = (discovery->again || discovery->mending) && is_wanted(discovery, now);
+		mono_t due = mono_add(began, wanted ? 0 : pause_before_scan(discovery)),
+		       slice_end = mono_add(now, PULSE_NS);
 
 		if (discovery->stop || discovery->rescan || mono_diff(due, now) <= 0)
 			return;
@@ -3475,11 +3494,15 @@ static void await_complete(struct discovery *discovery, mono_t moment)
 	mono_t until = mono_add(clock_mono(&clock), EVIDENCE_NS);
 	uint64_t complete_ns;
 
+	if (moment.ns == 0)
+		return;
+	atomic_store(&discovery->wanted_ns, moment.ns);
 	while ((complete_ns = atomic_load(&discovery->complete_ns)) > 0 && complete_ns < moment.ns &&
 	       !discovery->stop && mono_diff(until, clock_mono(&clock)) > 0) {
 		signal_eventfd(discovery->wake_fd);
 		nanosleep(&nap, NULL);
 	}
+	atomic_store(&discovery->wanted_ns, 0);
 }
 
 int discovery_members(struct discovery *discovery, uint32_t target_id, mono_t as_of, uint64_t since_ns,

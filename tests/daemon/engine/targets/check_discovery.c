@@ -874,6 +874,37 @@ START_TEST(a_process_that_comes_when_the_share_is_used_up_is_late_and_counted)
 }
 END_TEST
 
+START_TEST(while_evidence_waits_the_share_is_exceeded_until_that_is_used_up_too)
+{
+	mono_t now;
+	pid_t pid;
+
+	make(&rig, "/proc", NULL, scene_config("{\"targets\": [{\"name\": \"p\", \"comm\": \"%s\"}]}", own_name()));
+	subscribe(rig.discovery);
+	if (!rig.discovery->subscription)
+		SKIP_TEST("no source of process events is permitted");
+	scan(&rig);
+	now = update_pulse(rig.discovery);
+	exhaust(now);
+	hear_at(mono_add(now, 20 * NS_PER_MS)); /* finds it taken */
+	pid = sleeper_called(own_name());
+	rig.discovery->wanted_ns = UINT64_MAX;
+	rig.discovery->subscription->evidence.left_ns = -(int64_t)NS_PER_S;
+	rig.discovery->subscription->evidence.filled = now;
+	exhaust(mono_add(now, 40 * NS_PER_MS));
+	hear_at(mono_add(now, 40 * NS_PER_MS));
+	exhaust(mono_add(now, 60 * NS_PER_MS));
+	hear_at(mono_add(now, 60 * NS_PER_MS));
+	ck_assert_uint_eq(order_of(pid).process, 0);
+
+	rig.discovery->subscription->evidence = token_bucket_of(EVIDENCE_SHARE, now);
+	exhaust(mono_add(now, 80 * NS_PER_MS));
+	hear_at(mono_add(now, 80 * NS_PER_MS));
+	ck_assert_uint_gt(order_of(pid).process, 0);
+	end_child(pid);
+}
+END_TEST
+
 START_TEST(a_process_that_has_waited_a_second_for_the_share_is_left_to_a_scan)
 {
 	mono_t now, next;
@@ -2144,6 +2175,7 @@ static TCase *waits_tests(void)
 	tcase_add_test(tcase, what_was_there_counts_as_looked_at_when_it_was_or_when_a_scan_made_up_for_it);
 	tcase_add_test(tcase, a_process_that_comes_while_cgroups_are_looked_at_does_not_wait_for_all_of_them);
 	tcase_add_test(tcase, a_process_that_comes_when_the_share_is_used_up_is_late_and_counted);
+	tcase_add_test(tcase, while_evidence_waits_the_share_is_exceeded_until_that_is_used_up_too);
 	tcase_add_test(tcase, a_process_that_has_waited_a_second_for_the_share_is_left_to_a_scan);
 	tcase_add_loop_test(tcase, one_that_ends_before_the_running_scan_comes_to_it_counts_in_its_group, 0, 2);
 	tcase_add_test(tcase, what_ended_long_before_it_is_counted_is_late);
