@@ -229,7 +229,7 @@ struct process_subscription {
 	mono_t events_read; /* when they were read last */
 	struct rate_limit rate_limit;
 	struct token_bucket token_bucket;
-	struct token_bucket evidence; /* while somebody waits: what is used beyond the other */
+	struct token_bucket evidence; /* while a query waits: what is used beyond the other */
 	uint64_t charged_ns;          /* CPU time of the thread that was taken out of the bucket, in the running read */
 	mono_t backlog_since;         /* since when processes have been waiting for it: while state.held_off */
 	uint64_t missed, dropped;     /* in subscriptions before this one */
@@ -293,7 +293,7 @@ struct discovery {
 	_Atomic int first; /* see discovery_progress */
 	_Atomic uint64_t pulse_ns;
 	_Atomic uint64_t complete_ns; /* what was there at that time has been looked at; 0: only scans tell */
-	_Atomic uint64_t wanted_ns;   /* somebody waits for complete_ns to be that; 0: nobody */
+	_Atomic uint64_t wanted_ns;   /* a query waits for complete_ns to be that; 0: none does */
 	_Atomic int32_t reading;      /* the process whose files are being read without the lock; 0: none */
 	_Atomic bool stop;            /* set without the lock, which a thread that blocks may hold */
 	bool looking_up;              /* of a container, without the lock: the configuration stays */
@@ -2363,7 +2363,7 @@ static void subscribe(struct discovery *discovery)
 
 /* ---- the CPU share of events ---- */
 
-/* Somebody waits who writes evidence, and what that may take is not used up. */
+/* A query for evidence waits, and what that may take is not used up. */
 static bool is_wanted(const struct discovery *discovery, mono_t now)
 {
 	return atomic_load(&discovery->wanted_ns) > atomic_load(&discovery->complete_ns) && discovery->subscription &&

@@ -571,7 +571,7 @@ START_TEST(of_too_many_that_left_the_newest_are_known_and_memory_goes_back)
 	ck_assert_int_eq(past_member_told(&past, 0).pid, 5001);
 	ck_assert_int_eq(past_member_told(&past, PAST_MEMBERS_MAX - 1).pid, (int32_t)count);
 
-	/* Those that nobody will ask for any more make room, a step each time, for whom follows them. */
+	/* Those that no query will ask for any more make room, a step each time, for those that follow. */
 	for (uint32_t i = 1; i <= 10; i++) {
 		past_members_expire(&past, BORN_NS + NS_PER_S);
 		leave(&past, count + i, 1, NS_PER_S, 0);
