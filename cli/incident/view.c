@@ -1117,9 +1117,8 @@ static void print_recording(const struct view *view, FILE *file)
 			units_format_duration(text, sizeof(text), coverage->onset_late_ns));
 	if (coverage->cpu_late_ns > 0)
 		fprintf(file,
-			"  CPU time of members that had ended was added up to %s late: before that it is too low, and "
-			"where\n"
-			"  it was added too high\n",
+			"  CPU time of members that had ended was added up to %s late:\n"
+			"  before that it is too low, and there too high\n",
 			units_format_duration(text, sizeof(text), coverage->cpu_late_ns));
 	/* Since the sampler started, not of this incident alone. */
 	fprintf(file, "  the sampler so far: %.2f %% of a core, %s late on average, %ju slots missed\n",

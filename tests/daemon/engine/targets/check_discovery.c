@@ -842,21 +842,29 @@ static void exhaust(mono_t now)
 	rig.discovery->subscription->token_bucket.filled = now;
 }
 
+/* A process after all of the share was taken, 20 ms after *ret_now. False: none could be heard of. */
+static bool starts_when_the_share_is_used_up(pid_t *ret_pid, mono_t *ret_now)
+{
+	make(&rig, "/proc", NULL, scene_config("{\"targets\": [{\"name\": \"p\", \"comm\": \"%s\"}]}", own_name()));
+	subscribe(rig.discovery);
+	if (!rig.discovery->subscription)
+		return false;
+	scan(&rig);
+	*ret_now = update_pulse(rig.discovery);
+	exhaust(*ret_now);
+	hear_at(mono_add(*ret_now, 20 * NS_PER_MS)); /* finds it taken */
+	*ret_pid = sleeper_called(own_name());
+	return true;
+}
+
 START_TEST(a_process_that_comes_when_the_share_is_used_up_is_late_and_counted)
 {
 	mono_t now;
 	uint64_t looks;
 	pid_t pid;
 
-	make(&rig, "/proc", NULL, scene_config("{\"targets\": [{\"name\": \"p\", \"comm\": \"%s\"}]}", own_name()));
-	subscribe(rig.discovery);
-	if (!rig.discovery->subscription)
+	if (!starts_when_the_share_is_used_up(&pid, &now))
 		SKIP_TEST("no source of process events is permitted");
-	scan(&rig);
-	now = update_pulse(rig.discovery);
-	exhaust(now);
-	hear_at(mono_add(now, 20 * NS_PER_MS)); /* finds it taken */
-	pid = sleeper_called(own_name());
 	looks = rig.discovery->state.looks;
 	hear_at(mono_add(now, 40 * NS_PER_MS));
 	ck_assert(rig.discovery->state.held_off);
@@ -879,15 +887,8 @@ START_TEST(while_evidence_waits_the_share_is_exceeded_until_that_is_used_up_too)
 	mono_t now;
 	pid_t pid;
 
-	make(&rig, "/proc", NULL, scene_config("{\"targets\": [{\"name\": \"p\", \"comm\": \"%s\"}]}", own_name()));
-	subscribe(rig.discovery);
-	if (!rig.discovery->subscription)
+	if (!starts_when_the_share_is_used_up(&pid, &now))
 		SKIP_TEST("no source of process events is permitted");
-	scan(&rig);
-	now = update_pulse(rig.discovery);
-	exhaust(now);
-	hear_at(mono_add(now, 20 * NS_PER_MS)); /* finds it taken */
-	pid = sleeper_called(own_name());
 	rig.discovery->wanted_ns = UINT64_MAX;
 	rig.discovery->subscription->evidence.left_ns = -(int64_t)NS_PER_S;
 	rig.discovery->subscription->evidence.filled = now;
