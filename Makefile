@@ -51,7 +51,7 @@ LIB_O := $(call objects,$(LIB_C))
 DAEMON_O := $(call objects,$(filter-out $(MAINS),$(DAEMON_C)))
 CLI_O := $(call objects,$(filter-out $(MAINS),$(CLI_C)))
 SUITE_O := $(call objects,$(foreach s,$(SUITES),$(filter %/check_$(s).c,$(SUITE_C))))
-CHECK_O := $(SUITE_O) $(addprefix $(B)/tests/support/,check_main.o crew.o supervise.o torture.o)
+CHECK_O := $(SUITE_O) $(addprefix $(B)/tests/support/,check_main.o crew.o marks.o supervise.o torture.o)
 ASAN_O := $(if $(findstring address,$(SANITIZE)),$(B)/tests/support/asan_options.o)
 TSAN_O := $(if $(findstring thread,$(SANITIZE)),$(B)/tests/support/tsan_calls.o)
 TOOL_O := $(call objects,$(TOOL_C))
@@ -104,8 +104,8 @@ COMPILE = $(CC) -std=gnu17 $(CPPFLAGS) $(WARNINGS) $(CFLAGS) $(HARDEN) -pthread
 LINK = $(CC) $(CFLAGS) $(HARDEN) -pthread $(LDHARDEN) -Wl,--as-needed $(LDFLAGS)
 , := ,
 TORTURE := $(patsubst %,-Wl$(,)--wrap=%,malloc calloc realloc reallocarray strdup strndup aligned_alloc posix_memalign \
-	openat mkdirat write rename renameat unlink unlinkat fsync ftruncate flock)
-NOTED := $(patsubst %,-Wl$(,)--wrap=%,mkdtemp mkstemp mkdir open_beneath)
+	openat mkdirat write rename renameat unlink unlinkat fsync ftruncate flock open_beneath)
+NOTED := $(patsubst %,-Wl$(,)--wrap=%,mkdtemp mkstemp mkdir _mark_point)
 
 .PHONY: all demo check docs bench soak lint fuzz install uninstall clean help deps deps-build deps-fuzz deps-deb FORCE
 .PHONY: deb check-deb check-units check-vm check-prometheus check-pprof check-alarms check-report report deps-page deps-report image

@@ -271,3 +271,26 @@ struct sink torture_sink(long *bytes_left)
 {
 	return (struct sink){ torture_write, bytes_left };
 }
+
+/* ---- before anything is opened ---- */
+
+static void (*before_opening)(void);
+
+bool torture_before_opening(void (*what)(void))
+{
+	bool was_set = before_opening != NULL;
+
+	before_opening = what;
+	return was_set;
+}
+
+int __real_open_beneath(int rootfd, const char *path, int flags, bool one_mount);
+int __wrap_open_beneath(int rootfd, const char *path, int flags, bool one_mount);
+
+int __wrap_open_beneath(int rootfd, const char *path, int flags, bool one_mount)
+{
+	if (before_opening)
+		before_opening();
+
+	return __real_open_beneath(rootfd, path, flags, one_mount);
+}

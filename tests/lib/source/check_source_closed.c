@@ -22,20 +22,7 @@ Suite *source_closed_suite(void);
 
 /* ---- before any opening ---- */
 
-static void (*before_open)(void);
 static int opens;
-
-/* The linker puts it in place of the product's (Makefile). */
-int __real_open_beneath(int rootfd, const char *path, int flags, bool one_mount);
-int __wrap_open_beneath(int rootfd, const char *path, int flags, bool one_mount);
-
-int __wrap_open_beneath(int rootfd, const char *path, int flags, bool one_mount)
-{
-	if (before_open)
-		before_open();
-
-	return __real_open_beneath(rootfd, path, flags, one_mount);
-}
 
 static void count_opening(void)
 {
@@ -46,9 +33,9 @@ static void count_opening(void)
 static int opened_by(struct bench *bench, uint64_t now_ns)
 {
 	opens = 0;
-	before_open = count_opening;
+	torture_before_opening(count_opening);
 	source_fill(bench->source, (mono_t){ now_ns });
-	before_open = NULL;
+	torture_before_opening(NULL);
 
 	return opens;
 }
@@ -383,9 +370,9 @@ START_TEST(a_pid_that_changes_hands_between_any_two_steps_is_not_taken_for_the_o
 		struct sample before = *source_entry_sample(cold);
 
 		opens = 0;
-		before_open = swap_processes;
+		torture_before_opening(swap_processes);
 		enum source_status status = fill(&bench, 20 * S, cold);
-		before_open = NULL;
+		torture_before_opening(NULL);
 		swapped = opens > swap_at;
 		if (status == SOURCE_GONE)
 			ck_assert_mem_eq(source_entry_sample(cold), &before, sizeof before);
@@ -489,7 +476,7 @@ static void end_process(void)
 {
 	char from[96], to[96];
 
-	before_open = NULL;
+	torture_before_opening(NULL);
 	sums[1].exited = 1;
 	snprintf(from, sizeof from, "%s/%d", root, ends_when_opened);
 	snprintf(to, sizeof to, "%s/old", root);
@@ -505,9 +492,9 @@ START_TEST(memory_of_what_has_the_id_since_is_not_taken_for_its_own)
 	struct source_entry *cold = add_followed(&bench, &child);
 
 	ends_when_opened = child.pid;
-	before_open = end_process;
+	torture_before_opening(end_process);
 	ck_assert_int_eq(fill(&bench, 70 * S, cold), SOURCE_SAME);
-	ck_assert_ptr_null(before_open);
+	ck_assert(!torture_before_opening(NULL));
 	ck_assert_uint_eq(pages(cold), 100);
 	ck_assert_int_eq(fill(&bench, 140 * S, cold), SOURCE_GONE);
 	ck_assert_uint_eq(pages(cold), 100);
