@@ -33,7 +33,8 @@
  * the file: where a process has loaded it does not matter, because both sides know offsets in the
  * file (elf_file_address). The name of a function is the linkage name of the debug
  * information, demangled, else that of the symbol, which says foo.part.0 where it is only part of
- * foo, else that in the source. Inlined functions have no symbol. Where there is no name, .eh_frame
+ * foo, else that in the source. A linkage name that is not mangled is one of the symbols, and not the one
+ * that people call: __GI___libc_write. Inlined functions have no symbol. Where there is no name, .eh_frame
  * still says where functions begin and end: strip(1) leaves it, because exceptions need it.
  *
  * Debug information is often compressed (ELF, SHF_COMPRESSED), and libdw decompresses all sections
@@ -486,13 +487,18 @@ static bool write_name(const char *mangled, struct output *output)
 	return mangled[1] == 'Z' && cplus_demangle_v3_callback(mangled, OPTIONS, take_piece, output);
 }
 
+static bool is_mangled(const char *name)
+{
+	return name[0] == '_' && (name[1] == 'Z' || name[1] == 'R');
+}
+
 /* The length of the plain name in ret, terminated; 0: not a mangled name, or too long. */
 static size_t demangle(const char *name, size_t len, char ret[DEMANGLE_MAX])
 {
 	char mangled[MANGLED_MAX + 1];
 	struct output output = { .text = ret };
 
-	if (len < 3 || len > MANGLED_MAX || name[0] != '_' || (name[1] != 'Z' && name[1] != 'R'))
+	if (len < 3 || len > MANGLED_MAX || !is_mangled(name))
 		return 0;
 	memcpy(mangled, name, len);
 	mangled[len] = '\0';
@@ -1030,6 +1036,15 @@ static bool has_full_table(Elf *elf)
 	return false;
 }
 
+/* Without its version: read@@GLIBC_2.2.5. */
+static uint32_t name_length(const char *name)
+{
+	size_t len = strnlen(name, UINT16_MAX);
+	const char *version = memchr(name, '@', len);
+
+	return (uint32_t)(version != NULL && version > name ? version - name : (ptrdiff_t)len);
+}
+
 /* Whether it names a function; other symbols in code only end the one before. */
 static bool is_function(const GElf_Sym *symbol)
 {
@@ -1069,7 +1084,7 @@ static bool symbol_from(Elf *elf, GElf_Word index, const GElf_Sym *symbol, const
 	ret->end = ret->start +
 		   (ret->open || symbol->st_size > header.sh_size - offset ? header.sh_size - offset : symbol->st_size);
 	ret->name = name;
-	ret->len = named ? (uint32_t)strnlen(name, UINT16_MAX) : 0;
+	ret->len = named ? name_length(name) : 0;
 	ret->rank = named ? rank_of(symbol, name) : 0;
 	return true;
 }
@@ -1396,7 +1411,7 @@ static const char *copy_demangled(struct elf_file *file, const char *name, size_
 static const char *name_of_frame(struct elf_file *file, const struct elf_lines_frame *frame,
 				 const struct symtable_symbol *symbol)
 {
-	if (frame->linkage_name && *frame->linkage_name)
+	if (frame->linkage_name && *frame->linkage_name && (!symbol || is_mangled(frame->linkage_name)))
 		return copy_demangled(file, frame->linkage_name, strlen(frame->linkage_name));
 	if (symbol)
 		return copy_demangled(file, symbol->name, symbol->len);

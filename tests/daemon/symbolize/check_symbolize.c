@@ -431,6 +431,38 @@ START_TEST(functions_of_shared_libraries_are_named)
 }
 END_TEST
 
+/* As a C library is built: what people call is an alias of what the debug information names, and has a version. */
+START_TEST(functions_of_a_c_library_have_the_names_that_are_called)
+{
+	if (!there)
+		SKIP_TEST("%s", skip_reason);
+	rig_write(&rig, "shared.c",
+		  "volatile int sink;\n"
+		  "__attribute__((visibility(\"hidden\"))) void lib_send_in(void) __asm__(\"__GI___lib_send\");\n"
+		  "void lib_send_in(void) { sink = sink + 1; }\n"
+		  "__attribute__((weak, alias(\"__GI___lib_send\"))) void lib_send(void);\n"
+		  "__asm__(\".symver take_1, lib_take@@V_1\");\nvoid take_1(void) { sink = sink + 2; }\n");
+	rig_write(&rig, "versions", "V_1 { global: lib_send; lib_take; local: *; };\n");
+	rig_write(&rig, "user.c",
+		  "#include <stdio.h>\n#include <unistd.h>\nvoid lib_send(void); void lib_take(void);\n"
+		  "int main(void) { printf(\"%lx\\n%lx\\n\", (unsigned long)lib_send, (unsigned long)lib_take);\n"
+		  "fflush(stdout); for (;;) pause(); }\n");
+	ck_assert_int_eq(rig_shell(&rig,
+				   "gcc -g -O1 -fPIC -shared -Wl,--version-script=versions -o libshared.so shared.c && "
+				   "gcc -O1 -fPIC -o user user.c -L. -lshared -Wl,-rpath,'%s'",
+				   rig.dir),
+			 0);
+	struct rig_process process = rig_start(&rig, "user");
+	uint64_t send = rig_address(&process), take = rig_address(&process);
+
+	rig_maps(&rig, process.pid, "user", NULL);
+	rig_sample(&rig, process.pid, take, send + 1, (uint64_t)0);
+	ck_assert_int_eq(rig_run(&rig, NULL), 0);
+	rig_expect(&rig, "user;lib_send;lib_take", 1);
+	rig_end(&process);
+}
+END_TEST
+
 START_TEST(a_call_at_the_end_of_a_function_belongs_to_it)
 {
 	if (!there)
@@ -768,6 +800,7 @@ Suite *symbolize_suite(void)
 	tcase_add_test(core, compressed_symbols_of_a_stripped_program_are_read);
 	tcase_add_test(core, names_of_cpp_are_demangled);
 	tcase_add_test(core, functions_of_shared_libraries_are_named);
+	tcase_add_test(core, functions_of_a_c_library_have_the_names_that_are_called);
 	tcase_add_test(core, a_call_at_the_end_of_a_function_belongs_to_it);
 	tcase_add_test(core, recursion_keeps_every_level);
 	tcase_add_test(core, compiled_code_has_the_names_of_the_perf_map);
