@@ -878,8 +878,9 @@ static bool is_filler(const struct text_part *name)
 	static const char *const fillers[] = { "memset",        "memcpy",      "memmove",      "mempcpy",
 					       "bzero",         "malloc",      "calloc",       "realloc",
 					       "sysmalloc",     "_int_malloc", "_int_realloc", "posix_memalign",
-					       "aligned_alloc", "__memset",    "__memcpy",     "__memmove",
-					       "__mempcpy",     "__libc_",     "operator new" };
+					       "aligned_alloc", "memalign",    "valloc",       "pvalloc",
+					       "__memset",      "__memcpy",    "__memmove",    "__mempcpy",
+					       "__libc_",       "operator new" };
 	static const size_t prefixes = 6;     /* as in is_beginning: "__memset_avx2_unaligned_erms" */
 	static const char within[] = "__GI_"; /* as the C library calls its own: "__GI___libc_malloc" */
 	struct text_part plain = *name;

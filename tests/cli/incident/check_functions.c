@@ -324,6 +324,7 @@ START_TEST(what_fills_memory_is_not_named_for_who_wanted_it)
 		  "_int_malloc" },
 		{ "[p+0x10]\t/p\t0\t0\t0\t90\n__GI___libc_malloc\t/c\t0\t0\t80\t80\n", "[p+0x10]",
 		  "__GI___libc_malloc" },
+		{ "load\t/p\t0\t0\t0\t90\nmemalign\t/c\t0\t0\t80\t80\n", "load", "memalign" },
 		{ "load\t/p\t0\t0\t0\t90\nmemcpy@@GLIBC_2.14\t/c\t0\t0\t80\t80\n", "load", "memcpy@@GLIBC_2.14" },
 		{ "main\t/p\t0\t0\t0\t100\nmemmove\t/c\t0\t0\t80\t80\n", "main", "memmove" },
 		/* The names of a program's own functions may begin alike. */
