@@ -1054,12 +1054,15 @@ static bool is_function(const GElf_Sym *symbol)
 	       (type == STT_NOTYPE && GELF_ST_BIND(symbol->st_info) == STB_GLOBAL);
 }
 
+/* Of one function people know the name that is exported without underscores: write is weak, and __write, _IO_puts global. */
 static uint32_t rank_of(const GElf_Sym *symbol, const char *name)
 {
 	int bind = GELF_ST_BIND(symbol->st_info);
-	uint32_t rank = bind == STB_GLOBAL ? 6 : bind == STB_WEAK ? 4 : 2;
+	bool plain = name[0] != '_';
 
-	return rank + (name[0] != '_');
+	if (bind != STB_GLOBAL && bind != STB_WEAK)
+		return 2 + plain;
+	return (plain ? 6u : 4u) + (bind == STB_GLOBAL);
 }
 
 /* The symbol in section `index` of elf; false: it is not in code. */

@@ -440,9 +440,10 @@ START_TEST(functions_of_a_c_library_have_the_names_that_are_called)
 		  "volatile int sink;\n"
 		  "__attribute__((visibility(\"hidden\"))) void lib_send_in(void) __asm__(\"__GI___lib_send\");\n"
 		  "void lib_send_in(void) { sink = sink + 1; }\n"
+		  "__attribute__((alias(\"__GI___lib_send\"))) void __send(void);\n"
 		  "__attribute__((weak, alias(\"__GI___lib_send\"))) void lib_send(void);\n"
 		  "__asm__(\".symver take_1, lib_take@@V_1\");\nvoid take_1(void) { sink = sink + 2; }\n");
-	rig_write(&rig, "versions", "V_1 { global: lib_send; lib_take; local: *; };\n");
+	rig_write(&rig, "versions", "V_1 { global: __send; lib_send; lib_take; local: *; };\n");
 	rig_write(&rig, "user.c",
 		  "#include <stdio.h>\n#include <unistd.h>\nvoid lib_send(void); void lib_take(void);\n"
 		  "int main(void) { printf(\"%lx\\n%lx\\n\", (unsigned long)lib_send, (unsigned long)lib_take);\n"
