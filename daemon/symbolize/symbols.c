@@ -1054,7 +1054,7 @@ static bool is_function(const GElf_Sym *symbol)
 	       (type == STT_NOTYPE && GELF_ST_BIND(symbol->st_info) == STB_GLOBAL);
 }
 
-/* Of one function people know the name that is exported without underscores: write is weak, and __write, _IO_puts global. */
+/* Of one function people know the name that is exported without underscores, if only weakly: write, not __write. */
 static uint32_t rank_of(const GElf_Sym *symbol, const char *name)
 {
 	int bind = GELF_ST_BIND(symbol->st_info);

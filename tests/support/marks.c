@@ -1,7 +1,8 @@
 /*
- * marks.c: Check writes to a file at each assertion that holds, so that it can say after which one a test crashed. Where
- * something is held against tens of thousands of inputs that was three to twenty times the work itself. One mark each
- * millisecond is written, and a crash is reported after that one. An assertion that fails names its own place as before.
+ * marks.c: Check writes to a file at each assertion that holds, so that it can say after which one a
+ * test crashed. Where something is held against tens of thousands of inputs that was three to twenty
+ * times the work itself. One mark each millisecond is written, and a crash is reported after that one.
+ * An assertion that fails names its own place as before.
  */
 #include <check.h>
 #include <stdatomic.h>

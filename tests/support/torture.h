@@ -46,8 +46,8 @@ void torture_kill_at(long nth, const char *thread);
 void torture_stop_at(long nth);
 
 /*
- * Calls what before each open_beneath() of the product (lib/base/io.h), on the thread that is about to open; NULL: no more.
- * Returns whether something was to be called until now.
+ * Calls what before each open_beneath() of the product (lib/base/io.h), on the thread that is about to
+ * open; NULL: no more. Returns whether something was to be called until now.
  */
 bool torture_before_opening(void (*what)(void));
 
