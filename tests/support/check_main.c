@@ -30,14 +30,8 @@ static const struct crew_suite suites[] = {
 
 /* Suites that take longest, so that none of them is the last to begin. */
 static const char *const early[] = {
-	"faults",    "slow_disk",      "arrival",   "stacktruth", "follow_up", "unwind", "held_memory",
-	"discovery", "storm",          "pidreuse",  "trap",       "control",   "record", "trouble",
-	"replay",    "symbolize_live", "ring_torn", "daemon",     "incidents", "reload", NULL,
-};
-
-/* Suites that took less than a sixth of the time on a CPU. */
-static const char *const waits[] = {
-	"slow_disk", "foreign", "containers", "discovery_stuck", "daemon_stuck", "spool", NULL,
+	"stacktruth",     "trap",      "unwind",  "reload",    "control", "record",    "trouble", "replay",
+	"symbolize_live", "ring_torn", "arrival", "follow_up", "daemon",  "incidents", NULL,
 };
 
 /* Suites that nothing may run beside, with the reason. */
@@ -61,7 +55,6 @@ static size_t choose(const char *const *names, struct crew_suite ret[SUITE_COUNT
 			continue;
 		ret[chosen] = suites[i];
 		ret[chosen].early = named(early, suites[i].name);
-		ret[chosen].waits = named(waits, suites[i].name);
 		ret[chosen].alone = named(alone, suites[i].name);
 		chosen++;
 	}

@@ -42,7 +42,6 @@ struct crew_found {
 struct crew_member {
 	const struct crew_suite *suite;
 	struct crew_found *found;
-	bool started;
 	pid_t pid;  /* 0: not started, or ended */
 	int said;   /* file with what its tests said */
 	int judged; /* file with what Check says at the end */
@@ -55,7 +54,6 @@ struct crew {
 	struct crew_member *members;
 	size_t count;
 	int running;
-	int waiting; /* of those that run */
 	struct crew_found sum;
 	FILE *failed; /* what Check says of those that failed: all of it is in failed_text after fflush */
 	char *failed_text;
@@ -140,7 +138,6 @@ static int crew_start(struct crew *crew, struct crew_member *member)
 	if (member->said < 0 || member->judged < 0)
 		return -errno;
 
-	member->started = true;
 	member->start_ns = crew_now();
 	member->pid = fork();
 	if (member->pid < 0)
@@ -149,7 +146,6 @@ static int crew_start(struct crew *crew, struct crew_member *member)
 		crew_work(crew, member);
 
 	crew->running++;
-	crew->waiting += member->suite->waits;
 
 	return 0;
 }
@@ -217,7 +213,6 @@ static void crew_take(struct crew *crew, struct crew_member *member, int status,
 	crew->sum.skipped += found->skipped;
 	member->pid = 0;
 	crew->running--;
-	crew->waiting -= member->suite->waits;
 }
 
 static int crew_wait(struct crew *crew)
@@ -241,33 +236,28 @@ static int crew_turn(const struct crew_suite *suite)
 	return suite->alone ? 2 : suite->early ? 0 : 1;
 }
 
-static bool crew_has_room(const struct crew *crew, const struct crew_suite *suite, int jobs)
-{
-	if (suite->alone || jobs == 1)
-		return crew->running == 0;
-	return suite->waits ? crew->waiting == 0 : crew->running - crew->waiting < jobs;
-}
-
-static struct crew_member *crew_next(struct crew *crew, int jobs)
+static int crew_go(struct crew *crew, int jobs)
 {
 	for (int turn = 0; turn <= 2; turn++)
 		for (size_t i = 0; i < crew->count; i++) {
-			struct crew_member *member = &crew->members[i];
+			if (crew_turn(crew->members[i].suite) != turn)
+				continue;
 
-			if (!member->started && crew_turn(member->suite) == turn &&
-			    crew_has_room(crew, member->suite, jobs))
-				return member;
+			int room = turn == 2 ? 1 : jobs, r = 0;
+
+			while (r == 0 && crew->running >= room)
+				r = crew_wait(crew);
+			if (r == 0)
+				r = crew_start(crew, &crew->members[i]);
+			if (r < 0)
+				return r;
 		}
-	return NULL;
-}
 
-static int crew_go(struct crew *crew, int jobs)
-{
-	struct crew_member *next;
 	int r = 0;
 
-	while (r == 0 && ((next = crew_next(crew, jobs)) || crew->running > 0))
-		r = next ? crew_start(crew, next) : crew_wait(crew);
+	while (r == 0 && crew->running > 0)
+		r = crew_wait(crew);
+
 	return r;
 }
 

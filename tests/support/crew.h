@@ -16,15 +16,13 @@ struct crew_suite {
 	const char *name;
 	Suite *(*make)(void);
 	bool early; /* takes long: started before those that do not */
-	bool waits; /* hardly uses a CPU: has a place of its own, beside the jobs */
 	bool alone; /* nothing runs beside it: after all the others */
 };
 
 /*
- * Runs them, at most `jobs` at a time (less than 1: one), and from two jobs on one more that waits.
- * Prints for each, when it has ended, its name, checks, seconds from start to end and seconds of CPU,
- * then what it said and, like Check, each test that failed; at last Check's closing line over all of
- * them, and once more what failed.
+ * Runs them, at most `jobs` at a time (less than 1: one). Prints for each, when it has ended, its
+ * name, checks, seconds from start to end and seconds of CPU, then what it said and, like Check,
+ * each test that failed; at last Check's closing line over all of them, and once more what failed.
  *
  * Checks that failed with more than one job are looked at again, if they are of at most three suites and
  * none crashed or hung: each of these suites is run once more, with nothing beside it, and that is what
