@@ -659,7 +659,7 @@ START_TEST(an_incident_is_judged_by_the_rule_that_it_recorded)
 	snprintf(trapped, sizeof(trapped), "%s/trapped", directory);
 	snprintf(burn, sizeof(burn), "i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done");
 	ck_assert_int_eq(program_run((const char *const[]){ spikewatch, "trap", "--stacks", "off", "--cpu", "3%",
-							    "--for", "100ms", "--after", "300ms", "-o", trapped, "--",
+							    "--for", "100ms", "--after", "0s", "-o", trapped, "--",
 							    "sh", "-c", burn, NULL },
 				     directory),
 			 0);
