@@ -66,6 +66,10 @@ static const struct config_help config_help[] = {
 		"that sleep are looked at less often, which the journal, `spikewatch status` and incidents say. "
 		"Processes of very many threads, a look at which costs more than 0.2 % of a core, are looked at less "
 		"often while they sleep. `always`: all that sleep are, to save CPU time; `never`: none is."),
+	KEY("sampling", "read_interval",
+		"With `source` `kernel`, while nothing watched uses much CPU time, the daemon wakes up this rarely and "
+		"writes all ticks since then at once, or a tenth of the shortest `window` of the rules if that is less "
+		"([quiet machines](#quiet-machines)). 0, or less than two `interval`s: in every tick."),
 	KEY("sampling", "heartbeat",
 		"A target that does not change is recorded at least this often; where that would make more than 100 "
 		"records in a second, half as often, down to an eighth. A process that does not run is read then, and "

@@ -170,7 +170,7 @@ static int build_config(const struct record *record, struct config **ret)
 
 	fprintf(file,
 		"{\"sampling\": {\"interval\": \"%lluns\", \"rescan_interval\": \"%s\", \"wait\": \"%s\", "
-		"\"idle_backoff\": \"%s\", \"source\": \"%s\"},\n",
+		"\"read_interval\": \"0s\", \"idle_backoff\": \"%s\", \"source\": \"%s\"},\n",
 		(unsigned long long)record->interval_ns, rescan, record->spin ? "spin" : "sleep",
 		record->idle_backoff ? "always" : "never", record->source);
 	fprintf(file, " \"ring\": {\"size\": \"%lluB\"},\n \"targets\": [", (unsigned long long)record->ring_bytes);

@@ -135,6 +135,7 @@ struct config_sampling {
 	uint64_t interval_ns;                  /* 10ms;  100us .. 10s */
 	uint64_t idle_interval_ns;             /* 100ms; how long what hardly runs may be unread: config_idle_of */
 	enum config_idle_backoff idle_backoff; /* auto; whether what does not run is looked at so rarely, too */
+	uint64_t read_interval_ns;             /* 50ms;  how long ticks may wait for being read: config_read_ns */
 	uint64_t heartbeat_ns;                 /* 1s;    an unchanged target is recorded this often */
 	uint64_t cgroup_interval_ns;           /* 100ms; cgroup files cost more */
 	uint64_t peak_interval_ns;             /* 100ms; how often high-water marks are read, of targets that ran */
@@ -266,6 +267,9 @@ bool config_run_wanted(const struct config_run *run, const char *rule);
  * is shorter. 0: there are no pauses, since that is not longer than sampling.interval.
  */
 uint64_t config_idle_ns(const struct config *config);
+
+/* How long ticks may wait until they are read together: no rule fires later than a tenth of its window. */
+uint64_t config_read_ns(const struct config *config);
 
 /*
  * The same for the processes of one target entry: at most a quarter of the shortest window of the

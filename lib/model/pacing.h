@@ -67,6 +67,14 @@ void schedule_done(struct schedule *schedule, mono_t now);
 mono_t schedule_backoff(struct schedule *schedule, mono_t now);
 
 /*
+ * Do not wake up for the next slots, so many, but for the one after them: until then they are neither taken nor missed.
+ */
+void schedule_put_off(struct schedule *schedule, uint64_t slots);
+
+/* The slot at the deadline is over, and what happened in it was found out afterwards: it counts as taken. */
+void schedule_make_up(struct schedule *schedule);
+
+/*
  * The run ends now: slots that have elapsed since the deadline, in a backoff for instance, are
  * missed.
  */

@@ -18,6 +18,11 @@
  * cgroup and those above. Only the cell of that CPU: that of another one may already have what still counts
  * as going on there. Cells are read after slots, so that a run that ends in between is in one of them. The tree is
  * copied when its version has changed.
+ *
+ * What ran when. The length of the log of runs is read, then the slot, then the length again: if that is the same, what
+ * went on is not in the log. A run has the time of its beginning and how long it was by the scheduler, which takes out
+ * interrupts: so its end may be some microseconds early. That only moves time from one tick to the one before, as what
+ * was used in all is what the account says.
  */
 #include "lib/source/cpu_accounts.h"
 
@@ -49,11 +54,20 @@ struct group_sum {
 	uint32_t ran;      /* the last begin that saw something of it run */
 };
 
+/* How far the log of a CPU was gone through, and the run that went on there when it was looked back. */
+struct past {
+	uint64_t taken, logged;
+	struct cpu_run going; /* both CPU_ACCOUNT_NONE: of nothing watched */
+	uint32_t tid;
+};
+
 /* The arrays are behind it, in one block. */
 struct cpu_accounts_reader {
 	const struct cpu_accounts *accounts;
 	uint64_t *taken;   /* of each log */
 	struct run *runs;  /* of each CPU */
+	struct past *past; /* the same */
+	mono_t told_until; /* of this round */
 	uint32_t *running; /* of each account: a CPU, from 1 on; NO_RUN */
 	struct group_sum *groups;
 	uint64_t *cells_ns;     /* of each cell: what was added */
@@ -134,7 +148,7 @@ int cpu_accounts_reader_new(const struct cpu_accounts *accounts, struct cpu_acco
 	AUTO(cpu_accounts_reader_freep)
 	struct cpu_accounts_reader *reader = calloc(
 		1, sizeof(*reader) + groups * sizeof(reader->groups[0]) +
-			   accounts->cpus * (sizeof(reader->runs[0]) + sizeof(reader->taken[0])) +
+			   accounts->cpus * (sizeof(reader->runs[0]) + sizeof(reader->past[0]) + sizeof(reader->taken[0])) +
 			   cells * sizeof(reader->cells_ns[0]) + accounts->capacity * sizeof(reader->running[0]));
 	if (!reader)
 		return -ENOMEM;
@@ -142,7 +156,8 @@ int cpu_accounts_reader_new(const struct cpu_accounts *accounts, struct cpu_acco
 	reader->accounts = accounts;
 	reader->groups = (struct group_sum *)(reader + 1);
 	reader->runs = (struct run *)(reader->groups + groups);
-	reader->taken = (uint64_t *)(reader->runs + accounts->cpus);
+	reader->past = (struct past *)(reader->runs + accounts->cpus);
+	reader->taken = (uint64_t *)(reader->past + accounts->cpus);
 	reader->cells_ns = reader->taken + accounts->cpus;
 	reader->running = (uint32_t *)(reader->cells_ns + cells);
 	reader->group_version = 1;
@@ -418,4 +433,153 @@ void cpu_accounts_reader_use(struct cpu_accounts_reader *reader, uint32_t accoun
 		use_of_process(reader, account, now, ret);
 	else
 		use_of_group(reader, account - reader->accounts->capacity, now, ret);
+}
+
+/* ---- what ran when ---- */
+
+void cpu_accounts_reader_want_runs(struct cpu_accounts_reader *reader, bool wanted)
+{
+	for (uint32_t cpu = 0; cpu < reader->accounts->cpus; cpu++)
+		reader->past[cpu].taken = load(&reader->accounts->runs[cpu].logged);
+	__atomic_store_n(&reader->accounts->words->runs_wanted, wanted, __ATOMIC_RELEASE);
+}
+
+static const struct cpu_run no_run = { .account = CPU_ACCOUNT_NONE, .group = CPU_ACCOUNT_NONE };
+
+/* One that was moved between cgroups is told of in none of them: what they have used in all says it. */
+static struct cpu_run run_of_slot(struct cpu_accounts_reader *reader, const struct cpu_slot *slot, uint32_t cpu,
+				  uint32_t generation)
+{
+	struct cpu_run run = no_run;
+
+	if (slot->tid == 0 || slot->tid == CPU_SLOT_UNKNOWN)
+		return run;
+	run.since_ns = slot->since_ns;
+	run.account = account_of(reader->accounts, slot, &reader->runs[cpu], generation);
+	if (reader->accounts->words->groups > 0 && slot->moved_sequence != slot->sequence)
+		run.group = group_of(reader, slot);
+	return run;
+}
+
+static void look_back_on(struct cpu_accounts_reader *reader, uint32_t cpu, uint32_t generation)
+{
+	const struct cpu_accounts *accounts = reader->accounts;
+	struct past *past = &reader->past[cpu];
+	struct cpu_slot slot;
+
+	past->going = no_run;
+	past->tid = 0;
+	for (int i = 0; i < CPU_SLOT_TRIES; i++) {
+		past->logged = load(&accounts->runs[cpu].logged);
+		if (!cpu_accounts_slot(accounts, cpu, &slot))
+			return;
+		if (load(&accounts->runs[cpu].logged) != past->logged)
+			continue;
+		past->going = run_of_slot(reader, &slot, cpu, generation);
+		past->tid = slot.tid;
+		return;
+	}
+}
+
+/* A thread is in two slots if the switch away from it was hidden: it runs where it came last (see add_run). */
+static void forget_hidden(struct cpu_accounts_reader *reader)
+{
+	uint32_t cpus = reader->accounts->cpus;
+
+	for (uint32_t i = 0; i < cpus; i++)
+		for (uint32_t other = 0; reader->past[i].tid != 0 && other < cpus; other++)
+			if (other != i && reader->past[other].tid == reader->past[i].tid &&
+			    reader->past[other].going.since_ns > reader->past[i].going.since_ns)
+				reader->past[i].going = no_run;
+}
+
+/* As one has it that is written still: then the oldest place is not to be read. */
+static bool is_remembered(const struct cpu_accounts_reader *reader, uint32_t cpu)
+{
+	return load(&reader->accounts->runs[cpu].logged) - reader->past[cpu].taken < CPU_RUNS_LENGTH;
+}
+
+static bool end_round(struct cpu_accounts_reader *reader)
+{
+	for (uint32_t cpu = 0; cpu < reader->accounts->cpus; cpu++)
+		reader->past[cpu].taken = load(&reader->accounts->runs[cpu].logged);
+	return false;
+}
+
+bool cpu_accounts_reader_look_back(struct cpu_accounts_reader *reader)
+{
+	uint32_t generation = __atomic_load_n(&reader->accounts->words->generation, __ATOMIC_ACQUIRE);
+
+	reader->told_until = (mono_t){ 0 };
+	copy_tree(reader);
+	for (uint32_t cpu = 0; cpu < reader->accounts->cpus; cpu++) {
+		look_back_on(reader, cpu, generation);
+		if (!is_remembered(reader, cpu))
+			return end_round(reader);
+	}
+	forget_hidden(reader);
+	return true;
+}
+
+struct listener {
+	void (*ran)(void *ctx, const struct cpu_accounts_part *part);
+	void *ctx;
+};
+
+static void tell_part(const struct cpu_accounts_reader *reader, const struct cpu_run *run, mono_t end, mono_t until,
+		      const struct listener *listener)
+{
+	struct cpu_accounts_part part = {
+		.account = run->account,
+		.from = { run->since_ns > reader->told_until.ns ? run->since_ns : reader->told_until.ns },
+		.to = end.ns < until.ns ? end : until,
+		.wait_ns = end.ns <= until.ns ? run->wait_ns : 0,
+	};
+
+	if (part.from.ns >= part.to.ns)
+		return;
+	if (run->account < reader->accounts->capacity)
+		listener->ran(listener->ctx, &part);
+	FOR_EACH_ABOVE(at, run->group, reader)
+	{
+		part.account = reader->accounts->capacity + at;
+		listener->ran(listener->ctx, &part);
+	}
+}
+
+static void tell_log(struct cpu_accounts_reader *reader, uint32_t cpu, mono_t until, const struct listener *listener)
+{
+	const volatile struct cpu_run_log *log = &reader->accounts->runs[cpu];
+	struct past *past = &reader->past[cpu];
+
+	while (past->taken != past->logged) {
+		struct cpu_run run = log->runs[past->taken % CPU_RUNS_LENGTH];
+		mono_t end = { run.since_ns + run.run_ns };
+
+		if (run.since_ns >= until.ns)
+			return;
+		tell_part(reader, &run, end, until, listener);
+		if (end.ns > until.ns)
+			return;
+		past->taken++;
+	}
+	if (past->going.since_ns < until.ns)
+		tell_part(reader, &past->going, (mono_t){ UINT64_MAX }, until, listener);
+}
+
+bool cpu_accounts_reader_ran_until(struct cpu_accounts_reader *reader, mono_t until,
+				   void (*ran)(void *ctx, const struct cpu_accounts_part *part), void *ctx)
+{
+	const struct listener listener = { ran, ctx };
+
+	for (uint32_t cpu = 0; cpu < reader->accounts->cpus; cpu++) {
+		uint64_t taken = reader->past[cpu].taken;
+
+		tell_log(reader, cpu, until, &listener);
+		atomic_thread_fence(memory_order_acquire);
+		if (load(&reader->accounts->runs[cpu].logged) - taken >= CPU_RUNS_LENGTH)
+			return end_round(reader);
+	}
+	reader->told_until = until;
+	return true;
 }

@@ -25,12 +25,13 @@ struct cpu_group {
 
 /*
  * The memory, of the one who had it mapped; it outlives its readers. What the program writes may come later than
- * a reader: until it is on for the first time slots, accounts, logs, words and cells may be NULL.
+ * a reader: until it is on for the first time slots, accounts, logs, runs, words and cells may be NULL.
  */
 struct cpu_accounts {
 	const volatile struct cpu_slot *slots;
 	const volatile struct cpu_account *accounts;
 	const volatile uint64_t *logs;
+	const volatile struct cpu_run_log *runs;
 	volatile struct cpu_accounts_words *words;
 	uint64_t *base_ns;      /* of each account: what its process had used before; written before it is in use */
 	_Atomic uint32_t *pids; /* the same: of its process; 0: not in use. The generation changes after it */
@@ -77,6 +78,33 @@ struct cpu_accounts_use {
  */
 void cpu_accounts_reader_use(struct cpu_accounts_reader *reader, uint32_t account, mono_t now,
 			     struct cpu_accounts_use *ret);
+
+/*
+ * What ran at which time, afterwards. Runs are remembered from want_runs on, the last ones of each CPU. A round of calls:
+ *
+ *     look_back --> ran_until --> ran_until ... --> begin, use
+ */
+
+/* Costs some ns at each switch from what is watched. Only while the accounts are on. */
+void cpu_accounts_reader_want_runs(struct cpu_accounts_reader *reader, bool wanted);
+
+/* False: some of what ran since the last round or want_runs was forgotten; then the next round is about what comes. */
+bool cpu_accounts_reader_look_back(struct cpu_accounts_reader *reader);
+
+/* A run, or a part of one, of a process or of a watched cgroup. */
+struct cpu_accounts_part {
+	uint32_t account;
+	mono_t from, to;
+	uint64_t wait_ns; /* before the run; in its last part, else 0 */
+};
+
+/*
+ * Of each run before `until`, and not before the last `until` of this round: ran(ctx, part). Of one that went on when
+ * look_back looked the time counts. until: not later than look_back. False: it was forgotten meanwhile, and
+ * some of what was told may be wrong; the round is over.
+ */
+bool cpu_accounts_reader_ran_until(struct cpu_accounts_reader *reader, mono_t until,
+				   void (*ran)(void *ctx, const struct cpu_accounts_part *part), void *ctx);
 
 /* A slot is written within a microsecond; an interrupt, or one of the host, may come between. */
 #define CPU_SLOT_TRIES 1000

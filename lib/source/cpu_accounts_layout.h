@@ -67,6 +67,24 @@ struct cpu_cell {
 	uint32_t unused;
 };
 
+/* A run that has ended. */
+struct cpu_run {
+	uint64_t since_ns;       /* CLOCK_MONOTONIC */
+	uint64_t run_ns;         /* as the scheduler counts it */
+	uint64_t wait_ns;        /* before it */
+	uint32_t account, group; /* watched; CPU_ACCOUNT_NONE */
+};
+
+/* A power of two. */
+#define CPU_RUNS_LENGTH 512
+
+/* The last runs of one CPU that are of anything watched, as long as runs_wanted is set. */
+struct cpu_run_log {
+	uint64_t logged; /* in all; the last one is at (logged - 1) % CPU_RUNS_LENGTH */
+	uint64_t unused[7];
+	struct cpu_run runs[CPU_RUNS_LENGTH];
+};
+
 /* Processes of which a CPU remembers the account, by the low bits of their id. A power of two. */
 #define CPU_RECENT_LENGTH 64
 
@@ -80,6 +98,7 @@ struct cpu_accounts_words {
 	uint32_t epoch;      /* from 1 on */
 	uint32_t generation; /* added to after each change of the table of watched processes; by the kernel, too */
 	uint32_t groups;     /* cgroups that are watched */
+	uint32_t runs_wanted; /* 0: runs are not logged */
 	uint32_t group_generation; /* added to after each change of their table, and when a cgroup is made */
 };
 

@@ -854,6 +854,11 @@ static void leave_unread(struct process_reader *reader, const struct process_rea
 		reader->due_ns = reader->fds_due_ns;
 }
 
+static uint64_t larger_of(uint64_t one, uint64_t other)
+{
+	return one > other ? one : other;
+}
+
 /* 0; -ESRCH, -errno: the clock cannot be asked. */
 static int learn_cpu(struct process_reader *reader, const struct process_told *told)
 {
@@ -866,7 +871,9 @@ static int learn_cpu(struct process_reader *reader, const struct process_told *t
 	reader->is_known_alive = told && !told->ended;
 	reader->told_changes = told && !told->runs ? told->changes : UINT64_MAX;
 	reader->was_told |= told != NULL;
-	if ((told || r == 0) && !(reader->was_told && cpu_ns < reader->cpu_ns))
+	if (reader->was_told && cpu_ns < larger_of(reader->cpu_ns, reader->past_cpu_ns))
+		cpu_ns = larger_of(reader->cpu_ns, reader->past_cpu_ns);
+	if (told || r == 0)
 		reader->cpu_ns = cpu_ns;
 	if (told) {
 		reader->wait_ns +=
@@ -880,7 +887,7 @@ static int learn_cpu(struct process_reader *reader, const struct process_told *t
 static void put_wait(const struct process_reader *reader, struct sample *sample)
 {
 	if (reader->is_told)
-		sample_set(sample, SAMPLE_CPU_WAIT, reader->wait_ns);
+		sample_set(sample, SAMPLE_CPU_WAIT, larger_of(reader->wait_ns, sample->value[SAMPLE_CPU_WAIT]));
 	else
 		sample_unset(sample, SAMPLE_CPU_WAIT);
 }
@@ -926,6 +933,14 @@ void process_reader_take_clock(struct process_reader *reader, struct sample *sam
 	sample_set(sample, SAMPLE_CPU, reader->cpu_ns);
 	put_wait(reader, sample);
 	count_run(reader);
+}
+
+void process_reader_take_past(struct process_reader *reader, uint64_t cpu_ns, uint64_t wait_ns, struct sample *sample)
+{
+	reader->past_cpu_ns = larger_of(reader->cpu_ns, reader->past_cpu_ns) + cpu_ns;
+	sample_set(sample, SAMPLE_CPU, reader->past_cpu_ns);
+	if (sample_has(sample, SAMPLE_CPU_WAIT))
+		sample_set(sample, SAMPLE_CPU_WAIT, sample->value[SAMPLE_CPU_WAIT] + wait_ns);
 }
 
 /*

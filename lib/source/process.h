@@ -117,6 +117,7 @@ struct process_reader {
 	bool same_pages;       /* the last reading found no page come since the high-water mark was read */
 	uint64_t wait_ns;      /* for a CPU: of all that was told */
 	uint64_t told_wait_ns; /* the last that was */
+	uint64_t past_cpu_ns;  /* what process_reader_take_past came to */
 	uint64_t defer_ns;     /* as of the last look that saw it run */
 	uint64_t read_cpu_ns;  /* cpu_ns at the last reading */
 	uint64_t read_changes; /* what was told before the last reading; UINT64_MAX: nothing */
@@ -225,6 +226,12 @@ bool process_clock_stands(clockid_t clock, uint64_t cpu_ns);
  * last reading.
  */
 void process_reader_take_clock(struct process_reader *reader, struct sample *sample);
+
+/*
+ * What it used in a time that is past, after the last look: in *sample, and nothing else is. The next look is told that,
+ * too, in cpu_ns and wait_ns, and does not step back behind it.
+ */
+void process_reader_take_past(struct process_reader *reader, uint64_t cpu_ns, uint64_t wait_ns, struct sample *sample);
 
 /*
  * Reads into *sample what is due. 0; -ESRCH: gone, another process may have its pid; -errno:

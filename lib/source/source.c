@@ -74,6 +74,7 @@ struct source_cgroup {
 	uint64_t due_ns;       /* the next look */
 	uint64_t heartbeat_ns; /* when to read it although it stands still */
 	uint64_t read_cpu_ns;  /* the usage as of the last reading */
+	uint64_t told_cpu_ns;  /* the last that its account said */
 	uint8_t doublings;     /* of the heartbeat */
 	bool settled;
 	bool was_followed;     /* ever: a file may be behind its account */
@@ -110,6 +111,9 @@ struct source_entry {
 	void *user;
 	struct source_entry *next_followed; /* with the same account: a process may be several targets */
 	uint32_t followed;                  /* of one that is followed: the account */
+	uint32_t past_fill;                 /* the number of the last fill in which it ran, of those of what is past */
+	uint64_t past_cpu_ns, past_wait_ns; /* in that fill */
+	struct source_entry *next_past;
 	struct sample sample;
 	struct sum_part part;            /* of a member: what is in the sum */
 	struct source_group *group;      /* of a group */
@@ -191,6 +195,8 @@ struct source {
 		mono_t at, before;         /* when the accounts were read, for this fill and the one before */
 		mono_t again;              /* the same, the last time: in the middle of a fill that takes long */
 		uint64_t overruns;
+		struct source_entry *past; /* what ran in the tick that is put together */
+		bool remembered, hot;      /* since the last fill at the latest; see source_calm */
 	} accounts;
 	uint32_t capacity; /* the room's; less after source_retune if more were inside */
 	uint32_t count;
@@ -984,6 +990,8 @@ static void read_accounts(struct source *source)
 	}
 
 	source->accounts.at = clock_mono(&source->clock);
+	if (source->accounts.remembered) /* what ran until now is in this fill */
+		cpu_accounts_reader_want_runs(source->accounts.reader, true);
 	read_accounts_now(source, source->accounts.at);
 }
 
@@ -1019,6 +1027,15 @@ static bool ask_account(struct source *source, struct source_entry *entry, struc
 	return !use.lost;
 }
 
+/* What uses more between two fills is hot: of 50 ms a fiftieth, from which on files are read in each fill. */
+#define CALM_USE_MAX_NS NS_PER_MS
+
+static void note_use(struct source *source, uint64_t before_ns, uint64_t now_ns)
+{
+	if (now_ns > before_ns + CALM_USE_MAX_NS)
+		source->accounts.hot = true;
+}
+
 /*
  * The next look at a process that is followed, if it does not run: when it is to be read or shown; in the
  * next fill, if it was not seen standing still yet, or has ended.
@@ -1039,10 +1056,12 @@ static enum process_reader_due look_at_process(struct source *source, struct sou
 	struct process_told told;
 
 	choose_account(source, entry);
-	if (entry->is_followed && ask_account(source, entry, &told))
-		return entry->unreadable
-			       ? PROCESS_READER_NOTHING
-			       : process_reader_look(&entry->reader, &source->reader_options, now, defer_ns, &told);
+	if (entry->is_followed && ask_account(source, entry, &told)) {
+		if (entry->unreadable)
+			return PROCESS_READER_NOTHING;
+		note_use(source, entry->reader.cpu_ns, told.cpu_ns);
+		return process_reader_look(&entry->reader, &source->reader_options, now, defer_ns, &told);
+	}
 	if (!entry->many_threads)
 		return process_reader_look(&entry->reader, &source->reader_options, now, defer_ns, NULL);
 
@@ -1172,6 +1191,8 @@ static bool ask_group(struct source *source, struct source_entry *entry)
 		return false;
 	if (!sample_has(&entry->sample, SAMPLE_FILES_READ))
 		sample_set(&entry->sample, SAMPLE_FILES_READ, entry->at.ns);
+	note_use(source, entry->cgroup->told_cpu_ns, use.cpu_ns);
+	entry->cgroup->told_cpu_ns = use.cpu_ns;
 	if (!sample_has(&entry->sample, SAMPLE_CPU) || use.cpu_ns > entry->sample.value[SAMPLE_CPU])
 		sample_set(&entry->sample, SAMPLE_CPU, use.cpu_ns);
 	return true;
@@ -1314,18 +1335,11 @@ static void show(struct source *source, struct source_entry *entry)
 	source->seen[source->seen_count++] = entry;
 }
 
-static void fill_group(struct source_entry *entry, mono_t at)
+static void sum_group(struct source_entry *entry, uint64_t late_ns)
 {
-	struct sum *sum = &entry->group->sum;
-	bool was_late = sample_has(&entry->sample, SAMPLE_CPU_LATE);
-	uint64_t late_ns = take_exit_usage(entry->group), estimated;
+	uint64_t estimated;
 
-	entry->at = at;
-	entry->status = SOURCE_SAME;
-	if (!sum->changed && !entry->fresh && !has_new_limits(entry) && !was_late)
-		return;
-
-	sum_sample(sum, &entry->sample);
+	sum_sample(&entry->group->sum, &entry->sample);
 	estimated = atomic_load_explicit(&entry->group->estimated, memory_order_relaxed);
 	if (estimated > 0)
 		sample_set(&entry->sample, SAMPLE_CPU_ESTIMATED, estimated);
@@ -1336,15 +1350,33 @@ static void fill_group(struct source_entry *entry, mono_t at)
 	entry->status = SOURCE_CHANGED;
 }
 
-/* Sums are complete once every member was read, wherever it stands. */
-static void fill_groups(struct source *source)
+static void fill_group(struct source *source, struct source_entry *entry, mono_t at)
 {
-	if (source->group_count == 0)
-		return;
+	bool was_late = sample_has(&entry->sample, SAMPLE_CPU_LATE);
+	bool ended = atomic_load_explicit(&entry->group->has_exit_usage, memory_order_relaxed);
+	uint64_t late_ns = take_exit_usage(entry->group);
 
-	mono_t at = clock_mono(&source->clock);
+	entry->at = at;
+	entry->status = SOURCE_SAME;
+	source->accounts.hot |= ended; /* when that was used is not known afterwards */
+	if (entry->group->sum.changed || entry->fresh || has_new_limits(entry) || was_late)
+		sum_group(entry, late_ns);
+}
+
+/* What members used that have ended is for the next fill. */
+static void fill_group_past(struct source_entry *entry, mono_t at)
+{
+	entry->at = at;
+	entry->status = SOURCE_SAME;
+	if (entry->group->sum.changed)
+		sum_group(entry, 0);
+}
+
+/* Sums are complete once every member was read, wherever it stands. */
+static void fill_groups(struct source *source, mono_t at)
+{
 	for (uint32_t i = 0; i < source->group_count; i++) {
-		fill_group(source->groups[i], at);
+		fill_group(source, source->groups[i], at);
 		show(source, source->groups[i]);
 	}
 }
@@ -1488,15 +1520,19 @@ static bool look_quickly(struct source *source, uint32_t i, mono_t *at)
 	return process_clock_stands(quick->clock, quick->cpu_ns);
 }
 
+/*
+ * Before this fill. What did not run is not looked at: it was as before when the accounts were read, if they said so.
+ */
+static mono_t last_known(const struct source_entry *entry, mono_t read)
+{
+	return entry->is_followed && !entry->unreadable && mono_diff(read, entry->at) > 0 ? read : entry->at;
+}
+
 static void look(struct source *source, struct source_entry *entry, mono_t now)
 {
 	end_quick(source, entry->index, source->fills - 1);
 
-	mono_t before = entry->at;
-
-	/* What did not run is not looked at: it was as before when the accounts were read, if they said so. */
-	if (entry->is_followed && !entry->unreadable && mono_diff(source->accounts.before, before) > 0)
-		before = source->accounts.before;
+	mono_t before = last_known(entry, source->accounts.before);
 
 	entry->unreadable = false;
 	if (entry->status != SOURCE_GONE && entry->kind == ENTRY_PROCESS)
@@ -1542,6 +1578,7 @@ static void begin_fill(struct source *source, mono_t now)
 			source_all_due(source);
 	}
 	begin_span(source, now);
+	source->accounts.hot = false;
 	source->gone_count = 0;
 	source->seen_count = 0;
 	source->looks = 0;
@@ -1628,8 +1665,94 @@ void source_fill(struct source *source, mono_t now)
 	/* Those that are followed are not looked at because they have not run: backing off saves nothing. */
 	source->saved_looks +=
 		(source->process_count - source->accounts.processes) - (processes - source->accounts.looks);
-	fill_groups(source);
+	if (source->group_count > 0)
+		fill_groups(source, clock_mono(&source->clock));
 	source->all_due = false;
+}
+
+/* ---- ticks afterwards ---- */
+
+bool source_remember(struct source *source, bool wanted)
+{
+	const struct cpu_accounts *shared = source->accounts.shared;
+
+	source->accounts.remembered = false;
+	if (!shared || !atomic_load_explicit(&shared->on, memory_order_acquire))
+		return false;
+	cpu_accounts_reader_want_runs(source->accounts.reader, wanted);
+	source->accounts.remembered = wanted;
+	return true;
+}
+
+bool source_look_back(struct source *source)
+{
+	return source->accounts.remembered && source->accounts.at.ns != 0 &&
+	       atomic_load_explicit(&source->accounts.shared->on, memory_order_acquire) &&
+	       cpu_accounts_reader_look_back(source->accounts.reader);
+}
+
+enum source_calm source_calm(const struct source *source)
+{
+	if (source->accounts.at.ns == 0 || source->accounts.hot)
+		return SOURCE_HOT;
+	return source->accounts.count + source->group_count == source->count ? SOURCE_CALM : SOURCE_PARTLY_FOLLOWED;
+}
+
+/* What ran before its last look is in the sample already. */
+static void note_past(void *ctx, const struct cpu_accounts_part *part)
+{
+	struct source *source = ctx;
+
+	for (struct source_entry *entry = source->accounts.owners[part->account]; entry; entry = entry->next_followed) {
+		uint64_t from_ns = part->from.ns > entry->at.ns ? part->from.ns : entry->at.ns;
+
+		if (entry->fresh || entry->status == SOURCE_GONE || from_ns >= part->to.ns)
+			continue;
+		if (entry->past_fill != source->fills) {
+			entry->past_fill = source->fills;
+			entry->past_cpu_ns = entry->past_wait_ns = 0;
+			entry->next_past = source->accounts.past;
+			source->accounts.past = entry;
+		}
+		entry->past_cpu_ns += part->to.ns - from_ns;
+		entry->past_wait_ns += part->wait_ns;
+	}
+}
+
+static void end_past(struct source *source, struct source_entry *entry, mono_t at)
+{
+	mono_t before = last_known(entry, source->accounts.at);
+
+	if (entry->kind == ENTRY_PROCESS)
+		process_reader_take_past(&entry->reader, entry->past_cpu_ns, entry->past_wait_ns, &entry->sample);
+	else
+		sample_set(&entry->sample, SAMPLE_CPU, entry->sample.value[SAMPLE_CPU] + entry->past_cpu_ns);
+	entry->at = at;
+	entry->status = SOURCE_CHANGED;
+	if (entry->member_of)
+		sum_update(&entry->member_of->sum, &entry->part, &entry->sample);
+	note_look(source, entry, before);
+	if (!entry->member_of)
+		show(source, entry);
+}
+
+bool source_fill_past(struct source *source, mono_t at)
+{
+	source->fills++;
+	source->filled = at;
+	source->step = step_of(source, at.ns);
+	source->gone_count = source->seen_count = 0;
+	source->accounts.past = NULL;
+	if (!cpu_accounts_reader_ran_until(source->accounts.reader, at, note_past, source))
+		return false;
+	for (struct source_entry *entry = source->accounts.past; entry; entry = entry->next_past)
+		end_past(source, entry, at);
+	source->accounts.at = at;
+	for (uint32_t i = 0; i < source->group_count; i++) {
+		fill_group_past(source->groups[i], at);
+		show(source, source->groups[i]);
+	}
+	return true;
 }
 
 #define DEFAULT_HEARTBEAT_NS NS_PER_S

@@ -238,8 +238,8 @@ struct kernel_accounts {
 	struct kernel_accounts_options options;
 	struct switches *skeleton;
 	struct cpu_accounts shared;
-	void *mapped[4];
-	size_t mapped_bytes[4];
+	void *mapped[5];
+	size_t mapped_bytes[5];
 	struct seat *seats;
 	uint32_t used;                  /* accounts that ever were in use: the first ones */
 	uint32_t ready;                 /* accounts that are mapped */
@@ -1366,6 +1366,9 @@ static int map_arrays(struct kernel_accounts *accounts)
 	if (r == 0 && shared->group_capacity > 0)
 		r = map_array(accounts, 3, accounts->skeleton->maps.cells,
 			      (size_t)shared->cpus * shared->group_capacity * sizeof(struct cpu_cell), &shared->cells);
+	if (r == 0)
+		r = map_array(accounts, 4, accounts->skeleton->maps.runs, shared->cpus * sizeof(struct cpu_run_log),
+			      &shared->runs);
 	shared->words = &accounts->skeleton->bss->words;
 	return r;
 }
@@ -1421,6 +1424,8 @@ static int open_program(struct kernel_accounts *accounts)
 		r = bpf_map__set_max_entries(skeleton->maps.watched, shared->capacity);
 	if (r == 0)
 		r = bpf_map__set_max_entries(skeleton->maps.slots, shared->cpus);
+	if (r == 0)
+		r = bpf_map__set_max_entries(skeleton->maps.runs, shared->cpus);
 	if (r == 0)
 		r = bpf_map__set_max_entries(skeleton->maps.recents, shared->cpus * CPU_RECENT_LENGTH);
 	if (r == 0)
@@ -1501,6 +1506,7 @@ static void unload(struct kernel_accounts *accounts)
 	accounts->shared.accounts = NULL;
 	accounts->shared.slots = NULL;
 	accounts->shared.logs = NULL;
+	accounts->shared.runs = NULL;
 	accounts->shared.cells = NULL;
 	accounts->shared.words = NULL;
 }

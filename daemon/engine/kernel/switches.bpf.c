@@ -131,6 +131,7 @@ char gpl[] SEC("license") = "GPL"; /* of the functions that it calls */
 MAPPED_ARRAY(accounts, struct cpu_account);
 MAPPED_ARRAY(slots, struct cpu_slot); /* by CPU */
 MAPPED_ARRAY(logs, uint64_t);         /* accounts; log_length for each CPU, in turns */
+MAPPED_ARRAY(runs, struct cpu_run_log); /* by CPU */
 
 /* The account of a process that ran on this CPU of late, as of a generation of the table. */
 struct recent {
@@ -344,8 +345,8 @@ static uint64_t part_until(const struct cpu_slot *slot, uint64_t at_ns, uint64_t
 	return part_ns < run_ns ? part_ns : run_ns;
 }
 
-/* In a change: the sequence is odd. */
-static void end_group(struct cpu_slot *slot, uint32_t cpu, const struct task_struct *task, uint64_t run_ns)
+/* In a change: the sequence is odd. Returns where all of the run belongs; CPU_ACCOUNT_NONE: to several. */
+static uint32_t end_group(struct cpu_slot *slot, uint32_t cpu, const struct task_struct *task, uint64_t run_ns)
 {
 	if (*(volatile uint64_t *)&slot->moved_sequence + 1 == slot->sequence) {
 		uint64_t before_ns = part_until(slot, slot->moved_first_ns, run_ns);
@@ -353,11 +354,12 @@ static void end_group(struct cpu_slot *slot, uint32_t cpu, const struct task_str
 
 		add_to_group(slot, cpu, slot->moved_from, before_ns);
 		add_to_group(slot, cpu, slot->moved_to, run_ns - counted_ns);
-		return;
+		return CPU_ACCOUNT_NONE;
 	}
 	if (slot->group_generation != *(volatile uint32_t *)&words.group_generation)
 		begin_group(slot, cpu, cgroup_of(task));
 	add_to_group(slot, cpu, slot->group, run_ns);
+	return slot->group;
 }
 
 /* ---- runs ---- */
@@ -462,6 +464,26 @@ static void correct_slot(struct cpu_slot *slot, uint32_t cpu, const struct task_
 		begin_group(slot, cpu, read_cgroup_of(task));
 }
 
+/* Its place is written before it is counted. */
+static void log_run(const struct cpu_slot *slot, uint32_t cpu, const struct cpu_run *run)
+{
+	struct cpu_run_log *log = bpf_map_lookup_elem(&runs, &cpu);
+
+	if (!log)
+		return;
+
+	uint64_t logged = log->logged;
+	struct cpu_run *at = &log->runs[logged & (CPU_RUNS_LENGTH - 1)];
+
+	at->since_ns = slot->since_ns;
+	at->run_ns = run->run_ns;
+	at->wait_ns = run->wait_ns;
+	at->account = run->account;
+	at->group = run->group;
+	barrier();
+	*(volatile uint64_t *)&log->logged = logged + 1;
+}
+
 static void end_run(struct cpu_slot *slot, uint32_t cpu, const struct task_struct *task)
 {
 	if (slot->tid == CPU_SLOT_UNKNOWN)
@@ -473,7 +495,10 @@ static void end_run(struct cpu_slot *slot, uint32_t cpu, const struct task_struc
 		}
 		return;
 	}
-	if (!is_in_slot(slot, task) && !find_beginning(slot, cpu, task))
+
+	bool in_slot = is_in_slot(slot, task); /* else it is not known to the slot when the run began */
+
+	if (!in_slot && !find_beginning(slot, cpu, task))
 		return;
 
 	uint32_t index = slot->account;
@@ -483,10 +508,17 @@ static void end_run(struct cpu_slot *slot, uint32_t cpu, const struct task_struc
 
 	struct cpu_account *account = index == CPU_ACCOUNT_NONE ? NULL : bpf_map_lookup_elem(&accounts, &index);
 
-	uint64_t run_ns = task->se.sum_exec_runtime - slot->run_ns;
+	struct cpu_run run = {
+		.run_ns = task->se.sum_exec_runtime - slot->run_ns,
+		.wait_ns = task->sched_info.run_delay - slot->wait_ns,
+		.account = index,
+		.group = CPU_ACCOUNT_NONE,
+	};
 
 	if (words.groups)
-		end_group(slot, cpu, task, run_ns);
+		run.group = end_group(slot, cpu, task, run.run_ns);
+	if (words.runs_wanted && in_slot && (index != CPU_ACCOUNT_NONE || run.group != CPU_ACCOUNT_NONE))
+		log_run(slot, cpu, &run);
 	if (!account)
 		return;
 
@@ -494,11 +526,11 @@ static void end_run(struct cpu_slot *slot, uint32_t cpu, const struct task_struc
 
 	if (faults > 0)
 		__sync_fetch_and_add(&account->changes, faults);
-	__sync_fetch_and_add(&account->wait_ns, task->sched_info.run_delay - slot->wait_ns);
+	__sync_fetch_and_add(&account->wait_ns, run.wait_ns);
 	__sync_fetch_and_add(&account->runs, 1);
 	if (task->flags & PF_EXITING)
-		__sync_fetch_and_add(&account->ending_ns, run_ns);
-	__sync_fetch_and_add(&account->run_ns, run_ns);
+		__sync_fetch_and_add(&account->ending_ns, run.run_ns);
+	__sync_fetch_and_add(&account->run_ns, run.run_ns);
 	put_into_log(slot, cpu, index, &account->epoch);
 }
 

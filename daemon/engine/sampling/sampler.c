@@ -39,6 +39,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/futex.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
@@ -70,6 +71,7 @@ struct deadline_timer {
 	struct clock clock;
 	_Atomic uint64_t pulse_ns;
 	_Atomic bool called;
+	_Atomic uint32_t naps;
 };
 
 /*
@@ -82,10 +84,18 @@ struct deadline_timer {
 /* The longest uninterrupted sleep: a caller waits no longer, and no pulse of a healthy thread is older. */
 #define SLICE_NS (100 * NS_PER_MS)
 
+/* Any thread: what it has handed over before is not to wait for the end of a nap. */
+static void deadline_timer_rouse(struct deadline_timer *deadline_timer)
+{
+	if (atomic_exchange(&deadline_timer->naps, 0) != 0)
+		syscall(SYS_futex, &deadline_timer->naps, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
 /* Any thread: waits of the owner end within 100 ms, and later ones at once, until it answers. */
 static void deadline_timer_call(struct deadline_timer *deadline_timer)
 {
-	atomic_store_explicit(&deadline_timer->called, true, memory_order_release);
+	atomic_store(&deadline_timer->called, true);
+	deadline_timer_rouse(deadline_timer);
 }
 
 static mono_t deadline_timer_pulse(const struct deadline_timer *deadline_timer)
@@ -124,6 +134,19 @@ static void deadline_timer_sleep(struct deadline_timer *deadline_timer, mono_t u
 			return;
 		real_clock_sleep_until(left > (int64_t)SLICE_NS ? mono_add(now, SLICE_NS) : until);
 	}
+}
+
+/* Sleeps, until it is called or roused: deadline_timer_rouse. */
+static void deadline_timer_nap(struct deadline_timer *deadline_timer, mono_t until)
+{
+	struct timespec at = { .tv_sec = (time_t)(until.ns / NS_PER_S), .tv_nsec = (long)(until.ns % NS_PER_S) };
+
+	deadline_timer_beat(deadline_timer, clock_mono(&deadline_timer->clock));
+	atomic_store(&deadline_timer->naps, 1);
+	if (!atomic_load(&deadline_timer->called))
+		syscall(SYS_futex, &deadline_timer->naps, FUTEX_WAIT_BITSET_PRIVATE, 1, &at, NULL,
+			FUTEX_BITSET_MATCH_ANY);
+	atomic_store(&deadline_timer->naps, 0);
 }
 
 static void pause_briefly(enum config_wait wait)
@@ -913,6 +936,14 @@ struct sampler_seat {
  */
 #define TIMER_SLACK_NS 1000ul
 
+/* At most so many ticks are read together. */
+#define TOGETHER_MAX 100
+
+/* Calm is what was so for so long, and longer where it did not last for CALM_LASTS_NS the last time. */
+#define CALM_FIRST_NS (100 * NS_PER_MS)
+#define CALM_MOST_NS (1600 * NS_PER_MS)
+#define CALM_LASTS_NS NS_PER_S
+
 /* A shorter one is none: no machine falls asleep and wakes up in less. */
 #define SUSPEND_MIN_NS NS_PER_MS
 
@@ -934,6 +965,12 @@ struct sampler {
 	struct schedule schedule;
 	struct budget budget;
 	struct stats stats;
+	struct {
+		bool remembers; /* the source does what ran, since the last fill at the latest */
+		bool sleeps;    /* through ticks */
+		mono_t since;   /* that; or since when it could */
+		uint64_t wait_ns;
+	} calm;
 	uint64_t missed_told;          /* of stats.missed_slots: those that the ring knows of */
 	bool boot_known;               /* the next is set */
 	int64_t boot_ahead_ns;         /* CLOCK_BOOTTIME of CLOCK_MONOTONIC, at the last tick */
@@ -1082,12 +1119,18 @@ static int sampler_new(const struct sampler_options *options, struct ring *ring,
 
 static bool sampler_add(struct sampler *sampler, struct sampler_target *target)
 {
-	return spsc_queue_put(sampler->commands, (struct spsc_queue_item){ COMMAND_ADD, target });
+	bool put = spsc_queue_put(sampler->commands, (struct spsc_queue_item){ COMMAND_ADD, target });
+
+	deadline_timer_rouse(&sampler->deadline_timer);
+	return put;
 }
 
 static bool sampler_remove(struct sampler *sampler, struct sampler_target *target)
 {
-	return spsc_queue_put(sampler->commands, (struct spsc_queue_item){ COMMAND_REMOVE, target });
+	bool put = spsc_queue_put(sampler->commands, (struct spsc_queue_item){ COMMAND_REMOVE, target });
+
+	deadline_timer_rouse(&sampler->deadline_timer);
+	return put;
 }
 
 static bool sampler_returned(struct sampler *sampler, struct sampler_target **ret, enum sampler_return *ret_why)
@@ -1494,16 +1537,118 @@ static void publish_hole(struct sampler *sampler)
 	sampler->missed_told = sampler->stats.missed_slots;
 }
 
-/* Asks for room for the longest records of every target. False: a reader holds the next page. */
-static bool begin_tick(struct sampler *sampler, mono_t now)
+/*
+ * Asks for room for the longest records of every target. at: now, or before. False: a reader holds the next page.
+ */
+static bool begin_tick(struct sampler *sampler, mono_t at)
 {
 	size_t count;
 
 	source_entries(sampler->source, &count);
 	ring_writer_idle(sampler->writer, source_longest_pause(sampler->source));
 
-	return ring_tick_begin(sampler->writer, now, clock_wall(&sampler->deadline_timer.clock),
-			       (count + 1) * RING_TARGET_MAX) != RING_HELD;
+	const struct clock *clock = &sampler->deadline_timer.clock;
+	wall_t wall = clock_wall(clock);
+
+	wall.ns -= (uint64_t)mono_diff(clock_mono(clock), at);
+	return ring_tick_begin(sampler->writer, at, wall, (count + 1) * RING_TARGET_MAX) != RING_HELD;
+}
+
+/* ---- ticks that are read together ---- */
+
+static void end_calm(struct sampler *sampler, mono_t now)
+{
+	bool lasted = sampler->calm.sleeps && mono_diff(now, sampler->calm.since) >= (int64_t)CALM_LASTS_NS;
+	uint64_t wait_ns = sampler->calm.wait_ns;
+
+	if (sampler->calm.remembers)
+		source_remember(sampler->source, false);
+	if (sampler->calm.sleeps)
+		wait_ns = lasted ? CALM_FIRST_NS : wait_ns < CALM_MOST_NS ? 2 * wait_ns : wait_ns;
+	sampler->calm.wait_ns = wait_ns > 0 ? wait_ns : CALM_FIRST_NS;
+	sampler->calm.remembers = sampler->calm.sleeps = false;
+	sampler->calm.since = now;
+}
+
+/* After a tick: how many of the next ones are not to be woken up for. */
+static uint64_t ticks_to_sleep_through(struct sampler *sampler, mono_t now)
+{
+	uint64_t ticks = sampler->options.read_interval_ns / sampler->schedule.interval_ns;
+
+	enum source_calm calm = source_calm(sampler->source);
+
+	if (ticks < 2 || sampler->seat.of > 1 || calm == SOURCE_HOT) {
+		end_calm(sampler, now);
+		return 0;
+	}
+	if (calm == SOURCE_PARTLY_FOLLOWED)
+		return 0;
+	if (!sampler->calm.remembers) {
+		if (mono_diff(now, sampler->calm.since) >= (int64_t)sampler->calm.wait_ns)
+			sampler->calm.remembers = source_remember(sampler->source, true);
+		return 0;
+	}
+	if (!sampler->calm.sleeps)
+		sampler->calm.since = now;
+	sampler->calm.sleeps = true;
+	return (ticks < TOGETHER_MAX ? ticks : TOGETHER_MAX) - 1;
+}
+
+static bool has_passed(const struct sampler *sampler, mono_t now)
+{
+	return mono_diff(now, sampler->schedule.deadline) >= (int64_t)sampler->schedule.interval_ns;
+}
+
+/* The tick of the slot at the deadline, which has passed. False: it stays missed. */
+static bool put_together(struct sampler *sampler)
+{
+	mono_t at = sampler->schedule.deadline;
+
+	if (!source_fill_past(sampler->source, at))
+		return false;
+	if (!begin_tick(sampler, at)) {
+		sampler->resync = true;
+		return false;
+	}
+	publish_hole(sampler);
+	publish_all(sampler);
+	schedule_make_up(&sampler->schedule);
+	ring_tick_end(sampler->writer, &sampler->stats);
+	return true;
+}
+
+/* Those before the one that is to be taken now. What cannot be put together is missed. */
+static void put_past_together(struct sampler *sampler, mono_t now)
+{
+	if (!sampler->calm.sleeps || !has_passed(sampler, now))
+		return;
+	if (!source_look_back(sampler->source)) {
+		end_calm(sampler, now);
+		return;
+	}
+	while (has_passed(sampler, now))
+		if (!put_together(sampler)) {
+			end_calm(sampler, now);
+			return;
+		}
+}
+
+/* Ticks are not put off any more. */
+static void end_sleep(struct sampler *sampler, mono_t now)
+{
+	if (!sampler->calm.sleeps)
+		return;
+	put_past_together(sampler, now);
+	end_calm(sampler, now);
+	schedule_put_off(&sampler->schedule, 0);
+}
+
+/* They are in force for ticks to come. */
+static void take_new_options(struct sampler *sampler, mono_t now)
+{
+	if (atomic_load_explicit(&sampler->option_handoffs.posted, memory_order_relaxed))
+		end_sleep(sampler, now);
+	take_option_handoff(sampler, now);
 }
 
 /* After the tick at now was published. */
@@ -1521,7 +1666,8 @@ static void ring_alarm(const struct sampler *sampler, mono_t now)
 static bool take_tick(struct sampler *sampler, mono_t now)
 {
 	deadline_timer_beat(&sampler->deadline_timer, now);
-	take_option_handoff(sampler, now);
+	take_new_options(sampler, now);
+	put_past_together(sampler, now);
 	if (!begin_tick(sampler, now))
 		return false;
 
@@ -1540,6 +1686,7 @@ static bool take_tick(struct sampler *sampler, mono_t now)
 	apply_budget(sampler, end);
 	ring_tick_end(sampler->writer, &sampler->stats);
 	ring_alarm(sampler, now);
+	schedule_put_off(&sampler->schedule, ticks_to_sleep_through(sampler, end));
 
 	return true;
 }
@@ -1556,6 +1703,7 @@ static void take_last_look(struct sampler *sampler)
 {
 	mono_t now = clock_mono(&sampler->deadline_timer.clock);
 
+	end_sleep(sampler, now);
 	schedule_stop(&sampler->schedule, now);
 	look_at_thread(sampler);
 	if (!begin_tick(sampler, now))
@@ -1624,6 +1772,21 @@ static void begin_slowly(struct sampler *sampler)
 	source_set_interval(sampler->source, interval_ns);
 }
 
+static bool is_put_off(const struct sampler *sampler)
+{
+	return sampler->calm.sleeps && mono_diff(sampler->schedule.until, sampler->schedule.deadline) > 0;
+}
+
+/* Where it was roused the tick of now is not put off any more. */
+static void stop_waiting(struct sampler *sampler, mono_t now)
+{
+	struct schedule *schedule = &sampler->schedule;
+	int64_t since_ns = mono_diff(now, schedule->deadline);
+
+	if (is_put_off(sampler) && mono_diff(schedule->until, now) > 0)
+		schedule_put_off(schedule, since_ns > 0 ? (uint64_t)since_ns / schedule->interval_ns : 0);
+}
+
 static void *run(void *argument)
 {
 	struct sampler *sampler = argument;
@@ -1637,22 +1800,29 @@ static void *run(void *argument)
 	sampler->stats.real_time = scheduling_class_of(&sampler->scheduling) == SCHEDULING_REAL_TIME;
 	take_option_handoff(sampler, clock_mono(&sampler->deadline_timer.clock));
 	restart_clocks(sampler);
+	end_calm(sampler, sampler->schedule.deadline);
 	begin_slowly(sampler);
 
 	for (;;) {
-		deadline_timer_wait(&sampler->deadline_timer, schedule_deadline(&sampler->schedule),
-				    sampler->options.wait, longest_spin_ns(sampler));
+		if (is_put_off(sampler))
+			deadline_timer_nap(&sampler->deadline_timer, sampler->schedule.until);
+		else
+			deadline_timer_wait(&sampler->deadline_timer, schedule_deadline(&sampler->schedule),
+					    sampler->options.wait, longest_spin_ns(sampler));
 		deadline_timer_answer(&sampler->deadline_timer);
 		if (stopped(sampler))
 			break;
 
 		mono_t now = clock_mono(&sampler->deadline_timer.clock);
 
-		take_option_handoff(sampler, now);
+		take_new_options(sampler, now);
+		stop_waiting(sampler, now);
 		if (mono_diff(schedule_deadline(&sampler->schedule), now) > 0)
 			continue; /* called away from its sleep */
-		if (!take_tick(sampler, now))
-			deadline_timer_sleep(&sampler->deadline_timer, schedule_backoff(&sampler->schedule, now));
+		if (take_tick(sampler, now))
+			continue;
+		end_sleep(sampler, now);
+		deadline_timer_sleep(&sampler->deadline_timer, schedule_backoff(&sampler->schedule, now));
 	}
 
 	take_last_look(sampler);

@@ -693,6 +693,25 @@ START_TEST(idle_pauses_are_a_part_of_every_window)
 }
 END_TEST
 
+static void read_is(const char *text, uint64_t read_ns)
+{
+	struct config *config = parsed(text);
+
+	ck_assert_uint_eq(config_read_ns(config), read_ns);
+	config_free(config);
+}
+
+START_TEST(ticks_wait_for_a_tenth_of_the_shortest_window_at_most)
+{
+	const uint64_t ms = NS_PER_MS;
+
+	read_is("{" TARGET "}", 50 * ms);
+	read_is("{\"sampling\":{\"read_interval\":\"0s\"}," TARGET "}", 0);
+	read_is("{" TARGET ",\"rules\":[" WINDOW("r", "1s", "\"*\"") "]}", 50 * ms);
+	read_is("{" TARGET ",\"rules\":[" WINDOW("r", "1s", "\"*\"") "," WINDOW("s", "200ms", "[\"db\"]") "]}", 20 * ms);
+}
+END_TEST
+
 static int parse_two(const char *a, const char *b, struct config **ret, char *line, size_t cap)
 {
 	const struct config_source sources[] = { { "a.json", a, strlen(a) }, { "b.json", b, strlen(b) } };
@@ -1049,6 +1068,7 @@ Suite *config_suite(void)
 	tcase_add_test(texts, whole_configuration_is_taken);
 	tcase_add_test(texts, defaults_give_way_to_what_was_written);
 	tcase_add_test(texts, idle_pauses_are_a_part_of_every_window);
+	tcase_add_test(texts, ticks_wait_for_a_tenth_of_the_shortest_window_at_most);
 	tcase_add_test(texts, later_source_wins_key_by_key_and_adds_entries);
 	tcase_add_test(texts, conflict_between_sources_names_both);
 	tcase_add_test(texts, names_are_those_of_the_configuration);

@@ -121,6 +121,28 @@ START_TEST(waking_early_takes_the_slot_once)
 }
 END_TEST
 
+START_TEST(slots_that_are_put_off_are_made_up_for_or_missed)
+{
+	tick(0, MS);
+	schedule_put_off(&schedule, 3);
+	ck_assert_uint_eq(schedule.until.ns, at(4 * INTERVAL).ns);
+	ck_assert_uint_eq(deadline(), INTERVAL);
+	ck_assert_uint_eq(stats.total_slots, 1);
+	schedule_make_up(&schedule);
+	schedule_make_up(&schedule);
+	ck_assert_uint_eq(stats.total_snapshots, 3);
+	ck_assert_uint_eq(stats.past_snapshots, 2);
+	tick(4 * INTERVAL + MS, 4 * INTERVAL + 2 * MS); /* late by that */
+	ck_assert_uint_eq(stats.total_sleep_timing_error, MS);
+	ck_assert_uint_eq(stats.missed_slots, 1);
+	ck_assert_uint_eq(stats.total_snapshots, 4);
+	ck_assert_uint_eq(stats.total_slots, 5);
+	ck_assert_uint_eq(deadline(), 5 * INTERVAL);
+	ck_assert_uint_eq((stats.cheap_last_collection_nanos - stats.cheap_start_nanos) / INTERVAL + 1,
+			  stats.total_slots);
+}
+END_TEST
+
 START_TEST(the_capture_rate_comes_from_the_clock)
 {
 	/* Every other slot is slept through. */
@@ -953,6 +975,7 @@ Suite *pacing_suite(void)
 	tcase_add_test(tcase, a_slot_that_begins_as_the_collection_ends_is_missed);
 	tcase_add_test(tcase, timing_errors_add_up_in_both_directions);
 	tcase_add_test(tcase, waking_early_takes_the_slot_once);
+	tcase_add_test(tcase, slots_that_are_put_off_are_made_up_for_or_missed);
 	tcase_add_test(tcase, the_capture_rate_comes_from_the_clock);
 	tcase_add_test(tcase, backoff_grows_by_an_eighth_up_to_its_maximum);
 	tcase_add_test(tcase, backoff_falls_back_once_the_reader_keeps_up);

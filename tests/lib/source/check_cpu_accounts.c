@@ -19,6 +19,7 @@ Suite *cpu_accounts_suite(void);
 static struct cpu_account sums[CAPACITY];
 static struct cpu_slot slots[CPUS];
 static uint64_t logs[CPUS * LOG];
+static struct cpu_run_log runs[CPUS];
 static struct cpu_accounts_words words;
 static uint64_t base_ns[CAPACITY];
 static _Atomic uint32_t pids[CAPACITY];
@@ -37,6 +38,7 @@ static void setup(void)
 	memset(base_ns, 0, sizeof base_ns);
 	memset(groups, 0, sizeof groups);
 	memset(cells, 0, sizeof cells);
+	memset(runs, 0, sizeof runs);
 	when_told = NULL;
 	for (uint32_t i = 0; i < CAPACITY; i++)
 		pids[i] = 0;
@@ -49,6 +51,7 @@ static void setup(void)
 	accounts = (struct cpu_accounts){ .slots = slots,
 					  .accounts = sums,
 					  .logs = logs,
+					  .runs = runs,
 					  .words = &words,
 					  .base_ns = base_ns,
 					  .pids = pids,
@@ -115,16 +118,37 @@ static void log_account(uint32_t cpu, uint32_t account)
 	logs[cpu * LOG + slots[cpu].logged++ % LOG] = account;
 }
 
-static void end_run(uint32_t cpu, uint64_t ran_ns)
+static void log_run(uint32_t cpu, uint64_t ran_ns, uint64_t waited_ns, uint32_t group)
+{
+	struct cpu_run_log *log = &runs[cpu];
+
+	if (!words.runs_wanted)
+		return;
+	log->runs[log->logged % CPU_RUNS_LENGTH] = (struct cpu_run){ .since_ns = slots[cpu].since_ns,
+								     .run_ns = ran_ns,
+								     .wait_ns = waited_ns,
+								     .account = slots[cpu].account,
+								     .group = group };
+	log->logged++;
+}
+
+static void end_run_after(uint32_t cpu, uint64_t ran_ns, uint64_t waited_ns)
 {
 	uint32_t account = slots[cpu].account;
 
 	slots[cpu].sequence++;
+	log_run(cpu, ran_ns, waited_ns, CPU_ACCOUNT_NONE);
+	sums[account].wait_ns += waited_ns;
 	sums[account].run_ns += ran_ns;
 	log_account(cpu, account);
 	slots[cpu].account = CPU_ACCOUNT_NONE;
 	slots[cpu].tid = slots[cpu].tgid = 0;
 	slots[cpu].sequence++;
+}
+
+static void end_run(uint32_t cpu, uint64_t ran_ns)
+{
+	end_run_after(cpu, ran_ns, 0);
 }
 
 START_TEST(what_ran_is_told_once_and_what_sleeps_is_not)
@@ -285,6 +309,7 @@ static void go_idle(uint32_t cpu)
 static void end_run_in(uint32_t cpu, uint64_t ran_ns)
 {
 	slots[cpu].sequence++;
+	log_run(cpu, ran_ns, 0, slots[cpu].group);
 	add_to_cell(cpu, slots[cpu].group, ran_ns);
 	go_idle(cpu);
 }
@@ -428,6 +453,151 @@ START_TEST(a_cgroup_that_is_not_in_a_log_for_want_of_room_is_read_all_the_same)
 	add_to_cell(0, LEFT, 5);
 	ck_assert(!begin());
 	ck_assert_uint_eq(cpu_of_group(TOP, 200), 1005);
+}
+END_TEST
+
+/* ---- what ran when ---- */
+
+static uint64_t ran_ns[CAPACITY + GROUPS], waited[CAPACITY + GROUPS];
+
+static void add_part(void *ctx, const struct cpu_accounts_part *part)
+{
+	(void)ctx;
+	ck_assert_uint_lt(part->from.ns, part->to.ns);
+	ran_ns[part->account] += part->to.ns - part->from.ns;
+	waited[part->account] += part->wait_ns;
+	if (when_told) {
+		void (*call)(void) = when_told;
+
+		when_told = NULL;
+		call();
+	}
+}
+
+static bool look_until(uint64_t until_ns)
+{
+	memset(ran_ns, 0, sizeof ran_ns);
+	memset(waited, 0, sizeof waited);
+	return cpu_accounts_reader_ran_until(reader, (mono_t){ until_ns }, add_part, NULL);
+}
+
+START_TEST(what_ran_is_told_by_time)
+{
+	start_run(0, 3, 33, 900);
+	end_run(0, 50); /* not wanted yet */
+	cpu_accounts_reader_want_runs(reader, true);
+	start_run(0, 3, 33, 1000);
+	end_run_after(0, 500, 70);
+	start_run(0, 4, 44, 1550);
+	end_run(0, 10);
+	start_run(1, 2, 22, 1200); /* goes on */
+	ck_assert(cpu_accounts_reader_look_back(reader));
+	ck_assert(look_until(1300));
+	ck_assert_uint_eq(ran_ns[3], 300);
+	ck_assert_uint_eq(waited[3], 0);
+	ck_assert_uint_eq(ran_ns[2], 100);
+	ck_assert_uint_eq(ran_ns[4], 0);
+	ck_assert(look_until(1555));
+	ck_assert_uint_eq(ran_ns[3], 200);
+	ck_assert_uint_eq(waited[3], 70);
+	ck_assert_uint_eq(ran_ns[2], 255);
+	ck_assert_uint_eq(ran_ns[4], 5);
+	ck_assert(look_until(1600));
+	ck_assert_uint_eq(ran_ns[3], 0);
+	ck_assert_uint_eq(ran_ns[2], 45);
+	ck_assert_uint_eq(ran_ns[4], 5);
+
+	/* In the next round what went on is whole, and the reader knows what it has had of it. */
+	end_run_after(1, 800, 9);
+	ck_assert(cpu_accounts_reader_look_back(reader));
+	ck_assert(look_until(3000));
+	ck_assert_uint_eq(ran_ns[2], 800);
+	ck_assert_uint_eq(waited[2], 9);
+	ck_assert_uint_eq(ran_ns[3] + ran_ns[4], 0);
+}
+END_TEST
+
+START_TEST(what_ran_in_a_cgroup_is_told_of_those_above_it)
+{
+	make_groups();
+	cpu_accounts_reader_want_runs(reader, true);
+	start_run_in(0, DEEP, 1000);
+	end_run_in(0, 500);
+	start_run_in(1, RIGHT, 1100);
+	ck_assert(cpu_accounts_reader_look_back(reader));
+	ck_assert(look_until(1200));
+	ck_assert_uint_eq(ran_ns[CAPACITY + DEEP], 200);
+	ck_assert_uint_eq(ran_ns[CAPACITY + LEFT], 200);
+	ck_assert_uint_eq(ran_ns[CAPACITY + RIGHT], 100);
+	ck_assert_uint_eq(ran_ns[CAPACITY + TOP], 300);
+}
+END_TEST
+
+/* Where it was in turns is not told: it would be in the wrong one for a part of the time. */
+START_TEST(of_a_run_that_was_moved_nothing_is_told_of_cgroups)
+{
+	make_groups();
+	cpu_accounts_reader_want_runs(reader, true);
+	start_run_in(0, DEEP, 1000);
+	slots[0].moved_sequence = slots[0].sequence;
+	ck_assert(cpu_accounts_reader_look_back(reader));
+	ck_assert(look_until(1200));
+	ck_assert_uint_eq(ran_ns[CAPACITY + TOP], 0);
+}
+END_TEST
+
+static void run_often(uint32_t account, unsigned times)
+{
+	for (unsigned i = 0; i < times; i++) {
+		start_run(0, account, 30 + account, 1000 + 10 * i);
+		end_run(0, 5);
+	}
+}
+
+START_TEST(runs_that_were_forgotten_are_said_and_later_ones_are_told)
+{
+	cpu_accounts_reader_want_runs(reader, true);
+	run_often(3, CPU_RUNS_LENGTH - 1);
+	ck_assert(cpu_accounts_reader_look_back(reader));
+	ck_assert(look_until(100000));
+	ck_assert_uint_eq(ran_ns[3], 5 * (CPU_RUNS_LENGTH - 1));
+	run_often(3, CPU_RUNS_LENGTH);
+	ck_assert(!cpu_accounts_reader_look_back(reader));
+	run_often(3, 2);
+	ck_assert(cpu_accounts_reader_look_back(reader));
+	ck_assert(look_until(100000));
+	ck_assert_uint_eq(ran_ns[3], 10);
+}
+END_TEST
+
+static void run_very_often(void)
+{
+	run_often(2, CPU_RUNS_LENGTH);
+}
+
+START_TEST(runs_that_are_forgotten_while_they_are_read_are_said)
+{
+	cpu_accounts_reader_want_runs(reader, true);
+	run_often(3, 2);
+	ck_assert(cpu_accounts_reader_look_back(reader));
+	when_told = run_very_often;
+	ck_assert(!look_until(100000));
+	run_often(3, 1);
+	ck_assert(cpu_accounts_reader_look_back(reader));
+	ck_assert(look_until(100000));
+	ck_assert_uint_eq(ran_ns[3], 5);
+}
+END_TEST
+
+START_TEST(a_thread_that_is_in_two_slots_ran_where_it_came_last)
+{
+	cpu_accounts_reader_want_runs(reader, true);
+	start_run(0, 2, 22, 1000);
+	start_run(1, 2, 22, 1100);
+	slots[1].tid = slots[0].tid;
+	ck_assert(cpu_accounts_reader_look_back(reader));
+	ck_assert(look_until(1200));
+	ck_assert_uint_eq(ran_ns[2], 100);
 }
 END_TEST
 
@@ -798,6 +968,206 @@ END_TEST
 
 /* ---- cgroups in a source ---- */
 
+/* ---- ticks afterwards ---- */
+
+/* Ready for them: two fills that find nothing, the second with memory. */
+static void open_past_source(void)
+{
+	open_source_with(100 * MS);
+	for (unsigned i = 0; i < 5; i++)
+		tick();
+	ck_assert(source_remember(rig.source, true));
+	tick();
+	ck_assert_int_eq(source_calm(rig.source), SOURCE_CALM);
+}
+
+static bool is_seen(const struct source_entry *which)
+{
+	size_t count;
+	struct source_entry *const *seen = source_seen(rig.source, &count);
+
+	for (size_t i = 0; i < count; i++)
+		if (seen[i] == which)
+			return true;
+	return false;
+}
+
+/* A row as of then, in which so much more was used than in the one before. */
+static void past_is(uint64_t at_ns, uint64_t more_ns)
+{
+	uint64_t before_ns = value(entry, SAMPLE_CPU);
+
+	ck_assert(source_fill_past(rig.source, (mono_t){ at_ns }));
+	ck_assert_uint_eq(value(entry, SAMPLE_CPU) - before_ns, more_ns);
+	ck_assert_int_eq(is_seen(entry), more_ns > 0);
+	if (more_ns > 0) {
+		ck_assert_uint_eq(source_entry_at(entry).ns, at_ns);
+		ck_assert_int_eq(source_entry_status(entry), SOURCE_CHANGED);
+	}
+}
+
+START_TEST(ticks_that_are_put_together_afterwards_have_what_was_used_until_then)
+{
+	uint64_t origin_ns;
+
+	open_past_source();
+	origin_ns = now_ns;
+	start_run(0, 1, (uint32_t)child.pid, origin_ns + 8 * MS);
+	end_run_after(0, 4 * MS, 3000);
+	start_run(0, 1, (uint32_t)child.pid, origin_ns + 35 * MS); /* goes on */
+	rig.at.ns = origin_ns + 50 * MS;
+	ck_assert(source_look_back(rig.source));
+	past_is(origin_ns + 10 * MS, 2 * MS);
+	ck_assert_uint_eq(value(entry, SAMPLE_CPU_WAIT), 0);
+	past_is(origin_ns + 20 * MS, 2 * MS);
+	ck_assert_uint_eq(value(entry, SAMPLE_CPU_WAIT), 3000);
+	past_is(origin_ns + 30 * MS, 0);
+	past_is(origin_ns + 40 * MS, 5 * MS);
+
+	mono_t before;
+
+	ck_assert(source_entry_woke(entry, &before));
+	ck_assert_int_eq(mono_diff(before, (mono_t){ origin_ns + 30 * MS }), 0);
+
+	now_ns = origin_ns + 40 * MS;
+	ck_assert_uint_eq(tick(), 100 * S + 4 * MS + (source_entry_at(entry).ns - origin_ns - 35 * MS));
+	ck_assert_uint_eq(value(entry, SAMPLE_CPU_WAIT), 3000);
+	ck_assert_int_eq(source_calm(rig.source), SOURCE_HOT);
+	close_source();
+}
+END_TEST
+
+/* The end of a run is not where the clock says: what was told before it is not taken back. */
+START_TEST(a_sum_does_not_step_back_after_a_tick_that_was_put_together)
+{
+	uint64_t origin_ns;
+
+	open_past_source();
+	origin_ns = now_ns;
+	start_run(0, 1, (uint32_t)child.pid, origin_ns + 5 * MS);
+	ck_assert(source_look_back(rig.source));
+	past_is(origin_ns + 10 * MS, 5 * MS);
+	end_run(0, 4 * MS); /* interrupts took the rest */
+	now_ns = origin_ns + 10 * MS;
+	ck_assert_uint_eq(tick(), 100 * S + 5 * MS);
+	start_run(0, 1, (uint32_t)child.pid, now_ns);
+	end_run(0, 3 * MS);
+	ck_assert_uint_eq(tick(), 100 * S + 7 * MS);
+	close_source();
+}
+END_TEST
+
+/* Else what it got of pages then would be read at a heartbeat only. */
+START_TEST(what_ran_in_a_tick_that_was_put_together_is_read_as_if_it_was_looked_at)
+{
+	struct source_counters before, after;
+
+	open_past_source();
+	source_counters(rig.source, &before);
+	start_run(0, 1, (uint32_t)child.pid, now_ns + 5 * MS);
+	sums[1].changes += 10;
+	end_run(0, MS);
+	ck_assert(source_look_back(rig.source));
+	past_is(now_ns + 10 * MS, MS);
+	now_ns += 10 * MS;
+	ck_assert_uint_eq(tick(), 100 * S + MS);
+	source_counters(rig.source, &after);
+	ck_assert_uint_eq(after.looks - before.looks, 1);
+	ck_assert_uint_eq(after.skipped_reads, before.skipped_reads);
+	close_source();
+}
+END_TEST
+
+START_TEST(what_ran_before_a_fill_is_in_no_tick_after_it)
+{
+	open_past_source();
+	start_run(0, 1, (uint32_t)child.pid, now_ns);
+	end_run(0, MS / 2);
+	start_run(0, 1, (uint32_t)child.pid, now_ns + 9 * MS); /* until after the fill */
+
+	uint64_t at_fill = tick();
+
+	ck_assert_uint_ge(at_fill, 100 * S + MS / 2 + MS);
+
+	uint64_t looked_ns = source_entry_at(entry).ns;
+
+	end_run(0, 5 * MS);
+	ck_assert(source_look_back(rig.source));
+	past_is(now_ns + 10 * MS, now_ns + 4 * MS - looked_ns);
+	now_ns += 10 * MS;
+	ck_assert_uint_eq(tick(), 100 * S + MS / 2 + 5 * MS);
+	close_source();
+}
+END_TEST
+
+START_TEST(a_group_is_the_sum_of_its_members_in_ticks_that_are_put_together)
+{
+	struct source_entry *group, *members[2];
+
+	open_past_source();
+	group = add_group(&rig);
+	for (unsigned i = 0; i < 2; i++) {
+		members[i] = add_process(&rig, child.pid, true, group);
+		base_ns[2 + i] = 200 * S;
+		pids[2 + i] = (uint32_t)child.pid;
+		source_entry_follow(members[i], 2 + i);
+	}
+	for (unsigned i = 0; i < 5; i++)
+		tick();
+
+	uint64_t origin_ns = now_ns, before_ns = value(group, SAMPLE_CPU);
+
+	for (unsigned i = 0; i < 2; i++) {
+		start_run(i, 2 + i, (uint32_t)child.pid, origin_ns + 2 * MS);
+		end_run(i, MS);
+	}
+	ck_assert(source_look_back(rig.source));
+	ck_assert(source_fill_past(rig.source, (mono_t){ origin_ns + 10 * MS }));
+	ck_assert_uint_eq(value(group, SAMPLE_CPU) - before_ns, 2 * MS);
+	ck_assert(is_seen(group) && !is_seen(members[0]) && !is_seen(entry));
+	ck_assert_uint_eq(source_entry_at(group).ns, origin_ns + 10 * MS);
+	ck_assert(source_fill_past(rig.source, (mono_t){ origin_ns + 20 * MS }));
+	ck_assert(!is_seen(group));
+	now_ns = origin_ns + 20 * MS;
+	tick();
+	ck_assert_uint_eq(value(group, SAMPLE_CPU) - before_ns, 2 * MS);
+	for (unsigned i = 0; i < 2; i++)
+		drop(&rig, members[i]);
+	drop(&rig, group);
+	close_source();
+}
+END_TEST
+
+START_TEST(it_is_calm_where_all_are_followed_and_none_uses_much)
+{
+	struct source_entry *other;
+
+	open_past_source();
+	start_run(0, 1, (uint32_t)child.pid, now_ns);
+	end_run(0, MS);
+	tick();
+	ck_assert_int_eq(source_calm(rig.source), SOURCE_CALM);
+	start_run(0, 1, (uint32_t)child.pid, now_ns);
+	end_run(0, MS + 1);
+	tick();
+	ck_assert_int_eq(source_calm(rig.source), SOURCE_HOT);
+	tick();
+	ck_assert_int_eq(source_calm(rig.source), SOURCE_CALM);
+	other = add_process(&rig, child.pid, true, NULL);
+	tick();
+	ck_assert_int_eq(source_calm(rig.source), SOURCE_PARTLY_FOLLOWED);
+	drop(&rig, other);
+	tick();
+	ck_assert_int_eq(source_calm(rig.source), SOURCE_CALM);
+	accounts.on = false;
+	tick();
+	ck_assert_int_eq(source_calm(rig.source), SOURCE_HOT);
+	ck_assert(!source_look_back(rig.source));
+	ck_assert(!source_remember(rig.source, true));
+	close_source();
+}
+END_TEST
+
 static char tree[64];
 
 static void set_usage(uint64_t cpu_ns)
@@ -903,6 +1273,30 @@ START_TEST(a_cgroup_whose_file_is_behind_its_account_does_not_step_back)
 	for (unsigned i = 0; i < 20; i++)
 		tick();
 	ck_assert_uint_eq(tick(), S + 600 * MS);
+	close_cgroup_source(mounts);
+}
+END_TEST
+
+START_TEST(a_cgroup_is_in_ticks_that_are_put_together_too)
+{
+	struct cgroup_mounts *mounts = open_cgroup_source();
+	uint64_t origin_ns;
+
+	source_entry_follow(entry, CAPACITY + TOP);
+	for (unsigned i = 0; i < 5; i++)
+		tick();
+	ck_assert(source_remember(rig.source, true));
+	tick();
+	ck_assert_int_eq(source_calm(rig.source), SOURCE_CALM);
+	origin_ns = now_ns;
+	start_run_in(0, TOP, origin_ns + 9 * MS);
+	end_run_in(0, 3 * MS);
+	ck_assert(source_look_back(rig.source));
+	past_is(origin_ns + 10 * MS, MS);
+	past_is(origin_ns + 20 * MS, 2 * MS);
+	now_ns = origin_ns + 20 * MS;
+	ck_assert_uint_eq(tick(), S + 3 * MS);
+	ck_assert_int_eq(source_calm(rig.source), SOURCE_HOT);
 	close_cgroup_source(mounts);
 }
 END_TEST
@@ -1074,6 +1468,12 @@ Suite *cpu_accounts_suite(void)
 	tcase_add_test(tcase, a_run_of_what_had_the_number_before_is_in_no_cgroup);
 	tcase_add_test(tcase, a_reader_that_comes_later_knows_what_was_counted_before);
 	tcase_add_test(tcase, a_cgroup_that_is_not_in_a_log_for_want_of_room_is_read_all_the_same);
+	tcase_add_test(tcase, what_ran_is_told_by_time);
+	tcase_add_test(tcase, what_ran_in_a_cgroup_is_told_of_those_above_it);
+	tcase_add_test(tcase, of_a_run_that_was_moved_nothing_is_told_of_cgroups);
+	tcase_add_test(tcase, runs_that_were_forgotten_are_said_and_later_ones_are_told);
+	tcase_add_test(tcase, runs_that_are_forgotten_while_they_are_read_are_said);
+	tcase_add_test(tcase, a_thread_that_is_in_two_slots_ran_where_it_came_last);
 	suite_add_tcase(suite, tcase);
 	tcase = tcase_create("source");
 	tcase_add_checked_fixture(tcase, setup, teardown);
@@ -1098,6 +1498,16 @@ Suite *cpu_accounts_suite(void)
 	tcase_add_test(tcase, what_runs_for_moments_and_gets_no_pages_is_read_every_few_seconds);
 	tcase_add_loop_test(tcase, what_gets_no_pages_is_read_for_all_that_is_pending_at_once, 0, 2);
 	tcase_add_test(tcase, while_a_run_goes_on_its_pages_are_not_known);
+	suite_add_tcase(suite, tcase);
+	tcase = tcase_create("past");
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, ticks_that_are_put_together_afterwards_have_what_was_used_until_then);
+	tcase_add_test(tcase, a_sum_does_not_step_back_after_a_tick_that_was_put_together);
+	tcase_add_test(tcase, what_ran_in_a_tick_that_was_put_together_is_read_as_if_it_was_looked_at);
+	tcase_add_test(tcase, what_ran_before_a_fill_is_in_no_tick_after_it);
+	tcase_add_test(tcase, a_group_is_the_sum_of_its_members_in_ticks_that_are_put_together);
+	tcase_add_test(tcase, it_is_calm_where_all_are_followed_and_none_uses_much);
+	tcase_add_test(tcase, a_cgroup_is_in_ticks_that_are_put_together_too);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
