@@ -310,11 +310,6 @@ size_t output_escaped_len(FILE *file, const char *text, size_t len)
 	return printed;
 }
 
-size_t output_escaped(FILE *file, const char *text)
-{
-	return output_escaped_len(file, text, strlen(text));
-}
-
 static int write_stream(void *ctx, const void *data, size_t len)
 {
 	FILE *file = ctx;

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 struct json_writer;
 
@@ -80,13 +81,14 @@ int output_file_write(struct output_file *out);
  */
 void target_name_of(const char *program, int32_t pid, char ret[static TARGET_NAME_MAX]);
 
-/*
- * Prints text with everything escaped that is not plain printable text. Returns the bytes printed.
- */
-size_t output_escaped(FILE *file, const char *text);
-
-/* The same of len bytes. */
+/* Prints len bytes with everything escaped that is not plain printable text. Returns the bytes printed. */
 size_t output_escaped_len(FILE *file, const char *text, size_t len);
+
+/* The same of a string. */
+static inline size_t output_escaped(FILE *file, const char *text)
+{
+	return output_escaped_len(file, text, strlen(text));
+}
 
 /* Writes to file, which is borrowed. */
 struct sink output_sink(FILE *file);

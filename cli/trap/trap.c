@@ -299,7 +299,8 @@ static void write_config(FILE *file, const struct trap_plan *plan)
 {
 	const char *tree = plan->tree ? ", \"per\": \"group\", \"tree\": true" : "";
 
-	fprintf(file, "{\"sampling\": {\"read_interval\": \"0s\", \"rescan_interval\": \"%s\"", plan->tree ? "100ms" : "200ms");
+	fprintf(file, "{\"sampling\": {\"read_interval\": \"0s\", \"rescan_interval\": \"%s\"",
+		plan->tree ? "100ms" : "200ms");
 	if (plan->for_ns && plan->for_ns < FOR_USUAL_NS)
 		fprintf(file, ", \"interval\": \"%lluns\", \"source\": \"kernel\"",
 			(unsigned long long)(plan->for_ns / SHORT_SAMPLES));

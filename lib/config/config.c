@@ -315,30 +315,6 @@ static bool applies_to(const struct config_rule *rule, const char *target)
 	return rule->target_count == 0;
 }
 
-uint64_t config_idle_ns(const struct config *config)
-{
-	const struct config_sampling *sampling = &config->sampling;
-	uint64_t idle_ns = sampling->idle_interval_ns;
-
-	if (sampling->heartbeat_ns < idle_ns)
-		idle_ns = sampling->heartbeat_ns;
-
-	return idle_ns > sampling->interval_ns ? idle_ns : 0;
-}
-
-/* So much of a window a rule may fire late. */
-#define WINDOW_LATE_SHARE 10
-
-uint64_t config_read_ns(const struct config *config)
-{
-	uint64_t read_ns = config->sampling.read_interval_ns;
-
-	for (size_t i = 0; i < config->rule_count; i++)
-		if (config->rules[i].window_ns / WINDOW_LATE_SHARE < read_ns)
-			read_ns = config->rules[i].window_ns / WINDOW_LATE_SHARE;
-	return read_ns;
-}
-
 /* The part of a window that is uncertain is at most a quarter of it. */
 #define WINDOW_SHARE 4
 

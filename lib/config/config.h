@@ -266,10 +266,27 @@ bool config_run_wanted(const struct config_run *run, const char *rule);
  * The longest pause between two reads of a process: sampling.idle_interval, or the heartbeat if that
  * is shorter. 0: there are no pauses, since that is not longer than sampling.interval.
  */
-uint64_t config_idle_ns(const struct config *config);
+static inline uint64_t config_idle_ns(const struct config *config)
+{
+	const struct config_sampling *sampling = &config->sampling;
+	uint64_t idle_ns = sampling->idle_interval_ns;
+
+	if (sampling->heartbeat_ns < idle_ns)
+		idle_ns = sampling->heartbeat_ns;
+
+	return idle_ns > sampling->interval_ns ? idle_ns : 0;
+}
 
 /* How long ticks may wait until they are read together: no rule fires later than a tenth of its window. */
-uint64_t config_read_ns(const struct config *config);
+static inline uint64_t config_read_ns(const struct config *config)
+{
+	uint64_t read_ns = config->sampling.read_interval_ns;
+
+	for (size_t i = 0; i < config->rule_count; i++)
+		if (config->rules[i].window_ns / 10 < read_ns)
+			read_ns = config->rules[i].window_ns / 10;
+	return read_ns;
+}
 
 /*
  * The same for the processes of one target entry: at most a quarter of the shortest window of the

@@ -137,20 +137,6 @@ mono_t schedule_backoff(struct schedule *schedule, mono_t now)
 	return schedule->until;
 }
 
-void schedule_put_off(struct schedule *schedule, uint64_t slots)
-{
-	schedule->until = mono_add(schedule->deadline, slots * schedule->interval_ns);
-}
-
-void schedule_make_up(struct schedule *schedule)
-{
-	schedule->stats->total_slots++;
-	schedule->stats->total_snapshots++;
-	schedule->stats->past_snapshots++;
-	schedule->stats->cheap_last_collection_nanos = schedule->deadline.ns;
-	schedule->deadline = mono_add(schedule->deadline, schedule->interval_ns);
-}
-
 void schedule_stop(struct schedule *schedule, mono_t now)
 {
 	pass_slots(schedule, now, 0);

@@ -69,10 +69,20 @@ mono_t schedule_backoff(struct schedule *schedule, mono_t now);
 /*
  * Do not wake up for the next slots, so many, but for the one after them: until then they are neither taken nor missed.
  */
-void schedule_put_off(struct schedule *schedule, uint64_t slots);
+static inline void schedule_put_off(struct schedule *schedule, uint64_t slots)
+{
+	schedule->until = mono_add(schedule->deadline, slots * schedule->interval_ns);
+}
 
 /* The slot at the deadline is over, and what happened in it was found out afterwards: it counts as taken. */
-void schedule_make_up(struct schedule *schedule);
+static inline void schedule_make_up(struct schedule *schedule)
+{
+	schedule->stats->total_slots++;
+	schedule->stats->total_snapshots++;
+	schedule->stats->past_snapshots++;
+	schedule->stats->cheap_last_collection_nanos = schedule->deadline.ns;
+	schedule->deadline = mono_add(schedule->deadline, schedule->interval_ns);
+}
 
 /*
  * The run ends now: slots that have elapsed since the deadline, in a backoff for instance, are

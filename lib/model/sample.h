@@ -183,7 +183,7 @@ static inline uint64_t sampling_hole_unsampled_ns(const struct sampling_hole *ho
 	X(stopped,                        SUM,   "time of missed slots in which it neither ran nor waited for a CPU")  \
 	X(throttled,                      MOST,  "time that the CPU quota stopped the daemon's cgroup, of all CPUs")   \
 	X(stolen,                         MOST,  "time that the hypervisor took CPUs away, of all CPUs")               \
-	X(real_time,                      SUM,   "sampler threads that have real-time priority now")                    \
+	X(real_time,                      SUM,   "sampler threads that have real-time priority now")            \
 	X(past_snapshots,                 SUM,   "of total_snapshots, ticks put together afterwards")
 // clang-format on
 

@@ -68,6 +68,7 @@ struct cpu_accounts_reader {
 	struct run *runs;  /* of each CPU */
 	struct past *past; /* the same */
 	mono_t told_until; /* of this round */
+	bool in_round;
 	uint32_t *running; /* of each account: a CPU, from 1 on; NO_RUN */
 	struct group_sum *groups;
 	uint64_t *cells_ns;     /* of each cell: what was added */
@@ -148,7 +149,8 @@ int cpu_accounts_reader_new(const struct cpu_accounts *accounts, struct cpu_acco
 	AUTO(cpu_accounts_reader_freep)
 	struct cpu_accounts_reader *reader = calloc(
 		1, sizeof(*reader) + groups * sizeof(reader->groups[0]) +
-			   accounts->cpus * (sizeof(reader->runs[0]) + sizeof(reader->past[0]) + sizeof(reader->taken[0])) +
+			   accounts->cpus *
+				   (sizeof(reader->runs[0]) + sizeof(reader->past[0]) + sizeof(reader->taken[0])) +
 			   cells * sizeof(reader->cells_ns[0]) + accounts->capacity * sizeof(reader->running[0]));
 	if (!reader)
 		return -ENOMEM;
@@ -326,12 +328,23 @@ static bool take_log(struct cpu_accounts_reader *reader, uint32_t cpu, void (*ch
 	return whole;
 }
 
+/* What ran until now is none of a later round. */
+static bool end_round(struct cpu_accounts_reader *reader)
+{
+	reader->in_round = false;
+	for (uint32_t cpu = 0; cpu < reader->accounts->cpus; cpu++)
+		reader->past[cpu].taken = load(&reader->accounts->runs[cpu].logged);
+	return false;
+}
+
 bool cpu_accounts_reader_begin(struct cpu_accounts_reader *reader, void (*changed)(void *ctx, uint32_t account),
 			       void *ctx)
 {
 	bool whole = true;
 
 	reader->begins++;
+	if (reader->accounts->words->runs_wanted)
+		end_round(reader);
 	copy_tree(reader);
 	__atomic_fetch_add(&reader->accounts->words->epoch, 1, __ATOMIC_SEQ_CST);
 	find_runs(reader, changed, ctx);
@@ -437,13 +450,6 @@ void cpu_accounts_reader_use(struct cpu_accounts_reader *reader, uint32_t accoun
 
 /* ---- what ran when ---- */
 
-void cpu_accounts_reader_want_runs(struct cpu_accounts_reader *reader, bool wanted)
-{
-	for (uint32_t cpu = 0; cpu < reader->accounts->cpus; cpu++)
-		reader->past[cpu].taken = load(&reader->accounts->runs[cpu].logged);
-	__atomic_store_n(&reader->accounts->words->runs_wanted, wanted, __ATOMIC_RELEASE);
-}
-
 static const struct cpu_run no_run = { .account = CPU_ACCOUNT_NONE, .group = CPU_ACCOUNT_NONE };
 
 /* One that was moved between cgroups is told of in none of them: what they have used in all says it. */
@@ -499,14 +505,7 @@ static bool is_remembered(const struct cpu_accounts_reader *reader, uint32_t cpu
 	return load(&reader->accounts->runs[cpu].logged) - reader->past[cpu].taken < CPU_RUNS_LENGTH;
 }
 
-static bool end_round(struct cpu_accounts_reader *reader)
-{
-	for (uint32_t cpu = 0; cpu < reader->accounts->cpus; cpu++)
-		reader->past[cpu].taken = load(&reader->accounts->runs[cpu].logged);
-	return false;
-}
-
-bool cpu_accounts_reader_look_back(struct cpu_accounts_reader *reader)
+static bool look_back(struct cpu_accounts_reader *reader)
 {
 	uint32_t generation = __atomic_load_n(&reader->accounts->words->generation, __ATOMIC_ACQUIRE);
 
@@ -572,6 +571,9 @@ bool cpu_accounts_reader_ran_until(struct cpu_accounts_reader *reader, mono_t un
 {
 	const struct listener listener = { ran, ctx };
 
+	if (!reader->in_round && !look_back(reader))
+		return false;
+	reader->in_round = true;
 	for (uint32_t cpu = 0; cpu < reader->accounts->cpus; cpu++) {
 		uint64_t taken = reader->past[cpu].taken;
 

@@ -80,16 +80,11 @@ void cpu_accounts_reader_use(struct cpu_accounts_reader *reader, uint32_t accoun
 			     struct cpu_accounts_use *ret);
 
 /*
- * What ran at which time, afterwards. Runs are remembered from want_runs on, the last ones of each CPU. A round of calls:
+ * What ran at which time, afterwards, while runs_wanted is set, which costs some ns at each switch: of the last runs of
+ * each CPU.
  *
- *     look_back --> ran_until --> ran_until ... --> begin, use
+ *     begin, use --> ran_until --> ran_until ... --> begin, use
  */
-
-/* Costs some ns at each switch from what is watched. Only while the accounts are on. */
-void cpu_accounts_reader_want_runs(struct cpu_accounts_reader *reader, bool wanted);
-
-/* False: some of what ran since the last round or want_runs was forgotten; then the next round is about what comes. */
-bool cpu_accounts_reader_look_back(struct cpu_accounts_reader *reader);
 
 /* A run, or a part of one, of a process or of a watched cgroup. */
 struct cpu_accounts_part {
@@ -99,9 +94,9 @@ struct cpu_accounts_part {
 };
 
 /*
- * Of each run before `until`, and not before the last `until` of this round: ran(ctx, part). Of one that went on when
- * look_back looked the time counts. until: not later than look_back. False: it was forgotten meanwhile, and
- * some of what was told may be wrong; the round is over.
+ * Of each run before `until`, and not before the last `until` since begin, nor ended before that: ran(ctx, part). Of
+ * one that went on in the first call after begin the time counts. until: not later than that call. False: some was
+ * forgotten, and some of what was told may be wrong; until the next begin it is no use to go on.
  */
 bool cpu_accounts_reader_ran_until(struct cpu_accounts_reader *reader, mono_t until,
 				   void (*ran)(void *ctx, const struct cpu_accounts_part *part), void *ctx);

@@ -95,9 +95,9 @@ _Static_assert(sizeof(struct cpu_account) == 64 && sizeof(struct cpu_slot) == 12
  * the number of accounts added to its own.
  */
 struct cpu_accounts_words {
-	uint32_t epoch;      /* from 1 on */
-	uint32_t generation; /* added to after each change of the table of watched processes; by the kernel, too */
-	uint32_t groups;     /* cgroups that are watched */
+	uint32_t epoch;       /* from 1 on */
+	uint32_t generation;  /* added to after each change of the table of watched processes; by the kernel, too */
+	uint32_t groups;      /* cgroups that are watched */
 	uint32_t runs_wanted; /* 0: runs are not logged */
 	uint32_t group_generation; /* added to after each change of their table, and when a cgroup is made */
 };

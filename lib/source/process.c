@@ -935,14 +935,6 @@ void process_reader_take_clock(struct process_reader *reader, struct sample *sam
 	count_run(reader);
 }
 
-void process_reader_take_past(struct process_reader *reader, uint64_t cpu_ns, uint64_t wait_ns, struct sample *sample)
-{
-	reader->past_cpu_ns = larger_of(reader->cpu_ns, reader->past_cpu_ns) + cpu_ns;
-	sample_set(sample, SAMPLE_CPU, reader->past_cpu_ns);
-	if (sample_has(sample, SAMPLE_CPU_WAIT))
-		sample_set(sample, SAMPLE_CPU_WAIT, sample->value[SAMPLE_CPU_WAIT] + wait_ns);
-}
-
 /*
  * A heartbeat that finds nothing is as far from the next one again. What is read for another reason
  * does not count, unless no change was told.

@@ -228,10 +228,19 @@ bool process_clock_stands(clockid_t clock, uint64_t cpu_ns);
 void process_reader_take_clock(struct process_reader *reader, struct sample *sample);
 
 /*
- * What it used in a time that is past, after the last look: in *sample, and nothing else is. The next look is told that,
- * too, in cpu_ns and wait_ns, and does not step back behind it.
+ * What it used in a time that is past, after the last look: in *sample, and nothing else is. The next look is told
+ * that, too, in cpu_ns and wait_ns, and does not step back behind it.
  */
-void process_reader_take_past(struct process_reader *reader, uint64_t cpu_ns, uint64_t wait_ns, struct sample *sample);
+static inline void process_reader_take_past(struct process_reader *reader, uint64_t cpu_ns, uint64_t wait_ns,
+					    struct sample *sample)
+{
+	uint64_t before_ns = reader->past_cpu_ns > reader->cpu_ns ? reader->past_cpu_ns : reader->cpu_ns;
+
+	reader->past_cpu_ns = before_ns + cpu_ns;
+	sample_set(sample, SAMPLE_CPU, reader->past_cpu_ns);
+	if (sample_has(sample, SAMPLE_CPU_WAIT))
+		sample_set(sample, SAMPLE_CPU_WAIT, sample->value[SAMPLE_CPU_WAIT] + wait_ns);
+}
 
 /*
  * Reads into *sample what is due. 0; -ESRCH: gone, another process may have its pid; -errno:

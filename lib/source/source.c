@@ -196,7 +196,7 @@ struct source {
 		mono_t again;              /* the same, the last time: in the middle of a fill that takes long */
 		uint64_t overruns;
 		struct source_entry *past; /* what ran in the tick that is put together */
-		bool remembered, hot;      /* since the last fill at the latest; see source_calm */
+		bool remembered, hot;      /* since the last fill at the latest; see enum source_calm */
 	} accounts;
 	uint32_t capacity; /* the room's; less after source_retune if more were inside */
 	uint32_t count;
@@ -990,8 +990,6 @@ static void read_accounts(struct source *source)
 	}
 
 	source->accounts.at = clock_mono(&source->clock);
-	if (source->accounts.remembered) /* what ran until now is in this fill */
-		cpu_accounts_reader_want_runs(source->accounts.reader, true);
 	read_accounts_now(source, source->accounts.at);
 }
 
@@ -1679,23 +1677,9 @@ bool source_remember(struct source *source, bool wanted)
 	source->accounts.remembered = false;
 	if (!shared || !atomic_load_explicit(&shared->on, memory_order_acquire))
 		return false;
-	cpu_accounts_reader_want_runs(source->accounts.reader, wanted);
+	__atomic_store_n(&shared->words->runs_wanted, wanted, __ATOMIC_RELEASE);
 	source->accounts.remembered = wanted;
 	return true;
-}
-
-bool source_look_back(struct source *source)
-{
-	return source->accounts.remembered && source->accounts.at.ns != 0 &&
-	       atomic_load_explicit(&source->accounts.shared->on, memory_order_acquire) &&
-	       cpu_accounts_reader_look_back(source->accounts.reader);
-}
-
-enum source_calm source_calm(const struct source *source)
-{
-	if (source->accounts.at.ns == 0 || source->accounts.hot)
-		return SOURCE_HOT;
-	return source->accounts.count + source->group_count == source->count ? SOURCE_CALM : SOURCE_PARTLY_FOLLOWED;
 }
 
 /* What ran before its last look is in the sample already. */
@@ -1738,6 +1722,10 @@ static void end_past(struct source *source, struct source_entry *entry, mono_t a
 
 bool source_fill_past(struct source *source, mono_t at)
 {
+	if (!source->accounts.remembered || source->accounts.at.ns == 0 ||
+	    !atomic_load_explicit(&source->accounts.shared->on, memory_order_acquire))
+		return false;
+
 	source->fills++;
 	source->filled = at;
 	source->step = step_of(source, at.ns);
@@ -2058,6 +2046,13 @@ struct source_entry *const *source_gone_members(const struct source *source, siz
 	return source->gone;
 }
 
+static enum source_calm calm_of(const struct source *source)
+{
+	if (source->accounts.at.ns == 0 || source->accounts.hot)
+		return SOURCE_HOT;
+	return source->accounts.count + source->group_count == source->count ? SOURCE_CALM : SOURCE_PARTLY_FOLLOWED;
+}
+
 void source_counters(const struct source *source, struct source_counters *ret)
 {
 	*ret = (struct source_counters){
@@ -2068,6 +2063,7 @@ void source_counters(const struct source *source, struct source_counters *ret)
 		.skipped_reads = source->skipped_reads,
 		.saved_looks = source->saved_looks,
 		.failed_reads = source->failed_reads,
+		.calm = calm_of(source),
 	};
 }
 

@@ -140,6 +140,13 @@ struct source_options {
 	void (*hold)(void *block);
 };
 
+/* Whether ticks that are put together afterwards would say no less than fills, as the last source_fill found. */
+enum source_calm {
+	SOURCE_HOT,             /* something used so much CPU time that its files are worth reading in each tick */
+	SOURCE_PARTLY_FOLLOWED, /* not everything has an account that is followed */
+	SOURCE_CALM,
+};
+
 struct source_counters {
 	uint64_t followed;      /* processes whose CPU time comes from an account, now */
 	uint64_t overruns;      /* fills that looked at all of those because a log was too short */
@@ -148,6 +155,7 @@ struct source_counters {
 	uint64_t skipped_reads; /* looks after which no file was read: saved by gating */
 	uint64_t saved_looks;   /* saved by backing off */
 	uint64_t failed_reads;  /* errors other than "gone" */
+	enum source_calm calm;
 };
 
 /* ---- control thread: may allocate, may open files ---- */
@@ -328,10 +336,10 @@ void source_read_all_now(struct source *source);
 void source_fill(struct source *source, mono_t now);
 
 /*
- * Ticks afterwards, from what the accounts remember of when what ran. Whoever fills more rarely than there are ticks
- * puts them together before the next source_fill:
+ * Ticks afterwards, from what the accounts remember of when what ran. Where there are fewer fills than
+ * ticks these are put together before the next source_fill:
  *
- *     source_remember(true) -- source_fill -- [ source_look_back -- source_fill_past ... ] -- source_fill ...
+ *     source_remember(true) -- source_fill -- source_fill_past ... -- source_fill -- source_fill_past ...
  *
  * CPU and CPU_WAIT alone are of such a tick, all else is as of the last fill.
  */
@@ -339,23 +347,11 @@ void source_fill(struct source *source, mono_t now);
 /* From the next source_fill on. False: without accounts nothing is. */
 bool source_remember(struct source *source, bool wanted);
 
-/* After source_remember and a fill, and before the next. False: there is nothing to go by, or too much has run. */
-bool source_look_back(struct source *source);
-
 /*
- * A fill as of `at`: later than the last one, not later than the source_look_back before. False: what ran was
- * forgotten, and nothing is in source_seen.
+ * After source_remember and a fill: another one as of `at`, later than the last one and not later than the first call
+ * since that. False: what ran is not known or was forgotten, and nothing is in source_seen.
  */
 bool source_fill_past(struct source *source, mono_t at);
-
-/* Whether ticks that are put together afterwards would say no less than fills, as the last source_fill found. */
-enum source_calm {
-	SOURCE_HOT,             /* something used so much CPU time that its files are worth reading in each tick */
-	SOURCE_PARTLY_FOLLOWED, /* not everything has an account that is followed */
-	SOURCE_CALM,
-};
-
-enum source_calm source_calm(const struct source *source);
 
 /*
  * Entries that are targets of their own and that the last fill has something to say of: what

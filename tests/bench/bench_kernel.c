@@ -48,7 +48,7 @@ static void configure(struct bench_spikewatch *daemon, const char *source, unsig
 		 "{ \"sampling\": { \"interval\": \"%uus\", \"source\": \"%s\", \"cpu_budget\": \"90%%\", "
 		 "\"max_targets\": 12000 },"
 		 " \"stacks\": { \"mode\": \"off\" },"
-		 " \"ring\": { \"path\": \"%s/ring\", \"size\": \"16MiB\", \"lock\": false },"
+		 " \"ring\": { \"path\": \"%s/ring\", \"size\": \"16MiB\" },"
 		 " \"incidents\": { \"directory\": \"%s/incidents\", \"min_free\": \"0\" },"
 		 " \"state_file\": \"%s/state\","
 		 " \"targets\": [ { \"name\": \"many\", \"comm\": \"bench_many\", \"per\": \"process\" } ],"

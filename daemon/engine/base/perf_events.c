@@ -304,11 +304,6 @@ int perf_events_count(int fd, uint64_t *count, uint64_t *running_ns)
 	return 0;
 }
 
-int perf_events_switch(int fd, bool on)
-{
-	return ioctl(fd, on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0) < 0 ? -errno : 0;
-}
-
 int perf_events_pause(const struct perf_events *events, bool pause)
 {
 	return ioctl(events->fd, PERF_EVENT_IOC_PAUSE_OUTPUT, pause ? 1 : 0) < 0 ? -errno : 0;

@@ -12,9 +12,12 @@
 
 #include "lib/proc/perf.h"
 
+#include <errno.h>
+#include <linux/perf_event.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/ioctl.h>
 #include <sys/types.h>
 
 #define PERF_EVENTS_REASON_MAX 200
@@ -109,7 +112,10 @@ int perf_events_follow(const struct perf_events_wanted *wanted, pid_t tid, const
 int perf_events_count(int fd, uint64_t *count, uint64_t *running_ns);
 
 /* Enables or disables an event, with inherited ones. 0 or -errno. */
-int perf_events_switch(int fd, bool on);
+static inline int perf_events_switch(int fd, bool on)
+{
+	return ioctl(fd, on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0) < 0 ? -errno : 0;
+}
 
 /* Pauses or resumes output into the ring. 0 or -errno. */
 int perf_events_pause(const struct perf_events *events, bool pause);

@@ -129,8 +129,8 @@ char gpl[] SEC("license") = "GPL"; /* of the functions that it calls */
 	} name SEC(".maps")
 
 MAPPED_ARRAY(accounts, struct cpu_account);
-MAPPED_ARRAY(slots, struct cpu_slot); /* by CPU */
-MAPPED_ARRAY(logs, uint64_t);         /* accounts; log_length for each CPU, in turns */
+MAPPED_ARRAY(slots, struct cpu_slot);   /* by CPU */
+MAPPED_ARRAY(logs, uint64_t);           /* accounts; log_length for each CPU, in turns */
 MAPPED_ARRAY(runs, struct cpu_run_log); /* by CPU */
 
 /* The account of a process that ran on this CPU of late, as of a generation of the table. */

@@ -1575,13 +1575,14 @@ static uint64_t ticks_to_sleep_through(struct sampler *sampler, mono_t now)
 {
 	uint64_t ticks = sampler->options.read_interval_ns / sampler->schedule.interval_ns;
 
-	enum source_calm calm = source_calm(sampler->source);
+	struct source_counters counters;
 
-	if (ticks < 2 || sampler->seat.of > 1 || calm == SOURCE_HOT) {
+	source_counters(sampler->source, &counters);
+	if (ticks < 2 || sampler->seat.of > 1 || counters.calm == SOURCE_HOT) {
 		end_calm(sampler, now);
 		return 0;
 	}
-	if (calm == SOURCE_PARTLY_FOLLOWED)
+	if (counters.calm == SOURCE_PARTLY_FOLLOWED)
 		return 0;
 	if (!sampler->calm.remembers) {
 		if (mono_diff(now, sampler->calm.since) >= (int64_t)sampler->calm.wait_ns)
@@ -1622,10 +1623,6 @@ static void put_past_together(struct sampler *sampler, mono_t now)
 {
 	if (!sampler->calm.sleeps || !has_passed(sampler, now))
 		return;
-	if (!source_look_back(sampler->source)) {
-		end_calm(sampler, now);
-		return;
-	}
 	while (has_passed(sampler, now))
 		if (!put_together(sampler)) {
 			end_calm(sampler, now);

@@ -2,9 +2,10 @@
  * sampler.h: the sampler threads of a session, one or several: at absolute deadlines each reads its
  * targets (source.h) and publishes a tick in pages of its own in the ring (ring.h).
  *
- * While nothing much happens, and the kernel remembers what ran when (source_calm), a thread sleeps through several
- * ticks and publishes all of them then: the last one as always, those before it afterwards, with the CPU time that was
- * used until each, exactly. Waking up is most of what such ticks cost. What is handed over ends that sleep.
+ * While nothing much happens, and the kernel remembers what ran when (enum source_calm), a thread sleeps
+ * through several ticks and publishes all of them then: the last one as always, those before it afterwards,
+ * with the CPU time that was used until each. Waking up is most of what such ticks cost. What is handed over
+ * ends that sleep.
  *
  * They know no reader, make no target and free none: targets come and go through two queues for each
  * thread. A target goes to the thread that has the fewest, and stays there; a group and its members
@@ -70,7 +71,7 @@ struct samplers;
 
 struct sampler_options {
 	struct source_options source; /* its interval_ns is the sampler's */
-	uint64_t read_interval_ns; /* how long ticks may wait until they are read together; 0: each by itself */
+	uint64_t read_interval_ns;    /* how long ticks may wait until they are read together; 0: each by itself */
 	enum config_wait wait;
 	enum config_scheduling scheduling;
 	double cpu_budget_percent; /* of one core, for the whole process; <= 0: no limit */

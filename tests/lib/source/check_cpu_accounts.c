@@ -474,6 +474,12 @@ static void add_part(void *ctx, const struct cpu_accounts_part *part)
 	}
 }
 
+static void want_runs(void)
+{
+	words.runs_wanted = 1;
+	ck_assert(begin());
+}
+
 static bool look_until(uint64_t until_ns)
 {
 	memset(ran_ns, 0, sizeof ran_ns);
@@ -485,13 +491,12 @@ START_TEST(what_ran_is_told_by_time)
 {
 	start_run(0, 3, 33, 900);
 	end_run(0, 50); /* not wanted yet */
-	cpu_accounts_reader_want_runs(reader, true);
+	want_runs();
 	start_run(0, 3, 33, 1000);
 	end_run_after(0, 500, 70);
 	start_run(0, 4, 44, 1550);
 	end_run(0, 10);
 	start_run(1, 2, 22, 1200); /* goes on */
-	ck_assert(cpu_accounts_reader_look_back(reader));
 	ck_assert(look_until(1300));
 	ck_assert_uint_eq(ran_ns[3], 300);
 	ck_assert_uint_eq(waited[3], 0);
@@ -508,8 +513,8 @@ START_TEST(what_ran_is_told_by_time)
 	ck_assert_uint_eq(ran_ns[4], 5);
 
 	/* In the next round what went on is whole, and the reader knows what it has had of it. */
+	ck_assert(begin());
 	end_run_after(1, 800, 9);
-	ck_assert(cpu_accounts_reader_look_back(reader));
 	ck_assert(look_until(3000));
 	ck_assert_uint_eq(ran_ns[2], 800);
 	ck_assert_uint_eq(waited[2], 9);
@@ -520,11 +525,10 @@ END_TEST
 START_TEST(what_ran_in_a_cgroup_is_told_of_those_above_it)
 {
 	make_groups();
-	cpu_accounts_reader_want_runs(reader, true);
+	want_runs();
 	start_run_in(0, DEEP, 1000);
 	end_run_in(0, 500);
 	start_run_in(1, RIGHT, 1100);
-	ck_assert(cpu_accounts_reader_look_back(reader));
 	ck_assert(look_until(1200));
 	ck_assert_uint_eq(ran_ns[CAPACITY + DEEP], 200);
 	ck_assert_uint_eq(ran_ns[CAPACITY + LEFT], 200);
@@ -537,10 +541,9 @@ END_TEST
 START_TEST(of_a_run_that_was_moved_nothing_is_told_of_cgroups)
 {
 	make_groups();
-	cpu_accounts_reader_want_runs(reader, true);
+	want_runs();
 	start_run_in(0, DEEP, 1000);
 	slots[0].moved_sequence = slots[0].sequence;
-	ck_assert(cpu_accounts_reader_look_back(reader));
 	ck_assert(look_until(1200));
 	ck_assert_uint_eq(ran_ns[CAPACITY + TOP], 0);
 }
@@ -556,15 +559,13 @@ static void run_often(uint32_t account, unsigned times)
 
 START_TEST(runs_that_were_forgotten_are_said_and_later_ones_are_told)
 {
-	cpu_accounts_reader_want_runs(reader, true);
+	want_runs();
 	run_often(3, CPU_RUNS_LENGTH - 1);
-	ck_assert(cpu_accounts_reader_look_back(reader));
 	ck_assert(look_until(100000));
 	ck_assert_uint_eq(ran_ns[3], 5 * (CPU_RUNS_LENGTH - 1));
 	run_often(3, CPU_RUNS_LENGTH);
-	ck_assert(!cpu_accounts_reader_look_back(reader));
+	ck_assert(!look_until(100000));
 	run_often(3, 2);
-	ck_assert(cpu_accounts_reader_look_back(reader));
 	ck_assert(look_until(100000));
 	ck_assert_uint_eq(ran_ns[3], 10);
 }
@@ -577,13 +578,11 @@ static void run_very_often(void)
 
 START_TEST(runs_that_are_forgotten_while_they_are_read_are_said)
 {
-	cpu_accounts_reader_want_runs(reader, true);
+	want_runs();
 	run_often(3, 2);
-	ck_assert(cpu_accounts_reader_look_back(reader));
 	when_told = run_very_often;
 	ck_assert(!look_until(100000));
 	run_often(3, 1);
-	ck_assert(cpu_accounts_reader_look_back(reader));
 	ck_assert(look_until(100000));
 	ck_assert_uint_eq(ran_ns[3], 5);
 }
@@ -591,11 +590,10 @@ END_TEST
 
 START_TEST(a_thread_that_is_in_two_slots_ran_where_it_came_last)
 {
-	cpu_accounts_reader_want_runs(reader, true);
+	want_runs();
 	start_run(0, 2, 22, 1000);
 	start_run(1, 2, 22, 1100);
 	slots[1].tid = slots[0].tid;
-	ck_assert(cpu_accounts_reader_look_back(reader));
 	ck_assert(look_until(1200));
 	ck_assert_uint_eq(ran_ns[2], 100);
 }
@@ -970,6 +968,14 @@ END_TEST
 
 /* ---- ticks afterwards ---- */
 
+static enum source_calm calm(void)
+{
+	struct source_counters counters;
+
+	source_counters(rig.source, &counters);
+	return counters.calm;
+}
+
 /* Ready for them: two fills that find nothing, the second with memory. */
 static void open_past_source(void)
 {
@@ -978,7 +984,7 @@ static void open_past_source(void)
 		tick();
 	ck_assert(source_remember(rig.source, true));
 	tick();
-	ck_assert_int_eq(source_calm(rig.source), SOURCE_CALM);
+	ck_assert_int_eq(calm(), SOURCE_CALM);
 }
 
 static bool is_seen(const struct source_entry *which)
@@ -1016,7 +1022,6 @@ START_TEST(ticks_that_are_put_together_afterwards_have_what_was_used_until_then)
 	end_run_after(0, 4 * MS, 3000);
 	start_run(0, 1, (uint32_t)child.pid, origin_ns + 35 * MS); /* goes on */
 	rig.at.ns = origin_ns + 50 * MS;
-	ck_assert(source_look_back(rig.source));
 	past_is(origin_ns + 10 * MS, 2 * MS);
 	ck_assert_uint_eq(value(entry, SAMPLE_CPU_WAIT), 0);
 	past_is(origin_ns + 20 * MS, 2 * MS);
@@ -1032,7 +1037,7 @@ START_TEST(ticks_that_are_put_together_afterwards_have_what_was_used_until_then)
 	now_ns = origin_ns + 40 * MS;
 	ck_assert_uint_eq(tick(), 100 * S + 4 * MS + (source_entry_at(entry).ns - origin_ns - 35 * MS));
 	ck_assert_uint_eq(value(entry, SAMPLE_CPU_WAIT), 3000);
-	ck_assert_int_eq(source_calm(rig.source), SOURCE_HOT);
+	ck_assert_int_eq(calm(), SOURCE_HOT);
 	close_source();
 }
 END_TEST
@@ -1045,7 +1050,6 @@ START_TEST(a_sum_does_not_step_back_after_a_tick_that_was_put_together)
 	open_past_source();
 	origin_ns = now_ns;
 	start_run(0, 1, (uint32_t)child.pid, origin_ns + 5 * MS);
-	ck_assert(source_look_back(rig.source));
 	past_is(origin_ns + 10 * MS, 5 * MS);
 	end_run(0, 4 * MS); /* interrupts took the rest */
 	now_ns = origin_ns + 10 * MS;
@@ -1067,7 +1071,6 @@ START_TEST(what_ran_in_a_tick_that_was_put_together_is_read_as_if_it_was_looked_
 	start_run(0, 1, (uint32_t)child.pid, now_ns + 5 * MS);
 	sums[1].changes += 10;
 	end_run(0, MS);
-	ck_assert(source_look_back(rig.source));
 	past_is(now_ns + 10 * MS, MS);
 	now_ns += 10 * MS;
 	ck_assert_uint_eq(tick(), 100 * S + MS);
@@ -1092,7 +1095,6 @@ START_TEST(what_ran_before_a_fill_is_in_no_tick_after_it)
 	uint64_t looked_ns = source_entry_at(entry).ns;
 
 	end_run(0, 5 * MS);
-	ck_assert(source_look_back(rig.source));
 	past_is(now_ns + 10 * MS, now_ns + 4 * MS - looked_ns);
 	now_ns += 10 * MS;
 	ck_assert_uint_eq(tick(), 100 * S + MS / 2 + 5 * MS);
@@ -1121,7 +1123,6 @@ START_TEST(a_group_is_the_sum_of_its_members_in_ticks_that_are_put_together)
 		start_run(i, 2 + i, (uint32_t)child.pid, origin_ns + 2 * MS);
 		end_run(i, MS);
 	}
-	ck_assert(source_look_back(rig.source));
 	ck_assert(source_fill_past(rig.source, (mono_t){ origin_ns + 10 * MS }));
 	ck_assert_uint_eq(value(group, SAMPLE_CPU) - before_ns, 2 * MS);
 	ck_assert(is_seen(group) && !is_seen(members[0]) && !is_seen(entry));
@@ -1146,23 +1147,23 @@ START_TEST(it_is_calm_where_all_are_followed_and_none_uses_much)
 	start_run(0, 1, (uint32_t)child.pid, now_ns);
 	end_run(0, MS);
 	tick();
-	ck_assert_int_eq(source_calm(rig.source), SOURCE_CALM);
+	ck_assert_int_eq(calm(), SOURCE_CALM);
 	start_run(0, 1, (uint32_t)child.pid, now_ns);
 	end_run(0, MS + 1);
 	tick();
-	ck_assert_int_eq(source_calm(rig.source), SOURCE_HOT);
+	ck_assert_int_eq(calm(), SOURCE_HOT);
 	tick();
-	ck_assert_int_eq(source_calm(rig.source), SOURCE_CALM);
+	ck_assert_int_eq(calm(), SOURCE_CALM);
 	other = add_process(&rig, child.pid, true, NULL);
 	tick();
-	ck_assert_int_eq(source_calm(rig.source), SOURCE_PARTLY_FOLLOWED);
+	ck_assert_int_eq(calm(), SOURCE_PARTLY_FOLLOWED);
 	drop(&rig, other);
 	tick();
-	ck_assert_int_eq(source_calm(rig.source), SOURCE_CALM);
+	ck_assert_int_eq(calm(), SOURCE_CALM);
 	accounts.on = false;
 	tick();
-	ck_assert_int_eq(source_calm(rig.source), SOURCE_HOT);
-	ck_assert(!source_look_back(rig.source));
+	ck_assert_int_eq(calm(), SOURCE_HOT);
+	ck_assert(!source_fill_past(rig.source, (mono_t){ now_ns + MS }));
 	ck_assert(!source_remember(rig.source, true));
 	close_source();
 }
@@ -1287,16 +1288,15 @@ START_TEST(a_cgroup_is_in_ticks_that_are_put_together_too)
 		tick();
 	ck_assert(source_remember(rig.source, true));
 	tick();
-	ck_assert_int_eq(source_calm(rig.source), SOURCE_CALM);
+	ck_assert_int_eq(calm(), SOURCE_CALM);
 	origin_ns = now_ns;
 	start_run_in(0, TOP, origin_ns + 9 * MS);
 	end_run_in(0, 3 * MS);
-	ck_assert(source_look_back(rig.source));
 	past_is(origin_ns + 10 * MS, MS);
 	past_is(origin_ns + 20 * MS, 2 * MS);
 	now_ns = origin_ns + 20 * MS;
 	ck_assert_uint_eq(tick(), S + 3 * MS);
-	ck_assert_int_eq(source_calm(rig.source), SOURCE_HOT);
+	ck_assert_int_eq(calm(), SOURCE_HOT);
 	close_cgroup_source(mounts);
 }
 END_TEST
