@@ -117,6 +117,7 @@ struct tick_clock {
 	uint32_t writer;   /* of this tick, or of the last one */
 	uint64_t number;   /* of ticks so far */
 	uint64_t restarts; /* calls of tick_clock_restart */
+	mono_t first;      /* before all rows; ns 0: not known */
 };
 
 static struct tick_clock_line *tick_clock_line(struct tick_clock *clock, uint32_t writer)
@@ -251,14 +252,32 @@ static int tick_clock_next(struct tick_clock *clock, uint32_t writer, mono_t at)
 }
 
 /*
+ * Begins the first tick of all, before the first row. A row is some time after its tick: if a window begins in between,
+ * it would seem to begin with the row, and not with the next tick.
+ */
+static int tick_clock_first(struct tick_clock *clock, uint32_t writer, mono_t at)
+{
+	int64_t since_ns = mono_diff(at, clock->first);
+
+	if (clock->number > 0 || clock->first.ns == 0 || since_ns <= 0 ||
+	    since_ns > (int64_t)(2 * clock->options->heartbeat_ns))
+		return 0;
+	return tick_clock_begin(clock, writer, clock->first);
+}
+
+/*
  * Makes the tick that a row at `at` belongs to the open one. again: its target has a row in this
  * writer's last tick already.
  */
 static int tick_clock_reach(struct tick_clock *clock, uint32_t writer, mono_t at, bool again)
 {
 	const struct tick_clock_line *line = tick_clock_line(clock, writer);
+	int r = tick_clock_first(clock, writer, at);
 	bool open = clock->open && clock->writer == writer;
 	int64_t since = mono_diff(at, line->tick);
+
+	if (r != 0)
+		return r;
 
 	if (open && (since <= 0 || (!again && since <= (int64_t)(clock->interval.ns / 2))))
 		return 0;
@@ -736,8 +755,10 @@ static void read_description(int dirfd, struct replay_source *source)
 	if (incident->mono.ns > 0 && incident->mono.ns < INT64_MAX && incident->wall.ns < INT64_MAX) {
 		source->has_clock = true;
 		source->mono_ahead_ns = (int64_t)(incident->mono.ns - incident->wall.ns);
-		if (incident->coverage.ticks_got > 0)
+		if (incident->coverage.ticks_got > 0) {
+			source->first_tick = mono_add(incident->mono, (uint64_t)incident->coverage.got_from_ns);
 			source->last_tick = mono_add(incident->mono, (uint64_t)incident->coverage.got_to_ns);
+		}
 	}
 	source->interval_ns = incident->cost.interval_ns;
 	source->idle_ns = incident->cost.idle_ns;
@@ -873,6 +894,7 @@ int replay_source_play(struct replay_source *source, const struct recording_opti
 	if (r < 0)
 		return r;
 	recording->progress = progress;
+	recording->clock.first = source->first_tick;
 	recording->until = source->last_tick;
 	recording->size_bytes = source->size_bytes;
 	r = stream_read_fd(recording->stream_reader, source->fd, UINT64_MAX);

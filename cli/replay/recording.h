@@ -59,7 +59,7 @@ struct replay_source {
 	/* Of an incident, as far as it says: */
 	bool has_clock;
 	int64_t mono_ahead_ns;
-	mono_t last_tick;              /* ns 0: not known */
+	mono_t first_tick, last_tick;  /* ns 0: not known */
 	uint64_t interval_ns;          /* 0: not known */
 	uint64_t idle_ns;              /* 0: none, or not known */
 	struct metric_machine machine; /* cores, memory_bytes: 0: not known */

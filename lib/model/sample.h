@@ -193,6 +193,12 @@ struct stats {
 #undef X
 };
 
+/* Ticks that the sampler woke up for: each has an error of its wake-up. */
+static inline uint64_t stats_woken(const struct stats *stats)
+{
+	return stats->total_snapshots - stats->past_snapshots;
+}
+
 /* Adds the counters of another thread to *sum, which may be all zero. */
 void stats_merge(struct stats *sum, const struct stats *other);
 

@@ -76,7 +76,7 @@ struct cpu_run {
 };
 
 /* A power of two. */
-#define CPU_RUNS_LENGTH 512
+#define CPU_RUNS_LENGTH 1024
 
 /* The last runs of one CPU that are of anything watched, as long as runs_wanted is set. */
 struct cpu_run_log {

@@ -2046,6 +2046,16 @@ struct source_entry *const *source_gone_members(const struct source *source, siz
 	return source->gone;
 }
 
+static uint64_t remembered_runs(const struct source *source)
+{
+	const struct cpu_accounts *shared = source->accounts.shared;
+	uint64_t sum = 0;
+
+	for (uint32_t cpu = 0; source->accounts.remembered && cpu < shared->cpus; cpu++)
+		sum += __atomic_load_n(&shared->runs[cpu].logged, __ATOMIC_RELAXED);
+	return sum;
+}
+
 static enum source_calm calm_of(const struct source *source)
 {
 	if (source->accounts.at.ns == 0 || source->accounts.hot)
@@ -2064,6 +2074,7 @@ void source_counters(const struct source *source, struct source_counters *ret)
 		.saved_looks = source->saved_looks,
 		.failed_reads = source->failed_reads,
 		.calm = calm_of(source),
+		.remembered = remembered_runs(source),
 	};
 }
 

@@ -156,6 +156,7 @@ struct source_counters {
 	uint64_t saved_looks;   /* saved by backing off */
 	uint64_t failed_reads;  /* errors other than "gone" */
 	enum source_calm calm;
+	uint64_t remembered; /* runs, on all CPUs */
 };
 
 /* ---- control thread: may allocate, may open files ---- */

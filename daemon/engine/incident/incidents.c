@@ -240,7 +240,8 @@ static void describe_cost(const struct incidents *incidents, mono_t now, struct 
 	cost->interval_ns = stats.collection_rate;
 	cost->idle_ns = ring.idle_ns;
 	cost->cpu_percent = run > 0 ? 100 * (double)stats.own_cpu / (double)run : 0;
-	cost->mean_sleep_error_ns = stats.total_sleep_timing_error / stats.total_snapshots;
+	cost->mean_sleep_error_ns =
+		stats.total_sleep_timing_error / (stats_woken(&stats) > 0 ? stats_woken(&stats) : 1);
 	cost->mean_collection_ns = stats.total_collection_timing_error / stats.total_snapshots;
 	cost->missed_slots = stats.missed_slots;
 }

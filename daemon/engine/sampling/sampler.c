@@ -33,6 +33,7 @@
 #include "lib/model/sample.h"
 #include "lib/model/target.h"
 #include "lib/ring/ring.h"
+#include "lib/source/cpu_accounts_layout.h"
 #include "lib/source/source.h"
 
 #include <assert.h>
@@ -969,6 +970,8 @@ struct sampler {
 		bool remembers; /* the source does what ran, since the last fill at the latest */
 		bool sleeps;    /* through ticks */
 		mono_t since;   /* that; or since when it could */
+		uint64_t runs;  /* of struct source_counters, and when it was that */
+		mono_t runs_at;
 		uint64_t wait_ns;
 	} calm;
 	uint64_t missed_told;          /* of stats.missed_slots: those that the ring knows of */
@@ -1570,11 +1573,27 @@ static void end_calm(struct sampler *sampler, mono_t now)
 	sampler->calm.since = now;
 }
 
+/* At most so many runs are to be remembered at once: all may be on one CPU, and some sleeps are longer. */
+#define RUNS_TOGETHER_MAX (CPU_RUNS_LENGTH / 2)
+
+/* How many ticks that will take, if it goes on as since the last tick. */
+static uint64_t ticks_to_remember(struct sampler *sampler, mono_t now, uint64_t runs)
+{
+	double more = (double)(runs - sampler->calm.runs), ns = (double)mono_diff(now, sampler->calm.runs_at);
+	bool known = sampler->calm.runs_at.ns != 0;
+
+	sampler->calm.runs = runs;
+	sampler->calm.runs_at = now;
+	if (!known)
+		return 0;
+	return more < 1 ? TOGETHER_MAX
+			: (uint64_t)(RUNS_TOGETHER_MAX * ns / more / (double)sampler->schedule.interval_ns);
+}
+
 /* After a tick: how many of the next ones are not to be woken up for. */
 static uint64_t ticks_to_sleep_through(struct sampler *sampler, mono_t now)
 {
-	uint64_t ticks = sampler->options.read_interval_ns / sampler->schedule.interval_ns;
-
+	uint64_t ticks = sampler->options.read_interval_ns / sampler->schedule.interval_ns, most;
 	struct source_counters counters;
 
 	source_counters(sampler->source, &counters);
@@ -1585,14 +1604,21 @@ static uint64_t ticks_to_sleep_through(struct sampler *sampler, mono_t now)
 	if (counters.calm == SOURCE_PARTLY_FOLLOWED)
 		return 0;
 	if (!sampler->calm.remembers) {
+		sampler->calm.runs_at.ns = 0;
 		if (mono_diff(now, sampler->calm.since) >= (int64_t)sampler->calm.wait_ns)
 			sampler->calm.remembers = source_remember(sampler->source, true);
 		return 0;
 	}
+
+	most = ticks_to_remember(sampler, now, counters.remembered);
+	most = most < TOGETHER_MAX ? most : TOGETHER_MAX;
+	ticks = ticks < most ? ticks : most;
+	if (ticks < 2)
+		return 0;
 	if (!sampler->calm.sleeps)
 		sampler->calm.since = now;
 	sampler->calm.sleeps = true;
-	return (ticks < TOGETHER_MAX ? ticks : TOGETHER_MAX) - 1;
+	return ticks - 1;
 }
 
 static bool has_passed(const struct sampler *sampler, mono_t now)

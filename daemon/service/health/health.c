@@ -529,8 +529,7 @@ void health_summary(const struct health *health, const struct stats *stats)
 	log_line(LOG_INFO, "took %llu of %llu snapshots (capture rate %.2f %%), mean wake-up error %.1f us",
 		 (unsigned long long)stats->total_snapshots, (unsigned long long)stats->total_slots,
 		 100 * verdicts[VERDICT_CAPTURE_RATE].ratio,
-		 stats->total_snapshots ? (double)stats->total_sleep_timing_error / (double)stats->total_snapshots / 1e3
-					: 0);
+		 stats_woken(stats) ? (double)stats->total_sleep_timing_error / (double)stats_woken(stats) / 1e3 : 0);
 	for (int kind = 0; kind < VERDICT_KINDS; kind++) {
 		if (verdicts[kind].bad)
 			log_bad_verdict(kind, &verdicts[kind], verdicts[kind].what, NULL, "over the whole run");

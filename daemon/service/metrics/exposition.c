@@ -546,6 +546,8 @@ static int put_sum_labels(const char *entry, struct buffer *text)
 	X(SLOTS, "spikewatch_sampler_slots", COUNTER, "", "", "Slots that elapsed on the clock, taken or not.") \
 	X(MISSED_SLOTS, "spikewatch_sampler_missed_slots", COUNTER, "", \
 	  "", "Slots that were skipped because they had passed.") \
+	X(PAST_SNAPSHOTS, "spikewatch_sampler_past_snapshots", COUNTER, "", \
+	  "", "Of the ticks taken, those that were slept through and put together afterwards.") \
 	X(CAPTURE, "spikewatch_sampler_capture_ratio", GAUGE, "ratio", \
 	  "", "Slots that were taken, of those that elapsed, over the whole run.") \
 	X(SLEEP_ERROR, "spikewatch_sampler_sleep_error_seconds", COUNTER, "seconds", \
@@ -1271,6 +1273,7 @@ static const struct {
 	{ FAMILY_SNAPSHOTS, offsetof(struct stats, total_snapshots) },
 	{ FAMILY_SLOTS, offsetof(struct stats, total_slots) },
 	{ FAMILY_MISSED_SLOTS, offsetof(struct stats, missed_slots) },
+	{ FAMILY_PAST_SNAPSHOTS, offsetof(struct stats, past_snapshots) },
 	{ FAMILY_SLEEP_ERROR, offsetof(struct stats, total_sleep_timing_error) },
 	{ FAMILY_COLLECTION, offsetof(struct stats, total_collection_timing_error) },
 	{ FAMILY_BACKOFF, offsetof(struct stats, total_backoff_sleep) },

@@ -254,13 +254,14 @@ static void put_sampler(struct json_writer *json, const struct overview *overvie
 	json_member_object(json, "sampler");
 	json_member_u64(json, "threads", state.threads);
 	json_member_double(json, "capture_percent", 100 * verdicts[VERDICT_CAPTURE_RATE].ratio);
-	json_member_double(json, "mean_sleep_error_ns", mean(stats.total_sleep_timing_error, stats.total_snapshots));
+	json_member_double(json, "mean_sleep_error_ns", mean(stats.total_sleep_timing_error, stats_woken(&stats)));
 	json_member_double(json, "mean_collection_ns",
 			   mean(stats.total_collection_timing_error, stats.total_snapshots));
 	json_member_u64(json, "interval_ns", stats.collection_rate);
 	json_member_u64(json, "idle_interval_ns", info.idle_ns);
 	json_member_u64(json, "saved_looks", stats.saved_looks);
 	json_member_u64(json, "snapshots", stats.total_snapshots);
+	json_member_u64(json, "past_snapshots", stats.past_snapshots);
 	json_member_u64(json, "missed_slots", stats.missed_slots);
 	json_member_u64(json, "backoff_ns", stats.total_backoff_sleep);
 	json_member_u64(json, "backoff_sleeps", stats.num_backoff_sleeps);

@@ -23,7 +23,7 @@ static struct buffer text;
 static struct stream_writer *writer;
 static struct recording_summary summary;
 static uint64_t troubles;
-static mono_t until; /* what the incident says of its last tick */
+static mono_t first, until; /* what the incident says of its first and last tick */
 
 /* Another one, for another configuration or another run. */
 static void new_replayer(void)
@@ -41,7 +41,7 @@ static void setup(void)
 	rig.seed = 1;
 	text = (struct buffer){ 0 };
 	troubles = 0;
-	until = (mono_t){ 0 };
+	first = until = (mono_t){ 0 };
 }
 
 static void teardown(void)
@@ -115,6 +115,7 @@ static void play(void)
 	options.event = on_event;
 	options.trouble = on_trouble;
 	ck_assert_int_eq(recording_new(&options, &recording), 0);
+	recording->clock.first = first;
 	recording->until = until;
 	ck_assert_int_eq(stream_feed_pieces(recording->stream_reader, text.data, text.len, 1000), 0);
 	ck_assert_int_eq(recording_finish(recording, &summary), 0);
@@ -296,6 +297,32 @@ START_TEST(an_incident_says_when_its_last_tick_was)
 	replay_source_close(&source);
 	close(dirfd);
 	incidentmade_remove(directory);
+}
+END_TEST
+
+/* A step begins between the first tick and its row: the window that begins with the tick after it is whole. */
+START_TEST(the_first_tick_of_an_incident_is_where_it_says)
+{
+	const uint64_t tick = START - 100 * NS_PER_US;
+	struct target target = rig_target(1);
+
+	for (unsigned known = 0; known < 2; known++) {
+		struct sample sample = { 0 };
+
+		new_replayer();
+		rig.replayed.percent_windows = 0;
+		text.len = 0;
+		first.ns = known ? tick : 0;
+		begin_stream(START);
+		declare(&target, 0);
+		busy(START + 200 * NS_PER_US, START + 200 * NS_PER_US, RIG_INTERVAL, &sample);
+		busy(tick + 3 * RIG_INTERVAL, tick + 11 * RIG_INTERVAL, RIG_INTERVAL, &sample);
+		end_stream();
+		play();
+		ck_assert_uint_eq(summary.ticks, 12);
+		ck_assert_uint_eq(summary.from.ns, (known ? tick : START + 200 * NS_PER_US) + RIG_WALL_AHEAD);
+		ck_assert_uint_eq(rig.replayed.percent_windows, known);
+	}
 }
 END_TEST
 
@@ -596,6 +623,7 @@ Suite *recording_suite(void)
 	tcase_add_test(tcase, a_target_that_stands_still_is_judged_on);
 	tcase_add_test(tcase, the_ticks_after_the_last_row_of_an_incident_are_made_up);
 	tcase_add_test(tcase, an_incident_says_when_its_last_tick_was);
+	tcase_add_test(tcase, the_first_tick_of_an_incident_is_where_it_says);
 	tcase_add_test(tcase, where_the_writer_stalled_no_ticks_are_made_up);
 	tcase_add_test(tcase, the_rate_of_a_recording_is_found_out);
 	tcase_add_test(tcase, gaps_ends_and_unknown_targets_are_handed_on);
