@@ -115,11 +115,11 @@ void schedule_wake(struct schedule *schedule, mono_t now)
 	schedule->woke = now;
 }
 
-void schedule_done(struct schedule *schedule, mono_t now)
+void schedule_done(struct schedule *schedule, mono_t now, bool recalls)
 {
 	schedule->stats->total_snapshots++;
 	schedule->stats->total_collection_timing_error += elapsed(now, schedule->woke);
-	pass_slots(schedule, now, 1);
+	pass_slots(schedule, recalls ? schedule->deadline : now, 1);
 	schedule->until = schedule->deadline;
 	schedule->backoff = SCHEDULE_BACKOFF_FIRST;
 }

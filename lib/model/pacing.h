@@ -55,9 +55,10 @@ void schedule_wake(struct schedule *schedule, mono_t now);
 
 /*
  * The snapshot is complete: counts it, falls back to the first backoff factor, and moves to the
- * first slot after now. Slots that passed meanwhile are missed.
+ * first slot after now. Slots that passed meanwhile are missed; recalls: they are not yet, but made
+ * up for, or missed in the next schedule_wake.
  */
-void schedule_done(struct schedule *schedule, mono_t now);
+void schedule_done(struct schedule *schedule, mono_t now, bool recalls);
 
 /*
  * Nothing could be taken because a reader holds the next page: counts a backoff sleep and returns

@@ -1361,11 +1361,16 @@ static void fill_group(struct source *source, struct source_entry *entry, mono_t
 		sum_group(entry, late_ns);
 }
 
-/* What members used that have ended is for the next fill. */
+/*
+ * What members used that have ended is for the next fill. If that was the last one, and took longer than until then, a
+ * member that ran is in the next tick.
+ */
 static void fill_group_past(struct source_entry *entry, mono_t at)
 {
-	entry->at = at;
 	entry->status = SOURCE_SAME;
+	if (mono_diff(at, entry->at) <= 0)
+		return;
+	entry->at = at;
 	if (entry->group->sum.changed)
 		sum_group(entry, 0);
 }
@@ -1705,7 +1710,7 @@ static void note_past(void *ctx, const struct cpu_accounts_part *part)
 
 static void end_past(struct source *source, struct source_entry *entry, mono_t at)
 {
-	mono_t before = last_known(entry, source->accounts.at);
+	mono_t read = source->accounts.at, before = last_known(entry, mono_diff(at, read) > 0 ? read : entry->at);
 
 	if (entry->kind == ENTRY_PROCESS)
 		process_reader_take_past(&entry->reader, entry->past_cpu_ns, entry->past_wait_ns, &entry->sample);

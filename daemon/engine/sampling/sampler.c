@@ -1458,7 +1458,7 @@ static void finish(struct sampler *sampler, mono_t now)
 	uint64_t missed = sampler->stats.missed_slots;
 	int64_t took_ns = mono_diff(now, sampler->schedule.woke);
 
-	schedule_done(&sampler->schedule, now);
+	schedule_done(&sampler->schedule, now, sampler->calm.sleeps);
 	if (sampler->stats.missed_slots > missed && took_ns > 0)
 		account_lateness(sampler, (uint64_t)took_ns);
 }
@@ -1597,7 +1597,8 @@ static uint64_t ticks_to_sleep_through(struct sampler *sampler, mono_t now)
 	struct source_counters counters;
 
 	source_counters(sampler->source, &counters);
-	if (ticks < 2 || sampler->seat.of > 1 || counters.calm == SOURCE_HOT) {
+	if (ticks < 2 || sampler->options.wait != CONFIG_WAIT_SLEEP || sampler->seat.of > 1 ||
+	    counters.calm == SOURCE_HOT) {
 		end_calm(sampler, now);
 		return 0;
 	}

@@ -35,7 +35,7 @@ static void begin_schedule(void)
 static void tick(uint64_t wake_ns, uint64_t done_ns)
 {
 	schedule_wake(&schedule, at(wake_ns));
-	schedule_done(&schedule, at(done_ns));
+	schedule_done(&schedule, at(done_ns), false);
 }
 
 static uint64_t deadline(void)
@@ -143,6 +143,22 @@ START_TEST(slots_that_are_put_off_are_made_up_for_or_missed)
 }
 END_TEST
 
+START_TEST(slots_that_pass_in_a_collection_may_be_made_up_for_afterwards)
+{
+	schedule_wake(&schedule, at(0));
+	schedule_done(&schedule, at(2 * INTERVAL + MS), true);
+	ck_assert_uint_eq(stats.total_slots, 1);
+	ck_assert_uint_eq(stats.missed_slots, 0);
+	ck_assert_uint_eq(deadline(), INTERVAL);
+	schedule_make_up(&schedule);
+	ck_assert_uint_eq(stats.total_snapshots, 2);
+	tick(3 * INTERVAL, 3 * INTERVAL + MS);
+	ck_assert_uint_eq(stats.missed_slots, 1); /* the second was not */
+	ck_assert_uint_eq(stats.total_slots, 4);
+	ck_assert_uint_eq(stats.total_slots, stats.total_snapshots + stats.missed_slots);
+}
+END_TEST
+
 START_TEST(the_capture_rate_comes_from_the_clock)
 {
 	/* Every other slot is slept through. */
@@ -200,7 +216,7 @@ START_TEST(slots_that_pass_in_backoff_are_missed)
 
 	until = schedule_backoff(&schedule, until); /* 21.25 ms */
 	schedule_wake(&schedule, until);
-	schedule_done(&schedule, mono_add(until, MS));
+	schedule_done(&schedule, mono_add(until, MS), false);
 	ck_assert_uint_eq(stats.missed_slots, 2);
 	ck_assert_uint_eq(stats.total_slots, 3);
 	ck_assert_uint_eq(deadline(), 30 * MS);
@@ -305,7 +321,7 @@ START_TEST(a_clock_that_steps_back_is_just_early)
 {
 	tick(0, MS);
 	schedule_wake(&schedule, (mono_t){ START - 5 * MS });
-	schedule_done(&schedule, (mono_t){ START - 6 * MS });
+	schedule_done(&schedule, (mono_t){ START - 6 * MS }, false);
 	ck_assert_uint_eq(stats.total_slots, 2);
 	ck_assert_uint_eq(stats.missed_slots, 0);
 	ck_assert_uint_eq(stats.total_collection_timing_error, MS);
@@ -976,6 +992,7 @@ Suite *pacing_suite(void)
 	tcase_add_test(tcase, timing_errors_add_up_in_both_directions);
 	tcase_add_test(tcase, waking_early_takes_the_slot_once);
 	tcase_add_test(tcase, slots_that_are_put_off_are_made_up_for_or_missed);
+	tcase_add_test(tcase, slots_that_pass_in_a_collection_may_be_made_up_for_afterwards);
 	tcase_add_test(tcase, the_capture_rate_comes_from_the_clock);
 	tcase_add_test(tcase, backoff_grows_by_an_eighth_up_to_its_maximum);
 	tcase_add_test(tcase, backoff_falls_back_once_the_reader_keeps_up);

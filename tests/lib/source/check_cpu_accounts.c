@@ -1130,8 +1130,23 @@ START_TEST(a_group_is_the_sum_of_its_members_in_ticks_that_are_put_together)
 	ck_assert(source_fill_past(rig.source, (mono_t){ origin_ns + 20 * MS }));
 	ck_assert(!is_seen(group));
 	now_ns = origin_ns + 20 * MS;
+	rig.step_ns = 3 * MS; /* from one look at the clock to the next: the fill takes longer than a tick */
 	tick();
+	rig.step_ns = 0;
 	ck_assert_uint_eq(value(group, SAMPLE_CPU) - before_ns, 2 * MS);
+
+	/* Nothing is of a time before its last row. */
+	mono_t last = source_entry_at(group);
+
+	ck_assert_int_gt(mono_diff(last, (mono_t){ now_ns + 2 * MS }), 0);
+	start_run(0, 2, (uint32_t)child.pid, last.ns + MS);
+	end_run(0, MS);
+	ck_assert(source_fill_past(rig.source, (mono_t){ now_ns + 2 * MS }));
+	ck_assert(!is_seen(group));
+	ck_assert_int_eq(mono_diff(source_entry_at(group), last), 0);
+	ck_assert(source_fill_past(rig.source, (mono_t){ last.ns + 5 * MS }));
+	ck_assert(is_seen(group));
+	ck_assert_uint_eq(value(group, SAMPLE_CPU) - before_ns, 3 * MS);
 	for (unsigned i = 0; i < 2; i++)
 		drop(&rig, members[i]);
 	drop(&rig, group);
