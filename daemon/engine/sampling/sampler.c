@@ -1602,8 +1602,11 @@ static uint64_t ticks_to_sleep_through(struct sampler *sampler, mono_t now)
 		end_calm(sampler, now);
 		return 0;
 	}
-	if (counters.calm == SOURCE_PARTLY_FOLLOWED)
+	if (counters.calm == SOURCE_PARTLY_FOLLOWED) {
+		sampler->calm.sleeps =
+			false; /* of what is not followed a tick afterwards would say that it stood still */
 		return 0;
+	}
 	if (!sampler->calm.remembers) {
 		sampler->calm.runs_at.ns = 0;
 		if (mono_diff(now, sampler->calm.since) >= (int64_t)sampler->calm.wait_ns)

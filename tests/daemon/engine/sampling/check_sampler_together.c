@@ -130,6 +130,25 @@ static void watch(int i, pid_t pid)
 	source_entry_follow(rig.watched[i].sampled.entry, account);
 }
 
+/* A worker that is watched. False: the scheduler's accounts cannot be had here. */
+static bool begin(uint64_t read_interval_ns, uint64_t burst_ns, struct worker *ret)
+{
+	if (!setup_with(read_interval_ns)) {
+		teardown();
+		return false;
+	}
+	*ret = start_worker(burst_ns, 13 * NS_PER_MS);
+	watch(0, ret->pid);
+	ck_assert_int_eq(samplers_start(rig.samplers), 0);
+	return true;
+}
+
+static void finish(const struct worker *worker)
+{
+	end_worker(worker);
+	teardown();
+}
+
 static void await(const struct worker *worker, uint32_t bursts)
 {
 	while (atomic_load(worker->done) < bursts)
@@ -155,7 +174,7 @@ static void bounds_at(const struct worker *worker, uint64_t at_ns, uint64_t *ret
 
 struct rows {
 	uint64_t ticks, rows, apart; /* ticks one interval after the one before, to the nanosecond */
-	uint64_t wrong, prompt;
+	uint64_t wrong;
 	mono_t tick, row;
 	uint64_t cpu_ns;
 };
@@ -196,13 +215,8 @@ START_TEST(each_tick_has_what_was_used_until_then)
 	struct stats stats;
 	struct rows rows;
 
-	if (!setup_with(READ)) {
-		teardown();
+	if (!begin(READ, 200 * NS_PER_US, &worker))
 		return;
-	}
-	worker = start_worker(200 * NS_PER_US, 13 * NS_PER_MS);
-	watch(0, worker.pid);
-	ck_assert_int_eq(samplers_start(rig.samplers), 0);
 	await(&worker, BURSTS);
 	samplers_stop(rig.samplers);
 	samplers_stats(rig.samplers, &stats);
@@ -215,8 +229,7 @@ START_TEST(each_tick_has_what_was_used_until_then)
 	ck_assert_uint_ge(rows.rows, BURSTS / 2);
 	/* Now and then both ends of a run are hidden from tracing, see switches.bpf.c. */
 	ck_assert_uint_le(rows.wrong, rows.rows / 20);
-	end_worker(&worker);
-	teardown();
+	finish(&worker);
 }
 END_TEST
 
@@ -226,13 +239,8 @@ START_TEST(nothing_is_slept_through_while_something_is_hot)
 	struct worker worker;
 	struct stats before, after;
 
-	if (!setup_with(READ)) {
-		teardown();
+	if (!begin(READ, 20 * NS_PER_S, &worker))
 		return;
-	}
-	worker = start_worker(20 * NS_PER_S, 0);
-	watch(0, worker.pid);
-	ck_assert_int_eq(samplers_start(rig.samplers), 0);
 	usleep(300000);
 	ck_assert_int_eq(samplers_thread_stats(rig.samplers, 0, &before), 0);
 	usleep(500000);
@@ -240,8 +248,7 @@ START_TEST(nothing_is_slept_through_while_something_is_hot)
 	ck_assert_uint_gt(after.total_snapshots, before.total_snapshots);
 	ck_assert_uint_eq(after.past_snapshots, before.past_snapshots);
 	samplers_stop(rig.samplers);
-	end_worker(&worker);
-	teardown();
+	finish(&worker);
 }
 END_TEST
 
@@ -250,20 +257,14 @@ START_TEST(without_a_read_interval_each_tick_is_read)
 	struct worker worker;
 	struct stats stats;
 
-	if (!setup_with(0)) {
-		teardown();
+	if (!begin(0, 200 * NS_PER_US, &worker))
 		return;
-	}
-	worker = start_worker(200 * NS_PER_US, 13 * NS_PER_MS);
-	watch(0, worker.pid);
-	ck_assert_int_eq(samplers_start(rig.samplers), 0);
 	await(&worker, BURSTS / 2);
 	samplers_stop(rig.samplers);
 	samplers_stats(rig.samplers, &stats);
 	ck_assert_uint_gt(stats.total_snapshots, 0);
 	ck_assert_uint_eq(stats.past_snapshots, 0);
-	end_worker(&worker);
-	teardown();
+	finish(&worker);
 }
 END_TEST
 
@@ -273,15 +274,10 @@ START_TEST(no_slot_is_lost_when_options_change)
 	struct worker worker;
 	struct stats stats;
 
-	if (!setup_with(READ)) {
-		teardown();
+	if (!begin(READ, 100 * NS_PER_US, &worker))
 		return;
-	}
-	worker = start_worker(100 * NS_PER_US, 13 * NS_PER_MS);
-	watch(0, worker.pid);
-	ck_assert_int_eq(samplers_start(rig.samplers), 0);
 	for (unsigned i = 0; i < 20; i++) {
-		usleep(270000 / 3);
+		usleep(90000);
 		options.source.heartbeat_ns = NS_PER_S + i;
 		ck_assert_int_eq(samplers_retune(rig.samplers, &options), 0);
 	}
@@ -291,8 +287,7 @@ START_TEST(no_slot_is_lost_when_options_change)
 	ck_assert_uint_eq(stats.total_slots, stats.total_snapshots + stats.missed_slots);
 	/* Where the machine had no time for it for a while; 20 sleeps that were lost are 80. */
 	ck_assert_uint_le(stats.missed_slots, 40);
-	end_worker(&worker);
-	teardown();
+	finish(&worker);
 }
 END_TEST
 
@@ -302,14 +297,9 @@ START_TEST(what_is_handed_over_ends_a_sleep)
 	struct worker worker, other;
 	unsigned soon = 0;
 
-	if (!setup_with(100 * NS_PER_MS)) {
-		teardown();
+	if (!begin(100 * NS_PER_MS, 100 * NS_PER_US, &worker))
 		return;
-	}
-	worker = start_worker(100 * NS_PER_US, 13 * NS_PER_MS);
 	other = start_worker(100 * NS_PER_US, 13 * NS_PER_MS);
-	watch(0, worker.pid);
-	ck_assert_int_eq(samplers_start(rig.samplers), 0);
 	for (int i = 1; i <= 12; i++) {
 		usleep(400000 + 7000 * (useconds_t)i);
 
@@ -326,9 +316,8 @@ START_TEST(what_is_handed_over_ends_a_sleep)
 	samplers_stop(rig.samplers);
 	/* By chance a sleep ends in time three times in ten. */
 	ck_assert_uint_ge(soon, 8);
-	end_worker(&worker);
 	end_worker(&other);
-	teardown();
+	finish(&worker);
 }
 END_TEST
 
