@@ -1680,7 +1680,7 @@ bool source_remember(struct source *source, bool wanted)
 	const struct cpu_accounts *shared = source->accounts.shared;
 
 	source->accounts.remembered = false;
-	if (!shared || !atomic_load_explicit(&shared->on, memory_order_acquire))
+	if (!shared || (wanted && !atomic_load_explicit(&shared->on, memory_order_acquire)))
 		return false;
 	__atomic_store_n(&shared->words->runs_wanted, wanted, __ATOMIC_RELEASE);
 	source->accounts.remembered = wanted;

@@ -423,7 +423,8 @@ static bool find_beginning(struct cpu_slot *slot, uint32_t cpu, const struct tas
 		return false;
 	}
 	slot->run_ns = task->se.prev_sum_exec_runtime;
-	check_base(slot, cpu, (uint32_t)task->tgid, bpf_ktime_get_ns() - (task->se.sum_exec_runtime - slot->run_ns));
+	slot->since_ns = bpf_ktime_get_ns() - (task->se.sum_exec_runtime - slot->run_ns);
+	check_base(slot, cpu, (uint32_t)task->tgid, slot->since_ns);
 	slot->wait_ns = task->sched_info.run_delay;
 	slot->faults = faults_of(task) - 1;
 	slot->account = account_of((uint32_t)task->tgid);
@@ -496,9 +497,7 @@ static void end_run(struct cpu_slot *slot, uint32_t cpu, const struct task_struc
 		return;
 	}
 
-	bool in_slot = is_in_slot(slot, task); /* else it is not known to the slot when the run began */
-
-	if (!in_slot && !find_beginning(slot, cpu, task))
+	if (!is_in_slot(slot, task) && !find_beginning(slot, cpu, task))
 		return;
 
 	uint32_t index = slot->account;
@@ -517,7 +516,7 @@ static void end_run(struct cpu_slot *slot, uint32_t cpu, const struct task_struc
 
 	if (words.groups)
 		run.group = end_group(slot, cpu, task, run.run_ns);
-	if (words.runs_wanted && in_slot && (index != CPU_ACCOUNT_NONE || run.group != CPU_ACCOUNT_NONE))
+	if (words.runs_wanted && (index != CPU_ACCOUNT_NONE || run.group != CPU_ACCOUNT_NONE))
 		log_run(slot, cpu, &run);
 	if (!account)
 		return;

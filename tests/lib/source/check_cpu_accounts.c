@@ -877,6 +877,20 @@ START_TEST(without_accounts_it_is_the_clock_again_and_does_not_step_back)
 }
 END_TEST
 
+START_TEST(runs_are_wanted_no_longer_than_they_are_remembered)
+{
+	open_source();
+	ck_assert(source_remember(rig.source, true));
+	ck_assert_uint_eq(words.runs_wanted, 1);
+	accounts.on = false;
+	ck_assert(source_remember(rig.source, false));
+	ck_assert_uint_eq(words.runs_wanted, 0);
+	ck_assert(!source_remember(rig.source, true));
+	ck_assert_uint_eq(words.runs_wanted, 0);
+	close_source();
+}
+END_TEST
+
 /* Of the process, and of a group that it is in. An account of its own begins at 0 each time. */
 START_TEST(waiting_for_a_cpu_grows_as_it_is_told_and_is_unavailable_without)
 {
@@ -1500,6 +1514,7 @@ Suite *cpu_accounts_suite(void)
 	tcase_add_test(tcase, of_a_process_whose_slot_cannot_be_read_nothing_is_said);
 	tcase_add_test(tcase, what_began_to_run_while_another_one_was_read_is_counted);
 	tcase_add_test(tcase, a_thread_runs_where_it_came_last);
+	tcase_add_test(tcase, runs_are_wanted_no_longer_than_they_are_remembered);
 	tcase_add_test(tcase, waiting_for_a_cpu_grows_as_it_is_told_and_is_unavailable_without);
 	tcase_add_test(tcase, without_accounts_it_is_the_clock_again_and_does_not_step_back);
 	tcase_add_test(tcase, an_account_that_has_lost_a_run_is_not_believed);

@@ -670,6 +670,20 @@ static bool hide_and_see(uint32_t account, pid_t pid)
 	return *tid == (uint32_t)pid && accounts->shared.accounts[account].runs == runs;
 }
 
+/* Its account. It is stopped then: a run in which it was taken over costs it that. */
+static uint32_t watch_stopped(pid_t pid)
+{
+	uint32_t account;
+	int r;
+
+	while ((r = watch_process_of(pid, 0, &account)) == -EAGAIN || r == -ENOSPC)
+		usleep(r == -ENOSPC ? 100000 : 300);
+	ck_assert_int_eq(r, 0);
+	kill(pid, SIGSTOP);
+	ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
+	return account;
+}
+
 /*
  * In how many turns at most all of a spinner's time is kept at least once. On some machines each turn loses 0.2 to 1 ms:
  * more is hidden there than the test hides. Too much is never allowed.
@@ -680,17 +694,10 @@ static bool hide_and_see(uint32_t account, pid_t pid)
 static unsigned hide_often(bool *ret_equal)
 {
 	unsigned noticed = 0;
-	uint32_t account;
 	uint64_t most;
 	pid_t pid = start_spinner();
-	int r;
+	uint32_t account = watch_stopped(pid);
 
-	while ((r = watch_process_of(pid, 0, &account)) == -EAGAIN || r == -ENOSPC)
-		usleep(r == -ENOSPC ? 100000 : 300);
-	ck_assert_int_eq(r, 0);
-	/* A run in which it was taken over costs it its account. */
-	kill(pid, SIGSTOP);
-	ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
 	usleep(20000);
 	kill(pid, SIGCONT);
 	for (unsigned i = 0; i < 3000 && noticed < 5; i++)
@@ -766,6 +773,65 @@ START_TEST(what_is_taken_over_after_a_hidden_switch_is_not_counted_twice)
 	}
 	ck_assert_uint_le(twice, DIFFERENT_MAX);
 	ck_assert_uint_gt(lost, 0);
+	close_accounts();
+}
+END_TEST
+
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec ts;
+
+	clock_gettime(clock, &ts);
+	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+/* The first run of it in the log of CPU 0 from there on. False: there is none. */
+static bool first_run_of(uint32_t account, uint64_t from, struct cpu_run *ret)
+{
+	const volatile struct cpu_run_log *log = &accounts->shared.runs[0];
+
+	for (uint64_t at = from; at < log->logged; at++) {
+		*ret = log->runs[at % CPU_RUNS_LENGTH];
+		if (ret->account == account)
+			return true;
+	}
+	return false;
+}
+
+/* By the clock it began when it was used up to its end, which is when the process was stopped. */
+START_TEST(a_run_whose_beginning_was_hidden_is_remembered)
+{
+	struct cpu_slot *slot;
+	struct bpf_link **timers;
+	struct cpu_run run = { 0 };
+	uint64_t logged, hidden_ns, stopped_ns;
+	uint32_t account;
+	pid_t pid;
+
+	if (!leave_spinners_cpu() || !open_accounts(64))
+		SKIP_TEST("%s", skip_reason);
+	timers = &accounts->links[ARRAY_LEN(accounts->links) - 1]; /* these notice what was hidden while it runs */
+	bpf_link__destroy(*timers);
+	*timers = NULL;
+	accounts->shared.words->runs_wanted = 1;
+	slot = (struct cpu_slot *)(uintptr_t)&accounts->shared.slots[0];
+	pid = start_spinner();
+	account = watch_stopped(pid);
+	kill(pid, SIGCONT);
+	usleep(20000);
+	await_spinner(slot, pid);
+	logged = accounts->shared.runs[0].logged;
+	slot->tid = slot->tgid = INT32_MAX;
+	hidden_ns = clock_ns(CLOCK_MONOTONIC);
+	kill(pid, SIGSTOP);
+	ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
+	stopped_ns = clock_ns(CLOCK_MONOTONIC);
+	ck_assert(first_run_of(account, logged, &run));
+	ck_assert_uint_lt(run.since_ns, hidden_ns);
+	ck_assert_uint_gt(run.run_ns, 0);
+	ck_assert_uint_le(run.since_ns + run.run_ns, stopped_ns);
+	ck_assert_uint_eq(run.wait_ns, 0);
+	end(pid);
 	close_accounts();
 }
 END_TEST
@@ -1820,14 +1886,6 @@ struct spinner_log {
 	} pause[PAUSES_MAX];
 };
 
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec ts;
-
-	clock_gettime(clock, &ts);
-	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
-}
-
 static long switches_of_own(void)
 {
 	struct rusage usage;
@@ -2296,6 +2354,7 @@ Suite *kernel_accounts_suite(void)
 	tcase_add_loop_test(tcase, where_switches_are_hidden_a_difference_costs_the_process_its_account_alone, 0, 2);
 	tcase_add_test(tcase, a_timer_notices_what_runs_after_a_hidden_switch);
 	tcase_add_test(tcase, what_is_taken_over_after_a_hidden_switch_is_not_counted_twice);
+	tcase_add_test(tcase, a_run_whose_beginning_was_hidden_is_remembered);
 	tcase_add_test(tcase, it_goes_when_switches_cost_more_than_looks_and_comes_back);
 	tcase_add_test(tcase, a_second_one_is_refused_with_the_reason);
 	tcase_add_test(tcase, one_that_waits_comes_on_within_a_pause_of_the_end_of_the_other);
