@@ -43,6 +43,7 @@ struct cpu_accounts {
 	_Atomic uint32_t group_count; /* the first ones: those that ever were in use */
 	uint32_t group_capacity;      /* 0: cgroups have no accounts */
 	_Atomic bool on;              /* what is read is to be believed */
+	_Atomic uint64_t reclaimed;   /* grows when the kernel takes pages from any process; UINT64_MAX: not known */
 };
 
 struct cpu_accounts_reader;

@@ -412,6 +412,12 @@ static int process_read_fds(const struct process *process, struct sample *sample
 #define HEARTBEAT_TOLD_MAX_NS (60 * NS_PER_S)
 
 /*
+ * So long one that is told and sleeps is not read while the kernel takes no pages from any process. Others can take them,
+ * or bring some (madvise by another process, a debugger), of which nothing is told.
+ */
+#define UNRECLAIMED_MAX_NS (600 * NS_PER_S)
+
+/*
  * So much CPU time one may use whose pages and threads did not change before it is read: user and system
  * time have no finer grain (USER_HZ).
  */
@@ -870,6 +876,7 @@ static int learn_cpu(struct process_reader *reader, const struct process_told *t
 	reader->is_told = told != NULL;
 	reader->is_known_alive = told && !told->ended;
 	reader->told_changes = told && !told->runs ? told->changes : UINT64_MAX;
+	reader->told_reclaimed = told ? told->reclaimed : UINT64_MAX;
 	reader->was_told |= told != NULL;
 	if (reader->was_told && cpu_ns < larger_of(reader->cpu_ns, reader->past_cpu_ns))
 		cpu_ns = larger_of(reader->cpu_ns, reader->past_cpu_ns);
@@ -892,6 +899,27 @@ static void put_wait(const struct process_reader *reader, struct sample *sample)
 		sample_unset(sample, SAMPLE_CPU_WAIT);
 }
 
+/* Of one that has not run since it was read. */
+static bool has_what_was_read(const struct process_reader *reader, mono_t now)
+{
+	return reader->is_known_alive && reader->settled && !reader->unread && !reader->moving &&
+	       reader->pending == 0 && reader->told_reclaimed != UINT64_MAX &&
+	       reader->told_reclaimed == reader->read_reclaimed && now.ns - reader->read_ns < UNRECLAIMED_MAX_NS;
+}
+
+/* It sleeps. */
+static enum process_reader_due look_at_sleeping(struct process_reader *reader, mono_t now)
+{
+	if (reader->settled && now.ns < reader->due_ns)
+		return PROCESS_READER_NOTHING;
+	if (!has_what_was_read(reader, now))
+		return PROCESS_READER_FILES;
+	if (reader->doublings < PAUSES_TOLD)
+		reader->doublings++;
+	reader->due_ns = now.ns + present_heartbeat(reader);
+	return PROCESS_READER_NOTHING;
+}
+
 enum process_reader_due process_reader_look(struct process_reader *reader, const struct process_reader_options *options,
 					    mono_t now, uint64_t defer_ns, const struct process_told *told)
 {
@@ -910,7 +938,7 @@ enum process_reader_due process_reader_look(struct process_reader *reader, const
 	if (was_told && !reader->is_told)
 		reader->due_ns = sooner(reader->due_ns, now, reader->heartbeat_ns);
 	if (!reader->ran)
-		return !reader->settled || now.ns >= reader->due_ns ? PROCESS_READER_FILES : PROCESS_READER_NOTHING;
+		return look_at_sleeping(reader, now);
 
 	reader->defer_ns = defer_ns;
 	if (!may_wait(reader, options, now, before_ns))
@@ -952,8 +980,8 @@ static uint8_t next_doublings(const struct process_reader *reader)
 }
 
 /* It was read. */
-static void note_reading(struct process_reader *reader, const struct process_reader_options *options, bool moving,
-			 uint8_t doublings)
+static void note_reading(struct process_reader *reader, const struct process_reader_options *options, mono_t now,
+			 bool moving, uint8_t doublings)
 {
 	bool may_be_left = reader->defer_ns != 0 && options->unread_max_ns != 0 && is_known(reader);
 
@@ -963,6 +991,8 @@ static void note_reading(struct process_reader *reader, const struct process_rea
 	reader->read_changes = reader->told_changes;
 	reader->settled = !reader->ran || may_be_left;
 	reader->read_cpu_ns = reader->cpu_ns;
+	reader->read_ns = now.ns;
+	reader->read_reclaimed = reader->told_reclaimed;
 }
 
 int process_reader_read(struct process_reader *reader, const struct process_reader_options *options, mono_t now,
@@ -978,7 +1008,7 @@ int process_reader_read(struct process_reader *reader, const struct process_read
 				  : read_due(reader, options, &reader->process, now, sample);
 	if (r == 0) {
 		put_wait(reader, sample);
-		note_reading(reader, options, sample->value[SAMPLE_MEMORY] != memory_bytes, doublings);
+		note_reading(reader, options, now, sample->value[SAMPLE_MEMORY] != memory_bytes, doublings);
 	} else {
 		reader->settled = false;
 	}

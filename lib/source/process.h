@@ -122,7 +122,9 @@ struct process_reader {
 	uint64_t read_cpu_ns;  /* cpu_ns at the last reading */
 	uint64_t read_changes; /* what was told before the last reading; UINT64_MAX: nothing */
 	uint64_t told_changes; /* at the last look; UINT64_MAX: nothing, or that it runs */
-	uint64_t peak_faults;  /* at the last reading of the high-water mark */
+	uint64_t read_ns, read_reclaimed; /* as of the last reading */
+	uint64_t told_reclaimed;          /* at the last look; UINT64_MAX: it is not known */
+	uint64_t peak_faults;             /* at the last reading of the high-water mark */
 	uint64_t peak_memory;
 	uint64_t heartbeat_ns;
 	uint64_t peak_due_ns;
@@ -201,10 +203,11 @@ static inline void process_reader_need(struct process_reader *reader, bool peak,
 /* What is known of its CPU time without asking its clock. */
 struct process_told {
 	uint64_t cpu_ns;
-	uint64_t wait_ns; /* for a CPU, since it is told; may begin again */
-	uint64_t changes; /* grows when a run ends in which it got pages, or other threads */
-	bool runs;        /* now, and longer than what it may have changed in that time can be left unread */
-	bool ended;       /* it may be gone: the clock is asked all the same, whether it is there */
+	uint64_t wait_ns;   /* for a CPU, since it is told; may begin again */
+	uint64_t changes;   /* grows when a run ends in which it got pages, or other threads */
+	uint64_t reclaimed; /* grows when pages are taken from any process; UINT64_MAX: not known */
+	bool runs;          /* now, and longer than what it may have changed in that time can be left unread */
+	bool ended;         /* it may be gone: the clock is asked all the same, whether it is there */
 };
 
 /*

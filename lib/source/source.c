@@ -1016,6 +1016,8 @@ static bool ask_account(struct source *source, struct source_entry *entry, struc
 	*ret = (struct process_told){ .cpu_ns = use.cpu_ns,
 				      .wait_ns = use.wait_ns,
 				      .changes = use.changes,
+				      .reclaimed = atomic_load_explicit(&source->accounts.shared->reclaimed,
+									memory_order_relaxed),
 				      .runs = use.runs && use.going_ns > UNREAD_MAX_NS,
 				      .ended = use.ended };
 	if (use.lost)

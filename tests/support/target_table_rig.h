@@ -7,8 +7,10 @@
 
 #include "daemon/engine/targets/target_table.h"
 #include "scene.h"
+#include "daemon/engine/kernel/kernel_accounts.h"
 #include "daemon/engine/sampling/sampler.h"
 #include "samplers_tick.h"
+#include "skip.h"
 #include "lib/base/base.h"
 #include "lib/cgroup/cgroup.h"
 #include "lib/cgroup/cgroup_mounts.h"
@@ -18,6 +20,7 @@
 #include "lib/source/source.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <sys/stat.h>
 
 struct target_table_rig {
@@ -29,6 +32,7 @@ struct target_table_rig {
 	struct samplers *samplers;
 	struct target_table *table;
 	struct target_table_options options;
+	struct kernel_accounts *accounts; /* or NULL */
 };
 
 static inline void target_table_rig_setup(struct target_table_rig *rig)
@@ -40,12 +44,14 @@ static inline void target_table_rig_setup(struct target_table_rig *rig)
 	rig->ring = NULL;
 	rig->samplers = NULL;
 	rig->table = NULL;
+	rig->accounts = NULL;
 }
 
 static inline void target_table_rig_teardown(struct target_table_rig *rig)
 {
 	samplers_free(rig->samplers);
 	target_table_free(rig->table);
+	kernel_accounts_close(rig->accounts);
 	ring_free(rig->ring);
 	config_free(rig->config);
 	cgroup_mounts_free(rig->mounts);
@@ -66,6 +72,7 @@ static inline void make_sampler(struct target_table_rig *rig, uint32_t capacity)
 		.mounts = rig->mounts,
 		.machine = { .cores = 4, .memory_bytes = 8ull << 30 },
 		.procfd = rig->procfd,
+		.accounts = rig->accounts,
 	};
 }
 
@@ -168,6 +175,24 @@ static inline size_t visited(struct target_table_rig *rig)
 	target_table_visit(rig->table, look, &lookup);
 
 	return lookup.visited;
+}
+
+/*
+ * Real accounts, for a real process. In a network namespace of its own, where the name of the one that counts on
+ * a machine is free; the test ends in it. NULL: there are none.
+ */
+static inline struct kernel_accounts *accounts_here(int procfd)
+{
+	struct kernel_accounts_options options = { .procfd = procfd, .capacity = 64 };
+	char reason[KERNEL_ACCOUNTS_REASON_MAX];
+	struct kernel_accounts *accounts = NULL;
+
+	if (unshare(CLONE_NEWNET) < 0)
+		skip_because("a network namespace: %s", strerror(errno));
+	else if (kernel_accounts_open(&options, &accounts, reason) < 0)
+		skip_because("%s", reason);
+
+	return accounts;
 }
 
 #endif

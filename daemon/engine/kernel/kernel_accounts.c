@@ -1472,6 +1472,7 @@ static int prepare(struct kernel_accounts *accounts)
 	accounts->shared.capacity = accounts->state.capacity = capacity;
 	accounts->shared.cpus = possible.end;
 	accounts->shared.log_length = LOG_LENGTH;
+	atomic_init(&accounts->shared.reclaimed, UINT64_MAX);
 	choose_hierarchy(accounts);
 	accounts->seats = calloc(capacity, sizeof(accounts->seats[0]));
 	accounts->shared.base_ns = calloc(capacity, sizeof(uint64_t));
@@ -1799,6 +1800,36 @@ static void compare_group(struct kernel_accounts *accounts)
 	}
 }
 
+/*
+ * Pages that the kernel took from processes or brought back by itself: reclaimed, swapped, put together to huge ones.
+ * UINT64_MAX: the text of /proc/vmstat does not say.
+ */
+static uint64_t parse_reclaimed(const char *text)
+{
+	static const char *const names[] = { "pgsteal_", "pswpin ", "pswpout ", "thp_collapse_alloc " };
+	uint64_t sum = 0;
+	bool said = false;
+
+	for (const char *line = text, *end; (end = strchr(line, '\n')); line = end + 1)
+		for (size_t i = 0; i < ARRAY_LEN(names); i++)
+			if (strncmp(line, names[i], strlen(names[i])) == 0) {
+				sum += strtoull(line + strcspn(line, " \n"), NULL, 10);
+				said |= i == 0;
+			}
+	return said ? sum : UINT64_MAX;
+}
+
+static uint64_t read_reclaimed(const struct kernel_accounts *accounts)
+{
+	char text[16384]; /* a third of it is used */
+	ssize_t len = proc_read_file(accounts->options.procfd, 0, "vmstat", text, sizeof text - 1);
+
+	if (len <= 0)
+		return UINT64_MAX;
+	text[len] = '\0';
+	return parse_reclaimed(text);
+}
+
 /* Of the whole machine, as the kernel counts them; after a line that has a number for each interrupt. 0: not known. */
 static uint64_t machine_switches(const struct kernel_accounts *accounts)
 {
@@ -1894,6 +1925,7 @@ void kernel_accounts_check(struct kernel_accounts *accounts, mono_t now, uint64_
 	accounts->state.lost = accounts->skeleton->bss->events_lost;
 	pthread_mutex_unlock(&accounts->lock);
 	if (atomic_load(&accounts->shared.on)) {
+		atomic_store_explicit(&accounts->shared.reclaimed, read_reclaimed(accounts), memory_order_relaxed);
 		attach_to_timers(accounts);
 		compare_some(accounts);
 		compare_group(accounts);

@@ -47,11 +47,11 @@
 
 /*
  * A process is asked for its cgroup at every refresh for so long; then so often; and so often where the
- * kernel says which processes are moved.
+ * kernel says which processes are moved, and none of that was lost since it was asked.
  */
 #define LIMITS_YOUNG_NS (10 * NS_PER_S)
 #define LIMITS_LONG_NS (30 * NS_PER_S)
-#define LIMITS_TOLD_NS (120 * NS_PER_S)
+#define LIMITS_TOLD_NS (600 * NS_PER_S)
 
 /*
  * Directories that a refresh reads whether anything ran in their cgroups or not: so many for each
@@ -188,6 +188,13 @@ struct target_table {
 		uint64_t throttled_first_ns;     /* of that, when it was opened */
 		uint64_t stolen_first_ns;
 	} self;
+
+	/* Of which the kernel tells, or does not. */
+	struct {
+		bool told;
+		uint64_t lost; /* events, as it counts them */
+		mono_t since;  /* none of them was lost */
+	} moves;
 
 	struct limit_tree *tree;
 	struct map lines;
@@ -871,7 +878,9 @@ static bool is_to_be_asked(const struct target_table *table, const struct target
 	if (!membership->line || membership->event || time_since(membership->met, now) < LIMITS_YOUNG_NS)
 		return true;
 	if (moves_are_told(table))
-		return is_its_turn(target, now, LIMITS_TOLD_NS);
+		return is_its_turn(target, now,
+				   mono_diff(membership->asked, table->moves.since) < 0 ? LIMITS_LONG_NS
+											: LIMITS_TOLD_NS);
 	return ran_noticeably(table, membership, runs, time_since(membership->asked, now)) ||
 	       is_its_turn(target, now, LIMITS_LONG_NS);
 }
@@ -896,8 +905,23 @@ static bool follow_process(struct target_table *table, struct target_table_targe
 	return true;
 }
 
-static void refresh_begin(struct target_table *table)
+static void note_moves(struct target_table *table, mono_t now)
 {
+	struct kernel_accounts_state state;
+	bool told = moves_are_told(table);
+
+	if (told) {
+		kernel_accounts_state(table->options.accounts, &state);
+		if (!table->moves.told || state.lost != table->moves.lost)
+			table->moves.since = now;
+		table->moves.lost = state.lost;
+	}
+	table->moves.told = told;
+}
+
+static void refresh_begin(struct target_table *table, mono_t now)
+{
+	note_moves(table, now);
 	table->round++;
 	table->turn_left = table->options.config->sampling.limits_interval_ns / NS_PER_S * TURN_PER_S;
 	if (table->turn_left < TURN_MIN)
@@ -1053,7 +1077,7 @@ bool target_table_refresh_some_limits(struct target_table *table, mono_t now, un
 	unsigned cost_us = 0;
 
 	if (*part == 0)
-		refresh_begin(table);
+		refresh_begin(table, now);
 	report_alive(table);
 	for (; *part < LIMIT_TREE_PARTS && cost_us < SLICE_US; (*part)++)
 		cost_us += refresh_part(table);

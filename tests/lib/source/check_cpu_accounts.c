@@ -48,7 +48,8 @@ static void setup(void)
 					      .generation = 1,
 					      .group = CPU_ACCOUNT_NONE,
 					      .moved_sequence = UINT64_MAX };
-	accounts = (struct cpu_accounts){ .slots = slots,
+	accounts = (struct cpu_accounts){ .reclaimed = UINT64_MAX,
+					  .slots = slots,
 					  .accounts = sums,
 					  .logs = logs,
 					  .runs = runs,
@@ -1387,6 +1388,23 @@ START_TEST(what_sleeps_is_read_once_a_minute_and_again_soon_without_accounts)
 }
 END_TEST
 
+START_TEST(what_sleeps_is_read_every_ten_minutes_while_no_pages_are_taken_from_any)
+{
+	open_source();
+	accounts.reclaimed = 0;
+	reads_in(70 * S);
+	ck_assert_uint_eq(reads_in(500 * S), 0);
+	ck_assert_uint_eq(reads_in(100 * S), 1);
+	ck_assert_uint_eq(reads_in(70 * S), 0);
+	accounts.reclaimed = 1;
+	ck_assert_uint_eq(reads_in(61 * S), 1);
+	ck_assert_uint_eq(reads_in(61 * S), 0);
+	accounts.reclaimed = UINT64_MAX;
+	ck_assert_uint_ge(reads_in(122 * S), 2);
+	close_source();
+}
+END_TEST
+
 /* They came together, and are not read together. */
 START_TEST(those_that_sleep_are_read_in_turn)
 {
@@ -1524,6 +1542,7 @@ Suite *cpu_accounts_suite(void)
 	tcase_add_test(tcase, a_cgroup_whose_file_is_behind_its_account_does_not_step_back);
 	tcase_add_test(tcase, files_are_read_as_often_as_pages_or_threads_change);
 	tcase_add_test(tcase, what_sleeps_is_read_once_a_minute_and_again_soon_without_accounts);
+	tcase_add_test(tcase, what_sleeps_is_read_every_ten_minutes_while_no_pages_are_taken_from_any);
 	tcase_add_test(tcase, those_that_sleep_are_read_in_turn);
 	tcase_add_test(tcase, what_runs_for_moments_and_gets_no_pages_is_read_every_few_seconds);
 	tcase_add_loop_test(tcase, what_gets_no_pages_is_read_for_all_that_is_pending_at_once, 0, 2);

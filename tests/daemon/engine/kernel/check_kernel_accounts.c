@@ -2338,6 +2338,31 @@ END_TEST
 
 #endif
 
+START_TEST(pages_that_the_kernel_takes_are_those_that_vmstat_counts)
+{
+	static const char text[] =
+		"nr_free_pages 5\npswpin 10\npswpout 200\npgsteal_kswapd 3000\npgsteal_direct 40000\n"
+		"pgscan_direct 7\nthp_collapse_alloc 500000\nthp_collapse_alloc_failed 9\n";
+
+	ck_assert_uint_eq(parse_reclaimed(text), 543210);
+	ck_assert_uint_eq(parse_reclaimed("pswpin 1\npswpout 2\n"), UINT64_MAX);
+	ck_assert_uint_eq(parse_reclaimed("pgsteal_kswapd\npswpin 2\n"), 2);
+	ck_assert_uint_eq(parse_reclaimed("pgsteal_kswapd 1\npgsteal_di"), 1);
+	ck_assert_uint_eq(parse_reclaimed(""), UINT64_MAX);
+}
+END_TEST
+
+START_TEST(whether_the_kernel_takes_pages_is_looked_for_each_second)
+{
+	if (!open_accounts(4))
+		SKIP_TEST("%s", skip_reason);
+	ck_assert_uint_eq(accounts->shared.reclaimed, UINT64_MAX);
+	kernel_accounts_check(accounts, (mono_t){ clock_ns(CLOCK_MONOTONIC) }, NS_PER_S);
+	ck_assert_uint_ne(accounts->shared.reclaimed, UINT64_MAX);
+	close_accounts();
+}
+END_TEST
+
 Suite *kernel_accounts_suite(void)
 {
 	Suite *suite = suite_create("kernel_accounts");
@@ -2355,6 +2380,8 @@ Suite *kernel_accounts_suite(void)
 	tcase_add_test(tcase, a_timer_notices_what_runs_after_a_hidden_switch);
 	tcase_add_test(tcase, what_is_taken_over_after_a_hidden_switch_is_not_counted_twice);
 	tcase_add_test(tcase, a_run_whose_beginning_was_hidden_is_remembered);
+	tcase_add_test(tcase, pages_that_the_kernel_takes_are_those_that_vmstat_counts);
+	tcase_add_test(tcase, whether_the_kernel_takes_pages_is_looked_for_each_second);
 	tcase_add_test(tcase, it_goes_when_switches_cost_more_than_looks_and_comes_back);
 	tcase_add_test(tcase, a_second_one_is_refused_with_the_reason);
 	tcase_add_test(tcase, one_that_waits_comes_on_within_a_pause_of_the_end_of_the_other);

@@ -407,24 +407,6 @@ START_TEST(limits_of_cgroups_are_forgotten_with_the_last_process_in_them)
 }
 END_TEST
 
-/*
- * Real accounts, for a real process. In a network namespace of its own, where the name of the one that counts on
- * a machine is free; the test ends in it. NULL: there are none.
- */
-static struct kernel_accounts *accounts_here(int procfd)
-{
-	struct kernel_accounts_options options = { .procfd = procfd, .capacity = 64 };
-	char reason[KERNEL_ACCOUNTS_REASON_MAX];
-	struct kernel_accounts *accounts = NULL;
-
-	if (unshare(CLONE_NEWNET) < 0)
-		skip_because("a network namespace: %s", strerror(errno));
-	else if (kernel_accounts_open(&options, &accounts, reason) < 0)
-		skip_because("%s", reason);
-
-	return accounts;
-}
-
 /* As if a switch had been hidden. The next look notices it; the process may get another account, in some tries. */
 static void lose_a_run(struct target_table_target *target)
 {

@@ -248,6 +248,29 @@ START_TEST(one_that_is_moved_in_its_sleep_has_them_within_half_a_minute_and_a_re
 }
 END_TEST
 
+/* Of the accounts that announce moves, which were on all the time or were off for a moment. */
+START_TEST(one_that_was_not_announced_is_noticed_soon_if_announcements_may_be_missing_else_later)
+{
+	_Atomic bool *on;
+	unsigned took;
+
+	rig.accounts = accounts_here(open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	if (!rig.accounts)
+		SKIP_TEST("%s", skip_why());
+	on = (_Atomic bool *)(uintptr_t)&kernel_accounts_shared(rig.accounts)->on;
+	make_old(1);
+	appear(&rig, 10, 500, "/b");
+	atomic_store(on, _i == 1);
+	refresh_limits(&rig, at(60));
+	atomic_store(on, true);
+	took = refreshes_until_noticed();
+	if (_i == 0)
+		ck_assert_uint_le(took, 30 / INTERVAL_S + 1);
+	else
+		ck_assert_uint_gt(took, 30 / INTERVAL_S + 1);
+}
+END_TEST
+
 START_TEST(one_that_has_just_come_is_asked_every_time)
 {
 	make(&rig, 1, PROCESSES);
@@ -622,6 +645,8 @@ Suite *target_table_limits_suite(void)
 	tcase_add_test(moves, at_a_slow_rate_a_single_look_is_running);
 	tcase_add_test(moves, one_that_is_moved_in_its_sleep_has_them_within_half_a_minute_and_a_refresh);
 	tcase_add_test(moves, one_that_has_just_come_is_asked_every_time);
+	tcase_add_loop_test(
+		moves, one_that_was_not_announced_is_noticed_soon_if_announcements_may_be_missing_else_later, 0, 2);
 	tcase_add_test(moves, one_that_executes_something_is_asked_at_the_next_refresh);
 	tcase_add_test(moves, a_quota_that_changes_is_everybodys_after_the_next_refresh);
 	suite_add_tcase(suite, moves);
