@@ -1314,14 +1314,19 @@ static bool to_be_shown(const struct source *source, const struct source_entry *
 }
 
 /*
- * Those that do not change are shown in turn, although they came, or were asked for, all at once: the next
- * time up to three quarters sooner.
+ * Those that do not change are shown in turn, although they came, were asked for, or began to stand still all at once,
+ * also after a heartbeat of another length: the next time at a moment of its own, up to three quarters sooner. What
+ * would have to wait for longer than a heartbeat comes there in two steps.
  */
-static mono_t shown_at(const struct source *source, const struct source_entry *entry, bool all)
+static mono_t shown_at(const struct source *source, const struct source_entry *entry)
 {
-	uint64_t turn_ns = source->shown_ns / 4 * 3 / SHOW_TURNS * (entry->index % SHOW_TURNS);
+	uint64_t beat_ns = source->shown_ns, turn_ns = beat_ns / SHOW_TURNS * (entry->index % SHOW_TURNS);
+	uint64_t soonest_ns = entry->at.ns + beat_ns / 4, late_ns = (soonest_ns + beat_ns - turn_ns) % beat_ns;
+	uint64_t wait_ns = beat_ns / 4 + (late_ns > 0 ? beat_ns - late_ns : 0);
 
-	return all && turn_ns < entry->at.ns ? mono_sub(entry->at, turn_ns) : entry->at;
+	if (wait_ns > beat_ns)
+		wait_ns = beat_ns / 4 * 3;
+	return beat_ns - wait_ns < entry->at.ns ? mono_sub(entry->at, beat_ns - wait_ns) : entry->at;
 }
 
 static void show(struct source *source, struct source_entry *entry)
@@ -1331,7 +1336,9 @@ static void show(struct source *source, struct source_entry *entry)
 	if (!to_be_shown(source, entry))
 		return;
 
-	entry->shown = shown_at(source, entry, source->all_due || entry->shown.ns == 0);
+	bool still = source->all_due || entry->shown.ns == 0 || entry->status == SOURCE_SAME;
+
+	entry->shown = still ? shown_at(source, entry) : entry->at;
 	source->seen[source->seen_count++] = entry;
 }
 

@@ -1431,6 +1431,44 @@ START_TEST(those_that_sleep_are_read_in_turn)
 }
 END_TEST
 
+static size_t shown_in(uint64_t ns)
+{
+	size_t sum = 0, count;
+
+	for (uint64_t end_ns = now_ns + ns; now_ns < end_ns; sum += count) {
+		tick();
+		source_seen(rig.source, &count);
+	}
+	return sum;
+}
+
+/* All were shown within a second. The heartbeat is a second at first. */
+START_TEST(those_that_stand_still_are_shown_in_turn_after_a_heartbeat_of_another_length)
+{
+	struct source_entry *sleepers[SLEEPERS];
+	size_t shown, sum = 0;
+
+	open_source();
+	for (unsigned i = 0; i < SLEEPERS; i++) {
+		sleepers[i] = add_process(&rig, child.pid, true, NULL);
+		source_entry_follow(sleepers[i], 1);
+	}
+	ck_assert_uint_ge(shown_in(5 * S), 4 * SLEEPERS);
+	source_set_heartbeat(rig.source, 8 * S);
+	shown_in(16 * S);
+	for (unsigned i = 0; i < 8; i++, sum += shown) {
+		shown = shown_in(S);
+		ck_assert_uint_ge(shown, SLEEPERS / 8 / 2);
+		ck_assert_uint_le(shown, SLEEPERS / 8 * 2);
+	}
+	ck_assert_uint_ge(sum, SLEEPERS - 8);
+	ck_assert_uint_le(sum, SLEEPERS + 8);
+	for (unsigned i = 0; i < SLEEPERS; i++)
+		drop(&rig, sleepers[i]);
+	close_source();
+}
+END_TEST
+
 /* In so many ticks, at the end of each of which it has been running for 20 us. */
 static uint64_t reads_while_it_ticks(unsigned ticks, uint64_t faults)
 {
@@ -1544,6 +1582,7 @@ Suite *cpu_accounts_suite(void)
 	tcase_add_test(tcase, what_sleeps_is_read_once_a_minute_and_again_soon_without_accounts);
 	tcase_add_test(tcase, what_sleeps_is_read_every_ten_minutes_while_no_pages_are_taken_from_any);
 	tcase_add_test(tcase, those_that_sleep_are_read_in_turn);
+	tcase_add_test(tcase, those_that_stand_still_are_shown_in_turn_after_a_heartbeat_of_another_length);
 	tcase_add_test(tcase, what_runs_for_moments_and_gets_no_pages_is_read_every_few_seconds);
 	tcase_add_loop_test(tcase, what_gets_no_pages_is_read_for_all_that_is_pending_at_once, 0, 2);
 	tcase_add_test(tcase, while_a_run_goes_on_its_pages_are_not_known);
