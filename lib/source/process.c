@@ -412,8 +412,8 @@ static int process_read_fds(const struct process *process, struct sample *sample
 #define HEARTBEAT_TOLD_MAX_NS (60 * NS_PER_S)
 
 /*
- * So long one that is told and sleeps is not read while the kernel takes no pages from any process. Others can take them,
- * or bring some (madvise by another process, a debugger), of which nothing is told.
+ * So long one that is told and sleeps is not read while the kernel takes no pages from any process. Others can take or
+ * bring some (madvise by another process, a debugger), of which nothing is told.
  */
 #define UNRECLAIMED_MAX_NS (600 * NS_PER_S)
 

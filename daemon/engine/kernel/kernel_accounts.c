@@ -1085,6 +1085,34 @@ static void attach_to_timers(struct kernel_accounts *accounts)
 	}
 }
 
+/*
+ * Pages that the kernel took from processes or brought back by itself: reclaimed, swapped, put together to huge ones.
+ * UINT64_MAX: the text of /proc/vmstat does not say.
+ */
+static uint64_t parse_reclaimed(const char *text)
+{
+	static const char *const names[] = { "pgsteal_", "pswpin ", "pswpout ", "thp_collapse_alloc " };
+	uint64_t sum = 0;
+	bool said = false;
+
+	for (const char *line = text, *end; (end = strchr(line, '\n')); line = end + 1)
+		for (size_t i = 0; i < ARRAY_LEN(names); i++)
+			if (strncmp(line, names[i], strlen(names[i])) == 0) {
+				sum += strtoull(line + strcspn(line, " \n"), NULL, 10);
+				said |= i == 0;
+			}
+	return said ? sum : UINT64_MAX;
+}
+
+static void read_reclaimed(struct kernel_accounts *accounts)
+{
+	char text[16384]; /* a third of it is used */
+	ssize_t len = proc_read_file(accounts->options.procfd, 0, "vmstat", text, sizeof text - 1);
+
+	text[len > 0 ? len : 0] = '\0';
+	atomic_store_explicit(&accounts->shared.reclaimed, parse_reclaimed(text), memory_order_relaxed);
+}
+
 static int attach(struct kernel_accounts *accounts, char *reason)
 {
 	struct bpf_program *const programs[] = {
@@ -1135,6 +1163,7 @@ static int attach(struct kernel_accounts *accounts, char *reason)
 	accounts->checked = (mono_t){ 0 };
 	accounts->costly = accounts->cheap = accounts->checks = 0;
 	attach_to_timers(accounts);
+	read_reclaimed(accounts);
 	atomic_store(&accounts->shared.on, true);
 	return 0;
 }
@@ -1800,36 +1829,6 @@ static void compare_group(struct kernel_accounts *accounts)
 	}
 }
 
-/*
- * Pages that the kernel took from processes or brought back by itself: reclaimed, swapped, put together to huge ones.
- * UINT64_MAX: the text of /proc/vmstat does not say.
- */
-static uint64_t parse_reclaimed(const char *text)
-{
-	static const char *const names[] = { "pgsteal_", "pswpin ", "pswpout ", "thp_collapse_alloc " };
-	uint64_t sum = 0;
-	bool said = false;
-
-	for (const char *line = text, *end; (end = strchr(line, '\n')); line = end + 1)
-		for (size_t i = 0; i < ARRAY_LEN(names); i++)
-			if (strncmp(line, names[i], strlen(names[i])) == 0) {
-				sum += strtoull(line + strcspn(line, " \n"), NULL, 10);
-				said |= i == 0;
-			}
-	return said ? sum : UINT64_MAX;
-}
-
-static uint64_t read_reclaimed(const struct kernel_accounts *accounts)
-{
-	char text[16384]; /* a third of it is used */
-	ssize_t len = proc_read_file(accounts->options.procfd, 0, "vmstat", text, sizeof text - 1);
-
-	if (len <= 0)
-		return UINT64_MAX;
-	text[len] = '\0';
-	return parse_reclaimed(text);
-}
-
 /* Of the whole machine, as the kernel counts them; after a line that has a number for each interrupt. 0: not known. */
 static uint64_t machine_switches(const struct kernel_accounts *accounts)
 {
@@ -1925,7 +1924,7 @@ void kernel_accounts_check(struct kernel_accounts *accounts, mono_t now, uint64_
 	accounts->state.lost = accounts->skeleton->bss->events_lost;
 	pthread_mutex_unlock(&accounts->lock);
 	if (atomic_load(&accounts->shared.on)) {
-		atomic_store_explicit(&accounts->shared.reclaimed, read_reclaimed(accounts), memory_order_relaxed);
+		read_reclaimed(accounts);
 		attach_to_timers(accounts);
 		compare_some(accounts);
 		compare_group(accounts);

@@ -2356,7 +2356,8 @@ START_TEST(whether_the_kernel_takes_pages_is_looked_for_each_second)
 {
 	if (!open_accounts(4))
 		SKIP_TEST("%s", skip_reason);
-	ck_assert_uint_eq(accounts->shared.reclaimed, UINT64_MAX);
+	ck_assert_uint_ne(accounts->shared.reclaimed, UINT64_MAX); /* from the first look on */
+	accounts->shared.reclaimed = UINT64_MAX;
 	kernel_accounts_check(accounts, (mono_t){ clock_ns(CLOCK_MONOTONIC) }, NS_PER_S);
 	ck_assert_uint_ne(accounts->shared.reclaimed, UINT64_MAX);
 	close_accounts();
