@@ -1091,7 +1091,8 @@ static void attach_to_timers(struct kernel_accounts *accounts)
  */
 static uint64_t parse_reclaimed(const char *text)
 {
-	static const char *const names[] = { "pgsteal_", "pswpin ", "pswpout ", "thp_collapse_alloc " };
+	static const char *const names[] = { "pgsteal_",    "pswp",         "zswp",
+					     "swpin_zero ", "swpout_zero ", "thp_collapse_alloc " };
 	uint64_t sum = 0;
 	bool said = false;
 

@@ -420,6 +420,7 @@ static struct source_entry *add_followed(struct bench *bench, const struct child
 					  .cpus = 1,
 					  .capacity = ARRAY_LEN(sums),
 					  .log_length = ARRAY_LEN(log),
+					  .reclaimed = UINT64_MAX,
 					  .on = true };
 	scene_directory(root);
 	snprintf(name, sizeof name, "%d", of->pid);
