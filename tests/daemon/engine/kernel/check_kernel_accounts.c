@@ -2342,7 +2342,8 @@ START_TEST(pages_that_the_kernel_takes_are_those_that_vmstat_counts)
 {
 	static const char text[] =
 		"nr_free_pages 5\npswpin 10\npswpout 200\npgsteal_kswapd 3000\npgsteal_direct 40000\n"
-		"pgscan_direct 7\nzswpout 6000000\nswpin_zero 70000000\nthp_collapse_alloc 500000\nthp_collapse_alloc_failed 9\n";
+		"pgscan_direct 7\nzswpout 6000000\nswpin_zero 70000000\nthp_collapse_alloc "
+		"500000\nthp_collapse_alloc_failed 9\n";
 
 	ck_assert_uint_eq(parse_reclaimed(text), 76543210);
 	ck_assert_uint_eq(parse_reclaimed("pswpin 1\npswpout 2\n"), UINT64_MAX);
