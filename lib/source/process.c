@@ -415,6 +415,7 @@ static int process_read_fds(const struct process *process, struct sample *sample
  * So long one that is told and sleeps is not read while the kernel takes no pages from any process. Others can take or
  * bring some (madvise by another process, a debugger), of which nothing is told.
  */
+#define HEARTBEATS_UNRECLAIMED_MAX 800
 #define UNRECLAIMED_MAX_NS (600 * NS_PER_S)
 
 /*
@@ -902,9 +903,12 @@ static void put_wait(const struct process_reader *reader, struct sample *sample)
 /* Of one that has not run since it was read. */
 static bool has_what_was_read(const struct process_reader *reader, mono_t now)
 {
+	uint64_t age_ns = now.ns - reader->read_ns;
+
 	return reader->is_known_alive && reader->settled && !reader->unread && !reader->moving &&
 	       reader->pending == 0 && reader->told_reclaimed != UINT64_MAX &&
-	       reader->told_reclaimed == reader->read_reclaimed && now.ns - reader->read_ns < UNRECLAIMED_MAX_NS;
+	       reader->told_reclaimed == reader->read_reclaimed && age_ns < UNRECLAIMED_MAX_NS &&
+	       age_ns < HEARTBEATS_UNRECLAIMED_MAX * reader->heartbeat_ns;
 }
 
 /* It sleeps. */

@@ -612,6 +612,7 @@ static uint64_t now_ns;
 struct kind {
 	uint64_t idle_interval_ns; /* how long files may be left unread */
 	uint64_t peak_interval_ns; /* 0: never */
+	uint64_t heartbeat_ns;     /* 0: a second */
 	bool closed;
 };
 
@@ -623,7 +624,7 @@ static void open_source_of(struct kind kind)
 		(struct source_options){ .interval_ns = 10 * MS,
 					 .capacity = SLEEPERS + 8,
 					 .peak_interval_ns = kind.peak_interval_ns ? kind.peak_interval_ns : UINT64_MAX,
-					 .heartbeat_ns = S,
+					 .heartbeat_ns = kind.heartbeat_ns ? kind.heartbeat_ns : S,
 					 .idle_interval_ns = kind.idle_interval_ns,
 					 .fds_interval_ns = S,
 					 .accounts = &accounts });
@@ -1405,6 +1406,17 @@ START_TEST(what_sleeps_is_read_every_ten_minutes_while_no_pages_are_taken_from_a
 }
 END_TEST
 
+START_TEST(what_sleeps_is_read_as_much_more_often_as_the_heartbeat_is_shorter)
+{
+	open_source_of((struct kind){ .heartbeat_ns = 100 * MS });
+	accounts.reclaimed = 0;
+	reads_in(30 * S);
+	ck_assert_uint_ge(reads_in(170 * S), 2);
+	ck_assert_uint_le(reads_in(170 * S), 3);
+	close_source();
+}
+END_TEST
+
 /* They came together, and are not read together. */
 START_TEST(those_that_sleep_are_read_in_turn)
 {
@@ -1581,6 +1593,7 @@ Suite *cpu_accounts_suite(void)
 	tcase_add_test(tcase, files_are_read_as_often_as_pages_or_threads_change);
 	tcase_add_test(tcase, what_sleeps_is_read_once_a_minute_and_again_soon_without_accounts);
 	tcase_add_test(tcase, what_sleeps_is_read_every_ten_minutes_while_no_pages_are_taken_from_any);
+	tcase_add_test(tcase, what_sleeps_is_read_as_much_more_often_as_the_heartbeat_is_shorter);
 	tcase_add_test(tcase, those_that_sleep_are_read_in_turn);
 	tcase_add_test(tcase, those_that_stand_still_are_shown_in_turn_after_a_heartbeat_of_another_length);
 	tcase_add_test(tcase, what_runs_for_moments_and_gets_no_pages_is_read_every_few_seconds);
