@@ -72,6 +72,13 @@
 #define POLL_CALM_NS (250 * NS_PER_MS)
 #define POLL_SLACK_NS (150 * NS_PER_MS)
 
+/*
+ * While nothing runs that is watched, windows may be judged so long after their end, and no later than this part of
+ * the shortest one.
+ */
+#define JUDGE_QUIET_NS (200 * NS_PER_MS)
+#define JUDGE_QUIET_SHARE 4
+
 /* "Little", of the ring, between two polls. */
 #define POLL_CALM_SHARE 16
 
@@ -702,16 +709,32 @@ static int on_reload(void *ctx, char *message)
 
 /* ---- the loop ---- */
 
-/* The samplers are to wake this thread with the tick that ends the next window, of a rule or of an incident. */
-static void set_alarm(struct daemon *daemon, mono_t now)
+/* How long windows may wait to be judged while nothing runs. */
+static uint64_t quiet_wait_ns(const struct config *config)
+{
+	uint64_t wait_ns = JUDGE_QUIET_NS;
+
+	for (size_t i = 0; i < config->rule_count; i++)
+		if (config->rules[i].window_ns / JUDGE_QUIET_SHARE < wait_ns)
+			wait_ns = config->rules[i].window_ns / JUDGE_QUIET_SHARE;
+	return wait_ns;
+}
+
+/*
+ * The samplers are to wake this thread with the tick that ends the next window, of a rule or of an incident. calm:
+ * there is no incident.
+ */
+static void set_alarm(struct daemon *daemon, mono_t now, bool calm)
 {
 	mono_t next = evaluator_next_end(daemon->evaluator), soonest = mono_add(now, POLL_MIN_NS);
+	mono_t quiet = mono_add(now, calm ? quiet_wait_ns(daemon->config) : 0);
 	struct incidents_counts counts;
 
 	incidents_counts(daemon->incidents, &counts);
 	if (counts.ends.ns && counts.ends.ns < next.ns)
 		next = counts.ends;
-	samplers_set_alarm(session_parts(daemon->session).samplers, next.ns > soonest.ns ? next : soonest);
+	next = next.ns > soonest.ns ? next : soonest;
+	samplers_set_alarm(session_parts(daemon->session).samplers, next, next.ns > quiet.ns ? next : quiet);
 }
 
 static bool is_calm(struct daemon *daemon)
@@ -759,8 +782,11 @@ static void poll_ring(struct daemon *daemon, bool by_timer)
 	if (daemon->save_now)
 		save_state(daemon);
 	watchdog_keep_alive(daemon->watchdog, clock_mono(&daemon->clock));
-	set_alarm(daemon, clock_mono(&daemon->clock));
-	set_poll_timer(daemon, is_calm(daemon), by_timer);
+
+	bool calm = is_calm(daemon);
+
+	set_alarm(daemon, clock_mono(&daemon->clock), calm);
+	set_poll_timer(daemon, calm, by_timer);
 }
 
 static int on_poll(sd_event_source *source, uint64_t usec, void *userdata)

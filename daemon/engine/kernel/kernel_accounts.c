@@ -1875,14 +1875,18 @@ static bool switch_rate(struct kernel_accounts *accounts, mono_t now, uint64_t *
 	return known;
 }
 
-static void judge_cost(struct kernel_accounts *accounts, uint64_t rate, uint64_t interval_ns)
+/* Of all CPUs. Reading how many there are takes 0.1 ms, and longer with each of them. */
+static uint64_t free_rate(void)
 {
-	double cost_ns = (double)rate * SWITCH_NS;
 	struct proc_cpus online;
 
 	proc_read_cpus(PROC_CPUS_ONLINE, &online);
+	return SWITCHES_FREE * (uint64_t)online.count;
+}
 
-	uint64_t free_rate = SWITCHES_FREE * (uint64_t)online.count;
+static void judge_cost(struct kernel_accounts *accounts, uint64_t rate, uint64_t interval_ns)
+{
+	double cost_ns = (double)rate * SWITCH_NS;
 	bool on = atomic_load(&accounts->shared.on);
 
 	if (on)
@@ -1892,7 +1896,7 @@ static void judge_cost(struct kernel_accounts *accounts, uint64_t rate, uint64_t
 	char reason[KERNEL_ACCOUNTS_REASON_MAX];
 
 	if (on) {
-		accounts->costly = rate > free_rate && cost_ns > saved_ns ? accounts->costly + 1 : 0;
+		accounts->costly = cost_ns > saved_ns && rate > free_rate() ? accounts->costly + 1 : 0;
 		if (accounts->costly < COSTLY_CHECKS)
 			return;
 		snprintf(reason, sizeof(reason), "at %llu switches a second counting them costs more than it saves",
@@ -1902,7 +1906,7 @@ static void judge_cost(struct kernel_accounts *accounts, uint64_t rate, uint64_t
 		turn_off(accounts, reason);
 		return;
 	}
-	accounts->cheap = rate < free_rate / 2 || cost_ns < saved_ns / 2 ? accounts->cheap + 1 : 0;
+	accounts->cheap = cost_ns < saved_ns / 2 || rate < free_rate() / 2 ? accounts->cheap + 1 : 0;
 	if (accounts->cheap >= CHEAP_CHECKS)
 		turn_on(accounts);
 }

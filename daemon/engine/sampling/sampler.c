@@ -952,8 +952,9 @@ enum command { COMMAND_ADD = 1, COMMAND_REMOVE };
 
 /* What waits for a tick, see samplers_set_alarm. */
 struct alarm {
-	_Atomic uint64_t at_ns; /* UINT64_MAX: none */
-	int fd;                 /* -1: nothing does */
+	_Atomic uint64_t at_ns;       /* UINT64_MAX: none */
+	_Atomic uint64_t quiet_at_ns; /* the same while ticks are slept through; no sooner */
+	int fd;                       /* -1: nothing does */
 };
 
 struct sampler {
@@ -1683,7 +1684,12 @@ static void ring_alarm(const struct sampler *sampler, mono_t now)
 {
 	struct alarm *alarm = sampler->alarm;
 
-	if (!alarm || now.ns < atomic_load_explicit(&alarm->at_ns, memory_order_relaxed))
+	if (!alarm)
+		return;
+
+	const _Atomic uint64_t *at_ns = sampler->calm.sleeps ? &alarm->quiet_at_ns : &alarm->at_ns;
+
+	if (now.ns < atomic_load_explicit(at_ns, memory_order_relaxed))
 		return;
 	if (atomic_exchange(&alarm->at_ns, UINT64_MAX) != UINT64_MAX)
 		eventfd_write(alarm->fd, 1);
@@ -1712,8 +1718,8 @@ static bool take_tick(struct sampler *sampler, mono_t now)
 	count_source(sampler, (uint64_t)mono_diff(end, now));
 	apply_budget(sampler, end);
 	ring_tick_end(sampler->writer, &sampler->stats);
-	ring_alarm(sampler, now);
 	schedule_put_off(&sampler->schedule, ticks_to_sleep_through(sampler, end));
+	ring_alarm(sampler, now);
 
 	return true;
 }
@@ -1940,7 +1946,7 @@ int samplers_new(const struct sampler_options *options, unsigned count, struct r
 	samplers->ring = ring;
 	samplers->options = *options;
 	samplers->refused_end = &samplers->refused;
-	samplers->alarm = (struct alarm){ .at_ns = UINT64_MAX, .fd = -1 };
+	samplers->alarm = (struct alarm){ .at_ns = UINT64_MAX, .quiet_at_ns = UINT64_MAX, .fd = -1 };
 	for (unsigned i = 0; i < count; i++) {
 		int r = add_thread(samplers, count);
 
@@ -1984,8 +1990,9 @@ int samplers_open_alarm(struct samplers *samplers)
 	return fd;
 }
 
-void samplers_set_alarm(struct samplers *samplers, mono_t at)
+void samplers_set_alarm(struct samplers *samplers, mono_t at, mono_t quiet_at)
 {
+	atomic_store_explicit(&samplers->alarm.quiet_at_ns, quiet_at.ns, memory_order_relaxed);
 	atomic_store_explicit(&samplers->alarm.at_ns, at.ns, memory_order_relaxed);
 }
 

@@ -160,8 +160,12 @@ int samplers_retune(struct samplers *samplers, const struct sampler_options *opt
  */
 int samplers_open_alarm(struct samplers *samplers);
 
-/* UINT64_MAX: never. Costs the samplers a comparison per tick, and a write(2) when it goes off. */
-void samplers_set_alarm(struct samplers *samplers, mono_t at);
+/*
+ * quiet_at: the time that holds instead of `at`, and is no sooner, for ticks after which the next ones are slept
+ * through (read_interval_ns) as nothing runs. UINT64_MAX: never. Costs the samplers a comparison per tick, and a
+ * write(2) when it goes off.
+ */
+void samplers_set_alarm(struct samplers *samplers, mono_t at, mono_t quiet_at);
 
 /* Starts all threads or none. 0 or -errno. */
 int samplers_start(struct samplers *samplers);

@@ -7,6 +7,7 @@
 #include "skip.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -35,6 +36,7 @@ struct worker {
 static struct sampler_rig rig;
 static struct kernel_accounts *accounts;
 static struct sampler_options options;
+static int alarm_fd;
 
 static uint64_t now_of(clockid_t clock)
 {
@@ -106,6 +108,8 @@ static bool setup_with(uint64_t read_interval_ns)
 					    .read_interval_ns = read_interval_ns };
 	ck_assert_int_eq(ring_create_anonymous(&ring_options, &rig.ring), 0);
 	ck_assert_int_eq(samplers_new(&options, 1, rig.ring, &rig.samplers), 0);
+	alarm_fd = samplers_open_alarm(rig.samplers);
+	ck_assert_int_ge(alarm_fd, 0);
 	return true;
 }
 
@@ -321,6 +325,48 @@ START_TEST(what_is_handed_over_ends_a_sleep)
 }
 END_TEST
 
+static bool goes_off(int timeout_ms)
+{
+	return poll(&(struct pollfd){ .fd = alarm_fd, .events = POLLIN }, 1, timeout_ms) == 1;
+}
+
+START_TEST(while_ticks_are_slept_through_an_alarm_may_wait)
+{
+	static const mono_t never = { UINT64_MAX };
+	struct worker worker;
+	struct stats stats;
+
+	if (!begin(READ, 100 * NS_PER_US, &worker))
+		return;
+	await(&worker, BURSTS);
+	do {
+		usleep(1000);
+		ck_assert_int_eq(samplers_thread_stats(rig.samplers, 0, &stats), 0);
+	} while (stats.past_snapshots == 0);
+	samplers_set_alarm(rig.samplers, (mono_t){ 1 }, never);
+	ck_assert(!goes_off(300));
+	samplers_set_alarm(rig.samplers, (mono_t){ 1 }, (mono_t){ 2 });
+	ck_assert(goes_off(10000));
+	samplers_stop(rig.samplers);
+	finish(&worker);
+}
+END_TEST
+
+START_TEST(an_alarm_does_not_wait_while_something_is_hot)
+{
+	static const mono_t never = { UINT64_MAX };
+	struct worker worker;
+
+	if (!begin(READ, 20 * NS_PER_S, &worker))
+		return;
+	usleep(300000);
+	samplers_set_alarm(rig.samplers, (mono_t){ 1 }, never);
+	ck_assert(goes_off(10000));
+	samplers_stop(rig.samplers);
+	finish(&worker);
+}
+END_TEST
+
 #endif
 
 Suite *sampler_together_suite(void)
@@ -335,6 +381,8 @@ Suite *sampler_together_suite(void)
 	tcase_add_test(tcase, without_a_read_interval_each_tick_is_read);
 	tcase_add_test(tcase, no_slot_is_lost_when_options_change);
 	tcase_add_test(tcase, what_is_handed_over_ends_a_sleep);
+	tcase_add_test(tcase, while_ticks_are_slept_through_an_alarm_may_wait);
+	tcase_add_test(tcase, an_alarm_does_not_wait_while_something_is_hot);
 #endif
 	suite_add_tcase(suite, tcase);
 	return suite;
