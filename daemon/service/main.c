@@ -69,8 +69,8 @@
  * While no incident is open, or being written, and little comes, the second is longer, and so much late that
  * it falls together with the end of a window: a wake-up costs more than what is done in it.
  */
-#define POLL_CALM_NS (250 * NS_PER_MS)
-#define POLL_SLACK_NS (150 * NS_PER_MS)
+#define POLL_CALM_NS (300 * NS_PER_MS)
+#define POLL_SLACK_NS (100 * NS_PER_MS)
 
 /*
  * While nothing runs that is watched, windows may be judged so long after their end, and no later than this part of
@@ -115,7 +115,6 @@ struct daemon {
 	mono_t started;
 	sd_event *event;
 	sd_event_source *poll_timer;
-	bool calm;           /* the timer is set to the calm pause */
 	uint64_t polled_seq; /* of the ring, at the last poll */
 	struct rule_counts *rule_counts;
 	struct control *control;
@@ -751,12 +750,8 @@ static bool is_calm(struct daemon *daemon)
 	return counts.pending == 0 && counts.storm_firings == 0 && bytes < info.size_bytes / POLL_CALM_SHARE;
 }
 
-/* is_over: it is the timer that has ended. Else one that is set to the calm pause goes on. */
-static void set_poll_timer(struct daemon *daemon, bool calm, bool is_over)
+static void set_poll_timer(struct daemon *daemon, bool calm)
 {
-	if (calm && daemon->calm && !is_over)
-		return;
-	daemon->calm = calm;
 	sd_event_source_set_time_accuracy(daemon->poll_timer, (calm ? POLL_SLACK_NS : NS_PER_MS) / NS_PER_US);
 	sd_event_source_set_time_relative(daemon->poll_timer, (calm ? POLL_CALM_NS : POLL_MAX_NS) / NS_PER_US);
 }
@@ -769,11 +764,11 @@ static int on_trigger(void *ctx, const struct target *target, struct incidents_t
 	if (r == 0 && ret->answer == INCIDENTS_OPENED)
 		minute_log_incident(daemon->minute_log, target ? target->id : 0, ret->stem);
 	if (daemon->poll_timer)
-		set_poll_timer(daemon, false, false);
+		set_poll_timer(daemon, false);
 	return r;
 }
 
-static void poll_ring(struct daemon *daemon, bool by_timer)
+static void poll_ring(struct daemon *daemon)
 {
 	int r = dispatcher_poll(daemon->dispatcher, clock_mono(&daemon->clock));
 
@@ -786,14 +781,14 @@ static void poll_ring(struct daemon *daemon, bool by_timer)
 	bool calm = is_calm(daemon);
 
 	set_alarm(daemon, clock_mono(&daemon->clock), calm);
-	set_poll_timer(daemon, calm, by_timer);
+	set_poll_timer(daemon, calm);
 }
 
 static int on_poll(sd_event_source *source, uint64_t usec, void *userdata)
 {
 	(void)source;
 	(void)usec;
-	poll_ring(userdata, true);
+	poll_ring(userdata);
 
 	return 0;
 }
@@ -805,7 +800,7 @@ static int on_alarm(sd_event_source *source, int fd, uint32_t events, void *user
 	(void)source;
 	(void)events;
 	eventfd_read(fd, &times);
-	poll_ring(userdata, false);
+	poll_ring(userdata);
 
 	return 0;
 }
