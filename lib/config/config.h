@@ -135,7 +135,7 @@ struct config_sampling {
 	uint64_t interval_ns;                  /* 10ms;  100us .. 10s */
 	uint64_t idle_interval_ns;             /* 100ms; how long what hardly runs may be unread: config_idle_of */
 	enum config_idle_backoff idle_backoff; /* auto; whether what does not run is looked at so rarely, too */
-	uint64_t read_interval_ns;             /* 50ms;  how long ticks may wait for being read: config_read_ns */
+	uint64_t read_interval_ns;             /* 100ms; how long ticks may wait for being read: config_read_ns */
 	uint64_t heartbeat_ns;                 /* 1s;    an unchanged target is recorded this often */
 	uint64_t cgroup_interval_ns;           /* 100ms; cgroup files cost more */
 	uint64_t peak_interval_ns;             /* 100ms; how often high-water marks are read, of targets that ran */

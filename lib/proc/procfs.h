@@ -82,6 +82,7 @@ enum procevent_kind {
 	PROCEVENT_EXEC,
 	PROCEVENT_COMM,
 	PROCEVENT_MOVE,   /* it is in another cgroup */
+	PROCEVENT_BURST,  /* of no process: something watched has run for a while */
 	PROCEVENT_EXIT,   /* its main thread ended: usually the process */
 	PROCEVENT_TOTALS, /* its last thread ends: all that it used */
 };

@@ -81,7 +81,8 @@ struct cpu_run {
 /* The last runs of one CPU that are of anything watched, as long as runs_wanted is set. */
 struct cpu_run_log {
 	uint64_t logged; /* in all; the last one is at (logged - 1) % CPU_RUNS_LENGTH */
-	uint64_t unused[7];
+	uint64_t timers; /* that were seen to expire */
+	uint64_t unused[6];
 	struct cpu_run runs[CPU_RUNS_LENGTH];
 };
 
@@ -98,7 +99,7 @@ struct cpu_accounts_words {
 	uint32_t epoch;       /* from 1 on */
 	uint32_t generation;  /* added to after each change of the table of watched processes; by the kernel, too */
 	uint32_t groups;      /* cgroups that are watched */
-	uint32_t runs_wanted; /* 0: runs are not logged */
+	uint32_t runs_wanted; /* 0: runs are not logged, and bursts not told of */
 	uint32_t group_generation; /* added to after each change of their table, and when a cgroup is made */
 };
 

@@ -196,6 +196,7 @@ struct source {
 		mono_t again;              /* the same, the last time: in the middle of a fill that takes long */
 		uint64_t overruns;
 		struct source_entry *past; /* what ran in the tick that is put together */
+		uint64_t calm_use_ns;      /* in this fill */
 		bool remembered, hot;      /* since the last fill at the latest; see enum source_calm */
 	} accounts;
 	uint32_t capacity; /* the room's; less after source_retune if more were inside */
@@ -1027,12 +1028,13 @@ static bool ask_account(struct source *source, struct source_entry *entry, struc
 	return !use.lost;
 }
 
-/* What uses more between two fills is hot: of 50 ms a fiftieth, from which on files are read in each fill. */
+/* What uses more between two fills is hot, and more than this part of the time, from which on its files are read. */
 #define CALM_USE_MAX_NS NS_PER_MS
+#define CALM_USE_SHARE 50
 
 static void note_use(struct source *source, uint64_t before_ns, uint64_t now_ns)
 {
-	if (now_ns > before_ns + CALM_USE_MAX_NS)
+	if (now_ns > before_ns + source->accounts.calm_use_ns)
 		source->accounts.hot = true;
 }
 
@@ -1579,6 +1581,9 @@ static void begin_fill(struct source *source, mono_t now)
 
 	if (first)
 		source->origin = now;
+	source->accounts.calm_use_ns = first ? 0 : (uint64_t)mono_diff(now, source->filled) / CALM_USE_SHARE;
+	if (source->accounts.calm_use_ns < CALM_USE_MAX_NS)
+		source->accounts.calm_use_ns = CALM_USE_MAX_NS;
 	source->filled = now;
 	source->step = step_of(source, now.ns);
 	if (lost)

@@ -186,8 +186,13 @@ void kernel_accounts_state(struct kernel_accounts *accounts, struct kernel_accou
 #define COMPARED_WHERE_HIDDEN 16
 #define PROOF_CHECKS 5
 #define PROOF_COMPARED 64
-/* If none was hidden in so many, some 30 s, none will be. */
+/*
+ * If no switch was hidden in so many checks, some 30 s, none will be. Then the program is not asked at timers for so
+ * many checks where there are more of them in a second of a CPU: each costs 80 ns, which may be a thousandth of it.
+ */
 #define CHECKS_WITH_TIMERS 30
+#define CHECKS_WITHOUT_TIMERS 600
+#define TIMERS_MAX 12500
 
 /*
  * An abstract socket: the process that has this name uses the accounts. One on a machine is enough.
@@ -258,6 +263,8 @@ struct kernel_accounts {
 	mono_t checked;
 	unsigned costly, cheap; /* checks in a row */
 	unsigned checks;        /* since it was attached */
+	unsigned timerless;     /* checks that are to come without timers */
+	uint64_t timers;        /* of all CPUs, at the last check */
 	uint32_t worth;         /* processes that were watched while it was on */
 	unsigned doubt;         /* see DOUBT_MAX */
 	bool wrong;             /* it is not to be believed: never again */
@@ -997,7 +1004,8 @@ static int on_event(void *ctx, void *data, size_t bytes)
 	static const enum procevent_kind kinds[] = { [KERNEL_EVENT_FORK] = PROCEVENT_FORK,
 						     [KERNEL_EVENT_EXEC] = PROCEVENT_EXEC,
 						     [KERNEL_EVENT_RENAME] = PROCEVENT_COMM,
-						     [KERNEL_EVENT_MOVE] = PROCEVENT_MOVE };
+						     [KERNEL_EVENT_MOVE] = PROCEVENT_MOVE,
+						     [KERNEL_EVENT_BURST] = PROCEVENT_BURST };
 	struct reading *reading = ctx;
 	const struct kernel_event *event = data;
 
@@ -1068,18 +1076,38 @@ static int unknown_cpu(const struct kernel_accounts *accounts)
 	return -1;
 }
 
+/* Since the last check, which is a second. */
+static bool timers_are_many(struct kernel_accounts *accounts)
+{
+	uint64_t before = accounts->timers, online = 0;
+
+	accounts->timers = 0;
+	for (uint32_t cpu = 0; cpu < accounts->shared.cpus; cpu++) {
+		online += accounts->shared.slots[cpu].tid != CPU_SLOT_UNKNOWN;
+		accounts->timers += __atomic_load_n(&accounts->shared.runs[cpu].timers, __ATOMIC_RELAXED);
+	}
+	return accounts->timers - before > online * TIMERS_MAX;
+}
+
 /*
- * The last of the links: timers correct slots. Where that cannot be, the next switch does. At first it is not known
- * whether switches are hidden, and what runs after one would seem to stand still.
+ * The last of the links: timers correct slots, where the next switch does if there is none, and tell of a burst that
+ * goes on. At first it is not known whether switches are hidden, and what runs after one would seem to stand still.
  */
 static void attach_to_timers(struct kernel_accounts *accounts)
 {
 	struct bpf_link **link = &accounts->links[ARRAY_LEN(accounts->links) - 1];
+	bool many = timers_are_many(accounts);
 
-	if (accounts->checks < CHECKS_WITH_TIMERS || accounts->skeleton->bss->missed > 0) {
-		if (!*link)
-			*link = bpf_program__attach(accounts->skeleton->progs.on_timer);
-	} else if (*link) {
+	if (accounts->checks < CHECKS_WITH_TIMERS || accounts->skeleton->bss->missed > 0)
+		accounts->timerless = 0;
+	else if (many)
+		accounts->timerless = CHECKS_WITHOUT_TIMERS;
+	else if (accounts->timerless > 0)
+		accounts->timerless--;
+
+	if (accounts->timerless == 0 && !*link) {
+		*link = bpf_program__attach(accounts->skeleton->progs.on_timer);
+	} else if (accounts->timerless > 0 && *link) {
 		bpf_link__destroy(*link);
 		*link = NULL;
 	}

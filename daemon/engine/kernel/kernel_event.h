@@ -1,6 +1,6 @@
 /*
  * kernel_event.h: what the program in the kernel (switches.bpf.c) says of a process that began, executed,
- * changed its name or its cgroup, or ended, as it is in the ring between it and kernel_accounts.c. Self-contained,
+ * changed its name or its cgroup, ran on and on, or ended, as it is in the ring between it and kernel_accounts.c. Self-contained,
  * because it is compiled for both. Native byte order.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_KERNEL_KERNEL_EVENT_H
@@ -13,6 +13,7 @@ enum kernel_event_kind {
 	KERNEL_EVENT_EXEC,
 	KERNEL_EVENT_RENAME,
 	KERNEL_EVENT_MOVE, /* to another cgroup, of any hierarchy */
+	KERNEL_EVENT_BURST, /* something watched has run for a while, and runs are logged; pid is not set */
 	KERNEL_EVENT_END,  /* its last thread has run for the last time */
 };
 

@@ -188,6 +188,7 @@ uint64_t events_lost; /* the ring was full */
 uint64_t missed;      /* switches that were not seen, as far as it was noticed */
 uint64_t losses;      /* accounts that say so for the first time */
 uint64_t moves;       /* between cgroups of the hierarchy that counts */
+uint64_t burst_ns;    /* CLOCK_MONOTONIC, when the last one was told of */
 
 const volatile uint32_t log_length = 1; /* a power of two */
 const volatile uint32_t account_capacity, group_capacity, cpus;
@@ -485,20 +486,25 @@ static void log_run(const struct cpu_slot *slot, uint32_t cpu, const struct cpu_
 	*(volatile uint64_t *)&log->logged = logged + 1;
 }
 
-static void end_run(struct cpu_slot *slot, uint32_t cpu, const struct task_struct *task)
+/* So long a run is one while runs are logged: whoever sleeps meanwhile is told, but not again and again. */
+#define BURST_NS 1000000
+#define BURST_AGAIN_NS 20000000
+
+/* Returns whether it was a burst. */
+static bool end_run(struct cpu_slot *slot, uint32_t cpu, const struct task_struct *task)
 {
 	if (slot->tid == CPU_SLOT_UNKNOWN)
-		return;
+		return false;
 	if (task->pid == 0) {
 		if (slot->tid != 0) { /* what was hidden came after it, and left the CPU idle */
 			__sync_fetch_and_add(&missed, 1);
 			note_loss(slot, cpu, slot->tgid);
 		}
-		return;
+		return false;
 	}
 
 	if (!is_in_slot(slot, task) && !find_beginning(slot, cpu, task))
-		return;
+		return false;
 
 	uint32_t index = slot->account;
 
@@ -516,10 +522,14 @@ static void end_run(struct cpu_slot *slot, uint32_t cpu, const struct task_struc
 
 	if (words.groups)
 		run.group = end_group(slot, cpu, task, run.run_ns);
-	if (words.runs_wanted && (index != CPU_ACCOUNT_NONE || run.group != CPU_ACCOUNT_NONE))
+
+	bool logged = words.runs_wanted && (index != CPU_ACCOUNT_NONE || run.group != CPU_ACCOUNT_NONE);
+
+	if (logged)
 		log_run(slot, cpu, &run);
+	logged &= run.run_ns >= BURST_NS;
 	if (!account)
-		return;
+		return logged;
 
 	uint64_t faults = faults_of(task) - slot->faults;
 
@@ -531,6 +541,7 @@ static void end_run(struct cpu_slot *slot, uint32_t cpu, const struct task_struc
 		__sync_fetch_and_add(&account->ending_ns, run.run_ns);
 	__sync_fetch_and_add(&account->run_ns, run.run_ns);
 	put_into_log(slot, cpu, index, &account->epoch);
+	return logged;
 }
 
 /* One began, or begins to end. The process runs: it gets into a log when that has ended. */
@@ -614,6 +625,33 @@ static void say(enum kernel_event_kind kind, const struct task_struct *task, int
 	}
 	*event = (struct kernel_event){ .kind = kind, .pid = task->tgid, .ppid = ppid };
 	bpf_ringbuf_submit(event, 0);
+}
+
+static void say_burst(uint64_t now_ns)
+{
+	struct kernel_event *event;
+
+	if (!events_wanted || (int64_t)(now_ns - burst_ns) < BURST_AGAIN_NS)
+		return;
+	burst_ns = now_ns;
+	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	if (!event)
+		return; /* so its reader is awake */
+	*event = (struct kernel_event){ .kind = KERNEL_EVENT_BURST };
+	bpf_ringbuf_submit(event, 0);
+}
+
+/* A run that goes on. */
+static void look_for_burst(const struct cpu_slot *slot)
+{
+	if (!words.runs_wanted ||
+	    (slot->account == CPU_ACCOUNT_NONE && (!words.groups || slot->group == CPU_ACCOUNT_NONE)))
+		return;
+
+	uint64_t now_ns = bpf_ktime_get_ns();
+
+	if ((int64_t)(now_ns - slot->since_ns) >= BURST_NS)
+		say_burst(now_ns);
 }
 
 static bool is_dead(const struct task_struct *task)
@@ -705,17 +743,28 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 
 	uint64_t sequence = begin_change(slot);
 
-	end_run(slot, cpu, prev);
+	bool burst = end_run(slot, cpu, prev);
+
 	begin_run(slot, cpu, next);
 	end_change(slot, sequence);
+	if (burst)
+		say_burst(bpf_ktime_get_ns());
 	if (is_dead(prev))
 		say_end(prev);
 	return 0;
 }
 
+static void count_timer(uint32_t cpu)
+{
+	struct cpu_run_log *log = bpf_map_lookup_elem(&runs, &cpu);
+
+	if (log)
+		log->timers++;
+}
+
 /*
- * Attached only where switches are hidden, or may be. Not of what is idle: its ticks stop, and nothing is counted.
- * Timers do not interrupt a switch.
+ * The scheduler tick is among them. Not of what is idle: its ticks stop, and nothing is counted. Timers do not
+ * interrupt a switch.
  */
 SEC("tp_btf/hrtimer_expire_exit")
 int BPF_PROG(on_timer)
@@ -725,9 +774,13 @@ int BPF_PROG(on_timer)
 	uint64_t ids = bpf_get_current_pid_tgid();
 	uint32_t tid = (uint32_t)ids, tgid = (uint32_t)(ids >> 32);
 
-	if (!slot || tid == 0 || slot->tid == CPU_SLOT_UNKNOWN || slot->tid == tid ||
-	    (tid == tgid && slot->tgid == tgid))
+	count_timer(cpu);
+	if (!slot || tid == 0 || slot->tid == CPU_SLOT_UNKNOWN)
 		return 0;
+	if (slot->tid == tid || (tid == tgid && slot->tgid == tgid)) {
+		look_for_burst(slot);
+		return 0;
+	}
 
 	uint64_t sequence = begin_change(slot);
 

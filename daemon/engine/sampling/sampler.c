@@ -1905,16 +1905,6 @@ struct samplers {
 	} threads[];
 };
 
-unsigned samplers_worth(double cpu_budget_percent, unsigned cpus)
-{
-	unsigned most = cpus < SAMPLERS_MAX ? cpus : SAMPLERS_MAX;
-	unsigned count = 1;
-
-	while (count < most && cpu_budget_percent > 100.0 * count)
-		count++;
-	return count;
-}
-
 static int add_thread(struct samplers *samplers, unsigned of)
 {
 	struct sampler **sampler = &samplers->threads[samplers->count].sampler;
@@ -1994,6 +1984,12 @@ void samplers_set_alarm(struct samplers *samplers, mono_t at, mono_t quiet_at)
 {
 	atomic_store_explicit(&samplers->alarm.quiet_at_ns, quiet_at.ns, memory_order_relaxed);
 	atomic_store_explicit(&samplers->alarm.at_ns, at.ns, memory_order_relaxed);
+}
+
+void samplers_rouse(struct samplers *samplers)
+{
+	for (unsigned i = 0; i < samplers->count; i++)
+		deadline_timer_rouse(&samplers->threads[i].sampler->deadline_timer);
 }
 
 int samplers_retune(struct samplers *samplers, const struct sampler_options *options)

@@ -126,7 +126,15 @@ void sampler_target_release(struct sampler_target *target);
  * more than there are CPUs. Less than a core is never more than one thread's work, and without a
  * limit (<= 0) one is enough until it is told otherwise.
  */
-unsigned samplers_worth(double cpu_budget_percent, unsigned cpus);
+static inline unsigned samplers_worth(double cpu_budget_percent, unsigned cpus)
+{
+	unsigned most = cpus < SAMPLERS_MAX ? cpus : SAMPLERS_MAX;
+	unsigned count = 1;
+
+	while (count < most && cpu_budget_percent > 100.0 * count)
+		count++;
+	return count;
+}
 
 /*
  * count: 1 to SAMPLERS_MAX. options->source.capacity is that of all together. 0; -ENOMEM; -errno.
@@ -166,6 +174,12 @@ int samplers_open_alarm(struct samplers *samplers);
  * write(2) when it goes off.
  */
 void samplers_set_alarm(struct samplers *samplers, mono_t at, mono_t quiet_at);
+
+/*
+ * Something has begun to run: the next tick is taken when it is due, also if it was to be slept through. Any thread;
+ * never waits.
+ */
+void samplers_rouse(struct samplers *samplers);
 
 /* Starts all threads or none. 0 or -errno. */
 int samplers_start(struct samplers *samplers);

@@ -2476,9 +2476,15 @@ static void on_process_change(struct discovery *discovery, int32_t pid, enum pro
 
 static void on_process_event(struct discovery *discovery, const struct procevent *event, mono_t now)
 {
+	if (event->kind == PROCEVENT_BURST) {
+		samplers_rouse(discovery->options.target_table.samplers);
+		return;
+	}
 	discovery->state.events++;
 	matcher_event(discovery->matcher, event);
 	switch (event->kind) {
+	case PROCEVENT_BURST:
+		return;
 	case PROCEVENT_FORK:
 		on_process_change(discovery, event->pid, CHANGE_FORKED, now);
 		return;
