@@ -613,6 +613,14 @@ START_TEST(a_process_that_is_in_the_table_no_more_begins_anew_and_nothing_is_in_
 }
 END_TEST
 
+static void let_timers_be(void)
+{
+	struct bpf_link **timers = &accounts->links[ARRAY_LEN(accounts->links) - 1];
+
+	bpf_link__destroy(*timers);
+	*timers = NULL;
+}
+
 /* On a CPU of its own as far as that goes: what is not a timer corrects slots at switches. */
 static pid_t start_spinner(void)
 {
@@ -719,14 +727,7 @@ START_TEST(a_timer_notices_what_runs_after_a_hidden_switch)
 	if (!leave_spinners_cpu() || !open_accounts(64))
 		SKIP_TEST("%s", skip_reason);
 	link = &accounts->links[ARRAY_LEN(accounts->links) - 1];
-	/* At first, before any is known to be hidden; no longer where none was; where one was. */
 	ck_assert_ptr_nonnull(*link);
-	check_times(1);
-	ck_assert_ptr_nonnull(*link);
-	accounts->skeleton->bss->missed = 0;
-	accounts->checks = CHECKS_WITH_TIMERS;
-	attach_to_timers(accounts);
-	ck_assert(!*link || accounts->skeleton->bss->missed > 0);
 	accounts->skeleton->bss->missed++;
 	check_times(1);
 	ck_assert_ptr_nonnull(*link);
@@ -735,6 +736,41 @@ START_TEST(a_timer_notices_what_runs_after_a_hidden_switch)
 	close_accounts();
 	if (!equal)
 		SKIP_TEST("in each of %d turns more was lost than by what was hidden here", TURNS_MAX);
+}
+END_TEST
+
+/* As if there were so many that it costs too much; not before it is known whether switches are hidden. */
+START_TEST(timers_are_left_alone_where_they_are_many)
+{
+	struct bpf_link **link;
+
+	if (!open_accounts(64))
+		SKIP_TEST("%s", skip_reason);
+	link = &accounts->links[ARRAY_LEN(accounts->links) - 1];
+	accounts->timers -= 1ULL << 40;
+	attach_to_timers(accounts);
+	ck_assert_ptr_nonnull(*link);
+
+	accounts->checks = CHECKS_WITH_TIMERS;
+	accounts->skeleton->bss->missed = 0;
+	attach_to_timers(accounts);
+	ck_assert_ptr_nonnull(*link);
+	for (unsigned i = 0; *link; i++) { /* one may be hidden in between */
+		ck_assert_uint_lt(i, 1000);
+		accounts->skeleton->bss->missed = 0;
+		accounts->timers -= 1ULL << 40;
+		attach_to_timers(accounts);
+	}
+	ck_assert_uint_eq(accounts->timerless, CHECKS_WITHOUT_TIMERS);
+	accounts->timerless = 1;
+	attach_to_timers(accounts);
+	ck_assert_ptr_nonnull(*link);
+
+	accounts->skeleton->bss->missed = 1;
+	accounts->timers -= 1ULL << 40;
+	attach_to_timers(accounts);
+	ck_assert_ptr_nonnull(*link);
+	close_accounts();
 }
 END_TEST
 
@@ -802,7 +838,6 @@ static bool first_run_of(uint32_t account, uint64_t from, struct cpu_run *ret)
 START_TEST(a_run_whose_beginning_was_hidden_is_remembered)
 {
 	struct cpu_slot *slot;
-	struct bpf_link **timers;
 	struct cpu_run run = { 0 };
 	uint64_t logged, hidden_ns, stopped_ns;
 	uint32_t account;
@@ -810,9 +845,7 @@ START_TEST(a_run_whose_beginning_was_hidden_is_remembered)
 
 	if (!leave_spinners_cpu() || !open_accounts(64))
 		SKIP_TEST("%s", skip_reason);
-	timers = &accounts->links[ARRAY_LEN(accounts->links) - 1]; /* these notice what was hidden while it runs */
-	bpf_link__destroy(*timers);
-	*timers = NULL;
+	let_timers_be(); /* these notice what was hidden while it runs */
 	accounts->shared.words->runs_wanted = 1;
 	slot = (struct cpu_slot *)(uintptr_t)&accounts->shared.slots[0];
 	pid = start_spinner();
@@ -1481,7 +1514,7 @@ START_TEST(a_kernel_without_cgroups_lacks_the_moves_alone)
 END_TEST
 
 struct heard {
-	unsigned moves;
+	unsigned moves, bursts;
 	uint64_t ended_ns; /* 0: not heard */
 };
 
@@ -1496,6 +1529,7 @@ static struct heard heard_of(pid_t pid)
 
 		for (size_t i = 0; i < count; i++) {
 			heard.moves += events[i].pid == pid && events[i].kind == PROCEVENT_MOVE;
+			heard.bursts += events[i].kind == PROCEVENT_BURST;
 			if (events[i].pid == pid && events[i].kind == PROCEVENT_TOTALS)
 				heard.ended_ns = events[i].totals.ended.ns;
 		}
@@ -1528,6 +1562,68 @@ START_TEST(an_end_tells_when_it_was)
 		usleep(10000);
 	}
 	ck_assert_int_eq(kernel_accounts_listen(accounts, NULL), 0);
+	close_accounts();
+}
+END_TEST
+
+/* Of a process that is watched, while runs are wanted; not of short runs. */
+START_TEST(a_burst_is_told_when_it_ends)
+{
+	struct child child, other;
+	uint32_t account;
+	int fd;
+
+	if (!open_accounts(8))
+		SKIP_TEST("%s", skip_reason);
+	let_timers_be();
+	ck_assert_int_eq(kernel_accounts_listen(accounts, &fd), 0);
+	child = child_start();
+	other = child_start();
+	ck_assert_int_eq(watch_process_of(child.pid, 0, &account), 0);
+	child_do(&child, 'b');
+	ck_assert_uint_eq(heard_of(0).bursts, 0);
+	accounts->shared.words->runs_wanted = 1;
+	child_do(&other, 'b');
+	usleep(50000);
+	ck_assert_uint_eq(heard_of(0).bursts, 0);
+	child_do(&child, 'b');
+	ck_assert_uint_gt(heard_of(0).bursts, 0);
+	child_reap(&child);
+	child_reap(&other);
+	close_accounts();
+}
+END_TEST
+
+/* Before its run has ended, as far as nothing else wants its CPU. */
+START_TEST(a_burst_is_told_while_it_goes_on)
+{
+	unsigned bursts = 0;
+	uint32_t account;
+	pid_t pid;
+	int fd;
+
+	if (!leave_spinners_cpu() || !open_accounts(8))
+		SKIP_TEST("%s", skip_reason);
+	ck_assert_int_eq(kernel_accounts_listen(accounts, &fd), 0);
+	accounts->shared.words->runs_wanted = 1;
+	pid = start_spinner();
+	account = watch_stopped(pid);
+	kill(pid, SIGCONT);
+	for (unsigned i = 0; i < 1000 && bursts == 0; i++) {
+		uint64_t runs;
+
+		usleep(25000); /* no two are told within 20 ms */
+		heard_of(0);
+		runs = __atomic_load_n(&accounts->shared.accounts[account].runs, __ATOMIC_SEQ_CST);
+		usleep(25000);
+
+		unsigned heard = heard_of(0).bursts;
+
+		if (__atomic_load_n(&accounts->shared.accounts[account].runs, __ATOMIC_SEQ_CST) == runs)
+			bursts = heard;
+	}
+	ck_assert_uint_gt(bursts, 0);
+	end(pid);
 	close_accounts();
 }
 END_TEST
@@ -2380,6 +2476,7 @@ Suite *kernel_accounts_suite(void)
 	tcase_add_test(tcase, a_difference_that_no_hidden_switch_explains_turns_it_off_for_good);
 	tcase_add_loop_test(tcase, where_switches_are_hidden_a_difference_costs_the_process_its_account_alone, 0, 2);
 	tcase_add_test(tcase, a_timer_notices_what_runs_after_a_hidden_switch);
+	tcase_add_test(tcase, timers_are_left_alone_where_they_are_many);
 	tcase_add_test(tcase, what_is_taken_over_after_a_hidden_switch_is_not_counted_twice);
 	tcase_add_test(tcase, a_run_whose_beginning_was_hidden_is_remembered);
 	tcase_add_test(tcase, pages_that_the_kernel_takes_are_those_that_vmstat_counts);
@@ -2396,6 +2493,8 @@ Suite *kernel_accounts_suite(void)
 	tcase_add_test(tcase, nothing_stays_when_its_process_is_killed);
 	tcase_add_unchecked_fixture(tcase, make_cgroups, remove_cgroups);
 	tcase_add_checked_fixture(tcase, empty_cgroups, NULL);
+	tcase_add_test(tcase, a_burst_is_told_when_it_ends);
+	tcase_add_test(tcase, a_burst_is_told_while_it_goes_on);
 	tcase_add_test(tcase, a_process_that_is_moved_to_another_cgroup_is_told);
 	tcase_add_test(tcase, an_end_tells_when_it_was);
 	/* With cgroup v1, and v2. */

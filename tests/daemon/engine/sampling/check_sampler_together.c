@@ -325,6 +325,32 @@ START_TEST(what_is_handed_over_ends_a_sleep)
 }
 END_TEST
 
+START_TEST(it_is_roused_from_a_sleep)
+{
+	struct worker worker;
+	struct stats before, after;
+	unsigned soon = 0;
+
+	if (!begin(100 * NS_PER_MS, 100 * NS_PER_US, &worker))
+		return;
+	await(&worker, BURSTS);
+	for (unsigned i = 0; i < 20; i++) {
+		usleep(130000 + 7000 * i);
+		ck_assert_int_eq(samplers_thread_stats(rig.samplers, 0, &before), 0);
+		samplers_rouse(rig.samplers);
+		usleep(30000);
+		ck_assert_int_eq(samplers_thread_stats(rig.samplers, 0, &after), 0);
+		soon += after.total_snapshots > before.total_snapshots;
+	}
+	samplers_stop(rig.samplers);
+	samplers_stats(rig.samplers, &after);
+	ck_assert_uint_gt(after.past_snapshots, 0);
+	/* By chance a sleep ends in time three times in ten. */
+	ck_assert_uint_ge(soon, 14);
+	finish(&worker);
+}
+END_TEST
+
 static bool goes_off(int timeout_ms)
 {
 	return poll(&(struct pollfd){ .fd = alarm_fd, .events = POLLIN }, 1, timeout_ms) == 1;
@@ -381,6 +407,7 @@ Suite *sampler_together_suite(void)
 	tcase_add_test(tcase, without_a_read_interval_each_tick_is_read);
 	tcase_add_test(tcase, no_slot_is_lost_when_options_change);
 	tcase_add_test(tcase, what_is_handed_over_ends_a_sleep);
+	tcase_add_test(tcase, it_is_roused_from_a_sleep);
 	tcase_add_test(tcase, while_ticks_are_slept_through_an_alarm_may_wait);
 	tcase_add_test(tcase, an_alarm_does_not_wait_while_something_is_hot);
 #endif
