@@ -3,9 +3,9 @@
  * event loop, closes everything.
  *
  * The main thread has the loop. It wakes up for a poll of the ring (when a tick of the samplers has
- * ended a window of some rule, and every 50 ms while there are incidents), for the checks of each second
- * (watchdog_check), for requests (control.h) and for signals. What may take long is done by other
- * threads: sampling, discovery, the incident worker.
+ * ended a window of some rule, later while nothing runs, and every 50 ms while there are incidents),
+ * for the checks of each second (watchdog_check), for requests (control.h) and for signals. What may
+ * take long is done by other threads: sampling, discovery, the incident worker.
  */
 #include "daemon/engine/base/children.h"
 #include "daemon/engine/base/clocks.h"

@@ -12,9 +12,9 @@ enum kernel_event_kind {
 	KERNEL_EVENT_FORK,
 	KERNEL_EVENT_EXEC,
 	KERNEL_EVENT_RENAME,
-	KERNEL_EVENT_MOVE, /* to another cgroup, of any hierarchy */
+	KERNEL_EVENT_MOVE,  /* to another cgroup, of any hierarchy */
 	KERNEL_EVENT_BURST, /* something watched has run for a while, and runs are logged; pid is not set */
-	KERNEL_EVENT_END,  /* its last thread has run for the last time */
+	KERNEL_EVENT_END,   /* its last thread has run for the last time */
 };
 
 struct kernel_event {

@@ -19,7 +19,7 @@
  *       move what they start;
  *     - that an event named;
  *     - that ran noticeably since it was last asked: a rule on a share of a limit evaluates it;
- *     - every half minute, each at a moment of its own.
+ *     - every half minute, or every ten where the kernel tells of moves, each at a moment of its own.
  * So a process that is moved while it sleeps has its old limits for half a minute and one refresh
  * at most. Rejected: reading cgroup.procs. One file tells it of all processes, but v1 takes three
  * files; of a cgroup of ten thousand processes it tells ten thousand, if one is watched; and with

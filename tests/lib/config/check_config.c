@@ -705,9 +705,11 @@ START_TEST(ticks_wait_for_a_tenth_of_the_shortest_window_at_most)
 {
 	const uint64_t ms = NS_PER_MS;
 
-	read_is("{" TARGET "}", 50 * ms);
+	read_is("{" TARGET "}", 100 * ms);
 	read_is("{\"sampling\":{\"read_interval\":\"0s\"}," TARGET "}", 0);
-	read_is("{" TARGET ",\"rules\":[" WINDOW("r", "1s", "\"*\"") "]}", 50 * ms);
+	read_is("{" TARGET ",\"rules\":[" WINDOW("r", "1s", "\"*\"") "]}", 100 * ms);
+	read_is("{\"sampling\":{\"read_interval\":\"50ms\"}," TARGET ",\"rules\":[" WINDOW("r", "1s", "\"*\"") "]}",
+		50 * ms);
 	read_is("{" TARGET ",\"rules\":[" WINDOW("r", "1s", "\"*\"") "," WINDOW("s", "200ms", "[\"db\"]") "]}",
 		20 * ms);
 }
