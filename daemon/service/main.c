@@ -763,8 +763,11 @@ static int on_trigger(void *ctx, const struct target *target, struct incidents_t
 
 	if (r == 0 && ret->answer == INCIDENTS_OPENED)
 		minute_log_incident(daemon->minute_log, target ? target->id : 0, ret->stem);
-	if (daemon->poll_timer)
+	if (daemon->poll_timer) {
+		samplers_rouse(session_parts(daemon->session).samplers);
+		set_alarm(daemon, clock_mono(&daemon->clock), false);
 		set_poll_timer(daemon, false);
+	}
 	return r;
 }
 

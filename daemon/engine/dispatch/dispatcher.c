@@ -488,11 +488,25 @@ static int read_ring(struct dispatcher *dispatcher)
 	return r < 0 ? r : 0;
 }
 
+/*
+ * An incident is over when the ticks until its end were told. They come later by as much as the sampler sleeps on a
+ * quiet machine (sampling.read_interval, 100 ms at most). After this there was none.
+ */
+#define TICKS_LATE_MAX_NS (150 * NS_PER_MS)
+
+static mono_t told_until(const struct dispatcher *dispatcher, mono_t now)
+{
+	mono_t least = mono_sub(now, TICKS_LATE_MAX_NS);
+	mono_t told = mono_diff(dispatcher->tick, least) > 0 ? dispatcher->tick : least;
+
+	return mono_diff(told, now) < 0 ? told : now;
+}
+
 int dispatcher_poll(struct dispatcher *dispatcher, mono_t now)
 {
 	int r = read_ring(dispatcher);
 
-	incidents_poll(dispatcher->incidents, now);
+	incidents_poll(dispatcher->incidents, told_until(dispatcher, now));
 
 	return r;
 }

@@ -1,6 +1,6 @@
 /*
  * check_dispatcher.c: targets that come and go are said by name while they are few, counted while
- * they are many, and all of them add up.
+ * they are many, and all of them add up. Until when ticks were told.
  */
 #include "daemon/engine/dispatch/dispatcher.c"
 
@@ -382,6 +382,17 @@ START_TEST(without_memory_they_are_said_nevertheless)
 }
 END_TEST
 
+START_TEST(incidents_wait_for_ticks_that_are_read_later)
+{
+	mono_t late = mono_sub(now, 100 * NS_PER_MS), none = mono_sub(now, NS_PER_S);
+
+	ck_assert_uint_eq(told_until(&(struct dispatcher){ .tick = late }, now).ns, late.ns);
+	ck_assert_uint_eq(told_until(&(struct dispatcher){ .tick = none }, now).ns, now.ns - TICKS_LATE_MAX_NS);
+	ck_assert_uint_eq(told_until(&(struct dispatcher){ .tick = now }, now).ns, now.ns);
+	ck_assert_uint_eq(told_until(&(struct dispatcher){ .tick = mono_add(now, 1) }, now).ns, now.ns);
+}
+END_TEST
+
 Suite *dispatcher_suite(void)
 {
 	Suite *suite = suite_create("dispatcher");
@@ -402,6 +413,7 @@ Suite *dispatcher_suite(void)
 	tcase_add_test(tcase, the_start_is_over_after_a_while);
 	tcase_add_test(tcase, a_clock_that_is_a_little_behind_does_no_harm);
 	tcase_add_test(tcase, without_memory_they_are_said_nevertheless);
+	tcase_add_test(tcase, incidents_wait_for_ticks_that_are_read_later);
 	suite_add_tcase(suite, tcase);
 
 	return suite;
