@@ -1,9 +1,11 @@
 /*
  * check_bursts.c: bursts exactly as long as the window of a rule, and shorter ones, in a process that
- * keeps a log of them: what the real daemon fires on.
+ * keeps a log of them: what the real daemon fires on. And bursts that get memory, on a machine that is
+ * quiet otherwise: what it records of them.
  */
 #include "lib/base/base.h"
 #include "lib/incident/incident.h"
+#include "lib/ring/ring.h"
 #include "program.h"
 #include "skip.h"
 
@@ -22,9 +24,13 @@ Suite *bursts_suite(void);
 /* Beside others a burst has a CPU for a part of the time: what the rule says of it is not known then. */
 #define UNDISTURBED_PERCENT 92
 
+/* Of one that gets memory. */
+#define GROWTH_MS 80
+
 struct burst {
 	uint64_t from_ns, to_ns, cpu_ns; /* of the wall clock, as firings are */
 	bool is_short;
+	uint64_t grown[GROWTH_MS + 1]; /* bytes by each millisecond of it; 0: it did not run then */
 };
 
 /* Shared with the process that has them. */
@@ -220,6 +226,143 @@ START_TEST(a_burst_as_long_as_the_window_fires_whenever_it_comes_and_a_shorter_o
 }
 END_TEST
 
+/* ---- memory, while ticks are slept through ---- */
+
+#define GROWTHS 16u
+#define GROWTH_NS (GROWTH_MS * NS_PER_MS)
+#define GROWTH_BYTES ((size_t)16 << 20)
+#define PAGE 4096u
+/* Longer than the daemon must have slept for not to wait with it the next time. */
+#define QUIET_NS (1300 * NS_PER_MS)
+/* So much of a burst may be over when it is seen: a timer, a thread that is told, the next tick. */
+#define UNSEEN_NS (25 * NS_PER_MS)
+
+/* Evenly, on a CPU. from_ns and to_ns are CLOCK_MONOTONIC. */
+static void grow(struct burst *burst)
+{
+	char *memory =
+		mmap(NULL, GROWTH_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	size_t at = 0;
+
+	if (memory == MAP_FAILED)
+		_exit(1);
+	madvise(memory, GROWTH_BYTES, MADV_NOHUGEPAGE);
+	burst->from_ns = clock_ns(CLOCK_MONOTONIC);
+	do {
+		burst->to_ns = clock_ns(CLOCK_MONOTONIC);
+		for (; at < GROWTH_BYTES && at <= GROWTH_BYTES * (burst->to_ns - burst->from_ns) / GROWTH_NS;
+		     at += PAGE)
+			memory[at] = 1;
+		if (burst->to_ns - burst->from_ns < GROWTH_NS)
+			burst->grown[(burst->to_ns - burst->from_ns) / NS_PER_MS] = at;
+	} while (burst->to_ns - burst->from_ns < GROWTH_NS);
+	munmap(memory, GROWTH_BYTES);
+}
+
+static _Noreturn void grow_now_and_then(void)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (unsigned i = 0; i < GROWTHS; i++) {
+		rest(QUIET_NS + i * 13 * NS_PER_MS);
+		grow(&written->bursts[i]);
+		written->count = i + 1;
+	}
+	for (;;)
+		pause();
+}
+
+/* It had grown by so much more before that time that the row says what was earlier. */
+static bool is_of_earlier(const struct burst *burst, mono_t at, uint64_t bytes)
+{
+	uint64_t grown = 0;
+
+	for (uint64_t ms = 0; ms < (at.ns - burst->from_ns) / NS_PER_MS; ms++)
+		grown = burst->grown[ms] > grown ? burst->grown[ms] : grown;
+	return bytes + GROWTH_BYTES / 4 < grown;
+}
+
+/* Of how many bursts a row says what was earlier. *ret_rows: of all that were looked at. */
+static unsigned blurred_bursts(const struct ring *ring, unsigned *ret_rows)
+{
+	bool blurred[GROWTHS] = { false };
+	struct ring_cursor *cursor;
+	struct ring_event event;
+	uint64_t least = UINT64_MAX;
+	unsigned count = 0, i = 0;
+
+	*ret_rows = 0;
+	ck_assert_int_eq(ring_cursor_new(ring, RING_OLDEST, &cursor), 0);
+	while (ring_cursor_next(cursor, &event) == 0) {
+		if (event.type != RING_EVENT_SAMPLE || !sample_has(event.sample, SAMPLE_MEMORY))
+			continue;
+
+		uint64_t bytes = event.sample->value[SAMPLE_MEMORY];
+
+		least = bytes < least ? bytes : least;
+		while (i < GROWTHS && event.time.ns >= written->bursts[i].to_ns)
+			i++;
+		if (i == GROWTHS || event.time.ns < written->bursts[i].from_ns + UNSEEN_NS)
+			continue;
+		++*ret_rows;
+		blurred[i] |= is_of_earlier(&written->bursts[i], event.time, bytes - least);
+	}
+	ring_cursor_free(cursor);
+	for (i = 0; i < GROWTHS; i++)
+		count += blurred[i];
+	return count;
+}
+
+/* Without being told of them the daemon would see half of the bursts too late. */
+START_TEST(a_burst_ends_the_sleep_of_the_sampler)
+{
+	const char *arguments[] = { spikewatchd, "-c", config_path, NULL };
+	unsigned rows;
+	struct ring *ring;
+	struct stats stats;
+	char path[128];
+
+	if (!built)
+		SKIP_TEST("the programs were not built");
+
+	pid_t pid = fork();
+
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0)
+		grow_now_and_then();
+	scene_write(
+		config_path,
+		"{\"sampling\": {\"interval\": \"10ms\", \"source\": \"auto\"},\n"
+		"\"ring\": {\"path\": \"%s/ring\", \"size\": \"4MiB\", \"lock\": false}, \"stacks\": \"off\",\n"
+		"\"incidents\": {\"directory\": \"%s\", \"min_free\": \"0B\"},\n"
+		"\"state_file\": \"%s/state\", \"history\": {\"enabled\": false},\n"
+		"\"targets\": [{\"name\": \"bursts\", \"pid\": %d}],\n"
+		"\"rules\": [{\"name\": \"hot\", \"metric\": \"cpu\", \"window\": \"1s\", \"percent\": \"99%%\"}]}\n",
+		directory, incidents, directory, pid);
+
+	struct program daemon = program_start(arguments, directory, -1, 0);
+
+	scene_wait_for(program_watches_one(&daemon));
+	while (*(const volatile unsigned *)&written->count < GROWTHS)
+		rest(100 * NS_PER_MS);
+	rest(300 * NS_PER_MS);
+	snprintf(path, sizeof(path), "%s/ring", directory);
+	ck_assert_int_eq(ring_open(AT_FDCWD, path, false, &ring), 0);
+	ck_assert_int_eq(ring_stats(ring, &stats), 0);
+
+	unsigned blurred = blurred_bursts(ring, &rows);
+
+	ring_free(ring);
+	kill(daemon.pid, SIGTERM);
+	ck_assert_int_eq(program_wait(&daemon), 0);
+	kill(pid, SIGKILL);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	if (stats.past_snapshots == 0)
+		SKIP_TEST("no tick was slept through: the scheduler does not tell, or others take the CPUs");
+	ck_assert_uint_gt(rows, GROWTHS);
+	ck_assert_uint_le(blurred, GROWTHS / 4);
+}
+END_TEST
+
 Suite *bursts_suite(void)
 {
 	Suite *suite = suite_create("bursts");
@@ -227,6 +370,7 @@ Suite *bursts_suite(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, a_burst_as_long_as_the_window_fires_whenever_it_comes_and_a_shorter_one_never);
+	tcase_add_test(tcase, a_burst_ends_the_sleep_of_the_sampler);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
