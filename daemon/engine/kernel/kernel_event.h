@@ -1,7 +1,7 @@
 /*
  * kernel_event.h: what the program in the kernel (switches.bpf.c) says of a process that began, executed,
- * changed its name or its cgroup, ran on and on, or ended, as it is in the ring between it and kernel_accounts.c. Self-contained,
- * because it is compiled for both. Native byte order.
+ * changed its name or its cgroup, ran on and on, or ended, as it is in the ring between it and
+ * kernel_accounts.c. Self-contained, because it is compiled for both. Native byte order.
  */
 #ifndef SPIKEWATCH_DAEMON_ENGINE_KERNEL_KERNEL_EVENT_H
 #define SPIKEWATCH_DAEMON_ENGINE_KERNEL_KERNEL_EVENT_H

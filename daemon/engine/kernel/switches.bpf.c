@@ -486,7 +486,7 @@ static void log_run(const struct cpu_slot *slot, uint32_t cpu, const struct cpu_
 	*(volatile uint64_t *)&log->logged = logged + 1;
 }
 
-/* So long a run is one while runs are logged: whoever sleeps meanwhile is told, but not again and again. */
+/* So long a run is one while runs are logged: what sleeps meanwhile is told, but not again and again. */
 #define BURST_NS 1000000
 #define BURST_AGAIN_NS 20000000
 
