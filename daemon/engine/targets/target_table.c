@@ -16,7 +16,7 @@
  * directories of those that ran since the last one, in slices: between two slices targets may come
  * and go. Which cgroup it is in is asked of a process
  *     - that the refresh meets for the first time, and for ten seconds after that, in which managers
- *       move what they start;
+ *       move what they start, unless the kernel tells of moves;
  *     - that an event named;
  *     - that ran noticeably since it was last asked: a rule on a share of a limit evaluates it;
  *     - every half minute, or every ten where the kernel tells of moves, each at a moment of its own.
@@ -874,13 +874,14 @@ static bool is_to_be_asked(const struct target_table *table, const struct target
 			   mono_t now)
 {
 	const struct target_membership *membership = &target->membership;
+	bool told = moves_are_told(table), missed = mono_diff(membership->asked, table->moves.since) < 0;
 
-	if (!membership->line || membership->event || time_since(membership->met, now) < LIMITS_YOUNG_NS)
+	if (!membership->line || membership->event)
 		return true;
-	if (moves_are_told(table))
-		return is_its_turn(target, now,
-				   mono_diff(membership->asked, table->moves.since) < 0 ? LIMITS_LONG_NS
-											: LIMITS_TOLD_NS);
+	if (time_since(membership->met, now) < LIMITS_YOUNG_NS && (!told || missed))
+		return true;
+	if (told)
+		return is_its_turn(target, now, missed ? LIMITS_LONG_NS : LIMITS_TOLD_NS);
 	return ran_noticeably(table, membership, runs, time_since(membership->asked, now)) ||
 	       is_its_turn(target, now, LIMITS_LONG_NS);
 }

@@ -287,6 +287,30 @@ START_TEST(one_that_has_just_come_is_asked_every_time)
 }
 END_TEST
 
+/* By accounts that were on all the time or went off for a moment. */
+START_TEST(one_that_has_just_come_is_asked_once_where_moves_are_told)
+{
+	_Atomic bool *on;
+
+	rig.accounts = accounts_here(open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	if (!rig.accounts)
+		SKIP_TEST("%s", skip_why());
+	on = (_Atomic bool *)(uintptr_t)&kernel_accounts_shared(rig.accounts)->on;
+	make(&rig, 1, PROCESSES);
+	appear(&rig, 10, 500, "/a");
+	meet(&rig, 0, 10, 500, 1);
+	settle(&rig);
+	refresh_limits(&rig, at(0));
+	appear(&rig, 10, 500, "/b");
+	atomic_store(on, _i == 1);
+	refresh_limits(&rig, at(INTERVAL_S));
+	atomic_store(on, true);
+	refresh_limits(&rig, at(2 * INTERVAL_S));
+	refresh_limits(&rig, at(3 * INTERVAL_S));
+	ck_assert_str_eq(limits_of(&rig, "a:10@500").cpu_from, _i == 1 ? "/a" : "/b");
+}
+END_TEST
+
 START_TEST(one_that_executes_something_is_asked_at_the_next_refresh)
 {
 	struct process_observation seen = {
@@ -645,6 +669,7 @@ Suite *target_table_limits_suite(void)
 	tcase_add_test(moves, at_a_slow_rate_a_single_look_is_running);
 	tcase_add_test(moves, one_that_is_moved_in_its_sleep_has_them_within_half_a_minute_and_a_refresh);
 	tcase_add_test(moves, one_that_has_just_come_is_asked_every_time);
+	tcase_add_loop_test(moves, one_that_has_just_come_is_asked_once_where_moves_are_told, 0, 2);
 	tcase_add_loop_test(
 		moves, one_that_was_not_announced_is_noticed_soon_if_announcements_may_be_missing_else_later, 0, 2);
 	tcase_add_test(moves, one_that_executes_something_is_asked_at_the_next_refresh);
