@@ -66,8 +66,8 @@
 #define POLL_MAX_NS (50 * NS_PER_MS)
 
 /*
- * While no incident is open, or being written, and little comes, the second is longer, and so much late that
- * it falls together with the end of a window: a wake-up costs more than what is done in it.
+ * While no incident is open, or being written, and little comes, the second is longer: a wake-up costs more than
+ * what is done in it. It counts from the last poll, so where windows end more often it does not come to its end.
  */
 #define POLL_CALM_NS (300 * NS_PER_MS)
 #define POLL_SLACK_NS (100 * NS_PER_MS)

@@ -661,7 +661,7 @@ static const char *const clock_choices[] = { "cpu", "cycles", NULL };
  * idle_interval    Memory that is 100 ms old at most; with back-off a tenth of the looks at processes that
  *                  sleep, and an onset that is 100 ms late at most.
  * idle_backoff     A look is what shows a burst of 5 ms: given up only for the CPU budget.
- * read_interval    Most of a tick in which little ran is waking up: ten at once cost a third. What bursts is told of.
+ * read_interval    Most of a tick in which little ran is waking up. What bursts is told of.
  * heartbeat        A page of the ring is filled in seconds: a target should be in each.
  * cgroup_interval  cgroup files cost three times what a process does, and on large trees the kernel
  *                  sums up first.

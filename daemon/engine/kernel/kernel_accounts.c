@@ -188,7 +188,7 @@ void kernel_accounts_state(struct kernel_accounts *accounts, struct kernel_accou
 #define PROOF_COMPARED 64
 /*
  * If no switch was hidden in so many checks, some 30 s, none will be. Then the program is not asked at timers for so
- * many checks where there are more of them in a second of a CPU: each costs 80 ns, which may be a thousandth of it.
+ * many checks where there are more of them in a second of a CPU: each costs up to 0.2 us, a four-hundredth of it in all.
  */
 #define CHECKS_WITH_TIMERS 30
 #define CHECKS_WITHOUT_TIMERS 600
@@ -1903,7 +1903,7 @@ static bool switch_rate(struct kernel_accounts *accounts, mono_t now, uint64_t *
 	return known;
 }
 
-/* Of all CPUs. Reading how many there are takes 0.1 ms, and longer with each of them. */
+/* Of all CPUs. Reading how many there are takes 60 us, and longer with each of them. */
 static uint64_t free_rate(void)
 {
 	struct proc_cpus online;

@@ -2476,14 +2476,11 @@ static void on_process_change(struct discovery *discovery, int32_t pid, enum pro
 
 static void on_process_event(struct discovery *discovery, const struct procevent *event, mono_t now)
 {
-	if (event->kind == PROCEVENT_BURST) {
-		samplers_rouse(discovery->options.target_table.samplers);
-		return;
-	}
-	discovery->state.events++;
+	discovery->state.events += event->kind != PROCEVENT_BURST;
 	matcher_event(discovery->matcher, event);
 	switch (event->kind) {
 	case PROCEVENT_BURST:
+		samplers_rouse(discovery->options.target_table.samplers);
 		return;
 	case PROCEVENT_FORK:
 		on_process_change(discovery, event->pid, CHANGE_FORKED, now);
