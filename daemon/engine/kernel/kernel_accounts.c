@@ -188,7 +188,7 @@ void kernel_accounts_state(struct kernel_accounts *accounts, struct kernel_accou
 #define PROOF_COMPARED 64
 /*
  * If no switch was hidden in so many checks, some 30 s, none will be. Then the program is not asked at timers for so
- * many checks where there are more of them in a second of a CPU: each costs up to 0.2 us, a four-hundredth of it in all.
+ * many checks where there are more of them in a second of a CPU: each costs up to 0.2 us, in all a 400th of it.
  */
 #define CHECKS_WITH_TIMERS 30
 #define CHECKS_WITHOUT_TIMERS 600
